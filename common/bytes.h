@@ -1,0 +1,35 @@
+#ifndef STRATA_COMMON_BYTES_H_
+#define STRATA_COMMON_BYTES_H_
+
+#include <cstddef>
+#include <memory>
+#include <utility>
+
+namespace strata {
+
+// An immutable run of bytes together with whatever keeps it alive. Copies share the bytes, so one
+// buffer can be queued to many peers; safe to copy and destroy from any thread.
+class Bytes {
+ public:
+  Bytes() = default;
+  Bytes(std::shared_ptr<const void> owner, const std::byte* data, size_t size)
+      : owner_(std::move(owner)), data_(data), size_(size) {}
+
+  const std::byte* data() const { return data_; }
+  size_t size() const { return size_; }
+  bool empty() const { return size_ == 0; }
+
+  // The bytes as fp32. REQUIRES: size() is a multiple of 4. The address may be unaligned to more
+  // than 4 bytes.
+  const float* floats() const { return reinterpret_cast<const float*>(data_); }
+  size_t float_count() const { return size_ / sizeof(float); }
+
+ private:
+  std::shared_ptr<const void> owner_;
+  const std::byte* data_ = nullptr;
+  size_t size_ = 0;
+};
+
+}  // namespace strata
+
+#endif  // STRATA_COMMON_BYTES_H_

@@ -1,0 +1,52 @@
+#ifndef STRATA_COMMON_CONTROL_SESSION_H_
+#define STRATA_COMMON_CONTROL_SESSION_H_
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/time/time.h"
+#include "proto/control.pb.h"
+
+namespace strata::control {
+
+// A daemon's line to the coordinator: registers, sends heartbeats, brings commands. When the line
+// breaks it registers again, with the jobs that `running_jobs` names, and then sends what was
+// queued meanwhile, in order; nothing queued by Send is lost while the process lives.
+//
+// Threads: Send from any thread. The callbacks run on the session's own thread, one at a time.
+class Session {
+ public:
+  struct Options {
+    std::string coordinator;       // "HOST:PORT"
+    proto::Register registration;  // protocol_version and daemon_id are filled in where 0
+    // How long the first contact may take; then Start fails with Unavailable, naming the address.
+    absl::Duration connect_deadline = absl::Seconds(30);
+    // How long a break may last; then on_lost.
+    absl::Duration reconnect_deadline = absl::Seconds(60);
+  };
+  struct Callbacks {
+    std::function<void(const proto::CoordinatorMessage&)> on_message;
+    // Each heartbeat's content.
+    std::function<proto::Heartbeat()> heartbeat;
+    std::function<std::vector<uint32_t>()> running_jobs;
+    // Refused or unreachable for good: one line for the user. The daemon then stops.
+    std::function<void(const absl::Status&)> on_lost;
+  };
+
+  virtual ~Session() = default;
+  static std::unique_ptr<Session> Create(Options options, Callbacks callbacks);
+
+  // Blocks until registered. Errors: Unavailable (address), FailedPrecondition (refused, with the
+  // coordinator's reason: another protocol version, a name in use, another cluster).
+  virtual absl::Status Start() = 0;
+  virtual void Send(proto::DaemonMessage message) = 0;
+  // Ends the line after what is queued has been sent (bounded by 2 s). Idempotent.
+  virtual void Stop() = 0;
+};
+
+}  // namespace strata::control
+
+#endif  // STRATA_COMMON_CONTROL_SESSION_H_

@@ -1,0 +1,53 @@
+#ifndef STRATA_COMMON_JOB_ARENA_H_
+#define STRATA_COMMON_JOB_ARENA_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "common/ids.h"
+#include "proto/control.pb.h"
+
+namespace strata {
+
+// A range of one chunk in which learning-rate and decay multipliers are constant.
+struct OptimizerRun {
+  size_t offset = 0;  // elements from the chunk's start
+  size_t count = 0;
+  float lr_multiplier = 1.0f;
+  float decay_multiplier = 1.0f;
+};
+
+// How a job's arena is cut into chunks. Immutable.
+class ChunkMap {
+ public:
+  // REQUIRES: elements >= 1, chunk_elements >= 1.
+  ChunkMap(uint64_t elements, uint32_t chunk_elements);
+
+  uint64_t elements() const { return elements_; }
+  uint32_t chunk_elements() const { return chunk_elements_; }
+  uint32_t chunks() const;
+  uint64_t OffsetOf(ChunkId chunk) const;
+  uint32_t ElementsOf(ChunkId chunk) const;  // chunk_elements, less for the last one
+  ChunkId ChunkAt(uint64_t element) const;   // REQUIRES: element < elements
+
+ private:
+  uint64_t elements_;
+  uint32_t chunk_elements_;
+};
+
+// The default chunk of a job of `elements` fp32 weights over `shards` shards, in elements:
+// clamp(M / (64 * shards), 64 KiB, 1 MiB), one chunk when M <= 512 KiB.
+uint32_t DefaultChunkElements(uint64_t elements, uint32_t shards);
+
+// Errors: InvalidArgument naming the segment: gap or overlap, size not the product of the shape (or
+// a product that overflows), no elements, a multiplier that is negative or not finite.
+absl::Status ValidateLayout(const proto::Layout& layout);
+
+// The runs of one chunk, in order, covering it exactly. REQUIRES: a valid layout.
+std::vector<OptimizerRun> RunsOf(const proto::Layout& layout, const ChunkMap& map, ChunkId chunk);
+
+}  // namespace strata
+
+#endif  // STRATA_COMMON_JOB_ARENA_H_

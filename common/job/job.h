@@ -1,0 +1,51 @@
+#ifndef STRATA_COMMON_JOB_JOB_H_
+#define STRATA_COMMON_JOB_JOB_H_
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "common/job/optimizer.h"
+#include "proto/job.pb.h"
+
+namespace strata {
+
+// Of the control plane's messages and of HELLO; daemons of another one are refused by name.
+inline constexpr uint32_t kProtocolVersion = 1;
+
+// Parses protobuf text. `source` names it in errors ("job.textproto:3:5: ...").
+// Errors: InvalidArgument, one line: place, field and what is wrong.
+absl::StatusOr<proto::Job> ParseJob(const std::string& text, const std::string& source);
+
+// Applies "path=value" settings ("schedule.base_lr=0.1", "consistency.lazy.staleness=3",
+// "consistency.sync={}", "debug.delays={node: 1 delay_ms: 20}" which adds to a repeated field) in
+// order. Setting one member of a oneof clears the others. Errors: InvalidArgument naming the
+// setting.
+absl::Status ApplySettings(const std::vector<std::string>& settings, proto::Job* job);
+
+// Writes every default of job.proto into the fields that are absent (not chunk_elements and
+// run_dir, which are chosen later). Idempotent.
+void FillDefaults(proto::Job* job);
+
+// Checks a job with defaults filled in. Errors: InvalidArgument naming field, value and what is
+// allowed.
+absl::Status ValidateJob(const proto::Job& job);
+
+// "sync", "lazy(2)", "lazy(2, on arrival)", "async", "async(inverse staleness)".
+std::string ModeName(const proto::Consistency& consistency);
+
+// REQUIRES: defaults filled in.
+OptimizerParams OptimizerParamsOf(const proto::Optimizer& optimizer);
+
+// The learning rate once `samples` have been applied; `samples_per_epoch` > 0 unless the schedule
+// has neither warm-up nor shape; `epochs` is the job's. Computed in double, the same on every host.
+// Warm-up's first update has the rate of samples = 0 plus one batch's worth: pass the samples
+// applied *including* the update in hand.
+double LearningRateAt(const proto::Schedule& schedule, uint64_t samples, uint64_t samples_per_epoch,
+                      uint32_t epochs);
+
+}  // namespace strata
+
+#endif  // STRATA_COMMON_JOB_JOB_H_

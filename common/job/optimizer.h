@@ -1,0 +1,38 @@
+#ifndef STRATA_COMMON_JOB_OPTIMIZER_H_
+#define STRATA_COMMON_JOB_OPTIMIZER_H_
+
+#include <cstdint>
+
+namespace strata {
+
+enum class OptimizerKind : uint8_t { kSgd, kMomentumSgd, kNesterov, kAdam, kAdamW };
+
+// Constants of one optimizer, formulas in proto/job.proto; those that a kind does not use are
+// ignored.
+struct OptimizerParams {
+  OptimizerKind kind = OptimizerKind::kMomentumSgd;
+  float momentum = 0.9f;
+  float beta1 = 0.9f;
+  float beta2 = 0.999f;
+  float epsilon = 1e-8f;
+  float weight_decay = 0.0f;
+};
+
+// fp32 state vectors per element: 0 (SGD), 1 (momentum, Nesterov: v), 2 (Adam, AdamW: m, v).
+constexpr int StateVectors(OptimizerKind kind) {
+  switch (kind) {
+    case OptimizerKind::kSgd:
+      return 0;
+    case OptimizerKind::kMomentumSgd:
+    case OptimizerKind::kNesterov:
+      return 1;
+    case OptimizerKind::kAdam:
+    case OptimizerKind::kAdamW:
+      return 2;
+  }
+  return 0;
+}
+
+}  // namespace strata
+
+#endif  // STRATA_COMMON_JOB_OPTIMIZER_H_

@@ -1,0 +1,70 @@
+#ifndef STRATA_COMMON_TRANSPORT_ENDPOINT_H_
+#define STRATA_COMMON_TRANSPORT_ENDPOINT_H_
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "common/ids.h"
+#include "common/wire/frame.h"
+
+namespace strata::transport {
+
+// One connection of one endpoint; never used again after kDisconnected.
+using ConnectionId = Id<struct ConnectionIdTag, uint64_t>;
+
+struct Event {
+  enum class Kind {
+    kFrame,         // a checked frame
+    kMalformed,     // something that wire::Decode refused; `error` says why; nothing else is valid
+    kDisconnected,  // the connection is gone (also when the peer could not be reached)
+  };
+  Kind kind = Kind::kFrame;
+  ConnectionId connection;
+  wire::Frame frame;
+  absl::Status error;
+};
+
+// The narrow waist between protocol cores and a network: it moves checked frames, in order per
+// connection while the connection lives, each at most once. Loss of a connection is reported, never
+// repaired: who connected connects again (a new ConnectionId), says HELLO and resends.
+//
+// Threads: all calls from the owner's thread, except Wake.
+class Endpoint {
+ public:
+  virtual ~Endpoint() = default;
+
+  // Accepts connections at "tcp://HOST:PORT" (port 0: any free one). Returns the bound port.
+  // Errors: AlreadyExists (port in use), InvalidArgument (address), each naming the address.
+  virtual absl::StatusOr<int> Listen(const std::string& address) = 0;
+
+  // Begins to connect and returns at once; failure shows as kDisconnected. Errors: InvalidArgument.
+  virtual absl::StatusOr<ConnectionId> Connect(const std::string& address) = 0;
+
+  // Queues a frame; header.payload_checksum must be set (wire::Checksum). Zero-copy: the payload's
+  // owner is kept until the bytes have left. Never blocks.
+  // Errors: NotFound (no such connection), ResourceExhausted (the peer's bounded queue is full: the
+  // frame was not taken).
+  virtual absl::Status Send(ConnectionId connection, const wire::Frame& frame) = 0;
+
+  // Appends what has happened, waiting up to `timeout` for the first event or Wake. Several at
+  // once.
+  virtual void Poll(absl::Duration timeout, std::vector<Event>* events) = 0;
+
+  // Also wakes Poll when this file descriptor is readable (an eventfd of the owner's; the owner
+  // reads it). At most one.
+  virtual void WatchFd(int fd) = 0;
+
+  // Ends a connection; queued frames are dropped. No event follows.
+  virtual void Close(ConnectionId connection) = 0;
+
+  // Thread-safe: makes a running or the next Poll return.
+  virtual void Wake() = 0;
+};
+
+}  // namespace strata::transport
+
+#endif  // STRATA_COMMON_TRANSPORT_ENDPOINT_H_

@@ -1,0 +1,167 @@
+#ifndef STRATA_COMMON_WIRE_FRAME_H_
+#define STRATA_COMMON_WIRE_FRAME_H_
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/types/span.h"
+#include "common/bytes.h"
+
+namespace strata::wire {
+
+// A data frame is a header of kHeaderBytes and a payload of payload_bytes, sent as one ZeroMQ
+// message of exactly two parts (one part where payload_bytes is 0). All integers are little-endian.
+//
+//   offset size field
+//        0    4 magic             "STRA"
+//        4    1 wire_version      kWireVersion; another one is refused
+//        5    1 op                Op
+//        6    1 flags             bits of Flag; all other bits 0
+//        7    1 key_space         KeySpace
+//        8    1 dtype             DType of the payload's elements
+//        9    1 codec             Codec of the payload
+//       10    1 payload_kind      PayloadKind
+//       11    1 error             ErrorCode; not kNone only in kError and kRetry
+//       12    4 job
+//       16    4 view
+//       20    4 generation        of the placement
+//       24    4 chunk
+//       28    4 node              logical node: sender of a request, receiver of an answer
+//       32    4 incarnation       of the node's process
+//       36    4 element_count     decoded elements of the payload
+//       40    8 clock             t of PUSHPULL and its answer, T of CUT
+//       48    8 base_version      version of the weights that the gradient was computed with
+//       56    8 version           answers: version of the weights in the payload
+//       64    8 received          answers: pushes of this node received for the chunk (watermark)
+//       72    8 durable_through   answers: pushes of this node that a crash cannot lose
+//       80    4 sample_count      PUSHPULL: samples in the sum
+//       84    4 staleness         answers to PUSHPULL, see ARCHITECTURE.md
+//       88    8 payload_bytes
+//       96    8 min_clock         answers: least number of pushes received from any node of the
+//       view
+//      104    8 reserved          0
+//      112    8 payload_checksum  XXH3-64 of the payload; 0 where there is none
+//      120    8 header_checksum   XXH3-64 of bytes 0..119
+inline constexpr size_t kHeaderBytes = 128;
+inline constexpr uint32_t kMagic = 0x41525453;  // "STRA"
+inline constexpr uint8_t kWireVersion = 1;
+
+enum class Op : uint8_t {
+  kHello = 1,      // first frame of a connection; payload: Hello
+  kHelloOk = 2,    //
+  kInit = 3,       // first weights of a chunk
+  kInitOk = 4,     // confirmed; no payload
+  kPushPull = 5,   // sum over the node's ranks
+  kAnswer = 6,     // to kPushPull: weights
+  kCut = 7,        // ask for the chunk's weights at clock T
+  kCutAnswer = 8,  // weights
+  kRetire = 9,     // the node pushes no more: its count is infinity
+  kRetireOk = 10,  //
+  kRetry = 11,     // a frame from the future (view, generation, before INIT): send it again later
+  kError = 12,     // refused; payload: text, never longer than the request's payload
+};
+
+enum Flag : uint8_t {
+  kFlagEmpty = 1,   // PUSHPULL without payload: advances the clock, adds nothing
+  kFlagReplay = 2,  // sent before on this or another connection
+};
+
+enum class KeySpace : uint8_t { kDense = 0, kRows = 1 };
+enum class DType : uint8_t { kFloat32 = 0 };
+enum class Codec : uint8_t { kNone = 0 };
+enum class PayloadKind : uint8_t { kInline = 0, kRegion = 1 };
+
+enum class ErrorCode : uint8_t {
+  kNone = 0,
+  kMalformed = 1,  // Decode failed
+  kWrongJob = 2,   // no such job here, or a bad token
+  kWrongView = 3,
+  kWrongGeneration = 4,
+  kNoHello = 5,  // data before HELLO, or of another node than HELLO said
+  kWrongRole = 6,
+  kWrongChunk = 7,     // not on this shard, or element_count not the chunk's
+  kBeyondWindow = 8,   // clock ahead of what the job's depth allows
+  kConflict = 9,       // INIT or duplicate with another checksum
+  kNotFinite = 10,     // NaN or infinity in a push
+  kFenced = 11,        // a newer incarnation of the node has said HELLO
+  kWrongVersion = 12,  // HELLO of another protocol version
+};
+
+struct Header {
+  Op op = Op::kHello;
+  uint8_t flags = 0;
+  KeySpace key_space = KeySpace::kDense;
+  DType dtype = DType::kFloat32;
+  Codec codec = Codec::kNone;
+  PayloadKind payload_kind = PayloadKind::kInline;
+  ErrorCode error = ErrorCode::kNone;
+  uint32_t job = 0;
+  uint32_t view = 0;
+  uint32_t generation = 0;
+  uint32_t chunk = 0;
+  uint32_t node = 0;
+  uint32_t incarnation = 0;
+  uint32_t element_count = 0;
+  uint64_t clock = 0;
+  uint64_t base_version = 0;
+  uint64_t version = 0;
+  uint64_t received = 0;
+  uint64_t durable_through = 0;
+  uint32_t sample_count = 0;
+  uint32_t staleness = 0;
+  uint64_t min_clock = 0;
+  uint64_t payload_checksum = 0;
+
+  bool operator==(const Header&) const = default;
+};
+
+// A frame as endpoints hand it over: decoded header, payload of any size (also 0).
+struct Frame {
+  Header header;
+  Bytes payload;
+};
+
+// What HELLO binds a connection to. Payload of kHello, kHelloBytes long, little-endian:
+// protocol u32, role u32, cluster u64, token u64, reserved u64 (0). Job, node and incarnation stand
+// in the header.
+struct Hello {
+  uint32_t protocol = 0;
+  enum class Role : uint32_t { kNode = 1 } role = Role::kNode;
+  uint64_t cluster = 0;
+  uint64_t token = 0;
+};
+inline constexpr size_t kHelloBytes = 32;
+
+// XXH3-64 of the bytes; 0 for none.
+uint64_t Checksum(absl::Span<const std::byte> payload);
+
+// Writes the header for a payload of `payload_bytes`; header.payload_checksum must be set already
+// (answers share one buffer, so it is computed once per buffer).
+std::array<std::byte, kHeaderBytes> EncodeHeader(const Header& header, uint64_t payload_bytes);
+
+// Limits that a frame is checked against before anything of it is used.
+struct Limits {
+  uint64_t payload_bytes_max = 16 << 20;
+};
+
+// Decodes and checks one frame: sizes, magic, version, checksums, reserved bits, known values, and
+// that payload size, element_count, dtype and codec agree.
+// Errors: InvalidArgument naming the field; header and payload untouched by later code then.
+absl::Status Decode(absl::Span<const std::byte> header_bytes, absl::Span<const std::byte> payload,
+                    const Limits& limits, Header* header);
+
+std::array<std::byte, kHelloBytes> EncodeHello(const Hello& hello);
+// Errors: InvalidArgument: wrong size, reserved bits or role.
+absl::Status DecodeHello(absl::Span<const std::byte> payload, Hello* hello);
+
+std::string ToString(Op op);
+std::string ToString(ErrorCode code);
+// One line for logs: op, job, node, chunk, clock, sizes.
+std::string Describe(const Header& header);
+
+}  // namespace strata::wire
+
+#endif  // STRATA_COMMON_WIRE_FRAME_H_

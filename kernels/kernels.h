@@ -1,0 +1,52 @@
+#ifndef STRATA_KERNELS_KERNELS_H_
+#define STRATA_KERNELS_KERNELS_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+
+#include "absl/types/span.h"
+#include "common/job/optimizer.h"
+
+namespace strata::kernels {
+
+// What changes from update to update, and from segment to segment of one update.
+struct OptimizerStep {
+  float lr = 0.0f;              // schedule's rate * the segment's lr multiplier
+  float decay = 0.0f;           // weight_decay * the segment's decay multiplier
+  float gradient_scale = 1.0f;  // g = gradient_scale * gradient_sum
+  uint64_t update = 1;          // from 1; Adam's t
+};
+
+// The functions of one device. Every function is elementwise or in a fixed order, so results do not
+// depend on how a range is cut; buffers need only 4-byte alignment; none overlap unless said.
+// Products and sums are rounded separately (no fused multiply-add), so that a plain scalar loop
+// gives the same bits.
+struct Kernels {
+  std::string name;
+
+  // out[i] = tree sum over inputs[0..k)[i], k >= 1: the balanced tree of SumTreeSplit over the
+  // inputs' positions. `out` may be one of the inputs. One pass over memory.
+  void (*sum)(absl::Span<const float* const> inputs, float* out, size_t n);
+
+  // One update of n weights: reads w_in, writes w_out (may be the same buffer), updates the state
+  // vectors in place (state0, state1: null where StateVectors says so).
+  void (*optimize)(const OptimizerParams& params, const OptimizerStep& step,
+                   const float* gradient_sum, const float* w_in, float* w_out, float* state0,
+                   float* state1, size_t n);
+
+  // True if no element is NaN or infinite.
+  bool (*all_finite)(const float* x, size_t n);
+};
+
+// How many of `count` >= 2 leaves go left in the fixed tree of addition: the largest power of two
+// below count. The tree over nodes that hold equal aligned power-of-two blocks of ranks is then the
+// upper part of the tree over ranks.
+size_t SumTreeSplit(size_t count);
+
+// The CPU's kernels (SIMD chosen at run time); always there.
+const Kernels& Cpu();
+
+}  // namespace strata::kernels
+
+#endif  // STRATA_KERNELS_KERNELS_H_

@@ -1,0 +1,76 @@
+#ifndef STRATA_SERVER_SHARD_SHARD_CORE_H_
+#define STRATA_SERVER_SHARD_SHARD_CORE_H_
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "absl/container/flat_hash_map.h"
+#include "absl/status/status.h"
+#include "common/ids.h"
+#include "common/job/arena.h"
+#include "common/transport/endpoint.h"
+#include "common/wire/frame.h"
+#include "kernels/kernels.h"
+#include "proto/control.pb.h"
+
+namespace strata::server {
+
+class ShardJob;
+
+// What the shard wants done; the loop around it does it in order.
+struct ShardAction {
+  enum class Kind { kSend, kClose } kind = Kind::kSend;
+  transport::ConnectionId connection;
+  wire::Frame frame;  // kSend
+};
+
+struct ShardCounters {
+  uint64_t pushes = 0;
+  uint64_t answers = 0;
+  uint64_t duplicates = 0;
+  uint64_t refused = 0;
+  uint64_t bytes_received = 0;
+  uint64_t bytes_sent = 0;
+};
+
+// One shard: its chunks of every job installed on it, their weights and optimizer state, and the
+// rules of SEMANTICS (ARCHITECTURE.md) for when a push is applied and answered. A pure state
+// machine: frames in, actions out; no sockets, clocks, threads or randomness, so the simulator runs
+// it as it is.
+//
+// Threads: one. Errors that a peer causes become kError or kRetry answers and a count in `refused`;
+// only Install returns a Status.
+class ShardCore {
+ public:
+  explicit ShardCore(const kernels::Kernels& kernels);
+  ~ShardCore();
+
+  // Takes a job in: `own_shard` is this shard's index in record.placement. Installing the same job
+  // again with the same record is fine. Errors: InvalidArgument (layout, placement, view, naming
+  // the field), AlreadyExists (another record under this id).
+  absl::Status Install(const proto::JobRecord& record, ShardId own_shard);
+
+  // Forgets a job; its connections are closed. Unknown jobs are fine.
+  void Remove(JobId job, std::vector<ShardAction>* actions);
+
+  void OnFrame(transport::ConnectionId connection, wire::Frame frame,
+               std::vector<ShardAction>* actions);
+  void OnMalformed(transport::ConnectionId connection, std::vector<ShardAction>* actions);
+  void OnDisconnected(transport::ConnectionId connection);
+
+  // Per job installed here.
+  absl::flat_hash_map<JobId, ShardCounters> Counters() const;
+  // Frames that belong to no job: malformed, before HELLO, of an unknown job.
+  uint64_t refused() const { return refused_; }
+
+ private:
+  const kernels::Kernels& kernels_;
+  absl::flat_hash_map<JobId, std::unique_ptr<ShardJob>> jobs_;
+  absl::flat_hash_map<transport::ConnectionId, JobId> bound_;
+  uint64_t refused_ = 0;
+};
+
+}  // namespace strata::server
+
+#endif  // STRATA_SERVER_SHARD_SHARD_CORE_H_
