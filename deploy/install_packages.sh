@@ -1,0 +1,37 @@
+#!/usr/bin/env bash
+# Installs what deploy/packages.txt names and this machine lacks; does nothing where nothing is missing.
+# Needs Debian 12 and, when something is missing, root or sudo.
+set -euo pipefail
+cd "$(dirname "$0")"
+
+missing=()
+while read -r package; do
+  case "$package" in '' | '#'*) continue ;; esac
+  state=$(dpkg-query -W -f '${db:Status-Status}' "$package" 2>/dev/null || true)
+  [ "$state" = installed ] || missing+=("$package")
+done <packages.txt
+[ ${#missing[@]} -gt 0 ] || exit 0
+
+as_root=()
+if [ "$(id -u)" -ne 0 ]; then
+  command -v sudo >/dev/null || {
+    echo "strata: error: packages are missing (${missing[*]}); run as root or install sudo" >&2
+    exit 1
+  }
+  as_root=(sudo)
+fi
+echo "Installing ${#missing[@]} Debian packages: ${missing[*]}"
+log=$(mktemp)
+trap 'rm -f "$log"' EXIT
+install() {
+  "${as_root[@]}" env DEBIAN_FRONTEND=noninteractive \
+    apt-get install -y --no-install-recommends "${missing[@]}" >"$log" 2>&1
+}
+# A machine whose package lists are current needs no update; one whose lists are stale fails and does.
+if ! install; then
+  "${as_root[@]}" apt-get update >"$log" 2>&1 && install || {
+    tail -n 20 "$log" >&2
+    echo "strata: error: apt-get could not install the packages above" >&2
+    exit 1
+  }
+fi

@@ -1,0 +1,54 @@
+"""Counts test cases of a finished `bazel test`; used by tests/run.sh.
+
+usage: count_cases.py LOG TESTLOGS_DIR BAZEL_STATUS
+
+LOG is what `bazel test` printed. Each target in its summary counts with the cases of its test.xml; a
+target that has none (it did not build, or ran out of time) counts as one failed case. Prints
+"N passed, N failed" and exits 1 if any case failed or Bazel itself did.
+"""
+
+import os
+import re
+import sys
+import xml.etree.ElementTree as ElementTree
+
+SUMMARY = re.compile(r"^(//\S+)\s+(?:\(cached\) )?(PASSED|FLAKY|FAILED TO BUILD|FAILED|TIMEOUT|NO STATUS)\b")
+
+
+def cases(report):
+    """Returns (cases, failed cases) of one test.xml."""
+    total = failed = 0
+    for case in ElementTree.parse(report).getroot().iter("testcase"):
+        total += 1
+        if case.find("failure") is not None or case.find("error") is not None:
+            failed += 1
+    return total, failed
+
+
+def main(log, testlogs, bazel_status):
+    passed = failed = 0
+    with open(log, encoding="utf-8", errors="replace") as lines:
+        outcomes = {m.group(1): m.group(2) for m in map(SUMMARY.match, lines) if m}
+    for target, outcome in outcomes.items():
+        report = os.path.join(testlogs, target[2:].replace(":", "/"), "test.xml")
+        good = outcome in ("PASSED", "FLAKY")
+        try:
+            if outcome not in ("PASSED", "FLAKY", "FAILED"):
+                raise FileNotFoundError(report)
+            total, bad = cases(report)
+        except (OSError, ElementTree.ParseError):
+            total, bad = 1, 0 if good else 1
+        if not good and bad == 0:
+            bad, total = 1, max(total, 1)
+        passed += total - bad
+        failed += bad
+    if bazel_status != 0 and failed == 0:
+        failed = 1
+    if passed + failed == 0:
+        failed = 1
+    print(f"{passed} passed, {failed} failed")
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1], sys.argv[2], int(sys.argv[3])))
