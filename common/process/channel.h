@@ -1,0 +1,47 @@
+#ifndef STRATA_COMMON_PROCESS_CHANNEL_H_
+#define STRATA_COMMON_PROCESS_CHANNEL_H_
+
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "google/protobuf/message_lite.h"
+
+namespace strata {
+
+// Messages over a stream socket, each after its length as a protobuf varint. Non-blocking: what
+// does not fit into the socket waits here until Flush.
+//
+// Threads: one. Owns the descriptor.
+class Channel {
+ public:
+  // A message of more bytes is refused when received.
+  static constexpr size_t kMessageBytesMax = 64 << 20;
+
+  explicit Channel(int fd);
+  ~Channel();
+  Channel(const Channel&) = delete;
+  Channel& operator=(const Channel&) = delete;
+
+  int fd() const { return fd_; }
+
+  void Send(const google::protobuf::MessageLite& message);
+  // True while something waits to be sent: then watch for POLLOUT and call Flush.
+  bool wants_flush() const { return !out_.empty(); }
+  void Flush();
+
+  // All whole messages that have come, serialised. Errors: OutOfRange (the other side has closed;
+  // what came before was returned by earlier calls), InvalidArgument (not a length).
+  absl::StatusOr<std::vector<std::string>> Receive();
+
+ private:
+  int fd_;
+  std::string in_;
+  std::string out_;
+  bool closed_ = false;
+};
+
+}  // namespace strata
+
+#endif  // STRATA_COMMON_PROCESS_CHANNEL_H_

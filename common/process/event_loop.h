@@ -1,0 +1,62 @@
+#ifndef STRATA_COMMON_PROCESS_EVENT_LOOP_H_
+#define STRATA_COMMON_PROCESS_EVENT_LOOP_H_
+
+#include <functional>
+#include <map>
+#include <utility>
+#include <vector>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/synchronization/mutex.h"
+#include "absl/time/time.h"
+
+namespace strata {
+
+// One thread's loop over file descriptors, timers and closures that other threads post.
+//
+// Threads: Post and Stop from any thread; all else from the loop's thread, or before Run. Callbacks
+// run on the loop's thread; they must not block.
+class EventLoop {
+ public:
+  EventLoop();
+  ~EventLoop();
+  EventLoop(const EventLoop&) = delete;
+  EventLoop& operator=(const EventLoop&) = delete;
+
+  // Runs until Stop; closures that were posted before Stop have run then.
+  void Run();
+  void Stop();
+
+  // Queue without a bound: who posts owes it that posts are rare (control messages).
+  void Post(std::function<void()> closure);
+
+  // Once, `delay` from now. There is no way to take it back: the closure checks whether it still
+  // applies.
+  void After(absl::Duration delay, std::function<void()> closure);
+
+  // Calls `ready` whenever poll reports one of `events` (POLLIN, POLLOUT), an error or a hang-up.
+  // The descriptor stays the caller's. Watching it again replaces events and callback.
+  void Watch(int fd, short events, std::function<void(short revents)> ready);
+  void Unwatch(int fd);
+
+ private:
+  struct Watched {
+    short events = 0;
+    std::function<void(short)> ready;
+  };
+
+  void RunPosted();
+  void RunTimers();
+  int PollTimeoutMs() const;
+
+  int wake_fd_;
+  std::map<int, Watched> watched_;
+  std::multimap<absl::Time, std::function<void()>> timers_;
+  absl::Mutex mutex_;
+  std::vector<std::function<void()>> posted_ ABSL_GUARDED_BY(mutex_);
+  bool stop_ ABSL_GUARDED_BY(mutex_) = false;
+};
+
+}  // namespace strata
+
+#endif  // STRATA_COMMON_PROCESS_EVENT_LOOP_H_

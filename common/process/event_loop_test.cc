@@ -1,0 +1,61 @@
+#include "common/process/event_loop.h"
+
+#include <poll.h>
+#include <unistd.h>
+
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "gtest/gtest.h"
+
+namespace strata {
+namespace {
+
+TEST(EventLoop, RunsClosuresOfOtherThreadsInOrderBeforeItStops) {
+  EventLoop loop;
+  std::vector<int> seen;
+  std::thread other([&] {
+    for (int i = 0; i < 100; ++i) loop.Post([&seen, i] { seen.push_back(i); });
+    loop.Stop();
+  });
+  loop.Run();
+  other.join();
+  ASSERT_EQ(seen.size(), 100u);
+  for (int i = 0; i < 100; ++i) EXPECT_EQ(seen[i], i);
+}
+
+TEST(EventLoop, RunsTimersInTheOrderOfTheirTimes) {
+  EventLoop loop;
+  std::string seen;
+  loop.After(absl::Milliseconds(20), [&] { loop.Stop(); });
+  loop.After(absl::Milliseconds(10), [&] { seen += "b"; });
+  loop.After(absl::ZeroDuration(), [&] { seen += "a"; });
+  loop.Run();
+  EXPECT_EQ(seen, "ab");
+}
+
+TEST(EventLoop, CallsBackWhenADescriptorIsReadableUntilItIsUnwatched) {
+  EventLoop loop;
+  int fds[2];
+  ASSERT_EQ(pipe(fds), 0);
+  std::string seen;
+  loop.Watch(fds[0], POLLIN, [&](short revents) {
+    char byte = 0;
+    ASSERT_TRUE(revents & POLLIN);
+    ASSERT_EQ(read(fds[0], &byte, 1), 1);
+    seen += byte;
+    if (byte == 'y') {
+      loop.Unwatch(fds[0]);
+      loop.After(absl::Milliseconds(5), [&] { loop.Stop(); });
+    }
+  });
+  ASSERT_EQ(write(fds[1], "xyz", 3), 3);
+  loop.Run();
+  EXPECT_EQ(seen, "xy");
+  close(fds[0]);
+  close(fds[1]);
+}
+
+}  // namespace
+}  // namespace strata

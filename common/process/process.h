@@ -1,0 +1,72 @@
+#ifndef STRATA_COMMON_PROCESS_PROCESS_H_
+#define STRATA_COMMON_PROCESS_PROCESS_H_
+
+#include <sys/types.h>
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+
+namespace strata {
+
+// How a process ended.
+struct ExitStatus {
+  int code = 0;    // where signal is 0
+  int signal = 0;  // that killed it; 0: it exited by itself
+
+  bool ok() const { return code == 0 && signal == 0; }
+  // "exited with status 1", "killed by signal 9 (Killed)".
+  std::string ToString() const;
+};
+
+// A child process. It leads its own process group and is killed by the kernel when the thread that
+// started it ends, so start it from a thread that lives as long as the child should.
+//
+// Threads: one. The destructor kills the group (SIGKILL) and reaps, if that has not happened.
+class Process {
+ public:
+  struct Spec {
+    std::vector<std::string> args;  // args[0]: the executable, a path or a name to look up in PATH
+    // stdout and stderr are appended there; empty: inherited.
+    std::string log_path;
+    // The child's standard output instead; the descriptor stays the caller's. -1: as above.
+    int stdout_fd = -1;
+    // Descriptors to pass on: (ours, the number it has in the child, from 3). All others are
+    // closed.
+    std::vector<std::pair<int, int>> descriptors;
+  };
+
+  // Errors: names the executable or the log file and the reason (NotFound, PermissionDenied, ...).
+  static absl::StatusOr<std::unique_ptr<Process>> Start(const Spec& spec);
+  ~Process();
+  Process(const Process&) = delete;
+  Process& operator=(const Process&) = delete;
+
+  pid_t pid() const { return pid_; }
+  // Readable once the process has ended; owned by this object.
+  int pid_fd() const { return pid_fd_; }
+
+  // Sends a signal to the whole group; nothing once reaped.
+  void Signal(int signal);
+
+  // The exit status once the process has ended (reaps it); the same again afterwards.
+  std::optional<ExitStatus> TryReap();
+  // Waits for the end.
+  ExitStatus Reap();
+
+ private:
+  Process(pid_t pid, int pid_fd) : pid_(pid), pid_fd_(pid_fd) {}
+
+  pid_t pid_;
+  int pid_fd_;
+  std::optional<ExitStatus> status_;
+};
+
+}  // namespace strata
+
+#endif  // STRATA_COMMON_PROCESS_PROCESS_H_

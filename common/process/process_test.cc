@@ -1,0 +1,118 @@
+#include "common/process/process.h"
+
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <unistd.h>
+
+#include <fstream>
+#include <sstream>
+#include <thread>
+
+#include "absl/strings/numbers.h"
+#include "gtest/gtest.h"
+
+namespace strata {
+namespace {
+
+std::string LogPath() {
+  const auto* info = testing::UnitTest::GetInstance()->current_test_info();
+  return testing::TempDir() + "/" + info->name() + ".log";
+}
+
+std::string ReadFile(const std::string& path) {
+  std::ifstream in(path);
+  std::stringstream text;
+  text << in.rdbuf();
+  return text.str();
+}
+
+std::unique_ptr<Process> StartShell(const std::string& script) {
+  Process::Spec spec;
+  spec.args = {"/bin/sh", "-c", script};
+  spec.log_path = LogPath();
+  auto process = Process::Start(spec);
+  EXPECT_TRUE(process.ok()) << process.status();
+  return std::move(*process);
+}
+
+// Waits until the process is gone or a zombie; false after 10 s.
+bool Gone(pid_t pid) {
+  for (int i = 0; i < 1000; ++i) {
+    std::string stat = ReadFile("/proc/" + std::to_string(pid) + "/stat");
+    if (stat.empty() || stat.find(") Z ") != std::string::npos) return true;
+    poll(nullptr, 0, 10);
+  }
+  return false;
+}
+
+TEST(Process, ReportsTheExitStatusAndKeepsBothStreamsInTheLog) {
+  auto process = StartShell("echo out; echo err >&2; exit 3");
+  ExitStatus status = process->Reap();
+  EXPECT_EQ(status.code, 3);
+  EXPECT_EQ(status.signal, 0);
+  EXPECT_EQ(status.ToString(), "exited with status 3");
+  EXPECT_EQ(ReadFile(LogPath()), "out\nerr\n");
+}
+
+TEST(Process, NamesTheSignalThatKilledIt) {
+  auto process = StartShell("kill -9 $$");
+  EXPECT_EQ(process->Reap().ToString(), "killed by signal 9 (Killed)");
+}
+
+TEST(Process, SaysWhyAProgramCannotStart) {
+  Process::Spec spec;
+  spec.args = {"/nonexistent/program"};
+  auto process = Process::Start(spec);
+  EXPECT_EQ(process.status().code(), absl::StatusCode::kNotFound);
+  EXPECT_EQ(process.status().message(),
+            "cannot start /nonexistent/program: No such file or directory");
+}
+
+TEST(Process, PassesOnNamedDescriptorsOnly) {
+  int fds[2];
+  ASSERT_EQ(pipe(fds), 0);  // not close-on-exec
+  Process::Spec spec;
+  spec.args = {"/bin/sh", "-c", "echo hello >&3; ls /proc/self/fd >&3"};
+  spec.descriptors = {{fds[1], 3}};
+  auto process = Process::Start(spec);
+  ASSERT_TRUE(process.ok()) << process.status();
+  close(fds[1]);
+  EXPECT_TRUE((*process)->Reap().ok());
+  char text[256] = {};
+  ASSERT_GT(read(fds[0], text, sizeof(text) - 1), 0);
+  // 4 is the folder that ls reads.
+  EXPECT_STREQ(text, "hello\n0\n1\n2\n3\n4\n");
+  close(fds[0]);
+}
+
+TEST(Process, SignalReachesTheWholeGroup) {
+  auto process = StartShell("sleep 1000 & echo $!; wait");
+  std::string text;
+  for (int i = 0; i < 1000 && text.empty(); ++i) {
+    poll(nullptr, 0, 10);
+    text = ReadFile(LogPath());
+  }
+  int grandchild = 0;
+  ASSERT_TRUE(absl::SimpleAtoi(text, &grandchild)) << text;
+  process->Signal(SIGTERM);
+  EXPECT_EQ(process->Reap().signal, SIGTERM);
+  EXPECT_TRUE(Gone(grandchild));
+}
+
+TEST(Process, DiesWithTheThreadThatStartedIt) {
+  std::unique_ptr<Process> process;
+  std::thread starter([&] { process = StartShell("exec sleep 1000"); });
+  starter.join();
+  EXPECT_EQ(process->Reap().signal, SIGKILL);
+}
+
+TEST(Process, IsKilledWithTheObject) {
+  auto process = StartShell("trap '' TERM; sleep 1000");
+  pid_t pid = process->pid();
+  process.reset();
+  EXPECT_TRUE(Gone(pid));
+}
+
+}  // namespace
+}  // namespace strata

@@ -1,0 +1,46 @@
+#include "common/process/stop_request.h"
+
+#include <poll.h>
+#include <signal.h>
+#include <sys/eventfd.h>
+#include <sys/signalfd.h>
+#include <unistd.h>
+
+namespace strata {
+
+StopRequest::StopRequest() : raised_fd_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {
+  sigset_t signals;
+  sigemptyset(&signals);
+  for (int signal : {SIGTERM, SIGINT, SIGHUP}) sigaddset(&signals, signal);
+  pthread_sigmask(SIG_BLOCK, &signals, nullptr);
+  signal_fd_ = signalfd(-1, &signals, SFD_CLOEXEC | SFD_NONBLOCK);
+}
+
+StopRequest::~StopRequest() {
+  close(signal_fd_);
+  close(raised_fd_);
+}
+
+absl::Status StopRequest::Wait() {
+  while (true) {
+    pollfd fds[2] = {{signal_fd_, POLLIN, 0}, {raised_fd_, POLLIN, 0}};
+    if (poll(fds, 2, -1) <= 0) continue;
+    if (fds[1].revents != 0) {
+      absl::MutexLock lock(&mutex_);
+      return status_;
+    }
+    return absl::OkStatus();
+  }
+}
+
+void StopRequest::Raise(const absl::Status& status) {
+  {
+    absl::MutexLock lock(&mutex_);
+    if (raised_) return;
+    raised_ = true;
+    status_ = status;
+  }
+  eventfd_write(raised_fd_, 1);
+}
+
+}  // namespace strata
