@@ -19,6 +19,9 @@ inline constexpr uint32_t kProtocolVersion = 1;
 // Errors: InvalidArgument, one line: place, field and what is wrong.
 absl::StatusOr<proto::Job> ParseJob(const std::string& text, const std::string& source);
 
+// The job as protobuf text, also with the values that are zero; ParseJob reads it back.
+std::string JobToText(const proto::Job& job);
+
 // Applies "path=value" settings ("schedule.base_lr=0.1", "consistency.lazy.staleness=3",
 // "consistency.sync={}", "debug.delays={node: 1 delay_ms: 20}" which adds to a repeated field) in
 // order. Setting one member of a oneof clears the others. Errors: InvalidArgument naming the

@@ -1,0 +1,246 @@
+#include <algorithm>
+#include <array>
+#include <cctype>
+#include <cmath>
+#include <string>
+
+#include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
+#include "common/job/job.h"
+
+namespace strata {
+namespace {
+
+constexpr uint32_t kRanksMax = 1024;
+constexpr uint32_t kBatchMax = 65536;
+constexpr uint32_t kStalenessMax = 1024;
+constexpr uint32_t kDelayMsMax = 60'000;
+constexpr uint64_t kSampleElementsMax = 1 << 24;
+constexpr std::array<const char*, 3> kZoo = {"mlp", "lenet5", "cnn"};
+
+absl::Status Refuse(const std::string& line) { return absl::InvalidArgumentError(line); }
+
+absl::Status InRange(const char* field, uint64_t value, uint64_t min, uint64_t max) {
+  if (value >= min && value <= max) return absl::OkStatus();
+  return Refuse(absl::StrFormat("%s: %d is not in %d to %d", field, value, min, max));
+}
+
+// min <= value, and value < below.
+absl::Status InHalfOpenRange(const char* field, double value, double min, double below) {
+  if (value >= min && value < below) return absl::OkStatus();
+  return Refuse(absl::StrFormat("%s: %g is not in %g <= %s < %g", field, value, min, field, below));
+}
+
+absl::Status NotNegative(const char* field, double value) {
+  if (std::isfinite(value) && value >= 0) return absl::OkStatus();
+  return Refuse(absl::StrFormat("%s: %g is not a finite number >= 0", field, value));
+}
+
+absl::Status Positive(const char* field, double value) {
+  if (std::isfinite(value) && value > 0) return absl::OkStatus();
+  return Refuse(absl::StrFormat("%s: %g is not a finite number > 0", field, value));
+}
+
+// The first error, or OK.
+absl::Status All(std::initializer_list<absl::Status> results) {
+  for (const absl::Status& status : results) {
+    if (!status.ok()) return status;
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CheckName(const std::string& name) {
+  const bool characters = std::all_of(name.begin(), name.end(), [](unsigned char c) {
+    return std::isalnum(c) || c == '.' || c == '_' || c == '-';
+  });
+  if (characters && !name.empty() && name.size() <= 64 && name[0] != '.') return absl::OkStatus();
+  if (name.empty()) return Refuse("name: is required");
+  return Refuse(absl::StrFormat(
+      "name: \"%s\" is not 1 to 64 letters, digits, '.', '_' and '-', beginning with none of '.'",
+      name));
+}
+
+absl::Status CheckWork(const proto::Job& job) {
+  switch (job.work_case()) {
+    case proto::Job::WORK_NOT_SET:
+      return Refuse("model, program: one of them is required");
+    case proto::Job::kModel:
+      if (std::find(kZoo.begin(), kZoo.end(), job.model().zoo()) == kZoo.end()) {
+        return Refuse(absl::StrFormat("model.zoo: \"%s\" is not one of %s", job.model().zoo(),
+                                      absl::StrJoin(kZoo, ", ")));
+      }
+      if (!job.has_data()) return Refuse("data: is required with model");
+      return absl::OkStatus();
+    case proto::Job::kProgram:
+      if (job.program().path().empty()) return Refuse("program.path: is required");
+      if (job.has_data()) return Refuse("data: belongs to model, a program reads its own");
+      return absl::OkStatus();
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CheckSynthetic(const proto::Synthetic& data) {
+  const absl::Status sizes = All({InRange("data.synthetic.classes", data.classes(), 2, 65536),
+                                  InRange("data.synthetic.channels", data.channels(), 1, 65536),
+                                  InRange("data.synthetic.height", data.height(), 1, 65536),
+                                  InRange("data.synthetic.width", data.width(), 1, 65536)});
+  if (!sizes.ok()) return sizes;
+  const uint64_t elements = static_cast<uint64_t>(data.channels()) * data.height() * data.width();
+  return InRange("data.synthetic: channels * height * width", elements, 1, kSampleElementsMax);
+}
+
+// A whole batch of every rank must fit into an epoch, where its size is known from the job alone.
+absl::Status CheckEpochHoldsABatch(const proto::Job& job) {
+  const proto::Data& data = job.data();
+  uint64_t samples = data.limit_train();
+  const char* field = "data.limit_train";
+  if (data.has_synthetic() && (samples == 0 || data.synthetic().train_samples() < samples)) {
+    samples = data.synthetic().train_samples();
+    field = "data.synthetic.train_samples";
+  }
+  const uint64_t batch = static_cast<uint64_t>(data.batch_per_rank()) * job.ranks();
+  if (samples == 0 || samples >= batch) return absl::OkStatus();
+  return Refuse(absl::StrFormat("%s: %d is less than one step of all ranks (%d x %d = %d)", field,
+                                samples, job.ranks(), data.batch_per_rank(), batch));
+}
+
+absl::Status CheckData(const proto::Job& job) {
+  if (!job.has_data()) return absl::OkStatus();
+  const absl::Status batch =
+      InRange("data.batch_per_rank", job.data().batch_per_rank(), 1, kBatchMax);
+  if (!batch.ok()) return batch;
+  switch (job.data().source_case()) {
+    case proto::Data::SOURCE_NOT_SET:
+      return Refuse("data.idx, data.synthetic: one of them is required");
+    case proto::Data::kIdx:
+      if (job.data().idx().dir().empty()) return Refuse("data.idx.dir: is required");
+      break;
+    case proto::Data::kSynthetic: {
+      const absl::Status synthetic = CheckSynthetic(job.data().synthetic());
+      if (!synthetic.ok()) return synthetic;
+      break;
+    }
+  }
+  return CheckEpochHoldsABatch(job);
+}
+
+absl::Status CheckOptimizer(const proto::Optimizer& optimizer) {
+  if (optimizer.kind_case() == proto::Optimizer::KIND_NOT_SET) {
+    return Refuse("optimizer: one kind is required");
+  }
+  const std::string kind =
+      proto::Optimizer::descriptor()->FindFieldByNumber(optimizer.kind_case())->name();
+  const auto name = [&](const char* field) {
+    return absl::StrFormat("optimizer.%s.%s", kind, field);
+  };
+  const OptimizerParams params = OptimizerParamsOf(optimizer);
+  const bool adam = StateVectors(params.kind) == 2;
+  const absl::Status decay = NotNegative(name("weight_decay").c_str(), params.weight_decay);
+  if (!decay.ok()) return decay;
+  if (StateVectors(params.kind) == 1) {
+    return InHalfOpenRange(name("momentum").c_str(), params.momentum, 0, 1);
+  }
+  if (!adam) return absl::OkStatus();
+  return All({InHalfOpenRange(name("beta1").c_str(), params.beta1, 0, 1),
+              InHalfOpenRange(name("beta2").c_str(), params.beta2, 0, 1),
+              Positive(name("epsilon").c_str(), params.epsilon)});
+}
+
+absl::Status CheckStep(const proto::Step& step) {
+  if (step.boundaries_epochs().empty()) {
+    return Refuse("schedule.step.boundaries_epochs: at least one is required");
+  }
+  float previous = 0;
+  for (float boundary : step.boundaries_epochs()) {
+    if (!std::isfinite(boundary) || boundary <= previous) {
+      return Refuse(absl::StrFormat(
+          "schedule.step.boundaries_epochs: %g is not a finite number > %g: they must ascend",
+          boundary, previous));
+    }
+    previous = boundary;
+  }
+  return Positive("schedule.step.gamma", step.gamma());
+}
+
+absl::Status CheckSchedule(const proto::Job& job) {
+  const proto::Schedule& schedule = job.schedule();
+  const absl::Status numbers =
+      All({Positive("schedule.base_lr", schedule.base_lr()),
+           NotNegative("schedule.warmup_epochs", schedule.warmup_epochs())});
+  if (!numbers.ok()) return numbers;
+  if (schedule.has_step()) return CheckStep(schedule.step());
+  if (!schedule.has_cosine()) return absl::OkStatus();
+  if (job.epochs() == 0) return Refuse("epochs: 0, but schedule.cosine needs their number");
+  if (schedule.warmup_epochs() >= job.epochs()) {
+    return Refuse(
+        absl::StrFormat("schedule.warmup_epochs: %g leaves none of %d epochs to schedule.cosine",
+                        schedule.warmup_epochs(), job.epochs()));
+  }
+  return NotNegative("schedule.cosine.final_lr", schedule.cosine().final_lr());
+}
+
+absl::Status CheckConsistency(const proto::Consistency& consistency) {
+  switch (consistency.mode_case()) {
+    case proto::Consistency::MODE_NOT_SET:
+      return Refuse("consistency: one mode is required");
+    case proto::Consistency::kSync:
+      return absl::OkStatus();
+    case proto::Consistency::kLazy:
+      if (!proto::Lazy::Apply_IsValid(consistency.lazy().apply())) {
+        return Refuse(
+            absl::StrFormat("consistency.lazy.apply: %d is not one of PER_CLOCK, "
+                            "ON_ARRIVAL",
+                            consistency.lazy().apply()));
+      }
+      return InRange("consistency.lazy.staleness", consistency.lazy().staleness(), 0,
+                     kStalenessMax);
+    case proto::Consistency::kAsync:
+      if (proto::Async::Damping_IsValid(consistency.async().damping())) return absl::OkStatus();
+      return Refuse(
+          absl::StrFormat("consistency.async.damping: %d is not one of NONE, INVERSE_STALENESS",
+                          consistency.async().damping()));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CheckDebug(const proto::Job& job) {
+  for (const proto::Delay& delay : job.debug().delays()) {
+    const absl::Status status =
+        All({InRange("debug.delays.node", delay.node(), 0, job.ranks() - 1),
+             InRange("debug.delays.delay_ms", delay.delay_ms(), 0, kDelayMsMax)});
+    if (!status.ok()) return status;
+  }
+  if (!job.debug().has_nan_rank()) return absl::OkStatus();
+  return InRange("debug.nan_rank", job.debug().nan_rank(), 0, job.ranks() - 1);
+}
+
+absl::Status CheckShape(const proto::Job& job) {
+  const absl::Status ranges = All({InRange("ranks", job.ranks(), 1, kRanksMax),
+                                   InRange("ranks_per_node", job.ranks_per_node(), 0, kRanksMax),
+                                   InRange("window", job.window(), 2, 64)});
+  if (!ranges.ok()) return ranges;
+  if (job.epochs() == 0 && job.max_steps() == 0) {
+    return Refuse("epochs: 0, and max_steps: 0, so the job would have no end");
+  }
+  if (!proto::Job::Exchange_IsValid(job.exchange())) {
+    return Refuse(
+        absl::StrFormat("exchange: %d is not one of PARAMETER_SERVER, NONE", job.exchange()));
+  }
+  if (job.exchange() == proto::Job::NONE && job.ranks() != 1) {
+    return Refuse(absl::StrFormat("ranks: %d, but exchange: NONE needs ranks: 1", job.ranks()));
+  }
+  if (job.chunk_elements() == 0) return absl::OkStatus();
+  return InRange("chunk_elements", job.chunk_elements(), 256, 4194304);
+}
+
+}  // namespace
+
+absl::Status ValidateJob(const proto::Job& job) {
+  return All({CheckName(job.name()), CheckWork(job), CheckShape(job), CheckData(job),
+              CheckOptimizer(job.optimizer()), CheckSchedule(job),
+              CheckConsistency(job.consistency()), CheckDebug(job),
+              InRange("evaluation.every_epochs", job.evaluation().every_epochs(), 1, UINT32_MAX),
+              InRange("metrics.every_steps", job.metrics().every_steps(), 1, UINT32_MAX)});
+}
+
+}  // namespace strata

@@ -1,0 +1,85 @@
+#include "common/job/job.h"
+
+namespace strata {
+namespace {
+
+constexpr float kMomentum = 0.9f;
+constexpr float kBeta1 = 0.9f;
+constexpr float kBeta2 = 0.999f;
+constexpr float kEpsilon = 1e-8f;
+
+void FillSynthetic(proto::Synthetic* data) {
+  if (data->classes() == 0) data->set_classes(10);
+  if (data->channels() == 0) data->set_channels(1);
+  if (data->height() == 0) data->set_height(28);
+  if (data->width() == 0) data->set_width(28);
+  if (data->train_samples() == 0) data->set_train_samples(4096);
+  if (data->test_samples() == 0) data->set_test_samples(512);
+}
+
+template <typename MomentumKind>
+void FillMomentum(MomentumKind* optimizer) {
+  if (!optimizer->has_momentum()) optimizer->set_momentum(kMomentum);
+  if (!optimizer->has_weight_decay()) optimizer->set_weight_decay(0.0f);
+}
+
+template <typename AdamKind>
+void FillAdam(float weight_decay, AdamKind* optimizer) {
+  if (!optimizer->has_beta1()) optimizer->set_beta1(kBeta1);
+  if (!optimizer->has_beta2()) optimizer->set_beta2(kBeta2);
+  if (!optimizer->has_epsilon()) optimizer->set_epsilon(kEpsilon);
+  if (!optimizer->has_weight_decay()) optimizer->set_weight_decay(weight_decay);
+}
+
+void FillOptimizer(proto::Optimizer* optimizer) {
+  switch (optimizer->kind_case()) {
+    case proto::Optimizer::kSgd:
+      if (!optimizer->sgd().has_weight_decay()) optimizer->mutable_sgd()->set_weight_decay(0.0f);
+      return;
+    case proto::Optimizer::KIND_NOT_SET:
+    case proto::Optimizer::kMomentumSgd:
+      return FillMomentum(optimizer->mutable_momentum_sgd());
+    case proto::Optimizer::kNesterov:
+      return FillMomentum(optimizer->mutable_nesterov());
+    case proto::Optimizer::kAdam:
+      return FillAdam(0.0f, optimizer->mutable_adam());
+    case proto::Optimizer::kAdamw:
+      return FillAdam(0.01f, optimizer->mutable_adamw());
+  }
+}
+
+void FillSchedule(proto::Schedule* schedule) {
+  if (!schedule->has_base_lr()) schedule->set_base_lr(0.05f);
+  if (schedule->shape_case() == proto::Schedule::SHAPE_NOT_SET) schedule->mutable_constant();
+  if (schedule->has_step() && !schedule->step().has_gamma()) {
+    schedule->mutable_step()->set_gamma(0.1f);
+  }
+}
+
+void FillConsistency(proto::Consistency* consistency) {
+  if (consistency->mode_case() == proto::Consistency::MODE_NOT_SET) consistency->mutable_sync();
+  if (consistency->has_lazy() && !consistency->lazy().has_staleness()) {
+    consistency->mutable_lazy()->set_staleness(2);
+  }
+}
+
+}  // namespace
+
+void FillDefaults(proto::Job* job) {
+  if (job->has_data()) {
+    proto::Data* data = job->mutable_data();
+    if (data->batch_per_rank() == 0) data->set_batch_per_rank(64);
+    if (data->has_synthetic()) FillSynthetic(data->mutable_synthetic());
+  }
+  FillOptimizer(job->mutable_optimizer());
+  FillSchedule(job->mutable_schedule());
+  FillConsistency(job->mutable_consistency());
+  if (job->ranks() == 0) job->set_ranks(1);
+  if (job->epochs() == 0 && job->max_steps() == 0) job->set_epochs(1);
+  if (job->seed() == 0) job->set_seed(1);
+  if (job->window() == 0) job->set_window(4);
+  if (job->evaluation().every_epochs() == 0) job->mutable_evaluation()->set_every_epochs(1);
+  if (job->metrics().every_steps() == 0) job->mutable_metrics()->set_every_steps(50);
+}
+
+}  // namespace strata

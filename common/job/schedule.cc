@@ -1,0 +1,87 @@
+#include <algorithm>
+#include <cmath>
+#include <numbers>
+#include <string>
+
+#include "absl/strings/str_format.h"
+#include "common/job/job.h"
+
+namespace strata {
+
+std::string ModeName(const proto::Consistency& consistency) {
+  switch (consistency.mode_case()) {
+    case proto::Consistency::MODE_NOT_SET:
+    case proto::Consistency::kSync:
+      return "sync";
+    case proto::Consistency::kLazy: {
+      const bool on_arrival = consistency.lazy().apply() == proto::Lazy::ON_ARRIVAL;
+      return absl::StrFormat("lazy(%d%s)", consistency.lazy().staleness(),
+                             on_arrival ? ", on arrival" : "");
+    }
+    case proto::Consistency::kAsync:
+      return consistency.async().damping() == proto::Async::INVERSE_STALENESS
+                 ? "async(inverse staleness)"
+                 : "async";
+  }
+  return "";
+}
+
+OptimizerParams OptimizerParamsOf(const proto::Optimizer& optimizer) {
+  switch (optimizer.kind_case()) {
+    case proto::Optimizer::kSgd:
+      return {.kind = OptimizerKind::kSgd, .weight_decay = optimizer.sgd().weight_decay()};
+    case proto::Optimizer::KIND_NOT_SET:
+    case proto::Optimizer::kMomentumSgd:
+      return {.kind = OptimizerKind::kMomentumSgd,
+              .momentum = optimizer.momentum_sgd().momentum(),
+              .weight_decay = optimizer.momentum_sgd().weight_decay()};
+    case proto::Optimizer::kNesterov:
+      return {.kind = OptimizerKind::kNesterov,
+              .momentum = optimizer.nesterov().momentum(),
+              .weight_decay = optimizer.nesterov().weight_decay()};
+    case proto::Optimizer::kAdam:
+      return {.kind = OptimizerKind::kAdam,
+              .beta1 = optimizer.adam().beta1(),
+              .beta2 = optimizer.adam().beta2(),
+              .epsilon = optimizer.adam().epsilon(),
+              .weight_decay = optimizer.adam().weight_decay()};
+    case proto::Optimizer::kAdamw:
+      return {.kind = OptimizerKind::kAdamW,
+              .beta1 = optimizer.adamw().beta1(),
+              .beta2 = optimizer.adamw().beta2(),
+              .epsilon = optimizer.adamw().epsilon(),
+              .weight_decay = optimizer.adamw().weight_decay()};
+  }
+  return {};
+}
+
+double LearningRateAt(const proto::Schedule& schedule, uint64_t samples, uint64_t samples_per_epoch,
+                      uint32_t epochs) {
+  const double base = schedule.base_lr();
+  if (samples_per_epoch == 0) return base;
+  const double epoch = static_cast<double>(samples) / static_cast<double>(samples_per_epoch);
+  const double warmup = schedule.warmup_epochs();
+  if (epoch < warmup) return base * (epoch / warmup);
+  switch (schedule.shape_case()) {
+    case proto::Schedule::SHAPE_NOT_SET:
+    case proto::Schedule::kConstant:
+      return base;
+    case proto::Schedule::kStep: {
+      double rate = base;
+      for (float boundary : schedule.step().boundaries_epochs()) {
+        if (epoch >= boundary) rate *= schedule.step().gamma();
+      }
+      return rate;
+    }
+    case proto::Schedule::kCosine: {
+      const double span = static_cast<double>(epochs) - warmup;
+      if (span <= 0) return base;
+      const double progress = std::min(1.0, (epoch - warmup) / span);
+      const double last = schedule.cosine().final_lr();
+      return last + (base - last) * 0.5 * (1.0 + std::cos(std::numbers::pi * progress));
+    }
+  }
+  return base;
+}
+
+}  // namespace strata
