@@ -20,6 +20,7 @@ namespace {
 // All that the child needs between fork and exec, made before: only async-signal-safe calls are
 // allowed there, as other threads may have held any lock at the fork.
 struct ChildPlan {
+  const char* executable = nullptr;
   std::vector<char*> argv;
   int stdin_fd = -1;
   int stdout_fd = -1;  // -1: inherited
@@ -63,7 +64,7 @@ struct ChildPlan {
     if (dup2(ours, target) < 0) FailChild(plan);
   }
   close_range(base, ~0U, CLOSE_RANGE_CLOEXEC);
-  execvp(plan.argv[0], plan.argv.data());
+  execvp(plan.executable, plan.argv.data());
   FailChild(plan);
 }
 
@@ -92,7 +93,9 @@ std::string ExitStatus::ToString() const {
 
 absl::StatusOr<std::unique_ptr<Process>> Process::Start(const Spec& spec) {
   if (spec.args.empty()) return absl::InvalidArgumentError("no program to start");
+  const std::string& executable = spec.executable.empty() ? spec.args[0] : spec.executable;
   ChildPlan plan;
+  plan.executable = executable.c_str();
   for (const std::string& arg : spec.args) plan.argv.push_back(const_cast<char*>(arg.c_str()));
   plan.argv.push_back(nullptr);
   ScopedFd null(open("/dev/null", O_RDONLY | O_CLOEXEC));
@@ -131,7 +134,7 @@ absl::StatusOr<std::unique_ptr<Process>> Process::Start(const Spec& spec) {
   } while (got < 0 && errno == EINTR);
   if (got == sizeof(error)) {
     process->Reap();
-    return absl::ErrnoToStatus(error, absl::StrCat("cannot start ", spec.args[0]));
+    return absl::ErrnoToStatus(error, absl::StrCat("cannot start ", executable));
   }
   return process;
 }

@@ -31,7 +31,9 @@ struct ExitStatus {
 class Process {
  public:
   struct Spec {
-    std::vector<std::string> args;  // args[0]: the executable, a path or a name to look up in PATH
+    std::vector<std::string> args;  // args[0]: what it is called, and run unless `executable` says
+    // A path, or a name to look up in PATH.
+    std::string executable;
     // stdout and stderr are appended there; empty: inherited.
     std::string log_path;
     // The child's standard output instead; the descriptor stays the caller's. -1: as above.

@@ -1,0 +1,155 @@
+#include "worker/agent/agent.h"
+
+#include <algorithm>
+
+#include "absl/strings/str_cat.h"
+#include "absl/synchronization/notification.h"
+#include "worker/agent/metrics_line.h"
+#include "worker/agent/run_directory.h"
+
+namespace strata::worker {
+namespace {
+
+constexpr size_t kEndedJobsKept = 64;
+
+}  // namespace
+
+absl::Status AgentOptions::Validate() const {
+  if (name.empty()) return absl::InvalidArgumentError("name: must not be empty");
+  if (address.empty()) return absl::InvalidArgumentError("advertise: must not be empty");
+  if (slots < 1 || slots > 1024) {
+    return absl::InvalidArgumentError(absl::StrCat("slots: ", slots, " is not in 1 to 1024"));
+  }
+  if (runs_dir.empty()) return absl::InvalidArgumentError("runs: must not be empty");
+  return absl::OkStatus();
+}
+
+absl::StatusOr<std::unique_ptr<Agent>> Agent::Create(
+    AgentOptions options, std::function<void(const absl::Status&)> on_lost) {
+  absl::Status valid = options.Validate();
+  if (!valid.ok()) return valid;
+  return std::unique_ptr<Agent>(new Agent(std::move(options), std::move(on_lost)));
+}
+
+Agent::Agent(AgentOptions options, std::function<void(const absl::Status&)> on_lost)
+    : options_(std::move(options)), on_lost_(std::move(on_lost)) {}
+
+Agent::~Agent() { Stop(); }
+
+absl::Status Agent::Start() {
+  control::Session::Options session;
+  session.coordinator = options_.coordinator;
+  session.connect_deadline = options_.connect_deadline;
+  session.reconnect_deadline = options_.reconnect_deadline;
+  session.registration.set_role(proto::WORKER);
+  session.registration.set_name(options_.name);
+  session.registration.set_address(options_.address);
+  session.registration.set_slots(options_.slots);
+  control::Session::Callbacks callbacks;
+  callbacks.on_message = [this](const proto::CoordinatorMessage& message) {
+    loop_.Post([this, message] { OnMessage(message); });
+  };
+  callbacks.heartbeat = [] { return proto::Heartbeat(); };
+  callbacks.running_jobs = [this] {
+    absl::MutexLock lock(&mutex_);
+    return running_;
+  };
+  callbacks.on_lost = [this](const absl::Status& status) {
+    loop_.Post(
+        [this, status] { EndJobs(status.ToString(), [this, status] { on_lost_(status); }); });
+  };
+  session_ = control::Session::Create(std::move(session), std::move(callbacks));
+  // Children die with the thread that starts them, which is this one.
+  thread_ = std::thread([this] { loop_.Run(); });
+  return session_->Start();
+}
+
+void Agent::Stop() {
+  if (!thread_.joinable()) return;
+  absl::Notification ended;
+  loop_.Post([this, &ended] {
+    EndJobs(absl::StrCat("worker ", options_.name, " was stopped"), [&ended] { ended.Notify(); });
+  });
+  ended.WaitForNotification();
+  session_->Stop();
+  loop_.Stop();
+  thread_.join();
+}
+
+void Agent::OnMessage(const proto::CoordinatorMessage& message) {
+  auto find = [this](uint32_t job) {
+    auto found = jobs_.find(job);
+    return found == jobs_.end() ? nullptr : found->second.get();
+  };
+  switch (message.message_case()) {
+    case proto::CoordinatorMessage::kStartNode:
+      return StartNode(message.start_node());
+    case proto::CoordinatorMessage::kRunNode:
+      if (auto* job = find(message.run_node().record().job_id())) job->Run(message.run_node());
+      return;
+    case proto::CoordinatorMessage::kStopNode:
+      if (auto* job = find(message.stop_node().job_id())) job->Stop();
+      return;
+    case proto::CoordinatorMessage::kJobMetrics:
+      return Append(message.job_metrics());
+    default:
+      return;  // for servers, or about the session itself
+  }
+}
+
+void Agent::StartNode(const proto::StartNode& start) {
+  uint32_t id = start.record().job_id();
+  if (ending_) return;  // the session's end fails the job
+  auto found = jobs_.find(id);
+  if (found != jobs_.end()) return found->second->RepeatReady();
+  JobProcesses::Options options;
+  options.binary = options_.binary;
+  options.daemon = options_.name;
+  options.runs_dir = options_.runs_dir;
+  JobProcesses::Callbacks callbacks;
+  callbacks.send = [this](proto::DaemonMessage message) { session_->Send(std::move(message)); };
+  callbacks.on_gone = [this, id] { loop_.Post([this, id] { Forget(id); }); };
+  auto job = std::make_unique<JobProcesses>(&loop_, options, start, std::move(callbacks));
+  JobProcesses* added = job.get();
+  jobs_[id] = std::move(job);
+  {
+    absl::MutexLock lock(&mutex_);
+    running_.push_back(id);
+  }
+  added->Start();
+}
+
+void Agent::Append(const proto::JobMetrics& metrics) {
+  auto found = jobs_.find(metrics.job_id());
+  if (found != jobs_.end()) return found->second->Append(metrics.record());
+  for (const auto& [id, run_dir] : ended_) {
+    // The job is over: nobody is left to tell when this fails.
+    if (id == metrics.job_id())
+      AppendLine(MetricsFile(run_dir), MetricsLine(metrics.record())).IgnoreError();
+  }
+}
+
+void Agent::Forget(uint32_t job) {
+  auto found = jobs_.find(job);
+  if (found == jobs_.end()) return;
+  ended_.emplace_back(job, found->second->run_dir());
+  if (ended_.size() > kEndedJobsKept) ended_.pop_front();
+  jobs_.erase(found);
+  {
+    absl::MutexLock lock(&mutex_);
+    running_.erase(std::remove(running_.begin(), running_.end(), job), running_.end());
+  }
+  if (ending_ && jobs_.empty() && when_ended_) std::exchange(when_ended_, nullptr)();
+}
+
+void Agent::EndJobs(const std::string& reason, std::function<void()> then) {
+  ending_ = true;
+  if (jobs_.empty()) return then();
+  when_ended_ = [first = std::move(when_ended_), then = std::move(then)] {
+    if (first) first();
+    then();
+  };
+  for (auto& [id, job] : jobs_) job->Fail(reason);
+}
+
+}  // namespace strata::worker

@@ -1,0 +1,84 @@
+#ifndef STRATA_WORKER_AGENT_AGENT_H_
+#define STRATA_WORKER_AGENT_AGENT_H_
+
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <map>
+#include <memory>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/status/status.h"
+#include "absl/synchronization/mutex.h"
+#include "absl/time/time.h"
+#include "common/control/session.h"
+#include "common/process/event_loop.h"
+#include "proto/control.pb.h"
+#include "worker/agent/job_processes.h"
+
+namespace strata::worker {
+
+struct AgentOptions {
+  std::string coordinator = "127.0.0.1:7070";  // HOST:PORT
+  std::string name;                            // unique in the cluster
+  std::string address = "127.0.0.1";           // host under which peers know this node
+  uint32_t slots = 1;                          // ranks that may run here at once; 1 to 1024
+  std::string runs_dir = "strata-runs";        // parent of run directories
+  std::string binary = "/proc/self/exe";       // executable of `strata rank` and so on
+  absl::Duration connect_deadline = absl::Seconds(30);
+  absl::Duration reconnect_deadline = absl::Seconds(60);
+
+  // Errors: InvalidArgument naming the option.
+  absl::Status Validate() const;
+};
+
+// The worker daemon. One control loop owns all jobs; the session to the coordinator posts to it.
+//
+// Threads: Start and Stop from one thread; `on_lost` is called from the loop's.
+class Agent {
+ public:
+  // `on_lost`: the coordinator has refused this daemon or cannot be reached for good; one line for
+  // the user. Jobs have been ended; call Stop. Errors: InvalidArgument.
+  static absl::StatusOr<std::unique_ptr<Agent>> Create(
+      AgentOptions options, std::function<void(const absl::Status&)> on_lost);
+  ~Agent();
+
+  // Blocks until registered. Errors: see control::Session::Start.
+  absl::Status Start();
+  // Ends all jobs (each is reported as failed), waits for their processes and signs off.
+  // Idempotent.
+  void Stop();
+
+ private:
+  Agent(AgentOptions options, std::function<void(const absl::Status&)> on_lost);
+
+  void OnMessage(const proto::CoordinatorMessage& message);
+  void StartNode(const proto::StartNode& start);
+  void Append(const proto::JobMetrics& metrics);
+  void EndJobs(const std::string& reason, std::function<void()> then);
+  void Forget(uint32_t job);
+
+  const AgentOptions options_;
+  const std::function<void(const absl::Status&)> on_lost_;
+  EventLoop loop_;
+  std::thread thread_;
+  std::unique_ptr<control::Session> session_;
+
+  // Owned by the loop.
+  std::map<uint32_t, std::unique_ptr<JobProcesses>> jobs_;
+  // Run directories of jobs that have ended: their last metrics may come later. Newest last.
+  std::deque<std::pair<uint32_t, std::string>> ended_;
+  bool ending_ = false;
+  std::function<void()> when_ended_;
+
+  absl::Mutex mutex_;
+  std::vector<uint32_t> running_ ABSL_GUARDED_BY(mutex_);
+};
+
+}  // namespace strata::worker
+
+#endif  // STRATA_WORKER_AGENT_AGENT_H_

@@ -1,0 +1,332 @@
+#include "worker/agent/job_processes.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <signal.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_replace.h"
+#include "google/protobuf/text_format.h"
+#include "worker/agent/metrics_line.h"
+#include "worker/agent/run_directory.h"
+
+namespace strata::worker {
+namespace {
+
+// Numbers of the inherited descriptors in every child.
+constexpr int kChannelFd = 3;
+constexpr int kLaunchFd = 4;
+constexpr char kLaunchPath[] = "/proc/self/fd/4";
+
+// A file that exists in memory only: a launch file holds the job's token, and no crash can leave it
+// behind. -1 with errno on failure.
+int MemoryFile(const std::string& text) {
+  int fd = memfd_create("strata-launch", MFD_CLOEXEC);
+  if (fd < 0) return -1;
+  if (write(fd, text.data(), text.size()) != static_cast<ssize_t>(text.size())) {
+    close(fd);
+    return -1;
+  }
+  return fd;
+}
+
+std::string OneLine(const std::string& text) {
+  return absl::StrReplaceAll(text, {{"\n", " "}, {"\r", " "}});
+}
+
+}  // namespace
+
+JobProcesses::JobProcesses(EventLoop* loop, Options options, proto::StartNode start,
+                           Callbacks callbacks)
+    : loop_(loop),
+      options_(std::move(options)),
+      start_(std::move(start)),
+      callbacks_(std::move(callbacks)),
+      run_dir_(RunDirectoryOf(start_.record(), options_.runs_dir)) {
+  for (const proto::LogicalNode& node : start_.record().view().nodes()) {
+    if (node.node() == start_.node()) self_ = node;
+  }
+  life_ = std::make_unique<NodeLife>(options_.daemon, self_.node(), self_.first_rank(),
+                                     static_cast<int>(self_.ranks()), has_aggregator());
+  children_.resize(life_->children());
+}
+
+JobProcesses::~JobProcesses() {
+  for (Child& child : children_) {
+    if (child.process != nullptr) loop_->Unwatch(child.process->pid_fd());
+    if (child.channel != nullptr) loop_->Unwatch(child.channel->fd());
+  }
+}
+
+bool JobProcesses::has_aggregator() const {
+  return start_.record().job().exchange() != proto::Job::NONE;
+}
+
+bool JobProcesses::none_left() const {
+  return std::all_of(children_.begin(), children_.end(), [](const Child& child) {
+    return child.process == nullptr || child.process->TryReap().has_value();
+  });
+}
+
+void JobProcesses::After(absl::Duration delay, std::function<void()> closure) {
+  loop_->After(delay, [alive = std::weak_ptr<bool>(alive_), closure = std::move(closure)] {
+    if (!alive.expired()) closure();
+  });
+}
+
+void JobProcesses::Start() {
+  absl::Status status =
+      self_.ranks() == 0
+          ? absl::InternalError(absl::StrCat("node ", start_.node(), " is not in the job's view"))
+          : StartAll();
+  if (status.ok()) return;
+  Fail(absl::StrCat("node ", start_.node(), " (", options_.daemon, "): ", status.message()));
+}
+
+absl::Status JobProcesses::StartAll() {
+  absl::Status status =
+      PrepareRunDirectory(run_dir_, start_.record(), self_.node(), self_.first_rank() == 0);
+  if (!status.ok()) return status;
+  // Ranks' channels get the lower descriptors: where a rank and the aggregator both fail within one
+  // poll, the rank's line is read first.
+  std::vector<int> theirs(children_.size(), -1);
+  for (size_t i = 0; i < children_.size() && status.ok(); ++i) {
+    int fds[2];
+    if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, fds) != 0) {
+      status = absl::ErrnoToStatus(errno, "cannot make a socket pair");
+      break;
+    }
+    children_[i].channel = std::make_unique<Channel>(fds[0]);
+    theirs[i] = fds[1];
+    WatchChannel(static_cast<int>(i));
+  }
+  // The aggregator first: ranks connect to it.
+  for (size_t i = children_.size(); i-- > 0 && status.ok();) {
+    status = StartChild(static_cast<int>(i), theirs[i]);
+  }
+  for (int fd : theirs) {
+    if (fd >= 0) close(fd);
+  }
+  return status;
+}
+
+proto::Launch JobProcesses::LaunchOf(int child) const {
+  proto::Launch launch;
+  *launch.mutable_record() = start_.record();
+  launch.set_node(self_.node());
+  launch.set_incarnation(start_.incarnation());
+  launch.set_node_name(options_.daemon);
+  if (!life_->is_aggregator(child)) {
+    launch.set_rank(self_.first_rank() + child);
+    launch.set_local_rank(child);
+  }
+  launch.set_first_rank(self_.first_rank());
+  launch.set_local_ranks(self_.ranks());
+  if (has_aggregator()) {
+    launch.set_aggregator_socket(absl::StrCat("strata-", getpid(), "-job", start_.record().job_id(),
+                                              "-node", self_.node(), "-", start_.incarnation()));
+  }
+  launch.set_run_dir(run_dir_);
+  launch.set_channel_fd(kChannelFd);
+  return launch;
+}
+
+std::vector<std::string> JobProcesses::ArgsOf(int child) const {
+  if (life_->is_aggregator(child)) return {"strata", "aggregator", "--launch", kLaunchPath};
+  if (!start_.record().job().has_program()) return {"strata", "rank", "--launch", kLaunchPath};
+  const proto::Program& program = start_.record().job().program();
+  std::vector<std::string> args = {program.path()};
+  bool placed = false;
+  for (const std::string& arg : program.args()) {
+    placed = placed || absl::StrContains(arg, "{launch}");
+    args.push_back(absl::StrReplaceAll(arg, {{"{launch}", kLaunchPath}}));
+  }
+  if (!placed) args.push_back(kLaunchPath);
+  return args;
+}
+
+absl::Status JobProcesses::StartChild(int child, int theirs) {
+  std::string text;
+  google::protobuf::TextFormat::PrintToString(LaunchOf(child), &text);
+  int launch_fd = MemoryFile(text);
+  if (launch_fd < 0) return absl::ErrnoToStatus(errno, "cannot make a launch file");
+  Process::Spec spec;
+  spec.args = ArgsOf(child);
+  bool own_program = !life_->is_aggregator(child) && start_.record().job().has_program();
+  if (!own_program) spec.executable = options_.binary;
+  spec.log_path = life_->is_aggregator(child) ? AggregatorLog(run_dir_, self_.node())
+                                              : RankLog(run_dir_, self_.first_rank() + child);
+  spec.descriptors = {{theirs, kChannelFd}, {launch_fd, kLaunchFd}};
+  children_[child].log_path = spec.log_path;
+  auto process = Process::Start(spec);
+  close(launch_fd);
+  if (!process.ok()) return process.status();
+  children_[child].process = std::move(*process);
+  loop_->Watch(children_[child].process->pid_fd(), POLLIN, [this, child](short) { OnEnd(child); });
+  return absl::OkStatus();
+}
+
+void JobProcesses::WatchChannel(int child) {
+  Channel& channel = *children_[child].channel;
+  short events = channel.wants_flush() ? POLLIN | POLLOUT : POLLIN;
+  loop_->Watch(channel.fd(), events, [this, child](short) { OnChannel(child); });
+}
+
+void JobProcesses::OnChannel(int child) {
+  Channel* channel = children_[child].channel.get();
+  if (channel == nullptr) return;
+  channel->Flush();
+  auto messages = channel->Receive();
+  if (!messages.ok()) {
+    // Closed: its end, which tells the rest, is noticed on its pid_fd.
+    loop_->Unwatch(channel->fd());
+    return;
+  }
+  WatchChannel(child);
+  for (const std::string& bytes : *messages) OnChildMessage(child, bytes);
+}
+
+void JobProcesses::OnChildMessage(int child, const std::string& bytes) {
+  proto::ChildMessage message;
+  if (!message.ParseFromString(bytes)) {
+    life_->OnFailedLine(child, "sent a message that is not a ChildMessage");
+    OnSymptom();
+    return;
+  }
+  proto::DaemonMessage up;
+  switch (message.message_case()) {
+    case proto::ChildMessage::kReady:
+      ready_ = message.ready();
+      ready_.set_job_id(start_.record().job_id());
+      ready_.set_run_dir(run_dir_);
+      said_ready_ = true;
+      RepeatReady();
+      return;
+    case proto::ChildMessage::kReport:
+      final_reported_ = final_reported_ || message.report().final();
+      *up.mutable_rank_report() = message.report();
+      up.mutable_rank_report()->set_job_id(start_.record().job_id());
+      if (!told_) callbacks_.send(std::move(up));
+      return;
+    case proto::ChildMessage::kFailed:
+      life_->OnFailedLine(child, OneLine(message.failed()));
+      OnSymptom();
+      return;
+    case proto::ChildMessage::MESSAGE_NOT_SET:
+      return;
+  }
+}
+
+void JobProcesses::RepeatReady() {
+  if (!said_ready_ || told_) return;
+  proto::DaemonMessage up;
+  *up.mutable_node_ready() = ready_;
+  callbacks_.send(std::move(up));
+}
+
+void JobProcesses::OnEnd(int child) {
+  Child& ended = children_[child];
+  auto status = ended.process->TryReap();
+  if (!status.has_value()) return;
+  loop_->Unwatch(ended.process->pid_fd());
+  OnChannel(child);  // its last words
+  life_->OnExit(child, *status, LastLine(ended.log_path));
+  if (life_->failed()) OnSymptom();
+  if (life_->only_aggregator_left()) {
+    After(options_.end_deadline, [this] {
+      if (life_->gone() || stopping_) return;
+      Fail(absl::StrCat(life_->NameOf(static_cast<int>(self_.ranks())),
+                        ": did not end after its ranks had"));
+    });
+  }
+  if (none_left()) OnAllGone();
+}
+
+void JobProcesses::OnSymptom() {
+  if (told_ || collecting_) return;
+  collecting_ = true;
+  After(options_.symptom_time, [this] { Fail(life_->Reason()); });
+}
+
+void JobProcesses::OnAllGone() {
+  if (told_) return Gone();
+  if (life_->failed()) return;  // OnSymptom's timer tells
+  bool awaits_metrics = self_.first_rank() == 0 && final_reported_ && !final_measured_;
+  if (!awaits_metrics) return FinishWhenMeasured();
+  After(options_.final_metrics_deadline, [this] { FinishWhenMeasured(); });
+}
+
+void JobProcesses::FinishWhenMeasured() {
+  if (told_) return;
+  told_ = true;
+  proto::DaemonMessage up;
+  up.mutable_node_finished()->set_job_id(start_.record().job_id());
+  callbacks_.send(std::move(up));
+  Gone();
+}
+
+void JobProcesses::Fail(const std::string& reason) {
+  if (!told_) {
+    told_ = true;
+    proto::DaemonMessage up;
+    up.mutable_node_failed()->set_job_id(start_.record().job_id());
+    up.mutable_node_failed()->set_reason(reason);
+    callbacks_.send(std::move(up));
+  }
+  StopChildren();
+}
+
+void JobProcesses::Stop() {
+  told_ = true;
+  StopChildren();
+}
+
+void JobProcesses::StopChildren() {
+  if (none_left()) return Gone();
+  if (stopping_) return;
+  stopping_ = true;
+  for (Child& child : children_) {
+    if (child.process != nullptr) child.process->Signal(SIGTERM);
+  }
+  After(options_.stop_grace, [this] {
+    for (Child& child : children_) {
+      if (child.process != nullptr) child.process->Signal(SIGKILL);
+    }
+  });
+}
+
+void JobProcesses::Run(const proto::RunNode& run) {
+  proto::AgentMessage message;
+  *message.mutable_run() = run;
+  // With no aggregator the one rank hears it.
+  int child = has_aggregator() ? static_cast<int>(self_.ranks()) : 0;
+  if (child >= static_cast<int>(children_.size()) || children_[child].channel == nullptr) return;
+  children_[child].channel->Send(message);
+  WatchChannel(child);
+}
+
+void JobProcesses::Append(const proto::MetricsRecord& record) {
+  absl::Status status = AppendLine(MetricsFile(run_dir_), MetricsLine(record));
+  if (!status.ok()) {
+    Fail(absl::StrCat("node ", self_.node(), " (", options_.daemon, "): ", status.message()));
+    return;
+  }
+  if (!record.final()) return;
+  final_measured_ = true;
+  if (life_->finished()) FinishWhenMeasured();
+}
+
+void JobProcesses::Gone() {
+  if (gone_) return;
+  gone_ = true;
+  callbacks_.on_gone();
+}
+
+}  // namespace strata::worker

@@ -1,0 +1,107 @@
+#ifndef STRATA_WORKER_AGENT_JOB_PROCESSES_H_
+#define STRATA_WORKER_AGENT_JOB_PROCESSES_H_
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/time/time.h"
+#include "common/process/channel.h"
+#include "common/process/event_loop.h"
+#include "common/process/process.h"
+#include "proto/control.pb.h"
+#include "worker/agent/node_life.h"
+
+namespace strata::worker {
+
+// The processes of one job on this node, from StartNode until the last of them is gone.
+//
+// Threads: the event loop's. Its callbacks may not destroy it; on_gone may ask the loop to.
+class JobProcesses {
+ public:
+  struct Options {
+    std::string binary;    // executable of `strata rank` and `strata aggregator`
+    std::string daemon;    // this worker's name
+    std::string runs_dir;  // parent of run directories
+    // From SIGTERM to SIGKILL.
+    absl::Duration stop_grace = absl::Seconds(3);
+    // After the first sign of failure, how long to collect others: the cause may show last.
+    absl::Duration symptom_time = absl::Milliseconds(200);
+    // For the aggregator once its ranks have ended, and for the final model's metrics to arrive.
+    absl::Duration end_deadline = absl::Seconds(30);
+    absl::Duration final_metrics_deadline = absl::Seconds(2);
+  };
+  struct Callbacks {
+    std::function<void(proto::DaemonMessage)> send;
+    // No process is left and the coordinator has been told how it went.
+    std::function<void()> on_gone;
+  };
+
+  JobProcesses(EventLoop* loop, Options options, proto::StartNode start, Callbacks callbacks);
+  ~JobProcesses();
+
+  // Makes the run directory and starts the processes; what goes wrong is sent as NodeFailed.
+  void Start();
+
+  void Run(const proto::RunNode& run);
+  // Ends all processes without further reports.
+  void Stop();
+  // Ends all processes and reports `reason`, if nothing was reported yet.
+  void Fail(const std::string& reason);
+  // One line for metrics.jsonl.
+  void Append(const proto::MetricsRecord& record);
+  // Says NodeReady again, if it was said: the coordinator may have missed it.
+  void RepeatReady();
+
+  const std::string& run_dir() const { return run_dir_; }
+
+ private:
+  struct Child {
+    std::unique_ptr<Process> process;
+    std::unique_ptr<Channel> channel;
+    std::string log_path;
+  };
+
+  bool has_aggregator() const;
+  bool none_left() const;
+  absl::Status StartAll();
+  absl::Status StartChild(int child, int theirs);
+  proto::Launch LaunchOf(int child) const;
+  std::vector<std::string> ArgsOf(int child) const;
+  void WatchChannel(int child);
+  void OnChannel(int child);
+  void OnChildMessage(int child, const std::string& bytes);
+  void OnEnd(int child);
+  void OnSymptom();
+  void OnAllGone();
+  void FinishWhenMeasured();
+  void StopChildren();
+  void Gone();
+  // Posts a closure that runs only while this object lives.
+  void After(absl::Duration delay, std::function<void()> closure);
+
+  EventLoop* loop_;
+  const Options options_;
+  const proto::StartNode start_;
+  const Callbacks callbacks_;
+  proto::LogicalNode self_;
+  std::string run_dir_;
+  std::unique_ptr<NodeLife> life_;
+  std::vector<Child> children_;
+  proto::NodeReady ready_;
+  bool said_ready_ = false;
+  bool told_ = false;      // NodeFailed or NodeFinished was sent, or nobody wants to hear
+  bool stopping_ = false;  // SIGTERM was sent
+  bool collecting_ = false;
+  bool final_reported_ = false;
+  bool final_measured_ = false;
+  bool gone_ = false;
+  // Expires with this object; timers hold weak references to it.
+  std::shared_ptr<bool> alive_ = std::make_shared<bool>(true);
+};
+
+}  // namespace strata::worker
+
+#endif  // STRATA_WORKER_AGENT_JOB_PROCESSES_H_

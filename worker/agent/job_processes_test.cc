@@ -1,0 +1,182 @@
+#include "worker/agent/job_processes.h"
+
+#include <signal.h>
+#include <sys/stat.h>
+
+#include <filesystem>
+#include <fstream>
+#include <sstream>
+
+#include "gtest/gtest.h"
+#include "proto/control.pb.h"
+
+namespace strata::worker {
+namespace {
+
+std::string ReadFile(const std::string& path) {
+  std::ifstream in(path);
+  std::stringstream text;
+  text << in.rdbuf();
+  return text.str();
+}
+
+// A shell script plays `strata rank` and `strata aggregator`: $1 says which. It finds the launch
+// file at $3 and the channel at descriptor 3.
+class JobProcessesTest : public testing::Test {
+ protected:
+  void SetUp() override {
+    const auto* info = testing::UnitTest::GetInstance()->current_test_info();
+    dir_ = testing::TempDir() + info->name();
+    std::filesystem::create_directories(dir_);
+    start_.mutable_record()->set_job_id(7);
+    start_.mutable_record()->mutable_job()->set_name("job");
+    start_.mutable_record()->mutable_job()->mutable_model()->set_zoo("lenet5");
+    auto* node = start_.mutable_record()->mutable_view()->add_nodes();
+    node->set_node(0);
+    node->set_ranks(2);
+  }
+
+  // Runs the loop until the job is gone.
+  void Play(const std::string& script, std::function<void(JobProcesses&)> meanwhile = nullptr) {
+    std::string path = dir_ + "/fake-strata";
+    std::ofstream(path) << "#!/bin/sh\n" << script << "\n";
+    chmod(path.c_str(), 0755);
+    JobProcesses::Options options;
+    options.binary = path;
+    options.daemon = "w1";
+    options.runs_dir = dir_ + "/runs";
+    options.stop_grace = absl::Milliseconds(300);
+    options.end_deadline = absl::Seconds(1);
+    JobProcesses::Callbacks callbacks;
+    callbacks.send = [this](proto::DaemonMessage message) { sent_.push_back(std::move(message)); };
+    callbacks.on_gone = [this] { loop_.Stop(); };
+    JobProcesses job(&loop_, options, start_, callbacks);
+    loop_.Post([&job] { job.Start(); });
+    if (meanwhile) loop_.Post([&job, meanwhile] { meanwhile(job); });
+    loop_.After(absl::Seconds(60), [this] {
+      ADD_FAILURE() << "the job is not gone after 60 s";
+      loop_.Stop();
+    });
+    loop_.Run();
+  }
+
+  std::string Reason() {
+    EXPECT_EQ(sent_.size(), 1u);
+    return sent_.empty() ? "" : sent_.back().node_failed().reason();
+  }
+
+  std::string dir_;
+  EventLoop loop_;
+  proto::StartNode start_;
+  std::vector<proto::DaemonMessage> sent_;
+};
+
+TEST_F(JobProcessesTest, AreFinishedWhenAllEndWell) {
+  Play("echo $1 was here");
+  ASSERT_EQ(sent_.size(), 1u);
+  EXPECT_EQ(sent_[0].node_finished().job_id(), 7u);
+  std::string run_dir = dir_ + "/runs/job-7";
+  EXPECT_EQ(ReadFile(run_dir + "/logs/rank0.log"), "rank was here\n");
+  EXPECT_EQ(ReadFile(run_dir + "/logs/rank1.log"), "rank was here\n");
+  EXPECT_EQ(ReadFile(run_dir + "/logs/aggregator-node0.log"), "aggregator was here\n");
+  EXPECT_TRUE(std::filesystem::exists(run_dir + "/job.textproto"));
+}
+
+TEST_F(JobProcessesTest, ReadTheirLaunchFile) {
+  Play("cat $3");
+  std::string log = ReadFile(dir_ + "/runs/job-7/logs/rank1.log");
+  EXPECT_NE(log.find("\nrank: 1\n"), std::string::npos) << log;
+  EXPECT_NE(log.find("\nlocal_ranks: 2\n"), std::string::npos) << log;
+  EXPECT_NE(log.find("\nchannel_fd: 3\n"), std::string::npos) << log;
+}
+
+TEST_F(JobProcessesTest, RunAProgramOfTheUsersWithTheLaunchFileInItsArguments) {
+  auto* program = start_.mutable_record()->mutable_job()->mutable_program();
+  program->set_path("/bin/echo");
+  program->add_args("--launch={launch}");
+  program->add_args("x");
+  Play("true");
+  EXPECT_EQ(ReadFile(dir_ + "/runs/job-7/logs/rank0.log"), "--launch=/proc/self/fd/4 x\n");
+}
+
+TEST_F(JobProcessesTest, FailWithTheNameOfTheRankThatWasKilled) {
+  Play("[ $1 = rank ] && grep -q '^rank: 1' $3 && kill -9 $$; sleep 100");
+  EXPECT_EQ(Reason(), "rank 1 (node 0, w1): killed by signal 9 (Killed)");
+}
+
+TEST_F(JobProcessesTest, FailWithTheLogsLastLine) {
+  Play("[ $1 = aggregator ] && sleep 100; echo out of cheese; exit 3");
+  EXPECT_NE(Reason().find("(node 0, w1): exited with status 3: out of cheese"), std::string::npos)
+      << Reason();
+}
+
+TEST_F(JobProcessesTest, FailWithWhatTheChildSaid) {
+  // field 3, 4 bytes: failed: "oops"
+  Play(
+      "[ $1 = aggregator ] && printf '\\006\\032\\004oops' >&3; [ $1 = rank ] && sleep 100; exit "
+      "1");
+  EXPECT_EQ(Reason(), "aggregator (node 0, w1): oops");
+}
+
+TEST_F(JobProcessesTest, AreKilledWhenTheyIgnoreSigterm) {
+  Play("trap '' TERM; while true; do sleep 1; done", [this](JobProcesses& job) {
+    loop_.After(absl::Milliseconds(300), [&job] { job.Fail("told to"); });
+  });
+  EXPECT_EQ(Reason(), "told to");
+}
+
+TEST_F(JobProcessesTest, AreStoppedSilentlyWhenTheCoordinatorSaysSo) {
+  Play("sleep 100", [](JobProcesses& job) { job.Stop(); });
+  EXPECT_TRUE(sent_.empty());
+}
+
+TEST_F(JobProcessesTest, FailWhenTheAggregatorOutlivesItsRanks) {
+  Play("[ $1 = aggregator ] && sleep 100; exit 0");
+  EXPECT_EQ(Reason(), "aggregator (node 0, w1): did not end after its ranks had");
+}
+
+TEST_F(JobProcessesTest, NameTheRunDirectoryThatCannotBeMade) {
+  std::ofstream(dir_ + "/runs") << "a file";
+  Play("true");
+  EXPECT_EQ(Reason(),
+            "node 0 (w1): cannot write to run directory " + dir_ + "/runs/job-7: Not a directory");
+}
+
+TEST_F(JobProcessesTest, NameTheProgramThatCannotBeStarted) {
+  start_.mutable_record()->mutable_job()->mutable_program()->set_path("/nonexistent");
+  Play("sleep 100");
+  EXPECT_EQ(Reason(), "node 0 (w1): cannot start /nonexistent: No such file or directory");
+}
+
+TEST_F(JobProcessesTest, PassReadyUpAndRunDown) {
+  start_.mutable_record()->mutable_job()->set_exchange(proto::Job::NONE);
+  start_.mutable_record()->mutable_view()->mutable_nodes(0)->set_ranks(1);
+  // field 1, empty: ready; then the length of RunNode is read.
+  Play("printf '\\002\\012\\000' >&3; head -c 1 <&3 >/dev/null; echo ran",
+       [](JobProcesses& job) { job.Run(proto::RunNode()); });
+  ASSERT_EQ(sent_.size(), 2u);
+  EXPECT_EQ(sent_[0].node_ready().job_id(), 7u);
+  EXPECT_EQ(sent_[0].node_ready().run_dir(), dir_ + "/runs/job-7");
+  EXPECT_TRUE(sent_[1].has_node_finished());
+  EXPECT_EQ(ReadFile(dir_ + "/runs/job-7/logs/rank0.log"), "ran\n");
+}
+
+TEST_F(JobProcessesTest, WaitForTheFinalMetricsBeforeTheyAreFinished) {
+  // field 2 with field 13 (final) true
+  Play("[ $1 = rank ] && printf '\\004\\022\\002\\150\\001' >&3; exit 0",
+       [this](JobProcesses& job) {
+         loop_.After(absl::Milliseconds(500), [this, &job] {
+           EXPECT_FALSE(sent_.back().has_node_finished());
+           proto::MetricsRecord record;
+           record.set_final(true);
+           job.Append(record);
+         });
+       });
+  ASSERT_EQ(sent_.size(), 3u);
+  EXPECT_TRUE(sent_[0].rank_report().final());
+  EXPECT_TRUE(sent_[2].has_node_finished());
+  EXPECT_NE(ReadFile(dir_ + "/runs/job-7/metrics.jsonl").find("\"final\":true"), std::string::npos);
+}
+
+}  // namespace
+}  // namespace strata::worker

@@ -1,0 +1,29 @@
+#include "worker/agent/metrics_line.h"
+
+#include <nlohmann/json.hpp>
+#include <vector>
+
+namespace strata::worker {
+
+std::string MetricsLine(const proto::MetricsRecord& record) {
+  nlohmann::ordered_json line;
+  line["step"] = record.step();
+  line["samples"] = record.samples();
+  line["epoch"] = record.epoch();
+  line["loss"] = record.loss();
+  line["samples_per_s"] = record.samples_per_s();
+  line["bytes_pushed"] = record.bytes_pushed();
+  line["bytes_answered"] = record.bytes_answered();
+  line["staleness"] = std::vector<uint64_t>(record.staleness().begin(), record.staleness().end());
+  line["waiting_share"] = record.waiting_share();
+  if (record.has_test_accuracy()) line["test_accuracy"] = record.test_accuracy();
+  if (record.has_test_loss()) line["test_loss"] = record.test_loss();
+  line["elapsed_s"] = record.elapsed_s();
+  line["pushes"] = record.pushes();
+  line["pushes_during_backward"] = record.pushes_during_backward();
+  line["lr"] = record.lr();
+  if (record.final()) line["final"] = true;
+  return line.dump();
+}
+
+}  // namespace strata::worker

@@ -1,0 +1,67 @@
+#ifndef STRATA_WORKER_AGENT_NODE_LIFE_H_
+#define STRATA_WORKER_AGENT_NODE_LIFE_H_
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "common/process/process.h"
+
+namespace strata::worker {
+
+// What is known of the processes of one job on one node, and what follows from it: whether the node
+// is done, has failed, and in which words. Pure: events in, verdicts out.
+class NodeLife {
+ public:
+  // Children are numbered: 0 to ranks - 1 are the local ranks; `ranks`, if there is one, is the
+  // aggregator.
+  NodeLife(std::string daemon, uint32_t node, uint32_t first_rank, int ranks, bool aggregator);
+
+  int children() const { return static_cast<int>(children_.size()); }
+  bool is_aggregator(int child) const { return child == ranks_; }
+
+  // "rank 3 (node 1, w1)" or "aggregator (node 1, w1)".
+  std::string NameOf(int child) const;
+
+  // The child says why it is about to fail.
+  void OnFailedLine(int child, const std::string& line);
+  // The child has ended; `log_tail` is the last line that it wrote.
+  void OnExit(int child, const ExitStatus& status, const std::string& log_tail);
+
+  bool failed() const { return !symptoms_.empty(); }
+  // All children ended well.
+  bool finished() const { return gone() && !failed(); }
+  // No child is left.
+  bool gone() const;
+  // All ranks ended well, the aggregator has not.
+  bool only_aggregator_left() const;
+
+  // The job's reason. One failure shows in several children: whoever loses a peer complains too.
+  // The cause is taken to be a death by signal, then what a child said itself, then an exit
+  // status; the first of them. REQUIRES: failed().
+  std::string Reason() const;
+
+ private:
+  enum class Kind { kSignal, kLine, kExit };  // in order of preference
+  struct Symptom {
+    Kind kind;
+    int child;
+    std::string text;
+  };
+  struct Child {
+    bool gone = false;
+    bool said_line = false;
+  };
+
+  std::string daemon_;
+  uint32_t node_;
+  uint32_t first_rank_;
+  int ranks_;
+  std::vector<Child> children_;
+  std::vector<Symptom> symptoms_;
+};
+
+}  // namespace strata::worker
+
+#endif  // STRATA_WORKER_AGENT_NODE_LIFE_H_

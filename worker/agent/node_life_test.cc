@@ -1,0 +1,70 @@
+#include "worker/agent/node_life.h"
+
+#include "gtest/gtest.h"
+
+namespace strata::worker {
+namespace {
+
+NodeLife TwoRanks() { return NodeLife("w1", 1, 2, 2, true); }
+
+constexpr ExitStatus kWell{};
+
+TEST(NodeLife, IsFinishedOnceEveryChildEndedWell) {
+  NodeLife life = TwoRanks();
+  ASSERT_EQ(life.children(), 3);
+  life.OnExit(0, kWell, "");
+  life.OnExit(1, kWell, "");
+  EXPECT_FALSE(life.finished());
+  EXPECT_TRUE(life.only_aggregator_left());
+  life.OnExit(2, kWell, "");
+  EXPECT_TRUE(life.finished());
+  EXPECT_FALSE(life.failed());
+}
+
+TEST(NodeLife, NamesRankNodeDaemonAndSignal) {
+  NodeLife life = TwoRanks();
+  life.OnExit(1, ExitStatus{0, 9}, "");
+  EXPECT_TRUE(life.failed());
+  EXPECT_FALSE(life.gone());
+  EXPECT_EQ(life.Reason(), "rank 3 (node 1, w1): killed by signal 9 (Killed)");
+}
+
+TEST(NodeLife, PrefersWhatTheChildSaidToItsExitStatus) {
+  NodeLife life = TwoRanks();
+  life.OnFailedLine(0, "loss is NaN at step 12");
+  life.OnExit(0, ExitStatus{1, 0}, "last line of the log");
+  EXPECT_EQ(life.Reason(), "rank 2 (node 1, w1): loss is NaN at step 12");
+}
+
+TEST(NodeLife, GivesTheLogsLastLineWhereTheChildSaidNothing) {
+  NodeLife life = TwoRanks();
+  life.OnExit(0, ExitStatus{1, 0}, "out of cheese");
+  EXPECT_EQ(life.Reason(), "rank 2 (node 1, w1): exited with status 1: out of cheese");
+}
+
+TEST(NodeLife, TakesADeathBySignalForTheCauseOfItsPeersComplaints) {
+  NodeLife life = TwoRanks();
+  life.OnFailedLine(2, "rank 3 is gone");
+  life.OnExit(2, ExitStatus{1, 0}, "");
+  life.OnExit(1, ExitStatus{0, 11}, "");
+  EXPECT_EQ(life.Reason(), "rank 3 (node 1, w1): killed by signal 11 (Segmentation fault)");
+}
+
+TEST(NodeLife, KeepsTheFirstOfSeveralLines) {
+  NodeLife life = TwoRanks();
+  life.OnFailedLine(0, "data file is truncated");
+  life.OnFailedLine(2, "rank 2 is gone");
+  EXPECT_EQ(life.Reason(), "rank 2 (node 1, w1): data file is truncated");
+}
+
+TEST(NodeLife, NeedsNoAggregator) {
+  NodeLife life("w0", 0, 0, 1, false);
+  ASSERT_EQ(life.children(), 1);
+  EXPECT_FALSE(life.only_aggregator_left());
+  life.OnExit(0, kWell, "");
+  EXPECT_TRUE(life.finished());
+  EXPECT_FALSE(life.only_aggregator_left());
+}
+
+}  // namespace
+}  // namespace strata::worker

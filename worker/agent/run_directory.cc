@@ -1,0 +1,110 @@
+#include "worker/agent/run_directory.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <fstream>
+#include <system_error>
+
+#include "absl/strings/ascii.h"
+#include "absl/strings/str_cat.h"
+#include "google/protobuf/text_format.h"
+
+namespace strata::worker {
+namespace {
+
+constexpr size_t kLastLineBytesMax = 400;
+
+absl::Status WriteFile(const std::string& path, const std::string& text) {
+  std::ofstream out(path, std::ios::trunc);
+  out << text;
+  out.close();
+  if (!out) return absl::ErrnoToStatus(errno, absl::StrCat("cannot write ", path));
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+std::string RunDirectoryOf(const proto::JobRecord& record, const std::string& runs_dir) {
+  std::filesystem::path path = record.job().run_dir();
+  if (path.empty()) {
+    path =
+        std::filesystem::path(runs_dir) / absl::StrCat(record.job().name(), "-", record.job_id());
+  }
+  std::error_code error;
+  auto absolute = std::filesystem::absolute(path, error);
+  return error ? path.string() : absolute.lexically_normal().string();
+}
+
+std::string AggregatorLog(const std::string& run_dir, uint32_t node) {
+  return absl::StrCat(run_dir, "/logs/aggregator-node", node, ".log");
+}
+
+std::string RankLog(const std::string& run_dir, uint32_t rank) {
+  return absl::StrCat(run_dir, "/logs/rank", rank, ".log");
+}
+
+std::string MetricsFile(const std::string& run_dir) {
+  return absl::StrCat(run_dir, "/metrics.jsonl");
+}
+
+absl::Status PrepareRunDirectory(const std::string& run_dir, const proto::JobRecord& record,
+                                 uint32_t node, bool holds_rank_0) {
+  std::error_code error;
+  std::filesystem::create_directories(run_dir + "/logs", error);
+  if (!error && access(run_dir.c_str(), W_OK | X_OK) != 0) {
+    error = std::error_code(errno, std::generic_category());
+  }
+  if (error) {
+    return absl::FailedPreconditionError(
+        absl::StrCat("cannot write to run directory ", run_dir, ": ", error.message()));
+  }
+  std::filesystem::remove(absl::StrCat(run_dir, "/weights.node-", node, ".hashes"), error);
+  std::filesystem::remove(AggregatorLog(run_dir, node), error);
+  for (const proto::LogicalNode& view_node : record.view().nodes()) {
+    if (view_node.node() != node) continue;
+    for (uint32_t i = 0; i < view_node.ranks(); ++i) {
+      std::filesystem::remove(RankLog(run_dir, view_node.first_rank() + i), error);
+    }
+  }
+  if (!holds_rank_0) return absl::OkStatus();
+  std::filesystem::remove(MetricsFile(run_dir), error);
+  std::filesystem::remove(run_dir + "/model.safetensors", error);
+  std::string text;
+  google::protobuf::TextFormat::PrintToString(record.job(), &text);
+  return WriteFile(run_dir + "/job.textproto", text);
+}
+
+absl::Status AppendLine(const std::string& path, const std::string& line) {
+  int fd = open(path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644);
+  if (fd < 0) return absl::ErrnoToStatus(errno, absl::StrCat("cannot open ", path));
+  std::string text = line + "\n";
+  ssize_t written = write(fd, text.data(), text.size());
+  absl::Status status;
+  if (written != static_cast<ssize_t>(text.size())) {
+    status = absl::ErrnoToStatus(written < 0 ? errno : ENOSPC, absl::StrCat("cannot write ", path));
+  }
+  close(fd);
+  return status;
+}
+
+std::string LastLine(const std::string& path) {
+  std::ifstream in(path, std::ios::ate);
+  if (!in) return "";
+  constexpr std::streamoff kTailBytes = 4096;
+  std::streamoff size = in.tellg();
+  in.seekg(size > kTailBytes ? size - kTailBytes : 0);
+  std::string line;
+  std::string last;
+  while (std::getline(in, line)) {
+    std::string stripped(absl::StripAsciiWhitespace(line));
+    if (!stripped.empty()) last = stripped;
+  }
+  if (last.size() > kLastLineBytesMax) last.resize(kLastLineBytesMax);
+  return last;
+}
+
+}  // namespace strata::worker

@@ -1,0 +1,34 @@
+#ifndef STRATA_WORKER_AGENT_RUN_DIRECTORY_H_
+#define STRATA_WORKER_AGENT_RUN_DIRECTORY_H_
+
+#include <cstdint>
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "proto/control.pb.h"
+
+namespace strata::worker {
+
+// Where a job's outputs go on this node, absolute: the job's run_dir, else RUNS/NAME-ID.
+std::string RunDirectoryOf(const proto::JobRecord& record, const std::string& runs_dir);
+
+// Makes the directory and its logs/ and removes what a node of an earlier job of the same path left
+// there under the names that this node will write. The node of rank 0 also writes job.textproto.
+// Errors: name the directory or file and the reason.
+absl::Status PrepareRunDirectory(const std::string& run_dir, const proto::JobRecord& record,
+                                 uint32_t node, bool holds_rank_0);
+
+std::string AggregatorLog(const std::string& run_dir, uint32_t node);
+std::string RankLog(const std::string& run_dir, uint32_t rank);
+std::string MetricsFile(const std::string& run_dir);
+
+// Appends one line. Errors: name the file.
+absl::Status AppendLine(const std::string& path, const std::string& line);
+
+// The last line of the file that is not blank, cut to 400 bytes; empty where there is none.
+std::string LastLine(const std::string& path);
+
+}  // namespace strata::worker
+
+#endif  // STRATA_WORKER_AGENT_RUN_DIRECTORY_H_

@@ -1,0 +1,90 @@
+#include "worker/agent/run_directory.h"
+
+#include <filesystem>
+#include <fstream>
+#include <sstream>
+
+#include "gtest/gtest.h"
+#include "worker/agent/metrics_line.h"
+
+namespace strata::worker {
+namespace {
+
+proto::JobRecord Record() {
+  proto::JobRecord record;
+  record.set_job_id(7);
+  record.mutable_job()->set_name("lenet");
+  auto* node = record.mutable_view()->add_nodes();
+  node->set_node(0);
+  node->set_ranks(2);
+  return record;
+}
+
+std::string ReadFile(const std::string& path) {
+  std::ifstream in(path);
+  std::stringstream text;
+  text << in.rdbuf();
+  return text.str();
+}
+
+TEST(RunDirectory, IsNamedAfterJobAndIdUnlessTheJobSays) {
+  proto::JobRecord record = Record();
+  EXPECT_EQ(RunDirectoryOf(record, "/runs"), "/runs/lenet-7");
+  EXPECT_EQ(RunDirectoryOf(record, "runs"),
+            std::filesystem::current_path().string() + "/runs/lenet-7");
+  record.mutable_job()->set_run_dir("/elsewhere/x");
+  EXPECT_EQ(RunDirectoryOf(record, "/runs"), "/elsewhere/x");
+}
+
+TEST(RunDirectory, HoldsTheJobAsRunAndNothingOfAnEarlierOne) {
+  std::string dir = testing::TempDir() + "/run/lenet-7";
+  std::filesystem::create_directories(dir + "/logs");
+  for (const std::string& stale :
+       {MetricsFile(dir), RankLog(dir, 1), AggregatorLog(dir, 0), dir + "/weights.node-0.hashes"}) {
+    ASSERT_TRUE(AppendLine(stale, "stale").ok());
+  }
+  ASSERT_TRUE(AppendLine(RankLog(dir, 2), "of another node").ok());
+  ASSERT_TRUE(PrepareRunDirectory(dir, Record(), 0, true).ok());
+  EXPECT_EQ(ReadFile(dir + "/job.textproto"), "name: \"lenet\"\n");
+  EXPECT_FALSE(std::filesystem::exists(MetricsFile(dir)));
+  EXPECT_FALSE(std::filesystem::exists(RankLog(dir, 1)));
+  EXPECT_FALSE(std::filesystem::exists(AggregatorLog(dir, 0)));
+  EXPECT_FALSE(std::filesystem::exists(dir + "/weights.node-0.hashes"));
+  EXPECT_TRUE(std::filesystem::exists(RankLog(dir, 2)));
+}
+
+TEST(RunDirectory, NamesTheDirectoryThatCannotBeWritten) {
+  std::string file = testing::TempDir() + "/a-file";
+  ASSERT_TRUE(AppendLine(file, "").ok());
+  absl::Status status = PrepareRunDirectory(file + "/lenet-7", Record(), 0, true);
+  EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_EQ(status.message(),
+            "cannot write to run directory " + file + "/lenet-7: Not a directory");
+}
+
+TEST(RunDirectory, FindsTheLastLineOfALogThatIsNotBlank) {
+  std::string log = testing::TempDir() + "/some.log";
+  ASSERT_TRUE(AppendLine(log, std::string(10'000, 'x')).ok());
+  ASSERT_TRUE(AppendLine(log, "  the reason \n\n").ok());
+  EXPECT_EQ(LastLine(log), "the reason");
+  EXPECT_EQ(LastLine(log + ".absent"), "");
+}
+
+TEST(MetricsLine, HasStableFieldNames) {
+  proto::MetricsRecord record;
+  record.set_step(50);
+  record.set_loss(0.5);
+  record.add_staleness(3);
+  record.add_staleness(1);
+  EXPECT_EQ(MetricsLine(record),
+            R"({"step":50,"samples":0,"epoch":0.0,"loss":0.5,"samples_per_s":0.0,)"
+            R"("bytes_pushed":0,"bytes_answered":0,"staleness":[3,1],"waiting_share":0.0,)"
+            R"("elapsed_s":0.0,"pushes":0,"pushes_during_backward":0,"lr":0.0})");
+  record.set_test_accuracy(0.875);
+  record.set_final(true);
+  EXPECT_NE(MetricsLine(record).find(R"("test_accuracy":0.875)"), std::string::npos);
+  EXPECT_NE(MetricsLine(record).find(R"("final":true)"), std::string::npos);
+}
+
+}  // namespace
+}  // namespace strata::worker
