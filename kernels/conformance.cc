@@ -1,0 +1,257 @@
+#include "kernels/conformance.h"
+
+#include <cstring>
+#include <limits>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "kernels/reference.h"
+
+namespace strata::kernels {
+namespace {
+
+constexpr float kSentinel = -12345.678f;
+constexpr size_t kMargin = 24;
+
+// n floats that start `shift` elements after a 64-byte boundary, between sentinels.
+class Guarded {
+ public:
+  Guarded(size_t n, size_t shift) : memory_(n + shift + 2 * kMargin, kSentinel), n_(n) {
+    const auto address = reinterpret_cast<uintptr_t>(memory_.data() + kMargin);
+    start_ = kMargin - address % 64 / sizeof(float) + shift;
+  }
+  float* data() { return memory_.data() + start_; }
+  size_t size() const { return n_; }
+
+  void Fill(std::mt19937* random, float low = -2.0f, float high = 2.0f) {
+    std::uniform_real_distribution<float> values(low, high);
+    for (size_t i = 0; i < n_; ++i) data()[i] = values(*random);
+  }
+  void CopyFrom(Guarded& other) { std::memcpy(data(), other.data(), n_ * sizeof(float)); }
+
+  bool SentinelsStand() const {
+    for (size_t i = 0; i < memory_.size(); ++i) {
+      if ((i < start_ || i >= start_ + n_) && memory_[i] != kSentinel) return false;
+    }
+    return true;
+  }
+  bool SameBits(Guarded& other) {
+    return std::memcmp(data(), other.data(), n_ * sizeof(float)) == 0;
+  }
+
+ private:
+  std::vector<float> memory_;
+  size_t n_;
+  size_t start_;
+};
+
+std::vector<size_t> Sizes() {
+  std::vector<size_t> sizes;
+  for (size_t n = 0; n <= 70; ++n) sizes.push_back(n);
+  for (size_t n : {511, 512, 513, 1000, 4096, 4099, 70001}) sizes.push_back(n);
+  return sizes;
+}
+
+std::vector<Guarded> Inputs(size_t k, size_t n, std::mt19937* random) {
+  std::vector<Guarded> inputs;
+  for (size_t j = 0; j < k; ++j) {
+    inputs.emplace_back(n, j % 5);
+    inputs.back().Fill(random, -1e3f, 1e3f);
+  }
+  return inputs;
+}
+
+std::vector<const float*> Pointers(std::vector<Guarded>& buffers) {
+  std::vector<const float*> pointers;
+  for (Guarded& buffer : buffers) pointers.push_back(buffer.data());
+  return pointers;
+}
+
+TEST_P(KernelsConformance, SumHasTheBitsOfTheTreeAtEverySizeAndAlignment) {
+  std::mt19937 random(1);
+  for (size_t k : {1, 2, 3, 4, 5, 6, 7, 8, 9, 11, 16, 17, 31, 64, 67}) {
+    for (size_t n : Sizes()) {
+      if (k > 8 && n > 5000 && k != 17) continue;
+      std::vector<Guarded> inputs = Inputs(k, n, &random);
+      Guarded out(n, (n + k) % 4), expected(n, 0);
+      reference::Sum(Pointers(inputs), expected.data(), n);
+      kernels().sum(Pointers(inputs), out.data(), n);
+      ASSERT_TRUE(out.SameBits(expected)) << "k=" << k << " n=" << n;
+      ASSERT_TRUE(out.SentinelsStand()) << "k=" << k << " n=" << n;
+    }
+  }
+}
+
+TEST_P(KernelsConformance, SumMayWriteOverAnyOneOfItsInputs) {
+  std::mt19937 random(2);
+  for (size_t k : {1, 2, 3, 8, 9, 13, 65}) {
+    for (size_t target = 0; target < k; ++target) {
+      const size_t n = 1037;
+      std::vector<Guarded> inputs = Inputs(k, n, &random);
+      Guarded expected(n, 0);
+      reference::Sum(Pointers(inputs), expected.data(), n);
+      kernels().sum(Pointers(inputs), inputs[target].data(), n);
+      ASSERT_TRUE(inputs[target].SameBits(expected)) << "k=" << k << " target=" << target;
+      ASSERT_TRUE(inputs[target].SentinelsStand());
+    }
+  }
+}
+
+TEST_P(KernelsConformance, TreeOverRanksIsTheTreeOverEqualAlignedPowerOfTwoBlocks) {
+  std::mt19937 random(3);
+  const size_t n = 130;
+  for (size_t nodes = 1; nodes <= 9; ++nodes) {
+    for (size_t ranks_per_node : {1, 2, 4, 8}) {
+      std::vector<Guarded> ranks = Inputs(nodes * ranks_per_node, n, &random);
+      const std::vector<const float*> pointers = Pointers(ranks);
+      Guarded flat(n, 0), layered(n, 0);
+      kernels().sum(pointers, flat.data(), n);
+      std::vector<Guarded> sums;
+      for (size_t node = 0; node < nodes; ++node) {
+        sums.emplace_back(n, 0);
+        kernels().sum(absl::MakeSpan(pointers).subspan(node * ranks_per_node, ranks_per_node),
+                      sums.back().data(), n);
+      }
+      kernels().sum(Pointers(sums), layered.data(), n);
+      ASSERT_TRUE(flat.SameBits(layered)) << nodes << " x " << ranks_per_node;
+    }
+  }
+}
+
+TEST_P(KernelsConformance, TreeSplitLeavesTheLargestPowerOfTwoOnTheLeft) {
+  EXPECT_EQ(SumTreeSplit(2), 1u);
+  EXPECT_EQ(SumTreeSplit(3), 2u);
+  EXPECT_EQ(SumTreeSplit(4), 2u);
+  EXPECT_EQ(SumTreeSplit(5), 4u);
+  EXPECT_EQ(SumTreeSplit(64), 32u);
+  EXPECT_EQ(SumTreeSplit(65), 64u);
+}
+
+OptimizerParams ParamsOf(OptimizerKind kind) {
+  OptimizerParams params;
+  params.kind = kind;
+  params.momentum = 0.9f;
+  params.beta1 = 0.88f;
+  params.beta2 = 0.9975f;
+  params.epsilon = 1e-7f;
+  return params;
+}
+
+constexpr OptimizerKind kKinds[] = {OptimizerKind::kSgd, OptimizerKind::kMomentumSgd,
+                                    OptimizerKind::kNesterov, OptimizerKind::kAdam,
+                                    OptimizerKind::kAdamW};
+
+// Buffers of one optimizer: weights, state and a gradient.
+struct Trained {
+  Guarded w, next, state0, state1, gradient;
+  OptimizerKind kind;
+
+  Trained(OptimizerKind kind, size_t n, size_t shift)
+      : w(n, shift),
+        next(n, (shift + 1) % 4),
+        state0(n, shift),
+        state1(n, shift),
+        gradient(n, (shift + 3) % 4),
+        kind(kind) {
+    std::mt19937 random(17);
+    w.Fill(&random);
+    gradient.Fill(&random, -40.0f, 40.0f);
+    state0.Fill(&random, -0.5f, 0.5f);
+    state1.Fill(&random, 0.0f, 0.5f);
+  }
+  float* State(int i) {
+    if (StateVectors(kind) <= i) return nullptr;
+    return i == 0 ? state0.data() : state1.data();
+  }
+  bool SentinelsStand() const {
+    return w.SentinelsStand() && next.SentinelsStand() && state0.SentinelsStand() &&
+           state1.SentinelsStand() && gradient.SentinelsStand();
+  }
+};
+
+TEST_P(KernelsConformance, OptimizersHaveTheBitsOfThePlainLoopOverSeveralUpdates) {
+  for (OptimizerKind kind : kKinds) {
+    for (float decay : {0.0f, 5e-4f}) {
+      for (size_t n : Sizes()) {
+        Trained got(kind, n, n % 4), expected(kind, n, 0);
+        for (uint64_t update = 1; update <= 3; ++update) {
+          const OptimizerStep step = {0.05f / update, decay, 1.0f / 128, update};
+          const OptimizerParams params = ParamsOf(kind);
+          kernels().optimize(params, step, got.gradient.data(), got.w.data(), got.next.data(),
+                             got.State(0), got.State(1), n);
+          reference::Optimize(params, step, expected.gradient.data(), expected.w.data(),
+                              expected.next.data(), expected.State(0), expected.State(1), n);
+          ASSERT_TRUE(got.next.SameBits(expected.next)) << int(kind) << " n=" << n;
+          ASSERT_TRUE(got.state0.SameBits(expected.state0)) << int(kind) << " n=" << n;
+          ASSERT_TRUE(got.state1.SameBits(expected.state1)) << int(kind) << " n=" << n;
+          ASSERT_TRUE(got.SentinelsStand()) << int(kind) << " n=" << n;
+          got.w.CopyFrom(got.next);
+          expected.w.CopyFrom(expected.next);
+        }
+      }
+    }
+  }
+}
+
+TEST_P(KernelsConformance, OptimizersMayUpdateWeightsInPlace) {
+  for (OptimizerKind kind : kKinds) {
+    const size_t n = 531;
+    Trained apart(kind, n, 1), in_place(kind, n, 1);
+    const OptimizerStep step = {0.1f, 1e-3f, 0.5f, 2};
+    const OptimizerParams params = ParamsOf(kind);
+    kernels().optimize(params, step, apart.gradient.data(), apart.w.data(), apart.next.data(),
+                       apart.State(0), apart.State(1), n);
+    kernels().optimize(params, step, in_place.gradient.data(), in_place.w.data(), in_place.w.data(),
+                       in_place.State(0), in_place.State(1), n);
+    EXPECT_TRUE(in_place.w.SameBits(apart.next)) << int(kind);
+    EXPECT_TRUE(in_place.SentinelsStand());
+  }
+}
+
+TEST_P(KernelsConformance, OptimizersDoNotDependOnHowARangeIsCut) {
+  for (OptimizerKind kind : kKinds) {
+    const size_t n = 200;
+    Trained whole(kind, n, 0), cut(kind, n, 0);
+    const OptimizerStep step = {0.1f, 1e-3f, 0.5f, 7};
+    const OptimizerParams params = ParamsOf(kind);
+    kernels().optimize(params, step, whole.gradient.data(), whole.w.data(), whole.next.data(),
+                       whole.State(0), whole.State(1), n);
+    for (size_t at = 0; at < n; at += 37) {
+      const size_t count = std::min<size_t>(37, n - at);
+      float* state0 = cut.State(0) == nullptr ? nullptr : cut.State(0) + at;
+      float* state1 = cut.State(1) == nullptr ? nullptr : cut.State(1) + at;
+      kernels().optimize(params, step, cut.gradient.data() + at, cut.w.data() + at,
+                         cut.next.data() + at, state0, state1, count);
+    }
+    EXPECT_TRUE(cut.next.SameBits(whole.next)) << int(kind);
+  }
+}
+
+TEST_P(KernelsConformance, AllFiniteFindsNanAndInfinityAtEveryPlace) {
+  constexpr float kInfinity = std::numeric_limits<float>::infinity();
+  std::mt19937 random(5);
+  for (size_t n : {1, 7, 8, 63, 70, 4096, 4097, 9001}) {
+    Guarded x(n, 1);
+    x.Fill(&random);
+    x.data()[n / 2] = std::numeric_limits<float>::max();
+    x.data()[0] = -std::numeric_limits<float>::denorm_min();
+    ASSERT_TRUE(kernels().all_finite(x.data(), n)) << n;
+    const size_t stride = n > 100 ? 97 : 1;
+    for (size_t at = 0; at < n; at += stride) {
+      for (float bad : {kInfinity, -kInfinity, std::numeric_limits<float>::quiet_NaN(),
+                        -std::numeric_limits<float>::quiet_NaN()}) {
+        const float good = std::exchange(x.data()[at], bad);
+        ASSERT_FALSE(kernels().all_finite(x.data(), n)) << n << " at " << at;
+        x.data()[at] = good;
+      }
+    }
+  }
+  EXPECT_TRUE(kernels().all_finite(nullptr, 0));
+}
+
+}  // namespace
+
+GTEST_ALLOW_UNINSTANTIATED_PARAMETERIZED_TEST(KernelsConformance);
+
+}  // namespace strata::kernels

@@ -1,0 +1,20 @@
+#ifndef STRATA_KERNELS_CPU_DISPATCH_H_
+#define STRATA_KERNELS_CPU_DISPATCH_H_
+
+#include <cstddef>
+
+#include "absl/types/span.h"
+#include "kernels/kernels.h"
+
+// The entries of the CPU's table; each picks the widest instruction set of this machine at its
+// first call. Contracts: Kernels.
+namespace strata::kernels::cpu {
+
+void Sum(absl::Span<const float* const> inputs, float* out, size_t n);
+bool AllFinite(const float* x, size_t n);
+void Optimize(const OptimizerParams& params, const OptimizerStep& step, const float* gradient_sum,
+              const float* w_in, float* w_out, float* state0, float* state1, size_t n);
+
+}  // namespace strata::kernels::cpu
+
+#endif  // STRATA_KERNELS_CPU_DISPATCH_H_

@@ -1,0 +1,165 @@
+// Compiled once per instruction set (foreach_target); cpu.cc sees only the dispatcher at the end.
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "kernels/cpu/optimize.cc"
+#include "hwy/foreach_target.h"  // IWYU pragma: keep
+//
+#include <cmath>
+
+#include "hwy/highway.h"
+#include "kernels/cpu/dispatch.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace strata::kernels::HWY_NAMESPACE {
+namespace hn = hwy::HWY_NAMESPACE;
+
+// Mul and Add stay apart throughout: a fused multiply-add would round once where a plain loop
+// rounds twice.
+
+// What an update is made of, as scalars; each rule broadcasts what it needs.
+struct Factors {
+  float lr, decay, scale, momentum, beta1, beta2, one_minus_beta1, one_minus_beta2, epsilon;
+  float correct0, correct1;  // Adam's 1 / (1 - beta^t)
+};
+
+Factors FactorsOf(const OptimizerParams& params, const OptimizerStep& step) {
+  const double t = static_cast<double>(step.update);
+  Factors f;
+  f.lr = step.lr;
+  f.decay = step.decay;
+  f.scale = step.gradient_scale;
+  f.momentum = params.momentum;
+  f.beta1 = params.beta1;
+  f.beta2 = params.beta2;
+  f.one_minus_beta1 = 1.0f - params.beta1;
+  f.one_minus_beta2 = 1.0f - params.beta2;
+  f.epsilon = params.epsilon;
+  f.correct0 = static_cast<float>(1.0 / (1.0 - std::pow(static_cast<double>(params.beta1), t)));
+  f.correct1 = static_cast<float>(1.0 / (1.0 - std::pow(static_cast<double>(params.beta2), t)));
+  return f;
+}
+
+// scale * gradient_sum + decay * w
+template <class D, class V>
+HWY_INLINE V DecayedGradient(D d, const Factors& f, V gradient_sum, V w) {
+  return hn::Add(hn::Mul(hn::Set(d, f.scale), gradient_sum), hn::Mul(hn::Set(d, f.decay), w));
+}
+
+template <class D>
+HWY_INLINE void SgdAt(D d, const Factors& f, const float* g, const float* w_in, float* w_out,
+                      float*, float*) {
+  const auto w = hn::LoadU(d, w_in);
+  const auto direction = DecayedGradient(d, f, hn::LoadU(d, g), w);
+  hn::StoreU(hn::Sub(w, hn::Mul(hn::Set(d, f.lr), direction)), d, w_out);
+}
+
+template <class D>
+HWY_INLINE void MomentumAt(D d, const Factors& f, const float* g, const float* w_in, float* w_out,
+                           float* state0, float*) {
+  const auto w = hn::LoadU(d, w_in);
+  const auto direction = DecayedGradient(d, f, hn::LoadU(d, g), w);
+  const auto v = hn::Add(hn::Mul(hn::Set(d, f.momentum), hn::LoadU(d, state0)), direction);
+  hn::StoreU(v, d, state0);
+  hn::StoreU(hn::Sub(w, hn::Mul(hn::Set(d, f.lr), v)), d, w_out);
+}
+
+template <class D>
+HWY_INLINE void NesterovAt(D d, const Factors& f, const float* g, const float* w_in, float* w_out,
+                           float* state0, float*) {
+  const auto w = hn::LoadU(d, w_in);
+  const auto momentum = hn::Set(d, f.momentum);
+  const auto direction = DecayedGradient(d, f, hn::LoadU(d, g), w);
+  const auto v = hn::Add(hn::Mul(momentum, hn::LoadU(d, state0)), direction);
+  hn::StoreU(v, d, state0);
+  const auto ahead = hn::Add(direction, hn::Mul(momentum, v));
+  hn::StoreU(hn::Sub(w, hn::Mul(hn::Set(d, f.lr), ahead)), d, w_out);
+}
+
+// Updates both moments and returns the corrected m / (sqrt(v) + epsilon).
+template <class D, class V>
+HWY_INLINE V AdamRatio(D d, const Factors& f, V g, float* state0, float* state1) {
+  const auto m = hn::Add(hn::Mul(hn::Set(d, f.beta1), hn::LoadU(d, state0)),
+                         hn::Mul(hn::Set(d, f.one_minus_beta1), g));
+  const auto v = hn::Add(hn::Mul(hn::Set(d, f.beta2), hn::LoadU(d, state1)),
+                         hn::Mul(hn::Set(d, f.one_minus_beta2), hn::Mul(g, g)));
+  hn::StoreU(m, d, state0);
+  hn::StoreU(v, d, state1);
+  const auto root = hn::Sqrt(hn::Mul(v, hn::Set(d, f.correct1)));
+  return hn::Div(hn::Mul(m, hn::Set(d, f.correct0)), hn::Add(root, hn::Set(d, f.epsilon)));
+}
+
+template <class D>
+HWY_INLINE void AdamAt(D d, const Factors& f, const float* g, const float* w_in, float* w_out,
+                       float* state0, float* state1) {
+  const auto w = hn::LoadU(d, w_in);
+  const auto direction = DecayedGradient(d, f, hn::LoadU(d, g), w);
+  const auto ratio = AdamRatio(d, f, direction, state0, state1);
+  hn::StoreU(hn::Sub(w, hn::Mul(hn::Set(d, f.lr), ratio)), d, w_out);
+}
+
+template <class D>
+HWY_INLINE void AdamWAt(D d, const Factors& f, const float* g, const float* w_in, float* w_out,
+                        float* state0, float* state1) {
+  const auto w = hn::LoadU(d, w_in);
+  const auto gradient = hn::Mul(hn::Set(d, f.scale), hn::LoadU(d, g));
+  const auto ratio = AdamRatio(d, f, gradient, state0, state1);
+  const auto direction = hn::Add(ratio, hn::Mul(hn::Set(d, f.decay), w));
+  hn::StoreU(hn::Sub(w, hn::Mul(hn::Set(d, f.lr), direction)), d, w_out);
+}
+
+// Runs `rule(d, offset)` over [0, n): whole vectors first, then single lanes.
+#define STRATA_FOR_EACH(rule)                                                      \
+  do {                                                                             \
+    const hn::ScalableTag<float> d;                                                \
+    const hn::CappedTag<float, 1> one;                                             \
+    const size_t lanes = hn::Lanes(d);                                             \
+    size_t i = 0;                                                                  \
+    for (; i + lanes <= n; i += lanes) {                                           \
+      rule(d, f, gradient_sum + i, w_in + i, w_out + i, state0 + i, state1 + i);   \
+    }                                                                              \
+    for (; i < n; ++i) {                                                           \
+      rule(one, f, gradient_sum + i, w_in + i, w_out + i, state0 + i, state1 + i); \
+    }                                                                              \
+  } while (false)
+
+void Optimize(const OptimizerParams& params, const OptimizerStep& step, const float* gradient_sum,
+              const float* w_in, float* w_out, float* state0, float* state1, size_t n) {
+  const Factors f = FactorsOf(params, step);
+  // State that a rule does not use is null; any address does for the arithmetic above.
+  if (state0 == nullptr) state0 = w_out;
+  if (state1 == nullptr) state1 = w_out;
+  switch (params.kind) {
+    case OptimizerKind::kSgd:
+      STRATA_FOR_EACH(SgdAt);
+      return;
+    case OptimizerKind::kMomentumSgd:
+      STRATA_FOR_EACH(MomentumAt);
+      return;
+    case OptimizerKind::kNesterov:
+      STRATA_FOR_EACH(NesterovAt);
+      return;
+    case OptimizerKind::kAdam:
+      STRATA_FOR_EACH(AdamAt);
+      return;
+    case OptimizerKind::kAdamW:
+      STRATA_FOR_EACH(AdamWAt);
+      return;
+  }
+}
+
+#undef STRATA_FOR_EACH
+
+}  // namespace strata::kernels::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace strata::kernels::cpu {
+
+HWY_EXPORT(Optimize);
+
+void Optimize(const OptimizerParams& params, const OptimizerStep& step, const float* gradient_sum,
+              const float* w_in, float* w_out, float* state0, float* state1, size_t n) {
+  HWY_DYNAMIC_DISPATCH(Optimize)(params, step, gradient_sum, w_in, w_out, state0, state1, n);
+}
+
+}  // namespace strata::kernels::cpu
+#endif  // HWY_ONCE
