@@ -1,0 +1,113 @@
+#include "common/atomic_file.h"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
+
+#include "absl/strings/str_format.h"
+#include "common/unique_fd.h"
+
+namespace strata {
+namespace {
+
+absl::Status WriteAll(int fd, absl::Span<const char> bytes, const std::string& path) {
+  while (!bytes.empty()) {
+    const ssize_t written = write(fd, bytes.data(), bytes.size());
+    if (written < 0 && errno == EINTR) continue;
+    if (written < 0) return FileError(errno, path);
+    bytes.remove_prefix(written);
+  }
+  return absl::OkStatus();
+}
+
+absl::Status WriteAndSync(const std::string& path,
+                          absl::Span<const absl::Span<const char>> pieces) {
+  UniqueFd fd(open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644));
+  if (!fd.valid()) return FileError(errno, path);
+  for (absl::Span<const char> piece : pieces) {
+    if (absl::Status status = WriteAll(fd.get(), piece, path); !status.ok()) return status;
+  }
+  if (fsync(fd.get()) != 0) return FileError(errno, path);
+  if (close(fd.Release()) != 0) return FileError(errno, path);
+  return absl::OkStatus();
+}
+
+// Makes the rename itself survive a crash.
+absl::Status SyncFolderOf(const std::string& path) {
+  const size_t slash = path.rfind('/');
+  const std::string folder = slash == std::string::npos ? "."
+                             : slash == 0               ? "/"
+                                                        : path.substr(0, slash);
+  UniqueFd fd(open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  if (!fd.valid() || fsync(fd.get()) != 0) return FileError(errno, folder);
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+absl::Status FileError(int error_number, const std::string& path) {
+  const std::string text = absl::StrFormat("%s: %s", path, strerror(error_number));
+  switch (error_number) {
+    case ENOENT:
+    case ENOTDIR:
+      return absl::NotFoundError(text);
+    case EACCES:
+    case EPERM:
+    case EROFS:
+      return absl::PermissionDeniedError(text);
+    case ENOSPC:
+    case EDQUOT:
+    case EMFILE:
+    case ENFILE:
+      return absl::ResourceExhaustedError(text);
+    case EISDIR:
+    case EINVAL:
+    case ENAMETOOLONG:
+      return absl::InvalidArgumentError(text);
+    case EEXIST:
+      return absl::AlreadyExistsError(text);
+    default:
+      return absl::UnknownError(text);
+  }
+}
+
+absl::Status WriteFileAtomically(const std::string& path, const std::string& content) {
+  const absl::Span<const char> piece(content);
+  return WriteFileAtomically(path, absl::MakeConstSpan(&piece, 1));
+}
+
+absl::Status WriteFileAtomically(const std::string& path,
+                                 absl::Span<const absl::Span<const char>> pieces) {
+  const std::string temporary = absl::StrFormat("%s.tmp.%d", path, getpid());
+  absl::Status status = WriteAndSync(temporary, pieces);
+  if (status.ok() && rename(temporary.c_str(), path.c_str()) != 0) status = FileError(errno, path);
+  if (!status.ok()) {
+    unlink(temporary.c_str());
+    return status;
+  }
+  return SyncFolderOf(path);
+}
+
+absl::StatusOr<std::string> ReadFile(const std::string& path, size_t bytes_max) {
+  UniqueFd fd(open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  if (!fd.valid()) return FileError(errno, path);
+  std::string content;
+  char block[65536];
+  while (true) {
+    const ssize_t got = read(fd.get(), block, sizeof block);
+    if (got < 0 && errno == EINTR) continue;
+    if (got < 0) return FileError(errno, path);
+    if (got == 0) return content;
+    if (content.size() + got > bytes_max) {
+      return absl::InvalidArgumentError(
+          absl::StrFormat("%s: larger than %d bytes", path, bytes_max));
+    }
+    content.append(block, got);
+  }
+}
+
+}  // namespace strata

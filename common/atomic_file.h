@@ -1,0 +1,30 @@
+#ifndef STRATA_COMMON_ATOMIC_FILE_H_
+#define STRATA_COMMON_ATOMIC_FILE_H_
+
+#include <cstddef>
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/types/span.h"
+
+namespace strata {
+
+// Writes a file so that readers, also after a crash, see the old content or all of the new one:
+// into PATH.tmp.PID, synced, then renamed. Errors name the path: NotFound (folder),
+// PermissionDenied, ResourceExhausted (disk full), Unknown; no temporary file is left then.
+absl::Status WriteFileAtomically(const std::string& path, const std::string& content);
+// The same for content that lies in several pieces.
+absl::Status WriteFileAtomically(const std::string& path,
+                                 absl::Span<const absl::Span<const char>> pieces);
+
+// The whole content of a file of at most `bytes_max`. Errors name the path: NotFound,
+// PermissionDenied, InvalidArgument (larger, or a folder), Unknown.
+absl::StatusOr<std::string> ReadFile(const std::string& path, size_t bytes_max);
+
+// An error of a system call on a file, with the code that fits errno: "PATH: no such file".
+absl::Status FileError(int error_number, const std::string& path);
+
+}  // namespace strata
+
+#endif  // STRATA_COMMON_ATOMIC_FILE_H_

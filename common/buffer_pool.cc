@@ -1,0 +1,96 @@
+#include "common/buffer_pool.h"
+
+#include <malloc.h>
+
+#include <cstdlib>
+#include <new>
+#include <vector>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/container/flat_hash_map.h"
+#include "absl/synchronization/mutex.h"
+
+namespace strata {
+namespace {
+
+constexpr size_t kAlignment = 64;
+
+size_t RoundUp(size_t bytes) {
+  if (bytes == 0) return kAlignment;
+  return (bytes + kAlignment - 1) / kAlignment * kAlignment;
+}
+
+}  // namespace
+
+struct BufferPool::State {
+  explicit State(size_t retained_max) : retained_bytes_max(retained_max) {}
+  ~State() {
+    for (auto& [bytes, blocks] : free) {
+      for (std::byte* block : blocks) std::free(block);
+    }
+  }
+
+  std::byte* Take(size_t bytes) {
+    {
+      absl::MutexLock lock(&mutex);
+      auto it = free.find(bytes);
+      if (it != free.end() && !it->second.empty()) {
+        std::byte* block = it->second.back();
+        it->second.pop_back();
+        retained_bytes -= bytes;
+        return block;
+      }
+    }
+    void* block = std::aligned_alloc(kAlignment, bytes);
+    if (block == nullptr) throw std::bad_alloc();
+    return static_cast<std::byte*>(block);
+  }
+
+  void Return(std::byte* block, size_t bytes) {
+    {
+      absl::MutexLock lock(&mutex);
+      if (retained_bytes + bytes <= retained_bytes_max) {
+        free[bytes].push_back(block);
+        retained_bytes += bytes;
+        return;
+      }
+    }
+    std::free(block);
+  }
+
+  const size_t retained_bytes_max;
+  absl::Mutex mutex;
+  // Keyed by rounded size; last in, first out, so that warm memory is used again first.
+  absl::flat_hash_map<size_t, std::vector<std::byte*>> free ABSL_GUARDED_BY(mutex);
+  size_t retained_bytes ABSL_GUARDED_BY(mutex) = 0;
+};
+
+BufferPool::BufferPool(size_t retained_bytes_max)
+    : state_(std::make_shared<State>(retained_bytes_max)) {}
+
+std::shared_ptr<std::byte> BufferPool::AllocateBytes(size_t bytes) {
+  const size_t rounded = RoundUp(bytes);
+  std::shared_ptr<State> state = state_;
+  std::byte* block = state->Take(rounded);
+  return {block, [state, rounded](std::byte* b) { state->Return(b, rounded); }};
+}
+
+std::shared_ptr<float> BufferPool::AllocateFloats(size_t count) {
+  std::shared_ptr<std::byte> bytes = AllocateBytes(count * sizeof(float));
+  float* floats = reinterpret_cast<float*>(bytes.get());
+  return {std::move(bytes), floats};
+}
+
+size_t BufferPool::retained_bytes() const {
+  absl::MutexLock lock(&state_->mutex);
+  return state_->retained_bytes;
+}
+
+void TuneAllocator() {
+  // The largest threshold that glibc accepts for blocks outside of its heaps.
+  mallopt(M_MMAP_THRESHOLD, 32 << 20);
+  mallopt(M_TRIM_THRESHOLD, 1 << 30);
+  mallopt(M_TOP_PAD, 64 << 20);
+}
+
+}  // namespace strata

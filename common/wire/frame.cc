@@ -1,0 +1,290 @@
+#include "common/wire/frame.h"
+
+#include <xxhash.h>
+
+#include <type_traits>
+
+#include "absl/strings/str_format.h"
+
+namespace strata::wire {
+namespace {
+
+// Offsets of the table in frame.h.
+constexpr size_t kWireVersionAt = 4, kOpAt = 5, kFlagsAt = 6, kKeySpaceAt = 7, kDTypeAt = 8,
+                 kCodecAt = 9, kPayloadKindAt = 10, kErrorAt = 11, kJobAt = 12, kViewAt = 16,
+                 kGenerationAt = 20, kChunkAt = 24, kNodeAt = 28, kIncarnationAt = 32,
+                 kElementCountAt = 36, kClockAt = 40, kBaseVersionAt = 48, kVersionAt = 56,
+                 kReceivedAt = 64, kDurableThroughAt = 72, kSampleCountAt = 80, kStalenessAt = 84,
+                 kPayloadBytesAt = 88, kMinClockAt = 96, kReservedAt = 104,
+                 kPayloadChecksumAt = 112, kHeaderChecksumAt = 120;
+
+constexpr uint8_t kKnownFlags = kFlagEmpty | kFlagReplay;
+
+template <typename Int>
+void Put(std::byte* at, Int value) {
+  for (size_t i = 0; i < sizeof(Int); ++i) at[i] = static_cast<std::byte>(value >> (8 * i));
+}
+
+template <typename Int>
+Int Get(const std::byte* at) {
+  Int value = 0;
+  for (size_t i = 0; i < sizeof(Int); ++i) value |= static_cast<Int>(at[i]) << (8 * i);
+  return value;
+}
+
+template <typename Enum>
+std::byte Octet(Enum value) {
+  return static_cast<std::byte>(static_cast<std::underlying_type_t<Enum>>(value));
+}
+
+// What may follow the header.
+enum class PayloadRule { kNone, kElements, kText, kHello };
+
+PayloadRule RuleFor(Op op) {
+  switch (op) {
+    case Op::kInit:
+    case Op::kPushPull:
+    case Op::kAnswer:
+    case Op::kCutAnswer:
+      return PayloadRule::kElements;
+    case Op::kRetry:
+    case Op::kError:
+      return PayloadRule::kText;
+    case Op::kHello:
+      return PayloadRule::kHello;
+    case Op::kHelloOk:
+    case Op::kInitOk:
+    case Op::kCut:
+    case Op::kRetire:
+    case Op::kRetireOk:
+      break;
+  }
+  return PayloadRule::kNone;
+}
+
+absl::Status Refuse(const std::string& reason) { return absl::InvalidArgumentError(reason); }
+
+// Size, magic, version and checksum: whether the 128 bytes are a header at all. The version comes
+// before the checksum, so that a peer of another version learns why it is refused.
+absl::Status CheckEnvelope(absl::Span<const std::byte> bytes) {
+  if (bytes.size() != kHeaderBytes) {
+    return Refuse(absl::StrFormat("header is %d bytes, not %d", bytes.size(), kHeaderBytes));
+  }
+  if (const auto magic = Get<uint32_t>(bytes.data()); magic != kMagic) {
+    return Refuse(absl::StrFormat("magic is 0x%08x, not \"STRA\"", magic));
+  }
+  if (const auto version = Get<uint8_t>(&bytes[kWireVersionAt]); version != kWireVersion) {
+    return Refuse(absl::StrFormat("wire_version is %d, not %d", version, kWireVersion));
+  }
+  if (Get<uint64_t>(&bytes[kHeaderChecksumAt]) != XXH3_64bits(bytes.data(), kHeaderChecksumAt)) {
+    return Refuse("header_checksum is wrong");
+  }
+  return absl::OkStatus();
+}
+
+// Fields of one byte, reserved bits. REQUIRES: CheckEnvelope.
+absl::Status CheckValues(absl::Span<const std::byte> bytes) {
+  const auto octet = [&](size_t at) { return Get<uint8_t>(&bytes[at]); };
+  if (octet(kOpAt) < static_cast<uint8_t>(Op::kHello) ||
+      octet(kOpAt) > static_cast<uint8_t>(Op::kError)) {
+    return Refuse(absl::StrFormat("op is %d, which is unknown", octet(kOpAt)));
+  }
+  if ((octet(kFlagsAt) & ~kKnownFlags) != 0) {
+    return Refuse(absl::StrFormat("flags are 0x%02x, with unknown bits", octet(kFlagsAt)));
+  }
+  if (octet(kKeySpaceAt) == static_cast<uint8_t>(KeySpace::kRows)) {
+    return Refuse("key_space ROWS is not supported");
+  }
+  if (octet(kKeySpaceAt) != static_cast<uint8_t>(KeySpace::kDense)) {
+    return Refuse(absl::StrFormat("key_space is %d, which is unknown", octet(kKeySpaceAt)));
+  }
+  if (octet(kDTypeAt) != static_cast<uint8_t>(DType::kFloat32)) {
+    return Refuse(absl::StrFormat("dtype is %d, which is unknown", octet(kDTypeAt)));
+  }
+  if (octet(kCodecAt) != static_cast<uint8_t>(Codec::kNone)) {
+    return Refuse(absl::StrFormat("codec is %d, which is unknown", octet(kCodecAt)));
+  }
+  if (octet(kPayloadKindAt) == static_cast<uint8_t>(PayloadKind::kRegion)) {
+    return Refuse("payload_kind REGION is not supported");
+  }
+  if (octet(kPayloadKindAt) != static_cast<uint8_t>(PayloadKind::kInline)) {
+    return Refuse(absl::StrFormat("payload_kind is %d, which is unknown", octet(kPayloadKindAt)));
+  }
+  if (octet(kErrorAt) > static_cast<uint8_t>(ErrorCode::kWrongVersion)) {
+    return Refuse(absl::StrFormat("error is %d, which is unknown", octet(kErrorAt)));
+  }
+  if (const auto reserved = Get<uint64_t>(&bytes[kReservedAt]); reserved != 0) {
+    return Refuse(absl::StrFormat("reserved is 0x%x, not 0", reserved));
+  }
+  return absl::OkStatus();
+}
+
+Header ParseFields(absl::Span<const std::byte> bytes) {
+  Header header;
+  header.op = static_cast<Op>(bytes[kOpAt]);
+  header.flags = static_cast<uint8_t>(bytes[kFlagsAt]);
+  header.key_space = static_cast<KeySpace>(bytes[kKeySpaceAt]);
+  header.dtype = static_cast<DType>(bytes[kDTypeAt]);
+  header.codec = static_cast<Codec>(bytes[kCodecAt]);
+  header.payload_kind = static_cast<PayloadKind>(bytes[kPayloadKindAt]);
+  header.error = static_cast<ErrorCode>(bytes[kErrorAt]);
+  header.job = Get<uint32_t>(&bytes[kJobAt]);
+  header.view = Get<uint32_t>(&bytes[kViewAt]);
+  header.generation = Get<uint32_t>(&bytes[kGenerationAt]);
+  header.chunk = Get<uint32_t>(&bytes[kChunkAt]);
+  header.node = Get<uint32_t>(&bytes[kNodeAt]);
+  header.incarnation = Get<uint32_t>(&bytes[kIncarnationAt]);
+  header.element_count = Get<uint32_t>(&bytes[kElementCountAt]);
+  header.clock = Get<uint64_t>(&bytes[kClockAt]);
+  header.base_version = Get<uint64_t>(&bytes[kBaseVersionAt]);
+  header.version = Get<uint64_t>(&bytes[kVersionAt]);
+  header.received = Get<uint64_t>(&bytes[kReceivedAt]);
+  header.durable_through = Get<uint64_t>(&bytes[kDurableThroughAt]);
+  header.sample_count = Get<uint32_t>(&bytes[kSampleCountAt]);
+  header.staleness = Get<uint32_t>(&bytes[kStalenessAt]);
+  header.min_clock = Get<uint64_t>(&bytes[kMinClockAt]);
+  header.payload_checksum = Get<uint64_t>(&bytes[kPayloadChecksumAt]);
+  return header;
+}
+
+// What op, flags and error say about each other.
+absl::Status CheckMeaning(const Header& header) {
+  const bool may_carry_error = header.op == Op::kError || header.op == Op::kRetry;
+  if (header.error != ErrorCode::kNone && !may_carry_error) {
+    return Refuse(
+        absl::StrFormat("error is %s in op %s", ToString(header.error), ToString(header.op)));
+  }
+  if (header.error == ErrorCode::kNone && header.op == Op::kError) {
+    return Refuse("error is NONE in op ERROR");
+  }
+  if ((header.flags & kFlagEmpty) != 0 && header.op != Op::kPushPull) {
+    return Refuse(absl::StrFormat("flag EMPTY in op %s", ToString(header.op)));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CheckPayloadSize(const Header& header, uint64_t declared, uint64_t actual,
+                              const Limits& limits) {
+  if (declared != actual) {
+    return Refuse(absl::StrFormat("payload_bytes is %d, but %d came", declared, actual));
+  }
+  if (actual > limits.payload_bytes_max) {
+    return Refuse(absl::StrFormat("payload_bytes is %d, over the limit of %d", actual,
+                                  limits.payload_bytes_max));
+  }
+  if ((header.flags & kFlagEmpty) != 0 && actual != 0) {
+    return Refuse(absl::StrFormat("flag EMPTY with a payload of %d bytes", actual));
+  }
+  const PayloadRule rule = RuleFor(header.op);
+  const uint64_t element_bytes = uint64_t{header.element_count} * sizeof(float);
+  if (rule == PayloadRule::kElements && element_bytes != actual) {
+    return Refuse(absl::StrFormat("element_count is %d fp32, but payload_bytes is %d",
+                                  header.element_count, actual));
+  }
+  if (rule != PayloadRule::kElements && header.element_count != 0) {
+    return Refuse(absl::StrFormat("element_count is %d in op %s, which carries none",
+                                  header.element_count, ToString(header.op)));
+  }
+  if (rule == PayloadRule::kNone && actual != 0) {
+    return Refuse(absl::StrFormat("payload of %d bytes in op %s, which carries none", actual,
+                                  ToString(header.op)));
+  }
+  if (rule == PayloadRule::kHello && actual != kHelloBytes) {
+    return Refuse(absl::StrFormat("HELLO of %d bytes, not %d", actual, kHelloBytes));
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+uint64_t Checksum(absl::Span<const std::byte> payload) {
+  return payload.empty() ? 0 : XXH3_64bits(payload.data(), payload.size());
+}
+
+std::array<std::byte, kHeaderBytes> EncodeHeader(const Header& header, uint64_t payload_bytes) {
+  std::array<std::byte, kHeaderBytes> bytes = {};
+  Put(&bytes[0], kMagic);
+  Put(&bytes[kWireVersionAt], kWireVersion);
+  bytes[kOpAt] = Octet(header.op);
+  Put(&bytes[kFlagsAt], header.flags);
+  bytes[kKeySpaceAt] = Octet(header.key_space);
+  bytes[kDTypeAt] = Octet(header.dtype);
+  bytes[kCodecAt] = Octet(header.codec);
+  bytes[kPayloadKindAt] = Octet(header.payload_kind);
+  bytes[kErrorAt] = Octet(header.error);
+  Put(&bytes[kJobAt], header.job);
+  Put(&bytes[kViewAt], header.view);
+  Put(&bytes[kGenerationAt], header.generation);
+  Put(&bytes[kChunkAt], header.chunk);
+  Put(&bytes[kNodeAt], header.node);
+  Put(&bytes[kIncarnationAt], header.incarnation);
+  Put(&bytes[kElementCountAt], header.element_count);
+  Put(&bytes[kClockAt], header.clock);
+  Put(&bytes[kBaseVersionAt], header.base_version);
+  Put(&bytes[kVersionAt], header.version);
+  Put(&bytes[kReceivedAt], header.received);
+  Put(&bytes[kDurableThroughAt], header.durable_through);
+  Put(&bytes[kSampleCountAt], header.sample_count);
+  Put(&bytes[kStalenessAt], header.staleness);
+  Put(&bytes[kPayloadBytesAt], payload_bytes);
+  Put(&bytes[kMinClockAt], header.min_clock);
+  Put(&bytes[kPayloadChecksumAt], header.payload_checksum);
+  Put(&bytes[kHeaderChecksumAt], uint64_t{XXH3_64bits(bytes.data(), kHeaderChecksumAt)});
+  return bytes;
+}
+
+absl::Status Decode(absl::Span<const std::byte> header_bytes, absl::Span<const std::byte> payload,
+                    const Limits& limits, Header* header) {
+  if (absl::Status status = CheckEnvelope(header_bytes); !status.ok()) return status;
+  if (absl::Status status = CheckValues(header_bytes); !status.ok()) return status;
+  const Header parsed = ParseFields(header_bytes);
+  if (absl::Status status = CheckMeaning(parsed); !status.ok()) return status;
+  const auto declared = Get<uint64_t>(&header_bytes[kPayloadBytesAt]);
+  if (absl::Status status = CheckPayloadSize(parsed, declared, payload.size(), limits);
+      !status.ok()) {
+    return status;
+  }
+  if (parsed.payload_checksum != Checksum(payload)) return Refuse("payload_checksum is wrong");
+  *header = parsed;
+  return absl::OkStatus();
+}
+
+std::array<std::byte, kHelloBytes> EncodeHello(const Hello& hello) {
+  std::array<std::byte, kHelloBytes> bytes = {};
+  Put(&bytes[0], hello.protocol);
+  Put(&bytes[4], static_cast<uint32_t>(hello.role));
+  Put(&bytes[8], hello.cluster);
+  Put(&bytes[16], hello.token);
+  return bytes;
+}
+
+absl::Status DecodeHello(absl::Span<const std::byte> payload, Hello* hello) {
+  if (payload.size() != kHelloBytes) {
+    return Refuse(absl::StrFormat("HELLO of %d bytes, not %d", payload.size(), kHelloBytes));
+  }
+  const auto role = Get<uint32_t>(&payload[4]);
+  if (role != static_cast<uint32_t>(Hello::Role::kNode)) {
+    return Refuse(absl::StrFormat("HELLO role is %d, which is unknown", role));
+  }
+  if (const auto reserved = Get<uint64_t>(&payload[24]); reserved != 0) {
+    return Refuse(absl::StrFormat("HELLO reserved is 0x%x, not 0", reserved));
+  }
+  hello->protocol = Get<uint32_t>(&payload[0]);
+  hello->role = Hello::Role::kNode;
+  hello->cluster = Get<uint64_t>(&payload[8]);
+  hello->token = Get<uint64_t>(&payload[16]);
+  return absl::OkStatus();
+}
+
+std::string Describe(const Header& header) {
+  std::string text = absl::StrFormat(
+      "%s job %u node %u.%u chunk %u clock %u elements %u", ToString(header.op), header.job,
+      header.node, header.incarnation, header.chunk, header.clock, header.element_count);
+  if (header.version != 0) absl::StrAppendFormat(&text, " version %u", header.version);
+  if ((header.flags & kFlagEmpty) != 0) text += " EMPTY";
+  if ((header.flags & kFlagReplay) != 0) text += " REPLAY";
+  if (header.error != ErrorCode::kNone) text += " " + ToString(header.error);
+  return text;
+}
+
+}  // namespace strata::wire
