@@ -5,28 +5,34 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <cstdint>
 #include <cstring>
-#include <limits>
 
 #include "absl/strings/str_format.h"
 #include "absl/time/clock.h"
+#include "absl/types/span.h"
 
 namespace strata {
 namespace {
 
-constexpr size_t kLengthBytes = 4;
+constexpr size_t kLengthBytesMax = 5;
 constexpr size_t kReadBytes = 65536;
 
 void AppendLength(uint32_t length, std::string* out) {
-  for (int shift = 0; shift < 32; shift += 8) out->push_back(static_cast<char>(length >> shift));
+  for (; length >= 0x80; length >>= 7) out->push_back(static_cast<char>(length | 0x80));
+  out->push_back(static_cast<char>(length));
 }
 
-uint32_t ParseLength(const char* bytes) {
-  uint32_t length = 0;
-  for (size_t i = 0; i < kLengthBytes; ++i) {
-    length |= static_cast<uint32_t>(static_cast<unsigned char>(bytes[i])) << (8 * i);
+// Reads a varint off the front of `bytes`; returns how long it is, 0 if it is not whole yet.
+size_t ParseLength(absl::Span<const char> bytes, uint64_t* length) {
+  *length = 0;
+  for (size_t i = 0; i < bytes.size() && i < kLengthBytesMax; ++i) {
+    const auto octet = static_cast<unsigned char>(bytes[i]);
+    *length |= static_cast<uint64_t>(octet & 0x7f) << (7 * i);
+    if (octet < 0x80) return i + 1;
   }
-  return length;
+  if (bytes.size() >= kLengthBytesMax) *length = UINT64_MAX;
+  return 0;
 }
 
 // False: the deadline came first.
@@ -51,7 +57,7 @@ absl::Status FramedChannel::Send(const google::protobuf::MessageLite& message,
         "%s of %d bytes is over the channel's %d", message.GetTypeName(), size, kMessageBytesMax));
   }
   std::string output;
-  output.reserve(kLengthBytes + size);
+  output.reserve(kLengthBytesMax + size);
   AppendLength(static_cast<uint32_t>(size), &output);
   message.AppendToString(&output);
 
@@ -80,20 +86,19 @@ absl::Status FramedChannel::Send(const google::protobuf::MessageLite& message,
 }
 
 absl::StatusOr<bool> FramedChannel::ParseOne(google::protobuf::MessageLite* message) {
-  const size_t there = input_.size() - consumed_;
-  if (there < kLengthBytes) return false;
-  const uint32_t length = ParseLength(input_.data() + consumed_);
+  const absl::Span<const char> there = absl::MakeConstSpan(input_).subspan(consumed_);
+  uint64_t length = 0;
+  const size_t prefix = ParseLength(there, &length);
   if (length > kMessageBytesMax) {
     return absl::DataLossError(
-        absl::StrFormat("message of %d bytes is over the channel's %d", length, kMessageBytesMax));
+        absl::StrFormat("a message is longer than the channel's %d bytes", kMessageBytesMax));
   }
-  if (there < kLengthBytes + length) return false;
-  if (!message->ParseFromArray(input_.data() + consumed_ + kLengthBytes,
-                               static_cast<int>(length))) {
+  if (prefix == 0 || there.size() < prefix + length) return false;
+  if (!message->ParseFromArray(there.data() + prefix, static_cast<int>(length))) {
     return absl::DataLossError(
         absl::StrFormat("%d bytes are not a %s", length, message->GetTypeName()));
   }
-  consumed_ += kLengthBytes + length;
+  consumed_ += prefix + length;
   if (consumed_ == input_.size()) {
     input_.clear();
     consumed_ = 0;

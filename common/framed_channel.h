@@ -16,9 +16,9 @@
 
 namespace strata {
 
-// Protobuf messages over a stream socket between processes on one host (a socketpair, or an
-// accepted Unix socket): each is a 32-bit little-endian length and that many bytes, at most
-// kMessageBytesMax.
+// Protobuf messages over a stream socket between processes on one host, each after its length as a
+// protobuf varint, at most kMessageBytesMax: the format of process/channel.h, for programs that
+// want to block or to send from several threads instead of running an event loop.
 //
 // Threads: Send from any thread, the receiving calls from one. Owns the descriptor.
 class FramedChannel {
