@@ -28,7 +28,7 @@ absl::Status InRange(const char* field, uint64_t value, uint64_t min, uint64_t m
 // min <= value, and value < below.
 absl::Status InHalfOpenRange(const char* field, double value, double min, double below) {
   if (value >= min && value < below) return absl::OkStatus();
-  return Refuse(absl::StrFormat("%s: %g is not in %g <= %s < %g", field, value, min, field, below));
+  return Refuse(absl::StrFormat("%s: %g is not a number >= %g and < %g", field, value, min, below));
 }
 
 absl::Status NotNegative(const char* field, double value) {
@@ -56,8 +56,7 @@ absl::Status CheckName(const std::string& name) {
   if (characters && !name.empty() && name.size() <= 64 && name[0] != '.') return absl::OkStatus();
   if (name.empty()) return Refuse("name: is required");
   return Refuse(absl::StrFormat(
-      "name: \"%s\" is not 1 to 64 letters, digits, '.', '_' and '-', beginning with none of '.'",
-      name));
+      "name: \"%s\" is not 1 to 64 letters, digits, '.', '_' and '-' (not '.' first)", name));
 }
 
 absl::Status CheckWork(const proto::Job& job) {

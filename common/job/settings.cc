@@ -4,6 +4,7 @@
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
 #include "common/job/job.h"
 #include "google/protobuf/descriptor.h"
@@ -73,7 +74,8 @@ absl::Status ApplySetting(const std::string& path, const std::string& value, pro
     }
     if (field->is_repeated()) {
       return absl::InvalidArgumentError(
-          absl::StrFormat("%s is repeated: write %s={...} to add to it", field->name(), path));
+          absl::StrFormat("%s is repeated: write %s={...} to add to it", field->name(),
+                          absl::StrJoin(names.begin(), names.begin() + i + 1, ".")));
     }
     // Clears the other members of a oneof.
     message = message->GetReflection()->MutableMessage(message, field);

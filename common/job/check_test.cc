@@ -1,0 +1,156 @@
+#include "common/job/job.h"
+#include "gtest/gtest.h"
+
+namespace strata {
+namespace {
+
+proto::Job Minimal() {
+  return *ParseJob("name: 'a' model { zoo: 'mlp' } data { synthetic {} }", "minimal");
+}
+
+proto::Job With(const std::vector<std::string>& settings) {
+  proto::Job job = Minimal();
+  EXPECT_TRUE(ApplySettings(settings, &job).ok());
+  FillDefaults(&job);
+  return job;
+}
+
+TEST(FillDefaults, WritesTheDocumentedValues) {
+  const proto::Job job = With({});
+  EXPECT_EQ(job.ranks(), 1);
+  EXPECT_EQ(job.ranks_per_node(), 0);
+  EXPECT_EQ(job.epochs(), 1);
+  EXPECT_EQ(job.max_steps(), 0);
+  EXPECT_EQ(job.seed(), 1);
+  EXPECT_TRUE(job.consistency().has_sync());
+  EXPECT_EQ(job.exchange(), proto::Job::PARAMETER_SERVER);
+  EXPECT_EQ(job.window(), 4);
+  EXPECT_EQ(job.chunk_elements(), 0);
+  EXPECT_EQ(job.evaluation().every_epochs(), 1);
+  EXPECT_EQ(job.metrics().every_steps(), 50);
+  EXPECT_EQ(job.data().batch_per_rank(), 64);
+  EXPECT_EQ(job.schedule().base_lr(), 0.05f);
+  EXPECT_TRUE(job.schedule().has_constant());
+  EXPECT_EQ(job.optimizer().momentum_sgd().momentum(), 0.9f);
+  EXPECT_TRUE(job.optimizer().momentum_sgd().has_weight_decay());
+  const proto::Synthetic& data = job.data().synthetic();
+  EXPECT_EQ(data.classes(), 10);
+  EXPECT_EQ(data.channels(), 1);
+  EXPECT_EQ(data.height(), 28);
+  EXPECT_EQ(data.width(), 28);
+  EXPECT_EQ(data.train_samples(), 4096);
+  EXPECT_EQ(data.test_samples(), 512);
+}
+
+TEST(FillDefaults, KnowsEachOptimizerScheduleAndMode) {
+  EXPECT_EQ(With({"optimizer.nesterov={}"}).optimizer().nesterov().momentum(), 0.9f);
+  const proto::Adam adam = With({"optimizer.adam={}"}).optimizer().adam();
+  EXPECT_EQ(adam.beta1(), 0.9f);
+  EXPECT_EQ(adam.beta2(), 0.999f);
+  EXPECT_EQ(adam.epsilon(), 1e-8f);
+  EXPECT_EQ(adam.weight_decay(), 0.0f);
+  EXPECT_EQ(With({"optimizer.adamw={}"}).optimizer().adamw().weight_decay(), 0.01f);
+  EXPECT_EQ(With({"schedule.step={boundaries_epochs: 1}"}).schedule().step().gamma(), 0.1f);
+  EXPECT_EQ(With({"consistency.lazy={}"}).consistency().lazy().staleness(), 2);
+}
+
+TEST(FillDefaults, KeepsWhatIsGivenAlsoZero) {
+  EXPECT_EQ(With({"consistency.lazy.staleness=0"}).consistency().lazy().staleness(), 0);
+  EXPECT_EQ(With({"optimizer.adamw.weight_decay=0"}).optimizer().adamw().weight_decay(), 0.0f);
+  EXPECT_EQ(With({"max_steps=9"}).epochs(), 0) << "max_steps alone ends the job";
+}
+
+TEST(FillDefaults, IsIdempotent) {
+  const proto::Job once = With({});
+  proto::Job twice = once;
+  FillDefaults(&twice);
+  EXPECT_EQ(once.SerializeAsString(), twice.SerializeAsString());
+}
+
+TEST(ValidateJob, AcceptsTheMinimalJob) { EXPECT_TRUE(ValidateJob(With({})).ok()); }
+
+TEST(ValidateJob, WantsOneKindOfWork) {
+  proto::Job job = With({});
+  job.clear_model();
+  EXPECT_EQ(ValidateJob(job).message(), "model, program: one of them is required");
+  job = With({});
+  job.clear_data();
+  EXPECT_EQ(ValidateJob(job).message(), "data: is required with model");
+  EXPECT_EQ(ValidateJob(With({"program.path=x"})).message(),
+            "data: belongs to model, a program reads its own");
+}
+
+struct BadJob {
+  std::vector<std::string> settings;
+  std::string error;
+};
+
+class ValidateBadJob : public ::testing::TestWithParam<BadJob> {};
+
+TEST_P(ValidateBadJob, NamesFieldValueAndWhatIsAllowed) {
+  const absl::Status status = ValidateJob(With(GetParam().settings));
+  EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(status.message(), GetParam().error);
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    All, ValidateBadJob,
+    ::testing::Values(
+        BadJob{{"name="}, "name: is required"},
+        BadJob{{"name=a/b"},
+               "name: \"a/b\" is not 1 to 64 letters, digits, '.', '_' and '-' (not '.' first)"},
+        BadJob{{"model.zoo=vgg"}, "model.zoo: \"vgg\" is not one of mlp, lenet5, cnn"},
+        BadJob{{"ranks=1025"}, "ranks: 1025 is not in 1 to 1024"},
+        BadJob{{"ranks_per_node=2000"}, "ranks_per_node: 2000 is not in 0 to 1024"},
+        BadJob{{"window=1"}, "window: 1 is not in 2 to 64"},
+        BadJob{{"chunk_elements=255"}, "chunk_elements: 255 is not in 256 to 4194304"},
+        BadJob{{"exchange=7"}, "exchange: 7 is not one of PARAMETER_SERVER, NONE"},
+        BadJob{{"exchange=NONE", "ranks=2"}, "ranks: 2, but exchange: NONE needs ranks: 1"},
+        BadJob{{"data.batch_per_rank=65537"}, "data.batch_per_rank: 65537 is not in 1 to 65536"},
+        BadJob{{"data={}"}, "data.idx, data.synthetic: one of them is required"},
+        BadJob{{"data.idx={}"}, "data.idx.dir: is required"},
+        BadJob{{"data.synthetic.classes=1"}, "data.synthetic.classes: 1 is not in 2 to 65536"},
+        BadJob{{"data.synthetic.height=60000", "data.synthetic.width=60000"},
+               "data.synthetic: channels * height * width: 3600000000 is not in 1 to 16777216"},
+        BadJob{{"data.limit_train=100", "ranks=2"},
+               "data.limit_train: 100 is less than one step of all ranks (2 x 64 = 128)"},
+        BadJob{{"ranks=65"},
+               "data.synthetic.train_samples: 4096 is less than one step of all ranks "
+               "(65 x 64 = 4160)"},
+        BadJob{{"optimizer.momentum_sgd.momentum=1"},
+               "optimizer.momentum_sgd.momentum: 1 is not a number >= 0 and < 1"},
+        BadJob{{"optimizer.sgd.weight_decay=-1"},
+               "optimizer.sgd.weight_decay: -1 is not a finite number >= 0"},
+        BadJob{{"optimizer.adam.beta1=nan"},
+               "optimizer.adam.beta1: nan is not a number >= 0 and < 1"},
+        BadJob{{"optimizer.adamw.beta2=1"},
+               "optimizer.adamw.beta2: 1 is not a number >= 0 and < 1"},
+        BadJob{{"optimizer.adam.epsilon=0"},
+               "optimizer.adam.epsilon: 0 is not a finite number > 0"},
+        BadJob{{"schedule.base_lr=0"}, "schedule.base_lr: 0 is not a finite number > 0"},
+        BadJob{{"schedule.warmup_epochs=-1"},
+               "schedule.warmup_epochs: -1 is not a finite number >= 0"},
+        BadJob{{"schedule.step={}"}, "schedule.step.boundaries_epochs: at least one is required"},
+        BadJob{{"schedule.step={boundaries_epochs: 2 boundaries_epochs: 2}"},
+               "schedule.step.boundaries_epochs: 2 is not a finite number > 2: they must ascend"},
+        BadJob{{"schedule.step={boundaries_epochs: 2 gamma: 0}"},
+               "schedule.step.gamma: 0 is not a finite number > 0"},
+        BadJob{{"schedule.cosine={}", "max_steps=5"},
+               "epochs: 0, but schedule.cosine needs their number"},
+        BadJob{{"schedule.cosine={}", "schedule.warmup_epochs=1"},
+               "schedule.warmup_epochs: 1 leaves none of 1 epochs to schedule.cosine"},
+        BadJob{{"schedule.cosine.final_lr=-1"},
+               "schedule.cosine.final_lr: -1 is not a finite number >= 0"},
+        BadJob{{"consistency.lazy.staleness=1025"},
+               "consistency.lazy.staleness: 1025 is not in 0 to 1024"},
+        BadJob{{"consistency.lazy.apply=5"},
+               "consistency.lazy.apply: 5 is not one of PER_CLOCK, ON_ARRIVAL"},
+        BadJob{{"consistency.async.damping=5"},
+               "consistency.async.damping: 5 is not one of NONE, INVERSE_STALENESS"},
+        BadJob{{"debug.delays={node: 4}", "ranks=4"}, "debug.delays.node: 4 is not in 0 to 3"},
+        BadJob{{"debug.delays={delay_ms: 60001}"},
+               "debug.delays.delay_ms: 60001 is not in 0 to 60000"},
+        BadJob{{"debug.nan_rank=1"}, "debug.nan_rank: 1 is not in 0 to 0"}));
+
+}  // namespace
+}  // namespace strata

@@ -1,0 +1,111 @@
+#include <cmath>
+
+#include "common/job/job.h"
+#include "gtest/gtest.h"
+
+namespace strata {
+namespace {
+
+constexpr uint64_t kSamplesPerEpoch = 1000;
+constexpr uint32_t kEpochs = 10;
+
+proto::Schedule ScheduleOf(const std::vector<std::string>& settings) {
+  proto::Job job;
+  EXPECT_TRUE(ApplySettings(settings, &job).ok());
+  FillDefaults(&job);
+  return job.schedule();
+}
+
+double At(const proto::Schedule& schedule, uint64_t samples) {
+  return LearningRateAt(schedule, samples, kSamplesPerEpoch, kEpochs);
+}
+
+TEST(LearningRateAt, ConstantStaysAtTheBase) {
+  const proto::Schedule schedule = ScheduleOf({"schedule.base_lr=0.5"});
+  EXPECT_EQ(At(schedule, 0), 0.5);
+  EXPECT_EQ(At(schedule, 123456), 0.5);
+  EXPECT_EQ(LearningRateAt(schedule, 64, 0, 0), 0.5);
+}
+
+TEST(LearningRateAt, WarmUpIsALinearRampFromZero) {
+  const proto::Schedule schedule = ScheduleOf({"schedule.base_lr=0.5", "schedule.warmup_epochs=2"});
+  EXPECT_EQ(At(schedule, 0), 0.0);
+  EXPECT_DOUBLE_EQ(At(schedule, 500), 0.125);
+  EXPECT_DOUBLE_EQ(At(schedule, 1000), 0.25);
+  EXPECT_DOUBLE_EQ(At(schedule, 2000), 0.5);
+}
+
+TEST(LearningRateAt, IsContinuousWhereTheWarmUpEnds) {
+  for (const char* shape : {"schedule.constant={}", "schedule.cosine={final_lr: 0.1}",
+                            "schedule.step={boundaries_epochs: 5}"}) {
+    const proto::Schedule schedule =
+        ScheduleOf({"schedule.base_lr=0.5", "schedule.warmup_epochs=2", shape});
+    EXPECT_NEAR(At(schedule, 1999), 0.5, 0.5 / 2000 + 1e-12) << shape;
+    EXPECT_DOUBLE_EQ(At(schedule, 2000), 0.5) << shape;
+    EXPECT_NEAR(At(schedule, 2001), 0.5, 1e-6) << shape;
+  }
+}
+
+TEST(LearningRateAt, StepMultipliesByGammaAtEachBoundary) {
+  const proto::Schedule schedule =
+      ScheduleOf({"schedule.base_lr=1",
+                  "schedule.step={boundaries_epochs: 2 boundaries_epochs: 4.5 gamma: 0.5}"});
+  EXPECT_EQ(At(schedule, 1999), 1.0);
+  EXPECT_EQ(At(schedule, 2000), 0.5);
+  EXPECT_EQ(At(schedule, 4499), 0.5);
+  EXPECT_EQ(At(schedule, 4500), 0.25);
+}
+
+TEST(LearningRateAt, CosineFollowsItsFormulaAfterTheWarmUp) {
+  const proto::Schedule schedule = ScheduleOf(
+      {"schedule.base_lr=0.5", "schedule.warmup_epochs=2", "schedule.cosine={final_lr: 0.125}"});
+  for (uint64_t samples = 2000; samples <= 10000; samples += 500) {
+    const double progress = (samples / 1000.0 - 2) / 8;
+    EXPECT_NEAR(At(schedule, samples), 0.125 + 0.375 * (1 + std::cos(M_PI * progress)) / 2, 1e-12);
+  }
+  EXPECT_NEAR(At(schedule, 6000), (0.5 + 0.125) / 2, 1e-12);
+}
+
+TEST(LearningRateAt, CosineStaysAtItsEnd) {
+  const proto::Schedule schedule = ScheduleOf({"schedule.cosine={final_lr: 0.125}"});
+  EXPECT_DOUBLE_EQ(At(schedule, 10000), 0.125);
+  EXPECT_DOUBLE_EQ(At(schedule, 99999), 0.125);
+}
+
+TEST(ModeName, SaysModeAndWhatIsSpecialAboutIt) {
+  const auto name = [](const char* setting) {
+    proto::Job job;
+    EXPECT_TRUE(ApplySettings({setting}, &job).ok());
+    FillDefaults(&job);
+    return ModeName(job.consistency());
+  };
+  EXPECT_EQ(name("consistency.sync={}"), "sync");
+  EXPECT_EQ(name("consistency.lazy={}"), "lazy(2)");
+  EXPECT_EQ(name("consistency.lazy={staleness: 0 apply: ON_ARRIVAL}"), "lazy(0, on arrival)");
+  EXPECT_EQ(name("consistency.async={}"), "async");
+  EXPECT_EQ(name("consistency.async.damping=INVERSE_STALENESS"), "async(inverse staleness)");
+}
+
+TEST(OptimizerParamsOf, TakesEachKindsConstants) {
+  const auto params = [](const char* setting) {
+    proto::Job job;
+    EXPECT_TRUE(ApplySettings({setting}, &job).ok());
+    FillDefaults(&job);
+    return OptimizerParamsOf(job.optimizer());
+  };
+  EXPECT_EQ(params("optimizer.sgd.weight_decay=0.5").kind, OptimizerKind::kSgd);
+  EXPECT_EQ(params("optimizer.sgd.weight_decay=0.5").weight_decay, 0.5f);
+  EXPECT_EQ(params("optimizer.momentum_sgd.momentum=0.5").kind, OptimizerKind::kMomentumSgd);
+  EXPECT_EQ(params("optimizer.momentum_sgd.momentum=0.5").momentum, 0.5f);
+  EXPECT_EQ(params("optimizer.nesterov={}").kind, OptimizerKind::kNesterov);
+  const OptimizerParams adam = params("optimizer.adam={beta1: 0.1 beta2: 0.2 epsilon: 0.3}");
+  EXPECT_EQ(adam.kind, OptimizerKind::kAdam);
+  EXPECT_EQ(adam.beta1, 0.1f);
+  EXPECT_EQ(adam.beta2, 0.2f);
+  EXPECT_EQ(adam.epsilon, 0.3f);
+  EXPECT_EQ(params("optimizer.adamw={}").kind, OptimizerKind::kAdamW);
+  EXPECT_EQ(params("optimizer.adamw={}").weight_decay, 0.01f);
+}
+
+}  // namespace
+}  // namespace strata
