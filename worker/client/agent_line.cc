@@ -1,0 +1,46 @@
+#include "worker/client/agent_line.h"
+
+#include <poll.h>
+
+#include <utility>
+
+namespace strata::client {
+
+AgentLine::AgentLine(int channel_fd) {
+  if (channel_fd > 0) channel_ = std::make_unique<FramedChannel>(UniqueFd(channel_fd));
+}
+
+absl::Status AgentLine::Send(const proto::ChildMessage& message) {
+  if (!channel_) return absl::OkStatus();
+  if (channel_->Send(message).ok()) return absl::OkStatus();
+  return absl::UnavailableError("the worker daemon is gone");
+}
+
+void AgentLine::SendFailed(const std::string& reason) {
+  proto::ChildMessage message;
+  message.set_failed(reason);
+  Send(message).IgnoreError();
+}
+
+absl::StatusOr<std::optional<proto::RunNode>> AgentLine::TryRun() {
+  if (!channel_) return absl::FailedPreconditionError("no worker daemon to wait for");
+  while (true) {
+    proto::AgentMessage message;
+    absl::StatusOr<bool> received = channel_->TryReceive(&message);
+    if (!received.ok()) return absl::UnavailableError("the worker daemon is gone");
+    if (!*received) return std::optional<proto::RunNode>();
+    if (message.has_run()) return std::optional<proto::RunNode>(std::move(*message.mutable_run()));
+  }
+}
+
+absl::StatusOr<proto::RunNode> AgentLine::AwaitRun() {
+  while (true) {
+    absl::StatusOr<std::optional<proto::RunNode>> run = TryRun();
+    if (!run.ok()) return run.status();
+    if (run->has_value()) return std::move(**run);
+    pollfd wait{channel_->fd(), POLLIN, 0};
+    poll(&wait, 1, 1000);
+  }
+}
+
+}  // namespace strata::client

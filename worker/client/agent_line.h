@@ -1,0 +1,43 @@
+#ifndef STRATA_WORKER_CLIENT_AGENT_LINE_H_
+#define STRATA_WORKER_CLIENT_AGENT_LINE_H_
+
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "common/framed_channel.h"
+#include "proto/control.pb.h"
+
+namespace strata::client {
+
+// A child process's line to the worker daemon that started it. Without a daemon (tests, a program
+// run by hand) messages go nowhere.
+//
+// Threads: one.
+class AgentLine {
+ public:
+  // `channel_fd` of the launch, taken over; <= 0: none.
+  explicit AgentLine(int channel_fd);
+
+  bool connected() const { return channel_ != nullptr; }
+  int fd() const { return channel_ ? channel_->fd() : -1; }
+
+  // Errors: Unavailable (the daemon is gone or does not read).
+  absl::Status Send(const proto::ChildMessage& message);
+  // Why this process is about to exit with an error: one line.
+  void SendFailed(const std::string& reason);
+
+  // Blocks until RunNode comes. Errors: Unavailable (the daemon is gone).
+  absl::StatusOr<proto::RunNode> AwaitRun();
+  // RunNode if it has come; never blocks. Errors: Unavailable.
+  absl::StatusOr<std::optional<proto::RunNode>> TryRun();
+
+ private:
+  std::unique_ptr<FramedChannel> channel_;
+};
+
+}  // namespace strata::client
+
+#endif  // STRATA_WORKER_CLIENT_AGENT_LINE_H_

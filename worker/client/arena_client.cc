@@ -1,0 +1,216 @@
+#include "worker/client/arena_client.h"
+
+#include <cstring>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
+#include "common/job/job.h"
+
+namespace strata::client {
+namespace {
+
+// Adds the time from construction to destruction.
+class Stopwatch {
+ public:
+  explicit Stopwatch(absl::Duration* total) : total_(total), begin_(absl::Now()) {}
+  ~Stopwatch() { *total_ += absl::Now() - begin_; }
+
+ private:
+  absl::Duration* total_;
+  absl::Time begin_;
+};
+
+}  // namespace
+
+ArenaClient::ArenaClient(proto::Launch launch, std::shared_ptr<AgentLine> agent,
+                         std::unique_ptr<RankLink> link)
+    : launch_(std::move(launch)), agent_(std::move(agent)), link_(std::move(link)) {}
+
+absl::Status ArenaClient::Expect(Phase phase, const char* call) const {
+  if (phase_ == phase) return absl::OkStatus();
+  return absl::FailedPreconditionError(absl::StrCat(call, ": out of order, see client.h"));
+}
+
+absl::Status ArenaClient::ExpectTensor(int tensor, const char* call) const {
+  if (tensors_.Has(tensor)) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat(call, ": no tensor ", tensor));
+}
+
+absl::StatusOr<int> ArenaClient::Register(Tensor tensor) {
+  if (absl::Status status = Expect(Phase::kRegistering, "Register"); !status.ok()) return status;
+  return tensors_.Add(std::move(tensor));
+}
+
+absl::Status ArenaClient::Allocate() {
+  if (absl::Status status = Expect(Phase::kRegistering, "Allocate"); !status.ok()) return status;
+  if (tensors_.size() == 0) return absl::FailedPreconditionError("Allocate: no tensor registered");
+  absl::StatusOr<ArenaView> view = link_->Allocate(tensors_.Layout());
+  if (!view.ok()) return view.status();
+  view_ = *view;
+  phase_ = Phase::kAllocated;
+  return absl::OkStatus();
+}
+
+absl::Status ArenaClient::Start(const JobFacts& facts) {
+  if (phase_ == Phase::kRegistering) {
+    if (absl::Status status = Allocate(); !status.ok()) return status;
+  }
+  if (absl::Status status = Expect(Phase::kAllocated, "Start"); !status.ok()) return status;
+  for (int i = 0; i < tensors_.size(); ++i) {
+    const TensorSet::Entry& entry = tensors_[i];
+    if (entry.copied()) {
+      std::memcpy(view_.weights.data() + entry.offset, entry.tensor.weights,
+                  entry.count * sizeof(float));
+    }
+  }
+  phase_ = Phase::kBroken;
+  absl::StatusOr<RunFacts> run = link_->Start(facts);
+  if (!run.ok()) return run.status();
+  run_ = *run;
+  book_.emplace(tensors_, ChunkMap(tensors_.elements(), run_.chunk_elements));
+  fetched_.assign(tensors_.size(), false);
+  for (int i = 0; i < tensors_.size(); ++i) CopyWeightsOut(i);
+  phase_ = Phase::kBetweenSteps;
+  return absl::OkStatus();
+}
+
+void ArenaClient::CopyWeightsOut(int tensor) {
+  const TensorSet::Entry& entry = tensors_[tensor];
+  if (!entry.copied()) return;
+  std::memcpy(entry.tensor.weights, view_.weights.data() + entry.offset,
+              entry.count * sizeof(float));
+}
+
+absl::Span<float> ArenaClient::Weights(int tensor) {
+  if (!tensors_.Has(tensor)) return {};
+  const TensorSet::Entry& entry = tensors_[tensor];
+  if (entry.copied()) return absl::MakeSpan(entry.tensor.weights, entry.count);
+  if (view_.weights.empty()) return {};
+  return view_.weights.subspan(entry.offset, entry.count);
+}
+
+absl::Span<float> ArenaClient::Gradients(int tensor) {
+  if (!tensors_.Has(tensor)) return {};
+  const TensorSet::Entry& entry = tensors_[tensor];
+  if (entry.copied()) return absl::MakeSpan(entry.tensor.gradients, entry.count);
+  if (view_.gradients.empty()) return {};
+  return view_.gradients.subspan(entry.offset, entry.count);
+}
+
+absl::Status ArenaClient::BeginStep(uint32_t samples) {
+  if (absl::Status status = Expect(Phase::kBetweenSteps, "BeginStep"); !status.ok()) return status;
+  if (samples == 0) return absl::InvalidArgumentError("BeginStep: no samples");
+  Stopwatch watch(&waited_);
+  if (absl::Status status = link_->BeginStep(step_, samples); !status.ok()) return status;
+  samples_ += samples;
+  book_->Begin();
+  fetched_.assign(fetched_.size(), false);
+  phase_ = Phase::kInStep;
+  return absl::OkStatus();
+}
+
+absl::Status ArenaClient::Fetch(int tensor) {
+  if (fetched_[tensor]) return absl::OkStatus();
+  {
+    Stopwatch watch(&waited_);
+    const uint32_t last = book_->LastChunk(tensor).value();
+    // Downwards: the chunks of the first layers, which lie last, are answered first.
+    for (uint32_t c = last + 1; c-- > book_->FirstChunk(tensor).value();) {
+      if (absl::Status status = link_->AwaitWeights(ChunkId(c), step_); !status.ok()) return status;
+    }
+  }
+  fetched_[tensor] = true;
+  CopyWeightsOut(tensor);
+  return absl::OkStatus();
+}
+
+absl::Status ArenaClient::Wait(int tensor) {
+  if (absl::Status status = Expect(Phase::kInStep, "Wait"); !status.ok()) return status;
+  if (absl::Status status = ExpectTensor(tensor, "Wait"); !status.ok()) return status;
+  return Fetch(tensor);
+}
+
+absl::Status ArenaClient::WaitAll() {
+  if (absl::Status status = Expect(Phase::kInStep, "WaitAll"); !status.ok()) return status;
+  for (int i = tensors_.size(); i-- > 0;) {
+    if (absl::Status status = Fetch(i); !status.ok()) return status;
+  }
+  return absl::OkStatus();
+}
+
+absl::Status ArenaClient::PublishFetched(int tensor) {
+  complete_.clear();
+  book_->Publish(tensor, &complete_);
+  if (complete_.empty()) return absl::OkStatus();
+  return link_->Publish(complete_, step_);
+}
+
+absl::Status ArenaClient::Publish(int tensor) {
+  if (absl::Status status = Expect(Phase::kInStep, "Publish"); !status.ok()) return status;
+  if (absl::Status status = ExpectTensor(tensor, "Publish"); !status.ok()) return status;
+  const TensorSet::Entry& entry = tensors_[tensor];
+  if (book_->published(tensor)) {
+    return absl::FailedPreconditionError(
+        absl::StrCat("Publish: \"", entry.tensor.name, "\" was published in this step already"));
+  }
+  if (absl::Status status = Fetch(tensor); !status.ok()) return status;
+  if (entry.copied()) {
+    std::memcpy(view_.gradients.data() + entry.offset, entry.tensor.gradients,
+                entry.count * sizeof(float));
+  }
+  return PublishFetched(tensor);
+}
+
+absl::Status ArenaClient::FinishStep() {
+  if (absl::Status status = Expect(Phase::kInStep, "FinishStep"); !status.ok()) return status;
+  for (int i = 0; i < tensors_.size(); ++i) {
+    if (book_->published(i)) continue;
+    if (absl::Status status = Fetch(i); !status.ok()) return status;
+    std::memset(view_.gradients.data() + tensors_[i].offset, 0, tensors_[i].count * sizeof(float));
+    if (absl::Status status = PublishFetched(i); !status.ok()) return status;
+  }
+  ++step_;
+  phase_ = Phase::kBetweenSteps;
+  return absl::OkStatus();
+}
+
+absl::Status ArenaClient::Finish() {
+  if (absl::Status status = Expect(Phase::kBetweenSteps, "Finish"); !status.ok()) return status;
+  phase_ = Phase::kBroken;
+  {
+    Stopwatch watch(&waited_);
+    if (absl::Status status = link_->Finish(step_); !status.ok()) return status;
+  }
+  for (int i = 0; i < tensors_.size(); ++i) CopyWeightsOut(i);
+  phase_ = Phase::kFinished;
+  return absl::OkStatus();
+}
+
+absl::Status ArenaClient::Send(const Report& report) {
+  const proto::Job& job = launch_.record().job();
+  proto::ChildMessage message;
+  proto::RankReport* out = message.mutable_report();
+  out->set_job_id(launch_.record().job_id());
+  out->set_rank(launch_.rank());
+  out->set_first_step(report.first_step);
+  out->set_end_step(report.end_step);
+  out->set_samples(report.samples);
+  out->set_loss_sum(report.loss_sum);
+  out->set_wall_s(report.wall_s);
+  out->set_wait_s(absl::ToDoubleSeconds(waited_));
+  waited_ = absl::ZeroDuration();
+  out->set_lr(
+      LearningRateAt(job.schedule(), samples_ * ranks(), run_.samples_per_epoch, job.epochs()));
+  if (launch_.local_rank() == 0) *out->mutable_node() = link_->Counters();
+  if (report.has_test) {
+    out->set_test_accuracy(report.test_accuracy);
+    out->set_test_loss(report.test_loss);
+  }
+  out->set_final(report.final);
+  return agent_->Send(message);
+}
+
+void ArenaClient::Fail(const std::string& reason) { agent_->SendFailed(reason); }
+
+}  // namespace strata::client

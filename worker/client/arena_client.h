@@ -1,0 +1,75 @@
+#ifndef STRATA_WORKER_CLIENT_ARENA_CLIENT_H_
+#define STRATA_WORKER_CLIENT_ARENA_CLIENT_H_
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/time/time.h"
+#include "common/job/arena.h"
+#include "worker/client/agent_line.h"
+#include "worker/client/client.h"
+#include "worker/client/rank_link.h"
+#include "worker/client/tensor_set.h"
+
+namespace strata::client {
+
+// Client over any RankLink: keeps the order of calls, lays tensors into the arena, copies COPIED
+// ones, and turns tensors into chunks.
+//
+// Threads: one. Calls out of order are FailedPrecondition and change nothing.
+class ArenaClient final : public Client {
+ public:
+  // `agent` is shared with the link, which may wait for the daemon in Start.
+  ArenaClient(proto::Launch launch, std::shared_ptr<AgentLine> agent,
+              std::unique_ptr<RankLink> link);
+
+  uint32_t rank() const override { return launch_.rank(); }
+  uint32_t ranks() const override { return launch_.record().job().ranks(); }
+
+  absl::StatusOr<int> Register(Tensor tensor) override;
+  absl::Status Allocate() override;
+  absl::Status Start(const JobFacts& facts) override;
+  absl::Span<float> Weights(int tensor) override;
+  absl::Span<float> Gradients(int tensor) override;
+  absl::Span<const float> WeightArena() const override { return view_.weights; }
+  absl::Status BeginStep(uint32_t samples) override;
+  absl::Status Wait(int tensor) override;
+  absl::Status WaitAll() override;
+  absl::Status Publish(int tensor) override;
+  absl::Status FinishStep() override;
+  absl::Status Finish() override;
+  absl::Status Send(const Report& report) override;
+  void Fail(const std::string& reason) override;
+
+ private:
+  enum class Phase { kRegistering, kAllocated, kBetweenSteps, kInStep, kFinished, kBroken };
+
+  absl::Status Expect(Phase phase, const char* call) const;
+  absl::Status ExpectTensor(int tensor, const char* call) const;
+  // Waits for the tensor's chunks and brings a COPIED one's weights to the caller, once a step.
+  absl::Status Fetch(int tensor);
+  absl::Status PublishFetched(int tensor);
+  void CopyWeightsOut(int tensor);
+
+  const proto::Launch launch_;
+  const std::shared_ptr<AgentLine> agent_;
+  const std::unique_ptr<RankLink> link_;
+
+  Phase phase_ = Phase::kRegistering;
+  TensorSet tensors_;
+  ArenaView view_;
+  RunFacts run_;
+  std::optional<StepBook> book_;
+  std::vector<bool> fetched_;      // by tensor, in this step
+  std::vector<ChunkId> complete_;  // scratch
+  uint64_t step_ = 0;              // the step in hand or the next one
+  uint64_t samples_ = 0;           // of this rank, since the start
+  absl::Duration waited_;          // since the last report
+};
+
+}  // namespace strata::client
+
+#endif  // STRATA_WORKER_CLIENT_ARENA_CLIENT_H_

@@ -1,0 +1,88 @@
+#include "worker/client/local_link.h"
+
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "common/job/job.h"
+#include "kernels/update.h"
+
+namespace strata::client {
+
+LocalLink::LocalLink(const proto::Launch& launch, std::shared_ptr<AgentLine> agent,
+                     const kernels::Kernels& kernels)
+    : launch_(launch),
+      agent_(std::move(agent)),
+      kernels_(kernels),
+      params_(OptimizerParamsOf(launch.record().job().optimizer())) {}
+
+absl::StatusOr<ArenaView> LocalLink::Allocate(const proto::Layout& layout) {
+  if (absl::Status status = ValidateLayout(layout); !status.ok()) return status;
+  layout_ = layout;
+  weights_.assign(layout.elements(), 0.0f);
+  gradients_.assign(layout.elements(), 0.0f);
+  const int vectors = StateVectors(params_.kind);
+  if (vectors > 0) state0_.assign(layout.elements(), 0.0f);
+  if (vectors > 1) state1_.assign(layout.elements(), 0.0f);
+  return ArenaView{absl::MakeSpan(weights_), absl::MakeSpan(gradients_)};
+}
+
+absl::StatusOr<RunFacts> LocalLink::Start(const JobFacts& facts) {
+  const proto::Job& job = launch_.record().job();
+  facts_.samples_per_epoch = facts.samples_per_epoch;
+  if (agent_->connected()) {
+    proto::ChildMessage message;
+    proto::NodeReady* ready = message.mutable_ready();
+    ready->set_job_id(launch_.record().job_id());
+    *ready->mutable_layout() = layout_;
+    ready->set_samples_per_epoch(facts.samples_per_epoch);
+    ready->set_total_steps(facts.total_steps);
+    ready->set_run_dir(launch_.run_dir());
+    if (absl::Status status = agent_->Send(message); !status.ok()) return status;
+    absl::StatusOr<proto::RunNode> run = agent_->AwaitRun();
+    if (!run.ok()) return run.status();
+  }
+  facts_.chunk_elements =
+      job.chunk_elements() > 0 ? job.chunk_elements() : DefaultChunkElements(layout_.elements(), 1);
+  map_ = std::make_unique<ChunkMap>(layout_.elements(), facts_.chunk_elements);
+  for (uint32_t c = 0; c < map_->chunks(); ++c) {
+    runs_.push_back(RunsOf(layout_, *map_, ChunkId(c)));
+  }
+  return facts_;
+}
+
+absl::Status LocalLink::BeginStep(uint64_t, uint32_t samples) {
+  step_samples_ = samples;
+  samples_ += samples;
+  return absl::OkStatus();
+}
+
+absl::Status LocalLink::AwaitWeights(ChunkId, uint64_t) { return absl::OkStatus(); }
+
+absl::Status LocalLink::Publish(absl::Span<const ChunkId> chunks, uint64_t step) {
+  for (ChunkId chunk : chunks) {
+    if (absl::Status status = Update(chunk, step); !status.ok()) return status;
+  }
+  return absl::OkStatus();
+}
+
+absl::Status LocalLink::Update(ChunkId chunk, uint64_t step) {
+  const proto::Job& job = launch_.record().job();
+  const uint64_t begin = map_->OffsetOf(chunk);
+  if (!kernels_.all_finite(gradients_.data() + begin, map_->ElementsOf(chunk))) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("the gradient of chunk ", chunk.value(), " is not finite at step ", step));
+  }
+  kernels::Update update;
+  update.lr = LearningRateAt(job.schedule(), samples_, facts_.samples_per_epoch, job.epochs());
+  update.gradient_scale = static_cast<float>(1.0 / step_samples_);
+  update.number = step + 1;
+  float* w = weights_.data() + begin;
+  kernels::ApplyUpdate(kernels_, params_, update, runs_[chunk.value()], gradients_.data() + begin,
+                       w, w, state0_.empty() ? nullptr : state0_.data() + begin,
+                       state1_.empty() ? nullptr : state1_.data() + begin);
+  return absl::OkStatus();
+}
+
+absl::Status LocalLink::Finish(uint64_t) { return absl::OkStatus(); }
+
+}  // namespace strata::client
