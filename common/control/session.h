@@ -14,9 +14,11 @@ namespace strata::control {
 
 // A daemon's line to the coordinator: registers, sends heartbeats, brings commands. When the line
 // breaks it registers again, with the jobs that `running_jobs` names, and then sends what was
-// queued meanwhile, in order; nothing queued by Send is lost while the process lives.
+// queued meanwhile, in order. What was sent in the last seconds before the break is sent again,
+// since it may be lost: the coordinator takes each message any number of times.
 //
-// Threads: Send from any thread. The callbacks run on the session's own thread, one at a time.
+// Threads: any may call. The callbacks run on the session's own thread, one at a time, and must
+// return soon: heartbeats wait for them. They may call Send and Stop.
 class Session {
  public:
   struct Options {
@@ -32,11 +34,12 @@ class Session {
     // Each heartbeat's content.
     std::function<proto::Heartbeat()> heartbeat;
     std::function<std::vector<uint32_t>()> running_jobs;
-    // Refused or unreachable for good: one line for the user. The daemon then stops.
+    // After Start has succeeded: refused or unreachable for good: one line for the user. The daemon
+    // then stops.
     std::function<void(const absl::Status&)> on_lost;
   };
 
-  virtual ~Session() = default;
+  virtual ~Session() = default;  // stops
   static std::unique_ptr<Session> Create(Options options, Callbacks callbacks);
 
   // Blocks until registered. Errors: Unavailable (address), FailedPrecondition (refused, with the

@@ -1,0 +1,30 @@
+#ifndef STRATA_COMMON_CONTROL_CHANNEL_H_
+#define STRATA_COMMON_CONTROL_CHANNEL_H_
+
+#include <grpcpp/channel.h>
+#include <grpcpp/support/status.h>
+
+#include <memory>
+#include <string>
+
+#include "absl/status/status.h"
+
+namespace strata::control {
+
+// The largest message either way; a placement of a million chunks has a few MiB.
+inline constexpr int kMessageBytesMax = 64 << 20;
+
+// A channel to the coordinator with connections of its own (no other channel's backoff delays it),
+// past any HTTP proxy of the environment. Connects when first used.
+std::shared_ptr<grpc::Channel> ChannelTo(const std::string& address);
+
+// The same code and text.
+absl::Status FromGrpc(const grpc::Status& status);
+
+// Unavailable: "coordinator at HOST:PORT cannot be reached (tried for 30s): connection refused".
+absl::Status Unreachable(const std::string& address, const std::string& tried_for,
+                         const std::string& why);
+
+}  // namespace strata::control
+
+#endif  // STRATA_COMMON_CONTROL_CHANNEL_H_

@@ -1,0 +1,172 @@
+#include "common/control/coordinator_client.h"
+
+#include <grpcpp/client_context.h>
+
+#include <set>
+#include <utility>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/synchronization/mutex.h"
+#include "absl/time/clock.h"
+#include "common/control/channel.h"
+#include "common/job/job.h"
+#include "proto/control.grpc.pb.h"
+
+namespace strata::control {
+namespace {
+
+constexpr absl::Duration kPause = absl::Milliseconds(200);
+
+class GrpcCoordinatorClient final : public CoordinatorClient {
+ public:
+  explicit GrpcCoordinatorClient(Options options)
+      : options_(std::move(options)),
+        channel_(ChannelTo(options_.coordinator)),
+        stub_(proto::Coordinator::NewStub(channel_)) {}
+
+  absl::StatusOr<JobId> Submit(const proto::Job& job) override {
+    proto::SubmitRequest request;
+    *request.mutable_job() = job;
+    request.set_protocol_version(kProtocolVersion);
+    proto::SubmitReply reply;
+    const absl::Status status = Call(
+        /*retry=*/false, [&](grpc::ClientContext* c) { return stub_->Submit(c, request, &reply); });
+    if (!status.ok()) return status;
+    return JobId(reply.job_id());
+  }
+
+  absl::Status Cancel(JobId job) override {
+    proto::CancelRequest request;
+    request.set_job_id(job.value());
+    proto::CancelReply reply;
+    return Call(/*retry=*/true,
+                [&](grpc::ClientContext* c) { return stub_->Cancel(c, request, &reply); });
+  }
+
+  absl::StatusOr<std::vector<proto::JobStatus>> ListJobs() override {
+    proto::ListJobsReply reply;
+    const absl::Status status = Call(/*retry=*/true, [&](grpc::ClientContext* c) {
+      return stub_->ListJobs(c, proto::ListJobsRequest(), &reply);
+    });
+    if (!status.ok()) return status;
+    return std::vector<proto::JobStatus>(reply.jobs().begin(), reply.jobs().end());
+  }
+
+  absl::StatusOr<proto::JobStatus> GetJob(JobId job) override {
+    proto::GetJobRequest request;
+    request.set_job_id(job.value());
+    proto::JobStatus reply;
+    const absl::Status status = Call(
+        /*retry=*/true, [&](grpc::ClientContext* c) { return stub_->GetJob(c, request, &reply); });
+    if (!status.ok()) return status;
+    return reply;
+  }
+
+  absl::StatusOr<proto::ListNodesReply> ListNodes() override {
+    proto::ListNodesReply reply;
+    const absl::Status status = Call(/*retry=*/true, [&](grpc::ClientContext* c) {
+      return stub_->ListNodes(c, proto::ListNodesRequest(), &reply);
+    });
+    if (!status.ok()) return status;
+    return reply;
+  }
+
+  absl::StatusOr<proto::JobStatus> Follow(
+      JobId job, const std::function<void(const proto::FollowEvent&)>& on_event) override {
+    absl::Time give_up_at = absl::Now() + options_.deadline;
+    while (true) {
+      proto::JobStatus newest;
+      const absl::Status status = FollowOnce(job, on_event, &newest);
+      if (StoppedFollowing()) return absl::CancelledError("no longer followed");
+      if (status.ok() && HasEnded(newest.state())) return newest;
+      if (!status.ok() && !absl::IsUnavailable(status)) return status;
+      if (newest.job_id() != 0) give_up_at = absl::Now() + options_.deadline;
+      if (absl::Now() >= give_up_at) return TooLate(std::string(status.message()));
+      Pause();
+    }
+  }
+
+  void StopFollowing() override {
+    absl::MutexLock lock(&mutex_);
+    stop_following_ = true;
+    for (grpc::ClientContext* context : following_) context->TryCancel();
+  }
+
+ private:
+  absl::Status TooLate(const std::string& why) const {
+    return Unreachable(options_.coordinator, absl::FormatDuration(options_.deadline), why);
+  }
+
+  // Runs `method` on a fresh context until it succeeds, fails for a reason other than the line's,
+  // or the deadline passes.
+  template <typename Method>
+  absl::Status Call(bool retry, const Method& method) {
+    const absl::Time deadline = absl::Now() + options_.deadline;
+    while (true) {
+      if (!channel_->WaitForConnected(absl::ToChronoTime(deadline))) {
+        return TooLate("");
+      }
+      grpc::ClientContext context;
+      context.set_deadline(absl::ToChronoTime(deadline));
+      const absl::Status status = FromGrpc(method(&context));
+      if (absl::IsDeadlineExceeded(status)) return TooLate("it does not answer");
+      if (!absl::IsUnavailable(status)) return status;
+      if (!retry || absl::Now() >= deadline) return TooLate(std::string(status.message()));
+      Pause();
+    }
+  }
+
+  absl::Status FollowOnce(JobId job, const std::function<void(const proto::FollowEvent&)>& on_event,
+                          proto::JobStatus* newest) {
+    if (!channel_->WaitForConnected(absl::ToChronoTime(absl::Now() + kPause))) {
+      return absl::UnavailableError("");
+    }
+    grpc::ClientContext context;
+    {
+      absl::MutexLock lock(&mutex_);
+      if (stop_following_) return absl::CancelledError("");
+      following_.insert(&context);
+    }
+    proto::FollowRequest request;
+    request.set_job_id(job.value());
+    const auto reader = stub_->Follow(&context, request);
+    proto::FollowEvent event;
+    while (reader->Read(&event)) {
+      if (event.has_status()) *newest = event.status();
+      on_event(event);
+    }
+    const absl::Status status = FromGrpc(reader->Finish());
+    absl::MutexLock lock(&mutex_);
+    following_.erase(&context);
+    return status;
+  }
+
+  bool StoppedFollowing() {
+    absl::MutexLock lock(&mutex_);
+    return stop_following_;
+  }
+  void Pause() {
+    absl::MutexLock lock(&mutex_);
+    mutex_.AwaitWithTimeout(absl::Condition(&stop_following_), kPause);
+  }
+
+  const Options options_;
+  const std::shared_ptr<grpc::Channel> channel_;
+  const std::unique_ptr<proto::Coordinator::Stub> stub_;
+
+  absl::Mutex mutex_;
+  bool stop_following_ ABSL_GUARDED_BY(mutex_) = false;
+  std::set<grpc::ClientContext*> following_ ABSL_GUARDED_BY(mutex_);  // to cancel
+};
+
+}  // namespace
+
+bool HasEnded(proto::JobState state) {
+  return state == proto::FINISHED || state == proto::FAILED || state == proto::CANCELLED;
+}
+
+std::unique_ptr<CoordinatorClient> CoordinatorClient::Create(Options options) {
+  return std::make_unique<GrpcCoordinatorClient>(std::move(options));
+}
+
+}  // namespace strata::control

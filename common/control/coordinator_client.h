@@ -1,0 +1,56 @@
+#ifndef STRATA_COMMON_CONTROL_COORDINATOR_CLIENT_H_
+#define STRATA_COMMON_CONTROL_COORDINATOR_CLIENT_H_
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "common/ids.h"
+#include "proto/control.pb.h"
+
+namespace strata::control {
+
+// What the command line asks the coordinator. Each call waits until the coordinator can be reached,
+// up to `deadline`; then Unavailable, naming the address. Other errors are the coordinator's own:
+// InvalidArgument (a job that it refuses), NotFound (no such job), FailedPrecondition (another
+// protocol version).
+//
+// Threads: any; calls may run side by side.
+class CoordinatorClient {
+ public:
+  struct Options {
+    std::string coordinator;  // "HOST:PORT"
+    absl::Duration deadline = absl::Seconds(10);
+  };
+
+  virtual ~CoordinatorClient() = default;
+  static std::unique_ptr<CoordinatorClient> Create(Options options);
+
+  // Sent once: when the line breaks before the answer, the job may have been taken in
+  // (Unavailable).
+  virtual absl::StatusOr<JobId> Submit(const proto::Job& job) = 0;
+  // Fine, too, for a job that has ended.
+  virtual absl::Status Cancel(JobId job) = 0;
+  virtual absl::StatusOr<std::vector<proto::JobStatus>> ListJobs() = 0;
+  virtual absl::StatusOr<proto::JobStatus> GetJob(JobId job) = 0;
+  virtual absl::StatusOr<proto::ListNodesReply> ListNodes() = 0;
+
+  // Calls `on_event` in this thread with the job's status now and after each change and with new
+  // metrics; returns the final status. Goes on after a break, for which `deadline` holds again.
+  // Cancelled: by StopFollowing.
+  virtual absl::StatusOr<proto::JobStatus> Follow(
+      JobId job, const std::function<void(const proto::FollowEvent&)>& on_event) = 0;
+  // Ends every Follow, also later ones; from any thread.
+  virtual void StopFollowing() = 0;
+};
+
+// Whether the job has ended: finished, failed or cancelled.
+bool HasEnded(proto::JobState state);
+
+}  // namespace strata::control
+
+#endif  // STRATA_COMMON_CONTROL_COORDINATOR_CLIENT_H_

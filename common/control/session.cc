@@ -1,0 +1,316 @@
+#include "common/control/session.h"
+
+#include <algorithm>
+#include <deque>
+#include <optional>
+#include <random>
+#include <thread>
+#include <utility>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/strings/str_cat.h"
+#include "absl/synchronization/mutex.h"
+#include "absl/time/clock.h"
+#include "common/control/channel.h"
+#include "common/control/session_line.h"
+#include "common/job/job.h"
+
+namespace strata::control {
+namespace {
+
+constexpr absl::Duration kBackoffMin = absl::Milliseconds(50);
+constexpr absl::Duration kBackoffMax = absl::Seconds(1);
+constexpr absl::Duration kRegisterTimeout = absl::Seconds(10);
+constexpr absl::Duration kStopTimeout = absl::Seconds(2);
+// How far back messages are sent again after a break: longer than a break can go unnoticed.
+constexpr absl::Duration kResendAge = absl::Seconds(12);
+constexpr size_t kResendMax = 4096;
+
+uint64_t RandomId() {
+  std::random_device random;
+  return (static_cast<uint64_t>(random()) << 32 | random()) | 1;
+}
+
+class GrpcSession final : public Session {
+ public:
+  GrpcSession(Options options, Callbacks callbacks)
+      : options_(std::move(options)), callbacks_(std::move(callbacks)) {
+    proto::Register& registration = options_.registration;
+    if (registration.protocol_version() == 0) registration.set_protocol_version(kProtocolVersion);
+    if (registration.daemon_id() == 0) registration.set_daemon_id(RandomId());
+  }
+  ~GrpcSession() override {
+    Stop();
+    if (thread_.joinable()) thread_.join();
+  }
+
+  absl::Status Start() override {
+    thread_ = std::thread([this] { Run(); });
+    absl::MutexLock lock(&mutex_);
+    mutex_.Await(absl::Condition(this, &GrpcSession::HasStarted));
+    return registered_once_ ? absl::OkStatus() : end_;
+  }
+
+  void Send(proto::DaemonMessage message) override {
+    absl::MutexLock lock(&mutex_);
+    outbox_.push_back(std::move(message));
+  }
+
+  void Stop() override {
+    {
+      absl::MutexLock lock(&mutex_);
+      if (!stop_at_.has_value()) stop_at_ = absl::Now() + kStopTimeout;
+    }
+    if (!thread_.joinable() || thread_.get_id() == std::this_thread::get_id()) return;
+    {
+      // A write that hangs is ended, should the session's thread not come back in time.
+      absl::MutexLock lock(&mutex_);
+      const absl::Duration patience = kStopTimeout + absl::Milliseconds(200);
+      if (!mutex_.AwaitWithTimeout(absl::Condition(&ended_), patience) && line_ != nullptr) {
+        line_->Cancel();
+      }
+    }
+    thread_.join();
+  }
+
+ private:
+  // ---- the session's thread ----
+
+  void Run() {
+    absl::Time broken_at = absl::Now();
+    absl::Duration backoff = kBackoffMin;
+    absl::Status end = absl::CancelledError("stopped");
+    while (true) {
+      registered_ = false;
+      const absl::Status status = RunLine();
+      if (registered_) {
+        broken_at = absl::Now();
+        backoff = kBackoffMin;
+      }
+      if (Stopping()) break;
+      if (absl::IsFailedPrecondition(status)) {
+        end = status;
+        break;
+      }
+      const absl::Duration patience =
+          RegisteredOnce() ? options_.reconnect_deadline : options_.connect_deadline;
+      if (absl::Now() - broken_at >= patience) {
+        end = Unreachable(options_.coordinator, absl::FormatDuration(patience),
+                          std::string(status.message()));
+        break;
+      }
+      PauseUnlessStopping(backoff);
+      backoff = std::min(backoff * 2, kBackoffMax);
+    }
+    const bool lost = RegisteredOnce() && !Stopping();
+    if (lost) callbacks_.on_lost(end);
+    absl::MutexLock lock(&mutex_);
+    end_ = end;
+    ended_ = true;
+  }
+
+  // Dials, registers and serves one line until it breaks or the session stops.
+  absl::Status RunLine() {
+    {
+      absl::MutexLock lock(&mutex_);
+      inbox_.clear();
+      closed_.reset();
+    }
+    const std::unique_ptr<SessionLine> line = SessionLine::Dial(
+        options_.coordinator, {.on_message = [this](auto message) { Take(std::move(message)); },
+                               .on_closed = [this](absl::Status status) { Close(status); }});
+    SetLine(line.get());
+    absl::Status status = RegisterOn(line.get());
+    if (status.ok()) {
+      status = Serve(line.get());
+      // What came before the break still counts.
+      while (std::optional<proto::CoordinatorMessage> message = TakenMessage()) {
+        callbacks_.on_message(*message);
+      }
+    }
+    SetLine(nullptr);
+    return status;
+  }
+
+  absl::Status RegisterOn(SessionLine* line) {
+    proto::DaemonMessage message;
+    *message.mutable_register_() = options_.registration;
+    for (uint32_t job : callbacks_.running_jobs())
+      message.mutable_register_()->add_running_jobs(job);
+    if (!line->Write(message)) return WaitClosed();
+    const std::optional<proto::CoordinatorMessage> reply =
+        NextMessage(absl::Now() + kRegisterTimeout);
+    if (!reply.has_value()) {
+      line->Cancel();
+      return WaitClosed();
+    }
+    if (reply->has_rejected()) {
+      return absl::FailedPreconditionError(absl::StrCat("coordinator at ", options_.coordinator,
+                                                        " refused: ", reply->rejected().reason()));
+    }
+    if (!reply->has_registered()) return absl::UnavailableError("no answer to the registration");
+    options_.registration.set_cluster_id(reply->registered().cluster_id());
+    heartbeat_every_ = absl::Milliseconds(std::max(1u, reply->registered().heartbeat_ms()));
+    registered_ = true;
+    SendAgain();
+    absl::MutexLock lock(&mutex_);
+    registered_once_ = true;
+    return absl::OkStatus();
+  }
+
+  absl::Status Serve(SessionLine* line) {
+    absl::Time next_heartbeat = absl::Now();
+    while (true) {
+      if (absl::Now() >= next_heartbeat) {
+        proto::DaemonMessage message;
+        *message.mutable_heartbeat() = callbacks_.heartbeat();
+        if (!line->Write(message)) return WaitClosed();
+        next_heartbeat = absl::Now() + heartbeat_every_;
+      }
+      if (std::optional<proto::DaemonMessage> message = NextToSend()) {
+        if (!line->Write(*message)) return WaitClosed();
+        MarkSent();
+        continue;
+      }
+      if (Stopping()) {
+        line->Finish();
+        return WaitClosed();
+      }
+      const std::optional<proto::CoordinatorMessage> message = NextMessage(next_heartbeat);
+      if (message.has_value()) {
+        callbacks_.on_message(*message);
+      } else if (Closed()) {
+        return WaitClosed();
+      }
+    }
+  }
+
+  // The next message, unless the line closes, the session stops, there is something to send, or
+  // `deadline` comes first.
+  std::optional<proto::CoordinatorMessage> NextMessage(absl::Time deadline) {
+    absl::MutexLock lock(&mutex_);
+    mutex_.AwaitWithDeadline(absl::Condition(this, &GrpcSession::HasWork), deadline);
+    return PopInbox();
+  }
+
+  std::optional<proto::CoordinatorMessage> TakenMessage() {
+    absl::MutexLock lock(&mutex_);
+    return PopInbox();
+  }
+
+  std::optional<proto::CoordinatorMessage> PopInbox() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+    if (inbox_.empty()) return std::nullopt;
+    proto::CoordinatorMessage message = std::move(inbox_.front());
+    inbox_.pop_front();
+    return message;
+  }
+
+  std::optional<proto::DaemonMessage> NextToSend() {
+    absl::MutexLock lock(&mutex_);
+    if (outbox_.empty() || (stop_at_.has_value() && absl::Now() > *stop_at_)) return std::nullopt;
+    return outbox_.front();
+  }
+
+  // Moves the message that was just written to those that may have to be sent again.
+  void MarkSent() {
+    absl::MutexLock lock(&mutex_);
+    sent_.push_back({absl::Now(), std::move(outbox_.front())});
+    outbox_.pop_front();
+    while (sent_.size() > kResendMax || sent_.front().at < absl::Now() - kResendAge) {
+      sent_.pop_front();
+    }
+  }
+
+  void SendAgain() {
+    absl::MutexLock lock(&mutex_);
+    while (!sent_.empty()) {
+      if (sent_.back().at >= absl::Now() - kResendAge) {
+        outbox_.push_front(std::move(sent_.back().message));
+      }
+      sent_.pop_back();
+    }
+  }
+
+  // Why the line ended; breaks it when that does not come by itself.
+  absl::Status WaitClosed() {
+    absl::MutexLock lock(&mutex_);
+    mutex_.AwaitWithTimeout(absl::Condition(this, &GrpcSession::IsClosed), kStopTimeout);
+    if (!closed_.has_value()) return absl::UnavailableError("no answer");
+    // FailedPrecondition means "refused" to our caller; a broken line is not that.
+    return absl::UnavailableError(closed_->message());
+  }
+
+  void PauseUnlessStopping(absl::Duration pause) {
+    absl::MutexLock lock(&mutex_);
+    mutex_.AwaitWithTimeout(absl::Condition(this, &GrpcSession::IsStopping), pause);
+  }
+
+  void SetLine(SessionLine* line) {
+    absl::MutexLock lock(&mutex_);
+    line_ = line;
+  }
+  bool Stopping() {
+    absl::MutexLock lock(&mutex_);
+    return IsStopping();
+  }
+  bool RegisteredOnce() {
+    absl::MutexLock lock(&mutex_);
+    return registered_once_;
+  }
+  bool Closed() {
+    absl::MutexLock lock(&mutex_);
+    return IsClosed();
+  }
+
+  // ---- the line's reader thread ----
+
+  void Take(proto::CoordinatorMessage message) {
+    absl::MutexLock lock(&mutex_);
+    inbox_.push_back(std::move(message));
+  }
+  void Close(absl::Status status) {
+    absl::MutexLock lock(&mutex_);
+    closed_ = std::move(status);
+  }
+
+  bool HasStarted() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+    return registered_once_ || ended_;
+  }
+  bool IsStopping() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) { return stop_at_.has_value(); }
+  bool IsClosed() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) { return closed_.has_value(); }
+  bool HasWork() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+    return !inbox_.empty() || IsClosed() || IsStopping() || (registered_ && !outbox_.empty());
+  }
+
+  Options options_;  // after construction the session's thread's
+  const Callbacks callbacks_;
+  std::thread thread_;
+
+  // The session's thread's.
+  bool registered_ = false;  // on the present line
+  absl::Duration heartbeat_every_;
+
+  struct Sent {
+    absl::Time at;
+    proto::DaemonMessage message;
+  };
+
+  absl::Mutex mutex_;
+  std::deque<proto::CoordinatorMessage> inbox_ ABSL_GUARDED_BY(mutex_);
+  std::deque<proto::DaemonMessage> outbox_ ABSL_GUARDED_BY(mutex_);
+  std::deque<Sent> sent_ ABSL_GUARDED_BY(mutex_);
+  std::optional<absl::Status> closed_ ABSL_GUARDED_BY(mutex_);  // of the present line
+  std::optional<absl::Time> stop_at_ ABSL_GUARDED_BY(mutex_);
+  SessionLine* line_ ABSL_GUARDED_BY(mutex_) = nullptr;  // to cancel; lives while it is set
+  bool registered_once_ ABSL_GUARDED_BY(mutex_) = false;
+  bool ended_ ABSL_GUARDED_BY(mutex_) = false;
+  absl::Status end_ ABSL_GUARDED_BY(mutex_);
+};
+
+}  // namespace
+
+std::unique_ptr<Session> Session::Create(Options options, Callbacks callbacks) {
+  return std::make_unique<GrpcSession>(std::move(options), std::move(callbacks));
+}
+
+}  // namespace strata::control

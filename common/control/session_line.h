@@ -1,0 +1,40 @@
+#ifndef STRATA_COMMON_CONTROL_SESSION_LINE_H_
+#define STRATA_COMMON_CONTROL_SESSION_LINE_H_
+
+#include <functional>
+#include <memory>
+#include <string>
+
+#include "absl/status/status.h"
+#include "proto/control.pb.h"
+
+namespace strata::control {
+
+// One connection of a session, from dialling to its end; never reused. A reader thread of its own
+// brings what arrives.
+//
+// Threads: Write from one thread at a time; Cancel from any. The callbacks run on the reader thread
+// until the destructor, which waits for it, returns.
+class SessionLine {
+ public:
+  struct Callbacks {
+    std::function<void(proto::CoordinatorMessage)> on_message;
+    // The line has ended, with the reason; the last call.
+    std::function<void(absl::Status)> on_closed;
+  };
+
+  virtual ~SessionLine() = default;  // cancels
+  static std::unique_ptr<SessionLine> Dial(const std::string& coordinator, Callbacks callbacks);
+
+  // Hands the message to the connection; may block while its buffers are full. False: the line is
+  // broken, on_closed says why.
+  virtual bool Write(const proto::DaemonMessage& message) = 0;
+  // Says that no more comes; the coordinator then closes the line in order.
+  virtual void Finish() = 0;
+  // Breaks the line at once; a Write in progress returns.
+  virtual void Cancel() = 0;
+};
+
+}  // namespace strata::control
+
+#endif  // STRATA_COMMON_CONTROL_SESSION_LINE_H_
