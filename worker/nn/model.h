@@ -1,0 +1,101 @@
+#ifndef STRATA_WORKER_NN_MODEL_H_
+#define STRATA_WORKER_NN_MODEL_H_
+
+#include <cstdint>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "absl/types/span.h"
+
+namespace strata::worker {
+
+// What flows between layers, per sample. After Flatten: channels x 1 x 1.
+struct Shape {
+  uint32_t channels = 1, height = 1, width = 1;
+
+  uint64_t Elements() const { return uint64_t{channels} * height * width; }
+  bool operator==(const Shape&) const = default;
+};
+
+// Square kernel, stride 1, zero padding on all sides. Weights are outputs x inputs x kernel x
+// kernel.
+struct Convolution {
+  uint32_t outputs = 1, kernel = 1, padding = 0;
+  bool bias = true;
+};
+// y = W x + b over the flattened sample; weights are outputs x inputs.
+struct InnerProduct {
+  uint32_t outputs = 1;
+};
+// Square windows without padding; a last partial window is left out.
+struct MaxPool {
+  uint32_t kernel = 2, stride = 2;
+};
+struct AveragePool {
+  uint32_t kernel = 2, stride = 2;
+};
+struct Relu {};
+// Per channel, over batch, height and width (Ioffe & Szegedy 2015). Its running mean and variance
+// are buffers: kept on each rank, used for inference, never exchanged.
+struct BatchNorm {
+  float epsilon = 1e-5f;
+  float momentum = 0.1f;  // weight of the newest batch in the running statistics
+};
+// Zeroes each value with probability `rate` in training and divides the others by 1 - rate.
+struct Dropout {
+  float rate = 0.5f;
+};
+struct Flatten {};
+
+struct LayerSpec {
+  std::string name;  // unique in its model; its tensors are NAME.weight, NAME.bias, ...
+  std::variant<Convolution, InnerProduct, MaxPool, AveragePool, Relu, BatchNorm, Dropout, Flatten>
+      kind;
+};
+
+// A sequence of layers from an image to one logit per class.
+struct ModelSpec {
+  std::string name;
+  Shape input;
+  std::vector<LayerSpec> layers;
+};
+
+// A tensor of a model, weights or buffers, and how it begins.
+struct TensorSpec {
+  std::string name;
+  std::vector<uint64_t> shape;
+  float constant = 0.0f;          // first value, plus
+  float uniform = 0.0f;           // a random number in [-uniform, uniform)
+  float decay_multiplier = 1.0f;  // 0 for biases and batch normalisation
+
+  uint64_t Elements() const;
+};
+
+// What a layer makes of its input.
+struct LayerShape {
+  Shape input, output;
+  std::vector<TensorSpec> weights;  // trained
+  std::vector<TensorSpec> buffers;
+};
+
+// "mlp", "lenet5" or "cnn" for images of that shape. Errors: NotFound (no such model, naming those
+// that are); InvalidArgument (the model does not fit the images or the number of classes).
+absl::StatusOr<ModelSpec> MakeModel(const std::string& name, const Shape& input, uint32_t classes);
+
+// Follows the shapes through the model, one entry per layer. Errors: InvalidArgument naming the
+// layer that does not fit.
+absl::StatusOr<std::vector<LayerShape>> ShapesOf(const ModelSpec& model);
+
+// All trained tensors (or buffers) in the order of the forward pass. REQUIRES: ShapesOf succeeds.
+std::vector<TensorSpec> WeightsOf(const ModelSpec& model);
+std::vector<TensorSpec> BuffersOf(const ModelSpec& model);
+
+// Fills a tensor, number `index` of WeightsOf, with its first values: the same bits for the same
+// seed on every rank and host (He et al. 2015, uniform; Glorot & Bengio 2010 for the last layer).
+void Initialize(const TensorSpec& tensor, uint64_t seed, uint64_t index, absl::Span<float> values);
+
+}  // namespace strata::worker
+
+#endif  // STRATA_WORKER_NN_MODEL_H_

@@ -1,0 +1,182 @@
+#include "worker/nn/network.h"
+
+#include <omp.h>
+
+#include <cstring>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "worker/nn/layer.h"
+
+namespace strata::worker {
+namespace {
+
+// What oneDNN throws becomes a status that names the layer.
+absl::Status OneDnnError(const std::string& layer, const dnnl::error& error) {
+  return absl::InternalError(
+      absl::StrCat("layer ", layer, ": oneDNN: ", error.message, " (status ", error.status, ")"));
+}
+
+struct MakeLayer {
+  uint64_t index;
+  bool in_place;
+
+  auto operator()(const Convolution& spec) const { return MakeConvolution(spec); }
+  auto operator()(const InnerProduct& spec) const { return MakeInnerProduct(spec); }
+  auto operator()(const MaxPool& spec) const { return MakeMaxPool(spec); }
+  auto operator()(const AveragePool& spec) const { return MakeAveragePool(spec); }
+  auto operator()(const BatchNorm& spec) const { return MakeBatchNorm(spec); }
+  auto operator()(const Relu&) const { return MakeRelu(in_place); }
+  auto operator()(const Dropout& spec) const { return MakeDropout(spec, index); }
+  auto operator()(const Flatten&) const { return MakeFlatten(); }
+};
+
+class OneDnnNetwork : public Network {
+ public:
+  explicit OneDnnNetwork(const Options& options) : options_(options) {
+    device_.train = options.mode == Mode::kTrain;
+  }
+
+  absl::Status Build(const ModelSpec& model, const std::vector<LayerShape>& shapes) {
+    const Shape& in = model.input;
+    images_ = Unplaced(device_, PlainLayout({options_.batch, in.channels, in.height, in.width}));
+    dnnl::memory values = images_;
+    int weights = 0, buffers = 0;
+    bool own_values = false;  // not the caller's images any more
+    for (size_t i = 0; i < model.layers.size(); ++i) {
+      const LayerSpec& spec = model.layers[i];
+      Node node{spec.name, std::visit(MakeLayer{i, own_values}, spec.kind), weights, buffers};
+      node.weights = shapes[i].weights.size();
+      node.buffers = shapes[i].buffers.size();
+      weights += node.weights;
+      buffers += node.buffers;
+      try {
+        values = node.layer->BuildForward(device_, values);
+      } catch (const dnnl::error& error) {
+        return OneDnnError(spec.name, error);
+      }
+      nodes_.push_back(std::move(node));
+      own_values |= !std::holds_alternative<Flatten>(spec.kind);
+    }
+    classes_ = shapes.back().output.channels;
+    logits_ = Relayout::Import(device_, values, PlainLayout(values.get_desc().dims()));
+    return device_.train ? BuildBackward() : absl::OkStatus();
+  }
+
+  void Bind(const std::vector<absl::Span<float>>& weights,
+            const std::vector<absl::Span<float>>& gradients,
+            const std::vector<absl::Span<float>>& buffers) override {
+    for (Node& node : nodes_) {
+      node.layer->BindBuffers(absl::MakeSpan(buffers).subspan(node.first_buffer, node.buffers));
+      if (node.weights == 0) continue;
+      node.layer->BindWeights(absl::MakeSpan(weights).subspan(node.first_weight, node.weights));
+      if (!device_.train) continue;
+      node.layer->BindGradients(absl::MakeSpan(gradients).subspan(node.first_weight, node.weights));
+    }
+  }
+
+  absl::Status Forward(const float* images, uint64_t step, Hook before_read) override {
+    images_.set_data_handle(const_cast<float*>(images));  // oneDNN has no read-only memory
+    const Pass pass{options_.seed, step, options_.rank};
+    for (Node& node : nodes_) {
+      for (int i = 0; i < node.weights; ++i) {
+        if (auto status = before_read(node.first_weight + i); !status.ok()) return status;
+      }
+      try {
+        node.layer->Forward(device_, pass);
+      } catch (const dnnl::error& error) {
+        return OneDnnError(node.name, error);
+      }
+    }
+    logits_.Run(device_);
+    return absl::OkStatus();
+  }
+
+  absl::Span<const float> Logits() const override {
+    return {static_cast<const float*>(logits_.inside().get_data_handle()),
+            size_t{options_.batch} * classes_};
+  }
+
+  LossSums Loss(absl::Span<const uint8_t> labels) override {
+    float* gradient = device_.train ? static_cast<float*>(gradient_.get_data_handle()) : nullptr;
+    return SoftmaxCrossEntropy(Logits().data(), classes_, labels, gradient);
+  }
+
+  absl::Status Backward(Hook complete) override {
+    for (size_t i = nodes_.size(); i-- > first_backward_;) {
+      try {
+        nodes_[i].layer->Backward(device_);
+      } catch (const dnnl::error& error) {
+        return OneDnnError(nodes_[i].name, error);
+      }
+      for (int w = nodes_[i].weights; w-- > 0;) {
+        if (auto status = complete(nodes_[i].first_weight + w); !status.ok()) return status;
+      }
+    }
+    if (options_.input_gradient) input_gradient_.Run(device_);
+    return absl::OkStatus();
+  }
+
+  absl::Span<const float> InputGradient() const override {
+    const dnnl::memory& values = input_gradient_.inside();
+    return {static_cast<const float*>(values.get_data_handle()),
+            values.get_desc().get_size() / sizeof(float)};
+  }
+
+ private:
+  struct Node {
+    std::string name;
+    std::unique_ptr<Layer> layer;
+    int first_weight = 0, first_buffer = 0;
+    int weights = 0, buffers = 0;
+  };
+
+  absl::Status BuildBackward() {
+    // Layers before the first one with weights have nothing to learn.
+    while (!options_.input_gradient && first_backward_ < nodes_.size() &&
+           nodes_[first_backward_].weights == 0) {
+      ++first_backward_;
+    }
+    gradient_ = dnnl::memory(logits_.inside().get_desc(), device_.engine);
+    dnnl::memory values = gradient_;
+    for (size_t i = nodes_.size(); i-- > first_backward_;) {
+      try {
+        values = nodes_[i].layer->BuildBackward(device_, values,
+                                                options_.input_gradient || i > first_backward_);
+      } catch (const dnnl::error& error) {
+        return OneDnnError(nodes_[i].name, error);
+      }
+    }
+    if (options_.input_gradient) {
+      input_gradient_ = Relayout::Import(device_, values, images_.get_desc());
+    }
+    return absl::OkStatus();
+  }
+
+  const Options options_;
+  Device device_;
+  uint32_t classes_ = 0;
+  size_t first_backward_ = 0;  // layer at which backward ends
+  std::vector<Node> nodes_;
+  dnnl::memory images_, gradient_;  // gradient_: of the logits
+  Relayout logits_, input_gradient_;
+};
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<Network>> Network::Create(const ModelSpec& model,
+                                                         const Options& options) {
+  if (options.batch == 0) return absl::InvalidArgumentError("the batch size is 0");
+  auto shapes = ShapesOf(model);
+  if (!shapes.ok()) return shapes.status();
+  omp_set_num_threads(1);
+  try {
+    auto network = std::make_unique<OneDnnNetwork>(options);
+    if (auto status = network->Build(model, *shapes); !status.ok()) return status;
+    return network;
+  } catch (const dnnl::error& error) {
+    return OneDnnError("(none)", error);
+  }
+}
+
+}  // namespace strata::worker

@@ -1,0 +1,74 @@
+#ifndef STRATA_WORKER_NN_NETWORK_H_
+#define STRATA_WORKER_NN_NETWORK_H_
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "absl/functional/function_ref.h"
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/types/span.h"
+#include "worker/nn/loss.h"
+#include "worker/nn/model.h"
+
+namespace strata::worker {
+
+// A model built for one batch size on oneDNN, with one compute thread: the same inputs give the
+// same bits. Weights, gradients and buffers stay the caller's memory; everything else is allocated
+// by Create, nothing per step.
+//
+// Threads: one caller, also the one of Create (which sets OpenMP's thread count to 1 on it).
+class Network {
+ public:
+  enum class Mode {
+    kTrain,
+    kInference,  // no dropout; batch normalisation with its running statistics; no Backward
+  };
+  struct Options {
+    uint32_t batch = 64;
+    Mode mode = Mode::kTrain;
+    // Dropout draws from (seed, rank, step, layer).
+    uint64_t seed = 1;
+    uint32_t rank = 0;
+    // Also compute the gradient of the images; else backward ends at the first layer with weights.
+    bool input_gradient = false;
+  };
+  // Called with an index into WeightsOf; an error ends the pass.
+  using Hook = absl::FunctionRef<absl::Status(int weight)>;
+
+  // Errors: InvalidArgument (the model's shapes), Internal (oneDNN, naming the layer).
+  static absl::StatusOr<std::unique_ptr<Network>> Create(const ModelSpec& model,
+                                                         const Options& options);
+  virtual ~Network() = default;
+
+  // Says where tensors live, in the order of WeightsOf and BuffersOf; `gradients` may be empty for
+  // inference. Before the first Forward; may be called again.
+  // REQUIRES: the sizes of the specs.
+  virtual void Bind(const std::vector<absl::Span<float>>& weights,
+                    const std::vector<absl::Span<float>>& gradients,
+                    const std::vector<absl::Span<float>>& buffers) = 0;
+
+  // Computes the logits of one batch of images (batch x channels x height x width, which stay until
+  // after Backward). `before_read` is called for each weight just before its layer reads it.
+  virtual absl::Status Forward(const float* images, uint64_t step, Hook before_read) = 0;
+
+  // batch x classes, of the last Forward.
+  virtual absl::Span<const float> Logits() const = 0;
+
+  // Sums loss and correct answers over the first labels.size() samples of the batch and, in
+  // training, sets out for Backward. REQUIRES: each label below the number of classes; in training,
+  // as many labels as samples.
+  virtual LossSums Loss(absl::Span<const uint8_t> labels) = 0;
+
+  // Writes the gradients of the summed loss, last layer first. `complete` is called for each
+  // weight, last first, once its gradient is written and it is not read again.
+  virtual absl::Status Backward(Hook complete) = 0;
+
+  // With input_gradient, after Backward: batch x channels x height x width.
+  virtual absl::Span<const float> InputGradient() const = 0;
+};
+
+}  // namespace strata::worker
+
+#endif  // STRATA_WORKER_NN_NETWORK_H_

@@ -1,0 +1,66 @@
+#ifndef STRATA_WORKER_NN_REFERENCE_NETWORK_H_
+#define STRATA_WORKER_NN_REFERENCE_NETWORK_H_
+
+#include <cstdint>
+#include <vector>
+
+#include "absl/types/span.h"
+#include "worker/nn/model.h"
+
+namespace strata::worker {
+
+// The layers as plain scalar loops, for tests: no oneDNN, no blocking, `Real` throughout. In
+// training mode; dropout is refused.
+template <typename Real>
+class ReferenceNetwork {
+ public:
+  ReferenceNetwork(const ModelSpec& model, size_t batch);
+
+  // In the order of WeightsOf and BuffersOf; initially those of Initialize with `seed`.
+  void InitializeWith(uint64_t seed);
+  std::vector<std::vector<Real>> weights, gradients, buffers;
+
+  // Returns batch x classes logits.
+  const std::vector<Real>& Forward(absl::Span<const Real> images);
+  // Summed over the batch; sets out for Backward.
+  double Loss(absl::Span<const uint8_t> labels);
+  // Fills `gradients`; returns the gradient of the images.
+  std::vector<Real> Backward();
+
+ private:
+  using Values = std::vector<Real>;
+  struct LayerState {
+    LayerShape shape;
+    int first_weight = 0, first_buffer = 0;
+    Values input;
+    std::vector<size_t> winners;    // of max pooling: index of the input per output
+    std::vector<Real> mean, scale;  // of batch normalisation: scale = 1 / deviation
+  };
+
+  void Forward(const Convolution&, LayerState* state, Values* out);
+  void Forward(const InnerProduct&, LayerState* state, Values* out);
+  void Forward(const MaxPool&, LayerState* state, Values* out);
+  void Forward(const AveragePool&, LayerState* state, Values* out);
+  void Forward(const Relu&, LayerState* state, Values* out);
+  void Forward(const BatchNorm&, LayerState* state, Values* out);
+  void Forward(const Dropout&, LayerState* state, Values* out);
+  void Forward(const Flatten&, LayerState* state, Values* out);
+  // `in` begins with zeros.
+  void Backward(const Convolution&, const LayerState& state, const Values& out, Values* in);
+  void Backward(const InnerProduct&, const LayerState& state, const Values& out, Values* in);
+  void Backward(const MaxPool&, const LayerState& state, const Values& out, Values* in);
+  void Backward(const AveragePool&, const LayerState& state, const Values& out, Values* in);
+  void Backward(const Relu&, const LayerState& state, const Values& out, Values* in);
+  void Backward(const BatchNorm&, const LayerState& state, const Values& out, Values* in);
+  void Backward(const Dropout&, const LayerState& state, const Values& out, Values* in);
+  void Backward(const Flatten&, const LayerState& state, const Values& out, Values* in);
+
+  const ModelSpec model_;
+  const size_t batch_;
+  std::vector<LayerState> layers_;
+  Values logits_, logits_gradient_;
+};
+
+}  // namespace strata::worker
+
+#endif  // STRATA_WORKER_NN_REFERENCE_NETWORK_H_
