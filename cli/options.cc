@@ -1,0 +1,112 @@
+#include "cli/options.h"
+
+#include <errno.h>
+#include <unistd.h>
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <cstring>
+#include <fstream>
+#include <sstream>
+
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/time/time.h"
+#include "common/job/job.h"
+#include "common/log.h"
+
+namespace strata::cli {
+namespace {
+
+absl::StatusOr<std::string> ReadFile(const std::string& path) {
+  std::ifstream in(path);
+  std::stringstream text;
+  // Reading a directory fails only here.
+  if (in) text << in.rdbuf();
+  if (!in || in.bad()) {
+    return absl::NotFoundError(absl::StrCat("cannot read job file ", path, ": ",
+                                            errno != 0 ? strerror(errno) : "not a file"));
+  }
+  return text.str();
+}
+
+}  // namespace
+
+void AddCoordinatorOptions(CLI::App* command, CoordinatorOptions* options) {
+  command->add_option("--coordinator", options->address, "HOST:PORT of the coordinator")
+      ->capture_default_str();
+  command->add_option("--timeout", options->timeout_s, "Seconds to try to reach the coordinator")
+      ->check(CLI::Range(0.1, 3600.0))
+      ->capture_default_str();
+}
+
+void AddJsonOption(CLI::App* command, bool* json) {
+  command->add_flag("--json", *json, "Print JSON");
+}
+
+void AddLogLevelOption(CLI::App* command, Invocation* invocation) {
+  command
+      ->add_option("--log-level", invocation->log_level,
+                   "What to log on stderr: debug, info, warning, error or off")
+      ->capture_default_str();
+}
+
+void AddJobOptions(CLI::App* command, JobOptions* options) {
+  command
+      ->add_option("--set", options->settings,
+                   "Change a field of the job: path=value, e.g. epochs=2 or "
+                   "consistency.lazy.staleness=3; may be repeated")
+      ->allow_extra_args(false);
+  command->add_option("--mode", options->mode, "Shortcut: consistency sync, lazy or async")
+      ->check(CLI::IsMember({"sync", "lazy", "async"}));
+}
+
+std::unique_ptr<control::CoordinatorClient> ConnectTo(const CoordinatorOptions& options) {
+  control::CoordinatorClient::Options client;
+  client.coordinator = options.address;
+  client.deadline = absl::Seconds(options.timeout_s);
+  return control::CoordinatorClient::Create(client);
+}
+
+absl::StatusOr<JobId> FindJob(control::CoordinatorClient& client, const std::string& id_or_name) {
+  uint32_t id = 0;
+  if (absl::SimpleAtoi(id_or_name, &id)) return JobId(id);
+  auto jobs = client.ListJobs();
+  if (!jobs.ok()) return jobs.status();
+  for (const proto::JobStatus& job : *jobs) {
+    if (job.name() == id_or_name) id = std::max(id, job.job_id());
+  }
+  if (id == 0) return absl::NotFoundError(absl::StrCat("no job ", id_or_name));
+  return JobId(id);
+}
+
+absl::StatusOr<proto::Job> LoadJob(const JobOptions& options) {
+  auto text = ReadFile(options.path);
+  if (!text.ok()) return text.status();
+  auto job = ParseJob(*text, options.path);
+  if (!job.ok()) return job.status();
+  if (!options.mode.empty()) {
+    absl::Status status = ApplySettings({absl::StrCat("consistency.", options.mode, "={}")}, &*job);
+    if (!status.ok()) return status;
+  }
+  absl::Status status = ApplySettings(options.settings, &*job);
+  if (!status.ok()) return status;
+  FillDefaults(&*job);
+  status = ValidateJob(*job);
+  if (!status.ok()) {
+    return absl::InvalidArgumentError(absl::StrCat(options.path, ": ", status.message()));
+  }
+  return job;
+}
+
+std::string DefaultDaemonName() {
+  char host[256] = {};
+  if (gethostname(host, sizeof(host) - 1) != 0) host[0] = '\0';
+  return absl::StrCat(host[0] != '\0' ? host : "host", "-", getpid());
+}
+
+absl::Status StartLogging(const Invocation& invocation, const std::string& process_name) {
+  return InitLogging(invocation.log_level, process_name);
+}
+
+}  // namespace strata::cli

@@ -1,0 +1,52 @@
+#ifndef STRATA_CLI_OPTIONS_H_
+#define STRATA_CLI_OPTIONS_H_
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "cli/command.h"
+#include "common/control/coordinator_client.h"
+#include "common/ids.h"
+#include "proto/job.pb.h"
+
+namespace strata::cli {
+
+// Which coordinator a client command talks to, and how long it tries.
+struct CoordinatorOptions {
+  std::string address = "127.0.0.1:7070";
+  double timeout_s = 10;
+  bool json = false;
+};
+
+// A job file and what the command line changes in it.
+struct JobOptions {
+  std::string path;
+  std::vector<std::string> settings;
+  std::string mode;  // "sync", "lazy", "async"; empty: the file's
+};
+
+void AddCoordinatorOptions(CLI::App* command, CoordinatorOptions* options);
+void AddJsonOption(CLI::App* command, bool* json);
+void AddLogLevelOption(CLI::App* command, Invocation* invocation);
+void AddJobOptions(CLI::App* command, JobOptions* options);
+
+std::unique_ptr<control::CoordinatorClient> ConnectTo(const CoordinatorOptions& options);
+
+// A job by its number, or else the newest one of that name. Errors: NotFound, Unavailable.
+absl::StatusOr<JobId> FindJob(control::CoordinatorClient& client, const std::string& id_or_name);
+
+// The job with settings applied and defaults filled in, checked. Errors: NotFound (file),
+// InvalidArgument (place, field, value).
+absl::StatusOr<proto::Job> LoadJob(const JobOptions& options);
+
+// HOSTNAME-PID, the name of a daemon that was given none.
+std::string DefaultDaemonName();
+
+// Starts logging for this process. Errors: InvalidArgument.
+absl::Status StartLogging(const Invocation& invocation, const std::string& process_name);
+
+}  // namespace strata::cli
+
+#endif  // STRATA_CLI_OPTIONS_H_

@@ -1,0 +1,49 @@
+#ifndef STRATA_CLI_PROGRESS_H_
+#define STRATA_CLI_PROGRESS_H_
+
+#include <cstdio>
+#include <string>
+
+#include "proto/control.pb.h"
+
+namespace strata::cli {
+
+// "1:23", "2:03:04".
+std::string FormatDuration(double seconds);
+// "512 B", "1.24 MB" (10^6).
+std::string FormatBytes(double bytes);
+
+// "epoch 1.50/5  12,345 samples/s  loss 0.4321  test accuracy 0.8712  1.24 MB/step  ETA 1:23";
+// what is not known yet is left out.
+std::string ProgressLine(const proto::JobStatus& status);
+
+// The same for one line of metrics.jsonl, with its step in front.
+std::string MetricsText(const proto::MetricsRecord& record, const proto::JobStatus& status);
+
+// "job 3 (lenet): finished in 1:23, test accuracy 0.8812" and such; one line.
+std::string EndLine(const proto::JobStatus& status);
+
+// What `--follow` shows: one live line on a terminal, a line per window of steps elsewhere.
+//
+// Threads: one.
+class ProgressDisplay {
+ public:
+  ProgressDisplay(std::FILE* out, bool terminal) : out_(out), terminal_(terminal) {}
+
+  void Show(const proto::FollowEvent& event);
+
+ private:
+  void ShowStatus(const proto::JobStatus& status);
+  void Line(const std::string& text);
+  void ClearLive();
+
+  std::FILE* out_;
+  const bool terminal_;
+  bool live_ = false;
+  std::string said_;
+  proto::JobStatus status_;
+};
+
+}  // namespace strata::cli
+
+#endif  // STRATA_CLI_PROGRESS_H_

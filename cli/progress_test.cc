@@ -1,0 +1,104 @@
+#include "cli/progress.h"
+
+#include "gtest/gtest.h"
+
+namespace strata::cli {
+namespace {
+
+proto::JobStatus Running() {
+  proto::JobStatus status;
+  status.set_job_id(3);
+  status.set_name("lenet");
+  status.set_state(proto::RUNNING);
+  status.set_mode("sync");
+  status.set_model("lenet5");
+  status.set_ranks(4);
+  status.add_nodes()->set_daemon("w0");
+  status.add_nodes()->set_daemon("w1");
+  proto::Progress* progress = status.mutable_progress();
+  progress->set_step(351);
+  progress->set_total_steps(1170);
+  progress->set_epoch(1.5);
+  progress->set_epochs(5);
+  progress->set_samples_per_s(12345.4);
+  progress->set_loss(0.43211);
+  progress->set_test_accuracy(0.87123);
+  progress->set_bytes_per_step(1'240'000);
+  progress->set_eta_s(83.2);
+  return status;
+}
+
+std::string Shown(bool terminal, const std::vector<proto::FollowEvent>& events) {
+  char* text = nullptr;
+  size_t size = 0;
+  std::FILE* out = open_memstream(&text, &size);
+  ProgressDisplay display(out, terminal);
+  for (const auto& event : events) display.Show(event);
+  std::fclose(out);
+  std::string shown(text, size);
+  free(text);
+  return shown;
+}
+
+TEST(Progress, FormatsTimesAndBytes) {
+  EXPECT_EQ(FormatDuration(0), "0:00");
+  EXPECT_EQ(FormatDuration(83.4), "1:23");
+  EXPECT_EQ(FormatDuration(3723), "1:02:03");
+  EXPECT_EQ(FormatBytes(999), "999 B");
+  EXPECT_EQ(FormatBytes(1240), "1.24 kB");
+  EXPECT_EQ(FormatBytes(3.5e9), "3.50 GB");
+}
+
+TEST(Progress, ShowsEpochSpeedLossAccuracyBytesAndTimeLeft) {
+  EXPECT_EQ(ProgressLine(Running()),
+            "epoch 1.50/5  12,345 samples/s  loss 0.4321  test accuracy 0.8712  1.24 MB/step  "
+            "ETA 1:23");
+}
+
+TEST(Progress, LeavesOutWhatIsNotKnownYet) {
+  proto::JobStatus status = Running();
+  status.mutable_progress()->set_test_accuracy(-1);
+  status.mutable_progress()->set_eta_s(-1);
+  status.mutable_progress()->set_bytes_per_step(0);
+  EXPECT_EQ(ProgressLine(status), "epoch 1.50/5  12,345 samples/s  loss 0.4321");
+}
+
+TEST(Progress, WritesALinePerWindowWhereThereIsNoTerminal) {
+  proto::FollowEvent status;
+  *status.mutable_status() = Running();
+  proto::FollowEvent metrics;
+  metrics.mutable_metrics()->set_step(400);
+  metrics.mutable_metrics()->set_epoch(1.7);
+  metrics.mutable_metrics()->set_loss(0.5);
+  metrics.mutable_metrics()->set_samples_per_s(1000);
+  EXPECT_EQ(Shown(false, {status, status, metrics}),
+            "job 3 (lenet): running lenet5, mode sync, 4 ranks on w0, w1\n"
+            "step 400/1170  epoch 1.70/5  1,000 samples/s  loss 0.5000  1.24 MB/step  ETA 1:23\n");
+}
+
+TEST(Progress, KeepsOneLiveLineOnATerminal) {
+  proto::FollowEvent status;
+  *status.mutable_status() = Running();
+  proto::FollowEvent metrics;
+  metrics.mutable_metrics()->set_step(400);
+  std::string shown = Shown(true, {status, metrics, status});
+  EXPECT_EQ(shown, "job 3 (lenet): running lenet5, mode sync, 4 ranks on w0, w1\n\r\033[K" +
+                       ProgressLine(Running()) + "\r\033[K" + ProgressLine(Running()));
+}
+
+TEST(Progress, TellsHowAJobEnded) {
+  proto::JobStatus status = Running();
+  status.set_started_ms(1000);
+  status.set_ended_ms(84'000);
+  status.set_state(proto::FINISHED);
+  EXPECT_EQ(EndLine(status), "job 3 (lenet): finished after 1:23, test accuracy 0.8712");
+  status.set_state(proto::FAILED);
+  status.set_reason("server s1 is gone");
+  EXPECT_EQ(EndLine(status), "job 3 (lenet): failed after 1:23: server s1 is gone");
+  status.set_state(proto::CANCELLED);
+  status.set_reason("");
+  EXPECT_EQ(EndLine(status), "job 3 (lenet): cancelled after 1:23");
+}
+
+}  // namespace
+}  // namespace strata::cli

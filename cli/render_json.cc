@@ -1,0 +1,118 @@
+#include <nlohmann/json.hpp>
+#include <vector>
+
+#include "cli/render.h"
+
+namespace strata::cli {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+Json ToJson(const proto::Progress& progress) {
+  Json json;
+  json["step"] = progress.step();
+  json["total_steps"] = progress.total_steps();
+  json["epoch"] = progress.epoch();
+  json["epochs"] = progress.epochs();
+  json["samples"] = progress.samples();
+  json["samples_per_s"] = progress.samples_per_s();
+  json["loss"] = progress.loss();
+  json["test_accuracy"] = progress.test_accuracy();
+  json["bytes_per_step"] = progress.bytes_per_step();
+  json["eta_s"] = progress.eta_s();
+  return json;
+}
+
+Json ToJson(const proto::JobShardStatus& shard) {
+  Json json;
+  json["daemon"] = shard.daemon();
+  json["shard"] = shard.shard();
+  json["chunks"] = shard.chunks();
+  json["pushes"] = shard.counters().pushes();
+  json["answers"] = shard.counters().answers();
+  json["duplicates"] = shard.counters().duplicates();
+  json["refused"] = shard.counters().refused();
+  json["bytes_received"] = shard.counters().bytes_received();
+  json["bytes_sent"] = shard.counters().bytes_sent();
+  return json;
+}
+
+Json ToJson(const proto::JobStatus& job) {
+  Json json;
+  json["job_id"] = job.job_id();
+  json["name"] = job.name();
+  json["state"] = StateName(job.state());
+  json["reason"] = job.reason();
+  json["mode"] = job.mode();
+  json["model"] = job.model();
+  json["exchange"] = job.exchange();
+  json["ranks"] = job.ranks();
+  json["nodes"] = Json::array();
+  for (const auto& node : job.nodes()) {
+    json["nodes"].push_back({{"node", node.node()},
+                             {"daemon", node.daemon()},
+                             {"first_rank", node.first_rank()},
+                             {"ranks", node.ranks()},
+                             {"step", node.step()}});
+  }
+  json["shards"] = Json::array();
+  for (const auto& shard : job.shards()) json["shards"].push_back(ToJson(shard));
+  json["progress"] = ToJson(job.progress());
+  json["submitted_ms"] = job.submitted_ms();
+  json["started_ms"] = job.started_ms();
+  json["ended_ms"] = job.ended_ms();
+  json["run_dir"] = job.run_dir();
+  json["elements"] = job.elements();
+  json["chunks"] = job.chunks();
+  json["chunk_elements"] = job.chunk_elements();
+  return json;
+}
+
+Json ToJson(const std::vector<proto::JobStatus>& jobs) {
+  Json json = Json::array();
+  for (const auto& job : jobs) json.push_back(ToJson(job));
+  return json;
+}
+
+Json ToJson(const proto::ListNodesReply& nodes) {
+  Json json;
+  json["cluster_id"] = nodes.cluster_id();
+  json["daemons"] = Json::array();
+  for (const auto& daemon : nodes.daemons()) {
+    Json one;
+    one["name"] = daemon.name();
+    one["role"] = daemon.role() == proto::SERVER ? "server" : "worker";
+    one["address"] = daemon.address();
+    one["alive"] = daemon.alive();
+    one["slots"] = daemon.slots();
+    one["slots_used"] = daemon.slots_used();
+    one["shard_ports"] =
+        std::vector<uint32_t>(daemon.shard_ports().begin(), daemon.shard_ports().end());
+    one["jobs"] = std::vector<uint32_t>(daemon.jobs().begin(), daemon.jobs().end());
+    one["last_heartbeat_ms_ago"] = daemon.last_heartbeat_ms_ago();
+    json["daemons"].push_back(one);
+  }
+  return json;
+}
+
+// Invalid UTF-8 (a reason with a path of the user's) is replaced, never thrown at.
+std::string Print(const Json& json) {
+  return json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
+}
+
+}  // namespace
+
+std::string JobsJson(const std::vector<proto::JobStatus>& jobs) { return Print(ToJson(jobs)); }
+
+std::string JobJson(const proto::JobStatus& job) { return Print(ToJson(job)); }
+
+std::string NodesJson(const proto::ListNodesReply& nodes) { return Print(ToJson(nodes)); }
+
+std::string ClusterJson(const proto::ListNodesReply& nodes,
+                        const std::vector<proto::JobStatus>& jobs) {
+  Json json = ToJson(nodes);
+  json["jobs"] = ToJson(jobs);
+  return Print(json);
+}
+
+}  // namespace strata::cli

@@ -1,0 +1,82 @@
+#include "cli/render.h"
+
+#include <nlohmann/json.hpp>
+
+#include "gtest/gtest.h"
+
+namespace strata::cli {
+namespace {
+
+proto::JobStatus Job() {
+  proto::JobStatus job;
+  job.set_job_id(3);
+  job.set_name("lenet");
+  job.set_state(proto::RUNNING);
+  job.set_mode("lazy(2)");
+  job.set_model("lenet5");
+  job.set_exchange("PARAMETER_SERVER");
+  job.set_ranks(4);
+  job.mutable_progress()->set_step(50);
+  job.mutable_progress()->set_total_steps(100);
+  job.mutable_progress()->set_test_accuracy(-1);
+  auto* node = job.add_nodes();
+  node->set_daemon("w0");
+  node->set_ranks(4);
+  node->set_step(50);
+  auto* shard = job.add_shards();
+  shard->set_daemon("s0");
+  shard->set_chunks(16);
+  shard->mutable_counters()->set_pushes(800);
+  shard->mutable_counters()->set_bytes_received(1'000'000);
+  return job;
+}
+
+TEST(Render, ListsJobsInColumns) {
+  EXPECT_EQ(JobsText({Job()}),
+            "JOB  NAME   STATE    MODE     MODEL   RANKS  STEP    ACCURACY  REASON\n"
+            "3    lenet  running  lazy(2)  lenet5  4      50/100  -\n");
+  EXPECT_EQ(JobsText({}), "no jobs\n");
+}
+
+TEST(Render, ShowsWhereAJobRunsAndItsShards) {
+  std::string text = JobText(Job());
+  EXPECT_NE(text.find("job 3 (lenet): running\n"), std::string::npos) << text;
+  EXPECT_NE(text.find("  0     w0      0-3    50\n"), std::string::npos) << text;
+  EXPECT_NE(text.find("  s0      0      16      800     0        0           0        1.00 MB"),
+            std::string::npos)
+      << text;
+}
+
+TEST(Render, WritesJsonWithTheFieldNamesOfTheProtocol) {
+  auto json = nlohmann::json::parse(JobJson(Job()));
+  EXPECT_EQ(json["state"], "running");
+  EXPECT_EQ(json["mode"], "lazy(2)");
+  EXPECT_EQ(json["progress"]["step"], 50);
+  EXPECT_EQ(json["shards"][0]["pushes"], 800);
+  EXPECT_EQ(json["nodes"][0]["daemon"], "w0");
+  EXPECT_EQ(nlohmann::json::parse(JobsJson({Job(), Job()})).size(), 2u);
+}
+
+TEST(Render, SumsUpACluster) {
+  proto::ListNodesReply nodes;
+  nodes.set_cluster_id("c1");
+  auto* server = nodes.add_daemons();
+  server->set_role(proto::SERVER);
+  server->set_alive(true);
+  server->add_shard_ports(4001);
+  server->add_shard_ports(4002);
+  auto* worker = nodes.add_daemons();
+  worker->set_role(proto::WORKER);
+  worker->set_alive(true);
+  worker->set_slots(4);
+  worker->set_slots_used(3);
+  nodes.add_daemons()->set_alive(false);
+  EXPECT_EQ(ClusterText(nodes, {Job()}),
+            "cluster c1\n  1 servers with 2 shards, 1 workers with 4 slots (3 used)\n"
+            "  1 jobs running, 0 queued, 1 in all\n");
+  EXPECT_EQ(nlohmann::json::parse(ClusterJson(nodes, {Job()}))["jobs"].size(), 1u);
+  EXPECT_NE(NodesText(nodes).find("3/4 used"), std::string::npos);
+}
+
+}  // namespace
+}  // namespace strata::cli

@@ -1,0 +1,164 @@
+#include <algorithm>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
+#include "absl/time/time.h"
+#include "cli/progress.h"
+#include "cli/render.h"
+
+namespace strata::cli {
+namespace {
+
+using Row = std::vector<std::string>;
+
+// Columns as wide as their widest cell, two spaces apart; the last one is not padded.
+std::string Table(const std::vector<Row>& rows) {
+  std::vector<size_t> widths;
+  for (const Row& row : rows) {
+    widths.resize(std::max(widths.size(), row.size()));
+    for (size_t i = 0; i < row.size(); ++i) widths[i] = std::max(widths[i], row[i].size());
+  }
+  std::string text;
+  for (const Row& row : rows) {
+    std::string line;
+    for (size_t i = 0; i < row.size(); ++i) {
+      absl::StrAppend(&line, row[i], std::string(widths[i] - row[i].size() + 2, ' '));
+    }
+    line.erase(line.find_last_not_of(' ') + 1);
+    absl::StrAppend(&text, line, "\n");
+  }
+  return text;
+}
+
+std::string Accuracy(const proto::Progress& progress) {
+  return progress.test_accuracy() < 0 ? "-" : absl::StrFormat("%.4f", progress.test_accuracy());
+}
+
+std::string Steps(const proto::Progress& progress) {
+  if (progress.total_steps() == 0) return absl::StrCat(progress.step());
+  return absl::StrCat(progress.step(), "/", progress.total_steps());
+}
+
+std::string When(int64_t unix_ms) {
+  if (unix_ms == 0) return "-";
+  return absl::FormatTime("%Y-%m-%d %H:%M:%S UTC", absl::FromUnixMillis(unix_ms),
+                          absl::UTCTimeZone());
+}
+
+std::string NodeRows(const proto::JobStatus& job) {
+  std::vector<Row> rows = {{"  node", "worker", "ranks", "step"}};
+  for (const auto& node : job.nodes()) {
+    rows.push_back({absl::StrCat("  ", node.node()), node.daemon(),
+                    absl::StrCat(node.first_rank(), "-", node.first_rank() + node.ranks() - 1),
+                    absl::StrCat(node.step())});
+  }
+  return Table(rows);
+}
+
+std::string ShardRows(const proto::JobStatus& job) {
+  std::vector<Row> rows = {
+      {"  server", "shard", "chunks", "pushes", "answers", "duplicates", "refused", "in", "out"}};
+  for (const auto& shard : job.shards()) {
+    const proto::ShardCounters& counters = shard.counters();
+    rows.push_back({absl::StrCat("  ", shard.daemon()), absl::StrCat(shard.shard()),
+                    absl::StrCat(shard.chunks()), absl::StrCat(counters.pushes()),
+                    absl::StrCat(counters.answers()), absl::StrCat(counters.duplicates()),
+                    absl::StrCat(counters.refused()), FormatBytes(counters.bytes_received()),
+                    FormatBytes(counters.bytes_sent())});
+  }
+  return Table(rows);
+}
+
+}  // namespace
+
+std::string StateName(proto::JobState state) {
+  switch (state) {
+    case proto::QUEUED:
+      return "queued";
+    case proto::RUNNING:
+      return "running";
+    case proto::FINISHED:
+      return "finished";
+    case proto::FAILED:
+      return "failed";
+    case proto::CANCELLED:
+      return "cancelled";
+    default:
+      return "unknown";
+  }
+}
+
+std::string JobsText(const std::vector<proto::JobStatus>& jobs) {
+  if (jobs.empty()) return "no jobs\n";
+  std::vector<Row> rows = {
+      {"JOB", "NAME", "STATE", "MODE", "MODEL", "RANKS", "STEP", "ACCURACY", "REASON"}};
+  for (const auto& job : jobs) {
+    rows.push_back({absl::StrCat(job.job_id()), job.name(), StateName(job.state()), job.mode(),
+                    job.model(), absl::StrCat(job.ranks()), Steps(job.progress()),
+                    Accuracy(job.progress()), job.reason()});
+  }
+  return Table(rows);
+}
+
+std::string JobText(const proto::JobStatus& job) {
+  std::string text =
+      absl::StrCat("job ", job.job_id(), " (", job.name(), "): ", StateName(job.state()));
+  if (!job.reason().empty()) absl::StrAppend(&text, ": ", job.reason());
+  std::vector<Row> rows = {{"  mode", job.mode()},
+                           {"  model", job.model()},
+                           {"  exchange", job.exchange()},
+                           {"  ranks", absl::StrCat(job.ranks())},
+                           {"  submitted", When(job.submitted_ms())},
+                           {"  started", When(job.started_ms())},
+                           {"  ended", When(job.ended_ms())}};
+  if (job.elements() > 0) {
+    rows.push_back({"  parameters", absl::StrCat(job.elements(), " in ", job.chunks(),
+                                                 " chunks of ", job.chunk_elements())});
+  }
+  if (!job.run_dir().empty()) rows.push_back({"  run directory", job.run_dir()});
+  if (job.progress().step() > 0) {
+    rows.push_back({"  step", Steps(job.progress())});
+    rows.push_back({"  progress", ProgressLine(job)});
+  }
+  absl::StrAppend(&text, "\n", Table(rows));
+  if (!job.nodes().empty()) absl::StrAppend(&text, NodeRows(job));
+  if (!job.shards().empty()) absl::StrAppend(&text, ShardRows(job));
+  return text;
+}
+
+std::string NodesText(const proto::ListNodesReply& nodes) {
+  if (nodes.daemons().empty()) return "no servers and no workers\n";
+  std::vector<Row> rows = {{"NAME", "ROLE", "STATE", "ADDRESS", "SLOTS", "PORTS", "JOBS"}};
+  for (const auto& daemon : nodes.daemons()) {
+    bool worker = daemon.role() == proto::WORKER;
+    rows.push_back({daemon.name(), worker ? "worker" : "server", daemon.alive() ? "alive" : "gone",
+                    daemon.address(),
+                    worker ? absl::StrCat(daemon.slots_used(), "/", daemon.slots(), " used") : "-",
+                    worker ? "-" : absl::StrJoin(daemon.shard_ports(), ","),
+                    daemon.jobs().empty() ? "-" : absl::StrJoin(daemon.jobs(), ",")});
+  }
+  return Table(rows);
+}
+
+std::string ClusterText(const proto::ListNodesReply& nodes,
+                        const std::vector<proto::JobStatus>& jobs) {
+  int servers = 0, workers = 0, shards = 0, slots = 0, used = 0, running = 0, queued = 0;
+  for (const auto& daemon : nodes.daemons()) {
+    if (!daemon.alive()) continue;
+    (daemon.role() == proto::WORKER ? workers : servers) += 1;
+    shards += daemon.shard_ports_size();
+    slots += daemon.slots();
+    used += daemon.slots_used();
+  }
+  for (const auto& job : jobs) {
+    running += job.state() == proto::RUNNING ? 1 : 0;
+    queued += job.state() == proto::QUEUED ? 1 : 0;
+  }
+  return absl::StrCat("cluster ", nodes.cluster_id(), "\n  ", servers, " servers with ", shards,
+                      " shards, ", workers, " workers with ", slots, " slots (", used, " used)\n  ",
+                      running, " jobs running, ", queued, " queued, ", jobs.size(), " in all\n");
+}
+
+}  // namespace strata::cli

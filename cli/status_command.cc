@@ -1,0 +1,56 @@
+#include <CLI/CLI.hpp>
+#include <cstdio>
+#include <memory>
+#include <string>
+
+#include "cli/command.h"
+#include "cli/options.h"
+#include "cli/render.h"
+
+namespace strata::cli {
+namespace {
+
+struct Options {
+  CoordinatorOptions coordinator;
+  std::string job;
+};
+
+int RunCluster(control::CoordinatorClient& client, bool json) {
+  auto nodes = client.ListNodes();
+  if (!nodes.ok()) return PrintError(nodes.status());
+  auto jobs = client.ListJobs();
+  if (!jobs.ok()) return PrintError(jobs.status());
+  std::fputs((json ? ClusterJson(*nodes, *jobs) : ClusterText(*nodes, *jobs)).c_str(), stdout);
+  return kExitOk;
+}
+
+int Run(const Options& options) {
+  auto client = ConnectTo(options.coordinator);
+  if (options.job.empty()) return RunCluster(*client, options.coordinator.json);
+  auto id = FindJob(*client, options.job);
+  if (!id.ok()) return PrintError(id.status());
+  auto job = client->GetJob(*id);
+  if (!job.ok()) return PrintError(job.status());
+  std::fputs((options.coordinator.json ? JobJson(*job) : JobText(*job)).c_str(), stdout);
+  return kExitOk;
+}
+
+}  // namespace
+
+void AddStatusCommand(CLI::App* app, Invocation* invocation) {
+  auto options = std::make_shared<Options>();
+  CLI::App* command = app->add_subcommand(
+      "status", "Show where and how far a job is, its mode and its shards; or the whole cluster");
+  command->add_option("job", options->job, "The job's number, or its name (the newest one)");
+  AddCoordinatorOptions(command, &options->coordinator);
+  AddJsonOption(command, &options->coordinator.json);
+  AddLogLevelOption(command, invocation);
+  command->footer(
+      "Examples:\n"
+      "  strata status\n"
+      "  strata status 3\n"
+      "  strata status fashion-lenet-sync --json");
+  command->callback([=] { invocation->run = [options] { return Run(*options); }; });
+}
+
+}  // namespace strata::cli

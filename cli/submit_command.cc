@@ -1,0 +1,55 @@
+#include <CLI/CLI.hpp>
+#include <cstdio>
+#include <memory>
+#include <string>
+
+#include "cli/command.h"
+#include "cli/follow.h"
+#include "cli/options.h"
+
+namespace strata::cli {
+namespace {
+
+struct Options {
+  CoordinatorOptions coordinator;
+  JobOptions job;
+  bool follow = false;
+};
+
+int Run(const Options& options) {
+  auto job = LoadJob(options.job);
+  if (!job.ok()) return PrintError(job.status());
+  auto client = ConnectTo(options.coordinator);
+  auto id = client->Submit(*job);
+  if (!id.ok()) return PrintError(id.status());
+  if (options.coordinator.json) {
+    std::printf("{\"job_id\": %u}\n", id->value());
+  } else {
+    std::printf("job %u (%s) submitted\n", id->value(), job->name().c_str());
+  }
+  std::fflush(stdout);
+  return options.follow ? FollowJob(client.get(), *id) : kExitOk;
+}
+
+}  // namespace
+
+void AddSubmitCommand(CLI::App* app, Invocation* invocation) {
+  auto options = std::make_shared<Options>();
+  CLI::App* command = app->add_subcommand("submit", "Submit a job to a cluster");
+  command->add_option("job", options->job.path, "Job file (protobuf text, see proto/job.proto)")
+      ->required();
+  AddJobOptions(command, &options->job);
+  command->add_flag("--follow", options->follow,
+                    "Show progress until the job ends; the exit status is the job's");
+  AddCoordinatorOptions(command, &options->coordinator);
+  AddJsonOption(command, &options->coordinator.json);
+  AddLogLevelOption(command, invocation);
+  command->footer(
+      "Examples:\n"
+      "  strata submit examples/fashion_lenet_sync.textproto --follow\n"
+      "  strata submit job.textproto --mode lazy --set consistency.lazy.staleness=3\n"
+      "Exit status with --follow: 0 finished, 1 failed or cancelled, 2 bad input.");
+  command->callback([=] { invocation->run = [options] { return Run(*options); }; });
+}
+
+}  // namespace strata::cli
