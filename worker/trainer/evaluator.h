@@ -1,0 +1,47 @@
+#ifndef STRATA_WORKER_TRAINER_EVALUATOR_H_
+#define STRATA_WORKER_TRAINER_EVALUATOR_H_
+
+#include <memory>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "absl/types/span.h"
+#include "worker/data/dataset.h"
+#include "worker/nn/network.h"
+
+namespace strata::worker {
+
+struct Score {
+  double accuracy = 0;
+  double loss = 0;  // mean over samples
+};
+
+// Measures a model on a data set, batch by batch, in inference mode.
+// Threads: one caller. The data set must outlive this.
+class Evaluator {
+ public:
+  static constexpr uint32_t kBatch = 256;
+
+  // `weights` and `buffers` are read by each Measure.
+  static absl::StatusOr<std::unique_ptr<Evaluator>> Create(
+      const ModelSpec& model, const Dataset* data, const Normalisation& normalisation,
+      const std::vector<absl::Span<float>>& weights, const std::vector<absl::Span<float>>& buffers);
+
+  // `network` is bound, in inference mode, for batches of kBatch.
+  Evaluator(std::unique_ptr<Network> network, const Dataset* data,
+            const Normalisation& normalisation);
+
+  // REQUIRES: the data set is not empty.
+  absl::StatusOr<Score> Measure();
+
+ private:
+  const std::unique_ptr<Network> network_;
+  const Dataset* const data_;
+  const Normalisation normalisation_;
+  std::vector<float> images_;
+  std::vector<uint8_t> labels_;
+};
+
+}  // namespace strata::worker
+
+#endif  // STRATA_WORKER_TRAINER_EVALUATOR_H_

@@ -1,0 +1,321 @@
+#include "worker/trainer/trainer.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <memory>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
+#include "common/log.h"
+#include "worker/data/batch_source.h"
+#include "worker/data/sampler.h"
+#include "worker/nn/network.h"
+#include "worker/trainer/evaluator.h"
+#include "worker/trainer/hash_log.h"
+#include "worker/trainer/model_file.h"
+
+namespace strata::worker {
+namespace {
+
+// How far a job goes and where its windows of steps end.
+struct Plan {
+  uint32_t batch = 0;  // samples of this rank per step
+  uint64_t steps_per_epoch = 0, total_steps = 0;
+  uint64_t report_every = 0, evaluate_every_epochs = 0;
+
+  bool EndsEpoch(uint64_t step) const { return (step + 1) % steps_per_epoch == 0; }
+  bool EndsWindow(uint64_t step) const {
+    return (step + 1) % report_every == 0 || EndsEpoch(step) || step + 1 == total_steps;
+  }
+  // After this step, apart from the end of the job.
+  bool Evaluates(uint64_t step) const {
+    return EndsEpoch(step) && (step + 1) / steps_per_epoch % evaluate_every_epochs == 0;
+  }
+};
+
+absl::StatusOr<Plan> PlanOf(const proto::Job& job, uint64_t samples, uint32_t ranks) {
+  Plan plan;
+  plan.batch = job.data().batch_per_rank() == 0 ? 64 : job.data().batch_per_rank();
+  plan.steps_per_epoch = StepsPerEpoch(samples, ranks, plan.batch);
+  if (plan.steps_per_epoch == 0) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("the ", samples, " training samples are fewer than one step needs (", ranks,
+                     " ranks x batch_per_rank ", plan.batch, ")"));
+  }
+  constexpr uint64_t kNoLimit = std::numeric_limits<uint64_t>::max();
+  const uint64_t limit = job.max_steps() == 0 ? kNoLimit : job.max_steps();
+  const uint64_t epochs = job.epochs() == 0 && job.max_steps() == 0 ? 1 : job.epochs();
+  plan.total_steps = epochs == 0 ? limit : std::min(limit, epochs * plan.steps_per_epoch);
+  plan.report_every = job.metrics().every_steps() == 0 ? 50 : job.metrics().every_steps();
+  plan.evaluate_every_epochs =
+      job.evaluation().every_epochs() == 0 ? 1 : job.evaluation().every_epochs();
+  return plan;
+}
+
+// One rank's training. Methods that return what the client said leave it as it is; errors of our
+// own are wrapped in Own.
+class Trainer {
+ public:
+  Trainer(const TrainerOptions& options, client::Client* client)
+      : options_(options), job_(options.job), client_(*client) {}
+
+  absl::StatusOr<TrainingOutcome> Run() {
+    if (auto status = Own(Prepare()); !status.ok()) return status;
+    if (auto status = Join(); !status.ok()) return status;
+    if (auto status = Own(BuildNetworks()); !status.ok()) return status;
+    BatchSource source(
+        &data_.train, normalisation_,
+        {job_.seed(), client_.rank(), client_.ranks(), plan_.batch, plan_.total_steps});
+    source.Start();
+    window_begin_ = absl::Now();
+    for (uint64_t step = 0; step < plan_.total_steps; ++step) {
+      if (auto status = Step(step, &source); !status.ok()) return status;
+    }
+    if (auto status = client_.Finish(); !status.ok()) return status;
+    if (auto status = End(); !status.ok()) return status;
+    return outcome_;
+  }
+
+ private:
+  // Tells the client why this rank fails, unless it does not.
+  absl::Status Own(absl::Status status) {
+    if (!status.ok()) client_.Fail(std::string(status.message()));
+    return status;
+  }
+
+  absl::Status Prepare();
+  absl::Status Join();
+  absl::Status BuildNetworks();
+  absl::Status Step(uint64_t step, BatchSource* source);
+  absl::Status AtStepsStart(uint64_t step);
+  absl::Status CheckLoss(double loss, uint64_t step);
+  absl::Status Delay();
+  absl::Status CloseWindow(uint64_t step);
+  absl::Status EvaluateInto(client::Report* report);
+  absl::Status Send(client::Report report);
+  absl::Status End();
+
+  std::vector<absl::Span<float>> WeightSpans() {
+    std::vector<absl::Span<float>> spans;
+    for (int tensor : tensors_) spans.push_back(client_.Weights(tensor));
+    return spans;
+  }
+
+  const TrainerOptions& options_;
+  const proto::Job& job_;
+  client::Client& client_;
+
+  TrainAndTest data_;
+  Normalisation normalisation_;
+  ModelSpec model_;
+  Plan plan_;
+  std::vector<int> tensors_;  // the client's index by WeightsOf's
+  std::vector<std::vector<float>> buffers_;
+  std::unique_ptr<Network> network_;
+  std::unique_ptr<Evaluator> evaluator_;  // rank 0, with test data
+  std::optional<HashLog> hashes_;
+
+  client::Report window_;  // the steps since the last report
+  // A window that waits for the evaluation of the weights after it.
+  std::optional<client::Report> held_;
+  absl::Time window_begin_;
+  absl::Duration evaluating_;  // within the window
+  TrainingOutcome outcome_;
+};
+
+// Everything that can go wrong before the job is joined.
+absl::Status Trainer::Prepare() {
+  auto data = LoadData(job_.data(), job_.seed());
+  if (!data.ok()) return data.status();
+  data_ = *std::move(data);
+  normalisation_ = Normalisation::Of(data_.train);
+  const Dataset& train = data_.train;
+  auto model =
+      MakeModel(job_.model().zoo(), {train.channels, train.height, train.width}, train.classes);
+  if (!model.ok()) return model.status();
+  model_ = *std::move(model);
+  auto plan = PlanOf(job_, train.size(), client_.ranks());
+  if (!plan.ok()) return plan.status();
+  plan_ = *plan;
+  if (client_.rank() == 0) {
+    // Found out now rather than after hours of training.
+    if (auto status = CheckWritable(options_.run_dir); !status.ok()) return status;
+  }
+  if (job_.debug().hash_weights() && options_.local_rank == 0) {
+    hashes_.emplace(options_.run_dir, options_.node);
+    return hashes_->Open();
+  }
+  return absl::OkStatus();
+}
+
+// Registers the tensors, last layer first, offers their first values and waits for the start.
+absl::Status Trainer::Join() {
+  const std::vector<TensorSpec> weights = WeightsOf(model_);
+  tensors_.resize(weights.size());
+  for (size_t i = weights.size(); i-- > 0;) {
+    client::Tensor tensor;
+    tensor.name = weights[i].name;
+    tensor.shape = weights[i].shape;
+    tensor.decay_multiplier = weights[i].decay_multiplier;
+    auto index = client_.Register(std::move(tensor));
+    if (!index.ok()) return index.status();
+    tensors_[i] = *index;
+  }
+  if (auto status = client_.Allocate(); !status.ok()) return status;
+  for (size_t i = 0; i < weights.size(); ++i) {
+    Initialize(weights[i], job_.seed(), i, client_.Weights(tensors_[i]));
+  }
+  client::JobFacts facts;
+  facts.samples_per_epoch = plan_.steps_per_epoch * client_.ranks() * plan_.batch;
+  facts.total_steps = plan_.total_steps;
+  return client_.Start(facts);
+}
+
+absl::Status Trainer::BuildNetworks() {
+  auto network =
+      Network::Create(model_, {.batch = plan_.batch, .seed = job_.seed(), .rank = client_.rank()});
+  if (!network.ok()) return network.status();
+  network_ = *std::move(network);
+  std::vector<absl::Span<float>> gradients, buffers;
+  for (int tensor : tensors_) gradients.push_back(client_.Gradients(tensor));
+  for (const TensorSpec& buffer : BuffersOf(model_)) {
+    buffers_.emplace_back(buffer.Elements(), buffer.constant);
+  }
+  for (auto& buffer : buffers_) buffers.push_back(absl::MakeSpan(buffer));
+  network_->Bind(WeightSpans(), gradients, buffers);
+  if (client_.rank() != 0 || data_.test.size() == 0) return absl::OkStatus();
+  auto evaluator = Evaluator::Create(model_, &data_.test, normalisation_, WeightSpans(), buffers);
+  if (!evaluator.ok()) return evaluator.status();
+  evaluator_ = *std::move(evaluator);
+  return absl::OkStatus();
+}
+
+absl::Status Trainer::Step(uint64_t step, BatchSource* source) {
+  if (options_.stop != nullptr && options_.stop->HasBeenNotified()) {
+    return absl::CancelledError("stopped");
+  }
+  if (auto status = client_.BeginStep(plan_.batch); !status.ok()) return status;
+  if (auto status = AtStepsStart(step); !status.ok()) return status;
+  const Batch& batch = source->Next();
+  absl::Status said;  // by the client
+  auto status = network_->Forward(
+      batch.images.data(), step, [&](int weight) { return said = client_.Wait(tensors_[weight]); });
+  if (!status.ok()) return said.ok() ? Own(status) : said;
+  double loss = network_->Loss(batch.labels).loss;
+  if (job_.debug().has_nan_rank() && job_.debug().nan_rank() == client_.rank() &&
+      job_.debug().nan_step() == step) {
+    loss *= std::numeric_limits<double>::quiet_NaN();
+  }
+  if (status = Own(CheckLoss(loss, step)); !status.ok()) return status;
+  if (status = Delay(); !status.ok()) return status;
+  status = network_->Backward([&](int weight) { return said = client_.Publish(tensors_[weight]); });
+  if (!status.ok()) return said.ok() ? Own(status) : said;
+  if (status = client_.FinishStep(); !status.ok()) return status;
+  window_.end_step = step + 1;
+  window_.samples += plan_.batch;
+  window_.loss_sum += loss;
+  return plan_.EndsWindow(step) ? CloseWindow(step) : absl::OkStatus();
+}
+
+// What needs all weights of the step: the evaluation that the last epoch's end asked for, the hash.
+absl::Status Trainer::AtStepsStart(uint64_t step) {
+  if (!held_.has_value() && !hashes_.has_value()) return absl::OkStatus();
+  if (auto status = client_.WaitAll(); !status.ok()) return status;
+  if (held_.has_value()) {
+    client::Report report = *std::exchange(held_, std::nullopt);
+    if (auto status = EvaluateInto(&report); !status.ok()) return status;
+    if (auto status = Send(report); !status.ok()) return status;
+  }
+  return hashes_.has_value() ? Own(hashes_->Add(step, client_.WeightArena())) : absl::OkStatus();
+}
+
+absl::Status Trainer::CheckLoss(double loss, uint64_t step) {
+  if (std::isfinite(loss)) return absl::OkStatus();
+  return absl::OutOfRangeError(
+      absl::StrCat("loss is ", std::isnan(loss) ? "NaN" : "infinite", " at step ", step));
+}
+
+// debug.delays of this node, cut short by `stop`.
+absl::Status Trainer::Delay() {
+  for (const proto::Delay& delay : job_.debug().delays()) {
+    if (delay.node() != options_.node) continue;
+    const absl::Notification never;
+    const absl::Notification& stop = options_.stop != nullptr ? *options_.stop : never;
+    if (stop.WaitForNotificationWithTimeout(absl::Milliseconds(delay.delay_ms()))) {
+      return absl::CancelledError("stopped");
+    }
+  }
+  return absl::OkStatus();
+}
+
+// After `step`: reports the window, or holds it until what it still needs is there.
+absl::Status Trainer::CloseWindow(uint64_t step) {
+  outcome_.loss = window_.loss_sum / static_cast<double>(window_.samples);
+  if (step + 1 == plan_.total_steps) return absl::OkStatus();  // End sends it
+  client::Report report = std::exchange(window_, client::Report());
+  window_.first_step = window_.end_step = step + 1;
+  if (evaluator_ != nullptr && plan_.Evaluates(step)) {
+    held_ = report;
+    return absl::OkStatus();
+  }
+  return Send(report);
+}
+
+absl::Status Trainer::EvaluateInto(client::Report* report) {
+  const absl::Time begin = absl::Now();
+  auto score = evaluator_->Measure();
+  if (!score.ok()) return Own(score.status());
+  report->has_test = true;
+  report->test_accuracy = score->accuracy;
+  report->test_loss = score->loss;
+  evaluating_ += absl::Now() - begin;
+  LogInfo("after step %d: test accuracy %.4f, test loss %.4f", report->end_step, score->accuracy,
+          score->loss);
+  return absl::OkStatus();
+}
+
+// The window's time is that since the last report, without evaluation.
+absl::Status Trainer::Send(client::Report report) {
+  const absl::Time now = absl::Now();
+  report.wall_s = absl::ToDoubleSeconds(now - window_begin_ - evaluating_);
+  window_begin_ = now;
+  evaluating_ = absl::ZeroDuration();
+  outcome_.wall_s += report.wall_s;
+  LogDebug("steps %d to %d: loss %.4f in %.3f s", report.first_step, report.end_step,
+           report.loss_sum / static_cast<double>(report.samples), report.wall_s);
+  return client_.Send(report);
+}
+
+// With the final weights in the arena. Every rank's last window is the final one.
+absl::Status Trainer::End() {
+  if (hashes_.has_value()) {
+    if (auto status = Own(hashes_->AddFinal(client_.WeightArena())); !status.ok()) return status;
+  }
+  window_.final = true;
+  if (evaluator_ != nullptr) {
+    if (auto status = EvaluateInto(&window_); !status.ok()) return status;
+    outcome_.test_accuracy = window_.test_accuracy;
+  }
+  if (client_.rank() == 0) {
+    const std::string path = absl::StrCat(options_.run_dir, "/model.safetensors");
+    auto status = Own(SaveModel(path, model_, job_.name(), WeightSpans(), buffers_));
+    if (!status.ok()) return status;
+    LogInfo("model saved as %s", path);
+  }
+  outcome_.steps = plan_.total_steps;
+  outcome_.samples = plan_.total_steps * plan_.batch;
+  return Send(window_);
+}
+
+}  // namespace
+
+absl::StatusOr<TrainingOutcome> RunTrainer(const TrainerOptions& options, client::Client& client) {
+  return Trainer(options, &client).Run();
+}
+
+}  // namespace strata::worker
