@@ -1,0 +1,74 @@
+#ifndef STRATA_WORKER_EXCHANGE_EXCHANGE_H_
+#define STRATA_WORKER_EXCHANGE_EXCHANGE_H_
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+
+#include "absl/status/status.h"
+#include "absl/time/time.h"
+#include "common/bytes.h"
+#include "common/ids.h"
+
+namespace strata::worker {
+
+// What an exchange asks of the node that it joins to the others. Called from within Exchange's own
+// calls, on the same thread.
+class ExchangeNode {
+ public:
+  struct Sum {
+    Bytes bytes;           // fp32, as many as the chunk has elements; kept until it is answered
+    uint32_t samples = 0;  // of all ranks of the node
+  };
+
+  virtual ~ExchangeNode() = default;
+
+  // The node's first weights of the chunk.
+  virtual Bytes FirstWeights(ChunkId chunk) = 0;
+  // The sum of the ranks' gradients of `clock`, once per (chunk, clock), after Submit.
+  virtual Sum TakeSum(ChunkId chunk, uint64_t clock) = 0;
+  // Weights of the chunk: the answer to the push of `clock`, once per (chunk, clock).
+  virtual void TakeWeights(ChunkId chunk, uint64_t clock, const Bytes& weights) = 0;
+  // Weights of the chunk once every node has finished.
+  virtual void TakeFinalWeights(ChunkId chunk, const Bytes& weights) = 0;
+};
+
+// Answers by staleness; the last bin is "or more".
+inline constexpr size_t kStalenessBins = 32;
+
+struct ExchangeCounters {
+  uint64_t bytes_pushed = 0;    // frames of pushes, repetitions included
+  uint64_t bytes_answered = 0;  // frames of their answers
+  uint64_t pushes = 0;          // without repetitions
+  std::array<uint64_t, kStalenessBins> staleness = {};
+};
+
+// The upper level: how the sums of all nodes become the weights of the next step. A strategy; the
+// aggregator knows no more than this.
+//
+// Threads: one. Nothing blocks but Poll.
+class Exchange {
+ public:
+  enum class Phase { kSeeding, kTraining, kFinishing, kFinished };
+
+  virtual ~Exchange() = default;
+
+  // Begins to offer the first weights. Once, first.
+  virtual void Start() = 0;
+  // Every rank of the node has published the chunk for its next clock: one more than the chunk's
+  // last one. REQUIRES: kTraining; the answer to the chunk's last push has been taken.
+  virtual void Submit(ChunkId chunk) = 0;
+  // The node's ranks make no more than `clocks` steps. Once, after the last Submit.
+  virtual void Finish(uint64_t clocks) = 0;
+
+  // Moves on what can be moved, waiting up to `timeout` for something to happen, also at the
+  // descriptor that it was created with. Errors end the job; each names the peer.
+  virtual absl::Status Poll(absl::Duration timeout) = 0;
+
+  virtual Phase phase() const = 0;
+  virtual const ExchangeCounters& counters() const = 0;
+};
+
+}  // namespace strata::worker
+
+#endif  // STRATA_WORKER_EXCHANGE_EXCHANGE_H_

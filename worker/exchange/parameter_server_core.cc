@@ -1,0 +1,312 @@
+#include "worker/exchange/parameter_server_core.h"
+
+#include <algorithm>
+#include <string>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "common/job/job.h"
+
+namespace strata::worker {
+namespace {
+
+using Phase = Exchange::Phase;
+using wire::Op;
+
+LineIdentity IdentityOf(const ParameterServerCore::Options& options) {
+  const proto::JobRecord& record = options.record;
+  LineIdentity identity;
+  identity.job = record.job_id();
+  identity.view = record.view().number();
+  identity.generation = record.placement().generation();
+  identity.node = options.node.value();
+  identity.incarnation = options.incarnation;
+  identity.hello.protocol = kProtocolVersion;
+  identity.hello.cluster = record.cluster();
+  identity.hello.token = record.token();
+  return identity;
+}
+
+absl::Status CheckPlacement(const proto::JobRecord& record) {
+  const proto::Placement& placement = record.placement();
+  if (record.layout().elements() == 0) return absl::InvalidArgumentError("layout is empty");
+  if (placement.chunk_elements() == 0) {
+    return absl::InvalidArgumentError("placement.chunk_elements is 0");
+  }
+  if (placement.shard_endpoints().empty()) {
+    return absl::InvalidArgumentError("placement.shard_endpoints is empty");
+  }
+  const uint32_t chunks = ChunkMap(record.layout().elements(), placement.chunk_elements()).chunks();
+  if (static_cast<uint32_t>(placement.shard_of_chunk_size()) != chunks) {
+    return absl::InvalidArgumentError(
+        absl::StrFormat("placement.shard_of_chunk has %d entries for %d chunks",
+                        placement.shard_of_chunk_size(), chunks));
+  }
+  for (uint32_t shard : placement.shard_of_chunk()) {
+    if (shard >= static_cast<uint32_t>(placement.shard_endpoints_size())) {
+      return absl::InvalidArgumentError(
+          absl::StrFormat("placement.shard_of_chunk names shard %d of %d", shard,
+                          placement.shard_endpoints_size()));
+    }
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<ParameterServerCore>> ParameterServerCore::Create(
+    const Options& options) {
+  if (absl::Status status = CheckPlacement(options.record); !status.ok()) return status;
+  ChunkMap map(options.record.layout().elements(), options.record.placement().chunk_elements());
+  return std::unique_ptr<ParameterServerCore>(new ParameterServerCore(options, map));
+}
+
+ParameterServerCore::ParameterServerCore(const Options& options, ChunkMap map)
+    : options_(options),
+      map_(map),
+      window_(std::max<uint32_t>(1, options.record.job().window())),
+      chunks_(map.chunks()) {
+  const proto::Placement& placement = options.record.placement();
+  std::vector<std::vector<ChunkId>> held(placement.shard_endpoints_size());
+  for (uint32_t c = 0; c < map.chunks(); ++c) {
+    chunks_[c].shard = placement.shard_of_chunk(c);
+    held[chunks_[c].shard].push_back(ChunkId(c));
+  }
+  for (uint32_t s = 0; s < held.size(); ++s) {
+    ShardLine line(ShardId(s), placement.shard_endpoints(s), IdentityOf(options), options.timing);
+    shards_.push_back({std::move(line), held[s], PushWindow(held[s], window_)});
+  }
+}
+
+absl::Status ParameterServerCore::Named(const absl::Status& status) const {
+  if (status.ok()) return status;
+  return absl::Status(status.code(), absl::StrCat("node ", options_.node.value(), ": ",
+                                                  std::string(status.message())));
+}
+
+ParameterServerCore::Shard* ParameterServerCore::Find(transport::ConnectionId connection) {
+  for (Shard& shard : shards_) {
+    if (shard.line.Owns(connection)) return &shard;
+  }
+  return nullptr;
+}
+
+// Shards that hold no chunk of the job are left alone.
+void ParameterServerCore::Start(absl::Time now, CoreActions* actions) {
+  for (Shard& shard : shards_) {
+    if (shard.chunks.empty()) {
+      ++settled_;
+      continue;
+    }
+    shard.line.Start(now, &actions->wire);
+    Seed(&shard, actions);
+  }
+}
+
+void ParameterServerCore::Seed(Shard* shard, CoreActions* actions) {
+  while (shard->next < shard->chunks.size() && shard->next - shard->confirmed < window_) {
+    actions->node.push_back(
+        {.kind = NodeAction::Kind::kFirstWeights, .chunk = shard->chunks[shard->next++]});
+  }
+}
+
+void ParameterServerCore::Submit(ChunkId chunk, CoreActions* actions) {
+  Chunk& state = chunks_[chunk.value()];
+  ++state.submitted;
+  Shard& shard = shards_[state.shard];
+  shard.window.Ready(chunk);
+  Push(&shard, actions);
+}
+
+void ParameterServerCore::Push(Shard* shard, CoreActions* actions) {
+  while (std::optional<ChunkId> chunk = shard->window.Next()) {
+    actions->node.push_back({.kind = NodeAction::Kind::kSum,
+                             .chunk = *chunk,
+                             .clock = chunks_[chunk->value()].submitted - 1});
+  }
+}
+
+void ParameterServerCore::OnPayload(const NodeAction& asked, Bytes payload, uint32_t samples,
+                                    absl::Time now, CoreActions* actions) {
+  const Chunk& chunk = chunks_[asked.chunk.value()];
+  wire::Header header;
+  header.chunk = asked.chunk.value();
+  header.element_count = map_.ElementsOf(asked.chunk);
+  if (asked.kind == NodeAction::Kind::kFirstWeights) {
+    header.op = Op::kInit;
+  } else {
+    header.op = Op::kPushPull;
+    header.clock = asked.clock;
+    header.base_version = chunk.version;
+    header.sample_count = samples;
+    ++counters_.pushes;
+  }
+  shards_[chunk.shard].line.Ask(header, std::move(payload), now, &actions->wire);
+  CountBytes();
+}
+
+void ParameterServerCore::Finish(uint64_t clocks, absl::Time now, CoreActions* actions) {
+  phase_ = Phase::kFinishing;
+  clocks_ = clocks;
+  settled_ = 0;
+  for (Shard& shard : shards_) {
+    if (shard.chunks.empty()) {
+      ++settled_;
+    } else {
+      MaybeRetire(&shard, now, actions);
+    }
+  }
+}
+
+// Once every push has been answered: a shard may not count out a node that still has something to
+// say.
+void ParameterServerCore::MaybeRetire(Shard* shard, absl::Time now, CoreActions* actions) {
+  if (phase_ != Phase::kFinishing || shard->retiring) return;
+  for (ChunkId chunk : shard->chunks) {
+    if (chunks_[chunk.value()].answered < clocks_) return;
+  }
+  shard->retiring = true;
+  wire::Header header;
+  header.op = Op::kRetire;
+  header.clock = clocks_;
+  shard->line.Ask(header, Bytes(), now, &actions->wire);
+}
+
+void ParameterServerCore::Cut(Shard* shard, absl::Time now, CoreActions* actions) {
+  while (shard->next < shard->chunks.size() && shard->next - shard->confirmed < window_) {
+    wire::Header header;
+    header.op = Op::kCut;
+    header.chunk = shard->chunks[shard->next++].value();
+    header.clock = clocks_;
+    shard->line.Ask(header, Bytes(), now, &actions->wire);
+  }
+}
+
+void ParameterServerCore::OnConnected(ShardId shard, transport::ConnectionId connection,
+                                      absl::Time now, CoreActions* actions) {
+  shards_[shard.value()].line.OnConnected(connection, now, &actions->wire);
+}
+
+void ParameterServerCore::OnConnectFailed(ShardId shard, const absl::Status& why, absl::Time now,
+                                          CoreActions* actions) {
+  shards_[shard.value()].line.OnLost(why, now, &actions->wire);
+}
+
+void ParameterServerCore::OnLost(transport::ConnectionId connection, const absl::Status& why,
+                                 absl::Time now, CoreActions* actions) {
+  if (Shard* shard = Find(connection)) shard->line.OnLost(why, now, &actions->wire);
+}
+
+void ParameterServerCore::OnNotTaken(const WireAction& send, absl::Time now) {
+  if (Shard* shard = Find(send.connection)) shard->line.OnNotTaken(send.frame.header, now);
+}
+
+absl::Status ParameterServerCore::OnFrame(transport::ConnectionId connection,
+                                          const wire::Frame& frame, absl::Time now,
+                                          CoreActions* actions) {
+  Shard* shard = Find(connection);
+  if (shard == nullptr) return absl::OkStatus();
+  absl::StatusOr<std::optional<wire::Header>> asked =
+      shard->line.OnFrame(frame, now, &actions->wire);
+  if (!asked.ok()) return Named(asked.status());
+  absl::Status status = absl::OkStatus();
+  if (asked->has_value()) status = OnAnswer(shard, **asked, frame, now, actions);
+  CountBytes();
+  return Named(status);
+}
+
+absl::Status ParameterServerCore::OnAnswer(Shard* shard, const wire::Header& asked,
+                                           const wire::Frame& frame, absl::Time now,
+                                           CoreActions* actions) {
+  const bool has_weights = asked.op == Op::kPushPull || asked.op == Op::kCut;
+  const uint32_t elements = has_weights ? map_.ElementsOf(ChunkId(asked.chunk)) : 0;
+  if (has_weights && frame.payload.float_count() != elements) {
+    return absl::InternalError(absl::StrFormat(
+        "server %s answered chunk %d at clock %d with %d elements instead of %d",
+        shard->line.address(), asked.chunk, asked.clock, frame.payload.float_count(), elements));
+  }
+  switch (asked.op) {
+    case Op::kInit:
+      OnInitOk(shard, frame.header, actions);
+      break;
+    case Op::kPushPull:
+      OnPushAnswer(shard, asked, frame, now, actions);
+      break;
+    case Op::kRetire:
+      shard->next = shard->confirmed = 0;
+      Cut(shard, now, actions);
+      break;
+    default:
+      OnCutAnswer(shard, frame, now, actions);
+      break;
+  }
+  return absl::OkStatus();
+}
+
+void ParameterServerCore::OnInitOk(Shard* shard, const wire::Header& answer, CoreActions* actions) {
+  chunks_[answer.chunk].version = answer.version;
+  ++shard->confirmed;
+  Seed(shard, actions);
+  if (shard->confirmed == shard->chunks.size() && ++settled_ == shards_.size()) {
+    phase_ = Phase::kTraining;
+  }
+}
+
+void ParameterServerCore::OnPushAnswer(Shard* shard, const wire::Header& asked,
+                                       const wire::Frame& frame, absl::Time now,
+                                       CoreActions* actions) {
+  const ChunkId id(asked.chunk);
+  Chunk& chunk = chunks_[asked.chunk];
+  ++chunk.answered;
+  chunk.version = frame.header.version;
+  counters_.bytes_answered += wire::kHeaderBytes + frame.payload.size();
+  ++counters_.staleness[std::min<size_t>(frame.header.staleness, kStalenessBins - 1)];
+  actions->node.push_back({.kind = NodeAction::Kind::kDeliver,
+                           .chunk = id,
+                           .clock = asked.clock,
+                           .weights = frame.payload});
+  shard->window.Answered(id);
+  Push(shard, actions);
+  MaybeRetire(shard, now, actions);
+}
+
+void ParameterServerCore::OnCutAnswer(Shard* shard, const wire::Frame& frame, absl::Time now,
+                                      CoreActions* actions) {
+  actions->node.push_back({.kind = NodeAction::Kind::kDeliverFinal,
+                           .chunk = ChunkId(frame.header.chunk),
+                           .clock = frame.header.clock,
+                           .weights = frame.payload});
+  ++shard->confirmed;
+  Cut(shard, now, actions);
+  if (shard->confirmed == shard->chunks.size() && ++settled_ == shards_.size()) {
+    phase_ = Phase::kFinished;
+  }
+}
+
+absl::Status ParameterServerCore::OnTime(absl::Time now, CoreActions* actions) {
+  for (Shard& shard : shards_) {
+    if (absl::Status status = shard.line.OnTime(now, &actions->wire); !status.ok()) {
+      return Named(status);
+    }
+  }
+  CountBytes();
+  return absl::OkStatus();
+}
+
+absl::Time ParameterServerCore::deadline() const {
+  absl::Time due = absl::InfiniteFuture();
+  for (const Shard& shard : shards_) due = std::min(due, shard.line.deadline());
+  return due;
+}
+
+void ParameterServerCore::Close(CoreActions* actions) {
+  for (Shard& shard : shards_) shard.line.Close(&actions->wire);
+}
+
+void ParameterServerCore::CountBytes() {
+  counters_.bytes_pushed = 0;
+  for (const Shard& shard : shards_) counters_.bytes_pushed += shard.line.bytes_sent(Op::kPushPull);
+}
+
+}  // namespace strata::worker

@@ -1,0 +1,113 @@
+#ifndef STRATA_WORKER_EXCHANGE_SHARD_LINE_H_
+#define STRATA_WORKER_EXCHANGE_SHARD_LINE_H_
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/time/time.h"
+#include "common/ids.h"
+#include "common/transport/endpoint.h"
+#include "common/wire/frame.h"
+
+namespace strata::worker {
+
+// What a protocol core of this folder wants done with its connections, in order.
+struct WireAction {
+  enum class Kind { kConnect, kClose, kSend };
+  Kind kind = Kind::kSend;
+  ShardId shard;                       // kConnect: answer with OnConnected or OnLost
+  transport::ConnectionId connection;  // kClose, kSend
+  wire::Frame frame;                   // kSend
+};
+
+// Delays of a line; all counted from the `now` of its events.
+struct LineTiming {
+  absl::Duration resend_after = absl::Seconds(5);  // without an answer
+  absl::Duration hello_timeout = absl::Seconds(5);
+  absl::Duration backoff_min = absl::Milliseconds(50);
+  absl::Duration backoff_max = absl::Seconds(1);
+  absl::Duration give_up_after = absl::Seconds(30);  // without a connection that HELLO confirmed
+};
+
+// Who speaks on a line; the same in every frame.
+struct LineIdentity {
+  uint32_t job = 0, view = 0, generation = 0, node = 0, incarnation = 0;
+  wire::Hello hello;
+};
+
+// Reliable requests to one shard over connections that come and go: says HELLO, repeats what has
+// not been answered after a new connection, after a silence and, with backoff, after RETRY. At most
+// one request per chunk at a time, so an answer is matched by chunk, op and clock; whatever
+// matches nothing is an echo of a repetition and is dropped.
+//
+// A pure state machine: time comes with the events, frames and connections go out as actions.
+class ShardLine {
+ public:
+  ShardLine(ShardId shard, std::string address, LineIdentity identity, LineTiming timing);
+
+  const std::string& address() const { return address_; }
+  // Bytes of all frames sent for requests of this op.
+  uint64_t bytes_sent(wire::Op op) const;
+
+  void Start(absl::Time now, std::vector<WireAction>* actions);
+  // `header`: op, chunk, clock, element and sample counts, base_version; the rest is filled in.
+  // REQUIRES: no request of this chunk (of kRetire: no other) is open.
+  void Ask(wire::Header header, Bytes payload, absl::Time now, std::vector<WireAction>* actions);
+
+  void OnConnected(transport::ConnectionId connection, absl::Time now,
+                   std::vector<WireAction>* actions);
+  // The connection is gone, could not be made, or carried something unreadable.
+  void OnLost(const absl::Status& why, absl::Time now, std::vector<WireAction>* actions);
+  // The endpoint did not take a frame.
+  void OnNotTaken(const wire::Header& header, absl::Time now);
+  // The header of the request that this frame answers, if it answers one, which then is closed.
+  // Errors: what the shard refused, for good; names chunk, clock and address.
+  absl::StatusOr<std::optional<wire::Header>> OnFrame(const wire::Frame& frame, absl::Time now,
+                                                      std::vector<WireAction>* actions);
+
+  // Does what is due. Errors: Unavailable (no connection for too long).
+  absl::Status OnTime(absl::Time now, std::vector<WireAction>* actions);
+  // When OnTime has something to do next.
+  absl::Time deadline() const;
+
+  bool Owns(transport::ConnectionId connection) const { return connection_ == connection; }
+  void Close(std::vector<WireAction>* actions);
+
+ private:
+  struct Request {
+    wire::Frame frame;
+    bool sent = false;
+    absl::Time due;  // to be sent (again)
+    absl::Duration backoff;
+  };
+  enum class State { kIdle, kConnecting, kGreeting, kUp };
+  static constexpr uint64_t kRetireKey = uint64_t{1} << 32;  // beyond all chunks
+
+  static uint64_t KeyOf(const wire::Header& header);
+  void Send(Request* request, absl::Time now, std::vector<WireAction>* actions);
+  void PlanReconnect(absl::Time now);
+  void OnRetry(const wire::Header& header, absl::Time now, std::vector<WireAction>* actions);
+  absl::Status Refusal(const wire::Frame& frame) const;
+
+  const ShardId shard_;
+  const std::string address_;
+  const LineIdentity identity_;
+  const LineTiming timing_;
+
+  State state_ = State::kIdle;
+  std::optional<transport::ConnectionId> connection_;
+  absl::Time state_due_ = absl::InfiniteFuture();  // kIdle: connect; kGreeting: give this one up
+  absl::Time down_since_ = absl::InfiniteFuture();
+  absl::Duration backoff_;
+  absl::Status last_loss_;
+  std::map<uint64_t, Request> requests_;
+  std::map<wire::Op, uint64_t> bytes_sent_;
+};
+
+}  // namespace strata::worker
+
+#endif  // STRATA_WORKER_EXCHANGE_SHARD_LINE_H_
