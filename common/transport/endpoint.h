@@ -25,7 +25,7 @@ struct Event {
   Kind kind = Kind::kFrame;
   ConnectionId connection;
   wire::Frame frame;
-  absl::Status error;
+  absl::Status error;  // kMalformed, kDisconnected: why
 };
 
 // The narrow waist between protocol cores and a network: it moves checked frames, in order per
@@ -46,8 +46,8 @@ class Endpoint {
 
   // Queues a frame; header.payload_checksum must be set (wire::Checksum). Zero-copy: the payload's
   // owner is kept until the bytes have left. Never blocks.
-  // Errors: NotFound (no such connection), ResourceExhausted (the peer's bounded queue is full: the
-  // frame was not taken).
+  // Errors: NotFound (no such connection), InvalidArgument (the payload is over the endpoint's
+  // limit), ResourceExhausted (the peer's bounded queue is full: the frame was not taken).
   virtual absl::Status Send(ConnectionId connection, const wire::Frame& frame) = 0;
 
   // Appends what has happened, waiting up to `timeout` for the first event or Wake. Several at

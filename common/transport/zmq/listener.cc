@@ -1,0 +1,182 @@
+#include "common/transport/zmq/listener.h"
+
+#include <zmq.h>
+
+#include <cerrno>
+#include <optional>
+#include <utility>
+
+#include "absl/strings/str_format.h"
+#include "common/transport/zmq/address.h"
+
+namespace strata::transport {
+namespace {
+
+constexpr int kMonitored = ZMQ_EVENT_ACCEPTED | ZMQ_EVENT_DISCONNECTED;
+// A lost peer's last frames are read first, but only for so many calls of Receive.
+constexpr int kLeavingRoundsMax = 16;
+constexpr size_t kGoneMax = 1024;
+
+absl::Status BindError(const std::string& address) {
+  const int error = zmq_errno();
+  const std::string text = absl::StrFormat("cannot listen at %s: %s", address, zmq_strerror(error));
+  if (error == EADDRINUSE) return absl::AlreadyExistsError(text);
+  return absl::InvalidArgumentError(text);
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<Listener>> Listener::Create(const Socket::Limits& socket_limits,
+                                                           const SendQueue::Limits& queue_limits,
+                                                           std::function<ConnectionId()> next_id) {
+  absl::StatusOr<Socket> socket = Socket::Create(ZMQ_ROUTER);
+  if (!socket.ok()) return socket.status();
+  socket->SetLimits(socket_limits);
+  // Else frames to unknown peers would be dropped and reported as sent.
+  socket->SetOption(ZMQ_ROUTER_MANDATORY, 1);
+  auto listener = std::make_unique<Listener>(*std::move(socket), queue_limits, std::move(next_id));
+  absl::StatusOr<std::unique_ptr<Monitor>> monitor =
+      Monitor::Create(&listener->socket_, kMonitored);
+  if (!monitor.ok()) return monitor.status();
+  listener->monitor_ = *std::move(monitor);
+  return listener;
+}
+
+Listener::Listener(Socket socket, const SendQueue::Limits& queue_limits,
+                   std::function<ConnectionId()> next_id)
+    : queue_limits_(queue_limits),
+      frame_limits_{.payload_bytes_max = queue_limits.payload_bytes_max},
+      next_id_(std::move(next_id)),
+      socket_(std::move(socket)) {}
+
+absl::StatusOr<int> Listener::Bind(const std::string& address) {
+  absl::StatusOr<TcpAddress> parsed = ParseTcpAddress(address);
+  if (!parsed.ok()) return parsed.status();
+  const absl::StatusOr<std::string> host = ResolveIpv4(parsed->host);
+  if (!host.ok()) {
+    return absl::InvalidArgumentError(
+        absl::StrFormat("cannot listen at %s: %s", address, host.status().message()));
+  }
+  parsed->host = *host;
+  const std::string wanted =
+      parsed->port == 0 ? absl::StrFormat("tcp://%s:*", parsed->host) : parsed->ToString();
+  if (zmq_bind(socket_.handle(), wanted.c_str()) != 0) return BindError(address);
+  char bound[256] = {};
+  size_t size = sizeof bound;
+  zmq_getsockopt(socket_.handle(), ZMQ_LAST_ENDPOINT, bound, &size);
+  parsed = ParseTcpAddress(bound);
+  if (!parsed.ok()) return parsed.status();
+  return parsed->port;
+}
+
+absl::Status Listener::Send(ConnectionId connection, const wire::Frame& frame) {
+  const auto it = peers_.find(connection);
+  if (it == peers_.end() || it->second->is_closed || it->second->is_leaving) {
+    return absl::NotFoundError(absl::StrFormat("no connection %d", connection.value()));
+  }
+  Peer* peer = it->second.get();
+  if (absl::Status added = peer->queue.Add(frame); !added.ok()) return added;
+  if (peer->queue.Flush(socket_.handle(), peer->routing_id) == SendResult::kNoPeer) Leave(peer);
+  return absl::OkStatus();
+}
+
+void Listener::Close(ConnectionId connection) {
+  const auto it = peers_.find(connection);
+  if (it == peers_.end()) return;
+  // The entry stays until the peer leaves, so that what it still sends is dropped.
+  it->second->is_closed = true;
+  it->second->queue = SendQueue(queue_limits_);
+}
+
+void Listener::Flush() {
+  for (auto& [connection, peer] : peers_) {
+    if (peer->queue.empty() || peer->is_leaving) continue;
+    if (peer->queue.Flush(socket_.handle(), peer->routing_id) == SendResult::kNoPeer) {
+      Leave(peer.get());
+    }
+  }
+}
+
+bool Listener::wants_send() const {
+  for (const auto& [connection, peer] : peers_) {
+    if (!peer->queue.empty() && !peer->is_leaving) return true;
+  }
+  return false;
+}
+
+void Listener::ReadMonitor() {
+  while (const std::optional<Monitor::Event> event = monitor_->Next()) {
+    if (event->kind == ZMQ_EVENT_ACCEPTED) {
+      live_fds_.insert(event->fd);
+      continue;
+    }
+    live_fds_.erase(event->fd);
+    for (auto& [connection, peer] : peers_) {
+      if (peer->fd == event->fd && !peer->is_leaving) Leave(peer.get());
+    }
+  }
+}
+
+void Listener::Leave(Peer* peer) {
+  peer->is_leaving = true;
+  leaving_.push_back(peer->connection);
+}
+
+Listener::Peer* Listener::FindOrAdd(const std::string& routing_id, int fd) {
+  if (const auto it = by_routing_id_.find(routing_id); it != by_routing_id_.end()) {
+    return it->second;
+  }
+  if (gone_set_.contains(routing_id)) return nullptr;
+  // The descriptor's number may have belonged to a connection that ended before this one began: its
+  // end stands in the monitor already.
+  ReadMonitor();
+  const ConnectionId connection = next_id_();
+  auto owned = std::make_unique<Peer>(connection, routing_id, fd, queue_limits_);
+  Peer* peer = owned.get();
+  peers_.emplace(connection, std::move(owned));
+  by_routing_id_.emplace(routing_id, peer);
+  if (fd >= 0 && !live_fds_.contains(fd)) Leave(peer);
+  return peer;
+}
+
+void Listener::ReportLeaving(std::vector<Event>* events) {
+  leaving_rounds_ = 0;
+  for (const ConnectionId connection : std::exchange(leaving_, {})) {
+    const auto it = peers_.find(connection);
+    if (!it->second->is_closed) {
+      Event event;
+      event.kind = Event::Kind::kDisconnected;
+      event.connection = connection;
+      event.error = absl::UnavailableError("connection lost");
+      events->push_back(std::move(event));
+    }
+    by_routing_id_.erase(it->second->routing_id);
+    gone_set_.insert(it->second->routing_id);
+    gone_.push_back(it->second->routing_id);
+    peers_.erase(it);
+    if (gone_.size() > kGoneMax) {
+      gone_set_.erase(gone_.front());
+      gone_.pop_front();
+    }
+  }
+}
+
+void Listener::Receive(size_t count_max, std::vector<Event>* events) {
+  ReadMonitor();
+  std::string routing_id;
+  for (size_t i = 0; i < count_max; ++i) {
+    Event event;
+    int fd = -1;
+    if (!ReceiveFrame(socket_.handle(), frame_limits_, &routing_id, &fd, &event)) {
+      if (!leaving_.empty()) ReportLeaving(events);
+      return;
+    }
+    Peer* peer = FindOrAdd(routing_id, fd);
+    if (peer == nullptr || peer->is_closed) continue;
+    event.connection = peer->connection;
+    events->push_back(std::move(event));
+  }
+  if (!leaving_.empty() && ++leaving_rounds_ > kLeavingRoundsMax) ReportLeaving(events);
+}
+
+}  // namespace strata::transport

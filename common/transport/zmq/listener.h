@@ -1,0 +1,86 @@
+#ifndef STRATA_COMMON_TRANSPORT_ZMQ_LISTENER_H_
+#define STRATA_COMMON_TRANSPORT_ZMQ_LISTENER_H_
+
+#include <cstddef>
+#include <deque>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/container/flat_hash_map.h"
+#include "absl/container/flat_hash_set.h"
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "common/transport/endpoint.h"
+#include "common/transport/zmq/send_queue.h"
+#include "common/transport/zmq/socket.h"
+
+namespace strata::transport {
+
+// Accepted connections: one ROUTER, and its monitor, which tells when a peer vanishes. A connection
+// begins to exist with its first frame. Threads: one.
+class Listener {
+ public:
+  // `next_id` names new connections. Errors: ResourceExhausted.
+  static absl::StatusOr<std::unique_ptr<Listener>> Create(const Socket::Limits& socket_limits,
+                                                          const SendQueue::Limits& queue_limits,
+                                                          std::function<ConnectionId()> next_id);
+  // Use Create.
+  Listener(Socket socket, const SendQueue::Limits& queue_limits,
+           std::function<ConnectionId()> next_id);
+
+  // As Endpoint::Listen.
+  absl::StatusOr<int> Bind(const std::string& address);
+
+  // Errors: NotFound, and those of SendQueue::Add.
+  absl::Status Send(ConnectionId connection, const wire::Frame& frame);
+  void Close(ConnectionId connection);
+  void Flush();
+  // Appends events after taking at most `count_max` messages.
+  void Receive(size_t count_max, std::vector<Event>* events);
+
+  // Frames wait for a peer whose queue in ZeroMQ is full.
+  bool wants_send() const;
+  void* socket_handle() const { return socket_.handle(); }
+  void* monitor_handle() const { return monitor_->handle(); }
+
+ private:
+  struct Peer {
+    Peer(ConnectionId connection, std::string id, int peer_fd, const SendQueue::Limits& limits)
+        : connection(connection), routing_id(std::move(id)), fd(peer_fd), queue(limits) {}
+
+    const ConnectionId connection;
+    const std::string routing_id;
+    const int fd;
+    SendQueue queue;
+    bool is_closed = false;   // by us: what comes is dropped
+    bool is_leaving = false;  // lost; frames that came before may still be read
+  };
+
+  void ReadMonitor();
+  // The peer that sent a message; null: one that was reported as gone.
+  Peer* FindOrAdd(const std::string& routing_id, int fd);
+  void Leave(Peer* peer);
+  void ReportLeaving(std::vector<Event>* events);
+
+  const SendQueue::Limits queue_limits_;
+  const wire::Limits frame_limits_;
+  const std::function<ConnectionId()> next_id_;
+  Socket socket_;
+  std::unique_ptr<Monitor> monitor_;
+  absl::flat_hash_map<ConnectionId, std::unique_ptr<Peer>> peers_;
+  absl::flat_hash_map<std::string, Peer*> by_routing_id_;
+  // TCP connections that the monitor knows of.
+  absl::flat_hash_set<int> live_fds_;
+  std::vector<ConnectionId> leaving_;
+  // Calls of Receive for which leaving_ has waited.
+  int leaving_rounds_ = 0;
+  // Routing ids of peers reported as gone, newest last: a late frame must not revive one.
+  std::deque<std::string> gone_;
+  absl::flat_hash_set<std::string> gone_set_;
+};
+
+}  // namespace strata::transport
+
+#endif  // STRATA_COMMON_TRANSPORT_ZMQ_LISTENER_H_

@@ -1,0 +1,148 @@
+#include "common/transport/zmq/message.h"
+
+#include <zmq.h>
+
+#include <cerrno>
+#include <cstdint>
+#include <cstring>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_format.h"
+
+namespace strata::transport {
+namespace {
+
+// A received part; closing it gives ZeroMQ's memory back.
+class Part {
+ public:
+  Part() { zmq_msg_init(&message_); }
+  ~Part() { zmq_msg_close(&message_); }
+  Part(const Part&) = delete;
+  Part& operator=(const Part&) = delete;
+
+  bool Receive(void* socket) {
+    int result = -1;
+    do {
+      result = zmq_msg_recv(&message_, socket, ZMQ_DONTWAIT);
+    } while (result < 0 && zmq_errno() == EINTR);
+    return result >= 0;
+  }
+  bool has_more() const { return zmq_msg_more(&message_) != 0; }
+  int fd() { return zmq_msg_get(&message_, ZMQ_SRCFD); }
+  size_t size() const { return zmq_msg_size(&message_); }
+  const std::byte* data() { return static_cast<const std::byte*>(zmq_msg_data(&message_)); }
+  absl::Span<const std::byte> bytes() { return {data(), size()}; }
+
+ private:
+  zmq_msg_t message_;
+};
+
+// Keeps a payload until ZeroMQ's I/O thread has sent it.
+struct PayloadHold {
+  Bytes payload;
+  std::shared_ptr<OutstandingBytes> outstanding;
+};
+
+void ReleasePayload(void* /*data*/, void* hint) {
+  const std::unique_ptr<PayloadHold> hold(static_cast<PayloadHold*>(hint));
+  *hold->outstanding -= hold->payload.size();
+}
+
+// True: taken over by ZeroMQ.
+bool SendCopy(void* socket, const void* data, size_t size, int flags) {
+  int result = -1;
+  do {
+    result = zmq_send(socket, data, size, flags | ZMQ_DONTWAIT);
+  } while (result < 0 && zmq_errno() == EINTR);
+  return result >= 0;
+}
+
+bool SendPayload(void* socket, const Bytes& payload,
+                 const std::shared_ptr<OutstandingBytes>& outstanding) {
+  auto hold = std::make_unique<PayloadHold>(PayloadHold{payload, outstanding});
+  zmq_msg_t message;
+  // ZeroMQ takes a pointer to mutable bytes, but only reads them to send.
+  zmq_msg_init_data(&message, const_cast<std::byte*>(payload.data()), payload.size(),
+                    &ReleasePayload, hold.release());
+  int result = -1;
+  do {
+    result = zmq_msg_send(&message, socket, ZMQ_DONTWAIT);
+  } while (result < 0 && zmq_errno() == EINTR);
+  if (result < 0) zmq_msg_close(&message);  // calls ReleasePayload
+  return result >= 0;
+}
+
+SendResult ResultOfErrno() {
+  return zmq_errno() == EAGAIN ? SendResult::kFull : SendResult::kNoPeer;
+}
+
+// Payloads are used as floats, and ZeroMQ places small ones at any address.
+Bytes TakePayload(std::shared_ptr<Part> part) {
+  const std::byte* data = part->data();
+  const size_t size = part->size();
+  if (reinterpret_cast<uintptr_t>(data) % alignof(float) == 0) return Bytes(part, data, size);
+  auto copy = std::make_shared<std::vector<float>>((size + sizeof(float) - 1) / sizeof(float));
+  std::memcpy(copy->data(), data, size);
+  const auto* bytes = reinterpret_cast<const std::byte*>(copy->data());
+  return Bytes(std::move(copy), bytes, size);
+}
+
+void SkipRest(void* socket, const Part& last) {
+  bool has_more = last.has_more();
+  while (has_more) {
+    Part part;
+    if (!part.Receive(socket)) return;
+    has_more = part.has_more();
+  }
+}
+
+}  // namespace
+
+SendResult SendFrame(void* socket, const std::string& routing_id, const OutgoingFrame& frame,
+                     const std::shared_ptr<OutstandingBytes>& outstanding) {
+  if (!routing_id.empty() && !SendCopy(socket, routing_id.data(), routing_id.size(), ZMQ_SNDMORE)) {
+    return ResultOfErrno();
+  }
+  const int more = !frame.payload.empty() ? ZMQ_SNDMORE : 0;
+  if (!SendCopy(socket, frame.header.data(), frame.header.size(), more)) return ResultOfErrno();
+  if (frame.payload.empty()) return SendResult::kSent;
+  // A message that has begun is always taken to its end.
+  return SendPayload(socket, frame.payload, outstanding) ? SendResult::kSent : SendResult::kNoPeer;
+}
+
+bool ReceiveFrame(void* socket, const wire::Limits& limits, std::string* routing_id, int* fd,
+                  Event* event) {
+  Part header;
+  if (!header.Receive(socket)) return false;
+  event->kind = Event::Kind::kMalformed;
+  if (routing_id != nullptr) {
+    routing_id->assign(reinterpret_cast<const char*>(header.data()), header.size());
+    if (!header.has_more() || !header.Receive(socket)) {
+      event->error = absl::InvalidArgumentError("a message of no parts");
+      return true;
+    }
+    *fd = header.fd();  // the routing id does not always have it
+  }
+  auto payload = std::make_shared<Part>();
+  if (header.has_more()) {
+    const bool is_whole = payload->Receive(socket);
+    if (!is_whole || payload->has_more()) {
+      SkipRest(socket, *payload);
+      event->error = absl::InvalidArgumentError("a message of more than two parts");
+      return true;
+    }
+    if (payload->size() == 0) {
+      event->error = absl::InvalidArgumentError("a second part without bytes");
+      return true;
+    }
+  }
+  event->error = wire::Decode(header.bytes(), payload->bytes(), limits, &event->frame.header);
+  if (!event->error.ok()) return true;
+  if (payload->size() > 0) event->frame.payload = TakePayload(std::move(payload));
+  event->kind = Event::Kind::kFrame;
+  return true;
+}
+
+}  // namespace strata::transport

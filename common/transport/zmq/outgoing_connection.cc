@@ -1,0 +1,117 @@
+#include "common/transport/zmq/outgoing_connection.h"
+
+#include <zmq.h>
+
+#include <random>
+#include <utility>
+
+#include "absl/strings/str_format.h"
+#include "absl/time/clock.h"
+#include "common/transport/zmq/address.h"
+
+namespace strata::transport {
+namespace {
+
+constexpr int kMonitored = ZMQ_EVENT_CLOSED | ZMQ_EVENT_DISCONNECTED |
+                           ZMQ_EVENT_HANDSHAKE_SUCCEEDED | ZMQ_EVENT_HANDSHAKE_FAILED_NO_DETAIL |
+                           ZMQ_EVENT_HANDSHAKE_FAILED_PROTOCOL | ZMQ_EVENT_HANDSHAKE_FAILED_AUTH;
+
+// Names the connection to the peer's ROUTER. New for each connection: a ROUTER ignores a second
+// connection of the same name while it believes that the first one lives.
+std::string RandomRoutingId() {
+  std::random_device random;
+  return absl::StrFormat("strata-%08x%08x%08x%08x", random(), random(), random(), random());
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<OutgoingConnection>> OutgoingConnection::Create(
+    ConnectionId id, const std::string& address, const Socket::Limits& socket_limits,
+    const SendQueue::Limits& queue_limits) {
+  const absl::StatusOr<TcpAddress> parsed = ParseTcpAddress(address);
+  if (!parsed.ok()) return parsed.status();
+  if (parsed->port == 0 || parsed->host == "*") {
+    return absl::InvalidArgumentError(
+        absl::StrFormat("address \"%s\" names no host and port to connect to", address));
+  }
+  absl::StatusOr<Socket> socket = Socket::Create(ZMQ_DEALER);
+  if (!socket.ok()) return socket.status();
+  socket->SetLimits(socket_limits);
+  socket->SetOption(ZMQ_ROUTING_ID, RandomRoutingId());
+  auto connection = std::make_unique<OutgoingConnection>(id, address, *std::move(socket),
+                                                         socket_limits, queue_limits);
+  absl::StatusOr<std::unique_ptr<Monitor>> monitor =
+      Monitor::Create(&connection->socket_, kMonitored);
+  if (!monitor.ok()) return monitor.status();
+  connection->monitor_ = *std::move(monitor);
+  if (zmq_connect(connection->socket_.handle(), address.c_str()) != 0) {
+    return absl::InvalidArgumentError(
+        absl::StrFormat("address \"%s\": %s", address, zmq_strerror(zmq_errno())));
+  }
+  return connection;
+}
+
+OutgoingConnection::OutgoingConnection(ConnectionId id, std::string address, Socket socket,
+                                       const Socket::Limits& socket_limits,
+                                       const SendQueue::Limits& queue_limits)
+    : id_(id),
+      address_(std::move(address)),
+      frame_limits_{.payload_bytes_max = queue_limits.payload_bytes_max},
+      deadline_(absl::Now() + socket_limits.connect_timeout),
+      socket_(std::move(socket)),
+      queue_(queue_limits) {}
+
+absl::Status OutgoingConnection::Send(const wire::Frame& frame) {
+  if (absl::Status added = queue_.Add(frame); !added.ok()) return added;
+  Flush();
+  return absl::OkStatus();
+}
+
+void OutgoingConnection::Flush() {
+  // Before the connection is up ZeroMQ takes nothing (ZMQ_IMMEDIATE); when it is lost, the monitor
+  // tells.
+  if (is_up_ && loss_.ok()) queue_.Flush(socket_.handle(), "");
+}
+
+void OutgoingConnection::Lose(const std::string& reason) {
+  if (loss_.ok()) loss_ = absl::UnavailableError(absl::StrFormat("%s: %s", address_, reason));
+}
+
+void OutgoingConnection::ReadMonitor() {
+  while (const std::optional<Monitor::Event> event = monitor_->Next()) {
+    switch (event->kind) {
+      case ZMQ_EVENT_HANDSHAKE_SUCCEEDED:
+        is_up_ = true;
+        Flush();
+        break;
+      case ZMQ_EVENT_CLOSED:
+        Lose("could not connect");
+        break;
+      case ZMQ_EVENT_DISCONNECTED:
+        Lose(is_up_ ? "connection lost" : "could not connect");
+        break;
+      default:
+        Lose("the other side does not speak this protocol");
+        break;
+    }
+  }
+  if (!is_up_ && absl::Now() >= deadline_) Lose("not connected in time");
+}
+
+void OutgoingConnection::Receive(size_t count_max, std::vector<Event>* events) {
+  ReadMonitor();
+  for (size_t i = 0; i < count_max; ++i) {
+    Event event;
+    if (!ReceiveFrame(socket_.handle(), frame_limits_, nullptr, nullptr, &event)) {
+      if (loss_.ok()) return;
+      event.kind = Event::Kind::kDisconnected;
+      event.error = loss_;
+      is_gone_ = true;
+    }
+    event.connection = id_;
+    events->push_back(std::move(event));
+    if (is_gone_) return;
+  }
+}
+
+}  // namespace strata::transport

@@ -1,0 +1,62 @@
+#ifndef STRATA_COMMON_TRANSPORT_ZMQ_OUTGOING_CONNECTION_H_
+#define STRATA_COMMON_TRANSPORT_ZMQ_OUTGOING_CONNECTION_H_
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "common/transport/endpoint.h"
+#include "common/transport/zmq/send_queue.h"
+#include "common/transport/zmq/socket.h"
+
+namespace strata::transport {
+
+// One connection that we opened: a DEALER and the monitor that tells when it is up and when it is
+// lost. Threads: one.
+class OutgoingConnection {
+ public:
+  // Begins to connect. Errors: InvalidArgument (address), ResourceExhausted.
+  static absl::StatusOr<std::unique_ptr<OutgoingConnection>> Create(
+      ConnectionId id, const std::string& address, const Socket::Limits& socket_limits,
+      const SendQueue::Limits& queue_limits);
+  // Use Create.
+  OutgoingConnection(ConnectionId id, std::string address, Socket socket,
+                     const Socket::Limits& socket_limits, const SendQueue::Limits& queue_limits);
+
+  absl::Status Send(const wire::Frame& frame);
+  // Sends what waits.
+  void Flush();
+  // Appends at most `count_max` events; the last one may be kDisconnected, after which the object
+  // is of no use.
+  void Receive(size_t count_max, std::vector<Event>* events);
+
+  bool is_gone() const { return is_gone_; }
+  bool wants_send() const { return is_up_ && !queue_.empty(); }
+  // Until when it must be up.
+  absl::Time connect_deadline() const { return is_up_ ? absl::InfiniteFuture() : deadline_; }
+  void* socket_handle() const { return socket_.handle(); }
+  void* monitor_handle() const { return monitor_->handle(); }
+
+ private:
+  void ReadMonitor();
+  void Lose(const std::string& reason);
+
+  const ConnectionId id_;
+  const std::string address_;
+  const wire::Limits frame_limits_;
+  const absl::Time deadline_;
+  Socket socket_;
+  std::unique_ptr<Monitor> monitor_;
+  SendQueue queue_;
+  bool is_up_ = false;
+  bool is_gone_ = false;
+  // Why the connection is lost; OK while it is not.
+  absl::Status loss_;
+};
+
+}  // namespace strata::transport
+
+#endif  // STRATA_COMMON_TRANSPORT_ZMQ_OUTGOING_CONNECTION_H_

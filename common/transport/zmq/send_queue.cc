@@ -1,0 +1,35 @@
+#include "common/transport/zmq/send_queue.h"
+
+#include "absl/strings/str_format.h"
+
+namespace strata::transport {
+
+absl::Status SendQueue::Add(const wire::Frame& frame) {
+  const size_t size = frame.payload.size();
+  if (size > limits_.payload_bytes_max) {
+    // ZeroMQ would report such a frame as sent, and the peer would never see it.
+    return absl::InvalidArgumentError(
+        absl::StrFormat("payload of %d bytes is over the limit of %d: %s", size,
+                        limits_.payload_bytes_max, wire::Describe(frame.header)));
+  }
+  const size_t waiting = outstanding_->load();
+  if (frames_.size() >= limits_.queue_frames_max ||
+      (waiting > 0 && waiting + size > limits_.queue_bytes_max)) {
+    return absl::ResourceExhaustedError(absl::StrFormat(
+        "the peer does not keep up: %d frames and %d bytes wait for it", frames_.size(), waiting));
+  }
+  *outstanding_ += size;
+  frames_.push_back({wire::EncodeHeader(frame.header, size), frame.payload});
+  return absl::OkStatus();
+}
+
+SendResult SendQueue::Flush(void* socket, const std::string& routing_id) {
+  while (!frames_.empty()) {
+    const SendResult result = SendFrame(socket, routing_id, frames_.front(), outstanding_);
+    if (result != SendResult::kSent) return result;
+    frames_.pop_front();
+  }
+  return SendResult::kSent;
+}
+
+}  // namespace strata::transport

@@ -1,0 +1,72 @@
+#ifndef STRATA_COMMON_TRANSPORT_ZMQ_SOCKET_H_
+#define STRATA_COMMON_TRANSPORT_ZMQ_SOCKET_H_
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+
+namespace strata::transport {
+
+// A ZeroMQ socket of the process's context, closed with LINGER 0: what is queued in it is dropped.
+// Threads: one.
+class Socket {
+ public:
+  // What every data socket overrides; see zmq_endpoint.h and the constants in socket.cc.
+  struct Limits {
+    uint64_t part_bytes_max = 0;
+    absl::Duration connect_timeout;
+    absl::Duration silence_timeout;
+  };
+
+  // `type` is ZMQ_ROUTER, ... Errors: ResourceExhausted (descriptors, sockets of the context).
+  static absl::StatusOr<Socket> Create(int type);
+  Socket(Socket&& other) noexcept : handle_(other.handle_) { other.handle_ = nullptr; }
+  Socket& operator=(Socket&&) = delete;
+  ~Socket();
+
+  void* handle() const { return handle_; }
+
+  // REQUIRES: an option that the socket knows, in range; our own mistake otherwise.
+  void SetOption(int option, int value);
+  void SetOption(int option, int64_t value);
+  void SetOption(int option, const std::string& value);
+  // Message size, queue lengths, heartbeats, time limits.
+  void SetLimits(const Limits& limits);
+
+ private:
+  explicit Socket(void* handle) : handle_(handle) {}
+
+  void* handle_;
+};
+
+// What happens to a socket's TCP connections. Destroyed before the socket: ZeroMQ's I/O thread
+// would block on a monitor that nobody reads any more. Threads: the socket's.
+class Monitor {
+ public:
+  struct Event {
+    uint16_t kind = 0;  // ZMQ_EVENT_...
+    int fd = -1;        // of the connection, where the kind has one
+  };
+
+  // Errors: ResourceExhausted.
+  static absl::StatusOr<std::unique_ptr<Monitor>> Create(Socket* socket, int events);
+  Monitor(Socket* socket, Socket pair) : socket_(socket), pair_(std::move(pair)) {}
+  ~Monitor();
+
+  void* handle() const { return pair_.handle(); }
+  // The next event, without blocking.
+  std::optional<Event> Next();
+
+ private:
+  Socket* const socket_;
+  Socket pair_;
+};
+
+}  // namespace strata::transport
+
+#endif  // STRATA_COMMON_TRANSPORT_ZMQ_SOCKET_H_

@@ -1,0 +1,42 @@
+#ifndef STRATA_COMMON_TRANSPORT_ZMQ_ZMQ_ENDPOINT_H_
+#define STRATA_COMMON_TRANSPORT_ZMQ_ZMQ_ENDPOINT_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "common/transport/endpoint.h"
+
+namespace strata::transport {
+
+struct ZmqOptions {
+  // A frame with a larger payload is refused by Send, and never arrives from a peer.
+  uint64_t payload_bytes_max = 16 << 20;
+  // What may wait for one peer, including what ZeroMQ holds: payload bytes, and frames. Send
+  // refuses beyond either, but a peer with nothing waiting always takes one frame.
+  size_t queue_bytes_max = 64 << 20;
+  size_t queue_frames_max = 4096;
+  // A connection that is not up by then is reported as gone.
+  absl::Duration connect_timeout = absl::Seconds(5);
+  // A peer that is silent for so long is gone: its process is stopped, its host unreachable, or it
+  // has not received for that time while its queues are full.
+  absl::Duration silence_timeout = absl::Seconds(15);
+
+  // Errors: InvalidArgument naming the field.
+  absl::Status Validate() const;
+};
+
+// An endpoint over ZeroMQ, "tcp://HOST:PORT" with IPv4 addresses or names. Accepted connections
+// share one ROUTER socket; each connection out is a DEALER of its own, which never reconnects. All
+// endpoints of a process share one ZeroMQ context, which lives until the process ends.
+//
+// A peer that connected to us and vanished is reported as kDisconnected too. Close on an accepted
+// connection forgets it, and what it sends later is dropped; ZeroMQ cannot end it.
+// Errors: InvalidArgument (options), ResourceExhausted (descriptors).
+absl::StatusOr<std::unique_ptr<Endpoint>> CreateZmqEndpoint(const ZmqOptions& options);
+
+}  // namespace strata::transport
+
+#endif  // STRATA_COMMON_TRANSPORT_ZMQ_ZMQ_ENDPOINT_H_
