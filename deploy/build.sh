@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Builds Bazel targets quietly: a line when there is something to build, the compiler's words only when
-# it fails. usage: deploy/build.sh TARGET...
+# Builds Bazel targets quietly: a line when there is something to build, the compiler's words only
+# when it fails. usage: deploy/build.sh TARGET...
 set -euo pipefail
 cd "$(dirname "$0")/.."
 

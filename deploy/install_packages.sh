@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Installs what deploy/packages.txt names and this machine lacks; does nothing where nothing is missing.
-# Needs Debian 12 and, when something is missing, root or sudo.
+# Installs what deploy/packages.txt names and this machine lacks; does nothing where nothing is
+# missing. Needs Debian 12 and, when something is missing, root or sudo.
 set -euo pipefail
 cd "$(dirname "$0")"
 
@@ -27,7 +27,8 @@ install() {
   "${as_root[@]}" env DEBIAN_FRONTEND=noninteractive \
     apt-get install -y --no-install-recommends "${missing[@]}" >"$log" 2>&1
 }
-# A machine whose package lists are current needs no update; one whose lists are stale fails and does.
+# A machine whose package lists are current needs no update; one whose lists are stale fails and
+# does.
 if ! install; then
   "${as_root[@]}" apt-get update >"$log" 2>&1 && install || {
     tail -n 20 "$log" >&2

@@ -21,7 +21,10 @@ mode=sync
 while [ $# -gt 0 ]; do
   case "$1" in
     --mode)
-      [ $# -ge 2 ] || { echo "strata: error: --mode needs a value: sync, lazy or async" >&2; exit 2; }
+      [ $# -ge 2 ] || {
+        echo "strata: error: --mode needs a value: sync, lazy or async" >&2
+        exit 2
+      }
       mode=$2
       shift 2
       ;;

@@ -2,8 +2,8 @@
 
 usage: count_cases.py LOG TESTLOGS_DIR BAZEL_STATUS
 
-LOG is what `bazel test` printed. Each target in its summary counts with the cases of its test.xml; a
-target that has none (it did not build, or ran out of time) counts as one failed case. Prints
+LOG is what `bazel test` printed. Each target in its summary counts with the cases of its test.xml;
+a target that has none (it did not build, or ran out of time) counts as one failed case. Prints
 "N passed, N failed" and exits 1 if any case failed or Bazel itself did.
 """
 
@@ -12,7 +12,9 @@ import re
 import sys
 import xml.etree.ElementTree as ElementTree
 
-SUMMARY = re.compile(r"^(//\S+)\s+(?:\(cached\) )?(PASSED|FLAKY|FAILED TO BUILD|FAILED|TIMEOUT|NO STATUS)\b")
+SUMMARY = re.compile(
+    r"^(//\S+)\s+(?:\(cached\) )?(PASSED|FLAKY|FAILED TO BUILD|FAILED|TIMEOUT|NO STATUS)\b"
+)
 
 
 def cases(report):

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Installs packages, builds everything, runs every test. The last line is "N passed, N failed", counted in
-# test cases; the exit status is 0 only if none failed.
+# Installs packages, builds everything, runs every test. The last line is "N passed, N failed",
+# counted in test cases; the exit status is 0 only if none failed.
 #
 # usage: tests/run.sh [BAZEL OPTIONS AND TARGETS]     default targets: //...
 #   tests/run.sh --config=asan                        the same with AddressSanitizer (tsan, ubsan)

@@ -1,4 +1,4 @@
-"""C++ from .proto files with the system's protoc (and its gRPC plugin), as plain cc_library targets."""
+"""C++ from .proto files, by the system's protoc and its gRPC plugin, as cc_library targets."""
 
 def strata_cc_proto(name, src, grpc_name = None, deps = []):
     """Compiles one .proto file to a cc_library, and its services to a second one.
