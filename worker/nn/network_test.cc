@@ -97,6 +97,45 @@ TEST(Network, TwoRunsGiveTheSameBits) {
   EXPECT_EQ(a.buffers, b.buffers);
 }
 
+// One rank keeps its arena in a vector, another in shared memory: the bits must not tell.
+TEST(Network, BitsDoNotDependOnWhereTensorsLie) {
+  for (const char* zoo : {"mlp", "lenet5", "cnn"}) {
+    const ModelSpec model = MakeModel(zoo, {1, 28, 28}, 10).value();
+    const std::vector<float> images = Images(16 * 784, 3);
+    const std::vector<uint8_t> labels = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 0, 1, 2, 3, 4, 5};
+    BoundNetwork a(model, {.batch = 16}), b(model, {.batch = 16});
+    // b's tensors move to odd places, back to back, and its images too.
+    std::vector<float> weights(1), gradients(1), moved_images(1);
+    moved_images.insert(moved_images.end(), images.begin(), images.end());
+    for (const auto& tensor : b.weights) {
+      weights.insert(weights.end(), tensor.begin(), tensor.end());
+    }
+    gradients.resize(weights.size());
+    std::vector<absl::Span<float>> weight_spans, gradient_spans;
+    size_t offset = 1;
+    for (const auto& tensor : b.weights) {
+      weight_spans.push_back(absl::MakeSpan(weights).subspan(offset, tensor.size()));
+      gradient_spans.push_back(absl::MakeSpan(gradients).subspan(offset, tensor.size()));
+      offset += tensor.size();
+    }
+    b.network->Bind(weight_spans, gradient_spans, BoundNetwork::Spans(&b.buffers));
+    const auto nothing = [](int) { return absl::OkStatus(); };
+    for (int step = 0; step < 3; ++step) {
+      const double loss = a.Forward(images, labels, step);
+      ASSERT_TRUE(b.network->Forward(moved_images.data() + 1, step, nothing).ok());
+      ASSERT_EQ(b.network->Loss(labels).loss, loss) << zoo;
+      ASSERT_TRUE(a.Backward().ok() && b.network->Backward(nothing).ok());
+      for (size_t t = 0; t < a.weights.size(); ++t) {
+        ASSERT_EQ(absl::MakeSpan(a.gradients[t]), gradient_spans[t]) << zoo << " tensor " << t;
+        for (size_t i = 0; i < a.weights[t].size(); ++i) {
+          a.weights[t][i] -= 0.001f * a.gradients[t][i];
+          weight_spans[t][i] = a.weights[t][i];
+        }
+      }
+    }
+  }
+}
+
 TEST(Network, InferenceUsesRunningStatisticsAndNoDropout) {
   const ModelSpec model{"m",
                         {4, 2, 2},
