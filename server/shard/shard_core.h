@@ -3,10 +3,12 @@
 
 #include <cstdint>
 #include <memory>
+#include <string>
 #include <vector>
 
 #include "absl/container/flat_hash_map.h"
 #include "absl/status/status.h"
+#include "common/buffer_pool.h"
 #include "common/ids.h"
 #include "common/job/arena.h"
 #include "common/transport/endpoint.h"
@@ -65,8 +67,20 @@ class ShardCore {
   uint64_t refused() const { return refused_; }
 
  private:
+  struct Installed {
+    std::unique_ptr<ShardJob> job;
+    std::string record;  // as installed, to know it again
+  };
+
+  void OnHello(transport::ConnectionId connection, const wire::Frame& frame,
+               std::vector<ShardAction>* actions);
+  // Answers with an error and counts it, for the job where the connection is bound to one.
+  void Refuse(transport::ConnectionId connection, const wire::Frame& frame, wire::ErrorCode code,
+              const std::string& reason, std::vector<ShardAction>* actions);
+
   const kernels::Kernels& kernels_;
-  absl::flat_hash_map<JobId, std::unique_ptr<ShardJob>> jobs_;
+  BufferPool pool_;  // weights, state and partial sums of all jobs
+  absl::flat_hash_map<JobId, Installed> jobs_;
   absl::flat_hash_map<transport::ConnectionId, JobId> bound_;
   uint64_t refused_ = 0;
 };

@@ -1,0 +1,177 @@
+#include "server/shard/chunk_state.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/str_format.h"
+
+namespace strata::server {
+namespace {
+
+PushResult Refuse(wire::ErrorCode error, std::string reason) {
+  return {.error = error, .reason = std::move(reason)};
+}
+
+}  // namespace
+
+ChunkState::ChunkState(const kernels::Kernels& kernels, BufferPool& pool, const ChunkRules& rules,
+                       uint32_t elements, std::vector<OptimizerRun> runs)
+    : kernels_(kernels),
+      pool_(pool),
+      rules_(rules),
+      weights_(kernels, pool, rules.update, elements, std::move(runs)),
+      nodes_(rules.ranks_of_node.size()) {}
+
+PushResult ChunkState::OnPush(Push push, std::vector<DueAnswer>* due) {
+  NodeProgress& node = nodes_[push.node];
+  if (push.clock < node.received) return OnDuplicate(push, due);
+  if (PushResult refusal = Check(push); refusal.error != wire::ErrorCode::kNone) return refusal;
+  ++node.received;
+  node.waiting = true;
+  node.incarnation = push.incarnation;
+  node.checksum = push.checksum;
+  node.samples = push.samples;
+  node.versions_behind =
+      static_cast<uint32_t>(std::min<uint64_t>(weights_.version() - push.base_version, UINT32_MAX));
+  if (rules_.policy.applies_per_clock()) {
+    AddToClock(push);
+  } else {
+    ApplyOnArrival(push);
+  }
+  CollectDue(due);
+  return {};
+}
+
+PushResult ChunkState::OnDuplicate(const Push& push, std::vector<DueAnswer>* due) {
+  const NodeProgress& node = nodes_[push.node];
+  const bool is_last = push.clock + 1 == node.received;
+  const bool same_process = push.incarnation == node.incarnation;
+  if (is_last && same_process && (push.checksum != node.checksum || push.samples != node.samples)) {
+    return Refuse(wire::ErrorCode::kConflict, "other content than before");
+  }
+  // A push before the last was answered, or the process would not have pushed again; a new process
+  // that starts over wants its answer.
+  if ((is_last && !node.waiting) || (!is_last && !same_process)) {
+    due->push_back({.node = push.node, .clock = push.clock, .staleness = 0});
+    if (is_last) due->back() = AnswerTo(push.node);
+  }
+  return {.duplicate = true};
+}
+
+PushResult ChunkState::Check(const Push& push) const {
+  const NodeProgress& node = nodes_[push.node];
+  if (push.clock > node.received) {
+    return Refuse(wire::ErrorCode::kBeyondWindow,
+                  absl::StrFormat("clock %d, expected %d", push.clock, node.received));
+  }
+  if (node.retired) return Refuse(wire::ErrorCode::kBeyondWindow, "the node has retired");
+  if (node.waiting) {
+    return Refuse(wire::ErrorCode::kBeyondWindow, "the push before is not answered");
+  }
+  if (push.base_version > weights_.version()) {
+    return Refuse(wire::ErrorCode::kBeyondWindow,
+                  absl::StrFormat("base_version %d of %d", push.base_version, weights_.version()));
+  }
+  if (!push.sum.empty() && push.samples == 0) {
+    return Refuse(wire::ErrorCode::kMalformed, "sample_count is 0");
+  }
+  if (!kernels_.all_finite(push.sum.floats(), push.sum.float_count())) {
+    return Refuse(wire::ErrorCode::kNotFinite, "NaN or infinity");
+  }
+  return {};
+}
+
+void ChunkState::AddToClock(const Push& push) {
+  auto [clock, is_new] = open_.try_emplace(
+      push.clock, OpenClock{TreeAccumulator(kernels_, pool_, nodes_.size(), weights_.elements())});
+  clock->second.sum.Add(push.node, push.sum);
+  clock->second.samples += push.samples;
+  ApplyCompleteClocks();
+}
+
+void ChunkState::ApplyOnArrival(const Push& push) {
+  if (push.samples == 0) return weights_.Skip();
+  double divisor = push.samples;
+  if (rules_.policy.scales_to_clock()) {
+    const double rank_samples = rules_.batch_per_rank > 0
+                                    ? rules_.batch_per_rank
+                                    : divisor / rules_.ranks_of_node[push.node];
+    divisor = rank_samples * rules_.ranks;
+  }
+  const double damping = rules_.policy.Damping(nodes_[push.node].versions_behind);
+  weights_.Apply(push.sum, static_cast<float>(1.0 / divisor), push.samples, damping);
+}
+
+// Clocks complete in order, because each node's pushes are contiguous.
+void ChunkState::ApplyCompleteClocks() {
+  const uint64_t gate = Gate();
+  while (!open_.empty() && open_.begin()->first < gate) {
+    OpenClock& clock = open_.begin()->second;
+    const Bytes sum = clock.sum.Finish();
+    if (clock.samples == 0) {
+      weights_.Skip();
+    } else {
+      weights_.Apply(sum, static_cast<float>(1.0 / static_cast<double>(clock.samples)),
+                     clock.samples, 1.0);
+    }
+    open_.erase(open_.begin());
+  }
+}
+
+void ChunkState::OnRetire(size_t node, std::vector<DueAnswer>* due) {
+  nodes_[node].retired = true;
+  ApplyCompleteClocks();
+  CollectDue(due);
+}
+
+void ChunkState::OnCut(size_t node, uint64_t clock, std::vector<DueAnswer>* due) {
+  nodes_[node].cut_waiting = true;
+  nodes_[node].cut_clock = clock;
+  CollectDue(due);
+}
+
+void ChunkState::CollectDue(std::vector<DueAnswer>* due) {
+  const uint64_t gate = Gate();
+  for (size_t i = 0; i < nodes_.size(); ++i) {
+    NodeProgress& node = nodes_[i];
+    if (node.waiting && rules_.policy.MayAnswer(node.received - 1, gate)) {
+      node.waiting = false;
+      due->push_back(AnswerTo(i));
+    }
+    if (node.cut_waiting && gate == kClockInfinity) {
+      node.cut_waiting = false;
+      due->push_back({.op = wire::Op::kCutAnswer, .node = i, .clock = node.cut_clock});
+    }
+  }
+}
+
+DueAnswer ChunkState::AnswerTo(size_t node) const {
+  const uint64_t clock = nodes_[node].received - 1;
+  return {.node = node,
+          .clock = clock,
+          .staleness = rules_.policy.StalenessOf(clock, Gate(), nodes_[node].versions_behind)};
+}
+
+uint64_t ChunkState::Gate() const {
+  uint64_t least = kClockInfinity;
+  for (const NodeProgress& node : nodes_) {
+    if (!node.retired) least = std::min(least, node.received);
+  }
+  return least;
+}
+
+uint64_t ChunkState::MinClock() const {
+  const uint64_t gate = Gate();
+  if (gate != kClockInfinity) return gate;
+  uint64_t most = 0;
+  for (const NodeProgress& node : nodes_) most = std::max(most, node.received);
+  return most;
+}
+
+size_t ChunkState::held() const {
+  size_t held = 0;
+  for (const auto& [clock, open] : open_) held += open.sum.held();
+  return held;
+}
+
+}  // namespace strata::server

@@ -1,0 +1,119 @@
+#ifndef STRATA_SERVER_SHARD_CHUNK_STATE_H_
+#define STRATA_SERVER_SHARD_CHUNK_STATE_H_
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "common/wire/frame.h"
+#include "server/shard/consistency_policy.h"
+#include "server/shard/tree_accumulator.h"
+#include "server/shard/weight_state.h"
+
+namespace strata::server {
+
+// What all chunks of a job share; nodes are indices in order of their first rank.
+struct ChunkRules {
+  ConsistencyPolicy policy;
+  UpdateRule update;
+  std::vector<uint32_t> ranks_of_node;
+  uint32_t ranks = 0;
+  uint32_t batch_per_rank = 0;  // 0: known only from the pushes (programs)
+};
+
+// A node's sum for one chunk and clock.
+struct Push {
+  size_t node = 0;
+  uint32_t incarnation = 0;
+  uint64_t clock = 0;
+  uint64_t base_version = 0;
+  uint32_t samples = 0;
+  uint64_t checksum = 0;
+  Bytes sum;  // empty: adds nothing
+};
+
+// An answer that is due now: to the push of `clock`, or to CUT(clock).
+struct DueAnswer {
+  wire::Op op = wire::Op::kAnswer;
+  size_t node = 0;
+  uint64_t clock = 0;
+  uint32_t staleness = 0;
+};
+
+struct PushResult {
+  wire::ErrorCode error = wire::ErrorCode::kNone;
+  std::string reason;      // where there is an error
+  bool duplicate = false;  // seen before, not applied again
+};
+
+// One chunk: watermark per node, the sums of incomplete clocks, weights, and who waits for an
+// answer. The weights and the watermark change together, so each push is applied exactly once.
+//
+// A node has at most one unanswered push per chunk (pipeline depth 0): at any time at most
+// open_clocks_max() clocks are incomplete.
+//
+// Threads: one.
+class ChunkState {
+ public:
+  // All of it outlives this.
+  ChunkState(const kernels::Kernels& kernels, BufferPool& pool, const ChunkRules& rules,
+             uint32_t elements, std::vector<OptimizerRun> runs);
+
+  WeightState& weights() { return weights_; }
+  const WeightState& weights() const { return weights_; }
+
+  // REQUIRES: weights().seeded(); push.sum is empty or has the chunk's elements. Appends the
+  // answers that are due now, of this node and of others.
+  PushResult OnPush(Push push, std::vector<DueAnswer>* due);
+  // The node pushes no more: it holds nobody up.
+  void OnRetire(size_t node, std::vector<DueAnswer>* due);
+  // Answered once every node has retired.
+  void OnCut(size_t node, uint64_t clock, std::vector<DueAnswer>* due);
+
+  // Pushes received from a node, contiguous from clock 0.
+  uint64_t Received(size_t node) const { return nodes_[node].received; }
+  // Least number of pushes received from any node that has not retired; where all have, the most.
+  uint64_t MinClock() const;
+  // Gradient buffers held for incomplete clocks.
+  size_t held() const;
+
+ private:
+  struct NodeProgress {
+    uint64_t received = 0;
+    bool waiting = false;  // the last push is not answered
+    bool retired = false;
+    // Of the last push:
+    uint32_t incarnation = 0;
+    uint64_t checksum = 0;
+    uint32_t samples = 0;
+    uint32_t versions_behind = 0;
+    bool cut_waiting = false;
+    uint64_t cut_clock = 0;
+  };
+  struct OpenClock {
+    TreeAccumulator sum;
+    uint64_t samples = 0;
+  };
+
+  PushResult OnDuplicate(const Push& push, std::vector<DueAnswer>* due);
+  PushResult Check(const Push& push) const;
+  void AddToClock(const Push& push);
+  void ApplyOnArrival(const Push& push);
+  void ApplyCompleteClocks();
+  void CollectDue(std::vector<DueAnswer>* due);
+  DueAnswer AnswerTo(size_t node) const;
+  // MinClock, infinity where all nodes have retired.
+  uint64_t Gate() const;
+
+  const kernels::Kernels& kernels_;
+  BufferPool& pool_;
+  const ChunkRules& rules_;
+  WeightState weights_;
+  std::vector<NodeProgress> nodes_;
+  std::map<uint64_t, OpenClock> open_;  // per clock
+};
+
+}  // namespace strata::server
+
+#endif  // STRATA_SERVER_SHARD_CHUNK_STATE_H_

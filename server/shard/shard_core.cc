@@ -1,0 +1,108 @@
+#include "server/shard/shard_core.h"
+
+#include <utility>
+
+#include "absl/strings/str_format.h"
+#include "absl/types/span.h"
+#include "common/job/job.h"
+#include "server/shard/reply.h"
+#include "server/shard/shard_job.h"
+#include "server/shard/shard_plan.h"
+
+namespace strata::server {
+
+ShardCore::ShardCore(const kernels::Kernels& kernels) : kernels_(kernels) {}
+ShardCore::~ShardCore() = default;
+
+absl::Status ShardCore::Install(const proto::JobRecord& record, ShardId own_shard) {
+  const JobId id(record.job_id());
+  std::string text = absl::StrFormat("%d ", own_shard.value()) + record.SerializeAsString();
+  if (auto installed = jobs_.find(id); installed != jobs_.end()) {
+    if (installed->second.record == text) return absl::OkStatus();
+    return absl::AlreadyExistsError(
+        absl::StrFormat("job %d is installed with another record", id.value()));
+  }
+  absl::StatusOr<ShardPlan> plan = PlanOf(record, own_shard);
+  if (!plan.ok()) {
+    return absl::InvalidArgumentError(
+        absl::StrFormat("job %d: %s", id.value(), std::string(plan.status().message())));
+  }
+  jobs_[id] = {std::make_unique<ShardJob>(*std::move(plan), kernels_, pool_), std::move(text)};
+  return absl::OkStatus();
+}
+
+void ShardCore::Remove(JobId job, std::vector<ShardAction>* actions) {
+  const auto found = jobs_.find(job);
+  if (found == jobs_.end()) return;
+  for (const transport::ConnectionId connection : found->second.job->Connections()) {
+    bound_.erase(connection);
+    actions->push_back({ShardAction::Kind::kClose, connection, {}});
+  }
+  jobs_.erase(found);
+}
+
+void ShardCore::OnFrame(transport::ConnectionId connection, wire::Frame frame,
+                        std::vector<ShardAction>* actions) {
+  if (frame.header.op == wire::Op::kHello) return OnHello(connection, frame, actions);
+  const auto bound = bound_.find(connection);
+  if (bound == bound_.end()) {
+    return Refuse(connection, frame, wire::ErrorCode::kNoHello, "HELLO comes first", actions);
+  }
+  jobs_.at(bound->second).job->OnFrame(connection, frame, actions);
+}
+
+void ShardCore::OnHello(transport::ConnectionId connection, const wire::Frame& frame,
+                        std::vector<ShardAction>* actions) {
+  const JobId id(frame.header.job);
+  wire::Hello hello;
+  const absl::Status decoded =
+      wire::DecodeHello(absl::MakeConstSpan(frame.payload.data(), frame.payload.size()), &hello);
+  if (!decoded.ok()) {
+    return Refuse(connection, frame, wire::ErrorCode::kMalformed, std::string(decoded.message()),
+                  actions);
+  }
+  if (hello.protocol != kProtocolVersion) {
+    return Refuse(connection, frame, wire::ErrorCode::kWrongVersion,
+                  absl::StrFormat("protocol %d, here %d", hello.protocol, kProtocolVersion),
+                  actions);
+  }
+  const auto job = jobs_.find(id);
+  if (job == jobs_.end()) {
+    return Refuse(connection, frame, wire::ErrorCode::kWrongJob,
+                  absl::StrFormat("job %d is not here", id.value()), actions);
+  }
+  if (const auto bound = bound_.find(connection); bound != bound_.end() && bound->second != id) {
+    return Refuse(connection, frame, wire::ErrorCode::kWrongJob, "bound to another job", actions);
+  }
+  if (job->second.job->OnHello(connection, frame, hello, actions)) bound_[connection] = id;
+}
+
+void ShardCore::OnMalformed(transport::ConnectionId connection, std::vector<ShardAction>* actions) {
+  Refuse(connection, {}, wire::ErrorCode::kMalformed, "", actions);
+}
+
+void ShardCore::Refuse(transport::ConnectionId connection, const wire::Frame& frame,
+                       wire::ErrorCode code, const std::string& reason,
+                       std::vector<ShardAction>* actions) {
+  if (const auto bound = bound_.find(connection); bound != bound_.end()) {
+    return jobs_.at(bound->second).job->Refuse(connection, frame, code, reason, actions);
+  }
+  ++refused_;
+  actions->push_back({ShardAction::Kind::kSend, connection,
+                      ErrorReply(frame.header, frame.payload.size(), code, reason)});
+}
+
+void ShardCore::OnDisconnected(transport::ConnectionId connection) {
+  const auto bound = bound_.find(connection);
+  if (bound == bound_.end()) return;
+  jobs_.at(bound->second).job->OnDisconnected(connection);
+  bound_.erase(bound);
+}
+
+absl::flat_hash_map<JobId, ShardCounters> ShardCore::Counters() const {
+  absl::flat_hash_map<JobId, ShardCounters> counters;
+  for (const auto& [id, installed] : jobs_) counters[id] = installed.job->counters();
+  return counters;
+}
+
+}  // namespace strata::server

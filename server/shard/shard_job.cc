@@ -1,0 +1,249 @@
+#include "server/shard/shard_job.h"
+
+#include <utility>
+
+#include "absl/strings/str_format.h"
+#include "common/job/job.h"
+#include "server/shard/reply.h"
+
+namespace strata::server {
+
+using wire::ErrorCode;
+using wire::Op;
+
+ShardJob::ShardJob(ShardPlan plan, const kernels::Kernels& kernels, BufferPool& pool)
+    : plan_(std::move(plan)), kernels_(kernels), nodes_(plan_.nodes.size()) {
+  for (size_t i = 0; i < plan_.nodes.size(); ++i) node_index_[plan_.nodes[i].value()] = i;
+  for (const OwnChunk& chunk : plan_.chunks) {
+    chunks_[chunk.id.value()] =
+        std::make_unique<ChunkState>(kernels, pool, plan_.rules, chunk.elements, chunk.runs);
+  }
+}
+
+bool ShardJob::OnHello(transport::ConnectionId connection, const wire::Frame& frame,
+                       const wire::Hello& hello, std::vector<ShardAction>* actions) {
+  const wire::Header& header = frame.header;
+  counters_.bytes_received += wire::kHeaderBytes + frame.payload.size();
+  if (std::optional<Fault> fault = CheckHello(header, hello)) {
+    Reject(connection, frame, *fault, actions);
+    return false;
+  }
+  const size_t index = node_index_.at(header.node);
+  const auto before = bindings_.find(connection);
+  if (before != bindings_.end() && before->second.node != index) {
+    Refuse(connection, frame, ErrorCode::kNoHello, "bound to another node", actions);
+    return false;
+  }
+  nodes_[index] = {.incarnation = header.incarnation, .connection = connection};
+  bindings_[connection] = {.node = index, .incarnation = header.incarnation};
+  Send(connection, Reply(header, Op::kHelloOk), actions);
+  return true;
+}
+
+std::optional<ShardJob::Fault> ShardJob::CheckHello(const wire::Header& header,
+                                                    const wire::Hello& hello) const {
+  if (hello.cluster != plan_.cluster || hello.token != plan_.token) {
+    return Fault{ErrorCode::kWrongJob, "cluster or token"};
+  }
+  if (hello.role != wire::Hello::Role::kNode) return Fault{ErrorCode::kWrongRole, "role"};
+  if (std::optional<Fault> fault = CheckEra(header)) return fault;
+  const auto node = node_index_.find(header.node);
+  if (node == node_index_.end()) return Fault{ErrorCode::kWrongView, "node not in the view"};
+  if (header.incarnation < nodes_[node->second].incarnation) {
+    return Fault{ErrorCode::kFenced, "older incarnation"};
+  }
+  return std::nullopt;
+}
+
+std::optional<ShardJob::Fault> ShardJob::CheckEra(const wire::Header& header) const {
+  if (header.view != plan_.view) {
+    return Fault{ErrorCode::kWrongView, absl::StrFormat("view %d, not %d", header.view, plan_.view),
+                 header.view > plan_.view};
+  }
+  if (header.generation != plan_.generation) {
+    return Fault{ErrorCode::kWrongGeneration,
+                 absl::StrFormat("generation %d, not %d", header.generation, plan_.generation),
+                 header.generation > plan_.generation};
+  }
+  return std::nullopt;
+}
+
+std::optional<ShardJob::Fault> ShardJob::CheckSender(const Binding& binding,
+                                                     const wire::Header& header) const {
+  if (header.job != plan_.job.value()) return Fault{ErrorCode::kWrongJob, "not HELLO's job"};
+  if (header.node != plan_.nodes[binding.node].value() ||
+      header.incarnation != binding.incarnation) {
+    return Fault{ErrorCode::kNoHello, "not HELLO's node and incarnation"};
+  }
+  if (binding.incarnation != nodes_[binding.node].incarnation) {
+    return Fault{ErrorCode::kFenced, "a newer incarnation said HELLO"};
+  }
+  switch (header.op) {
+    case Op::kInit:
+    case Op::kPushPull:
+    case Op::kCut:
+    case Op::kRetire:
+      return CheckEra(header);
+    default:
+      return Fault{ErrorCode::kWrongRole, "nodes do not send " + wire::ToString(header.op)};
+  }
+}
+
+std::optional<ShardJob::Fault> ShardJob::CheckChunk(const wire::Frame& frame) const {
+  const wire::Header& header = frame.header;
+  const auto chunk = chunks_.find(header.chunk);
+  if (chunk == chunks_.end()) {
+    return Fault{ErrorCode::kWrongChunk, absl::StrFormat("chunk %d is not here", header.chunk)};
+  }
+  const bool has_elements = header.op == Op::kInit ||
+                            (header.op == Op::kPushPull && (header.flags & wire::kFlagEmpty) == 0);
+  const size_t elements = has_elements ? chunk->second->weights().elements() : 0;
+  if (header.element_count != elements || frame.payload.size() != elements * sizeof(float)) {
+    return Fault{ErrorCode::kWrongChunk,
+                 absl::StrFormat("%d elements, not %d", header.element_count, elements)};
+  }
+  if (header.op != Op::kInit && !chunk->second->weights().seeded()) {
+    return Fault{ErrorCode::kNone, "", true};
+  }
+  return std::nullopt;
+}
+
+void ShardJob::OnFrame(transport::ConnectionId connection, const wire::Frame& frame,
+                       std::vector<ShardAction>* actions) {
+  counters_.bytes_received += wire::kHeaderBytes + frame.payload.size();
+  const Binding binding = bindings_.at(connection);
+  std::optional<Fault> fault = CheckSender(binding, frame.header);
+  if (!fault && frame.header.op != Op::kRetire) fault = CheckChunk(frame);
+  if (fault) return Reject(connection, frame, *fault, actions);
+  switch (frame.header.op) {
+    case Op::kInit:
+      return OnInit(connection, frame, actions);
+    case Op::kPushPull:
+      return OnPushPull(connection, binding.node, frame, actions);
+    case Op::kCut:
+      return OnCut(connection, binding.node, frame, actions);
+    default:
+      return OnRetire(connection, binding.node, frame, actions);
+  }
+}
+
+void ShardJob::OnInit(transport::ConnectionId connection, const wire::Frame& frame,
+                      std::vector<ShardAction>* actions) {
+  WeightState& weights = chunks_.at(frame.header.chunk)->weights();
+  const uint64_t checksum = frame.header.payload_checksum;
+  if (weights.seeded()) {
+    if (weights.seed_checksum() != checksum) {
+      return Refuse(connection, frame, ErrorCode::kConflict, "other first weights than before",
+                    actions);
+    }
+  } else if (!kernels_.all_finite(frame.payload.floats(), frame.payload.float_count())) {
+    return Refuse(connection, frame, ErrorCode::kNotFinite, "NaN or infinity in first weights",
+                  actions);
+  } else {
+    weights.Seed(frame.payload, checksum);
+  }
+  Send(connection, Reply(frame.header, Op::kInitOk), actions);
+}
+
+void ShardJob::OnPushPull(transport::ConnectionId connection, size_t node, const wire::Frame& frame,
+                          std::vector<ShardAction>* actions) {
+  const wire::Header& header = frame.header;
+  std::vector<DueAnswer> due;
+  const PushResult result = chunks_.at(header.chunk)
+                                ->OnPush({.node = node,
+                                          .incarnation = header.incarnation,
+                                          .clock = header.clock,
+                                          .base_version = header.base_version,
+                                          .samples = header.sample_count,
+                                          .checksum = header.payload_checksum,
+                                          .sum = frame.payload},
+                                         &due);
+  if (result.error != ErrorCode::kNone) {
+    const std::string reason = absl::StrFormat("node %d chunk %d clock %d: %s", header.node,
+                                               header.chunk, header.clock, result.reason);
+    return Refuse(connection, frame, result.error, reason, actions);
+  }
+  ++(result.duplicate ? counters_.duplicates : counters_.pushes);
+  SendDue(header.chunk, due, actions);
+}
+
+void ShardJob::OnCut(transport::ConnectionId connection, size_t node, const wire::Frame& frame,
+                     std::vector<ShardAction>* actions) {
+  std::vector<DueAnswer> due;
+  chunks_.at(frame.header.chunk)->OnCut(node, frame.header.clock, &due);
+  SendDue(frame.header.chunk, due, actions);
+}
+
+void ShardJob::OnRetire(transport::ConnectionId connection, size_t node, const wire::Frame& frame,
+                        std::vector<ShardAction>* actions) {
+  Send(connection, Reply(frame.header, Op::kRetireOk), actions);
+  for (const OwnChunk& chunk : plan_.chunks) {
+    std::vector<DueAnswer> due;
+    chunks_.at(chunk.id.value())->OnRetire(node, &due);
+    SendDue(chunk.id.value(), due, actions);
+  }
+}
+
+// An answer whose node has no connection now is not kept: the node resends its push (or CUT) over
+// the next one and is answered then.
+void ShardJob::SendDue(uint32_t chunk, const std::vector<DueAnswer>& due,
+                       std::vector<ShardAction>* actions) {
+  ChunkState& state = *chunks_.at(chunk);
+  for (const DueAnswer& answer : due) {
+    const Node& node = nodes_[answer.node];
+    if (!node.connection) continue;
+    wire::Frame frame;
+    wire::Header& header = frame.header;
+    header.op = answer.op;
+    header.job = plan_.job.value();
+    header.view = plan_.view;
+    header.generation = plan_.generation;
+    header.chunk = chunk;
+    header.node = plan_.nodes[answer.node].value();
+    header.incarnation = node.incarnation;
+    header.clock = answer.clock;
+    header.element_count = state.weights().elements();
+    header.version = state.weights().version();
+    header.received = state.Received(answer.node);
+    header.min_clock = state.MinClock();
+    header.staleness = answer.staleness;
+    header.payload_checksum = state.weights().checksum();
+    frame.payload = state.weights().weights();
+    if (answer.op == Op::kAnswer) ++counters_.answers;
+    Send(*node.connection, std::move(frame), actions);
+  }
+}
+
+void ShardJob::Send(transport::ConnectionId connection, wire::Frame frame,
+                    std::vector<ShardAction>* actions) {
+  counters_.bytes_sent += wire::kHeaderBytes + frame.payload.size();
+  actions->push_back({ShardAction::Kind::kSend, connection, std::move(frame)});
+}
+
+void ShardJob::Reject(transport::ConnectionId connection, const wire::Frame& frame,
+                      const Fault& fault, std::vector<ShardAction>* actions) {
+  if (fault.retry) return Send(connection, RetryReply(frame.header, fault.code), actions);
+  Refuse(connection, frame, fault.code, fault.reason, actions);
+}
+
+void ShardJob::Refuse(transport::ConnectionId connection, const wire::Frame& frame, ErrorCode code,
+                      const std::string& reason, std::vector<ShardAction>* actions) {
+  ++counters_.refused;
+  Send(connection, ErrorReply(frame.header, frame.payload.size(), code, reason), actions);
+}
+
+void ShardJob::OnDisconnected(transport::ConnectionId connection) {
+  const auto binding = bindings_.find(connection);
+  if (binding == bindings_.end()) return;
+  Node& node = nodes_[binding->second.node];
+  if (node.connection == connection) node.connection.reset();
+  bindings_.erase(binding);
+}
+
+std::vector<transport::ConnectionId> ShardJob::Connections() const {
+  std::vector<transport::ConnectionId> connections;
+  for (const auto& [connection, binding] : bindings_) connections.push_back(connection);
+  return connections;
+}
+
+}  // namespace strata::server

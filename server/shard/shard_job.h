@@ -1,0 +1,89 @@
+#ifndef STRATA_SERVER_SHARD_SHARD_JOB_H_
+#define STRATA_SERVER_SHARD_SHARD_JOB_H_
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/container/flat_hash_map.h"
+#include "server/shard/chunk_state.h"
+#include "server/shard/shard_core.h"
+#include "server/shard/shard_plan.h"
+
+namespace strata::server {
+
+// One job on one shard: who its connections are, which frames are taken, and its chunks.
+//
+// Threads: one.
+class ShardJob {
+ public:
+  // `kernels` and `pool` outlive it.
+  ShardJob(ShardPlan plan, const kernels::Kernels& kernels, BufferPool& pool);
+
+  // HELLO binds a connection to a logical node and answers. True: it is bound now.
+  bool OnHello(transport::ConnectionId connection, const wire::Frame& frame,
+               const wire::Hello& hello, std::vector<ShardAction>* actions);
+  // A frame of a bound connection.
+  void OnFrame(transport::ConnectionId connection, const wire::Frame& frame,
+               std::vector<ShardAction>* actions);
+  void OnDisconnected(transport::ConnectionId connection);
+
+  // Answers a frame with an error and counts it.
+  void Refuse(transport::ConnectionId connection, const wire::Frame& frame, wire::ErrorCode code,
+              const std::string& reason, std::vector<ShardAction>* actions);
+
+  const ShardCounters& counters() const { return counters_; }
+  std::vector<transport::ConnectionId> Connections() const;
+
+ private:
+  struct Binding {
+    size_t node = 0;
+    uint32_t incarnation = 0;
+  };
+  struct Node {
+    uint32_t incarnation = 0;                           // newest that said HELLO
+    std::optional<transport::ConnectionId> connection;  // newest of that incarnation
+  };
+  // What is wrong with a frame; kRetry where it may be right later.
+  struct Fault {
+    wire::ErrorCode code = wire::ErrorCode::kNone;
+    std::string reason;
+    bool retry = false;
+  };
+
+  std::optional<Fault> CheckHello(const wire::Header& header, const wire::Hello& hello) const;
+  std::optional<Fault> CheckEra(const wire::Header& header) const;
+  std::optional<Fault> CheckSender(const Binding& binding, const wire::Header& header) const;
+  std::optional<Fault> CheckChunk(const wire::Frame& frame) const;
+  void Reject(transport::ConnectionId connection, const wire::Frame& frame, const Fault& fault,
+              std::vector<ShardAction>* actions);
+
+  void OnInit(transport::ConnectionId connection, const wire::Frame& frame,
+              std::vector<ShardAction>* actions);
+  void OnPushPull(transport::ConnectionId connection, size_t node, const wire::Frame& frame,
+                  std::vector<ShardAction>* actions);
+  void OnCut(transport::ConnectionId connection, size_t node, const wire::Frame& frame,
+             std::vector<ShardAction>* actions);
+  void OnRetire(transport::ConnectionId connection, size_t node, const wire::Frame& frame,
+                std::vector<ShardAction>* actions);
+
+  void SendDue(uint32_t chunk, const std::vector<DueAnswer>& due,
+               std::vector<ShardAction>* actions);
+  void Send(transport::ConnectionId connection, wire::Frame frame,
+            std::vector<ShardAction>* actions);
+
+  const ShardPlan plan_;
+  const kernels::Kernels& kernels_;
+  absl::flat_hash_map<uint32_t, size_t> node_index_;  // by NodeId
+  // By ChunkId; fixed after construction. Pointers, because a chunk does not move.
+  absl::flat_hash_map<uint32_t, std::unique_ptr<ChunkState>> chunks_;
+  std::vector<Node> nodes_;
+  absl::flat_hash_map<transport::ConnectionId, Binding> bindings_;
+  ShardCounters counters_;
+};
+
+}  // namespace strata::server
+
+#endif  // STRATA_SERVER_SHARD_SHARD_JOB_H_

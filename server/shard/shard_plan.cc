@@ -1,0 +1,108 @@
+#include "server/shard/shard_plan.h"
+
+#include <algorithm>
+
+#include "absl/strings/str_format.h"
+#include "common/job/job.h"
+
+namespace strata::server {
+namespace {
+
+// A chunk must fit one frame (wire::Limits).
+constexpr uint32_t kChunkElementsMax = 4 << 20;
+
+absl::Status CheckView(const proto::View& view) {
+  if (view.nodes().empty()) return absl::InvalidArgumentError("view.nodes is empty");
+  std::vector<uint32_t> ids;
+  for (const proto::LogicalNode& node : view.nodes()) {
+    if (node.ranks() == 0) {
+      return absl::InvalidArgumentError(absl::StrFormat("view: node %d has no ranks", node.node()));
+    }
+    ids.push_back(node.node());
+  }
+  std::sort(ids.begin(), ids.end());
+  if (auto twice = std::adjacent_find(ids.begin(), ids.end()); twice != ids.end()) {
+    return absl::InvalidArgumentError(absl::StrFormat("view: node %d stands there twice", *twice));
+  }
+  return absl::OkStatus();
+}
+
+// Nodes in order of their first rank, which must follow each other without gaps.
+absl::Status PlanNodes(const proto::View& view, ShardPlan* plan) {
+  if (absl::Status status = CheckView(view); !status.ok()) return status;
+  std::vector<proto::LogicalNode> nodes(view.nodes().begin(), view.nodes().end());
+  std::sort(nodes.begin(), nodes.end(),
+            [](const auto& a, const auto& b) { return a.first_rank() < b.first_rank(); });
+  for (const proto::LogicalNode& node : nodes) {
+    if (node.first_rank() != plan->rules.ranks) {
+      return absl::InvalidArgumentError(absl::StrFormat("view: node %d begins at rank %d, not %d",
+                                                        node.node(), node.first_rank(),
+                                                        plan->rules.ranks));
+    }
+    plan->nodes.push_back(NodeId(node.node()));
+    plan->rules.ranks_of_node.push_back(node.ranks());
+    plan->rules.ranks += node.ranks();
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CheckPlacement(const proto::Placement& placement, ShardId own_shard) {
+  const uint32_t elements = placement.chunk_elements();
+  if (elements == 0 || elements > kChunkElementsMax) {
+    return absl::InvalidArgumentError(absl::StrFormat("placement.chunk_elements is %d, not 1 to %d",
+                                                      elements, kChunkElementsMax));
+  }
+  if (own_shard.value() >= placement.shard_endpoints_size()) {
+    return absl::InvalidArgumentError(absl::StrFormat("placement has %d shards, none of number %d",
+                                                      placement.shard_endpoints_size(),
+                                                      own_shard.value()));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status PlanChunks(const proto::JobRecord& record, ShardId own_shard, ShardPlan* plan) {
+  const proto::Placement& placement = record.placement();
+  if (absl::Status status = CheckPlacement(placement, own_shard); !status.ok()) return status;
+  if (absl::Status status = ValidateLayout(record.layout()); !status.ok()) return status;
+  const ChunkMap map(record.layout().elements(), placement.chunk_elements());
+  if (map.chunks() != placement.shard_of_chunk_size()) {
+    return absl::InvalidArgumentError(
+        absl::StrFormat("placement.shard_of_chunk has %d chunks, the arena %d",
+                        placement.shard_of_chunk_size(), map.chunks()));
+  }
+  for (uint32_t chunk = 0; chunk < map.chunks(); ++chunk) {
+    const uint32_t shard = placement.shard_of_chunk(chunk);
+    if (shard >= placement.shard_endpoints_size()) {
+      return absl::InvalidArgumentError(
+          absl::StrFormat("placement: chunk %d lies on shard %d of %d", chunk, shard,
+                          placement.shard_endpoints_size()));
+    }
+    if (shard != own_shard.value()) continue;
+    const ChunkId id(chunk);
+    plan->chunks.push_back({id, map.ElementsOf(id), RunsOf(record.layout(), map, id)});
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+absl::StatusOr<ShardPlan> PlanOf(const proto::JobRecord& record, ShardId own_shard) {
+  ShardPlan plan;
+  plan.job = JobId(record.job_id());
+  plan.token = record.token();
+  plan.cluster = record.cluster();
+  plan.view = record.view().number();
+  plan.generation = record.placement().generation();
+  if (absl::Status status = PlanNodes(record.view(), &plan); !status.ok()) return status;
+  if (absl::Status status = PlanChunks(record, own_shard, &plan); !status.ok()) return status;
+  const proto::Job& job = record.job();
+  plan.rules.policy = ConsistencyPolicy::Of(job.consistency());
+  plan.rules.batch_per_rank = job.has_data() ? job.data().batch_per_rank() : 0;
+  plan.rules.update = {.optimizer = OptimizerParamsOf(job.optimizer()),
+                       .schedule = job.schedule(),
+                       .samples_per_epoch = record.samples_per_epoch(),
+                       .epochs = job.epochs()};
+  return plan;
+}
+
+}  // namespace strata::server

@@ -1,0 +1,39 @@
+#ifndef STRATA_SERVER_SHARD_SHARD_PLAN_H_
+#define STRATA_SERVER_SHARD_SHARD_PLAN_H_
+
+#include <cstdint>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "common/ids.h"
+#include "common/job/arena.h"
+#include "proto/control.pb.h"
+#include "server/shard/chunk_state.h"
+
+namespace strata::server {
+
+// A chunk that one shard holds.
+struct OwnChunk {
+  ChunkId id;
+  uint32_t elements = 0;
+  std::vector<OptimizerRun> runs;
+};
+
+// A checked job record, from the point of view of one of its shards.
+struct ShardPlan {
+  JobId job;
+  uint64_t token = 0;
+  uint64_t cluster = 0;
+  uint32_t view = 0;
+  uint32_t generation = 0;
+  std::vector<NodeId> nodes;  // in order of their first rank; rules.ranks_of_node goes along
+  std::vector<OwnChunk> chunks;
+  ChunkRules rules;
+};
+
+// Errors: InvalidArgument, naming the field and its value.
+absl::StatusOr<ShardPlan> PlanOf(const proto::JobRecord& record, ShardId own_shard);
+
+}  // namespace strata::server
+
+#endif  // STRATA_SERVER_SHARD_SHARD_PLAN_H_

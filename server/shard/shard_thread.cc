@@ -1,0 +1,146 @@
+#include "server/shard/shard_thread.h"
+
+#include <utility>
+
+#include "absl/synchronization/notification.h"
+#include "absl/time/time.h"
+#include "common/log.h"
+
+namespace strata::server {
+namespace {
+
+constexpr absl::Duration kIdlePoll = absl::Seconds(1);
+// While frames wait for room in a peer's queue.
+constexpr absl::Duration kBusyPoll = absl::Milliseconds(2);
+
+}  // namespace
+
+ShardThread::ShardThread(Options options, const kernels::Kernels& kernels,
+                         std::unique_ptr<transport::Endpoint> endpoint)
+    : options_(std::move(options)),
+      endpoint_(std::move(endpoint)),
+      queue_([this] { endpoint_->Wake(); }),
+      core_(kernels) {}
+
+ShardThread::~ShardThread() { Stop(); }
+
+absl::Status ShardThread::Start() {
+  absl::StatusOr<int> port = endpoint_->Listen(options_.listen);
+  if (!port.ok()) return port.status();
+  port_ = *port;
+  thread_ = std::thread([this] { Run(); });
+  return absl::OkStatus();
+}
+
+void ShardThread::Stop() {
+  if (!thread_.joinable()) return;
+  // Refused only where the queue is full; the thread empties it.
+  while (!queue_.Post([this] { stopping_ = true; }).ok()) std::this_thread::yield();
+  thread_.join();
+}
+
+absl::Status ShardThread::RunOnThread(absl::AnyInvocable<void()> closure) {
+  if (!thread_.joinable()) return absl::FailedPreconditionError("the shard is not running");
+  absl::Notification done;
+  absl::Status posted = queue_.Post([&] {
+    closure();
+    done.Notify();
+  });
+  // Run() runs everything that was posted, also at its end.
+  if (posted.ok()) done.WaitForNotification();
+  return posted;
+}
+
+absl::Status ShardThread::Install(const proto::JobRecord& record, ShardId own_shard) {
+  absl::Status result;
+  absl::Status ran = RunOnThread([&] { result = core_.Install(record, own_shard); });
+  return ran.ok() ? result : ran;
+}
+
+absl::Status ShardThread::Remove(JobId job) {
+  return RunOnThread([&] {
+    core_.Remove(job, &actions_);
+    Execute();
+  });
+}
+
+absl::flat_hash_map<JobId, ShardCounters> ShardThread::Counters() {
+  absl::flat_hash_map<JobId, ShardCounters> counters;
+  RunOnThread([&] { counters = core_.Counters(); }).IgnoreError();
+  return counters;
+}
+
+void ShardThread::Run() {
+  std::vector<transport::Event> events;
+  while (!stopping_) {
+    events.clear();
+    endpoint_->Poll(waiting_.empty() ? kIdlePoll : kBusyPoll, &events);
+    queue_.RunAll();
+    for (transport::Event& event : events) OnEvent(std::move(event));
+    SendWaiting();
+  }
+  queue_.Close();
+  queue_.RunAll();
+}
+
+void ShardThread::OnEvent(transport::Event event) {
+  switch (event.kind) {
+    case transport::Event::Kind::kFrame:
+      core_.OnFrame(event.connection, std::move(event.frame), &actions_);
+      break;
+    case transport::Event::Kind::kMalformed:
+      LogWarning("port %d: refused a frame: %s", port_, std::string(event.error.message()));
+      core_.OnMalformed(event.connection, &actions_);
+      break;
+    case transport::Event::Kind::kDisconnected:
+      waiting_.erase(event.connection);
+      core_.OnDisconnected(event.connection);
+      break;
+  }
+  Execute();
+}
+
+void ShardThread::Execute() {
+  for (ShardAction& action : actions_) {
+    if (action.kind == ShardAction::Kind::kClose) {
+      waiting_.erase(action.connection);
+      endpoint_->Close(action.connection);
+    } else {
+      Send(action.connection, std::move(action.frame));
+    }
+  }
+  actions_.clear();
+}
+
+void ShardThread::Send(transport::ConnectionId connection, wire::Frame frame) {
+  if (frame.header.op == wire::Op::kError) {
+    LogWarning("port %d: refused a request: %s", port_, wire::Describe(frame.header));
+  }
+  auto waiting = waiting_.find(connection);
+  if (waiting == waiting_.end()) {
+    const absl::Status sent = endpoint_->Send(connection, frame);
+    // Ok, or a connection whose end is on its way here as an event.
+    if (!absl::IsResourceExhausted(sent)) return;
+    waiting = waiting_.try_emplace(connection).first;
+  }
+  if (waiting->second.size() >= options_.waiting_frames_max) {
+    LogWarning("port %d: dropped an answer, its receiver is too slow: %s", port_,
+               wire::Describe(frame.header));
+    return;
+  }
+  waiting->second.push_back(std::move(frame));
+}
+
+void ShardThread::SendWaiting() {
+  for (auto it = waiting_.begin(); it != waiting_.end();) {
+    std::deque<wire::Frame>& frames = it->second;
+    while (!frames.empty() &&
+           !absl::IsResourceExhausted(endpoint_->Send(it->first, frames.front()))) {
+      frames.pop_front();
+    }
+    const auto current = it++;
+    if (frames.empty()) waiting_.erase(current);
+  }
+}
+
+}  // namespace strata::server

@@ -1,0 +1,79 @@
+#ifndef STRATA_SERVER_SHARD_SHARD_THREAD_H_
+#define STRATA_SERVER_SHARD_SHARD_THREAD_H_
+
+#include <cstddef>
+#include <deque>
+#include <memory>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "absl/container/flat_hash_map.h"
+#include "absl/status/status.h"
+#include "common/closure_queue.h"
+#include "common/ids.h"
+#include "common/transport/endpoint.h"
+#include "kernels/kernels.h"
+#include "proto/control.pb.h"
+#include "server/shard/shard_core.h"
+
+namespace strata::server {
+
+// One shard at work: a thread that moves frames between its endpoint and its ShardCore.
+//
+// Threads: Start and Stop from the owner's; Install, Remove and Counters from any thread but the
+// shard's own. Those block until the shard has got to them, which takes as long as the frames in
+// hand.
+class ShardThread {
+ public:
+  struct Options {
+    std::string listen = "tcp://127.0.0.1:0";
+    // Answers that may wait for one peer whose queue is full. Further ones are dropped, and sent
+    // again when the peer resends its push.
+    size_t waiting_frames_max = 4096;
+  };
+
+  // `kernels` outlives it.
+  ShardThread(Options options, const kernels::Kernels& kernels,
+              std::unique_ptr<transport::Endpoint> endpoint);
+  ~ShardThread();  // stops
+
+  // Listens and starts the thread. Once. Errors: those of Endpoint::Listen.
+  absl::Status Start();
+  // Ends the thread; connections end with it. Idempotent.
+  void Stop();
+
+  // Where it listens. REQUIRES: started.
+  int port() const { return port_; }
+
+  // As ShardCore. Errors besides: FailedPrecondition (not running).
+  absl::Status Install(const proto::JobRecord& record, ShardId own_shard);
+  absl::Status Remove(JobId job);
+  // Empty where it is not running.
+  absl::flat_hash_map<JobId, ShardCounters> Counters();
+
+ private:
+  void Run();
+  void OnEvent(transport::Event event);
+  void Execute();
+  void Send(transport::ConnectionId connection, wire::Frame frame);
+  void SendWaiting();
+  // Runs `closure` on the shard's thread and waits for it.
+  absl::Status RunOnThread(absl::AnyInvocable<void()> closure);
+
+  const Options options_;
+  const std::unique_ptr<transport::Endpoint> endpoint_;
+  ClosureQueue queue_;
+  int port_ = 0;
+  std::thread thread_;
+
+  // Of the shard's thread.
+  ShardCore core_;
+  bool stopping_ = false;
+  std::vector<ShardAction> actions_;
+  absl::flat_hash_map<transport::ConnectionId, std::deque<wire::Frame>> waiting_;
+};
+
+}  // namespace strata::server
+
+#endif  // STRATA_SERVER_SHARD_SHARD_THREAD_H_

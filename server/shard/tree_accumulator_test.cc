@@ -1,0 +1,107 @@
+#include "server/shard/tree_accumulator.h"
+
+#include <algorithm>
+#include <cstring>
+#include <numeric>
+#include <random>
+#include <vector>
+
+#include "gtest/gtest.h"
+#include "kernels/reference.h"
+
+namespace strata::server {
+namespace {
+
+constexpr size_t kElements = 19;
+
+std::vector<std::vector<float>> Leaves(size_t count) {
+  std::mt19937 random(count);
+  std::uniform_real_distribution<float> values(-100.0f, 100.0f);
+  std::vector<std::vector<float>> leaves(count, std::vector<float>(kElements));
+  for (auto& leaf : leaves) {
+    for (float& x : leaf) x = values(random);
+  }
+  return leaves;
+}
+
+// Bytes over the vector's memory, which the test keeps.
+Bytes View(const std::vector<float>& values) {
+  return Bytes(nullptr, reinterpret_cast<const std::byte*>(values.data()),
+               values.size() * sizeof(float));
+}
+
+std::vector<float> ReferenceSum(const std::vector<std::vector<float>>& leaves) {
+  std::vector<const float*> pointers;
+  for (const auto& leaf : leaves) pointers.push_back(leaf.data());
+  std::vector<float> sum(kElements);
+  kernels::reference::Sum(pointers, sum.data(), kElements);
+  return sum;
+}
+
+void ExpectSameBits(const Bytes& got, const std::vector<float>& expected) {
+  ASSERT_EQ(got.size(), expected.size() * sizeof(float));
+  EXPECT_EQ(std::memcmp(got.data(), expected.data(), got.size()), 0);
+}
+
+TEST(TreeAccumulator, EveryArrivalOrderGivesTheBitsOfTheTree) {
+  BufferPool pool;
+  for (size_t count = 1; count <= 6; ++count) {
+    const auto leaves = Leaves(count), copies = leaves;
+    const std::vector<float> expected = ReferenceSum(leaves);
+    std::vector<size_t> order(count);
+    std::iota(order.begin(), order.end(), 0);
+    do {
+      TreeAccumulator sum(kernels::Cpu(), pool, count, kElements);
+      for (size_t leaf : order) sum.Add(leaf, View(leaves[leaf]));
+      ExpectSameBits(sum.Finish(), expected);
+    } while (std::next_permutation(order.begin(), order.end()));
+    EXPECT_EQ(leaves, copies) << "a leaf was written to";
+  }
+}
+
+TEST(TreeAccumulator, LeavesThatDoNotComeOrAreEmptyAddNothing) {
+  BufferPool pool;
+  const auto leaves = Leaves(7);
+  TreeAccumulator sum(kernels::Cpu(), pool, 7, kElements);
+  sum.Add(5, View(leaves[5]));
+  sum.Add(0, Bytes());
+  sum.Add(1, View(leaves[1]));
+  sum.Add(2, View(leaves[2]));
+  // ((-, 1), (2, -)), ((-, 5), -)
+  std::vector<float> expected(kElements);
+  for (size_t i = 0; i < kElements; ++i) {
+    expected[i] = (leaves[1][i] + leaves[2][i]) + leaves[5][i];
+  }
+  ExpectSameBits(sum.Finish(), expected);
+  EXPECT_EQ(sum.held(), 0u);
+}
+
+TEST(TreeAccumulator, NothingAtAllSumsToNothing) {
+  BufferPool pool;
+  TreeAccumulator sum(kernels::Cpu(), pool, 3, kElements);
+  sum.Add(1, Bytes());
+  EXPECT_TRUE(sum.Finish().empty());
+}
+
+TEST(TreeAccumulator, HoldsAtMostHalfOfTheLeaves) {
+  BufferPool pool;
+  std::mt19937 random(4);
+  for (size_t count = 1; count <= 33; ++count) {
+    const auto leaves = Leaves(count);
+    for (int round = 0; round < 20; ++round) {
+      std::vector<size_t> order(count);
+      std::iota(order.begin(), order.end(), 0);
+      std::shuffle(order.begin(), order.end(), random);
+      TreeAccumulator sum(kernels::Cpu(), pool, count, kElements);
+      for (size_t leaf : order) {
+        sum.Add(leaf, View(leaves[leaf]));
+        ASSERT_LE(sum.held(), (count + 1) / 2);
+      }
+      ASSERT_EQ(sum.held(), 1u);
+      ExpectSameBits(sum.Finish(), ReferenceSum(leaves));
+    }
+  }
+}
+
+}  // namespace
+}  // namespace strata::server

@@ -1,0 +1,61 @@
+#include "server/shard/weight_state.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/types/span.h"
+#include "common/job/job.h"
+#include "common/wire/frame.h"
+#include "kernels/update.h"
+
+namespace strata::server {
+namespace {
+
+std::shared_ptr<float> Zeros(BufferPool& pool, uint32_t count) {
+  std::shared_ptr<float> buffer = pool.AllocateFloats(count);
+  std::fill_n(buffer.get(), count, 0.0f);
+  return buffer;
+}
+
+}  // namespace
+
+WeightState::WeightState(const kernels::Kernels& kernels, BufferPool& pool, const UpdateRule& rule,
+                         uint32_t elements, std::vector<OptimizerRun> runs)
+    : kernels_(kernels), pool_(pool), rule_(rule), elements_(elements), runs_(std::move(runs)) {}
+
+void WeightState::Seed(Bytes weights, uint64_t checksum) {
+  weights_ = std::move(weights);
+  checksum_ = seed_checksum_ = checksum;
+  checksum_known_ = true;
+  const int vectors = StateVectors(rule_.optimizer.kind);
+  if (vectors > 0) state0_ = Zeros(pool_, elements_);
+  if (vectors > 1) state1_ = Zeros(pool_, elements_);
+}
+
+void WeightState::Apply(const Bytes& gradient_sum, float scale, uint64_t samples, double damping) {
+  samples_ += samples;
+  kernels::Update update;
+  update.lr =
+      LearningRateAt(rule_.schedule, samples_, rule_.samples_per_epoch, rule_.epochs) * damping;
+  update.gradient_scale = scale;
+  update.number = ++updates_;
+  std::shared_ptr<float> zeros;
+  if (gradient_sum.empty()) zeros = Zeros(pool_, elements_);
+  const float* gradient = gradient_sum.empty() ? zeros.get() : gradient_sum.floats();
+  const std::shared_ptr<float> next = pool_.AllocateFloats(elements_);
+  kernels::ApplyUpdate(kernels_, rule_.optimizer, update, runs_, gradient, weights_.floats(),
+                       next.get(), state0_.get(), state1_.get());
+  weights_ = AsBytes(next, elements_);
+  checksum_known_ = false;
+  ++version_;
+}
+
+uint64_t WeightState::checksum() {
+  if (!checksum_known_) {
+    checksum_ = wire::Checksum(absl::MakeConstSpan(weights_.data(), weights_.size()));
+    checksum_known_ = true;
+  }
+  return checksum_;
+}
+
+}  // namespace strata::server

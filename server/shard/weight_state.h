@@ -1,0 +1,73 @@
+#ifndef STRATA_SERVER_SHARD_WEIGHT_STATE_H_
+#define STRATA_SERVER_SHARD_WEIGHT_STATE_H_
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "common/buffer_pool.h"
+#include "common/bytes.h"
+#include "common/job/arena.h"
+#include "common/job/optimizer.h"
+#include "kernels/kernels.h"
+#include "proto/job.pb.h"
+
+namespace strata::server {
+
+// How a job's weights are updated, the same for all of its chunks.
+struct UpdateRule {
+  OptimizerParams optimizer;
+  proto::Schedule schedule;
+  uint64_t samples_per_epoch = 0;
+  uint32_t epochs = 1;
+};
+
+// The weights of one chunk with their optimizer state. Weights are immutable buffers: an update
+// writes a new one, so answers on their way out keep reading the old one.
+//
+// Threads: one; buffers that it hands out may be read and released anywhere.
+class WeightState {
+ public:
+  // All of it outlives this.
+  WeightState(const kernels::Kernels& kernels, BufferPool& pool, const UpdateRule& rule,
+              uint32_t elements, std::vector<OptimizerRun> runs);
+
+  bool seeded() const { return !weights_.empty(); }
+  // The first weights, taken without a copy. REQUIRES: not seeded, `elements` fp32.
+  void Seed(Bytes weights, uint64_t checksum);
+  uint64_t seed_checksum() const { return seed_checksum_; }
+
+  // One optimizer update with the mean gradient gradient_sum * scale over `samples` more samples;
+  // an empty sum is a zero gradient. Counts one version. REQUIRES: seeded.
+  void Apply(const Bytes& gradient_sum, float scale, uint64_t samples, double damping);
+  // Counts a version in which no node had a sample: weights and state stay.
+  void Skip() { ++version_; }
+
+  const Bytes& weights() const { return weights_; }
+  // XXH3 of the weights, computed once per buffer.
+  uint64_t checksum();
+  // Updates applied or skipped since the seed.
+  uint64_t version() const { return version_; }
+  uint32_t elements() const { return elements_; }
+  uint64_t samples() const { return samples_; }
+
+ private:
+  const kernels::Kernels& kernels_;
+  BufferPool& pool_;
+  const UpdateRule& rule_;
+  const uint32_t elements_;
+  const std::vector<OptimizerRun> runs_;
+
+  Bytes weights_;
+  uint64_t checksum_ = 0;
+  bool checksum_known_ = false;
+  uint64_t seed_checksum_ = 0;
+  std::shared_ptr<float> state0_, state1_;
+  uint64_t version_ = 0;
+  uint64_t updates_ = 0;
+  uint64_t samples_ = 0;
+};
+
+}  // namespace strata::server
+
+#endif  // STRATA_SERVER_SHARD_WEIGHT_STATE_H_
