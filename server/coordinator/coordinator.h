@@ -1,0 +1,51 @@
+#ifndef STRATA_SERVER_COORDINATOR_COORDINATOR_H_
+#define STRATA_SERVER_COORDINATOR_COORDINATOR_H_
+
+#include <memory>
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+
+namespace strata::server {
+
+// The coordinator daemon: membership, jobs and their state on disk, behind gRPC.
+//
+// Threads: Create, Start and Stop from one thread. All calls block.
+class Coordinator {
+ public:
+  struct Options {
+    std::string listen = "127.0.0.1:7070";  // "HOST:PORT"; port 0: any free one
+    std::string state_dir = "strata-state";
+    absl::Duration heartbeat = absl::Seconds(1);
+    // A daemon that says nothing for so long is lost, and its jobs fail.
+    absl::Duration dead_after = absl::Seconds(5);
+    // A daemon whose connection has ended is lost unless it is back in this time.
+    absl::Duration reconnect_grace = absl::Seconds(2);
+    // How long running jobs wait for their daemons after a restart of the coordinator.
+    absl::Duration restart_patience = absl::Seconds(30);
+    // A job that can never fit fails once no worker has joined for so long.
+    absl::Duration settle_after = absl::Seconds(3);
+
+    // Errors: InvalidArgument naming the option.
+    absl::Status Validate() const;
+  };
+
+  virtual ~Coordinator() = default;  // stops
+  static absl::StatusOr<std::unique_ptr<Coordinator>> Create(Options options);
+
+  // Opens the state, resumes what stands in it and listens. Errors: AlreadyExists (port in use),
+  // InvalidArgument (address), Unavailable (another coordinator has the state directory), DataLoss
+  // and others of the state, each naming address or file.
+  virtual absl::Status Start() = 0;
+  // In less than 2 s, whatever streams are open. Running jobs go on. Idempotent.
+  virtual void Stop() = 0;
+
+  // After Start.
+  virtual int port() const = 0;
+};
+
+}  // namespace strata::server
+
+#endif  // STRATA_SERVER_COORDINATOR_COORDINATOR_H_

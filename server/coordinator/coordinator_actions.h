@@ -1,0 +1,30 @@
+#ifndef STRATA_SERVER_COORDINATOR_COORDINATOR_ACTIONS_H_
+#define STRATA_SERVER_COORDINATOR_COORDINATOR_ACTIONS_H_
+
+#include "absl/status/status.h"
+#include "common/ids.h"
+#include "proto/control.pb.h"
+#include "server/coordinator/membership.h"
+#include "server/coordinator/stored_job.pb.h"
+
+namespace strata::server {
+
+// What the coordinator's core wants done. Called from within the core's methods, in order; must not
+// call back into it.
+class CoordinatorActions {
+ public:
+  virtual ~CoordinatorActions() = default;
+  // Nothing happens when the connection has ended.
+  virtual void Send(SessionId session, const proto::CoordinatorMessage& message) = 0;
+  // Ends the connection once what was sent before has gone out.
+  virtual void Close(SessionId session) = 0;
+  // Returns once the job is on disk. Errors: of the store.
+  virtual absl::Status Persist(const proto::StoredJob& job) = 0;
+  virtual void Forget(JobId job) = 0;
+  // To whoever follows the job.
+  virtual void Notify(JobId job, const proto::FollowEvent& event) = 0;
+};
+
+}  // namespace strata::server
+
+#endif  // STRATA_SERVER_COORDINATOR_COORDINATOR_ACTIONS_H_

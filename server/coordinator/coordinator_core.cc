@@ -1,0 +1,131 @@
+#include "server/coordinator/coordinator_core.h"
+
+#include <xxhash.h>
+
+#include "absl/strings/str_format.h"
+#include "common/log.h"
+
+namespace strata::server {
+
+CoordinatorCore::CoordinatorCore(Options options, const std::string& cluster_id,
+                                 CoordinatorActions* actions)
+    : options_(options),
+      cluster_id_(cluster_id),
+      actions_(actions),
+      membership_(options.membership, cluster_id),
+      jobs_(options.jobs, XXH3_64bits(cluster_id.data(), cluster_id.size()), &membership_,
+            actions) {}
+
+void CoordinatorCore::Restore(const std::vector<proto::StoredJob>& jobs, uint32_t next_job_id,
+                              absl::Time now) {
+  jobs_.Restore(jobs, next_job_id, now);
+}
+
+void CoordinatorCore::OnMessage(SessionId session, const proto::DaemonMessage& message,
+                                absl::Time now) {
+  if (message.has_register_()) return OnRegister(session, message.register_(), now);
+  const std::string daemon = membership_.Heard(session, now);
+  if (daemon.empty()) return actions_->Close(session);  // it may register anew
+  switch (message.message_case()) {
+    case proto::DaemonMessage::kHeartbeat:
+      for (const proto::JobCounters& counters : message.heartbeat().jobs()) {
+        jobs_.OnCounters(daemon, counters);
+      }
+      return;
+    case proto::DaemonMessage::kJobInstalled:
+      return jobs_.OnJobInstalled(daemon, message.job_installed(), now);
+    case proto::DaemonMessage::kNodeReady:
+      return jobs_.OnNodeReady(daemon, message.node_ready(), now);
+    case proto::DaemonMessage::kNodeFinished:
+      return jobs_.OnNodeFinished(daemon, JobId(message.node_finished().job_id()), now);
+    case proto::DaemonMessage::kNodeFailed:
+      return jobs_.OnNodeFailed(daemon, message.node_failed(), now);
+    case proto::DaemonMessage::kRankReport:
+      return jobs_.OnRankReport(daemon, message.rank_report(), now);
+    case proto::DaemonMessage::kRegister:
+    case proto::DaemonMessage::MESSAGE_NOT_SET:
+      return;
+  }
+}
+
+void CoordinatorCore::OnRegister(SessionId session, const proto::Register& registration,
+                                 absl::Time now) {
+  proto::CoordinatorMessage reply;
+  const absl::StatusOr<Membership::Joined> joined =
+      membership_.Register(session, registration, now);
+  if (!joined.ok()) {
+    LogWarning("refused \"%s\" at %s: %s", registration.name(), registration.address(),
+               joined.status().message());
+    reply.mutable_rejected()->set_reason(std::string(joined.status().message()));
+    actions_->Send(session, reply);
+    actions_->Close(session);
+    return;
+  }
+  if (joined->replaced != SessionId() && joined->replaced != session) {
+    actions_->Close(joined->replaced);
+  }
+  TakeLost(joined->lost, now);
+  LogInfo("%s %s at %s has %s", proto::Role_Name(registration.role()), registration.name(),
+          registration.address(), joined->returned ? "returned" : "joined");
+  reply.mutable_registered()->set_cluster_id(cluster_id_);
+  reply.mutable_registered()->set_heartbeat_ms(absl::ToInt64Milliseconds(options_.heartbeat));
+  actions_->Send(session, reply);
+  jobs_.OnJoined(*membership_.Find(registration.name()), joined->returned, now);
+}
+
+void CoordinatorCore::OnDisconnected(SessionId session, absl::Time now) {
+  membership_.Disconnected(session, now);
+}
+
+void CoordinatorCore::Tick(absl::Time now) {
+  TakeLost(membership_.Tick(now), now);
+  jobs_.Tick(now);
+}
+
+void CoordinatorCore::TakeLost(const std::vector<Membership::Lost>& lost, absl::Time now) {
+  for (const Membership::Lost& daemon : lost) {
+    LogWarning("%s %s is lost: %s", proto::Role_Name(daemon.role), daemon.name, daemon.why);
+    if (daemon.session != SessionId()) actions_->Close(daemon.session);
+    jobs_.OnLost(daemon, now);
+  }
+}
+
+absl::StatusOr<JobId> CoordinatorCore::Submit(const proto::Job& job, uint64_t token,
+                                              absl::Time now) {
+  return jobs_.Submit(job, token, now);
+}
+
+absl::Status CoordinatorCore::Cancel(JobId job, absl::Time now) { return jobs_.Cancel(job, now); }
+
+absl::StatusOr<proto::JobStatus> CoordinatorCore::GetJob(JobId job) const {
+  const JobEntry* entry = jobs_.Find(job);
+  if (entry == nullptr) return absl::NotFoundError(absl::StrFormat("no job %d", job.value()));
+  return entry->Shown();
+}
+
+proto::ListJobsReply CoordinatorCore::ListJobs() const {
+  proto::ListJobsReply reply;
+  for (const JobEntry* entry : jobs_.All()) *reply.add_jobs() = entry->Shown();
+  return reply;
+}
+
+proto::ListNodesReply CoordinatorCore::ListNodes(absl::Time now) const {
+  proto::ListNodesReply reply;
+  reply.set_cluster_id(cluster_id_);
+  for (const Daemon* daemon : membership_.All()) {
+    const proto::Register& registration = daemon->registration;
+    proto::DaemonStatus* status = reply.add_daemons();
+    status->set_name(registration.name());
+    status->set_role(registration.role());
+    status->set_address(registration.address());
+    status->set_alive(daemon->alive);
+    status->set_slots(registration.slots());
+    status->set_slots_used(jobs_.SlotsUsedOn(registration.name()));
+    *status->mutable_shard_ports() = registration.shard_ports();
+    for (uint32_t job : jobs_.RunningOn(registration.name())) status->add_jobs(job);
+    status->set_last_heartbeat_ms_ago(absl::ToInt64Milliseconds(now - daemon->heard_at));
+  }
+  return reply;
+}
+
+}  // namespace strata::server

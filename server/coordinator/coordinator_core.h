@@ -1,0 +1,61 @@
+#ifndef STRATA_SERVER_COORDINATOR_COORDINATOR_CORE_H_
+#define STRATA_SERVER_COORDINATOR_COORDINATOR_CORE_H_
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "common/ids.h"
+#include "proto/control.pb.h"
+#include "server/coordinator/coordinator_actions.h"
+#include "server/coordinator/job_table.h"
+#include "server/coordinator/membership.h"
+
+namespace strata::server {
+
+// The coordinator without sockets, files, clocks and threads: events in, actions out. Every call
+// gets the time, which never goes back. One owner.
+class CoordinatorCore {
+ public:
+  struct Options {
+    absl::Duration heartbeat = absl::Seconds(1);
+    Membership::Options membership;
+    JobTable::Options jobs;
+  };
+
+  // `actions` outlives the core.
+  CoordinatorCore(Options options, const std::string& cluster_id, CoordinatorActions* actions);
+
+  // What the store held; once, first.
+  void Restore(const std::vector<proto::StoredJob>& jobs, uint32_t next_job_id, absl::Time now);
+
+  // A daemon's connection says something, first Register, or ends.
+  void OnMessage(SessionId session, const proto::DaemonMessage& message, absl::Time now);
+  void OnDisconnected(SessionId session, absl::Time now);
+  // Several times a second.
+  void Tick(absl::Time now);
+
+  // The command line. `token` is random. Errors: see JobTable; NotFound names the job.
+  absl::StatusOr<JobId> Submit(const proto::Job& job, uint64_t token, absl::Time now);
+  absl::Status Cancel(JobId job, absl::Time now);
+  absl::StatusOr<proto::JobStatus> GetJob(JobId job) const;
+  proto::ListJobsReply ListJobs() const;
+  proto::ListNodesReply ListNodes(absl::Time now) const;
+
+ private:
+  void OnRegister(SessionId session, const proto::Register& registration, absl::Time now);
+  void TakeLost(const std::vector<Membership::Lost>& lost, absl::Time now);
+
+  const Options options_;
+  const std::string cluster_id_;
+  CoordinatorActions* const actions_;
+  Membership membership_;
+  JobTable jobs_;
+};
+
+}  // namespace strata::server
+
+#endif  // STRATA_SERVER_COORDINATOR_COORDINATOR_CORE_H_

@@ -1,0 +1,203 @@
+#include "server/coordinator/coordinator_service.h"
+
+#include <grpcpp/server_context.h>
+
+#include <random>
+#include <thread>
+#include <utility>
+
+#include "absl/strings/str_format.h"
+#include "absl/synchronization/notification.h"
+#include "common/job/job.h"
+#include "common/log.h"
+
+namespace strata::server {
+namespace {
+
+constexpr absl::Duration kTick = absl::Milliseconds(100);
+constexpr size_t kSessionMessagesMax = 65536;
+constexpr size_t kFollowEventsMax = 16384;
+// How long a daemon whose connection is to end may take to end it itself.
+constexpr absl::Duration kCloseGrace = absl::Milliseconds(500);
+// How often a follower's thread looks whether the follower is still there.
+constexpr absl::Duration kFollowerCheck = absl::Milliseconds(500);
+
+grpc::Status ToGrpc(const absl::Status& status) {
+  // gRPC and Abseil number their codes alike.
+  return grpc::Status(static_cast<grpc::StatusCode>(status.code()), std::string(status.message()));
+}
+
+uint64_t RandomToken() {
+  std::random_device random;
+  return static_cast<uint64_t>(random()) << 32 | random();
+}
+
+bool IsLast(const proto::FollowEvent& event) {
+  const proto::JobState state = event.status().state();
+  return event.has_status() && state != proto::QUEUED && state != proto::RUNNING;
+}
+
+}  // namespace
+
+CoordinatorService::CoordinatorService(CoordinatorCore::Options options, JobStore* store)
+    : store_(store),
+      core_(options, store->cluster_id(), this),
+      loop_([this] { core_.Tick(clock_.Now()); }, kTick) {}
+
+absl::Status CoordinatorService::Start() {
+  const absl::StatusOr<std::vector<proto::StoredJob>> jobs = store_->Load();
+  if (!jobs.ok()) return jobs.status();
+  core_.Restore(*jobs, store_->next_job_id(), clock_.Now());
+  loop_.Start();
+  return absl::OkStatus();
+}
+
+void CoordinatorService::EndFollowers() {
+  loop_
+      .Run([this] {
+        for (const auto& [job, queues] : followers_) {
+          for (const auto& queue : queues) queue->Close();
+        }
+      })
+      .IgnoreError();
+}
+
+grpc::Status CoordinatorService::Session(
+    grpc::ServerContext* context,
+    grpc::ServerReaderWriter<proto::CoordinatorMessage, proto::DaemonMessage>* stream) {
+  const SessionId id(next_session_++);
+  const auto queue = std::make_shared<SessionQueue>(kSessionMessagesMax);
+  absl::Notification read_ended;
+  std::thread writer([&] {
+    while (!queue->IsDone()) {
+      const std::optional<proto::CoordinatorMessage> message = queue->Pop(absl::Seconds(60));
+      if (message.has_value() && !stream->Write(*message)) break;
+    }
+    if (!read_ended.WaitForNotificationWithTimeout(kCloseGrace)) context->TryCancel();
+  });
+  absl::Status posted = loop_.Post([this, id, queue] { sessions_[id] = queue; });
+  proto::DaemonMessage message;
+  while (posted.ok() && stream->Read(&message)) {
+    posted = loop_.Post(
+        [this, id, message = std::move(message)] { core_.OnMessage(id, message, clock_.Now()); });
+    message.Clear();
+  }
+  read_ended.Notify();
+  queue->Close();
+  loop_
+      .Post([this, id] {
+        sessions_.erase(id);
+        core_.OnDisconnected(id, clock_.Now());
+      })
+      .IgnoreError();
+  writer.join();
+  return ToGrpc(posted);
+}
+
+grpc::Status CoordinatorService::Ask(const std::function<absl::Status()>& ask) {
+  absl::Status answer;
+  const absl::Status run = loop_.Run([&] { answer = ask(); });
+  return run.ok() ? ToGrpc(answer)
+                  : grpc::Status(grpc::StatusCode::UNAVAILABLE, "the coordinator is stopping");
+}
+
+grpc::Status CoordinatorService::Submit(grpc::ServerContext*, const proto::SubmitRequest* request,
+                                        proto::SubmitReply* reply) {
+  if (request->protocol_version() != kProtocolVersion) {
+    return ToGrpc(absl::FailedPreconditionError(absl::StrFormat(
+        "this strata speaks protocol version %d, the coordinator speaks %d: install the same "
+        "version on all hosts",
+        request->protocol_version(), kProtocolVersion)));
+  }
+  return Ask([&] {
+    const absl::StatusOr<JobId> job = core_.Submit(request->job(), RandomToken(), clock_.Now());
+    if (job.ok()) reply->set_job_id(job->value());
+    return job.status();
+  });
+}
+
+grpc::Status CoordinatorService::Cancel(grpc::ServerContext*, const proto::CancelRequest* request,
+                                        proto::CancelReply*) {
+  return Ask([&] { return core_.Cancel(JobId(request->job_id()), clock_.Now()); });
+}
+
+grpc::Status CoordinatorService::ListJobs(grpc::ServerContext*, const proto::ListJobsRequest*,
+                                          proto::ListJobsReply* reply) {
+  return Ask([&] {
+    *reply = core_.ListJobs();
+    return absl::OkStatus();
+  });
+}
+
+grpc::Status CoordinatorService::GetJob(grpc::ServerContext*, const proto::GetJobRequest* request,
+                                        proto::JobStatus* reply) {
+  return Ask([&] {
+    const absl::StatusOr<proto::JobStatus> status = core_.GetJob(JobId(request->job_id()));
+    if (status.ok()) *reply = *status;
+    return status.status();
+  });
+}
+
+grpc::Status CoordinatorService::ListNodes(grpc::ServerContext*, const proto::ListNodesRequest*,
+                                           proto::ListNodesReply* reply) {
+  return Ask([&] {
+    *reply = core_.ListNodes(clock_.Now());
+    return absl::OkStatus();
+  });
+}
+
+grpc::Status CoordinatorService::Follow(grpc::ServerContext* context,
+                                        const proto::FollowRequest* request,
+                                        grpc::ServerWriter<proto::FollowEvent>* writer) {
+  const JobId job(request->job_id());
+  const auto queue = std::make_shared<FollowQueue>(kFollowEventsMax);
+  const grpc::Status found = Ask([&] {
+    const absl::StatusOr<proto::JobStatus> status = core_.GetJob(job);
+    if (!status.ok()) return status.status();
+    proto::FollowEvent event;
+    *event.mutable_status() = *status;
+    queue->Push(event);
+    if (!IsLast(event)) followers_[job].insert(queue);
+    return absl::OkStatus();
+  });
+  if (!found.ok()) return found;
+  grpc::Status result(grpc::StatusCode::UNAVAILABLE, "the coordinator ends the stream");
+  while (!queue->IsDone() && !context->IsCancelled()) {
+    const std::optional<proto::FollowEvent> event = queue->Pop(kFollowerCheck);
+    if (!event.has_value()) continue;
+    if (!writer->Write(*event)) break;
+    if (!IsLast(*event)) continue;
+    result = grpc::Status::OK;
+    break;
+  }
+  Ask([&] {
+    const auto it = followers_.find(job);
+    if (it != followers_.end()) it->second.erase(queue);
+    if (it != followers_.end() && it->second.empty()) followers_.erase(it);
+    return absl::OkStatus();
+  });
+  return result;
+}
+
+void CoordinatorService::Send(SessionId session, const proto::CoordinatorMessage& message) {
+  const auto it = sessions_.find(session);
+  if (it != sessions_.end()) it->second->Push(message);
+}
+
+void CoordinatorService::Close(SessionId session) {
+  const auto it = sessions_.find(session);
+  if (it != sessions_.end()) it->second->Close();
+}
+
+void CoordinatorService::Forget(JobId job) {
+  const absl::Status removed = store_->Remove(job);
+  if (!removed.ok()) LogError("job %d is not removed: %s", job.value(), removed.ToString());
+}
+
+void CoordinatorService::Notify(JobId job, const proto::FollowEvent& event) {
+  const auto it = followers_.find(job);
+  if (it == followers_.end()) return;
+  for (const auto& queue : it->second) queue->Push(event);
+}
+
+}  // namespace strata::server

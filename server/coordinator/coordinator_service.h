@@ -1,0 +1,80 @@
+#ifndef STRATA_SERVER_COORDINATOR_COORDINATOR_SERVICE_H_
+#define STRATA_SERVER_COORDINATOR_COORDINATOR_SERVICE_H_
+
+#include <atomic>
+#include <map>
+#include <memory>
+#include <set>
+#include <string>
+
+#include "absl/time/time.h"
+#include "common/clock.h"
+#include "proto/control.grpc.pb.h"
+#include "server/coordinator/control_loop.h"
+#include "server/coordinator/coordinator_actions.h"
+#include "server/coordinator/coordinator_core.h"
+#include "server/coordinator/job_store.h"
+#include "server/coordinator/message_queue.h"
+
+namespace strata::server {
+
+// Stands between gRPC and the core: each call's thread posts to the control loop, which alone
+// touches core and store; what the core sends goes through a queue per stream to that stream's
+// thread.
+class CoordinatorService final : public proto::Coordinator::Service, private CoordinatorActions {
+ public:
+  // `store` outlives the service.
+  CoordinatorService(CoordinatorCore::Options options, JobStore* store);
+
+  // Takes in what the store holds and runs the control loop.
+  absl::Status Start();
+  // Ends all followers' streams, so that the gRPC server can shut down.
+  void EndFollowers();
+  // After the gRPC server's shutdown.
+  void Stop() { loop_.Stop(); }
+
+  grpc::Status Session(
+      grpc::ServerContext* context,
+      grpc::ServerReaderWriter<proto::CoordinatorMessage, proto::DaemonMessage>* stream) override;
+  grpc::Status Submit(grpc::ServerContext* context, const proto::SubmitRequest* request,
+                      proto::SubmitReply* reply) override;
+  grpc::Status Cancel(grpc::ServerContext* context, const proto::CancelRequest* request,
+                      proto::CancelReply* reply) override;
+  grpc::Status ListJobs(grpc::ServerContext* context, const proto::ListJobsRequest* request,
+                        proto::ListJobsReply* reply) override;
+  grpc::Status GetJob(grpc::ServerContext* context, const proto::GetJobRequest* request,
+                      proto::JobStatus* reply) override;
+  grpc::Status ListNodes(grpc::ServerContext* context, const proto::ListNodesRequest* request,
+                         proto::ListNodesReply* reply) override;
+  grpc::Status Follow(grpc::ServerContext* context, const proto::FollowRequest* request,
+                      grpc::ServerWriter<proto::FollowEvent>* writer) override;
+
+ private:
+  using SessionQueue = MessageQueue<proto::CoordinatorMessage>;
+  using FollowQueue = MessageQueue<proto::FollowEvent>;
+
+  // CoordinatorActions, on the loop's thread.
+  void Send(SessionId session, const proto::CoordinatorMessage& message) override;
+  void Close(SessionId session) override;
+  absl::Status Persist(const proto::StoredJob& job) override { return store_->Save(job); }
+  void Forget(JobId job) override;
+  void Notify(JobId job, const proto::FollowEvent& event) override;
+
+  // Runs `ask` on the loop's thread and waits.
+  grpc::Status Ask(const std::function<absl::Status()>& ask);
+
+  JobStore* const store_;
+  const RealClock clock_;
+  std::atomic<uint64_t> next_session_ = 1;
+
+  // The loop's thread's.
+  CoordinatorCore core_;
+  std::map<SessionId, std::shared_ptr<SessionQueue>> sessions_;
+  std::map<JobId, std::set<std::shared_ptr<FollowQueue>>> followers_;
+
+  ControlLoop loop_;  // ends before what its thread uses
+};
+
+}  // namespace strata::server
+
+#endif  // STRATA_SERVER_COORDINATOR_COORDINATOR_SERVICE_H_

@@ -1,0 +1,134 @@
+// The part of JobTable that decides which queued job starts, and where.
+
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "server/coordinator/job_table.h"
+#include "server/coordinator/rank_allocation.h"
+
+namespace strata::server {
+
+void JobTable::StartQueued(absl::Time now) {
+  JobId first_waiting;
+  for (auto& [id, entry] : jobs_) {
+    if (entry.state() != proto::QUEUED) continue;
+    if (first_waiting != JobId()) {
+      SetReason(&entry, absl::StrCat("waits behind job ", first_waiting.value()));
+    } else if (!StartOrWait(&entry, now)) {
+      first_waiting = id;
+    }
+  }
+}
+
+// False when the job waits for slots that running jobs hold: it is then first in the queue.
+bool JobTable::StartOrWait(JobEntry* entry, absl::Time now) {
+  const std::vector<WorkerSlots> workers = Workers();
+  if (workers.empty()) {
+    SetReason(entry, "waits for a worker node: none has registered");
+    return true;
+  }
+  const RankAllocation allocation =
+      AllocateRanks(entry->job().ranks(), entry->job().ranks_per_node(), workers);
+  switch (allocation.outcome) {
+    case RankAllocation::Outcome::kFits:
+      if (entry->needs_servers() && membership_->Alive(proto::SERVER).empty()) {
+        SetReason(entry, "waits for a server: none is alive");
+      } else {
+        Start(entry, allocation.blocks, now);
+      }
+      return true;
+    case RankAllocation::Outcome::kWaitsForSlots: {
+      const std::string holders = Holders();
+      SetReason(entry, absl::StrCat(allocation.reason, holders.empty() ? "" : "; ", holders));
+      return false;
+    }
+    case RankAllocation::Outcome::kWaitsForNodes:
+      SetReason(entry, allocation.reason);
+      return true;
+    case RankAllocation::Outcome::kNeverFits: {
+      const bool settled = now - worker_joined_at_ >= options_.settle_after &&
+                           (!entry->resumed || now - started_at_ >= options_.restart_patience);
+      if (settled) {
+        Fail(entry, absl::StrCat("can never fit: ", allocation.reason), now);
+      } else {
+        SetReason(entry, absl::StrCat(allocation.reason, "; fails unless more join soon"));
+      }
+      return true;
+    }
+  }
+  return true;
+}
+
+void JobTable::Start(JobEntry* entry, const std::vector<RankBlock>& blocks, absl::Time now) {
+  entry->SetView(blocks);
+  entry->phase = JobPhase::kStarting;
+  entry->status().set_state(proto::RUNNING);
+  entry->status().set_started_ms(absl::ToUnixMillis(now));
+  entry->status().set_reason("starts its ranks");
+  Save(*entry);
+  for (const JobNode& node : entry->nodes) {
+    proto::CoordinatorMessage message;
+    proto::StartNode* start = message.mutable_start_node();
+    *start->mutable_record() = entry->stored.record();
+    start->set_node(node.node);
+    start->set_incarnation(1);
+    SendTo(node.daemon, message);
+  }
+  NotifyStatus(entry);
+}
+
+std::vector<WorkerSlots> JobTable::Workers() const {
+  std::vector<WorkerSlots> workers;
+  for (const Daemon* daemon : membership_->All()) {
+    if (daemon->registration.role() != proto::WORKER) continue;
+    // One whose connection has just ended takes no new job until it is back.
+    const bool connected = daemon->session != SessionId();
+    const uint32_t slots = daemon->registration.slots();
+    workers.push_back({.daemon = daemon->registration.name(),
+                       .slots = slots,
+                       .used = connected ? SlotsUsedOn(daemon->registration.name()) : slots,
+                       .alive = daemon->alive});
+  }
+  return workers;
+}
+
+// "job 3 holds 2, job 4 holds 1"
+std::string JobTable::Holders() const {
+  constexpr int kNamesMax = 6;
+  std::string holders;
+  int count = 0;
+  for (const auto& [id, entry] : jobs_) {
+    if (!entry.running()) continue;
+    if (++count > kNamesMax) return holders + ", ...";
+    absl::StrAppend(&holders, holders.empty() ? "" : ", ", "job ", id.value(), " holds ",
+                    entry.job().ranks());
+  }
+  return holders;
+}
+
+uint32_t JobTable::SlotsUsedOn(const std::string& daemon) const {
+  uint32_t used = 0;
+  for (const auto& [id, entry] : jobs_) {
+    if (!entry.running()) continue;
+    for (const JobNode& node : entry.nodes) {
+      if (node.daemon == daemon && !node.finished) used += node.ranks;
+    }
+  }
+  return used;
+}
+
+std::vector<uint32_t> JobTable::RunningOn(const std::string& daemon) const {
+  std::vector<uint32_t> running;
+  for (const auto& [id, entry] : jobs_) {
+    if (!entry.running()) continue;
+    bool here = false;
+    for (const JobNode& node : entry.nodes) here = here || node.daemon == daemon;
+    for (const JobServer& server : entry.servers) here = here || server.daemon == daemon;
+    if (here) running.push_back(id.value());
+  }
+  return running;
+}
+
+}  // namespace strata::server

@@ -1,0 +1,394 @@
+#include "server/coordinator/job_table.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "common/job/job.h"
+#include "common/log.h"
+#include "server/coordinator/placement.h"
+
+namespace strata::server {
+
+JobTable::JobTable(Options options, uint64_t cluster, const Membership* membership,
+                   CoordinatorActions* actions)
+    : options_(options), cluster_(cluster), membership_(membership), actions_(actions) {}
+
+void JobTable::Restore(const std::vector<proto::StoredJob>& jobs, uint32_t next_job_id,
+                       absl::Time now) {
+  next_job_id_ = next_job_id;
+  started_at_ = now;
+  for (const proto::StoredJob& stored : jobs) {
+    JobEntry entry = JobEntry::Restored(stored);
+    const JobId id = entry.id();
+    jobs_.insert_or_assign(id, std::move(entry));
+  }
+  for (auto& [id, entry] : jobs_) {
+    if (!entry.running() || entry.phase == JobPhase::kTraining) continue;
+    Fail(&entry, "the coordinator was restarted while the job was starting", now);
+  }
+  StartQueued(now);
+}
+
+absl::StatusOr<JobId> JobTable::Submit(proto::Job job, uint64_t token, absl::Time now) {
+  FillDefaults(&job);
+  const absl::Status valid = ValidateJob(job);
+  if (!valid.ok()) return valid;
+  const auto queued = std::count_if(jobs_.begin(), jobs_.end(), [](const auto& item) {
+    return item.second.state() == proto::QUEUED;
+  });
+  if (static_cast<size_t>(queued) >= options_.queued_max) {
+    return absl::ResourceExhaustedError(absl::StrFormat("the queue is full: %d jobs wait", queued));
+  }
+  const JobId id(next_job_id_);
+  JobEntry entry = JobEntry::Submitted(id, token, cluster_, job, now);
+  const absl::Status saved = actions_->Persist(entry.stored);
+  if (!saved.ok()) return saved;
+  ++next_job_id_;
+  jobs_.emplace(id, std::move(entry));
+  StartQueued(now);
+  return id;
+}
+
+absl::Status JobTable::Cancel(JobId job, absl::Time now) {
+  const auto it = jobs_.find(job);
+  if (it == jobs_.end()) return absl::NotFoundError(absl::StrFormat("no job %d", job.value()));
+  if (it->second.ended()) return absl::OkStatus();
+  End(&it->second, proto::CANCELLED, "cancelled by the user", now);
+  StartQueued(now);
+  return absl::OkStatus();
+}
+
+const JobEntry* JobTable::Find(JobId job) const {
+  const auto it = jobs_.find(job);
+  return it == jobs_.end() ? nullptr : &it->second;
+}
+
+std::vector<const JobEntry*> JobTable::All() const {
+  std::vector<const JobEntry*> all;
+  for (const auto& [id, entry] : jobs_) all.push_back(&entry);
+  return all;
+}
+
+void JobTable::OnJoined(const Daemon& daemon, bool returned, absl::Time now) {
+  const std::string& name = daemon.registration.name();
+  const auto& held = daemon.registration.running_jobs();
+  const bool worker = daemon.registration.role() == proto::WORKER;
+  if (worker && !returned) worker_joined_at_ = now;
+  for (auto& [id, entry] : jobs_) {
+    if (!entry.running()) continue;
+    const bool holds = std::find(held.begin(), held.end(), id.value()) != held.end();
+    if (JobNode* node = entry.NodeOn(name); node != nullptr && worker && !node->finished) {
+      NodeCameBack(&entry, node, holds, returned, now);
+      continue;
+    }
+    JobServer* server = worker ? nullptr : entry.ServerOn(name);
+    if (server == nullptr) continue;
+    server->present = true;
+    if (entry.phase == JobPhase::kInstalling) {
+      Fail(&entry, absl::StrFormat("server %s lost its connection while the job started", name),
+           now);
+    } else if (!holds) {
+      Fail(&entry, absl::StrFormat("server %s no longer holds the job's weights", name), now);
+    }
+  }
+  for (uint32_t job : held) {
+    JobEntry* entry = Running(job);
+    const bool wanted = entry != nullptr && (worker ? entry->NodeOn(name) != nullptr
+                                                    : entry->ServerOn(name) != nullptr);
+    if (wanted) continue;
+    if (worker) {
+      SendStop(name, JobId(job), "the job has ended");
+    } else {
+      SendRemove(name, JobId(job));
+    }
+  }
+  StartQueued(now);
+}
+
+void JobTable::NodeCameBack(JobEntry* entry, JobNode* node, bool holds, bool returned,
+                            absl::Time now) {
+  node->present = true;
+  if (entry->phase != JobPhase::kTraining) {
+    // What was on its way in either direction may be lost.
+    Fail(entry, absl::StrCat(node->Describe(), " lost its connection while the job started"), now);
+    return;
+  }
+  node->missing_since = holds ? absl::InfiniteFuture() : now;
+  if (holds && !entry->metrics.HasReported(node->first_rank)) SendRun(*entry, *node);
+}
+
+void JobTable::OnLost(const Membership::Lost& lost, absl::Time now) {
+  for (auto& [id, entry] : jobs_) {
+    if (!entry.running()) continue;
+    if (const JobNode* node = entry.NodeOn(lost.name);
+        node != nullptr && lost.role == proto::WORKER && !node->finished) {
+      Fail(&entry, absl::StrCat(node->Describe(), " is lost: ", lost.why), now);
+    } else if (lost.role == proto::SERVER && entry.ServerOn(lost.name) != nullptr) {
+      Fail(&entry, absl::StrFormat("server %s is lost: %s", lost.name, lost.why), now);
+    }
+  }
+  StartQueued(now);
+}
+
+void JobTable::OnNodeReady(const std::string& daemon, const proto::NodeReady& message,
+                           absl::Time now) {
+  JobEntry* entry = Running(message.job_id());
+  JobNode* node = entry == nullptr ? nullptr : entry->NodeOn(daemon);
+  if (node == nullptr || entry->phase != JobPhase::kStarting || node->ready) return;
+  node->ready = true;
+  node->info = message;
+  const bool all_ready = std::all_of(entry->nodes.begin(), entry->nodes.end(),
+                                     [](const JobNode& n) { return n.ready; });
+  if (!all_ready) return;
+  const absl::Status taken = entry->TakeLayout();
+  if (!taken.ok()) {
+    Fail(entry, std::string(taken.message()), now);
+    StartQueued(now);
+    return;
+  }
+  Install(entry, now);
+}
+
+void JobTable::Install(JobEntry* entry, absl::Time now) {
+  std::vector<ServerShards> servers;
+  if (entry->needs_servers()) {
+    for (const Daemon* daemon : membership_->Alive(proto::SERVER)) {
+      const proto::Register& r = daemon->registration;
+      if (daemon->session == SessionId()) continue;
+      servers.push_back({.daemon = r.name(),
+                         .address = r.address(),
+                         .ports = {r.shard_ports().begin(), r.shard_ports().end()}});
+    }
+    if (servers.empty()) return Fail(entry, "no server is alive", now);
+  }
+  const absl::StatusOr<JobPlacement> placement = PlaceChunks(
+      entry->stored.record().layout().elements(), entry->job().chunk_elements(), servers);
+  if (!placement.ok()) return Fail(entry, std::string(placement.status().message()), now);
+  entry->SetPlacement(*placement, servers);
+  if (servers.empty()) return Train(entry, now);
+  entry->phase = JobPhase::kInstalling;
+  SetReason(entry, "waits for its servers");
+  for (const JobServer& server : entry->servers) {
+    proto::CoordinatorMessage message;
+    *message.mutable_install_job()->mutable_record() = entry->stored.record();
+    for (uint32_t shard : server.job_shards) message.mutable_install_job()->add_own_shards(shard);
+    SendTo(server.daemon, message);
+  }
+}
+
+void JobTable::OnJobInstalled(const std::string& daemon, const proto::JobInstalled& message,
+                              absl::Time now) {
+  JobEntry* entry = Running(message.job_id());
+  JobServer* server = entry == nullptr ? nullptr : entry->ServerOn(daemon);
+  if (server == nullptr || entry->phase != JobPhase::kInstalling) return;
+  if (!message.error().empty()) {
+    Fail(entry, absl::StrFormat("server %s: %s", daemon, message.error()), now);
+    StartQueued(now);
+    return;
+  }
+  server->installed = true;
+  const bool all_installed = std::all_of(entry->servers.begin(), entry->servers.end(),
+                                         [](const JobServer& s) { return s.installed; });
+  if (all_installed) Train(entry, now);
+}
+
+void JobTable::Train(JobEntry* entry, absl::Time now) {
+  entry->BeginTraining(now);
+  Save(*entry);
+  for (const JobNode& node : entry->nodes) SendRun(*entry, node);
+  NotifyStatus(entry);
+}
+
+void JobTable::OnNodeFinished(const std::string& daemon, JobId job, absl::Time now) {
+  JobEntry* entry = Running(job.value());
+  JobNode* node = entry == nullptr ? nullptr : entry->NodeOn(daemon);
+  if (node == nullptr || node->finished) return;
+  if (entry->phase != JobPhase::kTraining) {
+    Fail(entry, absl::StrCat(node->Describe(), " ended before training began"), now);
+  } else {
+    node->finished = true;
+    entry->stored.set_node_finished(node->node, true);
+    const bool all_finished = std::all_of(entry->nodes.begin(), entry->nodes.end(),
+                                          [](const JobNode& n) { return n.finished; });
+    if (all_finished) {
+      End(entry, proto::FINISHED, "", now);
+    } else {
+      Save(*entry);
+    }
+  }
+  StartQueued(now);
+}
+
+void JobTable::OnNodeFailed(const std::string& daemon, const proto::NodeFailed& message,
+                            absl::Time now) {
+  JobEntry* entry = Running(message.job_id());
+  const JobNode* node = entry == nullptr ? nullptr : entry->NodeOn(daemon);
+  if (node == nullptr) return;
+  const bool names_daemon = absl::StrContains(message.reason(), daemon);
+  Fail(entry,
+       names_daemon ? message.reason() : absl::StrCat(node->Describe(), ": ", message.reason()),
+       now);
+  StartQueued(now);
+}
+
+void JobTable::OnRankReport(const std::string& daemon, const proto::RankReport& report,
+                            absl::Time now) {
+  JobEntry* entry = Running(report.job_id());
+  const JobNode* node = entry == nullptr ? nullptr : entry->NodeOn(daemon);
+  if (node == nullptr || entry->phase != JobPhase::kTraining) return;
+  const uint32_t rank = report.rank();
+  if (rank < node->first_rank || rank >= node->first_rank + node->ranks) return;
+  Publish(entry, entry->metrics.Add(report, entry->ElapsedSeconds(now)));
+  entry->has_news = true;
+}
+
+void JobTable::OnCounters(const std::string& daemon, const proto::JobCounters& counters) {
+  const auto it = jobs_.find(JobId(counters.job_id()));
+  if (it == jobs_.end()) return;
+  JobEntry& entry = it->second;
+  for (proto::JobShardStatus& shard : *entry.status().mutable_shards()) {
+    if (shard.daemon() != daemon || shard.shard() != counters.shard()) continue;
+    const bool changed =
+        shard.counters().SerializeAsString() != counters.counters().SerializeAsString();
+    if (!changed) return;
+    *shard.mutable_counters() = counters.counters();
+    if (entry.ended()) Save(entry);  // the last ones may come after the job's end
+  }
+}
+
+void JobTable::Tick(absl::Time now) {
+  const bool tell = now - news_at_ >= options_.news_every;
+  if (tell) news_at_ = now;
+  for (auto& [id, entry] : jobs_) {
+    for (const JobNode& node : entry.nodes) {
+      if (!entry.running() || node.finished) continue;
+      if (now - node.missing_since >= options_.missing_grace) {
+        Fail(&entry, absl::StrCat(node.Describe(), " no longer runs the job"), now);
+      } else if (!node.present && now - started_at_ >= options_.restart_patience) {
+        Fail(&entry,
+             absl::StrCat(node.Describe(), " did not come back within ",
+                          absl::FormatDuration(options_.restart_patience),
+                          " of the coordinator's restart"),
+             now);
+      }
+    }
+    for (const JobServer& server : entry.servers) {
+      if (!entry.running() || server.present) continue;
+      if (now - started_at_ < options_.restart_patience) continue;
+      Fail(&entry,
+           absl::StrCat("server ", server.daemon, " did not come back within ",
+                        absl::FormatDuration(options_.restart_patience),
+                        " of the coordinator's restart"),
+           now);
+    }
+    if (tell && entry.has_news && entry.running()) NotifyStatus(&entry);
+  }
+  ForgetOldest();
+  StartQueued(now);
+}
+
+void JobTable::ForgetOldest() {
+  size_t ended = std::count_if(jobs_.begin(), jobs_.end(),
+                               [](const auto& item) { return item.second.ended(); });
+  for (auto it = jobs_.begin(); it != jobs_.end() && ended > options_.ended_max;) {
+    if (!it->second.ended()) {
+      ++it;
+      continue;
+    }
+    actions_->Forget(it->first);
+    it = jobs_.erase(it);
+    --ended;
+  }
+}
+
+JobEntry* JobTable::Running(uint32_t job) {
+  const auto it = jobs_.find(JobId(job));
+  return it == jobs_.end() || !it->second.running() ? nullptr : &it->second;
+}
+
+void JobTable::Fail(JobEntry* entry, const std::string& reason, absl::Time now) {
+  End(entry, proto::FAILED, reason, now);
+}
+
+void JobTable::End(JobEntry* entry, proto::JobState state, const std::string& reason,
+                   absl::Time now) {
+  if (entry->stored.training()) Publish(entry, entry->metrics.Flush(entry->ElapsedSeconds(now)));
+  entry->RefreshProgress();
+  entry->phase = JobPhase::kNone;
+  entry->status().set_state(state);
+  entry->status().set_reason(reason);
+  entry->status().set_ended_ms(absl::ToUnixMillis(now));
+  entry->status().mutable_progress()->set_eta_s(state == proto::FINISHED ? 0 : -1);
+  Save(*entry);
+  LogInfo("job %d (%s): %s%s%s", entry->id().value(), entry->job().name(),
+          proto::JobState_Name(state), reason.empty() ? "" : ": ", reason);
+  for (const JobNode& node : entry->nodes) {
+    if (!node.finished) SendStop(node.daemon, entry->id(), reason);
+  }
+  for (const JobServer& server : entry->servers) SendRemove(server.daemon, entry->id());
+  NotifyStatus(entry);
+}
+
+void JobTable::Publish(JobEntry* entry, const std::vector<proto::MetricsRecord>& records) {
+  if (records.empty()) return;
+  NotifyStatus(entry);
+  for (const proto::MetricsRecord& record : records) {
+    proto::CoordinatorMessage message;
+    message.mutable_job_metrics()->set_job_id(entry->id().value());
+    *message.mutable_job_metrics()->mutable_record() = record;
+    SendTo(entry->nodes[0].daemon, message);
+    proto::FollowEvent event;
+    *event.mutable_metrics() = record;
+    actions_->Notify(entry->id(), event);
+  }
+}
+
+void JobTable::SendTo(const std::string& daemon, const proto::CoordinatorMessage& message) {
+  const Daemon* found = membership_->Find(daemon);
+  if (found == nullptr || found->session == SessionId()) return;
+  actions_->Send(found->session, message);
+}
+
+void JobTable::SendRun(const JobEntry& entry, const JobNode& node) {
+  proto::CoordinatorMessage message;
+  *message.mutable_run_node()->mutable_record() = entry.stored.record();
+  SendTo(node.daemon, message);
+}
+
+void JobTable::SendStop(const std::string& daemon, JobId job, const std::string& reason) {
+  proto::CoordinatorMessage message;
+  message.mutable_stop_node()->set_job_id(job.value());
+  message.mutable_stop_node()->set_reason(reason);
+  SendTo(daemon, message);
+}
+
+void JobTable::SendRemove(const std::string& daemon, JobId job) {
+  proto::CoordinatorMessage message;
+  message.mutable_remove_job()->set_job_id(job.value());
+  SendTo(daemon, message);
+}
+
+void JobTable::Save(const JobEntry& entry) {
+  const absl::Status saved = actions_->Persist(entry.stored);
+  // The job goes on; only a restart would not know of this change.
+  if (!saved.ok()) LogError("job %d is not saved: %s", entry.id().value(), saved.ToString());
+}
+
+void JobTable::NotifyStatus(JobEntry* entry) {
+  entry->RefreshProgress();
+  entry->has_news = false;
+  proto::FollowEvent event;
+  *event.mutable_status() = entry->status();
+  actions_->Notify(entry->id(), event);
+}
+
+void JobTable::SetReason(JobEntry* entry, const std::string& reason) {
+  if (entry->status().reason() == reason) return;
+  entry->status().set_reason(reason);
+  NotifyStatus(entry);
+}
+
+}  // namespace strata::server

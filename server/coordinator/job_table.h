@@ -1,0 +1,106 @@
+#ifndef STRATA_SERVER_COORDINATOR_JOB_TABLE_H_
+#define STRATA_SERVER_COORDINATOR_JOB_TABLE_H_
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "common/ids.h"
+#include "proto/control.pb.h"
+#include "server/coordinator/coordinator_actions.h"
+#include "server/coordinator/job_entry.h"
+#include "server/coordinator/membership.h"
+
+namespace strata::server {
+
+// All jobs and the life of each: queued, running (starting, installing, training), ended. A pure
+// state machine over the membership; a job whose worker, server or process is gone fails with a
+// reason that names it.
+//
+// The queue is first in, first out: a job that waits for slots which running jobs hold holds up all
+// later ones. Only a job that waits for nodes or servers which are not there lets others pass.
+class JobTable {
+ public:
+  struct Options {
+    // How long a daemon that came back without a job may take to say how the job ended there.
+    absl::Duration missing_grace = absl::Seconds(3);
+    // How long the daemons of a running job may take to come back after a restart.
+    absl::Duration restart_patience = absl::Seconds(30);
+    // A job that can never fit fails once no worker has joined for so long.
+    absl::Duration settle_after = absl::Seconds(3);
+    // How often followers hear of progress between records.
+    absl::Duration news_every = absl::Seconds(1);
+    size_t ended_max = 1000;  // jobs kept after their end
+    size_t queued_max = 10000;
+  };
+
+  // `membership` and `actions` outlive the table.
+  JobTable(Options options, uint64_t cluster, const Membership* membership,
+           CoordinatorActions* actions);
+
+  // Once, before anything else.
+  void Restore(const std::vector<proto::StoredJob>& jobs, uint32_t next_job_id, absl::Time now);
+
+  // `token` is random. Errors: InvalidArgument (the job), ResourceExhausted (queue), the store's.
+  absl::StatusOr<JobId> Submit(proto::Job job, uint64_t token, absl::Time now);
+  absl::Status Cancel(JobId job, absl::Time now);
+  // Null when unknown.
+  const JobEntry* Find(JobId job) const;
+  std::vector<const JobEntry*> All() const;  // by id
+  uint32_t SlotsUsedOn(const std::string& daemon) const;
+  std::vector<uint32_t> RunningOn(const std::string& daemon) const;
+
+  void OnJoined(const Daemon& daemon, bool returned, absl::Time now);
+  void OnLost(const Membership::Lost& lost, absl::Time now);
+  void OnNodeReady(const std::string& daemon, const proto::NodeReady& message, absl::Time now);
+  void OnJobInstalled(const std::string& daemon, const proto::JobInstalled& message,
+                      absl::Time now);
+  void OnNodeFinished(const std::string& daemon, JobId job, absl::Time now);
+  void OnNodeFailed(const std::string& daemon, const proto::NodeFailed& message, absl::Time now);
+  void OnRankReport(const std::string& daemon, const proto::RankReport& report, absl::Time now);
+  void OnCounters(const std::string& daemon, const proto::JobCounters& counters);
+  void Tick(absl::Time now);
+
+ private:
+  // job_queue.cc
+  void StartQueued(absl::Time now);
+  bool StartOrWait(JobEntry* entry, absl::Time now);
+  void Start(JobEntry* entry, const std::vector<RankBlock>& blocks, absl::Time now);
+  std::vector<WorkerSlots> Workers() const;
+  std::string Holders() const;
+
+  // job_table.cc
+  JobEntry* Running(uint32_t job);
+  void Install(JobEntry* entry, absl::Time now);
+  void Train(JobEntry* entry, absl::Time now);
+  void Fail(JobEntry* entry, const std::string& reason, absl::Time now);
+  void End(JobEntry* entry, proto::JobState state, const std::string& reason, absl::Time now);
+  void Publish(JobEntry* entry, const std::vector<proto::MetricsRecord>& records);
+  void NodeCameBack(JobEntry* entry, JobNode* node, bool holds, bool returned, absl::Time now);
+  void SendTo(const std::string& daemon, const proto::CoordinatorMessage& message);
+  void SendRun(const JobEntry& entry, const JobNode& node);
+  void SendStop(const std::string& daemon, JobId job, const std::string& reason);
+  void SendRemove(const std::string& daemon, JobId job);
+  void Save(const JobEntry& entry);
+  void NotifyStatus(JobEntry* entry);
+  void SetReason(JobEntry* entry, const std::string& reason);
+  void ForgetOldest();
+
+  const Options options_;
+  const uint64_t cluster_;
+  const Membership* const membership_;
+  CoordinatorActions* const actions_;
+  uint32_t next_job_id_ = 1;
+  std::map<JobId, JobEntry> jobs_;
+  absl::Time started_at_ = absl::InfinitePast();
+  absl::Time worker_joined_at_ = absl::InfinitePast();
+  absl::Time news_at_ = absl::InfinitePast();
+};
+
+}  // namespace strata::server
+
+#endif  // STRATA_SERVER_COORDINATOR_JOB_TABLE_H_

@@ -1,0 +1,147 @@
+#include "server/coordinator/membership.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "common/job/job.h"
+
+namespace strata::server {
+namespace {
+
+// Lost daemons are remembered up to this number in all.
+constexpr size_t kDaemonsMax = 4096;
+
+absl::Status Refuse(const std::string& reason) { return absl::FailedPreconditionError(reason); }
+
+absl::Status Check(const proto::Register& registration, const std::string& cluster_id) {
+  if (registration.protocol_version() != kProtocolVersion) {
+    return Refuse(absl::StrFormat(
+        "it speaks protocol version %d, the coordinator speaks %d: install the same version of "
+        "strata on all hosts",
+        registration.protocol_version(), kProtocolVersion));
+  }
+  if (!registration.cluster_id().empty() && registration.cluster_id() != cluster_id) {
+    return Refuse(absl::StrFormat("it belongs to cluster %s, the coordinator to cluster %s",
+                                  registration.cluster_id(), cluster_id));
+  }
+  if (registration.name().empty()) return Refuse("it has no name");
+  if (registration.address().empty()) return Refuse("it gives no address that peers can reach");
+  if (registration.role() == proto::SERVER && registration.shard_ports().empty()) {
+    return Refuse("it is a server without shards");
+  }
+  if (registration.role() == proto::WORKER && registration.slots() == 0) {
+    return Refuse("it is a worker without slots");
+  }
+  if (registration.role() != proto::SERVER && registration.role() != proto::WORKER) {
+    return Refuse(absl::StrFormat("its role %d is unknown", registration.role()));
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+Membership::Membership(Options options, std::string cluster_id)
+    : options_(options), cluster_id_(std::move(cluster_id)) {}
+
+absl::StatusOr<Membership::Joined> Membership::Register(SessionId session,
+                                                        const proto::Register& registration,
+                                                        absl::Time now) {
+  const absl::Status status = Check(registration, cluster_id_);
+  if (!status.ok()) return status;
+  Joined joined;
+  Daemon& daemon = daemons_[registration.name()];
+  const bool same = daemon.registration.daemon_id() == registration.daemon_id();
+  if (daemon.alive && !same && daemon.session != SessionId()) {
+    return Refuse(absl::StrFormat("the name \"%s\" is in use by a live daemon at %s",
+                                  registration.name(), daemon.registration.address()));
+  }
+  if (daemon.alive && !same) MarkLost(&daemon, "it was started anew", &joined.lost);
+  joined.returned = daemon.alive;
+  joined.replaced = daemon.session;
+  if (daemon.session != SessionId()) sessions_.erase(daemon.session);
+  if (daemon.order == 0) daemon.order = next_order_++;
+  daemon.registration = registration;
+  daemon.session = session;
+  daemon.alive = true;
+  daemon.heard_at = now;
+  daemon.disconnected_at = absl::InfiniteFuture();
+  sessions_[session] = registration.name();
+  ForgetOldest();
+  return joined;
+}
+
+std::string Membership::Heard(SessionId session, absl::Time now) {
+  const auto it = sessions_.find(session);
+  if (it == sessions_.end()) return "";
+  daemons_[it->second].heard_at = now;
+  return it->second;
+}
+
+void Membership::Disconnected(SessionId session, absl::Time now) {
+  const auto it = sessions_.find(session);
+  if (it == sessions_.end()) return;
+  Daemon& daemon = daemons_[it->second];
+  daemon.session = SessionId();
+  daemon.disconnected_at = now;
+  sessions_.erase(it);
+}
+
+std::vector<Membership::Lost> Membership::Tick(absl::Time now) {
+  std::vector<Lost> lost;
+  for (auto& [name, daemon] : daemons_) {
+    if (!daemon.alive) continue;
+    if (now - daemon.disconnected_at >= options_.reconnect_grace) {
+      MarkLost(&daemon, "its connection ended and it did not come back", &lost);
+    } else if (daemon.session != SessionId() && now - daemon.heard_at >= options_.dead_after) {
+      MarkLost(&daemon,
+               absl::StrCat("it has been silent for ", absl::FormatDuration(options_.dead_after)),
+               &lost);
+    }
+  }
+  return lost;
+}
+
+const Daemon* Membership::Find(const std::string& name) const {
+  const auto it = daemons_.find(name);
+  return it == daemons_.end() ? nullptr : &it->second;
+}
+
+std::vector<const Daemon*> Membership::All() const {
+  std::vector<const Daemon*> all;
+  for (const auto& [name, daemon] : daemons_) all.push_back(&daemon);
+  std::sort(all.begin(), all.end(),
+            [](const Daemon* a, const Daemon* b) { return a->order < b->order; });
+  return all;
+}
+
+std::vector<const Daemon*> Membership::Alive(proto::Role role) const {
+  std::vector<const Daemon*> alive = All();
+  std::erase_if(alive, [role](const Daemon* daemon) {
+    return !daemon->alive || daemon->registration.role() != role;
+  });
+  return alive;
+}
+
+void Membership::MarkLost(Daemon* daemon, std::string why, std::vector<Lost>* lost) {
+  lost->push_back({.name = daemon->registration.name(),
+                   .role = daemon->registration.role(),
+                   .why = std::move(why),
+                   .session = daemon->session});
+  if (daemon->session != SessionId()) sessions_.erase(daemon->session);
+  daemon->session = SessionId();
+  daemon->alive = false;
+}
+
+void Membership::ForgetOldest() {
+  if (daemons_.size() <= kDaemonsMax) return;
+  auto oldest = daemons_.end();
+  for (auto it = daemons_.begin(); it != daemons_.end(); ++it) {
+    if (it->second.alive) continue;
+    if (oldest == daemons_.end() || it->second.heard_at < oldest->second.heard_at) oldest = it;
+  }
+  if (oldest != daemons_.end()) daemons_.erase(oldest);
+}
+
+}  // namespace strata::server

@@ -1,0 +1,35 @@
+#ifndef STRATA_SERVER_COORDINATOR_PLACEMENT_H_
+#define STRATA_SERVER_COORDINATOR_PLACEMENT_H_
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "proto/control.pb.h"
+
+namespace strata::server {
+
+// A server's shards as a placement sees them.
+struct ServerShards {
+  std::string daemon;
+  std::string address;
+  std::vector<uint32_t> ports;  // one per shard
+};
+
+// Where a job's chunks live.
+struct JobPlacement {
+  proto::Placement placement;
+  // By server, in the order given: the job's shard index of each of its shards.
+  std::vector<std::vector<uint32_t>> shards_of_server;
+};
+
+// Round robin: chunk c lives on shard c mod shards, over all shards of all servers, in order.
+// `chunk_elements` 0 stands for the default of this many elements and shards. No servers: no shards
+// (exchange NONE). Errors: InvalidArgument when there would be too many chunks.
+absl::StatusOr<JobPlacement> PlaceChunks(uint64_t elements, uint32_t chunk_elements,
+                                         const std::vector<ServerShards>& servers);
+
+}  // namespace strata::server
+
+#endif  // STRATA_SERVER_COORDINATOR_PLACEMENT_H_

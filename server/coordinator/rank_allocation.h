@@ -1,0 +1,44 @@
+#ifndef STRATA_SERVER_COORDINATOR_RANK_ALLOCATION_H_
+#define STRATA_SERVER_COORDINATOR_RANK_ALLOCATION_H_
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace strata::server {
+
+// A worker node as the allocation sees it.
+struct WorkerSlots {
+  std::string daemon;
+  uint32_t slots = 0;
+  uint32_t used = 0;
+  bool alive = true;  // a lost one counts for what could fit one day
+};
+
+struct RankBlock {
+  std::string daemon;
+  uint32_t first_rank = 0;
+  uint32_t ranks = 0;
+};
+
+struct RankAllocation {
+  enum class Outcome {
+    kFits,           // `blocks` says where
+    kWaitsForSlots,  // fits once running jobs have ended
+    kWaitsForNodes,  // fits once lost nodes are back
+    kNeverFits,      // not even on all known nodes
+  };
+  Outcome outcome = Outcome::kFits;
+  std::vector<RankBlock> blocks;  // logical nodes in order, contiguous global ranks
+  std::string reason;             // unless it fits
+};
+
+// Gives `ranks` to `workers`, in their order: all free slots of each in turn, or with
+// `ranks_per_node` > 0 just so many on each node that has them free (the last node the rest). A
+// worker plays at most one logical node of a job. REQUIRES: ranks >= 1.
+RankAllocation AllocateRanks(uint32_t ranks, uint32_t ranks_per_node,
+                             const std::vector<WorkerSlots>& workers);
+
+}  // namespace strata::server
+
+#endif  // STRATA_SERVER_COORDINATOR_RANK_ALLOCATION_H_
