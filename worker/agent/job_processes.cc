@@ -8,10 +8,12 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <random>
 #include <utility>
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
 #include "absl/strings/str_replace.h"
 #include "google/protobuf/text_format.h"
 #include "worker/agent/metrics_line.h"
@@ -37,6 +39,11 @@ int MemoryFile(const std::string& text) {
   return fd;
 }
 
+std::string RandomSocketName() {
+  std::random_device random;
+  return absl::StrFormat("strata-%08x%08x", random(), random());
+}
+
 std::string OneLine(const std::string& text) {
   return absl::StrReplaceAll(text, {{"\n", " "}, {"\r", " "}});
 }
@@ -49,7 +56,8 @@ JobProcesses::JobProcesses(EventLoop* loop, Options options, proto::StartNode st
       options_(std::move(options)),
       start_(std::move(start)),
       callbacks_(std::move(callbacks)),
-      run_dir_(RunDirectoryOf(start_.record(), options_.runs_dir)) {
+      run_dir_(RunDirectoryOf(start_.record(), options_.runs_dir)),
+      socket_name_(RandomSocketName()) {
   for (const proto::LogicalNode& node : start_.record().view().nodes()) {
     if (node.node() == start_.node()) self_ = node;
   }
@@ -129,10 +137,7 @@ proto::Launch JobProcesses::LaunchOf(int child) const {
   }
   launch.set_first_rank(self_.first_rank());
   launch.set_local_ranks(self_.ranks());
-  if (has_aggregator()) {
-    launch.set_aggregator_socket(absl::StrCat("strata-", getpid(), "-job", start_.record().job_id(),
-                                              "-node", self_.node(), "-", start_.incarnation()));
-  }
+  if (has_aggregator()) launch.set_aggregator_socket(socket_name_);
   launch.set_run_dir(run_dir_);
   launch.set_channel_fd(kChannelFd);
   return launch;

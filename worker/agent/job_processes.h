@@ -88,6 +88,8 @@ class JobProcesses {
   const Callbacks callbacks_;
   proto::LogicalNode self_;
   std::string run_dir_;
+  // Random: abstract names are shared by all containers of one network namespace.
+  std::string socket_name_;
   std::unique_ptr<NodeLife> life_;
   std::vector<Child> children_;
   proto::NodeReady ready_;
