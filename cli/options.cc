@@ -11,7 +11,6 @@
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
-#include "absl/time/time.h"
 #include "common/job/job.h"
 #include "common/log.h"
 
@@ -38,6 +37,14 @@ void AddCoordinatorOptions(CLI::App* command, CoordinatorOptions* options) {
   command->add_option("--timeout", options->timeout_s, "Seconds to try to reach the coordinator")
       ->check(CLI::Range(0.1, 3600.0))
       ->capture_default_str();
+}
+
+void AddConnectTimeoutOption(CLI::App* command, absl::Duration* timeout) {
+  command
+      ->add_option_function<double>(
+          "--timeout", [timeout](double seconds) { *timeout = absl::Seconds(seconds); },
+          "Seconds to try to reach the coordinator at first (default: 30)")
+      ->check(CLI::Range(0.1, 3600.0));
 }
 
 void AddJsonOption(CLI::App* command, bool* json) {

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "absl/time/time.h"
 #include "cli/command.h"
 #include "common/control/coordinator_client.h"
 #include "common/ids.h"
@@ -28,6 +29,8 @@ struct JobOptions {
 };
 
 void AddCoordinatorOptions(CLI::App* command, CoordinatorOptions* options);
+// Of daemons: how long the first contact may take.
+void AddConnectTimeoutOption(CLI::App* command, absl::Duration* timeout);
 void AddJsonOption(CLI::App* command, bool* json);
 void AddLogLevelOption(CLI::App* command, Invocation* invocation);
 void AddJobOptions(CLI::App* command, JobOptions* options);

@@ -15,6 +15,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_replace.h"
+#include "absl/strings/strip.h"
 #include "google/protobuf/text_format.h"
 #include "worker/agent/metrics_line.h"
 #include "worker/agent/run_directory.h"
@@ -242,7 +243,8 @@ void JobProcesses::OnEnd(int child) {
   if (!status.has_value()) return;
   loop_->Unwatch(ended.process->pid_fd());
   OnChannel(child);  // its last words
-  life_->OnExit(child, *status, LastLine(ended.log_path));
+  std::string words(absl::StripPrefix(LastLine(ended.log_path), "strata: error: "));
+  life_->OnExit(child, *status, words);
   if (life_->failed()) OnSymptom();
   if (life_->only_aggregator_left()) {
     After(options_.end_deadline, [this] {

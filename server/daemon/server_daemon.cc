@@ -1,0 +1,149 @@
+#include "server/daemon/server_daemon.h"
+
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "common/log.h"
+
+namespace strata::server {
+namespace {
+
+constexpr uint32_t kNoShard = 0xffffffff;
+
+}  // namespace
+
+absl::Status ServerOptions::Validate() const {
+  if (name.empty()) return absl::InvalidArgumentError("name: must not be empty");
+  if (listen.empty()) return absl::InvalidArgumentError("listen: must not be empty");
+  if (address.empty()) return absl::InvalidArgumentError("advertise: must not be empty");
+  if (shards < 1 || shards > 64) {
+    return absl::InvalidArgumentError(absl::StrCat("shards: ", shards, " is not in 1 to 64"));
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<std::unique_ptr<ServerDaemon>> ServerDaemon::Create(
+    ServerOptions options, ServerParts parts, std::function<void(const absl::Status&)> on_lost) {
+  absl::Status valid = options.Validate();
+  if (!valid.ok()) return valid;
+  return std::unique_ptr<ServerDaemon>(
+      new ServerDaemon(std::move(options), std::move(parts), std::move(on_lost)));
+}
+
+ServerDaemon::ServerDaemon(ServerOptions options, ServerParts parts,
+                           std::function<void(const absl::Status&)> on_lost)
+    : options_(std::move(options)), parts_(std::move(parts)), on_lost_(std::move(on_lost)) {}
+
+ServerDaemon::~ServerDaemon() { Stop(); }
+
+absl::Status ServerDaemon::StartShards() {
+  for (uint32_t i = 0; i < options_.shards; ++i) {
+    ShardThread::Options shard;
+    shard.listen = absl::StrCat("tcp://", options_.listen, ":0");
+    auto endpoint = parts_.make_endpoint();
+    if (!endpoint.ok()) return endpoint.status();
+    shards_.push_back(std::make_unique<ShardThread>(shard, *parts_.kernels, *std::move(endpoint)));
+    absl::Status status = shards_.back()->Start();
+    if (!status.ok()) return status;
+  }
+  return absl::OkStatus();
+}
+
+absl::Status ServerDaemon::Start() {
+  absl::Status status = StartShards();
+  if (!status.ok()) return status;
+  control::Session::Options session;
+  session.coordinator = options_.coordinator;
+  session.connect_deadline = options_.connect_deadline;
+  session.reconnect_deadline = options_.reconnect_deadline;
+  session.registration.set_role(proto::SERVER);
+  session.registration.set_name(options_.name);
+  session.registration.set_address(options_.address);
+  for (int port : ports()) session.registration.add_shard_ports(port);
+  control::Session::Callbacks callbacks;
+  callbacks.on_message = [this](const proto::CoordinatorMessage& message) { OnMessage(message); };
+  callbacks.heartbeat = [this] { return Count(); };
+  callbacks.running_jobs = [this] { return std::vector<uint32_t>(jobs_.begin(), jobs_.end()); };
+  callbacks.on_lost = on_lost_;
+  session_ = control::Session::Create(std::move(session), std::move(callbacks));
+  return session_->Start();
+}
+
+void ServerDaemon::Stop() {
+  if (session_ != nullptr) session_->Stop();
+  for (auto& shard : shards_) shard->Stop();
+}
+
+std::vector<int> ServerDaemon::ports() const {
+  std::vector<int> ports;
+  for (const auto& shard : shards_) ports.push_back(shard->port());
+  return ports;
+}
+
+void ServerDaemon::OnMessage(const proto::CoordinatorMessage& message) {
+  if (message.has_install_job()) {
+    uint32_t job = message.install_job().record().job_id();
+    absl::Status status = Install(message.install_job());
+    proto::DaemonMessage reply;
+    reply.mutable_job_installed()->set_job_id(job);
+    if (!status.ok()) {
+      reply.mutable_job_installed()->set_error(
+          absl::StrCat("server ", options_.name, ": ", std::string(status.message())));
+      Remove(job);
+    }
+    session_->Send(std::move(reply));
+  } else if (message.has_remove_job()) {
+    Remove(message.remove_job().job_id());
+  }
+}
+
+absl::Status ServerDaemon::Install(const proto::InstallJob& install) {
+  if (static_cast<size_t>(install.own_shards_size()) != shards_.size()) {
+    return absl::InvalidArgumentError(absl::StrCat("placement names ", install.own_shards_size(),
+                                                   " shards of this server, it has ",
+                                                   shards_.size()));
+  }
+  jobs_.insert(install.record().job_id());
+  for (size_t i = 0; i < shards_.size(); ++i) {
+    if (install.own_shards(static_cast<int>(i)) == kNoShard) continue;
+    absl::Status status =
+        shards_[i]->Install(install.record(), ShardId(install.own_shards(static_cast<int>(i))));
+    if (!status.ok()) return status;
+  }
+  LogInfo("job %u: installed on %d shards", install.record().job_id(), shards_.size());
+  return absl::OkStatus();
+}
+
+void ServerDaemon::Remove(uint32_t job) {
+  if (jobs_.erase(job) == 0) return;
+  // The last counts of the job: with its removal they are gone.
+  proto::DaemonMessage counts;
+  *counts.mutable_heartbeat() = Count();
+  session_->Send(std::move(counts));
+  for (auto& shard : shards_) {
+    absl::Status status = shard->Remove(JobId(job));
+    if (!status.ok()) LogWarning("job %u: %s", job, std::string(status.message()));
+  }
+  LogInfo("job %u: removed", job);
+}
+
+proto::Heartbeat ServerDaemon::Count() {
+  proto::Heartbeat heartbeat;
+  for (size_t i = 0; i < shards_.size(); ++i) {
+    for (const auto& [job, counters] : shards_[i]->Counters()) {
+      proto::JobCounters* of_job = heartbeat.add_jobs();
+      of_job->set_job_id(job.value());
+      of_job->set_shard(static_cast<uint32_t>(i));
+      proto::ShardCounters* out = of_job->mutable_counters();
+      out->set_pushes(counters.pushes);
+      out->set_answers(counters.answers);
+      out->set_duplicates(counters.duplicates);
+      out->set_refused(counters.refused);
+      out->set_bytes_received(counters.bytes_received);
+      out->set_bytes_sent(counters.bytes_sent);
+    }
+  }
+  return heartbeat;
+}
+
+}  // namespace strata::server

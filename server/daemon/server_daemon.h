@@ -1,0 +1,83 @@
+#ifndef STRATA_SERVER_DAEMON_SERVER_DAEMON_H_
+#define STRATA_SERVER_DAEMON_SERVER_DAEMON_H_
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "common/control/session.h"
+#include "common/transport/endpoint.h"
+#include "kernels/kernels.h"
+#include "proto/control.pb.h"
+#include "server/shard/shard_thread.h"
+
+namespace strata::server {
+
+struct ServerOptions {
+  std::string coordinator = "127.0.0.1:7070";  // HOST:PORT
+  std::string name;                            // unique in the cluster
+  std::string listen = "127.0.0.1";            // host (interface) that the shards bind to
+  std::string address = "127.0.0.1";           // host under which workers reach them
+  uint32_t shards = 1;                         // 1 to 64
+  absl::Duration connect_deadline = absl::Seconds(30);
+  absl::Duration reconnect_deadline = absl::Seconds(60);
+
+  // Errors: InvalidArgument naming the option.
+  absl::Status Validate() const;
+};
+
+// What the daemon needs of its surroundings.
+struct ServerParts {
+  const kernels::Kernels* kernels = nullptr;  // outlives the daemon
+  // Called once per shard.
+  std::function<absl::StatusOr<std::unique_ptr<transport::Endpoint>>()> make_endpoint;
+};
+
+// The server daemon: shards on free ports, and the session that says which jobs they hold.
+//
+// Threads: Start and Stop from one thread; `on_lost` is called from the session's, on which all
+// commands of the coordinator run.
+class ServerDaemon {
+ public:
+  // `on_lost`: the coordinator has refused this daemon or cannot be reached for good. Errors:
+  // InvalidArgument.
+  static absl::StatusOr<std::unique_ptr<ServerDaemon>> Create(
+      ServerOptions options, ServerParts parts, std::function<void(const absl::Status&)> on_lost);
+  ~ServerDaemon();
+
+  // Opens the shards' ports, then blocks until registered. Errors: those of Endpoint::Listen and
+  // control::Session::Start.
+  absl::Status Start();
+  // Signs off and ends the shards. Idempotent.
+  void Stop();
+
+  // One per shard, once started.
+  std::vector<int> ports() const;
+
+ private:
+  ServerDaemon(ServerOptions options, ServerParts parts,
+               std::function<void(const absl::Status&)> on_lost);
+
+  absl::Status StartShards();
+  void OnMessage(const proto::CoordinatorMessage& message);
+  absl::Status Install(const proto::InstallJob& install);
+  void Remove(uint32_t job);
+  proto::Heartbeat Count();
+
+  const ServerOptions options_;
+  const ServerParts parts_;
+  const std::function<void(const absl::Status&)> on_lost_;
+  std::vector<std::unique_ptr<ShardThread>> shards_;
+  std::unique_ptr<control::Session> session_;
+  std::set<uint32_t> jobs_;  // of the session's thread
+};
+
+}  // namespace strata::server
+
+#endif  // STRATA_SERVER_DAEMON_SERVER_DAEMON_H_
