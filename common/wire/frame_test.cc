@@ -1,0 +1,322 @@
+#include "common/wire/frame.h"
+
+#include <gtest/gtest.h>
+#include <xxhash.h>
+
+#include <cstring>
+#include <functional>
+#include <utility>
+#include <vector>
+
+namespace strata::wire {
+namespace {
+
+using HeaderBytes = std::array<std::byte, kHeaderBytes>;
+
+std::vector<std::byte> Payload(size_t size) {
+  std::vector<std::byte> payload(size);
+  for (size_t i = 0; i < size; ++i) payload[i] = static_cast<std::byte>(i * 37 + 1);
+  return payload;
+}
+
+// Every field has another value, and every byte of the wide ones.
+Header FullHeader() {
+  Header header;
+  header.op = Op::kPushPull;
+  header.flags = kFlagReplay;
+  header.job = 0x04030201;
+  header.view = 0x08070605;
+  header.generation = 0x0c0b0a09;
+  header.chunk = 0x100f0e0d;
+  header.node = 0x14131211;
+  header.incarnation = 0x18171615;
+  header.element_count = 6;
+  header.clock = 0x2827262524232221;
+  header.base_version = 0x302f2e2d2c2b2a29;
+  header.version = 0x3837363534333231;
+  header.received = 0x403f3e3d3c3b3a39;
+  header.durable_through = 0x4847464544434241;
+  header.sample_count = 0x4c4b4a49;
+  header.staleness = 0x504f4e4d;
+  header.min_clock = 0x5857565554535251;
+  header.payload_checksum = Checksum(Payload(24));
+  return header;
+}
+
+void Seal(HeaderBytes* bytes) {
+  const uint64_t checksum = XXH3_64bits(bytes->data(), 120);
+  std::memcpy(bytes->data() + 120, &checksum, 8);
+}
+
+absl::Status TryDecode(absl::Span<const std::byte> bytes, absl::Span<const std::byte> payload,
+                       const Limits& limits = {}) {
+  Header header;
+  return Decode(bytes, payload, limits, &header);
+}
+
+// Refused, and the text names the field.
+void ExpectRefused(const absl::Status& status, const std::string& text) {
+  EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument) << text;
+  EXPECT_NE(status.message().find(text), absl::string_view::npos) << status;
+}
+
+// A valid frame with one byte of the header set to another value and sealed again.
+absl::Status DecodeWith(size_t offset, uint8_t value) {
+  HeaderBytes bytes = EncodeHeader(FullHeader(), 24);
+  bytes[offset] = static_cast<std::byte>(value);
+  Seal(&bytes);
+  return TryDecode(bytes, Payload(24));
+}
+
+absl::Status DecodeHeader(const Header& header, const std::vector<std::byte>& payload,
+                          const Limits& limits = {}) {
+  return TryDecode(EncodeHeader(header, payload.size()), payload, limits);
+}
+
+TEST(Frame, EveryFieldSurvivesARoundTrip) {
+  const Header header = FullHeader();
+  Header decoded;
+  const absl::Status status = Decode(EncodeHeader(header, 24), Payload(24), Limits{}, &decoded);
+  ASSERT_TRUE(status.ok()) << status;
+  EXPECT_EQ(decoded, header);
+}
+
+TEST(Frame, TheLayoutIsTheDocumentedOneByteForByte) {
+  const HeaderBytes bytes = EncodeHeader(FullHeader(), 24);
+  std::vector<uint8_t> expected = {'S', 'T', 'R', 'A', 1, 5, 2, 0, 0, 0, 0, 0};
+  for (uint8_t value = 0x01; value <= 0x18; ++value) expected.push_back(value);  // job..incarnation
+  expected.insert(expected.end(), {6, 0, 0, 0});                                 // element_count
+  for (uint8_t value = 0x21; value <= 0x50; ++value) expected.push_back(value);  // clock..staleness
+  expected.insert(expected.end(), {24, 0, 0, 0, 0, 0, 0, 0});                    // payload_bytes
+  for (uint8_t value = 0x51; value <= 0x58; ++value) expected.push_back(value);  // min_clock
+  expected.insert(expected.end(), 8, 0);                                         // reserved
+  // XXH3-64 of the payload and of the 120 bytes before the last field, computed once.
+  expected.insert(expected.end(), {0xfc, 0x7a, 0x5c, 0xe6, 0x7f, 0x30, 0xc2, 0x21});
+  expected.insert(expected.end(), {0x2a, 0xed, 0x86, 0x09, 0xd9, 0xd6, 0xe3, 0xba});
+  ASSERT_EQ(expected.size(), kHeaderBytes);
+  for (size_t i = 0; i < kHeaderBytes; ++i) {
+    EXPECT_EQ(static_cast<uint8_t>(bytes[i]), expected[i]) << "offset " << i;
+  }
+}
+
+TEST(Frame, EveryOpRoundTripsWithWhatItMayCarry) {
+  for (int op = 1; op <= 12; ++op) {
+    Header header;
+    header.op = static_cast<Op>(op);
+    std::vector<std::byte> payload;
+    if (header.op == Op::kHello) payload = Payload(kHelloBytes);
+    if (header.op == Op::kError) {
+      header.error = ErrorCode::kWrongJob;
+      payload = Payload(11);
+    }
+    if (header.op == Op::kInit || header.op == Op::kAnswer || header.op == Op::kCutAnswer) {
+      payload = Payload(8);
+      header.element_count = 2;
+    }
+    header.payload_checksum = Checksum(payload);
+    EXPECT_TRUE(DecodeHeader(header, payload).ok()) << ToString(header.op);
+  }
+}
+
+TEST(Frame, AFlippedBitAnywhereIsRefused) {
+  const HeaderBytes bytes = EncodeHeader(FullHeader(), 24);
+  const std::vector<std::byte> payload = Payload(24);
+  ASSERT_TRUE(TryDecode(bytes, payload).ok());
+  for (size_t bit = 0; bit < kHeaderBytes * 8; ++bit) {
+    HeaderBytes changed = bytes;
+    changed[bit / 8] ^= static_cast<std::byte>(1 << (bit % 8));
+    EXPECT_FALSE(TryDecode(changed, payload).ok()) << "header bit " << bit;
+  }
+  for (size_t bit = 0; bit < payload.size() * 8; ++bit) {
+    std::vector<std::byte> changed = payload;
+    changed[bit / 8] ^= static_cast<std::byte>(1 << (bit % 8));
+    ExpectRefused(TryDecode(bytes, changed), "payload_checksum");
+  }
+}
+
+TEST(Frame, AnyOtherLengthOfHeaderOrPayloadIsRefused) {
+  const HeaderBytes bytes = EncodeHeader(FullHeader(), 24);
+  std::vector<std::byte> longer(bytes.begin(), bytes.end());
+  longer.push_back(std::byte{0});
+  const std::vector<std::byte> payload = Payload(24);
+  for (size_t size = 0; size < kHeaderBytes; ++size) {
+    ExpectRefused(TryDecode(absl::MakeConstSpan(bytes).first(size), payload), "header is");
+  }
+  ExpectRefused(TryDecode(longer, payload), "header is 129 bytes");
+  for (size_t size = 0; size < payload.size(); ++size) {
+    ExpectRefused(TryDecode(bytes, absl::MakeConstSpan(payload).first(size)), "payload_bytes");
+  }
+  ExpectRefused(TryDecode(bytes, Payload(25)), "payload_bytes is 24, but 25 came");
+}
+
+TEST(Frame, BadMagicIsRefused) { ExpectRefused(DecodeWith(0, 'X'), "magic"); }
+
+TEST(Frame, AnotherVersionIsRefusedByNameWhateverItsChecksum) {
+  ExpectRefused(DecodeWith(4, 2), "wire_version is 2, not 1");
+  HeaderBytes bytes = EncodeHeader(FullHeader(), 24);
+  bytes[4] = std::byte{9};
+  ExpectRefused(TryDecode(bytes, Payload(24)), "wire_version is 9, not 1");
+}
+
+TEST(Frame, OpZeroAndUnknownOpsAreRefused) {
+  for (const int op : {0, 13, 255}) ExpectRefused(DecodeWith(5, op), "op is");
+}
+
+TEST(Frame, UnknownFlagsAreRefused) {
+  for (const int bit : {2, 3, 4, 5, 6, 7}) ExpectRefused(DecodeWith(6, 1 << bit), "flags");
+}
+
+TEST(Frame, KeySpacesOtherThanDenseAreRefused) {
+  ExpectRefused(DecodeWith(7, 1), "key_space ROWS is not supported");
+  ExpectRefused(DecodeWith(7, 2), "key_space is 2");
+}
+
+TEST(Frame, UnknownDtypesAreRefused) { ExpectRefused(DecodeWith(8, 1), "dtype is 1"); }
+
+TEST(Frame, UnknownCodecsAreRefused) { ExpectRefused(DecodeWith(9, 1), "codec is 1"); }
+
+TEST(Frame, PayloadKindsOtherThanInlineAreRefused) {
+  ExpectRefused(DecodeWith(10, 1), "payload_kind REGION is not supported");
+  ExpectRefused(DecodeWith(10, 2), "payload_kind is 2");
+}
+
+TEST(Frame, AnErrorCodeOutsideOfErrorAndRetryIsRefused) {
+  ExpectRefused(DecodeWith(11, 3), "error is WRONG_VIEW in op PUSHPULL");
+  ExpectRefused(DecodeWith(11, 13), "error is 13");
+  Header retry;
+  retry.op = Op::kRetry;
+  retry.error = ErrorCode::kWrongView;
+  EXPECT_TRUE(DecodeHeader(retry, {}).ok());
+}
+
+TEST(Frame, AnErrorWithoutACodeIsRefused) {
+  Header header;
+  header.op = Op::kError;
+  ExpectRefused(DecodeHeader(header, {}), "error is NONE");
+}
+
+TEST(Frame, ReservedBitsAreRefused) {
+  for (size_t offset = 104; offset < 112; ++offset)
+    ExpectRefused(DecodeWith(offset, 1), "reserved");
+}
+
+TEST(Frame, DeclaredAndActualPayloadMustAgree) {
+  ExpectRefused(DecodeWith(88, 20), "payload_bytes is 20, but 24 came");
+  ExpectRefused(DecodeWith(95, 1), "but 24 came");
+}
+
+TEST(Frame, APayloadOverTheLimitIsRefused) {
+  Header header = FullHeader();
+  EXPECT_TRUE(DecodeHeader(header, Payload(24), {.payload_bytes_max = 24}).ok());
+  ExpectRefused(DecodeHeader(header, Payload(24), {.payload_bytes_max = 23}),
+                "over the limit of 23");
+}
+
+TEST(Frame, ElementsAndPayloadMustAgree) {
+  ExpectRefused(DecodeWith(36, 5), "element_count is 5 fp32, but payload_bytes is 24");
+  ExpectRefused(DecodeWith(36, 7), "element_count is 7 fp32, but payload_bytes is 24");
+}
+
+TEST(Frame, AnElementCountWhoseBytesOverflow32BitsIsRefused) {
+  Header header = FullHeader();
+  // 4 * (2^30 + 6) is 24 in 32 bits.
+  header.element_count = (1u << 30) + 6;
+  ExpectRefused(DecodeHeader(header, Payload(24)), "element_count is 1073741830");
+}
+
+TEST(Frame, PayloadOrElementsWhereTheOpHasNoneAreRefused) {
+  for (const Op op : {Op::kHelloOk, Op::kInitOk, Op::kCut, Op::kRetire, Op::kRetireOk}) {
+    Header header;
+    header.op = op;
+    header.payload_checksum = Checksum(Payload(4));
+    ExpectRefused(DecodeHeader(header, Payload(4)), "payload of 4 bytes in op " + ToString(op));
+    header.element_count = 1;
+    ExpectRefused(DecodeHeader(header, Payload(4)), "element_count is 1 in op " + ToString(op));
+  }
+}
+
+TEST(Frame, AHelloOfAnotherLengthIsRefused) {
+  Header header;
+  header.payload_checksum = Checksum(Payload(31));
+  ExpectRefused(DecodeHeader(header, Payload(31)), "HELLO of 31 bytes");
+}
+
+TEST(Frame, AWrongChecksumOfHeaderOrPayloadIsRefused) {
+  HeaderBytes bytes = EncodeHeader(FullHeader(), 24);
+  bytes[127] ^= std::byte{1};
+  ExpectRefused(TryDecode(bytes, Payload(24)), "header_checksum");
+  ExpectRefused(DecodeWith(112, 0), "payload_checksum");
+  Header header;
+  header.op = Op::kRetire;
+  header.payload_checksum = 1;
+  ExpectRefused(DecodeHeader(header, {}), "payload_checksum");
+}
+
+TEST(Frame, EmptyIsForPushesWithoutPayloadOnly) {
+  Header header = FullHeader();
+  header.flags = kFlagEmpty;
+  ExpectRefused(DecodeHeader(header, Payload(24)), "EMPTY with a payload of 24 bytes");
+  header.element_count = 0;
+  header.payload_checksum = 0;
+  EXPECT_TRUE(DecodeHeader(header, {}).ok());
+  header.op = Op::kRetire;
+  ExpectRefused(DecodeHeader(header, {}), "flag EMPTY in op RETIRE");
+}
+
+TEST(Frame, ARefusedFrameLeavesTheHeaderAlone) {
+  HeaderBytes bytes = EncodeHeader(FullHeader(), 24);
+  Header header;
+  EXPECT_FALSE(Decode(bytes, Payload(25), Limits{}, &header).ok());
+  EXPECT_EQ(header, Header{});
+}
+
+TEST(Hello, SurvivesARoundTripInTheDocumentedLayout) {
+  const Hello hello = {.protocol = 0x04030201,
+                       .role = Hello::Role::kNode,
+                       .cluster = 0x0c0b0a0908070605,
+                       .token = 0x14131211100f0e0d};
+  const std::array<std::byte, kHelloBytes> bytes = EncodeHello(hello);
+  const std::vector<uint8_t> expected = {1,  2,  3,  4,  1,  0,  0,  0,  5, 6, 7, 8, 9, 10, 11, 12,
+                                         13, 14, 15, 16, 17, 18, 19, 20, 0, 0, 0, 0, 0, 0,  0,  0};
+  for (size_t i = 0; i < kHelloBytes; ++i) EXPECT_EQ(static_cast<uint8_t>(bytes[i]), expected[i]);
+  Hello decoded;
+  ASSERT_TRUE(DecodeHello(bytes, &decoded).ok());
+  EXPECT_EQ(decoded.protocol, hello.protocol);
+  EXPECT_EQ(decoded.cluster, hello.cluster);
+  EXPECT_EQ(decoded.token, hello.token);
+}
+
+TEST(Hello, WrongSizeRoleOrReservedBitsAreRefused) {
+  std::array<std::byte, kHelloBytes> bytes = EncodeHello(Hello{});
+  Hello hello;
+  ExpectRefused(DecodeHello(absl::MakeConstSpan(bytes).first(31), &hello), "HELLO of 31 bytes");
+  for (const size_t offset : {24, 31}) {
+    bytes = EncodeHello(Hello{});
+    bytes[offset] = std::byte{1};
+    ExpectRefused(DecodeHello(bytes, &hello), "HELLO reserved");
+  }
+  for (const uint8_t role : {0, 2, 255}) {
+    bytes = EncodeHello(Hello{});
+    bytes[4] = static_cast<std::byte>(role);
+    ExpectRefused(DecodeHello(bytes, &hello), "HELLO role");
+  }
+}
+
+TEST(Describe, NamesWhatALogReaderNeeds) {
+  Header header = FullHeader();
+  header.job = 3;
+  header.node = 1;
+  header.incarnation = 2;
+  header.chunk = 17;
+  header.clock = 5;
+  header.version = 0;
+  EXPECT_EQ(Describe(header), "PUSHPULL job 3 node 1.2 chunk 17 clock 5 elements 6 REPLAY");
+}
+
+TEST(Checksum, OfNothingIsZero) {
+  EXPECT_EQ(Checksum({}), 0);
+  EXPECT_NE(Checksum(Payload(1)), 0);
+}
+
+}  // namespace
+}  // namespace strata::wire
