@@ -1,6 +1,6 @@
 """C++ from .proto files, by the system's protoc and its gRPC plugin, as cc_library targets."""
 
-def strata_cc_proto(name, src, grpc_name = None, deps = []):
+def strata_cc_proto(name, src, grpc_name = None, deps = [], visibility = None):
     """Compiles one .proto file to a cc_library, and its services to a second one.
 
     Args:
@@ -8,6 +8,7 @@ def strata_cc_proto(name, src, grpc_name = None, deps = []):
       src: the .proto file; imports are written from the workspace's root.
       grpc_name: the library with the service stubs; none where the file has no service.
       deps: other strata_cc_proto targets whose files this one imports.
+      visibility: of the library with the messages; the package's default where absent.
     """
     stem = src[:-len(".proto")]
     native.filegroup(
@@ -24,6 +25,7 @@ def strata_cc_proto(name, src, grpc_name = None, deps = []):
         name = name,
         srcs = [stem + ".pb.cc"],
         hdrs = [stem + ".pb.h"],
+        visibility = visibility,
         deps = deps + ["//third_party:protobuf"],
     )
     if grpc_name:

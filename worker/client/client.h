@@ -77,8 +77,8 @@ class Client {
   // All tensors back to back in arena order.
   virtual absl::Span<const float> WeightArena() const = 0;
 
-  // Opens a step in which this rank uses `samples` samples. Gradients are sums over them. Blocks
-  // while gradient memory of the last step is not free.
+  // Opens a step in which this rank uses `samples` samples. Gradients are sums over them. A
+  // tensor's gradient memory is free again once Wait has returned for it.
   virtual absl::Status BeginStep(uint32_t samples) = 0;
 
   // Blocks until the tensor's weights are those that this step starts from.

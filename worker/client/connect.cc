@@ -3,6 +3,7 @@
 
 #include "kernels/kernels.h"
 #include "worker/client/agent_line.h"
+#include "worker/client/aggregator_link.h"
 #include "worker/client/arena_client.h"
 #include "worker/client/client.h"
 #include "worker/client/launch.h"
@@ -18,7 +19,9 @@ absl::StatusOr<std::unique_ptr<Client>> Client::Connect(const std::string& launc
   if (launch->record().job().exchange() == proto::Job::NONE) {
     link = std::make_unique<LocalLink>(*launch, agent, kernels::Cpu());
   } else {
-    return absl::UnimplementedError("only exchange: NONE");
+    absl::StatusOr<std::unique_ptr<AggregatorLink>> joined = AggregatorLink::Connect(*launch);
+    if (!joined.ok()) return joined.status();
+    link = *std::move(joined);
   }
   return std::make_unique<ArenaClient>(*std::move(launch), std::move(agent), std::move(link));
 }

@@ -38,9 +38,9 @@ class RankLink {
   // Offers the weights in the view as the first ones; blocks until training may begin.
   virtual absl::StatusOr<RunFacts> Start(const JobFacts& facts) = 0;
 
-  // Blocks until the gradient arena is free again.
   virtual absl::Status BeginStep(uint64_t step, uint32_t samples) = 0;
-  // Blocks until the chunk's weights are those that `step` starts from.
+  // Blocks until the chunk's weights are those that `step` starts from, and its gradient memory is
+  // free.
   virtual absl::Status AwaitWeights(ChunkId chunk, uint64_t step) = 0;
   // The chunks' gradients are complete. REQUIRES: AwaitWeights has returned for each in this step.
   virtual absl::Status Publish(absl::Span<const ChunkId> chunks, uint64_t step) = 0;

@@ -1,0 +1,278 @@
+#include "worker/aggregator/aggregator.h"
+
+#include <algorithm>
+#include <cstring>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "common/buffer_pool.h"
+#include "common/clock.h"
+#include "common/event_fd.h"
+#include "common/job/arena.h"
+#include "common/log.h"
+#include "common/process/stop_request.h"
+#include "common/transport/zmq/zmq_endpoint.h"
+#include "kernels/kernels.h"
+#include "worker/aggregator/aggregator_core.h"
+#include "worker/aggregator/node_arenas.h"
+#include "worker/aggregator/node_memory.h"
+#include "worker/aggregator/poll_set.h"
+#include "worker/aggregator/rank_group.h"
+#include "worker/client/agent_line.h"
+#include "worker/exchange/parameter_server_exchange.h"
+
+namespace strata::worker {
+namespace {
+
+constexpr absl::Duration kIdlePoll = absl::Seconds(1);
+
+class Aggregator {
+ public:
+  Aggregator(const proto::Launch& launch, const AggregatorOptions& options,
+             std::unique_ptr<RankGroup> ranks, EventFd doorbell);
+
+  absl::Status Run();
+
+ private:
+  // One turn of the loop each; the exchange is there from Begin on.
+  absl::Status Gather();
+  absl::Status Begin(const proto::RunNode& run);
+  absl::Status Train();
+
+  absl::Status ReadDescriptors(int timeout_ms);
+  absl::Status SubmitReady(bool* any);
+  absl::Status TakeLeaves();
+  void ShowCounters();
+  void Stop(const absl::Status& status);
+
+  const proto::Launch launch_;
+  const AggregatorOptions options_;
+  const RealClock clock_;
+  client::AgentLine agent_;
+  const std::unique_ptr<RankGroup> ranks_;
+  const EventFd doorbell_;
+  PollSet poll_;
+
+  std::unique_ptr<NodeMemory> memory_;
+  std::unique_ptr<AggregatorCore> core_;
+  std::unique_ptr<NodeArenas> arenas_;
+  std::unique_ptr<Exchange> exchange_;
+  proto::Started started_;
+  bool said_ready_ = false;
+  bool training_ = false;
+  bool finishing_ = false;
+  bool released_ = false;
+  std::vector<bool> leave_taken_;
+  uint64_t published_seen_ = 0;
+  std::vector<uint64_t> ready_;  // scratch, by local rank
+};
+
+Aggregator::Aggregator(const proto::Launch& launch, const AggregatorOptions& options,
+                       std::unique_ptr<RankGroup> ranks, EventFd doorbell)
+    : launch_(launch),
+      options_(options),
+      agent_(launch.channel_fd()),
+      ranks_(std::move(ranks)),
+      doorbell_(std::move(doorbell)),
+      leave_taken_(launch.local_ranks(), false),
+      ready_(launch.local_ranks(), 0) {
+  poll_.Add(ranks_->fd());
+  poll_.Add(doorbell_.fd());
+  if (agent_.connected()) poll_.Add(agent_.fd());
+  if (options_.stop_fd >= 0) poll_.Add(options_.stop_fd);
+}
+
+absl::Status Aggregator::Run() {
+  absl::Status status;
+  while (status.ok() && !(released_ && ranks_->all_gone())) {
+    status = exchange_ ? Train() : Gather();
+  }
+  if (!status.ok()) Stop(status);
+  return status;
+}
+
+absl::Status Aggregator::ReadDescriptors(int timeout_ms) {
+  for (int fd : poll_.Readable(timeout_ms)) {
+    if (fd == options_.stop_fd) return absl::CancelledError("the aggregator was told to stop");
+    if (fd == doorbell_.fd()) {
+      doorbell_.Drain();
+    } else if (fd == ranks_->fd()) {
+      if (absl::Status status = ranks_->Receive(); !status.ok()) return status;
+    } else {
+      absl::StatusOr<std::optional<proto::RunNode>> run = agent_.TryRun();
+      if (!run.ok()) return run.status();
+      if (run->has_value() && said_ready_ && !exchange_) {
+        if (absl::Status status = Begin(**run); !status.ok()) return status;
+      }
+    }
+  }
+  return absl::OkStatus();
+}
+
+absl::Status Aggregator::Gather() {
+  const int timeout_ms = static_cast<int>(absl::ToInt64Milliseconds(kIdlePoll));
+  if (absl::Status status = ReadDescriptors(timeout_ms); !status.ok()) return status;
+  if (!memory_ && ranks_->all_attached()) {
+    absl::StatusOr<std::unique_ptr<NodeMemory>> memory =
+        NodeMemory::Create(ranks_->layout().elements(), launch_.local_ranks());
+    if (!memory.ok()) return memory.status();
+    memory_ = *std::move(memory);
+    return ranks_->SendMemory(memory_->fd(), doorbell_.fd());
+  }
+  if (!said_ready_ && ranks_->all_offered()) {
+    said_ready_ = true;
+    proto::ChildMessage message;
+    proto::NodeReady* ready = message.mutable_ready();
+    ready->set_job_id(launch_.record().job_id());
+    *ready->mutable_layout() = ranks_->layout();
+    ready->set_samples_per_epoch(ranks_->offer().samples_per_epoch());
+    ready->set_total_steps(ranks_->offer().total_steps());
+    ready->set_run_dir(launch_.run_dir());
+    return agent_.Send(message);
+  }
+  return absl::OkStatus();
+}
+
+absl::Status Aggregator::Begin(const proto::RunNode& run) {
+  const uint64_t elements = ranks_->layout().elements();
+  const uint32_t chunk_elements = run.record().placement().chunk_elements();
+  if (chunk_elements < kChunkElementsMin || run.record().layout().elements() != elements) {
+    return absl::InvalidArgumentError("the job's record does not fit what its ranks registered");
+  }
+  const ChunkMap map(elements, chunk_elements);
+  core_ = std::make_unique<AggregatorCore>(RankId(launch_.first_rank()), launch_.local_ranks(),
+                                           map.chunks());
+  arenas_ = std::make_unique<NodeArenas>(memory_.get(), core_.get(), map, kernels::Cpu());
+  absl::StatusOr<std::unique_ptr<transport::Endpoint>> endpoint = transport::CreateZmqEndpoint({});
+  if (!endpoint.ok()) return endpoint.status();
+  absl::StatusOr<std::unique_ptr<ParameterServerExchange>> exchange =
+      ParameterServerExchange::Create({.record = run.record(),
+                                       .node = NodeId(launch_.node()),
+                                       .incarnation = launch_.incarnation()},
+                                      *std::move(endpoint), poll_.fd(), arenas_.get(), &clock_);
+  if (!exchange.ok()) return exchange.status();
+  exchange_ = *std::move(exchange);
+  started_.set_chunk_elements(chunk_elements);
+  started_.set_samples_per_epoch(run.record().samples_per_epoch());
+  memory_->header().chunks.store(map.chunks());
+  LogInfo("job %d node %d: %d elements in %d chunks over %d shards", launch_.record().job_id(),
+          launch_.node(), elements, map.chunks(), run.record().placement().shard_endpoints_size());
+  exchange_->Start();
+  return absl::OkStatus();
+}
+
+absl::Status Aggregator::Train() {
+  NodeHeader& header = memory_->header();
+  // Whoever publishes after this store sees it and rings; who published before is found by the look
+  // that follows it.
+  header.aggregator_asleep.store(1);
+  bool any = false;
+  if (absl::Status status = SubmitReady(&any); !status.ok()) return status;
+  if (any) header.aggregator_asleep.store(0);
+  absl::Status status = exchange_->Poll(any ? absl::ZeroDuration() : kIdlePoll);
+  header.aggregator_asleep.store(0);
+  if (!status.ok()) return status;
+  if (status = ReadDescriptors(0); !status.ok()) return status;
+  if (!training_ && exchange_->phase() == Exchange::Phase::kTraining) {
+    training_ = true;
+    arenas_->LandFirstWeights();
+    header.state.store(NodeState::kTraining);
+    ranks_->SendStarted(started_);
+  }
+  if (status = TakeLeaves(); !status.ok()) return status;
+  ShowCounters();
+  if (!released_ && exchange_->phase() == Exchange::Phase::kFinished) {
+    released_ = true;
+    header.state.store(NodeState::kFinished);
+    ranks_->Release();
+  }
+  return absl::OkStatus();
+}
+
+absl::Status Aggregator::SubmitReady(bool* any) {
+  if (!training_ || finishing_) return absl::OkStatus();
+  uint64_t published = 0;
+  for (uint32_t r = 0; r < ready_.size(); ++r) published += memory_->rank(r).published.load();
+  if (published == published_seen_) return absl::OkStatus();
+  published_seen_ = published;
+  for (uint32_t c = 0; c < core_->chunks(); ++c) {
+    if (!core_->collecting(ChunkId(c))) continue;
+    for (uint32_t r = 0; r < ready_.size(); ++r) ready_[r] = memory_->ready(r, c).load();
+    absl::StatusOr<bool> complete = core_->OnReady(ChunkId(c), ready_);
+    if (!complete.ok()) return complete.status();
+    if (!*complete) continue;
+    *any = true;
+    exchange_->Submit(ChunkId(c));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status Aggregator::TakeLeaves() {
+  for (uint32_t r = 0; r < leave_taken_.size(); ++r) {
+    if (leave_taken_[r] || !ranks_->left()[r]) continue;
+    leave_taken_[r] = true;
+    published_seen_ = 0;  // look again: a rank may have gone on already
+    if (absl::Status status = core_->OnLeave(r, *ranks_->left()[r]); !status.ok()) return status;
+  }
+  if (finishing_ || !core_->steps()) return absl::OkStatus();
+  bool any = false;  // what was published before the last rank left
+  if (absl::Status status = SubmitReady(&any); !status.ok()) return status;
+  finishing_ = true;
+  exchange_->Finish(*core_->steps());
+  return absl::OkStatus();
+}
+
+void Aggregator::ShowCounters() {
+  const ExchangeCounters& counters = exchange_->counters();
+  NodeHeader& header = memory_->header();
+  constexpr auto kRelaxed = std::memory_order_relaxed;
+  if (header.pushes.load(kRelaxed) == counters.pushes &&
+      header.bytes_answered.load(kRelaxed) == counters.bytes_answered) {
+    return;
+  }
+  header.bytes_pushed.store(counters.bytes_pushed, kRelaxed);
+  header.bytes_answered.store(counters.bytes_answered, kRelaxed);
+  header.pushes.store(counters.pushes, kRelaxed);
+  header.pushes_during_backward.store(core_->pushes_during_backward(), kRelaxed);
+  static_assert(kStalenessBins == kNodeStalenessBins);
+  for (size_t i = 0; i < kStalenessBins; ++i) {
+    header.staleness[i].store(counters.staleness[i], kRelaxed);
+  }
+}
+
+void Aggregator::Stop(const absl::Status& status) {
+  const std::string reason(status.message());
+  LogError("job %d node %d: %s", launch_.record().job_id(), launch_.node(), reason);
+  if (!absl::IsCancelled(status)) agent_.SendFailed(reason);
+  if (memory_) {
+    NodeHeader& header = memory_->header();
+    std::strncpy(header.reason, reason.c_str(), sizeof(header.reason) - 1);
+    header.state.store(NodeState::kStopped);
+    for (uint32_t r = 0; r < launch_.local_ranks(); ++r) RingRank(&memory_->rank(r));
+  }
+  ranks_->Stop(reason);
+}
+
+}  // namespace
+
+absl::Status RunAggregator(const proto::Launch& launch, const AggregatorOptions& options) {
+  absl::StatusOr<std::unique_ptr<RankGroup>> ranks = RankGroup::Create(launch);
+  if (!ranks.ok()) return ranks.status();
+  absl::StatusOr<EventFd> doorbell = EventFd::Create();
+  if (!doorbell.ok()) return doorbell.status();
+  Aggregator aggregator(launch, options, *std::move(ranks), *std::move(doorbell));
+  return aggregator.Run();
+}
+
+absl::Status RunAggregatorProcess(const proto::Launch& launch) {
+  StopRequest stop;
+  TuneAllocator();
+  return RunAggregator(launch, {.stop_fd = stop.signal_fd()});
+}
+
+}  // namespace strata::worker

@@ -1,0 +1,29 @@
+#ifndef STRATA_WORKER_AGGREGATOR_AGGREGATOR_H_
+#define STRATA_WORKER_AGGREGATOR_AGGREGATOR_H_
+
+#include "absl/status/status.h"
+#include "proto/control.pb.h"
+
+namespace strata::worker {
+
+struct AggregatorOptions {
+  // Ends the run when readable; -1: none.
+  int stop_fd = -1;
+};
+
+// One job's aggregator on one node: gathers the ranks that the launch names, tells the worker
+// daemon NodeReady, waits for RunNode, and then joins the ranks to the exchange until they have
+// finished and gone. Blocks for the whole job, on the caller's thread.
+//
+// Errors, of which the daemon and the ranks are told as well: InvalidArgument (ranks that differ, a
+// gradient that is not finite), Unavailable (a rank, a server or the daemon is gone), Cancelled
+// (stop_fd), each one line that names who.
+absl::Status RunAggregator(const proto::Launch& launch, const AggregatorOptions& options);
+
+// The same as a process's whole work: SIGTERM, SIGINT and SIGHUP end it. Call it from main before
+// any thread has started.
+absl::Status RunAggregatorProcess(const proto::Launch& launch);
+
+}  // namespace strata::worker
+
+#endif  // STRATA_WORKER_AGGREGATOR_AGGREGATOR_H_

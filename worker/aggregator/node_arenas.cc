@@ -1,0 +1,62 @@
+#include "worker/aggregator/node_arenas.h"
+
+#include <cstring>
+
+namespace strata::worker {
+
+NodeArenas::NodeArenas(NodeMemory* memory, AggregatorCore* core, const ChunkMap& map,
+                       const kernels::Kernels& kernels)
+    : memory_(memory),
+      core_(core),
+      map_(map),
+      kernels_(kernels),
+      inputs_(memory->offsets().local_ranks),
+      complete_(memory->offsets().local_ranks) {}
+
+// A copy, because answers land in the arena while repetitions may still wait in a send queue.
+Bytes NodeArenas::FirstWeights(ChunkId chunk) {
+  const size_t count = map_.ElementsOf(chunk);
+  std::shared_ptr<float> buffer = pool_.AllocateFloats(count);
+  std::memcpy(buffer.get(), memory_->weights() + map_.OffsetOf(chunk), count * sizeof(float));
+  return AsBytes(buffer, count);
+}
+
+ExchangeNode::Sum NodeArenas::TakeSum(ChunkId chunk, uint64_t clock) {
+  const size_t count = map_.ElementsOf(chunk);
+  uint32_t samples = 0;
+  for (uint32_t r = 0; r < inputs_.size(); ++r) {
+    const RankBlock& rank = memory_->rank(r);
+    inputs_[r] = memory_->gradients(r) + map_.OffsetOf(chunk);
+    samples += rank.samples[clock % kSampleSlots].load(std::memory_order_relaxed);
+    complete_[r] = rank.complete.load(std::memory_order_relaxed);
+  }
+  std::shared_ptr<float> buffer = pool_.AllocateFloats(count);
+  kernels_.sum(inputs_, buffer.get(), count);
+  memory_->consumed(chunk.value())
+      .store(core_->OnSummed(chunk, complete_), std::memory_order_release);
+  return {AsBytes(buffer, count), samples};
+}
+
+void NodeArenas::Land(ChunkId chunk, uint64_t landed) {
+  // Sequentially consistent against the rank's store to waits_for: one of the two sees the other.
+  memory_->landed(chunk.value()).store(landed);
+  for (uint32_t r = 0; r < inputs_.size(); ++r) {
+    RankBlock& rank = memory_->rank(r);
+    if (rank.waits_for.load() == chunk.value() + 1) RingRank(&rank);
+  }
+}
+
+void NodeArenas::TakeWeights(ChunkId chunk, uint64_t clock, const Bytes& weights) {
+  std::memcpy(memory_->weights() + map_.OffsetOf(chunk), weights.data(), weights.size());
+  Land(chunk, core_->OnLanded(chunk, clock));
+}
+
+void NodeArenas::TakeFinalWeights(ChunkId chunk, const Bytes& weights) {
+  std::memcpy(memory_->weights() + map_.OffsetOf(chunk), weights.data(), weights.size());
+}
+
+void NodeArenas::LandFirstWeights() {
+  for (uint32_t c = 0; c < map_.chunks(); ++c) Land(ChunkId(c), 1);
+}
+
+}  // namespace strata::worker

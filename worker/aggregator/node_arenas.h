@@ -1,0 +1,52 @@
+#ifndef STRATA_WORKER_AGGREGATOR_NODE_ARENAS_H_
+#define STRATA_WORKER_AGGREGATOR_NODE_ARENAS_H_
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "common/buffer_pool.h"
+#include "common/job/arena.h"
+#include "kernels/kernels.h"
+#include "worker/aggregator/aggregator_core.h"
+#include "worker/aggregator/node_memory.h"
+#include "worker/exchange/exchange.h"
+
+namespace strata::worker {
+
+// The node's arenas as the exchange sees them: sums gradients over the ranks straight into a send
+// buffer, lands weights in place, and wakes ranks that sleep for them.
+//
+// Weights may land in place in every mode: a chunk's answer comes between its publication by all
+// local ranks, who then read it no more in their step, and the next step's wait for it.
+//
+// Threads: one.
+class NodeArenas final : public ExchangeNode {
+ public:
+  // All outlive this; `core` and `memory` hold as many chunks as `map`.
+  NodeArenas(NodeMemory* memory, AggregatorCore* core, const ChunkMap& map,
+             const kernels::Kernels& kernels);
+
+  Bytes FirstWeights(ChunkId chunk) override;
+  Sum TakeSum(ChunkId chunk, uint64_t clock) override;
+  void TakeWeights(ChunkId chunk, uint64_t clock, const Bytes& weights) override;
+  void TakeFinalWeights(ChunkId chunk, const Bytes& weights) override;
+
+  // Every chunk's first weights are confirmed: step 0 may read them.
+  void LandFirstWeights();
+
+ private:
+  void Land(ChunkId chunk, uint64_t landed);
+
+  NodeMemory* const memory_;
+  AggregatorCore* const core_;
+  const ChunkMap map_;
+  const kernels::Kernels& kernels_;
+  BufferPool pool_;
+  std::vector<const float*> inputs_;  // scratch, by local rank
+  std::vector<uint64_t> complete_;    // scratch, by local rank
+};
+
+}  // namespace strata::worker
+
+#endif  // STRATA_WORKER_AGGREGATOR_NODE_ARENAS_H_

@@ -1,0 +1,206 @@
+#include "worker/client/aggregator_link.h"
+
+#include <poll.h>
+#include <sched.h>
+
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "absl/time/clock.h"
+#include "common/job/job.h"
+#include "common/wire/frame.h"
+#include "worker/aggregator/rank_socket.h"
+
+namespace strata::client {
+namespace {
+
+using worker::NodeHeader;
+using worker::NodeState;
+using worker::RankBlock;
+
+constexpr absl::Duration kConnectDeadline = absl::Seconds(30);
+constexpr absl::Duration kSpin = absl::Microseconds(20);
+constexpr int kSleepMs = 200;  // between looks at whether the job still goes on
+
+// Spinning pays only where every rank of the node and the aggregator have a core each.
+bool CoresFor(uint32_t threads) {
+  cpu_set_t cores;
+  CPU_ZERO(&cores);
+  return sched_getaffinity(0, sizeof(cores), &cores) == 0 &&
+         static_cast<uint32_t>(CPU_COUNT(&cores)) > threads;
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<AggregatorLink>> AggregatorLink::Connect(
+    const proto::Launch& launch) {
+  if (launch.local_rank() >= launch.local_ranks()) {
+    return absl::InvalidArgumentError(absl::StrFormat("local rank %d of %d in the launch",
+                                                      launch.local_rank(), launch.local_ranks()));
+  }
+  absl::StatusOr<UniqueFd> socket = worker::ConnectTo(launch.aggregator_socket(), kConnectDeadline);
+  if (!socket.ok()) return socket.status();
+  return std::unique_ptr<AggregatorLink>(new AggregatorLink(launch, *std::move(socket)));
+}
+
+AggregatorLink::AggregatorLink(const proto::Launch& launch, UniqueFd socket)
+    : launch_(launch), channel_(std::move(socket)), may_spin_(CoresFor(launch.local_ranks() + 1)) {}
+
+absl::Status AggregatorLink::Gone() const {
+  return absl::UnavailableError(absl::StrFormat("the aggregator of node %d (%s) is gone",
+                                                launch_.node(), launch_.node_name()));
+}
+
+absl::Status AggregatorLink::Say(const proto::RankMessage& message) {
+  return channel_.Send(message).ok() ? absl::OkStatus() : Gone();
+}
+
+absl::StatusOr<proto::AggregatorMessage> AggregatorLink::Hear() {
+  while (true) {
+    proto::AggregatorMessage message;
+    absl::StatusOr<bool> received = channel_.TryReceive(&message);
+    if (!received.ok()) return Gone();
+    if (*received) {
+      if (message.has_stopped()) return absl::UnavailableError(message.stopped());
+      return message;
+    }
+    pollfd wait{channel_.fd(), POLLIN, 0};
+    poll(&wait, 1, -1);
+  }
+}
+
+absl::StatusOr<ArenaView> AggregatorLink::Allocate(const proto::Layout& layout) {
+  proto::RankMessage message;
+  proto::Attach* attach = message.mutable_attach();
+  attach->set_protocol_version(kProtocolVersion);
+  attach->set_token(launch_.record().token());
+  attach->set_local_rank(launch_.local_rank());
+  *attach->mutable_layout() = layout;
+  if (absl::Status status = Say(message); !status.ok()) return status;
+  absl::StatusOr<worker::Descriptors> descriptors = worker::ReceiveDescriptors(channel_.fd());
+  if (!descriptors.ok()) return Gone();
+  if (!descriptors->memory.valid() || !descriptors->doorbell.valid()) {
+    absl::Status why = Hear().status();
+    return why.ok() ? Gone() : why;
+  }
+  absl::StatusOr<std::unique_ptr<worker::NodeMemory>> memory =
+      worker::NodeMemory::Attach(std::move(descriptors->memory), layout.elements(),
+                                 launch_.local_ranks(), launch_.local_rank());
+  if (!memory.ok()) return memory.status();
+  memory_ = *std::move(memory);
+  doorbell_ = std::make_unique<EventFd>(EventFd::Adopt(std::move(descriptors->doorbell)));
+  return ArenaView{absl::MakeSpan(memory_->weights(), layout.elements()),
+                   absl::MakeSpan(memory_->gradients(launch_.local_rank()), layout.elements())};
+}
+
+absl::StatusOr<RunFacts> AggregatorLink::Start(const JobFacts& facts) {
+  if (launch_.local_rank() == 0) {
+    if (absl::Status status = memory_->OfferWeights(); !status.ok()) return status;
+  }
+  proto::RankMessage message;
+  proto::Offer* offer = message.mutable_offer();
+  offer->set_weights_checksum(
+      wire::Checksum({reinterpret_cast<const std::byte*>(memory_->weights()),
+                      memory_->offsets().elements * sizeof(float)}));
+  offer->set_samples_per_epoch(facts.samples_per_epoch);
+  offer->set_total_steps(facts.total_steps);
+  if (absl::Status status = Say(message); !status.ok()) return status;
+  absl::StatusOr<proto::AggregatorMessage> answer = Hear();
+  if (!answer.ok()) return answer.status();
+  if (absl::Status status = memory_->ShareWeights(); !status.ok()) return status;
+  chunks_ = memory_->header().chunks.load();
+  return RunFacts{answer->started().chunk_elements(), answer->started().samples_per_epoch()};
+}
+
+absl::Status AggregatorLink::BeginStep(uint64_t step, uint32_t samples) {
+  published_ = 0;
+  memory_->rank(launch_.local_rank())
+      .samples[step % worker::kSampleSlots]
+      .store(samples, std::memory_order_relaxed);  // made visible by the stores to ready
+  return absl::OkStatus();
+}
+
+bool AggregatorLink::Landed(ChunkId chunk, uint64_t step) const {
+  return memory_->landed(chunk.value()).load(std::memory_order_acquire) > step;
+}
+
+absl::Status AggregatorLink::CheckAlive() {
+  NodeHeader& header = memory_->header();
+  if (header.state.load() == NodeState::kStopped) return absl::UnavailableError(header.reason);
+  pollfd look{channel_.fd(), POLLIN | POLLRDHUP, 0};
+  if (poll(&look, 1, 0) > 0 && (look.revents & (POLLHUP | POLLRDHUP | POLLERR)) != 0) {
+    return header.state.load() == NodeState::kStopped ? absl::UnavailableError(header.reason)
+                                                      : Gone();
+  }
+  return absl::OkStatus();
+}
+
+absl::Status AggregatorLink::AwaitWeights(ChunkId chunk, uint64_t step) {
+  if (Landed(chunk, step)) return absl::OkStatus();
+  if (may_spin_) {
+    const absl::Time until = absl::Now() + kSpin;
+    while (absl::Now() < until) {
+      if (Landed(chunk, step)) return absl::OkStatus();
+    }
+  }
+  RankBlock& self = memory_->rank(launch_.local_rank());
+  while (true) {
+    const uint32_t seen = self.bell.load();
+    // Against NodeArenas::Land: it stores landed and then looks here, we the other way round.
+    self.waits_for.store(chunk.value() + 1);
+    absl::Status alive = absl::OkStatus();
+    const bool landed = memory_->landed(chunk.value()).load() > step;
+    if (!landed && (alive = CheckAlive()).ok()) worker::SleepUntilRung(&self, seen, kSleepMs);
+    self.waits_for.store(0);
+    if (landed || !alive.ok()) return alive;
+  }
+}
+
+bool AggregatorLink::CompleteOnNode(ChunkId chunk, uint64_t step) const {
+  for (uint32_t r = 0; r < launch_.local_ranks(); ++r) {
+    if (memory_->ready(r, chunk.value()).load() <= step) return false;
+  }
+  return true;
+}
+
+absl::Status AggregatorLink::Publish(absl::Span<const ChunkId> chunks, uint64_t step) {
+  RankBlock& self = memory_->rank(launch_.local_rank());
+  bool complete = false;
+  published_ += static_cast<uint32_t>(chunks.size());
+  if (published_ == chunks_) self.complete.store(step + 1);
+  for (ChunkId chunk : chunks) {
+    if (memory_->consumed(chunk.value()).load(std::memory_order_acquire) != step) {
+      return absl::InternalError(absl::StrFormat(
+          "chunk %d is published for step %d before it is free", chunk.value(), step));
+    }
+    memory_->ready(launch_.local_rank(), chunk.value()).store(step + 1);
+    complete = complete || CompleteOnNode(chunk, step);
+  }
+  self.published.fetch_add(chunks.size());
+  // The last rank to publish a chunk rings, and only if the aggregator sleeps.
+  std::atomic<uint32_t>& asleep = memory_->header().aggregator_asleep;
+  if (complete && asleep.load() != 0 && asleep.exchange(0) != 0) doorbell_->Notify();
+  return absl::OkStatus();
+}
+
+absl::Status AggregatorLink::Finish(uint64_t steps) {
+  proto::RankMessage message;
+  message.mutable_leave()->set_steps(steps);
+  if (absl::Status status = Say(message); !status.ok()) return status;
+  return Hear().status();
+}
+
+proto::NodeCounters AggregatorLink::Counters() const {
+  proto::NodeCounters counters;
+  if (!memory_) return counters;
+  const NodeHeader& header = memory_->header();
+  counters.set_bytes_pushed(header.bytes_pushed.load());
+  counters.set_bytes_answered(header.bytes_answered.load());
+  counters.set_pushes(header.pushes.load());
+  counters.set_pushes_during_backward(header.pushes_during_backward.load());
+  for (const std::atomic<uint64_t>& bin : header.staleness) counters.add_staleness(bin.load());
+  return counters;
+}
+
+}  // namespace strata::client

@@ -1,0 +1,58 @@
+#ifndef STRATA_WORKER_CLIENT_AGGREGATOR_LINK_H_
+#define STRATA_WORKER_CLIENT_AGGREGATOR_LINK_H_
+
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "common/event_fd.h"
+#include "common/framed_channel.h"
+#include "worker/aggregator/node_memory.h"
+#include "worker/aggregator/rank_protocol.pb.h"
+#include "worker/client/rank_link.h"
+
+namespace strata::client {
+
+// A rank as one of its node's: gradients go into shared memory, where the aggregator sums them, and
+// weights come back into the arena that all ranks of the node read.
+//
+// Until Start every rank fills weights of its own, which are compared there; then the node's arena
+// takes their place, at the same addresses and read only.
+class AggregatorLink final : public RankLink {
+ public:
+  // Waits for the aggregator to listen. Errors: Unavailable naming its socket.
+  static absl::StatusOr<std::unique_ptr<AggregatorLink>> Connect(const proto::Launch& launch);
+
+  absl::StatusOr<ArenaView> Allocate(const proto::Layout& layout) override;
+  absl::StatusOr<RunFacts> Start(const JobFacts& facts) override;
+  // Never blocks: a chunk's gradient memory is free once AwaitWeights has returned for it.
+  absl::Status BeginStep(uint64_t step, uint32_t samples) override;
+  absl::Status AwaitWeights(ChunkId chunk, uint64_t step) override;
+  absl::Status Publish(absl::Span<const ChunkId> chunks, uint64_t step) override;
+  absl::Status Finish(uint64_t steps) override;
+  proto::NodeCounters Counters() const override;
+
+ private:
+  AggregatorLink(const proto::Launch& launch, UniqueFd socket);
+
+  absl::Status Say(const proto::RankMessage& message);
+  // Blocks for the aggregator's next message. Errors: Unavailable (it is gone, or the job stops).
+  absl::StatusOr<proto::AggregatorMessage> Hear();
+  absl::Status Gone() const;
+  // Ok while the job goes on. Errors: Unavailable, saying why not.
+  absl::Status CheckAlive();
+  bool Landed(ChunkId chunk, uint64_t step) const;
+  bool CompleteOnNode(ChunkId chunk, uint64_t step) const;
+
+  const proto::Launch launch_;
+  FramedChannel channel_;
+  const bool may_spin_;
+  std::unique_ptr<worker::NodeMemory> memory_;
+  std::unique_ptr<EventFd> doorbell_;
+  uint32_t chunks_ = 0;
+  uint32_t published_ = 0;  // chunks, in the step in hand
+};
+
+}  // namespace strata::client
+
+#endif  // STRATA_WORKER_CLIENT_AGGREGATOR_LINK_H_
