@@ -1,23 +1,232 @@
 #include "common/transport/zmq/zmq_endpoint.h"
 
+#include <arpa/inet.h>
 #include <gtest/gtest.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
+#include <zmq.h>
 
+#include <cstring>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/time/clock.h"
 #include "common/transport/endpoint_conformance.h"
+#include "common/unique_fd.h"
 
 namespace strata::transport {
 namespace {
 
-std::unique_ptr<Endpoint> Create(const Implementation::Limits& limits) {
-  ZmqOptions options;
-  options.payload_bytes_max = limits.payload_bytes_max;
-  options.queue_bytes_max = limits.queue_bytes_max;
-  options.queue_frames_max = limits.queue_frames_max;
+using Kind = Event::Kind;
+
+std::unique_ptr<Endpoint> Create(const ZmqOptions& options) {
   absl::StatusOr<std::unique_ptr<Endpoint>> endpoint = CreateZmqEndpoint(options);
   EXPECT_TRUE(endpoint.ok()) << endpoint.status();
   return *std::move(endpoint);
 }
 
-INSTANTIATE_TEST_SUITE_P(Zmq, EndpointConformance, testing::Values(Implementation{&Create}));
+std::unique_ptr<Endpoint> CreateWithLimits(const Implementation::Limits& limits) {
+  ZmqOptions options;
+  options.payload_bytes_max = limits.payload_bytes_max;
+  options.queue_bytes_max = limits.queue_bytes_max;
+  options.queue_frames_max = limits.queue_frames_max;
+  return Create(options);
+}
+
+INSTANTIATE_TEST_SUITE_P(Zmq, EndpointConformance,
+                         testing::Values(Implementation{&CreateWithLimits}));
+
+// A DEALER that sends whatever the test says.
+class RawDealer {
+ public:
+  explicit RawDealer(const std::string& address) {
+    socket_ = zmq_socket(context_, ZMQ_DEALER);
+    const int linger = 0;
+    zmq_setsockopt(socket_, ZMQ_LINGER, &linger, sizeof linger);
+    EXPECT_EQ(zmq_connect(socket_, address.c_str()), 0);
+  }
+  ~RawDealer() {
+    zmq_close(socket_);
+    zmq_ctx_term(context_);
+  }
+
+  void Send(const std::vector<std::string>& parts) {
+    for (size_t i = 0; i < parts.size(); ++i) {
+      const int flags = i + 1 < parts.size() ? ZMQ_SNDMORE : 0;
+      ASSERT_EQ(zmq_send(socket_, parts[i].data(), parts[i].size(), flags),
+                static_cast<int>(parts[i].size()));
+    }
+  }
+
+ private:
+  void* context_ = zmq_ctx_new();
+  void* socket_;
+};
+
+// A TCP socket without ZeroMQ.
+class RawTcp {
+ public:
+  RawTcp() : fd_(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)) {}
+
+  static sockaddr_in Loopback(int port) {
+    sockaddr_in address = {};
+    address.sin_family = AF_INET;
+    address.sin_port = htons(port);
+    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    return address;
+  }
+  void Connect(int port) {
+    const sockaddr_in address = Loopback(port);
+    ASSERT_EQ(connect(fd_.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address), 0);
+  }
+  // Accepts nothing, but lets the kernel do so. Returns the port.
+  int Listen() {
+    sockaddr_in address = Loopback(0);
+    socklen_t size = sizeof address;
+    EXPECT_EQ(bind(fd_.get(), reinterpret_cast<const sockaddr*>(&address), size), 0);
+    EXPECT_EQ(listen(fd_.get(), 4), 0);
+    EXPECT_EQ(getsockname(fd_.get(), reinterpret_cast<sockaddr*>(&address), &size), 0);
+    return ntohs(address.sin_port);
+  }
+  void Send(const std::string& bytes) {
+    EXPECT_GE(send(fd_.get(), bytes.data(), bytes.size(), MSG_NOSIGNAL), 0);
+  }
+
+ private:
+  UniqueFd fd_;
+};
+
+std::string Header(const wire::Frame& frame) {
+  const auto bytes = wire::EncodeHeader(frame.header, frame.payload.size());
+  return std::string(reinterpret_cast<const char*>(bytes.data()), bytes.size());
+}
+
+std::string Payload(const wire::Frame& frame) {
+  return std::string(reinterpret_cast<const char*>(frame.payload.data()), frame.payload.size());
+}
+
+class ZmqEndpointTest : public EndpointConformance {};
+INSTANTIATE_TEST_SUITE_P(Zmq, ZmqEndpointTest, testing::Values(Implementation{&CreateWithLimits}));
+
+TEST_P(ZmqEndpointTest, WrongNumbersOfPartsAndBadFramesAreMalformedAndTheNextFrameArrives) {
+  Party server = Create();
+  RawDealer dealer(Listen(&server));
+  const wire::Frame frame = MakeFrame(5, 8);
+  std::string corrupt = Header(frame);
+  corrupt[30] ^= 1;
+  const std::vector<std::vector<std::string>> bad = {
+      {""},                                      // one empty part
+      {"short"},                                 //
+      {Header(frame)},                           // its payload is missing
+      {Header(frame), Payload(frame) + "x"},     //
+      {corrupt, Payload(frame)},                 //
+      {Header(frame), Payload(frame), "third"},  //
+      {"", Header(frame), Payload(frame)},       // as a REQ socket would send
+      {Header(MakeFrame(1, 0)), ""},             // an empty second part
+      {std::string(1 << 20, 'x')},               //
+      std::vector<std::string>(100, "part"),     //
+  };
+  for (const std::vector<std::string>& parts : bad) dealer.Send(parts);
+  dealer.Send({Header(frame), Payload(frame)});
+  ASSERT_TRUE(PollUntil({&server}, [&] { return server.events.size() > bad.size(); }));
+  for (size_t i = 0; i < bad.size(); ++i) {
+    EXPECT_EQ(server.events[i].kind, Kind::kMalformed) << i;
+    EXPECT_EQ(server.events[i].error.code(), absl::StatusCode::kInvalidArgument) << i;
+    EXPECT_EQ(server.events[i].connection, server.events[0].connection);
+  }
+  EXPECT_EQ(server.events.back().kind, Kind::kFrame);
+  EXPECT_EQ(server.events.back().frame.header, frame.header);
+}
+
+TEST_P(ZmqEndpointTest, GarbageFromATcpSocketIsIgnoredAndOthersAreServed) {
+  Party server = Create(), client = Create();
+  const absl::StatusOr<int> port = server.endpoint->Listen("tcp://127.0.0.1:0");
+  ASSERT_TRUE(port.ok());
+  RawTcp silent, http, noise, greeting;
+  silent.Connect(*port);
+  http.Connect(*port);
+  http.Send("GET / HTTP/1.1\r\nHost: strata\r\n\r\n");
+  noise.Connect(*port);
+  noise.Send(std::string(100000, '\xff'));
+  greeting.Connect(*port);  // a ZMTP 3 greeting, then garbage
+  greeting.Send(std::string("\xff\0\0\0\0\0\0\0\1\x7f\3\0NULL", 16) + std::string(48, '\0') +
+                std::string(5000, '\x07'));
+  Join(&client, &server, "tcp://127.0.0.1:" + std::to_string(*port));
+  EXPECT_TRUE(server.events.empty());
+}
+
+TEST_P(ZmqEndpointTest, AnAddressThatAcceptsButNeverAnswersIsGivenUpInTime) {
+  RawTcp mute;
+  const int port = mute.Listen();
+  ZmqOptions options;
+  options.connect_timeout = absl::Milliseconds(200);
+  Party client{transport::Create(options), {}};
+  ASSERT_TRUE(client.endpoint->Connect("tcp://127.0.0.1:" + std::to_string(port)).ok());
+  ASSERT_TRUE(PollUntil({&client}, [&] { return !client.events.empty(); }));
+  EXPECT_EQ(client.events[0].kind, Kind::kDisconnected);
+  EXPECT_NE(client.events[0].error.message().find(std::to_string(port)), absl::string_view::npos);
+}
+
+TEST_P(ZmqEndpointTest, PayloadsAreAlignedForFloatsWhateverTheirSize) {
+  Party server = Create(), client = Create();
+  const Link link = Join(&client, &server, Listen(&server));
+  for (size_t floats = 1; floats < 200; ++floats) {
+    ASSERT_TRUE(client.endpoint->Send(link.client, MakeFrame(floats, floats)).ok());
+  }
+  ASSERT_TRUE(PollUntil({&client, &server}, [&] { return server.events.size() == 199; }));
+  for (const Event& event : server.events) {
+    EXPECT_EQ(reinterpret_cast<uintptr_t>(event.frame.payload.floats()) % alignof(float), 0);
+    EXPECT_EQ(event.frame.payload.floats()[0], event.frame.header.clock);
+  }
+}
+
+TEST_P(ZmqEndpointTest, ConnectionsThatComeAndGoLeaveNothingBehind) {
+  Party server = Create();
+  const std::string address = Listen(&server);
+  for (int i = 0; i < 30; ++i) {
+    Party client = Create();
+    const Link link = Join(&client, &server, address);
+    client.endpoint.reset();
+    ASSERT_TRUE(PollUntil({&server}, [&] { return !server.events.empty(); }));
+    ASSERT_EQ(server.events.size(), 1);
+    EXPECT_EQ(server.events[0].kind, Kind::kDisconnected);
+    EXPECT_EQ(server.events[0].connection, link.server);
+    server.events.clear();
+  }
+}
+
+TEST_P(ZmqEndpointTest, APeerThatLeavesRightAfterItsFrameIsReportedToo) {
+  Party server = Create();
+  const std::string address = Listen(&server);
+  {
+    RawDealer dealer(address);
+    dealer.Send({Header(MakeFrame(1, 0))});
+    absl::SleepFor(absl::Milliseconds(100));  // the server's socket takes it in unseen
+  }
+  ASSERT_TRUE(PollUntil({&server}, [&] { return server.events.size() >= 2; }));
+  EXPECT_EQ(server.events[0].kind, Kind::kFrame);
+  EXPECT_EQ(server.events[1].kind, Kind::kDisconnected);
+  EXPECT_EQ(server.events[1].connection, server.events[0].connection);
+}
+
+TEST(ZmqOptions, OutOfRangeValuesAreRefusedByName) {
+  const std::vector<std::pair<std::string, void (*)(ZmqOptions*)>> cases = {
+      {"payload_bytes_max", [](ZmqOptions* o) { o->payload_bytes_max = 0; }},
+      {"payload_bytes_max", [](ZmqOptions* o) { o->payload_bytes_max = uint64_t{1} << 40; }},
+      {"queue_bytes_max", [](ZmqOptions* o) { o->queue_bytes_max = 0; }},
+      {"queue_frames_max", [](ZmqOptions* o) { o->queue_frames_max = 0; }},
+      {"connect_timeout", [](ZmqOptions* o) { o->connect_timeout = absl::ZeroDuration(); }},
+      {"silence_timeout", [](ZmqOptions* o) { o->silence_timeout = absl::InfiniteDuration(); }},
+  };
+  for (const auto& [field, change] : cases) {
+    ZmqOptions options;
+    change(&options);
+    const absl::Status status = CreateZmqEndpoint(options).status();
+    EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument) << field;
+    EXPECT_NE(status.message().find(field), absl::string_view::npos) << status;
+  }
+}
 
 }  // namespace
 }  // namespace strata::transport
