@@ -85,7 +85,6 @@ std::string MetricsText(const proto::MetricsRecord& record, const proto::JobStat
   for (auto& part : Parts(record.epoch(), record.samples_per_s(), record.loss(), progress)) {
     parts.push_back(std::move(part));
   }
-  if (record.final()) parts.resize(1);  // an evaluation, not a window of steps
   if (record.has_test_accuracy()) {
     parts.push_back(absl::StrFormat("test accuracy %.4f", record.test_accuracy()));
   }

@@ -25,8 +25,9 @@ MetricsMerge::MetricsMerge(uint32_t ranks, uint32_t epochs, uint64_t samples_per
 std::vector<proto::MetricsRecord> MetricsMerge::Add(const proto::RankReport& report,
                                                     double elapsed_s) {
   if (report.rank() >= ranks_.size()) return {};
-  if (report.final()) {
-    // Rank 0 measures the final model; the others have nothing to add.
+  if (report.final() && report.end_step() <= report.first_step()) {
+    // No window of steps, only a measurement. Rank 0 measures the final model; the others have
+    // nothing to add.
     if (report.rank() == 0 && !final_.has_value()) final_ = report;
   } else {
     Take(report);
@@ -73,9 +74,7 @@ std::vector<proto::MetricsRecord> MetricsMerge::Complete(bool all, double elapse
   if (final_.has_value() && !final_merged_ && (all || IsComplete(final_->end_step()))) {
     final_merged_ = true;
     if (final_->has_test_accuracy()) accuracy_ = final_->test_accuracy();
-    proto::MetricsRecord record = Merge({{0, *final_}}, elapsed_s);
-    record.set_final(true);
-    records.push_back(std::move(record));
+    records.push_back(Merge({{0, *final_}}, elapsed_s));
   }
   return records;
 }
@@ -95,6 +94,7 @@ proto::MetricsRecord MetricsMerge::Merge(const Window& window, double elapsed_s)
     if (report.has_test_accuracy()) record.set_test_accuracy(report.test_accuracy());
     if (report.has_test_loss()) record.set_test_loss(report.test_loss());
     if (report.has_node()) AddCounters(report, &record);
+    if (report.final()) record.set_final(true);
   }
   samples_merged_ += samples;
   record.set_samples(samples_merged_);

@@ -87,8 +87,7 @@ void ServerDaemon::OnMessage(const proto::CoordinatorMessage& message) {
     proto::DaemonMessage reply;
     reply.mutable_job_installed()->set_job_id(job);
     if (!status.ok()) {
-      reply.mutable_job_installed()->set_error(
-          absl::StrCat("server ", options_.name, ": ", std::string(status.message())));
+      reply.mutable_job_installed()->set_error(std::string(status.message()));
       Remove(job);
     }
     session_->Send(std::move(reply));

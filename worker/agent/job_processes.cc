@@ -310,6 +310,8 @@ void JobProcesses::StopChildren() {
 }
 
 void JobProcesses::Run(const proto::RunNode& run) {
+  if (told_to_run_) return;
+  told_to_run_ = true;
   proto::AgentMessage message;
   *message.mutable_run() = run;
   // With no aggregator the one rank hears it.

@@ -45,6 +45,7 @@ class JobProcesses {
   // Makes the run directory and starts the processes; what goes wrong is sent as NodeFailed.
   void Start();
 
+  // Once; a repetition (the coordinator cannot know whether the first one came) does nothing.
   void Run(const proto::RunNode& run);
   // Ends all processes without further reports.
   void Stop();
@@ -94,6 +95,7 @@ class JobProcesses {
   std::vector<Child> children_;
   proto::NodeReady ready_;
   bool said_ready_ = false;
+  bool told_to_run_ = false;
   bool told_ = false;      // NodeFailed or NodeFinished was sent, or nobody wants to hear
   bool stopping_ = false;  // SIGTERM was sent
   bool collecting_ = false;
