@@ -1,0 +1,154 @@
+// The equalities of ARCHITECTURE.md at the level of gradients, through real sockets and memory.
+#include <cmath>
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/synchronization/mutex.h"
+#include "google/protobuf/text_format.h"
+#include "gtest/gtest.h"
+#include "tests/exchange/node_cluster.h"
+
+namespace strata::tests {
+namespace {
+
+using client::Client;
+
+constexpr uint64_t kWeight = 5000, kBias = 37;
+constexpr uint64_t kElements = kWeight + kBias;
+constexpr uint32_t kBatch = 4;
+constexpr uint64_t kSamplesPerEpoch = 200;
+constexpr int kSteps = 12;
+
+// Weights before each step and at the end.
+using History = std::vector<std::vector<float>>;
+
+proto::Job JobOf(const std::string& extra) {
+  proto::Job job;
+  const std::string text = absl::StrCat(
+      "name: 'bits' epochs: 2 chunk_elements: 256 window: 2 "
+      "program { path: 'none' } ",
+      extra);
+  EXPECT_TRUE(google::protobuf::TextFormat::ParseFromString(text, &job)) << text;
+  return job;
+}
+
+// Gradients that depend on weights, rank and step, so that any difference grows.
+void Backward(uint32_t rank, int step, absl::Span<const float> weights,
+              absl::Span<float> gradients) {
+  for (size_t i = 0; i < weights.size(); ++i) {
+    const float wave = std::sin(0.37f * static_cast<float>(i + 11 * rank + 101 * step));
+    gradients[i] = static_cast<float>(kBatch) * (0.3f * weights[i] + wave);
+  }
+}
+
+absl::Status Train(Client* client, History* history) {
+  client::Tensor bias, weight;
+  bias.name = "b";
+  bias.shape = {kBias};
+  bias.decay_multiplier = 0;
+  weight.name = "w";
+  weight.shape = {50, 100};
+  if (auto index = client->Register(bias); !index.ok()) return index.status();
+  if (auto index = client->Register(weight); !index.ok()) return index.status();
+  if (absl::Status status = client->Allocate(); !status.ok()) return status;
+  for (int tensor : {0, 1}) {
+    absl::Span<float> weights = client->Weights(tensor);
+    for (size_t i = 0; i < weights.size(); ++i) weights[i] = 0.01f * static_cast<float>(i % 97);
+  }
+  if (auto status = client->Start({.samples_per_epoch = kSamplesPerEpoch}); !status.ok()) {
+    return status;
+  }
+  for (int step = 0; step < kSteps; ++step) {
+    if (absl::Status status = client->BeginStep(kBatch); !status.ok()) return status;
+    if (absl::Status status = client->WaitAll(); !status.ok()) return status;
+    history->emplace_back(client->WeightArena().begin(), client->WeightArena().end());
+    for (int tensor : {0, 1}) {
+      Backward(client->rank(), step, client->Weights(tensor), client->Gradients(tensor));
+      if (absl::Status status = client->Publish(tensor); !status.ok()) return status;
+    }
+    if (absl::Status status = client->FinishStep(); !status.ok()) return status;
+  }
+  if (absl::Status status = client->Finish(); !status.ok()) return status;
+  history->emplace_back(client->WeightArena().begin(), client->WeightArena().end());
+  return absl::OkStatus();
+}
+
+History Alone(const proto::Job& job) {
+  History history;
+  absl::Status status = RunAlone(job, [&](Client* client) { return Train(client, &history); });
+  EXPECT_TRUE(status.ok()) << status;
+  return history;
+}
+
+// Every rank's history, which must be one and the same.
+History Cluster(const ClusterShape& shape, const proto::Job& job) {
+  NodeCluster cluster(shape, job, kElements, kSamplesPerEpoch);
+  absl::Mutex mutex;
+  std::vector<History> histories;
+  absl::Status status = cluster.Run([&](Client* client) {
+    History history;
+    absl::Status trained = Train(client, &history);
+    absl::MutexLock lock(&mutex);
+    histories.push_back(std::move(history));
+    return trained;
+  });
+  EXPECT_TRUE(status.ok()) << status;
+  for (const History& history : histories) EXPECT_EQ(history, histories[0]);
+  for (uint64_t pushes : cluster.Pushes()) EXPECT_GT(pushes, 0u);
+  return histories[0];
+}
+
+// Compares without printing 60,000 numbers.
+void ExpectSame(const History& a, const History& b, const std::string& what) {
+  ASSERT_EQ(a.size(), b.size()) << what;
+  for (size_t step = 0; step < a.size(); ++step) {
+    for (size_t i = 0; i < kElements; ++i) {
+      ASSERT_EQ(a[step][i], b[step][i]) << what << ", step " << step << ", element " << i;
+    }
+  }
+}
+
+constexpr const char* kOptimizers[] = {
+    "optimizer { sgd { weight_decay: 1e-3 } }",
+    "optimizer { momentum_sgd { weight_decay: 1e-3 } } "
+    "schedule { base_lr: 0.1 warmup_epochs: 0.1 cosine {} }",
+    "optimizer { nesterov {} } schedule { base_lr: 0.1 step { boundaries_epochs: 0.1 } }",
+    "optimizer { adam {} }",
+    "optimizer { adamw {} } schedule { base_lr: 0.01 }",
+};
+
+TEST(EqualBitsTest, OneRankThroughTheClusterIsARankWithNoExchange) {
+  for (const char* optimizer : kOptimizers) {
+    const proto::Job job = JobOf(optimizer);
+    const History alone = Alone(job);
+    ASSERT_EQ(alone.size(), kSteps + 1u);
+    EXPECT_NE(alone.front(), alone.back());
+    ExpectSame(alone, Cluster({1, 1, 2}, job), optimizer);
+  }
+}
+
+TEST(EqualBitsTest, FourRanksAreTheSameOnOneTwoAndFourNodesAndAnyNumberOfShards) {
+  const proto::Job job = JobOf(kOptimizers[1]);
+  const History one = Cluster({1, 4, 1}, job);
+  ExpectSame(one, Cluster({2, 2, 1}, job), "2 x 2, 1 shard");
+  ExpectSame(one, Cluster({4, 1, 1}, job), "4 x 1, 1 shard");
+  ExpectSame(one, Cluster({2, 2, 4}, job), "2 x 2, 4 shards");
+  ExpectSame(one, Cluster({4, 1, 3}, job), "4 x 1, 3 shards");
+}
+
+TEST(EqualBitsTest, LazyWithoutStalenessIsSync) {
+  ExpectSame(Cluster({2, 2, 2}, JobOf(kOptimizers[1])),
+             Cluster({2, 2, 2},
+                     JobOf(absl::StrCat(kOptimizers[1], "consistency { lazy { staleness: 0 } }"))),
+             "lazy(0)");
+}
+
+TEST(EqualBitsTest, TheWindowDoesNotShow) {
+  proto::Job wide = JobOf(kOptimizers[1]);
+  wide.set_window(64);
+  ExpectSame(Cluster({2, 1, 2}, JobOf(kOptimizers[1])), Cluster({2, 1, 2}, wide), "window 64");
+}
+
+}  // namespace
+}  // namespace strata::tests

@@ -1,0 +1,67 @@
+// Modes whose results depend on timing: they must run to the end and keep their bounds.
+#include <algorithm>
+#include <atomic>
+#include <cmath>
+#include <string>
+#include <vector>
+
+#include "google/protobuf/text_format.h"
+#include "gtest/gtest.h"
+#include "tests/exchange/node_cluster.h"
+
+namespace strata::tests {
+namespace {
+
+using client::Client;
+
+constexpr uint64_t kElements = 3000;
+constexpr int kSteps = 40;
+
+// w starts at 8 and is drawn to 0 by g = w, a sample each. Returns the largest |w| at the end.
+absl::Status Shrink(Client* client, std::atomic<float>* largest) {
+  client::Tensor tensor;
+  tensor.name = "w";
+  tensor.shape = {kElements};
+  if (auto index = client->Register(tensor); !index.ok()) return index.status();
+  if (absl::Status status = client->Allocate(); !status.ok()) return status;
+  for (float& w : client->Weights(0)) w = 8.0f;
+  if (absl::Status status = client->Start({.samples_per_epoch = 100}); !status.ok()) return status;
+  for (int step = 0; step < kSteps; ++step) {
+    if (absl::Status status = client->BeginStep(1); !status.ok()) return status;
+    if (absl::Status status = client->WaitAll(); !status.ok()) return status;
+    for (size_t i = 0; i < kElements; ++i) client->Gradients(0)[i] = client->Weights(0)[i];
+    if (absl::Status status = client->Publish(0); !status.ok()) return status;
+    if (absl::Status status = client->FinishStep(); !status.ok()) return status;
+  }
+  if (absl::Status status = client->Finish(); !status.ok()) return status;
+  for (float w : client->WeightArena()) *largest = std::max(largest->load(), std::abs(w));
+  return absl::OkStatus();
+}
+
+void ExpectConverges(const std::string& mode) {
+  proto::Job job;
+  ASSERT_TRUE(google::protobuf::TextFormat::ParseFromString(
+      "name: 'm' epochs: 1 chunk_elements: 256 window: 2 program { path: 'none' } "
+      "optimizer { sgd {} } schedule { base_lr: 0.2 } consistency { " +
+          mode + " }",
+      &job));
+  NodeCluster cluster({3, 2, 2}, job, kElements, 100);
+  std::atomic<float> largest = 0;
+  absl::Status status = cluster.Run([&](Client* client) { return Shrink(client, &largest); });
+  EXPECT_TRUE(status.ok()) << mode << ": " << status;
+  EXPECT_LT(largest.load(), 0.2f) << mode;
+  uint64_t pushes = 0;
+  for (uint64_t shard : cluster.Pushes()) pushes += shard;
+  EXPECT_EQ(pushes, 3u * 12 * kSteps) << mode;  // nodes x chunks x clocks, each once
+}
+
+TEST(ModesTest, EveryModeTrainsToTheEndAndCountsEachPushOnce) {
+  ExpectConverges("sync {}");
+  ExpectConverges("lazy { staleness: 2 }");
+  ExpectConverges("lazy { staleness: 1 apply: ON_ARRIVAL }");
+  ExpectConverges("async {}");
+  ExpectConverges("async { damping: INVERSE_STALENESS }");
+}
+
+}  // namespace
+}  // namespace strata::tests

@@ -1,0 +1,159 @@
+#include "tests/exchange/node_cluster.h"
+
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <cstdlib>
+#include <fstream>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "common/job/arena.h"
+#include "common/job/job.h"
+#include "common/transport/zmq/zmq_endpoint.h"
+#include "kernels/kernels.h"
+#include "worker/aggregator/aggregator.h"
+
+namespace strata::tests {
+namespace {
+
+constexpr absl::Duration kDeadline = absl::Seconds(120);
+
+std::string UniqueName() {
+  static std::atomic<int> next = 0;
+  return absl::StrCat("strata-exchange-test-", getpid(), "-", next++);
+}
+
+absl::StatusOr<std::unique_ptr<client::Client>> Connect(const proto::Launch& launch) {
+  const std::string path = absl::StrCat("/tmp/", UniqueName());
+  std::ofstream(path) << launch.DebugString();
+  auto client = client::Client::Connect(path);
+  unlink(path.c_str());
+  return client;
+}
+
+proto::Launch LaunchOf(const proto::JobRecord& record, const proto::LogicalNode& node,
+                       const std::string& socket) {
+  proto::Launch launch;
+  *launch.mutable_record() = record;
+  launch.mutable_record()->clear_placement();
+  launch.set_node(node.node());
+  launch.set_node_name(absl::StrCat("w", node.node()));
+  launch.set_first_rank(node.first_rank());
+  launch.set_local_ranks(node.ranks());
+  launch.set_aggregator_socket(socket);
+  return launch;
+}
+
+}  // namespace
+
+NodeCluster::NodeCluster(const ClusterShape& shape, proto::Job job, uint64_t elements,
+                         uint64_t samples_per_epoch)
+    : shape_(shape) {
+  job.set_ranks(shape.nodes * shape.ranks_per_node);
+  FillDefaults(&job);
+  record_.set_job_id(1);
+  record_.set_token(4711);
+  record_.set_samples_per_epoch(samples_per_epoch);
+  *record_.mutable_job() = job;
+  record_.mutable_layout()->set_elements(elements);
+  record_.mutable_view()->set_number(1);
+  for (uint32_t n = 0; n < shape.nodes; ++n) {
+    proto::LogicalNode* node = record_.mutable_view()->add_nodes();
+    node->set_node(n);
+    node->set_first_rank(n * shape.ranks_per_node);
+    node->set_ranks(shape.ranks_per_node);
+  }
+  const ChunkMap map(elements, job.chunk_elements());
+  proto::Placement* placement = record_.mutable_placement();
+  placement->set_generation(1);
+  placement->set_chunk_elements(job.chunk_elements());
+  for (uint32_t c = 0; c < map.chunks(); ++c) placement->add_shard_of_chunk(c % shape.shards);
+  for (uint32_t s = 0; s < shape.shards; ++s) {
+    shards_.push_back(std::make_unique<server::ShardThread>(
+        server::ShardThread::Options(), kernels::Cpu(), *transport::CreateZmqEndpoint({})));
+    Keep(shards_[s]->Start());
+    placement->add_shard_endpoints(absl::StrCat("tcp://127.0.0.1:", shards_[s]->port()));
+  }
+}
+
+NodeCluster::~NodeCluster() = default;
+
+void NodeCluster::Keep(const absl::Status& status) {
+  absl::MutexLock lock(&mutex_);
+  if (result_.ok()) result_ = status;
+}
+
+void NodeCluster::StartNode(uint32_t node) {
+  int fds[2];
+  if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, fds) != 0) abort();
+  agents_.push_back(std::make_unique<FramedChannel>(UniqueFd(fds[0])));
+  proto::Launch launch = LaunchOf(record_, record_.view().nodes(node), UniqueName());
+  launch.set_channel_fd(fds[1]);
+  aggregators_.emplace_back([this, launch] { Keep(worker::RunAggregator(launch, {})); });
+  launch.set_channel_fd(-1);
+  launches_.push_back(launch);
+}
+
+// The coordinator's part, once every node is ready.
+absl::Status NodeCluster::Begin() {
+  for (const auto& agent : agents_) {
+    proto::ChildMessage message;
+    if (absl::Status status = agent->Receive(&message, kDeadline); !status.ok()) return status;
+    if (!message.has_ready()) return absl::UnavailableError(message.failed());
+    *record_.mutable_layout() = message.ready().layout();
+  }
+  for (uint32_t s = 0; s < shards_.size(); ++s) {
+    if (absl::Status status = shards_[s]->Install(record_, ShardId(s)); !status.ok()) return status;
+  }
+  for (const auto& agent : agents_) {
+    proto::AgentMessage message;
+    *message.mutable_run()->mutable_record() = record_;
+    if (absl::Status status = agent->Send(message); !status.ok()) return status;
+  }
+  return absl::OkStatus();
+}
+
+absl::Status NodeCluster::Run(const std::function<absl::Status(client::Client*)>& body) {
+  for (uint32_t n = 0; n < shape_.nodes; ++n) StartNode(n);
+  std::vector<std::thread> ranks;
+  for (const proto::Launch& node : launches_) {
+    for (uint32_t r = 0; r < node.local_ranks(); ++r) {
+      proto::Launch launch = node;
+      launch.set_rank(node.first_rank() + r);
+      launch.set_local_rank(r);
+      ranks.emplace_back([this, launch, body] {
+        auto client = Connect(launch);
+        Keep(client.ok() ? body(client->get()) : client.status());
+      });
+    }
+  }
+  const absl::Status begun = Begin();
+  Keep(begun);
+  if (!begun.ok()) agents_.clear();  // ends the aggregators, and they the ranks
+  for (std::thread& rank : ranks) rank.join();
+  for (std::thread& aggregator : aggregators_) aggregator.join();
+  absl::MutexLock lock(&mutex_);
+  return result_;
+}
+
+std::vector<uint64_t> NodeCluster::Pushes() {
+  std::vector<uint64_t> pushes;
+  for (const auto& shard : shards_) pushes.push_back(shard->Counters()[JobId(1)].pushes);
+  return pushes;
+}
+
+absl::Status RunAlone(proto::Job job, const std::function<absl::Status(client::Client*)>& body) {
+  job.set_ranks(1);
+  job.set_exchange(proto::Job::NONE);
+  FillDefaults(&job);
+  proto::JobRecord record;
+  *record.mutable_job() = job;
+  proto::LogicalNode node;
+  node.set_ranks(1);
+  auto client = Connect(LaunchOf(record, node, ""));
+  return client.ok() ? body(client->get()) : client.status();
+}
+
+}  // namespace strata::tests

@@ -1,0 +1,64 @@
+#ifndef STRATA_TESTS_EXCHANGE_NODE_CLUSTER_H_
+#define STRATA_TESTS_EXCHANGE_NODE_CLUSTER_H_
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/status/status.h"
+#include "absl/synchronization/mutex.h"
+#include "common/framed_channel.h"
+#include "proto/control.pb.h"
+#include "server/shard/shard_thread.h"
+#include "worker/client/client.h"
+
+namespace strata::tests {
+
+// What takes part in one job: `nodes` x `ranks_per_node` ranks, `shards` shards.
+struct ClusterShape {
+  uint32_t nodes = 1;
+  uint32_t ranks_per_node = 1;
+  uint32_t shards = 1;
+};
+
+// One job on aggregators and shards in this process, joined by real sockets and shared memory; the
+// cluster plays coordinator and worker daemons.
+class NodeCluster {
+ public:
+  // `job`: ranks is filled in; defaults too. `elements`: what the ranks will register.
+  NodeCluster(const ClusterShape& shape, proto::Job job, uint64_t elements,
+              uint64_t samples_per_epoch);
+  ~NodeCluster();
+
+  // Runs `body` for each rank on a thread of its own, to the end of the job. Errors: the first one
+  // of a rank or an aggregator.
+  absl::Status Run(const std::function<absl::Status(client::Client*)>& body);
+
+  // Pushes that each shard has counted.
+  std::vector<uint64_t> Pushes();
+  const proto::JobRecord& record() const { return record_; }
+
+ private:
+  absl::Status Begin();
+  void StartNode(uint32_t node);
+  void Keep(const absl::Status& status);
+
+  const ClusterShape shape_;
+  proto::JobRecord record_;
+  std::vector<std::unique_ptr<server::ShardThread>> shards_;
+  std::vector<std::unique_ptr<FramedChannel>> agents_;  // by node: the daemon's end
+  std::vector<proto::Launch> launches_;                 // by node: a rank's, but for the rank
+  std::vector<std::thread> aggregators_;
+  absl::Mutex mutex_;
+  absl::Status result_ ABSL_GUARDED_BY(mutex_);
+};
+
+// The same body as one rank with no exchange.
+absl::Status RunAlone(proto::Job job, const std::function<absl::Status(client::Client*)>& body);
+
+}  // namespace strata::tests
+
+#endif  // STRATA_TESTS_EXCHANGE_NODE_CLUSTER_H_
