@@ -1,0 +1,250 @@
+#include "server/coordinator/coordinator.h"
+
+#include <netinet/in.h>
+#include <sys/socket.h>
+
+#include <optional>
+#include <thread>
+
+#include "absl/strings/str_cat.h"
+#include "absl/synchronization/notification.h"
+#include "absl/time/clock.h"
+#include "common/control/coordinator_client.h"
+#include "common/unique_fd.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "server/coordinator/fake_daemon.h"
+
+namespace strata::server {
+namespace {
+
+using ::testing::HasSubstr;
+
+class CoordinatorTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    options_.listen = "127.0.0.1:0";
+    options_.state_dir =
+        absl::StrCat(::testing::TempDir(), "/state-",
+                     ::testing::UnitTest::GetInstance()->current_test_info()->name(),
+                     absl::ToUnixNanos(absl::Now()));
+    StartCoordinator();
+  }
+
+  void StartCoordinator() {
+    coordinator_ = *Coordinator::Create(options_);
+    const absl::Status started = coordinator_->Start();
+    ASSERT_TRUE(started.ok()) << started;
+    // A restart listens where the daemons look for it.
+    options_.listen = absl::StrCat("127.0.0.1:", coordinator_->port());
+    client_ = control::CoordinatorClient::Create(
+        {.coordinator = options_.listen, .deadline = absl::Seconds(20)});
+  }
+
+  static proto::Job SomeJob(uint32_t ranks) {
+    proto::Job job;
+    job.set_name("job");
+    job.mutable_program()->set_path("program");
+    job.set_ranks(ranks);
+    return job;
+  }
+
+  // The job's status once it has this state; whatever it is after 20 s.
+  proto::JobStatus WaitForState(JobId job, proto::JobState state) {
+    const absl::Time deadline = absl::Now() + absl::Seconds(20);
+    proto::JobStatus status = *client_->GetJob(job);
+    while (status.state() != state && absl::Now() < deadline) {
+      std::this_thread::yield();
+      status = *client_->GetJob(job);
+    }
+    return status;
+  }
+
+  Coordinator::Options options_;
+  std::unique_ptr<Coordinator> coordinator_;
+  std::unique_ptr<control::CoordinatorClient> client_;
+};
+
+TEST_F(CoordinatorTest, AJobRunsFromSubmissionToItsEndAndFollowersSeeItAll) {
+  const JobId job = *client_->Submit(SomeJob(2));
+  std::vector<proto::FollowEvent> events;
+  absl::Notification following;
+  std::thread follower([&] {
+    const absl::StatusOr<proto::JobStatus> last =
+        client_->Follow(job, [&](const proto::FollowEvent& event) {
+          events.push_back(event);
+          if (!following.HasBeenNotified()) following.Notify();
+        });
+    EXPECT_TRUE(last.ok()) << last.status();
+  });
+  following.WaitForNotification();
+  FakeDaemon server(options_.listen, FakeDaemon::Server("s1", {5001, 5002}));
+  FakeDaemon worker(options_.listen, FakeDaemon::Worker("w1", 2));
+  ASSERT_TRUE(server.Start().ok());
+  ASSERT_TRUE(worker.Start().ok());
+  ASSERT_TRUE(worker.WaitFor(proto::CoordinatorMessage::kJobMetrics, job.value()));
+  worker.Finish(job.value());
+  follower.join();
+
+  EXPECT_EQ(events.front().status().reason(), "waits for a worker node: none has registered");
+  EXPECT_EQ(events.back().status().state(), proto::FINISHED);
+  EXPECT_EQ(events.back().status().chunks(), 1);
+  EXPECT_EQ(events.back().status().run_dir(), "/runs/job");
+  int records = 0;
+  for (const proto::FollowEvent& event : events) {
+    if (!event.has_metrics()) continue;
+    ++records;
+    EXPECT_EQ(event.metrics().samples(), 1280);
+  }
+  EXPECT_EQ(records, 1);
+  EXPECT_TRUE(server.WaitFor(proto::CoordinatorMessage::kRemoveJob, job.value()));
+}
+
+TEST_F(CoordinatorTest, FollowingAnEndedJobGivesItsStateAndEnds) {
+  const JobId job = *client_->Submit(SomeJob(1));
+  ASSERT_TRUE(client_->Cancel(job).ok());
+  const absl::StatusOr<proto::JobStatus> last = client_->Follow(job, [](const auto&) {});
+  ASSERT_TRUE(last.ok()) << last.status();
+  EXPECT_EQ(last->state(), proto::CANCELLED);
+}
+
+TEST_F(CoordinatorTest, UnknownJobsAndBadJobsAreRefusedInWords) {
+  EXPECT_EQ(client_->GetJob(JobId(7)).status(), absl::NotFoundError("no job 7"));
+  EXPECT_EQ(client_->Cancel(JobId(7)), absl::NotFoundError("no job 7"));
+  EXPECT_EQ(client_->Follow(JobId(7), [](const auto&) {}).status(),
+            absl::NotFoundError("no job 7"));
+  EXPECT_EQ(client_->Submit(proto::Job()).status(),
+            absl::InvalidArgumentError("name: is required"));
+}
+
+TEST_F(CoordinatorTest, ListsDaemons) {
+  FakeDaemon worker(options_.listen, FakeDaemon::Worker("w1", 3));
+  ASSERT_TRUE(worker.Start().ok());
+  const proto::ListNodesReply nodes = *client_->ListNodes();
+  ASSERT_EQ(nodes.daemons_size(), 1);
+  EXPECT_EQ(nodes.daemons(0).name(), "w1");
+  EXPECT_EQ(nodes.daemons(0).slots(), 3);
+  EXPECT_TRUE(nodes.daemons(0).alive());
+  EXPECT_FALSE(nodes.cluster_id().empty());
+}
+
+TEST_F(CoordinatorTest, ALostWorkerFailsItsJobByNameAndTheNextJobRuns) {
+  FakeDaemon server(options_.listen, FakeDaemon::Server("s1", {5001}));
+  ASSERT_TRUE(server.Start().ok());
+  std::optional<FakeDaemon> worker(std::in_place, options_.listen, FakeDaemon::Worker("w1", 1));
+  ASSERT_TRUE(worker->Start().ok());
+  const JobId job = *client_->Submit(SomeJob(1));
+  ASSERT_TRUE(worker->WaitFor(proto::CoordinatorMessage::kRunNode, job.value()));
+  worker.reset();
+  const proto::JobStatus status = WaitForState(job, proto::FAILED);
+  EXPECT_EQ(status.state(), proto::FAILED);
+  EXPECT_EQ(status.reason(),
+            "worker w1 (node 0, rank 0) is lost: its connection ended and it did not come back");
+
+  FakeDaemon next(options_.listen, FakeDaemon::Worker("w1", 1));
+  ASSERT_TRUE(next.Start().ok());
+  const JobId next_job = *client_->Submit(SomeJob(1));
+  ASSERT_TRUE(next.WaitFor(proto::CoordinatorMessage::kRunNode, next_job.value()));
+  next.Finish(next_job.value());
+  EXPECT_EQ(WaitForState(next_job, proto::FINISHED).state(), proto::FINISHED);
+}
+
+TEST_F(CoordinatorTest, ARunningJobAndTheQueueOutliveARestart) {
+  FakeDaemon server(options_.listen, FakeDaemon::Server("s1", {5001}));
+  FakeDaemon worker(options_.listen, FakeDaemon::Worker("w1", 1));
+  ASSERT_TRUE(server.Start().ok());
+  ASSERT_TRUE(worker.Start().ok());
+  const JobId running = *client_->Submit(SomeJob(1));
+  ASSERT_TRUE(worker.WaitFor(proto::CoordinatorMessage::kRunNode, running.value()));
+  const JobId waiting = *client_->Submit(SomeJob(1));
+  coordinator_->Stop();
+  worker.Finish(running.value());  // sent when the line is back
+  StartCoordinator();
+  EXPECT_EQ(WaitForState(running, proto::FINISHED).state(), proto::FINISHED);
+  ASSERT_TRUE(worker.WaitFor(proto::CoordinatorMessage::kRunNode, waiting.value()));
+  worker.Finish(waiting.value());
+  EXPECT_EQ(WaitForState(waiting, proto::FINISHED).state(), proto::FINISHED);
+  EXPECT_EQ(client_->Submit(SomeJob(1))->value(), waiting.value() + 1);
+}
+
+TEST_F(CoordinatorTest, ADaemonOfAnotherProtocolVersionIsRefusedWithBothVersions) {
+  proto::Register registration = FakeDaemon::Worker("w1", 1);
+  registration.set_protocol_version(99);
+  FakeDaemon worker(options_.listen, registration);
+  const absl::Status status = worker.Start();
+  EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_THAT(std::string(status.message()),
+              HasSubstr("it speaks protocol version 99, the coordinator speaks 1"));
+  EXPECT_THAT(std::string(status.message()), HasSubstr(options_.listen));
+}
+
+TEST_F(CoordinatorTest, ANameInUseIsRefused) {
+  FakeDaemon first(options_.listen, FakeDaemon::Worker("w1", 1));
+  FakeDaemon second(options_.listen, FakeDaemon::Worker("w1", 1));
+  ASSERT_TRUE(first.Start().ok());
+  const absl::Status status = second.Start();
+  EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_THAT(std::string(status.message()),
+              HasSubstr("the name \"w1\" is in use by a live daemon at 127.0.0.1"));
+}
+
+TEST_F(CoordinatorTest, APortInUseIsNamed) {
+  Coordinator::Options options = options_;
+  options.state_dir += "-other";
+  const std::unique_ptr<Coordinator> other = *Coordinator::Create(options);
+  const absl::Status status = other->Start();
+  EXPECT_EQ(status, absl::AlreadyExistsError(absl::StrCat("cannot listen on ", options_.listen,
+                                                          ": Address already in use")));
+}
+
+TEST_F(CoordinatorTest, AStateDirectoryInUseIsNamed) {
+  Coordinator::Options options = options_;
+  options.listen = "127.0.0.1:0";
+  const std::unique_ptr<Coordinator> other = *Coordinator::Create(options);
+  EXPECT_EQ(other->Start(),
+            absl::UnavailableError(absl::StrCat(
+                options_.state_dir, ": another coordinator uses this state directory")));
+}
+
+TEST_F(CoordinatorTest, StopEndsFollowersAndSessions) {
+  FakeDaemon worker(options_.listen, FakeDaemon::Worker("w1", 1));
+  ASSERT_TRUE(worker.Start().ok());
+  const JobId job = *client_->Submit(SomeJob(1));  // waits for a server
+  const auto follower_client = control::CoordinatorClient::Create(
+      {.coordinator = options_.listen, .deadline = absl::ZeroDuration()});
+  absl::Status status;
+  std::thread follower(
+      [&] { status = follower_client->Follow(job, [](const proto::FollowEvent&) {}).status(); });
+  coordinator_->Stop();
+  follower.join();
+  EXPECT_EQ(status.code(), absl::StatusCode::kUnavailable);
+}
+
+TEST(CoordinatorClient, NamesAnAddressThatDoesNotAnswer) {
+  // Bound but not listening: connections are refused.
+  const UniqueFd fd(socket(AF_INET, SOCK_STREAM, 0));
+  sockaddr_in address = {.sin_family = AF_INET, .sin_addr = {.s_addr = htonl(INADDR_LOOPBACK)}};
+  socklen_t size = sizeof(address);
+  ASSERT_EQ(bind(fd.get(), reinterpret_cast<sockaddr*>(&address), size), 0);
+  ASSERT_EQ(getsockname(fd.get(), reinterpret_cast<sockaddr*>(&address), &size), 0);
+  const std::string where = absl::StrCat("127.0.0.1:", ntohs(address.sin_port));
+
+  const auto client = control::CoordinatorClient::Create(
+      {.coordinator = where, .deadline = absl::Milliseconds(300)});
+  EXPECT_EQ(client->ListJobs().status(),
+            absl::UnavailableError(
+                absl::StrCat("coordinator at ", where, " cannot be reached (tried for 300ms)")));
+  control::Session::Options options;
+  options.coordinator = where;
+  options.registration = FakeDaemon::Worker("w1", 1);
+  options.connect_deadline = absl::Milliseconds(300);
+  const auto session =
+      control::Session::Create(options, {.running_jobs = [] { return std::vector<uint32_t>(); }});
+  const absl::Status status = session->Start();
+  EXPECT_EQ(status.code(), absl::StatusCode::kUnavailable);
+  EXPECT_THAT(std::string(status.message()),
+              HasSubstr(absl::StrCat("coordinator at ", where, " cannot be reached")));
+}
+
+}  // namespace
+}  // namespace strata::server

@@ -1,0 +1,149 @@
+#include "server/coordinator/membership.h"
+
+#include "common/job/job.h"
+#include "gtest/gtest.h"
+
+namespace strata::server {
+namespace {
+
+constexpr char kCluster[] = "cluster-a";
+
+proto::Register Worker(const std::string& name, uint64_t daemon_id) {
+  proto::Register registration;
+  registration.set_protocol_version(kProtocolVersion);
+  registration.set_role(proto::WORKER);
+  registration.set_name(name);
+  registration.set_daemon_id(daemon_id);
+  registration.set_address("10.0.0.1");
+  registration.set_slots(2);
+  return registration;
+}
+
+class MembershipTest : public ::testing::Test {
+ protected:
+  std::string Refusal(const proto::Register& registration) {
+    const auto joined = membership_.Register(SessionId(99), registration, Now());
+    EXPECT_EQ(joined.status().code(), absl::StatusCode::kFailedPrecondition);
+    return std::string(joined.status().message());
+  }
+  void Join(uint64_t session, const proto::Register& registration) {
+    ASSERT_TRUE(membership_.Register(SessionId(session), registration, Now()).ok());
+  }
+  absl::Time Now() const { return absl::UnixEpoch() + absl::Milliseconds(now_ms_); }
+
+  int64_t now_ms_ = 1'000'000;
+  Membership membership_{Membership::Options(), kCluster};
+};
+
+TEST_F(MembershipTest, RefusesAnotherProtocolVersionNamingBoth) {
+  proto::Register worker = Worker("w1", 1);
+  worker.set_protocol_version(7);
+  EXPECT_EQ(Refusal(worker),
+            "it speaks protocol version 7, the coordinator speaks 1: install the same version of "
+            "strata on all hosts");
+}
+
+TEST_F(MembershipTest, RefusesADaemonOfAnotherCluster) {
+  proto::Register worker = Worker("w1", 1);
+  worker.set_cluster_id("cluster-b");
+  EXPECT_EQ(Refusal(worker),
+            "it belongs to cluster cluster-b, the coordinator to cluster cluster-a");
+  worker.set_cluster_id(kCluster);
+  Join(1, worker);
+}
+
+TEST_F(MembershipTest, RefusesWhatCouldNotWork) {
+  proto::Register daemon = Worker("", 1);
+  EXPECT_EQ(Refusal(daemon), "it has no name");
+  daemon = Worker("w1", 1);
+  daemon.set_slots(0);
+  EXPECT_EQ(Refusal(daemon), "it is a worker without slots");
+  daemon.set_role(proto::SERVER);
+  EXPECT_EQ(Refusal(daemon), "it is a server without shards");
+  daemon.set_role(proto::ROLE_UNSPECIFIED);
+  EXPECT_EQ(Refusal(daemon), "its role 0 is unknown");
+  daemon.clear_address();
+  EXPECT_EQ(Refusal(daemon), "it gives no address that peers can reach");
+}
+
+TEST_F(MembershipTest, RefusesANameThatALiveDaemonHas) {
+  Join(1, Worker("w1", 1));
+  EXPECT_EQ(Refusal(Worker("w1", 2)), "the name \"w1\" is in use by a live daemon at 10.0.0.1");
+}
+
+TEST_F(MembershipTest, ANewProcessTakesTheNameOfOneWhoseConnectionHasEnded) {
+  Join(1, Worker("w1", 1));
+  membership_.Disconnected(SessionId(1), Now());
+  const auto joined = membership_.Register(SessionId(2), Worker("w1", 2), Now());
+  ASSERT_TRUE(joined.ok());
+  EXPECT_FALSE(joined->returned);
+  ASSERT_EQ(joined->lost.size(), 1);
+  EXPECT_EQ(joined->lost[0].why, "it was started anew");
+}
+
+TEST_F(MembershipTest, TheSameProcessReturnsInTimeAndNothingIsLost) {
+  Join(1, Worker("w1", 1));
+  membership_.Disconnected(SessionId(1), Now());
+  now_ms_ += 1999;
+  EXPECT_TRUE(membership_.Tick(Now()).empty());
+  const auto joined = membership_.Register(SessionId(2), Worker("w1", 1), Now());
+  ASSERT_TRUE(joined.ok());
+  EXPECT_TRUE(joined->returned);
+  now_ms_ += 3000;
+  EXPECT_TRUE(membership_.Tick(Now()).empty());
+}
+
+TEST_F(MembershipTest, TheSameProcessOnANewConnectionReplacesTheOldOne) {
+  Join(1, Worker("w1", 1));
+  const auto joined = membership_.Register(SessionId(2), Worker("w1", 1), Now());
+  ASSERT_TRUE(joined.ok());
+  EXPECT_EQ(joined->replaced, SessionId(1));
+  EXPECT_EQ(membership_.Heard(SessionId(1), Now()), "");
+  EXPECT_EQ(membership_.Heard(SessionId(2), Now()), "w1");
+  membership_.Disconnected(SessionId(1), Now());  // the old one's end comes late
+  now_ms_ += 3000;
+  EXPECT_TRUE(membership_.Tick(Now()).empty());
+}
+
+TEST_F(MembershipTest, AClosedConnectionIsLostAfterTheGraceOnce) {
+  Join(1, Worker("w1", 1));
+  membership_.Disconnected(SessionId(1), Now());
+  now_ms_ += 2000;
+  const std::vector<Membership::Lost> lost = membership_.Tick(Now());
+  ASSERT_EQ(lost.size(), 1);
+  EXPECT_EQ(lost[0].name, "w1");
+  EXPECT_EQ(lost[0].role, proto::WORKER);
+  EXPECT_EQ(lost[0].why, "its connection ended and it did not come back");
+  EXPECT_TRUE(membership_.Tick(Now()).empty());
+  EXPECT_FALSE(membership_.Find("w1")->alive);
+  EXPECT_TRUE(membership_.Alive(proto::WORKER).empty());
+}
+
+TEST_F(MembershipTest, ASilentDaemonIsLostAfterDeadAfterAndItsConnectionClosed) {
+  Join(1, Worker("w1", 1));
+  now_ms_ += 4999;
+  EXPECT_TRUE(membership_.Tick(Now()).empty());
+  EXPECT_EQ(membership_.Heard(SessionId(1), Now()), "w1");
+  now_ms_ += 4999;
+  EXPECT_TRUE(membership_.Tick(Now()).empty());
+  now_ms_ += 1;
+  const std::vector<Membership::Lost> lost = membership_.Tick(Now());
+  ASSERT_EQ(lost.size(), 1);
+  EXPECT_EQ(lost[0].why, "it has been silent for 5s");
+  EXPECT_EQ(lost[0].session, SessionId(1));
+  EXPECT_EQ(membership_.Heard(SessionId(1), Now()), "");
+}
+
+TEST_F(MembershipTest, DaemonsAreListedInTheOrderOfFirstRegistration) {
+  Join(1, Worker("z", 1));
+  Join(2, Worker("a", 2));
+  membership_.Disconnected(SessionId(1), Now());
+  Join(3, Worker("z", 1));
+  const auto alive = membership_.Alive(proto::WORKER);
+  ASSERT_EQ(alive.size(), 2);
+  EXPECT_EQ(alive[0]->registration.name(), "z");
+  EXPECT_EQ(alive[1]->registration.name(), "a");
+}
+
+}  // namespace
+}  // namespace strata::server
