@@ -14,14 +14,13 @@ namespace {
 
 using client::Client;
 
-constexpr uint64_t kElements = 3000;
 constexpr int kSteps = 40;
 
 // w starts at 8 and is drawn to 0 by g = w, a sample each. Returns the largest |w| at the end.
-absl::Status Shrink(Client* client, std::atomic<float>* largest) {
+absl::Status Shrink(Client* client, uint64_t elements, std::atomic<float>* largest) {
   client::Tensor tensor;
   tensor.name = "w";
-  tensor.shape = {kElements};
+  tensor.shape = {elements};
   if (auto index = client->Register(tensor); !index.ok()) return index.status();
   if (absl::Status status = client->Allocate(); !status.ok()) return status;
   for (float& w : client->Weights(0)) w = 8.0f;
@@ -29,7 +28,7 @@ absl::Status Shrink(Client* client, std::atomic<float>* largest) {
   for (int step = 0; step < kSteps; ++step) {
     if (absl::Status status = client->BeginStep(1); !status.ok()) return status;
     if (absl::Status status = client->WaitAll(); !status.ok()) return status;
-    for (size_t i = 0; i < kElements; ++i) client->Gradients(0)[i] = client->Weights(0)[i];
+    for (size_t i = 0; i < elements; ++i) client->Gradients(0)[i] = client->Weights(0)[i];
     if (absl::Status status = client->Publish(0); !status.ok()) return status;
     if (absl::Status status = client->FinishStep(); !status.ok()) return status;
   }
@@ -38,21 +37,25 @@ absl::Status Shrink(Client* client, std::atomic<float>* largest) {
   return absl::OkStatus();
 }
 
-void ExpectConverges(const std::string& mode) {
+void ExpectConverges(const std::string& mode, uint64_t elements = 3000,
+                     uint32_t chunk_elements = 256) {
   proto::Job job;
   ASSERT_TRUE(google::protobuf::TextFormat::ParseFromString(
-      "name: 'm' epochs: 1 chunk_elements: 256 window: 2 program { path: 'none' } "
+      "name: 'm' epochs: 1 window: 2 program { path: 'none' } "
       "optimizer { sgd {} } schedule { base_lr: 0.2 } consistency { " +
           mode + " }",
       &job));
-  NodeCluster cluster({3, 2, 2}, job, kElements, 100);
+  job.set_chunk_elements(chunk_elements);
+  NodeCluster cluster({3, 2, 2}, job, elements, 100);
   std::atomic<float> largest = 0;
-  absl::Status status = cluster.Run([&](Client* client) { return Shrink(client, &largest); });
+  absl::Status status =
+      cluster.Run([&](Client* client) { return Shrink(client, elements, &largest); });
   EXPECT_TRUE(status.ok()) << mode << ": " << status;
   EXPECT_LT(largest.load(), 0.2f) << mode;
   uint64_t pushes = 0;
   for (uint64_t shard : cluster.Pushes()) pushes += shard;
-  EXPECT_EQ(pushes, 3u * 12 * kSteps) << mode;  // nodes x chunks x clocks, each once
+  const uint64_t chunks = (elements + chunk_elements - 1) / chunk_elements;
+  EXPECT_EQ(pushes, 3 * chunks * kSteps) << mode;  // nodes x chunks x clocks, each once
 }
 
 TEST(ModesTest, EveryModeTrainsToTheEndAndCountsEachPushOnce) {
@@ -61,6 +64,10 @@ TEST(ModesTest, EveryModeTrainsToTheEndAndCountsEachPushOnce) {
   ExpectConverges("lazy { staleness: 1 apply: ON_ARRIVAL }");
   ExpectConverges("async {}");
   ExpectConverges("async { damping: INVERSE_STALENESS }");
+}
+
+TEST(ModesTest, AModelSmallerThanTheSmallestChunkIsOneChunkOnOneOfTheShards) {
+  ExpectConverges("sync {}", 9, 9);
 }
 
 }  // namespace

@@ -141,7 +141,8 @@ absl::Status Aggregator::Gather() {
 absl::Status Aggregator::Begin(const proto::RunNode& run) {
   const uint64_t elements = ranks_->layout().elements();
   const uint32_t chunk_elements = run.record().placement().chunk_elements();
-  if (chunk_elements < kChunkElementsMin || run.record().layout().elements() != elements) {
+  if (chunk_elements == 0 || run.record().layout().elements() != elements ||
+      ChunkMap(elements, chunk_elements).chunks() > memory_->offsets().chunks_max) {
     return absl::InvalidArgumentError("the job's record does not fit what its ranks registered");
   }
   const ChunkMap map(elements, chunk_elements);
