@@ -17,8 +17,9 @@ namespace strata::control {
 // queued meanwhile, in order. What was sent in the last seconds before the break is sent again,
 // since it may be lost: the coordinator takes each message any number of times.
 //
-// Threads: any may call. The callbacks run on the session's own thread, one at a time, and must
-// return soon: heartbeats wait for them. They may call Send and Stop.
+// Threads: Start, Stop and destruction from one thread, Send from any. The callbacks run on the
+// session's own thread, one at a time, and must return soon: heartbeats wait for them. They may
+// call Send and Stop.
 class Session {
  public:
   struct Options {

@@ -1,0 +1,39 @@
+#include "server/coordinator/message_queue.h"
+
+#include "gtest/gtest.h"
+
+namespace strata::server {
+namespace {
+
+TEST(MessageQueue, GivesMessagesInOrder) {
+  MessageQueue<int> queue(10);
+  queue.Push(1);
+  queue.Push(2);
+  EXPECT_EQ(queue.Pop(absl::ZeroDuration()), 1);
+  EXPECT_EQ(queue.Pop(absl::ZeroDuration()), 2);
+  EXPECT_EQ(queue.Pop(absl::ZeroDuration()), std::nullopt);
+  EXPECT_FALSE(queue.IsDone());
+}
+
+TEST(MessageQueue, WhatWasQueuedBeforeCloseCanStillBeTaken) {
+  MessageQueue<int> queue(10);
+  queue.Push(1);
+  queue.Close();
+  queue.Push(2);
+  EXPECT_FALSE(queue.IsDone());
+  EXPECT_EQ(queue.Pop(absl::InfiniteDuration()), 1);
+  EXPECT_TRUE(queue.IsDone());
+  EXPECT_EQ(queue.Pop(absl::InfiniteDuration()), std::nullopt);
+}
+
+TEST(MessageQueue, AFullQueueClosesAndDropsWhatItHolds) {
+  MessageQueue<int> queue(2);
+  queue.Push(1);
+  queue.Push(2);
+  EXPECT_FALSE(queue.IsDone());
+  queue.Push(3);
+  EXPECT_TRUE(queue.IsDone());
+}
+
+}  // namespace
+}  // namespace strata::server
