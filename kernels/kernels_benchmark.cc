@@ -8,7 +8,9 @@
 #include <benchmark/benchmark.h>
 
 #include <chrono>
+#include <cstdlib>
 #include <cstring>
+#include <memory>
 #include <random>
 #include <vector>
 
@@ -32,11 +34,33 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-std::vector<std::vector<float>> Vectors(size_t count, size_t n) {
+// Aligned like the pool's buffers everywhere else.
+struct AlignedDelete {
+  void operator()(float* p) const { std::free(p); }
+};
+class Vector {
+ public:
+  explicit Vector(size_t n)
+      : data_(static_cast<float*>(std::aligned_alloc(64, (n * sizeof(float) + 63) / 64 * 64))),
+        n_(n) {}
+  float* data() const { return data_.get(); }
+  bool SameBits(const Vector& other) const {
+    return std::memcmp(data(), other.data(), n_ * sizeof(float)) == 0;
+  }
+
+ private:
+  std::unique_ptr<float, AlignedDelete> data_;
+  size_t n_;
+};
+
+std::vector<Vector> Vectors(size_t count, size_t n) {
   std::mt19937 random(1);
-  std::vector<std::vector<float>> vectors(count, std::vector<float>(n));
-  for (auto& vector : vectors) {
-    for (float& x : vector) x = static_cast<float>(random() % 1000) * 1e-3f;
+  std::vector<Vector> vectors;
+  for (size_t j = 0; j < count; ++j) {
+    vectors.emplace_back(n);
+    for (size_t i = 0; i < n; ++i) {
+      vectors[j].data()[i] = static_cast<float>(random() % 1000) * 1e-3f;
+    }
   }
   return vectors;
 }
@@ -67,19 +91,15 @@ void AgainstTriad(benchmark::State& state, size_t streams, size_t n, Kernel kern
   state.counters["share"] = rate / bound;
 }
 
-bool SameBits(const std::vector<float>& a, const std::vector<float>& b) {
-  return std::memcmp(a.data(), b.data(), a.size() * sizeof(float)) == 0;
-}
-
 void BM_Sum(benchmark::State& state) {
   const size_t k = state.range(0), n = state.range(1);
   const auto inputs = Vectors(k, n);
   std::vector<const float*> pointers;
   for (const auto& input : inputs) pointers.push_back(input.data());
-  std::vector<float> out(n), expected(n);
+  const Vector out(n), expected(n);
   Cpu().sum(pointers, out.data(), n);
   reference::Sum(pointers, expected.data(), n);
-  if (!SameBits(out, expected)) return state.SkipWithError("the values are wrong");
+  if (!out.SameBits(expected)) return state.SkipWithError("the values are wrong");
   AgainstTriad(state, k + 1, n, [&] { Cpu().sum(pointers, out.data(), n); });
 }
 
@@ -88,13 +108,16 @@ void BM_Optimize(benchmark::State& state, OptimizerKind kind) {
   OptimizerParams params;
   params.kind = kind;
   const OptimizerStep step = {.lr = 1e-3f, .decay = 5e-4f, .gradient_scale = 0.25f, .update = 3};
-  auto got = Vectors(5, n), expected = got;  // gradient, w_in, w_out, state0, state1
-  const auto update = [&](auto optimize, std::vector<std::vector<float>>& v) {
+  // gradient, w_in, w_out, state0, state1
+  const std::vector<Vector> got = Vectors(5, n), expected = Vectors(5, n);
+  const auto update = [&](auto optimize, const std::vector<Vector>& v) {
     optimize(params, step, v[0].data(), v[1].data(), v[2].data(), v[3].data(), v[4].data(), n);
   };
   update(Cpu().optimize, got);
   update(reference::Optimize, expected);
-  if (got != expected) return state.SkipWithError("the values are wrong");
+  for (size_t i = 0; i < got.size(); ++i) {
+    if (!got[i].SameBits(expected[i])) return state.SkipWithError("the values are wrong");
+  }
   const size_t streams = 3 + 2 * StateVectors(kind);
   AgainstTriad(state, streams, n, [&] { update(Cpu().optimize, got); });
 }

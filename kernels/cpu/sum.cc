@@ -40,12 +40,7 @@ HWY_NOINLINE void SumFew(const float* const* inputs, size_t offset, float* out, 
   const Vector d;
   const size_t lanes = hn::Lanes(d);
   size_t i = 0;
-  for (; i + 2 * lanes <= n; i += 2 * lanes) {
-    const auto first = TreeAt<K>(d, in, i);
-    const auto second = TreeAt<K>(d, in, i + lanes);
-    hn::StoreU(first, d, out + i);
-    hn::StoreU(second, d, out + i + lanes);
-  }
+  for (; i + lanes <= n; i += lanes) hn::StoreU(TreeAt<K>(d, in, i), d, out + i);
   for (; i < n; ++i) hn::StoreU(TreeAt<K>(OneLane(), in, i), OneLane(), out + i);
 }
 
