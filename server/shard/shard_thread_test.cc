@@ -1,0 +1,229 @@
+#include "server/shard/shard_thread.h"
+
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_format.h"
+#include "common/transport/zmq/zmq_endpoint.h"
+#include "gtest/gtest.h"
+#include "server/shard/shard_harness.h"
+
+namespace strata::server {
+namespace {
+
+using transport::ConnectionId;
+using transport::Event;
+using wire::Frame;
+using wire::Op;
+
+constexpr absl::Duration kDeadline = absl::Seconds(60);
+
+std::unique_ptr<transport::Endpoint> NewEndpoint() {
+  return transport::CreateZmqEndpoint(transport::ZmqOptions()).value();
+}
+
+std::unique_ptr<ShardThread> StartedShard(ShardThread::Options options = {}) {
+  auto shard = std::make_unique<ShardThread>(options, kernels::Cpu(), NewEndpoint());
+  EXPECT_TRUE(shard->Start().ok());
+  return shard;
+}
+
+// A node's end: an endpoint with one connection to the shard.
+class Node {
+ public:
+  Node(const proto::JobRecord& record, uint32_t number, int port) : endpoint_(NewEndpoint()) {
+    connection_ = endpoint_->Connect(absl::StrFormat("tcp://127.0.0.1:%d", port)).value();
+    Send(HelloFrame(record, number));
+    EXPECT_EQ(Receive().header.op, Op::kHelloOk);
+  }
+
+  void Send(const Frame& frame) { EXPECT_TRUE(endpoint_->Send(connection_, frame).ok()); }
+
+  // The next frame; an empty header's op is kHello where none came.
+  Frame Receive() {
+    const absl::Time deadline = absl::Now() + kDeadline;
+    while (next_ == events_.size() && absl::Now() < deadline) {
+      events_.clear();
+      next_ = 0;
+      endpoint_->Poll(absl::Milliseconds(100), &events_);
+    }
+    if (next_ == events_.size()) return {};
+    const Event& event = events_[next_++];
+    EXPECT_EQ(event.kind, Event::Kind::kFrame) << event.error;
+    return event.frame;
+  }
+
+ private:
+  std::unique_ptr<transport::Endpoint> endpoint_;
+  ConnectionId connection_;
+  std::vector<Event> events_;
+  size_t next_ = 0;
+};
+
+JobOptions SomeChunks() {
+  JobOptions options;
+  options.elements = 5000;
+  options.chunk_elements = 1024;
+  options.job_text = "optimizer { sgd {} } schedule { base_lr: 1 } consistency { sync {} }";
+  return options;
+}
+
+TEST(ShardThread, TrainsTwoNodesOverSockets) {
+  const proto::JobRecord record = RecordOf(SomeChunks());
+  const ChunkMap map(5000, 1024);
+  auto shard = StartedShard();
+  ASSERT_TRUE(shard->Install(record, ShardId(0)).ok());
+  Node nodes[] = {Node(record, 0, shard->port()), Node(record, 1, shard->port())};
+  for (uint32_t chunk = 0; chunk < map.chunks(); ++chunk) {
+    const std::vector<float> first(map.ElementsOf(ChunkId(chunk)), chunk);
+    for (uint32_t node : {0, 1}) {
+      nodes[node].Send(InitFrame(record, node, chunk, first));
+      EXPECT_EQ(nodes[node].Receive().header.op, Op::kInitOk);
+    }
+  }
+  for (uint64_t clock = 0; clock < 4; ++clock) {
+    for (uint32_t node : {0, 1}) {
+      for (uint32_t chunk = 0; chunk < map.chunks(); ++chunk) {
+        const std::vector<float> sum(map.ElementsOf(ChunkId(chunk)), node == 0 ? -2.0f : -6.0f);
+        nodes[node].Send(PushFrame(record, node, chunk, clock, sum, 4, clock));
+      }
+    }
+    for (Node& node : nodes) {
+      std::map<uint32_t, Frame> answers;
+      for (uint32_t i = 0; i < map.chunks(); ++i) {
+        Frame frame = node.Receive();
+        ASSERT_EQ(frame.header.op, Op::kAnswer);
+        ASSERT_EQ(frame.header.clock, clock);
+        answers[frame.header.chunk] = frame;
+      }
+      for (uint32_t chunk = 0; chunk < map.chunks(); ++chunk) {
+        const std::vector<float> expected(map.ElementsOf(ChunkId(chunk)), chunk + clock + 1.0f);
+        ASSERT_EQ(FloatsOf(answers[chunk]), expected);
+      }
+    }
+  }
+  const auto counters = shard->Counters();
+  EXPECT_EQ(counters.at(JobId(record.job_id())).pushes, 2 * 4 * map.chunks());
+  EXPECT_EQ(counters.at(JobId(record.job_id())).answers, 2 * 4 * map.chunks());
+  EXPECT_TRUE(shard->Remove(JobId(record.job_id())).ok());
+  EXPECT_TRUE(shard->Counters().empty());
+  shard->Stop();
+}
+
+TEST(ShardThread, InstallReportsWhatTheCoreReports) {
+  auto shard = StartedShard();
+  proto::JobRecord record = RecordOf(SomeChunks());
+  ASSERT_TRUE(shard->Install(record, ShardId(0)).ok());
+  record.set_token(4);
+  EXPECT_EQ(shard->Install(record, ShardId(0)).code(), absl::StatusCode::kAlreadyExists);
+  record.set_job_id(8);
+  EXPECT_EQ(shard->Install(record, ShardId(5)).code(), absl::StatusCode::kInvalidArgument);
+}
+
+TEST(ShardThread, APortInUseIsNamed) {
+  auto first = StartedShard();
+  ShardThread::Options options;
+  options.listen = absl::StrFormat("tcp://127.0.0.1:%d", first->port());
+  ShardThread second(options, kernels::Cpu(), NewEndpoint());
+  const absl::Status status = second.Start();
+  EXPECT_EQ(status.code(), absl::StatusCode::kAlreadyExists);
+  EXPECT_NE(std::string(status.message()).find(std::to_string(first->port())), std::string::npos);
+}
+
+TEST(ShardThread, StopsTwiceAndRefusesWorkWhenItDoesNotRun) {
+  ShardThread never({}, kernels::Cpu(), NewEndpoint());
+  never.Stop();
+  EXPECT_EQ(never.Install(RecordOf(SomeChunks()), ShardId(0)).code(),
+            absl::StatusCode::kFailedPrecondition);
+  auto shard = StartedShard();
+  shard->Stop();
+  shard->Stop();
+  EXPECT_TRUE(shard->Counters().empty());
+}
+
+// An endpoint whose peers take nothing until told to: frames wait in the shard, in order and up to
+// a bound, and leave when there is room.
+class StubbornEndpoint : public transport::Endpoint {
+ public:
+  absl::StatusOr<int> Listen(const std::string&) override { return 1; }
+  absl::StatusOr<ConnectionId> Connect(const std::string&) override {
+    return absl::UnimplementedError("");
+  }
+  absl::Status Send(ConnectionId, const Frame& frame) override {
+    absl::MutexLock lock(&mutex_);
+    if (!has_room_) return absl::ResourceExhaustedError("full");
+    sent_.push_back(frame);
+    return absl::OkStatus();
+  }
+  void Poll(absl::Duration timeout, std::vector<Event>* events) override {
+    absl::MutexLock lock(&mutex_);
+    const auto ready = [this] {
+      mutex_.AssertReaderHeld();
+      return woken_ || !arriving_.empty();
+    };
+    mutex_.AwaitWithTimeout(absl::Condition(&ready), timeout);
+    woken_ = false;
+    for (Event& event : arriving_) events->push_back(std::move(event));
+    arriving_.clear();
+  }
+  void WatchFd(int) override {}
+  void Close(ConnectionId) override {}
+  void Wake() override {
+    absl::MutexLock lock(&mutex_);
+    woken_ = true;
+  }
+
+  void Arrive(const Frame& frame) {
+    absl::MutexLock lock(&mutex_);
+    arriving_.push_back({.connection = ConnectionId(1), .frame = frame});
+  }
+  void MakeRoom() {
+    absl::MutexLock lock(&mutex_);
+    has_room_ = true;
+  }
+  std::vector<Frame> AwaitSent(size_t count) {
+    absl::MutexLock lock(&mutex_);
+    const auto enough = [&] {
+      mutex_.AssertReaderHeld();
+      return sent_.size() >= count;
+    };
+    mutex_.AwaitWithTimeout(absl::Condition(&enough), kDeadline);
+    return sent_;
+  }
+
+ private:
+  absl::Mutex mutex_;
+  bool woken_ ABSL_GUARDED_BY(mutex_) = false;
+  bool has_room_ ABSL_GUARDED_BY(mutex_) = false;
+  std::vector<Event> arriving_ ABSL_GUARDED_BY(mutex_);
+  std::vector<Frame> sent_ ABSL_GUARDED_BY(mutex_);
+};
+
+TEST(ShardThread, AnswersWaitForAFullPeerInOrderAndUpToTheirBound) {
+  auto owned = std::make_unique<StubbornEndpoint>();
+  StubbornEndpoint* endpoint = owned.get();
+  ShardThread shard({.listen = "", .waiting_frames_max = 3}, kernels::Cpu(), std::move(owned));
+  ASSERT_TRUE(shard.Start().ok());
+  const proto::JobRecord record = RecordOf(SomeChunks());
+  ASSERT_TRUE(shard.Install(record, ShardId(0)).ok());
+  endpoint->Arrive(HelloFrame(record, 0));
+  for (uint32_t chunk = 0; chunk < 4; ++chunk) {
+    endpoint->Arrive(InitFrame(record, 0, chunk, std::vector<float>(1024)));
+  }
+  // All five were handled once this has run behind them.
+  while (shard.Counters().at(JobId(record.job_id())).bytes_received < 4 * 4096) {
+  }
+  endpoint->MakeRoom();
+  endpoint->AwaitSent(3);
+  shard.Stop();
+  const std::vector<Frame> sent = endpoint->AwaitSent(3);
+  ASSERT_EQ(sent.size(), 3u) << "the two beyond the bound were dropped";
+  EXPECT_EQ(sent[0].header.op, Op::kHelloOk);
+  EXPECT_EQ(sent[1].header.chunk, 0u);
+  EXPECT_EQ(sent[2].header.chunk, 1u);
+}
+
+}  // namespace
+}  // namespace strata::server
