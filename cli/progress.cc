@@ -122,6 +122,8 @@ void ProgressDisplay::Show(const proto::FollowEvent& event) {
   if (event.has_status()) return ShowStatus(event.status());
   if (!event.has_metrics()) return;
   const proto::MetricsRecord& record = event.metrics();
+  if (record.step() <= shown_step_ && !record.final()) return;
+  shown_step_ = record.step();
   // On a terminal the live line tells the rest; what was measured stays.
   if (terminal_ && !record.has_test_accuracy()) return;
   Line(MetricsText(record, status_));

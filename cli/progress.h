@@ -41,6 +41,7 @@ class ProgressDisplay {
   const bool terminal_;
   bool live_ = false;
   std::string said_;
+  uint64_t shown_step_ = 0;  // a coordinator that restarted tells steps again
   proto::JobStatus status_;
 };
 

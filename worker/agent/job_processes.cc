@@ -322,6 +322,9 @@ void JobProcesses::Run(const proto::RunNode& run) {
 }
 
 void JobProcesses::Append(const proto::MetricsRecord& record) {
+  bool only_measured = record.final() && record.step() == last_step_;
+  if (final_measured_ || (record.step() <= last_step_ && !only_measured)) return;
+  last_step_ = record.step();
   absl::Status status = AppendLine(MetricsFile(run_dir_), MetricsLine(record));
   if (!status.ok()) {
     Fail(absl::StrCat("node ", self_.node(), " (", options_.daemon, "): ", status.message()));

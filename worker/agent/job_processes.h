@@ -51,7 +51,8 @@ class JobProcesses {
   void Stop();
   // Ends all processes and reports `reason`, if nothing was reported yet.
   void Fail(const std::string& reason);
-  // One line for metrics.jsonl.
+  // One line for metrics.jsonl. Records come in the order of their steps; one that is not past the
+  // last line is a repetition (after a restart the coordinator merges what it may not have seen).
   void Append(const proto::MetricsRecord& record);
   // Says NodeReady again, if it was said: the coordinator may have missed it.
   void RepeatReady();
@@ -101,6 +102,7 @@ class JobProcesses {
   bool collecting_ = false;
   bool final_reported_ = false;
   bool final_measured_ = false;
+  uint64_t last_step_ = 0;  // of metrics.jsonl
   bool gone_ = false;
   // Expires with this object; timers hold weak references to it.
   std::shared_ptr<bool> alive_ = std::make_shared<bool>(true);

@@ -3,6 +3,7 @@
 #include <signal.h>
 #include <sys/stat.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <fstream>
 #include <sstream>
@@ -176,6 +177,19 @@ TEST_F(JobProcessesTest, WaitForTheFinalMetricsBeforeTheyAreFinished) {
   EXPECT_TRUE(sent_[0].rank_report().final());
   EXPECT_TRUE(sent_[2].has_node_finished());
   EXPECT_NE(ReadFile(dir_ + "/runs/job-7/metrics.jsonl").find("\"final\":true"), std::string::npos);
+}
+
+TEST_F(JobProcessesTest, WriteEachStepsMetricsOnce) {
+  Play("sleep 0.2", [](JobProcesses& job) {
+    for (uint64_t step : {10, 20, 10, 20, 30}) {
+      proto::MetricsRecord record;
+      record.set_step(step);
+      job.Append(record);
+    }
+  });
+  std::string text = ReadFile(dir_ + "/runs/job-7/metrics.jsonl");
+  EXPECT_EQ(std::count(text.begin(), text.end(), '\n'), 3);
+  EXPECT_LT(text.find("\"step\":20"), text.find("\"step\":30"));
 }
 
 }  // namespace
