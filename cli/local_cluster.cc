@@ -72,19 +72,24 @@ void LocalCluster::Start() {
         {"coordinator", "--listen", options_.listen, "--state", options_.state_dir});
 }
 
-void LocalCluster::SpawnRest() {
-  for (int i = 0; i < options_.servers; ++i) {
+// One after the other, so that they register in the order of their names: node 0 of a job is on w0.
+// False: there are no more.
+bool LocalCluster::SpawnNext() {
+  int i = static_cast<int>(daemons_.size()) - 1;  // without the coordinator
+  if (i < options_.servers) {
     std::string name = absl::StrCat("s", i);
     Spawn(Role::kServer, absl::StrCat("server ", name),
           {"server", "--coordinator", coordinator_, "--listen", "127.0.0.1", "--name", name,
            "--shards", absl::StrCat(options_.shards)});
+    return true;
   }
-  for (int i = 0; i < options_.nodes; ++i) {
-    std::string name = absl::StrCat("w", i);
-    Spawn(Role::kWorker, absl::StrCat("worker ", name),
-          {"worker", "--coordinator", coordinator_, "--name", name, "--slots",
-           absl::StrCat(options_.slots), "--runs", options_.runs_dir});
-  }
+  i -= options_.servers;
+  if (i >= options_.nodes) return false;
+  std::string name = absl::StrCat("w", i);
+  Spawn(Role::kWorker, absl::StrCat("worker ", name),
+        {"worker", "--coordinator", coordinator_, "--name", name, "--slots",
+         absl::StrCat(options_.slots), "--runs", options_.runs_dir});
+  return true;
 }
 
 void LocalCluster::Spawn(Role role, const std::string& title, std::vector<std::string> args) {
@@ -135,12 +140,8 @@ void LocalCluster::OnReadyLine(Daemon* daemon) {
   daemon->ready = true;
   if (daemon->role == Role::kCoordinator) {
     coordinator_ = AddressIn(daemon->line.substr(0, daemon->line.find('\n')));
-    SpawnRest();
   }
-  for (auto& other : daemons_) {
-    if (!other->ready) return;
-  }
-  Ready(absl::OkStatus());
+  if (!SpawnNext()) Ready(absl::OkStatus());
 }
 
 void LocalCluster::Ready(const absl::Status& status) {

@@ -66,7 +66,7 @@ class LocalCluster {
   };
 
   void Spawn(Role role, const std::string& title, std::vector<std::string> args);
-  void SpawnRest();
+  bool SpawnNext();
   void OnOutput(Daemon* daemon);
   void OnReadyLine(Daemon* daemon);
   void OnEnd(Daemon* daemon);
