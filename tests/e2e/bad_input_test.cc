@@ -1,0 +1,250 @@
+// Bad input: one clear line and an exit status that is not 0, on the live system.
+#include <filesystem>
+#include <fstream>
+#include <sstream>
+#include <string>
+
+#include "absl/strings/str_cat.h"
+#include "common/control/session.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "tests/e2e/cluster.h"
+#include "tests/e2e/jobs.h"
+
+namespace strata::tests {
+namespace {
+
+namespace fs = std::filesystem;
+using testing::AllOf;
+using testing::HasSubstr;
+using testing::MatchesRegex;
+
+std::string WriteFile(const std::string& name, const std::string& text) {
+  std::string path = TestDir() + "/" + name;
+  std::ofstream(path) << text;
+  return path;
+}
+
+// One line "strata: error: ..." on stderr, nothing else there.
+void ExpectOneErrorLine(const CommandResult& result, int exit_status) {
+  EXPECT_EQ(result.status.code, exit_status) << result.err;
+  EXPECT_EQ(result.status.signal, 0);
+  EXPECT_THAT(result.err, MatchesRegex("strata: error: [^\n]+\n"));
+}
+
+// ---- the job file ----
+
+TEST(BadJobFile, WithAnUnknownFieldIsRefusedByPlaceAndName) {
+  std::string path = WriteFile("job.textproto", "name: \"x\"\nmodle { zoo: \"mlp\" }\n");
+  CommandResult result = RunStrata({"submit", path});
+  ExpectOneErrorLine(result, 2);
+  EXPECT_THAT(result.err, AllOf(HasSubstr("job.textproto:2"), HasSubstr("modle")));
+}
+
+TEST(BadJobFile, WithAWrongTypeIsRefusedByPlaceAndName) {
+  std::string path = WriteFile("job.textproto", "name: \"x\"\nranks: \"four\"\n");
+  CommandResult result = RunStrata({"validate", path});
+  ExpectOneErrorLine(result, 2);
+  EXPECT_THAT(result.err, HasSubstr("job.textproto:2"));
+}
+
+TEST(BadJobFile, WithAnImpossibleValueIsRefusedByFieldAndValue) {
+  std::string path = WriteFile(
+      "job.textproto", "name: \"x\" model { zoo: \"mlp\" } data { synthetic {} } window: 1");
+  CommandResult result = RunStrata({"local", "--job", path});
+  ExpectOneErrorLine(result, 2);
+  EXPECT_THAT(result.err, AllOf(HasSubstr("window"), HasSubstr("1"), HasSubstr("2 to 64")));
+}
+
+TEST(BadJobFile, ThatIsMissingIsNamed) {
+  CommandResult result = RunStrata({"submit", "/nonexistent.textproto"});
+  ExpectOneErrorLine(result, 2);
+  EXPECT_THAT(result.err, HasSubstr("/nonexistent.textproto"));
+}
+
+TEST(BadJobFile, SettingOfAnUnknownPathIsNamed) {
+  std::string path =
+      WriteFile("job.textproto", "name: \"x\" model { zoo: \"mlp\" } data { synthetic {} }");
+  CommandResult result = RunStrata({"validate", path, "--set", "schedule.base_rate=1"});
+  ExpectOneErrorLine(result, 2);
+  EXPECT_THAT(result.err, HasSubstr("schedule.base_rate"));
+}
+
+TEST(BadUsage, IsOneLine) {
+  for (const auto& args : std::vector<std::vector<std::string>>{
+           {"frobnicate"}, {"submit"}, {"worker", "--slots", "many"}, {"local", "--nodes", "0"}}) {
+    ExpectOneErrorLine(RunStrata(args), 2);
+  }
+}
+
+// ---- data ----
+
+// A copy of the data set that the test may spoil.
+std::string CopyOfData(const std::string& name) {
+  std::string dir = TestDir() + "/" + name;
+  fs::create_directories(dir);
+  for (const auto& entry : fs::directory_iterator(kFashionMnist)) {
+    fs::copy_file(entry.path(), dir + "/" + entry.path().filename().string(),
+                  fs::copy_options::overwrite_existing);
+  }
+  return dir;
+}
+
+class BadData : public testing::Test {
+ protected:
+  void SetUp() override { ASSERT_EQ(cluster_.Start(), absl::OkStatus()); }
+
+  void ExpectFailure(const std::string& dir, const std::string& file, const std::string& what) {
+    proto::Job job = JobOf("name: 'bad-data' model { zoo: 'lenet5' } data { idx { dir: '" + dir +
+                           "' } } ranks: 2 max_steps: 5");
+    auto id = cluster_.Submit(job);
+    ASSERT_TRUE(id.ok()) << id.status();
+    proto::JobStatus status = cluster_.WaitForEnd(*id);
+    EXPECT_EQ(status.state(), proto::FAILED);
+    EXPECT_THAT(status.reason(), AllOf(MatchesRegex("rank [01] \\(node 0, w0\\): [^\n]+"),
+                                       HasSubstr(file), HasSubstr(what)));
+  }
+
+  Cluster cluster_{{1, 1, 1, 2}};
+};
+
+TEST_F(BadData, MissingTruncatedOrCorruptIsNamedAndTheNextJobRuns) {
+  ExpectFailure("/nonexistent", "/nonexistent/", "");
+  std::string truncated = CopyOfData("truncated");
+  fs::resize_file(truncated + "/train-images-idx3-ubyte.gz", 1'000'000);
+  ExpectFailure(truncated, "train-images-idx3-ubyte.gz", "");
+  std::string corrupt = CopyOfData("corrupt");
+  std::fstream file(corrupt + "/train-labels-idx1-ubyte.gz",
+                    std::ios::in | std::ios::out | std::ios::binary);
+  file.seekp(10'000);
+  file.write("corrupt!", 8);
+  file.close();
+  ExpectFailure(corrupt, "train-labels-idx1-ubyte.gz", "");
+  cluster_.RunToEnd(LenetJob("next", 2, 2, 5));
+}
+
+// ---- the cluster ----
+
+TEST(BadPlace, MoreRanksThanTheClusterCanEverHoldFail) {
+  Cluster cluster({1, 1, 2, 2});
+  ASSERT_EQ(cluster.Start(), absl::OkStatus());
+  std::string path = WriteFile("job.textproto", LenetJob("too-many", 5, 0, 5).DebugString());
+  CommandResult result =
+      RunStrata({"submit", path, "--follow", "--coordinator", cluster.address()});
+  ExpectOneErrorLine(result, 1);
+  EXPECT_THAT(result.err, AllOf(HasSubstr("5"), HasSubstr("4"), HasSubstr("slots")));
+}
+
+TEST(BadPlace, RanksThatDoNotFitYetWaitAndSaySo) {
+  Cluster cluster({1, 1, 1, 2});
+  ASSERT_EQ(cluster.Start(), absl::OkStatus());
+  auto first = cluster.Submit(LenetJob("first", 2, 0, 10'000'000));
+  ASSERT_TRUE(first.ok()) << first.status();
+  cluster.WaitForStep(*first, 1);
+  auto second = cluster.Submit(LenetJob("second", 2, 0, 5));
+  ASSERT_TRUE(second.ok()) << second.status();
+  proto::JobStatus waiting = cluster.WaitFor(
+      *second, [](const proto::JobStatus& status) { return !status.reason().empty(); });
+  EXPECT_EQ(waiting.state(), proto::QUEUED);
+  EXPECT_THAT(waiting.reason(), AllOf(HasSubstr("2"), HasSubstr("slots")));
+  ASSERT_EQ(cluster.client().Cancel(*first), absl::OkStatus());
+  proto::JobStatus done = cluster.WaitForEnd(*second);
+  EXPECT_EQ(done.state(), proto::FINISHED) << done.reason();
+}
+
+TEST(BadPlace, APortInUseIsNamed) {
+  Cluster cluster({0, 1, 0, 1});
+  ASSERT_EQ(cluster.Start(), absl::OkStatus());
+  CommandResult result = RunStrata(
+      {"coordinator", "--listen", cluster.address(), "--state", TestDir() + "/other-state"});
+  ExpectOneErrorLine(result, 1);
+  EXPECT_THAT(result.err, AllOf(HasSubstr(cluster.address()), HasSubstr("in use")));
+}
+
+TEST(BadPlace, ACoordinatorThatCannotBeReachedIsNamed) {
+  // Port 1 of loopback: nothing listens there.
+  for (const auto& args : std::vector<std::vector<std::string>>{
+           {"jobs"}, {"status"}, {"nodes"}, {"cancel", "1"}, {"worker"}, {"server"}}) {
+    std::vector<std::string> all = args;
+    all.insert(all.end(), {"--coordinator", "127.0.0.1:1", "--timeout", "1", "--log-level", "off"});
+    CommandResult result = RunStrata(all);
+    ExpectOneErrorLine(result, 1);
+    EXPECT_THAT(result.err, HasSubstr("127.0.0.1:1")) << args[0];
+  }
+}
+
+TEST(BadPlace, ADaemonOfAnotherVersionIsRefusedAndToldWhy) {
+  Cluster cluster({0, 1, 0, 1});
+  ASSERT_EQ(cluster.Start(), absl::OkStatus());
+  control::Session::Options options;
+  options.coordinator = cluster.address();
+  options.registration.set_protocol_version(999);
+  options.registration.set_role(proto::WORKER);
+  options.registration.set_name("from-the-future");
+  options.registration.set_address("127.0.0.1");
+  options.registration.set_slots(1);
+  control::Session::Callbacks callbacks;
+  callbacks.on_message = [](const proto::CoordinatorMessage&) {};
+  callbacks.heartbeat = [] { return proto::Heartbeat(); };
+  callbacks.running_jobs = [] { return std::vector<uint32_t>(); };
+  callbacks.on_lost = [](const absl::Status&) {};
+  auto session = control::Session::Create(options, callbacks);
+  absl::Status status = session->Start();
+  EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_THAT(std::string(status.message()), AllOf(HasSubstr("999"), HasSubstr("version")));
+  session->Stop();
+}
+
+TEST(BadPlace, ADaemonWhoseNameIsTakenIsRefusedAndToldWhy) {
+  Cluster cluster({0, 1, 1, 1});
+  ASSERT_EQ(cluster.Start(), absl::OkStatus());
+  CommandResult result = RunStrata(
+      {"worker", "--coordinator", cluster.address(), "--name", "w0", "--log-level", "off"});
+  ExpectOneErrorLine(result, 1);
+  EXPECT_THAT(result.err, HasSubstr("w0"));
+}
+
+// ---- the run ----
+
+TEST(BadRun, ALossThatIsNaNNamesRankAndStep) {
+  Cluster cluster({1, 1, 2, 2});
+  ASSERT_EQ(cluster.Start(), absl::OkStatus());
+  proto::Job job = LenetJob("nan", 4, 2, 1000);
+  job.mutable_debug()->set_nan_rank(3);
+  job.mutable_debug()->set_nan_step(12);
+  std::string path = WriteFile("job.textproto", job.DebugString());
+  CommandResult result =
+      RunStrata({"submit", path, "--follow", "--coordinator", cluster.address()});
+  ExpectOneErrorLine(result, 1);
+  EXPECT_THAT(result.err, HasSubstr("rank 3 (node 1, w1): loss is NaN at step 12"));
+  cluster.RunToEnd(LenetJob("next", 4, 2, 5));
+}
+
+TEST(BadRun, ARunDirectoryThatCannotBeWrittenIsNamed) {
+  Cluster cluster({1, 1, 1, 2});
+  ASSERT_EQ(cluster.Start(), absl::OkStatus());
+  // Permissions do not stop root, a file in the way does.
+  std::string file = WriteFile("a-file", "");
+  proto::Job job = LenetJob("unwritable", 2, 2, 5);
+  job.set_run_dir(file + "/run");
+  auto id = cluster.Submit(job);
+  ASSERT_TRUE(id.ok()) << id.status();
+  proto::JobStatus status = cluster.WaitForEnd(*id);
+  EXPECT_EQ(status.state(), proto::FAILED);
+  EXPECT_EQ(status.reason(), absl::StrCat("node 0 (w0): cannot write to run directory ", file,
+                                          "/run: Not a directory"));
+  cluster.RunToEnd(LenetJob("next", 2, 2, 5));
+}
+
+TEST(BadRun, AProgramThatDoesNotExistIsNamed) {
+  Cluster cluster({1, 1, 1, 1});
+  ASSERT_EQ(cluster.Start(), absl::OkStatus());
+  auto id = cluster.Submit(JobOf("name: 'p' program { path: '/nonexistent/program' }"));
+  ASSERT_TRUE(id.ok()) << id.status();
+  proto::JobStatus status = cluster.WaitForEnd(*id);
+  EXPECT_EQ(status.state(), proto::FAILED);
+  EXPECT_THAT(status.reason(), HasSubstr("/nonexistent/program: No such file"));
+}
+
+}  // namespace
+}  // namespace strata::tests

@@ -1,0 +1,148 @@
+// However a cluster ends, it leaves no process, no socket and no shared memory behind.
+#include <signal.h>
+
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "tests/e2e/cluster.h"
+#include "tests/e2e/jobs.h"
+#include "tests/e2e/leftovers.h"
+
+namespace strata::tests {
+namespace {
+
+using testing::IsEmpty;
+
+// A job that would run for hours.
+proto::Job LongJob(const std::string& name) {
+  proto::Job job = LenetJob(name, 4, 2, 10'000'000);
+  job.mutable_debug()->clear_hash_weights();
+  return job;
+}
+
+void ExpectNoProcess() {
+  EXPECT_TRUE(WaitUntil([] { return Processes().empty(); }, absl::Seconds(20)));
+  EXPECT_THAT(Processes(), IsEmpty());
+}
+
+class CleanStop : public testing::Test {
+ protected:
+  void StartWithJob() {
+    ASSERT_EQ(cluster_.Start(), absl::OkStatus());
+    auto id = cluster_.Submit(LongJob("long"));
+    ASSERT_TRUE(id.ok()) << id.status();
+    job_ = *id;
+    proto::JobStatus status = cluster_.WaitForStep(job_, 1);
+    ASSERT_EQ(status.state(), proto::RUNNING) << status.reason();
+    ASSERT_EQ(ProcessesOf("rank").size(), 4u);
+    ASSERT_EQ(ProcessesOf("aggregator").size(), 2u);
+    traces_ = Traces();
+    ASSERT_EQ(Remaining(traces_).size(), 2u) << "an aggregator's socket each";
+  }
+
+  // The job's processes and all that they had are gone.
+  void ExpectNoJobLeft() {
+    EXPECT_TRUE(WaitUntil([] { return ProcessesOf("rank").empty(); }, absl::Seconds(20)));
+    EXPECT_TRUE(WaitUntil([] { return ProcessesOf("aggregator").empty(); }, absl::Seconds(20)));
+    EXPECT_THAT(Remaining(traces_), IsEmpty());
+  }
+
+  void ExpectNothingLeft() {
+    ExpectNoProcess();
+    EXPECT_THAT(Remaining(traces_), IsEmpty());
+  }
+
+  Cluster cluster_{{2, 2, 2, 2}};
+  JobId job_;
+  std::vector<std::string> traces_;
+};
+
+TEST_F(CleanStop, OnSigtermOfEveryDaemon) {
+  StartWithJob();
+  cluster_.StopAll();
+  ExpectNothingLeft();
+}
+
+TEST_F(CleanStop, OnCancel) {
+  StartWithJob();
+  ASSERT_EQ(cluster_.client().Cancel(job_), absl::OkStatus());
+  EXPECT_EQ(cluster_.WaitForEnd(job_).state(), proto::CANCELLED);
+  ExpectNoJobLeft();
+  cluster_.StopAll();
+  ExpectNothingLeft();
+}
+
+TEST_F(CleanStop, AfterSigkillOfARank) {
+  StartWithJob();
+  kill(ProcessesOf("rank").front(), SIGKILL);
+  proto::JobStatus status = cluster_.WaitForEnd(job_);
+  EXPECT_EQ(status.state(), proto::FAILED);
+  EXPECT_THAT(status.reason(),
+              testing::MatchesRegex("rank [0-3] \\(node [01], w[01]\\): killed by signal 9 .*"));
+  ExpectNoJobLeft();
+  cluster_.StopAll();
+  ExpectNothingLeft();
+}
+
+TEST_F(CleanStop, AfterSigkillOfAnAggregator) {
+  StartWithJob();
+  kill(ProcessesOf("aggregator").front(), SIGKILL);
+  proto::JobStatus status = cluster_.WaitForEnd(job_);
+  EXPECT_EQ(status.state(), proto::FAILED);
+  EXPECT_THAT(status.reason(),
+              testing::MatchesRegex("aggregator \\(node [01], w[01]\\): killed by signal 9 .*"));
+  cluster_.StopAll();
+  ExpectNothingLeft();
+}
+
+TEST_F(CleanStop, AfterSigkillOfAWorkerDaemon) {
+  StartWithJob();
+  cluster_.worker(1).process->Signal(SIGKILL);
+  cluster_.worker(1) = Daemon();
+  EXPECT_EQ(cluster_.WaitForEnd(job_).state(), proto::FAILED);
+  cluster_.StopAll();
+  ExpectNothingLeft();
+}
+
+// `strata local` under each signal that asks it to stop.
+class LocalCleanStop : public testing::TestWithParam<int> {};
+
+TEST_P(LocalCleanStop, WithARunningJob) {
+  std::string runs = TestDir() + "/runs";
+  std::string job = TestDir() + "/job.textproto";
+  std::string text = LongJob("long").DebugString();
+  FILE* file = fopen(job.c_str(), "w");
+  fwrite(text.data(), 1, text.size(), file);
+  fclose(file);
+  auto local = StartDaemon("local", {"local", "--servers", "2", "--nodes", "2", "--slots", "2",
+                                     "--runs", runs, "--job", job});
+  ASSERT_TRUE(local.ok()) << local.status();
+  ASSERT_TRUE(WaitUntil([&] { return std::filesystem::exists(runs + "/long-1/metrics.jsonl"); }));
+  std::vector<std::string> traces = Traces();
+  ASSERT_EQ(Remaining(traces).size(), 3u) << "two aggregators' sockets and the state";
+  // Ctrl-C reaches the foreground process only: its children are in groups of their own.
+  kill(local->process->pid(), GetParam());
+  ASSERT_TRUE(WaitUntil([&] { return local->process->TryReap().has_value(); }));
+  EXPECT_EQ(local->process->TryReap()->ToString(),
+            GetParam() == SIGKILL ? "killed by signal 9 (Killed)" : "exited with status 1");
+  ExpectNoProcess();
+  // Killed, it cannot remove its temporary folder; nothing else stays.
+  for (const std::string& trace : Remaining(traces)) {
+    EXPECT_EQ(GetParam(), SIGKILL) << trace;
+    EXPECT_THAT(trace, testing::StartsWith("/tmp/strata-local-"));
+    std::filesystem::remove_all(trace);
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Signals, LocalCleanStop, testing::Values(SIGINT, SIGTERM, SIGKILL),
+                         [](const auto& info) {
+                           return std::string(info.param == SIGINT    ? "CtrlC"
+                                              : info.param == SIGTERM ? "Sigterm"
+                                                                      : "Sigkill");
+                         });
+
+}  // namespace
+}  // namespace strata::tests

@@ -1,0 +1,105 @@
+#ifndef STRATA_TESTS_E2E_CLUSTER_H_
+#define STRATA_TESTS_E2E_CLUSTER_H_
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "common/control/coordinator_client.h"
+#include "common/process/process.h"
+#include "common/unique_fd.h"
+#include "proto/control.pb.h"
+
+namespace strata::tests {
+
+// How long anything may take on a machine that does other work, too.
+inline constexpr absl::Duration kDeadline = absl::Seconds(120);
+
+// The binary under test, absolute.
+std::string StrataBinary();
+// A folder of this test case's own, absolute, made if need be.
+std::string TestDir();
+
+// A daemon of the system under test; killed with this object.
+struct Daemon {
+  std::string title;  // "server s1"
+  std::unique_ptr<Process> process;
+  std::string ready_line;
+  std::string log_path;
+  UniqueFd out;  // its standard output, kept open: writing to a closed one would kill it
+};
+
+// Starts `strata ARGS` and waits for its ready line. Errors: FailedPrecondition with what it wrote
+// instead.
+absl::StatusOr<Daemon> StartDaemon(const std::string& title, const std::vector<std::string>& args);
+
+// The value of " key=value" in a ready line.
+std::string ValueIn(const std::string& line, const std::string& key);
+
+// What one run of the command line did.
+struct CommandResult {
+  ExitStatus status;
+  std::string out;
+  std::string err;
+};
+// Runs `strata ARGS` to its end; killed at the deadline.
+CommandResult RunStrata(const std::vector<std::string>& args, absl::Duration deadline = kDeadline);
+
+// Polls until `done`; false at the deadline.
+bool WaitUntil(const std::function<bool()>& done, absl::Duration deadline = kDeadline);
+
+// A cluster of real processes on loopback, on free ports, all under TestDir().
+class Cluster {
+ public:
+  struct Options {
+    int servers = 1;
+    int shards = 1;  // per server
+    int nodes = 1;
+    int slots = 1;  // per node
+  };
+
+  explicit Cluster(Options options) : options_(options) {}
+
+  // All daemons are ready then.
+  absl::Status Start();
+
+  absl::Status StartCoordinator();  // on the port it had before, if it had one
+  absl::Status StartServer(int i);
+  absl::Status StartWorker(int i);
+
+  Daemon& coordinator() { return coordinator_; }
+  Daemon& server(int i) { return servers_[i]; }
+  Daemon& worker(int i) { return workers_[i]; }
+  const std::string& address() const { return address_; }
+  std::string runs_dir() const;
+
+  control::CoordinatorClient& client() { return *client_; }
+  absl::StatusOr<JobId> Submit(const proto::Job& job) { return client_->Submit(job); }
+  proto::JobStatus Status(JobId job);
+  // The job's status once `done` says so, or at the deadline.
+  proto::JobStatus WaitFor(JobId job, const std::function<bool(const proto::JobStatus&)>& done,
+                           absl::Duration deadline = kDeadline);
+  proto::JobStatus WaitForEnd(JobId job, absl::Duration deadline = kDeadline);
+  proto::JobStatus WaitForStep(JobId job, uint64_t step);
+  // Submits, waits for the end and expects it to be a good one.
+  proto::JobStatus RunToEnd(const proto::Job& job, absl::Duration deadline = kDeadline);
+
+  // SIGTERM to all, workers first; expects each to exit with 0.
+  void StopAll();
+
+ private:
+  const Options options_;
+  std::string address_;
+  Daemon coordinator_;
+  std::vector<Daemon> servers_;
+  std::vector<Daemon> workers_;
+  std::unique_ptr<control::CoordinatorClient> client_;
+};
+
+}  // namespace strata::tests
+
+#endif  // STRATA_TESTS_E2E_CLUSTER_H_

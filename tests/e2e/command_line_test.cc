@@ -1,0 +1,136 @@
+// The command line as people and scripts meet it.
+#include <filesystem>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <string>
+
+#include "common/job/job.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "tests/e2e/cluster.h"
+#include "tests/e2e/jobs.h"
+
+namespace strata::tests {
+namespace {
+
+using nlohmann::json;
+using testing::HasSubstr;
+
+std::string JobFile(const proto::Job& job) {
+  std::string path = TestDir() + "/" + job.name() + ".textproto";
+  std::ofstream(path) << job.DebugString();
+  return path;
+}
+
+TEST(CommandLine, EverySubcommandHasHelpWithExamples) {
+  for (const char* command : {"coordinator", "server", "worker", "local", "submit", "jobs",
+                              "status", "cancel", "nodes", "validate"}) {
+    CommandResult result = RunStrata({command, "--help"});
+    EXPECT_EQ(result.status.code, 0) << command;
+    EXPECT_THAT(result.out, HasSubstr("Examples:\n  strata ")) << command;
+    EXPECT_THAT(result.out, HasSubstr("--log-level")) << command;
+  }
+  CommandResult help = RunStrata({"--help"});
+  EXPECT_EQ(help.status.code, 0);
+  EXPECT_THAT(help.out, testing::Not(HasSubstr("\n  aggregator ")))
+      << "an internal command is shown";
+  EXPECT_THAT(RunStrata({"--version"}).out, HasSubstr("strata "));
+}
+
+TEST(CommandLine, EveryExampleIsAValidJob) {
+  int count = 0;
+  for (const auto& entry : std::filesystem::directory_iterator("examples")) {
+    if (entry.path().extension() != ".textproto") continue;
+    CommandResult result = RunStrata({"validate", entry.path().string()});
+    EXPECT_EQ(result.status.code, 0) << entry.path() << ": " << result.err;
+    // What is printed is a job with all defaults, which changes nothing when it is read again.
+    auto job = ParseJob(result.out, "printed");
+    ASSERT_TRUE(job.ok()) << job.status();
+    EXPECT_THAT(entry.path().stem().string(), HasSubstr(job->model().zoo().substr(0, 3)));
+    ++count;
+  }
+  EXPECT_EQ(count, 9);
+}
+
+TEST(CommandLine, LocalRunsAJobAndShowsHowItWent) {
+  std::string runs = TestDir() + "/runs";
+  proto::Job job = LenetJob("quick", 4, 0, 40);
+  CommandResult result =
+      RunStrata({"local", "--servers", "2", "--nodes", "2", "--slots", "2", "--runs", runs, "--job",
+                 JobFile(job), "--mode", "lazy", "--set", "consistency.lazy.staleness=1"});
+  EXPECT_EQ(result.status.code, 0) << result.err;
+  EXPECT_THAT(result.out, HasSubstr("strata local ready coordinator=127.0.0.1:"));
+  EXPECT_THAT(result.out, HasSubstr("running lenet5, mode lazy(1), 4 ranks on w0, w1\n"));
+  EXPECT_THAT(result.out, HasSubstr("step 40/40"));
+  EXPECT_THAT(result.out, HasSubstr("finished after "));
+  EXPECT_THAT(result.out, HasSubstr("model: " + runs + "/quick-1/model.safetensors\n"));
+  EXPECT_EQ(result.err, "");
+  for (const char* file :
+       {"metrics.jsonl", "job.textproto", "model.safetensors", "logs/rank0.log", "logs/rank3.log",
+        "logs/aggregator-node0.log", "logs/aggregator-node1.log"}) {
+    EXPECT_TRUE(std::filesystem::exists(runs + "/quick-1/" + file)) << file;
+  }
+  // fp32 weights after a header of JSON.
+  EXPECT_GT(std::filesystem::file_size(runs + "/quick-1/model.safetensors"), 61'706u * 4);
+  EXPECT_GE(FinalAccuracy(Metrics(runs + "/quick-1")), 0.0);
+}
+
+TEST(CommandLine, LocalFailsAsItsJobDoes) {
+  proto::Job job = LenetJob("nan", 1, 0, 40);
+  job.mutable_debug()->set_nan_rank(0);
+  job.mutable_debug()->set_nan_step(3);
+  CommandResult result = RunStrata({"local", "--runs", TestDir() + "/runs", "--job", JobFile(job)});
+  EXPECT_EQ(result.status.code, 1);
+  EXPECT_THAT(result.err, testing::MatchesRegex("strata: error: job 1 \\(nan\\): failed after "
+                                                "[0-9:]+: rank 0 \\(node 0, w0\\): loss is NaN "
+                                                "at step 3\n"));
+}
+
+TEST(CommandLine, ShowsJobsStatusAndNodesForPeopleAndForScripts) {
+  Cluster cluster({2, 2, 2, 2});
+  ASSERT_EQ(cluster.Start(), absl::OkStatus());
+  std::vector<std::string> at = {"--coordinator", cluster.address()};
+  auto run = [&at](std::vector<std::string> args) {
+    args.insert(args.end(), at.begin(), at.end());
+    CommandResult result = RunStrata(args);
+    EXPECT_EQ(result.status.code, 0) << result.err;
+    return result.out;
+  };
+  EXPECT_EQ(run({"jobs"}), "no jobs\n");
+  proto::Job job = LenetJob("shown", 4, 2, 40);
+  std::string followed = run({"submit", JobFile(job), "--follow"});
+  EXPECT_THAT(followed, HasSubstr("job 1 (shown) submitted\n"));
+  EXPECT_THAT(followed, HasSubstr("finished after "));
+
+  EXPECT_THAT(run({"jobs"}), HasSubstr("1    shown  finished  sync"));
+  EXPECT_EQ(json::parse(run({"jobs", "--json"}))[0]["state"], "finished");
+  json status = json::parse(run({"status", "shown", "--json"}));
+  EXPECT_EQ(status["job_id"], 1);
+  EXPECT_EQ(status["elements"], 61'706);
+  EXPECT_EQ(status["chunks"], 61);
+  EXPECT_EQ(status["progress"]["step"], 40);
+  ASSERT_EQ(status["shards"].size(), 4u);
+  EXPECT_EQ(status["shards"][0]["refused"], 0);
+  EXPECT_THAT(run({"status", "1"}), HasSubstr("job 1 (shown): finished\n"));
+  EXPECT_THAT(run({"status"}),
+              HasSubstr("2 servers with 4 shards, 2 workers with 4 slots (0 used)"));
+  EXPECT_EQ(json::parse(run({"nodes", "--json"}))["daemons"].size(), 4u);
+  EXPECT_THAT(run({"nodes"}), HasSubstr("w1    worker  alive"));
+}
+
+TEST(CommandLine, CancelEndsAJobAndItsFollowerWithStatus1) {
+  Cluster cluster({1, 1, 1, 2});
+  ASSERT_EQ(cluster.Start(), absl::OkStatus());
+  auto id = cluster.Submit(LenetJob("long", 2, 2, 10'000'000));
+  ASSERT_TRUE(id.ok()) << id.status();
+  cluster.WaitForStep(*id, 1);
+  CommandResult result = RunStrata({"cancel", "long", "--coordinator", cluster.address()});
+  EXPECT_EQ(result.status.code, 0) << result.err;
+  EXPECT_EQ(cluster.WaitForEnd(*id).state(), proto::CANCELLED);
+  CommandResult unknown = RunStrata({"cancel", "99", "--coordinator", cluster.address()});
+  EXPECT_EQ(unknown.status.code, 2);
+  EXPECT_THAT(unknown.err, testing::MatchesRegex("strata: error: [^\n]*99[^\n]*\n"));
+}
+
+}  // namespace
+}  // namespace strata::tests

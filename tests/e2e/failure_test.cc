@@ -1,0 +1,103 @@
+// The death of any one process fails its jobs with a reason that names it; the cluster goes on.
+#include <signal.h>
+
+#include <algorithm>
+#include <string>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "tests/e2e/cluster.h"
+#include "tests/e2e/jobs.h"
+#include "tests/e2e/leftovers.h"
+
+namespace strata::tests {
+namespace {
+
+using testing::HasSubstr;
+
+proto::Job ShortJob(const std::string& name) { return LenetJob(name, 4, 2, 10); }
+
+class Failure : public testing::Test {
+ protected:
+  // `steps`: how long it would run if nothing happened.
+  void StartWithJob(int steps = 10'000'000, const std::string& consistency = "sync {}") {
+    ASSERT_EQ(cluster_.Start(), absl::OkStatus());
+    proto::Job job = LenetJob("victim", 4, 2, steps, consistency);
+    auto id = cluster_.Submit(job);
+    ASSERT_TRUE(id.ok()) << id.status();
+    job_ = *id;
+    proto::JobStatus status = cluster_.WaitForStep(job_, 1);
+    ASSERT_EQ(status.state(), proto::RUNNING) << status.reason();
+  }
+
+  Cluster cluster_{{2, 1, 2, 2}};
+  JobId job_;
+};
+
+TEST_F(Failure, OfAServerNamesItAndTheNextJobRuns) {
+  StartWithJob();
+  cluster_.server(1).process->Signal(SIGKILL);
+  proto::JobStatus status = cluster_.WaitForEnd(job_);
+  EXPECT_EQ(status.state(), proto::FAILED);
+  EXPECT_THAT(status.reason(), HasSubstr("server s1"));
+  // On the server that is left, and again on both.
+  cluster_.RunToEnd(ShortJob("one-server"));
+  ASSERT_EQ(cluster_.StartServer(1), absl::OkStatus());
+  EXPECT_EQ(cluster_.RunToEnd(ShortJob("two-servers")).shards_size(), 2);
+}
+
+TEST_F(Failure, OfAWorkerNamesItAndTheNextJobRuns) {
+  StartWithJob();
+  cluster_.worker(1).process->Signal(SIGKILL);
+  proto::JobStatus status = cluster_.WaitForEnd(job_);
+  EXPECT_EQ(status.state(), proto::FAILED);
+  EXPECT_THAT(status.reason(), HasSubstr("worker w1"));
+  ASSERT_EQ(cluster_.StartWorker(1), absl::OkStatus());
+  cluster_.RunToEnd(ShortJob("next"));
+}
+
+TEST_F(Failure, OfARankNamesItAndTheNextJobRuns) {
+  StartWithJob(10'000'000, "async {}");
+  kill(ProcessesOf("rank").front(), SIGKILL);
+  proto::JobStatus status = cluster_.WaitForEnd(job_);
+  EXPECT_EQ(status.state(), proto::FAILED);
+  EXPECT_THAT(status.reason(), HasSubstr("killed by signal 9"));
+  EXPECT_THAT(status.reason(), HasSubstr("rank "));
+  cluster_.RunToEnd(ShortJob("next"));
+}
+
+TEST_F(Failure, OfTheCoordinatorStopsNothingWhenItComesBack) {
+  StartWithJob(400);
+  cluster_.coordinator().process->Signal(SIGKILL);
+  cluster_.coordinator() = Daemon();
+  ASSERT_EQ(cluster_.StartCoordinator(), absl::OkStatus());
+  proto::JobStatus status = cluster_.WaitForEnd(job_, absl::Minutes(3));
+  EXPECT_EQ(status.state(), proto::FINISHED) << status.reason();
+  EXPECT_EQ(status.progress().step(), 400u);
+  // No step is lost or counted twice; windows end every 10 steps and with each epoch of 32.
+  uint64_t last = 0;
+  for (const auto& line : Metrics(status.run_dir())) {
+    uint64_t step = line["step"].get<uint64_t>();
+    EXPECT_EQ(step, std::min(last / 10 * 10 + 10, last / 32 * 32 + 32));
+    EXPECT_EQ(line["samples"].get<uint64_t>(), step * 64);
+    last = step;
+  }
+  EXPECT_EQ(last, 400u);
+  cluster_.RunToEnd(ShortJob("next"));
+}
+
+TEST_F(Failure, RestartedCoordinatorRemembersJobsThatHaveEnded) {
+  ASSERT_EQ(cluster_.Start(), absl::OkStatus());
+  proto::JobStatus before = cluster_.RunToEnd(ShortJob("before"));
+  cluster_.coordinator().process->Signal(SIGTERM);
+  ASSERT_TRUE(WaitUntil([&] { return cluster_.coordinator().process->TryReap().has_value(); }));
+  ASSERT_EQ(cluster_.StartCoordinator(), absl::OkStatus());
+  proto::JobStatus after = cluster_.Status(JobId(before.job_id()));
+  EXPECT_EQ(after.state(), proto::FINISHED);
+  EXPECT_EQ(after.name(), "before");
+  EXPECT_EQ(after.run_dir(), before.run_dir());
+  EXPECT_GT(cluster_.RunToEnd(ShortJob("after")).job_id(), before.job_id());
+}
+
+}  // namespace
+}  // namespace strata::tests

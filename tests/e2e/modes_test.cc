@@ -1,0 +1,89 @@
+// Lazy and async on the live system, and jobs of different modes beside each other.
+#include <numeric>
+#include <string>
+
+#include "gtest/gtest.h"
+#include "tests/e2e/cluster.h"
+#include "tests/e2e/jobs.h"
+
+namespace strata::tests {
+namespace {
+
+// Node 1 sleeps 20 ms in each step.
+constexpr char kSlowNode[] = "debug { delays { node: 1 delay_ms: 20 } }";
+
+std::string FashionLenet(const std::string& name, const std::string& consistency, int ranks,
+                         double lr, const std::string& more) {
+  return "name: '" + name + "' model { zoo: 'lenet5' } data { idx { dir: '" + kFashionMnist +
+         "' } batch_per_rank: 64 } schedule { base_lr: " + std::to_string(lr) +
+         " } ranks: " + std::to_string(ranks) + " ranks_per_node: 1 epochs: 5 consistency { " +
+         consistency + " } chunk_elements: 1024 " + more;
+}
+
+TEST(Modes, AsyncWithASlowNodeIsStaleAndStillLearns) {
+  Cluster cluster({2, 2, 2, 1});
+  ASSERT_EQ(cluster.Start(), absl::OkStatus());
+  proto::JobStatus status = cluster.RunToEnd(
+      JobOf(FashionLenet("async", "async { damping: INVERSE_STALENESS }", 2, 0.02, kSlowNode)),
+      absl::Minutes(5));
+  auto metrics = Metrics(status.run_dir());
+  auto staleness = StalenessOf(metrics);
+  ASSERT_GT(staleness.size(), 1u);
+  EXPECT_GT(std::accumulate(staleness.begin() + 1, staleness.end(), uint64_t{0}), 0u);
+  EXPECT_GE(FinalAccuracy(metrics), 0.84);
+  EXPECT_EQ(status.mode(), "async(inverse staleness)");
+}
+
+TEST(Modes, LazyIsNeverStalerThanItsBoundAndReachesIt) {
+  Cluster cluster({2, 2, 2, 1});
+  ASSERT_EQ(cluster.Start(), absl::OkStatus());
+  for (const char* apply : {"PER_CLOCK", "ON_ARRIVAL"}) {
+    proto::Job job = LenetJob(std::string("lazy-") + apply, 2, 1, 60,
+                              std::string("lazy { staleness: 3 apply: ") + apply + " }");
+    job.mutable_debug()->clear_hash_weights();
+    auto* delay = job.mutable_debug()->add_delays();
+    delay->set_node(1);
+    delay->set_delay_ms(20);
+    proto::JobStatus status = cluster.RunToEnd(job);
+    auto staleness = StalenessOf(Metrics(status.run_dir()));
+    uint64_t stale = 0;
+    for (size_t s = 0; s < staleness.size(); ++s) {
+      if (s > 0 && s <= 3) stale += staleness[s];
+      if (s > 3) {
+        EXPECT_EQ(staleness[s], 0u) << apply << " staleness " << s;
+      }
+    }
+    EXPECT_GT(stale, 0u) << apply;
+  }
+}
+
+TEST(Modes, ASyncAndAnAsyncJobRunTogether) {
+  Cluster cluster({2, 2, 2, 2});
+  ASSERT_EQ(cluster.Start(), absl::OkStatus());
+  // Alone first: what the sync job's weights are.
+  proto::Job sync = LenetJob("sync-alone", 2, 1, 40);
+  auto alone = Hashes(cluster.RunToEnd(sync).run_dir(), 0);
+  sync.set_name("sync-together");
+  proto::Job async = JobOf(R"(
+      name: "async-together" model { zoo: "mlp" }
+      data { synthetic {} batch_per_rank: 16 }
+      ranks: 2 ranks_per_node: 1 max_steps: 2000 epochs: 1000
+      consistency { async {} } chunk_elements: 1024)");
+  auto async_id = cluster.Submit(async);
+  ASSERT_TRUE(async_id.ok()) << async_id.status();
+  ASSERT_EQ(cluster.WaitForStep(*async_id, 1).state(), proto::RUNNING);
+  auto sync_id = cluster.Submit(sync);
+  ASSERT_TRUE(sync_id.ok()) << sync_id.status();
+  proto::JobStatus sync_status = cluster.WaitForEnd(*sync_id);
+  EXPECT_EQ(sync_status.state(), proto::FINISHED) << sync_status.reason();
+  proto::JobStatus meanwhile = cluster.Status(*async_id);
+  EXPECT_EQ(meanwhile.state(), proto::RUNNING) << "too short to overlap";
+  EXPECT_EQ(meanwhile.mode(), "async");
+  EXPECT_EQ(sync_status.mode(), "sync");
+  EXPECT_EQ(Hashes(sync_status.run_dir(), 0), alone);
+  proto::JobStatus async_status = cluster.WaitForEnd(*async_id);
+  EXPECT_EQ(async_status.state(), proto::FINISHED) << async_status.reason();
+}
+
+}  // namespace
+}  // namespace strata::tests
