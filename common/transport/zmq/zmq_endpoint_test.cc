@@ -166,6 +166,8 @@ TEST_P(ZmqEndpointTest, AnAddressThatAcceptsButNeverAnswersIsGivenUpInTime) {
   ASSERT_TRUE(PollUntil({&client}, [&] { return !client.events.empty(); }));
   EXPECT_EQ(client.events[0].kind, Kind::kDisconnected);
   EXPECT_NE(client.events[0].error.message().find(std::to_string(port)), absl::string_view::npos);
+  EXPECT_NE(client.events[0].error.message().find("not connected in time"), absl::string_view::npos)
+      << client.events[0].error;
 }
 
 TEST_P(ZmqEndpointTest, PayloadsAreAlignedForFloatsWhateverTheirSize) {
