@@ -57,6 +57,11 @@ void AddServerCommand(CLI::App* app, Invocation* invocation) {
       ->capture_default_str();
   command->add_option("--advertise", options->address,
                       "Host under which workers reach the shards (default: that of --listen)");
+  command
+      ->add_option(
+          "--port", options->port,
+          "Port of the first shard; the others take the following ones (default: free ones)")
+      ->check(CLI::Range(1u, 65535u));
   command->add_option("--shards", options->shards, "Shards, a thread and a port each")
       ->check(CLI::Range(1u, 64u))
       ->capture_default_str();
@@ -64,7 +69,7 @@ void AddServerCommand(CLI::App* app, Invocation* invocation) {
   AddLogLevelOption(command, invocation);
   command->footer(
       "Examples:\n"
-      "  strata server --coordinator 10.0.0.1:7070 --listen 10.0.0.2 --shards 2\n"
+      "  strata server --coordinator 10.0.0.1:7070 --listen 10.0.0.2 --port 7100 --shards 2\n"
       "  strata server --coordinator 10.0.0.1:7070 --listen 0.0.0.0 --advertise host2");
   command->callback([=] { invocation->run = [=] { return Run(*options, *invocation); }; });
 }

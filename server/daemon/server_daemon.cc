@@ -19,6 +19,10 @@ absl::Status ServerOptions::Validate() const {
   if (shards < 1 || shards > 64) {
     return absl::InvalidArgumentError(absl::StrCat("shards: ", shards, " is not in 1 to 64"));
   }
+  if (port > 65535 || (port != 0 && port + shards - 1 > 65535)) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("port: ", port, " and ", shards, " shards go beyond port 65535"));
+  }
   return absl::OkStatus();
 }
 
@@ -39,7 +43,8 @@ ServerDaemon::~ServerDaemon() { Stop(); }
 absl::Status ServerDaemon::StartShards() {
   for (uint32_t i = 0; i < options_.shards; ++i) {
     ShardThread::Options shard;
-    shard.listen = absl::StrCat("tcp://", options_.listen, ":0");
+    const uint32_t port = options_.port == 0 ? 0 : options_.port + i;
+    shard.listen = absl::StrCat("tcp://", options_.listen, ":", port);
     auto endpoint = parts_.make_endpoint();
     if (!endpoint.ok()) return endpoint.status();
     shards_.push_back(std::make_unique<ShardThread>(shard, *parts_.kernels, *std::move(endpoint)));

@@ -24,7 +24,8 @@ struct ServerOptions {
   std::string name;                            // unique in the cluster
   std::string listen = "127.0.0.1";            // host (interface) that the shards bind to
   std::string address = "127.0.0.1";           // host under which workers reach them
-  uint32_t shards = 1;                         // 1 to 64
+  uint32_t port = 0;    // of the first shard, the others follow; 0: free ones
+  uint32_t shards = 1;  // 1 to 64
   absl::Duration connect_deadline = absl::Seconds(30);
   absl::Duration reconnect_deadline = absl::Seconds(60);
 
@@ -39,7 +40,7 @@ struct ServerParts {
   std::function<absl::StatusOr<std::unique_ptr<transport::Endpoint>>()> make_endpoint;
 };
 
-// The server daemon: shards on free ports, and the session that says which jobs they hold.
+// The server daemon: shards on ports of their own, and the session that says which jobs they hold.
 //
 // Threads: Start and Stop from one thread; `on_lost` is called from the session's, on which all
 // commands of the coordinator run.
