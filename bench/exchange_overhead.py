@@ -2,11 +2,11 @@
 
 usage: exchange_overhead.py STRATA [--model cnn] [--steps 60] [--batch 64] [--pairs 3] [--json]
 
-Runs the two jobs in turn (A B A B ...) on this machine, each in a cluster of its own: 1 server and
-1 node with 1 slot, exchange PARAMETER_SERVER and NONE. Samples/s come from metrics.jsonl, the first
-window (warm-up) left out. The two jobs must end with the same model.safetensors, byte for byte: a
-fast wrong answer is an error. Prints each pair's figures, the median of the pairwise ratios, and the
-bound, which is 1.
+Runs the two jobs in turn (A B A B ...) on this machine, each in a cluster of its own: 1 server
+and 1 node with 1 slot, exchange PARAMETER_SERVER and NONE. Samples/s come from metrics.jsonl,
+the first window (warm-up) left out. The two jobs must end with the same model.safetensors,
+byte for byte: a fast wrong answer is an error. Prints each pair's figures, the median of the
+pairwise ratios, and the bound, which is 1.
 """
 
 import argparse

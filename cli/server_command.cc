@@ -7,6 +7,7 @@
 #include "cli/command.h"
 #include "cli/daemon.h"
 #include "cli/options.h"
+#include "common/buffer_pool.h"
 #include "common/process/stop_request.h"
 #include "common/transport/zmq/zmq_endpoint.h"
 #include "kernels/kernels.h"
@@ -26,6 +27,7 @@ int Run(server::ServerOptions options, const Invocation& invocation) {
   }
   absl::Status logging = StartLogging(invocation, absl::StrCat("server ", options.name));
   if (!logging.ok()) return PrintError(logging);
+  TuneAllocator();
   StopRequest request;
   server::ServerParts parts;
   parts.kernels = &kernels::Cpu();

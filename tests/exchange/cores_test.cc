@@ -119,7 +119,8 @@ TEST(CoresTest, SyncGivesTheSameBitsOverABadWireAsOverAGoodOne) {
     const Outcome good = RunJob(1, Record("sync {}", nodes, 1, 2), {});
     ASSERT_TRUE(good.status.ok()) << good.status;
     for (uint32_t seed = 0; seed < 60; ++seed) {
-      const Outcome bad = RunJob(seed, Record("sync {}", nodes, 1 + seed % 2, 2 + seed % 3), kBadWire);
+      const Outcome bad =
+          RunJob(seed, Record("sync {}", nodes, 1 + seed % 2, 2 + seed % 3), kBadWire);
       ASSERT_TRUE(bad.status.ok()) << "seed " << seed << ": " << bad.status;
       ASSERT_EQ(bad.weights, good.weights) << nodes << " nodes, seed " << seed;
       ASSERT_EQ(bad.pushes, nodes * kChunks * kClocks) << "seed " << seed;
