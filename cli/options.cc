@@ -39,12 +39,19 @@ void AddCoordinatorOptions(CLI::App* command, CoordinatorOptions* options) {
       ->capture_default_str();
 }
 
-void AddConnectTimeoutOption(CLI::App* command, absl::Duration* timeout) {
-  command
-      ->add_option_function<double>(
-          "--timeout", [timeout](double seconds) { *timeout = absl::Seconds(seconds); },
-          "Seconds to try to reach the coordinator at first (default: 30)")
-      ->check(CLI::Range(0.1, 3600.0));
+void AddSessionOptions(CLI::App* command, absl::Duration* connect_deadline,
+                       absl::Duration* reconnect_deadline) {
+  auto add = [command](const std::string& name, const std::string& text, absl::Duration* value) {
+    command
+        ->add_option_function<double>(
+            name, [value](double seconds) { *value = absl::Seconds(seconds); }, text)
+        ->check(CLI::Range(0.1, 86400.0));
+  };
+  add("--timeout", "Seconds to try to reach the coordinator at first (default: 30)",
+      connect_deadline);
+  add("--reconnect-timeout",
+      "Seconds that the coordinator may be away later; then this daemon stops (default: 60)",
+      reconnect_deadline);
 }
 
 void AddJsonOption(CLI::App* command, bool* json) {

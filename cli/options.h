@@ -29,8 +29,9 @@ struct JobOptions {
 };
 
 void AddCoordinatorOptions(CLI::App* command, CoordinatorOptions* options);
-// Of daemons: how long the first contact may take.
-void AddConnectTimeoutOption(CLI::App* command, absl::Duration* timeout);
+// Of daemons: how long the first contact and a later break may take.
+void AddSessionOptions(CLI::App* command, absl::Duration* connect_deadline,
+                       absl::Duration* reconnect_deadline);
 void AddJsonOption(CLI::App* command, bool* json);
 void AddLogLevelOption(CLI::App* command, Invocation* invocation);
 void AddJobOptions(CLI::App* command, JobOptions* options);

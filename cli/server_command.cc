@@ -54,7 +54,7 @@ void AddServerCommand(CLI::App* app, Invocation* invocation) {
       "server", "Run a network-level server: shards that own weights and optimizer state");
   command->add_option("--coordinator", options->coordinator, "HOST:PORT of the coordinator")
       ->capture_default_str();
-  AddConnectTimeoutOption(command, &options->connect_deadline);
+  AddSessionOptions(command, &options->connect_deadline, &options->reconnect_deadline);
   command->add_option("--listen", options->listen, "Host (interface) that the shards bind to")
       ->capture_default_str();
   command->add_option("--advertise", options->address,

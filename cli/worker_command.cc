@@ -40,7 +40,7 @@ void AddWorkerCommand(CLI::App* app, Invocation* invocation) {
       "worker", "Run a worker node: per job one aggregator process and its ranks");
   command->add_option("--coordinator", options->coordinator, "HOST:PORT of the coordinator")
       ->capture_default_str();
-  AddConnectTimeoutOption(command, &options->connect_deadline);
+  AddSessionOptions(command, &options->connect_deadline, &options->reconnect_deadline);
   command->add_option("--slots", options->slots, "Ranks that may run here at once")
       ->check(CLI::Range(1u, 1024u))
       ->capture_default_str();
