@@ -128,7 +128,7 @@ TEST_F(BadData, MissingTruncatedOrCorruptIsNamedAndTheNextJobRuns) {
 TEST(BadPlace, MoreRanksThanTheClusterCanEverHoldFail) {
   Cluster cluster({1, 1, 2, 2});
   ASSERT_EQ(cluster.Start(), absl::OkStatus());
-  std::string path = WriteFile("job.textproto", LenetJob("too-many", 5, 0, 5).DebugString());
+  std::string path = WriteJob(TestDir(), LenetJob("too-many", 5, 0, 5));
   CommandResult result =
       RunStrata({"submit", path, "--follow", "--coordinator", cluster.address()});
   ExpectOneErrorLine(result, 1);
@@ -159,6 +159,15 @@ TEST(BadPlace, APortInUseIsNamed) {
       {"coordinator", "--listen", cluster.address(), "--state", TestDir() + "/other-state"});
   ExpectOneErrorLine(result, 1);
   EXPECT_THAT(result.err, AllOf(HasSubstr(cluster.address()), HasSubstr("in use")));
+}
+
+TEST(BadPlace, AServersPortInUseIsNamed) {
+  Cluster cluster({1, 1, 0, 1});
+  ASSERT_EQ(cluster.Start(), absl::OkStatus());
+  std::string port = ValueIn(cluster.server(0).ready_line, "ports");
+  CommandResult result = RunStrata({"server", "--coordinator", cluster.address(), "--port", port});
+  ExpectOneErrorLine(result, 1);
+  EXPECT_THAT(result.err, AllOf(HasSubstr(":" + port), HasSubstr("in use")));
 }
 
 TEST(BadPlace, ACoordinatorThatCannotBeReachedIsNamed) {
@@ -212,7 +221,7 @@ TEST(BadRun, ALossThatIsNaNNamesRankAndStep) {
   proto::Job job = LenetJob("nan", 4, 2, 1000);
   job.mutable_debug()->set_nan_rank(3);
   job.mutable_debug()->set_nan_step(12);
-  std::string path = WriteFile("job.textproto", job.DebugString());
+  std::string path = WriteJob(TestDir(), job);
   CommandResult result =
       RunStrata({"submit", path, "--follow", "--coordinator", cluster.address()});
   ExpectOneErrorLine(result, 1);

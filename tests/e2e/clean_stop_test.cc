@@ -112,11 +112,7 @@ class LocalCleanStop : public testing::TestWithParam<int> {};
 
 TEST_P(LocalCleanStop, WithARunningJob) {
   std::string runs = TestDir() + "/runs";
-  std::string job = TestDir() + "/job.textproto";
-  std::string text = LongJob("long").DebugString();
-  FILE* file = fopen(job.c_str(), "w");
-  fwrite(text.data(), 1, text.size(), file);
-  fclose(file);
+  std::string job = WriteJob(TestDir(), LongJob("long"));
   auto local = StartDaemon("local", {"local", "--servers", "2", "--nodes", "2", "--slots", "2",
                                      "--runs", runs, "--job", job});
   ASSERT_TRUE(local.ok()) << local.status();

@@ -85,29 +85,38 @@ absl::StatusOr<Daemon> StartDaemon(const std::string& title, const std::vector<s
   return daemon;
 }
 
-CommandResult RunStrata(const std::vector<std::string>& args, absl::Duration deadline) {
+Command StartStrata(const std::vector<std::string>& args) {
   static int count = 0;
-  std::string base = absl::StrCat(TestDir(), "/command-", count++);
-  UniqueFd out(open((base + ".out").c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644));
+  Command command;
+  command.base = absl::StrCat(TestDir(), "/command-", count++);
+  std::string path = command.base + ".out";
+  UniqueFd out(open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644));
   Process::Spec spec;
   spec.executable = StrataBinary();
   spec.args = args;
   spec.args.insert(spec.args.begin(), "strata");
-  spec.log_path = base + ".err";
+  spec.log_path = command.base + ".err";
   spec.stdout_fd = out.get();
-  CommandResult result;
   auto process = Process::Start(spec);
-  if (!process.ok()) {
-    ADD_FAILURE() << process.status();
-    return result;
-  }
-  bool ended = WaitUntil([&] { return (*process)->TryReap().has_value(); }, deadline);
-  EXPECT_TRUE(ended) << "strata " << args[0] << " has not ended after " << deadline;
-  if (!ended) (*process)->Signal(SIGKILL);
-  result.status = (*process)->Reap();
-  result.out = ReadAll(base + ".out");
-  result.err = ReadAll(base + ".err");
+  EXPECT_TRUE(process.ok()) << process.status();
+  if (process.ok()) command.process = std::move(*process);
+  return command;
+}
+
+CommandResult Finish(Command command, absl::Duration deadline) {
+  CommandResult result;
+  if (command.process == nullptr) return result;
+  bool ended = WaitUntil([&] { return command.process->TryReap().has_value(); }, deadline);
+  result.out = ReadAll(command.base + ".out");
+  result.err = ReadAll(command.base + ".err");
+  EXPECT_TRUE(ended) << "not ended after " << deadline << ": " << result.out << result.err;
+  if (!ended) command.process->Signal(SIGKILL);
+  result.status = command.process->Reap();
   return result;
+}
+
+CommandResult RunStrata(const std::vector<std::string>& args, absl::Duration deadline) {
+  return Finish(StartStrata(args), deadline);
 }
 
 bool WaitUntil(const std::function<bool()>& done, absl::Duration deadline) {
@@ -131,11 +140,16 @@ absl::Status Cluster::StartCoordinator() {
   return absl::OkStatus();
 }
 
+absl::StatusOr<Daemon> Cluster::StartMember(const std::string& role, const std::string& name,
+                                            std::vector<std::string> args) {
+  args.insert(args.begin(), {role, "--coordinator", address_, "--name", name});
+  args.insert(args.end(), options_.daemon_args.begin(), options_.daemon_args.end());
+  return StartDaemon(absl::StrCat(role, " ", name), args);
+}
+
 absl::Status Cluster::StartServer(int i) {
-  std::string name = absl::StrCat("s", i);
   auto started =
-      StartDaemon(absl::StrCat("server ", name), {"server", "--coordinator", address_, "--name",
-                                                  name, "--shards", absl::StrCat(options_.shards)});
+      StartMember("server", absl::StrCat("s", i), {"--shards", absl::StrCat(options_.shards)});
   if (!started.ok()) return started.status();
   if (static_cast<size_t>(i) >= servers_.size()) servers_.resize(i + 1);
   servers_[i] = std::move(*started);
@@ -143,10 +157,8 @@ absl::Status Cluster::StartServer(int i) {
 }
 
 absl::Status Cluster::StartWorker(int i) {
-  std::string name = absl::StrCat("w", i);
-  auto started = StartDaemon(absl::StrCat("worker ", name),
-                             {"worker", "--coordinator", address_, "--name", name, "--slots",
-                              absl::StrCat(options_.slots), "--runs", runs_dir()});
+  auto started = StartMember("worker", absl::StrCat("w", i),
+                             {"--slots", absl::StrCat(options_.slots), "--runs", runs_dir()});
   if (!started.ok()) return started.status();
   if (static_cast<size_t>(i) >= workers_.size()) workers_.resize(i + 1);
   workers_[i] = std::move(*started);

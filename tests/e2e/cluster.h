@@ -49,6 +49,14 @@ struct CommandResult {
 // Runs `strata ARGS` to its end; killed at the deadline.
 CommandResult RunStrata(const std::vector<std::string>& args, absl::Duration deadline = kDeadline);
 
+// The same in two halves: starts it, and waits for its end.
+struct Command {
+  std::unique_ptr<Process> process;
+  std::string base;  // of its files
+};
+Command StartStrata(const std::vector<std::string>& args);
+CommandResult Finish(Command command, absl::Duration deadline = kDeadline);
+
 // Polls until `done`; false at the deadline.
 bool WaitUntil(const std::function<bool()>& done, absl::Duration deadline = kDeadline);
 
@@ -60,6 +68,8 @@ class Cluster {
     int shards = 1;  // per server
     int nodes = 1;
     int slots = 1;  // per node
+    // More for the command lines of servers and workers.
+    std::vector<std::string> daemon_args = {};
   };
 
   explicit Cluster(Options options) : options_(options) {}
@@ -92,6 +102,9 @@ class Cluster {
   void StopAll();
 
  private:
+  absl::StatusOr<Daemon> StartMember(const std::string& role, const std::string& name,
+                                     std::vector<std::string> args);
+
   const Options options_;
   std::string address_;
   Daemon coordinator_;

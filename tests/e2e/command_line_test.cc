@@ -2,6 +2,7 @@
 #include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
+#include <sstream>
 #include <string>
 
 #include "common/job/job.h"
@@ -16,11 +17,7 @@ namespace {
 using nlohmann::json;
 using testing::HasSubstr;
 
-std::string JobFile(const proto::Job& job) {
-  std::string path = TestDir() + "/" + job.name() + ".textproto";
-  std::ofstream(path) << job.DebugString();
-  return path;
-}
+std::string JobFile(const proto::Job& job) { return WriteJob(TestDir(), job); }
 
 TEST(CommandLine, EverySubcommandHasHelpWithExamples) {
   for (const char* command : {"coordinator", "server", "worker", "local", "submit", "jobs",
@@ -116,6 +113,22 @@ TEST(CommandLine, ShowsJobsStatusAndNodesForPeopleAndForScripts) {
               HasSubstr("2 servers with 4 shards, 2 workers with 4 slots (0 used)"));
   EXPECT_EQ(json::parse(run({"nodes", "--json"}))["daemons"].size(), 4u);
   EXPECT_THAT(run({"nodes"}), HasSubstr("w1    worker  alive"));
+}
+
+TEST(CommandLine, AProgramOfTheUsersTrainsThroughTheCluster) {
+  proto::Job job = JobOf(R"(
+      name: "linear" program { path: "to be set" } ranks: 4 ranks_per_node: 2
+      optimizer { sgd {} } schedule { base_lr: 0.1 } metrics { every_steps: 50 })");
+  job.mutable_program()->set_path(std::filesystem::absolute("examples/linear/linear").string());
+  std::string runs = TestDir() + "/runs";
+  CommandResult result =
+      RunStrata({"local", "--servers", "2", "--nodes", "2", "--runs", runs, "--job", JobFile(job)});
+  EXPECT_EQ(result.status.code, 0) << result.err;
+  std::ifstream log(runs + "/linear-1/logs/rank0.log");
+  std::stringstream text;
+  text << log.rdbuf();
+  EXPECT_THAT(text.str(), HasSubstr("b = 5.0"));
+  EXPECT_FALSE(Metrics(runs + "/linear-1").empty());
 }
 
 TEST(CommandLine, CancelEndsAJobAndItsFollowerWithStatus1) {

@@ -2,7 +2,9 @@
 #include <signal.h>
 
 #include <algorithm>
+#include <fstream>
 #include <string>
+#include <utility>
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
@@ -68,6 +70,10 @@ TEST_F(Failure, OfARankNamesItAndTheNextJobRuns) {
 
 TEST_F(Failure, OfTheCoordinatorStopsNothingWhenItComesBack) {
   StartWithJob(400);
+  Command follower = StartStrata({"submit", WriteJob(TestDir(), ShortJob("behind")), "--follow",
+                                  "--coordinator", cluster_.address()});
+  // It gets the number after the first job's.
+  ASSERT_TRUE(WaitUntil([&] { return cluster_.client().GetJob(JobId(2)).ok(); }));
   cluster_.coordinator().process->Signal(SIGKILL);
   cluster_.coordinator() = Daemon();
   ASSERT_EQ(cluster_.StartCoordinator(), absl::OkStatus());
@@ -83,7 +89,30 @@ TEST_F(Failure, OfTheCoordinatorStopsNothingWhenItComesBack) {
     last = step;
   }
   EXPECT_EQ(last, 400u);
-  cluster_.RunToEnd(ShortJob("next"));
+  // Who waited in the queue runs next, and is still followed.
+  CommandResult followed = Finish(std::move(follower));
+  EXPECT_EQ(followed.status.ToString(), "exited with status 0") << followed.err;
+  EXPECT_THAT(followed.out, HasSubstr("job 2 (behind): finished after"));
+}
+
+TEST(FailureForGood, OfTheCoordinatorEndsEveryDaemonAndItsJobs) {
+  Cluster cluster({1, 1, 1, 2, {"--reconnect-timeout", "1", "--log-level", "off"}});
+  ASSERT_EQ(cluster.Start(), absl::OkStatus());
+  auto id = cluster.Submit(LenetJob("victim", 2, 2, 10'000'000));
+  ASSERT_TRUE(id.ok()) << id.status();
+  cluster.WaitForStep(*id, 1);
+  cluster.coordinator().process->Signal(SIGKILL);
+  cluster.coordinator() = Daemon();
+  for (Daemon* daemon : {&cluster.server(0), &cluster.worker(0)}) {
+    ASSERT_TRUE(WaitUntil([&] { return daemon->process->TryReap().has_value(); }));
+    EXPECT_EQ(daemon->process->TryReap()->ToString(), "exited with status 1");
+    std::ifstream log(daemon->log_path);
+    std::string line;
+    ASSERT_TRUE(std::getline(log, line));
+    EXPECT_THAT(line, HasSubstr("strata: error: coordinator at " + cluster.address()));
+    EXPECT_FALSE(std::getline(log, line)) << "more than one line: " << line;
+  }
+  EXPECT_THAT(Processes(), testing::IsEmpty());
 }
 
 TEST_F(Failure, RestartedCoordinatorRemembersJobsThatHaveEnded) {

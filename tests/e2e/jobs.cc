@@ -38,6 +38,12 @@ proto::Job LenetJob(const std::string& name, int ranks, int ranks_per_node, int 
                                 name, ranks, ranks_per_node, steps, consistency));
 }
 
+std::string WriteJob(const std::string& dir, const proto::Job& job) {
+  std::string path = absl::StrCat(dir, "/", job.name(), ".textproto");
+  std::ofstream(path) << job.DebugString();
+  return path;
+}
+
 std::vector<std::string> Hashes(const std::string& run_dir, int node) {
   std::string path = absl::StrCat(run_dir, "/weights.node-", node, ".hashes");
   std::ifstream in(path);

@@ -19,6 +19,9 @@ proto::Job JobOf(const std::string& text);
 proto::Job LenetJob(const std::string& name, int ranks, int ranks_per_node, int steps,
                     const std::string& consistency = "sync {}");
 
+// Writes the job as NAME.textproto into `dir` and returns the path.
+std::string WriteJob(const std::string& dir, const proto::Job& job);
+
 // The lines of RUN_DIR/weights.node-N.hashes: "STEP HASH".
 std::vector<std::string> Hashes(const std::string& run_dir, int node);
 // RUN_DIR/metrics.jsonl.
