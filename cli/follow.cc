@@ -1,5 +1,6 @@
 #include "cli/follow.h"
 
+#include <sys/ioctl.h>
 #include <unistd.h>
 
 #include <cstdio>
@@ -8,9 +9,21 @@
 #include "cli/progress.h"
 
 namespace strata::cli {
+namespace {
+
+// Of standard output; 0: it is no terminal.
+int TerminalColumns() {
+  constexpr int kUnknownWidth = 80;
+  if (isatty(STDOUT_FILENO) == 0) return 0;
+  winsize size = {};
+  if (ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) != 0 || size.ws_col == 0) return kUnknownWidth;
+  return size.ws_col;
+}
+
+}  // namespace
 
 int FollowJob(control::CoordinatorClient* client, JobId job) {
-  ProgressDisplay display(stdout, isatty(STDOUT_FILENO) != 0);
+  ProgressDisplay display(stdout, TerminalColumns());
   auto followed =
       client->Follow(job, [&display](const proto::FollowEvent& event) { display.Show(event); });
   if (!followed.ok()) return PrintError(std::string(followed.status().message()), kExitFailed);

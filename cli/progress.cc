@@ -125,7 +125,7 @@ void ProgressDisplay::Show(const proto::FollowEvent& event) {
   if (record.step() <= shown_step_ && !record.final()) return;
   shown_step_ = record.step();
   // On a terminal the live line tells the rest; what was measured stays.
-  if (terminal_ && !record.has_test_accuracy()) return;
+  if (columns_ > 0 && !record.has_test_accuracy()) return;
   Line(MetricsText(record, status_));
 }
 
@@ -144,8 +144,10 @@ void ProgressDisplay::ShowStatus(const proto::JobStatus& status) {
     said_ = say;
   }
   if (status.state() >= proto::FINISHED) return ClearLive();
-  if (terminal_ && status.state() == proto::RUNNING && status.progress().step() > 0) {
-    std::fprintf(out_, "\r\033[K%s", ProgressLine(status).c_str());
+  if (columns_ > 0 && status.state() == proto::RUNNING && status.progress().step() > 0) {
+    // A line that wraps could not be overwritten.
+    std::string line = ProgressLine(status).substr(0, columns_ - 1);
+    std::fprintf(out_, "\r\033[K%s", line.c_str());
     std::fflush(out_);
     live_ = true;
   }

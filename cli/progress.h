@@ -28,7 +28,8 @@ std::string EndLine(const proto::JobStatus& status);
 // Threads: one.
 class ProgressDisplay {
  public:
-  ProgressDisplay(std::FILE* out, bool terminal) : out_(out), terminal_(terminal) {}
+  // `columns` of the terminal that `out` is; 0: it is none.
+  ProgressDisplay(std::FILE* out, int columns) : out_(out), columns_(columns) {}
 
   void Show(const proto::FollowEvent& event);
 
@@ -38,7 +39,7 @@ class ProgressDisplay {
   void ClearLive();
 
   std::FILE* out_;
-  const bool terminal_;
+  const int columns_;
   bool live_ = false;
   std::string said_;
   uint64_t shown_step_ = 0;  // a coordinator that restarted tells steps again

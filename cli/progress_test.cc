@@ -28,11 +28,11 @@ proto::JobStatus Running() {
   return status;
 }
 
-std::string Shown(bool terminal, const std::vector<proto::FollowEvent>& events) {
+std::string Shown(int columns, const std::vector<proto::FollowEvent>& events) {
   char* text = nullptr;
   size_t size = 0;
   std::FILE* out = open_memstream(&text, &size);
-  ProgressDisplay display(out, terminal);
+  ProgressDisplay display(out, columns);
   for (const auto& event : events) display.Show(event);
   std::fclose(out);
   std::string shown(text, size);
@@ -71,7 +71,7 @@ TEST(Progress, WritesALinePerWindowWhereThereIsNoTerminal) {
   metrics.mutable_metrics()->set_epoch(1.7);
   metrics.mutable_metrics()->set_loss(0.5);
   metrics.mutable_metrics()->set_samples_per_s(1000);
-  EXPECT_EQ(Shown(false, {status, status, metrics}),
+  EXPECT_EQ(Shown(0, {status, status, metrics}),
             "job 3 (lenet): running lenet5, mode sync, 4 ranks on w0, w1\n"
             "step 400/1170  epoch 1.70/5  1,000 samples/s  loss 0.5000  1.24 MB/step  ETA 1:23\n");
 }
@@ -81,9 +81,16 @@ TEST(Progress, KeepsOneLiveLineOnATerminal) {
   *status.mutable_status() = Running();
   proto::FollowEvent metrics;
   metrics.mutable_metrics()->set_step(400);
-  std::string shown = Shown(true, {status, metrics, status});
+  std::string shown = Shown(200, {status, metrics, status});
   EXPECT_EQ(shown, "job 3 (lenet): running lenet5, mode sync, 4 ranks on w0, w1\n\r\033[K" +
                        ProgressLine(Running()) + "\r\033[K" + ProgressLine(Running()));
+}
+
+TEST(Progress, CutsTheLiveLineToTheTerminalsWidth) {
+  proto::FollowEvent status;
+  *status.mutable_status() = Running();
+  std::string shown = Shown(20, {status});
+  EXPECT_EQ(shown.substr(shown.find("\033[K")), "\033[Kepoch 1.50/5  12,34");
 }
 
 TEST(Progress, TellsHowAJobEnded) {
