@@ -97,6 +97,7 @@ TEST(Equality, SyncIsTheSameForOneAndTwoServersOfOneAndTwoShards) {
   std::vector<std::string> reference = HashesOn(1, 1, job);
   EXPECT_EQ(HashesOn(1, 2, job), reference);
   EXPECT_EQ(HashesOn(2, 1, job), reference);
+  EXPECT_EQ(HashesOn(2, 2, job), reference);
 }
 
 TEST(Equality, OneRankThroughTheClusterIsTheTrainerWithNoExchange) {
