@@ -91,15 +91,17 @@ void ChunkState::AddToClock(const Push& push) {
 
 void ChunkState::ApplyOnArrival(const Push& push) {
   if (push.samples == 0) return weights_.Skip();
-  double divisor = push.samples;
+  const double samples = push.samples;
+  double rate = rules_.policy.Damping(nodes_[push.node].versions_behind);
   if (rules_.policy.scales_to_clock()) {
     const double rank_samples = rules_.batch_per_rank > 0
                                     ? rules_.batch_per_rank
-                                    : divisor / rules_.ranks_of_node[push.node];
-    divisor = rank_samples * rules_.ranks;
+                                    : samples / rules_.ranks_of_node[push.node];
+    // The rate takes the share, not the gradient: weight decay and Adam's step, which do not follow
+    // the gradient's scale, then count once per clock, too.
+    rate = samples / (rank_samples * rules_.ranks);
   }
-  const double damping = rules_.policy.Damping(nodes_[push.node].versions_behind);
-  weights_.Apply(push.sum, static_cast<float>(1.0 / divisor), push.samples, damping);
+  weights_.Apply(push.sum, static_cast<float>(1.0 / samples), push.samples, rate);
 }
 
 // Clocks complete in order, because each node's pushes are contiguous.

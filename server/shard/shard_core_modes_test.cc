@@ -17,16 +17,18 @@ struct OneWeight {
   std::vector<ConnectionId> nodes;
 
   explicit OneWeight(const std::string& mode, std::vector<uint32_t> ranks = {1, 1},
-                     uint32_t batch_per_rank = 4) {
+                     uint32_t batch_per_rank = 4,
+                     const std::string& optimizer = "optimizer { sgd {} } schedule { base_lr: 1 }",
+                     float first_weight = 0.0f) {
     JobOptions options;
     options.ranks = ranks;
     options.elements = options.chunk_elements = 1;
     options.batch_per_rank = batch_per_rank;
-    options.job_text = "optimizer { sgd {} } schedule { base_lr: 1 } consistency { " + mode + " }";
+    options.job_text = optimizer + " consistency { " + mode + " }";
     record = RecordOf(options);
     EXPECT_TRUE(shard.core().Install(record, ShardId(0)).ok());
     for (uint32_t i = 0; i < ranks.size(); ++i) nodes.push_back(shard.Join(record, i));
-    shard.Deliver(nodes[0], InitFrame(record, 0, 0, {0.0f}));
+    shard.Deliver(nodes[0], InitFrame(record, 0, 0, {first_weight}));
   }
 
   std::vector<Sent> Push(uint32_t node, uint64_t clock, float sum, uint32_t samples,
@@ -90,6 +92,25 @@ TEST(ShardCoreLazy, OnArrivalOfAProgramScalesByTheRanks) {
   const auto sent = shard.Deliver(node, PushFrame(job.record, 1, 0, 0, {-16.0f}, 6));
   ASSERT_EQ(sent.size(), 1u);
   EXPECT_EQ(FloatsOf(sent[0].frame)[0], 2.0f);
+}
+
+// The weight after one clock of four nodes, each with the mean gradient 1.
+float AfterOneClock(const std::string& apply, const std::string& optimizer) {
+  OneWeight job("lazy { staleness: 1 apply: " + apply + " }", {1, 1, 1, 1}, 4,
+                "optimizer { " + optimizer + " } schedule { base_lr: 0.1 }", 1.0f);
+  std::vector<Sent> sent;
+  for (uint32_t node = 0; node < 4; ++node) sent = job.Push(node, 0, 4.0f, 4);
+  EXPECT_FALSE(sent.empty());
+  return sent.empty() ? 0.0f : FloatsOf(sent.back().frame)[0];
+}
+
+TEST(ShardCoreLazy, OnArrivalDecayAndAdamStepCountOncePerClockNotOncePerNode) {
+  for (const char* optimizer :
+       {"sgd { weight_decay: 1 }", "adam {}", "adamw { weight_decay: 1 }"}) {
+    const float per_clock = AfterOneClock("PER_CLOCK", optimizer);
+    // Four steps of a quarter differ from one whole step in second order only.
+    EXPECT_NEAR(AfterOneClock("ON_ARRIVAL", optimizer), per_clock, 0.02) << optimizer;
+  }
 }
 
 TEST(ShardCoreAsync, EachPushIsAppliedAtOnceWithItsStaleness) {
