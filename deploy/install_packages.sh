@@ -1,15 +1,22 @@
 #!/usr/bin/env bash
 # Installs what deploy/packages.txt names and this machine lacks; does nothing where nothing is
-# missing. Needs Debian 12 and, when something is missing, root or sudo.
+# missing. With --runtime only what a host needs to run a binary built elsewhere
+# (deploy/packages-runtime.txt). Needs Debian 12 and, when something is missing, root or sudo.
 set -euo pipefail
 cd "$(dirname "$0")"
+
+case "${1:-}" in
+  '') list=packages.txt ;;
+  --runtime) list=packages-runtime.txt ;;
+  *) echo "strata: error: unknown option $1 (only --runtime)" >&2; exit 2 ;;
+esac
 
 missing=()
 while read -r package; do
   case "$package" in '' | '#'*) continue ;; esac
   state=$(dpkg-query -W -f '${db:Status-Status}' "$package" 2>/dev/null || true)
   [ "$state" = installed ] || missing+=("$package")
-done <packages.txt
+done <"$list"
 [ ${#missing[@]} -gt 0 ] || exit 0
 
 as_root=()
