@@ -113,11 +113,13 @@ absl::StatusOr<proto::Job> LoadJob(const JobOptions& options) {
   return job;
 }
 
-std::string DefaultDaemonName() {
+std::string HostName() {
   char host[256] = {};
-  if (gethostname(host, sizeof(host) - 1) != 0) host[0] = '\0';
-  return absl::StrCat(host[0] != '\0' ? host : "host", "-", getpid());
+  if (gethostname(host, sizeof(host) - 1) != 0 || host[0] == '\0') return "localhost";
+  return host;
 }
+
+std::string DefaultDaemonName() { return absl::StrCat(HostName(), "-", getpid()); }
 
 absl::Status StartLogging(const Invocation& invocation, const std::string& process_name) {
   return InitLogging(invocation.log_level, process_name);

@@ -45,6 +45,8 @@ absl::StatusOr<JobId> FindJob(control::CoordinatorClient& client, const std::str
 // InvalidArgument (place, field, value).
 absl::StatusOr<proto::Job> LoadJob(const JobOptions& options);
 
+// This host's name, or "localhost".
+std::string HostName();
 // HOSTNAME-PID, the name of a daemon that was given none.
 std::string DefaultDaemonName();
 

@@ -35,6 +35,7 @@ int Run(worker::AgentOptions options, const Invocation& invocation) {
 
 void AddWorkerCommand(CLI::App* app, Invocation* invocation) {
   auto options = std::make_shared<worker::AgentOptions>();
+  options->address = HostName();
   options->slots = std::max(1u, std::thread::hardware_concurrency());
   CLI::App* command = app->add_subcommand(
       "worker", "Run a worker node: per job one aggregator process and its ranks");
@@ -45,7 +46,8 @@ void AddWorkerCommand(CLI::App* app, Invocation* invocation) {
       ->check(CLI::Range(1u, 1024u))
       ->capture_default_str();
   command->add_option("--name", options->name, "Unique in the cluster (default: HOSTNAME-PID)");
-  command->add_option("--advertise", options->address, "Host under which others know this node")
+  command
+      ->add_option("--advertise", options->address, "Host that `strata nodes` shows for this node")
       ->capture_default_str();
   command->add_option("--runs", options->runs_dir, "Parent of the jobs' run directories")
       ->capture_default_str();

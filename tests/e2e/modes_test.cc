@@ -67,7 +67,8 @@ TEST(Modes, ASyncAndAnAsyncJobRunTogether) {
   proto::Job async = JobOf(R"(
       name: "async-together" model { zoo: "mlp" }
       data { synthetic {} batch_per_rank: 16 }
-      ranks: 2 ranks_per_node: 1 max_steps: 2000 epochs: 1000
+      ranks: 2 ranks_per_node: 1 max_steps: 4000 epochs: 1000
+      optimizer { sgd {} } schedule { base_lr: 0.005 }
       consistency { async {} } chunk_elements: 1024)");
   auto async_id = cluster.Submit(async);
   ASSERT_TRUE(async_id.ok()) << async_id.status();
