@@ -52,7 +52,9 @@ struct ChildPlan {
 
   // First move everything out of the way of the target numbers, then into place.
   int base = plan.highest_kept + 1;
-  plan.error_fd = fcntl(plan.error_fd, F_DUPFD_CLOEXEC, base);
+  int moved = fcntl(plan.error_fd, F_DUPFD_CLOEXEC, base);
+  if (moved < 0) FailChild(plan);
+  plan.error_fd = moved;
   for (auto& [ours, target] : plan.descriptors) {
     ours = fcntl(ours, F_DUPFD_CLOEXEC, base);
     if (ours < 0) FailChild(plan);
@@ -125,6 +127,13 @@ absl::StatusOr<std::unique_ptr<Process>> Process::Start(const Spec& spec) {
   if (pid == 0) RunChild(plan);
   setpgid(pid, pid);  // also here: whoever is first; Signal must find the group
   int pid_fd = static_cast<int>(syscall(SYS_pidfd_open, pid, 0));
+  if (pid_fd < 0) {  // nobody would ever see its end
+    absl::Status status = absl::ErrnoToStatus(errno, absl::StrCat("cannot watch ", executable));
+    kill(-pid, SIGKILL);
+    while (waitpid(pid, nullptr, 0) < 0 && errno == EINTR) {
+    }
+    return status;
+  }
   std::unique_ptr<Process> process(new Process(pid, pid_fd));  // private constructor
   error_write.reset(-1);
   int error = 0;

@@ -43,7 +43,8 @@ class Process {
     std::vector<std::pair<int, int>> descriptors;
   };
 
-  // Errors: names the executable or the log file and the reason (NotFound, PermissionDenied, ...).
+  // Errors: names the executable or the log file and the reason (NotFound, PermissionDenied,
+  // ResourceExhausted: no descriptor is left to watch it by, ...). No child is left then.
   static absl::StatusOr<std::unique_ptr<Process>> Start(const Spec& spec);
   ~Process();
   Process(const Process&) = delete;

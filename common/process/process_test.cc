@@ -3,8 +3,11 @@
 #include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <fstream>
 #include <sstream>
 #include <thread>
@@ -67,6 +70,40 @@ TEST(Process, SaysWhyAProgramCannotStart) {
   EXPECT_EQ(process.status().code(), absl::StatusCode::kNotFound);
   EXPECT_EQ(process.status().message(),
             "cannot start /nonexistent/program: No such file or directory");
+}
+
+TEST(Process, IsNotStartedWhereItsEndCouldNotBeWatched) {
+  // One descriptor after the other is left, until there are enough.
+  std::vector<int> taken;
+  rlimit before;
+  ASSERT_EQ(getrlimit(RLIMIT_NOFILE, &before), 0);
+  rlimit few = {64, before.rlim_max};
+  ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &few), 0);
+  for (int fd = open("/dev/null", O_RDONLY); fd >= 0; fd = open("/dev/null", O_RDONLY)) {
+    taken.push_back(fd);
+  }
+  Process::Spec spec;
+  spec.args = {"/bin/sleep", "1000"};
+  std::vector<std::string> refusals;
+  while (!taken.empty()) {
+    auto process = Process::Start(spec);
+    int children = waitpid(-1, nullptr, WNOHANG);
+    if (process.ok()) {
+      EXPECT_GE((*process)->pid_fd(), 0);
+      EXPECT_EQ(children, 0);
+      break;
+    }
+    EXPECT_EQ(process.status().code(), absl::StatusCode::kResourceExhausted) << process.status();
+    EXPECT_EQ(children, -1) << "a child is left: " << process.status();
+    refusals.emplace_back(process.status().message());
+    close(taken.back());
+    taken.pop_back();
+  }
+  EXPECT_EQ(setrlimit(RLIMIT_NOFILE, &before), 0);
+  for (int fd : taken) close(fd);
+  EXPECT_EQ(
+      std::count(refusals.begin(), refusals.end(), "cannot watch /bin/sleep: Too many open files"),
+      1);
 }
 
 TEST(Process, PassesOnNamedDescriptorsOnly) {
