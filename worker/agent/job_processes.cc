@@ -16,6 +16,7 @@
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_replace.h"
 #include "absl/strings/strip.h"
+#include "absl/time/clock.h"
 #include "google/protobuf/text_format.h"
 #include "worker/agent/metrics_line.h"
 #include "worker/agent/run_directory.h"
@@ -27,6 +28,8 @@ namespace {
 constexpr int kChannelFd = 3;
 constexpr int kLaunchFd = 4;
 constexpr char kLaunchPath[] = "/proc/self/fd/4";
+
+constexpr absl::Duration kClaimRetry = absl::Milliseconds(50);
 
 // A file that exists in memory only: a launch file holds the job's token, and no crash can leave it
 // behind. -1 with errno on failure.
@@ -91,18 +94,31 @@ void JobProcesses::After(absl::Duration delay, std::function<void()> closure) {
 }
 
 void JobProcesses::Start() {
-  absl::Status status =
-      self_.ranks() == 0
-          ? absl::InternalError(absl::StrCat("node ", start_.node(), " is not in the job's view"))
-          : StartAll();
+  if (self_.ranks() == 0) {
+    return Fail(absl::StrCat("node ", start_.node(), " (", options_.daemon, "): node ",
+                             start_.node(), " is not in the job's view"));
+  }
+  ClaimAndStart(absl::Now() + options_.claim_deadline);
+}
+
+void JobProcesses::ClaimAndStart(absl::Time give_up) {
+  if (told_) return;  // stopped while it waited
+  absl::StatusOr<UniqueFd> claim =
+      PrepareRunDirectory(run_dir_, start_.record(), self_.node(), self_.first_rank() == 0);
+  if (absl::IsUnavailable(claim.status()) && absl::Now() < give_up) {
+    return After(kClaimRetry, [this, give_up] { ClaimAndStart(give_up); });
+  }
+  absl::Status status = claim.status();
+  if (status.ok()) {
+    claim_ = *std::move(claim);
+    status = StartAll();
+  }
   if (status.ok()) return;
   Fail(absl::StrCat("node ", start_.node(), " (", options_.daemon, "): ", status.message()));
 }
 
 absl::Status JobProcesses::StartAll() {
-  absl::Status status =
-      PrepareRunDirectory(run_dir_, start_.record(), self_.node(), self_.first_rank() == 0);
-  if (!status.ok()) return status;
+  absl::Status status;
   // Ranks' channels get the lower descriptors: where a rank and the aggregator both fail within one
   // poll, the rank's line is read first.
   std::vector<int> theirs(children_.size(), -1);

@@ -11,6 +11,7 @@
 #include "common/process/channel.h"
 #include "common/process/event_loop.h"
 #include "common/process/process.h"
+#include "common/unique_fd.h"
 #include "proto/control.pb.h"
 #include "worker/agent/node_life.h"
 
@@ -32,6 +33,9 @@ class JobProcesses {
     // For the aggregator once its ranks have ended, and for the final model's metrics to arrive.
     absl::Duration end_deadline = absl::Seconds(30);
     absl::Duration final_metrics_deadline = absl::Seconds(2);
+    // For the run directory while another job has it: one that is over for the coordinator may
+    // still have processes that end. More than stop_grace.
+    absl::Duration claim_deadline = absl::Seconds(5);
   };
   struct Callbacks {
     std::function<void(proto::DaemonMessage)> send;
@@ -42,7 +46,7 @@ class JobProcesses {
   JobProcesses(EventLoop* loop, Options options, proto::StartNode start, Callbacks callbacks);
   ~JobProcesses();
 
-  // Makes the run directory and starts the processes; what goes wrong is sent as NodeFailed.
+  // Claims the run directory and starts the processes; what goes wrong is sent as NodeFailed.
   void Start();
 
   // Once; a repetition (the coordinator cannot know whether the first one came) does nothing.
@@ -68,6 +72,9 @@ class JobProcesses {
 
   bool has_aggregator() const;
   bool none_left() const;
+  // Start, once this node's view of the job is known to be good. Comes again until `give_up` while
+  // another job has the run directory.
+  void ClaimAndStart(absl::Time give_up);
   absl::Status StartAll();
   absl::Status StartChild(int child, int theirs);
   proto::Launch LaunchOf(int child) const;
@@ -90,6 +97,7 @@ class JobProcesses {
   const Callbacks callbacks_;
   proto::LogicalNode self_;
   std::string run_dir_;
+  UniqueFd claim_;  // of the run directory; outlives children_
   // Random: abstract names are shared by all containers of one network namespace.
   std::string socket_name_;
   std::unique_ptr<NodeLife> life_;

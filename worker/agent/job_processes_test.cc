@@ -10,6 +10,7 @@
 
 #include "gtest/gtest.h"
 #include "proto/control.pb.h"
+#include "worker/agent/run_directory_lock.h"
 
 namespace strata::worker {
 namespace {
@@ -48,6 +49,7 @@ class JobProcessesTest : public testing::Test {
     options.runs_dir = dir_ + "/runs";
     options.stop_grace = absl::Milliseconds(300);
     options.end_deadline = absl::Seconds(1);
+    options.claim_deadline = claim_deadline_;
     JobProcesses::Callbacks callbacks;
     callbacks.send = [this](proto::DaemonMessage message) { sent_.push_back(std::move(message)); };
     callbacks.on_gone = [this] { loop_.Stop(); };
@@ -70,6 +72,7 @@ class JobProcessesTest : public testing::Test {
   EventLoop loop_;
   proto::StartNode start_;
   std::vector<proto::DaemonMessage> sent_;
+  absl::Duration claim_deadline_ = absl::ZeroDuration();
 };
 
 TEST_F(JobProcessesTest, AreFinishedWhenAllEndWell) {
@@ -141,6 +144,38 @@ TEST_F(JobProcessesTest, NameTheRunDirectoryThatCannotBeMade) {
   Play("true");
   EXPECT_EQ(Reason(),
             "node 0 (w1): cannot write to run directory " + dir_ + "/runs/job-7: Not a directory");
+}
+
+TEST_F(JobProcessesTest, FailWhereAnotherJobHasTheRunDirectory) {
+  start_.mutable_record()->mutable_job()->set_run_dir(dir_);
+  proto::JobRecord other = start_.record();
+  other.set_job_id(6);
+  auto claim = LockRunDirectory(dir_, other);
+  ASSERT_TRUE(claim.ok()) << claim.status();
+  Play("true");
+  EXPECT_EQ(Reason(), "node 0 (w1): run directory " + dir_ +
+                          " is in use by job 6 \"job\" of cluster 0000000000000000");
+}
+
+TEST_F(JobProcessesTest, StartWhenTheJobBeforeHasLeftTheRunDirectory) {
+  claim_deadline_ = absl::Seconds(60);
+  start_.mutable_record()->mutable_job()->set_run_dir(dir_);
+  proto::JobRecord other = start_.record();
+  other.set_job_id(6);
+  auto claim = LockRunDirectory(dir_, other);
+  ASSERT_TRUE(claim.ok()) << claim.status();
+  Play("true",
+       [&](JobProcesses&) { loop_.After(absl::Milliseconds(200), [&] { claim->Reset(); }); });
+  ASSERT_EQ(sent_.size(), 1u);
+  EXPECT_TRUE(sent_[0].has_node_finished()) << Reason();
+}
+
+TEST_F(JobProcessesTest, HaveTheRunDirectoryAsLongAsOneOfThemLives) {
+  start_.mutable_record()->mutable_job()->set_run_dir(dir_);
+  proto::JobRecord other = start_.record();
+  other.set_job_id(8);
+  Play("true", [&](JobProcesses&) { EXPECT_FALSE(LockRunDirectory(dir_, other).ok()); });
+  EXPECT_TRUE(LockRunDirectory(dir_, other).ok());
 }
 
 TEST_F(JobProcessesTest, NameTheProgramThatCannotBeStarted) {

@@ -12,6 +12,7 @@
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "google/protobuf/text_format.h"
+#include "worker/agent/run_directory_lock.h"
 
 namespace strata::worker {
 namespace {
@@ -51,8 +52,9 @@ std::string MetricsFile(const std::string& run_dir) {
   return absl::StrCat(run_dir, "/metrics.jsonl");
 }
 
-absl::Status PrepareRunDirectory(const std::string& run_dir, const proto::JobRecord& record,
-                                 uint32_t node, bool holds_rank_0) {
+absl::StatusOr<UniqueFd> PrepareRunDirectory(const std::string& run_dir,
+                                             const proto::JobRecord& record, uint32_t node,
+                                             bool holds_rank_0) {
   std::error_code error;
   std::filesystem::create_directories(run_dir + "/logs", error);
   if (!error && access(run_dir.c_str(), W_OK | X_OK) != 0) {
@@ -62,6 +64,8 @@ absl::Status PrepareRunDirectory(const std::string& run_dir, const proto::JobRec
     return absl::FailedPreconditionError(
         absl::StrCat("cannot write to run directory ", run_dir, ": ", error.message()));
   }
+  absl::StatusOr<UniqueFd> claim = LockRunDirectory(run_dir, record);
+  if (!claim.ok()) return claim;
   std::filesystem::remove(absl::StrCat(run_dir, "/weights.node-", node, ".hashes"), error);
   std::filesystem::remove(AggregatorLog(run_dir, node), error);
   for (const proto::LogicalNode& view_node : record.view().nodes()) {
@@ -70,12 +74,14 @@ absl::Status PrepareRunDirectory(const std::string& run_dir, const proto::JobRec
       std::filesystem::remove(RankLog(run_dir, view_node.first_rank() + i), error);
     }
   }
-  if (!holds_rank_0) return absl::OkStatus();
+  if (!holds_rank_0) return claim;
   std::filesystem::remove(MetricsFile(run_dir), error);
   std::filesystem::remove(run_dir + "/model.safetensors", error);
   std::string text;
   google::protobuf::TextFormat::PrintToString(record.job(), &text);
-  return WriteFile(run_dir + "/job.textproto", text);
+  absl::Status written = WriteFile(run_dir + "/job.textproto", text);
+  if (!written.ok()) return written;
+  return claim;
 }
 
 absl::Status AppendLine(const std::string& path, const std::string& line) {

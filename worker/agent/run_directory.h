@@ -6,6 +6,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "common/unique_fd.h"
 #include "proto/control.pb.h"
 
 namespace strata::worker {
@@ -13,11 +14,14 @@ namespace strata::worker {
 // Where a job's outputs go on this node, absolute: the job's run_dir, else RUNS/NAME-ID.
 std::string RunDirectoryOf(const proto::JobRecord& record, const std::string& runs_dir);
 
-// Makes the directory and its logs/ and removes what a node of an earlier job of the same path left
-// there under the names that this node will write. The node of rank 0 also writes job.textproto.
-// Errors: name the directory or file and the reason.
-absl::Status PrepareRunDirectory(const std::string& run_dir, const proto::JobRecord& record,
-                                 uint32_t node, bool holds_rank_0);
+// Makes the directory and its logs/, claims it for the job (see run_directory_lock.h) and removes
+// what a node of an earlier job of the same path left there under the names that this node will
+// write. The node of rank 0 also writes job.textproto. Returns the claim: keep it for as long as
+// the node writes there. Errors: name the directory or file and the reason; Unavailable: another
+// job writes there, names it.
+absl::StatusOr<UniqueFd> PrepareRunDirectory(const std::string& run_dir,
+                                             const proto::JobRecord& record, uint32_t node,
+                                             bool holds_rank_0);
 
 std::string AggregatorLog(const std::string& run_dir, uint32_t node);
 std::string RankLog(const std::string& run_dir, uint32_t rank);

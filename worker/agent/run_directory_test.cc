@@ -53,10 +53,27 @@ TEST(RunDirectory, HoldsTheJobAsRunAndNothingOfAnEarlierOne) {
   EXPECT_TRUE(std::filesystem::exists(RankLog(dir, 2)));
 }
 
+TEST(RunDirectory, KeepsTheOutputOfAJobThatStillWritesIt) {
+  std::string dir = testing::TempDir() + "/shared";
+  auto claim = PrepareRunDirectory(dir, Record(), 0, true);
+  ASSERT_TRUE(claim.ok()) << claim.status();
+  ASSERT_TRUE(AppendLine(MetricsFile(dir), "a line").ok());
+  ASSERT_TRUE(AppendLine(RankLog(dir, 0), "a line").ok());
+  proto::JobRecord other = Record();
+  other.set_job_id(8);
+  EXPECT_EQ(PrepareRunDirectory(dir, other, 0, true).status().code(),
+            absl::StatusCode::kUnavailable);
+  EXPECT_EQ(ReadFile(MetricsFile(dir)), "a line\n");
+  EXPECT_EQ(ReadFile(RankLog(dir, 0)), "a line\n");
+  claim->Reset();
+  EXPECT_TRUE(PrepareRunDirectory(dir, other, 0, true).ok());
+  EXPECT_FALSE(std::filesystem::exists(MetricsFile(dir)));
+}
+
 TEST(RunDirectory, NamesTheDirectoryThatCannotBeWritten) {
   std::string file = testing::TempDir() + "/a-file";
   ASSERT_TRUE(AppendLine(file, "").ok());
-  absl::Status status = PrepareRunDirectory(file + "/lenet-7", Record(), 0, true);
+  absl::Status status = PrepareRunDirectory(file + "/lenet-7", Record(), 0, true).status();
   EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition);
   EXPECT_EQ(status.message(),
             "cannot write to run directory " + file + "/lenet-7: Not a directory");
