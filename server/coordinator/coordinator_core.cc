@@ -18,6 +18,7 @@ CoordinatorCore::CoordinatorCore(Options options, const std::string& cluster_id,
 
 void CoordinatorCore::Restore(const std::vector<proto::StoredJob>& jobs, uint32_t next_job_id,
                               absl::Time now) {
+  ticked_at_ = now;
   jobs_.Restore(jobs, next_job_id, now);
 }
 
@@ -77,7 +78,17 @@ void CoordinatorCore::OnDisconnected(SessionId session, absl::Time now) {
   membership_.Disconnected(session, now);
 }
 
+void CoordinatorCore::ExcuseStall(absl::Time now) {
+  const absl::Duration gap = now - ticked_at_;
+  ticked_at_ = now;
+  if (gap < options_.stalled_after) return;
+  LogWarning("the coordinator stood still for %s", absl::FormatDuration(gap));
+  membership_.Excuse(gap, now);
+  jobs_.Excuse(gap, now);
+}
+
 void CoordinatorCore::Tick(absl::Time now) {
+  ExcuseStall(now);
   TakeLost(membership_.Tick(now), now);
   jobs_.Tick(now);
 }

@@ -22,6 +22,9 @@ class CoordinatorCore {
  public:
   struct Options {
     absl::Duration heartbeat = absl::Seconds(1);
+    // Ticks that lie further apart tell that the coordinator itself stood still: that time counts
+    // against no daemon, whose messages may still wait to be read.
+    absl::Duration stalled_after = absl::Milliseconds(500);
     Membership::Options membership;
     JobTable::Options jobs;
   };
@@ -47,6 +50,7 @@ class CoordinatorCore {
 
  private:
   void OnRegister(SessionId session, const proto::Register& registration, absl::Time now);
+  void ExcuseStall(absl::Time now);
   void TakeLost(const std::vector<Membership::Lost>& lost, absl::Time now);
 
   const Options options_;
@@ -54,6 +58,7 @@ class CoordinatorCore {
   CoordinatorActions* const actions_;
   Membership membership_;
   JobTable jobs_;
+  absl::Time ticked_at_ = absl::InfiniteFuture();
 };
 
 }  // namespace strata::server

@@ -103,6 +103,11 @@ void CoreHarness::Advance(absl::Duration by, const std::string& silent) {
   }
 }
 
+void CoreHarness::Stall(absl::Duration by) {
+  now_ += by;
+  core_->Tick(now_);
+}
+
 void CoreHarness::Send(const std::string& daemon, const proto::DaemonMessage& message) {
   core_->OnMessage(sessions_[daemon], message, now_);
 }

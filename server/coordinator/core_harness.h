@@ -26,6 +26,9 @@ class CoreHarness : private CoordinatorActions {
   void Disconnect(const std::string& name);
   // Moves the time in small steps; daemons that are connected send heartbeats unless silenced.
   void Advance(absl::Duration by, const std::string& silent = "");
+  // Moves the time at once: the coordinator stands still, and its first tick comes before what the
+  // daemons said meanwhile.
+  void Stall(absl::Duration by);
 
   void Ready(const std::string& worker, uint32_t job);
   void Ready(const std::string& worker, const proto::NodeReady& message);

@@ -191,6 +191,37 @@ TEST_F(CoreLifeTest, ASilentServerFailsItsJobsAndItsConnectionIsClosed) {
   EXPECT_TRUE(cluster_.IsClosed(session));
 }
 
+TEST_F(CoreLifeTest, TimeInWhichTheCoordinatorStoodStillCountsAgainstNoDaemon) {
+  JoinAll();
+  const uint32_t job = TrainFourRanks();
+  cluster_.Advance(absl::Milliseconds(200));
+  cluster_.Disconnect("s2");
+  cluster_.Disconnect("w2");
+  cluster_.JoinWorker("w2", 2, {});  // missing
+  cluster_.Stall(absl::Seconds(60));
+  EXPECT_EQ(cluster_.Status(job).state(), proto::RUNNING) << cluster_.Status(job).reason();
+  cluster_.JoinServer("s2", 1, {job});
+  cluster_.Disconnect("w2");
+  cluster_.JoinWorker("w2", 2, {job});
+  cluster_.Advance(absl::Seconds(10));
+  EXPECT_EQ(cluster_.Status(job).state(), proto::RUNNING) << cluster_.Status(job).reason();
+  // Who stays silent is lost all the same.
+  cluster_.Stall(absl::Seconds(60));
+  cluster_.Advance(absl::Milliseconds(5100), /*silent=*/"s1");
+  EXPECT_EQ(cluster_.Status(job).reason(), "server s1 is lost: it has been silent for 5s");
+}
+
+TEST_F(CoreLifeTest, DaemonsKeepTheirTimeToComeBackWhenARestartedCoordinatorStandsStill) {
+  JoinAll();
+  const uint32_t job = TrainFourRanks();
+  cluster_.Restart();
+  cluster_.Advance(absl::Seconds(20));
+  cluster_.Stall(absl::Seconds(20));
+  EXPECT_EQ(cluster_.Status(job).state(), proto::RUNNING) << cluster_.Status(job).reason();
+  cluster_.Advance(absl::Seconds(11));
+  EXPECT_EQ(cluster_.Status(job).state(), proto::FAILED);
+}
+
 TEST_F(CoreLifeTest, AWorkerWhoseNodeHasFinishedMayGo) {
   JoinAll();
   const uint32_t job = TrainFourRanks();

@@ -259,6 +259,14 @@ void JobTable::OnCounters(const std::string& daemon, const proto::JobCounters& c
   }
 }
 
+void JobTable::Excuse(absl::Duration gap, absl::Time now) {
+  started_at_ = Excused(started_at_, gap, now);
+  worker_joined_at_ = Excused(worker_joined_at_, gap, now);
+  for (auto& [id, entry] : jobs_) {
+    for (JobNode& node : entry.nodes) node.missing_since = Excused(node.missing_since, gap, now);
+  }
+}
+
 void JobTable::Tick(absl::Time now) {
   const bool tell = now - news_at_ >= options_.news_every;
   if (tell) news_at_ = now;
@@ -329,65 +337,6 @@ void JobTable::End(JobEntry* entry, proto::JobState state, const std::string& re
     if (!node.finished) SendStop(node.daemon, entry->id(), reason);
   }
   for (const JobServer& server : entry->servers) SendRemove(server.daemon, entry->id());
-  NotifyStatus(entry);
-}
-
-void JobTable::Publish(JobEntry* entry, const std::vector<proto::MetricsRecord>& records) {
-  if (records.empty()) return;
-  NotifyStatus(entry);
-  for (const proto::MetricsRecord& record : records) {
-    proto::CoordinatorMessage message;
-    message.mutable_job_metrics()->set_job_id(entry->id().value());
-    *message.mutable_job_metrics()->mutable_record() = record;
-    SendTo(entry->nodes[0].daemon, message);
-    proto::FollowEvent event;
-    *event.mutable_metrics() = record;
-    actions_->Notify(entry->id(), event);
-  }
-}
-
-void JobTable::SendTo(const std::string& daemon, const proto::CoordinatorMessage& message) {
-  const Daemon* found = membership_->Find(daemon);
-  if (found == nullptr || found->session == SessionId()) return;
-  actions_->Send(found->session, message);
-}
-
-void JobTable::SendRun(const JobEntry& entry, const JobNode& node) {
-  proto::CoordinatorMessage message;
-  *message.mutable_run_node()->mutable_record() = entry.stored.record();
-  SendTo(node.daemon, message);
-}
-
-void JobTable::SendStop(const std::string& daemon, JobId job, const std::string& reason) {
-  proto::CoordinatorMessage message;
-  message.mutable_stop_node()->set_job_id(job.value());
-  message.mutable_stop_node()->set_reason(reason);
-  SendTo(daemon, message);
-}
-
-void JobTable::SendRemove(const std::string& daemon, JobId job) {
-  proto::CoordinatorMessage message;
-  message.mutable_remove_job()->set_job_id(job.value());
-  SendTo(daemon, message);
-}
-
-void JobTable::Save(const JobEntry& entry) {
-  const absl::Status saved = actions_->Persist(entry.stored);
-  // The job goes on; only a restart would not know of this change.
-  if (!saved.ok()) LogError("job %d is not saved: %s", entry.id().value(), saved.ToString());
-}
-
-void JobTable::NotifyStatus(JobEntry* entry) {
-  entry->RefreshProgress();
-  entry->has_news = false;
-  proto::FollowEvent event;
-  *event.mutable_status() = entry->status();
-  actions_->Notify(entry->id(), event);
-}
-
-void JobTable::SetReason(JobEntry* entry, const std::string& reason) {
-  if (entry->status().reason() == reason) return;
-  entry->status().set_reason(reason);
   NotifyStatus(entry);
 }
 

@@ -63,6 +63,8 @@ class JobTable {
   void OnNodeFailed(const std::string& daemon, const proto::NodeFailed& message, absl::Time now);
   void OnRankReport(const std::string& daemon, const proto::RankReport& report, absl::Time now);
   void OnCounters(const std::string& daemon, const proto::JobCounters& counters);
+  // As Membership's.
+  void Excuse(absl::Duration gap, absl::Time now);
   void Tick(absl::Time now);
 
  private:
@@ -79,8 +81,11 @@ class JobTable {
   void Train(JobEntry* entry, absl::Time now);
   void Fail(JobEntry* entry, const std::string& reason, absl::Time now);
   void End(JobEntry* entry, proto::JobState state, const std::string& reason, absl::Time now);
-  void Publish(JobEntry* entry, const std::vector<proto::MetricsRecord>& records);
   void NodeCameBack(JobEntry* entry, JobNode* node, bool holds, bool returned, absl::Time now);
+  void ForgetOldest();
+
+  // job_tell.cc
+  void Publish(JobEntry* entry, const std::vector<proto::MetricsRecord>& records);
   void SendTo(const std::string& daemon, const proto::CoordinatorMessage& message);
   void SendRun(const JobEntry& entry, const JobNode& node);
   void SendStop(const std::string& daemon, JobId job, const std::string& reason);
@@ -88,7 +93,6 @@ class JobTable {
   void Save(const JobEntry& entry);
   void NotifyStatus(JobEntry* entry);
   void SetReason(JobEntry* entry, const std::string& reason);
-  void ForgetOldest();
 
   const Options options_;
   const uint64_t cluster_;

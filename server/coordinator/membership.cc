@@ -42,6 +42,10 @@ absl::Status Check(const proto::Register& registration, const std::string& clust
 
 }  // namespace
 
+absl::Time Excused(absl::Time at, absl::Duration gap, absl::Time now) {
+  return at >= now ? at : std::min(at + gap, now);
+}
+
 Membership::Membership(Options options, std::string cluster_id)
     : options_(options), cluster_id_(std::move(cluster_id)) {}
 
@@ -86,6 +90,13 @@ void Membership::Disconnected(SessionId session, absl::Time now) {
   daemon.session = SessionId();
   daemon.disconnected_at = now;
   sessions_.erase(it);
+}
+
+void Membership::Excuse(absl::Duration gap, absl::Time now) {
+  for (auto& [name, daemon] : daemons_) {
+    daemon.heard_at = Excused(daemon.heard_at, gap, now);
+    daemon.disconnected_at = Excused(daemon.disconnected_at, gap, now);
+  }
 }
 
 std::vector<Membership::Lost> Membership::Tick(absl::Time now) {

@@ -17,6 +17,9 @@ namespace strata::server {
 // One connection of a daemon, from its start to its end; never used again.
 using SessionId = Id<struct SessionIdTag, uint64_t>;
 
+// `at` moved forward by a gap that ends now, but not past now; infinite times stay.
+absl::Time Excused(absl::Time at, absl::Duration gap, absl::Time now);
+
 // A daemon that has registered at some time. Its name is its identity; `daemon_id` tells one
 // process of that name from the next.
 struct Daemon {
@@ -59,6 +62,8 @@ class Membership {
   // The name of the daemon on `session`, which was heard now; empty when it has not registered.
   std::string Heard(SessionId session, absl::Time now);
   void Disconnected(SessionId session, absl::Time now);
+  // The caller slept through the last `gap` and could hear nothing: nobody was silent or away then.
+  void Excuse(absl::Duration gap, absl::Time now);
   // Who is lost by now; each is told once.
   std::vector<Lost> Tick(absl::Time now);
 

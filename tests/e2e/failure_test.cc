@@ -95,6 +95,18 @@ TEST_F(Failure, OfTheCoordinatorStopsNothingWhenItComesBack) {
   EXPECT_THAT(followed.out, HasSubstr("job 2 (behind): finished after"));
 }
 
+TEST_F(Failure, ACoordinatorThatStoodStillHoldsItAgainstNobody) {
+  StartWithJob(2000);
+  cluster_.coordinator().process->Signal(SIGSTOP);
+  // Longer than a daemon may be silent.
+  const absl::Time until = absl::Now() + absl::Seconds(7);
+  WaitUntil([&] { return absl::Now() >= until; });
+  cluster_.coordinator().process->Signal(SIGCONT);
+  proto::JobStatus status = cluster_.WaitForEnd(job_, absl::Minutes(3));
+  EXPECT_EQ(status.state(), proto::FINISHED) << status.reason();
+  EXPECT_EQ(status.progress().step(), 2000u);
+}
+
 TEST(FailureForGood, OfTheCoordinatorEndsEveryDaemonAndItsJobs) {
   Cluster cluster({1, 1, 1, 2, {"--reconnect-timeout", "1", "--log-level", "off"}});
   ASSERT_EQ(cluster.Start(), absl::OkStatus());
