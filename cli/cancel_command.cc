@@ -3,6 +3,7 @@
 #include <memory>
 #include <string>
 
+#include "absl/strings/str_cat.h"
 #include "cli/command.h"
 #include "cli/options.h"
 
@@ -14,13 +15,30 @@ struct Options {
   std::string job;
 };
 
+// "job 3 (lenet) has already finished"; a job that was cancelled counts, too: nothing is done.
+std::string AlreadyEnded(const proto::JobStatus& job) {
+  const char* how = job.state() == proto::CANCELLED ? " was already cancelled"
+                    : job.state() == proto::FAILED  ? " has already failed"
+                                                    : " has already finished";
+  return absl::StrCat("job ", job.job_id(), " (", job.name(), ")", how);
+}
+
 int Run(const Options& options) {
   auto client = ConnectTo(options.coordinator);
   auto id = FindJob(*client, options.job);
   if (!id.ok()) return PrintError(id.status());
+  auto job = client->GetJob(*id);
+  if (!job.ok()) return PrintError(job.status());
+  if (control::HasEnded(job->state())) return PrintError(AlreadyEnded(*job), kExitFailed);
   absl::Status status = client->Cancel(*id);
   if (!status.ok()) return PrintError(status);
-  std::printf("job %u is being cancelled\n", id->value());
+  // It may have ended by itself just before.
+  job = client->GetJob(*id);
+  if (!job.ok()) return PrintError(job.status());
+  if (control::HasEnded(job->state()) && job->state() != proto::CANCELLED) {
+    return PrintError(AlreadyEnded(*job), kExitFailed);
+  }
+  std::printf("job %u (%s) is being cancelled\n", id->value(), job->name().c_str());
   return kExitOk;
 }
 
@@ -36,7 +54,8 @@ void AddCancelCommand(CLI::App* app, Invocation* invocation) {
   command->footer(
       "Examples:\n"
       "  strata cancel 3\n"
-      "  strata cancel fashion-lenet-sync");
+      "  strata cancel fashion-lenet-sync\n"
+      "Exit status: 0 cancelled, 1 the job had ended before, 2 no such job.");
   command->callback([=] { invocation->run = [options] { return Run(*options); }; });
 }
 

@@ -136,6 +136,12 @@ int Run(Options options, const Invocation& invocation) {
     return PrintError("--set and --mode need --job", kExitUsage);
   }
   LocalCluster::Options& cluster = options.cluster;
+  if (job.has_value() && cluster.servers == 0 && job->exchange() == proto::Job::PARAMETER_SERVER) {
+    return PrintError(
+        absl::StrCat("--servers 0: job ", job->name(),
+                     " has exchange PARAMETER_SERVER and needs a server (--servers 1 or more)"),
+        kExitUsage);
+  }
   if (!options.slots_given) {
     int cores = static_cast<int>(std::thread::hardware_concurrency());
     int ranks = job.has_value() ? static_cast<int>(job->ranks()) : cores;

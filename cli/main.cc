@@ -1,12 +1,29 @@
 #include <CLI/CLI.hpp>
-#include <cstdio>
+#include <algorithm>
+#include <string>
+#include <utility>
+#include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "cli/command.h"
 
 namespace strata::cli {
 namespace {
 
 constexpr char kVersion[] = "strata 0.1.0";
+
+// What follows the program's name, with `help [COMMAND]` as `[COMMAND] --help`.
+std::vector<std::string> Arguments(int argc, char** argv) {
+  std::vector<std::string> args(argv + 1, argv + argc);
+  if (args.empty() || args[0] != "help") return args;
+  if (args.size() == 1) return {"--help"};
+  return {args[1], "--help"};
+}
+
+bool IsCommand(CLI::App& app, const std::string& name) {
+  return !app.get_subcommands([&](CLI::App* command) { return command->get_name() == name; })
+              .empty();
+}
 
 int Main(int argc, char** argv) {
   CLI::App app(
@@ -29,12 +46,21 @@ int Main(int argc, char** argv) {
   AddValidateCommand(&app, &invocation);
   AddRankCommand(&app, &invocation);
   AddAggregatorCommand(&app, &invocation);
+  std::vector<std::string> args = Arguments(argc, argv);
+  const std::string first = args.empty() ? "" : args[0];
+  const bool known = IsCommand(app, first);
+  if (!known && !first.empty() && first[0] != '-') {
+    return PrintError(absl::StrCat("unknown command ", first, " (see strata --help)"), kExitUsage);
+  }
+  std::reverse(args.begin(), args.end());  // as the parser takes them
   try {
-    app.parse(argc, argv);
+    app.parse(std::move(args));
   } catch (const CLI::ParseError& error) {
     // Help and version are errors of status 0 to the library.
     if (error.get_exit_code() == 0) return app.exit(error);
-    return PrintError(std::string(error.what()) + " (see strata --help)", kExitUsage);
+    return PrintError(
+        absl::StrCat(error.what(), " (see strata ", known ? first + " " : "", "--help)"),
+        kExitUsage);
   }
   return invocation.run();
 }

@@ -6,27 +6,35 @@
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cstring>
+#include <filesystem>
 #include <fstream>
-#include <sstream>
+#include <iterator>
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
-#include "common/job/job.h"
+#include "cli/job_options.h"
 #include "common/log.h"
 
 namespace strata::cli {
 namespace {
 
 absl::StatusOr<std::string> ReadFile(const std::string& path) {
+  std::error_code ignored;
+  if (std::filesystem::is_directory(path, ignored)) {
+    return absl::InvalidArgumentError(absl::StrCat(path, ": is a directory, not a job file"));
+  }
+  errno = 0;
   std::ifstream in(path);
-  std::stringstream text;
-  // Reading a directory fails only here.
-  if (in) text << in.rdbuf();
+  std::string text;
+  if (in) text.assign(std::istreambuf_iterator<char>(in), {});
   if (!in || in.bad()) {
     return absl::NotFoundError(absl::StrCat("cannot read job file ", path, ": ",
                                             errno != 0 ? strerror(errno) : "not a file"));
   }
-  return text.str();
+  if (text.find_first_not_of(" \t\r\n") == std::string::npos) {
+    return absl::InvalidArgumentError(absl::StrCat(path, ": is empty, no job in it"));
+  }
+  return text;
 }
 
 }  // namespace
@@ -97,20 +105,7 @@ absl::StatusOr<JobId> FindJob(control::CoordinatorClient& client, const std::str
 absl::StatusOr<proto::Job> LoadJob(const JobOptions& options) {
   auto text = ReadFile(options.path);
   if (!text.ok()) return text.status();
-  auto job = ParseJob(*text, options.path);
-  if (!job.ok()) return job.status();
-  if (!options.mode.empty()) {
-    absl::Status status = ApplySettings({absl::StrCat("consistency.", options.mode, "={}")}, &*job);
-    if (!status.ok()) return status;
-  }
-  absl::Status status = ApplySettings(options.settings, &*job);
-  if (!status.ok()) return status;
-  FillDefaults(&*job);
-  status = ValidateJob(*job);
-  if (!status.ok()) {
-    return absl::InvalidArgumentError(absl::StrCat(options.path, ": ", status.message()));
-  }
-  return job;
+  return JobFrom(*text, options);
 }
 
 std::string HostName() {

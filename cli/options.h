@@ -3,11 +3,11 @@
 
 #include <memory>
 #include <string>
-#include <vector>
 
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "cli/command.h"
+#include "cli/job_options.h"
 #include "common/control/coordinator_client.h"
 #include "common/ids.h"
 #include "proto/job.pb.h"
@@ -19,13 +19,6 @@ struct CoordinatorOptions {
   std::string address = "127.0.0.1:7070";
   double timeout_s = 10;
   bool json = false;
-};
-
-// A job file and what the command line changes in it.
-struct JobOptions {
-  std::string path;
-  std::vector<std::string> settings;
-  std::string mode;  // "sync", "lazy", "async"; empty: the file's
 };
 
 void AddCoordinatorOptions(CLI::App* command, CoordinatorOptions* options);
@@ -42,7 +35,7 @@ std::unique_ptr<control::CoordinatorClient> ConnectTo(const CoordinatorOptions& 
 absl::StatusOr<JobId> FindJob(control::CoordinatorClient& client, const std::string& id_or_name);
 
 // The job with settings applied and defaults filled in, checked. Errors: NotFound (file),
-// InvalidArgument (place, field, value).
+// InvalidArgument (place or option, field, value).
 absl::StatusOr<proto::Job> LoadJob(const JobOptions& options);
 
 // This host's name, or "localhost".

@@ -40,7 +40,16 @@ std::string AsText(const FieldDescriptor& field, const std::string& value) {
 }
 
 // Parses the value into an otherwise empty message of the parent's type, and moves it over.
-absl::Status SetField(const FieldDescriptor* field, const std::string& value, Message* parent) {
+absl::Status SetField(const std::string& path, const FieldDescriptor* field,
+                      const std::string& value, Message* parent) {
+  const bool is_message = field->cpp_type() == FieldDescriptor::CPPTYPE_MESSAGE;
+  if (is_message && (value.empty() || (value[0] != '{' && value[0] != '<'))) {
+    const FieldDescriptor* member = field->message_type()->FindFieldByName(value);
+    const bool nested = member != nullptr && member->cpp_type() == FieldDescriptor::CPPTYPE_MESSAGE;
+    return absl::InvalidArgumentError(
+        absl::StrFormat("%s has fields of its own: write %s%s", field->name(), path,
+                        nested ? absl::StrCat(".", value, "={}") : "={...}"));
+  }
   std::unique_ptr<Message> parsed(parent->New());
   FirstMessage error;
   google::protobuf::TextFormat::Parser parser;
@@ -67,7 +76,7 @@ absl::Status ApplySetting(const std::string& path, const std::string& value, pro
       return absl::InvalidArgumentError(absl::StrFormat(
           "%s has no field named \"%s\"", message->GetDescriptor()->name(), names[i]));
     }
-    if (i + 1 == names.size()) return SetField(field, value, message);
+    if (i + 1 == names.size()) return SetField(path, field, value, message);
     if (field->cpp_type() != FieldDescriptor::CPPTYPE_MESSAGE) {
       return absl::InvalidArgumentError(
           absl::StrFormat("%s is a value and has no fields", field->name()));

@@ -76,6 +76,11 @@ TEST(ApplySettings, ErrorsNameTheSetting) {
             "setting \"debug.delays.node=1\": delays is repeated: write debug.delays={...} to "
             "add to it");
   EXPECT_EQ(ErrorOf("ranks=many"), "setting \"ranks=many\": Expected integer, got: many");
+  EXPECT_EQ(ErrorOf("optimizer=adam"),
+            "setting \"optimizer=adam\": optimizer has fields of its own: write "
+            "optimizer.adam={}");
+  EXPECT_EQ(ErrorOf("schedule=0.1"),
+            "setting \"schedule=0.1\": schedule has fields of its own: write schedule={...}");
   EXPECT_EQ(ErrorOf("ranks=1 epochs: 2"),
             "setting \"ranks=1 epochs: 2\": one setting sets one field");
 }

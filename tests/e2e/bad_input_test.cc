@@ -70,6 +70,29 @@ TEST(BadJobFile, SettingOfAnUnknownPathIsNamed) {
   EXPECT_THAT(result.err, HasSubstr("schedule.base_rate"));
 }
 
+TEST(BadJobFile, ThatIsADirectoryOrEmptyIsSaidToBeOne) {
+  CommandResult directory = RunStrata({"submit", TestDir()});
+  ExpectOneErrorLine(directory, 2);
+  EXPECT_THAT(directory.err, HasSubstr(TestDir() + ": is a directory, not a job file"));
+  std::string path = WriteFile("empty.textproto", "\n");
+  CommandResult empty = RunStrata({"validate", path});
+  ExpectOneErrorLine(empty, 2);
+  EXPECT_THAT(empty.err, HasSubstr(path + ": is empty, no job in it"));
+}
+
+TEST(BadJobFile, ThatNeedsAServerIsRefusedByALocalClusterWithout) {
+  std::string path = WriteJob(TestDir(), LenetJob("no-server", 2, 0, 5));
+  CommandResult result = RunStrata({"local", "--servers", "0", "--job", path});
+  ExpectOneErrorLine(result, 2);
+  EXPECT_THAT(result.err, AllOf(HasSubstr("--servers 0"), HasSubstr("PARAMETER_SERVER")));
+}
+
+TEST(BadUsage, NamesTheUnknownCommandOrPointsToTheCommandsHelp) {
+  EXPECT_EQ(RunStrata({"submti"}).err,
+            "strata: error: unknown command submti (see strata --help)\n");
+  EXPECT_THAT(RunStrata({"submit"}).err, HasSubstr("(see strata submit --help)\n"));
+}
+
 TEST(BadUsage, IsOneLine) {
   for (const auto& args : std::vector<std::vector<std::string>>{
            {"frobnicate"}, {"submit"}, {"worker", "--slots", "many"}, {"local", "--nodes", "0"}}) {

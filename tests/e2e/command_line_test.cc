@@ -28,6 +28,8 @@ TEST(CommandLine, EverySubcommandHasHelpWithExamples) {
     EXPECT_THAT(result.out, HasSubstr("--log-level")) << command;
   }
   CommandResult help = RunStrata({"--help"});
+  EXPECT_EQ(RunStrata({"help"}).out, help.out);
+  EXPECT_EQ(RunStrata({"help", "submit"}).out, RunStrata({"submit", "--help"}).out);
   EXPECT_EQ(help.status.code, 0);
   EXPECT_THAT(help.out, testing::Not(HasSubstr("\n  aggregator ")))
       << "an internal command is shown";
@@ -140,6 +142,9 @@ TEST(CommandLine, CancelEndsAJobAndItsFollowerWithStatus1) {
   CommandResult result = RunStrata({"cancel", "long", "--coordinator", cluster.address()});
   EXPECT_EQ(result.status.code, 0) << result.err;
   EXPECT_EQ(cluster.WaitForEnd(*id).state(), proto::CANCELLED);
+  CommandResult again = RunStrata({"cancel", "1", "--coordinator", cluster.address()});
+  EXPECT_EQ(again.status.code, 1);
+  EXPECT_EQ(again.err, "strata: error: job 1 (long) was already cancelled\n");
   CommandResult unknown = RunStrata({"cancel", "99", "--coordinator", cluster.address()});
   EXPECT_EQ(unknown.status.code, 2);
   EXPECT_THAT(unknown.err, testing::MatchesRegex("strata: error: [^\n]*99[^\n]*\n"));

@@ -1,0 +1,25 @@
+#ifndef STRATA_CLI_JOB_OPTIONS_H_
+#define STRATA_CLI_JOB_OPTIONS_H_
+
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "proto/job.pb.h"
+
+namespace strata::cli {
+
+// A job file and what the command line changes in it.
+struct JobOptions {
+  std::string path;
+  std::vector<std::string> settings;
+  std::string mode;  // "sync", "lazy", "async"; empty: the file's
+};
+
+// The job that `text`, the file's, and the options make, with defaults filled in, checked. Errors:
+// InvalidArgument, naming the place in the file, or the option that spoils the job.
+absl::StatusOr<proto::Job> JobFrom(const std::string& text, const JobOptions& options);
+
+}  // namespace strata::cli
+
+#endif  // STRATA_CLI_JOB_OPTIONS_H_

@@ -1,0 +1,50 @@
+#include "cli/job_options.h"
+
+#include "gtest/gtest.h"
+
+namespace strata::cli {
+namespace {
+
+constexpr char kText[] = "name: 'x' model { zoo: 'mlp' } data { synthetic {} } ranks: 2";
+
+std::string ErrorOf(const std::string& text, const JobOptions& options) {
+  auto job = JobFrom(text, options);
+  EXPECT_EQ(job.status().code(), absl::StatusCode::kInvalidArgument);
+  return std::string(job.status().message());
+}
+
+TEST(JobOptions, SettingsFollowTheModeAndDefaultsAreFilledIn) {
+  auto job = JobFrom(kText, {"f", {"consistency.lazy.staleness=3", "epochs=4"}, "sync"});
+  ASSERT_TRUE(job.ok()) << job.status();
+  EXPECT_EQ(job->consistency().lazy().staleness(), 3u);
+  EXPECT_EQ(job->epochs(), 4u);
+  EXPECT_EQ(job->window(), 4u);
+}
+
+TEST(JobOptions, WhoSpoilsTheJobIsNamed) {
+  EXPECT_EQ(ErrorOf(kText, {"f", {"epochs=2", "ranks=5000"}, ""}),
+            "--set ranks=5000: ranks: 5000 is not in 1 to 1024");
+  EXPECT_EQ(ErrorOf(kText, {"f", {"ranks=many"}, ""}),
+            "--set ranks=many: Expected integer, got: many");
+  EXPECT_EQ(ErrorOf("name: 'x' ranks: 2", {"f", {"epochs=2"}, ""}),
+            "f: model, program: one of them is required");
+}
+
+TEST(JobOptions, SettingsMayBeWrongTillTheLastOne) {
+  EXPECT_TRUE(JobFrom(kText, {"f", {"window=1", "window=2"}, ""}).ok());
+}
+
+TEST(JobOptions, AModeGivenAsAValueIsAnsweredWithHowToWriteIt) {
+  EXPECT_EQ(ErrorOf(kText, {"f", {"consistency=async"}, ""}),
+            "--set consistency=async: consistency has fields of its own: write "
+            "consistency.async={} or --mode async");
+}
+
+TEST(JobOptions, NoEpochsAreRefusedUnlessStepsAreCounted) {
+  EXPECT_EQ(ErrorOf(kText, {"f", {"epochs=0"}, ""}),
+            "--set epochs=0: epochs must be at least 1, unless max_steps is set before");
+  EXPECT_TRUE(JobFrom(kText, {"f", {"max_steps=5", "epochs=0"}, ""}).ok());
+}
+
+}  // namespace
+}  // namespace strata::cli
