@@ -80,7 +80,10 @@ absl::StatusOr<std::vector<std::string>> Channel::Receive() {
   std::vector<std::string> messages;
   absl::Status split = Split(&in_, &messages);
   if (!split.ok()) return split;
-  if (closed_ && messages.empty()) return absl::OutOfRangeError("closed by the other side");
+  if (closed_ && messages.empty()) {
+    if (!in_.empty()) return absl::DataLossError("closed by the other side inside a message");
+    return absl::OutOfRangeError("closed by the other side");
+  }
   return messages;
 }
 

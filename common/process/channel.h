@@ -32,7 +32,8 @@ class Channel {
   void Flush();
 
   // All whole messages that have come, serialised. Errors: OutOfRange (the other side has closed;
-  // what came before was returned by earlier calls), InvalidArgument (not a length).
+  // what came before was returned by earlier calls), DataLoss (it has closed inside a message),
+  // InvalidArgument (not a length, or one over the limit). The same again from then on.
   absl::StatusOr<std::vector<std::string>> Receive();
 
  private:

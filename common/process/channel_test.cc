@@ -74,6 +74,15 @@ TEST_F(ChannelTest, HandsOutWhatCameBeforeTheOtherSideClosed) {
   EXPECT_EQ(channel_->Receive().status().code(), absl::StatusCode::kOutOfRange);
 }
 
+TEST_F(ChannelTest, TellsACloseInsideAMessageFromOneBetweenThem) {
+  const unsigned char bytes[] = {0x02, 0x1a, 0x00, 0x02, 0x1a};  // a message and a half
+  ASSERT_EQ(send(fds_[1], bytes, sizeof(bytes), 0), 5);
+  shutdown(fds_[1], SHUT_WR);
+  EXPECT_EQ(channel_->Receive()->size(), 1u);
+  EXPECT_EQ(channel_->Receive().status().code(), absl::StatusCode::kDataLoss);
+  EXPECT_EQ(channel_->Receive().status().code(), absl::StatusCode::kDataLoss);
+}
+
 TEST_F(ChannelTest, KeepsWhatDoesNotFitUntilItIsFlushed) {
   Channel other(fds_[1]);
   fds_[1] = -1;

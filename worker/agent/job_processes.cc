@@ -207,8 +207,13 @@ void JobProcesses::OnChannel(int child) {
   channel->Flush();
   auto messages = channel->Receive();
   if (!messages.ok()) {
-    // Closed: its end, which tells the rest, is noticed on its pid_fd.
     loop_->Unwatch(channel->fd());
+    // Closed: its end, which tells the rest, is noticed on its pid_fd.
+    if (absl::IsOutOfRange(messages.status())) return;
+    // What it says from here on would be lost without a sign.
+    life_->OnFailedLine(child, absl::StrCat("its messages to the worker daemon cannot be read: ",
+                                            messages.status().message()));
+    OnSymptom();
     return;
   }
   WatchChannel(child);
@@ -258,7 +263,8 @@ void JobProcesses::OnEnd(int child) {
   auto status = ended.process->TryReap();
   if (!status.has_value()) return;
   loop_->Unwatch(ended.process->pid_fd());
-  OnChannel(child);  // its last words
+  OnChannel(child);  // its last words,
+  OnChannel(child);  // and whether they were whole
   std::string words(absl::StripPrefix(LastLine(ended.log_path), "strata: error: "));
   life_->OnExit(child, *status, words);
   if (life_->failed()) OnSymptom();

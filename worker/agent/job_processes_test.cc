@@ -122,6 +122,22 @@ TEST_F(JobProcessesTest, FailWithWhatTheChildSaid) {
   EXPECT_EQ(Reason(), "aggregator (node 0, w1): oops");
 }
 
+TEST_F(JobProcessesTest, FailWithTheNameOfTheChildWhoseMessagesCannotBeRead) {
+  // A length of 2^32 - 1 bytes.
+  Play("[ $1 = aggregator ] && printf '\\377\\377\\377\\377\\017' >&3; sleep 100");
+  EXPECT_EQ(Reason(),
+            "aggregator (node 0, w1): its messages to the worker daemon cannot be read: message of "
+            "4294967295 bytes");
+}
+
+TEST_F(JobProcessesTest, FailWhenAChildEndsInsideAMessage) {
+  // An empty message and a part of one.
+  Play("[ $1 = aggregator ] && printf '\\000\\006\\032' >&3; exit 0");
+  EXPECT_EQ(Reason(),
+            "aggregator (node 0, w1): its messages to the worker daemon cannot be read: closed by "
+            "the other side inside a message");
+}
+
 TEST_F(JobProcessesTest, AreKilledWhenTheyIgnoreSigterm) {
   Play("trap '' TERM; while true; do sleep 1; done", [this](JobProcesses& job) {
     loop_.After(absl::Milliseconds(300), [&job] { job.Fail("told to"); });
