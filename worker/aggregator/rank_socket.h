@@ -25,7 +25,9 @@ absl::Status SendDescriptors(int socket, int memory, int doorbell);
 struct Descriptors {
   UniqueFd memory, doorbell;  // both invalid: the job ends, a message says why
 };
-// Blocks. Errors: Unavailable (the other side is gone).
+// Blocks until all ranks of the node have attached: as long as the slowest of them takes to load
+// its data, so there is no limit. A rank that dies before makes the aggregator send 'E', and the
+// end of the aggregator closes the socket. Errors: Unavailable (the other side is gone).
 absl::StatusOr<Descriptors> ReceiveDescriptors(int socket);
 
 }  // namespace strata::worker

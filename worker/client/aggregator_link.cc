@@ -20,6 +20,11 @@ using worker::NodeState;
 using worker::RankBlock;
 
 constexpr absl::Duration kConnectDeadline = absl::Seconds(30);
+// Before training and after it the aggregator answers when all nodes and servers of the job have
+// come as far, which takes as long as the slowest needs to start or to end. Should one of them
+// fail, the job is stopped and the aggregator says so; should the aggregator fail, its socket is
+// closed. So these waits end without a limit of their own.
+constexpr absl::Duration kForOthers = absl::InfiniteDuration();
 constexpr absl::Duration kSpin = absl::Microseconds(20);
 constexpr int kSleepMs = 200;  // between looks at whether the job still goes on
 
@@ -34,18 +39,23 @@ bool CoresFor(uint32_t threads) {
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<AggregatorLink>> AggregatorLink::Connect(
-    const proto::Launch& launch) {
+    const proto::Launch& launch, absl::Duration answer_deadline) {
   if (launch.local_rank() >= launch.local_ranks()) {
     return absl::InvalidArgumentError(absl::StrFormat("local rank %d of %d in the launch",
                                                       launch.local_rank(), launch.local_ranks()));
   }
   absl::StatusOr<UniqueFd> socket = worker::ConnectTo(launch.aggregator_socket(), kConnectDeadline);
   if (!socket.ok()) return socket.status();
-  return std::unique_ptr<AggregatorLink>(new AggregatorLink(launch, *std::move(socket)));
+  return std::unique_ptr<AggregatorLink>(
+      new AggregatorLink(launch, *std::move(socket), answer_deadline));
 }
 
-AggregatorLink::AggregatorLink(const proto::Launch& launch, UniqueFd socket)
-    : launch_(launch), channel_(std::move(socket)), may_spin_(CoresFor(launch.local_ranks() + 1)) {}
+AggregatorLink::AggregatorLink(const proto::Launch& launch, UniqueFd socket,
+                               absl::Duration answer_deadline)
+    : launch_(launch),
+      channel_(std::move(socket)),
+      answer_deadline_(answer_deadline),
+      may_spin_(CoresFor(launch.local_ranks() + 1)) {}
 
 absl::Status AggregatorLink::Gone() const {
   return absl::UnavailableError(absl::StrFormat("the aggregator of node %d (%s) is gone",
@@ -56,18 +66,17 @@ absl::Status AggregatorLink::Say(const proto::RankMessage& message) {
   return channel_.Send(message).ok() ? absl::OkStatus() : Gone();
 }
 
-absl::StatusOr<proto::AggregatorMessage> AggregatorLink::Hear() {
-  while (true) {
-    proto::AggregatorMessage message;
-    absl::StatusOr<bool> received = channel_.TryReceive(&message);
-    if (!received.ok()) return Gone();
-    if (*received) {
-      if (message.has_stopped()) return absl::UnavailableError(message.stopped());
-      return message;
-    }
-    pollfd wait{channel_.fd(), POLLIN, 0};
-    poll(&wait, 1, -1);
+absl::StatusOr<proto::AggregatorMessage> AggregatorLink::Hear(absl::Duration timeout) {
+  proto::AggregatorMessage message;
+  absl::Status status = channel_.Receive(&message, timeout);
+  if (absl::IsDeadlineExceeded(status)) {
+    return absl::UnavailableError(
+        absl::StrFormat("the aggregator of node %d (%s) has not answered within %s", launch_.node(),
+                        launch_.node_name(), absl::FormatDuration(timeout)));
   }
+  if (!status.ok()) return Gone();
+  if (message.has_stopped()) return absl::UnavailableError(message.stopped());
+  return message;
 }
 
 absl::StatusOr<ArenaView> AggregatorLink::Allocate(const proto::Layout& layout) {
@@ -81,7 +90,7 @@ absl::StatusOr<ArenaView> AggregatorLink::Allocate(const proto::Layout& layout) 
   absl::StatusOr<worker::Descriptors> descriptors = worker::ReceiveDescriptors(channel_.fd());
   if (!descriptors.ok()) return Gone();
   if (!descriptors->memory.valid() || !descriptors->doorbell.valid()) {
-    absl::Status why = Hear().status();
+    absl::Status why = Hear(answer_deadline_).status();
     return why.ok() ? Gone() : why;
   }
   absl::StatusOr<std::unique_ptr<worker::NodeMemory>> memory =
@@ -106,7 +115,7 @@ absl::StatusOr<RunFacts> AggregatorLink::Start(const JobFacts& facts) {
   offer->set_samples_per_epoch(facts.samples_per_epoch);
   offer->set_total_steps(facts.total_steps);
   if (absl::Status status = Say(message); !status.ok()) return status;
-  absl::StatusOr<proto::AggregatorMessage> answer = Hear();
+  absl::StatusOr<proto::AggregatorMessage> answer = Hear(kForOthers);
   if (!answer.ok()) return answer.status();
   if (absl::Status status = memory_->ShareWeights(); !status.ok()) return status;
   chunks_ = memory_->header().chunks.load();
@@ -188,7 +197,7 @@ absl::Status AggregatorLink::Finish(uint64_t steps) {
   proto::RankMessage message;
   message.mutable_leave()->set_steps(steps);
   if (absl::Status status = Say(message); !status.ok()) return status;
-  return Hear().status();
+  return Hear(kForOthers).status();
 }
 
 proto::NodeCounters AggregatorLink::Counters() const {

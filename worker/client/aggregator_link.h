@@ -5,6 +5,7 @@
 #include <memory>
 #include <string>
 
+#include "absl/time/time.h"
 #include "common/event_fd.h"
 #include "common/framed_channel.h"
 #include "worker/aggregator/node_memory.h"
@@ -21,7 +22,9 @@ namespace strata::client {
 class AggregatorLink final : public RankLink {
  public:
   // Waits for the aggregator to listen. Errors: Unavailable naming its socket.
-  static absl::StatusOr<std::unique_ptr<AggregatorLink>> Connect(const proto::Launch& launch);
+  // `answer_deadline` is for what the aggregator owes at once, without waiting for anybody else.
+  static absl::StatusOr<std::unique_ptr<AggregatorLink>> Connect(
+      const proto::Launch& launch, absl::Duration answer_deadline = absl::Seconds(30));
 
   absl::StatusOr<ArenaView> Allocate(const proto::Layout& layout) override;
   absl::StatusOr<RunFacts> Start(const JobFacts& facts) override;
@@ -33,11 +36,12 @@ class AggregatorLink final : public RankLink {
   proto::NodeCounters Counters() const override;
 
  private:
-  AggregatorLink(const proto::Launch& launch, UniqueFd socket);
+  AggregatorLink(const proto::Launch& launch, UniqueFd socket, absl::Duration answer_deadline);
 
   absl::Status Say(const proto::RankMessage& message);
-  // Blocks for the aggregator's next message. Errors: Unavailable (it is gone, or the job stops).
-  absl::StatusOr<proto::AggregatorMessage> Hear();
+  // Blocks for the aggregator's next message. Errors: Unavailable (it is gone, the job stops, or
+  // nothing came within `timeout`).
+  absl::StatusOr<proto::AggregatorMessage> Hear(absl::Duration timeout);
   absl::Status Gone() const;
   // Ok while the job goes on. Errors: Unavailable, saying why not.
   absl::Status CheckAlive();
@@ -46,6 +50,7 @@ class AggregatorLink final : public RankLink {
 
   const proto::Launch launch_;
   FramedChannel channel_;
+  const absl::Duration answer_deadline_;
   const bool may_spin_;
   std::unique_ptr<worker::NodeMemory> memory_;
   std::unique_ptr<EventFd> doorbell_;
