@@ -50,8 +50,17 @@ class SqliteJobStore final : public JobStore {
 
   // Brings the database into shape and reads what stands in it once.
   absl::Status Prepare() {
-    const absl::Status modes = Run("PRAGMA journal_mode = WAL; PRAGMA synchronous = FULL;");
-    if (!modes.ok()) return modes;
+    const absl::StatusOr<std::string> journal = ReadText("PRAGMA journal_mode = WAL");
+    if (!journal.ok()) return journal.status();
+    // Where the file system cannot do it, that is no error to SQLite.
+    if (*journal != "wal") {
+      return absl::InternalError(
+          absl::StrFormat("%s: cannot write ahead (WAL) on this file system: its journal mode "
+                          "stays \"%s\"",
+                          file_, *journal));
+    }
+    const absl::Status synced = Run("PRAGMA synchronous = FULL");
+    if (!synced.ok()) return synced;
     const absl::StatusOr<std::string> check = ReadText("PRAGMA quick_check(1)");
     if (!check.ok()) return check.status();
     if (*check != "ok") return absl::DataLossError(absl::StrCat(file_, ": ", *check));

@@ -1,5 +1,7 @@
 #include "server/coordinator/job_store.h"
 
+#include <sqlite3.h>
+
 #include <filesystem>
 #include <fstream>
 
@@ -108,6 +110,18 @@ TEST_F(JobStoreTest, ADamagedDatabaseIsNamed) {
   const absl::Status status = JobStore::Open(directory_).status();
   EXPECT_EQ(status.code(), absl::StatusCode::kDataLoss) << status;
   EXPECT_THAT(std::string(status.message()), HasSubstr(Database()));
+}
+
+TEST_F(JobStoreTest, AFileSystemWithoutWalIsRefused) {
+  // As such a file system: no shared memory, so SQLite keeps the journal mode and reports no error.
+  sqlite3_vfs* usual = sqlite3_vfs_find(nullptr);
+  ASSERT_EQ(sqlite3_vfs_register(sqlite3_vfs_find("unix-none"), /*makeDflt=*/1), SQLITE_OK);
+  const absl::Status status = JobStore::Open(directory_).status();
+  sqlite3_vfs_register(usual, /*makeDflt=*/1);
+  EXPECT_EQ(status, absl::InternalError(
+                        absl::StrCat(Database(),
+                                     ": cannot write ahead (WAL) on this file system: its journal "
+                                     "mode stays \"delete\"")));
 }
 
 TEST_F(JobStoreTest, ADirectoryThatCannotBeMadeIsNamed) {
