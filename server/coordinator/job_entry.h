@@ -57,6 +57,7 @@ struct JobEntry {
   std::vector<JobNode> nodes;
   std::vector<JobServer> servers;
   MetricsMerge metrics;
+  bool unsaved = false;   // the store has refused the newest state
   bool resumed = false;   // known from before the coordinator's start
   bool has_news = false;  // progress that followers have not seen
 

@@ -67,7 +67,8 @@ void JobTable::Start(JobEntry* entry, const std::vector<RankBlock>& blocks, absl
   entry->status().set_state(proto::RUNNING);
   entry->status().set_started_ms(absl::ToUnixMillis(now));
   entry->status().set_reason("starts its ranks");
-  Save(*entry);
+  const absl::Status saved = Save(entry);
+  if (!saved.ok()) return Fail(entry, NotSaved(saved), now);
   for (const JobNode& node : entry->nodes) {
     proto::CoordinatorMessage message;
     proto::StartNode* start = message.mutable_start_node();

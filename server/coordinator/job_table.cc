@@ -197,7 +197,8 @@ void JobTable::OnJobInstalled(const std::string& daemon, const proto::JobInstall
 
 void JobTable::Train(JobEntry* entry, absl::Time now) {
   entry->BeginTraining(now);
-  Save(*entry);
+  const absl::Status saved = Save(entry);
+  if (!saved.ok()) return Fail(entry, NotSaved(saved), now);
   for (const JobNode& node : entry->nodes) SendRun(*entry, node);
   NotifyStatus(entry);
 }
@@ -216,7 +217,7 @@ void JobTable::OnNodeFinished(const std::string& daemon, JobId job, absl::Time n
     if (all_finished) {
       End(entry, proto::FINISHED, "", now);
     } else {
-      Save(*entry);
+      Save(entry).IgnoreError();  // repeated
     }
   }
   StartQueued(now);
@@ -255,7 +256,7 @@ void JobTable::OnCounters(const std::string& daemon, const proto::JobCounters& c
         shard.counters().SerializeAsString() != counters.counters().SerializeAsString();
     if (!changed) return;
     *shard.mutable_counters() = counters.counters();
-    if (entry.ended()) Save(entry);  // the last ones may come after the job's end
+    if (entry.ended()) Save(&entry).IgnoreError();  // the last ones may come after the job's end
   }
 }
 
@@ -293,6 +294,7 @@ void JobTable::Tick(absl::Time now) {
            now);
     }
     if (tell && entry.has_news && entry.running()) NotifyStatus(&entry);
+    if (entry.unsaved) Save(&entry).IgnoreError();  // repeated
   }
   ForgetOldest();
   StartQueued(now);
@@ -330,7 +332,7 @@ void JobTable::End(JobEntry* entry, proto::JobState state, const std::string& re
   entry->status().set_reason(reason);
   entry->status().set_ended_ms(absl::ToUnixMillis(now));
   entry->status().mutable_progress()->set_eta_s(state == proto::FINISHED ? 0 : -1);
-  Save(*entry);
+  Save(entry).IgnoreError();  // repeated
   LogInfo("job %d (%s): %s%s%s", entry->id().value(), entry->job().name(),
           proto::JobState_Name(state), reason.empty() ? "" : ": ", reason);
   for (const JobNode& node : entry->nodes) {

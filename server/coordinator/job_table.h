@@ -90,7 +90,9 @@ class JobTable {
   void SendRun(const JobEntry& entry, const JobNode& node);
   void SendStop(const std::string& daemon, JobId job, const std::string& reason);
   void SendRemove(const std::string& daemon, JobId job);
-  void Save(const JobEntry& entry);
+  // A failed one is repeated with every tick. Errors: the store's.
+  absl::Status Save(JobEntry* entry);
+  static std::string NotSaved(const absl::Status& error);  // as a job's reason
   void NotifyStatus(JobEntry* entry);
   void SetReason(JobEntry* entry, const std::string& reason);
 

@@ -3,6 +3,8 @@
 #include <string>
 #include <vector>
 
+#include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
 #include "common/log.h"
 #include "server/coordinator/job_table.h"
 
@@ -47,10 +49,17 @@ void JobTable::SendRemove(const std::string& daemon, JobId job) {
   SendTo(daemon, message);
 }
 
-void JobTable::Save(const JobEntry& entry) {
-  const absl::Status saved = actions_->Persist(entry.stored);
-  // The job goes on; only a restart would not know of this change.
-  if (!saved.ok()) LogError("job %d is not saved: %s", entry.id().value(), saved.ToString());
+absl::Status JobTable::Save(JobEntry* entry) {
+  const absl::Status saved = actions_->Persist(entry->stored);
+  if (!saved.ok() && !entry->unsaved) {
+    LogError("job %d is not saved: %s", entry->id().value(), saved.ToString());
+  }
+  entry->unsaved = !saved.ok();
+  return saved;
+}
+
+std::string JobTable::NotSaved(const absl::Status& error) {
+  return absl::StrCat("the coordinator cannot save the job: ", error.message());
 }
 
 void JobTable::NotifyStatus(JobEntry* entry) {
