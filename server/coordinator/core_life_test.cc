@@ -248,6 +248,29 @@ TEST_F(CoreLifeTest, AShortBreakWhileTrainingHarmsNothing) {
   EXPECT_THAT(cluster_.Sent("w2"), ElementsAre("Registered"));
 }
 
+TEST_F(CoreLifeTest, MetricsThatNodeZeroMayHaveMissedInABreakAreSentAgain) {
+  JoinAll();
+  const uint32_t job = TrainFourRanks();
+  const auto report = [&](uint64_t step) {
+    for (uint32_t rank : {2, 3}) cluster_.Report("w2", job, rank, step);
+  };
+  for (uint64_t step : {10, 20}) {
+    for (uint32_t rank : {0, 1}) cluster_.Report("w1", job, rank, step);
+  }
+  report(10);
+  cluster_.Disconnect("w1");
+  report(20);
+  cluster_.Sent("w1");
+  cluster_.JoinWorker("w1", 2, {job});
+  EXPECT_THAT(cluster_.Sent("w1"), ElementsAre("Registered", "JobMetrics 1", "JobMetrics 1"));
+  EXPECT_EQ(cluster_.Newest("w1", Message::kJobMetrics).job_metrics().record().step(), 20);
+  // They are node 0's alone.
+  cluster_.Disconnect("w2");
+  cluster_.Sent("w2");
+  cluster_.JoinWorker("w2", 2, {job});
+  EXPECT_THAT(cluster_.Sent("w2"), ElementsAre("Registered"));
+}
+
 TEST_F(CoreLifeTest, ANodeThatMayNotKnowThatItRunsIsToldAgain) {
   JoinAll();
   const uint32_t job = TrainFourRanks();

@@ -2,6 +2,7 @@
 #define STRATA_SERVER_COORDINATOR_JOB_ENTRY_H_
 
 #include <cstdint>
+#include <deque>
 #include <string>
 #include <vector>
 
@@ -57,6 +58,8 @@ struct JobEntry {
   std::vector<JobNode> nodes;
   std::vector<JobServer> servers;
   MetricsMerge metrics;
+  // The newest records, the oldest first, for node 0's worker should it miss some in a break.
+  std::deque<proto::MetricsRecord> recent;
   bool unsaved = false;   // the store has refused the newest state
   bool resumed = false;   // known from before the coordinator's start
   bool has_news = false;  // progress that followers have not seen

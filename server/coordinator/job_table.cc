@@ -118,6 +118,9 @@ void JobTable::NodeCameBack(JobEntry* entry, JobNode* node, bool holds, bool ret
   }
   node->missing_since = holds ? absl::InfiniteFuture() : now;
   if (holds && !entry->metrics.HasReported(node->first_rank)) SendRun(*entry, *node);
+  if (!holds || node->node != 0) return;
+  // What was sent during the break may be lost; the worker drops what it has.
+  for (const proto::MetricsRecord& record : entry->recent) SendMetrics(*entry, record);
 }
 
 void JobTable::OnLost(const Membership::Lost& lost, absl::Time now) {
@@ -332,6 +335,7 @@ void JobTable::End(JobEntry* entry, proto::JobState state, const std::string& re
   entry->status().set_reason(reason);
   entry->status().set_ended_ms(absl::ToUnixMillis(now));
   entry->status().mutable_progress()->set_eta_s(state == proto::FINISHED ? 0 : -1);
+  entry->recent.clear();
   Save(entry).IgnoreError();  // repeated
   LogInfo("job %d (%s): %s%s%s", entry->id().value(), entry->job().name(),
           proto::JobState_Name(state), reason.empty() ? "" : ": ", reason);

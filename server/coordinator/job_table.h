@@ -36,6 +36,8 @@ class JobTable {
     absl::Duration news_every = absl::Seconds(1);
     size_t ended_max = 1000;  // jobs kept after their end
     size_t queued_max = 10000;
+    // Records of a running job kept to be sent again after a break.
+    size_t recent_max = 1024;
   };
 
   // `membership` and `actions` outlive the table.
@@ -86,6 +88,7 @@ class JobTable {
 
   // job_tell.cc
   void Publish(JobEntry* entry, const std::vector<proto::MetricsRecord>& records);
+  void SendMetrics(const JobEntry& entry, const proto::MetricsRecord& record);
   void SendTo(const std::string& daemon, const proto::CoordinatorMessage& message);
   void SendRun(const JobEntry& entry, const JobNode& node);
   void SendStop(const std::string& daemon, JobId job, const std::string& reason);

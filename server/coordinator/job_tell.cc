@@ -14,14 +14,20 @@ void JobTable::Publish(JobEntry* entry, const std::vector<proto::MetricsRecord>&
   if (records.empty()) return;
   NotifyStatus(entry);
   for (const proto::MetricsRecord& record : records) {
-    proto::CoordinatorMessage message;
-    message.mutable_job_metrics()->set_job_id(entry->id().value());
-    *message.mutable_job_metrics()->mutable_record() = record;
-    SendTo(entry->nodes[0].daemon, message);
+    entry->recent.push_back(record);
+    if (entry->recent.size() > options_.recent_max) entry->recent.pop_front();
+    SendMetrics(*entry, record);
     proto::FollowEvent event;
     *event.mutable_metrics() = record;
     actions_->Notify(entry->id(), event);
   }
+}
+
+void JobTable::SendMetrics(const JobEntry& entry, const proto::MetricsRecord& record) {
+  proto::CoordinatorMessage message;
+  message.mutable_job_metrics()->set_job_id(entry.id().value());
+  *message.mutable_job_metrics()->mutable_record() = record;
+  SendTo(entry.nodes[0].daemon, message);
 }
 
 void JobTable::SendTo(const std::string& daemon, const proto::CoordinatorMessage& message) {
