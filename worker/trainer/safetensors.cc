@@ -72,7 +72,10 @@ absl::Status ReadValues(const std::string& path, absl::Span<const char> values,
                                         " leave a gap, overlap others or are cut off"));
     }
     entry.tensor.values.resize((entry.end - entry.begin) / sizeof(float));
-    std::memcpy(entry.tensor.values.data(), values.data() + position, entry.end - entry.begin);
+    // memcpy takes no null pointer, not even for the no bytes of an empty tensor.
+    if (!entry.tensor.values.empty()) {
+      std::memcpy(entry.tensor.values.data(), values.data() + position, entry.end - entry.begin);
+    }
     position = entry.end;
     model->tensors.push_back(std::move(entry.tensor));
   }
