@@ -7,6 +7,7 @@
 
 #include "cli/command.h"
 #include "cli/progress.h"
+#include "cli/render.h"
 
 namespace strata::cli {
 namespace {
@@ -20,19 +21,42 @@ int TerminalColumns() {
   return size.ws_col;
 }
 
+// One JSON object per line on standard output.
+class JsonEvents {
+ public:
+  void Print(const proto::FollowEvent& event) {
+    if (event.has_metrics()) {
+      // A coordinator that restarted tells steps again.
+      const proto::MetricsRecord& record = event.metrics();
+      if (record.step() <= shown_step_ && !record.final()) return;
+      shown_step_ = record.step();
+    }
+    std::fputs(EventJson(event).c_str(), stdout);
+    std::fflush(stdout);
+  }
+
+ private:
+  uint64_t shown_step_ = 0;
+};
+
 }  // namespace
 
-int FollowJob(control::CoordinatorClient* client, JobId job) {
+std::optional<int> FollowJob(control::CoordinatorClient* client, JobId job, bool json) {
   ProgressDisplay display(stdout, TerminalColumns());
-  auto followed =
-      client->Follow(job, [&display](const proto::FollowEvent& event) { display.Show(event); });
+  JsonEvents events;
+  auto followed = client->Follow(job, [&](const proto::FollowEvent& event) {
+    json ? events.Print(event) : display.Show(event);
+  });
+  display.End();
+  if (absl::IsCancelled(followed.status())) return std::nullopt;
   if (!followed.ok()) return PrintError(std::string(followed.status().message()), kExitFailed);
   const proto::JobStatus& end = *followed;
   if (end.state() != proto::FINISHED) {
-    if (!end.run_dir().empty()) std::printf("logs: %s/logs\n", end.run_dir().c_str());
+    if (!json && !end.run_dir().empty()) std::printf("logs: %s/logs\n", end.run_dir().c_str());
     std::fflush(stdout);
     return PrintError(EndLine(end), kExitFailed);
   }
+  if (json) return kExitOk;
   std::printf("%s\n", EndLine(end).c_str());
   if (!end.run_dir().empty()) {
     std::printf("run directory: %s\n", end.run_dir().c_str());
@@ -40,6 +64,25 @@ int FollowJob(control::CoordinatorClient* client, JobId job) {
   }
   std::fflush(stdout);
   return kExitOk;
+}
+
+int FollowJobUntilSignal(control::CoordinatorClient* client, JobId job,
+                         const CoordinatorOptions& options, Interrupt* interrupt) {
+  interrupt->Catch([client] { client->StopFollowing(); });
+  std::optional<int> exit_status = FollowJob(client, job, options.json);
+  interrupt->Catch(nullptr);
+  if (exit_status.has_value()) return *exit_status;
+  if (!options.json) {
+    const uint32_t id = job.value();
+    const std::string at =
+        options.address == CoordinatorOptions().address ? "" : " --coordinator " + options.address;
+    std::printf(
+        "job %u goes on; look: strata status %u%s, follow: strata status %u --follow%s, "
+        "stop: strata cancel %u%s\n",
+        id, id, at.c_str(), id, at.c_str(), id, at.c_str());
+    std::fflush(stdout);
+  }
+  return interrupt->exit_status();
 }
 
 }  // namespace strata::cli

@@ -1,14 +1,24 @@
 #ifndef STRATA_CLI_FOLLOW_H_
 #define STRATA_CLI_FOLLOW_H_
 
+#include <optional>
+
+#include "cli/interrupt.h"
+#include "cli/options.h"
 #include "common/control/coordinator_client.h"
 #include "common/ids.h"
 
 namespace strata::cli {
 
 // Shows a job's progress until it has ended, then how it ended, where its outputs are and, for a
-// job that did not finish, one error line. Returns the exit status that the job stands for.
-int FollowJob(control::CoordinatorClient* client, JobId job);
+// job that did not finish, one error line. With `json` each event is a line of JSON instead.
+// Returns the exit status that the job stands for; nullopt: ended by StopFollowing, nothing was
+// said.
+std::optional<int> FollowJob(control::CoordinatorClient* client, JobId job, bool json);
+
+// The same until a signal comes: then says how to go on and returns the signal's exit status.
+int FollowJobUntilSignal(control::CoordinatorClient* client, JobId job,
+                         const CoordinatorOptions& options, Interrupt* interrupt);
 
 }  // namespace strata::cli
 

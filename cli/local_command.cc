@@ -49,6 +49,7 @@ class LocalRun {
     loop_.Post([this] { cluster_.Start(); });
     loop_.Run();
     if (follower_.joinable()) follower_.join();
+    if (interrupted_) SayInterrupted();
     return exit_status_;
   }
 
@@ -70,12 +71,26 @@ class LocalRun {
     client_ = ConnectTo(client);
     follower_ = std::thread([this] {
       auto id = client_->Submit(*job_);
-      int exit_status = id.ok() ? FollowJob(client_.get(), *id) : PrintError(id.status());
-      loop_.Post([this, exit_status] {
-        if (!stopping_) exit_status_ = exit_status;
-        Stop();
-      });
+      std::optional<int> exit_status;
+      if (id.ok()) exit_status = FollowJob(client_.get(), *id, /*json=*/false);
+      loop_.Post([=, this, submitted = id.status()] { OnFollowed(submitted, exit_status); });
     });
+  }
+
+  void OnFollowed(const absl::Status& submitted, std::optional<int> exit_status) {
+    if (interrupted_) {
+      SayInterrupted();
+    } else if (!stopping_) {
+      exit_status_ = submitted.ok() ? exit_status.value_or(kExitFailed) : PrintError(submitted);
+    }
+    Stop();
+  }
+
+  // Once, when the follower writes no more.
+  void SayInterrupted() {
+    if (said_interrupted_) return;
+    said_interrupted_ = true;
+    exit_status_ = PrintError("stopped before the job had ended", kExitFailed);
   }
 
   void PrintHowTo() {
@@ -102,9 +117,7 @@ class LocalRun {
       loop_.Stop();
       return;
     }
-    if (job_.has_value()) {
-      exit_status_ = PrintError("stopped before the job had ended", kExitFailed);
-    }
+    interrupted_ = job_.has_value();
     Stop();
   }
 
@@ -123,6 +136,8 @@ class LocalRun {
   std::unique_ptr<control::CoordinatorClient> client_;
   std::thread follower_;
   bool stopping_ = false;
+  bool interrupted_ = false;
+  bool said_interrupted_ = false;
   int exit_status_ = kExitOk;
 };
 

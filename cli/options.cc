@@ -37,11 +37,27 @@ absl::StatusOr<std::string> ReadFile(const std::string& path) {
   return text;
 }
 
+// Empty, or what is wrong.
+std::string CheckHostPort(const std::string& text) {
+  const size_t colon = text.rfind(':');
+  const std::string host = text.substr(0, colon == std::string::npos ? 0 : colon);
+  const bool bracketed = host.size() > 2 && host.front() == '[' && host.back() == ']';
+  uint32_t port = 0;
+  const bool good = !host.empty() && (bracketed || host.find(':') == std::string::npos) &&
+                    absl::SimpleAtoi(text.substr(colon + 1), &port) && port >= 1 && port <= 65535;
+  return good ? "" : absl::StrCat("expected HOST:PORT, not \"", text, "\"");
+}
+
 }  // namespace
 
-void AddCoordinatorOptions(CLI::App* command, CoordinatorOptions* options) {
-  command->add_option("--coordinator", options->address, "HOST:PORT of the coordinator")
+void AddCoordinatorAddress(CLI::App* command, std::string* address) {
+  command->add_option("--coordinator", *address, "HOST:PORT of the coordinator")
+      ->check(CheckHostPort)
       ->capture_default_str();
+}
+
+void AddCoordinatorOptions(CLI::App* command, CoordinatorOptions* options) {
+  AddCoordinatorAddress(command, &options->address);
   command->add_option("--timeout", options->timeout_s, "Seconds to try to reach the coordinator")
       ->check(CLI::Range(0.1, 3600.0))
       ->capture_default_str();

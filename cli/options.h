@@ -21,6 +21,7 @@ struct CoordinatorOptions {
   bool json = false;
 };
 
+void AddCoordinatorAddress(CLI::App* command, std::string* address);
 void AddCoordinatorOptions(CLI::App* command, CoordinatorOptions* options);
 // Of daemons: how long the first contact and a later break may take.
 void AddSessionOptions(CLI::App* command, absl::Duration* connect_deadline,

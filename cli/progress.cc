@@ -7,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
+#include "common/count_of.h"
 
 namespace strata::cli {
 namespace {
@@ -137,7 +138,7 @@ void ProgressDisplay::ShowStatus(const proto::JobStatus& status) {
                        status.reason());
   } else if (status.state() == proto::RUNNING) {
     say = absl::StrCat(JobName(status), ": running ", status.model(), ", mode ", status.mode(),
-                       ", ", status.ranks(), " ranks on ", DaemonsOf(status));
+                       ", ", CountOf(status.ranks(), "rank"), " on ", DaemonsOf(status));
   }
   if (!say.empty() && say != said_) {
     Line(say);
@@ -160,7 +161,10 @@ void ProgressDisplay::Line(const std::string& text) {
 }
 
 void ProgressDisplay::ClearLive() {
-  if (live_) std::fprintf(out_, "\r\033[K");
+  if (live_) {
+    std::fprintf(out_, "\r\033[K");
+    std::fflush(out_);
+  }
   live_ = false;
 }
 

@@ -32,6 +32,8 @@ class ProgressDisplay {
   ProgressDisplay(std::FILE* out, int columns) : out_(out), columns_(columns) {}
 
   void Show(const proto::FollowEvent& event);
+  // Takes the live line away: what is written next has a row of its own.
+  void End() { ClearLive(); }
 
  private:
   void ShowStatus(const proto::JobStatus& status);

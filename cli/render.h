@@ -17,6 +17,8 @@ std::string JobsText(const std::vector<proto::JobStatus>& jobs);
 std::string JobsJson(const std::vector<proto::JobStatus>& jobs);
 std::string JobText(const proto::JobStatus& job);
 std::string JobJson(const proto::JobStatus& job);
+// One line: {"status": ...} as JobJson's, or {"metrics": ...} as in metrics.jsonl.
+std::string EventJson(const proto::FollowEvent& event);
 std::string NodesText(const proto::ListNodesReply& nodes);
 std::string NodesJson(const proto::ListNodesReply& nodes);
 std::string ClusterText(const proto::ListNodesReply& nodes,

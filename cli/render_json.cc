@@ -2,11 +2,15 @@
 #include <vector>
 
 #include "cli/render.h"
+#include "worker/agent/metrics_line.h"
 
 namespace strata::cli {
 namespace {
 
 using Json = nlohmann::ordered_json;
+
+// Null for what is not known, which the messages write as -1.
+Json Known(double value) { return value < 0 ? Json() : Json(value); }
 
 Json ToJson(const proto::Progress& progress) {
   Json json;
@@ -17,9 +21,9 @@ Json ToJson(const proto::Progress& progress) {
   json["samples"] = progress.samples();
   json["samples_per_s"] = progress.samples_per_s();
   json["loss"] = progress.loss();
-  json["test_accuracy"] = progress.test_accuracy();
+  json["test_accuracy"] = Known(progress.test_accuracy());
   json["bytes_per_step"] = progress.bytes_per_step();
-  json["eta_s"] = progress.eta_s();
+  json["eta_s"] = Known(progress.eta_s());
   return json;
 }
 
@@ -105,6 +109,15 @@ std::string Print(const Json& json) {
 std::string JobsJson(const std::vector<proto::JobStatus>& jobs) { return Print(ToJson(jobs)); }
 
 std::string JobJson(const proto::JobStatus& job) { return Print(ToJson(job)); }
+
+std::string EventJson(const proto::FollowEvent& event) {
+  if (event.has_metrics()) {
+    return "{\"metrics\":" + worker::MetricsLine(event.metrics()) + "}\n";
+  }
+  Json json;
+  json["status"] = ToJson(event.status());
+  return json.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n";
+}
 
 std::string NodesJson(const proto::ListNodesReply& nodes) { return Print(ToJson(nodes)); }
 

@@ -54,7 +54,20 @@ TEST(Render, WritesJsonWithTheFieldNamesOfTheProtocol) {
   EXPECT_EQ(json["progress"]["step"], 50);
   EXPECT_EQ(json["shards"][0]["pushes"], 800);
   EXPECT_EQ(json["nodes"][0]["daemon"], "w0");
+  EXPECT_TRUE(json["progress"]["test_accuracy"].is_null()) << "not known yet";
   EXPECT_EQ(nlohmann::json::parse(JobsJson({Job(), Job()})).size(), 2u);
+}
+
+TEST(Render, WritesEachEventOfAJobAsALineOfJson) {
+  proto::FollowEvent event;
+  *event.mutable_status() = Job();
+  std::string line = EventJson(event);
+  EXPECT_EQ(line.find('\n'), line.size() - 1);
+  EXPECT_EQ(nlohmann::json::parse(line)["status"]["job_id"], 3);
+  event.mutable_metrics()->set_step(50);
+  line = EventJson(event);
+  EXPECT_EQ(line.find('\n'), line.size() - 1);
+  EXPECT_EQ(nlohmann::json::parse(line)["metrics"]["step"], 50);
 }
 
 TEST(Render, SumsUpACluster) {
@@ -72,8 +85,8 @@ TEST(Render, SumsUpACluster) {
   worker->set_slots_used(3);
   nodes.add_daemons()->set_alive(false);
   EXPECT_EQ(ClusterText(nodes, {Job()}),
-            "cluster c1\n  1 servers with 2 shards, 1 workers with 4 slots (3 used)\n"
-            "  1 jobs running, 0 queued, 1 in all\n");
+            "cluster c1\n  1 server with 2 shards, 1 worker with 4 slots (3 used)\n"
+            "  1 job running, 0 queued, 1 in all\n");
   EXPECT_EQ(nlohmann::json::parse(ClusterJson(nodes, {Job()}))["jobs"].size(), 1u);
   EXPECT_NE(NodesText(nodes).find("3/4 used"), std::string::npos);
 }

@@ -7,6 +7,7 @@
 #include "absl/time/time.h"
 #include "cli/progress.h"
 #include "cli/render.h"
+#include "common/count_of.h"
 
 namespace strata::cli {
 namespace {
@@ -114,8 +115,9 @@ std::string JobText(const proto::JobStatus& job) {
                            {"  started", When(job.started_ms())},
                            {"  ended", When(job.ended_ms())}};
   if (job.elements() > 0) {
-    rows.push_back({"  parameters", absl::StrCat(job.elements(), " in ", job.chunks(),
-                                                 " chunks of ", job.chunk_elements())});
+    rows.push_back(
+        {"  parameters", absl::StrCat(job.elements(), " in ", CountOf(job.chunks(), "chunk"),
+                                      " of ", job.chunk_elements())});
   }
   if (!job.run_dir().empty()) rows.push_back({"  run directory", job.run_dir()});
   if (job.progress().step() > 0) {
@@ -156,9 +158,10 @@ std::string ClusterText(const proto::ListNodesReply& nodes,
     running += job.state() == proto::RUNNING ? 1 : 0;
     queued += job.state() == proto::QUEUED ? 1 : 0;
   }
-  return absl::StrCat("cluster ", nodes.cluster_id(), "\n  ", servers, " servers with ", shards,
-                      " shards, ", workers, " workers with ", slots, " slots (", used, " used)\n  ",
-                      running, " jobs running, ", queued, " queued, ", jobs.size(), " in all\n");
+  return absl::StrCat("cluster ", nodes.cluster_id(), "\n  ", CountOf(servers, "server"), " with ",
+                      CountOf(shards, "shard"), ", ", CountOf(workers, "worker"), " with ",
+                      CountOf(slots, "slot"), " (", used, " used)\n  ", CountOf(running, "job"),
+                      " running, ", queued, " queued, ", jobs.size(), " in all\n");
 }
 
 }  // namespace strata::cli

@@ -52,8 +52,7 @@ void AddServerCommand(CLI::App* app, Invocation* invocation) {
   options->address.clear();
   CLI::App* command = app->add_subcommand(
       "server", "Run a network-level server: shards that own weights and optimizer state");
-  command->add_option("--coordinator", options->coordinator, "HOST:PORT of the coordinator")
-      ->capture_default_str();
+  AddCoordinatorAddress(command, &options->coordinator);
   AddSessionOptions(command, &options->connect_deadline, &options->reconnect_deadline);
   command->add_option("--listen", options->listen, "Host (interface) that the shards bind to")
       ->capture_default_str();

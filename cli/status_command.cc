@@ -1,9 +1,12 @@
 #include <CLI/CLI.hpp>
 #include <cstdio>
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "cli/command.h"
+#include "cli/follow.h"
+#include "cli/interrupt.h"
 #include "cli/options.h"
 #include "cli/render.h"
 
@@ -13,6 +16,7 @@ namespace {
 struct Options {
   CoordinatorOptions coordinator;
   std::string job;
+  bool follow = false;
 };
 
 int RunCluster(control::CoordinatorClient& client, bool json) {
@@ -25,10 +29,15 @@ int RunCluster(control::CoordinatorClient& client, bool json) {
 }
 
 int Run(const Options& options) {
+  std::optional<Interrupt> interrupt;
+  if (options.follow) interrupt.emplace();
   auto client = ConnectTo(options.coordinator);
   if (options.job.empty()) return RunCluster(*client, options.coordinator.json);
   auto id = FindJob(*client, options.job);
   if (!id.ok()) return PrintError(id.status());
+  if (options.follow) {
+    return FollowJobUntilSignal(client.get(), *id, options.coordinator, &*interrupt);
+  }
   auto job = client->GetJob(*id);
   if (!job.ok()) return PrintError(job.status());
   std::fputs((options.coordinator.json ? JobJson(*job) : JobText(*job)).c_str(), stdout);
@@ -41,7 +50,12 @@ void AddStatusCommand(CLI::App* app, Invocation* invocation) {
   auto options = std::make_shared<Options>();
   CLI::App* command = app->add_subcommand(
       "status", "Show where and how far a job is, its mode and its shards; or the whole cluster");
-  command->add_option("job", options->job, "The job's number, or its name (the newest one)");
+  CLI::Option* job =
+      command->add_option("job", options->job, "The job's number, or its name (the newest one)");
+  command
+      ->add_flag("--follow", options->follow,
+                 "Show progress until the job ends; the exit status is the job's")
+      ->needs(job);
   AddCoordinatorOptions(command, &options->coordinator);
   AddJsonOption(command, &options->coordinator.json);
   AddLogLevelOption(command, invocation);
@@ -49,7 +63,10 @@ void AddStatusCommand(CLI::App* app, Invocation* invocation) {
       "Examples:\n"
       "  strata status\n"
       "  strata status 3\n"
-      "  strata status fashion-lenet-sync --json");
+      "  strata status 3 --follow\n"
+      "  strata status fashion-lenet-sync --json\n"
+      "Exit status with --follow: 0 finished, 1 failed or cancelled, 2 no such job,\n"
+      "130 and 143 interrupted by Ctrl-C and SIGTERM: the job goes on.");
   command->callback([=] { invocation->run = [options] { return Run(*options); }; });
 }
 

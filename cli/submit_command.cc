@@ -1,10 +1,12 @@
 #include <CLI/CLI.hpp>
 #include <cstdio>
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "cli/command.h"
 #include "cli/follow.h"
+#include "cli/interrupt.h"
 #include "cli/options.h"
 
 namespace strata::cli {
@@ -19,6 +21,8 @@ struct Options {
 int Run(const Options& options) {
   auto job = LoadJob(options.job);
   if (!job.ok()) return PrintError(job.status());
+  std::optional<Interrupt> interrupt;
+  if (options.follow) interrupt.emplace();
   auto client = ConnectTo(options.coordinator);
   auto id = client->Submit(*job);
   if (!id.ok()) return PrintError(id.status());
@@ -28,7 +32,8 @@ int Run(const Options& options) {
     std::printf("job %u (%s) submitted\n", id->value(), job->name().c_str());
   }
   std::fflush(stdout);
-  return options.follow ? FollowJob(client.get(), *id) : kExitOk;
+  if (!options.follow) return kExitOk;
+  return FollowJobUntilSignal(client.get(), *id, options.coordinator, &*interrupt);
 }
 
 }  // namespace
@@ -48,7 +53,9 @@ void AddSubmitCommand(CLI::App* app, Invocation* invocation) {
       "Examples:\n"
       "  strata submit examples/fashion_lenet_sync.textproto --follow\n"
       "  strata submit job.textproto --mode lazy --set consistency.lazy.staleness=3\n"
-      "Exit status with --follow: 0 finished, 1 failed or cancelled, 2 bad input.");
+      "Exit status with --follow: 0 finished, 1 failed or cancelled, 2 bad input,\n"
+      "130 and 143 interrupted by Ctrl-C and SIGTERM: the job goes on.\n"
+      "With --follow --json each line is an object: the job's id, then status or metrics.");
   command->callback([=] { invocation->run = [options] { return Run(*options); }; });
 }
 

@@ -39,8 +39,7 @@ void AddWorkerCommand(CLI::App* app, Invocation* invocation) {
   options->slots = std::max(1u, std::thread::hardware_concurrency());
   CLI::App* command = app->add_subcommand(
       "worker", "Run a worker node: per job one aggregator process and its ranks");
-  command->add_option("--coordinator", options->coordinator, "HOST:PORT of the coordinator")
-      ->capture_default_str();
+  AddCoordinatorAddress(command, &options->coordinator);
   AddSessionOptions(command, &options->connect_deadline, &options->reconnect_deadline);
   command->add_option("--slots", options->slots, "Ranks that may run here at once")
       ->check(CLI::Range(1u, 1024u))

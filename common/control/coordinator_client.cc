@@ -9,6 +9,7 @@
 #include "absl/synchronization/mutex.h"
 #include "absl/time/clock.h"
 #include "common/control/channel.h"
+#include "common/control/probe.h"
 #include "common/job/job.h"
 #include "proto/control.grpc.pb.h"
 
@@ -94,7 +95,8 @@ class GrpcCoordinatorClient final : public CoordinatorClient {
 
  private:
   absl::Status TooLate(const std::string& why) const {
-    return Unreachable(options_.coordinator, absl::FormatDuration(options_.deadline), why);
+    return Unreachable(options_.coordinator, absl::FormatDuration(options_.deadline),
+                       why.empty() ? WhyUnreachable(options_.coordinator) : why);
   }
 
   // Runs `method` on a fresh context until it succeeds, fails for a reason other than the line's,
@@ -110,6 +112,9 @@ class GrpcCoordinatorClient final : public CoordinatorClient {
       context.set_deadline(absl::ToChronoTime(deadline));
       const absl::Status status = FromGrpc(method(&context));
       if (absl::IsDeadlineExceeded(status)) return TooLate("it does not answer");
+      if (absl::IsUnimplemented(status)) {
+        return TooLate("a gRPC server is there, but it is not a coordinator");
+      }
       if (!absl::IsUnavailable(status)) return status;
       if (!retry || absl::Now() >= deadline) return TooLate(std::string(status.message()));
       Pause();

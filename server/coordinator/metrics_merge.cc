@@ -53,6 +53,8 @@ void MetricsMerge::Take(const proto::RankReport& report) {
     samples_merged_ += missed;
   }
   rank.samples += report.samples();
+  rank.steps += report.end_step() - report.first_step();
+  rank.wall_s += report.wall_s();
   rank.newest = report;
   if (report.has_test_accuracy()) accuracy_ = report.test_accuracy();
   windows_[report.end_step()][report.rank()] = report;
@@ -152,8 +154,8 @@ proto::Progress MetricsMerge::GetProgress() const {
         report.end_step();
     if (eta_s >= 0) {
       const double steps_left = Difference(total_steps_, report.end_step());
-      const double step_s = report.wall_s() / (report.end_step() - report.first_step());
-      eta_s = std::max(eta_s, steps_left * step_s);
+      // The rate of the whole run: one window's would jump.
+      eta_s = std::max(eta_s, steps_left * rank.wall_s / rank.steps);
     }
   }
   progress.set_samples(samples);

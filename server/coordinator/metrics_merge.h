@@ -35,6 +35,8 @@ class MetricsMerge {
   struct Rank {
     std::optional<proto::RankReport> newest;
     uint64_t samples = 0;  // in all its steps
+    uint64_t steps = 0;    // of all its reports
+    double wall_s = 0;     // that these steps took
     bool final = false;
   };
   using Window = std::map<uint32_t, proto::RankReport>;  // by rank

@@ -139,6 +139,17 @@ TEST(MetricsMerge, ProgressIsTheSlowestRanks) {
   EXPECT_DOUBLE_EQ(progress.eta_s(), 90 * 0.5);  // 0.5 s per step
 }
 
+TEST(MetricsMerge, TimeLeftIsFromTheRateOfTheWholeRun) {
+  MetricsMerge merge(1, 0, 0, 100);
+  proto::RankReport report = Report(0, 0, 10);
+  report.set_wall_s(30);
+  merge.Add(report, 30);
+  report = Report(0, 10, 20);
+  report.set_wall_s(10);
+  merge.Add(report, 40);
+  EXPECT_DOUBLE_EQ(merge.GetProgress().eta_s(), 80 * 2.0);
+}
+
 TEST(MetricsMerge, GoesOnAfterARestartWithTheSamplesOfEarlierSteps) {
   MetricsMerge merge = TwoRanks();
   proto::RankReport first = Report(0, 50, 60);

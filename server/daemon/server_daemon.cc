@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "common/count_of.h"
 #include "common/log.h"
 
 namespace strata::server {
@@ -114,7 +115,7 @@ absl::Status ServerDaemon::Install(const proto::InstallJob& install) {
         shards_[i]->Install(install.record(), ShardId(install.own_shards(static_cast<int>(i))));
     if (!status.ok()) return status;
   }
-  LogInfo("job %u: installed on %d shards", install.record().job_id(), shards_.size());
+  LogInfo("job %u: installed on %s", install.record().job_id(), CountOf(shards_.size(), "shard"));
   return absl::OkStatus();
 }
 

@@ -93,6 +93,16 @@ TEST(BadUsage, NamesTheUnknownCommandOrPointsToTheCommandsHelp) {
   EXPECT_THAT(RunStrata({"submit"}).err, HasSubstr("(see strata submit --help)\n"));
 }
 
+TEST(BadUsage, AnAddressThatIsNoneIsRefusedAtOnce) {
+  for (const char* address : {"localhost", ":7070", ":abc", "localhost:99999", "localhost:", ""}) {
+    for (const char* command : {"jobs", "status", "nodes", "worker", "server"}) {
+      CommandResult result = RunStrata({command, "--coordinator", address});
+      ExpectOneErrorLine(result, 2);
+      EXPECT_THAT(result.err, HasSubstr("expected HOST:PORT")) << command << " " << address;
+    }
+  }
+}
+
 TEST(BadUsage, IsOneLine) {
   for (const auto& args : std::vector<std::vector<std::string>>{
            {"frobnicate"}, {"submit"}, {"worker", "--slots", "many"}, {"local", "--nodes", "0"}}) {
@@ -202,6 +212,7 @@ TEST(BadPlace, ACoordinatorThatCannotBeReachedIsNamed) {
     CommandResult result = RunStrata(all);
     ExpectOneErrorLine(result, 1);
     EXPECT_THAT(result.err, HasSubstr("127.0.0.1:1")) << args[0];
+    EXPECT_THAT(result.err, testing::ContainsRegex("[Cc]onnection refused")) << args[0];
   }
 }
 

@@ -1,4 +1,6 @@
 // The command line as people and scripts meet it.
+#include <signal.h>
+
 #include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
@@ -131,6 +133,61 @@ TEST(CommandLine, AProgramOfTheUsersTrainsThroughTheCluster) {
   text << log.rdbuf();
   EXPECT_THAT(text.str(), HasSubstr("b = 5.0"));
   EXPECT_FALSE(Metrics(runs + "/linear-1").empty());
+}
+
+TEST(CommandLine, AFollowerThatIsInterruptedLeavesTheJobAndSaysHowToGoOn) {
+  Cluster cluster({1, 1, 1, 2});
+  ASSERT_EQ(cluster.Start(), absl::OkStatus());
+  auto id = cluster.Submit(LenetJob("long", 2, 2, 10'000'000));
+  ASSERT_TRUE(id.ok()) << id.status();
+  cluster.WaitForStep(*id, 1);
+  Command follower =
+      StartStrata({"status", "long", "--follow", "--coordinator", cluster.address()});
+  auto shown = [&] { return std::filesystem::file_size(follower.base + ".out") > 0; };
+  ASSERT_TRUE(WaitUntil(shown));
+  follower.process->Signal(SIGINT);
+  CommandResult result = Finish(std::move(follower));
+  EXPECT_EQ(result.status.code, 130) << result.status.ToString();
+  EXPECT_THAT(result.out, HasSubstr("\njob 1 goes on; look: strata status 1 --coordinator "));
+  EXPECT_EQ(result.err, "");
+  EXPECT_EQ(cluster.Status(*id).state(), proto::RUNNING);
+}
+
+TEST(CommandLine, FollowingWithJsonWritesAnObjectPerLine) {
+  Cluster cluster({1, 1, 1, 2});
+  ASSERT_EQ(cluster.Start(), absl::OkStatus());
+  CommandResult result = RunStrata({"submit", JobFile(LenetJob("lines", 2, 2, 40)), "--follow",
+                                    "--json", "--coordinator", cluster.address()});
+  EXPECT_EQ(result.status.code, 0) << result.err;
+  std::stringstream lines(result.out);
+  std::string line;
+  json last_status;
+  int metrics = 0;
+  for (int i = 0; std::getline(lines, line); ++i) {
+    json object = json::parse(line, nullptr, /*allow_exceptions=*/false);
+    ASSERT_TRUE(object.is_object()) << line;
+    EXPECT_EQ(object.contains("job_id"), i == 0) << line;
+    if (object.contains("status")) last_status = object["status"];
+    metrics += object.contains("metrics") ? 1 : 0;
+  }
+  EXPECT_EQ(last_status["state"], "finished");
+  EXPECT_GT(metrics, 0);
+}
+
+TEST(CommandLine, LocalThatIsInterruptedSaysSoOnce) {
+  Command local = StartStrata({"local", "--runs", TestDir() + "/runs", "--job",
+                               JobFile(LenetJob("long", 1, 0, 10'000'000))});
+  auto running = [&] {
+    std::ifstream out(local.base + ".out");
+    std::stringstream text;
+    text << out.rdbuf();
+    return text.str().find("step ") != std::string::npos;
+  };
+  ASSERT_TRUE(WaitUntil(running));
+  local.process->Signal(SIGINT);
+  CommandResult result = Finish(std::move(local));
+  EXPECT_EQ(result.status.code, 1);
+  EXPECT_EQ(result.err, "strata: error: stopped before the job had ended\n");
 }
 
 TEST(CommandLine, CancelEndsAJobAndItsFollowerWithStatus1) {

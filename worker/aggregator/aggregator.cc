@@ -12,6 +12,7 @@
 #include "absl/strings/str_format.h"
 #include "common/buffer_pool.h"
 #include "common/clock.h"
+#include "common/count_of.h"
 #include "common/event_fd.h"
 #include "common/job/arena.h"
 #include "common/log.h"
@@ -161,8 +162,9 @@ absl::Status Aggregator::Begin(const proto::RunNode& run) {
   started_.set_chunk_elements(chunk_elements);
   started_.set_samples_per_epoch(run.record().samples_per_epoch());
   memory_->header().chunks.store(map.chunks());
-  LogInfo("job %d node %d: %d elements in %d chunks over %d shards", launch_.record().job_id(),
-          launch_.node(), elements, map.chunks(), run.record().placement().shard_endpoints_size());
+  LogInfo("job %d node %d: %d elements in %s over %s", launch_.record().job_id(), launch_.node(),
+          elements, CountOf(map.chunks(), "chunk"),
+          CountOf(run.record().placement().shard_endpoints_size(), "shard"));
   exchange_->Start();
   return absl::OkStatus();
 }

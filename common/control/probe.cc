@@ -1,0 +1,40 @@
+#include "common/control/probe.h"
+
+#include <netdb.h>
+#include <sys/socket.h>
+#include <sys/time.h>
+
+#include <cctype>
+#include <cerrno>
+#include <cstring>
+#include <memory>
+
+#include "common/unique_fd.h"
+
+namespace strata::control {
+
+std::string WhyUnreachable(const std::string& address) {
+  const size_t colon = address.rfind(':');
+  if (colon == std::string::npos) return "expected HOST:PORT";
+  std::string host = address.substr(0, colon);
+  if (host.size() > 2 && host.front() == '[') host = host.substr(1, host.size() - 2);
+  addrinfo hints = {};
+  hints.ai_socktype = SOCK_STREAM;
+  addrinfo* found = nullptr;
+  if (getaddrinfo(host.c_str(), address.c_str() + colon + 1, &hints, &found) != 0) {
+    return "unknown host";
+  }
+  const std::unique_ptr<addrinfo, void (*)(addrinfo*)> owner(found, freeaddrinfo);
+  const UniqueFd fd(socket(found->ai_family, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  const timeval limit = {1, 0};
+  setsockopt(fd.get(), SOL_SOCKET, SO_SNDTIMEO, &limit, sizeof(limit));
+  if (connect(fd.get(), found->ai_addr, found->ai_addrlen) == 0) {
+    return "something listens there, but it is not a gRPC server";
+  }
+  if (errno == EINPROGRESS || errno == ETIMEDOUT) return "no answer";
+  std::string text = std::strerror(errno);
+  text[0] = static_cast<char>(std::tolower(static_cast<unsigned char>(text[0])));
+  return text;
+}
+
+}  // namespace strata::control

@@ -1,0 +1,14 @@
+#ifndef STRATA_COMMON_CONTROL_PROBE_H_
+#define STRATA_COMMON_CONTROL_PROBE_H_
+
+#include <string>
+
+namespace strata::control {
+
+// Why no channel to "HOST:PORT" comes up, as far as one plain connection can tell: "connection
+// refused", "unknown host", ... Takes a second at most, and what resolving the name takes.
+std::string WhyUnreachable(const std::string& address);
+
+}  // namespace strata::control
+
+#endif  // STRATA_COMMON_CONTROL_PROBE_H_
