@@ -53,6 +53,15 @@ TEST(CommandLine, EveryExampleIsAValidJob) {
   EXPECT_EQ(count, 9);
 }
 
+TEST(CommandLine, ValidateShowsDefaultsThatAreZeroAsTextAndAsJson) {
+  const std::string example = "examples/fashion_mlp_async.textproto";
+  EXPECT_THAT(RunStrata({"validate", example}).out, HasSubstr("ranks_per_node: 0\n"));
+  const json printed = json::parse(RunStrata({"validate", example, "--json"}).out);
+  EXPECT_EQ(printed.at("name"), "fashion-mlp-async");
+  EXPECT_EQ(printed.at("window"), 4);
+  EXPECT_EQ(printed.at("chunk_elements"), 0);
+}
+
 TEST(CommandLine, LocalRunsAJobAndShowsHowItWent) {
   std::string runs = TestDir() + "/runs";
   proto::Job job = LenetJob("quick", 4, 0, 40);
