@@ -231,9 +231,10 @@ TEST(CoordinatorClient, NamesAnAddressThatDoesNotAnswer) {
 
   const auto client = control::CoordinatorClient::Create(
       {.coordinator = where, .deadline = absl::Milliseconds(300)});
-  EXPECT_EQ(client->ListJobs().status(),
-            absl::UnavailableError(
-                absl::StrCat("coordinator at ", where, " cannot be reached (tried for 300ms)")));
+  EXPECT_EQ(
+      client->ListJobs().status(),
+      absl::UnavailableError(absl::StrCat(
+          "coordinator at ", where, " cannot be reached (tried for 300ms): connection refused")));
   control::Session::Options options;
   options.coordinator = where;
   options.registration = FakeDaemon::Worker("w1", 1);

@@ -182,7 +182,9 @@ TEST(Dropout, DropsItsShareScalesTheRestAndPassesTheSameGradientsBack) {
   ASSERT_EQ(bound.Backward(), absl::OkStatus());
   const auto gradient = bound.network->InputGradient();
   for (size_t i = 0; i < seen.size(); ++i) {
-    if (seen[i] != 0.0f) EXPECT_FLOAT_EQ(seen[i], 1.0f / 0.75f);
+    if (seen[i] != 0.0f) {
+      EXPECT_FLOAT_EQ(seen[i], 1.0f / 0.75f);
+    }
     EXPECT_EQ(gradient[i] == 0.0f, seen[i] == 0.0f) << i;
   }
   const std::vector<float> weight_gradient = bound.gradients[0];
