@@ -3,7 +3,6 @@
 # counted in test cases; the exit status is 0 only if none failed.
 #
 # usage: tests/run.sh [BAZEL OPTIONS AND TARGETS]     default targets: //...
-#   tests/run.sh --config=asan                        the same with AddressSanitizer (tsan, ubsan)
 #   tests/run.sh //kernels/...                        one folder
 set -uo pipefail
 cd "$(dirname "$0")/.."
