@@ -1,0 +1,194 @@
+#include "tests/sim/reference_chunk.h"
+
+#include <algorithm>
+#include <map>
+#include <utility>
+
+#include "absl/strings/str_format.h"
+
+namespace strata::sim {
+namespace {
+
+// The balanced tree over leaves [begin, end); an empty leaf adds nothing.
+std::vector<float> TreeSum(const std::vector<std::vector<float>>& leaves, size_t begin,
+                           size_t end) {
+  const size_t count = end - begin;
+  if (count == 1) return leaves[begin];
+  size_t left = 1;
+  while (2 * left < count) left *= 2;
+  std::vector<float> a = TreeSum(leaves, begin, begin + left);
+  const std::vector<float> b = TreeSum(leaves, begin + left, end);
+  if (a.empty()) return b;
+  for (size_t i = 0; i < b.size(); ++i) a[i] = a[i] + b[i];
+  return a;
+}
+
+bool AppliesClocks(const proto::Consistency& consistency) {
+  if (consistency.has_async()) return false;
+  return !consistency.has_lazy() || consistency.lazy().apply() == proto::Lazy::PER_CLOCK;
+}
+
+// s of lazy; sync has none.
+uint64_t BoundOf(const proto::Consistency& consistency) {
+  return consistency.has_lazy() ? consistency.lazy().staleness() : 0;
+}
+
+}  // namespace
+
+std::vector<float> ReferenceNodeSum(absl::Span<const absl::Span<const float>> ranks) {
+  std::vector<std::vector<float>> leaves;
+  for (const absl::Span<const float> rank : ranks) leaves.emplace_back(rank.begin(), rank.end());
+  return TreeSum(leaves, 0, leaves.size());
+}
+
+ReferenceChunk::ReferenceChunk(const proto::JobRecord& record, ChunkId chunk,
+                               std::vector<float> first_weights)
+    : consistency_(record.job().consistency()),
+      batch_per_rank_(record.job().has_data() ? record.job().data().batch_per_rank() : 0),
+      optimizer_(record, chunk),
+      weights_(std::move(first_weights)) {
+  std::map<uint32_t, proto::LogicalNode> by_first_rank;
+  for (const proto::LogicalNode& node : record.view().nodes()) {
+    by_first_rank[node.first_rank()] = node;
+  }
+  for (const auto& [first_rank, node] : by_first_rank) {
+    nodes_.push_back({.id = node.node(), .ranks = node.ranks()});
+    ranks_ += node.ranks();
+  }
+  if (weights_.size() != optimizer_.elements()) {
+    Violate(absl::StrFormat("%d first weights, not %d", weights_.size(), optimizer_.elements()));
+  }
+}
+
+ReferenceChunk::Node* ReferenceChunk::Find(uint32_t id) {
+  for (Node& node : nodes_) {
+    if (node.id == id) return &node;
+  }
+  Violate(absl::StrFormat("node %d is not in the view", id));
+  return nullptr;
+}
+
+void ReferenceChunk::Violate(const std::string& what) {
+  if (violation_.empty()) violation_ = what;
+}
+
+bool ReferenceChunk::Check(const Node& node, const ReferencePush& push) {
+  std::string what;
+  if (push.clock != node.received) {
+    what = absl::StrFormat(", expected %d", node.received);
+  } else if (node.retired) {
+    what = " after it had retired";
+  } else if (!node.answered) {
+    what = " while the push before was not answered";
+  } else if (push.base_version > version_) {
+    what = absl::StrFormat(" on base version %d of %d", push.base_version, version_);
+  } else if (!push.sum.empty() && (push.sum.size() != weights_.size() || push.samples == 0)) {
+    what = absl::StrFormat(" with %d elements of %d samples", push.sum.size(), push.samples);
+  }
+  if (what.empty()) return true;
+  Violate(absl::StrFormat("node %d pushed clock %d%s", node.id, push.clock, what));
+  return false;
+}
+
+std::vector<ReferenceChunk::Due> ReferenceChunk::OnPush(ReferencePush push) {
+  Node* const node = Find(push.node);
+  if (node == nullptr || !Check(*node, push)) return {};
+  ++node->received;
+  node->versions_behind = version_ - push.base_version;
+  node->answered = false;
+  if (AppliesClocks(consistency_)) {
+    node->open.push_back(std::move(push));
+    ApplyClocks();
+  } else {
+    ApplyPush(*node, push);
+  }
+  return CollectDue();
+}
+
+std::vector<ReferenceChunk::Due> ReferenceChunk::OnRetire(uint32_t id) {
+  Node* const node = Find(id);
+  if (node == nullptr) return {};
+  node->retired = true;
+  if (AppliesClocks(consistency_)) ApplyClocks();
+  return CollectDue();
+}
+
+bool ReferenceChunk::AllHavePushed(uint64_t times) const {
+  return std::all_of(nodes_.begin(), nodes_.end(),
+                     [times](const Node& node) { return node.retired || node.received >= times; });
+}
+
+// Every clock that all nodes have pushed, and that at least one has.
+void ReferenceChunk::ApplyClocks() {
+  while (AllHavePushed(applied_clocks_ + 1)) {
+    std::vector<std::vector<float>> leaves(nodes_.size());
+    uint64_t samples = 0;
+    bool anybody = false;
+    for (size_t i = 0; i < nodes_.size(); ++i) {
+      Node& node = nodes_[i];
+      if (node.received <= applied_clocks_) continue;
+      anybody = true;
+      leaves[i] = std::move(node.open.front().sum);
+      samples += node.open.front().samples;
+      node.open.pop_front();
+    }
+    if (!anybody) return;
+    if (samples > 0) {
+      optimizer_.Update(TreeSum(leaves, 0, leaves.size()), samples, samples, 1.0, &weights_);
+    }
+    ++applied_clocks_;
+    ++version_;
+  }
+}
+
+void ReferenceChunk::ApplyPush(const Node& node, const ReferencePush& push) {
+  if (push.samples > 0) {
+    const double samples = push.samples;
+    double factor = 1.0;
+    if (consistency_.has_lazy()) {
+      // Its share of a clock's samples. Where a rank's batch is not known, every rank's is taken to
+      // be the mean over this node's.
+      const double per_rank = batch_per_rank_ > 0 ? batch_per_rank_ : samples / node.ranks;
+      factor = samples / (per_rank * ranks_);
+    } else if (consistency_.async().damping() == proto::Async::INVERSE_STALENESS) {
+      if (node.versions_behind > 0) factor = 1.0 / static_cast<double>(node.versions_behind);
+    }
+    optimizer_.Update(push.sum, push.samples, push.samples, factor, &weights_);
+  }
+  ++version_;
+}
+
+uint32_t ReferenceChunk::StalenessOf(const Node& node) const {
+  if (consistency_.has_async()) return static_cast<uint32_t>(node.versions_behind);
+  uint64_t missing = 0;
+  while (!AllHavePushed(node.received - missing)) ++missing;
+  return static_cast<uint32_t>(missing);
+}
+
+std::vector<ReferenceChunk::Due> ReferenceChunk::CollectDue() {
+  std::vector<Due> due;
+  for (Node& node : nodes_) {
+    if (node.answered) continue;
+    const uint32_t staleness = StalenessOf(node);
+    if (!consistency_.has_async() && staleness > BoundOf(consistency_)) continue;
+    node.answered = true;
+    due.push_back({node.id, node.received - 1, staleness, version_});
+  }
+  return due;
+}
+
+uint64_t ReferenceChunk::min_clock() const {
+  uint64_t most = 0;
+  for (const Node& node : nodes_) most = std::max(most, node.received);
+  while (!AllHavePushed(most)) --most;
+  return most;
+}
+
+uint64_t ReferenceChunk::received(uint32_t id) const {
+  for (const Node& node : nodes_) {
+    if (node.id == id) return node.received;
+  }
+  return 0;
+}
+
+}  // namespace strata::sim

@@ -1,0 +1,109 @@
+#include "tests/sim/reference_optimizer.h"
+
+#include <algorithm>
+#include <cmath>
+
+namespace strata::sim {
+namespace {
+
+float DecayOf(const proto::Optimizer& optimizer) {
+  if (optimizer.has_sgd()) return optimizer.sgd().weight_decay();
+  if (optimizer.has_nesterov()) return optimizer.nesterov().weight_decay();
+  if (optimizer.has_adam()) return optimizer.adam().weight_decay();
+  if (optimizer.has_adamw()) return optimizer.adamw().weight_decay();
+  return optimizer.momentum_sgd().weight_decay();
+}
+
+// 1 / (1 - beta^t), Adam's correction of a moment that began at zero.
+float Correction(float beta, uint64_t t) {
+  const double power = std::pow(static_cast<double>(beta), static_cast<double>(t));
+  return static_cast<float>(1.0 / (1.0 - power));
+}
+
+}  // namespace
+
+ReferenceOptimizer::ReferenceOptimizer(const proto::JobRecord& record, ChunkId chunk)
+    : optimizer_(record.job().optimizer()),
+      schedule_(record.job().schedule()),
+      samples_per_epoch_(record.samples_per_epoch()),
+      epochs_(record.job().epochs()),
+      beta1_(optimizer_.has_adam() ? optimizer_.adam().beta1() : optimizer_.adamw().beta1()),
+      beta2_(optimizer_.has_adam() ? optimizer_.adam().beta2() : optimizer_.adamw().beta2()) {
+  const uint64_t per_chunk = record.placement().chunk_elements();
+  const uint64_t begin = chunk.value() * per_chunk;
+  const uint64_t end = std::min<uint64_t>(begin + per_chunk, record.layout().elements());
+  for (const proto::Segment& segment : record.layout().segments()) {
+    uint64_t size = 1;
+    for (const uint64_t extent : segment.shape()) size *= extent;
+    const uint64_t stop = std::min(end, segment.offset() + size);
+    for (uint64_t at = std::max(begin, segment.offset()); at < stop; ++at) {
+      rate_multiplier_.push_back(segment.lr_multiplier());
+      decay_.push_back(DecayOf(optimizer_) * segment.decay_multiplier());
+    }
+  }
+  first_.assign(elements(), 0.0f);
+  second_.assign(elements(), 0.0f);
+}
+
+double ReferenceOptimizer::RateAt(uint64_t samples) const {
+  const double base = schedule_.base_lr();
+  if (samples_per_epoch_ == 0) return base;  // no epochs, so neither warm-up nor shape
+  const double epoch = static_cast<double>(samples) / static_cast<double>(samples_per_epoch_);
+  const double warmup = schedule_.warmup_epochs();
+  if (epoch < warmup) return base * (epoch / warmup);
+  if (schedule_.has_step()) {
+    double rate = base;
+    for (const float boundary : schedule_.step().boundaries_epochs()) {
+      if (epoch >= boundary) rate *= schedule_.step().gamma();
+    }
+    return rate;
+  }
+  const double span = epochs_ - warmup;
+  if (!schedule_.has_cosine() || span <= 0) return base;
+  const double done = std::min((epoch - warmup) / span, 1.0);
+  const double last = schedule_.cosine().final_lr();
+  return last + (base - last) * ((1.0 + std::cos(M_PI * done)) / 2.0);
+}
+
+// m / (sqrt(v) + epsilon), both corrected.
+float ReferenceOptimizer::AdamRatio(size_t i, float gradient) {
+  const bool is_adam = optimizer_.has_adam();
+  const float epsilon = is_adam ? optimizer_.adam().epsilon() : optimizer_.adamw().epsilon();
+  first_[i] = beta1_ * first_[i] + (1.0f - beta1_) * gradient;
+  second_[i] = beta2_ * second_[i] + (1.0f - beta2_) * (gradient * gradient);
+  const float m = first_[i] * correction1_;
+  const float v = second_[i] * correction2_;
+  return m / (std::sqrt(v) + epsilon);
+}
+
+// What the learning rate is multiplied with: w -= rate * direction.
+float ReferenceOptimizer::Direction(size_t i, float mean, float weight) {
+  if (optimizer_.has_adamw()) return AdamRatio(i, mean) + decay_[i] * weight;
+  const float d = mean + decay_[i] * weight;
+  if (optimizer_.has_sgd()) return d;
+  if (optimizer_.has_adam()) return AdamRatio(i, d);
+  const bool nesterov = optimizer_.has_nesterov();
+  const float momentum =
+      nesterov ? optimizer_.nesterov().momentum() : optimizer_.momentum_sgd().momentum();
+  first_[i] = momentum * first_[i] + d;
+  return nesterov ? d + momentum * first_[i] : first_[i];
+}
+
+void ReferenceOptimizer::Update(const std::vector<float>& gradient_sum, uint64_t divisor,
+                                uint64_t samples, double factor, std::vector<float>* weights) {
+  samples_ += samples;
+  ++updates_;
+  if (optimizer_.has_adam() || optimizer_.has_adamw()) {
+    correction1_ = Correction(beta1_, updates_);
+    correction2_ = Correction(beta2_, updates_);
+  }
+  const double rate = RateAt(samples_) * factor;
+  const float reciprocal = static_cast<float>(1.0 / static_cast<double>(divisor));
+  for (size_t i = 0; i < weights->size(); ++i) {
+    const float mean = reciprocal * (gradient_sum.empty() ? 0.0f : gradient_sum[i]);
+    float& weight = (*weights)[i];
+    weight = weight - static_cast<float>(rate * rate_multiplier_[i]) * Direction(i, mean, weight);
+  }
+}
+
+}  // namespace strata::sim

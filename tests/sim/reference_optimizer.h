@@ -1,0 +1,49 @@
+#ifndef STRATA_TESTS_SIM_REFERENCE_OPTIMIZER_H_
+#define STRATA_TESTS_SIM_REFERENCE_OPTIMIZER_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include "common/ids.h"
+#include "proto/control.pb.h"
+
+namespace strata::sim {
+
+// The optimizers and schedules of proto/job.proto as plain scalar loops over one chunk. Written for
+// tests from the formulas there; shares no code with kernels/, common/job/ or server/.
+class ReferenceOptimizer {
+ public:
+  // REQUIRES: defaults filled in, a valid layout and placement.
+  ReferenceOptimizer(const proto::JobRecord& record, ChunkId chunk);
+
+  // One update with the mean gradient gradient_sum / divisor. An empty sum is a zero gradient.
+  // `samples` more have been applied with it; the schedule's rate is multiplied by `factor`.
+  // The division is a product with the reciprocal, rounded once to fp32: kernels.h says so.
+  void Update(const std::vector<float>& gradient_sum, uint64_t divisor, uint64_t samples,
+              double factor, std::vector<float>* weights);
+
+  // The learning rate once `samples` have been applied.
+  double RateAt(uint64_t samples) const;
+  size_t elements() const { return rate_multiplier_.size(); }
+
+ private:
+  float Direction(size_t i, float mean, float weight);
+  float AdamRatio(size_t i, float gradient);
+
+  const proto::Optimizer optimizer_;
+  const proto::Schedule schedule_;
+  const uint64_t samples_per_epoch_;
+  const uint32_t epochs_;
+  const float beta1_, beta2_;  // Adam's and AdamW's
+  // By element of the chunk:
+  std::vector<float> rate_multiplier_, decay_;
+  std::vector<float> first_, second_;  // v, or Adam's m and v
+  uint64_t samples_ = 0;
+  uint64_t updates_ = 0;
+  float correction1_ = 1, correction2_ = 1;  // of Adam's moments, in the update in hand
+};
+
+}  // namespace strata::sim
+
+#endif  // STRATA_TESTS_SIM_REFERENCE_OPTIMIZER_H_
