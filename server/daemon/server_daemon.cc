@@ -135,7 +135,8 @@ void ServerDaemon::Remove(uint32_t job) {
 proto::Heartbeat ServerDaemon::Count() {
   proto::Heartbeat heartbeat;
   for (size_t i = 0; i < shards_.size(); ++i) {
-    for (const auto& [job, counters] : shards_[i]->Counters()) {
+    for (const auto& [job, report] : shards_[i]->Reports()) {
+      const ShardCounters& counters = report.counters;
       proto::JobCounters* of_job = heartbeat.add_jobs();
       of_job->set_job_id(job.value());
       of_job->set_shard(static_cast<uint32_t>(i));
@@ -146,6 +147,7 @@ proto::Heartbeat ServerDaemon::Count() {
       out->set_refused(counters.refused);
       out->set_bytes_received(counters.bytes_received);
       out->set_bytes_sent(counters.bytes_sent);
+      of_job->mutable_nodes()->Add(report.nodes.begin(), report.nodes.end());
     }
   }
   return heartbeat;

@@ -73,6 +73,9 @@ class ChunkState {
 
   // Pushes received from a node, contiguous from clock 0.
   uint64_t Received(size_t node) const { return nodes_[node].received; }
+  // The node's last push waits for its answer.
+  bool IsWaiting(size_t node) const { return nodes_[node].waiting; }
+  bool IsRetired(size_t node) const { return nodes_[node].retired; }
   // Least number of pushes received from any node that has not retired; where all have, the most.
   uint64_t MinClock() const;
   // Gradient buffers held for incomplete clocks.

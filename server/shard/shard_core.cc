@@ -105,4 +105,12 @@ absl::flat_hash_map<JobId, ShardCounters> ShardCore::Counters() const {
   return counters;
 }
 
+absl::flat_hash_map<JobId, ShardReport> ShardCore::Reports() const {
+  absl::flat_hash_map<JobId, ShardReport> reports;
+  for (const auto& [id, installed] : jobs_) {
+    reports[id] = {.counters = installed.job->counters(), .nodes = installed.job->NodeClocks()};
+  }
+  return reports;
+}
+
 }  // namespace strata::server

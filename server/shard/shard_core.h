@@ -36,6 +36,12 @@ struct ShardCounters {
   uint64_t bytes_sent = 0;
 };
 
+// What a shard has to say of one job.
+struct ShardReport {
+  ShardCounters counters;
+  std::vector<proto::NodeClock> nodes;
+};
+
 // One shard: its chunks of every job installed on it, their weights and optimizer state, and the
 // rules of SEMANTICS (ARCHITECTURE.md) for when a push is applied and answered. A pure state
 // machine: frames in, actions out; no sockets, clocks, threads or randomness, so the simulator runs
@@ -63,6 +69,8 @@ class ShardCore {
 
   // Per job installed here.
   absl::flat_hash_map<JobId, ShardCounters> Counters() const;
+  // The same with what takes a look at every chunk: for once a second.
+  absl::flat_hash_map<JobId, ShardReport> Reports() const;
   // Frames that belong to no job: malformed, before HELLO, of an unknown job.
   uint64_t refused() const { return refused_; }
 

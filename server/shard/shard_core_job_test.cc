@@ -56,6 +56,38 @@ TEST(ShardCoreInstall, NamesWhatIsWrongWithARecord) {
   EXPECT_NE(error([](Record& r) { r.mutable_layout()->mutable_segments(0)->set_shape(0, 7); }), "");
 }
 
+TEST(ShardCoreReport, TellsWhoLagsWithWhichChunk) {
+  JobOptions options;
+  options.ranks = {1, 1, 1};
+  options.elements = 12;  // 3 chunks
+  const proto::JobRecord record = RecordOf(options);
+  ShardHarness shard;
+  ASSERT_TRUE(shard.core().Install(record, ShardId(0)).ok());
+  ConnectionId nodes[] = {shard.Join(record, 0), shard.Join(record, 1), shard.Join(record, 2)};
+  const std::vector<float> values = {1, 2, 3, 4};
+  for (uint32_t c = 0; c < 3; ++c) shard.Deliver(nodes[0], InitFrame(record, 0, c, values));
+  for (uint32_t c = 0; c < 3; ++c) shard.Deliver(nodes[0], PushFrame(record, 0, c, 0, values, 4));
+  for (uint32_t c : {0, 2}) shard.Deliver(nodes[1], PushFrame(record, 1, c, 0, values, 4));
+  shard.Deliver(nodes[2], PushFrame(record, 2, 0, 0, values, 4));
+  shard.core().OnDisconnected(nodes[2]);
+  const ShardReport report = shard.core().Reports().at(JobId(7));
+  EXPECT_EQ(report.counters.pushes, 6u);
+  ASSERT_EQ(report.nodes.size(), 3u);
+  EXPECT_EQ(report.nodes[0].ShortDebugString(), "clock: 1 connected: true unanswered: 2");
+  EXPECT_EQ(report.nodes[1].ShortDebugString(), "node: 1 chunk: 1 connected: true unanswered: 1");
+  EXPECT_EQ(report.nodes[2].ShortDebugString(), "node: 2 chunk: 1");
+  shard.Deliver(nodes[1], ControlFrame(record, Op::kRetire, 1, 0, 0));
+  EXPECT_TRUE(shard.core().Reports().at(JobId(7)).nodes[1].retired());
+}
+
+TEST(ShardCoreReport, IsSilentWhereTheShardHoldsNothingOfTheJob) {
+  JobOptions options;
+  options.shards = 3;  // and 2 chunks
+  ShardHarness shard;
+  ASSERT_TRUE(shard.core().Install(RecordOf(options), ShardId(2)).ok());
+  EXPECT_TRUE(shard.core().Reports().at(JobId(7)).nodes.empty());
+}
+
 TEST(ShardCoreRetire, OtherNodesProceedWithoutTheOneThatRetired) {
   const proto::JobRecord record = RecordOf(OneWeight(7, {1, 1, 1}, "sync {}"));
   ShardHarness shard;

@@ -240,6 +240,29 @@ void ShardJob::OnDisconnected(transport::ConnectionId connection) {
   bindings_.erase(binding);
 }
 
+std::vector<proto::NodeClock> ShardJob::NodeClocks() const {
+  if (plan_.chunks.empty()) return {};
+  std::vector<proto::NodeClock> clocks(nodes_.size());
+  for (size_t node = 0; node < nodes_.size(); ++node) {
+    clocks[node].set_node(plan_.nodes[node].value());
+    clocks[node].set_clock(kClockInfinity);
+    clocks[node].set_connected(nodes_[node].connection.has_value());
+  }
+  for (const OwnChunk& chunk : plan_.chunks) {
+    const ChunkState& state = *chunks_.at(chunk.id.value());
+    for (size_t node = 0; node < nodes_.size(); ++node) {
+      proto::NodeClock& clock = clocks[node];
+      if (state.Received(node) < clock.clock()) {
+        clock.set_clock(state.Received(node));
+        clock.set_chunk(chunk.id.value());
+        clock.set_retired(state.IsRetired(node));
+      }
+      if (state.IsWaiting(node)) clock.set_unanswered(clock.unanswered() + 1);
+    }
+  }
+  return clocks;
+}
+
 std::vector<transport::ConnectionId> ShardJob::Connections() const {
   std::vector<transport::ConnectionId> connections;
   for (const auto& [connection, binding] : bindings_) connections.push_back(connection);

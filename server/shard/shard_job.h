@@ -35,6 +35,8 @@ class ShardJob {
               const std::string& reason, std::vector<ShardAction>* actions);
 
   const ShardCounters& counters() const { return counters_; }
+  // How far each node is; none where the shard holds no chunk of the job. Looks at every chunk.
+  std::vector<proto::NodeClock> NodeClocks() const;
   std::vector<transport::ConnectionId> Connections() const;
 
  private:

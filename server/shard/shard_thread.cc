@@ -70,6 +70,12 @@ absl::flat_hash_map<JobId, ShardCounters> ShardThread::Counters() {
   return counters;
 }
 
+absl::flat_hash_map<JobId, ShardReport> ShardThread::Reports() {
+  absl::flat_hash_map<JobId, ShardReport> reports;
+  RunOnThread([&] { reports = core_.Reports(); }).IgnoreError();
+  return reports;
+}
+
 void ShardThread::Run() {
   std::vector<transport::Event> events;
   while (!stopping_) {
