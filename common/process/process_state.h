@@ -1,0 +1,18 @@
+#ifndef STRATA_COMMON_PROCESS_PROCESS_STATE_H_
+#define STRATA_COMMON_PROCESS_PROCESS_STATE_H_
+
+#include <sys/types.h>
+
+#include <string>
+
+namespace strata {
+
+inline constexpr char kProcessRunning[] = "running";
+
+// What the kernel says that a process does now: kProcessRunning (also while it sleeps), "stopped by
+// a signal", "stopped by a debugger", "waiting for the disk" or "gone".
+std::string ProcessState(pid_t pid);
+
+}  // namespace strata
+
+#endif  // STRATA_COMMON_PROCESS_PROCESS_STATE_H_
