@@ -9,6 +9,7 @@
 #include "absl/time/time.h"
 #include "common/bytes.h"
 #include "common/ids.h"
+#include "proto/control.pb.h"
 
 namespace strata::worker {
 
@@ -67,6 +68,8 @@ class Exchange {
 
   virtual Phase phase() const = 0;
   virtual const ExchangeCounters& counters() const = 0;
+  // Adds how it stands with each server.
+  virtual void AddActivity(proto::NodeActivity* activity) const = 0;
 };
 
 }  // namespace strata::worker

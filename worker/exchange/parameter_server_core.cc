@@ -300,6 +300,21 @@ absl::Time ParameterServerCore::deadline() const {
   return due;
 }
 
+void ParameterServerCore::AddActivity(absl::Time now, proto::NodeActivity* activity) const {
+  for (const Shard& shard : shards_) {
+    if (shard.chunks.empty()) continue;
+    const LineActivity line = shard.line.Activity(now);
+    proto::ShardActivity* out = activity->add_shards();
+    out->set_address(shard.line.address());
+    out->set_connected(line.connected);
+    out->set_unanswered(line.unanswered);
+    out->set_oldest_clock(line.oldest_clock);
+    out->set_oldest_chunk(line.oldest_chunk);
+    out->set_oldest_ms(absl::ToInt64Milliseconds(line.connected ? line.oldest_age : line.down_for));
+    out->set_error(line.error);
+  }
+}
+
 void ParameterServerCore::Close(CoreActions* actions) {
   for (Shard& shard : shards_) shard.line.Close(&actions->wire);
 }

@@ -79,6 +79,8 @@ class ParameterServerCore {
 
   Exchange::Phase phase() const { return phase_; }
   const ExchangeCounters& counters() const { return counters_; }
+  // Adds how it stands with each server that holds a chunk. REQUIRES: started.
+  void AddActivity(absl::Time now, proto::NodeActivity* activity) const;
   const std::string& address(ShardId shard) const { return shards_[shard.value()].line.address(); }
 
  private:

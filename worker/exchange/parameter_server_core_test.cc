@@ -102,6 +102,81 @@ TEST(ParameterServerCoreTest, RetryIsRepeatedLater) {
   ExpectExactlyOnce(world, 3, 2);
 }
 
+// One node with chunks 0 to 3 on one shard, driven by hand.
+class ActivityTest : public testing::Test {
+ protected:
+  ActivityTest() {
+    ParameterServerCore::Options options;
+    options.record = Record(1, 4, 2, 4);
+    for (int c = 0; c < 4; ++c) {  // the second shard holds nothing
+      options.record.mutable_placement()->set_shard_of_chunk(c, 0);
+    }
+    core_ = *ParameterServerCore::Create(options);
+    core_->Start(now_, &actions_);
+  }
+
+  proto::ShardActivity After(absl::Duration by) {
+    now_ += by;
+    proto::NodeActivity activity;
+    core_->AddActivity(now_, &activity);
+    EXPECT_EQ(activity.shards_size(), 1);
+    return activity.shards(0);
+  }
+  void Hear(wire::Op op, uint32_t chunk = 0, uint64_t clock = 0) {
+    wire::Frame frame;
+    frame.header.op = op;
+    frame.header.chunk = chunk;
+    frame.header.clock = clock;
+    ASSERT_TRUE(core_->OnFrame(kConnection, frame, now_, &actions_).ok());
+  }
+  // Gives the core the payloads that it has asked for.
+  void Pay() {
+    std::vector<NodeAction> asked;
+    asked.swap(actions_.node);
+    for (const NodeAction& action : asked) {
+      core_->OnPayload(action, Bytes(), 1, now_, &actions_);
+    }
+  }
+
+  static constexpr transport::ConnectionId kConnection{1};
+  absl::Time now_ = absl::UnixEpoch();
+  CoreActions actions_;
+  std::unique_ptr<ParameterServerCore> core_;
+};
+
+TEST_F(ActivityTest, TellsSinceWhenAndWhyAServerIsNotConnected) {
+  EXPECT_FALSE(After(absl::Seconds(2)).connected());
+  EXPECT_EQ(After(absl::Seconds(1)).oldest_ms(), 3000);
+  core_->OnConnectFailed(ShardId(0), absl::UnavailableError("refused"), now_, &actions_);
+  const proto::ShardActivity activity = After(absl::Seconds(1));
+  EXPECT_EQ(activity.address(), "tcp://shard0");
+  EXPECT_EQ(activity.oldest_ms(), 4000);
+  EXPECT_EQ(activity.error(), "refused");
+}
+
+TEST_F(ActivityTest, TellsTheRequestThatHasWaitedLongest) {
+  core_->OnConnected(ShardId(0), kConnection, now_, &actions_);
+  EXPECT_FALSE(After(absl::Seconds(1)).connected()) << "HELLO is not confirmed";
+  Hear(wire::Op::kHelloOk);
+  EXPECT_TRUE(After(absl::Seconds(1)).connected());
+  EXPECT_EQ(After(absl::ZeroDuration()).unanswered(), 0u);
+  Pay();
+  EXPECT_EQ(After(absl::Seconds(1)).unanswered(), 4u) << "INIT of each chunk";
+  for (uint32_t c = 0; c < 4; ++c) Hear(wire::Op::kInitOk, c);
+  ASSERT_EQ(core_->phase(), Exchange::Phase::kTraining);
+  core_->Submit(ChunkId(2), &actions_);
+  Pay();
+  After(absl::Seconds(3));
+  core_->Submit(ChunkId(1), &actions_);
+  Pay();
+  proto::ShardActivity activity = After(absl::Seconds(4));
+  EXPECT_EQ(activity.unanswered(), 2u);
+  EXPECT_EQ(activity.oldest_chunk(), 2u);
+  EXPECT_EQ(activity.oldest_clock(), 0u);
+  EXPECT_EQ(activity.oldest_ms(), 7000);
+  EXPECT_EQ(activity.error(), "");
+}
+
 TEST(ParameterServerCoreTest, ARefusedPushNamesNodeServerChunkAndClock) {
   World world(1, 1, 3, 1, 2, {});
   world.shards[0].RefusePush(2, 1, wire::ErrorCode::kNotFinite, "NaN in the sum");

@@ -29,6 +29,9 @@ class ParameterServerExchange final : public Exchange {
   absl::Status Poll(absl::Duration timeout) override;
   Phase phase() const override { return core_->phase(); }
   const ExchangeCounters& counters() const override { return core_->counters(); }
+  void AddActivity(proto::NodeActivity* activity) const override {
+    core_->AddActivity(clock_->Now(), activity);
+  }
 
  private:
   ParameterServerExchange(std::unique_ptr<ParameterServerCore> core,

@@ -60,8 +60,10 @@ void ShardLine::Ask(wire::Header header, Bytes payload, absl::Time now,
   header.node = identity_.node;
   header.incarnation = identity_.incarnation;
   header.payload_checksum = wire::Checksum(absl::MakeConstSpan(payload.data(), payload.size()));
-  Request request{
-      .frame = {header, std::move(payload)}, .due = now, .backoff = timing_.backoff_min};
+  Request request{.frame = {header, std::move(payload)},
+                  .asked = now,
+                  .due = now,
+                  .backoff = timing_.backoff_min};
   auto it = requests_.insert_or_assign(KeyOf(header), std::move(request)).first;
   if (state_ == State::kUp) Send(&it->second, now, actions);
 }
@@ -203,6 +205,25 @@ absl::Status ShardLine::OnTime(absl::Time now, std::vector<WireAction>* actions)
     }
   }
   return absl::OkStatus();
+}
+
+LineActivity ShardLine::Activity(absl::Time now) const {
+  LineActivity activity;
+  activity.connected = state_ == State::kUp;
+  activity.unanswered = static_cast<uint32_t>(requests_.size());
+  absl::Time oldest = absl::InfiniteFuture();
+  for (const auto& [key, request] : requests_) {
+    if (request.asked >= oldest) continue;
+    oldest = request.asked;
+    activity.oldest_clock = request.frame.header.clock;
+    activity.oldest_chunk = request.frame.header.chunk;
+    activity.oldest_age = now - oldest;
+  }
+  if (!activity.connected) {
+    activity.down_for = now - down_since_;
+    activity.error = std::string(last_loss_.message());
+  }
+  return activity;
 }
 
 absl::Time ShardLine::deadline() const {

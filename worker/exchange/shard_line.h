@@ -39,6 +39,19 @@ struct LineIdentity {
   wire::Hello hello;
 };
 
+// What a line does now.
+struct LineActivity {
+  bool connected = false;   // and HELLO confirmed
+  uint32_t unanswered = 0;  // requests
+  // Of them the one that was asked first.
+  uint64_t oldest_clock = 0;
+  uint32_t oldest_chunk = 0;
+  absl::Duration oldest_age;
+  // Without a connection: for how long, and why the last one ended.
+  absl::Duration down_for;
+  std::string error;
+};
+
 // Reliable requests to one shard over connections that come and go: says HELLO, repeats what has
 // not been answered after a new connection, after a silence and, with backoff, after RETRY. At most
 // one request per chunk at a time, so an answer is matched by chunk, op and clock; whatever
@@ -73,6 +86,8 @@ class ShardLine {
   absl::Status OnTime(absl::Time now, std::vector<WireAction>* actions);
   // When OnTime has something to do next.
   absl::Time deadline() const;
+  // REQUIRES: started.
+  LineActivity Activity(absl::Time now) const;
 
   bool Owns(transport::ConnectionId connection) const { return connection_ == connection; }
   void Close(std::vector<WireAction>* actions);
@@ -81,6 +96,7 @@ class ShardLine {
   struct Request {
     wire::Frame frame;
     bool sent = false;
+    absl::Time asked;
     absl::Time due;  // to be sent (again)
     absl::Duration backoff;
   };
