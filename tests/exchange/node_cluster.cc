@@ -100,7 +100,9 @@ void NodeCluster::StartNode(uint32_t node) {
 absl::Status NodeCluster::Begin() {
   for (const auto& agent : agents_) {
     proto::ChildMessage message;
-    if (absl::Status status = agent->Receive(&message, kDeadline); !status.ok()) return status;
+    do {
+      if (absl::Status status = agent->Receive(&message, kDeadline); !status.ok()) return status;
+    } while (message.has_activity());
     if (!message.has_ready()) return absl::UnavailableError(message.failed());
     *record_.mutable_layout() = message.ready().layout();
   }

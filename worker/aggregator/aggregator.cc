@@ -24,6 +24,7 @@
 #include "worker/aggregator/node_memory.h"
 #include "worker/aggregator/poll_set.h"
 #include "worker/aggregator/rank_group.h"
+#include "worker/aggregator/rank_watch.h"
 #include "worker/client/agent_line.h"
 #include "worker/exchange/parameter_server_exchange.h"
 
@@ -31,6 +32,18 @@ namespace strata::worker {
 namespace {
 
 constexpr absl::Duration kIdlePoll = absl::Seconds(1);
+constexpr absl::Duration kActivityEvery = absl::Seconds(1);
+
+const char* PhaseName(Exchange::Phase phase) {
+  switch (phase) {
+    case Exchange::Phase::kSeeding:
+      return "seeding";
+    case Exchange::Phase::kTraining:
+      return "training";
+    default:
+      return "finishing";
+  }
+}
 
 class Aggregator {
  public:
@@ -49,6 +62,10 @@ class Aggregator {
   absl::Status SubmitReady(bool* any);
   absl::Status TakeLeaves();
   void ShowCounters();
+  // Tells the worker daemon once a second how far everybody is.
+  void TellActivity();
+  proto::RankActivity ActivityOf(uint32_t local_rank, uint64_t least_landed, absl::Time now);
+  absl::Duration UntilActivity() const;
   void Stop(const absl::Status& status);
 
   const proto::Launch launch_;
@@ -71,6 +88,8 @@ class Aggregator {
   std::vector<bool> leave_taken_;
   uint64_t published_seen_ = 0;
   std::vector<uint64_t> ready_;  // scratch, by local rank
+  RankWatch watch_;
+  absl::Time activity_due_;
 };
 
 Aggregator::Aggregator(const proto::Launch& launch, const AggregatorOptions& options,
@@ -81,7 +100,9 @@ Aggregator::Aggregator(const proto::Launch& launch, const AggregatorOptions& opt
       ranks_(std::move(ranks)),
       doorbell_(std::move(doorbell)),
       leave_taken_(launch.local_ranks(), false),
-      ready_(launch.local_ranks(), 0) {
+      ready_(launch.local_ranks(), 0),
+      watch_(RankId(launch.first_rank()), launch.local_ranks(), clock_.Now()),
+      activity_due_(clock_.Now()) {
   poll_.Add(ranks_->fd());
   poll_.Add(doorbell_.fd());
   if (agent_.connected()) poll_.Add(agent_.fd());
@@ -91,6 +112,7 @@ Aggregator::Aggregator(const proto::Launch& launch, const AggregatorOptions& opt
 absl::Status Aggregator::Run() {
   absl::Status status;
   while (status.ok() && !(released_ && ranks_->all_gone())) {
+    TellActivity();
     status = exchange_ ? Train() : Gather();
   }
   if (!status.ok()) Stop(status);
@@ -116,7 +138,7 @@ absl::Status Aggregator::ReadDescriptors(int timeout_ms) {
 }
 
 absl::Status Aggregator::Gather() {
-  const int timeout_ms = static_cast<int>(absl::ToInt64Milliseconds(kIdlePoll));
+  const int timeout_ms = static_cast<int>(absl::ToInt64Milliseconds(UntilActivity())) + 1;
   if (absl::Status status = ReadDescriptors(timeout_ms); !status.ok()) return status;
   if (!memory_ && ranks_->all_attached()) {
     absl::StatusOr<std::unique_ptr<NodeMemory>> memory =
@@ -177,7 +199,7 @@ absl::Status Aggregator::Train() {
   bool any = false;
   if (absl::Status status = SubmitReady(&any); !status.ok()) return status;
   if (any) header.aggregator_asleep.store(0);
-  absl::Status status = exchange_->Poll(any ? absl::ZeroDuration() : kIdlePoll);
+  absl::Status status = exchange_->Poll(any ? absl::ZeroDuration() : UntilActivity());
   header.aggregator_asleep.store(0);
   if (!status.ok()) return status;
   if (status = ReadDescriptors(0); !status.ok()) return status;
@@ -246,6 +268,37 @@ void Aggregator::ShowCounters() {
   for (size_t i = 0; i < kStalenessBins; ++i) {
     header.staleness[i].store(counters.staleness[i], kRelaxed);
   }
+}
+
+absl::Duration Aggregator::UntilActivity() const {
+  return std::clamp(activity_due_ - clock_.Now(), absl::ZeroDuration(), kIdlePoll);
+}
+
+proto::RankActivity Aggregator::ActivityOf(uint32_t local_rank, uint64_t least_landed,
+                                           absl::Time now) {
+  if (!training_) {
+    return watch_.Look(local_rank, {.waiting = ranks_->waits(local_rank)}, 0, now);
+  }
+  RankWatch::Place place = PlaceOf(*memory_, local_rank, core_->chunks(), least_landed);
+  place.waiting = place.waiting || ranks_->left()[local_rank].has_value();
+  return watch_.Look(local_rank, place, core_->chunks(), now);
+}
+
+void Aggregator::TellActivity() {
+  const absl::Time now = clock_.Now();
+  if (now < activity_due_ || !agent_.connected()) return;
+  activity_due_ = now + kActivityEvery;
+  proto::ChildMessage message;
+  proto::NodeActivity* activity = message.mutable_activity();
+  activity->set_job_id(launch_.record().job_id());
+  activity->set_node(launch_.node());
+  activity->set_phase(exchange_ ? PhaseName(exchange_->phase()) : "starting");
+  const uint64_t least_landed = training_ ? LeastLanded(*memory_, core_->chunks()) : 0;
+  for (uint32_t r = 0; r < launch_.local_ranks(); ++r) {
+    *activity->add_ranks() = ActivityOf(r, least_landed, now);
+  }
+  if (exchange_) exchange_->AddActivity(activity);
+  agent_.SendUnlessFull(message);
 }
 
 void Aggregator::Stop(const absl::Status& status) {

@@ -14,6 +14,7 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/synchronization/notification.h"
 #include "common/event_fd.h"
 #include "common/framed_channel.h"
 #include "common/job/arena.h"
@@ -145,11 +146,29 @@ class AggregatorTest : public testing::Test {
     return client->FinishStep();
   }
 
+  // The next message that is no activity.
+  proto::ChildMessage AwaitWord() {
+    proto::ChildMessage message;
+    do {
+      if (!agent_->Receive(&message, kDeadline).ok()) return {};
+    } while (message.has_activity());
+    return message;
+  }
+  // The first activity of which this is true.
+  proto::NodeActivity AwaitActivity(const std::function<bool(const proto::NodeActivity&)>& is) {
+    proto::ChildMessage message;
+    const absl::Time deadline = absl::Now() + kDeadline;
+    do {
+      EXPECT_TRUE(agent_->Receive(&message, kDeadline).ok() && absl::Now() < deadline)
+          << message.DebugString();
+    } while (!testing::Test::HasFailure() && !is(message.activity()));
+    return message.activity();
+  }
+
   // The daemon's part of the start.
   proto::NodeReady AwaitReady() {
-    proto::ChildMessage message;
-    absl::Status status = agent_->Receive(&message, kDeadline);
-    EXPECT_TRUE(status.ok() && message.has_ready()) << status << message.DebugString();
+    const proto::ChildMessage message = AwaitWord();
+    EXPECT_TRUE(message.has_ready()) << message.DebugString();
     return message.ready();
   }
   void SendRun(const std::string& shard) {
@@ -177,11 +196,7 @@ class AggregatorTest : public testing::Test {
     for (std::thread& rank : ranks_) rank.join();
     ranks_.clear();
   }
-  std::string AwaitFailed() {
-    proto::ChildMessage message;
-    EXPECT_TRUE(agent_->Receive(&message, kDeadline).ok());
-    return message.failed();
-  }
+  std::string AwaitFailed() { return AwaitWord().failed(); }
 
   proto::Launch launch_;
   std::unique_ptr<FramedChannel> agent_;
@@ -240,6 +255,48 @@ TEST_F(AggregatorTest, WeightsSeenInAStepAreThoseOfTheClockBefore) {
   });
   AwaitReady();
   SendRun(server.address());
+  JoinRanks();
+  EXPECT_TRUE(Result().ok()) << result_;
+}
+
+TEST_F(AggregatorTest, TheDaemonHearsWhichRankHoldsUpTheNode) {
+  ShardServer server;
+  absl::Notification start, go_on;
+  OnRanks([&](uint32_t rank, Client* client) {
+    if (rank == 1) start.WaitForNotification();
+    ASSERT_TRUE(Begin(client).ok());
+    ASSERT_TRUE(Step(client, 1).ok());
+    ASSERT_TRUE(client->BeginStep(8).ok());
+    ASSERT_TRUE(client->WaitAll().ok());
+    ASSERT_TRUE(client->Publish(1).ok());
+    if (rank == 1) go_on.WaitForNotification();
+    ASSERT_TRUE(client->Publish(0).ok());
+    ASSERT_TRUE(client->FinishStep().ok());
+    ASSERT_TRUE(client->Finish().ok());
+  });
+  proto::NodeActivity activity =
+      AwaitActivity([](const auto& a) { return a.ranks_size() == 2 && a.ranks(0).waiting(); });
+  EXPECT_EQ(activity.phase(), "starting");
+  EXPECT_EQ(activity.ranks(1).rank(), kFirstRank + 1);
+  EXPECT_FALSE(activity.ranks(1).waiting()) << "has not called Start";
+  start.Notify();
+  AwaitReady();
+  SendRun(server.address());
+
+  activity = AwaitActivity([](const auto& a) {
+    return a.phase() == "training" && a.ranks(0).clock() == 2 && a.ranks(1).published() == 2;
+  });
+  EXPECT_TRUE(activity.ranks(0).waiting());
+  EXPECT_EQ(activity.ranks(1).clock(), 1u);
+  EXPECT_EQ(activity.ranks(1).chunks(), 4u);
+  EXPECT_FALSE(activity.ranks(1).waiting());
+  ASSERT_EQ(activity.shards_size(), 1);
+  EXPECT_EQ(activity.shards(0).address(), server.address());
+  EXPECT_TRUE(activity.shards(0).connected());
+  const int64_t idle_ms = activity.ranks(1).idle_ms();
+  activity = AwaitActivity([&](const auto& a) { return a.ranks(1).idle_ms() > idle_ms; });
+  EXPECT_EQ(activity.ranks(1).published(), 2u);
+  go_on.Notify();
   JoinRanks();
   EXPECT_TRUE(Result().ok()) << result_;
 }

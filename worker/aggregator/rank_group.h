@@ -39,6 +39,11 @@ class RankGroup {
   absl::Status SendMemory(int memory, int doorbell);
 
   bool all_offered() const { return Count(&Rank::offered) == ranks_.size(); }
+  // The rank has said all that it can say before others do.
+  bool waits(uint32_t local_rank) const {
+    const Rank& rank = ranks_[local_rank];
+    return rank.attached && (rank.offered || !rank.has_memory);
+  }
   const proto::Offer& offer() const { return offer_; }  // REQUIRES: all_offered
   void SendStarted(const proto::Started& started);
 

@@ -16,6 +16,13 @@ absl::Status AgentLine::Send(const proto::ChildMessage& message) {
   return absl::UnavailableError("the worker daemon is gone");
 }
 
+void AgentLine::SendUnlessFull(const proto::ChildMessage& message) {
+  if (!channel_) return;
+  // Writable means that most of the socket's buffer is free.
+  pollfd look{channel_->fd(), POLLOUT, 0};
+  if (poll(&look, 1, 0) > 0 && (look.revents & POLLOUT) != 0) Send(message).IgnoreError();
+}
+
 void AgentLine::SendFailed(const std::string& reason) {
   proto::ChildMessage message;
   message.set_failed(reason);

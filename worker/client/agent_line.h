@@ -26,6 +26,8 @@ class AgentLine {
 
   // Errors: Unavailable (the daemon is gone or does not read).
   absl::Status Send(const proto::ChildMessage& message);
+  // For what is out of date when it is late: dropped where the daemon has not read what was sent.
+  void SendUnlessFull(const proto::ChildMessage& message);
   // Why this process is about to exit with an error: one line.
   void SendFailed(const std::string& reason);
 
