@@ -11,6 +11,7 @@ namespace strata::worker {
 namespace {
 
 constexpr size_t kEndedJobsKept = 64;
+constexpr absl::Duration kLookEvery = absl::Milliseconds(500);
 
 }  // namespace
 
@@ -49,7 +50,7 @@ absl::Status Agent::Start() {
   callbacks.on_message = [this](const proto::CoordinatorMessage& message) {
     loop_.Post([this, message] { OnMessage(message); });
   };
-  callbacks.heartbeat = [] { return proto::Heartbeat(); };
+  callbacks.heartbeat = [this] { return Heartbeat(); };
   callbacks.running_jobs = [this] {
     absl::MutexLock lock(&mutex_);
     return running_;
@@ -117,6 +118,29 @@ void Agent::StartNode(const proto::StartNode& start) {
     running_.push_back(id);
   }
   added->Start();
+  if (!looking_) Look();
+}
+
+void Agent::Look() {
+  std::vector<proto::NodeActivity> activities;
+  for (const auto& [id, job] : jobs_) activities.push_back(job->Activity());
+  looking_ = !jobs_.empty();
+  if (looking_) loop_.After(kLookEvery, [this] { Look(); });
+  absl::MutexLock lock(&mutex_);
+  activities_ = std::move(activities);
+  looked_at_ = clock_.Now();
+}
+
+proto::Heartbeat Agent::Heartbeat() {
+  proto::Heartbeat heartbeat;
+  absl::MutexLock lock(&mutex_);
+  const int64_t age_ms = absl::ToInt64Milliseconds(clock_.Now() - looked_at_);
+  for (const proto::NodeActivity& activity : activities_) {
+    proto::NodeActivity* out = heartbeat.add_nodes();
+    *out = activity;
+    out->set_silent_ms(activity.silent_ms() + age_ms);
+  }
+  return heartbeat;
 }
 
 void Agent::Append(const proto::JobMetrics& metrics) {

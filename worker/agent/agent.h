@@ -15,6 +15,7 @@
 #include "absl/status/status.h"
 #include "absl/synchronization/mutex.h"
 #include "absl/time/time.h"
+#include "common/clock.h"
 #include "common/control/session.h"
 #include "common/process/event_loop.h"
 #include "proto/control.pb.h"
@@ -60,10 +61,14 @@ class Agent {
   void StartNode(const proto::StartNode& start);
   void Append(const proto::JobMetrics& metrics);
   void EndJobs(const std::string& reason, std::function<void()> then);
+  // Looks at what the jobs do, and again later as long as there are any.
+  void Look();
+  proto::Heartbeat Heartbeat();
   void Forget(uint32_t job);
 
   const AgentOptions options_;
   const std::function<void(const absl::Status&)> on_lost_;
+  const RealClock clock_;
   EventLoop loop_;
   std::thread thread_;
   std::unique_ptr<control::Session> session_;
@@ -73,10 +78,13 @@ class Agent {
   // Run directories of jobs that have ended: their last metrics may come later. Newest last.
   std::deque<std::pair<uint32_t, std::string>> ended_;
   bool ending_ = false;
+  bool looking_ = false;
   std::function<void()> when_ended_;
 
   absl::Mutex mutex_;
   std::vector<uint32_t> running_ ABSL_GUARDED_BY(mutex_);
+  std::vector<proto::NodeActivity> activities_ ABSL_GUARDED_BY(mutex_);
+  absl::Time looked_at_ ABSL_GUARDED_BY(mutex_);
 };
 
 }  // namespace strata::worker

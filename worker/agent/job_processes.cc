@@ -17,6 +17,7 @@
 #include "absl/strings/str_replace.h"
 #include "absl/strings/strip.h"
 #include "absl/time/clock.h"
+#include "common/process/process_state.h"
 #include "google/protobuf/text_format.h"
 #include "worker/agent/metrics_line.h"
 #include "worker/agent/run_directory.h"
@@ -67,6 +68,8 @@ JobProcesses::JobProcesses(EventLoop* loop, Options options, proto::StartNode st
   }
   life_ = std::make_unique<NodeLife>(options_.daemon, self_.node(), self_.first_rank(),
                                      static_cast<int>(self_.ranks()), has_aggregator());
+  watch_ =
+      std::make_unique<NodeWatch>(start_.record().job_id(), self_, has_aggregator(), clock_.Now());
   children_.resize(life_->children());
 }
 
@@ -234,10 +237,12 @@ void JobProcesses::OnChildMessage(int child, const std::string& bytes) {
       ready_.set_job_id(start_.record().job_id());
       ready_.set_run_dir(run_dir_);
       said_ready_ = true;
+      watch_->OnReady(clock_.Now());
       RepeatReady();
       return;
     case proto::ChildMessage::kReport:
       final_reported_ = final_reported_ || message.report().final();
+      watch_->OnReport(message.report(), clock_.Now());
       *up.mutable_rank_report() = message.report();
       up.mutable_rank_report()->set_job_id(start_.record().job_id());
       if (!told_) callbacks_.send(std::move(up));
@@ -246,9 +251,20 @@ void JobProcesses::OnChildMessage(int child, const std::string& bytes) {
       life_->OnFailedLine(child, OneLine(message.failed()));
       OnSymptom();
       return;
+    case proto::ChildMessage::kActivity:
+      if (life_->is_aggregator(child)) watch_->OnActivity(message.activity(), clock_.Now());
+      return;
     case proto::ChildMessage::MESSAGE_NOT_SET:
       return;
   }
+}
+
+proto::NodeActivity JobProcesses::Activity() const {
+  const auto state_of = [this](int child) {
+    const std::unique_ptr<Process>& process = children_[child].process;
+    return process == nullptr ? std::string() : ProcessState(process->pid());
+  };
+  return watch_->Now(state_of, clock_.Now());
 }
 
 void JobProcesses::RepeatReady() {

@@ -8,12 +8,14 @@
 
 #include "absl/status/status.h"
 #include "absl/time/time.h"
+#include "common/clock.h"
 #include "common/process/channel.h"
 #include "common/process/event_loop.h"
 #include "common/process/process.h"
 #include "common/unique_fd.h"
 #include "proto/control.pb.h"
 #include "worker/agent/node_life.h"
+#include "worker/agent/node_watch.h"
 
 namespace strata::worker {
 
@@ -61,6 +63,9 @@ class JobProcesses {
   // Says NodeReady again, if it was said: the coordinator may have missed it.
   void RepeatReady();
 
+  // What the node does now.
+  proto::NodeActivity Activity() const;
+
   const std::string& run_dir() const { return run_dir_; }
 
  private:
@@ -101,6 +106,8 @@ class JobProcesses {
   // Random: abstract names are shared by all containers of one network namespace.
   std::string socket_name_;
   std::unique_ptr<NodeLife> life_;
+  const RealClock clock_;
+  std::unique_ptr<NodeWatch> watch_;
   std::vector<Child> children_;
   proto::NodeReady ready_;
   bool said_ready_ = false;

@@ -1,0 +1,39 @@
+#ifndef STRATA_WORKER_AGENT_NODE_WATCH_H_
+#define STRATA_WORKER_AGENT_NODE_WATCH_H_
+
+#include <cstdint>
+#include <functional>
+#include <string>
+
+#include "absl/time/time.h"
+#include "proto/control.pb.h"
+
+namespace strata::worker {
+
+// What one job does on this node, for the heartbeat: the aggregator's last word, how old it is, and
+// what the kernel says of its processes. A node without an aggregator is known by its rank's
+// reports.
+//
+// Threads: one. Time comes with the calls.
+class NodeWatch {
+ public:
+  // Of a child, numbered as in NodeLife: see ProcessState; empty: not started yet.
+  using StateOf = std::function<std::string(int child)>;
+
+  NodeWatch(uint32_t job, const proto::LogicalNode& node, bool aggregator, absl::Time now);
+
+  void OnActivity(const proto::NodeActivity& activity, absl::Time now);
+  void OnReady(absl::Time now);
+  void OnReport(const proto::RankReport& report, absl::Time now);
+
+  proto::NodeActivity Now(const StateOf& state_of, absl::Time now) const;
+
+ private:
+  const bool aggregator_;
+  absl::Time heard_at_;
+  proto::NodeActivity newest_;
+};
+
+}  // namespace strata::worker
+
+#endif  // STRATA_WORKER_AGENT_NODE_WATCH_H_
