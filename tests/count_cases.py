@@ -2,9 +2,10 @@
 
 usage: count_cases.py LOG TESTLOGS_DIR BAZEL_STATUS
 
-LOG is what `bazel test` printed. Each target in its summary counts with the cases of its test.xml;
-a target that has none (it did not build, or ran out of time) counts as one failed case. Prints
-"N passed, N failed" and exits 1 if any case failed or Bazel itself did.
+LOG is what `bazel test` and tests/fuzz.sh printed. Each target in Bazel's summary counts with the
+cases of its test.xml; a target that has none (it did not build, or ran out of time) counts as one
+failed case. A fuzz target is one case. Prints "N passed, N failed" and exits 1 if any case failed
+or Bazel itself did.
 """
 
 import os
@@ -15,6 +16,7 @@ import xml.etree.ElementTree as ElementTree
 SUMMARY = re.compile(
     r"^(//\S+)\s+(?:\(cached\) )?(PASSED|FLAKY|FAILED TO BUILD|FAILED|TIMEOUT|NO STATUS)\b"
 )
+FUZZED = re.compile(r"^fuzz/\S+ (PASSED|FAILED):")
 
 
 def cases(report):
@@ -29,8 +31,13 @@ def cases(report):
 
 def main(log, testlogs, bazel_status):
     passed = failed = 0
-    with open(log, encoding="utf-8", errors="replace") as lines:
-        outcomes = {m.group(1): m.group(2) for m in map(SUMMARY.match, lines) if m}
+    with open(log, encoding="utf-8", errors="replace") as opened:
+        lines = opened.readlines()
+    outcomes = {m.group(1): m.group(2) for m in map(SUMMARY.match, lines) if m}
+    for fuzzed in filter(None, map(FUZZED.match, lines)):
+        good = fuzzed.group(1) == "PASSED"
+        passed += good
+        failed += not good
     for target, outcome in outcomes.items():
         report = os.path.join(testlogs, target[2:].replace(":", "/"), "test.xml")
         good = outcome in ("PASSED", "FLAKY")

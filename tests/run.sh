@@ -1,24 +1,37 @@
 #!/usr/bin/env bash
-# Installs packages, builds everything, runs every test. The last line is "N passed, N failed",
-# counted in test cases; the exit status is 0 only if none failed.
+# Installs packages, builds everything, runs every test and then fuzzes. The last line is
+# "N passed, N failed", counted in test cases; the exit status is 0 only if none failed.
 #
-# usage: tests/run.sh [BAZEL OPTIONS AND TARGETS]     default targets: //...
-#   tests/run.sh //kernels/...                        one folder
+# usage: tests/run.sh [--fuzz-seconds=N] [BAZEL OPTIONS AND TARGETS]     default targets: //...
+#   tests/run.sh //kernels/...        one folder, no fuzzing
+#   tests/run.sh --fuzz-seconds=600   every test; each fuzz target for so long (default 60; 0: none)
 set -uo pipefail
 cd "$(dirname "$0")/.."
 
 deploy/install_packages.sh || { echo "0 passed, 1 failed"; exit 1; }
 
 targets=0
+fuzz_seconds=60
+options=()
 for argument in "$@"; do
-  case "$argument" in -*) ;; *) targets=1 ;; esac
+  case "$argument" in
+    --fuzz-seconds=*) fuzz_seconds=${argument#*=}; continue ;;
+    -*) ;;
+    *) targets=1 ;;
+  esac
+  options+=("$argument")
 done
-[ "$targets" -eq 1 ] || set -- "$@" //...
+[ "$targets" -eq 1 ] || options+=(//...)
 
 log=$(mktemp)
 trap 'rm -f "$log"' EXIT
-bazel test --keep_going --color=no --curses=no "$@" 2>&1 | tee "$log"
+bazel test --keep_going --color=no --curses=no "${options[@]}" 2>&1 | tee "$log"
 status=${PIPESTATUS[0]}
+
+if [ "$targets" -eq 0 ] && [ "$fuzz_seconds" != 0 ]; then
+  tests/fuzz.sh --seconds "$fuzz_seconds" 2>&1 | tee -a "$log"
+  [ "${PIPESTATUS[0]}" -eq 0 ] || status=1
+fi
 
 python3 tests/count_cases.py "$log" bazel-testlogs "$status"
 counted=$?

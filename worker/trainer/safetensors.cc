@@ -115,13 +115,18 @@ absl::Status WriteSafetensors(const std::string& path,
 absl::StatusOr<SavedModel> ReadSafetensors(const std::string& path) {
   auto content = ReadFile(path, kFileBytesMax);
   if (!content.ok()) return content.status();
+  return ParseSafetensors(*content, path);
+}
+
+absl::StatusOr<SavedModel> ParseSafetensors(absl::Span<const char> content,
+                                            const std::string& path) {
   uint64_t length = 0;
-  if (content->size() < sizeof length) return Invalid(path, "no header");
-  std::memcpy(&length, content->data(), sizeof length);
-  if (length > kHeaderBytesMax || length > content->size() - sizeof length) {
+  if (content.size() < sizeof length) return Invalid(path, "no header");
+  std::memcpy(&length, content.data(), sizeof length);
+  if (length > kHeaderBytesMax || length > content.size() - sizeof length) {
     return Invalid(path, "the header is cut off");
   }
-  const char* text = content->data() + sizeof length;
+  const char* text = content.data() + sizeof length;
   const Json header = Json::parse(text, text + length, nullptr, /*allow_exceptions=*/false);
   if (!header.is_object()) return Invalid(path, "the header is not a JSON object");
   SavedModel model;
@@ -142,7 +147,7 @@ absl::StatusOr<SavedModel> ReadSafetensors(const std::string& path) {
     }
     entries.push_back(std::move(entry));
   }
-  const absl::Span<const char> values(text + length, content->size() - sizeof length - length);
+  const absl::Span<const char> values(text + length, content.size() - sizeof length - length);
   if (auto status = ReadValues(path, values, std::move(entries), &model); !status.ok()) {
     return status;
   }

@@ -42,6 +42,10 @@ absl::Status WriteSafetensors(const std::string& path,
 // safetensors file, another dtype, values that do not fit the shapes or leave gaps).
 absl::StatusOr<SavedModel> ReadSafetensors(const std::string& path);
 
+// The same for a file's content; `path` is what errors name.
+absl::StatusOr<SavedModel> ParseSafetensors(absl::Span<const char> content,
+                                            const std::string& path);
+
 }  // namespace strata::worker
 
 #endif  // STRATA_WORKER_TRAINER_SAFETENSORS_H_

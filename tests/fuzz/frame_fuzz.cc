@@ -1,0 +1,67 @@
+// The frame decoder: whatever 128 bytes and payload come, it refuses them or understands all of
+// them, so that encoding what it understood gives the same bytes.
+//
+// Input: a byte, a header, a payload. If the byte is odd, the sizes and checksums of the header are
+// put right first, because no fuzzer finds those by chance.
+#include <xxhash.h>
+
+#include <algorithm>
+#include <cstdint>
+#include <cstring>
+#include <vector>
+
+#include "common/wire/frame.h"
+#include "tests/fuzz/check.h"
+
+namespace strata::wire {
+namespace {
+
+constexpr size_t kPayloadBytesAt = 88, kPayloadChecksumAt = 112, kHeaderChecksumAt = 120;
+
+void Put(uint64_t value, size_t at, std::vector<std::byte>* header) {
+  for (size_t i = 0; i < sizeof value; ++i) {
+    (*header)[at + i] = static_cast<std::byte>(value >> (8 * i));
+  }
+}
+
+void FuzzHello(absl::Span<const std::byte> payload) {
+  Hello hello;
+  if (!DecodeHello(payload, &hello).ok()) return;
+  const auto again = EncodeHello(hello);
+  FUZZ_CHECK(payload.size() == again.size());
+  FUZZ_CHECK(std::equal(again.begin(), again.end(), payload.begin()));
+}
+
+void Fuzz(bool mend, std::vector<std::byte> header, absl::Span<const std::byte> payload) {
+  if (mend && header.size() == kHeaderBytes) {
+    Put(payload.size(), kPayloadBytesAt, &header);
+    Put(Checksum(payload), kPayloadChecksumAt, &header);
+    Put(XXH3_64bits(header.data(), kHeaderChecksumAt), kHeaderChecksumAt, &header);
+  }
+  FuzzHello(payload);
+  Header decoded;
+  const absl::Status status = Decode(header, payload, {.payload_bytes_max = 4096}, &decoded);
+  if (!status.ok()) {
+    FUZZ_CHECK(status.code() == absl::StatusCode::kInvalidArgument);
+    FUZZ_CHECK(!status.message().empty());
+    FUZZ_CHECK(decoded == Header());
+    return;
+  }
+  FUZZ_CHECK(payload.size() <= 4096);
+  FUZZ_CHECK(!Describe(decoded).empty());
+  const auto again = EncodeHeader(decoded, payload.size());
+  FUZZ_CHECK(std::equal(again.begin(), again.end(), header.begin(), header.end()));
+}
+
+}  // namespace
+}  // namespace strata::wire
+
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+  if (size == 0) return 0;
+  const auto* bytes = reinterpret_cast<const std::byte*>(data + 1);
+  const size_t header = std::min(size - 1, strata::wire::kHeaderBytes);
+  // A copy of the payload's own exact size: a read beyond it is a crash.
+  const std::vector<std::byte> payload(bytes + header, bytes + size - 1);
+  strata::wire::Fuzz((data[0] & 1) != 0, {bytes, bytes + header}, payload);
+  return 0;
+}

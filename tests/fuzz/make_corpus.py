@@ -1,0 +1,115 @@
+"""Writes the seeds of the fuzz targets into corpus/TARGET/ beside this file.
+
+usage: make_corpus.py
+
+The seeds are checked in; run this after a change of a format and commit what changes. What a fuzzer
+found is kept there too, as crash-*; this script leaves those alone. Output is the same on every run.
+"""
+
+import glob
+import gzip
+import json
+import os
+import struct
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+MEND = b"\1"  # frame_fuzz puts sizes and checksums right
+
+
+def write(target, name, content):
+    folder = os.path.join(HERE, "corpus", target)
+    os.makedirs(folder, exist_ok=True)
+    with open(os.path.join(folder, name), "wb") as out:
+        out.write(content)
+
+
+def header(op, flags=0, error=0, elements=0, payload_bytes=0, clock=0, samples=0):
+    """The 128 bytes of common/wire/frame.h; the checksums are left 0."""
+    ids = (7, 1, 1, 3, 0, 1)  # job, view, generation, chunk, node, incarnation
+    octets = bytes([1, op, flags, 0, 0, 0, 0, error])
+    counters = struct.pack("<5Q", clock, clock, 0, 0, 0)
+    tail = struct.pack("<IIQQQQQ", samples, 0, payload_bytes, 0, 0, 0, 0)
+    frame = b"STRA" + octets + struct.pack("<6I", *ids) + struct.pack("<I", elements)
+    return frame + counters + tail
+
+
+def frames():
+    hello = struct.pack("<IIQQQ", 1, 1, 0x1122334455667788, 0x99AABBCCDDEEFF00, 0)
+    floats = struct.pack("<4f", 0.5, -1.0, 2.0, 0.25)
+    write("frame_fuzz", "hello", MEND + header(1, payload_bytes=32) + hello)
+    for name, op in (("hello_ok", 2), ("init_ok", 4), ("cut", 7), ("retire", 9), ("retire_ok", 10)):
+        write("frame_fuzz", name, MEND + header(op))
+    for name, op in (("init", 3), ("push_pull", 5), ("answer", 6), ("cut_answer", 8)):
+        write("frame_fuzz", name, MEND + header(op, 0, 0, 4, 16, clock=9, samples=64) + floats)
+    write("frame_fuzz", "empty_push", MEND + header(5, flags=1))
+    write("frame_fuzz", "replayed_push", MEND + header(5, 2, 0, 4, 16) + floats)
+    write("frame_fuzz", "retry", MEND + header(11, error=3))
+    write("frame_fuzz", "error", MEND + header(12, error=7, payload_bytes=5) + b"chunk")
+    write("frame_fuzz", "wrong_checksum", b"\0" + header(2))
+    write("frame_fuzz", "half_a_header", MEND + header(2)[:64])
+
+
+def idx(dimensions, values):
+    magic = struct.pack(">I", 0x0800 | len(dimensions))
+    return magic + b"".join(struct.pack(">I", size) for size in dimensions) + values
+
+
+def idx_files():
+    labels = idx([4], bytes([0, 1, 9, 3]))
+    images = idx([2, 3, 3], bytes(range(18)))
+    for name, parity, plain in (("labels", b"\0", labels), ("images", b"\1", images)):
+        packed = gzip.compress(plain, mtime=0)
+        write("idx_fuzz", name, parity + plain)
+        write("idx_fuzz", name + "_gzip", parity + packed)
+        write("idx_fuzz", name + "_truncated", parity + plain[:-1])
+        write("idx_fuzz", name + "_gzip_truncated", parity + packed[:-3])
+    write("idx_fuzz", "huge_claim", b"\1" + idx([0xFFFF, 0x7FFF, 1], b""))
+    write("idx_fuzz", "zeros_gzip", b"\0" + gzip.compress(idx([65536], bytes(65536)), mtime=0))
+
+
+def safetensors(head, values=b""):
+    text = head if isinstance(head, bytes) else json.dumps(head).encode()
+    return struct.pack("<Q", len(text)) + text + values
+
+
+def safetensors_files():
+    first = {"dtype": "F32", "shape": [2, 2], "data_offsets": [0, 16]}
+    second = {"dtype": "F32", "shape": [1], "data_offsets": [16, 20]}
+    good = safetensors({"__metadata__": {"step": "7"}, "a.weight": first, "a.bias": second},
+                       struct.pack("<5f", 1, 2, 3, 4, 5))
+    write("safetensors_fuzz", "two_tensors", good)
+    write("safetensors_fuzz", "cut_off", good[:-1])
+    write("safetensors_fuzz", "no_tensors", safetensors({}))
+    write("safetensors_fuzz", "scalar",
+          safetensors({"s": {"dtype": "F32", "shape": [], "data_offsets": [0, 4]}}, bytes(4)))
+    write("safetensors_fuzz", "empty_tensor",
+          safetensors({"e": {"dtype": "F32", "shape": [0, 9], "data_offsets": [0, 0]}}))
+    write("safetensors_fuzz", "overlap", safetensors({"a": first, "b": first}, bytes(16)))
+    write("safetensors_fuzz", "huge_shape", safetensors(
+        {"h": {"dtype": "F32", "shape": [2**63, 4], "data_offsets": [0, 0]}}))
+    write("safetensors_fuzz", "deep_json", safetensors(b'{"d":' + b"[" * 200 + b"]" * 200 + b"}"))
+    write("safetensors_fuzz", "long_header_claim", struct.pack("<Q", 2**63) + b"{}")
+
+
+def jobs():
+    examples = os.path.join(HERE, "..", "..", "examples")
+    for path in sorted(glob.glob(os.path.join(examples, "**", "*.textproto"), recursive=True)):
+        with open(path, "rb") as job:
+            write("job_fuzz", os.path.basename(path), job.read())
+    base = b'name: "j" model { zoo: "mlp" } data { synthetic {} }'
+    settings = [b"schedule.base_lr=0.1", b"consistency.lazy.staleness=3", b"consistency.sync={}",
+                b"debug.delays={node: 1 delay_ms: 20}", b"ranks=4"]
+    for number, setting in enumerate(settings):
+        write("job_fuzz", f"setting_{number}", base + b"\0" + setting)
+    write("job_fuzz", "all_settings", base + b"\0" + b"\n".join(settings))
+    write("job_fuzz", "program", b'name: "p" program { path: "/bin/true" } ranks: 1')
+    write("job_fuzz", "nan", base + b"schedule { base_lr: nan warmup_epochs: -inf }")
+    write("job_fuzz", "unknown_field", base + b"nothing: 1")
+    write("job_fuzz", "not_utf8", b'name: "\xff\xfe"')
+
+
+if __name__ == "__main__":
+    frames()
+    idx_files()
+    safetensors_files()
+    jobs()

@@ -1,0 +1,29 @@
+// The safetensors reader: refuses a file, or returns tensors that hold exactly the values that the
+// file has after its header.
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "tests/fuzz/check.h"
+#include "worker/trainer/safetensors.h"
+
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+  // A copy of its own exact size: a read beyond it is a crash.
+  const std::vector<char> content(data, data + size);
+  const auto model = strata::worker::ParseSafetensors(content, "fuzz");
+  if (!model.ok()) {
+    FUZZ_CHECK(model.status().code() == absl::StatusCode::kInvalidArgument);
+    FUZZ_CHECK(model.status().message().find("fuzz: ") == 0);
+    return 0;
+  }
+  uint64_t values = 0;
+  for (const strata::worker::SavedTensor& tensor : model->tensors) {
+    uint64_t product = 1;
+    for (const uint64_t dimension : tensor.shape) product *= dimension;
+    FUZZ_CHECK(product == tensor.values.size());
+    values += product;
+  }
+  FUZZ_CHECK(8 + 4 * values <= size);
+  return 0;
+}
