@@ -3,7 +3,7 @@
 usage: make_corpus.py
 
 The seeds are checked in; run this after a change of a format and commit what changes. What a fuzzer
-found is kept there too, as crash-*; this script leaves those alone. Output is the same on every run.
+found is kept there too, as crash-*; this script leaves those alone. It writes the same each time.
 """
 
 import glob
