@@ -27,8 +27,11 @@ ReferenceOptimizer::ReferenceOptimizer(const proto::JobRecord& record, ChunkId c
       schedule_(record.job().schedule()),
       samples_per_epoch_(record.samples_per_epoch()),
       epochs_(record.job().epochs()),
+      momentum_(optimizer_.has_nesterov() ? optimizer_.nesterov().momentum()
+                                          : optimizer_.momentum_sgd().momentum()),
       beta1_(optimizer_.has_adam() ? optimizer_.adam().beta1() : optimizer_.adamw().beta1()),
-      beta2_(optimizer_.has_adam() ? optimizer_.adam().beta2() : optimizer_.adamw().beta2()) {
+      beta2_(optimizer_.has_adam() ? optimizer_.adam().beta2() : optimizer_.adamw().beta2()),
+      epsilon_(optimizer_.has_adam() ? optimizer_.adam().epsilon() : optimizer_.adamw().epsilon()) {
   const uint64_t per_chunk = record.placement().chunk_elements();
   const uint64_t begin = chunk.value() * per_chunk;
   const uint64_t end = std::min<uint64_t>(begin + per_chunk, record.layout().elements());
@@ -65,44 +68,56 @@ double ReferenceOptimizer::RateAt(uint64_t samples) const {
   return last + (base - last) * ((1.0 + std::cos(M_PI * done)) / 2.0);
 }
 
-// m / (sqrt(v) + epsilon), both corrected.
-float ReferenceOptimizer::AdamRatio(size_t i, float gradient) {
-  const bool is_adam = optimizer_.has_adam();
-  const float epsilon = is_adam ? optimizer_.adam().epsilon() : optimizer_.adamw().epsilon();
-  first_[i] = beta1_ * first_[i] + (1.0f - beta1_) * gradient;
-  second_[i] = beta2_ * second_[i] + (1.0f - beta2_) * (gradient * gradient);
-  const float m = first_[i] * correction1_;
-  const float v = second_[i] * correction2_;
-  return m / (std::sqrt(v) + epsilon);
-}
-
-// What the learning rate is multiplied with: w -= rate * direction.
-float ReferenceOptimizer::Direction(size_t i, float mean, float weight) {
-  if (optimizer_.has_adamw()) return AdamRatio(i, mean) + decay_[i] * weight;
-  const float d = mean + decay_[i] * weight;
-  if (optimizer_.has_sgd()) return d;
-  if (optimizer_.has_adam()) return AdamRatio(i, d);
-  const bool nesterov = optimizer_.has_nesterov();
-  const float momentum =
-      nesterov ? optimizer_.nesterov().momentum() : optimizer_.momentum_sgd().momentum();
-  first_[i] = momentum * first_[i] + d;
-  return nesterov ? d + momentum * first_[i] : first_[i];
+// w -= rate * direction(element, mean gradient, decay * w)
+template <typename Direction>
+void ReferenceOptimizer::Descend(const std::vector<float>& gradient_sum, float reciprocal,
+                                 double rate, std::vector<float>* weights, Direction direction) {
+  const bool has_gradient = !gradient_sum.empty();
+  for (size_t i = 0; i < weights->size(); ++i) {
+    const float mean = reciprocal * (has_gradient ? gradient_sum[i] : 0.0f);
+    float& weight = (*weights)[i];
+    const float step = static_cast<float>(rate * rate_multiplier_[i]);
+    weight = weight - step * direction(i, mean, decay_[i] * weight);
+  }
 }
 
 void ReferenceOptimizer::Update(const std::vector<float>& gradient_sum, uint64_t divisor,
                                 uint64_t samples, double factor, std::vector<float>* weights) {
   samples_ += samples;
   ++updates_;
-  if (optimizer_.has_adam() || optimizer_.has_adamw()) {
-    correction1_ = Correction(beta1_, updates_);
-    correction2_ = Correction(beta2_, updates_);
-  }
   const double rate = RateAt(samples_) * factor;
   const float reciprocal = static_cast<float>(1.0 / static_cast<double>(divisor));
-  for (size_t i = 0; i < weights->size(); ++i) {
-    const float mean = reciprocal * (gradient_sum.empty() ? 0.0f : gradient_sum[i]);
-    float& weight = (*weights)[i];
-    weight = weight - static_cast<float>(rate * rate_multiplier_[i]) * Direction(i, mean, weight);
+  // m / (sqrt(v) + epsilon), both corrected.
+  const float correction1 = Correction(beta1_, updates_),
+              correction2 = Correction(beta2_, updates_);
+  const auto ratio = [&](size_t i, float g) {
+    first_[i] = beta1_ * first_[i] + (1.0f - beta1_) * g;
+    second_[i] = beta2_ * second_[i] + (1.0f - beta2_) * (g * g);
+    const float m = first_[i] * correction1, v = second_[i] * correction2;
+    return m / (std::sqrt(v) + epsilon_);
+  };
+  const auto velocity = [&](size_t i, float d) {
+    first_[i] = momentum_ * first_[i] + d;
+    return first_[i];
+  };
+  const auto descend = [&](auto direction) {
+    Descend(gradient_sum, reciprocal, rate, weights, direction);
+  };
+  switch (optimizer_.kind_case()) {
+    case proto::Optimizer::kSgd:
+      return descend([](size_t, float g, float decay) { return g + decay; });
+    case proto::Optimizer::KIND_NOT_SET:
+    case proto::Optimizer::kMomentumSgd:
+      return descend([&](size_t i, float g, float decay) { return velocity(i, g + decay); });
+    case proto::Optimizer::kNesterov:
+      return descend([&](size_t i, float g, float decay) {
+        const float d = g + decay;
+        return d + momentum_ * velocity(i, d);
+      });
+    case proto::Optimizer::kAdam:
+      return descend([&](size_t i, float g, float decay) { return ratio(i, g + decay); });
+    case proto::Optimizer::kAdamw:
+      return descend([&](size_t i, float g, float decay) { return ratio(i, g) + decay; });
   }
 }
 

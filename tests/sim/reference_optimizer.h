@@ -28,20 +28,20 @@ class ReferenceOptimizer {
   size_t elements() const { return rate_multiplier_.size(); }
 
  private:
-  float Direction(size_t i, float mean, float weight);
-  float AdamRatio(size_t i, float gradient);
+  template <typename Direction>
+  void Descend(const std::vector<float>& gradient_sum, float reciprocal, double rate,
+               std::vector<float>* weights, Direction direction);
 
   const proto::Optimizer optimizer_;
   const proto::Schedule schedule_;
   const uint64_t samples_per_epoch_;
   const uint32_t epochs_;
-  const float beta1_, beta2_;  // Adam's and AdamW's
+  const float momentum_, beta1_, beta2_, epsilon_;  // 0 where the optimizer has none
   // By element of the chunk:
   std::vector<float> rate_multiplier_, decay_;
   std::vector<float> first_, second_;  // v, or Adam's m and v
   uint64_t samples_ = 0;
   uint64_t updates_ = 0;
-  float correction1_ = 1, correction2_ = 1;  // of Adam's moments, in the update in hand
 };
 
 }  // namespace strata::sim
