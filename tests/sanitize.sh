@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # The whole test suite under AddressSanitizer (with its leak check), UndefinedBehaviorSanitizer and
-# ThreadSanitizer, and a build with clang in which its thread-safety analysis is an error. No finding
+# ThreadSanitizer, and a build with clang in which its thread-safety analysis is an error. Nothing
 # is suppressed. Ends with a table, a line each; the exit status is 0 only if all of them are clean.
 #
 # usage: tests/sanitize.sh [asan|ubsan|tsan|clang ...] [-- BAZEL OPTIONS AND TARGETS]
