@@ -17,7 +17,7 @@
 namespace strata::tests {
 
 // How long anything may take on a machine that does other work, too.
-inline constexpr absl::Duration kDeadline = absl::Seconds(120);
+inline constexpr absl::Duration kDeadline = absl::Seconds(300);
 
 // The binary under test, absolute.
 std::string StrataBinary();
