@@ -1,0 +1,43 @@
+#ifndef STRATA_COMMON_LIMITS_DESCRIPTORS_H_
+#define STRATA_COMMON_LIMITS_DESCRIPTORS_H_
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "common/limits/limits.h"
+
+namespace strata {
+
+// How many file descriptors a process needs at most, and for what.
+struct DescriptorNeed {
+  std::string formula;  // "64 + 1 shard x (16 + 1088 connections)"
+  uint64_t total = 0;
+};
+
+// Connections beyond a listener's limit that may be open for a moment, until they are ended.
+inline constexpr uint32_t kConnectionSlack = 64;
+
+// `sessions` and other calls are a connection each.
+DescriptorNeed CoordinatorDescriptors(const CoordinatorLimits& limits);
+DescriptorNeed ServerDescriptors(uint32_t shards, const ServerLimits& limits);
+// A slot is a rank, and in the worst case an aggregator of its own.
+DescriptorNeed WorkerDescriptors(uint32_t slots);
+// Of an aggregator process; it inherits its worker's limit, so WorkerDescriptors is no less than
+// this for a job of kShardsPerJobMax shards with all slots.
+DescriptorNeed AggregatorDescriptors(uint32_t local_ranks, uint32_t shards);
+
+// Whether `allowed` covers the need of `process` ("strata server"). Errors: ResourceExhausted, with
+// both figures, the formula and the command that helps.
+absl::Status CheckDescriptors(const std::string& process, const DescriptorNeed& need,
+                              uint64_t allowed);
+
+// CheckDescriptors against `ulimit -n` of this process, whose soft limit is raised to the hard one
+// first: programs that cannot use descriptors over 1023 are not started by us with more than they
+// open.
+absl::Status EnsureDescriptors(const std::string& process, const DescriptorNeed& need);
+
+}  // namespace strata
+
+#endif  // STRATA_COMMON_LIMITS_DESCRIPTORS_H_

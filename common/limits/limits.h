@@ -1,0 +1,58 @@
+#ifndef STRATA_COMMON_LIMITS_LIMITS_H_
+#define STRATA_COMMON_LIMITS_LIMITS_H_
+
+#include <cstddef>
+#include <cstdint>
+
+#include "absl/status/status.h"
+
+namespace strata {
+
+// ---- the same on every host: both sides of a connection rely on them ----
+
+// Payload of a frame of the data path; a chunk fits into one.
+inline constexpr uint64_t kFramePayloadBytesMax = 16 << 20;
+inline constexpr uint32_t kChunkElementsMax = kFramePayloadBytesMax / sizeof(float);
+// Chunks of a job: a placement of so many still fits well into a message.
+inline constexpr uint64_t kChunksMax = 1 << 20;
+// A gRPC message, and a message between processes of one host.
+inline constexpr uint32_t kControlMessageBytesMax = 64 << 20;
+// A job's record (job, view, placement, layout): with what is around it, it fits into a message.
+inline constexpr uint64_t kJobRecordBytesMax = 32 << 20;
+// Nodes of one job; each is a connection at every shard.
+inline constexpr uint32_t kShardsPerServerMax = 64;
+inline constexpr uint32_t kShardsPerJobMax = 256;
+inline constexpr uint32_t kSlotsMax = 1024;
+
+// ---- queues between threads and processes: what waits for a peer that does not read ----
+
+inline constexpr size_t kQueuedBytesMax = 256 << 20;
+inline constexpr size_t kQueuedMessagesMax = 65536;
+// Messages of one daemon that wait for the coordinator's loop; then that daemon is not read.
+inline constexpr size_t kInHandPerSessionMax = 32;
+
+// ---- options of each daemon; errors of Validate: InvalidArgument naming the option ----
+
+struct CoordinatorLimits {
+  uint32_t sessions_max = 1024;  // daemons that are connected at once
+  uint32_t calls_max = 256;      // other calls at once: followers, submits, lists
+
+  absl::Status Validate() const;
+};
+
+struct ServerLimits {
+  uint32_t connections_max = 1024;  // per shard: one for each node of each job
+  uint64_t memory_bytes = 0;        // for all jobs by formula; 0: half of the machine's memory
+
+  absl::Status Validate() const;
+};
+
+struct WorkerLimits {
+  uint64_t memory_bytes = 0;  // as ServerLimits
+
+  absl::Status Validate() const;
+};
+
+}  // namespace strata
+
+#endif  // STRATA_COMMON_LIMITS_LIMITS_H_
