@@ -11,6 +11,7 @@
 #include "absl/status/statusor.h"
 #include "absl/synchronization/mutex.h"
 #include "absl/time/time.h"
+#include "common/limits/limits.h"
 #include "common/unique_fd.h"
 #include "google/protobuf/message_lite.h"
 
@@ -23,7 +24,7 @@ namespace strata {
 // Threads: Send from any thread, the receiving calls from one. Owns the descriptor.
 class FramedChannel {
  public:
-  static constexpr uint32_t kMessageBytesMax = 64 << 20;
+  static constexpr uint32_t kMessageBytesMax = kControlMessageBytesMax;
 
   // REQUIRES: a stream socket. Its blocking mode does not matter.
   explicit FramedChannel(UniqueFd fd) : fd_(std::move(fd)) {}

@@ -8,11 +8,12 @@
 #include <string>
 
 #include "absl/status/status.h"
+#include "common/limits/limits.h"
 
 namespace strata::control {
 
 // The largest message either way; a placement of a million chunks has a few MiB.
-inline constexpr int kMessageBytesMax = 64 << 20;
+inline constexpr int kMessageBytesMax = kControlMessageBytesMax;
 
 // A channel to the coordinator with connections of its own (no other channel's backoff delays it),
 // past any HTTP proxy of the environment. Connects when first used.

@@ -7,6 +7,7 @@
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "common/job/job.h"
+#include "common/limits/limits.h"
 
 namespace strata {
 namespace {
@@ -229,7 +230,7 @@ absl::Status CheckShape(const proto::Job& job) {
     return Refuse(absl::StrFormat("ranks: %d, but exchange: NONE needs ranks: 1", job.ranks()));
   }
   if (job.chunk_elements() == 0) return absl::OkStatus();
-  return InRange("chunk_elements", job.chunk_elements(), 256, 4194304);
+  return InRange("chunk_elements", job.chunk_elements(), 256, kChunkElementsMax);
 }
 
 }  // namespace

@@ -39,11 +39,18 @@ absl::Status Split(std::string* in, std::vector<std::string>* messages) {
 
 }  // namespace
 
-Channel::Channel(int fd) : fd_(fd) { fcntl(fd_, F_SETFL, fcntl(fd_, F_GETFL) | O_NONBLOCK); }
+Channel::Channel(int fd, size_t queued_bytes_max) : fd_(fd), queued_bytes_max_(queued_bytes_max) {
+  fcntl(fd_, F_SETFL, fcntl(fd_, F_GETFL) | O_NONBLOCK);
+}
 
 Channel::~Channel() { close(fd_); }
 
 void Channel::Send(const google::protobuf::MessageLite& message) {
+  if (out_.size() + message.ByteSizeLong() > queued_bytes_max_) {
+    out_.clear();
+    shutdown(fd_, SHUT_RDWR);
+    return;
+  }
   google::protobuf::io::StringOutputStream stream(&out_);  // appends
   google::protobuf::io::CodedOutputStream coded(&stream);
   coded.WriteVarint32(static_cast<uint32_t>(message.ByteSizeLong()));

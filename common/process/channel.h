@@ -6,6 +6,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "common/limits/limits.h"
 #include "google/protobuf/message_lite.h"
 
 namespace strata {
@@ -17,9 +18,11 @@ namespace strata {
 class Channel {
  public:
   // A message of more bytes is refused when received.
-  static constexpr size_t kMessageBytesMax = 64 << 20;
+  static constexpr size_t kMessageBytesMax = kControlMessageBytesMax;
 
-  explicit Channel(int fd);
+  // When more than `queued_bytes_max` would wait, the other side has not read for long: the channel
+  // is closed then, and Receive says so.
+  explicit Channel(int fd, size_t queued_bytes_max = kQueuedBytesMax);
   ~Channel();
   Channel(const Channel&) = delete;
   Channel& operator=(const Channel&) = delete;
@@ -38,6 +41,7 @@ class Channel {
 
  private:
   int fd_;
+  const size_t queued_bytes_max_;
   std::string in_;
   std::string out_;
   bool closed_ = false;

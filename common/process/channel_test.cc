@@ -97,6 +97,15 @@ TEST_F(ChannelTest, KeepsWhatDoesNotFitUntilItIsFlushed) {
   EXPECT_FALSE(channel_->wants_flush());
 }
 
+TEST_F(ChannelTest, ClosesWhenTooMuchWaitsForTheOtherSide) {
+  Channel bounded(dup(fds_[0]), 1'000'000);
+  bounded.Send(Failed(std::string(900'000, 'x')));
+  EXPECT_TRUE(bounded.wants_flush());
+  for (int i = 0; i < 10; ++i) bounded.Send(Failed(std::string(100'000, 'x')));
+  EXPECT_FALSE(bounded.wants_flush());
+  EXPECT_EQ(bounded.Receive().status().code(), absl::StatusCode::kOutOfRange);
+}
+
 TEST_F(ChannelTest, RefusesAMessageThatIsTooLong) {
   const unsigned char bytes[] = {0xff, 0xff, 0xff, 0xff, 0x0f};
   ASSERT_EQ(send(fds_[1], bytes, sizeof(bytes), 0), 5);

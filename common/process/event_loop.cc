@@ -8,6 +8,7 @@
 #include <cstdint>
 
 #include "absl/time/clock.h"
+#include "common/limits/limits.h"
 
 namespace strata {
 namespace {
@@ -27,9 +28,16 @@ EventLoop::~EventLoop() { close(wake_fd_); }
 void EventLoop::Post(std::function<void()> closure) {
   {
     absl::MutexLock lock(&mutex_);
+    mutex_.Await(absl::Condition(this, &EventLoop::HasRoom));
     posted_.push_back(std::move(closure));
   }
   Ring(wake_fd_);
+}
+
+// A loop that does not run would let nobody go on.
+bool EventLoop::HasRoom() const {
+  return posted_.size() < kQueuedMessagesMax || thread_ == std::thread::id() ||
+         thread_ == std::this_thread::get_id();
 }
 
 void EventLoop::Stop() {
@@ -76,12 +84,19 @@ int EventLoop::PollTimeoutMs() const {
 
 void EventLoop::Run() {
   std::vector<pollfd> fds;
+  {
+    absl::MutexLock lock(&mutex_);
+    thread_ = std::this_thread::get_id();
+  }
   while (true) {
     RunPosted();
     RunTimers();
     {
       absl::MutexLock lock(&mutex_);
-      if (stop_ && posted_.empty()) return;
+      if (stop_ && posted_.empty()) {
+        thread_ = std::thread::id();
+        return;
+      }
     }
     fds.assign(1, pollfd{wake_fd_, POLLIN, 0});
     for (const auto& [fd, watched] : watched_) fds.push_back(pollfd{fd, watched.events, 0});

@@ -3,6 +3,7 @@
 
 #include <functional>
 #include <map>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -27,7 +28,7 @@ class EventLoop {
   void Run();
   void Stop();
 
-  // Queue without a bound: who posts owes it that posts are rare (control messages).
+  // From another thread it blocks while kQueuedMessagesMax closures wait: the loop is behind.
   void Post(std::function<void()> closure);
 
   // Once, `delay` from now. There is no way to take it back: the closure checks whether it still
@@ -45,6 +46,7 @@ class EventLoop {
     std::function<void(short)> ready;
   };
 
+  bool HasRoom() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void RunPosted();
   void RunTimers();
   int PollTimeoutMs() const;
@@ -53,6 +55,8 @@ class EventLoop {
   std::map<int, Watched> watched_;
   std::multimap<absl::Time, std::function<void()>> timers_;
   absl::Mutex mutex_;
+  // Of Run; none before, and after.
+  std::thread::id thread_ ABSL_GUARDED_BY(mutex_);
   std::vector<std::function<void()>> posted_ ABSL_GUARDED_BY(mutex_);
   bool stop_ ABSL_GUARDED_BY(mutex_) = false;
 };

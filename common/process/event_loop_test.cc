@@ -3,10 +3,14 @@
 #include <poll.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <string>
 #include <thread>
 #include <vector>
 
+#include "absl/synchronization/notification.h"
+#include "absl/time/clock.h"
+#include "common/limits/limits.h"
 #include "gtest/gtest.h"
 
 namespace strata {
@@ -55,6 +59,34 @@ TEST(EventLoop, CallsBackWhenADescriptorIsReadableUntilItIsUnwatched) {
   EXPECT_EQ(seen, "xy");
   close(fds[0]);
   close(fds[1]);
+}
+
+TEST(EventLoop, WhoPostsTooMuchWaitsForTheLoop) {
+  EventLoop loop;
+  absl::Notification begun, go_on;
+  std::thread runner([&] { loop.Run(); });
+  loop.Post([&] {
+    begun.Notify();
+    go_on.WaitForNotification();
+  });
+  begun.WaitForNotification();
+  std::atomic<size_t> posted = 0;
+  std::atomic<size_t> ran = 0;
+  constexpr size_t kPosts = 2 * kQueuedMessagesMax;
+  std::thread poster([&] {
+    for (size_t i = 0; i < kPosts; ++i) {
+      loop.Post([&] { ++ran; });
+      ++posted;
+    }
+  });
+  while (posted < kQueuedMessagesMax) std::this_thread::yield();
+  absl::SleepFor(absl::Milliseconds(20));
+  EXPECT_EQ(posted, kQueuedMessagesMax);
+  go_on.Notify();
+  poster.join();
+  loop.Stop();
+  runner.join();
+  EXPECT_EQ(ran, kPosts);
 }
 
 }  // namespace

@@ -1,6 +1,7 @@
 #ifndef STRATA_COMMON_TRANSPORT_ENDPOINT_H_
 #define STRATA_COMMON_TRANSPORT_ENDPOINT_H_
 
+#include <cstddef>
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -26,6 +27,13 @@ struct Event {
   ConnectionId connection;
   wire::Frame frame;
   absl::Status error;  // kMalformed, kDisconnected: why
+};
+
+// Connections that an endpoint has accepted.
+struct EndpointUse {
+  size_t connections = 0;
+  size_t connections_max = 0;  // 0: no limit
+  uint64_t refused = 0;        // beyond connections_max, since the beginning
 };
 
 // The narrow waist between protocol cores and a network: it moves checked frames, in order per
@@ -57,6 +65,8 @@ class Endpoint {
   // Also wakes Poll when this file descriptor is readable (an eventfd of the owner's; the owner
   // reads it). At most one.
   virtual void WatchFd(int fd) = 0;
+
+  virtual EndpointUse use() const { return {}; }
 
   // Ends a connection; queued frames are dropped. No event follows.
   virtual void Close(ConnectionId connection) = 0;

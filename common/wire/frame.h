@@ -9,6 +9,7 @@
 #include "absl/status/status.h"
 #include "absl/types/span.h"
 #include "common/bytes.h"
+#include "common/limits/limits.h"
 
 namespace strata::wire {
 
@@ -144,7 +145,7 @@ std::array<std::byte, kHeaderBytes> EncodeHeader(const Header& header, uint64_t 
 
 // Limits that a frame is checked against before anything of it is used.
 struct Limits {
-  uint64_t payload_bytes_max = 16 << 20;
+  uint64_t payload_bytes_max = kFramePayloadBytesMax;
 };
 
 // Decodes and checks one frame: sizes, magic, version, checksums, reserved bits, known values, and

@@ -4,12 +4,10 @@
 
 #include "absl/strings/str_format.h"
 #include "common/job/job.h"
+#include "common/limits/limits.h"
 
 namespace strata::server {
 namespace {
-
-// A chunk must fit one frame (wire::Limits).
-constexpr uint32_t kChunkElementsMax = 4 << 20;
 
 absl::Status CheckView(const proto::View& view) {
   if (view.nodes().empty()) return absl::InvalidArgumentError("view.nodes is empty");

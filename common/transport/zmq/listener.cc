@@ -1,5 +1,8 @@
 #include "common/transport/zmq/listener.h"
 
+#include <arpa/inet.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
 #include <zmq.h>
 
 #include <cerrno>
@@ -7,6 +10,7 @@
 #include <utility>
 
 #include "absl/strings/str_format.h"
+#include "common/log.h"
 #include "common/transport/zmq/address.h"
 
 namespace strata::transport {
@@ -16,6 +20,26 @@ constexpr int kMonitored = ZMQ_EVENT_ACCEPTED | ZMQ_EVENT_DISCONNECTED;
 // A lost peer's last frames are read first, but only for so many calls of Receive.
 constexpr int kLeavingRoundsMax = 16;
 constexpr size_t kGoneMax = 1024;
+
+using NameCall = int (*)(int, sockaddr*, socklen_t*);
+
+// 0: not an IPv4 connection.
+int PortOf(int fd, NameCall name_of, std::string* host = nullptr) {
+  sockaddr_in address = {};
+  socklen_t size = sizeof address;
+  if (name_of(fd, reinterpret_cast<sockaddr*>(&address), &size) != 0) return 0;
+  if (address.sin_family != AF_INET) return 0;
+  char text[INET_ADDRSTRLEN] = {};
+  inet_ntop(AF_INET, &address.sin_addr, text, sizeof text);
+  if (host != nullptr) *host = text;
+  return ntohs(address.sin_port);
+}
+
+std::string PeerOf(int fd) {
+  std::string host = "a peer that is gone";
+  const int port = PortOf(fd, &getpeername, &host);
+  return port == 0 ? host : absl::StrFormat("%s:%d", host, port);
+}
 
 absl::Status BindError(const std::string& address) {
   const int error = zmq_errno();
@@ -28,13 +52,15 @@ absl::Status BindError(const std::string& address) {
 
 absl::StatusOr<std::unique_ptr<Listener>> Listener::Create(const Socket::Limits& socket_limits,
                                                            const SendQueue::Limits& queue_limits,
+                                                           size_t connections_max,
                                                            std::function<ConnectionId()> next_id) {
   absl::StatusOr<Socket> socket = Socket::Create(ZMQ_ROUTER);
   if (!socket.ok()) return socket.status();
   socket->SetLimits(socket_limits);
   // Else frames to unknown peers would be dropped and reported as sent.
   socket->SetOption(ZMQ_ROUTER_MANDATORY, 1);
-  auto listener = std::make_unique<Listener>(*std::move(socket), queue_limits, std::move(next_id));
+  auto listener = std::make_unique<Listener>(*std::move(socket), queue_limits, connections_max,
+                                             std::move(next_id));
   absl::StatusOr<std::unique_ptr<Monitor>> monitor =
       Monitor::Create(&listener->socket_, kMonitored);
   if (!monitor.ok()) return monitor.status();
@@ -42,10 +68,11 @@ absl::StatusOr<std::unique_ptr<Listener>> Listener::Create(const Socket::Limits&
   return listener;
 }
 
-Listener::Listener(Socket socket, const SendQueue::Limits& queue_limits,
+Listener::Listener(Socket socket, const SendQueue::Limits& queue_limits, size_t connections_max,
                    std::function<ConnectionId()> next_id)
     : queue_limits_(queue_limits),
       frame_limits_{.payload_bytes_max = queue_limits.payload_bytes_max},
+      connections_max_(connections_max),
       next_id_(std::move(next_id)),
       socket_(std::move(socket)) {}
 
@@ -66,7 +93,8 @@ absl::StatusOr<int> Listener::Bind(const std::string& address) {
   zmq_getsockopt(socket_.handle(), ZMQ_LAST_ENDPOINT, bound, &size);
   parsed = ParseTcpAddress(bound);
   if (!parsed.ok()) return parsed.status();
-  return parsed->port;
+  port_ = parsed->port;
+  return port_;
 }
 
 absl::Status Listener::Send(ConnectionId connection, const wire::Frame& frame) {
@@ -107,14 +135,33 @@ bool Listener::wants_send() const {
 void Listener::ReadMonitor() {
   while (const std::optional<Monitor::Event> event = monitor_->Next()) {
     if (event->kind == ZMQ_EVENT_ACCEPTED) {
-      live_fds_.insert(event->fd);
+      Accepted(event->fd);
       continue;
     }
     live_fds_.erase(event->fd);
+    refused_fds_.erase(event->fd);
     for (auto& [connection, peer] : peers_) {
       if (peer->fd == event->fd && !peer->is_leaving) Leave(peer.get());
     }
   }
+}
+
+void Listener::Accepted(int fd) {
+  live_fds_.insert(fd);
+  if (live_fds_.size() <= connections_max_) return;
+  refused_fds_.insert(fd);
+  ++refused_;
+  // The descriptor is ZeroMQ's, which closes it once it reads the end. If it has done so meanwhile,
+  // the number may be another file's: only a connection at this port is touched. Should that be a
+  // new one, it is refused in the other's place and comes again.
+  if (PortOf(fd, &getsockname) != port_) return;
+  // A storm of them is not worth a line each.
+  if ((refused_ & (refused_ - 1)) == 0) {
+    LogWarning(
+        "port %d: refused a connection from %s: %d are open, which is the limit (%d refused)",
+        port_, PeerOf(fd), connections_max_, refused_);
+  }
+  shutdown(fd, SHUT_RDWR);
 }
 
 void Listener::Leave(Peer* peer) {
@@ -130,6 +177,7 @@ Listener::Peer* Listener::FindOrAdd(const std::string& routing_id, int fd) {
   // The descriptor's number may have belonged to a connection that ended before this one began: its
   // end stands in the monitor already.
   ReadMonitor();
+  if (refused_fds_.contains(fd)) return nullptr;
   const ConnectionId connection = next_id_();
   auto owned = std::make_unique<Peer>(connection, routing_id, fd, queue_limits_);
   Peer* peer = owned.get();

@@ -25,9 +25,10 @@ class Listener {
   // `next_id` names new connections. Errors: ResourceExhausted.
   static absl::StatusOr<std::unique_ptr<Listener>> Create(const Socket::Limits& socket_limits,
                                                           const SendQueue::Limits& queue_limits,
+                                                          size_t connections_max,
                                                           std::function<ConnectionId()> next_id);
   // Use Create.
-  Listener(Socket socket, const SendQueue::Limits& queue_limits,
+  Listener(Socket socket, const SendQueue::Limits& queue_limits, size_t connections_max,
            std::function<ConnectionId()> next_id);
 
   // As Endpoint::Listen.
@@ -39,6 +40,8 @@ class Listener {
   void Flush();
   // Appends events after taking at most `count_max` messages.
   void Receive(size_t count_max, std::vector<Event>* events);
+
+  EndpointUse use() const { return {live_fds_.size(), connections_max_, refused_}; }
 
   // Frames wait for a peer whose queue in ZeroMQ is full.
   bool wants_send() const;
@@ -59,6 +62,7 @@ class Listener {
   };
 
   void ReadMonitor();
+  void Accepted(int fd);
   // The peer that sent a message; null: one that was reported as gone.
   Peer* FindOrAdd(const std::string& routing_id, int fd);
   void Leave(Peer* peer);
@@ -66,6 +70,7 @@ class Listener {
 
   const SendQueue::Limits queue_limits_;
   const wire::Limits frame_limits_;
+  const size_t connections_max_;
   const std::function<ConnectionId()> next_id_;
   Socket socket_;
   std::unique_ptr<Monitor> monitor_;
@@ -73,6 +78,10 @@ class Listener {
   absl::flat_hash_map<std::string, Peer*> by_routing_id_;
   // TCP connections that the monitor knows of.
   absl::flat_hash_set<int> live_fds_;
+  // Those of them that were too many and are being ended: what they send is dropped.
+  absl::flat_hash_set<int> refused_fds_;
+  uint64_t refused_ = 0;
+  int port_ = 0;  // bound last
   std::vector<ConnectionId> leaving_;
   // Calls of Receive for which leaving_ has waited.
   int leaving_rounds_ = 0;

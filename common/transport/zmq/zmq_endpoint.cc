@@ -30,6 +30,7 @@ class ZmqEndpoint : public Endpoint {
                            std::max<uint64_t>(options.payload_bytes_max, wire::kHeaderBytes),
                        .connect_timeout = options.connect_timeout,
                        .silence_timeout = options.silence_timeout},
+        connections_max_(options.connections_max),
         queue_limits_{.payload_bytes_max = options.payload_bytes_max,
                       .queue_bytes_max = options.queue_bytes_max,
                       .queue_frames_max = options.queue_frames_max},
@@ -37,8 +38,8 @@ class ZmqEndpoint : public Endpoint {
 
   absl::StatusOr<int> Listen(const std::string& address) override {
     if (listener_ == nullptr) {
-      absl::StatusOr<std::unique_ptr<Listener>> created =
-          Listener::Create(socket_limits_, queue_limits_, [this] { return NextId(); });
+      absl::StatusOr<std::unique_ptr<Listener>> created = Listener::Create(
+          socket_limits_, queue_limits_, connections_max_, [this] { return NextId(); });
       if (!created.ok()) return created.status();
       listener_ = *std::move(created);
     }
@@ -77,6 +78,10 @@ class ZmqEndpoint : public Endpoint {
   }
 
   void WatchFd(int fd) override { watched_fd_ = fd; }
+
+  EndpointUse use() const override {
+    return listener_ == nullptr ? EndpointUse() : listener_->use();
+  }
 
   void Close(ConnectionId connection) override {
     if (connections_.erase(connection) == 0 && listener_ != nullptr) listener_->Close(connection);
@@ -136,6 +141,7 @@ class ZmqEndpoint : public Endpoint {
   }
 
   const Socket::Limits socket_limits_;
+  const size_t connections_max_;
   const SendQueue::Limits queue_limits_;
   const EventFd wake_;
   int watched_fd_ = -1;
@@ -153,6 +159,7 @@ absl::Status ZmqOptions::Validate() const {
     return absl::InvalidArgumentError("payload_bytes_max is not within 1 byte and 1 GiB");
   }
   if (queue_bytes_max == 0) return absl::InvalidArgumentError("queue_bytes_max is 0");
+  if (connections_max == 0) return absl::InvalidArgumentError("connections_max is 0");
   if (queue_frames_max == 0) return absl::InvalidArgumentError("queue_frames_max is 0");
   for (const absl::Duration duration : {connect_timeout, silence_timeout}) {
     if (duration < absl::Milliseconds(10) || duration > absl::Hours(1)) {

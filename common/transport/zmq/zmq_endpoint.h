@@ -7,17 +7,21 @@
 
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
+#include "common/limits/limits.h"
 #include "common/transport/endpoint.h"
 
 namespace strata::transport {
 
 struct ZmqOptions {
   // A frame with a larger payload is refused by Send, and never arrives from a peer.
-  uint64_t payload_bytes_max = 16 << 20;
+  uint64_t payload_bytes_max = kFramePayloadBytesMax;
   // What may wait for one peer, including what ZeroMQ holds: payload bytes, and frames. Send
   // refuses beyond either, but a peer with nothing waiting always takes one frame.
   size_t queue_bytes_max = 64 << 20;
   size_t queue_frames_max = 4096;
+  // Accepted connections that may be open at once. One more is ended as soon as it is noticed;
+  // those that are open stay.
+  size_t connections_max = ServerLimits().connections_max;
   // A connection that is not up by then is reported as gone.
   absl::Duration connect_timeout = absl::Seconds(5);
   // A peer that is silent for so long is gone: its process is stopped, its host unreachable, or it

@@ -11,6 +11,7 @@
 #include <utility>
 #include <vector>
 
+#include "absl/strings/str_format.h"
 #include "absl/time/clock.h"
 #include "common/transport/endpoint_conformance.h"
 #include "common/unique_fd.h"
@@ -210,6 +211,59 @@ TEST_P(ZmqEndpointTest, APeerThatLeavesRightAfterItsFrameIsReportedToo) {
   EXPECT_EQ(server.events[0].kind, Kind::kFrame);
   EXPECT_EQ(server.events[1].kind, Kind::kDisconnected);
   EXPECT_EQ(server.events[1].connection, server.events[0].connection);
+}
+
+// Polls until the endpoint shows `connections` open ones, at most 20 s.
+bool WaitForConnections(Endpoint* endpoint, size_t connections, std::vector<Event>* events) {
+  const absl::Time deadline = absl::Now() + absl::Seconds(20);
+  while (endpoint->use().connections != connections && absl::Now() < deadline) {
+    endpoint->Poll(absl::Milliseconds(20), events);
+  }
+  return endpoint->use().connections == connections;
+}
+
+TEST_P(ZmqEndpointTest, OneConnectionTooManyIsEndedAndCountedAndTheOthersStay) {
+  std::unique_ptr<Endpoint> server = *CreateZmqEndpoint({.connections_max = 2});
+  const std::string address =
+      absl::StrFormat("tcp://127.0.0.1:%d", *server->Listen("tcp://127.0.0.1:0"));
+  std::unique_ptr<Endpoint> client = *CreateZmqEndpoint({});
+  std::vector<Event> at_server, at_client;
+  const ConnectionId first = *client->Connect(address);
+  const ConnectionId second = *client->Connect(address);
+  ASSERT_TRUE(client->Send(first, MakeFrame(1, 0)).ok());
+  ASSERT_TRUE(client->Send(second, MakeFrame(2, 0)).ok());
+  while (at_server.size() < 2) {
+    client->Poll(absl::Milliseconds(1), &at_client);
+    server->Poll(absl::Milliseconds(20), &at_server);
+  }
+  EXPECT_EQ(server->use().connections, 2u);
+  const ConnectionId third = *client->Connect(address);
+  ASSERT_TRUE(client->Send(third, MakeFrame(3, 0)).ok());
+  at_server.clear();
+  while (at_client.empty()) {
+    client->Poll(absl::Milliseconds(20), &at_client);
+    server->Poll(absl::Milliseconds(1), &at_server);
+  }
+  EXPECT_EQ(at_client[0].kind, Kind::kDisconnected);
+  EXPECT_EQ(at_client[0].connection, third);
+  EXPECT_EQ(server->use().refused, 1u);
+  EXPECT_TRUE(WaitForConnections(server.get(), 2, &at_server));
+  EXPECT_TRUE(at_server.empty());
+  // The two that were there first still work, and once one leaves another may come.
+  ASSERT_TRUE(client->Send(first, MakeFrame(4, 0)).ok());
+  while (at_server.empty()) server->Poll(absl::Milliseconds(20), &at_server);
+  EXPECT_EQ(at_server[0].frame.header.clock, 4u);
+  client->Close(second);
+  EXPECT_TRUE(WaitForConnections(server.get(), 1, &at_server));
+  at_server.clear();
+  const ConnectionId fourth = *client->Connect(address);
+  ASSERT_TRUE(client->Send(fourth, MakeFrame(5, 0)).ok());
+  while (at_server.empty()) {
+    client->Poll(absl::Milliseconds(1), &at_client);
+    server->Poll(absl::Milliseconds(20), &at_server);
+  }
+  EXPECT_EQ(at_server[0].frame.header.clock, 5u);
+  EXPECT_EQ(server->use().refused, 1u);
 }
 
 TEST(ZmqOptions, OutOfRangeValuesAreRefusedByName) {
