@@ -14,6 +14,7 @@
 #include "common/control/channel.h"
 #include "common/control/session_line.h"
 #include "common/job/job.h"
+#include "common/limits/limits.h"
 
 namespace strata::control {
 namespace {
@@ -52,8 +53,20 @@ class GrpcSession final : public Session {
   }
 
   void Send(proto::DaemonMessage message) override {
+    const size_t bytes = message.ByteSizeLong();
     absl::MutexLock lock(&mutex_);
+    if (outbox_.size() >= kQueuedMessagesMax || outbox_bytes_ + bytes > kQueuedBytesMax) {
+      overflown_ = true;
+      return;
+    }
+    message_bytes_max_ = std::max(message_bytes_max_, bytes);
+    outbox_bytes_ += bytes;
     outbox_.push_back(std::move(message));
+  }
+
+  Use use() override {
+    absl::MutexLock lock(&mutex_);
+    return {outbox_.size() + inbox_.size(), outbox_bytes_ + inbox_bytes_, message_bytes_max_};
   }
 
   void Stop() override {
@@ -88,8 +101,10 @@ class GrpcSession final : public Session {
         backoff = kBackoffMin;
       }
       if (Stopping()) break;
-      if (absl::IsFailedPrecondition(status)) {
-        end = status;
+      const bool refused = absl::IsFailedPrecondition(status) ||
+                           (absl::IsResourceExhausted(status) && !RegisteredOnce());
+      if (refused || Overflown()) {
+        end = refused ? status : TooMuchWaits();
         break;
       }
       const absl::Duration patience =
@@ -114,6 +129,7 @@ class GrpcSession final : public Session {
     {
       absl::MutexLock lock(&mutex_);
       inbox_.clear();
+      inbox_bytes_ = 0;
       closed_.reset();
     }
     const std::unique_ptr<SessionLine> line = SessionLine::Dial(
@@ -172,6 +188,7 @@ class GrpcSession final : public Session {
         MarkSent();
         continue;
       }
+      if (Overflown()) return TooMuchWaits();
       if (Stopping()) {
         line->Finish();
         return WaitClosed();
@@ -202,6 +219,7 @@ class GrpcSession final : public Session {
     if (inbox_.empty()) return std::nullopt;
     proto::CoordinatorMessage message = std::move(inbox_.front());
     inbox_.pop_front();
+    inbox_bytes_ -= message.ByteSizeLong();
     return message;
   }
 
@@ -214,6 +232,7 @@ class GrpcSession final : public Session {
   // Moves the message that was just written to those that may have to be sent again.
   void MarkSent() {
     absl::MutexLock lock(&mutex_);
+    outbox_bytes_ -= outbox_.front().ByteSizeLong();
     sent_.push_back({absl::Now(), std::move(outbox_.front())});
     outbox_.pop_front();
     while (sent_.size() > kResendMax || sent_.front().at < absl::Now() - kResendAge) {
@@ -225,6 +244,7 @@ class GrpcSession final : public Session {
     absl::MutexLock lock(&mutex_);
     while (!sent_.empty()) {
       if (sent_.back().at >= absl::Now() - kResendAge) {
+        outbox_bytes_ += sent_.back().message.ByteSizeLong();
         outbox_.push_front(std::move(sent_.back().message));
       }
       sent_.pop_back();
@@ -236,6 +256,10 @@ class GrpcSession final : public Session {
     absl::MutexLock lock(&mutex_);
     mutex_.AwaitWithTimeout(absl::Condition(this, &GrpcSession::IsClosed), kStopTimeout);
     if (!closed_.has_value()) return absl::UnavailableError("no answer");
+    if (absl::IsResourceExhausted(*closed_)) {
+      return absl::ResourceExhaustedError(
+          absl::StrCat("coordinator at ", options_.coordinator, ": ", closed_->message()));
+    }
     // FailedPrecondition means "refused" to our caller; a broken line is not that.
     return absl::UnavailableError(closed_->message());
   }
@@ -248,6 +272,15 @@ class GrpcSession final : public Session {
   void SetLine(SessionLine* line) {
     absl::MutexLock lock(&mutex_);
     line_ = line;
+  }
+  bool Overflown() {
+    absl::MutexLock lock(&mutex_);
+    return overflown_;
+  }
+  absl::Status TooMuchWaits() const {
+    return absl::ResourceExhaustedError(
+        absl::StrCat("more than ", kQueuedMessagesMax, " messages or ", kQueuedBytesMax >> 20,
+                     " MiB wait for the coordinator at ", options_.coordinator));
   }
   bool Stopping() {
     absl::MutexLock lock(&mutex_);
@@ -266,6 +299,12 @@ class GrpcSession final : public Session {
 
   void Take(proto::CoordinatorMessage message) {
     absl::MutexLock lock(&mutex_);
+    // A full inbox leaves the rest to the connection's flow control; at the line's end nobody
+    // empties it any more.
+    mutex_.Await(absl::Condition(this, &GrpcSession::HasRoom));
+    const size_t bytes = message.ByteSizeLong();
+    inbox_bytes_ += bytes;
+    message_bytes_max_ = std::max(message_bytes_max_, bytes);
     inbox_.push_back(std::move(message));
   }
   void Close(absl::Status status) {
@@ -273,13 +312,18 @@ class GrpcSession final : public Session {
     closed_ = std::move(status);
   }
 
+  bool HasRoom() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+    const bool full = inbox_.size() >= kQueuedMessagesMax || inbox_bytes_ >= kQueuedBytesMax;
+    return !full || line_ == nullptr;
+  }
   bool HasStarted() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
     return registered_once_ || ended_;
   }
   bool IsStopping() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) { return stop_at_.has_value(); }
   bool IsClosed() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) { return closed_.has_value(); }
   bool HasWork() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
-    return !inbox_.empty() || IsClosed() || IsStopping() || (registered_ && !outbox_.empty());
+    return !inbox_.empty() || overflown_ || IsClosed() || IsStopping() ||
+           (registered_ && !outbox_.empty());
   }
 
   Options options_;  // after construction the session's thread's
@@ -299,6 +343,10 @@ class GrpcSession final : public Session {
   std::deque<proto::CoordinatorMessage> inbox_ ABSL_GUARDED_BY(mutex_);
   std::deque<proto::DaemonMessage> outbox_ ABSL_GUARDED_BY(mutex_);
   std::deque<Sent> sent_ ABSL_GUARDED_BY(mutex_);
+  size_t inbox_bytes_ ABSL_GUARDED_BY(mutex_) = 0;
+  size_t outbox_bytes_ ABSL_GUARDED_BY(mutex_) = 0;
+  size_t message_bytes_max_ ABSL_GUARDED_BY(mutex_) = 0;
+  bool overflown_ ABSL_GUARDED_BY(mutex_) = false;
   std::optional<absl::Status> closed_ ABSL_GUARDED_BY(mutex_);  // of the present line
   std::optional<absl::Time> stop_at_ ABSL_GUARDED_BY(mutex_);
   SessionLine* line_ ABSL_GUARDED_BY(mutex_) = nullptr;  // to cancel; lives while it is set

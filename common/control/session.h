@@ -17,8 +17,12 @@ namespace strata::control {
 // queued meanwhile, in order. What was sent in the last seconds before the break is sent again,
 // since it may be lost: the coordinator takes each message any number of times.
 //
-// Threads: Start, Stop and destruction from one thread, Send from any. The callbacks run on the
-// session's own thread, one at a time, and must return soon: heartbeats wait for them. They may
+// What waits in either direction is bounded (kQueuedMessagesMax, kQueuedBytesMax): commands that
+// the callbacks have not got to are left with the coordinator; a daemon that has more to say than
+// fits ends its session.
+//
+// Threads: Start, Stop and destruction from one thread, Send and use from any. The callbacks run on
+// the session's own thread, one at a time, and must return soon: heartbeats wait for them. They may
 // call Send and Stop.
 class Session {
  public:
@@ -35,18 +39,27 @@ class Session {
     // Each heartbeat's content.
     std::function<proto::Heartbeat()> heartbeat;
     std::function<std::vector<uint32_t>()> running_jobs;
-    // After Start has succeeded: refused or unreachable for good: one line for the user. The daemon
-    // then stops.
+    // After Start has succeeded: refused, unreachable for good, or too much waits to be sent: one
+    // line for the user. The daemon then stops.
     std::function<void(const absl::Status&)> on_lost;
+  };
+
+  // What is queued now, and the largest message so far.
+  struct Use {
+    size_t messages = 0;
+    size_t bytes = 0;
+    size_t message_bytes_max = 0;
   };
 
   virtual ~Session() = default;  // stops
   static std::unique_ptr<Session> Create(Options options, Callbacks callbacks);
 
   // Blocks until registered. Errors: Unavailable (address), FailedPrecondition (refused, with the
-  // coordinator's reason: another protocol version, a name in use, another cluster).
+  // coordinator's reason: another protocol version, a name in use, another cluster),
+  // ResourceExhausted (the coordinator takes no more daemons).
   virtual absl::Status Start() = 0;
   virtual void Send(proto::DaemonMessage message) = 0;
+  virtual Use use() = 0;
   // Ends the line after what is queued has been sent (bounded by 2 s). Idempotent.
   virtual void Stop() = 0;
 };

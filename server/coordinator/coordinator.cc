@@ -8,6 +8,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/control/channel.h"
+#include "common/limits/descriptors.h"
 #include "server/coordinator/coordinator_service.h"
 #include "server/coordinator/job_store.h"
 #include "server/coordinator/listen_check.h"
@@ -25,6 +26,9 @@ class GrpcCoordinator final : public Coordinator {
   ~GrpcCoordinator() override { Stop(); }
 
   absl::Status Start() override {
+    const absl::Status descriptors =
+        EnsureDescriptors("strata coordinator", CoordinatorDescriptors(options_.limits));
+    if (!descriptors.ok()) return descriptors;
     const absl::Status listenable = CheckListenable(options_.listen);
     if (!listenable.ok()) return listenable;
     absl::StatusOr<std::unique_ptr<JobStore>> store = JobStore::Open(options_.state_dir);
@@ -36,7 +40,7 @@ class GrpcCoordinator final : public Coordinator {
     core.membership.reconnect_grace = options_.reconnect_grace;
     core.jobs.restart_patience = options_.restart_patience;
     core.jobs.settle_after = options_.settle_after;
-    service_ = std::make_unique<CoordinatorService>(core, store_.get());
+    service_ = std::make_unique<CoordinatorService>(core, options_.limits, store_.get());
     const absl::Status started = service_->Start();
     if (!started.ok()) return started;
     return Listen();
@@ -99,7 +103,8 @@ absl::Status Coordinator::Options::Validate() const {
                                                    " is not longer than a heartbeat (",
                                                    absl::FormatDuration(heartbeat), ")"));
   }
-  return CheckPositive("heartbeat", heartbeat);
+  const absl::Status counts = limits.Validate();
+  return counts.ok() ? CheckPositive("heartbeat", heartbeat) : counts;
 }
 
 absl::StatusOr<std::unique_ptr<Coordinator>> Coordinator::Create(Options options) {

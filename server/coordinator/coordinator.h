@@ -7,6 +7,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
+#include "common/limits/limits.h"
 
 namespace strata::server {
 
@@ -25,6 +26,7 @@ class Coordinator {
     absl::Duration reconnect_grace = absl::Seconds(2);
     // How long running jobs wait for their daemons after a restart of the coordinator.
     absl::Duration restart_patience = absl::Seconds(30);
+    CoordinatorLimits limits;
     // A job that can never fit fails once no worker has joined for so long.
     absl::Duration settle_after = absl::Seconds(3);
 
@@ -35,7 +37,8 @@ class Coordinator {
   virtual ~Coordinator() = default;  // stops
   static absl::StatusOr<std::unique_ptr<Coordinator>> Create(Options options);
 
-  // Opens the state, resumes what stands in it and listens. Errors: AlreadyExists (port in use),
+  // Opens the state, resumes what stands in it and listens. Errors: ResourceExhausted (fewer file
+  // descriptors than the limits ask for, naming both), AlreadyExists (port in use),
   // InvalidArgument (address), Unavailable (another coordinator has the state directory), DataLoss
   // and others of the state, each naming address or file.
   virtual absl::Status Start() = 0;

@@ -29,6 +29,7 @@ void CoordinatorCore::OnMessage(SessionId session, const proto::DaemonMessage& m
   if (daemon.empty()) return actions_->Close(session);  // it may register anew
   switch (message.message_case()) {
     case proto::DaemonMessage::kHeartbeat:
+      membership_.Report(daemon, message.heartbeat());
       for (const proto::JobCounters& counters : message.heartbeat().jobs()) {
         jobs_.OnCounters(daemon, counters);
       }
@@ -135,6 +136,8 @@ proto::ListNodesReply CoordinatorCore::ListNodes(absl::Time now) const {
     *status->mutable_shard_ports() = registration.shard_ports();
     for (uint32_t job : jobs_.RunningOn(registration.name())) status->add_jobs(job);
     status->set_last_heartbeat_ms_ago(absl::ToInt64Milliseconds(now - daemon->heard_at));
+    *status->mutable_resources() = daemon->report.resources();
+    *status->mutable_refusals() = daemon->report.refusals();
   }
   return reply;
 }

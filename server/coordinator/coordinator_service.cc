@@ -15,7 +15,7 @@ namespace strata::server {
 namespace {
 
 constexpr absl::Duration kTick = absl::Milliseconds(100);
-constexpr size_t kSessionMessagesMax = 65536;
+constexpr size_t kSessionMessagesMax = kQueuedMessagesMax;
 constexpr size_t kFollowEventsMax = 16384;
 // How long a daemon whose connection is to end may take to end it itself.
 constexpr absl::Duration kCloseGrace = absl::Milliseconds(500);
@@ -39,8 +39,11 @@ bool IsLast(const proto::FollowEvent& event) {
 
 }  // namespace
 
-CoordinatorService::CoordinatorService(CoordinatorCore::Options options, JobStore* store)
+CoordinatorService::CoordinatorService(CoordinatorCore::Options options,
+                                       const CoordinatorLimits& limits, JobStore* store)
     : store_(store),
+      session_gate_("sessions of daemons", "--sessions", limits.sessions_max),
+      call_gate_("calls", "--calls", limits.calls_max),
       core_(options, store->cluster_id(), this),
       loop_([this] { core_.Tick(clock_.Now()); }, kTick) {}
 
@@ -65,9 +68,12 @@ void CoordinatorService::EndFollowers() {
 grpc::Status CoordinatorService::Session(
     grpc::ServerContext* context,
     grpc::ServerReaderWriter<proto::CoordinatorMessage, proto::DaemonMessage>* stream) {
+  const absl::StatusOr<Gate::Pass> pass = session_gate_.Enter(context->peer());
+  if (!pass.ok()) return ToGrpc(pass.status());
   const SessionId id(next_session_++);
   const auto queue = std::make_shared<SessionQueue>(kSessionMessagesMax);
   absl::Notification read_ended;
+  const auto in_hand = std::make_shared<InHand>();
   std::thread writer([&] {
     while (!queue->IsDone()) {
       const std::optional<proto::CoordinatorMessage> message = queue->Pop(absl::Seconds(60));
@@ -78,8 +84,11 @@ grpc::Status CoordinatorService::Session(
   absl::Status posted = loop_.Post([this, id, queue] { sessions_[id] = queue; });
   proto::DaemonMessage message;
   while (posted.ok() && stream->Read(&message)) {
-    posted = loop_.Post(
-        [this, id, message = std::move(message)] { core_.OnMessage(id, message, clock_.Now()); });
+    in_hand->Add();
+    posted = loop_.Post([this, id, in_hand, message = std::move(message)] {
+      core_.OnMessage(id, message, clock_.Now());
+      in_hand->Done();
+    });
     message.Clear();
   }
   read_ended.Notify();
@@ -94,14 +103,21 @@ grpc::Status CoordinatorService::Session(
   return ToGrpc(posted);
 }
 
-grpc::Status CoordinatorService::Ask(const std::function<absl::Status()>& ask) {
+grpc::Status CoordinatorService::Ask(grpc::ServerContext* context,
+                                     const std::function<absl::Status()>& ask) {
+  const absl::StatusOr<Gate::Pass> pass = call_gate_.Enter(context->peer());
+  return pass.ok() ? Run(ask) : ToGrpc(pass.status());
+}
+
+grpc::Status CoordinatorService::Run(const std::function<absl::Status()>& ask) {
   absl::Status answer;
   const absl::Status run = loop_.Run([&] { answer = ask(); });
   return run.ok() ? ToGrpc(answer)
                   : grpc::Status(grpc::StatusCode::UNAVAILABLE, "the coordinator is stopping");
 }
 
-grpc::Status CoordinatorService::Submit(grpc::ServerContext*, const proto::SubmitRequest* request,
+grpc::Status CoordinatorService::Submit(grpc::ServerContext* context,
+                                        const proto::SubmitRequest* request,
                                         proto::SubmitReply* reply) {
   if (request->protocol_version() != kProtocolVersion) {
     return ToGrpc(absl::FailedPreconditionError(absl::StrFormat(
@@ -109,39 +125,43 @@ grpc::Status CoordinatorService::Submit(grpc::ServerContext*, const proto::Submi
         "version on all hosts",
         request->protocol_version(), kProtocolVersion)));
   }
-  return Ask([&] {
+  return Ask(context, [&] {
     const absl::StatusOr<JobId> job = core_.Submit(request->job(), RandomToken(), clock_.Now());
     if (job.ok()) reply->set_job_id(job->value());
     return job.status();
   });
 }
 
-grpc::Status CoordinatorService::Cancel(grpc::ServerContext*, const proto::CancelRequest* request,
-                                        proto::CancelReply*) {
-  return Ask([&] { return core_.Cancel(JobId(request->job_id()), clock_.Now()); });
+grpc::Status CoordinatorService::Cancel(grpc::ServerContext* context,
+                                        const proto::CancelRequest* request, proto::CancelReply*) {
+  return Ask(context, [&] { return core_.Cancel(JobId(request->job_id()), clock_.Now()); });
 }
 
-grpc::Status CoordinatorService::ListJobs(grpc::ServerContext*, const proto::ListJobsRequest*,
+grpc::Status CoordinatorService::ListJobs(grpc::ServerContext* context,
+                                          const proto::ListJobsRequest*,
                                           proto::ListJobsReply* reply) {
-  return Ask([&] {
+  return Ask(context, [&] {
     *reply = core_.ListJobs();
     return absl::OkStatus();
   });
 }
 
-grpc::Status CoordinatorService::GetJob(grpc::ServerContext*, const proto::GetJobRequest* request,
+grpc::Status CoordinatorService::GetJob(grpc::ServerContext* context,
+                                        const proto::GetJobRequest* request,
                                         proto::JobStatus* reply) {
-  return Ask([&] {
+  return Ask(context, [&] {
     const absl::StatusOr<proto::JobStatus> status = core_.GetJob(JobId(request->job_id()));
     if (status.ok()) *reply = *status;
     return status.status();
   });
 }
 
-grpc::Status CoordinatorService::ListNodes(grpc::ServerContext*, const proto::ListNodesRequest*,
+grpc::Status CoordinatorService::ListNodes(grpc::ServerContext* context,
+                                           const proto::ListNodesRequest*,
                                            proto::ListNodesReply* reply) {
-  return Ask([&] {
+  return Ask(context, [&] {
     *reply = core_.ListNodes(clock_.Now());
+    *reply->mutable_coordinator() = CoordinatorStatus(&session_gate_, &call_gate_);
     return absl::OkStatus();
   });
 }
@@ -149,9 +169,11 @@ grpc::Status CoordinatorService::ListNodes(grpc::ServerContext*, const proto::Li
 grpc::Status CoordinatorService::Follow(grpc::ServerContext* context,
                                         const proto::FollowRequest* request,
                                         grpc::ServerWriter<proto::FollowEvent>* writer) {
+  const absl::StatusOr<Gate::Pass> pass = call_gate_.Enter(context->peer());
+  if (!pass.ok()) return ToGrpc(pass.status());
   const JobId job(request->job_id());
   const auto queue = std::make_shared<FollowQueue>(kFollowEventsMax);
-  const grpc::Status found = Ask([&] {
+  const grpc::Status found = Run([&] {
     const absl::StatusOr<proto::JobStatus> status = core_.GetJob(job);
     if (!status.ok()) return status.status();
     proto::FollowEvent event;
@@ -170,7 +192,7 @@ grpc::Status CoordinatorService::Follow(grpc::ServerContext* context,
     result = grpc::Status::OK;
     break;
   }
-  Ask([&] {
+  Run([&] {
     const auto it = followers_.find(job);
     if (it != followers_.end()) it->second.erase(queue);
     if (it != followers_.end() && it->second.empty()) followers_.erase(it);

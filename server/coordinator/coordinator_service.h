@@ -10,6 +10,7 @@
 #include "absl/time/time.h"
 #include "common/clock.h"
 #include "proto/control.grpc.pb.h"
+#include "server/coordinator/admission.h"
 #include "server/coordinator/control_loop.h"
 #include "server/coordinator/coordinator_actions.h"
 #include "server/coordinator/coordinator_core.h"
@@ -24,7 +25,8 @@ namespace strata::server {
 class CoordinatorService final : public proto::Coordinator::Service, private CoordinatorActions {
  public:
   // `store` outlives the service.
-  CoordinatorService(CoordinatorCore::Options options, JobStore* store);
+  CoordinatorService(CoordinatorCore::Options options, const CoordinatorLimits& limits,
+                     JobStore* store);
 
   // Takes in what the store holds and runs the control loop.
   absl::Status Start();
@@ -60,11 +62,14 @@ class CoordinatorService final : public proto::Coordinator::Service, private Coo
   void Forget(JobId job) override;
   void Notify(JobId job, const proto::FollowEvent& event) override;
 
-  // Runs `ask` on the loop's thread and waits.
-  grpc::Status Ask(const std::function<absl::Status()>& ask);
+  // Runs `ask` on the loop's thread and waits, unless too many calls are open.
+  grpc::Status Ask(grpc::ServerContext* context, const std::function<absl::Status()>& ask);
+  grpc::Status Run(const std::function<absl::Status()>& ask);
 
   JobStore* const store_;
   const RealClock clock_;
+  Gate session_gate_;
+  Gate call_gate_;
   std::atomic<uint64_t> next_session_ = 1;
 
   // The loop's thread's.

@@ -83,6 +83,12 @@ std::string Membership::Heard(SessionId session, absl::Time now) {
   return it->second;
 }
 
+void Membership::Report(const std::string& name, const proto::Heartbeat& heartbeat) {
+  Daemon& daemon = daemons_[name];
+  *daemon.report.mutable_resources() = heartbeat.resources();
+  *daemon.report.mutable_refusals() = heartbeat.refusals();
+}
+
 void Membership::Disconnected(SessionId session, absl::Time now) {
   const auto it = sessions_.find(session);
   if (it == sessions_.end()) return;

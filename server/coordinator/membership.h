@@ -28,6 +28,7 @@ struct Daemon {
   uint64_t order = 0;  // of first registration
   bool alive = false;
   absl::Time heard_at;
+  proto::Heartbeat report;  // the newest; resources and refusals only
   absl::Time disconnected_at = absl::InfiniteFuture();
 };
 
@@ -61,6 +62,8 @@ class Membership {
                                   absl::Time now);
   // The name of the daemon on `session`, which was heard now; empty when it has not registered.
   std::string Heard(SessionId session, absl::Time now);
+  // What the daemon says of itself. REQUIRES: Heard named it.
+  void Report(const std::string& name, const proto::Heartbeat& heartbeat);
   void Disconnected(SessionId session, absl::Time now);
   // The caller slept through the last `gap` and could hear nothing: nobody was silent or away then.
   void Excuse(absl::Duration gap, absl::Time now);

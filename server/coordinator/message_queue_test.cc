@@ -35,5 +35,23 @@ TEST(MessageQueue, AFullQueueClosesAndDropsWhatItHolds) {
   EXPECT_TRUE(queue.IsDone());
 }
 
+struct Sized {
+  size_t bytes = 0;
+  size_t ByteSizeLong() const { return bytes; }
+};
+
+TEST(MessageQueue, BytesAreBoundedTooButOneMessageIsAlwaysTaken) {
+  MessageQueue<Sized> queue(100, 10);
+  queue.Push({11});
+  EXPECT_EQ(queue.Pop(absl::ZeroDuration())->bytes, 11u);
+  queue.Push({4});
+  queue.Push({6});
+  EXPECT_EQ(queue.Pop(absl::ZeroDuration())->bytes, 4u);
+  queue.Push({4});
+  EXPECT_FALSE(queue.IsDone());
+  queue.Push({1});
+  EXPECT_TRUE(queue.IsDone());
+}
+
 }  // namespace
 }  // namespace strata::server
