@@ -1,8 +1,11 @@
 #ifndef STRATA_SERVER_COORDINATOR_COORDINATOR_ACTIONS_H_
 #define STRATA_SERVER_COORDINATOR_COORDINATOR_ACTIONS_H_
 
+#include <string>
+
 #include "absl/status/status.h"
 #include "common/ids.h"
+#include "common/log.h"
 #include "proto/control.pb.h"
 #include "server/coordinator/membership.h"
 #include "server/coordinator/stored_job.pb.h"
@@ -23,6 +26,8 @@ class CoordinatorActions {
   virtual void Forget(JobId job) = 0;
   // To whoever follows the job.
   virtual void Notify(JobId job, const proto::FollowEvent& event) = 0;
+  // For the log: who holds a job up.
+  virtual void Warn(const std::string& line) { Log(LogLevel::kWarning, line); }
 };
 
 }  // namespace strata::server

@@ -31,7 +31,10 @@ void CoordinatorCore::OnMessage(SessionId session, const proto::DaemonMessage& m
     case proto::DaemonMessage::kHeartbeat:
       membership_.Report(daemon, message.heartbeat());
       for (const proto::JobCounters& counters : message.heartbeat().jobs()) {
-        jobs_.OnCounters(daemon, counters);
+        jobs_.OnCounters(daemon, counters, now);
+      }
+      for (const proto::NodeActivity& activity : message.heartbeat().nodes()) {
+        jobs_.OnNodeActivity(daemon, activity, now);
       }
       return;
     case proto::DaemonMessage::kJobInstalled:

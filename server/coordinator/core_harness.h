@@ -58,6 +58,8 @@ class CoreHarness : private CoordinatorActions {
   const std::vector<proto::FollowEvent>& events() const { return events_; }
   const std::map<uint32_t, proto::StoredJob>& stored() const { return stored_; }
   bool IsClosed(SessionId session) const;
+  // Lines about who holds a job up.
+  const std::vector<std::string>& warnings() const { return warnings_; }
   void FailNextPersist() { fail_persist_ = true; }
 
  private:
@@ -66,6 +68,7 @@ class CoreHarness : private CoordinatorActions {
   absl::Status Persist(const proto::StoredJob& job) override;
   void Forget(JobId job) override;
   void Notify(JobId job, const proto::FollowEvent& event) override;
+  void Warn(const std::string& line) override { warnings_.push_back(line); }
   SessionId Join(proto::Register registration, const std::vector<uint32_t>& running,
                  uint64_t daemon_id);
 
@@ -78,6 +81,7 @@ class CoreHarness : private CoordinatorActions {
   std::map<std::string, size_t> told_;  // of sent_, by Sent
   std::vector<SessionId> closed_;
   std::vector<proto::FollowEvent> events_;
+  std::vector<std::string> warnings_;
   std::map<uint32_t, proto::StoredJob> stored_;
   uint32_t next_job_id_ = 1;
   bool fail_persist_ = false;

@@ -149,6 +149,16 @@ void JobEntry::BeginTraining(absl::Time now) {
 }
 
 proto::JobStatus JobEntry::Shown() const {
+  proto::JobStatus shown = WithProgress();
+  AddWaits(&shown);
+  return shown;
+}
+
+void JobEntry::AddWaits(proto::JobStatus* shown) const {
+  if (running()) shown->mutable_waits()->Add(waits.begin(), waits.end());
+}
+
+proto::JobStatus JobEntry::WithProgress() const {
   proto::JobStatus shown = stored.status();
   if (!running() || !stored.training()) return shown;
   *shown.mutable_progress() = metrics.GetProgress();
@@ -159,8 +169,8 @@ proto::JobStatus JobEntry::Shown() const {
 }
 
 void JobEntry::RefreshProgress() {
-  const proto::JobStatus shown = Shown();
-  status() = shown;
+  const proto::JobStatus refreshed = WithProgress();
+  status() = refreshed;
 }
 
 double JobEntry::ElapsedSeconds(absl::Time now) const {

@@ -10,9 +10,11 @@
 #include "absl/time/time.h"
 #include "common/ids.h"
 #include "proto/control.pb.h"
+#include "server/coordinator/job_activity.h"
 #include "server/coordinator/metrics_merge.h"
 #include "server/coordinator/placement.h"
 #include "server/coordinator/rank_allocation.h"
+#include "server/coordinator/stall_log.h"
 #include "server/coordinator/stored_job.pb.h"
 
 namespace strata::server {
@@ -63,6 +65,12 @@ struct JobEntry {
   bool unsaved = false;   // the store has refused the newest state
   bool resumed = false;   // known from before the coordinator's start
   bool has_news = false;  // progress that followers have not seen
+  // Who holds it up while it runs, and what that is concluded from.
+  std::vector<proto::Wait> waits;
+  JobActivity activity;
+  StallLog stall_log;
+  JobPhase phase_seen = JobPhase::kNone;  // since phase_since
+  absl::Time phase_since;
 
   JobId id() const { return JobId(stored.record().job_id()); }
   const proto::Job& job() const { return stored.record().job(); }
@@ -88,6 +96,8 @@ struct JobEntry {
   void RefreshProgress();
   // The status as users see it now.
   proto::JobStatus Shown() const;
+  void AddWaits(proto::JobStatus* shown) const;
+  proto::JobStatus WithProgress() const;
   double ElapsedSeconds(absl::Time now) const;
 
   static JobEntry Submitted(JobId id, uint64_t token, uint64_t cluster, const proto::Job& job,

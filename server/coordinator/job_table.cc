@@ -249,10 +249,12 @@ void JobTable::OnRankReport(const std::string& daemon, const proto::RankReport& 
   entry->has_news = true;
 }
 
-void JobTable::OnCounters(const std::string& daemon, const proto::JobCounters& counters) {
+void JobTable::OnCounters(const std::string& daemon, const proto::JobCounters& counters,
+                          absl::Time now) {
   const auto it = jobs_.find(JobId(counters.job_id()));
   if (it == jobs_.end()) return;
   JobEntry& entry = it->second;
+  if (entry.running()) entry.activity.OnShard(daemon, counters.shard(), counters, now);
   for (proto::JobShardStatus& shard : *entry.status().mutable_shards()) {
     if (shard.daemon() != daemon || shard.shard() != counters.shard()) continue;
     const bool changed =
@@ -268,6 +270,8 @@ void JobTable::Excuse(absl::Duration gap, absl::Time now) {
   worker_joined_at_ = Excused(worker_joined_at_, gap, now);
   for (auto& [id, entry] : jobs_) {
     for (JobNode& node : entry.nodes) node.missing_since = Excused(node.missing_since, gap, now);
+    entry.activity.Excuse(gap, now);
+    entry.phase_since = Excused(entry.phase_since, gap, now);
   }
 }
 
@@ -296,6 +300,7 @@ void JobTable::Tick(absl::Time now) {
                         " of the coordinator's restart"),
            now);
     }
+    if (tell && entry.running()) UpdateWaits(&entry, now);
     if (tell && entry.has_news && entry.running()) NotifyStatus(&entry);
     if (entry.unsaved) Save(&entry).IgnoreError();  // repeated
   }

@@ -14,6 +14,7 @@
 #include "server/coordinator/coordinator_actions.h"
 #include "server/coordinator/job_entry.h"
 #include "server/coordinator/membership.h"
+#include "server/coordinator/wait_diagnosis.h"
 
 namespace strata::server {
 
@@ -36,6 +37,7 @@ class JobTable {
     absl::Duration news_every = absl::Seconds(1);
     size_t ended_max = 1000;  // jobs kept after their end
     size_t queued_max = 10000;
+    DiagnosisTiming diagnosis;
     // Records of a running job kept to be sent again after a break.
     size_t recent_max = 1024;
   };
@@ -64,7 +66,9 @@ class JobTable {
   void OnNodeFinished(const std::string& daemon, JobId job, absl::Time now);
   void OnNodeFailed(const std::string& daemon, const proto::NodeFailed& message, absl::Time now);
   void OnRankReport(const std::string& daemon, const proto::RankReport& report, absl::Time now);
-  void OnCounters(const std::string& daemon, const proto::JobCounters& counters);
+  void OnCounters(const std::string& daemon, const proto::JobCounters& counters, absl::Time now);
+  void OnNodeActivity(const std::string& daemon, const proto::NodeActivity& activity,
+                      absl::Time now);
   // As Membership's.
   void Excuse(absl::Duration gap, absl::Time now);
   void Tick(absl::Time now);
@@ -85,6 +89,11 @@ class JobTable {
   void End(JobEntry* entry, proto::JobState state, const std::string& reason, absl::Time now);
   void NodeCameBack(JobEntry* entry, JobNode* node, bool holds, bool returned, absl::Time now);
   void ForgetOldest();
+
+  // job_waits.cc
+  absl::Time HeardAt(const std::string& daemon, absl::Time now) const;
+  JobScene SceneOf(const JobEntry& entry, absl::Time now) const;
+  void UpdateWaits(JobEntry* entry, absl::Time now);
 
   // job_tell.cc
   void Publish(JobEntry* entry, const std::vector<proto::MetricsRecord>& records);

@@ -73,6 +73,7 @@ void JobTable::NotifyStatus(JobEntry* entry) {
   entry->has_news = false;
   proto::FollowEvent event;
   *event.mutable_status() = entry->status();
+  entry->AddWaits(event.mutable_status());
   actions_->Notify(entry->id(), event);
 }
 

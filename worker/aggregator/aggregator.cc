@@ -280,7 +280,7 @@ proto::RankActivity Aggregator::ActivityOf(uint32_t local_rank, uint64_t least_l
     return watch_.Look(local_rank, {.waiting = ranks_->waits(local_rank)}, 0, now);
   }
   RankWatch::Place place = PlaceOf(*memory_, local_rank, core_->chunks(), least_landed);
-  place.waiting = place.waiting || ranks_->left()[local_rank].has_value();
+  if (ranks_->left()[local_rank]) place.waiting = !released_;
   return watch_.Look(local_rank, place, core_->chunks(), now);
 }
 

@@ -1,0 +1,47 @@
+#ifndef STRATA_SERVER_COORDINATOR_JOB_ACTIVITY_H_
+#define STRATA_SERVER_COORDINATOR_JOB_ACTIVITY_H_
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/time/time.h"
+#include "proto/control.pb.h"
+
+namespace strata::server {
+
+// The newest that nodes and shards of a running job have said of what they do, and when.
+class JobActivity {
+ public:
+  struct OfNode {
+    proto::NodeActivity activity;
+    absl::Time at;
+  };
+  struct OfShard {
+    std::vector<proto::NodeClock> nodes;
+    absl::Time at;
+    // Since when LeastClock(nodes) is what it is.
+    absl::Time least_since;
+  };
+
+  void OnNode(uint32_t node, const proto::NodeActivity& activity, absl::Time now);
+  // `shard`: within the daemon.
+  void OnShard(const std::string& daemon, uint32_t shard, const proto::JobCounters& counters,
+               absl::Time now);
+  // As Membership's.
+  void Excuse(absl::Duration gap, absl::Time now);
+
+  // Null: nothing was said.
+  const OfNode* Node(uint32_t node) const;
+  const OfShard* Shard(const std::string& daemon, uint32_t shard) const;
+
+ private:
+  std::map<uint32_t, OfNode> nodes_;
+  std::map<std::pair<std::string, uint32_t>, OfShard> shards_;
+};
+
+}  // namespace strata::server
+
+#endif  // STRATA_SERVER_COORDINATOR_JOB_ACTIVITY_H_

@@ -1,0 +1,98 @@
+// The part of JobTable that knows who holds a running job up.
+
+#include <algorithm>
+#include <optional>
+#include <string>
+
+#include "server/coordinator/job_table.h"
+#include "server/coordinator/wait_diagnosis.h"
+
+namespace strata::server {
+namespace {
+
+std::optional<uint64_t> StalenessOf(const proto::Consistency& consistency) {
+  if (consistency.has_async()) return std::nullopt;
+  return consistency.has_lazy() ? consistency.lazy().staleness() : 0;
+}
+
+JobScene::Phase SceneOf(JobPhase phase) {
+  switch (phase) {
+    case JobPhase::kInstalling:
+      return JobScene::Phase::kInstalling;
+    case JobPhase::kTraining:
+      return JobScene::Phase::kTraining;
+    default:
+      return JobScene::Phase::kStarting;
+  }
+}
+
+}  // namespace
+
+void JobTable::OnNodeActivity(const std::string& daemon, const proto::NodeActivity& activity,
+                              absl::Time now) {
+  JobEntry* entry = Running(activity.job_id());
+  const JobNode* node = entry == nullptr ? nullptr : entry->NodeOn(daemon);
+  if (node != nullptr) entry->activity.OnNode(node->node, activity, now);
+}
+
+// Of a daemon that has not come back since the coordinator's start nothing is known yet.
+absl::Time JobTable::HeardAt(const std::string& daemon, absl::Time now) const {
+  const Daemon* found = membership_->Find(daemon);
+  return found == nullptr ? now : found->heard_at;
+}
+
+JobScene JobTable::SceneOf(const JobEntry& entry, absl::Time now) const {
+  JobScene scene;
+  scene.phase = server::SceneOf(entry.phase);
+  scene.phase_since = entry.phase_since;
+  scene.has_aggregators = entry.job().exchange() != proto::Job::NONE;
+  scene.staleness = StalenessOf(entry.job().consistency());
+  for (const JobNode& node : entry.nodes) {
+    NodeScene& of = scene.nodes.emplace_back();
+    of.node = node.node;
+    of.daemon = node.daemon;
+    of.finished = node.finished;
+    of.ready = node.ready;
+    of.heard_at = HeardAt(node.daemon, now);
+    if (const JobActivity::OfNode* said = entry.activity.Node(node.node)) {
+      of.activity = &said->activity;
+      of.activity_at = said->at;
+    }
+  }
+  // The status lists them in the order of the placement.
+  const proto::JobStatus& status = entry.stored.status();
+  const proto::Placement& placement = entry.stored.record().placement();
+  for (int s = 0; s < std::min(status.shards_size(), placement.shard_endpoints_size()); ++s) {
+    ShardScene& of = scene.shards.emplace_back();
+    of.daemon = status.shards(s).daemon();
+    of.shard = status.shards(s).shard();
+    of.address = placement.shard_endpoints(s);
+    of.heard_at = HeardAt(of.daemon, now);
+    for (const JobServer& server : entry.servers) {
+      if (server.daemon == of.daemon) of.installed = server.installed;
+    }
+    if (const JobActivity::OfShard* said = entry.activity.Shard(of.daemon, of.shard)) {
+      of.nodes = &said->nodes;
+      of.nodes_at = said->at;
+      of.least_since = said->least_since;
+    }
+  }
+  return scene;
+}
+
+void JobTable::UpdateWaits(JobEntry* entry, absl::Time now) {
+  if (entry->phase_seen != entry->phase) {
+    entry->phase_seen = entry->phase;
+    entry->phase_since = now;
+  }
+  const bool had_waits = !entry->waits.empty();
+  entry->waits = Diagnose(SceneOf(*entry, now), now, options_.diagnosis);
+  // Followers see each wait grow, and that it is over.
+  entry->has_news = entry->has_news || had_waits || !entry->waits.empty();
+  for (const std::string& line :
+       entry->stall_log.OnWaits(entry->stored.status(), entry->waits, now)) {
+    actions_->Warn(line);
+  }
+}
+
+}  // namespace strata::server
