@@ -26,7 +26,9 @@ struct Invocation {
 void AddAggregatorCommand(CLI::App* app, Invocation* invocation);
 void AddCancelCommand(CLI::App* app, Invocation* invocation);
 void AddCoordinatorCommand(CLI::App* app, Invocation* invocation);
+void AddHostCommand(CLI::App* app, Invocation* invocation);
 void AddJobsCommand(CLI::App* app, Invocation* invocation);
+void AddLaunchCommand(CLI::App* app, Invocation* invocation);
 void AddLocalCommand(CLI::App* app, Invocation* invocation);
 void AddNodesCommand(CLI::App* app, Invocation* invocation);
 void AddRankCommand(CLI::App* app, Invocation* invocation);

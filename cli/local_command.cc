@@ -1,145 +1,84 @@
-#include <poll.h>
 #include <stdlib.h>
-#include <sys/signalfd.h>
-#include <unistd.h>
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
-#include <cstdio>
 #include <filesystem>
 #include <memory>
 #include <optional>
 #include <string>
 #include <thread>
 #include <utility>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "absl/time/clock.h"
-#include "absl/time/time.h"
+#include "cli/child_starter.h"
+#include "cli/cluster_life.h"
+#include "cli/cluster_run.h"
 #include "cli/command.h"
-#include "cli/follow.h"
-#include "cli/local_cluster.h"
 #include "cli/options.h"
-#include "common/control/coordinator_client.h"
 #include "common/process/event_loop.h"
-#include "common/process/stop_request.h"
 
 namespace strata::cli {
 namespace {
 
 struct Options {
-  LocalCluster::Options cluster;
   JobOptions job;
+  int servers = 1;
+  int shards = 1;  // per server
+  int nodes = 1;
+  int slots = 1;  // per node
   bool slots_given = false;
   std::string listen;
+  std::string runs_dir;
+  std::string state_dir;
 };
 
-// The cluster and, if there is a job, the thread that submits and follows it.
-class LocalRun {
- public:
-  LocalRun(const Options& options, std::optional<proto::Job> job)
-      : options_(options),
-        job_(std::move(job)),
-        cluster_(&loop_, options.cluster,
-                 {[this](const absl::Status& status) { OnReady(status); },
-                  [this](const std::string& text) { OnLost(text); }}) {}
-
-  int Run() {
-    loop_.Watch(signals_.signal_fd(), POLLIN, [this](short) { OnSignal(); });
-    loop_.Post([this] { cluster_.Start(); });
-    loop_.Run();
-    if (follower_.joinable()) follower_.join();
-    if (interrupted_) SayInterrupted();
-    return exit_status_;
+// Servers are s0, s1, ..., workers w0, w1, ...
+std::vector<PlannedDaemon> Plan(const Options& options) {
+  std::vector<PlannedDaemon> plan;
+  auto add = [&plan](DaemonRole role, const std::string& title, std::vector<std::string> args) {
+    plan.push_back({role, {title, /*host=*/"", std::move(args)}});
+  };
+  add(DaemonRole::kCoordinator, "coordinator",
+      {"coordinator", "--listen", options.listen, "--state", options.state_dir});
+  for (int i = 0; i < options.servers; ++i) {
+    const std::string name = absl::StrCat("s", i);
+    add(DaemonRole::kServer, absl::StrCat("server ", name),
+        {"server", "--listen", "127.0.0.1", "--name", name, "--shards",
+         absl::StrCat(options.shards)});
   }
-
- private:
-  void OnReady(const absl::Status& status) {
-    if (!status.ok()) {
-      exit_status_ = PrintError(std::string(status.message()), kExitFailed);
-      return Stop();
-    }
-    const LocalCluster::Options& cluster = options_.cluster;
-    std::printf(
-        "strata local ready coordinator=%s servers=%d shards=%d nodes=%d slots=%d runs=%s\n",
-        cluster_.coordinator().c_str(), cluster.servers, cluster.shards, cluster.nodes,
-        cluster.slots, cluster.runs_dir.c_str());
-    if (!job_.has_value()) return PrintHowTo();
-    std::fflush(stdout);
-    CoordinatorOptions client;
-    client.address = cluster_.coordinator();
-    client_ = ConnectTo(client);
-    follower_ = std::thread([this] {
-      auto id = client_->Submit(*job_);
-      std::optional<int> exit_status;
-      if (id.ok()) exit_status = FollowJob(client_.get(), *id, /*json=*/false);
-      loop_.Post([=, this, submitted = id.status()] { OnFollowed(submitted, exit_status); });
-    });
+  for (int i = 0; i < options.nodes; ++i) {
+    const std::string name = absl::StrCat("w", i);
+    add(DaemonRole::kWorker, absl::StrCat("worker ", name),
+        {"worker", "--name", name, "--slots", absl::StrCat(options.slots), "--runs",
+         options.runs_dir});
   }
+  return plan;
+}
 
-  void OnFollowed(const absl::Status& submitted, std::optional<int> exit_status) {
-    if (interrupted_) {
-      SayInterrupted();
-    } else if (!stopping_) {
-      exit_status_ = submitted.ok() ? exit_status.value_or(kExitFailed) : PrintError(submitted);
-    }
-    Stop();
+// With all options filled in.
+int RunCluster(const Options& options, std::optional<proto::Job> job,
+               const std::string& log_level) {
+  ChildStarter::Options children;
+  children.log_dir = options.runs_dir + "/daemons";
+  children.log_level = log_level;
+  for (const std::string& dir : {options.state_dir, options.runs_dir, children.log_dir}) {
+    absl::Status status = MakeWritableDirectory(dir);
+    if (!status.ok()) return PrintError(std::string(status.message()), kExitFailed);
   }
-
-  // Once, when the follower writes no more.
-  void SayInterrupted() {
-    if (said_interrupted_) return;
-    said_interrupted_ = true;
-    exit_status_ = PrintError("stopped before the job had ended", kExitFailed);
-  }
-
-  void PrintHowTo() {
-    std::string with = cluster_.coordinator() == CoordinatorOptions().address
-                           ? ""
-                           : absl::StrCat(" --coordinator ", cluster_.coordinator());
-    std::printf(
-        "  train:  strata submit examples/fashion_lenet_sync.textproto --follow%s\n"
-        "  look:   strata status%s\n"
-        "  stop:   Ctrl-C\n",
-        with.c_str(), with.c_str());
-    std::fflush(stdout);
-  }
-
-  void OnLost(const std::string& text) {
-    std::fprintf(stderr, "strata: warning: %s\n", text.c_str());
-  }
-
-  void OnSignal() {
-    signalfd_siginfo info;
-    if (read(signals_.signal_fd(), &info, sizeof(info)) != sizeof(info)) return;
-    if (stopping_) {
-      // Asked twice: the daemons are killed when the cluster is destroyed.
-      loop_.Stop();
-      return;
-    }
-    interrupted_ = job_.has_value();
-    Stop();
-  }
-
-  void Stop() {
-    if (stopping_) return;
-    stopping_ = true;
-    if (client_ != nullptr) client_->StopFollowing();
-    cluster_.Stop([this] { loop_.Stop(); });
-  }
-
-  const Options& options_;
-  const std::optional<proto::Job> job_;
-  StopRequest signals_;
-  EventLoop loop_;
-  LocalCluster cluster_;
-  std::unique_ptr<control::CoordinatorClient> client_;
-  std::thread follower_;
-  bool stopping_ = false;
-  bool interrupted_ = false;
-  bool said_interrupted_ = false;
-  int exit_status_ = kExitOk;
-};
+  EventLoop loop;
+  ChildStarter starter(&loop, children);
+  ClusterRun::Options run;
+  run.cluster.plan = Plan(options);
+  run.job = std::move(job);
+  run.ready_line = [&](const std::string& coordinator) {
+    return absl::StrCat("strata local ready coordinator=", coordinator,
+                        " servers=", options.servers, " shards=", options.shards,
+                        " nodes=", options.nodes, " slots=", options.slots,
+                        " runs=", options.runs_dir);
+  };
+  return ClusterRun(&loop, &starter, std::move(run)).Run();
+}
 
 int Run(Options options, const Invocation& invocation) {
   std::optional<proto::Job> job;
@@ -147,39 +86,28 @@ int Run(Options options, const Invocation& invocation) {
     auto loaded = LoadJob(options.job);
     if (!loaded.ok()) return PrintError(loaded.status());
     job = *loaded;
+    absl::Status status = CheckServers(*job, options.servers);
+    if (!status.ok()) return PrintError(status);
   } else if (!options.job.settings.empty() || !options.job.mode.empty()) {
     return PrintError("--set and --mode need --job", kExitUsage);
-  }
-  LocalCluster::Options& cluster = options.cluster;
-  if (job.has_value() && cluster.servers == 0 && job->exchange() == proto::Job::PARAMETER_SERVER) {
-    return PrintError(
-        absl::StrCat("--servers 0: job ", job->name(),
-                     " has exchange PARAMETER_SERVER and needs a server (--servers 1 or more)"),
-        kExitUsage);
   }
   if (!options.slots_given) {
     int cores = static_cast<int>(std::thread::hardware_concurrency());
     int ranks = job.has_value() ? static_cast<int>(job->ranks()) : cores;
-    cluster.slots = std::max(1, (ranks + cluster.nodes - 1) / cluster.nodes);
+    options.slots = std::max(1, (ranks + options.nodes - 1) / options.nodes);
   }
-  cluster.listen = options.listen;
-  if (cluster.listen.empty()) cluster.listen = job.has_value() ? "127.0.0.1:0" : "127.0.0.1:7070";
-  if (cluster.runs_dir.empty()) {
-    cluster.runs_dir =
-        absl::FormatTime("strata-runs/%Y%m%d-%H%M%S", absl::Now(), absl::UTCTimeZone());
-  }
-  cluster.runs_dir = std::filesystem::absolute(cluster.runs_dir).lexically_normal();
-  cluster.log_dir = cluster.runs_dir + "/daemons";
-  cluster.log_level = invocation.log_level;
-  bool temporary = cluster.state_dir.empty();
+  if (options.listen.empty()) options.listen = job.has_value() ? "127.0.0.1:0" : "127.0.0.1:7070";
+  if (options.runs_dir.empty()) options.runs_dir = NewRunsDirectory();
+  options.runs_dir = std::filesystem::absolute(options.runs_dir).lexically_normal();
+  bool temporary = options.state_dir.empty();
   if (temporary) {
     char path[] = "/tmp/strata-local-XXXXXX";
     if (mkdtemp(path) == nullptr) return PrintError("cannot make a directory in /tmp", kExitFailed);
-    cluster.state_dir = path;
+    options.state_dir = path;
   }
-  int exit_status = LocalRun(options, job).Run();
+  int exit_status = RunCluster(options, std::move(job), invocation.log_level);
   std::error_code ignored;
-  if (temporary) std::filesystem::remove_all(cluster.state_dir, ignored);
+  if (temporary) std::filesystem::remove_all(options.state_dir, ignored);
   return exit_status;
 }
 
@@ -189,29 +117,28 @@ void AddLocalCommand(CLI::App* app, Invocation* invocation) {
   auto options = std::make_shared<Options>();
   CLI::App* command = app->add_subcommand(
       "local", "Run a whole cluster on this machine; with --job run that job, then stop");
-  LocalCluster::Options& cluster = options->cluster;
   command->add_option("--job", options->job.path, "Job to run; without one: run until Ctrl-C");
   AddJobOptions(command, &options->job);
-  command->add_option("--servers", cluster.servers, "Servers")
+  command->add_option("--servers", options->servers, "Servers")
       ->check(CLI::Range(0, 64))
       ->capture_default_str();
-  command->add_option("--shards", cluster.shards, "Shards per server")
+  command->add_option("--shards", options->shards, "Shards per server")
       ->check(CLI::Range(1, 64))
       ->capture_default_str();
-  command->add_option("--nodes", cluster.nodes, "Worker nodes")
+  command->add_option("--nodes", options->nodes, "Worker nodes")
       ->check(CLI::Range(1, 64))
       ->capture_default_str();
   CLI::Option* slots =
       command
-          ->add_option("--slots", cluster.slots,
+          ->add_option("--slots", options->slots,
                        "Ranks per node at once (default: what the job needs, else the cores)")
           ->check(CLI::Range(1, 1024));
   command->add_option("--listen", options->listen,
                       "HOST:PORT of the coordinator (default: 127.0.0.1:7070, with a job a free "
                       "port)");
-  command->add_option("--runs", cluster.runs_dir,
+  command->add_option("--runs", options->runs_dir,
                       "Parent of run directories and logs (default: strata-runs/TIME)");
-  command->add_option("--state", cluster.state_dir,
+  command->add_option("--state", options->state_dir,
                       "The coordinator's state (default: a temporary folder)");
   AddLogLevelOption(command, invocation);
   command->footer(

@@ -6,11 +6,10 @@
 
 #include "absl/strings/str_cat.h"
 #include "cli/command.h"
+#include "cli/version.h"
 
 namespace strata::cli {
 namespace {
-
-constexpr char kVersion[] = "strata 0.1.0";
 
 // What follows the program's name, with `help [COMMAND]` as `[COMMAND] --help`.
 std::vector<std::string> Arguments(int argc, char** argv) {
@@ -35,6 +34,7 @@ int Main(int argc, char** argv) {
   app.set_help_flag("-h,--help", "Print this help and exit");
   Invocation invocation;
   AddLocalCommand(&app, &invocation);
+  AddLaunchCommand(&app, &invocation);
   AddCoordinatorCommand(&app, &invocation);
   AddServerCommand(&app, &invocation);
   AddWorkerCommand(&app, &invocation);
@@ -46,6 +46,7 @@ int Main(int argc, char** argv) {
   AddValidateCommand(&app, &invocation);
   AddRankCommand(&app, &invocation);
   AddAggregatorCommand(&app, &invocation);
+  AddHostCommand(&app, &invocation);
   std::vector<std::string> args = Arguments(argc, argv);
   const std::string first = args.empty() ? "" : args[0];
   const bool known = IsCommand(app, first);

@@ -12,6 +12,7 @@
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
 #include "cli/job_options.h"
 #include "common/log.h"
 
@@ -122,6 +123,10 @@ absl::StatusOr<proto::Job> LoadJob(const JobOptions& options) {
   auto text = ReadFile(options.path);
   if (!text.ok()) return text.status();
   return JobFrom(*text, options);
+}
+
+std::string NewRunsDirectory() {
+  return absl::FormatTime("strata-runs/%Y%m%d-%H%M%S", absl::Now(), absl::UTCTimeZone());
 }
 
 std::string HostName() {

@@ -39,6 +39,9 @@ absl::StatusOr<JobId> FindJob(control::CoordinatorClient& client, const std::str
 // InvalidArgument (place or option, field, value).
 absl::StatusOr<proto::Job> LoadJob(const JobOptions& options);
 
+// "strata-runs/TIME", where a cluster of a command's own writes unless told otherwise.
+std::string NewRunsDirectory();
+
 // This host's name, or "localhost".
 std::string HostName();
 // HOSTNAME-PID, the name of a daemon that was given none.

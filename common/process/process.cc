@@ -101,7 +101,7 @@ absl::StatusOr<std::unique_ptr<Process>> Process::Start(const Spec& spec) {
   for (const std::string& arg : spec.args) plan.argv.push_back(const_cast<char*>(arg.c_str()));
   plan.argv.push_back(nullptr);
   ScopedFd null(open("/dev/null", O_RDONLY | O_CLOEXEC));
-  plan.stdin_fd = null.get();
+  plan.stdin_fd = spec.stdin_fd >= 0 ? spec.stdin_fd : null.get();
   ScopedFd log;
   if (!spec.log_path.empty()) {
     log.reset(open(spec.log_path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644));

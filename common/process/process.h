@@ -38,6 +38,8 @@ class Process {
     std::string log_path;
     // The child's standard output instead; the descriptor stays the caller's. -1: as above.
     int stdout_fd = -1;
+    // The child's standard input; the descriptor stays the caller's. -1: /dev/null.
+    int stdin_fd = -1;
     // Descriptors to pass on: (ours, the number it has in the child, from 3). All others are
     // closed.
     std::vector<std::pair<int, int>> descriptors;

@@ -123,6 +123,26 @@ TEST(Process, PassesOnNamedDescriptorsOnly) {
   close(fds[0]);
 }
 
+TEST(Process, ReadsFromTheDescriptorThatIsItsInputElseFromNothing) {
+  int pipe_ends[2];
+  ASSERT_EQ(pipe2(pipe_ends, O_CLOEXEC), 0);
+  ASSERT_EQ(write(pipe_ends[1], "word", 4), 4);
+  close(pipe_ends[1]);
+  Process::Spec spec;
+  spec.args = {"/bin/sh", "-c", "echo \"[$(cat)]\""};
+  spec.log_path = LogPath();
+  spec.stdin_fd = pipe_ends[0];
+  auto process = Process::Start(spec);
+  ASSERT_TRUE(process.ok()) << process.status();
+  EXPECT_TRUE((*process)->Reap().ok());
+  close(pipe_ends[0]);
+  spec.stdin_fd = -1;
+  process = Process::Start(spec);
+  ASSERT_TRUE(process.ok()) << process.status();
+  EXPECT_TRUE((*process)->Reap().ok());
+  EXPECT_EQ(ReadFile(LogPath()), "[word]\n[]\n");
+}
+
 TEST(Process, SignalReachesTheWholeGroup) {
   auto process = StartShell("sleep 1000 & echo $!; wait");
   std::string text;

@@ -1,0 +1,36 @@
+#ifndef STRATA_CLI_CHILD_STARTER_H_
+#define STRATA_CLI_CHILD_STARTER_H_
+
+#include <memory>
+#include <string>
+
+#include "cli/daemon_starter.h"
+#include "common/process/event_loop.h"
+
+namespace strata::cli {
+
+// Daemons as child processes of this one; the kernel kills them if this process dies.
+class ChildStarter : public DaemonStarter {
+ public:
+  struct Options {
+    std::string log_dir;  // a log per daemon; must exist
+    std::string log_level = "info";
+    std::string binary = "/proc/self/exe";
+  };
+
+  ChildStarter(EventLoop* loop, Options options);
+
+  absl::StatusOr<std::unique_ptr<RunningDaemon>> Start(const DaemonSpec& spec,
+                                                       Events events) override;
+
+ private:
+  EventLoop* loop_;
+  const Options options_;
+};
+
+// Makes the directory if need be. Errors: FailedPrecondition "cannot write to directory DIR: why".
+absl::Status MakeWritableDirectory(const std::string& dir);
+
+}  // namespace strata::cli
+
+#endif  // STRATA_CLI_CHILD_STARTER_H_

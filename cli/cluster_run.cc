@@ -1,0 +1,133 @@
+#include "cli/cluster_run.h"
+
+#include <poll.h>
+#include <sys/signalfd.h>
+#include <unistd.h>
+
+#include <cstdio>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "cli/command.h"
+#include "cli/follow.h"
+#include "cli/options.h"
+
+namespace strata::cli {
+
+ClusterRun::ClusterRun(EventLoop* loop, DaemonStarter* starter, Options options)
+    : loop_(loop),
+      options_(std::move(options)),
+      cluster_(
+          loop, starter, options_.cluster,
+          {options_.on_progress, [this](const absl::Status& status) { OnReady(status); },
+           [this](const PlannedDaemon& daemon, const std::string& why) { OnLost(daemon, why); }}) {}
+
+int ClusterRun::Run() {
+  loop_->Watch(signals_.signal_fd(), POLLIN, [this](short) { OnSignal(); });
+  loop_->Post([this] {
+    if (options_.before == nullptr) return OnPrepared(absl::OkStatus());
+    options_.before([this](const absl::Status& status) { OnPrepared(status); });
+  });
+  loop_->Run();
+  loop_->Unwatch(signals_.signal_fd());
+  if (follower_.joinable()) follower_.join();
+  if (interrupted_) SayInterrupted();
+  return exit_status_;
+}
+
+void ClusterRun::OnPrepared(const absl::Status& status) {
+  if (stopping_) return;
+  if (status.ok()) return cluster_.Start();
+  exit_status_ = kExitFailed;
+  Stop();
+}
+
+void ClusterRun::OnReady(const absl::Status& status) {
+  if (!status.ok()) {
+    exit_status_ = PrintError(std::string(status.message()), kExitFailed);
+    return Stop();
+  }
+  std::printf("%s\n", options_.ready_line(cluster_.coordinator()).c_str());
+  if (!options_.job.has_value()) return PrintHowTo();
+  std::fflush(stdout);
+  const absl::Status check = options_.check_job == nullptr ? status : options_.check_job();
+  if (!check.ok()) {
+    exit_status_ = PrintError(check);
+    return Stop();
+  }
+  CoordinatorOptions client;
+  client.address = cluster_.coordinator();
+  client_ = ConnectTo(client);
+  follower_ = std::thread([this] {
+    auto id = client_->Submit(*options_.job);
+    std::optional<int> exit_status;
+    if (id.ok()) exit_status = FollowJob(client_.get(), *id, /*json=*/false);
+    loop_->Post([=, this, submitted = id.status()] { OnFollowed(submitted, exit_status); });
+  });
+}
+
+void ClusterRun::OnFollowed(const absl::Status& submitted, std::optional<int> exit_status) {
+  if (interrupted_) {
+    SayInterrupted();
+  } else if (!stopping_) {
+    exit_status_ = submitted.ok() ? exit_status.value_or(kExitFailed) : PrintError(submitted);
+  }
+  Stop();
+}
+
+void ClusterRun::SayInterrupted() {
+  if (said_interrupted_) return;
+  said_interrupted_ = true;
+  exit_status_ = PrintError("stopped before the job had ended", kExitFailed);
+}
+
+void ClusterRun::PrintHowTo() {
+  const std::string with = cluster_.coordinator() == CoordinatorOptions().address
+                               ? ""
+                               : absl::StrCat(" --coordinator ", cluster_.coordinator());
+  std::printf(
+      "  train:  strata submit examples/fashion_lenet_sync.textproto --follow%s\n"
+      "  look:   strata status%s\n"
+      "  stop:   Ctrl-C\n",
+      with.c_str(), with.c_str());
+  std::fflush(stdout);
+}
+
+void ClusterRun::OnLost(const PlannedDaemon& daemon, const std::string& why) {
+  const std::string text = absl::StrCat(daemon.spec.title, ": ", why);
+  if (daemon.role != DaemonRole::kCoordinator) {
+    // A job that needs it fails with a reason of the coordinator's.
+    std::fprintf(stderr, "strata: warning: %s\n", text.c_str());
+    return;
+  }
+  if (stopping_) return;
+  exit_status_ = PrintError(text, kExitFailed);
+  Stop();
+}
+
+void ClusterRun::OnSignal() {
+  signalfd_siginfo info;
+  if (read(signals_.signal_fd(), &info, sizeof(info)) != sizeof(info)) return;
+  if (stopping_) return loop_->Stop();  // asked twice: the daemons are killed by destructors
+  interrupted_ = options_.job.has_value();
+  Stop();
+}
+
+void ClusterRun::Stop() {
+  if (stopping_) return;
+  stopping_ = true;
+  if (client_ != nullptr) client_->StopFollowing();
+  cluster_.Stop([this] {
+    if (options_.after == nullptr) return loop_->Stop();
+    options_.after([this] { loop_->Stop(); });
+  });
+}
+
+absl::Status CheckServers(const proto::Job& job, int servers) {
+  if (servers > 0 || job.exchange() != proto::Job::PARAMETER_SERVER) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat("--servers 0: job ", job.name(),
+                   " has exchange PARAMETER_SERVER and needs a server (--servers 1 or more)"));
+}
+
+}  // namespace strata::cli

@@ -1,0 +1,231 @@
+// `strata launch`: a cluster on several hosts. Here the hosts are one, behind a command that stands
+// in for ssh: like sshd it runs what it is told in a session of its own, which outlives a killed
+// client and notices that only by its closed input.
+#include <signal.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <fstream>
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "tests/e2e/cluster.h"
+#include "tests/e2e/jobs.h"
+#include "tests/e2e/leftovers.h"
+
+namespace strata::tests {
+namespace {
+
+using testing::AllOf;
+using testing::HasSubstr;
+using testing::IsEmpty;
+using testing::Not;
+
+class Launch : public testing::Test {
+ protected:
+  Launch() {
+    WriteProgram("ssh", R"(#!/bin/bash
+host=$1
+exec 9>>)" + TestDir() + R"(/sessions  # how the test finds all that runs
+case "$host" in
+  down*) printf 'ssh: connect to host %s port 22: No route to host\r\n' "$host" >&2; exit 255 ;;
+  silent*) exec sleep 600 ;;
+  bare*) set -- "$host" "exec /nowhere/strata" ;;
+  old*) set -- "$host" "echo 'strata 0.0.1' && exec cat" ;;
+  noisy*) echo "Welcome to $host" ;;
+esac
+exec 3<&0
+setsid --wait sh -c "$2" < <(exec cat <&3) 3<&-
+)");
+    Hosts("n1 role=coordinator,server,worker\nnoisy2\n", "slots=2");
+  }
+
+  ~Launch() override {
+    EXPECT_TRUE(WaitUntil([] { return Processes().empty(); }, absl::Seconds(30)));
+    EXPECT_THAT(Processes(), IsEmpty());
+  }
+
+  void WriteProgram(const std::string& name, const std::string& text) {
+    const std::string path = absl::StrCat(TestDir(), "/", name);
+    std::ofstream(path) << text;
+    std::filesystem::permissions(path, std::filesystem::perms::owner_all);
+  }
+
+  // Adds to each line that they are all this machine.
+  void Hosts(const std::string& lines, const std::string& more = "") {
+    std::string text;
+    for (char c : lines) {
+      text += c == '\n' ? absl::StrCat(" address=127.0.0.1 ", more, "\n") : std::string(1, c);
+    }
+    std::ofstream(TestDir() + "/hosts") << text;
+  }
+
+  std::vector<std::string> Args(const std::vector<std::string>& more,
+                                const std::string& runs = "runs") const {
+    std::vector<std::string> args = {"launch",
+                                     "--hosts",
+                                     TestDir() + "/hosts",
+                                     "--ssh",
+                                     ssh_,
+                                     "--runs",
+                                     absl::StrCat(TestDir(), "/", runs)};
+    args.insert(args.end(), more.begin(), more.end());
+    return args;
+  }
+
+  Command StartWithLongJob() {
+    proto::Job job = LenetJob("long", 4, 2, 10'000'000);
+    job.mutable_debug()->clear_hash_weights();
+    Command launch = StartStrata(Args({"--job", WriteJob(TestDir(), job), "--servers", "2"}));
+    const std::string metrics = runs_ + "/long-1/metrics.jsonl";
+    EXPECT_TRUE(WaitUntil([&] { return std::filesystem::exists(metrics); }));
+    EXPECT_EQ(ProcessesOf("worker").size(), 2u);
+    EXPECT_EQ(ProcessesOf("rank").size(), 4u);
+    return launch;
+  }
+
+  const std::string runs_ = TestDir() + "/runs";
+  const std::string ssh_ = TestDir() + "/ssh";
+  // Below the ports that the system gives out.
+  const int port_ = 10'000 + getpid() % 20'000;
+};
+
+// Of a process.
+int ParentOf(int pid) {
+  std::ifstream in(absl::StrCat("/proc/", pid, "/stat"));
+  std::string id, name, state;
+  int parent = 0;
+  in >> id >> name >> state >> parent;
+  return parent;
+}
+
+TEST_F(Launch, RunsAJobOnAllHostsAndExitsWithItsStatus) {
+  const proto::Job job = LenetJob("job", 4, 2, 20);
+  const CommandResult result =
+      RunStrata(Args({"--job", WriteJob(TestDir(), job), "--servers", "2", "--mode", "sync"}));
+  EXPECT_EQ(result.status.ToString(), "exited with status 0") << result.err;
+  EXPECT_EQ(result.err, "");
+  for (const char* part :
+       {"2 hosts answer, each with strata ", "[1/5] coordinator on n1 is ready\n",
+        "[3/5] server s1 on n1 is ready\n", "[5/5] worker noisy2 is ready\n",
+        "strata launch ready coordinator=127.0.0.1:", " hosts=2 servers=2 workers=2 slots=4 ",
+        "4 ranks on n1, noisy2\n", "step 20/20", "finished after "}) {
+    EXPECT_THAT(result.out, HasSubstr(part));
+  }
+  EXPECT_EQ(Hashes(runs_ + "/job-1", 0).size(), 21u);
+  EXPECT_TRUE(std::filesystem::exists(runs_ + "/daemons/worker-noisy2.log"));
+}
+
+TEST_F(Launch, AJobThatFailsIsTheExitStatus) {
+  proto::Job job = LenetJob("job", 2, 1, 20);
+  job.mutable_data()->clear_synthetic();
+  job.mutable_data()->mutable_idx()->set_dir("/nowhere");
+  const CommandResult result = RunStrata(Args({"--job", WriteJob(TestDir(), job)}));
+  EXPECT_EQ(result.status.ToString(), "exited with status 1");
+  EXPECT_THAT(result.err, HasSubstr("/nowhere"));
+}
+
+TEST_F(Launch, EachHostThatCannotBeUsedIsNamedOnceWithTheReason) {
+  Hosts("n1\ndown2\nbare3\nold4\n");
+  const CommandResult result = RunStrata(Args({}));
+  EXPECT_EQ(result.status.ToString(), "exited with status 1");
+  EXPECT_THAT(result.err, HasSubstr("strata: error: host down2: cannot be reached: ssh: connect to "
+                                    "host down2 port 22: No route to host\n"));
+  EXPECT_THAT(result.err, testing::ContainsRegex(
+                              "strata: error: host bare3: cannot run .*/cli/strata there \\(see "
+                              "--binary\\): .*/nowhere/strata: not found\n"));
+  EXPECT_THAT(result.err,
+              testing::ContainsRegex("strata: error: host old4: .* there is strata 0\\.0\\.1, this "
+                                     "is strata [0-9.]+\n"));
+  EXPECT_EQ(std::count(result.err.begin(), result.err.end(), '\n'), 3) << result.err;
+  EXPECT_THAT(result.out, Not(HasSubstr("ready")));
+}
+
+TEST_F(Launch, AHostThatDoesNotAnswerIsNamedAfterTheTimeout) {
+  Hosts("n1\nsilent2\n");
+  const CommandResult result = RunStrata(Args({"--timeout", "1"}));
+  EXPECT_EQ(result.status.ToString(), "exited with status 1");
+  EXPECT_THAT(result.err, HasSubstr("strata: error: host silent2: no answer within 1s\n"));
+}
+
+TEST_F(Launch, ADaemonThatCannotStartIsNamedAndTheOthersAreStopped) {
+  Hosts("n1\nn2 role=server,worker\n");
+  const std::string port = absl::StrCat(port_);
+  Command holder =
+      StartStrata(Args({"--server-port", port, "--port", absl::StrCat(port_ + 1)}, "first"));
+  ASSERT_TRUE(WaitUntil([] { return ProcessesOf("worker").size() == 2; }));
+  const CommandResult result =
+      RunStrata(Args({"--server-port", port, "--port", absl::StrCat(port_ + 2)}, "second"));
+  EXPECT_EQ(result.status.ToString(), "exited with status 1");
+  EXPECT_THAT(result.err, AllOf(HasSubstr("strata: error: server s0 on n2: "), HasSubstr(port)));
+  EXPECT_EQ(ProcessesOf("worker").size(), 2u) << "only the first cluster's";
+  holder.process->Signal(SIGTERM);
+  EXPECT_EQ(Finish(std::move(holder)).status.ToString(), "exited with status 0");
+}
+
+TEST_F(Launch, WithoutAJobItStaysUntilItIsInterrupted) {
+  const std::string address = absl::StrCat("127.0.0.1:", port_);
+  Command launch = StartStrata(Args({"--port", absl::StrCat(port_)}));
+  ASSERT_TRUE(WaitUntil([&] {
+    return RunStrata({"nodes", "--coordinator", address, "--timeout", "1"}).out.find("noisy2") !=
+           std::string::npos;
+  }));
+  const std::string job = WriteJob(TestDir(), LenetJob("job", 4, 2, 5));
+  EXPECT_EQ(RunStrata({"submit", job, "--follow", "--coordinator", address}).status.code, 0);
+  launch.process->Signal(SIGINT);
+  const CommandResult result = Finish(std::move(launch));
+  EXPECT_EQ(result.status.ToString(), "exited with status 0") << result.err;
+  EXPECT_EQ(result.err, "");
+  EXPECT_THAT(result.out, HasSubstr("--follow --coordinator " + address + "\n"));
+}
+
+TEST_F(Launch, NothingIsLeftOnTheHostsAfterCtrlC) {
+  Command launch = StartWithLongJob();
+  const std::vector<std::string> traces = Traces();
+  launch.process->Signal(SIGINT);
+  const CommandResult result = Finish(std::move(launch));
+  EXPECT_EQ(result.status.ToString(), "exited with status 1");
+  EXPECT_EQ(result.err, "strata: error: stopped before the job had ended\n");
+  EXPECT_THAT(Processes(), IsEmpty()) << "when it ends, its daemons have ended";
+  EXPECT_THAT(Remaining(traces), IsEmpty());
+}
+
+TEST_F(Launch, NothingIsLeftOnTheHostsAfterItWasKilled) {
+  Command launch = StartWithLongJob();
+  const std::vector<std::string> traces = Traces();
+  launch.process->Signal(SIGKILL);
+  Finish(std::move(launch));
+  EXPECT_TRUE(WaitUntil([] { return Processes().empty(); }, absl::Seconds(30)));
+  EXPECT_THAT(Processes(), IsEmpty());
+  EXPECT_THAT(Remaining(traces), IsEmpty());
+}
+
+TEST_F(Launch, AHostThatIsLostFailsItsJobAndTheOtherHostIsStopped) {
+  Command launch = StartWithLongJob();
+  const std::vector<int> workers = ProcessesOf("worker --name noisy2");
+  ASSERT_EQ(workers.size(), 1u);
+  kill(ParentOf(workers[0]), SIGKILL);
+  const CommandResult result = Finish(std::move(launch));
+  EXPECT_EQ(result.status.ToString(), "exited with status 1");
+  EXPECT_THAT(result.err, HasSubstr("strata: warning: worker noisy2: the connection to host noisy2 "
+                                    "is lost: "));
+  EXPECT_THAT(result.err, testing::ContainsRegex("strata: error: .*failed.*noisy2"));
+}
+
+TEST_F(Launch, TheCoordinatorsHostThatIsLostEndsItAll) {
+  Command launch = StartWithLongJob();
+  const std::vector<int> coordinators = ProcessesOf("coordinator");
+  ASSERT_EQ(coordinators.size(), 1u);
+  kill(ParentOf(coordinators[0]), SIGKILL);
+  const CommandResult result = Finish(std::move(launch));
+  EXPECT_EQ(result.status.ToString(), "exited with status 1");
+  EXPECT_THAT(result.err, HasSubstr("strata: error: coordinator on n1: the connection to host n1 "
+                                    "is lost: "));
+}
+
+}  // namespace
+}  // namespace strata::tests
