@@ -2,6 +2,8 @@
 
 #include <xxhash.h>
 
+#include <utility>
+
 #include "absl/strings/str_format.h"
 #include "common/log.h"
 
@@ -13,8 +15,9 @@ CoordinatorCore::CoordinatorCore(Options options, const std::string& cluster_id,
       cluster_id_(cluster_id),
       actions_(actions),
       membership_(options.membership, cluster_id),
+      reachability_(options.reachability, &membership_),
       jobs_(options.jobs, XXH3_64bits(cluster_id.data(), cluster_id.size()), &membership_,
-            actions) {}
+            &reachability_, actions) {}
 
 void CoordinatorCore::Restore(const std::vector<proto::StoredJob>& jobs, uint32_t next_job_id,
                               absl::Time now) {
@@ -47,6 +50,9 @@ void CoordinatorCore::OnMessage(SessionId session, const proto::DaemonMessage& m
       return jobs_.OnNodeFailed(daemon, message.node_failed(), now);
     case proto::DaemonMessage::kRankReport:
       return jobs_.OnRankReport(daemon, message.rank_report(), now);
+    case proto::DaemonMessage::kPeersTried:
+      if (reachability_.OnPeersTried(daemon, message.peers_tried(), now)) jobs_.StartQueued(now);
+      return;
     case proto::DaemonMessage::kRegister:
     case proto::DaemonMessage::MESSAGE_NOT_SET:
       return;
@@ -75,6 +81,8 @@ void CoordinatorCore::OnRegister(SessionId session, const proto::Register& regis
   reply.mutable_registered()->set_cluster_id(cluster_id_);
   reply.mutable_registered()->set_heartbeat_ms(absl::ToInt64Milliseconds(options_.heartbeat));
   actions_->Send(session, reply);
+  reachability_.Forget(registration.name());
+  TryPeers(now);
   jobs_.OnJoined(*membership_.Find(registration.name()), joined->returned, now);
 }
 
@@ -94,13 +102,23 @@ void CoordinatorCore::ExcuseStall(absl::Time now) {
 void CoordinatorCore::Tick(absl::Time now) {
   ExcuseStall(now);
   TakeLost(membership_.Tick(now), now);
+  TryPeers(now);
   jobs_.Tick(now);
+}
+
+void CoordinatorCore::TryPeers(absl::Time now) {
+  for (const Reachability::Try& ask : reachability_.Due(now)) {
+    proto::CoordinatorMessage message;
+    *message.mutable_try_peers() = ask.peers;
+    actions_->Send(ask.session, message);
+  }
 }
 
 void CoordinatorCore::TakeLost(const std::vector<Membership::Lost>& lost, absl::Time now) {
   for (const Membership::Lost& daemon : lost) {
     LogWarning("%s %s is lost: %s", proto::Role_Name(daemon.role), daemon.name, daemon.why);
     if (daemon.session != SessionId()) actions_->Close(daemon.session);
+    reachability_.Forget(daemon.name);
     jobs_.OnLost(daemon, now);
   }
 }
@@ -138,6 +156,9 @@ proto::ListNodesReply CoordinatorCore::ListNodes(absl::Time now) const {
     status->set_slots_used(jobs_.SlotsUsedOn(registration.name()));
     *status->mutable_shard_ports() = registration.shard_ports();
     for (uint32_t job : jobs_.RunningOn(registration.name())) status->add_jobs(job);
+    for (proto::PeerReach& peer : reachability_.Tried(registration.name())) {
+      *status->add_peers() = std::move(peer);
+    }
     status->set_last_heartbeat_ms_ago(absl::ToInt64Milliseconds(now - daemon->heard_at));
     *status->mutable_resources() = daemon->report.resources();
     *status->mutable_refusals() = daemon->report.refusals();

@@ -13,6 +13,7 @@
 #include "server/coordinator/coordinator_actions.h"
 #include "server/coordinator/job_table.h"
 #include "server/coordinator/membership.h"
+#include "server/coordinator/reachability.h"
 
 namespace strata::server {
 
@@ -26,6 +27,7 @@ class CoordinatorCore {
     // against no daemon, whose messages may still wait to be read.
     absl::Duration stalled_after = absl::Milliseconds(500);
     Membership::Options membership;
+    Reachability::Options reachability;
     JobTable::Options jobs;
   };
 
@@ -51,12 +53,14 @@ class CoordinatorCore {
  private:
   void OnRegister(SessionId session, const proto::Register& registration, absl::Time now);
   void ExcuseStall(absl::Time now);
+  void TryPeers(absl::Time now);
   void TakeLost(const std::vector<Membership::Lost>& lost, absl::Time now);
 
   const Options options_;
   const std::string cluster_id_;
   CoordinatorActions* const actions_;
   Membership membership_;
+  Reachability reachability_;
   JobTable jobs_;
   absl::Time ticked_at_ = absl::InfiniteFuture();
 };

@@ -31,6 +31,8 @@ std::string Text(const proto::CoordinatorMessage& message) {
       return absl::StrCat("StopNode ", message.stop_node().job_id());
     case proto::CoordinatorMessage::kJobMetrics:
       return absl::StrCat("JobMetrics ", message.job_metrics().job_id());
+    case proto::CoordinatorMessage::kTryPeers:
+      return "TryPeers";
     case proto::CoordinatorMessage::MESSAGE_NOT_SET:
       break;
   }
@@ -61,8 +63,10 @@ SessionId CoreHarness::JoinWorker(const std::string& name, uint32_t slots,
 }
 
 SessionId CoreHarness::JoinServer(const std::string& name, uint32_t shards,
-                                  const std::vector<uint32_t>& running, uint64_t daemon_id) {
+                                  const std::vector<uint32_t>& running, uint64_t daemon_id,
+                                  const std::string& address) {
   proto::Register registration;
+  registration.set_address(address);
   registration.set_role(proto::SERVER);
   registration.set_name(name);
   for (uint32_t i = 0; i < shards; ++i) registration.add_shard_ports(5000 + i);
@@ -73,7 +77,7 @@ SessionId CoreHarness::Join(proto::Register registration, const std::vector<uint
                             uint64_t daemon_id) {
   const std::string name = registration.name();
   registration.set_protocol_version(kProtocolVersion);
-  registration.set_address("host");
+  if (registration.address().empty()) registration.set_address("host");
   registration.set_daemon_id(daemon_id == 0 ? std::hash<std::string>()(name) : daemon_id);
   for (uint32_t job : running) registration.add_running_jobs(job);
   const SessionId session(next_session_++);
@@ -82,6 +86,7 @@ SessionId CoreHarness::Join(proto::Register registration, const std::vector<uint
   proto::DaemonMessage message;
   *message.mutable_register_() = std::move(registration);
   core_->OnMessage(session, message, now_);
+  AnswerTries();
   return session;
 }
 
@@ -100,6 +105,27 @@ void CoreHarness::Advance(absl::Duration by, const std::string& silent) {
       if (name != silent) core_->OnMessage(session, message, now_);
     }
     core_->Tick(now_);
+    AnswerTries();
+  }
+}
+
+void CoreHarness::SetReach(const std::string& worker, const std::string& address,
+                           std::optional<std::string> error) {
+  reach_[worker][address] = std::move(error);
+}
+
+void CoreHarness::AnswerTries() {
+  for (auto& [worker, tries] : std::exchange(tries_, {})) {
+    proto::DaemonMessage answer;
+    for (const proto::PeerReach& peer : tries.peers()) {
+      const auto& known = reach_[worker];
+      const auto it = known.find(peer.address());
+      if (it != known.end() && !it->second.has_value()) continue;
+      proto::PeerReach* tried = answer.mutable_peers_tried()->add_peers();
+      *tried = peer;
+      if (it != known.end()) tried->set_error(*it->second);
+    }
+    if (answer.has_peers_tried() && sessions_.contains(worker)) Send(worker, answer);
   }
 }
 
@@ -212,6 +238,10 @@ bool CoreHarness::IsClosed(SessionId session) const {
 }
 
 void CoreHarness::Send(SessionId session, const proto::CoordinatorMessage& message) {
+  if (message.has_try_peers()) {
+    tries_.emplace_back(names_.at(session), message.try_peers());
+    return;
+  }
   sent_[names_.at(session)].push_back(message);
 }
 

@@ -3,7 +3,9 @@
 
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "server/coordinator/coordinator_core.h"
@@ -22,8 +24,13 @@ class CoreHarness : private CoordinatorActions {
   SessionId JoinWorker(const std::string& name, uint32_t slots,
                        const std::vector<uint32_t>& running = {}, uint64_t daemon_id = 0);
   SessionId JoinServer(const std::string& name, uint32_t shards,
-                       const std::vector<uint32_t>& running = {}, uint64_t daemon_id = 0);
+                       const std::vector<uint32_t>& running = {}, uint64_t daemon_id = 0,
+                       const std::string& address = "host");
   void Disconnect(const std::string& name);
+  // What the worker says of this address from now on when it is asked to try it; empty: reached,
+  // as all are at first; none: it does not answer.
+  void SetReach(const std::string& worker, const std::string& address,
+                std::optional<std::string> error);
   // Moves the time in small steps; daemons that are connected send heartbeats unless silenced.
   void Advance(absl::Duration by, const std::string& silent = "");
   // Moves the time at once: the coordinator stands still, and its first tick comes before what the
@@ -69,6 +76,7 @@ class CoreHarness : private CoordinatorActions {
   void Forget(JobId job) override;
   void Notify(JobId job, const proto::FollowEvent& event) override;
   void Warn(const std::string& line) override { warnings_.push_back(line); }
+  void AnswerTries();
   SessionId Join(proto::Register registration, const std::vector<uint32_t>& running,
                  uint64_t daemon_id);
 
@@ -78,7 +86,9 @@ class CoreHarness : private CoordinatorActions {
   std::map<std::string, SessionId> sessions_;
   std::map<SessionId, std::string> names_;
   std::map<std::string, std::vector<proto::CoordinatorMessage>> sent_;
-  std::map<std::string, size_t> told_;  // of sent_, by Sent
+  std::map<std::string, size_t> told_;                          // of sent_, by Sent
+  std::vector<std::pair<std::string, proto::TryPeers>> tries_;  // not answered yet
+  std::map<std::string, std::map<std::string, std::optional<std::string>>> reach_;
   std::vector<SessionId> closed_;
   std::vector<proto::FollowEvent> events_;
   std::vector<std::string> warnings_;

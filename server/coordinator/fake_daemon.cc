@@ -101,6 +101,9 @@ void FakeDaemon::OnMessage(const proto::CoordinatorMessage& message) {
   } else if (message.has_install_job()) {
     reply.mutable_job_installed()->set_job_id(JobOf(message));
     Send(reply);
+  } else if (message.has_try_peers()) {
+    *reply.mutable_peers_tried()->mutable_peers() = message.try_peers().peers();
+    Send(reply);
   } else if (message.has_run_node()) {
     Train(message.run_node());
   }

@@ -13,8 +13,12 @@
 namespace strata::server {
 
 JobTable::JobTable(Options options, uint64_t cluster, const Membership* membership,
-                   CoordinatorActions* actions)
-    : options_(options), cluster_(cluster), membership_(membership), actions_(actions) {}
+                   const Reachability* reachability, CoordinatorActions* actions)
+    : options_(options),
+      cluster_(cluster),
+      membership_(membership),
+      reachability_(reachability),
+      actions_(actions) {}
 
 void JobTable::Restore(const std::vector<proto::StoredJob>& jobs, uint32_t next_job_id,
                        absl::Time now) {
@@ -157,15 +161,21 @@ void JobTable::OnNodeReady(const std::string& daemon, const proto::NodeReady& me
 
 void JobTable::Install(JobEntry* entry, absl::Time now) {
   std::vector<ServerShards> servers;
+  std::string why_none = "no server is alive";
   if (entry->needs_servers()) {
     for (const Daemon* daemon : membership_->Alive(proto::SERVER)) {
       const proto::Register& r = daemon->registration;
       if (daemon->session == SessionId()) continue;
+      const Reachability::Verdict reach = ReachOfAllNodes(*entry, r.name(), now);
+      if (reach.state != Reachability::State::kReached) {
+        why_none = reach.text;
+        continue;
+      }
       servers.push_back({.daemon = r.name(),
                          .address = r.address(),
                          .ports = {r.shard_ports().begin(), r.shard_ports().end()}});
     }
-    if (servers.empty()) return Fail(entry, "no server is alive", now);
+    if (servers.empty()) return Fail(entry, why_none, now);
   }
   const absl::StatusOr<JobPlacement> placement = PlaceChunks(
       entry->stored.record().layout().elements(), entry->job().chunk_elements(), servers);

@@ -14,6 +14,7 @@
 #include "server/coordinator/coordinator_actions.h"
 #include "server/coordinator/job_entry.h"
 #include "server/coordinator/membership.h"
+#include "server/coordinator/reachability.h"
 #include "server/coordinator/wait_diagnosis.h"
 
 namespace strata::server {
@@ -42,9 +43,9 @@ class JobTable {
     size_t recent_max = 1024;
   };
 
-  // `membership` and `actions` outlive the table.
+  // `membership`, `reachability` and `actions` outlive the table.
   JobTable(Options options, uint64_t cluster, const Membership* membership,
-           CoordinatorActions* actions);
+           const Reachability* reachability, CoordinatorActions* actions);
 
   // Once, before anything else.
   void Restore(const std::vector<proto::StoredJob>& jobs, uint32_t next_job_id, absl::Time now);
@@ -72,11 +73,16 @@ class JobTable {
   // As Membership's.
   void Excuse(absl::Duration gap, absl::Time now);
   void Tick(absl::Time now);
+  // Something that queued jobs may wait for has changed.
+  void StartQueued(absl::Time now);
 
  private:
   // job_queue.cc
-  void StartQueued(absl::Time now);
   bool StartOrWait(JobEntry* entry, absl::Time now);
+  void StartWhereReached(JobEntry* entry, std::vector<WorkerSlots> workers, absl::Time now);
+  Reachability::Verdict ReachOfAllServers(const std::string& worker, absl::Time now) const;
+  Reachability::Verdict ReachOfAllNodes(const JobEntry& entry, const std::string& server,
+                                        absl::Time now) const;
   void Start(JobEntry* entry, const std::vector<RankBlock>& blocks, absl::Time now);
   std::vector<WorkerSlots> Workers() const;
   std::string Holders() const;
@@ -111,6 +117,7 @@ class JobTable {
   const Options options_;
   const uint64_t cluster_;
   const Membership* const membership_;
+  const Reachability* const reachability_;
   CoordinatorActions* const actions_;
   uint32_t next_job_id_ = 1;
   std::map<JobId, JobEntry> jobs_;
