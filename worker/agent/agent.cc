@@ -1,6 +1,7 @@
 #include "worker/agent/agent.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "absl/synchronization/notification.h"
@@ -60,6 +61,13 @@ absl::Status Agent::Start() {
         [this, status] { EndJobs(status.ToString(), [this, status] { on_lost_(status); }); });
   };
   session_ = control::Session::Create(std::move(session), std::move(callbacks));
+  auto prober = PeerProber::Create({}, [this](proto::PeersTried tried) {
+    proto::DaemonMessage message;
+    *message.mutable_peers_tried() = std::move(tried);
+    session_->Send(std::move(message));
+  });
+  if (!prober.ok()) return prober.status();
+  prober_ = *std::move(prober);
   // Children die with the thread that starts them, which is this one.
   thread_ = std::thread([this] { loop_.Run(); });
   return session_->Start();
@@ -72,6 +80,7 @@ void Agent::Stop() {
     EndJobs(absl::StrCat("worker ", options_.name, " was stopped"), [&ended] { ended.Notify(); });
   });
   ended.WaitForNotification();
+  prober_->Stop();
   session_->Stop();
   loop_.Stop();
   thread_.join();
@@ -91,6 +100,8 @@ void Agent::OnMessage(const proto::CoordinatorMessage& message) {
     case proto::CoordinatorMessage::kStopNode:
       if (auto* job = find(message.stop_node().job_id())) job->Stop();
       return;
+    case proto::CoordinatorMessage::kTryPeers:
+      return prober_->Try(message.try_peers());
     case proto::CoordinatorMessage::kJobMetrics:
       return Append(message.job_metrics());
     default:

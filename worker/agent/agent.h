@@ -20,6 +20,7 @@
 #include "common/process/event_loop.h"
 #include "proto/control.pb.h"
 #include "worker/agent/job_processes.h"
+#include "worker/agent/peer_prober.h"
 
 namespace strata::worker {
 
@@ -72,6 +73,7 @@ class Agent {
   EventLoop loop_;
   std::thread thread_;
   std::unique_ptr<control::Session> session_;
+  std::unique_ptr<PeerProber> prober_;
 
   // Owned by the loop.
   std::map<uint32_t, std::unique_ptr<JobProcesses>> jobs_;

@@ -1,0 +1,58 @@
+#ifndef STRATA_WORKER_AGENT_PEER_PROBER_H_
+#define STRATA_WORKER_AGENT_PEER_PROBER_H_
+
+#include <functional>
+#include <map>
+#include <memory>
+#include <string>
+#include <thread>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/status/statusor.h"
+#include "absl/synchronization/mutex.h"
+#include "absl/time/time.h"
+#include "common/event_fd.h"
+#include "proto/control.pb.h"
+
+namespace strata::worker {
+
+// Tries to connect to the addresses that the coordinator asks for, on a thread of its own: neither
+// a silent host nor a slow name service holds the agent up.
+//
+// Threads: Try from any; Stop and destruction from one. `on_tried` is called from the prober's.
+class PeerProber {
+ public:
+  struct Options {
+    // For each address; shorter than the coordinator's patience with a first answer.
+    absl::Duration timeout = absl::Seconds(2);
+  };
+  // `on_tried` gets each result once, as they come. Errors: ResourceExhausted (descriptors).
+  static absl::StatusOr<std::unique_ptr<PeerProber>> Create(
+      Options options, std::function<void(proto::PeersTried)> on_tried);
+  ~PeerProber();  // stops
+
+  // Asked again before it was tried, an address is tried once.
+  void Try(const proto::TryPeers& ask);
+  // No results come after it. A name service that does not answer can hold it up. Idempotent.
+  void Stop();
+
+ private:
+  PeerProber(Options options, std::function<void(proto::PeersTried)> on_tried, EventFd cancel);
+
+  void Run();
+  bool HasWork() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+    return stopping_ || !asked_.empty();
+  }
+
+  const Options options_;
+  const std::function<void(proto::PeersTried)> on_tried_;
+  const EventFd cancel_;
+  absl::Mutex mutex_;
+  std::map<std::string, std::string> asked_ ABSL_GUARDED_BY(mutex_);  // names by address
+  bool stopping_ ABSL_GUARDED_BY(mutex_) = false;
+  std::thread thread_;
+};
+
+}  // namespace strata::worker
+
+#endif  // STRATA_WORKER_AGENT_PEER_PROBER_H_
