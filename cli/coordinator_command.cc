@@ -3,16 +3,39 @@
 #include <string>
 
 #include "absl/strings/str_cat.h"
+#include "cli/address_options.h"
 #include "cli/command.h"
 #include "cli/daemon.h"
 #include "cli/options.h"
+#include "common/log.h"
 #include "common/process/stop_request.h"
 #include "server/coordinator/coordinator.h"
 
 namespace strata::cli {
 namespace {
 
-int Run(const server::Coordinator::Options& options, const Invocation& invocation) {
+struct Options {
+  server::Coordinator::Options coordinator;
+  CoordinatorListen listen;
+};
+
+void LogWhereReached(const std::string& host, int port) {
+  const std::string addresses = AddressesOfCoordinator(host, port);
+  if (addresses.empty()) {
+    LogInfo(
+        "listens on %s:%d, which other hosts cannot reach; for them: --interface NAME or --listen "
+        "0.0.0.0:%d",
+        host, port, port);
+  } else {
+    LogInfo("other hosts reach this coordinator at %s", addresses);
+  }
+}
+
+int Run(const Options& given, const Invocation& invocation) {
+  server::Coordinator::Options options = given.coordinator;
+  const absl::StatusOr<std::string> listen = ListenAddressOf(given.listen);
+  if (!listen.ok()) return PrintError(listen.status());
+  options.listen = *listen;
   absl::Status logging = StartLogging(invocation, "coordinator");
   if (!logging.ok()) return PrintError(logging);
   StopRequest request;
@@ -22,6 +45,7 @@ int Run(const server::Coordinator::Options& options, const Invocation& invocatio
   steps.start = [&] { return (*coordinator)->Start(); };
   steps.ready_line = [&] {
     std::string host = options.listen.substr(0, options.listen.rfind(':'));
+    LogWhereReached(host, (*coordinator)->port());
     return absl::StrCat("strata coordinator ready address=", host, ":", (*coordinator)->port(),
                         " state=", options.state_dir);
   };
@@ -32,21 +56,32 @@ int Run(const server::Coordinator::Options& options, const Invocation& invocatio
 }  // namespace
 
 void AddCoordinatorCommand(CLI::App* app, Invocation* invocation) {
-  auto options = std::make_shared<server::Coordinator::Options>();
+  auto options = std::make_shared<Options>();
   CLI::App* command = app->add_subcommand(
       "coordinator", "Run the coordinator: membership, placement and jobs of a cluster");
-  command->add_option("--listen", options->listen, "HOST:PORT to listen on; port 0: a free one")
-      ->capture_default_str();
+  CLI::Option* listen =
+      command
+          ->add_option("--listen", options->listen.address,
+                       "HOST:PORT to listen on; 0.0.0.0: all interfaces; port 0: a free one")
+          ->capture_default_str();
+  AddInterfaceOption(command, &options->listen.interface,
+                     "Interface to listen on, instead of --listen");
+  command->add_option("--port", options->listen.port, "Port, with --interface (default: 7070)")
+      ->check(CLI::Range(1u, 65535u));
   command
-      ->add_option("--state", options->state_dir,
+      ->add_option("--state", options->coordinator.state_dir,
                    "Folder of the durable state; a restart goes on from it")
       ->capture_default_str();
   AddLogLevelOption(command, invocation);
   command->footer(
       "Examples:\n"
       "  strata coordinator\n"
-      "  strata coordinator --listen 10.0.0.1:7070 --state /var/lib/strata");
-  command->callback([=] { invocation->run = [=] { return Run(*options, *invocation); }; });
+      "  strata coordinator --interface eth1 --state /var/lib/strata\n"
+      "  strata coordinator --listen 0.0.0.0:7070 --state /var/lib/strata");
+  command->callback([=] {
+    options->listen.address_given = listen->count() > 0;
+    invocation->run = [=] { return Run(*options, *invocation); };
+  });
 }
 
 }  // namespace strata::cli

@@ -44,8 +44,7 @@ std::vector<PlannedDaemon> Plan(const Options& options) {
   for (int i = 0; i < options.servers; ++i) {
     const std::string name = absl::StrCat("s", i);
     add(DaemonRole::kServer, absl::StrCat("server ", name),
-        {"server", "--listen", "127.0.0.1", "--name", name, "--shards",
-         absl::StrCat(options.shards)});
+        {"server", "--name", name, "--shards", absl::StrCat(options.shards)});
   }
   for (int i = 0; i < options.nodes; ++i) {
     const std::string name = absl::StrCat("w", i);

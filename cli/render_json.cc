@@ -2,6 +2,7 @@
 #include <vector>
 
 #include "cli/render.h"
+#include "cli/render_peers.h"
 #include "worker/agent/metrics_line.h"
 
 namespace strata::cli {
@@ -94,6 +95,7 @@ Json ToJson(const proto::ListNodesReply& nodes) {
         std::vector<uint32_t>(daemon.shard_ports().begin(), daemon.shard_ports().end());
     one["jobs"] = std::vector<uint32_t>(daemon.jobs().begin(), daemon.jobs().end());
     one["last_heartbeat_ms_ago"] = daemon.last_heartbeat_ms_ago();
+    if (daemon.role() == proto::WORKER) one["peers"] = PeersJson(daemon);
     json["daemons"].push_back(one);
   }
   return json;

@@ -91,5 +91,30 @@ TEST(Render, SumsUpACluster) {
   EXPECT_NE(NodesText(nodes).find("3/4 used"), std::string::npos);
 }
 
+TEST(Render, NamesTheShardsThatAWorkerCannotReach) {
+  proto::ListNodesReply nodes;
+  auto* worker = nodes.add_daemons();
+  worker->set_name("w2");
+  worker->set_role(proto::WORKER);
+  worker->set_address("10.0.0.5");
+  auto* reached = worker->add_peers();
+  reached->set_address("tcp://10.0.0.2:7100");
+  reached->set_name("s1");
+  auto* not_reached = worker->add_peers();
+  not_reached->set_address("tcp://10.0.0.2:7101");
+  not_reached->set_name("s1");
+  not_reached->set_error("connection timed out");
+  const std::string text = NodesText(nodes);
+  EXPECT_EQ(text.substr(text.find("worker w2")),
+            "worker w2 (10.0.0.5) cannot reach server s1 at tcp://10.0.0.2:7101: connection timed "
+            "out\n");
+  const auto json = nlohmann::json::parse(NodesJson(nodes))["daemons"][0]["peers"];
+  ASSERT_EQ(json.size(), 2u);
+  EXPECT_EQ(json[0]["error"], "");
+  EXPECT_EQ(json[1]["address"], "tcp://10.0.0.2:7101");
+  EXPECT_EQ(json[1]["name"], "s1");
+  EXPECT_EQ(json[1]["error"], "connection timed out");
+}
+
 }  // namespace
 }  // namespace strata::cli

@@ -7,6 +7,7 @@
 #include "absl/time/time.h"
 #include "cli/progress.h"
 #include "cli/render.h"
+#include "cli/render_peers.h"
 #include "common/count_of.h"
 
 namespace strata::cli {
@@ -141,7 +142,7 @@ std::string NodesText(const proto::ListNodesReply& nodes) {
                     worker ? "-" : absl::StrJoin(daemon.shard_ports(), ","),
                     daemon.jobs().empty() ? "-" : absl::StrJoin(daemon.jobs(), ",")});
   }
-  return Table(rows);
+  return Table(rows) + UnreachedText(nodes);
 }
 
 std::string ClusterText(const proto::ListNodesReply& nodes,

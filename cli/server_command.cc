@@ -4,10 +4,12 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "cli/address_options.h"
 #include "cli/command.h"
 #include "cli/daemon.h"
 #include "cli/options.h"
 #include "common/buffer_pool.h"
+#include "common/log.h"
 #include "common/process/stop_request.h"
 #include "common/transport/zmq/zmq_endpoint.h"
 #include "kernels/kernels.h"
@@ -16,15 +18,22 @@
 namespace strata::cli {
 namespace {
 
-int Run(server::ServerOptions options, const Invocation& invocation) {
+struct Options {
+  server::ServerOptions server;
+  net::AddressWish address;
+  std::string ports;
+};
+
+int Run(const Options& given, const Invocation& invocation) {
+  server::ServerOptions options = given.server;
   if (options.name.empty()) options.name = DefaultDaemonName();
-  // Who binds to one address only is reached there.
-  if (options.address.empty()) {
-    options.address = options.listen == "0.0.0.0" || options.listen == "*" ? "" : options.listen;
+  if (!given.ports.empty()) {
+    const absl::StatusOr<PortRange> ports = ParsePortRange(given.ports);
+    if (!ports.ok()) return PrintError(ports.status());
+    options.port = ports->first;
+    options.port_last = ports->last;
   }
-  if (options.address.empty()) {
-    return PrintError("--listen on all interfaces needs --advertise HOST", kExitUsage);
-  }
+  if (absl::Status valid = options.Validate(); !valid.ok()) return PrintError(valid);
   absl::Status logging = StartLogging(invocation, absl::StrCat("server ", options.name));
   if (!logging.ok()) return PrintError(logging);
   TuneAllocator();
@@ -32,45 +41,60 @@ int Run(server::ServerOptions options, const Invocation& invocation) {
   server::ServerParts parts;
   parts.kernels = &kernels::Cpu();
   parts.make_endpoint = [] { return transport::CreateZmqEndpoint(transport::ZmqOptions()); };
-  auto daemon = server::ServerDaemon::Create(
-      options, parts, [&request](const absl::Status& status) { request.Raise(status); });
-  if (!daemon.ok()) return PrintError(daemon.status());
+  std::unique_ptr<server::ServerDaemon> daemon;
   DaemonSteps steps;
-  steps.start = [&] { return (*daemon)->Start(); };
+  steps.start = [&] {
+    const auto address =
+        ChooseDaemonAddress(given.address, options.coordinator, options.connect_deadline);
+    if (!address.ok()) return address.status();
+    options.listen = address->listen;
+    options.address = address->advertise;
+    auto created = server::ServerDaemon::Create(
+        options, parts, [&request](const absl::Status& status) { request.Raise(status); });
+    if (!created.ok()) return created.status();
+    daemon = *std::move(created);
+    const absl::Status started = daemon->Start();
+    if (started.ok()) LogInfo("%s", address->text);
+    return started;
+  };
   steps.ready_line = [&] {
     return absl::StrCat("strata server ready name=", options.name, " address=", options.address,
-                        " ports=", absl::StrJoin((*daemon)->ports(), ","));
+                        " ports=", absl::StrJoin(daemon->ports(), ","));
   };
-  steps.stop = [&] { (*daemon)->Stop(); };
+  steps.stop = [&] {
+    if (daemon != nullptr) daemon->Stop();
+  };
   return RunDaemon(&request, steps);
 }
 
 }  // namespace
 
 void AddServerCommand(CLI::App* app, Invocation* invocation) {
-  auto options = std::make_shared<server::ServerOptions>();
-  options->address.clear();
+  auto options = std::make_shared<Options>();
+  server::ServerOptions& server = options->server;
   CLI::App* command = app->add_subcommand(
       "server", "Run a network-level server: shards that own weights and optimizer state");
-  AddCoordinatorAddress(command, &options->coordinator);
-  AddSessionOptions(command, &options->connect_deadline, &options->reconnect_deadline);
-  command->add_option("--listen", options->listen, "Host (interface) that the shards bind to")
-      ->capture_default_str();
-  command->add_option("--advertise", options->address,
-                      "Host under which workers reach the shards (default: that of --listen)");
-  command
-      ->add_option(
-          "--port", options->port,
-          "Port of the first shard; the others take the following ones (default: free ones)")
-      ->check(CLI::Range(1u, 65535u));
-  command->add_option("--shards", options->shards, "Shards, a thread and a port each")
+  AddCoordinatorAddress(command, &server.coordinator);
+  AddSessionOptions(command, &server.connect_deadline, &server.reconnect_deadline);
+  AddInterfaceOption(command, &options->address.interface,
+                     "Interface that the shards bind to (default: that of the route to the "
+                     "coordinator)");
+  command->add_option("--listen", options->address.listen,
+                      "Address that the shards bind to, instead of --interface; 0.0.0.0: all");
+  command->add_option("--advertise", options->address.advertise,
+                      "Host under which workers reach the shards (default: where they bind to)");
+  command->add_option("--port", options->ports,
+                      "Port of the first shard, the others take the following ones; or a range "
+                      "(7100-7119) of which each takes a free one (default: any free ones)");
+  command->add_option("--shards", server.shards, "Shards, a thread and a port each")
       ->check(CLI::Range(1u, 64u))
       ->capture_default_str();
-  command->add_option("--name", options->name, "Unique in the cluster (default: HOSTNAME-PID)");
+  command->add_option("--name", server.name, "Unique in the cluster (default: HOSTNAME-PID)");
   AddLogLevelOption(command, invocation);
   command->footer(
       "Examples:\n"
-      "  strata server --coordinator 10.0.0.1:7070 --listen 10.0.0.2 --port 7100 --shards 2\n"
+      "  strata server --coordinator 10.0.0.1:7070 --port 7100 --shards 2\n"
+      "  strata server --coordinator 10.0.0.1:7070 --interface 10.8.0.0/16 --port 7100-7119\n"
       "  strata server --coordinator 10.0.0.1:7070 --listen 0.0.0.0 --advertise host2");
   command->callback([=] { invocation->run = [=] { return Run(*options, *invocation); }; });
 }

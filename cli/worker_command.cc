@@ -4,56 +4,79 @@
 #include <thread>
 
 #include "absl/strings/str_cat.h"
+#include "cli/address_options.h"
 #include "cli/command.h"
 #include "cli/daemon.h"
 #include "cli/options.h"
+#include "common/log.h"
 #include "common/process/stop_request.h"
 #include "worker/agent/agent.h"
 
 namespace strata::cli {
 namespace {
 
-int Run(worker::AgentOptions options, const Invocation& invocation) {
+struct Options {
+  worker::AgentOptions agent;
+  net::AddressWish address;
+};
+
+int Run(const Options& given, const Invocation& invocation) {
+  worker::AgentOptions options = given.agent;
   if (options.name.empty()) options.name = DefaultDaemonName();
   absl::Status logging = StartLogging(invocation, absl::StrCat("worker ", options.name));
   if (!logging.ok()) return PrintError(logging);
   StopRequest request;
-  auto agent = worker::Agent::Create(
-      options, [&request](const absl::Status& status) { request.Raise(status); });
-  if (!agent.ok()) return PrintError(agent.status());
+  if (absl::Status valid = options.Validate(); !valid.ok()) return PrintError(valid);
+  std::unique_ptr<worker::Agent> agent;
   DaemonSteps steps;
-  steps.start = [&] { return (*agent)->Start(); };
-  steps.ready_line = [&] {
-    return absl::StrCat("strata worker ready name=", options.name, " slots=", options.slots,
-                        " runs=", options.runs_dir);
+  steps.start = [&] {
+    const auto address =
+        ChooseDaemonAddress(given.address, options.coordinator, options.connect_deadline);
+    if (!address.ok()) return address.status();
+    options.address = address->advertise;
+    auto created = worker::Agent::Create(
+        options, [&request](const absl::Status& status) { request.Raise(status); });
+    if (!created.ok()) return created.status();
+    agent = *std::move(created);
+    const absl::Status started = agent->Start();
+    if (started.ok()) LogInfo("%s", address->text);
+    return started;
   };
-  steps.stop = [&] { (*agent)->Stop(); };
+  steps.ready_line = [&] {
+    return absl::StrCat("strata worker ready name=", options.name, " address=", options.address,
+                        " slots=", options.slots, " runs=", options.runs_dir);
+  };
+  steps.stop = [&] {
+    if (agent != nullptr) agent->Stop();
+  };
   return RunDaemon(&request, steps);
 }
 
 }  // namespace
 
 void AddWorkerCommand(CLI::App* app, Invocation* invocation) {
-  auto options = std::make_shared<worker::AgentOptions>();
-  options->address = HostName();
-  options->slots = std::max(1u, std::thread::hardware_concurrency());
+  auto options = std::make_shared<Options>();
+  worker::AgentOptions& agent = options->agent;
+  agent.slots = std::max(1u, std::thread::hardware_concurrency());
   CLI::App* command = app->add_subcommand(
       "worker", "Run a worker node: per job one aggregator process and its ranks");
-  AddCoordinatorAddress(command, &options->coordinator);
-  AddSessionOptions(command, &options->connect_deadline, &options->reconnect_deadline);
-  command->add_option("--slots", options->slots, "Ranks that may run here at once")
+  AddCoordinatorAddress(command, &agent.coordinator);
+  AddSessionOptions(command, &agent.connect_deadline, &agent.reconnect_deadline);
+  command->add_option("--slots", agent.slots, "Ranks that may run here at once")
       ->check(CLI::Range(1u, 1024u))
       ->capture_default_str();
-  command->add_option("--name", options->name, "Unique in the cluster (default: HOSTNAME-PID)");
-  command
-      ->add_option("--advertise", options->address, "Host that `strata nodes` shows for this node")
-      ->capture_default_str();
-  command->add_option("--runs", options->runs_dir, "Parent of the jobs' run directories")
+  command->add_option("--name", agent.name, "Unique in the cluster (default: HOSTNAME-PID)");
+  AddInterfaceOption(command, &options->address.interface,
+                     "Interface whose address stands for this node (default: that of the route to "
+                     "the coordinator)");
+  command->add_option("--advertise", options->address.advertise,
+                      "Host that stands for this node in `strata nodes`");
+  command->add_option("--runs", agent.runs_dir, "Parent of the jobs' run directories")
       ->capture_default_str();
   AddLogLevelOption(command, invocation);
   command->footer(
       "Examples:\n"
-      "  strata worker --coordinator 10.0.0.1:7070 --slots 4 --advertise 10.0.0.5");
+      "  strata worker --coordinator 10.0.0.1:7070 --slots 4 --name w1");
   command->callback([=] { invocation->run = [=] { return Run(*options, *invocation); }; });
 }
 

@@ -115,13 +115,13 @@ absl::StatusOr<AddressChoice> ChooseAddress(const AddressWish& wish, const HostF
         ThisHostHas(facts)));
   }
   const std::string others = OtherAddresses(facts.interfaces, address);
-  choice.text =
-      absl::StrCat(wildcard ? "listens on all interfaces; " : "", "peers reach this daemon at ",
-                   wish.advertise.empty() ? NameOf(address, facts) : wish.advertise, ", because ",
-                   wish.advertise.empty() ? why : "--advertise says so",
-                   shown.has_value() && shown->is_loopback() ? "; other hosts cannot" : "",
-                   others.empty() ? "" : absl::StrCat("; this host also has ", others),
-                   others.empty() ? "" : ": choose with --interface");
+  const bool local_only = shown.has_value() && shown->is_loopback();
+  choice.text = absl::StrCat(wildcard ? "listens on all interfaces; " : "", "address ",
+                             wish.advertise.empty() ? NameOf(address, facts) : wish.advertise, ": ",
+                             wish.advertise.empty() ? why : "--advertise",
+                             local_only ? "; other hosts cannot reach it" : "",
+                             others.empty() ? "" : absl::StrCat("; this host also has ", others),
+                             others.empty() ? "" : ": choose with --interface");
   return choice;
 }
 

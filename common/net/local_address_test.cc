@@ -63,7 +63,7 @@ TEST(LocalAddress, ByDefaultItIsTheOneThatTheRouteToTheCoordinatorLeavesFrom) {
   EXPECT_EQ(choice.listen, "10.0.0.5");
   EXPECT_EQ(choice.advertise, "10.0.0.5");
   EXPECT_EQ(choice.text,
-            "peers reach this daemon at 10.0.0.5 (eth1), because the route to the coordinator "
+            "address 10.0.0.5 (eth1): the route to the coordinator "
             "head:7070 leaves from it; this host also has 192.168.7.2 (eth0), 10.8.0.5 (ib0), "
             "10.8.0.6 (ib0): choose with --interface");
 }
@@ -73,8 +73,9 @@ TEST(LocalAddress, ItIsLoopbackOnlyWhereTheCoordinatorIs) {
   EXPECT_EQ(choice.listen, "127.0.0.1");
   EXPECT_EQ(choice.advertise, "127.0.0.1");
   EXPECT_EQ(choice.text,
-            "peers reach this daemon at 127.0.0.1 (lo), because the route to the coordinator "
-            "head:7070 leaves from it; other hosts cannot; this host also has 192.168.7.2 (eth0), "
+            "address 127.0.0.1 (lo): the route to the coordinator "
+            "head:7070 leaves from it; other hosts cannot reach it; this host also has 192.168.7.2 "
+            "(eth0), "
             "10.0.0.5 (eth1), 10.8.0.5 (ib0), 10.8.0.6 (ib0): choose with --interface");
 }
 
@@ -99,7 +100,7 @@ TEST(LocalAddress, AWildcardListensEverywhereAndAdvertisesTheRoutesAddress) {
     const AddressChoice choice = Choose({.listen = wildcard});
     EXPECT_EQ(choice.listen, "0.0.0.0");
     EXPECT_EQ(choice.advertise, "10.0.0.5");
-    EXPECT_EQ(choice.text.find("listens on all interfaces; peers reach this daemon at 10.0.0.5"),
+    EXPECT_EQ(choice.text.find("listens on all interfaces; address 10.0.0.5 (eth1): the route"),
               0u);
   }
   EXPECT_EQ(Choose({.listen = "*", .advertise = "10.8.0.5"}).advertise, "10.8.0.5");
@@ -149,7 +150,7 @@ TEST(LocalAddress, AHostWithOneAddressHasNothingToChoose) {
   facts.interfaces.resize(2);
   const auto choice = ChooseAddress({}, facts, kCoordinator, Address("192.168.7.2"));
   EXPECT_EQ(choice->text,
-            "peers reach this daemon at 192.168.7.2 (eth0), because the route to the coordinator "
+            "address 192.168.7.2 (eth0): the route to the coordinator "
             "head:7070 leaves from it");
 }
 

@@ -20,9 +20,13 @@ absl::Status ServerOptions::Validate() const {
   if (shards < 1 || shards > 64) {
     return absl::InvalidArgumentError(absl::StrCat("shards: ", shards, " is not in 1 to 64"));
   }
-  if (port > 65535 || (port != 0 && port + shards - 1 > 65535)) {
+  if (port > 65535 || (port != 0 && port_last == 0 && port + shards - 1 > 65535)) {
     return absl::InvalidArgumentError(
         absl::StrCat("port: ", port, " and ", shards, " shards go beyond port 65535"));
+  }
+  if (port_last > 65535 || (port_last != 0 && (port == 0 || port_last < port + shards - 1))) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("port: ", port, "-", port_last, " has too few ports for ", shards, " shards"));
   }
   return absl::OkStatus();
 }
@@ -42,17 +46,30 @@ ServerDaemon::ServerDaemon(ServerOptions options, ServerParts parts,
 ServerDaemon::~ServerDaemon() { Stop(); }
 
 absl::Status ServerDaemon::StartShards() {
+  uint32_t port = options_.port;
   for (uint32_t i = 0; i < options_.shards; ++i) {
-    ShardThread::Options shard;
-    const uint32_t port = options_.port == 0 ? 0 : options_.port + i;
-    shard.listen = absl::StrCat("tcp://", options_.listen, ":", port);
-    auto endpoint = parts_.make_endpoint();
-    if (!endpoint.ok()) return endpoint.status();
-    shards_.push_back(std::make_unique<ShardThread>(shard, *parts_.kernels, *std::move(endpoint)));
-    absl::Status status = shards_.back()->Start();
+    // Without a range a port that is taken is an error.
+    absl::Status status = StartShard(&port, options_.port_last == 0 ? port : options_.port_last);
     if (!status.ok()) return status;
   }
   return absl::OkStatus();
+}
+
+absl::Status ServerDaemon::StartShard(uint32_t* port, uint32_t last) {
+  while (*port <= last) {
+    ShardThread::Options shard;
+    shard.listen = absl::StrCat("tcp://", options_.listen, ":", *port);
+    *port += options_.port == 0 ? 0 : 1;
+    auto endpoint = parts_.make_endpoint();
+    if (!endpoint.ok()) return endpoint.status();
+    auto started = std::make_unique<ShardThread>(shard, *parts_.kernels, *std::move(endpoint));
+    const absl::Status listens = started->Start();
+    if (listens.ok()) shards_.push_back(std::move(started));
+    if (!absl::IsAlreadyExists(listens) || options_.port_last == 0) return listens;
+  }
+  return absl::AlreadyExistsError(absl::StrCat("no port from ", options_.port, " to ", last,
+                                               " is free for shard ", shards_.size(), " of ",
+                                               options_.shards));
 }
 
 absl::Status ServerDaemon::Start() {

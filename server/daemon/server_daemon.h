@@ -24,8 +24,9 @@ struct ServerOptions {
   std::string name;                            // unique in the cluster
   std::string listen = "127.0.0.1";            // host (interface) that the shards bind to
   std::string address = "127.0.0.1";           // host under which workers reach them
-  uint32_t port = 0;    // of the first shard, the others follow; 0: free ones
-  uint32_t shards = 1;  // 1 to 64
+  uint32_t port = 0;       // of the first shard, the others follow; 0: free ones
+  uint32_t port_last = 0;  // not 0: each shard takes a free one from `port` to this
+  uint32_t shards = 1;     // 1 to 64
   absl::Duration connect_deadline = absl::Seconds(30);
   absl::Duration reconnect_deadline = absl::Seconds(60);
 
@@ -66,6 +67,8 @@ class ServerDaemon {
                std::function<void(const absl::Status&)> on_lost);
 
   absl::Status StartShards();
+  // On the first free port from `*port` on, which is moved behind it.
+  absl::Status StartShard(uint32_t* port, uint32_t last);
   void OnMessage(const proto::CoordinatorMessage& message);
   absl::Status Install(const proto::InstallJob& install);
   void Remove(uint32_t job);

@@ -59,7 +59,8 @@ std::string ValueIn(const std::string& line, const std::string& key) {
   return line.substr(begin, line.find_first_of(" \n", begin) - begin);
 }
 
-absl::StatusOr<Daemon> StartDaemon(const std::string& title, const std::vector<std::string>& args) {
+absl::StatusOr<Daemon> StartDaemon(const std::string& title, const std::vector<std::string>& args,
+                                   const std::vector<std::string>& launcher) {
   Daemon daemon;
   daemon.title = title;
   daemon.log_path = absl::StrCat(TestDir(), "/", title, ".log");
@@ -70,7 +71,11 @@ absl::StatusOr<Daemon> StartDaemon(const std::string& title, const std::vector<s
   Process::Spec spec;
   spec.executable = StrataBinary();
   spec.args = args;
-  spec.args.insert(spec.args.begin(), "strata");
+  spec.args.insert(spec.args.begin(), launcher.empty() ? "strata" : StrataBinary());
+  if (!launcher.empty()) {
+    spec.executable = launcher[0];
+    spec.args.insert(spec.args.begin(), launcher.begin(), launcher.end());
+  }
   spec.log_path = daemon.log_path;
   spec.stdout_fd = write_end.get();
   auto process = Process::Start(spec);

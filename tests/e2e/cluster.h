@@ -33,9 +33,11 @@ struct Daemon {
   UniqueFd out;  // its standard output, kept open: writing to a closed one would kill it
 };
 
-// Starts `strata ARGS` and waits for its ready line. Errors: FailedPrecondition with what it wrote
+// Starts `strata ARGS` and waits for its ready line. `launcher`: a program with its arguments that
+// becomes `strata` when that is appended to it. Errors: FailedPrecondition with what it wrote
 // instead.
-absl::StatusOr<Daemon> StartDaemon(const std::string& title, const std::vector<std::string>& args);
+absl::StatusOr<Daemon> StartDaemon(const std::string& title, const std::vector<std::string>& args,
+                                   const std::vector<std::string>& launcher = {});
 
 // The value of " key=value" in a ready line.
 std::string ValueIn(const std::string& line, const std::string& key);

@@ -54,7 +54,7 @@ TEST(PeerProber, AnswersEachAskWithTheNameOfTheDaemonThere) {
 TEST(PeerProber, StopsInTheMiddleOfATry) {
   // An address of a network that is kept for documentation: nobody answers there.
   auto prober = *PeerProber::Create({.timeout = absl::Hours(1)}, [](const proto::PeersTried&) {});
-  prober->Try(Ask("tcp://192.0.2.1:9", "s1"));
+  prober->Try(Ask("tcp://198.51.100.1:9", "s1"));
   prober->Stop();
   prober->Stop();
 }

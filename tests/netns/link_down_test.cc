@@ -1,0 +1,95 @@
+// Hosts as network namespaces: defaults choose the right interface, and a link that is down for 3 s
+// costs time and nothing else.
+
+#include <cstdio>
+#include <string>
+#include <vector>
+
+#include "absl/time/clock.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "tests/e2e/jobs.h"
+#include "tests/netns/netns_cluster.h"
+
+namespace strata::tests {
+namespace {
+
+using ::testing::HasSubstr;
+
+constexpr int kSteps = 400;
+constexpr int kStepMs = 15;  // at least, so that the job outlasts the break
+constexpr absl::Duration kBreak = absl::Seconds(3);
+
+proto::Job SlowLenet(const std::string& name, const std::string& consistency) {
+  proto::Job job = LenetJob(name, 4, 2, kSteps, consistency);
+  auto* delay = job.mutable_debug()->add_delays();
+  delay->set_node(0);
+  delay->set_delay_ms(kStepMs);
+  return job;
+}
+
+class LinkDown : public NetnsTest {
+ protected:
+  void SetUp() override {
+    NetnsTest::SetUp();
+    if (IsSkipped() || HasFatalFailure()) return;
+    ASSERT_EQ(cluster_.Start(), absl::OkStatus());
+  }
+
+  proto::JobStatus RunToEnd(const proto::Job& job, const std::string& host_to_cut) {
+    const auto id = cluster_.client().Submit(job);
+    EXPECT_TRUE(id.ok()) << id.status();
+    if (!id.ok()) return {};
+    if (!host_to_cut.empty()) Cut(*id, host_to_cut);
+    const proto::JobStatus status = cluster_.WaitForEnd(*id);
+    EXPECT_EQ(status.state(), proto::FINISHED) << status.reason() << cluster_.CoordinatorLog();
+    EXPECT_EQ(status.progress().step(), static_cast<uint64_t>(kSteps));
+    return status;
+  }
+
+  // Takes the link down in the midst of training, for 3 s.
+  void Cut(JobId job, const std::string& host) {
+    const proto::JobStatus before = cluster_.WaitFor(job, [](const proto::JobStatus& status) {
+      return status.progress().step() >= 40 || control::HasEnded(status.state());
+    });
+    ASSERT_EQ(before.state(), proto::RUNNING) << before.reason();
+    ASSERT_EQ(cluster_.network().SetLink(host, false), absl::OkStatus());
+    absl::SleepFor(kBreak);
+    ASSERT_EQ(cluster_.network().SetLink(host, true), absl::OkStatus());
+  }
+
+  NetnsCluster cluster_{{}};
+};
+
+TEST_F(LinkDown, DefaultsChooseTheInterfaceThatLeadsToTheCoordinator) {
+  EXPECT_EQ(ValueIn(cluster_.ready_line("server s0"), "address"), "10.77.0.1");
+  EXPECT_EQ(ValueIn(cluster_.ready_line("worker w0"), "address"), "10.77.0.11");
+  EXPECT_EQ(ValueIn(cluster_.ready_line("worker w1"), "address"), "10.77.0.12");
+  EXPECT_THAT(cluster_.CoordinatorLog(), HasSubstr("other hosts reach this coordinator at"));
+  EXPECT_THAT(cluster_.CoordinatorLog(), HasSubstr("10.77.0.1:7070 (eth0)"));
+}
+
+TEST_F(LinkDown, ASyncJobEndsWithTheWeightsOfAnUndisturbedRun) {
+  const auto undisturbed = RunToEnd(SlowLenet("undisturbed", "sync {}"), "");
+  const std::vector<std::string> expected = Hashes(undisturbed.run_dir(), 0);
+  ASSERT_EQ(expected.size(), kSteps + 1u);
+  const auto worker_cut = RunToEnd(SlowLenet("worker-cut", "sync {}"), "w1");
+  EXPECT_EQ(Hashes(worker_cut.run_dir(), 0), expected);
+  EXPECT_EQ(Hashes(worker_cut.run_dir(), 1), expected);
+  EXPECT_EQ(worker_cut.nodes(0).daemon(), "w0");
+  EXPECT_EQ(worker_cut.nodes(1).daemon(), "w1");
+}
+
+TEST_F(LinkDown, ASyncJobGoesOnWhenTheServersAndTheCoordinatorWereCutOff) {
+  const auto undisturbed = RunToEnd(SlowLenet("undisturbed", "sync {}"), "");
+  const auto head_cut = RunToEnd(SlowLenet("head-cut", "sync {}"), "head");
+  EXPECT_EQ(Hashes(head_cut.run_dir(), 0), Hashes(undisturbed.run_dir(), 0));
+}
+
+TEST_F(LinkDown, LazyAndAsyncJobsGoOnAndFinish) {
+  RunToEnd(SlowLenet("lazy", "lazy { staleness: 3 }"), "w1");
+  RunToEnd(SlowLenet("async", "async {}"), "w1");
+}
+
+}  // namespace
+}  // namespace strata::tests

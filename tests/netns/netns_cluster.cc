@@ -1,0 +1,109 @@
+#include "tests/netns/netns_cluster.h"
+
+#include <fstream>
+#include <sstream>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "gtest/gtest.h"
+
+namespace strata::tests {
+
+NetnsCluster::~NetnsCluster() {
+  client_.reset();
+  while (!daemons_.empty()) daemons_.pop_back();
+}
+
+absl::Status NetnsCluster::StartOn(const std::string& host, const std::string& title,
+                                   std::vector<std::string> args) {
+  auto started = StartDaemon(title, args, network_->On(host));
+  if (!started.ok()) return started.status();
+  daemons_.push_back(*std::move(started));
+  return absl::OkStatus();
+}
+
+absl::Status NetnsCluster::StartHead() {
+  auto network = Network::Create();
+  if (!network.ok()) return network.status();
+  network_ = *std::move(network);
+  absl::Status status = network_->AddHost("head", kHead);
+  for (int i = 0; i < options_.nodes && status.ok(); ++i) {
+    status = network_->AddHost(absl::StrCat("w", i), kFirstWorker + i);
+  }
+  if (!status.ok()) return status;
+  address_ = absl::StrCat(Network::AddressOf(kHead), ":7070");
+  status = StartOn("head", "coordinator",
+                   {"coordinator", "--listen", "0.0.0.0:7070", "--state", TestDir() + "/state"});
+  if (!status.ok()) return status;
+  control::CoordinatorClient::Options client;
+  client.coordinator = address_;
+  client.deadline = absl::Seconds(30);
+  client_ = control::CoordinatorClient::Create(client);
+  return absl::OkStatus();
+}
+
+absl::Status NetnsCluster::StartServer(const std::string& host, const std::string& name,
+                                       const std::vector<std::string>& more) {
+  std::vector<std::string> args = {"server", "--coordinator", address_, "--name", name};
+  args.insert(args.end(), more.begin(), more.end());
+  return StartOn(host, absl::StrCat("server ", name), args);
+}
+
+absl::Status NetnsCluster::StartWorker(int i) {
+  const std::string name = absl::StrCat("w", i);
+  return StartOn(name, absl::StrCat("worker ", name),
+                 {"worker", "--coordinator", address_, "--name", name, "--slots",
+                  absl::StrCat(options_.slots), "--runs", TestDir() + "/runs"});
+}
+
+absl::Status NetnsCluster::Start() {
+  absl::Status status = StartHead();
+  for (int i = 0; i < options_.servers && status.ok(); ++i) {
+    status = StartServer("head", absl::StrCat("s", i));
+  }
+  for (int i = 0; i < options_.nodes && status.ok(); ++i) status = StartWorker(i);
+  return status;
+}
+
+std::string NetnsCluster::CoordinatorLog() const {
+  std::ifstream in(daemons_.at(0).log_path);
+  std::stringstream text;
+  text << in.rdbuf();
+  return text.str();
+}
+
+const std::string& NetnsCluster::ready_line(const std::string& title) const {
+  static const std::string none;
+  for (const Daemon& daemon : daemons_) {
+    if (daemon.title == title) return daemon.ready_line;
+  }
+  return none;
+}
+
+proto::JobStatus NetnsCluster::Status(JobId job) {
+  const auto status = client_->GetJob(job);
+  EXPECT_TRUE(status.ok()) << status.status();
+  return status.ok() ? *status : proto::JobStatus();
+}
+
+proto::JobStatus NetnsCluster::WaitFor(JobId job,
+                                       const std::function<bool(const proto::JobStatus&)>& done) {
+  proto::JobStatus status;
+  EXPECT_TRUE(WaitUntil([&] {
+    status = Status(job);
+    return done(status);
+  })) << status.ShortDebugString();
+  return status;
+}
+
+proto::JobStatus NetnsCluster::WaitForEnd(JobId job) {
+  return WaitFor(job,
+                 [](const proto::JobStatus& status) { return control::HasEnded(status.state()); });
+}
+
+void NetnsTest::SetUp() {
+  if (absl::IsPermissionDenied(OwnNetwork())) GTEST_SKIP() << OwnNetwork().message();
+  ASSERT_EQ(OwnNetwork(), absl::OkStatus());
+}
+
+}  // namespace strata::tests

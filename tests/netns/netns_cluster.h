@@ -1,0 +1,70 @@
+#ifndef STRATA_TESTS_NETNS_NETNS_CLUSTER_H_
+#define STRATA_TESTS_NETNS_NETNS_CLUSTER_H_
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "common/control/coordinator_client.h"
+#include "gtest/gtest.h"
+#include "tests/e2e/cluster.h"
+#include "tests/netns/network.h"
+
+namespace strata::tests {
+
+// Real daemons on hosts of a Network: coordinator and servers on host "head", worker w0 on host
+// "w0" and so on, none of them told an address but the coordinator's.
+class NetnsCluster {
+ public:
+  struct Options {
+    int servers = 2;
+    int nodes = 2;
+    int slots = 2;  // per node
+  };
+  static constexpr int kHead = 1;
+  static constexpr int kFirstWorker = 11;
+
+  explicit NetnsCluster(Options options) : options_(options) {}
+  ~NetnsCluster();
+
+  // The hosts and the coordinator.
+  absl::Status StartHead();
+  absl::Status StartServer(const std::string& host, const std::string& name,
+                           const std::vector<std::string>& more = {});
+  absl::Status StartWorker(int i);
+  // All of it.
+  absl::Status Start();
+
+  Network& network() { return *network_; }
+  control::CoordinatorClient& client() { return *client_; }
+  const std::string& address() const { return address_; }
+  std::string CoordinatorLog() const;
+  const std::string& ready_line(const std::string& title) const;
+
+  proto::JobStatus Status(JobId job);
+  proto::JobStatus WaitFor(JobId job, const std::function<bool(const proto::JobStatus&)>& done);
+  proto::JobStatus WaitForEnd(JobId job);
+
+ private:
+  absl::Status StartOn(const std::string& host, const std::string& title,
+                       std::vector<std::string> args);
+
+  const Options options_;
+  std::unique_ptr<Network> network_;
+  std::string address_;
+  std::unique_ptr<control::CoordinatorClient> client_;
+  std::vector<Daemon> daemons_;  // the coordinator first
+};
+
+// For test cases: skips them, with the reason, where this user may not make networks, so that they
+// neither pass nor hide.
+class NetnsTest : public ::testing::Test {
+ protected:
+  void SetUp() override;
+};
+
+}  // namespace strata::tests
+
+#endif  // STRATA_TESTS_NETNS_NETNS_CLUSTER_H_
