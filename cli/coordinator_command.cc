@@ -72,6 +72,12 @@ void AddCoordinatorCommand(CLI::App* app, Invocation* invocation) {
       ->add_option("--state", options->coordinator.state_dir,
                    "Folder of the durable state; a restart goes on from it")
       ->capture_default_str();
+  command
+      ->add_option_function<double>(
+          "--dead-after",
+          [=](double seconds) { options->coordinator.dead_after = absl::Seconds(seconds); },
+          "Seconds of silence after which a daemon is lost and its jobs fail (default: 5)")
+      ->check(CLI::Range(0.1, 86400.0));
   AddLogLevelOption(command, invocation);
   command->footer(
       "Examples:\n"

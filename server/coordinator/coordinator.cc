@@ -3,6 +3,7 @@
 #include <grpcpp/server.h>
 #include <grpcpp/server_builder.h>
 
+#include <algorithm>
 #include <chrono>
 #include <utility>
 
@@ -66,7 +67,7 @@ class GrpcCoordinator final : public Coordinator {
     // Two coordinators on one port would share its connections between them.
     builder.AddChannelArgument(GRPC_ARG_ALLOW_REUSEPORT, 0);
     builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_TIME_MS, kKeepaliveMs);
-    builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, kKeepaliveMs);
+    builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, KeepaliveTimeoutMs());
     builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_PERMIT_WITHOUT_CALLS, 1);
     builder.AddChannelArgument(GRPC_ARG_HTTP2_MIN_RECV_PING_INTERVAL_WITHOUT_DATA_MS,
                                kPingIntervalMsMin);
@@ -78,6 +79,12 @@ class GrpcCoordinator final : public Coordinator {
     if (server_ != nullptr && port_ != 0) return absl::OkStatus();
     return absl::AlreadyExistsError(
         absl::StrCat("cannot listen on ", options_.listen, ": the port was taken just now"));
+  }
+
+  // A daemon may be silent for as long as the options say.
+  int KeepaliveTimeoutMs() const {
+    const absl::Duration timeout = std::min(options_.dead_after, absl::Hours(24));
+    return std::max(kKeepaliveMs, static_cast<int>(absl::ToInt64Milliseconds(timeout)));
   }
 
   const Options options_;
