@@ -95,6 +95,8 @@ class Diagnosis {
   void FindOn(const NodeScene& node);
   void AddSilentDaemon(const NodeScene& node);
   void AddSilentAggregator(const NodeScene& node);
+  // Clocks that every shard has got from the node.
+  uint64_t PushedBy(const NodeScene& node) const;
   void AddRank(const NodeScene& node, const proto::RankActivity& rank);
   void FindAtShard(const NodeScene& node, const proto::ShardActivity& line);
   bool Owes(const NodeScene& node, const proto::ShardActivity& line, const ShardScene& shard) const;
@@ -159,8 +161,9 @@ void Diagnosis::AddSilentDaemon(const NodeScene& node) {
 
 void Diagnosis::AddSilentAggregator(const NodeScene& node) {
   const proto::NodeActivity& activity = *node.activity;
-  const bool has_started = !InPhase(node, "starting");
-  const uint64_t step = StepOf(activity);
+  // Its last word may be from before it trained; the coordinator and the shards know better.
+  const bool has_started = scene_.phase == JobScene::Phase::kTraining;
+  const uint64_t step = std::max(StepOf(activity), PushedBy(node));
   // It ends once its ranks have let go; what they do then takes time, too.
   const bool has_ended = activity.process_state() == kGone;
   if (activity.process_state().empty()) {
@@ -177,6 +180,16 @@ void Diagnosis::AddSilentAggregator(const NodeScene& node) {
   for (const proto::RankActivity& rank : activity.ranks()) {
     if (has_ended || (!rank.waiting() && rank.process_state() != kRunning)) AddRank(node, rank);
   }
+}
+
+uint64_t Diagnosis::PushedBy(const NodeScene& node) const {
+  uint64_t pushed = UINT64_MAX;
+  for (const ShardScene& shard : scene_.shards) {
+    if (const proto::NodeClock* own = ClockOf(node, shard)) {
+      pushed = std::min<uint64_t>(pushed, own->clock());
+    }
+  }
+  return pushed == UINT64_MAX ? 0 : pushed;
 }
 
 void Diagnosis::AddRank(const NodeScene& node, const proto::RankActivity& rank) {

@@ -157,6 +157,15 @@ TEST_F(DiagnosisTest, AnAggregatorThatSaysNothingIsNamedWithItsProcessesState) {
                                    "process is stopped by a signal"));
 }
 
+TEST_F(DiagnosisTest, AnAggregatorThatFellSilentAsTrainingBeganIsAtTheStepThatServersKnow) {
+  WaitAllBut(0, 11);
+  node(0).set_phase("starting");
+  for (int r : {0, 1}) rank(r).set_clock(0);
+  node(0).set_silent_ms(11'000);
+  EXPECT_THAT(Texts(), ElementsAre("node 0 (w1) aggregator at step 57 for 11 s: silent, its "
+                                   "process is running"));
+}
+
 TEST_F(DiagnosisTest, AServerThatIsSilentIsNamedAndNotTheNodesThatLoseTheirConnection) {
   for (int r = 0; r < 4; ++r) rank(r).set_waiting(true);
   shard().heard_at = shard().nodes_at = kNow - absl::Seconds(12);
