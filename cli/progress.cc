@@ -12,6 +12,10 @@
 namespace strata::cli {
 namespace {
 
+// Of waits told by a line each: the first, and again while it lasts.
+constexpr double kWaitSeconds = 10;
+constexpr double kWaitAgainSeconds = 60;
+
 std::string WithCommas(double value) {
   std::string digits = absl::StrCat(static_cast<int64_t>(std::llround(value)));
   for (int i = static_cast<int>(digits.size()) - 3; i > 0; i -= 3) digits.insert(i, 1, ',');
@@ -43,6 +47,17 @@ void AddRest(const proto::Progress& progress, bool with_accuracy, std::vector<st
   if (progress.eta_s() >= 0) {
     parts->push_back(absl::StrCat("ETA ", FormatDuration(progress.eta_s())));
   }
+}
+
+// In place of the progress while there is none.
+std::string WaitLine(const proto::JobStatus& status) {
+  const proto::Progress& progress = status.progress();
+  const std::string of =
+      progress.total_steps() > 0 ? absl::StrCat("/", progress.total_steps()) : "";
+  const std::string others =
+      status.waits_size() > 1 ? absl::StrCat(" (and ", status.waits_size() - 1, " more)") : "";
+  return absl::StrCat("step ", progress.step(), of, "  waits", others, ": ",
+                      status.waits(0).text());
 }
 
 std::string DaemonsOf(const proto::JobStatus& status) {
@@ -145,13 +160,25 @@ void ProgressDisplay::ShowStatus(const proto::JobStatus& status) {
     said_ = say;
   }
   if (status.state() >= proto::FINISHED) return ClearLive();
-  if (columns_ > 0 && status.state() == proto::RUNNING && status.progress().step() > 0) {
+  const bool waits = status.state() == proto::RUNNING && !status.waits().empty();
+  if (columns_ == 0 && waits) return TellWait(status.waits(0));
+  if (columns_ > 0 && status.state() == proto::RUNNING && (waits || status.progress().step() > 0)) {
     // A line that wraps could not be overwritten.
-    std::string line = ProgressLine(status).substr(0, columns_ - 1);
+    std::string line = waits ? WaitLine(status) : ProgressLine(status);
+    line = line.substr(0, columns_ - 1);
     std::fprintf(out_, "\r\033[K%s", line.c_str());
     std::fflush(out_);
     live_ = true;
   }
+}
+
+void ProgressDisplay::TellWait(const proto::Wait& wait) {
+  const bool same = wait.daemon() == said_wait_.daemon() && wait.node() == said_wait_.node() &&
+                    wait.rank() == said_wait_.rank() && wait.clock() == said_wait_.clock();
+  const double since = same ? said_wait_.seconds() + kWaitAgainSeconds : kWaitSeconds;
+  if (wait.seconds() < since) return;
+  said_wait_ = wait;
+  Line(absl::StrCat("waits: ", wait.text()));
 }
 
 void ProgressDisplay::Line(const std::string& text) {

@@ -37,6 +37,8 @@ class ProgressDisplay {
 
  private:
   void ShowStatus(const proto::JobStatus& status);
+  // One line per long wait, where there is no live line to show it.
+  void TellWait(const proto::Wait& wait);
   void Line(const std::string& text);
   void ClearLive();
 
@@ -44,6 +46,7 @@ class ProgressDisplay {
   const int columns_;
   bool live_ = false;
   std::string said_;
+  proto::Wait said_wait_;
   uint64_t shown_step_ = 0;  // a coordinator that restarted tells steps again
   proto::JobStatus status_;
 };

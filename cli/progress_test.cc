@@ -1,5 +1,6 @@
 #include "cli/progress.h"
 
+#include "absl/strings/str_format.h"
 #include "gtest/gtest.h"
 
 namespace strata::cli {
@@ -84,6 +85,33 @@ TEST(Progress, KeepsOneLiveLineOnATerminal) {
   std::string shown = Shown(200, {status, metrics, status});
   EXPECT_EQ(shown, "job 3 (lenet): running lenet5, mode sync, 4 ranks on w0, w1\n\r\033[K" +
                        ProgressLine(Running()) + "\r\033[K" + ProgressLine(Running()));
+}
+
+proto::FollowEvent Waiting(double seconds) {
+  proto::FollowEvent event;
+  *event.mutable_status() = Running();
+  proto::Wait* wait = event.mutable_status()->add_waits();
+  wait->set_daemon("w1");
+  wait->set_seconds(seconds);
+  wait->set_text(absl::StrFormat("node 1 (w1) for %d s", static_cast<int>(seconds)));
+  return event;
+}
+
+TEST(Progress, TheLiveLineShowsTheLongestWaitInsteadOfProgress) {
+  proto::FollowEvent two = Waiting(3);
+  *two.mutable_status()->add_waits() = two.status().waits(0);
+  std::string shown = Shown(200, {Waiting(2), two});
+  EXPECT_EQ(shown.substr(shown.find('\r')),
+            "\r\033[Kstep 351/1170  waits: node 1 (w1) for 2 s"
+            "\r\033[Kstep 351/1170  waits (and 1 more): node 1 (w1) for 3 s");
+}
+
+TEST(Progress, ALongWaitHasALineOfItsOwnWhereThereIsNoTerminal) {
+  std::string shown =
+      Shown(0, {Waiting(2), Waiting(9), Waiting(10), Waiting(11), Waiting(69), Waiting(71)});
+  EXPECT_EQ(shown,
+            "job 3 (lenet): running lenet5, mode sync, 4 ranks on w0, w1\n"
+            "waits: node 1 (w1) for 10 s\nwaits: node 1 (w1) for 71 s\n");
 }
 
 TEST(Progress, CutsTheLiveLineToTheTerminalsWidth) {

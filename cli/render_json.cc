@@ -42,6 +42,18 @@ Json ToJson(const proto::JobShardStatus& shard) {
   return json;
 }
 
+Json ToJson(const proto::Wait& wait) {
+  Json json;
+  json["node"] = wait.node();
+  json["rank"] = wait.has_rank() ? Json(wait.rank()) : Json();
+  json["daemon"] = wait.daemon();
+  json["clock"] = wait.clock();
+  json["seconds"] = wait.seconds();
+  json["doing"] = wait.doing();
+  json["text"] = wait.text();
+  return json;
+}
+
 Json ToJson(const proto::JobStatus& job) {
   Json json;
   json["job_id"] = job.job_id();
@@ -63,6 +75,8 @@ Json ToJson(const proto::JobStatus& job) {
   json["shards"] = Json::array();
   for (const auto& shard : job.shards()) json["shards"].push_back(ToJson(shard));
   json["progress"] = ToJson(job.progress());
+  json["waits"] = Json::array();
+  for (const auto& wait : job.waits()) json["waits"].push_back(ToJson(wait));
   json["submitted_ms"] = job.submitted_ms();
   json["started_ms"] = job.started_ms();
   json["ended_ms"] = job.ended_ms();

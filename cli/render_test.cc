@@ -47,6 +47,33 @@ TEST(Render, ShowsWhereAJobRunsAndItsShards) {
       << text;
 }
 
+TEST(Render, SaysWhoHoldsAJobUp) {
+  proto::JobStatus job = Job();
+  EXPECT_EQ(nlohmann::json::parse(JobJson(job))["waits"].size(), 0u);
+  proto::Wait* rank = job.add_waits();
+  rank->set_node(1);
+  rank->set_rank(3);
+  rank->set_daemon("w2");
+  rank->set_clock(57);
+  rank->set_seconds(12.5);
+  rank->set_doing("stopped by a signal");
+  rank->set_text("node 1 (w2) rank 3 at step 57 for 12 s: stopped by a signal");
+  job.add_waits()->set_text("node 0 (w1): connecting to tcp://10.0.0.2:7100 for 8 s");
+  EXPECT_EQ(
+      JobText(job).find("job 3 (lenet): running\n"
+                        "  waits: node 1 (w2) rank 3 at step 57 for 12 s: stopped by a signal\n"
+                        "  waits: node 0 (w1): connecting to tcp://10.0.0.2:7100 for 8 s\n"
+                        "  mode"),
+      0u)
+      << JobText(job);
+  const auto waits = nlohmann::json::parse(JobJson(job))["waits"];
+  EXPECT_EQ(
+      waits[0].dump(),
+      R"({"clock":57,"daemon":"w2","doing":"stopped by a signal","node":1,"rank":3,)"
+      R"("seconds":12.5,"text":"node 1 (w2) rank 3 at step 57 for 12 s: stopped by a signal"})");
+  EXPECT_TRUE(waits[1]["rank"].is_null());
+}
+
 TEST(Render, WritesJsonWithTheFieldNamesOfTheProtocol) {
   auto json = nlohmann::json::parse(JobJson(Job()));
   EXPECT_EQ(json["state"], "running");

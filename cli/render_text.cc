@@ -108,6 +108,7 @@ std::string JobText(const proto::JobStatus& job) {
   std::string text =
       absl::StrCat("job ", job.job_id(), " (", job.name(), "): ", StateName(job.state()));
   if (!job.reason().empty()) absl::StrAppend(&text, ": ", job.reason());
+  for (const auto& wait : job.waits()) absl::StrAppend(&text, "\n  waits: ", wait.text());
   std::vector<Row> rows = {{"  mode", job.mode()},
                            {"  model", job.model()},
                            {"  exchange", job.exchange()},
