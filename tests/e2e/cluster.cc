@@ -136,9 +136,11 @@ bool WaitUntil(const std::function<bool()>& done, absl::Duration deadline) {
 std::string Cluster::runs_dir() const { return TestDir() + "/runs"; }
 
 absl::Status Cluster::StartCoordinator() {
-  auto started = StartDaemon(
-      "coordinator", {"coordinator", "--listen", address_.empty() ? "127.0.0.1:0" : address_,
-                      "--state", TestDir() + "/state"});
+  std::vector<std::string> args = {"coordinator", "--listen",
+                                   address_.empty() ? "127.0.0.1:0" : address_, "--state",
+                                   TestDir() + "/state"};
+  args.insert(args.end(), options_.coordinator_args.begin(), options_.coordinator_args.end());
+  auto started = StartDaemon("coordinator", args);
   if (!started.ok()) return started.status();
   coordinator_ = std::move(*started);
   address_ = ValueIn(coordinator_.ready_line, "address");

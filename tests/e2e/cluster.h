@@ -72,6 +72,7 @@ class Cluster {
     int slots = 1;  // per node
     // More for the command lines of servers and workers.
     std::vector<std::string> daemon_args = {};
+    std::vector<std::string> coordinator_args = {};
   };
 
   explicit Cluster(Options options) : options_(options) {}
