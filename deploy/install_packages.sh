@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # Installs what deploy/packages.txt names and this machine lacks; does nothing where nothing is
 # missing. With --runtime only what a host needs to run a binary built elsewhere
-# (deploy/packages-runtime.txt). Needs Debian 12 and, when something is missing, root or sudo.
+# (deploy/packages-runtime.txt). Starts and enables no service. Needs Debian 12 and, when something
+# is missing, root or sudo.
 set -euo pipefail
 cd "$(dirname "$0")"
 
@@ -29,7 +30,30 @@ if [ "$(id -u)" -ne 0 ]; then
 fi
 echo "Installing ${#missing[@]} Debian packages: ${missing[*]}"
 log=$(mktemp)
-trap 'rm -f "$log"' EXIT
+# Tests start daemons of their own; that their packages are here is no reason to run a service.
+policy=/usr/sbin/policy-rc.d
+[ ! -e "$policy" ] || policy=
+clean_up() {
+  rm -f "$log"
+  [ -z "$policy" ] || "${as_root[@]}" rm -f "$policy"
+}
+trap clean_up EXIT
+if [ -n "$policy" ]; then
+  printf '#!/bin/sh\nexit 101\n' | "${as_root[@]}" tee "$policy" >/dev/null
+  "${as_root[@]}" chmod 755 "$policy"
+fi
+disable_services() {
+  command -v systemctl >/dev/null || return 0
+  local package unit
+  for package in "${missing[@]}"; do
+    case "$package" in
+      munge | slurmctld | slurmd) unit=$package ;;
+      openssh-server) unit=ssh ;;
+      *) continue ;;
+    esac
+    "${as_root[@]}" systemctl --quiet disable "$unit" >"$log" 2>&1 || true
+  done
+}
 install() {
   "${as_root[@]}" env DEBIAN_FRONTEND=noninteractive \
     apt-get install -y --no-install-recommends "${missing[@]}" >"$log" 2>&1
@@ -43,3 +67,4 @@ if ! install; then
     exit 1
   }
 fi
+disable_services
