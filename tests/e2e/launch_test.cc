@@ -82,7 +82,8 @@ setsid --wait sh -c "$2" < <(exec cat <&3) 3<&-
     job.mutable_debug()->clear_hash_weights();
     Command launch = StartStrata(Args({"--job", WriteJob(TestDir(), job), "--servers", "2"}));
     const std::string metrics = runs_ + "/long-1/metrics.jsonl";
-    EXPECT_TRUE(WaitUntil([&] { return std::filesystem::exists(metrics); }));
+    EXPECT_TRUE(WaitUntil(
+        [&] { return std::filesystem::exists(metrics) || launch.process->TryReap().has_value(); }));
     EXPECT_EQ(ProcessesOf("worker").size(), 2u);
     EXPECT_EQ(ProcessesOf("rank").size(), 4u);
     return launch;
