@@ -152,7 +152,7 @@ void ServerDaemon::Remove(uint32_t job) {
 proto::Heartbeat ServerDaemon::Count() {
   proto::Heartbeat heartbeat;
   for (size_t i = 0; i < shards_.size(); ++i) {
-    for (const auto& [job, report] : shards_[i]->Reports()) {
+    for (const auto& [job, report] : shards_[i]->NextReports()) {
       const ShardCounters& counters = report.counters;
       proto::JobCounters* of_job = heartbeat.add_jobs();
       of_job->set_job_id(job.value());

@@ -105,10 +105,10 @@ absl::flat_hash_map<JobId, ShardCounters> ShardCore::Counters() const {
   return counters;
 }
 
-absl::flat_hash_map<JobId, ShardReport> ShardCore::Reports() const {
+absl::flat_hash_map<JobId, ShardReport> ShardCore::NextReports() {
   absl::flat_hash_map<JobId, ShardReport> reports;
-  for (const auto& [id, installed] : jobs_) {
-    reports[id] = {.counters = installed.job->counters(), .nodes = installed.job->NodeClocks()};
+  for (auto& [id, installed] : jobs_) {
+    reports[id] = {.counters = installed.job->counters(), .nodes = installed.job->NextNodeClocks()};
   }
   return reports;
 }

@@ -39,7 +39,7 @@ struct ShardCounters {
 // What a shard has to say of one job.
 struct ShardReport {
   ShardCounters counters;
-  std::vector<proto::NodeClock> nodes;
+  std::vector<proto::NodeClock> nodes;  // not in every report of a large job
 };
 
 // One shard: its chunks of every job installed on it, their weights and optimizer state, and the
@@ -69,8 +69,8 @@ class ShardCore {
 
   // Per job installed here.
   absl::flat_hash_map<JobId, ShardCounters> Counters() const;
-  // The same with what takes a look at every chunk: for once a second.
-  absl::flat_hash_map<JobId, ShardReport> Reports() const;
+  // The same and how far nodes are, for once a second.
+  absl::flat_hash_map<JobId, ShardReport> NextReports();
   // Frames that belong to no job: malformed, before HELLO, of an unknown job.
   uint64_t refused() const { return refused_; }
 

@@ -70,14 +70,14 @@ TEST(ShardCoreReport, TellsWhoLagsWithWhichChunk) {
   for (uint32_t c : {0, 2}) shard.Deliver(nodes[1], PushFrame(record, 1, c, 0, values, 4));
   shard.Deliver(nodes[2], PushFrame(record, 2, 0, 0, values, 4));
   shard.core().OnDisconnected(nodes[2]);
-  const ShardReport report = shard.core().Reports().at(JobId(7));
+  const ShardReport report = shard.core().NextReports().at(JobId(7));
   EXPECT_EQ(report.counters.pushes, 6u);
   ASSERT_EQ(report.nodes.size(), 3u);
   EXPECT_EQ(report.nodes[0].ShortDebugString(), "clock: 1 connected: true unanswered: 2");
   EXPECT_EQ(report.nodes[1].ShortDebugString(), "node: 1 chunk: 1 connected: true unanswered: 1");
   EXPECT_EQ(report.nodes[2].ShortDebugString(), "node: 2 chunk: 1");
   shard.Deliver(nodes[1], ControlFrame(record, Op::kRetire, 1, 0, 0));
-  EXPECT_TRUE(shard.core().Reports().at(JobId(7)).nodes[1].retired());
+  EXPECT_TRUE(shard.core().NextReports().at(JobId(7)).nodes[1].retired());
 }
 
 TEST(ShardCoreReport, IsSilentWhereTheShardHoldsNothingOfTheJob) {
@@ -85,7 +85,19 @@ TEST(ShardCoreReport, IsSilentWhereTheShardHoldsNothingOfTheJob) {
   options.shards = 3;  // and 2 chunks
   ShardHarness shard;
   ASSERT_TRUE(shard.core().Install(RecordOf(options), ShardId(2)).ok());
-  EXPECT_TRUE(shard.core().Reports().at(JobId(7)).nodes.empty());
+  EXPECT_TRUE(shard.core().NextReports().at(JobId(7)).nodes.empty());
+}
+
+TEST(ShardCoreReport, OfALargeJobHasTheNodesNowAndThen) {
+  JobOptions options;
+  options.ranks = std::vector<uint32_t>(256, 1);
+  options.chunk_elements = 1;
+  options.elements = 4096;  // 2^20 times a node's chunk: 3 reports of 2^19
+  ShardHarness shard;
+  ASSERT_TRUE(shard.core().Install(RecordOf(options), ShardId(0)).ok());
+  for (size_t nodes : {256, 0, 0, 256, 0, 0, 256}) {
+    EXPECT_EQ(shard.core().NextReports().at(JobId(7)).nodes.size(), nodes);
+  }
 }
 
 TEST(ShardCoreRetire, OtherNodesProceedWithoutTheOneThatRetired) {

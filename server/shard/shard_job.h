@@ -35,11 +35,15 @@ class ShardJob {
               const std::string& reason, std::vector<ShardAction>* actions);
 
   const ShardCounters& counters() const { return counters_; }
-  // How far each node is; none where the shard holds no chunk of the job. Looks at every chunk.
-  std::vector<proto::NodeClock> NodeClocks() const;
+  // How far each node is, for one report after the other. None where the shard holds no chunk of
+  // the job, and in reports between two looks: in a large job looking at every node's every chunk
+  // takes longer than a shard should stand still once a second.
+  std::vector<proto::NodeClock> NextNodeClocks();
   std::vector<transport::ConnectionId> Connections() const;
 
  private:
+  std::vector<proto::NodeClock> NodeClocks() const;
+
   struct Binding {
     size_t node = 0;
     uint32_t incarnation = 0;
@@ -84,6 +88,7 @@ class ShardJob {
   std::vector<Node> nodes_;
   absl::flat_hash_map<transport::ConnectionId, Binding> bindings_;
   ShardCounters counters_;
+  size_t reports_to_skip_ = 0;  // until the next look at all chunks
 };
 
 }  // namespace strata::server

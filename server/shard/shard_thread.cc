@@ -70,9 +70,9 @@ absl::flat_hash_map<JobId, ShardCounters> ShardThread::Counters() {
   return counters;
 }
 
-absl::flat_hash_map<JobId, ShardReport> ShardThread::Reports() {
+absl::flat_hash_map<JobId, ShardReport> ShardThread::NextReports() {
   absl::flat_hash_map<JobId, ShardReport> reports;
-  RunOnThread([&] { reports = core_.Reports(); }).IgnoreError();
+  RunOnThread([&] { reports = core_.NextReports(); }).IgnoreError();
   return reports;
 }
 

@@ -21,9 +21,9 @@ namespace strata::server {
 
 // One shard at work: a thread that moves frames between its endpoint and its ShardCore.
 //
-// Threads: Start and Stop from the owner's; Install, Remove, Counters and Reports from any thread
-// but the shard's own. Those block until the shard has got to them, which takes as long as the
-// frames in hand.
+// Threads: Start and Stop from the owner's; Install, Remove, Counters and NextReports from any
+// thread but the shard's own. Those block until the shard has got to them, which takes as long as
+// the frames in hand.
 class ShardThread {
  public:
   struct Options {
@@ -51,7 +51,7 @@ class ShardThread {
   absl::Status Remove(JobId job);
   // Empty where it is not running.
   absl::flat_hash_map<JobId, ShardCounters> Counters();
-  absl::flat_hash_map<JobId, ShardReport> Reports();
+  absl::flat_hash_map<JobId, ShardReport> NextReports();
 
  private:
   void Run();
