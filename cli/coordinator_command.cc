@@ -78,6 +78,16 @@ void AddCoordinatorCommand(CLI::App* app, Invocation* invocation) {
           [=](double seconds) { options->coordinator.dead_after = absl::Seconds(seconds); },
           "Seconds of silence after which a daemon is lost and its jobs fail (default: 5)")
       ->check(CLI::Range(0.1, 86400.0));
+  command
+      ->add_option("--sessions", options->coordinator.limits.sessions_max,
+                   "Servers and workers that may be connected at once; further ones are refused")
+      ->check(CLI::Range(1u, 60000u))
+      ->capture_default_str();
+  command
+      ->add_option("--calls", options->coordinator.limits.calls_max,
+                   "Calls of the command line at once, those that follow a job included")
+      ->check(CLI::Range(1u, 60000u))
+      ->capture_default_str();
   AddLogLevelOption(command, invocation);
   command->footer(
       "Examples:\n"

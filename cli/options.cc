@@ -14,6 +14,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "cli/job_options.h"
+#include "common/limits/memory_ledger.h"
 #include "common/log.h"
 
 namespace strata::cli {
@@ -77,6 +78,20 @@ void AddSessionOptions(CLI::App* command, absl::Duration* connect_deadline,
   add("--reconnect-timeout",
       "Seconds that the coordinator may be away later; then this daemon stops (default: 60)",
       reconnect_deadline);
+}
+
+void AddMemoryLimitOption(CLI::App* command, uint64_t* bytes) {
+  command
+      ->add_option_function<std::string>(
+          "--memory-limit",
+          [bytes](const std::string& text) { *bytes = ParseBytes(text).value_or(0); },
+          "Memory that all jobs together may be promised here, e.g. 8GiB (default: half of this "
+          "machine's)")
+      ->check([](const std::string& text) {
+        const absl::StatusOr<uint64_t> parsed = ParseBytes(text);
+        if (!parsed.ok()) return std::string(parsed.status().message());
+        return std::string(*parsed > 0 ? "" : "0 bytes are no limit");
+      });
 }
 
 void AddJsonOption(CLI::App* command, bool* json) {

@@ -1,6 +1,7 @@
 #ifndef STRATA_CLI_OPTIONS_H_
 #define STRATA_CLI_OPTIONS_H_
 
+#include <cstdint>
 #include <memory>
 #include <string>
 
@@ -26,6 +27,8 @@ void AddCoordinatorOptions(CLI::App* command, CoordinatorOptions* options);
 // Of daemons: how long the first contact and a later break may take.
 void AddSessionOptions(CLI::App* command, absl::Duration* connect_deadline,
                        absl::Duration* reconnect_deadline);
+// `bytes` stays 0 (half of this machine's memory) where the option is not given.
+void AddMemoryLimitOption(CLI::App* command, uint64_t* bytes);
 void AddJsonOption(CLI::App* command, bool* json);
 void AddLogLevelOption(CLI::App* command, Invocation* invocation);
 void AddJobOptions(CLI::App* command, JobOptions* options);

@@ -40,7 +40,9 @@ int Run(const Options& given, const Invocation& invocation) {
   StopRequest request;
   server::ServerParts parts;
   parts.kernels = &kernels::Cpu();
-  parts.make_endpoint = [] { return transport::CreateZmqEndpoint(transport::ZmqOptions()); };
+  transport::ZmqOptions zmq;
+  zmq.connections_max = options.limits.connections_max;
+  parts.make_endpoint = [zmq] { return transport::CreateZmqEndpoint(zmq); };
   std::unique_ptr<server::ServerDaemon> daemon;
   DaemonSteps steps;
   steps.start = [&] {
@@ -89,6 +91,12 @@ void AddServerCommand(CLI::App* app, Invocation* invocation) {
   command->add_option("--shards", server.shards, "Shards, a thread and a port each")
       ->check(CLI::Range(1u, 64u))
       ->capture_default_str();
+  command
+      ->add_option("--connections", server.limits.connections_max,
+                   "Connections per shard: one for each node of each job; further ones are refused")
+      ->check(CLI::Range(1u, 60000u))
+      ->capture_default_str();
+  AddMemoryLimitOption(command, &server.limits.memory_bytes);
   command->add_option("--name", server.name, "Unique in the cluster (default: HOSTNAME-PID)");
   AddLogLevelOption(command, invocation);
   command->footer(

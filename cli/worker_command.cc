@@ -65,6 +65,7 @@ void AddWorkerCommand(CLI::App* app, Invocation* invocation) {
   command->add_option("--slots", agent.slots, "Ranks that may run here at once")
       ->check(CLI::Range(1u, 1024u))
       ->capture_default_str();
+  AddMemoryLimitOption(command, &agent.limits.memory_bytes);
   command->add_option("--name", agent.name, "Unique in the cluster (default: HOSTNAME-PID)");
   AddInterfaceOption(command, &options->address.interface,
                      "Interface whose address stands for this node (default: that of the route to "

@@ -43,6 +43,8 @@ struct BufferPool::State {
     }
     void* block = std::aligned_alloc(kAlignment, bytes);
     if (block == nullptr) throw std::bad_alloc();
+    absl::MutexLock lock(&mutex);
+    allocated_bytes += bytes;
     return static_cast<std::byte*>(block);
   }
 
@@ -54,6 +56,7 @@ struct BufferPool::State {
         retained_bytes += bytes;
         return;
       }
+      allocated_bytes -= bytes;
     }
     std::free(block);
   }
@@ -63,6 +66,7 @@ struct BufferPool::State {
   // Keyed by rounded size; last in, first out, so that warm memory is used again first.
   absl::flat_hash_map<size_t, std::vector<std::byte*>> free ABSL_GUARDED_BY(mutex);
   size_t retained_bytes ABSL_GUARDED_BY(mutex) = 0;
+  size_t allocated_bytes ABSL_GUARDED_BY(mutex) = 0;
 };
 
 BufferPool::BufferPool(size_t retained_bytes_max)
@@ -84,6 +88,11 @@ std::shared_ptr<float> BufferPool::AllocateFloats(size_t count) {
 size_t BufferPool::retained_bytes() const {
   absl::MutexLock lock(&state_->mutex);
   return state_->retained_bytes;
+}
+
+size_t BufferPool::allocated_bytes() const {
+  absl::MutexLock lock(&state_->mutex);
+  return state_->allocated_bytes;
 }
 
 void TuneAllocator() {

@@ -25,6 +25,8 @@ class BufferPool {
 
   // Bytes that lie free in the pool.
   size_t retained_bytes() const;
+  // Those, and what is out.
+  size_t allocated_bytes() const;
 
  private:
   struct State;

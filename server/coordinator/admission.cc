@@ -1,28 +1,14 @@
 #include "server/coordinator/admission.h"
 
 #include "absl/strings/str_format.h"
+#include "common/control/resources.h"
 #include "common/limits/process_use.h"
 #include "common/log.h"
 
 namespace strata::server {
-namespace {
 
-void AddResource(const std::string& name, uint64_t used, uint64_t limit,
-                 proto::DaemonStatus* status) {
-  proto::Resource* resource = status->add_resources();
-  resource->set_name(name);
-  resource->set_used(used);
-  resource->set_limit(limit);
-}
-
-void AddRefusal(const std::string& cause, uint64_t count, proto::DaemonStatus* status) {
-  if (count == 0) return;
-  proto::Refusal* refusal = status->add_refusals();
-  refusal->set_cause(cause);
-  refusal->set_count(count);
-}
-
-}  // namespace
+using control::AddRefusal;
+using control::AddResource;
 
 absl::StatusOr<Gate::Pass> Gate::Enter(const std::string& who) {
   uint64_t refused = 0;

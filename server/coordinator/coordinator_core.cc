@@ -33,6 +33,7 @@ void CoordinatorCore::OnMessage(SessionId session, const proto::DaemonMessage& m
   switch (message.message_case()) {
     case proto::DaemonMessage::kHeartbeat:
       membership_.Report(daemon, message.heartbeat());
+      jobs_.TakeMemory(daemon, message.heartbeat());
       for (const proto::JobCounters& counters : message.heartbeat().jobs()) {
         jobs_.OnCounters(daemon, counters, now);
       }

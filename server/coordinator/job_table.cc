@@ -7,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "common/job/job.h"
+#include "common/limits/limits.h"
 #include "common/log.h"
 #include "server/coordinator/placement.h"
 
@@ -181,6 +182,16 @@ void JobTable::Install(JobEntry* entry, absl::Time now) {
       entry->stored.record().layout().elements(), entry->job().chunk_elements(), servers);
   if (!placement.ok()) return Fail(entry, std::string(placement.status().message()), now);
   entry->SetPlacement(*placement, servers);
+  // A message that is too long would end the line to its daemon.
+  if (const uint64_t bytes = entry->stored.record().ByteSizeLong(); bytes > kJobRecordBytesMax) {
+    return Fail(
+        entry,
+        absl::StrFormat("the job's record has %d bytes, at most %d are possible: it has %d "
+                        "tensors and %d chunks",
+                        bytes, kJobRecordBytesMax, entry->stored.record().layout().segments_size(),
+                        entry->status().chunks()),
+        now);
+  }
   if (servers.empty()) return Train(entry, now);
   entry->phase = JobPhase::kInstalling;
   SetReason(entry, "waits for its servers");

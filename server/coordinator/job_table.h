@@ -70,6 +70,8 @@ class JobTable {
   void OnCounters(const std::string& daemon, const proto::JobCounters& counters, absl::Time now);
   void OnNodeActivity(const std::string& daemon, const proto::NodeActivity& activity,
                       absl::Time now);
+  // What running jobs take of the daemon's memory.
+  void TakeMemory(const std::string& daemon, const proto::Heartbeat& heartbeat);
   // As Membership's.
   void Excuse(absl::Duration gap, absl::Time now);
   void Tick(absl::Time now);

@@ -3,12 +3,10 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "common/job/arena.h"
+#include "common/limits/limits.h"
 
 namespace strata::server {
 namespace {
-
-// A placement of so many chunks still fits well into one message.
-constexpr uint64_t kChunksMax = 1 << 20;
 
 std::string Endpoint(const std::string& address, uint32_t port) {
   const bool ipv6 = address.find(':') != std::string::npos && address.front() != '[';
@@ -37,6 +35,10 @@ absl::StatusOr<JobPlacement> PlaceChunks(uint64_t elements, uint32_t chunk_eleme
     return absl::InvalidArgumentError(absl::StrFormat(
         "chunk_elements: %d cuts %d elements into %d chunks; at most %d are possible",
         placement.chunk_elements(), elements, chunks, kChunksMax));
+  }
+  if (shards > kShardsPerJobMax) {
+    return absl::InvalidArgumentError(absl::StrFormat(
+        "the servers have %d shards; a job can use at most %d", shards, kShardsPerJobMax));
   }
   if (shards == 0) return result;
   for (uint32_t chunk = 0; chunk < chunks; ++chunk) {

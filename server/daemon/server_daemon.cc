@@ -3,10 +3,18 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "common/control/resources.h"
 #include "common/count_of.h"
+#include "common/limits/descriptors.h"
+#include "common/limits/process_use.h"
 #include "common/log.h"
 
 namespace strata::server {
+
+using control::AddRefusal;
+using control::AddResource;
+using control::AddSessionResources;
+
 namespace {
 
 constexpr uint32_t kNoShard = 0xffffffff;
@@ -17,8 +25,9 @@ absl::Status ServerOptions::Validate() const {
   if (name.empty()) return absl::InvalidArgumentError("name: must not be empty");
   if (listen.empty()) return absl::InvalidArgumentError("listen: must not be empty");
   if (address.empty()) return absl::InvalidArgumentError("advertise: must not be empty");
-  if (shards < 1 || shards > 64) {
-    return absl::InvalidArgumentError(absl::StrCat("shards: ", shards, " is not in 1 to 64"));
+  if (shards < 1 || shards > kShardsPerServerMax) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("shards: ", shards, " is not in 1 to ", kShardsPerServerMax));
   }
   if (port > 65535 || (port != 0 && port_last == 0 && port + shards - 1 > 65535)) {
     return absl::InvalidArgumentError(
@@ -28,7 +37,7 @@ absl::Status ServerOptions::Validate() const {
     return absl::InvalidArgumentError(
         absl::StrCat("port: ", port, "-", port_last, " has too few ports for ", shards, " shards"));
   }
-  return absl::OkStatus();
+  return limits.Validate();
 }
 
 absl::StatusOr<std::unique_ptr<ServerDaemon>> ServerDaemon::Create(
@@ -41,7 +50,10 @@ absl::StatusOr<std::unique_ptr<ServerDaemon>> ServerDaemon::Create(
 
 ServerDaemon::ServerDaemon(ServerOptions options, ServerParts parts,
                            std::function<void(const absl::Status&)> on_lost)
-    : options_(std::move(options)), parts_(std::move(parts)), on_lost_(std::move(on_lost)) {}
+    : options_(std::move(options)),
+      parts_(std::move(parts)),
+      on_lost_(std::move(on_lost)),
+      admission_(options_.limits) {}
 
 ServerDaemon::~ServerDaemon() { Stop(); }
 
@@ -73,7 +85,9 @@ absl::Status ServerDaemon::StartShard(uint32_t* port, uint32_t last) {
 }
 
 absl::Status ServerDaemon::Start() {
-  absl::Status status = StartShards();
+  absl::Status status =
+      EnsureDescriptors("strata server", ServerDescriptors(options_.shards, options_.limits));
+  if (status.ok()) status = StartShards();
   if (!status.ok()) return status;
   control::Session::Options session;
   session.coordinator = options_.coordinator;
@@ -125,6 +139,8 @@ absl::Status ServerDaemon::Install(const proto::InstallJob& install) {
                                                    " shards of this server, it has ",
                                                    shards_.size()));
   }
+  absl::Status admitted = admission_.Admit(install);
+  if (!admitted.ok()) return admitted;
   jobs_.insert(install.record().job_id());
   for (size_t i = 0; i < shards_.size(); ++i) {
     if (install.own_shards(static_cast<int>(i)) == kNoShard) continue;
@@ -141,6 +157,7 @@ void ServerDaemon::Remove(uint32_t job) {
   // The last counts of the job: with its removal they are gone.
   proto::DaemonMessage counts;
   *counts.mutable_heartbeat() = Count();
+  admission_.Release(JobId(job));
   session_->Send(std::move(counts));
   for (auto& shard : shards_) {
     absl::Status status = shard->Remove(JobId(job));
@@ -151,6 +168,7 @@ void ServerDaemon::Remove(uint32_t job) {
 
 proto::Heartbeat ServerDaemon::Count() {
   proto::Heartbeat heartbeat;
+  uint64_t memory_bytes = 0;
   for (size_t i = 0; i < shards_.size(); ++i) {
     for (const auto& [job, report] : shards_[i]->NextReports()) {
       const ShardCounters& counters = report.counters;
@@ -165,9 +183,33 @@ proto::Heartbeat ServerDaemon::Count() {
       out->set_bytes_received(counters.bytes_received);
       out->set_bytes_sent(counters.bytes_sent);
       of_job->mutable_nodes()->Add(report.nodes.begin(), report.nodes.end());
+      of_job->set_memory_bytes(report.memory_bytes);
+      of_job->set_memory_limit_bytes(admission_.LimitOf(job, i));
+      memory_bytes += report.memory_bytes;
     }
   }
+  AddResources(memory_bytes, &heartbeat);
   return heartbeat;
+}
+
+void ServerDaemon::AddResources(uint64_t memory_bytes, proto::Heartbeat* heartbeat) {
+  const ProcessUse process = UseOf();
+  transport::EndpointUse connections;
+  for (auto& shard : shards_) {
+    const transport::EndpointUse use = shard->Use();
+    connections.connections += use.connections;
+    connections.connections_max += use.connections_max;
+    connections.refused += use.refused;
+  }
+  AddResource("file descriptors", process.descriptors, process.descriptors_max, heartbeat);
+  AddResource("connections", connections.connections, connections.connections_max, heartbeat);
+  AddResource("frame bytes", admission_.chunk_bytes_max(), kFramePayloadBytesMax, heartbeat);
+  AddSessionResources(session_->use(), heartbeat);
+  AddResource("memory bytes", memory_bytes, admission_.memory_limit_bytes(), heartbeat);
+  AddResource("promised memory bytes", admission_.promised_bytes(), admission_.memory_limit_bytes(),
+              heartbeat);
+  AddResource("resident bytes", process.resident_bytes, 0, heartbeat);
+  AddRefusal("over the limit of connections", connections.refused, heartbeat);
 }
 
 }  // namespace strata::server

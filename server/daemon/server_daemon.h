@@ -12,9 +12,11 @@
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "common/control/session.h"
+#include "common/limits/limits.h"
 #include "common/transport/endpoint.h"
 #include "kernels/kernels.h"
 #include "proto/control.pb.h"
+#include "server/daemon/job_admission.h"
 #include "server/shard/shard_thread.h"
 
 namespace strata::server {
@@ -27,6 +29,7 @@ struct ServerOptions {
   uint32_t port = 0;       // of the first shard, the others follow; 0: free ones
   uint32_t port_last = 0;  // not 0: each shard takes a free one from `port` to this
   uint32_t shards = 1;     // 1 to 64
+  ServerLimits limits;
   absl::Duration connect_deadline = absl::Seconds(30);
   absl::Duration reconnect_deadline = absl::Seconds(60);
 
@@ -53,7 +56,8 @@ class ServerDaemon {
       ServerOptions options, ServerParts parts, std::function<void(const absl::Status&)> on_lost);
   ~ServerDaemon();
 
-  // Opens the shards' ports, then blocks until registered. Errors: those of Endpoint::Listen and
+  // Opens the shards' ports, then blocks until registered. Errors: ResourceExhausted (fewer file
+  // descriptors than shards and connections ask for, naming both), those of Endpoint::Listen and
   // control::Session::Start.
   absl::Status Start();
   // Signs off and ends the shards. Idempotent.
@@ -73,13 +77,16 @@ class ServerDaemon {
   absl::Status Install(const proto::InstallJob& install);
   void Remove(uint32_t job);
   proto::Heartbeat Count();
+  void AddResources(uint64_t memory_bytes, proto::Heartbeat* heartbeat);
 
   const ServerOptions options_;
   const ServerParts parts_;
   const std::function<void(const absl::Status&)> on_lost_;
   std::vector<std::unique_ptr<ShardThread>> shards_;
   std::unique_ptr<control::Session> session_;
-  std::set<uint32_t> jobs_;  // of the session's thread
+  // Of the session's thread.
+  std::set<uint32_t> jobs_;
+  JobAdmission admission_;
 };
 
 }  // namespace strata::server

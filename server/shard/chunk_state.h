@@ -80,6 +80,8 @@ class ChunkState {
   uint64_t MinClock() const;
   // Gradient buffers held for incomplete clocks.
   size_t held() const;
+  // Of weights, optimizer state and held gradients.
+  size_t bytes() const { return weights_.bytes() + held() * weights_.elements() * sizeof(float); }
 
  private:
   struct NodeProgress {

@@ -108,7 +108,9 @@ absl::flat_hash_map<JobId, ShardCounters> ShardCore::Counters() const {
 absl::flat_hash_map<JobId, ShardReport> ShardCore::NextReports() {
   absl::flat_hash_map<JobId, ShardReport> reports;
   for (auto& [id, installed] : jobs_) {
-    reports[id] = {.counters = installed.job->counters(), .nodes = installed.job->NextNodeClocks()};
+    reports[id] = {.counters = installed.job->counters(),
+                   .nodes = installed.job->NextNodeClocks(),
+                   .memory_bytes = installed.job->MemoryBytes()};
   }
   return reports;
 }

@@ -279,6 +279,12 @@ std::vector<proto::NodeClock> ShardJob::NodeClocks() const {
   return clocks;
 }
 
+uint64_t ShardJob::MemoryBytes() const {
+  uint64_t bytes = 0;
+  for (const auto& [id, chunk] : chunks_) bytes += chunk->bytes();
+  return bytes;
+}
+
 std::vector<transport::ConnectionId> ShardJob::Connections() const {
   std::vector<transport::ConnectionId> connections;
   for (const auto& [connection, binding] : bindings_) connections.push_back(connection);

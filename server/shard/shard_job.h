@@ -39,6 +39,8 @@ class ShardJob {
   // the job, and in reports between two looks: in a large job looking at every node's every chunk
   // takes longer than a shard should stand still once a second.
   std::vector<proto::NodeClock> NextNodeClocks();
+  // Held now. Looks at every chunk.
+  uint64_t MemoryBytes() const;
   std::vector<transport::ConnectionId> Connections() const;
 
  private:

@@ -76,6 +76,12 @@ absl::flat_hash_map<JobId, ShardReport> ShardThread::NextReports() {
   return reports;
 }
 
+transport::EndpointUse ShardThread::Use() {
+  transport::EndpointUse use;
+  RunOnThread([&] { use = endpoint_->use(); }).IgnoreError();
+  return use;
+}
+
 void ShardThread::Run() {
   std::vector<transport::Event> events;
   while (!stopping_) {

@@ -50,6 +50,11 @@ class WeightState {
   uint64_t version() const { return version_; }
   uint32_t elements() const { return elements_; }
   uint64_t samples() const { return samples_; }
+  // Of weights and optimizer state.
+  size_t bytes() const {
+    return weights_.size() +
+           (int{state0_ != nullptr} + int{state1_ != nullptr}) * elements_ * sizeof(float);
+  }
 
  private:
   const kernels::Kernels& kernels_;

@@ -5,8 +5,12 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/synchronization/notification.h"
+#include "common/control/resources.h"
+#include "common/limits/descriptors.h"
+#include "common/limits/process_use.h"
 #include "worker/agent/metrics_line.h"
 #include "worker/agent/run_directory.h"
+#include "worker/aggregator/node_budget.h"
 
 namespace strata::worker {
 namespace {
@@ -19,11 +23,12 @@ constexpr absl::Duration kLookEvery = absl::Milliseconds(500);
 absl::Status AgentOptions::Validate() const {
   if (name.empty()) return absl::InvalidArgumentError("name: must not be empty");
   if (address.empty()) return absl::InvalidArgumentError("advertise: must not be empty");
-  if (slots < 1 || slots > 1024) {
-    return absl::InvalidArgumentError(absl::StrCat("slots: ", slots, " is not in 1 to 1024"));
+  if (slots < 1 || slots > kSlotsMax) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("slots: ", slots, " is not in 1 to ", kSlotsMax));
   }
   if (runs_dir.empty()) return absl::InvalidArgumentError("runs: must not be empty");
-  return absl::OkStatus();
+  return limits.Validate();
 }
 
 absl::StatusOr<std::unique_ptr<Agent>> Agent::Create(
@@ -34,11 +39,16 @@ absl::StatusOr<std::unique_ptr<Agent>> Agent::Create(
 }
 
 Agent::Agent(AgentOptions options, std::function<void(const absl::Status&)> on_lost)
-    : options_(std::move(options)), on_lost_(std::move(on_lost)) {}
+    : options_(std::move(options)),
+      on_lost_(std::move(on_lost)),
+      memory_(options_.limits.memory_bytes > 0 ? options_.limits.memory_bytes
+                                               : DefaultMemoryLimitBytes()) {}
 
 Agent::~Agent() { Stop(); }
 
 absl::Status Agent::Start() {
+  absl::Status descriptors = EnsureDescriptors("strata worker", WorkerDescriptors(options_.slots));
+  if (!descriptors.ok()) return descriptors;
   control::Session::Options session;
   session.coordinator = options_.coordinator;
   session.connect_deadline = options_.connect_deadline;
@@ -120,6 +130,9 @@ void Agent::StartNode(const proto::StartNode& start) {
   options.runs_dir = options_.runs_dir;
   JobProcesses::Callbacks callbacks;
   callbacks.send = [this](proto::DaemonMessage message) { session_->Send(std::move(message)); };
+  callbacks.admit = [this, start](const proto::Layout& layout, const proto::Placement& placement) {
+    return Admit(start, layout, placement);
+  };
   callbacks.on_gone = [this, id] { loop_.Post([this, id] { Forget(id); }); };
   auto job = std::make_unique<JobProcesses>(&loop_, options, start, std::move(callbacks));
   JobProcesses* added = job.get();
@@ -134,7 +147,10 @@ void Agent::StartNode(const proto::StartNode& start) {
 
 void Agent::Look() {
   std::vector<proto::NodeActivity> activities;
-  for (const auto& [id, job] : jobs_) activities.push_back(job->Activity());
+  for (const auto& [id, job] : jobs_) {
+    activities.push_back(job->Activity());
+    activities.back().set_memory_limit_bytes(memory_.promised_bytes(JobId(id)));
+  }
   looking_ = !jobs_.empty();
   if (looking_) loop_.After(kLookEvery, [this] { Look(); });
   absl::MutexLock lock(&mutex_);
@@ -145,13 +161,36 @@ void Agent::Look() {
 proto::Heartbeat Agent::Heartbeat() {
   proto::Heartbeat heartbeat;
   absl::MutexLock lock(&mutex_);
+  uint64_t memory_bytes = 0, promised_bytes = 0;
   const int64_t age_ms = absl::ToInt64Milliseconds(clock_.Now() - looked_at_);
   for (const proto::NodeActivity& activity : activities_) {
     proto::NodeActivity* out = heartbeat.add_nodes();
     *out = activity;
     out->set_silent_ms(activity.silent_ms() + age_ms);
+    memory_bytes += activity.memory_bytes();
+    promised_bytes += activity.memory_limit_bytes();
   }
+  const ProcessUse process = UseOf();
+  control::AddResource("file descriptors", process.descriptors, process.descriptors_max,
+                       &heartbeat);
+  control::AddSessionResources(session_->use(), &heartbeat);
+  control::AddResource("memory bytes", memory_bytes, memory_.limit_bytes(), &heartbeat);
+  control::AddResource("promised memory bytes", promised_bytes, memory_.limit_bytes(), &heartbeat);
+  control::AddResource("resident bytes", process.resident_bytes, 0, &heartbeat);
   return heartbeat;
+}
+
+absl::Status Agent::Admit(const proto::StartNode& start, const proto::Layout& layout,
+                          const proto::Placement& placement) {
+  uint32_t ranks = 0;
+  for (const proto::LogicalNode& node : start.record().view().nodes()) {
+    if (node.node() == start.node()) ranks = node.ranks();
+  }
+  const proto::Job& job = start.record().job();
+  // A rank with no exchange has all of its memory to itself.
+  if (job.exchange() == proto::Job::NONE) return absl::OkStatus();
+  return memory_.Promise(JobId(start.record().job_id()),
+                         NodeMemoryOf(layout.elements(), ranks, job.window(), placement));
 }
 
 void Agent::Append(const proto::JobMetrics& metrics) {
@@ -170,6 +209,7 @@ void Agent::Forget(uint32_t job) {
   ended_.emplace_back(job, found->second->run_dir());
   if (ended_.size() > kEndedJobsKept) ended_.pop_front();
   jobs_.erase(found);
+  memory_.Release(JobId(job));
   {
     absl::MutexLock lock(&mutex_);
     running_.erase(std::remove(running_.begin(), running_.end(), job), running_.end());

@@ -17,6 +17,8 @@
 #include "absl/time/time.h"
 #include "common/clock.h"
 #include "common/control/session.h"
+#include "common/limits/limits.h"
+#include "common/limits/memory_ledger.h"
 #include "common/process/event_loop.h"
 #include "proto/control.pb.h"
 #include "worker/agent/job_processes.h"
@@ -31,6 +33,7 @@ struct AgentOptions {
   uint32_t slots = 1;                          // ranks that may run here at once; 1 to 1024
   std::string runs_dir = "strata-runs";        // parent of run directories
   std::string binary = "/proc/self/exe";       // executable of `strata rank` and so on
+  WorkerLimits limits;
   absl::Duration connect_deadline = absl::Seconds(30);
   absl::Duration reconnect_deadline = absl::Seconds(60);
 
@@ -49,7 +52,8 @@ class Agent {
       AgentOptions options, std::function<void(const absl::Status&)> on_lost);
   ~Agent();
 
-  // Blocks until registered. Errors: see control::Session::Start.
+  // Blocks until registered. Errors: ResourceExhausted (fewer file descriptors than the slots ask
+  // for, naming both), and see control::Session::Start.
   absl::Status Start();
   // Ends all jobs (each is reported as failed), waits for their processes and signs off.
   // Idempotent.
@@ -66,6 +70,8 @@ class Agent {
   void Look();
   proto::Heartbeat Heartbeat();
   void Forget(uint32_t job);
+  absl::Status Admit(const proto::StartNode& start, const proto::Layout& layout,
+                     const proto::Placement& placement);
 
   const AgentOptions options_;
   const std::function<void(const absl::Status&)> on_lost_;
@@ -79,6 +85,7 @@ class Agent {
   std::map<uint32_t, std::unique_ptr<JobProcesses>> jobs_;
   // Run directories of jobs that have ended: their last metrics may come later. Newest last.
   std::deque<std::pair<uint32_t, std::string>> ended_;
+  MemoryLedger memory_;
   bool ending_ = false;
   bool looking_ = false;
   std::function<void()> when_ended_;

@@ -236,6 +236,7 @@ void JobProcesses::OnChildMessage(int child, const std::string& bytes) {
       ready_ = message.ready();
       ready_.set_job_id(start_.record().job_id());
       ready_.set_run_dir(run_dir_);
+      if (!Admit(ready_.layout(), {})) return;
       said_ready_ = true;
       watch_->OnReady(clock_.Now());
       RepeatReady();
@@ -265,6 +266,14 @@ proto::NodeActivity JobProcesses::Activity() const {
     return process == nullptr ? std::string() : ProcessState(process->pid());
   };
   return watch_->Now(state_of, clock_.Now());
+}
+
+bool JobProcesses::Admit(const proto::Layout& layout, const proto::Placement& placement) {
+  const absl::Status admitted =
+      callbacks_.admit ? callbacks_.admit(layout, placement) : absl::OkStatus();
+  if (admitted.ok()) return true;
+  Fail(absl::StrCat("node ", self_.node(), " (", options_.daemon, "): ", admitted.message()));
+  return false;
 }
 
 void JobProcesses::RepeatReady() {
@@ -350,6 +359,7 @@ void JobProcesses::StopChildren() {
 void JobProcesses::Run(const proto::RunNode& run) {
   if (told_to_run_) return;
   told_to_run_ = true;
+  if (!Admit(run.record().layout(), run.record().placement())) return;
   proto::AgentMessage message;
   *message.mutable_run() = run;
   // With no aggregator the one rank hears it.

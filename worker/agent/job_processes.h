@@ -41,6 +41,9 @@ class JobProcesses {
   };
   struct Callbacks {
     std::function<void(proto::DaemonMessage)> send;
+    // Whether the node has the memory for the job: asked once its layout is known, and again with
+    // the placement. May be null: it has.
+    std::function<absl::Status(const proto::Layout&, const proto::Placement&)> admit = nullptr;
     // No process is left and the coordinator has been told how it went.
     std::function<void()> on_gone;
   };
@@ -87,6 +90,8 @@ class JobProcesses {
   void WatchChannel(int child);
   void OnChannel(int child);
   void OnChildMessage(int child, const std::string& bytes);
+  // False: the job does not fit, and has failed.
+  bool Admit(const proto::Layout& layout, const proto::Placement& placement);
   void OnEnd(int child);
   void OnSymptom();
   void OnAllGone();

@@ -53,6 +53,7 @@ class JobProcessesTest : public testing::Test {
     JobProcesses::Callbacks callbacks;
     callbacks.send = [this](proto::DaemonMessage message) { sent_.push_back(std::move(message)); };
     callbacks.on_gone = [this] { loop_.Stop(); };
+    callbacks.admit = admit_;
     JobProcesses job(&loop_, options, start_, callbacks);
     loop_.Post([&job] { job.Start(); });
     if (meanwhile) loop_.Post([&job, meanwhile] { meanwhile(job); });
@@ -73,6 +74,7 @@ class JobProcessesTest : public testing::Test {
   proto::StartNode start_;
   std::vector<proto::DaemonMessage> sent_;
   absl::Duration claim_deadline_ = absl::ZeroDuration();
+  std::function<absl::Status(const proto::Layout&, const proto::Placement&)> admit_;
 };
 
 TEST_F(JobProcessesTest, AreFinishedWhenAllEndWell) {
@@ -211,6 +213,33 @@ TEST_F(JobProcessesTest, PassReadyUpAndRunDown) {
   EXPECT_EQ(sent_[0].node_ready().run_dir(), dir_ + "/runs/job-7");
   EXPECT_TRUE(sent_[1].has_node_finished());
   EXPECT_EQ(ReadFile(dir_ + "/runs/job-7/logs/rank0.log"), "ran\n");
+}
+
+TEST_F(JobProcessesTest, FailWithTheFigureWhereTheNodeHasNotTheMemory) {
+  admit_ = [](const proto::Layout&, const proto::Placement&) {
+    return absl::ResourceExhaustedError("it needs up to 3.0 MiB");
+  };
+  Play("[ $1 = aggregator ] && printf '\\002\\012\\000' >&3; sleep 100");
+  EXPECT_EQ(Reason(), "node 0 (w1): it needs up to 3.0 MiB");
+}
+
+TEST_F(JobProcessesTest, AskForMemoryAgainOnceThePlacementIsKnown) {
+  int asked = 0;
+  admit_ = [&asked](const proto::Layout&, const proto::Placement& placement) {
+    ++asked;
+    return placement.chunk_elements() == 0 ? absl::OkStatus()
+                                           : absl::ResourceExhaustedError("with its messages");
+  };
+  proto::RunNode run;
+  run.mutable_record()->mutable_placement()->set_chunk_elements(256);
+  Play("[ $1 = aggregator ] && printf '\\002\\012\\000' >&3; sleep 100",
+       [this, run](JobProcesses& job) {
+         loop_.After(absl::Milliseconds(500), [&job, run] { job.Run(run); });
+       });
+  EXPECT_EQ(asked, 2);
+  ASSERT_EQ(sent_.size(), 2u);
+  EXPECT_TRUE(sent_[0].has_node_ready());
+  EXPECT_EQ(sent_[1].node_failed().reason(), "node 0 (w1): with its messages");
 }
 
 TEST_F(JobProcessesTest, WaitForTheFinalMetricsBeforeTheyAreFinished) {

@@ -15,6 +15,7 @@
 #include "common/count_of.h"
 #include "common/event_fd.h"
 #include "common/job/arena.h"
+#include "common/limits/descriptors.h"
 #include "common/log.h"
 #include "common/process/stop_request.h"
 #include "common/transport/zmq/zmq_endpoint.h"
@@ -168,6 +169,10 @@ absl::Status Aggregator::Begin(const proto::RunNode& run) {
       ChunkMap(elements, chunk_elements).chunks() > memory_->offsets().chunks_max) {
     return absl::InvalidArgumentError("the job's record does not fit what its ranks registered");
   }
+  absl::Status descriptors = EnsureDescriptors(
+      "strata aggregator", AggregatorDescriptors(launch_.local_ranks(),
+                                                 run.record().placement().shard_endpoints_size()));
+  if (!descriptors.ok()) return descriptors;
   const ChunkMap map(elements, chunk_elements);
   core_ = std::make_unique<AggregatorCore>(RankId(launch_.first_rank()), launch_.local_ranks(),
                                            map.chunks());
@@ -298,6 +303,9 @@ void Aggregator::TellActivity() {
     *activity->add_ranks() = ActivityOf(r, least_landed, now);
   }
   if (exchange_) exchange_->AddActivity(activity);
+  if (memory_) {
+    activity->set_memory_bytes(memory_->touched_bytes() + (arenas_ ? arenas_->buffer_bytes() : 0));
+  }
   agent_.SendUnlessFull(message);
 }
 

@@ -32,6 +32,9 @@ class NodeArenas final : public ExchangeNode {
   void TakeWeights(ChunkId chunk, uint64_t clock, const Bytes& weights) override;
   void TakeFinalWeights(ChunkId chunk, const Bytes& weights) override;
 
+  // Of send buffers, also free ones.
+  size_t buffer_bytes() const { return pool_.allocated_bytes(); }
+
   // Every chunk's first weights are confirmed: step 0 may read them.
   void LandFirstWeights();
 

@@ -110,6 +110,12 @@ NodeMemory::~NodeMemory() {
   Unmap(own_gradients_, arena_bytes());
 }
 
+size_t NodeMemory::touched_bytes() const {
+  struct stat file = {};
+  constexpr size_t kStatBlock = 512;
+  return fstat(fd(), &file) == 0 ? static_cast<size_t>(file.st_blocks) * kStatBlock : 0;
+}
+
 float* NodeMemory::gradients(uint32_t local_rank) const {
   if (own_gradients_ != nullptr) return own_gradients_;
   return reinterpret_cast<float*>(control_ + offsets_.gradients +

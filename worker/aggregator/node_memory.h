@@ -87,6 +87,8 @@ class NodeMemory {
   NodeMemory& operator=(const NodeMemory&) = delete;
 
   int fd() const { return fd_.get(); }
+  // What has been written to, in whole pages.
+  size_t touched_bytes() const;
   const NodeOffsets& offsets() const { return offsets_; }
 
   NodeHeader& header() const { return *At<NodeHeader>(0); }

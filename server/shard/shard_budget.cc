@@ -1,0 +1,45 @@
+#include "server/shard/shard_budget.h"
+
+#include <algorithm>
+
+#include "absl/strings/str_format.h"
+#include "common/job/optimizer.h"
+#include "server/shard/shard_plan.h"
+
+namespace strata::server {
+
+absl::StatusOr<MemoryFormula> ShardMemoryOf(const proto::JobRecord& record, ShardId own_shard) {
+  const absl::StatusOr<ShardPlan> plan = PlanOf(record, own_shard);
+  if (!plan.ok()) return plan.status();
+  uint64_t own = 0, chunk = 0;
+  for (const OwnChunk& one : plan->chunks) {
+    own += uint64_t{one.elements} * sizeof(float);
+    chunk = std::max(chunk, uint64_t{one.elements} * sizeof(float));
+  }
+  const uint64_t nodes = plan->nodes.size();
+  const uint64_t window = std::max<uint64_t>(1, record.job().window());
+  // Of one node: what it may have pushed without an answer.
+  const uint64_t unanswered = std::min(SaturatingProduct(window, chunk), own);
+  MemoryFormula need;
+  need.Add("weights", own);
+  need.Add("chunk in update", chunk);
+  if (const int vectors = StateVectors(plan->rules.update.optimizer.kind); vectors > 0) {
+    need.Add(absl::StrFormat("optimizer state %d x %s", vectors, BytesText(own)), own * vectors);
+  }
+  const std::string pushes = absl::StrFormat("x %d x %s", window, BytesText(chunk));
+  if (plan->rules.policy.applies_per_clock() && nodes > 1) {
+    need.Add(absl::StrFormat("held sums (%d - 1) %s", nodes, pushes),
+             SaturatingProduct(nodes - 1, unanswered));
+    const uint64_t ahead = plan->rules.policy.open_clocks_max() - 1;
+    const uint64_t leaves = (nodes + 1) / 2;
+    if (ahead > 0) {
+      need.Add(absl::StrFormat("clocks ahead %d x %d x %s", ahead, leaves, BytesText(own)),
+               SaturatingProduct(SaturatingProduct(ahead, leaves), own));
+    }
+  }
+  need.Add(absl::StrFormat("messages 2 x %d %s", nodes, pushes),
+           SaturatingProduct(2 * nodes, unanswered));
+  return need;
+}
+
+}  // namespace strata::server

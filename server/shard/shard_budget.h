@@ -1,0 +1,27 @@
+#ifndef STRATA_SERVER_SHARD_SHARD_BUDGET_H_
+#define STRATA_SERVER_SHARD_SHARD_BUDGET_H_
+
+#include "absl/status/statusor.h"
+#include "common/ids.h"
+#include "common/limits/memory_ledger.h"
+#include "proto/control.pb.h"
+
+namespace strata::server {
+
+// What a job may take of one of its shards at most, with n nodes, window W, chunks of C bytes, and
+// M bytes of the arena on this shard:
+//
+//   weights            M, and C more for the chunk that is being updated
+//   optimizer state    0, 1 or 2 x M
+//   held sums          (n - 1) x W x C: pushes that wait for the other nodes' (modes that apply per
+//                      clock); no more than (n - 1) x M
+//   clocks ahead       s x ceil(n / 2) x M: lazy(s) answers pushes of s clocks that are not
+//   complete messages           2 x n x W x C: pushes and answers on their way; no more than 2 x n
+//   x M
+//
+// Errors: InvalidArgument, as of ShardCore::Install.
+absl::StatusOr<MemoryFormula> ShardMemoryOf(const proto::JobRecord& record, ShardId own_shard);
+
+}  // namespace strata::server
+
+#endif  // STRATA_SERVER_SHARD_SHARD_BUDGET_H_

@@ -1,0 +1,85 @@
+#include "server/shard/shard_budget.h"
+
+#include "absl/strings/str_cat.h"
+#include "gtest/gtest.h"
+#include "server/shard/shard_harness.h"
+
+namespace strata::server {
+namespace {
+
+// 3 nodes, 10 chunks of 256 floats (1 KiB) on one shard, window 4.
+proto::JobRecord Record(const std::string& job_text) {
+  JobOptions options;
+  options.ranks = {1, 1, 1};
+  options.elements = 2560;
+  options.chunk_elements = 256;
+  options.job_text = absl::StrCat("window: 4 schedule { base_lr: 0.5 } ", job_text);
+  return RecordOf(options);
+}
+
+std::string Formula(const std::string& job_text) {
+  return ShardMemoryOf(Record(job_text), ShardId(0))->ToString();
+}
+
+TEST(ShardBudget, OfASyncJobIsWeightsStateHeldSumsAndMessages) {
+  EXPECT_EQ(Formula("optimizer { adam {} }"),
+            "63.0 KiB: weights 10.0 KiB + chunk in update 1.0 KiB + optimizer state 2 x 10.0 KiB "
+            "20.0 KiB + held sums (3 - 1) x 4 x 1.0 KiB 8.0 KiB + messages 2 x 3 x 4 x 1.0 KiB "
+            "24.0 KiB");
+}
+
+TEST(ShardBudget, OfALazyJobHasTheClocksThatMayBeAheadToo) {
+  EXPECT_EQ(Formula("optimizer { sgd {} } consistency { lazy { staleness: 3 } }"),
+            "103.0 KiB: weights 10.0 KiB + chunk in update 1.0 KiB + held sums (3 - 1) x 4 x 1.0 "
+            "KiB 8.0 KiB + clocks ahead 3 x 2 x 10.0 KiB 60.0 KiB + messages 2 x 3 x 4 x 1.0 KiB "
+            "24.0 KiB");
+}
+
+TEST(ShardBudget, OfAnAsyncJobHasNoHeldSums) {
+  EXPECT_EQ(Formula("optimizer { sgd {} } consistency { async {} }"),
+            "35.0 KiB: weights 10.0 KiB + chunk in update 1.0 KiB + messages 2 x 3 x 4 x 1.0 KiB "
+            "24.0 KiB");
+}
+
+TEST(ShardBudget, AWideWindowTakesNoMoreThanTheShardHasChunks) {
+  proto::JobRecord record = Record("optimizer { sgd {} } consistency { sync {} }");
+  record.mutable_job()->set_window(64);
+  EXPECT_EQ(ShardMemoryOf(record, ShardId(0))->total(), (10u + 1 + 2 * 10 + 2 * 3 * 10) << 10);
+}
+
+TEST(ShardBudget, OfARecordThatIsWrongNamesTheField) {
+  proto::JobRecord record = Record("optimizer { sgd {} }");
+  record.mutable_view()->clear_nodes();
+  EXPECT_EQ(ShardMemoryOf(record, ShardId(0)).status().code(), absl::StatusCode::kInvalidArgument);
+}
+
+// Two of three nodes push every chunk of every clock that they may; the figure stays below the
+// formula, whose parts but the messages it counts.
+TEST(ShardBudget, WhatAShardHoldsStaysWithinIt) {
+  const proto::JobRecord record =
+      Record("optimizer { adam {} } consistency { lazy { staleness: 2 } }");
+  ShardHarness shard;
+  ASSERT_TRUE(shard.core().Install(record, ShardId(0)).ok());
+  EXPECT_EQ(shard.core().NextReports().at(JobId(7)).memory_bytes, 0u);
+  const std::vector<float> values(256, 1.0f);
+  transport::ConnectionId nodes[] = {shard.Join(record, 0), shard.Join(record, 1)};
+  for (uint32_t c = 0; c < 10; ++c) shard.Deliver(nodes[0], InitFrame(record, 0, c, values));
+  EXPECT_EQ(shard.core().NextReports().at(JobId(7)).memory_bytes, 30u << 10);
+  for (uint64_t clock = 0; clock < 3; ++clock) {
+    for (uint32_t c = 0; c < 10; ++c) {
+      if (clock == 2 && c >= 4) continue;  // the window
+      for (uint32_t n : {0, 1}) {
+        shard.Deliver(nodes[n], PushFrame(record, n, c, clock, values, 4));
+      }
+    }
+  }
+  // Of the leaves 0 and 1 of three the tree keeps one sum, or both.
+  const uint64_t held = shard.core().NextReports().at(JobId(7)).memory_bytes;
+  EXPECT_GT(held, 30u << 10);
+  const MemoryFormula formula = *ShardMemoryOf(record, ShardId(0));
+  const uint64_t messages = formula.parts.back().bytes;
+  EXPECT_LE(held, formula.total() - messages);
+}
+
+}  // namespace
+}  // namespace strata::server

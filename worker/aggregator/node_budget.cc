@@ -1,0 +1,34 @@
+#include "worker/aggregator/node_budget.h"
+
+#include <algorithm>
+
+#include "absl/strings/str_format.h"
+#include "worker/aggregator/node_memory.h"
+
+namespace strata::worker {
+
+MemoryFormula NodeMemoryOf(uint64_t elements, uint32_t local_ranks, uint32_t window,
+                           const proto::Placement& placement) {
+  // Beyond that, offsets do not fit 64 bits any more.
+  constexpr uint64_t kElementsMax = uint64_t{1} << 48;
+  MemoryFormula need;
+  const uint64_t arena = SaturatingProduct(elements, sizeof(float));
+  const std::string shared =
+      absl::StrFormat("shared memory (1 + %d) x %s and its counts", local_ranks, BytesText(arena));
+  if (elements > kElementsMax) {
+    need.Add(shared, UINT64_MAX);
+    return need;
+  }
+  need.Add(shared, NodeOffsets(elements, local_ranks).total);
+  need.Add(absl::StrFormat("first weights %d x %s", local_ranks, BytesText(arena)),
+           SaturatingProduct(local_ranks, arena));
+  const uint64_t shards = placement.shard_endpoints_size();
+  if (shards == 0) return need;
+  const uint64_t chunk = uint64_t{placement.chunk_elements()} * sizeof(float);
+  const uint64_t w = std::max<uint32_t>(1, window);
+  need.Add(absl::StrFormat("messages 2 x %d x %d x %s", shards, w, BytesText(chunk)),
+           2 * std::min(SaturatingProduct(shards * w, chunk), arena));
+  return need;
+}
+
+}  // namespace strata::worker

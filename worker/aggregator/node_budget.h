@@ -1,0 +1,26 @@
+#ifndef STRATA_WORKER_AGGREGATOR_NODE_BUDGET_H_
+#define STRATA_WORKER_AGGREGATOR_NODE_BUDGET_H_
+
+#include <cstdint>
+
+#include "common/limits/memory_ledger.h"
+#include "proto/control.pb.h"
+
+namespace strata::worker {
+
+// What a job may take of a node's memory at most for the exchange, with g ranks, an arena of M
+// bytes, S shards, window W and chunks of C bytes:
+//
+//   shared memory   (1 + g) x M: weights and each rank's gradients; and the counts beside them
+//   first weights   g x M: each rank's own, until training begins
+//   messages        2 x S x W x C: sums and answers on their way; no more than 2 x M
+//
+// What the ranks compute with (activations, data) is theirs and not counted.
+//
+// `placement` may be empty: where it is not known yet, there are no messages either.
+MemoryFormula NodeMemoryOf(uint64_t elements, uint32_t local_ranks, uint32_t window,
+                           const proto::Placement& placement);
+
+}  // namespace strata::worker
+
+#endif  // STRATA_WORKER_AGGREGATOR_NODE_BUDGET_H_

@@ -1,0 +1,41 @@
+#include "worker/aggregator/node_budget.h"
+
+#include "gtest/gtest.h"
+#include "worker/aggregator/node_memory.h"
+
+namespace strata::worker {
+namespace {
+
+proto::Placement Placement(int shards, uint32_t chunk_elements) {
+  proto::Placement placement;
+  placement.set_chunk_elements(chunk_elements);
+  for (int i = 0; i < shards; ++i) placement.add_shard_endpoints("tcp://127.0.0.1:7100");
+  return placement;
+}
+
+// 1 MiB of weights, 2 ranks, 3 shards, window 4, chunks of 16 KiB.
+TEST(NodeBudget, IsSharedMemoryFirstWeightsAndMessages) {
+  const MemoryFormula need = NodeMemoryOf(1 << 18, 2, 4, Placement(3, 4096));
+  ASSERT_EQ(need.parts.size(), 3u);
+  EXPECT_EQ(need.parts[0].bytes, NodeOffsets(1 << 18, 2).total);
+  EXPECT_EQ(need.parts[1].bytes, 2u << 20);
+  EXPECT_EQ(need.parts[2].bytes, 2u * 3 * 4 * (16 << 10));
+  EXPECT_EQ(need.ToString(),
+            "5.4 MiB: shared memory (1 + 2) x 1.0 MiB and its counts 3.0 MiB + first weights 2 x "
+            "1.0 MiB 2.0 MiB + messages 2 x 3 x 4 x 16.0 KiB 384.0 KiB");
+}
+
+TEST(NodeBudget, HasNoMessagesWhereThePlacementIsNotKnown) {
+  EXPECT_EQ(NodeMemoryOf(1 << 18, 2, 4, {}).parts.size(), 2u);
+}
+
+TEST(NodeBudget, MessagesAreNoMoreThanTheArenaBothWays) {
+  EXPECT_EQ(NodeMemoryOf(1 << 18, 1, 64, Placement(8, 4096)).parts[2].bytes, 2u << 20);
+}
+
+TEST(NodeBudget, AnArenaBeyondAllMemoryDoesNotWrapAround) {
+  EXPECT_EQ(NodeMemoryOf(UINT64_MAX, 2, 4, {}).total(), UINT64_MAX);
+}
+
+}  // namespace
+}  // namespace strata::worker
