@@ -3,6 +3,7 @@
 
 #include "cli/render.h"
 #include "cli/render_peers.h"
+#include "cli/render_resources.h"
 #include "worker/agent/metrics_line.h"
 
 namespace strata::cli {
@@ -39,6 +40,34 @@ Json ToJson(const proto::JobShardStatus& shard) {
   json["refused"] = shard.counters().refused();
   json["bytes_received"] = shard.counters().bytes_received();
   json["bytes_sent"] = shard.counters().bytes_sent();
+  json["memory_bytes"] = shard.memory_bytes();
+  json["memory_limit_bytes"] = shard.memory_limit_bytes();
+  return json;
+}
+
+Json ToJson(const MemorySum& sum) {
+  return {{"memory_bytes", sum.memory_bytes}, {"memory_limit_bytes", sum.memory_limit_bytes}};
+}
+
+Json ResourcesJson(const proto::DaemonStatus& daemon) {
+  Json json = Json::array();
+  for (const auto& resource : daemon.resources()) {
+    json.push_back(
+        {{"name", resource.name()}, {"used", resource.used()}, {"limit", resource.limit()}});
+  }
+  return json;
+}
+
+Json TotalsJson(const proto::ListNodesReply& nodes) {
+  Json json = Json::array();
+  for (const ResourceTotal& total : TotalsOf(nodes)) {
+    json.push_back({{"name", total.name},
+                    {"used", total.used},
+                    {"limit", total.limit},
+                    {"fullest", total.fullest},
+                    {"fullest_used", total.fullest_used},
+                    {"fullest_limit", total.fullest_limit}});
+  }
   return json;
 }
 
@@ -70,10 +99,14 @@ Json ToJson(const proto::JobStatus& job) {
                              {"daemon", node.daemon()},
                              {"first_rank", node.first_rank()},
                              {"ranks", node.ranks()},
-                             {"step", node.step()}});
+                             {"step", node.step()},
+                             {"memory_bytes", node.memory_bytes()},
+                             {"memory_limit_bytes", node.memory_limit_bytes()}});
   }
   json["shards"] = Json::array();
   for (const auto& shard : job.shards()) json["shards"].push_back(ToJson(shard));
+  json["node_memory"] = ToJson(SumOf(job.nodes()));
+  json["shard_memory"] = ToJson(SumOf(job.shards()));
   json["progress"] = ToJson(job.progress());
   json["waits"] = Json::array();
   for (const auto& wait : job.waits()) json["waits"].push_back(ToJson(wait));
@@ -110,8 +143,11 @@ Json ToJson(const proto::ListNodesReply& nodes) {
     one["jobs"] = std::vector<uint32_t>(daemon.jobs().begin(), daemon.jobs().end());
     one["last_heartbeat_ms_ago"] = daemon.last_heartbeat_ms_ago();
     if (daemon.role() == proto::WORKER) one["peers"] = PeersJson(daemon);
+    one["resources"] = ResourcesJson(daemon);
     json["daemons"].push_back(one);
   }
+  json["coordinator"] = {{"resources", ResourcesJson(nodes.coordinator())}};
+  json["resources"] = TotalsJson(nodes);
   return json;
 }
 

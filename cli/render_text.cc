@@ -8,31 +8,12 @@
 #include "cli/progress.h"
 #include "cli/render.h"
 #include "cli/render_peers.h"
+#include "cli/render_resources.h"
+#include "cli/table.h"
 #include "common/count_of.h"
 
 namespace strata::cli {
 namespace {
-
-using Row = std::vector<std::string>;
-
-// Columns as wide as their widest cell, two spaces apart; the last one is not padded.
-std::string Table(const std::vector<Row>& rows) {
-  std::vector<size_t> widths;
-  for (const Row& row : rows) {
-    widths.resize(std::max(widths.size(), row.size()));
-    for (size_t i = 0; i < row.size(); ++i) widths[i] = std::max(widths[i], row[i].size());
-  }
-  std::string text;
-  for (const Row& row : rows) {
-    std::string line;
-    for (size_t i = 0; i < row.size(); ++i) {
-      absl::StrAppend(&line, row[i], std::string(widths[i] - row[i].size() + 2, ' '));
-    }
-    line.erase(line.find_last_not_of(' ') + 1);
-    absl::StrAppend(&text, line, "\n");
-  }
-  return text;
-}
 
 std::string Accuracy(const proto::Progress& progress) {
   return progress.test_accuracy() < 0 ? "-" : absl::StrFormat("%.4f", progress.test_accuracy());
@@ -50,26 +31,34 @@ std::string When(int64_t unix_ms) {
 }
 
 std::string NodeRows(const proto::JobStatus& job) {
-  std::vector<Row> rows = {{"  node", "worker", "ranks", "step"}};
+  std::vector<Row> rows = {{"  node", "worker", "ranks", "step", "memory", "at most"}};
   for (const auto& node : job.nodes()) {
     rows.push_back({absl::StrCat("  ", node.node()), node.daemon(),
                     absl::StrCat(node.first_rank(), "-", node.first_rank() + node.ranks() - 1),
-                    absl::StrCat(node.step())});
+                    absl::StrCat(node.step()), MemoryText(node.memory_bytes()),
+                    MemoryText(node.memory_limit_bytes())});
   }
+  const MemorySum sum = SumOf(job.nodes());
+  rows.push_back(
+      {"  all", "", "", "", MemoryText(sum.memory_bytes), MemoryText(sum.memory_limit_bytes)});
   return Table(rows);
 }
 
 std::string ShardRows(const proto::JobStatus& job) {
-  std::vector<Row> rows = {
-      {"  server", "shard", "chunks", "pushes", "answers", "duplicates", "refused", "in", "out"}};
+  std::vector<Row> rows = {{"  server", "shard", "chunks", "pushes", "answers", "duplicates",
+                            "refused", "in", "out", "memory", "at most"}};
   for (const auto& shard : job.shards()) {
     const proto::ShardCounters& counters = shard.counters();
     rows.push_back({absl::StrCat("  ", shard.daemon()), absl::StrCat(shard.shard()),
                     absl::StrCat(shard.chunks()), absl::StrCat(counters.pushes()),
                     absl::StrCat(counters.answers()), absl::StrCat(counters.duplicates()),
                     absl::StrCat(counters.refused()), FormatBytes(counters.bytes_received()),
-                    FormatBytes(counters.bytes_sent())});
+                    FormatBytes(counters.bytes_sent()), MemoryText(shard.memory_bytes()),
+                    MemoryText(shard.memory_limit_bytes())});
   }
+  const MemorySum sum = SumOf(job.shards());
+  rows.push_back({"  all", "", "", "", "", "", "", "", "", MemoryText(sum.memory_bytes),
+                  MemoryText(sum.memory_limit_bytes)});
   return Table(rows);
 }
 
@@ -143,7 +132,7 @@ std::string NodesText(const proto::ListNodesReply& nodes) {
                     worker ? "-" : absl::StrJoin(daemon.shard_ports(), ","),
                     daemon.jobs().empty() ? "-" : absl::StrJoin(daemon.jobs(), ",")});
   }
-  return Table(rows) + UnreachedText(nodes);
+  return absl::StrCat(Table(rows), UnreachedText(nodes), "\n", ResourcesByDaemon(nodes));
 }
 
 std::string ClusterText(const proto::ListNodesReply& nodes,
@@ -163,7 +152,8 @@ std::string ClusterText(const proto::ListNodesReply& nodes,
   return absl::StrCat("cluster ", nodes.cluster_id(), "\n  ", CountOf(servers, "server"), " with ",
                       CountOf(shards, "shard"), ", ", CountOf(workers, "worker"), " with ",
                       CountOf(slots, "slot"), " (", used, " used)\n  ", CountOf(running, "job"),
-                      " running, ", queued, " queued, ", jobs.size(), " in all\n");
+                      " running, ", queued, " queued, ", jobs.size(), " in all\n",
+                      ResourceTotals(nodes));
 }
 
 }  // namespace strata::cli
