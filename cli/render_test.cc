@@ -41,7 +41,7 @@ TEST(Render, ListsJobsInColumns) {
 TEST(Render, ShowsWhereAJobRunsAndItsShards) {
   std::string text = JobText(Job());
   EXPECT_NE(text.find("job 3 (lenet): running\n"), std::string::npos) << text;
-  EXPECT_NE(text.find("  0     w0      0-3    50\n"), std::string::npos) << text;
+  EXPECT_NE(text.find("  0     w0      0-3    50    -       -\n"), std::string::npos) << text;
   EXPECT_NE(text.find("  s0      0      16      800     0        0           0        1.00 MB"),
             std::string::npos)
       << text;
