@@ -12,6 +12,7 @@ namespace strata::cli {
 namespace {
 
 constexpr char kBytes[] = " bytes";
+constexpr char kLargest[] = "largest ";
 
 std::string Amount(const std::string& resource, uint64_t amount) {
   return absl::EndsWith(resource, kBytes) ? BytesText(amount) : absl::StrCat(amount);
@@ -51,8 +52,13 @@ std::vector<ResourceTotal> TotalsOf(const proto::ListNodesReply& nodes) {
         return one.name == resource.name();
       });
       if (total == totals.end()) total = totals.insert(total, {.name = resource.name()});
-      total->used += resource.used();
-      total->limit += resource.limit();
+      if (absl::StartsWith(resource.name(), kLargest)) {
+        total->used = std::max<uint64_t>(total->used, resource.used());
+        total->limit = std::max<uint64_t>(total->limit, resource.limit());
+      } else {
+        total->used += resource.used();
+        total->limit += resource.limit();
+      }
       if (resource.limit() == 0) continue;
       if (total->fullest.empty() ||
           IsFuller(resource.used(), resource.limit(), total->fullest_used, total->fullest_limit)) {

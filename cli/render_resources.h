@@ -9,7 +9,8 @@
 
 namespace strata::cli {
 
-// A resource over all live daemons of a cluster and the coordinator.
+// A resource over all live daemons of a cluster and the coordinator: the sum, or the largest where
+// its name says "largest".
 struct ResourceTotal {
   std::string name;
   uint64_t used = 0;

@@ -52,6 +52,17 @@ TEST(Resources, ByDaemonHasEachFigureBesideItsLimitAndTheSums) {
             "all          120 of 4000       4.0 MiB of 8.0 MiB  5.0 MiB\n");
 }
 
+TEST(Resources, OfSizesTheLargestCountsAndNotTheSum) {
+  proto::ListNodesReply nodes = Nodes();
+  Add(nodes.mutable_daemons(0), "largest frame bytes", 100, 1000);
+  Add(nodes.mutable_daemons(1), "largest frame bytes", 200, 1000);
+  const ResourceTotal frame = TotalsOf(nodes).back();
+  EXPECT_EQ(frame.name, "largest frame bytes");
+  EXPECT_EQ(frame.used, 200u);
+  EXPECT_EQ(frame.limit, 1000u);
+  EXPECT_EQ(frame.fullest, "s2");
+}
+
 TEST(Resources, OfADaemonThatIsGoneDoNotCount) {
   proto::ListNodesReply nodes = Nodes();
   nodes.mutable_daemons(1)->set_alive(false);

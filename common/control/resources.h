@@ -11,7 +11,8 @@
 namespace strata::control {
 
 // What a heartbeat or a status says of a daemon's limits. Names that end in "bytes" are shown with
-// units; a limit of 0 is none.
+// units; those that begin with "largest" are sizes, of which a cluster has the largest and not the
+// sum. A limit of 0 is none.
 template <typename Message>
 void AddResource(const std::string& name, uint64_t used, uint64_t limit, Message* message) {
   proto::Resource* resource = message->add_resources();
@@ -31,7 +32,7 @@ void AddRefusal(const std::string& cause, uint64_t count, Message* message) {
 
 template <typename Message>
 void AddSessionResources(const Session::Use& use, Message* message) {
-  AddResource("message bytes", use.message_bytes_max, kControlMessageBytesMax, message);
+  AddResource("largest message bytes", use.message_bytes_max, kControlMessageBytesMax, message);
   AddResource("queued bytes", use.bytes, 2 * kQueuedBytesMax, message);
 }
 

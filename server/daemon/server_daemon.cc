@@ -203,7 +203,8 @@ void ServerDaemon::AddResources(uint64_t memory_bytes, proto::Heartbeat* heartbe
   }
   AddResource("file descriptors", process.descriptors, process.descriptors_max, heartbeat);
   AddResource("connections", connections.connections, connections.connections_max, heartbeat);
-  AddResource("frame bytes", admission_.chunk_bytes_max(), kFramePayloadBytesMax, heartbeat);
+  AddResource("largest frame bytes", admission_.chunk_bytes_max(), kFramePayloadBytesMax,
+              heartbeat);
   AddSessionResources(session_->use(), heartbeat);
   AddResource("memory bytes", memory_bytes, admission_.memory_limit_bytes(), heartbeat);
   AddResource("promised memory bytes", admission_.promised_bytes(), admission_.memory_limit_bytes(),
