@@ -56,7 +56,7 @@ TEST(Resources, OfSizesTheLargestCountsAndNotTheSum) {
   proto::ListNodesReply nodes = Nodes();
   Add(nodes.mutable_daemons(0), "largest frame bytes", 100, 1000);
   Add(nodes.mutable_daemons(1), "largest frame bytes", 200, 1000);
-  const ResourceTotal frame = TotalsOf(nodes).back();
+  const ResourceTotal frame = TotalsOf(nodes)[2];
   EXPECT_EQ(frame.name, "largest frame bytes");
   EXPECT_EQ(frame.used, 200u);
   EXPECT_EQ(frame.limit, 1000u);
