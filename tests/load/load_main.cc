@@ -1,0 +1,211 @@
+// The load program; README.md beside this file says what it does.
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <cstdio>
+#include <filesystem>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_format.h"
+#include "absl/time/clock.h"
+#include "common/control/coordinator_client.h"
+#include "common/limits/descriptors.h"
+#include "common/limits/memory_ledger.h"
+#include "tests/load/load_cluster.h"
+#include "tests/load/load_node.h"
+#include "tests/load/load_problem.h"
+
+namespace strata::tests {
+namespace {
+
+constexpr absl::Duration kLook = absl::Milliseconds(100);
+
+struct Options {
+  LoadProblem problem;
+  LoadCluster::Options cluster;
+  double deadline_s = 300;
+};
+
+// What one run needs beside the daemons' own limits: a session, the node's memory, an endpoint and
+// a connection to every shard for each node.
+DescriptorNeed OwnDescriptors(const Options& options) {
+  const uint64_t shards = options.cluster.servers * options.cluster.shards;
+  const uint64_t each = 4 + 4 * shards;
+  return {absl::StrFormat("100 + %d nodes x %d", options.problem.nodes, each),
+          100 + options.problem.nodes * each};
+}
+
+class LoadRun {
+ public:
+  explicit LoadRun(const Options& options) : options_(options), cluster_(options.cluster) {}
+
+  absl::Status Run() {
+    absl::Status status = EnsureDescriptors("the load program", OwnDescriptors(options_));
+    if (status.ok()) status = cluster_.Start();
+    if (status.ok()) status = StartNodes();
+    if (status.ok()) status = RunJob();
+    if (status.ok()) status = Verify();
+    if (status.ok()) PrintTable();
+    nodes_.clear();
+    const absl::Status stopped = cluster_.Stop();
+    return status.ok() ? stopped : status;
+  }
+
+ private:
+  absl::Status StartNodes() {
+    const absl::Time begin = absl::Now();
+    client_ = control::CoordinatorClient::Create({.coordinator = cluster_.coordinator()});
+    for (uint32_t i = 0; i < options_.problem.nodes; ++i) {
+      nodes_.push_back(std::make_unique<LoadNode>(options_.problem, cluster_.coordinator(), i));
+      if (absl::Status started = nodes_.back()->Start(); !started.ok()) return started;
+    }
+    Say(absl::StrFormat("%d nodes registered in %.1f s", options_.problem.nodes,
+                        absl::ToDoubleSeconds(absl::Now() - begin)));
+    return absl::OkStatus();
+  }
+
+  absl::Status RunJob() {
+    const absl::StatusOr<JobId> job = client_->Submit(options_.problem.Job());
+    if (!job.ok()) return job.status();
+    const absl::Time deadline = absl::Now() + absl::Seconds(options_.deadline_s);
+    uint64_t shown = 0;
+    while (absl::Now() < deadline) {
+      cluster_.Measure();
+      absl::StatusOr<proto::ListNodesReply> list = client_->ListNodes();
+      absl::StatusOr<proto::JobStatus> status = client_->GetJob(*job);
+      if (!list.ok() || !status.ok()) return list.ok() ? status.status() : list.status();
+      own_ = UseOf();
+      if (status->state() == proto::RUNNING) {
+        nodes_list_ = *list;
+        running_ = *status;
+        for (const auto& daemon : list->daemons()) {
+          silent_ms_max_ = std::max(silent_ms_max_, daemon.last_heartbeat_ms_ago());
+        }
+      }
+      if (status->progress().step() != shown) {
+        shown = status->progress().step();
+        Say(absl::StrFormat("step %d of %d, %.0f samples/s", shown, options_.problem.steps,
+                            status->progress().samples_per_s()));
+      }
+      if (control::HasEnded(status->state())) return TakeEnd(*status);
+      absl::SleepFor(kLook);
+    }
+    return absl::DeadlineExceededError(
+        absl::StrFormat("the job has not ended after %.0f s", options_.deadline_s));
+  }
+
+  absl::Status TakeEnd(const proto::JobStatus& status) {
+    ended_ = status;
+    if (status.state() == proto::FINISHED) return absl::OkStatus();
+    return absl::InternalError("the job has failed: " + status.reason());
+  }
+
+  absl::Status Verify() {
+    for (const auto& node : nodes_) {
+      if (!node->ended()) return absl::InternalError("a node has not ended");
+      if (absl::Status result = node->result(); !result.ok()) return result;
+    }
+    uint64_t pushes = 0, refused = 0;
+    for (const auto& shard : ended_.shards()) {
+      pushes += shard.counters().pushes();
+      refused += shard.counters().refused();
+    }
+    const uint64_t expected =
+        uint64_t{options_.problem.nodes} * ended_.chunks() * options_.problem.steps;
+    if (pushes != expected || refused != 0) {
+      return absl::DataLossError(
+          absl::StrFormat("%d pushes and %d refusals, not %d and 0", pushes, refused, expected));
+    }
+    const double seconds = (ended_.ended_ms() - ended_.started_ms()) / 1e3;
+    Say(absl::StrFormat(
+        "%d nodes x %d steps x %d chunks in %.1f s: %.1f steps/s, %.0f pushes/s; the final weights "
+        "are equal on all nodes and to a direct computation",
+        options_.problem.nodes, options_.problem.steps, ended_.chunks(), seconds,
+        options_.problem.steps / seconds, pushes / seconds));
+    return absl::OkStatus();
+  }
+
+  void PrintTable() {
+    Say(absl::StrFormat("\n%-12s %-16s %-20s %-10s %-8s", "process", "connections",
+                        "file descriptors", "resident", "threads"));
+    for (const LoadCluster::Member& member : cluster_.members()) {
+      PrintProcess(member.name, ConnectionsOf(member.name), member.most);
+    }
+    PrintProcess("all nodes", "-", own_);
+    Say(absl::StrFormat("longest time without a heartbeat, of any daemon: %d ms", silent_ms_max_));
+    PrintMemory("memory of the job on all nodes", running_.nodes());
+    PrintMemory("memory of the job on all shards", running_.shards());
+  }
+
+  void PrintProcess(const std::string& name, const std::string& connections,
+                    const ProcessUse& use) {
+    Say(absl::StrFormat("%-12s %-16s %-20s %-10s %-8d", name, connections,
+                        absl::StrFormat("%d of %d", use.descriptors, use.descriptors_max),
+                        BytesText(use.resident_bytes), use.threads));
+  }
+
+  template <typename Parts>
+  void PrintMemory(const char* title, const Parts& parts) {
+    uint64_t bytes = 0, limit = 0;
+    for (const auto& part : parts) {
+      bytes += part.memory_bytes();
+      limit += part.memory_limit_bytes();
+    }
+    Say(absl::StrFormat("%s: %s, by formula at most %s", title, BytesText(bytes),
+                        BytesText(limit)));
+  }
+
+  std::string ConnectionsOf(const std::string& name) {
+    const proto::DaemonStatus* found = &nodes_list_.coordinator();
+    for (const auto& daemon : nodes_list_.daemons()) {
+      if (daemon.name() == name) found = &daemon;
+    }
+    for (const auto& resource : found->resources()) {
+      if (resource.name() != "connections") continue;
+      return absl::StrFormat("%d of %d", resource.used(), resource.limit());
+    }
+    return "-";
+  }
+
+  static void Say(const std::string& line) {
+    std::printf("%s\n", line.c_str());
+    std::fflush(stdout);
+  }
+
+  const Options& options_;
+  LoadCluster cluster_;
+  std::unique_ptr<control::CoordinatorClient> client_;
+  std::vector<std::unique_ptr<LoadNode>> nodes_;
+  ProcessUse own_;
+  int64_t silent_ms_max_ = 0;
+  proto::ListNodesReply nodes_list_;
+  proto::JobStatus running_;  // the newest status in which it trained
+  proto::JobStatus ended_;
+};
+
+int Main(int argc, char** argv) {
+  Options options;
+  CLI::App app("Many nodes with a tiny model on this machine, against real daemons.");
+  app.add_option("--strata", options.cluster.strata, "The strata binary")->required();
+  app.add_option("--dir", options.cluster.dir, "Folder for logs and state")->required();
+  app.add_option("--nodes", options.problem.nodes, "Nodes, a rank each")->capture_default_str();
+  app.add_option("--steps", options.problem.steps)->capture_default_str();
+  app.add_option("--elements", options.problem.elements, "Weights")->capture_default_str();
+  app.add_option("--servers", options.cluster.servers)->capture_default_str();
+  app.add_option("--shards", options.cluster.shards, "Per server")->capture_default_str();
+  app.add_option("--deadline", options.deadline_s, "Seconds for the job")->capture_default_str();
+  CLI11_PARSE(app, argc, argv);
+  options.cluster.strata = std::filesystem::absolute(options.cluster.strata);
+  std::filesystem::create_directories(options.cluster.dir);
+  const absl::Status status = LoadRun(options).Run();
+  if (status.ok()) return 0;
+  std::fprintf(stderr, "strata_load: error: %s\n", std::string(status.message()).c_str());
+  return 1;
+}
+
+}  // namespace
+}  // namespace strata::tests
+
+int main(int argc, char** argv) { return strata::tests::Main(argc, argv); }

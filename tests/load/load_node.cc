@@ -1,0 +1,228 @@
+#include "tests/load/load_node.h"
+
+#include <algorithm>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_format.h"
+#include "absl/time/clock.h"
+#include "common/clock.h"
+#include "common/job/arena.h"
+#include "common/transport/zmq/zmq_endpoint.h"
+#include "kernels/kernels.h"
+#include "worker/aggregator/aggregator_core.h"
+#include "worker/aggregator/node_arenas.h"
+#include "worker/aggregator/node_budget.h"
+#include "worker/exchange/parameter_server_exchange.h"
+
+namespace strata::tests {
+namespace {
+
+using worker::Exchange;
+
+constexpr absl::Duration kPoll = absl::Seconds(1);
+
+// The rank and the aggregator of one node for one job.
+class NodeRun {
+ public:
+  NodeRun(const LoadProblem& problem, worker::NodeMemory* memory, const ChunkMap& map,
+          const proto::LogicalNode& self, const std::atomic<bool>* stopping)
+      : problem_(problem),
+        node_(self.node()),
+        memory_(memory),
+        stopping_(stopping),
+        core_(RankId(self.first_rank()), 1, map.chunks()),
+        arenas_(memory, &core_, map, kernels::Cpu()) {}
+
+  absl::Status Join(const proto::JobRecord& record, uint32_t incarnation) {
+    auto endpoint = transport::CreateZmqEndpoint({});
+    if (!endpoint.ok()) return endpoint.status();
+    auto exchange = worker::ParameterServerExchange::Create(
+        {.record = record, .node = NodeId(node_), .incarnation = incarnation}, *std::move(endpoint),
+        -1, &arenas_, &clock_);
+    if (!exchange.ok()) return exchange.status();
+    exchange_ = *std::move(exchange);
+    exchange_->Start();
+    absl::Status status =
+        PollUntil([this] { return exchange_->phase() == Exchange::Phase::kTraining; });
+    if (status.ok()) arenas_.LandFirstWeights();
+    return status;
+  }
+
+  absl::Status Step(uint64_t step) {
+    problem_.Gradients(node_, step,
+                       absl::MakeSpan(memory_->gradients(0), memory_->offsets().elements));
+    memory_->rank(0).samples[step % worker::kSampleSlots].store(1);
+    memory_->rank(0).complete.store(step + 1);
+    const uint64_t ready[] = {step + 1};
+    for (uint32_t c = 0; c < core_.chunks(); ++c) {
+      absl::StatusOr<bool> complete = core_.OnReady(ChunkId(c), ready);
+      if (!complete.ok()) return complete.status();
+      exchange_->Submit(ChunkId(c));
+    }
+    return PollUntil([this, step] {
+      for (uint32_t c = 0; c < core_.chunks(); ++c) {
+        if (memory_->landed(c).load() < step + 2) return false;
+      }
+      return true;
+    });
+  }
+
+  absl::Status Finish(uint64_t steps) {
+    if (absl::Status left = core_.OnLeave(0, steps); !left.ok()) return left;
+    exchange_->Finish(steps);
+    return PollUntil([this] { return exchange_->phase() == Exchange::Phase::kFinished; });
+  }
+
+  uint64_t memory_bytes() const { return memory_->touched_bytes() + arenas_.buffer_bytes(); }
+
+ private:
+  absl::Status PollUntil(const std::function<bool()>& done) {
+    while (!done()) {
+      if (stopping_->load()) return absl::CancelledError("told to stop");
+      if (absl::Status status = exchange_->Poll(kPoll); !status.ok()) return status;
+    }
+    return absl::OkStatus();
+  }
+
+  const LoadProblem& problem_;
+  const uint32_t node_;
+  worker::NodeMemory* const memory_;
+  const std::atomic<bool>* const stopping_;
+  const RealClock clock_;
+  worker::AggregatorCore core_;
+  worker::NodeArenas arenas_;
+  std::unique_ptr<Exchange> exchange_;
+};
+
+}  // namespace
+
+LoadNode::LoadNode(const LoadProblem& problem, const std::string& coordinator, uint32_t number)
+    : problem_(problem), name_(absl::StrFormat("w%03d", number)) {
+  control::Session::Options options;
+  options.coordinator = coordinator;
+  options.registration.set_role(proto::WORKER);
+  options.registration.set_name(name_);
+  options.registration.set_address("127.0.0.1");
+  options.registration.set_slots(1);
+  control::Session::Callbacks callbacks;
+  callbacks.on_message = [this](const proto::CoordinatorMessage& message) { OnMessage(message); };
+  callbacks.heartbeat = [this] { return Heartbeat(); };
+  callbacks.running_jobs = [this] {
+    return job_ == 0 || ended() ? std::vector<uint32_t>() : std::vector<uint32_t>{job_};
+  };
+  callbacks.on_lost = [this](const absl::Status& status) { End(status); };
+  session_ = control::Session::Create(std::move(options), std::move(callbacks));
+}
+
+LoadNode::~LoadNode() { Stop(); }
+
+void LoadNode::Stop() {
+  stopping_ = true;
+  session_->Stop();
+  if (thread_.joinable()) thread_.join();
+}
+
+bool LoadNode::ended() {
+  absl::MutexLock lock(&mutex_);
+  return ended_;
+}
+
+absl::Status LoadNode::result() {
+  absl::MutexLock lock(&mutex_);
+  return result_;
+}
+
+void LoadNode::OnMessage(const proto::CoordinatorMessage& message) {
+  if (message.has_start_node() && job_ == 0) {
+    const absl::Status prepared = Prepare(message.start_node());
+    if (!prepared.ok()) return End(prepared);
+    proto::DaemonMessage ready;
+    *ready.mutable_node_ready() = problem_.Ready(job_);
+    session_->Send(std::move(ready));
+  } else if (message.has_run_node() && !thread_.joinable() && memory_ != nullptr) {
+    thread_ = std::thread([this, run = message.run_node()] { End(Train(run)); });
+  } else if (message.has_stop_node()) {
+    stopping_ = true;
+    if (!thread_.joinable()) End(absl::CancelledError(message.stop_node().reason()));
+  }
+}
+
+absl::Status LoadNode::Prepare(const proto::StartNode& start) {
+  job_ = start.record().job_id();
+  node_ = start.node();
+  incarnation_ = start.incarnation();
+  auto memory = worker::NodeMemory::Create(problem_.elements, 1);
+  if (!memory.ok()) return memory.status();
+  memory_ = *std::move(memory);
+  problem_.FirstWeights(absl::MakeSpan(memory_->weights(), problem_.elements));
+  return absl::OkStatus();
+}
+
+absl::Status LoadNode::Train(const proto::RunNode& run) {
+  const proto::JobRecord& record = run.record();
+  memory_limit_bytes_ =
+      worker::NodeMemoryOf(problem_.elements, 1, record.job().window(), record.placement()).total();
+  const ChunkMap map(problem_.elements, record.placement().chunk_elements());
+  NodeRun node(problem_, memory_.get(), map, record.view().nodes(static_cast<int>(node_)),
+               &stopping_);
+  absl::Status status = node.Join(record, incarnation_);
+  const uint64_t every = record.job().metrics().every_steps();
+  uint64_t reported = 0;
+  absl::Time reported_at = absl::Now();
+  for (uint64_t step = 0; status.ok() && step < problem_.steps; ++step) {
+    status = node.Step(step);
+    if ((step + 1) % every != 0 && step + 1 != problem_.steps) continue;
+    memory_bytes_ = node.memory_bytes();
+    Report(record.job_id(), std::exchange(reported, step + 1), step + 1,
+           absl::ToDoubleSeconds(absl::Now() - std::exchange(reported_at, absl::Now())));
+  }
+  if (status.ok()) status = node.Finish(problem_.steps);
+  if (!status.ok()) return status;
+  const std::string wrong =
+      problem_.Check(absl::MakeConstSpan(memory_->weights(), problem_.elements));
+  return wrong.empty() ? absl::OkStatus() : absl::DataLossError(wrong);
+}
+
+void LoadNode::Report(uint32_t job, uint64_t begin, uint64_t end, double wall_s) {
+  proto::DaemonMessage message;
+  proto::RankReport* report = message.mutable_rank_report();
+  report->set_job_id(job);
+  report->set_rank(node_);
+  report->set_first_step(begin);
+  report->set_end_step(end);
+  report->set_samples(end - begin);
+  report->set_wall_s(wall_s);
+  session_->Send(std::move(message));
+}
+
+void LoadNode::End(const absl::Status& status) {
+  {
+    absl::MutexLock lock(&mutex_);
+    if (ended_) return;
+    ended_ = true;
+    result_ = status;
+  }
+  proto::DaemonMessage message;
+  if (status.ok()) {
+    message.mutable_node_finished()->set_job_id(job_);
+  } else {
+    message.mutable_node_failed()->set_job_id(job_);
+    message.mutable_node_failed()->set_reason(absl::StrFormat("%s: %s", name_, status.message()));
+  }
+  session_->Send(std::move(message));
+}
+
+proto::Heartbeat LoadNode::Heartbeat() {
+  proto::Heartbeat heartbeat;
+  if (memory_bytes_ == 0) return heartbeat;
+  proto::NodeActivity* activity = heartbeat.add_nodes();
+  activity->set_job_id(job_);
+  activity->set_node(node_);
+  activity->set_phase("training");
+  activity->set_memory_bytes(memory_bytes_);
+  activity->set_memory_limit_bytes(memory_limit_bytes_);
+  return heartbeat;
+}
+
+}  // namespace strata::tests

@@ -1,0 +1,64 @@
+#ifndef STRATA_TESTS_LOAD_LOAD_NODE_H_
+#define STRATA_TESTS_LOAD_LOAD_NODE_H_
+
+#include <atomic>
+#include <memory>
+#include <string>
+#include <thread>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/status/status.h"
+#include "absl/synchronization/mutex.h"
+#include "common/control/session.h"
+#include "tests/load/load_problem.h"
+#include "worker/aggregator/node_memory.h"
+
+namespace strata::tests {
+
+// A worker node with one rank: a real session to the coordinator, and the aggregator's parts on a
+// thread of this process. It plays one job, once.
+//
+// Threads: the owner's; Wait, Stop and destruction from one.
+class LoadNode {
+ public:
+  LoadNode(const LoadProblem& problem, const std::string& coordinator, uint32_t number);
+  ~LoadNode();
+
+  // Blocks until registered. Errors: those of control::Session::Start.
+  absl::Status Start() { return session_->Start(); }
+  // Ends what it does and signs off.
+  void Stop();
+
+  // How the job went on this node, once it has ended: OK where all steps were made and the final
+  // weights are right.
+  bool ended();
+  absl::Status result();
+  uint64_t memory_bytes() const { return memory_bytes_; }
+
+ private:
+  void OnMessage(const proto::CoordinatorMessage& message);
+  absl::Status Prepare(const proto::StartNode& start);
+  absl::Status Train(const proto::RunNode& run);
+  void End(const absl::Status& status);
+  proto::Heartbeat Heartbeat();
+  void Report(uint32_t job, uint64_t begin, uint64_t end, double wall_s);
+
+  const LoadProblem problem_;
+  const std::string name_;
+  uint32_t job_ = 0;
+  uint32_t node_ = 0;
+  uint32_t incarnation_ = 0;
+  std::unique_ptr<worker::NodeMemory> memory_;
+  std::thread thread_;  // trains
+  std::atomic<bool> stopping_ = false;
+  std::atomic<uint64_t> memory_bytes_ = 0;
+  std::atomic<uint64_t> memory_limit_bytes_ = 0;
+  absl::Mutex mutex_;
+  bool ended_ ABSL_GUARDED_BY(mutex_) = false;
+  absl::Status result_ ABSL_GUARDED_BY(mutex_);
+  std::unique_ptr<control::Session> session_;
+};
+
+}  // namespace strata::tests
+
+#endif  // STRATA_TESTS_LOAD_LOAD_NODE_H_
