@@ -132,7 +132,8 @@ std::string NodesText(const proto::ListNodesReply& nodes) {
                     worker ? "-" : absl::StrJoin(daemon.shard_ports(), ","),
                     daemon.jobs().empty() ? "-" : absl::StrJoin(daemon.jobs(), ",")});
   }
-  return absl::StrCat(Table(rows), UnreachedText(nodes), "\n", ResourcesByDaemon(nodes));
+  const std::string resources = ResourcesByDaemon(nodes);
+  return absl::StrCat(Table(rows), UnreachedText(nodes), resources.empty() ? "" : "\n", resources);
 }
 
 std::string ClusterText(const proto::ListNodesReply& nodes,
