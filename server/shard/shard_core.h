@@ -40,7 +40,7 @@ struct ShardCounters {
 struct ShardReport {
   ShardCounters counters;
   std::vector<proto::NodeClock> nodes;  // not in every report of a large job
-  uint64_t memory_bytes = 0;  // weights, optimizer state and held sums
+  uint64_t memory_bytes = 0;            // weights, optimizer state and held sums
 };
 
 // One shard: its chunks of every job installed on it, their weights and optimizer state, and the
