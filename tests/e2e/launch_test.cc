@@ -1,16 +1,20 @@
 // `strata launch`: a cluster on several hosts. Here the hosts are one, behind a command that stands
 // in for ssh: like sshd it runs what it is told in a session of its own, which outlives a killed
 // client and notices that only by its closed input.
+#include <fcntl.h>
 #include <signal.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <filesystem>
 #include <fstream>
+#include <iterator>
 #include <string>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "common/process/process.h"
+#include "common/unique_fd.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/e2e/cluster.h"
@@ -203,6 +207,31 @@ TEST_F(Launch, NothingIsLeftOnTheHostsAfterItWasKilled) {
   EXPECT_TRUE(WaitUntil([] { return Processes().empty(); }, absl::Seconds(30)));
   EXPECT_THAT(Processes(), IsEmpty());
   EXPECT_THAT(Remaining(traces), IsEmpty());
+}
+
+// As when the launcher's machine loses its power: the connection stays, nothing comes.
+TEST_F(Launch, AHostThatHearsNothingEndsItsDaemons) {
+  int input[2];
+  ASSERT_EQ(pipe2(input, O_CLOEXEC), 0);
+  const UniqueFd read_end(input[0]), write_end(input[1]);
+  Process::Spec spec;
+  spec.executable = StrataBinary();
+  spec.args = {"strata", "host", "--logs", TestDir(), "--silence", "2"};
+  spec.stdin_fd = read_end.get();
+  spec.log_path = TestDir() + "/host.out";
+  auto host = Process::Start(spec);
+  ASSERT_TRUE(host.ok()) << host.status();
+  const std::string start = absl::StrCat(
+      R"({"kind":"start","title":"c","args":["coordinator","--listen","127.0.0.1:0","--state",")",
+      TestDir(), "/state\"]}\n");
+  ASSERT_EQ(write(write_end.get(), start.data(), start.size()), static_cast<ssize_t>(start.size()));
+  EXPECT_TRUE(WaitUntil([] { return ProcessesOf("coordinator").size() == 1; }));
+  EXPECT_TRUE(WaitUntil([&] { return (*host)->TryReap().has_value(); }));
+  std::ifstream in(spec.log_path);
+  const std::string said{std::istreambuf_iterator<char>(in), {}};
+  EXPECT_THAT(said, AllOf(HasSubstr(R"("kind":"ready")"), HasSubstr(R"("kind":"ended")"),
+                          HasSubstr("nothing was heard from the launcher for 2s\n")));
+  EXPECT_THAT(Processes(), IsEmpty());
 }
 
 TEST_F(Launch, AHostThatIsLostFailsItsJobAndTheOtherHostIsStopped) {

@@ -38,12 +38,12 @@ PlugStackConfig=$2/plugstack.conf
 ProctrackType=proctrack/linuxproc
 TaskPlugin=task/none
 SelectType=select/cons_tres
-SelectTypeParameters=CR_CPU
+SelectTypeParameters=CR_CPU_Memory
 SwitchType=switch/none
 MpiDefault=none
 KillWait=20
-NodeName=n1 NodeHostname=localhost NodeAddr=127.0.0.1 Port=$4 CPUs=4
-NodeName=n2 NodeHostname=localhost NodeAddr=127.0.0.1 Port=$5 CPUs=4
+NodeName=n1 NodeHostname=localhost NodeAddr=127.0.0.1 Port=$4 CPUs=4 RealMemory=2000
+NodeName=n2 NodeHostname=localhost NodeAddr=127.0.0.1 Port=$5 CPUs=4 RealMemory=2000
 PartitionName=all Nodes=n1,n2 Default=YES State=UP MaxTime=INFINITE
 )";
 
