@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/time/clock.h"
 #include "common/transport/endpoint.h"
 
 namespace strata::transport {
@@ -21,6 +22,8 @@ struct Implementation {
     size_t queue_frames_max = 4096;
   };
   std::function<std::unique_ptr<Endpoint>(const Limits&)> create;
+  // The time in which Poll waits.
+  std::function<absl::Time()> now = [] { return absl::Now(); };
 };
 
 // An endpoint and what it has reported so far.

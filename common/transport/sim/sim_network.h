@@ -1,0 +1,160 @@
+#ifndef STRATA_COMMON_TRANSPORT_SIM_SIM_NETWORK_H_
+#define STRATA_COMMON_TRANSPORT_SIM_SIM_NETWORK_H_
+
+#include <array>
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/time/time.h"
+#include "common/transport/endpoint.h"
+#include "common/transport/sim/event_queue.h"
+#include "common/transport/sim/random.h"
+
+namespace strata::transport {
+
+class SimEndpoint;
+
+// What the network does to frames and connections. Probabilities are per frame. Delays, refusals,
+// broken and half-open connections are within the contract of endpoint.h; drops, duplicates and
+// reorders go beyond it.
+struct SimFaults {
+  absl::Duration delay_min = absl::Microseconds(20);
+  absl::Duration delay_max = absl::Microseconds(200);
+  double drop = 0;
+  double duplicate = 0;
+  double reorder = 0;     // arrives out of turn
+  double corrupt = 0;     // one byte changes; needs SimEndpoint::Options::encode at the sender
+  double refuse = 0;      // Send says that the queue is full
+  double break_both = 0;  // the connection breaks, both sides are told
+  double break_one = 0;   // the same, but one side learns it only after up to notice_max
+  absl::Duration notice_max = absl::Seconds(20);
+};
+
+// What has happened to frames and connections, also as an index into SimNetwork::counts.
+enum class SimNote : uint8_t {
+  kSent,
+  kDelivered,
+  kDropped,
+  kDuplicated,
+  kReordered,
+  kCorrupted,
+  kRefused,
+  kBroken,
+  kHalfOpen,
+  kCutOff,   // dropped by a partition
+  kStalled,  // held back by a partition
+  kLost,     // the receiver was gone
+  kConnected,
+  kDisconnected,  // an endpoint is told
+};
+inline constexpr size_t kSimNotes = static_cast<size_t>(SimNote::kDisconnected) + 1;
+const char* NameOf(SimNote note);
+
+// A network that exists in memory and virtual time: endpoints, the connections between them, and
+// timers, all decided by one seed. The same calls in the same order give the same run.
+//
+// Time stands still but for RunOne. An endpoint with a callback is driven by it: the network calls
+// it when Poll would return, and Poll itself waits for nothing. Poll of an endpoint without one
+// runs the network until something has happened there or its timeout has passed.
+//
+// Threads: one; SimEndpoint::Wake from any.
+class SimNetwork {
+ public:
+  // Told of everything, with the header where a frame is concerned.
+  using Observer = std::function<void(SimNote note, const std::string& from, const std::string& to,
+                                      ConnectionId connection, const wire::Header* header)>;
+
+  explicit SimNetwork(uint64_t seed);
+  ~SimNetwork();
+  SimNetwork(const SimNetwork&) = delete;
+  SimNetwork& operator=(const SimNetwork&) = delete;
+
+  absl::Time Now() const { return queue_.now(); }
+  SimRandom& random() { return random_; }
+
+  // Connections that are made from now on take a delay range of their own from within the faults'.
+  void set_faults(const SimFaults& faults) { faults_ = faults; }
+  const SimFaults& faults() const { return faults_; }
+  void set_observer(Observer observer) { observer_ = std::move(observer); }
+  uint64_t count(SimNote note) const { return counts_[static_cast<size_t>(note)]; }
+
+  // Calls `what` then. Never cancelled.
+  void After(absl::Duration delay, std::function<void()> what);
+  // Lets the next thing happen; false: nothing is left to happen.
+  bool RunOne();
+
+  // From now on, until Heal, hosts whose bit is set reach only each other. Frames in between are
+  // dropped, or with `stall` held back until then; connections are refused.
+  void Partition(uint64_t hosts, bool stall);
+  void Heal();
+  // Breaks a connection, seen from either end; unknown ones are ignored. `half_open`: the other
+  // side learns it late.
+  void Break(ConnectionId connection, bool half_open);
+
+ private:
+  friend class SimEndpoint;
+
+  // A frame that arrives, or a call.
+  struct Coming {
+    uint32_t wire = 0;
+    uint32_t to = 0;
+    wire::Frame frame;
+    std::function<void()> call;  // empty: the frame
+  };
+  // One end of a wire.
+  struct End {
+    SimEndpoint* endpoint = nullptr;  // null: closed, or not accepted yet
+    ConnectionId id;
+    std::string name;  // of the endpoint, also when it is gone
+    uint32_t host = 0;
+    absl::Time last_arrival = absl::InfinitePast();  // of frames that come in order
+    size_t queued_frames = 0, queued_bytes = 0;      // sent by this end and not taken yet
+  };
+  struct Wire {
+    std::array<End, 2> ends;  // who connected, who listens
+    std::string address;
+    bool accepted = false;
+    bool broken = false;  // nothing passes any more
+    absl::Duration delay_min, delay_max;
+  };
+
+  // Ids count from 2: even at the end that connected, odd at the other.
+  static size_t WireOf(ConnectionId id) { return id.value() / 2 - 1; }
+  static size_t EndOf(ConnectionId id) { return id.value() % 2; }
+  // Null where the connection is not, or no longer, that endpoint's.
+  Wire* Find(const SimEndpoint* endpoint, ConnectionId id);
+
+  ConnectionId Connect(SimEndpoint* from, const std::string& address);
+  void Arrive(uint32_t wire);
+  absl::Status Send(SimEndpoint* from, ConnectionId id, const wire::Frame& frame);
+  void Transmit(uint32_t wire, size_t to, const wire::Frame& frame);
+  void Deliver(Coming coming);
+  void Close(SimEndpoint* endpoint, ConnectionId id);
+  // Tells an end that its connection is gone.
+  void Tell(uint32_t wire, size_t end, absl::Duration delay, const std::string& why);
+  void BreakWire(uint32_t wire, size_t knows, bool half_open, const std::string& why);
+  bool IsCut(const Wire& wire) const;
+  absl::Duration Delay(const Wire& wire) { return random_.Between(wire.delay_min, wire.delay_max); }
+  void Note(SimNote note, const Wire& wire, size_t to, const wire::Header* header);
+
+  SimRandom random_;
+  EventQueue<Coming> queue_;
+  SimFaults faults_;
+  Observer observer_;
+  std::array<uint64_t, kSimNotes> counts_ = {};
+  std::deque<Wire> wires_;  // never erased: events name them
+  std::map<std::string, SimEndpoint*> listeners_;
+  int next_port_ = 20000;
+  uint64_t cut_hosts_ = 0;
+  bool stall_ = false;
+  std::vector<Coming> stalled_;
+};
+
+}  // namespace strata::transport
+
+#endif  // STRATA_COMMON_TRANSPORT_SIM_SIM_NETWORK_H_
