@@ -105,6 +105,11 @@ absl::flat_hash_map<JobId, ShardCounters> ShardCore::Counters() const {
   return counters;
 }
 
+size_t ShardCore::HeldSums(JobId job, ChunkId chunk) const {
+  const auto found = jobs_.find(job);
+  return found == jobs_.end() ? 0 : found->second.job->HeldSums(chunk);
+}
+
 absl::flat_hash_map<JobId, ShardReport> ShardCore::NextReports() {
   absl::flat_hash_map<JobId, ShardReport> reports;
   for (auto& [id, installed] : jobs_) {

@@ -72,6 +72,8 @@ class ShardCore {
   absl::flat_hash_map<JobId, ShardCounters> Counters() const;
   // The same and how far nodes are, for once a second.
   absl::flat_hash_map<JobId, ShardReport> NextReports();
+  // Gradient buffers that the shard holds for incomplete clocks of a chunk; 0 where it is not here.
+  size_t HeldSums(JobId job, ChunkId chunk) const;
   // Frames that belong to no job: malformed, before HELLO, of an unknown job.
   uint64_t refused() const { return refused_; }
 

@@ -1,5 +1,6 @@
 #include "server/shard/shard_job.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "absl/strings/str_format.h"
@@ -285,9 +286,15 @@ uint64_t ShardJob::MemoryBytes() const {
   return bytes;
 }
 
+size_t ShardJob::HeldSums(ChunkId chunk) const {
+  const auto found = chunks_.find(chunk.value());
+  return found == chunks_.end() ? 0 : found->second->held();
+}
+
 std::vector<transport::ConnectionId> ShardJob::Connections() const {
   std::vector<transport::ConnectionId> connections;
   for (const auto& [connection, binding] : bindings_) connections.push_back(connection);
+  std::sort(connections.begin(), connections.end());
   return connections;
 }
 

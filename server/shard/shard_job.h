@@ -41,6 +41,9 @@ class ShardJob {
   std::vector<proto::NodeClock> NextNodeClocks();
   // Held now. Looks at every chunk.
   uint64_t MemoryBytes() const;
+  // Gradient buffers held for incomplete clocks of a chunk; 0 where it is not here.
+  size_t HeldSums(ChunkId chunk) const;
+  // In order.
   std::vector<transport::ConnectionId> Connections() const;
 
  private:

@@ -75,7 +75,7 @@ ParameterServerCore::ParameterServerCore(const Options& options, ChunkMap map)
   }
   for (uint32_t s = 0; s < held.size(); ++s) {
     ShardLine line(ShardId(s), placement.shard_endpoints(s), IdentityOf(options), options.timing);
-    shards_.push_back({std::move(line), held[s], PushWindow(held[s], window_)});
+    shards_.push_back({std::move(line), held[s], PushWindow(held[s], window_, options.reserve)});
   }
 }
 

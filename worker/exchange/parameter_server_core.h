@@ -48,6 +48,7 @@ class ParameterServerCore {
     NodeId node;
     uint32_t incarnation = 0;
     LineTiming timing;
+    PushWindow::Reserve reserve = PushWindow::Reserve::kLowest;
   };
 
   // Errors: InvalidArgument naming the field of the placement.

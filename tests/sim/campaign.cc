@@ -1,0 +1,129 @@
+#include "tests/sim/campaign.h"
+
+#include <sys/resource.h>
+
+#include <algorithm>
+#include <atomic>
+#include <ostream>
+#include <thread>
+
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "absl/strings/str_split.h"
+#include "absl/synchronization/mutex.h"
+#include "absl/time/clock.h"
+#include "common/log.h"
+
+namespace strata::sim {
+namespace {
+
+absl::Duration CpuTime() {
+  rusage usage = {};
+  getrusage(RUSAGE_SELF, &usage);
+  return absl::DurationFromTimeval(usage.ru_utime) + absl::DurationFromTimeval(usage.ru_stime);
+}
+
+std::string ReplayCommand(uint64_t seed) {
+  return absl::StrFormat("bazel run //tests/sim:simulate -- --seed %d --log", seed);
+}
+
+}  // namespace
+
+void Campaign::Add(const Outcome& outcome) {
+  ++runs;
+  events += outcome.events;
+  pushes += outcome.pushes;
+  partitions += outcome.partitions;
+  virtual_time += outcome.virtual_time;
+  for (const JobPlan& job : outcome.scenario.jobs) ++modes[job.consistency];
+  for (size_t i = 0; i < kRares; ++i) rare[i] += outcome.rare[i];
+  for (size_t i = 0; i < network.size(); ++i) network[i] += outcome.network[i];
+  if (!outcome.ok()) failures.push_back({outcome.scenario.seed, outcome.violation});
+  for (const auto& [shape, hash] : outcome.models) {
+    const auto [known, is_new] = models.emplace(shape, hash);
+    if (!is_new) ++models_compared;
+    if (known->second == hash) continue;
+    failures.push_back(
+        {outcome.scenario.seed,
+         absl::StrCat("G2 order of bits: another final model than other seeds with ", shape)});
+  }
+}
+
+std::string Campaign::Report() const {
+  std::string text = absl::StrFormat(
+      "%d seeds in %.1f s: %.0f seeds/s; %.0f seeds per second of CPU time\n"
+      "%d events, %d pushes, %.0f virtual seconds, %d partitions; %d final models in %d shapes "
+      "compared\nmodes:",
+      runs, absl::ToDoubleSeconds(real_time), runs / absl::ToDoubleSeconds(real_time),
+      runs / absl::ToDoubleSeconds(cpu_time), events, pushes, absl::ToDoubleSeconds(virtual_time),
+      partitions, models_compared, models.size());
+  for (const auto& [mode, jobs] : modes) absl::StrAppendFormat(&text, " [%s] %d", mode, jobs);
+  absl::StrAppend(&text, "\nnetwork:");
+  for (size_t i = 0; i < network.size(); ++i) {
+    absl::StrAppendFormat(&text, " %s %d,", NameOf(static_cast<transport::SimNote>(i)), network[i]);
+  }
+  absl::StrAppend(&text, "\nrare branches:");
+  for (size_t i = 0; i < kRares; ++i) {
+    absl::StrAppendFormat(&text, " %s %d,", NameOf(static_cast<Rare>(i)), rare[i]);
+  }
+  absl::StrAppend(&text, "\n");
+  for (const auto& [seed, violation] : failures) {
+    absl::StrAppendFormat(&text, "FAILED seed %d: %s\n  replay: %s\n", seed, violation,
+                          ReplayCommand(seed));
+  }
+  return text;
+}
+
+Campaign RunCampaign(const Campaign::Options& options) {
+  InitLogging("off", "sim").IgnoreError();
+  Campaign campaign;
+  absl::Mutex mutex;
+  std::atomic<uint64_t> next = 0;
+  const absl::Time begin = absl::Now();
+  const absl::Duration cpu_begin = CpuTime();
+  std::vector<std::thread> threads;
+  for (uint32_t t = 0; t < std::max<uint32_t>(1, options.jobs); ++t) {
+    threads.emplace_back([&] {
+      for (uint64_t i = next++; i < options.seeds; i = next++) {
+        const Outcome outcome = RunSeed(options.first_seed + i, options.limits);
+        absl::MutexLock lock(&mutex);
+        campaign.Add(outcome);
+        if (campaign.failures.size() >= options.failures_max) next = options.seeds;
+        if (options.progress != nullptr && campaign.runs % 1000 == 0) {
+          *options.progress << campaign.runs << " of " << options.seeds << " seeds, "
+                            << campaign.failures.size() << " failed\n";
+        }
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  campaign.real_time = absl::Now() - begin;
+  campaign.cpu_time = CpuTime() - cpu_begin;
+  return campaign;
+}
+
+bool Replay(uint64_t seed, const Scenario::Limits& limits, bool log, std::ostream& out) {
+  InitLogging("off", "sim").IgnoreError();
+  EventLog events(log);
+  const Outcome outcome = RunSeed(seed, limits, &events);
+  out << events.text() << "seed " << seed << ": " << outcome.scenario.Describe() << "\n"
+      << outcome.events << " events, " << absl::FormatDuration(outcome.virtual_time)
+      << ", event log hash " << absl::StrFormat("%016x", outcome.log_hash) << "\n"
+      << (outcome.ok() ? "all invariants held" : "VIOLATION " + outcome.violation) << "\n";
+  return outcome.ok();
+}
+
+bool ParseShape(const std::string& shape, Scenario::Limits* limits) {
+  const std::vector<std::string> parts = absl::StrSplit(shape, 'x');
+  JobPlan plan;
+  if (parts.size() != 3 || !absl::SimpleAtoi(parts[0], &plan.nodes) ||
+      !absl::SimpleAtoi(parts[1], &plan.chunks) || !absl::SimpleAtoi(parts[2], &plan.clocks) ||
+      plan.nodes == 0 || plan.nodes > 32 || plan.chunks == 0 || plan.clocks == 0) {
+    return false;
+  }
+  limits->job = plan;
+  return true;
+}
+
+}  // namespace strata::sim

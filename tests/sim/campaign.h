@@ -1,0 +1,54 @@
+#ifndef STRATA_TESTS_SIM_CAMPAIGN_H_
+#define STRATA_TESTS_SIM_CAMPAIGN_H_
+
+#include <array>
+#include <cstdint>
+#include <iosfwd>
+#include <map>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/time/time.h"
+#include "tests/sim/outcome.h"
+
+namespace strata::sim {
+
+// What many seeds have shown.
+struct Campaign {
+  struct Options {
+    uint64_t first_seed = 1, seeds = 1000;
+    uint32_t jobs = 1;        // threads
+    size_t failures_max = 3;  // then it ends
+    Scenario::Limits limits;
+    std::ostream* progress = nullptr;
+  };
+
+  uint64_t runs = 0, events = 0, pushes = 0, partitions = 0;
+  absl::Duration virtual_time, real_time, cpu_time;
+  std::map<std::string, uint64_t> modes;  // jobs
+  std::array<uint64_t, kRares> rare = {};
+  std::array<uint64_t, transport::kSimNotes> network = {};
+  std::map<std::string, uint64_t> models;  // by shape: hash of the weights
+  uint64_t models_compared = 0;
+  std::vector<std::pair<uint64_t, std::string>> failures;  // seed and violation
+
+  // Takes an outcome in; a sync job that ends with other weights than one of the same shape before
+  // is a failure, too.
+  void Add(const Outcome& outcome);
+  // Several lines: what was covered, seeds per second, and for each failure the invariant, the seed
+  // and the command that replays it.
+  std::string Report() const;
+};
+
+Campaign RunCampaign(const Campaign::Options& options);
+
+// Runs one seed and says what came out, with all of its events if `log`. True: no violation.
+bool Replay(uint64_t seed, const Scenario::Limits& limits, bool log, std::ostream& out);
+
+// "4x60x5": nodes, chunks, clocks; sync. False: it is not that.
+bool ParseShape(const std::string& shape, Scenario::Limits* limits);
+
+}  // namespace strata::sim
+
+#endif  // STRATA_TESTS_SIM_CAMPAIGN_H_

@@ -1,0 +1,371 @@
+#include "tests/sim/checker.h"
+
+#include <algorithm>
+#include <cstring>
+#include <limits>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+
+namespace strata::sim {
+namespace {
+
+using server::ShardAction;
+using wire::Op;
+
+constexpr uint64_t kInfinity = std::numeric_limits<uint64_t>::max();
+
+uint64_t HashOf(const Bytes& bytes) {
+  return wire::Checksum(absl::MakeConstSpan(bytes.data(), bytes.size()));
+}
+
+std::vector<float> FloatsOf(const Bytes& bytes) {
+  return {bytes.floats(), bytes.floats() + bytes.float_count()};
+}
+
+// Whether one of the actions sends `frame` back.
+bool IsRefused(const wire::Header& frame, const std::vector<ShardAction>& actions) {
+  for (const ShardAction& action : actions) {
+    const wire::Header& header = action.frame.header;
+    const bool refusal = header.op == Op::kError || header.op == Op::kRetry;
+    if (refusal && header.chunk == frame.chunk && header.clock == frame.clock) return true;
+  }
+  return false;
+}
+
+}  // namespace
+
+JobChecker::JobChecker(const JobPlan& plan, const proto::JobRecord& record, Fail fail)
+    : plan_(plan),
+      record_(record),
+      consistency_(record.job().consistency()),
+      payload_(plan),
+      fail_(std::move(fail)),
+      nodes_(plan.nodes) {
+  const ChunkMap map(record.layout().elements(), record.placement().chunk_elements());
+  const int shards = record.placement().shard_endpoints_size();
+  retired_.assign(shards, std::vector<bool>(nodes_, false));
+  held_.assign(shards, 0);
+  chunks_on_.assign(shards, 0);
+  processes_.resize(nodes_);
+  chunks_.resize(map.chunks());
+  for (uint32_t c = 0; c < chunks_.size(); ++c) {
+    Chunk& chunk = chunks_[c];
+    chunk.elements = map.ElementsOf(ChunkId(c));
+    chunk.shard = record.placement().shard_of_chunk(static_cast<int>(c));
+    chunk.ledger = payload_.LedgerElements(chunk.elements);
+    ++chunks_on_[chunk.shard];
+    chunk.received.assign(nodes_, 0);
+    chunk.version_told.assign(nodes_, 0);
+    chunk.marks.assign(chunk.ledger, 1.0f);
+  }
+}
+
+void JobChecker::Violate(const std::string& invariant, const std::string& what) {
+  fail_(absl::StrFormat("%s: job %d: %s", invariant, record_.job_id(), what));
+}
+
+bool JobChecker::per_clock() const {
+  return gated() &&
+         (!consistency_.has_lazy() || consistency_.lazy().apply() == proto::Lazy::PER_CLOCK);
+}
+
+uint64_t JobChecker::Gate(const Chunk& chunk) const {
+  uint64_t least = kInfinity;
+  for (uint32_t n = 0; n < nodes_; ++n) {
+    if (!retired_[chunk.shard][n]) least = std::min(least, chunk.received[n]);
+  }
+  return least;
+}
+
+void JobChecker::OnShardFrame(uint32_t shard, const wire::Frame& frame,
+                              const std::vector<ShardAction>& actions, size_t held) {
+  const bool refused = IsRefused(frame.header, actions);
+  switch (frame.header.op) {
+    case Op::kInit:
+      TakeInit(frame, refused);
+      break;
+    case Op::kPushPull:
+      TakePush(frame, refused, actions);
+      CheckHeld(shard, &chunks_[frame.header.chunk], held);
+      break;
+    case Op::kRetire:
+      if (!refused) TakeRetire(shard, frame, actions);
+      break;
+    default:
+      break;
+  }
+  for (const ShardAction& action : actions) {
+    if (action.kind != ShardAction::Kind::kSend) continue;
+    const Op op = action.frame.header.op;
+    if (op == Op::kAnswer || op == Op::kCutAnswer) CheckAnswer(action.frame);
+  }
+}
+
+void JobChecker::TakeInit(const wire::Frame& frame, bool refused) {
+  Chunk& chunk = chunks_[frame.header.chunk];
+  if (refused || chunk.reference) return;
+  chunk.reference = std::make_unique<ReferenceChunk>(record_, ChunkId(frame.header.chunk),
+                                                     FloatsOf(frame.payload));
+}
+
+void JobChecker::TakePush(const wire::Frame& frame, bool refused,
+                          const std::vector<ShardAction>& actions) {
+  const wire::Header& push = frame.header;
+  Chunk& chunk = chunks_[push.chunk];
+  uint64_t& received = chunk.received[push.node];
+  const std::string who = absl::StrFormat("node %d chunk %d", push.node, push.chunk);
+  // Nodes that keep the rules are refused only as a process that has been replaced.
+  if (refused) return;
+  if (push.clock > received) {
+    return Violate("clocks are contiguous", absl::StrFormat("%s: push %d was taken, expected %d",
+                                                            who, push.clock, received));
+  }
+  if (!chunk.reference) return Violate("INIT comes first", who);
+  if (push.clock < received) return;  // must change nothing: every later answer shows it
+  ++received;
+  Mark(&chunk, push);
+  const std::vector<ReferenceChunk::Due> due =
+      chunk.reference->OnPush({.node = push.node,
+                               .clock = push.clock,
+                               .base_version = push.base_version,
+                               .samples = push.sample_count,
+                               .sum = FloatsOf(frame.payload)});
+  if (!chunk.reference->violation().empty()) {
+    Violate("only right pushes are taken", chunk.reference->violation());
+  }
+  CheckDue(push.chunk, due, push, actions);
+}
+
+// Damping makes the mark of a push smaller; the shard's own count of versions is not asked.
+void JobChecker::Mark(Chunk* chunk, const wire::Header& push) {
+  const uint64_t behind = chunk->version - push.base_version;
+  if (!per_clock()) ++chunk->version;
+  const bool damped =
+      consistency_.has_async() && consistency_.async().damping() == proto::Async::INVERSE_STALENESS;
+  if (!damped || behind < 2 || chunk->ledger == 0) return;
+  const proto::LogicalNode& node = record_.view().nodes(static_cast<int>(push.node));
+  for (uint32_t rank = node.first_rank(); rank < node.first_rank() + node.ranks(); ++rank) {
+    chunk->marks[rank * plan_.clocks + push.clock] = static_cast<float>(1.0 / behind);
+  }
+}
+
+void JobChecker::TakeRetire(uint32_t shard, const wire::Frame& frame,
+                            const std::vector<ShardAction>& actions) {
+  const uint32_t node = frame.header.node;
+  if (retired_[shard][node]) return;
+  retired_[shard][node] = true;
+  for (uint32_t c = 0; c < chunks_.size(); ++c) {
+    if (chunks_[c].shard != shard || !chunks_[c].reference) continue;
+    CheckDue(c, chunks_[c].reference->OnRetire(node), frame.header, actions);
+  }
+}
+
+// Nothing is answered but what is due, or asked for again.
+void JobChecker::CheckDue(uint32_t c, const std::vector<ReferenceChunk::Due>& due,
+                          const wire::Header& cause, const std::vector<ShardAction>& actions) {
+  for (const ShardAction& action : actions) {
+    const wire::Header& answer = action.frame.header;
+    if (answer.op != Op::kAnswer || answer.chunk != c) continue;
+    const auto found = std::find_if(due.begin(), due.end(), [&](const ReferenceChunk::Due& d) {
+      return d.node == answer.node && d.clock == answer.clock;
+    });
+    if (found == due.end()) {
+      Violate("G3 staleness bound",
+              absl::StrFormat("node %d chunk %d: the answer to %d was not due after node %d's %d",
+                              answer.node, c, answer.clock, cause.node, cause.clock));
+    } else if (found->staleness != answer.staleness) {
+      Violate("G3 staleness bound",
+              absl::StrFormat("node %d chunk %d: the answer to %d says staleness %d, it is %d",
+                              answer.node, c, answer.clock, answer.staleness, found->staleness));
+    }
+  }
+}
+
+void JobChecker::CheckAnswer(const wire::Frame& frame) {
+  const wire::Header& answer = frame.header;
+  const std::string where =
+      absl::StrFormat("node %d chunk %d clock %d", answer.node, answer.chunk, answer.clock);
+  if (answer.job != record_.job_id() || answer.chunk >= chunks_.size() || answer.node >= nodes_) {
+    return Violate("jobs do not see each other",
+                   absl::StrFormat("answer to %s of job %d", where, answer.job));
+  }
+  Chunk& chunk = chunks_[answer.chunk];
+  if (!chunk.reference) return Violate("INIT comes first", where);
+  const uint64_t gate = Gate(chunk);
+  if (answer.op == Op::kCutAnswer) {
+    if (gate != kInfinity) Violate("CUT waits for all", where + " before all nodes have retired");
+  } else {
+    if (answer.clock >= chunk.received[answer.node]) {
+      Violate("answers follow pushes", where + " was answered before it was received");
+    }
+    CheckBound(chunk, answer);
+  }
+  if (answer.received != chunk.received[answer.node]) {
+    Violate("answers tell what was received",
+            absl::StrFormat("%s: %d, not %d", where, answer.received, chunk.received[answer.node]));
+  }
+  uint64_t& told = chunk.version_told[answer.node];
+  if (answer.version < told) {
+    Violate("answers are monotone",
+            absl::StrFormat("%s: version %d after %d", where, answer.version, told));
+  }
+  told = answer.version;
+  CheckWeights(&chunk, frame);
+}
+
+// Counted from what the shard has really received.
+void JobChecker::CheckBound(const Chunk& chunk, const wire::Header& answer) {
+  if (!gated()) return;
+  const uint64_t gate = Gate(chunk);
+  if (gate >= answer.clock + 1 || answer.clock + 1 - gate <= bound()) return;
+  Violate("G3 staleness bound",
+          absl::StrFormat("node %d chunk %d: push %d was answered when the slowest had pushed %d",
+                          answer.node, answer.chunk, answer.clock, gate));
+}
+
+void JobChecker::CheckWeights(Chunk* chunk, const wire::Frame& frame) {
+  const wire::Header& answer = frame.header;
+  const ReferenceChunk& reference = *chunk->reference;
+  const std::string where =
+      absl::StrFormat("node %d chunk %d clock %d", answer.node, answer.chunk, answer.clock);
+  if (answer.version != reference.version()) {
+    return Violate("G1 exactly once", absl::StrFormat("%s: version %d, %d updates are due", where,
+                                                      answer.version, reference.version()));
+  }
+  // Answers share one buffer.
+  const bool seen =
+      chunk->checked == frame.payload.data() && chunk->checked_version == answer.version;
+  if (seen) return;
+  if (chunk->ledger > 0) CheckLedger(*chunk, frame);
+  if (frame.payload.float_count() != chunk->elements ||
+      std::memcmp(frame.payload.data(), reference.weights().data(), frame.payload.size()) != 0) {
+    return Violate("G2 order of bits", where + ": other weights than the model's");
+  }
+  chunk->checked = frame.payload.data();
+  chunk->checked_version = answer.version;
+}
+
+void JobChecker::CheckLedger(const Chunk& chunk, const wire::Frame& frame) {
+  const uint64_t gate = Gate(chunk);
+  for (const proto::LogicalNode& node : record_.view().nodes()) {
+    const uint64_t received = chunk.received[node.node()];
+    const uint64_t applied = per_clock() ? std::min(gate, received) : received;
+    for (uint32_t rank = node.first_rank(); rank < node.first_rank() + node.ranks(); ++rank) {
+      for (uint64_t clock = 0; clock < plan_.clocks; ++clock) {
+        const uint64_t element = rank * plan_.clocks + clock;
+        const float expected = clock < applied ? chunk.marks[element] : 0.0f;
+        const float found = frame.payload.floats()[element];
+        if (found == expected) continue;
+        return Violate("G1 exactly once",
+                       absl::StrFormat("chunk %d: rank %d's gradient of clock %d counts %g, not %g",
+                                       frame.header.chunk, rank, clock, found, expected));
+      }
+    }
+  }
+}
+
+// At most every other node's window waits for a clock to complete; lazy, also what runs ahead.
+void JobChecker::CheckHeld(uint32_t shard, Chunk* chunk, size_t held) {
+  held_[shard] += held - chunk->held;
+  chunk->held = held;
+  const uint64_t windows = static_cast<uint64_t>(nodes_ - 1) * plan_.window * (1 + restarts_);
+  const uint64_t ahead = per_clock() ? (nodes_ - 1) * bound() * chunks_on_[shard] : 0;
+  if (held_[shard] <= windows + ahead) return;
+  Violate("window memory", absl::StrFormat("shard %d holds %d sums, at most %d", shard,
+                                           held_[shard], windows + ahead));
+}
+
+void JobChecker::OnRemove(uint32_t shard, const server::ShardCounters& counters) {
+  const uint64_t expected = nodes_ * chunks_on_[shard] * plan_.clocks;
+  if (counters.pushes == expected) return;
+  Violate("G1 exactly once", absl::StrFormat("shard %d has applied %d pushes, not %d", shard,
+                                             counters.pushes, expected));
+}
+
+void JobChecker::OnNodeStart(uint32_t node, uint32_t incarnation) {
+  if (incarnation > 1) ++restarts_;
+  processes_[node] = {.incarnation = incarnation,
+                      .pushed = std::vector<uint64_t>(chunks_.size(), 0),
+                      .answered = std::vector<uint64_t>(chunks_.size(), 0),
+                      .unanswered = std::vector<uint32_t>(held_.size(), 0)};
+}
+
+void JobChecker::OnPush(uint32_t node, ChunkId id, uint64_t clock) {
+  ++pushes_;
+  Process& process = processes_[node];
+  uint64_t& pushed = process.pushed[id.value()];
+  if (clock != pushed || process.answered[id.value()] != pushed) {
+    Violate("one push per chunk",
+            absl::StrFormat("node %d chunk %d: push %d after %d, answered %d", node, id.value(),
+                            clock, pushed, process.answered[id.value()]));
+  }
+  ++pushed;
+  const uint32_t shard = chunks_[id.value()].shard;
+  if (++process.unanswered[shard] <= plan_.window) return;
+  Violate("window", absl::StrFormat("node %d has %d unanswered pushes at shard %d, window %d", node,
+                                    process.unanswered[shard], shard, plan_.window));
+}
+
+void JobChecker::OnWeights(uint32_t node, ChunkId id, uint64_t clock, const Bytes& weights) {
+  Process& process = processes_[node];
+  Chunk& chunk = chunks_[id.value()];
+  uint64_t& answered = process.answered[id.value()];
+  if (clock != answered || clock + 1 != process.pushed[id.value()]) {
+    return Violate("exactly one delivery",
+                   absl::StrFormat("node %d chunk %d: the answer to %d after %d of %d", node,
+                                   id.value(), clock, answered, process.pushed[id.value()]));
+  }
+  ++answered;
+  --process.unanswered[chunk.shard];
+  // Where the gate waits for everyone, the answer is the state after that clock and no other.
+  if (!gated() || bound() > 0 || restarts_ > 0) return;
+  const uint64_t hash = HashOf(weights);
+  const auto [known, is_new] = chunk.hash_of_clock.emplace(clock, hash);
+  if (is_new || known->second == hash) return;
+  Violate("G2 order of bits", absl::StrFormat("node %d chunk %d: other weights after clock %d than "
+                                              "another node",
+                                              node, id.value(), clock));
+}
+
+void JobChecker::OnFinalWeights(uint32_t node, ChunkId id, const Bytes& weights) {
+  if (!processes_[node].finals.insert(id.value()).second) {
+    return Violate("exactly one delivery",
+                   absl::StrFormat("node %d chunk %d: final weights twice", node, id.value()));
+  }
+  Chunk& chunk = chunks_[id.value()];
+  const uint64_t hash = HashOf(weights);
+  if (!chunk.final_hash) chunk.final_hash = hash;
+  if (*chunk.final_hash == hash) return;
+  Violate("one final model",
+          absl::StrFormat("node %d chunk %d differs from another node's", node, id.value()));
+}
+
+void JobChecker::OnFinished() {
+  for (uint32_t n = 0; n < nodes_; ++n) {
+    for (uint32_t c = 0; c < chunks_.size(); ++c) {
+      const uint64_t answered = processes_[n].answered[c];
+      if (answered == plan_.clocks && processes_[n].finals.count(c) == 1) continue;
+      return Violate("exactly one delivery",
+                     absl::StrFormat("node %d chunk %d: %d answers, not %d, or no final weights", n,
+                                     c, answered, plan_.clocks));
+    }
+  }
+  for (uint32_t c = 0; c < chunks_.size(); ++c) {
+    for (uint32_t n = 0; n < nodes_; ++n) {
+      if (chunks_[c].received[n] == plan_.clocks) continue;
+      return Violate("G1 exactly once", absl::StrFormat("chunk %d: %d pushes of node %d, not %d", c,
+                                                        chunks_[c].received[n], n, plan_.clocks));
+    }
+  }
+}
+
+uint64_t JobChecker::ModelHash() const {
+  uint64_t hash = 1;
+  for (const Chunk& chunk : chunks_) hash = hash * 1099511628211 + chunk.final_hash.value_or(0);
+  return hash;
+}
+
+bool JobChecker::is_reproducible() const { return gated() && bound() == 0 && per_clock(); }
+
+}  // namespace strata::sim

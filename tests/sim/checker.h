@@ -1,0 +1,117 @@
+#ifndef STRATA_TESTS_SIM_CHECKER_H_
+#define STRATA_TESTS_SIM_CHECKER_H_
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "common/job/arena.h"
+#include "common/wire/frame.h"
+#include "proto/control.pb.h"
+#include "server/shard/shard_core.h"
+#include "tests/sim/payload.h"
+#include "tests/sim/reference_chunk.h"
+#include "tests/sim/scenario.h"
+
+namespace strata::sim {
+
+// Holds one job against what ARCHITECTURE.md promises, with every frame that a shard takes and with
+// everything that a node takes over. Counts for itself what the shards have really received: no
+// word of a client, and no state of a core, goes into a verdict.
+//
+// A violation is one line that begins with the name of the invariant.
+class JobChecker {
+ public:
+  using Fail = std::function<void(const std::string& violation)>;
+
+  // `record` with layout and placement.
+  JobChecker(const JobPlan& plan, const proto::JobRecord& record, Fail fail);
+
+  // The job's shard has taken the frame of a node of this job and wants `actions` done; of the
+  // frame's chunk it now holds so many gradient sums.
+  void OnShardFrame(uint32_t shard, const wire::Frame& frame,
+                    const std::vector<server::ShardAction>& actions, size_t held);
+  // Before the job leaves a shard.
+  void OnRemove(uint32_t shard, const server::ShardCounters& counters);
+
+  // A node's process has begun. Its first has the incarnation 1.
+  void OnNodeStart(uint32_t node, uint32_t incarnation);
+  void OnPush(uint32_t node, ChunkId chunk, uint64_t clock);
+  void OnWeights(uint32_t node, ChunkId chunk, uint64_t clock, const Bytes& weights);
+  void OnFinalWeights(uint32_t node, ChunkId chunk, const Bytes& weights);
+
+  // The job has ended well.
+  void OnFinished();
+  // That nodes have made.
+  uint64_t pushes() const { return pushes_; }
+  // Of the final weights. REQUIRES: the job has ended well.
+  uint64_t ModelHash() const;
+  // Whether the final weights follow from the job's shape alone.
+  bool is_reproducible() const;
+
+ private:
+  // What must be true of one chunk.
+  struct Chunk {
+    uint32_t elements = 0, shard = 0, ledger = 0;
+    std::unique_ptr<ReferenceChunk> reference;
+    std::vector<uint64_t> received;      // by node
+    std::vector<uint64_t> version_told;  // by node
+    std::vector<float> marks;            // what each ledger element must be once it is applied
+    uint64_t version = 0;
+    const std::byte* checked = nullptr;  // weights that were compared, of checked_version
+    uint64_t checked_version = 0;
+    size_t held = 0;
+    std::map<uint64_t, uint64_t> hash_of_clock;  // what nodes got as the answer to a clock
+    std::optional<uint64_t> final_hash;
+  };
+  // What one process of a node has to keep.
+  struct Process {
+    uint32_t incarnation = 0;
+    std::vector<uint64_t> pushed, answered;  // by chunk
+    std::vector<uint32_t> unanswered;        // by shard
+    std::set<uint32_t> finals;
+  };
+
+  void Violate(const std::string& invariant, const std::string& what);
+  void TakeInit(const wire::Frame& frame, bool refused);
+  void TakePush(const wire::Frame& frame, bool refused,
+                const std::vector<server::ShardAction>& actions);
+  void TakeRetire(uint32_t shard, const wire::Frame& frame,
+                  const std::vector<server::ShardAction>& actions);
+  void Mark(Chunk* chunk, const wire::Header& push);
+  void CheckDue(uint32_t chunk, const std::vector<ReferenceChunk::Due>& due,
+                const wire::Header& cause, const std::vector<server::ShardAction>& actions);
+  void CheckAnswer(const wire::Frame& answer);
+  void CheckBound(const Chunk& chunk, const wire::Header& answer);
+  void CheckWeights(Chunk* chunk, const wire::Frame& answer);
+  void CheckHeld(uint32_t shard, Chunk* chunk, size_t held);
+  void CheckLedger(const Chunk& chunk, const wire::Frame& answer);
+  // Least number of pushes of nodes that have not retired there; infinity where all have.
+  uint64_t Gate(const Chunk& chunk) const;
+  bool gated() const { return !consistency_.has_async(); }
+  bool per_clock() const;
+  uint64_t bound() const { return consistency_.has_lazy() ? consistency_.lazy().staleness() : 0; }
+
+  const JobPlan plan_;
+  const proto::JobRecord record_;
+  const proto::Consistency consistency_;
+  const Payload payload_;
+  const Fail fail_;
+  const uint32_t nodes_;
+  std::vector<Chunk> chunks_;
+  std::vector<std::vector<bool>> retired_;  // by shard and node
+  std::vector<size_t> held_, chunks_on_;    // by shard
+  std::vector<Process> processes_;          // by node
+  uint32_t restarts_ = 0;
+  uint64_t pushes_ = 0;
+};
+
+}  // namespace strata::sim
+
+#endif  // STRATA_TESTS_SIM_CHECKER_H_

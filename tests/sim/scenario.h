@@ -1,0 +1,94 @@
+#ifndef STRATA_TESTS_SIM_SCENARIO_H_
+#define STRATA_TESTS_SIM_SCENARIO_H_
+
+#include <array>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/time/time.h"
+#include "common/transport/sim/sim_network.h"
+#include "proto/job.pb.h"
+#include "worker/exchange/push_window.h"
+#include "worker/exchange/shard_line.h"
+
+namespace strata::sim {
+
+// Rare branches that the world takes on purpose. Each stands for something that a real network,
+// process or peer may do at any time.
+enum class Rare : uint8_t {
+  kQueueFull,        // an endpoint does not take a frame
+  kEarlyResend,      // resend timers that fire before an answer can be there
+  kHelloTwice,       // a shard gets a HELLO again, out of the blue
+  kRetry,            // a shard says RETRY
+  kReconnect,        // a connection breaks while all is well
+  kSlowRank,         // a rank computes for seconds
+  kStoppedNode,      // a node's process stands still, then goes on
+  kStoppedShard,     // a shard stands still, then goes on
+  kStaleView,        // a push of the view before
+  kFutureView,       // a push of a view that is not installed yet
+  kOtherGeneration,  // a push for the placement before
+  kClockJump,        // a push ahead of what the node has pushed
+  kOtherJob,         // a push that names another job
+  kOtherNode,        // a push in the name of another node
+  kOtherContent,     // a repetition with another checksum from the same process
+  kInitConflict,     // other first weights than before
+  kInstallTwice,     // InstallJob is repeated
+  kPublishOrder,     // a rank publishes in an order of its own
+  kNodeRestart,      // a node starts over with the next incarnation
+};
+inline constexpr size_t kRares = static_cast<size_t>(Rare::kNodeRestart) + 1;
+const char* NameOf(Rare rare);
+
+// One job, as its user would describe it. Its gradients follow from rank, chunk, clock and `data`.
+struct JobPlan {
+  uint32_t nodes = 1, ranks_per_node = 1;
+  uint32_t chunks = 1;
+  uint32_t last_chunk_elements = 256;  // the others have 256
+  uint64_t clocks = 1;
+  uint32_t window = 4;
+  std::string consistency = "sync {}";
+  std::string optimizer = "sgd {}";
+  uint32_t data = 1;
+
+  // Every push leaves its mark in the weights: see ledger.h.
+  bool has_ledger() const { return optimizer == "sgd {}"; }
+  uint32_t ranks() const { return nodes * ranks_per_node; }
+  uint64_t elements() const { return (chunks - 1) * 256 + last_chunk_elements; }
+  // What decides the weights of a sync job: jobs of one shape end with the same bits.
+  std::string Shape() const;
+  proto::Job ToJob() const;
+};
+
+// A whole run: what takes part and what goes wrong. Drawn from a seed.
+struct Scenario {
+  // What may be drawn.
+  struct Limits {
+    uint32_t nodes_max = 4, shards_max = 4, chunks_max = 60, jobs_max = 2;
+    uint64_t clocks_max = 8;
+    bool faults = true;
+    // One job of exactly this shape, for measurements.
+    std::optional<JobPlan> job;
+    worker::PushWindow::Reserve reserve = worker::PushWindow::Reserve::kLowest;
+  };
+
+  uint64_t seed = 0;
+  std::vector<JobPlan> jobs;
+  std::vector<uint32_t> shards_of_server;
+  transport::SimFaults faults;
+  bool encode = false;  // frames pass as bytes
+  worker::LineTiming timing;
+  absl::Duration partition_every = absl::InfiniteDuration();
+  bool other_bits = false;               // a restarted node's gradients differ
+  std::array<double, kRares> rare = {};  // chance per opportunity
+  worker::PushWindow::Reserve reserve = worker::PushWindow::Reserve::kLowest;
+
+  static Scenario Draw(uint64_t seed, const Limits& limits);
+  // One line.
+  std::string Describe() const;
+};
+
+}  // namespace strata::sim
+
+#endif  // STRATA_TESTS_SIM_SCENARIO_H_

@@ -1,0 +1,221 @@
+#include "tests/sim/sim_node.h"
+
+#include <algorithm>
+#include <numeric>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "kernels/kernels.h"
+#include "tests/sim/world.h"
+
+namespace strata::sim {
+namespace {
+
+using worker::Exchange;
+
+// As in the aggregator's loop.
+constexpr absl::Duration kIdlePoll = absl::Seconds(1);
+
+proto::LogicalNode SelfIn(const proto::JobRecord& record, uint32_t node) {
+  for (const proto::LogicalNode& one : record.view().nodes()) {
+    if (one.node() == node) return one;
+  }
+  return {};
+}
+
+}  // namespace
+
+SimNode::SimNode(World* world, const proto::JobRecord& record, const Options& options)
+    : world_(world),
+      options_(options),
+      job_(record.job_id()),
+      self_(SelfIn(record, options.node)),
+      clocks_(world->plan(job_).clocks),
+      payload_(world->plan(job_)),
+      map_(record.layout().elements(), record.placement().chunk_elements()),
+      core_(RankId(self_.first_rank()), self_.ranks(), map_.chunks()),
+      ranks_(self_.ranks()),
+      ready_(map_.chunks(), std::vector<uint64_t>(self_.ranks(), 0)),
+      landed_(map_.chunks(), 0),
+      complete_(self_.ranks(), 0) {
+  for (uint32_t r = 0; r < self_.ranks(); ++r) {
+    samples_ += payload_.SamplesOf(self_.first_rank() + r);
+  }
+  world_->checker(job_)->OnNodeStart(options_.node, options_.incarnation);
+  transport::SimEndpoint::Options endpoint;
+  endpoint.name = options_.name;
+  endpoint.host = options_.host;
+  endpoint.encode = world->scenario().encode;
+  endpoint.on_ready = [this] { Turn(); };
+  worker::ParameterServerCore::Options core;
+  core.record = record;
+  core.node = NodeId(options_.node);
+  core.incarnation = options_.incarnation;
+  core.timing = world->scenario().timing;
+  core.reserve = world->scenario().reserve;
+  exchange_ = *worker::ParameterServerExchange::Create(
+      core, std::make_unique<transport::SimEndpoint>(&world->network(), endpoint), -1, this,
+      &world->clock());
+  exchange_->Start();
+  Turn();
+}
+
+void SimNode::Turn() {
+  if (stopped_ || released_) return;
+  if (world_->Takes(Rare::kStoppedNode)) {
+    stopped_ = true;
+    const absl::Duration pause =
+        world_->random().Between(absl::Milliseconds(1), absl::Milliseconds(3000));
+    return world_->network().After(pause, [this, alive = std::weak_ptr<bool>(alive_)] {
+      if (alive.expired()) return;
+      stopped_ = false;
+      Turn();
+    });
+  }
+  const absl::Status status = exchange_->Poll(kIdlePoll);
+  if (!status.ok()) {
+    return world_->Fail(
+        absl::StrFormat("jobs end well: job %d: %s", job_, std::string(status.message())));
+  }
+  Advance();
+}
+
+void SimNode::Advance() {
+  if (!training_ && exchange_->phase() == Exchange::Phase::kTraining) {
+    training_ = true;
+    std::fill(landed_.begin(), landed_.end(), 1);
+    for (uint32_t r = 0; r < ranks_.size(); ++r) {
+      BeginStep(r);
+      WakeRank(r, absl::ZeroDuration());
+    }
+  }
+  if (exchange_->phase() == Exchange::Phase::kFinished) {
+    released_ = true;
+    options_.on_finished();
+  }
+}
+
+void SimNode::WakeRank(uint32_t r, absl::Duration delay) {
+  Rank& rank = ranks_[r];
+  if (rank.scheduled || rank.left) return;
+  rank.scheduled = true;
+  rank.asleep = false;
+  world_->network().After(delay, [this, r, alive = std::weak_ptr<bool>(alive_)] {
+    if (alive.expired()) return;
+    ranks_[r].scheduled = false;
+    RankTurn(r);
+  });
+}
+
+void SimNode::BeginStep(uint32_t r) {
+  Rank& rank = ranks_[r];
+  rank.waited = rank.published = 0;
+  rank.order.resize(map_.chunks());
+  std::iota(rank.order.begin(), rank.order.end(), 0);
+  if (!world_->Takes(Rare::kPublishOrder)) return;
+  for (size_t i = rank.order.size(); i > 1; --i) {
+    std::swap(rank.order[i - 1], rank.order[world_->random().Below(i)]);
+  }
+}
+
+void SimNode::RankTurn(uint32_t r) {
+  Rank& rank = ranks_[r];
+  if (rank.waited < map_.chunks()) {
+    while (rank.waited < map_.chunks()) {
+      const uint32_t chunk = map_.chunks() - 1 - rank.waited;  // forward: the last layers first
+      if (landed_[chunk] < rank.step + 1) {
+        rank.asleep = true;
+        return;
+      }
+      ++rank.waited;
+    }
+    const bool slow = world_->Takes(Rare::kSlowRank);
+    return WakeRank(r, world_->random().Between(absl::Microseconds(10),
+                                                slow ? absl::Seconds(3) : absl::Milliseconds(1)));
+  }
+  Publish(r);
+}
+
+// Backward comes to the next few chunks.
+void SimNode::Publish(uint32_t r) {
+  Rank& rank = ranks_[r];
+  const uint32_t left = map_.chunks() - rank.published;
+  const auto burst = static_cast<uint32_t>(world_->random().Between(1, left));
+  for (uint32_t i = 0; i < burst; ++i) {
+    const ChunkId chunk(rank.order[rank.published++]);
+    if (rank.published == map_.chunks()) complete_[r] = rank.step + 1;
+    std::vector<uint64_t>& ready = ready_[chunk.value()];
+    ready[r] = rank.step + 1;
+    const absl::StatusOr<bool> complete = core_.OnReady(chunk, ready);
+    if (!complete.ok()) {
+      return world_->Fail("jobs end well: " + std::string(complete.status().message()));
+    }
+    if (*complete) exchange_->Submit(chunk);
+  }
+  if (rank.published == map_.chunks()) {
+    FinishStep(r);
+  } else {
+    WakeRank(r, world_->random().Between(absl::Microseconds(1), absl::Microseconds(300)));
+  }
+  Turn();
+}
+
+void SimNode::FinishStep(uint32_t r) {
+  Rank& rank = ranks_[r];
+  ++rank.step;
+  if (rank.step < clocks_) {
+    BeginStep(r);
+    return WakeRank(r, absl::Microseconds(1));
+  }
+  rank.left = true;
+  if (const absl::Status left = core_.OnLeave(r, rank.step); !left.ok()) {
+    return world_->Fail("jobs end well: " + std::string(left.message()));
+  }
+  if (core_.steps().has_value() && !finishing_) {
+    finishing_ = true;
+    exchange_->Finish(*core_.steps());
+  }
+}
+
+Bytes SimNode::FirstWeights(ChunkId chunk) {
+  world_->Progress();
+  auto floats =
+      std::make_shared<std::vector<float>>(payload_.FirstWeights(chunk, map_.ElementsOf(chunk)));
+  return Bytes(floats, reinterpret_cast<const std::byte*>(floats->data()),
+               floats->size() * sizeof(float));
+}
+
+worker::ExchangeNode::Sum SimNode::TakeSum(ChunkId chunk, uint64_t clock) {
+  world_->checker(job_)->OnPush(options_.node, chunk, clock);
+  const uint32_t count = map_.ElementsOf(chunk);
+  std::vector<std::shared_ptr<float>> gradients;
+  std::vector<const float*> inputs;
+  for (uint32_t r = 0; r < ranks_.size(); ++r) {
+    gradients.push_back(pool_.AllocateFloats(count));
+    payload_.Gradient(self_.first_rank() + r, chunk, clock, samples_, options_.variant, count,
+                      gradients.back().get());
+    inputs.push_back(gradients.back().get());
+  }
+  kernels::Cpu().sum(inputs, gradients[0].get(), count);
+  core_.OnSummed(chunk, complete_);
+  return {AsBytes(gradients[0], count), samples_};
+}
+
+void SimNode::TakeWeights(ChunkId chunk, uint64_t clock, const Bytes& weights) {
+  world_->Progress();
+  world_->checker(job_)->OnWeights(options_.node, chunk, clock, weights);
+  landed_[chunk.value()] = core_.OnLanded(chunk, clock);
+  for (uint32_t r = 0; r < ranks_.size(); ++r) {
+    const Rank& rank = ranks_[r];
+    const bool waits = rank.asleep && map_.chunks() - 1 - rank.waited == chunk.value();
+    if (waits) WakeRank(r, absl::ZeroDuration());
+  }
+}
+
+void SimNode::TakeFinalWeights(ChunkId chunk, const Bytes& weights) {
+  world_->Progress();
+  world_->checker(job_)->OnFinalWeights(options_.node, chunk, weights);
+}
+
+}  // namespace strata::sim

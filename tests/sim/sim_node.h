@@ -1,0 +1,89 @@
+#ifndef STRATA_TESTS_SIM_SIM_NODE_H_
+#define STRATA_TESTS_SIM_SIM_NODE_H_
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "common/buffer_pool.h"
+#include "common/job/arena.h"
+#include "common/transport/sim/sim_endpoint.h"
+#include "proto/control.pb.h"
+#include "tests/sim/payload.h"
+#include "worker/aggregator/aggregator_core.h"
+#include "worker/exchange/parameter_server_exchange.h"
+
+namespace strata::sim {
+
+class World;
+
+// One node of one job, one process of it: aggregator and ranks, joined by plain vectors instead of
+// shared memory. The ranks walk through their steps as a trainer does: wait for the weights of each
+// chunk in the order of forward, then publish each chunk in the order of backward.
+class SimNode final : public worker::ExchangeNode {
+ public:
+  struct Options {
+    std::string name;
+    uint32_t host = 0;
+    uint32_t node = 0;
+    uint32_t incarnation = 1;
+    uint32_t variant = 0;  // of the gradients
+    std::function<void()> on_finished;
+  };
+
+  // `record` with placement. Starts to train.
+  SimNode(World* world, const proto::JobRecord& record, const Options& options);
+
+  bool finished() const { return released_; }
+
+  Bytes FirstWeights(ChunkId chunk) override;
+  Sum TakeSum(ChunkId chunk, uint64_t clock) override;
+  void TakeWeights(ChunkId chunk, uint64_t clock, const Bytes& weights) override;
+  void TakeFinalWeights(ChunkId chunk, const Bytes& weights) override;
+
+ private:
+  struct Rank {
+    uint64_t step = 0;
+    uint32_t waited = 0;     // chunks whose weights are there in this step
+    uint32_t published = 0;  // chunks in this step
+    bool asleep = true;      // for weights
+    bool scheduled = false;
+    bool left = false;
+    std::vector<uint32_t> order;  // of publishing
+  };
+
+  // One turn of the aggregator's loop.
+  void Turn();
+  void Advance();
+  void WakeRank(uint32_t rank, absl::Duration delay);
+  void RankTurn(uint32_t rank);
+  void Publish(uint32_t rank);
+  void FinishStep(uint32_t rank);
+  void BeginStep(uint32_t rank);
+
+  World* const world_;
+  const Options options_;
+  const uint32_t job_;
+  const proto::LogicalNode self_;
+  const uint64_t clocks_;
+  const Payload payload_;
+  const ChunkMap map_;
+  worker::AggregatorCore core_;
+  BufferPool pool_;
+  uint32_t samples_ = 0;  // of all ranks
+  std::vector<Rank> ranks_;
+  std::vector<std::vector<uint64_t>> ready_;  // by chunk and rank: as NodeMemory's
+  std::vector<uint64_t> landed_;              // by chunk
+  std::vector<uint64_t> complete_;            // by rank
+  bool stopped_ = false;
+  bool training_ = false, finishing_ = false, released_ = false;
+  std::unique_ptr<worker::ParameterServerExchange> exchange_;
+  // What is scheduled outlives the node.
+  std::shared_ptr<bool> alive_ = std::make_shared<bool>(true);
+};
+
+}  // namespace strata::sim
+
+#endif  // STRATA_TESTS_SIM_SIM_NODE_H_

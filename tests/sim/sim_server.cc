@@ -1,0 +1,219 @@
+#include "tests/sim/sim_server.h"
+
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "kernels/kernels.h"
+#include "tests/sim/sim_coordinator.h"
+#include "tests/sim/world.h"
+
+namespace strata::sim {
+namespace {
+
+using transport::Event;
+using wire::Op;
+
+constexpr uint32_t kNoShard = 0xffffffff;
+// As in ShardThread: while frames wait for room in a peer's queue.
+constexpr absl::Duration kBusyPoll = absl::Milliseconds(2);
+
+Bytes OtherThan(const Bytes& payload) {
+  auto floats = std::make_shared<std::vector<float>>(payload.floats(),
+                                                     payload.floats() + payload.float_count());
+  if (!floats->empty()) floats->back() += 1;
+  return Bytes(floats, reinterpret_cast<const std::byte*>(floats->data()), payload.size());
+}
+
+}  // namespace
+
+SimShard::SimShard(World* world, const std::string& name, const std::string& host_name,
+                   uint32_t host)
+    : world_(world), name_(name), core_(kernels::Cpu()) {
+  transport::SimEndpoint::Options options;
+  options.name = name;
+  options.host = host;
+  options.encode = world->scenario().encode;
+  options.on_ready = [this] { OnReady(); };
+  endpoint_ = std::make_unique<transport::SimEndpoint>(&world->network(), options);
+  port_ = *endpoint_->Listen(absl::StrCat("tcp://", host_name, ":0"));
+}
+
+void SimShard::Install(const proto::JobRecord& record, uint32_t own_shard) {
+  own_shard_[record.job_id()] = own_shard;
+  for (int times = world_->Takes(Rare::kInstallTwice) ? 2 : 1; times > 0; --times) {
+    const absl::Status status = core_.Install(record, ShardId(own_shard));
+    if (!status.ok()) world_->Fail("jobs end well: " + std::string(status.message()));
+  }
+}
+
+void SimShard::Remove(uint32_t job) {
+  if (own_shard_.count(job) == 0) return;
+  const auto counters = core_.Counters();
+  world_->checker(job)->OnRemove(own_shard_[job], counters.at(JobId(job)));
+  core_.Remove(JobId(job), &actions_);
+  Execute();
+}
+
+void SimShard::OnReady() {
+  if (stopped_) return;
+  if (world_->Takes(Rare::kStoppedShard)) {
+    stopped_ = true;
+    const absl::Duration pause =
+        world_->random().Between(absl::Milliseconds(1), absl::Milliseconds(2000));
+    return world_->network().After(pause, [this] {
+      stopped_ = false;
+      OnReady();
+    });
+  }
+  events_.clear();
+  endpoint_->Poll(waiting_.empty() ? absl::InfiniteDuration() : kBusyPoll, &events_);
+  for (Event& event : events_) OnEvent(std::move(event));
+  SendWaiting();
+}
+
+void SimShard::OnEvent(Event event) {
+  switch (event.kind) {
+    case Event::Kind::kFrame:
+      OnFrame(event);
+      break;
+    case Event::Kind::kMalformed:
+      core_.OnMalformed(event.connection, &actions_);
+      Execute();
+      break;
+    case Event::Kind::kDisconnected:
+      waiting_.erase(event.connection);
+      core_.OnDisconnected(event.connection);
+      break;
+  }
+}
+
+void SimShard::OnFrame(const Event& event) {
+  const wire::Header& header = event.frame.header;
+  if (header.op == Op::kHello && world_->Takes(Rare::kHelloTwice)) {
+    core_.OnFrame(event.connection, event.frame, &actions_);
+  }
+  if (world_->Takes(Rare::kRetry)) {
+    wire::Frame retry;
+    retry.header = header;
+    retry.header.op = Op::kRetry;
+    retry.header.flags = 0;
+    retry.header.element_count = 0;
+    retry.header.sample_count = 0;
+    retry.header.payload_checksum = 0;
+    return Send(event.connection, std::move(retry));
+  }
+  core_.OnFrame(event.connection, event.frame, &actions_);
+  JobChecker* checker = world_->checker(header.job);
+  const auto own = own_shard_.find(header.job);
+  if (checker != nullptr && own != own_shard_.end()) {
+    const size_t held =
+        header.op == Op::kPushPull ? core_.HeldSums(JobId(header.job), ChunkId(header.chunk)) : 0;
+    checker->OnShardFrame(own->second, event.frame, actions_, held);
+  }
+  Execute();
+  if (header.op == Op::kPushPull || header.op == Op::kInit) SendStrays(event);
+}
+
+// After the frame itself, so that what differs is wrong for one reason.
+void SimShard::SendStrays(const Event& event) {
+  const wire::Header& header = event.frame.header;
+  auto send = [&](Rare rare, Op refusal, auto change) {
+    if (!world_->Takes(rare)) return;
+    wire::Frame frame = event.frame;
+    change(&frame);
+    Stray(event, std::move(frame), refusal, NameOf(rare));
+  };
+  if (header.op == Op::kInit) {
+    return send(Rare::kInitConflict, Op::kError, [](wire::Frame* f) {
+      f->payload = OtherThan(f->payload);
+      f->header.payload_checksum = wire::Checksum({f->payload.data(), f->payload.size()});
+    });
+  }
+  send(Rare::kStaleView, Op::kError, [](wire::Frame* f) { --f->header.view; });
+  send(Rare::kFutureView, Op::kRetry, [](wire::Frame* f) { ++f->header.view; });
+  send(Rare::kOtherGeneration, Op::kError, [](wire::Frame* f) { --f->header.generation; });
+  send(Rare::kClockJump, Op::kError, [](wire::Frame* f) { f->header.clock += 2; });
+  send(Rare::kOtherJob, Op::kError, [](wire::Frame* f) { f->header.job += 1; });
+  send(Rare::kOtherNode, Op::kError, [](wire::Frame* f) { f->header.node += 1; });
+}
+
+void SimShard::Stray(const Event& event, wire::Frame frame, Op refusal, const char* what) {
+  world_->Log(7, [&] {
+    return absl::StrCat("stray at ", name_, ": ", what, " ", wire::Describe(frame.header));
+  });
+  std::vector<server::ShardAction> actions;
+  core_.OnFrame(event.connection, std::move(frame), &actions);
+  const bool refused =
+      actions.size() == 1 && (actions[0].frame.header.op == refusal ||
+                              actions[0].frame.header.error == wire::ErrorCode::kFenced ||
+                              actions[0].frame.header.error == wire::ErrorCode::kNoHello);
+  if (!refused) world_->Fail(absl::StrCat("only right frames are taken: ", name_, ": ", what));
+}
+
+void SimShard::Execute() {
+  for (server::ShardAction& action : actions_) {
+    if (action.kind == server::ShardAction::Kind::kClose) {
+      waiting_.erase(action.connection);
+      endpoint_->Close(action.connection);
+    } else {
+      Send(action.connection, std::move(action.frame));
+    }
+  }
+  actions_.clear();
+}
+
+void SimShard::Send(transport::ConnectionId connection, wire::Frame frame) {
+  auto waiting = waiting_.find(connection);
+  if (waiting == waiting_.end()) {
+    if (!absl::IsResourceExhausted(endpoint_->Send(connection, frame))) return;
+    world_->Count(Rare::kQueueFull);
+    waiting = waiting_.try_emplace(connection).first;
+  }
+  waiting->second.push_back(std::move(frame));
+}
+
+void SimShard::SendWaiting() {
+  for (auto it = waiting_.begin(); it != waiting_.end();) {
+    std::deque<wire::Frame>& frames = it->second;
+    while (!frames.empty() &&
+           !absl::IsResourceExhausted(endpoint_->Send(it->first, frames.front()))) {
+      frames.pop_front();
+    }
+    const auto current = it++;
+    if (frames.empty()) waiting_.erase(current);
+  }
+}
+
+SimServer::SimServer(World* world, const std::string& name, uint32_t shards)
+    : world_(world), name_(name) {
+  proto::Register registration;
+  registration.set_role(proto::SERVER);
+  registration.set_name(name);
+  registration.set_address(name);
+  const uint32_t host = world->NextHost();
+  for (uint32_t s = 0; s < shards; ++s) {
+    shards_.push_back(std::make_unique<SimShard>(world, absl::StrCat(name, ".", s), name, host));
+    registration.add_shard_ports(shards_.back()->port());
+  }
+  world->coordinator().Join(std::move(registration),
+                            [this](const proto::CoordinatorMessage& m) { OnMessage(m); });
+}
+
+void SimServer::OnMessage(const proto::CoordinatorMessage& message) {
+  if (message.has_install_job()) {
+    const proto::InstallJob& install = message.install_job();
+    world_->OnPlaced(install.record());
+    for (size_t s = 0; s < shards_.size(); ++s) {
+      const uint32_t own = install.own_shards(static_cast<int>(s));
+      if (own != kNoShard) shards_[s]->Install(install.record(), own);
+    }
+    proto::DaemonMessage reply;
+    reply.mutable_job_installed()->set_job_id(install.record().job_id());
+    world_->coordinator().Say(name_, std::move(reply));
+  } else if (message.has_remove_job()) {
+    for (auto& shard : shards_) shard->Remove(message.remove_job().job_id());
+  }
+}
+
+}  // namespace strata::sim

@@ -1,0 +1,112 @@
+#include "tests/sim/sim_worker.h"
+
+#include <utility>
+
+#include "absl/strings/str_format.h"
+#include "tests/sim/sim_coordinator.h"
+#include "tests/sim/world.h"
+
+namespace strata::sim {
+namespace {
+
+constexpr absl::Duration kCrashCheck = absl::Milliseconds(3);
+constexpr uint32_t kRestartsMax = 4;
+
+proto::Layout LayoutOf(const JobPlan& plan) {
+  proto::Layout layout;
+  layout.set_elements(plan.elements());
+  // Two tensors with other multipliers, so that runs matter; the ledger needs those of 1.
+  const uint64_t first = plan.has_ledger() ? plan.elements() : plan.elements() * 2 / 3;
+  for (uint64_t offset = 0; offset < plan.elements(); offset += first) {
+    proto::Segment* segment = layout.add_segments();
+    const uint64_t count = std::min(first, plan.elements() - offset);
+    segment->set_name(absl::StrFormat("w%d", offset));
+    segment->add_shape(count);
+    segment->set_offset(offset);
+    segment->set_lr_multiplier(offset == 0 ? 1 : 0.5f);
+    segment->set_decay_multiplier(offset == 0 ? 1 : 0);
+  }
+  return layout;
+}
+
+}  // namespace
+
+SimWorker::SimWorker(World* world, const std::string& name, uint32_t slots)
+    : world_(world), name_(name), host_(world->NextHost()) {
+  proto::Register registration;
+  registration.set_role(proto::WORKER);
+  registration.set_name(name);
+  registration.set_address(name);
+  registration.set_slots(slots);
+  world->coordinator().Join(std::move(registration),
+                            [this](const proto::CoordinatorMessage& m) { OnMessage(m); });
+}
+
+void SimWorker::OnMessage(const proto::CoordinatorMessage& message) {
+  if (message.has_start_node()) {
+    SayReady(message.start_node());
+  } else if (message.has_run_node()) {
+    const proto::JobRecord& record = message.run_node().record();
+    playing_[record.job_id()].record = record;
+    StartProcess(record.job_id());
+    MaybeCrash(record.job_id());
+  } else if (message.has_stop_node()) {
+    Bury(&playing_[message.stop_node().job_id()]);
+  }
+}
+
+void SimWorker::SayReady(const proto::StartNode& start) {
+  const uint32_t job = start.record().job_id();
+  playing_[job].node = start.node();
+  playing_[job].incarnation = start.incarnation();
+  proto::DaemonMessage message;
+  proto::NodeReady* ready = message.mutable_node_ready();
+  ready->set_job_id(job);
+  *ready->mutable_layout() = LayoutOf(world_->plan(job));
+  ready->set_samples_per_epoch(1000);
+  ready->set_total_steps(world_->plan(job).clocks);
+  ready->set_run_dir("/runs");
+  // The ranks take their time to start.
+  world_->network().After(world_->random().Between(absl::ZeroDuration(), absl::Milliseconds(20)),
+                          [this, message] { world_->coordinator().Say(name_, message); });
+}
+
+void SimWorker::StartProcess(uint32_t job) {
+  Playing& playing = playing_[job];
+  SimNode::Options options;
+  options.name = absl::StrFormat("j%d.n%d#%d", job, playing.node, playing.incarnation);
+  options.host = host_;
+  options.node = playing.node;
+  options.incarnation = playing.incarnation;
+  options.variant = world_->scenario().other_bits ? playing.incarnation - 1 : 0;
+  options.on_finished = [this, job] {
+    proto::DaemonMessage message;
+    message.mutable_node_finished()->set_job_id(job);
+    world_->coordinator().Say(name_, std::move(message));
+  };
+  playing.node_process = std::make_unique<SimNode>(world_, playing.record, options);
+}
+
+void SimWorker::Bury(Playing* playing) {
+  if (playing->node_process) world_->Keep(std::move(playing->node_process));
+}
+
+void SimWorker::MaybeCrash(uint32_t job) {
+  world_->network().After(kCrashCheck, [this, job] {
+    Playing& playing = playing_[job];
+    if (playing.node_process == nullptr || playing.node_process->finished()) return;
+    const bool crashes = playing.incarnation <= kRestartsMax && world_->Takes(Rare::kNodeRestart);
+    if (!crashes) return MaybeCrash(job);
+    world_->Log(8, [&] { return absl::StrFormat("%s: job %d crashes", name_, job); });
+    Bury(&playing);
+    const absl::Duration down =
+        world_->random().Between(absl::ZeroDuration(), absl::Milliseconds(500));
+    world_->network().After(down, [this, job] {
+      ++playing_[job].incarnation;
+      StartProcess(job);
+      MaybeCrash(job);
+    });
+  });
+}
+
+}  // namespace strata::sim

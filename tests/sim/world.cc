@@ -1,0 +1,169 @@
+#include "tests/sim/world.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "tests/sim/sim_coordinator.h"
+#include "tests/sim/sim_server.h"
+#include "tests/sim/sim_worker.h"
+
+namespace strata::sim {
+namespace {
+
+using transport::SimNote;
+
+constexpr uint64_t kEventsMax = 20'000'000;
+// Longer than what any fault takes, a hundred times in a row.
+constexpr absl::Duration kStuckAfter = absl::Seconds(1000);
+constexpr absl::Duration kWatchEvery = absl::Seconds(20);
+
+}  // namespace
+
+World::World(const Scenario& scenario, EventLog* log)
+    : scenario_(scenario),
+      log_(log),
+      network_(scenario.seed ^ 0x6e6574),
+      random_(scenario.seed ^ 0x776f726c64),
+      clock_(&network_) {
+  network_.set_faults(scenario.faults);
+  outcome_.scenario = scenario;
+  outcome_.rare[static_cast<size_t>(Rare::kEarlyResend)] =
+      scenario.rare[static_cast<size_t>(Rare::kEarlyResend)] > 0 ? 1 : 0;
+  Observe();
+}
+
+World::~World() = default;
+
+void World::Observe() {
+  network_.set_observer([this](SimNote note, const std::string& from, const std::string& to,
+                               transport::ConnectionId connection, const wire::Header* header) {
+    uint64_t what = connection.value() * 64 + static_cast<uint64_t>(note);
+    if (header != nullptr) {
+      what = what * 1000003 + static_cast<uint64_t>(header->op) * 65599 + header->chunk;
+      what = what * 1000003 + header->clock * 31 + header->version;
+    }
+    Log(what, [&] {
+      return absl::StrFormat("%-13s %s -> %s (connection %d)%s", NameOf(note), from, to,
+                             connection.value(),
+                             header == nullptr ? "" : "  " + wire::Describe(*header));
+    });
+    // Rare::kReconnect: a connection that has just carried something breaks.
+    if (note == SimNote::kDelivered && Takes(Rare::kReconnect)) {
+      network_.After(absl::ZeroDuration(),
+                     [this, connection] { network_.Break(connection, random_.Chance(0.5)); });
+    }
+  });
+}
+
+bool World::Takes(Rare rare) {
+  if (!random_.Chance(scenario_.rare[static_cast<size_t>(rare)])) return false;
+  Count(rare);
+  return true;
+}
+
+void World::Fail(const std::string& violation) {
+  if (!outcome_.violation.empty()) return;
+  outcome_.violation = violation;
+  Log(9, [&] { return "VIOLATION " + violation; });
+}
+
+JobChecker* World::checker(uint32_t job) {
+  const auto found = checkers_.find(job);
+  return found == checkers_.end() ? nullptr : found->second.get();
+}
+
+void World::OnPlaced(const proto::JobRecord& record) {
+  const uint32_t job = record.job_id();
+  if (checkers_.count(job) > 0) return;
+  checkers_[job] =
+      std::make_unique<JobChecker>(plan(job), record, [this](const std::string& v) { Fail(v); });
+}
+
+void World::OnEnded(uint32_t job, bool well, const std::string& reason) {
+  Progress();
+  ended_.insert(job);
+  if (!well) return Fail(absl::StrFormat("jobs end well: job %d: %s", job, reason));
+  checkers_[job]->OnFinished();
+}
+
+void World::WatchProgress() {
+  if (network_.Now() - progress_at_ > kStuckAfter) {
+    Fail(absl::StrCat("no deadlock: nothing has moved for ", absl::FormatDuration(kStuckAfter)));
+  }
+  network_.After(kWatchEvery, [this] { WatchProgress(); });
+}
+
+// Two sides for a while, then whole again.
+void World::Partition() {
+  const absl::Duration wait = scenario_.partition_every * (0.5 + random_.Fraction());
+  network_.After(wait, [this] {
+    const uint64_t side = random_.Next();
+    ++outcome_.partitions;
+    network_.Partition(side, random_.Chance(0.5));
+    Log(10, [&] { return absl::StrFormat("partition %x", side & ((1 << next_host_) - 1)); });
+    network_.After(random_.Between(absl::Milliseconds(1), absl::Seconds(3)), [this] {
+      network_.Heal();
+      Log(11, [] { return std::string("healed"); });
+      Partition();
+    });
+  });
+}
+
+Outcome World::Run() {
+  coordinator_ = std::make_unique<SimCoordinator>(this);
+  for (size_t s = 0; s < scenario_.shards_of_server.size(); ++s) {
+    servers_.push_back(
+        std::make_unique<SimServer>(this, absl::StrCat("s", s), scenario_.shards_of_server[s]));
+  }
+  uint32_t workers = 0, slots = 0;
+  for (const JobPlan& plan : scenario_.jobs) {
+    workers = std::max(workers, plan.nodes);
+    slots += plan.ranks_per_node;
+  }
+  for (uint32_t w = 0; w < workers; ++w) {
+    workers_.push_back(std::make_unique<SimWorker>(this, absl::StrCat("w", w), slots));
+  }
+  for (const JobPlan& plan : scenario_.jobs) {
+    network_.After(random_.Between(absl::ZeroDuration(), absl::Milliseconds(10)),
+                   [this, &plan] { coordinator_->Submit(plan.ToJob()); });
+  }
+  WatchProgress();
+  if (scenario_.partition_every < absl::InfiniteDuration()) Partition();
+  while (outcome_.ok() && ended_.size() < scenario_.jobs.size() && network_.RunOne()) {
+    graveyard_.clear();
+    if (++outcome_.events > kEventsMax) Fail("no deadlock: the run does not end");
+  }
+  // The servers still forget the jobs.
+  const absl::Time end = network_.Now() + absl::Milliseconds(20);
+  while (outcome_.ok() && network_.Now() < end && network_.RunOne()) graveyard_.clear();
+  Finish();
+  return outcome_;
+}
+
+void World::Finish() {
+  outcome_.log_hash = log_->hash();
+  outcome_.virtual_time = network_.Now() - absl::UnixEpoch();
+  for (size_t i = 0; i < transport::kSimNotes; ++i) {
+    outcome_.network[i] = network_.count(static_cast<SimNote>(i));
+  }
+  if (!outcome_.ok()) return;
+  const bool replayed = outcome_.rare[static_cast<size_t>(Rare::kNodeRestart)] > 0;
+  for (const auto& [job, checker] : checkers_) {
+    outcome_.pushes += checker->pushes();
+    if (!checker->is_reproducible() || (replayed && scenario_.other_bits)) continue;
+    outcome_.models.push_back({plan(job).Shape(), checker->ModelHash()});
+  }
+}
+
+Outcome RunScenario(const Scenario& scenario, EventLog* log) {
+  EventLog none;
+  return World(scenario, log == nullptr ? &none : log).Run();
+}
+
+Outcome RunSeed(uint64_t seed, const Scenario::Limits& limits, EventLog* log) {
+  return RunScenario(Scenario::Draw(seed, limits), log);
+}
+
+}  // namespace strata::sim

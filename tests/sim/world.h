@@ -1,0 +1,103 @@
+#ifndef STRATA_TESTS_SIM_WORLD_H_
+#define STRATA_TESTS_SIM_WORLD_H_
+
+#include <array>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/time/time.h"
+#include "common/clock.h"
+#include "common/transport/sim/sim_network.h"
+#include "tests/sim/checker.h"
+#include "tests/sim/event_log.h"
+#include "tests/sim/outcome.h"
+#include "tests/sim/scenario.h"
+
+namespace strata::sim {
+
+class SimCoordinator;
+class SimServer;
+class SimWorker;
+
+// A whole cluster in one thread: the real cores of coordinator, shards, aggregators and the nodes'
+// exchange, on a simulated network and in virtual time. What a process of the product does besides
+// (sockets, shared memory, child processes) is played by SimCoordinator, SimServer and SimWorker.
+class World {
+ public:
+  World(const Scenario& scenario, EventLog* log);
+  ~World();
+  World(const World&) = delete;
+  World& operator=(const World&) = delete;
+
+  // To the end of all jobs, or to the first violation.
+  Outcome Run();
+
+  // For those who play parts in it.
+  const Scenario& scenario() const { return scenario_; }
+  transport::SimNetwork& network() { return network_; }
+  transport::SimRandom& random() { return random_; }
+  const ClockInterface& clock() const { return clock_; }
+  SimCoordinator& coordinator() { return *coordinator_; }
+  // Whether to take a rare branch now; counts it if so.
+  bool Takes(Rare rare);
+  void Count(Rare rare) { ++outcome_.rare[static_cast<size_t>(rare)]; }
+  // The first one ends the run.
+  void Fail(const std::string& violation);
+  // Something that all of the run works towards has happened.
+  void Progress() { progress_at_ = network_.Now(); }
+  // Jobs are known by their ids, which count from 1 in the order of the plans.
+  const JobPlan& plan(uint32_t job) const { return scenario_.jobs[job - 1]; }
+  // Null until the job has a placement.
+  JobChecker* checker(uint32_t job);
+  void OnPlaced(const proto::JobRecord& record);
+  void OnEnded(uint32_t job, bool well, const std::string& reason);
+  // A host of its own for each daemon.
+  uint32_t NextHost() { return next_host_++; }
+  void Keep(std::shared_ptr<void> until_the_event_ends) {
+    graveyard_.push_back(std::move(until_the_event_ends));
+  }
+  template <typename Text>
+  void Log(uint64_t what, Text text) {
+    log_->Add(network_.Now(), what, text);
+  }
+
+ private:
+  class VirtualClock final : public ClockInterface {
+   public:
+    explicit VirtualClock(const transport::SimNetwork* network) : network_(network) {}
+    absl::Time Now() const override { return network_->Now(); }
+
+   private:
+    const transport::SimNetwork* const network_;
+  };
+
+  void Observe();
+  void WatchProgress();
+  void Partition();
+  void Finish();
+
+  const Scenario scenario_;
+  EventLog* const log_;
+  transport::SimNetwork network_;
+  transport::SimRandom random_;
+  const VirtualClock clock_;
+  Outcome outcome_;
+  uint32_t next_host_ = 0;
+  absl::Time progress_at_ = absl::UnixEpoch();
+  std::map<uint32_t, std::unique_ptr<JobChecker>> checkers_;
+  std::set<uint32_t> ended_;
+  std::unique_ptr<SimCoordinator> coordinator_;
+  std::vector<std::unique_ptr<SimServer>> servers_;
+  std::vector<std::unique_ptr<SimWorker>> workers_;
+  // What may not be destroyed while its own code runs.
+  std::vector<std::shared_ptr<void>> graveyard_;
+};
+
+}  // namespace strata::sim
+
+#endif  // STRATA_TESTS_SIM_WORLD_H_
