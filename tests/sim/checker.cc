@@ -265,15 +265,20 @@ void JobChecker::CheckLedger(const Chunk& chunk, const wire::Frame& frame) {
   }
 }
 
-// At most every other node's window waits for a clock to complete; lazy, also what runs ahead.
+// What waits for its clock to complete: less than every node's window, for the lowest chunk that is
+// held in a reserved slot has been pushed by all nodes that hold a higher one in theirs. Lazy, also
+// what was answered before its clock was complete.
 void JobChecker::CheckHeld(uint32_t shard, Chunk* chunk, size_t held) {
   held_[shard] += held - chunk->held;
   chunk->held = held;
-  const uint64_t windows = static_cast<uint64_t>(nodes_ - 1) * plan_.window * (1 + restarts_);
-  const uint64_t ahead = per_clock() ? (nodes_ - 1) * bound() * chunks_on_[shard] : 0;
-  if (held_[shard] <= windows + ahead) return;
-  Violate("window memory", absl::StrFormat("shard %d holds %d sums, at most %d", shard,
-                                           held_[shard], windows + ahead));
+  const uint64_t others = nodes_ - 1;
+  const uint64_t windows = nodes_ * uint64_t{plan_.window} * (1 + restarts_) - 1;
+  const uint64_t ahead = per_clock() ? others * bound() * chunks_on_[shard] : 0;
+  const uint64_t all = per_clock() ? others * (1 + bound()) * chunks_on_[shard] : 0;
+  const uint64_t limit = std::min(windows + ahead, all);
+  if (held_[shard] <= limit) return;
+  Violate("window memory",
+          absl::StrFormat("shard %d holds %d sums, at most %d", shard, held_[shard], limit));
 }
 
 void JobChecker::OnRemove(uint32_t shard, const server::ShardCounters& counters) {
@@ -319,7 +324,7 @@ void JobChecker::OnWeights(uint32_t node, ChunkId id, uint64_t clock, const Byte
   ++answered;
   --process.unanswered[chunk.shard];
   // Where the gate waits for everyone, the answer is the state after that clock and no other.
-  if (!gated() || bound() > 0 || restarts_ > 0) return;
+  if (!per_clock() || bound() > 0 || restarts_ > 0) return;
   const uint64_t hash = HashOf(weights);
   const auto [known, is_new] = chunk.hash_of_clock.emplace(clock, hash);
   if (is_new || known->second == hash) return;

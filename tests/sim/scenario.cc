@@ -101,6 +101,9 @@ void DrawRare(SimRandom* random, Scenario* scenario) {
     early = 1;
     scenario->timing.resend_after = round_trip / 4;
   }
+  // So that a run does not consist of repetitions.
+  scenario->outage_max = std::min(absl::Seconds(3), 300 * scenario->timing.resend_after);
+  scenario->faults.notice_max = 3 * scenario->outage_max;
 }
 
 }  // namespace

@@ -80,6 +80,8 @@ struct Scenario {
   bool encode = false;  // frames pass as bytes
   worker::LineTiming timing;
   absl::Duration partition_every = absl::InfiniteDuration();
+  // The longest that anything that stands still or is cut off does so.
+  absl::Duration outage_max = absl::Seconds(3);
   bool other_bits = false;               // a restarted node's gradients differ
   std::array<double, kRares> rare = {};  // chance per opportunity
   worker::PushWindow::Reserve reserve = worker::PushWindow::Reserve::kLowest;

@@ -66,7 +66,7 @@ void SimNode::Turn() {
   if (world_->Takes(Rare::kStoppedNode)) {
     stopped_ = true;
     const absl::Duration pause =
-        world_->random().Between(absl::Milliseconds(1), absl::Milliseconds(3000));
+        world_->random().Between(absl::ZeroDuration(), world_->scenario().outage_max);
     return world_->network().After(pause, [this, alive = std::weak_ptr<bool>(alive_)] {
       if (alive.expired()) return;
       stopped_ = false;

@@ -60,7 +60,7 @@ void SimShard::OnReady() {
   if (world_->Takes(Rare::kStoppedShard)) {
     stopped_ = true;
     const absl::Duration pause =
-        world_->random().Between(absl::Milliseconds(1), absl::Milliseconds(2000));
+        world_->random().Between(absl::ZeroDuration(), world_->scenario().outage_max);
     return world_->network().After(pause, [this] {
       stopped_ = false;
       OnReady();
@@ -133,7 +133,7 @@ void SimShard::SendStrays(const Event& event) {
   send(Rare::kStaleView, Op::kError, [](wire::Frame* f) { --f->header.view; });
   send(Rare::kFutureView, Op::kRetry, [](wire::Frame* f) { ++f->header.view; });
   send(Rare::kOtherGeneration, Op::kError, [](wire::Frame* f) { --f->header.generation; });
-  send(Rare::kClockJump, Op::kError, [](wire::Frame* f) { f->header.clock += 2; });
+  send(Rare::kClockJump, Op::kError, [](wire::Frame* f) { f->header.clock += 1000; });
   send(Rare::kOtherJob, Op::kError, [](wire::Frame* f) { f->header.job += 1; });
   send(Rare::kOtherNode, Op::kError, [](wire::Frame* f) { f->header.node += 1; });
 }

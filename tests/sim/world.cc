@@ -103,7 +103,7 @@ void World::Partition() {
     ++outcome_.partitions;
     network_.Partition(side, random_.Chance(0.5));
     Log(10, [&] { return absl::StrFormat("partition %x", side & ((1 << next_host_) - 1)); });
-    network_.After(random_.Between(absl::Milliseconds(1), absl::Seconds(3)), [this] {
+    network_.After(random_.Between(absl::ZeroDuration(), scenario_.outage_max), [this] {
       network_.Heal();
       Log(11, [] { return std::string("healed"); });
       Partition();
@@ -125,9 +125,10 @@ Outcome World::Run() {
   for (uint32_t w = 0; w < workers; ++w) {
     workers_.push_back(std::make_unique<SimWorker>(this, absl::StrCat("w", w), slots));
   }
-  for (const JobPlan& plan : scenario_.jobs) {
-    network_.After(random_.Between(absl::ZeroDuration(), absl::Milliseconds(10)),
-                   [this, &plan] { coordinator_->Submit(plan.ToJob()); });
+  absl::Duration submit_after;
+  for (const JobPlan& plan : scenario_.jobs) {  // in this order: ids follow from it
+    submit_after += random_.Between(absl::Microseconds(1), absl::Milliseconds(10));
+    network_.After(submit_after, [this, &plan] { coordinator_->Submit(plan.ToJob()); });
   }
   WatchProgress();
   if (scenario_.partition_every < absl::InfiniteDuration()) Partition();

@@ -18,7 +18,9 @@ class EventQueue {
   absl::Time now() const { return absl::UnixEpoch() + absl::Nanoseconds(now_ns_); }
 
   void Add(absl::Duration delay, What what) {
-    const int64_t at_ns = now_ns_ + std::max<int64_t>(0, absl::ToInt64Nanoseconds(delay));
+    // Rounded up: what is called too early waits again, for ever.
+    const int64_t delay_ns = absl::ToInt64Nanoseconds(absl::Ceil(delay, absl::Nanoseconds(1)));
+    const int64_t at_ns = now_ns_ + std::max<int64_t>(0, delay_ns);
     uint32_t slot;
     if (free_.empty()) {
       slot = static_cast<uint32_t>(slots_.size());
