@@ -56,6 +56,7 @@ JobChecker::JobChecker(const JobPlan& plan, const proto::JobRecord& record, Fail
     chunk.ledger = payload_.LedgerElements(chunk.elements);
     ++chunks_on_[chunk.shard];
     chunk.received.assign(nodes_, 0);
+    chunk.pushed_by.assign(nodes_, 0);
     chunk.version_told.assign(nodes_, 0);
     chunk.marks.assign(chunk.ledger, 1.0f);
   }
@@ -124,6 +125,7 @@ void JobChecker::TakePush(const wire::Frame& frame, bool refused,
   if (!chunk.reference) return Violate("INIT comes first", who);
   if (push.clock < received) return;  // must change nothing: every later answer shows it
   ++received;
+  chunk.pushed_by[push.node] = push.incarnation;
   Mark(&chunk, push);
   const std::vector<ReferenceChunk::Due> due =
       chunk.reference->OnPush({.node = push.node,
@@ -135,6 +137,12 @@ void JobChecker::TakePush(const wire::Frame& frame, bool refused,
     Violate("only right pushes are taken", chunk.reference->violation());
   }
   CheckDue(push.chunk, due, push, actions);
+}
+
+bool JobChecker::IsNewest(const wire::Header& push) const {
+  const Chunk& chunk = chunks_[push.chunk];
+  return chunk.received[push.node] == push.clock + 1 &&
+         chunk.pushed_by[push.node] == push.incarnation;
 }
 
 // Damping makes the mark of a push smaller; the shard's own count of versions is not asked.

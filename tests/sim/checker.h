@@ -37,6 +37,8 @@ class JobChecker {
   // frame's chunk it now holds so many gradient sums.
   void OnShardFrame(uint32_t shard, const wire::Frame& frame,
                     const std::vector<server::ShardAction>& actions, size_t held);
+  // Whether this push is the newest that was taken of its node, and of the same process.
+  bool IsNewest(const wire::Header& push) const;
   // Before the job leaves a shard.
   void OnRemove(uint32_t shard, const server::ShardCounters& counters);
 
@@ -61,6 +63,7 @@ class JobChecker {
     uint32_t elements = 0, shard = 0, ledger = 0;
     std::unique_ptr<ReferenceChunk> reference;
     std::vector<uint64_t> received;      // by node
+    std::vector<uint32_t> pushed_by;     // by node: incarnation of the last push
     std::vector<uint64_t> version_told;  // by node
     std::vector<float> marks;            // what each ledger element must be once it is applied
     uint64_t version = 0;

@@ -95,7 +95,7 @@ void DrawRare(SimRandom* random, Scenario* scenario) {
   scenario->timing.resend_after =
       std::max(2 * round_trip, random->Between(absl::Milliseconds(5), absl::Seconds(1)));
   scenario->timing.hello_timeout =
-      std::max(4 * round_trip, random->Between(absl::Milliseconds(20), absl::Seconds(5)));
+      std::max(round_trip, random->Between(absl::Milliseconds(20), absl::Seconds(5)));
   double& early = rare[static_cast<size_t>(Rare::kEarlyResend)];
   if (early > 0) {
     early = 1;
@@ -181,6 +181,7 @@ std::string Scenario::Describe() const {
   add("reorder", faults.reorder);
   add("break", faults.break_both);
   add("half-open", faults.break_one);
+  add("close unseen", faults.close_unseen);
   if (partition_every < absl::InfiniteDuration()) {
     parts.push_back(absl::StrCat("partition every ", absl::FormatDuration(partition_every)));
   }

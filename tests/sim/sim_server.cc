@@ -130,6 +130,13 @@ void SimShard::SendStrays(const Event& event) {
       f->header.payload_checksum = wire::Checksum({f->payload.data(), f->payload.size()});
     });
   }
+  const JobChecker* checker = world_->checker(header.job);
+  if (checker != nullptr && checker->IsNewest(header)) {
+    send(Rare::kOtherContent, Op::kError, [](wire::Frame* f) {
+      f->payload = OtherThan(f->payload);
+      f->header.payload_checksum = wire::Checksum({f->payload.data(), f->payload.size()});
+    });
+  }
   send(Rare::kStaleView, Op::kError, [](wire::Frame* f) { --f->header.view; });
   send(Rare::kFutureView, Op::kRetry, [](wire::Frame* f) { ++f->header.view; });
   send(Rare::kOtherGeneration, Op::kError, [](wire::Frame* f) { --f->header.generation; });

@@ -138,7 +138,9 @@ void SimNetwork::Transmit(uint32_t number, size_t to, const wire::Frame& frame) 
   End& own = wire.ends[1 - to];
   if (random_.Chance(faults_.reorder)) {
     Note(SimNote::kReordered, wire, to, &frame.header);
-    delay += random_.Between(absl::ZeroDuration(), 10 * wire.delay_max);
+    // Some come so late that the peer has made another connection meanwhile.
+    const int64_t late = random_.Chance(0.1) ? 300 : 10;
+    delay += random_.Between(absl::ZeroDuration(), late * wire.delay_max);
   } else {
     delay = std::max(delay, own.last_arrival - Now());
     own.last_arrival = Now() + delay;
@@ -244,7 +246,7 @@ void SimNetwork::Close(SimEndpoint* endpoint, ConnectionId id) {
   if (was_broken) return;
   // The other end learns it after what is under way to it, or, where the last packet is lost, late.
   const absl::Duration in_flight = std::max(absl::ZeroDuration(), own.last_arrival - Now());
-  const bool late = random_.Chance(faults_.break_one);
+  const bool late = random_.Chance(faults_.close_unseen);
   if (late) Note(SimNote::kHalfOpen, *wire, EndOf(id), nullptr);
   const absl::Duration more =
       late ? random_.Between(absl::ZeroDuration(), faults_.notice_max) : Delay(*wire);

@@ -27,11 +27,12 @@ struct SimFaults {
   absl::Duration delay_max = absl::Microseconds(200);
   double drop = 0;
   double duplicate = 0;
-  double reorder = 0;     // arrives out of turn
-  double corrupt = 0;     // one byte changes; needs SimEndpoint::Options::encode at the sender
-  double refuse = 0;      // Send says that the queue is full
-  double break_both = 0;  // the connection breaks, both sides are told
-  double break_one = 0;   // the same, but one side learns it only after up to notice_max
+  double reorder = 0;       // arrives out of turn
+  double corrupt = 0;       // one byte changes; needs SimEndpoint::Options::encode at the sender
+  double refuse = 0;        // Send says that the queue is full
+  double break_both = 0;    // the connection breaks, both sides are told
+  double break_one = 0;     // the same, but one side learns it only after up to notice_max
+  double close_unseen = 0;  // Close is learnt of as late
   absl::Duration notice_max = absl::Seconds(20);
 };
 
