@@ -100,6 +100,24 @@ TEST(ShardCoreReport, OfALargeJobHasTheNodesNowAndThen) {
   }
 }
 
+// The node gave the first connection up before its HELLO, which was slow, had arrived.
+TEST(ShardCoreConnections, AnswersGoWhereTheNodeSpeaksNotWhereItsLastHelloCameFrom) {
+  const proto::JobRecord record = RecordOf(OneWeight(7, {1}, "sync {}"));
+  ShardHarness shard;
+  ASSERT_TRUE(shard.core().Install(record, ShardId(0)).ok());
+  const ConnectionId given_up = shard.Connect();
+  const ConnectionId used = shard.Join(record, 0);
+  shard.DeliverForOne(used, InitFrame(record, 0, 0, {1}));
+  shard.DeliverForOne(given_up, HelloFrame(record, 0));
+  const wire::Frame push = PushFrame(record, 0, 0, 0, {1}, 1);
+  const std::vector<Sent> answer = shard.Deliver(used, push);
+  ASSERT_EQ(answer.size(), 1u);
+  EXPECT_EQ(answer[0].connection, used);
+  shard.DeliverForOne(given_up, HelloFrame(record, 0));
+  shard.core().OnDisconnected(given_up);
+  EXPECT_EQ(shard.Deliver(used, push).size(), 1u);
+}
+
 TEST(ShardCoreRetire, OtherNodesProceedWithoutTheOneThatRetired) {
   const proto::JobRecord record = RecordOf(OneWeight(7, {1, 1, 1}, "sync {}"));
   ShardHarness shard;

@@ -123,6 +123,8 @@ void ShardJob::OnFrame(transport::ConnectionId connection, const wire::Frame& fr
   std::optional<Fault> fault = CheckSender(binding, frame.header);
   if (!fault && frame.header.op != Op::kRetire) fault = CheckChunk(frame);
   if (fault) return Reject(connection, frame, *fault, actions);
+  // A HELLO that was slow may have come over a connection that the node had given up already.
+  nodes_[binding.node].connection = connection;
   switch (frame.header.op) {
     case Op::kInit:
       return OnInit(connection, frame, actions);

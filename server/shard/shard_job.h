@@ -55,7 +55,7 @@ class ShardJob {
   };
   struct Node {
     uint32_t incarnation = 0;                           // newest that said HELLO
-    std::optional<transport::ConnectionId> connection;  // newest of that incarnation
+    std::optional<transport::ConnectionId> connection;  // that it spoke on last
   };
   // What is wrong with a frame; kRetry where it may be right later.
   struct Fault {

@@ -95,12 +95,14 @@ void DrawRare(SimRandom* random, Scenario* scenario) {
   scenario->timing.resend_after =
       std::max(2 * round_trip, random->Between(absl::Milliseconds(5), absl::Seconds(1)));
   scenario->timing.hello_timeout =
-      std::max(round_trip, random->Between(absl::Milliseconds(20), absl::Seconds(5)));
+      std::max(round_trip, absl::Milliseconds(10) * (1 << random->Below(10)));
+  scenario->timing.backoff_min = absl::Milliseconds(1 << random->Below(7));
   double& early = rare[static_cast<size_t>(Rare::kEarlyResend)];
   if (early > 0) {
     early = 1;
     scenario->timing.resend_after = round_trip / 4;
   }
+  scenario->faults.slow_delay_max = 3 * scenario->timing.hello_timeout;
   // So that a run does not consist of repetitions.
   scenario->outage_max = std::min(absl::Seconds(3), 300 * scenario->timing.resend_after);
   scenario->faults.notice_max = 3 * scenario->outage_max;
@@ -176,6 +178,7 @@ std::string Scenario::Describe() const {
   auto add = [&](const char* name, double p) {
     if (p > 0) parts.push_back(absl::StrFormat("%s %.3g%%", name, 100 * p));
   };
+  add("slow connection", faults.slow_connection);
   add("drop", faults.drop);
   add("duplicate", faults.duplicate);
   add("reorder", faults.reorder);

@@ -65,8 +65,10 @@ ConnectionId SimNetwork::Connect(SimEndpoint* from, const std::string& address) 
   const auto number = static_cast<uint32_t>(wires_.size());
   Wire& wire = wires_.emplace_back();
   wire.address = address;
-  wire.delay_min = random_.Between(faults_.delay_min, faults_.delay_max);
-  wire.delay_max = random_.Between(wire.delay_min, faults_.delay_max);
+  const bool slow = random_.Chance(faults_.slow_connection);
+  const absl::Duration delay_max = slow ? faults_.slow_delay_max : faults_.delay_max;
+  wire.delay_min = random_.Between(faults_.delay_min, delay_max);
+  wire.delay_max = random_.Between(wire.delay_min, delay_max);
   End& own = wire.ends[0];
   own.endpoint = from;
   own.name = from->options().name;

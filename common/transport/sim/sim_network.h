@@ -25,6 +25,8 @@ class SimEndpoint;
 struct SimFaults {
   absl::Duration delay_min = absl::Microseconds(20);
   absl::Duration delay_max = absl::Microseconds(200);
+  double slow_connection = 0;  // of connections: delays of another kind
+  absl::Duration slow_delay_max = absl::Seconds(1);
   double drop = 0;
   double duplicate = 0;
   double reorder = 0;       // arrives out of turn
