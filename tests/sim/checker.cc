@@ -35,11 +35,13 @@ bool IsRefused(const wire::Header& frame, const std::vector<ShardAction>& action
 
 }  // namespace
 
-JobChecker::JobChecker(const JobPlan& plan, const proto::JobRecord& record, Fail fail)
+JobChecker::JobChecker(const JobPlan& plan, const proto::JobRecord& record,
+                       worker::PushWindow::Reserve reserve, Fail fail)
     : plan_(plan),
       record_(record),
       consistency_(record.job().consistency()),
       payload_(plan),
+      reserve_(reserve),
       fail_(std::move(fail)),
       nodes_(plan.nodes) {
   const ChunkMap map(record.layout().elements(), record.placement().chunk_elements());
@@ -280,7 +282,8 @@ void JobChecker::CheckHeld(uint32_t shard, Chunk* chunk, size_t held) {
   held_[shard] += held - chunk->held;
   chunk->held = held;
   const uint64_t others = nodes_ - 1;
-  const uint64_t windows = nodes_ * uint64_t{plan_.window} * (1 + restarts_) - 1;
+  const uint64_t saved = reserve_ == worker::PushWindow::Reserve::kLowest ? 1 : 0;
+  const uint64_t windows = nodes_ * uint64_t{plan_.window} * (1 + restarts_) - saved;
   const uint64_t ahead = per_clock() ? others * bound() * chunks_on_[shard] : 0;
   const uint64_t all = per_clock() ? others * (1 + bound()) * chunks_on_[shard] : 0;
   const uint64_t limit = std::min(windows + ahead, all);

@@ -31,7 +31,8 @@ class JobChecker {
   using Fail = std::function<void(const std::string& violation)>;
 
   // `record` with layout and placement.
-  JobChecker(const JobPlan& plan, const proto::JobRecord& record, Fail fail);
+  JobChecker(const JobPlan& plan, const proto::JobRecord& record,
+             worker::PushWindow::Reserve reserve, Fail fail);
 
   // The job's shard has taken the frame of a node of this job and wants `actions` done; of the
   // frame's chunk it now holds so many gradient sums.
@@ -105,6 +106,7 @@ class JobChecker {
   const proto::JobRecord record_;
   const proto::Consistency consistency_;
   const Payload payload_;
+  const worker::PushWindow::Reserve reserve_;
   const Fail fail_;
   const uint32_t nodes_;
   std::vector<Chunk> chunks_;

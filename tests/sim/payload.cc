@@ -13,13 +13,13 @@ constexpr size_t kTableSize = 1 << 15;
 
 // Floats in [-1, 1) with all bits of the mantissa in use; a gradient is a stretch of it.
 const std::vector<float>& Table() {
-  static const auto* const table = [] {
-    auto* values = new std::vector<float>(kTableSize);  // never destroyed
+  static const std::vector<float> table = [] {
+    std::vector<float> values(kTableSize);
     transport::SimRandom random(1);
-    for (float& value : *values) value = static_cast<float>(2 * random.Fraction() - 1);
+    for (float& value : values) value = static_cast<float>(2 * random.Fraction() - 1);
     return values;
   }();
-  return *table;
+  return table;
 }
 
 const float* Stretch(uint64_t a, uint64_t b, uint64_t c, uint64_t d, uint32_t elements) {

@@ -74,6 +74,7 @@ void DrawWire(SimRandom* random, Scenario* scenario) {
     scenario->partition_every = random->Between(absl::Milliseconds(20), absl::Seconds(5));
   if (random->Chance(0.2)) faults.refuse = 0.1 * random->Fraction();
   scenario->encode = random->Chance(0.2);
+  if (scenario->encode && random->Chance(0.2)) faults.corrupt = 0.002 * random->Fraction();
 }
 
 void DrawRare(SimRandom* random, Scenario* scenario) {
@@ -182,6 +183,7 @@ std::string Scenario::Describe() const {
   add("drop", faults.drop);
   add("duplicate", faults.duplicate);
   add("reorder", faults.reorder);
+  add("corrupt", faults.corrupt);
   add("break", faults.break_both);
   add("half-open", faults.break_one);
   add("close unseen", faults.close_unseen);

@@ -75,8 +75,7 @@ void SimNode::Turn() {
   }
   const absl::Status status = exchange_->Poll(kIdlePoll);
   if (!status.ok()) {
-    return world_->Fail(
-        absl::StrFormat("jobs end well: job %d: %s", job_, std::string(status.message())));
+    return world_->OnNodeError(job_, std::string(status.message()));
   }
   Advance();
 }

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "tests/sim/sim_coordinator.h"
@@ -77,8 +78,18 @@ JobChecker* World::checker(uint32_t job) {
 void World::OnPlaced(const proto::JobRecord& record) {
   const uint32_t job = record.job_id();
   if (checkers_.count(job) > 0) return;
-  checkers_[job] =
-      std::make_unique<JobChecker>(plan(job), record, [this](const std::string& v) { Fail(v); });
+  checkers_[job] = std::make_unique<JobChecker>(plan(job), record, scenario_.reserve,
+                                                [this](const std::string& v) { Fail(v); });
+}
+
+// A frame that the network has changed is refused, and the node takes that as final: the job fails
+// by name rather than with wrong weights.
+void World::OnNodeError(uint32_t job, const std::string& reason) {
+  if (network_.count(SimNote::kCorrupted) > 0 && absl::StrContains(reason, "MALFORMED")) {
+    corrupted_ = true;
+    return Log(12, [&] { return absl::StrFormat("job %d fails: %s", job, reason); });
+  }
+  Fail(absl::StrFormat("jobs end well: job %d: %s", job, reason));
 }
 
 void World::OnEnded(uint32_t job, bool well, const std::string& reason) {
@@ -132,13 +143,15 @@ Outcome World::Run() {
   }
   WatchProgress();
   if (scenario_.partition_every < absl::InfiniteDuration()) Partition();
-  while (outcome_.ok() && ended_.size() < scenario_.jobs.size() && network_.RunOne()) {
+  while (outcome_.ok() && !corrupted_ && ended_.size() < scenario_.jobs.size() &&
+         network_.RunOne()) {
     graveyard_.clear();
     if (++outcome_.events > kEventsMax) Fail("no deadlock: the run does not end");
   }
   // The servers still forget the jobs.
   const absl::Time end = network_.Now() + absl::Milliseconds(20);
-  while (outcome_.ok() && network_.Now() < end && network_.RunOne()) graveyard_.clear();
+  while (outcome_.ok() && !corrupted_ && network_.Now() < end && network_.RunOne())
+    graveyard_.clear();
   Finish();
   return outcome_;
 }
@@ -149,7 +162,7 @@ void World::Finish() {
   for (size_t i = 0; i < transport::kSimNotes; ++i) {
     outcome_.network[i] = network_.count(static_cast<SimNote>(i));
   }
-  if (!outcome_.ok()) return;
+  if (!outcome_.ok() || corrupted_) return;
   const bool replayed = outcome_.rare[static_cast<size_t>(Rare::kNodeRestart)] > 0;
   for (const auto& [job, checker] : checkers_) {
     outcome_.pushes += checker->pushes();

@@ -55,6 +55,8 @@ class World {
   // Null until the job has a placement.
   JobChecker* checker(uint32_t job);
   void OnPlaced(const proto::JobRecord& record);
+  // A node gives up.
+  void OnNodeError(uint32_t job, const std::string& reason);
   void OnEnded(uint32_t job, bool well, const std::string& reason);
   // A host of its own for each daemon.
   uint32_t NextHost() { return next_host_++; }
@@ -90,6 +92,7 @@ class World {
   uint32_t next_host_ = 0;
   absl::Time progress_at_ = absl::UnixEpoch();
   std::map<uint32_t, std::unique_ptr<JobChecker>> checkers_;
+  bool corrupted_ = false;  // a frame, so that its job has ended
   std::set<uint32_t> ended_;
   std::unique_ptr<SimCoordinator> coordinator_;
   std::vector<std::unique_ptr<SimServer>> servers_;
