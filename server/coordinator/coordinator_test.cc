@@ -247,5 +247,33 @@ TEST(CoordinatorClient, NamesAnAddressThatDoesNotAnswer) {
               HasSubstr(absl::StrCat("coordinator at ", where, " cannot be reached")));
 }
 
+TEST_F(CoordinatorTest, OneSessionTooManyIsRefusedAtOnceAndCounted) {
+  coordinator_.reset();
+  options_.limits.sessions_max = 1;
+  StartCoordinator();
+  FakeDaemon first(options_.listen, FakeDaemon::Worker("w1", 1));
+  ASSERT_TRUE(first.Start().ok());
+  FakeDaemon second(options_.listen, FakeDaemon::Worker("w2", 1));
+  const absl::Status refused = second.Start();
+  EXPECT_EQ(refused.code(), absl::StatusCode::kResourceExhausted);
+  EXPECT_THAT(std::string(refused.message()),
+              HasSubstr("the coordinator has 1 sessions of daemons open"));
+  const absl::StatusOr<proto::ListNodesReply> nodes = client_->ListNodes();
+  ASSERT_TRUE(nodes.ok());
+  ASSERT_EQ(nodes->coordinator().refusals_size(), 1);
+  EXPECT_EQ(nodes->coordinator().refusals(0).count(), 1u);
+  EXPECT_TRUE(nodes->daemons(0).alive());
+}
+
+TEST_F(CoordinatorTest, ADaemonThatHasMoreToSayThanFitsEndsItsSession) {
+  FakeDaemon daemon(options_.listen, FakeDaemon::Worker("w1", 1));
+  ASSERT_TRUE(daemon.Start().ok());
+  coordinator_.reset();
+  for (size_t i = 0; i <= kQueuedMessagesMax; ++i) daemon.Send(proto::DaemonMessage());
+  const std::optional<absl::Status> lost = daemon.WaitLost();
+  ASSERT_TRUE(lost.has_value());
+  EXPECT_EQ(lost->code(), absl::StatusCode::kResourceExhausted) << *lost;
+}
+
 }  // namespace
 }  // namespace strata::server

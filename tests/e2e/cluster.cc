@@ -151,6 +151,8 @@ absl::StatusOr<Daemon> Cluster::StartMember(const std::string& role, const std::
                                             std::vector<std::string> args) {
   args.insert(args.begin(), {role, "--coordinator", address_, "--name", name});
   args.insert(args.end(), options_.daemon_args.begin(), options_.daemon_args.end());
+  const auto& own = role == "server" ? options_.server_args : options_.worker_args;
+  args.insert(args.end(), own.begin(), own.end());
   return StartDaemon(absl::StrCat(role, " ", name), args);
 }
 

@@ -73,6 +73,9 @@ class Cluster {
     // More for the command lines of servers and workers.
     std::vector<std::string> daemon_args = {};
     std::vector<std::string> coordinator_args = {};
+    // More for those of servers only, and of workers only.
+    std::vector<std::string> server_args = {};
+    std::vector<std::string> worker_args = {};
   };
 
   explicit Cluster(Options options) : options_(options) {}
