@@ -21,6 +21,7 @@ namespace strata::tests {
 namespace {
 
 constexpr absl::Duration kLook = absl::Milliseconds(100);
+constexpr absl::Duration kLastCounts = absl::Seconds(20);
 
 struct Options {
   LoadProblem problem;
@@ -107,13 +108,20 @@ class LoadRun {
       if (!node->ended()) return absl::InternalError("a node has not ended");
       if (absl::Status result = node->result(); !result.ok()) return result;
     }
-    uint64_t pushes = 0, refused = 0;
-    for (const auto& shard : ended_.shards()) {
-      pushes += shard.counters().pushes();
-      refused += shard.counters().refused();
-    }
     const uint64_t expected =
         uint64_t{options_.problem.nodes} * ended_.chunks() * options_.problem.steps;
+    uint64_t pushes = 0, refused = 0;
+    // The servers' last counts come after the job's end.
+    for (const absl::Time deadline = absl::Now() + kLastCounts;
+         pushes != expected && absl::Now() < deadline; absl::SleepFor(kLook)) {
+      const absl::StatusOr<proto::JobStatus> status = client_->GetJob(JobId(ended_.job_id()));
+      if (!status.ok()) return status.status();
+      pushes = refused = 0;
+      for (const auto& shard : status->shards()) {
+        pushes += shard.counters().pushes();
+        refused += shard.counters().refused();
+      }
+    }
     if (pushes != expected || refused != 0) {
       return absl::DataLossError(
           absl::StrFormat("%d pushes and %d refusals, not %d and 0", pushes, refused, expected));
