@@ -24,8 +24,8 @@ absl::Duration CpuTime() {
   return absl::DurationFromTimeval(usage.ru_utime) + absl::DurationFromTimeval(usage.ru_stime);
 }
 
-std::string ReplayCommand(uint64_t seed) {
-  return absl::StrFormat("bazel run //tests/sim:simulate -- --seed %d --log", seed);
+std::string ReplayCommand(uint64_t seed, const std::string& flags) {
+  return absl::StrFormat("bazel run //tests/sim:simulate -- --seed %d --log%s", seed, flags);
 }
 
 }  // namespace
@@ -70,7 +70,7 @@ std::string Campaign::Report() const {
   absl::StrAppend(&text, "\n");
   for (const auto& [seed, violation] : failures) {
     absl::StrAppendFormat(&text, "FAILED seed %d: %s\n  replay: %s\n", seed, violation,
-                          ReplayCommand(seed));
+                          ReplayCommand(seed, flags));
   }
   return text;
 }
@@ -78,6 +78,7 @@ std::string Campaign::Report() const {
 Campaign RunCampaign(const Campaign::Options& options) {
   InitLogging("off", "sim").IgnoreError();
   Campaign campaign;
+  campaign.flags = options.flags;
   absl::Mutex mutex;
   std::atomic<uint64_t> next = 0;
   const absl::Time begin = absl::Now();

@@ -21,6 +21,7 @@ struct Campaign {
     uint32_t jobs = 1;        // threads
     size_t failures_max = 3;  // then it ends
     Scenario::Limits limits;
+    std::string flags;  // of simulate, for these limits
     std::ostream* progress = nullptr;
   };
 
@@ -32,6 +33,7 @@ struct Campaign {
   std::map<std::string, uint64_t> models;  // by shape: hash of the weights
   uint64_t models_compared = 0;
   std::vector<std::pair<uint64_t, std::string>> failures;  // seed and violation
+  std::string flags;
 
   // Takes an outcome in; a sync job that ends with other weights than one of the same shape before
   // is a failure, too.

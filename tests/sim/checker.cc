@@ -19,6 +19,10 @@ uint64_t HashOf(const Bytes& bytes) {
   return wire::Checksum(absl::MakeConstSpan(bytes.data(), bytes.size()));
 }
 
+std::string Where(const wire::Header& header) {
+  return absl::StrFormat("node %d chunk %d clock %d", header.node, header.chunk, header.clock);
+}
+
 std::vector<float> FloatsOf(const Bytes& bytes) {
   return {bytes.floats(), bytes.floats() + bytes.float_count()};
 }
@@ -117,14 +121,14 @@ void JobChecker::TakePush(const wire::Frame& frame, bool refused,
   const wire::Header& push = frame.header;
   Chunk& chunk = chunks_[push.chunk];
   uint64_t& received = chunk.received[push.node];
-  const std::string who = absl::StrFormat("node %d chunk %d", push.node, push.chunk);
+  const auto who = [&] { return absl::StrFormat("node %d chunk %d", push.node, push.chunk); };
   // Nodes that keep the rules are refused only as a process that has been replaced.
   if (refused) return;
   if (push.clock > received) {
     return Violate("clocks are contiguous", absl::StrFormat("%s: push %d was taken, expected %d",
-                                                            who, push.clock, received));
+                                                            who(), push.clock, received));
   }
-  if (!chunk.reference) return Violate("INIT comes first", who);
+  if (!chunk.reference) return Violate("INIT comes first", who());
   if (push.clock < received) return;  // must change nothing: every later answer shows it
   ++received;
   chunk.pushed_by[push.node] = push.incarnation;
@@ -194,31 +198,31 @@ void JobChecker::CheckDue(uint32_t c, const std::vector<ReferenceChunk::Due>& du
 
 void JobChecker::CheckAnswer(const wire::Frame& frame) {
   const wire::Header& answer = frame.header;
-  const std::string where =
-      absl::StrFormat("node %d chunk %d clock %d", answer.node, answer.chunk, answer.clock);
+  const auto where = [&] { return Where(answer); };
   if (answer.job != record_.job_id() || answer.chunk >= chunks_.size() || answer.node >= nodes_) {
     return Violate("jobs do not see each other",
-                   absl::StrFormat("answer to %s of job %d", where, answer.job));
+                   absl::StrFormat("answer to %s of job %d", where(), answer.job));
   }
   Chunk& chunk = chunks_[answer.chunk];
-  if (!chunk.reference) return Violate("INIT comes first", where);
+  if (!chunk.reference) return Violate("INIT comes first", where());
   const uint64_t gate = Gate(chunk);
   if (answer.op == Op::kCutAnswer) {
-    if (gate != kInfinity) Violate("CUT waits for all", where + " before all nodes have retired");
+    if (gate != kInfinity) Violate("CUT waits for all", where() + " before all nodes have retired");
   } else {
     if (answer.clock >= chunk.received[answer.node]) {
-      Violate("answers follow pushes", where + " was answered before it was received");
+      Violate("answers follow pushes", where() + " was answered before it was received");
     }
     CheckBound(chunk, answer);
   }
   if (answer.received != chunk.received[answer.node]) {
-    Violate("answers tell what was received",
-            absl::StrFormat("%s: %d, not %d", where, answer.received, chunk.received[answer.node]));
+    Violate(
+        "answers tell what was received",
+        absl::StrFormat("%s: %d, not %d", where(), answer.received, chunk.received[answer.node]));
   }
   uint64_t& told = chunk.version_told[answer.node];
   if (answer.version < told) {
     Violate("answers are monotone",
-            absl::StrFormat("%s: version %d after %d", where, answer.version, told));
+            absl::StrFormat("%s: version %d after %d", where(), answer.version, told));
   }
   told = answer.version;
   CheckWeights(&chunk, frame);
@@ -237,10 +241,9 @@ void JobChecker::CheckBound(const Chunk& chunk, const wire::Header& answer) {
 void JobChecker::CheckWeights(Chunk* chunk, const wire::Frame& frame) {
   const wire::Header& answer = frame.header;
   const ReferenceChunk& reference = *chunk->reference;
-  const std::string where =
-      absl::StrFormat("node %d chunk %d clock %d", answer.node, answer.chunk, answer.clock);
+  const auto where = [&] { return Where(answer); };
   if (answer.version != reference.version()) {
-    return Violate("G1 exactly once", absl::StrFormat("%s: version %d, %d updates are due", where,
+    return Violate("G1 exactly once", absl::StrFormat("%s: version %d, %d updates are due", where(),
                                                       answer.version, reference.version()));
   }
   // Answers share one buffer.
@@ -250,7 +253,7 @@ void JobChecker::CheckWeights(Chunk* chunk, const wire::Frame& frame) {
   if (chunk->ledger > 0) CheckLedger(*chunk, frame);
   if (frame.payload.float_count() != chunk->elements ||
       std::memcmp(frame.payload.data(), reference.weights().data(), frame.payload.size()) != 0) {
-    return Violate("G2 order of bits", where + ": other weights than the model's");
+    return Violate("G2 order of bits", where() + ": other weights than the model's");
   }
   chunk->checked = frame.payload.data();
   chunk->checked_version = answer.version;

@@ -188,17 +188,17 @@ Bytes SimNode::FirstWeights(ChunkId chunk) {
 worker::ExchangeNode::Sum SimNode::TakeSum(ChunkId chunk, uint64_t clock) {
   world_->checker(job_)->OnPush(options_.node, chunk, clock);
   const uint32_t count = map_.ElementsOf(chunk);
-  std::vector<std::shared_ptr<float>> gradients;
-  std::vector<const float*> inputs;
+  const std::shared_ptr<float> sum = pool_.AllocateFloats(count);
+  inputs_.assign(1, sum.get());
+  scratch_.resize(ranks_.size() * count);
   for (uint32_t r = 0; r < ranks_.size(); ++r) {
-    gradients.push_back(pool_.AllocateFloats(count));
-    payload_.Gradient(self_.first_rank() + r, chunk, clock, samples_, options_.variant, count,
-                      gradients.back().get());
-    inputs.push_back(gradients.back().get());
+    float* const own = r == 0 ? sum.get() : scratch_.data() + r * count;
+    payload_.Gradient(self_.first_rank() + r, chunk, clock, samples_, options_.variant, count, own);
+    if (r > 0) inputs_.push_back(own);
   }
-  kernels::Cpu().sum(inputs, gradients[0].get(), count);
+  if (ranks_.size() > 1) kernels::Cpu().sum(inputs_, sum.get(), count);
   core_.OnSummed(chunk, complete_);
-  return {AsBytes(gradients[0], count), samples_};
+  return {AsBytes(sum, count), samples_};
 }
 
 void SimNode::TakeWeights(ChunkId chunk, uint64_t clock, const Bytes& weights) {

@@ -77,6 +77,8 @@ class SimNode final : public worker::ExchangeNode {
   std::vector<std::vector<uint64_t>> ready_;  // by chunk and rank: as NodeMemory's
   std::vector<uint64_t> landed_;              // by chunk
   std::vector<uint64_t> complete_;            // by rank
+  std::vector<const float*> inputs_;          // scratch, by rank
+  std::vector<float> scratch_;                // of gradients
   bool stopped_ = false;
   bool training_ = false, finishing_ = false, released_ = false;
   std::unique_ptr<worker::ParameterServerExchange> exchange_;

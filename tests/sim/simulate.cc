@@ -32,6 +32,8 @@ int main(int argc, char** argv) {
   }
   if (one->count() > 0) return strata::sim::Replay(seed, options.limits, log, std::cout) ? 0 : 1;
   options.progress = &std::cerr;
+  if (!shape.empty()) options.flags += " --shape " + shape;
+  if (!options.limits.faults) options.flags += " --no-faults";
   const strata::sim::Campaign campaign = strata::sim::RunCampaign(options);
   std::cout << campaign.Report();
   return campaign.failures.empty() ? 0 : 1;

@@ -54,6 +54,22 @@ TEST(SimulationTest, TheLogTellsEachEventInOneLineAndChangesNothing) {
   }
 }
 
+// A HELLO that is slower than the node's patience comes after that of the connection which the node
+// made instead, and so does the end of the first connection.
+TEST(SimulationTest, ConnectionsThatAreSlowerThanThePatienceForHelloHoldNothingUp) {
+  for (uint64_t seed = 1; seed <= 300; ++seed) {
+    Scenario scenario = Scenario::Draw(seed, {.chunks_max = 9, .jobs_max = 1, .faults = false});
+    scenario.timing.hello_timeout = absl::Milliseconds(4);
+    scenario.timing.backoff_min = absl::Milliseconds(1);
+    scenario.timing.resend_after = absl::Milliseconds(100);
+    scenario.faults.slow_connection = 0.4;
+    scenario.faults.slow_delay_max = absl::Milliseconds(12);
+    scenario.rare[static_cast<size_t>(Rare::kSlowRank)] = 0.05;
+    EXPECT_EQ(RunScenario(scenario).violation, "") << "seed " << seed;
+    if (HasFailure()) return;
+  }
+}
+
 // Two nodes whose ranks publish at their own pace: without the reserved slot each fills its window
 // with chunks that the other has no slot left for.
 TEST(SimulationTest, NodesLockUpWithoutTheReservedSlotAndDoNotWithIt) {
