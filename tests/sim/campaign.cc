@@ -13,7 +13,6 @@
 #include "absl/strings/str_split.h"
 #include "absl/synchronization/mutex.h"
 #include "absl/time/clock.h"
-#include "common/log.h"
 
 namespace strata::sim {
 namespace {
@@ -76,7 +75,6 @@ std::string Campaign::Report() const {
 }
 
 Campaign RunCampaign(const Campaign::Options& options) {
-  InitLogging("off", "sim").IgnoreError();
   Campaign campaign;
   campaign.flags = options.flags;
   absl::Mutex mutex;
@@ -105,7 +103,6 @@ Campaign RunCampaign(const Campaign::Options& options) {
 }
 
 bool Replay(uint64_t seed, const Scenario::Limits& limits, bool log, std::ostream& out) {
-  InitLogging("off", "sim").IgnoreError();
   EventLog events(log);
   const Outcome outcome = RunSeed(seed, limits, &events);
   out << events.text() << "seed " << seed << ": " << outcome.scenario.Describe() << "\n"

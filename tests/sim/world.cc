@@ -6,6 +6,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "common/log.h"
 #include "tests/sim/sim_coordinator.h"
 #include "tests/sim/sim_server.h"
 #include "tests/sim/sim_worker.h"
@@ -172,6 +173,9 @@ void World::Finish() {
 }
 
 Outcome RunScenario(const Scenario& scenario, EventLog* log) {
+  // The cores' own lines would tell of every run's every daemon.
+  static const bool quiet = InitLogging("off", "sim").ok();
+  (void)quiet;
   EventLog none;
   return World(scenario, log == nullptr ? &none : log).Run();
 }
