@@ -4,8 +4,8 @@ usage: count_cases.py LOG TESTLOGS_DIR BAZEL_STATUS
 
 LOG is what `bazel test` and tests/fuzz.sh printed. Each target in Bazel's summary counts with the
 cases of its test.xml; a target that has none (it did not build, or ran out of time) counts as one
-failed case. A fuzz target is one case. Prints "N passed, N failed" and exits 1 if any case failed
-or Bazel itself did.
+failed case. A fuzz target is one case. Cases that were skipped count as neither: each is printed
+with its reason. Prints "N passed, N failed" and exits 1 if any case failed or Bazel itself did.
 """
 
 import os
@@ -20,13 +20,19 @@ FUZZED = re.compile(r"^fuzz/\S+ (PASSED|FAILED):")
 
 
 def cases(report):
-    """Returns (cases, failed cases) of one test.xml."""
+    """Returns (cases that ran, failed cases, what is to be said of skipped ones) of one test.xml."""
     total = failed = 0
+    skipped = []
     for case in ElementTree.parse(report).getroot().iter("testcase"):
+        skip = case.find("skipped")
+        if skip is not None:
+            reason = " ".join((skip.get("message") or skip.text or "").split())
+            skipped.append(f"{case.get('classname')}.{case.get('name')}: {reason}")
+            continue
         total += 1
         if case.find("failure") is not None or case.find("error") is not None:
             failed += 1
-    return total, failed
+    return total, failed, skipped
 
 
 def main(log, testlogs, bazel_status):
@@ -38,13 +44,15 @@ def main(log, testlogs, bazel_status):
         good = fuzzed.group(1) == "PASSED"
         passed += good
         failed += not good
+    skipped = []
     for target, outcome in outcomes.items():
         report = os.path.join(testlogs, target[2:].replace(":", "/"), "test.xml")
         good = outcome in ("PASSED", "FLAKY")
         try:
             if outcome not in ("PASSED", "FLAKY", "FAILED"):
                 raise FileNotFoundError(report)
-            total, bad = cases(report)
+            total, bad, left_out = cases(report)
+            skipped += [f"skipped: {target} {text}" for text in left_out]
         except (OSError, ElementTree.ParseError):
             total, bad = 1, 0 if good else 1
         if not good and bad == 0:
@@ -55,6 +63,8 @@ def main(log, testlogs, bazel_status):
         failed = 1
     if passed + failed == 0:
         failed = 1
+    for line in skipped:
+        print(line)
     print(f"{passed} passed, {failed} failed")
     return 1 if failed else 0
 
