@@ -20,7 +20,7 @@ FUZZED = re.compile(r"^fuzz/\S+ (PASSED|FAILED):")
 
 
 def cases(report):
-    """Returns (cases that ran, failed cases, what is to be said of skipped ones) of one test.xml."""
+    """Returns (cases that ran, failed cases, lines about skipped ones) of one test.xml."""
     total = failed = 0
     skipped = []
     for case in ElementTree.parse(report).getroot().iter("testcase"):
