@@ -9,6 +9,7 @@
 
 #include "absl/status/status.h"
 #include "common/limits/limits.h"
+#include "common/unique_fd.h"
 
 namespace strata::control {
 
@@ -18,6 +19,8 @@ inline constexpr int kMessageBytesMax = kControlMessageBytesMax;
 // A channel to the coordinator with connections of its own (no other channel's backoff delays it),
 // past any HTTP proxy of the environment. Connects when first used.
 std::shared_ptr<grpc::Channel> ChannelTo(const std::string& address);
+// Over a connected socket, and no other ever: the channel's end is the socket's.
+std::shared_ptr<grpc::Channel> ChannelOn(UniqueFd fd);
 
 // The same code and text.
 absl::Status FromGrpc(const grpc::Status& status);

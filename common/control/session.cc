@@ -20,6 +20,11 @@ namespace strata::control {
 namespace {
 
 constexpr absl::Duration kBackoffMin = absl::Milliseconds(50);
+// Just after a break, and at first, connections are tried often and not for long each: TCP repeats
+// what opens one only after a second, and a short break should cost little more than itself.
+constexpr absl::Duration kHurry = absl::Seconds(4);
+constexpr absl::Duration kHurriedConnectTimeout = absl::Milliseconds(500);
+constexpr absl::Duration kConnectTimeout = absl::Seconds(5);
 constexpr absl::Duration kBackoffMax = absl::Seconds(1);
 constexpr absl::Duration kRegisterTimeout = absl::Seconds(10);
 constexpr absl::Duration kStopTimeout = absl::Seconds(2);
@@ -95,7 +100,8 @@ class GrpcSession final : public Session {
     absl::Status end = absl::CancelledError("stopped");
     while (true) {
       registered_ = false;
-      const absl::Status status = RunLine();
+      const bool hurry = absl::Now() - broken_at < kHurry;
+      const absl::Status status = RunLine(hurry ? kHurriedConnectTimeout : kConnectTimeout);
       if (registered_) {
         broken_at = absl::Now();
         backoff = kBackoffMin;
@@ -115,7 +121,7 @@ class GrpcSession final : public Session {
         break;
       }
       PauseUnlessStopping(backoff);
-      backoff = std::min(backoff * 2, kBackoffMax);
+      if (absl::Now() - broken_at >= kHurry) backoff = std::min(backoff * 2, kBackoffMax);
     }
     const bool lost = RegisteredOnce() && !Stopping();
     if (lost) callbacks_.on_lost(end);
@@ -125,16 +131,17 @@ class GrpcSession final : public Session {
   }
 
   // Dials, registers and serves one line until it breaks or the session stops.
-  absl::Status RunLine() {
+  absl::Status RunLine(absl::Duration connect_timeout) {
     {
       absl::MutexLock lock(&mutex_);
       inbox_.clear();
       inbox_bytes_ = 0;
       closed_.reset();
     }
-    const std::unique_ptr<SessionLine> line = SessionLine::Dial(
-        options_.coordinator, {.on_message = [this](auto message) { Take(std::move(message)); },
-                               .on_closed = [this](absl::Status status) { Close(status); }});
+    const std::unique_ptr<SessionLine> line =
+        SessionLine::Dial(options_.coordinator, connect_timeout,
+                          {.on_message = [this](auto message) { Take(std::move(message)); },
+                           .on_closed = [this](absl::Status status) { Close(status); }});
     SetLine(line.get());
     absl::Status status = RegisterOn(line.get());
     if (status.ok()) {

@@ -5,16 +5,29 @@
 #include <thread>
 
 #include "common/control/channel.h"
+#include "common/control/dial.h"
 #include "proto/control.grpc.pb.h"
 
 namespace strata::control {
 namespace {
 
+// Without an acknowledgement of what was sent. With the time that a new connection takes it is well
+// within the time after which the coordinator takes a silent daemon for lost.
+constexpr absl::Duration kSilenceMax = absl::Seconds(2);
+
+// A line that has ended before it began.
+class NoLine final : public SessionLine {
+ public:
+  bool Write(const proto::DaemonMessage&) override { return false; }
+  void Finish() override {}
+  void Cancel() override {}
+};
+
 class GrpcLine final : public SessionLine {
  public:
-  GrpcLine(const std::string& coordinator, Callbacks callbacks)
+  GrpcLine(UniqueFd fd, Callbacks callbacks)
       : callbacks_(std::move(callbacks)),
-        stub_(proto::Coordinator::NewStub(ChannelTo(coordinator))),
+        stub_(proto::Coordinator::NewStub(ChannelOn(std::move(fd)))),
         stream_(Open()),
         reader_([this] { Read(); }) {}
 
@@ -30,8 +43,8 @@ class GrpcLine final : public SessionLine {
  private:
   using Stream = grpc::ClientReaderWriter<proto::DaemonMessage, proto::CoordinatorMessage>;
 
-  // Corked, the call goes out with the first message: so it is Write that waits for the connection,
-  // and Cancel can end that.
+  // Corked, the call goes out with the first message: so it is Write that waits, and Cancel can end
+  // that.
   std::unique_ptr<Stream> Open() {
     context_.set_initial_metadata_corked(true);
     return stub_->Session(&context_);
@@ -55,8 +68,11 @@ class GrpcLine final : public SessionLine {
 }  // namespace
 
 std::unique_ptr<SessionLine> SessionLine::Dial(const std::string& coordinator,
-                                               Callbacks callbacks) {
-  return std::make_unique<GrpcLine>(coordinator, std::move(callbacks));
+                                               absl::Duration timeout, Callbacks callbacks) {
+  absl::StatusOr<UniqueFd> fd = DialTcp(coordinator, timeout, kSilenceMax);
+  if (fd.ok()) return std::make_unique<GrpcLine>(*std::move(fd), std::move(callbacks));
+  callbacks.on_closed(fd.status());
+  return std::make_unique<NoLine>();
 }
 
 }  // namespace strata::control

@@ -6,6 +6,7 @@
 #include <string>
 
 #include "absl/status/status.h"
+#include "absl/time/time.h"
 #include "proto/control.pb.h"
 
 namespace strata::control {
@@ -24,7 +25,10 @@ class SessionLine {
   };
 
   virtual ~SessionLine() = default;  // cancels
-  static std::unique_ptr<SessionLine> Dial(const std::string& coordinator, Callbacks callbacks);
+  // Blocks up to about `timeout`; where that is not enough, or nobody is there, the line has ended
+  // already.
+  static std::unique_ptr<SessionLine> Dial(const std::string& coordinator, absl::Duration timeout,
+                                           Callbacks callbacks);
 
   // Hands the message to the connection; may block while its buffers are full. False: the line is
   // broken, on_closed says why.

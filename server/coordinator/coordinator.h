@@ -19,7 +19,7 @@ class Coordinator {
   struct Options {
     std::string listen = "127.0.0.1:7070";  // "HOST:PORT"; port 0: any free one
     std::string state_dir = "strata-state";
-    absl::Duration heartbeat = absl::Seconds(1);
+    absl::Duration heartbeat = absl::Milliseconds(500);
     // A daemon that says nothing for so long is lost, and its jobs fail.
     absl::Duration dead_after = absl::Seconds(5);
     // A daemon whose connection has ended is lost unless it is back in this time.

@@ -22,7 +22,7 @@ namespace strata::server {
 class CoordinatorCore {
  public:
   struct Options {
-    absl::Duration heartbeat = absl::Seconds(1);
+    absl::Duration heartbeat = absl::Milliseconds(500);
     // Ticks that lie further apart tell that the coordinator itself stood still: that time counts
     // against no daemon, whose messages may still wait to be read.
     absl::Duration stalled_after = absl::Milliseconds(500);

@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
@@ -84,6 +85,24 @@ TEST_F(LinkDown, ASyncJobGoesOnWhenTheServersAndTheCoordinatorWereCutOff) {
   const auto undisturbed = RunToEnd(SlowLenet("undisturbed", "sync {}"), "");
   const auto head_cut = RunToEnd(SlowLenet("head-cut", "sync {}"), "head");
   EXPECT_EQ(Hashes(head_cut.run_dir(), 0), Hashes(undisturbed.run_dir(), 0));
+}
+
+// The moment within a heartbeat's interval at which the break begins is another for each worker.
+TEST(ManyLinksDown, NoWorkerIsTakenForLost) {
+  constexpr int kWorkers = 10;
+  if (absl::IsPermissionDenied(OwnNetwork())) GTEST_SKIP() << OwnNetwork().message();
+  NetnsCluster cluster({.servers = 0, .nodes = kWorkers, .slots = 1});
+  ASSERT_EQ(cluster.Start(), absl::OkStatus());
+  for (int round = 0; round < 3; ++round) {
+    for (const bool up : {false, true}) {
+      for (int i = 0; i < kWorkers; ++i) {
+        ASSERT_EQ(cluster.network().SetLink(absl::StrCat("w", i), up), absl::OkStatus());
+      }
+      // Long enough after the break for a worker to be missed.
+      absl::SleepFor(up ? absl::Seconds(7) : kBreak);
+    }
+  }
+  EXPECT_THAT(cluster.CoordinatorLog(), ::testing::Not(HasSubstr("is lost")));
 }
 
 TEST_F(LinkDown, LazyAndAsyncJobsGoOnAndFinish) {
