@@ -1,12 +1,35 @@
 #include "server/coordinator/job_activity.h"
 
+#include <utility>
+
 #include "server/coordinator/membership.h"
 #include "server/coordinator/wait_diagnosis.h"
 
 namespace strata::server {
+namespace {
+
+bool SameRequests(const proto::ShardActivity& a, const proto::ShardActivity& b) {
+  return a.connected() == b.connected() && a.unanswered() == b.unanswered() &&
+         a.oldest_clock() == b.oldest_clock() && a.oldest_chunk() == b.oldest_chunk();
+}
+
+bool SameClock(const proto::NodeClock& a, const proto::NodeClock& b) {
+  return a.node() == b.node() && a.clock() == b.clock() && a.chunk() == b.chunk() &&
+         a.unanswered() == b.unanswered();
+}
+
+}  // namespace
 
 void JobActivity::OnNode(uint32_t node, const proto::NodeActivity& activity, absl::Time now) {
-  nodes_[node] = {.activity = activity, .at = now};
+  OfNode& of = nodes_[node];
+  const proto::NodeActivity before = std::exchange(of.activity, activity);
+  of.at = now;
+  of.lines_since.resize(activity.shards_size(), now);
+  for (int s = 0; s < activity.shards_size(); ++s) {
+    if (s >= before.shards_size() || !SameRequests(before.shards(s), activity.shards(s))) {
+      of.lines_since[s] = now;
+    }
+  }
 }
 
 void JobActivity::OnShard(const std::string& daemon, uint32_t shard,
@@ -15,16 +38,25 @@ void JobActivity::OnShard(const std::string& daemon, uint32_t shard,
   OfShard& of = shards_[{daemon, shard}];
   const bool is_first = of.nodes.empty();
   const uint64_t before = LeastClock(of.nodes);
+  of.nodes_since.resize(counters.nodes_size(), now);
+  for (int n = 0; n < counters.nodes_size(); ++n) {
+    const size_t i = n;
+    if (i >= of.nodes.size() || !SameClock(of.nodes[i], counters.nodes(n))) of.nodes_since[i] = now;
+  }
   of.nodes.assign(counters.nodes().begin(), counters.nodes().end());
   of.at = now;
   if (is_first || LeastClock(of.nodes) != before) of.least_since = now;
 }
 
 void JobActivity::Excuse(absl::Duration gap, absl::Time now) {
-  for (auto& [node, of] : nodes_) of.at = Excused(of.at, gap, now);
+  for (auto& [node, of] : nodes_) {
+    of.at = Excused(of.at, gap, now);
+    for (absl::Time& since : of.lines_since) since = Excused(since, gap, now);
+  }
   for (auto& [key, of] : shards_) {
     of.at = Excused(of.at, gap, now);
     of.least_since = Excused(of.least_since, gap, now);
+    for (absl::Time& since : of.nodes_since) since = Excused(since, gap, now);
   }
 }
 

@@ -18,9 +18,11 @@ class JobActivity {
   struct OfNode {
     proto::NodeActivity activity;
     absl::Time at;
+    std::vector<absl::Time> lines_since;  // activity.shards(i) is the same, but for its age
   };
   struct OfShard {
     std::vector<proto::NodeClock> nodes;
+    std::vector<absl::Time> nodes_since;  // nodes[i] is the same
     absl::Time at;
     // Since when LeastClock(nodes) is what it is.
     absl::Time least_since;

@@ -57,6 +57,7 @@ JobScene JobTable::SceneOf(const JobEntry& entry, absl::Time now) const {
     if (const JobActivity::OfNode* said = entry.activity.Node(node.node)) {
       of.activity = &said->activity;
       of.activity_at = said->at;
+      of.lines_since = &said->lines_since;
     }
   }
   // The status lists them in the order of the placement.
@@ -74,6 +75,7 @@ JobScene JobTable::SceneOf(const JobEntry& entry, absl::Time now) const {
     if (const JobActivity::OfShard* said = entry.activity.Shard(of.daemon, of.shard)) {
       of.nodes = &said->nodes;
       of.nodes_at = said->at;
+      of.nodes_since = &said->nodes_since;
       of.least_since = said->least_since;
     }
   }

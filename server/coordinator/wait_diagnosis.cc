@@ -62,6 +62,13 @@ class Diagnosis {
     }
     return nullptr;
   }
+  static size_t IndexIn(const google::protobuf::RepeatedPtrField<proto::ShardActivity>& lines,
+                        const proto::ShardActivity& line) {
+    for (int i = 0; i < lines.size(); ++i) {
+      if (&lines[i] == &line) return i;
+    }
+    return 0;
+  }
   static bool InPhase(const NodeScene& node, const char* phase) {
     return node.activity->phase() == phase;
   }
@@ -100,6 +107,8 @@ class Diagnosis {
   void AddRank(const NodeScene& node, const proto::RankActivity& rank);
   void FindAtShard(const NodeScene& node, const proto::ShardActivity& line);
   bool Owes(const NodeScene& node, const proto::ShardActivity& line, const ShardScene& shard) const;
+  bool MissesPushes(const NodeScene& node, const proto::ShardActivity& line,
+                    const ShardScene& shard, const proto::NodeClock& own) const;
   void FindLagging();
   void AddServer(const ShardScene& shard, const Owed& owed);
 
@@ -247,6 +256,17 @@ void Diagnosis::FindAtShard(const NodeScene& node, const proto::ShardActivity& l
                                            : "pushes";
 }
 
+// Whether the node waits for more pushes than the shard has of it, and neither number moves.
+bool Diagnosis::MissesPushes(const NodeScene& node, const proto::ShardActivity& line,
+                             const ShardScene& shard, const proto::NodeClock& own) const {
+  if (!InPhase(node, "training") || line.unanswered() <= own.unanswered()) return false;
+  if (node.lines_since == nullptr || shard.nodes_since == nullptr) return false;
+  const size_t line_index = IndexIn(node.activity->shards(), line);
+  const size_t own_index = &own - shard.nodes->data();
+  return now_ - node.lines_since->at(line_index) >= timing_.show_after &&
+         now_ - shard.nodes_since->at(own_index) >= timing_.show_after;
+}
+
 // Whether the shard could have answered the node's oldest request, by what both have said. Their
 // words are of different times; only what has been so long enough counts.
 bool Diagnosis::Owes(const NodeScene& node, const proto::ShardActivity& line,
@@ -263,6 +283,7 @@ bool Diagnosis::Owes(const NodeScene& node, const proto::ShardActivity& line,
   if (!own->retired() && (!may_be_there || !scene_.staleness)) {
     return shard.nodes_at - asked_at >= timing_.show_after;
   }
+  if (MissesPushes(node, line, shard, *own)) return true;
   // A retired node asks for the last weights, which are there once all have retired.
   for (const proto::NodeClock& other : *shard.nodes) {
     if (other.node() == node.node || other.retired()) continue;

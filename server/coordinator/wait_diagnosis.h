@@ -20,6 +20,8 @@ struct NodeScene {
   absl::Time heard_at;                            // of the worker daemon, whatever it said
   const proto::NodeActivity* activity = nullptr;  // newest; null: none yet
   absl::Time activity_at;                         // when it came
+  // Since when each of its servers' requests are the same.
+  const std::vector<absl::Time>* lines_since = nullptr;
 };
 
 // One shard of a running job.
@@ -28,10 +30,11 @@ struct ShardScene {
   uint32_t shard = 0;  // within the daemon
   std::string address;
   bool installed = false;
-  absl::Time heard_at;                              // of the server, whatever it said
-  const std::vector<proto::NodeClock>* nodes = {};  // newest; null: none yet
-  absl::Time nodes_at;                              // when they came
-  absl::Time least_since = absl::InfiniteFuture();  // their least clock has not changed
+  absl::Time heard_at;                                   // of the server, whatever it said
+  const std::vector<proto::NodeClock>* nodes = {};       // newest; null: none yet
+  const std::vector<absl::Time>* nodes_since = nullptr;  // since when each is the same
+  absl::Time nodes_at;                                   // when they came
+  absl::Time least_since = absl::InfiniteFuture();       // their least clock has not changed
 };
 
 // All that tells who holds a running job up. Pointers are to what the caller keeps.

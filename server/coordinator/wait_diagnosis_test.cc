@@ -45,7 +45,10 @@ class DiagnosisTest : public ::testing::Test {
       clocks_.back().set_chunk(40);
       clocks_.back().set_connected(true);
     }
-    for (uint32_t n : {0, 1}) scene_.nodes[n].activity = &activities_[n];
+    for (uint32_t n : {0, 1}) {
+      scene_.nodes[n].activity = &activities_[n];
+      scene_.nodes[n].lines_since = &lines_since_[n];
+    }
     ShardScene& shard = scene_.shards.emplace_back();
     shard.daemon = "s1";
     shard.address = "tcp://10.0.0.2:7100";
@@ -53,6 +56,7 @@ class DiagnosisTest : public ::testing::Test {
     shard.heard_at = kNow;
     shard.nodes = &clocks_;
     shard.nodes_at = kNow;
+    shard.nodes_since = &clocks_since_;
     shard.least_since = kNow;
     scene_.staleness = 0;
     scene_.phase_since = kNow - absl::Minutes(10);
@@ -89,6 +93,9 @@ class DiagnosisTest : public ::testing::Test {
 
   std::deque<proto::NodeActivity> activities_;
   std::vector<proto::NodeClock> clocks_;
+  // Long ago.
+  std::vector<absl::Time> clocks_since_ = {absl::UnixEpoch(), absl::UnixEpoch()};
+  std::vector<absl::Time> lines_since_[2] = {{absl::UnixEpoch()}, {absl::UnixEpoch()}};
   JobScene scene_;
 };
 
@@ -208,6 +215,28 @@ TEST_F(DiagnosisTest, AServerThatHasAllPushesOfAClockAndDoesNotAnswerIsNamed) {
                                    "does not answer node 0's pushes"));
   // Answers may be on their way.
   shard().least_since = kNow - absl::Seconds(1);
+  EXPECT_THAT(Texts(), IsEmpty());
+}
+
+TEST_F(DiagnosisTest, PushesOfAllNodesThatDoNotReachTheServerAreFoundByTheirNumber) {
+  // Each node waits for its most urgent chunk; to the server each seems to wait for the other.
+  for (int r = 0; r < 4; ++r) rank(r).set_waiting(true);
+  for (int n : {0, 1}) {
+    line(n).set_unanswered(4);
+    line(n).set_oldest_clock(57);
+    line(n).set_oldest_chunk(60);
+    line(n).set_oldest_ms(7000);
+    clocks_[n].set_unanswered(4);
+  }
+  EXPECT_THAT(Texts(), IsEmpty()) << "all four are there";
+  clocks_[0].set_unanswered(1);
+  clocks_[1].set_unanswered(3);
+  EXPECT_THAT(Texts(), ElementsAre("server s1 (shard 0, tcp://10.0.0.2:7100) at step 57 for 7 s: "
+                                   "does not answer the pushes of 2 nodes"));
+  // What changes is on its way.
+  lines_since_[1][0] = kNow - absl::Seconds(1);
+  EXPECT_EQ(Diagnose(scene_, kNow)[0].doing(), "does not answer node 0's pushes");
+  clocks_since_[0] = kNow - absl::Seconds(1);
   EXPECT_THAT(Texts(), IsEmpty());
 }
 

@@ -310,7 +310,7 @@ void ParameterServerCore::AddActivity(absl::Time now, proto::NodeActivity* activ
     out->set_unanswered(line.unanswered);
     out->set_oldest_clock(line.oldest_clock);
     out->set_oldest_chunk(line.oldest_chunk);
-    out->set_oldest_ms(absl::ToInt64Milliseconds(line.connected ? line.oldest_age : line.down_for));
+    out->set_oldest_ms(absl::ToInt64Milliseconds(std::max(line.oldest_age, line.down_for)));
     out->set_error(line.error);
   }
 }

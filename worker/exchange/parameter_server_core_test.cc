@@ -175,6 +175,11 @@ TEST_F(ActivityTest, TellsTheRequestThatHasWaitedLongest) {
   EXPECT_EQ(activity.oldest_clock(), 0u);
   EXPECT_EQ(activity.oldest_ms(), 7000);
   EXPECT_EQ(activity.error(), "");
+  core_->OnLost(kConnection, absl::UnavailableError("gone"), now_, &actions_);
+  activity = After(absl::Seconds(1));
+  EXPECT_FALSE(activity.connected());
+  EXPECT_EQ(activity.oldest_ms(), 8000) << "a new connection is a part of the same wait";
+  EXPECT_EQ(activity.error(), "gone");
 }
 
 TEST(ParameterServerCoreTest, ARefusedPushNamesNodeServerChunkAndClock) {
