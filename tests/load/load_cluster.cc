@@ -3,6 +3,7 @@
 #include <signal.h>
 
 #include <algorithm>
+#include <filesystem>
 #include <fstream>
 
 #include "absl/strings/match.h"
@@ -30,6 +31,7 @@ std::string ReadyLineIn(const std::string& path) {
 absl::Status LoadCluster::StartMember(const std::string& name, std::vector<std::string> args,
                                       std::string* ready_line) {
   const std::string log = absl::StrCat(options_.dir, "/", name, ".log");
+  std::filesystem::remove(log);  // of an earlier run, whose daemons were elsewhere
   args.insert(args.begin(), "strata");
   auto process = Process::Start({.args = args, .executable = options_.strata, .log_path = log});
   if (!process.ok()) return process.status();
@@ -47,6 +49,7 @@ absl::Status LoadCluster::StartMember(const std::string& name, std::vector<std::
 }
 
 absl::Status LoadCluster::Start() {
+  std::filesystem::remove_all(absl::StrCat(options_.dir, "/state"));
   std::string line;
   absl::Status status = StartMember(
       "coordinator",

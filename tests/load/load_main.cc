@@ -79,8 +79,8 @@ class LoadRun {
       if (!list.ok() || !status.ok()) return list.ok() ? status.status() : list.status();
       own_ = UseOf();
       if (status->state() == proto::RUNNING) {
-        nodes_list_ = *list;
-        running_ = *status;
+        if (Connections(*list) >= Connections(nodes_list_)) nodes_list_ = *list;
+        if (MemoryBytes(*status) >= MemoryBytes(running_)) running_ = *status;
         for (const auto& daemon : list->daemons()) {
           silent_ms_max_ = std::max(silent_ms_max_, daemon.last_heartbeat_ms_ago());
         }
@@ -107,7 +107,12 @@ class LoadRun {
     for (const auto& node : nodes_) {
       if (!node->ended()) return absl::InternalError("a node has not ended");
       if (absl::Status result = node->result(); !result.ok()) return result;
+      if (node->weights() != nodes_[0]->weights()) {
+        return absl::DataLossError("nodes have different final weights");
+      }
     }
+    const std::string wrong = options_.problem.Check(nodes_[0]->weights());
+    if (!wrong.empty()) return absl::DataLossError(wrong);
     const uint64_t expected =
         uint64_t{options_.problem.nodes} * ended_.chunks() * options_.problem.steps;
     uint64_t pushes = 0, refused = 0;
@@ -177,6 +182,23 @@ class LoadRun {
     return "-";
   }
 
+  static uint64_t Connections(const proto::ListNodesReply& list) {
+    uint64_t sum = 0;
+    for (const auto& daemon : list.daemons()) {
+      for (const auto& resource : daemon.resources()) {
+        if (resource.name() == "connections") sum += resource.used();
+      }
+    }
+    return sum;
+  }
+
+  static uint64_t MemoryBytes(const proto::JobStatus& status) {
+    uint64_t sum = 0;
+    for (const auto& node : status.nodes()) sum += node.memory_bytes();
+    for (const auto& shard : status.shards()) sum += shard.memory_bytes();
+    return sum;
+  }
+
   static void Say(const std::string& line) {
     std::printf("%s\n", line.c_str());
     std::fflush(stdout);
@@ -188,8 +210,9 @@ class LoadRun {
   std::vector<std::unique_ptr<LoadNode>> nodes_;
   ProcessUse own_;
   int64_t silent_ms_max_ = 0;
+  // While it trained: the newest of those with the most connections, and with the most memory.
   proto::ListNodesReply nodes_list_;
-  proto::JobStatus running_;  // the newest status in which it trained
+  proto::JobStatus running_;
   proto::JobStatus ended_;
 };
 
@@ -197,7 +220,9 @@ int Main(int argc, char** argv) {
   Options options;
   CLI::App app("Many nodes with a tiny model on this machine, against real daemons.");
   app.add_option("--strata", options.cluster.strata, "The strata binary")->required();
-  app.add_option("--dir", options.cluster.dir, "Folder for logs and state")->required();
+  app.add_option("--dir", options.cluster.dir,
+                 "Folder for logs and state, which replace those of an earlier run")
+      ->required();
   app.add_option("--nodes", options.problem.nodes, "Nodes, a rank each")->capture_default_str();
   app.add_option("--steps", options.problem.steps)->capture_default_str();
   app.add_option("--elements", options.problem.elements, "Weights")->capture_default_str();

@@ -9,6 +9,7 @@
 #include "absl/base/thread_annotations.h"
 #include "absl/status/status.h"
 #include "absl/synchronization/mutex.h"
+#include "absl/types/span.h"
 #include "common/control/session.h"
 #include "tests/load/load_problem.h"
 #include "worker/aggregator/node_memory.h"
@@ -29,10 +30,11 @@ class LoadNode {
   // Ends what it does and signs off.
   void Stop();
 
-  // How the job went on this node, once it has ended: OK where all steps were made and the final
-  // weights are right.
+  // How the job went on this node, once it has ended: OK where all steps were made.
   bool ended();
   absl::Status result();
+  // After a result that is OK: the final ones.
+  absl::Span<const float> weights() const;
   uint64_t memory_bytes() const { return memory_bytes_; }
 
  private:
