@@ -27,7 +27,8 @@ absl::Status ShardCore::Install(const proto::JobRecord& record, ShardId own_shar
     return absl::InvalidArgumentError(
         absl::StrFormat("job %d: %s", id.value(), std::string(plan.status().message())));
   }
-  jobs_[id] = {std::make_unique<ShardJob>(*std::move(plan), kernels_, pool_), std::move(text)};
+  jobs_[id] = {std::make_unique<ShardJob>(*std::move(plan), kernels_, pool_, &refusals_),
+               std::move(text)};
   return absl::OkStatus();
 }
 
@@ -88,6 +89,7 @@ void ShardCore::Refuse(transport::ConnectionId connection, const wire::Frame& fr
     return jobs_.at(bound->second).job->Refuse(connection, frame, code, reason, actions);
   }
   ++refused_;
+  ++refusals_[CauseOf(code, Sender::kStranger)];
   actions->push_back({ShardAction::Kind::kSend, connection,
                       ErrorReply(frame.header, frame.payload.size(), code, reason)});
 }

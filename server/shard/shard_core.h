@@ -15,6 +15,7 @@
 #include "common/wire/frame.h"
 #include "kernels/kernels.h"
 #include "proto/control.pb.h"
+#include "server/shard/refusals.h"
 
 namespace strata::server {
 
@@ -76,6 +77,8 @@ class ShardCore {
   size_t HeldSums(JobId job, ChunkId chunk) const;
   // Frames that belong to no job: malformed, before HELLO, of an unknown job.
   uint64_t refused() const { return refused_; }
+  // All refused frames since the beginning, also those of jobs that are gone.
+  const Refusals& refusals() const { return refusals_; }
 
  private:
   struct Installed {
@@ -94,6 +97,7 @@ class ShardCore {
   absl::flat_hash_map<JobId, Installed> jobs_;
   absl::flat_hash_map<transport::ConnectionId, JobId> bound_;
   uint64_t refused_ = 0;
+  Refusals refusals_;
 };
 
 }  // namespace strata::server

@@ -1,6 +1,7 @@
 // The course of jobs on a shard: install, retire, cut, remove, several at once.
 #include <string>
 
+#include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "server/shard/shard_harness.h"
 
@@ -17,6 +18,12 @@ JobOptions OneWeight(uint32_t job, std::vector<uint32_t> ranks, const std::strin
   options.elements = options.chunk_elements = 1;
   options.job_text = "optimizer { sgd {} } schedule { base_lr: 1 } consistency { " + mode + " }";
   return options;
+}
+
+std::vector<ConnectionId> ConnectionsOf(const std::vector<Sent>& sent) {
+  std::vector<ConnectionId> connections;
+  for (const Sent& one : sent) connections.push_back(one.connection);
+  return connections;
 }
 
 TEST(ShardCoreInstall, TheSameRecordAgainIsFineAndAnotherIsNot) {
@@ -101,7 +108,7 @@ TEST(ShardCoreReport, OfALargeJobHasTheNodesNowAndThen) {
 }
 
 // The node gave the first connection up before its HELLO, which was slow, had arrived.
-TEST(ShardCoreConnections, AnswersGoWhereTheNodeSpeaksNotWhereItsLastHelloCameFrom) {
+TEST(ShardCoreConnections, AnswersGoWhereTheNodeSpeaksNotOnlyWhereItsLastHelloCameFrom) {
   const proto::JobRecord record = RecordOf(OneWeight(7, {1}, "sync {}"));
   ShardHarness shard;
   ASSERT_TRUE(shard.core().Install(record, ShardId(0)).ok());
@@ -111,11 +118,11 @@ TEST(ShardCoreConnections, AnswersGoWhereTheNodeSpeaksNotWhereItsLastHelloCameFr
   shard.DeliverForOne(given_up, HelloFrame(record, 0));
   const wire::Frame push = PushFrame(record, 0, 0, 0, {1}, 1);
   const std::vector<Sent> answer = shard.Deliver(used, push);
-  ASSERT_EQ(answer.size(), 1u);
-  EXPECT_EQ(answer[0].connection, used);
+  EXPECT_EQ(ConnectionsOf(answer), (std::vector<ConnectionId>{given_up, used}));
   shard.DeliverForOne(given_up, HelloFrame(record, 0));
   shard.core().OnDisconnected(given_up);
-  EXPECT_EQ(shard.Deliver(used, push).size(), 1u);
+  const wire::Frame next = PushFrame(record, 0, 0, 1, {1}, 1, 1);
+  EXPECT_EQ(ConnectionsOf(shard.Deliver(used, next)), (std::vector<ConnectionId>{used}));
 }
 
 TEST(ShardCoreRetire, OtherNodesProceedWithoutTheOneThatRetired) {
@@ -225,7 +232,7 @@ TEST(ShardCoreJobs, RemovingOneClosesItsConnectionsAndNoOthers) {
   EXPECT_FALSE(shard.core().Counters().contains(JobId(7)));
 }
 
-TEST(ShardCoreJobs, AnAnswerGoesToTheNodesNewestConnection) {
+TEST(ShardCoreJobs, AnAnswerReachesANodeThatCameBack) {
   const proto::JobRecord record = RecordOf(OneWeight(7, {1, 1}, "sync {}"));
   ShardHarness shard;
   ASSERT_TRUE(shard.core().Install(record, ShardId(0)).ok());
@@ -244,8 +251,52 @@ TEST(ShardCoreJobs, AnAnswerGoesToTheNodesNewestConnection) {
   shard.Deliver(again, PushFrame(record, 0, 0, 1, {0.0f}, 1, 1));
   const ConnectionId newest = shard.Join(record, 0);
   const auto sent = shard.Deliver(b, PushFrame(record, 1, 0, 1, {0.0f}, 1, 1));
-  ASSERT_EQ(sent.size(), 2u);
-  EXPECT_EQ(sent[0].connection, newest);
+  EXPECT_EQ(ConnectionsOf(sent), (std::vector<ConnectionId>{again, newest, b}));
+}
+
+TEST(ShardCoreJobs, ACopyOfANodesHelloTakesNoAnswerAwayFromIt) {
+  const proto::JobRecord record = RecordOf(OneWeight(7, {1, 1}, "sync {}"));
+  ShardHarness shard;
+  ASSERT_TRUE(shard.core().Install(record, ShardId(0)).ok());
+  const ConnectionId a = shard.Join(record, 0), b = shard.Join(record, 1);
+  shard.Deliver(a, InitFrame(record, 0, 0, {0.0f}));
+  const wire::Frame first = PushFrame(record, 0, 0, 0, {-2.0f}, 1);
+  shard.Deliver(a, first);
+  shard.Deliver(b, PushFrame(record, 1, 0, 0, {-2.0f}, 1));
+  // Strangers send again what they have captured; what is answered goes to them only.
+  std::vector<ConnectionId> strangers;
+  for (int i = 0; i < 10; ++i) {
+    strangers.push_back(shard.Join(record, 0));
+    const auto answered = shard.Deliver(strangers.back(), first);
+    EXPECT_EQ(ConnectionsOf(answered), std::vector<ConnectionId>{strangers.back()});
+  }
+  shard.Deliver(a, PushFrame(record, 0, 0, 1, {0.0f}, 1, 1));
+  for (int i = 0; i < 4; ++i) strangers.push_back(shard.Join(record, 0));
+  const auto sent = shard.Deliver(b, PushFrame(record, 1, 0, 1, {0.0f}, 1, 1));
+  ASSERT_EQ(sent.size(), 5u) << "the node, the newest three strangers and node 1";
+  EXPECT_EQ(sent[0].connection, a);
+  EXPECT_EQ(sent[4].connection, b);
+  EXPECT_EQ(shard.core().Counters().at(JobId(7)).answers, 14u) << "4 of pushes, 10 again";
+  // Those that end are forgotten.
+  for (const ConnectionId stranger : strangers) shard.core().OnDisconnected(stranger);
+  shard.Deliver(a, PushFrame(record, 0, 0, 2, {0.0f}, 1, 2));
+  EXPECT_EQ(ConnectionsOf(shard.Deliver(b, PushFrame(record, 1, 0, 2, {0.0f}, 1, 2))),
+            (std::vector<ConnectionId>{a, b}));
+}
+
+TEST(ShardCoreJobs, CopiesOfItsHelloDoNotKeepANodeFromTheCutThatItAsksFor) {
+  const proto::JobRecord record = RecordOf(OneWeight(7, {1}, "sync {}"));
+  ShardHarness shard;
+  ASSERT_TRUE(shard.core().Install(record, ShardId(0)).ok());
+  const ConnectionId a = shard.Join(record, 0);
+  shard.Deliver(a, InitFrame(record, 0, 0, {0.0f}));
+  shard.Deliver(a, PushFrame(record, 0, 0, 0, {-2.0f}, 1));
+  shard.Deliver(a, ControlFrame(record, Op::kRetire, 0, 0, 0));
+  shard.core().OnDisconnected(a);
+  const ConnectionId again = shard.Join(record, 0);
+  for (int i = 0; i < 4; ++i) shard.Join(record, 0);
+  const auto sent = shard.Deliver(again, ControlFrame(record, Op::kCut, 0, 0, 0));
+  EXPECT_THAT(ConnectionsOf(sent), testing::Contains(again));
 }
 
 }  // namespace

@@ -266,5 +266,33 @@ TEST_F(ShardCoreRefusal, AMalformedFrameIsAnsweredWithAHeaderOnlyAndCounted) {
   ExpectClockZeroStillWorks();
 }
 
+TEST_F(ShardCoreRefusal, EachIsCountedByItsCauseAndOutlivesItsJob) {
+  shard_.DeliverForOne(shard_.Connect(), Push(0));
+  Frame hello = HelloFrame(record_, 0);
+  hello.header.job = 404;
+  shard_.DeliverForOne(shard_.Connect(), hello);
+  proto::JobRecord other = record_;
+  other.set_token(1);
+  shard_.DeliverForOne(shard_.Connect(), HelloFrame(other, 0));
+  shard_.DeliverForOne(a_, HelloFrame(record_, 1));
+  shard_.DeliverForOne(a_, Push(1));
+  Frame frame = Push(0);
+  frame.header.job = 8;
+  shard_.DeliverForOne(a_, frame);
+  frame = Push(0);
+  frame.header.chunk = 99;
+  shard_.DeliverForOne(a_, frame);
+  std::vector<ShardAction> actions;
+  shard_.core().OnMalformed(a_, &actions);
+  shard_.core().Remove(JobId(record_.job_id()), &actions);
+  EXPECT_EQ(shard_.core().refusals(), (Refusals{{"another job than HELLO's", 1},
+                                                {"another node than HELLO's", 2},
+                                                {"before HELLO", 1},
+                                                {"chunk outside the job", 1},
+                                                {"malformed", 1},
+                                                {"unknown job", 1},
+                                                {"wrong token or cluster", 1}}));
+}
+
 }  // namespace
 }  // namespace strata::server

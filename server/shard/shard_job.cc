@@ -14,13 +14,17 @@ namespace {
 // At a node's chunk, on average; some 10 ns each.
 constexpr size_t kLooksPerReport = 1 << 19;
 
+// Of one node at a time: its own, one that is lost but not yet known to be, and strangers'.
+constexpr size_t kConnectionsMax = 4;
+
 }  // namespace
 
 using wire::ErrorCode;
 using wire::Op;
 
-ShardJob::ShardJob(ShardPlan plan, const kernels::Kernels& kernels, BufferPool& pool)
-    : plan_(std::move(plan)), kernels_(kernels), nodes_(plan_.nodes.size()) {
+ShardJob::ShardJob(ShardPlan plan, const kernels::Kernels& kernels, BufferPool& pool,
+                   Refusals* refusals)
+    : plan_(std::move(plan)), kernels_(kernels), nodes_(plan_.nodes.size()), refusals_(refusals) {
   for (size_t i = 0; i < plan_.nodes.size(); ++i) node_index_[plan_.nodes[i].value()] = i;
   for (const OwnChunk& chunk : plan_.chunks) {
     chunks_[chunk.id.value()] =
@@ -42,10 +46,23 @@ bool ShardJob::OnHello(transport::ConnectionId connection, const wire::Frame& fr
     Refuse(connection, frame, ErrorCode::kNoHello, "bound to another node", actions);
     return false;
   }
-  nodes_[index] = {.incarnation = header.incarnation, .connection = connection};
+  Join(connection, header.incarnation, &nodes_[index]);
   bindings_[connection] = {.node = index, .incarnation = header.incarnation};
   Send(connection, Reply(header, Op::kHelloOk), actions);
   return true;
+}
+
+void ShardJob::Join(transport::ConnectionId connection, uint32_t incarnation, Node* node) {
+  if (incarnation != node->incarnation) *node = {.incarnation = incarnation};
+  if (!node->connections.empty() && node->connections.back() == connection) return;
+  std::erase(node->connections, connection);
+  if (node->connections.size() == kConnectionsMax) {
+    const auto oldest =
+        std::find_if(node->connections.begin(), node->connections.end(),
+                     [&](transport::ConnectionId kept) { return kept != node->proven; });
+    node->connections.erase(oldest);
+  }
+  node->connections.push_back(connection);
 }
 
 std::optional<ShardJob::Fault> ShardJob::CheckHello(const wire::Header& header,
@@ -123,8 +140,7 @@ void ShardJob::OnFrame(transport::ConnectionId connection, const wire::Frame& fr
   std::optional<Fault> fault = CheckSender(binding, frame.header);
   if (!fault && frame.header.op != Op::kRetire) fault = CheckChunk(frame);
   if (fault) return Reject(connection, frame, *fault, actions);
-  // A HELLO that was slow may have come over a connection that the node had given up already.
-  nodes_[binding.node].connection = connection;
+  Join(connection, binding.incarnation, &nodes_[binding.node]);
   switch (frame.header.op) {
     case Op::kInit:
       return OnInit(connection, frame, actions);
@@ -173,7 +189,17 @@ void ShardJob::OnPushPull(transport::ConnectionId connection, size_t node, const
                                                header.chunk, header.clock, result.reason);
     return Refuse(connection, frame, result.error, reason, actions);
   }
-  ++(result.duplicate ? counters_.duplicates : counters_.pushes);
+  if (result.duplicate) {
+    ++counters_.duplicates;
+    // Who asks again is answered again, nobody else.
+    for (const DueAnswer& answer : due) {
+      ++counters_.answers;
+      Send(connection, FrameOf(header.chunk, answer), actions);
+    }
+    return;
+  }
+  ++counters_.pushes;
+  nodes_[node].proven = connection;
   SendDue(header.chunk, due, actions);
 }
 
@@ -198,30 +224,37 @@ void ShardJob::OnRetire(transport::ConnectionId connection, size_t node, const w
 // the next one and is answered then.
 void ShardJob::SendDue(uint32_t chunk, const std::vector<DueAnswer>& due,
                        std::vector<ShardAction>* actions) {
-  ChunkState& state = *chunks_.at(chunk);
   for (const DueAnswer& answer : due) {
     const Node& node = nodes_[answer.node];
-    if (!node.connection) continue;
-    wire::Frame frame;
-    wire::Header& header = frame.header;
-    header.op = answer.op;
-    header.job = plan_.job.value();
-    header.view = plan_.view;
-    header.generation = plan_.generation;
-    header.chunk = chunk;
-    header.node = plan_.nodes[answer.node].value();
-    header.incarnation = node.incarnation;
-    header.clock = answer.clock;
-    header.element_count = state.weights().elements();
-    header.version = state.weights().version();
-    header.received = state.Received(answer.node);
-    header.min_clock = state.MinClock();
-    header.staleness = answer.staleness;
-    header.payload_checksum = state.weights().checksum();
-    frame.payload = state.weights().weights();
+    if (node.connections.empty()) continue;
     if (answer.op == Op::kAnswer) ++counters_.answers;
-    Send(*node.connection, std::move(frame), actions);
+    const wire::Frame frame = FrameOf(chunk, answer);
+    for (const transport::ConnectionId connection : node.connections) {
+      Send(connection, frame, actions);
+    }
   }
+}
+
+wire::Frame ShardJob::FrameOf(uint32_t chunk, const DueAnswer& answer) {
+  ChunkState& state = *chunks_.at(chunk);
+  wire::Frame frame;
+  wire::Header& header = frame.header;
+  header.op = answer.op;
+  header.job = plan_.job.value();
+  header.view = plan_.view;
+  header.generation = plan_.generation;
+  header.chunk = chunk;
+  header.node = plan_.nodes[answer.node].value();
+  header.incarnation = nodes_[answer.node].incarnation;
+  header.clock = answer.clock;
+  header.element_count = state.weights().elements();
+  header.version = state.weights().version();
+  header.received = state.Received(answer.node);
+  header.min_clock = state.MinClock();
+  header.staleness = answer.staleness;
+  header.payload_checksum = state.weights().checksum();
+  frame.payload = state.weights().weights();
+  return frame;
 }
 
 void ShardJob::Send(transport::ConnectionId connection, wire::Frame frame,
@@ -239,6 +272,8 @@ void ShardJob::Reject(transport::ConnectionId connection, const wire::Frame& fra
 void ShardJob::Refuse(transport::ConnectionId connection, const wire::Frame& frame, ErrorCode code,
                       const std::string& reason, std::vector<ShardAction>* actions) {
   ++counters_.refused;
+  const bool member = bindings_.contains(connection);
+  ++(*refusals_)[CauseOf(code, member ? Sender::kMember : Sender::kJoining)];
   Send(connection, ErrorReply(frame.header, frame.payload.size(), code, reason), actions);
 }
 
@@ -246,7 +281,8 @@ void ShardJob::OnDisconnected(transport::ConnectionId connection) {
   const auto binding = bindings_.find(connection);
   if (binding == bindings_.end()) return;
   Node& node = nodes_[binding->second.node];
-  if (node.connection == connection) node.connection.reset();
+  std::erase(node.connections, connection);
+  if (node.proven == connection) node.proven.reset();
   bindings_.erase(binding);
 }
 
@@ -265,7 +301,7 @@ std::vector<proto::NodeClock> ShardJob::NodeClocks() const {
   for (size_t node = 0; node < nodes_.size(); ++node) {
     clocks[node].set_node(plan_.nodes[node].value());
     clocks[node].set_clock(kClockInfinity);
-    clocks[node].set_connected(nodes_[node].connection.has_value());
+    clocks[node].set_connected(!nodes_[node].connections.empty());
   }
   for (const OwnChunk& chunk : plan_.chunks) {
     const ChunkState& state = *chunks_.at(chunk.id.value());

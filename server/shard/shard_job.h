@@ -19,8 +19,8 @@ namespace strata::server {
 // Threads: one.
 class ShardJob {
  public:
-  // `kernels` and `pool` outlive it.
-  ShardJob(ShardPlan plan, const kernels::Kernels& kernels, BufferPool& pool);
+  // All outlive it; `refusals` is added to.
+  ShardJob(ShardPlan plan, const kernels::Kernels& kernels, BufferPool& pool, Refusals* refusals);
 
   // HELLO binds a connection to a logical node and answers. True: it is bound now.
   bool OnHello(transport::ConnectionId connection, const wire::Frame& frame,
@@ -54,8 +54,11 @@ class ShardJob {
     uint32_t incarnation = 0;
   };
   struct Node {
-    uint32_t incarnation = 0;                           // newest that said HELLO
-    std::optional<transport::ConnectionId> connection;  // that it spoke on last
+    uint32_t incarnation = 0;  // newest that said HELLO
+    // Connections of that incarnation, the one that spoke last at the end; see Join.
+    std::vector<transport::ConnectionId> connections;
+    // Of them, the one that brought the newest push.
+    std::optional<transport::ConnectionId> proven;
   };
   // What is wrong with a frame; kRetry where it may be right later.
   struct Fault {
@@ -71,6 +74,14 @@ class ShardJob {
   void Reject(transport::ConnectionId connection, const wire::Frame& frame, const Fault& fault,
               std::vector<ShardAction>* actions);
 
+  // Who says HELLO, or any other frame that is taken, gets the node's answers, too. They go to
+  // every connection of a node: a HELLO that somebody has captured and sends again, or one that was
+  // slow and comes over a connection that the node has given up, does not turn them away from the
+  // node itself, and a node that comes back before its former connection is known to be lost gets
+  // them at once. Of more than kConnectionsMax, the one that was silent for longest goes; the
+  // proven one stays, because only the node itself can push what it has not pushed before.
+  void Join(transport::ConnectionId connection, uint32_t incarnation, Node* node);
+
   void OnInit(transport::ConnectionId connection, const wire::Frame& frame,
               std::vector<ShardAction>* actions);
   void OnPushPull(transport::ConnectionId connection, size_t node, const wire::Frame& frame,
@@ -82,6 +93,7 @@ class ShardJob {
 
   void SendDue(uint32_t chunk, const std::vector<DueAnswer>& due,
                std::vector<ShardAction>* actions);
+  wire::Frame FrameOf(uint32_t chunk, const DueAnswer& answer);
   void Send(transport::ConnectionId connection, wire::Frame frame,
             std::vector<ShardAction>* actions);
 
@@ -94,6 +106,7 @@ class ShardJob {
   absl::flat_hash_map<transport::ConnectionId, Binding> bindings_;
   ShardCounters counters_;
   size_t reports_to_skip_ = 0;  // until the next look at all chunks
+  Refusals* const refusals_;
 };
 
 }  // namespace strata::server
