@@ -126,6 +126,12 @@ Json ToJson(const std::vector<proto::JobStatus>& jobs) {
   return json;
 }
 
+Json RefusalsOf(const proto::DaemonStatus& daemon) {
+  Json json = Json::object();
+  for (const auto& refusal : daemon.refusals()) json[refusal.cause()] = refusal.count();
+  return json;
+}
+
 Json ToJson(const proto::ListNodesReply& nodes) {
   Json json;
   json["cluster_id"] = nodes.cluster_id();
@@ -144,9 +150,11 @@ Json ToJson(const proto::ListNodesReply& nodes) {
     one["last_heartbeat_ms_ago"] = daemon.last_heartbeat_ms_ago();
     if (daemon.role() == proto::WORKER) one["peers"] = PeersJson(daemon);
     one["resources"] = ResourcesJson(daemon);
+    one["refusals"] = RefusalsOf(daemon);
     json["daemons"].push_back(one);
   }
-  json["coordinator"] = {{"resources", ResourcesJson(nodes.coordinator())}};
+  json["coordinator"] = {{"resources", ResourcesJson(nodes.coordinator())},
+                         {"refusals", RefusalsOf(nodes.coordinator())}};
   json["resources"] = TotalsJson(nodes);
   return json;
 }

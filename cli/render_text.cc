@@ -10,6 +10,7 @@
 #include "cli/render_peers.h"
 #include "cli/render_resources.h"
 #include "cli/table.h"
+#include "cli/render_refusals.h"
 #include "common/count_of.h"
 
 namespace strata::cli {
@@ -133,7 +134,8 @@ std::string NodesText(const proto::ListNodesReply& nodes) {
                     daemon.jobs().empty() ? "-" : absl::StrJoin(daemon.jobs(), ",")});
   }
   const std::string resources = ResourcesByDaemon(nodes);
-  return absl::StrCat(Table(rows), UnreachedText(nodes), resources.empty() ? "" : "\n", resources);
+  return absl::StrCat(Table(rows), UnreachedText(nodes), RefusalsText(nodes),
+                      resources.empty() ? "" : "\n", resources);
 }
 
 std::string ClusterText(const proto::ListNodesReply& nodes,
@@ -154,7 +156,7 @@ std::string ClusterText(const proto::ListNodesReply& nodes,
                       CountOf(shards, "shard"), ", ", CountOf(workers, "worker"), " with ",
                       CountOf(slots, "slot"), " (", used, " used)\n  ", CountOf(running, "job"),
                       " running, ", queued, " queued, ", jobs.size(), " in all\n",
-                      ResourceTotals(nodes));
+                      RefusalsText(nodes), ResourceTotals(nodes));
 }
 
 }  // namespace strata::cli

@@ -9,6 +9,7 @@
 #include "cli/interrupt.h"
 #include "cli/options.h"
 #include "cli/render.h"
+#include "cli/render_refusals.h"
 
 namespace strata::cli {
 namespace {
@@ -40,7 +41,13 @@ int Run(const Options& options) {
   }
   auto job = client->GetJob(*id);
   if (!job.ok()) return PrintError(job.status());
-  std::fputs((options.coordinator.json ? JobJson(*job) : JobText(*job)).c_str(), stdout);
+  if (options.coordinator.json) {
+    std::fputs(JobJson(*job).c_str(), stdout);
+    return kExitOk;
+  }
+  auto nodes = client->ListNodes();
+  if (!nodes.ok()) return PrintError(nodes.status());
+  std::fputs((JobText(*job) + RefusalsText(*nodes, *job)).c_str(), stdout);
   return kExitOk;
 }
 

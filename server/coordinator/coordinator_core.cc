@@ -25,11 +25,22 @@ void CoordinatorCore::Restore(const std::vector<proto::StoredJob>& jobs, uint32_
   jobs_.Restore(jobs, next_job_id, now);
 }
 
+void CoordinatorCore::OnConnected(SessionId session, absl::Time now) {
+  newcomers_.try_emplace(session, now);
+}
+
+void CoordinatorCore::RefuseNewcomer(SessionId session, const std::string& cause) {
+  if (newcomers_.erase(session) > 0) ++refusals_[cause];
+}
+
 void CoordinatorCore::OnMessage(SessionId session, const proto::DaemonMessage& message,
                                 absl::Time now) {
   if (message.has_register_()) return OnRegister(session, message.register_(), now);
   const std::string daemon = membership_.Heard(session, now);
-  if (daemon.empty()) return actions_->Close(session);  // it may register anew
+  if (daemon.empty()) {
+    RefuseNewcomer(session, "before Register");
+    return actions_->Close(session);  // it may register anew
+  }
   switch (message.message_case()) {
     case proto::DaemonMessage::kHeartbeat:
       membership_.Report(daemon, message.heartbeat());
@@ -66,6 +77,8 @@ void CoordinatorCore::OnRegister(SessionId session, const proto::Register& regis
   const absl::StatusOr<Membership::Joined> joined =
       membership_.Register(session, registration, now);
   if (!joined.ok()) {
+    newcomers_.erase(session);
+    ++refusals_["rejected registration"];
     LogWarning("refused \"%s\" at %s: %s", registration.name(), registration.address(),
                joined.status().message());
     reply.mutable_rejected()->set_reason(std::string(joined.status().message()));
@@ -73,6 +86,7 @@ void CoordinatorCore::OnRegister(SessionId session, const proto::Register& regis
     actions_->Close(session);
     return;
   }
+  newcomers_.erase(session);
   if (joined->replaced != SessionId() && joined->replaced != session) {
     actions_->Close(joined->replaced);
   }
@@ -88,6 +102,7 @@ void CoordinatorCore::OnRegister(SessionId session, const proto::Register& regis
 }
 
 void CoordinatorCore::OnDisconnected(SessionId session, absl::Time now) {
+  RefuseNewcomer(session, "session without Register");
   membership_.Disconnected(session, now);
 }
 
@@ -97,6 +112,7 @@ void CoordinatorCore::ExcuseStall(absl::Time now) {
   if (gap < options_.stalled_after) return;
   LogWarning("the coordinator stood still for %s", absl::FormatDuration(gap));
   membership_.Excuse(gap, now);
+  for (auto& [session, since] : newcomers_) since = Excused(since, gap, now);
   jobs_.Excuse(gap, now);
 }
 
@@ -104,6 +120,7 @@ void CoordinatorCore::Tick(absl::Time now) {
   ExcuseStall(now);
   TakeLost(membership_.Tick(now), now);
   TryPeers(now);
+  EndSilentNewcomers(now);
   jobs_.Tick(now);
 }
 
@@ -112,6 +129,17 @@ void CoordinatorCore::TryPeers(absl::Time now) {
     proto::CoordinatorMessage message;
     *message.mutable_try_peers() = ask.peers;
     actions_->Send(ask.session, message);
+  }
+}
+
+void CoordinatorCore::EndSilentNewcomers(absl::Time now) {
+  std::vector<SessionId> late;
+  for (const auto& [session, since] : newcomers_) {
+    if (now - since >= options_.register_within) late.push_back(session);
+  }
+  for (const SessionId session : late) {
+    RefuseNewcomer(session, "session without Register");
+    actions_->Close(session);
   }
 }
 
@@ -126,7 +154,9 @@ void CoordinatorCore::TakeLost(const std::vector<Membership::Lost>& lost, absl::
 
 absl::StatusOr<JobId> CoordinatorCore::Submit(const proto::Job& job, uint64_t token,
                                               absl::Time now) {
-  return jobs_.Submit(job, token, now);
+  absl::StatusOr<JobId> id = jobs_.Submit(job, token, now);
+  if (!id.ok()) ++refusals_["rejected job"];
+  return id;
 }
 
 absl::Status CoordinatorCore::Cancel(JobId job, absl::Time now) { return jobs_.Cancel(job, now); }

@@ -2,6 +2,7 @@
 #define STRATA_SERVER_COORDINATOR_COORDINATOR_CORE_H_
 
 #include <cstdint>
+#include <map>
 #include <string>
 #include <vector>
 
@@ -26,6 +27,8 @@ class CoordinatorCore {
     // Ticks that lie further apart tell that the coordinator itself stood still: that time counts
     // against no daemon, whose messages may still wait to be read.
     absl::Duration stalled_after = absl::Milliseconds(500);
+    // A connection that has not registered by then is ended.
+    absl::Duration register_within = absl::Seconds(10);
     Membership::Options membership;
     Reachability::Options reachability;
     JobTable::Options jobs;
@@ -37,7 +40,9 @@ class CoordinatorCore {
   // What the store held; once, first.
   void Restore(const std::vector<proto::StoredJob>& jobs, uint32_t next_job_id, absl::Time now);
 
-  // A daemon's connection says something, first Register, or ends.
+  // A connection that is to become a daemon's has begun.
+  void OnConnected(SessionId session, absl::Time now);
+  // It says something, first Register, or ends.
   void OnMessage(SessionId session, const proto::DaemonMessage& message, absl::Time now);
   void OnDisconnected(SessionId session, absl::Time now);
   // Several times a second.
@@ -49,11 +54,16 @@ class CoordinatorCore {
   absl::StatusOr<proto::JobStatus> GetJob(JobId job) const;
   proto::ListJobsReply ListJobs() const;
   proto::ListNodesReply ListNodes(absl::Time now) const;
+  // What was refused since the start, by cause; other causes may be added.
+  std::map<std::string, uint64_t>& refusals() { return refusals_; }
 
  private:
   void OnRegister(SessionId session, const proto::Register& registration, absl::Time now);
+  // `session` has not registered and never will.
+  void RefuseNewcomer(SessionId session, const std::string& cause);
   void ExcuseStall(absl::Time now);
   void TryPeers(absl::Time now);
+  void EndSilentNewcomers(absl::Time now);
   void TakeLost(const std::vector<Membership::Lost>& lost, absl::Time now);
 
   const Options options_;
@@ -62,6 +72,8 @@ class CoordinatorCore {
   Membership membership_;
   Reachability reachability_;
   JobTable jobs_;
+  std::map<SessionId, absl::Time> newcomers_;  // connections that have not registered: since when
+  std::map<std::string, uint64_t> refusals_;
   absl::Time ticked_at_ = absl::InfiniteFuture();
 };
 

@@ -81,7 +81,10 @@ grpc::Status CoordinatorService::Session(
     }
     if (!read_ended.WaitForNotificationWithTimeout(kCloseGrace)) context->TryCancel();
   });
-  absl::Status posted = loop_.Post([this, id, queue] { sessions_[id] = queue; });
+  absl::Status posted = loop_.Post([this, id, queue] {
+    sessions_[id] = queue;
+    core_.OnConnected(id, clock_.Now());
+  });
   proto::DaemonMessage message;
   while (posted.ok() && stream->Read(&message)) {
     in_hand->Add();
@@ -119,13 +122,14 @@ grpc::Status CoordinatorService::Run(const std::function<absl::Status()>& ask) {
 grpc::Status CoordinatorService::Submit(grpc::ServerContext* context,
                                         const proto::SubmitRequest* request,
                                         proto::SubmitReply* reply) {
-  if (request->protocol_version() != kProtocolVersion) {
-    return ToGrpc(absl::FailedPreconditionError(absl::StrFormat(
-        "this strata speaks protocol version %d, the coordinator speaks %d: install the same "
-        "version on all hosts",
-        request->protocol_version(), kProtocolVersion)));
-  }
-  return Ask(context, [&] {
+  return Ask(context, [&]() -> absl::Status {
+    if (request->protocol_version() != kProtocolVersion) {
+      ++core_.refusals()["wrong protocol version"];
+      return absl::FailedPreconditionError(absl::StrFormat(
+          "this strata speaks protocol version %d, the coordinator speaks %d: install the same "
+          "version on all hosts",
+          request->protocol_version(), kProtocolVersion));
+    }
     const absl::StatusOr<JobId> job = core_.Submit(request->job(), RandomToken(), clock_.Now());
     if (job.ok()) reply->set_job_id(job->value());
     return job.status();
@@ -162,6 +166,11 @@ grpc::Status CoordinatorService::ListNodes(grpc::ServerContext* context,
   return Ask(context, [&] {
     *reply = core_.ListNodes(clock_.Now());
     *reply->mutable_coordinator() = CoordinatorStatus(&session_gate_, &call_gate_);
+    for (const auto& [cause, count] : core_.refusals()) {
+      proto::Refusal* refusal = reply->mutable_coordinator()->add_refusals();
+      refusal->set_cause(cause);
+      refusal->set_count(count);
+    }
     return absl::OkStatus();
   });
 }

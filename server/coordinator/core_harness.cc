@@ -83,6 +83,7 @@ SessionId CoreHarness::Join(proto::Register registration, const std::vector<uint
   const SessionId session(next_session_++);
   sessions_[name] = session;
   names_[session] = name;
+  core_->OnConnected(session, now_);
   proto::DaemonMessage message;
   *message.mutable_register_() = std::move(registration);
   core_->OnMessage(session, message, now_);
@@ -242,7 +243,7 @@ void CoreHarness::Send(SessionId session, const proto::CoordinatorMessage& messa
     tries_.emplace_back(names_.at(session), message.try_peers());
     return;
   }
-  sent_[names_.at(session)].push_back(message);
+  sent_[names_[session]].push_back(message);
 }
 
 void CoreHarness::Close(SessionId session) { closed_.push_back(session); }

@@ -189,6 +189,7 @@ proto::Heartbeat ServerDaemon::Count() {
     }
   }
   AddResources(memory_bytes, &heartbeat);
+  AddRefusals(&heartbeat);
   return heartbeat;
 }
 
@@ -211,6 +212,14 @@ void ServerDaemon::AddResources(uint64_t memory_bytes, proto::Heartbeat* heartbe
               heartbeat);
   AddResource("resident bytes", process.resident_bytes, 0, heartbeat);
   AddRefusal("over the limit of connections", connections.refused, heartbeat);
+}
+
+void ServerDaemon::AddRefusals(proto::Heartbeat* heartbeat) {
+  Refusals sum;
+  for (auto& shard : shards_) {
+    for (const auto& [cause, count] : shard->AllRefusals()) sum[cause] += count;
+  }
+  for (const auto& [cause, count] : sum) AddRefusal(cause, count, heartbeat);
 }
 
 }  // namespace strata::server

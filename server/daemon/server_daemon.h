@@ -78,6 +78,7 @@ class ServerDaemon {
   void Remove(uint32_t job);
   proto::Heartbeat Count();
   void AddResources(uint64_t memory_bytes, proto::Heartbeat* heartbeat);
+  void AddRefusals(proto::Heartbeat* heartbeat);
 
   const ServerOptions options_;
   const ServerParts parts_;

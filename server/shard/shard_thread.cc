@@ -13,6 +13,9 @@ constexpr absl::Duration kIdlePoll = absl::Seconds(1);
 // While frames wait for room in a peer's queue.
 constexpr absl::Duration kBusyPoll = absl::Milliseconds(2);
 
+// A peer that sends rubbish without end may not fill the disk with log lines.
+bool IsWorthALine(uint64_t count) { return count <= 16 || (count & (count - 1)) == 0; }
+
 }  // namespace
 
 ShardThread::ShardThread(Options options, const kernels::Kernels& kernels,
@@ -82,6 +85,16 @@ transport::EndpointUse ShardThread::Use() {
   return use;
 }
 
+Refusals ShardThread::AllRefusals() {
+  Refusals refusals;
+  RunOnThread([&] {
+    refusals = core_.refusals();
+    const uint64_t silent = endpoint_->use().silent;
+    if (silent > 0) refusals["connection without a message"] = silent;
+  }).IgnoreError();
+  return refusals;
+}
+
 void ShardThread::Run() {
   std::vector<transport::Event> events;
   while (!stopping_) {
@@ -101,7 +114,10 @@ void ShardThread::OnEvent(transport::Event event) {
       core_.OnFrame(event.connection, std::move(event.frame), &actions_);
       break;
     case transport::Event::Kind::kMalformed:
-      LogWarning("port %d: refused a frame: %s", port_, std::string(event.error.message()));
+      if (IsWorthALine(++refused_)) {
+        LogWarning("port %d: refused a frame: %s (%d refused)", port_,
+                   std::string(event.error.message()), refused_);
+      }
       core_.OnMalformed(event.connection, &actions_);
       break;
     case transport::Event::Kind::kDisconnected:
@@ -125,8 +141,9 @@ void ShardThread::Execute() {
 }
 
 void ShardThread::Send(transport::ConnectionId connection, wire::Frame frame) {
-  if (frame.header.op == wire::Op::kError) {
-    LogWarning("port %d: refused a request: %s", port_, wire::Describe(frame.header));
+  if (frame.header.op == wire::Op::kError && IsWorthALine(++refused_)) {
+    LogWarning("port %d: refused a request: %s (%d refused)", port_, wire::Describe(frame.header),
+               refused_);
   }
   auto waiting = waiting_.find(connection);
   if (waiting == waiting_.end()) {

@@ -53,6 +53,8 @@ class ShardThread {
   absl::flat_hash_map<JobId, ShardCounters> Counters();
   absl::flat_hash_map<JobId, ShardReport> NextReports();
   transport::EndpointUse Use();
+  // ShardCore's, and connections that ended before they had said anything.
+  Refusals AllRefusals();
 
  private:
   void Run();
@@ -72,6 +74,7 @@ class ShardThread {
   // Of the shard's thread.
   ShardCore core_;
   bool stopping_ = false;
+  uint64_t refused_ = 0;  // that could have been logged
   std::vector<ShardAction> actions_;
   absl::flat_hash_map<transport::ConnectionId, std::deque<wire::Frame>> waiting_;
 };

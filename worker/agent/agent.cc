@@ -147,15 +147,18 @@ void Agent::StartNode(const proto::StartNode& start) {
 
 void Agent::Look() {
   std::vector<proto::NodeActivity> activities;
+  uint64_t refused = refused_ended_;
   for (const auto& [id, job] : jobs_) {
     activities.push_back(job->Activity());
     activities.back().set_memory_limit_bytes(memory_.promised_bytes(JobId(id)));
+    refused += activities.back().refused();
   }
   looking_ = !jobs_.empty();
   if (looking_) loop_.After(kLookEvery, [this] { Look(); });
   absl::MutexLock lock(&mutex_);
   activities_ = std::move(activities);
   looked_at_ = clock_.Now();
+  refused_ = refused;
 }
 
 proto::Heartbeat Agent::Heartbeat() {
@@ -177,6 +180,7 @@ proto::Heartbeat Agent::Heartbeat() {
   control::AddResource("memory bytes", memory_bytes, memory_.limit_bytes(), &heartbeat);
   control::AddResource("promised memory bytes", promised_bytes, memory_.limit_bytes(), &heartbeat);
   control::AddResource("resident bytes", process.resident_bytes, 0, &heartbeat);
+  control::AddRefusal("no rank, on a node's socket", refused_, &heartbeat);
   return heartbeat;
 }
 
@@ -206,6 +210,7 @@ void Agent::Append(const proto::JobMetrics& metrics) {
 void Agent::Forget(uint32_t job) {
   auto found = jobs_.find(job);
   if (found == jobs_.end()) return;
+  refused_ended_ += found->second->Activity().refused();
   ended_.emplace_back(job, found->second->run_dir());
   if (ended_.size() > kEndedJobsKept) ended_.pop_front();
   jobs_.erase(found);

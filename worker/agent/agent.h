@@ -87,6 +87,7 @@ class Agent {
   std::deque<std::pair<uint32_t, std::string>> ended_;
   MemoryLedger memory_;
   bool ending_ = false;
+  uint64_t refused_ended_ = 0;  // on the sockets of jobs that have ended
   bool looking_ = false;
   std::function<void()> when_ended_;
 
@@ -94,6 +95,7 @@ class Agent {
   std::vector<uint32_t> running_ ABSL_GUARDED_BY(mutex_);
   std::vector<proto::NodeActivity> activities_ ABSL_GUARDED_BY(mutex_);
   absl::Time looked_at_ ABSL_GUARDED_BY(mutex_);
+  uint64_t refused_ ABSL_GUARDED_BY(mutex_) = 0;  // on the sockets of all jobs so far
 };
 
 }  // namespace strata::worker

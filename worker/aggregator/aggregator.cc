@@ -302,6 +302,7 @@ void Aggregator::TellActivity() {
   for (uint32_t r = 0; r < launch_.local_ranks(); ++r) {
     *activity->add_ranks() = ActivityOf(r, least_landed, now);
   }
+  activity->set_refused(ranks_->refused());
   if (exchange_) exchange_->AddActivity(activity);
   if (memory_) {
     activity->set_memory_bytes(memory_->touched_bytes() + (arenas_ ? arenas_->buffer_bytes() : 0));

@@ -12,6 +12,9 @@
 namespace strata::worker {
 namespace {
 
+// Connections that have not said Attach. Ranks say it at once, so of more the oldest is none.
+constexpr size_t kNewcomersMax = 64;
+
 proto::AggregatorMessage Stopped(const std::string& reason) {
   proto::AggregatorMessage message;
   message.set_stopped(reason);
@@ -64,6 +67,9 @@ void RankGroup::Accept() {
     if (!fd.valid()) return;
     poll_.Add(fd.get());
     newcomers_.push_back(std::make_unique<FramedChannel>(std::move(fd)));
+    if (newcomers_.size() <= kNewcomersMax) continue;
+    newcomers_.erase(newcomers_.begin());
+    ++refused_;
   }
 }
 
@@ -73,7 +79,10 @@ absl::Status RankGroup::ReceiveAttach(size_t index) {
   if (received.ok() && !*received) return absl::OkStatus();
   std::unique_ptr<FramedChannel> channel = std::move(newcomers_[index]);
   newcomers_.erase(newcomers_.begin() + static_cast<ptrdiff_t>(index));
-  if (!received.ok() || !message.has_attach()) return absl::OkStatus();  // no rank: closed
+  if (!received.ok() || !message.has_attach()) {  // no rank: closed
+    ++refused_;
+    return absl::OkStatus();
+  }
   return OnAttach(std::move(channel), message.attach());
 }
 
@@ -91,6 +100,7 @@ absl::Status RankGroup::OnAttach(std::unique_ptr<FramedChannel> channel,
                               ranks_.size());
   }
   if (!refusal.empty()) {
+    ++refused_;
     if (SendDescriptors(channel->fd(), -1, -1).ok()) channel->Send(Stopped(refusal)).IgnoreError();
     return absl::OkStatus();
   }

@@ -53,6 +53,9 @@ class RankGroup {
   void Release();
   bool all_gone() const;
 
+  // Connections that were no rank's: they said something else than Attach, or with another token.
+  uint64_t refused() const { return refused_; }
+
   // Tells every rank why the job ends.
   void Stop(const std::string& reason);
 
@@ -85,6 +88,7 @@ class RankGroup {
   proto::Layout layout_;
   proto::Offer offer_;
   bool released_ = false;
+  uint64_t refused_ = 0;
 };
 
 }  // namespace strata::worker

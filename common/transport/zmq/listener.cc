@@ -139,15 +139,20 @@ void Listener::ReadMonitor() {
       continue;
     }
     live_fds_.erase(event->fd);
-    refused_fds_.erase(event->fd);
+    bool is_known = refused_fds_.contains(event->fd);
     for (auto& [connection, peer] : peers_) {
-      if (peer->fd == event->fd && !peer->is_leaving) Leave(peer.get());
+      if (peer->fd != event->fd || peer->is_leaving) continue;
+      is_known = true;
+      Leave(peer.get());
     }
+    if (!is_known) ++silent_;
   }
 }
 
 void Listener::Accepted(int fd) {
   live_fds_.insert(fd);
+  // Not at the end of the refused connection: what it had sent may be read after that.
+  refused_fds_.erase(fd);
   if (live_fds_.size() <= connections_max_) return;
   refused_fds_.insert(fd);
   ++refused_;

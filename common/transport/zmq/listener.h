@@ -41,7 +41,7 @@ class Listener {
   // Appends events after taking at most `count_max` messages.
   void Receive(size_t count_max, std::vector<Event>* events);
 
-  EndpointUse use() const { return {live_fds_.size(), connections_max_, refused_}; }
+  EndpointUse use() const { return {live_fds_.size(), connections_max_, refused_, silent_}; }
 
   // Frames wait for a peer whose queue in ZeroMQ is full.
   bool wants_send() const;
@@ -78,9 +78,10 @@ class Listener {
   absl::flat_hash_map<std::string, Peer*> by_routing_id_;
   // TCP connections that the monitor knows of.
   absl::flat_hash_set<int> live_fds_;
-  // Those of them that were too many and are being ended: what they send is dropped.
+  // Those that were too many and were ended: what they had sent is dropped.
   absl::flat_hash_set<int> refused_fds_;
   uint64_t refused_ = 0;
+  uint64_t silent_ = 0;
   int port_ = 0;  // bound last
   std::vector<ConnectionId> leaving_;
   // Calls of Receive for which leaving_ has waited.

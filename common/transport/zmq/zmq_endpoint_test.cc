@@ -157,6 +157,24 @@ TEST_P(ZmqEndpointTest, GarbageFromATcpSocketIsIgnoredAndOthersAreServed) {
   EXPECT_TRUE(server.events.empty());
 }
 
+TEST_P(ZmqEndpointTest, ConnectionsThatEndWithoutAWholeMessageAreCounted) {
+  Party server = Create(), client = Create();
+  const absl::StatusOr<int> port = server.endpoint->Listen("tcp://127.0.0.1:0");
+  ASSERT_TRUE(port.ok());
+  {
+    RawTcp silent, http;
+    silent.Connect(*port);
+    http.Connect(*port);
+    http.Send("GET / HTTP/1.1\r\nHost: strata\r\n\r\n");
+  }
+  ASSERT_TRUE(PollUntil({&server}, [&] { return server.endpoint->use().silent == 2; }));
+  // Who has said something is not one of them.
+  const Link link = Join(&client, &server, "tcp://127.0.0.1:" + std::to_string(*port));
+  client.endpoint->Close(link.client);
+  ASSERT_TRUE(PollUntil({&server}, [&] { return server.endpoint->use().connections == 0; }));
+  EXPECT_EQ(server.endpoint->use().silent, 2u);
+}
+
 TEST_P(ZmqEndpointTest, AnAddressThatAcceptsButNeverAnswersIsGivenUpInTime) {
   RawTcp mute;
   const int port = mute.Listen();

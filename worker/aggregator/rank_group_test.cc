@@ -1,0 +1,100 @@
+#include "worker/aggregator/rank_group.h"
+
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
+#include "common/framed_channel.h"
+#include "common/job/job.h"
+#include "gtest/gtest.h"
+#include "worker/aggregator/rank_protocol.pb.h"
+#include "worker/aggregator/rank_socket.h"
+
+namespace strata::worker {
+namespace {
+
+constexpr absl::Duration kDeadline = absl::Seconds(60);
+
+class RankGroupTest : public testing::Test {
+ protected:
+  void SetUp() override {
+    launch_.mutable_record()->set_token(77);
+    launch_.set_local_ranks(1);
+    launch_.set_aggregator_socket(
+        absl::StrCat("strata-test-", getpid(), "-",
+                     testing::UnitTest::GetInstance()->current_test_info()->name()));
+    auto ranks = RankGroup::Create(launch_);
+    ASSERT_TRUE(ranks.ok()) << ranks.status();
+    ranks_ = *std::move(ranks);
+  }
+
+  UniqueFd Connect() {
+    absl::StatusOr<UniqueFd> fd = ConnectTo(launch_.aggregator_socket(), kDeadline);
+    EXPECT_TRUE(fd.ok()) << fd.status();
+    return *std::move(fd);
+  }
+  static proto::RankMessage Attach(uint64_t token) {
+    proto::RankMessage message;
+    message.mutable_attach()->set_protocol_version(kProtocolVersion);
+    message.mutable_attach()->set_token(token);
+    proto::Segment* segment = message.mutable_attach()->mutable_layout()->add_segments();
+    segment->set_name("w");
+    segment->add_shape(4);
+    message.mutable_attach()->mutable_layout()->set_elements(4);
+    return message;
+  }
+  // Receives until so many have been refused.
+  void AwaitRefused(uint64_t count) {
+    const absl::Time deadline = absl::Now() + kDeadline;
+    while (ranks_->refused() < count && absl::Now() < deadline) {
+      ASSERT_EQ(ranks_->Receive(), absl::OkStatus());
+    }
+    EXPECT_EQ(ranks_->refused(), count);
+  }
+
+  proto::Launch launch_;
+  std::unique_ptr<RankGroup> ranks_;
+};
+
+TEST_F(RankGroupTest, NoiseIsClosedAndCounted) {
+  UniqueFd noise = Connect();
+  ASSERT_EQ(send(noise.get(), "\xff\xff\xff\xff\xff\xff", 6, MSG_NOSIGNAL), 6);
+  AwaitRefused(1);
+  char byte = 0;
+  EXPECT_LE(recv(noise.get(), &byte, 1, 0), 0) << "closed";
+  Connect().Reset();
+  AwaitRefused(2);
+  EXPECT_FALSE(ranks_->all_attached());
+}
+
+TEST_F(RankGroupTest, ARankOfAnotherJobIsToldSoAndCounted) {
+  FramedChannel impostor(Connect());
+  ASSERT_TRUE(impostor.Send(Attach(78)).ok());
+  AwaitRefused(1);
+  EXPECT_FALSE(ReceiveDescriptors(impostor.fd())->memory.valid());
+  proto::AggregatorMessage told;
+  ASSERT_TRUE(impostor.Receive(&told, kDeadline).ok());
+  EXPECT_EQ(told.stopped(), "not a rank of this job");
+  EXPECT_FALSE(ranks_->all_attached());
+}
+
+TEST_F(RankGroupTest, SilentConnectionsAreBoundedAndARankStillGetsIn) {
+  std::vector<UniqueFd> silent;
+  for (int i = 0; i < 200; ++i) silent.push_back(Connect());
+  AwaitRefused(200 - 64);
+  FramedChannel rank(Connect());
+  ASSERT_TRUE(rank.Send(Attach(77)).ok());
+  const absl::Time deadline = absl::Now() + kDeadline;
+  while (!ranks_->all_attached() && absl::Now() < deadline) {
+    ASSERT_EQ(ranks_->Receive(), absl::OkStatus());
+  }
+  EXPECT_TRUE(ranks_->all_attached());
+  EXPECT_EQ(ranks_->refused(), 137u) << "the rank took the place of one of the 64";
+}
+
+}  // namespace
+}  // namespace strata::worker
