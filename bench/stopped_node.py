@@ -1,0 +1,192 @@
+"""What a node under SIGSTOP costs a job that it has nothing to do with.
+
+usage: stopped_node.py STRATA [--pairs 4] [--seconds 10] [--json]
+
+One cluster on this machine: 1 server, 4 worker nodes with 1 slot. Job A trains on two nodes, job B
+on the other two, both mode sync on the same shard. In turn B's rate is measured while A trains,
+and while node 1 of A (its aggregator and its rank) stands still under SIGSTOP; A then waits. A
+sleeps in most of its steps, so that it leaves B hardly more processor time when it is stopped.
+A must end with the weights that it has when nobody stops it, bit for bit. Prints each pair's
+rates, the median of the ratios (stopped / before), the goal of 0.90, and the bound, which is 1:
+more is noise, and processor time that A did not use.
+"""
+
+import argparse
+import glob
+import hashlib
+import json
+import os
+import signal
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+
+JOB = """
+name: "{name}"
+model {{ zoo: "lenet5" }}
+data {{ synthetic {{ train_samples: 2048 test_samples: 64 }} batch_per_rank: 16 }}
+ranks: 2
+ranks_per_node: 1
+epochs: 100000
+max_steps: {steps}
+chunk_elements: 4096
+metrics {{ every_steps: 5 }}
+{more}
+"""
+DELAY_MS = 50
+
+
+def fail(text):
+    sys.exit(f"stopped_node: {text}")
+
+
+class Cluster:
+    """`strata local` and what is asked of it."""
+
+    def __init__(self, strata, scratch):
+        self.strata = strata
+        self.scratch = scratch
+        self.process = subprocess.Popen(
+            [strata, "local", "--servers", "1", "--nodes", "4", "--slots", "1",
+             "--listen", "127.0.0.1:0", "--runs", os.path.join(scratch, "runs")],
+            stdout=subprocess.PIPE, text=True)
+        line = self.process.stdout.readline()
+        if " ready " not in line:
+            fail(f"strata local: {line}")
+        self.address = line.split("coordinator=")[1].split()[0]
+
+    def call(self, *arguments):
+        done = subprocess.run([self.strata, *arguments, "--coordinator", self.address],
+                              capture_output=True, text=True, timeout=120, check=False)
+        if done.returncode != 0:
+            fail(f"{' '.join(arguments)}: {done.stderr}")
+        return done.stdout
+
+    def submit(self, name, steps, more=""):
+        """Returns the job's run directory; waits until it has begun to train."""
+        path = os.path.join(self.scratch, name + ".textproto")
+        run_dir = os.path.join(self.scratch, name)
+        with open(path, "w", encoding="utf-8") as out:
+            out.write(JOB.format(name=name, steps=steps, more=more + f'\nrun_dir: "{run_dir}"'))
+        self.call("submit", path)
+        deadline = time.time() + 120
+        while self.status(name)["progress"]["step"] == 0:
+            if time.time() > deadline:
+                fail(f"{name} does not begin: {self.status(name)}")
+            time.sleep(0.05)
+        return run_dir
+
+    def status(self, name):
+        return json.loads(self.call("status", name, "--json"))
+
+    def await_end(self, name):
+        deadline = time.time() + 600
+        while self.status(name)["state"] in ("queued", "running"):
+            if time.time() > deadline:
+                fail(f"{name} does not end: {self.status(name)}")
+            time.sleep(0.1)
+        if self.status(name)["state"] != "finished":
+            fail(f"{name}: {self.status(name)['reason']}")
+
+    def stop(self):
+        self.process.send_signal(signal.SIGTERM)
+        try:
+            self.process.wait(timeout=60)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            self.process.wait()
+
+
+def processes_of_node_one(run_dir):
+    """Ids of aggregator and rank, known by the logs that they write."""
+    logs = [os.path.join(run_dir, "logs", name) for name in ("aggregator-node1.log", "rank1.log")]
+    found = []
+    for link in glob.glob("/proc/[0-9]*/fd/1"):
+        try:
+            if os.readlink(link) in logs:
+                found.append(int(link.split("/")[2]))
+        except OSError:
+            pass
+    if len(found) != 2:
+        fail(f"{len(found)} processes instead of 2 on node 1 of {run_dir}")
+    return found
+
+
+def rate_of(cluster, name, seconds):
+    """Steps per second over a while, from the job's own reports."""
+    begin = cluster.status(name)["progress"]["step"], time.time()
+    time.sleep(seconds)
+    end = cluster.status(name)["progress"]["step"], time.time()
+    return (end[0] - begin[0]) / (end[1] - begin[1])
+
+
+def weights(run_dir):
+    """Hash of the final weights: what follows the header, which has the job's name."""
+    with open(os.path.join(run_dir, "model.safetensors"), "rb") as saved:
+        header = int.from_bytes(saved.read(8), "little")
+        saved.seek(8 + header)
+        return hashlib.sha256(saved.read()).hexdigest()
+
+
+def measure(cluster, options):
+    """Returns rows of (rate before, rate while stopped)."""
+    steps = int(options.pairs * options.seconds * 1.5 * 1000 / DELAY_MS) + 100
+    alone = cluster.submit("alone", steps)
+    cluster.await_end("alone")
+    delays = "".join(f"delays {{ node: {n} delay_ms: {DELAY_MS} }} " for n in (0, 1))
+    stopped = cluster.submit("stopped", steps, f"debug {{ {delays} }}")
+    cluster.submit("other", 10**9)
+    pids = processes_of_node_one(stopped)
+    rate_of(cluster, "other", options.seconds / 2)  # warm-up
+    rows = []
+    for pair in range(options.pairs):
+        before = rate_of(cluster, "other", options.seconds)
+        if cluster.status("stopped")["state"] != "running":
+            fail("job A ended before it was stopped")
+        try:
+            for pid in pids:
+                os.kill(pid, signal.SIGSTOP)
+            during = rate_of(cluster, "other", options.seconds)
+        finally:
+            for pid in pids:
+                os.kill(pid, signal.SIGCONT)
+        rows.append((before, during))
+        if not options.json:
+            print(f"pair {pair}: before {before:7.1f} steps/s   stopped {during:7.1f}   "
+                  f"ratio {during / before:.3f}", flush=True)
+    cluster.await_end("stopped")
+    cluster.call("cancel", "other")
+    if weights(stopped) != weights(alone):
+        fail("job A ended with other weights than when nobody stopped it")
+    return rows
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("strata")
+    parser.add_argument("--pairs", type=int, default=4)
+    parser.add_argument("--seconds", type=float, default=10)
+    parser.add_argument("--json", action="store_true")
+    options = parser.parse_args()
+    with tempfile.TemporaryDirectory() as scratch:
+        cluster = Cluster(os.path.abspath(options.strata), scratch)
+        try:
+            rows = measure(cluster, options)
+        finally:
+            cluster.stop()
+    ratios = [during / before for before, during in rows]
+    result = {"pairs": [{"before": b, "stopped": d, "ratio": d / b} for b, d in rows],
+              "ratio_median": statistics.median(ratios), "bound": 1.0, "goal": 0.90,
+              "seconds": options.seconds, "cores": os.cpu_count(), "weights_equal": True}
+    if options.json:
+        print(json.dumps(result, indent=2))
+    else:
+        print(f"{options.seconds:g} s each, {os.cpu_count()} cores: median ratio "
+              f"{result['ratio_median']:.3f} (min {min(ratios):.3f}, max {max(ratios):.3f}; "
+              f"bound 1, goal 0.90); weights equal, bit for bit")
+
+
+if __name__ == "__main__":
+    main()
