@@ -8,9 +8,9 @@
 #include "cli/progress.h"
 #include "cli/render.h"
 #include "cli/render_peers.h"
+#include "cli/render_refusals.h"
 #include "cli/render_resources.h"
 #include "cli/table.h"
-#include "cli/render_refusals.h"
 #include "common/count_of.h"
 
 namespace strata::cli {
