@@ -15,10 +15,6 @@ using wire::Op;
 
 constexpr uint64_t kInfinity = std::numeric_limits<uint64_t>::max();
 
-uint64_t HashOf(const Bytes& bytes) {
-  return wire::Checksum(absl::MakeConstSpan(bytes.data(), bytes.size()));
-}
-
 std::string Where(const wire::Header& header) {
   return absl::StrFormat("node %d chunk %d clock %d", header.node, header.chunk, header.clock);
 }
@@ -39,6 +35,10 @@ bool IsRefused(const wire::Header& frame, const std::vector<ShardAction>& action
 
 }  // namespace
 
+uint64_t JobChecker::HashOf(const Bytes& bytes) {
+  return wire::Checksum(absl::MakeConstSpan(bytes.data(), bytes.size()));
+}
+
 JobChecker::JobChecker(const JobPlan& plan, const proto::JobRecord& record,
                        worker::PushWindow::Reserve reserve, Fail fail)
     : plan_(plan),
@@ -51,6 +51,7 @@ JobChecker::JobChecker(const JobPlan& plan, const proto::JobRecord& record,
   const ChunkMap map(record.layout().elements(), record.placement().chunk_elements());
   const int shards = record.placement().shard_endpoints_size();
   retired_.assign(shards, std::vector<bool>(nodes_, false));
+  peers_.assign(shards, std::vector<Peer>(nodes_));
   held_.assign(shards, 0);
   chunks_on_.assign(shards, 0);
   processes_.resize(nodes_);
@@ -59,11 +60,16 @@ JobChecker::JobChecker(const JobPlan& plan, const proto::JobRecord& record,
     Chunk& chunk = chunks_[c];
     chunk.elements = map.ElementsOf(ChunkId(c));
     chunk.shard = record.placement().shard_of_chunk(static_cast<int>(c));
+    if (chunk.shard != c % static_cast<uint32_t>(shards)) {
+      Violate("chunks lie where they should",
+              absl::StrFormat("chunk %d on shard %d", c, chunk.shard));
+    }
     chunk.ledger = payload_.LedgerElements(chunk.elements);
     ++chunks_on_[chunk.shard];
     chunk.received.assign(nodes_, 0);
     chunk.pushed_by.assign(nodes_, 0);
     chunk.version_told.assign(nodes_, 0);
+    chunk.told.resize(nodes_ * plan_.clocks);
     chunk.marks.assign(chunk.ledger, 1.0f);
   }
 }
@@ -85,9 +91,11 @@ uint64_t JobChecker::Gate(const Chunk& chunk) const {
   return least;
 }
 
-void JobChecker::OnShardFrame(uint32_t shard, const wire::Frame& frame,
-                              const std::vector<ShardAction>& actions, size_t held) {
+void JobChecker::OnShardFrame(uint32_t shard, transport::ConnectionId connection,
+                              const wire::Frame& frame, const std::vector<ShardAction>& actions,
+                              size_t held) {
   const bool refused = IsRefused(frame.header, actions);
+  if (!refused) CheckSender(shard, connection, frame.header);
   switch (frame.header.op) {
     case Op::kInit:
       TakeInit(frame, refused);
@@ -105,8 +113,23 @@ void JobChecker::OnShardFrame(uint32_t shard, const wire::Frame& frame,
   for (const ShardAction& action : actions) {
     if (action.kind != ShardAction::Kind::kSend) continue;
     const Op op = action.frame.header.op;
-    if (op == Op::kAnswer || op == Op::kCutAnswer) CheckAnswer(action.frame);
+    if (op != Op::kAnswer && op != Op::kCutAnswer) continue;
+    CheckAnswer(action.frame);
+    if (action.connection == peers_[shard][action.frame.header.node].connection) continue;
+    Violate("answers go where the node speaks", wire::Describe(action.frame.header));
   }
+}
+
+// A process that has been replaced is not heard any more.
+void JobChecker::CheckSender(uint32_t shard, transport::ConnectionId connection,
+                             const wire::Header& header) {
+  Peer& peer = peers_[shard][header.node];
+  if (header.incarnation < peer.incarnation) {
+    return Violate("only the newest process is heard",
+                   absl::StrFormat("shard %d took %s, the newest is %d", shard,
+                                   wire::Describe(header), peer.incarnation));
+  }
+  peer = {.incarnation = header.incarnation, .connection = connection};
 }
 
 void JobChecker::TakeInit(const wire::Frame& frame, bool refused) {
@@ -249,6 +272,13 @@ void JobChecker::CheckWeights(Chunk* chunk, const wire::Frame& frame) {
   // Answers share one buffer.
   const bool seen =
       chunk->checked == frame.payload.data() && chunk->checked_version == answer.version;
+  if (!seen) chunk->checked_hash = HashOf(frame.payload);
+  if (answer.op == Op::kAnswer && answer.clock < plan_.clocks) {
+    chunk->told[answer.node * plan_.clocks + answer.clock].insert(chunk->checked_hash);
+  }
+  if (answer.payload_checksum != chunk->checked_hash) {
+    return Violate("answers carry their checksum", where());
+  }
   if (seen) return;
   if (chunk->ledger > 0) CheckLedger(*chunk, frame);
   if (frame.payload.float_count() != chunk->elements ||
@@ -301,90 +331,5 @@ void JobChecker::OnRemove(uint32_t shard, const server::ShardCounters& counters)
   Violate("G1 exactly once", absl::StrFormat("shard %d has applied %d pushes, not %d", shard,
                                              counters.pushes, expected));
 }
-
-void JobChecker::OnNodeStart(uint32_t node, uint32_t incarnation) {
-  if (incarnation > 1) ++restarts_;
-  processes_[node] = {.incarnation = incarnation,
-                      .pushed = std::vector<uint64_t>(chunks_.size(), 0),
-                      .answered = std::vector<uint64_t>(chunks_.size(), 0),
-                      .unanswered = std::vector<uint32_t>(held_.size(), 0)};
-}
-
-void JobChecker::OnPush(uint32_t node, ChunkId id, uint64_t clock) {
-  ++pushes_;
-  Process& process = processes_[node];
-  uint64_t& pushed = process.pushed[id.value()];
-  if (clock != pushed || process.answered[id.value()] != pushed) {
-    Violate("one push per chunk",
-            absl::StrFormat("node %d chunk %d: push %d after %d, answered %d", node, id.value(),
-                            clock, pushed, process.answered[id.value()]));
-  }
-  ++pushed;
-  const uint32_t shard = chunks_[id.value()].shard;
-  if (++process.unanswered[shard] <= plan_.window) return;
-  Violate("window", absl::StrFormat("node %d has %d unanswered pushes at shard %d, window %d", node,
-                                    process.unanswered[shard], shard, plan_.window));
-}
-
-void JobChecker::OnWeights(uint32_t node, ChunkId id, uint64_t clock, const Bytes& weights) {
-  Process& process = processes_[node];
-  Chunk& chunk = chunks_[id.value()];
-  uint64_t& answered = process.answered[id.value()];
-  if (clock != answered || clock + 1 != process.pushed[id.value()]) {
-    return Violate("exactly one delivery",
-                   absl::StrFormat("node %d chunk %d: the answer to %d after %d of %d", node,
-                                   id.value(), clock, answered, process.pushed[id.value()]));
-  }
-  ++answered;
-  --process.unanswered[chunk.shard];
-  // Where the gate waits for everyone, the answer is the state after that clock and no other.
-  if (!per_clock() || bound() > 0 || restarts_ > 0) return;
-  const uint64_t hash = HashOf(weights);
-  const auto [known, is_new] = chunk.hash_of_clock.emplace(clock, hash);
-  if (is_new || known->second == hash) return;
-  Violate("G2 order of bits", absl::StrFormat("node %d chunk %d: other weights after clock %d than "
-                                              "another node",
-                                              node, id.value(), clock));
-}
-
-void JobChecker::OnFinalWeights(uint32_t node, ChunkId id, const Bytes& weights) {
-  if (!processes_[node].finals.insert(id.value()).second) {
-    return Violate("exactly one delivery",
-                   absl::StrFormat("node %d chunk %d: final weights twice", node, id.value()));
-  }
-  Chunk& chunk = chunks_[id.value()];
-  const uint64_t hash = HashOf(weights);
-  if (!chunk.final_hash) chunk.final_hash = hash;
-  if (*chunk.final_hash == hash) return;
-  Violate("one final model",
-          absl::StrFormat("node %d chunk %d differs from another node's", node, id.value()));
-}
-
-void JobChecker::OnFinished() {
-  for (uint32_t n = 0; n < nodes_; ++n) {
-    for (uint32_t c = 0; c < chunks_.size(); ++c) {
-      const uint64_t answered = processes_[n].answered[c];
-      if (answered == plan_.clocks && processes_[n].finals.count(c) == 1) continue;
-      return Violate("exactly one delivery",
-                     absl::StrFormat("node %d chunk %d: %d answers, not %d, or no final weights", n,
-                                     c, answered, plan_.clocks));
-    }
-  }
-  for (uint32_t c = 0; c < chunks_.size(); ++c) {
-    for (uint32_t n = 0; n < nodes_; ++n) {
-      if (chunks_[c].received[n] == plan_.clocks) continue;
-      return Violate("G1 exactly once", absl::StrFormat("chunk %d: %d pushes of node %d, not %d", c,
-                                                        chunks_[c].received[n], n, plan_.clocks));
-    }
-  }
-}
-
-uint64_t JobChecker::ModelHash() const {
-  uint64_t hash = 1;
-  for (const Chunk& chunk : chunks_) hash = hash * 1099511628211 + chunk.final_hash.value_or(0);
-  return hash;
-}
-
-bool JobChecker::is_reproducible() const { return gated() && bound() == 0 && per_clock(); }
 
 }  // namespace strata::sim

@@ -36,7 +36,7 @@ class JobChecker {
 
   // The job's shard has taken the frame of a node of this job and wants `actions` done; of the
   // frame's chunk it now holds so many gradient sums.
-  void OnShardFrame(uint32_t shard, const wire::Frame& frame,
+  void OnShardFrame(uint32_t shard, transport::ConnectionId connection, const wire::Frame& frame,
                     const std::vector<server::ShardAction>& actions, size_t held);
   // Whether this push is the newest that was taken of its node, and of the same process.
   bool IsNewest(const wire::Header& push) const;
@@ -63,13 +63,14 @@ class JobChecker {
   struct Chunk {
     uint32_t elements = 0, shard = 0, ledger = 0;
     std::unique_ptr<ReferenceChunk> reference;
-    std::vector<uint64_t> received;      // by node
-    std::vector<uint32_t> pushed_by;     // by node: incarnation of the last push
-    std::vector<uint64_t> version_told;  // by node
-    std::vector<float> marks;            // what each ledger element must be once it is applied
+    std::vector<uint64_t> received;        // by node
+    std::vector<uint32_t> pushed_by;       // by node: incarnation of the last push
+    std::vector<uint64_t> version_told;    // by node
+    std::vector<std::set<uint64_t>> told;  // by node and clock: hashes of all answers
+    std::vector<float> marks;              // what each ledger element must be once it is applied
     uint64_t version = 0;
     const std::byte* checked = nullptr;  // weights that were compared, of checked_version
-    uint64_t checked_version = 0;
+    uint64_t checked_version = 0, checked_hash = 0;
     size_t held = 0;
     std::map<uint64_t, uint64_t> hash_of_clock;  // what nodes got as the answer to a clock
     std::optional<uint64_t> final_hash;
@@ -82,7 +83,9 @@ class JobChecker {
     std::set<uint32_t> finals;
   };
 
+  static uint64_t HashOf(const Bytes& bytes);
   void Violate(const std::string& invariant, const std::string& what);
+  void CheckSender(uint32_t shard, transport::ConnectionId connection, const wire::Header& header);
   void TakeInit(const wire::Frame& frame, bool refused);
   void TakePush(const wire::Frame& frame, bool refused,
                 const std::vector<server::ShardAction>& actions);
@@ -111,8 +114,13 @@ class JobChecker {
   const uint32_t nodes_;
   std::vector<Chunk> chunks_;
   std::vector<std::vector<bool>> retired_;  // by shard and node
-  std::vector<size_t> held_, chunks_on_;    // by shard
-  std::vector<Process> processes_;          // by node
+  struct Peer {
+    uint32_t incarnation = 0;            // newest
+    transport::ConnectionId connection;  // that it has spoken on last
+  };
+  std::vector<std::vector<Peer>> peers_;  // by shard and node
+  std::vector<size_t> held_, chunks_on_;  // by shard
+  std::vector<Process> processes_;        // by node
   uint32_t restarts_ = 0;
   uint64_t pushes_ = 0;
 };

@@ -87,6 +87,7 @@ void DrawRare(SimRandom* random, Scenario* scenario) {
   auto scale = [&](Rare point, double by) { rare[static_cast<size_t>(point)] *= by; };
   scale(Rare::kInstallTwice, 30);
   scale(Rare::kPublishOrder, 30);
+  scale(Rare::kHelloTwice, 30);
   scale(Rare::kSlowRank, 0.3);
   scale(Rare::kStoppedNode, 0.1);
   scale(Rare::kStoppedShard, 0.1);

@@ -37,8 +37,13 @@ SimNode::SimNode(World* world, const proto::JobRecord& record, const Options& op
       core_(RankId(self_.first_rank()), self_.ranks(), map_.chunks()),
       ranks_(self_.ranks()),
       ready_(map_.chunks(), std::vector<uint64_t>(self_.ranks(), 0)),
+      gradients_(map_.chunks()),
+      consumed_(map_.chunks(), 0),
       landed_(map_.chunks(), 0),
       complete_(self_.ranks(), 0) {
+  for (uint32_t c = 0; c < map_.chunks(); ++c) {
+    gradients_[c].assign(self_.ranks(), std::vector<float>(map_.ElementsOf(ChunkId(c))));
+  }
   for (uint32_t r = 0; r < self_.ranks(); ++r) {
     samples_ += payload_.SamplesOf(self_.first_rank() + r);
   }
@@ -75,6 +80,8 @@ void SimNode::Turn() {
   }
   const absl::Status status = exchange_->Poll(kIdlePoll);
   if (!status.ok()) {
+    stopped_ = true;
+    if (replaced_) return;  // refused, as it should be
     return world_->OnNodeError(job_, std::string(status.message()));
   }
   Advance();
@@ -91,7 +98,7 @@ void SimNode::Advance() {
   }
   if (exchange_->phase() == Exchange::Phase::kFinished) {
     released_ = true;
-    options_.on_finished();
+    if (!replaced_) options_.on_finished();
   }
 }
 
@@ -144,6 +151,7 @@ void SimNode::Publish(uint32_t r) {
   for (uint32_t i = 0; i < burst; ++i) {
     const ChunkId chunk(rank.order[rank.published++]);
     if (rank.published == map_.chunks()) complete_[r] = rank.step + 1;
+    WriteGradient(r, chunk);
     std::vector<uint64_t>& ready = ready_[chunk.value()];
     ready[r] = rank.step + 1;
     const absl::StatusOr<bool> complete = core_.OnReady(chunk, ready);
@@ -158,6 +166,20 @@ void SimNode::Publish(uint32_t r) {
     WakeRank(r, world_->random().Between(absl::Microseconds(1), absl::Microseconds(300)));
   }
   Turn();
+}
+
+// What the rank wrote before has been summed, or it would be lost.
+void SimNode::WriteGradient(uint32_t r, ChunkId chunk) {
+  const uint64_t step = ranks_[r].step;
+  if (consumed_[chunk.value()] < step) {
+    return world_->Fail(
+        absl::StrFormat("gradients are summed before the next: job %d rank %d "
+                        "chunk %d step %d",
+                        job_, self_.first_rank() + r, chunk.value(), step));
+  }
+  std::vector<float>& gradient = gradients_[chunk.value()][r];
+  payload_.Gradient(self_.first_rank() + r, chunk, step, samples_, options_.variant,
+                    map_.ElementsOf(chunk), gradient.data());
 }
 
 void SimNode::FinishStep(uint32_t r) {
@@ -186,24 +208,21 @@ Bytes SimNode::FirstWeights(ChunkId chunk) {
 }
 
 worker::ExchangeNode::Sum SimNode::TakeSum(ChunkId chunk, uint64_t clock) {
-  world_->checker(job_)->OnPush(options_.node, chunk, clock);
+  if (!replaced_) world_->checker(job_)->OnPush(options_.node, chunk, clock);
   const uint32_t count = map_.ElementsOf(chunk);
-  const std::shared_ptr<float> sum = pool_.AllocateFloats(count);
-  inputs_.assign(1, sum.get());
-  scratch_.resize(ranks_.size() * count);
-  for (uint32_t r = 0; r < ranks_.size(); ++r) {
-    float* const own = r == 0 ? sum.get() : scratch_.data() + r * count;
-    payload_.Gradient(self_.first_rank() + r, chunk, clock, samples_, options_.variant, count, own);
-    if (r > 0) inputs_.push_back(own);
+  inputs_.clear();
+  for (const std::vector<float>& gradient : gradients_[chunk.value()]) {
+    inputs_.push_back(gradient.data());
   }
-  if (ranks_.size() > 1) kernels::Cpu().sum(inputs_, sum.get(), count);
-  core_.OnSummed(chunk, complete_);
+  const std::shared_ptr<float> sum = pool_.AllocateFloats(count);
+  kernels::Cpu().sum(inputs_, sum.get(), count);
+  consumed_[chunk.value()] = core_.OnSummed(chunk, complete_);
   return {AsBytes(sum, count), samples_};
 }
 
 void SimNode::TakeWeights(ChunkId chunk, uint64_t clock, const Bytes& weights) {
   world_->Progress();
-  world_->checker(job_)->OnWeights(options_.node, chunk, clock, weights);
+  if (!replaced_) world_->checker(job_)->OnWeights(options_.node, chunk, clock, weights);
   landed_[chunk.value()] = core_.OnLanded(chunk, clock);
   for (uint32_t r = 0; r < ranks_.size(); ++r) {
     const Rank& rank = ranks_[r];
@@ -214,7 +233,7 @@ void SimNode::TakeWeights(ChunkId chunk, uint64_t clock, const Bytes& weights) {
 
 void SimNode::TakeFinalWeights(ChunkId chunk, const Bytes& weights) {
   world_->Progress();
-  world_->checker(job_)->OnFinalWeights(options_.node, chunk, weights);
+  if (!replaced_) world_->checker(job_)->OnFinalWeights(options_.node, chunk, weights);
 }
 
 }  // namespace strata::sim

@@ -37,6 +37,9 @@ class SimNode final : public worker::ExchangeNode {
   SimNode(World* world, const proto::JobRecord& record, const Options& options);
 
   bool finished() const { return released_; }
+  // The node's next process begins; this one does not know it and goes on. Whatever it is told does
+  // not count any more.
+  void Replace() { replaced_ = true; }
 
   Bytes FirstWeights(ChunkId chunk) override;
   Sum TakeSum(ChunkId chunk, uint64_t clock) override;
@@ -60,6 +63,7 @@ class SimNode final : public worker::ExchangeNode {
   void WakeRank(uint32_t rank, absl::Duration delay);
   void RankTurn(uint32_t rank);
   void Publish(uint32_t rank);
+  void WriteGradient(uint32_t rank, ChunkId chunk);
   void FinishStep(uint32_t rank);
   void BeginStep(uint32_t rank);
 
@@ -74,12 +78,12 @@ class SimNode final : public worker::ExchangeNode {
   BufferPool pool_;
   uint32_t samples_ = 0;  // of all ranks
   std::vector<Rank> ranks_;
-  std::vector<std::vector<uint64_t>> ready_;  // by chunk and rank: as NodeMemory's
-  std::vector<uint64_t> landed_;              // by chunk
-  std::vector<uint64_t> complete_;            // by rank
-  std::vector<const float*> inputs_;          // scratch, by rank
-  std::vector<float> scratch_;                // of gradients
-  bool stopped_ = false;
+  std::vector<std::vector<uint64_t>> ready_;                // by chunk and rank: as NodeMemory's
+  std::vector<std::vector<std::vector<float>>> gradients_;  // by chunk and rank
+  std::vector<uint64_t> consumed_, landed_;                 // by chunk
+  std::vector<uint64_t> complete_;                          // by rank
+  std::vector<const float*> inputs_;                        // scratch, by rank
+  bool stopped_ = false, replaced_ = false;
   bool training_ = false, finishing_ = false, released_ = false;
   std::unique_ptr<worker::ParameterServerExchange> exchange_;
   // What is scheduled outlives the node.

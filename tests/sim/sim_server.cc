@@ -83,6 +83,7 @@ void SimShard::OnEvent(Event event) {
       break;
     case Event::Kind::kDisconnected:
       waiting_.erase(event.connection);
+      open_.erase(event.connection);
       core_.OnDisconnected(event.connection);
       break;
   }
@@ -90,8 +91,9 @@ void SimShard::OnEvent(Event event) {
 
 void SimShard::OnFrame(const Event& event) {
   const wire::Header& header = event.frame.header;
-  if (header.op == Op::kHello && world_->Takes(Rare::kHelloTwice)) {
-    core_.OnFrame(event.connection, event.frame, &actions_);
+  if (header.op == Op::kHello) {
+    open_.insert(event.connection);
+    if (world_->Takes(Rare::kHelloTwice)) RepeatHello(event);
   }
   if (world_->Takes(Rare::kRetry)) {
     wire::Frame retry;
@@ -109,10 +111,20 @@ void SimShard::OnFrame(const Event& event) {
   if (checker != nullptr && own != own_shard_.end()) {
     const size_t held =
         header.op == Op::kPushPull ? core_.HeldSums(JobId(header.job), ChunkId(header.chunk)) : 0;
-    checker->OnShardFrame(own->second, event.frame, actions_, held);
+    checker->OnShardFrame(own->second, event.connection, event.frame, actions_, held);
   }
   Execute();
   if (header.op == Op::kPushPull || header.op == Op::kInit) SendStrays(event);
+}
+
+// As long as the shard has not learned that the connection is gone; the node may speak over another
+// one by then.
+void SimShard::RepeatHello(const Event& event) {
+  const absl::Duration late =
+      world_->random().Between(absl::ZeroDuration(), 2 * world_->scenario().timing.hello_timeout);
+  world_->network().After(late, [this, event] {
+    if (open_.count(event.connection) > 0) OnFrame(event);
+  });
 }
 
 // After the frame itself, so that what differs is wrong for one reason.
@@ -132,6 +144,8 @@ void SimShard::SendStrays(const Event& event) {
   }
   const JobChecker* checker = world_->checker(header.job);
   if (checker != nullptr && checker->IsNewest(header)) {
+    // One beyond the next.
+    send(Rare::kClockJump, Op::kError, [](wire::Frame* f) { f->header.clock += 2; });
     send(Rare::kOtherContent, Op::kError, [](wire::Frame* f) {
       f->payload = OtherThan(f->payload);
       f->header.payload_checksum = wire::Checksum({f->payload.data(), f->payload.size()});
@@ -140,7 +154,6 @@ void SimShard::SendStrays(const Event& event) {
   send(Rare::kStaleView, Op::kError, [](wire::Frame* f) { --f->header.view; });
   send(Rare::kFutureView, Op::kRetry, [](wire::Frame* f) { ++f->header.view; });
   send(Rare::kOtherGeneration, Op::kError, [](wire::Frame* f) { --f->header.generation; });
-  send(Rare::kClockJump, Op::kError, [](wire::Frame* f) { f->header.clock += 1000; });
   send(Rare::kOtherJob, Op::kError, [](wire::Frame* f) { f->header.job += 1; });
   send(Rare::kOtherNode, Op::kError, [](wire::Frame* f) { f->header.node += 1; });
 }
@@ -162,6 +175,7 @@ void SimShard::Execute() {
   for (server::ShardAction& action : actions_) {
     if (action.kind == server::ShardAction::Kind::kClose) {
       waiting_.erase(action.connection);
+      open_.erase(action.connection);
       endpoint_->Close(action.connection);
     } else {
       Send(action.connection, std::move(action.frame));

@@ -5,6 +5,7 @@
 #include <deque>
 #include <map>
 #include <memory>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -29,6 +30,7 @@ class SimShard {
   void OnReady();
   void OnEvent(transport::Event event);
   void OnFrame(const transport::Event& event);
+  void RepeatHello(const transport::Event& event);
   void SendStrays(const transport::Event& event);
   // The core must refuse it and want nothing else.
   void Stray(const transport::Event& event, wire::Frame frame, wire::Op refusal, const char* what);
@@ -41,6 +43,7 @@ class SimShard {
   server::ShardCore core_;
   std::map<uint32_t, uint32_t> own_shard_;  // by job
   bool stopped_ = false;
+  std::set<transport::ConnectionId> open_;
   std::vector<transport::Event> events_;
   std::vector<server::ShardAction> actions_;
   std::map<transport::ConnectionId, std::deque<wire::Frame>> waiting_;

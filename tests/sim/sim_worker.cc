@@ -1,5 +1,6 @@
 #include "tests/sim/sim_worker.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "absl/strings/str_format.h"
@@ -91,14 +92,30 @@ void SimWorker::Bury(Playing* playing) {
   if (playing->node_process) world_->Keep(std::move(playing->node_process));
 }
 
+// The process goes on for a while beside the one that takes its place.
+void SimWorker::LeaveBehind(Playing* playing) {
+  playing->node_process->Replace();
+  SimNode* const node = left_behind_.emplace_back(std::move(playing->node_process)).get();
+  world_->network().After(
+      world_->random().Between(absl::ZeroDuration(), absl::Seconds(5)), [this, node] {
+        const auto found = std::find_if(left_behind_.begin(), left_behind_.end(),
+                                        [node](const auto& other) { return other.get() == node; });
+        world_->Keep(std::move(*found));
+        left_behind_.erase(found);
+      });
+}
+
 void SimWorker::MaybeCrash(uint32_t job) {
   world_->network().After(kCrashCheck, [this, job] {
     Playing& playing = playing_[job];
     if (playing.node_process == nullptr || playing.node_process->finished()) return;
     const bool crashes = playing.incarnation <= kRestartsMax && world_->Takes(Rare::kNodeRestart);
     if (!crashes) return MaybeCrash(job);
-    world_->Log(8, [&] { return absl::StrFormat("%s: job %d crashes", name_, job); });
-    Bury(&playing);
+    const bool dies = world_->random().Chance(0.5);
+    world_->Log(8, [&] {
+      return absl::StrFormat("%s: job %d %s", name_, job, dies ? "crashes" : "is replaced");
+    });
+    dies ? Bury(&playing) : LeaveBehind(&playing);
     const absl::Duration down =
         world_->random().Between(absl::ZeroDuration(), absl::Milliseconds(500));
     world_->network().After(down, [this, job] {

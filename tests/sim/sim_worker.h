@@ -5,6 +5,7 @@
 #include <map>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "proto/control.pb.h"
 #include "tests/sim/sim_node.h"
@@ -32,11 +33,13 @@ class SimWorker {
   void StartProcess(uint32_t job);
   void MaybeCrash(uint32_t job);
   void Bury(Playing* playing);
+  void LeaveBehind(Playing* playing);
 
   World* const world_;
   const std::string name_;
   const uint32_t host_;
   std::map<uint32_t, Playing> playing_;  // by job
+  std::vector<std::unique_ptr<SimNode>> left_behind_;
 };
 
 }  // namespace strata::sim

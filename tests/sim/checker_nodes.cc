@@ -1,0 +1,96 @@
+// What a node may say, and what it is told.
+#include "absl/strings/str_format.h"
+#include "tests/sim/checker.h"
+
+namespace strata::sim {
+
+void JobChecker::OnNodeStart(uint32_t node, uint32_t incarnation) {
+  if (incarnation > 1) ++restarts_;
+  processes_[node] = {.incarnation = incarnation,
+                      .pushed = std::vector<uint64_t>(chunks_.size(), 0),
+                      .answered = std::vector<uint64_t>(chunks_.size(), 0),
+                      .unanswered = std::vector<uint32_t>(held_.size(), 0)};
+}
+
+void JobChecker::OnPush(uint32_t node, ChunkId id, uint64_t clock) {
+  ++pushes_;
+  Process& process = processes_[node];
+  uint64_t& pushed = process.pushed[id.value()];
+  if (clock != pushed || process.answered[id.value()] != pushed) {
+    Violate("one push per chunk",
+            absl::StrFormat("node %d chunk %d: push %d after %d, answered %d", node, id.value(),
+                            clock, pushed, process.answered[id.value()]));
+  }
+  ++pushed;
+  const uint32_t shard = chunks_[id.value()].shard;
+  if (++process.unanswered[shard] <= plan_.window) return;
+  Violate("window", absl::StrFormat("node %d has %d unanswered pushes at shard %d, window %d", node,
+                                    process.unanswered[shard], shard, plan_.window));
+}
+
+void JobChecker::OnWeights(uint32_t node, ChunkId id, uint64_t clock, const Bytes& weights) {
+  Process& process = processes_[node];
+  Chunk& chunk = chunks_[id.value()];
+  uint64_t& answered = process.answered[id.value()];
+  if (clock != answered || clock + 1 != process.pushed[id.value()]) {
+    return Violate("exactly one delivery",
+                   absl::StrFormat("node %d chunk %d: the answer to %d after %d of %d", node,
+                                   id.value(), clock, answered, process.pushed[id.value()]));
+  }
+  ++answered;
+  --process.unanswered[chunk.shard];
+  const uint64_t hash = HashOf(weights);
+  if (chunk.told[node * plan_.clocks + clock].count(hash) == 0) {
+    return Violate("answers arrive as they were given",
+                   absl::StrFormat("node %d chunk %d clock %d", node, id.value(), clock));
+  }
+  // Where the gate waits for everyone, the answer is the state after that clock and no other.
+  if (!per_clock() || bound() > 0 || restarts_ > 0) return;
+  const auto [known, is_new] = chunk.hash_of_clock.emplace(clock, hash);
+  if (is_new || known->second == hash) return;
+  Violate("G2 order of bits", absl::StrFormat("node %d chunk %d: other weights after clock %d than "
+                                              "another node",
+                                              node, id.value(), clock));
+}
+
+void JobChecker::OnFinalWeights(uint32_t node, ChunkId id, const Bytes& weights) {
+  if (!processes_[node].finals.insert(id.value()).second) {
+    return Violate("exactly one delivery",
+                   absl::StrFormat("node %d chunk %d: final weights twice", node, id.value()));
+  }
+  Chunk& chunk = chunks_[id.value()];
+  const uint64_t hash = HashOf(weights);
+  if (!chunk.final_hash) chunk.final_hash = hash;
+  if (*chunk.final_hash == hash) return;
+  Violate("one final model",
+          absl::StrFormat("node %d chunk %d differs from another node's", node, id.value()));
+}
+
+void JobChecker::OnFinished() {
+  for (uint32_t n = 0; n < nodes_; ++n) {
+    for (uint32_t c = 0; c < chunks_.size(); ++c) {
+      const uint64_t answered = processes_[n].answered[c];
+      if (answered == plan_.clocks && processes_[n].finals.count(c) == 1) continue;
+      return Violate("exactly one delivery",
+                     absl::StrFormat("node %d chunk %d: %d answers, not %d, or no final weights", n,
+                                     c, answered, plan_.clocks));
+    }
+  }
+  for (uint32_t c = 0; c < chunks_.size(); ++c) {
+    for (uint32_t n = 0; n < nodes_; ++n) {
+      if (chunks_[c].received[n] == plan_.clocks) continue;
+      return Violate("G1 exactly once", absl::StrFormat("chunk %d: %d pushes of node %d, not %d", c,
+                                                        chunks_[c].received[n], n, plan_.clocks));
+    }
+  }
+}
+
+uint64_t JobChecker::ModelHash() const {
+  uint64_t hash = 1;
+  for (const Chunk& chunk : chunks_) hash = hash * 1099511628211 + chunk.final_hash.value_or(0);
+  return hash;
+}
+
+bool JobChecker::is_reproducible() const { return gated() && bound() == 0 && per_clock(); }
+
+}  // namespace strata::sim
