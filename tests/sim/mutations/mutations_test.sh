@@ -1,0 +1,13 @@
+#!/usr/bin/env bash
+# As a test: every mutant must be red. As a program (bazel run): also writes REPORT.md anew.
+#   mutations_test.sh SEEDS PRISTINE MUTANT...
+set -uo pipefail
+seeds=$1
+shift
+folder=tests/sim/mutations
+if [ -n "${BUILD_WORKSPACE_DIRECTORY:-}" ]; then
+  exec python3 "$folder/run_mutants.py" --seeds "$seeds" \
+    --report "$BUILD_WORKSPACE_DIRECTORY/$folder/REPORT.md" "$@"
+fi
+exec python3 "$folder/run_mutants.py" --seeds "$seeds" \
+  --report "$TEST_UNDECLARED_OUTPUTS_DIR/REPORT.md" --committed "$folder/REPORT.md" "$@"
