@@ -7,8 +7,8 @@ namespace strata::server {
 namespace {
 
 // 1 MiB of weights in chunks of 64 KiB over two shards, SGD, window 4: per shard 512 KiB + 64 KiB +
-// 256 KiB held + 1 MiB of messages with two nodes.
-constexpr uint64_t kShardBytes = (512 + 64 + 256 + 1024) << 10;
+// 448 KiB held + 1 MiB of messages with two nodes.
+constexpr uint64_t kShardBytes = (512 + 64 + 448 + 1024) << 10;
 
 proto::InstallJob Install(uint32_t job, uint32_t nodes = 2) {
   JobOptions options;
@@ -35,9 +35,9 @@ TEST(JobAdmission, TakesJobsAsLongAsTheirMemoryFits) {
   const absl::Status refused = admission.Admit(Install(3));
   EXPECT_EQ(refused.code(), absl::StatusCode::kResourceExhausted);
   EXPECT_EQ(refused.message().substr(0, 57),
-            "it needs up to 3.6 MiB: weights 512.0 KiB + chunk in upda");
+            "it needs up to 4.0 MiB: weights 512.0 KiB + chunk in upda");
   EXPECT_EQ(refused.message().substr(refused.message().find(';')),
-            "; other jobs are promised 7.2 MiB of the limit of 7.2 MiB (--memory-limit)");
+            "; other jobs are promised 8.0 MiB of the limit of 8.0 MiB (--memory-limit)");
   EXPECT_EQ(admission.LimitOf(JobId(3), 0), 0u);
   admission.Release(JobId(1));
   EXPECT_TRUE(admission.Admit(Install(3)).ok());

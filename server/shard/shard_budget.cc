@@ -28,10 +28,14 @@ absl::StatusOr<MemoryFormula> ShardMemoryOf(const proto::JobRecord& record, Shar
   }
   const std::string pushes = absl::StrFormat("x %d x %s", window, BytesText(chunk));
   if (plan->rules.policy.applies_per_clock() && nodes > 1) {
-    need.Add(absl::StrFormat("held sums (%d - 1) %s", nodes, pushes),
-             SaturatingProduct(nodes - 1, unanswered));
-    const uint64_t ahead = plan->rules.policy.open_clocks_max() - 1;
     const uint64_t leaves = (nodes + 1) / 2;
+    const uint64_t waiting = SaturatingProduct(SaturatingProduct(nodes, window) - 1, chunk);
+    const uint64_t one_clock = SaturatingProduct(leaves, own);
+    need.Add(waiting < one_clock
+                 ? absl::StrFormat("held sums (%d x %d - 1) x %s", nodes, window, BytesText(chunk))
+                 : absl::StrFormat("held sums %d x %s", leaves, BytesText(own)),
+             std::min(waiting, one_clock));
+    const uint64_t ahead = plan->rules.policy.open_clocks_max() - 1;
     if (ahead > 0) {
       need.Add(absl::StrFormat("clocks ahead %d x %d x %s", ahead, leaves, BytesText(own)),
                SaturatingProduct(SaturatingProduct(ahead, leaves), own));

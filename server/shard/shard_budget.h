@@ -13,11 +13,12 @@ namespace strata::server {
 //
 //   weights            M, and C more for the chunk that is being updated
 //   optimizer state    0, 1 or 2 x M
-//   held sums          (n - 1) x W x C: pushes that wait for the other nodes' (modes that apply per
-//                      clock); no more than (n - 1) x M
+//   held sums          (n x W - 1) x C: pushes that wait for the other nodes' (n > 1, modes that
+//                      apply per clock); no more than ceil(n / 2) x M. Not (n - 1) x W: each node
+//                      may have pushed what no other one has, but for the lowest of all
 //   clocks ahead       s x ceil(n / 2) x M: lazy(s) answers pushes of s clocks that are not
-//   complete messages           2 x n x W x C: pushes and answers on their way; no more than 2 x n
-//   x M
+//                      complete
+//   messages           2 x n x W x C: pushes and answers on their way; no more than 2 x n x M
 //
 // Errors: InvalidArgument, as of ShardCore::Install.
 absl::StatusOr<MemoryFormula> ShardMemoryOf(const proto::JobRecord& record, ShardId own_shard);

@@ -1,6 +1,7 @@
 #include "server/shard/shard_budget.h"
 
 #include "absl/strings/str_cat.h"
+#include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "server/shard/shard_harness.h"
 
@@ -23,15 +24,15 @@ std::string Formula(const std::string& job_text) {
 
 TEST(ShardBudget, OfASyncJobIsWeightsStateHeldSumsAndMessages) {
   EXPECT_EQ(Formula("optimizer { adam {} }"),
-            "63.0 KiB: weights 10.0 KiB + chunk in update 1.0 KiB + optimizer state 2 x 10.0 KiB "
-            "20.0 KiB + held sums (3 - 1) x 4 x 1.0 KiB 8.0 KiB + messages 2 x 3 x 4 x 1.0 KiB "
+            "66.0 KiB: weights 10.0 KiB + chunk in update 1.0 KiB + optimizer state 2 x 10.0 KiB "
+            "20.0 KiB + held sums (3 x 4 - 1) x 1.0 KiB 11.0 KiB + messages 2 x 3 x 4 x 1.0 KiB "
             "24.0 KiB");
 }
 
 TEST(ShardBudget, OfALazyJobHasTheClocksThatMayBeAheadToo) {
   EXPECT_EQ(Formula("optimizer { sgd {} } consistency { lazy { staleness: 3 } }"),
-            "103.0 KiB: weights 10.0 KiB + chunk in update 1.0 KiB + held sums (3 - 1) x 4 x 1.0 "
-            "KiB 8.0 KiB + clocks ahead 3 x 2 x 10.0 KiB 60.0 KiB + messages 2 x 3 x 4 x 1.0 KiB "
+            "106.0 KiB: weights 10.0 KiB + chunk in update 1.0 KiB + held sums (3 x 4 - 1) x 1.0 "
+            "KiB 11.0 KiB + clocks ahead 3 x 2 x 10.0 KiB 60.0 KiB + messages 2 x 3 x 4 x 1.0 KiB "
             "24.0 KiB");
 }
 
@@ -51,6 +52,27 @@ TEST(ShardBudget, OfARecordThatIsWrongNamesTheField) {
   proto::JobRecord record = Record("optimizer { sgd {} }");
   record.mutable_view()->clear_nodes();
   EXPECT_EQ(ShardMemoryOf(record, ShardId(0)).status().code(), absl::StatusCode::kInvalidArgument);
+}
+
+// Each node's urgent chunks are others, and only one has come to the lowest of all.
+TEST(ShardBudget, TwoNodesMayHoldTwoWindowsButForOneChunk) {
+  JobOptions options;
+  options.ranks = {1, 1};
+  options.elements = 2560;
+  options.chunk_elements = 256;
+  options.job_text = "window: 4 schedule { base_lr: 0.5 } optimizer { sgd {} }";
+  const proto::JobRecord record = RecordOf(options);
+  ShardHarness shard;
+  ASSERT_TRUE(shard.core().Install(record, ShardId(0)).ok());
+  const std::vector<float> values(256, 1.0f);
+  const transport::ConnectionId nodes[] = {shard.Join(record, 0), shard.Join(record, 1)};
+  for (uint32_t c = 0; c < 10; ++c) shard.Deliver(nodes[0], InitFrame(record, 0, c, values));
+  const uint64_t before = shard.core().NextReports().at(JobId(7)).memory_bytes;
+  for (uint32_t c : {0, 1, 2, 3}) shard.Deliver(nodes[0], PushFrame(record, 0, c, 0, values, 4));
+  for (uint32_t c : {7, 8, 9}) shard.Deliver(nodes[1], PushFrame(record, 1, c, 0, values, 4));
+  EXPECT_EQ(shard.core().NextReports().at(JobId(7)).memory_bytes - before, 7u << 10);
+  EXPECT_THAT(ShardMemoryOf(record, ShardId(0))->ToString(),
+              testing::HasSubstr("held sums (2 x 4 - 1) x 1.0 KiB 7.0 KiB"));
 }
 
 // Two of three nodes push every chunk of every clock that they may; the figure stays below the
