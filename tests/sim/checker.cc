@@ -101,7 +101,9 @@ void JobChecker::OnShardFrame(uint32_t shard, transport::ConnectionId connection
       TakeInit(frame, refused);
       break;
     case Op::kPushPull:
-      TakePush(frame, refused, actions);
+      if (TakePush(frame, refused, actions)) {
+        peers_[shard][frame.header.node].MoveToBack(connection);
+      }
       CheckHeld(shard, &chunks_[frame.header.chunk], held);
       break;
     case Op::kRetire:
@@ -115,21 +117,8 @@ void JobChecker::OnShardFrame(uint32_t shard, transport::ConnectionId connection
     const Op op = action.frame.header.op;
     if (op != Op::kAnswer && op != Op::kCutAnswer) continue;
     CheckAnswer(action.frame);
-    if (action.connection == peers_[shard][action.frame.header.node].connection) continue;
-    Violate("answers go where the node speaks", wire::Describe(action.frame.header));
+    CheckReceiver(shard, action, actions);
   }
-}
-
-// A process that has been replaced is not heard any more.
-void JobChecker::CheckSender(uint32_t shard, transport::ConnectionId connection,
-                             const wire::Header& header) {
-  Peer& peer = peers_[shard][header.node];
-  if (header.incarnation < peer.incarnation) {
-    return Violate("only the newest process is heard",
-                   absl::StrFormat("shard %d took %s, the newest is %d", shard,
-                                   wire::Describe(header), peer.incarnation));
-  }
-  peer = {.incarnation = header.incarnation, .connection = connection};
 }
 
 void JobChecker::TakeInit(const wire::Frame& frame, bool refused) {
@@ -139,20 +128,24 @@ void JobChecker::TakeInit(const wire::Frame& frame, bool refused) {
                                                      FloatsOf(frame.payload));
 }
 
-void JobChecker::TakePush(const wire::Frame& frame, bool refused,
+bool JobChecker::TakePush(const wire::Frame& frame, bool refused,
                           const std::vector<ShardAction>& actions) {
   const wire::Header& push = frame.header;
   Chunk& chunk = chunks_[push.chunk];
   uint64_t& received = chunk.received[push.node];
   const auto who = [&] { return absl::StrFormat("node %d chunk %d", push.node, push.chunk); };
   // Nodes that keep the rules are refused only as a process that has been replaced.
-  if (refused) return;
+  if (refused) return false;
   if (push.clock > received) {
-    return Violate("clocks are contiguous", absl::StrFormat("%s: push %d was taken, expected %d",
-                                                            who(), push.clock, received));
+    Violate("clocks are contiguous",
+            absl::StrFormat("%s: push %d was taken, expected %d", who(), push.clock, received));
+    return false;
   }
-  if (!chunk.reference) return Violate("INIT comes first", who());
-  if (push.clock < received) return;  // must change nothing: every later answer shows it
+  if (!chunk.reference) {
+    Violate("INIT comes first", who());
+    return false;
+  }
+  if (push.clock < received) return false;  // must change nothing: every later answer shows it
   ++received;
   chunk.pushed_by[push.node] = push.incarnation;
   Mark(&chunk, push);
@@ -166,6 +159,7 @@ void JobChecker::TakePush(const wire::Frame& frame, bool refused,
     Violate("only right pushes are taken", chunk.reference->violation());
   }
   CheckDue(push.chunk, due, push, actions);
+  return true;
 }
 
 bool JobChecker::IsNewest(const wire::Header& push) const {
@@ -310,16 +304,16 @@ void JobChecker::CheckLedger(const Chunk& chunk, const wire::Frame& frame) {
 
 // What waits for its clock to complete: less than every node's window, for the lowest chunk that is
 // held in a reserved slot has been pushed by all nodes that hold a higher one in theirs. Lazy, also
-// what was answered before its clock was complete.
+// what was answered before its clock was complete. Of a chunk's clock, a part for every second
+// node.
 void JobChecker::CheckHeld(uint32_t shard, Chunk* chunk, size_t held) {
   held_[shard] += held - chunk->held;
   chunk->held = held;
-  const uint64_t others = nodes_ - 1;
+  const uint64_t parts = nodes_ > 1 ? (nodes_ + 1) / 2 : 0;
   const uint64_t saved = reserve_ == worker::PushWindow::Reserve::kLowest ? 1 : 0;
   const uint64_t windows = nodes_ * uint64_t{plan_.window} * (1 + restarts_) - saved;
-  const uint64_t ahead = per_clock() ? others * bound() * chunks_on_[shard] : 0;
-  const uint64_t all = per_clock() ? others * (1 + bound()) * chunks_on_[shard] : 0;
-  const uint64_t limit = std::min(windows + ahead, all);
+  const uint64_t one_clock = per_clock() ? parts * chunks_on_[shard] : 0;
+  const uint64_t limit = std::min(windows, one_clock) + bound() * one_clock;
   if (held_[shard] <= limit) return;
   Violate("window memory",
           absl::StrFormat("shard %d holds %d sums, at most %d", shard, held_[shard], limit));

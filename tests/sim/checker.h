@@ -40,6 +40,8 @@ class JobChecker {
                     const std::vector<server::ShardAction>& actions, size_t held);
   // Whether this push is the newest that was taken of its node, and of the same process.
   bool IsNewest(const wire::Header& push) const;
+  // The shard has learnt that a connection, of this job or another one, is gone.
+  void OnDisconnected(uint32_t shard, transport::ConnectionId connection);
   // Before the job leaves a shard.
   void OnRemove(uint32_t shard, const server::ShardCounters& counters);
 
@@ -86,8 +88,11 @@ class JobChecker {
   static uint64_t HashOf(const Bytes& bytes);
   void Violate(const std::string& invariant, const std::string& what);
   void CheckSender(uint32_t shard, transport::ConnectionId connection, const wire::Header& header);
+  void CheckReceiver(uint32_t shard, const server::ShardAction& answer,
+                     const std::vector<server::ShardAction>& actions);
   void TakeInit(const wire::Frame& frame, bool refused);
-  void TakePush(const wire::Frame& frame, bool refused,
+  // Whether it is a new one.
+  bool TakePush(const wire::Frame& frame, bool refused,
                 const std::vector<server::ShardAction>& actions);
   void TakeRetire(uint32_t shard, const wire::Frame& frame,
                   const std::vector<server::ShardAction>& actions);
@@ -115,8 +120,13 @@ class JobChecker {
   std::vector<Chunk> chunks_;
   std::vector<std::vector<bool>> retired_;  // by shard and node
   struct Peer {
-    uint32_t incarnation = 0;            // newest
-    transport::ConnectionId connection;  // that it has spoken on last
+    uint32_t incarnation = 0;  // newest
+    // What was taken of it last came over this one; HELLO, that anybody can repeat, apart.
+    std::optional<transport::ConnectionId> speaks_on;
+    // Its connections, those that said HELLO or brought a new push last at the end.
+    std::vector<transport::ConnectionId> open;
+
+    void MoveToBack(transport::ConnectionId connection);
   };
   std::vector<std::vector<Peer>> peers_;  // by shard and node
   std::vector<size_t> held_, chunks_on_;  // by shard

@@ -1,8 +1,65 @@
-// What a node may say, and what it is told.
+// What a node may say, what it is told, and over which connections.
+#include <algorithm>
+
 #include "absl/strings/str_format.h"
 #include "tests/sim/checker.h"
 
 namespace strata::sim {
+namespace {
+
+using server::ShardAction;
+using transport::ConnectionId;
+
+// A shard may forget some of a node's connections, but none of so many newest.
+constexpr size_t kNewest = 2;
+
+}  // namespace
+
+void JobChecker::Peer::MoveToBack(ConnectionId connection) {
+  open.erase(std::remove(open.begin(), open.end(), connection), open.end());
+  open.push_back(connection);
+}
+
+// A process that has been replaced is not heard any more.
+void JobChecker::CheckSender(uint32_t shard, ConnectionId connection, const wire::Header& header) {
+  Peer& peer = peers_[shard][header.node];
+  if (header.incarnation < peer.incarnation) {
+    return Violate("only the newest process is heard",
+                   absl::StrFormat("shard %d took %s, the newest is %d", shard,
+                                   wire::Describe(header), peer.incarnation));
+  }
+  if (header.incarnation > peer.incarnation) peer = {.incarnation = header.incarnation};
+  if (header.op == wire::Op::kHello) return peer.MoveToBack(connection);
+  peer.speaks_on = connection;
+  if (std::find(peer.open.begin(), peer.open.end(), connection) != peer.open.end()) return;
+  Violate("HELLO comes first", absl::StrFormat("shard %d took %s", shard, wire::Describe(header)));
+}
+
+// To the connection that the node speaks on; copies may go to others of the same process.
+void JobChecker::CheckReceiver(uint32_t shard, const ShardAction& answer,
+                               const std::vector<ShardAction>& actions) {
+  const wire::Header& header = answer.frame.header;
+  if (header.node >= nodes_) return;
+  const Peer& peer = peers_[shard][header.node];
+  if (answer.connection == peer.speaks_on) return;
+  const auto open = std::find(peer.open.begin(), peer.open.end(), answer.connection);
+  const size_t newest = std::min(kNewest, peer.open.size());
+  const bool is_owed =
+      std::find(peer.open.end() - newest, peer.open.end(), peer.speaks_on) != peer.open.end();
+  const bool is_there = std::any_of(actions.begin(), actions.end(), [&](const ShardAction& other) {
+    const wire::Header& copy = other.frame.header;
+    return other.connection == peer.speaks_on && copy.op == header.op && copy.node == header.node &&
+           copy.chunk == header.chunk && copy.clock == header.clock;
+  });
+  if (open != peer.open.end() && (is_there || !is_owed)) return;
+  Violate("answers go where the node speaks", wire::Describe(header));
+}
+
+void JobChecker::OnDisconnected(uint32_t shard, ConnectionId connection) {
+  for (Peer& peer : peers_[shard]) {
+    peer.open.erase(std::remove(peer.open.begin(), peer.open.end(), connection), peer.open.end());
+  }
+}
 
 void JobChecker::OnNodeStart(uint32_t node, uint32_t incarnation) {
   if (incarnation > 1) ++restarts_;

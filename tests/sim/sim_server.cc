@@ -82,10 +82,17 @@ void SimShard::OnEvent(Event event) {
       Execute();
       break;
     case Event::Kind::kDisconnected:
-      waiting_.erase(event.connection);
-      open_.erase(event.connection);
+      Forget(event.connection);
       core_.OnDisconnected(event.connection);
       break;
+  }
+}
+
+void SimShard::Forget(transport::ConnectionId connection) {
+  waiting_.erase(connection);
+  open_.erase(connection);
+  for (const auto& [job, own_shard] : own_shard_) {
+    if (JobChecker* checker = world_->checker(job)) checker->OnDisconnected(own_shard, connection);
   }
 }
 
@@ -174,8 +181,7 @@ void SimShard::Stray(const Event& event, wire::Frame frame, Op refusal, const ch
 void SimShard::Execute() {
   for (server::ShardAction& action : actions_) {
     if (action.kind == server::ShardAction::Kind::kClose) {
-      waiting_.erase(action.connection);
-      open_.erase(action.connection);
+      Forget(action.connection);
       endpoint_->Close(action.connection);
     } else {
       Send(action.connection, std::move(action.frame));

@@ -30,6 +30,8 @@ class SimShard {
   void OnReady();
   void OnEvent(transport::Event event);
   void OnFrame(const transport::Event& event);
+  // A connection is gone.
+  void Forget(transport::ConnectionId connection);
   void RepeatHello(const transport::Event& event);
   void SendStrays(const transport::Event& event);
   // The core must refuse it and want nothing else.
