@@ -100,14 +100,16 @@ void DrawRare(SimRandom* random, Scenario* scenario) {
       std::max(round_trip, absl::Milliseconds(10) * (1 << random->Below(10)));
   scenario->timing.backoff_min = absl::Milliseconds(1 << random->Below(7));
   double& early = rare[static_cast<size_t>(Rare::kEarlyResend)];
-  if (early > 0) {
+  if (early > 0 && random->Chance(0.3)) {
     early = 1;
     scenario->timing.resend_after = round_trip / 4;
+  } else {
+    early = 0;  // each makes a run of many repetitions
   }
   scenario->faults.slow_delay_max = 3 * scenario->timing.hello_timeout;
   // So that a run does not consist of repetitions.
-  scenario->outage_max = std::min(absl::Seconds(3), 300 * scenario->timing.resend_after);
-  scenario->faults.notice_max = 3 * scenario->outage_max;
+  scenario->outage_max = std::min(absl::Seconds(3), 50 * scenario->timing.resend_after);
+  scenario->faults.notice_max = 2 * scenario->outage_max;
 }
 
 }  // namespace

@@ -106,11 +106,14 @@ void SimWorker::LeaveBehind(Playing* playing) {
 }
 
 void SimWorker::MaybeCrash(uint32_t job) {
-  world_->network().After(kCrashCheck, [this, job] {
+  const double chance = world_->scenario().rare[static_cast<size_t>(Rare::kNodeRestart)];
+  if (chance == 0 || playing_[job].incarnation > kRestartsMax) return;
+  absl::Duration alive = kCrashCheck;
+  while (!world_->random().Chance(chance)) alive += kCrashCheck;
+  world_->network().After(alive, [this, job] {
     Playing& playing = playing_[job];
     if (playing.node_process == nullptr || playing.node_process->finished()) return;
-    const bool crashes = playing.incarnation <= kRestartsMax && world_->Takes(Rare::kNodeRestart);
-    if (!crashes) return MaybeCrash(job);
+    world_->Count(Rare::kNodeRestart);
     const bool dies = world_->random().Chance(0.5);
     world_->Log(8, [&] {
       return absl::StrFormat("%s: job %d %s", name_, job, dies ? "crashes" : "is replaced");

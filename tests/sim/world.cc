@@ -6,6 +6,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "absl/synchronization/mutex.h"
 #include "common/log.h"
 #include "tests/sim/sim_coordinator.h"
 #include "tests/sim/sim_server.h"
@@ -176,6 +177,7 @@ Outcome RunScenario(const Scenario& scenario, EventLog* log) {
   // The cores' own lines would tell of every run's every daemon.
   static const bool quiet = InitLogging("off", "sim").ok();
   (void)quiet;
+  absl::SetMutexDeadlockDetectionMode(absl::OnDeadlockCycle::kIgnore);
   EventLog none;
   return World(scenario, log == nullptr ? &none : log).Run();
 }
