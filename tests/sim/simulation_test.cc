@@ -54,6 +54,18 @@ TEST(SimulationTest, TheLogTellsEachEventInOneLineAndChangesNothing) {
   }
 }
 
+TEST(SimulationTest, EveryPushCountsOnceThoughThreeInTenFramesAreLostAndHalfComeTwice) {
+  for (uint64_t seed = 1; seed <= 150; ++seed) {
+    Scenario scenario = Scenario::Draw(seed, {.chunks_max = 30, .faults = false});
+    scenario.timing.resend_after = absl::Milliseconds(20);
+    scenario.faults.drop = 0.3;
+    scenario.faults.duplicate = 0.5;
+    scenario.faults.reorder = 0.3;
+    EXPECT_EQ(RunScenario(scenario).violation, "") << "seed " << seed;
+    if (HasFailure()) return;
+  }
+}
+
 // A HELLO that is slower than the node's patience comes after that of the connection which the node
 // made instead, and so does the end of the first connection.
 TEST(SimulationTest, ConnectionsThatAreSlowerThanThePatienceForHelloHoldNothingUp) {
