@@ -34,8 +34,9 @@ struct EndpointUse {
   size_t connections = 0;
   size_t connections_max = 0;  // 0: no limit
   uint64_t refused = 0;        // beyond connections_max, since the beginning
-  // Ended without a whole message, since the beginning: peers that speak something else, stay
-  // silent, send too long a frame or never its end; also who only looked whether somebody listens.
+  uint64_t endless = 0;        // ended for a message larger than any frame, since the beginning
+  // Those that ended without a whole message, since the beginning: peers that speak something else,
+  // stay silent, send too long a part; also who only looked whether somebody listens.
   uint64_t silent = 0;
 };
 

@@ -89,8 +89,9 @@ Refusals ShardThread::AllRefusals() {
   Refusals refusals;
   RunOnThread([&] {
     refusals = core_.refusals();
-    const uint64_t silent = endpoint_->use().silent;
-    if (silent > 0) refusals["connection without a message"] = silent;
+    const transport::EndpointUse use = endpoint_->use();
+    if (use.silent > 0) refusals["connection without a message"] = use.silent;
+    if (use.endless > 0) refusals["message without end"] = use.endless;
   }).IgnoreError();
   return refusals;
 }

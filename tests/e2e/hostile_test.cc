@@ -52,6 +52,11 @@ TEST_F(HostileJob, NoiseAndHalfMessagesAtTheShards) {
                          ZmtpPart("a", true) + ZmtpPart("b", true) + ZmtpPart("c", false));
     }
   }
+  // A message that never ends: each byte is both a length of 1 and "more follows".
+  RawPeer endless = RawPeer::Joined(ShardPorts()[0]);
+  const std::string block(1 << 16, '\1');
+  EXPECT_TRUE(WaitUntil([&] { return !endless.Send(block); }));
+  ExpectRefused("s0", "message without end", 1);
   ExpectRefused("s0", "malformed", 2 * 20 * 3);
   ExpectRefused("s0", "connection without a message", 2 * 20 * 4);
   EXPECT_LT(ResidentBytes(), before + kGrowthBytesMax);

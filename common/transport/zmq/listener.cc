@@ -10,6 +10,8 @@
 #include <utility>
 
 #include "absl/strings/str_format.h"
+#include "absl/time/clock.h"
+#include "common/limits/limits.h"
 #include "common/log.h"
 #include "common/transport/zmq/address.h"
 
@@ -20,6 +22,9 @@ constexpr int kMonitored = ZMQ_EVENT_ACCEPTED | ZMQ_EVENT_DISCONNECTED;
 // A lost peer's last frames are read first, but only for so many calls of Receive.
 constexpr int kLeavingRoundsMax = 16;
 constexpr size_t kGoneMax = 1024;
+// How often connections are looked at for messages without end: what a peer sends meanwhile is what
+// it can take of our memory.
+constexpr absl::Duration kLookInterval = absl::Milliseconds(200);
 
 using NameCall = int (*)(int, sockaddr*, socklen_t*);
 
@@ -35,10 +40,18 @@ int PortOf(int fd, NameCall name_of, std::string* host = nullptr) {
   return ntohs(address.sin_port);
 }
 
+bool IsPowerOfTwo(uint64_t number) { return (number & (number - 1)) == 0; }
+
 std::string PeerOf(int fd) {
   std::string host = "a peer that is gone";
   const int port = PortOf(fd, &getpeername, &host);
   return port == 0 ? host : absl::StrFormat("%s:%d", host, port);
+}
+
+// A frame, and as much again for what ZeroMQ says besides.
+PartialMessages::Limits PartialLimits(const SendQueue::Limits& limits) {
+  return {.first_frame_bytes_max = kFirstFrameBytesMax,
+          .bytes_max = 2 * (wire::kHeaderBytes + limits.payload_bytes_max) + kFirstFrameBytesMax};
 }
 
 absl::Status BindError(const std::string& address) {
@@ -74,7 +87,8 @@ Listener::Listener(Socket socket, const SendQueue::Limits& queue_limits, size_t 
       frame_limits_{.payload_bytes_max = queue_limits.payload_bytes_max},
       connections_max_(connections_max),
       next_id_(std::move(next_id)),
-      socket_(std::move(socket)) {}
+      socket_(std::move(socket)),
+      partial_(PartialLimits(queue_limits)) {}
 
 absl::StatusOr<int> Listener::Bind(const std::string& address) {
   absl::StatusOr<TcpAddress> parsed = ParseTcpAddress(address);
@@ -139,6 +153,7 @@ void Listener::ReadMonitor() {
       continue;
     }
     live_fds_.erase(event->fd);
+    partial_.OnClosed(event->fd);
     bool is_known = refused_fds_.contains(event->fd);
     for (auto& [connection, peer] : peers_) {
       if (peer->fd != event->fd || peer->is_leaving) continue;
@@ -153,20 +168,46 @@ void Listener::Accepted(int fd) {
   live_fds_.insert(fd);
   // Not at the end of the refused connection: what it had sent may be read after that.
   refused_fds_.erase(fd);
+  partial_.OnOpened(fd);
   if (live_fds_.size() <= connections_max_) return;
   refused_fds_.insert(fd);
   ++refused_;
-  // The descriptor is ZeroMQ's, which closes it once it reads the end. If it has done so meanwhile,
-  // the number may be another file's: only a connection at this port is touched. Should that be a
-  // new one, it is refused in the other's place and comes again.
-  if (PortOf(fd, &getsockname) != port_) return;
+  const std::string peer = PeerOf(fd);
   // A storm of them is not worth a line each.
-  if ((refused_ & (refused_ - 1)) == 0) {
+  if (Shut(fd) && IsPowerOfTwo(refused_)) {
     LogWarning(
         "port %d: refused a connection from %s: %d are open, which is the limit (%d refused)",
-        port_, PeerOf(fd), connections_max_, refused_);
+        port_, peer, connections_max_, refused_);
   }
-  shutdown(fd, SHUT_RDWR);
+}
+
+// The descriptor is ZeroMQ's, which closes it once it reads the end. If it has done so meanwhile,
+// the number may be another file's: only a connection at this port is touched. Should that be a
+// new one, it is ended in the other's place and comes again.
+bool Listener::Shut(int fd) {
+  return PortOf(fd, &getsockname) == port_ && shutdown(fd, SHUT_RDWR) == 0;
+}
+
+absl::Time Listener::next_look() const {
+  return live_fds_.empty() ? absl::InfiniteFuture() : looked_at_ + kLookInterval;
+}
+
+void Listener::EndEndless(bool is_drained) {
+  // Connections take turns in being received from: after so many messages each was asked for one.
+  if (!is_drained && messages_since_look_ < 2 * live_fds_.size()) return;
+  const absl::Time now = absl::Now();
+  if (now - looked_at_ < kLookInterval) return;
+  looked_at_ = now;
+  messages_since_look_ = 0;
+  for (const int fd : partial_.Look(&BytesTaken)) {
+    const std::string peer = PeerOf(fd);
+    if (!Shut(fd)) continue;
+    refused_fds_.insert(fd);
+    if (IsPowerOfTwo(++endless_)) {
+      LogWarning("port %d: ended the connection from %s: a message larger than any frame (%d so)",
+                 port_, peer, endless_);
+    }
+  }
 }
 
 void Listener::Leave(Peer* peer) {
@@ -221,14 +262,18 @@ void Listener::Receive(size_t count_max, std::vector<Event>* events) {
     Event event;
     int fd = -1;
     if (!ReceiveFrame(socket_.handle(), frame_limits_, &routing_id, &fd, &event)) {
+      EndEndless(/*is_drained=*/true);
       if (!leaving_.empty()) ReportLeaving(events);
       return;
     }
+    ++messages_since_look_;
+    partial_.OnMessage(fd, event.kind == Event::Kind::kFrame);
     Peer* peer = FindOrAdd(routing_id, fd);
     if (peer == nullptr || peer->is_closed) continue;
     event.connection = peer->connection;
     events->push_back(std::move(event));
   }
+  EndEndless(/*is_drained=*/false);
   if (!leaving_.empty() && ++leaving_rounds_ > kLeavingRoundsMax) ReportLeaving(events);
 }
 

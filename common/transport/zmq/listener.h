@@ -12,7 +12,9 @@
 #include "absl/container/flat_hash_set.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/time/time.h"
 #include "common/transport/endpoint.h"
+#include "common/transport/zmq/partial_messages.h"
 #include "common/transport/zmq/send_queue.h"
 #include "common/transport/zmq/socket.h"
 
@@ -41,10 +43,14 @@ class Listener {
   // Appends events after taking at most `count_max` messages.
   void Receive(size_t count_max, std::vector<Event>* events);
 
-  EndpointUse use() const { return {live_fds_.size(), connections_max_, refused_, silent_}; }
+  EndpointUse use() const {
+    return {live_fds_.size(), connections_max_, refused_, endless_, silent_};
+  }
 
   // Frames wait for a peer whose queue in ZeroMQ is full.
   bool wants_send() const;
+  // Receive is to be called by then, although nothing may have come.
+  absl::Time next_look() const;
   void* socket_handle() const { return socket_.handle(); }
   void* monitor_handle() const { return monitor_->handle(); }
 
@@ -66,6 +72,10 @@ class Listener {
   // The peer that sent a message; null: one that was reported as gone.
   Peer* FindOrAdd(const std::string& routing_id, int fd);
   void Leave(Peer* peer);
+  // Ends connections whose message never ends. `is_drained`: no whole message waits.
+  void EndEndless(bool is_drained);
+  // Ends a TCP connection; false: it is not ours any more.
+  bool Shut(int fd);
   void ReportLeaving(std::vector<Event>* events);
 
   const SendQueue::Limits queue_limits_;
@@ -78,10 +88,14 @@ class Listener {
   absl::flat_hash_map<std::string, Peer*> by_routing_id_;
   // TCP connections that the monitor knows of.
   absl::flat_hash_set<int> live_fds_;
-  // Those that were too many and were ended: what they had sent is dropped.
+  // Those that were ended, as too many or for a message without end: what they had sent is dropped.
   absl::flat_hash_set<int> refused_fds_;
   uint64_t refused_ = 0;
   uint64_t silent_ = 0;
+  PartialMessages partial_;
+  uint64_t endless_ = 0;
+  absl::Time looked_at_ = absl::InfinitePast();
+  size_t messages_since_look_ = 0;
   int port_ = 0;  // bound last
   std::vector<ConnectionId> leaving_;
   // Calls of Receive for which leaving_ has waited.

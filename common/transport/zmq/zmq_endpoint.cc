@@ -129,7 +129,8 @@ class ZmqEndpoint : public Endpoint {
       connect_deadline = std::min(connect_deadline, connection->connect_deadline());
     }
     if (is_full) timeout = std::min(timeout, kRetryInterval);
-    timeout = std::min({timeout, connect_deadline - absl::Now(), absl::Hours(1)});
+    const absl::Time look = listener_ == nullptr ? absl::InfiniteFuture() : listener_->next_look();
+    timeout = std::min({timeout, std::min(connect_deadline, look) - absl::Now(), absl::Hours(1)});
     const auto timeout_ms =
         static_cast<long>(absl::ToInt64Milliseconds(absl::Ceil(timeout, absl::Milliseconds(1))));
     if (zmq_poll(items.data(), static_cast<int>(items.size()), std::max(timeout_ms, 0L)) <= 0) {

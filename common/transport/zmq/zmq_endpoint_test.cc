@@ -94,9 +94,32 @@ class RawTcp {
     EXPECT_GE(send(fd_.get(), bytes.data(), bytes.size(), MSG_NOSIGNAL), 0);
   }
 
+  void AwaitBytes(size_t count) {
+    std::string bytes(count, '\0');
+    EXPECT_EQ(recv(fd_.get(), bytes.data(), count, MSG_WAITALL), static_cast<ssize_t>(count));
+  }
+  // Sends what the kernel takes at once, from where the call before ended. False: the other side
+  // has ended the connection.
+  bool SendSome(const std::string& bytes) {
+    const ssize_t sent =
+        send(fd_.get(), bytes.data() + sent_, bytes.size() - sent_, MSG_NOSIGNAL | MSG_DONTWAIT);
+    if (sent >= 0) sent_ = (sent_ + sent) % bytes.size();
+    return sent >= 0 || errno == EAGAIN;
+  }
+
  private:
   UniqueFd fd_;
+  size_t sent_ = 0;
 };
+
+// ZMTP 3.0 by hand (rfc.zeromq.org/spec/23): greeting and READY of a DEALER.
+std::string ZmtpOpening() {
+  return std::string("\xff\0\0\0\0\0\0\0\1\x7f\3\0NULL", 16) + std::string(48, '\0') +
+         std::string("\4\x1c\5READY\x0bSocket-Type\0\0\0\6DEALER", 30);
+}
+
+// A part of 200 bytes, after which another one follows.
+std::string ZmtpPart() { return "\x01\xc8" + std::string(200, 'x'); }
 
 std::string Header(const wire::Frame& frame) {
   const auto bytes = wire::EncodeHeader(frame.header, frame.payload.size());
@@ -173,6 +196,35 @@ TEST_P(ZmqEndpointTest, ConnectionsThatEndWithoutAWholeMessageAreCounted) {
   client.endpoint->Close(link.client);
   ASSERT_TRUE(PollUntil({&server}, [&] { return server.endpoint->use().connections == 0; }));
   EXPECT_EQ(server.endpoint->use().silent, 2u);
+}
+
+TEST_P(ZmqEndpointTest, AMessageWithoutEndEndsItsConnectionAndOthersAreServed) {
+  Party server = Create({.payload_bytes_max = 1 << 20}), client = Create();
+  const absl::StatusOr<int> port = server.endpoint->Listen("tcp://127.0.0.1:0");
+  ASSERT_TRUE(port.ok());
+  const Link link = Join(&client, &server, "tcp://127.0.0.1:" + std::to_string(*port));
+  RawTcp endless;
+  endless.Connect(*port);
+  endless.Send(ZmtpOpening());
+  endless.AwaitBytes(ZmtpOpening().size());  // the server's; what is sent before counts as such
+  std::string parts;
+  while (parts.size() < 20'000) parts += ZmtpPart();
+  uint64_t clock = 0;
+  ASSERT_TRUE(PollUntil({&client, &server}, [&] {
+    EXPECT_TRUE(client.endpoint->Send(link.client, MakeFrame(++clock, 1)).ok());
+    return !endless.SendSome(parts);
+  }));
+  EXPECT_EQ(server.endpoint->use().endless, 1u);
+  // Large frames that come faster than they are taken are none such.
+  constexpr int kFrames = 40;
+  ASSERT_TRUE(PollUntil({&client, &server}, [&] { return server.events.size() == clock; }));
+  for (int i = 0; i < kFrames; ++i) {
+    ASSERT_TRUE(client.endpoint->Send(link.client, MakeFrame(++clock, (1 << 20) / 4)).ok());
+  }
+  for (int i = 0; i < 5; ++i) client.Poll(absl::Milliseconds(100));
+  ASSERT_TRUE(PollUntil({&client, &server}, [&] { return server.events.size() == clock; }));
+  EXPECT_EQ(server.Of(Kind::kFrame).size(), clock);
+  EXPECT_EQ(server.endpoint->use().endless, 1u);
 }
 
 TEST_P(ZmqEndpointTest, AnAddressThatAcceptsButNeverAnswersIsGivenUpInTime) {
