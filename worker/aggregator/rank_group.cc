@@ -12,8 +12,8 @@
 namespace strata::worker {
 namespace {
 
-// Connections that have not said Attach. Ranks say it at once, so of more the oldest is none.
-constexpr size_t kNewcomersMax = 64;
+// Connections that have not said Attach, besides those of ranks that are still to say it.
+constexpr size_t kStrangersMax = 64;
 
 proto::AggregatorMessage Stopped(const std::string& reason) {
   proto::AggregatorMessage message;
@@ -67,7 +67,7 @@ void RankGroup::Accept() {
     if (!fd.valid()) return;
     poll_.Add(fd.get());
     newcomers_.push_back(std::make_unique<FramedChannel>(std::move(fd)));
-    if (newcomers_.size() <= kNewcomersMax) continue;
+    if (newcomers_.size() <= ranks_.size() - Count(&Rank::attached) + kStrangersMax) continue;
     newcomers_.erase(newcomers_.begin());
     ++refused_;
   }

@@ -3,6 +3,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -23,13 +24,24 @@ class RankGroupTest : public testing::Test {
  protected:
   void SetUp() override {
     launch_.mutable_record()->set_token(77);
-    launch_.set_local_ranks(1);
     launch_.set_aggregator_socket(
         absl::StrCat("strata-test-", getpid(), "-",
                      testing::UnitTest::GetInstance()->current_test_info()->name()));
+    Create(1);
+  }
+  void Create(uint32_t local_ranks) {
+    ranks_.reset();
+    launch_.set_local_ranks(local_ranks);
     auto ranks = RankGroup::Create(launch_);
     ASSERT_TRUE(ranks.ok()) << ranks.status();
     ranks_ = *std::move(ranks);
+  }
+  void AwaitAllAttached() {
+    const absl::Time deadline = absl::Now() + kDeadline;
+    while (!ranks_->all_attached() && absl::Now() < deadline) {
+      ASSERT_EQ(ranks_->Receive(), absl::OkStatus());
+    }
+    EXPECT_TRUE(ranks_->all_attached());
   }
 
   UniqueFd Connect() {
@@ -37,8 +49,9 @@ class RankGroupTest : public testing::Test {
     EXPECT_TRUE(fd.ok()) << fd.status();
     return *std::move(fd);
   }
-  static proto::RankMessage Attach(uint64_t token) {
+  static proto::RankMessage Attach(uint64_t token, uint32_t local_rank = 0) {
     proto::RankMessage message;
+    message.mutable_attach()->set_local_rank(local_rank);
     message.mutable_attach()->set_protocol_version(kProtocolVersion);
     message.mutable_attach()->set_token(token);
     proto::Segment* segment = message.mutable_attach()->mutable_layout()->add_segments();
@@ -85,15 +98,24 @@ TEST_F(RankGroupTest, ARankOfAnotherJobIsToldSoAndCounted) {
 TEST_F(RankGroupTest, SilentConnectionsAreBoundedAndARankStillGetsIn) {
   std::vector<UniqueFd> silent;
   for (int i = 0; i < 200; ++i) silent.push_back(Connect());
-  AwaitRefused(200 - 64);
+  AwaitRefused(200 - 65);
   FramedChannel rank(Connect());
   ASSERT_TRUE(rank.Send(Attach(77)).ok());
-  const absl::Time deadline = absl::Now() + kDeadline;
-  while (!ranks_->all_attached() && absl::Now() < deadline) {
+  AwaitAllAttached();
+  EXPECT_EQ(ranks_->refused(), 136u) << "the rank took the place of one of the 65";
+}
+
+TEST_F(RankGroupTest, ManyRanksMayConnectLongBeforeTheyAttach) {
+  constexpr uint32_t kRanks = 200;
+  Create(kRanks);
+  std::vector<std::unique_ptr<FramedChannel>> channels;
+  for (uint32_t r = 0; r < kRanks; ++r) {
+    channels.push_back(std::make_unique<FramedChannel>(Connect()));
     ASSERT_EQ(ranks_->Receive(), absl::OkStatus());
   }
-  EXPECT_TRUE(ranks_->all_attached());
-  EXPECT_EQ(ranks_->refused(), 137u) << "the rank took the place of one of the 64";
+  for (uint32_t r = 0; r < kRanks; ++r) ASSERT_TRUE(channels[r]->Send(Attach(77, r)).ok());
+  AwaitAllAttached();
+  EXPECT_EQ(ranks_->refused(), 0u);
 }
 
 }  // namespace
