@@ -55,7 +55,17 @@ class LinkDown : public NetnsTest {
     });
     ASSERT_EQ(before.state(), proto::RUNNING) << before.reason();
     ASSERT_EQ(cluster_.network().SetLink(host, false), absl::OkStatus());
-    absl::SleepFor(kBreak);
+    if (host == "head") {  // who cannot be asked now
+      absl::SleepFor(kBreak);
+    } else {
+      absl::SleepFor(kBreak / 2);
+      const uint64_t step = cluster_.Status(job).progress().step();
+      absl::SleepFor(kBreak / 2);
+      const proto::JobStatus after = cluster_.Status(job);
+      EXPECT_EQ(after.state(), proto::RUNNING) << after.reason();
+      // A job that waits for the host stands still; else it would have gone 100 steps.
+      if (before.mode() != "async") EXPECT_EQ(after.progress().step(), step) << host;
+    }
     ASSERT_EQ(cluster_.network().SetLink(host, true), absl::OkStatus());
   }
 
