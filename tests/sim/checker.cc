@@ -68,6 +68,7 @@ JobChecker::JobChecker(const JobPlan& plan, const proto::JobRecord& record,
     ++chunks_on_[chunk.shard];
     chunk.received.assign(nodes_, 0);
     chunk.pushed_by.assign(nodes_, 0);
+    chunk.due.assign(nodes_, 0);
     chunk.version_told.assign(nodes_, 0);
     chunk.told.resize(nodes_ * plan_.clocks);
     chunk.marks.assign(chunk.ledger, 1.0f);
@@ -109,6 +110,9 @@ void JobChecker::OnShardFrame(uint32_t shard, transport::ConnectionId connection
     case Op::kRetire:
       if (!refused) TakeRetire(shard, frame, actions);
       break;
+    case Op::kCut:
+      if (!refused) TakeCut(frame.header, actions);
+      break;
     default:
       break;
   }
@@ -145,7 +149,10 @@ bool JobChecker::TakePush(const wire::Frame& frame, bool refused,
     Violate("INIT comes first", who());
     return false;
   }
-  if (push.clock < received) return false;  // must change nothing: every later answer shows it
+  if (push.clock < received) {
+    TakeAgain(push, actions);
+    return false;
+  }
   ++received;
   chunk.pushed_by[push.node] = push.incarnation;
   Mark(&chunk, push);
@@ -160,6 +167,25 @@ bool JobChecker::TakePush(const wire::Frame& frame, bool refused,
   }
   CheckDue(push.chunk, due, push, actions);
   return true;
+}
+
+// It must change nothing: every later answer shows that. It is answered where the answer was due
+// before, but for a push that the same process would not have made without.
+void JobChecker::TakeAgain(const wire::Header& push, const std::vector<ShardAction>& actions) {
+  const Chunk& chunk = chunks_[push.chunk];
+  const bool is_last = push.clock + 1 == chunk.received[push.node];
+  const bool is_asked =
+      is_last ? push.clock < chunk.due[push.node] : push.incarnation != chunk.pushed_by[push.node];
+  if (is_asked) CheckSent(Op::kAnswer, push.node, push.chunk, push.clock, actions);
+}
+
+void JobChecker::TakeCut(const wire::Header& cut, const std::vector<ShardAction>& actions) {
+  Chunk& chunk = chunks_[cut.chunk];
+  if (Gate(chunk) == kInfinity) {
+    CheckSent(Op::kCutAnswer, cut.node, cut.chunk, cut.clock, actions);
+  } else {
+    chunk.cuts[cut.node] = cut.clock;
+  }
 }
 
 bool JobChecker::IsNewest(const wire::Header& push) const {
@@ -189,10 +215,14 @@ void JobChecker::TakeRetire(uint32_t shard, const wire::Frame& frame,
   for (uint32_t c = 0; c < chunks_.size(); ++c) {
     if (chunks_[c].shard != shard || !chunks_[c].reference) continue;
     CheckDue(c, chunks_[c].reference->OnRetire(node), frame.header, actions);
+    if (Gate(chunks_[c]) < kInfinity) continue;
+    for (const auto& [waits, clock] : std::exchange(chunks_[c].cuts, {})) {
+      CheckSent(Op::kCutAnswer, waits, c, clock, actions);
+    }
   }
 }
 
-// Nothing is answered but what is due, or asked for again.
+// All that is due is answered, and nothing else but what is asked for again.
 void JobChecker::CheckDue(uint32_t c, const std::vector<ReferenceChunk::Due>& due,
                           const wire::Header& cause, const std::vector<ShardAction>& actions) {
   for (const ShardAction& action : actions) {
@@ -210,6 +240,10 @@ void JobChecker::CheckDue(uint32_t c, const std::vector<ReferenceChunk::Due>& du
               absl::StrFormat("node %d chunk %d: the answer to %d says staleness %d, it is %d",
                               answer.node, c, answer.clock, answer.staleness, found->staleness));
     }
+  }
+  for (const ReferenceChunk::Due& d : due) {
+    chunks_[c].due[d.node] = d.clock + 1;
+    CheckSent(Op::kAnswer, d.node, c, d.clock, actions);
   }
 }
 

@@ -67,6 +67,8 @@ class JobChecker {
     std::unique_ptr<ReferenceChunk> reference;
     std::vector<uint64_t> received;        // by node
     std::vector<uint32_t> pushed_by;       // by node: incarnation of the last push
+    std::vector<uint64_t> due;             // by node: pushes whose answers have been due
+    std::map<uint32_t, uint64_t> cuts;     // by node: clock of a CUT that waits
     std::vector<uint64_t> version_told;    // by node
     std::vector<std::set<uint64_t>> told;  // by node and clock: hashes of all answers
     std::vector<float> marks;              // what each ledger element must be once it is applied
@@ -76,6 +78,16 @@ class JobChecker {
     size_t held = 0;
     std::map<uint64_t, uint64_t> hash_of_clock;  // what nodes got as the answer to a clock
     std::optional<uint64_t> final_hash;
+  };
+  // What a shard knows of a node.
+  struct Peer {
+    uint32_t incarnation = 0;  // newest
+    // What was taken of it last came over this one; HELLO, that anybody can repeat, apart.
+    std::optional<transport::ConnectionId> speaks_on;
+    // Its connections, those that said HELLO or brought a new push last at the end.
+    std::vector<transport::ConnectionId> open;
+
+    void MoveToBack(transport::ConnectionId connection);
   };
   // What one process of a node has to keep.
   struct Process {
@@ -88,12 +100,18 @@ class JobChecker {
   static uint64_t HashOf(const Bytes& bytes);
   void Violate(const std::string& invariant, const std::string& what);
   void CheckSender(uint32_t shard, transport::ConnectionId connection, const wire::Header& header);
+  bool IsOwed(const Peer& peer) const;
+  void CheckSent(wire::Op op, uint32_t node, uint32_t chunk, uint64_t clock,
+                 const std::vector<server::ShardAction>& actions);
   void CheckReceiver(uint32_t shard, const server::ShardAction& answer,
                      const std::vector<server::ShardAction>& actions);
   void TakeInit(const wire::Frame& frame, bool refused);
   // Whether it is a new one.
   bool TakePush(const wire::Frame& frame, bool refused,
                 const std::vector<server::ShardAction>& actions);
+  // A repetition.
+  void TakeAgain(const wire::Header& push, const std::vector<server::ShardAction>& actions);
+  void TakeCut(const wire::Header& cut, const std::vector<server::ShardAction>& actions);
   void TakeRetire(uint32_t shard, const wire::Frame& frame,
                   const std::vector<server::ShardAction>& actions);
   void Mark(Chunk* chunk, const wire::Header& push);
@@ -119,18 +137,9 @@ class JobChecker {
   const uint32_t nodes_;
   std::vector<Chunk> chunks_;
   std::vector<std::vector<bool>> retired_;  // by shard and node
-  struct Peer {
-    uint32_t incarnation = 0;  // newest
-    // What was taken of it last came over this one; HELLO, that anybody can repeat, apart.
-    std::optional<transport::ConnectionId> speaks_on;
-    // Its connections, those that said HELLO or brought a new push last at the end.
-    std::vector<transport::ConnectionId> open;
-
-    void MoveToBack(transport::ConnectionId connection);
-  };
-  std::vector<std::vector<Peer>> peers_;  // by shard and node
-  std::vector<size_t> held_, chunks_on_;  // by shard
-  std::vector<Process> processes_;        // by node
+  std::vector<std::vector<Peer>> peers_;    // by shard and node
+  std::vector<size_t> held_, chunks_on_;    // by shard
+  std::vector<Process> processes_;          // by node
   uint32_t restarts_ = 0;
   uint64_t pushes_ = 0;
 };

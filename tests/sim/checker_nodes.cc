@@ -35,6 +35,25 @@ void JobChecker::CheckSender(uint32_t shard, ConnectionId connection, const wire
   Violate("HELLO comes first", absl::StrFormat("shard %d took %s", shard, wire::Describe(header)));
 }
 
+// Whether answers must reach the node's process: it speaks on a connection that is still there.
+bool JobChecker::IsOwed(const Peer& peer) const {
+  const size_t newest = std::min(kNewest, peer.open.size());
+  return std::find(peer.open.end() - newest, peer.open.end(), peer.speaks_on) != peer.open.end();
+}
+
+// In the very step in which it is due: a node that has to ask again would hide that it was not.
+void JobChecker::CheckSent(wire::Op op, uint32_t node, uint32_t c, uint64_t clock,
+                           const std::vector<ShardAction>& actions) {
+  if (!IsOwed(peers_[chunks_[c].shard][node])) return;
+  const bool is_there = std::any_of(actions.begin(), actions.end(), [&](const ShardAction& action) {
+    const wire::Header& answer = action.frame.header;
+    return answer.op == op && answer.node == node && answer.chunk == c && answer.clock == clock;
+  });
+  if (is_there) return;
+  Violate("due answers are sent", absl::StrFormat("node %d chunk %d: none to %s %d", node, c,
+                                                  op == wire::Op::kAnswer ? "push" : "CUT", clock));
+}
+
 // To the connection that the node speaks on; copies may go to others of the same process.
 void JobChecker::CheckReceiver(uint32_t shard, const ShardAction& answer,
                                const std::vector<ShardAction>& actions) {
@@ -43,15 +62,12 @@ void JobChecker::CheckReceiver(uint32_t shard, const ShardAction& answer,
   const Peer& peer = peers_[shard][header.node];
   if (answer.connection == peer.speaks_on) return;
   const auto open = std::find(peer.open.begin(), peer.open.end(), answer.connection);
-  const size_t newest = std::min(kNewest, peer.open.size());
-  const bool is_owed =
-      std::find(peer.open.end() - newest, peer.open.end(), peer.speaks_on) != peer.open.end();
   const bool is_there = std::any_of(actions.begin(), actions.end(), [&](const ShardAction& other) {
     const wire::Header& copy = other.frame.header;
     return other.connection == peer.speaks_on && copy.op == header.op && copy.node == header.node &&
            copy.chunk == header.chunk && copy.clock == header.clock;
   });
-  if (open != peer.open.end() && (is_there || !is_owed)) return;
+  if (open != peer.open.end() && (is_there || !IsOwed(peer))) return;
   Violate("answers go where the node speaks", wire::Describe(header));
 }
 
