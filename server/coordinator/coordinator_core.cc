@@ -2,12 +2,34 @@
 
 #include <xxhash.h>
 
+#include <optional>
 #include <utility>
 
 #include "absl/strings/str_format.h"
 #include "common/log.h"
 
 namespace strata::server {
+namespace {
+
+// The job that the whole message is about; none: it is about the daemon.
+std::optional<uint32_t> JobOf(const proto::DaemonMessage& message) {
+  switch (message.message_case()) {
+    case proto::DaemonMessage::kJobInstalled:
+      return message.job_installed().job_id();
+    case proto::DaemonMessage::kNodeReady:
+      return message.node_ready().job_id();
+    case proto::DaemonMessage::kNodeFinished:
+      return message.node_finished().job_id();
+    case proto::DaemonMessage::kNodeFailed:
+      return message.node_failed().job_id();
+    case proto::DaemonMessage::kRankReport:
+      return message.rank_report().job_id();
+    default:
+      return std::nullopt;
+  }
+}
+
+}  // namespace
 
 CoordinatorCore::CoordinatorCore(Options options, const std::string& cluster_id,
                                  CoordinatorActions* actions)
@@ -33,6 +55,12 @@ void CoordinatorCore::RefuseNewcomer(SessionId session, const std::string& cause
   if (newcomers_.erase(session) > 0) ++refusals_[cause];
 }
 
+bool CoordinatorCore::Concerns(const std::string& daemon, uint32_t job) {
+  if (jobs_.IsPlaced(JobId(job), daemon)) return true;
+  ++refusals_["about a job of other daemons"];
+  return false;
+}
+
 void CoordinatorCore::OnMessage(SessionId session, const proto::DaemonMessage& message,
                                 absl::Time now) {
   if (message.has_register_()) return OnRegister(session, message.register_(), now);
@@ -41,17 +69,10 @@ void CoordinatorCore::OnMessage(SessionId session, const proto::DaemonMessage& m
     RefuseNewcomer(session, "before Register");
     return actions_->Close(session);  // it may register anew
   }
+  if (const std::optional<uint32_t> job = JobOf(message); job && !Concerns(daemon, *job)) return;
   switch (message.message_case()) {
     case proto::DaemonMessage::kHeartbeat:
-      membership_.Report(daemon, message.heartbeat());
-      jobs_.TakeMemory(daemon, message.heartbeat());
-      for (const proto::JobCounters& counters : message.heartbeat().jobs()) {
-        jobs_.OnCounters(daemon, counters, now);
-      }
-      for (const proto::NodeActivity& activity : message.heartbeat().nodes()) {
-        jobs_.OnNodeActivity(daemon, activity, now);
-      }
-      return;
+      return OnHeartbeat(daemon, message.heartbeat(), now);
     case proto::DaemonMessage::kJobInstalled:
       return jobs_.OnJobInstalled(daemon, message.job_installed(), now);
     case proto::DaemonMessage::kNodeReady:
@@ -68,6 +89,18 @@ void CoordinatorCore::OnMessage(SessionId session, const proto::DaemonMessage& m
     case proto::DaemonMessage::kRegister:
     case proto::DaemonMessage::MESSAGE_NOT_SET:
       return;
+  }
+}
+
+void CoordinatorCore::OnHeartbeat(const std::string& daemon, const proto::Heartbeat& heartbeat,
+                                  absl::Time now) {
+  membership_.Report(daemon, heartbeat);
+  jobs_.TakeMemory(daemon, heartbeat);
+  for (const proto::JobCounters& counters : heartbeat.jobs()) {
+    if (Concerns(daemon, counters.job_id())) jobs_.OnCounters(daemon, counters, now);
+  }
+  for (const proto::NodeActivity& activity : heartbeat.nodes()) {
+    if (Concerns(daemon, activity.job_id())) jobs_.OnNodeActivity(daemon, activity, now);
   }
 }
 

@@ -61,6 +61,9 @@ class CoordinatorCore {
   void OnRegister(SessionId session, const proto::Register& registration, absl::Time now);
   // `session` has not registered and never will.
   void RefuseNewcomer(SessionId session, const std::string& cause);
+  void OnHeartbeat(const std::string& daemon, const proto::Heartbeat& heartbeat, absl::Time now);
+  // False, and counted: the daemon has no part in the job that it speaks of.
+  bool Concerns(const std::string& daemon, uint32_t job);
   void ExcuseStall(absl::Time now);
   void TryPeers(absl::Time now);
   void EndSilentNewcomers(absl::Time now);

@@ -63,5 +63,33 @@ TEST(CoreRefusal, ADaemonThatRegistersIsNotOne) {
   EXPECT_THAT(cluster.core().refusals(), IsEmpty());
 }
 
+// A daemon that is well registered, but has no part in the job.
+TEST(CoreRefusal, WhatADaemonSaysAboutAJobOfOthersIsRefused) {
+  CoreHarness cluster;
+  cluster.JoinServer("s0", 1);
+  cluster.JoinWorker("w0", 1);
+  const uint32_t job = cluster.Train(CoreHarness::SomeJob(1), {"w0"}, {"s0"});
+  cluster.JoinWorker("mallory", 1);
+  cluster.Failed("mallory", job, "so it says");
+  cluster.Finished("mallory", job);
+  cluster.Installed("mallory", job, "so it says");
+  cluster.Ready("mallory", job);
+  cluster.Report("mallory", job, 0, 1000);
+  cluster.Failed("w0", job + 1, "a job that nobody has submitted");
+  proto::DaemonMessage message;
+  message.mutable_heartbeat()->add_jobs()->set_job_id(job);
+  message.mutable_heartbeat()->add_nodes()->set_job_id(job);
+  cluster.Send("mallory", message);
+  EXPECT_THAT(cluster.core().refusals(), ElementsAre(Pair("about a job of other daemons", 8)));
+  EXPECT_EQ(cluster.Status(job).state(), proto::RUNNING);
+  EXPECT_EQ(cluster.Status(job).progress().step(), 0u);
+  cluster.Finished("w0", job);
+  EXPECT_EQ(cluster.Status(job).state(), proto::FINISHED);
+  // Words that come late are none of that.
+  cluster.Report("w0", job, 0, 10);
+  cluster.Send("s0", message);
+  EXPECT_THAT(cluster.core().refusals(), ElementsAre(Pair("about a job of other daemons", 8)));
+}
+
 }  // namespace
 }  // namespace strata::server

@@ -1,5 +1,6 @@
 // The part of JobTable that decides which queued job starts, and where.
 
+#include <algorithm>
 #include <string>
 #include <vector>
 
@@ -172,6 +173,15 @@ std::vector<uint32_t> JobTable::RunningOn(const std::string& daemon) const {
     if (here) running.push_back(id.value());
   }
   return running;
+}
+
+bool JobTable::IsPlaced(JobId job, const std::string& daemon) const {
+  const auto it = jobs_.find(job);
+  if (it == jobs_.end()) return job.value() > 0 && job.value() < next_job_id_;
+  const auto is_here = [&](const auto& part) { return part.daemon() == daemon; };
+  const proto::JobStatus& status = it->second.stored.status();
+  return std::any_of(status.nodes().begin(), status.nodes().end(), is_here) ||
+         std::any_of(status.shards().begin(), status.shards().end(), is_here);
 }
 
 }  // namespace strata::server

@@ -58,6 +58,9 @@ class JobTable {
   std::vector<const JobEntry*> All() const;  // by id
   uint32_t SlotsUsedOn(const std::string& daemon) const;
   std::vector<uint32_t> RunningOn(const std::string& daemon) const;
+  // Whether the job was ever placed on this daemon, as far as that is known: of jobs that were
+  // forgotten after their end it is taken to be so.
+  bool IsPlaced(JobId job, const std::string& daemon) const;
 
   void OnJoined(const Daemon& daemon, bool returned, absl::Time now);
   void OnLost(const Membership::Lost& lost, absl::Time now);

@@ -4,10 +4,13 @@
 #include <utility>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
+#include "common/job/job.h"
 #include "tests/e2e/hostile_job.h"
 #include "tests/e2e/jobs.h"
 #include "tests/e2e/raw_peer.h"
+#include "worker/aggregator/rank_protocol.pb.h"
 
 namespace strata::tests {
 namespace {
@@ -184,6 +187,44 @@ TEST_F(HostileJob, AtTheCoordinator) {
   ExpectUndisturbed();
 }
 
+// Who registers is a daemon, but not another one's, and not of a job that it has no part in.
+TEST_F(HostileJob, DaemonsOfTheirOwnMakingAtTheCoordinator) {
+  Begin(400, 40);
+  std::vector<RawPeer> peers;
+  const auto say = [&](const std::string& name, const std::vector<proto::DaemonMessage>& words) {
+    proto::DaemonMessage registration;
+    proto::Register* fields = registration.mutable_register_();
+    fields->set_protocol_version(kProtocolVersion);
+    fields->set_role(proto::WORKER);
+    fields->set_name(name);
+    fields->set_daemon_id(peers.size());
+    fields->set_address("127.0.0.1");
+    fields->set_slots(1);
+    std::string bytes = HttpPreface() + GrpcCall("Session");
+    bytes += GrpcMessage(registration.SerializeAsString());
+    for (const auto& message : words) bytes += GrpcMessage(message.SerializeAsString());
+    peers.push_back(RawPeer::ToPort(CoordinatorPort()));
+    EXPECT_TRUE(peers.back().connected());
+    peers.back().Send(bytes);
+  };
+  std::vector<proto::DaemonMessage> words(6);
+  words[0].mutable_node_failed()->set_job_id(job_.value());
+  words[1].mutable_node_finished()->set_job_id(job_.value());
+  words[2].mutable_job_installed()->set_job_id(job_.value());
+  words[2].mutable_job_installed()->set_error("so says a stranger");
+  words[3].mutable_rank_report()->set_job_id(job_.value());
+  words[4].mutable_node_ready()->set_job_id(job_.value());
+  words[5].mutable_heartbeat()->add_jobs()->set_job_id(job_.value());
+  words[5].mutable_heartbeat()->add_nodes()->set_job_id(job_.value());
+  for (int i = 0; i < 20; ++i) {
+    say("w0", words);
+    say(absl::StrCat("stranger", i), words);
+  }
+  ExpectRefused("coordinator", "rejected registration", 20);
+  ExpectRefused("coordinator", "about a job of other daemons", 20 * 7);
+  ExpectUndisturbed();
+}
+
 TEST_F(HostileJob, AtTheAggregatorsSocket) {
   Begin(400, 40);
   std::vector<RawPeer> silent;
@@ -195,9 +236,21 @@ TEST_F(HostileJob, AtTheAggregatorsSocket) {
       silent.push_back(RawPeer::ToSocket(launch.aggregator_socket()));
       silent.back().Send("\x7f");  // 127 bytes, it says
     }
+    // A rank of another job, and a second one of this.
+    for (const uint64_t token : {launch.record().token() + 1, launch.record().token()}) {
+      proto::RankMessage message;
+      message.mutable_attach()->set_protocol_version(kProtocolVersion);
+      message.mutable_attach()->set_token(token);
+      const std::string bytes = message.SerializeAsString();
+      silent.push_back(RawPeer::ToSocket(launch.aggregator_socket()));
+      ASSERT_TRUE(silent.back().connected());
+      silent.back().Send(static_cast<char>(bytes.size()) + bytes);
+    }
   }
-  ExpectRefused("w0", "no rank, on a node's socket", 100);
-  ExpectRefused("w1", "no rank, on a node's socket", 100);
+  // All noise, both ranks, and all that are silent but the newest 64.
+  for (const char* worker : {"w0", "w1"}) {
+    ExpectRefused(worker, "no rank, on a node's socket", 100 + 2 + 100 - 64);
+  }
   ExpectUndisturbed();
 }
 
