@@ -41,6 +41,7 @@ int Run(const Options& given, const Invocation& invocation) {
   server::ServerParts parts;
   parts.kernels = &kernels::Cpu();
   transport::ZmqOptions zmq;
+  zmq.stranger_bytes_max = kStrangerBytesMax;
   zmq.connections_max = options.limits.connections_max;
   parts.make_endpoint = [zmq] { return transport::CreateZmqEndpoint(zmq); };
   std::unique_ptr<server::ServerDaemon> daemon;

@@ -12,8 +12,8 @@ namespace strata {
 
 // Payload of a frame of the data path; a chunk fits into one.
 inline constexpr uint64_t kFramePayloadBytesMax = 16 << 20;
-// Of a connection's first frame, its HELLO, before more is taken of it.
-inline constexpr uint64_t kFirstFrameBytesMax = 64 << 10;
+// Of a message to a shard, on a connection whose HELLO was not accepted yet.
+inline constexpr uint64_t kStrangerBytesMax = 64 << 10;
 inline constexpr uint32_t kChunkElementsMax = kFramePayloadBytesMax / sizeof(float);
 // Chunks of a job: a placement of so many still fits well into a message.
 inline constexpr uint64_t kChunksMax = 1 << 20;

@@ -72,6 +72,10 @@ class Endpoint {
 
   virtual EndpointUse use() const { return {}; }
 
+  // It is known who is behind a connection: it may send frames of any size. Before, a large frame
+  // that comes slowly may be taken for one without end, where an implementation watches for that.
+  virtual void Admit(ConnectionId /*connection*/) {}
+
   // Ends a connection; queued frames are dropped. No event follows.
   virtual void Close(ConnectionId connection) = 0;
 

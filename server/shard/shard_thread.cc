@@ -135,6 +135,7 @@ void ShardThread::Execute() {
       waiting_.erase(action.connection);
       endpoint_->Close(action.connection);
     } else {
+      if (action.frame.header.op == wire::Op::kHelloOk) endpoint_->Admit(action.connection);
       Send(action.connection, std::move(action.frame));
     }
   }

@@ -1,5 +1,6 @@
 // Peers that are no part of the cluster: at every open port, while a job trains. What they send is
 // refused, counted where a user sees it, and changes no bit of the job's weights.
+#include <algorithm>
 #include <string>
 #include <utility>
 #include <vector>
@@ -63,6 +64,45 @@ TEST_F(HostileJob, NoiseAndHalfMessagesAtTheShards) {
   ExpectRefused("s0", "malformed", 2 * 20 * 3);
   ExpectRefused("s0", "connection without a message", 2 * 20 * 4);
   EXPECT_LT(ResidentBytes(), before + kGrowthBytesMax);
+  ExpectUndisturbed();
+}
+
+TEST_F(HostileJob, MessagesWithoutEndAtTheShards) {
+  Begin(400, 40);
+  const uint64_t before = ResidentBytes();
+  uint64_t most = before;
+  // One whose HELLO is accepted may take its time for a frame.
+  RawPeer known = RawPeer::Joined(ShardPorts()[0]);
+  known.Send(Hello(HeaderOf(Op::kHello), launches()[0].record().token()));
+  known.Send(ZmtpPartHead(1 << 20, false) + Noise(1, 200'000));
+  std::vector<RawPeer> peers;
+  for (const int port : ShardPorts()) {
+    for (int i = 0; i < 40; ++i) {
+      peers.push_back(RawPeer::Joined(port));
+      ASSERT_TRUE(peers.back().connected());
+      // A frame of nobody gives no right to more.
+      peers.back().Send(ZmtpFrame(HeaderOf(Op::kCut), ""));
+      // Half of them: a part that is announced to be as large as may be.
+      if (i % 2 == 0) peers.back().Send(ZmtpPartHead(16 << 20, false));
+    }
+  }
+  // The others: parts of one byte, which is 1, wherever the kernel has cut them.
+  const std::string endless(60'000, '\1');
+  EXPECT_TRUE(WaitUntil(
+      [&] {
+        size_t open = 0;
+        for (RawPeer& peer : peers) {
+          if (peer.IsClosed()) continue;
+          ++open;
+          peer.Send(endless);
+        }
+        most = std::max(most, ResidentBytes());
+        return open == 0;
+      },
+      absl::Minutes(1)));
+  ExpectRefused("s0", "message without end", peers.size());
+  EXPECT_FALSE(known.IsClosed());
+  EXPECT_LT(most, before + kGrowthBytesMax);
   ExpectUndisturbed();
 }
 

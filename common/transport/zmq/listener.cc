@@ -49,9 +49,10 @@ std::string PeerOf(int fd) {
 }
 
 // A frame, and as much again for what ZeroMQ says besides.
-PartialMessages::Limits PartialLimits(const SendQueue::Limits& limits) {
-  return {.first_frame_bytes_max = kFirstFrameBytesMax,
-          .bytes_max = 2 * (wire::kHeaderBytes + limits.payload_bytes_max) + kFirstFrameBytesMax};
+PartialMessages::Limits PartialLimits(const SendQueue::Limits& limits,
+                                      uint64_t stranger_bytes_max) {
+  return {.stranger_bytes_max = stranger_bytes_max,
+          .bytes_max = 2 * (wire::kHeaderBytes + limits.payload_bytes_max) + kStrangerBytesMax};
 }
 
 absl::Status BindError(const std::string& address) {
@@ -66,6 +67,7 @@ absl::Status BindError(const std::string& address) {
 absl::StatusOr<std::unique_ptr<Listener>> Listener::Create(const Socket::Limits& socket_limits,
                                                            const SendQueue::Limits& queue_limits,
                                                            size_t connections_max,
+                                                           uint64_t stranger_bytes_max,
                                                            std::function<ConnectionId()> next_id) {
   absl::StatusOr<Socket> socket = Socket::Create(ZMQ_ROUTER);
   if (!socket.ok()) return socket.status();
@@ -73,7 +75,7 @@ absl::StatusOr<std::unique_ptr<Listener>> Listener::Create(const Socket::Limits&
   // Else frames to unknown peers would be dropped and reported as sent.
   socket->SetOption(ZMQ_ROUTER_MANDATORY, 1);
   auto listener = std::make_unique<Listener>(*std::move(socket), queue_limits, connections_max,
-                                             std::move(next_id));
+                                             stranger_bytes_max, std::move(next_id));
   absl::StatusOr<std::unique_ptr<Monitor>> monitor =
       Monitor::Create(&listener->socket_, kMonitored);
   if (!monitor.ok()) return monitor.status();
@@ -82,13 +84,13 @@ absl::StatusOr<std::unique_ptr<Listener>> Listener::Create(const Socket::Limits&
 }
 
 Listener::Listener(Socket socket, const SendQueue::Limits& queue_limits, size_t connections_max,
-                   std::function<ConnectionId()> next_id)
+                   uint64_t stranger_bytes_max, std::function<ConnectionId()> next_id)
     : queue_limits_(queue_limits),
       frame_limits_{.payload_bytes_max = queue_limits.payload_bytes_max},
       connections_max_(connections_max),
       next_id_(std::move(next_id)),
       socket_(std::move(socket)),
-      partial_(PartialLimits(queue_limits)) {}
+      partial_(PartialLimits(queue_limits, stranger_bytes_max)) {}
 
 absl::StatusOr<int> Listener::Bind(const std::string& address) {
   absl::StatusOr<TcpAddress> parsed = ParseTcpAddress(address);
@@ -120,6 +122,10 @@ absl::Status Listener::Send(ConnectionId connection, const wire::Frame& frame) {
   if (absl::Status added = peer->queue.Add(frame); !added.ok()) return added;
   if (peer->queue.Flush(socket_.handle(), peer->routing_id) == SendResult::kNoPeer) Leave(peer);
   return absl::OkStatus();
+}
+
+void Listener::Admit(ConnectionId connection) {
+  if (const auto it = peers_.find(connection); it != peers_.end()) partial_.Admit(it->second->fd);
 }
 
 void Listener::Close(ConnectionId connection) {
@@ -267,7 +273,7 @@ void Listener::Receive(size_t count_max, std::vector<Event>* events) {
       return;
     }
     ++messages_since_look_;
-    partial_.OnMessage(fd, event.kind == Event::Kind::kFrame);
+    partial_.OnMessage(fd);
     Peer* peer = FindOrAdd(routing_id, fd);
     if (peer == nullptr || peer->is_closed) continue;
     event.connection = peer->connection;

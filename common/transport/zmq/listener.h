@@ -28,16 +28,18 @@ class Listener {
   static absl::StatusOr<std::unique_ptr<Listener>> Create(const Socket::Limits& socket_limits,
                                                           const SendQueue::Limits& queue_limits,
                                                           size_t connections_max,
+                                                          uint64_t stranger_bytes_max,
                                                           std::function<ConnectionId()> next_id);
   // Use Create.
   Listener(Socket socket, const SendQueue::Limits& queue_limits, size_t connections_max,
-           std::function<ConnectionId()> next_id);
+           uint64_t stranger_bytes_max, std::function<ConnectionId()> next_id);
 
   // As Endpoint::Listen.
   absl::StatusOr<int> Bind(const std::string& address);
 
   // Errors: NotFound, and those of SendQueue::Add.
   absl::Status Send(ConnectionId connection, const wire::Frame& frame);
+  void Admit(ConnectionId connection);
   void Close(ConnectionId connection);
   void Flush();
   // Appends events after taking at most `count_max` messages.

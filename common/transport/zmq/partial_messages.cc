@@ -11,11 +11,14 @@
 
 namespace strata::transport {
 
-void PartialMessages::OnMessage(int fd, bool is_frame) {
-  const auto it = connections_.find(fd);
-  if (it == connections_.end()) return;
-  it->second.has_message = true;
-  it->second.has_frame |= is_frame;
+void PartialMessages::OnMessage(int fd) {
+  if (const auto it = connections_.find(fd); it != connections_.end())
+    it->second.has_message = true;
+}
+
+void PartialMessages::Admit(int fd) {
+  if (const auto it = connections_.find(fd); it != connections_.end())
+    it->second.is_admitted = true;
 }
 
 std::vector<int> PartialMessages::Look(const std::function<uint64_t(int fd)>& bytes_taken) {
@@ -24,10 +27,10 @@ std::vector<int> PartialMessages::Look(const std::function<uint64_t(int fd)>& by
     const uint64_t bytes = bytes_taken(fd);
     if (std::exchange(connection.has_message, false)) connection.bytes_at_message = bytes;
     const uint64_t bytes_max =
-        connection.has_frame ? limits_.bytes_max : limits_.first_frame_bytes_max;
+        connection.is_admitted ? limits_.bytes_max : limits_.stranger_bytes_max;
     const bool is_over = bytes > connection.bytes_at_message + bytes_max;
     if (std::exchange(connection.is_over, is_over) && is_over) {
-      connection = {.bytes_at_message = bytes};
+      connection = {.bytes_at_message = bytes, .is_admitted = connection.is_admitted};
       found.push_back(fd);
     }
   }

@@ -16,7 +16,7 @@ namespace strata::transport {
 class PartialMessages {
  public:
   struct Limits {
-    uint64_t first_frame_bytes_max = 0;  // of those who have not said a frame yet
+    uint64_t stranger_bytes_max = 0;  // of those who were not admitted
     uint64_t bytes_max = 0;
   };
   explicit PartialMessages(const Limits& limits) : limits_(limits) {}
@@ -24,7 +24,9 @@ class PartialMessages {
   void OnOpened(int fd) { connections_[fd] = {}; }
   void OnClosed(int fd) { connections_.erase(fd); }
   // A whole message of this connection was received, a frame or something else.
-  void OnMessage(int fd, bool is_frame);
+  void OnMessage(int fd);
+  // It is known who is behind it.
+  void Admit(int fd);
 
   // Call it, from time to time, when no whole message waits. `bytes_taken(fd)`: all that ZeroMQ has
   // read from the connection so far. Returns those that were over the limit in this and in the last
@@ -35,7 +37,7 @@ class PartialMessages {
   struct Connection {
     uint64_t bytes_at_message = 0;  // at the first Look after the last message
     bool has_message = false;       // since the last Look
-    bool has_frame = false;
+    bool is_admitted = false;
     bool is_over = false;
   };
 

@@ -17,7 +17,7 @@ namespace {
 using testing::ElementsAre;
 using testing::IsEmpty;
 
-constexpr uint64_t kFirstBytesMax = 10, kBytesMax = 100;
+constexpr uint64_t kStrangerBytesMax = 10, kBytesMax = 100;
 
 class PartialMessagesTest : public testing::Test {
  protected:
@@ -25,14 +25,15 @@ class PartialMessagesTest : public testing::Test {
     return partial_.Look([this](int fd) { return bytes_[fd]; });
   }
 
-  // As one that has said a frame.
+  // As one that is known.
   void Open(int fd) {
     partial_.OnOpened(fd);
-    partial_.OnMessage(fd, /*is_frame=*/true);
+    partial_.OnMessage(fd);
+    partial_.Admit(fd);
     Look();
   }
 
-  PartialMessages partial_{{.first_frame_bytes_max = kFirstBytesMax, .bytes_max = kBytesMax}};
+  PartialMessages partial_{{.stranger_bytes_max = kStrangerBytesMax, .bytes_max = kBytesMax}};
   std::map<int, uint64_t> bytes_;
 };
 
@@ -47,17 +48,17 @@ TEST_F(PartialMessagesTest, AMessageThatGrowsBeyondTheLimitIsFoundInTwoLooks) {
   EXPECT_THAT(Look(), IsEmpty()) << "told once";
 }
 
-TEST_F(PartialMessagesTest, OnlyAFrameLiftsTheLimitOfAFirstOne) {
+TEST_F(PartialMessagesTest, AStrangerMaySendLessUntilItIsAdmitted) {
   partial_.OnOpened(7);
-  bytes_[7] = kFirstBytesMax;
+  bytes_[7] = kStrangerBytesMax;
   Look();
   EXPECT_THAT(Look(), IsEmpty());
-  partial_.OnMessage(7, /*is_frame=*/false);
+  partial_.OnMessage(7);
   Look();
-  bytes_[7] += kFirstBytesMax + 1;
+  bytes_[7] += kStrangerBytesMax + 1;
   Look();
   EXPECT_THAT(Look(), ElementsAre(7));
-  partial_.OnMessage(7, /*is_frame=*/true);
+  partial_.Admit(7);
   Look();
   bytes_[7] += kBytesMax;
   Look();
@@ -68,12 +69,12 @@ TEST_F(PartialMessagesTest, WholeMessagesBeginTheCountAgain) {
   Open(7);
   for (int i = 1; i <= 10; ++i) {
     bytes_[7] += kBytesMax + 1;
-    partial_.OnMessage(7, /*is_frame=*/true);
+    partial_.OnMessage(7);
     EXPECT_THAT(Look(), IsEmpty()) << i;
   }
   bytes_[7] += kBytesMax + 1;
   EXPECT_THAT(Look(), IsEmpty());
-  partial_.OnMessage(7, /*is_frame=*/true);  // the bytes had been its
+  partial_.OnMessage(7);  // the bytes had been its
   EXPECT_THAT(Look(), IsEmpty());
   bytes_[7] += kBytesMax + 1;
   EXPECT_THAT(Look(), IsEmpty());

@@ -31,6 +31,7 @@ class ZmqEndpoint : public Endpoint {
                        .connect_timeout = options.connect_timeout,
                        .silence_timeout = options.silence_timeout},
         connections_max_(options.connections_max),
+        stranger_bytes_max_(options.stranger_bytes_max),
         queue_limits_{.payload_bytes_max = options.payload_bytes_max,
                       .queue_bytes_max = options.queue_bytes_max,
                       .queue_frames_max = options.queue_frames_max},
@@ -38,8 +39,9 @@ class ZmqEndpoint : public Endpoint {
 
   absl::StatusOr<int> Listen(const std::string& address) override {
     if (listener_ == nullptr) {
-      absl::StatusOr<std::unique_ptr<Listener>> created = Listener::Create(
-          socket_limits_, queue_limits_, connections_max_, [this] { return NextId(); });
+      absl::StatusOr<std::unique_ptr<Listener>> created =
+          Listener::Create(socket_limits_, queue_limits_, connections_max_, stranger_bytes_max_,
+                           [this] { return NextId(); });
       if (!created.ok()) return created.status();
       listener_ = *std::move(created);
     }
@@ -81,6 +83,10 @@ class ZmqEndpoint : public Endpoint {
 
   EndpointUse use() const override {
     return listener_ == nullptr ? EndpointUse() : listener_->use();
+  }
+
+  void Admit(ConnectionId connection) override {
+    if (listener_ != nullptr) listener_->Admit(connection);
   }
 
   void Close(ConnectionId connection) override {
@@ -143,6 +149,7 @@ class ZmqEndpoint : public Endpoint {
 
   const Socket::Limits socket_limits_;
   const size_t connections_max_;
+  const uint64_t stranger_bytes_max_;
   const SendQueue::Limits queue_limits_;
   const EventFd wake_;
   int watched_fd_ = -1;

@@ -15,6 +15,9 @@ namespace strata::transport {
 struct ZmqOptions {
   // A frame with a larger payload is refused by Send, and never arrives from a peer.
   uint64_t payload_bytes_max = kFramePayloadBytesMax;
+  // What a peer that has connected and was not admitted may send without coming to the end of a
+  // message; with more it is ended.
+  uint64_t stranger_bytes_max = 2 * kFramePayloadBytesMax;
   // What may wait for one peer, including what ZeroMQ holds: payload bytes, and frames. Send
   // refuses beyond either, but a peer with nothing waiting always takes one frame.
   size_t queue_bytes_max = 64 << 20;

@@ -199,10 +199,14 @@ TEST_P(ZmqEndpointTest, ConnectionsThatEndWithoutAWholeMessageAreCounted) {
 }
 
 TEST_P(ZmqEndpointTest, AMessageWithoutEndEndsItsConnectionAndOthersAreServed) {
-  Party server = Create({.payload_bytes_max = 1 << 20}), client = Create();
+  ZmqOptions options;
+  options.payload_bytes_max = 1 << 20;
+  options.stranger_bytes_max = 1 << 16;
+  Party server{transport::Create(options), {}}, client = Create();
   const absl::StatusOr<int> port = server.endpoint->Listen("tcp://127.0.0.1:0");
   ASSERT_TRUE(port.ok());
   const Link link = Join(&client, &server, "tcp://127.0.0.1:" + std::to_string(*port));
+  server.endpoint->Admit(link.server);
   RawTcp endless;
   endless.Connect(*port);
   endless.Send(ZmtpOpening());
