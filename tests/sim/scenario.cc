@@ -74,7 +74,8 @@ void DrawWire(SimRandom* random, Scenario* scenario) {
     scenario->partition_every = random->Between(absl::Milliseconds(20), absl::Seconds(5));
   if (random->Chance(0.2)) faults.refuse = 0.1 * random->Fraction();
   scenario->encode = random->Chance(0.2);
-  if (scenario->encode && random->Chance(0.2)) faults.corrupt = 0.002 * random->Fraction();
+  if (scenario->encode && random->Chance(scenario->jobs.size() > 1 ? 0.6 : 0.2))
+    faults.corrupt = 0.002 * random->Fraction();
 }
 
 void DrawRare(SimRandom* random, Scenario* scenario) {

@@ -1,6 +1,7 @@
 #include "tests/sim/sim_node.h"
 
 #include <algorithm>
+#include <cstdio>
 #include <numeric>
 #include <utility>
 
@@ -49,7 +50,7 @@ SimNode::SimNode(World* world, const proto::JobRecord& record, const Options& op
   }
   world_->checker(job_)->OnNodeStart(options_.node, options_.incarnation);
   transport::SimEndpoint::Options endpoint;
-  endpoint.name = options_.name;
+  endpoint.name = absl::StrFormat("j%d.n%d#%d", job_, options_.node, options_.incarnation);
   endpoint.host = options_.host;
   endpoint.encode = world->scenario().encode;
   endpoint.on_ready = [this] { Turn(); };
@@ -64,6 +65,11 @@ SimNode::SimNode(World* world, const proto::JobRecord& record, const Options& op
       &world->clock());
   exchange_->Start();
   Turn();
+}
+
+uint32_t SimNode::JobOf(const std::string& endpoint) {
+  uint32_t job = 0;
+  return std::sscanf(endpoint.c_str(), "j%u.", &job) == 1 ? job : 0;
 }
 
 void SimNode::Turn() {
@@ -82,7 +88,9 @@ void SimNode::Turn() {
   if (!status.ok()) {
     stopped_ = true;
     if (replaced_) return;  // refused, as it should be
-    return world_->OnNodeError(job_, std::string(status.message()));
+    const std::string reason(status.message());
+    if (world_->OnNodeError(job_, reason)) options_.on_failed(reason);
+    return;
   }
   Advance();
 }

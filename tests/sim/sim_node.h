@@ -25,16 +25,19 @@ class World;
 class SimNode final : public worker::ExchangeNode {
  public:
   struct Options {
-    std::string name;
     uint32_t host = 0;
     uint32_t node = 0;
     uint32_t incarnation = 1;
     uint32_t variant = 0;  // of the gradients
     std::function<void()> on_finished;
+    std::function<void(const std::string& reason)> on_failed;
   };
 
   // `record` with placement. Starts to train.
   SimNode(World* world, const proto::JobRecord& record, const Options& options);
+
+  // The job of the node whose endpoint has this name; 0: it is not a node's.
+  static uint32_t JobOf(const std::string& endpoint);
 
   bool finished() const { return released_; }
   // The node's next process begins; this one does not know it and goes on. Whatever it is told does

@@ -50,9 +50,12 @@ void SimShard::Install(const proto::JobRecord& record, uint32_t own_shard) {
 void SimShard::Remove(uint32_t job) {
   if (own_shard_.count(job) == 0) return;
   const auto counters = core_.Counters();
-  world_->checker(job)->OnRemove(own_shard_[job], counters.at(JobId(job)));
+  if (!world_->has_failed(job)) {
+    world_->checker(job)->OnRemove(own_shard_[job], counters.at(JobId(job)));
+  }
   core_.Remove(JobId(job), &actions_);
   Execute();
+  own_shard_.erase(job);
 }
 
 void SimShard::OnReady() {
@@ -121,6 +124,7 @@ void SimShard::OnFrame(const Event& event) {
     checker->OnShardFrame(own->second, event.connection, event.frame, actions_, held);
   }
   Execute();
+  if (own == own_shard_.end()) return;
   if (header.op == Op::kPushPull || header.op == Op::kInit) SendStrays(event);
 }
 

@@ -52,7 +52,9 @@ void SimWorker::OnMessage(const proto::CoordinatorMessage& message) {
     StartProcess(record.job_id());
     MaybeCrash(record.job_id());
   } else if (message.has_stop_node()) {
-    Bury(&playing_[message.stop_node().job_id()]);
+    Playing& playing = playing_[message.stop_node().job_id()];
+    playing.stopped = true;
+    Bury(&playing);
   }
 }
 
@@ -75,7 +77,6 @@ void SimWorker::SayReady(const proto::StartNode& start) {
 void SimWorker::StartProcess(uint32_t job) {
   Playing& playing = playing_[job];
   SimNode::Options options;
-  options.name = absl::StrFormat("j%d.n%d#%d", job, playing.node, playing.incarnation);
   options.host = host_;
   options.node = playing.node;
   options.incarnation = playing.incarnation;
@@ -83,6 +84,12 @@ void SimWorker::StartProcess(uint32_t job) {
   options.on_finished = [this, job] {
     proto::DaemonMessage message;
     message.mutable_node_finished()->set_job_id(job);
+    world_->coordinator().Say(name_, std::move(message));
+  };
+  options.on_failed = [this, job](const std::string& reason) {
+    proto::DaemonMessage message;
+    message.mutable_node_failed()->set_job_id(job);
+    message.mutable_node_failed()->set_reason(reason);
     world_->coordinator().Say(name_, std::move(message));
   };
   playing.node_process = std::make_unique<SimNode>(world_, playing.record, options);
@@ -122,6 +129,7 @@ void SimWorker::MaybeCrash(uint32_t job) {
     const absl::Duration down =
         world_->random().Between(absl::ZeroDuration(), absl::Milliseconds(500));
     world_->network().After(down, [this, job] {
+      if (playing_[job].stopped) return;
       ++playing_[job].incarnation;
       StartProcess(job);
       MaybeCrash(job);

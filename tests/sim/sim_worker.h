@@ -24,6 +24,7 @@ class SimWorker {
   struct Playing {
     uint32_t node = 0;
     uint32_t incarnation = 0;
+    bool stopped = false;
     proto::JobRecord record;  // with placement, once it runs
     std::unique_ptr<SimNode> node_process;
   };

@@ -28,6 +28,8 @@ TEST(SimulationTest, AllInvariantsHoldForAllSeedsAndEveryRareBranchIsTaken) {
   for (size_t i = 0; i < transport::kSimNotes; ++i) {
     EXPECT_GT(campaign.network[i], 0u) << NameOf(static_cast<transport::SimNote>(i));
   }
+  EXPECT_GT(campaign.jobs_failed, 0u);
+  EXPECT_GT(campaign.jobs_unharmed, 0u);
   // Sync jobs of equal shape ended with equal bits, whatever went wrong meanwhile.
   EXPECT_GT(campaign.models_compared, kSeeds / 4);
   EXPECT_GE(campaign.modes.size(), 11u);

@@ -52,6 +52,7 @@ void World::Observe() {
                              connection.value(),
                              header == nullptr ? "" : "  " + wire::Describe(*header));
     });
+    if (note == SimNote::kCorrupted) corrupted_.insert(SimNode::JobOf(from));
     // Rare::kReconnect: a connection that has just carried something breaks.
     if (note == SimNote::kDelivered && Takes(Rare::kReconnect)) {
       network_.After(absl::ZeroDuration(),
@@ -86,19 +87,27 @@ void World::OnPlaced(const proto::JobRecord& record) {
 
 // A frame that the network has changed is refused, and the node takes that as final: the job fails
 // by name rather than with wrong weights.
-void World::OnNodeError(uint32_t job, const std::string& reason) {
-  if (network_.count(SimNote::kCorrupted) > 0 && absl::StrContains(reason, "MALFORMED")) {
-    corrupted_ = true;
-    return Log(12, [&] { return absl::StrFormat("job %d fails: %s", job, reason); });
-  }
+bool World::IsExplained(uint32_t job, const std::string& reason) const {
+  return corrupted_.count(job) > 0 && absl::StrContains(reason, "MALFORMED");
+}
+
+bool World::OnNodeError(uint32_t job, const std::string& reason) {
+  if (ended_.count(job) > 0) return false;  // it will be told to stop
+  if (IsExplained(job, reason)) return true;
   Fail(absl::StrFormat("jobs end well: job %d: %s", job, reason));
+  return false;
 }
 
 void World::OnEnded(uint32_t job, bool well, const std::string& reason) {
   Progress();
   ended_.insert(job);
-  if (!well) return Fail(absl::StrFormat("jobs end well: job %d: %s", job, reason));
-  checkers_[job]->OnFinished();
+  Log(12, [&] { return absl::StrFormat("job %d has ended: %s", job, reason); });
+  if (well) return checkers_[job]->OnFinished();
+  if (!IsExplained(job, reason)) {
+    return Fail(absl::StrFormat("jobs end well: job %d: %s", job, reason));
+  }
+  failed_.insert(job);
+  ++outcome_.jobs_failed;
 }
 
 void World::WatchProgress() {
@@ -145,15 +154,13 @@ Outcome World::Run() {
   }
   WatchProgress();
   if (scenario_.partition_every < absl::InfiniteDuration()) Partition();
-  while (outcome_.ok() && !corrupted_ && ended_.size() < scenario_.jobs.size() &&
-         network_.RunOne()) {
+  while (outcome_.ok() && ended_.size() < scenario_.jobs.size() && network_.RunOne()) {
     graveyard_.clear();
     if (++outcome_.events > kEventsMax) Fail("no deadlock: the run does not end");
   }
   // The servers still forget the jobs.
   const absl::Time end = network_.Now() + absl::Milliseconds(20);
-  while (outcome_.ok() && !corrupted_ && network_.Now() < end && network_.RunOne())
-    graveyard_.clear();
+  while (outcome_.ok() && network_.Now() < end && network_.RunOne()) graveyard_.clear();
   Finish();
   return outcome_;
 }
@@ -164,10 +171,12 @@ void World::Finish() {
   for (size_t i = 0; i < transport::kSimNotes; ++i) {
     outcome_.network[i] = network_.count(static_cast<SimNote>(i));
   }
-  if (!outcome_.ok() || corrupted_) return;
+  if (!outcome_.ok()) return;
   const bool replayed = outcome_.rare[static_cast<size_t>(Rare::kNodeRestart)] > 0;
   for (const auto& [job, checker] : checkers_) {
     outcome_.pushes += checker->pushes();
+    if (has_failed(job)) continue;
+    if (outcome_.jobs_failed > 0) ++outcome_.jobs_unharmed;
     if (!checker->is_reproducible() || (replayed && scenario_.other_bits)) continue;
     outcome_.models.push_back({plan(job).Shape(), checker->ModelHash()});
   }

@@ -52,11 +52,12 @@ class World {
   void Progress() { progress_at_ = network_.Now(); }
   // Jobs are known by their ids, which count from 1 in the order of the plans.
   const JobPlan& plan(uint32_t job) const { return scenario_.jobs[job - 1]; }
+  bool has_failed(uint32_t job) const { return failed_.count(job) > 0; }
   // Null until the job has a placement.
   JobChecker* checker(uint32_t job);
   void OnPlaced(const proto::JobRecord& record);
-  // A node gives up.
-  void OnNodeError(uint32_t job, const std::string& reason);
+  // A node gives up. True: what was done to the job explains it.
+  bool OnNodeError(uint32_t job, const std::string& reason);
   void OnEnded(uint32_t job, bool well, const std::string& reason);
   // A host of its own for each daemon.
   uint32_t NextHost() { return next_host_++; }
@@ -79,6 +80,7 @@ class World {
   };
 
   void Observe();
+  bool IsExplained(uint32_t job, const std::string& reason) const;
   void WatchProgress();
   void Partition();
   void Finish();
@@ -92,8 +94,8 @@ class World {
   uint32_t next_host_ = 0;
   absl::Time progress_at_ = absl::UnixEpoch();
   std::map<uint32_t, std::unique_ptr<JobChecker>> checkers_;
-  bool corrupted_ = false;  // a frame, so that its job has ended
-  std::set<uint32_t> ended_;
+  std::set<uint32_t> corrupted_;  // jobs of which a frame to a shard was changed
+  std::set<uint32_t> ended_, failed_;
   std::unique_ptr<SimCoordinator> coordinator_;
   std::vector<std::unique_ptr<SimServer>> servers_;
   std::vector<std::unique_ptr<SimWorker>> workers_;
