@@ -19,7 +19,7 @@ namespace strata::sim {
 // process or peer may do at any time.
 enum class Rare : uint8_t {
   kQueueFull,        // an endpoint does not take a frame
-  kEarlyResend,      // resend timers that fire before an answer can be there
+  kEarlyResend,      // a repeated push comes before an answer to the first can be back
   kHelloTwice,       // a shard gets a HELLO again, out of the blue
   kRetry,            // a shard says RETRY
   kReconnect,        // a connection breaks while all is well

@@ -32,8 +32,6 @@ World::World(const Scenario& scenario, EventLog* log)
       clock_(&network_) {
   network_.set_faults(scenario.faults);
   outcome_.scenario = scenario;
-  outcome_.rare[static_cast<size_t>(Rare::kEarlyResend)] =
-      scenario.rare[static_cast<size_t>(Rare::kEarlyResend)] > 0 ? 1 : 0;
   Observe();
 }
 
@@ -52,6 +50,10 @@ void World::Observe() {
                              connection.value(),
                              header == nullptr ? "" : "  " + wire::Describe(*header));
     });
+    const bool resends_early = scenario_.rare[static_cast<size_t>(Rare::kEarlyResend)] > 0;
+    if (resends_early && header != nullptr && early_resends_.See(note, connection, *header)) {
+      Count(Rare::kEarlyResend);
+    }
     if (note == SimNote::kCorrupted) corrupted_.insert(SimNode::JobOf(from));
     // Rare::kReconnect: a connection that has just carried something breaks.
     if (note == SimNote::kDelivered && Takes(Rare::kReconnect)) {

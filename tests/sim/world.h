@@ -14,6 +14,7 @@
 #include "common/clock.h"
 #include "common/transport/sim/sim_network.h"
 #include "tests/sim/checker.h"
+#include "tests/sim/early_resends.h"
 #include "tests/sim/event_log.h"
 #include "tests/sim/outcome.h"
 #include "tests/sim/scenario.h"
@@ -92,6 +93,7 @@ class World {
   const VirtualClock clock_;
   Outcome outcome_;
   uint32_t next_host_ = 0;
+  EarlyResends early_resends_;
   absl::Time progress_at_ = absl::UnixEpoch();
   std::map<uint32_t, std::unique_ptr<JobChecker>> checkers_;
   std::set<uint32_t> corrupted_;  // jobs of which a frame to a shard was changed
