@@ -23,11 +23,16 @@ absl::Duration CpuTime() {
   return absl::DurationFromTimeval(usage.ru_utime) + absl::DurationFromTimeval(usage.ru_stime);
 }
 
+}  // namespace
+
+void Campaign::Options::Take(const Profile& profile) {
+  limits = profile.limits;
+  flags = absl::StrCat(" --profile ", profile.name);
+}
+
 std::string ReplayCommand(uint64_t seed, const std::string& flags) {
   return absl::StrFormat("bazel run //tests/sim:simulate -- --seed %d --log%s", seed, flags);
 }
-
-}  // namespace
 
 void Campaign::Add(const Outcome& outcome) {
   ++runs;
@@ -40,14 +45,18 @@ void Campaign::Add(const Outcome& outcome) {
   for (const JobPlan& job : outcome.scenario.jobs) ++modes[job.consistency];
   for (size_t i = 0; i < kRares; ++i) rare[i] += outcome.rare[i];
   for (size_t i = 0; i < network.size(); ++i) network[i] += outcome.network[i];
-  if (!outcome.ok()) failures.push_back({outcome.scenario.seed, outcome.violation});
+  const uint64_t seed = outcome.scenario.seed;
+  if (!outcome.ok()) failures.push_back({seed, outcome.violation, ReplayCommand(seed, flags)});
   for (const auto& [shape, hash] : outcome.models) {
-    const auto [known, is_new] = models.emplace(shape, hash);
+    const auto [known, is_new] = models.emplace(shape, Model{.hash = hash, .seed = seed});
     if (!is_new) ++models_compared;
-    if (known->second == hash) continue;
-    failures.push_back(
-        {outcome.scenario.seed,
-         absl::StrCat("G2 order of bits: another final model than other seeds with ", shape)});
+    const Model& model = known->second;
+    if (model.hash == hash) continue;
+    failures.push_back({seed,
+                        absl::StrFormat("G2 order of bits: another final model than seed %d's: %s",
+                                        model.seed, shape),
+                        absl::StrFormat("bazel run //tests/sim:simulate -- --compare %d,%d%s",
+                                        model.seed, seed, flags)});
   }
 }
 
@@ -69,9 +78,9 @@ std::string Campaign::Report() const {
     absl::StrAppendFormat(&text, " %s %d,", NameOf(static_cast<Rare>(i)), rare[i]);
   }
   absl::StrAppend(&text, "\n");
-  for (const auto& [seed, violation] : failures) {
-    absl::StrAppendFormat(&text, "FAILED seed %d: %s\n  replay: %s\n", seed, violation,
-                          ReplayCommand(seed, flags));
+  for (const Failure& failure : failures) {
+    absl::StrAppendFormat(&text, "FAILED seed %d: %s\n  replay: %s\n", failure.seed,
+                          failure.violation, failure.replay);
   }
   return text;
 }
@@ -111,7 +120,27 @@ bool Replay(uint64_t seed, const Scenario::Limits& limits, bool log, std::ostrea
       << outcome.events << " events, " << absl::FormatDuration(outcome.virtual_time)
       << ", event log hash " << absl::StrFormat("%016x", outcome.log_hash) << "\n"
       << (outcome.ok() ? "all invariants held" : "VIOLATION " + outcome.violation) << "\n";
-  return outcome.ok();
+  const bool is_same = RunSeed(seed, limits).log_hash == outcome.log_hash;
+  if (!is_same) out << "VIOLATION a seed decides every event: other events the second time\n";
+  return outcome.ok() && is_same;
+}
+
+bool CompareModels(uint64_t seed, uint64_t other, const Scenario::Limits& limits,
+                   std::ostream& out) {
+  Campaign campaign;
+  for (const uint64_t one : {seed, other}) {
+    const Outcome outcome = RunSeed(one, limits);
+    out << "seed " << one << ": " << outcome.scenario.Describe() << "\n";
+    for (const auto& [shape, hash] : outcome.models) {
+      out << absl::StrFormat("  %016x  %s\n", hash, shape);
+    }
+    campaign.Add(outcome);
+  }
+  for (const Campaign::Failure& failure : campaign.failures) {
+    out << "seed " << failure.seed << ": VIOLATION " << failure.violation << "\n";
+  }
+  out << campaign.models_compared << " final models compared\n";
+  return campaign.failures.empty();
 }
 
 bool ParseShape(const std::string& shape, Scenario::Limits* limits) {

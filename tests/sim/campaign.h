@@ -11,6 +11,7 @@
 
 #include "absl/time/time.h"
 #include "tests/sim/outcome.h"
+#include "tests/sim/profile.h"
 
 namespace strata::sim {
 
@@ -23,6 +24,16 @@ struct Campaign {
     Scenario::Limits limits;
     std::string flags;  // of simulate, for these limits
     std::ostream* progress = nullptr;
+
+    void Take(const Profile& profile);
+  };
+  struct Failure {
+    uint64_t seed = 0;
+    std::string violation;
+    std::string replay;  // the command that shows it again
+  };
+  struct Model {
+    uint64_t hash = 0, seed = 0;
   };
 
   uint64_t runs = 0, events = 0, pushes = 0, partitions = 0;
@@ -31,9 +42,9 @@ struct Campaign {
   std::map<std::string, uint64_t> modes;  // jobs
   std::array<uint64_t, kRares> rare = {};
   std::array<uint64_t, transport::kSimNotes> network = {};
-  std::map<std::string, uint64_t> models;  // by shape: hash of the weights
+  std::map<std::string, Model> models;  // by shape: the first that was seen
   uint64_t models_compared = 0;
-  std::vector<std::pair<uint64_t, std::string>> failures;  // seed and violation
+  std::vector<Failure> failures;
   std::string flags;
 
   // Takes an outcome in; a sync job that ends with other weights than one of the same shape before
@@ -46,8 +57,14 @@ struct Campaign {
 
 Campaign RunCampaign(const Campaign::Options& options);
 
-// Runs one seed and says what came out, with all of its events if `log`. True: no violation.
+// The command that replays a seed.
+std::string ReplayCommand(uint64_t seed, const std::string& flags);
+// Runs one seed, twice, and says what came out, with all of its events if `log`. True: no
+// violation, and the same events both times.
 bool Replay(uint64_t seed, const Scenario::Limits& limits, bool log, std::ostream& out);
+// Runs two seeds and says whether jobs of one shape have ended with the same weights.
+bool CompareModels(uint64_t seed, uint64_t other, const Scenario::Limits& limits,
+                   std::ostream& out);
 
 // "4x60x5": nodes, chunks, clocks; sync. False: it is not that.
 bool ParseShape(const std::string& shape, Scenario::Limits* limits);

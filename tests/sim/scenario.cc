@@ -145,7 +145,9 @@ proto::Job JobPlan::ToJob() const {
   return job;
 }
 
-Scenario Scenario::Draw(uint64_t seed, const Limits& limits) {
+namespace {
+
+Scenario DrawFreely(uint64_t seed, const Scenario::Limits& limits) {
   SimRandom random(seed * 0x2545f4914f6cdd1d + 1);
   Scenario scenario;
   scenario.seed = seed;
@@ -169,6 +171,14 @@ Scenario Scenario::Draw(uint64_t seed, const Limits& limits) {
   DrawWire(&random, &scenario);
   DrawRare(&random, &scenario);
   scenario.other_bits = random.Chance(0.5);
+  return scenario;
+}
+
+}  // namespace
+
+Scenario Scenario::Draw(uint64_t seed, const Limits& limits) {
+  Scenario scenario = DrawFreely(seed, limits);
+  if (limits.change != nullptr) limits.change(&scenario);
   return scenario;
 }
 

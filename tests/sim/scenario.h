@@ -71,6 +71,8 @@ struct Scenario {
     // One job of exactly this shape, for measurements.
     std::optional<JobPlan> job;
     worker::PushWindow::Reserve reserve = worker::PushWindow::Reserve::kLowest;
+    // What is done to what was drawn.
+    void (*change)(Scenario* scenario) = nullptr;
   };
 
   uint64_t seed = 0;

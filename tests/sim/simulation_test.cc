@@ -2,24 +2,32 @@
 #include <gtest/gtest.h>
 
 #include <set>
+#include <sstream>
 #include <string>
 #include <thread>
 
 #include "tests/sim/campaign.h"
 #include "tests/sim/outcome.h"
+#include "tests/sim/profile.h"
 
 namespace strata::sim {
 namespace {
 
 constexpr uint64_t kSeeds = 2000;
 
-Scenario::Limits Small() { return {.nodes_max = 3, .chunks_max = 9}; }
+constexpr char kSmall[] = "small";
+
+Campaign RunProfile(const std::string& profile, uint64_t seeds, size_t failures_max = 3) {
+  Campaign::Options options;
+  options.Take(*FindProfile(profile));
+  options.seeds = seeds;
+  options.jobs = std::thread::hardware_concurrency();
+  options.failures_max = failures_max;
+  return RunCampaign(options);
+}
 
 TEST(SimulationTest, AllInvariantsHoldForAllSeedsAndEveryRareBranchIsTaken) {
-  Campaign::Options options;
-  options.seeds = kSeeds;
-  options.jobs = std::thread::hardware_concurrency();
-  const Campaign campaign = RunCampaign(options);
+  const Campaign campaign = RunProfile("all", kSeeds);
   EXPECT_TRUE(campaign.failures.empty()) << campaign.Report();
   EXPECT_EQ(campaign.runs, kSeeds);
   for (size_t i = 0; i < kRares; ++i) {
@@ -37,70 +45,79 @@ TEST(SimulationTest, AllInvariantsHoldForAllSeedsAndEveryRareBranchIsTaken) {
 }
 
 TEST(SimulationTest, ASeedDecidesEveryEvent) {
+  const Scenario::Limits limits = FindProfile(kSmall)->limits;
   std::set<uint64_t> hashes;
   for (uint64_t seed = 1; seed <= 40; ++seed) {
-    const Outcome once = RunSeed(seed, Small());
-    const Outcome again = RunSeed(seed, Small());
-    EXPECT_EQ(once.log_hash, again.log_hash) << "seed " << seed;
+    const Outcome once = RunSeed(seed, limits);
+    const Outcome again = RunSeed(seed, limits);
+    EXPECT_EQ(once.log_hash, again.log_hash) << ReplayCommand(seed, " --profile small");
     hashes.insert(once.log_hash);
   }
   EXPECT_EQ(hashes.size(), 40u);
 }
 
 TEST(SimulationTest, TheLogTellsEachEventInOneLineAndChangesNothing) {
+  const Scenario::Limits limits = FindProfile(kSmall)->limits;
   EventLog log(/*keep_text=*/true);
-  const Outcome outcome = RunSeed(3, Small(), &log);
-  EXPECT_EQ(outcome.log_hash, RunSeed(3, Small()).log_hash);
+  const Outcome outcome = RunSeed(3, limits, &log);
+  EXPECT_EQ(outcome.log_hash, RunSeed(3, limits).log_hash);
   for (const char* part : {"PUSHPULL", "ANSWER", "coordinator -> w0  start_node", "delivered"}) {
     EXPECT_NE(log.text().find(part), std::string::npos) << part;
   }
 }
 
 TEST(SimulationTest, EveryPushCountsOnceThoughThreeInTenFramesAreLostAndHalfComeTwice) {
-  for (uint64_t seed = 1; seed <= 150; ++seed) {
-    Scenario scenario = Scenario::Draw(seed, {.chunks_max = 30, .faults = false});
-    scenario.timing.resend_after = absl::Milliseconds(20);
-    scenario.faults.drop = 0.3;
-    scenario.faults.duplicate = 0.5;
-    scenario.faults.reorder = 0.3;
-    EXPECT_EQ(RunScenario(scenario).violation, "") << "seed " << seed;
-    if (HasFailure()) return;
-  }
+  const Campaign campaign = RunProfile("lossy", 150);
+  EXPECT_TRUE(campaign.failures.empty()) << campaign.Report();
 }
 
 // A HELLO that is slower than the node's patience comes after that of the connection which the node
 // made instead, and so does the end of the first connection.
 TEST(SimulationTest, ConnectionsThatAreSlowerThanThePatienceForHelloHoldNothingUp) {
-  for (uint64_t seed = 1; seed <= 300; ++seed) {
-    Scenario scenario = Scenario::Draw(seed, {.chunks_max = 9, .jobs_max = 1, .faults = false});
-    scenario.timing.hello_timeout = absl::Milliseconds(4);
-    scenario.timing.backoff_min = absl::Milliseconds(1);
-    scenario.timing.resend_after = absl::Milliseconds(100);
-    scenario.faults.slow_connection = 0.4;
-    scenario.faults.slow_delay_max = absl::Milliseconds(12);
-    scenario.rare[static_cast<size_t>(Rare::kSlowRank)] = 0.05;
-    EXPECT_EQ(RunScenario(scenario).violation, "") << "seed " << seed;
-    if (HasFailure()) return;
-  }
+  const Campaign campaign = RunProfile("slow-connections", 300);
+  EXPECT_TRUE(campaign.failures.empty()) << campaign.Report();
 }
 
-// Two nodes whose ranks publish at their own pace: without the reserved slot each fills its window
-// with chunks that the other has no slot left for.
+// Without the reserved slot each node fills its window with chunks that the other has no slot left
+// for.
 TEST(SimulationTest, NodesLockUpWithoutTheReservedSlotAndDoNotWithIt) {
-  JobPlan plan;
-  plan.nodes = 2;
-  plan.chunks = 64;
-  plan.clocks = 2;
-  plan.window = 4;
+  const Campaign with = RunProfile("two-paces", 20);
+  EXPECT_TRUE(with.failures.empty()) << with.Report();
   int locked_up = 0;
-  for (uint64_t seed = 1; seed <= 20; ++seed) {
-    Scenario::Limits limits = {.shards_max = 1, .faults = false, .job = plan};
-    EXPECT_EQ(RunSeed(seed, limits).violation, "");
-    limits.reserve = worker::PushWindow::Reserve::kNothing;
-    const Outcome outcome = RunSeed(seed, limits);
-    if (outcome.violation.rfind("no deadlock", 0) == 0) ++locked_up;
+  for (const Campaign::Failure& failure : RunProfile("no-reserved-slot", 20, 21).failures) {
+    if (failure.violation.rfind("no deadlock", 0) == 0) ++locked_up;
   }
   EXPECT_GT(locked_up, 10);
+}
+
+Outcome Ended(uint64_t seed, uint64_t hash) {
+  Outcome outcome;
+  outcome.scenario.seed = seed;
+  outcome.models = {{"2 ranks", hash}};
+  return outcome;
+}
+
+TEST(CampaignTest, AnotherFinalModelNamesBothSeedsAndTheCommandThatComparesThem) {
+  Campaign campaign;
+  campaign.flags = " --profile small";
+  campaign.Add(Ended(4, 1));
+  campaign.Add(Ended(9, 2));
+  ASSERT_EQ(campaign.failures.size(), 1u);
+  EXPECT_EQ(campaign.failures[0].violation,
+            "G2 order of bits: another final model than seed 4's: 2 ranks");
+  EXPECT_EQ(campaign.failures[0].replay,
+            "bazel run //tests/sim:simulate -- --compare 4,9 --profile small");
+}
+
+TEST(CampaignTest, SeedsOfOneShapeAreComparedByTheirFinalModels) {
+  std::ostringstream out;
+  EXPECT_TRUE(CompareModels(1, 2, FindProfile("two-paces")->limits, out)) << out.str();
+  EXPECT_NE(out.str().find("1 final models compared"), std::string::npos) << out.str();
+}
+
+TEST(CampaignTest, EveryProfileHasANameThatFindsIt) {
+  for (const Profile& profile : Profiles()) EXPECT_EQ(FindProfile(profile.name), &profile);
+  EXPECT_EQ(FindProfile("none"), nullptr);
 }
 
 }  // namespace

@@ -1,0 +1,58 @@
+#include "tests/sim/profile.h"
+
+namespace strata::sim {
+namespace {
+
+void LoseAndDouble(Scenario* scenario) {
+  scenario->timing.resend_after = absl::Milliseconds(20);
+  scenario->faults.drop = 0.3;
+  scenario->faults.duplicate = 0.5;
+  scenario->faults.reorder = 0.3;
+}
+
+void SlowConnections(Scenario* scenario) {
+  scenario->timing.hello_timeout = absl::Milliseconds(4);
+  scenario->timing.backoff_min = absl::Milliseconds(1);
+  scenario->timing.resend_after = absl::Milliseconds(100);
+  scenario->faults.slow_connection = 0.4;
+  scenario->faults.slow_delay_max = absl::Milliseconds(12);
+  scenario->rare[static_cast<size_t>(Rare::kSlowRank)] = 0.05;
+}
+
+// Two nodes whose ranks publish at their own pace.
+Scenario::Limits TwoPaces(worker::PushWindow::Reserve reserve) {
+  JobPlan plan;
+  plan.nodes = 2;
+  plan.chunks = 64;
+  plan.clocks = 2;
+  plan.window = 4;
+  return {.shards_max = 1, .faults = false, .job = plan, .reserve = reserve};
+}
+
+}  // namespace
+
+const std::vector<Profile>& Profiles() {
+  using Reserve = worker::PushWindow::Reserve;
+  static const std::vector<Profile> profiles = {
+      {"all", "everything that can be drawn", {}},
+      {"small", "the same with few nodes and chunks", {.nodes_max = 3, .chunks_max = 9}},
+      {"lossy",
+       "three in ten frames are lost, half come twice",
+       {.chunks_max = 30, .faults = false, .change = LoseAndDouble}},
+      {"slow-connections",
+       "connections slower than the patience for HELLO",
+       {.chunks_max = 9, .jobs_max = 1, .faults = false, .change = SlowConnections}},
+      {"two-paces", "two nodes that fill their windows differently", TwoPaces(Reserve::kLowest)},
+      {"no-reserved-slot", "the same, which locks up so", TwoPaces(Reserve::kNothing)},
+  };
+  return profiles;
+}
+
+const Profile* FindProfile(const std::string& name) {
+  for (const Profile& profile : Profiles()) {
+    if (name == profile.name) return &profile;
+  }
+  return nullptr;
+}
+
+}  // namespace strata::sim
