@@ -75,8 +75,8 @@ JobChecker::JobChecker(const JobPlan& plan, const proto::JobRecord& record,
   }
 }
 
-void JobChecker::Violate(const std::string& invariant, const std::string& what) {
-  fail_(absl::StrFormat("%s: job %d: %s", invariant, record_.job_id(), what));
+void JobChecker::Violate(const std::string& invariant, const std::string& what, bool goes_on) {
+  fail_(absl::StrFormat("%s: job %d: %s", invariant, record_.job_id(), what), goes_on);
 }
 
 bool JobChecker::per_clock() const {
@@ -256,6 +256,7 @@ void JobChecker::CheckAnswer(const wire::Frame& frame) {
   }
   Chunk& chunk = chunks_[answer.chunk];
   if (!chunk.reference) return Violate("INIT comes first", where());
+  CheckWeights(&chunk, frame);  // before what the header says of them
   const uint64_t gate = Gate(chunk);
   if (answer.op == Op::kCutAnswer) {
     if (gate != kInfinity) Violate("CUT waits for all", where() + " before all nodes have retired");
@@ -276,7 +277,6 @@ void JobChecker::CheckAnswer(const wire::Frame& frame) {
             absl::StrFormat("%s: version %d after %d", where(), answer.version, told));
   }
   told = answer.version;
-  CheckWeights(&chunk, frame);
 }
 
 // Counted from what the shard has really received.
@@ -293,14 +293,16 @@ void JobChecker::CheckWeights(Chunk* chunk, const wire::Frame& frame) {
   const wire::Header& answer = frame.header;
   const ReferenceChunk& reference = *chunk->reference;
   const auto where = [&] { return Where(answer); };
-  if (answer.version != reference.version()) {
-    return Violate("G1 exactly once", absl::StrFormat("%s: version %d, %d updates are due", where(),
-                                                      answer.version, reference.version()));
-  }
   // Answers share one buffer.
   const bool seen =
       chunk->checked == frame.payload.data() && chunk->checked_version == answer.version;
   if (!seen) chunk->checked_hash = HashOf(frame.payload);
+  const bool is_whole = frame.payload.float_count() == chunk->elements;
+  if (!seen && is_whole && chunk->ledger > 0) CheckLedger(*chunk, frame);
+  if (answer.version != reference.version()) {
+    return Violate("G1 exactly once", absl::StrFormat("%s: version %d, %d updates are due", where(),
+                                                      answer.version, reference.version()));
+  }
   if (answer.op == Op::kAnswer && answer.clock < plan_.clocks) {
     chunk->told[answer.node * plan_.clocks + answer.clock].insert(chunk->checked_hash);
   }
@@ -308,8 +310,7 @@ void JobChecker::CheckWeights(Chunk* chunk, const wire::Frame& frame) {
     return Violate("answers carry their checksum", where());
   }
   if (seen) return;
-  if (chunk->ledger > 0) CheckLedger(*chunk, frame);
-  if (frame.payload.float_count() != chunk->elements ||
+  if (!is_whole ||
       std::memcmp(frame.payload.data(), reference.weights().data(), frame.payload.size()) != 0) {
     return Violate("G2 order of bits", where() + ": other weights than the model's");
   }
@@ -350,7 +351,8 @@ void JobChecker::CheckHeld(uint32_t shard, Chunk* chunk, size_t held) {
   const uint64_t limit = std::min(windows, one_clock) + bound() * one_clock;
   if (held_[shard] <= limit) return;
   Violate("window memory",
-          absl::StrFormat("shard %d holds %d sums, at most %d", shard, held_[shard], limit));
+          absl::StrFormat("shard %d holds %d sums, at most %d", shard, held_[shard], limit),
+          /*goes_on=*/true);
 }
 
 void JobChecker::OnRemove(uint32_t shard, const server::ShardCounters& counters) {

@@ -28,7 +28,8 @@ namespace strata::sim {
 // A violation is one line that begins with the name of the invariant.
 class JobChecker {
  public:
-  using Fail = std::function<void(const std::string& violation)>;
+  // `goes_on`: nobody has got anything wrong yet, and what becomes of it says more.
+  using Fail = std::function<void(const std::string& violation, bool goes_on)>;
 
   // `record` with layout and placement.
   JobChecker(const JobPlan& plan, const proto::JobRecord& record,
@@ -98,7 +99,7 @@ class JobChecker {
   };
 
   static uint64_t HashOf(const Bytes& bytes);
-  void Violate(const std::string& invariant, const std::string& what);
+  void Violate(const std::string& invariant, const std::string& what, bool goes_on = false);
   void CheckSender(uint32_t shard, transport::ConnectionId connection, const wire::Header& header);
   bool IsOwed(const Peer& peer) const;
   void CheckSent(wire::Op op, uint32_t node, uint32_t chunk, uint64_t clock,

@@ -50,8 +50,9 @@ void JobChecker::CheckSent(wire::Op op, uint32_t node, uint32_t c, uint64_t cloc
     return answer.op == op && answer.node == node && answer.chunk == c && answer.clock == clock;
   });
   if (is_there) return;
-  Violate("due answers are sent", absl::StrFormat("node %d chunk %d: none to %s %d", node, c,
-                                                  op == wire::Op::kAnswer ? "push" : "CUT", clock));
+  const char* const to = op == wire::Op::kAnswer ? "push" : "CUT";
+  Violate("due answers are sent",
+          absl::StrFormat("node %d chunk %d: none to %s %d", node, c, to, clock), /*goes_on=*/true);
 }
 
 // To the connection that the node speaks on; copies may go to others of the same process.

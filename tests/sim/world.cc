@@ -75,6 +75,12 @@ void World::Fail(const std::string& violation) {
   Log(9, [&] { return "VIOLATION " + violation; });
 }
 
+void World::FailInTheEnd(const std::string& violation) {
+  if (!late_violation_.empty()) return;
+  late_violation_ = violation;
+  Log(9, [&] { return "VIOLATION, seen to the end: " + violation; });
+}
+
 JobChecker* World::checker(uint32_t job) {
   const auto found = checkers_.find(job);
   return found == checkers_.end() ? nullptr : found->second.get();
@@ -83,8 +89,9 @@ JobChecker* World::checker(uint32_t job) {
 void World::OnPlaced(const proto::JobRecord& record) {
   const uint32_t job = record.job_id();
   if (checkers_.count(job) > 0) return;
-  checkers_[job] = std::make_unique<JobChecker>(plan(job), record, scenario_.reserve,
-                                                [this](const std::string& v) { Fail(v); });
+  checkers_[job] = std::make_unique<JobChecker>(
+      plan(job), record, scenario_.reserve,
+      [this](const std::string& v, bool goes_on) { goes_on ? FailInTheEnd(v) : Fail(v); });
 }
 
 // A frame that the network has changed is refused, and the node takes that as final: the job fails
@@ -173,6 +180,7 @@ void World::Finish() {
   for (size_t i = 0; i < transport::kSimNotes; ++i) {
     outcome_.network[i] = network_.count(static_cast<SimNote>(i));
   }
+  if (!late_violation_.empty()) Fail(late_violation_);
   if (!outcome_.ok()) return;
   const bool replayed = outcome_.rare[static_cast<size_t>(Rare::kNodeRestart)] > 0;
   for (const auto& [job, checker] : checkers_) {

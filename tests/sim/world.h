@@ -49,6 +49,8 @@ class World {
   void Count(Rare rare) { ++outcome_.rare[static_cast<size_t>(rare)]; }
   // The first one ends the run.
   void Fail(const std::string& violation);
+  // The run goes on, to show what becomes of it; then it has failed.
+  void FailInTheEnd(const std::string& violation);
   // Something that all of the run works towards has happened.
   void Progress() { progress_at_ = network_.Now(); }
   // Jobs are known by their ids, which count from 1 in the order of the plans.
@@ -98,6 +100,7 @@ class World {
   std::map<uint32_t, std::unique_ptr<JobChecker>> checkers_;
   std::set<uint32_t> corrupted_;  // jobs of which a frame to a shard was changed
   std::set<uint32_t> ended_, failed_;
+  std::string late_violation_;
   std::unique_ptr<SimCoordinator> coordinator_;
   std::vector<std::unique_ptr<SimServer>> servers_;
   std::vector<std::unique_ptr<SimWorker>> workers_;

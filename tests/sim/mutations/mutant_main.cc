@@ -24,6 +24,6 @@ int main(int argc, char** argv) {
   std::printf("seeds: %lu\n", campaign.runs);
   if (campaign.failures.empty()) return 0;
   const strata::sim::Campaign::Failure& failure = campaign.failures.front();
-  std::printf("seed: %lu\ninvariant: %s\n", failure.seed, failure.violation.c_str());
+  std::printf("seed: %lu\nviolation: %s\n", failure.seed, failure.violation.c_str());
   return 1;
 }

@@ -2,8 +2,9 @@
 
     mutate.py MUTATION SOURCE OUTPUT
 
-A mutation is a text file: "fault:", one sentence; "source:", the file's path; then one edit or
-more, each
+A mutation is a text file: "fault:", one sentence; "source:", the file's path; "caught by:", the
+invariant that it violates; perhaps "profile:", the scenarios (tests/sim/profile.h) that show it;
+then one edit or more, each
 
     <<<<
     lines that occur in the source exactly once
@@ -26,8 +27,10 @@ class BadMutation(Exception):
     pass
 
 
-def field(text, name):
+def field(text, name, otherwise=None):
     found = re.search(rf"^{name}: (.+)$", text, re.M)
+    if not found and otherwise is not None:
+        return otherwise
     if not found:
         raise BadMutation(f"no line '{name}: ...'")
     return found.group(1)
@@ -37,6 +40,7 @@ def mutate(mutation, source_path, source):
     """The source with all edits made. Raises BadMutation."""
     named = field(mutation, "source")
     field(mutation, "fault")
+    field(mutation, "caught by")
     if named != source_path:
         raise BadMutation(f"is about {named}, not {source_path}")
     edits = EDIT.findall(mutation)

@@ -12,7 +12,8 @@ def edit(search, replacement):
 
 
 def mutation(*edits, source="x.cc"):
-    return f"fault: It is wrong.\nsource: {source}\n" + "".join(edits)
+    head = f"fault: It is wrong.\nsource: {source}\ncaught by: order\n"
+    return head + "".join(edits)
 
 
 class MutateTest(unittest.TestCase):
@@ -40,6 +41,12 @@ class MutateTest(unittest.TestCase):
         self.refused(mutation(edit("int b = 2;", ""), source="y.cc"), "is about y.cc, not x.cc")
         self.refused("source: x.cc\n" + edit("int b = 2;", ""), "no line 'fault: ...'")
         self.refused(mutation(), "has no edit")
+        uncaught = mutation(edit("int b = 2;", "")).replace("caught by: order\n", "")
+        self.refused(uncaught, "no line 'caught by: ...'")
+
+    def test_a_profile_may_be_missing(self):
+        self.assertEqual(mutate.field(mutation(), "profile", "all"), "all")
+        self.assertEqual(mutate.field("profile: lossy\n", "profile", "all"), "lossy")
 
 
 if __name__ == "__main__":

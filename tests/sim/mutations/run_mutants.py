@@ -4,7 +4,7 @@
 
 A mutant's description lies beside its program's source, as NAME.mutation. The report is a table in
 Markdown: which invariant caught which fault, at which seed. `--committed`: a report that must name
-the same mutations as this run.
+the same mutations, and the same invariants for them, as this run.
 """
 
 import argparse
@@ -22,20 +22,21 @@ DEADLINE_S = 120  # of one program; the simulator ends a run that does not end b
 HEADER = """# What the simulator makes of deliberate faults
 
 Written by `bazel run //tests/sim/mutations:report`. Each row is the simulator with one fault built
-in, run from the first seed to the first red one; the sound program was green for {seeds} seeds in
-the same run. README.md tells how a mutation is added.
+in, run from the first seed to the first red one, which must violate the invariant that the mutation
+names; the sound program was green for {seeds} seeds of each profile in the same run. README.md
+tells how a mutation is added.
 
-| mutation | fault | source | caught by | seed | seeds needed |
-| --- | --- | --- | --- | --- | --- |
+| mutation | fault | source | profile | caught by | violation | seed |
+| --- | --- | --- | --- | --- | --- | --- |
 """
 
-Outcome = collections.namedtuple("Outcome", "name status mutation seed seeds invariant output")
+Outcome = collections.namedtuple("Outcome", "name status mutation seed profile violation output")
 
 
-def run(program, seeds):
+def run(program, seeds, profile):
     try:
         done = subprocess.run(
-            [program, str(seeds)],
+            [program, str(seeds), profile],
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             timeout=DEADLINE_S,
@@ -52,8 +53,12 @@ def run(program, seeds):
 
     name = os.path.basename(program)
     return Outcome(
-        name, status, said("mutation"), said("seed"), said("seeds"), said("invariant"), output
+        name, status, said("mutation"), said("seed"), profile, said("violation"), output
     )
+
+
+def invariant(outcome):
+    return outcome.violation.split(":")[0]
 
 
 def verdict(outcome, is_pristine):
@@ -65,28 +70,31 @@ def verdict(outcome, is_pristine):
         return None if outcome.status == 0 else "the sound program is red"
     if outcome.status == 0:
         return "survived: no invariant sees this fault"
-    if outcome.status != 1 or not outcome.invariant:
+    if outcome.status != 1 or not outcome.violation:
         return f"ended with {outcome.status}, by no invariant"
+    wanted = described(outcome.name, "caught by")
+    if invariant(outcome) != wanted:
+        return f"caught by '{invariant(outcome)}', not by '{wanted}'"
     return None
 
 
-def described(name):
+def described(name, what, otherwise=None):
     with open(f"{FOLDER}/{name}.mutation") as file:
-        text = file.read()
-    return mutate.field(text, "fault"), mutate.field(text, "source")
+        return mutate.field(file.read(), what, otherwise)
 
 
 def row(outcome):
-    fault, source = described(outcome.name)
+    fault, source = described(outcome.name, "fault"), described(outcome.name, "source")
     return (
-        f"| {outcome.name} | {fault} | `{source}` | {outcome.invariant or 'NOTHING'} "
-        f"| {outcome.seed} | {outcome.seeds} |\n"
+        f"| {outcome.name} | {fault} | `{source}` | {outcome.profile} "
+        f"| {invariant(outcome) or 'NOTHING'} | {outcome.violation} | {outcome.seed} |\n"
     )
 
 
-def names_in(report):
-    with open(report) as file:
-        return set(re.findall(r"^\| (\w+) \|.*\|$", file.read(), re.M)) - {"mutation"}
+def causes_in(text):
+    """Mutation -> what has caught it, of a report."""
+    rows = [line.split(" | ") for line in re.findall(r"^\| (\w+ \| .*) \|$", text, re.M)]
+    return {row[0]: row[4] for row in rows if row[0] != "mutation"}
 
 
 def write_cases(findings):
@@ -115,27 +123,35 @@ def main():
     args = parser.parse_args()
 
     findings = {}
-    rows = []
-    for program in args.programs:
+
+    def judge(program, profile):
+        outcome = run(program, args.seeds, profile)
         is_pristine = program == args.programs[0]
-        outcome = run(program, args.seeds)
         finding = verdict(outcome, is_pristine)
-        findings[outcome.name] = finding
-        where = f"seed {outcome.seed}: {outcome.invariant}" if outcome.seed else "green"
-        print(f"{'FAIL' if finding else 'ok  '} {outcome.name:32} {finding or where}")
+        name = f"{outcome.name} {profile}" if is_pristine else outcome.name
+        findings[name] = finding
+        where = f"seed {outcome.seed}: {outcome.violation}" if outcome.seed else "green"
+        print(f"{'FAIL' if finding else 'ok  '} {name:32} {finding or where}")
         if finding:
             print(outcome.output)
-        if not is_pristine:
-            rows.append(row(outcome))
+        return row(outcome) if not is_pristine else ""
+
+    profile_of = {
+        program: described(os.path.basename(program), "profile", "all")
+        for program in args.programs[1:]
+    }
+    for profile in sorted(set(profile_of.values())):
+        judge(args.programs[0], profile)
+    rows = [judge(program, profile) for program, profile in profile_of.items()]
+    text = HEADER.format(seeds=args.seeds) + "".join(sorted(rows))
     with open(args.report, "w") as report:
-        report.write(HEADER.format(seeds=args.seeds) + "".join(sorted(rows)))
+        report.write(text)
     if args.committed:
-        mutants = set(findings) - {os.path.basename(args.programs[0])}
-        differing = names_in(args.committed) ^ mutants
-        findings["report"] = (
-            f"REPORT.md is old, see its head: {sorted(differing)}" if differing else None
-        )
+        findings["report"] = None
+        with open(args.committed) as committed:
+            differing = set(causes_in(committed.read()).items()) ^ set(causes_in(text).items())
         if differing:
+            findings["report"] = f"REPORT.md is old, see its head: {sorted(differing)}"
             print(f"FAIL {findings['report']}")
     write_cases(findings)
     return 1 if any(findings.values()) else 0
