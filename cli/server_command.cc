@@ -9,6 +9,8 @@
 #include "cli/daemon.h"
 #include "cli/options.h"
 #include "common/buffer_pool.h"
+#include "common/limits/descriptors.h"
+#include "common/limits/limits.h"
 #include "common/log.h"
 #include "common/process/stop_request.h"
 #include "common/transport/zmq/zmq_endpoint.h"
@@ -43,6 +45,8 @@ int Run(const Options& given, const Invocation& invocation) {
   transport::ZmqOptions zmq;
   zmq.stranger_bytes_max = kStrangerBytesMax;
   zmq.connections_max = options.limits.connections_max;
+  zmq.strangers_max = kConnectionSlack;
+  zmq.stranger_timeout = kStrangerTimeout;
   parts.make_endpoint = [zmq] { return transport::CreateZmqEndpoint(zmq); };
   std::unique_ptr<server::ServerDaemon> daemon;
   DaemonSteps steps;

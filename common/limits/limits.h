@@ -5,6 +5,7 @@
 #include <cstdint>
 
 #include "absl/status/status.h"
+#include "absl/time/time.h"
 
 namespace strata {
 
@@ -14,6 +15,8 @@ namespace strata {
 inline constexpr uint64_t kFramePayloadBytesMax = 16 << 20;
 // Of a message to a shard, on a connection whose HELLO was not accepted yet.
 inline constexpr uint64_t kStrangerBytesMax = 64 << 10;
+// After which a connection to a shard is ended if no HELLO of it was accepted.
+inline constexpr absl::Duration kStrangerTimeout = absl::Seconds(10);
 inline constexpr uint32_t kChunkElementsMax = kFramePayloadBytesMax / sizeof(float);
 // Chunks of a job: a placement of so many still fits well into a message.
 inline constexpr uint64_t kChunksMax = 1 << 20;

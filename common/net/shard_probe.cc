@@ -15,6 +15,7 @@
 #include "absl/time/clock.h"
 #include "common/net/interfaces.h"
 #include "common/unique_fd.h"
+#include "common/wire/frame.h"
 
 namespace strata::net {
 namespace {
@@ -112,7 +113,15 @@ class Attempt {
     if (is_foreign) return Finish("something listens there, but it is not a shard of a server");
     if (answer_.size() < kGreetingBytes + kReadyBytes) return;
     const bool is_ready = answer_.compare(kGreetingBytes + 2, kReadyBytes - 2, kReadyBegin) == 0;
+    if (is_ready) SayProbe();
     Finish(is_ready ? "" : "it refuses the connection in ZeroMQ's handshake");
+  }
+
+  // As good as it goes: the shard counts who leaves without a word.
+  void SayProbe() {
+    const std::string probe = wire::kProbe;
+    const std::string message = std::string({'\0', static_cast<char>(probe.size())}) + probe;
+    send(fd_.get(), message.data(), message.size(), MSG_NOSIGNAL);
   }
 
   void Finish(std::string error) {

@@ -59,8 +59,13 @@ TEST(ShardProbe, AnEndpointIsReachedAndHearsOfNobody) {
       absl::StrCat("tcp://127.0.0.1:", *endpoint->Listen("tcp://127.0.0.1:0"));
   EXPECT_EQ(ErrorOf(address), "");
   std::vector<transport::Event> events;
-  endpoint->Poll(absl::Milliseconds(50), &events);
+  const absl::Time deadline = absl::Now() + absl::Seconds(20);
+  do {
+    endpoint->Poll(absl::Milliseconds(300), &events);
+  } while (endpoint->use().connections > 0 && absl::Now() < deadline);
+  endpoint->Poll(absl::Milliseconds(300), &events);
   EXPECT_TRUE(events.empty()) << "a connection without a frame is none";
+  EXPECT_EQ(endpoint->use().silent, 0u) << "a probe is nobody who speaks another protocol";
 }
 
 TEST(ShardProbe, ManyAddressesAreTriedAtOnceAndEachIsToldOnce) {

@@ -33,10 +33,12 @@ struct Event {
 struct EndpointUse {
   size_t connections = 0;
   size_t connections_max = 0;  // 0: no limit
-  uint64_t refused = 0;        // beyond connections_max, since the beginning
-  uint64_t endless = 0;        // ended for a message larger than any frame, since the beginning
-  // Those that ended without a whole message, since the beginning: peers that speak something else,
-  // stay silent, send too long a part; also who only looked whether somebody listens.
+  // Since the beginning, those that were ended:
+  uint64_t refused = 0;  // as one too many
+  uint64_t late = 0;     // because nobody was admitted in time
+  uint64_t endless = 0;  // for a message larger than any frame
+  // And those that ended without a whole message: peers that speak something else or send too long
+  // a part.
   uint64_t silent = 0;
 };
 

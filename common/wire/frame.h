@@ -46,6 +46,10 @@ namespace strata::wire {
 //      104    8 reserved          0
 //      112    8 payload_checksum  XXH3-64 of the payload; 0 where there is none
 //      120    8 header_checksum   XXH3-64 of bytes 0..119
+//
+// A message that is kProbe alone asks nothing: whoever looks whether a shard listens says it, so
+// that it is not taken for somebody who speaks another protocol.
+inline constexpr char kProbe[] = "STRATA-PROBE";
 inline constexpr size_t kHeaderBytes = 128;
 inline constexpr uint32_t kMagic = 0x41525453;  // "STRA"
 inline constexpr uint8_t kWireVersion = 1;

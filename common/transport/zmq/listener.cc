@@ -40,19 +40,10 @@ int PortOf(int fd, NameCall name_of, std::string* host = nullptr) {
   return ntohs(address.sin_port);
 }
 
-bool IsPowerOfTwo(uint64_t number) { return (number & (number - 1)) == 0; }
-
 std::string PeerOf(int fd) {
   std::string host = "a peer that is gone";
   const int port = PortOf(fd, &getpeername, &host);
   return port == 0 ? host : absl::StrFormat("%s:%d", host, port);
-}
-
-// A frame, and as much again for what ZeroMQ says besides.
-PartialMessages::Limits PartialLimits(const SendQueue::Limits& limits,
-                                      uint64_t stranger_bytes_max) {
-  return {.stranger_bytes_max = stranger_bytes_max,
-          .bytes_max = 2 * (wire::kHeaderBytes + limits.payload_bytes_max) + kStrangerBytesMax};
 }
 
 absl::Status BindError(const std::string& address) {
@@ -64,18 +55,14 @@ absl::Status BindError(const std::string& address) {
 
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<Listener>> Listener::Create(const Socket::Limits& socket_limits,
-                                                           const SendQueue::Limits& queue_limits,
-                                                           size_t connections_max,
-                                                           uint64_t stranger_bytes_max,
+absl::StatusOr<std::unique_ptr<Listener>> Listener::Create(const Limits& limits,
                                                            std::function<ConnectionId()> next_id) {
   absl::StatusOr<Socket> socket = Socket::Create(ZMQ_ROUTER);
   if (!socket.ok()) return socket.status();
-  socket->SetLimits(socket_limits);
+  socket->SetLimits(limits.socket);
   // Else frames to unknown peers would be dropped and reported as sent.
   socket->SetOption(ZMQ_ROUTER_MANDATORY, 1);
-  auto listener = std::make_unique<Listener>(*std::move(socket), queue_limits, connections_max,
-                                             stranger_bytes_max, std::move(next_id));
+  auto listener = std::make_unique<Listener>(*std::move(socket), limits, std::move(next_id));
   absl::StatusOr<std::unique_ptr<Monitor>> monitor =
       Monitor::Create(&listener->socket_, kMonitored);
   if (!monitor.ok()) return monitor.status();
@@ -83,14 +70,12 @@ absl::StatusOr<std::unique_ptr<Listener>> Listener::Create(const Socket::Limits&
   return listener;
 }
 
-Listener::Listener(Socket socket, const SendQueue::Limits& queue_limits, size_t connections_max,
-                   uint64_t stranger_bytes_max, std::function<ConnectionId()> next_id)
-    : queue_limits_(queue_limits),
-      frame_limits_{.payload_bytes_max = queue_limits.payload_bytes_max},
-      connections_max_(connections_max),
+Listener::Listener(Socket socket, const Limits& limits, std::function<ConnectionId()> next_id)
+    : limits_(limits),
+      frame_limits_{.payload_bytes_max = limits.queue.payload_bytes_max},
       next_id_(std::move(next_id)),
       socket_(std::move(socket)),
-      partial_(PartialLimits(queue_limits, stranger_bytes_max)) {}
+      watch_(limits.watch) {}
 
 absl::StatusOr<int> Listener::Bind(const std::string& address) {
   absl::StatusOr<TcpAddress> parsed = ParseTcpAddress(address);
@@ -125,7 +110,7 @@ absl::Status Listener::Send(ConnectionId connection, const wire::Frame& frame) {
 }
 
 void Listener::Admit(ConnectionId connection) {
-  if (const auto it = peers_.find(connection); it != peers_.end()) partial_.Admit(it->second->fd);
+  if (const auto it = peers_.find(connection); it != peers_.end()) watch_.Admit(it->second->fd);
 }
 
 void Listener::Close(ConnectionId connection) {
@@ -133,7 +118,7 @@ void Listener::Close(ConnectionId connection) {
   if (it == peers_.end()) return;
   // The entry stays until the peer leaves, so that what it still sends is dropped.
   it->second->is_closed = true;
-  it->second->queue = SendQueue(queue_limits_);
+  it->second->queue = SendQueue(limits_.queue);
 }
 
 void Listener::Flush() {
@@ -159,32 +144,35 @@ void Listener::ReadMonitor() {
       continue;
     }
     live_fds_.erase(event->fd);
-    partial_.OnClosed(event->fd);
+    watch_.OnClosed(event->fd);
     bool is_known = refused_fds_.contains(event->fd);
     for (auto& [connection, peer] : peers_) {
       if (peer->fd != event->fd || peer->is_leaving) continue;
       is_known = true;
       Leave(peer.get());
     }
-    if (!is_known) ++silent_;
+    if (!is_known) unheard_fds_.insert(event->fd);
   }
 }
 
 void Listener::Accepted(int fd) {
   live_fds_.insert(fd);
-  // Not at the end of the refused connection: what it had sent may be read after that.
+  // Not at the end of the connection before: what it had sent may be read after that.
   refused_fds_.erase(fd);
-  partial_.OnOpened(fd);
-  if (live_fds_.size() <= connections_max_) return;
-  refused_fds_.insert(fd);
-  ++refused_;
+  silent_ += unheard_fds_.erase(fd);
+  watch_.OnOpened(fd, absl::Now());
+  if (live_fds_.size() <= limits_.connections_max + limits_.strangers_max) return;
+  Refuse(watch_.OldestStranger().value_or(fd), "one too many", &refused_);
+}
+
+void Listener::Refuse(int fd, const char* what, uint64_t* count) {
   const std::string peer = PeerOf(fd);
+  refused_fds_.insert(fd);
+  ++*count;
   // A storm of them is not worth a line each.
-  if (Shut(fd) && IsPowerOfTwo(refused_)) {
-    LogWarning(
-        "port %d: refused a connection from %s: %d are open, which is the limit (%d refused)",
-        port_, peer, connections_max_, refused_);
-  }
+  if (!Shut(fd) || (*count & (*count - 1)) != 0) return;
+  LogWarning("port %d: ended the connection from %s: %s (%d such, %d open, --connections %d)",
+             port_, peer, what, *count, live_fds_.size(), limits_.connections_max);
 }
 
 // The descriptor is ZeroMQ's, which closes it once it reads the end. If it has done so meanwhile,
@@ -198,22 +186,20 @@ absl::Time Listener::next_look() const {
   return live_fds_.empty() ? absl::InfiniteFuture() : looked_at_ + kLookInterval;
 }
 
-void Listener::EndEndless(bool is_drained) {
+void Listener::Look(bool is_drained) {
+  if (is_drained) {
+    silent_ += unheard_fds_.size();
+    unheard_fds_.clear();
+  }
   // Connections take turns in being received from: after so many messages each was asked for one.
   if (!is_drained && messages_since_look_ < 2 * live_fds_.size()) return;
   const absl::Time now = absl::Now();
   if (now - looked_at_ < kLookInterval) return;
   looked_at_ = now;
   messages_since_look_ = 0;
-  for (const int fd : partial_.Look(&BytesTaken)) {
-    const std::string peer = PeerOf(fd);
-    if (!Shut(fd)) continue;
-    refused_fds_.insert(fd);
-    if (IsPowerOfTwo(++endless_)) {
-      LogWarning("port %d: ended the connection from %s: a message larger than any frame (%d so)",
-                 port_, peer, endless_);
-    }
-  }
+  const ConnectionWatch::Found found = watch_.Look(now, &BytesTaken);
+  for (const int fd : found.endless) Refuse(fd, "a message larger than any frame", &endless_);
+  for (const int fd : found.late) Refuse(fd, "no HELLO in time", &late_);
 }
 
 void Listener::Leave(Peer* peer) {
@@ -230,8 +216,9 @@ Listener::Peer* Listener::FindOrAdd(const std::string& routing_id, int fd) {
   // end stands in the monitor already.
   ReadMonitor();
   if (refused_fds_.contains(fd)) return nullptr;
+  unheard_fds_.erase(fd);
   const ConnectionId connection = next_id_();
-  auto owned = std::make_unique<Peer>(connection, routing_id, fd, queue_limits_);
+  auto owned = std::make_unique<Peer>(connection, routing_id, fd, limits_.queue);
   Peer* peer = owned.get();
   peers_.emplace(connection, std::move(owned));
   by_routing_id_.emplace(routing_id, peer);
@@ -268,18 +255,22 @@ void Listener::Receive(size_t count_max, std::vector<Event>* events) {
     Event event;
     int fd = -1;
     if (!ReceiveFrame(socket_.handle(), frame_limits_, &routing_id, &fd, &event)) {
-      EndEndless(/*is_drained=*/true);
+      Look(/*is_drained=*/true);
       if (!leaving_.empty()) ReportLeaving(events);
       return;
     }
     ++messages_since_look_;
-    partial_.OnMessage(fd);
+    watch_.OnMessage(fd);
     Peer* peer = FindOrAdd(routing_id, fd);
     if (peer == nullptr || peer->is_closed) continue;
+    if (absl::IsCancelled(event.error)) {  // a probe: it has seen what it wanted to
+      peer->is_closed = true;
+      continue;
+    }
     event.connection = peer->connection;
     events->push_back(std::move(event));
   }
-  EndEndless(/*is_drained=*/false);
+  Look(/*is_drained=*/false);
   if (!leaving_.empty() && ++leaving_rounds_ > kLeavingRoundsMax) ReportLeaving(events);
 }
 

@@ -14,7 +14,7 @@
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "common/transport/endpoint.h"
-#include "common/transport/zmq/partial_messages.h"
+#include "common/transport/zmq/connection_watch.h"
 #include "common/transport/zmq/send_queue.h"
 #include "common/transport/zmq/socket.h"
 
@@ -24,15 +24,18 @@ namespace strata::transport {
 // begins to exist with its first frame. Threads: one.
 class Listener {
  public:
+  struct Limits {
+    Socket::Limits socket;
+    SendQueue::Limits queue;
+    ConnectionWatch::Limits watch;
+    size_t connections_max = 0;  // as ZmqOptions, as is the next
+    size_t strangers_max = 0;
+  };
   // `next_id` names new connections. Errors: ResourceExhausted.
-  static absl::StatusOr<std::unique_ptr<Listener>> Create(const Socket::Limits& socket_limits,
-                                                          const SendQueue::Limits& queue_limits,
-                                                          size_t connections_max,
-                                                          uint64_t stranger_bytes_max,
+  static absl::StatusOr<std::unique_ptr<Listener>> Create(const Limits& limits,
                                                           std::function<ConnectionId()> next_id);
   // Use Create.
-  Listener(Socket socket, const SendQueue::Limits& queue_limits, size_t connections_max,
-           uint64_t stranger_bytes_max, std::function<ConnectionId()> next_id);
+  Listener(Socket socket, const Limits& limits, std::function<ConnectionId()> next_id);
 
   // As Endpoint::Listen.
   absl::StatusOr<int> Bind(const std::string& address);
@@ -46,7 +49,7 @@ class Listener {
   void Receive(size_t count_max, std::vector<Event>* events);
 
   EndpointUse use() const {
-    return {live_fds_.size(), connections_max_, refused_, endless_, silent_};
+    return {live_fds_.size(), limits_.connections_max, refused_, late_, endless_, silent_};
   }
 
   // Frames wait for a peer whose queue in ZeroMQ is full.
@@ -74,15 +77,16 @@ class Listener {
   // The peer that sent a message; null: one that was reported as gone.
   Peer* FindOrAdd(const std::string& routing_id, int fd);
   void Leave(Peer* peer);
-  // Ends connections whose message never ends. `is_drained`: no whole message waits.
-  void EndEndless(bool is_drained);
+  // Ends connections as ConnectionWatch says. `is_drained`: no whole message waits.
+  void Look(bool is_drained);
+  // Ends it, and counts and logs that it was `what`.
+  void Refuse(int fd, const char* what, uint64_t* count);
   // Ends a TCP connection; false: it is not ours any more.
   bool Shut(int fd);
   void ReportLeaving(std::vector<Event>* events);
 
-  const SendQueue::Limits queue_limits_;
+  const Limits limits_;
   const wire::Limits frame_limits_;
-  const size_t connections_max_;
   const std::function<ConnectionId()> next_id_;
   Socket socket_;
   std::unique_ptr<Monitor> monitor_;
@@ -90,12 +94,14 @@ class Listener {
   absl::flat_hash_map<std::string, Peer*> by_routing_id_;
   // TCP connections that the monitor knows of.
   absl::flat_hash_set<int> live_fds_;
-  // Those that were ended, as too many or for a message without end: what they had sent is dropped.
+  // Those that were ended by us: what they had sent is dropped.
   absl::flat_hash_set<int> refused_fds_;
+  // Those that ended without a message that was received; it may still be waiting.
+  absl::flat_hash_set<int> unheard_fds_;
   uint64_t refused_ = 0;
   uint64_t silent_ = 0;
-  PartialMessages partial_;
-  uint64_t endless_ = 0;
+  ConnectionWatch watch_;
+  uint64_t endless_ = 0, late_ = 0;
   absl::Time looked_at_ = absl::InfinitePast();
   size_t messages_since_look_ = 0;
   int port_ = 0;  // bound last

@@ -34,6 +34,7 @@ class Part {
   size_t size() const { return zmq_msg_size(&message_); }
   const std::byte* data() { return static_cast<const std::byte*>(zmq_msg_data(&message_)); }
   absl::Span<const std::byte> bytes() { return {data(), size()}; }
+  absl::string_view text() { return {reinterpret_cast<const char*>(data()), size()}; }
 
  private:
   zmq_msg_t message_;
@@ -131,6 +132,10 @@ bool ReceiveFrame(void* socket, const wire::Limits& limits, std::string* routing
       return true;
     }
     *fd = header.fd();  // the routing id does not always have it
+  }
+  if (!header.has_more() && header.text() == wire::kProbe) {
+    event->error = absl::CancelledError("a probe");
+    return true;
   }
   auto payload = std::make_shared<Part>();
   if (header.has_more()) {

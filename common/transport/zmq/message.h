@@ -37,7 +37,8 @@ SendResult SendFrame(void* socket, const std::string& routing_id, const Outgoing
 
 // Takes one message off a socket without blocking, and decodes it into `event` (kFrame or
 // kMalformed; the connection is the caller's to set). False: none is there. `routing_id` not null:
-// the socket is a ROUTER; it is set to the sender's, and `fd` to its TCP connection's.
+// the socket is a ROUTER; it is set to the sender's, and `fd` to its TCP connection's. A probe (see
+// wire::kProbe) is kMalformed with the error Cancelled.
 bool ReceiveFrame(void* socket, const wire::Limits& limits, std::string* routing_id, int* fd,
                   Event* event);
 

@@ -30,18 +30,25 @@ class ZmqEndpoint : public Endpoint {
                            std::max<uint64_t>(options.payload_bytes_max, wire::kHeaderBytes),
                        .connect_timeout = options.connect_timeout,
                        .silence_timeout = options.silence_timeout},
-        connections_max_(options.connections_max),
-        stranger_bytes_max_(options.stranger_bytes_max),
         queue_limits_{.payload_bytes_max = options.payload_bytes_max,
                       .queue_bytes_max = options.queue_bytes_max,
                       .queue_frames_max = options.queue_frames_max},
+        // A frame, and as much again for what ZeroMQ says besides.
+        listener_limits_{
+            .socket = socket_limits_,
+            .queue = queue_limits_,
+            .watch = {.stranger_bytes_max = options.stranger_bytes_max,
+                      .bytes_max =
+                          2 * (wire::kHeaderBytes + options.payload_bytes_max) + kStrangerBytesMax,
+                      .stranger_timeout = options.stranger_timeout},
+            .connections_max = options.connections_max,
+            .strangers_max = options.strangers_max},
         wake_(std::move(wake)) {}
 
   absl::StatusOr<int> Listen(const std::string& address) override {
     if (listener_ == nullptr) {
       absl::StatusOr<std::unique_ptr<Listener>> created =
-          Listener::Create(socket_limits_, queue_limits_, connections_max_, stranger_bytes_max_,
-                           [this] { return NextId(); });
+          Listener::Create(listener_limits_, [this] { return NextId(); });
       if (!created.ok()) return created.status();
       listener_ = *std::move(created);
     }
@@ -148,9 +155,8 @@ class ZmqEndpoint : public Endpoint {
   }
 
   const Socket::Limits socket_limits_;
-  const size_t connections_max_;
-  const uint64_t stranger_bytes_max_;
   const SendQueue::Limits queue_limits_;
+  const Listener::Limits listener_limits_;
   const EventFd wake_;
   int watched_fd_ = -1;
   uint64_t last_id_ = 0;

@@ -22,9 +22,12 @@ struct ZmqOptions {
   // refuses beyond either, but a peer with nothing waiting always takes one frame.
   size_t queue_bytes_max = 64 << 20;
   size_t queue_frames_max = 4096;
-  // Accepted connections that may be open at once. One more is ended as soon as it is noticed;
-  // those that are open stay.
+  // Accepted connections that may be open at once, and how many more strangers (those that were not
+  // admitted) may be. With one more the oldest stranger is ended; those who were admitted stay.
   size_t connections_max = ServerLimits().connections_max;
+  size_t strangers_max = 0;
+  // Strangers are ended after so long.
+  absl::Duration stranger_timeout = absl::InfiniteDuration();
   // A connection that is not up by then is reported as gone.
   absl::Duration connect_timeout = absl::Seconds(5);
   // A peer that is silent for so long is gone: its process is stopped, its host unreachable, or it

@@ -287,57 +287,90 @@ TEST_P(ZmqEndpointTest, APeerThatLeavesRightAfterItsFrameIsReportedToo) {
   EXPECT_EQ(server.events[1].connection, server.events[0].connection);
 }
 
-// Polls until the endpoint shows `connections` open ones, at most 20 s.
-bool WaitForConnections(Endpoint* endpoint, size_t connections, std::vector<Event>* events) {
-  const absl::Time deadline = absl::Now() + absl::Seconds(20);
-  while (endpoint->use().connections != connections && absl::Now() < deadline) {
-    endpoint->Poll(absl::Milliseconds(20), events);
+class ConnectionLimitTest : public testing::Test {
+ protected:
+  ConnectionLimitTest() {
+    server_ = *CreateZmqEndpoint(
+        {.connections_max = 2, .strangers_max = 1, .stranger_timeout = absl::Seconds(2)});
+    client_ = *CreateZmqEndpoint({});
+    address_ = absl::StrFormat("tcp://127.0.0.1:%d", *server_->Listen("tcp://127.0.0.1:0"));
   }
-  return endpoint->use().connections == connections;
+
+  // A connection on which a frame of this clock has reached the server; its id at the client.
+  ConnectionId Connect(uint64_t clock, bool is_admitted) {
+    const ConnectionId id = *client_->Connect(address_);
+    EXPECT_TRUE(client_->Send(id, MakeFrame(clock)).ok());
+    const Event event = NextAtServer();
+    EXPECT_EQ(event.frame.header.clock, clock);
+    if (is_admitted) server_->Admit(event.connection);
+    return id;
+  }
+  static wire::Frame MakeFrame(uint64_t clock) {
+    wire::Frame frame;
+    frame.header.op = wire::Op::kCut;
+    frame.header.clock = clock;
+    return frame;
+  }
+  Event NextAtServer() { return Next(&at_server_); }
+  Event NextAtClient() { return Next(&at_client_); }
+  // Polls both until that one has an event, at most 20 s.
+  Event Next(std::vector<Event>* events) {
+    const absl::Time deadline = absl::Now() + absl::Seconds(20);
+    while (events->empty() && absl::Now() < deadline) {
+      client_->Poll(absl::Milliseconds(5), &at_client_);
+      server_->Poll(absl::Milliseconds(5), &at_server_);
+    }
+    EXPECT_FALSE(events->empty());
+    if (events->empty()) return {};
+    Event event = std::move(events->front());
+    events->erase(events->begin());
+    return event;
+  }
+
+  std::unique_ptr<Endpoint> server_, client_;
+  std::string address_;
+  std::vector<Event> at_server_, at_client_;
+};
+
+TEST_F(ConnectionLimitTest, OneTooManyEndsTheOldestStrangerAndThoseWhoWereAdmittedStay) {
+  const ConnectionId first = Connect(1, /*is_admitted=*/true);
+  const ConnectionId second = Connect(2, /*is_admitted=*/true);
+  const ConnectionId stranger = Connect(3, /*is_admitted=*/false);
+  EXPECT_EQ(server_->use().connections, 3u);
+  EXPECT_EQ(server_->use().refused, 0u);
+  const ConnectionId fourth = Connect(4, /*is_admitted=*/true);
+  const Event ended = NextAtClient();
+  EXPECT_EQ(ended.kind, Kind::kDisconnected);
+  EXPECT_EQ(ended.connection, stranger);
+  EXPECT_EQ(server_->use().refused, 1u);
+  // Now that all were admitted, the newest is the one.
+  const ConnectionId fifth = *client_->Connect(address_);
+  ASSERT_TRUE(client_->Send(fifth, MakeFrame(5)).ok());
+  EXPECT_EQ(NextAtClient().connection, fifth);
+  EXPECT_EQ(server_->use().refused, 2u);
+  EXPECT_EQ(NextAtServer().kind, Kind::kDisconnected) << "the stranger's end";
+  for (const ConnectionId id : {first, second, fourth}) {
+    ASSERT_TRUE(client_->Send(id, MakeFrame(6)).ok());
+    EXPECT_EQ(NextAtServer().frame.header.clock, 6u);
+  }
+  // Once one has left, another may come.
+  client_->Close(second);
+  EXPECT_EQ(NextAtServer().kind, Kind::kDisconnected);
+  Connect(7, /*is_admitted=*/true);
+  EXPECT_EQ(server_->use().refused, 2u);
 }
 
-TEST_P(ZmqEndpointTest, OneConnectionTooManyIsEndedAndCountedAndTheOthersStay) {
-  std::unique_ptr<Endpoint> server = *CreateZmqEndpoint({.connections_max = 2});
-  const std::string address =
-      absl::StrFormat("tcp://127.0.0.1:%d", *server->Listen("tcp://127.0.0.1:0"));
-  std::unique_ptr<Endpoint> client = *CreateZmqEndpoint({});
-  std::vector<Event> at_server, at_client;
-  const ConnectionId first = *client->Connect(address);
-  const ConnectionId second = *client->Connect(address);
-  ASSERT_TRUE(client->Send(first, MakeFrame(1, 0)).ok());
-  ASSERT_TRUE(client->Send(second, MakeFrame(2, 0)).ok());
-  while (at_server.size() < 2) {
-    client->Poll(absl::Milliseconds(1), &at_client);
-    server->Poll(absl::Milliseconds(20), &at_server);
-  }
-  EXPECT_EQ(server->use().connections, 2u);
-  const ConnectionId third = *client->Connect(address);
-  ASSERT_TRUE(client->Send(third, MakeFrame(3, 0)).ok());
-  at_server.clear();
-  while (at_client.empty()) {
-    client->Poll(absl::Milliseconds(20), &at_client);
-    server->Poll(absl::Milliseconds(1), &at_server);
-  }
-  EXPECT_EQ(at_client[0].kind, Kind::kDisconnected);
-  EXPECT_EQ(at_client[0].connection, third);
-  EXPECT_EQ(server->use().refused, 1u);
-  EXPECT_TRUE(WaitForConnections(server.get(), 2, &at_server));
-  EXPECT_TRUE(at_server.empty());
-  // The two that were there first still work, and once one leaves another may come.
-  ASSERT_TRUE(client->Send(first, MakeFrame(4, 0)).ok());
-  while (at_server.empty()) server->Poll(absl::Milliseconds(20), &at_server);
-  EXPECT_EQ(at_server[0].frame.header.clock, 4u);
-  client->Close(second);
-  EXPECT_TRUE(WaitForConnections(server.get(), 1, &at_server));
-  at_server.clear();
-  const ConnectionId fourth = *client->Connect(address);
-  ASSERT_TRUE(client->Send(fourth, MakeFrame(5, 0)).ok());
-  while (at_server.empty()) {
-    client->Poll(absl::Milliseconds(1), &at_client);
-    server->Poll(absl::Milliseconds(20), &at_server);
-  }
-  EXPECT_EQ(at_server[0].frame.header.clock, 5u);
-  EXPECT_EQ(server->use().refused, 1u);
+TEST_F(ConnectionLimitTest, AStrangerIsEndedInTime) {
+  const ConnectionId known = Connect(1, /*is_admitted=*/true);
+  const ConnectionId stranger = Connect(2, /*is_admitted=*/false);
+  const Event ended = NextAtClient();
+  EXPECT_EQ(ended.connection, stranger);
+  EXPECT_EQ(server_->use().late, 1u);
+  EXPECT_EQ(NextAtServer().kind, Kind::kDisconnected);
+  ASSERT_TRUE(client_->Send(known, MakeFrame(3)).ok());
+  EXPECT_EQ(NextAtServer().frame.header.clock, 3u);
+  EXPECT_EQ(server_->use().connections, 1u);
+  EXPECT_EQ(server_->use().silent, 0u);
 }
 
 TEST(ZmqOptions, OutOfRangeValuesAreRefusedByName) {

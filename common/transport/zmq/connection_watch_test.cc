@@ -1,10 +1,11 @@
-#include "common/transport/zmq/partial_messages.h"
+#include "common/transport/zmq/connection_watch.h"
 
 #include <arpa/inet.h>
 #include <netinet/in.h>
 #include <sys/socket.h>
 
 #include <map>
+#include <optional>
 #include <string>
 
 #include "common/unique_fd.h"
@@ -18,26 +19,35 @@ using testing::ElementsAre;
 using testing::IsEmpty;
 
 constexpr uint64_t kStrangerBytesMax = 10, kBytesMax = 100;
+constexpr absl::Duration kTimeout = absl::Seconds(10);
+const absl::Time kNow = absl::FromUnixSeconds(1000);
 
-class PartialMessagesTest : public testing::Test {
+class ConnectionWatchTest : public testing::Test {
  protected:
   std::vector<int> Look() {
-    return partial_.Look([this](int fd) { return bytes_[fd]; });
+    const ConnectionWatch::Found found = LookAt(kNow);
+    EXPECT_THAT(found.late, IsEmpty());
+    return found.endless;
+  }
+  ConnectionWatch::Found LookAt(absl::Time now) {
+    return watch_.Look(now, [this](int fd) { return bytes_[fd]; });
   }
 
   // As one that is known.
   void Open(int fd) {
-    partial_.OnOpened(fd);
-    partial_.OnMessage(fd);
-    partial_.Admit(fd);
+    watch_.OnOpened(fd, kNow);
+    watch_.OnMessage(fd);
+    watch_.Admit(fd);
     Look();
   }
 
-  PartialMessages partial_{{.stranger_bytes_max = kStrangerBytesMax, .bytes_max = kBytesMax}};
+  ConnectionWatch watch_{{.stranger_bytes_max = kStrangerBytesMax,
+                          .bytes_max = kBytesMax,
+                          .stranger_timeout = kTimeout}};
   std::map<int, uint64_t> bytes_;
 };
 
-TEST_F(PartialMessagesTest, AMessageThatGrowsBeyondTheLimitIsFoundInTwoLooks) {
+TEST_F(ConnectionWatchTest, AMessageThatGrowsBeyondTheLimitIsFoundInTwoLooks) {
   Open(7);
   bytes_[7] = kBytesMax;
   EXPECT_THAT(Look(), IsEmpty());
@@ -48,44 +58,65 @@ TEST_F(PartialMessagesTest, AMessageThatGrowsBeyondTheLimitIsFoundInTwoLooks) {
   EXPECT_THAT(Look(), IsEmpty()) << "told once";
 }
 
-TEST_F(PartialMessagesTest, AStrangerMaySendLessUntilItIsAdmitted) {
-  partial_.OnOpened(7);
-  bytes_[7] = kStrangerBytesMax;
+TEST_F(ConnectionWatchTest, AStrangerMaySendLessUntilItIsAdmitted) {
+  watch_.OnOpened(7, kNow);
+  watch_.OnOpened(8, kNow);
+  bytes_[7] = bytes_[8] = kStrangerBytesMax;
   Look();
   EXPECT_THAT(Look(), IsEmpty());
-  partial_.OnMessage(7);
+  watch_.OnMessage(7);
   Look();
-  bytes_[7] += kStrangerBytesMax + 1;
-  Look();
-  EXPECT_THAT(Look(), ElementsAre(7));
-  partial_.Admit(7);
-  Look();
+  watch_.Admit(7);
   bytes_[7] += kBytesMax;
+  bytes_[8] += 1;
   Look();
-  EXPECT_THAT(Look(), IsEmpty());
+  EXPECT_THAT(Look(), ElementsAre(8));
 }
 
-TEST_F(PartialMessagesTest, WholeMessagesBeginTheCountAgain) {
+TEST_F(ConnectionWatchTest, OnlyStrangersAreLate) {
+  for (const int fd : {7, 8}) watch_.OnOpened(fd, kNow);
+  watch_.OnOpened(9, kNow + absl::Seconds(1));
+  watch_.Admit(8);
+  EXPECT_THAT(LookAt(kNow + kTimeout - absl::Milliseconds(1)).late, IsEmpty());
+  EXPECT_THAT(LookAt(kNow + kTimeout).late, ElementsAre(7));
+  EXPECT_THAT(LookAt(kNow + kTimeout + absl::Seconds(1)).late, ElementsAre(9)) << "7 was told once";
+  EXPECT_THAT(LookAt(kNow + 100 * kTimeout).late, IsEmpty());
+}
+
+TEST_F(ConnectionWatchTest, TheOldestStrangerIsNobodyWhoWasAdmittedOrFound) {
+  EXPECT_EQ(watch_.OldestStranger(), std::nullopt);
+  watch_.OnOpened(9, kNow);
+  for (const int fd : {7, 8}) watch_.OnOpened(fd, kNow + absl::Seconds(1));
+  EXPECT_EQ(watch_.OldestStranger(), 9);
+  watch_.Admit(9);
+  EXPECT_EQ(watch_.OldestStranger(), 7);
+  watch_.OnClosed(7);
+  EXPECT_EQ(watch_.OldestStranger(), 8);
+  LookAt(kNow + 2 * kTimeout);
+  EXPECT_EQ(watch_.OldestStranger(), std::nullopt);
+}
+
+TEST_F(ConnectionWatchTest, WholeMessagesBeginTheCountAgain) {
   Open(7);
   for (int i = 1; i <= 10; ++i) {
     bytes_[7] += kBytesMax + 1;
-    partial_.OnMessage(7);
+    watch_.OnMessage(7);
     EXPECT_THAT(Look(), IsEmpty()) << i;
   }
   bytes_[7] += kBytesMax + 1;
   EXPECT_THAT(Look(), IsEmpty());
-  partial_.OnMessage(7);  // the bytes had been its
+  watch_.OnMessage(7);  // the bytes had been its
   EXPECT_THAT(Look(), IsEmpty());
   bytes_[7] += kBytesMax + 1;
   EXPECT_THAT(Look(), IsEmpty());
   EXPECT_THAT(Look(), ElementsAre(7)) << "a first message excuses no second";
 }
 
-TEST_F(PartialMessagesTest, EachConnectionHasItsOwnCountAndANewOneBeginsAtZero) {
+TEST_F(ConnectionWatchTest, EachConnectionHasItsOwnCountAndANewOneBeginsAtZero) {
   for (const int fd : {7, 8, 9}) Open(fd);
   bytes_ = {{7, 2 * kBytesMax}, {8, kBytesMax}, {9, 3 * kBytesMax}};
   Look();
-  partial_.OnClosed(9);
+  watch_.OnClosed(9);
   EXPECT_THAT(Look(), ElementsAre(7));
   bytes_[9] = 0;
   Open(9);  // another connection with the same number

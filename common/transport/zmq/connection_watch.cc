@@ -1,4 +1,4 @@
-#include "common/transport/zmq/partial_messages.h"
+#include "common/transport/zmq/connection_watch.h"
 
 #include <linux/tcp.h>
 #include <netinet/in.h>
@@ -11,30 +11,55 @@
 
 namespace strata::transport {
 
-void PartialMessages::OnMessage(int fd) {
+void ConnectionWatch::OnOpened(int fd, absl::Time now) {
+  connections_[fd] = {.opened_at = now, .order = ++opened_};
+}
+
+void ConnectionWatch::OnMessage(int fd) {
   if (const auto it = connections_.find(fd); it != connections_.end())
     it->second.has_message = true;
 }
 
-void PartialMessages::Admit(int fd) {
+void ConnectionWatch::Admit(int fd) {
   if (const auto it = connections_.find(fd); it != connections_.end())
     it->second.is_admitted = true;
 }
 
-std::vector<int> PartialMessages::Look(const std::function<uint64_t(int fd)>& bytes_taken) {
-  std::vector<int> found;
+std::optional<int> ConnectionWatch::OldestStranger() const {
+  std::optional<int> oldest;
+  uint64_t order = 0;
+  for (const auto& [fd, connection] : connections_) {
+    if (connection.is_admitted || connection.is_found) continue;
+    if (oldest && connection.order > order) continue;
+    oldest = fd;
+    order = connection.order;
+  }
+  return oldest;
+}
+
+ConnectionWatch::Found ConnectionWatch::Look(absl::Time now,
+                                             const std::function<uint64_t(int fd)>& bytes_taken) {
+  Found found;
   for (auto& [fd, connection] : connections_) {
+    if (connection.is_found) continue;
     const uint64_t bytes = bytes_taken(fd);
     if (std::exchange(connection.has_message, false)) connection.bytes_at_message = bytes;
     const uint64_t bytes_max =
         connection.is_admitted ? limits_.bytes_max : limits_.stranger_bytes_max;
     const bool is_over = bytes > connection.bytes_at_message + bytes_max;
+    const bool is_late =
+        !connection.is_admitted && now - connection.opened_at >= limits_.stranger_timeout;
     if (std::exchange(connection.is_over, is_over) && is_over) {
-      connection = {.bytes_at_message = bytes, .is_admitted = connection.is_admitted};
-      found.push_back(fd);
+      found.endless.push_back(fd);
+    } else if (is_late) {
+      found.late.push_back(fd);
+    } else {
+      continue;
     }
+    connection.is_found = true;
   }
-  std::sort(found.begin(), found.end());
+  std::sort(found.endless.begin(), found.endless.end());
+  std::sort(found.late.begin(), found.late.end());
   return found;
 }
 

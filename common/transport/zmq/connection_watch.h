@@ -1,0 +1,68 @@
+#ifndef STRATA_COMMON_TRANSPORT_ZMQ_CONNECTION_WATCH_H_
+#define STRATA_COMMON_TRANSPORT_ZMQ_CONNECTION_WATCH_H_
+
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <vector>
+
+#include "absl/container/flat_hash_map.h"
+#include "absl/time/time.h"
+
+namespace strata::transport {
+
+// Which accepted connections are to be ended: strangers, that is those who were not admitted, that
+// stay strangers for too long, and all whose message never ends. ZeroMQ bounds each part of a
+// message but not their number (an empty part takes 2 bytes of a connection and 64 of memory), and
+// shows nothing of a message before its last part: so this compares what it has taken from a
+// connection since that one's last whole message with what a message may have.
+class ConnectionWatch {
+ public:
+  struct Limits {
+    uint64_t stranger_bytes_max = 0;
+    uint64_t bytes_max = 0;  // of those who were admitted
+    absl::Duration stranger_timeout = absl::InfiniteDuration();
+  };
+  explicit ConnectionWatch(const Limits& limits) : limits_(limits) {}
+
+  void OnOpened(int fd, absl::Time now);
+  void OnClosed(int fd) { connections_.erase(fd); }
+  // A whole message of this connection was received, a frame or something else.
+  void OnMessage(int fd);
+  // It is known who is behind it.
+  void Admit(int fd);
+
+  // The one who is a stranger for longest.
+  std::optional<int> OldestStranger() const;
+
+  struct Found {
+    std::vector<int> endless, late;  // strangers beyond their time
+  };
+  // Call it, from time to time, when no whole message waits. `bytes_taken(fd)`: all that ZeroMQ has
+  // read from the connection so far. Endless are those that were over the limit in this and in the
+  // last call; once, because a message that came just now is still to be received. Each connection
+  // is found once.
+  Found Look(absl::Time now, const std::function<uint64_t(int fd)>& bytes_taken);
+
+ private:
+  struct Connection {
+    absl::Time opened_at;
+    uint64_t order = 0;
+    uint64_t bytes_at_message = 0;  // at the first Look after the last message
+    bool has_message = false;       // since the last Look
+    bool is_admitted = false;
+    bool is_over = false;
+    bool is_found = false;
+  };
+
+  const Limits limits_;
+  uint64_t opened_ = 0;
+  absl::flat_hash_map<int, Connection> connections_;  // by descriptor
+};
+
+// What has been read from a TCP connection since it began. 0: it has none, is no TCP connection.
+uint64_t BytesTaken(int fd);
+
+}  // namespace strata::transport
+
+#endif  // STRATA_COMMON_TRANSPORT_ZMQ_CONNECTION_WATCH_H_
