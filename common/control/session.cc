@@ -156,6 +156,7 @@ class GrpcSession final : public Session {
   }
 
   absl::Status RegisterOn(SessionLine* line) {
+    options_.registration.set_attempt(options_.registration.attempt() + 1);
     proto::DaemonMessage message;
     *message.mutable_register_() = options_.registration;
     for (uint32_t job : callbacks_.running_jobs())

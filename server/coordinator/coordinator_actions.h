@@ -2,12 +2,14 @@
 #define STRATA_SERVER_COORDINATOR_COORDINATOR_ACTIONS_H_
 
 #include <string>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "common/ids.h"
 #include "common/log.h"
 #include "proto/control.pb.h"
 #include "server/coordinator/membership.h"
+#include "server/coordinator/seen_registrations.h"
 #include "server/coordinator/stored_job.pb.h"
 
 namespace strata::server {
@@ -24,6 +26,10 @@ class CoordinatorActions {
   // Returns once the job is on disk. Errors: of the store.
   virtual absl::Status Persist(const proto::StoredJob& job) = 0;
   virtual void Forget(JobId job) = 0;
+  // Several times a second, what has changed; a failed one is repeated.
+  virtual absl::Status PersistSeen(const std::vector<SeenRegistrations::Entry>&) {
+    return absl::OkStatus();
+  }
   // To whoever follows the job.
   virtual void Notify(JobId job, const proto::FollowEvent& event) = 0;
   // For the log: who holds a job up.

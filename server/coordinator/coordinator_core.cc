@@ -47,6 +47,21 @@ void CoordinatorCore::Restore(const std::vector<proto::StoredJob>& jobs, uint32_
   jobs_.Restore(jobs, next_job_id, now);
 }
 
+void CoordinatorCore::RestoreSeen(const std::vector<SeenRegistrations::Entry>& seen) {
+  membership_.seen().Restore(seen);
+}
+
+void CoordinatorCore::SaveSeen() {
+  const std::vector<SeenRegistrations::Entry> unsaved = membership_.seen().Unsaved();
+  if (unsaved.empty()) return;
+  const absl::Status saved = actions_->PersistSeen(unsaved);
+  if (saved.ok()) membership_.seen().Saved();
+  if (!saved.ok() && seen_is_saved_) {
+    LogError("registrations are not saved: %s", saved.ToString());
+  }
+  seen_is_saved_ = saved.ok();
+}
+
 void CoordinatorCore::OnConnected(SessionId session, absl::Time now) {
   newcomers_.try_emplace(session, now);
 }
@@ -111,7 +126,8 @@ void CoordinatorCore::OnRegister(SessionId session, const proto::Register& regis
       membership_.Register(session, registration, now);
   if (!joined.ok()) {
     newcomers_.erase(session);
-    ++refusals_["rejected registration"];
+    const bool seen = absl::IsAlreadyExists(joined.status());
+    ++refusals_[seen ? "registration seen before" : "rejected registration"];
     LogWarning("refused \"%s\" at %s: %s", registration.name(), registration.address(),
                joined.status().message());
     reply.mutable_rejected()->set_reason(std::string(joined.status().message()));
@@ -154,6 +170,7 @@ void CoordinatorCore::Tick(absl::Time now) {
   TakeLost(membership_.Tick(now), now);
   TryPeers(now);
   EndSilentNewcomers(now);
+  SaveSeen();
   jobs_.Tick(now);
 }
 

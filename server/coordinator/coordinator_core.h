@@ -39,6 +39,7 @@ class CoordinatorCore {
 
   // What the store held; once, first.
   void Restore(const std::vector<proto::StoredJob>& jobs, uint32_t next_job_id, absl::Time now);
+  void RestoreSeen(const std::vector<SeenRegistrations::Entry>& seen);
 
   // A connection that is to become a daemon's has begun.
   void OnConnected(SessionId session, absl::Time now);
@@ -67,6 +68,7 @@ class CoordinatorCore {
   void ExcuseStall(absl::Time now);
   void TryPeers(absl::Time now);
   void EndSilentNewcomers(absl::Time now);
+  void SaveSeen();
   void TakeLost(const std::vector<Membership::Lost>& lost, absl::Time now);
 
   const Options options_;
@@ -77,6 +79,7 @@ class CoordinatorCore {
   JobTable jobs_;
   std::map<SessionId, absl::Time> newcomers_;  // connections that have not registered: since when
   std::map<std::string, uint64_t> refusals_;
+  bool seen_is_saved_ = true;  // the store has not refused it
   absl::Time ticked_at_ = absl::InfiniteFuture();
 };
 

@@ -50,7 +50,10 @@ CoordinatorService::CoordinatorService(CoordinatorCore::Options options,
 absl::Status CoordinatorService::Start() {
   const absl::StatusOr<std::vector<proto::StoredJob>> jobs = store_->Load();
   if (!jobs.ok()) return jobs.status();
+  const auto seen = store_->LoadSeen();
+  if (!seen.ok()) return seen.status();
   core_.Restore(*jobs, store_->next_job_id(), clock_.Now());
+  core_.RestoreSeen(*seen);
   loop_.Start();
   return absl::OkStatus();
 }

@@ -60,6 +60,9 @@ class CoordinatorService final : public proto::Coordinator::Service, private Coo
   void Close(SessionId session) override;
   absl::Status Persist(const proto::StoredJob& job) override { return store_->Save(job); }
   void Forget(JobId job) override;
+  absl::Status PersistSeen(const std::vector<SeenRegistrations::Entry>& seen) override {
+    return store_->SaveSeen(seen);
+  }
   void Notify(JobId job, const proto::FollowEvent& event) override;
 
   // Runs `ask` on the loop's thread and waits, unless too many calls are open.

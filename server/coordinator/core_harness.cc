@@ -51,6 +51,7 @@ void CoreHarness::Restart() {
   std::vector<proto::StoredJob> jobs;
   for (const auto& [id, job] : stored_) jobs.push_back(job);
   core_->Restore(jobs, next_job_id_, now_);
+  core_->RestoreSeen(seen_);
 }
 
 SessionId CoreHarness::JoinWorker(const std::string& name, uint32_t slots,
@@ -79,6 +80,7 @@ SessionId CoreHarness::Join(proto::Register registration, const std::vector<uint
   registration.set_protocol_version(kProtocolVersion);
   if (registration.address().empty()) registration.set_address("host");
   registration.set_daemon_id(daemon_id == 0 ? std::hash<std::string>()(name) : daemon_id);
+  registration.set_attempt(next_attempt_++);
   for (uint32_t job : running) registration.add_running_jobs(job);
   const SessionId session(next_session_++);
   sessions_[name] = session;
@@ -86,9 +88,14 @@ SessionId CoreHarness::Join(proto::Register registration, const std::vector<uint
   core_->OnConnected(session, now_);
   proto::DaemonMessage message;
   *message.mutable_register_() = std::move(registration);
+  registered_[name] = message;
   core_->OnMessage(session, message, now_);
   AnswerTries();
   return session;
+}
+
+void CoreHarness::Repeat(const std::string& name, SessionId session) {
+  core_->OnMessage(session, registered_[name], now_);
 }
 
 void CoreHarness::Disconnect(const std::string& name) {
@@ -252,6 +259,11 @@ absl::Status CoreHarness::Persist(const proto::StoredJob& job) {
   if (std::exchange(fail_persist_, false)) return absl::InternalError("disk full");
   stored_[job.record().job_id()] = job;
   next_job_id_ = std::max(next_job_id_, job.record().job_id() + 1);
+  return absl::OkStatus();
+}
+
+absl::Status CoreHarness::PersistSeen(const std::vector<SeenRegistrations::Entry>& seen) {
+  seen_.insert(seen_.end(), seen.begin(), seen.end());
   return absl::OkStatus();
 }
 

@@ -27,6 +27,8 @@ class CoreHarness : private CoordinatorActions {
                        const std::vector<uint32_t>& running = {}, uint64_t daemon_id = 0,
                        const std::string& address = "host");
   void Disconnect(const std::string& name);
+  // Says the daemon's newest Register again, on a connection of somebody else.
+  void Repeat(const std::string& name, SessionId session);
   // What the worker says of this address from now on when it is asked to try it; empty: reached,
   // as all are at first; none: it does not answer.
   void SetReach(const std::string& worker, const std::string& address,
@@ -74,6 +76,7 @@ class CoreHarness : private CoordinatorActions {
   void Close(SessionId session) override;
   absl::Status Persist(const proto::StoredJob& job) override;
   void Forget(JobId job) override;
+  absl::Status PersistSeen(const std::vector<SeenRegistrations::Entry>& seen) override;
   void Notify(JobId job, const proto::FollowEvent& event) override;
   void Warn(const std::string& line) override { warnings_.push_back(line); }
   void AnswerTries();
@@ -84,6 +87,8 @@ class CoreHarness : private CoordinatorActions {
   absl::Time now_ = absl::FromUnixSeconds(1'000'000);
   uint64_t next_session_ = 1;
   std::map<std::string, SessionId> sessions_;
+  uint32_t next_attempt_ = 1;
+  std::map<std::string, proto::DaemonMessage> registered_;
   std::map<SessionId, std::string> names_;
   std::map<std::string, std::vector<proto::CoordinatorMessage>> sent_;
   std::map<std::string, size_t> told_;                          // of sent_, by Sent
@@ -93,6 +98,7 @@ class CoreHarness : private CoordinatorActions {
   std::vector<proto::FollowEvent> events_;
   std::vector<std::string> warnings_;
   std::map<uint32_t, proto::StoredJob> stored_;
+  std::vector<SeenRegistrations::Entry> seen_;
   uint32_t next_job_id_ = 1;
   bool fail_persist_ = false;
   std::unique_ptr<CoordinatorCore> core_;

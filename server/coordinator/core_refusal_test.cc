@@ -55,6 +55,38 @@ TEST(CoreRefusal, ARegistrationOrJobThatIsRejectedIsCounted) {
               ElementsAre(Pair("rejected job", 1), Pair("rejected registration", 1)));
 }
 
+TEST(CoreRefusal, ACopyOfARegistrationEndsNeitherSessionNorJobAndIsCounted) {
+  CoreHarness cluster;
+  const SessionId server = cluster.JoinServer("s1", 1);
+  const SessionId worker = cluster.JoinWorker("w1", 2);
+  const uint32_t job = cluster.Train(CoreHarness::SomeJob(2), {"w1"}, {"s1"});
+  for (const char* daemon : {"s1", "w1"}) {
+    cluster.core().OnConnected(kStranger, cluster.now());
+    cluster.Repeat(daemon, kStranger);
+    EXPECT_TRUE(cluster.IsClosed(kStranger));
+  }
+  EXPECT_FALSE(cluster.IsClosed(server));
+  EXPECT_FALSE(cluster.IsClosed(worker));
+  cluster.Advance(absl::Seconds(10));
+  EXPECT_EQ(cluster.Status(job).state(), proto::RUNNING) << cluster.Status(job).reason();
+  EXPECT_THAT(cluster.core().refusals(), ElementsAre(Pair("registration seen before", 2)));
+}
+
+TEST(CoreRefusal, ACopyOfARegistrationIsKnownAfterARestartAndTheDaemonComesBack) {
+  CoreHarness cluster;
+  cluster.JoinServer("s1", 1);
+  cluster.JoinWorker("w1", 2);
+  const uint32_t job = cluster.Train(CoreHarness::SomeJob(2), {"w1"}, {"s1"});
+  cluster.Advance(absl::Milliseconds(100));
+  cluster.Restart();
+  for (const char* daemon : {"s1", "w1"}) cluster.Repeat(daemon, kStranger);
+  cluster.JoinServer("s1", 1, {job});
+  cluster.JoinWorker("w1", 2, {job});
+  cluster.Advance(absl::Seconds(40));
+  EXPECT_EQ(cluster.Status(job).state(), proto::RUNNING) << cluster.Status(job).reason();
+  EXPECT_THAT(cluster.core().refusals(), ElementsAre(Pair("registration seen before", 2)));
+}
+
 TEST(CoreRefusal, ADaemonThatRegistersIsNotOne) {
   CoreHarness cluster;
   const SessionId session = cluster.JoinWorker("w1", 2);

@@ -8,6 +8,7 @@
 #include <cerrno>
 #include <cstring>
 #include <filesystem>
+#include <functional>
 #include <random>
 #include <system_error>
 #include <utility>
@@ -28,6 +29,12 @@ constexpr char kSchema[] =
     " reason TEXT NOT NULL, data BLOB NOT NULL);"
     "PRAGMA user_version = 1;"
     "COMMIT;";
+
+// By recency: a row that is replaced gets a new row id. A version of strata that does not know this
+// table leaves it alone.
+constexpr char kSeenSchema[] =
+    "CREATE TABLE IF NOT EXISTS registrations (daemon_id INTEGER NOT NULL UNIQUE,"
+    " attempt INTEGER NOT NULL)";
 
 struct CloseDatabase {
   void operator()(sqlite3* database) const { sqlite3_close(database); }
@@ -74,6 +81,8 @@ class SqliteJobStore final : public JobStore {
           absl::StrFormat("%s: its schema has version %s, this strata knows version %d", file_,
                           *version, kSchemaVersion));
     }
+    const absl::Status seen = Run(kSeenSchema);
+    if (!seen.ok()) return seen;
     const absl::Status meta = ReadMeta();
     if (!meta.ok()) return meta;
     return PrepareStatements();
@@ -113,24 +122,46 @@ class SqliteJobStore final : public JobStore {
     sqlite3_bind_blob64(save, 5, data.data(), data.size(), SQLITE_STATIC);
     if (next == next_job_id_) return Step(save);
     // The id counts as given away exactly when the job is there.
-    absl::Status status = Run("BEGIN");
-    if (!status.ok()) return status;
     const std::string text = absl::StrCat(next);
-    BindText(save_next_.get(), 1, text);
-    status = Step(save_next_.get());
-    if (status.ok()) status = Step(save);
-    if (status.ok()) status = Run("COMMIT");
-    if (!status.ok()) {
-      Run("ROLLBACK").IgnoreError();
-      return status;
-    }
-    next_job_id_ = next;
-    return absl::OkStatus();
+    const absl::Status status = InTransaction([&] {
+      BindText(save_next_.get(), 1, text);
+      const absl::Status counted = Step(save_next_.get());
+      return counted.ok() ? Step(save) : counted;
+    });
+    if (status.ok()) next_job_id_ = next;
+    return status;
   }
 
   absl::Status Remove(JobId job) override {
     sqlite3_bind_int64(remove_.get(), 1, job.value());
     return Step(remove_.get());
+  }
+
+  absl::StatusOr<std::vector<SeenRegistrations::Entry>> LoadSeen() override {
+    absl::StatusOr<Statement> select =
+        Compile("SELECT daemon_id, attempt FROM registrations ORDER BY rowid");
+    if (!select.ok()) return select.status();
+    std::vector<SeenRegistrations::Entry> seen;
+    int code;
+    while ((code = sqlite3_step(select->get())) == SQLITE_ROW) {
+      seen.push_back({.daemon_id = static_cast<uint64_t>(sqlite3_column_int64(select->get(), 0)),
+                      .attempt = static_cast<uint32_t>(sqlite3_column_int64(select->get(), 1))});
+    }
+    if (code != SQLITE_DONE) return Error(code);
+    return seen;
+  }
+
+  absl::Status SaveSeen(const std::vector<SeenRegistrations::Entry>& seen) override {
+    return InTransaction([&] {
+      absl::Status status;
+      for (const SeenRegistrations::Entry& entry : seen) {
+        sqlite3_bind_int64(save_seen_.get(), 1, static_cast<int64_t>(entry.daemon_id));
+        sqlite3_bind_int64(save_seen_.get(), 2, entry.attempt);
+        if (status.ok()) status = Step(save_seen_.get());
+      }
+      sqlite3_bind_int64(forget_seen_.get(), 1, SeenRegistrations::kMax);
+      return status.ok() ? Step(forget_seen_.get()) : status;
+    });
   }
 
  private:
@@ -148,6 +179,15 @@ class SqliteJobStore final : public JobStore {
   absl::Status Run(const char* sql) {
     const int code = sqlite3_exec(database_.get(), sql, nullptr, nullptr, nullptr);
     return code == SQLITE_OK ? absl::OkStatus() : Error(code);
+  }
+
+  absl::Status InTransaction(const std::function<absl::Status()>& change) {
+    absl::Status status = Run("BEGIN");
+    if (!status.ok()) return status;
+    status = change();
+    if (status.ok()) status = Run("COMMIT");
+    if (!status.ok()) Run("ROLLBACK").IgnoreError();
+    return status;
   }
 
   absl::StatusOr<Statement> Compile(const char* sql) {
@@ -200,6 +240,10 @@ class SqliteJobStore final : public JobStore {
              std::pair("INSERT OR REPLACE INTO jobs VALUES (?, ?, ?, ?, ?)", &save_),
              std::pair("UPDATE meta SET value = ? WHERE key = 'next_job_id'", &save_next_),
              std::pair("DELETE FROM jobs WHERE id = ?", &remove_),
+             std::pair("INSERT OR REPLACE INTO registrations VALUES (?, ?)", &save_seen_),
+             std::pair("DELETE FROM registrations WHERE rowid <="
+                       " (SELECT max(rowid) FROM registrations) - ?",
+                       &forget_seen_),
          }) {
       absl::StatusOr<Statement> statement = Compile(sql);
       if (!statement.ok()) return statement.status();
@@ -214,6 +258,8 @@ class SqliteJobStore final : public JobStore {
   Statement save_;  // statements end before their database does
   Statement save_next_;
   Statement remove_;
+  Statement save_seen_;
+  Statement forget_seen_;
   std::string cluster_id_;
   uint32_t next_job_id_ = 1;
 };

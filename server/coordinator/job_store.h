@@ -9,6 +9,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "common/ids.h"
+#include "server/coordinator/seen_registrations.h"
 #include "server/coordinator/stored_job.pb.h"
 
 namespace strata::server {
@@ -35,6 +36,11 @@ class JobStore {
 
   virtual absl::Status Save(const proto::StoredJob& job) = 0;
   virtual absl::Status Remove(JobId job) = 0;
+
+  // The newest registrations of daemons, up to SeenRegistrations::kMax, the oldest first.
+  virtual absl::StatusOr<std::vector<SeenRegistrations::Entry>> LoadSeen() = 0;
+  // In one transaction.
+  virtual absl::Status SaveSeen(const std::vector<SeenRegistrations::Entry>& seen) = 0;
 };
 
 }  // namespace strata::server

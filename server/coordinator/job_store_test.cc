@@ -69,6 +69,30 @@ TEST_F(JobStoreTest, WhatWasSavedIsThereAfterARestart) {
   EXPECT_EQ(jobs[1].status().name(), "b");
 }
 
+TEST_F(JobStoreTest, RegistrationsAreThereAfterARestartTheNewestLastUpToTheirNumber) {
+  {
+    const auto store = Open();
+    EXPECT_TRUE(store->LoadSeen()->empty());
+    const uint64_t large = ~uint64_t{0};
+    ASSERT_TRUE(store->SaveSeen({{large, 1}, {7, 1}}).ok());
+    ASSERT_TRUE(store->SaveSeen({{large, 2}}).ok());
+  }
+  {
+    const auto store = Open();
+    const std::vector<SeenRegistrations::Entry> seen = *store->LoadSeen();
+    ASSERT_EQ(seen.size(), 2u);
+    EXPECT_EQ(seen[0].daemon_id, 7u);
+    EXPECT_EQ(seen[1].daemon_id, ~uint64_t{0});
+    EXPECT_EQ(seen[1].attempt, 2u);
+    std::vector<SeenRegistrations::Entry> many;
+    for (uint64_t id = 1; id < SeenRegistrations::kMax; ++id) many.push_back({100 + id, 1});
+    ASSERT_TRUE(store->SaveSeen(many).ok());
+  }
+  const std::vector<SeenRegistrations::Entry> seen = *Open()->LoadSeen();
+  ASSERT_EQ(seen.size(), SeenRegistrations::kMax);
+  EXPECT_EQ(seen[0].daemon_id, ~uint64_t{0});
+}
+
 TEST_F(JobStoreTest, AnIdIsNeverGivenAwayTwiceEvenWhenItsJobIsRemoved) {
   {
     const auto store = Open();

@@ -37,6 +37,7 @@ absl::Status Check(const proto::Register& registration, const std::string& clust
   if (registration.role() != proto::SERVER && registration.role() != proto::WORKER) {
     return Refuse(absl::StrFormat("its role %d is unknown", registration.role()));
   }
+  if (registration.attempt() == 0) return Refuse("it does not count its registrations");
   return absl::OkStatus();
 }
 
@@ -54,6 +55,13 @@ absl::StatusOr<Membership::Joined> Membership::Register(SessionId session,
                                                         absl::Time now) {
   const absl::Status status = Check(registration, cluster_id_);
   if (!status.ok()) return status;
+  const uint64_t id = registration.daemon_id();
+  if (registration.attempt() <= seen_.AttemptOf(id)) {
+    return absl::AlreadyExistsError(
+        absl::StrFormat("its registration %d was seen before, the newest is %d: this is a copy",
+                        registration.attempt(), seen_.AttemptOf(id)));
+  }
+  seen_.Note(id, registration.attempt());
   Joined joined;
   Daemon& daemon = daemons_[registration.name()];
   const bool same = daemon.registration.daemon_id() == registration.daemon_id();

@@ -11,6 +11,7 @@
 #include "absl/time/time.h"
 #include "common/ids.h"
 #include "proto/control.pb.h"
+#include "server/coordinator/seen_registrations.h"
 
 namespace strata::server {
 
@@ -56,8 +57,9 @@ class Membership {
 
   Membership(Options options, std::string cluster_id);
 
-  // Errors: FailedPrecondition with the reason for the daemon's user: protocol version, cluster,
-  // a name in use, a role or address that is missing.
+  // Errors, each with the reason for the daemon's user: FailedPrecondition (protocol version,
+  // cluster, a name in use, a role or address that is missing), AlreadyExists (a copy of a
+  // registration that was seen before; nothing changes for the daemon that it is a copy of).
   absl::StatusOr<Joined> Register(SessionId session, const proto::Register& registration,
                                   absl::Time now);
   // The name of the daemon on `session`, which was heard now; empty when it has not registered.
@@ -70,6 +72,8 @@ class Membership {
   // Who is lost by now; each is told once.
   std::vector<Lost> Tick(absl::Time now);
 
+  // Of all daemons there ever were, for the store.
+  SeenRegistrations& seen() { return seen_; }
   // Null when unknown.
   const Daemon* Find(const std::string& name) const;
   // In the order of first registration.
@@ -83,6 +87,7 @@ class Membership {
   const Options options_;
   const std::string cluster_id_;
   uint64_t next_order_ = 1;
+  SeenRegistrations seen_;
   std::map<std::string, Daemon> daemons_;      // by name
   std::map<SessionId, std::string> sessions_;  // live ones
 };

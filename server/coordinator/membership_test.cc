@@ -1,5 +1,6 @@
 #include "server/coordinator/membership.h"
 
+#include "absl/strings/str_cat.h"
 #include "common/job/job.h"
 #include "gtest/gtest.h"
 
@@ -8,12 +9,13 @@ namespace {
 
 constexpr char kCluster[] = "cluster-a";
 
-proto::Register Worker(const std::string& name, uint64_t daemon_id) {
+proto::Register Worker(const std::string& name, uint64_t daemon_id, uint32_t attempt = 1) {
   proto::Register registration;
   registration.set_protocol_version(kProtocolVersion);
   registration.set_role(proto::WORKER);
   registration.set_name(name);
   registration.set_daemon_id(daemon_id);
+  registration.set_attempt(attempt);
   registration.set_address("10.0.0.1");
   registration.set_slots(2);
   return registration;
@@ -64,6 +66,42 @@ TEST_F(MembershipTest, RefusesWhatCouldNotWork) {
   EXPECT_EQ(Refusal(daemon), "its role 0 is unknown");
   daemon.clear_address();
   EXPECT_EQ(Refusal(daemon), "it gives no address that peers can reach");
+  EXPECT_EQ(Refusal(Worker("w1", 1, 0)), "it does not count its registrations");
+}
+
+TEST_F(MembershipTest, ACopyOfARegistrationIsRefusedAndChangesNothing) {
+  Join(1, Worker("w1", 1));
+  Join(2, Worker("w1", 1, 2));
+  const auto is_copy = [&](uint32_t attempt) {
+    const auto joined = membership_.Register(SessionId(3), Worker("w1", 1, attempt), Now());
+    return joined.status() ==
+           absl::AlreadyExistsError(absl::StrCat("its registration ", attempt,
+                                                 " was seen before, the newest is 2: this is a "
+                                                 "copy"));
+  };
+  EXPECT_TRUE(is_copy(1));
+  EXPECT_TRUE(is_copy(2));
+  EXPECT_EQ(membership_.Heard(SessionId(2), Now()), "w1");
+  EXPECT_EQ(membership_.Heard(SessionId(3), Now()), "");
+  // Nor once the daemon is away, or lost, or another has its name.
+  membership_.Disconnected(SessionId(2), Now());
+  EXPECT_TRUE(is_copy(2));
+  now_ms_ += 2000;
+  EXPECT_EQ(membership_.Tick(Now()).size(), 1u);
+  EXPECT_TRUE(is_copy(2));
+  Join(4, Worker("w1", 5));
+  membership_.Disconnected(SessionId(4), Now());
+  EXPECT_TRUE(is_copy(2));
+  EXPECT_TRUE(membership_.Find("w1")->alive);
+}
+
+TEST_F(MembershipTest, ACopyIsKnownAfterARestart) {
+  Join(1, Worker("w1", 1, 3));
+  Membership next(Membership::Options(), kCluster);
+  next.seen().Restore(membership_.seen().Unsaved());
+  EXPECT_EQ(next.Register(SessionId(1), Worker("w1", 1, 3), Now()).status().code(),
+            absl::StatusCode::kAlreadyExists);
+  EXPECT_TRUE(next.Register(SessionId(1), Worker("w1", 1, 4), Now()).ok());
 }
 
 TEST_F(MembershipTest, RefusesANameThatALiveDaemonHas) {
@@ -86,7 +124,7 @@ TEST_F(MembershipTest, TheSameProcessReturnsInTimeAndNothingIsLost) {
   membership_.Disconnected(SessionId(1), Now());
   now_ms_ += 1999;
   EXPECT_TRUE(membership_.Tick(Now()).empty());
-  const auto joined = membership_.Register(SessionId(2), Worker("w1", 1), Now());
+  const auto joined = membership_.Register(SessionId(2), Worker("w1", 1, 2), Now());
   ASSERT_TRUE(joined.ok());
   EXPECT_TRUE(joined->returned);
   now_ms_ += 3000;
@@ -95,7 +133,7 @@ TEST_F(MembershipTest, TheSameProcessReturnsInTimeAndNothingIsLost) {
 
 TEST_F(MembershipTest, TheSameProcessOnANewConnectionReplacesTheOldOne) {
   Join(1, Worker("w1", 1));
-  const auto joined = membership_.Register(SessionId(2), Worker("w1", 1), Now());
+  const auto joined = membership_.Register(SessionId(2), Worker("w1", 1, 2), Now());
   ASSERT_TRUE(joined.ok());
   EXPECT_EQ(joined->replaced, SessionId(1));
   EXPECT_EQ(membership_.Heard(SessionId(1), Now()), "");
@@ -138,7 +176,7 @@ TEST_F(MembershipTest, DaemonsAreListedInTheOrderOfFirstRegistration) {
   Join(1, Worker("z", 1));
   Join(2, Worker("a", 2));
   membership_.Disconnected(SessionId(1), Now());
-  Join(3, Worker("z", 1));
+  Join(3, Worker("z", 1, 2));
   const auto alive = membership_.Alive(proto::WORKER);
   ASSERT_EQ(alive.size(), 2);
   EXPECT_EQ(alive[0]->registration.name(), "z");

@@ -149,7 +149,8 @@ absl::Status Cluster::StartCoordinator() {
 
 absl::StatusOr<Daemon> Cluster::StartMember(const std::string& role, const std::string& name,
                                             std::vector<std::string> args) {
-  args.insert(args.begin(), {role, "--coordinator", address_, "--name", name});
+  args.insert(args.begin(),
+              {role, "--coordinator", way_.empty() ? address_ : way_, "--name", name});
   args.insert(args.end(), options_.daemon_args.begin(), options_.daemon_args.end());
   const auto& own = role == "server" ? options_.server_args : options_.worker_args;
   args.insert(args.end(), own.begin(), own.end());
@@ -175,7 +176,7 @@ absl::Status Cluster::StartWorker(int i) {
 }
 
 absl::Status Cluster::Start() {
-  absl::Status status = StartCoordinator();
+  absl::Status status = coordinator_.process ? absl::OkStatus() : StartCoordinator();
   for (int i = 0; i < options_.servers && status.ok(); ++i) status = StartServer(i);
   for (int i = 0; i < options_.nodes && status.ok(); ++i) status = StartWorker(i);
   if (!status.ok()) return status;

@@ -80,8 +80,11 @@ class Cluster {
 
   explicit Cluster(Options options) : options_(options) {}
 
-  // All daemons are ready then.
+  // All daemons are ready then. The coordinator may have been started before.
   absl::Status Start();
+
+  // Servers and workers that are started from now on reach the coordinator there.
+  void LeadDaemonsBy(const std::string& address) { way_ = address; }
 
   absl::Status StartCoordinator();  // on the port it had before, if it had one
   absl::Status StartServer(int i);
@@ -113,6 +116,7 @@ class Cluster {
 
   const Options options_;
   std::string address_;
+  std::string way_;  // of daemons to the coordinator; empty: straight
   Daemon coordinator_;
   std::vector<Daemon> servers_;
   std::vector<Daemon> workers_;

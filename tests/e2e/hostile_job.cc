@@ -33,6 +33,12 @@ proto::Launch LaunchOf(int pid) {
 
 }  // namespace
 
+void HostileJob::Eavesdrop() {
+  ASSERT_EQ(cluster_.StartCoordinator(), absl::OkStatus());
+  relay_ = std::make_unique<RecordingRelay>(CoordinatorPort());
+  cluster_.LeadDaemonsBy(relay_->address());
+}
+
 void HostileJob::Begin(int steps, int step_ms) {
   ASSERT_EQ(cluster_.Start(), absl::OkStatus());
   const proto::JobStatus alone = cluster_.RunToEnd(LenetJob("alone", 4, 2, steps));

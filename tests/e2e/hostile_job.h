@@ -1,6 +1,7 @@
 #ifndef STRATA_TESTS_E2E_HOSTILE_JOB_H_
 #define STRATA_TESTS_E2E_HOSTILE_JOB_H_
 
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -8,6 +9,7 @@
 #include "gtest/gtest.h"
 #include "proto/control.pb.h"
 #include "tests/e2e/cluster.h"
+#include "tests/e2e/recording_relay.h"
 
 namespace strata::tests {
 
@@ -15,6 +17,8 @@ namespace strata::tests {
 // had at every step when nobody did.
 class HostileJob : public testing::Test {
  protected:
+  // Whoever listens between the daemons and the coordinator; call before Begin.
+  void Eavesdrop();
   // Trains undisturbed, then starts the job that is attacked; it takes steps * step_ms at least.
   void Begin(int steps, int step_ms);
   // The job must still run; ends well; has the weights of the undisturbed one at every step; and
@@ -38,6 +42,7 @@ class HostileJob : public testing::Test {
   // Of the server's process.
   uint64_t ResidentBytes();
 
+  std::unique_ptr<RecordingRelay> relay_;  // once Eavesdrop was called
   Cluster cluster_{{1, 2, 2, 2}};
   uint32_t finished_job_ = 0;  // the undisturbed one
   JobId job_;

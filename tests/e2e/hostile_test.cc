@@ -203,6 +203,7 @@ TEST_F(HostileJob, ByteByByteAndStormsOfConnectionsAtTheShards) {
 }
 
 TEST_F(HostileJob, AtTheCoordinator) {
+  Eavesdrop();
   Begin(400, 60);
   const int port = CoordinatorPort();
   std::vector<RawPeer> silent;
@@ -223,6 +224,14 @@ TEST_F(HostileJob, AtTheCoordinator) {
     silent.back().Send(HttpPreface() + GrpcCall("Session") +
                        GrpcMessage(message.SerializeAsString()));
   }
+  // Copies of what the server and the workers said since they connected: Register comes first.
+  const std::vector<std::string> said = relay_->said();
+  EXPECT_GE(said.size(), 3u);
+  for (const std::string& copy : said) {
+    silent.push_back(RawPeer::ToPort(port));
+    silent.back().Send(copy);
+  }
+  ExpectRefused("coordinator", "registration seen before", 3);
   EXPECT_FALSE(cluster_.Submit(proto::Job()).ok());
   ExpectRefused("coordinator", "rejected job", 1);
   ExpectRefused("coordinator", "before Register", 50);
@@ -241,6 +250,7 @@ TEST_F(HostileJob, DaemonsOfTheirOwnMakingAtTheCoordinator) {
     fields->set_role(proto::WORKER);
     fields->set_name(name);
     fields->set_daemon_id(peers.size());
+    fields->set_attempt(1);
     fields->set_address("127.0.0.1");
     fields->set_slots(1);
     std::string bytes = HttpPreface() + GrpcCall("Session");

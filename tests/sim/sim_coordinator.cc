@@ -44,6 +44,7 @@ void SimCoordinator::Join(proto::Register registration, Receive receive) {
   names_[session] = name;
   registration.set_protocol_version(kProtocolVersion);
   registration.set_daemon_id(session.value());
+  registration.set_attempt(1);
   proto::DaemonMessage message;
   *message.mutable_register_() = std::move(registration);
   core_.OnMessage(session, message, world_->network().Now());
