@@ -51,7 +51,7 @@ DescriptorNeed AggregatorDescriptors(uint32_t local_ranks, uint32_t shards) {
 }
 
 DescriptorNeed WorkerDescriptors(uint32_t slots) {
-  const uint64_t base = kBase + kWhileStarting;
+  const uint64_t base = kBase + kWhileStarting + kProbesMax;
   // Rank, aggregator, and the claim of the run directory.
   const uint64_t per_slot = 2 * kPerChild + 1;
   const DescriptorNeed own = {

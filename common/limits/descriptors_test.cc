@@ -24,7 +24,7 @@ TEST(Descriptors, NeedOfAWorkerCoversItsLargestAggregator) {
   const DescriptorNeed few = WorkerDescriptors(2);
   EXPECT_EQ(few.total, AggregatorDescriptors(2, kShardsPerJobMax).total);
   EXPECT_EQ(few.formula, "an aggregator's 68 + 2 ranks + 256 shards x 4");
-  EXPECT_EQ(WorkerDescriptors(1024).total, 72u + 1024 * 5);
+  EXPECT_EQ(WorkerDescriptors(1024).total, 104u + 1024 * 5);
 }
 
 TEST(Descriptors, TooFewAreRefusedInOneLineWithBothFiguresAndTheCommand) {

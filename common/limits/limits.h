@@ -29,6 +29,15 @@ inline constexpr uint32_t kShardsPerServerMax = 64;
 inline constexpr uint32_t kShardsPerJobMax = 256;
 inline constexpr uint32_t kSlotsMax = 1024;
 
+// Of a daemon's name, and of the host that it gives to peers.
+inline constexpr size_t kNameBytesMax = 255;
+// Jobs that a daemon may hold when it registers.
+inline constexpr uint32_t kJobsHeldMax = 65536;
+// Resources, and causes of refusals, in a heartbeat.
+inline constexpr int kHeartbeatLinesMax = 64;
+// Addresses that a worker tries at a time: a socket each.
+inline constexpr uint32_t kProbesMax = 32;
+
 // ---- queues between threads and processes: what waits for a peer that does not read ----
 
 inline constexpr size_t kQueuedBytesMax = 256 << 20;

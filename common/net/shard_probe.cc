@@ -5,6 +5,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cctype>
 #include <cerrno>
 #include <cstring>
@@ -13,6 +14,7 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
+#include "common/limits/limits.h"
 #include "common/net/interfaces.h"
 #include "common/unique_fd.h"
 #include "common/wire/frame.h"
@@ -49,12 +51,16 @@ std::string Words(int error) {
 // One connection on its way.
 class Attempt {
  public:
-  explicit Attempt(const std::string& address) : address_(address) { Start(); }
+  Attempt(const std::string& address, absl::Time deadline)
+      : address_(address), deadline_(deadline) {
+    Start();
+  }
 
   const std::string& address() const { return address_; }
   int fd() const { return fd_.get(); }
   short wanted() const { return connected_ ? POLLIN : POLLOUT; }
   bool done() const { return done_; }
+  absl::Time deadline() const { return deadline_; }
   const std::string& error() const { return error_; }
 
   void OnReady() {
@@ -131,6 +137,7 @@ class Attempt {
   }
 
   std::string address_;
+  absl::Time deadline_;
   UniqueFd fd_;
   bool connected_ = false;
   bool done_ = false;
@@ -143,22 +150,28 @@ class Attempt {
 void ProbeShards(const std::vector<std::string>& addresses, absl::Duration timeout, int cancel_fd,
                  const std::function<void(std::vector<ProbeResult>)>& on_results) {
   std::vector<Attempt> attempts;
-  attempts.reserve(addresses.size());
-  for (const std::string& address : addresses) attempts.emplace_back(address);
-  const absl::Time deadline = absl::Now() + timeout;
+  auto next = addresses.begin();
   while (true) {
+    while (attempts.size() < kProbesMax && next != addresses.end()) {
+      attempts.emplace_back(*next++, absl::Now() + timeout);
+    }
     std::vector<ProbeResult> results;
-    const absl::Duration left = deadline - absl::Now();
+    const absl::Time now = absl::Now();
     for (Attempt& attempt : attempts) {
-      if (!attempt.done() && left <= absl::ZeroDuration()) attempt.OnTimeout(timeout);
+      if (!attempt.done() && attempt.deadline() <= now) attempt.OnTimeout(timeout);
       if (attempt.done()) results.push_back({attempt.address(), attempt.error()});
     }
     std::erase_if(attempts, [](const Attempt& attempt) { return attempt.done(); });
-    if (!results.empty()) on_results(std::move(results));
-    if (attempts.empty()) return;
+    const bool has_room = !results.empty();
+    if (has_room) on_results(std::move(results));
+    if (attempts.empty() && next == addresses.end()) return;
+    if (has_room && next != addresses.end()) continue;
+    // The first is the oldest.
+    const absl::Duration left = attempts[0].deadline() - absl::Now();
     std::vector<pollfd> fds = {{cancel_fd, POLLIN, 0}};
     for (const Attempt& attempt : attempts) fds.push_back({attempt.fd(), attempt.wanted(), 0});
-    poll(fds.data(), fds.size(), static_cast<int>(absl::ToInt64Milliseconds(left)) + 1);
+    const int64_t left_ms = absl::ToInt64Milliseconds(std::max(left, absl::ZeroDuration()));
+    poll(fds.data(), fds.size(), static_cast<int>(left_ms) + 1);
     if (fds[0].revents != 0) return;
     for (size_t i = 0; i < attempts.size(); ++i) {
       if (fds[i + 1].revents != 0) attempts[i].OnReady();

@@ -14,9 +14,10 @@ struct ProbeResult {
   std::string error;    // why it was not reached; empty: it was
 };
 
-// Connects to all addresses at once, checks that ZeroMQ answers there by its handshake, and closes.
-// Hands out results as they come, several at a time, each address once; returns when all are known,
-// which takes `timeout` and what the name service takes for names. Returns early, without the
+// Connects to the addresses, kProbesMax at a time, checks that ZeroMQ answers there by its
+// handshake, and closes. Hands out results as they come, several at a time, each address once;
+// returns when all are known, which takes `timeout` for each kProbesMax silent addresses and what
+// the name service takes for names. Returns early, without the
 // rest, once `cancel_fd` (an event descriptor; -1: none) is readable. Blocks.
 void ProbeShards(const std::vector<std::string>& addresses, absl::Duration timeout, int cancel_fd,
                  const std::function<void(std::vector<ProbeResult>)>& on_results);

@@ -3,12 +3,16 @@
 #include <netinet/in.h>
 #include <sys/socket.h>
 
+#include <algorithm>
+#include <atomic>
 #include <map>
 #include <memory>
 #include <thread>
 
 #include "absl/strings/str_cat.h"
 #include "common/event_fd.h"
+#include "common/limits/limits.h"
+#include "common/limits/process_use.h"
 #include "common/transport/zmq/zmq_endpoint.h"
 #include "common/unique_fd.h"
 #include "gtest/gtest.h"
@@ -77,6 +81,23 @@ TEST(ShardProbe, ManyAddressesAreTriedAtOnceAndEachIsToldOnce) {
                         {good, ""},
                         {closed.text, "connection refused"},
                         {silent.text, "it took the connection, but has not answered for 500ms"}}));
+}
+
+TEST(ShardProbe, NoMoreThanAFewSocketsAreOpenAtATime) {
+  const Port silent(/*listens=*/true);
+  // One port under many names: nobody takes its connections.
+  std::vector<std::string> addresses;
+  for (int i = 0; i < 150; ++i) addresses.push_back(silent.text + std::string(i, ' '));
+  const uint64_t before = UseOf().descriptors;
+  std::atomic<bool> done = false;
+  uint64_t most = 0;
+  std::thread watch([&] {
+    while (!done) most = std::max(most, UseOf().descriptors);
+  });
+  EXPECT_EQ(Probe(addresses, absl::Milliseconds(300)).size(), 150u);
+  done = true;
+  watch.join();
+  EXPECT_LE(most, before + kProbesMax + 1);  // and the folder that is read
 }
 
 TEST(ShardProbe, WhatIsNoAddressOrNoHostIsSaid) {

@@ -275,9 +275,11 @@ void JobTable::OnCounters(const std::string& daemon, const proto::JobCounters& c
   const auto it = jobs_.find(JobId(counters.job_id()));
   if (it == jobs_.end()) return;
   JobEntry& entry = it->second;
-  if (entry.running()) entry.activity.OnShard(daemon, counters.shard(), counters, now);
+  if (counters.nodes_size() > entry.stored.record().view().nodes_size()) return;
+  // Only of shards that the placement gives this daemon.
   for (proto::JobShardStatus& shard : *entry.status().mutable_shards()) {
     if (shard.daemon() != daemon || shard.shard() != counters.shard()) continue;
+    if (entry.running()) entry.activity.OnShard(daemon, counters.shard(), counters, now);
     const bool changed =
         shard.counters().SerializeAsString() != counters.counters().SerializeAsString();
     if (!changed) return;

@@ -4,6 +4,7 @@
 #include <optional>
 #include <string>
 
+#include "common/limits/limits.h"
 #include "server/coordinator/job_table.h"
 #include "server/coordinator/wait_diagnosis.h"
 
@@ -32,7 +33,11 @@ void JobTable::OnNodeActivity(const std::string& daemon, const proto::NodeActivi
                               absl::Time now) {
   JobEntry* entry = Running(activity.job_id());
   const JobNode* node = entry == nullptr ? nullptr : entry->NodeOn(daemon);
-  if (node != nullptr) entry->activity.OnNode(node->node, activity, now);
+  if (node == nullptr || activity.ranks_size() > static_cast<int>(node->ranks) ||
+      activity.shards_size() > static_cast<int>(kShardsPerJobMax)) {
+    return;
+  }
+  entry->activity.OnNode(node->node, activity, now);
 }
 
 // Of a daemon that has not come back since the coordinator's start nothing is known yet.

@@ -6,6 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "common/job/job.h"
+#include "common/limits/limits.h"
 
 namespace strata::server {
 namespace {
@@ -14,6 +15,38 @@ namespace {
 constexpr size_t kDaemonsMax = 4096;
 
 absl::Status Refuse(const std::string& reason) { return absl::FailedPreconditionError(reason); }
+
+absl::Status CheckWord(const char* what, const std::string& word) {
+  if (word.size() > kNameBytesMax) {
+    return Refuse(absl::StrFormat("its %s has %d bytes, at most %d are possible", what, word.size(),
+                                  kNameBytesMax));
+  }
+  const bool is_plain =
+      std::none_of(word.begin(), word.end(), [](unsigned char c) { return c < 32 || c == 127; });
+  return is_plain ? absl::OkStatus()
+                  : Refuse(absl::StrCat("its ", what, " contains a control character"));
+}
+
+absl::Status CheckWords(const proto::Register& registration) {
+  const absl::Status name = CheckWord("name", registration.name());
+  return name.ok() ? CheckWord("address", registration.address()) : name;
+}
+
+absl::Status CheckCount(const char* what, uint64_t count, uint64_t max) {
+  if (count <= max) return absl::OkStatus();
+  return Refuse(absl::StrFormat("it has %d %s, at most %d are possible", count, what, max));
+}
+
+absl::Status CheckCounts(const proto::Register& registration) {
+  absl::Status counts = CheckCount("shards", registration.shard_ports_size(), kShardsPerServerMax);
+  if (counts.ok()) counts = CheckCount("slots", registration.slots(), kSlotsMax);
+  if (counts.ok()) counts = CheckCount("jobs", registration.running_jobs_size(), kJobsHeldMax);
+  for (const uint32_t port : registration.shard_ports()) {
+    if (!counts.ok() || (port >= 1 && port <= 65535)) continue;
+    counts = Refuse(absl::StrFormat("its shard's port %d is not in 1 to 65535", port));
+  }
+  return counts;
+}
 
 absl::Status Check(const proto::Register& registration, const std::string& cluster_id) {
   if (registration.protocol_version() != kProtocolVersion) {
@@ -28,6 +61,8 @@ absl::Status Check(const proto::Register& registration, const std::string& clust
   }
   if (registration.name().empty()) return Refuse("it has no name");
   if (registration.address().empty()) return Refuse("it gives no address that peers can reach");
+  const absl::Status words = CheckWords(registration);
+  if (!words.ok()) return words;
   if (registration.role() == proto::SERVER && registration.shard_ports().empty()) {
     return Refuse("it is a server without shards");
   }
@@ -38,7 +73,7 @@ absl::Status Check(const proto::Register& registration, const std::string& clust
     return Refuse(absl::StrFormat("its role %d is unknown", registration.role()));
   }
   if (registration.attempt() == 0) return Refuse("it does not count its registrations");
-  return absl::OkStatus();
+  return CheckCounts(registration);
 }
 
 }  // namespace
@@ -75,6 +110,7 @@ absl::StatusOr<Membership::Joined> Membership::Register(SessionId session,
   if (daemon.session != SessionId()) sessions_.erase(daemon.session);
   if (daemon.order == 0) daemon.order = next_order_++;
   daemon.registration = registration;
+  daemon.registration.DiscardUnknownFields();
   daemon.session = session;
   daemon.alive = true;
   daemon.heard_at = now;
@@ -93,8 +129,21 @@ std::string Membership::Heard(SessionId session, absl::Time now) {
 
 void Membership::Report(const std::string& name, const proto::Heartbeat& heartbeat) {
   Daemon& daemon = daemons_[name];
-  *daemon.report.mutable_resources() = heartbeat.resources();
-  *daemon.report.mutable_refusals() = heartbeat.refusals();
+  daemon.report.Clear();
+  for (const proto::Resource& resource : heartbeat.resources()) {
+    if (daemon.report.resources_size() >= kHeartbeatLinesMax) break;
+    if (resource.name().size() > kNameBytesMax) continue;
+    proto::Resource* kept = daemon.report.add_resources();
+    *kept = resource;
+    kept->DiscardUnknownFields();
+  }
+  for (const proto::Refusal& refusal : heartbeat.refusals()) {
+    if (daemon.report.refusals_size() >= kHeartbeatLinesMax) break;
+    if (refusal.cause().size() > kNameBytesMax) continue;
+    proto::Refusal* kept = daemon.report.add_refusals();
+    *kept = refusal;
+    kept->DiscardUnknownFields();
+  }
 }
 
 void Membership::Disconnected(SessionId session, absl::Time now) {

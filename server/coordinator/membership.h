@@ -58,13 +58,13 @@ class Membership {
   Membership(Options options, std::string cluster_id);
 
   // Errors, each with the reason for the daemon's user: FailedPrecondition (protocol version,
-  // cluster, a name in use, a role or address that is missing), AlreadyExists (a copy of a
+  // cluster, a name in use, what is missing or more than there may be), AlreadyExists (a copy of a
   // registration that was seen before; nothing changes for the daemon that it is a copy of).
   absl::StatusOr<Joined> Register(SessionId session, const proto::Register& registration,
                                   absl::Time now);
   // The name of the daemon on `session`, which was heard now; empty when it has not registered.
   std::string Heard(SessionId session, absl::Time now);
-  // What the daemon says of itself. REQUIRES: Heard named it.
+  // What the daemon says of itself; no more of it than fits. REQUIRES: Heard named it.
   void Report(const std::string& name, const proto::Heartbeat& heartbeat);
   void Disconnected(SessionId session, absl::Time now);
   // The caller slept through the last `gap` and could hear nothing: nobody was silent or away then.

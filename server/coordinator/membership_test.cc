@@ -69,6 +69,50 @@ TEST_F(MembershipTest, RefusesWhatCouldNotWork) {
   EXPECT_EQ(Refusal(Worker("w1", 1, 0)), "it does not count its registrations");
 }
 
+TEST_F(MembershipTest, RefusesMoreThanThereMayBeOfAnythingWithFigureAndLimit) {
+  proto::Register daemon = Worker("w1", 1);
+  daemon.set_slots(1025);
+  EXPECT_EQ(Refusal(daemon), "it has 1025 slots, at most 1024 are possible");
+  daemon.set_slots(1024);
+  daemon.set_name(std::string(256, 'x'));
+  EXPECT_EQ(Refusal(daemon), "its name has 256 bytes, at most 255 are possible");
+  daemon.set_name("w\n1");
+  EXPECT_EQ(Refusal(daemon), "its name contains a control character");
+  daemon.set_name(std::string(255, 'x'));
+  daemon.set_address(std::string(256, 'x'));
+  EXPECT_EQ(Refusal(daemon), "its address has 256 bytes, at most 255 are possible");
+  daemon.set_address("h");
+  for (int i = 0; i <= 65536; ++i) daemon.add_running_jobs(i);
+  EXPECT_EQ(Refusal(daemon), "it has 65537 jobs, at most 65536 are possible");
+  daemon.mutable_running_jobs()->RemoveLast();
+  Join(1, daemon);
+
+  daemon = Worker("s1", 2);
+  daemon.set_role(proto::SERVER);
+  for (int i = 0; i < 64; ++i) daemon.add_shard_ports(65535);
+  Join(2, daemon);
+  daemon.set_attempt(2);
+  daemon.add_shard_ports(7000);
+  EXPECT_EQ(Refusal(daemon), "it has 65 shards, at most 64 are possible");
+  daemon.clear_shard_ports();
+  daemon.add_shard_ports(65536);
+  EXPECT_EQ(Refusal(daemon), "its shard's port 65536 is not in 1 to 65535");
+}
+
+TEST_F(MembershipTest, KeepsNoMoreOfAHeartbeatThanFits) {
+  Join(1, Worker("w1", 1));
+  proto::Heartbeat heartbeat;
+  heartbeat.add_refusals()->set_cause(std::string(256, 'x'));
+  for (int i = 0; i < 100; ++i) {
+    heartbeat.add_refusals()->set_cause("noise");
+    heartbeat.add_resources()->set_name("memory bytes");
+  }
+  membership_.Report("w1", heartbeat);
+  EXPECT_EQ(membership_.Find("w1")->report.refusals_size(), 64);
+  EXPECT_EQ(membership_.Find("w1")->report.resources_size(), 64);
+  EXPECT_EQ(membership_.Find("w1")->report.refusals(0).cause(), "noise");
+}
+
 TEST_F(MembershipTest, ACopyOfARegistrationIsRefusedAndChangesNothing) {
   Join(1, Worker("w1", 1));
   Join(2, Worker("w1", 1, 2));
