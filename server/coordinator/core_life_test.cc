@@ -299,15 +299,6 @@ TEST_F(CoreLifeTest, AWorkerThatComesBackWithoutTheJobMaySayHowItEnded) {
   EXPECT_EQ(cluster_.Status(next).state(), proto::RUNNING);
 }
 
-TEST_F(CoreLifeTest, ABreakWhileStartingFailsTheJob) {
-  JoinAll();
-  const uint32_t job = cluster_.Submit(CoreHarness::SomeJob(4));
-  cluster_.Disconnect("w2");
-  cluster_.JoinWorker("w2", 2, {job});
-  EXPECT_EQ(cluster_.Status(job).reason(),
-            "worker w2 (node 1, ranks 2 to 3) lost its connection while the job started");
-}
-
 TEST_F(CoreLifeTest, AServerThatComesBackWithoutTheWeightsFailsTheJob) {
   JoinAll();
   const uint32_t job = TrainFourRanks();

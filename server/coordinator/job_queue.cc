@@ -112,14 +112,7 @@ void JobTable::Start(JobEntry* entry, const std::vector<RankBlock>& blocks, absl
   entry->status().set_reason("starts its ranks");
   const absl::Status saved = Save(entry);
   if (!saved.ok()) return Fail(entry, NotSaved(saved), now);
-  for (const JobNode& node : entry->nodes) {
-    proto::CoordinatorMessage message;
-    proto::StartNode* start = message.mutable_start_node();
-    *start->mutable_record() = entry->stored.record();
-    start->set_node(node.node);
-    start->set_incarnation(1);
-    SendTo(node.daemon, message);
-  }
+  for (const JobNode& node : entry->nodes) SendStart(*entry, node);
   NotifyStatus(entry);
 }
 

@@ -86,15 +86,14 @@ void JobTable::OnJoined(const Daemon& daemon, bool returned, absl::Time now) {
     if (!entry.running()) continue;
     const bool holds = std::find(held.begin(), held.end(), id.value()) != held.end();
     if (JobNode* node = entry.NodeOn(name); node != nullptr && worker && !node->finished) {
-      NodeCameBack(&entry, node, holds, returned, now);
+      NodeCameBack(&entry, node, holds, now);
       continue;
     }
     JobServer* server = worker ? nullptr : entry.ServerOn(name);
     if (server == nullptr) continue;
     server->present = true;
-    if (entry.phase == JobPhase::kInstalling) {
-      Fail(&entry, absl::StrFormat("server %s lost its connection while the job started", name),
-           now);
+    if (!server->installed) {
+      SendInstall(entry, *server);  // one of the two, or the answer, may be lost
     } else if (!holds) {
       Fail(&entry, absl::StrFormat("server %s no longer holds the job's weights", name), now);
     }
@@ -113,15 +112,14 @@ void JobTable::OnJoined(const Daemon& daemon, bool returned, absl::Time now) {
   StartQueued(now);
 }
 
-void JobTable::NodeCameBack(JobEntry* entry, JobNode* node, bool holds, bool returned,
-                            absl::Time now) {
+// What was on its way when the line broke may be lost. Daemons take each command any number of
+// times; what they said, they say again.
+void JobTable::NodeCameBack(JobEntry* entry, JobNode* node, bool holds, absl::Time now) {
   node->present = true;
-  if (entry->phase != JobPhase::kTraining) {
-    // What was on its way in either direction may be lost.
-    Fail(entry, absl::StrCat(node->Describe(), " lost its connection while the job started"), now);
-    return;
-  }
-  node->missing_since = holds ? absl::InfiniteFuture() : now;
+  const bool starts = entry->phase == JobPhase::kStarting && !node->ready;
+  node->missing_since = holds || starts ? absl::InfiniteFuture() : now;
+  if (starts) return SendStart(*entry, *node);
+  if (entry->phase != JobPhase::kTraining) return;
   if (holds && !entry->metrics.HasReported(node->first_rank)) SendRun(*entry, *node);
   if (!holds || node->node != 0) return;
   // What was sent during the break may be lost; the worker drops what it has.
@@ -195,12 +193,7 @@ void JobTable::Install(JobEntry* entry, absl::Time now) {
   if (servers.empty()) return Train(entry, now);
   entry->phase = JobPhase::kInstalling;
   SetReason(entry, "waits for its servers");
-  for (const JobServer& server : entry->servers) {
-    proto::CoordinatorMessage message;
-    *message.mutable_install_job()->mutable_record() = entry->stored.record();
-    for (uint32_t shard : server.job_shards) message.mutable_install_job()->add_own_shards(shard);
-    SendTo(server.daemon, message);
-  }
+  for (const JobServer& server : entry->servers) SendInstall(*entry, server);
 }
 
 void JobTable::OnJobInstalled(const std::string& daemon, const proto::JobInstalled& message,

@@ -98,7 +98,7 @@ class JobTable {
   void Train(JobEntry* entry, absl::Time now);
   void Fail(JobEntry* entry, const std::string& reason, absl::Time now);
   void End(JobEntry* entry, proto::JobState state, const std::string& reason, absl::Time now);
-  void NodeCameBack(JobEntry* entry, JobNode* node, bool holds, bool returned, absl::Time now);
+  void NodeCameBack(JobEntry* entry, JobNode* node, bool holds, absl::Time now);
   void ForgetOldest();
 
   // job_waits.cc
@@ -110,6 +110,8 @@ class JobTable {
   void Publish(JobEntry* entry, const std::vector<proto::MetricsRecord>& records);
   void SendMetrics(const JobEntry& entry, const proto::MetricsRecord& record);
   void SendTo(const std::string& daemon, const proto::CoordinatorMessage& message);
+  void SendStart(const JobEntry& entry, const JobNode& node);
+  void SendInstall(const JobEntry& entry, const JobServer& server);
   void SendRun(const JobEntry& entry, const JobNode& node);
   void SendStop(const std::string& daemon, JobId job, const std::string& reason);
   void SendRemove(const std::string& daemon, JobId job);

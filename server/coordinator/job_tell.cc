@@ -36,6 +36,22 @@ void JobTable::SendTo(const std::string& daemon, const proto::CoordinatorMessage
   actions_->Send(found->session, message);
 }
 
+void JobTable::SendStart(const JobEntry& entry, const JobNode& node) {
+  proto::CoordinatorMessage message;
+  proto::StartNode* start = message.mutable_start_node();
+  *start->mutable_record() = entry.stored.record();
+  start->set_node(node.node);
+  start->set_incarnation(1);
+  SendTo(node.daemon, message);
+}
+
+void JobTable::SendInstall(const JobEntry& entry, const JobServer& server) {
+  proto::CoordinatorMessage message;
+  *message.mutable_install_job()->mutable_record() = entry.stored.record();
+  for (uint32_t shard : server.job_shards) message.mutable_install_job()->add_own_shards(shard);
+  SendTo(server.daemon, message);
+}
+
 void JobTable::SendRun(const JobEntry& entry, const JobNode& node) {
   proto::CoordinatorMessage message;
   *message.mutable_run_node()->mutable_record() = entry.stored.record();

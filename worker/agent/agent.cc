@@ -124,6 +124,9 @@ void Agent::StartNode(const proto::StartNode& start) {
   if (ending_) return;  // the session's end fails the job
   auto found = jobs_.find(id);
   if (found != jobs_.end()) return found->second->RepeatReady();
+  // A repetition, too; the session tells again how the job ended here.
+  const auto is_it = [id](const auto& ended) { return ended.first == id; };
+  if (std::any_of(ended_.begin(), ended_.end(), is_it)) return;
   JobProcesses::Options options;
   options.binary = options_.binary;
   options.daemon = options_.name;

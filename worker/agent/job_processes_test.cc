@@ -215,6 +215,26 @@ TEST_F(JobProcessesTest, PassReadyUpAndRunDown) {
   EXPECT_EQ(ReadFile(dir_ + "/runs/job-7/logs/rank0.log"), "ran\n");
 }
 
+TEST_F(JobProcessesTest, SayAgainThatTheyAreReadyAndRunOnce) {
+  start_.mutable_record()->mutable_job()->set_exchange(proto::Job::NONE);
+  start_.mutable_record()->mutable_view()->mutable_nodes(0)->set_ranks(1);
+  std::function<void(JobProcesses&)> repeat = [&](JobProcesses& job) {
+    job.RepeatReady();  // nothing yet, at first
+    if (sent_.empty()) return loop_.After(absl::Milliseconds(10), [&repeat, &job] { repeat(job); });
+    job.RepeatReady();
+    job.Run(proto::RunNode());
+    job.Run(proto::RunNode());
+  };
+  // One RunNode in its AgentMessage, with the length before it, has 3 bytes.
+  Play("printf '\\002\\012\\000' >&3; head -c 3 <&3 >/dev/null; timeout 0.2 head -c 1 <&3; true",
+       repeat);
+  ASSERT_GE(sent_.size(), 3u);
+  EXPECT_EQ(sent_[0].SerializeAsString(), sent_[1].SerializeAsString());
+  EXPECT_TRUE(sent_[0].has_node_ready());
+  EXPECT_TRUE(sent_.back().has_node_finished());
+  EXPECT_EQ(ReadFile(dir_ + "/runs/job-7/logs/rank0.log"), "") << "told to run twice";
+}
+
 TEST_F(JobProcessesTest, FailWithTheFigureWhereTheNodeHasNotTheMemory) {
   admit_ = [](const proto::Layout&, const proto::Placement&) {
     return absl::ResourceExhaustedError("it needs up to 3.0 MiB");
