@@ -7,6 +7,7 @@
 namespace strata::server {
 namespace {
 
+using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
 constexpr char kFirst[] = "tcp://host:5000";   // the first shard of a server
@@ -132,6 +133,90 @@ TEST(CoreReach, AServerThatAWorkerOfTheJobDoesNotReachTakesNoChunkOfIt) {
   cluster.Installed("s1", job);
   ASSERT_EQ(cluster.Status(job).shards_size(), 1);
   EXPECT_EQ(cluster.Status(job).shards(0).daemon(), "s1");
+}
+
+TEST(CoreReach, AServerThatAWorkerCannotReachHoldsUpNoJobThatHasAnother) {
+  CoreHarness cluster;
+  cluster.SetReach("w2", "tcp://far:5000", "connection timed out");
+  cluster.JoinServer("s1", 1);
+  cluster.JoinServer("s2", 1, {}, 0, "far");
+  for (const char* daemon : {"w1", "w2"}) cluster.JoinWorker(daemon, 1);
+  const uint32_t job = cluster.Submit(OneRankOn(2));
+  ASSERT_EQ(cluster.Status(job).state(), proto::RUNNING) << cluster.Status(job).reason();
+  for (const char* daemon : {"w1", "w2"}) cluster.Ready(daemon, job);
+  cluster.Installed("s1", job);
+  ASSERT_EQ(cluster.Status(job).shards_size(), 1);
+  EXPECT_EQ(cluster.Status(job).shards(0).daemon(), "s1");
+  const std::string without =
+      "without server s2: worker w2 (host) cannot reach server s2 at tcp://far:5000: connection "
+      "timed out; check route and firewall, or start the server with --interface or --advertise";
+  EXPECT_EQ(cluster.Status(job).reason(), without);
+  EXPECT_THAT(cluster.warnings(), ElementsAre("job 1 (job) runs " + without));
+  for (const char* daemon : {"w1", "w2"}) cluster.Finished(daemon, job);
+  EXPECT_EQ(cluster.Status(job).state(), proto::FINISHED);
+  EXPECT_EQ(cluster.Status(job).reason(), "");
+}
+
+TEST(CoreReach, AJobTakesTheWorkersThatHaveTheMostServersInCommon) {
+  CoreHarness cluster;
+  const std::string servers[] = {"s1", "s2", "s3"};
+  const auto cannot = [&](const std::string& worker, const std::string& server) {
+    cluster.SetReach(worker, "tcp://" + server + ":5000", "no route to host");
+  };
+  for (const std::string& server : servers) cluster.JoinServer(server, 1, {}, 0, server);
+  cannot("w1", "s2");
+  cannot("w1", "s3");
+  cannot("w2", "s1");
+  cannot("w3", "s1");
+  for (const char* worker : {"w1", "w2", "w3"}) cluster.JoinWorker(worker, 1);
+  const uint32_t job = cluster.Submit(OneRankOn(2));
+  ASSERT_EQ(cluster.Status(job).state(), proto::RUNNING) << cluster.Status(job).reason();
+  EXPECT_EQ(cluster.Status(job).nodes(0).daemon(), "w2");
+  EXPECT_EQ(cluster.Status(job).nodes(1).daemon(), "w3");
+  for (const char* worker : {"w2", "w3"}) cluster.Ready(worker, job);
+  ASSERT_EQ(cluster.Status(job).shards_size(), 2);
+  EXPECT_EQ(cluster.Status(job).shards(0).daemon(), "s2");
+}
+
+TEST(CoreReach, ServersThatComeBackWhileAJobStartsAreWaitedFor) {
+  CoreHarness cluster;
+  cluster.JoinServer("s1", 1);
+  cluster.JoinServer("s2", 1, {}, 0, "far");
+  cluster.JoinWorker("w1", 1);
+  const uint32_t job = cluster.Submit(CoreHarness::SomeJob(1));
+  cluster.Disconnect("s2");
+  cluster.Ready("w1", job);
+  EXPECT_EQ(cluster.Status(job).shards_size(), 0);
+  EXPECT_EQ(cluster.Status(job).reason(), "waits for server s2 to come back");
+  cluster.JoinServer("s2", 1, {}, 0, "far");
+  EXPECT_EQ(cluster.Status(job).shards_size(), 2);
+
+  const uint32_t next = cluster.Submit(CoreHarness::SomeJob(1));
+  cluster.Installed("s1", job);
+  cluster.Installed("s2", job);
+  cluster.Finished("w1", job);
+  cluster.Disconnect("s2");
+  cluster.Ready("w1", next);
+  cluster.Advance(absl::Seconds(3));
+  ASSERT_EQ(cluster.Status(next).shards_size(), 1) << "but not for long";
+  EXPECT_EQ(cluster.Status(next).shards(0).daemon(), "s1");
+}
+
+TEST(CoreReach, AJobWhoseNodesAreReadyAndReachNoServerFailsAfterAWhile) {
+  CoreHarness cluster;
+  cluster.JoinServer("s1", 2);
+  cluster.JoinWorker("w1", 1);
+  const uint32_t job = cluster.Submit(CoreHarness::SomeJob(1));
+  cluster.SetReach("w1", kSecond, "connection timed out");
+  cluster.Disconnect("s1");
+  cluster.JoinServer("s1", 2);
+  cluster.Ready("w1", job);
+  cluster.Advance(absl::Seconds(9));
+  EXPECT_EQ(cluster.Status(job).state(), proto::RUNNING);
+  EXPECT_EQ(cluster.Status(job).reason(), kTimedOut);
+  cluster.Advance(absl::Seconds(2));
+  EXPECT_EQ(cluster.Status(job).state(), proto::FAILED);
+  EXPECT_EQ(cluster.Status(job).reason(), kTimedOut);
 }
 
 TEST(CoreReach, ADaemonThatRegistersAnewIsTriedAnew) {

@@ -52,6 +52,10 @@ std::string JobNode::Describe() const {
                                       first_rank, first_rank + ranks - 1);
 }
 
+bool JobEntry::all_ready() const {
+  return std::all_of(nodes.begin(), nodes.end(), [](const JobNode& node) { return node.ready; });
+}
+
 JobNode* JobEntry::NodeOn(const std::string& daemon) {
   const auto it = std::find_if(nodes.begin(), nodes.end(),
                                [&](const JobNode& node) { return node.daemon == daemon; });
@@ -140,7 +144,7 @@ absl::Status JobEntry::TakeLayout() {
 
 void JobEntry::BeginTraining(absl::Time now) {
   phase = JobPhase::kTraining;
-  status().clear_reason();
+  status().set_reason(left_out);
   stored.set_training(true);
   stored.set_training_began_ms(absl::ToUnixMillis(now));
   metrics = MetricsMerge(job().ranks(), job().epochs(), stored.record().samples_per_epoch(),

@@ -69,6 +69,9 @@ struct JobEntry {
   std::vector<proto::Wait> waits;
   JobActivity activity;
   StallLog stall_log;
+  // Since when all nodes are ready and no servers are chosen; why some servers were not.
+  absl::Time place_since = absl::InfiniteFuture();
+  std::string left_out;
   JobPhase phase_seen = JobPhase::kNone;  // since phase_since
   absl::Time phase_since;
 
@@ -78,6 +81,7 @@ struct JobEntry {
   proto::JobState state() const { return stored.status().state(); }
   bool running() const { return state() == proto::RUNNING; }
   bool ended() const { return !running() && state() != proto::QUEUED; }
+  bool all_ready() const;
   bool needs_servers() const { return job().exchange() == proto::Job::PARAMETER_SERVER; }
 
   JobNode* NodeOn(const std::string& daemon);      // null: plays none

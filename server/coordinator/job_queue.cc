@@ -12,6 +12,9 @@
 namespace strata::server {
 
 void JobTable::StartQueued(absl::Time now) {
+  for (auto& [id, entry] : jobs_) {
+    if (entry.phase == JobPhase::kStarting && entry.all_ready()) Install(&entry, now);
+  }
   JobId first_waiting;
   for (auto& [id, entry] : jobs_) {
     if (entry.state() != proto::QUEUED) continue;
@@ -60,48 +63,6 @@ bool JobTable::StartOrWait(JobEntry* entry, absl::Time now) {
     }
   }
   return true;
-}
-
-// Starts the job on workers that reach all servers. While there are too few the job waits, and lets
-// others pass. REQUIRES: the job fits on `workers`.
-void JobTable::StartWhereReached(JobEntry* entry, std::vector<WorkerSlots> workers,
-                                 absl::Time now) {
-  std::string why;
-  for (WorkerSlots& worker : workers) {
-    if (!entry->needs_servers() || worker.used >= worker.slots) continue;
-    const Reachability::Verdict reach = ReachOfAllServers(worker.daemon, now);
-    if (reach.state != Reachability::State::kFailed) continue;
-    if (why.empty()) why = reach.text;
-    worker.used = worker.slots;
-  }
-  const RankAllocation allocation =
-      AllocateRanks(entry->job().ranks(), entry->job().ranks_per_node(), workers);
-  if (allocation.outcome != RankAllocation::Outcome::kFits) return SetReason(entry, why);
-  for (const RankBlock& block : allocation.blocks) {
-    if (!entry->needs_servers()) break;
-    const Reachability::Verdict reach = ReachOfAllServers(block.daemon, now);
-    if (reach.state == Reachability::State::kTrying) return SetReason(entry, reach.text);
-  }
-  Start(entry, allocation.blocks, now);
-}
-
-Reachability::Verdict JobTable::ReachOfAllServers(const std::string& worker, absl::Time now) const {
-  Reachability::Verdict worst;
-  for (const Daemon* server : membership_->Alive(proto::SERVER)) {
-    const auto verdict = reachability_->Between(worker, server->registration.name(), now);
-    if (verdict.state == Reachability::State::kFailed) return verdict;
-    if (verdict.state == Reachability::State::kTrying) worst = verdict;
-  }
-  return worst;
-}
-
-Reachability::Verdict JobTable::ReachOfAllNodes(const JobEntry& entry, const std::string& server,
-                                                absl::Time now) const {
-  for (const JobNode& node : entry.nodes) {
-    const auto verdict = reachability_->Between(node.daemon, server, now);
-    if (verdict.state != Reachability::State::kReached) return verdict;
-  }
-  return {};
 }
 
 void JobTable::Start(JobEntry* entry, const std::vector<RankBlock>& blocks, absl::Time now) {

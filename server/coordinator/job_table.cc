@@ -7,9 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "common/job/job.h"
-#include "common/limits/limits.h"
 #include "common/log.h"
-#include "server/coordinator/placement.h"
 
 namespace strata::server {
 
@@ -146,9 +144,7 @@ void JobTable::OnNodeReady(const std::string& daemon, const proto::NodeReady& me
   if (node == nullptr || entry->phase != JobPhase::kStarting || node->ready) return;
   node->ready = true;
   node->info = message;
-  const bool all_ready = std::all_of(entry->nodes.begin(), entry->nodes.end(),
-                                     [](const JobNode& n) { return n.ready; });
-  if (!all_ready) return;
+  if (!entry->all_ready()) return;
   const absl::Status taken = entry->TakeLayout();
   if (!taken.ok()) {
     Fail(entry, std::string(taken.message()), now);
@@ -156,44 +152,6 @@ void JobTable::OnNodeReady(const std::string& daemon, const proto::NodeReady& me
     return;
   }
   Install(entry, now);
-}
-
-void JobTable::Install(JobEntry* entry, absl::Time now) {
-  std::vector<ServerShards> servers;
-  std::string why_none = "no server is alive";
-  if (entry->needs_servers()) {
-    for (const Daemon* daemon : membership_->Alive(proto::SERVER)) {
-      const proto::Register& r = daemon->registration;
-      if (daemon->session == SessionId()) continue;
-      const Reachability::Verdict reach = ReachOfAllNodes(*entry, r.name(), now);
-      if (reach.state != Reachability::State::kReached) {
-        why_none = reach.text;
-        continue;
-      }
-      servers.push_back({.daemon = r.name(),
-                         .address = r.address(),
-                         .ports = {r.shard_ports().begin(), r.shard_ports().end()}});
-    }
-    if (servers.empty()) return Fail(entry, why_none, now);
-  }
-  const absl::StatusOr<JobPlacement> placement = PlaceChunks(
-      entry->stored.record().layout().elements(), entry->job().chunk_elements(), servers);
-  if (!placement.ok()) return Fail(entry, std::string(placement.status().message()), now);
-  entry->SetPlacement(*placement, servers);
-  // A message that is too long would end the line to its daemon.
-  if (const uint64_t bytes = entry->stored.record().ByteSizeLong(); bytes > kJobRecordBytesMax) {
-    return Fail(
-        entry,
-        absl::StrFormat("the job's record has %d bytes, at most %d are possible: it has %d "
-                        "tensors and %d chunks",
-                        bytes, kJobRecordBytesMax, entry->stored.record().layout().segments_size(),
-                        entry->status().chunks()),
-        now);
-  }
-  if (servers.empty()) return Train(entry, now);
-  entry->phase = JobPhase::kInstalling;
-  SetReason(entry, "waits for its servers");
-  for (const JobServer& server : entry->servers) SendInstall(*entry, server);
 }
 
 void JobTable::OnJobInstalled(const std::string& daemon, const proto::JobInstalled& message,
@@ -287,6 +245,7 @@ void JobTable::Excuse(absl::Duration gap, absl::Time now) {
   for (auto& [id, entry] : jobs_) {
     for (JobNode& node : entry.nodes) node.missing_since = Excused(node.missing_since, gap, now);
     entry.activity.Excuse(gap, now);
+    entry.place_since = Excused(entry.place_since, gap, now);
     entry.phase_since = Excused(entry.phase_since, gap, now);
   }
 }

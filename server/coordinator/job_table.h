@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <map>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -28,6 +29,8 @@ namespace strata::server {
 class JobTable {
  public:
   struct Options {
+    // How long a job whose nodes are ready may wait for servers that its nodes do not reach now.
+    absl::Duration place_patience = absl::Seconds(10);
     // How long a daemon that came back without a job may take to say how the job ended there.
     absl::Duration missing_grace = absl::Seconds(3);
     // How long the daemons of a running job may take to come back after a restart.
@@ -84,17 +87,27 @@ class JobTable {
  private:
   // job_queue.cc
   bool StartOrWait(JobEntry* entry, absl::Time now);
-  void StartWhereReached(JobEntry* entry, std::vector<WorkerSlots> workers, absl::Time now);
-  Reachability::Verdict ReachOfAllServers(const std::string& worker, absl::Time now) const;
-  Reachability::Verdict ReachOfAllNodes(const JobEntry& entry, const std::string& server,
-                                        absl::Time now) const;
   void Start(JobEntry* entry, const std::vector<RankBlock>& blocks, absl::Time now);
   std::vector<WorkerSlots> Workers() const;
   std::string Holders() const;
 
+  // job_place.cc
+  // Of the live servers, by what some workers reach of them.
+  struct CommonServers {
+    std::vector<const Daemon*> reached;                         // by all of the workers
+    std::string pending;                                        // why more may soon be
+    std::vector<std::pair<std::string, std::string>> left_out;  // names, and why
+  };
+  CommonServers ReachedByAll(const std::vector<std::string>& workers, absl::Time now) const;
+  RankAllocation AllocateWhereReached(const JobEntry& entry,
+                                      const std::vector<WorkerSlots>& workers,
+                                      absl::Time now) const;
+  void StartWhereReached(JobEntry* entry, const std::vector<WorkerSlots>& workers, absl::Time now);
+  void Install(JobEntry* entry, absl::Time now);
+  void InstallOn(const std::vector<ServerShards>& servers, JobEntry* entry, absl::Time now);
+
   // job_table.cc
   JobEntry* Running(uint32_t job);
-  void Install(JobEntry* entry, absl::Time now);
   void Train(JobEntry* entry, absl::Time now);
   void Fail(JobEntry* entry, const std::string& reason, absl::Time now);
   void End(JobEntry* entry, proto::JobState state, const std::string& reason, absl::Time now);

@@ -1,0 +1,167 @@
+// The part of JobTable that decides on which workers and servers a job runs: a server that a worker
+// cannot reach holds no job up that has another.
+
+#include <algorithm>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "common/limits/limits.h"
+#include "server/coordinator/job_table.h"
+#include "server/coordinator/placement.h"
+#include "server/coordinator/rank_allocation.h"
+
+namespace strata::server {
+namespace {
+
+std::vector<std::string> DaemonsOf(const std::vector<RankBlock>& blocks) {
+  std::vector<std::string> daemons;
+  for (const RankBlock& block : blocks) daemons.push_back(block.daemon);
+  return daemons;
+}
+
+// "without server s1: worker w1 cannot reach ...; without server s2: ..."
+std::string Without(const std::vector<std::pair<std::string, std::string>>& servers) {
+  constexpr size_t kNamesMax = 3;
+  std::string text;
+  for (size_t i = 0; i < servers.size() && i < kNamesMax; ++i) {
+    absl::StrAppend(&text, i == 0 ? "" : "; ", "without server ", servers[i].first, ": ",
+                    servers[i].second);
+  }
+  if (servers.size() <= kNamesMax) return text;
+  return absl::StrCat(text, "; without ", servers.size() - kNamesMax, " more");
+}
+
+}  // namespace
+
+JobTable::CommonServers JobTable::ReachedByAll(const std::vector<std::string>& workers,
+                                               absl::Time now) const {
+  using State = Reachability::State;
+  CommonServers common;
+  for (const Daemon* server : membership_->Alive(proto::SERVER)) {
+    const std::string& name = server->registration.name();
+    Reachability::Verdict worst;
+    if (server->session == SessionId()) {
+      worst = {State::kTrying, absl::StrFormat("waits for server %s to come back", name)};
+    }
+    for (const std::string& worker : workers) {
+      const Reachability::Verdict verdict = reachability_->Between(worker, name, now);
+      if (worst.state != State::kFailed && verdict.state != State::kReached) worst = verdict;
+    }
+    if (worst.state == State::kReached) common.reached.push_back(server);
+    if (worst.state == State::kTrying) common.pending = worst.text;
+    if (worst.state == State::kFailed) common.left_out.emplace_back(name, worst.text);
+  }
+  return common;
+}
+
+// Workers that reach all servers come first; where there are too few of those, the workers that
+// have the most servers in common. Not kFits: nowhere have enough workers one in common.
+RankAllocation JobTable::AllocateWhereReached(const JobEntry& entry,
+                                              const std::vector<WorkerSlots>& workers,
+                                              absl::Time now) const {
+  const std::vector<const Daemon*> servers = membership_->Alive(proto::SERVER);
+  const auto allocate_on = [&](const std::vector<const Daemon*>& needed) {
+    std::vector<WorkerSlots> able = workers;
+    for (WorkerSlots& worker : able) {
+      for (const Daemon* server : needed) {
+        if (worker.used >= worker.slots) break;
+        const auto reach = reachability_->Between(worker.daemon, server->registration.name(), now);
+        if (reach.state == Reachability::State::kFailed) worker.used = worker.slots;
+      }
+    }
+    return AllocateRanks(entry.job().ranks(), entry.job().ranks_per_node(), able);
+  };
+  RankAllocation best = allocate_on(servers);
+  if (best.outcome == RankAllocation::Outcome::kFits) return best;
+  size_t most = 0;
+  for (const Daemon* server : servers) {
+    RankAllocation allocation = allocate_on({server});
+    if (allocation.outcome != RankAllocation::Outcome::kFits) continue;
+    const size_t left_out = ReachedByAll(DaemonsOf(allocation.blocks), now).left_out.size();
+    if (servers.size() - left_out <= most) continue;
+    most = servers.size() - left_out;
+    best = std::move(allocation);
+  }
+  return best;
+}
+
+// While no server is reached by enough workers the job waits, and lets others pass. REQUIRES: the
+// job fits on `workers`.
+void JobTable::StartWhereReached(JobEntry* entry, const std::vector<WorkerSlots>& workers,
+                                 absl::Time now) {
+  const bool has_servers = entry->needs_servers();
+  const RankAllocation allocation =
+      has_servers ? AllocateWhereReached(*entry, workers, now)
+                  : AllocateRanks(entry->job().ranks(), entry->job().ranks_per_node(), workers);
+  if (allocation.outcome == RankAllocation::Outcome::kFits) {
+    const CommonServers common = ReachedByAll(DaemonsOf(allocation.blocks), now);
+    if (has_servers && !common.pending.empty()) return SetReason(entry, common.pending);
+    return Start(entry, allocation.blocks, now);
+  }
+  for (const WorkerSlots& worker : workers) {
+    const CommonServers common = ReachedByAll({worker.daemon}, now);
+    if (worker.used >= worker.slots || common.left_out.empty()) continue;
+    return SetReason(entry, common.left_out[0].second);
+  }
+}
+
+// Places the chunks on the servers that all nodes reach, once it is known which those are. Those
+// that come back from a break, or have just joined, are waited for, but not for long. REQUIRES: all
+// nodes are ready.
+void JobTable::Install(JobEntry* entry, absl::Time now) {
+  std::vector<ServerShards> servers;
+  if (entry->needs_servers()) {
+    std::vector<std::string> workers;
+    for (const JobNode& node : entry->nodes) workers.push_back(node.daemon);
+    const CommonServers common = ReachedByAll(workers, now);
+    entry->place_since = std::min(entry->place_since, now);
+    const std::string why = !common.pending.empty()   ? common.pending
+                            : common.left_out.empty() ? "no server is alive"
+                                                      : common.left_out[0].second;
+    const bool may_change =
+        !common.pending.empty() || (common.reached.empty() && !common.left_out.empty());
+    if (may_change && now - entry->place_since < options_.place_patience) {
+      return SetReason(entry, why);
+    }
+    if (common.reached.empty()) return Fail(entry, why, now);
+    for (const Daemon* daemon : common.reached) {
+      const proto::Register& r = daemon->registration;
+      servers.push_back({.daemon = r.name(),
+                         .address = r.address(),
+                         .ports = {r.shard_ports().begin(), r.shard_ports().end()}});
+    }
+    entry->left_out = Without(common.left_out);
+    if (!entry->left_out.empty()) {
+      actions_->Warn(absl::StrFormat("job %d (%s) runs %s", entry->id().value(),
+                                     entry->job().name(), entry->left_out));
+    }
+  }
+  InstallOn(servers, entry, now);
+}
+
+void JobTable::InstallOn(const std::vector<ServerShards>& servers, JobEntry* entry,
+                         absl::Time now) {
+  const absl::StatusOr<JobPlacement> placement = PlaceChunks(
+      entry->stored.record().layout().elements(), entry->job().chunk_elements(), servers);
+  if (!placement.ok()) return Fail(entry, std::string(placement.status().message()), now);
+  entry->SetPlacement(*placement, servers);
+  // A message that is too long would end the line to its daemon.
+  if (const uint64_t bytes = entry->stored.record().ByteSizeLong(); bytes > kJobRecordBytesMax) {
+    return Fail(
+        entry,
+        absl::StrFormat("the job's record has %d bytes, at most %d are possible: it has %d "
+                        "tensors and %d chunks",
+                        bytes, kJobRecordBytesMax, entry->stored.record().layout().segments_size(),
+                        entry->status().chunks()),
+        now);
+  }
+  if (servers.empty()) return Train(entry, now);
+  entry->phase = JobPhase::kInstalling;
+  SetReason(entry, "waits for its servers");
+  for (const JobServer& server : entry->servers) SendInstall(*entry, server);
+}
+
+}  // namespace strata::server
