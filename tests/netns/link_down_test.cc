@@ -2,6 +2,8 @@
 // costs time and nothing else.
 
 #include <cstdio>
+#include <filesystem>
+#include <fstream>
 #include <string>
 #include <vector>
 
@@ -95,6 +97,35 @@ TEST_F(LinkDown, ASyncJobGoesOnWhenTheServersAndTheCoordinatorWereCutOff) {
   const auto undisturbed = RunToEnd(SlowLenet("undisturbed", "sync {}"), "");
   const auto head_cut = RunToEnd(SlowLenet("head-cut", "sync {}"), "head");
   EXPECT_EQ(Hashes(head_cut.run_dir(), 0), Hashes(undisturbed.run_dir(), 0));
+}
+
+// The ranks do not get ready before the break, and do in it.
+TEST_F(LinkDown, AJobThatStartsGoesOnWhenAWorkerOrTheServersAndTheCoordinatorWereCutOff) {
+  for (const char* host : {"w1", "head"}) {
+    const std::string go = absl::StrCat(TestDir(), "/go-", host);
+    const std::string program = std::filesystem::absolute("examples/linear/linear");
+    proto::Job job;
+    job.set_name(absl::StrCat("starts-", host));
+    job.mutable_program()->set_path("/bin/sh");
+    job.mutable_program()->add_args("-c");
+    job.mutable_program()->add_args(
+        absl::StrCat("while [ ! -e ", go, " ]; do sleep 0.1; done; exec ", program, " \"$0\""));
+    job.mutable_program()->add_args("{launch}");
+    job.mutable_optimizer()->mutable_sgd();
+    job.mutable_schedule()->set_base_lr(0.1);
+    job.mutable_consistency()->mutable_sync();
+    job.set_ranks(2);
+    job.set_ranks_per_node(1);
+    const auto id = cluster_.client().Submit(job);
+    ASSERT_TRUE(id.ok()) << id.status();
+    cluster_.WaitFor(*id, [](const auto& status) { return status.state() != proto::QUEUED; });
+    ASSERT_EQ(cluster_.network().SetLink(host, false), absl::OkStatus());
+    std::ofstream(go) << "now";
+    absl::SleepFor(kBreak);
+    ASSERT_EQ(cluster_.network().SetLink(host, true), absl::OkStatus());
+    const proto::JobStatus status = cluster_.WaitForEnd(*id);
+    EXPECT_EQ(status.state(), proto::FINISHED) << status.reason() << cluster_.CoordinatorLog();
+  }
 }
 
 // The moment within a heartbeat's interval at which the break begins is another for each worker.
