@@ -2,6 +2,9 @@
 
 #include <grpcpp/server.h>
 #include <grpcpp/server_builder.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <sys/socket.h>
 
 #include <algorithm>
 #include <chrono>
@@ -10,9 +13,10 @@
 #include "absl/strings/str_cat.h"
 #include "common/control/channel.h"
 #include "common/limits/descriptors.h"
+#include "common/unique_fd.h"
+#include "server/coordinator/acceptor.h"
 #include "server/coordinator/coordinator_service.h"
 #include "server/coordinator/job_store.h"
-#include "server/coordinator/listen_check.h"
 
 namespace strata::server {
 namespace {
@@ -20,6 +24,10 @@ namespace {
 constexpr std::chrono::milliseconds kShutdownGrace(300);
 constexpr int kKeepaliveMs = 5000;
 constexpr int kPingIntervalMsMin = 1000;
+// For the beginning of HTTP/2.
+constexpr int kHandshakeMs = 10000;
+constexpr int kStreamsPerConnectionMax = 64;
+constexpr uint64_t kSpareDescriptors = 16;
 
 class GrpcCoordinator final : public Coordinator {
  public:
@@ -30,8 +38,10 @@ class GrpcCoordinator final : public Coordinator {
     const absl::Status descriptors =
         EnsureDescriptors("strata coordinator", CoordinatorDescriptors(options_.limits));
     if (!descriptors.ok()) return descriptors;
-    const absl::Status listenable = CheckListenable(options_.listen);
-    if (!listenable.ok()) return listenable;
+    auto acceptor = Acceptor::Create(
+        {.listen = options_.listen, .descriptors_max = ConnectionDescriptorsMax()});
+    if (!acceptor.ok()) return acceptor.status();
+    acceptor_ = *std::move(acceptor);
     absl::StatusOr<std::unique_ptr<JobStore>> store = JobStore::Open(options_.state_dir);
     if (!store.ok()) return store.status();
     store_ = *std::move(store);
@@ -44,10 +54,11 @@ class GrpcCoordinator final : public Coordinator {
     service_ = std::make_unique<CoordinatorService>(core, options_.limits, store_.get());
     const absl::Status started = service_->Start();
     if (!started.ok()) return started;
-    return Listen();
+    return Serve();
   }
 
   void Stop() override {
+    if (acceptor_ != nullptr) acceptor_->Stop();
     if (server_ != nullptr) {
       service_->EndFollowers();
       server_->Shutdown(std::chrono::system_clock::now() + kShutdownGrace);
@@ -55,17 +66,21 @@ class GrpcCoordinator final : public Coordinator {
     }
     if (service_ != nullptr) service_->Stop();
     server_.reset();
+    acceptor_.reset();
+    hand_over_.reset();
     service_.reset();
     store_.reset();
   }
 
-  int port() const override { return port_; }
+  int port() const override { return acceptor_ == nullptr ? 0 : acceptor_->port(); }
 
  private:
-  absl::Status Listen() {
+  absl::Status Serve() {
     grpc::ServerBuilder builder;
-    // Two coordinators on one port would share its connections between them.
-    builder.AddChannelArgument(GRPC_ARG_ALLOW_REUSEPORT, 0);
+    builder.AddChannelArgument(GRPC_ARG_SERVER_HANDSHAKE_TIMEOUT_MS, kHandshakeMs);
+    builder.AddChannelArgument(GRPC_ARG_MAX_CONNECTION_IDLE_MS,
+                               static_cast<int>(absl::ToInt64Milliseconds(options_.idle_after)));
+    builder.AddChannelArgument(GRPC_ARG_MAX_CONCURRENT_STREAMS, kStreamsPerConnectionMax);
     builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_TIME_MS, kKeepaliveMs);
     builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, KeepaliveTimeoutMs());
     builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_PERMIT_WITHOUT_CALLS, 1);
@@ -73,12 +88,30 @@ class GrpcCoordinator final : public Coordinator {
                                kPingIntervalMsMin);
     builder.SetMaxReceiveMessageSize(control::kMessageBytesMax);
     builder.SetMaxSendMessageSize(control::kMessageBytesMax);
-    builder.AddListeningPort(options_.listen, grpc::InsecureServerCredentials(), &port_);
+    hand_over_ = builder.experimental().AddExternalConnectionAcceptor(
+        grpc::ServerBuilder::experimental_type::ExternalConnectionType::FROM_FD,
+        grpc::InsecureServerCredentials());
     builder.RegisterService(service_.get());
     server_ = builder.BuildAndStart();
-    if (server_ != nullptr && port_ != 0) return absl::OkStatus();
-    return absl::AlreadyExistsError(
-        absl::StrCat("cannot listen on ", options_.listen, ": the port was taken just now"));
+    if (server_ == nullptr) return absl::InternalError("gRPC does not start");
+    acceptor_->Start({.take = [this](UniqueFd fd) { Take(std::move(fd)); },
+                      .refused = [this] { service_->CountRefusedConnection(); }});
+    return absl::OkStatus();
+  }
+
+  void Take(UniqueFd fd) {
+    // As gRPC does for the connections that it takes itself: what a peer that has vanished does not
+    // confirm.
+    const int timeout_ms = KeepaliveTimeoutMs();
+    setsockopt(fd.get(), IPPROTO_TCP, TCP_USER_TIMEOUT, &timeout_ms, sizeof(timeout_ms));
+    grpc::experimental::ExternalConnectionAcceptor::NewConnectionParameters connection;
+    connection.fd = fd.Release();
+    hand_over_->HandleNewConnection(&connection);
+  }
+
+  // What the process needs besides connections stays free.
+  int ConnectionDescriptorsMax() const {
+    return static_cast<int>(CoordinatorDescriptors(options_.limits).total - kSpareDescriptors);
   }
 
   // A daemon may be silent for as long as the options say.
@@ -88,9 +121,10 @@ class GrpcCoordinator final : public Coordinator {
   }
 
   const Options options_;
-  int port_ = 0;
   std::unique_ptr<JobStore> store_;
   std::unique_ptr<CoordinatorService> service_;
+  std::unique_ptr<Acceptor> acceptor_;
+  std::unique_ptr<grpc::experimental::ExternalConnectionAcceptor> hand_over_;
   std::unique_ptr<grpc::Server> server_;
 };
 
@@ -111,7 +145,9 @@ absl::Status Coordinator::Options::Validate() const {
                                                    absl::FormatDuration(heartbeat), ")"));
   }
   const absl::Status counts = limits.Validate();
-  return counts.ok() ? CheckPositive("heartbeat", heartbeat) : counts;
+  const absl::Status idle = CheckPositive("idle_after", idle_after);
+  if (!counts.ok() || !idle.ok()) return counts.ok() ? idle : counts;
+  return CheckPositive("heartbeat", heartbeat);
 }
 
 absl::StatusOr<std::unique_ptr<Coordinator>> Coordinator::Create(Options options) {

@@ -26,6 +26,8 @@ class Coordinator {
     absl::Duration reconnect_grace = absl::Seconds(2);
     // How long running jobs wait for their daemons after a restart of the coordinator.
     absl::Duration restart_patience = absl::Seconds(30);
+    // A connection over which nothing has been asked for so long is ended.
+    absl::Duration idle_after = absl::Seconds(30);
     CoordinatorLimits limits;
     // A job that can never fit fails once no worker has joined for so long.
     absl::Duration settle_after = absl::Seconds(3);

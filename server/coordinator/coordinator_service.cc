@@ -8,6 +8,7 @@
 
 #include "absl/strings/str_format.h"
 #include "absl/synchronization/notification.h"
+#include "common/control/resources.h"
 #include "common/job/job.h"
 #include "common/log.h"
 
@@ -56,6 +57,14 @@ absl::Status CoordinatorService::Start() {
   core_.RestoreSeen(*seen);
   loop_.Start();
   return absl::OkStatus();
+}
+
+void CoordinatorService::CountRefusedConnection() {
+  const uint64_t refused = ++refused_connections_;
+  // A storm of them is not worth a line each.
+  if ((refused & (refused - 1)) != 0) return;
+  LogWarning("refused a connection: all that sessions and calls may take are open (%d refused)",
+             refused);
 }
 
 void CoordinatorService::EndFollowers() {
@@ -169,11 +178,11 @@ grpc::Status CoordinatorService::ListNodes(grpc::ServerContext* context,
   return Ask(context, [&] {
     *reply = core_.ListNodes(clock_.Now());
     *reply->mutable_coordinator() = CoordinatorStatus(&session_gate_, &call_gate_);
+    proto::DaemonStatus* coordinator = reply->mutable_coordinator();
     for (const auto& [cause, count] : core_.refusals()) {
-      proto::Refusal* refusal = reply->mutable_coordinator()->add_refusals();
-      refusal->set_cause(cause);
-      refusal->set_count(count);
+      control::AddRefusal(cause, count, coordinator);
     }
+    control::AddRefusal("over the limit of connections", refused_connections_, coordinator);
     return absl::OkStatus();
   });
 }

@@ -32,6 +32,8 @@ class CoordinatorService final : public proto::Coordinator::Service, private Coo
   absl::Status Start();
   // Ends all followers' streams, so that the gRPC server can shut down.
   void EndFollowers();
+  // One for which there was no room. From any thread.
+  void CountRefusedConnection();
   // After the gRPC server's shutdown.
   void Stop() { loop_.Stop(); }
 
@@ -74,6 +76,7 @@ class CoordinatorService final : public proto::Coordinator::Service, private Coo
   Gate session_gate_;
   Gate call_gate_;
   std::atomic<uint64_t> next_session_ = 1;
+  std::atomic<uint64_t> refused_connections_ = 0;
 
   // The loop's thread's.
   CoordinatorCore core_;

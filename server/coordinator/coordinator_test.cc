@@ -265,6 +265,30 @@ TEST_F(CoordinatorTest, OneSessionTooManyIsRefusedAtOnceAndCounted) {
   EXPECT_TRUE(nodes->daemons(0).alive());
 }
 
+TEST_F(CoordinatorTest, ConnectionsOverWhichNobodyAsksForAnythingAreEnded) {
+  coordinator_.reset();
+  options_.idle_after = absl::Seconds(1);
+  StartCoordinator();
+  // One says nothing, one begins HTTP/2 and no more.
+  const std::string openings[] = {
+      "", absl::StrCat("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", std::string("\0\0\0\4\0\0\0\0\0", 9))};
+  for (const std::string& opening : openings) {
+    const UniqueFd fd(socket(AF_INET, SOCK_STREAM, 0));
+    sockaddr_in address = {.sin_family = AF_INET, .sin_addr = {.s_addr = htonl(INADDR_LOOPBACK)}};
+    address.sin_port = htons(static_cast<uint16_t>(coordinator_->port()));
+    ASSERT_EQ(connect(fd.get(), reinterpret_cast<sockaddr*>(&address), sizeof(address)), 0);
+    ASSERT_EQ(send(fd.get(), opening.data(), opening.size(), 0), std::ssize(opening));
+    const timeval patience = {.tv_sec = 60, .tv_usec = 0};
+    setsockopt(fd.get(), SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof(patience));
+    char bytes[256];
+    ssize_t got = 1;
+    while (got > 0) got = recv(fd.get(), bytes, sizeof(bytes), 0);
+    EXPECT_EQ(got, 0) << "still open, after " << opening.size() << " bytes";
+  }
+  // A client whose connection was ended asks over another.
+  EXPECT_TRUE(client_->ListJobs().ok());
+}
+
 TEST_F(CoordinatorTest, ADaemonThatHasMoreToSayThanFitsEndsItsSession) {
   FakeDaemon daemon(options_.listen, FakeDaemon::Worker("w1", 1));
   ASSERT_TRUE(daemon.Start().ok());

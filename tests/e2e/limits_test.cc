@@ -189,6 +189,30 @@ TEST(Limits, ADaemonBeyondTheSessionsIsRefusedByNameAndTheOthersStay) {
   cluster.StopAll();
 }
 
+TEST(Limits, AFloodOfConnectionsAtTheCoordinatorIsEndedAndCountedAndItGoesOnListening) {
+  Cluster cluster({.coordinator_args = {"--sessions", "8", "--calls", "8"}});
+  ASSERT_EQ(cluster.Start(), absl::OkStatus());
+  auto id = cluster.Submit(LenetJob("victim", 1, 1, 10'000'000));
+  ASSERT_TRUE(id.ok());
+  ASSERT_EQ(cluster.WaitForStep(*id, 1).state(), proto::RUNNING);
+  int port = 0;
+  const std::string& address = cluster.address();
+  ASSERT_TRUE(absl::SimpleAtoi(address.substr(address.rfind(':') + 1), &port));
+  std::vector<UniqueFd> silent;
+  for (int i = 0; i < 200; ++i) silent.push_back(TcpTo(port));
+  // 48 + 8 sessions + 8 calls may be open.
+  EXPECT_TRUE(WaitUntil(
+      [&] { return Refusals(cluster, "coordinator", "over the limit of connections") >= 136; }));
+  // Those that were taken are ended, too, since they ask for nothing.
+  EXPECT_TRUE(WaitUntil([&] {
+    return RunStrata({"nodes", "--coordinator", cluster.address()}).status.ok();
+  }));
+  EXPECT_TRUE(IsEnded(silent[0]));
+  EXPECT_EQ(cluster.Status(*id).state(), proto::RUNNING) << cluster.Status(*id).reason();
+  ASSERT_EQ(cluster.client().Cancel(*id), absl::OkStatus());
+  cluster.StopAll();
+}
+
 TEST(Limits, StatusShowsWhatIsUsedBesideTheLimitWithSums) {
   Cluster cluster({.servers = 2, .nodes = 2, .slots = 1});
   ASSERT_EQ(cluster.Start(), absl::OkStatus());
