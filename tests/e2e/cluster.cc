@@ -177,7 +177,8 @@ absl::Status Cluster::StartWorker(int i) {
 
 absl::Status Cluster::Start() {
   absl::Status status = coordinator_.process ? absl::OkStatus() : StartCoordinator();
-  for (int i = 0; i < options_.servers && status.ok(); ++i) status = StartServer(i);
+  const int started = static_cast<int>(servers_.size());
+  for (int i = started; i < options_.servers && status.ok(); ++i) status = StartServer(i);
   for (int i = 0; i < options_.nodes && status.ok(); ++i) status = StartWorker(i);
   if (!status.ok()) return status;
   control::CoordinatorClient::Options client;

@@ -80,7 +80,7 @@ class Cluster {
 
   explicit Cluster(Options options) : options_(options) {}
 
-  // All daemons are ready then. The coordinator may have been started before.
+  // All daemons are ready then. The coordinator and servers may have been started before.
   absl::Status Start();
 
   // Servers and workers that are started from now on reach the coordinator there.

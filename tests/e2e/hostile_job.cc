@@ -35,7 +35,7 @@ proto::Launch LaunchOf(int pid) {
 
 void HostileJob::Eavesdrop() {
   ASSERT_EQ(cluster_.StartCoordinator(), absl::OkStatus());
-  relay_ = std::make_unique<RecordingRelay>(CoordinatorPort());
+  relay_ = std::make_unique<RecordingRelay>(CoordinatorPort(), RecordingRelay::Options());
   cluster_.LeadDaemonsBy(relay_->address());
 }
 

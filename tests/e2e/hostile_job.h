@@ -17,6 +17,9 @@ namespace strata::tests {
 // had at every step when nobody did.
 class HostileJob : public testing::Test {
  protected:
+  HostileJob() : HostileJob({.servers = 1, .shards = 2, .nodes = 2, .slots = 2}) {}
+  explicit HostileJob(const Cluster::Options& options) : cluster_(options) {}
+
   // Whoever listens between the daemons and the coordinator; call before Begin.
   void Eavesdrop();
   // Trains undisturbed, then starts the job that is attacked; it takes steps * step_ms at least.
@@ -43,7 +46,7 @@ class HostileJob : public testing::Test {
   uint64_t ResidentBytes();
 
   std::unique_ptr<RecordingRelay> relay_;  // once Eavesdrop was called
-  Cluster cluster_{{1, 2, 2, 2}};
+  Cluster cluster_;
   uint32_t finished_job_ = 0;  // the undisturbed one
   JobId job_;
 

@@ -74,6 +74,17 @@ bool RawPeer::Send(const std::string& bytes) {
   return sent >= 0 || errno == EAGAIN;
 }
 
+bool RawPeer::SendAll(const std::string& bytes) {
+  const timeval patience = {.tv_sec = 20, .tv_usec = 0};
+  setsockopt(fd_.get(), SOL_SOCKET, SO_SNDTIMEO, &patience, sizeof patience);
+  for (size_t sent = 0; sent < bytes.size();) {
+    const ssize_t more = send(fd_.get(), bytes.data() + sent, bytes.size() - sent, MSG_NOSIGNAL);
+    if (more <= 0) return false;
+    sent += static_cast<size_t>(more);
+  }
+  return true;
+}
+
 bool RawPeer::IsClosed() {
   char block[4096];
   while (true) {

@@ -22,6 +22,9 @@ class RawPeer {
   bool connected() const { return fd_.valid(); }
   // Hands over what the kernel takes at once; false where the connection is broken.
   bool Send(const std::string& bytes);
+  // Hands over all of it, waiting for the other side to take it, at most 20 s each time. False: it
+  // took less.
+  bool SendAll(const std::string& bytes);
   // Drops what has come; whether the other side has closed the connection.
   bool IsClosed();
 

@@ -9,32 +9,36 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "gtest/gtest.h"
 
 namespace strata::tests {
 namespace {
 
-constexpr size_t kRecordedMax = 1 << 10;
-
-sockaddr_in Loopback(int port) {
+sockaddr_in AddressOf(const std::string& host, int port) {
   sockaddr_in address = {};
   address.sin_family = AF_INET;
   address.sin_port = htons(static_cast<uint16_t>(port));
-  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  EXPECT_EQ(inet_pton(AF_INET, host.c_str(), &address.sin_addr), 1) << host;
   return address;
 }
 
-UniqueFd Listener() {
+UniqueFd Listener(const std::string& host, int port) {
   UniqueFd fd(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
-  const sockaddr_in address = Loopback(0);
-  bind(fd.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address);
-  listen(fd.get(), 64);
+  const sockaddr_in address = AddressOf(host, port);
+  EXPECT_EQ(bind(fd.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address), 0)
+      << host << ":" << port;
+  EXPECT_EQ(listen(fd.get(), 64), 0);
   return fd;
 }
 
 }  // namespace
 
-RecordingRelay::RecordingRelay(int port)
-    : port_(port), listener_(Listener()), stop_(*EventFd::Create()), thread_([this] { Run(); }) {}
+RecordingRelay::RecordingRelay(int to, const Options& options)
+    : to_(to),
+      options_(options),
+      listener_(Listener(options.host, options.port)),
+      stop_(*EventFd::Create()),
+      thread_([this] { Run(); }) {}
 
 RecordingRelay::~RecordingRelay() {
   stop_.Notify();
@@ -45,7 +49,7 @@ std::string RecordingRelay::address() const {
   sockaddr_in address = {};
   socklen_t size = sizeof address;
   getsockname(listener_.get(), reinterpret_cast<sockaddr*>(&address), &size);
-  return absl::StrCat("127.0.0.1:", ntohs(address.sin_port));
+  return absl::StrCat(options_.host, ":", ntohs(address.sin_port));
 }
 
 std::vector<std::string> RecordingRelay::said() {
@@ -57,7 +61,7 @@ void RecordingRelay::Accept(std::vector<Line>* lines) {
   Line line;
   line.from = UniqueFd(accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC));
   line.to = UniqueFd(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
-  const sockaddr_in address = Loopback(port_);
+  const sockaddr_in address = AddressOf("127.0.0.1", to_);
   const auto* there = reinterpret_cast<const sockaddr*>(&address);
   if (connect(line.to.get(), there, sizeof address) != 0) return;
   absl::MutexLock lock(&mutex_);
@@ -76,7 +80,7 @@ bool RecordingRelay::Pass(const Line& line, bool forwards) {
   if (forwards) {
     absl::MutexLock lock(&mutex_);
     std::string& said = said_[line.index];
-    said.append(block, std::min(bytes, kRecordedMax - said.size()));
+    said.append(block, std::min(bytes, options_.recorded_max - said.size()));
   }
   for (size_t sent = 0; sent < bytes;) {
     const ssize_t more = send(out, block + sent, bytes - sent, MSG_NOSIGNAL);

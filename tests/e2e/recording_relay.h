@@ -13,15 +13,21 @@
 namespace strata::tests {
 
 // Somebody on the way: passes connections on to a port of 127.0.0.1, as they are, and remembers
-// how each of them began.
+// what was said on each of them.
 class RecordingRelay {
  public:
-  explicit RecordingRelay(int port);
+  struct Options {
+    std::string host = "127.0.0.1";  // to listen at; IPv4
+    int port = 0;                    // 0: any free one
+    size_t recorded_max = 1 << 10;   // bytes of each connection, its first ones
+  };
+  // To this port. Fails the test if it cannot listen.
+  RecordingRelay(int to, const Options& options);
   ~RecordingRelay();
 
-  // Where it listens: "127.0.0.1:PORT".
+  // Where it listens: "HOST:PORT".
   std::string address() const;
-  // The first KiB that was said by who connected, for each connection so far.
+  // What was said by who connected, for each connection so far.
   std::vector<std::string> said();
 
  private:
@@ -35,7 +41,8 @@ class RecordingRelay {
   // False: one side has ended.
   bool Pass(const Line& line, bool forwards);
 
-  const int port_;
+  const int to_;
+  const Options options_;
   const UniqueFd listener_;
   const EventFd stop_;
   absl::Mutex mutex_;
