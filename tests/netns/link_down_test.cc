@@ -66,7 +66,9 @@ class LinkDown : public NetnsTest {
       const proto::JobStatus after = cluster_.Status(job);
       EXPECT_EQ(after.state(), proto::RUNNING) << after.reason();
       // A job that waits for the host stands still; else it would have gone 100 steps.
-      if (before.mode() != "async") EXPECT_EQ(after.progress().step(), step) << host;
+      if (before.mode() != "async") {
+        EXPECT_EQ(after.progress().step(), step) << host;
+      }
     }
     ASSERT_EQ(cluster_.network().SetLink(host, true), absl::OkStatus());
   }
