@@ -72,8 +72,13 @@ TEST_F(Failure, OfTheCoordinatorStopsNothingWhenItComesBack) {
   StartWithJob(400);
   Command follower = StartStrata({"submit", WriteJob(TestDir(), ShortJob("behind")), "--follow",
                                   "--coordinator", cluster_.address()});
-  // It gets the number after the first job's.
-  ASSERT_TRUE(WaitUntil([&] { return cluster_.client().GetJob(JobId(2)).ok(); }));
+  // It has heard that its job was taken, and the number after the first job's. Before that it could
+  // not know whether to submit again.
+  ASSERT_TRUE(WaitUntil([&] {
+    std::ifstream out(follower.base + ".out");
+    std::string line;
+    return std::getline(out, line) && line == "job 2 (behind) submitted";
+  }));
   cluster_.coordinator().process->Signal(SIGKILL);
   cluster_.coordinator() = Daemon();
   ASSERT_EQ(cluster_.StartCoordinator(), absl::OkStatus());
