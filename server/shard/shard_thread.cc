@@ -23,7 +23,8 @@ ShardThread::ShardThread(Options options, const kernels::Kernels& kernels,
     : options_(std::move(options)),
       endpoint_(std::move(endpoint)),
       queue_([this] { endpoint_->Wake(); }),
-      core_(kernels) {}
+      core_(kernels),
+      backlog_(endpoint_.get(), options_.waiting_frames_max) {}
 
 ShardThread::~ShardThread() { Stop(); }
 
@@ -101,10 +102,10 @@ void ShardThread::Run() {
   std::vector<transport::Event> events;
   while (!stopping_) {
     events.clear();
-    endpoint_->Poll(waiting_.empty() ? kIdlePoll : kBusyPoll, &events);
+    endpoint_->Poll(backlog_.empty() ? kIdlePoll : kBusyPoll, &events);
     queue_.RunAll();
     for (transport::Event& event : events) OnEvent(std::move(event));
-    SendWaiting();
+    backlog_.SendWaiting();
   }
   queue_.Close();
   queue_.RunAll();
@@ -123,7 +124,7 @@ void ShardThread::OnEvent(transport::Event event) {
       core_.OnMalformed(event.connection, &actions_);
       break;
     case transport::Event::Kind::kDisconnected:
-      waiting_.erase(event.connection);
+      backlog_.Forget(event.connection);
       core_.OnDisconnected(event.connection);
       break;
   }
@@ -133,45 +134,24 @@ void ShardThread::OnEvent(transport::Event event) {
 void ShardThread::Execute() {
   for (ShardAction& action : actions_) {
     if (action.kind == ShardAction::Kind::kClose) {
-      waiting_.erase(action.connection);
+      backlog_.Forget(action.connection);
       endpoint_->Close(action.connection);
     } else {
       if (action.frame.header.op == wire::Op::kHelloOk) endpoint_->Admit(action.connection);
-      Send(action.connection, std::move(action.frame));
+      Send(action.connection, action.frame);
     }
   }
   actions_.clear();
 }
 
-void ShardThread::Send(transport::ConnectionId connection, wire::Frame frame) {
+void ShardThread::Send(transport::ConnectionId connection, const wire::Frame& frame) {
   if (frame.header.op == wire::Op::kError && IsWorthALine(++refused_)) {
     LogWarning("port %d: refused a request: %s (%d refused)", port_, wire::Describe(frame.header),
                refused_);
   }
-  auto waiting = waiting_.find(connection);
-  if (waiting == waiting_.end()) {
-    const absl::Status sent = endpoint_->Send(connection, frame);
-    // Ok, or a connection whose end is on its way here as an event.
-    if (!absl::IsResourceExhausted(sent)) return;
-    waiting = waiting_.try_emplace(connection).first;
-  }
-  if (waiting->second.size() >= options_.waiting_frames_max) {
+  if (backlog_.Send(connection, frame) == FrameBacklog::Result::kDropped) {
     LogWarning("port %d: dropped an answer, its receiver is too slow: %s", port_,
                wire::Describe(frame.header));
-    return;
-  }
-  waiting->second.push_back(std::move(frame));
-}
-
-void ShardThread::SendWaiting() {
-  for (auto it = waiting_.begin(); it != waiting_.end();) {
-    std::deque<wire::Frame>& frames = it->second;
-    while (!frames.empty() &&
-           !absl::IsResourceExhausted(endpoint_->Send(it->first, frames.front()))) {
-      frames.pop_front();
-    }
-    const auto current = it++;
-    if (frames.empty()) waiting_.erase(current);
   }
 }
 

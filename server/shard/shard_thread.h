@@ -2,7 +2,6 @@
 #define STRATA_SERVER_SHARD_SHARD_THREAD_H_
 
 #include <cstddef>
-#include <deque>
 #include <memory>
 #include <string>
 #include <thread>
@@ -15,6 +14,7 @@
 #include "common/transport/endpoint.h"
 #include "kernels/kernels.h"
 #include "proto/control.pb.h"
+#include "server/shard/frame_backlog.h"
 #include "server/shard/shard_core.h"
 
 namespace strata::server {
@@ -60,8 +60,7 @@ class ShardThread {
   void Run();
   void OnEvent(transport::Event event);
   void Execute();
-  void Send(transport::ConnectionId connection, wire::Frame frame);
-  void SendWaiting();
+  void Send(transport::ConnectionId connection, const wire::Frame& frame);
   // Runs `closure` on the shard's thread and waits for it.
   absl::Status RunOnThread(absl::AnyInvocable<void()> closure);
 
@@ -76,7 +75,7 @@ class ShardThread {
   bool stopping_ = false;
   uint64_t refused_ = 0;  // that could have been logged
   std::vector<ShardAction> actions_;
-  absl::flat_hash_map<transport::ConnectionId, std::deque<wire::Frame>> waiting_;
+  FrameBacklog backlog_;
 };
 
 }  // namespace strata::server

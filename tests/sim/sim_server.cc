@@ -1,5 +1,6 @@
 #include "tests/sim/sim_server.h"
 
+#include <limits>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -36,6 +37,7 @@ SimShard::SimShard(World* world, const std::string& name, const std::string& hos
   options.encode = world->scenario().encode;
   options.on_ready = [this] { OnReady(); };
   endpoint_ = std::make_unique<transport::SimEndpoint>(&world->network(), options);
+  backlog_.emplace(endpoint_.get(), std::numeric_limits<size_t>::max());
   port_ = *endpoint_->Listen(absl::StrCat("tcp://", host_name, ":0"));
 }
 
@@ -70,9 +72,9 @@ void SimShard::OnReady() {
     });
   }
   events_.clear();
-  endpoint_->Poll(waiting_.empty() ? absl::InfiniteDuration() : kBusyPoll, &events_);
+  endpoint_->Poll(backlog_->empty() ? absl::InfiniteDuration() : kBusyPoll, &events_);
   for (Event& event : events_) OnEvent(std::move(event));
-  SendWaiting();
+  backlog_->SendWaiting();
 }
 
 void SimShard::OnEvent(Event event) {
@@ -92,7 +94,7 @@ void SimShard::OnEvent(Event event) {
 }
 
 void SimShard::Forget(transport::ConnectionId connection) {
-  waiting_.erase(connection);
+  backlog_->Forget(connection);
   open_.erase(connection);
   for (const auto& [job, own_shard] : own_shard_) {
     if (JobChecker* checker = world_->checker(job)) checker->OnDisconnected(own_shard, connection);
@@ -113,7 +115,7 @@ void SimShard::OnFrame(const Event& event) {
     retry.header.element_count = 0;
     retry.header.sample_count = 0;
     retry.header.payload_checksum = 0;
-    return Send(event.connection, std::move(retry));
+    return Send(event.connection, retry);
   }
   core_.OnFrame(event.connection, event.frame, &actions_);
   JobChecker* checker = world_->checker(header.job);
@@ -188,32 +190,15 @@ void SimShard::Execute() {
       Forget(action.connection);
       endpoint_->Close(action.connection);
     } else {
-      Send(action.connection, std::move(action.frame));
+      Send(action.connection, action.frame);
     }
   }
   actions_.clear();
 }
 
-void SimShard::Send(transport::ConnectionId connection, wire::Frame frame) {
-  auto waiting = waiting_.find(connection);
-  if (waiting == waiting_.end()) {
-    if (!absl::IsResourceExhausted(endpoint_->Send(connection, frame))) return;
-    world_->Count(Rare::kQueueFull);
-    waiting = waiting_.try_emplace(connection).first;
-  }
-  waiting->second.push_back(std::move(frame));
-}
-
-void SimShard::SendWaiting() {
-  for (auto it = waiting_.begin(); it != waiting_.end();) {
-    std::deque<wire::Frame>& frames = it->second;
-    while (!frames.empty() &&
-           !absl::IsResourceExhausted(endpoint_->Send(it->first, frames.front()))) {
-      frames.pop_front();
-    }
-    const auto current = it++;
-    if (frames.empty()) waiting_.erase(current);
-  }
+void SimShard::Send(transport::ConnectionId connection, const wire::Frame& frame) {
+  const server::FrameBacklog::Result sent = backlog_->Send(connection, frame);
+  if (sent == server::FrameBacklog::Result::kFull) world_->Count(Rare::kQueueFull);
 }
 
 SimServer::SimServer(World* world, const std::string& name, uint32_t shards)

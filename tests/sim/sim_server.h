@@ -2,15 +2,16 @@
 #define STRATA_TESTS_SIM_SIM_SERVER_H_
 
 #include <cstdint>
-#include <deque>
 #include <map>
 #include <memory>
+#include <optional>
 #include <set>
 #include <string>
 #include <vector>
 
 #include "common/transport/sim/sim_endpoint.h"
 #include "proto/control.pb.h"
+#include "server/shard/frame_backlog.h"
 #include "server/shard/shard_core.h"
 
 namespace strata::sim {
@@ -37,8 +38,7 @@ class SimShard {
   // The core must refuse it and want nothing else.
   void Stray(const transport::Event& event, wire::Frame frame, wire::Op refusal, const char* what);
   void Execute();
-  void Send(transport::ConnectionId connection, wire::Frame frame);
-  void SendWaiting();
+  void Send(transport::ConnectionId connection, const wire::Frame& frame);
 
   World* const world_;
   const std::string name_;
@@ -48,8 +48,8 @@ class SimShard {
   std::set<transport::ConnectionId> open_;
   std::vector<transport::Event> events_;
   std::vector<server::ShardAction> actions_;
-  std::map<transport::ConnectionId, std::deque<wire::Frame>> waiting_;
   std::unique_ptr<transport::SimEndpoint> endpoint_;
+  std::optional<server::FrameBacklog> backlog_;
   int port_ = 0;
 };
 
