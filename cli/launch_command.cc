@@ -137,14 +137,9 @@ class Launch {
 };
 
 int Run(Options options, const Invocation& invocation) {
-  std::optional<proto::Job> job;
-  if (!options.job.path.empty()) {
-    auto loaded = LoadJob(options.job);
-    if (!loaded.ok()) return PrintError(loaded.status());
-    job = *loaded;
-  } else if (!options.job.settings.empty() || !options.job.mode.empty()) {
-    return PrintError("--set and --mode need --job", kExitUsage);
-  }
+  auto loaded = LoadJobIfGiven(options.job);
+  if (!loaded.ok()) return PrintError(loaded.status());
+  std::optional<proto::Job> job = *std::move(loaded);
   auto hosts = LoadHosts(options.hosts_path);
   if (!hosts.ok()) return PrintError(hosts.status());
   if (options.launch.runs_dir.empty()) options.launch.runs_dir = NewRunsDirectory();

@@ -80,15 +80,12 @@ int RunCluster(const Options& options, std::optional<proto::Job> job,
 }
 
 int Run(Options options, const Invocation& invocation) {
-  std::optional<proto::Job> job;
-  if (!options.job.path.empty()) {
-    auto loaded = LoadJob(options.job);
-    if (!loaded.ok()) return PrintError(loaded.status());
-    job = *loaded;
+  auto loaded = LoadJobIfGiven(options.job);
+  if (!loaded.ok()) return PrintError(loaded.status());
+  std::optional<proto::Job> job = *std::move(loaded);
+  if (job.has_value()) {
     absl::Status status = CheckServers(*job, options.servers);
     if (!status.ok()) return PrintError(status);
-  } else if (!options.job.settings.empty() || !options.job.mode.empty()) {
-    return PrintError("--set and --mode need --job", kExitUsage);
   }
   if (!options.slots_given) {
     int cores = static_cast<int>(std::thread::hardware_concurrency());

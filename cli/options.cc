@@ -140,6 +140,12 @@ absl::StatusOr<proto::Job> LoadJob(const JobOptions& options) {
   return JobFrom(*text, options);
 }
 
+absl::StatusOr<std::optional<proto::Job>> LoadJobIfGiven(const JobOptions& options) {
+  if (!options.path.empty()) return LoadJob(options);
+  if (options.settings.empty() && options.mode.empty()) return std::nullopt;
+  return absl::InvalidArgumentError("--set and --mode need --job");
+}
+
 std::string NewRunsDirectory() {
   return absl::FormatTime("strata-runs/%Y%m%d-%H%M%S", absl::Now(), absl::UTCTimeZone());
 }

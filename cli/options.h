@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "absl/status/statusor.h"
@@ -41,6 +42,10 @@ absl::StatusOr<JobId> FindJob(control::CoordinatorClient& client, const std::str
 // The job with settings applied and defaults filled in, checked. Errors: NotFound (file),
 // InvalidArgument (place or option, field, value).
 absl::StatusOr<proto::Job> LoadJob(const JobOptions& options);
+
+// The job of an option --job; nullopt where it is not given. Errors besides: InvalidArgument
+// (changes of a job that is not there).
+absl::StatusOr<std::optional<proto::Job>> LoadJobIfGiven(const JobOptions& options);
 
 // "strata-runs/TIME", where a cluster of a command's own writes unless told otherwise.
 std::string NewRunsDirectory();

@@ -200,7 +200,6 @@ void ServerDaemon::AddResources(uint64_t memory_bytes, proto::Heartbeat* heartbe
     const transport::EndpointUse use = shard->Use();
     connections.connections += use.connections;
     connections.connections_max += use.connections_max;
-    connections.refused += use.refused;
   }
   AddResource("file descriptors", process.descriptors, process.descriptors_max, heartbeat);
   AddResource("connections", connections.connections, connections.connections_max, heartbeat);
@@ -211,7 +210,6 @@ void ServerDaemon::AddResources(uint64_t memory_bytes, proto::Heartbeat* heartbe
   AddResource("promised memory bytes", admission_.promised_bytes(), admission_.memory_limit_bytes(),
               heartbeat);
   AddResource("resident bytes", process.resident_bytes, 0, heartbeat);
-  AddRefusal("over the limit of connections", connections.refused, heartbeat);
 }
 
 void ServerDaemon::AddRefusals(proto::Heartbeat* heartbeat) {

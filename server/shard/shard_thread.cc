@@ -91,6 +91,7 @@ Refusals ShardThread::AllRefusals() {
   RunOnThread([&] {
     refusals = core_.refusals();
     const transport::EndpointUse use = endpoint_->use();
+    if (use.refused > 0) refusals["over the limit of connections"] = use.refused;
     if (use.silent > 0) refusals["connection without a message"] = use.silent;
     if (use.late > 0) refusals["no HELLO in time"] = use.late;
     if (use.endless > 0) refusals["message without end"] = use.endless;

@@ -53,7 +53,7 @@ class ShardThread {
   absl::flat_hash_map<JobId, ShardCounters> Counters();
   absl::flat_hash_map<JobId, ShardReport> NextReports();
   transport::EndpointUse Use();
-  // ShardCore's, and connections that ended before they had said anything.
+  // ShardCore's, and those of connections.
   Refusals AllRefusals();
 
  private:
