@@ -12,6 +12,7 @@
 #include "absl/synchronization/mutex.h"
 #include "absl/time/clock.h"
 #include "common/control/channel.h"
+#include "common/control/outbox.h"
 #include "common/control/session_line.h"
 #include "common/job/job.h"
 #include "common/limits/limits.h"
@@ -28,9 +29,6 @@ constexpr absl::Duration kConnectTimeout = absl::Seconds(5);
 constexpr absl::Duration kBackoffMax = absl::Seconds(1);
 constexpr absl::Duration kRegisterTimeout = absl::Seconds(10);
 constexpr absl::Duration kStopTimeout = absl::Seconds(2);
-// How far back messages are sent again after a break: longer than a break can go unnoticed.
-constexpr absl::Duration kResendAge = absl::Seconds(12);
-constexpr size_t kResendMax = 4096;
 
 uint64_t RandomId() {
   std::random_device random;
@@ -58,20 +56,14 @@ class GrpcSession final : public Session {
   }
 
   void Send(proto::DaemonMessage message) override {
-    const size_t bytes = message.ByteSizeLong();
     absl::MutexLock lock(&mutex_);
-    if (outbox_.size() >= kQueuedMessagesMax || outbox_bytes_ + bytes > kQueuedBytesMax) {
-      overflown_ = true;
-      return;
-    }
-    message_bytes_max_ = std::max(message_bytes_max_, bytes);
-    outbox_bytes_ += bytes;
-    outbox_.push_back(std::move(message));
+    if (!outbox_.Add(std::move(message))) overflown_ = true;
   }
 
   Use use() override {
     absl::MutexLock lock(&mutex_);
-    return {outbox_.size() + inbox_.size(), outbox_bytes_ + inbox_bytes_, message_bytes_max_};
+    return {outbox_.messages() + inbox_.size(), outbox_.bytes() + inbox_bytes_,
+            std::max(outbox_.message_bytes_max(), inbox_message_bytes_max_)};
   }
 
   void Stop() override {
@@ -152,6 +144,8 @@ class GrpcSession final : public Session {
       }
     }
     SetLine(nullptr);
+    absl::MutexLock lock(&mutex_);
+    outbox_.OnBroken(absl::Now());
     return status;
   }
 
@@ -176,7 +170,6 @@ class GrpcSession final : public Session {
     options_.registration.set_cluster_id(reply->registered().cluster_id());
     heartbeat_every_ = absl::Milliseconds(std::max(1u, reply->registered().heartbeat_ms()));
     registered_ = true;
-    SendAgain();
     absl::MutexLock lock(&mutex_);
     registered_once_ = true;
     return absl::OkStatus();
@@ -234,29 +227,12 @@ class GrpcSession final : public Session {
   std::optional<proto::DaemonMessage> NextToSend() {
     absl::MutexLock lock(&mutex_);
     if (outbox_.empty() || (stop_at_.has_value() && absl::Now() > *stop_at_)) return std::nullopt;
-    return outbox_.front();
+    return *outbox_.Next();
   }
 
-  // Moves the message that was just written to those that may have to be sent again.
   void MarkSent() {
     absl::MutexLock lock(&mutex_);
-    outbox_bytes_ -= outbox_.front().ByteSizeLong();
-    sent_.push_back({absl::Now(), std::move(outbox_.front())});
-    outbox_.pop_front();
-    while (sent_.size() > kResendMax || sent_.front().at < absl::Now() - kResendAge) {
-      sent_.pop_front();
-    }
-  }
-
-  void SendAgain() {
-    absl::MutexLock lock(&mutex_);
-    while (!sent_.empty()) {
-      if (sent_.back().at >= absl::Now() - kResendAge) {
-        outbox_bytes_ += sent_.back().message.ByteSizeLong();
-        outbox_.push_front(std::move(sent_.back().message));
-      }
-      sent_.pop_back();
-    }
+    outbox_.MarkSent(absl::Now());
   }
 
   // Why the line ended; breaks it when that does not come by itself.
@@ -312,7 +288,7 @@ class GrpcSession final : public Session {
     mutex_.Await(absl::Condition(this, &GrpcSession::HasRoom));
     const size_t bytes = message.ByteSizeLong();
     inbox_bytes_ += bytes;
-    message_bytes_max_ = std::max(message_bytes_max_, bytes);
+    inbox_message_bytes_max_ = std::max(inbox_message_bytes_max_, bytes);
     inbox_.push_back(std::move(message));
   }
   void Close(absl::Status status) {
@@ -342,18 +318,11 @@ class GrpcSession final : public Session {
   bool registered_ = false;  // on the present line
   absl::Duration heartbeat_every_;
 
-  struct Sent {
-    absl::Time at;
-    proto::DaemonMessage message;
-  };
-
   absl::Mutex mutex_;
   std::deque<proto::CoordinatorMessage> inbox_ ABSL_GUARDED_BY(mutex_);
-  std::deque<proto::DaemonMessage> outbox_ ABSL_GUARDED_BY(mutex_);
-  std::deque<Sent> sent_ ABSL_GUARDED_BY(mutex_);
+  Outbox outbox_ ABSL_GUARDED_BY(mutex_);
   size_t inbox_bytes_ ABSL_GUARDED_BY(mutex_) = 0;
-  size_t outbox_bytes_ ABSL_GUARDED_BY(mutex_) = 0;
-  size_t message_bytes_max_ ABSL_GUARDED_BY(mutex_) = 0;
+  size_t inbox_message_bytes_max_ ABSL_GUARDED_BY(mutex_) = 0;
   bool overflown_ ABSL_GUARDED_BY(mutex_) = false;
   std::optional<absl::Status> closed_ ABSL_GUARDED_BY(mutex_);  // of the present line
   std::optional<absl::Time> stop_at_ ABSL_GUARDED_BY(mutex_);
