@@ -139,12 +139,12 @@ void CoordinatorCore::OnRegister(SessionId session, const proto::Register& regis
   if (joined->replaced != SessionId() && joined->replaced != session) {
     actions_->Close(joined->replaced);
   }
-  TakeLost(joined->lost, now);
   LogInfo("%s %s at %s has %s", proto::Role_Name(registration.role()), registration.name(),
           registration.address(), joined->returned ? "returned" : "joined");
   reply.mutable_registered()->set_cluster_id(cluster_id_);
   reply.mutable_registered()->set_heartbeat_ms(absl::ToInt64Milliseconds(options_.heartbeat));
-  actions_->Send(session, reply);
+  actions_->Send(session, reply);  // before all else that is said to it
+  TakeLost(joined->lost, now);
   reachability_.Forget(registration.name());
   TryPeers(now);
   jobs_.OnJoined(*membership_.Find(registration.name()), joined->returned, now);

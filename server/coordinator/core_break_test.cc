@@ -76,6 +76,39 @@ TEST_F(CoreBreakTest, AReadyWorkerThatComesBackWithoutTheJobMaySayHowItEnded) {
             "worker w2 (node 1, ranks 2 to 3) no longer runs the job");
 }
 
+TEST_F(CoreBreakTest, AWorkerThatIsNotHeardIsNotTakenToHaveLostTheJob) {
+  JoinAll();
+  const uint32_t job = cluster_.Train(CoreHarness::SomeJob(4), {"w1", "w2"}, {"s1", "s2"});
+  cluster_.Disconnect("w2");
+  cluster_.JoinWorker("w2", 2, {});
+  cluster_.Advance(absl::Seconds(4), "w2");
+  EXPECT_EQ(cluster_.Status(job).state(), proto::RUNNING) << "what it has to say may be on its way";
+  cluster_.Finished("w2", job);
+  cluster_.Finished("w1", job);
+  EXPECT_EQ(cluster_.Status(job).state(), proto::FINISHED);
+}
+
+TEST_F(CoreBreakTest, AWorkerThatComesBackStopsWhatHasEndedBeforeItBeginsTheNext) {
+  JoinAll();
+  const uint32_t first = cluster_.Train(CoreHarness::SomeJob(4), {"w1", "w2"}, {"s1", "s2"});
+  cluster_.Submit(CoreHarness::SomeJob(4));
+  cluster_.Failed("w1", first, "boom");
+  cluster_.Disconnect("w2");
+  cluster_.Sent("w2");
+  cluster_.JoinWorker("w2", 2, {first});
+  EXPECT_THAT(cluster_.Sent("w2"), ElementsAre("Registered", "StopNode 1", "StartNode 2"));
+}
+
+TEST_F(CoreBreakTest, TheProcessAfterALostOneIsLetInBeforeItIsToldAnything) {
+  JoinAll();
+  cluster_.Train(CoreHarness::SomeJob(4), {"w1", "w2"}, {"s1", "s2"});
+  cluster_.Submit(CoreHarness::SomeJob(4));
+  cluster_.Disconnect("w2");
+  cluster_.Sent("w2");
+  cluster_.JoinWorker("w2", 2, {}, 77);
+  EXPECT_THAT(cluster_.Sent("w2").at(0), "Registered");
+}
+
 TEST_F(CoreBreakTest, AServerThatLosesTheJobBeforeTrainingFailsIt) {
   JoinAll();
   const uint32_t job = cluster_.Train(CoreHarness::SomeJob(4), {"w1", "w2"}, {"s1"});

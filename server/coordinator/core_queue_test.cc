@@ -227,6 +227,16 @@ TEST_F(CoreRestartTest, AJobThatWasStartingFailsAndItsDaemonsAreToldToStop) {
   EXPECT_THAT(cluster_.Sent("w1"), ElementsAre("Registered", "StopNode 2"));
 }
 
+TEST_F(CoreRestartTest, JobsThatComeAfterItWaitForWorkersToComeBackToo) {
+  cluster_.Restart();
+  cluster_.JoinWorker("w1", 2, {job_});
+  const uint32_t job = cluster_.Submit(CoreHarness::SomeJob(4));
+  cluster_.Advance(absl::Seconds(20));
+  EXPECT_EQ(cluster_.Status(job).state(), proto::QUEUED) << cluster_.Status(job).reason();
+  cluster_.Advance(absl::Seconds(11));
+  EXPECT_EQ(cluster_.Status(job).state(), proto::FAILED);
+}
+
 TEST_F(CoreRestartTest, QueuedJobsStayQueuedAndIdsGoOn) {
   const uint32_t queued = cluster_.Submit(CoreHarness::SomeJob(4));
   cluster_.Restart();

@@ -208,7 +208,6 @@ JobEntry JobEntry::Submitted(JobId id, uint64_t token, uint64_t cluster, const p
 JobEntry JobEntry::Restored(const proto::StoredJob& stored) {
   JobEntry entry;
   entry.stored = stored;
-  entry.resumed = true;
   if (!entry.running()) return entry;
   entry.phase = stored.training() ? JobPhase::kTraining : JobPhase::kStarting;
   for (const proto::JobNodeStatus& shown : stored.status().nodes()) {

@@ -63,7 +63,6 @@ struct JobEntry {
   // The newest records, the oldest first, for node 0's worker should it miss some in a break.
   std::deque<proto::MetricsRecord> recent;
   bool unsaved = false;   // the store has refused the newest state
-  bool resumed = false;   // known from before the coordinator's start
   bool has_news = false;  // progress that followers have not seen
   // Who holds it up while it runs, and what that is concluded from.
   std::vector<proto::Wait> waits;

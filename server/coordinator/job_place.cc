@@ -121,8 +121,7 @@ void JobTable::Install(JobEntry* entry, absl::Time now) {
     const std::string why = !common.pending.empty()   ? common.pending
                             : common.left_out.empty() ? "no server is alive"
                                                       : common.left_out[0].second;
-    const bool may_change =
-        !common.pending.empty() || (common.reached.empty() && !common.left_out.empty());
+    const bool may_change = !common.pending.empty() || common.reached.empty();
     if (may_change && now - entry->place_since < options_.place_patience) {
       return SetReason(entry, why);
     }

@@ -53,7 +53,7 @@ bool JobTable::StartOrWait(JobEntry* entry, absl::Time now) {
       return true;
     case RankAllocation::Outcome::kNeverFits: {
       const bool settled = now - worker_joined_at_ >= options_.settle_after &&
-                           (!entry->resumed || now - started_at_ >= options_.restart_patience);
+                           (!is_restart_ || now - started_at_ >= options_.restart_patience);
       if (settled) {
         Fail(entry, absl::StrCat("can never fit: ", allocation.reason), now);
       } else {

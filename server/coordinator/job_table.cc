@@ -23,6 +23,7 @@ void JobTable::Restore(const std::vector<proto::StoredJob>& jobs, uint32_t next_
                        absl::Time now) {
   next_job_id_ = next_job_id;
   started_at_ = now;
+  is_restart_ = next_job_id > 1;
   for (const proto::StoredJob& stored : jobs) {
     JobEntry entry = JobEntry::Restored(stored);
     const JobId id = entry.id();
@@ -80,6 +81,18 @@ void JobTable::OnJoined(const Daemon& daemon, bool returned, absl::Time now) {
   const auto& held = daemon.registration.running_jobs();
   const bool worker = daemon.registration.role() == proto::WORKER;
   if (worker && !returned) worker_joined_at_ = now;
+  // First, to make room for what it is to begin.
+  for (uint32_t job : held) {
+    JobEntry* entry = Running(job);
+    const bool wanted = entry != nullptr && (worker ? entry->NodeOn(name) != nullptr
+                                                    : entry->ServerOn(name) != nullptr);
+    if (wanted) continue;
+    if (worker) {
+      SendStop(name, JobId(job), "the job has ended");
+    } else {
+      SendRemove(name, JobId(job));
+    }
+  }
   for (auto& [id, entry] : jobs_) {
     if (!entry.running()) continue;
     const bool holds = std::find(held.begin(), held.end(), id.value()) != held.end();
@@ -94,17 +107,6 @@ void JobTable::OnJoined(const Daemon& daemon, bool returned, absl::Time now) {
       SendInstall(entry, *server);  // one of the two, or the answer, may be lost
     } else if (!holds) {
       Fail(&entry, absl::StrFormat("server %s no longer holds the job's weights", name), now);
-    }
-  }
-  for (uint32_t job : held) {
-    JobEntry* entry = Running(job);
-    const bool wanted = entry != nullptr && (worker ? entry->NodeOn(name) != nullptr
-                                                    : entry->ServerOn(name) != nullptr);
-    if (wanted) continue;
-    if (worker) {
-      SendStop(name, JobId(job), "the job has ended");
-    } else {
-      SendRemove(name, JobId(job));
     }
   }
   StartQueued(now);
@@ -250,13 +252,19 @@ void JobTable::Excuse(absl::Duration gap, absl::Time now) {
   }
 }
 
+// Its daemon has been heard for long enough to have said how the job ended there.
+bool JobTable::IsMissing(const JobNode& node) const {
+  const Daemon* daemon = membership_->Find(node.daemon);
+  return daemon != nullptr && daemon->heard_at - node.missing_since >= options_.missing_grace;
+}
+
 void JobTable::Tick(absl::Time now) {
   const bool tell = now - news_at_ >= options_.news_every;
   if (tell) news_at_ = now;
   for (auto& [id, entry] : jobs_) {
     for (const JobNode& node : entry.nodes) {
       if (!entry.running() || node.finished) continue;
-      if (now - node.missing_since >= options_.missing_grace) {
+      if (IsMissing(node)) {
         Fail(&entry, absl::StrCat(node.Describe(), " no longer runs the job"), now);
       } else if (!node.present && now - started_at_ >= options_.restart_patience) {
         Fail(&entry,

@@ -108,6 +108,7 @@ class JobTable {
 
   // job_table.cc
   JobEntry* Running(uint32_t job);
+  bool IsMissing(const JobNode& node) const;
   void Train(JobEntry* entry, absl::Time now);
   void Fail(JobEntry* entry, const std::string& reason, absl::Time now);
   void End(JobEntry* entry, proto::JobState state, const std::string& reason, absl::Time now);
@@ -142,6 +143,7 @@ class JobTable {
   uint32_t next_job_id_ = 1;
   std::map<JobId, JobEntry> jobs_;
   absl::Time started_at_ = absl::InfinitePast();
+  bool is_restart_ = false;  // workers that were there before may still come back
   absl::Time worker_joined_at_ = absl::InfinitePast();
   absl::Time news_at_ = absl::InfinitePast();
 };
