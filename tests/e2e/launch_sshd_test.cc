@@ -27,7 +27,7 @@ constexpr char kSshd[] = "/usr/sbin/sshd";
 // Where sshd of Debian wants an empty folder when root runs it; services make it at their start.
 constexpr char kPrivilegeSeparation[] = "/run/sshd";
 
-// $0: folder, $1: port.
+// $0: folder, $1: port. Programs that were built with sanitizers take their options along.
 constexpr char kServerConfiguration[] = R"(
 ListenAddress 127.0.0.1
 Port $1
@@ -38,6 +38,7 @@ StrictModes no
 UsePAM no
 PasswordAuthentication no
 PermitRootLogin yes
+AcceptEnv *SAN_OPTIONS
 )";
 constexpr char kClientConfiguration[] = R"(
 Host n1
@@ -54,6 +55,7 @@ Host *
   UserKnownHostsFile $0/known_hosts
   GlobalKnownHostsFile /dev/null
   StrictHostKeyChecking yes
+  SendEnv *SAN_OPTIONS
 )";
 
 std::string ReadAll(const std::string& path) {
