@@ -40,6 +40,7 @@ void Campaign::Add(const Outcome& outcome) {
   pushes += outcome.pushes;
   partitions += outcome.partitions;
   jobs_failed += outcome.jobs_failed;
+  jobs_cancelled += outcome.jobs_cancelled;
   jobs_unharmed += outcome.jobs_unharmed;
   virtual_time += outcome.virtual_time;
   for (const JobPlan& job : outcome.scenario.jobs) ++modes[job.consistency];
@@ -64,10 +65,11 @@ std::string Campaign::Report() const {
   std::string text = absl::StrFormat(
       "%d seeds in %.1f s: %.0f seeds/s; %.0f seeds per second of CPU time\n"
       "%d events, %d pushes, %.0f virtual seconds, %d partitions; %d final models in %d shapes "
-      "compared; %d jobs failed by changed frames, %d beside them did not\nmodes:",
+      "compared; %d jobs failed by what was done to them, %d were cancelled, %d beside them ended "
+      "well\nmodes:",
       runs, absl::ToDoubleSeconds(real_time), runs / absl::ToDoubleSeconds(real_time),
       runs / absl::ToDoubleSeconds(cpu_time), events, pushes, absl::ToDoubleSeconds(virtual_time),
-      partitions, models_compared, models.size(), jobs_failed, jobs_unharmed);
+      partitions, models_compared, models.size(), jobs_failed, jobs_cancelled, jobs_unharmed);
   for (const auto& [mode, jobs] : modes) absl::StrAppendFormat(&text, " [%s] %d", mode, jobs);
   absl::StrAppend(&text, "\nnetwork:");
   for (size_t i = 0; i < network.size(); ++i) {

@@ -37,7 +37,7 @@ struct Campaign {
   };
 
   uint64_t runs = 0, events = 0, pushes = 0, partitions = 0;
-  uint64_t jobs_failed = 0, jobs_unharmed = 0;  // see Outcome
+  uint64_t jobs_failed = 0, jobs_cancelled = 0, jobs_unharmed = 0;  // see Outcome
   absl::Duration virtual_time, real_time, cpu_time;
   std::map<std::string, uint64_t> modes;  // jobs
   std::array<uint64_t, kRares> rare = {};

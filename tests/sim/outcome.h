@@ -25,8 +25,8 @@ struct Outcome {
   std::array<uint64_t, kRares> rare = {};  // how often each was taken
   std::array<uint64_t, transport::kSimNotes> network = {};
   uint64_t partitions = 0;
-  // By a frame that the network had changed, and those beside them, which ended well.
-  uint64_t jobs_failed = 0, jobs_unharmed = 0;
+  // Each by something that was done to it; and those beside them, which ended well.
+  uint64_t jobs_failed = 0, jobs_cancelled = 0, jobs_unharmed = 0;
   // Of jobs whose weights follow from their shape alone: shape and hash of the final model.
   std::vector<std::pair<std::string, uint64_t>> models;
 

@@ -36,6 +36,9 @@ const std::vector<Profile>& Profiles() {
   static const std::vector<Profile> profiles = {
       {"all", "everything that can be drawn", {}},
       {"small", "the same with few nodes and chunks", {.nodes_max = 3, .chunks_max = 9}},
+      {"control",
+       "jobs that wait for slots while coordinator and daemons break, die and come back",
+       {.nodes_max = 3, .chunks_max = 9, .control = 1}},
       {"lossy",
        "three in ten frames are lost, half come twice",
        {.chunks_max = 30, .faults = false, .change = LoseAndDouble}},

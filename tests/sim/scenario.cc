@@ -24,6 +24,8 @@ constexpr Size kSizes[] = {
     {13, 70, 5, "adamw {}"}, {60, 256, 5, "sgd {}"},
 };
 
+constexpr size_t kDataRares = static_cast<size_t>(Rare::kNodeRestart) + 1;
+
 std::string DrawConsistency(SimRandom* random) {
   const uint64_t staleness = random->Below(4);
   switch (random->Below(10)) {
@@ -79,7 +81,7 @@ void DrawWire(SimRandom* random, Scenario* scenario) {
 }
 
 void DrawRare(SimRandom* random, Scenario* scenario) {
-  for (size_t i = 0; i < kRares; ++i) {
+  for (size_t i = 0; i < kDataRares; ++i) {
     if (random->Chance(0.15)) scenario->rare[i] = 0.002 + 0.03 * random->Fraction();
   }
   auto& rare = scenario->rare;
@@ -113,14 +115,49 @@ void DrawRare(SimRandom* random, Scenario* scenario) {
   scenario->faults.notice_max = 2 * scenario->outage_max;
 }
 
+// More jobs than there are slots for, and whatever may befall those who run them. Small ones: they
+// end in time for the next.
+void DrawControl(SimRandom* random, const Scenario::Limits& limits, Scenario* scenario) {
+  Scenario::Limits small = limits;
+  small.chunks_max = std::min(limits.chunks_max, 9u);
+  while (scenario->jobs.size() < limits.jobs_max * 2 && random->Chance(0.6)) {
+    scenario->jobs.push_back(DrawJob(random, small));
+    scenario->jobs.back().data = static_cast<uint32_t>(scenario->jobs.size());
+  }
+  if (random->Chance(0.7)) {
+    for (const JobPlan& job : scenario->jobs) {
+      scenario->slots = std::max(scenario->slots, job.ranks_per_node);
+    }
+  }
+  auto maybe = [&](Rare rare, double p) {
+    if (random->Chance(0.6)) scenario->rare[static_cast<size_t>(rare)] = p * random->Fraction();
+  };
+  maybe(Rare::kSessionBreak, 0.3);
+  maybe(Rare::kOldRegister, 1);
+  maybe(Rare::kNoAnswer, 0.5);
+  maybe(Rare::kUnreachable, 0.5);
+  maybe(Rare::kCancel, 0.5);
+  auto times = [&](double p) {
+    return random->Chance(p) ? static_cast<uint32_t>(random->Between(1, 3)) : 0;
+  };
+  ControlFaults& control = scenario->control;
+  control.restarts = times(0.4);
+  control.pauses = times(0.3);
+  control.lost_workers = times(0.2);
+  control.lost_servers = times(0.2);
+  control.silences = times(0.2);
+}
+
 }  // namespace
 
 const char* NameOf(Rare rare) {
   static constexpr const char* kNames[] = {
-      "queue full",       "early resend",  "HELLO twice",   "RETRY",        "reconnect",
-      "slow rank",        "stopped node",  "stopped shard", "stale view",   "future view",
-      "other generation", "clock jump",    "other job",     "other node",   "other content",
-      "INIT conflict",    "install twice", "publish order", "node restart",
+      "queue full",          "early resend",  "HELLO twice",   "RETRY",         "reconnect",
+      "slow rank",           "stopped node",  "stopped shard", "stale view",    "future view",
+      "other generation",    "clock jump",    "other job",     "other node",    "other content",
+      "INIT conflict",       "install twice", "publish order", "node restart",  "session break",
+      "old Register",        "no answer",     "unreachable",   "cancel",        "restart",
+      "stopped coordinator", "lost worker",   "lost server",   "silent daemon",
   };
   static_assert(sizeof kNames / sizeof kNames[0] == kRares);
   return kNames[static_cast<size_t>(rare)];
@@ -171,6 +208,8 @@ Scenario DrawFreely(uint64_t seed, const Scenario::Limits& limits) {
   DrawWire(&random, &scenario);
   DrawRare(&random, &scenario);
   scenario.other_bits = random.Chance(0.5);
+  SimRandom control(seed * 0x2545f4914f6cdd1d + 2);
+  if (!limits.job && control.Chance(limits.control)) DrawControl(&control, limits, &scenario);
   return scenario;
 }
 
@@ -205,6 +244,15 @@ std::string Scenario::Describe() const {
     parts.push_back(absl::StrCat("partition every ", absl::FormatDuration(partition_every)));
   }
   parts.push_back(absl::StrCat("resend after ", absl::FormatDuration(timing.resend_after)));
+  if (slots > 0) parts.push_back(absl::StrFormat("%d slots", slots));
+  auto count = [&](const char* name, uint32_t times) {
+    if (times > 0) parts.push_back(absl::StrFormat("%d %s", times, name));
+  };
+  count("restarts of the coordinator", control.restarts);
+  count("pauses of the coordinator", control.pauses);
+  count("lost workers", control.lost_workers);
+  count("lost servers", control.lost_servers);
+  count("silent daemons", control.silences);
   for (size_t i = 0; i < kRares; ++i) add(NameOf(static_cast<Rare>(i)), rare[i]);
   return absl::StrJoin(parts, "; ");
 }

@@ -37,8 +37,19 @@ enum class Rare : uint8_t {
   kInstallTwice,     // InstallJob is repeated
   kPublishOrder,     // a rank publishes in an order of its own
   kNodeRestart,      // a node starts over with the next incarnation
+  // From here on those of the control plane.
+  kSessionBreak,        // a daemon's line to the coordinator breaks
+  kOldRegister,         // a Register is said again by somebody else
+  kNoAnswer,            // a worker does not say which shards it reaches
+  kUnreachable,         // a worker reaches a server's shards only after a while
+  kCancel,              // a user cancels a job
+  kCoordinatorRestart,  // the coordinator's process dies, another one begins
+  kStoppedCoordinator,  // it stands still, then goes on
+  kLostWorker,          // a worker's processes die; the daemon comes back with nothing
+  kLostServer,          // a server's process, likewise
+  kSilentDaemon,        // the coordinator hears a daemon's words only after it has given it up
 };
-inline constexpr size_t kRares = static_cast<size_t>(Rare::kNodeRestart) + 1;
+inline constexpr size_t kRares = static_cast<size_t>(Rare::kSilentDaemon) + 1;
 const char* NameOf(Rare rare);
 
 // One job, as its user would describe it. Its gradients follow from rank, chunk, clock and `data`.
@@ -61,6 +72,12 @@ struct JobPlan {
   proto::Job ToJob() const;
 };
 
+// What befalls coordinator and daemons: how often.
+struct ControlFaults {
+  uint32_t restarts = 0, pauses = 0;  // of the coordinator
+  uint32_t lost_workers = 0, lost_servers = 0, silences = 0;
+};
+
 // A whole run: what takes part and what goes wrong. Drawn from a seed.
 struct Scenario {
   // What may be drawn.
@@ -70,6 +87,7 @@ struct Scenario {
     bool faults = true;
     // One job of exactly this shape, for measurements.
     std::optional<JobPlan> job;
+    double control = 0.25;  // of runs: with faults of the control plane
     worker::PushWindow::Reserve reserve = worker::PushWindow::Reserve::kLowest;
     // What is done to what was drawn.
     void (*change)(Scenario* scenario) = nullptr;
@@ -78,6 +96,9 @@ struct Scenario {
   uint64_t seed = 0;
   std::vector<JobPlan> jobs;
   std::vector<uint32_t> shards_of_server;
+  // Of each worker; 0: for all jobs at once.
+  uint32_t slots = 0;
+  ControlFaults control;
   transport::SimFaults faults;
   bool encode = false;  // frames pass as bytes
   worker::LineTiming timing;

@@ -4,7 +4,6 @@
 #include <utility>
 
 #include "absl/strings/str_format.h"
-#include "common/job/job.h"
 #include "tests/sim/world.h"
 
 namespace strata::sim {
@@ -13,22 +12,94 @@ namespace {
 constexpr absl::Duration kBeat = absl::Milliseconds(450);
 constexpr absl::Duration kDelayMin = absl::Microseconds(50);
 constexpr absl::Duration kDelayMax = absl::Milliseconds(5);
+// How late a break is noticed: in time for the daemon to be back before it is given up.
+constexpr absl::Duration kNoticedByDaemon = absl::Milliseconds(1200);
+constexpr absl::Duration kNoticedByCoordinator = absl::Seconds(4);
+// Two breaks so close together may cost a daemon.
+constexpr absl::Duration kBetweenBreaks = absl::Seconds(8);
+
+// It has no more to do with the line.
+void TellClient(ControlLine* line) {
+  ControlLine::Client* const client = std::exchange(line->client, nullptr);
+  if (client != nullptr) client->OnBroken();
+}
 
 }  // namespace
 
 SimCoordinator::SimCoordinator(World* world)
-    : world_(world), core_(server::CoordinatorCore::Options(), "sim", this) {
-  core_.Restore({}, 1, world_->network().Now());
+    : world_(world), checker_([world](const std::string& v) { world->Fail(v); }) {
+  Start();
   world_->network().After(kBeat, [this] { Beat(); });
 }
 
+void SimCoordinator::Start() {
+  ++process_;
+  core_ =
+      std::make_unique<server::CoordinatorCore>(server::CoordinatorCore::Options(), "sim", this);
+  std::vector<proto::StoredJob> jobs;
+  for (const auto& [id, stored] : stored_) jobs.push_back(stored);
+  core_->RestoreSeen(seen_);
+  core_->Restore(jobs, next_job_, world_->network().Now());
+}
+
+void SimCoordinator::Restart(absl::Duration down) {
+  if (core_ == nullptr) return;
+  world_->Count(Rare::kCoordinatorRestart);
+  world_->Log(13, [] { return std::string("the coordinator's process ends"); });
+  core_.reset();
+  stands_still_ = false;
+  waiting_.clear();
+  for (const auto& [session, line] : std::exchange(lines_, {})) Break(line);
+  world_->network().After(down, [this] {
+    world_->Log(14, [] { return std::string("a new process of the coordinator"); });
+    Start();
+  });
+}
+
+void SimCoordinator::StandStill(absl::Duration pause) {
+  if (core_ == nullptr || stands_still_) return;
+  world_->Count(Rare::kStoppedCoordinator);
+  world_->Log(15, [] { return std::string("the coordinator stands still"); });
+  stands_still_ = true;
+  world_->network().After(pause, [this, process = process_] {
+    if (core_ == nullptr || process != process_) return;
+    world_->Log(16, [] { return std::string("the coordinator goes on"); });
+    stands_still_ = false;
+    core_->Tick(world_->network().Now());
+    for (const auto& what : std::exchange(waiting_, {})) what();
+  });
+}
+
+void SimCoordinator::Silence(const std::string& daemon, absl::Duration pause) {
+  for (const auto& [session, line] : lines_) {
+    if (line->daemon != daemon || line->broken) continue;
+    line->silent_until = line->up_until = world_->network().Now() + pause;
+  }
+}
+
+// A daemon beats only on a line that it has registered on.
 void SimCoordinator::Beat() {
   const absl::Time now = world_->network().Now();
+  world_->network().After(kBeat, [this] { Beat(); });
+  if (core_ == nullptr || stands_still_) return;
   proto::DaemonMessage message;
   message.mutable_heartbeat();
-  for (const auto& [name, daemon] : daemons_) core_.OnMessage(daemon.session, message, now);
-  core_.Tick(now);
-  world_->network().After(kBeat, [this] { Beat(); });
+  std::vector<server::SessionId> heard;
+  for (const auto& [session, line] : lines_) {
+    const bool says = line->client != nullptr && line->client->is_registered();
+    if (says && !line->broken && line->silent_until <= now) heard.push_back(session);
+  }
+  for (const server::SessionId session : heard) core_->OnMessage(session, message, now);
+  core_->Tick(now);
+}
+
+void SimCoordinator::Do(std::function<void()> what) {
+  if (core_ == nullptr) return;
+  if (stands_still_) {
+    waiting_.push_back(std::move(what));
+  } else {
+    what();
+  }
 }
 
 absl::Duration SimCoordinator::InOrder(absl::Time* last) {
@@ -37,58 +108,149 @@ absl::Duration SimCoordinator::InOrder(absl::Time* last) {
   return *last - now;
 }
 
-void SimCoordinator::Join(proto::Register registration, Receive receive) {
-  const std::string name = registration.name();
-  const server::SessionId session(daemons_.size() + 1);
-  daemons_[name] = {.session = session, .receive = std::move(receive)};
-  names_[session] = name;
-  registration.set_protocol_version(kProtocolVersion);
-  registration.set_daemon_id(session.value());
-  registration.set_attempt(1);
-  proto::DaemonMessage message;
-  *message.mutable_register_() = std::move(registration);
-  core_.OnMessage(session, message, world_->network().Now());
+std::shared_ptr<ControlLine> SimCoordinator::Connect(ControlLine::Client* client) {
+  if (core_ == nullptr) return nullptr;
+  auto line = std::make_shared<ControlLine>();
+  line->session = server::SessionId(next_session_++);
+  line->process = process_;
+  line->daemon = client->name();
+  line->client = client;
+  lines_[line->session] = line;
+  Do([this, line] { core_->OnConnected(line->session, world_->network().Now()); });
+  return line;
 }
 
-void SimCoordinator::Say(const std::string& name, proto::DaemonMessage message) {
-  Daemon& daemon = daemons_.at(name);
-  world_->network().After(InOrder(&daemon.up_until), [this, &daemon, name, message] {
+void SimCoordinator::Say(const Line& line, proto::DaemonMessage message) {
+  MaybeBreak(line);
+  world_->network().After(InOrder(&line->up_until), [this, line, message = std::move(message)] {
+    if (line->broken || line->process != process_) return;
     world_->Log(message.message_case(), [&] {
-      return absl::StrFormat("%s -> coordinator  %s", name,
-                             message.ShortDebugString().substr(0, 80));
+      return absl::StrFormat("%s -> coordinator  %s", line->daemon,
+                             message.ShortDebugString().substr(0, 240));
     });
-    core_.OnMessage(daemon.session, message, world_->network().Now());
+    Do([this, line, message] { Take(line, message); });
+  });
+}
+
+void SimCoordinator::Take(const Line& line, const proto::DaemonMessage& message) {
+  const absl::Time now = world_->network().Now();
+  if (!message.has_register_()) return core_->OnMessage(line->session, message, now);
+  line->registration = message.register_();
+  core_->OnMessage(line->session, message, now);
+  if (world_->Takes(Rare::kOldRegister)) RepeatRegister(message.register_());
+}
+
+void SimCoordinator::RepeatRegister(const proto::Register& registration) {
+  proto::DaemonMessage message;
+  *message.mutable_register_() = registration;
+  copy_ = server::SessionId(next_session_++);
+  copy_rejected_ = false;
+  core_->OnConnected(copy_, world_->network().Now());
+  core_->OnMessage(copy_, message, world_->network().Now());
+  if (!copy_rejected_) world_->Fail("copies of registrations are refused: " + registration.name());
+}
+
+void SimCoordinator::HangUp(std::shared_ptr<ControlLine> line, absl::Duration noticed_after) {
+  line->client = nullptr;
+  line->broken = true;
+  if (noticed_after < absl::InfiniteDuration()) Notice(line, noticed_after);
+}
+
+void SimCoordinator::MaybeBreak(const Line& line) {
+  if (line->broken || world_->network().Now() < break_no_sooner_[line->daemon]) return;
+  if (!world_->Takes(Rare::kSessionBreak)) return;
+  break_no_sooner_[line->daemon] = world_->network().Now() + kBetweenBreaks;
+  world_->network().After(world_->random().Between(absl::ZeroDuration(), kDelayMax),
+                          [this, line] { Break(line); });
+}
+
+void SimCoordinator::Break(const Line& line) {
+  if (line->broken) return;
+  line->broken = true;
+  world_->Log(17, [&] { return absl::StrFormat("%s's line breaks", line->daemon); });
+  Notice(line, world_->random().Between(absl::ZeroDuration(), kNoticedByCoordinator));
+  world_->network().After(world_->random().Between(absl::ZeroDuration(), kNoticedByDaemon),
+                          [line] { TellClient(line.get()); });
+}
+
+void SimCoordinator::Notice(const Line& line, absl::Duration after) {
+  world_->network().After(after, [this, line] {
+    if (line->process != process_) return;
+    Do([this, line] {
+      if (lines_.erase(line->session) == 0) return;
+      core_->OnDisconnected(line->session, world_->network().Now());
+    });
   });
 }
 
 void SimCoordinator::Send(server::SessionId session, const proto::CoordinatorMessage& message) {
-  Daemon& daemon = daemons_.at(names_.at(session));
-  const std::string name = names_.at(session);
-  world_->network().After(InOrder(&daemon.down_until), [this, &daemon, name, message] {
+  if (session == copy_) {
+    copy_rejected_ = message.has_rejected();
+    return;
+  }
+  const auto found = lines_.find(session);
+  if (found == lines_.end()) return;
+  const Line line = found->second;
+  checker_.OnCommand(line->registration, message);
+  if (message.has_registered() && line->registration.role() == proto::WORKER) {
+    world_->causes().OnMet("worker " + line->daemon);
+  }
+  MaybeBreak(line);
+  world_->network().After(InOrder(&line->down_until), [this, line, message] {
+    if (line->broken || line->client == nullptr) return;
     world_->Log(100 + message.message_case(), [&] {
-      return absl::StrFormat("coordinator -> %s  %s", name,
-                             message.ShortDebugString().substr(0, 80));
+      return absl::StrFormat("coordinator -> %s  %s", line->daemon,
+                             message.ShortDebugString().substr(0, 240));
     });
-    daemon.receive(message);
+    line->client->OnMessage(message);
   });
 }
 
 void SimCoordinator::Close(server::SessionId session) {
-  world_->Fail("daemons stay: the coordinator closed the session of " + names_.at(session));
+  const auto found = lines_.find(session);
+  if (found == lines_.end()) return;
+  const Line line = found->second;
+  lines_.erase(found);
+  world_->network().After(InOrder(&line->down_until), [line] {
+    if (!std::exchange(line->broken, true)) TellClient(line.get());
+  });
 }
 
-void SimCoordinator::Submit(const proto::Job& job) {
-  const absl::StatusOr<JobId> id =
-      core_.Submit(job, world_->random().Next(), world_->network().Now());
-  if (!id.ok()) world_->Fail("jobs end well: submit: " + std::string(id.status().message()));
+absl::Status SimCoordinator::Persist(const proto::StoredJob& job) {
+  stored_[job.record().job_id()] = job;
+  next_job_ = std::max(next_job_, job.record().job_id() + 1);
+  return absl::OkStatus();
+}
+
+absl::Status SimCoordinator::PersistSeen(
+    const std::vector<server::SeenRegistrations::Entry>& seen) {
+  seen_.insert(seen_.end(), seen.begin(), seen.end());
+  return absl::OkStatus();
+}
+
+absl::StatusOr<JobId> SimCoordinator::Submit(const proto::Job& job) {
+  if (core_ == nullptr || stands_still_) return absl::UnavailableError("nobody answers");
+  return core_->Submit(job, world_->random().Next(), world_->network().Now());
+}
+
+absl::Status SimCoordinator::Cancel(uint32_t job) {
+  if (core_ == nullptr || stands_still_) return absl::UnavailableError("nobody answers");
+  return core_->Cancel(JobId(job), world_->network().Now());
 }
 
 void SimCoordinator::Notify(JobId job, const proto::FollowEvent& event) {
   if (!event.has_status()) return;
   const proto::JobState state = event.status().state();
-  if (state == proto::QUEUED || state == proto::RUNNING) return;
-  if (!ended_.insert(job.value()).second) return;
-  world_->OnEnded(job.value(), state == proto::FINISHED, event.status().reason());
+  const bool has_just_ended = checker_.OnState(job.value(), state);
+  if (has_just_ended) world_->OnEnded(job.value(), state, event.status().reason());
+}
+
+void SimCoordinator::Finish() {
+  if (core_ == nullptr) Start();
+  const proto::ListJobsReply reply = core_->ListJobs();
+  for (const proto::JobStatus& job : reply.jobs()) {
+    checker_.OnState(job.job_id(), job.state());
+  }
 }
 
 }  // namespace strata::sim

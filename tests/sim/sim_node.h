@@ -39,7 +39,6 @@ class SimNode final : public worker::ExchangeNode {
   // The job of the node whose endpoint has this name; 0: it is not a node's.
   static uint32_t JobOf(const std::string& endpoint);
 
-  bool finished() const { return released_; }
   // The node's next process begins; this one does not know it and goes on. Whatever it is told does
   // not count any more.
   void Replace() { replaced_ = true; }

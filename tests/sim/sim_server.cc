@@ -1,12 +1,13 @@
 #include "tests/sim/sim_server.h"
 
+#include <algorithm>
 #include <limits>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "kernels/kernels.h"
-#include "tests/sim/sim_coordinator.h"
+#include "tests/sim/lost_process.h"
 #include "tests/sim/world.h"
 
 namespace strata::sim {
@@ -41,6 +42,8 @@ SimShard::SimShard(World* world, const std::string& name, const std::string& hos
   port_ = *endpoint_->Listen(absl::StrCat("tcp://", host_name, ":0"));
 }
 
+SimShard::~SimShard() = default;
+
 void SimShard::Install(const proto::JobRecord& record, uint32_t own_shard) {
   own_shard_[record.job_id()] = own_shard;
   for (int times = world_->Takes(Rare::kInstallTwice) ? 2 : 1; times > 0; --times) {
@@ -66,7 +69,8 @@ void SimShard::OnReady() {
     stopped_ = true;
     const absl::Duration pause =
         world_->random().Between(absl::ZeroDuration(), world_->scenario().outage_max);
-    return world_->network().After(pause, [this] {
+    return world_->network().After(pause, [this, alive = std::weak_ptr<bool>(alive_)] {
+      if (alive.expired()) return;
       stopped_ = false;
       OnReady();
     });
@@ -135,8 +139,8 @@ void SimShard::OnFrame(const Event& event) {
 void SimShard::RepeatHello(const Event& event) {
   const absl::Duration late =
       world_->random().Between(absl::ZeroDuration(), 2 * world_->scenario().timing.hello_timeout);
-  world_->network().After(late, [this, event] {
-    if (open_.count(event.connection) > 0) OnFrame(event);
+  world_->network().After(late, [this, event, alive = std::weak_ptr<bool>(alive_)] {
+    if (!alive.expired() && open_.count(event.connection) > 0) OnFrame(event);
   });
 }
 
@@ -202,34 +206,72 @@ void SimShard::Send(transport::ConnectionId connection, const wire::Frame& frame
 }
 
 SimServer::SimServer(World* world, const std::string& name, uint32_t shards)
-    : world_(world), name_(name) {
+    : world_(world), name_(name), shard_count_(shards), host_(world->NextHost()) {
+  Start();
+}
+
+void SimServer::Start() {
   proto::Register registration;
   registration.set_role(proto::SERVER);
-  registration.set_name(name);
-  registration.set_address(name);
-  const uint32_t host = world->NextHost();
-  for (uint32_t s = 0; s < shards; ++s) {
-    shards_.push_back(std::make_unique<SimShard>(world, absl::StrCat(name, ".", s), name, host));
+  registration.set_name(name_);
+  registration.set_address(name_);
+  for (uint32_t s = 0; s < shard_count_; ++s) {
+    shards_.push_back(
+        std::make_unique<SimShard>(world_, absl::StrCat(name_, ".", s), name_, host_));
     registration.add_shard_ports(shards_.back()->port());
   }
-  world->coordinator().Join(std::move(registration),
-                            [this](const proto::CoordinatorMessage& m) { OnMessage(m); });
+  SimSession::Callbacks callbacks;
+  callbacks.on_message = [this](const proto::CoordinatorMessage& m) { OnMessage(m); };
+  callbacks.running_jobs = [this] { return std::vector<uint32_t>(jobs_.begin(), jobs_.end()); };
+  callbacks.on_rejected = [this, process = ++process_](const std::string& reason) {
+    EndRejected(world_, "server " + name_, reason, [this, process] {
+      if (session_ == nullptr || process != process_) return;
+      End(absl::ZeroDuration());
+      Start();
+    });
+  };
+  session_ = std::make_unique<SimSession>(world_, std::move(registration), std::move(callbacks));
+}
+
+void SimServer::End(absl::Duration noticed_after) {
+  session_->Die(noticed_after);
+  session_.reset();
+  shards_.clear();
+  jobs_.clear();
+}
+
+void SimServer::Lose() {
+  if (session_ == nullptr) return;
+  world_->Count(Rare::kLostServer);
+  LoseProcess(
+      world_, "server " + name_, [this](absl::Duration noticed) { End(noticed); },
+      [this] { Start(); });
+}
+
+bool SimServer::Listens(const std::string& address) const {
+  return std::any_of(shards_.begin(), shards_.end(), [&](const auto& shard) {
+    return address == absl::StrFormat("tcp://%s:%d", name_, shard->port());
+  });
 }
 
 void SimServer::OnMessage(const proto::CoordinatorMessage& message) {
   if (message.has_install_job()) {
-    const proto::InstallJob& install = message.install_job();
-    world_->OnPlaced(install.record());
-    for (size_t s = 0; s < shards_.size(); ++s) {
-      const uint32_t own = install.own_shards(static_cast<int>(s));
-      if (own != kNoShard) shards_[s]->Install(install.record(), own);
-    }
-    proto::DaemonMessage reply;
-    reply.mutable_job_installed()->set_job_id(install.record().job_id());
-    world_->coordinator().Say(name_, std::move(reply));
-  } else if (message.has_remove_job()) {
+    Install(message.install_job());
+  } else if (message.has_remove_job() && jobs_.erase(message.remove_job().job_id()) > 0) {
     for (auto& shard : shards_) shard->Remove(message.remove_job().job_id());
   }
+}
+
+void SimServer::Install(const proto::InstallJob& install) {
+  world_->OnPlaced(install.record());
+  jobs_.insert(install.record().job_id());
+  for (size_t s = 0; s < shards_.size(); ++s) {
+    const uint32_t own = install.own_shards(static_cast<int>(s));
+    if (own != kNoShard) shards_[s]->Install(install.record(), own);
+  }
+  proto::DaemonMessage reply;
+  reply.mutable_job_installed()->set_job_id(install.record().job_id());
+  session_->Say(std::move(reply));
 }
 
 }  // namespace strata::sim

@@ -13,6 +13,7 @@
 #include "proto/control.pb.h"
 #include "server/shard/frame_backlog.h"
 #include "server/shard/shard_core.h"
+#include "tests/sim/sim_session.h"
 
 namespace strata::sim {
 
@@ -22,6 +23,11 @@ class World;
 class SimShard {
  public:
   SimShard(World* world, const std::string& name, const std::string& host_name, uint32_t host);
+
+  // Of a process that dies.
+  ~SimShard();
+  SimShard(const SimShard&) = delete;
+  SimShard& operator=(const SimShard&) = delete;
 
   int port() const { return port_; }
   void Install(const proto::JobRecord& record, uint32_t own_shard);
@@ -51,19 +57,35 @@ class SimShard {
   std::unique_ptr<transport::SimEndpoint> endpoint_;
   std::optional<server::FrameBacklog> backlog_;
   int port_ = 0;
+  // What is scheduled outlives the shard.
+  std::shared_ptr<bool> alive_ = std::make_shared<bool>(true);
 };
 
-// A server's daemon: takes jobs in and out.
+// A server's host: its daemon takes jobs in and out, and may die and start anew.
 class SimServer {
  public:
   SimServer(World* world, const std::string& name, uint32_t shards);
 
+  const std::string& name() const { return name_; }
+  // The process dies; another one starts after a while.
+  void Lose();
+  bool Listens(const std::string& address) const;
+  bool is_idle() const { return session_ != nullptr && jobs_.empty(); }
+
  private:
+  void Start();
+  void End(absl::Duration noticed_after);
   void OnMessage(const proto::CoordinatorMessage& message);
+  void Install(const proto::InstallJob& install);
 
   World* const world_;
   const std::string name_;
+  const uint32_t shard_count_;
+  const uint32_t host_;
+  uint64_t process_ = 0;
+  std::unique_ptr<SimSession> session_;  // null: no process
   std::vector<std::unique_ptr<SimShard>> shards_;
+  std::set<uint32_t> jobs_;
 };
 
 }  // namespace strata::sim

@@ -4,7 +4,9 @@
 #include <utility>
 
 #include "absl/strings/str_format.h"
-#include "tests/sim/sim_coordinator.h"
+#include "tests/sim/lost_process.h"
+#include "tests/sim/sim_operator.h"
+#include "tests/sim/sim_server.h"
 #include "tests/sim/world.h"
 
 namespace strata::sim {
@@ -33,35 +35,93 @@ proto::Layout LayoutOf(const JobPlan& plan) {
 }  // namespace
 
 SimWorker::SimWorker(World* world, const std::string& name, uint32_t slots)
-    : world_(world), name_(name), host_(world->NextHost()) {
+    : world_(world), name_(name), slots_(slots), host_(world->NextHost()) {
+  Start();
+}
+
+void SimWorker::Start() {
   proto::Register registration;
   registration.set_role(proto::WORKER);
-  registration.set_name(name);
-  registration.set_address(name);
-  registration.set_slots(slots);
-  world->coordinator().Join(std::move(registration),
-                            [this](const proto::CoordinatorMessage& m) { OnMessage(m); });
+  registration.set_name(name_);
+  registration.set_address(name_);
+  registration.set_slots(slots_);
+  SimSession::Callbacks callbacks;
+  callbacks.on_message = [this](const proto::CoordinatorMessage& m) { OnMessage(m); };
+  callbacks.running_jobs = [this] {
+    std::vector<uint32_t> jobs;
+    for (const auto& [job, playing] : playing_) jobs.push_back(job);
+    return jobs;
+  };
+  ++process_;
+  callbacks.on_rejected = [this](const std::string& reason) {
+    EndRejected(world_, "worker " + name_, reason, [this, process = process_] {
+      if (session_ == nullptr || process != process_) return;
+      End(absl::ZeroDuration());
+      Start();
+    });
+  };
+  session_ = std::make_unique<SimSession>(world_, std::move(registration), std::move(callbacks));
+}
+
+void SimWorker::End(absl::Duration noticed_after) {
+  session_->Die(noticed_after);
+  session_.reset();
+  playing_.clear();
+  over_.clear();
+  left_behind_.clear();
+}
+
+void SimWorker::Lose() {
+  if (session_ == nullptr) return;
+  world_->Count(Rare::kLostWorker);
+  LoseProcess(
+      world_, "worker " + name_, [this](absl::Duration noticed) { End(noticed); },
+      [this] { Start(); });
+}
+
+void SimWorker::After(absl::Duration delay, std::function<void()> what) {
+  world_->network().After(delay, [this, process = process_, what = std::move(what)] {
+    if (session_ != nullptr && process == process_) what();
+  });
 }
 
 void SimWorker::OnMessage(const proto::CoordinatorMessage& message) {
   if (message.has_start_node()) {
-    SayReady(message.start_node());
+    StartNode(message.start_node());
   } else if (message.has_run_node()) {
-    const proto::JobRecord& record = message.run_node().record();
-    playing_[record.job_id()].record = record;
-    StartProcess(record.job_id());
-    MaybeCrash(record.job_id());
+    RunNode(message.run_node().record());
   } else if (message.has_stop_node()) {
-    Playing& playing = playing_[message.stop_node().job_id()];
-    playing.stopped = true;
-    Bury(&playing);
+    Forget(message.stop_node().job_id());
+  } else if (message.has_try_peers()) {
+    TryPeers(message.try_peers());
   }
 }
 
-void SimWorker::SayReady(const proto::StartNode& start) {
+void SimWorker::StartNode(const proto::StartNode& start) {
   const uint32_t job = start.record().job_id();
-  playing_[job].node = start.node();
-  playing_[job].incarnation = start.incarnation();
+  if (over_.count(job) > 0) return;
+  if (playing_.count(job) > 0) {
+    if (playing_[job].said_ready) SayReady(job);
+    return;
+  }
+  uint32_t used = 0;
+  for (const auto& [id, playing] : playing_) used += playing.ranks;
+  Playing& playing = playing_[job];
+  playing.node = start.node();
+  playing.ranks = start.record().view().nodes(static_cast<int>(start.node())).ranks();
+  playing.incarnation = start.incarnation();
+  if (used + playing.ranks > slots_) {
+    world_->Fail(absl::StrFormat("slots are given once: job %d gets %d of %s's %d, %d are in use",
+                                 job, playing.ranks, name_, slots_, used));
+  }
+  // The ranks take their time to start.
+  After(world_->random().Between(absl::ZeroDuration(), absl::Milliseconds(20)), [this, job] {
+    if (playing_.count(job) > 0) SayReady(job);
+  });
+}
+
+void SimWorker::SayReady(uint32_t job) {
+  playing_[job].said_ready = true;
   proto::DaemonMessage message;
   proto::NodeReady* ready = message.mutable_node_ready();
   ready->set_job_id(job);
@@ -69,9 +129,35 @@ void SimWorker::SayReady(const proto::StartNode& start) {
   ready->set_samples_per_epoch(1000);
   ready->set_total_steps(world_->plan(job).clocks);
   ready->set_run_dir("/runs");
-  // The ranks take their time to start.
-  world_->network().After(world_->random().Between(absl::ZeroDuration(), absl::Milliseconds(20)),
-                          [this, message] { world_->coordinator().Say(name_, message); });
+  session_->Say(std::move(message));
+}
+
+void SimWorker::RunNode(const proto::JobRecord& record) {
+  const auto found = playing_.find(record.job_id());
+  if (found == playing_.end() || found->second.record.has_placement()) return;
+  found->second.record = record;
+  StartProcess(record.job_id());
+  MaybeCrash(record.job_id());
+}
+
+void SimWorker::TryPeers(proto::TryPeers peers) {
+  if (world_->Takes(Rare::kNoAnswer)) return world_->causes().OnNoAnswer(name_);
+  After(world_->random().Between(absl::Milliseconds(1), absl::Milliseconds(50)), [this, peers] {
+    proto::DaemonMessage message;
+    for (proto::PeerReach peer : peers.peers()) {
+      const auto& servers = world_->servers();
+      const auto server = std::find_if(servers.begin(), servers.end(), [&](const auto& one) {
+        return one->Listens(peer.address());
+      });
+      if (server == servers.end()) {
+        peer.set_error("connection refused");
+      } else if (world_->operators().IsKeptFrom(name_, (*server)->name())) {
+        peer.set_error("no route to host");
+      }
+      *message.mutable_peers_tried()->add_peers() = peer;
+    }
+    session_->Say(std::move(message));
+  });
 }
 
 void SimWorker::StartProcess(uint32_t job) {
@@ -84,15 +170,25 @@ void SimWorker::StartProcess(uint32_t job) {
   options.on_finished = [this, job] {
     proto::DaemonMessage message;
     message.mutable_node_finished()->set_job_id(job);
-    world_->coordinator().Say(name_, std::move(message));
+    session_->Say(std::move(message));
+    Forget(job);
   };
   options.on_failed = [this, job](const std::string& reason) {
     proto::DaemonMessage message;
     message.mutable_node_failed()->set_job_id(job);
     message.mutable_node_failed()->set_reason(reason);
-    world_->coordinator().Say(name_, std::move(message));
+    session_->Say(std::move(message));
+    Forget(job);
   };
   playing.node_process = std::make_unique<SimNode>(world_, playing.record, options);
+}
+
+void SimWorker::Forget(uint32_t job) {
+  const auto found = playing_.find(job);
+  if (found == playing_.end()) return;
+  Bury(&found->second);
+  playing_.erase(found);
+  over_.insert(job);
 }
 
 void SimWorker::Bury(Playing* playing) {
@@ -103,13 +199,12 @@ void SimWorker::Bury(Playing* playing) {
 void SimWorker::LeaveBehind(Playing* playing) {
   playing->node_process->Replace();
   SimNode* const node = left_behind_.emplace_back(std::move(playing->node_process)).get();
-  world_->network().After(
-      world_->random().Between(absl::ZeroDuration(), absl::Seconds(5)), [this, node] {
-        const auto found = std::find_if(left_behind_.begin(), left_behind_.end(),
-                                        [node](const auto& other) { return other.get() == node; });
-        world_->Keep(std::move(*found));
-        left_behind_.erase(found);
-      });
+  After(world_->random().Between(absl::ZeroDuration(), absl::Seconds(5)), [this, node] {
+    const auto found = std::find_if(left_behind_.begin(), left_behind_.end(),
+                                    [node](const auto& other) { return other.get() == node; });
+    world_->Keep(std::move(*found));
+    left_behind_.erase(found);
+  });
 }
 
 void SimWorker::MaybeCrash(uint32_t job) {
@@ -117,19 +212,18 @@ void SimWorker::MaybeCrash(uint32_t job) {
   if (chance == 0 || playing_[job].incarnation > kRestartsMax) return;
   absl::Duration alive = kCrashCheck;
   while (!world_->random().Chance(chance)) alive += kCrashCheck;
-  world_->network().After(alive, [this, job] {
-    Playing& playing = playing_[job];
-    if (playing.node_process == nullptr || playing.node_process->finished()) return;
+  After(alive, [this, job] {
+    const auto found = playing_.find(job);
+    if (found == playing_.end()) return;
+    Playing& playing = found->second;
     world_->Count(Rare::kNodeRestart);
     const bool dies = world_->random().Chance(0.5);
     world_->Log(8, [&] {
       return absl::StrFormat("%s: job %d %s", name_, job, dies ? "crashes" : "is replaced");
     });
     dies ? Bury(&playing) : LeaveBehind(&playing);
-    const absl::Duration down =
-        world_->random().Between(absl::ZeroDuration(), absl::Milliseconds(500));
-    world_->network().After(down, [this, job] {
-      if (playing_[job].stopped) return;
+    After(world_->random().Between(absl::ZeroDuration(), absl::Milliseconds(500)), [this, job] {
+      if (playing_.count(job) == 0) return;
       ++playing_[job].incarnation;
       StartProcess(job);
       MaybeCrash(job);

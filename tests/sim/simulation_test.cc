@@ -37,6 +37,7 @@ TEST(SimulationTest, AllInvariantsHoldForAllSeedsAndEveryRareBranchIsTaken) {
     EXPECT_GT(campaign.network[i], 0u) << NameOf(static_cast<transport::SimNote>(i));
   }
   EXPECT_GT(campaign.jobs_failed, 0u);
+  EXPECT_GT(campaign.jobs_cancelled, 0u);
   EXPECT_GT(campaign.jobs_unharmed, 0u);
   // Sync jobs of equal shape ended with equal bits, whatever went wrong meanwhile.
   EXPECT_GT(campaign.models_compared, kSeeds / 4);
@@ -69,6 +70,14 @@ TEST(SimulationTest, TheLogTellsEachEventInOneLineAndChangesNothing) {
 TEST(SimulationTest, EveryPushCountsOnceThoughThreeInTenFramesAreLostAndHalfComeTwice) {
   const Campaign campaign = RunProfile("lossy", 150);
   EXPECT_TRUE(campaign.failures.empty()) << campaign.Report();
+}
+
+TEST(SimulationTest, JobsEndWellOrByWhatWasDoneToThemWhateverBefallsCoordinatorAndDaemons) {
+  const Campaign campaign = RunProfile("control", kSeeds);
+  EXPECT_TRUE(campaign.failures.empty()) << campaign.Report();
+  EXPECT_GT(campaign.jobs_failed, kSeeds / 20);
+  EXPECT_GT(campaign.jobs_cancelled, kSeeds / 20);
+  EXPECT_GT(campaign.jobs_unharmed, kSeeds / 10);
 }
 
 // A HELLO that is slower than the node's patience comes after that of the connection which the node

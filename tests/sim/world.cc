@@ -9,6 +9,7 @@
 #include "absl/synchronization/mutex.h"
 #include "common/log.h"
 #include "tests/sim/sim_coordinator.h"
+#include "tests/sim/sim_operator.h"
 #include "tests/sim/sim_server.h"
 #include "tests/sim/sim_worker.h"
 
@@ -21,6 +22,8 @@ constexpr uint64_t kEventsMax = 20'000'000;
 // Longer than what any fault takes, a hundred times in a row.
 constexpr absl::Duration kStuckAfter = absl::Seconds(1000);
 constexpr absl::Duration kWatchEvery = absl::Seconds(20);
+// Longer than any daemon or the coordinator is away.
+constexpr absl::Duration kSettledWithin = absl::Minutes(2);
 
 }  // namespace
 
@@ -54,7 +57,7 @@ void World::Observe() {
     if (resends_early && header != nullptr && early_resends_.See(note, connection, *header)) {
       Count(Rare::kEarlyResend);
     }
-    if (note == SimNote::kCorrupted) corrupted_.insert(SimNode::JobOf(from));
+    if (note == SimNote::kCorrupted) causes_.OnCorrupted(SimNode::JobOf(from));
     // Rare::kReconnect: a connection that has just carried something breaks.
     if (note == SimNote::kDelivered && Takes(Rare::kReconnect)) {
       network_.After(absl::ZeroDuration(),
@@ -94,29 +97,26 @@ void World::OnPlaced(const proto::JobRecord& record) {
       [this](const std::string& v, bool goes_on) { goes_on ? FailInTheEnd(v) : Fail(v); });
 }
 
-// A frame that the network has changed is refused, and the node takes that as final: the job fails
-// by name rather than with wrong weights.
-bool World::IsExplained(uint32_t job, const std::string& reason) const {
-  return corrupted_.count(job) > 0 && absl::StrContains(reason, "MALFORMED");
-}
-
 bool World::OnNodeError(uint32_t job, const std::string& reason) {
   if (ended_.count(job) > 0) return false;  // it will be told to stop
-  if (IsExplained(job, reason)) return true;
+  if (causes_.ExplainNodeError(job, reason)) return true;
   Fail(absl::StrFormat("jobs end well: job %d: %s", job, reason));
   return false;
 }
 
-void World::OnEnded(uint32_t job, bool well, const std::string& reason) {
+void World::OnEnded(uint32_t job, proto::JobState state, const std::string& reason) {
   Progress();
   ended_.insert(job);
-  Log(12, [&] { return absl::StrFormat("job %d has ended: %s", job, reason); });
-  if (well) return checkers_[job]->OnFinished();
-  if (!IsExplained(job, reason)) {
-    return Fail(absl::StrFormat("jobs end well: job %d: %s", job, reason));
+  Log(12, [&] {
+    return absl::StrFormat("job %d is %s: %s", job, proto::JobState_Name(state), reason);
+  });
+  if (!causes_.Explain(job, state, reason)) {
+    return Fail(
+        absl::StrFormat("jobs end well: job %d: %s: %s", job, proto::JobState_Name(state), reason));
   }
+  if (state == proto::FINISHED) return checkers_[job]->OnFinished();
   failed_.insert(job);
-  ++outcome_.jobs_failed;
+  ++(state == proto::FAILED ? outcome_.jobs_failed : outcome_.jobs_cancelled);
 }
 
 void World::WatchProgress() {
@@ -153,25 +153,33 @@ Outcome World::Run() {
     workers = std::max(workers, plan.nodes);
     slots += plan.ranks_per_node;
   }
+  if (scenario_.slots > 0) slots = scenario_.slots;
   for (uint32_t w = 0; w < workers; ++w) {
     workers_.push_back(std::make_unique<SimWorker>(this, absl::StrCat("w", w), slots));
   }
-  absl::Duration submit_after;
-  for (const JobPlan& plan : scenario_.jobs) {  // in this order: ids follow from it
-    submit_after += random_.Between(absl::Microseconds(1), absl::Milliseconds(10));
-    network_.After(submit_after, [this, &plan] { coordinator_->Submit(plan.ToJob()); });
-  }
+  operator_ = std::make_unique<SimOperator>(this);
+  operator_->Start();
   WatchProgress();
   if (scenario_.partition_every < absl::InfiniteDuration()) Partition();
   while (outcome_.ok() && ended_.size() < scenario_.jobs.size() && network_.RunOne()) {
     graveyard_.clear();
     if (++outcome_.events > kEventsMax) Fail("no deadlock: the run does not end");
   }
-  // The servers still forget the jobs.
-  const absl::Time end = network_.Now() + absl::Milliseconds(20);
-  while (outcome_.ok() && network_.Now() < end && network_.RunOne()) graveyard_.clear();
+  // All is taken down, by whoever comes back, too.
+  const absl::Time end = network_.Now() + kSettledWithin;
+  while (outcome_.ok() && !IsIdle() && network_.RunOne()) {
+    graveyard_.clear();
+    if (network_.Now() > end) Fail("ended jobs leave nothing behind: a daemon still holds one");
+  }
+  if (outcome_.ok()) coordinator_->Finish();
   Finish();
   return outcome_;
+}
+
+bool World::IsIdle() const {
+  const auto is_idle = [](const auto& daemon) { return daemon->is_idle(); };
+  return std::all_of(workers_.begin(), workers_.end(), is_idle) &&
+         std::all_of(servers_.begin(), servers_.end(), is_idle);
 }
 
 void World::Finish() {
@@ -186,7 +194,7 @@ void World::Finish() {
   for (const auto& [job, checker] : checkers_) {
     outcome_.pushes += checker->pushes();
     if (has_failed(job)) continue;
-    if (outcome_.jobs_failed > 0) ++outcome_.jobs_unharmed;
+    if (!failed_.empty()) ++outcome_.jobs_unharmed;
     if (!checker->is_reproducible() || (replayed && scenario_.other_bits)) continue;
     outcome_.models.push_back({plan(job).Shape(), checker->ModelHash()});
   }

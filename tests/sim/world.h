@@ -13,6 +13,7 @@
 #include "absl/time/time.h"
 #include "common/clock.h"
 #include "common/transport/sim/sim_network.h"
+#include "tests/sim/causes.h"
 #include "tests/sim/checker.h"
 #include "tests/sim/early_resends.h"
 #include "tests/sim/event_log.h"
@@ -22,6 +23,7 @@
 namespace strata::sim {
 
 class SimCoordinator;
+class SimOperator;
 class SimServer;
 class SimWorker;
 
@@ -44,6 +46,10 @@ class World {
   transport::SimRandom& random() { return random_; }
   const ClockInterface& clock() const { return clock_; }
   SimCoordinator& coordinator() { return *coordinator_; }
+  SimOperator& operators() { return *operator_; }
+  const std::vector<std::unique_ptr<SimServer>>& servers() const { return servers_; }
+  const std::vector<std::unique_ptr<SimWorker>>& workers() const { return workers_; }
+  Causes& causes() { return causes_; }
   // Whether to take a rare branch now; counts it if so.
   bool Takes(Rare rare);
   void Count(Rare rare) { ++outcome_.rare[static_cast<size_t>(rare)]; }
@@ -55,15 +61,18 @@ class World {
   void Progress() { progress_at_ = network_.Now(); }
   // Jobs are known by their ids, which count from 1 in the order of the plans.
   const JobPlan& plan(uint32_t job) const { return scenario_.jobs[job - 1]; }
+  // Or was cancelled.
   bool has_failed(uint32_t job) const { return failed_.count(job) > 0; }
   // Null until the job has a placement.
   JobChecker* checker(uint32_t job);
   void OnPlaced(const proto::JobRecord& record);
   // A node gives up. True: what was done to the job explains it.
   bool OnNodeError(uint32_t job, const std::string& reason);
-  void OnEnded(uint32_t job, bool well, const std::string& reason);
+  void OnEnded(uint32_t job, proto::JobState state, const std::string& reason);
   // A host of its own for each daemon.
   uint32_t NextHost() { return next_host_++; }
+  // One for each process of a daemon.
+  uint64_t NextDaemonId() { return next_daemon_id_++; }
   void Keep(std::shared_ptr<void> until_the_event_ends) {
     graveyard_.push_back(std::move(until_the_event_ends));
   }
@@ -83,9 +92,9 @@ class World {
   };
 
   void Observe();
-  bool IsExplained(uint32_t job, const std::string& reason) const;
   void WatchProgress();
   void Partition();
+  bool IsIdle() const;
   void Finish();
 
   const Scenario scenario_;
@@ -95,15 +104,17 @@ class World {
   const VirtualClock clock_;
   Outcome outcome_;
   uint32_t next_host_ = 0;
+  uint64_t next_daemon_id_ = 1;
   EarlyResends early_resends_;
   absl::Time progress_at_ = absl::UnixEpoch();
   std::map<uint32_t, std::unique_ptr<JobChecker>> checkers_;
-  std::set<uint32_t> corrupted_;  // jobs of which a frame to a shard was changed
+  Causes causes_;
   std::set<uint32_t> ended_, failed_;
   std::string late_violation_;
   std::unique_ptr<SimCoordinator> coordinator_;
   std::vector<std::unique_ptr<SimServer>> servers_;
   std::vector<std::unique_ptr<SimWorker>> workers_;
+  std::unique_ptr<SimOperator> operator_;
   // What may not be destroyed while its own code runs.
   std::vector<std::shared_ptr<void>> graveyard_;
 };
