@@ -219,34 +219,23 @@ TEST(CoreReach, AJobWhoseNodesAreReadyAndReachNoServerFailsAfterAWhile) {
   EXPECT_EQ(cluster.Status(job).reason(), kTimedOut);
 }
 
-TEST(CoreReach, AJobWhoseOnlyServerIsLostWhileItStartsWaitsForItToBeStartedAgain) {
-  CoreHarness cluster;
-  cluster.JoinServer("s1", 1);
-  cluster.JoinWorker("w1", 1);
-  const uint32_t job = cluster.Submit(CoreHarness::SomeJob(1));
-  cluster.Disconnect("s1");
-  cluster.Advance(absl::Seconds(3));
-  cluster.Ready("w1", job);
-  EXPECT_EQ(cluster.Status(job).reason(), "no server is alive");
-  cluster.Advance(absl::Seconds(5));
-  EXPECT_EQ(cluster.Status(job).state(), proto::RUNNING);
-  cluster.JoinServer("s1", 1, {}, 77);
-  cluster.Installed("s1", job);
-  EXPECT_EQ(cluster.Newest("w1", proto::CoordinatorMessage::kRunNode).run_node().record().job_id(),
-            job);
-}
-
-TEST(CoreReach, AJobWhoseOnlyServerStaysLostFailsAfterAWhile) {
-  CoreHarness cluster;
-  cluster.JoinServer("s1", 1);
-  cluster.JoinWorker("w1", 1);
-  const uint32_t job = cluster.Submit(CoreHarness::SomeJob(1));
-  cluster.Disconnect("s1");
-  cluster.Advance(absl::Seconds(3));
-  cluster.Ready("w1", job);
-  cluster.Advance(absl::Seconds(11));
-  EXPECT_EQ(cluster.Status(job).state(), proto::FAILED);
-  EXPECT_EQ(cluster.Status(job).reason(), "no server is alive");
+TEST(CoreReach, AJobWhoseOnlyServerIsLostWhileItStartsWaitsForTheNextButNotForever) {
+  for (const bool comes_back : {true, false}) {
+    CoreHarness cluster;
+    cluster.JoinServer("s1", 1);
+    cluster.JoinWorker("w1", 1);
+    const uint32_t job = cluster.Submit(CoreHarness::SomeJob(1));
+    cluster.Disconnect("s1");
+    cluster.Advance(absl::Seconds(3));
+    cluster.Ready("w1", job);
+    EXPECT_EQ(cluster.Status(job).reason(), "no server is alive");
+    cluster.Advance(absl::Seconds(5));
+    if (comes_back) cluster.JoinServer("s1", 1, {}, 77);
+    cluster.Advance(absl::Seconds(6));
+    EXPECT_EQ(cluster.Status(job).state(), comes_back ? proto::RUNNING : proto::FAILED);
+    EXPECT_EQ(cluster.Status(job).reason(),
+              comes_back ? "waits for its servers" : "no server is alive");
+  }
 }
 
 TEST(CoreReach, ADaemonThatRegistersAnewIsTriedAnew) {

@@ -55,11 +55,12 @@ void SimOperator::Start() {
   Repeat(faults.lost_servers, [this, some] { some(world_->servers()).Lose(); });
   Repeat(faults.silences, [this, some] {
     const bool worker = world_->random().Chance(0.5);
-    const std::string name =
-        worker ? some(world_->workers()).name() : some(world_->servers()).name();
+    const SimDaemon& daemon =
+        worker ? static_cast<SimDaemon&>(some(world_->workers())) : some(world_->servers());
     world_->Count(Rare::kSilentDaemon);
-    world_->causes().OnLost(absl::StrCat(worker ? "worker " : "server ", name));
-    world_->coordinator().Silence(name, world_->random().Between(kSilenceMin, kSilenceMax));
+    world_->causes().OnLost(daemon.Describe());
+    world_->coordinator().Silence(daemon.name(),
+                                  world_->random().Between(kSilenceMin, kSilenceMax));
   });
 }
 

@@ -7,7 +7,6 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "kernels/kernels.h"
-#include "tests/sim/lost_process.h"
 #include "tests/sim/world.h"
 
 namespace strata::sim {
@@ -206,51 +205,26 @@ void SimShard::Send(transport::ConnectionId connection, const wire::Frame& frame
 }
 
 SimServer::SimServer(World* world, const std::string& name, uint32_t shards)
-    : world_(world), name_(name), shard_count_(shards), host_(world->NextHost()) {
+    : SimDaemon(world, proto::SERVER, name), shard_count_(shards) {
   Start();
 }
 
-void SimServer::Start() {
-  proto::Register registration;
-  registration.set_role(proto::SERVER);
-  registration.set_name(name_);
-  registration.set_address(name_);
+void SimServer::Begin(proto::Register* registration) {
   for (uint32_t s = 0; s < shard_count_; ++s) {
     shards_.push_back(
-        std::make_unique<SimShard>(world_, absl::StrCat(name_, ".", s), name_, host_));
-    registration.add_shard_ports(shards_.back()->port());
+        std::make_unique<SimShard>(world_, absl::StrCat(name(), ".", s), name(), host_));
+    registration->add_shard_ports(shards_.back()->port());
   }
-  SimSession::Callbacks callbacks;
-  callbacks.on_message = [this](const proto::CoordinatorMessage& m) { OnMessage(m); };
-  callbacks.running_jobs = [this] { return std::vector<uint32_t>(jobs_.begin(), jobs_.end()); };
-  callbacks.on_rejected = [this, process = ++process_](const std::string& reason) {
-    EndRejected(world_, "server " + name_, reason, [this, process] {
-      if (session_ == nullptr || process != process_) return;
-      End(absl::ZeroDuration());
-      Start();
-    });
-  };
-  session_ = std::make_unique<SimSession>(world_, std::move(registration), std::move(callbacks));
 }
 
-void SimServer::End(absl::Duration noticed_after) {
-  session_->Die(noticed_after);
-  session_.reset();
+void SimServer::Clear() {
   shards_.clear();
   jobs_.clear();
 }
 
-void SimServer::Lose() {
-  if (session_ == nullptr) return;
-  world_->Count(Rare::kLostServer);
-  LoseProcess(
-      world_, "server " + name_, [this](absl::Duration noticed) { End(noticed); },
-      [this] { Start(); });
-}
-
 bool SimServer::Listens(const std::string& address) const {
   return std::any_of(shards_.begin(), shards_.end(), [&](const auto& shard) {
-    return address == absl::StrFormat("tcp://%s:%d", name_, shard->port());
+    return address == absl::StrFormat("tcp://%s:%d", name(), shard->port());
   });
 }
 
@@ -271,7 +245,7 @@ void SimServer::Install(const proto::InstallJob& install) {
   }
   proto::DaemonMessage reply;
   reply.mutable_job_installed()->set_job_id(install.record().job_id());
-  session_->Say(std::move(reply));
+  Say(std::move(reply));
 }
 
 }  // namespace strata::sim

@@ -13,7 +13,7 @@
 #include "proto/control.pb.h"
 #include "server/shard/frame_backlog.h"
 #include "server/shard/shard_core.h"
-#include "tests/sim/sim_session.h"
+#include "tests/sim/sim_daemon.h"
 
 namespace strata::sim {
 
@@ -62,28 +62,21 @@ class SimShard {
 };
 
 // A server's host: its daemon takes jobs in and out, and may die and start anew.
-class SimServer {
+class SimServer final : public SimDaemon {
  public:
   SimServer(World* world, const std::string& name, uint32_t shards);
 
-  const std::string& name() const { return name_; }
-  // The process dies; another one starts after a while.
-  void Lose();
   bool Listens(const std::string& address) const;
-  bool is_idle() const { return session_ != nullptr && jobs_.empty(); }
 
  private:
-  void Start();
-  void End(absl::Duration noticed_after);
-  void OnMessage(const proto::CoordinatorMessage& message);
+  void Begin(proto::Register* registration) override;
+  void Clear() override;
+  void OnMessage(const proto::CoordinatorMessage& message) override;
+  std::vector<uint32_t> RunningJobs() const override { return {jobs_.begin(), jobs_.end()}; }
+
   void Install(const proto::InstallJob& install);
 
-  World* const world_;
-  const std::string name_;
   const uint32_t shard_count_;
-  const uint32_t host_;
-  uint64_t process_ = 0;
-  std::unique_ptr<SimSession> session_;  // null: no process
   std::vector<std::unique_ptr<SimShard>> shards_;
   std::set<uint32_t> jobs_;
 };

@@ -4,7 +4,6 @@
 #include <utility>
 
 #include "absl/strings/str_format.h"
-#include "tests/sim/lost_process.h"
 #include "tests/sim/sim_operator.h"
 #include "tests/sim/sim_server.h"
 #include "tests/sim/world.h"
@@ -35,54 +34,22 @@ proto::Layout LayoutOf(const JobPlan& plan) {
 }  // namespace
 
 SimWorker::SimWorker(World* world, const std::string& name, uint32_t slots)
-    : world_(world), name_(name), slots_(slots), host_(world->NextHost()) {
+    : SimDaemon(world, proto::WORKER, name), slots_(slots) {
   Start();
 }
 
-void SimWorker::Start() {
-  proto::Register registration;
-  registration.set_role(proto::WORKER);
-  registration.set_name(name_);
-  registration.set_address(name_);
-  registration.set_slots(slots_);
-  SimSession::Callbacks callbacks;
-  callbacks.on_message = [this](const proto::CoordinatorMessage& m) { OnMessage(m); };
-  callbacks.running_jobs = [this] {
-    std::vector<uint32_t> jobs;
-    for (const auto& [job, playing] : playing_) jobs.push_back(job);
-    return jobs;
-  };
-  ++process_;
-  callbacks.on_rejected = [this](const std::string& reason) {
-    EndRejected(world_, "worker " + name_, reason, [this, process = process_] {
-      if (session_ == nullptr || process != process_) return;
-      End(absl::ZeroDuration());
-      Start();
-    });
-  };
-  session_ = std::make_unique<SimSession>(world_, std::move(registration), std::move(callbacks));
-}
+void SimWorker::Begin(proto::Register* registration) { registration->set_slots(slots_); }
 
-void SimWorker::End(absl::Duration noticed_after) {
-  session_->Die(noticed_after);
-  session_.reset();
+void SimWorker::Clear() {
   playing_.clear();
   over_.clear();
   left_behind_.clear();
 }
 
-void SimWorker::Lose() {
-  if (session_ == nullptr) return;
-  world_->Count(Rare::kLostWorker);
-  LoseProcess(
-      world_, "worker " + name_, [this](absl::Duration noticed) { End(noticed); },
-      [this] { Start(); });
-}
-
-void SimWorker::After(absl::Duration delay, std::function<void()> what) {
-  world_->network().After(delay, [this, process = process_, what = std::move(what)] {
-    if (session_ != nullptr && process == process_) what();
-  });
+std::vector<uint32_t> SimWorker::RunningJobs() const {
+  std::vector<uint32_t> jobs;
+  for (const auto& [job, playing] : playing_) jobs.push_back(job);
+  return jobs;
 }
 
 void SimWorker::OnMessage(const proto::CoordinatorMessage& message) {
@@ -112,7 +79,7 @@ void SimWorker::StartNode(const proto::StartNode& start) {
   playing.incarnation = start.incarnation();
   if (used + playing.ranks > slots_) {
     world_->Fail(absl::StrFormat("slots are given once: job %d gets %d of %s's %d, %d are in use",
-                                 job, playing.ranks, name_, slots_, used));
+                                 job, playing.ranks, name(), slots_, used));
   }
   // The ranks take their time to start.
   After(world_->random().Between(absl::ZeroDuration(), absl::Milliseconds(20)), [this, job] {
@@ -129,7 +96,7 @@ void SimWorker::SayReady(uint32_t job) {
   ready->set_samples_per_epoch(1000);
   ready->set_total_steps(world_->plan(job).clocks);
   ready->set_run_dir("/runs");
-  session_->Say(std::move(message));
+  Say(std::move(message));
 }
 
 void SimWorker::RunNode(const proto::JobRecord& record) {
@@ -141,7 +108,7 @@ void SimWorker::RunNode(const proto::JobRecord& record) {
 }
 
 void SimWorker::TryPeers(proto::TryPeers peers) {
-  if (world_->Takes(Rare::kNoAnswer)) return world_->causes().OnNoAnswer(name_);
+  if (world_->Takes(Rare::kNoAnswer)) return world_->causes().OnNoAnswer(name());
   After(world_->random().Between(absl::Milliseconds(1), absl::Milliseconds(50)), [this, peers] {
     proto::DaemonMessage message;
     for (proto::PeerReach peer : peers.peers()) {
@@ -151,12 +118,12 @@ void SimWorker::TryPeers(proto::TryPeers peers) {
       });
       if (server == servers.end()) {
         peer.set_error("connection refused");
-      } else if (world_->operators().IsKeptFrom(name_, (*server)->name())) {
+      } else if (world_->operators().IsKeptFrom(name(), (*server)->name())) {
         peer.set_error("no route to host");
       }
       *message.mutable_peers_tried()->add_peers() = peer;
     }
-    session_->Say(std::move(message));
+    Say(std::move(message));
   });
 }
 
@@ -170,14 +137,14 @@ void SimWorker::StartProcess(uint32_t job) {
   options.on_finished = [this, job] {
     proto::DaemonMessage message;
     message.mutable_node_finished()->set_job_id(job);
-    session_->Say(std::move(message));
+    Say(std::move(message));
     Forget(job);
   };
   options.on_failed = [this, job](const std::string& reason) {
     proto::DaemonMessage message;
     message.mutable_node_failed()->set_job_id(job);
     message.mutable_node_failed()->set_reason(reason);
-    session_->Say(std::move(message));
+    Say(std::move(message));
     Forget(job);
   };
   playing.node_process = std::make_unique<SimNode>(world_, playing.record, options);
@@ -219,7 +186,7 @@ void SimWorker::MaybeCrash(uint32_t job) {
     world_->Count(Rare::kNodeRestart);
     const bool dies = world_->random().Chance(0.5);
     world_->Log(8, [&] {
-      return absl::StrFormat("%s: job %d %s", name_, job, dies ? "crashes" : "is replaced");
+      return absl::StrFormat("%s: job %d %s", name(), job, dies ? "crashes" : "is replaced");
     });
     dies ? Bury(&playing) : LeaveBehind(&playing);
     After(world_->random().Between(absl::ZeroDuration(), absl::Milliseconds(500)), [this, job] {
