@@ -145,7 +145,7 @@ class GrpcSession final : public Session {
     }
     SetLine(nullptr);
     absl::MutexLock lock(&mutex_);
-    outbox_.OnBroken(absl::Now());
+    outbox_.OnBroken(closed_.has_value() ? closed_at_ : absl::Now());
     return status;
   }
 
@@ -294,6 +294,7 @@ class GrpcSession final : public Session {
   void Close(absl::Status status) {
     absl::MutexLock lock(&mutex_);
     closed_ = std::move(status);
+    closed_at_ = absl::Now();
   }
 
   bool HasRoom() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
@@ -325,6 +326,7 @@ class GrpcSession final : public Session {
   size_t inbox_message_bytes_max_ ABSL_GUARDED_BY(mutex_) = 0;
   bool overflown_ ABSL_GUARDED_BY(mutex_) = false;
   std::optional<absl::Status> closed_ ABSL_GUARDED_BY(mutex_);  // of the present line
+  absl::Time closed_at_ ABSL_GUARDED_BY(mutex_);
   std::optional<absl::Time> stop_at_ ABSL_GUARDED_BY(mutex_);
   SessionLine* line_ ABSL_GUARDED_BY(mutex_) = nullptr;  // to cancel; lives while it is set
   bool registered_once_ ABSL_GUARDED_BY(mutex_) = false;
