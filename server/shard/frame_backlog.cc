@@ -1,5 +1,7 @@
 #include "server/shard/frame_backlog.h"
 
+#include "absl/status/status.h"
+
 namespace strata::server {
 
 FrameBacklog::Result FrameBacklog::Send(transport::ConnectionId connection,
