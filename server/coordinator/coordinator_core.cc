@@ -42,13 +42,10 @@ CoordinatorCore::CoordinatorCore(Options options, const std::string& cluster_id,
             &reachability_, actions) {}
 
 void CoordinatorCore::Restore(const std::vector<proto::StoredJob>& jobs, uint32_t next_job_id,
-                              absl::Time now) {
+                              const std::vector<SeenRegistrations::Entry>& seen, absl::Time now) {
   ticked_at_ = now;
-  jobs_.Restore(jobs, next_job_id, now);
-}
-
-void CoordinatorCore::RestoreSeen(const std::vector<SeenRegistrations::Entry>& seen) {
   membership_.seen().Restore(seen);
+  jobs_.Restore(jobs, next_job_id, /*is_restart=*/next_job_id > 1 || !seen.empty(), now);
 }
 
 void CoordinatorCore::SaveSeen() {
@@ -144,9 +141,9 @@ void CoordinatorCore::OnRegister(SessionId session, const proto::Register& regis
   reply.mutable_registered()->set_cluster_id(cluster_id_);
   reply.mutable_registered()->set_heartbeat_ms(absl::ToInt64Milliseconds(options_.heartbeat));
   actions_->Send(session, reply);  // before all else that is said to it
-  TakeLost(joined->lost, now);
   reachability_.Forget(registration.name());
   TryPeers(now);
+  TakeLost(joined->lost, now);  // jobs that may start now know that it is being tried
   jobs_.OnJoined(*membership_.Find(registration.name()), joined->returned, now);
 }
 
@@ -167,7 +164,9 @@ void CoordinatorCore::ExcuseStall(absl::Time now) {
 
 void CoordinatorCore::Tick(absl::Time now) {
   ExcuseStall(now);
-  TakeLost(membership_.Tick(now), now);
+  const std::vector<Membership::Lost> lost = membership_.Tick(now);
+  for (const Membership::Lost& daemon : lost) reachability_.Forget(daemon.name);
+  TakeLost(lost, now);
   TryPeers(now);
   EndSilentNewcomers(now);
   SaveSeen();
@@ -197,7 +196,6 @@ void CoordinatorCore::TakeLost(const std::vector<Membership::Lost>& lost, absl::
   for (const Membership::Lost& daemon : lost) {
     LogWarning("%s %s is lost: %s", proto::Role_Name(daemon.role), daemon.name, daemon.why);
     if (daemon.session != SessionId()) actions_->Close(daemon.session);
-    reachability_.Forget(daemon.name);
     jobs_.OnLost(daemon, now);
   }
 }

@@ -38,8 +38,8 @@ class CoordinatorCore {
   CoordinatorCore(Options options, const std::string& cluster_id, CoordinatorActions* actions);
 
   // What the store held; once, first.
-  void Restore(const std::vector<proto::StoredJob>& jobs, uint32_t next_job_id, absl::Time now);
-  void RestoreSeen(const std::vector<SeenRegistrations::Entry>& seen);
+  void Restore(const std::vector<proto::StoredJob>& jobs, uint32_t next_job_id,
+               const std::vector<SeenRegistrations::Entry>& seen, absl::Time now);
 
   // A connection that is to become a daemon's has begun.
   void OnConnected(SessionId session, absl::Time now);

@@ -53,8 +53,7 @@ absl::Status CoordinatorService::Start() {
   if (!jobs.ok()) return jobs.status();
   const auto seen = store_->LoadSeen();
   if (!seen.ok()) return seen.status();
-  core_.Restore(*jobs, store_->next_job_id(), clock_.Now());
-  core_.RestoreSeen(*seen);
+  core_.Restore(*jobs, store_->next_job_id(), *seen, clock_.Now());
   loop_.Start();
   return absl::OkStatus();
 }

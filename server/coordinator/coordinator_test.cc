@@ -289,6 +289,30 @@ TEST_F(CoordinatorTest, ConnectionsOverWhichNobodyAsksForAnythingAreEnded) {
   EXPECT_TRUE(client_->ListJobs().ok());
 }
 
+// It may have been on its way.
+TEST_F(CoordinatorTest, WhatADaemonSaidJustBeforeABreakIsSaidAgainAfterIt) {
+  FakeDaemon daemon(options_.listen, FakeDaemon::Worker("w1", 1));
+  ASSERT_TRUE(daemon.Start().ok());
+  proto::DaemonMessage about_nobodys_job;
+  about_nobodys_job.mutable_node_finished()->set_job_id(77);
+  daemon.Send(about_nobodys_job);
+  const auto is_heard = [this] {
+    const absl::Time deadline = absl::Now() + absl::Seconds(20);
+    while (absl::Now() < deadline) {
+      const absl::StatusOr<proto::ListNodesReply> nodes = client_->ListNodes();
+      if (nodes.ok() && nodes->coordinator().refusals_size() > 0) {
+        return nodes->coordinator().refusals(0).cause() == "about a job of other daemons";
+      }
+      absl::SleepFor(absl::Milliseconds(10));
+    }
+    return false;
+  };
+  ASSERT_TRUE(is_heard());
+  coordinator_.reset();
+  StartCoordinator();
+  EXPECT_TRUE(is_heard());
+}
+
 TEST_F(CoordinatorTest, ADaemonThatHasMoreToSayThanFitsEndsItsSession) {
   FakeDaemon daemon(options_.listen, FakeDaemon::Worker("w1", 1));
   ASSERT_TRUE(daemon.Start().ok());

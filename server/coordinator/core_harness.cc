@@ -50,8 +50,7 @@ void CoreHarness::Restart() {
       std::make_unique<CoordinatorCore>(options_, kCluster, static_cast<CoordinatorActions*>(this));
   std::vector<proto::StoredJob> jobs;
   for (const auto& [id, job] : stored_) jobs.push_back(job);
-  core_->Restore(jobs, next_job_id_, now_);
-  core_->RestoreSeen(seen_);
+  core_->Restore(jobs, next_job_id_, seen_, now_);
 }
 
 SessionId CoreHarness::JoinWorker(const std::string& name, uint32_t slots,

@@ -237,6 +237,20 @@ TEST_F(CoreRestartTest, JobsThatComeAfterItWaitForWorkersToComeBackToo) {
   EXPECT_EQ(cluster_.Status(job).state(), proto::FAILED);
 }
 
+TEST(CoreQueue, TheFirstJobAfterARestartWaitsForWorkersThatWereThereBefore) {
+  CoreHarness cluster;
+  cluster.JoinServer("s1", 1);
+  cluster.JoinWorker("w1", 2);
+  cluster.JoinWorker("w2", 2);
+  cluster.Advance(absl::Seconds(10));
+  cluster.Restart();
+  cluster.JoinServer("s1", 1);
+  cluster.JoinWorker("w1", 2);
+  const uint32_t job = cluster.Submit(CoreHarness::SomeJob(4));
+  cluster.Advance(absl::Seconds(20));
+  EXPECT_EQ(cluster.Status(job).state(), proto::QUEUED) << cluster.Status(job).reason();
+}
+
 TEST_F(CoreRestartTest, QueuedJobsStayQueuedAndIdsGoOn) {
   const uint32_t queued = cluster_.Submit(CoreHarness::SomeJob(4));
   cluster_.Restart();

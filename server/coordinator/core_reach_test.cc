@@ -228,7 +228,7 @@ TEST(CoreReach, AJobWhoseOnlyServerIsLostWhileItStartsWaitsForTheNextButNotForev
     cluster.Disconnect("s1");
     cluster.Advance(absl::Seconds(3));
     cluster.Ready("w1", job);
-    EXPECT_EQ(cluster.Status(job).reason(), "no server is alive");
+    EXPECT_EQ(cluster.Status(job).reason(), "waits for a server: none is alive");
     cluster.Advance(absl::Seconds(5));
     if (comes_back) cluster.JoinServer("s1", 1, {}, 77);
     cluster.Advance(absl::Seconds(6));
@@ -236,6 +236,21 @@ TEST(CoreReach, AJobWhoseOnlyServerIsLostWhileItStartsWaitsForTheNextButNotForev
     EXPECT_EQ(cluster.Status(job).reason(),
               comes_back ? "waits for its servers" : "no server is alive");
   }
+}
+
+TEST(CoreReach, AServerThatIsStartedAnewTakesNoChunkBeforeItIsTried) {
+  CoreHarness cluster;
+  cluster.JoinServer("s1", 1);
+  cluster.JoinWorker("w1", 1);
+  const uint32_t job = cluster.Submit(CoreHarness::SomeJob(1));
+  cluster.Disconnect("s1");
+  cluster.Ready("w1", job);
+  EXPECT_EQ(cluster.Status(job).reason(), "waits for server s1 to come back");
+  cluster.SetReach("w1", kFirst, "connection timed out");
+  cluster.Sent("s1");
+  cluster.JoinServer("s1", 1, {}, 77);
+  EXPECT_THAT(cluster.Sent("s1"), ElementsAre("Registered"));
+  EXPECT_THAT(cluster.Status(job).reason(), HasSubstr("connection timed out"));
 }
 
 TEST(CoreReach, ADaemonThatRegistersAnewIsTriedAnew) {

@@ -118,14 +118,14 @@ void JobTable::Install(JobEntry* entry, absl::Time now) {
     for (const JobNode& node : entry->nodes) workers.push_back(node.daemon);
     const CommonServers common = ReachedByAll(workers, now);
     entry->place_since = std::min(entry->place_since, now);
-    const std::string why = !common.pending.empty()   ? common.pending
-                            : common.left_out.empty() ? "no server is alive"
-                                                      : common.left_out[0].second;
+    const std::string why = !common.pending.empty()    ? common.pending
+                            : !common.left_out.empty() ? common.left_out[0].second
+                                                       : "";
     const bool may_change = !common.pending.empty() || common.reached.empty();
     if (may_change && now - entry->place_since < options_.place_patience) {
-      return SetReason(entry, why);
+      return SetReason(entry, why.empty() ? "waits for a server: none is alive" : why);
     }
-    if (common.reached.empty()) return Fail(entry, why, now);
+    if (common.reached.empty()) return Fail(entry, why.empty() ? "no server is alive" : why, now);
     for (const Daemon* daemon : common.reached) {
       const proto::Register& r = daemon->registration;
       servers.push_back({.daemon = r.name(),

@@ -20,10 +20,10 @@ JobTable::JobTable(Options options, uint64_t cluster, const Membership* membersh
       actions_(actions) {}
 
 void JobTable::Restore(const std::vector<proto::StoredJob>& jobs, uint32_t next_job_id,
-                       absl::Time now) {
+                       bool is_restart, absl::Time now) {
   next_job_id_ = next_job_id;
   started_at_ = now;
-  is_restart_ = next_job_id > 1;
+  is_restart_ = is_restart;
   for (const proto::StoredJob& stored : jobs) {
     JobEntry entry = JobEntry::Restored(stored);
     const JobId id = entry.id();

@@ -50,8 +50,9 @@ class JobTable {
   JobTable(Options options, uint64_t cluster, const Membership* membership,
            const Reachability* reachability, CoordinatorActions* actions);
 
-  // Once, before anything else.
-  void Restore(const std::vector<proto::StoredJob>& jobs, uint32_t next_job_id, absl::Time now);
+  // Once, before anything else. `is_restart`: there may be daemons that are on their way back.
+  void Restore(const std::vector<proto::StoredJob>& jobs, uint32_t next_job_id, bool is_restart,
+               absl::Time now);
 
   // `token` is random. Errors: InvalidArgument (the job), ResourceExhausted (queue), the store's.
   absl::StatusOr<JobId> Submit(proto::Job job, uint64_t token, absl::Time now);

@@ -1,5 +1,6 @@
 #include "tests/sim/control_checker.h"
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_format.h"
 #include "common/job/arena.h"
 
@@ -30,10 +31,28 @@ bool ControlChecker::OnState(uint32_t id, proto::JobState state) {
   return job.has_ended();
 }
 
+void ControlChecker::OnWord(const proto::Register& daemon, const proto::DaemonMessage& message) {
+  if (message.has_register_()) {
+    errors_.erase(daemon.name());
+    const std::string here = absl::StrFormat("tcp://%s:", daemon.address());
+    for (auto& [worker, errors] : errors_) {
+      std::erase_if(errors, [&](const auto& one) { return absl::StartsWith(one.first, here); });
+    }
+  }
+  for (const proto::PeerReach& peer : message.peers_tried().peers()) {
+    errors_[daemon.name()][peer.address()] = peer.error();
+  }
+  if (message.has_job_installed()) {
+    jobs_[message.job_installed().job_id()].installed.insert(daemon.name());
+  }
+}
+
 void ControlChecker::OnCommand(const proto::Register& daemon,
                                const proto::CoordinatorMessage& message) {
   if (message.has_start_node()) {
     CheckRecord(message.start_node().record());
+    Job& job = jobs_[message.start_node().record().job_id()];
+    job.nodes[message.start_node().node()] = daemon.name();
   } else if (message.has_install_job()) {
     CheckRecord(message.install_job().record());
     CheckPlacement(message.install_job().record());
@@ -88,6 +107,7 @@ void ControlChecker::CheckPlacement(const proto::JobRecord& record) {
             absl::StrFormat("placement %d after %d", placement.generation(),
                             job.placement.generation()));
   }
+  if (job.placement.shard_of_chunk_size() == 0) CheckReach(record);
   job.placement = placement;
   const ChunkMap map(record.layout().elements(), placement.chunk_elements());
   bool is_whole = placement.shard_of_chunk_size() == static_cast<int>(map.chunks());
@@ -97,8 +117,21 @@ void ControlChecker::CheckPlacement(const proto::JobRecord& record) {
   if (!is_whole) Violate("each chunk has one shard", record.job_id(), "a chunk has none");
 }
 
+// When it is placed; later it may change.
+void ControlChecker::CheckReach(const proto::JobRecord& record) {
+  for (const auto& [node, worker] : jobs_[record.job_id()].nodes) {
+    for (const std::string& address : record.placement().shard_endpoints()) {
+      const std::string& error = errors_[worker][address];
+      if (error.empty()) continue;
+      Violate("nodes reach their shards", record.job_id(),
+              absl::StrFormat("%s is placed at %s: %s", worker, address, error));
+    }
+  }
+}
+
 void ControlChecker::TakeInstall(const proto::Register& daemon, const proto::InstallJob& install) {
   const proto::JobRecord& record = install.record();
+  jobs_[record.job_id()].to_install.insert(daemon.name());
   for (int s = 0; s < install.own_shards_size(); ++s) {
     const uint32_t shard = install.own_shards(s);
     if (shard == kNoShard) continue;
@@ -123,7 +156,8 @@ void ControlChecker::TakeInstall(const proto::Register& daemon, const proto::Ins
 
 // Nodes train when all shards are there.
 void ControlChecker::CheckHolders(const proto::JobRecord& record) {
-  const size_t held = jobs_[record.job_id()].holders.size();
+  const Job& job = jobs_[record.job_id()];
+  const size_t held = job.installed == job.to_install ? job.holders.size() : 0;
   if (static_cast<int>(held) == record.placement().shard_endpoints_size()) return;
   Violate("each chunk has one shard", record.job_id(),
           absl::StrFormat("%d of %d shards are held when it trains", held,

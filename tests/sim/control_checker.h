@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <functional>
 #include <map>
+#include <set>
 #include <string>
 
 #include "proto/control.pb.h"
@@ -19,6 +20,10 @@ class ControlChecker {
 
   explicit ControlChecker(Fail fail) : fail_(std::move(fail)) {}
 
+  // The coordinator's process has ended.
+  void OnRestart() { errors_.clear(); }
+  // What the daemon says that has registered so, and the coordinator hears.
+  void OnWord(const proto::Register& daemon, const proto::DaemonMessage& message);
   // What the coordinator says to the daemon that has registered so.
   void OnCommand(const proto::Register& daemon, const proto::CoordinatorMessage& message);
   // A job's state, as users see it. True: it has just ended.
@@ -30,7 +35,9 @@ class ControlChecker {
     proto::View view;
     proto::Placement placement;
     uint64_t token = 0;
-    std::map<uint32_t, std::string> holders;  // by the job's shard: the address there
+    std::map<uint32_t, std::string> nodes;        // their daemons
+    std::map<uint32_t, std::string> holders;      // by the job's shard: the address there
+    std::set<std::string> to_install, installed;  // daemons
     bool has_ended() const { return state > proto::RUNNING; }
   };
 
@@ -39,10 +46,13 @@ class ControlChecker {
   void CheckView(const proto::JobRecord& record);
   void CheckPlacement(const proto::JobRecord& record);
   void TakeInstall(const proto::Register& daemon, const proto::InstallJob& install);
+  void CheckReach(const proto::JobRecord& record);
   void CheckHolders(const proto::JobRecord& record);
 
   const Fail fail_;
   std::map<uint32_t, Job> jobs_;
+  // By worker and address: why the newest try of it failed; empty: it did not.
+  std::map<std::string, std::map<std::string, std::string>> errors_;
 };
 
 }  // namespace strata::sim

@@ -28,7 +28,7 @@ struct ControlLine {
   std::string daemon;
   proto::Register registration;  // that went over it
   Client* client = nullptr;      // null: gone
-  bool broken = false;
+  bool breaks_soon = false, broken = false;
   absl::Time up_until, down_until;  // the arrival of the last message each way
   absl::Time silent_until;          // what the daemon says arrives no sooner
 };

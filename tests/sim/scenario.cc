@@ -133,6 +133,8 @@ void DrawControl(SimRandom* random, const Scenario::Limits& limits, Scenario* sc
     if (random->Chance(0.6)) scenario->rare[static_cast<size_t>(rare)] = p * random->Fraction();
   };
   maybe(Rare::kSessionBreak, 0.3);
+  maybe(Rare::kSlowStart, 1);
+  maybe(Rare::kStalledLine, 0.5);
   maybe(Rare::kOldRegister, 1);
   maybe(Rare::kNoAnswer, 0.5);
   maybe(Rare::kUnreachable, 0.5);
@@ -152,12 +154,13 @@ void DrawControl(SimRandom* random, const Scenario::Limits& limits, Scenario* sc
 
 const char* NameOf(Rare rare) {
   static constexpr const char* kNames[] = {
-      "queue full",          "early resend",  "HELLO twice",   "RETRY",         "reconnect",
-      "slow rank",           "stopped node",  "stopped shard", "stale view",    "future view",
-      "other generation",    "clock jump",    "other job",     "other node",    "other content",
-      "INIT conflict",       "install twice", "publish order", "node restart",  "session break",
-      "old Register",        "no answer",     "unreachable",   "cancel",        "restart",
-      "stopped coordinator", "lost worker",   "lost server",   "silent daemon",
+      "queue full",       "early resend",  "HELLO twice",         "RETRY",        "reconnect",
+      "slow rank",        "stopped node",  "stopped shard",       "stale view",   "future view",
+      "other generation", "clock jump",    "other job",           "other node",   "other content",
+      "INIT conflict",    "install twice", "publish order",       "node restart", "session break",
+      "slow start",       "stalled line",  "old Register",        "no answer",    "unreachable",
+      "cancel",           "restart",       "stopped coordinator", "lost worker",  "lost server",
+      "silent daemon",
   };
   static_assert(sizeof kNames / sizeof kNames[0] == kRares);
   return kNames[static_cast<size_t>(rare)];

@@ -39,7 +39,9 @@ enum class Rare : uint8_t {
   kNodeRestart,      // a node starts over with the next incarnation
   // From here on those of the control plane.
   kSessionBreak,        // a daemon's line to the coordinator breaks
-  kOldRegister,         // a Register is said again by somebody else
+  kSlowStart,           // a node's ranks take seconds to start
+  kStalledLine,         // what a daemon says after Register takes seconds
+  kOldRegister,         // a Register is said again by somebody else, at once or later
   kNoAnswer,            // a worker does not say which shards it reaches
   kUnreachable,         // a worker reaches a server's shards only after a while
   kCancel,              // a user cancels a job

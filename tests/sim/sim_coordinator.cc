@@ -1,8 +1,10 @@
 #include "tests/sim/sim_coordinator.h"
 
 #include <algorithm>
+#include <set>
 #include <utility>
 
+#include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "tests/sim/world.h"
 
@@ -17,6 +19,10 @@ constexpr absl::Duration kNoticedByDaemon = absl::Milliseconds(1200);
 constexpr absl::Duration kNoticedByCoordinator = absl::Seconds(4);
 // Two breaks so close together may cost a daemon.
 constexpr absl::Duration kBetweenBreaks = absl::Seconds(8);
+// Longer than a daemon has to say how its jobs have ended, and not yet silence.
+constexpr absl::Duration kStallMin = absl::Milliseconds(3100);
+constexpr absl::Duration kStallMax = absl::Milliseconds(4400);
+constexpr absl::Duration kCopyLate = absl::Seconds(30);
 
 // It has no more to do with the line.
 void TellClient(ControlLine* line) {
@@ -38,14 +44,20 @@ void SimCoordinator::Start() {
       std::make_unique<server::CoordinatorCore>(server::CoordinatorCore::Options(), "sim", this);
   std::vector<proto::StoredJob> jobs;
   for (const auto& [id, stored] : stored_) jobs.push_back(stored);
-  core_->RestoreSeen(seen_);
-  core_->Restore(jobs, next_job_, world_->network().Now());
+  world_->causes().OnStart(world_->network().Now());
+  core_->Restore(jobs, next_job_, seen_, world_->network().Now());
 }
 
 void SimCoordinator::Restart(absl::Duration down) {
   if (core_ == nullptr) return;
   world_->Count(Rare::kCoordinatorRestart);
   world_->Log(13, [] { return std::string("the coordinator's process ends"); });
+  std::set<uint32_t> starting;
+  for (const auto& [id, stored] : stored_) {
+    if (stored.status().state() == proto::RUNNING && !stored.training()) starting.insert(id);
+  }
+  world_->causes().OnRestart(std::move(starting), !stored_.empty() || !seen_.empty());
+  checker_.OnRestart();
   core_.reset();
   stands_still_ = false;
   waiting_.clear();
@@ -70,11 +82,14 @@ void SimCoordinator::StandStill(absl::Duration pause) {
   });
 }
 
-void SimCoordinator::Silence(const std::string& daemon, absl::Duration pause) {
+bool SimCoordinator::Silence(const std::string& daemon, absl::Duration pause) {
+  bool was_heard = false;
   for (const auto& [session, line] : lines_) {
     if (line->daemon != daemon || line->broken) continue;
     line->silent_until = line->up_until = world_->network().Now() + pause;
+    was_heard = true;
   }
+  return was_heard;
 }
 
 // A daemon beats only on a line that it has registered on.
@@ -134,13 +149,29 @@ void SimCoordinator::Say(const Line& line, proto::DaemonMessage message) {
 
 void SimCoordinator::Take(const Line& line, const proto::DaemonMessage& message) {
   const absl::Time now = world_->network().Now();
-  if (!message.has_register_()) return core_->OnMessage(line->session, message, now);
-  line->registration = message.register_();
+  if (message.has_register_()) line->registration = message.register_();
+  if (lines_.count(line->session) > 0) checker_.OnWord(line->registration, message);
   core_->OnMessage(line->session, message, now);
+  if (!message.has_register_()) return;
+  // Together with a break it would be silence.
+  if (!line->breaks_soon && !line->broken && world_->Takes(Rare::kStalledLine)) {
+    line->silent_until = line->up_until = now + world_->random().Between(kStallMin, kStallMax);
+    break_no_sooner_[line->daemon] = line->silent_until + kBetweenBreaks;
+  }
   if (world_->Takes(Rare::kOldRegister)) RepeatRegister(message.register_());
 }
 
 void SimCoordinator::RepeatRegister(const proto::Register& registration) {
+  SayCopy(registration);
+  world_->network().After(
+      world_->random().Between(absl::ZeroDuration(), kCopyLate), [this, registration] {
+        if (!IsSaved(registration)) return;
+        world_->Log(19, [&] { return absl::StrCat("a copy of ", registration.name()); });
+        Do([this, registration] { SayCopy(registration); });
+      });
+}
+
+void SimCoordinator::SayCopy(const proto::Register& registration) {
   proto::DaemonMessage message;
   *message.mutable_register_() = registration;
   copy_ = server::SessionId(next_session_++);
@@ -148,6 +179,12 @@ void SimCoordinator::RepeatRegister(const proto::Register& registration) {
   core_->OnConnected(copy_, world_->network().Now());
   core_->OnMessage(copy_, message, world_->network().Now());
   if (!copy_rejected_) world_->Fail("copies of registrations are refused: " + registration.name());
+}
+
+bool SimCoordinator::IsSaved(const proto::Register& registration) const {
+  return std::any_of(seen_.begin(), seen_.end(), [&](const auto& entry) {
+    return entry.daemon_id == registration.daemon_id() && entry.attempt >= registration.attempt();
+  });
 }
 
 void SimCoordinator::HangUp(std::shared_ptr<ControlLine> line, absl::Duration noticed_after) {
@@ -159,6 +196,7 @@ void SimCoordinator::HangUp(std::shared_ptr<ControlLine> line, absl::Duration no
 void SimCoordinator::MaybeBreak(const Line& line) {
   if (line->broken || world_->network().Now() < break_no_sooner_[line->daemon]) return;
   if (!world_->Takes(Rare::kSessionBreak)) return;
+  line->breaks_soon = true;
   break_no_sooner_[line->daemon] = world_->network().Now() + kBetweenBreaks;
   world_->network().After(world_->random().Between(absl::ZeroDuration(), kDelayMax),
                           [this, line] { Break(line); });
@@ -192,8 +230,13 @@ void SimCoordinator::Send(server::SessionId session, const proto::CoordinatorMes
   if (found == lines_.end()) return;
   const Line line = found->second;
   checker_.OnCommand(line->registration, message);
-  if (message.has_registered() && line->registration.role() == proto::WORKER) {
-    world_->causes().OnMet("worker " + line->daemon);
+  const bool is_worker = line->registration.role() == proto::WORKER;
+  const std::string daemon = absl::StrCat(is_worker ? "worker " : "server ", line->daemon);
+  if (message.has_registered() && is_worker) world_->causes().OnMet(daemon);
+  if (message.has_start_node()) {
+    world_->causes().OnPlaced(message.start_node().record().job_id(), daemon);
+  } else if (message.has_install_job()) {
+    world_->causes().OnPlaced(message.install_job().record().job_id(), daemon);
   }
   MaybeBreak(line);
   world_->network().After(InOrder(&line->down_until), [this, line, message] {
@@ -241,6 +284,7 @@ absl::Status SimCoordinator::Cancel(uint32_t job) {
 void SimCoordinator::Notify(JobId job, const proto::FollowEvent& event) {
   if (!event.has_status()) return;
   const proto::JobState state = event.status().state();
+  if (state == proto::RUNNING) world_->causes().OnRunning(job.value(), world_->network().Now());
   const bool has_just_ended = checker_.OnState(job.value(), state);
   if (has_just_ended) world_->OnEnded(job.value(), state, event.status().reason());
 }
@@ -248,6 +292,9 @@ void SimCoordinator::Notify(JobId job, const proto::FollowEvent& event) {
 void SimCoordinator::Finish() {
   if (core_ == nullptr) Start();
   const proto::ListJobsReply reply = core_->ListJobs();
+  if (reply.jobs_size() != static_cast<int>(world_->scenario().jobs.size())) {
+    world_->Fail(absl::StrFormat("ended jobs stay ended: %d are known", reply.jobs_size()));
+  }
   for (const proto::JobStatus& job : reply.jobs()) {
     checker_.OnState(job.job_id(), job.state());
   }

@@ -47,7 +47,8 @@ class SimCoordinator final : public server::CoordinatorActions {
   // Nothing is done for so long; messages wait.
   void StandStill(absl::Duration pause);
   // What the daemon says meanwhile on the line that it has now arrives only then.
-  void Silence(const std::string& daemon, absl::Duration pause);
+  // False: there is no such line.
+  bool Silence(const std::string& daemon, absl::Duration pause);
 
   // What must be true of jobs that have ended; once, at the end of the run.
   void Finish();
@@ -72,8 +73,11 @@ class SimCoordinator final : public server::CoordinatorActions {
   void MaybeBreak(const Line& line);
   void Break(const Line& line);
   void Notice(const Line& line, absl::Duration after);
-  // Somebody says a Register again that was on its way before.
+  // Somebody says a Register again that was on its way before: now, and once more later.
   void RepeatRegister(const proto::Register& registration);
+  void SayCopy(const proto::Register& registration);
+  // Whether the process that runs now can know it.
+  bool IsSaved(const proto::Register& registration) const;
   absl::Duration InOrder(absl::Time* last);
 
   World* const world_;

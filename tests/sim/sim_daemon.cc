@@ -11,6 +11,9 @@ namespace {
 
 constexpr absl::Duration kNoticedMax = absl::Seconds(1);
 constexpr absl::Duration kDownMax = absl::Seconds(8);
+// Beyond what a coordinator waits after its restart, now and then.
+constexpr double kStaysAway = 0.1;
+constexpr absl::Duration kAwayMax = absl::Seconds(60);
 constexpr absl::Duration kTryAgain = absl::Seconds(1);
 
 }  // namespace
@@ -56,8 +59,10 @@ void SimDaemon::Lose() {
   const bool host_dies = world_->random().Chance(0.5);
   End(host_dies ? absl::InfiniteDuration()
                 : world_->random().Between(absl::ZeroDuration(), kNoticedMax));
-  world_->network().After(world_->random().Between(absl::ZeroDuration(), kDownMax),
-                          [this] { Start(); });
+  const bool stays_away = world_->random().Chance(kStaysAway);
+  world_->network().After(
+      world_->random().Between(absl::ZeroDuration(), stays_away ? kAwayMax : kDownMax),
+      [this] { Start(); });
 }
 
 // Only where the process before died unnoticed may that be. The process exits, and its host starts

@@ -24,6 +24,7 @@ class SimDaemon {
   SimDaemon& operator=(const SimDaemon&) = delete;
 
   const std::string& name() const { return name_; }
+  uint32_t host() const { return host_; }
   // "worker w1", as reasons name it.
   std::string Describe() const;
   // The process dies now; another one starts after a while.

@@ -3,6 +3,7 @@
 #include <cmath>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
 #include "tests/sim/sim_coordinator.h"
 #include "tests/sim/sim_server.h"
 #include "tests/sim/sim_worker.h"
@@ -45,7 +46,6 @@ void SimOperator::Start() {
     return *all[world_->random().Below(all.size())];
   };
   Repeat(faults.restarts, [this] {
-    world_->causes().OnRestart();
     world_->coordinator().Restart(world_->random().Between(absl::ZeroDuration(), kRestartMax));
   });
   Repeat(faults.pauses, [this] {
@@ -57,10 +57,11 @@ void SimOperator::Start() {
     const bool worker = world_->random().Chance(0.5);
     const SimDaemon& daemon =
         worker ? static_cast<SimDaemon&>(some(world_->workers())) : some(world_->servers());
+    const bool was_heard = world_->coordinator().Silence(
+        daemon.name(), world_->random().Between(kSilenceMin, kSilenceMax));
+    if (!was_heard) return;
     world_->Count(Rare::kSilentDaemon);
     world_->causes().OnLost(daemon.Describe());
-    world_->coordinator().Silence(daemon.name(),
-                                  world_->random().Between(kSilenceMin, kSilenceMax));
   });
 }
 
@@ -90,8 +91,9 @@ void SimOperator::Cancel(uint32_t job) {
   const absl::Status cancelled = world_->coordinator().Cancel(job);
   if (absl::IsUnavailable(cancelled)) {
     world_->network().After(kTryAgain, [this, job] { Cancel(job); });
-  } else if (!cancelled.ok()) {
-    world_->Fail("jobs end well: cancel: " + cancelled.ToString());
+  } else if (!cancelled.ok() || !world_->has_ended(job)) {
+    world_->Fail(
+        absl::StrFormat("jobs end when they are cancelled: job %d: %s", job, cancelled.ToString()));
   }
 }
 
@@ -100,10 +102,15 @@ void SimOperator::KeepApart() {
     for (const auto& server : world_->servers()) {
       if (!world_->Takes(Rare::kUnreachable)) continue;
       const auto pair = std::make_pair(worker->name(), server->name());
+      const uint32_t from = worker->host(), to = server->host();
       kept_apart_.insert(pair);
+      world_->network().CutPair(from, to, true);
       world_->causes().OnKeptApart(pair.first, pair.second);
       world_->network().After(world_->random().Between(absl::ZeroDuration(), kApartMax),
-                              [this, pair] { kept_apart_.erase(pair); });
+                              [this, pair, from, to] {
+                                kept_apart_.erase(pair);
+                                world_->network().CutPair(from, to, false);
+                              });
     }
   }
 }

@@ -29,7 +29,7 @@ Bytes OtherThan(const Bytes& payload) {
 }  // namespace
 
 SimShard::SimShard(World* world, const std::string& name, const std::string& host_name,
-                   uint32_t host)
+                   uint32_t host, int port)
     : world_(world), name_(name), core_(kernels::Cpu()) {
   transport::SimEndpoint::Options options;
   options.name = name;
@@ -38,7 +38,7 @@ SimShard::SimShard(World* world, const std::string& name, const std::string& hos
   options.on_ready = [this] { OnReady(); };
   endpoint_ = std::make_unique<transport::SimEndpoint>(&world->network(), options);
   backlog_.emplace(endpoint_.get(), std::numeric_limits<size_t>::max());
-  port_ = *endpoint_->Listen(absl::StrCat("tcp://", host_name, ":0"));
+  port_ = *endpoint_->Listen(absl::StrFormat("tcp://%s:%d", host_name, port));
 }
 
 SimShard::~SimShard() = default;
@@ -205,15 +205,18 @@ void SimShard::Send(transport::ConnectionId connection, const wire::Frame& frame
 }
 
 SimServer::SimServer(World* world, const std::string& name, uint32_t shards)
-    : SimDaemon(world, proto::SERVER, name), shard_count_(shards) {
+    : SimDaemon(world, proto::SERVER, name), ports_(shards, 0) {
   Start();
 }
 
+// The next process listens on other ports, or on the same.
 void SimServer::Begin(proto::Register* registration) {
-  for (uint32_t s = 0; s < shard_count_; ++s) {
-    shards_.push_back(
-        std::make_unique<SimShard>(world_, absl::StrCat(name(), ".", s), name(), host_));
-    registration->add_shard_ports(shards_.back()->port());
+  const bool others = world_->random().Chance(0.5);
+  for (size_t s = 0; s < ports_.size(); ++s) {
+    shards_.push_back(std::make_unique<SimShard>(world_, absl::StrCat(name(), ".", s), name(),
+                                                 host_, others ? 0 : ports_[s]));
+    ports_[s] = shards_.back()->port();
+    registration->add_shard_ports(ports_[s]);
   }
 }
 

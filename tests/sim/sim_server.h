@@ -22,7 +22,9 @@ class World;
 // One shard: the loop of ShardThread around a ShardCore, and the frames that no node would send.
 class SimShard {
  public:
-  SimShard(World* world, const std::string& name, const std::string& host_name, uint32_t host);
+  // `port` 0: a free one.
+  SimShard(World* world, const std::string& name, const std::string& host_name, uint32_t host,
+           int port);
 
   // Of a process that dies.
   ~SimShard();
@@ -76,7 +78,7 @@ class SimServer final : public SimDaemon {
 
   void Install(const proto::InstallJob& install);
 
-  const uint32_t shard_count_;
+  std::vector<int> ports_;  // of the last process
   std::vector<std::unique_ptr<SimShard>> shards_;
   std::set<uint32_t> jobs_;
 };

@@ -82,9 +82,12 @@ void SimWorker::StartNode(const proto::StartNode& start) {
                                  job, playing.ranks, name(), slots_, used));
   }
   // The ranks take their time to start.
-  After(world_->random().Between(absl::ZeroDuration(), absl::Milliseconds(20)), [this, job] {
-    if (playing_.count(job) > 0) SayReady(job);
-  });
+  const bool slow = world_->Takes(Rare::kSlowStart);
+  After(world_->random().Between(absl::ZeroDuration(),
+                                 slow ? absl::Seconds(8) : absl::Milliseconds(20)),
+        [this, job] {
+          if (playing_.count(job) > 0) SayReady(job);
+        });
 }
 
 void SimWorker::SayReady(uint32_t job) {
@@ -102,6 +105,9 @@ void SimWorker::SayReady(uint32_t job) {
 void SimWorker::RunNode(const proto::JobRecord& record) {
   const auto found = playing_.find(record.job_id());
   if (found == playing_.end() || found->second.record.has_placement()) return;
+  if (world_->checker(record.job_id()) == nullptr) {
+    return world_->Fail(absl::StrFormat("no job trains without shards: job %d", record.job_id()));
+  }
   found->second.record = record;
   StartProcess(record.job_id());
   MaybeCrash(record.job_id());

@@ -110,11 +110,15 @@ void World::OnEnded(uint32_t job, proto::JobState state, const std::string& reas
   Log(12, [&] {
     return absl::StrFormat("job %d is %s: %s", job, proto::JobState_Name(state), reason);
   });
-  if (!causes_.Explain(job, state, reason)) {
+  if (!causes_.Explain(job, state, reason, network_.Now())) {
     return Fail(
         absl::StrFormat("jobs end well: job %d: %s: %s", job, proto::JobState_Name(state), reason));
   }
-  if (state == proto::FINISHED) return checkers_[job]->OnFinished();
+  if (state == proto::FINISHED) {
+    JobChecker* const checker = this->checker(job);
+    if (checker == nullptr) return Fail(absl::StrCat("no job trains without shards: job ", job));
+    return checker->OnFinished();
+  }
   failed_.insert(job);
   ++(state == proto::FAILED ? outcome_.jobs_failed : outcome_.jobs_cancelled);
 }

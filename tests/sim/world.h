@@ -61,6 +61,7 @@ class World {
   void Progress() { progress_at_ = network_.Now(); }
   // Jobs are known by their ids, which count from 1 in the order of the plans.
   const JobPlan& plan(uint32_t job) const { return scenario_.jobs[job - 1]; }
+  bool has_ended(uint32_t job) const { return ended_.count(job) > 0; }
   // Or was cancelled.
   bool has_failed(uint32_t job) const { return failed_.count(job) > 0; }
   // Null until the job has a placement.

@@ -57,8 +57,15 @@ SimNetwork::Wire* SimNetwork::Find(const SimEndpoint* endpoint, ConnectionId id)
   return wire->ends[EndOf(id)].endpoint == endpoint ? wire : nullptr;
 }
 
-bool SimNetwork::IsCut(const Wire& wire) const {
+bool SimNetwork::IsParted(const Wire& wire) const {
+  if (cut_hosts_ == 0) return false;
   return ((cut_hosts_ >> wire.ends[0].host) & 1) != ((cut_hosts_ >> wire.ends[1].host) & 1);
+}
+
+bool SimNetwork::IsCut(const Wire& wire) const {
+  if (IsParted(wire)) return true;
+  if (cut_pairs_.empty()) return false;
+  return cut_pairs_.count(std::minmax(wire.ends[0].host, wire.ends[1].host)) > 0;
 }
 
 ConnectionId SimNetwork::Connect(SimEndpoint* from, const std::string& address) {
@@ -176,12 +183,12 @@ void SimNetwork::Deliver(Coming coming) {
   End& from = wire.ends[1 - coming.to];
   End& to = wire.ends[coming.to];
   const size_t bytes = wire::kHeaderBytes + coming.frame.payload.size();
-  if (!wire.broken && cut_hosts_ != 0 && IsCut(wire) && stall_) {
+  if (!wire.broken && stall_ && IsParted(wire)) {
     Note(SimNote::kStalled, wire, coming.to, &coming.frame.header);
     stalled_.push_back(std::move(coming));
     return;
   }
-  if (to.endpoint == nullptr || (cut_hosts_ != 0 && IsCut(wire))) {
+  if (to.endpoint == nullptr || IsCut(wire)) {
     Note(to.endpoint == nullptr ? SimNote::kLost : SimNote::kCutOff, wire, coming.to,
          &coming.frame.header);
     --from.queued_frames;
@@ -264,6 +271,11 @@ void SimNetwork::Heal() {
   cut_hosts_ = 0;
   for (Coming& coming : stalled_) queue_.Add(absl::ZeroDuration(), std::move(coming));
   stalled_.clear();
+}
+
+void SimNetwork::CutPair(uint32_t host, uint32_t other, bool cut) {
+  const std::pair<uint32_t, uint32_t> pair = std::minmax(host, other);
+  cut ? (void)cut_pairs_.insert(pair) : (void)cut_pairs_.erase(pair);
 }
 
 }  // namespace strata::transport

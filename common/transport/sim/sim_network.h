@@ -7,7 +7,9 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/time/time.h"
@@ -95,6 +97,9 @@ class SimNetwork {
   // dropped, or with `stall` held back until then; connections are refused.
   void Partition(uint64_t hosts, bool stall);
   void Heal();
+  // Whether the two hosts are kept from each other, besides: frames in between are dropped,
+  // connections are refused.
+  void CutPair(uint32_t host, uint32_t other, bool cut);
   // Breaks a connection, seen from either end; unknown ones are ignored. `half_open`: the other
   // side learns it late.
   void Break(ConnectionId connection, bool half_open);
@@ -141,6 +146,7 @@ class SimNetwork {
   // Tells an end that its connection is gone.
   void Tell(uint32_t wire, size_t end, absl::Duration delay, const std::string& why);
   void BreakWire(uint32_t wire, size_t knows, bool half_open, const std::string& why);
+  bool IsParted(const Wire& wire) const;
   bool IsCut(const Wire& wire) const;
   absl::Duration Delay(const Wire& wire) { return random_.Between(wire.delay_min, wire.delay_max); }
   void Note(SimNote note, const Wire& wire, size_t to, const wire::Header* header);
@@ -155,6 +161,7 @@ class SimNetwork {
   int next_port_ = 20000;
   uint64_t cut_hosts_ = 0;
   bool stall_ = false;
+  std::set<std::pair<uint32_t, uint32_t>> cut_pairs_;  // the lower host first
   std::vector<Coming> stalled_;
 };
 
