@@ -59,6 +59,7 @@ JobScene JobTable::SceneOf(const JobEntry& entry, absl::Time now) const {
     of.finished = node.finished;
     of.ready = node.ready;
     of.heard_at = HeardAt(node.daemon, now);
+    of.reported_step = entry.metrics.SlowestStep(node.first_rank, node.ranks);
     if (const JobActivity::OfNode* said = entry.activity.Node(node.node)) {
       of.activity = &said->activity;
       of.activity_at = said->at;

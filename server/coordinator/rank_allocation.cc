@@ -77,7 +77,11 @@ RankAllocation AllocateRanks(uint32_t ranks, uint32_t ranks_per_node,
   };
   if (!fits([](const WorkerSlots& w) { return w.slots; })) {
     result.outcome = Outcome::kNeverFits;
-    result.reason = absl::StrFormat("needs %s, but %s", needs, Capacity(workers));
+    const bool none_has = std::none_of(workers.begin(), workers.end(), [&](const WorkerSlots& w) {
+      return w.slots >= std::min(ranks, ranks_per_node);
+    });
+    result.reason = absl::StrFormat("needs %s, but %s%s", needs,
+                                    none_has ? "none has as many: " : "", Capacity(workers));
   } else if (!fits([](const WorkerSlots& w) { return w.alive ? w.slots : 0u; })) {
     result.outcome = Outcome::kWaitsForNodes;
     result.reason =

@@ -56,7 +56,8 @@ TEST(AllocateRanks, NeverFitsMoreRanksPerNodeThanAnyNodeHas) {
   const RankAllocation allocation = AllocateRanks(4, 4, {{"w1", 2}, {"w2", 2}});
   EXPECT_EQ(allocation.outcome, Outcome::kNeverFits);
   EXPECT_EQ(allocation.reason,
-            "needs 4 slots, 4 per node, but all 2 worker nodes together have 4 slots: w1 2, w2 2");
+            "needs 4 slots, 4 per node, but none has as many: all 2 worker nodes together have 4 "
+            "slots: w1 2, w2 2");
 }
 
 TEST(AllocateRanks, NeverFitsMoreNodesThanThereAre) {

@@ -78,6 +78,15 @@ class Diagnosis {
   absl::Duration AgeOf(const NodeScene& node) const {
     return now_ - node.activity_at + absl::Milliseconds(node.activity->silent_ms());
   }
+  // So long had the aggregator said nothing when its daemon was last heard.
+  static absl::Duration QuietOf(const NodeScene& node) {
+    return node.heard_at - node.activity_at + absl::Milliseconds(node.activity->silent_ms());
+  }
+  // Whether the rank is known to have come further than its node's newest words say.
+  bool IsOutdated(const NodeScene& node, const proto::RankActivity& rank) const {
+    const bool trains = scene_.phase == JobScene::Phase::kTraining;
+    return (trains && InPhase(node, "starting")) || rank.clock() < node.reported_step;
+  }
   static uint64_t StepOf(const proto::NodeActivity& activity) {
     uint64_t step = UINT64_MAX;
     for (const proto::RankActivity& rank : activity.ranks()) step = std::min(step, rank.clock());
@@ -142,11 +151,12 @@ void Diagnosis::FindOn(const NodeScene& node) {
     Add({NameOf(node), false, "has not started its ranks"}, node.node, node.daemon, 0, waited);
     return;
   }
-  if (scene_.has_aggregators && AgeOf(node) >= timing_.silent_after) {
+  if (scene_.has_aggregators && QuietOf(node) >= timing_.silent_after) {
     return AddSilentAggregator(node);
   }
   for (const proto::RankActivity& rank : node.activity->ranks()) {
-    if (!rank.waiting() && Shows(rank.idle_ms())) AddRank(node, rank);
+    if (rank.waiting() || !Shows(rank.idle_ms()) || IsOutdated(node, rank)) continue;
+    AddRank(node, rank);
   }
   for (const proto::ShardActivity& line : node.activity->shards()) FindAtShard(node, line);
 }

@@ -20,6 +20,7 @@ struct NodeScene {
   absl::Time heard_at;                            // of the worker daemon, whatever it said
   const proto::NodeActivity* activity = nullptr;  // newest; null: none yet
   absl::Time activity_at;                         // when it came
+  uint64_t reported_step = 0;  // that all its ranks have said to have finished, maybe since
   // Since when each of its servers' requests are the same.
   const std::vector<absl::Time>* lines_since = nullptr;
 };

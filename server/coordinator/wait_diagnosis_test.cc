@@ -319,6 +319,27 @@ TEST_F(DiagnosisTest, ASilentWorkerDaemonIsNamedWhereItsNodeMayBeTheOneThatLags)
   EXPECT_THAT(Texts(), IsEmpty()) << "others lag";
 }
 
+TEST_F(DiagnosisTest, AnAggregatorIsNotToBlameForItsDaemonsSilence) {
+  node(1).set_silent_ms(900);
+  scene_.nodes[1].heard_at = scene_.nodes[1].activity_at = kNow - absl::Milliseconds(2900);
+  EXPECT_THAT(Texts(), IsEmpty());
+  scene_.nodes[1].heard_at = kNow;
+  EXPECT_THAT(Texts(), ElementsAre("node 1 (w2) aggregator at step 57 for 3 s: silent, its process "
+                                   "is running"))
+      << "the daemon speaks, and has nothing new of it";
+}
+
+TEST_F(DiagnosisTest, ARankThatIsKnownToHaveComeFurtherIsNotNamed) {
+  rank(2).set_idle_ms(3000);
+  EXPECT_THAT(Texts(), ElementsAre("node 1 (w2) rank 2 at step 57 for 3 s: computing (published 12 "
+                                   "of 61 chunks)"));
+  scene_.nodes[1].reported_step = 58;
+  EXPECT_THAT(Texts(), IsEmpty());
+  scene_.nodes[1].reported_step = 0;
+  node(1).set_phase("starting");
+  EXPECT_THAT(Texts(), IsEmpty()) << "the job trains: it has called Start";
+}
+
 TEST_F(DiagnosisTest, WithoutAnAggregatorARankIsNamedWhenItsProcessDoesNotRun) {
   scene_.has_aggregators = false;
   scene_.shards.clear();
