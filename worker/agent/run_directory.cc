@@ -10,6 +10,7 @@
 #include <system_error>
 
 #include "absl/strings/ascii.h"
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "google/protobuf/text_format.h"
 #include "worker/agent/run_directory_lock.h"
@@ -25,6 +26,14 @@ absl::Status WriteFile(const std::string& path, const std::string& text) {
   out.close();
   if (!out) return absl::ErrnoToStatus(errno, absl::StrCat("cannot write ", path));
   return absl::OkStatus();
+}
+
+// "2026-11-21T21:50:26.086Z info    [...", as InitLogging's.
+bool OnlyInforms(const std::string& line) {
+  constexpr size_t kTimeBytes = 24;
+  if (line.size() < kTimeBytes || line[kTimeBytes - 1] != 'Z') return false;
+  const std::string rest = line.substr(kTimeBytes);
+  return absl::StartsWith(rest, " info ") || absl::StartsWith(rest, " debug ");
 }
 
 }  // namespace
@@ -107,7 +116,7 @@ std::string LastLine(const std::string& path) {
   std::string last;
   while (std::getline(in, line)) {
     std::string stripped(absl::StripAsciiWhitespace(line));
-    if (!stripped.empty()) last = stripped;
+    if (!stripped.empty() && !OnlyInforms(stripped)) last = stripped;
   }
   if (last.size() > kLastLineBytesMax) last.resize(kLastLineBytesMax);
   return last;

@@ -30,7 +30,8 @@ std::string MetricsFile(const std::string& run_dir);
 // Appends one line. Errors: name the file.
 absl::Status AppendLine(const std::string& path, const std::string& line);
 
-// The last line of the file that is not blank, cut to 400 bytes; empty where there is none.
+// The last line of a log that may tell why its process ended, cut to 400 bytes: not a blank one,
+// and not one of ours that only informs. Empty where there is none.
 std::string LastLine(const std::string& path);
 
 }  // namespace strata::worker

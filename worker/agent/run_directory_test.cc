@@ -87,6 +87,16 @@ TEST(RunDirectory, FindsTheLastLineOfALogThatIsNotBlank) {
   EXPECT_EQ(LastLine(log + ".absent"), "");
 }
 
+TEST(RunDirectory, TakesNoLineThatOnlyInformsForAReason) {
+  const std::string log = testing::TempDir() + "/informed.log";
+  ASSERT_TRUE(AppendLine(log, "2026-11-21T21:50:26.086Z info    [rank 0] job 3: trains").ok());
+  EXPECT_EQ(LastLine(log), "");
+  const std::string warning = "2026-11-21T21:50:27.100Z warning [rank 0] the disk is full";
+  ASSERT_TRUE(AppendLine(log, warning).ok());
+  ASSERT_TRUE(AppendLine(log, "2026-11-21T21:50:28.000Z info    [rank 0] step 7").ok());
+  EXPECT_EQ(LastLine(log), warning);
+}
+
 TEST(MetricsLine, HasStableFieldNames) {
   proto::MetricsRecord record;
   record.set_step(50);
