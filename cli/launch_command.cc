@@ -3,7 +3,6 @@
 #include <CLI/CLI.hpp>
 #include <cstdio>
 #include <filesystem>
-#include <fstream>
 #include <iterator>
 #include <memory>
 #include <optional>
@@ -20,6 +19,7 @@
 #include "cli/launch_plan.h"
 #include "cli/options.h"
 #include "cli/version.h"
+#include "common/atomic_file.h"
 #include "common/process/event_loop.h"
 
 namespace strata::cli {
@@ -39,12 +39,14 @@ struct Options {
   double timeout_s = 60;
 };
 
+constexpr size_t kHostsBytesMax = 16 << 20;
+
 absl::StatusOr<std::vector<Host>> LoadHosts(const std::string& path) {
-  std::ifstream in(path);
-  std::string text;
-  if (in) text.assign(std::istreambuf_iterator<char>(in), {});
-  if (!in || in.bad()) return absl::NotFoundError(absl::StrCat("cannot read hosts file ", path));
-  return ParseHosts(text, path);
+  const absl::StatusOr<std::string> text = ReadFile(path, kHostsBytesMax);
+  if (!text.ok()) {
+    return absl::InvalidArgumentError(absl::StrCat("hosts file ", text.status().message()));
+  }
+  return ParseHosts(*text, path);
 }
 
 // From the worker's own words: a host that does not say how many it has counts its cores.

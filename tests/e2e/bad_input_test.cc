@@ -70,6 +70,14 @@ TEST(BadJobFile, SettingOfAnUnknownPathIsNamed) {
   EXPECT_THAT(result.err, HasSubstr("schedule.base_rate"));
 }
 
+TEST(BadHostsFile, ThatIsMissingOrADirectoryIsNamed) {
+  for (const std::string& path : {TestDir(), std::string("/nonexistent.hosts")}) {
+    CommandResult result = RunStrata({"launch", "--hosts", path});
+    ExpectOneErrorLine(result, 2);
+    EXPECT_THAT(result.err, HasSubstr(absl::StrCat("hosts file ", path)));
+  }
+}
+
 TEST(BadJobFile, ThatIsADirectoryOrEmptyIsSaidToBeOne) {
   CommandResult directory = RunStrata({"submit", TestDir()});
   ExpectOneErrorLine(directory, 2);
