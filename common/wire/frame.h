@@ -10,6 +10,7 @@
 #include "absl/types/span.h"
 #include "common/bytes.h"
 #include "common/limits/limits.h"
+#include "common/wire/payload.h"
 
 namespace strata::wire {
 
@@ -23,7 +24,7 @@ namespace strata::wire {
 //        6    1 flags             bits of Flag; all other bits 0
 //        7    1 key_space         KeySpace
 //        8    1 dtype             DType of the payload's elements
-//        9    1 codec             Codec of the payload
+//        9    1 codec             Codec of the payload, see payload.h
 //       10    1 payload_kind      PayloadKind
 //       11    1 error             ErrorCode; not kNone only in kError and kRetry
 //       12    4 job
@@ -76,7 +77,6 @@ enum Flag : uint8_t {
 
 enum class KeySpace : uint8_t { kDense = 0, kRows = 1 };
 enum class DType : uint8_t { kFloat32 = 0 };
-enum class Codec : uint8_t { kNone = 0 };
 enum class PayloadKind : uint8_t { kInline = 0, kRegion = 1 };
 
 enum class ErrorCode : uint8_t {
