@@ -11,8 +11,8 @@
 #                       runs on every host at the same time
 # In COMMAND {host}, {number} and {address} are those of the host, {addresses} all of them with
 # commas between, and {hosts} the path of a file with a line "NAME ADDRESS COMMAND..." per host,
-# where what is put after COMMAND runs on that host. Without COMMAND it prints how to enter the hosts
-# and waits for Ctrl-C.
+# where what is put after COMMAND runs on that host. Without COMMAND it prints how to enter the
+# hosts and waits for Ctrl-C.
 #
 # The exit status is that of COMMAND (the first that is not 0), 2 for bad usage, and 77, after one
 # line that begins "skipped:", where this user may not make network namespaces.
@@ -66,12 +66,17 @@ children=()  # what was started besides
 sweep() {
   trap '' INT TERM HUP
   exec 2>/dev/null
-  local network pid
+  local network pid found=1
   while read -r _; do :; done
-  for pid in /proc/[0-9]*; do
-    network=$(readlink "$pid/ns/net") || continue
-    case ${pid#/proc/} in $$ | "$BASHPID") continue ;; esac
-    ! grep -qxF "$network" "$scratch/networks" || kill -KILL "${pid#/proc/}" || true
+  while [ $found -eq 1 ]; do  # what forks may get away once
+    found=0
+    for pid in /proc/[0-9]*; do
+      network=$(readlink "$pid/ns/net") || continue
+      case ${pid#/proc/} in $$ | "$BASHPID") continue ;; esac
+      grep -qxF "$network" "$scratch/networks" || continue
+      found=1
+      kill -KILL "${pid#/proc/}" || true
+    done
   done
   rm -rf "$scratch"
 }
@@ -90,8 +95,8 @@ trap 'exit 129' HUP
 # Ends with this script, even if that is killed.
 attached() { exec setpriv --pdeathsig KILL -- "$@" {sweeping}>&-; }
 
-# What may go out at once is 1 ms of the rate, and no less than what TCP hands down in one piece; what
-# waits for longer than 25 ms is dropped.
+# What may go out at once is 1 ms of the rate, and no less than what TCP hands down in one piece;
+# what waits for longer than 25 ms is dropped.
 shape() {
   local burst=$((rate_mbit * 125))
   [ $burst -ge 131072 ] || burst=131072
