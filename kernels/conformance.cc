@@ -6,52 +6,11 @@
 #include <string>
 #include <vector>
 
+#include "kernels/guarded.h"
 #include "kernels/reference.h"
 
 namespace strata::kernels {
 namespace {
-
-constexpr float kSentinel = -12345.678f;
-constexpr size_t kMargin = 24;
-
-// n floats that start `shift` elements after a 64-byte boundary, between sentinels.
-class Guarded {
- public:
-  Guarded(size_t n, size_t shift) : memory_(n + shift + 2 * kMargin, kSentinel), n_(n) {
-    const auto address = reinterpret_cast<uintptr_t>(memory_.data() + kMargin);
-    start_ = kMargin - address % 64 / sizeof(float) + shift;
-  }
-  float* data() { return memory_.data() + start_; }
-  size_t size() const { return n_; }
-
-  void Fill(std::mt19937* random, float low = -2.0f, float high = 2.0f) {
-    std::uniform_real_distribution<float> values(low, high);
-    for (size_t i = 0; i < n_; ++i) data()[i] = values(*random);
-  }
-  void CopyFrom(Guarded& other) { std::memcpy(data(), other.data(), n_ * sizeof(float)); }
-
-  bool SentinelsStand() const {
-    for (size_t i = 0; i < memory_.size(); ++i) {
-      if ((i < start_ || i >= start_ + n_) && memory_[i] != kSentinel) return false;
-    }
-    return true;
-  }
-  bool SameBits(Guarded& other) {
-    return std::memcmp(data(), other.data(), n_ * sizeof(float)) == 0;
-  }
-
- private:
-  std::vector<float> memory_;
-  size_t n_;
-  size_t start_;
-};
-
-std::vector<size_t> Sizes() {
-  std::vector<size_t> sizes;
-  for (size_t n = 0; n <= 70; ++n) sizes.push_back(n);
-  for (size_t n : {511, 512, 513, 1000, 4096, 4099, 70001}) sizes.push_back(n);
-  return sizes;
-}
 
 std::vector<Guarded> Inputs(size_t k, size_t n, std::mt19937* random) {
   std::vector<Guarded> inputs;

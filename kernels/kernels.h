@@ -7,6 +7,7 @@
 
 #include "absl/types/span.h"
 #include "common/job/optimizer.h"
+#include "kernels/codec_kernels.h"
 
 namespace strata::kernels {
 
@@ -37,6 +38,8 @@ struct Kernels {
 
   // True if no element is NaN or infinite.
   bool (*all_finite)(const float* x, size_t n);
+
+  CodecKernels codec;
 };
 
 // How many of `count` >= 2 leaves go left in the fixed tree of addition: the largest power of two

@@ -2,10 +2,20 @@
 #include "kernels/kernels.h"
 
 namespace strata::kernels {
+namespace cpu {
+
+Kernels MakeTable() {
+  return {.name = "cpu",
+          .sum = Sum,
+          .optimize = Optimize,
+          .all_finite = AllFinite,
+          .codec = {Float16Codec(), BFloat16Codec(), Int8Codec(), OneBitCodec(), Sparse()}};
+}
+
+}  // namespace cpu
 
 const Kernels& Cpu() {
-  static const Kernels kernels = {
-      .name = "cpu", .sum = cpu::Sum, .optimize = cpu::Optimize, .all_finite = cpu::AllFinite};
+  static const Kernels kernels = cpu::MakeTable();
   return kernels;
 }
 

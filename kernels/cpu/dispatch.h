@@ -15,6 +15,16 @@ bool AllFinite(const float* x, size_t n);
 void Optimize(const OptimizerParams& params, const OptimizerStep& step, const float* gradient_sum,
               const float* w_in, float* w_out, float* state0, float* state1, size_t n);
 
+// Those of the instruction set that is chosen at the time of the call.
+DenseCodec Float16Codec();
+DenseCodec BFloat16Codec();
+DenseCodec Int8Codec();
+DenseCodec OneBitCodec();
+SparseCodec Sparse();
+
+// The whole table; Cpu() keeps one.
+Kernels MakeTable();
+
 }  // namespace strata::kernels::cpu
 
 #endif  // STRATA_KERNELS_CPU_DISPATCH_H_

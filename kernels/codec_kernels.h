@@ -1,0 +1,72 @@
+#ifndef STRATA_KERNELS_CODEC_KERNELS_H_
+#define STRATA_KERNELS_CODEC_KERNELS_H_
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+
+namespace strata::kernels {
+
+// The arithmetic of one codec whose payload has a place for every element. Payloads are laid out as
+// common/wire/payload.h says; they may start at any byte address.
+struct DenseCodec {
+  // With p = x + residual (p = x where residual is null): writes the payload of p, and residual =
+  // p - what the payload decodes to. False if an element of p is NaN, infinite or too large for the
+  // format; payload and residual are unspecified then. x and residual do not overlap.
+  bool (*encode)(const float* x, float* residual, size_t n, std::byte* payload);
+
+  // Whether `payload` is one that decodes to finite values, that is: scales and codes are as
+  // payload.h says. The answer is the index of the first block of kCodecBlock elements that is
+  // not, or CodecBlocks(n).
+  size_t (*check)(const std::byte* payload, size_t n);
+
+  // out[i] = base[i] + decoded[i], or decoded[i] where base is null. `base` may be `out`.
+  // REQUIRES: check accepts the payload.
+  void (*decode)(const std::byte* payload, const float* base, float* out, size_t n);
+};
+
+// What has reached the sender of a sparse payload and was not sent.
+struct Accumulators {
+  float* sum = nullptr;       // top-k's residual e, DGC's v
+  float* momentum = nullptr;  // DGC's u; null in top-k
+};
+
+// The arithmetic of sparse payloads: the `count` elements of largest magnitude.
+struct SparseCodec {
+  // One step of accumulation: sum += x or, with momentum, momentum = factor * momentum + x and
+  // sum += momentum. Writes the indices i, ascending, where |sum[i]| as an integer (its bits
+  // without sign) is at least `threshold_bits` to `candidates`, which holds n + kCandidateSlack,
+  // and returns how many they are.
+  size_t (*accumulate)(const float* x, const Accumulators& accumulators, float factor,
+                       uint32_t threshold_bits, uint32_t* candidates, size_t n);
+
+  // The same without accumulation: where |sum[i]| >= threshold_bits.
+  size_t (*select)(const float* sum, uint32_t threshold_bits, uint32_t* candidates, size_t n);
+
+  // The bits of |sum| after a step of accumulation at SampleCount(n) places: runs of kSampleRun
+  // elements that begin n / runs apart. Changes nothing; returns SampleCount(n).
+  size_t (*sample)(const float* x, const Accumulators& accumulators, float factor,
+                   uint32_t* magnitudes, size_t n);
+
+  // Whether `count` indices ascend strictly and the last is below n.
+  bool (*indices_ascend)(const std::byte* indices, size_t count, size_t n);
+};
+
+inline constexpr size_t kCandidateSlack = 64;
+inline constexpr size_t kSampleRun = 16;
+inline constexpr size_t kSampleMax = 4096;
+// About every 16th element, at most kSampleMax.
+constexpr size_t SampleCount(size_t n) {
+  return std::min(n / 16, kSampleMax) / kSampleRun * kSampleRun;
+}
+
+// The functions of one device for codecs. As those of Kernels they give the same bits at any width
+// of the vectors: products are exact in fp32 by choice of the scales, and sums have a fixed order.
+struct CodecKernels {
+  DenseCodec float16, bfloat16, int8, one_bit;
+  SparseCodec sparse;
+};
+
+}  // namespace strata::kernels
+
+#endif  // STRATA_KERNELS_CODEC_KERNELS_H_
