@@ -1,0 +1,221 @@
+#include "kernels/codec/encoder.h"
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+#include <cstring>
+
+#include "absl/memory/memory.h"
+#include "absl/strings/str_format.h"
+#include "kernels/codec/dense_codec.h"
+#include "kernels/codec/top_k.h"
+
+namespace strata::kernels {
+namespace {
+
+constexpr double kDensityMax = 0.5;
+constexpr double kDgcWarmUp[] = {0.25, 0.0625, 0.016, 0.004, 0.001};
+constexpr uint32_t kInfinityBits = 0x7f800000;
+
+uint32_t Magnitude(float value) { return std::bit_cast<uint32_t>(value) & 0x7fffffff; }
+
+bool IsSparse(Compression compression) { return wire::Codec::kSparse == CodecOf(compression); }
+
+absl::Status CheckDensity(double density) {
+  if (density > 0 && density <= kDensityMax) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrFormat("density is %g, not above 0 and at most %g", density, kDensityMax));
+}
+
+}  // namespace
+
+absl::Status CompressionOptions::Validate() const {
+  if (IsSparse(compression)) {
+    if (absl::Status status = CheckDensity(density); !status.ok()) return status;
+  }
+  if (compression == Compression::kDgc && !(momentum >= 0 && momentum < 1)) {
+    return absl::InvalidArgumentError(
+        absl::StrFormat("momentum is %g, not at least 0 and below 1", momentum));
+  }
+  if (!error_feedback && (compression == Compression::kOneBit || IsSparse(compression))) {
+    return absl::InvalidArgumentError(absl::StrFormat(
+        "error_feedback is off, which %s does not allow", wire::ToString(CodecOf(compression))));
+  }
+  return absl::OkStatus();
+}
+
+wire::Codec CodecOf(Compression compression) {
+  switch (compression) {
+    case Compression::kNone:
+      return wire::Codec::kNone;
+    case Compression::kFloat16:
+      return wire::Codec::kFloat16;
+    case Compression::kBFloat16:
+      return wire::Codec::kBFloat16;
+    case Compression::kInt8:
+      return wire::Codec::kInt8;
+    case Compression::kOneBit:
+      return wire::Codec::kOneBit;
+    case Compression::kTopK:
+    case Compression::kDgc:
+      return wire::Codec::kSparse;
+  }
+  return wire::Codec::kNone;
+}
+
+int StateVectors(const CompressionOptions& options) {
+  if (options.compression == Compression::kNone || !options.error_feedback) return 0;
+  return options.compression == Compression::kDgc ? 2 : 1;
+}
+
+double DgcDensity(int epoch, double density) {
+  const bool warms_up = epoch >= 0 && epoch < static_cast<int>(std::size(kDgcWarmUp));
+  return warms_up ? std::max(kDgcWarmUp[epoch], density) : density;
+}
+
+absl::StatusOr<std::unique_ptr<Encoder>> Encoder::Create(const CompressionOptions& options,
+                                                         size_t elements, const Kernels& kernels) {
+  if (absl::Status status = options.Validate(); !status.ok()) return status;
+  return absl::WrapUnique(new Encoder(options, elements, kernels));
+}
+
+Encoder::Encoder(const CompressionOptions& options, size_t elements, const Kernels& kernels)
+    : options_(options),
+      elements_(elements),
+      kernels_(kernels),
+      state_(StateVectors(options) * elements) {}
+
+absl::StatusOr<size_t> Encoder::Encode(absl::Span<const float> x, EncoderScratch* scratch,
+                                       absl::Span<std::byte> payload) {
+  if (x.size() != elements_ || payload.size() < encoded_bytes_max()) {
+    return absl::InvalidArgumentError(
+        absl::StrFormat("%d elements and room for %d bytes, not %d elements and %d bytes", x.size(),
+                        payload.size(), elements_, encoded_bytes_max()));
+  }
+  if (state_is_lost_) {
+    return absl::FailedPreconditionError("what was kept was lost when an element was refused");
+  }
+  size_t bytes = encoded_bytes_max();
+  const bool encoded = IsSparse(options_.compression)
+                           ? EncodeLargest(x.data(), scratch, payload.data(), &bytes)
+                           : EncodeDense(x.data(), payload.data());
+  if (!encoded) return Failed(x);
+  return bytes;
+}
+
+bool Encoder::EncodeDense(const float* x, std::byte* payload) {
+  if (elements_ == 0) return true;
+  if (options_.compression != Compression::kNone) {
+    return DenseCodecOf(kernels_, codec())->encode(x, StateAt(0), elements_, payload);
+  }
+  std::memcpy(payload, x, elements_ * sizeof(float));
+  return kernels_.all_finite(x, elements_);
+}
+
+bool Encoder::EncodeLargest(const float* x, EncoderScratch* scratch, std::byte* payload,
+                            size_t* bytes) {
+  const SparseCodec& sparse = kernels_.codec.sparse;
+  const Accumulators accumulators = {
+      StateAt(0), options_.compression == Compression::kDgc ? StateAt(1) : nullptr};
+  const auto wanted = static_cast<uint64_t>(std::llround(options_.density * elements_));
+  size_t k =
+      std::clamp<uint64_t>(wanted, std::min<size_t>(1, elements_), wire::SparseCountMax(elements_));
+
+  std::vector<uint32_t>& candidates = scratch->candidates_;
+  std::vector<uint32_t>& magnitudes = scratch->magnitudes_;
+  candidates.resize(std::max(candidates.size(), elements_ + kCandidateSlack));
+  magnitudes.resize(std::max({magnitudes.size(), elements_, kSampleMax}));
+  const size_t sampled =
+      sparse.sample(x, accumulators, options_.momentum, magnitudes.data(), elements_);
+  const uint32_t threshold =
+      ThresholdFromSample(absl::MakeSpan(magnitudes).subspan(0, sampled), elements_, k);
+  size_t count = sparse.accumulate(x, accumulators, options_.momentum, threshold, candidates.data(),
+                                   elements_);
+  // The sample promised too much: all but zeros are candidates.
+  if (count < k && threshold > 1) {
+    count = sparse.select(accumulators.sum, 1, candidates.data(), elements_);
+  }
+  k = std::min(k, count);
+  *bytes = 4 + 8 * k;
+  const auto written = static_cast<uint32_t>(k);
+  std::memcpy(payload, &written, sizeof written);
+  return k == 0 ||
+         WriteLargest(absl::MakeConstSpan(candidates).subspan(0, count), scratch, k, payload);
+}
+
+// NaN and infinity are larger than every other magnitude, so if there is one, one is chosen.
+bool Encoder::WriteLargest(absl::Span<const uint32_t> candidates, EncoderScratch* scratch, size_t k,
+                           std::byte* payload) {
+  float* sum = StateAt(0);
+  float* momentum = options_.compression == Compression::kDgc ? StateAt(1) : nullptr;
+  const absl::Span<uint32_t> magnitudes =
+      absl::MakeSpan(scratch->magnitudes_).subspan(0, candidates.size());
+  for (size_t j = 0; j < candidates.size(); ++j) magnitudes[j] = Magnitude(sum[candidates[j]]);
+  Cut cut = CutOfLargest(magnitudes, k);
+
+  std::byte* indices = payload + 4;
+  std::byte* values = indices + 4 * k;
+  uint32_t largest = 0;
+  for (const uint32_t index : candidates) {
+    const float value = sum[index];
+    const uint32_t magnitude = Magnitude(value);
+    if (magnitude < cut.cut || (magnitude == cut.cut && cut.at_cut == 0)) continue;
+    if (magnitude == cut.cut) --cut.at_cut;
+    largest = std::max(largest, magnitude);
+    std::memcpy(indices, &index, sizeof index);
+    std::memcpy(values, &value, sizeof value);
+    indices += sizeof index;
+    values += sizeof value;
+    sum[index] = 0.0f;
+    if (momentum != nullptr) momentum[index] = 0.0f;
+  }
+  return largest < kInfinityBits;
+}
+
+absl::Status Encoder::Failed(absl::Span<const float> x) {
+  state_is_lost_ = !state_.empty();
+  for (size_t i = 0; i < x.size(); ++i) {
+    if (!std::isfinite(x[i])) {
+      return absl::InvalidArgumentError(absl::StrFormat("element %d is %g", i, x[i]));
+    }
+  }
+  return absl::InvalidArgumentError(
+      absl::StrFormat("elements, with what was kept of earlier ones, are too large for %s",
+                      wire::ToString(codec())));
+}
+
+absl::Status Encoder::SetDensity(double density) {
+  if (absl::Status status = CheckDensity(density); !status.ok()) return status;
+  options_.density = density;
+  return absl::OkStatus();
+}
+
+absl::Span<const float> Encoder::State(int vector) const {
+  return absl::MakeConstSpan(state_).subspan(vector * elements_, elements_);
+}
+
+absl::Status Encoder::Restore(absl::Span<const absl::Span<const float>> state) {
+  const size_t vectors = StateVectors(options_);
+  if (!state.empty() && state.size() != vectors) {
+    return absl::InvalidArgumentError(
+        absl::StrFormat("state of %d vectors, not %d", state.size(), vectors));
+  }
+  for (size_t i = 0; i < state.size(); ++i) {
+    if (state[i].size() != elements_) {
+      return absl::InvalidArgumentError(absl::StrFormat(
+          "vector %d of the state has %d elements, not %d", i, state[i].size(), elements_));
+    }
+    if (!kernels_.all_finite(state[i].data(), elements_)) {
+      return absl::InvalidArgumentError(
+          absl::StrFormat("vector %d of the state holds NaN or infinity", i));
+    }
+  }
+  std::fill(state_.begin(), state_.end(), 0.0f);
+  for (size_t i = 0; i < state.size(); ++i) {
+    std::copy(state[i].begin(), state[i].end(), StateAt(static_cast<int>(i)));
+  }
+  state_is_lost_ = false;
+  return absl::OkStatus();
+}
+
+}  // namespace strata::kernels
