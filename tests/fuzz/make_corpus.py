@@ -49,6 +49,32 @@ def frames():
     write("frame_fuzz", "half_a_header", MEND + header(2)[:64])
 
 
+def payloads():
+    """A codec of common/wire/payload.h, the number of elements, the payload."""
+
+    def seed(name, codec, elements, payload):
+        write("codec_fuzz", name, bytes([codec]) + struct.pack("<H", elements) + payload)
+
+    floats = struct.pack("<4f", 0.5, -1.0, 2.0, 0.25)
+    seed("fp32", 0, 4, floats)
+    seed("fp16", 1, 3, struct.pack("<f3H", 2.0, 0x3E00, 0x8001, 0x7BFF))
+    seed("fp16_infinite", 1, 1, struct.pack("<fH", 2.0, 0x7C00))
+    seed("fp16_two_blocks", 1, 1025, struct.pack("<2f1025H", 1.0, 0.5, *range(1025)))
+    seed("bf16", 2, 2, struct.pack("<2H", 0x3FC0, 0x8001))
+    seed("int8", 3, 3, struct.pack("<f3b", 0.25, 127, -127, 3))
+    seed("int8_scale_nan", 3, 3, struct.pack("<f3b", float("nan"), 127, -127, 3))
+    seed("int8_least_code", 3, 1, struct.pack("<fb", 0.25, -128))
+    seed("one_bit", 4, 10, struct.pack("<f2B", 0.75, 5, 2))
+    seed("one_bit_unused_bit", 4, 10, struct.pack("<f2B", 0.75, 5, 4))
+    seed("sparse", 5, 7, struct.pack("<III2f", 2, 1, 6, -0.5, 4.0))
+    seed("sparse_none", 5, 7, struct.pack("<I", 0))
+    seed("sparse_out_of_range", 5, 7, struct.pack("<III2f", 2, 1, 7, -0.5, 4.0))
+    seed("sparse_unsorted", 5, 9, struct.pack("<III2f", 2, 6, 1, -0.5, 4.0))
+    seed("sparse_huge_count", 5, 7, struct.pack("<III2f", 0x20000002, 1, 6, -0.5, 4.0))
+    for compression in range(7):
+        seed(f"encode_{compression}", 0x80 | compression, 4, floats + floats[::-1] * 20)
+
+
 def idx(dimensions, values):
     magic = struct.pack(">I", 0x0800 | len(dimensions))
     return magic + b"".join(struct.pack(">I", size) for size in dimensions) + values
@@ -110,6 +136,7 @@ def jobs():
 
 if __name__ == "__main__":
     frames()
+    payloads()
     idx_files()
     safetensors_files()
     jobs()
