@@ -29,6 +29,10 @@ uint64_t EncodedBytesMax(Codec codec, uint64_t elements) {
 }
 
 absl::Status CheckEncodedBytes(Codec codec, uint64_t elements, uint64_t bytes) {
+  if (static_cast<int>(codec) >= kCodecs) {
+    return absl::InvalidArgumentError(
+        absl::StrFormat("codec is %d, which is unknown", static_cast<int>(codec)));
+  }
   const uint64_t most = EncodedBytesMax(codec, elements);
   const bool fits = codec == Codec::kSparse
                         ? bytes <= most && bytes % kSparseElementBytes == kSparseHeadBytes

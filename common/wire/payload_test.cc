@@ -59,6 +59,12 @@ TEST(Payload, ASparsePayloadHoldsAtMostItsCountMaxAndWholeElements) {
   EXPECT_FALSE(CheckEncodedBytes(Codec::kSparse, 0, 12).ok());
 }
 
+TEST(Payload, AnUnknownCodecIsRefusedAlsoWithoutAByte) {
+  const absl::Status status = CheckEncodedBytes(static_cast<Codec>(kCodecs), 522, 0);
+  EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(status.message(), "codec is 6, which is unknown");
+}
+
 TEST(Payload, TheLargestScalesLeaveEveryElementFinite) {
   EXPECT_TRUE(std::isfinite(127 * kInt8ScaleMax));
   EXPECT_TRUE(std::isfinite(65504 * kFloat16ScaleMax));

@@ -109,7 +109,7 @@ TEST(CheckedPayload, APayloadOfAnotherLengthIsRefused) {
   ExpectRefused(Codec::kInt8, 1025, Int8(), "1025 elements as int8 are 1033 bytes");
   ExpectRefused(Codec::kOneBit, 8, OneBit(), "8 elements as 1-bit are 5 bytes");
   ExpectRefused(Codec::kSparse, 4, Sparse(), "4 elements as sparse are 4 + 8 k <= 12 bytes");
-  ExpectRefused(static_cast<Codec>(6), 1, Payload().Add(1.0f), "codec 6");
+  ExpectRefused(static_cast<Codec>(6), 1, Payload(), "codec is 6, which is unknown");
 }
 
 TEST(CheckedPayload, ACountThatIsNotThatOfThePayloadIsRefused) {
