@@ -1,0 +1,171 @@
+// The codecs' part of kernels_benchmark: encoding with error feedback and without, checking, and
+// decoding onto a vector, as bytes of vectors and payload against the triad. Of sparse payloads the
+// whole encoder (accumulation, choice of the k largest, payload) and the addition, whose bytes are
+// those of the payload and of the cache lines that it touches.
+#include <benchmark/benchmark.h>
+
+#include <algorithm>
+#include <random>
+#include <vector>
+
+#include "common/wire/payload.h"
+#include "kernels/against_triad.h"
+#include "kernels/codec/checked_payload.h"
+#include "kernels/codec/dense_codec.h"
+#include "kernels/codec/encoder.h"
+#include "kernels/kernels.h"
+#include "kernels/reference_codecs.h"
+
+namespace strata::kernels {
+namespace {
+
+using wire::Codec;
+
+std::vector<float> Normal(size_t n, int seed) {
+  std::mt19937 random(seed);
+  std::normal_distribution<float> values(0, 1);
+  std::vector<float> x(n);
+  for (float& value : x) value = values(random);
+  return x;
+}
+
+const DenseCodec& Reference(Codec codec) {
+  static const Kernels kernels = {.codec = reference::Codecs()};
+  return *DenseCodecOf(kernels, codec);
+}
+
+// Tested and expected vectors and payload of one dense codec.
+struct Dense {
+  const DenseCodec& tested;
+  const DenseCodec& expected;
+  size_t n;
+  std::vector<float> x;
+  Vector residual, expected_residual;
+  std::vector<std::byte> payload, expected_payload;
+
+  Dense(Codec codec, size_t n)
+      : tested(*DenseCodecOf(Cpu(), codec)),
+        expected(Reference(codec)),
+        n(n),
+        x(Normal(n, 1)),
+        residual(n),
+        expected_residual(n),
+        payload(wire::EncodedBytesMax(codec, n)),
+        expected_payload(payload.size()) {
+    std::fill(residual.data(), residual.data() + n, 0.125f);
+    std::fill(expected_residual.data(), expected_residual.data() + n, 0.125f);
+  }
+  // Encodes both ways; whether they agree.
+  bool Encode(bool feedback) {
+    return tested.encode(x.data(), feedback ? residual.data() : nullptr, n, payload.data()) &&
+           expected.encode(x.data(), feedback ? expected_residual.data() : nullptr, n,
+                           expected_payload.data()) &&
+           payload == expected_payload && residual.SameBits(expected_residual);
+  }
+  double Bytes(double vectors) const {
+    return 4.0 * vectors * static_cast<double>(n) + static_cast<double>(payload.size());
+  }
+};
+
+void BM_Encode(benchmark::State& state, Codec codec, bool feedback) {
+  Dense c(codec, state.range(0));
+  if (!c.Encode(feedback)) return state.SkipWithError("the values are wrong");
+  AgainstTriad(state, c.Bytes(feedback ? 3 : 1), [&] {
+    c.tested.encode(c.x.data(), feedback ? c.residual.data() : nullptr, c.n, c.payload.data());
+  });
+}
+
+void BM_Check(benchmark::State& state, Codec codec) {
+  Dense c(codec, state.range(0));
+  const size_t good = wire::CodecBlocks(c.n);
+  if (!c.Encode(false) || c.tested.check(c.payload.data(), c.n) != good) {
+    return state.SkipWithError("the value is wrong");
+  }
+  AgainstTriad(state, c.Bytes(0),
+               [&] { benchmark::DoNotOptimize(c.tested.check(c.payload.data(), c.n)); });
+}
+
+void BM_DecodeAndAdd(benchmark::State& state, Codec codec) {
+  Dense c(codec, state.range(0));
+  bool right = c.Encode(false);
+  c.tested.decode(c.payload.data(), c.residual.data(), c.residual.data(), c.n);
+  c.expected.decode(c.payload.data(), c.expected_residual.data(), c.expected_residual.data(), c.n);
+  right = right && c.residual.SameBits(c.expected_residual);
+  if (!right) return state.SkipWithError("the values are wrong");
+  AgainstTriad(state, c.Bytes(2), [&] {
+    c.tested.decode(c.payload.data(), c.residual.data(), c.residual.data(), c.n);
+  });
+}
+
+struct Largest {
+  size_t n, k;
+  std::vector<float> x;
+  std::unique_ptr<Encoder> encoder;
+  std::vector<std::byte> payload;
+  EncoderScratch scratch;
+
+  Largest(Compression compression, size_t n, double density)
+      : n(n),
+        k(std::max<size_t>(1, static_cast<size_t>(density * static_cast<double>(n) + 0.5))),
+        x(Normal(n, 2)),
+        encoder(*Encoder::Create({.compression = compression, .density = density}, n, Cpu())),
+        payload(encoder->encoded_bytes_max()) {}
+  // The payload of the first step; true if it holds the k largest of x.
+  bool Encode() {
+    const auto bytes = encoder->Encode(x, &scratch, absl::MakeSpan(payload));
+    if (!bytes.ok() || *bytes != 4 + 8 * k) return false;
+    payload.resize(*bytes);
+    std::vector<float> decoded(n), expected = x, sorted = x;
+    CheckedPayload::Check(Cpu(), Codec::kSparse, n, payload)->WriteTo(decoded.data());
+    for (float& value : sorted) value = std::abs(value);
+    std::nth_element(sorted.begin(), sorted.begin() + (n - k), sorted.end());
+    const float least = sorted[n - k];
+    for (float& value : expected) value = std::abs(value) >= least ? value : 0.0f;
+    payload.resize(encoder->encoded_bytes_max());
+    return decoded == expected;
+  }
+};
+
+void BM_EncodeLargest(benchmark::State& state, Compression compression, double density) {
+  Largest c(compression, state.range(0), density);
+  if (!c.Encode()) return state.SkipWithError("the values are wrong");
+  const double vectors = compression == Compression::kDgc ? 5 : 3;
+  AgainstTriad(state, 4.0 * vectors * static_cast<double>(c.n) + 8.0 * static_cast<double>(c.k),
+               [&] {
+                 const auto bytes = c.encoder->Encode(c.x, &c.scratch, absl::MakeSpan(c.payload));
+                 benchmark::DoNotOptimize(bytes.ok());
+               });
+}
+
+void BM_AddSparse(benchmark::State& state, double density) {
+  Largest c(Compression::kTopK, state.range(0), density);
+  if (!c.Encode()) return state.SkipWithError("the values are wrong");
+  c.payload.resize(4 + 8 * c.k);
+  const auto checked = CheckedPayload::Check(Cpu(), Codec::kSparse, c.n, c.payload);
+  if (!checked.ok()) return state.SkipWithError("the payload is refused");
+  const Vector sum(c.n);
+  std::fill(sum.data(), sum.data() + c.n, 0.0f);
+  const double lines = static_cast<double>(std::min(c.k, c.n / 16 + 1));
+  AgainstTriad(state, 8.0 * static_cast<double>(c.k) + 128.0 * lines,
+               [&] { checked->AddTo(sum.data(), sum.data()); });
+}
+
+#define STRATA_SIZES ->Arg(kTiny)->Arg(kChunk)->Arg(kLarge)->UseManualTime()
+#define STRATA_DENSE(name)                                                          \
+  BENCHMARK_CAPTURE(BM_Encode, name##_feedback, Codec::k##name, true) STRATA_SIZES; \
+  BENCHMARK_CAPTURE(BM_Encode, name, Codec::k##name, false) STRATA_SIZES;           \
+  BENCHMARK_CAPTURE(BM_Check, name, Codec::k##name) STRATA_SIZES;                   \
+  BENCHMARK_CAPTURE(BM_DecodeAndAdd, name, Codec::k##name) STRATA_SIZES
+STRATA_DENSE(Float16);
+STRATA_DENSE(BFloat16);
+STRATA_DENSE(Int8);
+STRATA_DENSE(OneBit);
+BENCHMARK_CAPTURE(BM_EncodeLargest, top_1_percent, Compression::kTopK, 0.01) STRATA_SIZES;
+BENCHMARK_CAPTURE(BM_EncodeLargest, top_25_percent, Compression::kTopK, 0.25) STRATA_SIZES;
+BENCHMARK_CAPTURE(BM_EncodeLargest, dgc_0_1_percent, Compression::kDgc, 0.001) STRATA_SIZES;
+BENCHMARK_CAPTURE(BM_EncodeLargest, dgc_25_percent, Compression::kDgc, 0.25) STRATA_SIZES;
+BENCHMARK_CAPTURE(BM_AddSparse, 1_percent, 0.01) STRATA_SIZES;
+BENCHMARK_CAPTURE(BM_AddSparse, 25_percent, 0.25) STRATA_SIZES;
+
+}  // namespace
+}  // namespace strata::kernels
