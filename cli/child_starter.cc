@@ -91,6 +91,11 @@ absl::StatusOr<std::unique_ptr<RunningDaemon>> ChildStarter::Start(const DaemonS
   process_spec.executable = options_.binary;
   process_spec.args = spec.args;
   process_spec.args.insert(process_spec.args.begin(), "strata");
+  if (auto host = options_.enter.find(spec.host); host != options_.enter.end()) {
+    process_spec.args[0] = options_.binary;
+    process_spec.executable = host->second[0];
+    process_spec.args.insert(process_spec.args.begin(), host->second.begin(), host->second.end());
+  }
   process_spec.args.insert(process_spec.args.end(), {"--log-level", options_.log_level});
   process_spec.log_path = absl::StrCat(options_.log_dir, "/", file, ".log");
   process_spec.stdout_fd = write_end.get();

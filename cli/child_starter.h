@@ -1,8 +1,10 @@
 #ifndef STRATA_CLI_CHILD_STARTER_H_
 #define STRATA_CLI_CHILD_STARTER_H_
 
+#include <map>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "cli/daemon_starter.h"
 #include "common/process/event_loop.h"
@@ -16,6 +18,9 @@ class ChildStarter : public DaemonStarter {
     std::string log_dir;  // a log per daemon; must exist
     std::string log_level = "info";
     std::string binary = "/proc/self/exe";
+    // By DaemonSpec::host: a command that runs the one that follows it there, in other namespaces
+    // of this machine. Hosts that are not in it are here.
+    std::map<std::string, std::vector<std::string>> enter;
   };
 
   ChildStarter(EventLoop* loop, Options options);

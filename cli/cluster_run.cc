@@ -47,7 +47,9 @@ void ClusterRun::OnReady(const absl::Status& status) {
     exit_status_ = PrintError(std::string(status.message()), kExitFailed);
     return Stop();
   }
-  std::printf("%s\n", options_.ready_line(cluster_.coordinator()).c_str());
+  if (options_.ready_line != nullptr) {
+    std::printf("%s\n", options_.ready_line(cluster_.coordinator()).c_str());
+  }
   if (!options_.job.has_value()) return PrintHowTo();
   std::fflush(stdout);
   const absl::Status check = options_.check_job == nullptr ? status : options_.check_job();
@@ -61,7 +63,11 @@ void ClusterRun::OnReady(const absl::Status& status) {
   follower_ = std::thread([this] {
     auto id = client_->Submit(*options_.job);
     std::optional<int> exit_status;
-    if (id.ok()) exit_status = FollowJob(client_.get(), *id, /*json=*/false);
+    if (id.ok() && options_.follow != nullptr) {
+      exit_status = options_.follow(client_.get(), *id);
+    } else if (id.ok()) {
+      exit_status = FollowJob(client_.get(), *id, /*json=*/false);
+    }
     loop_->Post([=, this, submitted = id.status()] { OnFollowed(submitted, exit_status); });
   });
 }

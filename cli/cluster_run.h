@@ -10,6 +10,7 @@
 #include "absl/status/status.h"
 #include "cli/cluster_life.h"
 #include "common/control/coordinator_client.h"
+#include "common/ids.h"
 #include "common/process/event_loop.h"
 #include "common/process/stop_request.h"
 #include "proto/job.pb.h"
@@ -25,8 +26,11 @@ class ClusterRun {
   struct Options {
     ClusterLife::Options cluster;
     std::optional<proto::Job> job;
-    // What says that all is ready, one line without the line break.
+    // What says that all is ready, one line without the line break; null: nothing does.
     std::function<std::string(const std::string& coordinator)> ready_line;
+    // Follows the job to its end, on a thread of its own, and returns the exit status (nullopt: by
+    // StopFollowing). Null: FollowJob, which shows its progress.
+    std::function<std::optional<int>(control::CoordinatorClient* client, JobId job)> follow;
     // Before the daemons start and after they have stopped; may be null. Not OK: what is wrong has
     // been said, the exit status is kExitFailed.
     std::function<void(std::function<void(absl::Status)>)> before;

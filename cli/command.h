@@ -24,6 +24,7 @@ struct Invocation {
 
 // Each adds one subcommand to the parser; its callback sets `invocation->run`.
 void AddAggregatorCommand(CLI::App* app, Invocation* invocation);
+void AddBenchCommand(CLI::App* app, Invocation* invocation);
 void AddCancelCommand(CLI::App* app, Invocation* invocation);
 void AddCoordinatorCommand(CLI::App* app, Invocation* invocation);
 void AddHostCommand(CLI::App* app, Invocation* invocation);

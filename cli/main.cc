@@ -44,6 +44,7 @@ int Main(int argc, char** argv) {
   AddCancelCommand(&app, &invocation);
   AddNodesCommand(&app, &invocation);
   AddValidateCommand(&app, &invocation);
+  AddBenchCommand(&app, &invocation);
   AddRankCommand(&app, &invocation);
   AddAggregatorCommand(&app, &invocation);
   AddHostCommand(&app, &invocation);

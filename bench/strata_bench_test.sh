@@ -1,0 +1,58 @@
+#!/usr/bin/env bash
+# `strata bench` at a tiny size: that it runs, that it sees right and wrong values, and that it says
+# so. Its figures are not judged.
+set -euo pipefail
+strata=cli/strata
+failed=0
+scratch=$(mktemp -d)
+trap 'rm -rf "$scratch"' EXIT
+expect() { # NAME CONDITION...
+  local name=$1
+  shift
+  if "$@"; then echo "ok: $name"; else echo "FAILED: $name"; cat "$scratch"/*; failed=1; fi
+}
+status_of() {
+  local status=0
+  "$@" >"$scratch/out" 2>"$scratch/err" || status=$?
+  echo "$status"
+}
+field() { python3 -c "import json, sys; print(json.load(open('$scratch/out'))['$1'])"; }
+tiny=(--bytes 300004 --chunk-elements 1024 --steps 4 --warmup 1)
+
+expect "a table" \
+  test "$(status_of $strata bench exchange "${tiny[@]}" --bandwidth-mbit 1000)" -eq 0
+expect "says what was measured" \
+  grep -q "2 nodes of 1 rank, 1 server of 1 shard, one host" "$scratch/out"
+expect "that values are right" grep -q "values verified" "$scratch/out"
+expect "and the bound, 2 x 2 x 300,004 bytes at 1 Gbit/s" grep -q " 9.600 " "$scratch/out"
+
+expect "JSON" test "$(status_of $strata bench exchange "${tiny[@]}" --nodes 3 --servers 2 \
+  --shards 2 --ranks 2 --window 2 --measure-s 0 --json)" -eq 0
+expect "has what was asked for" test "$(field nodes) $(field servers) $(field window)" = "3 2 2"
+expect "and what came of it" test "$(field verified) $(field steps) $(field chunks)" = "True 4 74"
+expect "no bound where the bandwidth is not known" test "$(field bound_ms)" = 0.0
+
+expect "weights of another optimizer are wrong values, and an error" test "$(status_of $strata \
+  bench exchange "${tiny[@]}" --measure-s 0 --set optimizer.nesterov={})" -eq 1
+expect "it says so" grep -q "the values were wrong" "$scratch/err"
+expect "latency is the same for a small model" \
+  test "$(status_of $strata bench latency --steps 20 --warmup 2 --json) $(field bytes)" = "0 262144"
+expect "an exchange that is none is one line, status 2" \
+  test "$(status_of $strata bench exchange --exchange pigeon --measure-s 0)" -eq 2
+expect "which names it" grep -q "PIGEON" "$scratch/err"
+echo "h0 10.78.0.1 env" >"$scratch/hosts"
+expect "too few hosts are refused" \
+  test "$(status_of $strata bench exchange --hosts-file "$scratch/hosts")" -eq 2
+expect "with how many it takes" grep -q "1 hosts, but 3 are needed" "$scratch/err"
+
+if [ "$(status_of bench/netlab.sh -- true)" -eq 77 ]; then
+  cat "$scratch/err"
+else
+  in_lab=(bench/netlab.sh --hosts 4 --rate 100mbit --once -- $strata bench exchange
+    "${tiny[@]}" --servers 2 --hosts-file '{hosts}' --measure-s 1 --json)
+  expect "hosts of the network lab" test "$(status_of "${in_lab[@]}")" -eq 0
+  expect "have a link of 100 Mbit/s" python3 -c "exit(not 0 < $(field bytes_per_s) < 1.25e7)"
+  expect "and so a bound" python3 -c "exit(not $(field bound_ms) > 24)"
+  expect "with the right values" test "$(field verified) $(field one_host)" = "True False"
+fi
+exit $failed
