@@ -41,7 +41,7 @@ std::string Text(const ExchangeBenchOptions& options, const ExchangeBenchResult&
       result.bytes_per_s > 0
           ? absl::StrFormat("%.1f MB/s (%s)", result.bytes_per_s / 1e6, result.bandwidth_source)
           : result.bandwidth_source,
-      result.congestion, CountOf(result.steps, "step"), options.warmup,
+      result.congestion, CountOf(result.steps_ms.size(), "step"), options.warmup,
       result.verified ? "verified" : "WRONG");
   const bench::Figures& figures = result.figures;
   const bool is_bound = result.bound_ms > 0;
@@ -64,7 +64,8 @@ std::string Json(const ExchangeBenchOptions& options, const ExchangeBenchResult&
       {"chunk_elements", result.chunk_elements},
       {"window", result.window},
       {"settings", options.settings},
-      {"steps", result.steps},
+      {"steps", result.steps_ms.size()},
+      {"steps_ms", result.steps_ms},
       {"warmup", options.warmup},
       {"min_ms", result.figures.min_ms},
       {"median_ms", result.figures.median_ms},

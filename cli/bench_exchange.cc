@@ -197,8 +197,8 @@ absl::StatusOr<ExchangeBenchResult> RunExchangeBench(const ExchangeBenchOptions&
   std::vector<double> steps_ms = (*gate)->steps_ms();
   steps_ms.erase(steps_ms.begin(), steps_ms.begin() + std::min(options.warmup, steps_ms.size()));
   result.verified = (*gate)->all_right() && steps_ms.size() == options.steps;
-  result.steps = steps_ms.size();
-  result.figures = bench::FiguresOf(std::move(steps_ms));
+  result.figures = bench::FiguresOf(steps_ms);
+  result.steps_ms = std::move(steps_ms);
   result.bound_ms = bench::BoundMs({.bytes = options.bytes,
                                     .nodes = options.nodes,
                                     .servers = ServersOf(options),

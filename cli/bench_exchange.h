@@ -31,6 +31,7 @@ struct ExchangeBenchOptions {
 };
 
 struct ExchangeBenchResult {
+  std::vector<double> steps_ms;
   bench::Figures figures;
   bool verified = false;
   double bound_ms = 0;     // 0: not known
@@ -40,7 +41,6 @@ struct ExchangeBenchResult {
   uint32_t chunks = 0;
   uint32_t chunk_elements = 0;
   uint32_t window = 0;
-  uint64_t steps = 0;
 
   double share() const { return figures.median_ms > 0 ? bound_ms / figures.median_ms : 0; }
 };

@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # Installs what deploy/packages.txt names and this machine lacks; does nothing where nothing is
 # missing. With --runtime only what a host needs to run a binary built elsewhere
-# (deploy/packages-runtime.txt). Starts and enables no service. Needs Debian 12 and, when something
+# (deploy/packages-runtime.txt), with --bench what benchmarks against others want besides
+# (deploy/packages-bench.txt). Starts and enables no service. Needs Debian 12 and, when something
 # is missing, root or sudo.
 set -euo pipefail
 cd "$(dirname "$0")"
@@ -9,7 +10,8 @@ cd "$(dirname "$0")"
 case "${1:-}" in
   '') list=packages.txt ;;
   --runtime) list=packages-runtime.txt ;;
-  *) echo "strata: error: unknown option $1 (only --runtime)" >&2; exit 2 ;;
+  --bench) list=packages-bench.txt ;;
+  *) echo "strata: error: unknown option $1 (--runtime or --bench)" >&2; exit 2 ;;
 esac
 
 missing=()

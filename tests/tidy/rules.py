@@ -21,7 +21,7 @@ BANNED = {
 
 # Library -> where a header file may include it (ZeroMQ: any file).
 WALLED_INCLUDES = {
-    "zmq": ("common/transport/zmq/",),
+    "zmq": ("common/transport/zmq/", "bench/peers/"),
     "grpc": ("common/control/", "server/coordinator/"),
     "dnnl": ("worker/nn/",),
     "oneapi": ("worker/nn/",),
