@@ -1,0 +1,14 @@
+#!/usr/bin/env bash
+# Builds Strata and its peers, runs them side by side and writes the tables of bench/RESULTS.md.
+#
+# usage: bench/run.sh [SCENARIO...] [--rounds N] [--list]     default: all (about half an hour)
+#   bench/run.sh --tiny    sizes for a test, nothing is written
+#
+# Scenarios on shaped links take root (see bench/netlab.sh), else they are skipped.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+for argument in "$@"; do
+  case "$argument" in --tiny | --list) exec python3 bench/side_by_side.py "$@" ;; esac
+done
+bazel build //cli:strata //bench/peers:all
+exec python3 bench/side_by_side.py --write bench/RESULTS.md "$@"

@@ -1,0 +1,246 @@
+"""Runs contenders side by side and writes tables of what came of it.
+
+usage: side_by_side.py [SCENARIO...] [--bin DIR] [--rounds N] [--tiny] [--write FILE] [--list]
+
+In every round each contender runs once, one after the other, so that what else happens on the
+machine falls on all of them. A figure is the median over all steps of a contender; a ratio is the
+median over the rounds of (Strata's median / the contender's median), with the least and the largest
+of them. Values are verified by each contender in each step: a wrong one ends it all with status 1.
+--tiny: sizes for a test. --write: puts each scenario's table into FILE, between marks of its own.
+"""
+
+import argparse
+import json
+import os
+import platform
+import re
+import statistics
+import subprocess
+import sys
+from dataclasses import dataclass
+
+import contenders
+from contenders import Skipped, Work
+
+MIB = 1 << 20
+HERE = os.path.dirname(os.path.abspath(__file__))
+SKIPPED = 77
+
+
+@dataclass
+class Contender:
+    name: str
+    run: object  # (Work, folder, hosts_file, whether to measure the link) -> contenders.Run
+    is_ring: bool = False
+
+
+def ours(name, *more, is_ring=False):
+    def run(work, folder, hosts_file, measure):
+        return contenders.strata(work, folder, more, hosts_file, 2 if measure else 0)
+    return Contender(name, run, is_ring)
+
+
+def theirs(name, function, *more, is_ring=False, **named):
+    def run(work, folder, hosts_file, measure):
+        return function(work, folder, *more, **named)
+    return Contender(name, run, is_ring)
+
+
+PUSH_PULL = theirs("ps-lite's manner", contenders.push_pull)
+PIPELINED = theirs("the same, pulls pipelined", contenders.push_pull, pipelined=True)
+GLOO = theirs("Gloo ring", contenders.gloo, is_ring=True)
+MPI_TCP = theirs("OpenMPI, tcp", contenders.mpi, "tcp", is_ring=True)
+MPI_SHARED = theirs("OpenMPI, shared memory", contenders.mpi, "vader", is_ring=True)
+
+
+@dataclass
+class Scenario:
+    title: str
+    work: Work
+    contenders: list  # Strata first
+    rounds: int = 5
+    lab: bool = False  # a host for every node and server, on links of 1 Gbit/s
+
+
+SCENARIOS = {
+    "one-host": Scenario(
+        "One host: 2 nodes, 1 server, 100 MiB, sync, optimizer applied",
+        Work(nodes=2, servers=1, size=100 * MIB, steps=20, warmup=3),
+        [ours("Strata"), PUSH_PULL, PIPELINED, GLOO, MPI_TCP, MPI_SHARED]),
+    "small": Scenario(
+        "Small model: 2 nodes, 1 server, 256 KiB",
+        Work(nodes=2, servers=1, size=256 << 10, steps=1000, warmup=100),
+        [ours("Strata"), PUSH_PULL, PIPELINED, GLOO, MPI_TCP, MPI_SHARED]),
+    "shaped-2": Scenario(
+        "Shaped links, 1 Gbit/s: 2 nodes, 2 servers, 64 MiB",
+        Work(nodes=2, servers=2, size=64 * MIB, steps=6, warmup=1),
+        [ours("Strata, servers"), ours("Strata, ring", "--exchange", "ring", is_ring=True),
+         PUSH_PULL, PIPELINED, GLOO], rounds=3, lab=True),
+    "shaped-4": Scenario(
+        "Shaped links, 1 Gbit/s: 4 nodes, 4 servers, 64 MiB",
+        Work(nodes=4, servers=4, size=64 * MIB, steps=6, warmup=1),
+        [ours("Strata, servers"), ours("Strata, ring", "--exchange", "ring", is_ring=True),
+         PUSH_PULL, PIPELINED, GLOO], rounds=3, lab=True),
+}
+
+
+def passes_over_link(work, is_ring):
+    """How often a node's bytes cross the busiest link; the bound is that times bytes / B."""
+    n, k = work.nodes, work.servers
+    if work.hosts:
+        return 2 * (n - 1) / n if is_ring else max(1, n / k)
+    return 2 * (n - 1) if is_ring else 2 * n
+
+
+def measure(scenario, work, folder, hosts_file, rounds):
+    """Returns what each contender did, by name, and what was found out about the link."""
+    medians = {one.name: [] for one in scenario.contenders}
+    steps = {one.name: [] for one in scenario.contenders}
+    skipped, speeds, facts = {}, [], {}
+    for _ in range(rounds):
+        for one in scenario.contenders:
+            if one.name in skipped:
+                continue
+            is_first = one is scenario.contenders[0]
+            try:
+                run = one.run(work, folder, hosts_file, is_first)
+            except Skipped as reason:
+                skipped[one.name] = str(reason)
+                continue
+            if not run.verified:
+                sys.exit(f"side_by_side: {one.name}: the values were wrong")
+            medians[one.name].append(statistics.median(run.steps_ms))
+            steps[one.name] += run.steps_ms
+            if is_first:
+                facts = run.facts
+                speeds.append(run.facts["bytes_per_s"])
+    bandwidth = statistics.median(speeds)
+    rows = []
+    for one in scenario.contenders:
+        if one.name in skipped:
+            continue
+        moved = passes_over_link(work, one.is_ring) * work.size
+        bound = 1e3 * moved / bandwidth if bandwidth else 0
+        pairs = zip(medians[scenario.contenders[0].name], medians[one.name])
+        rows.append({"name": one.name, "steps_ms": steps[one.name], "bound_ms": bound,
+                     "ratios": [a / b for a, b in pairs]})
+    return {"rows": rows, "skipped": skipped, "bytes_per_s": bandwidth,
+            "bytes_per_s_each": speeds, "congestion": facts["congestion"],
+            "chunks": facts["chunks"], "chunk_elements": facts["chunk_elements"],
+            "window": facts["window"]}
+
+
+def table(result):
+    first = result["rows"][0]["name"]
+    lines = [f"| | min ms | median ms | p99 ms | bound ms | share of the bound | {first} / it |",
+             "| --- | --- | --- | --- | --- | --- | --- |"]
+    for row in result["rows"]:
+        steps = sorted(row["steps_ms"])
+        median, bound = statistics.median(steps), row["bound_ms"]
+        p99 = steps[max(0, -(-99 * len(steps) // 100) - 1)]
+        ratio = statistics.median(row["ratios"])
+        spread = f"{ratio:.3f} ({min(row['ratios']):.3f} to {max(row['ratios']):.3f})"
+        lines.append(f"| {row['name']} | {steps[0]:.3f} | {median:.3f} | {p99:.3f} | "
+                     f"{bound:.3f} | {bound / median:.3f} | "
+                     f"{'' if row['name'] == first else spread} |")
+    return "\n".join(lines)
+
+
+def machine():
+    with open("/proc/cpuinfo", encoding="utf-8") as text:
+        found = re.search(r"model name\s*: (.*)", text.read())
+    with open("/proc/meminfo", encoding="utf-8") as text:
+        gib = int(re.search(r"MemTotal:\s*(\d+)", text.read()).group(1)) / (1 << 20)
+    load = ", ".join(f"{one:.1f}" for one in os.getloadavg())
+    return (f"{found.group(1) if found else platform.machine()}, {os.cpu_count()} cores, "
+            f"{gib:.0f} GiB, Linux {platform.release()}; load average before it {load}")
+
+
+def report(name, scenario, work, rounds, result, before):
+    each = ", ".join(f"{one / 1e6:.0f}" for one in result["bytes_per_s_each"])
+    skipped = "".join(f"Not measured: {one} ({why}).\n" for one, why in result["skipped"].items())
+    return (f"## {scenario.title}\n\n"
+            f"    bench/run.sh {name}\n\n"
+            f"{before}. {rounds} rounds of {work.steps} steps after {work.warmup} of warm-up; "
+            f"{work.size / MIB:g} MiB each, for Strata in {result['chunks']} chunks of "
+            f"{result['chunk_elements']} weights, window {result['window']}. One TCP stream in the "
+            f"same run: {result['bytes_per_s'] / 1e6:.1f} MB/s (iperf3 per round: {each}); "
+            f"congestion control {result['congestion']}. All values verified in every step.\n"
+            f"{skipped}\n{table(result)}\n")
+
+
+def write(path, name, text):
+    """Puts the text between the scenario's marks, or at the end."""
+    begin, end = f"<!-- bench/run.sh {name} -->", f"<!-- end of {name} -->"
+    with open(path, encoding="utf-8") as file:
+        content = file.read()
+    block = f"{begin}\n{text}{end}"
+    if begin in content:
+        head, rest = content.split(begin, 1)
+        content = head + block + rest.split(end, 1)[1]
+    else:
+        content = content.rstrip("\n") + f"\n\n{block}\n"
+    with open(path, "w", encoding="utf-8") as file:
+        file.write(content)
+
+
+def read_hosts(path):
+    with open(path, encoding="utf-8") as file:
+        lines = [line.split() for line in file if line.strip()]
+    return [(address, enter) for _, address, *enter in lines]
+
+
+def in_lab(name, scenario, options):
+    """Runs itself on hosts of the network lab; None where there can be none."""
+    lab = [os.path.join(HERE, "netlab.sh"), "--hosts",
+           str(scenario.work.nodes + scenario.work.servers), "--once", "--", sys.executable,
+           os.path.abspath(__file__), name, "--bin", options.bin, "--hosts-file", "{hosts}",
+           *(["--tiny"] if options.tiny else []),
+           *(["--rounds", str(options.rounds)] if options.rounds else [])]
+    done = subprocess.run(lab, stdout=subprocess.PIPE, text=True, check=False)
+    if done.returncode == SKIPPED:
+        return None
+    if done.returncode != 0:
+        sys.exit(f"side_by_side: {name} failed")
+    return json.loads(done.stdout)
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("scenarios", nargs="*")
+    parser.add_argument("--bin", default="bazel-bin")
+    parser.add_argument("--rounds", type=int, default=0)
+    parser.add_argument("--tiny", action="store_true")
+    parser.add_argument("--write", default="")
+    parser.add_argument("--list", action="store_true")
+    parser.add_argument("--hosts-file", default="")  # inside the lab
+    options = parser.parse_args()
+    if options.list:
+        print("\n".join(f"{name}: {one.title}" for name, one in SCENARIOS.items()))
+        return
+    unknown = [name for name in options.scenarios if name not in SCENARIOS]
+    if unknown:
+        sys.exit(f"side_by_side: no scenario {unknown[0]}: {', '.join(SCENARIOS)} are there")
+    for name in options.scenarios or SCENARIOS:
+        scenario, before = SCENARIOS[name], machine()
+        work = scenario.work
+        if options.tiny:
+            work.size, work.steps, work.warmup = min(work.size, 200000), 3, 1
+        rounds = options.rounds or (1 if options.tiny else scenario.rounds)
+        if options.hosts_file:
+            work.hosts = read_hosts(options.hosts_file)
+            print(json.dumps(measure(scenario, work, options.bin, options.hosts_file, rounds)))
+            return
+        result = (in_lab(name, scenario, options) if scenario.lab else
+                  measure(scenario, work, options.bin, "", rounds))
+        if result is None:
+            print(f"{name}: skipped, the network lab takes root\n", flush=True)
+            continue
+        text = report(name, scenario, work, rounds, result, before)
+        print(text, flush=True)
+        if options.write:
+            write(options.write, name, text)
+
+
+if __name__ == "__main__":
+    main()
