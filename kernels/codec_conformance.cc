@@ -301,9 +301,9 @@ TEST_P(KernelsConformance, SamplesAreWhatAccumulationWouldGive) {
 
 TEST_P(KernelsConformance, IndicesThatDoNotAscendOrAreOutOfRangeAreFoundAtEveryPlace) {
   for (size_t count : {0, 1, 2, 3, 15, 16, 17, 33, 100}) {
-    std::vector<uint32_t> indices(count);
+    std::vector<uint32_t> indices(count + 1);  // one more, so that there always is an address
     for (size_t j = 0; j < count; ++j) indices[j] = static_cast<uint32_t>(3 * j + 1);
-    const size_t n = count == 0 ? 1 : indices.back() + 1;
+    const size_t n = count == 0 ? 1 : indices[count - 1] + 1;
     const auto ascend = [&](size_t below) {
       std::vector<std::byte> bytes(4 * count + 3);
       std::memcpy(bytes.data() + 3, indices.data(), 4 * count);
