@@ -40,7 +40,7 @@ struct Dense {
   const DenseCodec& expected;
   size_t n;
   std::vector<float> x;
-  Vector residual, expected_residual;
+  Vector state, expected_state;
   std::vector<std::byte> payload, expected_payload;
 
   Dense(Codec codec, size_t n)
@@ -48,37 +48,36 @@ struct Dense {
         expected(Reference(codec)),
         n(n),
         x(Normal(n, 1)),
-        residual(n),
-        expected_residual(n),
+        state(n),
+        expected_state(n),
         payload(wire::EncodedBytesMax(codec, n)),
         expected_payload(payload.size()) {
-    std::fill(residual.data(), residual.data() + n, 0.125f);
-    std::fill(expected_residual.data(), expected_residual.data() + n, 0.125f);
+    std::fill(state.data(), state.data() + n, 0.125f);
+    std::fill(expected_state.data(), expected_state.data() + n, 0.125f);
   }
   // Encodes both ways; whether they agree.
-  bool Encode(bool feedback) {
-    return tested.encode(x.data(), feedback ? residual.data() : nullptr, n, payload.data()) &&
-           expected.encode(x.data(), feedback ? expected_residual.data() : nullptr, n,
-                           expected_payload.data()) &&
-           payload == expected_payload && residual.SameBits(expected_residual);
+  bool Encode(Feedback feedback) {
+    return tested.encode(x.data(), feedback, state.data(), n, payload.data()) &&
+           expected.encode(x.data(), feedback, expected_state.data(), n, expected_payload.data()) &&
+           payload == expected_payload && state.SameBits(expected_state);
   }
   double Bytes(double vectors) const {
     return 4.0 * vectors * static_cast<double>(n) + static_cast<double>(payload.size());
   }
 };
 
-void BM_Encode(benchmark::State& state, Codec codec, bool feedback) {
+void BM_Encode(benchmark::State& state, Codec codec, Feedback feedback) {
   Dense c(codec, state.range(0));
   if (!c.Encode(feedback)) return state.SkipWithError("the values are wrong");
-  AgainstTriad(state, c.Bytes(feedback ? 3 : 1), [&] {
-    c.tested.encode(c.x.data(), feedback ? c.residual.data() : nullptr, c.n, c.payload.data());
+  AgainstTriad(state, c.Bytes(feedback == Feedback::kNone ? 1 : 3), [&] {
+    c.tested.encode(c.x.data(), feedback, c.state.data(), c.n, c.payload.data());
   });
 }
 
 void BM_Check(benchmark::State& state, Codec codec) {
   Dense c(codec, state.range(0));
   const size_t good = wire::CodecBlocks(c.n);
-  if (!c.Encode(false) || c.tested.check(c.payload.data(), c.n) != good) {
+  if (!c.Encode(Feedback::kNone) || c.tested.check(c.payload.data(), c.n) != good) {
     return state.SkipWithError("the value is wrong");
   }
   AgainstTriad(state, c.Bytes(0),
@@ -87,14 +86,13 @@ void BM_Check(benchmark::State& state, Codec codec) {
 
 void BM_DecodeAndAdd(benchmark::State& state, Codec codec) {
   Dense c(codec, state.range(0));
-  bool right = c.Encode(false);
-  c.tested.decode(c.payload.data(), c.residual.data(), c.residual.data(), c.n);
-  c.expected.decode(c.payload.data(), c.expected_residual.data(), c.expected_residual.data(), c.n);
-  right = right && c.residual.SameBits(c.expected_residual);
+  bool right = c.Encode(Feedback::kNone);
+  c.tested.decode(c.payload.data(), c.state.data(), c.state.data(), c.n);
+  c.expected.decode(c.payload.data(), c.expected_state.data(), c.expected_state.data(), c.n);
+  right = right && c.state.SameBits(c.expected_state);
   if (!right) return state.SkipWithError("the values are wrong");
-  AgainstTriad(state, c.Bytes(2), [&] {
-    c.tested.decode(c.payload.data(), c.residual.data(), c.residual.data(), c.n);
-  });
+  AgainstTriad(state, c.Bytes(2),
+               [&] { c.tested.decode(c.payload.data(), c.state.data(), c.state.data(), c.n); });
 }
 
 struct Largest {
@@ -151,10 +149,11 @@ void BM_AddSparse(benchmark::State& state, double density) {
 }
 
 #define STRATA_SIZES ->Arg(kTiny)->Arg(kChunk)->Arg(kLarge)->UseManualTime()
-#define STRATA_DENSE(name)                                                          \
-  BENCHMARK_CAPTURE(BM_Encode, name##_feedback, Codec::k##name, true) STRATA_SIZES; \
-  BENCHMARK_CAPTURE(BM_Encode, name, Codec::k##name, false) STRATA_SIZES;           \
-  BENCHMARK_CAPTURE(BM_Check, name, Codec::k##name) STRATA_SIZES;                   \
+#define STRATA_DENSE(name)                                                                         \
+  BENCHMARK_CAPTURE(BM_Encode, name##_residual, Codec::k##name, Feedback::kResidual) STRATA_SIZES; \
+  BENCHMARK_CAPTURE(BM_Encode, name##_follow, Codec::k##name, Feedback::kFollow) STRATA_SIZES;     \
+  BENCHMARK_CAPTURE(BM_Encode, name, Codec::k##name, Feedback::kNone) STRATA_SIZES;                \
+  BENCHMARK_CAPTURE(BM_Check, name, Codec::k##name) STRATA_SIZES;                                  \
   BENCHMARK_CAPTURE(BM_DecodeAndAdd, name, Codec::k##name) STRATA_SIZES
 STRATA_DENSE(Float16);
 STRATA_DENSE(BFloat16);

@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <bit>
+#include <cmath>
 #include <cstring>
 #include <limits>
 #include <random>
@@ -73,37 +74,35 @@ std::vector<size_t> CodecSizes() {
 
 // One vector, encoded by the device and by the plain loop.
 void ExpectSameEncoding(const Dense& dense, const Kernels& kernels, Values kind, size_t n,
-                        bool feedback, std::mt19937* random) {
+                        Feedback feedback, std::mt19937* random) {
   const size_t bytes = wire::EncodedBytesMax(dense.codec, n);
-  Guarded x(n, n % 4), residual(n, (n + 1) % 4), expected_residual(n, 0);
+  Guarded x(n, n % 4), state(n, (n + 1) % 4), expected_state(n, 0);
   FillWith(kind, random, &x);
-  FillWith(kind == Values::kHuge ? Values::kUniform : kind, random, &residual);
-  expected_residual.CopyFrom(residual);
+  FillWith(kind == Values::kHuge ? Values::kUniform : kind, random, &state);
+  expected_state.CopyFrom(state);
   GuardedBytes payload(bytes, n % 7), expected(bytes, 0);
   const DenseCodec& tested = kernels.codec.*dense.functions;
-  const bool encoded =
-      (reference::Codecs().*dense.functions)
-          .encode(x.data(), feedback ? expected_residual.data() : nullptr, n, expected.data());
+  const bool encoded = (reference::Codecs().*dense.functions)
+                           .encode(x.data(), feedback, expected_state.data(), n, expected.data());
   // Sums of magnitudes of huge elements are infinite.
   ASSERT_TRUE(encoded || (dense.codec == Codec::kOneBit && kind == Values::kHuge));
-  ASSERT_EQ(tested.encode(x.data(), feedback ? residual.data() : nullptr, n, payload.data()),
-            encoded);
-  ASSERT_TRUE(payload.SentinelsStand() && residual.SentinelsStand());
+  ASSERT_EQ(tested.encode(x.data(), feedback, state.data(), n, payload.data()), encoded);
+  ASSERT_TRUE(payload.SentinelsStand() && state.SentinelsStand());
   if (!encoded) return;
   ASSERT_TRUE(payload.SameBits(expected));
-  ASSERT_TRUE(residual.SameBits(expected_residual));
+  ASSERT_TRUE(state.SameBits(expected_state));
   ASSERT_EQ(tested.check(payload.data(), n), wire::CodecBlocks(n));
 }
 
-TEST_P(KernelsConformance, EncodersWriteThePayloadAndResidualOfThePlainLoop) {
+TEST_P(KernelsConformance, EncodersWriteThePayloadAndStateOfThePlainLoop) {
   std::mt19937 random(11);
   for (const Dense& dense : kDense) {
     for (Values kind : kAllValues) {
       for (size_t n : CodecSizes()) {
-        if (n > 5000 && kind != Values::kAnyExponent) continue;
-        for (bool feedback : {false, true}) {
+        if (kind != Values::kAnyExponent && (n > 3000 || n % 3 == 1)) continue;
+        for (Feedback feedback : {Feedback::kNone, Feedback::kResidual, Feedback::kFollow}) {
           SCOPED_TRACE(wire::ToString(dense.codec) + " values " + std::to_string(int(kind)) +
-                       " n=" + std::to_string(n) + (feedback ? " with feedback" : ""));
+                       " n=" + std::to_string(n) + " feedback " + std::to_string(int(feedback)));
           ExpectSameEncoding(dense, kernels(), kind, n, feedback, &random);
           if (HasFatalFailure()) return;
         }
@@ -118,7 +117,7 @@ void FillPayload(const Dense& dense, bool wild, size_t n, std::mt19937* random,
   Guarded x(n, 0);
   FillWith(Values::kAnyExponent, random, &x);
   const DenseCodec& reference = reference::Codecs().*dense.functions;
-  ASSERT_TRUE(reference.encode(x.data(), nullptr, n, payload->data()));
+  ASSERT_TRUE(reference.encode(x.data(), Feedback::kNone, nullptr, n, payload->data()));
   if (!wild) return;
   const size_t scales = dense.codec == Codec::kBFloat16 ? 0 : 4 * wire::CodecBlocks(n);
   for (size_t i = scales; i < payload->size(); ++i) {
@@ -183,17 +182,18 @@ TEST_P(KernelsConformance, EncodersRefuseWhatNoCodeRepresentsAtEveryPlace) {
   for (const Dense& dense : kDense) {
     for (size_t n : {1, 33, 64, 1024, 1037}) {
       std::vector<std::byte> payload(wire::EncodedBytesMax(dense.codec, n));
-      Guarded x(n, 1), residual(n, 2);
+      Guarded x(n, 1), state(n, 2);
       std::fill(x.data(), x.data() + n, 0.25f);
-      std::fill(residual.data(), residual.data() + n, -0.25f);
       const DenseCodec& tested = kernels().codec.*dense.functions;
       for (size_t at = 0; at<n; at += n> 100 ? 7 : 1) {
         for (float bad : {kInfinity, -kInfinity, kNan, -kNan}) {
           x.data()[at] = bad;
-          EXPECT_FALSE(tested.encode(x.data(), nullptr, n, payload.data())) << at << " of " << n;
-          EXPECT_FALSE(tested.encode(x.data(), residual.data(), n, payload.data()));
+          for (Feedback feedback : {Feedback::kNone, Feedback::kResidual, Feedback::kFollow}) {
+            std::fill(state.data(), state.data() + n, -0.25f);
+            EXPECT_FALSE(tested.encode(x.data(), feedback, state.data(), n, payload.data()))
+                << at << " of " << n;
+          }
           x.data()[at] = 0.25f;
-          std::fill(residual.data(), residual.data() + n, -0.25f);
         }
       }
     }
@@ -212,12 +212,13 @@ TEST_P(KernelsConformance, EncodersRoundTheLargestFloatsOrRefuseThem) {
     const DenseCodec& tested = kernels().codec.*kDense[int(limit.codec) - 1].functions;
     const float largest = std::bit_cast<float>(limit.largest);
     float out;
-    ASSERT_TRUE(tested.encode(&largest, nullptr, 1, payload.data()));
+    ASSERT_TRUE(tested.encode(&largest, Feedback::kNone, nullptr, 1, payload.data()));
     ASSERT_EQ(tested.check(payload.data(), 1), 1u);
     tested.decode(payload.data(), nullptr, &out, 1);
     EXPECT_NEAR(out / largest, 1.0f, 0.01f);
     const float next = std::bit_cast<float>(limit.largest + 1);
-    EXPECT_FALSE(tested.encode(&next, nullptr, 1, payload.data())) << wire::ToString(limit.codec);
+    EXPECT_FALSE(tested.encode(&next, Feedback::kNone, nullptr, 1, payload.data()))
+        << wire::ToString(limit.codec);
   }
 }
 
@@ -241,60 +242,82 @@ TEST_P(KernelsConformance, ChecksFindTheBlockOfEveryBadCodeAndScale) {
   }
 }
 
+// The ways of top-k, DGC and of following versions.
+enum class Way { kTopK, kDgc, kFollow };
+constexpr Way kWays[] = {Way::kTopK, Way::kDgc, Way::kFollow};
+
 struct SparseBuffers {
-  Guarded x, sum, momentum;
+  Guarded x, state, momentum;
   std::vector<uint32_t> candidates;
 
+  // Multiples of 1/4, so that many reach a threshold exactly, and the smallest of all.
   SparseBuffers(size_t n, size_t shift)
-      : x(n, shift), sum(n, (shift + 1) % 4), momentum(n, (shift + 2) % 4), candidates(n + 64) {
-    std::mt19937 random(n);
-    FillWith(Values::kUniform, &random, &x);
-    FillWith(Values::kUniform, &random, &sum);
-    FillWith(Values::kUniform, &random, &momentum);
+      : x(n, shift),
+        state(n, (shift + 1) % 4),
+        momentum(n, (shift + 2) % 4),
+        candidates(n + kCandidateSlack) {
+    std::mt19937 random(static_cast<uint32_t>(n));
+    for (Guarded* buffer : {&x, &state, &momentum}) {
+      FillWith(Values::kUniform, &random, buffer);
+      for (size_t i = 0; i < n; ++i) buffer->data()[i] = std::round(4 * buffer->data()[i]) / 4;
+    }
+    for (size_t i = 3; i < n; i += 11) {
+      x.data()[i] = -std::numeric_limits<float>::denorm_min();
+      state.data()[i] = momentum.data()[i] = 0;
+    }
   }
-  Accumulators At(bool with_momentum) {
-    return {sum.data(), with_momentum ? momentum.data() : nullptr};
+  Accumulators Of(Way way) {
+    return {.feedback = way == Way::kFollow ? Feedback::kFollow : Feedback::kResidual,
+            .state = state.data(),
+            .momentum = way == Way::kDgc ? momentum.data() : nullptr,
+            .factor = 0.5f};
+  }
+  bool SameBits(SparseBuffers& other) {
+    return state.SameBits(other.state) && momentum.SameBits(other.momentum);
   }
 };
 
 TEST_P(KernelsConformance, AccumulationAndCandidatesAreThoseOfThePlainLoop) {
-  for (bool momentum : {false, true}) {
+  const SparseCodec& reference = reference::Codecs().sparse;
+  for (Way way : kWays) {
     for (size_t n : CodecSizes()) {
-      for (float threshold : {0.0f, 0.5f, 1.9f, 100.0f}) {
-        const auto bits = std::bit_cast<uint32_t>(threshold) + (threshold == 0 ? 1 : 0);
+      for (uint32_t bits : {1u, 2u, std::bit_cast<uint32_t>(0.75f), std::bit_cast<uint32_t>(1.9f),
+                            std::bit_cast<uint32_t>(100.0f)}) {
         SparseBuffers got(n, n % 4), expected(n, 0);
-        const size_t count = kernels().codec.sparse.accumulate(got.x.data(), got.At(momentum), 0.9f,
-                                                               bits, got.candidates.data(), n);
-        ASSERT_EQ(count,
-                  reference::Codecs().sparse.accumulate(expected.x.data(), expected.At(momentum),
-                                                        0.9f, bits, expected.candidates.data(), n));
-        ASSERT_TRUE(std::equal(got.candidates.begin(), got.candidates.begin() + count,
-                               expected.candidates.begin()));
-        ASSERT_TRUE(got.sum.SameBits(expected.sum)) << n;
-        ASSERT_TRUE(got.momentum.SameBits(expected.momentum)) << n;
-        ASSERT_TRUE(got.sum.SentinelsStand() && got.momentum.SentinelsStand()) << n;
+        const size_t count = reference.accumulate(expected.x.data(), expected.Of(way), bits,
+                                                  expected.candidates.data(), n);
+        ASSERT_EQ(kernels().codec.sparse.accumulate(got.x.data(), got.Of(way), bits,
+                                                    got.candidates.data(), n),
+                  count);
+        const auto same = [&](const std::vector<uint32_t>& candidates) {
+          return std::equal(candidates.begin(), candidates.begin() + count,
+                            expected.candidates.begin());
+        };
+        ASSERT_TRUE(same(got.candidates)) << n;
+        ASSERT_TRUE(got.SameBits(expected)) << n;
+        ASSERT_TRUE(got.state.SentinelsStand() && got.momentum.SentinelsStand()) << n;
+        if (way == Way::kFollow) continue;
         std::vector<uint32_t> selected(n + kCandidateSlack);
-        ASSERT_EQ(kernels().codec.sparse.select(got.sum.data(), bits, selected.data(), n), count);
-        ASSERT_TRUE(
-            std::equal(selected.begin(), selected.begin() + count, expected.candidates.begin()));
+        ASSERT_EQ(kernels().codec.sparse.select(got.state.data(), bits, selected.data(), n), count);
+        ASSERT_TRUE(same(selected)) << n;
       }
     }
   }
 }
 
 TEST_P(KernelsConformance, SamplesAreWhatAccumulationWouldGive) {
-  for (bool momentum : {false, true}) {
+  for (Way way : kWays) {
     for (size_t n : {0, 100, 255, 256, 1000, 4099, 70001, 140003}) {
       SparseBuffers got(n, 1), expected(n, 0);
       std::vector<uint32_t> sample(kSampleMax), expected_sample(kSampleMax);
       const size_t count =
-          kernels().codec.sparse.sample(got.x.data(), got.At(momentum), 0.9f, sample.data(), n);
+          kernels().codec.sparse.sample(got.x.data(), got.Of(way), sample.data(), n);
       EXPECT_EQ(count, SampleCount(n));
-      EXPECT_EQ(reference::Codecs().sparse.sample(expected.x.data(), expected.At(momentum), 0.9f,
+      EXPECT_EQ(reference::Codecs().sparse.sample(expected.x.data(), expected.Of(way),
                                                   expected_sample.data(), n),
                 count);
       EXPECT_EQ(sample, expected_sample) << n;
-      EXPECT_TRUE(got.sum.SameBits(expected.sum));
+      EXPECT_TRUE(got.SameBits(expected));
     }
   }
 }

@@ -7,13 +7,20 @@
 
 namespace strata::kernels {
 
+// What is encoded, p, and what becomes of the state.
+enum class Feedback : uint8_t {
+  kNone,      // p = x; the state is not used
+  kResidual,  // p = x + state; state = p - decoded: what was not sent is part of the next p
+  kFollow,    // p = x - state; state = state + decoded: the state is what the receiver has
+};
+
 // The arithmetic of one codec whose payload has a place for every element. Payloads are laid out as
 // common/wire/payload.h says; they may start at any byte address.
 struct DenseCodec {
-  // With p = x + residual (p = x where residual is null): writes the payload of p, and residual =
-  // p - what the payload decodes to. False if an element of p is NaN, infinite or too large for the
-  // format; payload and residual are unspecified then. x and residual do not overlap.
-  bool (*encode)(const float* x, float* residual, size_t n, std::byte* payload);
+  // Writes the payload of p, and changes `state` by what it decodes to, as `feedback` says. False
+  // if an element of p is NaN, infinite or too large for the format; payload and state are
+  // unspecified then. x and state do not overlap.
+  bool (*encode)(const float* x, Feedback feedback, float* state, size_t n, std::byte* payload);
 
   // Whether `payload` is one that decodes to finite values, that is: scales and codes are as
   // payload.h says. The answer is the index of the first block of kCodecBlock elements that is
@@ -25,28 +32,29 @@ struct DenseCodec {
   void (*decode)(const std::byte* payload, const float* base, float* out, size_t n);
 };
 
-// What has reached the sender of a sparse payload and was not sent.
+// What the sender of sparse payloads chooses from.
 struct Accumulators {
-  float* sum = nullptr;       // top-k's residual e, DGC's v
-  float* momentum = nullptr;  // DGC's u; null in top-k
+  Feedback feedback = Feedback::kResidual;  // not kNone
+  float* state = nullptr;     // kResidual: what was not sent (top-k's e, DGC's v), the next p
+  float* momentum = nullptr;  // DGC's u, which is added instead of x; else null
+  float factor = 0.0f;        // momentum = factor * momentum + x
 };
 
 // The arithmetic of sparse payloads: the `count` elements of largest magnitude.
 struct SparseCodec {
-  // One step of accumulation: sum += x or, with momentum, momentum = factor * momentum + x and
-  // sum += momentum. Writes the indices i, ascending, where |sum[i]| as an integer (its bits
-  // without sign) is at least `threshold_bits` to `candidates`, which holds n + kCandidateSlack,
-  // and returns how many they are.
-  size_t (*accumulate)(const float* x, const Accumulators& accumulators, float factor,
-                       uint32_t threshold_bits, uint32_t* candidates, size_t n);
+  // Makes p and stores it as the state (kResidual; kFollow stores nothing). Writes the indices i,
+  // ascending, where |p[i]| as an integer (its bits without sign) is at least `threshold_bits` to
+  // `candidates`, which holds n + kCandidateSlack, and returns how many they are.
+  size_t (*accumulate)(const float* x, const Accumulators& accumulators, uint32_t threshold_bits,
+                       uint32_t* candidates, size_t n);
 
-  // The same without accumulation: where |sum[i]| >= threshold_bits.
-  size_t (*select)(const float* sum, uint32_t threshold_bits, uint32_t* candidates, size_t n);
+  // The same for a p that is there.
+  size_t (*select)(const float* p, uint32_t threshold_bits, uint32_t* candidates, size_t n);
 
-  // The bits of |sum| after a step of accumulation at SampleCount(n) places: runs of kSampleRun
-  // elements that begin n / runs apart. Changes nothing; returns SampleCount(n).
-  size_t (*sample)(const float* x, const Accumulators& accumulators, float factor,
-                   uint32_t* magnitudes, size_t n);
+  // The bits of |p| at SampleCount(n) places: runs of kSampleRun elements that begin n / runs
+  // apart. Changes nothing; returns SampleCount(n).
+  size_t (*sample)(const float* x, const Accumulators& accumulators, uint32_t* magnitudes,
+                   size_t n);
 
   // Whether `count` indices ascend strictly and the last is below n.
   bool (*indices_ascend)(const std::byte* indices, size_t count, size_t n);

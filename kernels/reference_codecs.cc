@@ -24,9 +24,22 @@ void Put(T value, std::byte* at) {
   std::memcpy(at, &value, sizeof value);
 }
 
-float At(const float* x, const float* residual, size_t i) {
-  return residual == nullptr ? x[i] : x[i] + residual[i];
-}
+// What is encoded, and what becomes of the state.
+struct Input {
+  const float* x;
+  Feedback feedback;
+  float* state;
+
+  float operator[](size_t i) const {
+    if (feedback == Feedback::kResidual) return x[i] + state[i];
+    if (feedback == Feedback::kFollow) return x[i] - state[i];
+    return x[i];
+  }
+  void Sent(size_t i, float decoded) const {
+    if (feedback == Feedback::kResidual) state[i] = (*this)[i] - decoded;
+    if (feedback == Feedback::kFollow) state[i] = state[i] + decoded;
+  }
+};
 
 // Calls encode(first, count) of every block; stops where it says false.
 template <typename Encode>
@@ -38,10 +51,10 @@ bool ForEachBlock(size_t n, Encode encode) {
 }
 
 // The largest magnitude of a block; NaN where there is one.
-float Largest(const float* x, const float* residual, size_t at, size_t count) {
+float Largest(const Input& input, size_t at, size_t count) {
   float largest = 0;
   for (size_t i = at; i < at + count; ++i) {
-    const float magnitude = std::abs(At(x, residual, i));
+    const float magnitude = std::abs(input[i]);
     if (std::isnan(magnitude)) return magnitude;
     largest = std::max(largest, magnitude);
   }
@@ -70,39 +83,42 @@ constexpr auto kFromFloat16 = FromHalf<10, -14>;
 constexpr auto kToBFloat16 = HalfOf<7, -126>;
 constexpr auto kFromBFloat16 = FromHalf<7, -126>;
 
-bool EncodeFloat16(const float* x, float* residual, size_t n, std::byte* payload) {
+bool EncodeFloat16(const float* x, Feedback feedback, float* state, size_t n, std::byte* payload) {
+  const Input input = {x, feedback, state};
   std::byte* codes = payload + 4 * wire::CodecBlocks(n);
   return ForEachBlock(n, [&](size_t at, size_t count) {
-    const float largest = Largest(x, residual, at, count);
+    const float largest = Largest(input, at, count);
     if (!(largest < 0x1.ffep127f)) return false;
     const int up = largest == 0 ? 125 : std::clamp(14 - std::ilogb(largest), -112, 125);
     const float scale = std::ldexp(1.0f, -up);
     Put(scale, payload + at / kCodecBlock * 4);
     for (size_t i = at; i < at + count; ++i) {
-      const float p = At(x, residual, i);
+      const float p = input[i];
       const uint16_t half = kToFloat16(std::ldexp(p, up));
       Put(half, codes + 2 * i);
-      if (residual != nullptr) residual[i] = p - kFromFloat16(half) * scale;
+      input.Sent(i, kFromFloat16(half) * scale);
     }
     return true;
   });
 }
 
-bool EncodeBFloat16(const float* x, float* residual, size_t n, std::byte* payload) {
+bool EncodeBFloat16(const float* x, Feedback feedback, float* state, size_t n, std::byte* payload) {
+  const Input input = {x, feedback, state};
   for (size_t i = 0; i < n; ++i) {
-    const float p = At(x, residual, i);
+    const float p = input[i];
     if (!(std::abs(p) < 0x1.ffp127f)) return false;
     const uint16_t half = kToBFloat16(p);
     Put(half, payload + 2 * i);
-    if (residual != nullptr) residual[i] = p - kFromBFloat16(half);
+    input.Sent(i, kFromBFloat16(half));
   }
   return true;
 }
 
-bool EncodeInt8(const float* x, float* residual, size_t n, std::byte* payload) {
+bool EncodeInt8(const float* x, Feedback feedback, float* state, size_t n, std::byte* payload) {
+  const Input input = {x, feedback, state};
   std::byte* codes = payload + 4 * wire::CodecBlocks(n);
   return ForEachBlock(n, [&](size_t at, size_t count) {
-    const float largest = Largest(x, residual, at, count);
+    const float largest = Largest(input, at, count);
     if (!std::isfinite(largest)) return false;
     // Up to a multiple of 256 units in the last place.
     const auto units = std::bit_cast<uint32_t>(largest / 127.0f);
@@ -111,21 +127,22 @@ bool EncodeInt8(const float* x, float* residual, size_t n, std::byte* payload) {
     Put(scale, payload + at / kCodecBlock * 4);
     const float inverse = 1.0f / scale;
     for (size_t i = at; i < at + count; ++i) {
-      const float p = At(x, residual, i);
+      const float p = input[i];
       const int code = static_cast<int>(std::nearbyint(p * inverse));
       codes[i] = static_cast<std::byte>(code);
-      if (residual != nullptr) residual[i] = p - code * scale;
+      input.Sent(i, code * scale);
     }
     return true;
   });
 }
 
-bool EncodeOneBit(const float* x, float* residual, size_t n, std::byte* payload) {
+bool EncodeOneBit(const float* x, Feedback feedback, float* state, size_t n, std::byte* payload) {
+  const Input input = {x, feedback, state};
   std::byte* bits = payload + 4 * wire::CodecBlocks(n);
   std::fill(bits, bits + (n + 7) / 8, std::byte{0});
   return ForEachBlock(n, [&](size_t at, size_t count) {
     float partial[32] = {};
-    for (size_t i = 0; i < count; ++i) partial[i % 32] += std::abs(At(x, residual, at + i));
+    for (size_t i = 0; i < count; ++i) partial[i % 32] += std::abs(input[at + i]);
     for (size_t half = 16; half > 0; half /= 2) {
       for (size_t j = 0; j < half; ++j) partial[j] += partial[j + half];
     }
@@ -134,9 +151,9 @@ bool EncodeOneBit(const float* x, float* residual, size_t n, std::byte* payload)
     Put(scale, payload + at / kCodecBlock * 4);
     const float value = scale == wire::kOneBitScaleZero ? 0.0f : scale;
     for (size_t i = at; i < at + count; ++i) {
-      const float p = At(x, residual, i);
+      const float p = input[i];
       if (p < 0) bits[i / 8] |= static_cast<std::byte>(1 << (i % 8));
-      if (residual != nullptr) residual[i] = p - (p < 0 ? -value : value);
+      input.Sent(i, (p < 0 ? -value : value));
     }
     return true;
   });
@@ -226,36 +243,41 @@ size_t CheckOneBit(const std::byte* payload, size_t n) {
 
 uint32_t Magnitude(float value) { return std::bit_cast<uint32_t>(std::abs(value)); }
 
-size_t Select(const float* sum, uint32_t threshold_bits, uint32_t* candidates, size_t n) {
+size_t Select(const float* p, uint32_t threshold_bits, uint32_t* candidates, size_t n) {
   size_t count = 0;
   for (size_t i = 0; i < n; ++i) {
-    if (Magnitude(sum[i]) >= threshold_bits) candidates[count++] = static_cast<uint32_t>(i);
+    if (Magnitude(p[i]) >= threshold_bits) candidates[count++] = static_cast<uint32_t>(i);
   }
   return count;
 }
 
-float Step(const float* x, const Accumulators& to, float factor, size_t i, float* momentum) {
-  *momentum = to.momentum == nullptr ? x[i] : factor * to.momentum[i] + x[i];
-  return to.sum[i] + *momentum;
+// p[i], and the momentum that belongs to it.
+float Step(const float* x, const Accumulators& to, size_t i, float* momentum) {
+  if (to.feedback == Feedback::kFollow) return x[i] - to.state[i];
+  *momentum = to.momentum == nullptr ? x[i] : to.factor * to.momentum[i] + x[i];
+  return to.state[i] + *momentum;
 }
 
-size_t Accumulate(const float* x, const Accumulators& to, float factor, uint32_t threshold_bits,
+size_t Accumulate(const float* x, const Accumulators& to, uint32_t threshold_bits,
                   uint32_t* candidates, size_t n) {
+  size_t count = 0;
   for (size_t i = 0; i < n; ++i) {
     float momentum;
-    to.sum[i] = Step(x, to, factor, i, &momentum);
+    const float p = Step(x, to, i, &momentum);
+    if (Magnitude(p) >= threshold_bits) candidates[count++] = static_cast<uint32_t>(i);
+    if (to.feedback == Feedback::kFollow) continue;
+    to.state[i] = p;
     if (to.momentum != nullptr) to.momentum[i] = momentum;
   }
-  return Select(to.sum, threshold_bits, candidates, n);
+  return count;
 }
 
-size_t Sample(const float* x, const Accumulators& to, float factor, uint32_t* magnitudes,
-              size_t n) {
+size_t Sample(const float* x, const Accumulators& to, uint32_t* magnitudes, size_t n) {
   const size_t count = SampleCount(n);
   for (size_t j = 0; j < count; ++j) {
     float momentum;
     const size_t run = j / kSampleRun, stride = n / (count / kSampleRun);
-    magnitudes[j] = Magnitude(Step(x, to, factor, run * stride + j % kSampleRun, &momentum));
+    magnitudes[j] = Magnitude(Step(x, to, run * stride + j % kSampleRun, &momentum));
   }
   return count;
 }

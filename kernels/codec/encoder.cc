@@ -37,9 +37,13 @@ absl::Status CompressionOptions::Validate() const {
     return absl::InvalidArgumentError(
         absl::StrFormat("momentum is %g, not at least 0 and below 1", momentum));
   }
-  if (!error_feedback && (compression == Compression::kOneBit || IsSparse(compression))) {
-    return absl::InvalidArgumentError(absl::StrFormat(
-        "error_feedback is off, which %s does not allow", wire::ToString(CodecOf(compression))));
+  const bool needs_feedback = compression == Compression::kOneBit || IsSparse(compression);
+  if (feedback == Feedback::kNone && needs_feedback) {
+    return absl::InvalidArgumentError(absl::StrFormat("feedback is off, which %s does not allow",
+                                                      wire::ToString(CodecOf(compression))));
+  }
+  if (feedback != Feedback::kResidual && compression == Compression::kDgc) {
+    return absl::InvalidArgumentError("DGC compresses gradients, not versions of weights");
   }
   return absl::OkStatus();
 }
@@ -64,7 +68,7 @@ wire::Codec CodecOf(Compression compression) {
 }
 
 int StateVectors(const CompressionOptions& options) {
-  if (options.compression == Compression::kNone || !options.error_feedback) return 0;
+  if (options.compression == Compression::kNone || options.feedback == Feedback::kNone) return 0;
   return options.compression == Compression::kDgc ? 2 : 1;
 }
 
@@ -93,7 +97,7 @@ absl::StatusOr<size_t> Encoder::Encode(absl::Span<const float> x, EncoderScratch
                         payload.size(), elements_, encoded_bytes_max()));
   }
   if (state_is_lost_) {
-    return absl::FailedPreconditionError("what was kept was lost when an element was refused");
+    return absl::FailedPreconditionError("the state was lost when an element was refused");
   }
   size_t bytes = encoded_bytes_max();
   const bool encoded = IsSparse(options_.compression)
@@ -106,7 +110,8 @@ absl::StatusOr<size_t> Encoder::Encode(absl::Span<const float> x, EncoderScratch
 bool Encoder::EncodeDense(const float* x, std::byte* payload) {
   if (elements_ == 0) return true;
   if (options_.compression != Compression::kNone) {
-    return DenseCodecOf(kernels_, codec())->encode(x, StateAt(0), elements_, payload);
+    return DenseCodecOf(kernels_, codec())
+        ->encode(x, options_.feedback, StateAt(0), elements_, payload);
   }
   std::memcpy(payload, x, elements_ * sizeof(float));
   return kernels_.all_finite(x, elements_);
@@ -115,8 +120,10 @@ bool Encoder::EncodeDense(const float* x, std::byte* payload) {
 bool Encoder::EncodeLargest(const float* x, EncoderScratch* scratch, std::byte* payload,
                             size_t* bytes) {
   const SparseCodec& sparse = kernels_.codec.sparse;
-  const Accumulators accumulators = {
-      StateAt(0), options_.compression == Compression::kDgc ? StateAt(1) : nullptr};
+  const Accumulators accumulators = {.feedback = options_.feedback,
+                                     .state = StateAt(0),
+                                     .momentum = IsDgc() ? StateAt(1) : nullptr,
+                                     .factor = options_.momentum};
   const auto wanted = static_cast<uint64_t>(std::llround(options_.density * elements_));
   size_t k =
       std::clamp<uint64_t>(wanted, std::min<size_t>(1, elements_), wire::SparseCountMax(elements_));
@@ -125,39 +132,41 @@ bool Encoder::EncodeLargest(const float* x, EncoderScratch* scratch, std::byte* 
   std::vector<uint32_t>& magnitudes = scratch->magnitudes_;
   candidates.resize(std::max(candidates.size(), elements_ + kCandidateSlack));
   magnitudes.resize(std::max({magnitudes.size(), elements_, kSampleMax}));
-  const size_t sampled =
-      sparse.sample(x, accumulators, options_.momentum, magnitudes.data(), elements_);
+  const size_t sampled = sparse.sample(x, accumulators, magnitudes.data(), elements_);
   const uint32_t threshold =
       ThresholdFromSample(absl::MakeSpan(magnitudes).subspan(0, sampled), elements_, k);
-  size_t count = sparse.accumulate(x, accumulators, options_.momentum, threshold, candidates.data(),
-                                   elements_);
+  size_t count = sparse.accumulate(x, accumulators, threshold, candidates.data(), elements_);
   // The sample promised too much: all but zeros are candidates.
   if (count < k && threshold > 1) {
-    count = sparse.select(accumulators.sum, 1, candidates.data(), elements_);
+    count = options_.feedback == Feedback::kFollow
+                ? sparse.accumulate(x, accumulators, 1, candidates.data(), elements_)
+                : sparse.select(accumulators.state, 1, candidates.data(), elements_);
   }
   k = std::min(k, count);
   *bytes = 4 + 8 * k;
   const auto written = static_cast<uint32_t>(k);
   std::memcpy(payload, &written, sizeof written);
   return k == 0 ||
-         WriteLargest(absl::MakeConstSpan(candidates).subspan(0, count), scratch, k, payload);
+         WriteLargest(x, absl::MakeConstSpan(candidates).subspan(0, count), scratch, k, payload);
 }
 
 // NaN and infinity are larger than every other magnitude, so if there is one, one is chosen.
-bool Encoder::WriteLargest(absl::Span<const uint32_t> candidates, EncoderScratch* scratch, size_t k,
-                           std::byte* payload) {
-  float* sum = StateAt(0);
-  float* momentum = options_.compression == Compression::kDgc ? StateAt(1) : nullptr;
+bool Encoder::WriteLargest(const float* x, absl::Span<const uint32_t> candidates,
+                           EncoderScratch* scratch, size_t k, std::byte* payload) {
+  float* state = StateAt(0);
+  float* momentum = IsDgc() ? StateAt(1) : nullptr;
+  const bool follows = options_.feedback == Feedback::kFollow;
+  const auto p = [&](uint32_t i) { return follows ? x[i] - state[i] : state[i]; };
   const absl::Span<uint32_t> magnitudes =
       absl::MakeSpan(scratch->magnitudes_).subspan(0, candidates.size());
-  for (size_t j = 0; j < candidates.size(); ++j) magnitudes[j] = Magnitude(sum[candidates[j]]);
+  for (size_t j = 0; j < candidates.size(); ++j) magnitudes[j] = Magnitude(p(candidates[j]));
   Cut cut = CutOfLargest(magnitudes, k);
 
   std::byte* indices = payload + 4;
   std::byte* values = indices + 4 * k;
   uint32_t largest = 0;
   for (const uint32_t index : candidates) {
-    const float value = sum[index];
+    const float value = p(index);
     const uint32_t magnitude = Magnitude(value);
     if (magnitude < cut.cut || (magnitude == cut.cut && cut.at_cut == 0)) continue;
     if (magnitude == cut.cut) --cut.at_cut;
@@ -166,7 +175,7 @@ bool Encoder::WriteLargest(absl::Span<const uint32_t> candidates, EncoderScratch
     std::memcpy(values, &value, sizeof value);
     indices += sizeof index;
     values += sizeof value;
-    sum[index] = 0.0f;
+    state[index] = follows ? state[index] + value : 0.0f;
     if (momentum != nullptr) momentum[index] = 0.0f;
   }
   return largest < kInfinityBits;
@@ -180,8 +189,7 @@ absl::Status Encoder::Failed(absl::Span<const float> x) {
     }
   }
   return absl::InvalidArgumentError(
-      absl::StrFormat("elements, with what was kept of earlier ones, are too large for %s",
-                      wire::ToString(codec())));
+      absl::StrFormat("elements, with the state, are too large for %s", wire::ToString(codec())));
 }
 
 absl::Status Encoder::SetDensity(double density) {

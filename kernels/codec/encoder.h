@@ -14,23 +14,24 @@
 
 namespace strata::kernels {
 
-// How vectors are compressed. With p = x + e, where e is what was not sent before:
+// How vectors are compressed; p is what is to be sent, see Encoder.
 enum class Compression : uint8_t {
-  kNone,      // p as it is; nothing is kept
+  kNone,      // x as it is; nothing is kept
   kFloat16,   // halves, blocks scaled by a power of two
   kBFloat16,  //
   kInt8,      // round(p / scale), scale = max |p| of the block / 127, rounded up
   kOneBit,    // EF-SignSGD (Karimireddy et al. 2019, algorithm 2) per block: mean |p| * sign(p)
   kTopK,      // the k largest |p|; of equal ones those of lowest index; zeros are never sent
   kDgc,       // Deep Gradient Compression (Lin et al. 2017), momentum correction and factor
-              // masking: u = m u + x; v = v + u; the k largest |v| are sent, u and v are 0 there
+              // masking: u = m u + x; v = v + u; the k largest |v| are sent, u and v are 0 there.
+              // Of gradients only; the receiver applies plain SGD
 };
 
 struct CompressionOptions {
   Compression compression = Compression::kNone;
-  // Whether what rounding loses is kept and sent later. Only fp16, bf16 and int8 may do without:
-  // a ring that encodes at every hop must.
-  bool error_feedback = true;
+  // kResidual for increments (pushes), kFollow for versions (answers), see Encoder. Without any
+  // (fp16, bf16 and int8 only) what rounding loses is lost: a ring that encodes at every hop.
+  Feedback feedback = Feedback::kResidual;
   double density = 0.01;  // kTopK, kDgc: k = round(density * elements), at least 1; up to 0.5
   float momentum = 0.9f;  // kDgc: m, in [0, 1)
 
@@ -40,7 +41,7 @@ struct CompressionOptions {
 
 // What the payloads look like on the wire.
 wire::Codec CodecOf(Compression compression);
-// Vectors of state per encoder: 0, e, or v and u.
+// Vectors of state per encoder: none, one, or DGC's v and u.
 int StateVectors(const CompressionOptions& options);
 // The density of an epoch, from 0: 25, 6.25, 1.6, 0.4, 0.1 %, never below `density`.
 double DgcDensity(int epoch, double density);
@@ -53,10 +54,16 @@ class EncoderScratch {
 };
 
 // Encodes the vectors of one chunk, one after the other, for one receiver that adds up what it
-// decodes: gradient sums (pushes), or the differences between successive versions of the weights
-// (answers). What a payload lacks stays here and is part of the next, so that the sum of what was
-// decoded plus what is kept is the sum of what was given, but for the rounding of those additions.
-// For DGC that holds of v and the u of every step.
+// decodes (or several that are all sent the same). What a payload lacks is part of the next.
+//
+// kResidual: the vectors are increments, as gradient sums are. With e, what was not sent, p = x + e
+// is encoded and e = p - decoded is kept: what was decoded and e are together what was given, but
+// for the rounding of these two operations. For DGC that holds of v and the u of every step.
+//
+// kFollow: the vectors are versions of one vector, as weights are. The state is the receiver's
+// vector, bit for bit: p = x - state is encoded and state = state + decoded kept, which is what
+// CheckedPayload::AddTo does over there. Versions may be left out; the state begins as the vector
+// that the receiver has before the first payload (Restore).
 //
 // Each call is a step: a payload that must be sent again is kept by the sender, not encoded again.
 // The same inputs give the same payloads on every device and at any width of its vectors.
@@ -71,10 +78,10 @@ class Encoder {
   wire::Codec codec() const { return CodecOf(options_.compression); }
   size_t encoded_bytes_max() const { return wire::EncodedBytesMax(codec(), elements_); }
 
-  // Writes the payload of `x` to the front of `payload` and returns its size. x.size() is
+  // Writes the payload for `x` to the front of `payload` and returns its size. x.size() is
   // elements(), payload.size() at least encoded_bytes_max().
-  // Errors: InvalidArgument if an element, alone or with what was kept, is NaN, infinite or beyond
-  // the format's range; what was kept is lost then, and every later call is refused with
+  // Errors: InvalidArgument if an element, alone or with the state, is NaN, infinite or beyond the
+  // format's range; the state is lost then, and every later call is refused with
   // FailedPrecondition until Restore.
   absl::StatusOr<size_t> Encode(absl::Span<const float> x, EncoderScratch* scratch,
                                 absl::Span<std::byte> payload);
@@ -82,7 +89,7 @@ class Encoder {
   // From the next step on (a warm-up's density). Errors: InvalidArgument outside of (0, 0.5].
   absl::Status SetDensity(double density);
 
-  // What is kept: StateVectors vectors of elements() floats, e or v and then u.
+  // The state: StateVectors vectors of elements() floats; of DGC v and then u.
   absl::Span<const float> State(int vector) const;
   // Goes on from a state that was read before; no vectors: from zeros. Errors: InvalidArgument if
   // number or size of the vectors are others or an element is NaN or infinite; nothing has changed
@@ -92,10 +99,11 @@ class Encoder {
  private:
   Encoder(const CompressionOptions& options, size_t elements, const Kernels& kernels);
 
+  bool IsDgc() const { return options_.compression == Compression::kDgc; }
   bool EncodeDense(const float* x, std::byte* payload);
   bool EncodeLargest(const float* x, EncoderScratch* scratch, std::byte* payload, size_t* bytes);
-  bool WriteLargest(absl::Span<const uint32_t> candidates, EncoderScratch* scratch, size_t k,
-                    std::byte* payload);
+  bool WriteLargest(const float* x, absl::Span<const uint32_t> candidates, EncoderScratch* scratch,
+                    size_t k, std::byte* payload);
   absl::Status Failed(absl::Span<const float> x);
   float* StateAt(int vector) { return state_.empty() ? nullptr : &state_[vector * elements_]; }
 

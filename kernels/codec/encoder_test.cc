@@ -88,7 +88,8 @@ TEST(Encoder, HalvesAreRoundedToNearestEvenAndWhatTheyLackIsKept) {
 TEST(Encoder, HalvesOfVectorsOfAnyMagnitudeKeepElevenDigits) {
   for (int exponent = -120; exponent <= 126; exponent += 3) {
     const Floats x = Normal(1500, exponent + 200, std::ldexp(0.25f, exponent));
-    auto encoder = Make({.compression = Compression::kFloat16, .error_feedback = false}, x.size());
+    auto encoder =
+        Make({.compression = Compression::kFloat16, .feedback = Feedback::kNone}, x.size());
     const Encoded got = Encode(encoder.get(), x);
     ASSERT_TRUE(got.status.ok()) << got.status;
     for (size_t i = 0; i < x.size(); ++i) {
@@ -102,7 +103,7 @@ TEST(Encoder, HalvesOfVectorsOfAnyMagnitudeKeepElevenDigits) {
 TEST(Encoder, Int8IsWrongByAtMostHalfTheScale) {
   for (int seed = 0; seed < 20; ++seed) {
     const Floats x = Normal(2500, seed, std::ldexp(1.0f, seed * 10 - 100));
-    auto encoder = Make({.compression = Compression::kInt8, .error_feedback = false}, x.size());
+    auto encoder = Make({.compression = Compression::kInt8, .feedback = Feedback::kNone}, x.size());
     const Encoded got = Encode(encoder.get(), x);
     for (size_t i = 0; i < x.size(); ++i) {
       float scale;
@@ -270,7 +271,7 @@ TEST(Encoder, SumsBeyondTheRangeOfTheFormatAreReported) {
     auto encoder = Make({.compression = compression}, x.size());
     const absl::Status status = Encode(encoder.get(), x).status;
     EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
-    EXPECT_EQ(status.message(), "elements, with what was kept of earlier ones, are too large for " +
+    EXPECT_EQ(status.message(), "elements, with the state, are too large for " +
                                     wire::ToString(CodecOf(compression)));
   }
   auto encoder = Make({.compression = Compression::kTopK, .density = 0.1}, x.size());
@@ -290,9 +291,13 @@ TEST(Encoder, OptionsOutOfRangeAreRefusedByName) {
             "density is nan, not above 0 and at most 0.5");
   EXPECT_EQ(error({.compression = Compression::kDgc, .momentum = 1.0f}),
             "momentum is 1, not at least 0 and below 1");
-  EXPECT_EQ(error({.compression = Compression::kOneBit, .error_feedback = false}),
-            "error_feedback is off, which 1-bit does not allow");
-  EXPECT_EQ(error({.compression = Compression::kInt8, .error_feedback = false}), "");
+  EXPECT_EQ(error({.compression = Compression::kOneBit, .feedback = Feedback::kNone}),
+            "feedback is off, which 1-bit does not allow");
+  EXPECT_EQ(error({.compression = Compression::kTopK, .feedback = Feedback::kNone}),
+            "feedback is off, which sparse does not allow");
+  EXPECT_EQ(error({.compression = Compression::kDgc, .feedback = Feedback::kFollow}),
+            "DGC compresses gradients, not versions of weights");
+  EXPECT_EQ(error({.compression = Compression::kInt8, .feedback = Feedback::kNone}), "");
   auto encoder = Make({.compression = Compression::kInt8}, 10);
   EncoderScratch scratch;
   std::vector<std::byte> small(13);

@@ -20,10 +20,10 @@ struct Int8 {
   static constexpr bool kScaled = true;
   static constexpr size_t kBits = 8;
 
-  template <bool kFeedback>
-  static bool Encode(const float* x, float* residual, size_t n, size_t, float* scale,
+  template <Feedback kFeedback>
+  static bool Encode(const float* x, float* state, size_t n, size_t, float* scale,
                      std::byte* codes) {
-    const int32_t largest = MagnitudeMax<kFeedback>(x, residual, n);
+    const int32_t largest = MagnitudeMax<kFeedback>(x, state, n);
     if (largest >= 0x7f800000) return false;
     // Rounded up to 16 significant bits: then fp32 represents code * scale.
     const auto exact = std::bit_cast<uint32_t>(std::bit_cast<float>(largest) / 127.0f);
@@ -35,11 +35,11 @@ struct Int8 {
     const auto rounder = hn::Set(d, 0x1.8p23f);
     const hn::Rebind<uint8_t, Floats> d8;
     for (size_t i = 0; i < n; i += kLanes) {
-      const auto p = At<kFeedback>(x, residual, i);
+      const auto p = At<kFeedback>(x, state, i);
       const auto rounded = hn::Add(hn::Mul(p, inverse), rounder);
       hn::StoreU(hn::TruncateTo(d8, hn::BitCast(Words(), rounded)), d8,
                  reinterpret_cast<uint8_t*>(codes) + i);
-      Keep<kFeedback>(p, hn::Mul(hn::Sub(rounded, rounder), back), residual, i);
+      Keep<kFeedback>(p, hn::Mul(hn::Sub(rounded, rounder), back), state, i);
     }
     return true;
   }
@@ -78,15 +78,15 @@ struct OneBit {
   static constexpr size_t kBits = 1;
 
   // Sum of magnitudes: kStep partial sums, then halves onto halves, at any width of the vectors.
-  template <bool kFeedback>
-  static float MagnitudeSum(const float* x, const float* residual, size_t n) {
+  template <Feedback kFeedback>
+  static float MagnitudeSum(const float* x, const float* state, size_t n) {
     const Floats d;
     constexpr size_t kVectors = kStep / kLanes;
     hn::Vec<Floats> partial[kVectors];
     for (auto& sum : partial) sum = hn::Zero(d);
     for (size_t i = 0; i < n; i += kStep) {
       for (size_t j = 0; j < kVectors; ++j) {
-        partial[j] = hn::Add(partial[j], hn::Abs(At<kFeedback>(x, residual, i + j * kLanes)));
+        partial[j] = hn::Add(partial[j], hn::Abs(At<kFeedback>(x, state, i + j * kLanes)));
       }
     }
     HWY_ALIGN float sums[kStep];
@@ -98,10 +98,10 @@ struct OneBit {
   }
 
   // `count`: elements without the padding, whose magnitude is 0.
-  template <bool kFeedback>
-  static bool Encode(const float* x, float* residual, size_t n, size_t count, float* scale,
+  template <Feedback kFeedback>
+  static bool Encode(const float* x, float* state, size_t n, size_t count, float* scale,
                      std::byte* codes) {
-    const float sum = MagnitudeSum<kFeedback>(x, residual, n);
+    const float sum = MagnitudeSum<kFeedback>(x, state, n);
     if (!(sum <= std::numeric_limits<float>::max())) return false;
     *scale = std::max(sum / static_cast<float>(count), wire::kOneBitScaleZero);
     const Floats d;
@@ -110,12 +110,12 @@ struct OneBit {
     for (size_t i = 0; i < n; i += kGroup) {
       uint32_t word = 0;
       for (size_t j = 0; j < kGroup; j += kLanes) {
-        const auto p = At<kFeedback>(x, residual, i + j);
+        const auto p = At<kFeedback>(x, state, i + j);
         const auto negative = hn::Lt(p, hn::Zero(d));
         uint8_t bits[8] = {};
         hn::StoreMaskBits(d, negative, bits);
         word |= (uint32_t{bits[0]} | uint32_t{bits[1]} << 8) << j;
-        Keep<kFeedback>(p, hn::IfThenElse(negative, minus, plus), residual, i + j);
+        Keep<kFeedback>(p, hn::IfThenElse(negative, minus, plus), state, i + j);
       }
       std::memcpy(codes + i / 8, &word, kGroup / 8);
     }

@@ -78,10 +78,10 @@ struct Float16 {
   }
 
   // The largest magnitude becomes 2^14 to 2^15, where the halves' range allows it.
-  template <bool kFeedback>
-  static bool Encode(const float* x, float* residual, size_t n, size_t, float* scale,
+  template <Feedback kFeedback>
+  static bool Encode(const float* x, float* state, size_t n, size_t, float* scale,
                      std::byte* codes) {
-    const int32_t largest = MagnitudeMax<kFeedback>(x, residual, n);
+    const int32_t largest = MagnitudeMax<kFeedback>(x, state, n);
     if (largest >= 0x7f7ff000) return false;  // would round to 2^128
     const int32_t up = std::clamp(14 - ((largest >> 23) - 127), -112, 125);
     *scale = std::bit_cast<float>((127 - up) << 23);
@@ -89,10 +89,10 @@ struct Float16 {
     const auto factor = hn::Set(d, std::bit_cast<float>((127 + up) << 23));
     const auto back = hn::Set(d, *scale);
     for (size_t i = 0; i < n; i += kLanes) {
-      const auto p = At<kFeedback>(x, residual, i);
+      const auto p = At<kFeedback>(x, state, i);
       const auto halves = Demote(hn::Mul(p, factor));
       hn::StoreU(halves, Halves(), reinterpret_cast<uint16_t*>(codes) + i);
-      Keep<kFeedback>(p, hn::Mul(Promote(halves), back), residual, i);
+      Keep<kFeedback>(p, hn::Mul(Promote(halves), back), state, i);
     }
     return true;
   }
@@ -118,18 +118,18 @@ struct BFloat16 {
   static constexpr size_t kBits = 16;
   using Halves = hn::Rebind<uint16_t, Floats>;
 
-  template <bool kFeedback>
-  static bool Encode(const float* x, float* residual, size_t n, size_t, float*, std::byte* codes) {
+  template <Feedback kFeedback>
+  static bool Encode(const float* x, float* state, size_t n, size_t, float*, std::byte* codes) {
     const Words d;
     auto largest = hn::Zero(Ints());
     for (size_t i = 0; i < n; i += kLanes) {
-      const auto p = At<kFeedback>(x, residual, i);
+      const auto p = At<kFeedback>(x, state, i);
       const auto bits = hn::BitCast(d, p);
       largest = hn::Max(largest, hn::And(hn::BitCast(Ints(), bits), hn::Set(Ints(), kMagnitude)));
       const auto odd = hn::And(hn::ShiftRight<16>(bits), hn::Set(d, 1u));
       const auto upper = hn::ShiftRight<16>(hn::Add(bits, hn::Add(odd, hn::Set(d, 0x7fffu))));
       hn::StoreU(hn::TruncateTo(Halves(), upper), Halves(), reinterpret_cast<uint16_t*>(codes) + i);
-      Keep<kFeedback>(p, hn::BitCast(Floats(), hn::ShiftLeft<16>(upper)), residual, i);
+      Keep<kFeedback>(p, hn::BitCast(Floats(), hn::ShiftLeft<16>(upper)), state, i);
     }
     // From there on it would round to 2^128.
     return hn::GetLane(hn::MaxOfLanes(Ints(), largest)) < 0x7f7f8000;

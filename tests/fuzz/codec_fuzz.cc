@@ -3,7 +3,7 @@
 //
 // Input: a byte, the number of elements (2 bytes), then: if the byte's highest bit is 0, a payload
 // of the codec that the byte names; else fp32 vectors of that many elements, to be encoded one
-// after the other with the compression that the byte names.
+// after the other with the compression and feedback that the byte names.
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
@@ -42,10 +42,11 @@ void FuzzDecoder(wire::Codec codec, size_t elements, absl::Span<const std::byte>
   }
 }
 
-void FuzzEncoder(Compression compression, size_t elements, absl::Span<const std::byte> vectors) {
-  const auto encoder =
-      Encoder::Create({.compression = compression, .density = 0.1}, elements, Cpu());
-  FUZZ_CHECK(encoder.ok());
+void FuzzEncoder(Compression compression, Feedback feedback, size_t elements,
+                 absl::Span<const std::byte> vectors) {
+  const auto encoder = Encoder::Create(
+      {.compression = compression, .feedback = feedback, .density = 0.1}, elements, Cpu());
+  if (!encoder.ok()) return;
   EncoderScratch scratch;
   std::vector<float> x(elements);
   std::vector<std::byte> payload((*encoder)->encoded_bytes_max());
@@ -75,7 +76,9 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   if ((data[0] & 0x80) == 0) {
     kernels::FuzzDecoder(static_cast<strata::wire::Codec>(data[0] % 8), elements, bytes);
   } else if (elements > 0) {
-    kernels::FuzzEncoder(static_cast<kernels::Compression>(data[0] % 0x80 % 7), elements, bytes);
+    const int choice = data[0] % 0x80;
+    kernels::FuzzEncoder(static_cast<kernels::Compression>(choice % 7),
+                         static_cast<kernels::Feedback>((choice / 7 + 1) % 3), elements, bytes);
   }
   return 0;
 }

@@ -72,7 +72,9 @@ def payloads():
     seed("sparse_unsorted", 5, 9, struct.pack("<III2f", 2, 6, 1, -0.5, 4.0))
     seed("sparse_huge_count", 5, 7, struct.pack("<III2f", 0x20000002, 1, 6, -0.5, 4.0))
     for compression in range(7):
-        seed(f"encode_{compression}", 0x80 | compression, 4, floats + floats[::-1] * 20)
+        for number, feedback in enumerate(("residual", "follow")):
+            choice = 0x80 | (compression + 7 * number)
+            seed(f"encode_{compression}_{feedback}", choice, 4, floats + floats[::-1] * 20)
 
 
 def idx(dimensions, values):
