@@ -2,6 +2,7 @@
 
 #include <benchmark/benchmark.h>
 
+#include <algorithm>
 #include <chrono>
 #include <random>
 
@@ -31,11 +32,20 @@ std::vector<Vector> Vectors(size_t count, size_t n) {
   return vectors;
 }
 
+namespace {
+
+double Median(std::vector<double>& values) {
+  std::nth_element(values.begin(), values.begin() + values.size() / 2, values.end());
+  return values[values.size() / 2];
+}
+
+}  // namespace
+
 void AgainstTriad(benchmark::State& state, double bytes, const std::function<void()>& kernel) {
   using Clock = std::chrono::steady_clock;
   const size_t triad_n = static_cast<size_t>(bytes / 12) + 1;
   const auto triad = Vectors(3, triad_n);
-  double kernel_s = 0, triad_s = 0;
+  std::vector<double> kernel_s, triad_s;
   for (auto _ : state) {
     const auto start = Clock::now();
     kernel();
@@ -45,12 +55,11 @@ void AgainstTriad(benchmark::State& state, double bytes, const std::function<voi
     benchmark::ClobberMemory();
     const std::chrono::duration<double> took = middle - start, bound = Clock::now() - middle;
     state.SetIterationTime(took.count());
-    kernel_s += took.count();
-    triad_s += bound.count();
+    kernel_s.push_back(took.count());
+    triad_s.push_back(bound.count());
   }
-  const double rounds = static_cast<double>(state.iterations());
-  const double rate = rounds * bytes / kernel_s;
-  const double bound = rounds * 12.0 * triad_n / triad_s;
+  const double rate = bytes / Median(kernel_s);
+  const double bound = 12.0 * static_cast<double>(triad_n) / Median(triad_s);
   state.counters["GB/s"] = rate / 1e9;
   state.counters["bound_GB/s"] = bound / 1e9;
   state.counters["share"] = rate / bound;

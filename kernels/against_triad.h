@@ -35,11 +35,11 @@ class Vector {
 // `count` vectors of n numbers from 0 to 1, the same each time.
 std::vector<Vector> Vectors(size_t count, size_t n);
 
-// Times `kernel`, which moves `bytes`, and STREAM's triad over as many, turn by turn in one run.
-// `share` is what counts: absolute figures differ from machine to machine, and from minute to
-// minute on a shared one. Bytes are counted as STREAM counts them, each vector that is read or
-// written once; a kernel that writes over what it has read spares the memory a transfer and may
-// pass the triad.
+// Times `kernel`, which moves `bytes`, and STREAM's triad over as many, turn by turn in one run,
+// and reports the medians of both. `share` is what counts: absolute figures differ from machine to
+// machine, and from minute to minute on a shared one. Bytes are counted as STREAM counts them, each
+// vector that is read or written once; a kernel that writes over what it has read spares the memory
+// a transfer and may pass the triad.
 void AgainstTriad(benchmark::State& state, double bytes, const std::function<void()>& kernel);
 
 // Odd and tiny (for the test), a chunk of 1 MiB, and 100 MiB, which no cache of one core holds.

@@ -149,15 +149,18 @@ void BM_AddSparse(benchmark::State& state, double density) {
 }
 
 #define STRATA_SIZES ->Arg(kTiny)->Arg(kChunk)->Arg(kLarge)->UseManualTime()
+// Those whose codes must be looked at, and that may do without feedback.
+#define STRATA_ROUNDED(name)                                                        \
+  BENCHMARK_CAPTURE(BM_Encode, name, Codec::k##name, Feedback::kNone) STRATA_SIZES; \
+  BENCHMARK_CAPTURE(BM_Check, name, Codec::k##name) STRATA_SIZES;                   \
+  STRATA_DENSE(name)
 #define STRATA_DENSE(name)                                                                         \
   BENCHMARK_CAPTURE(BM_Encode, name##_residual, Codec::k##name, Feedback::kResidual) STRATA_SIZES; \
   BENCHMARK_CAPTURE(BM_Encode, name##_follow, Codec::k##name, Feedback::kFollow) STRATA_SIZES;     \
-  BENCHMARK_CAPTURE(BM_Encode, name, Codec::k##name, Feedback::kNone) STRATA_SIZES;                \
-  BENCHMARK_CAPTURE(BM_Check, name, Codec::k##name) STRATA_SIZES;                                  \
   BENCHMARK_CAPTURE(BM_DecodeAndAdd, name, Codec::k##name) STRATA_SIZES
-STRATA_DENSE(Float16);
-STRATA_DENSE(BFloat16);
-STRATA_DENSE(Int8);
+STRATA_ROUNDED(Float16);
+STRATA_ROUNDED(BFloat16);
+STRATA_ROUNDED(Int8);
 STRATA_DENSE(OneBit);
 BENCHMARK_CAPTURE(BM_EncodeLargest, top_1_percent, Compression::kTopK, 0.01) STRATA_SIZES;
 BENCHMARK_CAPTURE(BM_EncodeLargest, top_25_percent, Compression::kTopK, 0.25) STRATA_SIZES;

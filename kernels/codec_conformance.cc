@@ -248,14 +248,15 @@ constexpr Way kWays[] = {Way::kTopK, Way::kDgc, Way::kFollow};
 
 struct SparseBuffers {
   Guarded x, state, momentum;
-  std::vector<uint32_t> candidates;
+  std::vector<uint32_t> indices, bits;
 
   // Multiples of 1/4, so that many reach a threshold exactly, and the smallest of all.
   SparseBuffers(size_t n, size_t shift)
       : x(n, shift),
         state(n, (shift + 1) % 4),
         momentum(n, (shift + 2) % 4),
-        candidates(n + kCandidateSlack) {
+        indices(n + kCandidateSlack),
+        bits(n + kCandidateSlack) {
     std::mt19937 random(static_cast<uint32_t>(n));
     for (Guarded* buffer : {&x, &state, &momentum}) {
       FillWith(Values::kUniform, &random, buffer);
@@ -272,34 +273,72 @@ struct SparseBuffers {
             .momentum = way == Way::kDgc ? momentum.data() : nullptr,
             .factor = 0.5f};
   }
+  Candidates To() { return {indices.data(), bits.data()}; }
+  // Whether the first `count` candidates are the same.
+  bool SameCandidates(const SparseBuffers& other, size_t count) const {
+    return std::equal(indices.begin(), indices.begin() + count, other.indices.begin()) &&
+           std::equal(bits.begin(), bits.begin() + count, other.bits.begin());
+  }
   bool SameBits(SparseBuffers& other) {
     return state.SameBits(other.state) && momentum.SameBits(other.momentum);
   }
 };
 
+std::vector<uint32_t> Thresholds() {
+  std::vector<uint32_t> thresholds = {1, 2, 0x7f800000, 0x80000000};
+  for (float value : {0.75f, 1.0f, 1.9f, 100.0f}) {
+    thresholds.push_back(std::bit_cast<uint32_t>(value));
+  }
+  return thresholds;
+}
+
 TEST_P(KernelsConformance, AccumulationAndCandidatesAreThoseOfThePlainLoop) {
   const SparseCodec& reference = reference::Codecs().sparse;
   for (Way way : kWays) {
     for (size_t n : CodecSizes()) {
-      for (uint32_t bits : {1u, 2u, std::bit_cast<uint32_t>(0.75f), std::bit_cast<uint32_t>(1.9f),
-                            std::bit_cast<uint32_t>(100.0f)}) {
+      for (uint32_t threshold : Thresholds()) {
+        if (n > 5000 && threshold > 1) continue;
         SparseBuffers got(n, n % 4), expected(n, 0);
-        const size_t count = reference.accumulate(expected.x.data(), expected.Of(way), bits,
-                                                  expected.candidates.data(), n);
-        ASSERT_EQ(kernels().codec.sparse.accumulate(got.x.data(), got.Of(way), bits,
-                                                    got.candidates.data(), n),
-                  count);
-        const auto same = [&](const std::vector<uint32_t>& candidates) {
-          return std::equal(candidates.begin(), candidates.begin() + count,
-                            expected.candidates.begin());
-        };
-        ASSERT_TRUE(same(got.candidates)) << n;
+        const size_t count =
+            reference.accumulate(expected.x.data(), expected.Of(way), threshold, expected.To(), n);
+        ASSERT_EQ(
+            kernels().codec.sparse.accumulate(got.x.data(), got.Of(way), threshold, got.To(), n),
+            count);
+        ASSERT_TRUE(got.SameCandidates(expected, count)) << n;
         ASSERT_TRUE(got.SameBits(expected)) << n;
         ASSERT_TRUE(got.state.SentinelsStand() && got.momentum.SentinelsStand()) << n;
         if (way == Way::kFollow) continue;
-        std::vector<uint32_t> selected(n + kCandidateSlack);
-        ASSERT_EQ(kernels().codec.sparse.select(got.state.data(), bits, selected.data(), n), count);
-        ASSERT_TRUE(same(selected)) << n;
+        std::fill(got.bits.begin(), got.bits.end(), 0);
+        ASSERT_EQ(kernels().codec.sparse.select(got.state.data(), threshold, got.To(), n), count);
+        ASSERT_TRUE(got.SameCandidates(expected, count)) << n;
+      }
+    }
+  }
+}
+
+TEST_P(KernelsConformance, CandidatesAreCountedAndKeptAsByThePlainLoop) {
+  const SparseCodec &tested = kernels().codec.sparse, &reference = reference::Codecs().sparse;
+  for (size_t n : CodecSizes()) {
+    if (n > 5000) continue;
+    SparseBuffers all(n, 0);
+    ASSERT_LE(reference.accumulate(all.x.data(), all.Of(Way::kTopK), 1, all.To(), n), n);
+    for (uint32_t low : Thresholds()) {
+      ASSERT_EQ(tested.count(all.bits.data(), n, low), reference.count(all.bits.data(), n, low));
+      SparseBuffers got = all, expected = all;
+      const size_t count = reference.keep(expected.To(), n, low);
+      ASSERT_EQ(tested.keep(got.To(), n, low), count);
+      ASSERT_TRUE(got.SameCandidates(expected, count)) << n;
+      for (uint32_t high : Thresholds()) {
+        if (n > 40 && high != low + 1 && high < 0x7f800000) continue;
+        got.bits = all.bits;
+        expected.bits = all.bits;
+        const size_t inside =
+            reference.between(all.bits.data(), n, low, high, expected.bits.data());
+        ASSERT_EQ(tested.between(all.bits.data(), n, low, high, got.bits.data()), inside);
+        ASSERT_TRUE(got.SameCandidates(expected, std::min(inside, count))) << n;
+        got.bits = all.bits;
+        ASSERT_EQ(tested.between(got.bits.data(), n, low, high, got.bits.data()), inside);
+        ASSERT_TRUE(std::equal(got.bits.begin(), got.bits.begin() + inside, expected.bits.begin()));
       }
     }
   }

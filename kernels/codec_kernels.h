@@ -40,21 +40,37 @@ struct Accumulators {
   float factor = 0.0f;        // momentum = factor * momentum + x
 };
 
-// The arithmetic of sparse payloads: the `count` elements of largest magnitude.
+// Elements to choose from, by ascending index: the bits of p[indices[j]] are bits[j]. Both hold
+// kCandidateSlack more than are ever in them.
+struct Candidates {
+  uint32_t* indices = nullptr;
+  uint32_t* bits = nullptr;
+};
+
+// The arithmetic of sparse payloads: the elements of largest magnitude. Magnitudes are the bits of
+// |p| as an integer, which order as the numbers do; thresholds are at least 1 and at most 2^31.
 struct SparseCodec {
-  // Makes p and stores it as the state (kResidual; kFollow stores nothing). Writes the indices i,
-  // ascending, where |p[i]| as an integer (its bits without sign) is at least `threshold_bits` to
-  // `candidates`, which holds n + kCandidateSlack, and returns how many they are.
-  size_t (*accumulate)(const float* x, const Accumulators& accumulators, uint32_t threshold_bits,
-                       uint32_t* candidates, size_t n);
+  // Makes p and stores it as the state (kResidual; kFollow stores nothing). Writes the elements
+  // that reach the threshold to `to` and returns how many they are.
+  size_t (*accumulate)(const float* x, const Accumulators& accumulators, uint32_t threshold,
+                       const Candidates& to, size_t n);
 
   // The same for a p that is there.
-  size_t (*select)(const float* p, uint32_t threshold_bits, uint32_t* candidates, size_t n);
+  size_t (*select)(const float* p, uint32_t threshold, const Candidates& to, size_t n);
 
-  // The bits of |p| at SampleCount(n) places: runs of kSampleRun elements that begin n / runs
-  // apart. Changes nothing; returns SampleCount(n).
-  size_t (*sample)(const float* x, const Accumulators& accumulators, uint32_t* magnitudes,
-                   size_t n);
+  // The bits of p at SampleCount(n) places: runs of kSampleRun elements that begin n / runs apart.
+  // Changes nothing; returns SampleCount(n).
+  size_t (*sample)(const float* x, const Accumulators& accumulators, uint32_t* bits, size_t n);
+
+  // How many of n bits have a magnitude that reaches the threshold.
+  size_t (*count)(const uint32_t* bits, size_t n, uint32_t threshold);
+
+  // Writes those of n bits whose magnitude reaches `low` and not `high` to `to`, which has room for
+  // n + kCandidateSlack and may be `bits`; returns how many they are.
+  size_t (*between)(const uint32_t* bits, size_t n, uint32_t low, uint32_t high, uint32_t* to);
+
+  // Of n candidates keeps those that reach the threshold; returns how many they are.
+  size_t (*keep)(const Candidates& candidates, size_t n, uint32_t threshold);
 
   // Whether `count` indices ascend strictly and the last is below n.
   bool (*indices_ascend)(const std::byte* indices, size_t count, size_t n);

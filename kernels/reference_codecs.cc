@@ -241,12 +241,40 @@ size_t CheckOneBit(const std::byte* payload, size_t n) {
       });
 }
 
-uint32_t Magnitude(float value) { return std::bit_cast<uint32_t>(std::abs(value)); }
+uint32_t MagnitudeOf(uint32_t bits) { return bits & 0x7fffffff; }
 
-size_t Select(const float* p, uint32_t threshold_bits, uint32_t* candidates, size_t n) {
+size_t Append(float p, size_t i, uint32_t threshold, const Candidates& to, size_t count) {
+  const auto bits = std::bit_cast<uint32_t>(p);
+  if (MagnitudeOf(bits) < threshold) return 0;
+  to.indices[count] = static_cast<uint32_t>(i);
+  to.bits[count] = bits;
+  return 1;
+}
+
+size_t Select(const float* p, uint32_t threshold, const Candidates& to, size_t n) {
   size_t count = 0;
-  for (size_t i = 0; i < n; ++i) {
-    if (Magnitude(p[i]) >= threshold_bits) candidates[count++] = static_cast<uint32_t>(i);
+  for (size_t i = 0; i < n; ++i) count += Append(p[i], i, threshold, to, count);
+  return count;
+}
+
+size_t Between(const uint32_t* bits, size_t n, uint32_t low, uint32_t high, uint32_t* to) {
+  return std::copy_if(bits, bits + n, to,
+                      [&](uint32_t value) {
+                        return MagnitudeOf(value) >= low && MagnitudeOf(value) < high;
+                      }) -
+         to;
+}
+
+size_t Count(const uint32_t* bits, size_t n, uint32_t threshold) {
+  return std::count_if(bits, bits + n,
+                       [&](uint32_t value) { return MagnitudeOf(value) >= threshold; });
+}
+
+size_t Keep(const Candidates& candidates, size_t n, uint32_t threshold) {
+  size_t count = 0;
+  for (size_t j = 0; j < n; ++j) {
+    count += Append(std::bit_cast<float>(candidates.bits[j]), candidates.indices[j], threshold,
+                    candidates, count);
   }
   return count;
 }
@@ -258,13 +286,13 @@ float Step(const float* x, const Accumulators& to, size_t i, float* momentum) {
   return to.state[i] + *momentum;
 }
 
-size_t Accumulate(const float* x, const Accumulators& to, uint32_t threshold_bits,
-                  uint32_t* candidates, size_t n) {
+size_t Accumulate(const float* x, const Accumulators& to, uint32_t threshold,
+                  const Candidates& candidates, size_t n) {
   size_t count = 0;
   for (size_t i = 0; i < n; ++i) {
     float momentum;
     const float p = Step(x, to, i, &momentum);
-    if (Magnitude(p) >= threshold_bits) candidates[count++] = static_cast<uint32_t>(i);
+    count += Append(p, i, threshold, candidates, count);
     if (to.feedback == Feedback::kFollow) continue;
     to.state[i] = p;
     if (to.momentum != nullptr) to.momentum[i] = momentum;
@@ -272,12 +300,12 @@ size_t Accumulate(const float* x, const Accumulators& to, uint32_t threshold_bit
   return count;
 }
 
-size_t Sample(const float* x, const Accumulators& to, uint32_t* magnitudes, size_t n) {
+size_t Sample(const float* x, const Accumulators& to, uint32_t* bits, size_t n) {
   const size_t count = SampleCount(n);
   for (size_t j = 0; j < count; ++j) {
     float momentum;
     const size_t run = j / kSampleRun, stride = n / (count / kSampleRun);
-    magnitudes[j] = Magnitude(Step(x, to, run * stride + j % kSampleRun, &momentum));
+    bits[j] = std::bit_cast<uint32_t>(Step(x, to, run * stride + j % kSampleRun, &momentum));
   }
   return count;
 }
@@ -298,7 +326,7 @@ const CodecKernels& Codecs() {
       .bfloat16 = {EncodeBFloat16, CheckBFloat16, DecodeBFloat16},
       .int8 = {EncodeInt8, CheckInt8, DecodeInt8},
       .one_bit = {EncodeOneBit, CheckOneBit, DecodeOneBit},
-      .sparse = {Accumulate, Select, Sample, IndicesAscend}};
+      .sparse = {Accumulate, Select, Sample, Count, Between, Keep, IndicesAscend}};
   return kCodecs;
 }
 

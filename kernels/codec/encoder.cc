@@ -16,8 +16,7 @@ namespace {
 constexpr double kDensityMax = 0.5;
 constexpr double kDgcWarmUp[] = {0.25, 0.0625, 0.016, 0.004, 0.001};
 constexpr uint32_t kInfinityBits = 0x7f800000;
-
-uint32_t Magnitude(float value) { return std::bit_cast<uint32_t>(value) & 0x7fffffff; }
+constexpr size_t kSparseHead = 4;
 
 bool IsSparse(Compression compression) { return wire::Codec::kSparse == CodecOf(compression); }
 
@@ -128,57 +127,49 @@ bool Encoder::EncodeLargest(const float* x, EncoderScratch* scratch, std::byte* 
   size_t k =
       std::clamp<uint64_t>(wanted, std::min<size_t>(1, elements_), wire::SparseCountMax(elements_));
 
-  std::vector<uint32_t>& candidates = scratch->candidates_;
-  std::vector<uint32_t>& magnitudes = scratch->magnitudes_;
-  candidates.resize(std::max(candidates.size(), elements_ + kCandidateSlack));
-  magnitudes.resize(std::max({magnitudes.size(), elements_, kSampleMax}));
-  const size_t sampled = sparse.sample(x, accumulators, magnitudes.data(), elements_);
-  const uint32_t threshold =
-      ThresholdFromSample(absl::MakeSpan(magnitudes).subspan(0, sampled), elements_, k);
-  size_t count = sparse.accumulate(x, accumulators, threshold, candidates.data(), elements_);
-  // The sample promised too much: all but zeros are candidates.
+  const size_t room = std::max(elements_, kSampleMax) + kCandidateSlack;
+  for (std::vector<uint32_t>* buffer : {&scratch->indices_, &scratch->bits_, &scratch->spare_}) {
+    buffer->resize(std::max(buffer->size(), room));
+  }
+  const Candidates candidates = {scratch->indices_.data(), scratch->bits_.data()};
+  uint32_t* spare = scratch->spare_.data();
+  const size_t sampled = sparse.sample(x, accumulators, candidates.bits, elements_);
+  uint32_t threshold = ThresholdFromSample(sparse, candidates.bits, sampled, elements_, k, spare);
+  size_t count = sparse.accumulate(x, accumulators, threshold, candidates, elements_);
   if (count < k && threshold > 1) {
+    // The sample promised too much: all but zeros are candidates.
+    threshold = 1;
     count = options_.feedback == Feedback::kFollow
-                ? sparse.accumulate(x, accumulators, 1, candidates.data(), elements_)
-                : sparse.select(accumulators.state, 1, candidates.data(), elements_);
+                ? sparse.accumulate(x, accumulators, threshold, candidates, elements_)
+                : sparse.select(accumulators.state, threshold, candidates, elements_);
   }
   k = std::min(k, count);
-  *bytes = 4 + 8 * k;
+  *bytes = kSparseHead + 8 * k;
   const auto written = static_cast<uint32_t>(k);
   std::memcpy(payload, &written, sizeof written);
-  return k == 0 ||
-         WriteLargest(x, absl::MakeConstSpan(candidates).subspan(0, count), scratch, k, payload);
+  if (k == 0) return true;
+  KeepLargest(sparse, candidates, count, k, threshold, spare);
+  std::memcpy(payload + kSparseHead, candidates.indices, 4 * k);
+  std::memcpy(payload + kSparseHead + 4 * k, candidates.bits, 4 * k);
+  // NaN and infinity are larger than every other magnitude, so if there is one, one is chosen.
+  if (sparse.count(candidates.bits, k, kInfinityBits) > 0) return false;
+  Sent(candidates, k);
+  return true;
 }
 
-// NaN and infinity are larger than every other magnitude, so if there is one, one is chosen.
-bool Encoder::WriteLargest(const float* x, absl::Span<const uint32_t> candidates,
-                           EncoderScratch* scratch, size_t k, std::byte* payload) {
+// Changes the state by what was sent.
+void Encoder::Sent(const Candidates& sent, size_t count) {
   float* state = StateAt(0);
-  float* momentum = IsDgc() ? StateAt(1) : nullptr;
-  const bool follows = options_.feedback == Feedback::kFollow;
-  const auto p = [&](uint32_t i) { return follows ? x[i] - state[i] : state[i]; };
-  const absl::Span<uint32_t> magnitudes =
-      absl::MakeSpan(scratch->magnitudes_).subspan(0, candidates.size());
-  for (size_t j = 0; j < candidates.size(); ++j) magnitudes[j] = Magnitude(p(candidates[j]));
-  Cut cut = CutOfLargest(magnitudes, k);
-
-  std::byte* indices = payload + 4;
-  std::byte* values = indices + 4 * k;
-  uint32_t largest = 0;
-  for (const uint32_t index : candidates) {
-    const float value = p(index);
-    const uint32_t magnitude = Magnitude(value);
-    if (magnitude < cut.cut || (magnitude == cut.cut && cut.at_cut == 0)) continue;
-    if (magnitude == cut.cut) --cut.at_cut;
-    largest = std::max(largest, magnitude);
-    std::memcpy(indices, &index, sizeof index);
-    std::memcpy(values, &value, sizeof value);
-    indices += sizeof index;
-    values += sizeof value;
-    state[index] = follows ? state[index] + value : 0.0f;
-    if (momentum != nullptr) momentum[index] = 0.0f;
+  if (options_.feedback == Feedback::kFollow) {
+    for (size_t j = 0; j < count; ++j) {
+      state[sent.indices[j]] += std::bit_cast<float>(sent.bits[j]);
+    }
+    return;
   }
-  return largest < kInfinityBits;
+  for (size_t j = 0; j < count; ++j) state[sent.indices[j]] = 0.0f;
+  if (!IsDgc()) return;
+  float* momentum = StateAt(1);
+  for (size_t j = 0; j < count; ++j) momentum[sent.indices[j]] = 0.0f;
 }
 
 absl::Status Encoder::Failed(absl::Span<const float> x) {

@@ -50,7 +50,7 @@ double DgcDensity(int epoch, double density);
 class EncoderScratch {
  private:
   friend class Encoder;
-  std::vector<uint32_t> candidates_, magnitudes_;
+  std::vector<uint32_t> indices_, bits_, spare_;
 };
 
 // Encodes the vectors of one chunk, one after the other, for one receiver that adds up what it
@@ -102,8 +102,7 @@ class Encoder {
   bool IsDgc() const { return options_.compression == Compression::kDgc; }
   bool EncodeDense(const float* x, std::byte* payload);
   bool EncodeLargest(const float* x, EncoderScratch* scratch, std::byte* payload, size_t* bytes);
-  bool WriteLargest(const float* x, absl::Span<const uint32_t> candidates, EncoderScratch* scratch,
-                    size_t k, std::byte* payload);
+  void Sent(const Candidates& sent, size_t count);
   absl::Status Failed(absl::Span<const float> x);
   float* StateAt(int vector) { return state_.empty() ? nullptr : &state_[vector * elements_]; }
 

@@ -184,6 +184,13 @@ TEST(Encoder, TopKIsExactWhereTheSampleMisleads) {
   auto other = Make({.compression = Compression::kTopK, .density = 0.2}, n);
   EXPECT_EQ(Encode(other.get(), few).decoded, few);
   EXPECT_EQ(Encode(other.get(), Floats(n)).payload.size(), 4u);
+
+  auto following =
+      Make({.compression = Compression::kTopK, .feedback = Feedback::kFollow, .density = 0.2}, n);
+  got = Encode(following.get(), x);
+  EXPECT_EQ(got.payload.size(), 4 + 8 * 20000u);
+  EXPECT_EQ(std::count(got.decoded.begin(), got.decoded.end(), 1.0f), kSampleMax);
+  EXPECT_EQ(StateOf(*following, 0), got.decoded);
 }
 
 TEST(Encoder, DgcCorrectsTheMomentumAndMasksWhatIsSent) {

@@ -1,58 +1,75 @@
 #include "kernels/codec/top_k.h"
 
 #include <algorithm>
-#include <array>
 #include <cmath>
+#include <cstring>
 
 namespace strata::kernels {
 namespace {
 
-// The 31 bits of a magnitude as three digits.
-constexpr int kDigitBits = 11;
-constexpr size_t kDigits = size_t{1} << kDigitBits;
-using Histogram = std::array<uint32_t, kDigits>;
-
-uint32_t DigitOf(uint32_t magnitude, int shift) { return magnitude >> shift & (kDigits - 1); }
-
-// The digit at which the `k` largest end; `*k` becomes how many of that digit belong to them.
-uint32_t DigitAt(const Histogram& histogram, size_t* k) {
-  uint32_t digit = kDigits - 1;
-  while (histogram[digit] < *k) *k -= histogram[digit--];
-  return digit;
-}
+constexpr uint32_t kMagnitude = 0x7fffffff;
+// First step upwards from the least magnitude, which is an eighth of an octave: the cut is near it
+// if the threshold of the candidates was a good one.
+constexpr uint32_t kFirstStep = 1 << 20, kStepMax = 1 << 28;
+// Rounds after which what lies outside of the bracket is left behind, where that pays.
+constexpr int kNarrowEvery = 6;
+constexpr size_t kNarrowFrom = 1024;
 
 }  // namespace
 
-uint32_t ThresholdFromSample(absl::Span<const uint32_t> sample, size_t n, size_t k) {
-  if (sample.empty()) return 1;
-  // A count of the sample scatters by about its root: at four of those too few candidates are rare.
-  const double expected = static_cast<double>(sample.size()) * static_cast<double>(k) / n;
-  const auto wanted = static_cast<size_t>(expected + 4 * std::sqrt(expected) + 4);
-  if (wanted >= sample.size()) return 1;
-  constexpr int kShift = 31 - kDigitBits;
-  Histogram histogram = {};
-  for (uint32_t magnitude : sample) ++histogram[magnitude >> kShift];
-  size_t rest = wanted;
-  return std::max<uint32_t>(1, DigitAt(histogram, &rest) << kShift);
+Cut CutOfLargest(const SparseCodec& sparse, const uint32_t* bits, size_t n, size_t k,
+                 uint32_t least, uint32_t* scratch) {
+  // At least k magnitudes reach `low`, namely `reach_low`, and fewer reach `high`; `dropped` of
+  // those are no longer among the bits.
+  uint32_t low = least, high = kMagnitude + 1, step = kFirstStep;
+  size_t reach_low = n, reach_high = 0, dropped = 0;
+  bool climbs = true;  // until the first magnitude is found that fewer than k reach
+  for (int round = 1; high - low > 1; ++round) {
+    const uint32_t half = (high - low) / 2;
+    const uint32_t middle = low + (climbs ? std::min(step, half) : half);
+    step = std::min(step, kStepMax) * 4;
+    const size_t reach = dropped + sparse.count(bits, n, middle);
+    (reach >= k ? low : high) = middle;
+    (reach >= k ? reach_low : reach_high) = reach;
+    const bool found = climbs && reach < k;
+    climbs = climbs && !found;
+    if ((found || round % kNarrowEvery == 0) && n > kNarrowFrom) {
+      n = sparse.between(bits, n, low, high, scratch);
+      bits = scratch;
+      dropped = reach_high;
+    }
+  }
+  return {low, k - reach_high, reach_low - reach_high};
 }
 
-Cut CutOfLargest(absl::Span<uint32_t> magnitudes, size_t k) {
-  uint32_t cut = 0;
-  for (int shift : {20, 10, 0}) {
-    // The first digit has 11 bits, the others 10.
-    const uint32_t mask = shift == 20 ? kDigits - 1 : kDigits / 2 - 1;
-    Histogram histogram = {};
-    for (uint32_t magnitude : magnitudes) ++histogram[DigitOf(magnitude, shift) & mask];
-    const uint32_t digit = DigitAt(histogram, &k);
-    cut |= digit << shift;
-    size_t kept = 0;
-    for (uint32_t magnitude : magnitudes) {
-      magnitudes[kept] = magnitude;
-      kept += (DigitOf(magnitude, shift) & mask) == digit ? 1 : 0;
-    }
-    magnitudes = magnitudes.subspan(0, kept);
+uint32_t ThresholdFromSample(const SparseCodec& sparse, const uint32_t* sample, size_t sampled,
+                             size_t n, size_t k, uint32_t* scratch) {
+  if (sampled == 0) return 1;
+  // A count of the sample scatters by about its root: at four of those too few candidates are rare.
+  const double expected = static_cast<double>(sampled) * static_cast<double>(k) / n;
+  const auto wanted = static_cast<size_t>(expected + 4 * std::sqrt(expected) + 4);
+  if (wanted >= sampled) return 1;
+  // If the sample has fewer than that many but zeros, the cut is 1.
+  return CutOfLargest(sparse, sample, sampled, wanted, 1, scratch).cut;
+}
+
+void KeepLargest(const SparseCodec& sparse, const Candidates& candidates, size_t n, size_t k,
+                 uint32_t least, uint32_t* scratch) {
+  const Cut cut = CutOfLargest(sparse, candidates.bits, n, k, least, scratch);
+  if (cut.at_cut == cut.equal) {
+    sparse.keep(candidates, n, cut.cut);
+    return;
   }
-  return {cut, k};
+  // Up to the last of the equal ones that belong to the largest, and after it.
+  size_t split = 0;
+  for (size_t equal = 0; equal < cut.at_cut; ++split) {
+    equal += (candidates.bits[split] & kMagnitude) == cut.cut ? 1 : 0;
+  }
+  const size_t kept = sparse.keep(candidates, split, cut.cut);
+  const Candidates rest = {candidates.indices + split, candidates.bits + split};
+  const size_t after = sparse.keep(rest, n - split, cut.cut + 1);
+  std::memmove(candidates.indices + kept, rest.indices, after * sizeof(uint32_t));
+  std::memmove(candidates.bits + kept, rest.bits, after * sizeof(uint32_t));
 }
 
 }  // namespace strata::kernels

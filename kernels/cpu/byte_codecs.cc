@@ -50,12 +50,14 @@ struct Int8 {
   static bool CodesAreGood(const std::byte* codes, size_t n) {
     const hn::ScalableTag<int8_t> d;
     const size_t lanes = hn::Lanes(d);
-    auto least = hn::Zero(d);
+    const auto* signed_codes = reinterpret_cast<const int8_t*>(codes);
+    auto least = hn::Zero(d), others = hn::Zero(d);
     size_t i = 0;
-    for (; i + lanes <= n; i += lanes) {
-      least = hn::Min(least, hn::LoadU(d, reinterpret_cast<const int8_t*>(codes) + i));
+    for (; i + 2 * lanes <= n; i += 2 * lanes) {
+      least = hn::Min(least, hn::LoadU(d, signed_codes + i));
+      others = hn::Min(others, hn::LoadU(d, signed_codes + i + lanes));
     }
-    if (!hn::AllFalse(d, hn::Eq(least, hn::Set(d, -128)))) return false;
+    if (!hn::AllFalse(d, hn::Eq(hn::Min(least, others), hn::Set(d, -128)))) return false;
     for (; i < n; ++i) {
       if (codes[i] == std::byte{0x80}) return false;
     }
@@ -112,9 +114,11 @@ struct OneBit {
       for (size_t j = 0; j < kGroup; j += kLanes) {
         const auto p = At<kFeedback>(x, state, i + j);
         const auto negative = hn::Lt(p, hn::Zero(d));
-        uint8_t bits[8] = {};
+        uint8_t bits[8];
         hn::StoreMaskBits(d, negative, bits);
-        word |= (uint32_t{bits[0]} | uint32_t{bits[1]} << 8) << j;
+        // Lanes of one vector fill a byte or two, or half a byte.
+        if constexpr (kLanes > 8) std::memcpy(&word, bits, 2);
+        if constexpr (kLanes <= 8) word |= uint32_t{bits[0]} << j;
         Keep<kFeedback>(p, hn::IfThenElse(negative, minus, plus), state, i + j);
       }
       std::memcpy(codes + i / 8, &word, kGroup / 8);

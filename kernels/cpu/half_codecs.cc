@@ -20,12 +20,14 @@ HWY_INLINE bool HalvesAreBelow(const std::byte* codes, size_t n, int16_t limit) 
   const hn::ScalableTag<int16_t> d;
   const auto* halves = reinterpret_cast<const int16_t*>(codes);
   const size_t lanes = hn::Lanes(d);
-  auto largest = hn::Zero(d);
+  const auto magnitude = hn::Set(d, 0x7fff);
+  auto even = hn::Zero(d), odd = hn::Zero(d);
   size_t i = 0;
-  for (; i + lanes <= n; i += lanes) {
-    largest = hn::Max(largest, hn::And(hn::LoadU(d, halves + i), hn::Set(d, 0x7fff)));
+  for (; i + 2 * lanes <= n; i += 2 * lanes) {
+    even = hn::Max(even, hn::And(hn::LoadU(d, halves + i), magnitude));
+    odd = hn::Max(odd, hn::And(hn::LoadU(d, halves + i + lanes), magnitude));
   }
-  if (!hn::AllTrue(d, hn::Lt(largest, hn::Set(d, limit)))) return false;
+  if (!hn::AllTrue(d, hn::Lt(hn::Max(even, odd), hn::Set(d, limit)))) return false;
   for (; i < n; ++i) {
     int16_t half;
     std::memcpy(&half, codes + 2 * i, sizeof half);
