@@ -118,7 +118,12 @@ struct Largest {
     for (float& value : sorted) value = std::abs(value);
     std::nth_element(sorted.begin(), sorted.begin() + (n - k), sorted.end());
     const float least = sorted[n - k];
-    for (float& value : expected) value = std::abs(value) >= least ? value : 0.0f;
+    // How many of the least ones are among the largest: the first.
+    auto ties = std::count(sorted.begin() + (n - k), sorted.end(), least);
+    for (float& value : expected) {
+      const bool chosen = std::abs(value) > least || (std::abs(value) == least && ties-- > 0);
+      if (!chosen) value = 0.0f;
+    }
     payload.resize(encoder->encoded_bytes_max());
     return decoded == expected;
   }

@@ -9,6 +9,7 @@
 #include <limits>
 
 #include "common/wire/payload.h"
+#include "hwy/cache_control.h"
 #include "hwy/highway.h"
 #include "kernels/cpu/dispatch.h"
 
@@ -88,6 +89,7 @@ struct OneBit {
     for (auto& sum : partial) sum = hn::Zero(d);
     for (size_t i = 0; i < n; i += kStep) {
       for (size_t j = 0; j < kVectors; ++j) {
+        FetchNext<kFeedback>(x, state, i + j * kLanes);
         partial[j] = hn::Add(partial[j], hn::Abs(At<kFeedback>(x, state, i + j * kLanes)));
       }
     }

@@ -8,6 +8,7 @@
 #include <cstring>
 
 #include "common/wire/payload.h"
+#include "hwy/cache_control.h"
 #include "hwy/highway.h"
 #include "kernels/cpu/dispatch.h"
 
@@ -125,6 +126,7 @@ struct BFloat16 {
     const Words d;
     auto largest = hn::Zero(Ints());
     for (size_t i = 0; i < n; i += kLanes) {
+      FetchNext<kFeedback>(x, state, i);
       const auto p = At<kFeedback>(x, state, i);
       const auto bits = hn::BitCast(d, p);
       largest = hn::Max(largest, hn::And(hn::BitCast(Ints(), bits), hn::Set(Ints(), kMagnitude)));
