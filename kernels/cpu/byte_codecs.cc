@@ -55,6 +55,8 @@ struct Int8 {
     auto least = hn::Zero(d), others = hn::Zero(d);
     size_t i = 0;
     for (; i + 2 * lanes <= n; i += 2 * lanes) {
+      FetchAhead(signed_codes + i);
+      FetchAhead(signed_codes + i + lanes);
       least = hn::Min(least, hn::LoadU(d, signed_codes + i));
       others = hn::Min(others, hn::LoadU(d, signed_codes + i + lanes));
     }

@@ -25,6 +25,8 @@ HWY_INLINE bool HalvesAreBelow(const std::byte* codes, size_t n, int16_t limit) 
   auto even = hn::Zero(d), odd = hn::Zero(d);
   size_t i = 0;
   for (; i + 2 * lanes <= n; i += 2 * lanes) {
+    FetchAhead(halves + i);
+    FetchAhead(halves + i + lanes);
     even = hn::Max(even, hn::And(hn::LoadU(d, halves + i), magnitude));
     odd = hn::Max(odd, hn::And(hn::LoadU(d, halves + i + lanes), magnitude));
   }
