@@ -103,6 +103,7 @@ shape() {
   "$@" tc qdisc add dev "$device" root tbf rate "$rate" burst "$burst" latency 25ms
 }
 
+allowed() { cat /proc/sys/net/ipv4/tcp_allowed_congestion_control 2>/dev/null || echo others; }
 address_of() { echo "10.78.0.$(($1 + 1))"; }
 enter() { echo "nsenter --target ${keepers[$1]} --net --"; }
 
@@ -123,7 +124,10 @@ add_host() {
   "${run[@]}" ip address add "$(address_of "$number")/24" dev eth0
   "${run[@]}" ip link set eth0 up
   "${run[@]}" ip link set lo up
-  [ -z "$congestion" ] || "${run[@]}" sysctl -qw "net.ipv4.tcp_congestion_control=$congestion"
+  if [ -n "$congestion" ] && ! "${run[@]}" sysctl -qw \
+    "net.ipv4.tcp_congestion_control=$congestion" 2>/dev/null; then
+    bad_usage "--congestion $congestion: this kernel lets a namespace have $(allowed)"
+  fi
   device=$link shape
   device=eth0 shape "${run[@]}"
 }

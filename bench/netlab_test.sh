@@ -29,6 +29,9 @@ if [ "$(status_of $lab -- true)" -eq 77 ]; then
   exit $failed
 fi
 
+expect "congestion control that the kernel has not is bad usage" \
+  test "$(status_of $lab --congestion pigeon -- true)" -eq 2
+expect "which names it" grep -q -- "^netlab: --congestion pigeon: " "$scratch/out"
 expect "the status is that of the command that failed" \
   test "$(status_of $lab --hosts 3 -- bash -c 'exit $(( {number} == 1 ? 7 : 0 ))')" -eq 7
 $lab --hosts 3 --prefix lab -- echo '{host} {address}' >"$scratch/out"
