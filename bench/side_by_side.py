@@ -66,7 +66,8 @@ SCENARIOS = {
     "one-host": Scenario(
         "One host: 2 nodes, 1 server, 100 MiB, sync, optimizer applied",
         Work(nodes=2, servers=1, size=100 * MIB, steps=20, warmup=3),
-        [ours("Strata"), PUSH_PULL, PIPELINED, GLOO, MPI_TCP, MPI_SHARED]),
+        [ours("Strata"), ours("Strata, window 2", "--window", "2"), PUSH_PULL, PIPELINED, GLOO,
+         MPI_TCP, MPI_SHARED]),
     "small": Scenario(
         "Small model: 2 nodes, 1 server, 256 KiB",
         Work(nodes=2, servers=1, size=256 << 10, steps=1000, warmup=100),
