@@ -19,6 +19,9 @@ class Bytes {
   size_t size() const { return size_; }
   bool empty() const { return size_ == 0; }
 
+  // Part of them, which keeps all of them alive. REQUIRES: offset + size <= size().
+  Bytes Part(size_t offset, size_t size) const { return Bytes(owner_, data_ + offset, size); }
+
   // The bytes as fp32. REQUIRES: size() is a multiple of 4. The address may be unaligned to more
   // than 4 bytes.
   const float* floats() const { return reinterpret_cast<const float*>(data_); }

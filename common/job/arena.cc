@@ -89,8 +89,11 @@ absl::Status ValidateLayout(const proto::Layout& layout) {
 }
 
 std::vector<OptimizerRun> RunsOf(const proto::Layout& layout, const ChunkMap& map, ChunkId chunk) {
-  const uint64_t begin = map.OffsetOf(chunk);
-  const uint64_t end = begin + map.ElementsOf(chunk);
+  return RunsOf(layout, map.OffsetOf(chunk), map.ElementsOf(chunk));
+}
+
+std::vector<OptimizerRun> RunsOf(const proto::Layout& layout, uint64_t begin, uint64_t count) {
+  const uint64_t end = begin + count;
   const auto& segments = layout.segments();
   // The last segment that starts at or before the chunk.
   auto segment = std::upper_bound(

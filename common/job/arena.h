@@ -48,6 +48,9 @@ absl::Status ValidateLayout(const proto::Layout& layout);
 // The runs of one chunk, in order, covering it exactly. REQUIRES: a valid layout.
 std::vector<OptimizerRun> RunsOf(const proto::Layout& layout, const ChunkMap& map, ChunkId chunk);
 
+// Those of `count` elements from `begin` on. REQUIRES: a valid layout that holds them.
+std::vector<OptimizerRun> RunsOf(const proto::Layout& layout, uint64_t begin, uint64_t count);
+
 }  // namespace strata
 
 #endif  // STRATA_COMMON_JOB_ARENA_H_

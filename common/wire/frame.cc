@@ -15,7 +15,7 @@ constexpr size_t kWireVersionAt = 4, kOpAt = 5, kFlagsAt = 6, kKeySpaceAt = 7, k
                  kGenerationAt = 20, kChunkAt = 24, kNodeAt = 28, kIncarnationAt = 32,
                  kElementCountAt = 36, kClockAt = 40, kBaseVersionAt = 48, kVersionAt = 56,
                  kReceivedAt = 64, kDurableThroughAt = 72, kSampleCountAt = 80, kStalenessAt = 84,
-                 kPayloadBytesAt = 88, kMinClockAt = 96, kReservedAt = 104,
+                 kPayloadBytesAt = 88, kMinClockAt = 96, kSequenceAt = 104,
                  kPayloadChecksumAt = 112, kHeaderChecksumAt = 120;
 
 constexpr uint8_t kKnownFlags = kFlagEmpty | kFlagReplay;
@@ -38,7 +38,7 @@ std::byte Octet(Enum value) {
 }
 
 // What may follow the header.
-enum class PayloadRule { kNone, kElements, kText, kHello };
+enum class PayloadRule { kNone, kElements, kText, kHello, kChecksums };
 
 PayloadRule RuleFor(Op op) {
   switch (op) {
@@ -46,7 +46,11 @@ PayloadRule RuleFor(Op op) {
     case Op::kPushPull:
     case Op::kAnswer:
     case Op::kCutAnswer:
+    case Op::kReduce:
+    case Op::kGather:
       return PayloadRule::kElements;
+    case Op::kSeed:
+      return PayloadRule::kChecksums;
     case Op::kRetry:
     case Op::kError:
       return PayloadRule::kText;
@@ -57,6 +61,7 @@ PayloadRule RuleFor(Op op) {
     case Op::kCut:
     case Op::kRetire:
     case Op::kRetireOk:
+    case Op::kAck:
       break;
   }
   return PayloadRule::kNone;
@@ -86,7 +91,7 @@ absl::Status CheckEnvelope(absl::Span<const std::byte> bytes) {
 absl::Status CheckValues(absl::Span<const std::byte> bytes) {
   const auto octet = [&](size_t at) { return Get<uint8_t>(&bytes[at]); };
   if (octet(kOpAt) < static_cast<uint8_t>(Op::kHello) ||
-      octet(kOpAt) > static_cast<uint8_t>(Op::kError)) {
+      octet(kOpAt) > static_cast<uint8_t>(Op::kAck)) {
     return Refuse(absl::StrFormat("op is %d, which is unknown", octet(kOpAt)));
   }
   if ((octet(kFlagsAt) & ~kKnownFlags) != 0) {
@@ -110,14 +115,13 @@ absl::Status CheckValues(absl::Span<const std::byte> bytes) {
   if (octet(kPayloadKindAt) != static_cast<uint8_t>(PayloadKind::kInline)) {
     return Refuse(absl::StrFormat("payload_kind is %d, which is unknown", octet(kPayloadKindAt)));
   }
-  if (octet(kErrorAt) > static_cast<uint8_t>(ErrorCode::kWrongVersion)) {
+  if (octet(kErrorAt) > static_cast<uint8_t>(ErrorCode::kPeerFailed)) {
     return Refuse(absl::StrFormat("error is %d, which is unknown", octet(kErrorAt)));
-  }
-  if (const auto reserved = Get<uint64_t>(&bytes[kReservedAt]); reserved != 0) {
-    return Refuse(absl::StrFormat("reserved is 0x%x, not 0", reserved));
   }
   return absl::OkStatus();
 }
+
+bool HasSlice(Op op) { return op == Op::kReduce || op == Op::kGather; }
 
 Header ParseFields(absl::Span<const std::byte> bytes) {
   Header header;
@@ -141,8 +145,9 @@ Header ParseFields(absl::Span<const std::byte> bytes) {
   header.received = Get<uint64_t>(&bytes[kReceivedAt]);
   header.durable_through = Get<uint64_t>(&bytes[kDurableThroughAt]);
   header.sample_count = Get<uint32_t>(&bytes[kSampleCountAt]);
-  header.staleness = Get<uint32_t>(&bytes[kStalenessAt]);
+  (HasSlice(header.op) ? header.slice : header.staleness) = Get<uint32_t>(&bytes[kStalenessAt]);
   header.min_clock = Get<uint64_t>(&bytes[kMinClockAt]);
+  header.sequence = Get<uint64_t>(&bytes[kSequenceAt]);
   header.payload_checksum = Get<uint64_t>(&bytes[kPayloadChecksumAt]);
   return header;
 }
@@ -159,6 +164,10 @@ absl::Status CheckMeaning(const Header& header) {
   }
   if ((header.flags & kFlagEmpty) != 0 && header.op != Op::kPushPull) {
     return Refuse(absl::StrFormat("flag EMPTY in op %s", ToString(header.op)));
+  }
+  if (header.sequence != 0 && !IsSequenced(header.op)) {
+    return Refuse(absl::StrFormat("sequence is %d in op %s, which carries none", header.sequence,
+                                  ToString(header.op)));
   }
   return absl::OkStatus();
 }
@@ -192,10 +201,17 @@ absl::Status CheckPayloadSize(const Header& header, uint64_t declared, uint64_t 
   if (rule == PayloadRule::kHello && actual != kHelloBytes) {
     return Refuse(absl::StrFormat("HELLO of %d bytes, not %d", actual, kHelloBytes));
   }
+  if (rule == PayloadRule::kChecksums && (actual == 0 || actual % sizeof(uint64_t) != 0)) {
+    return Refuse(absl::StrFormat("SEED of %d bytes, not of whole checksums", actual));
+  }
   return absl::OkStatus();
 }
 
 }  // namespace
+
+bool IsSequenced(Op op) {
+  return op == Op::kSeed || op == Op::kReduce || op == Op::kGather || op == Op::kRetire;
+}
 
 uint64_t Checksum(absl::Span<const std::byte> payload) {
   return payload.empty() ? 0 : XXH3_64bits(payload.data(), payload.size());
@@ -225,9 +241,10 @@ std::array<std::byte, kHeaderBytes> EncodeHeader(const Header& header, uint64_t 
   Put(&bytes[kReceivedAt], header.received);
   Put(&bytes[kDurableThroughAt], header.durable_through);
   Put(&bytes[kSampleCountAt], header.sample_count);
-  Put(&bytes[kStalenessAt], header.staleness);
+  Put(&bytes[kStalenessAt], HasSlice(header.op) ? header.slice : header.staleness);
   Put(&bytes[kPayloadBytesAt], payload_bytes);
   Put(&bytes[kMinClockAt], header.min_clock);
+  Put(&bytes[kSequenceAt], header.sequence);
   Put(&bytes[kPayloadChecksumAt], header.payload_checksum);
   Put(&bytes[kHeaderChecksumAt], uint64_t{XXH3_64bits(bytes.data(), kHeaderChecksumAt)});
   return bytes;
@@ -281,6 +298,8 @@ std::string Describe(const Header& header) {
       "%s job %u node %u.%u chunk %u clock %u elements %u", ToString(header.op), header.job,
       header.node, header.incarnation, header.chunk, header.clock, header.element_count);
   if (header.version != 0) absl::StrAppendFormat(&text, " version %u", header.version);
+  if (HasSlice(header.op)) absl::StrAppendFormat(&text, " slice %u", header.slice);
+  if (header.sequence != 0) absl::StrAppendFormat(&text, " sequence %u", header.sequence);
   if ((header.flags & kFlagEmpty) != 0) text += " EMPTY";
   if ((header.flags & kFlagReplay) != 0) text += " REPLAY";
   if (header.error != ErrorCode::kNone) text += " " + ToString(header.error);

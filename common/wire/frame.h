@@ -31,20 +31,25 @@ namespace strata::wire {
 //       16    4 view
 //       20    4 generation        of the placement
 //       24    4 chunk
-//       28    4 node              logical node: sender of a request, receiver of an answer
+//       28    4 node              logical node: sender of a request, receiver of an answer; between
+//                                 nodes: the sender
 //       32    4 incarnation       of the node's process
 //       36    4 element_count     decoded elements of the payload
-//       40    8 clock             t of PUSHPULL and its answer, T of CUT
+//       40    8 clock             t of PUSHPULL and its answer, T of CUT; t of REDUCE and GATHER
 //       48    8 base_version      version of the weights that the gradient was computed with
 //       56    8 version           answers: version of the weights in the payload
-//       64    8 received          answers: pushes of this node received for the chunk (watermark)
+//       64    8 received          answers: pushes of this node received for the chunk (watermark);
+//                                 between nodes: sequence of the last frame received in order
 //       72    8 durable_through   answers: pushes of this node that a crash cannot lose
-//       80    4 sample_count      PUSHPULL: samples in the sum
-//       84    4 staleness         answers to PUSHPULL, see ARCHITECTURE.md
+//       80    4 sample_count      PUSHPULL, REDUCE: samples in the sum
+//       84    4 staleness         answers to PUSHPULL, see ARCHITECTURE.md; REDUCE, GATHER: slice,
+//                                 the first one of the chunk's that the payload holds
 //       88    8 payload_bytes
 //       96    8 min_clock         answers: least number of pushes received from any node of the
 //       view
-//      104    8 reserved          0
+//      104    8 sequence          between nodes: from 1, one more with each frame to that node; 0
+//      in
+//                                 HELLO, HELLO_OK, ACK and ERROR, and in all others
 //      112    8 payload_checksum  XXH3-64 of the payload; 0 where there is none
 //      120    8 header_checksum   XXH3-64 of bytes 0..119
 //
@@ -68,7 +73,14 @@ enum class Op : uint8_t {
   kRetireOk = 10,  //
   kRetry = 11,     // a frame from the future (view, generation, before INIT): send it again later
   kError = 12,     // refused; payload: text, never longer than the request's payload
+  // Between nodes, besides HELLO, RETIRE and ERROR (which ends the job):
+  kSeed = 13,    // payload: u64 XXH3-64 of the first weights of `chunk` and of those after it
+  kReduce = 14,  // the sum of slices over some nodes
+  kGather = 15,  // weights of slices
+  kAck = 16,     // `received` alone
 };
+// Whether frames of this op are counted on a link between nodes.
+bool IsSequenced(Op op);
 
 enum Flag : uint8_t {
   kFlagEmpty = 1,   // PUSHPULL without payload: advances the clock, adds nothing
@@ -93,6 +105,7 @@ enum class ErrorCode : uint8_t {
   kNotFinite = 10,     // NaN or infinity in a push
   kFenced = 11,        // a newer incarnation of the node has said HELLO
   kWrongVersion = 12,  // HELLO of another protocol version
+  kPeerFailed = 13,    // between nodes: the job has failed at the sender
 };
 
 struct Header {
@@ -117,7 +130,9 @@ struct Header {
   uint64_t durable_through = 0;
   uint32_t sample_count = 0;
   uint32_t staleness = 0;
+  uint32_t slice = 0;
   uint64_t min_clock = 0;
+  uint64_t sequence = 0;
   uint64_t payload_checksum = 0;
 
   bool operator==(const Header&) const = default;

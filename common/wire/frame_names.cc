@@ -29,6 +29,14 @@ std::string ToString(Op op) {
       return "RETRY";
     case Op::kError:
       return "ERROR";
+    case Op::kSeed:
+      return "SEED";
+    case Op::kReduce:
+      return "REDUCE";
+    case Op::kGather:
+      return "GATHER";
+    case Op::kAck:
+      return "ACK";
   }
   return absl::StrFormat("op %d", static_cast<int>(op));
 }
@@ -61,6 +69,8 @@ std::string ToString(ErrorCode code) {
       return "FENCED";
     case ErrorCode::kWrongVersion:
       return "WRONG_VERSION";
+    case ErrorCode::kPeerFailed:
+      return "PEER_FAILED";
   }
   return absl::StrFormat("error %d", static_cast<int>(code));
 }

@@ -8,6 +8,8 @@
 #include <utility>
 #include <vector>
 
+#include "absl/strings/str_format.h"
+
 namespace strata::wire {
 namespace {
 
@@ -81,6 +83,34 @@ TEST(Frame, EveryFieldSurvivesARoundTrip) {
   EXPECT_EQ(decoded, header);
 }
 
+TEST(Frame, BetweenNodesItCarriesSliceAndSequence) {
+  Header header;
+  header.element_count = 6;
+  header.payload_checksum = Checksum(Payload(24));
+  header.slice = 0x504f4e4d;
+  header.sequence = 0x6867666564636261;
+  for (const Op op : {Op::kReduce, Op::kGather}) {
+    header.op = op;
+    const HeaderBytes bytes = EncodeHeader(header, 24);
+    EXPECT_EQ(static_cast<uint8_t>(bytes[84]), 0x4d);
+    EXPECT_EQ(static_cast<uint8_t>(bytes[104]), 0x61);
+    Header decoded;
+    const absl::Status status = Decode(bytes, Payload(24), Limits{}, &decoded);
+    ASSERT_TRUE(status.ok()) << status;
+    EXPECT_EQ(decoded, header);
+  }
+}
+
+TEST(Frame, ASeedHoldsWholeChecksums) {
+  Header header;
+  header.op = Op::kSeed;
+  for (const size_t size : {0, 7, 12}) {
+    header.payload_checksum = Checksum(Payload(size));
+    ExpectRefused(DecodeHeader(header, Payload(size)),
+                  absl::StrFormat("SEED of %d bytes, not of whole checksums", size));
+  }
+}
+
 TEST(Frame, TheLayoutIsTheDocumentedOneByteForByte) {
   const HeaderBytes bytes = EncodeHeader(FullHeader(), 24);
   std::vector<uint8_t> expected = {'S', 'T', 'R', 'A', 1, 5, 2, 0, 0, 0, 0, 0};
@@ -89,7 +119,7 @@ TEST(Frame, TheLayoutIsTheDocumentedOneByteForByte) {
   for (uint8_t value = 0x21; value <= 0x50; ++value) expected.push_back(value);  // clock..staleness
   expected.insert(expected.end(), {24, 0, 0, 0, 0, 0, 0, 0});                    // payload_bytes
   for (uint8_t value = 0x51; value <= 0x58; ++value) expected.push_back(value);  // min_clock
-  expected.insert(expected.end(), 8, 0);                                         // reserved
+  expected.insert(expected.end(), 8, 0);                                         // sequence
   // XXH3-64 of the payload and of the 120 bytes before the last field, computed once.
   expected.insert(expected.end(), {0xfc, 0x7a, 0x5c, 0xe6, 0x7f, 0x30, 0xc2, 0x21});
   expected.insert(expected.end(), {0x2a, 0xed, 0x86, 0x09, 0xd9, 0xd6, 0xe3, 0xba});
@@ -100,11 +130,12 @@ TEST(Frame, TheLayoutIsTheDocumentedOneByteForByte) {
 }
 
 TEST(Frame, EveryOpRoundTripsWithWhatItMayCarry) {
-  for (int op = 1; op <= 12; ++op) {
+  for (int op = 1; op <= 16; ++op) {
     Header header;
     header.op = static_cast<Op>(op);
     std::vector<std::byte> payload;
     if (header.op == Op::kHello) payload = Payload(kHelloBytes);
+    if (header.op == Op::kSeed) payload = Payload(16);
     if (header.op == Op::kError) {
       header.error = ErrorCode::kWrongJob;
       payload = Payload(11);
@@ -159,7 +190,7 @@ TEST(Frame, AnotherVersionIsRefusedByNameWhateverItsChecksum) {
 }
 
 TEST(Frame, OpZeroAndUnknownOpsAreRefused) {
-  for (const int op : {0, 13, 255}) ExpectRefused(DecodeWith(5, op), "op is");
+  for (const int op : {0, 17, 255}) ExpectRefused(DecodeWith(5, op), "op is");
 }
 
 TEST(Frame, UnknownFlagsAreRefused) {
@@ -182,7 +213,7 @@ TEST(Frame, PayloadKindsOtherThanInlineAreRefused) {
 
 TEST(Frame, AnErrorCodeOutsideOfErrorAndRetryIsRefused) {
   ExpectRefused(DecodeWith(11, 3), "error is WRONG_VIEW in op PUSHPULL");
-  ExpectRefused(DecodeWith(11, 13), "error is 13");
+  ExpectRefused(DecodeWith(11, 14), "error is 14");
   Header retry;
   retry.op = Op::kRetry;
   retry.error = ErrorCode::kWrongView;
@@ -197,7 +228,7 @@ TEST(Frame, AnErrorWithoutACodeIsRefused) {
 
 TEST(Frame, ReservedBitsAreRefused) {
   for (size_t offset = 104; offset < 112; ++offset)
-    ExpectRefused(DecodeWith(offset, 1), "reserved");
+    ExpectRefused(DecodeWith(offset, 1), "sequence is");
 }
 
 TEST(Frame, DeclaredAndActualPayloadMustAgree) {

@@ -7,16 +7,16 @@
 #include <vector>
 
 #include "common/wire/frame.h"
+#include "kernels/weight_state.h"
 #include "server/shard/consistency_policy.h"
 #include "server/shard/tree_accumulator.h"
-#include "server/shard/weight_state.h"
 
 namespace strata::server {
 
 // What all chunks of a job share; nodes are indices in order of their first rank.
 struct ChunkRules {
   ConsistencyPolicy policy;
-  UpdateRule update;
+  kernels::UpdateRule update;
   std::vector<uint32_t> ranks_of_node;
   uint32_t ranks = 0;
   uint32_t batch_per_rank = 0;  // 0: known only from the pushes (programs)
@@ -60,8 +60,8 @@ class ChunkState {
   ChunkState(const kernels::Kernels& kernels, BufferPool& pool, const ChunkRules& rules,
              uint32_t elements, std::vector<OptimizerRun> runs);
 
-  WeightState& weights() { return weights_; }
-  const WeightState& weights() const { return weights_; }
+  kernels::WeightState& weights() { return weights_; }
+  const kernels::WeightState& weights() const { return weights_; }
 
   // REQUIRES: weights().seeded(); push.sum is empty or has the chunk's elements. Appends the
   // answers that are due now, of this node and of others.
@@ -114,7 +114,7 @@ class ChunkState {
   const kernels::Kernels& kernels_;
   BufferPool& pool_;
   const ChunkRules& rules_;
-  WeightState weights_;
+  kernels::WeightState weights_;
   std::vector<NodeProgress> nodes_;
   std::map<uint64_t, OpenClock> open_;  // per clock
 };

@@ -32,6 +32,8 @@ std::string CauseOf(ErrorCode code, Sender sender) {
       return "old incarnation";
     case ErrorCode::kWrongVersion:
       return "wrong protocol version";
+    case ErrorCode::kPeerFailed:
+      return "wrong role";
   }
   return "malformed";
 }

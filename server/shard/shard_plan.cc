@@ -96,10 +96,7 @@ absl::StatusOr<ShardPlan> PlanOf(const proto::JobRecord& record, ShardId own_sha
   const proto::Job& job = record.job();
   plan.rules.policy = ConsistencyPolicy::Of(job.consistency());
   plan.rules.batch_per_rank = job.has_data() ? job.data().batch_per_rank() : 0;
-  plan.rules.update = {.optimizer = OptimizerParamsOf(job.optimizer()),
-                       .schedule = job.schedule(),
-                       .samples_per_epoch = record.samples_per_epoch(),
-                       .epochs = job.epochs()};
+  plan.rules.update = kernels::UpdateRuleOf(job, record.samples_per_epoch());
   return plan;
 }
 

@@ -13,7 +13,7 @@
 #include "worker/aggregator/aggregator_core.h"
 #include "worker/aggregator/node_arenas.h"
 #include "worker/aggregator/node_budget.h"
-#include "worker/exchange/parameter_server_exchange.h"
+#include "worker/exchange/create_exchange.h"
 
 namespace strata::tests {
 namespace {
@@ -37,7 +37,7 @@ class NodeRun {
   absl::Status Join(const proto::JobRecord& record, uint32_t incarnation) {
     auto endpoint = transport::CreateZmqEndpoint({});
     if (!endpoint.ok()) return endpoint.status();
-    auto exchange = worker::ParameterServerExchange::Create(
+    auto exchange = worker::CreateExchange(
         {.record = record, .node = NodeId(node_), .incarnation = incarnation}, *std::move(endpoint),
         -1, &arenas_, &clock_);
     if (!exchange.ok()) return exchange.status();

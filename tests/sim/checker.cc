@@ -39,6 +39,11 @@ uint64_t JobChecker::HashOf(const Bytes& bytes) {
   return wire::Checksum(absl::MakeConstSpan(bytes.data(), bytes.size()));
 }
 
+uint64_t JobChecker::HashOf(absl::Span<const float> floats) {
+  return wire::Checksum(absl::MakeConstSpan(reinterpret_cast<const std::byte*>(floats.data()),
+                                            floats.size() * sizeof(float)));
+}
+
 JobChecker::JobChecker(const JobPlan& plan, const proto::JobRecord& record,
                        worker::PushWindow::Reserve reserve, Fail fail)
     : plan_(plan),

@@ -49,7 +49,7 @@ class JobChecker {
   // A node's process has begun. Its first has the incarnation 1.
   void OnNodeStart(uint32_t node, uint32_t incarnation);
   void OnPush(uint32_t node, ChunkId chunk, uint64_t clock);
-  void OnWeights(uint32_t node, ChunkId chunk, uint64_t clock, const Bytes& weights);
+  void OnWeights(uint32_t node, ChunkId chunk, uint64_t clock, absl::Span<const float> weights);
   void OnFinalWeights(uint32_t node, ChunkId chunk, const Bytes& weights);
 
   // The job has ended well.
@@ -99,6 +99,7 @@ class JobChecker {
   };
 
   static uint64_t HashOf(const Bytes& bytes);
+  static uint64_t HashOf(absl::Span<const float> floats);
   void Violate(const std::string& invariant, const std::string& what, bool goes_on = false);
   void CheckSender(uint32_t shard, transport::ConnectionId connection, const wire::Header& header);
   bool IsOwed(const Peer& peer) const;

@@ -102,7 +102,8 @@ void JobChecker::OnPush(uint32_t node, ChunkId id, uint64_t clock) {
                                     process.unanswered[shard], shard, plan_.window));
 }
 
-void JobChecker::OnWeights(uint32_t node, ChunkId id, uint64_t clock, const Bytes& weights) {
+void JobChecker::OnWeights(uint32_t node, ChunkId id, uint64_t clock,
+                           absl::Span<const float> weights) {
   Process& process = processes_[node];
   Chunk& chunk = chunks_[id.value()];
   uint64_t& answered = process.answered[id.value()];

@@ -9,6 +9,7 @@
 #include "absl/strings/str_format.h"
 #include "kernels/kernels.h"
 #include "tests/sim/world.h"
+#include "worker/exchange/create_exchange.h"
 
 namespace strata::sim {
 namespace {
@@ -43,6 +44,7 @@ SimNode::SimNode(World* world, const proto::JobRecord& record, const Options& op
       landed_(map_.chunks(), 0),
       complete_(self_.ranks(), 0) {
   for (uint32_t c = 0; c < map_.chunks(); ++c) {
+    weights_.emplace_back(map_.ElementsOf(ChunkId(c)));
     gradients_[c].assign(self_.ranks(), std::vector<float>(map_.ElementsOf(ChunkId(c))));
   }
   for (uint32_t r = 0; r < self_.ranks(); ++r) {
@@ -54,13 +56,13 @@ SimNode::SimNode(World* world, const proto::JobRecord& record, const Options& op
   endpoint.host = options_.host;
   endpoint.encode = world->scenario().encode;
   endpoint.on_ready = [this] { Turn(); };
-  worker::ParameterServerCore::Options core;
+  worker::CoreOptions core;
   core.record = record;
   core.node = NodeId(options_.node);
   core.incarnation = options_.incarnation;
   core.timing = world->scenario().timing;
   core.reserve = world->scenario().reserve;
-  exchange_ = *worker::ParameterServerExchange::Create(
+  exchange_ = *worker::CreateExchange(
       core, std::make_unique<transport::SimEndpoint>(&world->network(), endpoint), -1, this,
       &world->clock());
   exchange_->Start();
@@ -228,8 +230,14 @@ worker::ExchangeNode::Sum SimNode::TakeSum(ChunkId chunk, uint64_t clock) {
   return {AsBytes(sum, count), samples_};
 }
 
-void SimNode::TakeWeights(ChunkId chunk, uint64_t clock, const Bytes& weights) {
+void SimNode::TakeWeights(ChunkId chunk, uint32_t first_element, const Bytes& weights) {
+  std::copy_n(weights.floats(), weights.float_count(),
+              weights_[chunk.value()].begin() + first_element);
+}
+
+void SimNode::Landed(ChunkId chunk, uint64_t clock) {
   world_->Progress();
+  const std::vector<float>& weights = weights_[chunk.value()];
   if (!replaced_) world_->checker(job_)->OnWeights(options_.node, chunk, clock, weights);
   landed_[chunk.value()] = core_.OnLanded(chunk, clock);
   for (uint32_t r = 0; r < ranks_.size(); ++r) {

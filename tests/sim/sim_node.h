@@ -13,7 +13,7 @@
 #include "proto/control.pb.h"
 #include "tests/sim/payload.h"
 #include "worker/aggregator/aggregator_core.h"
-#include "worker/exchange/parameter_server_exchange.h"
+#include "worker/exchange/exchange.h"
 
 namespace strata::sim {
 
@@ -45,7 +45,8 @@ class SimNode final : public worker::ExchangeNode {
 
   Bytes FirstWeights(ChunkId chunk) override;
   Sum TakeSum(ChunkId chunk, uint64_t clock) override;
-  void TakeWeights(ChunkId chunk, uint64_t clock, const Bytes& weights) override;
+  void TakeWeights(ChunkId chunk, uint32_t first_element, const Bytes& weights) override;
+  void Landed(ChunkId chunk, uint64_t clock) override;
   void TakeFinalWeights(ChunkId chunk, const Bytes& weights) override;
 
  private:
@@ -84,10 +85,11 @@ class SimNode final : public worker::ExchangeNode {
   std::vector<std::vector<std::vector<float>>> gradients_;  // by chunk and rank
   std::vector<uint64_t> consumed_, landed_;                 // by chunk
   std::vector<uint64_t> complete_;                          // by rank
+  std::vector<std::vector<float>> weights_;                 // by chunk
   std::vector<const float*> inputs_;                        // scratch, by rank
   bool stopped_ = false, replaced_ = false;
   bool training_ = false, finishing_ = false, released_ = false;
-  std::unique_ptr<worker::ParameterServerExchange> exchange_;
+  std::unique_ptr<worker::Exchange> exchange_;
   // What is scheduled outlives the node.
   std::shared_ptr<bool> alive_ = std::make_shared<bool>(true);
 };

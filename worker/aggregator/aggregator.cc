@@ -27,7 +27,7 @@
 #include "worker/aggregator/rank_group.h"
 #include "worker/aggregator/rank_watch.h"
 #include "worker/client/agent_line.h"
-#include "worker/exchange/parameter_server_exchange.h"
+#include "worker/exchange/create_exchange.h"
 
 namespace strata::worker {
 namespace {
@@ -179,11 +179,11 @@ absl::Status Aggregator::Begin(const proto::RunNode& run) {
   arenas_ = std::make_unique<NodeArenas>(memory_.get(), core_.get(), map, kernels::Cpu());
   absl::StatusOr<std::unique_ptr<transport::Endpoint>> endpoint = transport::CreateZmqEndpoint({});
   if (!endpoint.ok()) return endpoint.status();
-  absl::StatusOr<std::unique_ptr<ParameterServerExchange>> exchange =
-      ParameterServerExchange::Create({.record = run.record(),
-                                       .node = NodeId(launch_.node()),
-                                       .incarnation = launch_.incarnation()},
-                                      *std::move(endpoint), poll_.fd(), arenas_.get(), &clock_);
+  absl::StatusOr<std::unique_ptr<Exchange>> exchange =
+      CreateExchange({.record = run.record(),
+                      .node = NodeId(launch_.node()),
+                      .incarnation = launch_.incarnation()},
+                     *std::move(endpoint), poll_.fd(), arenas_.get(), &clock_);
   if (!exchange.ok()) return exchange.status();
   exchange_ = *std::move(exchange);
   started_.set_chunk_elements(chunk_elements);

@@ -46,8 +46,12 @@ void NodeArenas::Land(ChunkId chunk, uint64_t landed) {
   }
 }
 
-void NodeArenas::TakeWeights(ChunkId chunk, uint64_t clock, const Bytes& weights) {
-  std::memcpy(memory_->weights() + map_.OffsetOf(chunk), weights.data(), weights.size());
+void NodeArenas::TakeWeights(ChunkId chunk, uint32_t first_element, const Bytes& weights) {
+  std::memcpy(memory_->weights() + map_.OffsetOf(chunk) + first_element, weights.data(),
+              weights.size());
+}
+
+void NodeArenas::Landed(ChunkId chunk, uint64_t clock) {
   Land(chunk, core_->OnLanded(chunk, clock));
 }
 

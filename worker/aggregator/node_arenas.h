@@ -29,7 +29,8 @@ class NodeArenas final : public ExchangeNode {
 
   Bytes FirstWeights(ChunkId chunk) override;
   Sum TakeSum(ChunkId chunk, uint64_t clock) override;
-  void TakeWeights(ChunkId chunk, uint64_t clock, const Bytes& weights) override;
+  void TakeWeights(ChunkId chunk, uint32_t first_element, const Bytes& weights) override;
+  void Landed(ChunkId chunk, uint64_t clock) override;
   void TakeFinalWeights(ChunkId chunk, const Bytes& weights) override;
 
   // Of send buffers, also free ones.

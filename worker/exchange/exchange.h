@@ -28,8 +28,10 @@ class ExchangeNode {
   virtual Bytes FirstWeights(ChunkId chunk) = 0;
   // The sum of the ranks' gradients of `clock`, once per (chunk, clock), after Submit.
   virtual Sum TakeSum(ChunkId chunk, uint64_t clock) = 0;
-  // Weights of the chunk: the answer to the push of `clock`, once per (chunk, clock).
-  virtual void TakeWeights(ChunkId chunk, uint64_t clock, const Bytes& weights) = 0;
+  // Part of the chunk's next weights, from `first_element` of the chunk on.
+  virtual void TakeWeights(ChunkId chunk, uint32_t first_element, const Bytes& weights) = 0;
+  // All of the chunk's weights after `clock` have been taken: once per (chunk, clock).
+  virtual void Landed(ChunkId chunk, uint64_t clock) = 0;
   // Weights of the chunk once every node has finished.
   virtual void TakeFinalWeights(ChunkId chunk, const Bytes& weights) = 0;
 };
@@ -68,7 +70,7 @@ class Exchange {
 
   virtual Phase phase() const = 0;
   virtual const ExchangeCounters& counters() const = 0;
-  // Adds how it stands with each server.
+  // Adds how it stands with each peer.
   virtual void AddActivity(proto::NodeActivity* activity) const = 0;
 };
 

@@ -27,7 +27,7 @@ ExchangeWorld::ExchangeWorld(uint32_t seed, const proto::JobRecord& record,
       gradient_(std::move(gradient)),
       first_weight_(first_weight) {
   for (const proto::LogicalNode& node : record.view().nodes()) {
-    ParameterServerCore::Options options;
+    CoreOptions options;
     options.record = record;
     options.node = NodeId(node.node());
     // HELLO is lost too, again and again.
@@ -148,17 +148,19 @@ void ExchangeWorld::Do(uint32_t n, WireAction* action, CoreActions* more) {
   switch (action->kind) {
     case WireAction::Kind::kConnect: {
       if (away_) {
-        core.OnConnectFailed(action->shard, absl::UnavailableError("refused"), now_, more);
+        core.OnConnectFailed(action->line, absl::UnavailableError("refused"), now_, more);
         break;
       }
       const uint32_t id = next_connection_++;
-      links_[id] = Link{n, action->shard.value()};
-      core.OnConnected(action->shard, ConnectionId(id), now_, more);
+      links_[id] = Link{n, action->line.value()};
+      core.OnConnected(action->line, ConnectionId(id), now_, more);
       break;
     }
+    case WireAction::Kind::kAdmit:
+      break;
     case WireAction::Kind::kClose: {
       const auto id = static_cast<uint32_t>(action->connection.value());
-      if (links_.erase(id) > 0) shards_[action->shard.value()]->OnDisconnected(ConnectionId(id));
+      if (links_.erase(id) > 0) shards_[action->line.value()]->OnDisconnected(ConnectionId(id));
       break;
     }
     case WireAction::Kind::kSend: {
@@ -175,8 +177,8 @@ void ExchangeWorld::Do(uint32_t n, const NodeAction& action, CoreActions* more) 
   const size_t count = map_.ElementsOf(action.chunk);
   switch (action.kind) {
     case NodeAction::Kind::kFirstWeights:
-      node.core->OnPayload(action, BytesOf(std::vector<float>(count, first_weight_)), 0, now_,
-                           more);
+      Keep(node.core->OnPayload(action, BytesOf(std::vector<float>(count, first_weight_)), 0, now_,
+                                more));
       break;
     case NodeAction::Kind::kSum: {
       if (action.clock + 1 != node.clock[c]) {
@@ -184,7 +186,7 @@ void ExchangeWorld::Do(uint32_t n, const NodeAction& action, CoreActions* more) 
       }
       std::vector<float> sum(count);
       for (size_t i = 0; i < count; ++i) sum[i] = gradient_(n, action.chunk, action.clock, i);
-      node.core->OnPayload(action, BytesOf(std::move(sum)), 8, now_, more);
+      Keep(node.core->OnPayload(action, BytesOf(std::move(sum)), 8, now_, more));
       break;
     }
     case NodeAction::Kind::kDeliver:

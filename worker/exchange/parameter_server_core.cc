@@ -14,20 +14,6 @@ namespace {
 using Phase = Exchange::Phase;
 using wire::Op;
 
-LineIdentity IdentityOf(const ParameterServerCore::Options& options) {
-  const proto::JobRecord& record = options.record;
-  LineIdentity identity;
-  identity.job = record.job_id();
-  identity.view = record.view().number();
-  identity.generation = record.placement().generation();
-  identity.node = options.node.value();
-  identity.incarnation = options.incarnation;
-  identity.hello.protocol = kProtocolVersion;
-  identity.hello.cluster = record.cluster();
-  identity.hello.token = record.token();
-  return identity;
-}
-
 absl::Status CheckPlacement(const proto::JobRecord& record) {
   const proto::Placement& placement = record.placement();
   if (record.layout().elements() == 0) return absl::InvalidArgumentError("layout is empty");
@@ -56,13 +42,13 @@ absl::Status CheckPlacement(const proto::JobRecord& record) {
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<ParameterServerCore>> ParameterServerCore::Create(
-    const Options& options) {
+    const CoreOptions& options) {
   if (absl::Status status = CheckPlacement(options.record); !status.ok()) return status;
   ChunkMap map(options.record.layout().elements(), options.record.placement().chunk_elements());
   return std::unique_ptr<ParameterServerCore>(new ParameterServerCore(options, map));
 }
 
-ParameterServerCore::ParameterServerCore(const Options& options, ChunkMap map)
+ParameterServerCore::ParameterServerCore(const CoreOptions& options, ChunkMap map)
     : options_(options),
       map_(map),
       window_(std::max<uint32_t>(1, options.record.job().window())),
@@ -74,15 +60,9 @@ ParameterServerCore::ParameterServerCore(const Options& options, ChunkMap map)
     held[chunks_[c].shard].push_back(ChunkId(c));
   }
   for (uint32_t s = 0; s < held.size(); ++s) {
-    ShardLine line(ShardId(s), placement.shard_endpoints(s), IdentityOf(options), options.timing);
+    ShardLine line(LineId(s), placement.shard_endpoints(s), IdentityOf(options), options.timing);
     shards_.push_back({std::move(line), held[s], PushWindow(held[s], window_, options.reserve)});
   }
-}
-
-absl::Status ParameterServerCore::Named(const absl::Status& status) const {
-  if (status.ok()) return status;
-  return absl::Status(status.code(), absl::StrCat("node ", options_.node.value(), ": ",
-                                                  std::string(status.message())));
 }
 
 ParameterServerCore::Shard* ParameterServerCore::Find(transport::ConnectionId connection) {
@@ -127,8 +107,9 @@ void ParameterServerCore::Push(Shard* shard, CoreActions* actions) {
   }
 }
 
-void ParameterServerCore::OnPayload(const NodeAction& asked, Bytes payload, uint32_t samples,
-                                    absl::Time now, CoreActions* actions) {
+absl::Status ParameterServerCore::OnPayload(const NodeAction& asked, Bytes payload,
+                                            uint32_t samples, absl::Time now,
+                                            CoreActions* actions) {
   const Chunk& chunk = chunks_[asked.chunk.value()];
   wire::Header header;
   header.chunk = asked.chunk.value();
@@ -144,6 +125,7 @@ void ParameterServerCore::OnPayload(const NodeAction& asked, Bytes payload, uint
   }
   shards_[chunk.shard].line.Ask(header, std::move(payload), now, &actions->wire);
   CountBytes();
+  return absl::OkStatus();
 }
 
 void ParameterServerCore::Finish(uint64_t clocks, absl::Time now, CoreActions* actions) {
@@ -183,14 +165,14 @@ void ParameterServerCore::Cut(Shard* shard, absl::Time now, CoreActions* actions
   }
 }
 
-void ParameterServerCore::OnConnected(ShardId shard, transport::ConnectionId connection,
+void ParameterServerCore::OnConnected(LineId line, transport::ConnectionId connection,
                                       absl::Time now, CoreActions* actions) {
-  shards_[shard.value()].line.OnConnected(connection, now, &actions->wire);
+  shards_[line.value()].line.OnConnected(connection, now, &actions->wire);
 }
 
-void ParameterServerCore::OnConnectFailed(ShardId shard, const absl::Status& why, absl::Time now,
+void ParameterServerCore::OnConnectFailed(LineId line, const absl::Status& why, absl::Time now,
                                           CoreActions* actions) {
-  shards_[shard.value()].line.OnLost(why, now, &actions->wire);
+  shards_[line.value()].line.OnLost(why, now, &actions->wire);
 }
 
 void ParameterServerCore::OnLost(transport::ConnectionId connection, const absl::Status& why,
@@ -209,11 +191,11 @@ absl::Status ParameterServerCore::OnFrame(transport::ConnectionId connection,
   if (shard == nullptr) return absl::OkStatus();
   absl::StatusOr<std::optional<wire::Header>> asked =
       shard->line.OnFrame(frame, now, &actions->wire);
-  if (!asked.ok()) return Named(asked.status());
+  if (!asked.ok()) return NamedBy(options_.node, asked.status());
   absl::Status status = absl::OkStatus();
   if (asked->has_value()) status = OnAnswer(shard, **asked, frame, now, actions);
   CountBytes();
-  return Named(status);
+  return NamedBy(options_.node, status);
 }
 
 absl::Status ParameterServerCore::OnAnswer(Shard* shard, const wire::Header& asked,
@@ -265,6 +247,7 @@ void ParameterServerCore::OnPushAnswer(Shard* shard, const wire::Header& asked,
   actions->node.push_back({.kind = NodeAction::Kind::kDeliver,
                            .chunk = id,
                            .clock = asked.clock,
+                           .lands = true,
                            .weights = frame.payload});
   shard->window.Answered(id);
   Push(shard, actions);
@@ -281,13 +264,14 @@ void ParameterServerCore::OnCutAnswer(Shard* shard, const wire::Frame& frame, ab
   Cut(shard, now, actions);
   if (shard->confirmed == shard->chunks.size() && ++settled_ == shards_.size()) {
     phase_ = Phase::kFinished;
+    Close(actions);
   }
 }
 
 absl::Status ParameterServerCore::OnTime(absl::Time now, CoreActions* actions) {
   for (Shard& shard : shards_) {
     if (absl::Status status = shard.line.OnTime(now, &actions->wire); !status.ok()) {
-      return Named(status);
+      return NamedBy(options_.node, status);
     }
   }
   CountBytes();

@@ -106,7 +106,7 @@ TEST(ParameterServerCoreTest, RetryIsRepeatedLater) {
 class ActivityTest : public testing::Test {
  protected:
   ActivityTest() {
-    ParameterServerCore::Options options;
+    CoreOptions options;
     options.record = Record(1, 4, 2, 4);
     for (int c = 0; c < 4; ++c) {  // the second shard holds nothing
       options.record.mutable_placement()->set_shard_of_chunk(c, 0);
@@ -134,7 +134,7 @@ class ActivityTest : public testing::Test {
     std::vector<NodeAction> asked;
     asked.swap(actions_.node);
     for (const NodeAction& action : asked) {
-      core_->OnPayload(action, Bytes(), 1, now_, &actions_);
+      EXPECT_TRUE(core_->OnPayload(action, Bytes(), 1, now_, &actions_).ok());
     }
   }
 
@@ -147,7 +147,7 @@ class ActivityTest : public testing::Test {
 TEST_F(ActivityTest, TellsSinceWhenAndWhyAServerIsNotConnected) {
   EXPECT_FALSE(After(absl::Seconds(2)).connected());
   EXPECT_EQ(After(absl::Seconds(1)).oldest_ms(), 3000);
-  core_->OnConnectFailed(ShardId(0), absl::UnavailableError("refused"), now_, &actions_);
+  core_->OnConnectFailed(LineId(0), absl::UnavailableError("refused"), now_, &actions_);
   const proto::ShardActivity activity = After(absl::Seconds(1));
   EXPECT_EQ(activity.address(), "tcp://shard0");
   EXPECT_EQ(activity.oldest_ms(), 4000);
@@ -155,7 +155,7 @@ TEST_F(ActivityTest, TellsSinceWhenAndWhyAServerIsNotConnected) {
 }
 
 TEST_F(ActivityTest, TellsTheRequestThatHasWaitedLongest) {
-  core_->OnConnected(ShardId(0), kConnection, now_, &actions_);
+  core_->OnConnected(LineId(0), kConnection, now_, &actions_);
   EXPECT_FALSE(After(absl::Seconds(1)).connected()) << "HELLO is not confirmed";
   Hear(wire::Op::kHelloOk);
   EXPECT_TRUE(After(absl::Seconds(1)).connected());
@@ -200,7 +200,7 @@ TEST(ParameterServerCoreTest, AServerThatCannotBeReachedIsGivenUpByName) {
 }
 
 TEST(ParameterServerCoreTest, APlacementThatDoesNotFitTheLayoutIsRefused) {
-  ParameterServerCore::Options options;
+  CoreOptions options;
   options.record = Record(1, 4, 2, 2);
   options.record.mutable_placement()->mutable_shard_of_chunk()->RemoveLast();
   absl::Status status = ParameterServerCore::Create(options).status();

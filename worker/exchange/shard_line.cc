@@ -28,8 +28,8 @@ bool Answers(Op answer, Op request) {
 
 }  // namespace
 
-ShardLine::ShardLine(ShardId shard, std::string address, LineIdentity identity, LineTiming timing)
-    : shard_(shard),
+ShardLine::ShardLine(LineId line, std::string address, LineIdentity identity, LineTiming timing)
+    : line_(line),
       address_(std::move(address)),
       identity_(identity),
       timing_(timing),
@@ -49,7 +49,7 @@ void ShardLine::Start(absl::Time now, std::vector<WireAction>* actions) {
   down_since_ = now;
   state_ = State::kConnecting;
   state_due_ = absl::InfiniteFuture();
-  actions->push_back({.kind = WireAction::Kind::kConnect, .shard = shard_});
+  actions->push_back({.kind = WireAction::Kind::kConnect, .line = line_});
 }
 
 void ShardLine::Ask(wire::Header header, Bytes payload, absl::Time now,
@@ -75,7 +75,7 @@ void ShardLine::Send(Request* request, absl::Time now, std::vector<WireAction>* 
   request->due = now + timing_.resend_after;
   bytes_sent_[frame.header.op] += wire::kHeaderBytes + frame.payload.size();
   actions->push_back({.kind = WireAction::Kind::kSend,
-                      .shard = shard_,
+                      .line = line_,
                       .connection = *connection_,
                       .frame = std::move(frame)});
 }
@@ -85,21 +85,10 @@ void ShardLine::OnConnected(transport::ConnectionId connection, absl::Time now,
   connection_ = connection;
   state_ = State::kGreeting;
   state_due_ = now + timing_.hello_timeout;
-  wire::Header header;
-  header.op = Op::kHello;
-  header.job = identity_.job;
-  header.view = identity_.view;
-  header.generation = identity_.generation;
-  header.node = identity_.node;
-  header.incarnation = identity_.incarnation;
-  auto bytes = std::make_shared<std::array<std::byte, wire::kHelloBytes>>(
-      wire::EncodeHello(identity_.hello));
-  Bytes payload(bytes, bytes->data(), bytes->size());
-  header.payload_checksum = wire::Checksum(absl::MakeConstSpan(payload.data(), payload.size()));
   actions->push_back({.kind = WireAction::Kind::kSend,
-                      .shard = shard_,
+                      .line = line_,
                       .connection = connection,
-                      .frame = {header, std::move(payload)}});
+                      .frame = HelloOf(identity_)});
 }
 
 void ShardLine::PlanReconnect(absl::Time now) {
@@ -120,8 +109,7 @@ void ShardLine::OnLost(const absl::Status& why, absl::Time now, std::vector<Wire
 
 void ShardLine::Close(std::vector<WireAction>* actions) {
   if (!connection_) return;
-  actions->push_back(
-      {.kind = WireAction::Kind::kClose, .shard = shard_, .connection = *connection_});
+  actions->push_back({.kind = WireAction::Kind::kClose, .line = line_, .connection = *connection_});
   connection_.reset();
 }
 
@@ -196,7 +184,7 @@ absl::Status ShardLine::OnTime(absl::Time now, std::vector<WireAction>* actions)
   if (state_ == State::kIdle && now >= state_due_) {
     state_ = State::kConnecting;
     state_due_ = absl::InfiniteFuture();
-    actions->push_back({.kind = WireAction::Kind::kConnect, .shard = shard_});
+    actions->push_back({.kind = WireAction::Kind::kConnect, .line = line_});
   } else if (state_ == State::kGreeting && now >= state_due_) {
     OnLost(absl::DeadlineExceededError("no answer to HELLO"), now, actions);
   } else if (state_ == State::kUp) {

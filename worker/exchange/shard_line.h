@@ -12,45 +12,9 @@
 #include "common/ids.h"
 #include "common/transport/endpoint.h"
 #include "common/wire/frame.h"
+#include "worker/exchange/line.h"
 
 namespace strata::worker {
-
-// What a protocol core of this folder wants done with its connections, in order.
-struct WireAction {
-  enum class Kind { kConnect, kClose, kSend };
-  Kind kind = Kind::kSend;
-  ShardId shard;                       // kConnect: answer with OnConnected or OnLost
-  transport::ConnectionId connection;  // kClose, kSend
-  wire::Frame frame;                   // kSend
-};
-
-// Delays of a line; all counted from the `now` of its events.
-struct LineTiming {
-  absl::Duration resend_after = absl::Seconds(5);  // without an answer
-  absl::Duration hello_timeout = absl::Seconds(5);
-  absl::Duration backoff_min = absl::Milliseconds(50);
-  absl::Duration backoff_max = absl::Seconds(1);
-  absl::Duration give_up_after = absl::Seconds(30);  // without a connection that HELLO confirmed
-};
-
-// Who speaks on a line; the same in every frame.
-struct LineIdentity {
-  uint32_t job = 0, view = 0, generation = 0, node = 0, incarnation = 0;
-  wire::Hello hello;
-};
-
-// What a line does now.
-struct LineActivity {
-  bool connected = false;   // and HELLO confirmed
-  uint32_t unanswered = 0;  // requests
-  // Of them the one that was asked first.
-  uint64_t oldest_clock = 0;
-  uint32_t oldest_chunk = 0;
-  absl::Duration oldest_age;
-  // Without a connection: for how long, and why the last one ended.
-  absl::Duration down_for;
-  std::string error;
-};
 
 // Reliable requests to one shard over connections that come and go: says HELLO, repeats what has
 // not been answered after a new connection, after a silence and, with backoff, after RETRY. At most
@@ -60,7 +24,7 @@ struct LineActivity {
 // A pure state machine: time comes with the events, frames and connections go out as actions.
 class ShardLine {
  public:
-  ShardLine(ShardId shard, std::string address, LineIdentity identity, LineTiming timing);
+  ShardLine(LineId line, std::string address, LineIdentity identity, LineTiming timing);
 
   const std::string& address() const { return address_; }
   // Bytes of all frames sent for requests of this op.
@@ -109,7 +73,7 @@ class ShardLine {
   void OnRetry(const wire::Header& header, absl::Time now, std::vector<WireAction>* actions);
   absl::Status Refusal(const wire::Frame& frame) const;
 
-  const ShardId shard_;
+  const LineId line_;
   const std::string address_;
   const LineIdentity identity_;
   const LineTiming timing_;

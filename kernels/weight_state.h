@@ -1,5 +1,5 @@
-#ifndef STRATA_SERVER_SHARD_WEIGHT_STATE_H_
-#define STRATA_SERVER_SHARD_WEIGHT_STATE_H_
+#ifndef STRATA_KERNELS_WEIGHT_STATE_H_
+#define STRATA_KERNELS_WEIGHT_STATE_H_
 
 #include <cstdint>
 #include <memory>
@@ -12,7 +12,7 @@
 #include "kernels/kernels.h"
 #include "proto/job.pb.h"
 
-namespace strata::server {
+namespace strata::kernels {
 
 // How a job's weights are updated, the same for all of its chunks.
 struct UpdateRule {
@@ -22,14 +22,17 @@ struct UpdateRule {
   uint32_t epochs = 1;
 };
 
-// The weights of one chunk with their optimizer state. Weights are immutable buffers: an update
+// REQUIRES: the job's defaults are filled in.
+UpdateRule UpdateRuleOf(const proto::Job& job, uint64_t samples_per_epoch);
+
+// The weights of one chunk, or of a part of it, with their optimizer state. Weights are immutable buffers: an update
 // writes a new one, so answers on their way out keep reading the old one.
 //
 // Threads: one; buffers that it hands out may be read and released anywhere.
 class WeightState {
  public:
   // All of it outlives this.
-  WeightState(const kernels::Kernels& kernels, BufferPool& pool, const UpdateRule& rule,
+  WeightState(const Kernels& kernels, BufferPool& pool, const UpdateRule& rule,
               uint32_t elements, std::vector<OptimizerRun> runs);
 
   bool seeded() const { return !weights_.empty(); }
@@ -57,7 +60,7 @@ class WeightState {
   }
 
  private:
-  const kernels::Kernels& kernels_;
+  const Kernels& kernels_;
   BufferPool& pool_;
   const UpdateRule& rule_;
   const uint32_t elements_;
@@ -73,6 +76,6 @@ class WeightState {
   uint64_t samples_ = 0;
 };
 
-}  // namespace strata::server
+}  // namespace strata::kernels
 
-#endif  // STRATA_SERVER_SHARD_WEIGHT_STATE_H_
+#endif  // STRATA_KERNELS_WEIGHT_STATE_H_

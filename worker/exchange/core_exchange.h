@@ -1,5 +1,5 @@
-#ifndef STRATA_WORKER_EXCHANGE_PARAMETER_SERVER_EXCHANGE_H_
-#define STRATA_WORKER_EXCHANGE_PARAMETER_SERVER_EXCHANGE_H_
+#ifndef STRATA_WORKER_EXCHANGE_CORE_EXCHANGE_H_
+#define STRATA_WORKER_EXCHANGE_CORE_EXCHANGE_H_
 
 #include <memory>
 #include <vector>
@@ -7,21 +7,19 @@
 #include "common/clock.h"
 #include "common/transport/endpoint.h"
 #include "worker/exchange/exchange.h"
-#include "worker/exchange/parameter_server_core.h"
+#include "worker/exchange/exchange_core.h"
 
 namespace strata::worker {
 
-// The exchange with servers: drives ParameterServerCore over an endpoint of its own.
+// An exchange: drives an ExchangeCore over an endpoint.
 //
 // Threads: one.
-class ParameterServerExchange final : public Exchange {
+class CoreExchange final : public Exchange {
  public:
   // `node` and `clock` outlive this. Poll also returns when `wake_fd` is readable (-1: none).
-  // Errors: those of ParameterServerCore::Create.
-  static absl::StatusOr<std::unique_ptr<ParameterServerExchange>> Create(
-      const ParameterServerCore::Options& options, std::unique_ptr<transport::Endpoint> endpoint,
-      int wake_fd, ExchangeNode* node, const ClockInterface* clock);
-  ~ParameterServerExchange() override;
+  CoreExchange(std::unique_ptr<ExchangeCore> core, std::unique_ptr<transport::Endpoint> endpoint,
+               int wake_fd, ExchangeNode* node, const ClockInterface* clock);
+  ~CoreExchange() override;
 
   void Start() override;
   void Submit(ChunkId chunk) override;
@@ -34,24 +32,22 @@ class ParameterServerExchange final : public Exchange {
   }
 
  private:
-  ParameterServerExchange(std::unique_ptr<ParameterServerCore> core,
-                          std::unique_ptr<transport::Endpoint> endpoint, ExchangeNode* node,
-                          const ClockInterface* clock);
-
-  absl::Status Handle(const transport::Event& event);
+  void Handle(const transport::Event& event);
   // Does what the core wants until it wants nothing more.
   void Act();
   void Do(const WireAction& action);
   void Do(const NodeAction& action);
+  void Keep(const absl::Status& status);
 
-  const std::unique_ptr<ParameterServerCore> core_;
+  const std::unique_ptr<ExchangeCore> core_;
   const std::unique_ptr<transport::Endpoint> endpoint_;
   ExchangeNode* const node_;
   const ClockInterface* const clock_;
+  absl::Status status_;  // the first error of the core
   CoreActions actions_;
   std::vector<transport::Event> events_;
 };
 
 }  // namespace strata::worker
 
-#endif  // STRATA_WORKER_EXCHANGE_PARAMETER_SERVER_EXCHANGE_H_
+#endif  // STRATA_WORKER_EXCHANGE_CORE_EXCHANGE_H_

@@ -1,4 +1,4 @@
-#include "server/shard/weight_state.h"
+#include "kernels/weight_state.h"
 
 #include <algorithm>
 #include <utility>
@@ -8,7 +8,7 @@
 #include "common/wire/frame.h"
 #include "kernels/update.h"
 
-namespace strata::server {
+namespace strata::kernels {
 namespace {
 
 std::shared_ptr<float> Zeros(BufferPool& pool, uint32_t count) {
@@ -19,7 +19,14 @@ std::shared_ptr<float> Zeros(BufferPool& pool, uint32_t count) {
 
 }  // namespace
 
-WeightState::WeightState(const kernels::Kernels& kernels, BufferPool& pool, const UpdateRule& rule,
+UpdateRule UpdateRuleOf(const proto::Job& job, uint64_t samples_per_epoch) {
+  return {.optimizer = OptimizerParamsOf(job.optimizer()),
+          .schedule = job.schedule(),
+          .samples_per_epoch = samples_per_epoch,
+          .epochs = job.epochs()};
+}
+
+WeightState::WeightState(const Kernels& kernels, BufferPool& pool, const UpdateRule& rule,
                          uint32_t elements, std::vector<OptimizerRun> runs)
     : kernels_(kernels), pool_(pool), rule_(rule), elements_(elements), runs_(std::move(runs)) {}
 
@@ -34,7 +41,7 @@ void WeightState::Seed(Bytes weights, uint64_t checksum) {
 
 void WeightState::Apply(const Bytes& gradient_sum, float scale, uint64_t samples, double damping) {
   samples_ += samples;
-  kernels::Update update;
+  Update update;
   update.lr =
       LearningRateAt(rule_.schedule, samples_, rule_.samples_per_epoch, rule_.epochs) * damping;
   update.gradient_scale = scale;
@@ -43,7 +50,7 @@ void WeightState::Apply(const Bytes& gradient_sum, float scale, uint64_t samples
   if (gradient_sum.empty()) zeros = Zeros(pool_, elements_);
   const float* gradient = gradient_sum.empty() ? zeros.get() : gradient_sum.floats();
   const std::shared_ptr<float> next = pool_.AllocateFloats(elements_);
-  kernels::ApplyUpdate(kernels_, rule_.optimizer, update, runs_, gradient, weights_.floats(),
+  ApplyUpdate(kernels_, rule_.optimizer, update, runs_, gradient, weights_.floats(),
                        next.get(), state0_.get(), state1_.get());
   weights_ = AsBytes(next, elements_);
   checksum_known_ = false;
@@ -58,4 +65,4 @@ uint64_t WeightState::checksum() {
   return checksum_;
 }
 
-}  // namespace strata::server
+}  // namespace strata::kernels

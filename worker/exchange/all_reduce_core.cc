@@ -1,0 +1,420 @@
+#include "worker/exchange/all_reduce_core.h"
+
+#include <algorithm>
+#include <cstring>
+#include <numeric>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "common/job/job.h"
+#include "common/job/slices.h"
+#include "worker/exchange/ring_view.h"
+
+namespace strata::worker {
+namespace {
+
+using Phase = Exchange::Phase;
+using wire::Op;
+
+// How long a node stays for peers that may not know yet that it has retired.
+constexpr absl::Duration kLinger = absl::Seconds(5);
+// Of one SEED.
+constexpr size_t kChecksumsMax = 4096;
+
+uint64_t ChecksumOf(const Bytes& bytes) {
+  return wire::Checksum(absl::MakeConstSpan(bytes.data(), bytes.size()));
+}
+
+std::vector<ChunkId> AllChunks(uint32_t chunks) {
+  std::vector<ChunkId> ids;
+  for (uint32_t c = 0; c < chunks; ++c) ids.push_back(ChunkId(c));
+  return ids;
+}
+
+ReductionRules RulesOf(const CoreOptions& options, const kernels::Kernels& kernels,
+                       BufferPool* pool, uint32_t position) {
+  const proto::JobRecord& record = options.record;
+  const auto nodes = static_cast<uint32_t>(record.view().nodes_size());
+  return {.kernels = &kernels,
+          .pool = pool,
+          .plan = PlanOf(record.ring().algorithm(), nodes, position),
+          .update = kernels::UpdateRuleOf(record.job(), record.samples_per_epoch())};
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<AllReduceCore>> AllReduceCore::Create(
+    const CoreOptions& options, const kernels::Kernels& kernels) {
+  if (absl::Status status = CheckRing(options.record, options.node); !status.ok()) return status;
+  if (absl::Status status = ValidateLayout(options.record.layout()); !status.ok()) return status;
+  const ChunkMap map(options.record.layout().elements(),
+                     options.record.placement().chunk_elements());
+  const uint32_t position = PositionOf(RingNodesOf(options.record), options.node);
+  return std::unique_ptr<AllReduceCore>(new AllReduceCore(options, map, kernels, position));
+}
+
+AllReduceCore::AllReduceCore(const CoreOptions& options, ChunkMap map,
+                             const kernels::Kernels& kernels, uint32_t position)
+    : options_(options),
+      map_(map),
+      rules_(RulesOf(options, kernels, &pool_, position)),
+      window_(AllChunks(map.chunks()), std::max<uint32_t>(2, options.record.job().window()),
+              options.reserve) {
+  for (const ChunkId chunk : AllChunks(map.chunks())) {
+    const uint64_t begin = map.OffsetOf(chunk);
+    const uint32_t elements = map.ElementsOf(chunk);
+    const SliceRange own = rules_.plan.Own();
+    const uint32_t from = SliceStart(elements, rules_.plan.slices, own.begin);
+    const uint32_t to = SliceStart(elements, rules_.plan.slices, own.end);
+    chunks_.emplace_back(&rules_, chunk, elements,
+                         RunsOf(options.record.layout(), begin + from, to - from));
+  }
+  const std::vector<RingNode> nodes = RingNodesOf(options.record);
+  for (const uint32_t peer : rules_.plan.Peers()) {
+    peers_.push_back({.position = peer,
+                      .link = PeerLink({.line = LineId(static_cast<uint32_t>(peers_.size())),
+                                        .peer = nodes[peer].node.value(),
+                                        .address = nodes[peer].endpoint,
+                                        .connects = position < peer,
+                                        .identity = IdentityOf(options),
+                                        .timing = options.timing}),
+                      .seeds = 0,
+                      .retired = std::nullopt});
+  }
+}
+
+AllReduceCore::Peer* AllReduceCore::Find(transport::ConnectionId connection) {
+  for (Peer& peer : peers_) {
+    if (peer.link.Owns(connection)) return &peer;
+  }
+  return nullptr;
+}
+
+AllReduceCore::Peer* AllReduceCore::At(uint32_t position) {
+  for (Peer& peer : peers_) {
+    if (peer.position == position) return &peer;
+  }
+  return nullptr;
+}
+
+absl::Status AllReduceCore::Fail(const absl::Status& status, bool by_peer, CoreActions* actions) {
+  if (status.ok() || failed_) return status;
+  failed_ = true;
+  const absl::Status named = by_peer ? status : NamedBy(options_.node, status);
+  for (Peer& peer : peers_) peer.link.SendError(std::string(named.message()), &actions->wire);
+  return named;
+}
+
+void AllReduceCore::Start(absl::Time now, CoreActions* actions) {
+  for (Peer& peer : peers_) peer.link.Start(now, &actions->wire);
+  for (uint32_t c = 0; c < map_.chunks(); ++c) {
+    actions->node.push_back({.kind = NodeAction::Kind::kFirstWeights, .chunk = ChunkId(c)});
+  }
+}
+
+void AllReduceCore::SendSeeds(absl::Time now, CoreActions* actions) {
+  for (size_t first = 0; first < seeds_.size(); first += kChecksumsMax) {
+    const size_t count = std::min(kChecksumsMax, seeds_.size() - first);
+    const std::shared_ptr<std::byte> bytes = pool_.AllocateBytes(count * sizeof(uint64_t));
+    for (size_t i = 0; i < count; ++i) {
+      for (size_t b = 0; b < sizeof(uint64_t); ++b) {
+        bytes.get()[i * sizeof(uint64_t) + b] = static_cast<std::byte>(seeds_[first + i] >> 8 * b);
+      }
+    }
+    const Bytes payload(bytes, bytes.get(), count * sizeof(uint64_t));
+    wire::Header header;
+    header.op = Op::kSeed;
+    header.chunk = static_cast<uint32_t>(first);
+    header.payload_checksum = ChecksumOf(payload);
+    for (Peer& peer : peers_) peer.link.Send(header, payload, now, &actions->wire);
+  }
+}
+
+absl::Status AllReduceCore::OnPayload(const NodeAction& asked, Bytes payload, uint32_t samples,
+                                      absl::Time now, CoreActions* actions) {
+  ChunkReduction& chunk = chunks_[asked.chunk.value()];
+  if (asked.kind == NodeAction::Kind::kFirstWeights) {
+    seeds_.push_back(ChecksumOf(payload));
+    chunk.Seed(payload);
+    if (seeds_.size() < chunks_.size()) return absl::OkStatus();
+    SendSeeds(now, actions);
+    MaybeTrain();
+    return absl::OkStatus();
+  }
+  if (!rules_.kernels->all_finite(payload.floats(), payload.float_count())) {
+    return Fail(absl::InvalidArgumentError(
+                    absl::StrFormat("chunk %d at clock %d: the sum of the gradients has NaN or "
+                                    "infinity",
+                                    asked.chunk.value(), asked.clock)),
+                false, actions);
+  }
+  ++counters_.pushes;
+  ReductionActions what;
+  const absl::Status status = chunk.Begin(std::move(payload), samples, &what);
+  Do(asked.chunk, what, now, actions);
+  return Fail(status, false, actions);
+}
+
+void AllReduceCore::Submit(ChunkId chunk, CoreActions* actions) {
+  for (const Peer& peer : peers_) {
+    if (!peer.retired || *peer.retired > chunks_[chunk.value()].clock()) continue;
+    submit_error_ = absl::InvalidArgumentError(absl::StrFormat(
+        "%s has finished after %d steps, but this node goes on", peer.link.Name(), *peer.retired));
+    return;
+  }
+  window_.Ready(chunk);
+  Push(actions);
+}
+
+void AllReduceCore::Push(CoreActions* actions) {
+  while (std::optional<ChunkId> chunk = window_.Next()) {
+    actions->node.push_back({.kind = NodeAction::Kind::kSum,
+                             .chunk = *chunk,
+                             .clock = chunks_[chunk->value()].clock()});
+  }
+}
+
+// What a chunk wants done.
+void AllReduceCore::Do(ChunkId chunk, const ReductionActions& what, absl::Time now,
+                       CoreActions* actions) {
+  for (const ReductionActions::Send& send : what.sends) {
+    At(send.peer)->link.Send(send.header, send.payload, now, &actions->wire);
+  }
+  CountBytes();
+  for (size_t i = 0; i < what.deliveries.size(); ++i) {
+    const ReductionActions::Delivery& delivery = what.deliveries[i];
+    const bool lands = what.landed && i + 1 == what.deliveries.size();
+    actions->node.push_back({.kind = NodeAction::Kind::kDeliver,
+                             .chunk = chunk,
+                             .clock = chunks_[chunk.value()].clock() - (what.landed ? 1 : 0),
+                             .first_element = delivery.first_element,
+                             .lands = lands,
+                             .weights = delivery.weights});
+  }
+  if (!what.landed) return;
+  ++counters_.staleness[0];
+  window_.Answered(chunk);
+  Push(actions);
+  MaybeRetire(now, actions);
+}
+
+void AllReduceCore::Finish(uint64_t clocks, absl::Time now, CoreActions* actions) {
+  phase_ = Phase::kFinishing;
+  clocks_ = clocks;
+  MaybeRetire(now, actions);
+  for (const Peer& peer : peers_) {
+    if (!peer.retired || *peer.retired == clocks_) continue;
+    submit_error_ = absl::InvalidArgumentError(
+        absl::StrFormat("%s has finished after %d steps, this node after %d", peer.link.Name(),
+                        *peer.retired, clocks_));
+  }
+}
+
+void AllReduceCore::MaybeRetire(absl::Time now, CoreActions* actions) {
+  if (phase_ != Phase::kFinishing || retired_at_ != absl::InfiniteFuture()) return;
+  for (const ChunkReduction& chunk : chunks_) {
+    if (chunk.clock() < clocks_) return;
+  }
+  retired_at_ = now;
+  wire::Header header;
+  header.op = Op::kRetire;
+  header.clock = clocks_;
+  for (Peer& peer : peers_) {
+    peer.link.Send(header, Bytes(), now, &actions->wire);
+    if (peer.retired) peer.link.Rest();
+  }
+  MaybeFinish(now);
+}
+
+// Every peer has told that it has all weights; each knows the same of this node, as far as one can
+// know it.
+void AllReduceCore::MaybeFinish(absl::Time now) {
+  if (phase_ != Phase::kFinishing || retired_at_ == absl::InfiniteFuture()) return;
+  bool all_know = true;
+  for (const Peer& peer : peers_) {
+    if (!peer.retired) return;
+    all_know = all_know && peer.link.drained();
+  }
+  if (all_know || now >= retired_at_ + kLinger) phase_ = Phase::kFinished;
+}
+
+absl::Status AllReduceCore::OnRetire(Peer* peer, uint64_t clocks) {
+  peer->retired = clocks;
+  if (phase_ == Phase::kFinishing && clocks != clocks_) {
+    return absl::InvalidArgumentError(absl::StrFormat(
+        "%s has finished after %d steps, this node after %d", peer->link.Name(), clocks, clocks_));
+  }
+  if (retired_at_ != absl::InfiniteFuture()) peer->link.Rest();
+  return absl::OkStatus();
+}
+
+absl::Status AllReduceCore::OnSeed(Peer* peer, const wire::Frame& frame) {
+  const size_t count = frame.payload.size() / sizeof(uint64_t);
+  if (frame.header.chunk != peer->seeds || count > seeds_.size() - peer->seeds) {
+    return absl::InvalidArgumentError(absl::StrFormat(
+        "%s: SEED of chunks %d to %d, but chunk %d of %d is due", peer->link.Name(),
+        frame.header.chunk, frame.header.chunk + count - 1, peer->seeds, chunks_.size()));
+  }
+  for (size_t i = 0; i < count; ++i) {
+    uint64_t theirs = 0;
+    for (size_t b = 0; b < sizeof(uint64_t); ++b) {
+      theirs |= static_cast<uint64_t>(frame.payload.data()[i * sizeof(uint64_t) + b]) << 8 * b;
+    }
+    if (theirs != seeds_[peer->seeds + i]) {
+      return absl::FailedPreconditionError(absl::StrFormat(
+          "%s offers other first weights of chunk %d", peer->link.Name(), peer->seeds + i));
+    }
+  }
+  peer->seeds += static_cast<uint32_t>(count);
+  MaybeTrain();
+  return absl::OkStatus();
+}
+
+void AllReduceCore::MaybeTrain() {
+  if (phase_ != Phase::kSeeding || seeds_.size() < chunks_.size()) return;
+  for (const Peer& peer : peers_) {
+    if (peer.seeds < chunks_.size()) return;
+  }
+  phase_ = Phase::kTraining;
+}
+
+void AllReduceCore::OnConnected(LineId line, transport::ConnectionId connection, absl::Time now,
+                                CoreActions* actions) {
+  peers_[line.value()].link.OnConnected(connection, now, &actions->wire);
+}
+
+void AllReduceCore::OnConnectFailed(LineId line, const absl::Status& why, absl::Time now,
+                                    CoreActions* actions) {
+  peers_[line.value()].link.OnLost(why, now, &actions->wire);
+}
+
+void AllReduceCore::OnLost(transport::ConnectionId connection, const absl::Status& why,
+                           absl::Time now, CoreActions* actions) {
+  if (Peer* peer = Find(connection)) peer->link.OnLost(why, now, &actions->wire);
+}
+
+void AllReduceCore::OnNotTaken(const WireAction& send, absl::Time now) {
+  if (Peer* peer = Find(send.connection)) peer->link.OnNotTaken(now);
+}
+
+void AllReduceCore::Refuse(transport::ConnectionId connection, wire::ErrorCode error,
+                           CoreActions* actions) {
+  ++refused_;
+  wire::Frame frame{HeaderOf(IdentityOf(options_), Op::kError), Bytes()};
+  frame.header.error = error;
+  actions->wire.push_back({.kind = WireAction::Kind::kSend,
+                           .line = LineId(),
+                           .connection = connection,
+                           .frame = std::move(frame)});
+}
+
+// The first frame of a connection that somebody made.
+absl::Status AllReduceCore::OnStranger(transport::ConnectionId connection, const wire::Frame& frame,
+                                       absl::Time now, CoreActions* actions) {
+  const wire::Header& header = frame.header;
+  const LineIdentity self = IdentityOf(options_);
+  wire::Hello hello;
+  const auto refuse = [&](wire::ErrorCode error) {
+    Refuse(connection, error, actions);
+    return absl::OkStatus();
+  };
+  if (header.op != Op::kHello ||
+      !wire::DecodeHello({frame.payload.data(), frame.payload.size()}, &hello).ok()) {
+    return refuse(wire::ErrorCode::kNoHello);
+  }
+  if (hello.protocol != self.hello.protocol) return refuse(wire::ErrorCode::kWrongVersion);
+  if (header.job != self.job || hello.cluster != self.hello.cluster ||
+      hello.token != self.hello.token) {
+    return refuse(wire::ErrorCode::kWrongJob);
+  }
+  if (header.view != self.view) return refuse(wire::ErrorCode::kWrongView);
+  if (header.generation != self.generation) return refuse(wire::ErrorCode::kWrongGeneration);
+  if (header.incarnation != self.incarnation) return refuse(wire::ErrorCode::kFenced);
+  for (Peer& peer : peers_) {
+    if (peer.link.options().peer != header.node || peer.link.options().connects) continue;
+    return Fail(peer.link.OnHello(connection, header, now, &actions->wire), false, actions);
+  }
+  return refuse(wire::ErrorCode::kWrongRole);
+}
+
+absl::Status AllReduceCore::OnFrame(transport::ConnectionId connection, const wire::Frame& frame,
+                                    absl::Time now, CoreActions* actions) {
+  Peer* peer = Find(connection);
+  if (peer == nullptr || frame.header.op == Op::kHello) {
+    return OnStranger(connection, frame, now, actions);
+  }
+  if (frame.header.node != peer->link.options().peer ||
+      frame.header.job != options_.record.job_id()) {
+    ++refused_;
+    peer->link.OnLost(absl::InvalidArgumentError("a frame of another node or job"), now,
+                      &actions->wire);
+    return absl::OkStatus();
+  }
+  const bool was_up = peer->link.is_up();
+  absl::StatusOr<bool> next = peer->link.OnFrame(frame, now, &actions->wire);
+  if (!next.ok()) return Fail(next.status(), was_up && frame.header.op == Op::kError, actions);
+  const absl::Status status = *next ? Take(peer, frame, now, actions) : absl::OkStatus();
+  MaybeFinish(now);
+  return Fail(status, false, actions);
+}
+
+absl::Status AllReduceCore::Take(Peer* peer, const wire::Frame& frame, absl::Time now,
+                                 CoreActions* actions) {
+  if (frame.header.op == Op::kRetire) return OnRetire(peer, frame.header.clock);
+  if (frame.header.op == Op::kSeed) return OnSeed(peer, frame);
+  const ChunkId chunk(frame.header.chunk);
+  if (chunk.value() >= chunks_.size()) {
+    return absl::InvalidArgumentError(absl::StrFormat(
+        "%s: %s of %d chunks", peer->link.Name(), wire::Describe(frame.header), chunks_.size()));
+  }
+  ReductionActions what;
+  const absl::Status status = chunks_[chunk.value()].OnFrame(peer->position, frame, &what);
+  Do(chunk, what, now, actions);
+  if (status.ok()) return status;
+  return absl::InvalidArgumentError(
+      absl::StrCat(peer->link.Name(), ": ", std::string(status.message())));
+}
+
+absl::Status AllReduceCore::OnTime(absl::Time now, CoreActions* actions) {
+  if (!submit_error_.ok()) return Fail(submit_error_, false, actions);
+  for (Peer& peer : peers_) {
+    const absl::Status status = peer.link.OnTime(now, &actions->wire);
+    if (!status.ok()) return Fail(status, false, actions);
+  }
+  MaybeFinish(now);
+  CountBytes();
+  return absl::OkStatus();
+}
+
+absl::Time AllReduceCore::deadline() const {
+  absl::Time due = absl::InfiniteFuture();
+  bool all_retired = phase_ == Phase::kFinishing;
+  for (const Peer& peer : peers_) {
+    due = std::min(due, peer.link.deadline());
+    all_retired = all_retired && peer.retired;
+  }
+  return all_retired ? std::min(due, retired_at_ + kLinger) : due;
+}
+
+void AllReduceCore::AddActivity(absl::Time now, proto::NodeActivity* activity) const {
+  activity->set_refused(activity->refused() + refused_);
+  for (const Peer& peer : peers_) {
+    const LineActivity line = peer.link.Activity(now);
+    proto::ShardActivity* out = activity->add_shards();
+    out->set_address(peer.link.options().address);
+    out->set_connected(line.connected);
+    out->set_oldest_ms(absl::ToInt64Milliseconds(line.down_for));
+    out->set_error(line.error);
+  }
+}
+
+void AllReduceCore::CountBytes() {
+  counters_.bytes_pushed = counters_.bytes_answered = 0;
+  for (const Peer& peer : peers_) {
+    counters_.bytes_pushed += peer.link.bytes_sent(Op::kReduce);
+    counters_.bytes_answered += peer.link.bytes_sent(Op::kGather);
+  }
+}
+
+}  // namespace strata::worker

@@ -1,0 +1,105 @@
+#ifndef STRATA_WORKER_EXCHANGE_CHUNK_REDUCTION_H_
+#define STRATA_WORKER_EXCHANGE_CHUNK_REDUCTION_H_
+
+#include <cstdint>
+#include <deque>
+#include <map>
+#include <memory>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "common/buffer_pool.h"
+#include "common/bytes.h"
+#include "common/ids.h"
+#include "common/job/optimizer.h"
+#include "common/wire/frame.h"
+#include "kernels/kernels.h"
+#include "kernels/weight_state.h"
+#include "worker/exchange/reduce_plan.h"
+#include "worker/exchange/slice_pieces.h"
+
+namespace strata::worker {
+
+// What all chunks of a job have in common on one node; outlives them.
+struct ReductionRules {
+  const kernels::Kernels* kernels = nullptr;
+  BufferPool* pool = nullptr;
+  ReducePlan plan;
+  kernels::UpdateRule update;
+};
+
+// What a chunk wants done, in order.
+struct ReductionActions {
+  struct Send {
+    uint32_t peer = 0;    // position
+    wire::Header header;  // op, chunk, clock, counts, slice, payload_checksum
+    Bytes payload;
+  };
+  struct Delivery {
+    uint32_t first_element = 0;
+    Bytes weights;
+  };
+  std::vector<Send> sends;
+  std::vector<Delivery> deliveries;
+  bool landed = false;  // `deliveries` end the clock
+};
+
+// One chunk's course through the steps of its node's plan, clock after clock. Frames may come
+// before their step is due, also for the next clock.
+//
+// A pure state machine; buffers come from the pool. Threads: one.
+class ChunkReduction {
+ public:
+  ChunkReduction(const ReductionRules* rules, ChunkId chunk, uint32_t elements,
+                 std::vector<OptimizerRun> own_runs);
+
+  // The elements that this node updates.
+  uint32_t own_begin() const { return own_begin_; }
+  uint32_t own_end() const { return own_end_; }
+  // The chunk's first weights, of which its own part is copied.
+  void Seed(const Bytes& first_weights);
+
+  // Clocks whose weights have landed.
+  uint64_t clock() const { return clock_; }
+  // The node's sum for clock(). REQUIRES: seeded; not begun in this clock.
+  absl::Status Begin(Bytes sum, uint32_t samples, ReductionActions* actions);
+  // A REDUCE or GATHER of this chunk. Errors: InvalidArgument, what is wrong with it.
+  absl::Status OnFrame(uint32_t peer, const wire::Frame& frame, ReductionActions* actions);
+
+  // The peer whose frame is waited for in a clock that has begun; else nothing.
+  bool waits_for(uint32_t* peer) const;
+  // Of weights and optimizer state.
+  size_t bytes() const { return weights_.bytes(); }
+
+ private:
+  using Inbox = std::map<uint32_t, std::deque<wire::Frame>>;  // by peer
+
+  uint32_t StartOf(uint32_t slice) const;
+  absl::Status Advance(ReductionActions* actions);
+  // False: a frame that the step needs has not come.
+  absl::StatusOr<bool> Do(const ReduceStep& step, ReductionActions* actions);
+  void Send(const ReduceStep& step, ReductionActions* actions);
+  absl::Status Take(const ReduceStep& step, const wire::Frame& frame, ReductionActions* actions);
+  void Add(const ReduceStep& step, const wire::Frame& frame);
+  void Update(ReductionActions* actions);
+  void Deliver(const ReduceStep& step, Bytes weights, ReductionActions* actions);
+  absl::Status CheckDue(const ReduceStep& step, const wire::Header& header) const;
+
+  const ReductionRules* rules_;
+  const ChunkId chunk_;
+  const uint32_t elements_;
+  uint32_t own_begin_ = 0, own_end_ = 0;
+  kernels::WeightState weights_;  // of its own elements
+
+  uint64_t clock_ = 0;
+  bool begun_ = false;
+  size_t next_ = 0;                // of the plan's steps
+  SlicePieces sums_, gathered_;    // of this clock
+  std::vector<uint32_t> samples_;  // in the sum, by slice
+  Inbox inbox_;
+};
+
+}  // namespace strata::worker
+
+#endif  // STRATA_WORKER_EXCHANGE_CHUNK_REDUCTION_H_

@@ -1,0 +1,30 @@
+#include "worker/exchange/create_exchange.h"
+
+#include <utility>
+
+#include "worker/exchange/all_reduce_core.h"
+#include "worker/exchange/core_exchange.h"
+#include "worker/exchange/parameter_server_core.h"
+
+namespace strata::worker {
+namespace {
+
+absl::StatusOr<std::unique_ptr<ExchangeCore>> CreateCore(const CoreOptions& options) {
+  if (options.record.job().exchange() == proto::Job::RING) {
+    return AllReduceCore::Create(options, kernels::Cpu());
+  }
+  return ParameterServerCore::Create(options);
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<Exchange>> CreateExchange(
+    const CoreOptions& options, std::unique_ptr<transport::Endpoint> endpoint, int wake_fd,
+    ExchangeNode* node, const ClockInterface* clock) {
+  absl::StatusOr<std::unique_ptr<ExchangeCore>> core = CreateCore(options);
+  if (!core.ok()) return core.status();
+  return std::make_unique<CoreExchange>(*std::move(core), std::move(endpoint), wake_fd, node,
+                                        clock);
+}
+
+}  // namespace strata::worker

@@ -1,0 +1,92 @@
+#ifndef STRATA_WORKER_EXCHANGE_EXCHANGE_CORE_H_
+#define STRATA_WORKER_EXCHANGE_EXCHANGE_CORE_H_
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/time/time.h"
+#include "proto/control.pb.h"
+#include "worker/exchange/exchange.h"
+#include "worker/exchange/line.h"
+#include "worker/exchange/push_window.h"
+
+namespace strata::worker {
+
+// What a core wants of the node, besides WireActions.
+struct NodeAction {
+  enum class Kind {
+    kFirstWeights,  // answer with OnPayload
+    kSum,           // the chunk's sum of `clock`: answer with OnPayload
+    kDeliver,       // `weights` are part of the chunk's weights after `clock`
+    kDeliverFinal,  // `weights` are the job's final ones
+  };
+  Kind kind = Kind::kSum;
+  ChunkId chunk;
+  uint64_t clock = 0;
+  uint32_t first_element = 0;  // kDeliver: of the chunk
+  bool lands = false;          // kDeliver: the rest of the chunk has been delivered
+  Bytes weights;
+};
+
+struct CoreActions {
+  std::vector<WireAction> wire;
+  std::vector<NodeAction> node;
+};
+
+// One node's side of a job.
+struct CoreOptions {
+  proto::JobRecord record;  // with placement and layout
+  NodeId node;
+  uint32_t incarnation = 0;
+  LineTiming timing;
+  PushWindow::Reserve reserve = PushWindow::Reserve::kLowest;
+};
+
+LineIdentity IdentityOf(const CoreOptions& options);
+// "node N: " before the message of an error.
+absl::Status NamedBy(NodeId node, const absl::Status& status);
+
+// One node's side of an exchange. Weights are delivered exactly once per (chunk, clock) whatever
+// connections lose, repeat or reorder.
+//
+// A pure state machine: events in, actions out; time comes with the events. Errors end the job and
+// name the node, the peer's address and the chunk; what is in the actions then is still to be done.
+class ExchangeCore {
+ public:
+  virtual ~ExchangeCore() = default;
+
+  virtual void Start(absl::Time now, CoreActions* actions) = 0;
+  // See Exchange.
+  virtual void Submit(ChunkId chunk, CoreActions* actions) = 0;
+  virtual void Finish(uint64_t clocks, absl::Time now, CoreActions* actions) = 0;
+  // What kFirstWeights or kSum asked for.
+  virtual absl::Status OnPayload(const NodeAction& asked, Bytes payload, uint32_t samples,
+                                 absl::Time now, CoreActions* actions) = 0;
+
+  virtual void OnConnected(LineId line, transport::ConnectionId connection, absl::Time now,
+                           CoreActions* actions) = 0;
+  virtual void OnConnectFailed(LineId line, const absl::Status& why, absl::Time now,
+                               CoreActions* actions) = 0;
+  // Events of connections that are no longer in use are ignored.
+  virtual void OnLost(transport::ConnectionId connection, const absl::Status& why, absl::Time now,
+                      CoreActions* actions) = 0;
+  // The endpoint's queue to the peer was full.
+  virtual void OnNotTaken(const WireAction& send, absl::Time now) = 0;
+  virtual absl::Status OnFrame(transport::ConnectionId connection, const wire::Frame& frame,
+                               absl::Time now, CoreActions* actions) = 0;
+  virtual absl::Status OnTime(absl::Time now, CoreActions* actions) = 0;
+  virtual absl::Time deadline() const = 0;
+
+  virtual Exchange::Phase phase() const = 0;
+  virtual const ExchangeCounters& counters() const = 0;
+  // Adds how it stands with each peer. REQUIRES: started.
+  virtual void AddActivity(absl::Time now, proto::NodeActivity* activity) const = 0;
+  // Where kConnect is to go.
+  virtual const std::string& address(LineId line) const = 0;
+};
+
+}  // namespace strata::worker
+
+#endif  // STRATA_WORKER_EXCHANGE_EXCHANGE_CORE_H_

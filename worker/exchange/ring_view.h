@@ -1,0 +1,29 @@
+#ifndef STRATA_WORKER_EXCHANGE_RING_VIEW_H_
+#define STRATA_WORKER_EXCHANGE_RING_VIEW_H_
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "common/ids.h"
+#include "proto/control.pb.h"
+
+namespace strata::worker {
+
+// A node of an all-reduce; its position is its index, in order of the first ranks.
+struct RingNode {
+  NodeId node;
+  std::string endpoint;
+};
+
+std::vector<RingNode> RingNodesOf(const proto::JobRecord& record);
+// Of `node`; as many as there are nodes if it is none of them.
+uint32_t PositionOf(const std::vector<RingNode>& nodes, NodeId node);
+
+// Whether `node` can all-reduce by this record. Errors: InvalidArgument naming the field.
+absl::Status CheckRing(const proto::JobRecord& record, NodeId node);
+
+}  // namespace strata::worker
+
+#endif  // STRATA_WORKER_EXCHANGE_RING_VIEW_H_

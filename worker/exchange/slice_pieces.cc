@@ -1,0 +1,28 @@
+#include "worker/exchange/slice_pieces.h"
+
+#include <algorithm>
+#include <memory>
+
+namespace strata::worker {
+
+Bytes SlicePieces::View(uint32_t begin, uint32_t end) const {
+  // The newest piece that has any of them decides, if it has them all.
+  const auto newest = std::find_if(pieces_.rbegin(), pieces_.rend(), [&](const Piece& piece) {
+    return piece.begin < end && begin < piece.end();
+  });
+  if (newest == pieces_.rend()) return Bytes();
+  if (newest->begin <= begin && end <= newest->end()) {
+    return newest->floats.Part((begin - newest->begin) * sizeof(float),
+                               (end - begin) * sizeof(float));
+  }
+  const std::shared_ptr<float> whole = pool_->AllocateFloats(end - begin);
+  for (const Piece& piece : pieces_) {
+    const uint32_t from = std::max(begin, piece.begin), to = std::min(end, piece.end());
+    if (from >= to) continue;
+    std::copy_n(piece.floats.floats() + (from - piece.begin), to - from,
+                whole.get() + (from - begin));
+  }
+  return AsBytes(whole, end - begin);
+}
+
+}  // namespace strata::worker
