@@ -298,44 +298,25 @@ void AllReduceCore::OnNotTaken(const WireAction& send, absl::Time now) {
   if (Peer* peer = Find(send.connection)) peer->link.OnNotTaken(now);
 }
 
-void AllReduceCore::Refuse(transport::ConnectionId connection, wire::ErrorCode error,
-                           CoreActions* actions) {
+// The first frame of a connection that somebody made, or another HELLO.
+absl::Status AllReduceCore::OnStranger(transport::ConnectionId connection,
+                                       const wire::Frame& frame, absl::Time now,
+                                       CoreActions* actions) {
+  const LineIdentity self = IdentityOf(options_);
+  wire::ErrorCode error = CheckPeerHello(self, frame);
+  if (error == wire::ErrorCode::kNone) {
+    for (Peer& peer : peers_) {
+      if (peer.link.options().peer != frame.header.node || peer.link.options().connects) continue;
+      return Fail(peer.link.OnHello(connection, frame.header, now, &actions->wire), false, actions);
+    }
+    error = wire::ErrorCode::kWrongRole;
+  }
   ++refused_;
-  wire::Frame frame{HeaderOf(IdentityOf(options_), Op::kError), Bytes()};
-  frame.header.error = error;
   actions->wire.push_back({.kind = WireAction::Kind::kSend,
                            .line = LineId(),
                            .connection = connection,
-                           .frame = std::move(frame)});
-}
-
-// The first frame of a connection that somebody made.
-absl::Status AllReduceCore::OnStranger(transport::ConnectionId connection, const wire::Frame& frame,
-                                       absl::Time now, CoreActions* actions) {
-  const wire::Header& header = frame.header;
-  const LineIdentity self = IdentityOf(options_);
-  wire::Hello hello;
-  const auto refuse = [&](wire::ErrorCode error) {
-    Refuse(connection, error, actions);
-    return absl::OkStatus();
-  };
-  if (header.op != Op::kHello ||
-      !wire::DecodeHello({frame.payload.data(), frame.payload.size()}, &hello).ok()) {
-    return refuse(wire::ErrorCode::kNoHello);
-  }
-  if (hello.protocol != self.hello.protocol) return refuse(wire::ErrorCode::kWrongVersion);
-  if (header.job != self.job || hello.cluster != self.hello.cluster ||
-      hello.token != self.hello.token) {
-    return refuse(wire::ErrorCode::kWrongJob);
-  }
-  if (header.view != self.view) return refuse(wire::ErrorCode::kWrongView);
-  if (header.generation != self.generation) return refuse(wire::ErrorCode::kWrongGeneration);
-  if (header.incarnation != self.incarnation) return refuse(wire::ErrorCode::kFenced);
-  for (Peer& peer : peers_) {
-    if (peer.link.options().peer != header.node || peer.link.options().connects) continue;
-    return Fail(peer.link.OnHello(connection, header, now, &actions->wire), false, actions);
-  }
-  return refuse(wire::ErrorCode::kWrongRole);
+                           .frame = RefusalOf(self, Op::kError, error)});
+  return absl::OkStatus();
 }
 
 absl::Status AllReduceCore::OnFrame(transport::ConnectionId connection, const wire::Frame& frame,

@@ -75,7 +75,6 @@ class AllReduceCore final : public ExchangeCore {
   absl::Status Fail(const absl::Status& status, bool by_peer, CoreActions* actions);
   absl::Status OnStranger(transport::ConnectionId connection, const wire::Frame& frame,
                           absl::Time now, CoreActions* actions);
-  void Refuse(transport::ConnectionId connection, wire::ErrorCode error, CoreActions* actions);
   absl::Status Take(Peer* peer, const wire::Frame& frame, absl::Time now, CoreActions* actions);
   absl::Status OnSeed(Peer* peer, const wire::Frame& frame);
   absl::Status OnRetire(Peer* peer, uint64_t clocks);

@@ -48,23 +48,14 @@ LineIdentity IdentityOf(const CoreOptions& options);
 // "node N: " before the message of an error.
 absl::Status NamedBy(NodeId node, const absl::Status& status);
 
-// One node's side of an exchange. Weights are delivered exactly once per (chunk, clock) whatever
-// connections lose, repeat or reorder.
-//
-// A pure state machine: events in, actions out; time comes with the events. Errors end the job and
-// name the node, the peer's address and the chunk; what is in the actions then is still to be done.
-class ExchangeCore {
+// Something that speaks over connections: events in, actions out; time comes with the events.
+// A pure state machine. Errors end the job and name the peer's address; what is in the actions then
+// is still to be done.
+class LineCore {
  public:
-  virtual ~ExchangeCore() = default;
+  virtual ~LineCore() = default;
 
   virtual void Start(absl::Time now, CoreActions* actions) = 0;
-  // See Exchange.
-  virtual void Submit(ChunkId chunk, CoreActions* actions) = 0;
-  virtual void Finish(uint64_t clocks, absl::Time now, CoreActions* actions) = 0;
-  // What kFirstWeights or kSum asked for.
-  virtual absl::Status OnPayload(const NodeAction& asked, Bytes payload, uint32_t samples,
-                                 absl::Time now, CoreActions* actions) = 0;
-
   virtual void OnConnected(LineId line, transport::ConnectionId connection, absl::Time now,
                            CoreActions* actions) = 0;
   virtual void OnConnectFailed(LineId line, const absl::Status& why, absl::Time now,
@@ -78,13 +69,25 @@ class ExchangeCore {
                                absl::Time now, CoreActions* actions) = 0;
   virtual absl::Status OnTime(absl::Time now, CoreActions* actions) = 0;
   virtual absl::Time deadline() const = 0;
+  // Where kConnect is to go.
+  virtual const std::string& address(LineId line) const = 0;
+};
+
+// One node's side of an exchange. Weights are delivered exactly once per (chunk, clock) whatever
+// connections lose, repeat or reorder. Errors name the node and the chunk, too.
+class ExchangeCore : public LineCore {
+ public:
+  // See Exchange.
+  virtual void Submit(ChunkId chunk, CoreActions* actions) = 0;
+  virtual void Finish(uint64_t clocks, absl::Time now, CoreActions* actions) = 0;
+  // What kFirstWeights or kSum asked for.
+  virtual absl::Status OnPayload(const NodeAction& asked, Bytes payload, uint32_t samples,
+                                 absl::Time now, CoreActions* actions) = 0;
 
   virtual Exchange::Phase phase() const = 0;
   virtual const ExchangeCounters& counters() const = 0;
   // Adds how it stands with each peer. REQUIRES: started.
   virtual void AddActivity(absl::Time now, proto::NodeActivity* activity) const = 0;
-  // Where kConnect is to go.
-  virtual const std::string& address(LineId line) const = 0;
 };
 
 }  // namespace strata::worker

@@ -28,4 +28,28 @@ wire::Frame HelloOf(const LineIdentity& identity) {
   return frame;
 }
 
+wire::ErrorCode CheckPeerHello(const LineIdentity& self, const wire::Frame& frame) {
+  const wire::Header& header = frame.header;
+  wire::Hello hello;
+  const absl::Span<const std::byte> payload(frame.payload.data(), frame.payload.size());
+  if (header.op != wire::Op::kHello || !wire::DecodeHello(payload, &hello).ok()) {
+    return wire::ErrorCode::kNoHello;
+  }
+  if (hello.protocol != self.hello.protocol) return wire::ErrorCode::kWrongVersion;
+  if (header.job != self.job || hello.cluster != self.hello.cluster ||
+      hello.token != self.hello.token) {
+    return wire::ErrorCode::kWrongJob;
+  }
+  if (header.view != self.view) return wire::ErrorCode::kWrongView;
+  if (header.generation != self.generation) return wire::ErrorCode::kWrongGeneration;
+  if (header.incarnation != self.incarnation) return wire::ErrorCode::kFenced;
+  return wire::ErrorCode::kNone;
+}
+
+wire::Frame RefusalOf(const LineIdentity& self, wire::Op op, wire::ErrorCode error) {
+  wire::Frame frame{HeaderOf(self, op), Bytes()};
+  frame.header.error = error;
+  return frame;
+}
+
 }  // namespace strata::worker

@@ -43,6 +43,11 @@ struct LineIdentity {
 // The HELLO that opens a connection, or anything else that says who speaks.
 wire::Header HeaderOf(const LineIdentity& identity, wire::Op op);
 wire::Frame HelloOf(const LineIdentity& identity);
+// Whether a HELLO is that of another node of the same job, which `self` speaks for: kNone, or why
+// not.
+wire::ErrorCode CheckPeerHello(const LineIdentity& self, const wire::Frame& frame);
+// kError or kRetry, without text: no longer than what it answers.
+wire::Frame RefusalOf(const LineIdentity& self, wire::Op op, wire::ErrorCode error);
 
 // What a line does now.
 struct LineActivity {

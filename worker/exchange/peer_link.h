@@ -107,7 +107,7 @@ class PeerLink {
   void SendAck(std::vector<WireAction>* actions);
   void PlanReconnect(absl::Time now);
 
-  const Options options_;
+  Options options_;
   State state_ = State::kIdle;
   std::optional<transport::ConnectionId> connection_;
   absl::Time state_due_ = absl::InfiniteFuture();  // kIdle: connect; kGreeting: give this one up

@@ -24,7 +24,7 @@ uint32_t PositionOf(const std::vector<RingNode>& nodes, NodeId node) {
   return static_cast<uint32_t>(found - nodes.begin());
 }
 
-absl::Status CheckRing(const proto::JobRecord& record, NodeId node) {
+absl::Status CheckRingView(const proto::JobRecord& record, NodeId node) {
   const int nodes = record.view().nodes_size();
   if (nodes < 2) {
     return absl::InvalidArgumentError(
@@ -34,14 +34,19 @@ absl::Status CheckRing(const proto::JobRecord& record, NodeId node) {
     return absl::InvalidArgumentError(absl::StrFormat("ring.endpoints has %d entries for %d nodes",
                                                       record.ring().endpoints_size(), nodes));
   }
+  if (PositionOf(RingNodesOf(record), node) == static_cast<uint32_t>(nodes)) {
+    return absl::InvalidArgumentError(
+        absl::StrFormat("view.nodes does not name node %d", node.value()));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CheckRing(const proto::JobRecord& record, NodeId node) {
+  if (absl::Status status = CheckRingView(record, node); !status.ok()) return status;
   if (record.ring().algorithm() != proto::AllReduce::RING &&
       record.ring().algorithm() != proto::AllReduce::HALVING_DOUBLING) {
     return absl::InvalidArgumentError(absl::StrFormat(
         "ring.algorithm is %d, not RING or HALVING_DOUBLING", record.ring().algorithm()));
-  }
-  if (PositionOf(RingNodesOf(record), node) == static_cast<uint32_t>(nodes)) {
-    return absl::InvalidArgumentError(
-        absl::StrFormat("view.nodes does not name node %d", node.value()));
   }
   if (record.layout().elements() == 0) return absl::InvalidArgumentError("layout is empty");
   if (record.placement().chunk_elements() == 0) {

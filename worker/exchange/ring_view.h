@@ -21,7 +21,9 @@ std::vector<RingNode> RingNodesOf(const proto::JobRecord& record);
 // Of `node`; as many as there are nodes if it is none of them.
 uint32_t PositionOf(const std::vector<RingNode>& nodes, NodeId node);
 
-// Whether `node` can all-reduce by this record. Errors: InvalidArgument naming the field.
+// Whether `node` has a place in the record's view, with addresses for all; and whether it can
+// all-reduce by this record. Errors: InvalidArgument naming the field.
+absl::Status CheckRingView(const proto::JobRecord& record, NodeId node);
 absl::Status CheckRing(const proto::JobRecord& record, NodeId node);
 
 }  // namespace strata::worker
