@@ -214,6 +214,39 @@ absl::Status CheckDebug(const proto::Job& job) {
   return InRange("debug.nan_rank", job.debug().nan_rank(), 0, job.ranks() - 1);
 }
 
+absl::Status CheckAllReduce(const proto::Job& job) {
+  const proto::Consistency& consistency = job.consistency();
+  const bool per_clock =
+      consistency.has_sync() ||
+      (consistency.has_lazy() && consistency.lazy().apply() == proto::Lazy::PER_CLOCK);
+  if (!proto::Addition::Order_IsValid(job.order())) {
+    return Refuse(absl::StrFormat("order: %d is not one of TREE, RING", job.order()));
+  }
+  if (job.order() == proto::Addition::RING && job.exchange() != proto::Job::PARAMETER_SERVER) {
+    return Refuse("order: RING is for servers, so it needs exchange: PARAMETER_SERVER");
+  }
+  if (job.order() == proto::Addition::RING && !per_clock) {
+    return Refuse(absl::StrFormat(
+        "order: RING adds the gradients of a clock, but consistency %s applies each on arrival",
+        ModeName(consistency)));
+  }
+  if (!proto::AllReduce::Algorithm_IsValid(job.all_reduce().algorithm())) {
+    return Refuse(
+        absl::StrFormat("all_reduce.algorithm: %d is not one of AUTO, RING, HALVING_DOUBLING",
+                        job.all_reduce().algorithm()));
+  }
+  if (job.exchange() != proto::Job::RING) {
+    return job.has_all_reduce() ? Refuse("all_reduce: belongs to exchange: RING")
+                                : absl::OkStatus();
+  }
+  if (!consistency.has_sync()) {
+    return Refuse(absl::StrFormat("consistency: exchange: RING is sync, %s needs servers",
+                                  ModeName(consistency)));
+  }
+  if (job.ranks() < 2) return Refuse("ranks: 1, but exchange: RING needs two nodes");
+  return absl::OkStatus();
+}
+
 absl::Status CheckShape(const proto::Job& job) {
   const absl::Status ranges = All({InRange("ranks", job.ranks(), 1, kRanksMax),
                                    InRange("ranks_per_node", job.ranks_per_node(), 0, kRanksMax),
@@ -224,11 +257,12 @@ absl::Status CheckShape(const proto::Job& job) {
   }
   if (!proto::Job::Exchange_IsValid(job.exchange())) {
     return Refuse(
-        absl::StrFormat("exchange: %d is not one of PARAMETER_SERVER, NONE", job.exchange()));
+        absl::StrFormat("exchange: %d is not one of PARAMETER_SERVER, RING, NONE", job.exchange()));
   }
   if (job.exchange() == proto::Job::NONE && job.ranks() != 1) {
     return Refuse(absl::StrFormat("ranks: %d, but exchange: NONE needs ranks: 1", job.ranks()));
   }
+  if (absl::Status status = CheckAllReduce(job); !status.ok()) return status;
   if (job.chunk_elements() == 0) return absl::OkStatus();
   return InRange("chunk_elements", job.chunk_elements(), 256, kChunkElementsMax);
 }

@@ -50,6 +50,16 @@ DescriptorNeed AggregatorDescriptors(uint32_t local_ranks, uint32_t shards) {
           base + local_ranks + shards * kPerConnectionOut};
 }
 
+DescriptorNeed RingDescriptors(uint32_t local_ranks) {
+  const uint64_t base = kBase + kContext;
+  const uint64_t port = kPerShard + kRingConnectionsMax + kConnectionSlack;
+  const uint64_t out = kRingConnectionsMax * kPerConnectionOut;
+  return {
+      absl::StrFormat("%d + %s + %d for its port + %d connections out x %d", base,
+                      CountOf(local_ranks, "rank"), port, kRingConnectionsMax, kPerConnectionOut),
+      base + local_ranks + port + out};
+}
+
 DescriptorNeed WorkerDescriptors(uint32_t slots) {
   const uint64_t base = kBase + kWhileStarting + kProbesMax;
   // Rank, aggregator, and the claim of the run directory.

@@ -19,6 +19,9 @@ struct DescriptorNeed {
 // Connections beyond a listener's limit that may be open for a moment, until they are ended.
 inline constexpr uint32_t kConnectionSlack = 64;
 
+// Nodes that one node of an all-reduce speaks with: two in a ring, one more for each doubling.
+inline constexpr uint32_t kRingConnectionsMax = 16;
+
 // `sessions` and other calls are a connection each.
 DescriptorNeed CoordinatorDescriptors(const CoordinatorLimits& limits);
 DescriptorNeed ServerDescriptors(uint32_t shards, const ServerLimits& limits);
@@ -27,6 +30,9 @@ DescriptorNeed WorkerDescriptors(uint32_t slots);
 // Of an aggregator process; it inherits its worker's limit, so WorkerDescriptors is no less than
 // this for a job of kShardsPerJobMax shards with all slots.
 DescriptorNeed AggregatorDescriptors(uint32_t local_ranks, uint32_t shards);
+
+// Of one with a port of its own, for an all-reduce; no more than for kShardsPerJobMax shards.
+DescriptorNeed RingDescriptors(uint32_t local_ranks);
 
 // Whether `allowed` covers the need of `process` ("strata server"). Errors: ResourceExhausted, with
 // both figures, the formula and the command that helps.

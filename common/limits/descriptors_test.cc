@@ -9,6 +9,11 @@
 namespace strata {
 namespace {
 
+TEST(Descriptors, AnAggregatorOfARingNeedsNoMoreThanOneOfTheMostShards) {
+  EXPECT_EQ(RingDescriptors(4).total, 68u + 4 + 5 + 16 + 64 + 16 * 4);
+  EXPECT_LE(RingDescriptors(4).total, AggregatorDescriptors(4, kShardsPerJobMax).total);
+}
+
 TEST(Descriptors, NeedOfAServerGrowsWithShardsAndConnections) {
   const DescriptorNeed one = ServerDescriptors(1, {.connections_max = 100});
   EXPECT_EQ(one.total, 68u + 1 * (5 + 64 + 100));

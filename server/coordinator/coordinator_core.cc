@@ -18,6 +18,8 @@ std::optional<uint32_t> JobOf(const proto::DaemonMessage& message) {
       return message.job_installed().job_id();
     case proto::DaemonMessage::kNodeReady:
       return message.node_ready().job_id();
+    case proto::DaemonMessage::kLinkMeasured:
+      return message.link_measured().job_id();
     case proto::DaemonMessage::kNodeFinished:
       return message.node_finished().job_id();
     case proto::DaemonMessage::kNodeFailed:
@@ -89,6 +91,8 @@ void CoordinatorCore::OnMessage(SessionId session, const proto::DaemonMessage& m
       return jobs_.OnJobInstalled(daemon, message.job_installed(), now);
     case proto::DaemonMessage::kNodeReady:
       return jobs_.OnNodeReady(daemon, message.node_ready(), now);
+    case proto::DaemonMessage::kLinkMeasured:
+      return jobs_.OnLinkMeasured(daemon, message.link_measured(), now);
     case proto::DaemonMessage::kNodeFinished:
       return jobs_.OnNodeFinished(daemon, JobId(message.node_finished().job_id()), now);
     case proto::DaemonMessage::kNodeFailed:

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <deque>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -23,6 +24,7 @@ namespace strata::server {
 enum class JobPhase {
   kNone,        // not running
   kStarting,    // StartNode sent, waits for NodeReady of all nodes
+  kMeasuring,   // MeasureLink sent, waits for LinkMeasured of all nodes
   kInstalling,  // InstallJob sent, waits for JobInstalled of all servers
   kTraining,    // RunNode sent, waits for NodeFinished of all nodes
 };
@@ -35,7 +37,8 @@ struct JobNode {
   uint32_t ranks = 0;
   bool ready = false;
   bool finished = false;
-  proto::NodeReady info;  // once ready
+  proto::NodeReady info;                    // once ready
+  std::optional<proto::LinkMeasured> link;  // of an all-reduce, once measured
   // Since when its daemon, back again, does not hold the job (and has not yet said how it ended).
   absl::Time missing_since = absl::InfiniteFuture();
   // False after a restart of the coordinator until the daemon is back.
@@ -81,6 +84,7 @@ struct JobEntry {
   bool running() const { return state() == proto::RUNNING; }
   bool ended() const { return !running() && state() != proto::QUEUED; }
   bool all_ready() const;
+  bool is_ring() const { return job().exchange() == proto::Job::RING; }
   bool needs_servers() const { return job().exchange() == proto::Job::PARAMETER_SERVER; }
 
   JobNode* NodeOn(const std::string& daemon);      // null: plays none

@@ -112,6 +112,7 @@ void JobTable::StartWhereReached(JobEntry* entry, const std::vector<WorkerSlots>
 // that come back from a break, or have just joined, are waited for, but not for long. REQUIRES: all
 // nodes are ready.
 void JobTable::Install(JobEntry* entry, absl::Time now) {
+  if (entry->is_ring()) return InstallRing(entry, now);
   std::vector<ServerShards> servers;
   if (entry->needs_servers()) {
     std::vector<std::string> workers;

@@ -67,6 +67,10 @@ bool JobTable::StartOrWait(JobEntry* entry, absl::Time now) {
 
 void JobTable::Start(JobEntry* entry, const std::vector<RankBlock>& blocks, absl::Time now) {
   entry->SetView(blocks);
+  if (entry->is_ring()) {
+    const absl::Status status = CheckRing(*entry);
+    if (!status.ok()) return Fail(entry, std::string(status.message()), now);
+  }
   entry->phase = JobPhase::kStarting;
   entry->status().set_state(proto::RUNNING);
   entry->status().set_started_ms(absl::ToUnixMillis(now));

@@ -119,6 +119,7 @@ void JobTable::NodeCameBack(JobEntry* entry, JobNode* node, bool holds, absl::Ti
   const bool starts = entry->phase == JobPhase::kStarting && !node->ready;
   node->missing_since = holds || starts ? absl::InfiniteFuture() : now;
   if (starts) return SendStart(*entry, *node);
+  if (entry->phase == JobPhase::kMeasuring && !node->link) return SendMeasure(*entry, *node);
   if (entry->phase != JobPhase::kTraining) return;
   if (holds && !entry->metrics.HasReported(node->first_rank)) SendRun(*entry, *node);
   if (!holds || node->node != 0) return;

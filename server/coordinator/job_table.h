@@ -71,6 +71,8 @@ class JobTable {
   void OnNodeReady(const std::string& daemon, const proto::NodeReady& message, absl::Time now);
   void OnJobInstalled(const std::string& daemon, const proto::JobInstalled& message,
                       absl::Time now);
+  void OnLinkMeasured(const std::string& daemon, const proto::LinkMeasured& message,
+                      absl::Time now);
   void OnNodeFinished(const std::string& daemon, JobId job, absl::Time now);
   void OnNodeFailed(const std::string& daemon, const proto::NodeFailed& message, absl::Time now);
   void OnRankReport(const std::string& daemon, const proto::RankReport& report, absl::Time now);
@@ -107,6 +109,11 @@ class JobTable {
   void Install(JobEntry* entry, absl::Time now);
   void InstallOn(const std::vector<ServerShards>& servers, JobEntry* entry, absl::Time now);
 
+  // job_ring.cc
+  // Whether the nodes can all-reduce. Errors: InvalidArgument, for the user.
+  static absl::Status CheckRing(const JobEntry& entry);
+  void InstallRing(JobEntry* entry, absl::Time now);
+
   // job_table.cc
   JobEntry* Running(uint32_t job);
   bool IsMissing(const JobNode& node) const;
@@ -127,6 +134,7 @@ class JobTable {
   void SendTo(const std::string& daemon, const proto::CoordinatorMessage& message);
   void SendStart(const JobEntry& entry, const JobNode& node);
   void SendInstall(const JobEntry& entry, const JobServer& server);
+  void SendMeasure(const JobEntry& entry, const JobNode& node);
   void SendRun(const JobEntry& entry, const JobNode& node);
   void SendStop(const std::string& daemon, JobId job, const std::string& reason);
   void SendRemove(const std::string& daemon, JobId job);

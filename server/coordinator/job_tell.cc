@@ -52,6 +52,12 @@ void JobTable::SendInstall(const JobEntry& entry, const JobServer& server) {
   SendTo(server.daemon, message);
 }
 
+void JobTable::SendMeasure(const JobEntry& entry, const JobNode& node) {
+  proto::CoordinatorMessage message;
+  *message.mutable_measure_link()->mutable_record() = entry.stored.record();
+  SendTo(node.daemon, message);
+}
+
 void JobTable::SendRun(const JobEntry& entry, const JobNode& node) {
   proto::CoordinatorMessage message;
   *message.mutable_run_node()->mutable_record() = entry.stored.record();

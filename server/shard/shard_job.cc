@@ -155,7 +155,7 @@ void ShardJob::OnFrame(transport::ConnectionId connection, const wire::Frame& fr
 
 void ShardJob::OnInit(transport::ConnectionId connection, const wire::Frame& frame,
                       std::vector<ShardAction>* actions) {
-  WeightState& weights = chunks_.at(frame.header.chunk)->weights();
+  kernels::WeightState& weights = chunks_.at(frame.header.chunk)->weights();
   const uint64_t checksum = frame.header.payload_checksum;
   if (weights.seeded()) {
     if (weights.seed_checksum() != checksum) {

@@ -107,6 +107,11 @@ void Agent::OnMessage(const proto::CoordinatorMessage& message) {
     case proto::CoordinatorMessage::kRunNode:
       if (auto* job = find(message.run_node().record().job_id())) job->Run(message.run_node());
       return;
+    case proto::CoordinatorMessage::kMeasureLink:
+      if (auto* job = find(message.measure_link().record().job_id())) {
+        job->Measure(message.measure_link());
+      }
+      return;
     case proto::CoordinatorMessage::kStopNode:
       if (auto* job = find(message.stop_node().job_id())) job->Stop();
       return;
@@ -131,6 +136,7 @@ void Agent::StartNode(const proto::StartNode& start) {
   options.binary = options_.binary;
   options.daemon = options_.name;
   options.runs_dir = options_.runs_dir;
+  options.address = options_.address;
   JobProcesses::Callbacks callbacks;
   callbacks.send = [this](proto::DaemonMessage message) { session_->Send(std::move(message)); };
   callbacks.admit = [this, start](const proto::Layout& layout, const proto::Placement& placement) {

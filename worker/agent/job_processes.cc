@@ -3,7 +3,6 @@
 #include <errno.h>
 #include <poll.h>
 #include <signal.h>
-#include <sys/mman.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -11,38 +10,20 @@
 #include <random>
 #include <utility>
 
-#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_replace.h"
 #include "absl/strings/strip.h"
 #include "absl/time/clock.h"
 #include "common/process/process_state.h"
-#include "google/protobuf/text_format.h"
+#include "worker/agent/child_launch.h"
 #include "worker/agent/metrics_line.h"
 #include "worker/agent/run_directory.h"
 
 namespace strata::worker {
 namespace {
 
-// Numbers of the inherited descriptors in every child.
-constexpr int kChannelFd = 3;
-constexpr int kLaunchFd = 4;
-constexpr char kLaunchPath[] = "/proc/self/fd/4";
-
 constexpr absl::Duration kClaimRetry = absl::Milliseconds(50);
-
-// A file that exists in memory only: a launch file holds the job's token, and no crash can leave it
-// behind. -1 with errno on failure.
-int MemoryFile(const std::string& text) {
-  int fd = memfd_create("strata-launch", MFD_CLOEXEC);
-  if (fd < 0) return -1;
-  if (write(fd, text.data(), text.size()) != static_cast<ssize_t>(text.size())) {
-    close(fd);
-    return -1;
-  }
-  return fd;
-}
 
 std::string RandomSocketName() {
   std::random_device random;
@@ -158,40 +139,25 @@ proto::Launch JobProcesses::LaunchOf(int child) const {
   launch.set_first_rank(self_.first_rank());
   launch.set_local_ranks(self_.ranks());
   if (has_aggregator()) launch.set_aggregator_socket(socket_name_);
+  launch.set_listen_host(options_.address);
   launch.set_run_dir(run_dir_);
   launch.set_channel_fd(kChannelFd);
   return launch;
 }
 
-std::vector<std::string> JobProcesses::ArgsOf(int child) const {
-  if (life_->is_aggregator(child)) return {"strata", "aggregator", "--launch", kLaunchPath};
-  if (!start_.record().job().has_program()) return {"strata", "rank", "--launch", kLaunchPath};
-  const proto::Program& program = start_.record().job().program();
-  std::vector<std::string> args = {program.path()};
-  bool placed = false;
-  for (const std::string& arg : program.args()) {
-    placed = placed || absl::StrContains(arg, "{launch}");
-    args.push_back(absl::StrReplaceAll(arg, {{"{launch}", kLaunchPath}}));
-  }
-  if (!placed) args.push_back(kLaunchPath);
-  return args;
-}
-
 absl::Status JobProcesses::StartChild(int child, int theirs) {
-  std::string text;
-  google::protobuf::TextFormat::PrintToString(LaunchOf(child), &text);
-  int launch_fd = MemoryFile(text);
-  if (launch_fd < 0) return absl::ErrnoToStatus(errno, "cannot make a launch file");
+  absl::StatusOr<UniqueFd> launch = LaunchFile(LaunchOf(child));
+  if (!launch.ok()) return launch.status();
   Process::Spec spec;
-  spec.args = ArgsOf(child);
-  bool own_program = !life_->is_aggregator(child) && start_.record().job().has_program();
+  const proto::Job& job = start_.record().job();
+  spec.args = ArgsOf(job, life_->is_aggregator(child));
+  const bool own_program = !life_->is_aggregator(child) && job.has_program();
   if (!own_program) spec.executable = options_.binary;
   spec.log_path = life_->is_aggregator(child) ? AggregatorLog(run_dir_, self_.node())
                                               : RankLog(run_dir_, self_.first_rank() + child);
-  spec.descriptors = {{theirs, kChannelFd}, {launch_fd, kLaunchFd}};
+  spec.descriptors = {{theirs, kChannelFd}, {launch->get(), kLaunchFd}};
   children_[child].log_path = spec.log_path;
   auto process = Process::Start(spec);
-  close(launch_fd);
   if (!process.ok()) return process.status();
   children_[child].process = std::move(*process);
   loop_->Watch(children_[child].process->pid_fd(), POLLIN, [this, child](short) { OnEnd(child); });
@@ -251,6 +217,12 @@ void JobProcesses::OnChildMessage(int child, const std::string& bytes) {
     case proto::ChildMessage::kFailed:
       life_->OnFailedLine(child, OneLine(message.failed()));
       OnSymptom();
+      return;
+    case proto::ChildMessage::kMeasured:
+      measured_ = message.measured();
+      measured_->set_job_id(start_.record().job_id());
+      *up.mutable_link_measured() = *measured_;
+      if (!told_) callbacks_.send(std::move(up));
       return;
     case proto::ChildMessage::kActivity:
       if (life_->is_aggregator(child)) watch_->OnActivity(message.activity(), clock_.Now());
@@ -362,8 +334,25 @@ void JobProcesses::Run(const proto::RunNode& run) {
   if (!Admit(run.record().layout(), run.record().placement())) return;
   proto::AgentMessage message;
   *message.mutable_run() = run;
-  // With no aggregator the one rank hears it.
-  int child = has_aggregator() ? static_cast<int>(self_.ranks()) : 0;
+  Tell(message);
+}
+
+void JobProcesses::Measure(const proto::MeasureLink& measure) {
+  if (measured_ && !told_) {
+    proto::DaemonMessage up;
+    *up.mutable_link_measured() = *measured_;
+    return callbacks_.send(std::move(up));
+  }
+  if (told_to_measure_) return;
+  told_to_measure_ = true;
+  proto::AgentMessage message;
+  *message.mutable_measure() = measure;
+  Tell(message);
+}
+
+// With no aggregator the one rank hears it.
+void JobProcesses::Tell(const proto::AgentMessage& message) {
+  const int child = has_aggregator() ? static_cast<int>(self_.ranks()) : 0;
   if (child >= static_cast<int>(children_.size()) || children_[child].channel == nullptr) return;
   children_[child].channel->Send(message);
   WatchChannel(child);

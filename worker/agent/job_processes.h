@@ -3,6 +3,7 @@
 
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -28,6 +29,7 @@ class JobProcesses {
     std::string binary;    // executable of `strata rank` and `strata aggregator`
     std::string daemon;    // this worker's name
     std::string runs_dir;  // parent of run directories
+    std::string address;   // under which peers know this node
     // From SIGTERM to SIGKILL.
     absl::Duration stop_grace = absl::Seconds(3);
     // After the first sign of failure, how long to collect others: the cause may show last.
@@ -56,6 +58,8 @@ class JobProcesses {
 
   // Once; a repetition (the coordinator cannot know whether the first one came) does nothing.
   void Run(const proto::RunNode& run);
+  // To the aggregator, any number of times; what it finds is sent as LinkMeasured, again for each.
+  void Measure(const proto::MeasureLink& measure);
   // Ends all processes without further reports.
   void Stop();
   // Ends all processes and reports `reason`, if nothing was reported yet.
@@ -86,12 +90,12 @@ class JobProcesses {
   absl::Status StartAll();
   absl::Status StartChild(int child, int theirs);
   proto::Launch LaunchOf(int child) const;
-  std::vector<std::string> ArgsOf(int child) const;
   void WatchChannel(int child);
   void OnChannel(int child);
   void OnChildMessage(int child, const std::string& bytes);
   // False: the job does not fit, and has failed.
   bool Admit(const proto::Layout& layout, const proto::Placement& placement);
+  void Tell(const proto::AgentMessage& message);
   void OnEnd(int child);
   void OnSymptom();
   void OnAllGone();
@@ -116,6 +120,8 @@ class JobProcesses {
   std::vector<Child> children_;
   proto::NodeReady ready_;
   bool said_ready_ = false;
+  bool told_to_measure_ = false;
+  std::optional<proto::LinkMeasured> measured_;
   bool told_to_run_ = false;
   bool told_ = false;      // NodeFailed or NodeFinished was sent, or nobody wants to hear
   bool stopping_ = false;  // SIGTERM was sent

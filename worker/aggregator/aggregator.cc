@@ -26,6 +26,7 @@
 #include "worker/aggregator/poll_set.h"
 #include "worker/aggregator/rank_group.h"
 #include "worker/aggregator/rank_watch.h"
+#include "worker/aggregator/ring_port.h"
 #include "worker/client/agent_line.h"
 #include "worker/exchange/create_exchange.h"
 
@@ -46,6 +47,14 @@ const char* PhaseName(Exchange::Phase phase) {
   }
 }
 
+std::string WithWhom(const proto::JobRecord& record) {
+  if (record.job().exchange() != proto::Job::RING) {
+    return absl::StrCat("over ", CountOf(record.placement().shard_endpoints_size(), "shard"));
+  }
+  return absl::StrCat("with ", CountOf(record.view().nodes_size() - 1, "other node"), ", ",
+                      proto::AllReduce::Algorithm_Name(record.ring().algorithm()));
+}
+
 class Aggregator {
  public:
   Aggregator(const proto::Launch& launch, const AggregatorOptions& options,
@@ -54,11 +63,16 @@ class Aggregator {
   absl::Status Run();
 
  private:
+  // Opens the port of a node that is to all-reduce. Errors: RingPort's.
+  absl::Status Open();
+
   // One turn of the loop each; the exchange is there from Begin on.
   absl::Status Gather();
   absl::Status Begin(const proto::RunNode& run);
   absl::Status Train();
 
+  absl::Status HearAgent();
+  absl::Status AwaitWord();
   absl::Status ReadDescriptors(int timeout_ms);
   absl::Status SubmitReady(bool* any);
   absl::Status TakeLeaves();
@@ -80,6 +94,7 @@ class Aggregator {
   std::unique_ptr<NodeMemory> memory_;
   std::unique_ptr<AggregatorCore> core_;
   std::unique_ptr<NodeArenas> arenas_;
+  std::unique_ptr<RingPort> port_;  // exchange: RING, until the exchange has it
   std::unique_ptr<Exchange> exchange_;
   proto::Started started_;
   bool said_ready_ = false;
@@ -110,8 +125,15 @@ Aggregator::Aggregator(const proto::Launch& launch, const AggregatorOptions& opt
   if (options_.stop_fd >= 0) poll_.Add(options_.stop_fd);
 }
 
+absl::Status Aggregator::Open() {
+  if (launch_.record().job().exchange() != proto::Job::RING) return absl::OkStatus();
+  absl::StatusOr<std::unique_ptr<RingPort>> port = RingPort::Open(launch_, poll_.fd(), &clock_);
+  if (port.ok()) port_ = *std::move(port);
+  return port.status();
+}
+
 absl::Status Aggregator::Run() {
-  absl::Status status;
+  absl::Status status = Open();
   while (status.ok() && !(released_ && ranks_->all_gone())) {
     TellActivity();
     status = exchange_ ? Train() : Gather();
@@ -128,19 +150,42 @@ absl::Status Aggregator::ReadDescriptors(int timeout_ms) {
     } else if (fd == ranks_->fd()) {
       if (absl::Status status = ranks_->Receive(); !status.ok()) return status;
     } else {
-      absl::StatusOr<std::optional<proto::RunNode>> run = agent_.TryRun();
-      if (!run.ok()) return run.status();
-      if (run->has_value() && said_ready_ && !exchange_) {
-        if (absl::Status status = Begin(**run); !status.ok()) return status;
-      }
+      if (absl::Status status = HearAgent(); !status.ok()) return status;
     }
   }
   return absl::OkStatus();
 }
 
+absl::Status Aggregator::HearAgent() {
+  while (true) {
+    absl::StatusOr<std::optional<proto::AgentMessage>> message = agent_.TryReceive();
+    if (!message.ok()) return message.status();
+    if (!message->has_value()) return absl::OkStatus();
+    if (!said_ready_ || exchange_) continue;
+    absl::Status status;
+    if ((*message)->has_run()) status = Begin((*message)->run());
+    if ((*message)->has_measure() && port_) status = port_->Measure((*message)->measure().record());
+    if (!status.ok()) return status;
+  }
+}
+
+// Until a descriptor is readable or something is due; a probe of the ring goes on meanwhile.
+absl::Status Aggregator::AwaitWord() {
+  int timeout_ms = static_cast<int>(absl::ToInt64Milliseconds(UntilActivity())) + 1;
+  if (port_ && port_->measuring()) {
+    if (absl::Status status = port_->Poll(UntilActivity()); !status.ok()) return status;
+    timeout_ms = 0;
+    if (std::optional<proto::LinkMeasured> measured = port_->TakeMeasured()) {
+      proto::ChildMessage message;
+      *message.mutable_measured() = *std::move(measured);
+      if (absl::Status status = agent_.Send(message); !status.ok()) return status;
+    }
+  }
+  return ReadDescriptors(timeout_ms);
+}
+
 absl::Status Aggregator::Gather() {
-  const int timeout_ms = static_cast<int>(absl::ToInt64Milliseconds(UntilActivity())) + 1;
-  if (absl::Status status = ReadDescriptors(timeout_ms); !status.ok()) return status;
+  if (absl::Status status = AwaitWord(); !status.ok()) return status;
   if (!memory_ && ranks_->all_attached()) {
     absl::StatusOr<std::unique_ptr<NodeMemory>> memory =
         NodeMemory::Create(ranks_->layout().elements(), launch_.local_ranks());
@@ -157,6 +202,7 @@ absl::Status Aggregator::Gather() {
     ready->set_samples_per_epoch(ranks_->offer().samples_per_epoch());
     ready->set_total_steps(ranks_->offer().total_steps());
     ready->set_run_dir(launch_.run_dir());
+    if (port_) ready->set_endpoint(port_->address());
     return agent_.Send(message);
   }
   return absl::OkStatus();
@@ -177,7 +223,8 @@ absl::Status Aggregator::Begin(const proto::RunNode& run) {
   core_ = std::make_unique<AggregatorCore>(RankId(launch_.first_rank()), launch_.local_ranks(),
                                            map.chunks());
   arenas_ = std::make_unique<NodeArenas>(memory_.get(), core_.get(), map, kernels::Cpu());
-  absl::StatusOr<std::unique_ptr<transport::Endpoint>> endpoint = transport::CreateZmqEndpoint({});
+  absl::StatusOr<std::unique_ptr<transport::Endpoint>> endpoint =
+      port_ ? port_->Release() : transport::CreateZmqEndpoint({});
   if (!endpoint.ok()) return endpoint.status();
   absl::StatusOr<std::unique_ptr<Exchange>> exchange =
       CreateExchange({.record = run.record(),
@@ -189,9 +236,8 @@ absl::Status Aggregator::Begin(const proto::RunNode& run) {
   started_.set_chunk_elements(chunk_elements);
   started_.set_samples_per_epoch(run.record().samples_per_epoch());
   memory_->header().chunks.store(map.chunks());
-  LogInfo("job %d node %d: %d elements in %s over %s", launch_.record().job_id(), launch_.node(),
-          elements, CountOf(map.chunks(), "chunk"),
-          CountOf(run.record().placement().shard_endpoints_size(), "shard"));
+  LogInfo("job %d node %d: %d elements in %s %s", launch_.record().job_id(), launch_.node(),
+          elements, CountOf(map.chunks(), "chunk"), WithWhom(run.record()));
   exchange_->Start();
   return absl::OkStatus();
 }

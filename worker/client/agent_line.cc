@@ -29,22 +29,21 @@ void AgentLine::SendFailed(const std::string& reason) {
   Send(message).IgnoreError();
 }
 
-absl::StatusOr<std::optional<proto::RunNode>> AgentLine::TryRun() {
+absl::StatusOr<std::optional<proto::AgentMessage>> AgentLine::TryReceive() {
   if (!channel_) return absl::FailedPreconditionError("no worker daemon to wait for");
-  while (true) {
-    proto::AgentMessage message;
-    absl::StatusOr<bool> received = channel_->TryReceive(&message);
-    if (!received.ok()) return absl::UnavailableError("the worker daemon is gone");
-    if (!*received) return std::optional<proto::RunNode>();
-    if (message.has_run()) return std::optional<proto::RunNode>(std::move(*message.mutable_run()));
-  }
+  proto::AgentMessage message;
+  absl::StatusOr<bool> received = channel_->TryReceive(&message);
+  if (!received.ok()) return absl::UnavailableError("the worker daemon is gone");
+  if (!*received) return std::optional<proto::AgentMessage>();
+  return std::optional<proto::AgentMessage>(std::move(message));
 }
 
 absl::StatusOr<proto::RunNode> AgentLine::AwaitRun() {
   while (true) {
-    absl::StatusOr<std::optional<proto::RunNode>> run = TryRun();
-    if (!run.ok()) return run.status();
-    if (run->has_value()) return std::move(**run);
+    absl::StatusOr<std::optional<proto::AgentMessage>> message = TryReceive();
+    if (!message.ok()) return message.status();
+    if (message->has_value() && (*message)->has_run()) return std::move(*(*message)->mutable_run());
+    if (message->has_value()) continue;
     pollfd wait{channel_->fd(), POLLIN, 0};
     poll(&wait, 1, 1000);
   }

@@ -33,8 +33,8 @@ class AgentLine {
 
   // Blocks until RunNode comes. Errors: Unavailable (the daemon is gone).
   absl::StatusOr<proto::RunNode> AwaitRun();
-  // RunNode if it has come; never blocks. Errors: Unavailable.
-  absl::StatusOr<std::optional<proto::RunNode>> TryRun();
+  // What has come; never blocks. Errors: Unavailable.
+  absl::StatusOr<std::optional<proto::AgentMessage>> TryReceive();
 
  private:
   std::unique_ptr<FramedChannel> channel_;

@@ -1,6 +1,5 @@
 #include "worker/exchange/reduce_plan.h"
 
-#include <algorithm>
 #include <bit>
 #include <set>
 
@@ -86,18 +85,6 @@ SliceRange ReducePlan::Own() const {
 ReducePlan PlanOf(proto::AllReduce::Algorithm algorithm, uint32_t nodes, uint32_t position) {
   return algorithm == proto::AllReduce::HALVING_DOUBLING ? HalvingDoubling(nodes, position)
                                                          : Ring(nodes, position);
-}
-
-double SecondsOf(proto::AllReduce::Algorithm algorithm, uint32_t nodes, uint64_t bytes,
-                 double latency_s, double bytes_per_s) {
-  const double n = nodes, transfer_s = static_cast<double>(bytes) / bytes_per_s;
-  if (algorithm != proto::AllReduce::HALVING_DOUBLING) {
-    return 2 * (n - 1) * latency_s + 2 * (n - 1) / n * transfer_s;
-  }
-  const double power = std::bit_floor(nodes);
-  const double rounds = std::bit_width(nodes) - 1;
-  const double folds = nodes == power ? 0 : 2;  // all of it there and back
-  return (2 * rounds + folds) * latency_s + (2 * (power - 1) / power + folds) * transfer_s;
 }
 
 }  // namespace strata::worker

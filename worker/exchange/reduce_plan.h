@@ -53,11 +53,6 @@ struct ReducePlan {
 // REQUIRES: nodes >= 2, position < nodes.
 ReducePlan PlanOf(proto::AllReduce::Algorithm algorithm, uint32_t nodes, uint32_t position);
 
-// What an all-reduce of `bytes` takes at the least over links of `bytes_per_s` each way on which a
-// message takes `latency_s` besides: of the node that takes longest.
-double SecondsOf(proto::AllReduce::Algorithm algorithm, uint32_t nodes, uint64_t bytes,
-                 double latency_s, double bytes_per_s);
-
 }  // namespace strata::worker
 
 #endif  // STRATA_WORKER_EXCHANGE_REDUCE_PLAN_H_

@@ -159,12 +159,5 @@ TEST(ReducePlan, HalvingAndDoublingAddsAlongTheBalancedTree) {
   }
 }
 
-TEST(ReducePlan, TheCostIsThatOfTheSlowestNode) {
-  // 1 MB over 1 MB/s, 1 ms a message.
-  EXPECT_DOUBLE_EQ(SecondsOf(AllReduce::RING, 4, 1000000, 0.001, 1e6), 6 * 0.001 + 1.5);
-  EXPECT_DOUBLE_EQ(SecondsOf(AllReduce::HALVING_DOUBLING, 4, 1000000, 0.001, 1e6), 4 * 0.001 + 1.5);
-  EXPECT_DOUBLE_EQ(SecondsOf(AllReduce::HALVING_DOUBLING, 5, 1000000, 0.001, 1e6), 6 * 0.001 + 3.5);
-}
-
 }  // namespace
 }  // namespace strata::worker

@@ -1,0 +1,43 @@
+#include "worker/agent/child_launch.h"
+
+#include <errno.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_replace.h"
+#include "google/protobuf/text_format.h"
+
+namespace strata::worker {
+namespace {
+
+constexpr char kLaunchPath[] = "/proc/self/fd/4";
+static_assert(kLaunchFd == 4);
+
+}  // namespace
+
+std::vector<std::string> ArgsOf(const proto::Job& job, bool is_aggregator) {
+  if (is_aggregator) return {"strata", "aggregator", "--launch", kLaunchPath};
+  if (!job.has_program()) return {"strata", "rank", "--launch", kLaunchPath};
+  std::vector<std::string> args = {job.program().path()};
+  bool placed = false;
+  for (const std::string& arg : job.program().args()) {
+    placed = placed || absl::StrContains(arg, "{launch}");
+    args.push_back(absl::StrReplaceAll(arg, {{"{launch}", kLaunchPath}}));
+  }
+  if (!placed) args.push_back(kLaunchPath);
+  return args;
+}
+
+absl::StatusOr<UniqueFd> LaunchFile(const proto::Launch& launch) {
+  std::string text;
+  google::protobuf::TextFormat::PrintToString(launch, &text);
+  UniqueFd file(memfd_create("strata-launch", MFD_CLOEXEC));
+  if (file.get() < 0 ||
+      write(file.get(), text.data(), text.size()) != static_cast<ssize_t>(text.size())) {
+    return absl::ErrnoToStatus(errno, "cannot make a launch file");
+  }
+  return file;
+}
+
+}  // namespace strata::worker

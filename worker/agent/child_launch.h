@@ -1,0 +1,26 @@
+#ifndef STRATA_WORKER_AGENT_CHILD_LAUNCH_H_
+#define STRATA_WORKER_AGENT_CHILD_LAUNCH_H_
+
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "common/unique_fd.h"
+#include "proto/control.pb.h"
+
+namespace strata::worker {
+
+// How ranks and aggregators are started: the descriptors that each inherits.
+inline constexpr int kChannelFd = 3;
+inline constexpr int kLaunchFd = 4;
+
+// The command line of a rank or of the aggregator; the launch file is kLaunchFd.
+std::vector<std::string> ArgsOf(const proto::Job& job, bool is_aggregator);
+
+// A file with the launch that exists in memory only: it holds the job's token, and no crash can
+// leave it behind. Errors: those of the kernel.
+absl::StatusOr<UniqueFd> LaunchFile(const proto::Launch& launch);
+
+}  // namespace strata::worker
+
+#endif  // STRATA_WORKER_AGENT_CHILD_LAUNCH_H_

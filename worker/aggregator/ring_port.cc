@@ -1,0 +1,74 @@
+#include "worker/aggregator/ring_port.h"
+
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "common/limits/descriptors.h"
+#include "common/transport/zmq/zmq_endpoint.h"
+
+namespace strata::worker {
+
+absl::StatusOr<std::unique_ptr<RingPort>> RingPort::Open(const proto::Launch& launch, int wake_fd,
+                                                         const ClockInterface* clock) {
+  absl::Status descriptors =
+      EnsureDescriptors("strata aggregator", RingDescriptors(launch.local_ranks()));
+  if (!descriptors.ok()) return descriptors;
+  transport::ZmqOptions options;
+  options.connections_max = kRingConnectionsMax;
+  options.strangers_max = kConnectionSlack;
+  options.stranger_bytes_max = kStrangerBytesMax;
+  options.stranger_timeout = kStrangerTimeout;
+  absl::StatusOr<std::unique_ptr<transport::Endpoint>> endpoint =
+      transport::CreateZmqEndpoint(options);
+  if (!endpoint.ok()) return endpoint.status();
+  absl::StatusOr<int> port =
+      (*endpoint)->Listen(absl::StrCat("tcp://", launch.listen_host(), ":0"));
+  if (!port.ok()) return port.status();
+  if (wake_fd >= 0) (*endpoint)->WatchFd(wake_fd);
+  return std::unique_ptr<RingPort>(
+      new RingPort(launch, *std::move(endpoint),
+                   absl::StrCat("tcp://", launch.listen_host(), ":", *port), clock));
+}
+
+RingPort::RingPort(const proto::Launch& launch, std::unique_ptr<transport::Endpoint> endpoint,
+                   std::string address, const ClockInterface* clock)
+    : node_(launch.node()),
+      incarnation_(launch.incarnation()),
+      endpoint_(std::move(endpoint)),
+      address_(std::move(address)),
+      clock_(clock) {}
+
+RingPort::~RingPort() = default;
+
+absl::Status RingPort::Measure(const proto::JobRecord& record) {
+  if (probe_) return absl::OkStatus();
+  absl::StatusOr<std::unique_ptr<LinkProbe>> probe =
+      LinkProbe::Create({.record = record, .node = node_, .incarnation = incarnation_});
+  if (!probe.ok()) return probe.status();
+  probe_ = *std::move(probe);
+  driver_ = std::make_unique<LineDriver>(
+      probe_.get(), endpoint_.get(), clock_,
+      [](const NodeAction&, CoreActions*) { return absl::OkStatus(); });
+  driver_->Run([&](absl::Time now, CoreActions* actions) { probe_->Start(now, actions); });
+  return absl::OkStatus();
+}
+
+std::optional<proto::LinkMeasured> RingPort::TakeMeasured() {
+  if (!probe_ || !probe_->result() || taken_) return std::nullopt;
+  taken_ = true;
+  proto::LinkMeasured measured;
+  measured.set_latency_us(probe_->result()->latency_s * 1e6);
+  measured.set_bytes_per_s(probe_->result()->bytes_per_s);
+  return measured;
+}
+
+absl::Status RingPort::Poll(absl::Duration timeout) { return driver_->Poll(timeout); }
+
+std::unique_ptr<transport::Endpoint> RingPort::Release() {
+  if (driver_) {
+    driver_->Run([&](absl::Time, CoreActions* actions) { probe_->Close(actions); });
+  }
+  return std::move(endpoint_);
+}
+
+}  // namespace strata::worker
