@@ -139,6 +139,14 @@ TEST_F(DiagnosisTest, TheAgeOfAWordCountsForHowLongButNotForWhether) {
   EXPECT_THAT(Texts(), IsEmpty());
 }
 
+TEST_F(DiagnosisTest, InAnAllReduceASilentWorkerDaemonHoldsEverybodyUp) {
+  WaitAllBut(3, 0);
+  scene_.shards.clear();
+  scene_.nodes[1].reported_step = 57;
+  scene_.nodes[1].heard_at = kNow - absl::Seconds(8);
+  EXPECT_THAT(Texts(), ElementsAre("node 1 (w2) at step 57 for 8 s: its worker daemon is silent"));
+}
+
 TEST_F(DiagnosisTest, TheLongestWaitComesFirstAndTheirNumberIsBounded) {
   for (int r : {1, 2}) {
     rank(r).set_idle_ms(3000 * r);

@@ -82,10 +82,13 @@ PushResult ChunkState::Check(const Push& push) const {
 }
 
 void ChunkState::AddToClock(const Push& push) {
-  auto [clock, is_new] = open_.try_emplace(
-      push.clock, OpenClock{TreeAccumulator(kernels_, pool_, nodes_.size(), weights_.elements())});
-  clock->second.sum.Add(push.node, push.sum);
-  clock->second.samples += push.samples;
+  OpenClock& clock = open_[push.clock];
+  if (clock.sum == nullptr) {
+    clock.sum =
+        CreateAccumulator(rules_.order, kernels_, pool_, nodes_.size(), weights_.elements());
+  }
+  clock.sum->Add(push.node, push.sum);
+  clock.samples += push.samples;
   ApplyCompleteClocks();
 }
 
@@ -109,7 +112,7 @@ void ChunkState::ApplyCompleteClocks() {
   const uint64_t gate = Gate();
   while (!open_.empty() && open_.begin()->first < gate) {
     OpenClock& clock = open_.begin()->second;
-    const Bytes sum = clock.sum.Finish();
+    const Bytes sum = clock.sum->Finish();
     if (clock.samples == 0) {
       weights_.Skip();
     } else {
@@ -172,7 +175,7 @@ uint64_t ChunkState::MinClock() const {
 
 size_t ChunkState::held() const {
   size_t held = 0;
-  for (const auto& [clock, open] : open_) held += open.sum.held();
+  for (const auto& [clock, open] : open_) held += open.sum->held();
   return held;
 }
 

@@ -3,13 +3,14 @@
 
 #include <cstdint>
 #include <map>
+#include <memory>
 #include <string>
 #include <vector>
 
 #include "common/wire/frame.h"
 #include "kernels/weight_state.h"
+#include "server/shard/accumulator.h"
 #include "server/shard/consistency_policy.h"
-#include "server/shard/tree_accumulator.h"
 
 namespace strata::server {
 
@@ -20,6 +21,7 @@ struct ChunkRules {
   std::vector<uint32_t> ranks_of_node;
   uint32_t ranks = 0;
   uint32_t batch_per_rank = 0;  // 0: known only from the pushes (programs)
+  proto::Addition::Order order = proto::Addition::TREE;
 };
 
 // A node's sum for one chunk and clock.
@@ -97,7 +99,7 @@ class ChunkState {
     uint64_t cut_clock = 0;
   };
   struct OpenClock {
-    TreeAccumulator sum;
+    std::unique_ptr<Accumulator> sum;
     uint64_t samples = 0;
   };
 

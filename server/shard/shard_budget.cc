@@ -28,7 +28,7 @@ absl::StatusOr<MemoryFormula> ShardMemoryOf(const proto::JobRecord& record, Shar
   }
   const std::string pushes = absl::StrFormat("x %d x %s", window, BytesText(chunk));
   if (plan->rules.policy.applies_per_clock() && nodes > 1) {
-    const uint64_t leaves = (nodes + 1) / 2;
+    const uint64_t leaves = HeldMax(plan->rules.order, nodes);
     const uint64_t waiting = SaturatingProduct(SaturatingProduct(nodes, window) - 1, chunk);
     const uint64_t one_clock = SaturatingProduct(leaves, own);
     need.Add(waiting < one_clock

@@ -16,6 +16,7 @@ namespace strata::server {
 //   held sums          (n x W - 1) x C: pushes that wait for the other nodes' (n > 1, modes that
 //                      apply per clock); no more than ceil(n / 2) x M. Not (n - 1) x W: each node
 //                      may have pushed what no other one has, but for the lowest of all
+//                      With order: RING n x M in place of ceil(n / 2) x M, here and below
 //   clocks ahead       s x ceil(n / 2) x M: lazy(s) answers pushes of s clocks that are not
 //                      complete
 //   messages           2 x n x W x C: pushes and answers on their way; no more than 2 x n x M

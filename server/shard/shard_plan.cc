@@ -95,6 +95,7 @@ absl::StatusOr<ShardPlan> PlanOf(const proto::JobRecord& record, ShardId own_sha
   if (absl::Status status = PlanChunks(record, own_shard, &plan); !status.ok()) return status;
   const proto::Job& job = record.job();
   plan.rules.policy = ConsistencyPolicy::Of(job.consistency());
+  plan.rules.order = job.order();
   plan.rules.batch_per_rank = job.has_data() ? job.data().batch_per_rank() : 0;
   plan.rules.update = kernels::UpdateRuleOf(job, record.samples_per_epoch());
   return plan;

@@ -203,7 +203,8 @@ absl::Status Agent::Admit(const proto::StartNode& start, const proto::Layout& la
   // A rank with no exchange has all of its memory to itself.
   if (job.exchange() == proto::Job::NONE) return absl::OkStatus();
   return memory_.Promise(JobId(start.record().job_id()),
-                         NodeMemoryOf(layout.elements(), ranks, job.window(), placement));
+                         NodeMemoryOf(job, start.record().view().nodes_size(), layout.elements(),
+                                      ranks, placement));
 }
 
 void Agent::Append(const proto::JobMetrics& metrics) {

@@ -351,7 +351,8 @@ void Aggregator::TellActivity() {
   activity->set_refused(ranks_->refused());
   if (exchange_) exchange_->AddActivity(activity);
   if (memory_) {
-    activity->set_memory_bytes(memory_->touched_bytes() + (arenas_ ? arenas_->buffer_bytes() : 0));
+    activity->set_memory_bytes(memory_->touched_bytes() + (arenas_ ? arenas_->buffer_bytes() : 0) +
+                               (exchange_ ? exchange_->memory_bytes() : 0));
   }
   agent_.SendUnlessFull(message);
 }

@@ -3,12 +3,29 @@
 #include <algorithm>
 
 #include "absl/strings/str_format.h"
+#include "common/job/job.h"
 #include "worker/aggregator/node_memory.h"
 
 namespace strata::worker {
+namespace {
 
-MemoryFormula NodeMemoryOf(uint64_t elements, uint32_t local_ranks, uint32_t window,
-                           const proto::Placement& placement) {
+// `window`: bytes of the chunks under way.
+void AddRing(const proto::Job& job, uint32_t nodes, uint64_t arena, uint64_t window,
+             MemoryFormula* need) {
+  const auto vectors =
+      static_cast<uint64_t>(StateVectors(OptimizerParamsOf(job.optimizer()).kind));
+  const uint64_t own = arena / std::max<uint32_t>(1, nodes) + 1;
+  need->Add(absl::StrFormat("own slices %d x %s", 1 + vectors, BytesText(own)),
+            (1 + vectors) * own);
+  need->Add(absl::StrFormat("under way 4 x %s", BytesText(std::min(window, arena))),
+            4 * std::min(window, arena));
+}
+
+}  // namespace
+
+
+MemoryFormula NodeMemoryOf(const proto::Job& job, uint32_t nodes, uint64_t elements,
+                           uint32_t local_ranks, const proto::Placement& placement) {
   // Beyond that, offsets do not fit 64 bits any more.
   constexpr uint64_t kElementsMax = uint64_t{1} << 48;
   MemoryFormula need;
@@ -23,9 +40,12 @@ MemoryFormula NodeMemoryOf(uint64_t elements, uint32_t local_ranks, uint32_t win
   need.Add(absl::StrFormat("first weights %d x %s", local_ranks, BytesText(arena)),
            SaturatingProduct(local_ranks, arena));
   const uint64_t shards = placement.shard_endpoints_size();
-  if (shards == 0) return need;
   const uint64_t chunk = uint64_t{placement.chunk_elements()} * sizeof(float);
-  const uint64_t w = std::max<uint32_t>(1, window);
+  const uint64_t w = std::max<uint32_t>(1, job.window());
+  if (job.exchange() == proto::Job::RING && chunk > 0) {
+    AddRing(job, nodes, arena, SaturatingProduct(w, chunk), &need);
+  }
+  if (shards == 0) return need;
   need.Add(absl::StrFormat("messages 2 x %d x %d x %s", shards, w, BytesText(chunk)),
            2 * std::min(SaturatingProduct(shards * w, chunk), arena));
   return need;

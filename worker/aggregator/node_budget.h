@@ -17,9 +17,14 @@ namespace strata::worker {
 //
 // What the ranks compute with (activations, data) is theirs and not counted.
 //
+// With exchange: RING, of n nodes and an optimizer with V state vectors, in place of messages:
+//
+//   own slices      (1 + V) x M / n: weights and optimizer state
+//   under way       4 x W x C: chunks' sums, what comes of them and goes out; no more than 4 x M
+//
 // `placement` may be empty: where it is not known yet, there are no messages either.
-MemoryFormula NodeMemoryOf(uint64_t elements, uint32_t local_ranks, uint32_t window,
-                           const proto::Placement& placement);
+MemoryFormula NodeMemoryOf(const proto::Job& job, uint32_t nodes, uint64_t elements,
+                           uint32_t local_ranks, const proto::Placement& placement);
 
 }  // namespace strata::worker
 

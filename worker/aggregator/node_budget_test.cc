@@ -1,5 +1,6 @@
 #include "worker/aggregator/node_budget.h"
 
+#include "common/job/job.h"
 #include "gtest/gtest.h"
 #include "worker/aggregator/node_memory.h"
 
@@ -13,9 +14,16 @@ proto::Placement Placement(int shards, uint32_t chunk_elements) {
   return placement;
 }
 
+proto::Job JobWith(uint32_t window) {
+  proto::Job job;
+  FillDefaults(&job);
+  job.set_window(window);
+  return job;
+}
+
 // 1 MiB of weights, 2 ranks, 3 shards, window 4, chunks of 16 KiB.
 TEST(NodeBudget, IsSharedMemoryFirstWeightsAndMessages) {
-  const MemoryFormula need = NodeMemoryOf(1 << 18, 2, 4, Placement(3, 4096));
+  const MemoryFormula need = NodeMemoryOf(JobWith(4), 4, 1 << 18, 2, Placement(3, 4096));
   ASSERT_EQ(need.parts.size(), 3u);
   EXPECT_EQ(need.parts[0].bytes, NodeOffsets(1 << 18, 2).total);
   EXPECT_EQ(need.parts[1].bytes, 2u << 20);
@@ -26,15 +34,25 @@ TEST(NodeBudget, IsSharedMemoryFirstWeightsAndMessages) {
 }
 
 TEST(NodeBudget, HasNoMessagesWhereThePlacementIsNotKnown) {
-  EXPECT_EQ(NodeMemoryOf(1 << 18, 2, 4, {}).parts.size(), 2u);
+  EXPECT_EQ(NodeMemoryOf(JobWith(4), 4, 1 << 18, 2, {}).parts.size(), 2u);
 }
 
 TEST(NodeBudget, MessagesAreNoMoreThanTheArenaBothWays) {
-  EXPECT_EQ(NodeMemoryOf(1 << 18, 1, 64, Placement(8, 4096)).parts[2].bytes, 2u << 20);
+  EXPECT_EQ(NodeMemoryOf(JobWith(64), 4, 1 << 18, 1, Placement(8, 4096)).parts[2].bytes, 2u << 20);
+}
+
+// Momentum: one state vector.
+TEST(NodeBudget, OfARingIsItsShareOfWeightsAndStateAndTheChunksUnderWay) {
+  proto::Job job = JobWith(4);
+  job.set_exchange(proto::Job::RING);
+  const MemoryFormula need = NodeMemoryOf(job, 4, 1 << 18, 2, Placement(0, 4096));
+  ASSERT_EQ(need.parts.size(), 4u);
+  EXPECT_EQ(need.parts[2].bytes, 2u * ((1 << 18) + 1));
+  EXPECT_EQ(need.parts[3].bytes, 4u * 4 * (16 << 10));
 }
 
 TEST(NodeBudget, AnArenaBeyondAllMemoryDoesNotWrapAround) {
-  EXPECT_EQ(NodeMemoryOf(UINT64_MAX, 2, 4, {}).total(), UINT64_MAX);
+  EXPECT_EQ(NodeMemoryOf(JobWith(4), 4, UINT64_MAX, 2, {}).total(), UINT64_MAX);
 }
 
 }  // namespace

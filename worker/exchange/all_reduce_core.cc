@@ -381,6 +381,7 @@ absl::Time AllReduceCore::deadline() const {
 void AllReduceCore::AddActivity(absl::Time now, proto::NodeActivity* activity) const {
   activity->set_refused(activity->refused() + refused_);
   for (const Peer& peer : peers_) {
+    if (!peer.link.options().connects) continue;  // its other end tells
     const LineActivity line = peer.link.Activity(now);
     proto::ShardActivity* out = activity->add_shards();
     out->set_address(peer.link.options().address);

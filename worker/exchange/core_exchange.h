@@ -26,6 +26,7 @@ class CoreExchange final : public Exchange {
   absl::Status Poll(absl::Duration timeout) override { return driver_.Poll(timeout); }
   Phase phase() const override { return core_->phase(); }
   const ExchangeCounters& counters() const override { return core_->counters(); }
+  size_t memory_bytes() const override { return core_->memory_bytes(); }
   void AddActivity(proto::NodeActivity* activity) const override {
     core_->AddActivity(clock_->Now(), activity);
   }

@@ -70,6 +70,8 @@ class Exchange {
 
   virtual Phase phase() const = 0;
   virtual const ExchangeCounters& counters() const = 0;
+  // Of weights, optimizer state and buffers of its own.
+  virtual size_t memory_bytes() const = 0;
   // Adds how it stands with each peer.
   virtual void AddActivity(proto::NodeActivity* activity) const = 0;
 };

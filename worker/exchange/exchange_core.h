@@ -86,7 +86,8 @@ class ExchangeCore : public LineCore {
 
   virtual Exchange::Phase phase() const = 0;
   virtual const ExchangeCounters& counters() const = 0;
-  // Adds how it stands with each peer. REQUIRES: started.
+  virtual size_t memory_bytes() const = 0;
+  // Adds how it stands with each peer that it connects to. REQUIRES: started.
   virtual void AddActivity(absl::Time now, proto::NodeActivity* activity) const = 0;
 };
 

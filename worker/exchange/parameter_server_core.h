@@ -45,6 +45,7 @@ class ParameterServerCore final : public ExchangeCore {
   absl::Time deadline() const override;
   Exchange::Phase phase() const override { return phase_; }
   const ExchangeCounters& counters() const override { return counters_; }
+  size_t memory_bytes() const override { return 0; }
   // Of the servers that hold a chunk.
   void AddActivity(absl::Time now, proto::NodeActivity* activity) const override;
   const std::string& address(LineId line) const override {

@@ -1,0 +1,41 @@
+#ifndef STRATA_SERVER_SHARD_ACCUMULATOR_H_
+#define STRATA_SERVER_SHARD_ACCUMULATOR_H_
+
+#include <cstddef>
+#include <memory>
+
+#include "common/buffer_pool.h"
+#include "common/bytes.h"
+#include "kernels/kernels.h"
+#include "proto/job.pb.h"
+
+namespace strata::server {
+
+// The sum of one chunk over the nodes at one clock, in an order that does not depend on the order
+// in which they come.
+//
+// Threads: one.
+class Accumulator {
+ public:
+  virtual ~Accumulator() = default;
+
+  // Leaf `leaf` is `value`: fp32, all elements of the chunk; an empty value adds nothing.
+  // REQUIRES: each leaf at most once.
+  virtual void Add(size_t leaf, Bytes value) = 0;
+  // The sum over the leaves that came, those that did not come counting as empty; empty itself
+  // where no leaf had a value. Leaves the accumulator empty.
+  virtual Bytes Finish() = 0;
+  // Buffers of the chunk's size that are held now, received ones included.
+  virtual size_t held() const = 0;
+};
+
+// `kernels` and `pool` outlive it. REQUIRES: leaves >= 1.
+std::unique_ptr<Accumulator> CreateAccumulator(proto::Addition::Order order,
+                                               const kernels::Kernels& kernels, BufferPool& pool,
+                                               size_t leaves, size_t elements);
+// Of one chunk, the most buffers that are held at a time besides the one in hand.
+size_t HeldMax(proto::Addition::Order order, size_t leaves);
+
+}  // namespace strata::server
+
+#endif  // STRATA_SERVER_SHARD_ACCUMULATOR_H_

@@ -1,0 +1,32 @@
+#ifndef STRATA_SERVER_SHARD_RING_ACCUMULATOR_H_
+#define STRATA_SERVER_SHARD_RING_ACCUMULATOR_H_
+
+#include <cstddef>
+#include <vector>
+
+#include "server/shard/accumulator.h"
+
+namespace strata::server {
+
+// The sum as a ring of the same nodes would make it: slice k of the chunk (common/job/slices.h) is
+// added from leaf k + 1 on, round to leaf k. Each leaf is the first of a slice, so that all are
+// held until the last one is there.
+class RingAccumulator final : public Accumulator {
+ public:
+  RingAccumulator(const kernels::Kernels& kernels, BufferPool& pool, size_t leaves,
+                  size_t elements);
+
+  void Add(size_t leaf, Bytes value) override { leaves_[leaf] = std::move(value); }
+  Bytes Finish() override;
+  size_t held() const override;
+
+ private:
+  const kernels::Kernels& kernels_;
+  BufferPool& pool_;
+  const size_t elements_;
+  std::vector<Bytes> leaves_;
+};
+
+}  // namespace strata::server
+
+#endif  // STRATA_SERVER_SHARD_RING_ACCUMULATOR_H_
