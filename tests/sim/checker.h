@@ -15,18 +15,19 @@
 #include "common/wire/frame.h"
 #include "proto/control.pb.h"
 #include "server/shard/shard_core.h"
+#include "tests/sim/node_checker.h"
 #include "tests/sim/payload.h"
 #include "tests/sim/reference_chunk.h"
 #include "tests/sim/scenario.h"
 
 namespace strata::sim {
 
-// Holds one job against what ARCHITECTURE.md promises, with every frame that a shard takes and with
-// everything that a node takes over. Counts for itself what the shards have really received: no
-// word of a client, and no state of a core, goes into a verdict.
+// Holds one job with servers against what ARCHITECTURE.md promises, with every frame that a shard
+// takes and with everything that a node takes over. Counts for itself what the shards have really
+// received: no word of a client, and no state of a core, goes into a verdict.
 //
 // A violation is one line that begins with the name of the invariant.
-class JobChecker {
+class JobChecker final : public NodeChecker {
  public:
   // `goes_on`: nobody has got anything wrong yet, and what becomes of it says more.
   using Fail = std::function<void(const std::string& violation, bool goes_on)>;
@@ -46,20 +47,15 @@ class JobChecker {
   // Before the job leaves a shard.
   void OnRemove(uint32_t shard, const server::ShardCounters& counters);
 
-  // A node's process has begun. Its first has the incarnation 1.
-  void OnNodeStart(uint32_t node, uint32_t incarnation);
-  void OnPush(uint32_t node, ChunkId chunk, uint64_t clock);
-  void OnWeights(uint32_t node, ChunkId chunk, uint64_t clock, absl::Span<const float> weights);
-  void OnFinalWeights(uint32_t node, ChunkId chunk, const Bytes& weights);
-
-  // The job has ended well.
-  void OnFinished();
-  // That nodes have made.
-  uint64_t pushes() const { return pushes_; }
-  // Of the final weights. REQUIRES: the job has ended well.
-  uint64_t ModelHash() const;
-  // Whether the final weights follow from the job's shape alone.
-  bool is_reproducible() const;
+  void OnNodeStart(uint32_t node, uint32_t incarnation) override;
+  void OnPush(uint32_t node, ChunkId chunk, uint64_t clock) override;
+  void OnWeights(uint32_t node, ChunkId chunk, uint64_t clock,
+                 absl::Span<const float> weights) override;
+  void OnFinalWeights(uint32_t node, ChunkId chunk, const Bytes& weights) override;
+  void OnFinished() override;
+  uint64_t pushes() const override { return pushes_; }
+  uint64_t ModelHash() const override;
+  bool is_reproducible() const override;
 
  private:
   // What must be true of one chunk.

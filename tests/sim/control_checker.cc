@@ -109,12 +109,26 @@ void ControlChecker::CheckPlacement(const proto::JobRecord& record) {
   }
   if (job.placement.shard_of_chunk_size() == 0) CheckReach(record);
   job.placement = placement;
+  if (record.job().exchange() == proto::Job::RING) return CheckRing(record);
   const ChunkMap map(record.layout().elements(), placement.chunk_elements());
   bool is_whole = placement.shard_of_chunk_size() == static_cast<int>(map.chunks());
   for (const uint32_t shard : placement.shard_of_chunk()) {
     is_whole = is_whole && static_cast<int>(shard) < placement.shard_endpoints_size();
   }
   if (!is_whole) Violate("each chunk has one shard", record.job_id(), "a chunk has none");
+}
+
+// All nodes have addresses, and the algorithm is one of the two, the same for all.
+void ControlChecker::CheckRing(const proto::JobRecord& record) {
+  Job& job = jobs_[record.job_id()];
+  const proto::Ring& ring = record.ring();
+  const bool is_whole = ring.endpoints_size() == record.view().nodes_size() &&
+                        ring.algorithm() != proto::AllReduce::AUTO;
+  if (!is_whole) Violate("all nodes are in the ring", record.job_id(), ring.ShortDebugString());
+  if (!job.ring.empty() && job.ring != BytesOf(ring)) {
+    Violate("views only grow", record.job_id(), "another ring");
+  }
+  job.ring = BytesOf(ring);
 }
 
 // When it is placed; later it may change.

@@ -34,6 +34,7 @@ class ControlChecker {
     proto::JobState state = proto::JOB_STATE_UNSPECIFIED;
     proto::View view;
     proto::Placement placement;
+    std::string ring;  // serialized
     uint64_t token = 0;
     std::map<uint32_t, std::string> nodes;        // their daemons
     std::map<uint32_t, std::string> holders;      // by the job's shard: the address there
@@ -45,6 +46,7 @@ class ControlChecker {
   void CheckRecord(const proto::JobRecord& record);
   void CheckView(const proto::JobRecord& record);
   void CheckPlacement(const proto::JobRecord& record);
+  void CheckRing(const proto::JobRecord& record);
   void TakeInstall(const proto::Register& daemon, const proto::InstallJob& install);
   void CheckReach(const proto::JobRecord& record);
   void CheckHolders(const proto::JobRecord& record);

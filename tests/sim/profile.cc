@@ -19,6 +19,17 @@ void SlowConnections(Scenario* scenario) {
   scenario->rare[static_cast<size_t>(Rare::kSlowRank)] = 0.05;
 }
 
+// Every job of two nodes or more all-reduces.
+void MakeRings(Scenario* scenario) {
+  static constexpr const char* kAlgorithms[] = {"AUTO", "RING", "HALVING_DOUBLING"};
+  for (size_t i = 0; i < scenario->jobs.size(); ++i) {
+    JobPlan& job = scenario->jobs[i];
+    if (job.nodes < 2) continue;
+    job.consistency = "sync {}";
+    job.all_reduce = kAlgorithms[(scenario->seed + i) % 3];
+  }
+}
+
 // Two nodes whose ranks publish at their own pace.
 Scenario::Limits TwoPaces(worker::PushWindow::Reserve reserve) {
   JobPlan plan;
@@ -45,6 +56,7 @@ const std::vector<Profile>& Profiles() {
       {"slow-connections",
        "connections slower than the patience for HELLO",
        {.chunks_max = 9, .jobs_max = 1, .faults = false, .change = SlowConnections}},
+      {"ring", "jobs whose nodes all-reduce, beside some with servers", {.change = MakeRings}},
       {"two-paces", "two nodes that fill their windows differently", TwoPaces(Reserve::kLowest)},
       {"no-reserved-slot", "the same, which locks up so", TwoPaces(Reserve::kNothing)},
   };

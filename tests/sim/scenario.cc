@@ -167,8 +167,10 @@ const char* NameOf(Rare rare) {
 }
 
 std::string JobPlan::Shape() const {
-  return absl::StrFormat("%d ranks, %d chunks, %d elements, %d clocks, %s data %d", ranks(), chunks,
-                         elements(), clocks, optimizer, data);
+  // The order of addition of a ring depends on its nodes; AUTO's on what they measure.
+  const std::string how = is_ring() ? absl::StrFormat("%s of %d, ", all_reduce, nodes) : "";
+  return absl::StrFormat("%s%d ranks, %d chunks, %d elements, %d clocks, %s data %d", how, ranks(),
+                         chunks, elements(), clocks, optimizer, data);
 }
 
 proto::Job JobPlan::ToJob() const {
@@ -182,6 +184,12 @@ proto::Job JobPlan::ToJob() const {
   job.set_ranks_per_node(ranks_per_node);
   job.set_max_steps(clocks);
   job.set_window(window);
+  if (is_ring()) {
+    job.set_exchange(proto::Job::RING);
+    proto::AllReduce::Algorithm algorithm = proto::AllReduce::AUTO;
+    proto::AllReduce::Algorithm_Parse(all_reduce, &algorithm);
+    job.mutable_all_reduce()->set_algorithm(algorithm);
+  }
   return job;
 }
 

@@ -63,10 +63,12 @@ struct JobPlan {
   uint32_t window = 4;
   std::string consistency = "sync {}";
   std::string optimizer = "sgd {}";
+  std::string all_reduce;  // the algorithm of exchange: RING; empty: servers
   uint32_t data = 1;
 
   // Every push leaves its mark in the weights: see ledger.h.
   bool has_ledger() const { return optimizer == "sgd {}"; }
+  bool is_ring() const { return !all_reduce.empty(); }
   uint32_t ranks() const { return nodes * ranks_per_node; }
   uint64_t elements() const { return (chunks - 1) * 256 + last_chunk_elements; }
   // What decides the weights of a sync job: jobs of one shape end with the same bits.

@@ -62,9 +62,14 @@ SimNode::SimNode(World* world, const proto::JobRecord& record, const Options& op
   core.incarnation = options_.incarnation;
   core.timing = world->scenario().timing;
   core.reserve = world->scenario().reserve;
-  exchange_ = *worker::CreateExchange(
-      core, std::make_unique<transport::SimEndpoint>(&world->network(), endpoint), -1, this,
-      &world->clock());
+  auto at = std::make_unique<transport::SimEndpoint>(&world->network(), endpoint);
+  if (record.has_ring()) {
+    const auto index = static_cast<int>(options_.node);
+    if (const auto port = at->Listen(record.ring().endpoints(index)); !port.ok()) {
+      world_->Fail("a node can listen: " + std::string(port.status().message()));
+    }
+  }
+  exchange_ = *worker::CreateExchange(core, std::move(at), -1, this, &world->clock());
   exchange_->Start();
   Turn();
 }

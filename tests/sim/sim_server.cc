@@ -55,7 +55,7 @@ void SimShard::Remove(uint32_t job) {
   if (own_shard_.count(job) == 0) return;
   const auto counters = core_.Counters();
   if (!world_->has_failed(job)) {
-    world_->checker(job)->OnRemove(own_shard_[job], counters.at(JobId(job)));
+    world_->shard_checker(job)->OnRemove(own_shard_[job], counters.at(JobId(job)));
   }
   core_.Remove(JobId(job), &actions_);
   Execute();
@@ -100,7 +100,8 @@ void SimShard::Forget(transport::ConnectionId connection) {
   backlog_->Forget(connection);
   open_.erase(connection);
   for (const auto& [job, own_shard] : own_shard_) {
-    if (JobChecker* checker = world_->checker(job)) checker->OnDisconnected(own_shard, connection);
+    if (JobChecker* checker = world_->shard_checker(job))
+      checker->OnDisconnected(own_shard, connection);
   }
 }
 
@@ -121,7 +122,7 @@ void SimShard::OnFrame(const Event& event) {
     return Send(event.connection, retry);
   }
   core_.OnFrame(event.connection, event.frame, &actions_);
-  JobChecker* checker = world_->checker(header.job);
+  JobChecker* checker = world_->shard_checker(header.job);
   const auto own = own_shard_.find(header.job);
   if (checker != nullptr && own != own_shard_.end()) {
     const size_t held =
@@ -158,7 +159,7 @@ void SimShard::SendStrays(const Event& event) {
       f->header.payload_checksum = wire::Checksum({f->payload.data(), f->payload.size()});
     });
   }
-  const JobChecker* checker = world_->checker(header.job);
+  const JobChecker* checker = world_->shard_checker(header.job);
   if (checker != nullptr && checker->IsNewest(header)) {
     // One beyond the next.
     send(Rare::kClockJump, Op::kError, [](wire::Frame* f) { f->header.clock += 2; });

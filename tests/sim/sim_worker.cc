@@ -11,6 +11,7 @@
 namespace strata::sim {
 namespace {
 
+constexpr int kRingPort = 5000;  // and the job's number
 constexpr absl::Duration kCrashCheck = absl::Milliseconds(3);
 constexpr uint32_t kRestartsMax = 4;
 
@@ -61,6 +62,8 @@ void SimWorker::OnMessage(const proto::CoordinatorMessage& message) {
     Forget(message.stop_node().job_id());
   } else if (message.has_try_peers()) {
     TryPeers(message.try_peers());
+  } else if (message.has_measure_link()) {
+    MeasureLink(message.measure_link().record().job_id());
   }
 }
 
@@ -99,12 +102,28 @@ void SimWorker::SayReady(uint32_t job) {
   ready->set_samples_per_epoch(1000);
   ready->set_total_steps(world_->plan(job).clocks);
   ready->set_run_dir("/runs");
+  if (world_->plan(job).is_ring()) {
+    ready->set_endpoint(absl::StrFormat("tcp://%s:%d", name(), kRingPort + job));
+  }
   Say(std::move(message));
+}
+
+// As often as it is told to.
+void SimWorker::MeasureLink(uint32_t job) {
+  After(world_->random().Between(absl::Milliseconds(1), absl::Milliseconds(50)), [this, job] {
+    if (playing_.count(job) == 0) return;
+    proto::DaemonMessage message;
+    message.mutable_link_measured()->set_job_id(job);
+    message.mutable_link_measured()->set_latency_us(1 + 1000 * world_->random().Fraction());
+    message.mutable_link_measured()->set_bytes_per_s(1e6 + 1e9 * world_->random().Fraction());
+    Say(std::move(message));
+  });
 }
 
 void SimWorker::RunNode(const proto::JobRecord& record) {
   const auto found = playing_.find(record.job_id());
   if (found == playing_.end() || found->second.record.has_placement()) return;
+  if (record.has_ring()) world_->OnPlaced(record);
   if (world_->checker(record.job_id()) == nullptr) {
     return world_->Fail(absl::StrFormat("no job trains without shards: job %d", record.job_id()));
   }
@@ -182,6 +201,7 @@ void SimWorker::LeaveBehind(Playing* playing) {
 
 void SimWorker::MaybeCrash(uint32_t job) {
   const double chance = world_->scenario().rare[static_cast<size_t>(Rare::kNodeRestart)];
+  if (world_->plan(job).is_ring()) return;  // the others could not go on
   if (chance == 0 || playing_[job].incarnation > kRestartsMax) return;
   absl::Duration alive = kCrashCheck;
   while (!world_->random().Chance(chance)) alive += kCrashCheck;

@@ -40,6 +40,7 @@ class SimWorker final : public SimDaemon {
   void StartNode(const proto::StartNode& start);
   void SayReady(uint32_t job);
   void RunNode(const proto::JobRecord& record);
+  void MeasureLink(uint32_t job);
   void TryPeers(proto::TryPeers peers);
   void StartProcess(uint32_t job);
   void MaybeCrash(uint32_t job);

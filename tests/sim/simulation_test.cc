@@ -80,6 +80,12 @@ TEST(SimulationTest, JobsEndWellOrByWhatWasDoneToThemWhateverBefallsCoordinatorA
   EXPECT_GT(campaign.jobs_unharmed, kSeeds / 10);
 }
 
+TEST(SimulationTest, NodesThatAllReduceHaveTheBitsOfOneOptimizerWhateverHappens) {
+  const Campaign campaign = RunProfile("ring", 1000);
+  EXPECT_TRUE(campaign.failures.empty()) << campaign.Report();
+  EXPECT_GT(campaign.models_compared, 300u);
+}
+
 // A HELLO that is slower than the node's patience comes after that of the connection which the node
 // made instead, and so does the end of the first connection.
 TEST(SimulationTest, ConnectionsThatAreSlowerThanThePatienceForHelloHoldNothingUp) {

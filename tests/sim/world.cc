@@ -8,6 +8,7 @@
 #include "absl/strings/str_format.h"
 #include "absl/synchronization/mutex.h"
 #include "common/log.h"
+#include "tests/sim/ring_checker.h"
 #include "tests/sim/sim_coordinator.h"
 #include "tests/sim/sim_operator.h"
 #include "tests/sim/sim_server.h"
@@ -84,14 +85,21 @@ void World::FailInTheEnd(const std::string& violation) {
   Log(9, [&] { return "VIOLATION, seen to the end: " + violation; });
 }
 
-JobChecker* World::checker(uint32_t job) {
+NodeChecker* World::checker(uint32_t job) {
   const auto found = checkers_.find(job);
   return found == checkers_.end() ? nullptr : found->second.get();
 }
 
+JobChecker* World::shard_checker(uint32_t job) { return dynamic_cast<JobChecker*>(checker(job)); }
+
 void World::OnPlaced(const proto::JobRecord& record) {
   const uint32_t job = record.job_id();
   if (checkers_.count(job) > 0) return;
+  if (plan(job).is_ring()) {
+    checkers_[job] =
+        std::make_unique<RingChecker>(plan(job), record, [this](const std::string& v) { Fail(v); });
+    return;
+  }
   checkers_[job] = std::make_unique<JobChecker>(
       plan(job), record, scenario_.reserve,
       [this](const std::string& v, bool goes_on) { goes_on ? FailInTheEnd(v) : Fail(v); });
@@ -115,7 +123,7 @@ void World::OnEnded(uint32_t job, proto::JobState state, const std::string& reas
         absl::StrFormat("jobs end well: job %d: %s: %s", job, proto::JobState_Name(state), reason));
   }
   if (state == proto::FINISHED) {
-    JobChecker* const checker = this->checker(job);
+    NodeChecker* const checker = this->checker(job);
     if (checker == nullptr) return Fail(absl::StrCat("no job trains without shards: job ", job));
     return checker->OnFinished();
   }

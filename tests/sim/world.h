@@ -64,8 +64,9 @@ class World {
   bool has_ended(uint32_t job) const { return ended_.count(job) > 0; }
   // Or was cancelled.
   bool has_failed(uint32_t job) const { return failed_.count(job) > 0; }
-  // Null until the job has a placement.
-  JobChecker* checker(uint32_t job);
+  // Null until the job has a placement; of its shards also where it has none.
+  NodeChecker* checker(uint32_t job);
+  JobChecker* shard_checker(uint32_t job);
   void OnPlaced(const proto::JobRecord& record);
   // A node gives up. True: what was done to the job explains it.
   bool OnNodeError(uint32_t job, const std::string& reason);
@@ -108,7 +109,7 @@ class World {
   uint64_t next_daemon_id_ = 1;
   EarlyResends early_resends_;
   absl::Time progress_at_ = absl::UnixEpoch();
-  std::map<uint32_t, std::unique_ptr<JobChecker>> checkers_;
+  std::map<uint32_t, std::unique_ptr<NodeChecker>> checkers_;
   Causes causes_;
   std::set<uint32_t> ended_, failed_;
   std::string late_violation_;

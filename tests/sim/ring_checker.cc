@@ -1,0 +1,150 @@
+#include "tests/sim/ring_checker.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/str_format.h"
+#include "common/wire/frame.h"
+#include "tests/sim/reference_chunk.h"
+
+namespace strata::sim {
+namespace {
+
+// Of job.proto: slices are whole runs of 16 elements, as equal as such runs allow.
+constexpr uint32_t kRun = 16;
+
+}  // namespace
+
+RingChecker::RingChecker(const JobPlan& plan, const proto::JobRecord& record, Fail fail)
+    : plan_(plan),
+      halving_(record.ring().algorithm() == proto::AllReduce::HALVING_DOUBLING),
+      payload_(plan),
+      map_(record.layout().elements(), record.placement().chunk_elements()),
+      fail_(std::move(fail)),
+      unanswered_(plan.nodes, 0) {
+  for (uint32_t c = 0; c < map_.chunks(); ++c) {
+    chunks_.push_back({.optimizer = ReferenceOptimizer(record, ChunkId(c)),
+                       .weights = payload_.FirstWeights(ChunkId(c), map_.ElementsOf(ChunkId(c))),
+                       .clocks = {},
+                       .pushed = std::vector<uint64_t>(plan.nodes, 0),
+                       .landed = std::vector<uint64_t>(plan.nodes, 0)});
+  }
+}
+
+void RingChecker::Violate(const std::string& invariant, const std::string& what) {
+  fail_(absl::StrFormat("%s: %s", invariant, what));
+}
+
+void RingChecker::OnNodeStart(uint32_t node, uint32_t incarnation) {
+  if (incarnation == 1) return;
+  Violate("only the newest process is heard",
+          absl::StrFormat("node %d of a ring starts over as %d", node, incarnation));
+}
+
+void RingChecker::OnPush(uint32_t node, ChunkId id, uint64_t clock) {
+  ++pushes_;
+  Chunk& chunk = chunks_[id.value()];
+  if (clock != chunk.pushed[node] || clock != chunk.landed[node]) {
+    Violate("one push per chunk",
+            absl::StrFormat("node %d chunk %d: %d after %d, landed %d", node, id.value(), clock,
+                            chunk.pushed[node], chunk.landed[node]));
+  }
+  ++chunk.pushed[node];
+  if (++unanswered_[node] <= plan_.window) return;
+  Violate("window", absl::StrFormat("node %d has %d chunks under way, window %d", node,
+                                    unanswered_[node], plan_.window));
+}
+
+// Added from the node after the slice's own on, round to it.
+float RingChecker::RingSum(const std::vector<std::vector<float>>& nodes, uint32_t elements,
+                           uint32_t i) const {
+  const auto n = static_cast<uint32_t>(nodes.size());
+  const uint32_t runs = (elements + kRun - 1) / kRun;
+  uint32_t owner = 0;
+  while (i >= runs * (owner + 1) / n * kRun && owner + 1 < n) ++owner;
+  float sum = nodes[(owner + 1) % n][i];
+  for (uint32_t k = 2; k <= n; ++k) sum += nodes[(owner + k) % n][i];
+  return sum;
+}
+
+std::vector<float> RingChecker::SumOf(ChunkId chunk, uint64_t clock) const {
+  const uint32_t elements = map_.ElementsOf(chunk);
+  std::vector<std::vector<float>> nodes;
+  for (uint32_t n = 0; n < plan_.nodes; ++n) {
+    std::vector<std::vector<float>> ranks;
+    std::vector<absl::Span<const float>> views;
+    for (uint32_t r = 0; r < plan_.ranks_per_node; ++r) {
+      ranks.emplace_back(elements);
+      // Sync: the ledger's marks do not ask for the node's samples.
+      payload_.Gradient(n * plan_.ranks_per_node + r, chunk, clock, 0, 0, elements,
+                        ranks.back().data());
+    }
+    for (const std::vector<float>& rank : ranks) views.push_back(rank);
+    nodes.push_back(ReferenceNodeSum(views));
+  }
+  if (halving_) {
+    std::vector<absl::Span<const float>> views(nodes.begin(), nodes.end());
+    return ReferenceNodeSum(views);
+  }
+  std::vector<float> sum(elements);
+  for (uint32_t i = 0; i < elements; ++i) sum[i] = RingSum(nodes, elements, i);
+  return sum;
+}
+
+const std::vector<float>& RingChecker::After(ChunkId id, uint64_t clock) {
+  Chunk& chunk = chunks_[id.value()];
+  uint64_t samples = 0;
+  for (uint32_t r = 0; r < plan_.ranks(); ++r) samples += payload_.SamplesOf(r);
+  while (chunk.clocks.size() <= clock) {
+    chunk.optimizer.Update(SumOf(id, chunk.clocks.size()), samples, samples, 1.0, &chunk.weights);
+    chunk.clocks.push_back(chunk.weights);
+  }
+  return chunk.clocks[clock];
+}
+
+void RingChecker::OnWeights(uint32_t node, ChunkId id, uint64_t clock,
+                            absl::Span<const float> weights) {
+  Chunk& chunk = chunks_[id.value()];
+  if (clock != chunk.landed[node] || clock + 1 != chunk.pushed[node]) {
+    return Violate("exactly one delivery",
+                   absl::StrFormat("node %d chunk %d: clock %d landed after %d of %d", node,
+                                   id.value(), clock, chunk.landed[node], chunk.pushed[node]));
+  }
+  ++chunk.landed[node];
+  --unanswered_[node];
+  const std::vector<float>& expected = After(id, clock);
+  if (std::equal(weights.begin(), weights.end(), expected.begin(), expected.end())) return;
+  const auto differs = std::mismatch(weights.begin(), weights.end(), expected.begin()).first;
+  Violate("G2 order of bits",
+          absl::StrFormat("node %d chunk %d clock %d: element %d is not the model's", node,
+                          id.value(), clock, differs - weights.begin()));
+}
+
+void RingChecker::OnFinalWeights(uint32_t node, ChunkId id, const Bytes&) {
+  Violate(
+      "exactly one delivery",
+      absl::StrFormat("node %d chunk %d: final weights, that nobody asked for", node, id.value()));
+}
+
+void RingChecker::OnFinished() {
+  for (uint32_t c = 0; c < chunks_.size(); ++c) {
+    for (uint32_t n = 0; n < plan_.nodes; ++n) {
+      if (chunks_[c].landed[n] == plan_.clocks) continue;
+      return Violate("exactly one delivery",
+                     absl::StrFormat("node %d chunk %d: %d clocks landed, not %d", n, c,
+                                     chunks_[c].landed[n], plan_.clocks));
+    }
+  }
+}
+
+uint64_t RingChecker::ModelHash() const {
+  uint64_t hash = 1;
+  for (const Chunk& chunk : chunks_) {
+    const auto* bytes = reinterpret_cast<const std::byte*>(chunk.weights.data());
+    hash = hash * 1099511628211 +
+           wire::Checksum(absl::MakeConstSpan(bytes, chunk.weights.size() * sizeof(float)));
+  }
+  return hash;
+}
+
+}  // namespace strata::sim
