@@ -50,8 +50,8 @@ void WeightState::Apply(const Bytes& gradient_sum, float scale, uint64_t samples
   if (gradient_sum.empty()) zeros = Zeros(pool_, elements_);
   const float* gradient = gradient_sum.empty() ? zeros.get() : gradient_sum.floats();
   const std::shared_ptr<float> next = pool_.AllocateFloats(elements_);
-  ApplyUpdate(kernels_, rule_.optimizer, update, runs_, gradient, weights_.floats(),
-                       next.get(), state0_.get(), state1_.get());
+  ApplyUpdate(kernels_, rule_.optimizer, update, runs_, gradient, weights_.floats(), next.get(),
+              state0_.get(), state1_.get());
   weights_ = AsBytes(next, elements_);
   checksum_known_ = false;
   ++version_;

@@ -25,15 +25,15 @@ struct UpdateRule {
 // REQUIRES: the job's defaults are filled in.
 UpdateRule UpdateRuleOf(const proto::Job& job, uint64_t samples_per_epoch);
 
-// The weights of one chunk, or of a part of it, with their optimizer state. Weights are immutable buffers: an update
-// writes a new one, so answers on their way out keep reading the old one.
+// The weights of one chunk, or of a part of it, with their optimizer state. Weights are immutable
+// buffers: an update writes a new one, so answers on their way out keep reading the old one.
 //
 // Threads: one; buffers that it hands out may be read and released anywhere.
 class WeightState {
  public:
   // All of it outlives this.
-  WeightState(const Kernels& kernels, BufferPool& pool, const UpdateRule& rule,
-              uint32_t elements, std::vector<OptimizerRun> runs);
+  WeightState(const Kernels& kernels, BufferPool& pool, const UpdateRule& rule, uint32_t elements,
+              std::vector<OptimizerRun> runs);
 
   bool seeded() const { return !weights_.empty(); }
   // The first weights, taken without a copy. REQUIRES: not seeded, `elements` fp32.

@@ -293,6 +293,16 @@ absl::Status DecodeHello(absl::Span<const std::byte> payload, Hello* hello) {
   return absl::OkStatus();
 }
 
+std::vector<std::byte> EncodeChecksums(absl::Span<const uint64_t> checksums) {
+  std::vector<std::byte> payload(checksums.size() * sizeof(uint64_t));
+  for (size_t i = 0; i < checksums.size(); ++i) Put(&payload[i * sizeof(uint64_t)], checksums[i]);
+  return payload;
+}
+
+uint64_t ChecksumAt(absl::Span<const std::byte> payload, size_t index) {
+  return Get<uint64_t>(&payload[index * sizeof(uint64_t)]);
+}
+
 std::string Describe(const Header& header) {
   std::string text = absl::StrFormat(
       "%s job %u node %u.%u chunk %u clock %u elements %u", ToString(header.op), header.job,

@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <string>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/types/span.h"
@@ -176,6 +177,11 @@ absl::Status Decode(absl::Span<const std::byte> header_bytes, absl::Span<const s
 std::array<std::byte, kHelloBytes> EncodeHello(const Hello& hello);
 // Errors: InvalidArgument: wrong size, reserved bits or role.
 absl::Status DecodeHello(absl::Span<const std::byte> payload, Hello* hello);
+
+// Payload of kSeed: each as u64, little-endian; and the one at `index`.
+// REQUIRES: index < payload.size() / 8.
+std::vector<std::byte> EncodeChecksums(absl::Span<const uint64_t> checksums);
+uint64_t ChecksumAt(absl::Span<const std::byte> payload, size_t index);
 
 std::string ToString(Op op);
 std::string ToString(ErrorCode code);

@@ -111,6 +111,14 @@ TEST(Frame, ASeedHoldsWholeChecksums) {
   }
 }
 
+TEST(Frame, ChecksumsOfASeedAreReadAsTheyWereWritten) {
+  const std::vector<uint64_t> checksums = {1, 0x6867666564636261};
+  const std::vector<std::byte> payload = EncodeChecksums(checksums);
+  ASSERT_EQ(payload.size(), 16u);
+  EXPECT_EQ(static_cast<uint8_t>(payload[8]), 0x61);
+  for (size_t i = 0; i < 2; ++i) EXPECT_EQ(ChecksumAt(payload, i), checksums[i]);
+}
+
 TEST(Frame, TheLayoutIsTheDocumentedOneByteForByte) {
   const HeaderBytes bytes = EncodeHeader(FullHeader(), 24);
   std::vector<uint8_t> expected = {'S', 'T', 'R', 'A', 1, 5, 2, 0, 0, 0, 0, 0};

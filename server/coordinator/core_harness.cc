@@ -27,6 +27,8 @@ std::string Text(const proto::CoordinatorMessage& message) {
       return absl::StrCat("StartNode ", message.start_node().record().job_id());
     case proto::CoordinatorMessage::kRunNode:
       return absl::StrCat("RunNode ", message.run_node().record().job_id());
+    case proto::CoordinatorMessage::kMeasureLink:
+      return absl::StrCat("MeasureLink ", message.measure_link().record().job_id());
     case proto::CoordinatorMessage::kStopNode:
       return absl::StrCat("StopNode ", message.stop_node().job_id());
     case proto::CoordinatorMessage::kJobMetrics:

@@ -164,8 +164,8 @@ void Diagnosis::FindOn(const NodeScene& node) {
 // What the node does is not known, so it is named where it may be the one that others wait for.
 void Diagnosis::AddSilentDaemon(const NodeScene& node) {
   // With no server, every node waits for each of the others in every clock.
-  const bool all_reduces = scene_.has_aggregators && scene_.shards.empty() &&
-                           scene_.phase == JobScene::Phase::kTraining;
+  const bool all_reduces =
+      scene_.has_aggregators && scene_.shards.empty() && scene_.phase == JobScene::Phase::kTraining;
   uint64_t clock = all_reduces ? node.reported_step : 0;
   bool lags = !node.ready || all_reduces;
   for (const ShardScene& shard : scene_.shards) {

@@ -202,9 +202,9 @@ absl::Status Agent::Admit(const proto::StartNode& start, const proto::Layout& la
   const proto::Job& job = start.record().job();
   // A rank with no exchange has all of its memory to itself.
   if (job.exchange() == proto::Job::NONE) return absl::OkStatus();
-  return memory_.Promise(JobId(start.record().job_id()),
-                         NodeMemoryOf(job, start.record().view().nodes_size(), layout.elements(),
-                                      ranks, placement));
+  return memory_.Promise(
+      JobId(start.record().job_id()),
+      NodeMemoryOf(job, start.record().view().nodes_size(), layout.elements(), ranks, placement));
 }
 
 void Agent::Append(const proto::JobMetrics& metrics) {

@@ -12,8 +12,7 @@ namespace {
 // `window`: bytes of the chunks under way.
 void AddRing(const proto::Job& job, uint32_t nodes, uint64_t arena, uint64_t window,
              MemoryFormula* need) {
-  const auto vectors =
-      static_cast<uint64_t>(StateVectors(OptimizerParamsOf(job.optimizer()).kind));
+  const auto vectors = static_cast<uint64_t>(StateVectors(OptimizerParamsOf(job.optimizer()).kind));
   const uint64_t own = arena / std::max<uint32_t>(1, nodes) + 1;
   need->Add(absl::StrFormat("own slices %d x %s", 1 + vectors, BytesText(own)),
             (1 + vectors) * own);
@@ -22,7 +21,6 @@ void AddRing(const proto::Job& job, uint32_t nodes, uint64_t arena, uint64_t win
 }
 
 }  // namespace
-
 
 MemoryFormula NodeMemoryOf(const proto::Job& job, uint32_t nodes, uint64_t elements,
                            uint32_t local_ranks, const proto::Placement& placement) {

@@ -1,8 +1,6 @@
 #include "worker/exchange/all_reduce_core.h"
 
 #include <algorithm>
-#include <cstring>
-#include <numeric>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -17,8 +15,10 @@ namespace {
 using Phase = Exchange::Phase;
 using wire::Op;
 
-// How long a node stays for peers that may not know yet that it has retired.
-constexpr absl::Duration kLinger = absl::Seconds(5);
+// A node that has all of its weights stays for others that need what it sent: so long for a peer
+// that has all of its own, too, and does not acknowledge the last word; and for one that cannot be
+// reached.
+constexpr absl::Duration kLinger = absl::Seconds(5), kLeaveAfter = absl::Seconds(30);
 // Of one SEED.
 constexpr size_t kChecksumsMax = 4096;
 
@@ -116,13 +116,9 @@ void AllReduceCore::Start(absl::Time now, CoreActions* actions) {
 void AllReduceCore::SendSeeds(absl::Time now, CoreActions* actions) {
   for (size_t first = 0; first < seeds_.size(); first += kChecksumsMax) {
     const size_t count = std::min(kChecksumsMax, seeds_.size() - first);
-    const std::shared_ptr<std::byte> bytes = pool_.AllocateBytes(count * sizeof(uint64_t));
-    for (size_t i = 0; i < count; ++i) {
-      for (size_t b = 0; b < sizeof(uint64_t); ++b) {
-        bytes.get()[i * sizeof(uint64_t) + b] = static_cast<std::byte>(seeds_[first + i] >> 8 * b);
-      }
-    }
-    const Bytes payload(bytes, bytes.get(), count * sizeof(uint64_t));
+    const auto bytes = std::make_shared<std::vector<std::byte>>(
+        wire::EncodeChecksums(absl::MakeConstSpan(seeds_).subspan(first, count)));
+    const Bytes payload(bytes, bytes->data(), bytes->size());
     wire::Header header;
     header.op = Op::kSeed;
     header.chunk = static_cast<uint32_t>(first);
@@ -222,21 +218,30 @@ void AllReduceCore::MaybeRetire(absl::Time now, CoreActions* actions) {
   header.clock = clocks_;
   for (Peer& peer : peers_) {
     peer.link.Send(header, Bytes(), now, &actions->wire);
-    if (peer.retired) peer.link.Rest();
+    peer.link.Rest();
   }
   MaybeFinish(now);
 }
 
-// Every peer has told that it has all weights; each knows the same of this node, as far as one can
-// know it.
-void AllReduceCore::MaybeFinish(absl::Time now) {
-  if (phase_ != Phase::kFinishing || retired_at_ == absl::InfiniteFuture()) return;
-  bool all_know = true;
-  for (const Peer& peer : peers_) {
-    if (!peer.retired) return;
-    all_know = all_know && peer.link.drained();
+// A peer that has retired has had all of this node's frames but the last; whether it got that one
+// cannot be known for sure.
+absl::Time AllReduceCore::FreeFrom(const Peer& peer) const {
+  if (peer.retired && peer.link.drained()) return absl::InfinitePast();
+  const absl::Time leave = std::max(peer.link.down_since(), retired_at_) + kLeaveAfter;
+  return peer.retired ? std::min(leave, retired_at_ + kLinger) : leave;
+}
+
+absl::Time AllReduceCore::finished_at() const {
+  if (phase_ != Phase::kFinishing || retired_at_ == absl::InfiniteFuture()) {
+    return absl::InfiniteFuture();
   }
-  if (all_know || now >= retired_at_ + kLinger) phase_ = Phase::kFinished;
+  absl::Time at = absl::InfinitePast();
+  for (const Peer& peer : peers_) at = std::max(at, FreeFrom(peer));
+  return at;
+}
+
+void AllReduceCore::MaybeFinish(absl::Time now) {
+  if (now >= finished_at()) phase_ = Phase::kFinished;
 }
 
 absl::Status AllReduceCore::OnRetire(Peer* peer, uint64_t clocks) {
@@ -245,23 +250,19 @@ absl::Status AllReduceCore::OnRetire(Peer* peer, uint64_t clocks) {
     return absl::InvalidArgumentError(absl::StrFormat(
         "%s has finished after %d steps, this node after %d", peer->link.Name(), clocks, clocks_));
   }
-  if (retired_at_ != absl::InfiniteFuture()) peer->link.Rest();
   return absl::OkStatus();
 }
 
 absl::Status AllReduceCore::OnSeed(Peer* peer, const wire::Frame& frame) {
-  const size_t count = frame.payload.size() / sizeof(uint64_t);
+  const absl::Span<const std::byte> payload(frame.payload.data(), frame.payload.size());
+  const size_t count = payload.size() / sizeof(uint64_t);
   if (frame.header.chunk != peer->seeds || count > seeds_.size() - peer->seeds) {
     return absl::InvalidArgumentError(absl::StrFormat(
         "%s: SEED of chunks %d to %d, but chunk %d of %d is due", peer->link.Name(),
         frame.header.chunk, frame.header.chunk + count - 1, peer->seeds, chunks_.size()));
   }
   for (size_t i = 0; i < count; ++i) {
-    uint64_t theirs = 0;
-    for (size_t b = 0; b < sizeof(uint64_t); ++b) {
-      theirs |= static_cast<uint64_t>(frame.payload.data()[i * sizeof(uint64_t) + b]) << 8 * b;
-    }
-    if (theirs != seeds_[peer->seeds + i]) {
+    if (wire::ChecksumAt(payload, i) != seeds_[peer->seeds + i]) {
       return absl::FailedPreconditionError(absl::StrFormat(
           "%s offers other first weights of chunk %d", peer->link.Name(), peer->seeds + i));
     }
@@ -299,9 +300,8 @@ void AllReduceCore::OnNotTaken(const WireAction& send, absl::Time now) {
 }
 
 // The first frame of a connection that somebody made, or another HELLO.
-absl::Status AllReduceCore::OnStranger(transport::ConnectionId connection,
-                                       const wire::Frame& frame, absl::Time now,
-                                       CoreActions* actions) {
+absl::Status AllReduceCore::OnStranger(transport::ConnectionId connection, const wire::Frame& frame,
+                                       absl::Time now, CoreActions* actions) {
   const LineIdentity self = IdentityOf(options_);
   wire::ErrorCode error = CheckPeerHello(self, frame);
   if (error == wire::ErrorCode::kNone) {
@@ -369,13 +369,9 @@ absl::Status AllReduceCore::OnTime(absl::Time now, CoreActions* actions) {
 }
 
 absl::Time AllReduceCore::deadline() const {
-  absl::Time due = absl::InfiniteFuture();
-  bool all_retired = phase_ == Phase::kFinishing;
-  for (const Peer& peer : peers_) {
-    due = std::min(due, peer.link.deadline());
-    all_retired = all_retired && peer.retired;
-  }
-  return all_retired ? std::min(due, retired_at_ + kLinger) : due;
+  absl::Time due = finished_at();
+  for (const Peer& peer : peers_) due = std::min(due, peer.link.deadline());
+  return due;
 }
 
 void AllReduceCore::AddActivity(absl::Time now, proto::NodeActivity* activity) const {

@@ -84,6 +84,9 @@ class AllReduceCore final : public ExchangeCore {
   void Push(CoreActions* actions);
   void Do(ChunkId chunk, const ReductionActions& what, absl::Time now, CoreActions* actions);
   void MaybeRetire(absl::Time now, CoreActions* actions);
+  // When this node need not stay for the peer any more, or for any of them, as things stand.
+  absl::Time FreeFrom(const Peer& peer) const;
+  absl::Time finished_at() const;
   void MaybeFinish(absl::Time now);
   void CountBytes();
 

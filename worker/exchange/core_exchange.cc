@@ -11,10 +11,9 @@ CoreExchange::CoreExchange(std::unique_ptr<ExchangeCore> core,
       endpoint_(std::move(endpoint)),
       node_(node),
       clock_(clock),
-      driver_(core_.get(), endpoint_.get(), clock,
-              [this](const NodeAction& action, CoreActions* actions) {
-                return Do(action, actions);
-              }) {
+      driver_(
+          core_.get(), endpoint_.get(), clock,
+          [this](const NodeAction& action, CoreActions* actions) { return Do(action, actions); }) {
   if (wake_fd >= 0) endpoint_->WatchFd(wake_fd);
 }
 

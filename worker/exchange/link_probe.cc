@@ -74,9 +74,9 @@ void LinkProbe::Go(absl::Time now, CoreActions* actions) {
       shortest_ = std::min(shortest_, took);
     } else {
       const absl::Duration sending = std::max(took - shortest_, took / 2);
-      result_ = {.latency_s = absl::ToDoubleSeconds(shortest_) / 2,
-                 .bytes_per_s =
-                     double{kBurstFrames} * kBurstFrameBytes / absl::ToDoubleSeconds(sending)};
+      result_ = {
+          .latency_s = absl::ToDoubleSeconds(shortest_) / 2,
+          .bytes_per_s = double{kBurstFrames} * kBurstFrameBytes / absl::ToDoubleSeconds(sending)};
       next_.Close(&actions->wire);
       return;
     }
@@ -148,9 +148,9 @@ absl::Status LinkProbe::OnFrame(transport::ConnectionId connection, const wire::
         {.kind = WireAction::Kind::kSend,
          .line = LineId(1),
          .connection = connection,
-         .frame = RefusalOf(previous_.options().identity, begins ? Op::kRetry : Op::kError,
-                            error == wire::ErrorCode::kNone ? wire::ErrorCode::kWrongRole
-                                                            : error)});
+         .frame =
+             RefusalOf(previous_.options().identity, begins ? Op::kRetry : Op::kError,
+                       error == wire::ErrorCode::kNone ? wire::ErrorCode::kWrongRole : error)});
     return absl::OkStatus();
   }
   if (previous_.Owns(connection)) {
@@ -167,9 +167,9 @@ absl::Status LinkProbe::OnTime(absl::Time now, CoreActions* actions) {
   if (!status.ok()) return NamedBy(options_.node, status);
   if (result_) return absl::OkStatus();
   if (lost_ > kLostMax) {
-    return NamedBy(options_.node,
-                   absl::UnavailableError(absl::StrFormat(
-                       "the line to %s broke %d times while it was measured", next_.Name(), lost_)));
+    return NamedBy(options_.node, absl::UnavailableError(absl::StrFormat(
+                                      "the line to %s broke %d times while it was measured",
+                                      next_.Name(), lost_)));
   }
   return NamedBy(options_.node, next_.OnTime(now, &actions->wire));
 }

@@ -58,8 +58,8 @@ class LinkProbe final : public LineCore {
 
   const CoreOptions options_;
   PeerLink next_, previous_;
-  uint32_t round_ = 0;   // trips under way or made; then the burst
-  bool waiting_ = false; // for the acknowledgement of what was sent
+  uint32_t round_ = 0;    // trips under way or made; then the burst
+  bool waiting_ = false;  // for the acknowledgement of what was sent
   absl::Time sent_at_;
   absl::Duration shortest_ = absl::InfiniteDuration();
   uint32_t lost_ = 0;  // times that the connection broke while it was measured

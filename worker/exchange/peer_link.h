@@ -55,8 +55,11 @@ class PeerLink {
             std::vector<WireAction>* actions);
   // Says that the job has failed here; nothing follows.
   void SendError(const std::string& reason, std::vector<WireAction>* actions);
-  // The peer needs nothing more but what was sent: it may be gone from now on.
+  // This node has all that it needs of the peer, which may be gone from now on: OnTime knows no
+  // error any more.
   void Rest() { resting_ = true; }
+  // Since when there is no connection; infinity while there is one.
+  absl::Time down_since() const { return down_since_; }
   // Nothing waits, and all that was sent has been acknowledged.
   bool drained() const { return waiting_.empty() && unacknowledged_.empty(); }
   bool is_up() const { return state_ == State::kUp; }
