@@ -92,6 +92,11 @@ Json ToJson(const proto::JobStatus& job) {
   json["mode"] = job.mode();
   json["model"] = job.model();
   json["exchange"] = job.exchange();
+  if (job.has_ring()) {
+    json["ring"] = {{"algorithm", proto::AllReduce::Algorithm_Name(job.ring().algorithm())},
+                    {"latency_us", job.ring().latency_us()},
+                    {"bytes_per_s", job.ring().bytes_per_s()}};
+  }
   json["ranks"] = job.ranks();
   json["nodes"] = Json::array();
   for (const auto& node : job.nodes()) {

@@ -2,6 +2,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
 namespace strata::cli {
@@ -141,6 +142,18 @@ TEST(Render, NamesTheShardsThatAWorkerCannotReach) {
   EXPECT_EQ(json[1]["address"], "tcp://10.0.0.2:7101");
   EXPECT_EQ(json[1]["name"], "s1");
   EXPECT_EQ(json[1]["error"], "connection timed out");
+}
+
+TEST(Render, ARingSaysItsAlgorithmAndWhatItWasChosenBy) {
+  proto::JobStatus job;
+  job.set_exchange("RING");
+  job.mutable_ring()->set_algorithm(proto::AllReduce::RING);
+  EXPECT_THAT(JobText(job), testing::HasSubstr("RING, ring\n"));
+  job.mutable_ring()->set_algorithm(proto::AllReduce::HALVING_DOUBLING);
+  job.mutable_ring()->set_latency_us(35.2);
+  job.mutable_ring()->set_bytes_per_s(1.21e9);
+  EXPECT_THAT(JobText(job),
+              testing::HasSubstr("RING, halving and doubling (links measured: 35 us, 1.21 GB/s)"));
 }
 
 }  // namespace

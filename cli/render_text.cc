@@ -63,6 +63,17 @@ std::string ShardRows(const proto::JobStatus& job) {
   return Table(rows);
 }
 
+// "RING, halving and doubling (links measured: 35 us, 1.2 GB/s)"
+std::string ExchangeText(const proto::JobStatus& job) {
+  if (!job.has_ring()) return job.exchange();
+  const bool halving = job.ring().algorithm() == proto::AllReduce::HALVING_DOUBLING;
+  std::string text = absl::StrCat(job.exchange(), ", ", halving ? "halving and doubling" : "ring");
+  if (job.ring().bytes_per_s() == 0) return text;
+  absl::StrAppendFormat(&text, " (links measured: %.0f us, %.2f GB/s)", job.ring().latency_us(),
+                        job.ring().bytes_per_s() / 1e9);
+  return text;
+}
+
 }  // namespace
 
 std::string StateName(proto::JobState state) {
@@ -101,7 +112,7 @@ std::string JobText(const proto::JobStatus& job) {
   for (const auto& wait : job.waits()) absl::StrAppend(&text, "\n  waits: ", wait.text());
   std::vector<Row> rows = {{"  mode", job.mode()},
                            {"  model", job.model()},
-                           {"  exchange", job.exchange()},
+                           {"  exchange", ExchangeText(job)},
                            {"  ranks", absl::StrCat(job.ranks())},
                            {"  submitted", When(job.submitted_ms())},
                            {"  started", When(job.started_ms())},

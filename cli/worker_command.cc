@@ -18,11 +18,18 @@ namespace {
 struct Options {
   worker::AgentOptions agent;
   net::AddressWish address;
+  std::string ports;
 };
 
 int Run(const Options& given, const Invocation& invocation) {
   worker::AgentOptions options = given.agent;
   if (options.name.empty()) options.name = DefaultDaemonName();
+  if (!given.ports.empty()) {
+    const absl::StatusOr<PortRange> ports = ParsePortRange(given.ports);
+    if (!ports.ok()) return PrintError(ports.status());
+    options.peer_port = ports->first;
+    options.peer_port_last = ports->last;
+  }
   absl::Status logging = StartLogging(invocation, absl::StrCat("worker ", options.name));
   if (!logging.ok()) return PrintError(logging);
   StopRequest request;
@@ -34,6 +41,7 @@ int Run(const Options& given, const Invocation& invocation) {
         ChooseDaemonAddress(given.address, options.coordinator, options.connect_deadline);
     if (!address.ok()) return address.status();
     options.address = address->advertise;
+    options.listen = address->listen;
     auto created = worker::Agent::Create(
         options, [&request](const absl::Status& status) { request.Raise(status); });
     if (!created.ok()) return created.status();
@@ -71,7 +79,10 @@ void AddWorkerCommand(CLI::App* app, Invocation* invocation) {
                      "Interface whose address stands for this node (default: that of the route to "
                      "the coordinator)");
   command->add_option("--advertise", options->address.advertise,
-                      "Host that stands for this node in `strata nodes`");
+                      "Host under which other nodes reach this one");
+  command->add_option("--peer-port", options->ports,
+                      "Port for the aggregator of a job whose nodes all-reduce, or a range such as "
+                      "7200-7219, one a job (default: any free ones)");
   command->add_option("--runs", agent.runs_dir, "Parent of the jobs' run directories")
       ->capture_default_str();
   AddLogLevelOption(command, invocation);

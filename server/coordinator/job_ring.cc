@@ -66,7 +66,10 @@ void JobTable::InstallRing(JobEntry* entry, absl::Time now) {
   ring->Clear();
   for (const JobNode& node : entry->nodes) ring->add_endpoints(node.info.endpoint());
   ring->set_algorithm(entry->job().all_reduce().algorithm());
-  if (ring->algorithm() != proto::AllReduce::AUTO) return Train(entry, now);
+  if (ring->algorithm() != proto::AllReduce::AUTO) {
+    *entry->status().mutable_ring() = *ring;
+    return Train(entry, now);
+  }
   entry->phase = JobPhase::kMeasuring;
   SetReason(entry, "measures its links");
   for (const JobNode& node : entry->nodes) SendMeasure(*entry, node);
@@ -93,6 +96,7 @@ void JobTable::OnLinkMeasured(const std::string& daemon, const proto::LinkMeasur
   ring->set_latency_us(link.latency_s * 1e6);
   ring->set_bytes_per_s(link.bytes_per_s);
   entry->status().mutable_job()->mutable_all_reduce()->set_algorithm(ring->algorithm());
+  *entry->status().mutable_ring() = *ring;
   Train(entry, now);
 }
 

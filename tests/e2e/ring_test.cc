@@ -110,6 +110,26 @@ TEST(Ring, ANodeThatDiesFailsTheJobInTimeAndIsNamed) {
   cluster.RunToEnd(next);
 }
 
+TEST(Ring, KeepsToThePortsThatItIsGiven) {
+  Cluster::Options options{1, 1, 2, 2};
+  options.worker_args = {"--peer-port", "21500-21501"};
+  Cluster cluster(options);
+  ASSERT_EQ(cluster.Start(), absl::OkStatus());
+  cluster.RunToEnd(RingJob("given", 2, AllReduce::RING));
+  proto::Job job = RingJob("held", 1, AllReduce::RING);
+  job.set_ranks(2);
+  job.set_max_steps(10'000'000);
+  const auto held = cluster.Submit(job);
+  ASSERT_TRUE(held.ok()) << held.status();
+  ASSERT_EQ(cluster.WaitForStep(*held, 1).state(), proto::RUNNING);
+  const auto beyond = cluster.Submit(job);
+  ASSERT_TRUE(beyond.ok()) << beyond.status();
+  const proto::JobStatus status = cluster.WaitForEnd(*beyond);
+  EXPECT_EQ(status.state(), proto::FAILED);
+  EXPECT_THAT(status.reason(), HasSubstr("no port from 21500 to 21501 of 127.0.0.1 is free for the "
+                                         "other nodes (--peer-port)"));
+}
+
 TEST(Ring, OfOneNodeIsRefusedInOneLine) {
   Cluster cluster({1, 1, 1, 4});
   ASSERT_EQ(cluster.Start(), absl::OkStatus());

@@ -23,6 +23,10 @@ constexpr absl::Duration kLookEvery = absl::Milliseconds(500);
 absl::Status AgentOptions::Validate() const {
   if (name.empty()) return absl::InvalidArgumentError("name: must not be empty");
   if (address.empty()) return absl::InvalidArgumentError("advertise: must not be empty");
+  if (peer_port > 65535 || peer_port_last > 65535) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("peer-port: ", std::max(peer_port, peer_port_last), " is not in 1 to 65535"));
+  }
   if (slots < 1 || slots > kSlotsMax) {
     return absl::InvalidArgumentError(
         absl::StrCat("slots: ", slots, " is not in 1 to ", kSlotsMax));
@@ -136,7 +140,10 @@ void Agent::StartNode(const proto::StartNode& start) {
   options.binary = options_.binary;
   options.daemon = options_.name;
   options.runs_dir = options_.runs_dir;
-  options.address = options_.address;
+  options.listen.set_host(options_.listen.empty() ? options_.address : options_.listen);
+  options.listen.set_advertise(options_.address);
+  options.listen.set_port_first(options_.peer_port);
+  options.listen.set_port_last(std::max(options_.peer_port, options_.peer_port_last));
   JobProcesses::Callbacks callbacks;
   callbacks.send = [this](proto::DaemonMessage message) { session_->Send(std::move(message)); };
   callbacks.admit = [this, start](const proto::Layout& layout, const proto::Placement& placement) {

@@ -30,9 +30,13 @@ struct AgentOptions {
   std::string coordinator = "127.0.0.1:7070";  // HOST:PORT
   std::string name;                            // unique in the cluster
   std::string address = "127.0.0.1";           // host under which peers know this node
-  uint32_t slots = 1;                          // ranks that may run here at once; 1 to 1024
-  std::string runs_dir = "strata-runs";        // parent of run directories
-  std::string binary = "/proc/self/exe";       // executable of `strata rank` and so on
+  std::string listen;                          // what aggregators bind to; empty: address
+  // Ports of aggregators that all-reduce: one a job at a time; 0: any free ones.
+  uint32_t peer_port = 0;
+  uint32_t peer_port_last = 0;            // 0: peer_port alone
+  uint32_t slots = 1;                     // ranks that may run here at once; 1 to 1024
+  std::string runs_dir = "strata-runs";   // parent of run directories
+  std::string binary = "/proc/self/exe";  // executable of `strata rank` and so on
   WorkerLimits limits;
   absl::Duration connect_deadline = absl::Seconds(30);
   absl::Duration reconnect_deadline = absl::Seconds(60);

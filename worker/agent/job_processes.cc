@@ -139,7 +139,7 @@ proto::Launch JobProcesses::LaunchOf(int child) const {
   launch.set_first_rank(self_.first_rank());
   launch.set_local_ranks(self_.ranks());
   if (has_aggregator()) launch.set_aggregator_socket(socket_name_);
-  launch.set_listen_host(options_.address);
+  *launch.mutable_listen() = options_.listen;
   launch.set_run_dir(run_dir_);
   launch.set_channel_fd(kChannelFd);
   return launch;

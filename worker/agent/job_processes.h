@@ -26,10 +26,10 @@ namespace strata::worker {
 class JobProcesses {
  public:
   struct Options {
-    std::string binary;    // executable of `strata rank` and `strata aggregator`
-    std::string daemon;    // this worker's name
-    std::string runs_dir;  // parent of run directories
-    std::string address;   // under which peers know this node
+    std::string binary;      // executable of `strata rank` and `strata aggregator`
+    std::string daemon;      // this worker's name
+    std::string runs_dir;    // parent of run directories
+    proto::ListenAt listen;  // of aggregators that all-reduce
     // From SIGTERM to SIGKILL.
     absl::Duration stop_grace = absl::Seconds(3);
     // After the first sign of failure, how long to collect others: the cause may show last.

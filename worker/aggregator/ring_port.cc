@@ -7,6 +7,22 @@
 #include "common/transport/zmq/zmq_endpoint.h"
 
 namespace strata::worker {
+namespace {
+
+// The first port that is free.
+absl::StatusOr<int> ListenAt(const proto::ListenAt& at, transport::Endpoint* endpoint) {
+  absl::StatusOr<int> port = absl::AlreadyExistsError("");
+  for (uint32_t p = at.port_first(); p <= at.port_last() && absl::IsAlreadyExists(port.status());
+       ++p) {
+    port = endpoint->Listen(absl::StrCat("tcp://", at.host(), ":", p));
+  }
+  if (!absl::IsAlreadyExists(port.status()) || at.port_first() == at.port_last()) return port;
+  return absl::AlreadyExistsError(absl::StrCat("no port from ", at.port_first(), " to ",
+                                               at.port_last(), " of ", at.host(),
+                                               " is free for the other nodes (--peer-port)"));
+}
+
+}  // namespace
 
 absl::StatusOr<std::unique_ptr<RingPort>> RingPort::Open(const proto::Launch& launch, int wake_fd,
                                                          const ClockInterface* clock) {
@@ -21,13 +37,12 @@ absl::StatusOr<std::unique_ptr<RingPort>> RingPort::Open(const proto::Launch& la
   absl::StatusOr<std::unique_ptr<transport::Endpoint>> endpoint =
       transport::CreateZmqEndpoint(options);
   if (!endpoint.ok()) return endpoint.status();
-  absl::StatusOr<int> port =
-      (*endpoint)->Listen(absl::StrCat("tcp://", launch.listen_host(), ":0"));
+  absl::StatusOr<int> port = ListenAt(launch.listen(), endpoint->get());
   if (!port.ok()) return port.status();
   if (wake_fd >= 0) (*endpoint)->WatchFd(wake_fd);
   return std::unique_ptr<RingPort>(
       new RingPort(launch, *std::move(endpoint),
-                   absl::StrCat("tcp://", launch.listen_host(), ":", *port), clock));
+                   absl::StrCat("tcp://", launch.listen().advertise(), ":", *port), clock));
 }
 
 RingPort::RingPort(const proto::Launch& launch, std::unique_ptr<transport::Endpoint> endpoint,

@@ -22,7 +22,7 @@ namespace strata::worker {
 // Threads: one. Nothing blocks but Poll.
 class RingPort {
  public:
-  // Listens on any free port of launch.listen_host. `clock` outlives it; Poll also returns when
+  // Listens where launch.listen says. `clock` outlives it; Poll also returns when
   // `wake_fd` is readable. Errors: AlreadyExists, InvalidArgument, ResourceExhausted, naming the
   // address.
   static absl::StatusOr<std::unique_ptr<RingPort>> Open(const proto::Launch& launch, int wake_fd,
