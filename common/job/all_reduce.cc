@@ -32,9 +32,9 @@ AllReduce::Algorithm FasterAllReduce(const AllReduceWork& work, const LinkCost& 
 }
 
 uint32_t DefaultAllReduceChunkElements(uint64_t elements, uint32_t nodes) {
-  constexpr uint64_t kLeast = (64 << 10) / sizeof(float), kMost = (4 << 20) / sizeof(float);
+  constexpr uint64_t kLeast = (64 << 10) / sizeof(float), kMost = (512 << 10) / sizeof(float);
   constexpr uint64_t kLeastPerNode = (16 << 10) / sizeof(float);
-  const uint64_t chunk = std::max(std::clamp(elements / 16, kLeast, kMost), kLeastPerNode * nodes);
+  const uint64_t chunk = std::max(std::clamp(elements / 64, kLeast, kMost), kLeastPerNode * nodes);
   return static_cast<uint32_t>(std::min({elements, chunk, uint64_t{kChunkElementsMax}}));
 }
 

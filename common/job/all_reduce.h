@@ -30,8 +30,9 @@ double AllReduceSeconds(proto::AllReduce::Algorithm algorithm, const AllReduceWo
 // The faster of the two; RING where they are equal.
 proto::AllReduce::Algorithm FasterAllReduce(const AllReduceWork& work, const LinkCost& link);
 
-// The chunk of an all-reduce where the job does not say, in elements: clamp(M / 16, 64 KiB, 4 MiB)
-// and at least 16 KiB a node, but no more than M.
+// The chunk of an all-reduce where the job does not say, in elements: clamp(M / 64, 64 KiB, 512
+// KiB) and at least 16 KiB a node, but no more than M. Larger ones leave links idle: few messages
+// of them are under way at a time.
 uint32_t DefaultAllReduceChunkElements(uint64_t elements, uint32_t nodes);
 
 }  // namespace strata

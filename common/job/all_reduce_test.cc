@@ -29,10 +29,10 @@ TEST(AllReduce, SmallOnesHalveAndLargeOnesOfOddNodesGoRound) {
 
 TEST(AllReduce, ChunksFollowFromTheArena) {
   EXPECT_EQ(DefaultAllReduceChunkElements(1000, 4), 1000u);
-  EXPECT_EQ(DefaultAllReduceChunkElements(256 << 10, 4), 16384u);           // 64 KiB
-  EXPECT_EQ(DefaultAllReduceChunkElements(256 << 10, 8), 8 * 4096u);        // 16 KiB a node
-  EXPECT_EQ(DefaultAllReduceChunkElements(4 << 20, 4), 256u << 10);         // a 16th
-  EXPECT_EQ(DefaultAllReduceChunkElements(uint64_t{1} << 30, 4), 1 << 20);  // 4 MiB
+  EXPECT_EQ(DefaultAllReduceChunkElements(256 << 10, 4), 16384u);             // 64 KiB
+  EXPECT_EQ(DefaultAllReduceChunkElements(256 << 10, 8), 8 * 4096u);          // 16 KiB a node
+  EXPECT_EQ(DefaultAllReduceChunkElements(4 << 20, 4), 64u << 10);            // a 64th
+  EXPECT_EQ(DefaultAllReduceChunkElements(uint64_t{1} << 30, 4), 128 << 10);  // 512 KiB
 }
 
 TEST(Slices, CoverAChunkInWholeRuns) {
