@@ -2,31 +2,16 @@
 
 #include <algorithm>
 #include <numeric>
-#include <random>
 #include <vector>
 
 #include "common/job/slices.h"
 #include "gtest/gtest.h"
+#include "server/shard/accumulator_leaves.h"
 
 namespace strata::server {
 namespace {
 
 constexpr size_t kElements = 100;
-
-std::vector<std::vector<float>> Leaves(size_t count) {
-  std::mt19937 random(count);
-  std::uniform_real_distribution<float> values(-100.0f, 100.0f);
-  std::vector<std::vector<float>> leaves(count, std::vector<float>(kElements));
-  for (auto& leaf : leaves) {
-    for (float& x : leaf) x = values(random);
-  }
-  return leaves;
-}
-
-Bytes View(const std::vector<float>& values) {
-  return Bytes(nullptr, reinterpret_cast<const std::byte*>(values.data()),
-               values.size() * sizeof(float));
-}
 
 // Element by element, from the leaf after the slice's own on.
 std::vector<float> ByHand(const std::vector<std::vector<float>>& leaves) {
@@ -44,7 +29,7 @@ std::vector<float> ByHand(const std::vector<std::vector<float>>& leaves) {
 TEST(RingAccumulator, EveryArrivalOrderGivesTheBitsOfTheRing) {
   BufferPool pool;
   for (size_t count = 1; count <= 5; ++count) {
-    const auto leaves = Leaves(count), copies = leaves;
+    const auto leaves = LeavesOf(count, kElements), copies = leaves;
     std::vector<size_t> order(count);
     std::iota(order.begin(), order.end(), 0);
     do {
@@ -61,7 +46,7 @@ TEST(RingAccumulator, EveryArrivalOrderGivesTheBitsOfTheRing) {
 
 TEST(RingAccumulator, EmptyLeavesAddNothing) {
   BufferPool pool;
-  const auto leaves = Leaves(3);
+  const auto leaves = LeavesOf(3, kElements);
   RingAccumulator sum(kernels::Cpu(), pool, 3, kElements);
   sum.Add(0, Bytes());
   sum.Add(2, View(leaves[2]));

@@ -3,32 +3,16 @@
 #include <algorithm>
 #include <cstring>
 #include <numeric>
-#include <random>
 #include <vector>
 
 #include "gtest/gtest.h"
 #include "kernels/reference.h"
+#include "server/shard/accumulator_leaves.h"
 
 namespace strata::server {
 namespace {
 
 constexpr size_t kElements = 19;
-
-std::vector<std::vector<float>> Leaves(size_t count) {
-  std::mt19937 random(count);
-  std::uniform_real_distribution<float> values(-100.0f, 100.0f);
-  std::vector<std::vector<float>> leaves(count, std::vector<float>(kElements));
-  for (auto& leaf : leaves) {
-    for (float& x : leaf) x = values(random);
-  }
-  return leaves;
-}
-
-// Bytes over the vector's memory, which the test keeps.
-Bytes View(const std::vector<float>& values) {
-  return Bytes(nullptr, reinterpret_cast<const std::byte*>(values.data()),
-               values.size() * sizeof(float));
-}
 
 std::vector<float> ReferenceSum(const std::vector<std::vector<float>>& leaves) {
   std::vector<const float*> pointers;
@@ -46,7 +30,7 @@ void ExpectSameBits(const Bytes& got, const std::vector<float>& expected) {
 TEST(TreeAccumulator, EveryArrivalOrderGivesTheBitsOfTheTree) {
   BufferPool pool;
   for (size_t count = 1; count <= 6; ++count) {
-    const auto leaves = Leaves(count), copies = leaves;
+    const auto leaves = LeavesOf(count, kElements), copies = leaves;
     const std::vector<float> expected = ReferenceSum(leaves);
     std::vector<size_t> order(count);
     std::iota(order.begin(), order.end(), 0);
@@ -61,7 +45,7 @@ TEST(TreeAccumulator, EveryArrivalOrderGivesTheBitsOfTheTree) {
 
 TEST(TreeAccumulator, LeavesThatDoNotComeOrAreEmptyAddNothing) {
   BufferPool pool;
-  const auto leaves = Leaves(7);
+  const auto leaves = LeavesOf(7, kElements);
   TreeAccumulator sum(kernels::Cpu(), pool, 7, kElements);
   sum.Add(5, View(leaves[5]));
   sum.Add(0, Bytes());
@@ -87,7 +71,7 @@ TEST(TreeAccumulator, HoldsAtMostHalfOfTheLeaves) {
   BufferPool pool;
   std::mt19937 random(4);
   for (size_t count = 1; count <= 33; ++count) {
-    const auto leaves = Leaves(count);
+    const auto leaves = LeavesOf(count, kElements);
     for (int round = 0; round < 20; ++round) {
       std::vector<size_t> order(count);
       std::iota(order.begin(), order.end(), 0);

@@ -6,7 +6,6 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "common/job/job.h"
-#include "common/job/slices.h"
 #include "worker/exchange/ring_view.h"
 
 namespace strata::worker {
@@ -21,10 +20,6 @@ using wire::Op;
 constexpr absl::Duration kLinger = absl::Seconds(5), kLeaveAfter = absl::Seconds(30);
 // Of one SEED.
 constexpr size_t kChecksumsMax = 4096;
-
-uint64_t ChecksumOf(const Bytes& bytes) {
-  return wire::Checksum(absl::MakeConstSpan(bytes.data(), bytes.size()));
-}
 
 std::vector<ChunkId> AllChunks(uint32_t chunks) {
   std::vector<ChunkId> ids;
@@ -62,13 +57,7 @@ AllReduceCore::AllReduceCore(const CoreOptions& options, ChunkMap map,
       window_(AllChunks(map.chunks()), std::max<uint32_t>(2, options.record.job().window()),
               options.reserve) {
   for (const ChunkId chunk : AllChunks(map.chunks())) {
-    const uint64_t begin = map.OffsetOf(chunk);
-    const uint32_t elements = map.ElementsOf(chunk);
-    const SliceRange own = rules_.plan.Own();
-    const uint32_t from = SliceStart(elements, rules_.plan.slices, own.begin);
-    const uint32_t to = SliceStart(elements, rules_.plan.slices, own.end);
-    chunks_.emplace_back(&rules_, chunk, elements,
-                         RunsOf(options.record.layout(), begin + from, to - from));
+    chunks_.emplace_back(&rules_, options.record.layout(), map, chunk);
   }
   const std::vector<RingNode> nodes = RingNodesOf(options.record);
   for (const uint32_t peer : rules_.plan.Peers()) {

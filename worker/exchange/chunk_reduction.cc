@@ -5,6 +5,7 @@
 
 #include "absl/strings/str_format.h"
 #include "common/job/slices.h"
+#include "worker/exchange/line.h"
 
 namespace strata::worker {
 namespace {
@@ -16,21 +17,17 @@ bool IsTake(const ReduceStep& step) {
   return step.kind == Kind::kAddSum || step.kind == Kind::kTakeWeights;
 }
 
-uint64_t ChecksumOf(const Bytes& bytes) {
-  return wire::Checksum(absl::MakeConstSpan(bytes.data(), bytes.size()));
-}
-
 }  // namespace
 
-ChunkReduction::ChunkReduction(const ReductionRules* rules, ChunkId chunk, uint32_t elements,
-                               std::vector<OptimizerRun> own_runs)
+ChunkReduction::ChunkReduction(const ReductionRules* rules, const proto::Layout& layout,
+                               const ChunkMap& map, ChunkId chunk)
     : rules_(rules),
       chunk_(chunk),
-      elements_(elements),
+      elements_(map.ElementsOf(chunk)),
       own_begin_(StartOf(rules->plan.Own().begin)),
       own_end_(StartOf(rules->plan.Own().end)),
       weights_(*rules->kernels, *rules->pool, rules->update, own_end_ - own_begin_,
-               std::move(own_runs)),
+               RunsOf(layout, map.OffsetOf(chunk) + own_begin_, own_end_ - own_begin_)),
       sums_(rules->pool),
       gathered_(rules->pool) {}
 
@@ -171,12 +168,6 @@ void ChunkReduction::Deliver(const ReduceStep& step, Bytes weights, ReductionAct
   const uint32_t begin = StartOf(step.slices.begin);
   gathered_.Add(begin, weights);
   actions->deliveries.push_back({begin, std::move(weights)});
-}
-
-bool ChunkReduction::waits_for(uint32_t* peer) const {
-  if (!begun_) return false;
-  *peer = rules_->plan.steps[next_].peer;
-  return true;
 }
 
 }  // namespace strata::worker

@@ -12,7 +12,7 @@
 #include "common/buffer_pool.h"
 #include "common/bytes.h"
 #include "common/ids.h"
-#include "common/job/optimizer.h"
+#include "common/job/arena.h"
 #include "common/wire/frame.h"
 #include "kernels/kernels.h"
 #include "kernels/weight_state.h"
@@ -51,12 +51,10 @@ struct ReductionActions {
 // A pure state machine; buffers come from the pool. Threads: one.
 class ChunkReduction {
  public:
-  ChunkReduction(const ReductionRules* rules, ChunkId chunk, uint32_t elements,
-                 std::vector<OptimizerRun> own_runs);
+  // REQUIRES: a valid layout, which `map` cuts.
+  ChunkReduction(const ReductionRules* rules, const proto::Layout& layout, const ChunkMap& map,
+                 ChunkId chunk);
 
-  // The elements that this node updates.
-  uint32_t own_begin() const { return own_begin_; }
-  uint32_t own_end() const { return own_end_; }
   // The chunk's first weights, of which its own part is copied.
   void Seed(const Bytes& first_weights);
 
@@ -66,11 +64,6 @@ class ChunkReduction {
   absl::Status Begin(Bytes sum, uint32_t samples, ReductionActions* actions);
   // A REDUCE or GATHER of this chunk. Errors: InvalidArgument, what is wrong with it.
   absl::Status OnFrame(uint32_t peer, const wire::Frame& frame, ReductionActions* actions);
-
-  // The peer whose frame is waited for in a clock that has begun; else nothing.
-  bool waits_for(uint32_t* peer) const;
-  // Of weights and optimizer state.
-  size_t bytes() const { return weights_.bytes(); }
 
  private:
   using Inbox = std::map<uint32_t, std::deque<wire::Frame>>;  // by peer
@@ -89,8 +82,8 @@ class ChunkReduction {
   const ReductionRules* rules_;
   const ChunkId chunk_;
   const uint32_t elements_;
-  uint32_t own_begin_ = 0, own_end_ = 0;
-  kernels::WeightState weights_;  // of its own elements
+  const uint32_t own_begin_, own_end_;  // the elements that this node updates
+  kernels::WeightState weights_;        // of those
 
   uint64_t clock_ = 0;
   bool begun_ = false;

@@ -8,14 +8,27 @@
 
 namespace strata::worker {
 
+uint64_t ChecksumOf(const Bytes& payload) {
+  return wire::Checksum(absl::MakeConstSpan(payload.data(), payload.size()));
+}
+
+std::string TextOf(const wire::Frame& refusal) {
+  if (refusal.payload.empty()) return wire::ToString(refusal.header.error);
+  return {reinterpret_cast<const char*>(refusal.payload.data()), refusal.payload.size()};
+}
+
+void Sign(const LineIdentity& identity, wire::Header* header) {
+  header->job = identity.job;
+  header->view = identity.view;
+  header->generation = identity.generation;
+  header->node = identity.node;
+  header->incarnation = identity.incarnation;
+}
+
 wire::Header HeaderOf(const LineIdentity& identity, wire::Op op) {
   wire::Header header;
   header.op = op;
-  header.job = identity.job;
-  header.view = identity.view;
-  header.generation = identity.generation;
-  header.node = identity.node;
-  header.incarnation = identity.incarnation;
+  Sign(identity, &header);
   return header;
 }
 

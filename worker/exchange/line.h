@@ -5,6 +5,7 @@
 #include <string>
 
 #include "absl/time/time.h"
+#include "common/bytes.h"
 #include "common/ids.h"
 #include "common/transport/endpoint.h"
 #include "common/wire/frame.h"
@@ -40,6 +41,13 @@ struct LineIdentity {
   wire::Hello hello;
 };
 
+// Of a payload, for its header.
+uint64_t ChecksumOf(const Bytes& payload);
+// Why a frame was refused: its text, or the name of its error.
+std::string TextOf(const wire::Frame& refusal);
+
+// Says in the header who speaks.
+void Sign(const LineIdentity& identity, wire::Header* header);
 // The HELLO that opens a connection, or anything else that says who speaks.
 wire::Header HeaderOf(const LineIdentity& identity, wire::Op op);
 wire::Frame HelloOf(const LineIdentity& identity);

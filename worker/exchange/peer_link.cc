@@ -15,11 +15,6 @@ using wire::Op;
 // be on its way.
 constexpr int kResendDoublings = 4;
 
-std::string TextOf(const wire::Frame& frame) {
-  if (frame.payload.empty()) return wire::ToString(frame.header.error);
-  return {reinterpret_cast<const char*>(frame.payload.data()), frame.payload.size()};
-}
-
 }  // namespace
 
 PeerLink::PeerLink(const Options& options)
@@ -63,8 +58,7 @@ void PeerLink::SendError(const std::string& reason, std::vector<WireAction>* act
   wire::Frame frame{HeaderOf(options_.identity, Op::kError),
                     Bytes(text, reinterpret_cast<const std::byte*>(text->data()), text->size())};
   frame.header.error = wire::ErrorCode::kPeerFailed;
-  frame.header.payload_checksum =
-      wire::Checksum(absl::MakeConstSpan(frame.payload.data(), frame.payload.size()));
+  frame.header.payload_checksum = ChecksumOf(frame.payload);
   Transmit(std::move(frame), actions);
 }
 

@@ -54,12 +54,8 @@ void ShardLine::Start(absl::Time now, std::vector<WireAction>* actions) {
 
 void ShardLine::Ask(wire::Header header, Bytes payload, absl::Time now,
                     std::vector<WireAction>* actions) {
-  header.job = identity_.job;
-  header.view = identity_.view;
-  header.generation = identity_.generation;
-  header.node = identity_.node;
-  header.incarnation = identity_.incarnation;
-  header.payload_checksum = wire::Checksum(absl::MakeConstSpan(payload.data(), payload.size()));
+  Sign(identity_, &header);
+  header.payload_checksum = ChecksumOf(payload);
   Request request{.frame = {header, std::move(payload)},
                   .asked = now,
                   .due = now,
@@ -137,10 +133,8 @@ void ShardLine::OnRetry(const wire::Header& header, absl::Time now,
 }
 
 absl::Status ShardLine::Refusal(const wire::Frame& frame) const {
-  std::string text(reinterpret_cast<const char*>(frame.payload.data()), frame.payload.size());
-  if (text.empty()) text = wire::ToString(frame.header.error);
   const std::string where = absl::StrFormat("server %s refused chunk %d at clock %d: %s", address_,
-                                            frame.header.chunk, frame.header.clock, text);
+                                            frame.header.chunk, frame.header.clock, TextOf(frame));
   return frame.header.error == wire::ErrorCode::kNotFinite ? absl::InvalidArgumentError(where)
                                                            : absl::FailedPreconditionError(where);
 }
@@ -151,10 +145,8 @@ absl::StatusOr<std::optional<wire::Header>> ShardLine::OnFrame(const wire::Frame
   const wire::Header& header = frame.header;
   if (header.op == Op::kError) {
     if (state_ != State::kGreeting) return Refusal(frame);
-    std::string text(reinterpret_cast<const char*>(frame.payload.data()), frame.payload.size());
-    return absl::FailedPreconditionError(absl::StrCat(
-        "server ", address_,
-        " refused the connection: ", text.empty() ? wire::ToString(header.error) : text));
+    return absl::FailedPreconditionError(
+        absl::StrCat("server ", address_, " refused the connection: ", TextOf(frame)));
   }
   if (header.op == Op::kRetry) {
     OnRetry(header, now, actions);
