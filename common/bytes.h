@@ -1,7 +1,9 @@
 #ifndef STRATA_COMMON_BYTES_H_
 #define STRATA_COMMON_BYTES_H_
 
+#include <atomic>
 #include <cstddef>
+#include <cstdint>
 #include <memory>
 #include <utility>
 
@@ -13,7 +15,10 @@ class Bytes {
  public:
   Bytes() = default;
   Bytes(std::shared_ptr<const void> owner, const std::byte* data, size_t size)
-      : owner_(std::move(owner)), data_(data), size_(size) {}
+      : owner_(std::move(owner)),
+        data_(data),
+        size_(size),
+        checksum_(std::make_shared<std::atomic<uint64_t>>(0)) {}
 
   const std::byte* data() const { return data_; }
   size_t size() const { return size_; }
@@ -21,6 +26,16 @@ class Bytes {
 
   // Part of them, which keeps all of them alive. REQUIRES: offset + size <= size().
   Bytes Part(size_t offset, size_t size) const { return Bytes(owner_, data_ + offset, size); }
+
+  // A place for a checksum of exactly these bytes, which all copies share: computed once, however
+  // many peers they go to. 0: not known.
+  uint64_t known_checksum() const {
+    return checksum_ == nullptr ? 0 : checksum_->load(std::memory_order_relaxed);
+  }
+  // REQUIRES: not a default-constructed one.
+  void RememberChecksum(uint64_t checksum) const {
+    checksum_->store(checksum, std::memory_order_relaxed);
+  }
 
   // The bytes as fp32. REQUIRES: size() is a multiple of 4. The address may be unaligned to more
   // than 4 bytes.
@@ -31,6 +46,7 @@ class Bytes {
   std::shared_ptr<const void> owner_;
   const std::byte* data_ = nullptr;
   size_t size_ = 0;
+  std::shared_ptr<std::atomic<uint64_t>> checksum_;
 };
 
 }  // namespace strata

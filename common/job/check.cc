@@ -3,7 +3,9 @@
 #include <cctype>
 #include <cmath>
 #include <string>
+#include <utility>
 
+#include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "common/job/job.h"
@@ -247,6 +249,19 @@ absl::Status CheckAllReduce(const proto::Job& job) {
   return absl::OkStatus();
 }
 
+// Fields that are part of the format, but that nothing carries out yet.
+absl::Status CheckUnavailable(const proto::Job& job) {
+  for (const auto& [name, is_set] :
+       {std::pair("exchange: MPI", job.exchange() == proto::Job::MPI),
+        std::pair("push", job.has_push()), std::pair("pull", job.has_pull()),
+        std::pair("placement", job.placement() != proto::Job::AUTO),
+        std::pair("same_host", job.same_host() != proto::Job::REGIONS),
+        std::pair("trace", job.has_trace())}) {
+    if (is_set) return Refuse(absl::StrCat(name, ": this version cannot do that"));
+  }
+  return absl::OkStatus();
+}
+
 absl::Status CheckShape(const proto::Job& job) {
   const absl::Status ranges = All({InRange("ranks", job.ranks(), 1, kRanksMax),
                                    InRange("ranks_per_node", job.ranks_per_node(), 0, kRanksMax),
@@ -270,8 +285,8 @@ absl::Status CheckShape(const proto::Job& job) {
 }  // namespace
 
 absl::Status ValidateJob(const proto::Job& job) {
-  return All({CheckName(job.name()), CheckWork(job), CheckShape(job), CheckData(job),
-              CheckOptimizer(job.optimizer()), CheckSchedule(job),
+  return All({CheckName(job.name()), CheckWork(job), CheckUnavailable(job), CheckShape(job),
+              CheckData(job), CheckOptimizer(job.optimizer()), CheckSchedule(job),
               CheckConsistency(job.consistency()), CheckDebug(job),
               InRange("evaluation.every_epochs", job.evaluation().every_epochs(), 1, UINT32_MAX),
               InRange("metrics.every_steps", job.metrics().every_steps(), 1, UINT32_MAX)});

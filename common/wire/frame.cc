@@ -38,7 +38,7 @@ std::byte Octet(Enum value) {
 }
 
 // What may follow the header.
-enum class PayloadRule { kNone, kElements, kText, kHello, kChecksums };
+enum class PayloadRule { kNone, kElements, kText, kHello, kChecksums, kSession };
 
 PayloadRule RuleFor(Op op) {
   switch (op) {
@@ -56,12 +56,15 @@ PayloadRule RuleFor(Op op) {
       return PayloadRule::kText;
     case Op::kHello:
       return PayloadRule::kHello;
+    case Op::kAttach:
+      return PayloadRule::kSession;
     case Op::kHelloOk:
     case Op::kInitOk:
     case Op::kCut:
     case Op::kRetire:
     case Op::kRetireOk:
     case Op::kAck:
+    case Op::kAttachOk:
       break;
   }
   return PayloadRule::kNone;
@@ -165,6 +168,15 @@ absl::Status CheckMeaning(const Header& header) {
   if ((header.flags & kFlagEmpty) != 0 && header.op != Op::kPushPull) {
     return Refuse(absl::StrFormat("flag EMPTY in op %s", ToString(header.op)));
   }
+  const bool has_elements = RuleFor(header.op) == PayloadRule::kElements;
+  if (header.codec != Codec::kNone && !has_elements) {
+    return Refuse(absl::StrFormat("codec is %s in op %s, which carries no elements",
+                                  ToString(header.codec), ToString(header.op)));
+  }
+  if (header.payload_kind == PayloadKind::kRegion && !has_elements) {
+    return Refuse(absl::StrFormat("payload_kind is REGION in op %s, which carries no elements",
+                                  ToString(header.op)));
+  }
   if (header.sequence != 0 && !IsSequenced(header.op)) {
     return Refuse(absl::StrFormat("sequence is %d in op %s, which carries none", header.sequence,
                                   ToString(header.op)));
@@ -185,12 +197,15 @@ absl::Status CheckPayloadSize(const Header& header, uint64_t declared, uint64_t 
     return Refuse(absl::StrFormat("flag EMPTY with a payload of %d bytes", actual));
   }
   const PayloadRule rule = RuleFor(header.op);
-  const uint64_t element_bytes = uint64_t{header.element_count} * sizeof(float);
-  if (rule == PayloadRule::kElements && element_bytes != actual) {
-    return Refuse(absl::StrFormat("element_count is %d fp32, but payload_bytes is %d",
-                                  header.element_count, actual));
+  if (header.payload_kind == PayloadKind::kRegion) {
+    if (actual == kRegionReferenceBytes) return absl::OkStatus();
+    return Refuse(absl::StrFormat("reference to a region of %d bytes, not %d", actual,
+                                  kRegionReferenceBytes));
   }
-  if (rule != PayloadRule::kElements && header.element_count != 0) {
+  if (rule == PayloadRule::kElements) {
+    return CheckEncodedBytes(header.codec, header.element_count, actual);
+  }
+  if (header.element_count != 0) {
     return Refuse(absl::StrFormat("element_count is %d in op %s, which carries none",
                                   header.element_count, ToString(header.op)));
   }
@@ -204,6 +219,9 @@ absl::Status CheckPayloadSize(const Header& header, uint64_t declared, uint64_t 
   if (rule == PayloadRule::kChecksums && (actual == 0 || actual % sizeof(uint64_t) != 0)) {
     return Refuse(absl::StrFormat("SEED of %d bytes, not of whole checksums", actual));
   }
+  if (rule == PayloadRule::kSession && actual != sizeof(uint64_t)) {
+    return Refuse(absl::StrFormat("ATTACH of %d bytes, not %d", actual, sizeof(uint64_t)));
+  }
   return absl::OkStatus();
 }
 
@@ -215,6 +233,14 @@ bool IsSequenced(Op op) {
 
 uint64_t Checksum(absl::Span<const std::byte> payload) {
   return payload.empty() ? 0 : XXH3_64bits(payload.data(), payload.size());
+}
+
+uint64_t Checksum(const Bytes& payload) {
+  if (payload.empty()) return 0;
+  if (const uint64_t known = payload.known_checksum(); known != 0) return known;
+  const uint64_t checksum = Checksum(absl::MakeConstSpan(payload.data(), payload.size()));
+  payload.RememberChecksum(checksum);
+  return checksum;
 }
 
 std::array<std::byte, kHeaderBytes> EncodeHeader(const Header& header, uint64_t payload_bytes) {
@@ -291,6 +317,27 @@ absl::Status DecodeHello(absl::Span<const std::byte> payload, Hello* hello) {
   hello->cluster = Get<uint64_t>(&payload[8]);
   hello->token = Get<uint64_t>(&payload[16]);
   return absl::OkStatus();
+}
+
+std::array<std::byte, kRegionReferenceBytes> EncodeReference(const RegionReference& reference) {
+  std::array<std::byte, kRegionReferenceBytes> bytes = {};
+  Put(&bytes[0], reference.segment);
+  Put(&bytes[4], reference.slot);
+  Put(&bytes[8], reference.ticket);
+  Put(&bytes[16], reference.offset);
+  Put(&bytes[24], reference.bytes);
+  return bytes;
+}
+
+absl::Status DecodeReference(const Header& header, absl::Span<const std::byte> payload,
+                             RegionReference* reference) {
+  reference->segment = Get<uint32_t>(&payload[0]);
+  reference->slot = Get<uint32_t>(&payload[4]);
+  reference->ticket = Get<uint64_t>(&payload[8]);
+  reference->offset = Get<uint64_t>(&payload[16]);
+  reference->bytes = Get<uint64_t>(&payload[24]);
+  if (reference->ticket == 0) return Refuse("reference to a region with the ticket 0");
+  return CheckEncodedBytes(header.codec, header.element_count, reference->bytes);
 }
 
 std::vector<std::byte> EncodeChecksums(absl::Span<const uint64_t> checksums) {

@@ -51,7 +51,8 @@ namespace strata::wire {
 //      104    8 sequence          between nodes: from 1, one more with each frame to that node; 0
 //      in
 //                                 HELLO, HELLO_OK, ACK and ERROR, and in all others
-//      112    8 payload_checksum  XXH3-64 of the payload; 0 where there is none
+//      112    8 payload_checksum  XXH3-64 of the payload; 0 where there is none. REGION: of the
+//                                 reference, so that it says nothing of what is referred to
 //      120    8 header_checksum   XXH3-64 of bytes 0..119
 //
 // A message that is kProbe alone asks nothing: whoever looks whether a shard listens says it, so
@@ -79,6 +80,9 @@ enum class Op : uint8_t {
   kReduce = 14,  // the sum of slices over some nodes
   kGather = 15,  // weights of slices
   kAck = 16,     // `received` alone
+  // Between endpoints that share a host; cores do not see them:
+  kAttach = 17,    // payload: u64, the session of shared memory that goes with this connection
+  kAttachOk = 18,  // from now on frames may come with payload_kind REGION
 };
 // Whether frames of this op are counted on a link between nodes.
 bool IsSequenced(Op op);
@@ -90,6 +94,7 @@ enum Flag : uint8_t {
 
 enum class KeySpace : uint8_t { kDense = 0, kRows = 1 };
 enum class DType : uint8_t { kFloat32 = 0 };
+// kRegion: the payload is a RegionReference, and what it refers to has the codec's size.
 enum class PayloadKind : uint8_t { kInline = 0, kRegion = 1 };
 
 enum class ErrorCode : uint8_t {
@@ -107,6 +112,7 @@ enum class ErrorCode : uint8_t {
   kFenced = 11,        // a newer incarnation of the node has said HELLO
   kWrongVersion = 12,  // HELLO of another protocol version
   kPeerFailed = 13,    // between nodes: the job has failed at the sender
+  kWrongCodec = 14,    // not the job's for this op
 };
 
 struct Header {
@@ -156,8 +162,23 @@ struct Hello {
 };
 inline constexpr size_t kHelloBytes = 32;
 
+// Where a payload lies in memory that its sender shares with the receiver: kRegionReferenceBytes
+// long, little-endian, in this order.
+struct RegionReference {
+  uint32_t segment = 0;  // of the sender's memory, in the order in which it handed them over
+  uint32_t slot = 0;     // that the receiver marks with `ticket` when it needs the bytes no more
+  uint64_t ticket = 0;   // not 0
+  uint64_t offset = 0;   // in the segment
+  uint64_t bytes = 0;
+
+  bool operator==(const RegionReference&) const = default;
+};
+inline constexpr size_t kRegionReferenceBytes = 32;
+
 // XXH3-64 of the bytes; 0 for none.
 uint64_t Checksum(absl::Span<const std::byte> payload);
+// The same, computed once for all copies of `payload`.
+uint64_t Checksum(const Bytes& payload);
 
 // Writes the header for a payload of `payload_bytes`; header.payload_checksum must be set already
 // (answers share one buffer, so it is computed once per buffer).
@@ -178,8 +199,14 @@ std::array<std::byte, kHelloBytes> EncodeHello(const Hello& hello);
 // Errors: InvalidArgument: wrong size, reserved bits or role.
 absl::Status DecodeHello(absl::Span<const std::byte> payload, Hello* hello);
 
+std::array<std::byte, kRegionReferenceBytes> EncodeReference(const RegionReference& reference);
+// Of a frame that Decode has accepted with payload_kind REGION. Errors: InvalidArgument: the size
+// is not one of the header's codec and element_count, or the ticket is 0.
+absl::Status DecodeReference(const Header& header, absl::Span<const std::byte> payload,
+                             RegionReference* reference);
+
 // Payload of kSeed: each as u64, little-endian; and the one at `index`.
-// REQUIRES: index < payload.size() / 8.
+// REQUIRES: index < payload.size() / 8. Also that of kAttach, which is one alone.
 std::vector<std::byte> EncodeChecksums(absl::Span<const uint64_t> checksums);
 uint64_t ChecksumAt(absl::Span<const std::byte> payload, size_t index);
 

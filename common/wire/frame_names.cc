@@ -35,6 +35,10 @@ std::string ToString(Op op) {
       return "REDUCE";
     case Op::kGather:
       return "GATHER";
+    case Op::kAttach:
+      return "ATTACH";
+    case Op::kAttachOk:
+      return "ATTACH_OK";
     case Op::kAck:
       return "ACK";
   }
@@ -69,6 +73,8 @@ std::string ToString(ErrorCode code) {
       return "FENCED";
     case ErrorCode::kWrongVersion:
       return "WRONG_VERSION";
+    case ErrorCode::kWrongCodec:
+      return "WRONG_CODEC";
     case ErrorCode::kPeerFailed:
       return "PEER_FAILED";
   }

@@ -252,15 +252,15 @@ TEST(Frame, APayloadOverTheLimitIsRefused) {
 }
 
 TEST(Frame, ElementsAndPayloadMustAgree) {
-  ExpectRefused(DecodeWith(36, 5), "element_count is 5 fp32, but payload_bytes is 24");
-  ExpectRefused(DecodeWith(36, 7), "element_count is 7 fp32, but payload_bytes is 24");
+  ExpectRefused(DecodeWith(36, 5), "5 elements as fp32 are 20 bytes, but payload_bytes is 24");
+  ExpectRefused(DecodeWith(36, 7), "7 elements as fp32 are 28 bytes, but payload_bytes is 24");
 }
 
 TEST(Frame, AnElementCountWhoseBytesOverflow32BitsIsRefused) {
   Header header = FullHeader();
   // 4 * (2^30 + 6) is 24 in 32 bits.
   header.element_count = (1u << 30) + 6;
-  ExpectRefused(DecodeHeader(header, Payload(24)), "element_count is 1073741830");
+  ExpectRefused(DecodeHeader(header, Payload(24)), "1073741830 elements as fp32");
 }
 
 TEST(Frame, PayloadOrElementsWhereTheOpHasNoneAreRefused) {

@@ -103,6 +103,7 @@ void CoordinatorCore::OnMessage(SessionId session, const proto::DaemonMessage& m
       if (reachability_.OnPeersTried(daemon, message.peers_tried(), now)) jobs_.StartQueued(now);
       return;
     case proto::DaemonMessage::kRegister:
+    case proto::DaemonMessage::kTrace:
     case proto::DaemonMessage::MESSAGE_NOT_SET:
       return;
   }

@@ -32,6 +32,8 @@ std::string CauseOf(ErrorCode code, Sender sender) {
       return "old incarnation";
     case ErrorCode::kWrongVersion:
       return "wrong protocol version";
+    case ErrorCode::kWrongCodec:
+      return "codec of another job";
     case ErrorCode::kPeerFailed:
       return "wrong role";
   }

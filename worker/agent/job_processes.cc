@@ -227,6 +227,7 @@ void JobProcesses::OnChildMessage(int child, const std::string& bytes) {
     case proto::ChildMessage::kActivity:
       if (life_->is_aggregator(child)) watch_->OnActivity(message.activity(), clock_.Now());
       return;
+    case proto::ChildMessage::kTrace:
     case proto::ChildMessage::MESSAGE_NOT_SET:
       return;
   }
