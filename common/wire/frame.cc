@@ -5,6 +5,7 @@
 #include <type_traits>
 
 #include "absl/strings/str_format.h"
+#include "common/wire/little_endian.h"
 
 namespace strata::wire {
 namespace {
@@ -19,18 +20,6 @@ constexpr size_t kWireVersionAt = 4, kOpAt = 5, kFlagsAt = 6, kKeySpaceAt = 7, k
                  kPayloadChecksumAt = 112, kHeaderChecksumAt = 120;
 
 constexpr uint8_t kKnownFlags = kFlagEmpty | kFlagReplay;
-
-template <typename Int>
-void Put(std::byte* at, Int value) {
-  for (size_t i = 0; i < sizeof(Int); ++i) at[i] = static_cast<std::byte>(value >> (8 * i));
-}
-
-template <typename Int>
-Int Get(const std::byte* at) {
-  Int value = 0;
-  for (size_t i = 0; i < sizeof(Int); ++i) value |= static_cast<Int>(at[i]) << (8 * i);
-  return value;
-}
 
 template <typename Enum>
 std::byte Octet(Enum value) {
@@ -235,7 +224,7 @@ uint64_t Checksum(absl::Span<const std::byte> payload) {
   return payload.empty() ? 0 : XXH3_64bits(payload.data(), payload.size());
 }
 
-uint64_t Checksum(const Bytes& payload) {
+uint64_t ChecksumOf(const Bytes& payload) {
   if (payload.empty()) return 0;
   if (const uint64_t known = payload.known_checksum(); known != 0) return known;
   const uint64_t checksum = Checksum(absl::MakeConstSpan(payload.data(), payload.size()));
@@ -317,27 +306,6 @@ absl::Status DecodeHello(absl::Span<const std::byte> payload, Hello* hello) {
   hello->cluster = Get<uint64_t>(&payload[8]);
   hello->token = Get<uint64_t>(&payload[16]);
   return absl::OkStatus();
-}
-
-std::array<std::byte, kRegionReferenceBytes> EncodeReference(const RegionReference& reference) {
-  std::array<std::byte, kRegionReferenceBytes> bytes = {};
-  Put(&bytes[0], reference.segment);
-  Put(&bytes[4], reference.slot);
-  Put(&bytes[8], reference.ticket);
-  Put(&bytes[16], reference.offset);
-  Put(&bytes[24], reference.bytes);
-  return bytes;
-}
-
-absl::Status DecodeReference(const Header& header, absl::Span<const std::byte> payload,
-                             RegionReference* reference) {
-  reference->segment = Get<uint32_t>(&payload[0]);
-  reference->slot = Get<uint32_t>(&payload[4]);
-  reference->ticket = Get<uint64_t>(&payload[8]);
-  reference->offset = Get<uint64_t>(&payload[16]);
-  reference->bytes = Get<uint64_t>(&payload[24]);
-  if (reference->ticket == 0) return Refuse("reference to a region with the ticket 0");
-  return CheckEncodedBytes(header.codec, header.element_count, reference->bytes);
 }
 
 std::vector<std::byte> EncodeChecksums(absl::Span<const uint64_t> checksums) {

@@ -46,11 +46,9 @@ namespace strata::wire {
 //       84    4 staleness         answers to PUSHPULL, see ARCHITECTURE.md; REDUCE, GATHER: slice,
 //                                 the first one of the chunk's that the payload holds
 //       88    8 payload_bytes
-//       96    8 min_clock         answers: least number of pushes received from any node of the
-//       view
+//       96    8 min_clock         answers: least number of pushes received from any of the nodes
 //      104    8 sequence          between nodes: from 1, one more with each frame to that node; 0
-//      in
-//                                 HELLO, HELLO_OK, ACK and ERROR, and in all others
+//                                 in HELLO, HELLO_OK, ACK and ERROR, and in all others
 //      112    8 payload_checksum  XXH3-64 of the payload; 0 where there is none. REGION: of the
 //                                 reference, so that it says nothing of what is referred to
 //      120    8 header_checksum   XXH3-64 of bytes 0..119
@@ -94,8 +92,9 @@ enum Flag : uint8_t {
 
 enum class KeySpace : uint8_t { kDense = 0, kRows = 1 };
 enum class DType : uint8_t { kFloat32 = 0 };
-// kRegion: the payload is a RegionReference, and what it refers to has the codec's size.
+// kRegion: see region_reference.h.
 enum class PayloadKind : uint8_t { kInline = 0, kRegion = 1 };
+inline constexpr size_t kRegionReferenceBytes = 32;
 
 enum class ErrorCode : uint8_t {
   kNone = 0,
@@ -162,26 +161,12 @@ struct Hello {
 };
 inline constexpr size_t kHelloBytes = 32;
 
-// Where a payload lies in memory that its sender shares with the receiver: kRegionReferenceBytes
-// long, little-endian, in this order.
-struct RegionReference {
-  uint32_t segment = 0;  // of the sender's memory, in the order in which it handed them over
-  uint32_t slot = 0;     // that the receiver marks with `ticket` when it needs the bytes no more
-  uint64_t ticket = 0;   // not 0
-  uint64_t offset = 0;   // in the segment
-  uint64_t bytes = 0;
-
-  bool operator==(const RegionReference&) const = default;
-};
-inline constexpr size_t kRegionReferenceBytes = 32;
-
 // XXH3-64 of the bytes; 0 for none.
 uint64_t Checksum(absl::Span<const std::byte> payload);
 // The same, computed once for all copies of `payload`.
-uint64_t Checksum(const Bytes& payload);
+uint64_t ChecksumOf(const Bytes& payload);
 
-// Writes the header for a payload of `payload_bytes`; header.payload_checksum must be set already
-// (answers share one buffer, so it is computed once per buffer).
+// Writes the header for a payload of `payload_bytes`; header.payload_checksum must be set already.
 std::array<std::byte, kHeaderBytes> EncodeHeader(const Header& header, uint64_t payload_bytes);
 
 // Limits that a frame is checked against before anything of it is used.
@@ -198,12 +183,6 @@ absl::Status Decode(absl::Span<const std::byte> header_bytes, absl::Span<const s
 std::array<std::byte, kHelloBytes> EncodeHello(const Hello& hello);
 // Errors: InvalidArgument: wrong size, reserved bits or role.
 absl::Status DecodeHello(absl::Span<const std::byte> payload, Hello* hello);
-
-std::array<std::byte, kRegionReferenceBytes> EncodeReference(const RegionReference& reference);
-// Of a frame that Decode has accepted with payload_kind REGION. Errors: InvalidArgument: the size
-// is not one of the header's codec and element_count, or the ticket is 0.
-absl::Status DecodeReference(const Header& header, absl::Span<const std::byte> payload,
-                             RegionReference* reference);
 
 // Payload of kSeed: each as u64, little-endian; and the one at `index`.
 // REQUIRES: index < payload.size() / 8. Also that of kAttach, which is one alone.

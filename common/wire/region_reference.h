@@ -1,0 +1,35 @@
+#ifndef STRATA_COMMON_WIRE_REGION_REFERENCE_H_
+#define STRATA_COMMON_WIRE_REGION_REFERENCE_H_
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+
+#include "absl/status/status.h"
+#include "absl/types/span.h"
+#include "common/wire/frame.h"
+
+namespace strata::wire {
+
+// The payload of a frame whose payload_kind is REGION: where the real payload lies in memory that
+// the sender shares with the receiver. kRegionReferenceBytes long, little-endian, in this order.
+struct RegionReference {
+  uint32_t segment = 0;  // of the sender's memory, in the order in which it handed them over
+  uint32_t slot = 0;     // that the receiver marks with `ticket` when it needs the bytes no more
+  uint64_t ticket = 0;   // not 0
+  uint64_t offset = 0;   // in the segment
+  uint64_t bytes = 0;    // as large as the codec makes element_count
+
+  bool operator==(const RegionReference&) const = default;
+};
+
+std::array<std::byte, kRegionReferenceBytes> EncodeReference(const RegionReference& reference);
+
+// Of a frame that Decode has accepted with payload_kind REGION. Errors: InvalidArgument: the size
+// is not one of the header's codec and element_count, or the ticket is 0.
+absl::Status DecodeReference(const Header& header, absl::Span<const std::byte> payload,
+                             RegionReference* reference);
+
+}  // namespace strata::wire
+
+#endif  // STRATA_COMMON_WIRE_REGION_REFERENCE_H_
