@@ -2,6 +2,7 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <optional>
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
@@ -41,6 +42,22 @@ absl::StatusOr<net::Ipv4> LookUpSource(const std::string& host) {
 void AddInterfaceOption(CLI::App* command, std::string* interface, const std::string& text) {
   command->add_option("--interface", *interface,
                       absl::StrCat(text, ": a name (eth1) or a network (10.0.0.0/24)"));
+}
+
+void AddLinkRateOption(CLI::App* command, double* gbit_per_s) {
+  command
+      ->add_option("--link-rate", *gbit_per_s,
+                   "Gbit/s that this host's link carries each way, for the placement of chunks "
+                   "(default: the interface's speed, where it is known)")
+      ->check(CLI::Range(1e-6, 1e6));
+}
+
+net::HostLink LinkOfDaemon(const net::AddressChoice& address, double gbit_per_s) {
+  const std::optional<net::Ipv4> listen = net::Ipv4::Parse(address.listen);
+  const bool is_one = listen.has_value() && !listen->is_wildcard();
+  net::HostLink link = net::LinkOfThisHost(is_one ? address.listen : address.advertise);
+  if (gbit_per_s > 0) link.bytes_per_s = gbit_per_s * 1e9 / 8;
+  return link;
 }
 
 absl::StatusOr<PortRange> ParsePortRange(const std::string& text) {

@@ -7,12 +7,18 @@
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "cli/command.h"
+#include "common/net/host_link.h"
 #include "common/net/local_address.h"
 
 namespace strata::cli {
 
 // --interface, for whatever the daemon does with its address.
 void AddInterfaceOption(CLI::App* command, std::string* interface, const std::string& text);
+
+// --link-rate; `gbit_per_s` stays 0 (that of the interface) where it is not given.
+void AddLinkRateOption(CLI::App* command, double* gbit_per_s);
+// This host, with the rate given or else that of the interface with the daemon's address.
+net::HostLink LinkOfDaemon(const net::AddressChoice& address, double gbit_per_s);
 
 // "7100" or "7100-7119".
 struct PortRange {

@@ -112,6 +112,7 @@ Json ToJson(const proto::JobStatus& job) {
   for (const auto& shard : job.shards()) json["shards"].push_back(ToJson(shard));
   json["node_memory"] = ToJson(SumOf(job.nodes()));
   json["shard_memory"] = ToJson(SumOf(job.shards()));
+  json["placement"] = job.placement();
   json["progress"] = ToJson(job.progress());
   json["waits"] = Json::array();
   for (const auto& wait : job.waits()) json["waits"].push_back(ToJson(wait));

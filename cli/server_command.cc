@@ -24,6 +24,7 @@ struct Options {
   server::ServerOptions server;
   net::AddressWish address;
   std::string ports;
+  double link_gbit_per_s = 0;
 };
 
 int Run(const Options& given, const Invocation& invocation) {
@@ -56,6 +57,7 @@ int Run(const Options& given, const Invocation& invocation) {
     if (!address.ok()) return address.status();
     options.listen = address->listen;
     options.address = address->advertise;
+    options.link = LinkOfDaemon(*address, given.link_gbit_per_s);
     auto created = server::ServerDaemon::Create(
         options, parts, [&request](const absl::Status& status) { request.Raise(status); });
     if (!created.ok()) return created.status();
@@ -90,6 +92,7 @@ void AddServerCommand(CLI::App* app, Invocation* invocation) {
                       "Address that the shards bind to, instead of --interface; 0.0.0.0: all");
   command->add_option("--advertise", options->address.advertise,
                       "Host under which workers reach the shards (default: where they bind to)");
+  AddLinkRateOption(command, &options->link_gbit_per_s);
   command->add_option("--port", options->ports,
                       "Port of the first shard, the others take the following ones; or a range "
                       "(7100-7119) of which each takes a free one (default: any free ones)");

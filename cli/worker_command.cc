@@ -19,6 +19,7 @@ struct Options {
   worker::AgentOptions agent;
   net::AddressWish address;
   std::string ports;
+  double link_gbit_per_s = 0;
 };
 
 int Run(const Options& given, const Invocation& invocation) {
@@ -42,6 +43,7 @@ int Run(const Options& given, const Invocation& invocation) {
     if (!address.ok()) return address.status();
     options.address = address->advertise;
     options.listen = address->listen;
+    options.link = LinkOfDaemon(*address, given.link_gbit_per_s);
     auto created = worker::Agent::Create(
         options, [&request](const absl::Status& status) { request.Raise(status); });
     if (!created.ok()) return created.status();
@@ -80,6 +82,7 @@ void AddWorkerCommand(CLI::App* app, Invocation* invocation) {
                      "the coordinator)");
   command->add_option("--advertise", options->address.advertise,
                       "Host under which other nodes reach this one");
+  AddLinkRateOption(command, &options->link_gbit_per_s);
   command->add_option("--peer-port", options->ports,
                       "Port for the aggregator of a job whose nodes all-reduce, or a range such as "
                       "7200-7219, one a job (default: any free ones)");

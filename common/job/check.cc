@@ -254,7 +254,6 @@ absl::Status CheckUnavailable(const proto::Job& job) {
   for (const auto& [name, is_set] :
        {std::pair("exchange: MPI", job.exchange() == proto::Job::MPI),
         std::pair("push", job.has_push()), std::pair("pull", job.has_pull()),
-        std::pair("placement", job.placement() != proto::Job::AUTO),
         std::pair("same_host", job.same_host() != proto::Job::REGIONS),
         std::pair("trace", job.has_trace())}) {
     if (is_set) return Refuse(absl::StrCat(name, ": this version cannot do that"));
@@ -278,6 +277,13 @@ absl::Status CheckShape(const proto::Job& job) {
     return Refuse(absl::StrFormat("ranks: %d, but exchange: NONE needs ranks: 1", job.ranks()));
   }
   if (absl::Status status = CheckAllReduce(job); !status.ok()) return status;
+  if (!proto::Job::Placement_IsValid(job.placement())) {
+    return Refuse(absl::StrFormat("placement: %d is not one of AUTO, DEDICATED, ON_WORKERS, MIXED",
+                                  job.placement()));
+  }
+  if (job.placement() != proto::Job::AUTO && job.exchange() != proto::Job::PARAMETER_SERVER) {
+    return Refuse("placement: belongs to exchange: PARAMETER_SERVER");
+  }
   if (job.chunk_elements() == 0) return absl::OkStatus();
   return InRange("chunk_elements", job.chunk_elements(), 256, kChunkElementsMax);
 }

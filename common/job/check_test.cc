@@ -114,6 +114,9 @@ INSTANTIATE_TEST_SUITE_P(
         BadJob{{"order=RING", "consistency.async={}"},
                "order: RING adds the gradients of a clock, but consistency async applies each on "
                "arrival"},
+        BadJob{{"placement=9"}, "placement: 9 is not one of AUTO, DEDICATED, ON_WORKERS, MIXED"},
+        BadJob{{"exchange=RING", "ranks=2", "placement=MIXED"},
+               "placement: belongs to exchange: PARAMETER_SERVER"},
         BadJob{{"exchange=NONE", "ranks=2"}, "ranks: 2, but exchange: NONE needs ranks: 1"},
         BadJob{{"data.batch_per_rank=65537"}, "data.batch_per_rank: 65537 is not in 1 to 65536"},
         BadJob{{"data={}"}, "data.idx, data.synthetic: one of them is required"},

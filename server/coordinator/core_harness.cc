@@ -82,6 +82,8 @@ SessionId CoreHarness::Join(proto::Register registration, const std::vector<uint
   if (registration.address().empty()) registration.set_address("host");
   registration.set_daemon_id(daemon_id == 0 ? std::hash<std::string>()(name) : daemon_id);
   registration.set_attempt(next_attempt_++);
+  registration.set_host(hosts_[name].first);
+  registration.set_link_bytes_per_s(hosts_[name].second);
   for (uint32_t job : running) registration.add_running_jobs(job);
   const SessionId session(next_session_++);
   sessions_[name] = session;
@@ -93,6 +95,11 @@ SessionId CoreHarness::Join(proto::Register registration, const std::vector<uint
   core_->OnMessage(session, message, now_);
   AnswerTries();
   return session;
+}
+
+void CoreHarness::SetHost(const std::string& name, const std::string& host,
+                          double link_bytes_per_s) {
+  hosts_[name] = {host, link_bytes_per_s};
 }
 
 void CoreHarness::Repeat(const std::string& name, SessionId session) {

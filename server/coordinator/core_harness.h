@@ -26,6 +26,8 @@ class CoreHarness : private CoordinatorActions {
   SessionId JoinServer(const std::string& name, uint32_t shards,
                        const std::vector<uint32_t>& running = {}, uint64_t daemon_id = 0,
                        const std::string& address = "host");
+  // What daemons of this name say of their host when they join; nothing unless set.
+  void SetHost(const std::string& name, const std::string& host, double link_bytes_per_s = 0);
   void Disconnect(const std::string& name);
   // Says the daemon's newest Register again, on a connection of somebody else.
   void Repeat(const std::string& name, SessionId session);
@@ -89,6 +91,7 @@ class CoreHarness : private CoordinatorActions {
   std::map<std::string, SessionId> sessions_;
   uint32_t next_attempt_ = 1;
   std::map<std::string, proto::DaemonMessage> registered_;
+  std::map<std::string, std::pair<std::string, double>> hosts_;
   std::map<SessionId, std::string> names_;
   std::map<std::string, std::vector<proto::CoordinatorMessage>> sent_;
   std::map<std::string, size_t> told_;                          // of sent_, by Sent

@@ -101,15 +101,16 @@ void JobEntry::SetPlacement(const JobPlacement& placement, const std::vector<Ser
   status().set_chunk_elements(map.chunk_elements());
   stored.mutable_record()->mutable_job()->set_chunk_elements(map.chunk_elements());
   status().mutable_job()->set_chunk_elements(map.chunk_elements());
-  const uint32_t shards = placement.placement.shard_endpoints_size();
+  status().set_placement(placement.placement.reason());
+  std::vector<uint32_t> chunks(placement.placement.shard_endpoints_size(), 0);
+  for (const uint32_t shard : placement.placement.shard_of_chunk()) ++chunks[shard];
   for (size_t i = 0; i < from.size(); ++i) {
     servers.push_back({.daemon = from[i].daemon, .job_shards = placement.shards_of_server[i]});
     for (size_t k = 0; k < from[i].ports.size(); ++k) {
-      const uint32_t shard = placement.shards_of_server[i][k];
       proto::JobShardStatus* shown = status().add_shards();
       shown->set_daemon(from[i].daemon);
       shown->set_shard(k);
-      shown->set_chunks(map.chunks() / shards + (shard < map.chunks() % shards ? 1 : 0));
+      shown->set_chunks(chunks[placement.shards_of_server[i][k]]);
     }
   }
 }

@@ -9,8 +9,10 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "common/limits/limits.h"
+#include "common/log.h"
 #include "server/coordinator/job_table.h"
 #include "server/coordinator/placement.h"
+#include "server/coordinator/placement_choice.h"
 #include "server/coordinator/rank_allocation.h"
 
 namespace strata::server {
@@ -20,6 +22,20 @@ std::vector<std::string> DaemonsOf(const std::vector<RankBlock>& blocks) {
   std::vector<std::string> daemons;
   for (const RankBlock& block : blocks) daemons.push_back(block.daemon);
   return daemons;
+}
+
+std::vector<ServerShards> ShardsOf(const std::vector<const Daemon*>& servers) {
+  std::vector<ServerShards> shards;
+  for (const Daemon* daemon : servers) {
+    const proto::Register& r = daemon->registration;
+    shards.push_back({.daemon = r.name(),
+                      .address = r.address(),
+                      .ports = {r.shard_ports().begin(), r.shard_ports().end()},
+                      .host = r.host(),
+                      .link_bytes_per_s = r.link_bytes_per_s(),
+                      .share = 0});
+  }
+  return shards;
 }
 
 // "without server s1: worker w1 cannot reach ...; without server s2: ..."
@@ -108,46 +124,59 @@ void JobTable::StartWhereReached(JobEntry* entry, const std::vector<WorkerSlots>
   }
 }
 
-// Places the chunks on the servers that all nodes reach, once it is known which those are. Those
-// that come back from a break, or have just joined, are waited for, but not for long. REQUIRES: all
-// nodes are ready.
-void JobTable::Install(JobEntry* entry, absl::Time now) {
-  if (entry->is_ring()) return InstallRing(entry, now);
-  std::vector<ServerShards> servers;
-  if (entry->needs_servers()) {
-    std::vector<std::string> workers;
-    for (const JobNode& node : entry->nodes) workers.push_back(node.daemon);
-    const CommonServers common = ReachedByAll(workers, now);
-    entry->place_since = std::min(entry->place_since, now);
-    const std::string why = !common.pending.empty()    ? common.pending
-                            : !common.left_out.empty() ? common.left_out[0].second
-                                                       : "";
-    const bool may_change = !common.pending.empty() || common.reached.empty();
-    if (may_change && now - entry->place_since < options_.place_patience) {
-      return SetReason(entry, why.empty() ? "waits for a server: none is alive" : why);
-    }
-    if (common.reached.empty()) return Fail(entry, why.empty() ? "no server is alive" : why, now);
-    for (const Daemon* daemon : common.reached) {
-      const proto::Register& r = daemon->registration;
-      servers.push_back({.daemon = r.name(),
-                         .address = r.address(),
-                         .ports = {r.shard_ports().begin(), r.shard_ports().end()}});
-    }
-    entry->left_out = Without(common.left_out);
-    if (!entry->left_out.empty()) {
-      actions_->Warn(absl::StrFormat("job %d (%s) runs %s", entry->id().value(),
-                                     entry->job().name(), entry->left_out));
-    }
+std::vector<NodeHost> JobTable::HostsOf(const std::vector<JobNode>& nodes) const {
+  std::vector<NodeHost> hosts;
+  for (const JobNode& node : nodes) {
+    NodeHost& host = hosts.emplace_back();
+    host.daemon = node.daemon;
+    const Daemon* daemon = membership_->Find(node.daemon);
+    if (daemon == nullptr) continue;
+    host.host = daemon->registration.host();
+    host.link_bytes_per_s = daemon->registration.link_bytes_per_s();
   }
-  InstallOn(servers, entry, now);
+  return hosts;
 }
 
-void JobTable::InstallOn(const std::vector<ServerShards>& servers, JobEntry* entry,
-                         absl::Time now) {
-  const absl::StatusOr<JobPlacement> placement = PlaceChunks(
-      entry->stored.record().layout().elements(), entry->job().chunk_elements(), servers);
+// Places the chunks on servers that all nodes reach and that fit the job's wish, once it is known
+// which those are. Those that come back from a break, or have just joined, are waited for, but not
+// for long. REQUIRES: all nodes are ready.
+void JobTable::Install(JobEntry* entry, absl::Time now) {
+  if (entry->is_ring()) return InstallRing(entry, now);
+  if (!entry->needs_servers()) return InstallOn({}, entry, now);
+  const std::vector<NodeHost> nodes = HostsOf(entry->nodes);
+  std::vector<std::string> workers;
+  for (const NodeHost& node : nodes) workers.push_back(node.daemon);
+  const CommonServers common = ReachedByAll(workers, now);
+  const absl::StatusOr<PlacementChoice> choice =
+      ChoosePlacement(entry->job().placement(), entry->status().elements() * sizeof(float), nodes,
+                      ShardsOf(common.reached));
+  entry->place_since = std::min(entry->place_since, now);
+  std::string why = !common.pending.empty()    ? common.pending
+                    : !common.left_out.empty() ? common.left_out[0].second
+                                               : "";
+  if (!common.reached.empty() && !choice.ok()) {
+    why = absl::StrCat(choice.status().message(), why.empty() ? "" : "; ", why);
+  }
+  const bool may_change = !common.pending.empty() || !choice.ok();
+  if (may_change && now - entry->place_since < options_.place_patience) {
+    return SetReason(entry, why.empty() ? "waits for a server: none is alive" : why);
+  }
+  if (!choice.ok()) return Fail(entry, why.empty() ? "no server is alive" : why, now);
+  entry->left_out = Without(common.left_out);
+  if (!entry->left_out.empty()) {
+    actions_->Warn(absl::StrFormat("job %d (%s) runs %s", entry->id().value(), entry->job().name(),
+                                   entry->left_out));
+  }
+  LogInfo("job %d (%s): placement %s", entry->id().value(), entry->job().name(), choice->reason);
+  InstallOn(*choice, entry, now);
+}
+
+void JobTable::InstallOn(const PlacementChoice& choice, JobEntry* entry, absl::Time now) {
+  absl::StatusOr<JobPlacement> placement = PlaceChunks(
+      entry->stored.record().layout().elements(), entry->job().chunk_elements(), choice.servers);
   if (!placement.ok()) return Fail(entry, std::string(placement.status().message()), now);
-  entry->SetPlacement(*placement, servers);
+  placement->placement.set_reason(choice.reason);
+  entry->SetPlacement(*placement, choice.servers);
   // A message that is too long would end the line to its daemon.
   if (const uint64_t bytes = entry->stored.record().ByteSizeLong(); bytes > kJobRecordBytesMax) {
     return Fail(
@@ -158,7 +187,7 @@ void JobTable::InstallOn(const std::vector<ServerShards>& servers, JobEntry* ent
                         entry->status().chunks()),
         now);
   }
-  if (servers.empty()) return Train(entry, now);
+  if (choice.servers.empty()) return Train(entry, now);
   entry->phase = JobPhase::kInstalling;
   SetReason(entry, "waits for its servers");
   for (const JobServer& server : entry->servers) SendInstall(*entry, server);

@@ -15,6 +15,7 @@
 #include "server/coordinator/coordinator_actions.h"
 #include "server/coordinator/job_entry.h"
 #include "server/coordinator/membership.h"
+#include "server/coordinator/placement_choice.h"
 #include "server/coordinator/reachability.h"
 #include "server/coordinator/wait_diagnosis.h"
 
@@ -106,8 +107,9 @@ class JobTable {
                                       const std::vector<WorkerSlots>& workers,
                                       absl::Time now) const;
   void StartWhereReached(JobEntry* entry, const std::vector<WorkerSlots>& workers, absl::Time now);
+  std::vector<NodeHost> HostsOf(const std::vector<JobNode>& nodes) const;
   void Install(JobEntry* entry, absl::Time now);
-  void InstallOn(const std::vector<ServerShards>& servers, JobEntry* entry, absl::Time now);
+  void InstallOn(const PlacementChoice& choice, JobEntry* entry, absl::Time now);
 
   // job_ring.cc
   // Whether the nodes can all-reduce. Errors: InvalidArgument, for the user.

@@ -1,6 +1,7 @@
 #include "server/coordinator/membership.h"
 
 #include <algorithm>
+#include <cmath>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -28,8 +29,9 @@ absl::Status CheckWord(const char* what, const std::string& word) {
 }
 
 absl::Status CheckWords(const proto::Register& registration) {
-  const absl::Status name = CheckWord("name", registration.name());
-  return name.ok() ? CheckWord("address", registration.address()) : name;
+  absl::Status words = CheckWord("name", registration.name());
+  if (words.ok()) words = CheckWord("address", registration.address());
+  return words.ok() ? CheckWord("host", registration.host()) : words;
 }
 
 absl::Status CheckCount(const char* what, uint64_t count, uint64_t max) {
@@ -71,6 +73,10 @@ absl::Status Check(const proto::Register& registration, const std::string& clust
   }
   if (registration.role() != proto::SERVER && registration.role() != proto::WORKER) {
     return Refuse(absl::StrFormat("its role %d is unknown", registration.role()));
+  }
+  const double rate = registration.link_bytes_per_s();
+  if (!std::isfinite(rate) || rate < 0) {
+    return Refuse(absl::StrFormat("its link's rate %g is no number of bytes a second", rate));
   }
   if (registration.attempt() == 0) return Refuse("it does not count its registrations");
   return CheckCounts(registration);

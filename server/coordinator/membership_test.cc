@@ -1,5 +1,7 @@
 #include "server/coordinator/membership.h"
 
+#include <limits>
+
 #include "absl/strings/str_cat.h"
 #include "common/job/job.h"
 #include "gtest/gtest.h"
@@ -67,6 +69,13 @@ TEST_F(MembershipTest, RefusesWhatCouldNotWork) {
   daemon.clear_address();
   EXPECT_EQ(Refusal(daemon), "it gives no address that peers can reach");
   EXPECT_EQ(Refusal(Worker("w1", 1, 0)), "it does not count its registrations");
+  daemon = Worker("w1", 1);
+  daemon.set_link_bytes_per_s(-1);
+  EXPECT_EQ(Refusal(daemon), "its link's rate -1 is no number of bytes a second");
+  daemon.set_link_bytes_per_s(std::numeric_limits<double>::infinity());
+  EXPECT_EQ(Refusal(daemon), "its link's rate inf is no number of bytes a second");
+  daemon.set_host(std::string(256, 'x'));
+  EXPECT_EQ(Refusal(daemon), "its host has 256 bytes, at most 255 are possible");
 }
 
 TEST_F(MembershipTest, RefusesMoreThanThereMayBeOfAnythingWithFigureAndLimit) {

@@ -23,6 +23,67 @@ TEST(PlaceChunks, GoesRoundAllShardsOfAllServers) {
   EXPECT_EQ(result.shards_of_server, (std::vector<std::vector<uint32_t>>{{0, 1}, {2}}));
 }
 
+std::vector<uint32_t> ShardsOf(const JobPlacement& result) {
+  return {result.placement.shard_of_chunk().begin(), result.placement.shard_of_chunk().end()};
+}
+
+// As many servers as shares, each with one shard.
+std::vector<ServerShards> WithShares(const std::vector<double>& shares) {
+  std::vector<ServerShards> servers;
+  for (const double share : shares) {
+    ServerShards& server = servers.emplace_back();
+    server.address = "host";
+    server.ports = {5000};
+    server.share = share;
+  }
+  return servers;
+}
+
+TEST(PlaceChunks, WithEqualSharesIsRoundRobinForEveryNumberOfChunksAndShards) {
+  for (uint32_t shards = 1; shards <= 9; ++shards) {
+    const std::vector<ServerShards> servers = WithShares(std::vector<double>(shards, 1.0 / shards));
+    for (uint32_t chunks = 1; chunks <= 200; ++chunks) {
+      const std::vector<uint32_t> placed = ShardsOf(*PlaceChunks(chunks * 256ULL, 256, servers));
+      ASSERT_EQ(placed.size(), chunks);
+      for (uint32_t c = 0; c < chunks; ++c) ASSERT_EQ(placed[c], c % shards) << c << " " << chunks;
+    }
+  }
+}
+
+TEST(PlaceChunks, InterleavesUnequalShares) {
+  EXPECT_EQ(ShardsOf(*PlaceChunks(8 * 256, 256, WithShares({0.5, 0.25, 0.25}))),
+            (std::vector<uint32_t>{0, 1, 2, 0, 0, 1, 2, 0}));
+  EXPECT_EQ(ShardsOf(*PlaceChunks(5 * 256, 256, WithShares({0.1, 0.9}))),
+            (std::vector<uint32_t>{1, 1, 0, 1, 1}));
+}
+
+TEST(PlaceChunks, GivesEachShardItsShareOfEveryRunOfChunks) {
+  const std::vector<double> shares = {0.07, 0.31, 0.02, 0.6};
+  const uint32_t chunks = 1000;
+  const std::vector<uint32_t> placed =
+      ShardsOf(*PlaceChunks(chunks * 256, 256, WithShares(shares)));
+  std::vector<double> count(shares.size(), 0);
+  for (uint32_t c = 0; c < chunks; ++c) {
+    ++count[placed[c]];
+    for (size_t s = 0; s < shares.size(); ++s) {
+      ASSERT_NEAR(count[s], shares[s] * (c + 1), 1.5) << c << " " << s;
+    }
+  }
+  EXPECT_EQ(count, (std::vector<double>{70, 310, 20, 600}));
+}
+
+TEST(PlaceChunks, RoundsByLargestRemainder) {
+  // 7 chunks: 0.7, 2.8, 3.5 of them.
+  EXPECT_EQ(ShardsOf(*PlaceChunks(7 * 256, 256, WithShares({0.1, 0.4, 0.5}))),
+            (std::vector<uint32_t>{1, 2, 0, 1, 2, 1, 2}));
+}
+
+TEST(PlaceChunks, SplitsAServersShareEvenlyOverItsShards) {
+  std::vector<ServerShards> servers = WithShares({0.5, 0.5});
+  servers[1].ports = {5000, 5001};
+  EXPECT_EQ(ShardsOf(*PlaceChunks(4 * 256, 256, servers)), (std::vector<uint32_t>{0, 1, 2, 0}));
+}
+
 TEST(PlaceChunks, ChoosesTheChunkByModelAndShards) {
   // 8 Mi elements over 3 shards: 32 MiB / 192, down to a cache line.
   EXPECT_EQ(PlaceChunks(8 << 20, 0, kServers)->placement.chunk_elements(),

@@ -96,6 +96,8 @@ absl::Status ServerDaemon::Start() {
   session.registration.set_role(proto::SERVER);
   session.registration.set_name(options_.name);
   session.registration.set_address(options_.address);
+  session.registration.set_host(options_.link.host);
+  session.registration.set_link_bytes_per_s(options_.link.bytes_per_s);
   for (int port : ports()) session.registration.add_shard_ports(port);
   control::Session::Callbacks callbacks;
   callbacks.on_message = [this](const proto::CoordinatorMessage& message) { OnMessage(message); };

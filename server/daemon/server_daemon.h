@@ -13,6 +13,7 @@
 #include "absl/time/time.h"
 #include "common/control/session.h"
 #include "common/limits/limits.h"
+#include "common/net/host_link.h"
 #include "common/transport/endpoint.h"
 #include "kernels/kernels.h"
 #include "proto/control.pb.h"
@@ -26,6 +27,7 @@ struct ServerOptions {
   std::string name;                            // unique in the cluster
   std::string listen = "127.0.0.1";            // host (interface) that the shards bind to
   std::string address = "127.0.0.1";           // host under which workers reach them
+  net::HostLink link;                          // of the host, for placements
   uint32_t port = 0;       // of the first shard, the others follow; 0: free ones
   uint32_t port_last = 0;  // not 0: each shard takes a free one from `port` to this
   uint32_t shards = 1;     // 1 to 64

@@ -60,6 +60,8 @@ absl::Status Agent::Start() {
   session.registration.set_role(proto::WORKER);
   session.registration.set_name(options_.name);
   session.registration.set_address(options_.address);
+  session.registration.set_host(options_.link.host);
+  session.registration.set_link_bytes_per_s(options_.link.bytes_per_s);
   session.registration.set_slots(options_.slots);
   control::Session::Callbacks callbacks;
   callbacks.on_message = [this](const proto::CoordinatorMessage& message) {

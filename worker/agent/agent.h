@@ -19,6 +19,7 @@
 #include "common/control/session.h"
 #include "common/limits/limits.h"
 #include "common/limits/memory_ledger.h"
+#include "common/net/host_link.h"
 #include "common/process/event_loop.h"
 #include "proto/control.pb.h"
 #include "worker/agent/job_processes.h"
@@ -31,6 +32,7 @@ struct AgentOptions {
   std::string name;                            // unique in the cluster
   std::string address = "127.0.0.1";           // host under which peers know this node
   std::string listen;                          // what aggregators bind to; empty: address
+  net::HostLink link;                          // of the host, for placements
   // Ports of aggregators that all-reduce: one a job at a time; 0: any free ones.
   uint32_t peer_port = 0;
   uint32_t peer_port_last = 0;            // 0: peer_port alone
