@@ -11,6 +11,9 @@ namespace strata::cli {
 namespace {
 
 constexpr uint32_t kSlotsMax = 1024;
+// As the daemons' --link-rate.
+constexpr double kLinkRateMin = 1e-6;
+constexpr double kLinkRateMax = 1e6;
 
 // Letters, digits and . _ -, the first one no dash: ssh would take it for an option.
 bool IsHostName(const std::string& text) {
@@ -53,8 +56,16 @@ absl::Status SetField(const std::string& key, const std::string& value, Host* ho
     return absl::InvalidArgumentError(
         absl::StrCat("slots \"", value, "\": must be a number from 1 to ", kSlotsMax));
   }
+  if (key == "link-rate") {
+    if (absl::SimpleAtod(value, &host->link_gbit_per_s) && host->link_gbit_per_s >= kLinkRateMin &&
+        host->link_gbit_per_s <= kLinkRateMax) {
+      return absl::OkStatus();
+    }
+    return absl::InvalidArgumentError(
+        absl::StrCat("link-rate \"", value, "\": must be a number of Gbit/s"));
+  }
   return absl::InvalidArgumentError(
-      absl::StrCat("unknown field \"", key, "\" (slots, role and address are known)"));
+      absl::StrCat("unknown field \"", key, "\" (slots, role, address and link-rate are known)"));
 }
 
 absl::StatusOr<Host> ParseHost(const std::vector<std::string>& words) {

@@ -11,15 +11,16 @@ namespace strata::cli {
 
 // A line of a hosts file:
 //
-//   [USER@]HOST [slots=N] [role=ROLE[,ROLE...]] [address=ADDRESS]
+//   [USER@]HOST [slots=N] [role=ROLE[,ROLE...]] [address=ADDRESS] [link-rate=GBIT_PER_S]
 //
 // with the roles coordinator, server and worker. Empty lines and what follows a # are skipped.
 struct Host {
-  std::string destination;  // as ssh takes it: [USER@]HOST
-  std::string name;         // HOST; unique in the file
-  std::string address;      // under which the other hosts reach it; default: HOST
-  uint32_t slots = 0;       // 0: not said
-  bool has_role = false;    // false: a worker, and a server if no host has that role
+  std::string destination;     // as ssh takes it: [USER@]HOST
+  std::string name;            // HOST; unique in the file
+  std::string address;         // under which the other hosts reach it; default: HOST
+  uint32_t slots = 0;          // 0: not said
+  double link_gbit_per_s = 0;  // 0: not said
+  bool has_role = false;       // false: a worker, and a server if no host has that role
   bool coordinator = false;
   bool server = false;
   bool worker = false;

@@ -17,7 +17,7 @@ TEST(HostsFile, ALineIsAHostWithItsFields) {
       "# the cluster\n"
       "\n"
       "head role=coordinator,server address=10.0.0.1  # two cards\r\n"
-      "\tme@node-1.lan slots=8 role=worker\n"
+      "\tme@node-1.lan slots=8 role=worker link-rate=2.5\n"
       "node2",
       "hosts");
   ASSERT_TRUE(hosts.ok()) << hosts.status();
@@ -32,6 +32,8 @@ TEST(HostsFile, ALineIsAHostWithItsFields) {
   EXPECT_EQ(node1.name, "node-1.lan");
   EXPECT_EQ(node1.address, "node-1.lan");
   EXPECT_EQ(node1.slots, 8u);
+  EXPECT_EQ(node1.link_gbit_per_s, 2.5);
+  EXPECT_EQ(head.link_gbit_per_s, 0);
   EXPECT_TRUE(node1.worker && !node1.server);
   EXPECT_FALSE((*hosts)[2].has_role);
 }
@@ -43,7 +45,10 @@ TEST(HostsFile, WhatIsWrongIsNamedWithItsLine) {
   EXPECT_EQ(ErrorOf("a role=server,boss"),
             "hosts:1: role \"boss\": must be coordinator, server or worker");
   EXPECT_EQ(ErrorOf("a port=1"),
-            "hosts:1: unknown field \"port\" (slots, role and address are known)");
+            "hosts:1: unknown field \"port\" (slots, role, address and link-rate are known)");
+  EXPECT_EQ(ErrorOf("a link-rate=0"), "hosts:1: link-rate \"0\": must be a number of Gbit/s");
+  EXPECT_EQ(ErrorOf("a link-rate=nan"), "hosts:1: link-rate \"nan\": must be a number of Gbit/s");
+  EXPECT_EQ(ErrorOf("a link-rate=10G"), "hosts:1: link-rate \"10G\": must be a number of Gbit/s");
   EXPECT_EQ(ErrorOf("a b"), "hosts:1: \"b\": expected field=value (one host a line)");
   EXPECT_EQ(ErrorOf("a\n\nb\na slots=2\n"), "hosts:4: host a stands in line 1 already");
   EXPECT_EQ(ErrorOf("a\nme@a\n"), "hosts:2: host a stands in line 1 already");

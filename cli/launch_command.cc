@@ -216,9 +216,12 @@ void AddLaunchCommand(CLI::App* app, Invocation* invocation) {
   command->footer(
       "Hosts file, one host a line, # begins a comment:\n"
       "  [USER@]HOST [slots=N] [role=ROLE[,ROLE...]] [address=ADDRESS]\n"
+      "      [link-rate=GBIT_PER_S]\n"
       "with the roles coordinator, server and worker. A host without a role is a worker; without\n"
       "role=server the servers go to all hosts in turn. ADDRESS is what the other hosts and this\n"
-      "one reach it by (default: HOST); a numeric one is the only one listened on.\n"
+      "one reach it by (default: HOST); a numeric one is the only one listened on. GBIT_PER_S is\n"
+      "what the host's link carries (default: its interface's speed), for the placement of "
+      "chunks.\n"
       "When this command ends, however it does, the hosts end their daemons.\n"
       "Examples:\n"
       "  strata launch --hosts hosts.txt --job job.textproto\n"

@@ -35,6 +35,12 @@ absl::StatusOr<Host> FindCoordinator(const std::vector<Host>& hosts, const std::
       absl::StrCat("--coordinator-host ", wanted, ": is not in the hosts file"));
 }
 
+// What every daemon of the host is told of it.
+void AddLinkRate(const Host& host, std::vector<std::string>* args) {
+  if (host.link_gbit_per_s == 0) return;
+  args->insert(args->end(), {"--link-rate", absl::StrCat(host.link_gbit_per_s)});
+}
+
 absl::Status AddServers(const std::vector<Host>& hosts, const LaunchOptions& options,
                         LaunchPlan* plan) {
   std::vector<const Host*> places;
@@ -64,6 +70,7 @@ absl::Status AddServers(const std::vector<Host>& hosts, const LaunchOptions& opt
       args.insert(args.end(), {"--port", absl::StrCat(port)});
       port += options.shards;
     }
+    AddLinkRate(host, &args);
     plan->daemons.push_back(
         {DaemonRole::kServer, {absl::StrCat("server ", name, " on ", host.name), host.name, args}});
   }
@@ -77,6 +84,7 @@ void AddWorkers(const std::vector<Host>& hosts, const LaunchOptions& options, La
                                      host.address, "--runs", options.runs_dir};
     const int slots = host.slots > 0 ? static_cast<int>(host.slots) : options.slots;
     if (slots > 0) args.insert(args.end(), {"--slots", absl::StrCat(slots)});
+    AddLinkRate(host, &args);
     plan->daemons.push_back(
         {DaemonRole::kWorker, {absl::StrCat("worker ", host.name), host.name, args}});
     ++plan->workers;

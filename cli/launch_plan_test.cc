@@ -68,6 +68,16 @@ TEST(LaunchPlan, ServersGoToTheirHostsInTurnWithPortsThatDoNotMeet) {
   EXPECT_EQ(Plan("n1\n", {.servers = 0}).size(), 2u);
 }
 
+TEST(LaunchPlan, AHostWithBothRolesRunsBothDaemonsAndBothAreToldItsLinksRate) {
+  EXPECT_THAT(
+      Plan("a role=server,worker link-rate=2.5\nb role=server,worker\n", {}),
+      ElementsAre("a: coordinator --listen 0.0.0.0:0 --state runs/state",
+                  "a: server --name s0 --listen 0.0.0.0 --advertise a --shards 1 --link-rate 2.5",
+                  "b: server --name s1 --listen 0.0.0.0 --advertise b --shards 1",
+                  "a: worker --name a --advertise a --runs runs --link-rate 2.5",
+                  "b: worker --name b --advertise b --runs runs"));
+}
+
 TEST(LaunchPlan, WhatCannotBeIsNamed) {
   EXPECT_EQ(ErrorOf("a role=coordinator\nb role=coordinator\nc"),
             "hosts a and b both have role=coordinator");

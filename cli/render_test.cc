@@ -48,6 +48,14 @@ TEST(Render, ShowsWhereAJobRunsAndItsShards) {
       << text;
 }
 
+TEST(Render, SaysWhichServersHoldAJobAndWhy) {
+  proto::JobStatus job = Job();
+  EXPECT_THAT(JobText(job), testing::Not(testing::HasSubstr("placement")));
+  job.set_placement("ON_WORKERS (AUTO): all nodes and servers are on one host");
+  EXPECT_THAT(JobText(job), testing::ContainsRegex("\n  placement +ON_WORKERS .AUTO.: all nodes"));
+  EXPECT_EQ(nlohmann::json::parse(JobJson(job))["placement"], job.placement());
+}
+
 TEST(Render, SaysWhoHoldsAJobUp) {
   proto::JobStatus job = Job();
   EXPECT_EQ(nlohmann::json::parse(JobJson(job))["waits"].size(), 0u);

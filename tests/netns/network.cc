@@ -9,8 +9,10 @@
 #include <sstream>
 #include <utility>
 
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "absl/strings/str_split.h"
 #include "absl/time/time.h"
 #include "gtest/gtest.h"
 #include "tests/e2e/cluster.h"
@@ -158,6 +160,22 @@ absl::Status Network::Ip(const std::string& host, const std::vector<std::string>
   command.push_back("ip");
   command.insert(command.end(), args.begin(), args.end());
   return Run(std::move(command));
+}
+
+Network::Traffic Network::TrafficOf(const std::string& host) const {
+  std::ifstream in(absl::StrCat("/proc/", hosts_.at(host)->pid(), "/net/dev"));
+  std::string line;
+  while (std::getline(in, line)) {
+    // "  eth0: BYTES and 7 more received, BYTES and 7 more sent"
+    const std::vector<std::string> words = absl::StrSplit(line, ' ', absl::SkipEmpty());
+    if (words.size() < 10 || words[0] != "eth0:") continue;
+    Traffic traffic;
+    if (absl::SimpleAtoi(words[1], &traffic.received_bytes) &&
+        absl::SimpleAtoi(words[9], &traffic.sent_bytes)) {
+      return traffic;
+    }
+  }
+  return {};
 }
 
 absl::Status Network::SetLink(const std::string& host, bool up) {

@@ -1,6 +1,7 @@
 #ifndef STRATA_TESTS_NETNS_NETWORK_H_
 #define STRATA_TESTS_NETNS_NETWORK_H_
 
+#include <cstdint>
 #include <map>
 #include <memory>
 #include <string>
@@ -40,6 +41,12 @@ class Network {
   absl::Status Ip(const std::string& host, const std::vector<std::string>& args);
   // Pulls the host's cable, or plugs it in again. The host's own interface is not touched.
   absl::Status SetLink(const std::string& host, bool up);
+  // What the host has sent over its cable so far, and what came to it.
+  struct Traffic {
+    uint64_t sent_bytes = 0;
+    uint64_t received_bytes = 0;
+  };
+  Traffic TrafficOf(const std::string& host) const;
 
  private:
   Network() = default;
