@@ -30,8 +30,10 @@ WeightState::WeightState(const Kernels& kernels, BufferPool& pool, const UpdateR
                          uint32_t elements, std::vector<OptimizerRun> runs)
     : kernels_(kernels), pool_(pool), rule_(rule), elements_(elements), runs_(std::move(runs)) {}
 
-void WeightState::Seed(Bytes weights, uint64_t checksum) {
-  weights_ = std::move(weights);
+void WeightState::Seed(const Bytes& weights, uint64_t checksum) {
+  const std::shared_ptr<float> own = pool_.AllocateFloats(elements_);
+  std::copy_n(weights.floats(), elements_, own.get());
+  weights_ = AsBytes(own, elements_);
   checksum_ = seed_checksum_ = checksum;
   checksum_known_ = true;
   const int vectors = StateVectors(rule_.optimizer.kind);

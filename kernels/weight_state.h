@@ -36,8 +36,10 @@ class WeightState {
               std::vector<OptimizerRun> runs);
 
   bool seeded() const { return !weights_.empty(); }
-  // The first weights, taken without a copy. REQUIRES: not seeded, `elements` fp32.
-  void Seed(Bytes weights, uint64_t checksum);
+  // The first weights. They are copied: a message's buffer, kept until the first update replaces
+  // it, would then stay with the allocator beside all that the pool holds. REQUIRES: not seeded,
+  // `elements` fp32.
+  void Seed(const Bytes& weights, uint64_t checksum);
   uint64_t seed_checksum() const { return seed_checksum_; }
 
   // One optimizer update with the mean gradient gradient_sum * scale over `samples` more samples;

@@ -38,9 +38,7 @@ uint32_t ChunkReduction::StartOf(uint32_t slice) const {
 void ChunkReduction::Seed(const Bytes& first_weights) {
   const uint32_t count = own_end_ - own_begin_;
   if (count == 0) return;
-  const std::shared_ptr<float> own = rules_->pool->AllocateFloats(count);
-  std::copy_n(first_weights.floats() + own_begin_, count, own.get());
-  weights_.Seed(AsBytes(own, count), 0);
+  weights_.Seed(first_weights.Part(own_begin_ * sizeof(float), count * sizeof(float)), 0);
 }
 
 absl::Status ChunkReduction::Begin(Bytes sum, uint32_t samples, ReductionActions* actions) {
