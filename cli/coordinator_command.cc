@@ -6,6 +6,7 @@
 #include "cli/address_options.h"
 #include "cli/command.h"
 #include "cli/daemon.h"
+#include "cli/memory_parts.h"
 #include "cli/options.h"
 #include "common/log.h"
 #include "common/process/stop_request.h"
@@ -36,6 +37,7 @@ int Run(const Options& given, const Invocation& invocation) {
   const absl::StatusOr<std::string> listen = ListenAddressOf(given.listen);
   if (!listen.ok()) return PrintError(listen.status());
   options.listen = *listen;
+  options.add_memory_parts = AddMemoryParts;
   absl::Status logging = StartLogging(invocation, "coordinator");
   if (!logging.ok()) return PrintError(logging);
   StopRequest request;

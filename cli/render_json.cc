@@ -29,6 +29,16 @@ Json ToJson(const proto::Progress& progress) {
   return json;
 }
 
+Json ToJson(const google::protobuf::RepeatedPtrField<proto::MemoryPart>& parts) {
+  Json json = Json::array();
+  for (const proto::MemoryPart& part : parts) {
+    json.push_back({{"name", part.name()},
+                    {"limit_bytes", part.limit_bytes()},
+                    {"model_sizes", part.model_sizes()}});
+  }
+  return json;
+}
+
 Json ToJson(const proto::JobShardStatus& shard) {
   Json json;
   json["daemon"] = shard.daemon();
@@ -42,6 +52,7 @@ Json ToJson(const proto::JobShardStatus& shard) {
   json["bytes_sent"] = shard.counters().bytes_sent();
   json["memory_bytes"] = shard.memory_bytes();
   json["memory_limit_bytes"] = shard.memory_limit_bytes();
+  json["memory_parts"] = ToJson(shard.memory_parts());
   return json;
 }
 
@@ -106,7 +117,8 @@ Json ToJson(const proto::JobStatus& job) {
                              {"ranks", node.ranks()},
                              {"step", node.step()},
                              {"memory_bytes", node.memory_bytes()},
-                             {"memory_limit_bytes", node.memory_limit_bytes()}});
+                             {"memory_limit_bytes", node.memory_limit_bytes()},
+                             {"memory_parts", ToJson(node.memory_parts())}});
   }
   json["shards"] = Json::array();
   for (const auto& shard : job.shards()) json["shards"].push_back(ToJson(shard));

@@ -7,6 +7,7 @@
 #include "absl/time/time.h"
 #include "cli/progress.h"
 #include "cli/render.h"
+#include "cli/render_memory.h"
 #include "cli/render_peers.h"
 #include "cli/render_refusals.h"
 #include "cli/render_resources.h"
@@ -131,6 +132,7 @@ std::string JobText(const proto::JobStatus& job) {
   absl::StrAppend(&text, "\n", Table(rows));
   if (!job.nodes().empty()) absl::StrAppend(&text, NodeRows(job));
   if (!job.shards().empty()) absl::StrAppend(&text, ShardRows(job));
+  absl::StrAppend(&text, MemoryTable(job));
   return text;
 }
 

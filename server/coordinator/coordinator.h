@@ -1,6 +1,7 @@
 #ifndef STRATA_SERVER_COORDINATOR_COORDINATOR_H_
 #define STRATA_SERVER_COORDINATOR_COORDINATOR_H_
 
+#include <functional>
 #include <memory>
 #include <string>
 
@@ -8,6 +9,7 @@
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "common/limits/limits.h"
+#include "proto/control.pb.h"
 
 namespace strata::server {
 
@@ -31,6 +33,8 @@ class Coordinator {
     CoordinatorLimits limits;
     // A job that can never fit fails once no worker has joined for so long.
     absl::Duration settle_after = absl::Seconds(3);
+    // As CoordinatorCore's.
+    std::function<void(const proto::JobRecord&, proto::JobStatus*)> add_memory_parts;
 
     // Errors: InvalidArgument naming the option.
     absl::Status Validate() const;

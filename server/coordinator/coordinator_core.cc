@@ -217,7 +217,9 @@ absl::Status CoordinatorCore::Cancel(JobId job, absl::Time now) { return jobs_.C
 absl::StatusOr<proto::JobStatus> CoordinatorCore::GetJob(JobId job) const {
   const JobEntry* entry = jobs_.Find(job);
   if (entry == nullptr) return absl::NotFoundError(absl::StrFormat("no job %d", job.value()));
-  return entry->Shown();
+  proto::JobStatus shown = entry->Shown();
+  if (options_.add_memory_parts) options_.add_memory_parts(entry->stored.record(), &shown);
+  return shown;
 }
 
 proto::ListJobsReply CoordinatorCore::ListJobs() const {

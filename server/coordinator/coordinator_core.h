@@ -2,6 +2,7 @@
 #define STRATA_SERVER_COORDINATOR_COORDINATOR_CORE_H_
 
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <string>
 #include <vector>
@@ -32,6 +33,9 @@ class CoordinatorCore {
     Membership::Options membership;
     Reachability::Options reachability;
     JobTable::Options jobs;
+    // Fills in what a job's nodes and shards may take of memory, part by part, when its status is
+    // asked for; may be empty. From outside, as the workers' part is no business of servers.
+    std::function<void(const proto::JobRecord&, proto::JobStatus*)> add_memory_parts;
   };
 
   // `actions` outlives the core.
