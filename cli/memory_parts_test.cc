@@ -58,20 +58,21 @@ struct Example {
 TEST(MemoryParts, OfASyncJobStandInATableWithMultiplesOfTheModel) {
   Example example(proto::Job::PARAMETER_SERVER);
   AddMemoryParts(example.record, &example.status);
-  EXPECT_EQ(MemoryTable(example.status),
-            "  memory of    for                                             at most    x the model\n"
-            "  node 0 (w0)  shared memory (1 + 2) x 1.0 MiB and its counts  3.0 MiB    3.039\n"
-            "               first weights 2 x 1.0 MiB                       2.0 MiB    2.000\n"
-            "               messages 2 x 2 x 4 x 16.0 KiB                   256.0 KiB  0.250\n"
-            "               sum                                             5.3 MiB    5.289\n"
-            "               of 2 nodes                                      10.6 MiB   10.578\n"
-            "  s0 shard 0   weights                                         512.0 KiB  0.500\n"
-            "               chunk in update                                 16.0 KiB   0.016\n"
-            "               optimizer state 2 x 512.0 KiB                   1.0 MiB    1.000\n"
-            "               held sums (2 x 4 - 1) x 16.0 KiB                112.0 KiB  0.109\n"
-            "               messages 2 x 2 x 4 x 16.0 KiB                   256.0 KiB  0.250\n"
-            "               sum                                             1.9 MiB    1.875\n"
-            "               of 2 shards                                     3.8 MiB    3.750\n");
+  EXPECT_EQ(
+      MemoryTable(example.status),
+      "  memory of    for                                             at most    x the model\n"
+      "  node 0 (w0)  shared memory (1 + 2) x 1.0 MiB and its counts  3.0 MiB    3.039\n"
+      "               first weights 2 x 1.0 MiB                       2.0 MiB    2.000\n"
+      "               messages 2 x 2 x 4 x 16.0 KiB                   256.0 KiB  0.250\n"
+      "               sum                                             5.3 MiB    5.289\n"
+      "               of 2 nodes                                      10.6 MiB   10.578\n"
+      "  s0 shard 0   weights                                         512.0 KiB  0.500\n"
+      "               chunk in update                                 16.0 KiB   0.016\n"
+      "               optimizer state 2 x 512.0 KiB                   1.0 MiB    1.000\n"
+      "               held sums (2 x 4 - 1) x 16.0 KiB                112.0 KiB  0.109\n"
+      "               messages 2 x 2 x 4 x 16.0 KiB                   256.0 KiB  0.250\n"
+      "               sum                                             1.9 MiB    1.875\n"
+      "               of 2 shards                                     3.8 MiB    3.750\n");
   const auto json = nlohmann::json::parse(JobJson(example.status));
   const auto part = json["shards"][1]["memory_parts"][2];
   EXPECT_EQ(part["name"], "optimizer state 2 x 512.0 KiB");

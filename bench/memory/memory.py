@@ -1,15 +1,15 @@
 """What jobs take of memory, beside what their formula says that they may.
 
-usage: memory.py STRATA MEMORY_RANK [--elements 268435456] [--steps 4] [--modes sync,lazy,async,ring]
+usage: memory.py STRATA MEMORY_RANK [--elements 268435456] [--steps 4] [--modes sync,lazy]
 
 For each mode a cluster on this machine: 1 server with 1 shard (none for ring), 2 nodes with 1 rank,
 momentum SGD. The second node is slow, so that the first one runs ahead as far as the mode lets it.
 While the job runs, the resident size of the server, and of each node's aggregator and rank together
 (shared memory counted once: proportional set sizes), are read 20 times a second. What the same
-processes take for a model of 256 parameters is subtracted. Prints the greatest of it beside the formula of `strata
-status`, in multiples of the model's size M, for the server and for the larger of the nodes. Exits 1
-if one is above its formula, or below what it must hold: a server its weights and state, a node its
-shared memory.
+processes take for a model of 256 parameters is subtracted. Prints the greatest of it beside the
+formula of `strata status`, in multiples of the model's size M, for the server and for the larger
+of the nodes. Exits 1 if one is above its formula, or below what it must hold: a server its weights
+and state, a node its shared memory.
 """
 
 import argparse
