@@ -8,6 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
+#include "common/job/encoding.h"
 #include "common/job/job.h"
 #include "common/limits/limits.h"
 
@@ -251,11 +252,9 @@ absl::Status CheckAllReduce(const proto::Job& job) {
 
 // Fields that are part of the format, but that nothing carries out yet.
 absl::Status CheckUnavailable(const proto::Job& job) {
-  for (const auto& [name, is_set] :
-       {std::pair("exchange: MPI", job.exchange() == proto::Job::MPI),
-        std::pair("push", job.has_push()), std::pair("pull", job.has_pull()),
-        std::pair("same_host", job.same_host() != proto::Job::REGIONS),
-        std::pair("trace", job.has_trace())}) {
+  for (const auto& [name, is_set] : {std::pair("exchange: MPI", job.exchange() == proto::Job::MPI),
+                                     std::pair("same_host", job.same_host() != proto::Job::REGIONS),
+                                     std::pair("trace", job.has_trace())}) {
     if (is_set) return Refuse(absl::StrCat(name, ": this version cannot do that"));
   }
   return absl::OkStatus();
@@ -292,8 +291,8 @@ absl::Status CheckShape(const proto::Job& job) {
 
 absl::Status ValidateJob(const proto::Job& job) {
   return All({CheckName(job.name()), CheckWork(job), CheckUnavailable(job), CheckShape(job),
-              CheckData(job), CheckOptimizer(job.optimizer()), CheckSchedule(job),
-              CheckConsistency(job.consistency()), CheckDebug(job),
+              CheckData(job), CheckOptimizer(job.optimizer()), CheckEncodings(job),
+              CheckSchedule(job), CheckConsistency(job.consistency()), CheckDebug(job),
               InRange("evaluation.every_epochs", job.evaluation().every_epochs(), 1, UINT32_MAX),
               InRange("metrics.every_steps", job.metrics().every_steps(), 1, UINT32_MAX)});
 }

@@ -1,3 +1,4 @@
+#include "common/job/encoding.h"
 #include "common/job/job.h"
 
 namespace strata {
@@ -70,6 +71,12 @@ void FillDefaults(proto::Job* job) {
     proto::Data* data = job->mutable_data();
     if (data->batch_per_rank() == 0) data->set_batch_per_rank(64);
     if (data->has_synthetic()) FillSynthetic(data->mutable_synthetic());
+  }
+  FillEncodings(job);
+  // DGC's momentum is on the nodes.
+  const bool has_optimizer = job->optimizer().kind_case() != proto::Optimizer::KIND_NOT_SET;
+  if (!has_optimizer && job->push().codec() == proto::Encoding::DGC) {
+    job->mutable_optimizer()->mutable_sgd();
   }
   FillOptimizer(job->mutable_optimizer());
   FillSchedule(job->mutable_schedule());

@@ -98,7 +98,7 @@ absl::Status CheckValues(absl::Span<const std::byte> bytes) {
   if (octet(kDTypeAt) != static_cast<uint8_t>(DType::kFloat32)) {
     return Refuse(absl::StrFormat("dtype is %d, which is unknown", octet(kDTypeAt)));
   }
-  if (octet(kCodecAt) != static_cast<uint8_t>(Codec::kNone)) {
+  if (octet(kCodecAt) >= kCodecs) {
     return Refuse(absl::StrFormat("codec is %d, which is unknown", octet(kCodecAt)));
   }
   if (octet(kPayloadKindAt) == static_cast<uint8_t>(PayloadKind::kRegion)) {
@@ -107,7 +107,7 @@ absl::Status CheckValues(absl::Span<const std::byte> bytes) {
   if (octet(kPayloadKindAt) != static_cast<uint8_t>(PayloadKind::kInline)) {
     return Refuse(absl::StrFormat("payload_kind is %d, which is unknown", octet(kPayloadKindAt)));
   }
-  if (octet(kErrorAt) > static_cast<uint8_t>(ErrorCode::kPeerFailed)) {
+  if (octet(kErrorAt) > static_cast<uint8_t>(ErrorCode::kWrongCodec)) {
     return Refuse(absl::StrFormat("error is %d, which is unknown", octet(kErrorAt)));
   }
   return absl::OkStatus();
@@ -157,7 +157,8 @@ absl::Status CheckMeaning(const Header& header) {
   if ((header.flags & kFlagEmpty) != 0 && header.op != Op::kPushPull) {
     return Refuse(absl::StrFormat("flag EMPTY in op %s", ToString(header.op)));
   }
-  const bool has_elements = RuleFor(header.op) == PayloadRule::kElements;
+  const bool has_elements =
+      RuleFor(header.op) == PayloadRule::kElements && (header.flags & kFlagEmpty) == 0;
   if (header.codec != Codec::kNone && !has_elements) {
     return Refuse(absl::StrFormat("codec is %s in op %s, which carries no elements",
                                   ToString(header.codec), ToString(header.op)));

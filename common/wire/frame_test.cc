@@ -212,7 +212,34 @@ TEST(Frame, KeySpacesOtherThanDenseAreRefused) {
 
 TEST(Frame, UnknownDtypesAreRefused) { ExpectRefused(DecodeWith(8, 1), "dtype is 1"); }
 
-TEST(Frame, UnknownCodecsAreRefused) { ExpectRefused(DecodeWith(9, 1), "codec is 1"); }
+TEST(Frame, UnknownCodecsAreRefused) { ExpectRefused(DecodeWith(9, 6), "codec is 6"); }
+
+TEST(Frame, APayloadHasTheSizeOfItsCodec) {
+  ExpectRefused(DecodeWith(9, 1), "6 elements as fp16 are 16 bytes, but payload_bytes is 24");
+  for (uint8_t codec = 0; codec < kCodecs; ++codec) {
+    Header header = FullHeader(), decoded;
+    header.codec = static_cast<Codec>(codec);
+    header.element_count = 3000;
+    const size_t size = EncodedBytesMax(header.codec, 3000);
+    header.payload_checksum = Checksum(Payload(size));
+    const absl::Status status =
+        Decode(EncodeHeader(header, size), Payload(size), Limits{}, &decoded);
+    ASSERT_TRUE(status.ok()) << status;
+    EXPECT_EQ(decoded, header);
+    header.payload_checksum = Checksum(Payload(size - 1));
+    ExpectRefused(DecodeHeader(header, Payload(size - 1)), ToString(header.codec));
+  }
+}
+
+TEST(Frame, ACodecWhereThereAreNoElementsIsRefused) {
+  Header header;
+  header.codec = Codec::kInt8;
+  header.op = Op::kRetire;
+  ExpectRefused(DecodeHeader(header, {}), "codec is int8 in op RETIRE, which carries no elements");
+  header.op = Op::kPushPull;
+  header.flags = kFlagEmpty;
+  ExpectRefused(DecodeHeader(header, {}), "codec is int8 in op PUSHPULL");
+}
 
 TEST(Frame, PayloadKindsOtherThanInlineAreRefused) {
   ExpectRefused(DecodeWith(10, 1), "payload_kind REGION is not supported");
@@ -221,7 +248,7 @@ TEST(Frame, PayloadKindsOtherThanInlineAreRefused) {
 
 TEST(Frame, AnErrorCodeOutsideOfErrorAndRetryIsRefused) {
   ExpectRefused(DecodeWith(11, 3), "error is WRONG_VIEW in op PUSHPULL");
-  ExpectRefused(DecodeWith(11, 14), "error is 14");
+  ExpectRefused(DecodeWith(11, 15), "error is 15");
   Header retry;
   retry.op = Op::kRetry;
   retry.error = ErrorCode::kWrongView;

@@ -40,8 +40,13 @@ std::string Difference(const proto::NodeReady& a, const proto::NodeReady& b) {
   return Difference(a.layout(), b.layout());
 }
 
-bool NeedsEpochs(const proto::Schedule& schedule) {
-  return schedule.warmup_epochs() > 0 || schedule.has_step() || schedule.has_cosine();
+// The first field that is a function of epochs; none: "".
+std::string NeedsEpochs(const proto::Job& job) {
+  const proto::Schedule& schedule = job.schedule();
+  if (schedule.warmup_epochs() > 0 || schedule.has_step() || schedule.has_cosine()) {
+    return "schedule: warm-up, step and cosine need";
+  }
+  return job.push().warmup_epochs() > 0 ? "push.warmup_epochs needs" : "";
 }
 
 }  // namespace
@@ -129,10 +134,10 @@ absl::Status JobEntry::TakeLayout() {
         absl::StrFormat("node 0 (%s) and node %d (%s) do not train the same: %s", nodes[0].daemon,
                         node.node, node.daemon, difference));
   }
-  if (first.samples_per_epoch() == 0 && NeedsEpochs(job().schedule())) {
-    return absl::InvalidArgumentError(
-        "schedule: warm-up, step and cosine need the samples per epoch, which the program does not "
-        "say");
+  const std::string needs_epochs = NeedsEpochs(job());
+  if (first.samples_per_epoch() == 0 && !needs_epochs.empty()) {
+    return absl::InvalidArgumentError(needs_epochs +
+                                      " the samples per epoch, which the program does not say");
   }
   proto::JobRecord* record = stored.mutable_record();
   *record->mutable_layout() = first.layout();
