@@ -5,6 +5,13 @@
 
 namespace strata::server {
 
+Bytes Addend::Decoded(BufferPool& pool) const {
+  if (!encoded) return bytes;
+  const std::shared_ptr<float> floats = pool.AllocateFloats(encoded->elements());
+  encoded->WriteTo(floats.get());
+  return AsBytes(floats, encoded->elements());
+}
+
 std::unique_ptr<Accumulator> CreateAccumulator(proto::Addition::Order order,
                                                const kernels::Kernels& kernels, BufferPool& pool,
                                                size_t leaves, size_t elements) {

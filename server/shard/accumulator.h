@@ -3,13 +3,31 @@
 
 #include <cstddef>
 #include <memory>
+#include <optional>
+#include <utility>
 
 #include "common/buffer_pool.h"
 #include "common/bytes.h"
+#include "kernels/codec/checked_payload.h"
 #include "kernels/kernels.h"
 #include "proto/job.pb.h"
 
 namespace strata::server {
+
+// A vector of a chunk's elements as it came: decoded when it is added, and not before.
+struct Addend {
+  Addend() = default;
+  Addend(Bytes floats) : bytes(std::move(floats)) {}  // NOLINT: fp32 is its own encoding
+  Addend(Bytes payload, const kernels::CheckedPayload& checked)
+      : bytes(std::move(payload)), encoded(checked) {}
+
+  bool empty() const { return bytes.empty(); }
+  // As fp32; from the pool where it is encoded.
+  Bytes Decoded(BufferPool& pool) const;
+
+  Bytes bytes;
+  std::optional<kernels::CheckedPayload> encoded;  // of `bytes`; none: they are fp32
+};
 
 // The sum of one chunk over the nodes at one clock, in an order that does not depend on the order
 // in which they come.
@@ -19,14 +37,15 @@ class Accumulator {
  public:
   virtual ~Accumulator() = default;
 
-  // Leaf `leaf` is `value`: fp32, all elements of the chunk; an empty value adds nothing.
+  // Leaf `leaf` is `value`: all elements of the chunk; an empty value adds nothing.
   // REQUIRES: each leaf at most once.
-  virtual void Add(size_t leaf, Bytes value) = 0;
-  // The sum over the leaves that came, those that did not come counting as empty; empty itself
-  // where no leaf had a value. Leaves the accumulator empty.
+  virtual void Add(size_t leaf, Addend value) = 0;
+  // The sum, as fp32, over the leaves that came, those that did not come counting as empty; empty
+  // itself where no leaf had a value. Leaves the accumulator empty.
   virtual Bytes Finish() = 0;
-  // Buffers of the chunk's size that are held now, received ones included.
+  // Buffers that are held now, received ones included, and their bytes.
   virtual size_t held() const = 0;
+  virtual size_t held_bytes() const = 0;
 };
 
 // `kernels` and `pool` outlive it. REQUIRES: leaves >= 1.

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "absl/strings/str_format.h"
+#include "absl/types/span.h"
 
 namespace strata::server {
 namespace {
@@ -14,18 +15,28 @@ PushResult Refuse(wire::ErrorCode error, std::string reason) {
 
 }  // namespace
 
-ChunkState::ChunkState(const kernels::Kernels& kernels, BufferPool& pool, const ChunkRules& rules,
-                       uint32_t elements, std::vector<OptimizerRun> runs)
+ChunkState::ChunkState(const kernels::Kernels& kernels, BufferPool& pool,
+                       kernels::EncoderScratch* scratch, const ChunkRules& rules, uint32_t elements,
+                       std::vector<OptimizerRun> runs)
     : kernels_(kernels),
       pool_(pool),
       rules_(rules),
       weights_(kernels, pool, rules.update, elements, std::move(runs)),
+      copies_(rules.answers, kernels, pool, scratch, rules.ranks_of_node.size()),
       nodes_(rules.ranks_of_node.size()) {}
+
+void ChunkState::Seed(Bytes weights, uint64_t checksum) {
+  copies_.Seed(weights);
+  weights_.Seed(std::move(weights), checksum);
+}
 
 PushResult ChunkState::OnPush(Push push, std::vector<DueAnswer>* due) {
   NodeProgress& node = nodes_[push.node];
   if (push.clock < node.received) return OnDuplicate(push, due);
   if (PushResult refusal = Check(push); refusal.error != wire::ErrorCode::kNone) return refusal;
+  Addend sum;
+  PushResult refusal = CheckSum(push.sum, &sum);
+  if (refusal.error != wire::ErrorCode::kNone) return refusal;
   ++node.received;
   node.waiting = true;
   node.incarnation = push.incarnation;
@@ -34,9 +45,9 @@ PushResult ChunkState::OnPush(Push push, std::vector<DueAnswer>* due) {
   node.versions_behind =
       static_cast<uint32_t>(std::min<uint64_t>(weights_.version() - push.base_version, UINT32_MAX));
   if (rules_.policy.applies_per_clock()) {
-    AddToClock(push);
+    AddToClock(push, std::move(sum));
   } else {
-    ApplyOnArrival(push);
+    ApplyOnArrival(push, sum);
   }
   CollectDue(due);
   return {};
@@ -54,6 +65,7 @@ PushResult ChunkState::OnDuplicate(const Push& push, std::vector<DueAnswer>* due
   if ((is_last && !node.waiting) || (!is_last && !same_process)) {
     due->push_back({.node = push.node, .clock = push.clock, .staleness = 0});
     if (is_last) due->back() = AnswerTo(push.node);
+    due->back().again = true;
   }
   return {.duplicate = true};
 }
@@ -75,24 +87,35 @@ PushResult ChunkState::Check(const Push& push) const {
   if (!push.sum.empty() && push.samples == 0) {
     return Refuse(wire::ErrorCode::kMalformed, "sample_count is 0");
   }
-  if (!kernels_.all_finite(push.sum.floats(), push.sum.float_count())) {
-    return Refuse(wire::ErrorCode::kNotFinite, "NaN or infinity");
-  }
   return {};
 }
 
-void ChunkState::AddToClock(const Push& push) {
+PushResult ChunkState::CheckSum(const Bytes& sum, Addend* addend) const {
+  if (sum.empty()) return {};
+  const absl::StatusOr<kernels::CheckedPayload> checked =
+      kernels::CheckedPayload::Check(kernels_, rules_.push_codec, weights_.elements(),
+                                     absl::MakeConstSpan(sum.data(), sum.size()));
+  const bool is_encoded = rules_.push_codec != wire::Codec::kNone;
+  if (checked.ok()) {
+    *addend = is_encoded ? Addend(sum, *checked) : Addend(sum);
+    return {};
+  }
+  if (!is_encoded) return Refuse(wire::ErrorCode::kNotFinite, "NaN or infinity");
+  return Refuse(wire::ErrorCode::kMalformed, std::string(checked.status().message()));
+}
+
+void ChunkState::AddToClock(const Push& push, Addend sum) {
   OpenClock& clock = open_[push.clock];
   if (clock.sum == nullptr) {
     clock.sum =
         CreateAccumulator(rules_.order, kernels_, pool_, nodes_.size(), weights_.elements());
   }
-  clock.sum->Add(push.node, push.sum);
+  clock.sum->Add(push.node, std::move(sum));
   clock.samples += push.samples;
   ApplyCompleteClocks();
 }
 
-void ChunkState::ApplyOnArrival(const Push& push) {
+void ChunkState::ApplyOnArrival(const Push& push, const Addend& sum) {
   if (push.samples == 0) return weights_.Skip();
   const double samples = push.samples;
   double rate = rules_.policy.Damping(nodes_[push.node].versions_behind);
@@ -104,7 +127,7 @@ void ChunkState::ApplyOnArrival(const Push& push) {
     // the gradient's scale, then count once per clock, too.
     rate = samples / (rank_samples * rules_.ranks);
   }
-  weights_.Apply(push.sum, static_cast<float>(1.0 / samples), push.samples, rate);
+  weights_.Apply(sum.Decoded(pool_), static_cast<float>(1.0 / samples), push.samples, rate);
 }
 
 // Clocks complete in order, because each node's pushes are contiguous.
@@ -171,6 +194,12 @@ uint64_t ChunkState::MinClock() const {
   uint64_t most = 0;
   for (const NodeProgress& node : nodes_) most = std::max(most, node.received);
   return most;
+}
+
+size_t ChunkState::bytes() const {
+  size_t bytes = weights_.bytes() + copies_.bytes();
+  for (const auto& [clock, open] : open_) bytes += open.sum->held_bytes();
+  return bytes;
 }
 
 size_t ChunkState::held() const {

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -11,6 +12,7 @@
 #include "kernels/weight_state.h"
 #include "server/shard/accumulator.h"
 #include "server/shard/consistency_policy.h"
+#include "server/shard/node_copies.h"
 
 namespace strata::server {
 
@@ -22,6 +24,8 @@ struct ChunkRules {
   uint32_t ranks = 0;
   uint32_t batch_per_rank = 0;  // 0: known only from the pushes (programs)
   proto::Addition::Order order = proto::Addition::TREE;
+  wire::Codec push_codec = wire::Codec::kNone;  // of sums that are not empty
+  AnswerRules answers;
 };
 
 // A node's sum for one chunk and clock.
@@ -32,7 +36,7 @@ struct Push {
   uint64_t base_version = 0;
   uint32_t samples = 0;
   uint64_t checksum = 0;
-  Bytes sum;  // empty: adds nothing
+  Bytes sum;  // encoded as the rules say; empty: adds nothing
 };
 
 // An answer that is due now: to the push of `clock`, or to CUT(clock).
@@ -41,6 +45,7 @@ struct DueAnswer {
   size_t node = 0;
   uint64_t clock = 0;
   uint32_t staleness = 0;
+  bool again = false;  // the push has been answered before
 };
 
 struct PushResult {
@@ -58,15 +63,19 @@ struct PushResult {
 // Threads: one.
 class ChunkState {
  public:
-  // All of it outlives this.
-  ChunkState(const kernels::Kernels& kernels, BufferPool& pool, const ChunkRules& rules,
-             uint32_t elements, std::vector<OptimizerRun> runs);
+  // All of it outlives this; `scratch` is the thread's.
+  ChunkState(const kernels::Kernels& kernels, BufferPool& pool, kernels::EncoderScratch* scratch,
+             const ChunkRules& rules, uint32_t elements, std::vector<OptimizerRun> runs);
+
+  // The first weights, finite. REQUIRES: !weights().seeded(), `elements` fp32.
+  void Seed(Bytes weights, uint64_t checksum);
 
   kernels::WeightState& weights() { return weights_; }
   const kernels::WeightState& weights() const { return weights_; }
+  const ChunkRules& rules() const { return rules_; }
+  NodeCopies& copies() { return copies_; }
 
-  // REQUIRES: weights().seeded(); push.sum is empty or has the chunk's elements. Appends the
-  // answers that are due now, of this node and of others.
+  // REQUIRES: weights().seeded(). Appends the answers that are due now, of this node and of others.
   PushResult OnPush(Push push, std::vector<DueAnswer>* due);
   // The node pushes no more: it holds nobody up.
   void OnRetire(size_t node, std::vector<DueAnswer>* due);
@@ -82,8 +91,8 @@ class ChunkState {
   uint64_t MinClock() const;
   // Gradient buffers held for incomplete clocks.
   size_t held() const;
-  // Of weights, optimizer state and held gradients.
-  size_t bytes() const { return weights_.bytes() + held() * weights_.elements() * sizeof(float); }
+  // Of weights, optimizer state, held gradients and the nodes' copies.
+  size_t bytes() const;
 
  private:
   struct NodeProgress {
@@ -105,8 +114,10 @@ class ChunkState {
 
   PushResult OnDuplicate(const Push& push, std::vector<DueAnswer>* due);
   PushResult Check(const Push& push) const;
-  void AddToClock(const Push& push);
-  void ApplyOnArrival(const Push& push);
+  // Decodes later. Errors: MALFORMED, or of fp32 NOT_FINITE.
+  PushResult CheckSum(const Bytes& sum, Addend* addend) const;
+  void AddToClock(const Push& push, Addend sum);
+  void ApplyOnArrival(const Push& push, const Addend& sum);
   void ApplyCompleteClocks();
   void CollectDue(std::vector<DueAnswer>* due);
   DueAnswer AnswerTo(size_t node) const;
@@ -117,6 +128,7 @@ class ChunkState {
   BufferPool& pool_;
   const ChunkRules& rules_;
   kernels::WeightState weights_;
+  NodeCopies copies_;
   std::vector<NodeProgress> nodes_;
   std::map<uint64_t, OpenClock> open_;  // per clock
 };

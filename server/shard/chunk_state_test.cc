@@ -36,9 +36,11 @@ TEST(ChunkState, HeldGradientsAreBoundedByNodesAndStaleness) {
   for (size_t nodes : {2, 3, 8, 13}) {
     for (uint32_t staleness : {0, 1, 4}) {
       BufferPool pool;
+      kernels::EncoderScratch scratch;
       const ChunkRules rules = Rules(nodes, staleness);
-      ChunkState chunk(kernels::Cpu(), pool, rules, kElements, {{0, kElements, 1.0f, 1.0f}});
-      chunk.weights().Seed(Ones(), 1);
+      ChunkState chunk(kernels::Cpu(), pool, &scratch, rules, kElements,
+                       {{0, kElements, 1.0f, 1.0f}});
+      chunk.Seed(Ones(), 1);
       std::mt19937 random(nodes);
       std::vector<uint64_t> pushed(nodes);
       std::vector<bool> waiting(nodes);
@@ -63,9 +65,10 @@ TEST(ChunkState, HeldGradientsAreBoundedByNodesAndStaleness) {
 
 TEST(ChunkState, OlderDuplicatesStaySilentAndTheLastOneIsAnsweredWhenDue) {
   BufferPool pool;
+  kernels::EncoderScratch scratch;
   const ChunkRules rules = Rules(2, 0);
-  ChunkState chunk(kernels::Cpu(), pool, rules, kElements, {{0, kElements, 1.0f, 1.0f}});
-  chunk.weights().Seed(Ones(), 1);
+  ChunkState chunk(kernels::Cpu(), pool, &scratch, rules, kElements, {{0, kElements, 1.0f, 1.0f}});
+  chunk.Seed(Ones(), 1);
   std::vector<DueAnswer> due;
   const auto push = [&](size_t node, uint64_t clock) {
     due.clear();

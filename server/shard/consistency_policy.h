@@ -24,6 +24,8 @@ class ConsistencyPolicy {
 
   // Summed over all nodes and applied once per clock, or each push by itself when it arrives.
   bool applies_per_clock() const { return per_clock_; }
+  // Whether all nodes get the same versions: those after each clock.
+  bool answers_alike() const { return per_clock_ && staleness_bound_ == 0; }
   // Whether the divisor of a push on arrival is a whole clock's samples, or the push's own.
   bool scales_to_clock() const { return gated_; }
   // How many clocks of one chunk can be incomplete at a time, per clock.

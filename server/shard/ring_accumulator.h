@@ -16,9 +16,10 @@ class RingAccumulator final : public Accumulator {
   RingAccumulator(const kernels::Kernels& kernels, BufferPool& pool, size_t leaves,
                   size_t elements);
 
-  void Add(size_t leaf, Bytes value) override { leaves_[leaf] = std::move(value); }
+  void Add(size_t leaf, Addend value) override { leaves_[leaf] = value.Decoded(pool_); }
   Bytes Finish() override;
   size_t held() const override;
+  size_t held_bytes() const override { return held() * elements_ * sizeof(float); }
 
  private:
   const kernels::Kernels& kernels_;

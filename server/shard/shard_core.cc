@@ -27,7 +27,7 @@ absl::Status ShardCore::Install(const proto::JobRecord& record, ShardId own_shar
     return absl::InvalidArgumentError(
         absl::StrFormat("job %d: %s", id.value(), std::string(plan.status().message())));
   }
-  jobs_[id] = {std::make_unique<ShardJob>(*std::move(plan), kernels_, pool_, &refusals_),
+  jobs_[id] = {std::make_unique<ShardJob>(*std::move(plan), kernels_, pool_, &scratch_, &refusals_),
                std::move(text)};
   return absl::OkStatus();
 }

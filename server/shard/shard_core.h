@@ -13,6 +13,7 @@
 #include "common/job/arena.h"
 #include "common/transport/endpoint.h"
 #include "common/wire/frame.h"
+#include "kernels/codec/encoder.h"
 #include "kernels/kernels.h"
 #include "proto/control.pb.h"
 #include "server/shard/refusals.h"
@@ -94,6 +95,7 @@ class ShardCore {
 
   const kernels::Kernels& kernels_;
   BufferPool pool_;  // weights, state and partial sums of all jobs
+  kernels::EncoderScratch scratch_;
   absl::flat_hash_map<JobId, Installed> jobs_;
   absl::flat_hash_map<transport::ConnectionId, JobId> bound_;
   uint64_t refused_ = 0;

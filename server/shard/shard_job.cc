@@ -23,12 +23,12 @@ using wire::ErrorCode;
 using wire::Op;
 
 ShardJob::ShardJob(ShardPlan plan, const kernels::Kernels& kernels, BufferPool& pool,
-                   Refusals* refusals)
+                   kernels::EncoderScratch* scratch, Refusals* refusals)
     : plan_(std::move(plan)), kernels_(kernels), nodes_(plan_.nodes.size()), refusals_(refusals) {
   for (size_t i = 0; i < plan_.nodes.size(); ++i) node_index_[plan_.nodes[i].value()] = i;
   for (const OwnChunk& chunk : plan_.chunks) {
-    chunks_[chunk.id.value()] =
-        std::make_unique<ChunkState>(kernels, pool, plan_.rules, chunk.elements, chunk.runs);
+    chunks_[chunk.id.value()] = std::make_unique<ChunkState>(kernels, pool, scratch, plan_.rules,
+                                                             chunk.elements, chunk.runs);
   }
 }
 
@@ -123,7 +123,14 @@ std::optional<ShardJob::Fault> ShardJob::CheckChunk(const wire::Frame& frame) co
   const bool has_elements = header.op == Op::kInit ||
                             (header.op == Op::kPushPull && (header.flags & wire::kFlagEmpty) == 0);
   const size_t elements = has_elements ? chunk->second->weights().elements() : 0;
-  if (header.element_count != elements || frame.payload.size() != elements * sizeof(float)) {
+  const bool is_push = header.op == Op::kPushPull && has_elements;
+  const wire::Codec codec = is_push ? plan_.rules.push_codec : wire::Codec::kNone;
+  if (header.codec != codec) {
+    return Fault{ErrorCode::kWrongCodec, absl::StrFormat("%s, not %s", wire::ToString(header.codec),
+                                                         wire::ToString(codec))};
+  }
+  if (header.element_count != elements ||
+      !wire::CheckEncodedBytes(codec, elements, frame.payload.size()).ok()) {
     return Fault{ErrorCode::kWrongChunk,
                  absl::StrFormat("%d elements, not %d", header.element_count, elements)};
   }
@@ -155,7 +162,8 @@ void ShardJob::OnFrame(transport::ConnectionId connection, const wire::Frame& fr
 
 void ShardJob::OnInit(transport::ConnectionId connection, const wire::Frame& frame,
                       std::vector<ShardAction>* actions) {
-  kernels::WeightState& weights = chunks_.at(frame.header.chunk)->weights();
+  ChunkState& chunk = *chunks_.at(frame.header.chunk);
+  const kernels::WeightState& weights = chunk.weights();
   const uint64_t checksum = frame.header.payload_checksum;
   if (weights.seeded()) {
     if (weights.seed_checksum() != checksum) {
@@ -166,7 +174,7 @@ void ShardJob::OnInit(transport::ConnectionId connection, const wire::Frame& fra
     return Refuse(connection, frame, ErrorCode::kNotFinite, "NaN or infinity in first weights",
                   actions);
   } else {
-    weights.Seed(frame.payload, checksum);
+    chunk.Seed(frame.payload, checksum);
   }
   Send(connection, Reply(frame.header, Op::kInitOk), actions);
 }
@@ -226,9 +234,10 @@ void ShardJob::SendDue(uint32_t chunk, const std::vector<DueAnswer>& due,
                        std::vector<ShardAction>* actions) {
   for (const DueAnswer& answer : due) {
     const Node& node = nodes_[answer.node];
+    // Also where nobody takes it: it is part of the node's copy from now on.
+    const wire::Frame frame = FrameOf(chunk, answer);
     if (node.connections.empty()) continue;
     if (answer.op == Op::kAnswer) ++counters_.answers;
-    const wire::Frame frame = FrameOf(chunk, answer);
     for (const transport::ConnectionId connection : node.connections) {
       Send(connection, frame, actions);
     }
@@ -248,13 +257,34 @@ wire::Frame ShardJob::FrameOf(uint32_t chunk, const DueAnswer& answer) {
   header.incarnation = nodes_[answer.node].incarnation;
   header.clock = answer.clock;
   header.element_count = state.weights().elements();
-  header.version = state.weights().version();
   header.received = state.Received(answer.node);
   header.min_clock = state.MinClock();
   header.staleness = answer.staleness;
-  header.payload_checksum = state.weights().checksum();
-  frame.payload = state.weights().weights();
+  SetWeights(answer, &state, &frame);
   return frame;
+}
+
+void ShardJob::SetWeights(const DueAnswer& answer, ChunkState* state, wire::Frame* frame) {
+  kernels::WeightState& weights = state->weights();
+  wire::Header& header = frame->header;
+  if (answer.op != Op::kAnswer || !state->copies().encodes()) {
+    header.version = weights.version();
+    header.payload_checksum = weights.checksum();
+    frame->payload = weights.weights();
+    return;
+  }
+  absl::StatusOr<NodeCopies::Answer> encoded =
+      answer.again ? state->copies().Whole(answer.node)
+                   : state->copies().Next(answer.node, weights.weights(), weights.version());
+  if (!encoded.ok()) {
+    *frame = ErrorReply(header, 0, ErrorCode::kNotFinite, "");
+    return;
+  }
+  header.codec = encoded->codec;
+  header.base_version = encoded->base;
+  header.version = encoded->version;
+  header.payload_checksum = wire::Checksum(encoded->payload);
+  frame->payload = std::move(encoded->payload);
 }
 
 void ShardJob::Send(transport::ConnectionId connection, wire::Frame frame,

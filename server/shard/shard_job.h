@@ -19,8 +19,9 @@ namespace strata::server {
 // Threads: one.
 class ShardJob {
  public:
-  // All outlive it; `refusals` is added to.
-  ShardJob(ShardPlan plan, const kernels::Kernels& kernels, BufferPool& pool, Refusals* refusals);
+  // All outlive it; `scratch` is the thread's, `refusals` is added to.
+  ShardJob(ShardPlan plan, const kernels::Kernels& kernels, BufferPool& pool,
+           kernels::EncoderScratch* scratch, Refusals* refusals);
 
   // HELLO binds a connection to a logical node and answers. True: it is bound now.
   bool OnHello(transport::ConnectionId connection, const wire::Frame& frame,
@@ -93,7 +94,9 @@ class ShardJob {
 
   void SendDue(uint32_t chunk, const std::vector<DueAnswer>& due,
                std::vector<ShardAction>* actions);
+  // An answer, or the refusal to make one.
   wire::Frame FrameOf(uint32_t chunk, const DueAnswer& answer);
+  void SetWeights(const DueAnswer& answer, ChunkState* state, wire::Frame* frame);
   void Send(transport::ConnectionId connection, wire::Frame frame,
             std::vector<ShardAction>* actions);
 

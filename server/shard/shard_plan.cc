@@ -5,6 +5,7 @@
 #include "absl/strings/str_format.h"
 #include "common/job/job.h"
 #include "common/limits/limits.h"
+#include "kernels/codec/job_compression.h"
 
 namespace strata::server {
 namespace {
@@ -96,6 +97,10 @@ absl::StatusOr<ShardPlan> PlanOf(const proto::JobRecord& record, ShardId own_sha
   const proto::Job& job = record.job();
   plan.rules.policy = ConsistencyPolicy::Of(job.consistency());
   plan.rules.order = job.order();
+  plan.rules.push_codec = kernels::CodecOf(job.push());
+  plan.rules.answers = {kernels::CompressionOf(job.pull(), kernels::Feedback::kFollow),
+                        plan.rules.policy.answers_alike()};
+  if (absl::Status status = plan.rules.answers.compression.Validate(); !status.ok()) return status;
   plan.rules.batch_per_rank = job.has_data() ? job.data().batch_per_rank() : 0;
   plan.rules.update = kernels::UpdateRuleOf(job, record.samples_per_epoch());
   return plan;

@@ -30,7 +30,7 @@ TreeAccumulator::TreeAccumulator(const kernels::Kernels& kernels, BufferPool& po
                                  size_t elements)
     : kernels_(kernels), pool_(pool), leaves_(leaves), elements_(elements) {}
 
-void TreeAccumulator::Add(size_t leaf, Bytes value) {
+void TreeAccumulator::Add(size_t leaf, Addend value) {
   size_t begin = leaf;
   Part part = {.end = leaf + 1, .value = std::move(value), .own = nullptr};
   while (part.end - begin < leaves_) {
@@ -49,15 +49,33 @@ void TreeAccumulator::Add(size_t leaf, Bytes value) {
 }
 
 Bytes TreeAccumulator::Finish() {
-  Part sum = Fold(0, leaves_);
+  const Part sum = Fold(0, leaves_);
   parts_.clear();
-  return std::move(sum.value);
+  return sum.value.Decoded(pool_);
 }
 
 size_t TreeAccumulator::held() const {
   size_t held = 0;
   for (const auto& [begin, part] : parts_) held += part.value.empty() ? 0 : 1;
   return held;
+}
+
+size_t TreeAccumulator::held_bytes() const {
+  size_t bytes = 0;
+  for (const auto& [begin, part] : parts_) bytes += part.value.bytes.size();
+  return bytes;
+}
+
+// A sum of two has the same bits either way. An encoded one is decoded in the same pass.
+void TreeAccumulator::Sum(const Addend& left, const Addend& right, float* out) const {
+  if (!left.encoded && !right.encoded) {
+    const float* const inputs[] = {left.bytes.floats(), right.bytes.floats()};
+    return kernels_.sum(absl::MakeConstSpan(inputs), out, elements_);
+  }
+  if (!left.encoded) return right.encoded->AddTo(left.bytes.floats(), out);
+  if (!right.encoded) return left.encoded->AddTo(right.bytes.floats(), out);
+  left.encoded->WriteTo(out);
+  right.encoded->AddTo(out, out);
 }
 
 // Adjacent subtrees; an empty one adds nothing.
@@ -70,15 +88,14 @@ TreeAccumulator::Part TreeAccumulator::Combine(Part left, Part right) {
   }
   std::shared_ptr<float> out = left.own != nullptr ? left.own : right.own;
   if (out == nullptr) out = pool_.AllocateFloats(elements_);
-  const float* const inputs[] = {left.value.floats(), right.value.floats()};
-  kernels_.sum(absl::MakeConstSpan(inputs), out.get(), elements_);
+  Sum(left.value, right.value, out.get());
   return {.end = end, .value = AsBytes(out, elements_), .own = out};
 }
 
 TreeAccumulator::Part TreeAccumulator::Fold(size_t begin, size_t end) {
   auto found = parts_.find(begin);
   if (found != parts_.end() && found->second.end == end) return std::move(found->second);
-  if (end - begin == 1) return {.end = end, .value = Bytes(), .own = nullptr};
+  if (end - begin == 1) return {.end = end, .value = {}, .own = nullptr};
   const size_t middle = Range{begin, end}.middle();
   Part left = Fold(begin, middle);
   return Combine(std::move(left), Fold(middle, end));

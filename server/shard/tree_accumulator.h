@@ -18,18 +18,20 @@ class TreeAccumulator final : public Accumulator {
   TreeAccumulator(const kernels::Kernels& kernels, BufferPool& pool, size_t leaves,
                   size_t elements);
 
-  void Add(size_t leaf, Bytes value) override;
+  void Add(size_t leaf, Addend value) override;
   Bytes Finish() override;
   size_t held() const override;
+  size_t held_bytes() const override;
 
  private:
   // A complete subtree, or one leaf: leaves [key of parts_, end).
   struct Part {
     size_t end = 0;
-    Bytes value;
+    Addend value;
     std::shared_ptr<float> own;  // the memory of `value` where it may be written to
   };
 
+  void Sum(const Addend& left, const Addend& right, float* out) const;
   Part Combine(Part left, Part right);
   Part Fold(size_t begin, size_t end);
 
