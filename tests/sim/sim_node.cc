@@ -218,6 +218,7 @@ Bytes SimNode::FirstWeights(ChunkId chunk) {
   world_->Progress();
   auto floats =
       std::make_shared<std::vector<float>>(payload_.FirstWeights(chunk, map_.ElementsOf(chunk)));
+  weights_[chunk.value()] = *floats;
   return Bytes(floats, reinterpret_cast<const std::byte*>(floats->data()),
                floats->size() * sizeof(float));
 }
@@ -238,6 +239,12 @@ worker::ExchangeNode::Sum SimNode::TakeSum(ChunkId chunk, uint64_t clock) {
 void SimNode::TakeWeights(ChunkId chunk, uint32_t first_element, const Bytes& weights) {
   std::copy_n(weights.floats(), weights.float_count(),
               weights_[chunk.value()].begin() + first_element);
+}
+
+void SimNode::AddToWeights(ChunkId chunk, uint32_t first_element,
+                           const kernels::CheckedPayload& delta) {
+  float* const weights = weights_[chunk.value()].data() + first_element;
+  delta.AddTo(weights, weights);
 }
 
 void SimNode::Landed(ChunkId chunk, uint64_t clock) {

@@ -51,6 +51,12 @@ void NodeArenas::TakeWeights(ChunkId chunk, uint32_t first_element, const Bytes&
               weights.size());
 }
 
+void NodeArenas::AddToWeights(ChunkId chunk, uint32_t first_element,
+                              const kernels::CheckedPayload& delta) {
+  float* const weights = memory_->weights() + map_.OffsetOf(chunk) + first_element;
+  delta.AddTo(weights, weights);
+}
+
 void NodeArenas::Landed(ChunkId chunk, uint64_t clock) {
   Land(chunk, core_->OnLanded(chunk, clock));
 }

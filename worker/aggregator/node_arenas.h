@@ -30,6 +30,8 @@ class NodeArenas final : public ExchangeNode {
   Bytes FirstWeights(ChunkId chunk) override;
   Sum TakeSum(ChunkId chunk, uint64_t clock) override;
   void TakeWeights(ChunkId chunk, uint32_t first_element, const Bytes& weights) override;
+  void AddToWeights(ChunkId chunk, uint32_t first_element,
+                    const kernels::CheckedPayload& delta) override;
   void Landed(ChunkId chunk, uint64_t clock) override;
   void TakeFinalWeights(ChunkId chunk, const Bytes& weights) override;
 

@@ -108,6 +108,11 @@ class AllReduceWorld::Node final : public ExchangeNode {
     std::copy_n(weights.floats(), weights.float_count(),
                 weights_.begin() + static_cast<ptrdiff_t>(map_.OffsetOf(chunk)) + first_element);
   }
+  void AddToWeights(ChunkId chunk, uint32_t first_element,
+                    const kernels::CheckedPayload& delta) override {
+    float* const weights = &weights_[map_.OffsetOf(chunk) + first_element];
+    delta.AddTo(weights, weights);
+  }
   void Landed(ChunkId chunk, uint64_t clock) override {
     EXPECT_EQ(clock, landed_[chunk.value()]);
     landed_[chunk.value()] = clock + 1;

@@ -38,7 +38,11 @@ absl::Status CoreExchange::Do(const NodeAction& action, CoreActions* actions) {
       return core_->OnPayload(action, std::move(sum.bytes), sum.samples, clock_->Now(), actions);
     }
     case NodeAction::Kind::kDeliver:
-      node_->TakeWeights(action.chunk, action.first_element, action.weights);
+      if (action.delta) {
+        node_->AddToWeights(action.chunk, action.first_element, *action.delta);
+      } else {
+        node_->TakeWeights(action.chunk, action.first_element, action.weights);
+      }
       if (action.lands) node_->Landed(action.chunk, action.clock);
       break;
     case NodeAction::Kind::kDeliverFinal:

@@ -13,7 +13,7 @@ absl::StatusOr<std::unique_ptr<ExchangeCore>> CreateCore(const CoreOptions& opti
   if (options.record.job().exchange() == proto::Job::RING) {
     return AllReduceCore::Create(options, kernels::Cpu());
   }
-  return ParameterServerCore::Create(options);
+  return ParameterServerCore::Create(options, kernels::Cpu());
 }
 
 }  // namespace

@@ -9,6 +9,7 @@
 #include "absl/time/time.h"
 #include "common/bytes.h"
 #include "common/ids.h"
+#include "kernels/codec/checked_payload.h"
 #include "proto/control.pb.h"
 
 namespace strata::worker {
@@ -30,6 +31,10 @@ class ExchangeNode {
   virtual Sum TakeSum(ChunkId chunk, uint64_t clock) = 0;
   // Part of the chunk's next weights, from `first_element` of the chunk on.
   virtual void TakeWeights(ChunkId chunk, uint32_t first_element, const Bytes& weights) = 0;
+  // The same where what comes is to be added to the weights that the node has there: the first
+  // ones, or those that it has taken last.
+  virtual void AddToWeights(ChunkId chunk, uint32_t first_element,
+                            const kernels::CheckedPayload& delta) = 0;
   // All of the chunk's weights after `clock` have been taken: once per (chunk, clock).
   virtual void Landed(ChunkId chunk, uint64_t clock) = 0;
   // Weights of the chunk once every node has finished.

@@ -2,6 +2,7 @@
 #define STRATA_WORKER_EXCHANGE_EXCHANGE_CORE_H_
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -19,7 +20,8 @@ struct NodeAction {
   enum class Kind {
     kFirstWeights,  // answer with OnPayload
     kSum,           // the chunk's sum of `clock`: answer with OnPayload
-    kDeliver,       // `weights` are part of the chunk's weights after `clock`
+    kDeliver,       // `weights` are part of the chunk's weights after `clock`, or make them of
+                    // those before
     kDeliverFinal,  // `weights` are the job's final ones
   };
   Kind kind = Kind::kSum;
@@ -28,6 +30,8 @@ struct NodeAction {
   uint32_t first_element = 0;  // kDeliver: of the chunk
   bool lands = false;          // kDeliver: the rest of the chunk has been delivered
   Bytes weights;
+  // kDeliver: `weights` are this payload, to be added; none: they are fp32, and replace.
+  std::optional<kernels::CheckedPayload> delta;
 };
 
 struct CoreActions {

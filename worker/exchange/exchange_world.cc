@@ -32,7 +32,7 @@ ExchangeWorld::ExchangeWorld(uint32_t seed, const proto::JobRecord& record,
     options.node = NodeId(node.node());
     // HELLO is lost too, again and again.
     if (faults.drop > 0) options.timing.give_up_after = absl::Hours(1);
-    nodes_.push_back({.core = *ParameterServerCore::Create(options),
+    nodes_.push_back({.core = *ParameterServerCore::Create(options, kernels::Cpu()),
                       .clock = std::vector<uint64_t>(map_.chunks(), 0),
                       .weights = std::vector<std::vector<float>>(map_.chunks())});
   }

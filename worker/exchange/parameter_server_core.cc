@@ -7,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "common/job/job.h"
+#include "kernels/codec/job_compression.h"
 
 namespace strata::worker {
 namespace {
@@ -42,15 +43,23 @@ absl::Status CheckPlacement(const proto::JobRecord& record) {
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<ParameterServerCore>> ParameterServerCore::Create(
-    const CoreOptions& options) {
+    const CoreOptions& options, const kernels::Kernels& kernels) {
   if (absl::Status status = CheckPlacement(options.record); !status.ok()) return status;
   ChunkMap map(options.record.layout().elements(), options.record.placement().chunk_elements());
-  return std::unique_ptr<ParameterServerCore>(new ParameterServerCore(options, map));
+  auto encoder = PushEncoder::Create(options.record, options.node, map, kernels);
+  if (!encoder.ok()) return encoder.status();
+  return std::unique_ptr<ParameterServerCore>(
+      new ParameterServerCore(options, map, kernels, *std::move(encoder)));
 }
 
-ParameterServerCore::ParameterServerCore(const CoreOptions& options, ChunkMap map)
+ParameterServerCore::ParameterServerCore(const CoreOptions& options, ChunkMap map,
+                                         const kernels::Kernels& kernels,
+                                         std::unique_ptr<PushEncoder> encoder)
     : options_(options),
       map_(map),
+      kernels_(kernels),
+      encoder_(std::move(encoder)),
+      answer_codec_(kernels::CodecOf(options.record.job().pull())),
       window_(std::max<uint32_t>(1, options.record.job().window())),
       chunks_(map.chunks()) {
   const proto::Placement& placement = options.record.placement();
@@ -121,6 +130,16 @@ absl::Status ParameterServerCore::OnPayload(const NodeAction& asked, Bytes paylo
     header.clock = asked.clock;
     header.base_version = chunk.version;
     header.sample_count = samples;
+    header.codec = encoder_->codec();
+    absl::StatusOr<Bytes> encoded = encoder_->Encode(asked.chunk, payload, samples);
+    if (!encoded.ok()) {
+      return NamedBy(options_.node,
+                     absl::Status(encoded.status().code(),
+                                  absl::StrFormat("chunk %d at clock %d: sum of the gradients: %s",
+                                                  asked.chunk.value(), asked.clock,
+                                                  std::string(encoded.status().message()))));
+    }
+    payload = *std::move(encoded);
     ++counters_.pushes;
   }
   shards_[chunk.shard].line.Ask(header, std::move(payload), now, &actions->wire);
@@ -188,7 +207,7 @@ absl::Status ParameterServerCore::OnFrame(transport::ConnectionId connection,
                                           const wire::Frame& frame, absl::Time now,
                                           CoreActions* actions) {
   Shard* shard = Find(connection);
-  if (shard == nullptr) return absl::OkStatus();
+  if (shard == nullptr || IsBesideThePoint(frame.header)) return absl::OkStatus();
   absl::StatusOr<std::optional<wire::Header>> asked =
       shard->line.OnFrame(frame, now, &actions->wire);
   if (!asked.ok()) return NamedBy(options_.node, asked.status());
@@ -198,23 +217,29 @@ absl::Status ParameterServerCore::OnFrame(transport::ConnectionId connection,
   return NamedBy(options_.node, status);
 }
 
+// The node has been given its whole weights meanwhile; what it waits for now it will be given, too,
+// when it asks again.
+bool ParameterServerCore::IsBesideThePoint(const wire::Header& answer) const {
+  return answer.op == Op::kAnswer && answer.codec != wire::Codec::kNone &&
+         answer.chunk < chunks_.size() && answer.base_version != chunks_[answer.chunk].copy;
+}
+
 absl::Status ParameterServerCore::OnAnswer(Shard* shard, const wire::Header& asked,
                                            const wire::Frame& frame, absl::Time now,
                                            CoreActions* actions) {
   const bool has_weights = asked.op == Op::kPushPull || asked.op == Op::kCut;
   const uint32_t elements = has_weights ? map_.ElementsOf(ChunkId(asked.chunk)) : 0;
-  if (has_weights && frame.payload.float_count() != elements) {
+  if (has_weights && frame.header.element_count != elements) {
     return absl::InternalError(absl::StrFormat(
         "server %s answered chunk %d at clock %d with %d elements instead of %d",
-        shard->line.address(), asked.chunk, asked.clock, frame.payload.float_count(), elements));
+        shard->line.address(), asked.chunk, asked.clock, frame.header.element_count, elements));
   }
   switch (asked.op) {
     case Op::kInit:
       OnInitOk(shard, frame.header, actions);
       break;
     case Op::kPushPull:
-      OnPushAnswer(shard, asked, frame, now, actions);
-      break;
+      return OnPushAnswer(shard, asked, frame, now, actions);
     case Op::kRetire:
       shard->next = shard->confirmed = 0;
       Cut(shard, now, actions);
@@ -235,23 +260,40 @@ void ParameterServerCore::OnInitOk(Shard* shard, const wire::Header& answer, Cor
   }
 }
 
-void ParameterServerCore::OnPushAnswer(Shard* shard, const wire::Header& asked,
-                                       const wire::Frame& frame, absl::Time now,
-                                       CoreActions* actions) {
+absl::Status ParameterServerCore::OnPushAnswer(Shard* shard, const wire::Header& asked,
+                                               const wire::Frame& frame, absl::Time now,
+                                               CoreActions* actions) {
   const ChunkId id(asked.chunk);
   Chunk& chunk = chunks_[asked.chunk];
+  const wire::Codec codec = frame.header.codec;
+  absl::StatusOr<kernels::CheckedPayload> delta =
+      absl::InvalidArgumentError(absl::StrCat("a payload of ", wire::ToString(codec)));
+  const bool is_whole = codec == wire::Codec::kNone;
+  if (!is_whole && codec == answer_codec_) {
+    delta = kernels::CheckedPayload::Check(
+        kernels_, codec, map_.ElementsOf(id),
+        absl::MakeConstSpan(frame.payload.data(), frame.payload.size()));
+  }
+  if (!is_whole && !delta.ok()) {
+    return absl::InternalError(absl::StrFormat("server %s answered chunk %d at clock %d with %s",
+                                               shard->line.address(), asked.chunk, asked.clock,
+                                               std::string(delta.status().message())));
+  }
   ++chunk.answered;
   chunk.version = frame.header.version;
+  chunk.copy = frame.header.base_version + (is_whole ? 0 : 1);
   counters_.bytes_answered += wire::kHeaderBytes + frame.payload.size();
   ++counters_.staleness[std::min<size_t>(frame.header.staleness, kStalenessBins - 1)];
   actions->node.push_back({.kind = NodeAction::Kind::kDeliver,
                            .chunk = id,
                            .clock = asked.clock,
                            .lands = true,
-                           .weights = frame.payload});
+                           .weights = frame.payload,
+                           .delta = is_whole ? std::nullopt : std::optional(*delta)});
   shard->window.Answered(id);
   Push(shard, actions);
   MaybeRetire(shard, now, actions);
+  return absl::OkStatus();
 }
 
 void ParameterServerCore::OnCutAnswer(Shard* shard, const wire::Frame& frame, absl::Time now,

@@ -9,8 +9,10 @@
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "common/job/arena.h"
+#include "kernels/kernels.h"
 #include "proto/control.pb.h"
 #include "worker/exchange/exchange_core.h"
+#include "worker/exchange/push_encoder.h"
 #include "worker/exchange/push_window.h"
 #include "worker/exchange/shard_line.h"
 
@@ -24,8 +26,9 @@ namespace strata::worker {
 // name the node, the server's address and the chunk.
 class ParameterServerCore final : public ExchangeCore {
  public:
-  // Errors: InvalidArgument naming the field of the placement.
-  static absl::StatusOr<std::unique_ptr<ParameterServerCore>> Create(const CoreOptions& options);
+  // `kernels` outlives it. Errors: InvalidArgument naming the field of the placement.
+  static absl::StatusOr<std::unique_ptr<ParameterServerCore>> Create(
+      const CoreOptions& options, const kernels::Kernels& kernels);
 
   void Start(absl::Time now, CoreActions* actions) override;
   void Submit(ChunkId chunk, CoreActions* actions) override;
@@ -45,7 +48,7 @@ class ParameterServerCore final : public ExchangeCore {
   absl::Time deadline() const override;
   Exchange::Phase phase() const override { return phase_; }
   const ExchangeCounters& counters() const override { return counters_; }
-  size_t memory_bytes() const override { return 0; }
+  size_t memory_bytes() const override { return encoder_->memory_bytes(); }
   // Of the servers that hold a chunk.
   void AddActivity(absl::Time now, proto::NodeActivity* activity) const override;
   const std::string& address(LineId line) const override {
@@ -58,6 +61,7 @@ class ParameterServerCore final : public ExchangeCore {
     uint64_t submitted = 0;  // clocks
     uint64_t answered = 0;   // clocks
     uint64_t version = 0;    // of the weights in hand
+    uint64_t copy = 0;       // answers that they have, where answers are encoded
   };
   struct Shard {
     ShardLine line;
@@ -68,18 +72,21 @@ class ParameterServerCore final : public ExchangeCore {
     bool retiring = false;
   };
 
-  ParameterServerCore(const CoreOptions& options, ChunkMap map);
+  ParameterServerCore(const CoreOptions& options, ChunkMap map, const kernels::Kernels& kernels,
+                      std::unique_ptr<PushEncoder> encoder);
 
   Shard* Find(transport::ConnectionId connection);
   void Seed(Shard* shard, CoreActions* actions);
   void Push(Shard* shard, CoreActions* actions);
   void MaybeRetire(Shard* shard, absl::Time now, CoreActions* actions);
   void Cut(Shard* shard, absl::Time now, CoreActions* actions);
+  // Whether an answer adds to other weights than those in hand.
+  bool IsBesideThePoint(const wire::Header& answer) const;
   absl::Status OnAnswer(Shard* shard, const wire::Header& asked, const wire::Frame& frame,
                         absl::Time now, CoreActions* actions);
   void OnInitOk(Shard* shard, const wire::Header& answer, CoreActions* actions);
-  void OnPushAnswer(Shard* shard, const wire::Header& asked, const wire::Frame& frame,
-                    absl::Time now, CoreActions* actions);
+  absl::Status OnPushAnswer(Shard* shard, const wire::Header& asked, const wire::Frame& frame,
+                            absl::Time now, CoreActions* actions);
   void OnCutAnswer(Shard* shard, const wire::Frame& frame, absl::Time now, CoreActions* actions);
   // Ends all connections.
   void Close(CoreActions* actions);
@@ -87,6 +94,9 @@ class ParameterServerCore final : public ExchangeCore {
 
   const CoreOptions options_;
   const ChunkMap map_;
+  const kernels::Kernels& kernels_;
+  const std::unique_ptr<PushEncoder> encoder_;
+  const wire::Codec answer_codec_;
   const uint32_t window_;
   Exchange::Phase phase_ = Exchange::Phase::kSeeding;
   uint64_t clocks_ = 0;   // kFinishing: pushes of every chunk

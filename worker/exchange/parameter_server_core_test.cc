@@ -111,7 +111,7 @@ class ActivityTest : public testing::Test {
     for (int c = 0; c < 4; ++c) {  // the second shard holds nothing
       options.record.mutable_placement()->set_shard_of_chunk(c, 0);
     }
-    core_ = *ParameterServerCore::Create(options);
+    core_ = *ParameterServerCore::Create(options, kernels::Cpu());
     core_->Start(now_, &actions_);
   }
 
@@ -203,11 +203,11 @@ TEST(ParameterServerCoreTest, APlacementThatDoesNotFitTheLayoutIsRefused) {
   CoreOptions options;
   options.record = Record(1, 4, 2, 2);
   options.record.mutable_placement()->mutable_shard_of_chunk()->RemoveLast();
-  absl::Status status = ParameterServerCore::Create(options).status();
+  absl::Status status = ParameterServerCore::Create(options, kernels::Cpu()).status();
   EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
   EXPECT_EQ(status.message(), "placement.shard_of_chunk has 3 entries for 4 chunks");
   options.record.mutable_placement()->add_shard_of_chunk(2);
-  EXPECT_FALSE(ParameterServerCore::Create(options).ok());
+  EXPECT_FALSE(ParameterServerCore::Create(options, kernels::Cpu()).ok());
 }
 
 }  // namespace

@@ -1,0 +1,82 @@
+#include "worker/exchange/push_encoder.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "absl/memory/memory.h"
+#include "kernels/codec/job_compression.h"
+
+namespace strata::worker {
+namespace {
+
+// Of the job's epochs, what one sample of the node stands for.
+double EpochsPerSample(const proto::JobRecord& record, NodeId node) {
+  uint32_t ranks = 0, own = 0;
+  for (const proto::LogicalNode& one : record.view().nodes()) {
+    ranks += one.ranks();
+    if (one.node() == node.value()) own = one.ranks();
+  }
+  if (own == 0 || record.samples_per_epoch() == 0) return 0;
+  return static_cast<double>(ranks) / own / static_cast<double>(record.samples_per_epoch());
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<PushEncoder>> PushEncoder::Create(const proto::JobRecord& record,
+                                                                 NodeId node, const ChunkMap& map,
+                                                                 const kernels::Kernels& kernels) {
+  auto encoder = absl::WrapUnique(new PushEncoder(record, node));
+  if (encoder->codec_ == wire::Codec::kNone) return encoder;
+  const kernels::CompressionOptions options =
+      kernels::CompressionOf(encoder->encoding_, kernels::Feedback::kResidual);
+  for (uint32_t c = 0; c < map.chunks(); ++c) {
+    auto one = kernels::Encoder::Create(options, map.ElementsOf(ChunkId(c)), kernels);
+    if (!one.ok()) return one.status();
+    encoder->state_bytes_ += kernels::StateVectors(options) * (*one)->elements() * sizeof(float);
+    encoder->chunks_.push_back({.encoder = *std::move(one)});
+  }
+  return encoder;
+}
+
+PushEncoder::PushEncoder(const proto::JobRecord& record, NodeId node)
+    : encoding_(record.job().push()),
+      codec_(kernels::CodecOf(record.job().push())),
+      epochs_per_sample_(EpochsPerSample(record, node)) {}
+
+absl::Status PushEncoder::WarmUp(Chunk* chunk) const {
+  if (encoding_.codec() != proto::Encoding::DGC) return absl::OkStatus();
+  const double epochs = static_cast<double>(chunk->samples) * epochs_per_sample_;
+  return chunk->encoder->SetDensity(kernels::DgcDensityAt(encoding_, epochs));
+}
+
+absl::StatusOr<Bytes> PushEncoder::Encode(ChunkId id, const Bytes& sum, uint32_t samples) {
+  if (codec_ == wire::Codec::kNone || sum.empty()) return sum;
+  Chunk& chunk = chunks_[id.value()];
+  if (absl::Status status = WarmUp(&chunk); !status.ok()) return status;
+  chunk.samples += samples;
+  const size_t most = chunk.encoder->encoded_bytes_max();
+  const bool is_sparse = codec_ == wire::Codec::kSparse;
+  std::shared_ptr<std::byte> payload;
+  std::byte* to = nullptr;
+  if (is_sparse) {
+    room_.resize(std::max(room_.size(), most));
+    to = room_.data();
+  } else {
+    payload = pool_.AllocateBytes(most);
+    to = payload.get();
+  }
+  const absl::StatusOr<size_t> bytes = chunk.encoder->Encode(
+      absl::MakeConstSpan(sum.floats(), sum.float_count()), &scratch_, absl::MakeSpan(to, most));
+  if (!bytes.ok()) return bytes.status();
+  if (is_sparse) {
+    payload = pool_.AllocateBytes(*bytes);
+    std::memcpy(payload.get(), to, *bytes);
+  }
+  return Bytes(payload, payload.get(), *bytes);
+}
+
+size_t PushEncoder::memory_bytes() const {
+  return state_bytes_ + room_.size() + pool_.allocated_bytes();
+}
+
+}  // namespace strata::worker

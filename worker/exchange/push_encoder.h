@@ -1,0 +1,58 @@
+#ifndef STRATA_WORKER_EXCHANGE_PUSH_ENCODER_H_
+#define STRATA_WORKER_EXCHANGE_PUSH_ENCODER_H_
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "common/buffer_pool.h"
+#include "common/bytes.h"
+#include "common/ids.h"
+#include "common/job/arena.h"
+#include "kernels/codec/encoder.h"
+#include "kernels/kernels.h"
+#include "proto/control.pb.h"
+
+namespace strata::worker {
+
+// Encodes a node's gradient sums as its job says, each once: what a payload lacks is part of the
+// chunk's next one. fp32 passes as it is, and nothing is held.
+//
+// Threads: one.
+class PushEncoder {
+ public:
+  // `kernels` outlives it. Errors: InvalidArgument: the job's encoding.
+  static absl::StatusOr<std::unique_ptr<PushEncoder>> Create(const proto::JobRecord& record,
+                                                             NodeId node, const ChunkMap& map,
+                                                             const kernels::Kernels& kernels);
+
+  wire::Codec codec() const { return codec_; }
+  // The payload of the chunk's next sum, over `samples` of the node. Errors: InvalidArgument: it is
+  // not finite, or too large for the codec.
+  absl::StatusOr<Bytes> Encode(ChunkId chunk, const Bytes& sum, uint32_t samples);
+  // Of what was not sent, momentum, and payloads, also free ones.
+  size_t memory_bytes() const;
+
+ private:
+  struct Chunk {
+    std::unique_ptr<kernels::Encoder> encoder;
+    uint64_t samples = 0;  // encoded
+  };
+
+  PushEncoder(const proto::JobRecord& record, NodeId node);
+  absl::Status WarmUp(Chunk* chunk) const;
+
+  const proto::Encoding encoding_;
+  const wire::Codec codec_;
+  double epochs_per_sample_ = 0;  // of this node, the others being as fast
+  std::vector<Chunk> chunks_;
+  std::vector<std::byte> room_;  // for the largest sparse payload
+  kernels::EncoderScratch scratch_;
+  size_t state_bytes_ = 0;
+  BufferPool pool_;
+};
+
+}  // namespace strata::worker
+
+#endif  // STRATA_WORKER_EXCHANGE_PUSH_ENCODER_H_
