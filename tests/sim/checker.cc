@@ -50,6 +50,7 @@ JobChecker::JobChecker(const JobPlan& plan, const proto::JobRecord& record,
       record_(record),
       consistency_(record.job().consistency()),
       payload_(plan),
+      codecs_(record),
       reserve_(reserve),
       fail_(std::move(fail)),
       nodes_(plan.nodes) {
@@ -69,7 +70,8 @@ JobChecker::JobChecker(const JobPlan& plan, const proto::JobRecord& record,
       Violate("chunks lie where they should",
               absl::StrFormat("chunk %d on shard %d", c, chunk.shard));
     }
-    chunk.ledger = payload_.LedgerElements(chunk.elements);
+    // What a codec leaves out of a mark comes later, so that marks are not whole.
+    chunk.ledger = codecs_.encodes_pushes() ? 0 : payload_.LedgerElements(chunk.elements);
     ++chunks_on_[chunk.shard];
     chunk.received.assign(nodes_, 0);
     chunk.pushed_by.assign(nodes_, 0);
@@ -135,6 +137,7 @@ void JobChecker::TakeInit(const wire::Frame& frame, bool refused) {
   if (refused || chunk.reference) return;
   chunk.reference = std::make_unique<ReferenceChunk>(record_, ChunkId(frame.header.chunk),
                                                      FloatsOf(frame.payload));
+  codecs_.OnInit(ChunkId(frame.header.chunk), FloatsOf(frame.payload));
 }
 
 bool JobChecker::TakePush(const wire::Frame& frame, bool refused,
@@ -161,12 +164,15 @@ bool JobChecker::TakePush(const wire::Frame& frame, bool refused,
   ++received;
   chunk.pushed_by[push.node] = push.incarnation;
   Mark(&chunk, push);
+  if (const std::string wrong = codecs_.CheckPush(frame); !wrong.empty()) {
+    Violate("what is lost returns", absl::StrFormat("%s clock %d: %s", who(), push.clock, wrong));
+  }
   const std::vector<ReferenceChunk::Due> due =
       chunk.reference->OnPush({.node = push.node,
                                .clock = push.clock,
                                .base_version = push.base_version,
                                .samples = push.sample_count,
-                               .sum = FloatsOf(frame.payload)});
+                               .sum = codecs_.SumOf(frame)});
   if (!chunk.reference->violation().empty()) {
     Violate("only right pushes are taken", chunk.reference->violation());
   }
@@ -230,6 +236,9 @@ void JobChecker::TakeRetire(uint32_t shard, const wire::Frame& frame,
 // All that is due is answered, and nothing else but what is asked for again.
 void JobChecker::CheckDue(uint32_t c, const std::vector<ReferenceChunk::Due>& due,
                           const wire::Header& cause, const std::vector<ShardAction>& actions) {
+  for (const ReferenceChunk::Due& d : due) {
+    codecs_.OnDue(ChunkId(c), d.node, chunks_[c].reference->weights(), d.version);
+  }
   for (const ShardAction& action : actions) {
     const wire::Header& answer = action.frame.header;
     if (answer.op != Op::kAnswer || answer.chunk != c) continue;
@@ -261,7 +270,12 @@ void JobChecker::CheckAnswer(const wire::Frame& frame) {
   }
   Chunk& chunk = chunks_[answer.chunk];
   if (!chunk.reference) return Violate("INIT comes first", where());
-  CheckWeights(&chunk, frame);  // before what the header says of them
+  // Before what the header says of them.
+  if (answer.op == Op::kAnswer && codecs_.encodes_answers()) {
+    CheckEncoded(&chunk, frame);
+  } else {
+    CheckWeights(&chunk, frame);
+  }
   const uint64_t gate = Gate(chunk);
   if (answer.op == Op::kCutAnswer) {
     if (gate != kInfinity) Violate("CUT waits for all", where() + " before all nodes have retired");
@@ -281,7 +295,8 @@ void JobChecker::CheckAnswer(const wire::Frame& frame) {
     Violate("answers are monotone",
             absl::StrFormat("%s: version %d after %d", where(), answer.version, told));
   }
-  told = answer.version;
+  // Who asks again for an answer that was encoded is given what that one led to.
+  if (answer.op == Op::kAnswer || !codecs_.encodes_answers()) told = answer.version;
 }
 
 // Counted from what the shard has really received.
@@ -321,6 +336,18 @@ void JobChecker::CheckWeights(Chunk* chunk, const wire::Frame& frame) {
   }
   chunk->checked = frame.payload.data();
   chunk->checked_version = answer.version;
+}
+
+void JobChecker::CheckEncoded(Chunk* chunk, const wire::Frame& frame) {
+  const wire::Header& answer = frame.header;
+  if (const std::string wrong = codecs_.CheckAnswer(frame); !wrong.empty()) {
+    return Violate("nodes have what the shard thinks that they have", Where(answer) + ": " + wrong);
+  }
+  if (answer.payload_checksum != HashOf(frame.payload)) {
+    return Violate("answers carry their checksum", Where(answer));
+  }
+  chunk->told[answer.node * plan_.clocks + answer.clock].insert(
+      HashOf(codecs_.CopyOf(answer.node, ChunkId(answer.chunk))));
 }
 
 void JobChecker::CheckLedger(const Chunk& chunk, const wire::Frame& frame) {

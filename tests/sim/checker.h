@@ -15,6 +15,7 @@
 #include "common/wire/frame.h"
 #include "proto/control.pb.h"
 #include "server/shard/shard_core.h"
+#include "tests/sim/codec_model.h"
 #include "tests/sim/node_checker.h"
 #include "tests/sim/payload.h"
 #include "tests/sim/reference_chunk.h"
@@ -49,6 +50,10 @@ class JobChecker final : public NodeChecker {
 
   void OnNodeStart(uint32_t node, uint32_t incarnation) override;
   void OnPush(uint32_t node, ChunkId chunk, uint64_t clock) override;
+  void OnSum(uint32_t node, uint32_t incarnation, ChunkId chunk, uint64_t clock, uint32_t samples,
+             absl::Span<const float> sum) override {
+    codecs_.OnSum(node, incarnation, chunk, clock, samples, sum);
+  }
   void OnWeights(uint32_t node, ChunkId chunk, uint64_t clock,
                  absl::Span<const float> weights) override;
   void OnFinalWeights(uint32_t node, ChunkId chunk, const Bytes& weights) override;
@@ -118,6 +123,7 @@ class JobChecker final : public NodeChecker {
   void CheckAnswer(const wire::Frame& answer);
   void CheckBound(const Chunk& chunk, const wire::Header& answer);
   void CheckWeights(Chunk* chunk, const wire::Frame& answer);
+  void CheckEncoded(Chunk* chunk, const wire::Frame& answer);
   void CheckHeld(uint32_t shard, Chunk* chunk, size_t held);
   void CheckLedger(const Chunk& chunk, const wire::Frame& answer);
   // Least number of pushes of nodes that have not retired there; infinity where all have.
@@ -130,6 +136,7 @@ class JobChecker final : public NodeChecker {
   const proto::JobRecord record_;
   const proto::Consistency consistency_;
   const Payload payload_;
+  CodecModel codecs_;
   const worker::PushWindow::Reserve reserve_;
   const Fail fail_;
   const uint32_t nodes_;

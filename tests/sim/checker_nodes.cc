@@ -80,6 +80,7 @@ void JobChecker::OnDisconnected(uint32_t shard, ConnectionId connection) {
 
 void JobChecker::OnNodeStart(uint32_t node, uint32_t incarnation) {
   if (incarnation > 1) ++restarts_;
+  codecs_.OnNodeStart(node, incarnation);
   processes_[node] = {.incarnation = incarnation,
                       .pushed = std::vector<uint64_t>(chunks_.size(), 0),
                       .answered = std::vector<uint64_t>(chunks_.size(), 0),

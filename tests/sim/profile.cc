@@ -30,6 +30,36 @@ void MakeRings(Scenario* scenario) {
   }
 }
 
+// Every job encodes pushes, answers or both.
+void Encode(Scenario* scenario) {
+  static constexpr const char* kPush[] = {
+      "",
+      "codec: FP16",
+      "codec: BF16",
+      "codec: INT8",
+      "codec: ONE_BIT",
+      "codec: TOP_K density: 0.1",
+      "codec: DGC density: 0.02 momentum: 0.5 warmup_epochs: 0.03"};
+  static constexpr const char* kPull[] = {"codec: FP16",
+                                          "codec: BF16",
+                                          "codec: INT8",
+                                          "codec: ONE_BIT",
+                                          "codec: TOP_K density: 0.1",
+                                          ""};
+  for (size_t i = 0; i < scenario->jobs.size(); ++i) {
+    JobPlan& job = scenario->jobs[i];
+    const uint64_t choice = scenario->seed + i;
+    job.push = kPush[choice % std::size(kPush)];
+    job.pull = kPull[choice % std::size(kPull)];
+    if (job.push.find("DGC") != std::string::npos) job.optimizer = "sgd {}";
+  }
+}
+
+void EncodeLoseAndDouble(Scenario* scenario) {
+  Encode(scenario);
+  LoseAndDouble(scenario);
+}
+
 // Two nodes whose ranks publish at their own pace.
 Scenario::Limits TwoPaces(worker::PushWindow::Reserve reserve) {
   JobPlan plan;
@@ -57,6 +87,10 @@ const std::vector<Profile>& Profiles() {
        "connections slower than the patience for HELLO",
        {.chunks_max = 9, .jobs_max = 1, .faults = false, .change = SlowConnections}},
       {"ring", "jobs whose nodes all-reduce, beside some with servers", {.change = MakeRings}},
+      {"codecs", "jobs whose pushes and answers are encoded", {.change = Encode}},
+      {"lossy-codecs",
+       "the same where three in ten frames are lost, half come twice",
+       {.chunks_max = 30, .faults = false, .change = EncodeLoseAndDouble}},
       {"two-paces", "two nodes that fill their windows differently", TwoPaces(Reserve::kLowest)},
       {"no-reserved-slot", "the same, which locks up so", TwoPaces(Reserve::kNothing)},
   };

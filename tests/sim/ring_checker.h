@@ -29,6 +29,7 @@ class RingChecker final : public NodeChecker {
 
   void OnNodeStart(uint32_t node, uint32_t incarnation) override;
   void OnPush(uint32_t node, ChunkId chunk, uint64_t clock) override;
+  void OnSum(uint32_t, uint32_t, ChunkId, uint64_t, uint32_t, absl::Span<const float>) override {}
   void OnWeights(uint32_t node, ChunkId chunk, uint64_t clock,
                  absl::Span<const float> weights) override;
   void OnFinalWeights(uint32_t node, ChunkId chunk, const Bytes& weights) override;

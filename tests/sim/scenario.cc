@@ -168,7 +168,11 @@ const char* NameOf(Rare rare) {
 
 std::string JobPlan::Shape() const {
   // The order of addition of a ring depends on its nodes; AUTO's on what they measure.
-  const std::string how = is_ring() ? absl::StrFormat("%s of %d, ", all_reduce, nodes) : "";
+  std::string how = is_ring() ? absl::StrFormat("%s of %d, ", all_reduce, nodes) : "";
+  // Each node rounds for itself.
+  if (is_encoded()) {
+    absl::StrAppend(&how, "push { ", push, " } pull { ", pull, " } of ", nodes, ", ");
+  }
   return absl::StrFormat("%s%d ranks, %d chunks, %d elements, %d clocks, %s data %d", how, ranks(),
                          chunks, elements(), clocks, optimizer, data);
 }
@@ -177,8 +181,8 @@ proto::Job JobPlan::ToJob() const {
   proto::Job job;
   google::protobuf::TextFormat::ParseFromString(
       absl::StrCat("name: 'job' epochs: 1 chunk_elements: 256 program { path: 'p' } consistency { ",
-                   consistency, " } optimizer { ", optimizer,
-                   " } schedule { base_lr: ", has_ledger() ? "1" : "0.1", " }"),
+                   consistency, " } optimizer { ", optimizer, " } schedule { base_lr: ",
+                   has_ledger() ? "1" : "0.1", " } push { ", push, " } pull { ", pull, " }"),
       &job);
   job.set_ranks(ranks());
   job.set_ranks_per_node(ranks_per_node);

@@ -64,11 +64,13 @@ struct JobPlan {
   std::string consistency = "sync {}";
   std::string optimizer = "sgd {}";
   std::string all_reduce;  // the algorithm of exchange: RING; empty: servers
+  std::string push, pull;  // encodings; empty: fp32
   uint32_t data = 1;
 
   // Every push leaves its mark in the weights: see ledger.h.
   bool has_ledger() const { return optimizer == "sgd {}"; }
   bool is_ring() const { return !all_reduce.empty(); }
+  bool is_encoded() const { return !push.empty() || !pull.empty(); }
   uint32_t ranks() const { return nodes * ranks_per_node; }
   uint64_t elements() const { return (chunks - 1) * 256 + last_chunk_elements; }
   // What decides the weights of a sync job: jobs of one shape end with the same bits.

@@ -224,7 +224,8 @@ Bytes SimNode::FirstWeights(ChunkId chunk) {
 }
 
 worker::ExchangeNode::Sum SimNode::TakeSum(ChunkId chunk, uint64_t clock) {
-  if (!replaced_) world_->checker(job_)->OnPush(options_.node, chunk, clock);
+  NodeChecker* const checker = world_->checker(job_);
+  if (!replaced_) checker->OnPush(options_.node, chunk, clock);
   const uint32_t count = map_.ElementsOf(chunk);
   inputs_.clear();
   for (const std::vector<float>& gradient : gradients_[chunk.value()]) {
@@ -233,6 +234,8 @@ worker::ExchangeNode::Sum SimNode::TakeSum(ChunkId chunk, uint64_t clock) {
   const std::shared_ptr<float> sum = pool_.AllocateFloats(count);
   kernels::Cpu().sum(inputs_, sum.get(), count);
   consumed_[chunk.value()] = core_.OnSummed(chunk, complete_);
+  checker->OnSum(options_.node, options_.incarnation, chunk, clock, samples_,
+                 absl::MakeConstSpan(sum.get(), count));
   return {AsBytes(sum, count), samples_};
 }
 

@@ -20,10 +20,10 @@ constexpr uint32_t kNoShard = 0xffffffff;
 constexpr absl::Duration kBusyPoll = absl::Milliseconds(2);
 
 Bytes OtherThan(const Bytes& payload) {
-  auto floats = std::make_shared<std::vector<float>>(payload.floats(),
-                                                     payload.floats() + payload.float_count());
-  if (!floats->empty()) floats->back() += 1;
-  return Bytes(floats, reinterpret_cast<const std::byte*>(floats->data()), payload.size());
+  auto bytes =
+      std::make_shared<std::vector<std::byte>>(payload.data(), payload.data() + payload.size());
+  if (!bytes->empty()) bytes->back() ^= std::byte{1};
+  return Bytes(bytes, bytes->data(), bytes->size());
 }
 
 }  // namespace
@@ -116,6 +116,7 @@ void SimShard::OnFrame(const Event& event) {
     retry.header = header;
     retry.header.op = Op::kRetry;
     retry.header.flags = 0;
+    retry.header.codec = wire::Codec::kNone;
     retry.header.element_count = 0;
     retry.header.sample_count = 0;
     retry.header.payload_checksum = 0;

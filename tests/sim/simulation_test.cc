@@ -86,6 +86,14 @@ TEST(SimulationTest, NodesThatAllReduceHaveTheBitsOfOneOptimizerWhateverHappens)
   EXPECT_GT(campaign.models_compared, 300u);
 }
 
+TEST(SimulationTest, NodesHaveWhatTheShardThinksThatTheyHaveAndWhatIsLostReturns) {
+  for (const char* profile : {"codecs", "lossy-codecs"}) {
+    const Campaign campaign = RunProfile(profile, 700);
+    EXPECT_TRUE(campaign.failures.empty()) << campaign.Report();
+    EXPECT_GT(campaign.models_compared, 20u);
+  }
+}
+
 // A HELLO that is slower than the node's patience comes after that of the connection which the node
 // made instead, and so does the end of the first connection.
 TEST(SimulationTest, ConnectionsThatAreSlowerThanThePatienceForHelloHoldNothingUp) {
