@@ -46,6 +46,8 @@ void Encode(Scenario* scenario) {
                                           "codec: ONE_BIT",
                                           "codec: TOP_K density: 0.1",
                                           ""};
+  // Who starts over has other weights than those that the next answer adds to.
+  if (scenario->seed % 2 == 0) scenario->rare[static_cast<size_t>(Rare::kNodeRestart)] = 0.05;
   for (size_t i = 0; i < scenario->jobs.size(); ++i) {
     JobPlan& job = scenario->jobs[i];
     const uint64_t choice = scenario->seed + i;
