@@ -161,6 +161,19 @@ TEST_F(CoreLifeTest, AScheduleByEpochsNeedsTheirSize) {
   EXPECT_THAT(cluster_.Status(id).reason(), HasSubstr("samples per epoch"));
 }
 
+TEST_F(CoreLifeTest, AWarmUpOfDgcNeedsThemToo) {
+  JoinAll();
+  proto::Job job = CoreHarness::SomeJob(1);
+  job.mutable_push()->set_codec(proto::Encoding::DGC);
+  job.mutable_push()->set_warmup_epochs(4);
+  const uint32_t id = cluster_.Submit(job);
+  proto::NodeReady ready = CoreHarness::SomeLayout(id);
+  ready.clear_samples_per_epoch();
+  cluster_.Ready("w1", ready);
+  EXPECT_THAT(cluster_.Status(id).reason(),
+              HasSubstr("push.warmup_epochs needs the samples per epoch"));
+}
+
 TEST_F(CoreLifeTest, ANodeThatEndsBeforeTrainingFailsTheJob) {
   JoinAll();
   const uint32_t job = cluster_.Submit(CoreHarness::SomeJob(4));

@@ -4,9 +4,28 @@
 
 #include "absl/strings/str_format.h"
 #include "common/job/optimizer.h"
+#include "kernels/codec/encoder.h"
 #include "server/shard/shard_plan.h"
 
 namespace strata::server {
+namespace {
+
+void AddCodecs(const ShardPlan& plan, uint64_t own, uint64_t chunk, MemoryFormula* need) {
+  const AnswerRules& answers = plan.rules.answers;
+  const wire::Codec codec = kernels::CodecOf(answers.compression.compression);
+  if (codec != wire::Codec::kNone) {
+    const uint64_t copies = answers.shared ? 2 : plan.nodes.size();
+    need->Add(absl::StrFormat("nodes' copies %d x %s", copies, BytesText(own)),
+              SaturatingProduct(copies, own));
+  }
+  const uint64_t chunks = (plan.rules.push_codec != wire::Codec::kNone ? 1 : 0) +
+                          (codec == wire::Codec::kSparse ? 3 : 0);
+  if (chunks == 0) return;
+  need->Add(absl::StrFormat("codec's work space %d x %s", chunks, BytesText(chunk)),
+            chunks * chunk);
+}
+
+}  // namespace
 
 absl::StatusOr<MemoryFormula> ShardMemoryOf(const proto::JobRecord& record, ShardId own_shard) {
   const absl::StatusOr<ShardPlan> plan = PlanOf(record, own_shard);
@@ -26,6 +45,7 @@ absl::StatusOr<MemoryFormula> ShardMemoryOf(const proto::JobRecord& record, Shar
   if (const int vectors = StateVectors(plan->rules.update.optimizer.kind); vectors > 0) {
     need.Add(absl::StrFormat("optimizer state %d x %s", vectors, BytesText(own)), own * vectors);
   }
+  AddCodecs(*plan, own, chunk, &need);
   const std::string pushes = absl::StrFormat("x %d x %s", window, BytesText(chunk));
   if (plan->rules.policy.applies_per_clock() && nodes > 1) {
     const uint64_t leaves = HeldMax(plan->rules.order, nodes);

@@ -13,6 +13,9 @@ namespace strata::server {
 //
 //   weights            M, and C more for the chunk that is being updated
 //   optimizer state    0, 1 or 2 x M
+//   nodes' copies      where answers are encoded: n x M, of sync and lazy(0) M; and what they share
+//                      of it, the last payload of every chunk, no more than M
+//   work space         C to decode a push, 3 x C to choose TOP_K's elements of an answer
 //   held sums          (n x W - 1) x C: pushes that wait for the other nodes' (n > 1, modes that
 //                      apply per clock); no more than ceil(n / 2) x M. Not (n - 1) x W: each node
 //                      may have pushed what no other one has, but for the lowest of all

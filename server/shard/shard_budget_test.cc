@@ -42,6 +42,15 @@ TEST(ShardBudget, OfAnAsyncJobHasNoHeldSums) {
             "24.0 KiB");
 }
 
+TEST(ShardBudget, OfEncodedAnswersHasWhatTheNodesHave) {
+  EXPECT_THAT(Formula("optimizer { sgd {} } pull { codec: FP16 }"),
+              testing::HasSubstr(" + nodes' copies 2 x 10.0 KiB 20.0 KiB + held sums"));
+  EXPECT_THAT(Formula("optimizer { sgd {} } consistency { async {} } pull { codec: TOP_K } push { "
+                      "codec: INT8 }"),
+              testing::HasSubstr("nodes' copies 3 x 10.0 KiB 30.0 KiB + codec's work space 4 x 1.0 "
+                                 "KiB 4.0 KiB"));
+}
+
 TEST(ShardBudget, AWideWindowTakesNoMoreThanTheShardHasChunks) {
   proto::JobRecord record = Record("optimizer { sgd {} } consistency { sync {} }");
   record.mutable_job()->set_window(64);

@@ -4,6 +4,7 @@
 
 #include "absl/strings/str_format.h"
 #include "common/job/job.h"
+#include "kernels/codec/job_compression.h"
 #include "worker/aggregator/node_memory.h"
 
 namespace strata::worker {
@@ -18,6 +19,17 @@ void AddRing(const proto::Job& job, uint32_t nodes, uint64_t arena, uint64_t win
             (1 + vectors) * own);
   need->Add(absl::StrFormat("under way 4 x %s", BytesText(std::min(window, arena))),
             4 * std::min(window, arena));
+}
+
+void AddPushEncoder(const proto::Job& job, uint64_t arena, uint64_t chunk, MemoryFormula* need) {
+  const kernels::CompressionOptions push =
+      kernels::CompressionOf(job.push(), kernels::Feedback::kResidual);
+  const auto vectors = static_cast<uint64_t>(kernels::StateVectors(push));
+  if (vectors == 0) return;
+  need->Add(absl::StrFormat("not sent %d x %s", vectors, BytesText(arena)),
+            SaturatingProduct(vectors, arena));
+  if (kernels::CodecOf(job.push()) != wire::Codec::kSparse) return;
+  need->Add(absl::StrFormat("codec's work space 4 x %s", BytesText(chunk)), 4 * chunk);
 }
 
 }  // namespace
@@ -44,6 +56,7 @@ MemoryFormula NodeMemoryOf(const proto::Job& job, uint32_t nodes, uint64_t eleme
     AddRing(job, nodes, arena, SaturatingProduct(w, chunk), &need);
   }
   if (shards == 0) return need;
+  AddPushEncoder(job, arena, chunk, &need);
   need.Add(absl::StrFormat("messages 2 x %d x %d x %s", shards, w, BytesText(chunk)),
            2 * std::min(SaturatingProduct(shards * w, chunk), arena));
   return need;

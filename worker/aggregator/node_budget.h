@@ -15,6 +15,9 @@ namespace strata::worker {
 //   first weights   g x M: each rank's own, until training begins
 //   messages        2 x S x W x C: sums and answers on their way; no more than 2 x M
 //
+//   not sent        where pushes are encoded: M, of DGC 2 x M
+//   work space      of TOP_K and DGC: 4 x C
+//
 // What the ranks compute with (activations, data) is theirs and not counted.
 //
 // With exchange: RING, of n nodes and an optimizer with V state vectors, in place of messages:

@@ -41,6 +41,19 @@ TEST(NodeBudget, MessagesAreNoMoreThanTheArenaBothWays) {
   EXPECT_EQ(NodeMemoryOf(JobWith(64), 4, 1 << 18, 1, Placement(8, 4096)).parts[2].bytes, 2u << 20);
 }
 
+TEST(NodeBudget, OfEncodedPushesHasWhatWasNotSent) {
+  proto::Job job = JobWith(4);
+  job.mutable_push()->set_codec(proto::Encoding::FP16);
+  MemoryFormula need = NodeMemoryOf(job, 4, 1 << 18, 2, Placement(3, 4096));
+  ASSERT_EQ(need.parts.size(), 4u);
+  EXPECT_EQ(need.parts[2].bytes, 1u << 20);
+  job.mutable_push()->set_codec(proto::Encoding::DGC);
+  need = NodeMemoryOf(job, 4, 1 << 18, 2, Placement(3, 4096));
+  ASSERT_EQ(need.parts.size(), 5u);
+  EXPECT_EQ(need.parts[2].bytes, 2u << 20);
+  EXPECT_EQ(need.parts[3].bytes, 4u * (16 << 10));
+}
+
 // Momentum: one state vector.
 TEST(NodeBudget, OfARingIsItsShareOfWeightsAndStateAndTheChunksUnderWay) {
   proto::Job job = JobWith(4);

@@ -210,5 +210,96 @@ TEST(ParameterServerCoreTest, APlacementThatDoesNotFitTheLayoutIsRefused) {
   EXPECT_FALSE(ParameterServerCore::Create(options, kernels::Cpu()).ok());
 }
 
+// One node with one chunk whose answers are bf16, driven by hand.
+class EncodedAnswersTest : public testing::Test {
+ protected:
+  EncodedAnswersTest() {
+    CoreOptions options;
+    options.record = Record(1, 1, 1, 4);
+    options.record.mutable_job()->mutable_pull()->set_codec(proto::Encoding::BF16);
+    elements_ = static_cast<uint32_t>(options.record.layout().elements());
+    core_ = *ParameterServerCore::Create(options, kernels::Cpu());
+    core_->Start(absl::UnixEpoch(), &actions_);
+    core_->OnConnected(LineId(0), kConnection, absl::UnixEpoch(), &actions_);
+    wire::Frame frame;
+    for (const wire::Op op : {wire::Op::kHelloOk, wire::Op::kInitOk}) {
+      Pay();
+      frame.header.op = op;
+      EXPECT_TRUE(Hear(frame).ok());
+    }
+  }
+
+  absl::Status Hear(const wire::Frame& frame) {
+    return core_->OnFrame(kConnection, frame, absl::UnixEpoch(), &actions_);
+  }
+  void Pay() {
+    std::vector<NodeAction> asked;
+    asked.swap(actions_.node);
+    for (const NodeAction& action : asked) {
+      EXPECT_TRUE(core_->OnPayload(action, Bytes(), 1, absl::UnixEpoch(), &actions_).ok());
+    }
+  }
+  void Push() {
+    core_->Submit(ChunkId(0), &actions_);
+    Pay();
+  }
+  wire::Frame Answer(uint64_t clock, wire::Codec codec, uint64_t base) const {
+    const size_t bytes = wire::EncodedBytesMax(codec, elements_);
+    const auto payload = std::make_shared<std::vector<std::byte>>(bytes);
+    wire::Frame frame;
+    frame.header.op = wire::Op::kAnswer;
+    frame.header.codec = codec;
+    frame.header.clock = clock;
+    frame.header.base_version = base;
+    frame.header.element_count = elements_;
+    frame.payload = Bytes(payload, payload->data(), bytes);
+    return frame;
+  }
+  // Of the one answer that has been delivered, whether it is to be added.
+  bool TakeDelivery() {
+    EXPECT_EQ(actions_.node.size(), 1u);
+    const bool adds = !actions_.node.empty() && actions_.node[0].delta.has_value();
+    actions_.node.clear();
+    return adds;
+  }
+
+  static constexpr transport::ConnectionId kConnection{1};
+  uint32_t elements_ = 0;
+  CoreActions actions_;
+  std::unique_ptr<ParameterServerCore> core_;
+};
+
+TEST_F(EncodedAnswersTest, AddToTheWeightsThatTheyWereMadeForAndToNoOthers) {
+  Push();
+  ASSERT_TRUE(Hear(Answer(0, wire::Codec::kBFloat16, 1)).ok());
+  EXPECT_TRUE(actions_.node.empty()) << "the node has had no answer yet";
+  ASSERT_TRUE(Hear(Answer(0, wire::Codec::kBFloat16, 0)).ok());
+  EXPECT_TRUE(TakeDelivery());
+  Push();
+  ASSERT_TRUE(Hear(Answer(1, wire::Codec::kNone, 5)).ok());
+  EXPECT_FALSE(TakeDelivery()) << "whole weights replace";
+  Push();
+  ASSERT_TRUE(Hear(Answer(2, wire::Codec::kBFloat16, 2)).ok());
+  EXPECT_TRUE(actions_.node.empty()) << "the node has had five meanwhile";
+  ASSERT_TRUE(Hear(Answer(2, wire::Codec::kBFloat16, 5)).ok());
+  EXPECT_TRUE(TakeDelivery());
+}
+
+TEST_F(EncodedAnswersTest, OfAnotherCodecAreAnError) {
+  Push();
+  EXPECT_EQ(Hear(Answer(0, wire::Codec::kInt8, 0)).message(),
+            "node 0: server tcp://shard0 answered chunk 0 at clock 0 with a payload of int8");
+}
+
+TEST_F(EncodedAnswersTest, ThatAreNotFiniteAreAnError) {
+  Push();
+  wire::Frame answer = Answer(0, wire::Codec::kBFloat16, 0);
+  const auto payload = std::make_shared<std::vector<std::byte>>(2 * elements_, std::byte{0xff});
+  answer.payload = Bytes(payload, payload->data(), payload->size());
+  const absl::Status status = Hear(answer);
+  EXPECT_EQ(status.code(), absl::StatusCode::kInternal);
+  EXPECT_NE(status.message().find("bf16 payload"), absl::string_view::npos) << status;
+}
+
 }  // namespace
 }  // namespace strata::worker
