@@ -8,6 +8,7 @@
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "common/count_of.h"
+#include "common/job/encoding.h"
 
 namespace strata::cli {
 namespace {
@@ -152,8 +153,10 @@ void ProgressDisplay::ShowStatus(const proto::JobStatus& status) {
     say = absl::StrCat(JobName(status), ": queued", status.reason().empty() ? "" : ": ",
                        status.reason());
   } else if (status.state() == proto::RUNNING) {
+    const std::string encoding = EncodingsName(status.job());
     say = absl::StrCat(JobName(status), ": running ", status.model(), ", mode ", status.mode(),
-                       ", ", CountOf(status.ranks(), "rank"), " on ", DaemonsOf(status));
+                       encoding.empty() ? "" : ", ", encoding, ", ",
+                       CountOf(status.ranks(), "rank"), " on ", DaemonsOf(status));
   }
   if (!say.empty() && say != said_) {
     Line(say);

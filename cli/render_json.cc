@@ -4,6 +4,7 @@
 #include "cli/render.h"
 #include "cli/render_peers.h"
 #include "cli/render_resources.h"
+#include "common/job/encoding.h"
 #include "worker/agent/metrics_line.h"
 
 namespace strata::cli {
@@ -103,6 +104,9 @@ Json ToJson(const proto::JobStatus& job) {
   json["mode"] = job.mode();
   json["model"] = job.model();
   json["exchange"] = job.exchange();
+  json["push"] = EncodingName(job.job().push());
+  const bool both_ways = job.job().exchange() == proto::Job::RING;
+  json["pull"] = EncodingName(both_ways ? job.job().push() : job.job().pull());
   if (job.has_ring()) {
     json["ring"] = {{"algorithm", proto::AllReduce::Algorithm_Name(job.ring().algorithm())},
                     {"latency_us", job.ring().latency_us()},

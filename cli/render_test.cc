@@ -16,6 +16,7 @@ proto::JobStatus Job() {
   job.set_mode("lazy(2)");
   job.set_model("lenet5");
   job.set_exchange("PARAMETER_SERVER");
+  job.mutable_job()->mutable_pull()->set_codec(proto::Encoding::FP16);
   job.set_ranks(4);
   job.mutable_progress()->set_step(50);
   job.mutable_progress()->set_total_steps(100);
@@ -46,6 +47,16 @@ TEST(Render, ShowsWhereAJobRunsAndItsShards) {
   EXPECT_NE(text.find("  s0      0      16      800     0        0           0        1.00 MB"),
             std::string::npos)
       << text;
+}
+
+TEST(Render, SaysHowGradientsAndWeightsTravel) {
+  proto::JobStatus job = Job();
+  EXPECT_THAT(JobText(job), testing::ContainsRegex("\n  encoding +push fp32, pull fp16\n"));
+  const auto json = nlohmann::json::parse(JobJson(job));
+  EXPECT_EQ(json["push"], "fp32");
+  EXPECT_EQ(json["pull"], "fp16");
+  job.mutable_job()->clear_pull();
+  EXPECT_THAT(JobText(job), testing::ContainsRegex("\n  encoding +fp32\n"));
 }
 
 TEST(Render, SaysWhichServersHoldAJobAndWhy) {

@@ -13,6 +13,7 @@
 #include "cli/render_resources.h"
 #include "cli/table.h"
 #include "common/count_of.h"
+#include "common/job/encoding.h"
 
 namespace strata::cli {
 namespace {
@@ -111,9 +112,11 @@ std::string JobText(const proto::JobStatus& job) {
       absl::StrCat("job ", job.job_id(), " (", job.name(), "): ", StateName(job.state()));
   if (!job.reason().empty()) absl::StrAppend(&text, ": ", job.reason());
   for (const auto& wait : job.waits()) absl::StrAppend(&text, "\n  waits: ", wait.text());
+  const std::string encoding = EncodingsName(job.job());
   std::vector<Row> rows = {{"  mode", job.mode()},
                            {"  model", job.model()},
                            {"  exchange", ExchangeText(job)},
+                           {"  encoding", encoding.empty() ? "fp32" : encoding},
                            {"  ranks", absl::StrCat(job.ranks())},
                            {"  submitted", When(job.submitted_ms())},
                            {"  started", When(job.started_ms())},

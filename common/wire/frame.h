@@ -37,8 +37,7 @@ namespace strata::wire {
 //       32    4 incarnation       of the node's process
 //       36    4 element_count     decoded elements of the payload
 //       40    8 clock             t of PUSHPULL and its answer, T of CUT; t of REDUCE and GATHER
-//       48    8 base_version      version of the weights that the gradient was computed with; in
-//                                 answers of a job that encodes them: see kAnswer
+//       48    8 base_version      of the weights that the gradient was computed with; see kAnswer
 //       56    8 version           answers: version of the weights in the payload
 //       64    8 received          answers: pushes of this node received for the chunk (watermark);
 //                                 between nodes: sequence of the last frame received in order
@@ -62,16 +61,13 @@ inline constexpr uint32_t kMagic = 0x41525453;  // "STRA"
 inline constexpr uint8_t kWireVersion = 1;
 
 enum class Op : uint8_t {
-  kHello = 1,     // first frame of a connection; payload: Hello
-  kHelloOk = 2,   //
-  kInit = 3,      // first weights of a chunk
-  kInitOk = 4,    // confirmed; no payload
-  kPushPull = 5,  // sum over the node's ranks
-  // To kPushPull: weights. Where the job encodes them, a payload with its codec is what the weights
-  // lack that the node has after base_version answers, the first weights being its answer 0; each
-  // makes one answer more of it. A payload without codec is the node's whole weights after
-  // base_version answers, which it may have already.
-  kAnswer = 6,
+  kHello = 1,      // first frame of a connection; payload: Hello
+  kHelloOk = 2,    //
+  kInit = 3,       // first weights of a chunk
+  kInitOk = 4,     // confirmed; no payload
+  kPushPull = 5,   // sum over the node's ranks
+  kAnswer = 6,     // to kPushPull: weights; with a codec: to be added to those after base_version
+                   // answers; of a job with one, but without: those after base_version answers
   kCut = 7,        // ask for the chunk's weights at clock T
   kCutAnswer = 8,  // weights
   kRetire = 9,     // the node pushes no more: its count is infinity
