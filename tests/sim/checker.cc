@@ -66,10 +66,6 @@ JobChecker::JobChecker(const JobPlan& plan, const proto::JobRecord& record,
     Chunk& chunk = chunks_[c];
     chunk.elements = map.ElementsOf(ChunkId(c));
     chunk.shard = record.placement().shard_of_chunk(static_cast<int>(c));
-    if (chunk.shard != c % static_cast<uint32_t>(shards)) {
-      Violate("chunks lie where they should",
-              absl::StrFormat("chunk %d on shard %d", c, chunk.shard));
-    }
     // What a codec leaves out of a mark comes later, so that marks are not whole.
     chunk.ledger = codecs_.encodes_pushes() ? 0 : payload_.LedgerElements(chunk.elements);
     ++chunks_on_[chunk.shard];
@@ -80,6 +76,7 @@ JobChecker::JobChecker(const JobPlan& plan, const proto::JobRecord& record,
     chunk.told.resize(nodes_ * plan_.clocks);
     chunk.marks.assign(chunk.ledger, 1.0f);
   }
+  CheckPlacement();
 }
 
 void JobChecker::Violate(const std::string& invariant, const std::string& what, bool goes_on) {

@@ -101,6 +101,7 @@ class JobChecker final : public NodeChecker {
 
   static uint64_t HashOf(const Bytes& bytes);
   static uint64_t HashOf(absl::Span<const float> floats);
+  void CheckPlacement();
   void Violate(const std::string& invariant, const std::string& what, bool goes_on = false);
   void CheckSender(uint32_t shard, transport::ConnectionId connection, const wire::Header& header);
   bool IsOwed(const Peer& peer) const;

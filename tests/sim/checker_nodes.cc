@@ -1,5 +1,6 @@
 // What a node may say, what it is told, and over which connections.
 #include <algorithm>
+#include <cmath>
 
 #include "absl/strings/str_format.h"
 #include "tests/sim/checker.h"
@@ -14,6 +15,25 @@ using transport::ConnectionId;
 constexpr size_t kNewest = 2;
 
 }  // namespace
+
+// Every server is a host of its own with the same link: each has the same share of the chunks, its
+// shards as much of that each, as nearly as whole chunks allow.
+void JobChecker::CheckPlacement() {
+  std::map<std::string, int> shards_of_host;
+  const auto host_of = [](const std::string& endpoint) {
+    return endpoint.substr(0, endpoint.rfind(':'));
+  };
+  const auto& endpoints = record_.placement().shard_endpoints();
+  for (const std::string& endpoint : endpoints) ++shards_of_host[host_of(endpoint)];
+  for (int s = 0; s < endpoints.size(); ++s) {
+    const double share = static_cast<double>(chunks_.size()) /
+                         static_cast<double>(shards_of_host.size()) /
+                         shards_of_host[host_of(endpoints[s])];
+    if (std::abs(static_cast<double>(chunks_on_[s]) - share) < 1) continue;
+    Violate("chunks lie where they should",
+            absl::StrFormat("%d chunks on shard %d, whose share is %g", chunks_on_[s], s, share));
+  }
+}
 
 void JobChecker::Peer::MoveToBack(ConnectionId connection) {
   open.erase(std::remove(open.begin(), open.end(), connection), open.end());
