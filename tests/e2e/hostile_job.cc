@@ -41,10 +41,13 @@ void HostileJob::Eavesdrop() {
 
 void HostileJob::Begin(int steps, int step_ms) {
   ASSERT_EQ(cluster_.Start(), absl::OkStatus());
-  const proto::JobStatus alone = cluster_.RunToEnd(LenetJob("alone", 4, 2, steps));
+  proto::Job first = LenetJob("alone", 4, 2, steps);
+  first.set_exchange(exchange_);
+  const proto::JobStatus alone = cluster_.RunToEnd(first);
   expected_ = Hashes(alone.run_dir(), 0);
   finished_job_ = alone.job_id();
   proto::Job job = LenetJob("victim", 4, 2, steps);
+  job.set_exchange(exchange_);
   proto::Delay* delay = job.mutable_debug()->add_delays();
   delay->set_node(1);
   delay->set_delay_ms(step_ms);

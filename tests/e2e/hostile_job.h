@@ -45,7 +45,8 @@ class HostileJob : public testing::Test {
   // Of the server's process.
   uint64_t ResidentBytes();
 
-  std::unique_ptr<RecordingRelay> relay_;  // once Eavesdrop was called
+  proto::Job::Exchange exchange_ = proto::Job::PARAMETER_SERVER;  // of both jobs
+  std::unique_ptr<RecordingRelay> relay_;                         // once Eavesdrop was called
   Cluster cluster_;
   uint32_t finished_job_ = 0;  // the undisturbed one
   JobId job_;

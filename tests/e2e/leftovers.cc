@@ -2,6 +2,7 @@
 
 #include <unistd.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <fstream>
 #include <map>
@@ -115,6 +116,22 @@ std::vector<std::string> Remaining(const std::vector<std::string>& traces) {
     if (sockets.contains(trace) || std::filesystem::exists(trace)) remaining.push_back(trace);
   }
   return remaining;
+}
+
+std::vector<int> ListeningPorts(int pid) {
+  const std::vector<std::string> open = OpenFiles(pid);
+  std::vector<int> ports;
+  std::ifstream in("/proc/net/tcp");
+  for (std::string line; std::getline(in, line);) {
+    // "0: ADDRESS:PORT REMOTE STATE ... INODE", in hexadecimal but for the last
+    const std::vector<std::string> fields = absl::StrSplit(line, ' ', absl::SkipEmpty());
+    constexpr char kListening[] = "0A";
+    if (fields.size() < 10 || fields[3] != kListening) continue;
+    const std::string socket = absl::StrCat("socket:[", fields[9], "]");
+    if (std::find(open.begin(), open.end(), socket) == open.end()) continue;
+    ports.push_back(std::stoi(fields[1].substr(fields[1].find(':') + 1), nullptr, 16));
+  }
+  return ports;
 }
 
 }  // namespace strata::tests

@@ -12,6 +12,9 @@ std::vector<std::string> Processes();
 // Of those, the ids of `strata rank` or `strata aggregator`.
 std::vector<int> ProcessesOf(const std::string& subcommand);
 
+// TCP ports on which the process listens.
+std::vector<int> ListeningPorts(int pid);
+
 // What the processes above have that could outlive them: names of Unix sockets, files in /dev/shm,
 // temporary folders of `strata local`.
 std::vector<std::string> Traces();

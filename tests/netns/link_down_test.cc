@@ -101,6 +101,21 @@ TEST_F(LinkDown, ASyncJobGoesOnWhenTheServersAndTheCoordinatorWereCutOff) {
   EXPECT_EQ(Hashes(head_cut.run_dir(), 0), Hashes(undisturbed.run_dir(), 0));
 }
 
+TEST_F(LinkDown, ARingEndsWithTheWeightsOfAnUndisturbedRun) {
+  const auto ring = [](const std::string& name) {
+    proto::Job job = SlowLenet(name, "sync {}");
+    job.set_exchange(proto::Job::RING);
+    job.mutable_all_reduce()->set_algorithm(proto::AllReduce::RING);
+    return job;
+  };
+  const std::vector<std::string> expected =
+      Hashes(RunToEnd(ring("ring-undisturbed"), "").run_dir(), 0);
+  ASSERT_EQ(expected.size(), kSteps + 1u);
+  const auto cut = RunToEnd(ring("ring-cut"), "w1");
+  EXPECT_EQ(Hashes(cut.run_dir(), 0), expected);
+  EXPECT_EQ(Hashes(cut.run_dir(), 1), expected);
+}
+
 // The ranks do not get ready before the break, and do in it.
 TEST_F(LinkDown, AJobThatStartsGoesOnWhenAWorkerOrTheServersAndTheCoordinatorWereCutOff) {
   for (const char* host : {"w1", "head"}) {
