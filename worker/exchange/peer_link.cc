@@ -120,7 +120,12 @@ void PeerLink::OnConnected(transport::ConnectionId connection, absl::Time now,
 
 absl::Status PeerLink::OnHello(transport::ConnectionId connection, const wire::Header& hello,
                                absl::Time now, std::vector<WireAction>* actions) {
-  if (connection_ != connection) Close(actions);
+  if (connection_ && connection_ != connection) {
+    // Whoever made it may be the peer, and this one a stranger with a copy of its HELLO: the peer
+    // comes back then. What a connection that is only forgotten sends is dropped without a word.
+    Transmit({HeaderOf(options_.identity, Op::kRetry), Bytes()}, actions);
+    Close(actions);
+  }
   connection_ = connection;
   actions->push_back(
       {.kind = WireAction::Kind::kAdmit, .line = options_.line, .connection = connection});
@@ -197,8 +202,10 @@ absl::StatusOr<bool> PeerLink::OnFrame(const wire::Frame& frame, absl::Time now,
     return absl::FailedPreconditionError(
         absl::StrCat(Name(), " refused the connection: ", TextOf(frame)));
   }
-  if (header.op == Op::kRetry && state_ == State::kGreeting) {  // it does not know the job yet
-    OnLost(absl::UnavailableError("it does not know the job yet"), now, actions);
+  if (header.op == Op::kRetry) {
+    OnLost(absl::UnavailableError(state_ == State::kGreeting ? "it does not know the job yet"
+                                                             : "another connection took its place"),
+           now, actions);
     return false;
   }
   if (header.op == Op::kHelloOk && state_ == State::kGreeting) {
