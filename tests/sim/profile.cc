@@ -62,6 +62,16 @@ void EncodeLoseAndDouble(Scenario* scenario) {
   LoseAndDouble(scenario);
 }
 
+void MakeEncodedRings(Scenario* scenario) {
+  MakeRings(scenario);
+  for (size_t i = 0; i < scenario->jobs.size(); ++i) {
+    JobPlan& job = scenario->jobs[i];
+    if (!job.is_ring()) continue;
+    job.all_reduce = "RING";
+    job.push = (scenario->seed + i) % 2 == 0 ? "codec: FP16" : "codec: BF16";
+  }
+}
+
 // Two nodes whose ranks publish at their own pace.
 Scenario::Limits TwoPaces(worker::PushWindow::Reserve reserve) {
   JobPlan plan;
@@ -93,6 +103,7 @@ const std::vector<Profile>& Profiles() {
       {"lossy-codecs",
        "the same where three in ten frames are lost, half come twice",
        {.chunks_max = 30, .faults = false, .change = EncodeLoseAndDouble}},
+      {"ring-codecs", "rings that encode", {.change = MakeEncodedRings}},
       {"two-paces", "two nodes that fill their windows differently", TwoPaces(Reserve::kLowest)},
       {"no-reserved-slot", "the same, which locks up so", TwoPaces(Reserve::kNothing)},
   };

@@ -18,6 +18,8 @@ constexpr uint32_t kRun = 16;
 RingChecker::RingChecker(const JobPlan& plan, const proto::JobRecord& record, Fail fail)
     : plan_(plan),
       halving_(record.ring().algorithm() == proto::AllReduce::HALVING_DOUBLING),
+      encoding_(record.job().push()),
+      codec_(ReferenceCodecOf(encoding_)),
       payload_(plan),
       map_(record.layout().elements(), record.placement().chunk_elements()),
       fail_(std::move(fail)),
@@ -27,7 +29,15 @@ RingChecker::RingChecker(const JobPlan& plan, const proto::JobRecord& record, Fa
                        .weights = payload_.FirstWeights(ChunkId(c), map_.ElementsOf(ChunkId(c))),
                        .clocks = {},
                        .pushed = std::vector<uint64_t>(plan.nodes, 0),
-                       .landed = std::vector<uint64_t>(plan.nodes, 0)});
+                       .landed = std::vector<uint64_t>(plan.nodes, 0),
+                       .copies = {}});
+    for (uint32_t k = 0; k < plan.nodes && codec_ != wire::Codec::kNone; ++k) {
+      const std::vector<float>& weights = chunks_[c].weights;
+      const auto [begin, end] = SliceOf(static_cast<uint32_t>(weights.size()), k);
+      chunks_[c].copies.emplace_back(
+          encoding_, ReferenceEncoder::Of::kVersions,
+          std::vector<float>(weights.begin() + begin, weights.begin() + end));
+    }
   }
 }
 
@@ -55,13 +65,60 @@ void RingChecker::OnPush(uint32_t node, ChunkId id, uint64_t clock) {
                                     unanswered_[node], plan_.window));
 }
 
+uint32_t RingChecker::OwnerOf(uint32_t elements, uint32_t i) const {
+  const uint32_t runs = (elements + kRun - 1) / kRun;
+  uint32_t owner = 0;
+  while (i >= runs * (owner + 1) / plan_.nodes * kRun && owner + 1 < plan_.nodes) ++owner;
+  return owner;
+}
+
+std::pair<uint32_t, uint32_t> RingChecker::SliceOf(uint32_t elements, uint32_t slice) const {
+  uint32_t begin = 0;
+  while (begin < elements && OwnerOf(elements, begin) < slice) ++begin;
+  uint32_t end = begin;
+  while (end < elements && OwnerOf(elements, end) == slice) ++end;
+  return {begin, end};
+}
+
+std::vector<float> RingChecker::EncodedRingSum(const std::vector<std::vector<float>>& nodes,
+                                               uint32_t elements) const {
+  const auto n = static_cast<uint32_t>(nodes.size());
+  std::vector<float> sum(elements);
+  for (uint32_t slice = 0; slice < n; ++slice) {
+    const auto [begin, end] = SliceOf(elements, slice);
+    if (begin == end) continue;
+    const std::vector<float>& first = nodes[(slice + 1) % n];
+    std::vector<float> so_far(first.begin() + begin, first.begin() + end);
+    for (uint32_t k = 2; k <= n; ++k) {
+      // An encoder that has left nothing out before.
+      ReferenceEncoder hop(encoding_, ReferenceEncoder::Of::kIncrements,
+                           std::vector<float>(so_far.size(), 0.0f));
+      so_far = ReferenceDecode(codec_, so_far.size(), hop.Encode(so_far, 0));
+      for (uint32_t i = begin; i < end; ++i) so_far[i - begin] += nodes[(slice + k) % n][i];
+    }
+    std::copy(so_far.begin(), so_far.end(), sum.begin() + begin);
+  }
+  return sum;
+}
+
+// All nodes have what the payloads decode to, and not the optimizer's weights.
+void RingChecker::Encode(Chunk* chunk) const {
+  std::vector<float> copy = chunk->weights;
+  for (uint32_t slice = 0; slice < chunk->copies.size(); ++slice) {
+    const auto [begin, end] = SliceOf(static_cast<uint32_t>(copy.size()), slice);
+    if (begin == end) continue;
+    ReferenceEncoder& encoder = chunk->copies[slice];
+    encoder.Encode(absl::MakeConstSpan(chunk->weights).subspan(begin, end - begin), 0);
+    std::copy(encoder.state().begin(), encoder.state().end(), copy.begin() + begin);
+  }
+  chunk->clocks.push_back(copy);
+}
+
 // Added from the node after the slice's own on, round to it.
 float RingChecker::RingSum(const std::vector<std::vector<float>>& nodes, uint32_t elements,
                            uint32_t i) const {
   const auto n = static_cast<uint32_t>(nodes.size());
-  const uint32_t runs = (elements + kRun - 1) / kRun;
-  uint32_t owner = 0;
-  while (i >= runs * (owner + 1) / n * kRun && owner + 1 < n) ++owner;
+  const uint32_t owner = OwnerOf(elements, i);
   float sum = nodes[(owner + 1) % n][i];
   for (uint32_t k = 2; k <= n; ++k) sum += nodes[(owner + k) % n][i];
   return sum;
@@ -86,6 +143,7 @@ std::vector<float> RingChecker::SumOf(ChunkId chunk, uint64_t clock) const {
     std::vector<absl::Span<const float>> views(nodes.begin(), nodes.end());
     return ReferenceNodeSum(views);
   }
+  if (codec_ != wire::Codec::kNone) return EncodedRingSum(nodes, elements);
   std::vector<float> sum(elements);
   for (uint32_t i = 0; i < elements; ++i) sum[i] = RingSum(nodes, elements, i);
   return sum;
@@ -97,7 +155,7 @@ const std::vector<float>& RingChecker::After(ChunkId id, uint64_t clock) {
   for (uint32_t r = 0; r < plan_.ranks(); ++r) samples += payload_.SamplesOf(r);
   while (chunk.clocks.size() <= clock) {
     chunk.optimizer.Update(SumOf(id, chunk.clocks.size()), samples, samples, 1.0, &chunk.weights);
-    chunk.clocks.push_back(chunk.weights);
+    Encode(&chunk);
   }
   return chunk.clocks[clock];
 }

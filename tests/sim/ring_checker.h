@@ -4,12 +4,14 @@
 #include <cstdint>
 #include <functional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "common/job/arena.h"
 #include "proto/control.pb.h"
 #include "tests/sim/node_checker.h"
 #include "tests/sim/payload.h"
+#include "tests/sim/reference_encoder.h"
 #include "tests/sim/reference_optimizer.h"
 #include "tests/sim/scenario.h"
 
@@ -44,16 +46,27 @@ class RingChecker final : public NodeChecker {
     std::vector<float> weights;              // after clocks.size() clocks
     std::vector<std::vector<float>> clocks;  // the weights after each
     std::vector<uint64_t> pushed, landed;    // by node
+    std::vector<ReferenceEncoder> copies;    // where the job encodes: what nodes have, by slice
   };
 
   void Violate(const std::string& invariant, const std::string& what);
   // The model's weights of the chunk after `clock`.
   const std::vector<float>& After(ChunkId chunk, uint64_t clock);
   std::vector<float> SumOf(ChunkId chunk, uint64_t clock) const;
+  // The slice that element i belongs to.
+  uint32_t OwnerOf(uint32_t elements, uint32_t i) const;
   float RingSum(const std::vector<std::vector<float>>& nodes, uint32_t elements, uint32_t i) const;
+  // What travels is rounded at each hop.
+  std::vector<float> EncodedRingSum(const std::vector<std::vector<float>>& nodes,
+                                    uint32_t elements) const;
+  // Elements [begin, end) of slice `slice`.
+  std::pair<uint32_t, uint32_t> SliceOf(uint32_t elements, uint32_t slice) const;
+  void Encode(Chunk* chunk) const;
 
   const JobPlan plan_;
   const bool halving_;
+  const proto::Encoding encoding_;
+  const wire::Codec codec_;
   const Payload payload_;
   const ChunkMap map_;
   const Fail fail_;

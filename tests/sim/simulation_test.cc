@@ -86,6 +86,11 @@ TEST(SimulationTest, NodesThatAllReduceHaveTheBitsOfOneOptimizerWhateverHappens)
   EXPECT_GT(campaign.models_compared, 300u);
 }
 
+TEST(SimulationTest, NodesOfARingThatEncodesHaveTheBitsOfTheModelWhateverHappens) {
+  const Campaign campaign = RunProfile("ring-codecs", 400);
+  EXPECT_TRUE(campaign.failures.empty()) << campaign.Report();
+}
+
 TEST(SimulationTest, NodesHaveWhatTheShardThinksThatTheyHaveAndWhatIsLostReturns) {
   for (const char* profile : {"codecs", "lossy-codecs"}) {
     const Campaign campaign = RunProfile(profile, 700);

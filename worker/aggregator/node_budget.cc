@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "absl/strings/str_format.h"
+#include "common/job/encoding.h"
 #include "common/job/job.h"
 #include "kernels/codec/job_compression.h"
 #include "worker/aggregator/node_memory.h"
@@ -13,7 +14,9 @@ namespace {
 // `window`: bytes of the chunks under way.
 void AddRing(const proto::Job& job, uint32_t nodes, uint64_t arena, uint64_t window,
              MemoryFormula* need) {
-  const auto vectors = static_cast<uint64_t>(StateVectors(OptimizerParamsOf(job.optimizer()).kind));
+  const auto vectors =
+      static_cast<uint64_t>(StateVectors(OptimizerParamsOf(job.optimizer()).kind)) +
+      (IsEncoded(job.push()) ? 1 : 0);
   const uint64_t own = arena / std::max<uint32_t>(1, nodes) + 1;
   need->Add(absl::StrFormat("own slices %d x %s", 1 + vectors, BytesText(own)),
             (1 + vectors) * own);

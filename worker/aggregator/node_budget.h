@@ -22,7 +22,7 @@ namespace strata::worker {
 //
 // With exchange: RING, of n nodes and an optimizer with V state vectors, in place of messages:
 //
-//   own slices      (1 + V) x M / n: weights and optimizer state
+//   own slices      (1 + V) x M / n: weights and optimizer state; one more where they are encoded
 //   under way       4 x W x C: chunks' sums, what comes of them and goes out; no more than 4 x M
 //
 // `placement` may be empty: where it is not known yet, there are no messages either.

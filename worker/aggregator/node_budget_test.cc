@@ -62,6 +62,9 @@ TEST(NodeBudget, OfARingIsItsShareOfWeightsAndStateAndTheChunksUnderWay) {
   ASSERT_EQ(need.parts.size(), 4u);
   EXPECT_EQ(need.parts[2].bytes, 2u * ((1 << 18) + 1));
   EXPECT_EQ(need.parts[3].bytes, 4u * 4 * (16 << 10));
+  job.mutable_push()->set_codec(proto::Encoding::FP16);
+  EXPECT_EQ(NodeMemoryOf(job, 4, 1 << 18, 2, Placement(0, 4096)).parts[2].bytes,
+            3u * ((1 << 18) + 1));
 }
 
 TEST(NodeBudget, AnArenaBeyondAllMemoryDoesNotWrapAround) {

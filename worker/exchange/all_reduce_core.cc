@@ -6,6 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "common/job/job.h"
+#include "kernels/codec/job_compression.h"
 #include "worker/exchange/ring_view.h"
 
 namespace strata::worker {
@@ -34,7 +35,9 @@ ReductionRules RulesOf(const CoreOptions& options, const kernels::Kernels& kerne
   return {.kernels = &kernels,
           .pool = pool,
           .plan = PlanOf(record.ring().algorithm(), nodes, position),
-          .update = kernels::UpdateRuleOf(record.job(), record.samples_per_epoch())};
+          .update = kernels::UpdateRuleOf(record.job(), record.samples_per_epoch()),
+          .compression =
+              kernels::CompressionOf(record.job().push(), kernels::Feedback::kNone).compression};
 }
 
 }  // namespace
@@ -175,7 +178,8 @@ void AllReduceCore::Do(ChunkId chunk, const ReductionActions& what, absl::Time n
                              .clock = chunks_[chunk.value()].clock() - (what.landed ? 1 : 0),
                              .first_element = delivery.first_element,
                              .lands = lands,
-                             .weights = delivery.weights});
+                             .weights = delivery.weights,
+                             .delta = delivery.delta});
   }
   if (!what.landed) return;
   ++counters_.staleness[0];

@@ -53,7 +53,11 @@ class AllReduceCore final : public ExchangeCore {
   absl::Time deadline() const override;
   Exchange::Phase phase() const override { return phase_; }
   const ExchangeCounters& counters() const override { return counters_; }
-  size_t memory_bytes() const override { return pool_.allocated_bytes(); }
+  size_t memory_bytes() const override {
+    size_t bytes = pool_.allocated_bytes();
+    for (const ChunkReduction& chunk : chunks_) bytes += chunk.copy_bytes();
+    return bytes;
+  }
   void AddActivity(absl::Time now, proto::NodeActivity* activity) const override;
   const std::string& address(LineId line) const override {
     return peers_[line.value()].link.options().address;

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cmath>
 #include <string>
 #include <vector>
 
@@ -91,6 +92,51 @@ TEST(AllReduceCore, EveryNodeEndsWithTheWeightsOfOneOptimizerInTheAlgorithmsOrde
   for (const uint32_t nodes : {2, 3, 4, 6, 8}) {
     ExpectTrains(Shape(nodes, AllReduce::HALVING_DOUBLING), absl::StrCat("halving of ", nodes));
   }
+}
+
+// Sums are rounded at each hop, weights once, so all nodes have the same bits, near fp32's.
+TEST(AllReduceCore, EncodedWeightsHaveTheSameBitsOnAllNodesAndStayNearThoseOfFp32) {
+  for (const char* codec : {"FP16", "BF16"}) {
+    for (const auto algorithm : {AllReduce::RING, AllReduce::HALVING_DOUBLING}) {
+      for (const uint32_t nodes : {2, 3, 5, 8}) {
+        World::Options options = Shape(nodes, algorithm);
+        options.job = absl::StrCat("optimizer { sgd {} } push { codec: ", codec, " }");
+        options.elements = 5000;
+        options.chunk_elements = 3000;
+        options.clocks = 6;
+        options.faults.break_both = 0.01;
+        options.faults.duplicate = 0.1;
+        options.timing.give_up_after = absl::Hours(1);
+        World world(options);
+        ASSERT_TRUE(world.Run());
+        const std::vector<float> expected = Expected(options, world.record());
+        for (uint32_t n = 0; n < nodes; ++n) {
+          ASSERT_TRUE(world.status(n).ok()) << world.status(n);
+          EXPECT_EQ(world.weights(n), world.weights(0))
+              << codec << " node " << n << " of " << nodes;
+        }
+        float largest = 0;
+        for (const float weight : expected) largest = std::max(largest, std::abs(weight));
+        const float near = largest * (codec[0] == 'F' ? 0x1p-10f : 0x1p-7f);
+        for (size_t i = 0; i < expected.size(); ++i) {
+          ASSERT_NEAR(world.weights(0)[i], expected[i], near) << codec << " of " << nodes;
+        }
+        EXPECT_NE(world.weights(0), expected);
+      }
+    }
+  }
+}
+
+TEST(AllReduceCore, EncodedItMovesHalfTheBytes) {
+  World::Options options = Shape(4, AllReduce::RING);
+  options.elements = options.chunk_elements = 65536;
+  const auto bytes_of = [&](const char* job) {
+    options.job = job;
+    World world(options);
+    EXPECT_TRUE(world.Run());
+    return static_cast<double>(world.counters(0).bytes_pushed + world.counters(0).bytes_answered);
+  };
+  EXPECT_NEAR(bytes_of("") / bytes_of("push { codec: FP16 }"), 2.0, 0.01);
 }
 
 TEST(AllReduceCore, ChunksMayBeSmallerThanTheNodesAreMany) {

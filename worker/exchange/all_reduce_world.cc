@@ -92,7 +92,10 @@ class AllReduceWorld::Node final : public ExchangeNode {
 
   Bytes FirstWeights(ChunkId chunk) override {
     const bool other = world_->options_.other_first_weights == node_;
-    return Floats(chunk, [&](uint64_t i) { return FirstWeight(i) + (other ? 1.0f : 0.0f); });
+    const Bytes first =
+        Floats(chunk, [&](uint64_t i) { return FirstWeight(i) + (other ? 1.0f : 0.0f); });
+    TakeWeights(chunk, 0, first);
+    return first;
   }
   Sum TakeSum(ChunkId chunk, uint64_t clock) override {
     EXPECT_EQ(clock, landed_[chunk.value()]);

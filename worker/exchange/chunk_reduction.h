@@ -5,6 +5,7 @@
 #include <deque>
 #include <map>
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -14,6 +15,8 @@
 #include "common/ids.h"
 #include "common/job/arena.h"
 #include "common/wire/frame.h"
+#include "kernels/codec/checked_payload.h"
+#include "kernels/codec/encoder.h"
 #include "kernels/kernels.h"
 #include "kernels/weight_state.h"
 #include "worker/exchange/reduce_plan.h"
@@ -27,6 +30,8 @@ struct ReductionRules {
   BufferPool* pool = nullptr;
   ReducePlan plan;
   kernels::UpdateRule update;
+  // How sums and weights travel; without feedback, without state.
+  kernels::Compression compression = kernels::Compression::kNone;
 };
 
 // What a chunk wants done, in order.
@@ -39,6 +44,7 @@ struct ReductionActions {
   struct Delivery {
     uint32_t first_element = 0;
     Bytes weights;
+    std::optional<kernels::CheckedPayload> delta;  // `weights` are this, and to be added
   };
   std::vector<Send> sends;
   std::vector<Delivery> deliveries;
@@ -47,6 +53,10 @@ struct ReductionActions {
 
 // One chunk's course through the steps of its node's plan, clock after clock. Frames may come
 // before their step is due, also for the next clock.
+//
+// Where the job encodes, sums are rounded at each hop. Of weights the node that updates a slice
+// encodes what all nodes lack of them, once; the others hand that payload on as it is, a frame for
+// each slice, and all of them, that node too, add it to what they have: the same bits everywhere.
 //
 // A pure state machine; buffers come from the pool. Threads: one.
 class ChunkReduction {
@@ -57,6 +67,9 @@ class ChunkReduction {
 
   // The chunk's first weights, of which its own part is copied.
   void Seed(const Bytes& first_weights);
+
+  // Of what nodes have of its own part.
+  size_t copy_bytes() const { return copy_ == nullptr ? 0 : copy_->elements() * sizeof(float); }
 
   // Clocks whose weights have landed.
   uint64_t clock() const { return clock_; }
@@ -72,11 +85,17 @@ class ChunkReduction {
   absl::Status Advance(ReductionActions* actions);
   // False: a frame that the step needs has not come.
   absl::StatusOr<bool> Do(const ReduceStep& step, ReductionActions* actions);
-  void Send(const ReduceStep& step, ReductionActions* actions);
-  absl::Status Take(const ReduceStep& step, const wire::Frame& frame, ReductionActions* actions);
-  void Add(const ReduceStep& step, const wire::Frame& frame);
-  void Update(ReductionActions* actions);
-  void Deliver(const ReduceStep& step, Bytes weights, ReductionActions* actions);
+  bool encodes() const { return rules_->compression != kernels::Compression::kNone; }
+  // The part of a step that one frame carries, of PartsOf(step).
+  uint32_t PartsOf(const ReduceStep& step) const;
+  ReduceStep PartOf(const ReduceStep& step, uint32_t part) const;
+  absl::Status Send(const ReduceStep& part, ReductionActions* actions);
+  absl::StatusOr<Bytes> Encoded(kernels::Encoder* encoder, const Bytes& floats) const;
+  absl::Status Take(const ReduceStep& part, const wire::Frame& frame, ReductionActions* actions);
+  absl::StatusOr<kernels::CheckedPayload> Checked(const Bytes& payload, uint32_t elements) const;
+  absl::Status Add(const ReduceStep& step, const wire::Frame& frame);
+  absl::Status Update(ReductionActions* actions);
+  absl::Status Deliver(const ReduceStep& part, Bytes weights, ReductionActions* actions);
   absl::Status CheckDue(const ReduceStep& step, const wire::Header& header) const;
 
   const ReductionRules* rules_;
@@ -84,12 +103,16 @@ class ChunkReduction {
   const uint32_t elements_;
   const uint32_t own_begin_, own_end_;  // the elements that this node updates
   kernels::WeightState weights_;        // of those
+  // Of what all nodes have of them; null where there are none or they are not encoded.
+  std::unique_ptr<kernels::Encoder> copy_;
 
   uint64_t clock_ = 0;
   bool begun_ = false;
-  size_t next_ = 0;                // of the plan's steps
-  SlicePieces sums_, gathered_;    // of this clock
-  std::vector<uint32_t> samples_;  // in the sum, by slice
+  size_t next_ = 0;                     // of the plan's steps
+  uint32_t taken_ = 0;                  // of that step's parts
+  SlicePieces sums_, gathered_;         // of this clock
+  std::map<uint32_t, Bytes> payloads_;  // in place of gathered_ where they are encoded: by slice
+  std::vector<uint32_t> samples_;       // in the sum, by slice
   Inbox inbox_;
 };
 
