@@ -32,12 +32,19 @@ class Contender:
     name: str
     run: object  # (Work, folder, hosts_file, whether to measure the link) -> contenders.Run
     is_ring: bool = False
+    share: float = 1.0  # of the bytes of fp32 that it moves
 
 
-def ours(name, *more, is_ring=False):
+def ours(name, *more, is_ring=False, share=1.0):
     def run(work, folder, hosts_file, measure):
         return contenders.strata(work, folder, more, hosts_file, 2 if measure else 0)
-    return Contender(name, run, is_ring)
+    return Contender(name, run, is_ring, share)
+
+
+def encoded(name, codec, *more, is_ring=False):
+    """Half the bytes; both ways, which in a ring `push` says alone."""
+    pull = [] if is_ring else ["--set", f"pull.codec={codec}"]
+    return ours(name, "--set", f"push.codec={codec}", *pull, *more, is_ring=is_ring, share=0.5)
 
 
 def theirs(name, function, *more, is_ring=False, **named):
@@ -82,6 +89,12 @@ SCENARIOS = {
         Work(nodes=4, servers=4, size=64 * MIB, steps=6, warmup=1),
         [ours("Strata, servers"), ours("Strata, ring", "--exchange", "ring", is_ring=True),
          PUSH_PULL, PIPELINED, GLOO], rounds=3, lab=True),
+    "fp16": Scenario(
+        "Codecs on shaped links, 1 Gbit/s: 2 nodes, 2 servers, 64 MiB",
+        Work(nodes=2, servers=2, size=64 * MIB, steps=6, warmup=1),
+        [ours("fp32"), encoded("fp16", "FP16"), encoded("bf16", "BF16"),
+         ours("ring, fp32", "--exchange", "ring", is_ring=True),
+         encoded("ring, fp16", "FP16", "--exchange", "ring", is_ring=True)], rounds=3, lab=True),
 }
 
 
@@ -120,7 +133,7 @@ def measure(scenario, work, folder, hosts_file, rounds):
     for one in scenario.contenders:
         if one.name in skipped:
             continue
-        moved = passes_over_link(work, one.is_ring) * work.size
+        moved = passes_over_link(work, one.is_ring) * work.size * one.share
         bound = 1e3 * moved / bandwidth if bandwidth else 0
         pairs = zip(medians[scenario.contenders[0].name], medians[one.name])
         rows.append({"name": one.name, "steps_ms": steps[one.name], "bound_ms": bound,

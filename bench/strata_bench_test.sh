@@ -35,6 +35,12 @@ expect "no bound where the bandwidth is not known" test "$(field bound_ms)" = 0.
 expect "weights of another optimizer are wrong values, and an error" test "$(status_of $strata \
   bench exchange "${tiny[@]}" --measure-s 0 --set optimizer.nesterov={})" -eq 1
 expect "it says so" grep -q "the values were wrong" "$scratch/err"
+expect "encoded values are right to the last bit, too" test "$(status_of $strata bench exchange \
+  "${tiny[@]}" --set push.codec=FP16 --set pull.codec=BF16 --bandwidth-mbit 1000)" -eq 0
+expect "and the bound is that of the bytes on their way" grep -q " 4.80[0-9] " "$scratch/out"
+expect "a codec that keeps no bits is refused" \
+  test "$(status_of $strata bench exchange --measure-s 0 --set pull.codec=INT8)" -eq 2
+expect "by name" grep -q "pull.codec: INT8: bench verifies every bit" "$scratch/err"
 expect "latency is the same for a small model" \
   test "$(status_of $strata bench latency --steps 20 --warmup 2 --json) $(field bytes)" = "0 262144"
 expect "an exchange that is none is one line, status 2" \

@@ -32,10 +32,11 @@ std::string Text(const ExchangeBenchOptions& options, const ExchangeBenchResult&
                                : "";
   const double bytes = static_cast<double>(options.bytes);
   std::string text = absl::StrFormat(
-      "%s, %s of %s%s, %s; %.3f MiB each in %s of %d elements, window %d\n", options.exchange,
+      "%s, %s of %s%s, %s; %.3f MiB each in %s of %d elements, window %d%s\n", options.exchange,
       CountOf(options.nodes, "node"), CountOf(options.ranks_per_node, "rank"), servers,
       options.hosts_file.empty() ? "one host" : "a host each", bytes / (1 << 20),
-      CountOf(result.chunks, "chunk"), result.chunk_elements, result.window);
+      CountOf(result.chunks, "chunk"), result.chunk_elements, result.window,
+      result.encoding.empty() ? "" : ", " + result.encoding);
   absl::StrAppendFormat(
       &text, "link: %s, %s; %s after %d of warm-up, values %s\n",
       result.bytes_per_s > 0
@@ -63,6 +64,7 @@ std::string Json(const ExchangeBenchOptions& options, const ExchangeBenchResult&
       {"chunks", result.chunks},
       {"chunk_elements", result.chunk_elements},
       {"window", result.window},
+      {"encoding", result.encoding.empty() ? "fp32" : result.encoding},
       {"settings", options.settings},
       {"steps", result.steps_ms.size()},
       {"steps_ms", result.steps_ms},

@@ -3,6 +3,7 @@
 #include <stdlib.h>
 
 #include <algorithm>
+#include <bit>
 #include <filesystem>
 #include <fstream>
 #include <memory>
@@ -18,9 +19,11 @@
 #include "cli/command.h"
 #include "cli/lab_hosts.h"
 #include "cli/progress.h"
+#include "common/job/encoding.h"
 #include "common/job/job.h"
 #include "common/net/interfaces.h"
 #include "common/process/event_loop.h"
+#include "kernels/codec/job_compression.h"
 
 namespace strata::cli {
 namespace {
@@ -64,6 +67,37 @@ absl::StatusOr<Setting> Prepare(const ExchangeBenchOptions& options) {
   return setting;
 }
 
+// Gradients are whole numbers below 64 plus the rank's, so that halves carry them, their sums and
+// the weights' changes as they are, as long as there are few ranks, of a power of two.
+absl::Status CheckExact(const proto::Job& job) {
+  for (const auto& [field, codec] :
+       {std::pair("push", job.push().codec()), std::pair("pull", job.pull().codec())}) {
+    if (codec == proto::Encoding::FP32) continue;
+    const bool is_fp16 = codec == proto::Encoding::FP16;
+    const uint32_t ranks_max = is_fp16 ? 16 : 4;
+    if (!is_fp16 && codec != proto::Encoding::BF16) {
+      return absl::InvalidArgumentError(
+          absl::StrCat(field, ".codec: ", proto::Encoding::Codec_Name(codec),
+                       ": bench verifies every bit, which FP32, FP16 and BF16 keep here"));
+    }
+    if (job.ranks() > ranks_max || !std::has_single_bit(job.ranks())) {
+      return absl::InvalidArgumentError(
+          absl::StrCat(field, ".codec: ", proto::Encoding::Codec_Name(codec), ": its values are ",
+                       "exact for 1, 2, 4 to ", ranks_max, " ranks, not for ", job.ranks()));
+    }
+  }
+  return absl::OkStatus();
+}
+
+// What a node's gradient is on its way: the longer one where the ways do not disturb each other.
+uint64_t BytesOnTheWay(const proto::Job& job, const ExchangeBenchOptions& options) {
+  const uint64_t elements = options.bytes / sizeof(float);
+  const uint64_t push = wire::EncodedBytesMax(kernels::CodecOf(job.push()), elements);
+  if (IsServerless(options)) return push;
+  const uint64_t pull = wire::EncodedBytesMax(kernels::CodecOf(job.pull()), elements);
+  return options.hosts_file.empty() ? (push + pull) / 2 : std::max(push, pull);
+}
+
 // The one place that says which exchange is measured and how.
 absl::StatusOr<proto::Job> JobOf(const Setting& setting, int gate_port) {
   const ExchangeBenchOptions& options = setting.options;
@@ -92,6 +126,7 @@ absl::StatusOr<proto::Job> JobOf(const Setting& setting, int gate_port) {
   if (absl::Status status = ApplySettings(settings, &job); !status.ok()) return status;
   FillDefaults(&job);
   if (absl::Status status = ValidateJob(job); !status.ok()) return status;
+  if (absl::Status status = CheckExact(job); !status.ok()) return status;
   return job;
 }
 
@@ -199,7 +234,7 @@ absl::StatusOr<ExchangeBenchResult> RunExchangeBench(const ExchangeBenchOptions&
   result.verified = (*gate)->all_right() && steps_ms.size() == options.steps;
   result.figures = bench::FiguresOf(steps_ms);
   result.steps_ms = std::move(steps_ms);
-  result.bound_ms = bench::BoundMs({.bytes = options.bytes,
+  result.bound_ms = bench::BoundMs({.bytes = BytesOnTheWay(*job, options),
                                     .nodes = options.nodes,
                                     .servers = ServersOf(options),
                                     .bytes_per_s = result.bytes_per_s,
@@ -207,6 +242,7 @@ absl::StatusOr<ExchangeBenchResult> RunExchangeBench(const ExchangeBenchOptions&
   result.chunks = end->chunks();
   result.chunk_elements = end->chunk_elements();
   result.window = job->window();
+  result.encoding = EncodingsName(*job);
   std::error_code ignored;
   std::filesystem::remove_all(setting->scratch, ignored);
   return result;

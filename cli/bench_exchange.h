@@ -41,6 +41,7 @@ struct ExchangeBenchResult {
   uint32_t chunks = 0;
   uint32_t chunk_elements = 0;
   uint32_t window = 0;
+  std::string encoding;  // "push fp16, pull fp16"; empty: fp32
 
   double share() const { return figures.median_ms > 0 ? bound_ms / figures.median_ms : 0; }
 };

@@ -144,6 +144,12 @@ TEST_F(HostileJob, FramesOfOthersAndCopiesOfTheNodesOwnAtTheShards) {
       push.element_count = 1024;
       push.sample_count = 32;
       copy.Send(ZmtpFrame(push, std::string(4096, '\0')));
+      // The job's are fp32: a codec that fits, scales and codes that none has.
+      for (const wire::Codec codec : {wire::Codec::kInt8, wire::Codec::kSparse}) {
+        wire::Header encoded = push;
+        encoded.codec = codec;
+        copy.Send(ZmtpFrame(encoded, std::string(wire::EncodedBytesMax(codec, 1024), '\xff')));
+      }
       push.clock = 1'000'000;
       copy.Send(ZmtpFrame(push, std::string(4096, '\0')));
     }
@@ -156,7 +162,7 @@ TEST_F(HostileJob, FramesOfOthersAndCopiesOfTheNodesOwnAtTheShards) {
   for (const char* cause :
        {"before HELLO", "unknown job", "wrong token or cluster", "wrong view", "wrong generation",
         "old incarnation", "chunk outside the job", "another job than HELLO's",
-        "another node than HELLO's", "wrong role", "beyond the window"}) {
+        "another node than HELLO's", "wrong role", "beyond the window", "codec of another job"}) {
     ExpectRefused("s0", cause, 2);
   }
   const proto::JobStatus status = cluster_.Status(job_);
