@@ -144,7 +144,6 @@ TEST_F(HostileJob, FramesOfOthersAndCopiesOfTheNodesOwnAtTheShards) {
       push.element_count = 1024;
       push.sample_count = 32;
       copy.Send(ZmtpFrame(push, std::string(4096, '\0')));
-      // The job's are fp32: a codec that fits, scales and codes that none has.
       for (const wire::Codec codec : {wire::Codec::kInt8, wire::Codec::kSparse}) {
         wire::Header encoded = push;
         encoded.codec = codec;
