@@ -48,7 +48,15 @@ int Run(const Options& given, const Invocation& invocation) {
   zmq.connections_max = options.limits.connections_max;
   zmq.strangers_max = kConnectionSlack;
   zmq.stranger_timeout = kStrangerTimeout;
-  parts.make_endpoint = [zmq] { return transport::CreateZmqEndpoint(zmq); };
+  parts.make_endpoint = [zmq]() mutable {
+    auto memory = transport::RegionMemory::Create();
+    if (!memory.ok()) {
+      LogWarning("payloads for peers of this host go over TCP: %s",
+                 std::string(memory.status().message()));
+    }
+    zmq.memory = memory.ok() ? *std::move(memory) : nullptr;
+    return transport::CreateZmqEndpoint(zmq);
+  };
   std::unique_ptr<server::ServerDaemon> daemon;
   DaemonSteps steps;
   steps.start = [&] {

@@ -4,6 +4,7 @@
 
 #include <cstdlib>
 #include <new>
+#include <utility>
 #include <vector>
 
 #include "absl/base/thread_annotations.h"
@@ -23,11 +24,25 @@ size_t RoundUp(size_t bytes) {
 }  // namespace
 
 struct BufferPool::State {
-  explicit State(size_t retained_max) : retained_bytes_max(retained_max) {}
+  State(size_t retained_max, std::shared_ptr<BlockSource> blocks)
+      : retained_bytes_max(retained_max), source(std::move(blocks)) {}
   ~State() {
     for (auto& [bytes, blocks] : free) {
-      for (std::byte* block : blocks) std::free(block);
+      for (std::byte* block : blocks) Free(block, bytes);
     }
+  }
+
+  std::byte* Allocate(size_t bytes) {
+    if (source != nullptr) {
+      if (std::byte* block = source->Take(bytes); block != nullptr) return block;
+    }
+    void* block = std::aligned_alloc(kAlignment, bytes);
+    if (block == nullptr) throw std::bad_alloc();
+    return static_cast<std::byte*>(block);
+  }
+
+  void Free(std::byte* block, size_t bytes) {
+    if (source == nullptr || !source->GiveBack(block, bytes)) std::free(block);
   }
 
   std::byte* Take(size_t bytes) {
@@ -41,11 +56,10 @@ struct BufferPool::State {
         return block;
       }
     }
-    void* block = std::aligned_alloc(kAlignment, bytes);
-    if (block == nullptr) throw std::bad_alloc();
+    std::byte* block = Allocate(bytes);
     absl::MutexLock lock(&mutex);
     allocated_bytes += bytes;
-    return static_cast<std::byte*>(block);
+    return block;
   }
 
   void Return(std::byte* block, size_t bytes) {
@@ -58,10 +72,11 @@ struct BufferPool::State {
       }
       allocated_bytes -= bytes;
     }
-    std::free(block);
+    Free(block, bytes);
   }
 
   const size_t retained_bytes_max;
+  const std::shared_ptr<BlockSource> source;
   absl::Mutex mutex;
   // Keyed by rounded size; last in, first out, so that warm memory is used again first.
   absl::flat_hash_map<size_t, std::vector<std::byte*>> free ABSL_GUARDED_BY(mutex);
@@ -69,8 +84,8 @@ struct BufferPool::State {
   size_t allocated_bytes ABSL_GUARDED_BY(mutex) = 0;
 };
 
-BufferPool::BufferPool(size_t retained_bytes_max)
-    : state_(std::make_shared<State>(retained_bytes_max)) {}
+BufferPool::BufferPool(size_t retained_bytes_max, std::shared_ptr<BlockSource> source)
+    : state_(std::make_shared<State>(retained_bytes_max, std::move(source))) {}
 
 std::shared_ptr<std::byte> BufferPool::AllocateBytes(size_t bytes) {
   const size_t rounded = RoundUp(bytes);

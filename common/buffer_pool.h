@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <memory>
 
+#include "common/block_source.h"
 #include "common/bytes.h"
 
 namespace strata {
@@ -15,8 +16,12 @@ namespace strata {
 // Threads: all calls, and the release of buffers, from any thread.
 class BufferPool {
  public:
-  // Free buffers beyond `retained_bytes_max` go back to the allocator.
-  explicit BufferPool(size_t retained_bytes_max = size_t{256} << 20);
+  static constexpr size_t kRetainedBytesMax = size_t{256} << 20;
+
+  // Free buffers beyond `retained_bytes_max` go back to where they came from: `source`, or the
+  // allocator where that is null or has no more.
+  explicit BufferPool(size_t retained_bytes_max = kRetainedBytesMax,
+                      std::shared_ptr<BlockSource> source = nullptr);
 
   // A buffer of at least `bytes` (0 is allowed). Out of memory ends the process, as with malloc
   // behind the standard library.

@@ -3,9 +3,8 @@
 #include <algorithm>
 #include <utility>
 
-#include "absl/types/span.h"
+#include "common/copies.h"
 #include "common/job/job.h"
-#include "common/wire/frame.h"
 #include "kernels/update.h"
 
 namespace strata::kernels {
@@ -32,10 +31,9 @@ WeightState::WeightState(const Kernels& kernels, BufferPool& pool, const UpdateR
 
 void WeightState::Seed(const Bytes& weights, uint64_t checksum) {
   const std::shared_ptr<float> own = pool_.AllocateFloats(elements_);
-  std::copy_n(weights.floats(), elements_, own.get());
+  CopyBytes(CopyReason::kSeed, own.get(), weights.data(), weights.size());
   weights_ = AsBytes(own, elements_);
-  checksum_ = seed_checksum_ = checksum;
-  checksum_known_ = true;
+  seed_checksum_ = checksum;
   const int vectors = StateVectors(rule_.optimizer.kind);
   if (vectors > 0) state0_ = Zeros(pool_, elements_);
   if (vectors > 1) state1_ = Zeros(pool_, elements_);
@@ -55,16 +53,7 @@ void WeightState::Apply(const Bytes& gradient_sum, float scale, uint64_t samples
   ApplyUpdate(kernels_, rule_.optimizer, update, runs_, gradient, weights_.floats(), next.get(),
               state0_.get(), state1_.get());
   weights_ = AsBytes(next, elements_);
-  checksum_known_ = false;
   ++version_;
-}
-
-uint64_t WeightState::checksum() {
-  if (!checksum_known_) {
-    checksum_ = wire::Checksum(absl::MakeConstSpan(weights_.data(), weights_.size()));
-    checksum_known_ = true;
-  }
-  return checksum_;
 }
 
 }  // namespace strata::kernels

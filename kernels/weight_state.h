@@ -49,8 +49,6 @@ class WeightState {
   void Skip() { ++version_; }
 
   const Bytes& weights() const { return weights_; }
-  // XXH3 of the weights, computed once per buffer.
-  uint64_t checksum();
   // Updates applied or skipped since the seed.
   uint64_t version() const { return version_; }
   uint32_t elements() const { return elements_; }
@@ -69,8 +67,6 @@ class WeightState {
   const std::vector<OptimizerRun> runs_;
 
   Bytes weights_;
-  uint64_t checksum_ = 0;
-  bool checksum_known_ = false;
   uint64_t seed_checksum_ = 0;
   std::shared_ptr<float> state0_, state1_;
   uint64_t version_ = 0;

@@ -253,7 +253,6 @@ absl::Status CheckAllReduce(const proto::Job& job) {
 // Fields that are part of the format, but that nothing carries out yet.
 absl::Status CheckUnavailable(const proto::Job& job) {
   for (const auto& [name, is_set] : {std::pair("exchange: MPI", job.exchange() == proto::Job::MPI),
-                                     std::pair("same_host", job.same_host() != proto::Job::REGIONS),
                                      std::pair("trace", job.has_trace())}) {
     if (is_set) return Refuse(absl::StrCat(name, ": this version cannot do that"));
   }

@@ -17,11 +17,12 @@ namespace {
 constexpr uint64_t kBase = 64;
 // Of a ZeroMQ context: two threads with two descriptors each.
 constexpr uint64_t kContext = 4;
-// A listening socket: mailbox, port, both ends of its monitor, the wake-up of its endpoint, and
-// what is accepted before the limit is noticed.
-constexpr uint64_t kPerShard = 5;
-// A connection out: mailbox, TCP, both ends of its monitor.
-constexpr uint64_t kPerConnectionOut = 4;
+// A listening socket: mailbox, port, both ends of its monitor, the wake-up of its endpoint, what
+// is accepted before the limit is noticed, and memory that it shares, the door for that, the watch
+// over it, and a line to each peer.
+constexpr uint64_t kPerShard = 5 + 3 + kRegionPeersMax;
+// A connection out: mailbox, TCP, both ends of its monitor, a line for shared memory.
+constexpr uint64_t kPerConnectionOut = 5;
 // Of a child process of a worker: its channel and its pid_fd.
 constexpr uint64_t kPerChild = 2;
 // While a child is started: its end of the channel, launch file, log, pipe for the error.

@@ -19,6 +19,9 @@ struct DescriptorNeed {
 // Connections beyond a listener's limit that may be open for a moment, until they are ended.
 inline constexpr uint32_t kConnectionSlack = 64;
 
+// Peers of its host with which a listener shares memory: a line each. More go on over TCP.
+inline constexpr uint32_t kRegionPeersMax = 64;
+
 // Nodes that one node of an all-reduce speaks with: two in a ring, one more for each doubling.
 inline constexpr uint32_t kRingConnectionsMax = 16;
 

@@ -10,15 +10,15 @@ namespace strata {
 namespace {
 
 TEST(Descriptors, AnAggregatorOfARingNeedsNoMoreThanOneOfTheMostShards) {
-  EXPECT_EQ(RingDescriptors(4).total, 68u + 4 + 5 + 16 + 64 + 16 * 4);
+  EXPECT_EQ(RingDescriptors(4).total, 68u + 4 + 72 + 16 + 64 + 16 * 5);
   EXPECT_LE(RingDescriptors(4).total, AggregatorDescriptors(4, kShardsPerJobMax).total);
 }
 
 TEST(Descriptors, NeedOfAServerGrowsWithShardsAndConnections) {
   const DescriptorNeed one = ServerDescriptors(1, {.connections_max = 100});
-  EXPECT_EQ(one.total, 68u + 1 * (5 + 64 + 100));
-  EXPECT_EQ(one.formula, "68 + 1 shard x (69 + 100 connections)");
-  EXPECT_EQ(ServerDescriptors(4, {.connections_max = 1000}).total, 68u + 4 * (5 + 64 + 1000));
+  EXPECT_EQ(one.total, 68u + 1 * (72 + 64 + 100));
+  EXPECT_EQ(one.formula, "68 + 1 shard x (136 + 100 connections)");
+  EXPECT_EQ(ServerDescriptors(4, {.connections_max = 1000}).total, 68u + 4 * (72 + 64 + 1000));
 }
 
 TEST(Descriptors, NeedOfACoordinatorIsItsSessionsAndCalls) {
@@ -28,7 +28,7 @@ TEST(Descriptors, NeedOfACoordinatorIsItsSessionsAndCalls) {
 TEST(Descriptors, NeedOfAWorkerCoversItsLargestAggregator) {
   const DescriptorNeed few = WorkerDescriptors(2);
   EXPECT_EQ(few.total, AggregatorDescriptors(2, kShardsPerJobMax).total);
-  EXPECT_EQ(few.formula, "an aggregator's 68 + 2 ranks + 256 shards x 4");
+  EXPECT_EQ(few.formula, "an aggregator's 68 + 2 ranks + 256 shards x 5");
   EXPECT_EQ(WorkerDescriptors(1024).total, 104u + 1024 * 5);
 }
 
@@ -38,8 +38,8 @@ TEST(Descriptors, TooFewAreRefusedInOneLineWithBothFiguresAndTheCommand) {
   const absl::Status refused = CheckDescriptors("strata server", need, need.total - 1);
   EXPECT_EQ(refused.code(), absl::StatusCode::kResourceExhausted);
   EXPECT_EQ(refused.message(),
-            "strata server needs up to 1161 file descriptors (68 + 1 shard x (69 + 1024 "
-            "connections)), and may open 1160: raise the limit with `ulimit -n 1161`, or lower "
+            "strata server needs up to 1228 file descriptors (68 + 1 shard x (136 + 1024 "
+            "connections)), and may open 1227: raise the limit with `ulimit -n 1228`, or lower "
             "what it has to serve");
 }
 

@@ -3,12 +3,14 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
+#include "common/block_source.h"
 #include "common/ids.h"
 #include "common/wire/frame.h"
 
@@ -58,10 +60,10 @@ class Endpoint {
   // Begins to connect and returns at once; failure shows as kDisconnected. Errors: InvalidArgument.
   virtual absl::StatusOr<ConnectionId> Connect(const std::string& address) = 0;
 
-  // Queues a frame; header.payload_checksum must be set (wire::Checksum). Zero-copy: the payload's
-  // owner is kept until the bytes have left. Never blocks.
-  // Errors: NotFound (no such connection), InvalidArgument (the payload is over the endpoint's
-  // limit), ResourceExhausted (the peer's bounded queue is full: the frame was not taken).
+  // Queues a frame, and says its payload's checksum in the header. Zero-copy: the payload's owner
+  // is kept until the bytes have left. Never blocks. Errors: NotFound (no such connection),
+  // InvalidArgument (the payload is over the endpoint's limit), ResourceExhausted (the peer's
+  // bounded queue is full: the frame was not taken).
   virtual absl::Status Send(ConnectionId connection, const wire::Frame& frame) = 0;
 
   // Appends what has happened, waiting up to `timeout` for the first event or Wake. Several at
@@ -73,6 +75,9 @@ class Endpoint {
   virtual void WatchFd(int fd) = 0;
 
   virtual EndpointUse use() const { return {}; }
+
+  // Where payloads have to lie to go to peers of this host by reference; null: nowhere.
+  virtual std::shared_ptr<BlockSource> memory() const { return nullptr; }
 
   // It is known who is behind a connection: it may send frames of any size. Before, a large frame
   // that comes slowly may be taken for one without end, where an implementation watches for that.

@@ -83,7 +83,7 @@ absl::Status CheckEnvelope(absl::Span<const std::byte> bytes) {
 absl::Status CheckValues(absl::Span<const std::byte> bytes) {
   const auto octet = [&](size_t at) { return Get<uint8_t>(&bytes[at]); };
   if (octet(kOpAt) < static_cast<uint8_t>(Op::kHello) ||
-      octet(kOpAt) > static_cast<uint8_t>(Op::kAck)) {
+      octet(kOpAt) > static_cast<uint8_t>(Op::kAttachOk)) {
     return Refuse(absl::StrFormat("op is %d, which is unknown", octet(kOpAt)));
   }
   if ((octet(kFlagsAt) & ~kKnownFlags) != 0) {
@@ -101,10 +101,7 @@ absl::Status CheckValues(absl::Span<const std::byte> bytes) {
   if (octet(kCodecAt) >= kCodecs) {
     return Refuse(absl::StrFormat("codec is %d, which is unknown", octet(kCodecAt)));
   }
-  if (octet(kPayloadKindAt) == static_cast<uint8_t>(PayloadKind::kRegion)) {
-    return Refuse("payload_kind REGION is not supported");
-  }
-  if (octet(kPayloadKindAt) != static_cast<uint8_t>(PayloadKind::kInline)) {
+  if (octet(kPayloadKindAt) > static_cast<uint8_t>(PayloadKind::kRegion)) {
     return Refuse(absl::StrFormat("payload_kind is %d, which is unknown", octet(kPayloadKindAt)));
   }
   if (octet(kErrorAt) > static_cast<uint8_t>(ErrorCode::kWrongCodec)) {

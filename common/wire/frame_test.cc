@@ -138,12 +138,13 @@ TEST(Frame, TheLayoutIsTheDocumentedOneByteForByte) {
 }
 
 TEST(Frame, EveryOpRoundTripsWithWhatItMayCarry) {
-  for (int op = 1; op <= 16; ++op) {
+  for (int op = 1; op <= 18; ++op) {
     Header header;
     header.op = static_cast<Op>(op);
     std::vector<std::byte> payload;
     if (header.op == Op::kHello) payload = Payload(kHelloBytes);
     if (header.op == Op::kSeed) payload = Payload(16);
+    if (header.op == Op::kAttach) payload = Payload(8);
     if (header.op == Op::kError) {
       header.error = ErrorCode::kWrongJob;
       payload = Payload(11);
@@ -198,7 +199,7 @@ TEST(Frame, AnotherVersionIsRefusedByNameWhateverItsChecksum) {
 }
 
 TEST(Frame, OpZeroAndUnknownOpsAreRefused) {
-  for (const int op : {0, 17, 255}) ExpectRefused(DecodeWith(5, op), "op is");
+  for (const int op : {0, 19, 255}) ExpectRefused(DecodeWith(5, op), "op is");
 }
 
 TEST(Frame, UnknownFlagsAreRefused) {
@@ -241,9 +242,33 @@ TEST(Frame, ACodecWhereThereAreNoElementsIsRefused) {
   ExpectRefused(DecodeHeader(header, {}), "codec is int8 in op PUSHPULL");
 }
 
-TEST(Frame, PayloadKindsOtherThanInlineAreRefused) {
-  ExpectRefused(DecodeWith(10, 1), "payload_kind REGION is not supported");
+TEST(Frame, PayloadsThatAreNeitherInlineNorAReferenceAreRefused) {
+  ExpectRefused(DecodeWith(10, 1), "reference to a region of 24 bytes, not 32");
   ExpectRefused(DecodeWith(10, 2), "payload_kind is 2");
+}
+
+TEST(Frame, OnlyElementsMayComeByReference) {
+  Header header;
+  header.payload_kind = PayloadKind::kRegion;
+  header.payload_checksum = Checksum(Payload(kRegionReferenceBytes));
+  header.op = Op::kError;
+  header.error = ErrorCode::kWrongJob;
+  ExpectRefused(DecodeHeader(header, Payload(kRegionReferenceBytes)),
+                "payload_kind is REGION in op ERROR");
+  header.error = ErrorCode::kNone;
+  header.op = Op::kPushPull;
+  header.element_count = 1 << 20;
+  EXPECT_TRUE(DecodeHeader(header, Payload(kRegionReferenceBytes)).ok());
+}
+
+TEST(Frame, AnAttachNamesOneSession) {
+  Header header;
+  header.op = Op::kAttach;
+  for (const size_t size : {0, 7, 16}) {
+    header.payload_checksum = Checksum(Payload(size));
+    ExpectRefused(DecodeHeader(header, Payload(size)),
+                  absl::StrFormat("ATTACH of %d bytes, not 8", size));
+  }
 }
 
 TEST(Frame, AnErrorCodeOutsideOfErrorAndRetryIsRefused) {

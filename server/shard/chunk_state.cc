@@ -57,7 +57,10 @@ PushResult ChunkState::OnDuplicate(const Push& push, std::vector<DueAnswer>* due
   const NodeProgress& node = nodes_[push.node];
   const bool is_last = push.clock + 1 == node.received;
   const bool same_process = push.incarnation == node.incarnation;
-  if (is_last && same_process && (push.checksum != node.checksum || push.samples != node.samples)) {
+  const bool both_known = push.checksum != 0 && node.checksum != 0;
+  const bool differs =
+      (both_known && push.checksum != node.checksum) || push.samples != node.samples;
+  if (is_last && same_process && differs) {
     return Refuse(wire::ErrorCode::kConflict, "other content than before");
   }
   // A push before the last was answered, or the process would not have pushed again; a new process

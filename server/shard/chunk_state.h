@@ -35,8 +35,8 @@ struct Push {
   uint64_t clock = 0;
   uint64_t base_version = 0;
   uint32_t samples = 0;
-  uint64_t checksum = 0;
-  Bytes sum;  // encoded as the rules say; empty: adds nothing
+  uint64_t checksum = 0;  // 0: none is known, as of payloads that came by reference
+  Bytes sum;              // encoded as the rules say; empty: adds nothing
 };
 
 // An answer that is due now: to the push of `clock`, or to CUT(clock).

@@ -89,5 +89,25 @@ TEST(ChunkState, OlderDuplicatesStaySilentAndTheLastOneIsAnsweredWhenDue) {
   EXPECT_EQ(chunk.MinClock(), 1u);
 }
 
+// A repetition may take another way than what it repeats.
+TEST(ChunkState, ADuplicateIsAConflictOnlyIfBothChecksumsAreKnownAndDiffer) {
+  BufferPool pool;
+  const ChunkRules rules = Rules(2, 0);
+  ChunkState chunk(kernels::Cpu(), pool, rules, kElements, {{0, kElements, 1.0f, 1.0f}});
+  chunk.weights().Seed(Ones(), 1);
+  const auto push = [&](size_t node, uint64_t clock, uint64_t checksum) {
+    std::vector<DueAnswer> due;
+    return chunk
+        .OnPush({.node = node, .clock = clock, .samples = 1, .checksum = checksum, .sum = Ones()},
+                &due)
+        .error;
+  };
+  EXPECT_EQ(push(0, 0, 0), wire::ErrorCode::kNone);
+  EXPECT_EQ(push(0, 0, 5), wire::ErrorCode::kNone);
+  EXPECT_EQ(push(1, 0, 5), wire::ErrorCode::kNone);
+  EXPECT_EQ(push(1, 0, 0), wire::ErrorCode::kNone);
+  EXPECT_EQ(push(1, 0, 6), wire::ErrorCode::kConflict);
+}
+
 }  // namespace
 }  // namespace strata::server

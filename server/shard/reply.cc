@@ -2,8 +2,6 @@
 
 #include <memory>
 
-#include "absl/types/span.h"
-
 namespace strata::server {
 
 wire::Frame Reply(const wire::Header& request, wire::Op op) {
@@ -31,8 +29,6 @@ wire::Frame ErrorReply(const wire::Header& request, size_t request_payload_bytes
   frame.header.error = code;
   const auto text = std::make_shared<std::string>(reason.substr(0, request_payload_bytes));
   frame.payload = Bytes(text, reinterpret_cast<const std::byte*>(text->data()), text->size());
-  frame.header.payload_checksum =
-      wire::Checksum(absl::MakeConstSpan(frame.payload.data(), frame.payload.size()));
   return frame;
 }
 

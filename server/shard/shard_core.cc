@@ -11,7 +11,8 @@
 
 namespace strata::server {
 
-ShardCore::ShardCore(const kernels::Kernels& kernels) : kernels_(kernels) {}
+ShardCore::ShardCore(const kernels::Kernels& kernels, std::shared_ptr<BlockSource> memory)
+    : kernels_(kernels), pool_(BufferPool::kRetainedBytesMax, std::move(memory)) {}
 ShardCore::~ShardCore() = default;
 
 absl::Status ShardCore::Install(const proto::JobRecord& record, ShardId own_shard) {

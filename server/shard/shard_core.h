@@ -54,7 +54,9 @@ struct ShardReport {
 // only Install returns a Status.
 class ShardCore {
  public:
-  explicit ShardCore(const kernels::Kernels& kernels);
+  // Buffers come from `memory`; null: from the allocator.
+  explicit ShardCore(const kernels::Kernels& kernels,
+                     std::shared_ptr<BlockSource> memory = nullptr);
   ~ShardCore();
 
   // Takes a job in: `own_shard` is this shard's index in record.placement. Installing the same job

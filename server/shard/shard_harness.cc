@@ -137,6 +137,7 @@ std::vector<Sent> ShardHarness::Deliver(transport::ConnectionId connection,
   for (ShardAction& action : actions) {
     EXPECT_EQ(action.kind, ShardAction::Kind::kSend);
     const Bytes& payload = action.frame.payload;
+    action.frame.header.payload_checksum = wire::ChecksumOf(payload);  // as endpoints do
     wire::Header decoded;
     const absl::Status status =
         wire::Decode(wire::EncodeHeader(action.frame.header, payload.size()), SpanOf(payload),

@@ -164,7 +164,7 @@ void ShardJob::OnInit(transport::ConnectionId connection, const wire::Frame& fra
                       std::vector<ShardAction>* actions) {
   ChunkState& chunk = *chunks_.at(frame.header.chunk);
   const kernels::WeightState& weights = chunk.weights();
-  const uint64_t checksum = frame.header.payload_checksum;
+  const uint64_t checksum = wire::ChecksumOf(frame.payload);
   if (weights.seeded()) {
     if (weights.seed_checksum() != checksum) {
       return Refuse(connection, frame, ErrorCode::kConflict, "other first weights than before",
@@ -269,7 +269,6 @@ void ShardJob::SetWeights(const DueAnswer& answer, ChunkState* state, wire::Fram
   wire::Header& header = frame->header;
   if (answer.op != Op::kAnswer || !state->copies().encodes()) {
     header.version = weights.version();
-    header.payload_checksum = weights.checksum();
     frame->payload = weights.weights();
     return;
   }
@@ -283,7 +282,6 @@ void ShardJob::SetWeights(const DueAnswer& answer, ChunkState* state, wire::Fram
   header.codec = encoded->codec;
   header.base_version = encoded->base;
   header.version = encoded->version;
-  header.payload_checksum = wire::Checksum(encoded->payload);
   frame->payload = std::move(encoded->payload);
 }
 

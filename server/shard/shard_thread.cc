@@ -23,7 +23,7 @@ ShardThread::ShardThread(Options options, const kernels::Kernels& kernels,
     : options_(std::move(options)),
       endpoint_(std::move(endpoint)),
       queue_([this] { endpoint_->Wake(); }),
-      core_(kernels),
+      core_(kernels, endpoint_->memory()),
       backlog_(endpoint_.get(), options_.waiting_frames_max) {}
 
 ShardThread::~ShardThread() { Stop(); }

@@ -105,12 +105,13 @@ TEST(Limits, ADaemonWithTooFewDescriptorsSaysHowManyItNeedsAndDoesNotStart) {
        "256 calls), and may open 64: raise the limit with `ulimit -n 1344`, or lower what it has "
        "to serve\n"},
       {{"server", "--listen", "127.0.0.1", "--shards", "2"},
-       "strata: error: strata server needs up to 2254 file descriptors (68 + 2 shards x (69 + 1024 "
-       "connections)), and may open 64: raise the limit with `ulimit -n 2254`, or lower what it "
+       "strata: error: strata server needs up to 2388 file descriptors (68 + 2 shards x (136 + "
+       "1024 connections)), and may open 64: raise the limit with `ulimit -n 2388`, or lower what "
+       "it "
        "has to serve\n"},
       {{"worker", "--slots", "2", "--runs", TestDir() + "/runs"},
-       "strata: error: strata worker needs up to 1094 file descriptors (an aggregator's 68 + 2 "
-       "ranks + 256 shards x 4), and may open 64: raise the limit with `ulimit -n 1094`, or lower "
+       "strata: error: strata worker needs up to 1350 file descriptors (an aggregator's 68 + 2 "
+       "ranks + 256 shards x 5), and may open 64: raise the limit with `ulimit -n 1350`, or lower "
        "what it has to serve\n"}};
   for (const auto& [args, line] : daemons) {
     const Ended ended = RunWithDescriptors(64, args);

@@ -11,6 +11,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/job/arena.h"
 #include "common/job/job.h"
+#include "common/transport/region/region_memory.h"
 #include "common/transport/zmq/zmq_endpoint.h"
 #include "kernels/kernels.h"
 #include "worker/aggregator/aggregator.h"
@@ -31,6 +32,14 @@ absl::StatusOr<std::unique_ptr<client::Client>> Connect(const proto::Launch& lau
   auto client = client::Client::Connect(path);
   unlink(path.c_str());
   return client;
+}
+
+std::unique_ptr<transport::Endpoint> EndpointOf(const proto::Job& job) {
+  transport::ZmqOptions options;
+  if (job.same_host() == proto::Job::REGIONS) {
+    options.memory = *transport::RegionMemory::Create(size_t{1} << 30);
+  }
+  return *transport::CreateZmqEndpoint(options);
 }
 
 proto::Launch LaunchOf(const proto::JobRecord& record, const proto::LogicalNode& node,
@@ -72,7 +81,7 @@ NodeCluster::NodeCluster(const ClusterShape& shape, proto::Job job, uint64_t ele
   for (uint32_t c = 0; c < map.chunks(); ++c) placement->add_shard_of_chunk(c % shape.shards);
   for (uint32_t s = 0; s < shape.shards; ++s) {
     shards_.push_back(std::make_unique<server::ShardThread>(
-        server::ShardThread::Options(), kernels::Cpu(), *transport::CreateZmqEndpoint({})));
+        server::ShardThread::Options(), kernels::Cpu(), EndpointOf(record_.job())));
     Keep(shards_[s]->Start());
     placement->add_shard_endpoints(absl::StrCat("tcp://127.0.0.1:", shards_[s]->port()));
   }

@@ -323,9 +323,6 @@ void JobChecker::CheckWeights(Chunk* chunk, const wire::Frame& frame) {
   if (answer.op == Op::kAnswer && answer.clock < plan_.clocks) {
     chunk->told[answer.node * plan_.clocks + answer.clock].insert(chunk->checked_hash);
   }
-  if (answer.payload_checksum != chunk->checked_hash) {
-    return Violate("answers carry their checksum", where());
-  }
   if (seen) return;
   if (!is_whole ||
       std::memcmp(frame.payload.data(), reference.weights().data(), frame.payload.size()) != 0) {

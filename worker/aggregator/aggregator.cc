@@ -18,10 +18,10 @@
 #include "common/limits/descriptors.h"
 #include "common/log.h"
 #include "common/process/stop_request.h"
-#include "common/transport/zmq/zmq_endpoint.h"
 #include "kernels/kernels.h"
 #include "worker/aggregator/aggregator_core.h"
 #include "worker/aggregator/node_arenas.h"
+#include "worker/aggregator/node_endpoint.h"
 #include "worker/aggregator/node_memory.h"
 #include "worker/aggregator/poll_set.h"
 #include "worker/aggregator/rank_group.h"
@@ -222,10 +222,13 @@ absl::Status Aggregator::Begin(const proto::RunNode& run) {
   const ChunkMap map(elements, chunk_elements);
   core_ = std::make_unique<AggregatorCore>(RankId(launch_.first_rank()), launch_.local_ranks(),
                                            map.chunks());
-  arenas_ = std::make_unique<NodeArenas>(memory_.get(), core_.get(), map, kernels::Cpu());
   absl::StatusOr<std::unique_ptr<transport::Endpoint>> endpoint =
-      port_ ? port_->Release() : transport::CreateZmqEndpoint({});
+      port_ ? port_->Release() : ConnectingEndpoint(run.record().job(), memory_->segment());
   if (!endpoint.ok()) return endpoint.status();
+  arenas_ = std::make_unique<NodeArenas>(
+      memory_.get(), core_.get(), map, kernels::Cpu(),
+      NodeArenasOptions{.source = (*endpoint)->memory(),
+                        .lends_gradients = MayLendGradients(run.record().job())});
   absl::StatusOr<std::unique_ptr<Exchange>> exchange =
       CreateExchange({.record = run.record(),
                       .node = NodeId(launch_.node()),

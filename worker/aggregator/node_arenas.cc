@@ -1,15 +1,19 @@
 #include "worker/aggregator/node_arenas.h"
 
-#include <cstring>
+#include <utility>
+
+#include "common/copies.h"
 
 namespace strata::worker {
 
 NodeArenas::NodeArenas(NodeMemory* memory, AggregatorCore* core, const ChunkMap& map,
-                       const kernels::Kernels& kernels)
+                       const kernels::Kernels& kernels, const NodeArenasOptions& options)
     : memory_(memory),
       core_(core),
       map_(map),
       kernels_(kernels),
+      lends_gradients_(options.lends_gradients && memory->offsets().local_ranks == 1),
+      pool_(BufferPool::kRetainedBytesMax, options.source),
       inputs_(memory->offsets().local_ranks),
       complete_(memory->offsets().local_ranks) {}
 
@@ -17,12 +21,23 @@ NodeArenas::NodeArenas(NodeMemory* memory, AggregatorCore* core, const ChunkMap&
 Bytes NodeArenas::FirstWeights(ChunkId chunk) {
   const size_t count = map_.ElementsOf(chunk);
   std::shared_ptr<float> buffer = pool_.AllocateFloats(count);
-  std::memcpy(buffer.get(), memory_->weights() + map_.OffsetOf(chunk), count * sizeof(float));
+  CopyBytes(CopyReason::kFirstWeights, buffer.get(), memory_->weights() + map_.OffsetOf(chunk),
+            count * sizeof(float));
+  return AsBytes(buffer, count);
+}
+
+Bytes NodeArenas::SumOf(ChunkId chunk) {
+  const size_t count = map_.ElementsOf(chunk);
+  if (lends_gradients_) {
+    return Bytes(memory_->mapping(), reinterpret_cast<const std::byte*>(inputs_[0]),
+                 count * sizeof(float));
+  }
+  std::shared_ptr<float> buffer = pool_.AllocateFloats(count);
+  kernels_.sum(inputs_, buffer.get(), count);
   return AsBytes(buffer, count);
 }
 
 ExchangeNode::Sum NodeArenas::TakeSum(ChunkId chunk, uint64_t clock) {
-  const size_t count = map_.ElementsOf(chunk);
   uint32_t samples = 0;
   for (uint32_t r = 0; r < inputs_.size(); ++r) {
     const RankBlock& rank = memory_->rank(r);
@@ -30,11 +45,10 @@ ExchangeNode::Sum NodeArenas::TakeSum(ChunkId chunk, uint64_t clock) {
     samples += rank.samples[clock % kSampleSlots].load(std::memory_order_relaxed);
     complete_[r] = rank.complete.load(std::memory_order_relaxed);
   }
-  std::shared_ptr<float> buffer = pool_.AllocateFloats(count);
-  kernels_.sum(inputs_, buffer.get(), count);
+  Bytes sum = SumOf(chunk);
   memory_->consumed(chunk.value())
       .store(core_->OnSummed(chunk, complete_), std::memory_order_release);
-  return {AsBytes(buffer, count), samples};
+  return {std::move(sum), samples};
 }
 
 void NodeArenas::Land(ChunkId chunk, uint64_t landed) {
@@ -47,8 +61,8 @@ void NodeArenas::Land(ChunkId chunk, uint64_t landed) {
 }
 
 void NodeArenas::TakeWeights(ChunkId chunk, uint32_t first_element, const Bytes& weights) {
-  std::memcpy(memory_->weights() + map_.OffsetOf(chunk) + first_element, weights.data(),
-              weights.size());
+  CopyBytes(CopyReason::kIntoArena, memory_->weights() + map_.OffsetOf(chunk) + first_element,
+            weights.data(), weights.size());
 }
 
 void NodeArenas::AddToWeights(ChunkId chunk, uint32_t first_element,
@@ -62,7 +76,7 @@ void NodeArenas::Landed(ChunkId chunk, uint64_t clock) {
 }
 
 void NodeArenas::TakeFinalWeights(ChunkId chunk, const Bytes& weights) {
-  std::memcpy(memory_->weights() + map_.OffsetOf(chunk), weights.data(), weights.size());
+  TakeWeights(chunk, 0, weights);
 }
 
 void NodeArenas::LandFirstWeights() {

@@ -14,6 +14,15 @@
 
 namespace strata::worker {
 
+struct NodeArenasOptions {
+  // Where send buffers come from; null: the allocator.
+  std::shared_ptr<BlockSource> source;
+  // A node's only rank's gradients are handed out where they lie, without a copy. Requires that
+  // nobody reads them any more once the chunk's next weights are taken: a rank may write to them
+  // from then on.
+  bool lends_gradients = false;
+};
+
 // The node's arenas as the exchange sees them: sums gradients over the ranks straight into a send
 // buffer, lands weights in place, and wakes ranks that sleep for them.
 //
@@ -25,7 +34,7 @@ class NodeArenas final : public ExchangeNode {
  public:
   // All outlive this; `core` and `memory` hold as many chunks as `map`.
   NodeArenas(NodeMemory* memory, AggregatorCore* core, const ChunkMap& map,
-             const kernels::Kernels& kernels);
+             const kernels::Kernels& kernels, const NodeArenasOptions& options = {});
 
   Bytes FirstWeights(ChunkId chunk) override;
   Sum TakeSum(ChunkId chunk, uint64_t clock) override;
@@ -43,11 +52,13 @@ class NodeArenas final : public ExchangeNode {
 
  private:
   void Land(ChunkId chunk, uint64_t landed);
+  Bytes SumOf(ChunkId chunk);
 
   NodeMemory* const memory_;
   AggregatorCore* const core_;
   const ChunkMap map_;
   const kernels::Kernels& kernels_;
+  const bool lends_gradients_;
   BufferPool pool_;
   std::vector<const float*> inputs_;  // scratch, by local rank
   std::vector<uint64_t> complete_;    // scratch, by local rank

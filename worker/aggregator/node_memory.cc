@@ -37,6 +37,10 @@ void Unmap(void* address, size_t bytes) {
   if (address != nullptr) munmap(address, bytes);
 }
 
+std::shared_ptr<void> Owned(void* address, size_t bytes) {
+  return {address, [bytes](void* mapped) { Unmap(mapped, bytes); }};
+}
+
 }  // namespace
 
 NodeOffsets::NodeOffsets(uint64_t elements_in, uint32_t local_ranks_in)
@@ -64,6 +68,7 @@ absl::StatusOr<std::unique_ptr<NodeMemory>> NodeMemory::Create(uint64_t elements
   std::unique_ptr<NodeMemory> memory(new NodeMemory(std::move(fd), offsets));
   void* all = Map(nullptr, offsets.total, PROT_READ | PROT_WRITE, MAP_SHARED, memory->fd(), 0);
   if (all == nullptr) return SystemError("mmap");
+  memory->mapping_ = Owned(all, offsets.total);
   memory->control_ = static_cast<std::byte*>(all);
   memory->control_bytes_ = offsets.total;
   memory->weights_ = reinterpret_cast<float*>(memory->control_ + offsets.weights);
@@ -89,6 +94,7 @@ absl::StatusOr<std::unique_ptr<NodeMemory>> NodeMemory::Attach(UniqueFd fd, uint
   memory->control_bytes_ = offsets.weights;
   memory->control_ = static_cast<std::byte*>(
       Map(nullptr, offsets.weights, kReadWrite, MAP_SHARED, memory->fd(), 0));
+  memory->mapping_ = Owned(memory->control_, offsets.weights);
   memory->own_gradients_ =
       static_cast<float*>(Map(nullptr, arena, kReadWrite, MAP_SHARED, memory->fd(),
                               offsets.gradients + local_rank * offsets.arena_stride));
@@ -104,10 +110,14 @@ absl::StatusOr<std::unique_ptr<NodeMemory>> NodeMemory::Attach(UniqueFd fd, uint
 }
 
 NodeMemory::~NodeMemory() {
-  Unmap(control_, control_bytes_);
   if (control_bytes_ == offsets_.total) return;  // one mapping for all
   Unmap(weights_, arena_bytes());
   Unmap(own_gradients_, arena_bytes());
+}
+
+std::shared_ptr<transport::SharedSegment> NodeMemory::segment() const {
+  auto segment = transport::SharedSegment::Borrow(fd(), control_, offsets_.total);
+  return segment.ok() ? *std::move(segment) : nullptr;
 }
 
 size_t NodeMemory::touched_bytes() const {

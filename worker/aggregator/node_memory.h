@@ -11,6 +11,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
+#include "common/transport/region/shared_segment.h"
 #include "common/unique_fd.h"
 
 namespace strata::worker {
@@ -87,6 +88,9 @@ class NodeMemory {
   NodeMemory& operator=(const NodeMemory&) = delete;
 
   int fd() const { return fd_.get(); }
+  // All of it, for a peer of this host to read in; this outlives it. Null: out of descriptors.
+  // REQUIRES: the aggregator's mapping.
+  std::shared_ptr<transport::SharedSegment> segment() const;
   // What has been written to, in whole pages.
   size_t touched_bytes() const;
   const NodeOffsets& offsets() const { return offsets_; }
@@ -103,6 +107,9 @@ class NodeMemory {
     return At<std::atomic<uint64_t>>(
         offsets_.ready)[static_cast<size_t>(local_rank) * offsets_.chunks_max + chunk];
   }
+
+  // Keeps what is mapped from offset 0 on mapped, whatever becomes of this.
+  const std::shared_ptr<void>& mapping() const { return mapping_; }
 
   float* weights() const { return weights_; }
   // REQUIRES: the aggregator's mapping, or the rank's own.
@@ -124,6 +131,7 @@ class NodeMemory {
 
   const UniqueFd fd_;
   const NodeOffsets offsets_;
+  std::shared_ptr<void> mapping_;  // of control_
   std::byte* control_ = nullptr;
   size_t control_bytes_ = 0;
   float* weights_ = nullptr;

@@ -5,6 +5,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/limits/descriptors.h"
 #include "common/transport/zmq/zmq_endpoint.h"
+#include "worker/aggregator/node_endpoint.h"
 
 namespace strata::worker {
 namespace {
@@ -30,6 +31,7 @@ absl::StatusOr<std::unique_ptr<RingPort>> RingPort::Open(const proto::Launch& la
       EnsureDescriptors("strata aggregator", RingDescriptors(launch.local_ranks()));
   if (!descriptors.ok()) return descriptors;
   transport::ZmqOptions options;
+  options.memory = MemoryForPeers(launch.record().job());
   options.connections_max = kRingConnectionsMax;
   options.strangers_max = kConnectionSlack;
   options.stranger_bytes_max = kStrangerBytesMax;

@@ -56,6 +56,7 @@ AllReduceCore::AllReduceCore(const CoreOptions& options, ChunkMap map,
                              const kernels::Kernels& kernels, uint32_t position)
     : options_(options),
       map_(map),
+      pool_(BufferPool::kRetainedBytesMax, options.memory),
       rules_(RulesOf(options, kernels, &pool_, position)),
       window_(AllChunks(map.chunks()), std::max<uint32_t>(2, options.record.job().window()),
               options.reserve) {
@@ -114,7 +115,6 @@ void AllReduceCore::SendSeeds(absl::Time now, CoreActions* actions) {
     wire::Header header;
     header.op = Op::kSeed;
     header.chunk = static_cast<uint32_t>(first);
-    header.payload_checksum = ChecksumOf(payload);
     for (Peer& peer : peers_) peer.link.Send(header, payload, now, &actions->wire);
   }
 }
@@ -123,7 +123,7 @@ absl::Status AllReduceCore::OnPayload(const NodeAction& asked, Bytes payload, ui
                                       absl::Time now, CoreActions* actions) {
   ChunkReduction& chunk = chunks_[asked.chunk.value()];
   if (asked.kind == NodeAction::Kind::kFirstWeights) {
-    seeds_.push_back(ChecksumOf(payload));
+    seeds_.push_back(wire::ChecksumOf(payload));
     chunk.Seed(payload);
     if (seeds_.size() < chunks_.size()) return absl::OkStatus();
     SendSeeds(now, actions);

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "absl/strings/str_format.h"
+#include "common/copies.h"
 #include "common/job/slices.h"
 #include "worker/exchange/line.h"
 
@@ -155,7 +156,6 @@ absl::Status ChunkReduction::Send(const ReduceStep& step, ReductionActions* acti
   send.header.slice = step.slices.begin;
   send.header.element_count = end - begin;
   if (sum) send.header.sample_count = samples_[step.slices.begin];
-  send.header.payload_checksum = ChecksumOf(send.payload);
   actions->sends.push_back(std::move(send));
   return absl::OkStatus();
 }

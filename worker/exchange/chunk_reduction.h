@@ -38,7 +38,7 @@ struct ReductionRules {
 struct ReductionActions {
   struct Send {
     uint32_t peer = 0;    // position
-    wire::Header header;  // op, chunk, clock, counts, slice, payload_checksum
+    wire::Header header;  // op, chunk, clock, counts, slice
     Bytes payload;
   };
   struct Delivery {

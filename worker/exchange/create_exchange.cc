@@ -21,7 +21,9 @@ absl::StatusOr<std::unique_ptr<ExchangeCore>> CreateCore(const CoreOptions& opti
 absl::StatusOr<std::unique_ptr<Exchange>> CreateExchange(
     const CoreOptions& options, std::unique_ptr<transport::Endpoint> endpoint, int wake_fd,
     ExchangeNode* node, const ClockInterface* clock) {
-  absl::StatusOr<std::unique_ptr<ExchangeCore>> core = CreateCore(options);
+  CoreOptions core_options = options;
+  core_options.memory = endpoint->memory();
+  absl::StatusOr<std::unique_ptr<ExchangeCore>> core = CreateCore(core_options);
   if (!core.ok()) return core.status();
   return std::make_unique<CoreExchange>(*std::move(core), std::move(endpoint), wake_fd, node,
                                         clock);

@@ -2,12 +2,14 @@
 #define STRATA_WORKER_EXCHANGE_EXCHANGE_CORE_H_
 
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include "absl/status/status.h"
 #include "absl/time/time.h"
+#include "common/block_source.h"
 #include "proto/control.pb.h"
 #include "worker/exchange/exchange.h"
 #include "worker/exchange/line.h"
@@ -46,6 +48,8 @@ struct CoreOptions {
   uint32_t incarnation = 0;
   LineTiming timing;
   PushWindow::Reserve reserve = PushWindow::Reserve::kLowest;
+  // Where buffers for payloads come from; null: the allocator.
+  std::shared_ptr<BlockSource> memory;
 };
 
 LineIdentity IdentityOf(const CoreOptions& options);

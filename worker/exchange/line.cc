@@ -8,10 +8,6 @@
 
 namespace strata::worker {
 
-uint64_t ChecksumOf(const Bytes& payload) {
-  return wire::Checksum(absl::MakeConstSpan(payload.data(), payload.size()));
-}
-
 std::string TextOf(const wire::Frame& refusal) {
   if (refusal.payload.empty()) return wire::ToString(refusal.header.error);
   return {reinterpret_cast<const char*>(refusal.payload.data()), refusal.payload.size()};
@@ -37,7 +33,6 @@ wire::Frame HelloOf(const LineIdentity& identity) {
       std::make_shared<std::array<std::byte, wire::kHelloBytes>>(wire::EncodeHello(identity.hello));
   wire::Frame frame{HeaderOf(identity, wire::Op::kHello),
                     Bytes(bytes, bytes->data(), bytes->size())};
-  frame.header.payload_checksum = wire::Checksum(*bytes);
   return frame;
 }
 

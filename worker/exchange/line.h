@@ -41,8 +41,6 @@ struct LineIdentity {
   wire::Hello hello;
 };
 
-// Of a payload, for its header.
-uint64_t ChecksumOf(const Bytes& payload);
 // Why a frame was refused: its text, or the name of its error.
 std::string TextOf(const wire::Frame& refusal);
 

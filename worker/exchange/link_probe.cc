@@ -90,7 +90,6 @@ void LinkProbe::Go(absl::Time now, CoreActions* actions) {
     const Bytes payload = BurstPayload();
     header.op = Op::kGather;
     header.element_count = kBurstFrameBytes / sizeof(float);
-    header.payload_checksum = ChecksumOf(payload);
     for (uint32_t i = 0; i < kBurstFrames; ++i) {
       next_.Send(header, payload, now, &actions->wire);
     }

@@ -47,7 +47,6 @@ void PeerLink::Send(const wire::Header& header, Bytes payload, absl::Time now,
   frame.header.sample_count = header.sample_count;
   frame.header.slice = header.slice;
   frame.header.codec = header.codec;
-  frame.header.payload_checksum = header.payload_checksum;
   const std::pair<uint64_t, int64_t> urgency = {header.clock, -int64_t{header.chunk}};
   waiting_.emplace(Urgency{urgency, calls_++}, std::move(frame));
   Pump(now, actions);
@@ -59,7 +58,6 @@ void PeerLink::SendError(const std::string& reason, std::vector<WireAction>* act
   wire::Frame frame{HeaderOf(options_.identity, Op::kError),
                     Bytes(text, reinterpret_cast<const std::byte*>(text->data()), text->size())};
   frame.header.error = wire::ErrorCode::kPeerFailed;
-  frame.header.payload_checksum = ChecksumOf(frame.payload);
   Transmit(std::move(frame), actions);
 }
 

@@ -49,8 +49,8 @@ class PeerLink {
   uint64_t bytes_sent(wire::Op op) const;
 
   void Start(absl::Time now, std::vector<WireAction>* actions);
-  // `header`: op and what belongs to it, payload_checksum too; the rest is filled in. Older clocks
-  // first, then the highest chunk, else in the order of the calls.
+  // `header`: op and what belongs to it; the rest is filled in. Older clocks first, then the
+  // highest chunk, else in the order of the calls.
   void Send(const wire::Header& header, Bytes payload, absl::Time now,
             std::vector<WireAction>* actions);
   // Says that the job has failed here; nothing follows.

@@ -1,10 +1,13 @@
 #include "worker/exchange/shard_line.h"
 
 #include <algorithm>
+#include <memory>
 #include <utility>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "common/copies.h"
 
 namespace strata::worker {
 namespace {
@@ -24,6 +27,13 @@ bool Answers(Op answer, Op request) {
     default:
       return false;
   }
+}
+
+Bytes CopyOf(const Bytes& bytes) {
+  if (bytes.empty()) return bytes;
+  const auto copy = std::make_shared<std::vector<std::byte>>(bytes.size());
+  CopyBytes(CopyReason::kRepeatedPush, copy->data(), bytes.data(), bytes.size());
+  return Bytes(copy, copy->data(), copy->size());
 }
 
 }  // namespace
@@ -55,7 +65,6 @@ void ShardLine::Start(absl::Time now, std::vector<WireAction>* actions) {
 void ShardLine::Ask(wire::Header header, Bytes payload, absl::Time now,
                     std::vector<WireAction>* actions) {
   Sign(identity_, &header);
-  header.payload_checksum = ChecksumOf(payload);
   Request request{.frame = {header, std::move(payload)},
                   .asked = now,
                   .due = now,
@@ -65,6 +74,12 @@ void ShardLine::Ask(wire::Header header, Bytes payload, absl::Time now,
 }
 
 void ShardLine::Send(Request* request, absl::Time now, std::vector<WireAction>* actions) {
+  if (request->sent && !request->is_own_copy) {
+    // What was lent for the first sending may change as soon as that is answered, while this one
+    // still waits in a queue.
+    request->frame.payload = CopyOf(request->frame.payload);
+    request->is_own_copy = true;
+  }
   wire::Frame frame = request->frame;
   if (request->sent) frame.header.flags |= wire::kFlagReplay;
   request->sent = true;

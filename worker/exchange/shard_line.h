@@ -60,6 +60,7 @@ class ShardLine {
   struct Request {
     wire::Frame frame;
     bool sent = false;
+    bool is_own_copy = false;  // of the payload
     absl::Time asked;
     absl::Time due;  // to be sent (again)
     absl::Duration backoff;

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <memory>
 
+#include "common/copies.h"
+
 namespace strata::worker {
 
 Bytes SlicePieces::View(uint32_t begin, uint32_t end) const {
@@ -19,8 +21,8 @@ Bytes SlicePieces::View(uint32_t begin, uint32_t end) const {
   for (const Piece& piece : pieces_) {
     const uint32_t from = std::max(begin, piece.begin), to = std::min(end, piece.end());
     if (from >= to) continue;
-    std::copy_n(piece.floats.floats() + (from - piece.begin), to - from,
-                whole.get() + (from - begin));
+    CopyBytes(CopyReason::kJoined, whole.get() + (from - begin),
+              piece.floats.floats() + (from - piece.begin), (to - from) * sizeof(float));
   }
   return AsBytes(whole, end - begin);
 }

@@ -128,11 +128,13 @@ absl::Status SimNetwork::Send(SimEndpoint* from, ConnectionId id, const wire::Fr
     return absl::ResourceExhaustedError("the peer's queue is full");
   }
   const auto number = static_cast<uint32_t>(WireOf(id));
-  Note(SimNote::kSent, *wire, to, &frame.header);
-  Transmit(number, to, frame);
+  wire::Frame sent = frame;
+  sent.header.payload_checksum = wire::ChecksumOf(frame.payload);
+  Note(SimNote::kSent, *wire, to, &sent.header);
+  Transmit(number, to, sent);
   if (random_.Chance(faults_.duplicate)) {
-    Note(SimNote::kDuplicated, *wire, to, &frame.header);
-    Transmit(number, to, frame);
+    Note(SimNote::kDuplicated, *wire, to, &sent.header);
+    Transmit(number, to, sent);
   }
   if (random_.Chance(faults_.break_both)) BreakWire(number, to, false, "the connection broke");
   if (random_.Chance(faults_.break_one)) BreakWire(number, random_.Below(2), true, "silence");
@@ -173,6 +175,9 @@ static Event ThroughBytes(const wire::Frame& frame, uint64_t payload_bytes_max, 
   Event event;
   event.error =
       wire::Decode(header, *payload, {.payload_bytes_max = payload_bytes_max}, &event.frame.header);
+  if (event.error.ok() && event.frame.header.payload_kind == wire::PayloadKind::kRegion) {
+    event.error = absl::InvalidArgumentError("REGION of a peer without shared memory");
+  }
   event.kind = event.error.ok() ? Event::Kind::kFrame : Event::Kind::kMalformed;
   event.frame.payload = Bytes(payload, payload->data(), payload->size());
   return event;

@@ -61,4 +61,16 @@ absl::StatusOr<std::string> ResolveIpv4(const std::string& host) {
   return text;
 }
 
+// An address is this host's own if connections to it come from it.
+int PortOnThisHost(int fd) {
+  sockaddr_in own = {}, peer = {};
+  socklen_t own_size = sizeof own, peer_size = sizeof peer;
+  if (getsockname(fd, reinterpret_cast<sockaddr*>(&own), &own_size) != 0 ||
+      getpeername(fd, reinterpret_cast<sockaddr*>(&peer), &peer_size) != 0) {
+    return 0;
+  }
+  if (own.sin_family != AF_INET || own.sin_addr.s_addr != peer.sin_addr.s_addr) return 0;
+  return ntohs(peer.sin_port);
+}
+
 }  // namespace strata::transport

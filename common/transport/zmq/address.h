@@ -22,6 +22,10 @@ absl::StatusOr<TcpAddress> ParseTcpAddress(const std::string& address);
 // 0.0.0.0. May block on name service. Errors: InvalidArgument naming the host.
 absl::StatusOr<std::string> ResolveIpv4(const std::string& host);
 
+// The port at the other end of a TCP connection whose both ends are this host; 0: it is another
+// one.
+int PortOnThisHost(int fd);
+
 }  // namespace strata::transport
 
 #endif  // STRATA_COMMON_TRANSPORT_ZMQ_ADDRESS_H_

@@ -56,13 +56,15 @@ absl::Status BindError(const std::string& address) {
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<Listener>> Listener::Create(const Limits& limits,
-                                                           std::function<ConnectionId()> next_id) {
+                                                           std::function<ConnectionId()> next_id,
+                                                           RegionHost* regions) {
   absl::StatusOr<Socket> socket = Socket::Create(ZMQ_ROUTER);
   if (!socket.ok()) return socket.status();
   socket->SetLimits(limits.socket);
   // Else frames to unknown peers would be dropped and reported as sent.
   socket->SetOption(ZMQ_ROUTER_MANDATORY, 1);
-  auto listener = std::make_unique<Listener>(*std::move(socket), limits, std::move(next_id));
+  auto listener =
+      std::make_unique<Listener>(*std::move(socket), limits, std::move(next_id), regions);
   absl::StatusOr<std::unique_ptr<Monitor>> monitor =
       Monitor::Create(&listener->socket_, kMonitored);
   if (!monitor.ok()) return monitor.status();
@@ -70,10 +72,12 @@ absl::StatusOr<std::unique_ptr<Listener>> Listener::Create(const Limits& limits,
   return listener;
 }
 
-Listener::Listener(Socket socket, const Limits& limits, std::function<ConnectionId()> next_id)
+Listener::Listener(Socket socket, const Limits& limits, std::function<ConnectionId()> next_id,
+                   RegionHost* regions)
     : limits_(limits),
       frame_limits_{.payload_bytes_max = limits.queue.payload_bytes_max},
       next_id_(std::move(next_id)),
+      regions_(regions),
       socket_(std::move(socket)),
       watch_(limits.watch) {}
 
@@ -95,6 +99,10 @@ absl::StatusOr<int> Listener::Bind(const std::string& address) {
   parsed = ParseTcpAddress(bound);
   if (!parsed.ok()) return parsed.status();
   port_ = parsed->port;
+  if (regions_ != nullptr) {
+    const absl::Status opened = regions_->Open(port_);
+    if (!opened.ok()) LogWarning("port %d: %s", port_, std::string(opened.message()));
+  }
   return port_;
 }
 
@@ -104,7 +112,7 @@ absl::Status Listener::Send(ConnectionId connection, const wire::Frame& frame) {
     return absl::NotFoundError(absl::StrFormat("no connection %d", connection.value()));
   }
   Peer* peer = it->second.get();
-  if (absl::Status added = peer->queue.Add(frame); !added.ok()) return added;
+  if (absl::Status added = peer->queue.Add(frame, peer->session.get()); !added.ok()) return added;
   if (peer->queue.Flush(socket_.handle(), peer->routing_id) == SendResult::kNoPeer) Leave(peer);
   return absl::OkStatus();
 }
@@ -119,10 +127,12 @@ void Listener::Close(ConnectionId connection) {
   // The entry stays until the peer leaves, so that what it still sends is dropped.
   it->second->is_closed = true;
   it->second->queue = SendQueue(limits_.queue);
+  if (regions_ != nullptr) regions_->Retire(std::move(it->second->session));
 }
 
 void Listener::Flush() {
   for (auto& [connection, peer] : peers_) {
+    if (peer->session != nullptr) peer->session->Sweep();
     if (peer->queue.empty() || peer->is_leaving) continue;
     if (peer->queue.Flush(socket_.handle(), peer->routing_id) == SendResult::kNoPeer) {
       Leave(peer.get());
@@ -237,6 +247,7 @@ void Listener::ReportLeaving(std::vector<Event>* events) {
       event.error = absl::UnavailableError("connection lost");
       events->push_back(std::move(event));
     }
+    if (regions_ != nullptr) regions_->Retire(std::move(it->second->session));
     by_routing_id_.erase(it->second->routing_id);
     gone_set_.insert(it->second->routing_id);
     gone_.push_back(it->second->routing_id);
@@ -246,6 +257,29 @@ void Listener::ReportLeaving(std::vector<Event>* events) {
       gone_.pop_front();
     }
   }
+}
+
+bool Listener::Understand(Peer* peer, Event* event) {
+  if (event->kind != Event::Kind::kFrame) return true;
+  wire::Frame* frame = &event->frame;
+  if (frame->header.op == wire::Op::kAttach) {
+    Attach(peer, wire::ChecksumAt({frame->payload.data(), frame->payload.size()}, 0));
+    return false;
+  }
+  Resolve(peer->session.get(), event);
+  return true;
+}
+
+// A number that is not known means that the peer has knocked elsewhere: its payloads, and those for
+// it, go on coming with their frames.
+void Listener::Attach(Peer* peer, uint64_t session) {
+  if (regions_ == nullptr || peer->session != nullptr) return;
+  peer->session = regions_->Claim(session);
+  if (peer->session == nullptr) return;
+  wire::Frame reply;
+  reply.header.op = wire::Op::kAttachOk;
+  // Before the session may refer to anything.
+  if (peer->queue.Add(reply, nullptr).ok()) peer->session->Attach();
 }
 
 void Listener::Receive(size_t count_max, std::vector<Event>* events) {
@@ -268,7 +302,7 @@ void Listener::Receive(size_t count_max, std::vector<Event>* events) {
       continue;
     }
     event.connection = peer->connection;
-    events->push_back(std::move(event));
+    if (Understand(peer, &event)) events->push_back(std::move(event));
   }
   Look(/*is_drained=*/false);
   if (!leaving_.empty() && ++leaving_rounds_ > kLeavingRoundsMax) ReportLeaving(events);

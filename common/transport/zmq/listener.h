@@ -14,6 +14,8 @@
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "common/transport/endpoint.h"
+#include "common/transport/region/region_host.h"
+#include "common/transport/region/region_session.h"
 #include "common/transport/zmq/connection_watch.h"
 #include "common/transport/zmq/send_queue.h"
 #include "common/transport/zmq/socket.h"
@@ -31,11 +33,14 @@ class Listener {
     size_t connections_max = 0;  // as ZmqOptions, as is the next
     size_t strangers_max = 0;
   };
-  // `next_id` names new connections. Errors: ResourceExhausted.
+  // `next_id` names new connections; `regions`, which may be null, outlives it.
+  // Errors: ResourceExhausted.
   static absl::StatusOr<std::unique_ptr<Listener>> Create(const Limits& limits,
-                                                          std::function<ConnectionId()> next_id);
+                                                          std::function<ConnectionId()> next_id,
+                                                          RegionHost* regions);
   // Use Create.
-  Listener(Socket socket, const Limits& limits, std::function<ConnectionId()> next_id);
+  Listener(Socket socket, const Limits& limits, std::function<ConnectionId()> next_id,
+           RegionHost* regions);
 
   // As Endpoint::Listen.
   absl::StatusOr<int> Bind(const std::string& address);
@@ -68,12 +73,16 @@ class Listener {
     const std::string routing_id;
     const int fd;
     SendQueue queue;
-    bool is_closed = false;   // by us: what comes is dropped
-    bool is_leaving = false;  // lost; frames that came before may still be read
+    std::unique_ptr<RegionSession> session;  // of a peer of this host
+    bool is_closed = false;                  // by us: what comes is dropped
+    bool is_leaving = false;                 // lost; frames that came before may still be read
   };
 
   void ReadMonitor();
   void Accepted(int fd);
+  // False: the frame was for this endpoint, not for its owner.
+  bool Understand(Peer* peer, Event* event);
+  void Attach(Peer* peer, uint64_t session);
   // The peer that sent a message; null: one that was reported as gone.
   Peer* FindOrAdd(const std::string& routing_id, int fd);
   void Leave(Peer* peer);
@@ -88,6 +97,7 @@ class Listener {
   const Limits limits_;
   const wire::Limits frame_limits_;
   const std::function<ConnectionId()> next_id_;
+  RegionHost* const regions_;
   Socket socket_;
   std::unique_ptr<Monitor> monitor_;
   absl::flat_hash_map<ConnectionId, std::unique_ptr<Peer>> peers_;

@@ -4,12 +4,12 @@
 
 #include <cerrno>
 #include <cstdint>
-#include <cstring>
 #include <optional>
 #include <utility>
 #include <vector>
 
 #include "absl/strings/str_format.h"
+#include "common/copies.h"
 
 namespace strata::transport {
 namespace {
@@ -92,7 +92,7 @@ Bytes TakePayload(std::shared_ptr<Part> part) {
   const size_t size = part->size();
   if (reinterpret_cast<uintptr_t>(data) % alignof(float) == 0) return Bytes(part, data, size);
   auto copy = std::make_shared<std::vector<float>>((size + sizeof(float) - 1) / sizeof(float));
-  std::memcpy(copy->data(), data, size);
+  CopyBytes(CopyReason::kUnaligned, copy->data(), data, size);
   const auto* bytes = reinterpret_cast<const std::byte*>(copy->data());
   return Bytes(std::move(copy), bytes, size);
 }
@@ -152,9 +152,20 @@ bool ReceiveFrame(void* socket, const wire::Limits& limits, std::string* routing
   }
   event->error = wire::Decode(header.bytes(), payload->bytes(), limits, &event->frame.header);
   if (!event->error.ok()) return true;
-  if (payload->size() > 0) event->frame.payload = TakePayload(std::move(payload));
+  if (payload->size() > 0) {
+    event->frame.payload = TakePayload(std::move(payload));
+    event->frame.payload.RememberChecksum(event->frame.header.payload_checksum);
+  }
   event->kind = Event::Kind::kFrame;
   return true;
+}
+
+void Resolve(RegionSession* session, Event* event) {
+  if (event->frame.header.payload_kind != wire::PayloadKind::kRegion) return;
+  event->error = session == nullptr
+                     ? absl::InvalidArgumentError("REGION of a peer without shared memory")
+                     : session->Resolve(&event->frame);
+  if (!event->error.ok()) event->kind = Event::Kind::kMalformed;
 }
 
 }  // namespace strata::transport

@@ -10,6 +10,7 @@
 #include "absl/status/status.h"
 #include "common/bytes.h"
 #include "common/transport/endpoint.h"
+#include "common/transport/region/region_session.h"
 #include "common/wire/frame.h"
 
 namespace strata::transport {
@@ -41,6 +42,10 @@ SendResult SendFrame(void* socket, const std::string& routing_id, const Outgoing
 // wire::kProbe) is kMalformed with the error Cancelled.
 bool ReceiveFrame(void* socket, const wire::Limits& limits, std::string* routing_id, int* fd,
                   Event* event);
+
+// Puts the payload of a frame that refers to one in its place; kMalformed where that fails.
+// `session`: the connection's; may be null.
+void Resolve(RegionSession* session, Event* event);
 
 }  // namespace strata::transport
 

@@ -12,7 +12,7 @@
 namespace strata::transport {
 namespace {
 
-constexpr int kMonitored = ZMQ_EVENT_CLOSED | ZMQ_EVENT_DISCONNECTED |
+constexpr int kMonitored = ZMQ_EVENT_CONNECTED | ZMQ_EVENT_CLOSED | ZMQ_EVENT_DISCONNECTED |
                            ZMQ_EVENT_HANDSHAKE_SUCCEEDED | ZMQ_EVENT_HANDSHAKE_FAILED_NO_DETAIL |
                            ZMQ_EVENT_HANDSHAKE_FAILED_PROTOCOL | ZMQ_EVENT_HANDSHAKE_FAILED_AUTH;
 
@@ -27,7 +27,7 @@ std::string RandomRoutingId() {
 
 absl::StatusOr<std::unique_ptr<OutgoingConnection>> OutgoingConnection::Create(
     ConnectionId id, const std::string& address, const Socket::Limits& socket_limits,
-    const SendQueue::Limits& queue_limits) {
+    const SendQueue::Limits& queue_limits, RegionHost* regions) {
   const absl::StatusOr<TcpAddress> parsed = ParseTcpAddress(address);
   if (!parsed.ok()) return parsed.status();
   if (parsed->port == 0 || parsed->host == "*") {
@@ -39,7 +39,7 @@ absl::StatusOr<std::unique_ptr<OutgoingConnection>> OutgoingConnection::Create(
   socket->SetLimits(socket_limits);
   socket->SetOption(ZMQ_ROUTING_ID, RandomRoutingId());
   auto connection = std::make_unique<OutgoingConnection>(id, address, *std::move(socket),
-                                                         socket_limits, queue_limits);
+                                                         socket_limits, queue_limits, regions);
   absl::StatusOr<std::unique_ptr<Monitor>> monitor =
       Monitor::Create(&connection->socket_, kMonitored);
   if (!monitor.ok()) return monitor.status();
@@ -53,21 +53,27 @@ absl::StatusOr<std::unique_ptr<OutgoingConnection>> OutgoingConnection::Create(
 
 OutgoingConnection::OutgoingConnection(ConnectionId id, std::string address, Socket socket,
                                        const Socket::Limits& socket_limits,
-                                       const SendQueue::Limits& queue_limits)
+                                       const SendQueue::Limits& queue_limits, RegionHost* regions)
     : id_(id),
       address_(std::move(address)),
       frame_limits_{.payload_bytes_max = queue_limits.payload_bytes_max},
       deadline_(absl::Now() + socket_limits.connect_timeout),
       socket_(std::move(socket)),
-      queue_(queue_limits) {}
+      queue_(queue_limits),
+      regions_(regions) {}
+
+OutgoingConnection::~OutgoingConnection() {
+  if (regions_ != nullptr) regions_->Retire(std::move(session_));
+}
 
 absl::Status OutgoingConnection::Send(const wire::Frame& frame) {
-  if (absl::Status added = queue_.Add(frame); !added.ok()) return added;
+  if (absl::Status added = queue_.Add(frame, session_.get()); !added.ok()) return added;
   Flush();
   return absl::OkStatus();
 }
 
 void OutgoingConnection::Flush() {
+  if (session_ != nullptr) session_->Sweep();
   // Before the connection is up ZeroMQ takes nothing (ZMQ_IMMEDIATE); when it is lost, the monitor
   // tells.
   if (is_up_ && loss_.ok()) queue_.Flush(socket_.handle(), "");
@@ -80,8 +86,12 @@ void OutgoingConnection::Lose(const std::string& reason) {
 void OutgoingConnection::ReadMonitor() {
   while (const std::optional<Monitor::Event> event = monitor_->Next()) {
     switch (event->kind) {
+      case ZMQ_EVENT_CONNECTED:
+        fd_ = event->fd;
+        break;
       case ZMQ_EVENT_HANDSHAKE_SUCCEEDED:
         is_up_ = true;
+        Knock();
         Flush();
         break;
       case ZMQ_EVENT_CLOSED:
@@ -98,8 +108,48 @@ void OutgoingConnection::ReadMonitor() {
   if (!is_up_ && absl::Now() >= deadline_) Lose("not connected in time");
 }
 
+void OutgoingConnection::Knock() {
+  if (regions_ == nullptr) return;
+  const int port = PortOnThisHost(fd_);
+  if (port == 0) return;
+  UniqueFd line = ConnectForRegions(port);
+  if (!line.valid()) return;
+  auto session = RegionSession::Create(std::move(line), regions_->memory());
+  if (session.ok() && (*session)->Greet(0).ok()) session_ = *std::move(session);
+}
+
+int OutgoingConnection::region_fd() const {
+  return session_ == nullptr || session_->has_met() ? -1 : session_->fd();
+}
+
+void OutgoingConnection::HearRegions() {
+  if (region_fd() < 0) return;
+  if (!session_->Hear().ok()) {
+    session_ = nullptr;
+    return;
+  }
+  if (!session_->has_met()) return;
+  const auto number =
+      std::make_shared<std::vector<std::byte>>(wire::EncodeChecksums({session_->number()}));
+  wire::Frame attach;
+  attach.header.op = wire::Op::kAttach;
+  attach.payload = Bytes(number, number->data(), number->size());
+  if (queue_.Add(attach, nullptr).ok()) Flush();
+}
+
+bool OutgoingConnection::Understand(Event* event) {
+  if (event->kind != Event::Kind::kFrame) return true;
+  if (event->frame.header.op == wire::Op::kAttachOk) {
+    if (session_ != nullptr && session_->has_met()) session_->Attach();
+    return false;
+  }
+  Resolve(session_.get(), event);
+  return true;
+}
+
 void OutgoingConnection::Receive(size_t count_max, std::vector<Event>* events) {
   ReadMonitor();
+  HearRegions();
   for (size_t i = 0; i < count_max; ++i) {
     Event event;
     if (!ReceiveFrame(socket_.handle(), frame_limits_, nullptr, nullptr, &event)) {
@@ -109,7 +159,7 @@ void OutgoingConnection::Receive(size_t count_max, std::vector<Event>* events) {
       is_gone_ = true;
     }
     event.connection = id_;
-    events->push_back(std::move(event));
+    if (Understand(&event)) events->push_back(std::move(event));
     if (is_gone_) return;
   }
 }

@@ -9,6 +9,8 @@
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "common/transport/endpoint.h"
+#include "common/transport/region/region_host.h"
+#include "common/transport/region/region_session.h"
 #include "common/transport/zmq/send_queue.h"
 #include "common/transport/zmq/socket.h"
 
@@ -18,16 +20,19 @@ namespace strata::transport {
 // lost. Threads: one.
 class OutgoingConnection {
  public:
-  // Begins to connect. Errors: InvalidArgument (address), ResourceExhausted.
+  // Begins to connect; `regions`, which may be null, outlives it. Errors: InvalidArgument
+  // (address), ResourceExhausted.
   static absl::StatusOr<std::unique_ptr<OutgoingConnection>> Create(
       ConnectionId id, const std::string& address, const Socket::Limits& socket_limits,
-      const SendQueue::Limits& queue_limits);
+      const SendQueue::Limits& queue_limits, RegionHost* regions);
   // Use Create.
   OutgoingConnection(ConnectionId id, std::string address, Socket socket,
-                     const Socket::Limits& socket_limits, const SendQueue::Limits& queue_limits);
+                     const Socket::Limits& socket_limits, const SendQueue::Limits& queue_limits,
+                     RegionHost* regions);
+  ~OutgoingConnection();
 
   absl::Status Send(const wire::Frame& frame);
-  // Sends what waits.
+  // Sends what waits, and lets go of what the peer needs no more.
   void Flush();
   // Appends at most `count_max` events; the last one may be kDisconnected, after which the object
   // is of no use.
@@ -37,11 +42,18 @@ class OutgoingConnection {
   bool wants_send() const { return is_up_ && !queue_.empty(); }
   // Until when it must be up.
   absl::Time connect_deadline() const { return is_up_ ? absl::InfiniteFuture() : deadline_; }
+  // Readable when the peer speaks of shared memory; -1: nothing is to come.
+  int region_fd() const;
   void* socket_handle() const { return socket_.handle(); }
   void* monitor_handle() const { return monitor_->handle(); }
 
  private:
   void ReadMonitor();
+  // Asks a peer of this host for shared memory.
+  void Knock();
+  void HearRegions();
+  // False: the frame was for this endpoint, not for its owner.
+  bool Understand(Event* event);
   void Lose(const std::string& reason);
 
   const ConnectionId id_;
@@ -51,6 +63,9 @@ class OutgoingConnection {
   Socket socket_;
   std::unique_ptr<Monitor> monitor_;
   SendQueue queue_;
+  RegionHost* const regions_;
+  std::unique_ptr<RegionSession> session_;  // with a peer of this host
+  int fd_ = -1;                             // of the TCP connection; ZeroMQ's
   bool is_up_ = false;
   bool is_gone_ = false;
   // Why the connection is lost; OK while it is not.

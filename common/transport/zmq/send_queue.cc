@@ -1,10 +1,11 @@
 #include "common/transport/zmq/send_queue.h"
 
 #include "absl/strings/str_format.h"
+#include "common/copies.h"
 
 namespace strata::transport {
 
-absl::Status SendQueue::Add(const wire::Frame& frame) {
+absl::Status SendQueue::Add(wire::Frame frame, RegionSession* session) {
   const size_t size = frame.payload.size();
   if (size > limits_.payload_bytes_max) {
     // ZeroMQ would report such a frame as sent, and the peer would never see it.
@@ -18,8 +19,13 @@ absl::Status SendQueue::Add(const wire::Frame& frame) {
     return absl::ResourceExhaustedError(absl::StrFormat(
         "the peer does not keep up: %d frames and %d bytes wait for it", frames_.size(), waiting));
   }
-  *outstanding_ += size;
-  frames_.push_back({wire::EncodeHeader(frame.header, size), frame.payload});
+  if (session != nullptr) session->Refer(&frame);
+  const bool is_chunk =
+      frame.header.element_count > 0 && frame.header.payload_kind == wire::PayloadKind::kInline;
+  if (is_chunk) CountCopy(CopyReason::kSocket, frame.payload.size());
+  *outstanding_ += frame.payload.size();
+  frame.header.payload_checksum = wire::ChecksumOf(frame.payload);
+  frames_.push_back({wire::EncodeHeader(frame.header, frame.payload.size()), frame.payload});
   return absl::OkStatus();
 }
 

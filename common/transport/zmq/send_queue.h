@@ -7,6 +7,7 @@
 #include <string>
 
 #include "absl/status/status.h"
+#include "common/transport/region/region_session.h"
 #include "common/transport/zmq/message.h"
 #include "common/wire/frame.h"
 
@@ -26,8 +27,9 @@ class SendQueue {
 
   bool empty() const { return frames_.empty(); }
 
-  // Errors: InvalidArgument (payload over the limit), ResourceExhausted (full).
-  absl::Status Add(const wire::Frame& frame);
+  // With a session, the payload may go by reference. Errors: InvalidArgument (payload over the
+  // limit), ResourceExhausted (full).
+  absl::Status Add(wire::Frame frame, RegionSession* session);
 
   // Sends until the queue is empty (kSent), ZeroMQ takes no more (kFull) or the peer is gone.
   SendResult Flush(void* socket, const std::string& routing_id);

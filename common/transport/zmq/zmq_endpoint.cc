@@ -11,6 +11,7 @@
 #include "absl/strings/str_format.h"
 #include "absl/time/clock.h"
 #include "common/event_fd.h"
+#include "common/transport/region/region_host.h"
 #include "common/transport/zmq/listener.h"
 #include "common/transport/zmq/outgoing_connection.h"
 
@@ -43,12 +44,15 @@ class ZmqEndpoint : public Endpoint {
                       .stranger_timeout = options.stranger_timeout},
             .connections_max = options.connections_max,
             .strangers_max = options.strangers_max},
-        wake_(std::move(wake)) {}
+        wake_(std::move(wake)),
+        memory_(options.memory),
+        regions_(options.memory == nullptr ? nullptr
+                                           : std::make_unique<RegionHost>(options.memory)) {}
 
   absl::StatusOr<int> Listen(const std::string& address) override {
     if (listener_ == nullptr) {
-      absl::StatusOr<std::unique_ptr<Listener>> created =
-          Listener::Create(listener_limits_, [this] { return NextId(); });
+      absl::StatusOr<std::unique_ptr<Listener>> created = Listener::Create(
+          listener_limits_, [this] { return NextId(); }, regions_.get());
       if (!created.ok()) return created.status();
       listener_ = *std::move(created);
     }
@@ -58,7 +62,7 @@ class ZmqEndpoint : public Endpoint {
   absl::StatusOr<ConnectionId> Connect(const std::string& address) override {
     const ConnectionId id = NextId();
     absl::StatusOr<std::unique_ptr<OutgoingConnection>> created =
-        OutgoingConnection::Create(id, address, socket_limits_, queue_limits_);
+        OutgoingConnection::Create(id, address, socket_limits_, queue_limits_, regions_.get());
     if (!created.ok()) return created.status();
     connections_.emplace(id, *std::move(created));
     return id;
@@ -92,6 +96,8 @@ class ZmqEndpoint : public Endpoint {
     return listener_ == nullptr ? EndpointUse() : listener_->use();
   }
 
+  std::shared_ptr<BlockSource> memory() const override { return memory_; }
+
   void Admit(ConnectionId connection) override {
     if (listener_ != nullptr) listener_->Admit(connection);
   }
@@ -108,6 +114,9 @@ class ZmqEndpoint : public Endpoint {
   void Flush() {
     if (listener_ != nullptr) listener_->Flush();
     for (auto& [id, connection] : connections_) connection->Flush();
+    if (regions_ == nullptr) return;
+    regions_->Serve(absl::Now());
+    regions_->Sweep();
   }
 
   // Takes turns, beginning after the connection that came last in the call before.
@@ -135,10 +144,16 @@ class ZmqEndpoint : public Endpoint {
       items.push_back({listener_->socket_handle(), 0, ZMQ_POLLIN, 0});
       items.push_back({listener_->monitor_handle(), 0, ZMQ_POLLIN, 0});
     }
+    if (regions_ != nullptr && regions_->door() >= 0) {
+      items.push_back({nullptr, regions_->door(), ZMQ_POLLIN, 0});
+    }
     for (const auto& [id, connection] : connections_) {
       const short out = connection->wants_send() ? ZMQ_POLLOUT : 0;
       items.push_back({connection->socket_handle(), 0, static_cast<short>(ZMQ_POLLIN | out), 0});
       items.push_back({connection->monitor_handle(), 0, ZMQ_POLLIN, 0});
+      if (connection->region_fd() >= 0) {
+        items.push_back({nullptr, connection->region_fd(), ZMQ_POLLIN, 0});
+      }
       connect_deadline = std::min(connect_deadline, connection->connect_deadline());
     }
     if (is_full) timeout = std::min(timeout, kRetryInterval);
@@ -158,7 +173,9 @@ class ZmqEndpoint : public Endpoint {
   const SendQueue::Limits queue_limits_;
   const Listener::Limits listener_limits_;
   const EventFd wake_;
+  const std::shared_ptr<RegionMemory> memory_;
   int watched_fd_ = -1;
+  const std::unique_ptr<RegionHost> regions_;
   uint64_t last_id_ = 0;
   ConnectionId last_served_;
   std::unique_ptr<Listener> listener_;

@@ -9,6 +9,7 @@
 #include "absl/time/time.h"
 #include "common/limits/limits.h"
 #include "common/transport/endpoint.h"
+#include "common/transport/region/region_memory.h"
 
 namespace strata::transport {
 
@@ -33,6 +34,10 @@ struct ZmqOptions {
   // A peer that is silent for so long is gone: its process is stopped, its host unreachable, or it
   // has not received for that time while its queues are full.
   absl::Duration silence_timeout = absl::Seconds(15);
+
+  // Payloads that lie in it go to peers of this host by reference, and theirs are taken so. Null:
+  // all payloads go over TCP, whoever the peer is.
+  std::shared_ptr<RegionMemory> memory;
 
   // Errors: InvalidArgument naming the field.
   absl::Status Validate() const;

@@ -1,0 +1,32 @@
+#ifndef STRATA_COMMON_COPIES_H_
+#define STRATA_COMMON_COPIES_H_
+
+#include <cstddef>
+#include <cstdint>
+
+namespace strata {
+
+// Why bytes of a chunk are copied on their way between ranks and servers; ARCHITECTURE.md lists
+// them all. What reads values and writes other values (sums, updates, codecs) is no copy.
+enum class CopyReason {
+  kFirstWeights,  // arena to send buffer: answers land in the arena while it may be sent again
+  kIntoArena,     // answer to the node's weight arena, which its ranks read as one vector
+  kRepeatedPush,  // of a push whose answer has not come: what was lent for it may change
+  kUnaligned,     // a payload that ZeroMQ received at an address where no fp32 may lie
+  kJoined,        // all-reduce: parts of a chunk that came apart and go on as one message
+  kSeed,          // first weights to where they are updated, in a shard or on a node
+  kSocket,        // to a TCP socket: once by the kernel here and once where it is received
+};
+inline constexpr int kCopyReasons = 7;
+
+// memcpy, counted. REQUIRES: the ranges do not overlap.
+void CopyBytes(CopyReason reason, void* to, const void* from, size_t bytes);
+// Bytes that something else copies.
+void CountCopy(CopyReason reason, size_t bytes);
+
+// Bytes that this process has copied since it began. Threads: any, like all of the above.
+uint64_t CopiedBytes(CopyReason reason);
+
+}  // namespace strata
+
+#endif  // STRATA_COMMON_COPIES_H_

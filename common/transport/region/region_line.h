@@ -1,0 +1,42 @@
+#ifndef STRATA_COMMON_TRANSPORT_REGION_REGION_LINE_H_
+#define STRATA_COMMON_TRANSPORT_REGION_REGION_LINE_H_
+
+#include <cstdint>
+#include <optional>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "common/unique_fd.h"
+
+namespace strata::transport {
+
+// How two processes of a host hand each other descriptors: a Unix socket whose abstract name
+// follows from the TCP port that one of them listens at. A network namespace has its own ports and
+// its own abstract names. Both sides must run as the same user.
+
+// What one side says to the other, once, with the descriptors of its segments and its board.
+struct RegionGreeting {
+  // Of the session: chosen by who listens, 0 from who connects.
+  uint64_t session = 0;
+  // Read-only segments; the board last, writable.
+  std::vector<UniqueFd> descriptors;
+};
+
+// Errors: AlreadyExists: another process of this host listens for that port.
+absl::StatusOr<UniqueFd> ListenForRegions(int port);
+// Invalid: nobody of the same user listens there.
+UniqueFd ConnectForRegions(int port);
+// The next one that has connected; invalid: none waits. Those of other users are turned away.
+UniqueFd AcceptForRegions(const UniqueFd& listener);
+
+// Never blocks. Errors: Unavailable.
+absl::Status SendGreeting(const UniqueFd& line, const RegionGreeting& greeting);
+// Nullopt: not there yet. Errors: InvalidArgument (something else), Unavailable (the end).
+absl::StatusOr<std::optional<RegionGreeting>> TakeGreeting(const UniqueFd& line);
+// The peer needs nothing of our memory any more, or is gone.
+bool HasEnded(const UniqueFd& line);
+
+}  // namespace strata::transport
+
+#endif  // STRATA_COMMON_TRANSPORT_REGION_REGION_LINE_H_

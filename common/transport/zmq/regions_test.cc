@@ -1,0 +1,169 @@
+// Payloads by reference between endpoints of one host.
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <vector>
+
+#include "absl/strings/str_format.h"
+#include "common/transport/region/region_line.h"
+#include "common/transport/zmq/region_fixture.h"
+#include "common/wire/region_reference.h"
+
+namespace strata::transport {
+namespace {
+
+class Regions : public testing::Test {
+ protected:
+  // Connects and waits until both sides refer.
+  void Join(Host* client, Host* server) {
+    const auto port = server->endpoint->Listen("tcp://127.0.0.1:0");
+    ASSERT_TRUE(port.ok()) << port.status();
+    port_ = *port;
+    up_ = *client->endpoint->Connect(absl::StrFormat("tcp://127.0.0.1:%d", *port));
+    ASSERT_TRUE(client->endpoint->Send(up_, client->MakeFrame(0)).ok());
+    ASSERT_TRUE(PollUntil({client, server}, [&] { return !server->events.empty(); }));
+    down_ = server->events[0].connection;
+    server->events.clear();
+  }
+  // Sends until a payload comes by reference; false: none does.
+  bool Attached(Host* client, Host* server) {
+    for (int i = 0; i < 200; ++i) {
+      EXPECT_TRUE(client->endpoint->Send(up_, client->MakeFrame(1)).ok());
+      server->events.clear();
+      if (!PollUntil({client, server}, [&] { return !server->events.empty(); })) return false;
+      if (IsShared(server->events.back().frame.payload)) return true;
+    }
+    return false;
+  }
+
+  int port_ = 0;
+  ConnectionId up_, down_;
+};
+
+TEST_F(Regions, PayloadsComeByReferenceBothWays) {
+  Host server, client;
+  Join(&client, &server);
+  ASSERT_TRUE(Attached(&client, &server));
+  const wire::Frame sent = server.MakeFrame(7);
+  ASSERT_TRUE(server.endpoint->Send(down_, sent).ok());
+  ASSERT_TRUE(PollUntil({&client, &server}, [&] { return !client.events.empty(); }));
+  const wire::Frame& got = client.events[0].frame;
+  EXPECT_TRUE(IsShared(got.payload));
+  EXPECT_EQ(got.header.payload_kind, wire::PayloadKind::kInline);
+  ASSERT_EQ(got.payload.size(), kPayloadBytes);
+  for (size_t i = 0; i < kFloats; ++i) ASSERT_EQ(got.payload.floats()[i], 7.0f);
+}
+
+TEST_F(Regions, ABufferIsUsedAgainOnceThePeerHasReleasedItAndNotBefore) {
+  Host server, client;
+  Join(&client, &server);
+  ASSERT_TRUE(Attached(&client, &server));
+  server.events.clear();
+  ASSERT_TRUE(PollUntil({&client, &server}, [&] {
+    return client.pool->retained_bytes() == client.pool->allocated_bytes();
+  }));
+  const size_t before = client.pool->allocated_bytes();
+
+  ASSERT_TRUE(client.endpoint->Send(up_, client.MakeFrame(3)).ok());
+  ASSERT_TRUE(PollUntil({&client, &server}, [&] { return !server.events.empty(); }));
+  const size_t kept = client.pool->retained_bytes();
+  EXPECT_EQ(client.pool->allocated_bytes() - kept, kPayloadBytes);
+  for (int i = 0; i < 3; ++i) client.endpoint->Poll(absl::ZeroDuration(), &client.events);
+  EXPECT_EQ(client.pool->retained_bytes(), kept);
+  EXPECT_EQ(server.events[0].frame.payload.floats()[kFloats - 1], 3.0f);
+  server.events.clear();
+  client.endpoint->Poll(absl::ZeroDuration(), &client.events);
+  EXPECT_EQ(client.pool->retained_bytes(), client.pool->allocated_bytes());
+  EXPECT_EQ(client.pool->allocated_bytes(), before);
+}
+
+TEST_F(Regions, WhatIsReadWhenTheConnectionEndsIsKeptUntilItIsReleased) {
+  Host server, client;
+  Join(&client, &server);
+  ASSERT_TRUE(Attached(&client, &server));
+  server.events.clear();
+  ASSERT_TRUE(client.endpoint->Send(up_, client.MakeFrame(3)).ok());
+  ASSERT_TRUE(PollUntil({&client, &server}, [&] { return !server.events.empty(); }));
+  Bytes held = server.events[0].frame.payload;
+  server.events.clear();
+  client.endpoint->Close(up_);
+  ASSERT_TRUE(PollUntil({&client, &server}, [&] {
+    return !server.events.empty() && server.events.back().kind == Event::Kind::kDisconnected;
+  }));
+  for (int i = 0; i < 3; ++i) client.endpoint->Poll(absl::ZeroDuration(), &client.events);
+  EXPECT_EQ(client.pool->allocated_bytes() - client.pool->retained_bytes(), kPayloadBytes);
+  EXPECT_EQ(held.floats()[0], 3.0f);
+  held = Bytes();
+  client.endpoint->Poll(absl::ZeroDuration(), &client.events);
+  EXPECT_EQ(client.pool->allocated_bytes(), client.pool->retained_bytes());
+}
+
+TEST_F(Regions, WhereTheMemoryIsFullPayloadsGoWithTheirFrames) {
+  Host server, client(2 * kPayloadBytes);
+  Join(&client, &server);
+  ASSERT_TRUE(Attached(&client, &server));
+  server.events.clear();
+  for (int i = 0; i < 5; ++i) {
+    ASSERT_TRUE(client.endpoint->Send(up_, client.MakeFrame(static_cast<float>(i))).ok());
+  }
+  ASSERT_TRUE(PollUntil({&client, &server}, [&] { return server.events.size() == 5; }));
+  int shared = 0;
+  for (int i = 0; i < 5; ++i) {
+    shared += IsShared(server.events[i].frame.payload) ? 1 : 0;
+    EXPECT_EQ(server.events[i].frame.payload.floats()[0], static_cast<float>(i));
+  }
+  EXPECT_EQ(shared, 2);
+}
+
+TEST_F(Regions, AnEndpointWithoutMemorySendsAndTakesEverythingOverTcp) {
+  for (const auto& [server_bytes, client_bytes] :
+       {std::pair<size_t, size_t>{0, 1 << 20}, {1 << 20, 0}}) {
+    Host server(server_bytes), client(client_bytes);
+    Join(&client, &server);
+    EXPECT_FALSE(Attached(&client, &server));
+  }
+}
+
+TEST_F(Regions, AReferenceWithoutASessionOrOutsideOfTheMemoryIsRefused) {
+  Host server, client;
+  Join(&client, &server);
+  ASSERT_TRUE(Attached(&client, &server));
+  const wire::RegionReference good = {.ticket = 1, .bytes = kPayloadBytes};
+  std::vector<wire::RegionReference> bad(5, good);
+  bad[0].segment = 1;
+  bad[1].slot = 4096;
+  bad[2].offset = (1 << 20) - kPayloadBytes + 4;
+  bad[3].offset = UINT64_MAX - 3;
+  bad[4].offset = 2;
+  for (const wire::RegionReference& reference : bad) {
+    wire::Frame frame;
+    frame.header.op = wire::Op::kPushPull;
+    frame.header.element_count = kFloats;
+    frame.header.payload_kind = wire::PayloadKind::kRegion;
+    const auto encoded = wire::EncodeReference(reference);
+    frame.payload = Bytes(nullptr, encoded.data(), encoded.size());
+    server.events.clear();
+    ASSERT_TRUE(client.endpoint->Send(up_, frame).ok());
+    ASSERT_TRUE(PollUntil({&client, &server}, [&] { return !server.events.empty(); }));
+    EXPECT_EQ(server.events[0].kind, Event::Kind::kMalformed);
+    EXPECT_NE(server.events[0].error.message().find("reference to"), absl::string_view::npos)
+        << server.events[0].error;
+  }
+}
+
+TEST_F(Regions, StrangersAtTheDoorAreSentAwayAndHoldNobodyUp) {
+  Host server;
+  const auto port = server.endpoint->Listen("tcp://127.0.0.1:0");
+  ASSERT_TRUE(port.ok());
+  const UniqueFd silent = ConnectForRegions(*port), rude = ConnectForRegions(*port);
+  ASSERT_TRUE(silent.valid() && rude.valid());
+  ASSERT_EQ(write(rude.get(), "hello", 5), 5);
+  ASSERT_TRUE(PollUntil({&server}, [&] { return HasEnded(rude); }));
+  EXPECT_FALSE(HasEnded(silent));
+  Host client, second;
+  up_ = *client.endpoint->Connect(absl::StrFormat("tcp://127.0.0.1:%d", *port));
+  EXPECT_TRUE(Attached(&client, &server));
+}
+
+}  // namespace
+}  // namespace strata::transport

@@ -1,0 +1,35 @@
+#include "worker/aggregator/node_endpoint.h"
+
+#include <string>
+#include <utility>
+
+#include "common/log.h"
+#include "common/transport/zmq/zmq_endpoint.h"
+
+namespace strata::worker {
+
+std::shared_ptr<transport::RegionMemory> MemoryForPeers(const proto::Job& job) {
+  if (job.same_host() == proto::Job::TCP) return nullptr;
+  absl::StatusOr<std::shared_ptr<transport::RegionMemory>> memory =
+      transport::RegionMemory::Create();
+  if (memory.ok()) return *std::move(memory);
+  LogWarning("payloads for peers of this host go over TCP: %s",
+             std::string(memory.status().message()));
+  return nullptr;
+}
+
+absl::StatusOr<std::unique_ptr<transport::Endpoint>> ConnectingEndpoint(
+    const proto::Job& job, std::shared_ptr<transport::SharedSegment> gradients) {
+  transport::ZmqOptions options;
+  options.memory = MemoryForPeers(job);
+  if (options.memory != nullptr && gradients != nullptr) options.memory->Add(std::move(gradients));
+  return transport::CreateZmqEndpoint(options);
+}
+
+bool MayLendGradients(const proto::Job& job) {
+  return job.exchange() == proto::Job::PARAMETER_SERVER &&
+         (!job.consistency().has_lazy() ||
+          job.consistency().lazy().apply() == proto::Lazy::ON_ARRIVAL);
+}
+
+}  // namespace strata::worker

@@ -1,0 +1,28 @@
+#ifndef STRATA_WORKER_AGGREGATOR_NODE_ENDPOINT_H_
+#define STRATA_WORKER_AGGREGATOR_NODE_ENDPOINT_H_
+
+#include <memory>
+
+#include "absl/status/statusor.h"
+#include "common/transport/endpoint.h"
+#include "common/transport/region/region_memory.h"
+#include "proto/job.pb.h"
+
+namespace strata::worker {
+
+// Memory that peers of this host may read, as the job wants it; null: it does not, or the system
+// has none, which is logged, and payloads go over TCP.
+std::shared_ptr<transport::RegionMemory> MemoryForPeers(const proto::Job& job);
+
+// The endpoint of a node that connects to servers, which may read `gradients`, too, where they lie.
+absl::StatusOr<std::unique_ptr<transport::Endpoint>> ConnectingEndpoint(
+    const proto::Job& job, std::shared_ptr<transport::SharedSegment> gradients);
+
+// Whether a node's only rank may lend its gradients to the exchange, see NodeArenasOptions. With
+// servers, a push is read no more once it is answered, unless it is answered before it is added. In
+// an all-reduce, neighbours may ask for a repetition after that.
+bool MayLendGradients(const proto::Job& job);
+
+}  // namespace strata::worker
+
+#endif  // STRATA_WORKER_AGGREGATOR_NODE_ENDPOINT_H_
