@@ -92,9 +92,10 @@ TEST(ChunkState, OlderDuplicatesStaySilentAndTheLastOneIsAnsweredWhenDue) {
 // A repetition may take another way than what it repeats.
 TEST(ChunkState, ADuplicateIsAConflictOnlyIfBothChecksumsAreKnownAndDiffer) {
   BufferPool pool;
+  kernels::EncoderScratch scratch;
   const ChunkRules rules = Rules(2, 0);
-  ChunkState chunk(kernels::Cpu(), pool, rules, kElements, {{0, kElements, 1.0f, 1.0f}});
-  chunk.weights().Seed(Ones(), 1);
+  ChunkState chunk(kernels::Cpu(), pool, &scratch, rules, kElements, {{0, kElements, 1.0f, 1.0f}});
+  chunk.Seed(Ones(), 1);
   const auto push = [&](size_t node, uint64_t clock, uint64_t checksum) {
     std::vector<DueAnswer> due;
     return chunk
