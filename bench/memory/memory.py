@@ -6,7 +6,8 @@ For each mode a cluster on this machine: 1 server with 1 shard (none for ring), 
 momentum SGD. The second node is slow, so that the first one runs ahead as far as the mode lets it.
 While the job runs, the resident size of the server, and of each node's aggregator and rank together
 (shared memory counted once: proportional set sizes), are read 20 times a second. What the same
-processes take for a model of 256 parameters is subtracted. Prints the greatest of it beside the
+processes take for a model of 256 parameters is subtracted. They exchange as between hosts: by
+reference, each would also show what it maps of its peers'. Prints the greatest of it beside the
 formula of `strata status`, in multiples of the model's size M, for the server and for the larger
 of the nodes. Exits 1 if one is above its formula, or below what it must hold: a server its weights
 and state, a node its shared memory.
@@ -30,6 +31,7 @@ schedule {{ base_lr: 0.001 }}
 ranks: 2
 ranks_per_node: 1
 metrics {{ every_steps: 1 }}
+same_host: TCP
 run_dir: "{run_dir}"
 {more}
 """

@@ -220,15 +220,16 @@ absl::Status Aggregator::Begin(const proto::RunNode& run) {
                                                  run.record().placement().shard_endpoints_size()));
   if (!descriptors.ok()) return descriptors;
   const ChunkMap map(elements, chunk_elements);
+  const proto::Job& job = run.record().job();
   core_ = std::make_unique<AggregatorCore>(RankId(launch_.first_rank()), launch_.local_ranks(),
                                            map.chunks());
   absl::StatusOr<std::unique_ptr<transport::Endpoint>> endpoint =
-      port_ ? port_->Release() : ConnectingEndpoint(run.record().job(), memory_->segment());
+      port_ ? port_->Release() : ConnectingEndpoint(job, memory_->segment());
   if (!endpoint.ok()) return endpoint.status();
   arenas_ = std::make_unique<NodeArenas>(
       memory_.get(), core_.get(), map, kernels::Cpu(),
-      NodeArenasOptions{.source = (*endpoint)->memory(),
-                        .lends_gradients = MayLendGradients(run.record().job())});
+      NodeArenasOptions{.source = PushesOutliveAnswers(job) ? nullptr : (*endpoint)->memory(),
+                        .lends_gradients = MayLendGradients(job)});
   absl::StatusOr<std::unique_ptr<Exchange>> exchange =
       CreateExchange({.record = run.record(),
                       .node = NodeId(launch_.node()),

@@ -26,10 +26,14 @@ absl::StatusOr<std::unique_ptr<transport::Endpoint>> ConnectingEndpoint(
   return transport::CreateZmqEndpoint(options);
 }
 
+bool PushesOutliveAnswers(const proto::Job& job) {
+  const proto::Lazy& lazy = job.consistency().lazy();
+  return job.exchange() == proto::Job::PARAMETER_SERVER && job.consistency().has_lazy() &&
+         lazy.apply() == proto::Lazy::PER_CLOCK && lazy.staleness() > 0;
+}
+
 bool MayLendGradients(const proto::Job& job) {
-  return job.exchange() == proto::Job::PARAMETER_SERVER &&
-         (!job.consistency().has_lazy() ||
-          job.consistency().lazy().apply() == proto::Lazy::ON_ARRIVAL);
+  return job.exchange() == proto::Job::PARAMETER_SERVER && !PushesOutliveAnswers(job);
 }
 
 }  // namespace strata::worker
