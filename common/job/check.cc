@@ -217,6 +217,16 @@ absl::Status CheckDebug(const proto::Job& job) {
   return InRange("debug.nan_rank", job.debug().nan_rank(), 0, job.ranks() - 1);
 }
 
+absl::Status CheckMpi(const proto::Job& job) {
+  if (job.exchange() != proto::Job::MPI) return absl::OkStatus();
+  if (!job.consistency().has_sync()) {
+    return Refuse(absl::StrFormat("consistency: exchange: MPI is sync, %s needs servers",
+                                  ModeName(job.consistency())));
+  }
+  if (!job.has_model()) return Refuse("program: exchange: MPI trains a model of the zoo");
+  return absl::OkStatus();
+}
+
 absl::Status CheckAllReduce(const proto::Job& job) {
   const proto::Consistency& consistency = job.consistency();
   const bool per_clock =
@@ -252,11 +262,7 @@ absl::Status CheckAllReduce(const proto::Job& job) {
 
 // Fields that are part of the format, but that nothing carries out yet.
 absl::Status CheckUnavailable(const proto::Job& job) {
-  for (const auto& [name, is_set] : {std::pair("exchange: MPI", job.exchange() == proto::Job::MPI),
-                                     std::pair("trace", job.has_trace())}) {
-    if (is_set) return Refuse(absl::StrCat(name, ": this version cannot do that"));
-  }
-  return absl::OkStatus();
+  return job.has_trace() ? Refuse("trace: this version cannot do that") : absl::OkStatus();
 }
 
 absl::Status CheckShape(const proto::Job& job) {
@@ -268,13 +274,14 @@ absl::Status CheckShape(const proto::Job& job) {
     return Refuse("epochs: 0, and max_steps: 0, so the job would have no end");
   }
   if (!proto::Job::Exchange_IsValid(job.exchange())) {
-    return Refuse(
-        absl::StrFormat("exchange: %d is not one of PARAMETER_SERVER, RING, NONE", job.exchange()));
+    return Refuse(absl::StrFormat("exchange: %d is not one of PARAMETER_SERVER, RING, MPI, NONE",
+                                  job.exchange()));
   }
   if (job.exchange() == proto::Job::NONE && job.ranks() != 1) {
     return Refuse(absl::StrFormat("ranks: %d, but exchange: NONE needs ranks: 1", job.ranks()));
   }
   if (absl::Status status = CheckAllReduce(job); !status.ok()) return status;
+  if (absl::Status status = CheckMpi(job); !status.ok()) return status;
   if (!proto::Job::Placement_IsValid(job.placement())) {
     return Refuse(absl::StrFormat("placement: %d is not one of AUTO, DEDICATED, ON_WORKERS, MIXED",
                                   job.placement()));

@@ -40,6 +40,11 @@ absl::StatusOr<JobId> JobTable::Submit(proto::Job job, uint64_t token, absl::Tim
   FillDefaults(&job);
   const absl::Status valid = ValidateJob(job);
   if (!valid.ok()) return valid;
+  if (job.exchange() == proto::Job::MPI) {
+    return absl::InvalidArgumentError(
+        "exchange: MPI is started by mpirun, without a cluster: mpirun -n RANKS strata rank --job "
+        "FILE");
+  }
   const auto queued = std::count_if(jobs_.begin(), jobs_.end(), [](const auto& item) {
     return item.second.state() == proto::QUEUED;
   });

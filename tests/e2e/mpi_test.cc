@@ -1,0 +1,116 @@
+// exchange: MPI, with real processes of mpirun.
+#include <stdio.h>
+#include <sys/wait.h>
+
+#include <filesystem>
+#include <string>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "tests/e2e/cluster.h"
+#include "tests/e2e/jobs.h"
+
+namespace strata::tests {
+namespace {
+
+using testing::HasSubstr;
+
+constexpr int kSteps = 20;
+
+std::string Plugin() { return std::filesystem::absolute("worker/mpi/libstrata_mpi.so").string(); }
+
+struct Ended {
+  int code = -1;
+  std::string text;
+};
+
+// Both streams together; ended after two minutes.
+Ended Shell(const std::string& command) {
+  Ended ended;
+  FILE* pipe = popen(absl::StrCat("timeout -k 5 120 ", command, " 2>&1").c_str(), "r");
+  if (pipe == nullptr) return ended;
+  char buffer[4096];
+  for (size_t got = 0; (got = fread(buffer, 1, sizeof buffer, pipe)) > 0;) {
+    ended.text.append(buffer, got);
+  }
+  const int status = pclose(pipe);
+  ended.code = WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+  return ended;
+}
+
+Ended MpiRun(int processes, const proto::Job& job, const std::string& more = "") {
+  return Shell(absl::StrCat("mpirun --allow-run-as-root --oversubscribe -n ", processes, " ",
+                            StrataBinary(), " rank --job ", WriteJob(TestDir(), job),
+                            " --mpi-plugin ", Plugin(), " ", more));
+}
+
+proto::Job MpiJob(const std::string& name, int ranks) {
+  proto::Job job = LenetJob(name, ranks, 1, kSteps);
+  job.set_exchange(proto::Job::MPI);
+  job.set_run_dir(absl::StrCat(TestDir(), "/", name));
+  job.mutable_metrics()->set_every_steps(5);
+  return job;
+}
+
+// Two addends have one sum, in whatever order.
+TEST(Mpi, TwoRanksHaveTheBitsOfTwoNodesWithAServer) {
+  const proto::Job job = MpiJob("two", 2);
+  const Ended ended = MpiRun(2, job);
+  ASSERT_EQ(ended.code, 0) << ended.text;
+  EXPECT_THAT(ended.text, HasSubstr("done before they were waited for"));
+  const auto own = Hashes(job.run_dir(), 0);
+  ASSERT_EQ(own.size(), kSteps + 1u) << ended.text;
+  EXPECT_EQ(Hashes(job.run_dir(), 1), own);
+  Cluster cluster({1, 1, 2, 1});
+  ASSERT_EQ(cluster.Start(), absl::OkStatus());
+  const proto::JobStatus servers = cluster.RunToEnd(LenetJob("servers", 2, 1, kSteps));
+  EXPECT_EQ(Hashes(servers.run_dir(), 0), own);
+  // Both ranks' samples stand in the metrics, and the model is there.
+  uint64_t samples = 0;
+  for (const auto& line : Metrics(job.run_dir())) samples = line["samples"].get<uint64_t>();
+  EXPECT_EQ(samples, 2u * 16 * kSteps);
+  EXPECT_TRUE(std::filesystem::exists(job.run_dir() + "/model.safetensors"));
+}
+
+TEST(Mpi, ThreeRanksEndWithOneModel) {
+  const proto::Job job = MpiJob("three", 3);
+  const Ended ended = MpiRun(3, job);
+  ASSERT_EQ(ended.code, 0) << ended.text;
+  const auto own = Hashes(job.run_dir(), 0);
+  ASSERT_EQ(own.size(), kSteps + 1u);
+  for (int rank : {1, 2}) EXPECT_EQ(Hashes(job.run_dir(), rank), own);
+}
+
+TEST(Mpi, AnotherNumberOfProcessesThanRanksIsOneLine) {
+  const Ended ended = MpiRun(2, MpiJob("four", 4));
+  EXPECT_NE(ended.code, 0);
+  const std::string line = "strata: error: ranks: 4, but mpirun started 2 (-n 4, or --set ranks=2)";
+  ASSERT_THAT(ended.text, HasSubstr(line));
+  EXPECT_EQ(ended.text.find(line, ended.text.find(line) + 1), std::string::npos) << ended.text;
+}
+
+TEST(Mpi, ALossThatIsNotFiniteEndsAllAndNamesTheRank) {
+  proto::Job job = MpiJob("nan", 2);
+  job.mutable_debug()->set_nan_rank(1);
+  job.mutable_debug()->set_nan_step(3);
+  const Ended ended = MpiRun(2, job);
+  EXPECT_NE(ended.code, 0);
+  EXPECT_THAT(ended.text, HasSubstr("strata: error: rank 1: loss is NaN at step 3"));
+}
+
+TEST(Mpi, WithoutThePluginOrWithoutMpirunThereIsOneLine) {
+  const std::string job = WriteJob(TestDir(), MpiJob("absent", 2));
+  const CommandResult absent =
+      RunStrata({"rank", "--job", job, "--mpi-plugin", "/nowhere/libstrata_mpi.so"});
+  EXPECT_EQ(absent.status.code, 2);
+  EXPECT_THAT(absent.err, HasSubstr("exchange: MPI needs the plugin that is built where MPI is "
+                                    "installed: /nowhere/libstrata_mpi.so"));
+  const CommandResult submitted = RunStrata({"local", job});
+  EXPECT_EQ(submitted.status.code, 2);
+  EXPECT_THAT(submitted.err, HasSubstr("exchange: MPI is started by mpirun"));
+}
+
+}  // namespace
+}  // namespace strata::tests
