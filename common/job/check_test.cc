@@ -104,7 +104,7 @@ INSTANTIATE_TEST_SUITE_P(
         BadJob{{"ranks_per_node=2000"}, "ranks_per_node: 2000 is not in 0 to 1024"},
         BadJob{{"window=1"}, "window: 1 is not in 2 to 64"},
         BadJob{{"chunk_elements=255"}, "chunk_elements: 255 is not in 256 to 4194304"},
-        BadJob{{"exchange=7"}, "exchange: 7 is not one of PARAMETER_SERVER, RING, NONE"},
+        BadJob{{"exchange=7"}, "exchange: 7 is not one of PARAMETER_SERVER, RING, MPI, NONE"},
         BadJob{{"exchange=RING"}, "ranks: 1, but exchange: RING needs two nodes"},
         BadJob{{"exchange=RING", "ranks=2", "consistency.async={}"},
                "consistency: exchange: RING is sync, async needs servers"},

@@ -107,7 +107,7 @@ TEST(Mpi, WithoutThePluginOrWithoutMpirunThereIsOneLine) {
   EXPECT_EQ(absent.status.code, 2);
   EXPECT_THAT(absent.err, HasSubstr("exchange: MPI needs the plugin that is built where MPI is "
                                     "installed: /nowhere/libstrata_mpi.so"));
-  const CommandResult submitted = RunStrata({"local", job});
+  const CommandResult submitted = RunStrata({"local", "--job", job});
   EXPECT_EQ(submitted.status.code, 2);
   EXPECT_THAT(submitted.err, HasSubstr("exchange: MPI is started by mpirun"));
 }

@@ -80,7 +80,7 @@ absl::Status Train(MpiLink* link, Collective* collective, const Fault& fault, En
   return finished;
 }
 
-std::vector<Ended> Run(uint32_t ranks, const Fault& fault = {}) {
+std::vector<Ended> RunRanks(uint32_t ranks, const Fault& fault = {}) {
   ThreadWorld world(ranks);
   std::vector<Ended> ended(ranks);
   std::vector<std::thread> threads;
@@ -113,7 +113,7 @@ float Expected(uint32_t ranks) {
 
 TEST(MpiLink, EveryRankHasTheWeightsOfTheMeanGradientOverAllSamples) {
   for (const uint32_t ranks : {1, 2, 3}) {
-    const std::vector<Ended> ended = Run(ranks);
+    const std::vector<Ended> ended = RunRanks(ranks);
     for (const Ended& one : ended) {
       ASSERT_TRUE(one.status.ok()) << one.status;
       for (const float w : one.weights) ASSERT_NEAR(w, Expected(ranks), 1e-5);
@@ -127,7 +127,7 @@ TEST(MpiLink, EveryRankHasTheWeightsOfTheMeanGradientOverAllSamples) {
 // The rank at fault, or all where it cannot be told who it is.
 void ExpectFailure(const Fault& fault, const std::string& text) {
   bool said = false;
-  for (const Ended& one : Run(3, fault)) {
+  for (const Ended& one : RunRanks(3, fault)) {
     EXPECT_FALSE(one.status.ok());
     said = said || one.status.message().find(text) != absl::string_view::npos;
   }
