@@ -53,6 +53,7 @@ def theirs(name, function, *more, is_ring=False, **named):
     return Contender(name, run, is_ring)
 
 
+OVER_TCP = ("--set", "same_host=TCP")
 PUSH_PULL = theirs("ps-lite's manner", contenders.push_pull)
 PIPELINED = theirs("the same, pulls pipelined", contenders.push_pull, pipelined=True)
 GLOO = theirs("Gloo ring", contenders.gloo, is_ring=True)
@@ -71,14 +72,23 @@ class Scenario:
 
 SCENARIOS = {
     "one-host": Scenario(
-        "One host: 2 nodes, 1 server, 100 MiB, sync, optimizer applied",
+        "One host, shared memory: 2 nodes, 1 server, 100 MiB, sync, optimizer applied",
         Work(nodes=2, servers=1, size=100 * MIB, steps=20, warmup=3),
         [ours("Strata"), ours("Strata, window 2", "--window", "2"), PUSH_PULL, PIPELINED, GLOO,
-         MPI_TCP, MPI_SHARED]),
+         MPI_SHARED]),
+    "one-host-tcp": Scenario(
+        "One host, TCP forced: 2 nodes, 1 server, 100 MiB, sync, optimizer applied",
+        Work(nodes=2, servers=1, size=100 * MIB, steps=20, warmup=3),
+        [ours("Strata", *OVER_TCP), ours("Strata, window 2", "--window", "2", *OVER_TCP), PUSH_PULL,
+         PIPELINED, GLOO, MPI_TCP]),
     "small": Scenario(
-        "Small model: 2 nodes, 1 server, 256 KiB",
+        "Small model, shared memory: 2 nodes, 1 server, 256 KiB",
         Work(nodes=2, servers=1, size=256 << 10, steps=1000, warmup=100),
-        [ours("Strata"), PUSH_PULL, PIPELINED, GLOO, MPI_TCP, MPI_SHARED]),
+        [ours("Strata"), PUSH_PULL, PIPELINED, GLOO, MPI_SHARED]),
+    "small-tcp": Scenario(
+        "Small model, TCP forced: 2 nodes, 1 server, 256 KiB",
+        Work(nodes=2, servers=1, size=256 << 10, steps=1000, warmup=100),
+        [ours("Strata", *OVER_TCP), PUSH_PULL, PIPELINED, GLOO, MPI_TCP]),
     "shaped-2": Scenario(
         "Shaped links, 1 Gbit/s: 2 nodes, 2 servers, 64 MiB",
         Work(nodes=2, servers=2, size=64 * MIB, steps=6, warmup=1),
