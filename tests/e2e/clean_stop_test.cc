@@ -40,14 +40,16 @@ class CleanStop : public testing::Test {
     ASSERT_EQ(ProcessesOf("rank").size(), 4u);
     ASSERT_EQ(ProcessesOf("aggregator").size(), 2u);
     traces_ = Traces();
-    ASSERT_EQ(Remaining(traces_).size(), 2u) << "an aggregator's socket each";
+    ASSERT_EQ(Remaining(traces_).size(), 2u + 4u) << "a socket of each aggregator and each shard";
   }
 
   // The job's processes and all that they had are gone.
   void ExpectNoJobLeft() {
     EXPECT_TRUE(WaitUntil([] { return ProcessesOf("rank").empty(); }, absl::Seconds(20)));
     EXPECT_TRUE(WaitUntil([] { return ProcessesOf("aggregator").empty(); }, absl::Seconds(20)));
-    EXPECT_THAT(Remaining(traces_), IsEmpty());
+    // Shards stay, and with them where peers of their host knock.
+    EXPECT_THAT(Remaining(traces_), testing::SizeIs(4));
+    EXPECT_THAT(Remaining(traces_), testing::Each(testing::StartsWith("@strata-regions-")));
   }
 
   void ExpectNothingLeft() {
@@ -118,7 +120,7 @@ TEST_P(LocalCleanStop, WithARunningJob) {
   ASSERT_TRUE(local.ok()) << local.status();
   ASSERT_TRUE(WaitUntil([&] { return std::filesystem::exists(runs + "/long-1/metrics.jsonl"); }));
   std::vector<std::string> traces = Traces();
-  ASSERT_EQ(Remaining(traces).size(), 3u) << "two aggregators' sockets and the state";
+  ASSERT_EQ(Remaining(traces).size(), 5u) << "sockets of two aggregators, two shards; the state";
   // Ctrl-C reaches the foreground process only: its children are in groups of their own.
   kill(local->process->pid(), GetParam());
   ASSERT_TRUE(WaitUntil([&] { return local->process->TryReap().has_value(); }));
