@@ -129,6 +129,7 @@ Json ToJson(const proto::JobStatus& job) {
   json["node_memory"] = ToJson(SumOf(job.nodes()));
   json["shard_memory"] = ToJson(SumOf(job.shards()));
   json["placement"] = job.placement();
+  if (job.has_hidden_share()) json["hidden_share"] = job.hidden_share();
   json["progress"] = ToJson(job.progress());
   json["waits"] = Json::array();
   for (const auto& wait : job.waits()) json["waits"].push_back(ToJson(wait));

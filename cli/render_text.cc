@@ -132,6 +132,10 @@ std::string JobText(const proto::JobStatus& job) {
     rows.push_back({"  step", Steps(job.progress())});
     rows.push_back({"  progress", ProgressLine(job)});
   }
+  if (job.has_hidden_share()) {
+    rows.push_back({"  hidden", absl::StrFormat("%.0f %% of the exchange behind computation",
+                                                100 * job.hidden_share())});
+  }
   absl::StrAppend(&text, "\n", Table(rows));
   if (!job.nodes().empty()) absl::StrAppend(&text, NodeRows(job));
   if (!job.shards().empty()) absl::StrAppend(&text, ShardRows(job));

@@ -172,6 +172,7 @@ proto::JobStatus JobEntry::WithProgress() const {
   proto::JobStatus shown = stored.status();
   if (!running() || !stored.training()) return shown;
   *shown.mutable_progress() = metrics.GetProgress();
+  if (metrics.hidden_share()) shown.set_hidden_share(*metrics.hidden_share());
   for (proto::JobNodeStatus& node : *shown.mutable_nodes()) {
     node.set_step(metrics.SlowestStep(node.first_rank(), node.ranks()));
   }

@@ -85,6 +85,7 @@ proto::MetricsRecord MetricsMerge::Merge(const Window& window, double elapsed_s)
   proto::MetricsRecord record;
   uint64_t samples = 0;
   double loss_sum = 0, wall_s = 0, wait_s = 0, samples_per_s = 0;
+  Overlap overlap;
   for (const auto& [rank, report] : window) {
     record.set_step(report.end_step());
     samples += report.samples();
@@ -95,7 +96,7 @@ proto::MetricsRecord MetricsMerge::Merge(const Window& window, double elapsed_s)
     record.set_lr(std::max(record.lr(), report.lr()));
     if (report.has_test_accuracy()) record.set_test_accuracy(report.test_accuracy());
     if (report.has_test_loss()) record.set_test_loss(report.test_loss());
-    if (report.has_node()) AddCounters(report, &record);
+    if (report.has_node()) AddCounters(report, &record, &overlap);
     if (report.final()) record.set_final(true);
   }
   samples_merged_ += samples;
@@ -107,11 +108,16 @@ proto::MetricsRecord MetricsMerge::Merge(const Window& window, double elapsed_s)
   record.set_samples_per_s(samples_per_s);
   record.set_waiting_share(wall_s > 0 ? wait_s / wall_s : 0);
   record.set_elapsed_s(elapsed_s);
+  if (overlap.exchange_s > 0) {
+    hidden_share_ = std::clamp(1 - overlap.exposed_s / overlap.exchange_s, 0.0, 1.0);
+    record.set_hidden_share(*hidden_share_);
+  }
   return record;
 }
 
 // Counters run since the job's start; the record holds the window's share.
-void MetricsMerge::AddCounters(const proto::RankReport& report, proto::MetricsRecord* record) {
+void MetricsMerge::AddCounters(const proto::RankReport& report, proto::MetricsRecord* record,
+                               Overlap* overlap) {
   const auto [it, first] = counters_.try_emplace(report.rank());
   const proto::NodeCounters& now = report.node();
   const proto::NodeCounters before = std::exchange(it->second, now);
@@ -120,6 +126,8 @@ void MetricsMerge::AddCounters(const proto::RankReport& report, proto::MetricsRe
                            Difference(now.bytes_pushed(), before.bytes_pushed()));
   record->set_bytes_answered(record->bytes_answered() +
                              Difference(now.bytes_answered(), before.bytes_answered()));
+  overlap->exchange_s += std::max(0.0, now.exchange_s() - before.exchange_s());
+  overlap->exposed_s += std::max(0.0, now.exposed_s() - before.exposed_s());
   record->set_pushes(record->pushes() + Difference(now.pushes(), before.pushes()));
   record->set_pushes_during_backward(
       record->pushes_during_backward() +

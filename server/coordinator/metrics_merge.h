@@ -30,6 +30,8 @@ class MetricsMerge {
   // Finished steps of the slowest of ranks [first, first + count).
   uint64_t SlowestStep(uint32_t first, uint32_t count) const;
   bool HasReported(uint32_t rank) const;
+  // As MetricsRecord, of the newest window.
+  std::optional<double> hidden_share() const { return hidden_share_; }
 
  private:
   struct Rank {
@@ -44,7 +46,11 @@ class MetricsMerge {
   void Take(const proto::RankReport& report);
   bool IsComplete(uint64_t end_step) const;
   proto::MetricsRecord Merge(const Window& window, double elapsed_s);
-  void AddCounters(const proto::RankReport& report, proto::MetricsRecord* record);
+  // Of one window, all nodes together.
+  struct Overlap {
+    double exchange_s = 0, exposed_s = 0;
+  };
+  void AddCounters(const proto::RankReport& report, proto::MetricsRecord* record, Overlap* overlap);
   std::vector<proto::MetricsRecord> Complete(bool all, double elapsed_s);
 
   uint32_t epochs_ = 0;
@@ -56,6 +62,7 @@ class MetricsMerge {
   bool final_merged_ = false;
   uint64_t samples_merged_ = 0;
   double accuracy_ = -1;
+  std::optional<double> hidden_share_;
   // Of each node, by the rank that reports them: at the end of the last merged window.
   std::map<uint32_t, proto::NodeCounters> counters_;
 };

@@ -44,6 +44,27 @@ TEST(MetricsMerge, ARecordWaitsForAllRanks) {
   EXPECT_FALSE(record.has_test_accuracy());
 }
 
+TEST(MetricsMerge, WhatIsHiddenIsTheExchangeInWhichNobodyWaited) {
+  MetricsMerge merge = TwoRanks();
+  EXPECT_FALSE(merge.hidden_share().has_value());
+  const auto report = [](uint32_t rank, uint64_t end, double exchange_s, double exposed_s) {
+    proto::RankReport one = Report(rank, end - 10, end);
+    one.mutable_node()->set_exchange_s(exchange_s);
+    one.mutable_node()->set_exposed_s(exposed_s);
+    return one;
+  };
+  merge.Add(report(0, 10, 3, 1), 1);
+  EXPECT_DOUBLE_EQ(merge.Add(report(1, 10, 5, 3), 1).at(0).hidden_share(), 0.5);
+  merge.Add(report(0, 20, 7, 1), 2);
+  EXPECT_DOUBLE_EQ(merge.Add(report(1, 20, 9, 5), 2).at(0).hidden_share(), 0.75);
+  EXPECT_EQ(merge.hidden_share(), 0.75);
+  // Waits outside of any exchange make it no less than nothing.
+  merge.Add(report(0, 30, 8, 9), 3);
+  EXPECT_DOUBLE_EQ(merge.Add(report(1, 30, 10, 5), 3).at(0).hidden_share(), 0.0);
+  merge.Add(report(0, 40, 8, 9), 4);
+  EXPECT_FALSE(merge.Add(report(1, 40, 10, 5), 4).at(0).has_hidden_share());
+}
+
 TEST(MetricsMerge, AReportThatComesTwiceCountsOnce) {
   MetricsMerge merge = TwoRanks();
   merge.Add(Report(0, 0, 10), 1);

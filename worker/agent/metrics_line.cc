@@ -16,6 +16,7 @@ std::string MetricsLine(const proto::MetricsRecord& record) {
   line["bytes_answered"] = record.bytes_answered();
   line["staleness"] = std::vector<uint64_t>(record.staleness().begin(), record.staleness().end());
   line["waiting_share"] = record.waiting_share();
+  if (record.has_hidden_share()) line["hidden_share"] = record.hidden_share();
   if (record.has_test_accuracy()) line["test_accuracy"] = record.test_accuracy();
   if (record.has_test_loss()) line["test_loss"] = record.test_loss();
   line["elapsed_s"] = record.elapsed_s();

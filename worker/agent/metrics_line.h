@@ -8,8 +8,8 @@
 namespace strata::worker {
 
 // One line of metrics.jsonl, without the newline: the record's fields under their names in
-// proto/control.proto, in that order. test_accuracy and test_loss are there only where measured,
-// `final` only on the final model's line; a number that is not finite becomes null.
+// proto/control.proto, in that order. hidden_share, test_accuracy and test_loss are there only
+// where measured, `final` only on the final model's line; a number that is not finite becomes null.
 std::string MetricsLine(const proto::MetricsRecord& record);
 
 }  // namespace strata::worker

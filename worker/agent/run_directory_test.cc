@@ -108,7 +108,9 @@ TEST(MetricsLine, HasStableFieldNames) {
             R"("bytes_pushed":0,"bytes_answered":0,"staleness":[3,1],"waiting_share":0.0,)"
             R"("elapsed_s":0.0,"pushes":0,"pushes_during_backward":0,"lr":0.0})");
   record.set_test_accuracy(0.875);
+  record.set_hidden_share(0.25);
   record.set_final(true);
+  EXPECT_NE(MetricsLine(record).find(R"("hidden_share":0.25)"), std::string::npos);
   EXPECT_NE(MetricsLine(record).find(R"("test_accuracy":0.875)"), std::string::npos);
   EXPECT_NE(MetricsLine(record).find(R"("final":true)"), std::string::npos);
 }

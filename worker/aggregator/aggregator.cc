@@ -20,6 +20,7 @@
 #include "common/process/stop_request.h"
 #include "kernels/kernels.h"
 #include "worker/aggregator/aggregator_core.h"
+#include "worker/aggregator/busy_time.h"
 #include "worker/aggregator/node_arenas.h"
 #include "worker/aggregator/node_endpoint.h"
 #include "worker/aggregator/node_memory.h"
@@ -105,6 +106,7 @@ class Aggregator {
   uint64_t published_seen_ = 0;
   std::vector<uint64_t> ready_;  // scratch, by local rank
   RankWatch watch_;
+  BusyTime busy_;  // with chunks under way
   absl::Time activity_due_;
 };
 
@@ -254,6 +256,7 @@ absl::Status Aggregator::Train() {
   bool any = false;
   if (absl::Status status = SubmitReady(&any); !status.ok()) return status;
   if (any) header.aggregator_asleep.store(0);
+  busy_.Set(core_->under_way() > 0, clock_.Now());
   absl::Status status = exchange_->Poll(any ? absl::ZeroDuration() : UntilActivity());
   header.aggregator_asleep.store(0);
   if (!status.ok()) return status;
@@ -265,6 +268,7 @@ absl::Status Aggregator::Train() {
     ranks_->SendStarted(started_);
   }
   if (status = TakeLeaves(); !status.ok()) return status;
+  busy_.Set(core_->under_way() > 0, clock_.Now());
   ShowCounters();
   if (!released_ && exchange_->phase() == Exchange::Phase::kFinished) {
     released_ = true;
@@ -315,6 +319,7 @@ void Aggregator::ShowCounters() {
       header.bytes_answered.load(kRelaxed) == counters.bytes_answered) {
     return;
   }
+  header.exchange_us.store(absl::ToInt64Microseconds(busy_.Total(clock_.Now())), kRelaxed);
   header.bytes_pushed.store(counters.bytes_pushed, kRelaxed);
   header.bytes_answered.store(counters.bytes_answered, kRelaxed);
   header.pushes.store(counters.pushes, kRelaxed);

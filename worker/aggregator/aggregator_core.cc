@@ -48,6 +48,7 @@ absl::StatusOr<bool> AggregatorCore::OnReady(ChunkId chunk, absl::Span<const uin
   for (uint64_t steps : ready) all = all && steps > state.clock;
   if (all) {
     state.submitted = true;
+    ++under_way_;
     return true;
   }
   for (uint32_t gone = 0; gone < left_.size(); ++gone) {
@@ -73,6 +74,7 @@ uint64_t AggregatorCore::OnSummed(ChunkId chunk, absl::Span<const uint64_t> comp
 
 uint64_t AggregatorCore::OnLanded(ChunkId chunk, uint64_t clock) {
   chunks_[chunk.value()] = {.clock = clock + 1, .submitted = false};
+  --under_way_;
   return clock + 2;
 }
 

@@ -46,6 +46,8 @@ class AggregatorCore {
   // The number of steps once all ranks have left.
   std::optional<uint64_t> steps() const;
 
+  // Chunks that are submitted and whose next weights have not landed.
+  uint32_t under_way() const { return under_way_; }
   uint64_t pushes_during_backward() const { return pushes_during_backward_; }
 
  private:
@@ -58,6 +60,7 @@ class AggregatorCore {
   const RankId first_rank_;
   std::vector<Chunk> chunks_;
   std::vector<std::optional<uint64_t>> left_;  // by local rank
+  uint32_t under_way_ = 0;
   uint64_t pushes_during_backward_ = 0;
 };
 

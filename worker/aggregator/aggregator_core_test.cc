@@ -14,7 +14,9 @@ TEST(AggregatorCoreTest, AChunkIsSubmittedOnceWhenEveryRankHasPublishedTheDueClo
   EXPECT_TRUE(core.collecting(ChunkId(0)));
   EXPECT_EQ(core.OnSummed(ChunkId(1), {1, 1}), 1u);
   EXPECT_FALSE(core.collecting(ChunkId(1)));
+  EXPECT_EQ(core.under_way(), 1u);
   EXPECT_EQ(core.OnLanded(ChunkId(1), 0), 2u);
+  EXPECT_EQ(core.under_way(), 0u);
   EXPECT_TRUE(core.collecting(ChunkId(1)));
   EXPECT_FALSE(*core.OnReady(ChunkId(1), {1, 1}));
   EXPECT_FALSE(*core.OnReady(ChunkId(1), {1, 2}));

@@ -45,6 +45,8 @@ struct NodeHeader {
   char reason[512];  // why it was stopped; written before kStopped
 
   std::atomic<uint64_t> bytes_pushed, bytes_answered, pushes, pushes_during_backward;
+  // In which a chunk was on its way: submitted, and its next weights not landed.
+  std::atomic<uint64_t> exchange_us;
   std::array<std::atomic<uint64_t>, kNodeStalenessBins> staleness;
 };
 

@@ -208,6 +208,7 @@ proto::NodeCounters AggregatorLink::Counters() const {
   counters.set_bytes_answered(header.bytes_answered.load());
   counters.set_pushes(header.pushes.load());
   counters.set_pushes_during_backward(header.pushes_during_backward.load());
+  counters.set_exchange_s(1e-6 * static_cast<double>(header.exchange_us.load()));
   for (const std::atomic<uint64_t>& bin : header.staleness) counters.add_staleness(bin.load());
   return counters;
 }

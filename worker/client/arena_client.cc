@@ -199,10 +199,13 @@ absl::Status ArenaClient::Send(const Report& report) {
   out->set_loss_sum(report.loss_sum);
   out->set_wall_s(report.wall_s);
   out->set_wait_s(absl::ToDoubleSeconds(waited_));
-  waited_ = absl::ZeroDuration();
+  waited_before_ += std::exchange(waited_, absl::ZeroDuration());
   out->set_lr(
       LearningRateAt(job.schedule(), samples_ * ranks(), run_.samples_per_epoch, job.epochs()));
-  if (launch_.local_rank() == 0) *out->mutable_node() = link_->Counters();
+  if (launch_.local_rank() == 0) {
+    *out->mutable_node() = link_->Counters();
+    out->mutable_node()->set_exposed_s(absl::ToDoubleSeconds(waited_before_));
+  }
   if (report.has_test) {
     out->set_test_accuracy(report.test_accuracy);
     out->set_test_loss(report.test_loss);

@@ -68,6 +68,7 @@ class ArenaClient final : public Client {
   uint64_t step_ = 0;              // the step in hand or the next one
   uint64_t samples_ = 0;           // of this rank, since the start
   absl::Duration waited_;          // since the last report
+  absl::Duration waited_before_;   // until then
 };
 
 }  // namespace strata::client
