@@ -15,9 +15,11 @@ enum class CopyReason {
   kUnaligned,     // a payload that ZeroMQ received at an address where no fp32 may lie
   kJoined,        // all-reduce: parts of a chunk that came apart and go on as one message
   kSeed,          // first weights to where they are updated, in a shard or on a node
+  kSparse,        // payload out of the room for the largest one
+  kWholeCopy,     // of what a node has, which asks for an answer again: the next one changes it
   kSocket,        // to a TCP socket: once by the kernel here and once where it is received
 };
-inline constexpr int kCopyReasons = 7;
+inline constexpr int kCopyReasons = 9;
 
 // memcpy, counted. REQUIRES: the ranges do not overlap.
 void CopyBytes(CopyReason reason, void* to, const void* from, size_t bytes);

@@ -25,9 +25,9 @@ ChunkState::ChunkState(const kernels::Kernels& kernels, BufferPool& pool,
       copies_(rules.answers, kernels, pool, scratch, rules.ranks_of_node.size()),
       nodes_(rules.ranks_of_node.size()) {}
 
-void ChunkState::Seed(Bytes weights, uint64_t checksum) {
+void ChunkState::Seed(const Bytes& weights, uint64_t checksum) {
   copies_.Seed(weights);
-  weights_.Seed(std::move(weights), checksum);
+  weights_.Seed(weights, checksum);
 }
 
 PushResult ChunkState::OnPush(Push push, std::vector<DueAnswer>* due) {

@@ -68,7 +68,7 @@ class ChunkState {
              const ChunkRules& rules, uint32_t elements, std::vector<OptimizerRun> runs);
 
   // The first weights, finite. REQUIRES: !weights().seeded(), `elements` fp32.
-  void Seed(Bytes weights, uint64_t checksum);
+  void Seed(const Bytes& weights, uint64_t checksum);
 
   kernels::WeightState& weights() { return weights_; }
   const kernels::WeightState& weights() const { return weights_; }

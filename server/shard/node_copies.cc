@@ -1,7 +1,9 @@
 #include "server/shard/node_copies.h"
 
-#include <cstring>
 #include <utility>
+
+#include "common/copies.h"
+#include "kernels/codec/encode_payload.h"
 
 namespace strata::server {
 
@@ -22,27 +24,13 @@ void NodeCopies::Seed(const Bytes& first_weights) {
   }
 }
 
-absl::StatusOr<Bytes> NodeCopies::Encode(kernels::Encoder* encoder, const Bytes& weights) const {
-  const size_t room = encoder->encoded_bytes_max();
-  std::shared_ptr<std::byte> payload = pool_.AllocateBytes(room);
-  const absl::StatusOr<size_t> size =
-      encoder->Encode(absl::MakeConstSpan(weights.floats(), weights.float_count()), scratch_,
-                      absl::MakeSpan(payload.get(), room));
-  if (!size.ok()) return size.status();
-  if (*size < room) {
-    // Sparse payloads are far smaller than the largest one.
-    const std::shared_ptr<std::byte> exact = pool_.AllocateBytes(*size);
-    std::memcpy(exact.get(), payload.get(), *size);
-    payload = exact;
-  }
-  return Bytes(payload, payload.get(), *size);
-}
-
 absl::StatusOr<NodeCopies::Answer> NodeCopies::Next(size_t node, const Bytes& weights,
                                                     uint64_t version) {
   Copy& copy = copies_[rules_.shared ? 0 : node];
   if (rules_.shared && copy.answers > 0 && copy.last.version == version) return copy.last;
-  absl::StatusOr<Bytes> payload = Encode(copy.encoder.get(), weights);
+  absl::StatusOr<Bytes> payload = kernels::EncodePayload(
+      copy.encoder.get(), absl::MakeConstSpan(weights.floats(), weights.float_count()), scratch_,
+      pool_);
   if (!payload.ok()) return payload.status();
   copy.last = {copy.encoder->codec(), *std::move(payload), copy.answers++, version};
   if (rules_.shared) return copy.last;
@@ -55,7 +43,7 @@ NodeCopies::Answer NodeCopies::Whole(size_t node) const {
   const Copy& copy = Of(node);
   const absl::Span<const float> state = copy.encoder->State(0);
   const std::shared_ptr<float> floats = pool_.AllocateFloats(state.size());
-  std::memcpy(floats.get(), state.data(), state.size() * sizeof(float));
+  CopyBytes(CopyReason::kWholeCopy, floats.get(), state.data(), state.size() * sizeof(float));
   return {wire::Codec::kNone, AsBytes(floats, state.size()), copy.answers, copy.last.version};
 }
 

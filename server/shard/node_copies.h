@@ -64,7 +64,6 @@ class NodeCopies {
     uint64_t answers = 0;
   };
   const Copy& Of(size_t node) const { return copies_[rules_.shared ? 0 : node]; }
-  absl::StatusOr<Bytes> Encode(kernels::Encoder* encoder, const Bytes& weights) const;
 
   const AnswerRules& rules_;
   const kernels::Kernels& kernels_;

@@ -70,6 +70,8 @@ void ExpectAtBothEnds(const Copied& copied) {
   EXPECT_EQ(Of(copied, CopyReason::kRepeatedPush), 0u);
   EXPECT_EQ(Of(copied, CopyReason::kUnaligned), 0u);
   EXPECT_EQ(Of(copied, CopyReason::kJoined), 0u);
+  EXPECT_EQ(Of(copied, CopyReason::kSparse), 0u);
+  EXPECT_EQ(Of(copied, CopyReason::kWholeCopy), 0u);
   EXPECT_EQ(Of(copied, CopyReason::kSeed), kModelBytes);
 }
 

@@ -4,11 +4,11 @@
 #include <poll.h>
 #include <string.h>
 #include <sys/socket.h>
-#include <sys/un.h>
 #include <unistd.h>
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
+#include "common/abstract_socket.h"
 
 namespace strata::worker {
 namespace {
@@ -16,32 +16,15 @@ namespace {
 constexpr int kBacklog = 1024;
 constexpr int kRetryMs = 10;
 
-struct Address {
-  sockaddr_un name = {};
-  socklen_t bytes = 0;
-};
-
-absl::StatusOr<Address> AddressOf(const std::string& name) {
-  Address address;
-  if (name.empty() || name.size() + 1 > sizeof(address.name.sun_path)) {
-    return absl::InvalidArgumentError(absl::StrCat("bad socket name \"", name, "\""));
-  }
-  address.name.sun_family = AF_UNIX;
-  memcpy(address.name.sun_path + 1, name.data(), name.size());
-  address.bytes = static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + name.size());
-  return address;
-}
-
 UniqueFd Socket() { return UniqueFd(socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0)); }
 
 }  // namespace
 
 absl::StatusOr<UniqueFd> ListenAt(const std::string& name) {
-  absl::StatusOr<Address> address = AddressOf(name);
+  absl::StatusOr<AbstractAddress> address = AbstractAddressOf(name);
   if (!address.ok()) return address.status();
   UniqueFd fd(socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
-  if (bind(fd.get(), reinterpret_cast<sockaddr*>(&address->name), address->bytes) != 0 ||
-      listen(fd.get(), kBacklog) != 0) {
+  if (bind(fd.get(), address->get(), address->bytes) != 0 || listen(fd.get(), kBacklog) != 0) {
     return absl::AlreadyExistsError(
         absl::StrCat("cannot listen at socket \"", name, "\": ", strerror(errno)));
   }
@@ -55,22 +38,17 @@ UniqueFd AcceptFrom(const UniqueFd& listener) {
       if (errno == EINTR || errno == ECONNABORTED) continue;
       return fd;
     }
-    ucred peer = {};
-    socklen_t bytes = sizeof(peer);
-    if (getsockopt(fd.get(), SOL_SOCKET, SO_PEERCRED, &peer, &bytes) == 0 &&
-        peer.uid == geteuid()) {
-      return fd;
-    }
+    if (IsSameUser(fd.get())) return fd;
   }
 }
 
 absl::StatusOr<UniqueFd> ConnectTo(const std::string& name, absl::Duration deadline) {
-  absl::StatusOr<Address> address = AddressOf(name);
+  absl::StatusOr<AbstractAddress> address = AbstractAddressOf(name);
   if (!address.ok()) return address.status();
   const absl::Time give_up = absl::Now() + deadline;
   while (true) {
     UniqueFd fd = Socket();
-    if (connect(fd.get(), reinterpret_cast<sockaddr*>(&address->name), address->bytes) == 0) {
+    if (connect(fd.get(), address->get(), address->bytes) == 0) {
       return fd;
     }
     if (absl::Now() >= give_up) {

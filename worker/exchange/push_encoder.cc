@@ -1,9 +1,7 @@
 #include "worker/exchange/push_encoder.h"
 
-#include <algorithm>
-#include <cstring>
-
 #include "absl/memory/memory.h"
+#include "kernels/codec/encode_payload.h"
 #include "kernels/codec/job_compression.h"
 
 namespace strata::worker {
@@ -54,29 +52,10 @@ absl::StatusOr<Bytes> PushEncoder::Encode(ChunkId id, const Bytes& sum, uint32_t
   Chunk& chunk = chunks_[id.value()];
   if (absl::Status status = WarmUp(&chunk); !status.ok()) return status;
   chunk.samples += samples;
-  const size_t most = chunk.encoder->encoded_bytes_max();
-  const bool is_sparse = codec_ == wire::Codec::kSparse;
-  std::shared_ptr<std::byte> payload;
-  std::byte* to = nullptr;
-  if (is_sparse) {
-    room_.resize(std::max(room_.size(), most));
-    to = room_.data();
-  } else {
-    payload = pool_.AllocateBytes(most);
-    to = payload.get();
-  }
-  const absl::StatusOr<size_t> bytes = chunk.encoder->Encode(
-      absl::MakeConstSpan(sum.floats(), sum.float_count()), &scratch_, absl::MakeSpan(to, most));
-  if (!bytes.ok()) return bytes.status();
-  if (is_sparse) {
-    payload = pool_.AllocateBytes(*bytes);
-    std::memcpy(payload.get(), to, *bytes);
-  }
-  return Bytes(payload, payload.get(), *bytes);
+  return kernels::EncodePayload(
+      chunk.encoder.get(), absl::MakeConstSpan(sum.floats(), sum.float_count()), &scratch_, pool_);
 }
 
-size_t PushEncoder::memory_bytes() const {
-  return state_bytes_ + room_.size() + pool_.allocated_bytes();
-}
+size_t PushEncoder::memory_bytes() const { return state_bytes_ + pool_.allocated_bytes(); }
 
 }  // namespace strata::worker

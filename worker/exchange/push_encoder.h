@@ -47,7 +47,6 @@ class PushEncoder {
   const wire::Codec codec_;
   double epochs_per_sample_ = 0;  // of this node, the others being as fast
   std::vector<Chunk> chunks_;
-  std::vector<std::byte> room_;  // for the largest sparse payload
   kernels::EncoderScratch scratch_;
   size_t state_bytes_ = 0;
   BufferPool pool_;

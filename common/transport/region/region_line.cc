@@ -3,7 +3,6 @@
 #include <errno.h>
 #include <string.h>
 #include <sys/socket.h>
-#include <sys/un.h>
 #include <unistd.h>
 
 #include <array>
@@ -11,6 +10,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "common/abstract_socket.h"
 #include "common/transport/region/region_memory.h"
 
 namespace strata::transport {
@@ -29,28 +29,13 @@ struct Control {
   alignas(cmsghdr) char bytes[CMSG_SPACE(kDescriptorsMax * sizeof(int))] = {};
 };
 
-struct Address {
-  sockaddr_un name = {};
-  socklen_t bytes = 0;
-};
-
-Address AddressOf(int port) {
-  const std::string name = absl::StrCat("strata-regions-", port);
-  Address address;
-  address.name.sun_family = AF_UNIX;
-  memcpy(address.name.sun_path + 1, name.data(), name.size());
-  address.bytes = static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + name.size());
-  return address;
+// Never too long.
+AbstractAddress AddressOf(int port) {
+  return *AbstractAddressOf(absl::StrCat("strata-regions-", port));
 }
 
 UniqueFd NewSocket() {
   return UniqueFd(socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
-}
-
-bool IsSameUser(int fd) {
-  ucred peer = {};
-  socklen_t bytes = sizeof(peer);
-  return getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &bytes) == 0 && peer.uid == geteuid();
 }
 
 std::vector<UniqueFd> DescriptorsOf(msghdr* message) {
@@ -70,10 +55,9 @@ std::vector<UniqueFd> DescriptorsOf(msghdr* message) {
 }  // namespace
 
 absl::StatusOr<UniqueFd> ListenForRegions(int port) {
-  const Address address = AddressOf(port);
+  const AbstractAddress address = AddressOf(port);
   UniqueFd fd = NewSocket();
-  if (bind(fd.get(), reinterpret_cast<const sockaddr*>(&address.name), address.bytes) != 0 ||
-      listen(fd.get(), kBacklog) != 0) {
+  if (bind(fd.get(), address.get(), address.bytes) != 0 || listen(fd.get(), kBacklog) != 0) {
     return absl::AlreadyExistsError(absl::StrCat(
         "no shared memory with peers of this host at port ", port, ": ", strerror(errno)));
   }
@@ -81,10 +65,9 @@ absl::StatusOr<UniqueFd> ListenForRegions(int port) {
 }
 
 UniqueFd ConnectForRegions(int port) {
-  const Address address = AddressOf(port);
+  const AbstractAddress address = AddressOf(port);
   UniqueFd fd = NewSocket();
-  if (connect(fd.get(), reinterpret_cast<const sockaddr*>(&address.name), address.bytes) != 0 ||
-      !IsSameUser(fd.get())) {
+  if (connect(fd.get(), address.get(), address.bytes) != 0 || !IsSameUser(fd.get())) {
     fd.Reset();
   }
   return fd;

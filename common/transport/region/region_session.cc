@@ -71,7 +71,6 @@ void RegionSession::Refer(wire::Frame* frame) {
   if (!is_attached_ || !has_elements || frame->payload.size() < kReferredBytesMin) return;
   const std::optional<wire::RegionReference> reference = exports_->Add(frame->payload);
   if (!reference) return;
-  bytes_referred_ += frame->payload.size();
   auto encoded = std::make_shared<std::array<std::byte, wire::kRegionReferenceBytes>>(
       wire::EncodeReference(*reference));
   frame->header.payload_kind = wire::PayloadKind::kRegion;
@@ -86,7 +85,6 @@ absl::Status RegionSession::Resolve(wire::Frame* frame) {
   if (!decoded.ok()) return decoded;
   absl::StatusOr<Bytes> bytes = imports_->Take(reference);
   if (!bytes.ok()) return bytes.status();
-  bytes_referred_ += bytes->size();
   frame->payload = *std::move(bytes);
   frame->header.payload_kind = wire::PayloadKind::kInline;
   frame->header.payload_checksum = 0;

@@ -61,8 +61,6 @@ class RegionSession {
   void Leave() { imports_ = nullptr; }
   // The peer needs nothing any more.
   bool IsOver() const { return exports_->kept() == 0 || HasEnded(*line_); }
-  // Bytes that were taken by reference, and given.
-  uint64_t bytes_referred() const { return bytes_referred_; }
 
  private:
   const std::shared_ptr<UniqueFd> line_;
@@ -71,7 +69,6 @@ class RegionSession {
   std::shared_ptr<RegionImports> imports_;
   uint64_t number_ = 0;
   bool is_attached_ = false;
-  uint64_t bytes_referred_ = 0;
 };
 
 }  // namespace strata::transport
