@@ -147,13 +147,10 @@ def peer(work, who, commands, participants=None):
     return Run(steps_ms, gate.right and len(steps_ms) == work.steps)
 
 
-def strata(work, folder, more=(), hosts_file="", measure_s=0):
-    command = [binary(folder, "cli/strata"), "bench", "exchange", "--json",
-               "--nodes", str(work.nodes), "--servers", str(work.servers),
-               "--bytes", str(work.size), "--steps", str(work.steps),
-               "--warmup", str(work.warmup), "--measure-s", str(measure_s), *more]
-    if hosts_file:
-        command += ["--hosts-file", hosts_file]
+def bench(work, folder, what, more):
+    """What `strata bench WHAT` finds out, as a Run."""
+    command = [binary(folder, "cli/strata"), "bench", what, "--json", "--bytes", str(work.size),
+               "--steps", str(work.steps), "--warmup", str(work.warmup), *more]
     done = subprocess.run(command, capture_output=True, text=True, timeout=DEADLINE_S,
                           check=False)
     if done.returncode == 2:
@@ -162,6 +159,18 @@ def strata(work, folder, more=(), hosts_file="", measure_s=0):
         raise RuntimeError(f"strata: {done.stderr.strip()[-500:]}")
     facts = json.loads(done.stdout)
     return Run(facts["steps_ms"], facts["verified"], facts)
+
+
+def strata(work, folder, more=(), hosts_file="", measure_s=0):
+    return bench(work, folder, "exchange",
+                 ["--nodes", str(work.nodes), "--servers", str(work.servers),
+                  "--measure-s", str(measure_s),
+                  *(["--hosts-file", hosts_file] if hosts_file else []), *more])
+
+
+def strata_node(work, folder, more=()):
+    """The node level: `work.nodes` is how many ranks the one node has."""
+    return bench(work, folder, "aggregate", ["--ranks", str(work.nodes), *more])
 
 
 def push_pull(work, folder, pipelined=False, message_bytes=1 << 20):

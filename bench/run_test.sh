@@ -7,6 +7,7 @@ echo "$output"
 for row in "| Strata |" "| ps-lite's manner |" "| the same, pulls pipelined |"; do
   [ "$(grep -cF "$row" <<<"$output")" -ge 2 ] || { echo "no row $row"; exit 1; }
 done
+[ "$(grep -cF "| Strata, one thread adds |" <<<"$output")" -eq 2 ] || { echo "no node"; exit 1; }
 if bench/netlab.sh -- true 2>/dev/null; then
   [ "$(grep -cF "| Strata, servers |" <<<"$output")" -eq 2 ] || { echo "no shaped hosts"; exit 1; }
 fi

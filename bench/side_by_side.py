@@ -41,6 +41,12 @@ def ours(name, *more, is_ring=False, share=1.0):
     return Contender(name, run, is_ring, share)
 
 
+def node(name, *more):
+    def run(work, folder, hosts_file, measure):
+        return contenders.strata_node(work, folder, more)
+    return Contender(name, run)
+
+
 def encoded(name, codec, *more, is_ring=False):
     """Half the bytes; both ways, which in a ring `push` says alone."""
     pull = [] if is_ring else ["--set", f"pull.codec={codec}"]
@@ -68,6 +74,7 @@ class Scenario:
     contenders: list  # Strata first
     rounds: int = 5
     lab: bool = False  # a host for every node and server, on links of 1 Gbit/s
+    is_node: bool = False  # ranks of one node: the bound is the memory's, and Strata measures it
 
 
 SCENARIOS = {
@@ -81,6 +88,16 @@ SCENARIOS = {
         Work(nodes=2, servers=1, size=100 * MIB, steps=20, warmup=3),
         [ours("Strata", *OVER_TCP), ours("Strata, window 2", "--window", "2", *OVER_TCP), PUSH_PULL,
          PIPELINED, GLOO, MPI_TCP]),
+    "node": Scenario(
+        "Node level: 2 ranks of one node, 100 MiB each, summed and visible to both",
+        Work(nodes=2, servers=0, size=100 * MIB, steps=20, warmup=3),
+        [node("Strata"), node("Strata, one thread adds", "--helpers", "0"), MPI_SHARED],
+        is_node=True),
+    "node-4": Scenario(
+        "Node level: 4 ranks of one node, 100 MiB each, summed and visible to all",
+        Work(nodes=4, servers=0, size=100 * MIB, steps=20, warmup=3),
+        [node("Strata"), node("Strata, one thread adds", "--helpers", "0"), MPI_SHARED],
+        is_node=True),
     "small": Scenario(
         "Small model, shared memory: 2 nodes, 1 server, 256 KiB",
         Work(nodes=2, servers=1, size=256 << 10, steps=1000, warmup=100),
@@ -120,7 +137,7 @@ def measure(scenario, work, folder, hosts_file, rounds):
     """Returns what each contender did, by name, and what was found out about the link."""
     medians = {one.name: [] for one in scenario.contenders}
     steps = {one.name: [] for one in scenario.contenders}
-    skipped, speeds, facts = {}, [], {}
+    skipped, speeds, bounds, facts = {}, [], [], {}
     for _ in range(rounds):
         for one in scenario.contenders:
             if one.name in skipped:
@@ -137,7 +154,8 @@ def measure(scenario, work, folder, hosts_file, rounds):
             steps[one.name] += run.steps_ms
             if is_first:
                 facts = run.facts
-                speeds.append(run.facts["bytes_per_s"])
+                speeds.append(run.facts.get("bytes_per_s", 0))
+                bounds.append(run.facts["bound_ms"])
     bandwidth = statistics.median(speeds)
     rows = []
     for one in scenario.contenders:
@@ -145,13 +163,13 @@ def measure(scenario, work, folder, hosts_file, rounds):
             continue
         moved = passes_over_link(work, one.is_ring) * work.size * one.share
         bound = 1e3 * moved / bandwidth if bandwidth else 0
+        if scenario.is_node:
+            bound = statistics.median(bounds)
         pairs = zip(medians[scenario.contenders[0].name], medians[one.name])
         rows.append({"name": one.name, "steps_ms": steps[one.name], "bound_ms": bound,
                      "ratios": [a / b for a, b in pairs]})
     return {"rows": rows, "skipped": skipped, "bytes_per_s": bandwidth,
-            "bytes_per_s_each": speeds, "congestion": facts["congestion"],
-            "chunks": facts["chunks"], "chunk_elements": facts["chunk_elements"],
-            "window": facts["window"]}
+            "bytes_per_s_each": speeds, "facts": facts}
 
 
 def table(result):
@@ -180,16 +198,30 @@ def machine():
             f"{gib:.0f} GiB, Linux {platform.release()}; load average before it {load}")
 
 
-def report(name, scenario, work, rounds, result, before):
+def bound_text(scenario, work, result):
+    """What the bounds of a table are."""
+    facts = result["facts"]
+    if scenario.is_node:
+        moved = (work.nodes + 1) * work.size
+        rate = moved / facts["bound_ms"] / 1e6
+        return (f"Bound: {facts['bound_threads']} threads read {work.nodes} vectors and write one "
+                f"past the caches, measured before each of Strata's steps ({rate:.1f} GB/s in the "
+                "last round)")
     each = ", ".join(f"{one / 1e6:.0f}" for one in result["bytes_per_s_each"])
+    return (f"One TCP stream in the same run: {result['bytes_per_s'] / 1e6:.1f} MB/s (iperf3 per "
+            f"round: {each}); congestion control {facts['congestion']}")
+
+
+def report(name, scenario, work, rounds, result, before):
+    facts = result["facts"]
+    window = f", window {facts['window']}" if "window" in facts else ""
     skipped = "".join(f"Not measured: {one} ({why}).\n" for one, why in result["skipped"].items())
     return (f"## {scenario.title}\n\n"
             f"    bench/run.sh {name}\n\n"
             f"{before}. {rounds} rounds of {work.steps} steps after {work.warmup} of warm-up; "
-            f"{work.size / MIB:g} MiB each, for Strata in {result['chunks']} chunks of "
-            f"{result['chunk_elements']} weights, window {result['window']}. One TCP stream in the "
-            f"same run: {result['bytes_per_s'] / 1e6:.1f} MB/s (iperf3 per round: {each}); "
-            f"congestion control {result['congestion']}. All values verified in every step.\n"
+            f"{work.size / MIB:g} MiB each, for Strata in {facts['chunks']} chunks of "
+            f"{facts['chunk_elements']} weights{window}. {bound_text(scenario, work, result)}. "
+            f"All values verified in every step.\n"
             f"{skipped}\n{table(result)}\n")
 
 

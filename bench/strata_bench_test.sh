@@ -51,6 +51,22 @@ expect "too few hosts are refused" \
   test "$(status_of $strata bench exchange --hosts-file "$scratch/hosts")" -eq 2
 expect "with how many it takes" grep -q "1 hosts, but 3 are needed" "$scratch/err"
 
+expect "the node level, with the right sums" test "$(status_of $strata bench aggregate \
+  --bytes 300004 --ranks 3 --chunk-elements 1024 --steps 4 --warmup 1)" -eq 0
+expect "says what was measured" grep -q "3 ranks of one node, 0.286 MiB each in 74 chunks" \
+  "$scratch/out"
+expect "and that values are right" grep -q "values verified" "$scratch/out"
+expect "node level as JSON" test "$(status_of $strata bench aggregate --bytes 20MiB --helpers 2 \
+  --steps 3 --warmup 1 --json)" -eq 0
+expect "has the figures of all steps" test "$(field verified) $(field steps)" = "True 3"
+expect "each with its bound" \
+  python3 -c "exit(not (len($(field bounds_ms)) == 3 and $(field share) > 0))"
+expect "no rank is refused" test "$(status_of $strata bench aggregate --ranks 0)" -eq 2
+expect "in one line" grep -q -- "--ranks" "$scratch/err"
+expect "chunks that are too small are refused" \
+  test "$(status_of $strata bench aggregate --chunk-elements 8)" -eq 2
+expect "with the least" grep -q -- "--chunk-elements 8: at least 256" "$scratch/err"
+
 if [ "$(status_of bench/netlab.sh -- true)" -eq 77 ]; then
   cat "$scratch/err"
 else

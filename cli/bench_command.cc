@@ -8,6 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "bench/exchange/exchange_rank.h"
+#include "cli/bench_aggregate.h"
 #include "cli/bench_exchange.h"
 #include "cli/command.h"
 #include "cli/options.h"
@@ -164,6 +165,7 @@ void AddRank(CLI::App* bench, Invocation* invocation) {
   command->add_option("--elements", options->rank.elements)->required();
   command->add_option("--steps", options->rank.steps)->required();
   command->add_option("--gate", options->rank.gate)->required();
+  command->add_flag("--sums", options->rank.sums);
   command->callback([=] { invocation->run = [=] { return RunRank(*options); }; });
 }
 
@@ -183,13 +185,15 @@ void AddBenchCommand(CLI::App* app, Invocation* invocation) {
   latency.measure_s = 0;
   AddMeasurement(bench, invocation, "latency", "The same for a small model: what a step costs",
                  latency);
+  AddAggregateBench(bench, invocation);
   AddRank(bench, invocation);
   bench->footer(
       "Examples:\n"
       "  strata bench exchange --nodes 2 --servers 1 --bytes 100MiB\n"
       "  bench/netlab.sh --hosts 8 --once -- strata bench exchange --hosts-file {hosts} "
       "--nodes 4 --servers 4\n"
-      "  strata bench latency --json");
+      "  strata bench latency --json\n"
+      "  strata bench aggregate --ranks 4");
 }
 
 }  // namespace strata::cli

@@ -38,6 +38,10 @@ TEST_P(KernelsConformance, SumHasTheBitsOfTheTreeAtEverySizeAndAlignment) {
       kernels().sum(Pointers(inputs), out.data(), n);
       ASSERT_TRUE(out.SameBits(expected)) << "k=" << k << " n=" << n;
       ASSERT_TRUE(out.SentinelsStand()) << "k=" << k << " n=" << n;
+      Guarded far(n, (n + 2 * k) % 17);
+      kernels().sum_far(Pointers(inputs), far.data(), n);
+      ASSERT_TRUE(far.SameBits(expected)) << "far, k=" << k << " n=" << n;
+      ASSERT_TRUE(far.SentinelsStand()) << "far, k=" << k << " n=" << n;
     }
   }
 }

@@ -30,6 +30,11 @@ struct Kernels {
   // inputs' positions. `out` may be one of the inputs. One pass over memory.
   void (*sum)(absl::Span<const float* const> inputs, float* out, size_t n);
 
+  // The same bits, written past the caches where the device can: for an `out` that is so long that
+  // nobody finds it there later. `out` is none of the inputs. Other threads may be told of it as of
+  // any store.
+  void (*sum_far)(absl::Span<const float* const> inputs, float* out, size_t n);
+
   // One update of n weights: reads w_in, writes w_out (may be the same buffer), updates the state
   // vectors in place (state0, state1: null where StateVectors says so).
   void (*optimize)(const OptimizerParams& params, const OptimizerStep& step,

@@ -36,6 +36,10 @@ absl::Status Step(client::Client* client) {
   return NextWeights(client);
 }
 
+bool SameBits(absl::Span<const float> a, absl::Span<const float> b) {
+  return a.size() == b.size() && std::memcmp(a.data(), b.data(), a.size() * sizeof(float)) == 0;
+}
+
 }  // namespace
 
 absl::Status RunExchangeRank(client::Client* client, const ExchangeRankOptions& options) {
@@ -43,23 +47,25 @@ absl::Status RunExchangeRank(client::Client* client, const ExchangeRankOptions& 
   if (!gate.ok()) return gate.status();
   if (absl::Status status = Join(client, options.elements); !status.ok()) return status;
   if (absl::Status status = NextWeights(client); !status.ok()) return status;
-  std::vector<float> expected(options.elements, kFirstWeight);
+  std::vector<float> expected(options.sums ? 0 : options.elements, kFirstWeight);
   const float scale = 1.0f / static_cast<float>(client->ranks());
-  Arrival arrival;
+  uint32_t wrong = 0;
   for (uint64_t step = 0; step < options.steps; ++step) {
     FillGradient(client->rank(), step, client->Gradients(0));
-    if (absl::Status status = gate->Meet(arrival); !status.ok()) return status;
+    if (absl::Status status = gate->Meet({.wrong = wrong}); !status.ok()) return status;
     const auto start = SteadyClock::now();
     if (absl::Status status = Step(client); !status.ok()) return status;
     const std::chrono::duration<double, std::milli> took = SteadyClock::now() - start;
-    arrival.step_ms = took.count();
-    Descend(client->ranks(), step, scale, absl::MakeSpan(expected));
-    const absl::Span<const float> weights = client->WeightArena();
-    if (std::memcmp(weights.data(), expected.data(), expected.size() * sizeof(float)) != 0) {
-      arrival.wrong = 1;
+    // Nobody looks at values while others' steps are under way.
+    if (absl::Status status = gate->Meet({.step_ms = took.count()}); !status.ok()) return status;
+    if (options.sums) {
+      if (!IsGradientSum(client->ranks(), step, client->WeightArena())) wrong = 1;
+    } else {
+      Descend(client->ranks(), step, scale, absl::MakeSpan(expected));
+      if (!SameBits(client->WeightArena(), expected)) wrong = 1;
     }
   }
-  if (absl::Status status = gate->Meet(arrival); !status.ok()) return status;
+  if (absl::Status status = gate->Meet({.wrong = wrong}); !status.ok()) return status;
   if (absl::Status status = client->FinishStep(); !status.ok()) return status;
   return client->Finish();
 }

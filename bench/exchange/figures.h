@@ -14,6 +14,10 @@ struct Figures {
 // All 0 where there are no steps.
 Figures FiguresOf(std::vector<double> steps_ms);
 
+// The share of a bound that was measured before each step: the median over the steps of bound /
+// step. 0 where there is none.
+double ShareOf(const std::vector<double>& bound_ms, const std::vector<double>& steps_ms);
+
 // A step's least time in ms, by what the links carry alone.
 struct BoundInput {
   uint64_t bytes = 0;            // that every node brings

@@ -2,6 +2,7 @@
 #define STRATA_BENCH_EXCHANGE_GATE_H_
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 #include <thread>
@@ -16,23 +17,26 @@
 
 namespace strata::bench {
 
-// What a participant says when it comes to the gate; little-endian, as it lies in memory.
+// What a participant says when it comes to the gate: once before each step and, with its time, once
+// after it, before the values are looked at. Little-endian, as it lies in memory.
 struct Arrival {
-  double step_ms = -1;  // the step that it has just done; below 0: none yet
-  uint32_t wrong = 0;   // not 0: the values after that step were wrong
+  double step_ms = -1;  // the step that it has just done; below 0: it is about to begin one
+  uint32_t wrong = 0;   // not 0: values after a step were wrong
   uint32_t reserved = 0;
 };
 static_assert(sizeof(Arrival) == 16);
 
-// Where the participants of a measurement meet before each step, so that all start it together. A
+// Where the participants of a measurement meet, so that all start a step together. A
 // participant sends its Arrival; when all have, each gets one byte. It ends when one of them hangs
 // up.
 //
 // Threads: an own one serves the participants; calls come from one other thread.
 class Gate {
  public:
-  // Listens on all interfaces. Errors: the operating system's.
-  static absl::StatusOr<std::unique_ptr<Gate>> Open(uint32_t participants);
+  // Listens on all interfaces. `before_step` is called on the gate's thread when all have come to
+  // begin a step and none has been let through. Errors: the operating system's.
+  static absl::StatusOr<std::unique_ptr<Gate>> Open(uint32_t participants,
+                                                    std::function<void()> before_step = nullptr);
   ~Gate();  // closes it
 
   int port() const { return port_; }
@@ -42,7 +46,8 @@ class Gate {
   bool all_right() const;
 
  private:
-  Gate(uint32_t participants, UniqueFd listening, int port, EventFd stop);
+  Gate(uint32_t participants, std::function<void()> before_step, UniqueFd listening, int port,
+       EventFd stop);
 
   void Serve();
   // One step of everybody; false: it is over.
@@ -51,6 +56,7 @@ class Gate {
   bool AwaitReadable(int fd) const;
 
   const uint32_t participants_;
+  const std::function<void()> before_step_;
   const UniqueFd listening_;
   const int port_;
   const EventFd stop_;

@@ -1,6 +1,9 @@
 #include "bench/exchange/gate.h"
 
+#include <atomic>
+#include <string>
 #include <thread>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
@@ -35,6 +38,28 @@ TEST(GateTest, OneWrongValueOfOneParticipantIsKept) {
   EXPECT_EQ(line->Meet({.step_ms = 1, .wrong = 1}), absl::OkStatus());
   EXPECT_EQ(line->Meet({.step_ms = 1}), absl::OkStatus());
   EXPECT_FALSE((*gate)->all_right());
+}
+
+TEST(GateTest, WhatComesBeforeAStepIsDoneOnceAllAreThere) {
+  std::vector<int> arrived_then;
+  std::atomic<int> arrived = 0;
+  auto gate = Gate::Open(2, [&] { arrived_then.push_back(arrived); });
+  ASSERT_TRUE(gate.ok()) << gate.status();
+  const std::string address = absl::StrCat("127.0.0.1:", (*gate)->port());
+  auto go = [&] {
+    auto line = GateLine::Connect(address);
+    ASSERT_TRUE(line.ok()) << line.status();
+    for (int step = 0; step < 2; ++step) {
+      ++arrived;
+      EXPECT_EQ(line->Meet({}), absl::OkStatus());
+      EXPECT_EQ(line->Meet({.step_ms = 1}), absl::OkStatus());
+    }
+  };
+  std::thread other(go);
+  go();
+  other.join();
+  gate->reset();
+  EXPECT_EQ(arrived_then, (std::vector<int>{2, 4}));
 }
 
 TEST(GateTest, WhoWaitsForSomebodyThatHasLeftIsTold) {

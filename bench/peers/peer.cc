@@ -40,22 +40,26 @@ int RunPeer(const std::string& name, const PeerOptions& options, bool in_place,
   if (!in_place) separate.resize(gradient.size());
   std::vector<float>& sum = in_place ? gradient : separate;
   std::vector<double> steps_ms;
-  bool verified = true;
-  Arrival arrival;
+  uint32_t wrong = 0;
   for (uint64_t i = 0; i < options.warmup + options.steps; ++i) {
     FillGradient(options.rank, i, absl::MakeSpan(gradient));
-    if (absl::Status met = gate->Meet(arrival); !met.ok()) return Complain(name, met);
+    if (absl::Status met = gate->Meet({.wrong = wrong}); !met.ok()) {
+      return Complain(name, met);
+    }
     const auto start = SteadyClock::now();
     if (absl::Status done = step(absl::MakeSpan(gradient), absl::MakeSpan(sum)); !done.ok()) {
       return Complain(name, done);
     }
     const std::chrono::duration<double, std::milli> took = SteadyClock::now() - start;
-    arrival.step_ms = took.count();
+    // Nobody looks at values while others' steps are under way.
+    if (absl::Status met = gate->Meet({.step_ms = took.count()}); !met.ok()) {
+      return Complain(name, met);
+    }
     if (i >= options.warmup) steps_ms.push_back(took.count());
-    verified = verified && IsGradientSum(options.nodes, i, sum);
-    arrival.wrong = verified ? 0 : 1;
+    if (!IsGradientSum(options.nodes, i, sum)) wrong = 1;
   }
-  if (absl::Status met = gate->Meet(arrival); !met.ok()) return Complain(name, met);
+  const bool verified = wrong == 0;
+  if (absl::Status met = gate->Meet({.wrong = wrong}); !met.ok()) return Complain(name, met);
   const Figures figures = FiguresOf(std::move(steps_ms));
   absl::PrintF(
       "{\"peer\": \"%s\", \"rank\": %d, \"min_ms\": %f, \"median_ms\": %f, \"p99_ms\": %f, "

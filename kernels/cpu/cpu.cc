@@ -7,6 +7,7 @@ namespace cpu {
 Kernels MakeTable() {
   return {.name = "cpu",
           .sum = Sum,
+          .sum_far = SumFar,
           .optimize = Optimize,
           .all_finite = AllFinite,
           .codec = {Float16Codec(), BFloat16Codec(), Int8Codec(), OneBitCodec(), Sparse()}};

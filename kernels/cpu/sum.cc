@@ -3,8 +3,10 @@
 #define HWY_TARGET_INCLUDE "kernels/cpu/sum.cc"
 #include "hwy/foreach_target.h"  // IWYU pragma: keep
 //
+#include <cstdint>
 #include <cstring>
 
+#include "hwy/cache_control.h"
 #include "hwy/highway.h"
 #include "kernels/cpu/dispatch.h"
 
@@ -32,15 +34,32 @@ HWY_INLINE hn::Vec<D> TreeAt(D d, const float* const* in, size_t i) {
   }
 }
 
+HWY_INLINE bool IsAligned(const float* at, size_t lanes) {
+  return reinterpret_cast<uintptr_t>(at) % (lanes * sizeof(float)) == 0;
+}
+
+template <bool kFar, class D, class V>
+HWY_INLINE void Write(V value, D d, float* out) {
+  if constexpr (kFar) {
+    hn::Stream(value, d, out);
+  } else {
+    hn::StoreU(value, d, out);
+  }
+}
+
 // Every input is read at i before out is written there, so out may be one of them.
-template <size_t K>
+// kFar: past the caches.
+template <size_t K, bool kFar = false>
 HWY_NOINLINE void SumFew(const float* const* inputs, size_t offset, float* out, size_t n) {
   const float* in[K];
   for (size_t j = 0; j < K; ++j) in[j] = inputs[j] + offset;
   const Vector d;
   const size_t lanes = hn::Lanes(d);
   size_t i = 0;
-  for (; i + lanes <= n; i += lanes) hn::StoreU(TreeAt<K>(d, in, i), d, out + i);
+  for (; kFar && i < n && !IsAligned(out + i, lanes); ++i) {  // Stream writes to whole vectors
+    hn::StoreU(TreeAt<K>(OneLane(), in, i), OneLane(), out + i);
+  }
+  for (; i + lanes <= n; i += lanes) Write<kFar>(TreeAt<K>(d, in, i), d, out + i);
   for (; i < n; ++i) hn::StoreU(TreeAt<K>(OneLane(), in, i), OneLane(), out + i);
 }
 
@@ -49,25 +68,26 @@ constexpr size_t kFewMax = 8;
 constexpr size_t kTile = 512;
 constexpr size_t kTilesMax = 64;
 
+template <bool kFar = false>
 void SumUpToFew(const float* const* inputs, size_t k, size_t offset, float* out, size_t n) {
   switch (k) {
     case 1:
-      std::memmove(out, inputs[0] + offset, n * sizeof(float));
-      return;
+      if (!kFar) return static_cast<void>(std::memmove(out, inputs[0] + offset, n * sizeof(float)));
+      return SumFew<1, kFar>(inputs, offset, out, n);
     case 2:
-      return SumFew<2>(inputs, offset, out, n);
+      return SumFew<2, kFar>(inputs, offset, out, n);
     case 3:
-      return SumFew<3>(inputs, offset, out, n);
+      return SumFew<3, kFar>(inputs, offset, out, n);
     case 4:
-      return SumFew<4>(inputs, offset, out, n);
+      return SumFew<4, kFar>(inputs, offset, out, n);
     case 5:
-      return SumFew<5>(inputs, offset, out, n);
+      return SumFew<5, kFar>(inputs, offset, out, n);
     case 6:
-      return SumFew<6>(inputs, offset, out, n);
+      return SumFew<6, kFar>(inputs, offset, out, n);
     case 7:
-      return SumFew<7>(inputs, offset, out, n);
+      return SumFew<7, kFar>(inputs, offset, out, n);
     default:
-      return SumFew<kFewMax>(inputs, offset, out, n);
+      return SumFew<kFewMax, kFar>(inputs, offset, out, n);
   }
 }
 
@@ -98,6 +118,12 @@ void Sum(absl::Span<const float* const> inputs, float* out, size_t n) {
     const size_t count = n - at < kTile ? n - at : kTile;
     SumTile(inputs.data(), inputs.size(), at, out + at, count, scratch);
   }
+}
+
+void SumFar(absl::Span<const float* const> inputs, float* out, size_t n) {
+  if (inputs.size() > kFewMax) return Sum(inputs, out, n);  // the tiles' partial sums need caches
+  SumUpToFew</*kFar=*/true>(inputs.data(), inputs.size(), 0, out, n);
+  hwy::FlushStream();  // before any store that says that the sum is there
 }
 
 // Finite numbers are those whose exponent bits are not all ones: the largest of the bit patterns
@@ -132,10 +158,15 @@ HWY_AFTER_NAMESPACE();
 namespace strata::kernels::cpu {
 
 HWY_EXPORT(Sum);
+HWY_EXPORT(SumFar);
 HWY_EXPORT(AllFinite);
 
 void Sum(absl::Span<const float* const> inputs, float* out, size_t n) {
   HWY_DYNAMIC_DISPATCH(Sum)(inputs, out, n);
+}
+
+void SumFar(absl::Span<const float* const> inputs, float* out, size_t n) {
+  HWY_DYNAMIC_DISPATCH(SumFar)(inputs, out, n);
 }
 
 bool AllFinite(const float* x, size_t n) { return HWY_DYNAMIC_DISPATCH(AllFinite)(x, n); }

@@ -12,8 +12,10 @@
 #include "absl/strings/str_format.h"
 #include "common/buffer_pool.h"
 #include "common/clock.h"
+#include "common/cores.h"
 #include "common/count_of.h"
 #include "common/event_fd.h"
+#include "common/fork_join.h"
 #include "common/job/arena.h"
 #include "common/limits/descriptors.h"
 #include "common/log.h"
@@ -21,6 +23,7 @@
 #include "kernels/kernels.h"
 #include "worker/aggregator/aggregator_core.h"
 #include "worker/aggregator/busy_time.h"
+#include "worker/aggregator/exchange_text.h"
 #include "worker/aggregator/node_arenas.h"
 #include "worker/aggregator/node_endpoint.h"
 #include "worker/aggregator/node_memory.h"
@@ -37,25 +40,6 @@ namespace {
 constexpr absl::Duration kIdlePoll = absl::Seconds(1);
 constexpr absl::Duration kActivityEvery = absl::Seconds(1);
 
-const char* PhaseName(Exchange::Phase phase) {
-  switch (phase) {
-    case Exchange::Phase::kSeeding:
-      return "seeding";
-    case Exchange::Phase::kTraining:
-      return "training";
-    default:
-      return "finishing";
-  }
-}
-
-std::string WithWhom(const proto::JobRecord& record) {
-  if (record.job().exchange() != proto::Job::RING) {
-    return absl::StrCat("over ", CountOf(record.placement().shard_endpoints_size(), "shard"));
-  }
-  return absl::StrCat("with ", CountOf(record.view().nodes_size() - 1, "other node"), ", ",
-                      proto::AllReduce::Algorithm_Name(record.ring().algorithm()));
-}
-
 class Aggregator {
  public:
   Aggregator(const proto::Launch& launch, const AggregatorOptions& options,
@@ -70,6 +54,7 @@ class Aggregator {
   // One turn of the loop each; the exchange is there from Begin on.
   absl::Status Gather();
   absl::Status Begin(const proto::RunNode& run);
+  absl::Status CreateExchangeOf(const proto::JobRecord& record, const ChunkMap& map);
   absl::Status Train();
 
   absl::Status HearAgent();
@@ -94,6 +79,7 @@ class Aggregator {
 
   std::unique_ptr<NodeMemory> memory_;
   std::unique_ptr<AggregatorCore> core_;
+  ForkJoin helpers_;
   std::unique_ptr<NodeArenas> arenas_;
   std::unique_ptr<RingPort> port_;  // exchange: RING, until the exchange has it
   std::unique_ptr<Exchange> exchange_;
@@ -117,6 +103,7 @@ Aggregator::Aggregator(const proto::Launch& launch, const AggregatorOptions& opt
       agent_(launch.channel_fd()),
       ranks_(std::move(ranks)),
       doorbell_(std::move(doorbell)),
+      helpers_(options.helpers.value_or(HelpersFor(launch.local_ranks(), UsableCores()))),
       leave_taken_(launch.local_ranks(), false),
       ready_(launch.local_ranks(), 0),
       watch_(RankId(launch.first_rank()), launch.local_ranks(), clock_.Now()),
@@ -210,6 +197,32 @@ absl::Status Aggregator::Gather() {
   return absl::OkStatus();
 }
 
+absl::Status Aggregator::CreateExchangeOf(const proto::JobRecord& record, const ChunkMap& map) {
+  const proto::Job& job = record.job();
+  NodeArenasOptions options{
+      .lends_gradients = MayLendGradients(job), .helpers = &helpers_, .cores = UsableCores()};
+  auto make_arenas = [&] {
+    arenas_ =
+        std::make_unique<NodeArenas>(memory_.get(), core_.get(), map, kernels::Cpu(), options);
+  };
+  if (options_.exchange) {
+    make_arenas();
+    exchange_ = options_.exchange(arenas_.get(), poll_.fd());
+    return absl::OkStatus();
+  }
+  absl::StatusOr<std::unique_ptr<transport::Endpoint>> endpoint =
+      port_ ? port_->Release() : ConnectingEndpoint(job, memory_->segment());
+  if (!endpoint.ok()) return endpoint.status();
+  if (!PushesOutliveAnswers(job)) options.source = (*endpoint)->memory();
+  make_arenas();
+  absl::StatusOr<std::unique_ptr<Exchange>> exchange = CreateExchange(
+      {.record = record, .node = NodeId(launch_.node()), .incarnation = launch_.incarnation()},
+      *std::move(endpoint), poll_.fd(), arenas_.get(), &clock_);
+  if (!exchange.ok()) return exchange.status();
+  exchange_ = *std::move(exchange);
+  return absl::OkStatus();
+}
+
 absl::Status Aggregator::Begin(const proto::RunNode& run) {
   const uint64_t elements = ranks_->layout().elements();
   const uint32_t chunk_elements = run.record().placement().chunk_elements();
@@ -222,23 +235,9 @@ absl::Status Aggregator::Begin(const proto::RunNode& run) {
                                                  run.record().placement().shard_endpoints_size()));
   if (!descriptors.ok()) return descriptors;
   const ChunkMap map(elements, chunk_elements);
-  const proto::Job& job = run.record().job();
   core_ = std::make_unique<AggregatorCore>(RankId(launch_.first_rank()), launch_.local_ranks(),
                                            map.chunks());
-  absl::StatusOr<std::unique_ptr<transport::Endpoint>> endpoint =
-      port_ ? port_->Release() : ConnectingEndpoint(job, memory_->segment());
-  if (!endpoint.ok()) return endpoint.status();
-  arenas_ = std::make_unique<NodeArenas>(
-      memory_.get(), core_.get(), map, kernels::Cpu(),
-      NodeArenasOptions{.source = PushesOutliveAnswers(job) ? nullptr : (*endpoint)->memory(),
-                        .lends_gradients = MayLendGradients(job)});
-  absl::StatusOr<std::unique_ptr<Exchange>> exchange =
-      CreateExchange({.record = run.record(),
-                      .node = NodeId(launch_.node()),
-                      .incarnation = launch_.incarnation()},
-                     *std::move(endpoint), poll_.fd(), arenas_.get(), &clock_);
-  if (!exchange.ok()) return exchange.status();
-  exchange_ = *std::move(exchange);
+  if (absl::Status status = CreateExchangeOf(run.record(), map); !status.ok()) return status;
   started_.set_chunk_elements(chunk_elements);
   started_.set_samples_per_epoch(run.record().samples_per_epoch());
   memory_->header().chunks.store(map.chunks());
@@ -390,10 +389,11 @@ absl::Status RunAggregator(const proto::Launch& launch, const AggregatorOptions&
   return aggregator.Run();
 }
 
-absl::Status RunAggregatorProcess(const proto::Launch& launch) {
+absl::Status RunAggregatorProcess(const proto::Launch& launch, AggregatorOptions options) {
   StopRequest stop;
   TuneAllocator();
-  return RunAggregator(launch, {.stop_fd = stop.signal_fd()});
+  options.stop_fd = stop.signal_fd();
+  return RunAggregator(launch, options);
 }
 
 }  // namespace strata::worker

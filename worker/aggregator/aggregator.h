@@ -1,14 +1,26 @@
 #ifndef STRATA_WORKER_AGGREGATOR_AGGREGATOR_H_
 #define STRATA_WORKER_AGGREGATOR_AGGREGATOR_H_
 
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+
 #include "absl/status/status.h"
 #include "proto/control.pb.h"
+#include "worker/aggregator/node_arenas.h"
+#include "worker/exchange/exchange.h"
 
 namespace strata::worker {
 
 struct AggregatorOptions {
   // Ends the run when readable; -1: none.
   int stop_fd = -1;
+  // Threads that help to add while ranks sleep; absent: as many as there are cores for.
+  std::optional<uint32_t> helpers;
+  // What takes the place of the exchange that the job's record names; for measurements. `wake_fd`:
+  // see Exchange::Poll.
+  std::function<std::unique_ptr<Exchange>(NodeArenas* arenas, int wake_fd)> exchange;
 };
 
 // One job's aggregator on one node: gathers the ranks that the launch names, tells the worker
@@ -22,7 +34,7 @@ absl::Status RunAggregator(const proto::Launch& launch, const AggregatorOptions&
 
 // The same as a process's whole work: SIGTERM, SIGINT and SIGHUP end it. Call it from main before
 // any thread has started.
-absl::Status RunAggregatorProcess(const proto::Launch& launch);
+absl::Status RunAggregatorProcess(const proto::Launch& launch, AggregatorOptions options = {});
 
 }  // namespace strata::worker
 

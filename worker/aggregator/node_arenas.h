@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "common/buffer_pool.h"
+#include "common/fork_join.h"
 #include "common/job/arena.h"
 #include "kernels/kernels.h"
 #include "worker/aggregator/aggregator_core.h"
@@ -14,6 +15,9 @@
 
 namespace strata::worker {
 
+// How many threads are of use to help to add on a node with so many cores.
+uint32_t HelpersFor(uint32_t local_ranks, uint32_t cores);
+
 struct NodeArenasOptions {
   // Where send buffers come from; null: the allocator.
   std::shared_ptr<BlockSource> source;
@@ -21,6 +25,9 @@ struct NodeArenasOptions {
   // nobody reads them any more once the chunk's next weights are taken: a rank may write to them
   // from then on.
   bool lends_gradients = false;
+  // Threads that add on cores where no rank runs; null: none. They outlive the arenas.
+  ForkJoin* helpers = nullptr;
+  uint32_t cores = 1;  // that ranks, caller and helpers share
 };
 
 // The node's arenas as the exchange sees them: sums gradients over the ranks straight into a send
@@ -44,6 +51,10 @@ class NodeArenas final : public ExchangeNode {
   void Landed(ChunkId chunk, uint64_t clock) override;
   void TakeFinalWeights(ChunkId chunk, const Bytes& weights) override;
 
+  // The sums of `clock` as the chunks' next weights, where no other node adds to them, in place of
+  // TakeSum, TakeWeights and Landed. The chunks follow one another.
+  void SumIntoWeights(ChunkId first, uint32_t chunks, uint64_t clock);
+
   // Of send buffers, also free ones.
   size_t buffer_bytes() const { return pool_.allocated_bytes(); }
 
@@ -52,13 +63,22 @@ class NodeArenas final : public ExchangeNode {
 
  private:
   void Land(ChunkId chunk, uint64_t landed);
+  // Looks up the gradients from the chunk on and who has brought them; the number of samples.
+  uint32_t Collect(ChunkId chunk, uint64_t clock);
   Bytes SumOf(ChunkId chunk);
+  using SumKernel = decltype(kernels::Kernels::sum);
+  // The sum of what was collected, by so many helpers at most.
+  void AddUp(SumKernel sum, uint32_t idle_cores, float* out, size_t count);
+  // How many cores ranks that sleep, and `others`, leave.
+  uint32_t IdleCores(uint32_t others) const;
 
   NodeMemory* const memory_;
   AggregatorCore* const core_;
   const ChunkMap map_;
   const kernels::Kernels& kernels_;
   const bool lends_gradients_;
+  ForkJoin* const helpers_;
+  const uint32_t cores_;
   BufferPool pool_;
   std::vector<const float*> inputs_;  // scratch, by local rank
   std::vector<uint64_t> complete_;    // scratch, by local rank

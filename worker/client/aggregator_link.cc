@@ -1,13 +1,13 @@
 #include "worker/client/aggregator_link.h"
 
 #include <poll.h>
-#include <sched.h>
 
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/time/clock.h"
+#include "common/cores.h"
 #include "common/job/job.h"
 #include "common/wire/frame.h"
 #include "worker/aggregator/rank_socket.h"
@@ -28,14 +28,6 @@ constexpr absl::Duration kForOthers = absl::InfiniteDuration();
 constexpr absl::Duration kSpin = absl::Microseconds(20);
 constexpr int kSleepMs = 200;  // between looks at whether the job still goes on
 
-// Spinning pays only where every rank of the node and the aggregator have a core each.
-bool CoresFor(uint32_t threads) {
-  cpu_set_t cores;
-  CPU_ZERO(&cores);
-  return sched_getaffinity(0, sizeof(cores), &cores) == 0 &&
-         static_cast<uint32_t>(CPU_COUNT(&cores)) > threads;
-}
-
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<AggregatorLink>> AggregatorLink::Connect(
@@ -55,7 +47,8 @@ AggregatorLink::AggregatorLink(const proto::Launch& launch, UniqueFd socket,
     : launch_(launch),
       channel_(std::move(socket)),
       answer_deadline_(answer_deadline),
-      may_spin_(CoresFor(launch.local_ranks() + 1)) {}
+      // Only where every rank of the node and the aggregator have a core each.
+      may_spin_(UsableCores() > launch.local_ranks() + 1) {}
 
 absl::Status AggregatorLink::Gone() const {
   return absl::UnavailableError(absl::StrFormat("the aggregator of node %d (%s) is gone",

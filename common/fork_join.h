@@ -1,0 +1,48 @@
+#ifndef STRATA_COMMON_FORK_JOIN_H_
+#define STRATA_COMMON_FORK_JOIN_H_
+
+#include <atomic>
+#include <cstdint>
+#include <thread>
+#include <vector>
+
+#include "absl/functional/function_ref.h"
+
+namespace strata {
+
+// Threads that help with work which falls into independent parts, and sleep otherwise. Who has
+// parts does them himself; a helper takes what he has not begun, so that one which wakes late, or
+// not at all on a busy machine, only helps less.
+//
+// Threads: Run from one at a time. The destructor joins the helpers.
+class ForkJoin {
+ public:
+  explicit ForkJoin(uint32_t helpers);
+  ~ForkJoin();
+  ForkJoin(const ForkJoin&) = delete;
+  ForkJoin& operator=(const ForkJoin&) = delete;
+
+  uint32_t helpers() const { return static_cast<uint32_t>(threads_.size()); }
+
+  // Calls body(0) to body(parts - 1), each once, on this thread and on helpers, of which at most
+  // `helpers` are woken; returns when all calls have.
+  void Run(uint32_t parts, uint32_t helpers, absl::FunctionRef<void(uint32_t)> body);
+
+ private:
+  using Body = absl::FunctionRef<void(uint32_t)>;
+
+  void Help();
+  // Does one part; false: none is left.
+  bool DoOne();
+
+  // Parts that nobody has taken. Who takes one down from n has part n - 1, and may read body_ until
+  // he has counted it in undone_, which is what Run waits for.
+  std::atomic<uint32_t> untaken_ = 0;
+  std::atomic<uint32_t> undone_ = 0;
+  const Body* body_ = nullptr;
+  std::vector<std::thread> threads_;
+};
+
+}  // namespace strata
+
+#endif  // STRATA_COMMON_FORK_JOIN_H_

@@ -1,0 +1,55 @@
+#include "common/fork_join.h"
+
+#include <atomic>
+#include <thread>
+#include <vector>
+
+#include "absl/synchronization/notification.h"
+#include "gtest/gtest.h"
+
+namespace strata {
+namespace {
+
+TEST(ForkJoinTest, EveryPartIsDoneOnceBeforeRunReturns) {
+  for (uint32_t threads : {0, 1, 3}) {
+    ForkJoin helpers(threads);
+    for (uint32_t parts : {0, 1, 2, 7, 100}) {
+      for (int run = 0; run < 200; ++run) {
+        std::vector<uint32_t> done(parts, 0);
+        helpers.Run(parts, threads, [&](uint32_t part) { ++done[part]; });
+        ASSERT_EQ(done, std::vector<uint32_t>(parts, 1)) << threads << " helpers";
+      }
+    }
+  }
+}
+
+TEST(ForkJoinTest, AHelperWorksWhileTheCallerIsBusyWithAPart) {
+  ForkJoin helpers(1);
+  absl::Notification one, other;
+  // Each part ends only when the other has begun: one thread alone would wait for ever.
+  helpers.Run(2, 1, [&](uint32_t part) {
+    (part == 0 ? one : other).Notify();
+    (part == 0 ? other : one).WaitForNotification();
+  });
+}
+
+TEST(ForkJoinTest, WithNoHelperWantedTheCallerDoesAll) {
+  ForkJoin helpers(2);
+  std::vector<std::thread::id> done(10);
+  helpers.Run(10, 0, [&](uint32_t part) { done[part] = std::this_thread::get_id(); });
+  EXPECT_EQ(done, std::vector<std::thread::id>(10, std::this_thread::get_id()));
+}
+
+TEST(ForkJoinTest, SleepingHelpersWakeForTheNextRunAndForTheEnd) {
+  ForkJoin helpers(3);
+  for (int run = 0; run < 5; ++run) {
+    std::atomic<int> sum = 0;
+    helpers.Run(50, 3, [&](uint32_t part) { sum += static_cast<int>(part); });
+    EXPECT_EQ(sum, 1225);
+    absl::Notification never;
+    never.WaitForNotificationWithTimeout(absl::Milliseconds(3));
+  }
+}
+
+}  // namespace
+}  // namespace strata

@@ -1,0 +1,27 @@
+#include "worker/aggregator/exchange_text.h"
+
+#include "absl/strings/str_cat.h"
+#include "common/count_of.h"
+
+namespace strata::worker {
+
+const char* PhaseName(Exchange::Phase phase) {
+  switch (phase) {
+    case Exchange::Phase::kSeeding:
+      return "seeding";
+    case Exchange::Phase::kTraining:
+      return "training";
+    default:
+      return "finishing";
+  }
+}
+
+std::string WithWhom(const proto::JobRecord& record) {
+  if (record.job().exchange() != proto::Job::RING) {
+    return absl::StrCat("over ", CountOf(record.placement().shard_endpoints_size(), "shard"));
+  }
+  return absl::StrCat("with ", CountOf(record.view().nodes_size() - 1, "other node"), ", ",
+                      proto::AllReduce::Algorithm_Name(record.ring().algorithm()));
+}
+
+}  // namespace strata::worker
