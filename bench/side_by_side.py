@@ -137,6 +137,7 @@ def measure(scenario, work, folder, hosts_file, rounds):
     """Returns what each contender did, by name, and what was found out about the link."""
     medians = {one.name: [] for one in scenario.contenders}
     steps = {one.name: [] for one in scenario.contenders}
+    shares = {one.name: [] for one in scenario.contenders}
     skipped, speeds, bounds, facts = {}, [], [], {}
     for _ in range(rounds):
         for one in scenario.contenders:
@@ -152,6 +153,8 @@ def measure(scenario, work, folder, hosts_file, rounds):
                 sys.exit(f"side_by_side: {one.name}: the values were wrong")
             medians[one.name].append(statistics.median(run.steps_ms))
             steps[one.name] += run.steps_ms
+            if "bounds_ms" in run.facts:
+                shares[one.name] += [a / b for a, b in zip(run.facts["bounds_ms"], run.steps_ms)]
             if is_first:
                 facts = run.facts
                 speeds.append(run.facts.get("bytes_per_s", 0))
@@ -167,7 +170,7 @@ def measure(scenario, work, folder, hosts_file, rounds):
             bound = statistics.median(bounds)
         pairs = zip(medians[scenario.contenders[0].name], medians[one.name])
         rows.append({"name": one.name, "steps_ms": steps[one.name], "bound_ms": bound,
-                     "ratios": [a / b for a, b in pairs]})
+                     "shares": shares[one.name], "ratios": [a / b for a, b in pairs]})
     return {"rows": rows, "skipped": skipped, "bytes_per_s": bandwidth,
             "bytes_per_s_each": speeds, "facts": facts}
 
@@ -182,8 +185,9 @@ def table(result):
         p99 = steps[max(0, -(-99 * len(steps) // 100) - 1)]
         ratio = statistics.median(row["ratios"])
         spread = f"{ratio:.3f} ({min(row['ratios']):.3f} to {max(row['ratios']):.3f})"
+        share = statistics.median(row["shares"]) if row["shares"] else bound / median
         lines.append(f"| {row['name']} | {steps[0]:.3f} | {median:.3f} | {p99:.3f} | "
-                     f"{bound:.3f} | {bound / median:.3f} | "
+                     f"{bound:.3f} | {share:.3f} | "
                      f"{'' if row['name'] == first else spread} |")
     return "\n".join(lines)
 
@@ -206,7 +210,7 @@ def bound_text(scenario, work, result):
         rate = moved / facts["bound_ms"] / 1e6
         return (f"Bound: {facts['bound_threads']} threads read {work.nodes} vectors and write one "
                 f"past the caches, measured before each of Strata's steps ({rate:.1f} GB/s in the "
-                "last round)")
+                "last round); Strata's shares are those of single steps")
     each = ", ".join(f"{one / 1e6:.0f}" for one in result["bytes_per_s_each"])
     return (f"One TCP stream in the same run: {result['bytes_per_s'] / 1e6:.1f} MB/s (iperf3 per "
             f"round: {each}); congestion control {facts['congestion']}")

@@ -9,7 +9,13 @@ trap 'rm -rf "$scratch"' EXIT
 expect() { # NAME CONDITION...
   local name=$1
   shift
-  if "$@"; then echo "ok: $name"; else echo "FAILED: $name"; cat "$scratch"/*; failed=1; fi
+  if "$@"; then
+    echo "ok: $name"
+  else
+    echo "FAILED: $name"
+    cat "$scratch"/out "$scratch"/err
+    failed=1
+  fi
 }
 status_of() {
   local status=0
@@ -66,6 +72,26 @@ expect "in one line" grep -q -- "--ranks" "$scratch/err"
 expect "chunks that are too small are refused" \
   test "$(status_of $strata bench aggregate --chunk-elements 8)" -eq 2
 expect "with the least" grep -q -- "--chunk-elements 8: at least 256" "$scratch/err"
+
+expect "all kernels have the right values" \
+  test "$(status_of $strata bench kernels --tiny --seconds 0.001)" -eq 0
+expect "and a line each, with the share of the bound" \
+  test "$(grep -cE '/tiny( +[0-9.]+){7}$' "$scratch/out")" -eq 36
+expect "kernels by name, as JSON" test "$(status_of $strata bench kernels --tiny --json \
+  --seconds 0.001 --filter '^(sgd|sum_of_2)/')" -eq 0
+expect "are those" test "$(python3 -c "import json
+print(*[one['kernel'] for one in json.load(open('$scratch/out'))['kernels']])")" \
+  = "sum_of_2/tiny sgd/tiny"
+expect "a filter that is no expression is refused" \
+  test "$(status_of $strata bench kernels --filter '(')" -eq 2
+expect "in one line" test "$(grep -c "strata: error: --filter (:" "$scratch/err")" -eq 1
+expect "so is one that no kernel has" \
+  test "$(status_of $strata bench kernels --filter pigeon) $(wc -l <"$scratch/err")" = "1 1"
+mkdir "$scratch/alone"
+cp -L $strata "$scratch/alone/strata"
+expect "where the kernels' program is not, it is an error" \
+  test "$(status_of "$scratch/alone/strata" bench kernels)" -eq 1
+expect "that says how to get it" grep -q "bazel build //bench/kernels:strata-kernels" "$scratch/err"
 
 if [ "$(status_of bench/netlab.sh -- true)" -eq 77 ]; then
   cat "$scratch/err"

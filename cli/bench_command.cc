@@ -10,6 +10,7 @@
 #include "bench/exchange/exchange_rank.h"
 #include "cli/bench_aggregate.h"
 #include "cli/bench_exchange.h"
+#include "cli/bench_kernels.h"
 #include "cli/command.h"
 #include "cli/options.h"
 #include "cli/table.h"
@@ -186,6 +187,7 @@ void AddBenchCommand(CLI::App* app, Invocation* invocation) {
   AddMeasurement(bench, invocation, "latency", "The same for a small model: what a step costs",
                  latency);
   AddAggregateBench(bench, invocation);
+  AddKernelsBench(bench, invocation);
   AddRank(bench, invocation);
   bench->footer(
       "Examples:\n"
@@ -193,7 +195,8 @@ void AddBenchCommand(CLI::App* app, Invocation* invocation) {
       "  bench/netlab.sh --hosts 8 --once -- strata bench exchange --hosts-file {hosts} "
       "--nodes 4 --servers 4\n"
       "  strata bench latency --json\n"
-      "  strata bench aggregate --ranks 4");
+      "  strata bench aggregate --ranks 4\n"
+      "  strata bench kernels --filter 'sum|adam'");
 }
 
 }  // namespace strata::cli

@@ -1,20 +1,21 @@
-// The codecs' part of kernels_benchmark: encoding with error feedback and without, checking, and
-// decoding onto a vector, as bytes of vectors and payload against the triad. Of sparse payloads the
-// whole encoder (accumulation, choice of the k largest, payload) and the addition, whose bytes are
-// those of the payload and of the cache lines that it touches.
+// Codecs: encoding with error feedback and without, checking, and decoding onto a vector. Of sparse
+// payloads the whole encoder (accumulation, choice of the k largest, payload) and the addition,
+// whose bytes are those of the payload and of the cache lines that it touches.
 #include <benchmark/benchmark.h>
 
 #include <algorithm>
 #include <random>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "common/wire/payload.h"
-#include "kernels/against_triad.h"
+#include "kernels/benchmarks.h"
 #include "kernels/codec/checked_payload.h"
 #include "kernels/codec/dense_codec.h"
 #include "kernels/codec/encoder.h"
 #include "kernels/kernels.h"
 #include "kernels/reference_codecs.h"
+#include "kernels/stream_bound.h"
 
 namespace strata::kernels {
 namespace {
@@ -61,38 +62,36 @@ struct Dense {
            expected.encode(x.data(), feedback, expected_state.data(), n, expected_payload.data()) &&
            payload == expected_payload && state.SameBits(expected_state);
   }
-  double Bytes(double vectors) const {
-    return 4.0 * vectors * static_cast<double>(n) + static_cast<double>(payload.size());
-  }
 };
 
-void BM_Encode(benchmark::State& state, Codec codec, Feedback feedback) {
-  Dense c(codec, state.range(0));
+void RunEncode(benchmark::State& state, Codec codec, Feedback feedback, size_t n) {
+  Dense c(codec, n);
   if (!c.Encode(feedback)) return state.SkipWithError("the values are wrong");
-  AgainstTriad(state, c.Bytes(feedback == Feedback::kNone ? 1 : 3), [&] {
-    c.tested.encode(c.x.data(), feedback, c.state.data(), c.n, c.payload.data());
-  });
+  const size_t states = feedback == Feedback::kNone ? 0 : 1;
+  AgainstStream(
+      state, {.n = n, .reads = 1, .updates = states, .payload_written = c.payload.size()},
+      [&] { c.tested.encode(c.x.data(), feedback, c.state.data(), c.n, c.payload.data()); });
 }
 
-void BM_Check(benchmark::State& state, Codec codec) {
-  Dense c(codec, state.range(0));
+void RunCheck(benchmark::State& state, Codec codec, size_t n) {
+  Dense c(codec, n);
   const size_t good = wire::CodecBlocks(c.n);
   if (!c.Encode(Feedback::kNone) || c.tested.check(c.payload.data(), c.n) != good) {
     return state.SkipWithError("the value is wrong");
   }
-  AgainstTriad(state, c.Bytes(0),
-               [&] { benchmark::DoNotOptimize(c.tested.check(c.payload.data(), c.n)); });
+  AgainstStream(state, {.payload_read = c.payload.size()},
+                [&] { benchmark::DoNotOptimize(c.tested.check(c.payload.data(), c.n)); });
 }
 
-void BM_DecodeAndAdd(benchmark::State& state, Codec codec) {
-  Dense c(codec, state.range(0));
+void RunDecodeAndAdd(benchmark::State& state, Codec codec, size_t n) {
+  Dense c(codec, n);
   bool right = c.Encode(Feedback::kNone);
   c.tested.decode(c.payload.data(), c.state.data(), c.state.data(), c.n);
   c.expected.decode(c.payload.data(), c.expected_state.data(), c.expected_state.data(), c.n);
   right = right && c.state.SameBits(c.expected_state);
   if (!right) return state.SkipWithError("the values are wrong");
-  AgainstTriad(state, c.Bytes(2),
-               [&] { c.tested.decode(c.payload.data(), c.state.data(), c.state.data(), c.n); });
+  AgainstStream(state, {.n = n, .updates = 1, .payload_read = c.payload.size()},
+                [&] { c.tested.decode(c.payload.data(), c.state.data(), c.state.data(), c.n); });
 }
 
 struct Largest {
@@ -129,50 +128,66 @@ struct Largest {
   }
 };
 
-void BM_EncodeLargest(benchmark::State& state, Compression compression, double density) {
-  Largest c(compression, state.range(0), density);
+void RunEncodeLargest(benchmark::State& state, Compression compression, double density, size_t n) {
+  Largest c(compression, n, density);
   if (!c.Encode()) return state.SkipWithError("the values are wrong");
-  const double vectors = compression == Compression::kDgc ? 5 : 3;
-  AgainstTriad(state, 4.0 * vectors * static_cast<double>(c.n) + 8.0 * static_cast<double>(c.k),
-               [&] {
-                 const auto bytes = c.encoder->Encode(c.x, &c.scratch, absl::MakeSpan(c.payload));
-                 benchmark::DoNotOptimize(bytes.ok());
-               });
+  const size_t states = compression == Compression::kDgc ? 2 : 1;
+  AgainstStream(state, {.n = n, .reads = 1, .updates = states, .payload_written = 8 * c.k}, [&] {
+    const auto bytes = c.encoder->Encode(c.x, &c.scratch, absl::MakeSpan(c.payload));
+    benchmark::DoNotOptimize(bytes.ok());
+  });
 }
 
-void BM_AddSparse(benchmark::State& state, double density) {
-  Largest c(Compression::kTopK, state.range(0), density);
+void RunAddSparse(benchmark::State& state, double density, size_t n) {
+  Largest c(Compression::kTopK, n, density);
   if (!c.Encode()) return state.SkipWithError("the values are wrong");
   c.payload.resize(4 + 8 * c.k);
   const auto checked = CheckedPayload::Check(Cpu(), Codec::kSparse, c.n, c.payload);
   if (!checked.ok()) return state.SkipWithError("the payload is refused");
   const Vector sum(c.n);
   std::fill(sum.data(), sum.data() + c.n, 0.0f);
-  const double lines = static_cast<double>(std::min(c.k, c.n / 16 + 1));
-  AgainstTriad(state, 8.0 * static_cast<double>(c.k) + 128.0 * lines,
-               [&] { checked->AddTo(sum.data(), sum.data()); });
+  const size_t lines = std::min(c.k, c.n / 16 + 1);
+  AgainstStream(state, {.n = 16 * lines, .updates = 1, .payload_read = 8 * c.k},
+                [&] { checked->AddTo(sum.data(), sum.data()); });
 }
 
-#define STRATA_SIZES ->Arg(kTiny)->Arg(kChunk)->Arg(kLarge)->UseManualTime()
-// Those whose codes must be looked at, and that may do without feedback.
-#define STRATA_ROUNDED(name)                                                        \
-  BENCHMARK_CAPTURE(BM_Encode, name, Codec::k##name, Feedback::kNone) STRATA_SIZES; \
-  BENCHMARK_CAPTURE(BM_Check, name, Codec::k##name) STRATA_SIZES;                   \
-  STRATA_DENSE(name)
-#define STRATA_DENSE(name)                                                                         \
-  BENCHMARK_CAPTURE(BM_Encode, name##_residual, Codec::k##name, Feedback::kResidual) STRATA_SIZES; \
-  BENCHMARK_CAPTURE(BM_Encode, name##_follow, Codec::k##name, Feedback::kFollow) STRATA_SIZES;     \
-  BENCHMARK_CAPTURE(BM_DecodeAndAdd, name, Codec::k##name) STRATA_SIZES
-STRATA_ROUNDED(Float16);
-STRATA_ROUNDED(BFloat16);
-STRATA_ROUNDED(Int8);
-STRATA_DENSE(OneBit);
-BENCHMARK_CAPTURE(BM_EncodeLargest, top_1_percent, Compression::kTopK, 0.01) STRATA_SIZES;
-BENCHMARK_CAPTURE(BM_EncodeLargest, top_25_percent, Compression::kTopK, 0.25) STRATA_SIZES;
-BENCHMARK_CAPTURE(BM_EncodeLargest, dgc_0_1_percent, Compression::kDgc, 0.001) STRATA_SIZES;
-BENCHMARK_CAPTURE(BM_EncodeLargest, dgc_25_percent, Compression::kDgc, 0.25) STRATA_SIZES;
-BENCHMARK_CAPTURE(BM_AddSparse, 1_percent, 0.01) STRATA_SIZES;
-BENCHMARK_CAPTURE(BM_AddSparse, 25_percent, 0.25) STRATA_SIZES;
-
 }  // namespace
+
+void RegisterCodecBenchmarks(const std::vector<BenchmarkSize>& sizes) {
+  using benchmark::State;
+  for (const BenchmarkSize& size : sizes) {
+    const size_t n = size.elements;
+    auto add = [&](const std::string& name, auto run) {
+      benchmark::RegisterBenchmark(absl::StrCat(name, "/", size.name).c_str(), std::move(run))
+          ->UseManualTime();
+    };
+    for (const auto& [name, codec] :
+         {std::pair("fp16", Codec::kFloat16), std::pair("bf16", Codec::kBFloat16),
+          std::pair("int8", Codec::kInt8), std::pair("one_bit", Codec::kOneBit)}) {
+      const Codec of = codec;
+      if (of != Codec::kOneBit) {  // whose codes need no look, and which needs feedback
+        add(absl::StrCat("encode_", name),
+            [=](State& state) { RunEncode(state, of, Feedback::kNone, n); });
+        add(absl::StrCat("check_", name), [=](State& state) { RunCheck(state, of, n); });
+      }
+      add(absl::StrCat("encode_", name, "_residual"),
+          [=](State& state) { RunEncode(state, of, Feedback::kResidual, n); });
+      add(absl::StrCat("encode_", name, "_follow"),
+          [=](State& state) { RunEncode(state, of, Feedback::kFollow, n); });
+      add(absl::StrCat("decode_and_add_", name),
+          [=](State& state) { RunDecodeAndAdd(state, of, n); });
+    }
+    for (double density : {0.01, 0.25}) {
+      const std::string share = absl::StrCat("_", 100 * density, "%");
+      add("encode_top_k" + share,
+          [=](State& state) { RunEncodeLargest(state, Compression::kTopK, density, n); });
+      add("add_sparse" + share, [=](State& state) { RunAddSparse(state, density, n); });
+    }
+    for (double density : {0.001, 0.25}) {
+      add(absl::StrCat("encode_dgc_", 100 * density, "%"),
+          [=](State& state) { RunEncodeLargest(state, Compression::kDgc, density, n); });
+    }
+  }
+}
+
 }  // namespace strata::kernels

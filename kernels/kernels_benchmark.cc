@@ -1,32 +1,33 @@
-// Bytes per second of the CPU's kernels beside those of STREAM's triad over the same footprint, see
-// against_triad.h. Values are checked first. codec_benchmark.cc adds the codecs.
-//
-//   bazel run -c opt //kernels:kernels_benchmark
+// Sum, optimizers and the check for NaN and infinity; codec_benchmark.cc has the codecs.
 #include <benchmark/benchmark.h>
 
+#include <string>
+#include <utility>
 #include <vector>
 
-#include "kernels/against_triad.h"
+#include "absl/strings/str_cat.h"
+#include "kernels/benchmarks.h"
 #include "kernels/kernels.h"
 #include "kernels/reference.h"
+#include "kernels/stream_bound.h"
 
 namespace strata::kernels {
 namespace {
 
-void BM_Sum(benchmark::State& state) {
-  const size_t k = state.range(0), n = state.range(1);
+using SumKernel = decltype(Kernels::sum);
+
+void RunSum(benchmark::State& state, SumKernel sum, size_t k, size_t n) {
   const auto inputs = Vectors(k, n);
   std::vector<const float*> pointers;
   for (const auto& input : inputs) pointers.push_back(input.data());
   const Vector out(n), expected(n);
-  Cpu().sum(pointers, out.data(), n);
+  sum(pointers, out.data(), n);
   reference::Sum(pointers, expected.data(), n);
   if (!out.SameBits(expected)) return state.SkipWithError("the values are wrong");
-  AgainstTriad(state, 4.0 * (k + 1) * n, [&] { Cpu().sum(pointers, out.data(), n); });
+  AgainstStream(state, {.n = n, .reads = k, .writes = 1}, [&] { sum(pointers, out.data(), n); });
 }
 
-void BM_Optimize(benchmark::State& state, OptimizerKind kind) {
-  const size_t n = state.range(0);
+void RunOptimize(benchmark::State& state, OptimizerKind kind, size_t n) {
   OptimizerParams params;
   params.kind = kind;
   const OptimizerStep step = {.lr = 1e-3f, .decay = 5e-4f, .gradient_scale = 0.25f, .update = 3};
@@ -40,37 +41,44 @@ void BM_Optimize(benchmark::State& state, OptimizerKind kind) {
   for (size_t i = 0; i < got.size(); ++i) {
     if (!got[i].SameBits(expected[i])) return state.SkipWithError("the values are wrong");
   }
-  const size_t streams = 3 + 2 * StateVectors(kind);
-  AgainstTriad(state, 4.0 * streams * n, [&] { update(Cpu().optimize, got); });
+  AgainstStream(
+      state, {.n = n, .reads = 2, .updates = static_cast<size_t>(StateVectors(kind)), .writes = 1},
+      [&] { update(Cpu().optimize, got); });
 }
 
-void BM_AllFinite(benchmark::State& state) {
-  const size_t n = state.range(0);
+void RunAllFinite(benchmark::State& state, size_t n) {
   const auto x = Vectors(1, n);
   if (!Cpu().all_finite(x[0].data(), n)) return state.SkipWithError("the value is wrong");
-  AgainstTriad(state, 4.0 * n, [&] { benchmark::DoNotOptimize(Cpu().all_finite(x[0].data(), n)); });
+  AgainstStream(state, {.n = n, .reads = 1},
+                [&] { benchmark::DoNotOptimize(Cpu().all_finite(x[0].data(), n)); });
 }
 
-BENCHMARK(BM_Sum)
-    ->ArgNames({"inputs", "elements"})
-    ->ArgsProduct({{2, 4, 8, 16}, {kTiny, kChunk}})
-    ->Args({2, kLarge})
-    ->Args({4, kLarge})
-    ->UseManualTime();
-BENCHMARK(BM_AllFinite)->Arg(kTiny)->Arg(kChunk)->Arg(kLarge)->UseManualTime();
-#define STRATA_OPTIMIZER(name)                                 \
-  BENCHMARK_CAPTURE(BM_Optimize, name, OptimizerKind::k##name) \
-      ->Arg(kTiny)                                             \
-      ->Arg(kChunk)                                            \
-      ->Arg(kLarge)                                            \
-      ->UseManualTime()
-STRATA_OPTIMIZER(Sgd);
-STRATA_OPTIMIZER(MomentumSgd);
-STRATA_OPTIMIZER(Nesterov);
-STRATA_OPTIMIZER(Adam);
-STRATA_OPTIMIZER(AdamW);
-
 }  // namespace
-}  // namespace strata::kernels
 
-BENCHMARK_MAIN();
+void RegisterKernelBenchmarks(const std::vector<BenchmarkSize>& sizes) {
+  auto add = [](const std::string& name, auto run) {
+    benchmark::RegisterBenchmark(name.c_str(), std::move(run))->UseManualTime();
+  };
+  for (const BenchmarkSize& size : sizes) {
+    const size_t n = size.elements;
+    for (size_t k : {2, 4, 8, 16}) {
+      add(absl::StrCat("sum_of_", k, "/", size.name),
+          [=](benchmark::State& state) { RunSum(state, Cpu().sum, k, n); });
+    }
+    for (size_t k : {2, 4}) {
+      add(absl::StrCat("sum_far_of_", k, "/", size.name),
+          [=](benchmark::State& state) { RunSum(state, Cpu().sum_far, k, n); });
+    }
+    add(absl::StrCat("all_finite/", size.name),
+        [=](benchmark::State& state) { RunAllFinite(state, n); });
+    for (const auto& [name, kind] :
+         {std::pair("sgd", OptimizerKind::kSgd), std::pair("momentum", OptimizerKind::kMomentumSgd),
+          std::pair("nesterov", OptimizerKind::kNesterov), std::pair("adam", OptimizerKind::kAdam),
+          std::pair("adamw", OptimizerKind::kAdamW)}) {
+      add(absl::StrCat(name, "/", size.name),
+          [=, kind = kind](benchmark::State& state) { RunOptimize(state, kind, n); });
+    }
+  }
+}
+
+}  // namespace strata::kernels

@@ -1,0 +1,94 @@
+#include "cli/bench_kernels.h"
+
+#include <regex.h>
+
+#include <CLI/CLI.hpp>
+#include <filesystem>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "cli/options.h"
+#include "common/process/process.h"
+
+namespace strata::cli {
+namespace {
+
+struct Options {
+  std::string filter;
+  double seconds = 0.5;
+  bool tiny = false;
+  bool json = false;
+};
+
+constexpr int kNotLoaded = 127;  // the loader's exit status
+
+absl::Status CheckFilter(const std::string& filter) {
+  regex_t compiled;
+  const int error = regcomp(&compiled, filter.c_str(), REG_EXTENDED | REG_NOSUB);
+  if (error == 0) {
+    regfree(&compiled);
+    return absl::OkStatus();
+  }
+  char why[128];
+  regerror(error, &compiled, why, sizeof why);
+  return absl::InvalidArgumentError(absl::StrCat("--filter ", filter, ": ", why));
+}
+
+// Beside this program, or where Bazel puts it.
+absl::StatusOr<std::string> Program() {
+  std::error_code error;
+  const std::filesystem::path here =
+      std::filesystem::read_symlink("/proc/self/exe", error).parent_path();
+  const std::filesystem::path beside = here / "strata-kernels";
+  for (const auto& path : {beside, here.parent_path() / "bench/kernels/strata-kernels"}) {
+    if (std::filesystem::exists(path, error)) return path.string();
+  }
+  return absl::NotFoundError(
+      absl::StrCat(beside.string(),
+                   " is not there: build it with \"bazel build //bench/kernels:strata-kernels\""
+                   " (Debian: libbenchmark-dev) and put it beside strata"));
+}
+
+int Run(const Options& options) {
+  if (absl::Status status = CheckFilter(options.filter); !status.ok()) return PrintError(status);
+  auto program = Program();
+  if (!program.ok()) return PrintError(std::string(program.status().message()), kExitFailed);
+  Process::Spec spec;
+  spec.executable = *program;
+  spec.args = {"strata-kernels", "--seconds", absl::StrCat(options.seconds)};
+  if (!options.filter.empty()) spec.args.insert(spec.args.end(), {"--filter", options.filter});
+  if (options.tiny) spec.args.push_back("--tiny");
+  if (options.json) spec.args.push_back("--json");
+  auto process = Process::Start(spec);
+  if (!process.ok()) return PrintError(std::string(process.status().message()), kExitFailed);
+  const ExitStatus end = (*process)->Reap();
+  if (end.ok()) return kExitOk;
+  if (end.code == kNotLoaded) {
+    return PrintError("strata-kernels needs Google Benchmark (Debian: libbenchmark1debian)",
+                      kExitFailed);
+  }
+  // It has said what is wrong, unless it was killed.
+  if (end.signal != 0) return PrintError("strata-kernels was " + end.ToString(), kExitFailed);
+  return kExitFailed;
+}
+
+}  // namespace
+
+void AddKernelsBench(CLI::App* bench, Invocation* invocation) {
+  auto options = std::make_shared<Options>();
+  CLI::App* command =
+      bench->add_subcommand("kernels", "Sum, optimizers, codecs and checks of the CPU, one thread");
+  command->add_option("--filter", options->filter,
+                      "Only kernels whose name matches, like 'sum|adam' (default: all)");
+  command->add_option("--seconds", options->seconds, "For how long each is measured at least")
+      ->check(CLI::Range(0.001, 3600.0))
+      ->capture_default_str();
+  command->add_flag("--tiny", options->tiny, "1,003 elements, to see that all values are right");
+  AddJsonOption(command, &options->json);
+  AddLogLevelOption(command, invocation);
+  command->callback([=] { invocation->run = [=] { return Run(*options); }; });
+}
+
+}  // namespace strata::cli
