@@ -1,0 +1,24 @@
+#ifndef STRATA_COMMON_LIMITS_TRACE_LIMITS_H_
+#define STRATA_COMMON_LIMITS_TRACE_LIMITS_H_
+
+#include <cstddef>
+#include <cstdint>
+
+namespace strata {
+
+// Events of a job's trace; those beyond are left out and counted.
+
+// That one process (of a server: one shard) has recorded and not handed on yet.
+inline constexpr size_t kTraceEventsWaitingMax = 16384;
+// That it records of one job in all, so that no trace fills a queue to a coordinator that is away.
+inline constexpr uint64_t kTraceEventsPerProcessMax = 262144;
+// In one message: it fits into a socket's free buffer.
+inline constexpr size_t kTraceEventsPerBatchMax = 1024;
+// Of a process's name, which may hold its daemon's.
+inline constexpr size_t kTraceNameBytesMax = 320;
+// All traces that the coordinator holds; those of jobs that ended first make room.
+inline constexpr size_t kTraceBytesMax = 32 << 20;
+
+}  // namespace strata
+
+#endif  // STRATA_COMMON_LIMITS_TRACE_LIMITS_H_

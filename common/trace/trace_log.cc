@@ -1,0 +1,73 @@
+#include "common/trace/trace_log.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace strata {
+
+proto::TraceBatch TraceEnd(uint32_t job) {
+  proto::TraceBatch batch;
+  batch.set_job_id(job);
+  return batch;
+}
+
+bool IsTraceEnd(const proto::TraceBatch& batch) {
+  return batch.process().empty() && batch.events().empty();
+}
+
+std::unique_ptr<TraceLog> TraceLog::Create(const proto::Job& job, Options options) {
+  if (!IsTraced(job)) return nullptr;
+  return std::unique_ptr<TraceLog>(new TraceLog(job.trace(), std::move(options)));
+}
+
+TraceLog::TraceLog(const proto::Trace& trace, Options options)
+    : options_(std::move(options)), first_(trace.first_step()), steps_(trace.steps()) {
+  events_.reserve(options_.waiting_max);
+}
+
+void TraceLog::Note(Phase phase, ChunkId chunk, uint64_t clock, absl::Time begin, absl::Time end,
+                    uint32_t node) {
+  if (waiting() >= options_.waiting_max || noted_ >= options_.events_max) {
+    ++dropped_;
+    return;
+  }
+  ++noted_;
+  if (events_.size() == options_.waiting_max) {
+    events_.erase(events_.begin(), events_.begin() + static_cast<ptrdiff_t>(taken_));
+    taken_ = 0;
+  }
+  // Rounded down at both ends, so that what lies within another event also does so in the file.
+  const int64_t begin_us = absl::ToUnixMicros(begin);
+  const int64_t lasted_us = std::max<int64_t>(0, absl::ToUnixMicros(end) - begin_us);
+  events_.push_back({.clock = clock,
+                     .begin_us = begin_us,
+                     .duration_us = static_cast<uint32_t>(std::min<int64_t>(lasted_us, UINT32_MAX)),
+                     .chunk = chunk.value(),
+                     .node = node,
+                     .phase = phase});
+}
+
+proto::TraceBatch TraceLog::TakeBatch() {
+  proto::TraceBatch batch;
+  const size_t count = std::min(waiting(), kTraceEventsPerBatchMax);
+  batch.mutable_events()->Reserve(static_cast<int>(count));
+  for (size_t i = 0; i < count; ++i) {
+    const Event& event = events_[taken_ + i];
+    proto::TraceEvent* out = batch.add_events();
+    out->set_phase(event.phase);
+    out->set_chunk(event.chunk);
+    out->set_clock(event.clock);
+    out->set_start_us(static_cast<uint64_t>(event.begin_us));
+    out->set_duration_us(event.duration_us);
+    out->set_node(event.node);
+  }
+  taken_ += count;
+  if (taken_ == events_.size()) {
+    events_.clear();
+    taken_ = 0;
+  }
+  batch.set_dropped(std::exchange(dropped_, 0));
+  return batch;
+}
+
+}  // namespace strata

@@ -1,0 +1,111 @@
+#ifndef STRATA_COMMON_TRACE_TRACE_LOG_H_
+#define STRATA_COMMON_TRACE_TRACE_LOG_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <vector>
+
+#include "absl/time/clock.h"
+#include "absl/time/time.h"
+#include "common/ids.h"
+#include "common/limits/trace_limits.h"
+#include "proto/control.pb.h"
+
+namespace strata {
+
+// Whether the job asks for a trace at all.
+inline bool IsTraced(const proto::Job& job) { return job.trace().steps() > 0; }
+
+// What a daemon says last of a job: no process of it there records any more.
+proto::TraceBatch TraceEnd(uint32_t job);
+bool IsTraceEnd(const proto::TraceBatch& batch);
+
+// What one process notes of a job's chunks, for those clocks that the job's Trace asks for. Memory
+// is taken once; events for which there is no room are left out and counted. Nobody decides
+// anything by what stands here, so that protocol cores may write it.
+//
+// Threads: one.
+class TraceLog {
+ public:
+  using Phase = proto::TraceEvent::Phase;
+
+  struct Options {
+    // The wall clock: the only one that the processes of a host share.
+    std::function<absl::Time()> now = [] { return absl::Now(); };
+    size_t waiting_max = kTraceEventsWaitingMax;
+    uint64_t events_max = kTraceEventsPerProcessMax;
+  };
+
+  // Null: the job asks for no trace.
+  static std::unique_ptr<TraceLog> Create(const proto::Job& job, Options options);
+  static std::unique_ptr<TraceLog> Create(const proto::Job& job) { return Create(job, Options()); }
+
+  absl::Time Now() const { return options_.now(); }
+  bool Wants(uint64_t clock) const { return clock >= first_ && clock - first_ < steps_; }
+  // All clocks that it wants are before this one.
+  bool IsPast(uint64_t clock) const { return clock >= first_ && clock - first_ >= steps_; }
+
+  // REQUIRES: Wants(clock). Of an `end` before `begin` (the clock was set) nothing lasted.
+  void Note(Phase phase, ChunkId chunk, uint64_t clock, absl::Time begin, absl::Time end,
+            uint32_t node = 0);
+
+  // That wait for TakeBatch.
+  size_t waiting() const { return events_.size() - taken_; }
+  bool has_news() const { return waiting() > 0 || dropped_ > 0; }
+  // The oldest events, at most kTraceEventsPerBatchMax, and how many were left out since the last
+  // one. Who it is from is the caller's to say.
+  proto::TraceBatch TakeBatch();
+
+ private:
+  struct Event {
+    uint64_t clock;
+    int64_t begin_us;
+    uint32_t duration_us;
+    uint32_t chunk;
+    uint32_t node;
+    Phase phase;
+  };
+
+  TraceLog(const proto::Trace& trace, Options options);
+
+  const Options options_;
+  const uint64_t first_;
+  const uint64_t steps_;
+  std::vector<Event> events_;  // from taken_ on they wait
+  size_t taken_ = 0;
+  uint64_t noted_ = 0;
+  uint64_t dropped_ = 0;  // since the last batch
+};
+
+// Notes what happens from its construction to its end.
+class TraceSpan {
+ public:
+  // A null log notes nothing; else it outlives this.
+  TraceSpan(TraceLog* log, TraceLog::Phase phase, ChunkId chunk, uint64_t clock, uint32_t node = 0)
+      : log_(log != nullptr && log->Wants(clock) ? log : nullptr),
+        phase_(phase),
+        chunk_(chunk),
+        clock_(clock),
+        node_(node) {
+    if (log_ != nullptr) begin_ = log_->Now();
+  }
+  ~TraceSpan() {
+    if (log_ != nullptr) log_->Note(phase_, chunk_, clock_, begin_, log_->Now(), node_);
+  }
+  TraceSpan(const TraceSpan&) = delete;
+  TraceSpan& operator=(const TraceSpan&) = delete;
+
+ private:
+  TraceLog* const log_;
+  const TraceLog::Phase phase_;
+  const ChunkId chunk_;
+  const uint64_t clock_;
+  const uint32_t node_;
+  absl::Time begin_;
+};
+
+}  // namespace strata
+
+#endif  // STRATA_COMMON_TRACE_TRACE_LOG_H_
