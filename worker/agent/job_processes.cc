@@ -16,6 +16,7 @@
 #include "absl/strings/strip.h"
 #include "absl/time/clock.h"
 #include "common/process/process_state.h"
+#include "common/trace/trace_log.h"
 #include "worker/agent/child_launch.h"
 #include "worker/agent/metrics_line.h"
 #include "worker/agent/run_directory.h"
@@ -126,6 +127,11 @@ absl::Status JobProcesses::StartAll() {
   return status;
 }
 
+std::string JobProcesses::NameOf(int child) const {
+  if (life_->is_aggregator(child)) return absl::StrCat("node ", self_.node(), " aggregator");
+  return absl::StrCat("node ", self_.node(), " rank ", self_.first_rank() + child);
+}
+
 proto::Launch JobProcesses::LaunchOf(int child) const {
   proto::Launch launch;
   *launch.mutable_record() = start_.record();
@@ -228,6 +234,12 @@ void JobProcesses::OnChildMessage(int child, const std::string& bytes) {
       if (life_->is_aggregator(child)) watch_->OnActivity(message.activity(), clock_.Now());
       return;
     case proto::ChildMessage::kTrace:
+      *up.mutable_trace() = message.trace();
+      up.mutable_trace()->set_job_id(start_.record().job_id());
+      up.mutable_trace()->set_process(NameOf(child));
+      // Also of a job that has failed: it tells what was before.
+      callbacks_.send(std::move(up));
+      return;
     case proto::ChildMessage::MESSAGE_NOT_SET:
       return;
   }
@@ -376,6 +388,11 @@ void JobProcesses::Append(const proto::MetricsRecord& record) {
 void JobProcesses::Gone() {
   if (gone_) return;
   gone_ = true;
+  if (IsTraced(start_.record().job())) {
+    proto::DaemonMessage up;
+    *up.mutable_trace() = TraceEnd(start_.record().job_id());
+    callbacks_.send(std::move(up));
+  }
   callbacks_.on_gone();
 }
 

@@ -89,6 +89,8 @@ class JobProcesses {
   void ClaimAndStart(absl::Time give_up);
   absl::Status StartAll();
   absl::Status StartChild(int child, int theirs);
+  // As the job's trace has it.
+  std::string NameOf(int child) const;
   proto::Launch LaunchOf(int child) const;
   void WatchChannel(int child);
   void OnChannel(int child);

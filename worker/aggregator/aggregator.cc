@@ -20,11 +20,13 @@
 #include "common/limits/descriptors.h"
 #include "common/log.h"
 #include "common/process/stop_request.h"
+#include "common/trace/trace_log.h"
 #include "kernels/kernels.h"
 #include "worker/aggregator/aggregator_core.h"
 #include "worker/aggregator/busy_time.h"
 #include "worker/aggregator/exchange_text.h"
 #include "worker/aggregator/node_arenas.h"
+#include "worker/aggregator/node_counters.h"
 #include "worker/aggregator/node_endpoint.h"
 #include "worker/aggregator/node_memory.h"
 #include "worker/aggregator/poll_set.h"
@@ -62,7 +64,7 @@ class Aggregator {
   absl::Status ReadDescriptors(int timeout_ms);
   absl::Status SubmitReady(bool* any);
   absl::Status TakeLeaves();
-  void ShowCounters();
+  void TellCounters();
   // Tells the worker daemon once a second how far everybody is.
   void TellActivity();
   proto::RankActivity ActivityOf(uint32_t local_rank, uint64_t least_landed, absl::Time now);
@@ -72,6 +74,7 @@ class Aggregator {
   const proto::Launch launch_;
   const AggregatorOptions options_;
   const RealClock clock_;
+  const std::unique_ptr<TraceLog> trace_;  // null: the job wants none
   client::AgentLine agent_;
   const std::unique_ptr<RankGroup> ranks_;
   const EventFd doorbell_;
@@ -100,6 +103,7 @@ Aggregator::Aggregator(const proto::Launch& launch, const AggregatorOptions& opt
                        std::unique_ptr<RankGroup> ranks, EventFd doorbell)
     : launch_(launch),
       options_(options),
+      trace_(TraceLog::Create(launch.record().job())),
       agent_(launch.channel_fd()),
       ranks_(std::move(ranks)),
       doorbell_(std::move(doorbell)),
@@ -125,8 +129,10 @@ absl::Status Aggregator::Run() {
   absl::Status status = Open();
   while (status.ok() && !(released_ && ranks_->all_gone())) {
     TellActivity();
+    if (trace_ && trace_->waiting() >= kTraceEventsPerBatchMax) agent_.SendTrace(trace_.get());
     status = exchange_ ? Train() : Gather();
   }
+  agent_.SendTrace(trace_.get(), /*all=*/true);
   if (!status.ok()) Stop(status);
   return status;
 }
@@ -215,9 +221,12 @@ absl::Status Aggregator::CreateExchangeOf(const proto::JobRecord& record, const 
   if (!endpoint.ok()) return endpoint.status();
   if (!PushesOutliveAnswers(job)) options.source = (*endpoint)->memory();
   make_arenas();
-  absl::StatusOr<std::unique_ptr<Exchange>> exchange = CreateExchange(
-      {.record = record, .node = NodeId(launch_.node()), .incarnation = launch_.incarnation()},
-      *std::move(endpoint), poll_.fd(), arenas_.get(), &clock_);
+  absl::StatusOr<std::unique_ptr<Exchange>> exchange =
+      CreateExchange({.record = record,
+                      .node = NodeId(launch_.node()),
+                      .incarnation = launch_.incarnation(),
+                      .trace = trace_.get()},
+                     *std::move(endpoint), poll_.fd(), arenas_.get(), &clock_);
   if (!exchange.ok()) return exchange.status();
   exchange_ = *std::move(exchange);
   return absl::OkStatus();
@@ -268,7 +277,7 @@ absl::Status Aggregator::Train() {
   }
   if (status = TakeLeaves(); !status.ok()) return status;
   busy_.Set(core_->under_way() > 0, clock_.Now());
-  ShowCounters();
+  TellCounters();
   if (!released_ && exchange_->phase() == Exchange::Phase::kFinished) {
     released_ = true;
     header.state.store(NodeState::kFinished);
@@ -310,23 +319,11 @@ absl::Status Aggregator::TakeLeaves() {
   return absl::OkStatus();
 }
 
-void Aggregator::ShowCounters() {
+void Aggregator::TellCounters() {
   const ExchangeCounters& counters = exchange_->counters();
   NodeHeader& header = memory_->header();
-  constexpr auto kRelaxed = std::memory_order_relaxed;
-  if (header.pushes.load(kRelaxed) == counters.pushes &&
-      header.bytes_answered.load(kRelaxed) == counters.bytes_answered) {
-    return;
-  }
-  header.exchange_us.store(absl::ToInt64Microseconds(busy_.Total(clock_.Now())), kRelaxed);
-  header.bytes_pushed.store(counters.bytes_pushed, kRelaxed);
-  header.bytes_answered.store(counters.bytes_answered, kRelaxed);
-  header.pushes.store(counters.pushes, kRelaxed);
-  header.pushes_during_backward.store(core_->pushes_during_backward(), kRelaxed);
-  static_assert(kStalenessBins == kNodeStalenessBins);
-  for (size_t i = 0; i < kStalenessBins; ++i) {
-    header.staleness[i].store(counters.staleness[i], kRelaxed);
-  }
+  if (Shows(header, counters)) return;
+  ShowCounters(counters, core_->pushes_during_backward(), busy_.Total(clock_.Now()), &header);
 }
 
 absl::Duration Aggregator::UntilActivity() const {
@@ -363,6 +360,7 @@ void Aggregator::TellActivity() {
                                (exchange_ ? exchange_->memory_bytes() : 0));
   }
   agent_.SendUnlessFull(message);
+  agent_.SendTrace(trace_.get());
 }
 
 void Aggregator::Stop(const absl::Status& status) {

@@ -16,11 +16,23 @@ absl::Status AgentLine::Send(const proto::ChildMessage& message) {
   return absl::UnavailableError("the worker daemon is gone");
 }
 
-void AgentLine::SendUnlessFull(const proto::ChildMessage& message) {
-  if (!channel_) return;
-  // Writable means that most of the socket's buffer is free.
+// Writable means that most of the socket's buffer is free.
+bool AgentLine::HasRoom() const {
   pollfd look{channel_->fd(), POLLOUT, 0};
-  if (poll(&look, 1, 0) > 0 && (look.revents & POLLOUT) != 0) Send(message).IgnoreError();
+  return poll(&look, 1, 0) > 0 && (look.revents & POLLOUT) != 0;
+}
+
+void AgentLine::SendUnlessFull(const proto::ChildMessage& message) {
+  if (channel_ && HasRoom()) Send(message).IgnoreError();
+}
+
+void AgentLine::SendTrace(TraceLog* log, bool all) {
+  if (!channel_ || log == nullptr) return;
+  while (log->has_news() && (all || HasRoom())) {
+    proto::ChildMessage message;
+    *message.mutable_trace() = log->TakeBatch();
+    if (!Send(message).ok()) return;
+  }
 }
 
 void AgentLine::SendFailed(const std::string& reason) {

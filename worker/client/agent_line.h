@@ -8,6 +8,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "common/framed_channel.h"
+#include "common/trace/trace_log.h"
 #include "proto/control.pb.h"
 
 namespace strata::client {
@@ -28,6 +29,9 @@ class AgentLine {
   absl::Status Send(const proto::ChildMessage& message);
   // For what is out of date when it is late: dropped where the daemon has not read what was sent.
   void SendUnlessFull(const proto::ChildMessage& message);
+  // Hands on what the log (null: none) has: as much as the daemon reads now, or, waiting for it,
+  // all.
+  void SendTrace(TraceLog* log, bool all = false);
   // Why this process is about to exit with an error: one line.
   void SendFailed(const std::string& reason);
 
@@ -37,6 +41,8 @@ class AgentLine {
   absl::StatusOr<std::optional<proto::AgentMessage>> TryReceive();
 
  private:
+  bool HasRoom() const;
+
   std::unique_ptr<FramedChannel> channel_;
 };
 

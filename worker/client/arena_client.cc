@@ -25,7 +25,10 @@ class Stopwatch {
 
 ArenaClient::ArenaClient(proto::Launch launch, std::shared_ptr<AgentLine> agent,
                          std::unique_ptr<RankLink> link)
-    : launch_(std::move(launch)), agent_(std::move(agent)), link_(std::move(link)) {}
+    : launch_(std::move(launch)),
+      agent_(std::move(agent)),
+      link_(std::move(link)),
+      trace_(TraceLog::Create(launch_.record().job())) {}
 
 absl::Status ArenaClient::Expect(Phase phase, const char* call) const {
   if (phase_ == phase) return absl::OkStatus();
@@ -101,6 +104,10 @@ absl::Span<float> ArenaClient::Gradients(int tensor) {
 absl::Status ArenaClient::BeginStep(uint32_t samples) {
   if (absl::Status status = Expect(Phase::kBetweenSteps, "BeginStep"); !status.ok()) return status;
   if (samples == 0) return absl::InvalidArgumentError("BeginStep: no samples");
+  if (trace_) {
+    forward_at_ = trace_->Now();
+    backward_at_ = absl::InfinitePast();
+  }
   Stopwatch watch(&waited_);
   if (absl::Status status = link_->BeginStep(step_, samples); !status.ok()) return status;
   samples_ += samples;
@@ -110,6 +117,18 @@ absl::Status ArenaClient::BeginStep(uint32_t samples) {
   return absl::OkStatus();
 }
 
+absl::Status ArenaClient::Await(ChunkId chunk) {
+  if (!trace_ || !trace_->Wants(step_)) return link_->AwaitWeights(chunk, step_);
+  const absl::Time begin = trace_->Now();
+  absl::Status status = link_->AwaitWeights(chunk, step_);
+  const absl::Time end = trace_->Now();
+  // Most chunks are there.
+  if (end - begin >= absl::Microseconds(1)) {
+    trace_->Note(proto::TraceEvent::WAIT, chunk, step_, begin, end);
+  }
+  return status;
+}
+
 absl::Status ArenaClient::Fetch(int tensor) {
   if (fetched_[tensor]) return absl::OkStatus();
   {
@@ -117,7 +136,7 @@ absl::Status ArenaClient::Fetch(int tensor) {
     const uint32_t last = book_->LastChunk(tensor).value();
     // Downwards: the chunks of the first layers, which lie last, are answered first.
     for (uint32_t c = last + 1; c-- > book_->FirstChunk(tensor).value();) {
-      if (absl::Status status = link_->AwaitWeights(ChunkId(c), step_); !status.ok()) return status;
+      if (absl::Status status = Await(ChunkId(c)); !status.ok()) return status;
     }
   }
   fetched_[tensor] = true;
@@ -146,10 +165,15 @@ absl::Status ArenaClient::PublishFetched(int tensor) {
   return link_->Publish(complete_, step_);
 }
 
+void ArenaClient::BeginBackward() {
+  if (trace_ && backward_at_ == absl::InfinitePast()) backward_at_ = trace_->Now();
+}
+
 absl::Status ArenaClient::Publish(int tensor) {
   if (absl::Status status = Expect(Phase::kInStep, "Publish"); !status.ok()) return status;
   if (absl::Status status = ExpectTensor(tensor, "Publish"); !status.ok()) return status;
   const TensorSet::Entry& entry = tensors_[tensor];
+  BeginBackward();
   if (book_->published(tensor)) {
     return absl::FailedPreconditionError(
         absl::StrCat("Publish: \"", entry.tensor.name, "\" was published in this step already"));
@@ -170,14 +194,25 @@ absl::Status ArenaClient::FinishStep() {
     std::memset(view_.gradients.data() + tensors_[i].offset, 0, tensors_[i].count * sizeof(float));
     if (absl::Status status = PublishFetched(i); !status.ok()) return status;
   }
+  if (trace_ && trace_->Wants(step_)) NoteStep();
   ++step_;
   phase_ = Phase::kBetweenSteps;
   return absl::OkStatus();
 }
 
+void ArenaClient::NoteStep() {
+  BeginBackward();
+  trace_->Note(proto::TraceEvent::FORWARD, ChunkId(), step_, forward_at_, backward_at_);
+  trace_->Note(proto::TraceEvent::BACKWARD, ChunkId(), step_, backward_at_, trace_->Now());
+  if (trace_->waiting() >= kTraceEventsPerBatchMax / 2 || trace_->IsPast(step_ + 1)) {
+    agent_->SendTrace(trace_.get());
+  }
+}
+
 absl::Status ArenaClient::Finish() {
   if (absl::Status status = Expect(Phase::kBetweenSteps, "Finish"); !status.ok()) return status;
   phase_ = Phase::kBroken;
+  agent_->SendTrace(trace_.get(), /*all=*/true);
   {
     Stopwatch watch(&waited_);
     if (absl::Status status = link_->Finish(step_); !status.ok()) return status;

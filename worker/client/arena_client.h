@@ -9,6 +9,7 @@
 
 #include "absl/time/time.h"
 #include "common/job/arena.h"
+#include "common/trace/trace_log.h"
 #include "worker/client/agent_line.h"
 #include "worker/client/client.h"
 #include "worker/client/rank_link.h"
@@ -38,6 +39,7 @@ class ArenaClient final : public Client {
   absl::Status BeginStep(uint32_t samples) override;
   absl::Status Wait(int tensor) override;
   absl::Status WaitAll() override;
+  void BeginBackward() override;
   absl::Status Publish(int tensor) override;
   absl::Status FinishStep() override;
   absl::Status Finish() override;
@@ -51,6 +53,9 @@ class ArenaClient final : public Client {
   absl::Status ExpectTensor(int tensor, const char* call) const;
   // Waits for the tensor's chunks and brings a COPIED one's weights to the caller, once a step.
   absl::Status Fetch(int tensor);
+  absl::Status Await(ChunkId chunk);
+  // Into the trace, which wants it.
+  void NoteStep();
   absl::Status PublishFetched(int tensor);
   void CopyWeightsOut(int tensor);
 
@@ -63,12 +68,15 @@ class ArenaClient final : public Client {
   ArenaView view_;
   RunFacts run_;
   std::optional<StepBook> book_;
-  std::vector<bool> fetched_;      // by tensor, in this step
-  std::vector<ChunkId> complete_;  // scratch
-  uint64_t step_ = 0;              // the step in hand or the next one
-  uint64_t samples_ = 0;           // of this rank, since the start
-  absl::Duration waited_;          // since the last report
-  absl::Duration waited_before_;   // until then
+  std::vector<bool> fetched_;              // by tensor, in this step
+  std::vector<ChunkId> complete_;          // scratch
+  uint64_t step_ = 0;                      // the step in hand or the next one
+  uint64_t samples_ = 0;                   // of this rank, since the start
+  absl::Duration waited_;                  // since the last report
+  absl::Duration waited_before_;           // until then
+  const std::unique_ptr<TraceLog> trace_;  // null: the job wants none
+  // Of the step in hand, where there is a trace.
+  absl::Time forward_at_, backward_at_;
 };
 
 }  // namespace strata::client

@@ -85,6 +85,8 @@ class Client {
   virtual absl::Status Wait(int tensor) = 0;
   virtual absl::Status WaitAll() = 0;
 
+  // The forward pass is over. For the job's trace only, which else takes the first Publish for it.
+  virtual void BeginBackward() {}
   // The tensor's gradient is complete and its weights are not read again in this step.
   virtual absl::Status Publish(int tensor) = 0;
 

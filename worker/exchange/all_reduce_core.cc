@@ -37,7 +37,8 @@ ReductionRules RulesOf(const CoreOptions& options, const kernels::Kernels& kerne
           .plan = PlanOf(record.ring().algorithm(), nodes, position),
           .update = kernels::UpdateRuleOf(record.job(), record.samples_per_epoch()),
           .compression =
-              kernels::CompressionOf(record.job().push(), kernels::Feedback::kNone).compression};
+              kernels::CompressionOf(record.job().push(), kernels::Feedback::kNone).compression,
+          .trace = options.trace};
 }
 
 }  // namespace

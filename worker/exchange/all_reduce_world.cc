@@ -70,6 +70,7 @@ class AllReduceWorld::Node final : public ExchangeNode {
     core.node = NodeId(node);
     core.incarnation = 1;
     core.timing = world->options_.timing;
+    if (!world->options_.traces.empty()) core.trace = world->options_.traces[node];
     exchange_ = *CreateExchange(core, std::move(endpoint), -1, this, &world->clock_);
   }
 

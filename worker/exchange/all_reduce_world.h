@@ -11,6 +11,7 @@
 #include "absl/status/status.h"
 #include "absl/time/time.h"
 #include "common/clock.h"
+#include "common/trace/trace_log.h"
 #include "common/transport/sim/sim_network.h"
 #include "proto/control.pb.h"
 #include "worker/exchange/exchange_core.h"
@@ -31,6 +32,7 @@ class AllReduceWorld {
     std::string job;  // more of the job, as text: the optimizer
     transport::SimFaults faults;
     LineTiming timing;
+    std::vector<TraceLog*> traces;  // by node; empty: none
     // Changes what one node does.
     std::optional<uint32_t> other_first_weights, nan_at_clock_1, one_clock_more;
   };

@@ -210,6 +210,7 @@ absl::Status ChunkReduction::Add(const ReduceStep& step, const wire::Frame& fram
 }
 
 absl::Status ChunkReduction::Update(ReductionActions* actions) {
+  TraceSpan span(rules_->trace, proto::TraceEvent::APPLY, chunk_, clock_);
   const SliceRange own = rules_->plan.Own();
   if (own_begin_ < own_end_) {
     const uint32_t samples = samples_[own.begin];

@@ -14,6 +14,7 @@
 #include "common/bytes.h"
 #include "common/ids.h"
 #include "common/job/arena.h"
+#include "common/trace/trace_log.h"
 #include "common/wire/frame.h"
 #include "kernels/codec/checked_payload.h"
 #include "kernels/codec/encoder.h"
@@ -32,6 +33,7 @@ struct ReductionRules {
   kernels::UpdateRule update;
   // How sums and weights travel; without feedback, without state.
   kernels::Compression compression = kernels::Compression::kNone;
+  TraceLog* trace = nullptr;  // of the node's updates; null: none
 };
 
 // What a chunk wants done, in order.

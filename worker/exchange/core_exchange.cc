@@ -6,14 +6,16 @@ namespace strata::worker {
 
 CoreExchange::CoreExchange(std::unique_ptr<ExchangeCore> core,
                            std::unique_ptr<transport::Endpoint> endpoint, int wake_fd,
-                           ExchangeNode* node, const ClockInterface* clock)
+                           ExchangeNode* node, const ClockInterface* clock, TraceLog* trace)
     : core_(std::move(core)),
       endpoint_(std::move(endpoint)),
       node_(node),
       clock_(clock),
+      trace_(trace),
       driver_(
           core_.get(), endpoint_.get(), clock,
-          [this](const NodeAction& action, CoreActions* actions) { return Do(action, actions); }) {
+          [this](const NodeAction& action, CoreActions* actions) { return Do(action, actions); },
+          trace) {
   if (wake_fd >= 0) endpoint_->WatchFd(wake_fd);
 }
 
@@ -22,6 +24,10 @@ void CoreExchange::Start() {
 }
 
 void CoreExchange::Submit(ChunkId chunk) {
+  if (trace_ != nullptr) {
+    if (ready_at_.size() <= chunk.value()) ready_at_.resize(chunk.value() + 1);
+    ready_at_[chunk.value()] = trace_->Now();
+  }
   driver_.Run([&](absl::Time, CoreActions* actions) { core_->Submit(chunk, actions); });
 }
 
@@ -29,21 +35,38 @@ void CoreExchange::Finish(uint64_t clocks) {
   driver_.Run([&](absl::Time now, CoreActions* actions) { core_->Finish(clocks, now, actions); });
 }
 
+absl::Status CoreExchange::Sum(const NodeAction& action, CoreActions* actions) {
+  if (trace_ != nullptr && trace_->Wants(action.clock)) {
+    trace_->Note(proto::TraceEvent::READY, action.chunk, action.clock,
+                 ready_at_[action.chunk.value()], trace_->Now());
+  }
+  ExchangeNode::Sum sum;
+  {
+    TraceSpan span(trace_, proto::TraceEvent::SUM, action.chunk, action.clock);
+    sum = node_->TakeSum(action.chunk, action.clock);
+  }
+  TraceSpan span(trace_, proto::TraceEvent::ENCODE, action.chunk, action.clock);
+  return core_->OnPayload(action, std::move(sum.bytes), sum.samples, clock_->Now(), actions);
+}
+
+void CoreExchange::Deliver(const NodeAction& action) {
+  TraceSpan span(trace_, proto::TraceEvent::DECODE, action.chunk, action.clock);
+  if (action.delta) {
+    node_->AddToWeights(action.chunk, action.first_element, *action.delta);
+  } else {
+    node_->TakeWeights(action.chunk, action.first_element, action.weights);
+  }
+  if (action.lands) node_->Landed(action.chunk, action.clock);
+}
+
 absl::Status CoreExchange::Do(const NodeAction& action, CoreActions* actions) {
   switch (action.kind) {
     case NodeAction::Kind::kFirstWeights:
       return core_->OnPayload(action, node_->FirstWeights(action.chunk), 0, clock_->Now(), actions);
-    case NodeAction::Kind::kSum: {
-      ExchangeNode::Sum sum = node_->TakeSum(action.chunk, action.clock);
-      return core_->OnPayload(action, std::move(sum.bytes), sum.samples, clock_->Now(), actions);
-    }
+    case NodeAction::Kind::kSum:
+      return Sum(action, actions);
     case NodeAction::Kind::kDeliver:
-      if (action.delta) {
-        node_->AddToWeights(action.chunk, action.first_element, *action.delta);
-      } else {
-        node_->TakeWeights(action.chunk, action.first_element, action.weights);
-      }
-      if (action.lands) node_->Landed(action.chunk, action.clock);
+      Deliver(action);
       break;
     case NodeAction::Kind::kDeliverFinal:
       node_->TakeFinalWeights(action.chunk, action.weights);

@@ -2,8 +2,10 @@
 #define STRATA_WORKER_EXCHANGE_CORE_EXCHANGE_H_
 
 #include <memory>
+#include <vector>
 
 #include "common/clock.h"
+#include "common/trace/trace_log.h"
 #include "common/transport/endpoint.h"
 #include "worker/exchange/exchange.h"
 #include "worker/exchange/exchange_core.h"
@@ -16,9 +18,11 @@ namespace strata::worker {
 // Threads: one.
 class CoreExchange final : public Exchange {
  public:
-  // `node` and `clock` outlive this. Poll also returns when `wake_fd` is readable (-1: none).
+  // `node`, `clock` and `trace` (null: none) outlive this. Poll also returns when `wake_fd` is
+  // readable (-1: none).
   CoreExchange(std::unique_ptr<ExchangeCore> core, std::unique_ptr<transport::Endpoint> endpoint,
-               int wake_fd, ExchangeNode* node, const ClockInterface* clock);
+               int wake_fd, ExchangeNode* node, const ClockInterface* clock,
+               TraceLog* trace = nullptr);
 
   void Start() override;
   void Submit(ChunkId chunk) override;
@@ -33,11 +37,15 @@ class CoreExchange final : public Exchange {
 
  private:
   absl::Status Do(const NodeAction& action, CoreActions* actions);
+  absl::Status Sum(const NodeAction& action, CoreActions* actions);
+  void Deliver(const NodeAction& action);
 
   const std::unique_ptr<ExchangeCore> core_;
   const std::unique_ptr<transport::Endpoint> endpoint_;
   ExchangeNode* const node_;
   const ClockInterface* const clock_;
+  TraceLog* const trace_;
+  std::vector<absl::Time> ready_at_;  // by chunk; where there is a trace
   LineDriver driver_;
 };
 

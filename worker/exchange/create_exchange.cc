@@ -25,8 +25,8 @@ absl::StatusOr<std::unique_ptr<Exchange>> CreateExchange(
   core_options.memory = endpoint->memory();
   absl::StatusOr<std::unique_ptr<ExchangeCore>> core = CreateCore(core_options);
   if (!core.ok()) return core.status();
-  return std::make_unique<CoreExchange>(*std::move(core), std::move(endpoint), wake_fd, node,
-                                        clock);
+  return std::make_unique<CoreExchange>(*std::move(core), std::move(endpoint), wake_fd, node, clock,
+                                        options.trace);
 }
 
 }  // namespace strata::worker

@@ -10,6 +10,7 @@
 #include "absl/status/status.h"
 #include "absl/time/time.h"
 #include "common/block_source.h"
+#include "common/trace/trace_log.h"
 #include "proto/control.pb.h"
 #include "worker/exchange/exchange.h"
 #include "worker/exchange/line.h"
@@ -50,6 +51,8 @@ struct CoreOptions {
   PushWindow::Reserve reserve = PushWindow::Reserve::kLowest;
   // Where buffers for payloads come from; null: the allocator.
   std::shared_ptr<BlockSource> memory;
+  // Of the node's events, outlives the exchange; null: none is kept.
+  TraceLog* trace = nullptr;
 };
 
 LineIdentity IdentityOf(const CoreOptions& options);

@@ -4,10 +4,22 @@
 #include <utility>
 
 namespace strata::worker {
+namespace {
+
+// Whether frames of this op are part of a chunk's way through a clock.
+bool CarriesClock(wire::Op op) {
+  return op == wire::Op::kPushPull || op == wire::Op::kReduce || op == wire::Op::kGather;
+}
+
+}  // namespace
 
 LineDriver::LineDriver(LineCore* core, transport::Endpoint* endpoint, const ClockInterface* clock,
-                       OnNode on_node)
-    : core_(core), endpoint_(endpoint), clock_(clock), on_node_(std::move(on_node)) {}
+                       OnNode on_node, TraceLog* trace)
+    : core_(core),
+      endpoint_(endpoint),
+      clock_(clock),
+      on_node_(std::move(on_node)),
+      trace_(trace) {}
 
 absl::Status LineDriver::Poll(absl::Duration timeout) {
   if (!status_.ok()) return status_;
@@ -50,6 +62,17 @@ void LineDriver::Act() {
   }
 }
 
+void LineDriver::Send(const WireAction& action, absl::Time now) {
+  const wire::Header& header = action.frame.header;
+  TraceSpan span(CarriesClock(header.op) ? trace_ : nullptr, proto::TraceEvent::SEND,
+                 ChunkId(header.chunk), header.clock);
+  // A connection that is gone shows as kDisconnected too; only a full queue needs a word.
+  if (endpoint_->Send(action.connection, action.frame).code() ==
+      absl::StatusCode::kResourceExhausted) {
+    core_->OnNotTaken(action, now);
+  }
+}
+
 void LineDriver::Do(const WireAction& action) {
   const absl::Time now = clock_->Now();
   switch (action.kind) {
@@ -70,11 +93,7 @@ void LineDriver::Do(const WireAction& action) {
       endpoint_->Close(action.connection);
       break;
     case WireAction::Kind::kSend:
-      // A connection that is gone shows as kDisconnected too; only a full queue needs a word.
-      if (endpoint_->Send(action.connection, action.frame).code() ==
-          absl::StatusCode::kResourceExhausted) {
-        core_->OnNotTaken(action, now);
-      }
+      Send(action, now);
       break;
   }
 }

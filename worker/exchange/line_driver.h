@@ -7,6 +7,7 @@
 #include "absl/status/status.h"
 #include "absl/time/time.h"
 #include "common/clock.h"
+#include "common/trace/trace_log.h"
 #include "common/transport/endpoint.h"
 #include "worker/exchange/exchange_core.h"
 
@@ -20,9 +21,9 @@ class LineDriver {
   // What the core wants of the node; may add to `actions`. Errors are the core's.
   using OnNode = std::function<absl::Status(const NodeAction& action, CoreActions* actions)>;
 
-  // All outlive it.
+  // All outlive it. `trace`: of what is sent for chunks; null: none.
   LineDriver(LineCore* core, transport::Endpoint* endpoint, const ClockInterface* clock,
-             OnNode on_node);
+             OnNode on_node, TraceLog* trace = nullptr);
 
   // Calls the core, and does what it wants until it wants nothing more. Its first error comes from
   // the next Poll.
@@ -38,12 +39,14 @@ class LineDriver {
   void Handle(const transport::Event& event);
   void Act();
   void Do(const WireAction& action);
+  void Send(const WireAction& action, absl::Time now);
   void Keep(const absl::Status& status);
 
   LineCore* const core_;
   transport::Endpoint* const endpoint_;
   const ClockInterface* const clock_;
   const OnNode on_node_;
+  TraceLog* const trace_;
   absl::Status status_;  // the first error
   CoreActions actions_;
   std::vector<transport::Event> events_;

@@ -213,6 +213,7 @@ absl::Status Trainer::Step(uint64_t step, BatchSource* source) {
   }
   if (status = Own(CheckLoss(loss, step)); !status.ok()) return status;
   if (status = Delay(); !status.ok()) return status;
+  client_.BeginBackward();
   status = network_->Backward([&](int weight) { return said = client_.Publish(tensors_[weight]); });
   if (!status.ok()) return said.ok() ? Own(status) : said;
   if (status = client_.FinishStep(); !status.ok()) return status;
