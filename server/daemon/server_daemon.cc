@@ -8,6 +8,7 @@
 #include "common/limits/descriptors.h"
 #include "common/limits/process_use.h"
 #include "common/log.h"
+#include "common/trace/trace_log.h"
 
 namespace strata::server {
 
@@ -101,7 +102,10 @@ absl::Status ServerDaemon::Start() {
   for (int port : ports()) session.registration.add_shard_ports(port);
   control::Session::Callbacks callbacks;
   callbacks.on_message = [this](const proto::CoordinatorMessage& message) { OnMessage(message); };
-  callbacks.heartbeat = [this] { return Count(); };
+  callbacks.heartbeat = [this] {
+    SendTraces();
+    return Count();
+  };
   callbacks.running_jobs = [this] { return std::vector<uint32_t>(jobs_.begin(), jobs_.end()); };
   callbacks.on_lost = on_lost_;
   session_ = control::Session::Create(std::move(session), std::move(callbacks));
@@ -144,6 +148,7 @@ absl::Status ServerDaemon::Install(const proto::InstallJob& install) {
   absl::Status admitted = admission_.Admit(install);
   if (!admitted.ok()) return admitted;
   jobs_.insert(install.record().job_id());
+  if (IsTraced(install.record().job())) traced_.insert(install.record().job_id());
   for (size_t i = 0; i < shards_.size(); ++i) {
     if (install.own_shards(static_cast<int>(i)) == kNoShard) continue;
     absl::Status status =
@@ -161,11 +166,29 @@ void ServerDaemon::Remove(uint32_t job) {
   *counts.mutable_heartbeat() = Count();
   admission_.Release(JobId(job));
   session_->Send(std::move(counts));
+  SendTraces();
+  if (traced_.erase(job) > 0) SendTrace(TraceEnd(job));
   for (auto& shard : shards_) {
     absl::Status status = shard->Remove(JobId(job));
     if (!status.ok()) LogWarning("job %u: %s", job, std::string(status.message()));
   }
   LogInfo("job %u: removed", job);
+}
+
+void ServerDaemon::SendTraces() {
+  if (traced_.empty()) return;
+  for (size_t i = 0; i < shards_.size(); ++i) {
+    for (proto::TraceBatch& batch : shards_[i]->TakeTraces()) {
+      batch.set_process(absl::StrCat("server ", options_.name, " shard ", i));
+      SendTrace(std::move(batch));
+    }
+  }
+}
+
+void ServerDaemon::SendTrace(proto::TraceBatch batch) {
+  proto::DaemonMessage message;
+  *message.mutable_trace() = std::move(batch);
+  session_->Send(std::move(message));
 }
 
 proto::Heartbeat ServerDaemon::Count() {

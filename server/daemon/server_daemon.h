@@ -78,6 +78,9 @@ class ServerDaemon {
   void OnMessage(const proto::CoordinatorMessage& message);
   absl::Status Install(const proto::InstallJob& install);
   void Remove(uint32_t job);
+  // What the shards have recorded of traced jobs.
+  void SendTraces();
+  void SendTrace(proto::TraceBatch batch);
   proto::Heartbeat Count();
   void AddResources(uint64_t memory_bytes, proto::Heartbeat* heartbeat);
   void AddRefusals(proto::Heartbeat* heartbeat);
@@ -89,6 +92,7 @@ class ServerDaemon {
   std::unique_ptr<control::Session> session_;
   // Of the session's thread.
   std::set<uint32_t> jobs_;
+  std::set<uint32_t> traced_;  // of them
   JobAdmission admission_;
 };
 

@@ -11,8 +11,11 @@
 
 namespace strata::server {
 
-ShardCore::ShardCore(const kernels::Kernels& kernels, std::shared_ptr<BlockSource> memory)
-    : kernels_(kernels), pool_(BufferPool::kRetainedBytesMax, std::move(memory)) {}
+ShardCore::ShardCore(const kernels::Kernels& kernels, std::shared_ptr<BlockSource> memory,
+                     std::function<absl::Time()> trace_clock)
+    : kernels_(kernels),
+      pool_(BufferPool::kRetainedBytesMax, std::move(memory)),
+      trace_clock_(std::move(trace_clock)) {}
 ShardCore::~ShardCore() = default;
 
 absl::Status ShardCore::Install(const proto::JobRecord& record, ShardId own_shard) {
@@ -28,7 +31,11 @@ absl::Status ShardCore::Install(const proto::JobRecord& record, ShardId own_shar
     return absl::InvalidArgumentError(
         absl::StrFormat("job %d: %s", id.value(), std::string(plan.status().message())));
   }
-  jobs_[id] = {std::make_unique<ShardJob>(*std::move(plan), kernels_, pool_, &scratch_, &refusals_),
+  std::unique_ptr<TraceLog> trace;
+  if (trace_clock_) trace = TraceLog::Create(record.job(), {.now = trace_clock_});
+  if (trace != nullptr) ++traced_;
+  jobs_[id] = {std::make_unique<ShardJob>(*std::move(plan), kernels_, pool_, &scratch_, &refusals_,
+                                          std::move(trace)),
                std::move(text)};
   return absl::OkStatus();
 }
@@ -40,6 +47,7 @@ void ShardCore::Remove(JobId job, std::vector<ShardAction>* actions) {
     bound_.erase(connection);
     actions->push_back({ShardAction::Kind::kClose, connection, {}});
   }
+  if (found->second.job->trace() != nullptr) --traced_;
   jobs_.erase(found);
 }
 
@@ -106,6 +114,24 @@ absl::flat_hash_map<JobId, ShardCounters> ShardCore::Counters() const {
   absl::flat_hash_map<JobId, ShardCounters> counters;
   for (const auto& [id, installed] : jobs_) counters[id] = installed.job->counters();
   return counters;
+}
+
+TraceLog* ShardCore::TraceOf(JobId job) {
+  if (traced_ == 0) return nullptr;
+  const auto found = jobs_.find(job);
+  return found == jobs_.end() ? nullptr : found->second.job->trace();
+}
+
+std::vector<proto::TraceBatch> ShardCore::TakeTraces() {
+  std::vector<proto::TraceBatch> batches;
+  for (auto& [id, installed] : jobs_) {
+    TraceLog* const log = installed.job->trace();
+    while (log != nullptr && log->has_news()) {
+      batches.push_back(log->TakeBatch());
+      batches.back().set_job_id(id.value());
+    }
+  }
+  return batches;
 }
 
 size_t ShardCore::HeldSums(JobId job, ChunkId chunk) const {

@@ -2,15 +2,18 @@
 #define STRATA_SERVER_SHARD_SHARD_CORE_H_
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
 
 #include "absl/container/flat_hash_map.h"
 #include "absl/status/status.h"
+#include "absl/time/time.h"
 #include "common/buffer_pool.h"
 #include "common/ids.h"
 #include "common/job/arena.h"
+#include "common/trace/trace_log.h"
 #include "common/transport/endpoint.h"
 #include "common/wire/frame.h"
 #include "kernels/codec/encoder.h"
@@ -54,9 +57,10 @@ struct ShardReport {
 // only Install returns a Status.
 class ShardCore {
  public:
-  // Buffers come from `memory`; null: from the allocator.
-  explicit ShardCore(const kernels::Kernels& kernels,
-                     std::shared_ptr<BlockSource> memory = nullptr);
+  // Buffers come from `memory`; null: from the allocator. `trace_clock`: the time of events in
+  // traces, and of nothing else; null: jobs are not traced.
+  explicit ShardCore(const kernels::Kernels& kernels, std::shared_ptr<BlockSource> memory = nullptr,
+                     std::function<absl::Time()> trace_clock = nullptr);
   ~ShardCore();
 
   // Takes a job in: `own_shard` is this shard's index in record.placement. Installing the same job
@@ -76,6 +80,10 @@ class ShardCore {
   absl::flat_hash_map<JobId, ShardCounters> Counters() const;
   // The same and how far nodes are, for once a second.
   absl::flat_hash_map<JobId, ShardReport> NextReports();
+  // Null: the job has no trace, or is not here.
+  TraceLog* TraceOf(JobId job);
+  // What was recorded since the last call; each names its job.
+  std::vector<proto::TraceBatch> TakeTraces();
   // Gradient buffers that the shard holds for incomplete clocks of a chunk; 0 where it is not here.
   size_t HeldSums(JobId job, ChunkId chunk) const;
   // Frames that belong to no job: malformed, before HELLO, of an unknown job.
@@ -98,6 +106,8 @@ class ShardCore {
   const kernels::Kernels& kernels_;
   BufferPool pool_;  // weights, state and partial sums of all jobs
   kernels::EncoderScratch scratch_;
+  const std::function<absl::Time()> trace_clock_;
+  size_t traced_ = 0;  // jobs
   absl::flat_hash_map<JobId, Installed> jobs_;
   absl::flat_hash_map<transport::ConnectionId, JobId> bound_;
   uint64_t refused_ = 0;

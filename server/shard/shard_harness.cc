@@ -119,7 +119,8 @@ std::vector<float> FloatsOf(const wire::Frame& frame) {
   return {frame.payload.floats(), frame.payload.floats() + frame.payload.float_count()};
 }
 
-ShardHarness::ShardHarness() : core_(kernels::Cpu()) {}
+ShardHarness::ShardHarness(std::function<absl::Time()> trace_clock)
+    : core_(kernels::Cpu(), nullptr, std::move(trace_clock)) {}
 
 transport::ConnectionId ShardHarness::Join(const proto::JobRecord& record, uint32_t node,
                                            uint32_t incarnation) {

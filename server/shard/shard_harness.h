@@ -2,9 +2,11 @@
 #define STRATA_SERVER_SHARD_SHARD_HARNESS_H_
 
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <vector>
 
+#include "absl/time/time.h"
 #include "common/transport/endpoint.h"
 #include "common/wire/frame.h"
 #include "proto/control.pb.h"
@@ -49,7 +51,8 @@ struct Sent {
 // decoding, and an error is never longer than what it answers.
 class ShardHarness {
  public:
-  ShardHarness();
+  // See ShardCore.
+  explicit ShardHarness(std::function<absl::Time()> trace_clock = nullptr);
 
   ShardCore& core() { return core_; }
   // A connection without HELLO.

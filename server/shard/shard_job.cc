@@ -23,8 +23,13 @@ using wire::ErrorCode;
 using wire::Op;
 
 ShardJob::ShardJob(ShardPlan plan, const kernels::Kernels& kernels, BufferPool& pool,
-                   kernels::EncoderScratch* scratch, Refusals* refusals)
-    : plan_(std::move(plan)), kernels_(kernels), nodes_(plan_.nodes.size()), refusals_(refusals) {
+                   kernels::EncoderScratch* scratch, Refusals* refusals,
+                   std::unique_ptr<TraceLog> trace)
+    : plan_(std::move(plan)),
+      kernels_(kernels),
+      nodes_(plan_.nodes.size()),
+      refusals_(refusals),
+      trace_(std::move(trace)) {
   for (size_t i = 0; i < plan_.nodes.size(); ++i) node_index_[plan_.nodes[i].value()] = i;
   for (const OwnChunk& chunk : plan_.chunks) {
     chunks_[chunk.id.value()] = std::make_unique<ChunkState>(kernels, pool, scratch, plan_.rules,
@@ -182,9 +187,14 @@ void ShardJob::OnInit(transport::ConnectionId connection, const wire::Frame& fra
 void ShardJob::OnPushPull(transport::ConnectionId connection, size_t node, const wire::Frame& frame,
                           std::vector<ShardAction>* actions) {
   const wire::Header& header = frame.header;
+  ChunkState& chunk = *chunks_.at(header.chunk);
+  const uint64_t version_before = chunk.weights().version();
+  trace_.OnArrival();
+  if (header.clock == chunk.Received(node)) {
+    trace_.OnPush(NodeId(header.node), ChunkId(header.chunk), header.clock);
+  }
   std::vector<DueAnswer> due;
-  const PushResult result = chunks_.at(header.chunk)
-                                ->OnPush({.node = node,
+  const PushResult result = chunk.OnPush({.node = node,
                                           .incarnation = header.incarnation,
                                           .clock = header.clock,
                                           .base_version = header.base_version,
@@ -207,6 +217,9 @@ void ShardJob::OnPushPull(transport::ConnectionId connection, size_t node, const
     return;
   }
   ++counters_.pushes;
+  if (chunk.weights().version() != version_before) {
+    trace_.OnApplied(NodeId(header.node), ChunkId(header.chunk), header.clock);
+  }
   nodes_[node].proven = connection;
   SendDue(header.chunk, due, actions);
 }
@@ -221,6 +234,7 @@ void ShardJob::OnCut(transport::ConnectionId connection, size_t node, const wire
 void ShardJob::OnRetire(transport::ConnectionId connection, size_t node, const wire::Frame& frame,
                         std::vector<ShardAction>* actions) {
   Send(connection, Reply(frame.header, Op::kRetireOk), actions);
+  trace_.OnArrival();
   for (const OwnChunk& chunk : plan_.chunks) {
     std::vector<DueAnswer> due;
     chunks_.at(chunk.id.value())->OnRetire(node, &due);
@@ -234,6 +248,9 @@ void ShardJob::SendDue(uint32_t chunk, const std::vector<DueAnswer>& due,
                        std::vector<ShardAction>* actions) {
   for (const DueAnswer& answer : due) {
     const Node& node = nodes_[answer.node];
+    if (answer.op == Op::kAnswer) {
+      trace_.OnDue(plan_.nodes[answer.node], ChunkId(chunk), answer.clock);
+    }
     // Also where nobody takes it: it is part of the node's copy from now on.
     const wire::Frame frame = FrameOf(chunk, answer);
     if (node.connections.empty()) continue;
@@ -272,6 +289,8 @@ void ShardJob::SetWeights(const DueAnswer& answer, ChunkState* state, wire::Fram
     frame->payload = weights.weights();
     return;
   }
+  TraceSpan span(trace(), proto::TraceEvent::ENCODE, ChunkId(header.chunk), answer.clock,
+                 header.node);
   absl::StatusOr<NodeCopies::Answer> encoded =
       answer.again ? state->copies().Whole(answer.node)
                    : state->copies().Next(answer.node, weights.weights(), weights.version());

@@ -11,6 +11,7 @@
 #include "server/shard/chunk_state.h"
 #include "server/shard/shard_core.h"
 #include "server/shard/shard_plan.h"
+#include "server/shard/shard_trace.h"
 
 namespace strata::server {
 
@@ -19,9 +20,9 @@ namespace strata::server {
 // Threads: one.
 class ShardJob {
  public:
-  // All outlive it; `scratch` is the thread's, `refusals` is added to.
+  // All outlive it; `scratch` is the thread's, `refusals` is added to. `trace` null: none.
   ShardJob(ShardPlan plan, const kernels::Kernels& kernels, BufferPool& pool,
-           kernels::EncoderScratch* scratch, Refusals* refusals);
+           kernels::EncoderScratch* scratch, Refusals* refusals, std::unique_ptr<TraceLog> trace);
 
   // HELLO binds a connection to a logical node and answers. True: it is bound now.
   bool OnHello(transport::ConnectionId connection, const wire::Frame& frame,
@@ -36,6 +37,7 @@ class ShardJob {
               const std::string& reason, std::vector<ShardAction>* actions);
 
   const ShardCounters& counters() const { return counters_; }
+  TraceLog* trace() { return trace_.log(); }
   // How far each node is, for one report after the other. None where the shard holds no chunk of
   // the job, and in reports between two looks: in a large job looking at every node's every chunk
   // takes longer than a shard should stand still once a second.
@@ -110,6 +112,7 @@ class ShardJob {
   ShardCounters counters_;
   size_t reports_to_skip_ = 0;  // until the next look at all chunks
   Refusals* const refusals_;
+  ShardTrace trace_;
 };
 
 }  // namespace strata::server

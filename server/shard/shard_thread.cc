@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "absl/synchronization/notification.h"
+#include "absl/time/clock.h"
 #include "absl/time/time.h"
 #include "common/log.h"
 
@@ -23,7 +24,7 @@ ShardThread::ShardThread(Options options, const kernels::Kernels& kernels,
     : options_(std::move(options)),
       endpoint_(std::move(endpoint)),
       queue_([this] { endpoint_->Wake(); }),
-      core_(kernels, endpoint_->memory()),
+      core_(kernels, endpoint_->memory(), [] { return absl::Now(); }),
       backlog_(endpoint_.get(), options_.waiting_frames_max) {}
 
 ShardThread::~ShardThread() { Stop(); }
@@ -78,6 +79,12 @@ absl::flat_hash_map<JobId, ShardReport> ShardThread::NextReports() {
   absl::flat_hash_map<JobId, ShardReport> reports;
   RunOnThread([&] { reports = core_.NextReports(); }).IgnoreError();
   return reports;
+}
+
+std::vector<proto::TraceBatch> ShardThread::TakeTraces() {
+  std::vector<proto::TraceBatch> batches;
+  RunOnThread([&] { batches = core_.TakeTraces(); }).IgnoreError();
+  return batches;
 }
 
 transport::EndpointUse ShardThread::Use() {
@@ -150,6 +157,9 @@ void ShardThread::Send(transport::ConnectionId connection, const wire::Frame& fr
     LogWarning("port %d: refused a request: %s (%d refused)", port_, wire::Describe(frame.header),
                refused_);
   }
+  const wire::Header& header = frame.header;
+  TraceSpan span(header.op == wire::Op::kAnswer ? core_.TraceOf(JobId(header.job)) : nullptr,
+                 proto::TraceEvent::ANSWER, ChunkId(header.chunk), header.clock, header.node);
   if (backlog_.Send(connection, frame) == FrameBacklog::Result::kDropped) {
     LogWarning("port %d: dropped an answer, its receiver is too slow: %s", port_,
                wire::Describe(frame.header));

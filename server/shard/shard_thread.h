@@ -21,9 +21,9 @@ namespace strata::server {
 
 // One shard at work: a thread that moves frames between its endpoint and its ShardCore.
 //
-// Threads: Start and Stop from the owner's; Install, Remove, Counters, NextReports and Use
-// from any thread but the shard's own. Those block until the shard has got to them, which takes as
-// long as the frames in hand.
+// Threads: Start and Stop from the owner's; Install, Remove, Counters, NextReports, TakeTraces and
+// Use from any thread but the shard's own. Those block until the shard has got to them, which takes
+// as long as the frames in hand.
 class ShardThread {
  public:
   struct Options {
@@ -52,6 +52,7 @@ class ShardThread {
   // Empty where it is not running.
   absl::flat_hash_map<JobId, ShardCounters> Counters();
   absl::flat_hash_map<JobId, ShardReport> NextReports();
+  std::vector<proto::TraceBatch> TakeTraces();
   transport::EndpointUse Use();
   // ShardCore's, and those of connections.
   Refusals AllRefusals();
