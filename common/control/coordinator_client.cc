@@ -87,6 +87,17 @@ class GrpcCoordinatorClient final : public CoordinatorClient {
     }
   }
 
+  absl::Status GetTrace(JobId job,
+                        const std::function<void(const proto::TraceBatch&)>& on_batch) override {
+    proto::GetTraceRequest request;
+    request.set_job_id(job.value());
+    const absl::Time deadline = absl::Now() + options_.deadline;
+    if (!channel_->WaitForConnected(absl::ToChronoTime(deadline))) return TooLate("");
+    const absl::Status status = Read<proto::TraceBatch>(
+        [&](grpc::ClientContext* context) { return stub_->GetTrace(context, request); }, on_batch);
+    return StoppedFollowing() ? absl::CancelledError("no longer followed") : status;
+  }
+
   void StopFollowing() override {
     absl::MutexLock lock(&mutex_);
     stop_following_ = true;
@@ -126,20 +137,28 @@ class GrpcCoordinatorClient final : public CoordinatorClient {
     if (!channel_->WaitForConnected(absl::ToChronoTime(absl::Now() + kPause))) {
       return absl::UnavailableError("");
     }
+    proto::FollowRequest request;
+    request.set_job_id(job.value());
+    return Read<proto::FollowEvent>(
+        [&](grpc::ClientContext* context) { return stub_->Follow(context, request); },
+        [&](const proto::FollowEvent& event) {
+          if (event.has_status()) *newest = event.status();
+          on_event(event);
+        });
+  }
+
+  // A stream to its end, unless StopFollowing comes first.
+  template <typename Message, typename Open>
+  absl::Status Read(const Open& open, const std::function<void(const Message&)>& on_message) {
     grpc::ClientContext context;
     {
       absl::MutexLock lock(&mutex_);
       if (stop_following_) return absl::CancelledError("");
       following_.insert(&context);
     }
-    proto::FollowRequest request;
-    request.set_job_id(job.value());
-    const auto reader = stub_->Follow(&context, request);
-    proto::FollowEvent event;
-    while (reader->Read(&event)) {
-      if (event.has_status()) *newest = event.status();
-      on_event(event);
-    }
+    const auto reader = open(&context);
+    Message message;
+    while (reader->Read(&message)) on_message(message);
     const absl::Status status = FromGrpc(reader->Finish());
     absl::MutexLock lock(&mutex_);
     following_.erase(&context);

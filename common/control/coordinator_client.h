@@ -44,7 +44,12 @@ class CoordinatorClient {
   // Cancelled: by StopFollowing.
   virtual absl::StatusOr<proto::JobStatus> Follow(
       JobId job, const std::function<void(const proto::FollowEvent&)>& on_event) = 0;
-  // Ends every Follow, also later ones; from any thread.
+  // Calls `on_batch` in this thread with all that the processes of the job recorded, once it has
+  // ended and they have said so. Errors besides: FailedPrecondition (the job is not traced),
+  // Unavailable (the line broke), Cancelled: by StopFollowing.
+  virtual absl::Status GetTrace(JobId job,
+                                const std::function<void(const proto::TraceBatch&)>& on_batch) = 0;
+  // Ends every Follow and GetTrace, also later ones; from any thread.
   virtual void StopFollowing() = 0;
 };
 

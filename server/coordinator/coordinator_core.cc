@@ -7,6 +7,7 @@
 
 #include "absl/strings/str_format.h"
 #include "common/log.h"
+#include "common/trace/trace_log.h"
 
 namespace strata::server {
 namespace {
@@ -26,6 +27,8 @@ std::optional<uint32_t> JobOf(const proto::DaemonMessage& message) {
       return message.node_failed().job_id();
     case proto::DaemonMessage::kRankReport:
       return message.rank_report().job_id();
+    case proto::DaemonMessage::kTrace:
+      return message.trace().job_id();
     default:
       return std::nullopt;
   }
@@ -41,7 +44,11 @@ CoordinatorCore::CoordinatorCore(Options options, const std::string& cluster_id,
       membership_(options.membership, cluster_id),
       reachability_(options.reachability, &membership_),
       jobs_(options.jobs, XXH3_64bits(cluster_id.data(), cluster_id.size()), &membership_,
-            &reachability_, actions) {}
+            &reachability_, actions),
+      traces_([this](JobId job) {
+        const JobEntry* entry = jobs_.Find(job);
+        return entry == nullptr || entry->ended();
+      }) {}
 
 void CoordinatorCore::Restore(const std::vector<proto::StoredJob>& jobs, uint32_t next_job_id,
                               const std::vector<SeenRegistrations::Entry>& seen, absl::Time now) {
@@ -102,11 +109,51 @@ void CoordinatorCore::OnMessage(SessionId session, const proto::DaemonMessage& m
     case proto::DaemonMessage::kPeersTried:
       if (reachability_.OnPeersTried(daemon, message.peers_tried(), now)) jobs_.StartQueued(now);
       return;
-    case proto::DaemonMessage::kRegister:
     case proto::DaemonMessage::kTrace:
+      return OnTrace(daemon, message.trace());
+    case proto::DaemonMessage::kRegister:
     case proto::DaemonMessage::MESSAGE_NOT_SET:
       return;
   }
+}
+
+void CoordinatorCore::OnTrace(const std::string& daemon, const proto::TraceBatch& batch) {
+  const JobEntry* entry = jobs_.Find(JobId(batch.job_id()));
+  const bool asked_for = entry != nullptr && IsTraced(entry->job());
+  if (!asked_for || batch.process().size() > kTraceNameBytesMax ||
+      static_cast<size_t>(batch.events_size()) > kTraceEventsPerBatchMax) {
+    ++refusals_["trace that was not asked for"];
+    return;
+  }
+  proto::TraceBatch named = batch;
+  named.set_host(daemon);
+  traces_.Add(named);
+}
+
+bool CoordinatorCore::IsTraceComplete(const JobEntry& entry, absl::Time now) const {
+  if (!entry.ended()) return false;
+  if (now - absl::FromUnixMillis(entry.stored.status().ended_ms()) >= options_.trace_patience) {
+    return true;
+  }
+  for (const JobNode& node : entry.nodes) {
+    if (!traces_.HasAllOf(entry.id(), node.daemon)) return false;
+  }
+  for (const JobServer& server : entry.servers) {
+    if (!traces_.HasAllOf(entry.id(), server.daemon)) return false;
+  }
+  return true;
+}
+
+absl::StatusOr<CoordinatorCore::TraceFound> CoordinatorCore::GetTrace(JobId job,
+                                                                      absl::Time now) const {
+  const JobEntry* entry = jobs_.Find(job);
+  if (entry == nullptr) return absl::NotFoundError(absl::StrFormat("no job %d", job.value()));
+  if (!IsTraced(entry->job())) {
+    return absl::FailedPreconditionError(
+        absl::StrFormat("job %d (%s) has no trace: it was submitted without --trace", job.value(),
+                        entry->job().name()));
+  }
+  return TraceFound{.batches = traces_.Of(job), .complete = IsTraceComplete(*entry, now)};
 }
 
 void CoordinatorCore::OnHeartbeat(const std::string& daemon, const proto::Heartbeat& heartbeat,

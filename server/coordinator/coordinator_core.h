@@ -16,6 +16,7 @@
 #include "server/coordinator/job_table.h"
 #include "server/coordinator/membership.h"
 #include "server/coordinator/reachability.h"
+#include "server/coordinator/trace_store.h"
 
 namespace strata::server {
 
@@ -33,6 +34,9 @@ class CoordinatorCore {
     Membership::Options membership;
     Reachability::Options reachability;
     JobTable::Options jobs;
+    // How long after a job's end its daemons are waited for, which may have more to say of its
+    // trace.
+    absl::Duration trace_patience = absl::Seconds(3);
     // Fills in what a job's nodes and shards may take of memory, part by part, when its status is
     // asked for; may be empty. From outside, as the workers' part is no business of servers.
     std::function<void(const proto::JobRecord&, proto::JobStatus*)> add_memory_parts;
@@ -59,6 +63,13 @@ class CoordinatorCore {
   absl::StatusOr<proto::JobStatus> GetJob(JobId job) const;
   proto::ListJobsReply ListJobs() const;
   proto::ListNodesReply ListNodes(absl::Time now) const;
+  struct TraceFound {
+    TraceStore::Batches batches;
+    bool complete = false;  // no more will come
+  };
+  // Errors: NotFound; FailedPrecondition (the job is not traced).
+  absl::StatusOr<TraceFound> GetTrace(JobId job, absl::Time now) const;
+  const TraceStore& traces() const { return traces_; }
   // What was refused since the start, by cause; other causes may be added.
   std::map<std::string, uint64_t>& refusals() { return refusals_; }
 
@@ -67,6 +78,8 @@ class CoordinatorCore {
   // `session` has not registered and never will.
   void RefuseNewcomer(SessionId session, const std::string& cause);
   void OnHeartbeat(const std::string& daemon, const proto::Heartbeat& heartbeat, absl::Time now);
+  void OnTrace(const std::string& daemon, const proto::TraceBatch& batch);
+  bool IsTraceComplete(const JobEntry& entry, absl::Time now) const;
   // False, and counted: the daemon has no part in the job that it speaks of.
   bool Concerns(const std::string& daemon, uint32_t job);
   void ExcuseStall(absl::Time now);
@@ -81,6 +94,7 @@ class CoordinatorCore {
   Membership membership_;
   Reachability reachability_;
   JobTable jobs_;
+  TraceStore traces_;
   std::map<SessionId, absl::Time> newcomers_;  // connections that have not registered: since when
   std::map<std::string, uint64_t> refusals_;
   bool seen_is_saved_ = true;  // the store has not refused it

@@ -23,6 +23,9 @@ constexpr absl::Duration kCloseGrace = absl::Milliseconds(500);
 // How often a follower's thread looks whether the follower is still there.
 constexpr absl::Duration kFollowerCheck = absl::Milliseconds(500);
 
+// How often it is looked whether a trace is complete.
+constexpr absl::Duration kTraceCheck = absl::Milliseconds(100);
+
 grpc::Status ToGrpc(const absl::Status& status) {
   // gRPC and Abseil number their codes alike.
   return grpc::Status(static_cast<grpc::StatusCode>(status.code()), std::string(status.message()));
@@ -182,6 +185,8 @@ grpc::Status CoordinatorService::ListNodes(grpc::ServerContext* context,
       control::AddRefusal(cause, count, coordinator);
     }
     control::AddRefusal("over the limit of connections", refused_connections_, coordinator);
+    control::AddResource("trace bytes", core_.traces().bytes(), core_.traces().bytes_max(),
+                         coordinator);
     return absl::OkStatus();
   });
 }
@@ -212,13 +217,51 @@ grpc::Status CoordinatorService::Follow(grpc::ServerContext* context,
     result = grpc::Status::OK;
     break;
   }
+  DropFollower(job, queue);
+  return result;
+}
+
+void CoordinatorService::DropFollower(JobId job, const std::shared_ptr<FollowQueue>& queue) {
   Run([&] {
     const auto it = followers_.find(job);
     if (it != followers_.end()) it->second.erase(queue);
     if (it != followers_.end() && it->second.empty()) followers_.erase(it);
     return absl::OkStatus();
   });
-  return result;
+}
+
+// Waits until the job has ended and its daemons have said all, as a follower whom every news of the
+// job wakes, and the end of the coordinator, too.
+grpc::Status CoordinatorService::GetTrace(grpc::ServerContext* context,
+                                          const proto::GetTraceRequest* request,
+                                          grpc::ServerWriter<proto::TraceBatch>* writer) {
+  const absl::StatusOr<Gate::Pass> pass = call_gate_.Enter(context->peer());
+  if (!pass.ok()) return ToGrpc(pass.status());
+  const JobId job(request->job_id());
+  const auto queue = std::make_shared<FollowQueue>(kFollowEventsMax);
+  CoordinatorCore::TraceFound found;
+  const auto look = [&] {
+    absl::StatusOr<CoordinatorCore::TraceFound> trace = core_.GetTrace(job, clock_.Now());
+    if (!trace.ok()) return trace.status();
+    found = *std::move(trace);
+    if (!found.complete) followers_[job].insert(queue);
+    return absl::OkStatus();
+  };
+  grpc::Status status = Run(look);
+  while (status.ok() && !found.complete && !context->IsCancelled()) {
+    if (queue->IsDone()) {
+      status = grpc::Status(grpc::StatusCode::UNAVAILABLE, "the coordinator ends the stream");
+      break;
+    }
+    queue->Pop(kTraceCheck);
+    status = Run(look);
+  }
+  DropFollower(job, queue);
+  for (const auto& text : found.batches) {
+    proto::TraceBatch batch;
+    if (!status.ok() || !batch.ParseFromString(*text) || !writer->Write(batch)) break;
+  }
+  return status;
 }
 
 void CoordinatorService::Send(SessionId session, const proto::CoordinatorMessage& message) {

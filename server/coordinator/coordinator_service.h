@@ -52,10 +52,15 @@ class CoordinatorService final : public proto::Coordinator::Service, private Coo
                          proto::ListNodesReply* reply) override;
   grpc::Status Follow(grpc::ServerContext* context, const proto::FollowRequest* request,
                       grpc::ServerWriter<proto::FollowEvent>* writer) override;
+  grpc::Status GetTrace(grpc::ServerContext* context, const proto::GetTraceRequest* request,
+                        grpc::ServerWriter<proto::TraceBatch>* writer) override;
 
  private:
   using SessionQueue = MessageQueue<proto::CoordinatorMessage>;
   using FollowQueue = MessageQueue<proto::FollowEvent>;
+
+  // From any thread but the loop's.
+  void DropFollower(JobId job, const std::shared_ptr<FollowQueue>& queue);
 
   // CoordinatorActions, on the loop's thread.
   void Send(SessionId session, const proto::CoordinatorMessage& message) override;
