@@ -66,7 +66,7 @@ void ClusterRun::OnReady(const absl::Status& status) {
     if (id.ok() && options_.follow != nullptr) {
       exit_status = options_.follow(client_.get(), *id);
     } else if (id.ok()) {
-      exit_status = FollowJob(client_.get(), *id, /*json=*/false);
+      exit_status = FollowJob(client_.get(), *id, /*json=*/false, options_.trace);
     }
     loop_->Post([=, this, submitted = id.status()] { OnFollowed(submitted, exit_status); });
   });

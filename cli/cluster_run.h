@@ -26,6 +26,7 @@ class ClusterRun {
   struct Options {
     ClusterLife::Options cluster;
     std::optional<proto::Job> job;
+    std::string trace;  // file for the job's trace; empty: none
     // What says that all is ready, one line without the line break; null: nothing does.
     std::function<std::string(const std::string& coordinator)> ready_line;
     // Follows the job to its end, on a thread of its own, and returns the exit status (nullopt: by

@@ -8,7 +8,8 @@
 
 namespace CLI {
 class App;
-}
+class Option;
+}  // namespace CLI
 
 namespace strata::cli {
 
@@ -36,6 +37,7 @@ void AddRankCommand(CLI::App* app, Invocation* invocation);
 void AddServerCommand(CLI::App* app, Invocation* invocation);
 void AddStatusCommand(CLI::App* app, Invocation* invocation);
 void AddSubmitCommand(CLI::App* app, Invocation* invocation);
+void AddTraceCommand(CLI::App* app, Invocation* invocation);
 void AddValidateCommand(CLI::App* app, Invocation* invocation);
 void AddWorkerCommand(CLI::App* app, Invocation* invocation);
 

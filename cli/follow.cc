@@ -5,9 +5,11 @@
 
 #include <cstdio>
 
+#include "absl/strings/str_cat.h"
 #include "cli/command.h"
 #include "cli/progress.h"
 #include "cli/render.h"
+#include "cli/trace_file.h"
 
 namespace strata::cli {
 namespace {
@@ -39,9 +41,24 @@ class JsonEvents {
   uint64_t shown_step_ = 0;
 };
 
+// Of a job that has finished.
+void PrintOutputs(const proto::JobStatus& end) {
+  std::printf("%s\n", EndLine(end).c_str());
+  if (!end.run_dir().empty()) {
+    std::printf("run directory: %s\n", end.run_dir().c_str());
+    if (end.job().has_model()) std::printf("model: %s/model.safetensors\n", end.run_dir().c_str());
+  }
+  std::fflush(stdout);
+}
+
+std::string TraceError(const absl::Status& status) {
+  return absl::StrCat("the trace is not written: ", status.message());
+}
+
 }  // namespace
 
-std::optional<int> FollowJob(control::CoordinatorClient* client, JobId job, bool json) {
+std::optional<int> FollowJob(control::CoordinatorClient* client, JobId job, bool json,
+                             const std::string& trace) {
   ProgressDisplay display(stdout, TerminalColumns());
   JsonEvents events;
   auto followed = client->Follow(job, [&](const proto::FollowEvent& event) {
@@ -51,25 +68,24 @@ std::optional<int> FollowJob(control::CoordinatorClient* client, JobId job, bool
   if (absl::IsCancelled(followed.status())) return std::nullopt;
   if (!followed.ok()) return PrintError(std::string(followed.status().message()), kExitFailed);
   const proto::JobStatus& end = *followed;
+  absl::Status traced;
+  if (!trace.empty()) traced = WriteTrace(client, job, trace, /*quiet=*/json);
+  if (absl::IsCancelled(traced)) return std::nullopt;
   if (end.state() != proto::FINISHED) {
     if (!json && !end.run_dir().empty()) std::printf("logs: %s/logs\n", end.run_dir().c_str());
     std::fflush(stdout);
+    if (!traced.ok()) PrintError(TraceError(traced), kExitFailed);
     return PrintError(EndLine(end), kExitFailed);
   }
-  if (json) return kExitOk;
-  std::printf("%s\n", EndLine(end).c_str());
-  if (!end.run_dir().empty()) {
-    std::printf("run directory: %s\n", end.run_dir().c_str());
-    if (end.job().has_model()) std::printf("model: %s/model.safetensors\n", end.run_dir().c_str());
-  }
-  std::fflush(stdout);
-  return kExitOk;
+  if (!json) PrintOutputs(end);
+  return traced.ok() ? kExitOk : PrintError(TraceError(traced), kExitFailed);
 }
 
 int FollowJobUntilSignal(control::CoordinatorClient* client, JobId job,
-                         const CoordinatorOptions& options, Interrupt* interrupt) {
+                         const CoordinatorOptions& options, Interrupt* interrupt,
+                         const std::string& trace) {
   interrupt->Catch([client] { client->StopFollowing(); });
-  std::optional<int> exit_status = FollowJob(client, job, options.json);
+  std::optional<int> exit_status = FollowJob(client, job, options.json, trace);
   interrupt->Catch(nullptr);
   if (exit_status.has_value()) return *exit_status;
   if (!options.json) {

@@ -2,6 +2,7 @@
 #define STRATA_CLI_FOLLOW_H_
 
 #include <optional>
+#include <string>
 
 #include "cli/interrupt.h"
 #include "cli/options.h"
@@ -11,14 +12,16 @@
 namespace strata::cli {
 
 // Shows a job's progress until it has ended, then how it ended, where its outputs are and, for a
-// job that did not finish, one error line. With `json` each event is a line of JSON instead.
-// Returns the exit status that the job stands for; nullopt: ended by StopFollowing, nothing was
-// said.
-std::optional<int> FollowJob(control::CoordinatorClient* client, JobId job, bool json);
+// job that did not finish, one error line. With `json` each event is a line of JSON instead. Writes
+// the job's trace to `trace`, unless that is empty. Returns the exit status that the job stands
+// for; nullopt: ended by StopFollowing, nothing was said.
+std::optional<int> FollowJob(control::CoordinatorClient* client, JobId job, bool json,
+                             const std::string& trace = "");
 
 // The same until a signal comes: then says how to go on and returns the signal's exit status.
 int FollowJobUntilSignal(control::CoordinatorClient* client, JobId job,
-                         const CoordinatorOptions& options, Interrupt* interrupt);
+                         const CoordinatorOptions& options, Interrupt* interrupt,
+                         const std::string& trace = "");
 
 }  // namespace strata::cli
 

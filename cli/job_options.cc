@@ -65,6 +65,10 @@ absl::StatusOr<proto::Job> JobFrom(const std::string& text, const JobOptions& op
     if (!status.ok()) return status;
     steps.emplace_back(change.option, Check(*job));
   }
+  if (!options.trace.empty() && job->trace().steps() == 0) {
+    job->mutable_trace()->set_steps(kTraceSteps);
+    steps.emplace_back(absl::StrCat("--trace ", options.trace), Check(*job));
+  }
   const absl::Status& end = steps.back().second;
   if (end.ok()) {
     FillDefaults(&*job);

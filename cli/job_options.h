@@ -1,6 +1,7 @@
 #ifndef STRATA_CLI_JOB_OPTIONS_H_
 #define STRATA_CLI_JOB_OPTIONS_H_
 
+#include <cstdint>
 #include <string>
 #include <vector>
 
@@ -14,7 +15,12 @@ struct JobOptions {
   std::string path;
   std::vector<std::string> settings;
   std::string mode;  // "sync", "lazy", "async"; empty: the file's
+  // File for the trace; empty: none is written.
+  std::string trace;
 };
+
+// Steps that --trace records of a job that does not say how many.
+inline constexpr uint32_t kTraceSteps = 20;
 
 // The job that `text`, the file's, and the options make, with defaults filled in, checked. Errors:
 // InvalidArgument, naming the place in the file, or the option that spoils the job.

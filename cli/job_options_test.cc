@@ -46,5 +46,22 @@ TEST(JobOptions, NoEpochsAreRefusedUnlessStepsAreCounted) {
   EXPECT_TRUE(JobFrom(kText, {"f", {"max_steps=5", "epochs=0"}, ""}).ok());
 }
 
+TEST(JobOptions, ATraceRecordsStepsUnlessTheJobSaysWhich) {
+  EXPECT_FALSE(JobFrom(kText, {"f", {}, ""})->has_trace());
+  EXPECT_EQ(JobFrom(kText, {"f", {}, "", "t.json"})->trace().steps(), kTraceSteps);
+  const auto job = JobFrom(kText, {"f", {"trace={first_step: 7 steps: 3}"}, "", "t.json"});
+  EXPECT_EQ(job->trace().first_step(), 7u);
+  EXPECT_EQ(job->trace().steps(), 3u);
+  EXPECT_EQ(ErrorOf(kText, {"f", {"exchange=MPI"}, "", "t.json"}),
+            "--trace t.json: trace: exchange: MPI has no daemons that could gather one");
+}
+
+TEST(JobOptions, AFirstStepIsEnoughForATrace) {
+  const auto job = JobFrom(kText, {"f", {"trace.first_step=7"}, "", "t.json"});
+  ASSERT_TRUE(job.ok()) << job.status();
+  EXPECT_EQ(job->trace().first_step(), 7u);
+  EXPECT_EQ(job->trace().steps(), kTraceSteps);
+}
+
 }  // namespace
 }  // namespace strata::cli

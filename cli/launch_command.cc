@@ -75,6 +75,7 @@ class Launch {
     run.cluster.coordinator_host = plan_.coordinator.address;
     run.cluster.ready_deadline = absl::Seconds(options_.timeout_s);
     run.job = std::move(job);
+    run.trace = options_.job.trace;
     if (run.job.has_value()) {
       const uint32_t ranks = run.job->ranks();
       run.check_job = [this, ranks] { return CheckSlots(ranks); };
@@ -165,6 +166,7 @@ void AddOptions(CLI::App* command, Options* options) {
   command->add_option("--hosts", options->hosts_path, "Hosts file, see below")->required();
   command->add_option("--job", options->job.path, "Job to run; without one: run until Ctrl-C");
   AddJobOptions(command, &options->job);
+  AddTraceOption(command, &options->job);
   command
       ->add_option("--servers", launch.servers,
                    "Servers (default: one per host with role=server, else 1)")

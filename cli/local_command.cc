@@ -70,6 +70,7 @@ int RunCluster(const Options& options, std::optional<proto::Job> job,
   ClusterRun::Options run;
   run.cluster.plan = Plan(options);
   run.job = std::move(job);
+  run.trace = options.job.trace;
   run.ready_line = [&](const std::string& coordinator) {
     return absl::StrCat("strata local ready coordinator=", coordinator,
                         " servers=", options.servers, " shards=", options.shards,
@@ -115,6 +116,7 @@ void AddLocalCommand(CLI::App* app, Invocation* invocation) {
       "local", "Run a whole cluster on this machine; with --job run that job, then stop");
   command->add_option("--job", options->job.path, "Job to run; without one: run until Ctrl-C");
   AddJobOptions(command, &options->job);
+  AddTraceOption(command, &options->job);
   command->add_option("--servers", options->servers, "Servers")
       ->check(CLI::Range(0, 64))
       ->capture_default_str();

@@ -42,6 +42,7 @@ int Main(int argc, char** argv) {
   AddJobsCommand(&app, &invocation);
   AddStatusCommand(&app, &invocation);
   AddCancelCommand(&app, &invocation);
+  AddTraceCommand(&app, &invocation);
   AddNodesCommand(&app, &invocation);
   AddValidateCommand(&app, &invocation);
   AddBenchCommand(&app, &invocation);

@@ -14,6 +14,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "cli/job_options.h"
+#include "cli/trace_file.h"
 #include "common/limits/memory_ledger.h"
 #include "common/log.h"
 
@@ -115,6 +116,14 @@ void AddJobOptions(CLI::App* command, JobOptions* options) {
       ->check(CLI::IsMember({"sync", "lazy", "async"}));
 }
 
+CLI::Option* AddTraceOption(CLI::App* command, JobOptions* options) {
+  return command->add_option(
+      "--trace", options->trace,
+      absl::StrCat("Write what happens to each chunk to this file, for https://ui.perfetto.dev: "
+                   "the first ",
+                   kTraceSteps, " steps, or what the job's trace { first_step, steps } says"));
+}
+
 std::unique_ptr<control::CoordinatorClient> ConnectTo(const CoordinatorOptions& options) {
   control::CoordinatorClient::Options client;
   client.coordinator = options.address;
@@ -137,11 +146,15 @@ absl::StatusOr<JobId> FindJob(control::CoordinatorClient& client, const std::str
 absl::StatusOr<proto::Job> LoadJob(const JobOptions& options) {
   auto text = ReadFile(options.path);
   if (!text.ok()) return text.status();
-  return JobFrom(*text, options);
+  auto job = JobFrom(*text, options);
+  if (!job.ok() || options.trace.empty()) return job;
+  if (absl::Status status = CheckTraceFile(options.trace); !status.ok()) return status;
+  return job;
 }
 
 absl::StatusOr<std::optional<proto::Job>> LoadJobIfGiven(const JobOptions& options) {
   if (!options.path.empty()) return LoadJob(options);
+  if (!options.trace.empty()) return absl::InvalidArgumentError("--trace needs --job");
   if (options.settings.empty() && options.mode.empty()) return std::nullopt;
   return absl::InvalidArgumentError("--set and --mode need --job");
 }

@@ -33,6 +33,8 @@ void AddMemoryLimitOption(CLI::App* command, uint64_t* bytes);
 void AddJsonOption(CLI::App* command, bool* json);
 void AddLogLevelOption(CLI::App* command, Invocation* invocation);
 void AddJobOptions(CLI::App* command, JobOptions* options);
+// Of commands that follow their job to its end.
+CLI::Option* AddTraceOption(CLI::App* command, JobOptions* options);
 
 std::unique_ptr<control::CoordinatorClient> ConnectTo(const CoordinatorOptions& options);
 
@@ -40,7 +42,7 @@ std::unique_ptr<control::CoordinatorClient> ConnectTo(const CoordinatorOptions& 
 absl::StatusOr<JobId> FindJob(control::CoordinatorClient& client, const std::string& id_or_name);
 
 // The job with settings applied and defaults filled in, checked. Errors: NotFound (file),
-// InvalidArgument (place or option, field, value).
+// InvalidArgument (place or option, field, value; a file for the trace that cannot be written).
 absl::StatusOr<proto::Job> LoadJob(const JobOptions& options);
 
 // The job of an option --job; nullopt where it is not given. Errors besides: InvalidArgument

@@ -33,7 +33,8 @@ int Run(const Options& options) {
   }
   std::fflush(stdout);
   if (!options.follow) return kExitOk;
-  return FollowJobUntilSignal(client.get(), *id, options.coordinator, &*interrupt);
+  return FollowJobUntilSignal(client.get(), *id, options.coordinator, &*interrupt,
+                              options.job.trace);
 }
 
 }  // namespace
@@ -44,14 +45,17 @@ void AddSubmitCommand(CLI::App* app, Invocation* invocation) {
   command->add_option("job", options->job.path, "Job file (protobuf text, see proto/job.proto)")
       ->required();
   AddJobOptions(command, &options->job);
-  command->add_flag("--follow", options->follow,
-                    "Show progress until the job ends; the exit status is the job's");
+  CLI::Option* follow =
+      command->add_flag("--follow", options->follow,
+                        "Show progress until the job ends; the exit status is the job's");
+  AddTraceOption(command, &options->job)->needs(follow);
   AddCoordinatorOptions(command, &options->coordinator);
   AddJsonOption(command, &options->coordinator.json);
   AddLogLevelOption(command, invocation);
   command->footer(
       "Examples:\n"
       "  strata submit examples/fashion_lenet_sync.textproto --follow\n"
+      "  strata submit job.textproto --follow --trace job.json --set trace.first_step=100\n"
       "  strata submit job.textproto --mode lazy --set consistency.lazy.staleness=3\n"
       "Exit status with --follow: 0 finished, 1 failed or cancelled, 2 bad input,\n"
       "130 and 143 interrupted by Ctrl-C and SIGTERM: the job goes on.\n"

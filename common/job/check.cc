@@ -260,9 +260,16 @@ absl::Status CheckAllReduce(const proto::Job& job) {
   return absl::OkStatus();
 }
 
-// Fields that are part of the format, but that nothing carries out yet.
-absl::Status CheckUnavailable(const proto::Job& job) {
-  return job.has_trace() ? Refuse("trace: this version cannot do that") : absl::OkStatus();
+absl::Status CheckTrace(const proto::Job& job) {
+  const proto::Trace& trace = job.trace();
+  if (trace.steps() > 0 && job.exchange() == proto::Job::MPI) {
+    return Refuse("trace: exchange: MPI has no daemons that could gather one");
+  }
+  if (trace.steps() == 0 && trace.first_step() > 0) {
+    return Refuse(absl::StrFormat("trace.first_step: %d, but trace.steps: 0 records nothing",
+                                  trace.first_step()));
+  }
+  return absl::OkStatus();
 }
 
 absl::Status CheckShape(const proto::Job& job) {
@@ -296,7 +303,7 @@ absl::Status CheckShape(const proto::Job& job) {
 }  // namespace
 
 absl::Status ValidateJob(const proto::Job& job) {
-  return All({CheckName(job.name()), CheckWork(job), CheckUnavailable(job), CheckShape(job),
+  return All({CheckName(job.name()), CheckWork(job), CheckTrace(job), CheckShape(job),
               CheckData(job), CheckOptimizer(job.optimizer()), CheckEncodings(job),
               CheckSchedule(job), CheckConsistency(job.consistency()), CheckDebug(job),
               InRange("evaluation.every_epochs", job.evaluation().every_epochs(), 1, UINT32_MAX),
