@@ -105,8 +105,8 @@ class Writer {
   }
 
   void Metadata(int pid, const char* name, const std::string& args) {
-    Line(
-        absl::StrFormat(R"({"ph":"M","name":"%s","pid":%d,"tid":1,"args":{%s}})", name, pid, args));
+    Line(absl::StrFormat(R"({"ph":"M","name":"%s","pid":%d,"tid":%d,"args":{%s}})", name, pid, pid,
+                         args));
   }
 
   std::string ArgsOf(const Process& process, const TraceEvent& event) const {
@@ -123,8 +123,8 @@ class Writer {
   void Write(int pid, const Process& process, const TraceEvent& event) {
     const uint64_t begin = event.start_us() - start_us_;
     const std::string what =
-        absl::StrFormat(R"("name":"%s","cat":"%s","pid":%d,"tid":1)", NameOf(event.phase()),
-                        process.is_rank() ? "step" : "chunk", pid);
+        absl::StrFormat(R"("name":"%s","cat":"%s","pid":%d,"tid":%d)", NameOf(event.phase()),
+                        process.is_rank() ? "step" : "chunk", pid, pid);
     const std::string args = ArgsOf(process, event);
     if (!IsAsynchronous(event.phase())) {
       return Line(absl::StrFormat(R"({"ph":"X",%s,"ts":%d,"dur":%d,"args":{%s}})", what, begin,

@@ -61,21 +61,21 @@ TEST(ChromeTrace, EachProcessHasARowAndWaitingChunksAreAsynchronous) {
 {"ph":"e","name":"ready","cat":"chunk","pid":1,"tid":1,"id":"1","ts":20},
 {"ph":"X","name":"sum","cat":"chunk","pid":1,"tid":1,"ts":20,"dur":5,)"
             R"("args":{"clock":7,"chunk":0,"bytes":1024}},
-{"ph":"M","name":"process_name","pid":2,"tid":1,"args":{"name":"node 0 rank 1"}},
-{"ph":"M","name":"process_labels","pid":2,"tid":1,"args":{"labels":"w0"}},
-{"ph":"M","name":"process_sort_index","pid":2,"tid":1,"args":{"sort_index":2}},
-{"ph":"M","name":"thread_name","pid":2,"tid":1,"args":{"name":"steps"}},
-{"ph":"X","name":"forward","cat":"step","pid":2,"tid":1,"ts":10,"dur":30,"args":{"clock":7}},
-{"ph":"X","name":"wait","cat":"step","pid":2,"tid":1,"ts":10,"dur":4,)"
+{"ph":"M","name":"process_name","pid":2,"tid":2,"args":{"name":"node 0 rank 1"}},
+{"ph":"M","name":"process_labels","pid":2,"tid":2,"args":{"labels":"w0"}},
+{"ph":"M","name":"process_sort_index","pid":2,"tid":2,"args":{"sort_index":2}},
+{"ph":"M","name":"thread_name","pid":2,"tid":2,"args":{"name":"steps"}},
+{"ph":"X","name":"forward","cat":"step","pid":2,"tid":2,"ts":10,"dur":30,"args":{"clock":7}},
+{"ph":"X","name":"wait","cat":"step","pid":2,"tid":2,"ts":10,"dur":4,)"
             R"("args":{"clock":7,"chunk":1,"bytes":1024}},
-{"ph":"M","name":"process_name","pid":3,"tid":1,"args":{"name":"server s0 shard 1"}},
-{"ph":"M","name":"process_labels","pid":3,"tid":1,"args":{"labels":"s0"}},
-{"ph":"M","name":"process_sort_index","pid":3,"tid":1,"args":{"sort_index":3}},
-{"ph":"M","name":"thread_name","pid":3,"tid":1,"args":{"name":"shard"}},
-{"ph":"b","name":"server wait","cat":"chunk","pid":3,"tid":1,"id":"2","ts":50,)"
+{"ph":"M","name":"process_name","pid":3,"tid":3,"args":{"name":"server s0 shard 1"}},
+{"ph":"M","name":"process_labels","pid":3,"tid":3,"args":{"labels":"s0"}},
+{"ph":"M","name":"process_sort_index","pid":3,"tid":3,"args":{"sort_index":3}},
+{"ph":"M","name":"thread_name","pid":3,"tid":3,"args":{"name":"shard"}},
+{"ph":"b","name":"server wait","cat":"chunk","pid":3,"tid":3,"id":"2","ts":50,)"
             R"("args":{"clock":7,"chunk":2,"bytes":400,"node":1}},
-{"ph":"e","name":"server wait","cat":"chunk","pid":3,"tid":1,"id":"2","ts":60},
-{"ph":"X","name":"apply","cat":"chunk","pid":3,"tid":1,"ts":60,"dur":9,)"
+{"ph":"e","name":"server wait","cat":"chunk","pid":3,"tid":3,"id":"2","ts":60},
+{"ph":"X","name":"apply","cat":"chunk","pid":3,"tid":3,"ts":60,"dur":9,)"
             R"("args":{"clock":7,"chunk":2,"bytes":400,"node":1}}
 ]}
 )");

@@ -22,6 +22,7 @@ std::unique_ptr<TraceLog> TraceLog::Create(const proto::Job& job, Options option
 
 TraceLog::TraceLog(const proto::Trace& trace, Options options)
     : options_(std::move(options)), first_(trace.first_step()), steps_(trace.steps()) {
+  static_assert(kTraceEventsWaitingMax * sizeof(Event) == kTraceLogBytes);
   events_.reserve(options_.waiting_max);
 }
 

@@ -51,6 +51,7 @@ class TraceLog {
   void Note(Phase phase, ChunkId chunk, uint64_t clock, absl::Time begin, absl::Time end,
             uint32_t node = 0);
 
+  size_t memory_bytes() const { return events_.capacity() * sizeof(Event); }
   // That wait for TakeBatch.
   size_t waiting() const { return events_.size() - taken_; }
   bool has_news() const { return waiting() > 0 || dropped_ > 0; }

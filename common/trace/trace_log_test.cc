@@ -130,6 +130,7 @@ TEST_F(TraceLogTest, BatchesAreBoundedAndKeepTheOrder) {
   EXPECT_EQ(log->waiting(), 40u);
   take(40);
   EXPECT_EQ(expected, next);
+  EXPECT_EQ(log->memory_bytes(), options.waiting_max * 32);
 }
 
 TEST_F(TraceLogTest, ASpanNotesFromItsBeginningToItsEnd) {

@@ -220,6 +220,53 @@ TEST_F(CoordinatorTest, StopEndsFollowersAndSessions) {
   EXPECT_EQ(status.code(), absl::StatusCode::kUnavailable);
 }
 
+TEST_F(CoordinatorTest, ATraceComesOnceTheJobHasEndedAndItsDaemonsHaveSaidAll) {
+  FakeDaemon server(options_.listen, FakeDaemon::Server("s1", {5001}));
+  FakeDaemon worker(options_.listen, FakeDaemon::Worker("w1", 2));
+  ASSERT_TRUE(server.Start().ok());
+  ASSERT_TRUE(worker.Start().ok());
+  proto::Job traced = SomeJob(2);
+  traced.mutable_trace()->set_steps(3);
+  const JobId job = *client_->Submit(traced);
+  std::vector<proto::TraceBatch> batches;
+  absl::Status status;
+  std::thread reader([&] {
+    status = client_->GetTrace(job, [&](const auto& batch) { batches.push_back(batch); });
+  });
+  ASSERT_TRUE(worker.WaitFor(proto::CoordinatorMessage::kJobMetrics, job.value()));
+  const auto say = [&](FakeDaemon* daemon, const std::string& process) {
+    proto::DaemonMessage message;
+    message.mutable_trace()->set_job_id(job.value());
+    message.mutable_trace()->set_process(process);
+    if (!process.empty()) message.mutable_trace()->add_events()->set_clock(2);
+    daemon->Send(message);
+  };
+  say(&worker, "node 0 aggregator");
+  worker.Finish(job.value());
+  say(&worker, "");
+  ASSERT_TRUE(server.WaitFor(proto::CoordinatorMessage::kRemoveJob, job.value()));
+  say(&server, "server s1 shard 0");
+  say(&server, "");
+  reader.join();
+  ASSERT_TRUE(status.ok()) << status;
+  ASSERT_EQ(batches.size(), 2u);
+  EXPECT_EQ(batches[0].host(), "w1");
+  EXPECT_EQ(batches[1].process(), "server s1 shard 0");
+  EXPECT_EQ(batches[1].events(0).clock(), 2u);
+  EXPECT_EQ(client_->GetTrace(JobId(7), [](const auto&) {}), absl::NotFoundError("no job 7"));
+}
+
+TEST_F(CoordinatorTest, StopEndsWhoWaitsForATrace) {
+  proto::Job traced = SomeJob(2);
+  traced.mutable_trace()->set_steps(3);
+  const JobId job = *client_->Submit(traced);
+  absl::Status status;
+  std::thread reader([&] { status = client_->GetTrace(job, [](const auto&) {}); });
+  coordinator_->Stop();
+  reader.join();
+  EXPECT_EQ(status.code(), absl::StatusCode::kUnavailable);
+}
+
 TEST(CoordinatorClient, NamesAnAddressThatDoesNotAnswer) {
   // Bound but not listening: connections are refused.
   const UniqueFd fd(socket(AF_INET, SOCK_STREAM, 0));

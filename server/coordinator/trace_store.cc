@@ -20,6 +20,11 @@ void TraceStore::Add(const proto::TraceBatch& batch) {
     trace.complete.insert(batch.host());
     return;
   }
+  // Without events a batch looks like the next one: how much is lacking is counted again with it.
+  if (batch.events().empty()) {
+    trace.left_out += batch.dropped();
+    return;
+  }
   auto text = std::make_shared<const std::string>(batch.SerializeAsString());
   if (!trace.seen.insert(XXH3_64bits(text->data(), text->size())).second) return;
   const size_t bytes = text->size() + kBatchBytes;

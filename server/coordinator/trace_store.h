@@ -30,7 +30,7 @@ class TraceStore {
   explicit TraceStore(std::function<bool(JobId)> has_ended, size_t bytes_max = kTraceBytesMax)
       : has_ended_(std::move(has_ended)), bytes_max_(bytes_max) {}
 
-  // Takes each batch once, however often it comes. Its host is the daemon that it came from.
+  // Takes each event once, however often it comes. Its host is the daemon that it came from.
   void Add(const proto::TraceBatch& batch);
   // That of what is held of the job; where something is not, the last one says how much.
   Batches Of(JobId job) const;

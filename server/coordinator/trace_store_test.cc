@@ -67,6 +67,15 @@ TEST_F(TraceStoreTest, ABatchThatIsSaidAgainIsTakenOnce) {
   EXPECT_EQ(store.bytes(), bytes);
 }
 
+TEST_F(TraceStoreTest, BatchesThatOnlySayWhatTheyLackAreCounted) {
+  TraceStore store = Store(1 << 20);
+  proto::TraceBatch lacking = Batch(1, 0, 0);
+  lacking.set_dropped(7);
+  store.Add(lacking);
+  store.Add(lacking);
+  EXPECT_THAT(Held(store, 1), ElementsAre(-14));
+}
+
 TEST_F(TraceStoreTest, KnowsWhichDaemonsHaveSaidAll) {
   TraceStore store = Store(1 << 20);
   proto::TraceBatch end = TraceEnd(1);

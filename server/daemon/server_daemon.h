@@ -80,7 +80,6 @@ class ServerDaemon {
   void Remove(uint32_t job);
   // What the shards have recorded of traced jobs.
   void SendTraces();
-  void SendTrace(proto::TraceBatch batch);
   proto::Heartbeat Count();
   void AddResources(uint64_t memory_bytes, proto::Heartbeat* heartbeat);
   void AddRefusals(proto::Heartbeat* heartbeat);

@@ -4,6 +4,7 @@
 
 #include "absl/strings/str_format.h"
 #include "common/job/optimizer.h"
+#include "common/trace/trace_log.h"
 #include "kernels/codec/encoder.h"
 #include "server/shard/shard_plan.h"
 
@@ -61,6 +62,7 @@ absl::StatusOr<MemoryFormula> ShardMemoryOf(const proto::JobRecord& record, Shar
                SaturatingProduct(SaturatingProduct(ahead, leaves), own));
     }
   }
+  if (IsTraced(record.job())) need.Add("trace", kTraceLogBytes);
   need.Add(absl::StrFormat("messages 2 x %d %s", nodes, pushes),
            SaturatingProduct(2 * nodes, unanswered));
   return need;

@@ -22,6 +22,7 @@ namespace strata::server {
 //                      With order: RING n x M in place of ceil(n / 2) x M, here and below
 //   clocks ahead       s x ceil(n / 2) x M: lazy(s) answers pushes of s clocks that are not
 //                      complete
+//   trace              where the job is traced
 //   messages           2 x n x W x C: pushes and answers on their way; no more than 2 x n x M
 //
 // Errors: InvalidArgument, as of ShardCore::Install.

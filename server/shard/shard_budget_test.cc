@@ -112,5 +112,16 @@ TEST(ShardBudget, WhatAShardHoldsStaysWithinIt) {
   EXPECT_LE(held, formula.total() - messages);
 }
 
+TEST(ShardBudget, ATraceTakesAFixedAmount) {
+  JobOptions options;
+  const uint64_t before = ShardMemoryOf(RecordOf(options), ShardId(0))->total();
+  options.job_text += " trace { steps: 1000 }";
+  const proto::JobRecord record = RecordOf(options);
+  EXPECT_EQ(ShardMemoryOf(record, ShardId(0))->total(), before + (512 << 10));
+  ShardHarness shard([] { return absl::UnixEpoch(); });
+  ASSERT_TRUE(shard.core().Install(record, ShardId(0)).ok());
+  EXPECT_EQ(shard.core().NextReports().at(JobId(7)).memory_bytes, 512u << 10);
+}
+
 }  // namespace
 }  // namespace strata::server

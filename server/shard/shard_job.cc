@@ -368,6 +368,7 @@ std::vector<proto::NodeClock> ShardJob::NodeClocks() const {
 uint64_t ShardJob::MemoryBytes() const {
   uint64_t bytes = 0;
   for (const auto& [id, chunk] : chunks_) bytes += chunk->bytes();
+  if (trace_.log() != nullptr) bytes += trace_.log()->memory_bytes();
   return bytes;
 }
 

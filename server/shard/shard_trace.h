@@ -20,7 +20,7 @@ class ShardTrace {
  public:
   explicit ShardTrace(std::unique_ptr<TraceLog> log) : log_(std::move(log)) {}
 
-  TraceLog* log() { return log_.get(); }
+  TraceLog* log() const { return log_.get(); }
 
   // Something has come that may make answers due.
   void OnArrival();

@@ -151,7 +151,8 @@ class TraceTest(unittest.TestCase):
         for t in range(2, 5):
             for c in range(chunks):
                 # Applied once, when the later push is there; then both are answered.
-                applied = [s for s in trace.of("apply") if s[2]["clock"] == t and s[2]["chunk"] == c]
+                of_it = lambda span: (span[2]["clock"], span[2]["chunk"]) == (t, c)
+                applied = list(filter(of_it, trace.of("apply")))
                 self.assertEqual(len(applied), 1)
                 waits = [chains[n, t, c]["server wait"] for n in (0, 1)]
                 self.assertEqual(max(end for _, end in waits), applied[0][3])

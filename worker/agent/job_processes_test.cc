@@ -8,6 +8,7 @@
 #include <fstream>
 #include <sstream>
 
+#include "common/trace/trace_log.h"
 #include "gtest/gtest.h"
 #include "proto/control.pb.h"
 #include "worker/agent/run_directory_lock.h"
@@ -103,6 +104,26 @@ TEST_F(JobProcessesTest, RunAProgramOfTheUsersWithTheLaunchFileInItsArguments) {
   program->add_args("x");
   Play("true");
   EXPECT_EQ(ReadFile(dir_ + "/runs/job-7/logs/rank0.log"), "--launch=/proc/self/fd/4 x\n");
+}
+
+TEST_F(JobProcessesTest, TracesBearTheNamesOfTheirProcessesAndEndWithTheJob) {
+  start_.mutable_record()->mutable_job()->mutable_trace()->set_steps(5);
+  start_.mutable_record()->mutable_view()->mutable_nodes(0)->set_first_rank(4);
+  // field 6: a trace of process "x" with one event of clock 5
+  Play(R"(printf '\011\062\007\022\001x\042\002\030\005' >&3)");
+  ASSERT_EQ(sent_.size(), 5u);
+  std::vector<std::string> processes;
+  for (int i = 0; i < 3; ++i) {
+    EXPECT_EQ(sent_[i].trace().job_id(), 7u);
+    EXPECT_EQ(sent_[i].trace().events(0).clock(), 5u);
+    processes.push_back(sent_[i].trace().process());
+  }
+  std::sort(processes.begin(), processes.end());
+  const std::vector<std::string> all = {"node 0 aggregator", "node 0 rank 4", "node 0 rank 5"};
+  EXPECT_EQ(processes, all);
+  EXPECT_TRUE(sent_[3].has_node_finished());
+  EXPECT_TRUE(IsTraceEnd(sent_[4].trace()));
+  EXPECT_EQ(sent_[4].trace().job_id(), 7u);
 }
 
 TEST_F(JobProcessesTest, FailWithTheNameOfTheRankThatWasKilled) {

@@ -357,7 +357,8 @@ void Aggregator::TellActivity() {
   if (exchange_) exchange_->AddActivity(activity);
   if (memory_) {
     activity->set_memory_bytes(memory_->touched_bytes() + (arenas_ ? arenas_->buffer_bytes() : 0) +
-                               (exchange_ ? exchange_->memory_bytes() : 0));
+                               (exchange_ ? exchange_->memory_bytes() : 0) +
+                               (trace_ ? trace_->memory_bytes() : 0));
   }
   agent_.SendUnlessFull(message);
   agent_.SendTrace(trace_.get());

@@ -5,6 +5,7 @@
 #include "absl/strings/str_format.h"
 #include "common/job/encoding.h"
 #include "common/job/job.h"
+#include "common/trace/trace_log.h"
 #include "kernels/codec/job_compression.h"
 #include "worker/aggregator/node_memory.h"
 
@@ -52,6 +53,7 @@ MemoryFormula NodeMemoryOf(const proto::Job& job, uint32_t nodes, uint64_t eleme
   need.Add(shared, NodeOffsets(elements, local_ranks).total);
   need.Add(absl::StrFormat("first weights %d x %s", local_ranks, BytesText(arena)),
            SaturatingProduct(local_ranks, arena));
+  if (IsTraced(job)) need.Add("trace", kTraceLogBytes);
   const uint64_t shards = placement.shard_endpoints_size();
   const uint64_t chunk = uint64_t{placement.chunk_elements()} * sizeof(float);
   const uint64_t w = std::max<uint32_t>(1, job.window());

@@ -17,6 +17,7 @@ namespace strata::worker {
 //
 //   not sent        where pushes are encoded: M, of DGC 2 x M
 //   work space      of TOP_K and DGC: 4 x C
+//   trace           where the job is traced: the aggregator's
 //
 // What the ranks compute with (activations, data) is theirs and not counted.
 //

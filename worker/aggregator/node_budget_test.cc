@@ -67,6 +67,13 @@ TEST(NodeBudget, OfARingIsItsShareOfWeightsAndStateAndTheChunksUnderWay) {
             3u * ((1 << 18) + 1));
 }
 
+TEST(NodeBudget, ATraceTakesAFixedAmount) {
+  proto::Job job = JobWith(4);
+  const uint64_t before = NodeMemoryOf(job, 4, 1 << 18, 2, Placement(3, 4096)).total();
+  job.mutable_trace()->set_steps(1000);
+  EXPECT_EQ(NodeMemoryOf(job, 4, 1 << 18, 2, Placement(3, 4096)).total(), before + (512 << 10));
+}
+
 TEST(NodeBudget, AnArenaBeyondAllMemoryDoesNotWrapAround) {
   EXPECT_EQ(NodeMemoryOf(JobWith(4), 4, UINT64_MAX, 2, {}).total(), UINT64_MAX);
 }

@@ -30,6 +30,9 @@ ArenaClient::ArenaClient(proto::Launch launch, std::shared_ptr<AgentLine> agent,
       link_(std::move(link)),
       trace_(TraceLog::Create(launch_.record().job())) {}
 
+// Of a job that fails, too, the trace is worth a look.
+ArenaClient::~ArenaClient() { agent_->SendTrace(trace_.get(), /*all=*/true); }
+
 absl::Status ArenaClient::Expect(Phase phase, const char* call) const {
   if (phase_ == phase) return absl::OkStatus();
   return absl::FailedPreconditionError(absl::StrCat(call, ": out of order, see client.h"));

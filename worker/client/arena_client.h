@@ -26,6 +26,7 @@ class ArenaClient final : public Client {
   // `agent` is shared with the link, which may wait for the daemon in Start.
   ArenaClient(proto::Launch launch, std::shared_ptr<AgentLine> agent,
               std::unique_ptr<RankLink> link);
+  ~ArenaClient() override;
 
   uint32_t rank() const override { return launch_.rank(); }
   uint32_t ranks() const override { return launch_.record().job().ranks(); }
