@@ -93,6 +93,29 @@ expect "where the kernels' program is not, it is an error" \
   test "$(status_of "$scratch/alone/strata" bench kernels)" -eq 1
 expect "that says how to get it" grep -q "bazel build //bench/kernels:strata-kernels" "$scratch/err"
 
+expect "training with each exchange and with none, with the right weights" \
+  test "$(status_of $strata bench train --model mlp --batch 16 --steps 16 --rounds 1 --json)" -eq 0
+expect "has a case for each" test "$(python3 -c "import json
+print(*[one['exchange'] + str(one['ranks'])
+        for one in json.load(open('$scratch/out'))['cases']])")" \
+  = "none1 sync1 lazy1 async1 none2 sync2 lazy2 async2 ring2"
+expect "says meanwhile how far it is" grep -q "^9/9  ring, 2 ranks: " "$scratch/err"
+cat >"$scratch/job.textproto" <<END
+name: "own"
+model { zoo: "mlp" }
+data { synthetic { train_samples: 512 test_samples: 16 } batch_per_rank: 8 }
+schedule { base_lr: 0.01 }
+END
+expect "a job of one's own" test "$(status_of $strata bench train --job "$scratch/job.textproto" \
+  --ranks 1 --exchanges async --steps 8 --rounds 1)" -eq 0
+expect "in a table" grep -qE "^async +1 +1 " "$scratch/out"
+expect "an exchange that is none is refused" \
+  test "$(status_of $strata bench train --exchanges pigeon)" -eq 2
+expect "by name" grep -q -- "--exchanges pigeon: not one of" "$scratch/err"
+expect "so is a model that is none" \
+  test "$(status_of $strata bench train --model pigeon) $(wc -l <"$scratch/err")" = "2 1"
+expect "by its name, too" grep -q '"pigeon" is not one of mlp' "$scratch/err"
+
 if [ "$(status_of bench/netlab.sh -- true)" -eq 77 ]; then
   cat "$scratch/err"
 else

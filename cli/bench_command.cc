@@ -11,6 +11,7 @@
 #include "cli/bench_aggregate.h"
 #include "cli/bench_exchange.h"
 #include "cli/bench_kernels.h"
+#include "cli/bench_train.h"
 #include "cli/command.h"
 #include "cli/options.h"
 #include "cli/table.h"
@@ -188,6 +189,7 @@ void AddBenchCommand(CLI::App* app, Invocation* invocation) {
                  latency);
   AddAggregateBench(bench, invocation);
   AddKernelsBench(bench, invocation);
+  AddTrainBench(bench, invocation);
   AddRank(bench, invocation);
   bench->footer(
       "Examples:\n"
@@ -196,7 +198,8 @@ void AddBenchCommand(CLI::App* app, Invocation* invocation) {
       "--nodes 4 --servers 4\n"
       "  strata bench latency --json\n"
       "  strata bench aggregate --ranks 4\n"
-      "  strata bench kernels --filter 'sum|adam'");
+      "  strata bench kernels --filter 'sum|adam'\n"
+      "  strata bench train --model lenet5 --ranks 4");
 }
 
 }  // namespace strata::cli
