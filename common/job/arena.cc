@@ -12,6 +12,8 @@ constexpr uint64_t kBytesPerElement = sizeof(float);
 constexpr uint64_t kOneChunkBytesMax = 512 << 10;
 constexpr uint64_t kChunkBytesMin = 64 << 10;
 constexpr uint64_t kChunkBytesMax = 1 << 20;
+// A step over links that are the limit takes about 1 + shards * chunk / M times the least.
+constexpr uint64_t kChunksPerShard = 128;
 // Chunks start on a cache line.
 constexpr uint64_t kChunkAlignmentBytes = 64;
 
@@ -50,7 +52,7 @@ ChunkId ChunkMap::ChunkAt(uint64_t element) const {
 uint32_t DefaultChunkElements(uint64_t elements, uint32_t shards) {
   const uint64_t bytes = elements * kBytesPerElement;
   if (bytes <= kOneChunkBytesMax) return static_cast<uint32_t>(elements);
-  const uint64_t per_chunk = bytes / (64 * std::max<uint64_t>(shards, 1));
+  const uint64_t per_chunk = bytes / (kChunksPerShard * std::max<uint64_t>(shards, 1));
   const uint64_t chunk_bytes = std::clamp(per_chunk, kChunkBytesMin, kChunkBytesMax) /
                                kChunkAlignmentBytes * kChunkAlignmentBytes;
   return static_cast<uint32_t>(chunk_bytes / kBytesPerElement);

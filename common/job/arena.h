@@ -38,7 +38,7 @@ class ChunkMap {
 };
 
 // The default chunk of a job of `elements` fp32 weights over `shards` shards, in elements:
-// clamp(M / (64 * shards), 64 KiB, 1 MiB), one chunk when M <= 512 KiB.
+// clamp(M / (128 * shards), 64 KiB, 1 MiB), one chunk when M <= 512 KiB.
 uint32_t DefaultChunkElements(uint64_t elements, uint32_t shards);
 
 // Errors: InvalidArgument naming the segment: gap or overlap, size not the product of the shape (or

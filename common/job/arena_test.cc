@@ -62,11 +62,11 @@ TEST(DefaultChunkElements, IsClampedBetween64KiBAnd1MiB) {
   EXPECT_EQ(DefaultChunkElements(1'000'000'000, 1), 262144);
 }
 
-TEST(DefaultChunkElements, IsMOver64TimesShardsBetweenTheBounds) {
-  // 8,388,608 fp32 = 32 MiB; over 64 * 4 chunks: 128 KiB.
-  EXPECT_EQ(DefaultChunkElements(8'388'608, 4), 32768);
-  // Rounded down to a cache line: 10,000,000 / 128 = 78125 elements.
-  EXPECT_EQ(DefaultChunkElements(10'000'000, 2), 78112);
+TEST(DefaultChunkElements, IsMOver128TimesShardsBetweenTheBounds) {
+  // 8,388,608 fp32 = 32 MiB; over 128 * 2 chunks: 128 KiB.
+  EXPECT_EQ(DefaultChunkElements(8'388'608, 2), 32768);
+  // Rounded down to a cache line: 20,000,000 / 256 = 78125 elements.
+  EXPECT_EQ(DefaultChunkElements(20'000'000, 2), 78112);
 }
 
 TEST(ValidateLayout, AcceptsTensorsBackToBack) { EXPECT_TRUE(ValidateLayout(TwoLayers()).ok()); }

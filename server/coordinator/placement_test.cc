@@ -85,9 +85,9 @@ TEST(PlaceChunks, SplitsAServersShareEvenlyOverItsShards) {
 }
 
 TEST(PlaceChunks, ChoosesTheChunkByModelAndShards) {
-  // 8 Mi elements over 3 shards: 32 MiB / 192, down to a cache line.
+  // 8 Mi elements over 3 shards: 32 MiB / 384, down to a cache line.
   EXPECT_EQ(PlaceChunks(8 << 20, 0, kServers)->placement.chunk_elements(),
-            (32 << 20) / 192 / 64 * 64 / 4);
+            (32 << 20) / 384 / 64 * 64 / 4);
   EXPECT_EQ(PlaceChunks(1000, 0, kServers)->placement.shard_of_chunk_size(), 1);
 }
 
