@@ -35,13 +35,38 @@ TEST_P(KernelsConformance, SumHasTheBitsOfTheTreeAtEverySizeAndAlignment) {
       std::vector<Guarded> inputs = Inputs(k, n, &random);
       Guarded out(n, (n + k) % 4), expected(n, 0);
       reference::Sum(Pointers(inputs), expected.data(), n);
-      kernels().sum(Pointers(inputs), out.data(), n);
+      ASSERT_TRUE(kernels().sum(Pointers(inputs), out.data(), n)) << "k=" << k << " n=" << n;
       ASSERT_TRUE(out.SameBits(expected)) << "k=" << k << " n=" << n;
       ASSERT_TRUE(out.SentinelsStand()) << "k=" << k << " n=" << n;
       Guarded far(n, (n + 2 * k) % 17);
-      kernels().sum_far(Pointers(inputs), far.data(), n);
+      ASSERT_TRUE(kernels().sum_far(Pointers(inputs), far.data(), n)) << "k=" << k << " n=" << n;
       ASSERT_TRUE(far.SameBits(expected)) << "far, k=" << k << " n=" << n;
       ASSERT_TRUE(far.SentinelsStand()) << "far, k=" << k << " n=" << n;
+    }
+  }
+}
+
+TEST_P(KernelsConformance, SumTellsWhetherItIsFiniteWhereverNanOrInfinityLies) {
+  constexpr float kInfinity = std::numeric_limits<float>::infinity();
+  std::mt19937 random(6);
+  for (size_t k : {1, 2, 3, 5, 8, 9, 17, 64}) {
+    for (size_t n : {1, 15, 64, 1037}) {
+      std::vector<Guarded> inputs = Inputs(k, n, &random);
+      Guarded out(n, 1);
+      for (size_t j = 0; j < k; ++j) {
+        for (size_t at = 0; at<n; at += n> 64 ? 129 : 7) {
+          for (float bad : {kInfinity, -kInfinity, std::numeric_limits<float>::quiet_NaN()}) {
+            const float good = std::exchange(inputs[j].data()[at], bad);
+            ASSERT_FALSE(kernels().sum(Pointers(inputs), out.data(), n)) << k << " " << n;
+            ASSERT_FALSE(kernels().sum_far(Pointers(inputs), out.data(), n)) << k << " " << n;
+            inputs[j].data()[at] = good;
+          }
+        }
+      }
+      inputs[0].data()[n - 1] = std::numeric_limits<float>::max();
+      const bool overflows = k > 1;
+      if (overflows) inputs[1].data()[n - 1] = std::numeric_limits<float>::max();
+      ASSERT_EQ(kernels().sum(Pointers(inputs), out.data(), n), !overflows) << k << " " << n;
     }
   }
 }
@@ -152,6 +177,27 @@ TEST_P(KernelsConformance, OptimizersHaveTheBitsOfThePlainLoopOverSeveralUpdates
           got.w.CopyFrom(got.next);
           expected.w.CopyFrom(expected.next);
         }
+      }
+    }
+  }
+}
+
+TEST_P(KernelsConformance, OptimizersHaveTheSameBitsWhereWeightsAreWrittenFar) {
+  for (OptimizerKind kind : kKinds) {
+    for (size_t n : {size_t{3}, size_t{21}, size_t{4133}}) {
+      for (size_t shift : {0, 1, 6, 15}) {
+        Trained got(kind, n, shift), expected(kind, n, shift);
+        OptimizerStep step = {0.05f, 5e-4f, 1.0f / 128, 3};
+        const OptimizerParams params = ParamsOf(kind);
+        kernels().optimize(params, step, expected.gradient.data(), expected.w.data(),
+                           expected.next.data(), expected.State(0), expected.State(1), n);
+        step.far = true;
+        kernels().optimize(params, step, got.gradient.data(), got.w.data(), got.next.data(),
+                           got.State(0), got.State(1), n);
+        ASSERT_TRUE(got.next.SameBits(expected.next)) << int(kind) << " " << n << " " << shift;
+        ASSERT_TRUE(got.state0.SameBits(expected.state0)) << int(kind);
+        ASSERT_TRUE(got.state1.SameBits(expected.state1)) << int(kind);
+        ASSERT_TRUE(got.SentinelsStand()) << int(kind) << " " << n << " " << shift;
       }
     }
   }

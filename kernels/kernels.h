@@ -17,7 +17,11 @@ struct OptimizerStep {
   float decay = 0.0f;           // weight_decay * the segment's decay multiplier
   float gradient_scale = 1.0f;  // g = gradient_scale * gradient_sum
   uint64_t update = 1;          // from 1; Adam's t
+  bool far = false;             // w_out is written as sum_far writes
 };
+
+// Weights of so many bytes are in no core's cache, and not worth a place in it.
+inline constexpr size_t kFarBytes = size_t{8} << 20;
 
 // The functions of one device. Every function is elementwise or in a fixed order, so results do not
 // depend on how a range is cut; buffers need only 4-byte alignment; none overlap unless said.
@@ -27,13 +31,14 @@ struct Kernels {
   std::string name;
 
   // out[i] = tree sum over inputs[0..k)[i], k >= 1: the balanced tree of SumTreeSplit over the
-  // inputs' positions. `out` may be one of the inputs. One pass over memory.
-  void (*sum)(absl::Span<const float* const> inputs, float* out, size_t n);
+  // inputs' positions. `out` may be one of the inputs. One pass over memory. Returns true if every
+  // element of `out` is finite: then all of the inputs are. (Finite inputs may overflow.)
+  bool (*sum)(absl::Span<const float* const> inputs, float* out, size_t n);
 
   // The same bits, written past the caches where the device can: for an `out` that is so long that
   // nobody finds it there later. `out` is none of the inputs. Other threads may be told of it as of
   // any store.
-  void (*sum_far)(absl::Span<const float* const> inputs, float* out, size_t n);
+  bool (*sum_far)(absl::Span<const float* const> inputs, float* out, size_t n);
 
   // One update of n weights: reads w_in, writes w_out (may be the same buffer), updates the state
   // vectors in place (state0, state1: null where StateVectors says so).

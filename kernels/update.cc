@@ -11,6 +11,7 @@ void ApplyUpdate(const Kernels& kernels, const OptimizerParams& params, const Up
         .decay = params.weight_decay * run.decay_multiplier,
         .gradient_scale = update.gradient_scale,
         .update = update.number,
+        .far = update.far,
     };
     const size_t at = run.offset;
     kernels.optimize(params, step, gradient_sum + at, w_in + at, w_out + at,

@@ -13,6 +13,7 @@ struct Update {
   double lr = 0.0;  // LearningRateAt, times damping
   float gradient_scale = 1.0f;
   uint64_t number = 1;  // from 1; Adam's t
+  bool far = false;     // as in OptimizerStep
 };
 
 // Applies `update` run by run, with each run's learning-rate and decay multipliers. Whoever updates

@@ -46,6 +46,7 @@ void WeightState::Apply(const Bytes& gradient_sum, float scale, uint64_t samples
       LearningRateAt(rule_.schedule, samples_, rule_.samples_per_epoch, rule_.epochs) * damping;
   update.gradient_scale = scale;
   update.number = ++updates_;
+  update.far = rule_.far;
   std::shared_ptr<float> zeros;
   if (gradient_sum.empty()) zeros = Zeros(pool_, elements_);
   const float* gradient = gradient_sum.empty() ? zeros.get() : gradient_sum.floats();

@@ -20,6 +20,7 @@ struct UpdateRule {
   proto::Schedule schedule;
   uint64_t samples_per_epoch = 0;
   uint32_t epochs = 1;
+  bool far = false;  // as in OptimizerStep
 };
 
 // REQUIRES: the job's defaults are filled in.

@@ -10,8 +10,8 @@
 // first call. Contracts: Kernels.
 namespace strata::kernels::cpu {
 
-void Sum(absl::Span<const float* const> inputs, float* out, size_t n);
-void SumFar(absl::Span<const float* const> inputs, float* out, size_t n);
+bool Sum(absl::Span<const float* const> inputs, float* out, size_t n);
+bool SumFar(absl::Span<const float* const> inputs, float* out, size_t n);
 bool AllFinite(const float* x, size_t n);
 void Optimize(const OptimizerParams& params, const OptimizerStep& step, const float* gradient_sum,
               const float* w_in, float* w_out, float* state0, float* state1, size_t n);

@@ -3,8 +3,11 @@
 #define HWY_TARGET_INCLUDE "kernels/cpu/optimize.cc"
 #include "hwy/foreach_target.h"  // IWYU pragma: keep
 //
+#include <algorithm>
 #include <cmath>
+#include <cstdint>
 
+#include "hwy/cache_control.h"
 #include "hwy/highway.h"
 #include "kernels/cpu/dispatch.h"
 
@@ -44,25 +47,34 @@ HWY_INLINE V DecayedGradient(D d, const Factors& f, V gradient_sum, V w) {
   return hn::Add(hn::Mul(hn::Set(d, f.scale), gradient_sum), hn::Mul(hn::Set(d, f.decay), w));
 }
 
-template <class D>
+template <bool kFar, class D, class V>
+HWY_INLINE void StoreWeights(V w, D d, float* w_out) {
+  if constexpr (kFar) {
+    hn::Stream(w, d, w_out);
+  } else {
+    hn::StoreU(w, d, w_out);
+  }
+}
+
+template <bool kFar, class D>
 HWY_INLINE void SgdAt(D d, const Factors& f, const float* g, const float* w_in, float* w_out,
                       float*, float*) {
   const auto w = hn::LoadU(d, w_in);
   const auto direction = DecayedGradient(d, f, hn::LoadU(d, g), w);
-  hn::StoreU(hn::Sub(w, hn::Mul(hn::Set(d, f.lr), direction)), d, w_out);
+  StoreWeights<kFar>(hn::Sub(w, hn::Mul(hn::Set(d, f.lr), direction)), d, w_out);
 }
 
-template <class D>
+template <bool kFar, class D>
 HWY_INLINE void MomentumAt(D d, const Factors& f, const float* g, const float* w_in, float* w_out,
                            float* state0, float*) {
   const auto w = hn::LoadU(d, w_in);
   const auto direction = DecayedGradient(d, f, hn::LoadU(d, g), w);
   const auto v = hn::Add(hn::Mul(hn::Set(d, f.momentum), hn::LoadU(d, state0)), direction);
   hn::StoreU(v, d, state0);
-  hn::StoreU(hn::Sub(w, hn::Mul(hn::Set(d, f.lr), v)), d, w_out);
+  StoreWeights<kFar>(hn::Sub(w, hn::Mul(hn::Set(d, f.lr), v)), d, w_out);
 }
 
-template <class D>
+template <bool kFar, class D>
 HWY_INLINE void NesterovAt(D d, const Factors& f, const float* g, const float* w_in, float* w_out,
                            float* state0, float*) {
   const auto w = hn::LoadU(d, w_in);
@@ -71,7 +83,7 @@ HWY_INLINE void NesterovAt(D d, const Factors& f, const float* g, const float* w
   const auto v = hn::Add(hn::Mul(momentum, hn::LoadU(d, state0)), direction);
   hn::StoreU(v, d, state0);
   const auto ahead = hn::Add(direction, hn::Mul(momentum, v));
-  hn::StoreU(hn::Sub(w, hn::Mul(hn::Set(d, f.lr), ahead)), d, w_out);
+  StoreWeights<kFar>(hn::Sub(w, hn::Mul(hn::Set(d, f.lr), ahead)), d, w_out);
 }
 
 // Updates both moments and returns the corrected m / (sqrt(v) + epsilon).
@@ -87,39 +99,75 @@ HWY_INLINE V AdamRatio(D d, const Factors& f, V g, float* state0, float* state1)
   return hn::Div(hn::Mul(m, hn::Set(d, f.correct0)), hn::Add(root, hn::Set(d, f.epsilon)));
 }
 
-template <class D>
+template <bool kFar, class D>
 HWY_INLINE void AdamAt(D d, const Factors& f, const float* g, const float* w_in, float* w_out,
                        float* state0, float* state1) {
   const auto w = hn::LoadU(d, w_in);
   const auto direction = DecayedGradient(d, f, hn::LoadU(d, g), w);
   const auto ratio = AdamRatio(d, f, direction, state0, state1);
-  hn::StoreU(hn::Sub(w, hn::Mul(hn::Set(d, f.lr), ratio)), d, w_out);
+  StoreWeights<kFar>(hn::Sub(w, hn::Mul(hn::Set(d, f.lr), ratio)), d, w_out);
 }
 
-template <class D>
+template <bool kFar, class D>
 HWY_INLINE void AdamWAt(D d, const Factors& f, const float* g, const float* w_in, float* w_out,
                         float* state0, float* state1) {
   const auto w = hn::LoadU(d, w_in);
   const auto gradient = hn::Mul(hn::Set(d, f.scale), hn::LoadU(d, g));
   const auto ratio = AdamRatio(d, f, gradient, state0, state1);
   const auto direction = hn::Add(ratio, hn::Mul(hn::Set(d, f.decay), w));
-  hn::StoreU(hn::Sub(w, hn::Mul(hn::Set(d, f.lr), direction)), d, w_out);
+  StoreWeights<kFar>(hn::Sub(w, hn::Mul(hn::Set(d, f.lr), direction)), d, w_out);
 }
 
-// Runs `rule(d, offset)` over [0, n): whole vectors first, then single lanes.
-#define STRATA_FOR_EACH(rule)                                                      \
-  do {                                                                             \
-    const hn::ScalableTag<float> d;                                                \
-    const hn::CappedTag<float, 1> one;                                             \
-    const size_t lanes = hn::Lanes(d);                                             \
-    size_t i = 0;                                                                  \
-    for (; i + lanes <= n; i += lanes) {                                           \
-      rule(d, f, gradient_sum + i, w_in + i, w_out + i, state0 + i, state1 + i);   \
-    }                                                                              \
-    for (; i < n; ++i) {                                                           \
-      rule(one, f, gradient_sum + i, w_in + i, w_out + i, state0 + i, state1 + i); \
-    }                                                                              \
+// Runs the rule over [0, n): single lanes up to where w_out is aligned, if that is asked for, then
+// whole vectors, then single lanes.
+#define STRATA_FOR_EACH(rule, kFar)                                                         \
+  do {                                                                                      \
+    const hn::ScalableTag<float> d;                                                         \
+    const hn::CappedTag<float, 1> one;                                                      \
+    const size_t lanes = hn::Lanes(d);                                                      \
+    size_t i = 0;                                                                           \
+    const auto run_lanes = [&](size_t end) HWY_ATTR {                                       \
+      for (; i < end; ++i) {                                                                \
+        rule<false>(one, f, gradient_sum + i, w_in + i, w_out + i, state0 + i, state1 + i); \
+      }                                                                                     \
+    };                                                                                      \
+    if (kFar) run_lanes(std::min(n, UnalignedHead(w_out, lanes)));                          \
+    for (; i + lanes <= n; i += lanes) {                                                    \
+      rule<kFar>(d, f, gradient_sum + i, w_in + i, w_out + i, state0 + i, state1 + i);      \
+    }                                                                                       \
+    run_lanes(n);                                                                           \
+    if (kFar) hwy::FlushStream();                                                           \
   } while (false)
+
+// Elements before the first one that a whole vector may be stored at.
+size_t UnalignedHead(const float* at, size_t lanes) {
+  const size_t past = reinterpret_cast<uintptr_t>(at) / sizeof(float) % lanes;
+  return past == 0 ? 0 : lanes - past;
+}
+
+template <bool kFar>
+void OptimizeTo(const OptimizerParams& params, const Factors& f, const float* gradient_sum,
+                const float* w_in, float* w_out, float* state0, float* state1, size_t n) {
+  switch (params.kind) {
+    case OptimizerKind::kSgd:
+      STRATA_FOR_EACH(SgdAt, kFar);
+      return;
+    case OptimizerKind::kMomentumSgd:
+      STRATA_FOR_EACH(MomentumAt, kFar);
+      return;
+    case OptimizerKind::kNesterov:
+      STRATA_FOR_EACH(NesterovAt, kFar);
+      return;
+    case OptimizerKind::kAdam:
+      STRATA_FOR_EACH(AdamAt, kFar);
+      return;
+    case OptimizerKind::kAdamW:
+      STRATA_FOR_EACH(AdamWAt, kFar);
+      return;
+  }
+}
+
+#undef STRATA_FOR_EACH
 
 void Optimize(const OptimizerParams& params, const OptimizerStep& step, const float* gradient_sum,
               const float* w_in, float* w_out, float* state0, float* state1, size_t n) {
@@ -127,26 +175,9 @@ void Optimize(const OptimizerParams& params, const OptimizerStep& step, const fl
   // State that a rule does not use is null; any address does for the arithmetic above.
   if (state0 == nullptr) state0 = w_out;
   if (state1 == nullptr) state1 = w_out;
-  switch (params.kind) {
-    case OptimizerKind::kSgd:
-      STRATA_FOR_EACH(SgdAt);
-      return;
-    case OptimizerKind::kMomentumSgd:
-      STRATA_FOR_EACH(MomentumAt);
-      return;
-    case OptimizerKind::kNesterov:
-      STRATA_FOR_EACH(NesterovAt);
-      return;
-    case OptimizerKind::kAdam:
-      STRATA_FOR_EACH(AdamAt);
-      return;
-    case OptimizerKind::kAdamW:
-      STRATA_FOR_EACH(AdamWAt);
-      return;
-  }
+  const auto optimize = step.far ? OptimizeTo<true> : OptimizeTo<false>;
+  optimize(params, f, gradient_sum, w_in, w_out, state0, state1, n);
 }
-
-#undef STRATA_FOR_EACH
 
 }  // namespace strata::kernels::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();

@@ -47,20 +47,54 @@ HWY_INLINE void Write(V value, D d, float* out) {
   }
 }
 
+// Finite numbers are those whose exponent bits are not all ones: the largest of the bit patterns
+// without sign tells for all that were noted.
+template <class D>
+using Bits = hn::Vec<hn::RebindToSigned<D>>;
+
+template <class D>
+HWY_INLINE Bits<D> NoBits(D) {
+  return hn::Zero(hn::RebindToSigned<D>());
+}
+
+template <class D>
+HWY_INLINE Bits<D> Largest(D, Bits<D> largest, hn::Vec<D> value) {
+  const hn::RebindToSigned<D> d;
+  return hn::Max(largest, hn::And(hn::BitCast(d, value), hn::Set(d, 0x7fffffff)));
+}
+
+template <class D>
+HWY_INLINE bool IsFinite(D, Bits<D> largest) {
+  const hn::RebindToSigned<D> d;
+  return hn::AllTrue(d, hn::Lt(largest, hn::Set(d, 0x7f800000)));
+}
+
 // Every input is read at i before out is written there, so out may be one of them.
 // kFar: past the caches.
 template <size_t K, bool kFar = false>
-HWY_NOINLINE void SumFew(const float* const* inputs, size_t offset, float* out, size_t n) {
+HWY_NOINLINE bool SumFew(const float* const* inputs, size_t offset, float* out, size_t n) {
   const float* in[K];
   for (size_t j = 0; j < K; ++j) in[j] = inputs[j] + offset;
   const Vector d;
+  const OneLane one;
   const size_t lanes = hn::Lanes(d);
+  auto largest = NoBits(d);
+  auto largest_of_rest = NoBits(one);
   size_t i = 0;
-  for (; kFar && i < n && !IsAligned(out + i, lanes); ++i) {  // Stream writes to whole vectors
-    hn::StoreU(TreeAt<K>(OneLane(), in, i), OneLane(), out + i);
+  const auto add_one = [&]() HWY_ATTR {
+    const auto sum = TreeAt<K>(one, in, i);
+    hn::StoreU(sum, one, out + i);
+    largest_of_rest = Largest(one, largest_of_rest, sum);
+    ++i;
+  };
+  while (kFar && i < n && !IsAligned(out + i, lanes)) add_one();  // Stream writes to whole vectors
+  for (; i + lanes <= n; i += lanes) {
+    const auto sum = TreeAt<K>(d, in, i);
+    Write<kFar>(sum, d, out + i);
+    largest = Largest(d, largest, sum);
   }
-  for (; i + lanes <= n; i += lanes) Write<kFar>(TreeAt<K>(d, in, i), d, out + i);
-  for (; i < n; ++i) hn::StoreU(TreeAt<K>(OneLane(), in, i), OneLane(), out + i);
+  while (i < n) add_one();
+  return IsFinite(d, largest) && IsFinite(one, largest_of_rest);
 }
 
 constexpr size_t kFewMax = 8;
@@ -69,10 +103,9 @@ constexpr size_t kTile = 512;
 constexpr size_t kTilesMax = 64;
 
 template <bool kFar = false>
-void SumUpToFew(const float* const* inputs, size_t k, size_t offset, float* out, size_t n) {
+bool SumUpToFew(const float* const* inputs, size_t k, size_t offset, float* out, size_t n) {
   switch (k) {
     case 1:
-      if (!kFar) return static_cast<void>(std::memmove(out, inputs[0] + offset, n * sizeof(float)));
       return SumFew<1, kFar>(inputs, offset, out, n);
     case 2:
       return SumFew<2, kFar>(inputs, offset, out, n);
@@ -92,8 +125,9 @@ void SumUpToFew(const float* const* inputs, size_t k, size_t offset, float* out,
 }
 
 // One tile of the tree over k inputs. `out` is written only after all inputs were read there.
-// Each level halves k and uses one tile of `scratch`, so kTilesMax is enough for any k.
-void SumTile(const float* const* inputs, size_t k, size_t offset, float* out, size_t n,
+// Each level halves k and uses one tile of `scratch`, so kTilesMax is enough for any k. What is not
+// finite anywhere below is not at the root.
+bool SumTile(const float* const* inputs, size_t k, size_t offset, float* out, size_t n,
              float* scratch) {
   if (k <= kFewMax) return SumUpToFew(inputs, k, offset, out, n);
   const size_t left = Split(k);
@@ -105,48 +139,42 @@ void SumTile(const float* const* inputs, size_t k, size_t offset, float* out, si
     parts[1] = scratch + kTile;
     SumTile(inputs + left, k - left, offset, scratch + kTile, n, scratch + 2 * kTile);
   }
-  SumFew<2>(parts, 0, out, n);
+  return SumFew<2>(parts, 0, out, n);
 }
 
-void Sum(absl::Span<const float* const> inputs, float* out, size_t n) {
-  if (inputs.size() <= kFewMax) {
-    if (inputs.size() > 1 || inputs[0] != out) SumUpToFew(inputs.data(), inputs.size(), 0, out, n);
-    return;
-  }
+bool Sum(absl::Span<const float* const> inputs, float* out, size_t n) {
+  if (inputs.size() <= kFewMax) return SumUpToFew(inputs.data(), inputs.size(), 0, out, n);
   alignas(64) float scratch[kTilesMax * kTile];
+  bool is_finite = true;
   for (size_t at = 0; at < n; at += kTile) {
     const size_t count = n - at < kTile ? n - at : kTile;
-    SumTile(inputs.data(), inputs.size(), at, out + at, count, scratch);
+    is_finite &= SumTile(inputs.data(), inputs.size(), at, out + at, count, scratch);
   }
+  return is_finite;
 }
 
-void SumFar(absl::Span<const float* const> inputs, float* out, size_t n) {
+bool SumFar(absl::Span<const float* const> inputs, float* out, size_t n) {
   if (inputs.size() > kFewMax) return Sum(inputs, out, n);  // the tiles' partial sums need caches
-  SumUpToFew</*kFar=*/true>(inputs.data(), inputs.size(), 0, out, n);
+  const bool is_finite = SumUpToFew</*kFar=*/true>(inputs.data(), inputs.size(), 0, out, n);
   hwy::FlushStream();  // before any store that says that the sum is there
+  return is_finite;
 }
 
-// Finite numbers are those whose exponent bits are not all ones: the largest of the bit patterns
-// without sign tells for a whole tile.
 bool AllFinite(const float* x, size_t n) {
   constexpr size_t kStride = 4096;
-  const hn::ScalableTag<int32_t> d;
-  const hn::CappedTag<int32_t, 1> one;
+  const Vector d;
+  const OneLane one;
   const size_t lanes = hn::Lanes(d);
-  const auto* bits = reinterpret_cast<const int32_t*>(x);
   size_t i = 0;
   while (i < n) {
     const size_t end = n - i < kStride ? n : i + kStride;
-    const auto magnitude = hn::Set(d, 0x7fffffff);
-    auto largest = hn::Zero(d);
-    for (; i + lanes <= end; i += lanes) {
-      largest = hn::Max(largest, hn::And(hn::LoadU(d, bits + i), magnitude));
-    }
-    if (!hn::AllTrue(d, hn::Lt(largest, hn::Set(d, 0x7f800000)))) return false;
+    auto largest = NoBits(d);
+    auto largest_of_rest = NoBits(one);
+    for (; i + lanes <= end; i += lanes) largest = Largest(d, largest, hn::LoadU(d, x + i));
     for (; i < end; ++i) {
-      const auto value = hn::And(hn::LoadU(one, bits + i), hn::Set(one, 0x7fffffff));
-      if (hn::GetLane(value) >= 0x7f800000) return false;
+      largest_of_rest = Largest(one, largest_of_rest, hn::LoadU(one, x + i));
     }
+    if (!IsFinite(d, largest) || !IsFinite(one, largest_of_rest)) return false;
   }
   return true;
 }
@@ -161,12 +189,12 @@ HWY_EXPORT(Sum);
 HWY_EXPORT(SumFar);
 HWY_EXPORT(AllFinite);
 
-void Sum(absl::Span<const float* const> inputs, float* out, size_t n) {
-  HWY_DYNAMIC_DISPATCH(Sum)(inputs, out, n);
+bool Sum(absl::Span<const float* const> inputs, float* out, size_t n) {
+  return HWY_DYNAMIC_DISPATCH(Sum)(inputs, out, n);
 }
 
-void SumFar(absl::Span<const float* const> inputs, float* out, size_t n) {
-  HWY_DYNAMIC_DISPATCH(SumFar)(inputs, out, n);
+bool SumFar(absl::Span<const float* const> inputs, float* out, size_t n) {
+  return HWY_DYNAMIC_DISPATCH(SumFar)(inputs, out, n);
 }
 
 bool AllFinite(const float* x, size_t n) { return HWY_DYNAMIC_DISPATCH(AllFinite)(x, n); }

@@ -5,6 +5,7 @@
 #include <memory>
 #include <optional>
 #include <utility>
+#include <vector>
 
 #include "common/buffer_pool.h"
 #include "common/bytes.h"
@@ -27,6 +28,8 @@ struct Addend {
 
   Bytes bytes;
   std::optional<kernels::CheckedPayload> encoded;  // of `bytes`; none: they are fp32
+  // fp32 that may hold NaN or infinity: a sum finds that in its own pass over them.
+  bool unchecked = false;
 };
 
 // The sum of one chunk over the nodes at one clock, in an order that does not depend on the order
@@ -37,11 +40,15 @@ class Accumulator {
  public:
   virtual ~Accumulator() = default;
 
-  // Leaf `leaf` is `value`: all elements of the chunk; an empty value adds nothing.
+  // Leaf `leaf` is `value`: all elements of the chunk; an empty value adds nothing. Returns the
+  // leaves, of this call or earlier ones, that turned out to hold NaN or infinity: they are as if
+  // they had not come, and may come again.
   // REQUIRES: each leaf at most once.
-  virtual void Add(size_t leaf, Addend value) = 0;
+  virtual std::vector<size_t> Add(size_t leaf, Addend value) = 0;
+  // The same of all leaves that came and have not been looked at.
+  virtual std::vector<size_t> Check() = 0;
   // The sum, as fp32, over the leaves that came, those that did not come counting as empty; empty
-  // itself where no leaf had a value. Leaves the accumulator empty.
+  // itself where no leaf had a value. Leaves the accumulator empty. REQUIRES: Check() found none.
   virtual Bytes Finish() = 0;
   // Buffers that are held now, received ones included, and their bytes.
   virtual size_t held() const = 0;

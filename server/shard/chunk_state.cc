@@ -44,13 +44,14 @@ PushResult ChunkState::OnPush(Push push, std::vector<DueAnswer>* due) {
   node.samples = push.samples;
   node.versions_behind =
       static_cast<uint32_t>(std::min<uint64_t>(weights_.version() - push.base_version, UINT32_MAX));
+  PushResult result;
   if (rules_.policy.applies_per_clock()) {
-    AddToClock(push, std::move(sum));
+    result = AddToClock(push, std::move(sum), due);
   } else {
     ApplyOnArrival(push, sum);
   }
   CollectDue(due);
-  return {};
+  return result;
 }
 
 PushResult ChunkState::OnDuplicate(const Push& push, std::vector<DueAnswer>* due) {
@@ -95,27 +96,48 @@ PushResult ChunkState::Check(const Push& push) const {
 
 PushResult ChunkState::CheckSum(const Bytes& sum, Addend* addend) const {
   if (sum.empty()) return {};
+  const bool is_encoded = rules_.push_codec != wire::Codec::kNone;
+  if (!is_encoded && rules_.policy.answers_alike()) {
+    *addend = Addend(sum);
+    addend->unchecked = true;
+    return {};
+  }
   const absl::StatusOr<kernels::CheckedPayload> checked =
       kernels::CheckedPayload::Check(kernels_, rules_.push_codec, weights_.elements(),
                                      absl::MakeConstSpan(sum.data(), sum.size()));
-  const bool is_encoded = rules_.push_codec != wire::Codec::kNone;
   if (checked.ok()) {
     *addend = is_encoded ? Addend(sum, *checked) : Addend(sum);
     return {};
   }
-  if (!is_encoded) return Refuse(wire::ErrorCode::kNotFinite, "NaN or infinity");
+  if (!is_encoded) return Refuse(wire::ErrorCode::kNotFinite, kNotFiniteText);
   return Refuse(wire::ErrorCode::kMalformed, std::string(checked.status().message()));
 }
 
-void ChunkState::AddToClock(const Push& push, Addend sum) {
+PushResult ChunkState::AddToClock(const Push& push, Addend sum, std::vector<DueAnswer>* due) {
   OpenClock& clock = open_[push.clock];
   if (clock.sum == nullptr) {
     clock.sum =
         CreateAccumulator(rules_.order, kernels_, pool_, nodes_.size(), weights_.elements());
   }
-  clock.sum->Add(push.node, std::move(sum));
   clock.samples += push.samples;
-  ApplyCompleteClocks();
+  Withdraw(push.clock, clock.sum->Add(push.node, std::move(sum)), due);
+  ApplyCompleteClocks(due);
+  const size_t own = std::erase_if(*due, [&](const DueAnswer& answer) {
+    return answer.op == wire::Op::kError && answer.node == push.node;
+  });
+  return own == 0 ? PushResult() : Refuse(wire::ErrorCode::kNotFinite, kNotFiniteText);
+}
+
+void ChunkState::Withdraw(uint64_t clock, const std::vector<size_t>& nodes,
+                          std::vector<DueAnswer>* due) {
+  for (const size_t i : nodes) {
+    NodeProgress& node = nodes_[i];
+    open_.at(clock).samples -= node.samples;
+    node.received = clock;
+    node.waiting = false;
+    node.checksum = 0;
+    due->push_back({.op = wire::Op::kError, .node = i, .clock = clock});
+  }
 }
 
 void ChunkState::ApplyOnArrival(const Push& push, const Addend& sum) {
@@ -134,10 +156,15 @@ void ChunkState::ApplyOnArrival(const Push& push, const Addend& sum) {
 }
 
 // Clocks complete in order, because each node's pushes are contiguous.
-void ChunkState::ApplyCompleteClocks() {
-  const uint64_t gate = Gate();
+void ChunkState::ApplyCompleteClocks(std::vector<DueAnswer>* due) {
+  uint64_t gate = Gate();
   while (!open_.empty() && open_.begin()->first < gate) {
     OpenClock& clock = open_.begin()->second;
+    if (const std::vector<size_t> bad = clock.sum->Check(); !bad.empty()) {
+      Withdraw(open_.begin()->first, bad, due);
+      gate = Gate();
+      continue;
+    }
     const Bytes sum = clock.sum->Finish();
     if (clock.samples == 0) {
       weights_.Skip();
@@ -151,7 +178,7 @@ void ChunkState::ApplyCompleteClocks() {
 
 void ChunkState::OnRetire(size_t node, std::vector<DueAnswer>* due) {
   nodes_[node].retired = true;
-  ApplyCompleteClocks();
+  ApplyCompleteClocks(due);
   CollectDue(due);
 }
 

@@ -39,7 +39,8 @@ struct Push {
   Bytes sum;              // encoded as the rules say; empty: adds nothing
 };
 
-// An answer that is due now: to the push of `clock`, or to CUT(clock).
+// An answer that is due now: to the push of `clock`, or to CUT(clock). ERROR: a push of `clock`
+// that was received turned out not to be finite, and counts as not received.
 struct DueAnswer {
   wire::Op op = wire::Op::kAnswer;
   size_t node = 0;
@@ -47,6 +48,8 @@ struct DueAnswer {
   uint32_t staleness = 0;
   bool again = false;  // the push has been answered before
 };
+
+inline constexpr char kNotFiniteText[] = "NaN or infinity";
 
 struct PushResult {
   wire::ErrorCode error = wire::ErrorCode::kNone;
@@ -75,7 +78,8 @@ class ChunkState {
   const ChunkRules& rules() const { return rules_; }
   NodeCopies& copies() { return copies_; }
 
-  // REQUIRES: weights().seeded(). Appends the answers that are due now, of this node and of others.
+  // REQUIRES: weights().seeded(). Appends the answers that are due now, of this node and of others,
+  // also where the push itself is refused.
   PushResult OnPush(Push push, std::vector<DueAnswer>* due);
   // The node pushes no more: it holds nobody up.
   void OnRetire(size_t node, std::vector<DueAnswer>* due);
@@ -114,11 +118,14 @@ class ChunkState {
 
   PushResult OnDuplicate(const Push& push, std::vector<DueAnswer>* due);
   PushResult Check(const Push& push) const;
-  // Decodes later. Errors: MALFORMED, or of fp32 NOT_FINITE.
+  // Decodes later. Where nobody is answered before a clock is complete, fp32 is checked when it is
+  // added. Errors: MALFORMED, or of fp32 NOT_FINITE.
   PushResult CheckSum(const Bytes& sum, Addend* addend) const;
-  void AddToClock(const Push& push, Addend sum);
+  PushResult AddToClock(const Push& push, Addend sum, std::vector<DueAnswer>* due);
+  // What was received of these nodes at `clock` counts no more.
+  void Withdraw(uint64_t clock, const std::vector<size_t>& nodes, std::vector<DueAnswer>* due);
   void ApplyOnArrival(const Push& push, const Addend& sum);
-  void ApplyCompleteClocks();
+  void ApplyCompleteClocks(std::vector<DueAnswer>* due);
   void CollectDue(std::vector<DueAnswer>* due);
   DueAnswer AnswerTo(size_t node) const;
   // MinClock, infinity where all nodes have retired.

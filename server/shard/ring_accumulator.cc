@@ -13,6 +13,12 @@ RingAccumulator::RingAccumulator(const kernels::Kernels& kernels, BufferPool& po
                                  size_t elements)
     : kernels_(kernels), pool_(pool), elements_(elements), leaves_(leaves) {}
 
+std::vector<size_t> RingAccumulator::Add(size_t leaf, Addend value) {
+  if (value.unchecked && !kernels_.all_finite(value.bytes.floats(), elements_)) return {leaf};
+  leaves_[leaf] = value.Decoded(pool_);
+  return {};
+}
+
 Bytes RingAccumulator::Finish() {
   if (held() == 0) return Bytes();
   const std::shared_ptr<float> sum = pool_.AllocateFloats(elements_);

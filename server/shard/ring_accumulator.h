@@ -16,7 +16,9 @@ class RingAccumulator final : public Accumulator {
   RingAccumulator(const kernels::Kernels& kernels, BufferPool& pool, size_t leaves,
                   size_t elements);
 
-  void Add(size_t leaf, Addend value) override { leaves_[leaf] = value.Decoded(pool_); }
+  // Looks at once: nothing is added before the last leaf is there.
+  std::vector<size_t> Add(size_t leaf, Addend value) override;
+  std::vector<size_t> Check() override { return {}; }
   Bytes Finish() override;
   size_t held() const override;
   size_t held_bytes() const override { return held() * elements_ * sizeof(float); }

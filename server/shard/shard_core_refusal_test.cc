@@ -2,6 +2,7 @@
 #include <cmath>
 #include <limits>
 
+#include "absl/strings/str_cat.h"
 #include "common/job/job.h"
 #include "gtest/gtest.h"
 #include "server/shard/shard_harness.h"
@@ -229,20 +230,81 @@ TEST_F(ShardCoreRefusal, ADuplicateWithAnotherContentOfTheSameProcess) {
 
 TEST_F(ShardCoreRefusal, NanOrInfinityInAPushOrInFirstWeights) {
   const float kBad[] = {NAN, -NAN, INFINITY, -INFINITY};
+  uint64_t clock = 0;
   for (float bad : kBad) {
-    ExpectRefused(a_, PushFrame(record_, 0, 0, 0, {4, 4, bad, 4}, 4), ErrorCode::kNotFinite);
     ExpectRefused(a_, InitFrame(record_, 0, 1, {bad, 0, 0, 0}), ErrorCode::kNotFinite);
+    EXPECT_TRUE(shard_.Deliver(a_, Push(0, clock)).empty());
+    ExpectRefused(b_, PushFrame(record_, 1, 0, clock, {4, 4, bad, 4}, 4, clock),
+                  ErrorCode::kNotFinite);
+    // The good one stays, the bad one may come again.
+    const auto answers = shard_.Deliver(b_, Push(1, clock));
+    ASSERT_EQ(answers.size(), 2u);
+    EXPECT_EQ(FloatsOf(answers[0].frame)[0], 1.0f - 0.5f * ++clock);
   }
+}
+
+// It is looked at when it is added: the node that brought it is told, not the one that came last.
+TEST_F(ShardCoreRefusal, NanInAPushThatWaitsForOthers) {
+  EXPECT_TRUE(shard_.Deliver(a_, PushFrame(record_, 0, 0, 0, {4, NAN, 4, 4}, 4)).empty());
+  const uint64_t before = Refused();
+  const auto errors = shard_.Deliver(b_, Push(1));
+  ASSERT_EQ(errors.size(), 1u);
+  EXPECT_EQ(errors[0].connection, a_);
+  EXPECT_EQ(errors[0].frame.header.op, Op::kError);
+  EXPECT_EQ(errors[0].frame.header.error, ErrorCode::kNotFinite);
+  EXPECT_EQ(errors[0].frame.header.node, 0u);
+  EXPECT_EQ(Refused(), before + 1);
+  const auto answers = shard_.Deliver(a_, Push(0));
+  ASSERT_EQ(answers.size(), 2u);
+  EXPECT_EQ(FloatsOf(answers[1].frame), (std::vector<float>{0.5f, 1.5f, 2.5f, 3.5f}));
+}
+
+TEST_F(ShardCoreRefusal, NanInThePushesOfBothNodes) {
+  EXPECT_TRUE(shard_.Deliver(a_, PushFrame(record_, 0, 0, 0, {4, NAN, 4, 4}, 4)).empty());
+  const auto errors = shard_.Deliver(b_, PushFrame(record_, 1, 0, 0, {4, 4, 4, INFINITY}, 4));
+  ASSERT_EQ(errors.size(), 2u);
+  EXPECT_EQ(errors[0].connection, b_);
+  EXPECT_EQ(errors[1].connection, a_);
   ExpectClockZeroStillWorks();
+}
+
+TEST_F(ShardCoreRefusal, NanBesideNodesThatHaveNoSamples) {
+  EXPECT_TRUE(shard_.Deliver(a_, PushFrame(record_, 0, 0, 0, {4, NAN, 4, 4}, 4)).empty());
+  const auto errors = shard_.Deliver(b_, EmptyFrame(record_, 1, 0, 0, 0));
+  ASSERT_EQ(errors.size(), 1u);
+  EXPECT_EQ(errors[0].connection, a_);
+  EXPECT_EQ(errors[0].frame.header.error, ErrorCode::kNotFinite);
+  const auto answers = shard_.Deliver(a_, Push(0));
+  ASSERT_EQ(answers.size(), 2u);
+  EXPECT_EQ(FloatsOf(answers[0].frame), (std::vector<float>{0.5f, 1.5f, 2.5f, 3.5f}));
+}
+
+// Where a push is applied, or answered, before others come, it is looked at when it comes.
+TEST_F(ShardCoreRefusal, NanWhereAPushIsAnsweredBeforeTheOthersCome) {
+  uint32_t job = 20;
+  for (const char* mode :
+       {"consistency { lazy { staleness: 1 } }", "consistency { async {} }", "order: RING"}) {
+    const proto::JobRecord record =
+        RecordOf({.job = job++, .job_text = absl::StrCat("optimizer { sgd {} } ", mode)});
+    ASSERT_TRUE(shard_.core().Install(record, ShardId(0)).ok()) << mode;
+    const ConnectionId node = shard_.Join(record, 0);
+    shard_.Deliver(node, InitFrame(record, 0, 0, kWeights));
+    const Frame reply =
+        shard_.DeliverForOne(node, PushFrame(record, 0, 0, 0, {4, 4, -INFINITY, 4}, 4));
+    EXPECT_EQ(reply.header.error, ErrorCode::kNotFinite) << mode;
+  }
 }
 
 TEST_F(ShardCoreRefusal, TheErrorOfAPushNamesNodeChunkAndClock) {
   proto::JobRecord record = RecordOf({.job = 12, .elements = 64, .chunk_elements = 64});
   ASSERT_TRUE(shard_.core().Install(record, ShardId(0)).ok());
-  const ConnectionId node = shard_.Join(record, 1);
+  const ConnectionId other = shard_.Join(record, 0), node = shard_.Join(record, 1);
   shard_.Deliver(node, InitFrame(record, 1, 0, std::vector<float>(64)));
-  const Frame reply =
-      shard_.DeliverForOne(node, PushFrame(record, 1, 0, 0, std::vector<float>(64, NAN), 4));
+  shard_.Deliver(node, PushFrame(record, 1, 0, 0, std::vector<float>(64, NAN), 4));
+  const auto sent = shard_.Deliver(other, PushFrame(record, 0, 0, 0, std::vector<float>(64), 4));
+  ASSERT_EQ(sent.size(), 1u);
+  EXPECT_EQ(sent[0].connection, node);
+  const Frame& reply = sent[0].frame;
   EXPECT_EQ(std::string(reinterpret_cast<const char*>(reply.payload.data()), reply.payload.size()),
             "node 1 chunk 0 clock 0: NaN or infinity");
 }

@@ -17,6 +17,10 @@ constexpr size_t kLooksPerReport = 1 << 19;
 // Of one node at a time: its own, one that is lost but not yet known to be, and strangers'.
 constexpr size_t kConnectionsMax = 4;
 
+std::string ReasonOf(const wire::Header& push, const std::string& what) {
+  return absl::StrFormat("node %d chunk %d clock %d: %s", push.node, push.chunk, push.clock, what);
+}
+
 }  // namespace
 
 using wire::ErrorCode;
@@ -203,9 +207,8 @@ void ShardJob::OnPushPull(transport::ConnectionId connection, size_t node, const
                                           .sum = frame.payload},
                                          &due);
   if (result.error != ErrorCode::kNone) {
-    const std::string reason = absl::StrFormat("node %d chunk %d clock %d: %s", header.node,
-                                               header.chunk, header.clock, result.reason);
-    return Refuse(connection, frame, result.error, reason, actions);
+    Refuse(connection, frame, result.error, ReasonOf(header, result.reason), actions);
+    return SendDue(header.chunk, due, actions);
   }
   if (result.duplicate) {
     ++counters_.duplicates;
@@ -251,6 +254,10 @@ void ShardJob::SendDue(uint32_t chunk, const std::vector<DueAnswer>& due,
     if (answer.op == Op::kAnswer) {
       trace_.OnDue(plan_.nodes[answer.node], ChunkId(chunk), answer.clock);
     }
+    if (answer.op == Op::kError) {
+      ++counters_.refused;
+      ++(*refusals_)[CauseOf(ErrorCode::kNotFinite, Sender::kMember)];
+    }
     // Also where nobody takes it: it is part of the node's copy from now on.
     const wire::Frame frame = FrameOf(chunk, answer);
     if (node.connections.empty()) continue;
@@ -277,6 +284,10 @@ wire::Frame ShardJob::FrameOf(uint32_t chunk, const DueAnswer& answer) {
   header.received = state.Received(answer.node);
   header.min_clock = state.MinClock();
   header.staleness = answer.staleness;
+  if (answer.op == Op::kError) {
+    const size_t push_bytes = state.weights().elements() * sizeof(float);
+    return ErrorReply(header, push_bytes, ErrorCode::kNotFinite, ReasonOf(header, kNotFiniteText));
+  }
   SetWeights(answer, &state, &frame);
   return frame;
 }

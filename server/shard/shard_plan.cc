@@ -103,6 +103,9 @@ absl::StatusOr<ShardPlan> PlanOf(const proto::JobRecord& record, ShardId own_sha
   if (absl::Status status = plan.rules.answers.compression.Validate(); !status.ok()) return status;
   plan.rules.batch_per_rank = job.has_data() ? job.data().batch_per_rank() : 0;
   plan.rules.update = kernels::UpdateRuleOf(job, record.samples_per_epoch());
+  // Encoders read the new weights again.
+  plan.rules.update.far = record.layout().elements() * sizeof(float) >= kernels::kFarBytes &&
+                          plan.rules.answers.compression.compression == kernels::Compression::kNone;
   return plan;
 }
 

@@ -30,7 +30,8 @@ TreeAccumulator::TreeAccumulator(const kernels::Kernels& kernels, BufferPool& po
                                  size_t elements)
     : kernels_(kernels), pool_(pool), leaves_(leaves), elements_(elements) {}
 
-void TreeAccumulator::Add(size_t leaf, Addend value) {
+std::vector<size_t> TreeAccumulator::Add(size_t leaf, Addend value) {
+  std::vector<size_t> bad;
   size_t begin = leaf;
   Part part = {.end = leaf + 1, .value = std::move(value), .own = nullptr};
   while (part.end - begin < leaves_) {
@@ -39,13 +40,45 @@ void TreeAccumulator::Add(size_t leaf, Addend value) {
     auto sibling = parts_.find(is_left ? part.end : parent.begin);
     const size_t sibling_end = is_left ? parent.end : begin;
     if (sibling == parts_.end() || sibling->second.end != sibling_end) break;
-    Part other = std::move(sibling->second);
+    Part& other = sibling->second;
+    Part sum;
+    // Neither is written to, so both are still there if the sum is not finite.
+    const bool by_sum = part.value.unchecked && other.value.unchecked;
+    if (by_sum) sum = is_left ? Combine(part, other) : Combine(other, part);
+    if (!sum.finite) {
+      const bool other_is_bad = IsBad(&other), part_is_bad = IsBad(&part);
+      if (part_is_bad) bad.push_back(leaf);
+      if (other_is_bad) bad.push_back(sibling->first);
+      if (other_is_bad) parts_.erase(sibling);
+      if (part_is_bad) return bad;
+      if (other_is_bad) break;
+    }
+    // Finite leaves whose sum is not: it overflowed, and stays what it is.
+    if (!by_sum) {
+      sum = is_left ? Combine(std::move(part), std::move(other))
+                    : Combine(std::move(other), std::move(part));
+    }
     parts_.erase(sibling);
-    part = is_left ? Combine(std::move(part), std::move(other))
-                   : Combine(std::move(other), std::move(part));
+    part = std::move(sum);
     begin = parent.begin;
   }
   parts_.emplace(begin, std::move(part));
+  return bad;
+}
+
+bool TreeAccumulator::IsBad(Part* part) const {
+  if (!part->value.unchecked) return false;
+  part->value.unchecked = false;
+  return !kernels_.all_finite(part->value.bytes.floats(), elements_);
+}
+
+std::vector<size_t> TreeAccumulator::Check() {
+  std::vector<size_t> bad;
+  for (auto& [leaf, part] : parts_) {
+    if (IsBad(&part)) bad.push_back(leaf);
+  }
+  for (const size_t leaf : bad) parts_.erase(leaf);
+  return bad;
 }
 
 Bytes TreeAccumulator::Finish() {
@@ -67,15 +100,20 @@ size_t TreeAccumulator::held_bytes() const {
 }
 
 // A sum of two has the same bits either way. An encoded one is decoded in the same pass.
-void TreeAccumulator::Sum(const Addend& left, const Addend& right, float* out) const {
+bool TreeAccumulator::Sum(const Addend& left, const Addend& right, float* out) const {
   if (!left.encoded && !right.encoded) {
     const float* const inputs[] = {left.bytes.floats(), right.bytes.floats()};
     return kernels_.sum(absl::MakeConstSpan(inputs), out, elements_);
   }
-  if (!left.encoded) return right.encoded->AddTo(left.bytes.floats(), out);
-  if (!right.encoded) return left.encoded->AddTo(right.bytes.floats(), out);
-  left.encoded->WriteTo(out);
-  right.encoded->AddTo(out, out);
+  if (!left.encoded) {
+    right.encoded->AddTo(left.bytes.floats(), out);
+  } else if (!right.encoded) {
+    left.encoded->AddTo(right.bytes.floats(), out);
+  } else {
+    left.encoded->WriteTo(out);
+    right.encoded->AddTo(out, out);
+  }
+  return true;
 }
 
 // Adjacent subtrees; an empty one adds nothing.
@@ -88,8 +126,8 @@ TreeAccumulator::Part TreeAccumulator::Combine(Part left, Part right) {
   }
   std::shared_ptr<float> out = left.own != nullptr ? left.own : right.own;
   if (out == nullptr) out = pool_.AllocateFloats(elements_);
-  Sum(left.value, right.value, out.get());
-  return {.end = end, .value = AsBytes(out, elements_), .own = out};
+  const bool finite = Sum(left.value, right.value, out.get());
+  return {.end = end, .value = AsBytes(out, elements_), .own = out, .finite = finite};
 }
 
 TreeAccumulator::Part TreeAccumulator::Fold(size_t begin, size_t end) {

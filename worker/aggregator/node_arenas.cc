@@ -11,8 +11,6 @@ namespace {
 
 // What one thread adds at a time, so that a helper which comes late finds something left.
 constexpr size_t kPartElements = 65536;
-// Weights that no core's cache holds are not worth a place in it.
-constexpr size_t kFarBytes = size_t{8} << 20;
 // What is sent and received meanwhile keeps one busy: with a helper there, steps take longer.
 constexpr uint32_t kExchangeCores = 1;
 // More threads than these do not make the memory any faster.
@@ -32,6 +30,8 @@ NodeArenas::NodeArenas(NodeMemory* memory, AggregatorCore* core, const ChunkMap&
       map_(map),
       kernels_(kernels),
       lends_gradients_(options.lends_gradients && memory->offsets().local_ranks == 1),
+      into_arena_(map.elements() * sizeof(float) >= kernels::kFarBytes ? kernels.sum_far
+                                                                       : kernels.sum),
       helpers_(options.helpers),
       cores_(options.cores),
       pool_(BufferPool::kRetainedBytesMax, options.source),
@@ -68,8 +68,10 @@ uint32_t NodeArenas::IdleCores(uint32_t others) const {
 }
 
 void NodeArenas::AddUp(SumKernel sum, uint32_t idle_cores, float* out, size_t count) {
-  if (helpers_ == nullptr || idle_cores == 0 || count < 2 * kPartElements)
-    return sum(inputs_, out, count);
+  if (helpers_ == nullptr || idle_cores == 0 || count < 2 * kPartElements) {
+    sum(inputs_, out, count);
+    return;
+  }
   const auto parts = static_cast<uint32_t>((count + kPartElements - 1) / kPartElements);
   helpers_->Run(parts, idle_cores, [&](uint32_t part) {
     const size_t at = part * kPartElements;
@@ -102,8 +104,7 @@ void NodeArenas::SumIntoWeights(ChunkId first, uint32_t chunks, uint64_t clock) 
   Collect(first, clock);
   const uint64_t begin = map_.OffsetOf(first);
   const ChunkId last(first.value() + chunks - 1);
-  const bool is_far = map_.elements() * sizeof(float) >= kFarBytes;
-  AddUp(is_far ? kernels_.sum_far : kernels_.sum, IdleCores(0), memory_->weights() + begin,
+  AddUp(into_arena_, IdleCores(0), memory_->weights() + begin,
         map_.OffsetOf(last) + map_.ElementsOf(last) - begin);
   for (uint32_t c = first.value(); c <= last.value(); ++c) {
     memory_->consumed(c).store(core_->OnSummed(ChunkId(c), complete_), std::memory_order_release);
@@ -121,8 +122,10 @@ void NodeArenas::Land(ChunkId chunk, uint64_t landed) {
 }
 
 void NodeArenas::TakeWeights(ChunkId chunk, uint32_t first_element, const Bytes& weights) {
-  CopyBytes(CopyReason::kIntoArena, memory_->weights() + map_.OffsetOf(chunk) + first_element,
-            weights.data(), weights.size());
+  const float* const from = weights.floats();
+  float* const to = memory_->weights() + map_.OffsetOf(chunk) + first_element;
+  into_arena_(absl::MakeConstSpan(&from, 1), to, weights.float_count());
+  CountCopy(CopyReason::kIntoArena, weights.size());
 }
 
 void NodeArenas::AddToWeights(ChunkId chunk, uint32_t first_element,

@@ -77,6 +77,7 @@ class NodeArenas final : public ExchangeNode {
   const ChunkMap map_;
   const kernels::Kernels& kernels_;
   const bool lends_gradients_;
+  const SumKernel into_arena_;  // what writes weights there
   ForkJoin* const helpers_;
   const uint32_t cores_;
   BufferPool pool_;
