@@ -1,6 +1,11 @@
 #include "common/wire/frame.h"
 
+// Here the widest instructions of the processor are chosen at run time.
+#if defined(__x86_64__)
+#include <xxh_x86dispatch.h>
+#else
 #include <xxhash.h>
+#endif
 
 #include <type_traits>
 
