@@ -1,6 +1,7 @@
 """`strata local --trace FILE` on real processes: what stands in the file."""
 
 import collections
+import filecmp
 import json
 import os
 import re
@@ -213,6 +214,38 @@ class TraceTest(unittest.TestCase):
         self.assertEqual(run.returncode, 0, run.stderr)
         self.assertIn("trace.json is empty: no rank made a step from step 100 on", run.stderr)
         self.assertEqual(Trace(self, self.file).spans, [])
+
+    def test_of_jobs_on_one_cluster_only_the_traced_one_is_recorded(self):
+        command = ["local", "--servers", "1", "--shards", "2", "--nodes", "2", "--slots", "4"]
+        command += ["--runs", os.path.join(self.dir.name, "runs"), "--log-level", "error"]
+        cluster = subprocess.Popen(
+            [STRATA, *command, "--listen", "127.0.0.1:0"], stdout=subprocess.PIPE, text=True
+        )
+        self.addCleanup(cluster.stdout.close)
+        self.addCleanup(cluster.wait, DEADLINE_S)
+        self.addCleanup(cluster.terminate)
+        ready = re.search(r"coordinator=(\S+)", cluster.stdout.readline())
+        at = ["--coordinator", ready[1]]
+        plain = self.path("plain.textproto", job(name='"plain"', max_steps="300"))
+        self.assertEqual(self.strata("submit", plain, *at).returncode, 0)
+        traced = self.path("job.textproto", job(trace="{ steps: 2 }"))
+        run = self.strata("submit", traced, *at, "--follow", "--trace", self.file)
+        self.assertEqual(run.returncode, 0, run.stderr)
+        self.check_phases(Trace(self, self.file), range(2), self.chunks())
+        # It can be had again; of the other job there is none.
+        again = self.file + ".again"
+        self.assertEqual(self.strata("trace", "traced", again, *at).returncode, 0)
+        self.assertTrue(filecmp.cmp(again, self.file, shallow=False))
+        run = self.strata("trace", "plain", again, *at)
+        self.assertEqual(run.returncode, 1)
+        self.assertEqual(
+            run.stderr,
+            "strata: error: job 1 (plain) has no trace: it was submitted without --trace\n",
+        )
+        nodes = json.loads(self.strata("nodes", *at, "--json").stdout)
+        held = [r for r in nodes["coordinator"]["resources"] if r["name"] == "trace bytes"]
+        self.assertEqual(held[0]["limit"], 32 << 20)
+        self.assertGreater(held[0]["used"], 1000)
 
     def test_a_file_that_cannot_be_written_is_found_before_anything_starts(self):
         missing = os.path.join(self.dir.name, "missing", "t.json")

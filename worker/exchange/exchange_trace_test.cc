@@ -72,6 +72,10 @@ TEST_F(ExchangeTraceTest, EachChunkOfEachTracedClockGoesThroughAllPhasesInOrder)
       const TraceEvent& encode = First(events, TraceEvent::ENCODE);
       const TraceEvent& send = First(events, TraceEvent::SEND);
       const TraceEvent& apply = First(events, TraceEvent::APPLY);
+      // Published once the weights of the clock before had landed; the first one once the job
+      // began.
+      const auto before = all.find({key.first, key.second - 1});
+      EXPECT_GT(ready.start_us(), before == all.end() ? 0 : EndOf(before->second.back()));
       EXPECT_LT(EndOf(ready), sum.start_us());
       EXPECT_LT(EndOf(sum), encode.start_us());
       EXPECT_LE(EndOf(encode), send.start_us());
