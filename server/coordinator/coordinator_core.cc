@@ -130,16 +130,22 @@ void CoordinatorCore::OnTrace(const std::string& daemon, const proto::TraceBatch
   traces_.Add(named);
 }
 
+bool CoordinatorCore::MayHaveMoreOf(JobId job, const std::string& daemon) const {
+  const Daemon* found = membership_.Find(daemon);
+  return found != nullptr && found->alive && !traces_.HasAllOf(job, daemon);
+}
+
 bool CoordinatorCore::IsTraceComplete(const JobEntry& entry, absl::Time now) const {
   if (!entry.ended()) return false;
+  if (!entry.stored.training()) return true;  // nor has it ever
   if (now - absl::FromUnixMillis(entry.stored.status().ended_ms()) >= options_.trace_patience) {
     return true;
   }
   for (const JobNode& node : entry.nodes) {
-    if (!traces_.HasAllOf(entry.id(), node.daemon)) return false;
+    if (MayHaveMoreOf(entry.id(), node.daemon)) return false;
   }
   for (const JobServer& server : entry.servers) {
-    if (!traces_.HasAllOf(entry.id(), server.daemon)) return false;
+    if (MayHaveMoreOf(entry.id(), server.daemon)) return false;
   }
   return true;
 }

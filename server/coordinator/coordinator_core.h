@@ -36,7 +36,7 @@ class CoordinatorCore {
     JobTable::Options jobs;
     // How long after a job's end its daemons are waited for, which may have more to say of its
     // trace.
-    absl::Duration trace_patience = absl::Seconds(3);
+    absl::Duration trace_patience = absl::Seconds(10);
     // Fills in what a job's nodes and shards may take of memory, part by part, when its status is
     // asked for; may be empty. From outside, as the workers' part is no business of servers.
     std::function<void(const proto::JobRecord&, proto::JobStatus*)> add_memory_parts;
@@ -79,6 +79,7 @@ class CoordinatorCore {
   void RefuseNewcomer(SessionId session, const std::string& cause);
   void OnHeartbeat(const std::string& daemon, const proto::Heartbeat& heartbeat, absl::Time now);
   void OnTrace(const std::string& daemon, const proto::TraceBatch& batch);
+  bool MayHaveMoreOf(JobId job, const std::string& daemon) const;
   bool IsTraceComplete(const JobEntry& entry, absl::Time now) const;
   // False, and counted: the daemon has no part in the job that it speaks of.
   bool Concerns(const std::string& daemon, uint32_t job);

@@ -73,12 +73,15 @@ TEST_F(CoreTraceTest, IsCompleteOnceTheJobHasEndedAndEachOfItsDaemonsHasSaidAll)
               ElementsAre("w1 process of w1 1", "w2 process of w2 2", "s1 process of s1 3"));
 }
 
-TEST_F(CoreTraceTest, ADaemonThatIsGoneIsNotWaitedForForLong) {
+TEST_F(CoreTraceTest, ADaemonThatIsLostIsNotWaitedFor) {
   const uint32_t job = Train(5);
   Say("w1", job, 1);
   cluster_.Disconnect("s1");
-  cluster_.Advance(absl::Seconds(10));
+  cluster_.Advance(absl::Seconds(5));
   ASSERT_EQ(cluster_.Status(job).state(), proto::FAILED);
+  SayEnd("w1", job);
+  EXPECT_FALSE(IsComplete(job));
+  SayEnd("w2", job);
   EXPECT_TRUE(IsComplete(job));
   EXPECT_THAT(Held(job), ElementsAre("w1 process of w1 1"));
 }
@@ -86,7 +89,7 @@ TEST_F(CoreTraceTest, ADaemonThatIsGoneIsNotWaitedForForLong) {
 TEST_F(CoreTraceTest, TheLastWordsOfAnEndedJobAreWaitedForSoLong) {
   const uint32_t job = Train(5);
   for (const char* worker : {"w1", "w2"}) cluster_.Finished(worker, job);
-  cluster_.Advance(absl::Milliseconds(2500));
+  cluster_.Advance(absl::Milliseconds(9500));
   EXPECT_FALSE(IsComplete(job));
   cluster_.Advance(absl::Seconds(1));
   EXPECT_TRUE(IsComplete(job));
@@ -101,6 +104,15 @@ TEST_F(CoreTraceTest, AJobThatWasCancelledInTheQueueHasAnEmptyTrace) {
   ASSERT_TRUE(cluster_.core().Cancel(JobId(queued), cluster_.now()).ok());
   EXPECT_TRUE(IsComplete(queued));
   EXPECT_THAT(Held(queued), IsEmpty());
+}
+
+TEST_F(CoreTraceTest, AJobThatFailsBeforeItTrainsHasNothingToWaitFor) {
+  proto::Job job = CoreHarness::SomeJob(2);
+  job.mutable_trace()->set_steps(5);
+  const uint32_t id = cluster_.Submit(job);
+  cluster_.Failed("w1", id, "no data");
+  ASSERT_EQ(cluster_.Status(id).state(), proto::FAILED);
+  EXPECT_TRUE(IsComplete(id));
 }
 
 TEST_F(CoreTraceTest, AJobThatIsNotTracedHasNone) {

@@ -300,8 +300,8 @@ void ShardJob::SetWeights(const DueAnswer& answer, ChunkState* state, wire::Fram
     frame->payload = weights.weights();
     return;
   }
-  TraceSpan span(trace(), proto::TraceEvent::ENCODE, ChunkId(header.chunk), answer.clock,
-                 header.node);
+  TraceSpan span(answer.again ? nullptr : trace(), proto::TraceEvent::ENCODE, ChunkId(header.chunk),
+                 answer.clock, header.node);
   absl::StatusOr<NodeCopies::Answer> encoded =
       answer.again ? state->copies().Whole(answer.node)
                    : state->copies().Next(answer.node, weights.weights(), weights.version());
