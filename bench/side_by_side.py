@@ -209,7 +209,7 @@ def bound_text(scenario, work, result):
         moved = (work.nodes + 1) * work.size
         rate = moved / facts["bound_ms"] / 1e6
         return (f"Bound: {facts['bound_threads']} threads read {work.nodes} vectors and write one "
-                f"past the caches, measured before each of Strata's steps ({rate:.1f} GB/s in the "
+                f"past the caches, measured after each of Strata's steps ({rate:.1f} GB/s in the "
                 "last round); Strata's shares are those of single steps")
     each = ", ".join(f"{one / 1e6:.0f}" for one in result["bytes_per_s_each"])
     return (f"One TCP stream in the same run: {result['bytes_per_s'] / 1e6:.1f} MB/s (iperf3 per "

@@ -35,7 +35,7 @@ std::string Text(const Options& options, const bench::NodeBenchResult& result) {
   return absl::StrFormat(
              "aggregate: %s of one node, %.3f MiB each in %s of %d elements; the sum only\n"
              "%s to add; %s after %d of warm-up, values %s\n"
-             "bound: %s read %d vectors and write one, %.1f GB/s of memory, before each step\n",
+             "bound: %s read %d vectors and write one, %.1f GB/s of memory, after each step\n",
              CountOf(options.bench.ranks, "rank"),
              static_cast<double>(options.bench.bytes) / (1 << 20), CountOf(result.chunks, "chunk"),
              result.chunk_elements, CountOf(result.threads, "thread"),

@@ -14,7 +14,7 @@ struct Figures {
 // All 0 where there are no steps.
 Figures FiguresOf(std::vector<double> steps_ms);
 
-// The share of a bound that was measured before each step: the median over the steps of bound /
+// The share of a bound that was measured with each step: the median over the steps of bound /
 // step. 0 where there is none.
 double ShareOf(const std::vector<double>& bound_ms, const std::vector<double>& steps_ms);
 

@@ -32,7 +32,7 @@ bool SendAll(int fd, const void* data, size_t bytes) {
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<Gate>> Gate::Open(uint32_t participants,
-                                                 std::function<void()> before_step) {
+                                                 std::function<void()> after_step) {
   UniqueFd listening(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
   sockaddr_in address = {};
   address.sin_family = AF_INET;
@@ -45,14 +45,14 @@ absl::StatusOr<std::unique_ptr<Gate>> Gate::Open(uint32_t participants,
   }
   absl::StatusOr<EventFd> stop = EventFd::Create();
   if (!stop.ok()) return stop.status();
-  return std::unique_ptr<Gate>(new Gate(participants, std::move(before_step), std::move(listening),
+  return std::unique_ptr<Gate>(new Gate(participants, std::move(after_step), std::move(listening),
                                         ntohs(address.sin_port), *std::move(stop)));
 }
 
-Gate::Gate(uint32_t participants, std::function<void()> before_step, UniqueFd listening, int port,
+Gate::Gate(uint32_t participants, std::function<void()> after_step, UniqueFd listening, int port,
            EventFd stop)
     : participants_(participants),
-      before_step_(std::move(before_step)),
+      after_step_(std::move(after_step)),
       listening_(std::move(listening)),
       port_(port),
       stop_(std::move(stop)),
@@ -109,7 +109,7 @@ bool Gate::Meet(const std::vector<UniqueFd>& connections) {
     if (slowest_ms >= 0) steps_ms_.push_back(slowest_ms);
     all_right_ = all_right_ && right;
   }
-  if (slowest_ms < 0 && before_step_) before_step_();
+  if (slowest_ms >= 0 && after_step_) after_step_();
   for (const UniqueFd& connection : connections) {
     const char go = 1;
     if (!SendAll(connection.get(), &go, 1)) return false;

@@ -33,10 +33,10 @@ static_assert(sizeof(Arrival) == 16);
 // Threads: an own one serves the participants; calls come from one other thread.
 class Gate {
  public:
-  // Listens on all interfaces. `before_step` is called on the gate's thread when all have come to
-  // begin a step and none has been let through. Errors: the operating system's.
+  // Listens on all interfaces. `after_step` is called on the gate's thread when all have ended a
+  // step and none has been let through. Errors: the operating system's.
   static absl::StatusOr<std::unique_ptr<Gate>> Open(uint32_t participants,
-                                                    std::function<void()> before_step = nullptr);
+                                                    std::function<void()> after_step = nullptr);
   ~Gate();  // closes it
 
   int port() const { return port_; }
@@ -46,7 +46,7 @@ class Gate {
   bool all_right() const;
 
  private:
-  Gate(uint32_t participants, std::function<void()> before_step, UniqueFd listening, int port,
+  Gate(uint32_t participants, std::function<void()> after_step, UniqueFd listening, int port,
        EventFd stop);
 
   void Serve();
@@ -56,7 +56,7 @@ class Gate {
   bool AwaitReadable(int fd) const;
 
   const uint32_t participants_;
-  const std::function<void()> before_step_;
+  const std::function<void()> after_step_;
   const UniqueFd listening_;
   const int port_;
   const EventFd stop_;

@@ -40,7 +40,7 @@ TEST(GateTest, OneWrongValueOfOneParticipantIsKept) {
   EXPECT_FALSE((*gate)->all_right());
 }
 
-TEST(GateTest, WhatComesBeforeAStepIsDoneOnceAllAreThere) {
+TEST(GateTest, WhatComesAfterAStepIsDoneOnceAllHaveEndedIt) {
   std::vector<int> arrived_then;
   std::atomic<int> arrived = 0;
   auto gate = Gate::Open(2, [&] { arrived_then.push_back(arrived); });
@@ -50,8 +50,8 @@ TEST(GateTest, WhatComesBeforeAStepIsDoneOnceAllAreThere) {
     auto line = GateLine::Connect(address);
     ASSERT_TRUE(line.ok()) << line.status();
     for (int step = 0; step < 2; ++step) {
-      ++arrived;
       EXPECT_EQ(line->Meet({}), absl::OkStatus());
+      ++arrived;
       EXPECT_EQ(line->Meet({.step_ms = 1}), absl::OkStatus());
     }
   };

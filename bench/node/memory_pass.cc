@@ -72,9 +72,6 @@ absl::StatusOr<std::unique_ptr<MemoryPass>> MemoryPass::Create(uint64_t elements
                                                                uint32_t threads) {
   auto memory = worker::NodeMemory::Create(elements, inputs);
   if (!memory.ok()) return memory.status();
-  for (uint32_t r = 0; r < inputs; ++r) {
-    std::fill_n((*memory)->gradients(r), elements, static_cast<float>(r));
-  }
   std::fill_n((*memory)->weights(), elements, 0.0f);
   return std::unique_ptr<MemoryPass>(new MemoryPass(*std::move(memory), threads));
 }
@@ -84,6 +81,9 @@ double MemoryPass::Ms() {
   std::vector<const float*> inputs;
   for (uint32_t r = 0; r < offsets.local_ranks; ++r) inputs.push_back(memory_->gradients(r));
   float* const out = memory_->weights();
+  helpers_.Run(offsets.local_ranks, helpers_.helpers(), [&](uint32_t r) {
+    std::fill_n(memory_->gradients(r), offsets.elements, static_cast<float>(r));
+  });
   const auto parts = static_cast<uint32_t>((offsets.elements + kPartElements - 1) / kPartElements);
   const auto start = std::chrono::steady_clock::now();
   helpers_.Run(parts, helpers_.helpers(), [&](uint32_t part) {

@@ -22,7 +22,8 @@ class MemoryPass {
   static absl::StatusOr<std::unique_ptr<MemoryPass>> Create(uint64_t elements, uint32_t inputs,
                                                             uint32_t threads);
 
-  // Does it once; how long it took.
+  // Does it once, with vectors that have been written just before, as gradients are; how long it
+  // took.
   double Ms();
 
  private:

@@ -190,8 +190,7 @@ absl::StatusOr<NodeBenchResult> RunNodeBench(const NodeBenchOptions& asked) {
   if (absl::Status status = Node(options, (*gate)->port()).Run(); !status.ok()) return status;
   result.steps_ms = Measured((*gate)->steps_ms(), options.warmup);
   result.verified = (*gate)->all_right() && result.steps_ms.size() == options.steps;
-  *gate = nullptr;  // its thread has written the bounds; the last one is before no step
-  if (!result.bound_ms.empty()) result.bound_ms.pop_back();
+  *gate = nullptr;  // its thread has written the bounds
   result.bound_ms = Measured(std::move(result.bound_ms), options.warmup);
   return result;
 }

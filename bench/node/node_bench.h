@@ -27,7 +27,7 @@ struct NodeBenchOptions {
 
 struct NodeBenchResult {
   std::vector<double> steps_ms;  // from publication to the slowest rank's sight of the last sum
-  std::vector<double> bound_ms;  // what the memory takes for it, measured before each step
+  std::vector<double> bound_ms;  // what the memory takes for it, measured after each step
   bool verified = false;
   uint32_t threads = 0;  // of the aggregator while its ranks sleep
   uint32_t bound_threads = 0;
