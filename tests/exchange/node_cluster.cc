@@ -6,6 +6,7 @@
 #include <atomic>
 #include <cstdlib>
 #include <fstream>
+#include <random>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -21,9 +22,12 @@ namespace {
 
 constexpr absl::Duration kDeadline = absl::Seconds(120);
 
+// Among all tests of this machine: two that run at once may have the same process id, each in a
+// namespace of its own, but share the names of sockets.
 std::string UniqueName() {
+  static const uint32_t run = std::random_device()();
   static std::atomic<int> next = 0;
-  return absl::StrCat("strata-exchange-test-", getpid(), "-", next++);
+  return absl::StrCat("strata-exchange-test-", getpid(), "-", run, "-", next++);
 }
 
 absl::StatusOr<std::unique_ptr<client::Client>> Connect(const proto::Launch& launch) {
