@@ -28,6 +28,10 @@ inline constexpr uint64_t kJobRecordBytesMax = 32 << 20;
 inline constexpr uint32_t kShardsPerServerMax = 64;
 inline constexpr uint32_t kShardsPerJobMax = 256;
 inline constexpr uint32_t kSlotsMax = 1024;
+// Connections of a job's node to one peer.
+inline constexpr uint32_t kConnectionsPerPeerMax = 16;
+// And to all shards of the job.
+inline constexpr uint32_t kConnectionsPerNodeMax = kShardsPerJobMax;
 
 // Of a daemon's name, and of the host that it gives to peers.
 inline constexpr size_t kNameBytesMax = 255;

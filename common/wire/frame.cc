@@ -109,7 +109,7 @@ absl::Status CheckValues(absl::Span<const std::byte> bytes) {
   if (octet(kPayloadKindAt) > static_cast<uint8_t>(PayloadKind::kRegion)) {
     return Refuse(absl::StrFormat("payload_kind is %d, which is unknown", octet(kPayloadKindAt)));
   }
-  if (octet(kErrorAt) > static_cast<uint8_t>(ErrorCode::kWrongCodec)) {
+  if (octet(kErrorAt) > static_cast<uint8_t>(ErrorCode::kWrongConnection)) {
     return Refuse(absl::StrFormat("error is %d, which is unknown", octet(kErrorAt)));
   }
   return absl::OkStatus();
@@ -290,6 +290,7 @@ std::array<std::byte, kHelloBytes> EncodeHello(const Hello& hello) {
   Put(&bytes[4], static_cast<uint32_t>(hello.role));
   Put(&bytes[8], hello.cluster);
   Put(&bytes[16], hello.token);
+  Put(&bytes[24], hello.connection);
   return bytes;
 }
 
@@ -301,13 +302,14 @@ absl::Status DecodeHello(absl::Span<const std::byte> payload, Hello* hello) {
   if (role != static_cast<uint32_t>(Hello::Role::kNode)) {
     return Refuse(absl::StrFormat("HELLO role is %d, which is unknown", role));
   }
-  if (const auto reserved = Get<uint64_t>(&payload[24]); reserved != 0) {
+  if (const auto reserved = Get<uint32_t>(&payload[28]); reserved != 0) {
     return Refuse(absl::StrFormat("HELLO reserved is 0x%x, not 0", reserved));
   }
   hello->protocol = Get<uint32_t>(&payload[0]);
   hello->role = Hello::Role::kNode;
   hello->cluster = Get<uint64_t>(&payload[8]);
   hello->token = Get<uint64_t>(&payload[16]);
+  hello->connection = Get<uint32_t>(&payload[24]);
   return absl::OkStatus();
 }
 

@@ -93,8 +93,7 @@ enum Flag : uint8_t {
 
 enum class KeySpace : uint8_t { kDense = 0, kRows = 1 };
 enum class DType : uint8_t { kFloat32 = 0 };
-// kRegion: see region_reference.h.
-enum class PayloadKind : uint8_t { kInline = 0, kRegion = 1 };
+enum class PayloadKind : uint8_t { kInline = 0, kRegion = 1 };  // see region_reference.h
 inline constexpr size_t kRegionReferenceBytes = 32;
 
 enum class ErrorCode : uint8_t {
@@ -105,14 +104,15 @@ enum class ErrorCode : uint8_t {
   kWrongGeneration = 4,
   kNoHello = 5,  // data before HELLO, or of another node than HELLO said
   kWrongRole = 6,
-  kWrongChunk = 7,     // not on this shard, or element_count not the chunk's
-  kBeyondWindow = 8,   // clock ahead of what the job's depth allows
-  kConflict = 9,       // INIT or duplicate with another checksum
-  kNotFinite = 10,     // NaN or infinity in a push
-  kFenced = 11,        // a newer incarnation of the node has said HELLO
-  kWrongVersion = 12,  // HELLO of another protocol version
-  kPeerFailed = 13,    // between nodes: the job has failed at the sender
-  kWrongCodec = 14,    // not the job's for this op
+  kWrongChunk = 7,        // not on this shard, or element_count not the chunk's
+  kBeyondWindow = 8,      // clock ahead of what the job's depth allows
+  kConflict = 9,          // INIT or duplicate with another checksum
+  kNotFinite = 10,        // NaN or infinity in a push
+  kFenced = 11,           // a newer incarnation of the node has said HELLO
+  kWrongVersion = 12,     // HELLO of another protocol version
+  kPeerFailed = 13,       // between nodes: the job has failed at the sender
+  kWrongCodec = 14,       // not the job's for this op
+  kWrongConnection = 15,  // HELLO of one more than the job allows a pair of peers
 };
 
 struct Header {
@@ -152,13 +152,13 @@ struct Frame {
 };
 
 // What HELLO binds a connection to. Payload of kHello, kHelloBytes long, little-endian:
-// protocol u32, role u32, cluster u64, token u64, reserved u64 (0). Job, node and incarnation stand
-// in the header.
+// protocol u32, role u32, cluster u64, token u64, connection u32, reserved u32 (0). Job, node and
+// incarnation stand in the header.
 struct Hello {
   uint32_t protocol = 0;
   enum class Role : uint32_t { kNode = 1 } role = Role::kNode;
-  uint64_t cluster = 0;
-  uint64_t token = 0;
+  uint64_t cluster = 0, token = 0;
+  uint32_t connection = 0;  // which of those that the job allows a pair of peers, from 0
 };
 inline constexpr size_t kHelloBytes = 32;
 

@@ -75,6 +75,8 @@ std::string ToString(ErrorCode code) {
       return "WRONG_VERSION";
     case ErrorCode::kWrongCodec:
       return "WRONG_CODEC";
+    case ErrorCode::kWrongConnection:
+      return "WRONG_CONNECTION";
     case ErrorCode::kPeerFailed:
       return "PEER_FAILED";
   }

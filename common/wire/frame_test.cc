@@ -273,7 +273,7 @@ TEST(Frame, AnAttachNamesOneSession) {
 
 TEST(Frame, AnErrorCodeOutsideOfErrorAndRetryIsRefused) {
   ExpectRefused(DecodeWith(11, 3), "error is WRONG_VIEW in op PUSHPULL");
-  ExpectRefused(DecodeWith(11, 15), "error is 15");
+  ExpectRefused(DecodeWith(11, 16), "error is 16");
   Header retry;
   retry.op = Op::kRetry;
   retry.error = ErrorCode::kWrongView;

@@ -19,23 +19,26 @@ TEST(Hello, SurvivesARoundTripInTheDocumentedLayout) {
   const Hello hello = {.protocol = 0x04030201,
                        .role = Hello::Role::kNode,
                        .cluster = 0x0c0b0a0908070605,
-                       .token = 0x14131211100f0e0d};
+                       .token = 0x14131211100f0e0d,
+                       .connection = 0x18171615};
   const std::array<std::byte, kHelloBytes> bytes = EncodeHello(hello);
-  const std::vector<uint8_t> expected = {1,  2,  3,  4,  1,  0,  0,  0,  5, 6, 7, 8, 9, 10, 11, 12,
-                                         13, 14, 15, 16, 17, 18, 19, 20, 0, 0, 0, 0, 0, 0,  0,  0};
+  const std::vector<uint8_t> expected = {1,  2,  3,  4,  1,  0,  0,  0,  5,  6,  7,
+                                         8,  9,  10, 11, 12, 13, 14, 15, 16, 17, 18,
+                                         19, 20, 21, 22, 23, 24, 0,  0,  0,  0};
   for (size_t i = 0; i < kHelloBytes; ++i) EXPECT_EQ(static_cast<uint8_t>(bytes[i]), expected[i]);
   Hello decoded;
   ASSERT_TRUE(DecodeHello(bytes, &decoded).ok());
   EXPECT_EQ(decoded.protocol, hello.protocol);
   EXPECT_EQ(decoded.cluster, hello.cluster);
   EXPECT_EQ(decoded.token, hello.token);
+  EXPECT_EQ(decoded.connection, hello.connection);
 }
 
 TEST(Hello, WrongSizeRoleOrReservedBitsAreRefused) {
   std::array<std::byte, kHelloBytes> bytes = EncodeHello(Hello{});
   Hello hello;
   ExpectRefused(DecodeHello(absl::MakeConstSpan(bytes).first(31), &hello), "HELLO of 31 bytes");
-  for (const size_t offset : {24, 31}) {
+  for (const size_t offset : {28, 31}) {
     bytes = EncodeHello(Hello{});
     bytes[offset] = std::byte{1};
     ExpectRefused(DecodeHello(bytes, &hello), "HELLO reserved");

@@ -34,6 +34,8 @@ std::string CauseOf(ErrorCode code, Sender sender) {
       return "wrong protocol version";
     case ErrorCode::kWrongCodec:
       return "codec of another job";
+    case ErrorCode::kWrongConnection:
+      return "outside the job's connections";
     case ErrorCode::kPeerFailed:
       return "wrong role";
   }
