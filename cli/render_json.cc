@@ -129,6 +129,7 @@ Json ToJson(const proto::JobStatus& job) {
   json["node_memory"] = ToJson(SumOf(job.nodes()));
   json["shard_memory"] = ToJson(SumOf(job.shards()));
   json["placement"] = job.placement();
+  json["connections"] = job.job().connections();
   if (job.has_hidden_share()) json["hidden_share"] = job.hidden_share();
   json["progress"] = ToJson(job.progress());
   json["waits"] = Json::array();

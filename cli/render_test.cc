@@ -67,6 +67,15 @@ TEST(Render, SaysWhichServersHoldAJobAndWhy) {
   EXPECT_EQ(nlohmann::json::parse(JobJson(job))["placement"], job.placement());
 }
 
+TEST(Render, SaysOverHowManyConnectionsPeersSpeakWhereItIsNotOne) {
+  proto::JobStatus job = Job();
+  job.mutable_job()->set_connections(1);
+  EXPECT_THAT(JobText(job), testing::Not(testing::HasSubstr("connections")));
+  job.mutable_job()->set_connections(4);
+  EXPECT_THAT(JobText(job), testing::ContainsRegex("\n  connections +4 to each peer\n"));
+  EXPECT_EQ(nlohmann::json::parse(JobJson(job))["connections"], 4);
+}
+
 TEST(Render, SaysWhoHoldsAJobUp) {
   proto::JobStatus job = Job();
   EXPECT_EQ(nlohmann::json::parse(JobJson(job))["waits"].size(), 0u);

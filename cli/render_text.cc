@@ -126,6 +126,9 @@ std::string JobText(const proto::JobStatus& job) {
         {"  parameters", absl::StrCat(job.elements(), " in ", CountOf(job.chunks(), "chunk"),
                                       " of ", job.chunk_elements())});
   }
+  if (job.job().connections() > 1) {
+    rows.push_back({"  connections", absl::StrCat(job.job().connections(), " to each peer")});
+  }
   if (!job.placement().empty()) rows.push_back({"  placement", job.placement()});
   if (!job.run_dir().empty()) rows.push_back({"  run directory", job.run_dir()});
   if (job.progress().step() > 0) {

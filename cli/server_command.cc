@@ -109,7 +109,7 @@ void AddServerCommand(CLI::App* app, Invocation* invocation) {
       ->capture_default_str();
   command
       ->add_option("--connections", server.limits.connections_max,
-                   "Connections per shard: one for each node of each job; further ones are refused")
+                   "Connections per shard, for those of each job's nodes; further ones are refused")
       ->check(CLI::Range(1u, 60000u))
       ->capture_default_str();
   AddMemoryLimitOption(command, &server.limits.memory_bytes);

@@ -273,9 +273,11 @@ absl::Status CheckTrace(const proto::Job& job) {
 }
 
 absl::Status CheckShape(const proto::Job& job) {
-  const absl::Status ranges = All({InRange("ranks", job.ranks(), 1, kRanksMax),
-                                   InRange("ranks_per_node", job.ranks_per_node(), 0, kRanksMax),
-                                   InRange("window", job.window(), 2, 64)});
+  const absl::Status ranges =
+      All({InRange("ranks", job.ranks(), 1, kRanksMax),
+           InRange("ranks_per_node", job.ranks_per_node(), 0, kRanksMax),
+           InRange("window", job.window(), 2, 64),
+           InRange("connections", job.connections(), 1, kConnectionsPerPeerMax)});
   if (!ranges.ok()) return ranges;
   if (job.epochs() == 0 && job.max_steps() == 0) {
     return Refuse("epochs: 0, and max_steps: 0, so the job would have no end");
@@ -295,6 +297,11 @@ absl::Status CheckShape(const proto::Job& job) {
   }
   if (job.placement() != proto::Job::AUTO && job.exchange() != proto::Job::PARAMETER_SERVER) {
     return Refuse("placement: belongs to exchange: PARAMETER_SERVER");
+  }
+  const bool has_peers =
+      job.exchange() == proto::Job::PARAMETER_SERVER || job.exchange() == proto::Job::RING;
+  if (job.connections() > 1 && !has_peers) {
+    return Refuse("connections: belongs to exchange: PARAMETER_SERVER or RING");
   }
   if (job.chunk_elements() == 0) return absl::OkStatus();
   return InRange("chunk_elements", job.chunk_elements(), 256, kChunkElementsMax);

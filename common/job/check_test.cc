@@ -25,6 +25,7 @@ TEST(FillDefaults, WritesTheDocumentedValues) {
   EXPECT_TRUE(job.consistency().has_sync());
   EXPECT_EQ(job.exchange(), proto::Job::PARAMETER_SERVER);
   EXPECT_EQ(job.window(), 4);
+  EXPECT_EQ(job.connections(), 1);
   EXPECT_EQ(job.chunk_elements(), 0);
   EXPECT_EQ(job.evaluation().every_epochs(), 1);
   EXPECT_EQ(job.metrics().every_steps(), 50);
@@ -103,6 +104,9 @@ INSTANTIATE_TEST_SUITE_P(
         BadJob{{"ranks=1025"}, "ranks: 1025 is not in 1 to 1024"},
         BadJob{{"ranks_per_node=2000"}, "ranks_per_node: 2000 is not in 0 to 1024"},
         BadJob{{"window=1"}, "window: 1 is not in 2 to 64"},
+        BadJob{{"connections=17"}, "connections: 17 is not in 1 to 16"},
+        BadJob{{"connections=2", "exchange=NONE"},
+               "connections: belongs to exchange: PARAMETER_SERVER or RING"},
         BadJob{{"chunk_elements=255"}, "chunk_elements: 255 is not in 256 to 4194304"},
         BadJob{{"exchange=MPI", "trace.steps=5"},
                "trace: exchange: MPI has no daemons that could gather one"},

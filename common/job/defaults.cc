@@ -85,6 +85,7 @@ void FillDefaults(proto::Job* job) {
   if (job->epochs() == 0 && job->max_steps() == 0) job->set_epochs(1);
   if (job->seed() == 0) job->set_seed(1);
   if (job->window() == 0) job->set_window(4);
+  if (job->connections() == 0) job->set_connections(1);
   if (job->evaluation().every_epochs() == 0) job->mutable_evaluation()->set_every_epochs(1);
   if (job->metrics().every_steps() == 0) job->mutable_metrics()->set_every_steps(50);
 }

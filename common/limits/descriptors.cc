@@ -44,21 +44,22 @@ DescriptorNeed ServerDescriptors(uint32_t shards, const ServerLimits& limits) {
           base + shards * each};
 }
 
-DescriptorNeed AggregatorDescriptors(uint32_t local_ranks, uint32_t shards) {
+DescriptorNeed AggregatorDescriptors(uint32_t local_ranks, uint32_t shards, uint32_t connections) {
   const uint64_t base = kBase + kContext;
-  return {absl::StrFormat("%d + %s + %s x %d", base, CountOf(local_ranks, "rank"),
-                          CountOf(shards, "shard"), kPerConnectionOut),
-          base + local_ranks + shards * kPerConnectionOut};
+  const std::string each =
+      connections == 1 ? "" : absl::StrFormat(" x %d connections", connections);
+  return {absl::StrFormat("%d + %s + %s%s x %d", base, CountOf(local_ranks, "rank"),
+                          CountOf(shards, "shard"), each, kPerConnectionOut),
+          base + local_ranks + uint64_t{shards} * connections * kPerConnectionOut};
 }
 
-DescriptorNeed RingDescriptors(uint32_t local_ranks) {
+DescriptorNeed RingDescriptors(uint32_t local_ranks, uint32_t connections) {
   const uint64_t base = kBase + kContext;
-  const uint64_t port = kPerShard + kRingConnectionsMax + kConnectionSlack;
-  const uint64_t out = kRingConnectionsMax * kPerConnectionOut;
-  return {
-      absl::StrFormat("%d + %s + %d for its port + %d connections out x %d", base,
-                      CountOf(local_ranks, "rank"), port, kRingConnectionsMax, kPerConnectionOut),
-      base + local_ranks + port + out};
+  const uint64_t peers = uint64_t{kRingPeersMax} * connections;
+  const uint64_t port = kPerShard + peers + kConnectionSlack;
+  return {absl::StrFormat("%d + %s + %d for its port + %d connections out x %d", base,
+                          CountOf(local_ranks, "rank"), port, peers, kPerConnectionOut),
+          base + local_ranks + port + peers * kPerConnectionOut};
 }
 
 DescriptorNeed WorkerDescriptors(uint32_t slots) {
@@ -68,7 +69,7 @@ DescriptorNeed WorkerDescriptors(uint32_t slots) {
   const DescriptorNeed own = {
       absl::StrFormat("%d + %s x %d", base, CountOf(slots, "slot"), per_slot),
       base + slots * per_slot};
-  DescriptorNeed child = AggregatorDescriptors(slots, kShardsPerJobMax);
+  DescriptorNeed child = AggregatorDescriptors(slots, kShardsPerJobMax, 1);
   if (child.total <= own.total) return own;
   child.formula = absl::StrCat("an aggregator's ", child.formula);
   return child;

@@ -10,8 +10,14 @@ namespace strata {
 namespace {
 
 TEST(Descriptors, AnAggregatorOfARingNeedsNoMoreThanOneOfTheMostShards) {
-  EXPECT_EQ(RingDescriptors(4).total, 68u + 4 + 72 + 16 + 64 + 16 * 5);
-  EXPECT_LE(RingDescriptors(4).total, AggregatorDescriptors(4, kShardsPerJobMax).total);
+  EXPECT_EQ(RingDescriptors(4, 1).total, 68u + 4 + 72 + 16 + 64 + 16 * 5);
+  EXPECT_LE(RingDescriptors(4, 1).total, AggregatorDescriptors(4, kShardsPerJobMax, 1).total);
+}
+
+TEST(Descriptors, ConnectionsPerPeerMultiplyThoseOfPeers) {
+  EXPECT_EQ(RingDescriptors(4, 3).total, 68u + 4 + 72 + 48 + 64 + 48 * 5);
+  EXPECT_EQ(AggregatorDescriptors(4, 2, 3).total, 68u + 4 + 2 * 3 * 5);
+  EXPECT_EQ(AggregatorDescriptors(4, 2, 3).formula, "68 + 4 ranks + 2 shards x 3 connections x 5");
 }
 
 TEST(Descriptors, NeedOfAServerGrowsWithShardsAndConnections) {
@@ -27,7 +33,7 @@ TEST(Descriptors, NeedOfACoordinatorIsItsSessionsAndCalls) {
 
 TEST(Descriptors, NeedOfAWorkerCoversItsLargestAggregator) {
   const DescriptorNeed few = WorkerDescriptors(2);
-  EXPECT_EQ(few.total, AggregatorDescriptors(2, kShardsPerJobMax).total);
+  EXPECT_EQ(few.total, AggregatorDescriptors(2, kShardsPerJobMax, 1).total);
   EXPECT_EQ(few.formula, "an aggregator's 68 + 2 ranks + 256 shards x 5");
   EXPECT_EQ(WorkerDescriptors(1024).total, 104u + 1024 * 5);
 }

@@ -136,6 +136,35 @@ TEST_F(CorePlace, AServerThatFitsIsWaitedForAndThenTheJobFailsInOneLine) {
                                   "tcp://elsewhere:5000: no route"));
 }
 
+TEST_F(CorePlace, WhereAllShareAHostAndItsMemoryOneConnectionDoes) {
+  for (const char* name : {"w1", "w2", "w3", "d"}) cluster_.SetHost(name, "host");
+  for (const char* worker : {"w1", "w2", "w3"}) cluster_.JoinWorker(worker, 2);
+  cluster_.JoinServer("d", 1);
+  proto::Job job = CoreHarness::SomeJob(3);
+  job.set_ranks_per_node(1);
+  job.set_connections(4);
+  const auto connections = [&](uint32_t id) {
+    EXPECT_EQ(cluster_.Newest("d", Message::kInstallJob).install_job().record().job_id(), id);
+    return cluster_.Newest("d", Message::kInstallJob).install_job().record().job().connections();
+  };
+  const uint32_t shares = InstallJob(job);
+  EXPECT_EQ(connections(shares), 1u);
+  EXPECT_EQ(cluster_.Status(shares).job().connections(), 1u);
+  job.set_same_host(proto::Job::TCP);
+  EXPECT_EQ(connections(InstallJob(job)), 4u);
+}
+
+TEST_F(CorePlace, MoreConnectionsThanANodeMayHaveEndTheJobInOneLine) {
+  for (const char* worker : {"w1", "w2", "w3"}) cluster_.JoinWorker(worker, 1);
+  cluster_.JoinServer("s", 20);
+  proto::Job job = CoreHarness::SomeJob(3);
+  job.set_connections(13);
+  const uint32_t id = InstallJob(job);
+  EXPECT_EQ(cluster_.Status(id).state(), proto::FAILED);
+  EXPECT_EQ(cluster_.Status(id).reason(),
+            "connections: 13 to each of 20 shards are 260 of a node; at most 256 are possible");
+}
+
 TEST_F(CorePlace, WithoutServersThereIsNothingToSay) {
   JoinAll();
   proto::Job job = CoreHarness::SomeJob(1);

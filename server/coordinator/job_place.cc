@@ -137,6 +137,20 @@ std::vector<NodeHost> JobTable::HostsOf(const std::vector<JobNode>& nodes) const
   return hosts;
 }
 
+// Where payloads do not travel, headers alone need no second connection.
+void JobTable::SettleConnections(JobEntry* entry, const std::vector<ServerShards>& servers) const {
+  if (entry->job().same_host() != proto::Job::REGIONS) return;
+  std::vector<std::string> hosts;
+  for (const NodeHost& node : HostsOf(entry->nodes)) hosts.push_back(node.host);
+  for (const ServerShards& server : servers) hosts.push_back(server.host);
+  const bool is_one_host = std::all_of(hosts.begin(), hosts.end(), [&](const std::string& host) {
+    return !host.empty() && host == hosts.front();
+  });
+  if (!is_one_host) return;
+  entry->stored.mutable_record()->mutable_job()->set_connections(1);
+  entry->status().mutable_job()->set_connections(1);
+}
+
 // Places the chunks on servers that all nodes reach and that fit the job's wish, once it is known
 // which those are. Those that come back from a break, or have just joined, are waited for, but not
 // for long. REQUIRES: all nodes are ready.
@@ -175,6 +189,16 @@ void JobTable::InstallOn(const PlacementChoice& choice, JobEntry* entry, absl::T
   absl::StatusOr<JobPlacement> placement = PlaceChunks(
       entry->stored.record().layout().elements(), entry->job().chunk_elements(), choice.servers);
   if (!placement.ok()) return Fail(entry, std::string(placement.status().message()), now);
+  SettleConnections(entry, choice.servers);
+  const int shards = placement->placement.shard_endpoints_size();
+  const uint32_t connections = entry->job().connections();
+  if (shards * connections > kConnectionsPerNodeMax) {
+    return Fail(entry,
+                absl::StrFormat("connections: %d to each of %d shards are %d of a node; at most %d "
+                                "are possible",
+                                connections, shards, shards * connections, kConnectionsPerNodeMax),
+                now);
+  }
   placement->placement.set_reason(choice.reason);
   entry->SetPlacement(*placement, choice.servers);
   // A message that is too long would end the line to its daemon.

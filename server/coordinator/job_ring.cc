@@ -62,6 +62,7 @@ void JobTable::InstallRing(JobEntry* entry, absl::Time now) {
       chunk_elements != 0 ? chunk_elements : DefaultAllReduceChunkElements(elements, nodes), {});
   if (!placement.ok()) return Fail(entry, std::string(placement.status().message()), now);
   entry->SetPlacement(*placement, {});
+  SettleConnections(entry, {});
   proto::Ring* ring = record->mutable_ring();
   ring->Clear();
   for (const JobNode& node : entry->nodes) ring->add_endpoints(node.info.endpoint());

@@ -108,6 +108,8 @@ class JobTable {
                                       absl::Time now) const;
   void StartWhereReached(JobEntry* entry, const std::vector<WorkerSlots>& workers, absl::Time now);
   std::vector<NodeHost> HostsOf(const std::vector<JobNode>& nodes) const;
+  // One connection per peer where all nodes and `servers` share a host and its memory.
+  void SettleConnections(JobEntry* entry, const std::vector<ServerShards>& servers) const;
   void Install(JobEntry* entry, absl::Time now);
   void InstallOn(const PlacementChoice& choice, JobEntry* entry, absl::Time now);
 

@@ -4,6 +4,8 @@
 #include <utility>
 
 #include "absl/strings/str_format.h"
+#include "common/count_of.h"
+#include "common/job/connections.h"
 #include "common/limits/process_use.h"
 #include "server/shard/shard_budget.h"
 
@@ -22,15 +24,17 @@ absl::Status JobAdmission::Admit(const proto::InstallJob& install) {
   const proto::JobRecord& record = install.record();
   const JobId job(record.job_id());
   Admitted admitted;
-  admitted.nodes = static_cast<uint32_t>(record.view().nodes_size());
+  const auto nodes = static_cast<uint32_t>(record.view().nodes_size());
+  const uint32_t of_each = ConnectionsOf(record.job());
+  admitted.connections = nodes * of_each;
   admitted.chunk_bytes = uint64_t{record.placement().chunk_elements()} * sizeof(float);
   uint64_t others = 0;
-  for (const auto& [id, other] : jobs_) others += id == job ? 0 : other.nodes;
-  if (others + admitted.nodes > connections_max_) {
+  for (const auto& [id, other] : jobs_) others += id == job ? 0 : other.connections;
+  if (others + admitted.connections > connections_max_) {
     return absl::ResourceExhaustedError(absl::StrFormat(
-        "its %d nodes need a connection each at every shard; other jobs have %d of the limit of "
+        "its %d nodes need %s each at every shard; other jobs have %d of the limit of "
         "%d (--connections)",
-        admitted.nodes, others, connections_max_));
+        nodes, CountOf(of_each, "connection"), others, connections_max_));
   }
   MemoryFormula need;
   for (uint32_t shard : install.own_shards()) {

@@ -15,7 +15,7 @@
 namespace strata::server {
 
 // Which jobs a server has room for: memory by formula (shard_budget.h) and connections, of which
-// every node of a job has one per shard. Threads: one.
+// every node of a job has at most as many per shard as the job says. Threads: one.
 class JobAdmission {
  public:
   explicit JobAdmission(const ServerLimits& limits);
@@ -33,7 +33,7 @@ class JobAdmission {
 
  private:
   struct Admitted {
-    uint32_t nodes = 0;
+    uint32_t connections = 0;  // at each shard
     uint64_t chunk_bytes = 0;
     std::vector<uint64_t> limits;  // by the daemon's shard
   };

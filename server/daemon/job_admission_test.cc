@@ -57,10 +57,22 @@ TEST(JobAdmission, RefusesMoreNodesThanConnections) {
   EXPECT_TRUE(admission.Admit(Install(1, 3)).ok());
   EXPECT_EQ(
       admission.Admit(Install(2, 3)).message(),
-      "its 3 nodes need a connection each at every shard; other jobs have 3 of the limit of 5 "
+      "its 3 nodes need 1 connection each at every shard; other jobs have 3 of the limit of 5 "
       "(--connections)");
   EXPECT_TRUE(admission.Admit(Install(2, 2)).ok());
   EXPECT_TRUE(admission.Admit(Install(1, 3)).ok()) << "again";
+}
+
+TEST(JobAdmission, CountsEachOfANodesConnections) {
+  JobAdmission admission({.connections_max = 7});
+  proto::InstallJob install = Install(1, 2);
+  install.mutable_record()->mutable_job()->set_connections(3);
+  EXPECT_TRUE(admission.Admit(install).ok());
+  EXPECT_EQ(
+      admission.Admit(Install(2, 2)).message(),
+      "its 2 nodes need 1 connection each at every shard; other jobs have 6 of the limit of 7 "
+      "(--connections)");
+  EXPECT_TRUE(admission.Admit(Install(2, 1)).ok());
 }
 
 }  // namespace

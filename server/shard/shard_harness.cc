@@ -75,8 +75,10 @@ wire::Frame ControlFrame(const proto::JobRecord& record, wire::Op op, uint32_t n
   return frame;
 }
 
-wire::Frame HelloFrame(const proto::JobRecord& record, uint32_t node, uint32_t incarnation) {
+wire::Frame HelloFrame(const proto::JobRecord& record, uint32_t node, uint32_t incarnation,
+                       uint32_t connection) {
   wire::Hello hello;
+  hello.connection = connection;
   hello.protocol = kProtocolVersion;
   hello.cluster = record.cluster();
   hello.token = record.token();
@@ -123,11 +125,11 @@ ShardHarness::ShardHarness(std::function<absl::Time()> trace_clock)
     : core_(kernels::Cpu(), nullptr, std::move(trace_clock)) {}
 
 transport::ConnectionId ShardHarness::Join(const proto::JobRecord& record, uint32_t node,
-                                           uint32_t incarnation) {
-  const transport::ConnectionId connection = Connect();
-  EXPECT_EQ(DeliverForOne(connection, HelloFrame(record, node, incarnation)).header.op,
-            wire::Op::kHelloOk);
-  return connection;
+                                           uint32_t incarnation, uint32_t connection) {
+  const transport::ConnectionId joined = Connect();
+  const wire::Frame hello = HelloFrame(record, node, incarnation, connection);
+  EXPECT_EQ(DeliverForOne(joined, hello).header.op, wire::Op::kHelloOk);
+  return joined;
 }
 
 std::vector<Sent> ShardHarness::Deliver(transport::ConnectionId connection,

@@ -29,7 +29,8 @@ struct JobOptions {
 proto::JobRecord RecordOf(const JobOptions& options);
 
 // Frames as a node of the job sends them.
-wire::Frame HelloFrame(const proto::JobRecord& record, uint32_t node, uint32_t incarnation = 1);
+wire::Frame HelloFrame(const proto::JobRecord& record, uint32_t node, uint32_t incarnation = 1,
+                       uint32_t connection = 0);
 wire::Frame InitFrame(const proto::JobRecord& record, uint32_t node, uint32_t chunk,
                       const std::vector<float>& weights);
 wire::Frame PushFrame(const proto::JobRecord& record, uint32_t node, uint32_t chunk, uint64_t clock,
@@ -59,7 +60,7 @@ class ShardHarness {
   transport::ConnectionId Connect() { return transport::ConnectionId(++connections_); }
   // One with HELLO, which must succeed.
   transport::ConnectionId Join(const proto::JobRecord& record, uint32_t node,
-                               uint32_t incarnation = 1);
+                               uint32_t incarnation = 1, uint32_t connection = 0);
   // Delivers a frame; what the shard sends in return, in order.
   std::vector<Sent> Deliver(transport::ConnectionId connection, const wire::Frame& frame);
   // The same where exactly one frame must come back.

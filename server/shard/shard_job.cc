@@ -14,9 +14,6 @@ namespace {
 // At a node's chunk, on average; some 10 ns each.
 constexpr size_t kLooksPerReport = 1 << 19;
 
-// Of one node at a time: its own, one that is lost but not yet known to be, and strangers'.
-constexpr size_t kConnectionsMax = 4;
-
 std::string ReasonOf(const wire::Header& push, const std::string& what) {
   return absl::StrFormat("node %d chunk %d clock %d: %s", push.node, push.chunk, push.clock, what);
 }
@@ -31,11 +28,12 @@ ShardJob::ShardJob(ShardPlan plan, const kernels::Kernels& kernels, BufferPool& 
                    std::unique_ptr<TraceLog> trace)
     : plan_(std::move(plan)),
       kernels_(kernels),
-      nodes_(plan_.nodes.size()),
+      nodes_(plan_.nodes.size(), Node{.lines = std::vector<NodeLine>(plan_.connections)}),
       refusals_(refusals),
       trace_(std::move(trace)) {
   for (size_t i = 0; i < plan_.nodes.size(); ++i) node_index_[plan_.nodes[i].value()] = i;
   for (const OwnChunk& chunk : plan_.chunks) {
+    line_of_chunk_[chunk.id.value()] = chunk.connection;
     chunks_[chunk.id.value()] = std::make_unique<ChunkState>(kernels, pool, scratch, plan_.rules,
                                                              chunk.elements, chunk.runs);
   }
@@ -50,28 +48,26 @@ bool ShardJob::OnHello(transport::ConnectionId connection, const wire::Frame& fr
     return false;
   }
   const size_t index = node_index_.at(header.node);
+  const Binding binding = {
+      .node = index, .line = hello.connection, .incarnation = header.incarnation};
   const auto before = bindings_.find(connection);
-  if (before != bindings_.end() && before->second.node != index) {
-    Refuse(connection, frame, ErrorCode::kNoHello, "bound to another node", actions);
+  if (before != bindings_.end() &&
+      (before->second.node != index || before->second.line != binding.line)) {
+    Refuse(connection, frame, ErrorCode::kNoHello, "bound to another node or line", actions);
     return false;
   }
-  Join(connection, header.incarnation, &nodes_[index]);
-  bindings_[connection] = {.node = index, .incarnation = header.incarnation};
+  Join(connection, binding);
+  bindings_[connection] = binding;
   Send(connection, Reply(header, Op::kHelloOk), actions);
   return true;
 }
 
-void ShardJob::Join(transport::ConnectionId connection, uint32_t incarnation, Node* node) {
-  if (incarnation != node->incarnation) *node = {.incarnation = incarnation};
-  if (!node->connections.empty() && node->connections.back() == connection) return;
-  std::erase(node->connections, connection);
-  if (node->connections.size() == kConnectionsMax) {
-    const auto oldest =
-        std::find_if(node->connections.begin(), node->connections.end(),
-                     [&](transport::ConnectionId kept) { return kept != node->proven; });
-    node->connections.erase(oldest);
+void ShardJob::Join(transport::ConnectionId connection, const Binding& binding) {
+  Node& node = nodes_[binding.node];
+  if (binding.incarnation != node.incarnation) {
+    node = {.incarnation = binding.incarnation, .lines = std::vector<NodeLine>(plan_.connections)};
   }
-  node->connections.push_back(connection);
+  node.lines[binding.line].Join(connection);
 }
 
 std::optional<ShardJob::Fault> ShardJob::CheckHello(const wire::Header& header,
@@ -85,6 +81,10 @@ std::optional<ShardJob::Fault> ShardJob::CheckHello(const wire::Header& header,
   if (node == node_index_.end()) return Fault{ErrorCode::kWrongView, "node not in the view"};
   if (header.incarnation < nodes_[node->second].incarnation) {
     return Fault{ErrorCode::kFenced, "older incarnation"};
+  }
+  if (hello.connection >= plan_.connections) {
+    return Fault{ErrorCode::kWrongConnection,
+                 absl::StrFormat("connection %d of %d", hello.connection, plan_.connections)};
   }
   return std::nullopt;
 }
@@ -123,11 +123,17 @@ std::optional<ShardJob::Fault> ShardJob::CheckSender(const Binding& binding,
   }
 }
 
-std::optional<ShardJob::Fault> ShardJob::CheckChunk(const wire::Frame& frame) const {
+std::optional<ShardJob::Fault> ShardJob::CheckChunk(const Binding& binding,
+                                                    const wire::Frame& frame) const {
   const wire::Header& header = frame.header;
   const auto chunk = chunks_.find(header.chunk);
   if (chunk == chunks_.end()) {
     return Fault{ErrorCode::kWrongChunk, absl::StrFormat("chunk %d is not here", header.chunk)};
+  }
+  if (const uint32_t line = line_of_chunk_.at(header.chunk); line != binding.line) {
+    return Fault{
+        ErrorCode::kWrongConnection,
+        absl::StrFormat("connection %d, but chunk %d takes %d", binding.line, header.chunk, line)};
   }
   const bool has_elements = header.op == Op::kInit ||
                             (header.op == Op::kPushPull && (header.flags & wire::kFlagEmpty) == 0);
@@ -154,9 +160,9 @@ void ShardJob::OnFrame(transport::ConnectionId connection, const wire::Frame& fr
   counters_.bytes_received += wire::kHeaderBytes + frame.payload.size();
   const Binding binding = bindings_.at(connection);
   std::optional<Fault> fault = CheckSender(binding, frame.header);
-  if (!fault && frame.header.op != Op::kRetire) fault = CheckChunk(frame);
+  if (!fault && frame.header.op != Op::kRetire) fault = CheckChunk(binding, frame);
   if (fault) return Reject(connection, frame, *fault, actions);
-  Join(connection, binding.incarnation, &nodes_[binding.node]);
+  Join(connection, binding);
   switch (frame.header.op) {
     case Op::kInit:
       return OnInit(connection, frame, actions);
@@ -223,7 +229,7 @@ void ShardJob::OnPushPull(transport::ConnectionId connection, size_t node, const
   if (chunk.weights().version() != version_before) {
     trace_.OnApplied(NodeId(header.node), ChunkId(header.chunk), header.clock);
   }
-  nodes_[node].proven = connection;
+  nodes_[node].lines[line_of_chunk_.at(header.chunk)].Prove(connection);
   SendDue(header.chunk, due, actions);
 }
 
@@ -250,7 +256,7 @@ void ShardJob::OnRetire(transport::ConnectionId connection, size_t node, const w
 void ShardJob::SendDue(uint32_t chunk, const std::vector<DueAnswer>& due,
                        std::vector<ShardAction>* actions) {
   for (const DueAnswer& answer : due) {
-    const Node& node = nodes_[answer.node];
+    const NodeLine& line = nodes_[answer.node].lines[line_of_chunk_.at(chunk)];
     if (answer.op == Op::kAnswer) {
       trace_.OnDue(plan_.nodes[answer.node], ChunkId(chunk), answer.clock);
     }
@@ -260,9 +266,9 @@ void ShardJob::SendDue(uint32_t chunk, const std::vector<DueAnswer>& due,
     }
     // Also where nobody takes it: it is part of the node's copy from now on.
     const wire::Frame frame = FrameOf(chunk, answer);
-    if (node.connections.empty()) continue;
+    if (line.connections().empty()) continue;
     if (answer.op == Op::kAnswer) ++counters_.answers;
-    for (const transport::ConnectionId connection : node.connections) {
+    for (const transport::ConnectionId connection : line.connections()) {
       Send(connection, frame, actions);
     }
   }
@@ -338,9 +344,7 @@ void ShardJob::Refuse(transport::ConnectionId connection, const wire::Frame& fra
 void ShardJob::OnDisconnected(transport::ConnectionId connection) {
   const auto binding = bindings_.find(connection);
   if (binding == bindings_.end()) return;
-  Node& node = nodes_[binding->second.node];
-  std::erase(node.connections, connection);
-  if (node.proven == connection) node.proven.reset();
+  nodes_[binding->second.node].lines[binding->second.line].Leave(connection);
   bindings_.erase(binding);
 }
 
@@ -359,7 +363,7 @@ std::vector<proto::NodeClock> ShardJob::NodeClocks() const {
   for (size_t node = 0; node < nodes_.size(); ++node) {
     clocks[node].set_node(plan_.nodes[node].value());
     clocks[node].set_clock(kClockInfinity);
-    clocks[node].set_connected(!nodes_[node].connections.empty());
+    clocks[node].set_connected(IsConnected(nodes_[node].lines));
   }
   for (const OwnChunk& chunk : plan_.chunks) {
     const ChunkState& state = *chunks_.at(chunk.id.value());
@@ -381,11 +385,6 @@ uint64_t ShardJob::MemoryBytes() const {
   for (const auto& [id, chunk] : chunks_) bytes += chunk->bytes();
   if (trace_.log() != nullptr) bytes += trace_.log()->memory_bytes();
   return bytes;
-}
-
-size_t ShardJob::HeldSums(ChunkId chunk) const {
-  const auto found = chunks_.find(chunk.value());
-  return found == chunks_.end() ? 0 : found->second->held();
 }
 
 std::vector<transport::ConnectionId> ShardJob::Connections() const {

@@ -9,6 +9,7 @@
 
 #include "absl/container/flat_hash_map.h"
 #include "server/shard/chunk_state.h"
+#include "server/shard/node_line.h"
 #include "server/shard/shard_core.h"
 #include "server/shard/shard_plan.h"
 #include "server/shard/shard_trace.h"
@@ -45,7 +46,10 @@ class ShardJob {
   // Held now. Looks at every chunk.
   uint64_t MemoryBytes() const;
   // Gradient buffers held for incomplete clocks of a chunk; 0 where it is not here.
-  size_t HeldSums(ChunkId chunk) const;
+  size_t HeldSums(ChunkId chunk) const {
+    const auto found = chunks_.find(chunk.value());
+    return found == chunks_.end() ? 0 : found->second->held();
+  }
   // In order.
   std::vector<transport::ConnectionId> Connections() const;
 
@@ -54,14 +58,12 @@ class ShardJob {
 
   struct Binding {
     size_t node = 0;
+    uint32_t line = 0;  // of the node's
     uint32_t incarnation = 0;
   };
   struct Node {
-    uint32_t incarnation = 0;  // newest that said HELLO
-    // Connections of that incarnation, the one that spoke last at the end; see Join.
-    std::vector<transport::ConnectionId> connections;
-    // Of them, the one that brought the newest push.
-    std::optional<transport::ConnectionId> proven;
+    uint32_t incarnation = 0;     // newest that said HELLO; all connections are of that one
+    std::vector<NodeLine> lines;  // plan_.connections
   };
   // What is wrong with a frame; kRetry where it may be right later.
   struct Fault {
@@ -73,17 +75,12 @@ class ShardJob {
   std::optional<Fault> CheckHello(const wire::Header& header, const wire::Hello& hello) const;
   std::optional<Fault> CheckEra(const wire::Header& header) const;
   std::optional<Fault> CheckSender(const Binding& binding, const wire::Header& header) const;
-  std::optional<Fault> CheckChunk(const wire::Frame& frame) const;
+  std::optional<Fault> CheckChunk(const Binding& binding, const wire::Frame& frame) const;
   void Reject(transport::ConnectionId connection, const wire::Frame& frame, const Fault& fault,
               std::vector<ShardAction>* actions);
 
-  // Who says HELLO, or any other frame that is taken, gets the node's answers, too. They go to
-  // every connection of a node: a HELLO that somebody has captured and sends again, or one that was
-  // slow and comes over a connection that the node has given up, does not turn them away from the
-  // node itself, and a node that comes back before its former connection is known to be lost gets
-  // them at once. Of more than kConnectionsMax, the one that was silent for longest goes; the
-  // proven one stays, because only the node itself can push what it has not pushed before.
-  void Join(transport::ConnectionId connection, uint32_t incarnation, Node* node);
+  // Who says HELLO, or any other frame that is taken, gets the answers of the line, too.
+  void Join(transport::ConnectionId connection, const Binding& binding);
 
   void OnInit(transport::ConnectionId connection, const wire::Frame& frame,
               std::vector<ShardAction>* actions);
@@ -107,6 +104,7 @@ class ShardJob {
   absl::flat_hash_map<uint32_t, size_t> node_index_;  // by NodeId
   // By ChunkId; fixed after construction. Pointers, because a chunk does not move.
   absl::flat_hash_map<uint32_t, std::unique_ptr<ChunkState>> chunks_;
+  absl::flat_hash_map<uint32_t, uint32_t> line_of_chunk_;
   std::vector<Node> nodes_;
   absl::flat_hash_map<transport::ConnectionId, Binding> bindings_;
   ShardCounters counters_;

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "absl/strings/str_format.h"
+#include "common/job/connections.h"
 #include "common/job/job.h"
 #include "common/limits/limits.h"
 #include "kernels/codec/job_compression.h"
@@ -78,7 +79,12 @@ absl::Status PlanChunks(const proto::JobRecord& record, ShardId own_shard, Shard
     }
     if (shard != own_shard.value()) continue;
     const ChunkId id(chunk);
-    plan->chunks.push_back({id, map.ElementsOf(id), RunsOf(record.layout(), map, id)});
+    plan->chunks.push_back(
+        {.id = id, .elements = map.ElementsOf(id), .runs = RunsOf(record.layout(), map, id)});
+  }
+  plan->connections = ConnectionsFor(record.job(), plan->chunks.size());
+  for (size_t i = 0; i < plan->chunks.size(); ++i) {
+    plan->chunks[i].connection = ConnectionOf(i, plan->connections);
   }
   return absl::OkStatus();
 }

@@ -16,6 +16,7 @@ namespace strata::server {
 struct OwnChunk {
   ChunkId id;
   uint32_t elements = 0;
+  uint32_t connection = 0;  // of a node's, over which the chunk's answers go
   std::vector<OptimizerRun> runs;
 };
 
@@ -27,6 +28,7 @@ struct ShardPlan {
   uint32_t view = 0;
   uint32_t generation = 0;
   std::vector<NodeId> nodes;  // in order of their first rank; rules.ranks_of_node goes along
+  uint32_t connections = 1;   // of each node
   std::vector<OwnChunk> chunks;
   ChunkRules rules;
 };

@@ -100,6 +100,22 @@ TEST(Equality, SyncIsTheSameForOneAndTwoServersOfOneAndTwoShards) {
   EXPECT_EQ(HashesOn(2, 2, job), reference);
 }
 
+TEST(Equality, TheNumberOfConnectionsBetweenTwoPeersDoesNotShow) {
+  Cluster cluster({2, 2, 2, 2});
+  ASSERT_EQ(cluster.Start(), absl::OkStatus());
+  proto::Job job = LenetJob("one-connection", 4, 2, kSteps);
+  job.set_same_host(proto::Job::TCP);
+  const std::vector<std::string> reference = HashesOfAllNodes(cluster.RunToEnd(job));
+  job.set_name("three-connections");
+  job.set_connections(3);
+  const proto::JobStatus status = cluster.RunToEnd(job);
+  EXPECT_EQ(HashesOfAllNodes(status), reference);
+  EXPECT_EQ(status.job().connections(), 3u);
+  job.set_name("ring");
+  job.set_exchange(proto::Job::RING);
+  EXPECT_EQ(HashesOfAllNodes(cluster.RunToEnd(job)), reference) << "of two nodes, the same order";
+}
+
 TEST(Equality, OneRankThroughTheClusterIsTheTrainerWithNoExchange) {
   Cluster cluster({2, 2, 1, 1});
   ASSERT_EQ(cluster.Start(), absl::OkStatus());

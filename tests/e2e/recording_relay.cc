@@ -57,17 +57,22 @@ std::vector<std::string> RecordingRelay::said() {
   return said_;
 }
 
-void RecordingRelay::Accept(std::vector<Line>* lines) {
-  Line line;
-  line.from = UniqueFd(accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC));
-  line.to = UniqueFd(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+bool RecordingRelay::CutOldest() {
+  absl::MutexLock lock(&mutex_);
+  return !lines_.empty() && shutdown(lines_.front()->from.get(), SHUT_RDWR) == 0;
+}
+
+void RecordingRelay::Accept() {
+  auto line = std::make_shared<Line>();
+  line->from = UniqueFd(accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC));
+  line->to = UniqueFd(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
   const sockaddr_in address = AddressOf("127.0.0.1", to_);
   const auto* there = reinterpret_cast<const sockaddr*>(&address);
-  if (connect(line.to.get(), there, sizeof address) != 0) return;
+  if (connect(line->to.get(), there, sizeof address) != 0) return;
   absl::MutexLock lock(&mutex_);
-  line.index = said_.size();
+  line->index = said_.size();
   said_.emplace_back();
-  lines->push_back(std::move(line));
+  lines_.push_back(std::move(line));
 }
 
 bool RecordingRelay::Pass(const Line& line, bool forwards) {
@@ -91,21 +96,26 @@ bool RecordingRelay::Pass(const Line& line, bool forwards) {
 }
 
 void RecordingRelay::Run() {
-  std::vector<Line> lines;
   while (true) {
+    std::vector<std::shared_ptr<Line>> lines;
+    {
+      absl::MutexLock lock(&mutex_);
+      lines = lines_;
+    }
     std::vector<pollfd> fds = {{stop_.fd(), POLLIN, 0}, {listener_.get(), POLLIN, 0}};
-    for (const Line& line : lines) {
-      fds.push_back({line.from.get(), POLLIN, 0});
-      fds.push_back({line.to.get(), POLLIN, 0});
+    for (const auto& line : lines) {
+      fds.push_back({line->from.get(), POLLIN, 0});
+      fds.push_back({line->to.get(), POLLIN, 0});
     }
     if (poll(fds.data(), fds.size(), -1) < 0) continue;
     if (fds[0].revents != 0) return;
-    for (size_t i = lines.size(); i-- > 0;) {
-      const bool ends = (fds[2 + 2 * i].revents != 0 && !Pass(lines[i], true)) ||
-                        (fds[3 + 2 * i].revents != 0 && !Pass(lines[i], false));
-      if (ends) lines.erase(lines.begin() + static_cast<ptrdiff_t>(i));
+    for (size_t i = 0; i < lines.size(); ++i) {
+      const bool ends = (fds[2 + 2 * i].revents != 0 && !Pass(*lines[i], true)) ||
+                        (fds[3 + 2 * i].revents != 0 && !Pass(*lines[i], false));
+      absl::MutexLock lock(&mutex_);
+      if (ends) std::erase(lines_, lines[i]);
     }
-    if (fds[1].revents != 0) Accept(&lines);
+    if (fds[1].revents != 0) Accept();
   }
 }
 

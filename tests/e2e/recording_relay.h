@@ -1,6 +1,7 @@
 #ifndef STRATA_TESTS_E2E_RECORDING_RELAY_H_
 #define STRATA_TESTS_E2E_RECORDING_RELAY_H_
 
+#include <memory>
 #include <string>
 #include <thread>
 #include <vector>
@@ -29,6 +30,8 @@ class RecordingRelay {
   std::string address() const;
   // What was said by who connected, for each connection so far.
   std::vector<std::string> said();
+  // Ends the oldest connection that is open. False: there is none.
+  bool CutOldest();
 
  private:
   struct Line {
@@ -37,9 +40,9 @@ class RecordingRelay {
   };
 
   void Run();
-  void Accept(std::vector<Line>* lines);
+  void Accept() ABSL_LOCKS_EXCLUDED(mutex_);
   // False: one side has ended.
-  bool Pass(const Line& line, bool forwards);
+  bool Pass(const Line& line, bool forwards) ABSL_LOCKS_EXCLUDED(mutex_);
 
   const int to_;
   const Options options_;
@@ -47,6 +50,7 @@ class RecordingRelay {
   const EventFd stop_;
   absl::Mutex mutex_;
   std::vector<std::string> said_ ABSL_GUARDED_BY(mutex_);
+  std::vector<std::shared_ptr<Line>> lines_ ABSL_GUARDED_BY(mutex_);  // oldest first
   std::thread thread_;
 };
 

@@ -1,5 +1,7 @@
 // The equalities of ARCHITECTURE.md at the level of gradients, through real sockets and memory.
 #include <cmath>
+#include <functional>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -7,6 +9,7 @@
 #include "absl/synchronization/mutex.h"
 #include "google/protobuf/text_format.h"
 #include "gtest/gtest.h"
+#include "tests/e2e/recording_relay.h"
 #include "tests/exchange/node_cluster.h"
 
 namespace strata::tests {
@@ -42,7 +45,8 @@ void Backward(uint32_t rank, int step, absl::Span<const float> weights,
   }
 }
 
-absl::Status Train(Client* client, History* history) {
+absl::Status Train(
+    Client* client, History* history, const std::function<void(int)>& before_step = [](int) {}) {
   client::Tensor bias, weight;
   bias.name = "b";
   bias.shape = {kBias};
@@ -60,6 +64,7 @@ absl::Status Train(Client* client, History* history) {
     return status;
   }
   for (int step = 0; step < kSteps; ++step) {
+    before_step(step);
     if (absl::Status status = client->BeginStep(kBatch); !status.ok()) return status;
     if (absl::Status status = client->WaitAll(); !status.ok()) return status;
     history->emplace_back(client->WeightArena().begin(), client->WeightArena().end());
@@ -148,6 +153,43 @@ TEST(EqualBitsTest, TheWindowDoesNotShow) {
   proto::Job wide = JobOf(kOptimizers[1]);
   wide.set_window(64);
   ExpectSame(Cluster({2, 1, 2}, JobOf(kOptimizers[1])), Cluster({2, 1, 2}, wide), "window 64");
+}
+
+TEST(EqualBitsTest, TheNumberOfConnectionsDoesNotShow) {
+  const proto::Job one = JobOf(absl::StrCat(kOptimizers[1], " same_host: TCP"));
+  const History history = Cluster({2, 2, 2}, one);
+  for (const uint32_t connections : {3, 16}) {
+    proto::Job job = one;
+    job.set_connections(connections);
+    ExpectSame(history, Cluster({2, 2, 2}, job), absl::StrCat(connections, " connections"));
+  }
+}
+
+TEST(EqualBitsTest, ConnectionsThatAreCutWhileOthersGoOnDoNotShow) {
+  proto::Job job = JobOf(absl::StrCat(kOptimizers[1], " same_host: TCP"));
+  const History history = Cluster({2, 1, 1}, job);
+  job.set_connections(3);
+  std::unique_ptr<RecordingRelay> relay;
+  ClusterShape shape{.nodes = 2};
+  shape.reached_at = [&](int port) {
+    relay = std::make_unique<RecordingRelay>(port, RecordingRelay::Options{.recorded_max = 0});
+    return relay->address();
+  };
+  NodeCluster cluster(shape, job, kElements, kSamplesPerEpoch);
+  absl::Mutex mutex;
+  std::vector<History> histories;
+  const absl::Status status = cluster.Run([&](Client* client) {
+    History steps;
+    const absl::Status trained = Train(client, &steps, [&](int step) {
+      if (client->rank() == 0 && step % 3 == 1) EXPECT_TRUE(relay->CutOldest());
+    });
+    absl::MutexLock lock(&mutex);
+    histories.push_back(std::move(steps));
+    return trained;
+  });
+  ASSERT_TRUE(status.ok()) << status;
+  for (const History& each : histories) ExpectSame(history, each, "cut");
+  EXPECT_EQ(relay->said().size(), 2u * 3 + 4) << "connections, and one more for each that was cut";
 }
 
 }  // namespace

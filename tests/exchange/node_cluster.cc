@@ -87,7 +87,9 @@ NodeCluster::NodeCluster(const ClusterShape& shape, proto::Job job, uint64_t ele
     shards_.push_back(std::make_unique<server::ShardThread>(
         server::ShardThread::Options(), kernels::Cpu(), EndpointOf(record_.job())));
     Keep(shards_[s]->Start());
-    placement->add_shard_endpoints(absl::StrCat("tcp://127.0.0.1:", shards_[s]->port()));
+    const std::string here = absl::StrCat("127.0.0.1:", shards_[s]->port());
+    placement->add_shard_endpoints(
+        absl::StrCat("tcp://", shape.reached_at ? shape.reached_at(shards_[s]->port()) : here));
   }
 }
 

@@ -22,6 +22,8 @@ struct ClusterShape {
   uint32_t nodes = 1;
   uint32_t ranks_per_node = 1;
   uint32_t shards = 1;
+  // Where nodes are to look for the shard that listens at this port; empty: there.
+  std::function<std::string(int port)> reached_at;
 };
 
 // One job on aggregators and shards in this process, joined by real sockets and shared memory; the

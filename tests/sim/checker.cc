@@ -57,7 +57,7 @@ JobChecker::JobChecker(const JobPlan& plan, const proto::JobRecord& record,
   const ChunkMap map(record.layout().elements(), record.placement().chunk_elements());
   const int shards = record.placement().shard_endpoints_size();
   retired_.assign(shards, std::vector<bool>(nodes_, false));
-  peers_.assign(shards, std::vector<Peer>(nodes_));
+  peers_.assign(shards, {nodes_, std::vector<Peer>(plan.connections)});
   held_.assign(shards, 0);
   chunks_on_.assign(shards, 0);
   processes_.resize(nodes_);
@@ -68,7 +68,7 @@ JobChecker::JobChecker(const JobPlan& plan, const proto::JobRecord& record,
     chunk.shard = record.placement().shard_of_chunk(static_cast<int>(c));
     // What a codec leaves out of a mark comes later, so that marks are not whole.
     chunk.ledger = codecs_.encodes_pushes() ? 0 : payload_.LedgerElements(chunk.elements);
-    ++chunks_on_[chunk.shard];
+    chunk.line = chunks_on_[chunk.shard]++ % plan.connections;
     chunk.received.assign(nodes_, 0);
     chunk.pushed_by.assign(nodes_, 0);
     chunk.due.assign(nodes_, 0);
@@ -100,14 +100,14 @@ void JobChecker::OnShardFrame(uint32_t shard, transport::ConnectionId connection
                               const wire::Frame& frame, const std::vector<ShardAction>& actions,
                               size_t held) {
   const bool refused = IsRefused(frame.header, actions);
-  if (!refused) CheckSender(shard, connection, frame.header);
+  if (!refused) CheckSender(shard, connection, frame);
   switch (frame.header.op) {
     case Op::kInit:
       TakeInit(frame, refused);
       break;
     case Op::kPushPull:
       if (TakePush(frame, refused, actions)) {
-        peers_[shard][frame.header.node].MoveToBack(connection);
+        PeerOf(frame.header.node, frame.header.chunk).MoveToBack(connection);
       }
       CheckHeld(shard, &chunks_[frame.header.chunk], held);
       break;
@@ -125,7 +125,7 @@ void JobChecker::OnShardFrame(uint32_t shard, transport::ConnectionId connection
     const Op op = action.frame.header.op;
     if (op != Op::kAnswer && op != Op::kCutAnswer) continue;
     CheckAnswer(action.frame);
-    CheckReceiver(shard, action, actions);
+    CheckReceiver(action, actions);
   }
 }
 

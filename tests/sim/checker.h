@@ -66,6 +66,7 @@ class JobChecker final : public NodeChecker {
   // What must be true of one chunk.
   struct Chunk {
     uint32_t elements = 0, shard = 0, ledger = 0;
+    uint32_t line = 0;  // of a node's connections to the shard: the one that carries it
     std::unique_ptr<ReferenceChunk> reference;
     std::vector<uint64_t> received;        // by node
     std::vector<uint32_t> pushed_by;       // by node: incarnation of the last push
@@ -81,7 +82,7 @@ class JobChecker final : public NodeChecker {
     std::map<uint64_t, uint64_t> hash_of_clock;  // what nodes got as the answer to a clock
     std::optional<uint64_t> final_hash;
   };
-  // What a shard knows of a node.
+  // What a shard knows of one of the connections that a node has by the job.
   struct Peer {
     uint32_t incarnation = 0;  // newest
     // What was taken of it last came over this one; HELLO, that anybody can repeat, apart.
@@ -103,11 +104,15 @@ class JobChecker final : public NodeChecker {
   static uint64_t HashOf(absl::Span<const float> floats);
   void CheckPlacement();
   void Violate(const std::string& invariant, const std::string& what, bool goes_on = false);
-  void CheckSender(uint32_t shard, transport::ConnectionId connection, const wire::Header& header);
+  void CheckSender(uint32_t shard, transport::ConnectionId connection, const wire::Frame& frame);
+  // Of the connection that carries the chunk.
+  Peer& PeerOf(uint32_t node, uint32_t chunk) {
+    return peers_[chunks_[chunk].shard][node][chunks_[chunk].line];
+  }
   bool IsOwed(const Peer& peer) const;
   void CheckSent(wire::Op op, uint32_t node, uint32_t chunk, uint64_t clock,
                  const std::vector<server::ShardAction>& actions);
-  void CheckReceiver(uint32_t shard, const server::ShardAction& answer,
+  void CheckReceiver(const server::ShardAction& answer,
                      const std::vector<server::ShardAction>& actions);
   void TakeInit(const wire::Frame& frame, bool refused);
   // Whether it is a new one.
@@ -143,9 +148,10 @@ class JobChecker final : public NodeChecker {
   const uint32_t nodes_;
   std::vector<Chunk> chunks_;
   std::vector<std::vector<bool>> retired_;  // by shard and node
-  std::vector<std::vector<Peer>> peers_;    // by shard and node
-  std::vector<size_t> held_, chunks_on_;    // by shard
-  std::vector<Process> processes_;          // by node
+  // By shard, node and connection.
+  std::vector<std::vector<std::vector<Peer>>> peers_;
+  std::vector<size_t> held_, chunks_on_;  // by shard
+  std::vector<Process> processes_;        // by node
   uint32_t restarts_ = 0;
   uint64_t pushes_ = 0;
 };

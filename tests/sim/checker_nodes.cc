@@ -41,15 +41,27 @@ void JobChecker::Peer::MoveToBack(ConnectionId connection) {
 }
 
 // A process that has been replaced is not heard any more.
-void JobChecker::CheckSender(uint32_t shard, ConnectionId connection, const wire::Header& header) {
-  Peer& peer = peers_[shard][header.node];
-  if (header.incarnation < peer.incarnation) {
+void JobChecker::CheckSender(uint32_t shard, ConnectionId connection, const wire::Frame& frame) {
+  const wire::Header& header = frame.header;
+  std::vector<Peer>& lines = peers_[shard][header.node];
+  if (header.incarnation < lines[0].incarnation) {
     return Violate("only the newest process is heard",
                    absl::StrFormat("shard %d took %s, the newest is %d", shard,
-                                   wire::Describe(header), peer.incarnation));
+                                   wire::Describe(header), lines[0].incarnation));
   }
-  if (header.incarnation > peer.incarnation) peer = {.incarnation = header.incarnation};
-  if (header.op == wire::Op::kHello) return peer.MoveToBack(connection);
+  if (header.incarnation > lines[0].incarnation) {
+    std::fill(lines.begin(), lines.end(), Peer{.incarnation = header.incarnation});
+  }
+  if (header.op == wire::Op::kHello) {
+    wire::Hello hello;
+    const absl::Span<const std::byte> bytes(frame.payload.data(), frame.payload.size());
+    if (wire::DecodeHello(bytes, &hello).ok() && hello.connection < lines.size()) {
+      return lines[hello.connection].MoveToBack(connection);
+    }
+    return Violate("a node has the connections of its job",
+                   absl::StrFormat("shard %d took %s", shard, wire::Describe(header)));
+  }
+  Peer& peer = header.op == wire::Op::kRetire ? lines[0] : PeerOf(header.node, header.chunk);
   peer.speaks_on = connection;
   if (std::find(peer.open.begin(), peer.open.end(), connection) != peer.open.end()) return;
   Violate("HELLO comes first", absl::StrFormat("shard %d took %s", shard, wire::Describe(header)));
@@ -64,7 +76,7 @@ bool JobChecker::IsOwed(const Peer& peer) const {
 // In the very step in which it is due: a node that has to ask again would hide that it was not.
 void JobChecker::CheckSent(wire::Op op, uint32_t node, uint32_t c, uint64_t clock,
                            const std::vector<ShardAction>& actions) {
-  if (!IsOwed(peers_[chunks_[c].shard][node])) return;
+  if (!IsOwed(PeerOf(node, c))) return;
   const bool is_there = std::any_of(actions.begin(), actions.end(), [&](const ShardAction& action) {
     const wire::Header& answer = action.frame.header;
     return answer.op == op && answer.node == node && answer.chunk == c && answer.clock == clock;
@@ -76,11 +88,10 @@ void JobChecker::CheckSent(wire::Op op, uint32_t node, uint32_t c, uint64_t cloc
 }
 
 // To the connection that the node speaks on; copies may go to others of the same process.
-void JobChecker::CheckReceiver(uint32_t shard, const ShardAction& answer,
-                               const std::vector<ShardAction>& actions) {
+void JobChecker::CheckReceiver(const ShardAction& answer, const std::vector<ShardAction>& actions) {
   const wire::Header& header = answer.frame.header;
-  if (header.node >= nodes_) return;
-  const Peer& peer = peers_[shard][header.node];
+  if (header.node >= nodes_ || header.chunk >= chunks_.size()) return;
+  const Peer& peer = PeerOf(header.node, header.chunk);
   if (answer.connection == peer.speaks_on) return;
   const auto open = std::find(peer.open.begin(), peer.open.end(), answer.connection);
   const bool is_there = std::any_of(actions.begin(), actions.end(), [&](const ShardAction& other) {
@@ -93,8 +104,8 @@ void JobChecker::CheckReceiver(uint32_t shard, const ShardAction& answer,
 }
 
 void JobChecker::OnDisconnected(uint32_t shard, ConnectionId connection) {
-  for (Peer& peer : peers_[shard]) {
-    peer.open.erase(std::remove(peer.open.begin(), peer.open.end(), connection), peer.open.end());
+  for (std::vector<Peer>& lines : peers_[shard]) {
+    for (Peer& peer : lines) std::erase(peer.open, connection);
   }
 }
 

@@ -188,6 +188,7 @@ proto::Job JobPlan::ToJob() const {
   job.set_ranks_per_node(ranks_per_node);
   job.set_max_steps(clocks);
   job.set_window(window);
+  job.set_connections(connections);
   if (is_ring()) {
     job.set_exchange(proto::Job::RING);
     proto::AllReduce::Algorithm algorithm = proto::AllReduce::AUTO;
@@ -223,6 +224,12 @@ Scenario DrawFreely(uint64_t seed, const Scenario::Limits& limits) {
   DrawWire(&random, &scenario);
   DrawRare(&random, &scenario);
   scenario.other_bits = random.Chance(0.5);
+  SimRandom connections(seed * 0x2545f4914f6cdd1d + 3);
+  for (JobPlan& job : scenario.jobs) {
+    if (!limits.job && connections.Chance(0.3)) {
+      job.connections = static_cast<uint32_t>(connections.Between(2, 4));
+    }
+  }
   SimRandom control(seed * 0x2545f4914f6cdd1d + 2);
   if (!limits.job && control.Chance(limits.control)) DrawControl(&control, limits, &scenario);
   return scenario;
@@ -239,8 +246,9 @@ Scenario Scenario::Draw(uint64_t seed, const Limits& limits) {
 std::string Scenario::Describe() const {
   std::vector<std::string> parts;
   for (const JobPlan& job : jobs) {
-    parts.push_back(absl::StrFormat("%s on %dx%d, window %d, %s", job.consistency, job.nodes,
-                                    job.ranks_per_node, job.window, job.Shape()));
+    parts.push_back(absl::StrFormat("%s on %dx%d, window %d, %d connections, %s", job.consistency,
+                                    job.nodes, job.ranks_per_node, job.window, job.connections,
+                                    job.Shape()));
   }
   parts.push_back(absl::StrFormat("servers of %s shards", absl::StrJoin(shards_of_server, "+")));
   parts.push_back(absl::StrCat("delay to ", absl::FormatDuration(faults.delay_max)));

@@ -61,6 +61,7 @@ struct JobPlan {
   uint32_t last_chunk_elements = 256;  // the others have 256
   uint64_t clocks = 1;
   uint32_t window = 4;
+  uint32_t connections = 1;  // of each pair of peers
   std::string consistency = "sync {}";
   std::string optimizer = "sgd {}";
   std::string all_reduce;  // the algorithm of exchange: RING; empty: servers

@@ -17,7 +17,6 @@
 #include "common/event_fd.h"
 #include "common/fork_join.h"
 #include "common/job/arena.h"
-#include "common/limits/descriptors.h"
 #include "common/log.h"
 #include "common/process/stop_request.h"
 #include "common/trace/trace_log.h"
@@ -217,7 +216,8 @@ absl::Status Aggregator::CreateExchangeOf(const proto::JobRecord& record, const 
     return absl::OkStatus();
   }
   absl::StatusOr<std::unique_ptr<transport::Endpoint>> endpoint =
-      port_ ? port_->Release() : ConnectingEndpoint(job, memory_->segment());
+      port_ ? port_->Release()
+            : ConnectingEndpoint(record, launch_.local_ranks(), memory_->segment());
   if (!endpoint.ok()) return endpoint.status();
   if (!PushesOutliveAnswers(job)) options.source = (*endpoint)->memory();
   make_arenas();
@@ -239,10 +239,6 @@ absl::Status Aggregator::Begin(const proto::RunNode& run) {
       ChunkMap(elements, chunk_elements).chunks() > memory_->offsets().chunks_max) {
     return absl::InvalidArgumentError("the job's record does not fit what its ranks registered");
   }
-  absl::Status descriptors = EnsureDescriptors(
-      "strata aggregator", AggregatorDescriptors(launch_.local_ranks(),
-                                                 run.record().placement().shard_endpoints_size()));
-  if (!descriptors.ok()) return descriptors;
   const ChunkMap map(elements, chunk_elements);
   core_ = std::make_unique<AggregatorCore>(RankId(launch_.first_rank()), launch_.local_ranks(),
                                            map.chunks());

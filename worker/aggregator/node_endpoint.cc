@@ -3,6 +3,8 @@
 #include <string>
 #include <utility>
 
+#include "common/job/connections.h"
+#include "common/limits/descriptors.h"
 #include "common/log.h"
 #include "common/transport/zmq/zmq_endpoint.h"
 
@@ -19,9 +21,15 @@ std::shared_ptr<transport::RegionMemory> MemoryForPeers(const proto::Job& job) {
 }
 
 absl::StatusOr<std::unique_ptr<transport::Endpoint>> ConnectingEndpoint(
-    const proto::Job& job, std::shared_ptr<transport::SharedSegment> gradients) {
+    const proto::JobRecord& record, uint32_t local_ranks,
+    std::shared_ptr<transport::SharedSegment> gradients) {
+  const absl::Status descriptors = EnsureDescriptors(
+      "strata aggregator",
+      AggregatorDescriptors(local_ranks, record.placement().shard_endpoints_size(),
+                            ConnectionsOf(record.job())));
+  if (!descriptors.ok()) return descriptors;
   transport::ZmqOptions options;
-  options.memory = MemoryForPeers(job);
+  options.memory = MemoryForPeers(record.job());
   if (options.memory != nullptr && gradients != nullptr) options.memory->Add(std::move(gradients));
   return transport::CreateZmqEndpoint(options);
 }

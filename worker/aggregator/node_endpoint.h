@@ -6,7 +6,7 @@
 #include "absl/status/statusor.h"
 #include "common/transport/endpoint.h"
 #include "common/transport/region/region_memory.h"
-#include "proto/job.pb.h"
+#include "proto/control.pb.h"
 
 namespace strata::worker {
 
@@ -14,9 +14,12 @@ namespace strata::worker {
 // has none, which is logged, and payloads go over TCP.
 std::shared_ptr<transport::RegionMemory> MemoryForPeers(const proto::Job& job);
 
-// The endpoint of a node that connects to servers, which may read `gradients`, too, where they lie.
+// The endpoint of a node that connects to the servers of the record, which may read `gradients`,
+// too, where they lie. Errors: ResourceExhausted (fewer file descriptors than its connections
+// need).
 absl::StatusOr<std::unique_ptr<transport::Endpoint>> ConnectingEndpoint(
-    const proto::Job& job, std::shared_ptr<transport::SharedSegment> gradients);
+    const proto::JobRecord& record, uint32_t local_ranks,
+    std::shared_ptr<transport::SharedSegment> gradients);
 
 // Whether a server may still hold a push when it answers it: in lazy mode the clocks ahead of the
 // slowest. Such pushes are not lent, and go by value: what a node holds of memory does not depend

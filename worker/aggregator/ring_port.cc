@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "common/job/connections.h"
 #include "common/limits/descriptors.h"
 #include "common/transport/zmq/zmq_endpoint.h"
 #include "worker/aggregator/node_endpoint.h"
@@ -27,12 +28,13 @@ absl::StatusOr<int> ListenAt(const proto::ListenAt& at, transport::Endpoint* end
 
 absl::StatusOr<std::unique_ptr<RingPort>> RingPort::Open(const proto::Launch& launch, int wake_fd,
                                                          const ClockInterface* clock) {
+  const uint32_t connections = ConnectionsOf(launch.record().job());
   absl::Status descriptors =
-      EnsureDescriptors("strata aggregator", RingDescriptors(launch.local_ranks()));
+      EnsureDescriptors("strata aggregator", RingDescriptors(launch.local_ranks(), connections));
   if (!descriptors.ok()) return descriptors;
   transport::ZmqOptions options;
   options.memory = MemoryForPeers(launch.record().job());
-  options.connections_max = kRingConnectionsMax;
+  options.connections_max = kRingPeersMax * connections;
   options.strangers_max = kConnectionSlack;
   options.stranger_bytes_max = kStrangerBytesMax;
   options.stranger_timeout = kStrangerTimeout;

@@ -5,8 +5,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "common/job/connections.h"
 #include "common/job/job.h"
-#include "kernels/codec/job_compression.h"
 #include "worker/exchange/ring_view.h"
 
 namespace strata::worker {
@@ -19,6 +19,8 @@ using wire::Op;
 // that has all of its own, too, and does not acknowledge the last word; and for one that cannot be
 // reached.
 constexpr absl::Duration kLinger = absl::Seconds(5), kLeaveAfter = absl::Seconds(30);
+// What is not acknowledged of all connections to a peer.
+constexpr uint64_t kInFlightBytesMax = 2 << 20;
 // Of one SEED.
 constexpr size_t kChecksumsMax = 4096;
 
@@ -26,19 +28,6 @@ std::vector<ChunkId> AllChunks(uint32_t chunks) {
   std::vector<ChunkId> ids;
   for (uint32_t c = 0; c < chunks; ++c) ids.push_back(ChunkId(c));
   return ids;
-}
-
-ReductionRules RulesOf(const CoreOptions& options, const kernels::Kernels& kernels,
-                       BufferPool* pool, uint32_t position) {
-  const proto::JobRecord& record = options.record;
-  const auto nodes = static_cast<uint32_t>(record.view().nodes_size());
-  return {.kernels = &kernels,
-          .pool = pool,
-          .plan = PlanOf(record.ring().algorithm(), nodes, position),
-          .update = kernels::UpdateRuleOf(record.job(), record.samples_per_epoch()),
-          .compression =
-              kernels::CompressionOf(record.job().push(), kernels::Feedback::kNone).compression,
-          .trace = options.trace};
 }
 
 }  // namespace
@@ -58,23 +47,29 @@ AllReduceCore::AllReduceCore(const CoreOptions& options, ChunkMap map,
     : options_(options),
       map_(map),
       pool_(BufferPool::kRetainedBytesMax, options.memory),
-      rules_(RulesOf(options, kernels, &pool_, position)),
+      rules_(ReductionRules::Of(options.record, kernels, &pool_, position, options.trace)),
       window_(AllChunks(map.chunks()), std::max<uint32_t>(2, options.record.job().window()),
-              options.reserve) {
+              options.reserve),
+      connections_(ConnectionsFor(options.record.job(), map.chunks())) {
   for (const ChunkId chunk : AllChunks(map.chunks())) {
     chunks_.emplace_back(&rules_, options.record.layout(), map, chunk);
   }
   const std::vector<RingNode> nodes = RingNodesOf(options.record);
+  LineIdentity identity = IdentityOf(options);
   for (const uint32_t peer : rules_.plan.Peers()) {
-    peers_.push_back({.position = peer,
-                      .link = PeerLink({.line = LineId(static_cast<uint32_t>(peers_.size())),
-                                        .peer = nodes[peer].node.value(),
-                                        .address = nodes[peer].endpoint,
-                                        .connects = position < peer,
-                                        .identity = IdentityOf(options),
-                                        .timing = options.timing}),
-                      .seeds = 0,
-                      .retired = std::nullopt});
+    for (uint32_t i = 0; i < connections_; ++i) {
+      identity.hello.connection = i;
+      peers_.push_back({.position = peer,
+                        .link = PeerLink({.line = LineId(static_cast<uint32_t>(peers_.size())),
+                                          .peer = nodes[peer].node.value(),
+                                          .address = nodes[peer].endpoint,
+                                          .connects = position < peer,
+                                          .identity = identity,
+                                          .timing = options.timing,
+                                          .in_flight_bytes_max = kInFlightBytesMax / connections_}),
+                        .seeds = 0,
+                        .retired = std::nullopt});
+    }
   }
 }
 
@@ -85,11 +80,10 @@ AllReduceCore::Peer* AllReduceCore::Find(transport::ConnectionId connection) {
   return nullptr;
 }
 
-AllReduceCore::Peer* AllReduceCore::At(uint32_t position) {
-  for (Peer& peer : peers_) {
-    if (peer.position == position) return &peer;
-  }
-  return nullptr;
+AllReduceCore::Peer* AllReduceCore::At(uint32_t position, ChunkId chunk) {
+  const auto first = std::find_if(peers_.begin(), peers_.end(),
+                                  [&](const Peer& peer) { return peer.position == position; });
+  return &first[ConnectionOf(chunk.value(), connections_)];
 }
 
 absl::Status AllReduceCore::Fail(const absl::Status& status, bool by_peer, CoreActions* actions) {
@@ -168,7 +162,7 @@ void AllReduceCore::Push(CoreActions* actions) {
 void AllReduceCore::Do(ChunkId chunk, const ReductionActions& what, absl::Time now,
                        CoreActions* actions) {
   for (const ReductionActions::Send& send : what.sends) {
-    At(send.peer)->link.Send(send.header, send.payload, now, &actions->wire);
+    At(send.peer, chunk)->link.Send(send.header, send.payload, now, &actions->wire);
   }
   CountBytes();
   for (size_t i = 0; i < what.deliveries.size(); ++i) {
@@ -297,13 +291,16 @@ void AllReduceCore::OnNotTaken(const WireAction& send, absl::Time now) {
 absl::Status AllReduceCore::OnStranger(transport::ConnectionId connection, const wire::Frame& frame,
                                        absl::Time now, CoreActions* actions) {
   const LineIdentity self = IdentityOf(options_);
-  wire::ErrorCode error = CheckPeerHello(self, frame);
+  uint32_t number = 0;
+  wire::ErrorCode error = CheckPeerHello(self, frame, &number);
   if (error == wire::ErrorCode::kNone) {
+    error = wire::ErrorCode::kWrongRole;
     for (Peer& peer : peers_) {
       if (peer.link.options().peer != frame.header.node || peer.link.options().connects) continue;
+      error = wire::ErrorCode::kWrongConnection;
+      if (peer.link.options().identity.hello.connection != number) continue;
       return Fail(peer.link.OnHello(connection, frame.header, now, &actions->wire), false, actions);
     }
-    error = wire::ErrorCode::kWrongRole;
   }
   ++refused_;
   actions->wire.push_back({.kind = WireAction::Kind::kSend,
@@ -370,11 +367,13 @@ absl::Time AllReduceCore::deadline() const {
 
 void AllReduceCore::AddActivity(absl::Time now, proto::NodeActivity* activity) const {
   activity->set_refused(activity->refused() + refused_);
-  for (const Peer& peer : peers_) {
-    if (!peer.link.options().connects) continue;  // its other end tells
-    const LineActivity line = peer.link.Activity(now);
+  for (size_t first = 0; first < peers_.size(); first += connections_) {
+    const PeerLink& link = peers_[first].link;
+    if (!link.options().connects) continue;  // its other end tells
+    LineActivity line = link.Activity(now);
+    for (size_t i = 1; i < connections_; ++i) line.Add(peers_[first + i].link.Activity(now));
     proto::ShardActivity* out = activity->add_shards();
-    out->set_address(peer.link.options().address);
+    out->set_address(link.options().address);
     out->set_connected(line.connected);
     out->set_oldest_ms(absl::ToInt64Milliseconds(line.down_for));
     out->set_error(line.error);

@@ -64,6 +64,8 @@ class AllReduceCore final : public ExchangeCore {
   }
 
  private:
+  // Another node, on one of the connections to it. What is said besides chunks, which keep to one
+  // of them each, is said on all: so on each it stands in order with the chunks.
   struct Peer {
     uint32_t position = 0;
     PeerLink link;
@@ -75,7 +77,8 @@ class AllReduceCore final : public ExchangeCore {
                 uint32_t position);
 
   Peer* Find(transport::ConnectionId connection);
-  Peer* At(uint32_t position);
+  // REQUIRES: the plan has it as a peer.
+  Peer* At(uint32_t position, ChunkId chunk);
   // An error ends the job: tells the peers.
   absl::Status Fail(const absl::Status& status, bool by_peer, CoreActions* actions);
   absl::Status OnStranger(transport::ConnectionId connection, const wire::Frame& frame,
@@ -100,6 +103,7 @@ class AllReduceCore final : public ExchangeCore {
   const ReductionRules rules_;
   Exchange::Phase phase_ = Exchange::Phase::kSeeding;
   bool failed_ = false;
+  const uint32_t connections_;
   std::vector<Peer> peers_;  // by LineId
   std::vector<ChunkReduction> chunks_;
   PushWindow window_;

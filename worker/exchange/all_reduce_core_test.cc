@@ -158,7 +158,19 @@ TEST(AllReduceCore, WhateverTheNetworkDoesTheWeightsAreTheSame) {
     options.faults.break_one = seed % 5 == 4 ? 0.01 : 0;
     options.faults.refuse = 0.02;
     options.timing.give_up_after = absl::Hours(1);  // HELLO is lost, too
+    if (seed % 2 == 0) options.job += " connections: 3";
     ExpectTrains(options, absl::StrCat("seed ", seed));
+  }
+}
+
+TEST(AllReduceCore, NeighboursHaveTheJobsConnectionsButNoneWithoutAChunk) {
+  World::Options options = Shape(3, AllReduce::RING);
+  for (const auto& [connections, each] : {std::pair{1, 1}, {3, 3}, {16, 4}}) {
+    options.job = absl::StrCat(kAdam, " connections: ", connections);
+    ExpectTrains(options, options.job);
+    World world(options);
+    ASSERT_TRUE(world.Run());
+    EXPECT_EQ(world.network().count(transport::SimNote::kConnected), 3u * each) << "of 4 chunks";
   }
 }
 

@@ -6,6 +6,7 @@
 #include "absl/strings/str_format.h"
 #include "common/copies.h"
 #include "common/job/slices.h"
+#include "kernels/codec/job_compression.h"
 #include "worker/exchange/line.h"
 
 namespace strata::worker {
@@ -19,6 +20,18 @@ bool IsTake(const ReduceStep& step) {
 }
 
 }  // namespace
+
+ReductionRules ReductionRules::Of(const proto::JobRecord& record, const kernels::Kernels& kernels,
+                                  BufferPool* pool, uint32_t position, TraceLog* trace) {
+  const auto nodes = static_cast<uint32_t>(record.view().nodes_size());
+  return {.kernels = &kernels,
+          .pool = pool,
+          .plan = PlanOf(record.ring().algorithm(), nodes, position),
+          .update = kernels::UpdateRuleOf(record.job(), record.samples_per_epoch()),
+          .compression =
+              kernels::CompressionOf(record.job().push(), kernels::Feedback::kNone).compression,
+          .trace = trace};
+}
 
 ChunkReduction::ChunkReduction(const ReductionRules* rules, const proto::Layout& layout,
                                const ChunkMap& map, ChunkId chunk)

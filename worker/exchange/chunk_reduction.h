@@ -34,6 +34,10 @@ struct ReductionRules {
   // How sums and weights travel; without feedback, without state.
   kernels::Compression compression = kernels::Compression::kNone;
   TraceLog* trace = nullptr;  // of the node's updates; null: none
+
+  // Of the node at `position`. REQUIRES: CheckRing, a valid job.
+  static ReductionRules Of(const proto::JobRecord& record, const kernels::Kernels& kernels,
+                           BufferPool* pool, uint32_t position, TraceLog* trace);
 };
 
 // What a chunk wants done, in order.

@@ -152,7 +152,7 @@ void ExchangeWorld::Do(uint32_t n, WireAction* action, CoreActions* more) {
         break;
       }
       const uint32_t id = next_connection_++;
-      links_[id] = Link{n, action->line.value()};
+      links_[id] = Link{n, action->line.value() % static_cast<uint32_t>(shards_.size())};
       core.OnConnected(action->line, ConnectionId(id), now_, more);
       break;
     }
@@ -160,7 +160,10 @@ void ExchangeWorld::Do(uint32_t n, WireAction* action, CoreActions* more) {
       break;
     case WireAction::Kind::kClose: {
       const auto id = static_cast<uint32_t>(action->connection.value());
-      if (links_.erase(id) > 0) shards_[action->line.value()]->OnDisconnected(ConnectionId(id));
+      const auto link = links_.find(id);
+      if (link == links_.end()) break;
+      shards_[link->second.shard]->OnDisconnected(ConnectionId(id));
+      links_.erase(link);
       break;
     }
     case WireAction::Kind::kSend: {

@@ -13,6 +13,19 @@ std::string TextOf(const wire::Frame& refusal) {
   return {reinterpret_cast<const char*>(refusal.payload.data()), refusal.payload.size()};
 }
 
+void LineActivity::Add(const LineActivity& other) {
+  unanswered += other.unanswered;
+  if (other.oldest_age > oldest_age) {
+    oldest_clock = other.oldest_clock;
+    oldest_chunk = other.oldest_chunk;
+    oldest_age = other.oldest_age;
+  }
+  connected = connected && other.connected;
+  if (other.down_for <= down_for) return;
+  down_for = other.down_for;
+  error = other.error;
+}
+
 void Sign(const LineIdentity& identity, wire::Header* header) {
   header->job = identity.job;
   header->view = identity.view;
@@ -36,13 +49,15 @@ wire::Frame HelloOf(const LineIdentity& identity) {
   return frame;
 }
 
-wire::ErrorCode CheckPeerHello(const LineIdentity& self, const wire::Frame& frame) {
+wire::ErrorCode CheckPeerHello(const LineIdentity& self, const wire::Frame& frame,
+                               uint32_t* connection) {
   const wire::Header& header = frame.header;
   wire::Hello hello;
   const absl::Span<const std::byte> payload(frame.payload.data(), frame.payload.size());
   if (header.op != wire::Op::kHello || !wire::DecodeHello(payload, &hello).ok()) {
     return wire::ErrorCode::kNoHello;
   }
+  *connection = hello.connection;
   if (hello.protocol != self.hello.protocol) return wire::ErrorCode::kWrongVersion;
   if (header.job != self.job || hello.cluster != self.hello.cluster ||
       hello.token != self.hello.token) {

@@ -50,8 +50,9 @@ void Sign(const LineIdentity& identity, wire::Header* header);
 wire::Header HeaderOf(const LineIdentity& identity, wire::Op op);
 wire::Frame HelloOf(const LineIdentity& identity);
 // Whether a HELLO is that of another node of the same job, which `self` speaks for: kNone, or why
-// not.
-wire::ErrorCode CheckPeerHello(const LineIdentity& self, const wire::Frame& frame);
+// not; and which of that node's connections it says to be.
+wire::ErrorCode CheckPeerHello(const LineIdentity& self, const wire::Frame& frame,
+                               uint32_t* connection);
 // kError or kRetry, without text: no longer than what it answers.
 wire::Frame RefusalOf(const LineIdentity& self, wire::Op op, wire::ErrorCode error);
 
@@ -66,6 +67,9 @@ struct LineActivity {
   // Without a connection: for how long, and why the last one ended.
   absl::Duration down_for;
   std::string error;
+
+  // Makes it that of several lines to one peer: connected where all are, what is oldest of any.
+  void Add(const LineActivity& other);
 };
 
 }  // namespace strata::worker

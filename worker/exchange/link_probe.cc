@@ -131,8 +131,9 @@ absl::Status LinkProbe::OnFrame(transport::ConnectionId connection, const wire::
                                 absl::Time now, CoreActions* actions) {
   const wire::Header& header = frame.header;
   if (header.op == Op::kHello) {
-    const wire::ErrorCode error = CheckPeerHello(previous_.options().identity, frame);
-    const bool from_previous = header.node == previous_.options().peer;
+    uint32_t number = 0;
+    const wire::ErrorCode error = CheckPeerHello(previous_.options().identity, frame, &number);
+    const bool from_previous = header.node == previous_.options().peer && number == 0;
     if (error == wire::ErrorCode::kNone && from_previous) {
       // A new probe counts its frames from 1.
       if (header.received == 0 && !previous_.Owns(connection)) {

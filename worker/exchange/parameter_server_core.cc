@@ -6,6 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "common/job/connections.h"
 #include "common/job/job.h"
 #include "kernels/codec/job_compression.h"
 
@@ -69,16 +70,28 @@ ParameterServerCore::ParameterServerCore(const CoreOptions& options, ChunkMap ma
     held[chunks_[c].shard].push_back(ChunkId(c));
   }
   for (uint32_t s = 0; s < held.size(); ++s) {
-    ShardLine line(LineId(s), placement.shard_endpoints(s), IdentityOf(options), options.timing);
-    shards_.push_back({std::move(line), held[s], PushWindow(held[s], window_, options.reserve)});
+    const uint32_t connections = ConnectionsFor(options.record.job(), held[s].size());
+    for (size_t i = 0; i < held[s].size(); ++i) {
+      chunks_[held[s][i].value()].line = ConnectionOf(i, connections);
+    }
+    std::vector<ShardLine> lines;
+    LineIdentity identity = IdentityOf(options);
+    for (uint32_t i = 0; i < connections; ++i) {
+      identity.hello.connection = i;
+      const LineId id(i * static_cast<uint32_t>(held.size()) + s);
+      lines.emplace_back(id, placement.shard_endpoints(s), identity, options.timing);
+    }
+    shards_.push_back({std::move(lines), held[s], PushWindow(held[s], window_, options.reserve)});
   }
 }
 
-ParameterServerCore::Shard* ParameterServerCore::Find(transport::ConnectionId connection) {
+ParameterServerCore::Place ParameterServerCore::Find(transport::ConnectionId connection) {
   for (Shard& shard : shards_) {
-    if (shard.line.Owns(connection)) return &shard;
+    for (ShardLine& line : shard.lines) {
+      if (line.Owns(connection)) return {&shard, &line};
+    }
   }
-  return nullptr;
+  return {};
 }
 
 // Shards that hold no chunk of the job are left alone.
@@ -88,7 +101,7 @@ void ParameterServerCore::Start(absl::Time now, CoreActions* actions) {
       ++settled_;
       continue;
     }
-    shard.line.Start(now, &actions->wire);
+    for (ShardLine& line : shard.lines) line.Start(now, &actions->wire);
     Seed(&shard, actions);
   }
 }
@@ -142,7 +155,7 @@ absl::Status ParameterServerCore::OnPayload(const NodeAction& asked, Bytes paylo
     payload = *std::move(encoded);
     ++counters_.pushes;
   }
-  shards_[chunk.shard].line.Ask(header, std::move(payload), now, &actions->wire);
+  LineOf(chunk)->Ask(header, std::move(payload), now, &actions->wire);
   CountBytes();
   return absl::OkStatus();
 }
@@ -171,7 +184,8 @@ void ParameterServerCore::MaybeRetire(Shard* shard, absl::Time now, CoreActions*
   wire::Header header;
   header.op = Op::kRetire;
   header.clock = clocks_;
-  shard->line.Ask(header, Bytes(), now, &actions->wire);
+  // Nothing is under way on the other lines.
+  shard->lines[0].Ask(header, Bytes(), now, &actions->wire);
 }
 
 void ParameterServerCore::Cut(Shard* shard, absl::Time now, CoreActions* actions) {
@@ -180,36 +194,35 @@ void ParameterServerCore::Cut(Shard* shard, absl::Time now, CoreActions* actions
     header.op = Op::kCut;
     header.chunk = shard->chunks[shard->next++].value();
     header.clock = clocks_;
-    shard->line.Ask(header, Bytes(), now, &actions->wire);
+    LineOf(chunks_[header.chunk])->Ask(header, Bytes(), now, &actions->wire);
   }
 }
 
 void ParameterServerCore::OnConnected(LineId line, transport::ConnectionId connection,
                                       absl::Time now, CoreActions* actions) {
-  shards_[line.value()].line.OnConnected(connection, now, &actions->wire);
+  LineOf(line)->OnConnected(connection, now, &actions->wire);
 }
 
 void ParameterServerCore::OnConnectFailed(LineId line, const absl::Status& why, absl::Time now,
                                           CoreActions* actions) {
-  shards_[line.value()].line.OnLost(why, now, &actions->wire);
+  LineOf(line)->OnLost(why, now, &actions->wire);
 }
 
 void ParameterServerCore::OnLost(transport::ConnectionId connection, const absl::Status& why,
                                  absl::Time now, CoreActions* actions) {
-  if (Shard* shard = Find(connection)) shard->line.OnLost(why, now, &actions->wire);
+  if (ShardLine* line = Find(connection).line) line->OnLost(why, now, &actions->wire);
 }
 
 void ParameterServerCore::OnNotTaken(const WireAction& send, absl::Time now) {
-  if (Shard* shard = Find(send.connection)) shard->line.OnNotTaken(send.frame.header, now);
+  if (ShardLine* line = Find(send.connection).line) line->OnNotTaken(send.frame.header, now);
 }
 
 absl::Status ParameterServerCore::OnFrame(transport::ConnectionId connection,
                                           const wire::Frame& frame, absl::Time now,
                                           CoreActions* actions) {
-  Shard* shard = Find(connection);
-  if (shard == nullptr || IsBesideThePoint(frame.header)) return absl::OkStatus();
-  absl::StatusOr<std::optional<wire::Header>> asked =
-      shard->line.OnFrame(frame, now, &actions->wire);
+  const auto [shard, line] = Find(connection);
+  if (line == nullptr || IsBesideThePoint(frame.header)) return absl::OkStatus();
+  absl::StatusOr<std::optional<wire::Header>> asked = line->OnFrame(frame, now, &actions->wire);
   if (!asked.ok()) return NamedBy(options_.node, asked.status());
   absl::Status status = absl::OkStatus();
   if (asked->has_value()) status = OnAnswer(shard, **asked, frame, now, actions);
@@ -232,7 +245,7 @@ absl::Status ParameterServerCore::OnAnswer(Shard* shard, const wire::Header& ask
   if (has_weights && frame.header.element_count != elements) {
     return absl::InternalError(absl::StrFormat(
         "server %s answered chunk %d at clock %d with %d elements instead of %d",
-        shard->line.address(), asked.chunk, asked.clock, frame.header.element_count, elements));
+        shard->lines[0].address(), asked.chunk, asked.clock, frame.header.element_count, elements));
   }
   switch (asked.op) {
     case Op::kInit:
@@ -276,7 +289,7 @@ absl::Status ParameterServerCore::OnPushAnswer(Shard* shard, const wire::Header&
   }
   if (!is_whole && !delta.ok()) {
     return absl::InternalError(absl::StrFormat("server %s answered chunk %d at clock %d with %s",
-                                               shard->line.address(), asked.chunk, asked.clock,
+                                               shard->lines[0].address(), asked.chunk, asked.clock,
                                                std::string(delta.status().message())));
   }
   ++chunk.answered;
@@ -312,8 +325,10 @@ void ParameterServerCore::OnCutAnswer(Shard* shard, const wire::Frame& frame, ab
 
 absl::Status ParameterServerCore::OnTime(absl::Time now, CoreActions* actions) {
   for (Shard& shard : shards_) {
-    if (absl::Status status = shard.line.OnTime(now, &actions->wire); !status.ok()) {
-      return NamedBy(options_.node, status);
+    for (ShardLine& line : shard.lines) {
+      if (absl::Status status = line.OnTime(now, &actions->wire); !status.ok()) {
+        return NamedBy(options_.node, status);
+      }
     }
   }
   CountBytes();
@@ -322,16 +337,19 @@ absl::Status ParameterServerCore::OnTime(absl::Time now, CoreActions* actions) {
 
 absl::Time ParameterServerCore::deadline() const {
   absl::Time due = absl::InfiniteFuture();
-  for (const Shard& shard : shards_) due = std::min(due, shard.line.deadline());
+  for (const Shard& shard : shards_) {
+    for (const ShardLine& line : shard.lines) due = std::min(due, line.deadline());
+  }
   return due;
 }
 
 void ParameterServerCore::AddActivity(absl::Time now, proto::NodeActivity* activity) const {
   for (const Shard& shard : shards_) {
     if (shard.chunks.empty()) continue;
-    const LineActivity line = shard.line.Activity(now);
+    LineActivity line = shard.lines[0].Activity(now);
+    for (size_t i = 1; i < shard.lines.size(); ++i) line.Add(shard.lines[i].Activity(now));
     proto::ShardActivity* out = activity->add_shards();
-    out->set_address(shard.line.address());
+    out->set_address(shard.lines[0].address());
     out->set_connected(line.connected);
     out->set_unanswered(line.unanswered);
     out->set_oldest_clock(line.oldest_clock);
@@ -342,12 +360,18 @@ void ParameterServerCore::AddActivity(absl::Time now, proto::NodeActivity* activ
 }
 
 void ParameterServerCore::Close(CoreActions* actions) {
-  for (Shard& shard : shards_) shard.line.Close(&actions->wire);
+  for (Shard& shard : shards_) {
+    for (ShardLine& line : shard.lines) line.Close(&actions->wire);
+  }
 }
 
 void ParameterServerCore::CountBytes() {
   counters_.bytes_pushed = 0;
-  for (const Shard& shard : shards_) counters_.bytes_pushed += shard.line.bytes_sent(Op::kPushPull);
+  for (const Shard& shard : shards_) {
+    for (const ShardLine& line : shard.lines) {
+      counters_.bytes_pushed += line.bytes_sent(Op::kPushPull);
+    }
+  }
 }
 
 }  // namespace strata::worker

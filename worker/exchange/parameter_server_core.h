@@ -52,19 +52,20 @@ class ParameterServerCore final : public ExchangeCore {
   // Of the servers that hold a chunk.
   void AddActivity(absl::Time now, proto::NodeActivity* activity) const override;
   const std::string& address(LineId line) const override {
-    return shards_[line.value()].line.address();
+    return ShardOf(line).lines[0].address();
   }
 
  private:
   struct Chunk {
     uint32_t shard = 0;
+    uint32_t line = 0;       // of the shard's
     uint64_t submitted = 0;  // clocks
     uint64_t answered = 0;   // clocks
     uint64_t version = 0;    // of the weights in hand
     uint64_t copy = 0;       // answers that they have, where answers are encoded
   };
   struct Shard {
-    ShardLine line;
+    std::vector<ShardLine> lines;  // one per connection
     std::vector<ChunkId> chunks;
     PushWindow window;
     uint32_t next = 0;       // of `chunks`: the next to INIT or CUT
@@ -75,7 +76,18 @@ class ParameterServerCore final : public ExchangeCore {
   ParameterServerCore(const CoreOptions& options, ChunkMap map, const kernels::Kernels& kernels,
                       std::unique_ptr<PushEncoder> encoder);
 
-  Shard* Find(transport::ConnectionId connection);
+  struct Place {
+    Shard* shard = nullptr;
+    ShardLine* line = nullptr;
+  };
+  // Line i of shard s is LineId(i * shards + s).
+  const Shard& ShardOf(LineId line) const { return shards_[line.value() % shards_.size()]; }
+  ShardLine* LineOf(LineId line) {
+    return &shards_[line.value() % shards_.size()].lines[line.value() / shards_.size()];
+  }
+  ShardLine* LineOf(const Chunk& chunk) { return &shards_[chunk.shard].lines[chunk.line]; }
+  // Of nobody: null pointers.
+  Place Find(transport::ConnectionId connection);
   void Seed(Shard* shard, CoreActions* actions);
   void Push(Shard* shard, CoreActions* actions);
   void MaybeRetire(Shard* shard, absl::Time now, CoreActions* actions);

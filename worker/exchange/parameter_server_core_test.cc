@@ -13,9 +13,11 @@ namespace {
 
 constexpr uint32_t kChunkElements = 4;
 
-proto::JobRecord Record(uint32_t nodes, uint32_t chunks, uint32_t shards, uint32_t window) {
+proto::JobRecord Record(uint32_t nodes, uint32_t chunks, uint32_t shards, uint32_t window,
+                        uint32_t connections = 1) {
   proto::JobRecord record;
   record.set_job_id(3);
+  record.mutable_job()->set_connections(connections);
   record.mutable_job()->set_window(window);
   for (uint32_t n = 0; n < nodes; ++n) record.mutable_view()->add_nodes()->set_node(n);
   record.mutable_layout()->set_elements(chunks * kChunkElements - 1);  // a shorter last chunk
@@ -30,10 +32,10 @@ proto::JobRecord Record(uint32_t nodes, uint32_t chunks, uint32_t shards, uint32
 // Nodes that push (node + 1) * (clock + 1), on weights that begin with 100.
 struct World {
   World(uint32_t seed, uint32_t nodes, uint32_t chunks, uint32_t shard_count, uint32_t window,
-        WireFaults faults)
+        WireFaults faults, uint32_t connections = 1)
       : shards(shard_count, FakeShard(nodes)),
         exchange(
-            seed, Record(nodes, chunks, shard_count, window), Pointers(), faults,
+            seed, Record(nodes, chunks, shard_count, window, connections), Pointers(), faults,
             [](uint32_t node, ChunkId, uint64_t clock, size_t) { return (node + 1) * (clock + 1); },
             100) {}
 
@@ -85,7 +87,8 @@ TEST(ParameterServerCoreTest, EveryChunkIsSeededTrainedAndCutOverAFaultlessWire)
 TEST(ParameterServerCoreTest, DeliversExactlyOnceThoughFramesAreLostRepeatedAndConnectionsBreak) {
   int replays = 0;
   for (uint32_t seed = 0; seed < 200; ++seed) {
-    World world(seed, 1 + seed % 3, 9, 1 + seed % 2, 2 + seed % 3, {0.2, 0.2, 0.02});
+    World world(seed, 1 + seed % 3, 9, 1 + seed % 2, 2 + seed % 3, {0.2, 0.2, 0.02},
+                seed % 4 == 0 ? 3 : 1);
     absl::Status status = world.exchange.Run(5);
     ASSERT_TRUE(status.ok()) << "seed " << seed << ": " << status;
     ExpectExactlyOnce(world, 9, 5);
@@ -93,6 +96,15 @@ TEST(ParameterServerCoreTest, DeliversExactlyOnceThoughFramesAreLostRepeatedAndC
     for (const FakeShard& shard : world.shards) replays += shard.replays();
   }
   EXPECT_GT(replays, 1000);
+}
+
+TEST(ParameterServerCoreTest, EachShardHasTheJobsConnectionsButNoneWithoutAChunk) {
+  World world(1, 2, 7, 3, 2, {}, 3);
+  ASSERT_TRUE(world.exchange.Run(4).ok());
+  ExpectExactlyOnce(world, 7, 4);
+  EXPECT_EQ(world.exchange.connections(), 2 * (3u + 2 + 2)) << "the shards have 3, 2 and 2 chunks";
+  EXPECT_EQ(world.exchange.nodes()[1].core->counters().bytes_pushed,
+            28 * wire::kHeaderBytes + 4 * (7 * kChunkElements - 1) * sizeof(float));
 }
 
 TEST(ParameterServerCoreTest, RetryIsRepeatedLater) {
@@ -180,6 +192,54 @@ TEST_F(ActivityTest, TellsTheRequestThatHasWaitedLongest) {
   EXPECT_FALSE(activity.connected());
   EXPECT_EQ(activity.oldest_ms(), 8000) << "a new connection is a part of the same wait";
   EXPECT_EQ(activity.error(), "gone");
+}
+
+TEST(ParameterServerCoreTest, WhatWasAskedOverALostConnectionIsRepeatedOverTheNextOneOnly) {
+  CoreOptions options;
+  options.record = Record(1, 4, 1, 4, 2);
+  auto core = *ParameterServerCore::Create(options, kernels::Cpu());
+  const absl::Time now = absl::UnixEpoch();
+  CoreActions actions;
+  core->Start(now, &actions);
+  const auto hear = [&](uint64_t connection, wire::Op op, uint32_t chunk) {
+    wire::Frame frame;
+    frame.header.op = op;
+    frame.header.chunk = chunk;
+    EXPECT_TRUE(core->OnFrame(transport::ConnectionId(connection), frame, now, &actions).ok());
+  };
+  // Asks for first weights and sums are answered.
+  const auto pay = [&] {
+    for (const NodeAction& action : std::exchange(actions.node, {})) {
+      auto sum = std::make_shared<std::vector<float>>(kChunkElements, 1.0f);
+      const size_t bytes = (action.chunk == ChunkId(3) ? 3 : 4) * sizeof(float);
+      const Bytes payload(sum, reinterpret_cast<const std::byte*>(sum->data()), bytes);
+      EXPECT_TRUE(core->OnPayload(action, payload, 1, now, &actions).ok());
+    }
+  };
+  // Connection and chunk of each PUSHPULL that has gone out.
+  const auto pushed = [&] {
+    std::vector<std::pair<uint64_t, uint32_t>> sent;
+    for (const WireAction& action : std::exchange(actions.wire, {})) {
+      if (action.frame.header.op != wire::Op::kPushPull) continue;
+      sent.emplace_back(action.connection.value(), action.frame.header.chunk);
+    }
+    return sent;
+  };
+  for (uint32_t line = 0; line < 2; ++line) {
+    core->OnConnected(LineId(line), transport::ConnectionId(10 + line), now, &actions);
+    hear(10 + line, wire::Op::kHelloOk, 0);
+  }
+  pay();
+  for (uint32_t chunk = 0; chunk < 4; ++chunk) hear(10 + chunk % 2, wire::Op::kInitOk, chunk);
+  ASSERT_EQ(core->phase(), Exchange::Phase::kTraining);
+  for (uint32_t chunk = 0; chunk < 4; ++chunk) core->Submit(ChunkId(chunk), &actions);
+  pay();
+  using Sent = std::vector<std::pair<uint64_t, uint32_t>>;
+  EXPECT_EQ(pushed(), (Sent{{10, 0}, {11, 1}, {10, 2}, {11, 3}}));
+  core->OnLost(transport::ConnectionId(11), absl::UnavailableError("cut"), now, &actions);
+  core->OnConnected(LineId(1), transport::ConnectionId(20), now, &actions);
+  hear(20, wire::Op::kHelloOk, 0);
+  EXPECT_EQ(pushed(), (Sent{{20, 1}, {20, 3}}));
 }
 
 TEST(ParameterServerCoreTest, ARefusedPushNamesNodeServerChunkAndClock) {
