@@ -1,0 +1,193 @@
+"""What several connections per peer gain where a network limits each stream.
+
+usage: limited_streams.py STRATA [--connections 1 2 4] [--mbytes-per-s 1] [--steps 30] [--json]
+
+One server and two nodes on this machine, LeNet-5, mode sync over TCP. Between nodes and server
+stands a relay of this program's that lets through so many bytes a second of each connection, each
+way, and has no limit of its own. The same job runs with each number of connections; all must end
+with the same weights, bit for bit. Prints the time of a step, its bound (a node's bytes one way
+over what its connections let through together) and the ratio to the first number of connections.
+"""
+
+import argparse
+import hashlib
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+
+JOB = """
+name: "{name}"
+model {{ zoo: "lenet5" }}
+data {{ synthetic {{ train_samples: 64 test_samples: 8 }} batch_per_rank: 2 }}
+ranks: 2
+ranks_per_node: 1
+epochs: 100000
+max_steps: {steps}
+chunk_elements: 2048
+window: 16
+same_host: TCP
+connections: {connections}
+evaluation {{ every_epochs: 100000 }}
+metrics {{ every_steps: 5 }}
+run_dir: "{run_dir}"
+"""
+WEIGHTS_BYTES = 61706 * 4
+BLOCK_BYTES = 4096
+# What nodes look for the server at; the server itself listens at 127.0.0.1.
+ADVERTISED = "127.0.0.2"
+
+
+def fail(text):
+    sys.exit(f"limited_streams: {text}")
+
+
+class Relay:
+    """Passes connections on to the same port of 127.0.0.1, each way so many bytes a second."""
+
+    def __init__(self, port, bytes_per_s):
+        self.port = port
+        self.bytes_per_s = bytes_per_s
+        self.listening = socket.create_server((ADVERTISED, port))
+        threading.Thread(target=self.accept, daemon=True).start()
+
+    def accept(self):
+        while True:
+            near, _ = self.listening.accept()
+            far = socket.create_connection(("127.0.0.1", self.port))
+            for end in (near, far):
+                end.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            for ends in ((near, far), (far, near)):
+                threading.Thread(target=self.carry, args=ends, daemon=True).start()
+
+    def carry(self, source, sink):
+        free_at = time.monotonic()
+        try:
+            while block := source.recv(BLOCK_BYTES):
+                now = time.monotonic()
+                # What was not used is lost, but for one block: no bursts.
+                free_at = max(free_at, now - BLOCK_BYTES / self.bytes_per_s)
+                free_at += len(block) / self.bytes_per_s
+                if free_at > now:
+                    time.sleep(free_at - now)
+                sink.sendall(block)
+        except OSError:
+            pass
+        for end in (source, sink):
+            try:
+                end.shutdown(socket.SHUT_RDWR)
+            except OSError:
+                pass
+
+
+class Cluster:
+    """Daemons of their own, and what is asked of them."""
+
+    def __init__(self, strata, scratch, bytes_per_s):
+        self.strata = strata
+        self.scratch = scratch
+        self.daemons = []
+        ready = self.start("coordinator", "--listen", "127.0.0.1:0", "--state", scratch + "/state")
+        self.address = ready["address"]
+        ready = self.start("server", "--coordinator", self.address, "--name", "s0", "--listen",
+                           "127.0.0.1", "--advertise", ADVERTISED)
+        for port in ready["ports"].split(","):
+            Relay(int(port), bytes_per_s)
+        for name in ("w0", "w1"):
+            self.start("worker", "--coordinator", self.address, "--name", name, "--slots", "1",
+                       "--runs", os.path.join(scratch, "runs"))
+
+    def start(self, *arguments):
+        """Returns the fields of the daemon's line that it is ready."""
+        daemon = subprocess.Popen([self.strata, *arguments], stdout=subprocess.PIPE, text=True)
+        self.daemons.append(daemon)
+        line = daemon.stdout.readline()
+        if "ready" not in line:
+            fail(f"{arguments[0]}: {line}")
+        return dict(word.split("=", 1) for word in line.split() if "=" in word)
+
+    def call(self, *arguments):
+        done = subprocess.run([self.strata, *arguments, "--coordinator", self.address],
+                              capture_output=True, text=True, timeout=300, check=False)
+        if done.returncode != 0:
+            fail(f"{' '.join(arguments)}: {done.stderr}")
+        return done.stdout
+
+    def run(self, connections, steps):
+        """Trains to the end; returns seconds per step and the hash of the final weights."""
+        name = f"over-{connections}"
+        path = os.path.join(self.scratch, name + ".textproto")
+        run_dir = os.path.join(self.scratch, name)
+        with open(path, "w", encoding="utf-8") as out:
+            out.write(JOB.format(name=name, steps=steps, connections=connections,
+                                 run_dir=run_dir))
+        self.call("submit", path)
+        seen = []
+        while True:
+            status = json.loads(self.call("status", name, "--json"))
+            seen.append((time.monotonic(), status["progress"]["step"]))
+            if status["state"] not in ("queued", "running"):
+                break
+            time.sleep(0.05)
+        if status["state"] != "finished":
+            fail(f"{name}: {status['reason']}")
+        # Between the first sight of a step and the first sight of the last one.
+        begin = next(sight for sight in seen if sight[1] > 0)
+        end = next(sight for sight in seen if sight[1] == seen[-1][1])
+        if end[1] == begin[1]:
+            fail(f"{name}: over before it was seen twice; more --steps are needed")
+        return (end[0] - begin[0]) / (end[1] - begin[1]), weights(run_dir)
+
+    def stop(self):
+        for daemon in reversed(self.daemons):
+            daemon.send_signal(signal.SIGTERM)
+            try:
+                daemon.wait(timeout=60)
+            except subprocess.TimeoutExpired:
+                daemon.kill()
+                daemon.wait()
+
+
+def weights(run_dir):
+    """Hash of the final weights: what follows the header, which has the job's name."""
+    with open(os.path.join(run_dir, "model.safetensors"), "rb") as saved:
+        header = int.from_bytes(saved.read(8), "little")
+        saved.seek(8 + header)
+        return hashlib.sha256(saved.read()).hexdigest()
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("strata")
+    parser.add_argument("--connections", type=int, nargs="+", default=[1, 2, 4])
+    parser.add_argument("--mbytes-per-s", type=float, default=1)
+    parser.add_argument("--steps", type=int, default=30)
+    parser.add_argument("--json", action="store_true")
+    options = parser.parse_args()
+    rate = options.mbytes_per_s * 1e6
+    with tempfile.TemporaryDirectory() as scratch:
+        cluster = Cluster(os.path.abspath(options.strata), scratch, rate)
+        try:
+            runs = [(c, *cluster.run(c, options.steps)) for c in options.connections]
+        finally:
+            cluster.stop()
+    if len({hashed for _, _, hashed in runs}) != 1:
+        fail("the weights depend on the number of connections")
+    rows = [{"connections": c, "step_ms": s * 1e3, "bound_ms": WEIGHTS_BYTES / (rate * c) * 1e3,
+             "ratio": s / runs[0][1]} for c, s, _ in runs]
+    if options.json:
+        print(json.dumps({"mbytes_per_s": options.mbytes_per_s, "runs": rows}, indent=2))
+        return
+    print(f"{options.mbytes_per_s:g} MB/s per connection; weights equal, bit for bit")
+    for row in rows:
+        print("{connections} connections: {step_ms:.1f} ms a step (bound {bound_ms:.1f}), "
+              "{ratio:.3f} x".format(**row))
+
+
+if __name__ == "__main__":
+    main()
