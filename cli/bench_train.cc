@@ -37,11 +37,12 @@ std::string Text(const bench::TrainBenchOptions& options, const bench::TrainBenc
                     is_none ? "" : absl::StrFormat("%+.1f %%", 100 * one.overhead())});
   }
   return absl::StrFormat(
-             "train: %s, batch %d a rank, %d steps, %d rounds; weights %s\n"
+             "train: %s, batch %d a rank, %d steps, %d rounds; weights of sync %s\n"
              "bound: as many ranks side by side that exchange nothing, in the same round; "
              "scaling: images/s over ranks x those of 1 that does not\n",
              options.job.empty() ? options.model : options.job, options.batch, options.steps,
-             options.rounds, result.verified ? "verified" : "WRONG") +
+             options.rounds,
+             result.verified ? "the same in every round, of 1 rank as with no exchange" : "WRONG") +
          Table(rows);
 }
 

@@ -1,6 +1,7 @@
 #include "common/fork_join.h"
 
 #include <chrono>
+#include <system_error>
 
 namespace strata {
 namespace {
@@ -24,7 +25,13 @@ bool Changes(const std::atomic<uint32_t>& value, uint32_t old) {
 }  // namespace
 
 ForkJoin::ForkJoin(uint32_t helpers) {
-  for (uint32_t i = 0; i < helpers; ++i) threads_.emplace_back([this] { Help(); });
+  for (uint32_t i = 0; i < helpers; ++i) {
+    try {
+      threads_.emplace_back([this] { Help(); });
+    } catch (const std::system_error&) {
+      return;
+    }
+  }
 }
 
 ForkJoin::~ForkJoin() {

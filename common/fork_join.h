@@ -17,6 +17,7 @@ namespace strata {
 // Threads: Run from one at a time. The destructor joins the helpers.
 class ForkJoin {
  public:
+  // Fewer where the system gives no more threads (RLIMIT_NPROC, a control group's pids.max).
   explicit ForkJoin(uint32_t helpers);
   ~ForkJoin();
   ForkJoin(const ForkJoin&) = delete;

@@ -1,5 +1,7 @@
 #include "common/fork_join.h"
 
+#include <pthread.h>
+
 #include <atomic>
 #include <thread>
 #include <vector>
@@ -38,6 +40,20 @@ TEST(ForkJoinTest, WithNoHelperWantedTheCallerDoesAll) {
   std::vector<std::thread::id> done(10);
   helpers.Run(10, 0, [&](uint32_t part) { done[part] = std::this_thread::get_id(); });
   EXPECT_EQ(done, std::vector<std::thread::id>(10, std::this_thread::get_id()));
+}
+
+TEST(ForkJoinTest, WhereThereAreNoMoreThreadsTheCallerDoesAll) {
+  pthread_attr_t before, huge;
+  ASSERT_EQ(pthread_getattr_default_np(&before), 0);
+  ASSERT_EQ(pthread_getattr_default_np(&huge), 0);
+  ASSERT_EQ(pthread_attr_setstacksize(&huge, size_t{1} << 48), 0);  // more than can be mapped
+  ASSERT_EQ(pthread_setattr_default_np(&huge), 0);
+  ForkJoin helpers(3);
+  ASSERT_EQ(pthread_setattr_default_np(&before), 0);
+  EXPECT_EQ(helpers.helpers(), 0);
+  std::vector<uint32_t> done(7, 0);
+  helpers.Run(7, 3, [&](uint32_t part) { ++done[part]; });
+  EXPECT_EQ(done, std::vector<uint32_t>(7, 1));
 }
 
 TEST(ForkJoinTest, SleepingHelpersWakeForTheNextRunAndForTheEnd) {

@@ -181,7 +181,8 @@ TEST(EqualBitsTest, ConnectionsThatAreCutWhileOthersGoOnDoNotShow) {
   const absl::Status status = cluster.Run([&](Client* client) {
     History steps;
     const absl::Status trained = Train(client, &steps, [&](int step) {
-      if (client->rank() == 0 && step % 3 == 1) EXPECT_TRUE(relay->CutOldest());
+      if (client->rank() != 0 || step % 3 != 1) return;
+      EXPECT_TRUE(relay->CutOldest());
     });
     absl::MutexLock lock(&mutex);
     histories.push_back(std::move(steps));

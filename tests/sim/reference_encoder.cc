@@ -1,6 +1,8 @@
 #include "tests/sim/reference_encoder.h"
 
 #include <algorithm>
+#include <array>
+#include <bit>
 #include <cmath>
 #include <cstring>
 #include <numeric>
@@ -29,8 +31,8 @@ const kernels::DenseCodec& DenseOf(wire::Codec codec) {
 
 template <typename T>
 void Append(T value, std::vector<std::byte>* to) {
-  const auto* bytes = reinterpret_cast<const std::byte*>(&value);
-  to->insert(to->end(), bytes, bytes + sizeof value);
+  const auto bytes = std::bit_cast<std::array<std::byte, sizeof value>>(value);
+  for (const std::byte byte : bytes) to->push_back(byte);
 }
 
 }  // namespace

@@ -48,9 +48,9 @@ AllReduceCore::AllReduceCore(const CoreOptions& options, ChunkMap map,
       map_(map),
       pool_(BufferPool::kRetainedBytesMax, options.memory),
       rules_(ReductionRules::Of(options.record, kernels, &pool_, position, options.trace)),
+      connections_(ConnectionsFor(options.record.job(), map.chunks())),
       window_(AllChunks(map.chunks()), std::max<uint32_t>(2, options.record.job().window()),
-              options.reserve),
-      connections_(ConnectionsFor(options.record.job(), map.chunks())) {
+              options.reserve) {
   for (const ChunkId chunk : AllChunks(map.chunks())) {
     chunks_.emplace_back(&rules_, options.record.layout(), map, chunk);
   }
