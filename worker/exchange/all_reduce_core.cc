@@ -299,6 +299,9 @@ absl::Status AllReduceCore::OnStranger(transport::ConnectionId connection, const
       if (peer.link.options().peer != frame.header.node || peer.link.options().connects) continue;
       error = wire::ErrorCode::kWrongConnection;
       if (peer.link.options().identity.hello.connection != number) continue;
+      // Else the end of one connection would be the end of several lines, and be told to one.
+      const Peer* bound = Find(connection);
+      if (bound != nullptr && bound != &peer) break;
       return Fail(peer.link.OnHello(connection, frame.header, now, &actions->wire), false, actions);
     }
   }

@@ -174,6 +174,42 @@ TEST(AllReduceCore, NeighboursHaveTheJobsConnectionsButNoneWithoutAChunk) {
   }
 }
 
+// Else it would take the place of several, and its end would be told to one of them.
+TEST(AllReduceCore, AConnectionIsOneLineOfOneNodeWhateverItSaysLater) {
+  World::Options options = Shape(3, AllReduce::RING);
+  options.job = "connections: 2";
+  World world(options);
+  CoreOptions self;
+  self.record = world.record();
+  self.node = NodeId(2);
+  const auto core = *AllReduceCore::Create(self, kernels::Cpu());
+  const absl::Time now = absl::FromUnixSeconds(1);
+  CoreActions started;
+  core->Start(now, &started);
+  const auto answers = [&](uint64_t connection, uint32_t node, uint32_t number) {
+    CoreOptions peer = self;
+    peer.node = NodeId(node);
+    LineIdentity identity = IdentityOf(peer);
+    identity.hello.connection = number;
+    CoreActions actions;
+    const transport::ConnectionId id(connection);
+    EXPECT_TRUE(core->OnFrame(id, HelloOf(identity), now, &actions).ok());
+    std::string text;
+    for (const WireAction& action : actions.wire) {
+      if (action.kind != WireAction::Kind::kSend) continue;
+      absl::StrAppend(&text, text.empty() ? "" : ", ", action.connection.value(), " ",
+                      wire::ToString(action.frame.header.op));
+    }
+    return text;
+  };
+  EXPECT_EQ(answers(5, 0, 0), "5 HELLO_OK");
+  EXPECT_EQ(answers(5, 0, 1), "5 ERROR");
+  EXPECT_EQ(answers(5, 1, 0), "5 ERROR");
+  EXPECT_EQ(answers(5, 0, 0), "5 HELLO_OK");
+  EXPECT_EQ(answers(6, 0, 1), "6 HELLO_OK");
+  EXPECT_EQ(answers(7, 0, 0), "5 RETRY, 7 HELLO_OK");
+}
+
 TEST(AllReduceCore, ALinkThatIsDownForThreeSecondsHoldsTheJobUpAndNoMore) {
   World::Options options = Shape(4, AllReduce::RING);
   World world(options);
