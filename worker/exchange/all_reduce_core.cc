@@ -19,7 +19,8 @@ using wire::Op;
 // that has all of its own, too, and does not acknowledge the last word; and for one that cannot be
 // reached.
 constexpr absl::Duration kLinger = absl::Seconds(5), kLeaveAfter = absl::Seconds(30);
-// What is not acknowledged of all connections to a peer.
+// What is not acknowledged of a connection. It refers to chunks under way: what a node holds does
+// not depend on how much of it waits and how much has been sent.
 constexpr uint64_t kInFlightBytesMax = 2 << 20;
 // Of one SEED.
 constexpr size_t kChecksumsMax = 4096;
@@ -66,7 +67,7 @@ AllReduceCore::AllReduceCore(const CoreOptions& options, ChunkMap map,
                                           .connects = position < peer,
                                           .identity = identity,
                                           .timing = options.timing,
-                                          .in_flight_bytes_max = kInFlightBytesMax / connections_}),
+                                          .in_flight_bytes_max = kInFlightBytesMax}),
                         .seeds = 0,
                         .retired = std::nullopt});
     }

@@ -210,6 +210,23 @@ TEST(AllReduceCore, AConnectionIsOneLineOfOneNodeWhateverItSaysLater) {
   EXPECT_EQ(answers(7, 0, 0), "5 RETRY, 7 HELLO_OK");
 }
 
+TEST(AllReduceCore, OnALongWayEachConnectionAddsToWhatIsUnderWay) {
+  World::Options options = Shape(2, AllReduce::RING);
+  options.elements = 2 << 20;  // 8 MiB, each direction of the link
+  options.chunk_elements = options.elements / 16;
+  options.window = 16;
+  options.clocks = 1;
+  options.faults.delay_min = options.faults.delay_max = absl::Milliseconds(50);
+  const auto took = [&](int connections) {
+    options.job = absl::StrCat("connections: ", connections);
+    World world(options);
+    EXPECT_TRUE(world.Run());
+    EXPECT_EQ(world.status(0), absl::OkStatus());
+    return world.took();
+  };
+  EXPECT_LE(took(4) + absl::Milliseconds(200), took(1)) << "two times there and back";
+}
+
 TEST(AllReduceCore, ALinkThatIsDownForThreeSecondsHoldsTheJobUpAndNoMore) {
   World::Options options = Shape(4, AllReduce::RING);
   World world(options);
