@@ -138,7 +138,7 @@ TEST_F(CorePlace, AServerThatFitsIsWaitedForAndThenTheJobFailsInOneLine) {
 
 TEST_F(CorePlace, WhereAllShareAHostAndItsMemoryOneConnectionDoes) {
   for (const char* name : {"w1", "w2", "w3", "d"}) cluster_.SetHost(name, "host");
-  for (const char* worker : {"w1", "w2", "w3"}) cluster_.JoinWorker(worker, 2);
+  for (const char* worker : {"w1", "w2", "w3"}) cluster_.JoinWorker(worker, 5);
   cluster_.JoinServer("d", 1);
   proto::Job job = CoreHarness::SomeJob(3);
   job.set_ranks_per_node(1);
@@ -151,6 +151,14 @@ TEST_F(CorePlace, WhereAllShareAHostAndItsMemoryOneConnectionDoes) {
   EXPECT_EQ(connections(shares), 1u);
   EXPECT_EQ(cluster_.Status(shares).job().connections(), 1u);
   job.set_same_host(proto::Job::TCP);
+  EXPECT_EQ(connections(InstallJob(job)), 4u);
+  // Pushes that go by value although the host is one.
+  job.set_same_host(proto::Job::REGIONS);
+  job.mutable_consistency()->mutable_lazy()->set_staleness(2);
+  EXPECT_EQ(connections(InstallJob(job)), 4u);
+  job.mutable_consistency()->mutable_lazy()->set_staleness(0);
+  EXPECT_EQ(connections(InstallJob(job)), 1u);
+  job.mutable_push()->set_codec(proto::Encoding::FP16);
   EXPECT_EQ(connections(InstallJob(job)), 4u);
 }
 

@@ -8,6 +8,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "common/job/same_host.h"
 #include "common/limits/limits.h"
 #include "common/log.h"
 #include "server/coordinator/job_table.h"
@@ -137,9 +138,9 @@ std::vector<NodeHost> JobTable::HostsOf(const std::vector<JobNode>& nodes) const
   return hosts;
 }
 
-// Where payloads do not travel, headers alone need no second connection.
+// Where all payloads go by reference, headers alone need no second connection.
 void JobTable::SettleConnections(JobEntry* entry, const std::vector<ServerShards>& servers) const {
-  if (entry->job().same_host() != proto::Job::REGIONS) return;
+  if (entry->job().same_host() != proto::Job::REGIONS || PushesGoByValue(entry->job())) return;
   std::vector<std::string> hosts;
   for (const NodeHost& node : HostsOf(entry->nodes)) hosts.push_back(node.host);
   for (const ServerShards& server : servers) hosts.push_back(server.host);

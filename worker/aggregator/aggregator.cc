@@ -17,6 +17,7 @@
 #include "common/event_fd.h"
 #include "common/fork_join.h"
 #include "common/job/arena.h"
+#include "common/job/same_host.h"
 #include "common/log.h"
 #include "common/process/stop_request.h"
 #include "common/trace/trace_log.h"

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "common/job/connections.h"
+#include "common/job/same_host.h"
 #include "common/limits/descriptors.h"
 #include "common/log.h"
 #include "common/transport/zmq/zmq_endpoint.h"
@@ -32,12 +33,6 @@ absl::StatusOr<std::unique_ptr<transport::Endpoint>> ConnectingEndpoint(
   options.memory = MemoryForPeers(record.job());
   if (options.memory != nullptr && gradients != nullptr) options.memory->Add(std::move(gradients));
   return transport::CreateZmqEndpoint(options);
-}
-
-bool PushesOutliveAnswers(const proto::Job& job) {
-  const proto::Lazy& lazy = job.consistency().lazy();
-  return job.exchange() == proto::Job::PARAMETER_SERVER && job.consistency().has_lazy() &&
-         lazy.apply() == proto::Lazy::PER_CLOCK && lazy.staleness() > 0;
 }
 
 bool MayLendGradients(const proto::Job& job) {

@@ -21,11 +21,6 @@ absl::StatusOr<std::unique_ptr<transport::Endpoint>> ConnectingEndpoint(
     const proto::JobRecord& record, uint32_t local_ranks,
     std::shared_ptr<transport::SharedSegment> gradients);
 
-// Whether a server may still hold a push when it answers it: in lazy mode the clocks ahead of the
-// slowest. Such pushes are not lent, and go by value: what a node holds of memory does not depend
-// on how far it is ahead.
-bool PushesOutliveAnswers(const proto::Job& job);
-
 // Whether a node's only rank may lend its gradients to the exchange, see NodeArenasOptions. In an
 // all-reduce, neighbours may ask for a repetition of what they have taken.
 bool MayLendGradients(const proto::Job& job);

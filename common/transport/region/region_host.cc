@@ -11,6 +11,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/limits/descriptors.h"
+#include "common/log.h"
 
 namespace strata::transport {
 namespace {
@@ -34,6 +35,7 @@ absl::Status RegionHost::Open(int port) {
   if (!watch.valid() || epoll_ctl(watch.get(), EPOLL_CTL_ADD, listener->get(), &event) != 0) {
     return absl::ResourceExhaustedError(absl::StrCat("epoll: ", strerror(errno)));
   }
+  port_ = port;
   listener_ = *std::move(listener);
   watch_ = std::move(watch);
   return absl::OkStatus();
@@ -41,7 +43,16 @@ absl::Status RegionHost::Open(int port) {
 
 void RegionHost::Admit(UniqueFd line, absl::Time now) {
   const size_t lines = visitors_.size() + greeted_.size() + claimed_.size() + retired_.size();
-  if (lines >= kRegionPeersMax) return;
+  if (lines >= kRegionPeersMax) {
+    if (!has_said_full_) {
+      LogWarning(
+          "port %d: %d connections of this host share memory, no more can; payloads of others go "
+          "over TCP",
+          port_, lines);
+    }
+    has_said_full_ = true;
+    return;
+  }
   const int fd = line.get();
   auto session = RegionSession::Create(std::move(line), memory_);
   epoll_event event = {.events = EPOLLIN, .data = {.fd = fd}};

@@ -30,7 +30,8 @@ class RegionHost {
   absl::Status Open(int port);
   // Readable when somebody knocks or goes on speaking; -1: no door.
   int door() const { return watch_.get(); }
-  // Answers them, as long as fewer than kRegionPeersMax have come. Never blocks.
+  // Answers them, as long as fewer than kRegionPeersMax have come; that others are sent away, and
+  // use TCP, is logged once. Never blocks.
   void Serve(absl::Time now);
   // The session of this number, whose peer has said it over a connection; null: there is none.
   std::unique_ptr<RegionSession> Claim(uint64_t number);
@@ -50,6 +51,8 @@ class RegionHost {
   bool Answer(RegionSession* session);
 
   const std::shared_ptr<const RegionMemory> memory_;
+  int port_ = 0;
+  bool has_said_full_ = false;
   UniqueFd listener_;
   UniqueFd watch_;                                  // epoll over the door and its visitors
   absl::flat_hash_map<int, Visitor> visitors_;      // who have not greeted, by descriptor

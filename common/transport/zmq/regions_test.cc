@@ -2,9 +2,12 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
+#include <string>
 #include <vector>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_format.h"
+#include "common/limits/descriptors.h"
 #include "common/transport/region/region_line.h"
 #include "common/transport/zmq/region_fixture.h"
 #include "common/wire/region_reference.h"
@@ -163,6 +166,34 @@ TEST_F(Regions, StrangersAtTheDoorAreSentAwayAndHoldNobodyUp) {
   Host client, second;
   up_ = *client.endpoint->Connect(absl::StrFormat("tcp://127.0.0.1:%d", *port));
   EXPECT_TRUE(Attached(&client, &server));
+}
+
+TEST_F(Regions, WhoComesWhenTheDoorIsFullGoesOnOverTcpWhichIsSaidOnce) {
+  Host server, client;
+  const auto port = server.endpoint->Listen("tcp://127.0.0.1:0");
+  ASSERT_TRUE(port.ok());
+  testing::internal::CaptureStderr();
+  std::vector<UniqueFd> lines;
+  for (uint32_t i = 0; i < kRegionPeersMax; ++i) {
+    lines.push_back(ConnectForRegions(*port));
+    ASSERT_TRUE(lines.back().valid());
+    server.endpoint->Poll(absl::ZeroDuration(), &server.events);
+  }
+  for (int i = 0; i < 2; ++i) {
+    const UniqueFd late = ConnectForRegions(*port);
+    ASSERT_TRUE(PollUntil({&server}, [&] { return HasEnded(late); }));
+  }
+  up_ = *client.endpoint->Connect(absl::StrFormat("tcp://127.0.0.1:%d", *port));
+  const bool attached = Attached(&client, &server);
+  const std::string said = testing::internal::GetCapturedStderr();
+  EXPECT_FALSE(attached);
+  EXPECT_TRUE(
+      absl::EndsWith(said, absl::StrFormat("port %d: 64 connections of this host share memory, "
+                                           "no more can; payloads of others go over TCP\n",
+                                           *port)))
+      << said;
+  EXPECT_EQ(said.find('\n'), said.size() - 1) << said;
+  for (const UniqueFd& line : lines) EXPECT_FALSE(HasEnded(line));
 }
 
 }  // namespace
