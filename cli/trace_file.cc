@@ -53,7 +53,7 @@ absl::Status WriteTrace(control::CoordinatorClient* client, JobId job, const std
   const proto::Trace& asked = ended->job().trace();
   if (counts.left_out > 0) {
     std::fprintf(stderr,
-                 "strata: warning: %s lacks %" PRIu64
+                 "strata: warning: %s lacks about %" PRIu64
                  " events for which there was no room: trace fewer steps\n",
                  path.c_str(), counts.left_out);
   } else if (counts.events == 0) {

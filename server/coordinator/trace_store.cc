@@ -8,7 +8,7 @@ namespace strata::server {
 namespace {
 
 // Of a batch besides its text: its place in the lists.
-constexpr size_t kBatchBytes = 128;
+constexpr size_t kBatchBytes = 160;
 
 }  // namespace
 
@@ -26,20 +26,29 @@ void TraceStore::Add(const proto::TraceBatch& batch) {
     return;
   }
   auto text = std::make_shared<const std::string>(batch.SerializeAsString());
-  if (!trace.seen.insert(XXH3_64bits(text->data(), text->size())).second) return;
+  const uint64_t checksum = XXH3_64bits(text->data(), text->size());
+  if (trace.seen.contains(checksum)) return;
   const size_t bytes = text->size() + kBatchBytes;
-  while (bytes_ + bytes > bytes_max_) {
-    if (MakeRoom(job)) continue;
+  if (!MakeRoom(bytes, job)) {
     trace.left_out += batch.events_size() + batch.dropped();
     return;
   }
+  trace.seen.insert(checksum);
   bytes_ += bytes;
   trace.bytes += bytes;
   trace.events += batch.events_size() + batch.dropped();
   trace.batches.push_back(std::move(text));
 }
 
-bool TraceStore::MakeRoom(JobId keep) {
+bool TraceStore::MakeRoom(size_t bytes, JobId keep) {
+  if (bytes > bytes_max_) return false;
+  while (bytes_ + bytes > bytes_max_) {
+    if (!LetGo(keep)) return false;
+  }
+  return true;
+}
+
+bool TraceStore::LetGo(JobId keep) {
   for (auto& [job, trace] : traces_) {
     if (job == keep || trace.bytes == 0 || !has_ended_(job)) continue;
     bytes_ -= std::exchange(trace.bytes, 0);

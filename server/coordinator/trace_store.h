@@ -19,7 +19,8 @@ namespace strata::server {
 
 // What processes of jobs have recorded, until the command line asks for it. In memory only, of
 // bounded size: where there is no room, traces of ended jobs go, those of the lowest numbers first,
-// and where that is not enough, what comes is left out and counted. One owner.
+// and where that is not enough, what comes is left out and counted (again each time that it is
+// said: nothing is remembered of it). One owner.
 class TraceStore {
  public:
   // Serialised TraceBatches.
@@ -30,7 +31,7 @@ class TraceStore {
   explicit TraceStore(std::function<bool(JobId)> has_ended, size_t bytes_max = kTraceBytesMax)
       : has_ended_(std::move(has_ended)), bytes_max_(bytes_max) {}
 
-  // Takes each event once, however often it comes. Its host is the daemon that it came from.
+  // Holds each event once, however often it comes. Its host is the daemon that it came from.
   void Add(const proto::TraceBatch& batch);
   // That of what is held of the job; where something is not, the last one says how much.
   Batches Of(JobId job) const;
@@ -43,15 +44,17 @@ class TraceStore {
  private:
   struct Trace {
     Batches batches;
-    std::set<uint64_t> seen;  // checksums of batches
+    std::set<uint64_t> seen;  // checksums of `batches`
     std::set<std::string> complete;
     size_t bytes = 0;
     uint64_t events = 0;  // in `batches`
     uint64_t left_out = 0;
   };
 
-  // Lets go of an ended job's events. False: there is none but `keep`.
-  bool MakeRoom(JobId keep);
+  // False: that is more than there is, or than ended jobs but `keep` hold.
+  bool MakeRoom(size_t bytes, JobId keep);
+  // Of an ended job's events. False: there is none but `keep`.
+  bool LetGo(JobId keep);
   void ForgetJobs(JobId keep);
 
   const std::function<bool(JobId)> has_ended_;

@@ -101,13 +101,35 @@ TEST_F(TraceStoreTest, TheTraceOfAnEndedJobMakesRoom) {
 }
 
 TEST_F(TraceStoreTest, WhatRunningJobsLeaveNoRoomForIsLeftOutAndCounted) {
-  TraceStore store = Store(500);
+  TraceStore store = Store(600);
   store.Add(Batch(1, 0));
   store.Add(Batch(2, 0));
   store.Add(Batch(2, 1));
   store.Add(Batch(2, 2, 3));
   EXPECT_THAT(Held(store, 1), ElementsAre(0));
   EXPECT_THAT(Held(store, 2), ElementsAre(0, 1, -3));
+}
+
+TEST_F(TraceStoreTest, WhatIsLeftOutTakesNoMemory) {
+  TraceStore store = Store(600);
+  for (uint32_t clock = 0; clock < 3; ++clock) store.Add(Batch(1, clock));
+  const size_t bytes = store.bytes();
+  for (uint32_t clock = 3; clock < 10; ++clock) store.Add(Batch(2, clock));
+  EXPECT_EQ(store.bytes(), bytes);
+  EXPECT_THAT(Held(store, 2), ElementsAre(-7));
+  ended_ = {1};
+  store.Add(Batch(2, 3));
+  EXPECT_THAT(Held(store, 2), ElementsAre(3, -7))
+      << "a batch that was left out is not remembered: said again, it finds the room";
+}
+
+TEST_F(TraceStoreTest, ABatchThatNeverFitsDoesNotMakeOthersGo) {
+  TraceStore store = Store(600);
+  store.Add(Batch(1, 0));
+  ended_ = {1};
+  store.Add(Batch(2, 1, 200));
+  EXPECT_THAT(Held(store, 1), ElementsAre(0));
+  EXPECT_THAT(Held(store, 2), ElementsAre(-200));
 }
 
 TEST_F(TraceStoreTest, RemembersABoundedNumberOfJobs) {
