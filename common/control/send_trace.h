@@ -1,7 +1,8 @@
 #ifndef STRATA_COMMON_CONTROL_SEND_TRACE_H_
 #define STRATA_COMMON_CONTROL_SEND_TRACE_H_
 
-#include <utility>
+#include <cstdint>
+#include <map>
 
 #include "common/control/session.h"
 #include "common/limits/trace_limits.h"
@@ -9,17 +10,17 @@
 
 namespace strata::control {
 
-// Where much waits for the coordinator already, only how many events the batch had is said:
-// traces may not end a session.
-inline void SendTrace(proto::TraceBatch batch, Session* session) {
-  if (session->use().bytes > kTraceQueuedBytesMax) {
-    batch.set_dropped(batch.dropped() + batch.events_size());
-    batch.clear_events();
-  }
-  proto::DaemonMessage message;
-  *message.mutable_trace() = std::move(batch);
-  session->Send(std::move(message));
-}
+// Hands a daemon's traces on. Where much waits for the coordinator already, events are counted
+// instead of sent: traces may not end a session. One owner.
+class TraceSender {
+ public:
+  // The end of a job's trace is always sent.
+  void Send(proto::TraceBatch batch, Session* session);
+
+ private:
+  // By job whose trace has not ended: events that were left out since its last batch.
+  std::map<uint32_t, uint64_t> left_out_;
+};
 
 }  // namespace strata::control
 

@@ -18,6 +18,7 @@ inline constexpr uint64_t kTraceEventsPerProcessMax = 262144;
 inline constexpr size_t kTraceEventsPerBatchMax = 1024;
 // That wait in a daemon for the coordinator, with what else does.
 inline constexpr size_t kTraceQueuedBytesMax = 64 << 20;
+inline constexpr size_t kTraceQueuedMessagesMax = 32768;
 // Of a process's name, which may hold its daemon's.
 inline constexpr size_t kTraceNameBytesMax = 320;
 // All traces that the coordinator holds; those of jobs that ended first make room.

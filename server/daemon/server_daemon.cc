@@ -4,7 +4,6 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/control/resources.h"
-#include "common/control/send_trace.h"
 #include "common/count_of.h"
 #include "common/limits/descriptors.h"
 #include "common/limits/process_use.h"
@@ -168,7 +167,7 @@ void ServerDaemon::Remove(uint32_t job) {
   admission_.Release(JobId(job));
   session_->Send(std::move(counts));
   SendTraces();
-  if (traced_.erase(job) > 0) control::SendTrace(TraceEnd(job), session_.get());
+  if (traced_.erase(job) > 0) trace_sender_.Send(TraceEnd(job), session_.get());
   for (auto& shard : shards_) {
     absl::Status status = shard->Remove(JobId(job));
     if (!status.ok()) LogWarning("job %u: %s", job, std::string(status.message()));
@@ -181,7 +180,7 @@ void ServerDaemon::SendTraces() {
   for (size_t i = 0; i < shards_.size(); ++i) {
     for (proto::TraceBatch& batch : shards_[i]->TakeTraces()) {
       batch.set_process(absl::StrCat("server ", options_.name, " shard ", i));
-      control::SendTrace(std::move(batch), session_.get());
+      trace_sender_.Send(std::move(batch), session_.get());
     }
   }
 }

@@ -11,6 +11,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
+#include "common/control/send_trace.h"
 #include "common/control/session.h"
 #include "common/limits/limits.h"
 #include "common/net/host_link.h"
@@ -92,6 +93,7 @@ class ServerDaemon {
   // Of the session's thread.
   std::set<uint32_t> jobs_;
   std::set<uint32_t> traced_;  // of them
+  control::TraceSender trace_sender_;
   JobAdmission admission_;
 };
 

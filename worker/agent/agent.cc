@@ -6,7 +6,6 @@
 #include "absl/strings/str_cat.h"
 #include "absl/synchronization/notification.h"
 #include "common/control/resources.h"
-#include "common/control/send_trace.h"
 #include "common/limits/descriptors.h"
 #include "common/limits/process_use.h"
 #include "worker/agent/metrics_line.h"
@@ -150,7 +149,7 @@ void Agent::StartNode(const proto::StartNode& start) {
   JobProcesses::Callbacks callbacks;
   callbacks.send = [this](proto::DaemonMessage message) {
     if (!message.has_trace()) return session_->Send(std::move(message));
-    control::SendTrace(std::move(*message.mutable_trace()), session_.get());
+    trace_sender_.Send(std::move(*message.mutable_trace()), session_.get());
   };
   callbacks.admit = [this, start](const proto::Layout& layout, const proto::Placement& placement) {
     return Admit(start, layout, placement);

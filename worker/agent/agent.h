@@ -16,6 +16,7 @@
 #include "absl/synchronization/mutex.h"
 #include "absl/time/time.h"
 #include "common/clock.h"
+#include "common/control/send_trace.h"
 #include "common/control/session.h"
 #include "common/limits/limits.h"
 #include "common/limits/memory_ledger.h"
@@ -92,6 +93,7 @@ class Agent {
   // Run directories of jobs that have ended: their last metrics may come later. Newest last.
   std::deque<std::pair<uint32_t, std::string>> ended_;
   MemoryLedger memory_;
+  control::TraceSender trace_sender_;
   bool ending_ = false;
   uint64_t refused_ended_ = 0;  // on the sockets of jobs that have ended
   bool looking_ = false;
