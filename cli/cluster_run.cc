@@ -31,7 +31,7 @@ int ClusterRun::Run() {
   loop_->Run();
   loop_->Unwatch(signals_.signal_fd());
   if (follower_.joinable()) follower_.join();
-  if (interrupted_) SayInterrupted();
+  if (interrupted_) EndInterrupted();
   return exit_status_;
 }
 
@@ -62,29 +62,30 @@ void ClusterRun::OnReady(const absl::Status& status) {
   client_ = ConnectTo(client);
   follower_ = std::thread([this] {
     auto id = client_->Submit(*options_.job);
-    std::optional<int> exit_status;
     if (id.ok() && options_.follow != nullptr) {
-      exit_status = options_.follow(client_.get(), *id);
+      followed_ = options_.follow(client_.get(), *id);
     } else if (id.ok()) {
-      exit_status = FollowJob(client_.get(), *id, /*json=*/false, options_.trace);
+      followed_ = FollowJob(client_.get(), *id, /*json=*/false, options_.trace);
     }
-    loop_->Post([=, this, submitted = id.status()] { OnFollowed(submitted, exit_status); });
+    loop_->Post([this, submitted = id.status()] { OnFollowed(submitted); });
   });
 }
 
-void ClusterRun::OnFollowed(const absl::Status& submitted, std::optional<int> exit_status) {
+void ClusterRun::OnFollowed(const absl::Status& submitted) {
   if (interrupted_) {
-    SayInterrupted();
+    EndInterrupted();
   } else if (!stopping_) {
-    exit_status_ = submitted.ok() ? exit_status.value_or(kExitFailed) : PrintError(submitted);
+    exit_status_ = submitted.ok() ? followed_.value_or(kExitFailed) : PrintError(submitted);
   }
   Stop();
 }
 
-void ClusterRun::SayInterrupted() {
-  if (said_interrupted_) return;
-  said_interrupted_ = true;
-  exit_status_ = PrintError("stopped before the job had ended", kExitFailed);
+void ClusterRun::EndInterrupted() {
+  if (has_ended_interrupted_) return;
+  has_ended_interrupted_ = true;
+  exit_status_ = followed_.has_value()
+                     ? *followed_
+                     : PrintError("stopped before the job had ended", kExitFailed);
 }
 
 void ClusterRun::PrintHowTo() {

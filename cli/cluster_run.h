@@ -49,11 +49,11 @@ class ClusterRun {
  private:
   void OnPrepared(const absl::Status& status);
   void OnReady(const absl::Status& status);
-  void OnFollowed(const absl::Status& submitted, std::optional<int> exit_status);
+  void OnFollowed(const absl::Status& submitted);
   void OnLost(const PlannedDaemon& daemon, const std::string& why);
   void OnSignal();
-  // Once, when the follower writes no more.
-  void SayInterrupted();
+  // Once, when the follower writes no more: what the job stands for, if it has ended all the same.
+  void EndInterrupted();
   void PrintHowTo();
   void Stop();
 
@@ -63,9 +63,10 @@ class ClusterRun {
   ClusterLife cluster_;
   std::unique_ptr<control::CoordinatorClient> client_;
   std::thread follower_;
+  std::optional<int> followed_;  // the follower's until it has posted OnFollowed or is joined
   bool stopping_ = false;
   bool interrupted_ = false;
-  bool said_interrupted_ = false;
+  bool has_ended_interrupted_ = false;
   int exit_status_ = 0;
 };
 

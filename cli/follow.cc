@@ -51,14 +51,25 @@ void PrintOutputs(const proto::JobStatus& end) {
   std::fflush(stdout);
 }
 
-std::string TraceError(const absl::Status& status) {
-  return absl::StrCat("the trace is not written: ", status.message());
+// How the job ended. Returns the exit status that it stands for.
+int PrintEnd(const proto::JobStatus& end, bool json) {
+  if (end.state() == proto::FINISHED) {
+    if (!json) PrintOutputs(end);
+    return kExitOk;
+  }
+  if (!json && !end.run_dir().empty()) std::printf("logs: %s/logs\n", end.run_dir().c_str());
+  std::fflush(stdout);
+  return PrintError(EndLine(end), kExitFailed);
+}
+
+std::string AtCoordinator(const CoordinatorOptions& options) {
+  return options.address == CoordinatorOptions().address ? "" : " --coordinator " + options.address;
 }
 
 }  // namespace
 
 std::optional<int> FollowJob(control::CoordinatorClient* client, JobId job, bool json,
-                             const std::string& trace) {
+                             const std::string& trace, const std::string& trace_command) {
   ProgressDisplay display(stdout, TerminalColumns());
   JsonEvents events;
   auto followed = client->Follow(job, [&](const proto::FollowEvent& event) {
@@ -67,31 +78,29 @@ std::optional<int> FollowJob(control::CoordinatorClient* client, JobId job, bool
   display.End();
   if (absl::IsCancelled(followed.status())) return std::nullopt;
   if (!followed.ok()) return PrintError(std::string(followed.status().message()), kExitFailed);
-  const proto::JobStatus& end = *followed;
-  absl::Status traced;
-  if (!trace.empty()) traced = WriteTrace(client, job, trace, /*quiet=*/json);
-  if (absl::IsCancelled(traced)) return std::nullopt;
-  if (end.state() != proto::FINISHED) {
-    if (!json && !end.run_dir().empty()) std::printf("logs: %s/logs\n", end.run_dir().c_str());
-    std::fflush(stdout);
-    if (!traced.ok()) PrintError(TraceError(traced), kExitFailed);
-    return PrintError(EndLine(end), kExitFailed);
+  const int exit_status = PrintEnd(*followed, json);
+  if (trace.empty()) return exit_status;
+  const absl::Status traced = WriteTrace(client, job, trace, /*quiet=*/json);
+  if (absl::IsCancelled(traced)) {
+    std::fprintf(stderr, "strata: warning: the trace is not written%s%s\n",
+                 trace_command.empty() ? "" : ": ", trace_command.c_str());
+    return exit_status;
   }
-  if (!json) PrintOutputs(end);
-  return traced.ok() ? kExitOk : PrintError(TraceError(traced), kExitFailed);
+  if (traced.ok()) return exit_status;
+  return PrintError(absl::StrCat("the trace is not written: ", traced.message()), kExitFailed);
 }
 
 int FollowJobUntilSignal(control::CoordinatorClient* client, JobId job,
                          const CoordinatorOptions& options, Interrupt* interrupt,
                          const std::string& trace) {
   interrupt->Catch([client] { client->StopFollowing(); });
-  std::optional<int> exit_status = FollowJob(client, job, options.json, trace);
+  const uint32_t id = job.value();
+  const std::string at = AtCoordinator(options);
+  std::optional<int> exit_status = FollowJob(client, job, options.json, trace,
+                                             absl::StrCat("strata trace ", id, " ", trace, at));
   interrupt->Catch(nullptr);
   if (exit_status.has_value()) return *exit_status;
   if (!options.json) {
-    const uint32_t id = job.value();
-    const std::string at =
-        options.address == CoordinatorOptions().address ? "" : " --coordinator " + options.address;
     std::printf(
         "job %u goes on; look: strata status %u%s, follow: strata status %u --follow%s, "
         "stop: strata cancel %u%s\n",

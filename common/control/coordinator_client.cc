@@ -2,6 +2,7 @@
 
 #include <grpcpp/client_context.h>
 
+#include <algorithm>
 #include <set>
 #include <utility>
 
@@ -92,7 +93,11 @@ class GrpcCoordinatorClient final : public CoordinatorClient {
     proto::GetTraceRequest request;
     request.set_job_id(job.value());
     const absl::Time deadline = absl::Now() + options_.deadline;
-    if (!channel_->WaitForConnected(absl::ToChronoTime(deadline))) return TooLate("");
+    while (
+        !channel_->WaitForConnected(absl::ToChronoTime(std::min(deadline, absl::Now() + kPause)))) {
+      if (StoppedFollowing()) return absl::CancelledError("no longer followed");
+      if (absl::Now() >= deadline) return TooLate("");
+    }
     const absl::Status status = Read<proto::TraceBatch>(
         [&](grpc::ClientContext* context) { return stub_->GetTrace(context, request); }, on_batch);
     return StoppedFollowing() ? absl::CancelledError("no longer followed") : status;

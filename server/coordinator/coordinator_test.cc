@@ -267,6 +267,13 @@ TEST_F(CoordinatorTest, StopEndsWhoWaitsForATrace) {
   EXPECT_EQ(status.code(), absl::StatusCode::kUnavailable);
 }
 
+TEST(CoordinatorClient, NobodyWaitsForTheTraceOfACoordinatorThatIsGoneOnceToldToStop) {
+  const auto client = control::CoordinatorClient::Create(
+      {.coordinator = "127.0.0.1:1", .deadline = absl::Hours(1)});
+  client->StopFollowing();
+  EXPECT_TRUE(absl::IsCancelled(client->GetTrace(JobId(1), [](const auto&) {})));
+}
+
 TEST(CoordinatorClient, NamesAnAddressThatDoesNotAnswer) {
   // Bound but not listening: connections are refused.
   const UniqueFd fd(socket(AF_INET, SOCK_STREAM, 0));
