@@ -12,6 +12,7 @@
 #include "kernels/cpu/dispatch.h"
 
 HWY_BEFORE_NAMESPACE();
+#include "kernels/cpu/far.inc"
 namespace strata::kernels::HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 
@@ -47,21 +48,12 @@ HWY_INLINE V DecayedGradient(D d, const Factors& f, V gradient_sum, V w) {
   return hn::Add(hn::Mul(hn::Set(d, f.scale), gradient_sum), hn::Mul(hn::Set(d, f.decay), w));
 }
 
-template <bool kFar, class D, class V>
-HWY_INLINE void StoreWeights(V w, D d, float* w_out) {
-  if constexpr (kFar) {
-    hn::Stream(w, d, w_out);
-  } else {
-    hn::StoreU(w, d, w_out);
-  }
-}
-
 template <bool kFar, class D>
 HWY_INLINE void SgdAt(D d, const Factors& f, const float* g, const float* w_in, float* w_out,
                       float*, float*) {
   const auto w = hn::LoadU(d, w_in);
   const auto direction = DecayedGradient(d, f, hn::LoadU(d, g), w);
-  StoreWeights<kFar>(hn::Sub(w, hn::Mul(hn::Set(d, f.lr), direction)), d, w_out);
+  Store<kFar>(hn::Sub(w, hn::Mul(hn::Set(d, f.lr), direction)), d, w_out);
 }
 
 template <bool kFar, class D>
@@ -71,7 +63,7 @@ HWY_INLINE void MomentumAt(D d, const Factors& f, const float* g, const float* w
   const auto direction = DecayedGradient(d, f, hn::LoadU(d, g), w);
   const auto v = hn::Add(hn::Mul(hn::Set(d, f.momentum), hn::LoadU(d, state0)), direction);
   hn::StoreU(v, d, state0);
-  StoreWeights<kFar>(hn::Sub(w, hn::Mul(hn::Set(d, f.lr), v)), d, w_out);
+  Store<kFar>(hn::Sub(w, hn::Mul(hn::Set(d, f.lr), v)), d, w_out);
 }
 
 template <bool kFar, class D>
@@ -83,7 +75,7 @@ HWY_INLINE void NesterovAt(D d, const Factors& f, const float* g, const float* w
   const auto v = hn::Add(hn::Mul(momentum, hn::LoadU(d, state0)), direction);
   hn::StoreU(v, d, state0);
   const auto ahead = hn::Add(direction, hn::Mul(momentum, v));
-  StoreWeights<kFar>(hn::Sub(w, hn::Mul(hn::Set(d, f.lr), ahead)), d, w_out);
+  Store<kFar>(hn::Sub(w, hn::Mul(hn::Set(d, f.lr), ahead)), d, w_out);
 }
 
 // Updates both moments and returns the corrected m / (sqrt(v) + epsilon).
@@ -105,7 +97,7 @@ HWY_INLINE void AdamAt(D d, const Factors& f, const float* g, const float* w_in,
   const auto w = hn::LoadU(d, w_in);
   const auto direction = DecayedGradient(d, f, hn::LoadU(d, g), w);
   const auto ratio = AdamRatio(d, f, direction, state0, state1);
-  StoreWeights<kFar>(hn::Sub(w, hn::Mul(hn::Set(d, f.lr), ratio)), d, w_out);
+  Store<kFar>(hn::Sub(w, hn::Mul(hn::Set(d, f.lr), ratio)), d, w_out);
 }
 
 template <bool kFar, class D>
@@ -115,7 +107,7 @@ HWY_INLINE void AdamWAt(D d, const Factors& f, const float* g, const float* w_in
   const auto gradient = hn::Mul(hn::Set(d, f.scale), hn::LoadU(d, g));
   const auto ratio = AdamRatio(d, f, gradient, state0, state1);
   const auto direction = hn::Add(ratio, hn::Mul(hn::Set(d, f.decay), w));
-  StoreWeights<kFar>(hn::Sub(w, hn::Mul(hn::Set(d, f.lr), direction)), d, w_out);
+  Store<kFar>(hn::Sub(w, hn::Mul(hn::Set(d, f.lr), direction)), d, w_out);
 }
 
 // Runs the rule over [0, n): single lanes up to where w_out is aligned, if that is asked for, then
@@ -138,12 +130,6 @@ HWY_INLINE void AdamWAt(D d, const Factors& f, const float* g, const float* w_in
     run_lanes(n);                                                                           \
     if (kFar) hwy::FlushStream();                                                           \
   } while (false)
-
-// Elements before the first one that a whole vector may be stored at.
-size_t UnalignedHead(const float* at, size_t lanes) {
-  const size_t past = reinterpret_cast<uintptr_t>(at) / sizeof(float) % lanes;
-  return past == 0 ? 0 : lanes - past;
-}
 
 template <bool kFar>
 void OptimizeTo(const OptimizerParams& params, const Factors& f, const float* gradient_sum,

@@ -3,14 +3,15 @@
 #define HWY_TARGET_INCLUDE "kernels/cpu/sum.cc"
 #include "hwy/foreach_target.h"  // IWYU pragma: keep
 //
+#include <algorithm>
 #include <cstdint>
-#include <cstring>
 
 #include "hwy/cache_control.h"
 #include "hwy/highway.h"
 #include "kernels/cpu/dispatch.h"
 
 HWY_BEFORE_NAMESPACE();
+#include "kernels/cpu/far.inc"
 namespace strata::kernels::HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 
@@ -31,19 +32,6 @@ HWY_INLINE hn::Vec<D> TreeAt(D d, const float* const* in, size_t i) {
   } else {
     constexpr size_t kLeft = Split(K);
     return hn::Add(TreeAt<kLeft>(d, in, i), TreeAt<K - kLeft>(d, in + kLeft, i));
-  }
-}
-
-HWY_INLINE bool IsAligned(const float* at, size_t lanes) {
-  return reinterpret_cast<uintptr_t>(at) % (lanes * sizeof(float)) == 0;
-}
-
-template <bool kFar, class D, class V>
-HWY_INLINE void Write(V value, D d, float* out) {
-  if constexpr (kFar) {
-    hn::Stream(value, d, out);
-  } else {
-    hn::StoreU(value, d, out);
   }
 }
 
@@ -87,10 +75,11 @@ HWY_NOINLINE bool SumFew(const float* const* inputs, size_t offset, float* out, 
     largest_of_rest = Largest(one, largest_of_rest, sum);
     ++i;
   };
-  while (kFar && i < n && !IsAligned(out + i, lanes)) add_one();  // Stream writes to whole vectors
+  const size_t head = kFar ? std::min(n, UnalignedHead(out, lanes)) : 0;
+  while (i < head) add_one();
   for (; i + lanes <= n; i += lanes) {
     const auto sum = TreeAt<K>(d, in, i);
-    Write<kFar>(sum, d, out + i);
+    Store<kFar>(sum, d, out + i);
     largest = Largest(d, largest, sum);
   }
   while (i < n) add_one();
