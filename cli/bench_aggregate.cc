@@ -2,7 +2,6 @@
 
 #include <CLI/CLI.hpp>
 #include <cstdio>
-#include <filesystem>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <optional>
@@ -13,6 +12,7 @@
 #include "bench/exchange/figures.h"
 #include "bench/node/node_bench.h"
 #include "cli/options.h"
+#include "cli/own_binary.h"
 #include "cli/table.h"
 #include "common/count_of.h"
 #include "worker/client/launch.h"
@@ -71,11 +71,9 @@ std::string Json(const Options& options, const bench::NodeBenchResult& result) {
 }
 
 int Run(Options options) {
-  std::error_code error;
-  options.bench.binary = std::filesystem::read_symlink("/proc/self/exe", error);
-  if (error) {
-    return PrintError(absl::StrCat("/proc/self/exe: ", error.message()), kExitFailed);
-  }
+  const auto binary = OwnBinary();
+  if (!binary.ok()) return PrintError(binary.status());
+  options.bench.binary = binary->string();
   const auto result = bench::RunNodeBench(options.bench);
   if (!result.ok()) return PrintError(result.status());
   const std::string text = options.json ? Json(options, *result) : Text(options, *result);

@@ -18,6 +18,7 @@
 #include "cli/cluster_run.h"
 #include "cli/command.h"
 #include "cli/lab_hosts.h"
+#include "cli/own_binary.h"
 #include "cli/progress.h"
 #include "common/job/encoding.h"
 #include "common/job/job.h"
@@ -45,9 +46,9 @@ uint32_t ServersOf(const ExchangeBenchOptions& options) {
 
 absl::StatusOr<Setting> Prepare(const ExchangeBenchOptions& options) {
   Setting setting{.options = options, .own_address = "127.0.0.1"};
-  std::error_code error;
-  setting.binary = std::filesystem::read_symlink("/proc/self/exe", error);
-  if (error) return absl::InternalError(absl::StrCat("/proc/self/exe: ", error.message()));
+  const auto binary = OwnBinary();
+  if (!binary.ok()) return binary.status();
+  setting.binary = binary->string();
   if (!options.hosts_file.empty()) {
     auto hosts = ReadLabHosts(options.hosts_file);
     if (!hosts.ok()) return hosts.status();

@@ -10,6 +10,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "cli/options.h"
+#include "cli/own_binary.h"
 #include "common/process/process.h"
 
 namespace strata::cli {
@@ -38,12 +39,13 @@ absl::Status CheckFilter(const std::string& filter) {
 
 // Beside this program, or where Bazel puts it.
 absl::StatusOr<std::string> Program() {
-  std::error_code error;
-  const std::filesystem::path here =
-      std::filesystem::read_symlink("/proc/self/exe", error).parent_path();
+  const auto binary = OwnBinary();
+  if (!binary.ok()) return binary.status();
+  const std::filesystem::path here = binary->parent_path();
   const std::filesystem::path beside = here / "strata-kernels";
   for (const auto& path : {beside, here.parent_path() / "bench/kernels/strata-kernels"}) {
-    if (std::filesystem::exists(path, error)) return path.string();
+    std::error_code ignored;
+    if (std::filesystem::exists(path, ignored)) return path.string();
   }
   return absl::NotFoundError(
       absl::StrCat(beside.string(),

@@ -2,7 +2,6 @@
 
 #include <CLI/CLI.hpp>
 #include <cstdio>
-#include <filesystem>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <string>
@@ -12,6 +11,7 @@
 #include "absl/strings/str_format.h"
 #include "bench/train/train_bench.h"
 #include "cli/options.h"
+#include "cli/own_binary.h"
 #include "cli/table.h"
 
 namespace strata::cli {
@@ -72,9 +72,9 @@ std::string Json(const bench::TrainBenchOptions& options, const bench::TrainBenc
 
 int Run(Options options) {
   bench::TrainBenchOptions& bench = options.bench;
-  std::error_code error;
-  bench.binary = std::filesystem::read_symlink("/proc/self/exe", error);
-  if (error) return PrintError(absl::StrCat("/proc/self/exe: ", error.message()), kExitFailed);
+  const auto binary = OwnBinary();
+  if (!binary.ok()) return PrintError(binary.status());
+  bench.binary = binary->string();
   if (!options.job.path.empty()) options.job.settings = bench.settings;
   auto job = LoadJobIfGiven(options.job);
   if (!job.ok()) return PrintError(job.status());
