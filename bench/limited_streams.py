@@ -10,16 +10,14 @@ over what its connections let through together) and the ratio to the first numbe
 """
 
 import argparse
-import hashlib
 import json
 import os
-import signal
 import socket
-import subprocess
-import sys
 import tempfile
 import threading
 import time
+
+from cluster import Cluster, fail, weights
 
 JOB = """
 name: "{name}"
@@ -35,16 +33,11 @@ same_host: TCP
 connections: {connections}
 evaluation {{ every_epochs: 100000 }}
 metrics {{ every_steps: 5 }}
-run_dir: "{run_dir}"
 """
 WEIGHTS_BYTES = 61706 * 4
 BLOCK_BYTES = 4096
 # What nodes look for the server at; the server itself listens at 127.0.0.1.
 ADVERTISED = "127.0.0.2"
-
-
-def fail(text):
-    sys.exit(f"limited_streams: {text}")
 
 
 class Relay:
@@ -85,80 +78,32 @@ class Relay:
                 pass
 
 
-class Cluster:
-    """Daemons of their own, and what is asked of them."""
-
-    def __init__(self, strata, scratch, bytes_per_s):
-        self.strata = strata
-        self.scratch = scratch
-        self.daemons = []
-        ready = self.start("coordinator", "--listen", "127.0.0.1:0", "--state", scratch + "/state")
-        self.address = ready["address"]
-        ready = self.start("server", "--coordinator", self.address, "--name", "s0", "--listen",
-                           "127.0.0.1", "--advertise", ADVERTISED)
-        for port in ready["ports"].split(","):
-            Relay(int(port), bytes_per_s)
-        for name in ("w0", "w1"):
-            self.start("worker", "--coordinator", self.address, "--name", name, "--slots", "1",
-                       "--runs", os.path.join(scratch, "runs"))
-
-    def start(self, *arguments):
-        """Returns the fields of the daemon's line that it is ready."""
-        daemon = subprocess.Popen([self.strata, *arguments], stdout=subprocess.PIPE, text=True)
-        self.daemons.append(daemon)
-        line = daemon.stdout.readline()
-        if "ready" not in line:
-            fail(f"{arguments[0]}: {line}")
-        return dict(word.split("=", 1) for word in line.split() if "=" in word)
-
-    def call(self, *arguments):
-        done = subprocess.run([self.strata, *arguments, "--coordinator", self.address],
-                              capture_output=True, text=True, timeout=300, check=False)
-        if done.returncode != 0:
-            fail(f"{' '.join(arguments)}: {done.stderr}")
-        return done.stdout
-
-    def run(self, connections, steps):
-        """Trains to the end; returns seconds per step and the hash of the final weights."""
-        name = f"over-{connections}"
-        path = os.path.join(self.scratch, name + ".textproto")
-        run_dir = os.path.join(self.scratch, name)
-        with open(path, "w", encoding="utf-8") as out:
-            out.write(JOB.format(name=name, steps=steps, connections=connections,
-                                 run_dir=run_dir))
-        self.call("submit", path)
-        seen = []
-        while True:
-            status = json.loads(self.call("status", name, "--json"))
-            seen.append((time.monotonic(), status["progress"]["step"]))
-            if status["state"] not in ("queued", "running"):
-                break
-            time.sleep(0.05)
-        if status["state"] != "finished":
-            fail(f"{name}: {status['reason']}")
-        # Between the first sight of a step and the first sight of the last one.
-        begin = next(sight for sight in seen if sight[1] > 0)
-        end = next(sight for sight in seen if sight[1] == seen[-1][1])
-        if end[1] == begin[1]:
-            fail(f"{name}: over before it was seen twice; more --steps are needed")
-        return (end[0] - begin[0]) / (end[1] - begin[1]), weights(run_dir)
-
-    def stop(self):
-        for daemon in reversed(self.daemons):
-            daemon.send_signal(signal.SIGTERM)
-            try:
-                daemon.wait(timeout=60)
-            except subprocess.TimeoutExpired:
-                daemon.kill()
-                daemon.wait()
+def start(cluster, bytes_per_s):
+    """Two nodes that reach the server through a relay."""
+    _, ready = cluster.start("coordinator", "--listen", "127.0.0.1:0", "--state",
+                             os.path.join(cluster.scratch, "state"))
+    cluster.address = ready["address"]
+    _, ready = cluster.start("server", "--coordinator", cluster.address, "--name", "s0",
+                             "--listen", "127.0.0.1", "--advertise", ADVERTISED)
+    for port in ready["ports"].split(","):
+        Relay(int(port), bytes_per_s)
+    for name in ("w0", "w1"):
+        cluster.start("worker", "--coordinator", cluster.address, "--name", name, "--slots", "1",
+                      "--runs", cluster.runs)
 
 
-def weights(run_dir):
-    """Hash of the final weights: what follows the header, which has the job's name."""
-    with open(os.path.join(run_dir, "model.safetensors"), "rb") as saved:
-        header = int.from_bytes(saved.read(8), "little")
-        saved.seek(8 + header)
-        return hashlib.sha256(saved.read()).hexdigest()
+def run(cluster, connections, steps):
+    """Trains to the end; returns seconds per step and the hash of the final weights."""
+    name = f"over-{connections}"
+    run_dir = cluster.submit(name, JOB.format(name=name, steps=steps, connections=connections))
+    seen = [(time.monotonic(), status["progress"]["step"])
+            for status in cluster.watch(name, 0.05, 300)]
+    # Between the first sight of a step and the first sight of the last one.
+    begin = next(sight for sight in seen if sight[1] > 0)
+    end = next(sight for sight in seen if sight[1] == seen[-1][1])
+    if end[1] == begin[1]:
+        fail(f"{name}: over before it was seen twice; more --steps are needed")
+    return (end[0] - begin[0]) / (end[1] - begin[1]), weights(run_dir)
 
 
 def main():
@@ -171,11 +116,9 @@ def main():
     options = parser.parse_args()
     rate = options.mbytes_per_s * 1e6
     with tempfile.TemporaryDirectory() as scratch:
-        cluster = Cluster(os.path.abspath(options.strata), scratch, rate)
-        try:
-            runs = [(c, *cluster.run(c, options.steps)) for c in options.connections]
-        finally:
-            cluster.stop()
+        with Cluster(options.strata, scratch) as cluster:
+            start(cluster, rate)
+            runs = [(c, *run(cluster, c, options.steps)) for c in options.connections]
     if len({hashed for _, _, hashed in runs}) != 1:
         fail("the weights depend on the number of connections")
     rows = [{"connections": c, "step_ms": s * 1e3, "bound_ms": WEIGHTS_BYTES / (rate * c) * 1e3,

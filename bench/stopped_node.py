@@ -12,16 +12,14 @@ noise, and processor time that A did not use. Exits 1 if the median is below the
 """
 
 import argparse
-import glob
-import hashlib
 import json
 import os
 import signal
 import statistics
-import subprocess
-import sys
 import tempfile
 import time
+
+from cluster import Cluster, fail, logs_of_node, weights, writing_to
 
 JOB = """
 name: "{name}"
@@ -38,77 +36,20 @@ metrics {{ every_steps: 5 }}
 DELAY_MS = 50
 
 
-def fail(text):
-    sys.exit(f"stopped_node: {text}")
-
-
-class Cluster:
-    """`strata local` and what is asked of it."""
-
-    def __init__(self, strata, scratch):
-        self.strata = strata
-        self.scratch = scratch
-        self.process = subprocess.Popen(
-            [strata, "local", "--servers", "1", "--nodes", "4", "--slots", "1",
-             "--listen", "127.0.0.1:0", "--runs", os.path.join(scratch, "runs")],
-            stdout=subprocess.PIPE, text=True)
-        line = self.process.stdout.readline()
-        if " ready " not in line:
-            fail(f"strata local: {line}")
-        self.address = line.split("coordinator=")[1].split()[0]
-
-    def call(self, *arguments):
-        done = subprocess.run([self.strata, *arguments, "--coordinator", self.address],
-                              capture_output=True, text=True, timeout=120, check=False)
-        if done.returncode != 0:
-            fail(f"{' '.join(arguments)}: {done.stderr}")
-        return done.stdout
-
-    def submit(self, name, steps, more=""):
-        """Returns the job's run directory; waits until it has begun to train."""
-        path = os.path.join(self.scratch, name + ".textproto")
-        run_dir = os.path.join(self.scratch, name)
-        with open(path, "w", encoding="utf-8") as out:
-            out.write(JOB.format(name=name, steps=steps, more=more + f'\nrun_dir: "{run_dir}"'))
-        self.call("submit", path)
-        deadline = time.time() + 120
-        while self.status(name)["progress"]["step"] == 0:
-            if time.time() > deadline:
-                fail(f"{name} does not begin: {self.status(name)}")
-            time.sleep(0.05)
-        return run_dir
-
-    def status(self, name):
-        return json.loads(self.call("status", name, "--json"))
-
-    def await_end(self, name):
-        deadline = time.time() + 600
-        while self.status(name)["state"] in ("queued", "running"):
-            if time.time() > deadline:
-                fail(f"{name} does not end: {self.status(name)}")
-            time.sleep(0.1)
-        if self.status(name)["state"] != "finished":
-            fail(f"{name}: {self.status(name)['reason']}")
-
-    def stop(self):
-        self.process.send_signal(signal.SIGTERM)
-        try:
-            self.process.wait(timeout=60)
-        except subprocess.TimeoutExpired:
-            self.process.kill()
-            self.process.wait()
+def submit(cluster, name, steps, more=""):
+    """Returns the job's run directory; waits until it has begun to train."""
+    run_dir = cluster.submit(name, JOB.format(name=name, steps=steps, more=more))
+    deadline = time.time() + 120
+    while cluster.status(name)["progress"]["step"] == 0:
+        if time.time() > deadline:
+            fail(f"{name} does not begin: {cluster.status(name)}")
+        time.sleep(0.05)
+    return run_dir
 
 
 def processes_of_node_one(run_dir):
-    """Ids of aggregator and rank, known by the logs that they write."""
-    logs = [os.path.join(run_dir, "logs", name) for name in ("aggregator-node1.log", "rank1.log")]
-    found = []
-    for link in glob.glob("/proc/[0-9]*/fd/1"):
-        try:
-            if os.readlink(link) in logs:
-                found.append(int(link.split("/")[2]))
-        except OSError:
-            pass
+    """Ids of aggregator and rank."""
+    found = writing_to(logs_of_node(run_dir, 1))
     if len(found) != 2:
         fail(f"{len(found)} processes instead of 2 on node 1 of {run_dir}")
     return found
@@ -122,22 +63,14 @@ def rate_of(cluster, name, seconds):
     return (end[0] - begin[0]) / (end[1] - begin[1])
 
 
-def weights(run_dir):
-    """Hash of the final weights: what follows the header, which has the job's name."""
-    with open(os.path.join(run_dir, "model.safetensors"), "rb") as saved:
-        header = int.from_bytes(saved.read(8), "little")
-        saved.seek(8 + header)
-        return hashlib.sha256(saved.read()).hexdigest()
-
-
 def measure(cluster, options):
     """Returns rows of (rate before, rate while stopped)."""
     steps = int(options.pairs * options.seconds * 1.5 * 1000 / DELAY_MS) + 100
-    alone = cluster.submit("alone", steps)
+    alone = submit(cluster, "alone", steps)
     cluster.await_end("alone")
     delays = "".join(f"delays {{ node: {n} delay_ms: {DELAY_MS} }} " for n in (0, 1))
-    stopped = cluster.submit("stopped", steps, f"debug {{ {delays} }}")
-    cluster.submit("other", 10**9)
+    stopped = submit(cluster, "stopped", steps, f"debug {{ {delays} }}")
+    submit(cluster, "other", 10**9)
     pids = processes_of_node_one(stopped)
     rate_of(cluster, "other", options.seconds / 2)  # warm-up
     rows = []
@@ -172,11 +105,9 @@ def main():
     parser.add_argument("--json", action="store_true")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as scratch:
-        cluster = Cluster(os.path.abspath(options.strata), scratch)
-        try:
+        with Cluster(options.strata, scratch) as cluster:
+            cluster.start_local(4)
             rows = measure(cluster, options)
-        finally:
-            cluster.stop()
     ratios = [during / before for before, during in rows]
     result = {"pairs": [{"before": b, "stopped": d, "ratio": d / b} for b, d in rows],
               "ratio_median": statistics.median(ratios), "bound": 1.0, "goal": options.goal,

@@ -14,14 +14,13 @@ and state, a node its shared memory.
 """
 
 import argparse
-import glob
-import json
 import os
-import signal
-import subprocess
 import sys
 import tempfile
 import time
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."))
+from cluster import Cluster, fail, logs_of_node, writing_to  # noqa: E402
 
 JOB = """
 name: "memory"
@@ -32,7 +31,6 @@ ranks: 2
 ranks_per_node: 1
 metrics {{ every_steps: 1 }}
 same_host: TCP
-run_dir: "{run_dir}"
 {more}
 """
 MODES = {
@@ -51,10 +49,6 @@ TOLERANCE_SHARE = 0.02
 MIB = 1 << 20
 
 
-def fail(text):
-    sys.exit(f"memory: {text}")
-
-
 def resident(pid, field):
     """Bytes of a line of smaps_rollup; 0 when the process is gone."""
     try:
@@ -67,96 +61,37 @@ def resident(pid, field):
     return 0
 
 
-def writing_to(logs):
-    """Ids of the processes whose standard output is one of these files."""
-    found = []
-    for link in glob.glob("/proc/[0-9]*/fd/1"):
-        try:
-            if os.readlink(link) in logs:
-                found.append(int(link.split("/")[2]))
-        except OSError:
-            pass
-    return found
-
-
 def children_of(pid):
     with open(f"/proc/{pid}/task/{pid}/children", encoding="utf-8") as text:
         return [int(word) for word in text.read().split()]
 
 
-class Cluster:
-    """`strata local`, and what one job does in it."""
-
-    def __init__(self, strata, scratch):
-        self.strata = strata
-        self.scratch = scratch
-        self.process = subprocess.Popen(
-            [strata, "local", "--servers", "1", "--nodes", "2", "--slots", "1",
-             "--listen", "127.0.0.1:0", "--runs", os.path.join(scratch, "runs")],
-            stdout=subprocess.PIPE, text=True)
-        line = self.process.stdout.readline()
-        if " ready " not in line:
-            fail(f"strata local: {line}")
-        self.address = line.split("coordinator=")[1].split()[0]
-        self.server = next(pid for pid in children_of(self.process.pid) if self.is_server(pid))
-
-    @staticmethod
-    def is_server(pid):
-        with open(f"/proc/{pid}/cmdline", "rb") as text:
-            return text.read().split(b"\0")[1] == b"server"
-
-    def call(self, *arguments):
-        done = subprocess.run([self.strata, *arguments, "--coordinator", self.address],
-                              capture_output=True, text=True, timeout=300, check=False)
-        if done.returncode != 0:
-            fail(f"{' '.join(arguments)}: {done.stderr}")
-        return done.stdout
-
-    def run(self, mode, program, elements, steps, slow_ms):
-        """Peaks of server and larger node in bytes, and the status with its formula."""
-        run_dir = os.path.join(self.scratch, "job")
-        path = os.path.join(self.scratch, "job.textproto")
-        with open(path, "w", encoding="utf-8") as out:
-            out.write(JOB.format(program=program, elements=elements, steps=steps, slow_ms=slow_ms,
-                                 run_dir=run_dir, more=MODES[mode]))
-        self.call("submit", path)
-        logs = [[os.path.join(run_dir, "logs", name.format(i)) for name in
-                 ("aggregator-node{}.log", "rank{}.log")] for i in range(2)]
-        server, node, status, formula = 0, 0, {}, {}
-        asked_at = 0
-        deadline = time.time() + 1800
-        while status.get("state") not in ("finished", "failed", "cancelled"):
-            if time.time() > deadline:
-                fail(f"{mode} does not end: {status}")
-            server = max(server, resident(self.server, "Rss"))
-            for one in logs:
-                node = max(node, sum(resident(pid, "Pss") for pid in writing_to(one)))
-            if time.time() - asked_at > 0.5:
-                asked_at = time.time()
-                status = json.loads(self.call("status", "1", "--json"))
-                if status["nodes"] and status["nodes"][0]["memory_parts"]:
-                    formula = status
-            time.sleep(0.05)
-        if status["state"] != "finished":
-            fail(f"{mode}: {status['reason']}")
-        return server, node, formula
-
-    def stop(self):
-        self.process.send_signal(signal.SIGTERM)
-        try:
-            self.process.wait(timeout=60)
-        except subprocess.TimeoutExpired:
-            self.process.kill()
-            self.process.wait()
+def is_server(pid):
+    with open(f"/proc/{pid}/cmdline", "rb") as text:
+        return text.read().split(b"\0")[1] == b"server"
 
 
 def measure(options, mode, elements, slow_ms):
+    """Peaks of server and larger node in bytes, and the status with its formula."""
+    job = JOB.format(program=options.program, elements=elements, steps=options.steps,
+                     slow_ms=slow_ms, more=MODES[mode])
     with tempfile.TemporaryDirectory(prefix="strata-memory-") as scratch:
-        cluster = Cluster(options.strata, scratch)
-        try:
-            return cluster.run(mode, options.program, elements, options.steps, slow_ms)
-        finally:
-            cluster.stop()
+        with Cluster(options.strata, scratch) as cluster:
+            local = cluster.start_local(2)
+            server_pid = next(pid for pid in children_of(local.pid) if is_server(pid))
+            run_dir = cluster.submit("memory", job)
+            logs = [logs_of_node(run_dir, node) for node in range(2)]
+            server, node, formula = 0, 0, {}
+            for status in cluster.watch("memory", 0, 1800):
+                if status["nodes"] and status["nodes"][0]["memory_parts"]:
+                    formula = status
+                asked_at = time.time()
+                while time.time() - asked_at < 0.5:
+                    server = max(server, resident(server_pid, "Rss"))
+                    for one in logs:
+                        node = max(node, sum(resident(pid, "Pss") for pid in writing_to(one)))
+                    time.sleep(0.05)
+            return server, node, formula
 
 
 def limit_of(holder, *names):

@@ -1,0 +1,118 @@
+"""Daemons on this machine for the programs of this folder, and what they ask of them."""
+
+import glob
+import hashlib
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+
+
+def fail(text):
+    """Ends the program with one line that names it."""
+    sys.exit(f"{os.path.splitext(os.path.basename(sys.argv[0]))[0]}: {text}")
+
+
+class Cluster:
+    """Daemons that a program starts one by one; all are stopped where the context ends."""
+
+    def __init__(self, strata, scratch):
+        self.strata = os.path.abspath(strata)
+        self.scratch = scratch
+        self.runs = os.path.join(scratch, "runs")
+        self.address = None
+        self.daemons = []
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        for daemon in reversed(self.daemons):
+            daemon.send_signal(signal.SIGTERM)
+            try:
+                daemon.wait(timeout=60)
+            except subprocess.TimeoutExpired:
+                daemon.kill()
+                daemon.wait()
+
+    def start(self, *arguments):
+        """Returns the daemon's process and the fields of its line that it is ready."""
+        daemon = subprocess.Popen([self.strata, *arguments], stdout=subprocess.PIPE, text=True)
+        self.daemons.append(daemon)
+        line = daemon.stdout.readline()
+        if " ready " not in line:
+            fail(f"strata {arguments[0]}: {line}")
+        return daemon, dict(word.split("=", 1) for word in line.split() if "=" in word)
+
+    def start_local(self, nodes):
+        """A whole cluster with 1 server and nodes of 1 slot; returns the process above them."""
+        local, ready = self.start("local", "--servers", "1", "--nodes", str(nodes), "--slots", "1",
+                                  "--listen", "127.0.0.1:0", "--runs", self.runs)
+        self.address = ready["coordinator"]
+        return local
+
+    def call(self, *arguments):
+        """What a command on the cluster prints."""
+        done = subprocess.run([self.strata, *arguments, "--coordinator", self.address],
+                              capture_output=True, text=True, timeout=300, check=False)
+        if done.returncode != 0:
+            fail(f"strata {' '.join(arguments)}: {done.stderr}")
+        return done.stdout
+
+    def submit(self, name, job):
+        """`job`: text of the job, without its run directory, which is returned."""
+        path = os.path.join(self.scratch, name + ".textproto")
+        run_dir = os.path.join(self.scratch, name)
+        with open(path, "w", encoding="utf-8") as out:
+            out.write(f'{job}\nrun_dir: "{run_dir}"\n')
+        self.call("submit", path)
+        return run_dir
+
+    def status(self, name):
+        return json.loads(self.call("status", name, "--json"))
+
+    def watch(self, name, every_s, limit_s):
+        """Yields the job's status until it has finished; its last one too."""
+        deadline = time.time() + limit_s
+        while True:
+            status = self.status(name)
+            yield status
+            if status["state"] not in ("queued", "running"):
+                break
+            if time.time() > deadline:
+                fail(f"{name} does not end: {status}")
+            time.sleep(every_s)
+        if status["state"] != "finished":
+            fail(f"{name}: {status['reason']}")
+
+    def await_end(self, name):
+        for _ in self.watch(name, 0.1, 600):
+            pass
+
+
+def logs_of_node(run_dir, node):
+    """The logs of a node with one rank: those of its aggregator and its rank."""
+    return [os.path.join(run_dir, "logs", name)
+            for name in (f"aggregator-node{node}.log", f"rank{node}.log")]
+
+
+def writing_to(logs):
+    """Ids of the processes whose standard output is one of these files."""
+    found = []
+    for link in glob.glob("/proc/[0-9]*/fd/1"):
+        try:
+            if os.readlink(link) in logs:
+                found.append(int(link.split("/")[2]))
+        except OSError:
+            pass
+    return found
+
+
+def weights(run_dir):
+    """Hash of the final weights: what follows the header, which has the job's name."""
+    with open(os.path.join(run_dir, "model.safetensors"), "rb") as saved:
+        header = int.from_bytes(saved.read(8), "little")
+        saved.seek(8 + header)
+        return hashlib.sha256(saved.read()).hexdigest()
