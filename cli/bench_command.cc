@@ -55,6 +55,11 @@ std::string Text(const ExchangeBenchOptions& options, const ExchangeBenchResult&
   return text;
 }
 
+// 0 stands for what was not measured.
+nlohmann::ordered_json Known(double figure) {
+  return figure > 0 ? nlohmann::ordered_json(figure) : nlohmann::ordered_json();
+}
+
 std::string Json(const ExchangeBenchOptions& options, const ExchangeBenchResult& result) {
   const nlohmann::ordered_json json = {
       {"exchange", options.exchange},
@@ -75,9 +80,9 @@ std::string Json(const ExchangeBenchOptions& options, const ExchangeBenchResult&
       {"min_ms", result.figures.min_ms},
       {"median_ms", result.figures.median_ms},
       {"p99_ms", result.figures.p99_ms},
-      {"bound_ms", result.bound_ms},
-      {"share", result.share()},
-      {"bytes_per_s", result.bytes_per_s},
+      {"bound_ms", Known(result.bound_ms)},
+      {"share", Known(result.share())},
+      {"bytes_per_s", Known(result.bytes_per_s)},
       {"bandwidth_source", result.bandwidth_source},
       {"congestion", result.congestion},
       {"verified", result.verified},
@@ -185,8 +190,8 @@ void AddBenchCommand(CLI::App* app, Invocation* invocation) {
   latency.steps = 1000;
   latency.warmup = 100;
   latency.measure_s = 0;
-  AddMeasurement(bench, invocation, "latency", "The same for a small model: what a step costs",
-                 latency);
+  AddMeasurement(bench, invocation, "latency",
+                 "A step of a small model: what one costs, whatever its size", latency);
   AddAggregateBench(bench, invocation);
   AddKernelsBench(bench, invocation);
   AddTrainBench(bench, invocation);

@@ -6,6 +6,7 @@
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
+#include "common/job/enum_values.h"
 #include "common/job/job.h"
 #include "google/protobuf/descriptor.h"
 #include "google/protobuf/io/tokenizer.h"
@@ -55,7 +56,7 @@ absl::Status SetField(const std::string& path, const FieldDescriptor* field,
   google::protobuf::TextFormat::Parser parser;
   parser.RecordErrorsTo(&error);
   if (!parser.ParseFromString(AsText(*field, value), parsed.get())) {
-    return absl::InvalidArgumentError(error.text());
+    return absl::InvalidArgumentError(WithEnumValues(error.text()));
   }
   std::vector<const FieldDescriptor*> present;
   parsed->GetReflection()->ListFields(*parsed, &present);

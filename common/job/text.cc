@@ -5,6 +5,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "common/job/enum_values.h"
 #include "common/job/job.h"
 #include "google/protobuf/descriptor.h"
 #include "google/protobuf/io/tokenizer.h"
@@ -71,8 +72,9 @@ class FirstError : public google::protobuf::io::ErrorCollector {
     const auto line_number = 1 + std::count(text_.begin(), text_.begin() + offset, '\n');
     const std::string field = FieldBefore(text_, offset);
     const bool names_field = message.find("field") != std::string::npos;
-    line_ = absl::StrFormat("%s:%d:%d: %s%s", source_, line_number, offset - line_start + 1,
-                            names_field || field.empty() ? "" : field + ": ", message);
+    line_ =
+        absl::StrFormat("%s:%d:%d: %s%s", source_, line_number, offset - line_start + 1,
+                        names_field || field.empty() ? "" : field + ": ", WithEnumValues(message));
     if (absl::EndsWith(message, "got: ")) line_ += "the end";
   }
   const std::string& line() const { return line_; }

@@ -18,7 +18,7 @@ absl::Status CheckRange(const char* option, uint64_t value, uint64_t min, uint64
 absl::Status CheckMemory(uint64_t bytes) {
   if (bytes == 0 || bytes >= kMemoryBytesMin) return absl::OkStatus();
   return absl::InvalidArgumentError(
-      absl::StrCat("memory-limit: ", bytes, " bytes are less than 1 MiB"));
+      absl::StrCat("--memory-limit: ", bytes, " bytes are less than 1 MiB"));
 }
 
 }  // namespace
