@@ -176,7 +176,6 @@ absl::StatusOr<Trained> TrainBench::Train(const TrainCase& what) {
     if (!metrics.ok()) return metrics.status();
     auto rates = RatesOf(*metrics);
     if (!rates.ok()) return rates.status();
-    trained.median_rate += MedianOf(*rates);
     // Side by side: window by window together.
     if (trained.rates.empty()) trained.rates.assign(rates->size(), 0);
     for (size_t i = 0; i < std::min(trained.rates.size(), rates->size()); ++i) {
@@ -189,6 +188,7 @@ absl::StatusOr<Trained> TrainBench::Train(const TrainCase& what) {
     std::filesystem::remove_all(job.dir, ignored);
     std::filesystem::remove_all(job.dir + "-runs", ignored);
   }
+  trained.median_rate = MedianOf(trained.rates);
   return trained;
 }
 
