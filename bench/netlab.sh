@@ -34,6 +34,7 @@ while [ $# -gt 0 ]; do
       printf -v "${1#--}" %s "$2"
       shift ;;
     --once) once=1 ;;
+    -h | --help) sed -n '2,/^set /{/^#/s/^# \{0,1\}//p}' "$0"; exit 0 ;;
     --inside) inside=1 ;;
     --) shift; break ;;
     -*) bad_usage "unknown option $1" ;;

@@ -48,11 +48,11 @@ echo "Training LeNet-5 on Fashion-MNIST, mode $mode: 1 coordinator, 2 servers, 2
 "$strata" local --servers 2 --nodes 2 --slots 2 \
   --job "examples/fashion_lenet_$mode.textproto" "$@"
 
-others=$(echo "sync lazy async" | tr ' ' '\n' | grep -vx "$mode" | paste -sd'|')
+others=$(echo "sync lazy async" | tr ' ' '\n' | grep -vx "$mode" | paste -sd' ')
 cat <<TEXT
 
 What to try next
-  another mode:      deploy/quickstart.sh --mode $others
+  another mode:      deploy/quickstart.sh --mode ${others% *}    (or ${others#* })
   another model:     $strata local --nodes 2 --slots 2 --job examples/fashion_cnn_sync.textproto
   your own cluster:  README.md, "On several hosts"
 TEXT
