@@ -3,6 +3,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
+#include "common/job/consistency.h"
 #include "common/job/job.h"
 
 namespace strata::cli {
@@ -14,20 +15,22 @@ struct Change {
   std::string setting;
 };
 
-std::vector<Change> ChangesOf(const JobOptions& options) {
+absl::Status Refuse(const std::string& who, const std::string& what) {
+  return absl::InvalidArgumentError(absl::StrCat(who, ": ", what));
+}
+
+absl::StatusOr<std::vector<Change>> ChangesOf(const JobOptions& options) {
   std::vector<Change> changes;
   if (!options.mode.empty()) {
-    changes.push_back(
-        {absl::StrCat("--mode ", options.mode), absl::StrCat("consistency.", options.mode, "={}")});
+    const std::string option = absl::StrCat("--mode ", options.mode);
+    const absl::StatusOr<std::vector<std::string>> settings = SettingsOfMode(options.mode);
+    if (!settings.ok()) return Refuse(option, std::string(settings.status().message()));
+    for (const std::string& setting : *settings) changes.push_back({option, setting});
   }
   for (const std::string& setting : options.settings) {
     changes.push_back({absl::StrCat("--set ", setting), setting});
   }
   return changes;
-}
-
-absl::Status Refuse(const std::string& who, const std::string& what) {
-  return absl::InvalidArgumentError(absl::StrCat(who, ": ", what));
 }
 
 absl::Status Apply(const Change& change, proto::Job* job) {
@@ -60,7 +63,9 @@ absl::StatusOr<proto::Job> JobFrom(const std::string& text, const JobOptions& op
   if (!job.ok()) return job.status();
   // Who is to blame when the whole is refused: who was the first to be refused for this reason.
   std::vector<std::pair<std::string, absl::Status>> steps = {{options.path, Check(*job)}};
-  for (const Change& change : ChangesOf(options)) {
+  const absl::StatusOr<std::vector<Change>> changes = ChangesOf(options);
+  if (!changes.ok()) return changes.status();
+  for (const Change& change : *changes) {
     const absl::Status status = Apply(change, &*job);
     if (!status.ok()) return status;
     steps.emplace_back(change.option, Check(*job));

@@ -14,7 +14,7 @@ namespace strata::cli {
 struct JobOptions {
   std::string path;
   std::vector<std::string> settings;
-  std::string mode;  // "sync", "lazy", "async"; empty: the file's
+  std::string mode;  // as SettingsOfMode takes it; empty: the file's
   // File for the trace; empty: none is written.
   std::string trace;
 };

@@ -34,6 +34,28 @@ TEST(JobOptions, SettingsMayBeWrongTillTheLastOne) {
   EXPECT_TRUE(JobFrom(kText, {"f", {"window=1", "window=2"}, ""}).ok());
 }
 
+TEST(JobOptions, AModeByNameMayBeChangedFurther) {
+  auto job = JobFrom(kText, {"f", {"consistency.lazy.staleness=1"}, "lazy:diloco(16)"});
+  ASSERT_TRUE(job.ok()) << job.status();
+  EXPECT_EQ(job->consistency().lazy().local_steps(), 16u);
+  EXPECT_EQ(job->consistency().lazy().outer().momentum(), 0.9f);
+  EXPECT_EQ(job->consistency().lazy().staleness(), 1u);
+  EXPECT_EQ(JobFrom(kText, {"f", {}, "ring"})->exchange(), proto::Job::RING);
+  EXPECT_TRUE(JobFrom(kText, {"f", {}, "async"})->consistency().has_async());
+  EXPECT_TRUE(JobFrom(kText, {"f", {}, "sync"})->consistency().has_sync());
+  EXPECT_EQ(JobFrom(kText, {"f", {}, "lazy"})->consistency().lazy().staleness(), 2u);
+}
+
+TEST(JobOptions, AModeThatIsNoneIsNamed) {
+  EXPECT_EQ(ErrorOf(kText, {"f", {}, "asink"}),
+            "--mode asink: \"asink\" is not one of sync, delay1, ssp(s), local(H), diloco(H), "
+            "async, async_damped, lazy, ring");
+  EXPECT_EQ(ErrorOf(kText, {"f", {}, "ssp"}),
+            "--mode ssp: \"ssp\" wants its staleness, as in \"ssp(3)\"");
+  EXPECT_EQ(ErrorOf(kText, {"f", {}, "async:ssp(3)"}),
+            "--mode async:ssp(3): \"async:ssp(3)\": ssp(3) is lazy");
+}
+
 TEST(JobOptions, AModeGivenAsAValueIsAnsweredWithHowToWriteIt) {
   EXPECT_EQ(ErrorOf(kText, {"f", {"consistency=async"}, ""}),
             "--set consistency=async: consistency has fields of its own: write "

@@ -112,8 +112,10 @@ void AddJobOptions(CLI::App* command, JobOptions* options) {
                    "Change a field of the job: path=value, e.g. epochs=2 or "
                    "consistency.lazy.staleness=3; may be repeated")
       ->allow_extra_args(false);
-  command->add_option("--mode", options->mode, "Shortcut: consistency sync, lazy or async")
-      ->check(CLI::IsMember({"sync", "lazy", "async"}));
+  command->add_option(
+      "--mode", options->mode,
+      "Shortcut for the job's consistency: sync, lazy, async, ring, delay1, ssp(s), "
+      "local(H), diloco(H) or async_damped");
 }
 
 CLI::Option* AddTraceOption(CLI::App* command, JobOptions* options) {

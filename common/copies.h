@@ -17,9 +17,10 @@ enum class CopyReason {
   kSeed,          // first weights to where they are updated, in a shard or on a node
   kSparse,        // payload out of the room for the largest one
   kWholeCopy,     // of what a node has, which asks for an answer again: the next one changes it
+  kRound,         // answer to the weights that a node's own steps go on from
   kSocket,        // to a TCP socket: once by the kernel here and once where it is received
 };
-inline constexpr int kCopyReasons = 9;
+inline constexpr int kCopyReasons = 10;
 
 // memcpy, counted. REQUIRES: the ranges do not overlap.
 void CopyBytes(CopyReason reason, void* to, const void* from, size_t bytes);

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "common/copies.h"
+#include "common/job/consistency.h"
 #include "common/job/job.h"
 #include "kernels/update.h"
 
@@ -19,6 +20,14 @@ std::shared_ptr<float> Zeros(BufferPool& pool, uint32_t count) {
 }  // namespace
 
 UpdateRule UpdateRuleOf(const proto::Job& job, uint64_t samples_per_epoch) {
+  return {.optimizer = SharedOptimizerOf(job),
+          .schedule = SharedScheduleOf(job),
+          .samples_per_epoch = samples_per_epoch,
+          .epochs = job.epochs(),
+          .has_multipliers = !HasLocalSteps(job)};
+}
+
+UpdateRule LocalUpdateRuleOf(const proto::Job& job, uint64_t samples_per_epoch) {
   return {.optimizer = OptimizerParamsOf(job.optimizer()),
           .schedule = job.schedule(),
           .samples_per_epoch = samples_per_epoch,
@@ -27,7 +36,12 @@ UpdateRule UpdateRuleOf(const proto::Job& job, uint64_t samples_per_epoch) {
 
 WeightState::WeightState(const Kernels& kernels, BufferPool& pool, const UpdateRule& rule,
                          uint32_t elements, std::vector<OptimizerRun> runs)
-    : kernels_(kernels), pool_(pool), rule_(rule), elements_(elements), runs_(std::move(runs)) {}
+    : kernels_(kernels),
+      pool_(pool),
+      rule_(rule),
+      elements_(elements),
+      runs_(rule.has_multipliers ? std::move(runs)
+                                 : std::vector<OptimizerRun>{{.count = elements}}) {}
 
 void WeightState::Seed(const Bytes& weights, uint64_t checksum) {
   const std::shared_ptr<float> own = pool_.AllocateFloats(elements_);

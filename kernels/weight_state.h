@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <utility>
 #include <vector>
 
 #include "common/buffer_pool.h"
@@ -20,11 +21,14 @@ struct UpdateRule {
   proto::Schedule schedule;
   uint64_t samples_per_epoch = 0;
   uint32_t epochs = 1;
-  bool far = false;  // as in OptimizerStep
+  bool has_multipliers = true;  // the layout's, of learning rate and decay
+  bool far = false;             // as in OptimizerStep
 };
 
-// REQUIRES: the job's defaults are filled in.
+// Of the weights that all nodes share, on servers or in a ring; and of those that each node has in
+// local steps: the job's own optimizer. REQUIRES: the job's defaults are filled in.
 UpdateRule UpdateRuleOf(const proto::Job& job, uint64_t samples_per_epoch);
+UpdateRule LocalUpdateRuleOf(const proto::Job& job, uint64_t samples_per_epoch);
 
 // The weights of one chunk, or of a part of it, with their optimizer state. Weights are immutable
 // buffers: an update writes a new one, so answers on their way out keep reading the old one.
@@ -48,6 +52,9 @@ class WeightState {
   void Apply(const Bytes& gradient_sum, float scale, uint64_t samples, double damping);
   // Counts a version in which no node had a sample: weights and state stay.
   void Skip() { ++version_; }
+  // Other weights in place of these; the optimizer's state and counts stay. REQUIRES: seeded,
+  // `elements` fp32.
+  void Replace(Bytes weights) { weights_ = std::move(weights); }
 
   const Bytes& weights() const { return weights_; }
   // Updates applied or skipped since the seed.

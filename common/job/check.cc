@@ -8,6 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
+#include "common/job/consistency.h"
 #include "common/job/encoding.h"
 #include "common/job/job.h"
 #include "common/limits/limits.h"
@@ -17,7 +18,6 @@ namespace {
 
 constexpr uint32_t kRanksMax = 1024;
 constexpr uint32_t kBatchMax = 65536;
-constexpr uint32_t kStalenessMax = 1024;
 constexpr uint32_t kDelayMsMax = 60'000;
 constexpr uint64_t kSampleElementsMax = 1 << 24;
 constexpr std::array<const char*, 3> kZoo = {"mlp", "lenet5", "cnn"};
@@ -182,30 +182,6 @@ absl::Status CheckSchedule(const proto::Job& job) {
   return NotNegative("schedule.cosine.final_lr", schedule.cosine().final_lr());
 }
 
-absl::Status CheckConsistency(const proto::Consistency& consistency) {
-  switch (consistency.mode_case()) {
-    case proto::Consistency::MODE_NOT_SET:
-      return Refuse("consistency: one mode is required");
-    case proto::Consistency::kSync:
-      return absl::OkStatus();
-    case proto::Consistency::kLazy:
-      if (!proto::Lazy::Apply_IsValid(consistency.lazy().apply())) {
-        return Refuse(
-            absl::StrFormat("consistency.lazy.apply: %d is not one of PER_CLOCK, "
-                            "ON_ARRIVAL",
-                            consistency.lazy().apply()));
-      }
-      return InRange("consistency.lazy.staleness", consistency.lazy().staleness(), 0,
-                     kStalenessMax);
-    case proto::Consistency::kAsync:
-      if (proto::Async::Damping_IsValid(consistency.async().damping())) return absl::OkStatus();
-      return Refuse(
-          absl::StrFormat("consistency.async.damping: %d is not one of NONE, INVERSE_STALENESS",
-                          consistency.async().damping()));
-  }
-  return absl::OkStatus();
-}
-
 absl::Status CheckDebug(const proto::Job& job) {
   for (const proto::Delay& delay : job.debug().delays()) {
     const absl::Status status =
@@ -252,11 +228,24 @@ absl::Status CheckAllReduce(const proto::Job& job) {
     return job.has_all_reduce() ? Refuse("all_reduce: belongs to exchange: RING")
                                 : absl::OkStatus();
   }
-  if (!consistency.has_sync()) {
+  if (!IsInStep(consistency)) {
     return Refuse(absl::StrFormat("consistency: exchange: RING is sync, %s needs servers",
                                   ModeName(consistency)));
   }
   if (job.ranks() < 2) return Refuse("ranks: 1, but exchange: RING needs two nodes");
+  return absl::OkStatus();
+}
+
+// What else in a job does not go with local steps or double buffering.
+absl::Status CheckMode(const proto::Job& job) {
+  if (HasLocalSteps(job) && job.push().codec() == proto::Encoding::DGC) {
+    return Refuse("push.codec: DGC compresses gradients, but local_steps push changes of weights");
+  }
+  const bool has_layer = HasLocalSteps(job) || job.consistency().lazy().double_buffering();
+  if (has_layer && job.exchange() == proto::Job::NONE) {
+    return Refuse(absl::StrFormat("consistency: %s, but exchange: NONE exchanges nothing",
+                                  ModeName(job.consistency())));
+  }
   return absl::OkStatus();
 }
 
@@ -312,7 +301,8 @@ absl::Status CheckShape(const proto::Job& job) {
 absl::Status ValidateJob(const proto::Job& job) {
   return All({CheckName(job.name()), CheckWork(job), CheckTrace(job), CheckShape(job),
               CheckData(job), CheckOptimizer(job.optimizer()), CheckEncodings(job),
-              CheckSchedule(job), CheckConsistency(job.consistency()), CheckDebug(job),
+              CheckSchedule(job), CheckConsistency(job.consistency()), CheckMode(job),
+              CheckDebug(job),
               InRange("evaluation.every_epochs", job.evaluation().every_epochs(), 1, UINT32_MAX),
               InRange("metrics.every_steps", job.metrics().every_steps(), 1, UINT32_MAX)});
 }

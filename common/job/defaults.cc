@@ -1,3 +1,4 @@
+#include "common/job/consistency.h"
 #include "common/job/encoding.h"
 #include "common/job/job.h"
 
@@ -54,13 +55,6 @@ void FillSchedule(proto::Schedule* schedule) {
   if (schedule->shape_case() == proto::Schedule::SHAPE_NOT_SET) schedule->mutable_constant();
   if (schedule->has_step() && !schedule->step().has_gamma()) {
     schedule->mutable_step()->set_gamma(0.1f);
-  }
-}
-
-void FillConsistency(proto::Consistency* consistency) {
-  if (consistency->mode_case() == proto::Consistency::MODE_NOT_SET) consistency->mutable_sync();
-  if (consistency->has_lazy() && !consistency->lazy().has_staleness()) {
-    consistency->mutable_lazy()->set_staleness(2);
   }
 }
 

@@ -24,8 +24,8 @@ std::string JobToText(const proto::Job& job);
 
 // Applies "path=value" settings ("schedule.base_lr=0.1", "consistency.lazy.staleness=3",
 // "consistency.sync={}", "debug.delays={node: 1 delay_ms: 20}" which adds to a repeated field) in
-// order. Setting one member of a oneof clears the others. Errors: InvalidArgument naming the
-// setting.
+// order. Setting one member of a oneof clears the others; a preset is what it stands for. Errors:
+// InvalidArgument naming the setting.
 absl::Status ApplySettings(const std::vector<std::string>& settings, proto::Job* job);
 
 // Writes every default of job.proto into the fields that are absent (not chunk_elements and
@@ -35,9 +35,6 @@ void FillDefaults(proto::Job* job);
 // Checks a job with defaults filled in. Errors: InvalidArgument naming field, value and what is
 // allowed.
 absl::Status ValidateJob(const proto::Job& job);
-
-// "sync", "lazy(2)", "lazy(2, on arrival)", "async", "async(inverse staleness)".
-std::string ModeName(const proto::Consistency& consistency);
 
 // REQUIRES: defaults filled in.
 OptimizerParams OptimizerParamsOf(const proto::Optimizer& optimizer);

@@ -1,30 +1,10 @@
 #include <algorithm>
 #include <cmath>
 #include <numbers>
-#include <string>
 
-#include "absl/strings/str_format.h"
 #include "common/job/job.h"
 
 namespace strata {
-
-std::string ModeName(const proto::Consistency& consistency) {
-  switch (consistency.mode_case()) {
-    case proto::Consistency::MODE_NOT_SET:
-    case proto::Consistency::kSync:
-      return "sync";
-    case proto::Consistency::kLazy: {
-      const bool on_arrival = consistency.lazy().apply() == proto::Lazy::ON_ARRIVAL;
-      return absl::StrFormat("lazy(%d%s)", consistency.lazy().staleness(),
-                             on_arrival ? ", on arrival" : "");
-    }
-    case proto::Consistency::kAsync:
-      return consistency.async().damping() == proto::Async::INVERSE_STALENESS
-                 ? "async(inverse staleness)"
-                 : "async";
-  }
-  return "";
-}
 
 OptimizerParams OptimizerParamsOf(const proto::Optimizer& optimizer) {
   switch (optimizer.kind_case()) {

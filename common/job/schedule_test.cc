@@ -72,20 +72,6 @@ TEST(LearningRateAt, CosineStaysAtItsEnd) {
   EXPECT_DOUBLE_EQ(At(schedule, 99999), 0.125);
 }
 
-TEST(ModeName, SaysModeAndWhatIsSpecialAboutIt) {
-  const auto name = [](const char* setting) {
-    proto::Job job;
-    EXPECT_TRUE(ApplySettings({setting}, &job).ok());
-    FillDefaults(&job);
-    return ModeName(job.consistency());
-  };
-  EXPECT_EQ(name("consistency.sync={}"), "sync");
-  EXPECT_EQ(name("consistency.lazy={}"), "lazy(2)");
-  EXPECT_EQ(name("consistency.lazy={staleness: 0 apply: ON_ARRIVAL}"), "lazy(0, on arrival)");
-  EXPECT_EQ(name("consistency.async={}"), "async");
-  EXPECT_EQ(name("consistency.async.damping=INVERSE_STALENESS"), "async(inverse staleness)");
-}
-
 TEST(OptimizerParamsOf, TakesEachKindsConstants) {
   const auto params = [](const char* setting) {
     proto::Job job;

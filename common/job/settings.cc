@@ -6,6 +6,7 @@
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
+#include "common/job/consistency.h"
 #include "common/job/enum_values.h"
 #include "common/job/job.h"
 #include "google/protobuf/descriptor.h"
@@ -103,6 +104,8 @@ absl::Status ApplySettings(const std::vector<std::string>& settings, proto::Job*
           absl::StrFormat("setting \"%s\": expected path=value", setting));
     }
     proto::Job changed = *job;
+    // Of what it stands for a field may be set.
+    ExpandPreset(changed.mutable_consistency());
     const absl::Status status =
         ApplySetting(setting.substr(0, equals), setting.substr(equals + 1), &changed);
     if (!status.ok()) {

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "common/job/consistency.h"
+
 namespace strata {
 
 proto::TraceBatch TraceEnd(uint32_t job) {
@@ -17,11 +19,14 @@ bool IsTraceEnd(const proto::TraceBatch& batch) {
 
 std::unique_ptr<TraceLog> TraceLog::Create(const proto::Job& job, Options options) {
   if (!IsTraced(job)) return nullptr;
-  return std::unique_ptr<TraceLog>(new TraceLog(job.trace(), std::move(options)));
+  return std::unique_ptr<TraceLog>(new TraceLog(job, std::move(options)));
 }
 
-TraceLog::TraceLog(const proto::Trace& trace, Options options)
-    : options_(std::move(options)), first_(trace.first_step()), steps_(trace.steps()) {
+TraceLog::TraceLog(const proto::Job& job, Options options)
+    : options_(std::move(options)),
+      first_(job.trace().first_step()),
+      steps_(job.trace().steps()),
+      steps_per_clock_(StepsPerClock(job)) {
   static_assert(kTraceEventsWaitingMax * sizeof(Event) == kTraceLogBytes);
   events_.reserve(options_.waiting_max);
 }

@@ -43,6 +43,9 @@ class TraceLog {
   static std::unique_ptr<TraceLog> Create(const proto::Job& job) { return Create(job, Options()); }
 
   absl::Time Now() const { return options_.now(); }
+  // What is exchanged at `clock` is of this step, and of those before it: where nodes make several
+  // by themselves (job.proto, local_steps), the last one. Below, clocks are steps.
+  uint64_t StepOf(uint64_t clock) const { return (clock + 1) * steps_per_clock_ - 1; }
   bool Wants(uint64_t clock) const { return clock >= first_ && clock - first_ < steps_; }
   // All clocks that it wants are before this one.
   bool IsPast(uint64_t clock) const { return clock >= first_ && clock - first_ >= steps_; }
@@ -69,11 +72,12 @@ class TraceLog {
     Phase phase;
   };
 
-  TraceLog(const proto::Trace& trace, Options options);
+  TraceLog(const proto::Job& job, Options options);
 
   const Options options_;
   const uint64_t first_;
   const uint64_t steps_;
+  const uint64_t steps_per_clock_;
   std::vector<Event> events_;  // from taken_ on they wait
   size_t taken_ = 0;
   uint64_t noted_ = 0;

@@ -34,6 +34,14 @@ TEST_F(TraceLogTest, AJobThatAsksForNoTraceHasNoLog) {
   EXPECT_NE(TraceLog::Create(TracedJob(0, 1)), nullptr);
 }
 
+TEST_F(TraceLogTest, AClockOfLocalStepsIsTheLastOfThem) {
+  proto::Job job = TracedJob(3, 2);
+  EXPECT_EQ(TraceLog::Create(job, Options())->StepOf(4), 4u);
+  job.mutable_consistency()->mutable_lazy()->set_local_steps(16);
+  EXPECT_EQ(TraceLog::Create(job, Options())->StepOf(0), 15u);
+  EXPECT_EQ(TraceLog::Create(job, Options())->StepOf(4), 79u);
+}
+
 TEST_F(TraceLogTest, WantsTheStepsFromTheFirstOn) {
   const auto log = TraceLog::Create(TracedJob(3, 2), Options());
   EXPECT_FALSE(log->Wants(2));

@@ -20,7 +20,11 @@ bool SameClock(const proto::NodeClock& a, const proto::NodeClock& b) {
 
 }  // namespace
 
-void JobActivity::OnNode(uint32_t node, const proto::NodeActivity& activity, absl::Time now) {
+void JobActivity::OnNode(uint32_t node, proto::NodeActivity activity, uint64_t steps_per_clock,
+                         absl::Time now) {
+  for (proto::ShardActivity& line : *activity.mutable_shards()) {
+    line.set_oldest_clock((line.oldest_clock() + 1) * steps_per_clock - 1);
+  }
   OfNode& of = nodes_[node];
   const proto::NodeActivity before = std::exchange(of.activity, activity);
   of.at = now;
@@ -32,8 +36,11 @@ void JobActivity::OnNode(uint32_t node, const proto::NodeActivity& activity, abs
   }
 }
 
-void JobActivity::OnShard(const std::string& daemon, uint32_t shard,
-                          const proto::JobCounters& counters, absl::Time now) {
+void JobActivity::OnShard(const std::string& daemon, uint32_t shard, proto::JobCounters counters,
+                          uint64_t steps_per_clock, absl::Time now) {
+  for (proto::NodeClock& node : *counters.mutable_nodes()) {
+    node.set_clock(node.clock() * steps_per_clock);
+  }
   if (counters.nodes().empty()) return;  // it holds no chunk of the job
   OfShard& of = shards_[{daemon, shard}];
   const bool is_first = of.nodes.empty();

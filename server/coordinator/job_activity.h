@@ -12,7 +12,9 @@
 
 namespace strata::server {
 
-// The newest that nodes and shards of a running job have said of what they do, and when.
+// The newest that nodes and shards of a running job have said of what they do, and when. Clocks of
+// the exchange are kept as steps of the nodes: where these make several by themselves, that in
+// which a request was made; and as many as have been pushed.
 class JobActivity {
  public:
   struct OfNode {
@@ -28,10 +30,11 @@ class JobActivity {
     absl::Time least_since;
   };
 
-  void OnNode(uint32_t node, const proto::NodeActivity& activity, absl::Time now);
+  void OnNode(uint32_t node, proto::NodeActivity activity, uint64_t steps_per_clock,
+              absl::Time now);
   // `shard`: within the daemon.
-  void OnShard(const std::string& daemon, uint32_t shard, const proto::JobCounters& counters,
-               absl::Time now);
+  void OnShard(const std::string& daemon, uint32_t shard, proto::JobCounters counters,
+               uint64_t steps_per_clock, absl::Time now);
   // As Membership's.
   void Excuse(absl::Duration gap, absl::Time now);
 

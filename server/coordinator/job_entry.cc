@@ -5,6 +5,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "common/job/arena.h"
+#include "common/job/consistency.h"
 #include "common/job/job.h"
 
 namespace strata::server {

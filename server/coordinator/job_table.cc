@@ -6,6 +6,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "common/job/consistency.h"
 #include "common/job/job.h"
 #include "common/log.h"
 
@@ -238,7 +239,9 @@ void JobTable::OnCounters(const std::string& daemon, const proto::JobCounters& c
   // Only of shards that the placement gives this daemon.
   for (proto::JobShardStatus& shard : *entry.status().mutable_shards()) {
     if (shard.daemon() != daemon || shard.shard() != counters.shard()) continue;
-    if (entry.running()) entry.activity.OnShard(daemon, counters.shard(), counters, now);
+    if (entry.running()) {
+      entry.activity.OnShard(daemon, counters.shard(), counters, StepsPerClock(entry.job()), now);
+    }
     const bool changed =
         shard.counters().SerializeAsString() != counters.counters().SerializeAsString();
     if (!changed) return;

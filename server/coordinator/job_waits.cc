@@ -4,6 +4,7 @@
 #include <optional>
 #include <string>
 
+#include "common/job/consistency.h"
 #include "common/limits/limits.h"
 #include "server/coordinator/job_table.h"
 #include "server/coordinator/wait_diagnosis.h"
@@ -11,9 +12,11 @@
 namespace strata::server {
 namespace {
 
-std::optional<uint64_t> StalenessOf(const proto::Consistency& consistency) {
+// In steps.
+std::optional<uint64_t> StalenessOf(const proto::Job& job) {
+  const proto::Consistency& consistency = job.consistency();
   if (consistency.has_async()) return std::nullopt;
-  return consistency.has_lazy() ? consistency.lazy().staleness() : 0;
+  return consistency.has_lazy() ? consistency.lazy().staleness() * StepsPerClock(job) : 0;
 }
 
 JobScene::Phase SceneOf(JobPhase phase) {
@@ -37,7 +40,7 @@ void JobTable::OnNodeActivity(const std::string& daemon, const proto::NodeActivi
       activity.shards_size() > static_cast<int>(kShardsPerJobMax)) {
     return;
   }
-  entry->activity.OnNode(node->node, activity, now);
+  entry->activity.OnNode(node->node, activity, StepsPerClock(entry->job()), now);
 }
 
 // Of a daemon that has not come back since the coordinator's start nothing is known yet.
@@ -50,8 +53,9 @@ JobScene JobTable::SceneOf(const JobEntry& entry, absl::Time now) const {
   JobScene scene;
   scene.phase = server::SceneOf(entry.phase);
   scene.phase_since = entry.phase_since;
+  scene.has_local_steps = HasLocalSteps(entry.job());
   scene.has_aggregators = entry.job().exchange() != proto::Job::NONE;
-  scene.staleness = StalenessOf(entry.job().consistency());
+  scene.staleness = StalenessOf(entry.job());
   for (const JobNode& node : entry.nodes) {
     NodeScene& of = scene.nodes.emplace_back();
     of.node = node.node;

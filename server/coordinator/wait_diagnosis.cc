@@ -311,6 +311,10 @@ void Diagnosis::FindLagging() {
     const absl::Duration waited = now_ - shard.least_since;
     if (shard.nodes == nullptr || waited < timing_.unexplained_after) continue;
     const uint64_t least = LeastClock(*shard.nodes);
+    const bool anybody_ahead = std::any_of(
+        shard.nodes->begin(), shard.nodes->end(),
+        [&](const proto::NodeClock& node) { return !node.retired() && node.clock() > least; });
+    if (scene_.has_local_steps && !anybody_ahead) continue;
     for (const NodeScene& node : scene_.nodes) {
       for (const proto::NodeClock& clock : *shard.nodes) {
         if (clock.node() != node.node || clock.retired() || clock.clock() > least) continue;

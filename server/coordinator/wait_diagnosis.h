@@ -44,7 +44,8 @@ struct JobScene {
   Phase phase = Phase::kTraining;
   absl::Time phase_since;
   bool has_aggregators = true;        // the job has an exchange
-  std::optional<uint64_t> staleness;  // clocks that an answer may lag; none: async
+  std::optional<uint64_t> staleness;  // steps that an answer may lag; none: async
+  bool has_local_steps = false;       // nodes push only now and then
   std::vector<NodeScene> nodes;
   std::vector<ShardScene> shards;
 };

@@ -306,5 +306,14 @@ TEST_F(DiagnosisTest, WhereNobodyTellsWhyTheNodeThatLagsIsNamed) {
                                    "server s1 (shard 0)"));
 }
 
+TEST_F(DiagnosisTest, ARoundOfLocalStepsMayTakeLongUnlessSomebodyIsAheadOfIt) {
+  scene_.has_local_steps = true;
+  shard().least_since = kNow - absl::Seconds(60);
+  EXPECT_THAT(Texts(), IsEmpty());
+  clocks_[0].set_clock(73);
+  EXPECT_THAT(Texts(), ElementsAre("node 1 (w2) at step 57 for 60 s: has not pushed chunk 40 to "
+                                   "server s1 (shard 0)"));
+}
+
 }  // namespace
 }  // namespace strata::server

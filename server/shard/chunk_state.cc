@@ -144,7 +144,9 @@ void ChunkState::ApplyOnArrival(const Push& push, const Addend& sum) {
   if (push.samples == 0) return weights_.Skip();
   const double samples = push.samples;
   double rate = rules_.policy.Damping(nodes_[push.node].versions_behind);
-  if (rules_.policy.scales_to_clock()) {
+  if (rules_.pushes_changes) {
+    rate = static_cast<double>(rules_.ranks_of_node[push.node]) / rules_.ranks;
+  } else if (rules_.policy.scales_to_clock()) {
     const double rank_samples = rules_.batch_per_rank > 0
                                     ? rules_.batch_per_rank
                                     : samples / rules_.ranks_of_node[push.node];

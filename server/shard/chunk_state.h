@@ -23,6 +23,7 @@ struct ChunkRules {
   std::vector<uint32_t> ranks_of_node;
   uint32_t ranks = 0;
   uint32_t batch_per_rank = 0;  // 0: known only from the pushes (programs)
+  bool pushes_changes = false;  // of nodes' weights, over local steps, in place of gradients
   proto::Addition::Order order = proto::Addition::TREE;
   wire::Codec push_codec = wire::Codec::kNone;  // of sums that are not empty
   AnswerRules answers;

@@ -14,14 +14,15 @@ void ShardTrace::OnPush(NodeId node, ChunkId chunk, uint64_t clock) {
 
 void ShardTrace::OnApplied(NodeId node, ChunkId chunk, uint64_t clock) {
   if (!Wants(clock)) return;
-  log_->Note(TraceEvent::APPLY, chunk, clock, arrived_at_, log_->Now(), node.value());
+  log_->Note(TraceEvent::APPLY, chunk, log_->StepOf(clock), arrived_at_, log_->Now(), node.value());
 }
 
 void ShardTrace::OnDue(NodeId node, ChunkId chunk, uint64_t clock) {
   if (!Wants(clock)) return;
   const auto came = came_at_.find({node, chunk});
   if (came == came_at_.end()) return;
-  log_->Note(TraceEvent::SERVER_WAIT, chunk, clock, came->second, arrived_at_, node.value());
+  log_->Note(TraceEvent::SERVER_WAIT, chunk, log_->StepOf(clock), came->second, arrived_at_,
+             node.value());
   came_at_.erase(came);
 }
 

@@ -32,7 +32,7 @@ class ShardTrace {
   void OnDue(NodeId node, ChunkId chunk, uint64_t clock);
 
  private:
-  bool Wants(uint64_t clock) const { return log_ != nullptr && log_->Wants(clock); }
+  bool Wants(uint64_t clock) const { return log_ != nullptr && log_->Wants(log_->StepOf(clock)); }
 
   const std::unique_ptr<TraceLog> log_;
   absl::Time arrived_at_;  // what is in hand

@@ -1,6 +1,7 @@
 // Lazy and async on the live system, and jobs of different modes beside each other.
 #include <numeric>
 #include <string>
+#include <vector>
 
 #include "gtest/gtest.h"
 #include "tests/e2e/cluster.h"
@@ -86,6 +87,48 @@ TEST(Modes, ASyncAndAnAsyncJobRunTogether) {
   EXPECT_EQ(cluster.WaitForStep(*async_id, step + 50).state(), proto::RUNNING);
   EXPECT_EQ(cluster.client().Cancel(*async_id), absl::OkStatus());
   EXPECT_EQ(cluster.WaitForEnd(*async_id).state(), proto::CANCELLED);
+}
+
+uint64_t BytesPushed(const std::vector<nlohmann::json>& metrics) {
+  uint64_t bytes = 0;
+  for (const nlohmann::json& window : metrics) bytes += window.at("bytes_pushed").get<uint64_t>();
+  return bytes;
+}
+
+TEST(Modes, LocalStepsAndDoubleBufferingHaveTheSameBitsOnEveryRun) {
+  Cluster cluster({2, 2, 2, 1});
+  ASSERT_EQ(cluster.Start(), absl::OkStatus());
+  uint64_t sync_bytes = 0;
+  for (const char* preset : {"sync", "delay1", "local(5)", "diloco(8)"}) {
+    proto::Job job = LenetJob("one", 2, 1, 40, std::string("preset: '") + preset + "'");
+    const proto::JobStatus one = cluster.RunToEnd(job);
+    job.set_name("two");
+    job.set_window(2);
+    auto* delay = job.mutable_debug()->add_delays();
+    delay->set_node(1);
+    delay->set_delay_ms(5);
+    const proto::JobStatus two = cluster.RunToEnd(job);
+    EXPECT_EQ(Hashes(one.run_dir(), 0), Hashes(two.run_dir(), 0)) << preset;
+    EXPECT_EQ(Hashes(two.run_dir(), 0).back(), Hashes(two.run_dir(), 1).back()) << preset;
+    const uint64_t bytes = BytesPushed(Metrics(one.run_dir()));
+    if (std::string(preset) == "sync") sync_bytes = bytes;
+    if (std::string(preset) == "local(5)") {
+      EXPECT_EQ(bytes, sync_bytes / 5);
+    }
+    if (std::string(preset) == "diloco(8)") {
+      EXPECT_EQ(bytes, sync_bytes / 8);
+      EXPECT_EQ(one.mode(), "lazy(0, 8 local steps, outer 0.7, momentum 0.9)");
+    }
+  }
+}
+
+TEST(Modes, LocalStepsOverARingLearnWithAFewOfItsBytes) {
+  Cluster cluster({1, 1, 2, 1});
+  ASSERT_EQ(cluster.Start(), absl::OkStatus());
+  proto::Job job = JobOf(FashionLenet("ring", "preset: 'local(16)'", 2, 0.05, "exchange: RING"));
+  job.set_epochs(2);
+  const proto::JobStatus status = cluster.RunToEnd(job, absl::Minutes(3));
+  EXPECT_GE(FinalAccuracy(Metrics(status.run_dir())), 0.80);
 }
 
 }  // namespace

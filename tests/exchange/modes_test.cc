@@ -38,7 +38,7 @@ absl::Status Shrink(Client* client, uint64_t elements, std::atomic<float>* large
 }
 
 void ExpectConverges(const std::string& mode, uint64_t elements = 3000,
-                     uint32_t chunk_elements = 256) {
+                     uint32_t chunk_elements = 256, uint64_t clocks = kSteps) {
   proto::Job job;
   ASSERT_TRUE(google::protobuf::TextFormat::ParseFromString(
       "name: 'm' epochs: 1 window: 2 program { path: 'none' } "
@@ -55,7 +55,7 @@ void ExpectConverges(const std::string& mode, uint64_t elements = 3000,
   uint64_t pushes = 0;
   for (uint64_t shard : cluster.Pushes()) pushes += shard;
   const uint64_t chunks = (elements + chunk_elements - 1) / chunk_elements;
-  EXPECT_EQ(pushes, 3 * chunks * kSteps) << mode;  // nodes x chunks x clocks, each once
+  EXPECT_EQ(pushes, 3 * chunks * clocks) << mode;  // nodes x chunks x clocks, each once
 }
 
 TEST(ModesTest, EveryModeTrainsToTheEndAndCountsEachPushOnce) {
@@ -64,6 +64,14 @@ TEST(ModesTest, EveryModeTrainsToTheEndAndCountsEachPushOnce) {
   ExpectConverges("lazy { staleness: 1 apply: ON_ARRIVAL }");
   ExpectConverges("async {}");
   ExpectConverges("async { damping: INVERSE_STALENESS }");
+  ExpectConverges("preset: 'delay1'");
+}
+
+TEST(ModesTest, LocalStepsPushOncePerRoundAndOnceMoreForWhatIsLeft) {
+  ExpectConverges("preset: 'local(8)'", 3000, 256, 5);
+  ExpectConverges("preset: 'local(6)'", 3000, 256, 7);
+  ExpectConverges("lazy { staleness: 2 local_steps: 3 }", 3000, 256, 14);
+  ExpectConverges("lazy { staleness: 1 apply: ON_ARRIVAL local_steps: 3 }", 3000, 256, 14);
 }
 
 TEST(ModesTest, AModelSmallerThanTheSmallestChunkIsOneChunkOnOneOfTheShards) {

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "absl/strings/str_split.h"
+#include "common/job/consistency.h"
 #include "common/job/job.h"
 #include "tests/fuzz/check.h"
 

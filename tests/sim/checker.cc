@@ -50,6 +50,7 @@ JobChecker::JobChecker(const JobPlan& plan, const proto::JobRecord& record,
       record_(record),
       consistency_(record.job().consistency()),
       payload_(plan),
+      layers_(record, plan.clocks),
       codecs_(record),
       reserve_(reserve),
       fail_(std::move(fail)),
@@ -73,7 +74,7 @@ JobChecker::JobChecker(const JobPlan& plan, const proto::JobRecord& record,
     chunk.pushed_by.assign(nodes_, 0);
     chunk.due.assign(nodes_, 0);
     chunk.version_told.assign(nodes_, 0);
-    chunk.told.resize(nodes_ * plan_.clocks);
+    chunk.told.resize(nodes_ * layers_.rounds());
     chunk.marks.assign(chunk.ledger, 1.0f);
   }
   CheckPlacement();
@@ -135,6 +136,8 @@ void JobChecker::TakeInit(const wire::Frame& frame, bool refused) {
   chunk.reference = std::make_unique<ReferenceChunk>(record_, ChunkId(frame.header.chunk),
                                                      FloatsOf(frame.payload));
   codecs_.OnInit(ChunkId(frame.header.chunk), FloatsOf(frame.payload));
+  layers_.OnFirstWeights(ChunkId(frame.header.chunk), FloatsOf(frame.payload));
+  chunk.first_hash = HashOf(frame.payload);
 }
 
 bool JobChecker::TakePush(const wire::Frame& frame, bool refused,
@@ -161,6 +164,10 @@ bool JobChecker::TakePush(const wire::Frame& frame, bool refused,
   ++received;
   chunk.pushed_by[push.node] = push.incarnation;
   Mark(&chunk, push);
+  if (const std::string wrong = layers_.CheckPush(frame); !wrong.empty()) {
+    Violate("local steps follow their formula",
+            absl::StrFormat("%s clock %d: %s", who(), push.clock, wrong));
+  }
   if (const std::string wrong = codecs_.CheckPush(frame); !wrong.empty()) {
     Violate("what is lost returns", absl::StrFormat("%s clock %d: %s", who(), push.clock, wrong));
   }
@@ -320,8 +327,8 @@ void JobChecker::CheckWeights(Chunk* chunk, const wire::Frame& frame) {
     return Violate("G1 exactly once", absl::StrFormat("%s: version %d, %d updates are due", where(),
                                                       answer.version, reference.version()));
   }
-  if (answer.op == Op::kAnswer && answer.clock < plan_.clocks) {
-    chunk->told[answer.node * plan_.clocks + answer.clock].insert(chunk->checked_hash);
+  if (answer.op == Op::kAnswer && answer.clock < layers_.rounds()) {
+    chunk->told[TellingOf(answer.node, answer.clock)].insert(chunk->checked_hash);
   }
   if (seen) return;
   if (!is_whole ||
@@ -337,7 +344,7 @@ void JobChecker::CheckEncoded(Chunk* chunk, const wire::Frame& frame) {
   if (const std::string wrong = codecs_.CheckAnswer(frame); !wrong.empty()) {
     return Violate("nodes have what the shard thinks that they have", Where(answer) + ": " + wrong);
   }
-  chunk->told[answer.node * plan_.clocks + answer.clock].insert(
+  chunk->told[TellingOf(answer.node, answer.clock)].insert(
       HashOf(codecs_.CopyOf(answer.node, ChunkId(answer.chunk))));
 }
 
@@ -379,7 +386,7 @@ void JobChecker::CheckHeld(uint32_t shard, Chunk* chunk, size_t held) {
 }
 
 void JobChecker::OnRemove(uint32_t shard, const server::ShardCounters& counters) {
-  const uint64_t expected = nodes_ * chunks_on_[shard] * plan_.clocks;
+  const uint64_t expected = nodes_ * chunks_on_[shard] * layers_.rounds();
   if (counters.pushes == expected) return;
   Violate("G1 exactly once", absl::StrFormat("shard %d has applied %d pushes, not %d", shard,
                                              counters.pushes, expected));

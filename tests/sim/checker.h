@@ -16,6 +16,7 @@
 #include "proto/control.pb.h"
 #include "server/shard/shard_core.h"
 #include "tests/sim/codec_model.h"
+#include "tests/sim/layer_model.h"
 #include "tests/sim/node_checker.h"
 #include "tests/sim/payload.h"
 #include "tests/sim/reference_chunk.h"
@@ -51,9 +52,9 @@ class JobChecker final : public NodeChecker {
   void OnNodeStart(uint32_t node, uint32_t incarnation) override;
   void OnPush(uint32_t node, ChunkId chunk, uint64_t clock) override;
   void OnSum(uint32_t node, uint32_t incarnation, ChunkId chunk, uint64_t clock, uint32_t samples,
-             absl::Span<const float> sum) override {
-    codecs_.OnSum(node, incarnation, chunk, clock, samples, sum);
-  }
+             absl::Span<const float> sum) override;
+  void OnTaken(uint32_t node, uint32_t incarnation, ChunkId chunk, uint64_t clock,
+               absl::Span<const float> weights) override;
   void OnWeights(uint32_t node, ChunkId chunk, uint64_t clock,
                  absl::Span<const float> weights) override;
   void OnFinalWeights(uint32_t node, ChunkId chunk, const Bytes& weights) override;
@@ -73,7 +74,8 @@ class JobChecker final : public NodeChecker {
     std::vector<uint64_t> due;             // by node: pushes whose answers have been due
     std::map<uint32_t, uint64_t> cuts;     // by node: clock of a CUT that waits
     std::vector<uint64_t> version_told;    // by node
-    std::vector<std::set<uint64_t>> told;  // by node and clock: hashes of all answers
+    std::vector<std::set<uint64_t>> told;  // by node and round: hashes of all answers
+    uint64_t first_hash = 0;               // of the first weights
     std::vector<float> marks;              // what each ledger element must be once it is applied
     uint64_t version = 0;
     const std::byte* checked = nullptr;  // weights that were compared, of checked_version
@@ -100,6 +102,8 @@ class JobChecker final : public NodeChecker {
     std::set<uint32_t> finals;
   };
 
+  // Of a node and a clock of the exchange, in Chunk::told.
+  size_t TellingOf(uint32_t node, uint64_t clock) const { return node * layers_.rounds() + clock; }
   static uint64_t HashOf(const Bytes& bytes);
   static uint64_t HashOf(absl::Span<const float> floats);
   void CheckPlacement();
@@ -142,6 +146,7 @@ class JobChecker final : public NodeChecker {
   const proto::JobRecord record_;
   const proto::Consistency consistency_;
   const Payload payload_;
+  LayerModel layers_;
   CodecModel codecs_;
   const worker::PushWindow::Reserve reserve_;
   const Fail fail_;

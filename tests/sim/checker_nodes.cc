@@ -111,11 +111,27 @@ void JobChecker::OnDisconnected(uint32_t shard, ConnectionId connection) {
 
 void JobChecker::OnNodeStart(uint32_t node, uint32_t incarnation) {
   if (incarnation > 1) ++restarts_;
+  layers_.OnNodeStart(node, incarnation);
   codecs_.OnNodeStart(node, incarnation);
   processes_[node] = {.incarnation = incarnation,
                       .pushed = std::vector<uint64_t>(chunks_.size(), 0),
                       .answered = std::vector<uint64_t>(chunks_.size(), 0),
                       .unanswered = std::vector<uint32_t>(held_.size(), 0)};
+}
+
+void JobChecker::OnSum(uint32_t node, uint32_t incarnation, ChunkId chunk, uint64_t clock,
+                       uint32_t samples, absl::Span<const float> sum) {
+  const LayerModel::Push push = layers_.OnSum(node, incarnation, chunk, clock, samples, sum);
+  if (push.values.empty()) return;
+  codecs_.OnSum(node, incarnation, chunk, push.clock, push.samples, push.values);
+}
+
+void JobChecker::OnTaken(uint32_t node, uint32_t incarnation, ChunkId chunk, uint64_t clock,
+                         absl::Span<const float> weights) {
+  const std::string wrong = layers_.OnTaken(node, incarnation, chunk, clock, weights);
+  if (wrong.empty()) return;
+  Violate("local steps follow their formula",
+          absl::StrFormat("node %d chunk %d step %d: %s", node, chunk.value(), clock, wrong));
 }
 
 void JobChecker::OnPush(uint32_t node, ChunkId id, uint64_t clock) {
@@ -128,6 +144,7 @@ void JobChecker::OnPush(uint32_t node, ChunkId id, uint64_t clock) {
                             clock, pushed, process.answered[id.value()]));
   }
   ++pushed;
+  if (plan_.has_layer()) return;  // not what the exchange has in its window
   const uint32_t shard = chunks_[id.value()].shard;
   if (++process.unanswered[shard] <= plan_.window) return;
   Violate("window", absl::StrFormat("node %d has %d unanswered pushes at shard %d, window %d", node,
@@ -145,9 +162,12 @@ void JobChecker::OnWeights(uint32_t node, ChunkId id, uint64_t clock,
                                    id.value(), clock, answered, process.pushed[id.value()]));
   }
   ++answered;
-  --process.unanswered[chunk.shard];
+  if (!plan_.has_layer()) --process.unanswered[chunk.shard];
+  if (!layers_.EndsRound(clock)) return;  // LayerModel knows the weights
   const uint64_t hash = HashOf(weights);
-  if (chunk.told[node * plan_.clocks + clock].count(hash) == 0) {
+  const bool is_first = plan_.double_buffering && clock == 0;
+  const uint64_t answer = layers_.RoundOf(clock) - (plan_.double_buffering && !is_first ? 1 : 0);
+  if (is_first ? hash != chunk.first_hash : chunk.told[TellingOf(node, answer)].count(hash) == 0) {
     return Violate("answers arrive as they were given",
                    absl::StrFormat("node %d chunk %d clock %d", node, id.value(), clock));
   }
@@ -185,9 +205,10 @@ void JobChecker::OnFinished() {
   }
   for (uint32_t c = 0; c < chunks_.size(); ++c) {
     for (uint32_t n = 0; n < nodes_; ++n) {
-      if (chunks_[c].received[n] == plan_.clocks) continue;
-      return Violate("G1 exactly once", absl::StrFormat("chunk %d: %d pushes of node %d, not %d", c,
-                                                        chunks_[c].received[n], n, plan_.clocks));
+      if (chunks_[c].received[n] == layers_.rounds()) continue;
+      return Violate("G1 exactly once",
+                     absl::StrFormat("chunk %d: %d pushes of node %d, not %d", c,
+                                     chunks_[c].received[n], n, layers_.rounds()));
     }
   }
 }

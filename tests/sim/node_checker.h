@@ -17,9 +17,12 @@ class NodeChecker {
   // A node's process has begun. Its first has the incarnation 1.
   virtual void OnNodeStart(uint32_t node, uint32_t incarnation) = 0;
   virtual void OnPush(uint32_t node, ChunkId chunk, uint64_t clock) = 0;
-  // What a process, also one that has been replaced, has summed and is about to push.
+  // What a process, also one that has been replaced, has summed.
   virtual void OnSum(uint32_t node, uint32_t incarnation, ChunkId chunk, uint64_t clock,
                      uint32_t samples, absl::Span<const float> sum) = 0;
+  // A process, also one that has been replaced, has the weights after a step.
+  virtual void OnTaken(uint32_t /*node*/, uint32_t /*incarnation*/, ChunkId, uint64_t /*clock*/,
+                       absl::Span<const float> /*weights*/) {}
   virtual void OnWeights(uint32_t node, ChunkId chunk, uint64_t clock,
                          absl::Span<const float> weights) = 0;
   virtual void OnFinalWeights(uint32_t node, ChunkId chunk, const Bytes& weights) = 0;

@@ -30,6 +30,31 @@ void MakeRings(Scenario* scenario) {
   }
 }
 
+// Every job makes local steps or is double buffered.
+void MakeLayers(Scenario* scenario) {
+  struct Mode {
+    const char* consistency;
+    uint32_t local_steps;
+    bool double_buffering;
+  };
+  static constexpr Mode kModes[] = {
+      {"lazy { double_buffering: true }", 0, true},
+      {"lazy { local_steps: 2 }", 2, false},
+      {"lazy { local_steps: 3 outer { momentum: 0.5 } }", 3, false},
+      {"lazy { local_steps: 1 outer { lr: 0.5 } }", 1, false},
+      {"lazy { local_steps: 2 staleness: 1 }", 2, false},
+      {"lazy { local_steps: 2 staleness: 2 apply: ON_ARRIVAL outer { momentum: 0.9 } }", 2, false},
+      {"lazy { local_steps: 20 }", 20, false},
+  };
+  for (size_t i = 0; i < scenario->jobs.size(); ++i) {
+    JobPlan& job = scenario->jobs[i];
+    const Mode& mode = kModes[(scenario->seed + i) % std::size(kModes)];
+    job.consistency = mode.consistency;
+    job.local_steps = mode.local_steps;
+    job.double_buffering = mode.double_buffering;
+  }
+}
+
 // Every job encodes pushes, answers or both.
 void Encode(Scenario* scenario) {
   static constexpr const char* kPush[] = {
@@ -54,6 +79,14 @@ void Encode(Scenario* scenario) {
     job.push = kPush[choice % std::size(kPush)];
     job.pull = kPull[choice % std::size(kPull)];
     if (job.push.find("DGC") != std::string::npos) job.optimizer = "sgd {}";
+  }
+}
+
+void MakeEncodedLayers(Scenario* scenario) {
+  MakeLayers(scenario);
+  Encode(scenario);
+  for (JobPlan& job : scenario->jobs) {
+    if (job.push.find("DGC") != std::string::npos) job.push = "codec: TOP_K density: 0.2";
   }
 }
 
@@ -100,6 +133,8 @@ const std::vector<Profile>& Profiles() {
        {.chunks_max = 9, .jobs_max = 1, .faults = false, .change = SlowConnections}},
       {"ring", "jobs whose nodes all-reduce, beside some with servers", {.change = MakeRings}},
       {"codecs", "jobs whose pushes and answers are encoded", {.change = Encode}},
+      {"layers", "jobs with local steps or double buffering", {.change = MakeLayers}},
+      {"encoded-layers", "the same, encoded", {.chunks_max = 30, .change = MakeEncodedLayers}},
       {"lossy-codecs",
        "the same where three in ten frames are lost, half come twice",
        {.chunks_max = 30, .faults = false, .change = EncodeLoseAndDouble}},

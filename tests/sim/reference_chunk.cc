@@ -45,7 +45,8 @@ ReferenceChunk::ReferenceChunk(const proto::JobRecord& record, ChunkId chunk,
                                std::vector<float> first_weights)
     : consistency_(record.job().consistency()),
       batch_per_rank_(record.job().has_data() ? record.job().data().batch_per_rank() : 0),
-      optimizer_(record, chunk),
+      optimizer_(consistency_.lazy().local_steps() > 0 ? ReferenceOptimizer::Outer(record, chunk)
+                                                       : ReferenceOptimizer(record, chunk)),
       weights_(std::move(first_weights)) {
   std::map<uint32_t, proto::LogicalNode> by_first_rank;
   for (const proto::LogicalNode& node : record.view().nodes()) {
@@ -145,7 +146,9 @@ void ReferenceChunk::ApplyPush(const Node& node, const ReferencePush& push) {
   if (push.samples > 0) {
     const double samples = push.samples;
     double factor = 1.0;
-    if (consistency_.has_lazy()) {
+    if (consistency_.lazy().local_steps() > 0) {
+      factor = static_cast<double>(node.ranks) / ranks_;
+    } else if (consistency_.has_lazy()) {
       // Its share of a clock's samples. Where a rank's batch is not known, every rank's is taken to
       // be the mean over this node's.
       const double per_rank = batch_per_rank_ > 0 ? batch_per_rank_ : samples / node.ranks;

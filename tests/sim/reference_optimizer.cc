@@ -48,6 +48,23 @@ ReferenceOptimizer::ReferenceOptimizer(const proto::JobRecord& record, ChunkId c
   second_.assign(elements(), 0.0f);
 }
 
+ReferenceOptimizer ReferenceOptimizer::Outer(proto::JobRecord record, ChunkId chunk) {
+  proto::Job& job = *record.mutable_job();
+  const proto::Outer outer = job.consistency().lazy().outer();
+  job.clear_optimizer();
+  if (outer.momentum() > 0) {
+    job.mutable_optimizer()->mutable_nesterov()->set_momentum(outer.momentum());
+  } else {
+    job.mutable_optimizer()->mutable_sgd();
+  }
+  job.clear_schedule();
+  job.mutable_schedule()->set_base_lr(outer.lr());
+  for (proto::Segment& segment : *record.mutable_layout()->mutable_segments()) {
+    segment.set_lr_multiplier(1);
+  }
+  return ReferenceOptimizer(record, chunk);
+}
+
 double ReferenceOptimizer::RateAt(uint64_t samples) const {
   const double base = schedule_.base_lr();
   if (samples_per_epoch_ == 0) return base;  // no epochs, so neither warm-up nor shape

@@ -14,8 +14,11 @@ namespace strata::sim {
 // tests from the formulas there; shares no code with kernels/, common/job/ or server/.
 class ReferenceOptimizer {
  public:
+  // What the job asks for: on servers, but with local steps on the nodes.
   // REQUIRES: defaults filled in, a valid layout and placement.
   ReferenceOptimizer(const proto::JobRecord& record, ChunkId chunk);
+  // What servers do with the mean of the changes that nodes push after local steps.
+  static ReferenceOptimizer Outer(proto::JobRecord record, ChunkId chunk);
 
   // One update with the mean gradient gradient_sum / divisor. An empty sum is a zero gradient.
   // `samples` more have been applied with it; the schedule's rate is multiplied by `factor`.

@@ -169,6 +169,8 @@ const char* NameOf(Rare rare) {
 std::string JobPlan::Shape() const {
   // The order of addition of a ring depends on its nodes; AUTO's on what they measure.
   std::string how = is_ring() ? absl::StrFormat("%s of %d, ", all_reduce, nodes) : "";
+  // Each node has weights of its own, or they lag.
+  if (has_layer()) absl::StrAppend(&how, consistency, " of ", nodes, ", ");
   // Each node rounds for itself.
   if (is_encoded()) {
     absl::StrAppend(&how, "push { ", push, " } pull { ", pull, " } of ", nodes, ", ");

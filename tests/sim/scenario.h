@@ -63,6 +63,8 @@ struct JobPlan {
   uint32_t window = 4;
   uint32_t connections = 1;  // of each pair of peers
   std::string consistency = "sync {}";
+  uint32_t local_steps = 0;  // as in `consistency`
+  bool double_buffering = false;
   std::string optimizer = "sgd {}";
   std::string all_reduce;  // the algorithm of exchange: RING; empty: servers
   std::string push, pull;  // encodings; empty: fp32
@@ -71,6 +73,8 @@ struct JobPlan {
   // Every push leaves its mark in the weights: see ledger.h.
   bool has_ledger() const { return optimizer == "sgd {}"; }
   bool is_ring() const { return !all_reduce.empty(); }
+  // What nodes push and take is not what they sum and have.
+  bool has_layer() const { return local_steps > 0 || double_buffering; }
   bool is_encoded() const { return !push.empty() || !pull.empty(); }
   uint32_t ranks() const { return nodes * ranks_per_node; }
   uint64_t elements() const { return (chunks - 1) * 256 + last_chunk_elements; }

@@ -253,7 +253,9 @@ void SimNode::AddToWeights(ChunkId chunk, uint32_t first_element,
 void SimNode::Landed(ChunkId chunk, uint64_t clock) {
   world_->Progress();
   const std::vector<float>& weights = weights_[chunk.value()];
-  if (!replaced_) world_->checker(job_)->OnWeights(options_.node, chunk, clock, weights);
+  NodeChecker* const checker = world_->checker(job_);
+  checker->OnTaken(options_.node, options_.incarnation, chunk, clock, weights);
+  if (!replaced_) checker->OnWeights(options_.node, chunk, clock, weights);
   landed_[chunk.value()] = core_.OnLanded(chunk, clock);
   for (uint32_t r = 0; r < ranks_.size(); ++r) {
     const Rank& rank = ranks_[r];

@@ -100,6 +100,15 @@ TEST(SimulationTest, NodesHaveWhatTheShardThinksThatTheyHaveAndWhatIsLostReturns
   }
 }
 
+TEST(SimulationTest, LocalStepsAndDoubleBufferingFollowTheirFormulasWhateverHappens) {
+  for (const char* profile : {"layers", "encoded-layers"}) {
+    const Campaign campaign = RunProfile(profile, 500);
+    EXPECT_TRUE(campaign.failures.empty()) << campaign.Report();
+    EXPECT_EQ(campaign.runs, 500u);
+    EXPECT_GE(campaign.modes.size(), 7u);
+  }
+}
+
 // A HELLO that is slower than the node's patience comes after that of the connection which the node
 // made instead, and so does the end of the first connection.
 TEST(SimulationTest, ConnectionsThatAreSlowerThanThePatienceForHelloHoldNothingUp) {

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "absl/strings/str_format.h"
+#include "common/job/consistency.h"
 #include "common/job/encoding.h"
 #include "common/job/job.h"
 #include "common/trace/trace_log.h"
@@ -15,14 +16,27 @@ namespace {
 // `window`: bytes of the chunks under way.
 void AddRing(const proto::Job& job, uint32_t nodes, uint64_t arena, uint64_t window,
              MemoryFormula* need) {
-  const auto vectors =
-      static_cast<uint64_t>(StateVectors(OptimizerParamsOf(job.optimizer()).kind)) +
-      (IsEncoded(job.push()) ? 1 : 0);
+  const auto vectors = static_cast<uint64_t>(StateVectors(SharedOptimizerOf(job).kind)) +
+                       (IsEncoded(job.push()) ? 1 : 0);
   const uint64_t own = arena / std::max<uint32_t>(1, nodes) + 1;
   need->Add(absl::StrFormat("own slices %d x %s", 1 + vectors, BytesText(own)),
             (1 + vectors) * own);
   need->Add(absl::StrFormat("under way 4 x %s", BytesText(std::min(window, arena))),
             4 * std::min(window, arena));
+}
+
+void AddLayers(const proto::Job& job, uint64_t arena, uint64_t chunk, MemoryFormula* need) {
+  if (HasLocalSteps(job)) {
+    const auto vectors =
+        static_cast<uint64_t>(StateVectors(OptimizerParamsOf(job.optimizer()).kind));
+    need->Add(absl::StrFormat("local steps (2 + %d) x %s", vectors, BytesText(arena)),
+              SaturatingProduct(2 + vectors, arena));
+    need->Add("local chunk in update", chunk);
+  }
+  if (job.consistency().lazy().double_buffering()) {
+    need->Add(absl::StrFormat("second buffer 2 x %s", BytesText(arena)),
+              SaturatingProduct(2, arena));
+  }
 }
 
 void AddPushEncoder(const proto::Job& job, uint64_t arena, uint64_t chunk, MemoryFormula* need) {
@@ -57,6 +71,7 @@ MemoryFormula NodeMemoryOf(const proto::Job& job, uint32_t nodes, uint64_t eleme
   const uint64_t shards = placement.shard_endpoints_size();
   const uint64_t chunk = uint64_t{placement.chunk_elements()} * sizeof(float);
   const uint64_t w = std::max<uint32_t>(1, job.window());
+  if (chunk > 0) AddLayers(job, arena, chunk, &need);
   if (job.exchange() == proto::Job::RING && chunk > 0) {
     AddRing(job, nodes, arena, SaturatingProduct(w, chunk), &need);
   }

@@ -67,6 +67,32 @@ TEST(NodeBudget, OfARingIsItsShareOfWeightsAndStateAndTheChunksUnderWay) {
             3u * ((1 << 18) + 1));
 }
 
+// Adam: two state vectors.
+TEST(NodeBudget, LocalStepsTakeWeightsTheirBeginAndTheOptimizersState) {
+  proto::Job job = JobWith(4);
+  job.clear_optimizer();
+  job.mutable_optimizer()->mutable_adam();
+  job.mutable_consistency()->set_preset("diloco(16)");
+  FillDefaults(&job);
+  MemoryFormula need = NodeMemoryOf(job, 4, 1 << 18, 2, Placement(3, 4096));
+  ASSERT_EQ(need.parts.size(), 5u);
+  EXPECT_EQ(need.parts[2].bytes, 4u << 20);
+  EXPECT_EQ(need.parts[3].bytes, 16u << 10);
+  // In a ring the slices' optimizer is the outer one: Nesterov, one vector.
+  job.set_exchange(proto::Job::RING);
+  need = NodeMemoryOf(job, 4, 1 << 18, 2, Placement(0, 4096));
+  EXPECT_EQ(need.parts[4].bytes, 2u * ((1 << 18) + 1));
+}
+
+TEST(NodeBudget, DoubleBufferingTakesWhatWaitsEachWay) {
+  proto::Job job = JobWith(4);
+  job.mutable_consistency()->set_preset("delay1");
+  FillDefaults(&job);
+  const MemoryFormula need = NodeMemoryOf(job, 4, 1 << 18, 2, Placement(3, 4096));
+  ASSERT_EQ(need.parts.size(), 4u);
+  EXPECT_EQ(need.parts[2].bytes, 2u << 20);
+}
+
 TEST(NodeBudget, ATraceTakesAFixedAmount) {
   proto::Job job = JobWith(4);
   const uint64_t before = NodeMemoryOf(job, 4, 1 << 18, 2, Placement(3, 4096)).total();

@@ -36,7 +36,8 @@ absl::StatusOr<std::unique_ptr<transport::Endpoint>> ConnectingEndpoint(
 }
 
 bool MayLendGradients(const proto::Job& job) {
-  return job.exchange() == proto::Job::PARAMETER_SERVER && !PushesOutliveAnswers(job);
+  return job.exchange() == proto::Job::PARAMETER_SERVER && !PushesOutliveAnswers(job) &&
+         !job.consistency().lazy().double_buffering();
 }
 
 }  // namespace strata::worker

@@ -223,7 +223,9 @@ absl::Status ChunkReduction::Add(const ReduceStep& step, const wire::Frame& fram
 }
 
 absl::Status ChunkReduction::Update(ReductionActions* actions) {
-  TraceSpan span(rules_->trace, proto::TraceEvent::APPLY, chunk_, clock_);
+  TraceLog* const trace = rules_->trace;
+  TraceSpan span(trace, proto::TraceEvent::APPLY, chunk_,
+                 trace != nullptr ? trace->StepOf(clock_) : 0);
   const SliceRange own = rules_->plan.Own();
   if (own_begin_ < own_end_) {
     const uint32_t samples = samples_[own.begin];

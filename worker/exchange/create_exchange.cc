@@ -2,14 +2,18 @@
 
 #include <utility>
 
+#include "common/job/arena.h"
+#include "common/job/consistency.h"
 #include "worker/exchange/all_reduce_core.h"
 #include "worker/exchange/core_exchange.h"
+#include "worker/exchange/double_buffer_layer.h"
+#include "worker/exchange/local_steps_layer.h"
 #include "worker/exchange/parameter_server_core.h"
 
 namespace strata::worker {
 namespace {
 
-absl::StatusOr<std::unique_ptr<ExchangeCore>> CreateCore(const CoreOptions& options) {
+absl::StatusOr<std::unique_ptr<ExchangeCore>> CreateBase(const CoreOptions& options) {
   if (options.record.job().exchange() == proto::Job::RING) {
     return AllReduceCore::Create(options, kernels::Cpu());
   }
@@ -18,12 +22,26 @@ absl::StatusOr<std::unique_ptr<ExchangeCore>> CreateCore(const CoreOptions& opti
 
 }  // namespace
 
+absl::StatusOr<std::unique_ptr<ExchangeCore>> CreateExchangeCore(const CoreOptions& options) {
+  absl::StatusOr<std::unique_ptr<ExchangeCore>> core = CreateBase(options);
+  if (!core.ok()) return core;
+  const proto::JobRecord& record = options.record;
+  if (HasLocalSteps(record.job())) {
+    return std::make_unique<LocalStepsLayer>(*std::move(core), options, kernels::Cpu());
+  }
+  if (record.job().consistency().lazy().double_buffering()) {
+    const ChunkMap map(record.layout().elements(), record.placement().chunk_elements());
+    return std::make_unique<DoubleBufferLayer>(*std::move(core), map.chunks());
+  }
+  return core;
+}
+
 absl::StatusOr<std::unique_ptr<Exchange>> CreateExchange(
     const CoreOptions& options, std::unique_ptr<transport::Endpoint> endpoint, int wake_fd,
     ExchangeNode* node, const ClockInterface* clock) {
   CoreOptions core_options = options;
   core_options.memory = endpoint->memory();
-  absl::StatusOr<std::unique_ptr<ExchangeCore>> core = CreateCore(core_options);
+  absl::StatusOr<std::unique_ptr<ExchangeCore>> core = CreateExchangeCore(core_options);
   if (!core.ok()) return core.status();
   return std::make_unique<CoreExchange>(*std::move(core), std::move(endpoint), wake_fd, node, clock,
                                         options.trace);

@@ -11,6 +11,10 @@
 
 namespace strata::worker {
 
+// The core that the job's record asks for, with the layers that its mode puts on top. Errors:
+// InvalidArgument naming the field of the record.
+absl::StatusOr<std::unique_ptr<ExchangeCore>> CreateExchangeCore(const CoreOptions& options);
+
 // The exchange that the job's record asks for. `endpoint` is new, or where the record names it as
 // the node's own it listens already. `node` and `clock` outlive the exchange; Poll also returns
 // when `wake_fd` is readable (-1: none). Errors: InvalidArgument naming the field of the record.

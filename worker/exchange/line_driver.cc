@@ -64,8 +64,9 @@ void LineDriver::Act() {
 
 void LineDriver::Send(const WireAction& action, absl::Time now) {
   const wire::Header& header = action.frame.header;
-  TraceSpan span(CarriesClock(header.op) ? trace_ : nullptr, proto::TraceEvent::SEND,
-                 ChunkId(header.chunk), header.clock);
+  TraceLog* const trace = CarriesClock(header.op) ? trace_ : nullptr;
+  TraceSpan span(trace, proto::TraceEvent::SEND, ChunkId(header.chunk),
+                 trace != nullptr ? trace->StepOf(header.clock) : 0);
   // A connection that is gone shows as kDisconnected too; only a full queue needs a word.
   if (endpoint_->Send(action.connection, action.frame).code() ==
       absl::StatusCode::kResourceExhausted) {

@@ -1,0 +1,56 @@
+#ifndef STRATA_COMMON_JOB_CONSISTENCY_H_
+#define STRATA_COMMON_JOB_CONSISTENCY_H_
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "common/job/optimizer.h"
+#include "proto/job.pb.h"
+
+namespace strata {
+
+inline constexpr uint32_t kStalenessMax = 1024, kLocalStepsMax = 65536;
+
+// The mode of that name, as job.proto lists them at `preset`. Errors: InvalidArgument: no such
+// name, or not the argument that it wants.
+absl::StatusOr<proto::Consistency> PresetOf(const std::string& name);
+
+// What the name of a mode on a command line stands for, as settings (ApplySettings): "lazy"
+// with its defaults, "ring", or a preset, whose kind may stand before it, as in "lazy:ssp(3)".
+// Errors: as of PresetOf.
+absl::StatusOr<std::vector<std::string>> SettingsOfMode(const std::string& mode);
+
+// Replaces a preset, if there is one, by what it stands for; one that is none stays.
+void ExpandPreset(proto::Consistency* consistency);
+// That, and defaults.
+void FillConsistency(proto::Consistency* consistency);
+// Of `consistency` alone, its defaults filled in.
+absl::Status CheckConsistency(const proto::Consistency& consistency);
+
+// "sync", "lazy(2)", "lazy(2, on arrival)", "lazy(0, 16 local steps, outer 0.7, momentum 0.9)",
+// "double buffering", "async", "async(inverse staleness)".
+std::string ModeName(const proto::Consistency& consistency);
+
+// Of what follows: its defaults are filled in.
+
+// Whether nodes apply the job's optimizer to weights of their own, and exchange those.
+inline bool HasLocalSteps(const proto::Job& job) {
+  return job.consistency().lazy().local_steps() > 0;
+}
+// Steps of a node per clock of the exchange.
+inline uint64_t StepsPerClock(const proto::Job& job) {
+  return HasLocalSteps(job) ? job.consistency().lazy().local_steps() : 1;
+}
+// Whether a clock is answered when all nodes have pushed it, so that all of them get the same
+// versions: what a ring can do.
+bool IsInStep(const proto::Consistency& consistency);
+// What is applied where weights are kept for all nodes: `outer`, or the job's own optimizer.
+OptimizerParams SharedOptimizerOf(const proto::Job& job);
+proto::Schedule SharedScheduleOf(const proto::Job& job);
+
+}  // namespace strata
+
+#endif  // STRATA_COMMON_JOB_CONSISTENCY_H_

@@ -1,0 +1,150 @@
+#include "common/job/consistency.h"
+
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "common/job/job.h"
+#include "gtest/gtest.h"
+
+namespace strata {
+namespace {
+
+proto::Job With(const std::vector<std::string>& settings) {
+  proto::Job job = *ParseJob("name: 'a' model { zoo: 'mlp' } data { synthetic {} }", "minimal");
+  EXPECT_TRUE(ApplySettings(settings, &job).ok());
+  FillDefaults(&job);
+  return job;
+}
+
+proto::Consistency Preset(const std::string& name) {
+  return With({"consistency.preset=" + name}).consistency();
+}
+
+std::string Refusal(const std::vector<std::string>& settings) {
+  return std::string(ValidateJob(With(settings)).message());
+}
+
+TEST(Preset, StandsForAModeWithAllItsFields) {
+  EXPECT_TRUE(Preset("sync").has_sync());
+  EXPECT_TRUE(Preset("async").has_async());
+  EXPECT_EQ(Preset("async").async().damping(), proto::Async::NONE);
+  EXPECT_EQ(Preset("async_damped").async().damping(), proto::Async::INVERSE_STALENESS);
+  EXPECT_EQ(Preset("ssp(0)").lazy().staleness(), 0);
+  const proto::Lazy ssp = Preset("ssp(1024)").lazy();
+  EXPECT_EQ(ssp.staleness(), 1024);
+  EXPECT_EQ(ssp.apply(), proto::Lazy::PER_CLOCK);
+  const proto::Lazy delay = Preset("delay1").lazy();
+  EXPECT_TRUE(delay.double_buffering());
+  EXPECT_EQ(delay.staleness(), 0);
+  const proto::Lazy local = Preset("local(8)").lazy();
+  EXPECT_EQ(local.local_steps(), 8);
+  EXPECT_EQ(local.staleness(), 0);
+  EXPECT_EQ(local.outer().lr(), 1.0f);
+  EXPECT_EQ(local.outer().momentum(), 0.0f);
+  const proto::Lazy diloco = Preset("diloco(500)").lazy();
+  EXPECT_EQ(diloco.local_steps(), 500);
+  EXPECT_EQ(diloco.outer().lr(), 0.7f);
+  EXPECT_EQ(diloco.outer().momentum(), 0.9f);
+}
+
+TEST(Preset, WhatIsNotOneIsNamed) {
+  for (const auto& [name, why] : std::vector<std::pair<std::string, std::string>>{
+           {"asink",
+            "\"asink\" is not one of sync, delay1, ssp(s), local(H), diloco(H), async, "
+            "async_damped"},
+           {"ssp", "\"ssp\" wants its staleness, as in \"ssp(3)\""},
+           {"local", "\"local\" wants its local steps, as in \"local(4)\""},
+           {"ssp(1025)", "\"ssp(1025)\": staleness is not in 0 to 1024"},
+           {"diloco(0)", "\"diloco(0)\": local steps is not in 1 to 65536"},
+           {"async(2)", "\"async(2)\": async takes no number"},
+           {"ssp(x)", "\"ssp(x)\" is not NAME or NAME(NUMBER)"},
+           {"ssp(-1)", "\"ssp(-1)\" is not NAME or NAME(NUMBER)"},
+           {"ssp(3", "\"ssp(3\" is not NAME or NAME(NUMBER)"},
+           {"ssp(", "\"ssp(\" is not NAME or NAME(NUMBER)"}}) {
+    EXPECT_EQ(Refusal({"consistency.preset=\"" + name + "\""}), "consistency.preset: " + why);
+  }
+}
+
+TEST(Preset, OfWhatItStandsForFieldsMayBeSet) {
+  const proto::Lazy lazy =
+      With({"consistency.preset=diloco(8)", "consistency.lazy.outer.lr=0.5"}).consistency().lazy();
+  EXPECT_EQ(lazy.local_steps(), 8);
+  EXPECT_EQ(lazy.outer().lr(), 0.5f);
+  EXPECT_EQ(lazy.outer().momentum(), 0.9f);
+}
+
+TEST(FillConsistency, LocalStepsAndDoubleBufferingAreInStepUnlessToldOtherwise) {
+  EXPECT_EQ(With({"consistency.lazy={}"}).consistency().lazy().staleness(), 2);
+  EXPECT_EQ(With({"consistency.lazy={local_steps: 2}"}).consistency().lazy().staleness(), 0);
+  EXPECT_EQ(
+      With({"consistency.lazy={local_steps: 2 staleness: 3}"}).consistency().lazy().staleness(), 3);
+  const proto::Job job = With({"consistency.lazy={local_steps: 2 outer { momentum: 0.5 }}"});
+  EXPECT_EQ(job.consistency().lazy().outer().lr(), 0.7f);
+}
+
+TEST(CheckConsistency, NamesWhatDoesNotGoTogether) {
+  for (const auto& [settings, why] : std::vector<std::pair<std::vector<std::string>, std::string>>{
+           {{"consistency.lazy={outer {}}"}, "consistency.lazy.outer: belongs to local_steps"},
+           {{"consistency.lazy={local_steps: 65537}"},
+            "consistency.lazy.local_steps: 65537 is not in 0 to 65536"},
+           {{"consistency.lazy={local_steps: 2 outer { lr: 0 }}"},
+            "consistency.lazy.outer.lr: 0 is not a finite number > 0"},
+           {{"consistency.lazy={local_steps: 2 outer { momentum: 1 }}"},
+            "consistency.lazy.outer.momentum: 1 is not a number >= 0 and < 1"},
+           {{"consistency.lazy={local_steps: 2 double_buffering: true}"},
+            "consistency.lazy.double_buffering: goes with gradients of every step, not with "
+            "local_steps: 2"},
+           {{"consistency.lazy={staleness: 1 double_buffering: true}"},
+            "consistency.lazy.double_buffering: needs staleness: 0 and apply: PER_CLOCK"},
+           {{"consistency.lazy={apply: ON_ARRIVAL double_buffering: true}"},
+            "consistency.lazy.double_buffering: needs staleness: 0 and apply: PER_CLOCK"},
+           {{"consistency.preset=local(2)", "push.codec=DGC", "optimizer.sgd={}"},
+            "push.codec: DGC compresses gradients, but local_steps push changes of weights"},
+           {{"consistency.preset=delay1", "exchange=NONE"},
+            "consistency: double buffering, but exchange: NONE exchanges nothing"},
+           {{"consistency.preset=ssp(1)", "exchange=RING", "ranks=2"},
+            "consistency: exchange: RING is sync, lazy(1) needs servers"}}) {
+    EXPECT_EQ(Refusal(settings), why);
+  }
+}
+
+TEST(CheckConsistency, WhatKeepsNodesInStepGoesWithARing) {
+  for (const char* preset : {"delay1", "ssp(0)", "local(4)", "diloco(4)"}) {
+    EXPECT_EQ(Refusal({std::string("consistency.preset=") + preset, "exchange=RING", "ranks=2"}),
+              "");
+  }
+}
+
+TEST(ModeName, SaysModeAndWhatIsSpecialAboutIt) {
+  const auto name = [](const char* setting) { return ModeName(With({setting}).consistency()); };
+  EXPECT_EQ(name("consistency.sync={}"), "sync");
+  EXPECT_EQ(name("consistency.lazy={}"), "lazy(2)");
+  EXPECT_EQ(name("consistency.lazy={staleness: 0 apply: ON_ARRIVAL}"), "lazy(0, on arrival)");
+  EXPECT_EQ(name("consistency.preset=delay1"), "double buffering");
+  EXPECT_EQ(name("consistency.preset=local(8)"), "lazy(0, 8 local steps, outer 1)");
+  EXPECT_EQ(name("consistency.preset=diloco(16)"),
+            "lazy(0, 16 local steps, outer 0.7, momentum 0.9)");
+  EXPECT_EQ(name("consistency.async={}"), "async");
+  EXPECT_EQ(name("consistency.async.damping=INVERSE_STALENESS"), "async(inverse staleness)");
+}
+
+TEST(SharedOptimizerOf, IsTheOuterOneWithLocalSteps) {
+  const proto::Job plain = With({"optimizer.adam={}", "schedule.base_lr=0.3"});
+  EXPECT_EQ(SharedOptimizerOf(plain).kind, OptimizerKind::kAdam);
+  EXPECT_EQ(SharedScheduleOf(plain).base_lr(), 0.3f);
+  EXPECT_EQ(StepsPerClock(plain), 1u);
+  const proto::Job local =
+      With({"optimizer.adam={}", "schedule.cosine={}", "consistency.preset=local(8)"});
+  EXPECT_EQ(SharedOptimizerOf(local).kind, OptimizerKind::kSgd);
+  EXPECT_EQ(SharedScheduleOf(local).base_lr(), 1.0f);
+  EXPECT_TRUE(SharedScheduleOf(local).has_constant());
+  EXPECT_EQ(StepsPerClock(local), 8u);
+  const proto::Job diloco = With({"optimizer.adamw={}", "consistency.preset=diloco(16)"});
+  EXPECT_EQ(SharedOptimizerOf(diloco).kind, OptimizerKind::kNesterov);
+  EXPECT_EQ(SharedOptimizerOf(diloco).momentum, 0.9f);
+  EXPECT_EQ(SharedOptimizerOf(diloco).weight_decay, 0.0f);
+}
+
+}  // namespace
+}  // namespace strata

@@ -1,0 +1,175 @@
+// Modes whose weights follow from a formula, step by step: real nodes and shards against plain
+// loops in double. The problem: rank r's samples draw each weight to a target of its own.
+#include <algorithm>
+#include <cmath>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/synchronization/mutex.h"
+#include "google/protobuf/text_format.h"
+#include "gtest/gtest.h"
+#include "tests/exchange/node_cluster.h"
+
+namespace strata::tests {
+namespace {
+
+using client::Client;
+using Vector = std::vector<double>;
+
+constexpr uint32_t kNodes = 3, kRanks = 2, kElements = 600, kSteps = 23, kSamples = 4;
+constexpr double kLr = 0.1, kMomentum = 0.5, kFirst = 3.0;
+// Single precision over kSteps updates.
+constexpr double kTolerance = 2e-5;
+
+double Target(uint32_t rank, uint32_t i) { return std::sin(1.0 + 7 * rank + 0.01 * i); }
+
+// Of node n's samples at x: the mean over its ranks.
+Vector MeanGradient(uint32_t node, const Vector& x) {
+  Vector g(kElements, 0.0);
+  for (uint32_t r = 0; r < kRanks; ++r) {
+    for (uint32_t i = 0; i < kElements; ++i) {
+      g[i] += (x[i] - Target(node * kRanks + r, i)) / kRanks;
+    }
+  }
+  return g;
+}
+
+// w(t) of every node before each step, and after the last one.
+using History = std::vector<std::vector<Vector>>;  // by node, then step
+
+// Momentum SGD, as job.proto says.
+struct Momentum {
+  Vector v = Vector(kElements, 0.0);
+  void Update(const Vector& g, Vector* w) {
+    for (uint32_t i = 0; i < kElements; ++i) {
+      v[i] = kMomentum * v[i] + g[i];
+      (*w)[i] -= kLr * v[i];
+    }
+  }
+};
+
+History LocalSteps(uint32_t steps, double outer_lr, double outer_momentum) {
+  History history(kNodes);
+  std::vector<Vector> x(kNodes, Vector(kElements, kFirst));
+  std::vector<Momentum> inner(kNodes);
+  Vector w(kElements, kFirst), b(kElements, 0.0);
+  for (uint32_t t = 0; t < kSteps; ++t) {
+    for (uint32_t n = 0; n < kNodes; ++n) {
+      history[n].push_back(x[n]);
+      inner[n].Update(MeanGradient(n, x[n]), &x[n]);
+    }
+    if ((t + 1) % steps != 0 && t + 1 != kSteps) continue;
+    for (uint32_t i = 0; i < kElements; ++i) {
+      double change = 0;
+      for (uint32_t n = 0; n < kNodes; ++n) change += (w[i] - x[n][i]) / kNodes;
+      b[i] = outer_momentum * b[i] + change;
+      w[i] -= outer_lr * (change + outer_momentum * b[i]);
+    }
+    for (Vector& one : x) one = w;
+  }
+  for (auto& of_node : history) of_node.push_back(w);
+  return history;
+}
+
+History DoubleBuffering() {
+  History history(kNodes);
+  Vector w(kElements, kFirst), before;
+  Momentum optimizer;
+  for (uint32_t t = 0; t < kSteps; ++t) {
+    Vector g(kElements, 0.0);
+    for (uint32_t n = 0; n < kNodes; ++n) {
+      history[n].push_back(w);
+      const Vector own = MeanGradient(n, w);
+      for (uint32_t i = 0; i < kElements; ++i) g[i] += own[i] / kNodes;
+    }
+    if (!before.empty()) optimizer.Update(before, &w);
+    before = g;
+  }
+  optimizer.Update(before, &w);
+  for (auto& of_node : history) of_node.push_back(w);
+  return history;
+}
+
+class Recorder {
+ public:
+  absl::Status Train(Client* client) {
+    client::Tensor tensor;
+    tensor.name = "w";
+    tensor.shape = {kElements};
+    if (auto index = client->Register(tensor); !index.ok()) return index.status();
+    if (absl::Status status = client->Allocate(); !status.ok()) return status;
+    for (float& w : client->Weights(0)) w = kFirst;
+    if (absl::Status status = client->Start({.samples_per_epoch = 100}); !status.ok()) {
+      return status;
+    }
+    for (uint32_t step = 0; step < kSteps; ++step) {
+      if (absl::Status status = client->BeginStep(kSamples); !status.ok()) return status;
+      if (absl::Status status = client->WaitAll(); !status.ok()) return status;
+      Record(client);
+      for (uint32_t i = 0; i < kElements; ++i) {
+        client->Gradients(0)[i] =
+            kSamples * (client->Weights(0)[i] - static_cast<float>(Target(client->rank(), i)));
+      }
+      if (absl::Status status = client->Publish(0); !status.ok()) return status;
+      if (absl::Status status = client->FinishStep(); !status.ok()) return status;
+    }
+    if (absl::Status status = client->Finish(); !status.ok()) return status;
+    Record(client);
+    return absl::OkStatus();
+  }
+
+  const History& history() const { return history_; }
+
+ private:
+  void Record(Client* client) {
+    if (client->rank() % kRanks != 0) return;
+    const absl::Span<float> w = client->Weights(0);
+    absl::MutexLock lock(&mutex_);
+    history_[client->rank() / kRanks].emplace_back(w.begin(), w.end());
+  }
+
+  absl::Mutex mutex_;
+  History history_ = History(kNodes);
+};
+
+void ExpectFollows(const std::string& mode, const History& expected) {
+  proto::Job job;
+  ASSERT_TRUE(google::protobuf::TextFormat::ParseFromString(
+      absl::StrCat("name: 'f' max_steps: ", kSteps, " chunk_elements: 256 window: 2 ",
+                   "program { path: 'none' } optimizer { momentum_sgd { momentum: ", kMomentum,
+                   " } } schedule { base_lr: ", kLr, " } consistency { ", mode, " }"),
+      &job));
+  NodeCluster cluster({kNodes, kRanks, 2}, job, kElements, 100);
+  Recorder recorder;
+  const absl::Status status = cluster.Run([&](Client* client) { return recorder.Train(client); });
+  ASSERT_TRUE(status.ok()) << mode << ": " << status;
+  for (uint32_t n = 0; n < kNodes; ++n) {
+    ASSERT_EQ(recorder.history()[n].size(), kSteps + 1) << mode;
+    for (uint32_t t = 0; t <= kSteps; ++t) {
+      for (uint32_t i = 0; i < kElements; ++i) {
+        ASSERT_NEAR(recorder.history()[n][t][i], expected[n][t][i], kTolerance)
+            << mode << ": node " << n << " before step " << t << ", weight " << i;
+      }
+    }
+  }
+}
+
+TEST(Formulas, LocalSgdAveragesTheNodesWeightsEveryHSteps) {
+  ExpectFollows("preset: 'local(5)'", LocalSteps(5, 1.0, 0.0));
+  ExpectFollows("preset: 'local(23)'", LocalSteps(23, 1.0, 0.0));
+  ExpectFollows("preset: 'local(100)'", LocalSteps(100, 1.0, 0.0));
+}
+
+TEST(Formulas, DiLoCoTakesNesterovStepsWithTheNodesMeanChange) {
+  ExpectFollows("preset: 'diloco(4)'", LocalSteps(4, 0.7, 0.9));
+  ExpectFollows("lazy { local_steps: 1 outer { lr: 0.5 momentum: 0.3 } }", LocalSteps(1, 0.5, 0.3));
+}
+
+TEST(Formulas, DoubleBufferingUpdatesWithTheGradientsBeforeTheLast) {
+  ExpectFollows("preset: 'delay1'", DoubleBuffering());
+}
+
+}  // namespace
+}  // namespace strata::tests

@@ -1,0 +1,70 @@
+#ifndef STRATA_TESTS_SIM_LAYER_MODEL_H_
+#define STRATA_TESTS_SIM_LAYER_MODEL_H_
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/types/span.h"
+#include "common/ids.h"
+#include "common/wire/frame.h"
+#include "proto/control.pb.h"
+#include "tests/sim/reference_optimizer.h"
+
+namespace strata::sim {
+
+// What the nodes of one job with local steps have after each of their steps, and what they push at
+// the end of a round, bit for bit: plain loops, from the formulas of proto/job.proto. Where the job
+// has no local steps, a push is the sum, and there is nothing to know.
+class LayerModel {
+ public:
+  // `record` with layout and placement; the job makes `steps` in all.
+  LayerModel(const proto::JobRecord& record, uint64_t steps);
+
+  bool has_local_steps() const { return local_steps_ > 0; }
+  // Clocks of the exchange.
+  uint64_t rounds() const { return RoundOf(steps_ - 1) + 1; }
+  uint64_t RoundOf(uint64_t step) const { return has_local_steps() ? step / local_steps_ : step; }
+  // Whether the weights after the step come from the exchange.
+  bool EndsRound(uint64_t step) const {
+    return !has_local_steps() || (step + 1) % local_steps_ == 0;
+  }
+
+  // What a process pushes, if this sum makes it push.
+  struct Push {
+    uint64_t clock = 0;
+    uint32_t samples = 0;
+    std::vector<float> values;  // empty: it does not push
+  };
+
+  void OnNodeStart(uint32_t node, uint32_t incarnation);
+  void OnFirstWeights(ChunkId chunk, const std::vector<float>& weights);
+  // A process has summed its ranks' gradients of a step.
+  Push OnSum(uint32_t node, uint32_t incarnation, ChunkId chunk, uint64_t step, uint32_t samples,
+             absl::Span<const float> sum);
+  // A process has weights for its next step. What is wrong with them; "": nothing.
+  std::string OnTaken(uint32_t node, uint32_t incarnation, ChunkId chunk, uint64_t step,
+                      absl::Span<const float> weights);
+  // What is wrong with an fp32 push that is taken for the first time; "": nothing.
+  std::string CheckPush(const wire::Frame& push) const;
+
+ private:
+  struct Chunk {
+    ReferenceOptimizer optimizer;
+    std::vector<float> local, start;
+    uint32_t samples = 0;  // since start
+    Push push;             // the last one
+  };
+
+  const proto::JobRecord record_;
+  const uint64_t steps_, local_steps_;
+  uint32_t ranks_ = 0;
+  std::map<uint32_t, std::vector<float>> first_weights_;                          // by chunk
+  std::map<std::pair<uint32_t, uint32_t>, std::map<uint32_t, Chunk>> processes_;  // by chunk
+};
+
+}  // namespace strata::sim
+
+#endif  // STRATA_TESTS_SIM_LAYER_MODEL_H_

@@ -1,0 +1,71 @@
+#ifndef STRATA_WORKER_EXCHANGE_LOCAL_STEPS_LAYER_H_
+#define STRATA_WORKER_EXCHANGE_LOCAL_STEPS_LAYER_H_
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "common/buffer_pool.h"
+#include "common/job/arena.h"
+#include "common/trace/trace_log.h"
+#include "kernels/kernels.h"
+#include "kernels/weight_state.h"
+#include "worker/exchange/exchange_layer.h"
+
+namespace strata::worker {
+
+// Local steps (`lazy { local_steps: H }`): the node applies the optimizer to weights of its own,
+// and the core below exchanges, every H steps, by how much they have become smaller: local SGD
+// (Stich 2019), DiLoCo (Douillard et al. 2023). What comes back replaces the node's weights; the
+// optimizer's state stays. Clocks below are rounds of H steps; the last one may have fewer.
+//
+// What a node pushes is its change times the samples in it, as a gradient sum is its mean times
+// them: whoever divides by all samples has the mean over the samples of all nodes.
+//
+// A pure state machine, see ExchangeCore.
+class LocalStepsLayer final : public ExchangeLayer {
+ public:
+  // REQUIRES: a valid record that `below` was made of, with local steps. `kernels` outlives it.
+  LocalStepsLayer(std::unique_ptr<ExchangeCore> below, const CoreOptions& options,
+                  const kernels::Kernels& kernels);
+
+  void Submit(ChunkId chunk, CoreActions* actions) override;
+  void Finish(uint64_t clocks, absl::Time now, CoreActions* actions) override;
+  absl::Status OnPayload(const NodeAction& asked, Bytes payload, uint32_t samples, absl::Time now,
+                         CoreActions* actions) override;
+  size_t memory_bytes() const override;
+
+ protected:
+  absl::Status FromBelow(NodeAction action, absl::Time now, CoreActions* actions) override;
+
+ private:
+  struct Chunk {
+    std::unique_ptr<kernels::WeightState> local;
+    Bytes start;           // what the change is counted from: the weights of the last round
+    uint64_t clock = 0;    // steps made
+    uint32_t samples = 0;  // of the change
+    bool waits = false;    // the node, for the round's weights
+    // An answer whose parts have not all come.
+    std::shared_ptr<float> next;
+  };
+
+  absl::Status Step(ChunkId id, const Bytes& sum, uint32_t samples, absl::Time now,
+                    CoreActions* actions);
+  Bytes ChangeOf(ChunkId id);
+  void Take(NodeAction action, CoreActions* actions);
+
+  const NodeId node_;
+  TraceLog* const trace_;  // null: none
+  const kernels::Kernels& kernels_;
+  const ChunkMap map_;
+  const uint64_t steps_;            // in a round
+  const double samples_of_all_;     // that one of this node's stands for
+  const kernels::UpdateRule rule_;  // of the node's own steps
+  BufferPool pool_;
+  BufferPool changes_;  // where peers of the host can read them
+  std::vector<Chunk> chunks_;
+};
+
+}  // namespace strata::worker
+
+#endif  // STRATA_WORKER_EXCHANGE_LOCAL_STEPS_LAYER_H_
