@@ -167,7 +167,10 @@ class GrpcCoordinatorClient final : public CoordinatorClient {
     const absl::Status status = FromGrpc(reader->Finish());
     absl::MutexLock lock(&mutex_);
     following_.erase(&context);
-    return status;
+    // Not by us: a coordinator that stops cancels the calls that came after it had ended the
+    // others.
+    const bool by_coordinator = absl::IsCancelled(status) && !stop_following_;
+    return by_coordinator ? absl::UnavailableError("the coordinator ends the stream") : status;
   }
 
   bool StoppedFollowing() {
