@@ -8,6 +8,7 @@ ConsistencyPolicy ConsistencyPolicy::Of(const proto::Consistency& consistency) {
   ConsistencyPolicy policy;
   switch (consistency.mode_case()) {
     case proto::Consistency::MODE_NOT_SET:
+    case proto::Consistency::kPreset:  // FillDefaults has replaced it
     case proto::Consistency::kSync:
       break;
     case proto::Consistency::kLazy:
