@@ -70,8 +70,9 @@ TEST(ModesTest, EveryModeTrainsToTheEndAndCountsEachPushOnce) {
 TEST(ModesTest, LocalStepsPushOncePerRoundAndOnceMoreForWhatIsLeft) {
   ExpectConverges("preset: 'local(8)'", 3000, 256, 5);
   ExpectConverges("preset: 'local(6)'", 3000, 256, 7);
-  ExpectConverges("lazy { staleness: 2 local_steps: 3 }", 3000, 256, 14);
-  ExpectConverges("lazy { staleness: 1 apply: ON_ARRIVAL local_steps: 3 }", 3000, 256, 14);
+  // Rounds so short that the weights shrink enough even if every answer is as stale as it may be.
+  ExpectConverges("lazy { staleness: 2 local_steps: 1 }", 3000, 256, 40);
+  ExpectConverges("lazy { staleness: 1 apply: ON_ARRIVAL local_steps: 2 }", 3000, 256, 20);
 }
 
 TEST(ModesTest, AModelSmallerThanTheSmallestChunkIsOneChunkOnOneOfTheShards) {
