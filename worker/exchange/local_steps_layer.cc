@@ -5,22 +5,9 @@
 #include "absl/strings/str_format.h"
 #include "common/copies.h"
 #include "common/job/consistency.h"
+#include "worker/exchange/node_share.h"
 
 namespace strata::worker {
-namespace {
-
-// All nodes being as fast.
-double SamplesOfAll(const proto::JobRecord& record, NodeId node) {
-  uint32_t ranks = 0, own = 0;
-  for (const proto::LogicalNode& one : record.view().nodes()) {
-    ranks += one.ranks();
-    if (one.node() == node.value()) own = one.ranks();
-  }
-  return own == 0 ? 1 : static_cast<double>(ranks) / own;
-}
-
-}  // namespace
-
 LocalStepsLayer::LocalStepsLayer(std::unique_ptr<ExchangeCore> below, const CoreOptions& options,
                                  const kernels::Kernels& kernels)
     : ExchangeLayer(std::move(below)),
@@ -29,7 +16,7 @@ LocalStepsLayer::LocalStepsLayer(std::unique_ptr<ExchangeCore> below, const Core
       kernels_(kernels),
       map_(options.record.layout().elements(), options.record.placement().chunk_elements()),
       steps_(StepsPerClock(options.record.job())),
-      samples_of_all_(SamplesOfAll(options.record, options.node)),
+      samples_of_all_(JobSamplesPerOwn(options.record, options.node)),
       rule_(kernels::LocalUpdateRuleOf(options.record.job(), options.record.samples_per_epoch())),
       changes_(BufferPool::kRetainedBytesMax, options.memory),
       chunks_(map_.chunks()) {

@@ -3,19 +3,15 @@
 #include "absl/memory/memory.h"
 #include "kernels/codec/encode_payload.h"
 #include "kernels/codec/job_compression.h"
+#include "worker/exchange/node_share.h"
 
 namespace strata::worker {
 namespace {
 
 // Of the job's epochs, what one sample of the node stands for.
 double EpochsPerSample(const proto::JobRecord& record, NodeId node) {
-  uint32_t ranks = 0, own = 0;
-  for (const proto::LogicalNode& one : record.view().nodes()) {
-    ranks += one.ranks();
-    if (one.node() == node.value()) own = one.ranks();
-  }
-  if (own == 0 || record.samples_per_epoch() == 0) return 0;
-  return static_cast<double>(ranks) / own / static_cast<double>(record.samples_per_epoch());
+  if (record.samples_per_epoch() == 0) return 0;
+  return JobSamplesPerOwn(record, node) / static_cast<double>(record.samples_per_epoch());
 }
 
 }  // namespace
