@@ -237,6 +237,29 @@ TEST_P(KernelsConformance, OptimizersDoNotDependOnHowARangeIsCut) {
   }
 }
 
+TEST_P(KernelsConformance, CompensationHasTheBitsOfThePlainLoop) {
+  std::mt19937 random(11);
+  for (const bool adaptive : {false, true}) {
+    const DelayCompensation how = {adaptive ? 2.0f : 0.04f, adaptive, 0.9f};
+    for (size_t n : Sizes()) {
+      Guarded sum(n, n % 3), w(n, 1), base(n, 2), square(n, n % 5), out(n, 3);
+      Guarded expected_square(n, 0), expected(n, 0);
+      for (Guarded* one : {&sum, &w, &base}) one->Fill(&random);
+      square.Fill(&random, 0, 1);
+      expected_square.CopyFrom(square);
+      for (int times = 0; times < 2; ++times) {
+        kernels().compensate(how, 0.125f, sum.data(), w.data(), base.data(),
+                             adaptive ? square.data() : nullptr, out.data(), n);
+        reference::Compensate(how, 0.125f, sum.data(), w.data(), base.data(),
+                              expected_square.data(), expected.data(), n);
+      }
+      ASSERT_TRUE(out.SameBits(expected)) << adaptive << " n=" << n;
+      ASSERT_TRUE(square.SameBits(expected_square)) << adaptive << " n=" << n;
+      ASSERT_TRUE(out.SentinelsStand() && square.SentinelsStand()) << adaptive << " n=" << n;
+    }
+  }
+}
+
 TEST_P(KernelsConformance, AllFiniteFindsNanAndInfinityAtEveryPlace) {
   constexpr float kInfinity = std::numeric_limits<float>::infinity();
   std::mt19937 random(5);

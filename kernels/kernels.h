@@ -46,6 +46,12 @@ struct Kernels {
                    const float* gradient_sum, const float* w_in, float* w_out, float* state0,
                    float* state1, size_t n);
 
+  // out[i] = g + lambda g g (w[i] - w_base[i]), g = scale * gradient_sum[i]. With `adaptive` first
+  // m = mean_square[i] = decay * mean_square[i] + (1 - decay) * (g * g), and lambda / sqrt(m +
+  // 1e-7) in place of lambda; else mean_square is not used. The products go from the left.
+  void (*compensate)(const DelayCompensation& how, float scale, const float* gradient_sum,
+                     const float* w, const float* w_base, float* mean_square, float* out, size_t n);
+
   // True if no element is NaN or infinite.
   bool (*all_finite)(const float* x, size_t n);
 

@@ -1,4 +1,5 @@
-// Sum, optimizers and the check for NaN and infinity; codec_benchmark.cc has the codecs.
+// Sum, optimizers, delay compensation and the check for NaN and infinity; codec_benchmark.cc has
+// the codecs.
 #include <benchmark/benchmark.h>
 
 #include <string>
@@ -46,6 +47,22 @@ void RunOptimize(benchmark::State& state, OptimizerKind kind, size_t n) {
       [&] { update(Cpu().optimize, got); });
 }
 
+void RunCompensate(benchmark::State& state, bool adaptive, size_t n) {
+  const DelayCompensation how = {.lambda = 2.0f, .adaptive = adaptive};
+  // gradient, w, w_base, mean square, out
+  const std::vector<Vector> got = Vectors(5, n), expected = Vectors(5, n);
+  const auto compensate = [&](auto kernel, const std::vector<Vector>& v) {
+    kernel(how, 0.25f, v[0].data(), v[1].data(), v[2].data(), v[3].data(), v[4].data(), n);
+  };
+  compensate(Cpu().compensate, got);
+  compensate(reference::Compensate, expected);
+  for (size_t i = 0; i < got.size(); ++i) {
+    if (!got[i].SameBits(expected[i])) return state.SkipWithError("the values are wrong");
+  }
+  AgainstStream(state, {.n = n, .reads = 3, .updates = adaptive ? 1u : 0u, .writes = 1},
+                [&] { compensate(Cpu().compensate, got); });
+}
+
 void RunAllFinite(benchmark::State& state, size_t n) {
   const auto x = Vectors(1, n);
   if (!Cpu().all_finite(x[0].data(), n)) return state.SkipWithError("the value is wrong");
@@ -71,6 +88,10 @@ void RegisterKernelBenchmarks(const std::vector<BenchmarkSize>& sizes) {
     }
     add(absl::StrCat("all_finite/", size.name),
         [=](benchmark::State& state) { RunAllFinite(state, n); });
+    add(absl::StrCat("compensate/", size.name),
+        [=](benchmark::State& state) { RunCompensate(state, false, n); });
+    add(absl::StrCat("compensate_adaptive/", size.name),
+        [=](benchmark::State& state) { RunCompensate(state, true, n); });
     for (const auto& [name, kind] :
          {std::pair("sgd", OptimizerKind::kSgd), std::pair("momentum", OptimizerKind::kMomentumSgd),
           std::pair("nesterov", OptimizerKind::kNesterov), std::pair("adam", OptimizerKind::kAdam),

@@ -45,4 +45,17 @@ void Optimize(const OptimizerParams& p, const OptimizerStep& step, const float* 
   }
 }
 
+void Compensate(const DelayCompensation& how, float scale, const float* gradient_sum,
+                const float* w, const float* w_base, float* mean_square, float* out, size_t n) {
+  for (size_t i = 0; i < n; ++i) {
+    const float g = scale * gradient_sum[i];
+    float lambda = how.lambda;
+    if (how.adaptive) {
+      mean_square[i] = how.decay * mean_square[i] + (1.0f - how.decay) * (g * g);
+      lambda = how.lambda / std::sqrt(mean_square[i] + 1e-7f);
+    }
+    out[i] = g + lambda * g * g * (w[i] - w_base[i]);
+  }
+}
+
 }  // namespace strata::kernels::reference

@@ -15,6 +15,9 @@ void Sum(absl::Span<const float* const> inputs, float* out, size_t n);
 void Optimize(const OptimizerParams& params, const OptimizerStep& step, const float* gradient_sum,
               const float* w_in, float* w_out, float* state0, float* state1, size_t n);
 
+void Compensate(const DelayCompensation& how, float scale, const float* gradient_sum,
+                const float* w, const float* w_base, float* mean_square, float* out, size_t n);
+
 }  // namespace strata::kernels::reference
 
 #endif  // STRATA_KERNELS_REFERENCE_H_

@@ -30,6 +30,9 @@ TEST(Preset, StandsForAModeWithAllItsFields) {
   EXPECT_TRUE(Preset("async").has_async());
   EXPECT_EQ(Preset("async").async().damping(), proto::Async::NONE);
   EXPECT_EQ(Preset("async_damped").async().damping(), proto::Async::INVERSE_STALENESS);
+  const proto::DelayCompensation how = Preset("async_dc").async().delay_compensation();
+  EXPECT_EQ(how.lambda(), 0.04f);
+  EXPECT_FALSE(how.adaptive());
   EXPECT_EQ(Preset("ssp(0)").lazy().staleness(), 0);
   const proto::Lazy ssp = Preset("ssp(1024)").lazy();
   EXPECT_EQ(ssp.staleness(), 1024);
@@ -52,7 +55,7 @@ TEST(Preset, WhatIsNotOneIsNamed) {
   for (const auto& [name, why] : std::vector<std::pair<std::string, std::string>>{
            {"asink",
             "\"asink\" is not one of sync, delay1, ssp(s), local(H), diloco(H), async, "
-            "async_damped"},
+            "async_damped, async_dc"},
            {"ssp", "\"ssp\" wants its staleness, as in \"ssp(3)\""},
            {"local", "\"local\" wants its local steps, as in \"local(4)\""},
            {"ssp(1025)", "\"ssp(1025)\": staleness is not in 0 to 1024"},
@@ -99,6 +102,10 @@ TEST(CheckConsistency, NamesWhatDoesNotGoTogether) {
             "consistency.lazy.double_buffering: needs staleness: 0 and apply: PER_CLOCK"},
            {{"consistency.lazy={apply: ON_ARRIVAL double_buffering: true}"},
             "consistency.lazy.double_buffering: needs staleness: 0 and apply: PER_CLOCK"},
+           {{"consistency.async.delay_compensation.lambda=0"},
+            "consistency.async.delay_compensation.lambda: 0 is not a finite number > 0"},
+           {{"consistency.async.delay_compensation.decay=1"},
+            "consistency.async.delay_compensation.decay: 1 is not a number >= 0 and < 1"},
            {{"consistency.preset=local(2)", "push.codec=DGC", "optimizer.sgd={}"},
             "push.codec: DGC compresses gradients, but local_steps push changes of weights"},
            {{"consistency.preset=delay1", "exchange=NONE"},
@@ -127,6 +134,10 @@ TEST(ModeName, SaysModeAndWhatIsSpecialAboutIt) {
             "lazy(0, 16 local steps, outer 0.7, momentum 0.9)");
   EXPECT_EQ(name("consistency.async={}"), "async");
   EXPECT_EQ(name("consistency.async.damping=INVERSE_STALENESS"), "async(inverse staleness)");
+  EXPECT_EQ(name("consistency.preset=async_dc"), "async(delay compensation 0.04)");
+  EXPECT_EQ(name("consistency.async={damping: INVERSE_STALENESS delay_compensation { adaptive: "
+                 "true }}"),
+            "async(inverse staleness, adaptive delay compensation 2)");
 }
 
 TEST(SharedOptimizerOf, IsTheOuterOneWithLocalSteps) {

@@ -33,6 +33,14 @@ constexpr int StateVectors(OptimizerKind kind) {
   return 0;
 }
 
+// How a gradient that was computed with other weights than those that it meets is corrected;
+// formula in proto/job.proto.
+struct DelayCompensation {
+  float lambda = 0.04f;
+  bool adaptive = false;  // keeps a mean square of the gradients per element
+  float decay = 0.95f;    // of that
+};
+
 }  // namespace strata
 
 #endif  // STRATA_COMMON_JOB_OPTIMIZER_H_

@@ -7,14 +7,15 @@
 #include "absl/strings/str_format.h"
 #include "absl/strings/strip.h"
 #include "common/job/consistency.h"
+#include "common/job/number_check.h"
 
 namespace strata {
 namespace {
 
+constexpr float kLambda = 0.04f, kAdaptiveLambda = 2.0f, kSquareDecay = 0.95f;
 constexpr float kOuterLr = 1.0f, kOuterMomentumLr = 0.7f, kOuterMomentum = 0.9f;
-constexpr char kPresets[] = "sync, delay1, ssp(s), local(H), diloco(H), async, async_damped";
-
-absl::Status Refuse(const std::string& line) { return absl::InvalidArgumentError(line); }
+constexpr char kPresets[] =
+    "sync, delay1, ssp(s), local(H), diloco(H), async, async_damped, async_dc";
 
 proto::Consistency LocalSteps(uint32_t steps, float outer_momentum) {
   proto::Consistency consistency;
@@ -81,6 +82,8 @@ absl::StatusOr<proto::Consistency> PresetOf(const std::string& name) {
     consistency.mutable_async();
   } else if (name == "async_damped") {
     consistency.mutable_async()->set_damping(proto::Async::INVERSE_STALENESS);
+  } else if (name == "async_dc") {
+    consistency.mutable_async()->mutable_delay_compensation();
   } else {
     return Refuse(absl::StrFormat("consistency.preset: \"%s\" is not one of %s", name, kPresets));
   }
@@ -114,6 +117,11 @@ void ExpandPreset(proto::Consistency* consistency) {
 void FillConsistency(proto::Consistency* consistency) {
   if (consistency->mode_case() == proto::Consistency::MODE_NOT_SET) consistency->mutable_sync();
   ExpandPreset(consistency);
+  if (consistency->async().has_delay_compensation()) {
+    proto::DelayCompensation* how = consistency->mutable_async()->mutable_delay_compensation();
+    if (!how->has_lambda()) how->set_lambda(how->adaptive() ? kAdaptiveLambda : kLambda);
+    if (!how->has_decay()) how->set_decay(kSquareDecay);
+  }
   if (!consistency->has_lazy()) return;
   proto::Lazy* lazy = consistency->mutable_lazy();
   if (!lazy->has_staleness()) {

@@ -9,6 +9,7 @@ Kernels MakeTable() {
           .sum = Sum,
           .sum_far = SumFar,
           .optimize = Optimize,
+          .compensate = Compensate,
           .all_finite = AllFinite,
           .codec = {Float16Codec(), BFloat16Codec(), Int8Codec(), OneBitCodec(), Sparse()}};
 }

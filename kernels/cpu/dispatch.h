@@ -15,6 +15,8 @@ bool SumFar(absl::Span<const float* const> inputs, float* out, size_t n);
 bool AllFinite(const float* x, size_t n);
 void Optimize(const OptimizerParams& params, const OptimizerStep& step, const float* gradient_sum,
               const float* w_in, float* w_out, float* state0, float* state1, size_t n);
+void Compensate(const DelayCompensation& how, float scale, const float* gradient_sum,
+                const float* w, const float* w_base, float* mean_square, float* out, size_t n);
 
 // Those of the instruction set that is chosen at the time of the call.
 DenseCodec Float16Codec();

@@ -28,6 +28,11 @@ ChunkState::ChunkState(const kernels::Kernels& kernels, BufferPool& pool,
 void ChunkState::Seed(const Bytes& weights, uint64_t checksum) {
   copies_.Seed(weights);
   weights_.Seed(weights, checksum);
+  if (!rules_.compensation) return;
+  for (NodeProgress& node : nodes_) node.base = {weights_.version(), weights_.weights()};
+  if (!rules_.compensation->adaptive) return;
+  mean_square_ = pool_.AllocateFloats(weights_.elements());
+  std::fill_n(mean_square_.get(), weights_.elements(), 0.0f);
 }
 
 PushResult ChunkState::OnPush(Push push, std::vector<DueAnswer>* due) {
@@ -87,6 +92,11 @@ PushResult ChunkState::Check(const Push& push) const {
   if (push.base_version > weights_.version()) {
     return Refuse(wire::ErrorCode::kBeyondWindow,
                   absl::StrFormat("base_version %d of %d", push.base_version, weights_.version()));
+  }
+  if (rules_.compensation && push.base_version != node.base.version) {
+    return Refuse(
+        wire::ErrorCode::kBeyondWindow,
+        absl::StrFormat("base_version %d, it was given %d", push.base_version, node.base.version));
   }
   if (!push.sum.empty() && push.samples == 0) {
     return Refuse(wire::ErrorCode::kMalformed, "sample_count is 0");
@@ -154,7 +164,21 @@ void ChunkState::ApplyOnArrival(const Push& push, const Addend& sum) {
     // the gradient's scale, then count once per clock, too.
     rate = samples / (rank_samples * rules_.ranks);
   }
-  weights_.Apply(sum.Decoded(pool_), static_cast<float>(1.0 / samples), push.samples, rate);
+  Bytes gradient = sum.Decoded(pool_);
+  auto scale = static_cast<float>(1.0 / samples);
+  if (rules_.compensation && !gradient.empty()) {
+    gradient = Compensated(push, gradient);
+    scale = 1.0f;
+  }
+  weights_.Apply(gradient, scale, push.samples, rate);
+}
+
+Bytes ChunkState::Compensated(const Push& push, const Bytes& sum) {
+  const std::shared_ptr<float> mean = pool_.AllocateFloats(weights_.elements());
+  kernels_.compensate(*rules_.compensation, static_cast<float>(1.0 / push.samples), sum.floats(),
+                      weights_.weights().floats(), nodes_[push.node].base.weights.floats(),
+                      mean_square_.get(), mean.get(), weights_.elements());
+  return AsBytes(mean, weights_.elements());
 }
 
 // Clocks complete in order, because each node's pushes are contiguous.
@@ -197,6 +221,7 @@ void ChunkState::CollectDue(std::vector<DueAnswer>* due) {
     if (node.waiting && rules_.policy.MayAnswer(node.received - 1, gate)) {
       node.waiting = false;
       due->push_back(AnswerTo(i));
+      if (rules_.compensation) node.base = {weights_.version(), weights_.weights()};
     }
     if (node.cut_waiting && gate == kClockInfinity) {
       node.cut_waiting = false;
@@ -210,6 +235,12 @@ DueAnswer ChunkState::AnswerTo(size_t node) const {
   return {.node = node,
           .clock = clock,
           .staleness = rules_.policy.StalenessOf(clock, Gate(), nodes_[node].versions_behind)};
+}
+
+WeightVersion ChunkState::WeightsFor(const DueAnswer& answer) const {
+  const bool as_before = answer.again && answer.op == wire::Op::kAnswer && rules_.compensation;
+  if (as_before) return nodes_[answer.node].base;
+  return {weights_.version(), weights_.weights()};
 }
 
 uint64_t ChunkState::Gate() const {
@@ -230,6 +261,11 @@ uint64_t ChunkState::MinClock() const {
 
 size_t ChunkState::bytes() const {
   size_t bytes = weights_.bytes() + copies_.bytes();
+  if (mean_square_ != nullptr) bytes += weights_.elements() * sizeof(float);
+  // Where they are not the newest: each of them is held for one node, or for few.
+  for (const NodeProgress& node : nodes_) {
+    if (node.base.version != weights_.version()) bytes += node.base.weights.size();
+  }
   for (const auto& [clock, open] : open_) bytes += open.sum->held_bytes();
   return bytes;
 }

@@ -23,6 +23,7 @@ struct ChunkRules {
   std::vector<uint32_t> ranks_of_node;
   uint32_t ranks = 0;
   uint32_t batch_per_rank = 0;  // 0: known only from the pushes (programs)
+  std::optional<DelayCompensation> compensation;
   bool pushes_changes = false;  // of nodes' weights, over local steps, in place of gradients
   proto::Addition::Order order = proto::Addition::TREE;
   wire::Codec push_codec = wire::Codec::kNone;  // of sums that are not empty
@@ -51,6 +52,11 @@ struct DueAnswer {
 };
 
 inline constexpr char kNotFiniteText[] = "NaN or infinity";
+
+struct WeightVersion {
+  uint64_t version = 0;
+  Bytes weights;
+};
 
 struct PushResult {
   wire::ErrorCode error = wire::ErrorCode::kNone;
@@ -87,6 +93,10 @@ class ChunkState {
   // Answered once every node has retired.
   void OnCut(size_t node, uint64_t clock, std::vector<DueAnswer>* due);
 
+  // What an answer to the node is to hold: the newest weights. With delay compensation, for one
+  // that asks again, those that it was given: it computes with no others.
+  WeightVersion WeightsFor(const DueAnswer& answer) const;
+
   // Pushes received from a node, contiguous from clock 0.
   uint64_t Received(size_t node) const { return nodes_[node].received; }
   // The node's last push waits for its answer.
@@ -109,6 +119,8 @@ class ChunkState {
     uint64_t checksum = 0;
     uint32_t samples = 0;
     uint32_t versions_behind = 0;
+    // With delay compensation: of its last answer.
+    WeightVersion base;
     bool cut_waiting = false;
     uint64_t cut_clock = 0;
   };
@@ -126,6 +138,8 @@ class ChunkState {
   // What was received of these nodes at `clock` counts no more.
   void Withdraw(uint64_t clock, const std::vector<size_t>& nodes, std::vector<DueAnswer>* due);
   void ApplyOnArrival(const Push& push, const Addend& sum);
+  // The mean gradient of the push, corrected.
+  Bytes Compensated(const Push& push, const Bytes& sum);
   void ApplyCompleteClocks(std::vector<DueAnswer>* due);
   void CollectDue(std::vector<DueAnswer>* due);
   DueAnswer AnswerTo(size_t node) const;
@@ -137,6 +151,7 @@ class ChunkState {
   const ChunkRules& rules_;
   kernels::WeightState weights_;
   NodeCopies copies_;
+  std::shared_ptr<float> mean_square_;  // of adaptive compensation
   std::vector<NodeProgress> nodes_;
   std::map<uint64_t, OpenClock> open_;  // per clock
 };

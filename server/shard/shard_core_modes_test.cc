@@ -1,4 +1,5 @@
 // lazy and async: what is applied, what is answered, with exact values.
+#include <cmath>
 #include <random>
 
 #include "gtest/gtest.h"
@@ -202,6 +203,48 @@ TEST(ShardCoreLazy, NeverAnswersPastItsBoundWhateverTheSpeeds) {
     }
     EXPECT_GT(histogram[bound], 0u) << "the bound was never reached, seed " << seed;
   }
+}
+
+// Two nodes; the weights that each has meet those of the other's updates.
+void ExpectCompensates(bool adaptive) {
+  const double lambda = adaptive ? 2.0 : 0.25, decay = 0.5;
+  OneWeight job(adaptive ? "async { delay_compensation { adaptive: true decay: 0.5 } }"
+                         : "async { delay_compensation { lambda: 0.25 } }");
+  uint64_t base[2] = {0, 0}, clocks[2] = {0, 0}, version = 0;
+  double w = 0, given[2] = {0, 0}, square = 0;
+  int step = 0;
+  for (uint32_t node : {0, 0, 1, 0, 0, 1, 1, 0}) {
+    const double g = 0.5 * (++step % 3 - 0.75);  // of 4 samples
+    const auto sent = job.Push(node, clocks[node]++, static_cast<float>(4 * g), 4, base[node]);
+    ASSERT_EQ(sent.size(), 1u);
+    square = decay * square + (1 - decay) * g * g;
+    const double factor = adaptive ? lambda / std::sqrt(square + 1e-7) : lambda;
+    w -= g + factor * g * g * (w - given[node]);
+    EXPECT_NEAR(FloatsOf(sent[0].frame)[0], w, 1e-5) << step;
+    EXPECT_EQ(sent[0].frame.header.version, ++version);
+    given[node] = w;
+    base[node] = version;
+  }
+}
+
+TEST(ShardCoreAsync, DelayCompensationCorrectsByWhatTheWeightsHaveMoved) {
+  ExpectCompensates(/*adaptive=*/false);
+  ExpectCompensates(/*adaptive=*/true);
+}
+
+TEST(ShardCoreAsync, WithDelayCompensationWhoAsksAgainIsGivenTheSameWeights) {
+  OneWeight job("async { delay_compensation {} }");
+  const auto first = job.Push(0, 0, -4.0f, 4);
+  ASSERT_EQ(job.Push(1, 0, -8.0f, 4).size(), 1u);
+  const auto again = job.Push(0, 0, -4.0f, 4);
+  ASSERT_EQ(again.size(), 1u);
+  EXPECT_EQ(again[0].frame.header.version, first[0].frame.header.version);
+  EXPECT_EQ(FloatsOf(again[0].frame), FloatsOf(first[0].frame));
+  const auto other = job.Push(0, 1, -4.0f, 4, /*base_version=*/2);
+  ASSERT_EQ(other.size(), 1u);
+  EXPECT_EQ(other[0].frame.header.op, Op::kError);
+  EXPECT_EQ(other[0].frame.header.error, wire::ErrorCode::kBeyondWindow);
+  EXPECT_EQ(job.Push(0, 1, -4.0f, 4, /*base_version=*/1)[0].frame.header.op, Op::kAnswer);
 }
 
 }  // namespace

@@ -302,8 +302,9 @@ void ShardJob::SetWeights(const DueAnswer& answer, ChunkState* state, wire::Fram
   kernels::WeightState& weights = state->weights();
   wire::Header& header = frame->header;
   if (answer.op != Op::kAnswer || !state->copies().encodes()) {
-    header.version = weights.version();
-    frame->payload = weights.weights();
+    WeightVersion given = state->WeightsFor(answer);
+    header.version = given.version;
+    frame->payload = std::move(given.weights);
     return;
   }
   TraceSpan span(answer.again ? nullptr : trace(), proto::TraceEvent::ENCODE, ChunkId(header.chunk),

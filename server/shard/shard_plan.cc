@@ -109,6 +109,7 @@ absl::StatusOr<ShardPlan> PlanOf(const proto::JobRecord& record, ShardId own_sha
                         plan.rules.policy.answers_alike()};
   if (absl::Status status = plan.rules.answers.compression.Validate(); !status.ok()) return status;
   plan.rules.batch_per_rank = job.has_data() ? job.data().batch_per_rank() : 0;
+  plan.rules.compensation = CompensationOf(job.consistency());
   plan.rules.pushes_changes = HasLocalSteps(job);
   plan.rules.update = kernels::UpdateRuleOf(job, record.samples_per_epoch());
   // Encoders read the new weights again.

@@ -315,24 +315,28 @@ void JobChecker::CheckBound(const Chunk& chunk, const wire::Header& answer) {
 
 void JobChecker::CheckWeights(Chunk* chunk, const wire::Frame& frame) {
   const wire::Header& answer = frame.header;
-  const ReferenceChunk& reference = *chunk->reference;
+  const bool is_answer = answer.op == Op::kAnswer;
+  const std::vector<float>& weights =
+      is_answer ? chunk->reference->WeightsFor(answer.node) : chunk->reference->weights();
+  const uint64_t version =
+      is_answer ? chunk->reference->VersionFor(answer.node) : chunk->reference->version();
   const auto where = [&] { return Where(answer); };
   // Answers share one buffer.
   const bool seen =
       chunk->checked == frame.payload.data() && chunk->checked_version == answer.version;
   if (!seen) chunk->checked_hash = HashOf(frame.payload);
   const bool is_whole = frame.payload.float_count() == chunk->elements;
-  if (!seen && is_whole && chunk->ledger > 0) CheckLedger(*chunk, frame);
-  if (answer.version != reference.version()) {
+  const bool is_newest = answer.version == chunk->reference->version();
+  if (!seen && is_whole && is_newest && chunk->ledger > 0) CheckLedger(*chunk, frame);
+  if (answer.version != version) {
     return Violate("G1 exactly once", absl::StrFormat("%s: version %d, %d updates are due", where(),
-                                                      answer.version, reference.version()));
+                                                      answer.version, version));
   }
   if (answer.op == Op::kAnswer && answer.clock < layers_.rounds()) {
     chunk->told[TellingOf(answer.node, answer.clock)].insert(chunk->checked_hash);
   }
   if (seen) return;
-  if (!is_whole ||
-      std::memcmp(frame.payload.data(), reference.weights().data(), frame.payload.size()) != 0) {
+  if (!is_whole || std::memcmp(frame.payload.data(), weights.data(), frame.payload.size()) != 0) {
     return Violate("G2 order of bits", where() + ": other weights than the model's");
   }
   chunk->checked = frame.payload.data();

@@ -31,9 +31,7 @@ const float* Stretch(uint64_t a, uint64_t b, uint64_t c, uint64_t d, uint32_t el
 
 uint32_t Payload::LedgerElements(uint32_t chunk_elements) const {
   const uint64_t wanted = plan_.ranks() * plan_.clocks;
-  return plan_.has_ledger() && plan_.local_steps == 0 && wanted <= chunk_elements
-             ? static_cast<uint32_t>(wanted)
-             : 0;
+  return plan_.has_ledger() && wanted <= chunk_elements ? static_cast<uint32_t>(wanted) : 0;
 }
 
 uint32_t Payload::SamplesOf(uint32_t rank) const {

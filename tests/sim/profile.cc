@@ -30,7 +30,7 @@ void MakeRings(Scenario* scenario) {
   }
 }
 
-// Every job makes local steps or is double buffered.
+// Every job makes local steps, is double buffered or corrects gradients for their delay.
 void MakeLayers(Scenario* scenario) {
   struct Mode {
     const char* consistency;
@@ -45,6 +45,8 @@ void MakeLayers(Scenario* scenario) {
       {"lazy { local_steps: 2 staleness: 1 }", 2, false},
       {"lazy { local_steps: 2 staleness: 2 apply: ON_ARRIVAL outer { momentum: 0.9 } }", 2, false},
       {"lazy { local_steps: 20 }", 20, false},
+      {"async { delay_compensation {} }", 0, false},
+      {"async { delay_compensation { adaptive: true } damping: INVERSE_STALENESS }", 0, false},
   };
   for (size_t i = 0; i < scenario->jobs.size(); ++i) {
     JobPlan& job = scenario->jobs[i];
@@ -133,7 +135,9 @@ const std::vector<Profile>& Profiles() {
        {.chunks_max = 9, .jobs_max = 1, .faults = false, .change = SlowConnections}},
       {"ring", "jobs whose nodes all-reduce, beside some with servers", {.change = MakeRings}},
       {"codecs", "jobs whose pushes and answers are encoded", {.change = Encode}},
-      {"layers", "jobs with local steps or double buffering", {.change = MakeLayers}},
+      {"layers",
+       "jobs with local steps, double buffering or delay compensation",
+       {.change = MakeLayers}},
       {"encoded-layers", "the same, encoded", {.chunks_max = 30, .change = MakeEncodedLayers}},
       {"lossy-codecs",
        "the same where three in ten frames are lost, half come twice",

@@ -1,6 +1,7 @@
 #include "tests/sim/reference_chunk.h"
 
 #include <algorithm>
+#include <cmath>
 #include <map>
 #include <utility>
 
@@ -56,6 +57,8 @@ ReferenceChunk::ReferenceChunk(const proto::JobRecord& record, ChunkId chunk,
     nodes_.push_back({.id = node.node(), .ranks = node.ranks()});
     ranks_ += node.ranks();
   }
+  for (Node& node : nodes_) node.base = weights_;
+  mean_square_.assign(weights_.size(), 0.0f);
   if (weights_.size() != optimizer_.elements()) {
     Violate(absl::StrFormat("%d first weights, not %d", weights_.size(), optimizer_.elements()));
   }
@@ -85,6 +88,10 @@ bool ReferenceChunk::Check(const Node& node, const ReferencePush& push) {
     what = absl::StrFormat(" on base version %d of %d", push.base_version, version_);
   } else if (!push.sum.empty() && (push.sum.size() != weights_.size() || push.samples == 0)) {
     what = absl::StrFormat(" with %d elements of %d samples", push.sum.size(), push.samples);
+  }
+  if (what.empty() && compensates() && push.base_version != node.base_version) {
+    what = absl::StrFormat(" on base version %d, it was given %d", push.base_version,
+                           node.base_version);
   }
   if (what.empty()) return true;
   Violate(absl::StrFormat("node %d pushed clock %d%s", node.id, push.clock, what));
@@ -156,9 +163,39 @@ void ReferenceChunk::ApplyPush(const Node& node, const ReferencePush& push) {
     } else if (consistency_.async().damping() == proto::Async::INVERSE_STALENESS) {
       if (node.versions_behind > 0) factor = 1.0 / static_cast<double>(node.versions_behind);
     }
-    optimizer_.Update(push.sum, push.samples, push.samples, factor, &weights_);
+    if (compensates() && !push.sum.empty()) {
+      optimizer_.Update(Compensate(node, push), 1, push.samples, factor, &weights_);
+    } else {
+      optimizer_.Update(push.sum, push.samples, push.samples, factor, &weights_);
+    }
   }
   ++version_;
+}
+
+std::vector<float> ReferenceChunk::Compensate(const Node& node, const ReferencePush& push) {
+  const proto::DelayCompensation& how = consistency_.async().delay_compensation();
+  const auto reciprocal = static_cast<float>(1.0 / push.samples);
+  std::vector<float> corrected;
+  for (size_t i = 0; i < weights_.size(); ++i) {
+    const float g = reciprocal * push.sum[i];
+    float lambda = how.lambda();
+    if (how.adaptive()) {
+      mean_square_[i] = how.decay() * mean_square_[i] + (1.0f - how.decay()) * (g * g);
+      lambda = lambda / std::sqrt(mean_square_[i] + 1e-7f);
+    }
+    corrected.push_back(g + lambda * g * g * (weights_[i] - node.base[i]));
+  }
+  return corrected;
+}
+
+const std::vector<float>& ReferenceChunk::WeightsFor(uint32_t id) {
+  const Node* const node = Find(id);
+  return compensates() && node != nullptr ? node->base : weights_;
+}
+
+uint64_t ReferenceChunk::VersionFor(uint32_t id) {
+  const Node* const node = Find(id);
+  return compensates() && node != nullptr ? node->base_version : version_;
 }
 
 uint32_t ReferenceChunk::StalenessOf(const Node& node) const {
@@ -175,6 +212,8 @@ std::vector<ReferenceChunk::Due> ReferenceChunk::CollectDue() {
     const uint32_t staleness = StalenessOf(node);
     if (!consistency_.has_async() && staleness > BoundOf(consistency_)) continue;
     node.answered = true;
+    node.base = weights_;
+    node.base_version = version_;
     due.push_back({node.id, node.received - 1, staleness, version_});
   }
   return due;

@@ -50,6 +50,10 @@ class ReferenceChunk {
   std::vector<Due> OnPush(ReferencePush push);
   std::vector<Due> OnRetire(uint32_t node);
 
+  // What an answer to a push of the node holds, also when it asks again.
+  const std::vector<float>& WeightsFor(uint32_t node);
+  uint64_t VersionFor(uint32_t node);
+
   const std::vector<float>& weights() const { return weights_; }
   uint64_t version() const { return version_; }
   // Least number of pushes of any node that has not retired; where all have, the most of any.
@@ -66,7 +70,10 @@ class ReferenceChunk {
     uint64_t received = 0;
     std::deque<ReferencePush> open;  // received and not applied, by clock
     uint64_t versions_behind = 0;    // the last push
-    bool answered = true;            // the last push
+    // With delay compensation: of its last answer.
+    std::vector<float> base;
+    uint64_t base_version = 0;
+    bool answered = true;  // the last push
     bool retired = false;
   };
 
@@ -77,6 +84,9 @@ class ReferenceChunk {
   bool AllHavePushed(uint64_t times) const;
   void ApplyClocks();
   void ApplyPush(const Node& node, const ReferencePush& push);
+  // Its mean gradient, corrected.
+  std::vector<float> Compensate(const Node& node, const ReferencePush& push);
+  bool compensates() const { return consistency_.async().has_delay_compensation(); }
   uint32_t StalenessOf(const Node& node) const;
   std::vector<Due> CollectDue();
 
@@ -86,6 +96,7 @@ class ReferenceChunk {
   std::vector<Node> nodes_;  // in order of first ranks
   ReferenceOptimizer optimizer_;
   std::vector<float> weights_;
+  std::vector<float> mean_square_;  // of adaptive compensation
   uint64_t version_ = 0;
   uint64_t applied_clocks_ = 0;  // where clocks are applied
   std::string violation_;

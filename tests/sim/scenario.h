@@ -71,7 +71,10 @@ struct JobPlan {
   uint32_t data = 1;
 
   // Every push leaves its mark in the weights: see ledger.h.
-  bool has_ledger() const { return optimizer == "sgd {}"; }
+  bool has_ledger() const {
+    return optimizer == "sgd {}" && local_steps == 0 &&
+           consistency.find("delay_compensation") == std::string::npos;
+  }
   bool is_ring() const { return !all_reduce.empty(); }
   // What nodes push and take is not what they sum and have.
   bool has_layer() const { return local_steps > 0 || double_buffering; }
