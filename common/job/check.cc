@@ -11,6 +11,7 @@
 #include "common/job/consistency.h"
 #include "common/job/encoding.h"
 #include "common/job/job.h"
+#include "common/job/number_check.h"
 #include "common/limits/limits.h"
 
 namespace strata {
@@ -19,39 +20,9 @@ namespace {
 constexpr uint32_t kRanksMax = 1024;
 constexpr uint32_t kBatchMax = 65536;
 constexpr uint32_t kDelayMsMax = 60'000;
+constexpr double kSlowMax = 1000;
 constexpr uint64_t kSampleElementsMax = 1 << 24;
 constexpr std::array<const char*, 3> kZoo = {"mlp", "lenet5", "cnn"};
-
-absl::Status Refuse(const std::string& line) { return absl::InvalidArgumentError(line); }
-
-absl::Status InRange(const char* field, uint64_t value, uint64_t min, uint64_t max) {
-  if (value >= min && value <= max) return absl::OkStatus();
-  return Refuse(absl::StrFormat("%s: %d is not in %d to %d", field, value, min, max));
-}
-
-// min <= value, and value < below.
-absl::Status InHalfOpenRange(const char* field, double value, double min, double below) {
-  if (value >= min && value < below) return absl::OkStatus();
-  return Refuse(absl::StrFormat("%s: %g is not a number >= %g and < %g", field, value, min, below));
-}
-
-absl::Status NotNegative(const char* field, double value) {
-  if (std::isfinite(value) && value >= 0) return absl::OkStatus();
-  return Refuse(absl::StrFormat("%s: %g is not a finite number >= 0", field, value));
-}
-
-absl::Status Positive(const char* field, double value) {
-  if (std::isfinite(value) && value > 0) return absl::OkStatus();
-  return Refuse(absl::StrFormat("%s: %g is not a finite number > 0", field, value));
-}
-
-// The first error, or OK.
-absl::Status All(std::initializer_list<absl::Status> results) {
-  for (const absl::Status& status : results) {
-    if (!status.ok()) return status;
-  }
-  return absl::OkStatus();
-}
 
 absl::Status CheckName(const std::string& name) {
   const bool characters = std::all_of(name.begin(), name.end(), [](unsigned char c) {
@@ -186,7 +157,9 @@ absl::Status CheckDebug(const proto::Job& job) {
   for (const proto::Delay& delay : job.debug().delays()) {
     const absl::Status status =
         All({InRange("debug.delays.node", delay.node(), 0, job.ranks() - 1),
-             InRange("debug.delays.delay_ms", delay.delay_ms(), 0, kDelayMsMax)});
+             InRange("debug.delays.delay_ms", delay.delay_ms(), 0, kDelayMsMax),
+             InRange("debug.delays.jitter_ms", delay.jitter_ms(), 0, delay.delay_ms()),
+             InHalfOpenRange("debug.delays.slow", delay.slow(), 0, kSlowMax)});
     if (!status.ok()) return status;
   }
   if (!job.debug().has_nan_rank()) return absl::OkStatus();
@@ -249,6 +222,15 @@ absl::Status CheckMode(const proto::Job& job) {
   return absl::OkStatus();
 }
 
+absl::Status CheckEvaluation(const proto::Evaluation& evaluation) {
+  if (evaluation.every_steps() > 0) {
+    return evaluation.every_epochs() == 0
+               ? absl::OkStatus()
+               : Refuse("evaluation: every_epochs or every_steps, not both");
+  }
+  return InRange("evaluation.every_epochs", evaluation.every_epochs(), 1, UINT32_MAX);
+}
+
 absl::Status CheckTrace(const proto::Job& job) {
   const proto::Trace& trace = job.trace();
   if (trace.steps() > 0 && job.exchange() == proto::Job::MPI) {
@@ -302,8 +284,7 @@ absl::Status ValidateJob(const proto::Job& job) {
   return All({CheckName(job.name()), CheckWork(job), CheckTrace(job), CheckShape(job),
               CheckData(job), CheckOptimizer(job.optimizer()), CheckEncodings(job),
               CheckSchedule(job), CheckConsistency(job.consistency()), CheckMode(job),
-              CheckDebug(job),
-              InRange("evaluation.every_epochs", job.evaluation().every_epochs(), 1, UINT32_MAX),
+              CheckDebug(job), CheckEvaluation(job.evaluation()),
               InRange("metrics.every_steps", job.metrics().every_steps(), 1, UINT32_MAX)});
 }
 

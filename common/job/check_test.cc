@@ -28,6 +28,7 @@ TEST(FillDefaults, WritesTheDocumentedValues) {
   EXPECT_EQ(job.connections(), 1);
   EXPECT_EQ(job.chunk_elements(), 0);
   EXPECT_EQ(job.evaluation().every_epochs(), 1);
+  EXPECT_EQ(job.evaluation().every_steps(), 0);
   EXPECT_EQ(job.metrics().every_steps(), 50);
   EXPECT_EQ(job.data().batch_per_rank(), 64);
   EXPECT_EQ(job.schedule().base_lr(), 0.05f);
@@ -169,6 +170,10 @@ INSTANTIATE_TEST_SUITE_P(
         BadJob{{"debug.delays={node: 4}", "ranks=4"}, "debug.delays.node: 4 is not in 0 to 3"},
         BadJob{{"debug.delays={delay_ms: 60001}"},
                "debug.delays.delay_ms: 60001 is not in 0 to 60000"},
+        BadJob{{"debug.delays={delay_ms: 5 jitter_ms: 6}"},
+               "debug.delays.jitter_ms: 6 is not in 0 to 5"},
+        BadJob{{"debug.delays={slow: 1000}"},
+               "debug.delays.slow: 1000 is not a number >= 0 and < 1000"},
         BadJob{{"debug.nan_rank=1"}, "debug.nan_rank: 1 is not in 0 to 0"}));
 
 }  // namespace

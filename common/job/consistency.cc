@@ -1,33 +1,25 @@
 #include "common/job/consistency.h"
 
-#include <cmath>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
 #include "common/job/job.h"
+#include "common/job/number_check.h"
 
 namespace strata {
 namespace {
-
-absl::Status Refuse(const std::string& line) { return absl::InvalidArgumentError(line); }
 
 absl::Status CheckLocalSteps(const proto::Lazy& lazy) {
   if (lazy.local_steps() == 0) {
     return lazy.has_outer() ? Refuse("consistency.lazy.outer: belongs to local_steps")
                             : absl::OkStatus();
   }
-  if (lazy.local_steps() > kLocalStepsMax) {
-    return Refuse(absl::StrFormat("consistency.lazy.local_steps: %d is not in 0 to %d",
-                                  lazy.local_steps(), kLocalStepsMax));
-  }
   const proto::Outer& outer = lazy.outer();
-  if (!std::isfinite(outer.lr()) || outer.lr() <= 0) {
-    return Refuse(
-        absl::StrFormat("consistency.lazy.outer.lr: %g is not a finite number > 0", outer.lr()));
-  }
-  if (outer.momentum() >= 0 && outer.momentum() < 1) return absl::OkStatus();
-  return Refuse(absl::StrFormat("consistency.lazy.outer.momentum: %g is not a number >= 0 and < 1",
-                                outer.momentum()));
+  return All({InRange("consistency.lazy.local_steps", lazy.local_steps(), 0, kLocalStepsMax),
+              Positive("consistency.lazy.outer.lr", outer.lr()),
+              InHalfOpenRange("consistency.lazy.outer.momentum", outer.momentum(), 0, 1)});
 }
 
 absl::Status CheckDoubleBuffering(const proto::Lazy& lazy) {
@@ -44,16 +36,26 @@ absl::Status CheckDoubleBuffering(const proto::Lazy& lazy) {
 }
 
 absl::Status CheckLazy(const proto::Lazy& lazy) {
+  if (lazy.has_quorum()) return Refuse("consistency.lazy.quorum: is not built yet");
+  if (lazy.has_significance()) return Refuse("consistency.lazy.significance: is not built yet");
   if (!proto::Lazy::Apply_IsValid(lazy.apply())) {
     return Refuse(absl::StrFormat("consistency.lazy.apply: %d is not one of PER_CLOCK, ON_ARRIVAL",
                                   lazy.apply()));
   }
-  if (lazy.staleness() > kStalenessMax) {
-    return Refuse(absl::StrFormat("consistency.lazy.staleness: %d is not in 0 to %d",
-                                  lazy.staleness(), kStalenessMax));
+  return All({InRange("consistency.lazy.staleness", lazy.staleness(), 0, kStalenessMax),
+              CheckLocalSteps(lazy), CheckDoubleBuffering(lazy)});
+}
+
+absl::Status CheckAsync(const proto::Async& async) {
+  if (async.has_elastic()) return Refuse("consistency.async.elastic: is not built yet");
+  if (!proto::Async::Damping_IsValid(async.damping())) {
+    return Refuse(absl::StrFormat(
+        "consistency.async.damping: %d is not one of NONE, INVERSE_STALENESS", async.damping()));
   }
-  if (absl::Status status = CheckLocalSteps(lazy); !status.ok()) return status;
-  return CheckDoubleBuffering(lazy);
+  if (!async.has_delay_compensation()) return absl::OkStatus();
+  const proto::DelayCompensation& how = async.delay_compensation();
+  return All({Positive("consistency.async.delay_compensation.lambda", how.lambda()),
+              InHalfOpenRange("consistency.async.delay_compensation.decay", how.decay(), 0, 1)});
 }
 
 std::string LazyName(const proto::Lazy& lazy) {
@@ -70,6 +72,17 @@ std::string LazyName(const proto::Lazy& lazy) {
   return name + ")";
 }
 
+std::string AsyncName(const proto::Async& async) {
+  std::vector<std::string> parts;
+  if (async.damping() == proto::Async::INVERSE_STALENESS) parts.push_back("inverse staleness");
+  if (async.has_delay_compensation()) {
+    const proto::DelayCompensation& how = async.delay_compensation();
+    parts.push_back(absl::StrFormat("%sdelay compensation %g", how.adaptive() ? "adaptive " : "",
+                                    how.lambda()));
+  }
+  return parts.empty() ? "async" : absl::StrCat("async(", absl::StrJoin(parts, ", "), ")");
+}
+
 }  // namespace
 
 absl::Status CheckConsistency(const proto::Consistency& consistency) {
@@ -81,10 +94,7 @@ absl::Status CheckConsistency(const proto::Consistency& consistency) {
     case proto::Consistency::kLazy:
       return CheckLazy(consistency.lazy());
     case proto::Consistency::kAsync:
-      if (proto::Async::Damping_IsValid(consistency.async().damping())) return absl::OkStatus();
-      return Refuse(
-          absl::StrFormat("consistency.async.damping: %d is not one of NONE, INVERSE_STALENESS",
-                          consistency.async().damping()));
+      return CheckAsync(consistency.async());
     case proto::Consistency::kPreset:
       return PresetOf(consistency.preset()).status();
   }
@@ -99,19 +109,29 @@ std::string ModeName(const proto::Consistency& consistency) {
     case proto::Consistency::kLazy:
       return LazyName(consistency.lazy());
     case proto::Consistency::kAsync:
-      return consistency.async().damping() == proto::Async::INVERSE_STALENESS
-                 ? "async(inverse staleness)"
-                 : "async";
+      return AsyncName(consistency.async());
     case proto::Consistency::kPreset:
       return consistency.preset();
   }
   return "";
 }
 
+bool HasLocalSteps(const proto::Job& job) { return job.consistency().lazy().local_steps() > 0; }
+
+uint64_t StepsPerClock(const proto::Job& job) {
+  return HasLocalSteps(job) ? job.consistency().lazy().local_steps() : 1;
+}
+
 bool IsInStep(const proto::Consistency& consistency) {
   if (consistency.has_sync()) return true;
   return consistency.has_lazy() && consistency.lazy().staleness() == 0 &&
          consistency.lazy().apply() == proto::Lazy::PER_CLOCK;
+}
+
+std::optional<DelayCompensation> CompensationOf(const proto::Consistency& consistency) {
+  if (!consistency.async().has_delay_compensation()) return std::nullopt;
+  const proto::DelayCompensation& how = consistency.async().delay_compensation();
+  return DelayCompensation{how.lambda(), how.adaptive(), how.decay()};
 }
 
 OptimizerParams SharedOptimizerOf(const proto::Job& job) {

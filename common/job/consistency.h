@@ -2,6 +2,7 @@
 #define STRATA_COMMON_JOB_CONSISTENCY_H_
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -37,16 +38,14 @@ std::string ModeName(const proto::Consistency& consistency);
 // Of what follows: its defaults are filled in.
 
 // Whether nodes apply the job's optimizer to weights of their own, and exchange those.
-inline bool HasLocalSteps(const proto::Job& job) {
-  return job.consistency().lazy().local_steps() > 0;
-}
+bool HasLocalSteps(const proto::Job& job);
 // Steps of a node per clock of the exchange.
-inline uint64_t StepsPerClock(const proto::Job& job) {
-  return HasLocalSteps(job) ? job.consistency().lazy().local_steps() : 1;
-}
+uint64_t StepsPerClock(const proto::Job& job);
 // Whether a clock is answered when all nodes have pushed it, so that all of them get the same
 // versions: what a ring can do.
 bool IsInStep(const proto::Consistency& consistency);
+// Of async; none where it does not correct gradients.
+std::optional<DelayCompensation> CompensationOf(const proto::Consistency& consistency);
 // What is applied where weights are kept for all nodes: `outer`, or the job's own optimizer.
 OptimizerParams SharedOptimizerOf(const proto::Job& job);
 proto::Schedule SharedScheduleOf(const proto::Job& job);

@@ -80,7 +80,10 @@ void FillDefaults(proto::Job* job) {
   if (job->seed() == 0) job->set_seed(1);
   if (job->window() == 0) job->set_window(4);
   if (job->connections() == 0) job->set_connections(1);
-  if (job->evaluation().every_epochs() == 0) job->mutable_evaluation()->set_every_epochs(1);
+  proto::Evaluation* evaluation = job->mutable_evaluation();
+  if (evaluation->every_epochs() == 0 && evaluation->every_steps() == 0) {
+    evaluation->set_every_epochs(1);
+  }
   if (job->metrics().every_steps() == 0) job->mutable_metrics()->set_every_steps(50);
 }
 

@@ -4,6 +4,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "common/job/number_check.h"
 
 namespace strata {
 namespace {
@@ -26,8 +27,6 @@ void Fill(Encoding* encoding) {
   if (!encoding->has_momentum()) encoding->set_momentum(kDgcMomentum);
   if (!encoding->has_warmup_epochs()) encoding->set_warmup_epochs(kDgcWarmupEpochs);
 }
-
-absl::Status Refuse(const std::string& line) { return absl::InvalidArgumentError(line); }
 
 // Fields that say something to other codecs only.
 absl::Status CheckStray(const char* field, const Encoding& encoding) {
