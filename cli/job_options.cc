@@ -3,6 +3,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
+#include "cli/straggler_option.h"
 #include "common/job/consistency.h"
 #include "common/job/job.h"
 
@@ -29,6 +30,12 @@ absl::StatusOr<std::vector<Change>> ChangesOf(const JobOptions& options) {
   }
   for (const std::string& setting : options.settings) {
     changes.push_back({absl::StrCat("--set ", setting), setting});
+  }
+  for (const std::string& straggler : options.stragglers) {
+    const std::string option = absl::StrCat("--straggler ", straggler);
+    const absl::StatusOr<std::string> setting = SettingOfStraggler(straggler);
+    if (!setting.ok()) return Refuse(option, std::string(setting.status().message()));
+    changes.push_back({option, *setting});
   }
   return changes;
 }

@@ -17,6 +17,7 @@ struct JobOptions {
   std::string mode;  // as SettingsOfMode takes it; empty: the file's
   // File for the trace; empty: none is written.
   std::string trace;
+  std::vector<std::string> stragglers;  // as SettingOfStraggler takes them
 };
 
 // Steps that --trace records of a job that does not say how many.

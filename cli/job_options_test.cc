@@ -34,6 +34,23 @@ TEST(JobOptions, SettingsMayBeWrongTillTheLastOne) {
   EXPECT_TRUE(JobFrom(kText, {"f", {"window=1", "window=2"}, ""}).ok());
 }
 
+TEST(JobOptions, StragglersAreDelaysOfTheJob) {
+  JobOptions options = {"f", {}, ""};
+  options.stragglers = {"node=1,slow=4x", "node=0,delay=30ms±10ms"};
+  const auto job = JobFrom(kText, options);
+  ASSERT_TRUE(job.ok()) << job.status();
+  ASSERT_EQ(job->debug().delays_size(), 2);
+  EXPECT_EQ(job->debug().delays(0).slow(), 4);
+  EXPECT_EQ(job->debug().delays(1).jitter_ms(), 10);
+  options.stragglers = {"node=2,slow=4x"};
+  EXPECT_EQ(ErrorOf(kText, options),
+            "--straggler node=2,slow=4x: debug.delays.node: 2 is not in 0 to 1");
+  options.stragglers = {"slow=4x"};
+  EXPECT_EQ(ErrorOf(kText, options),
+            "--straggler slow=4x: node is missing, as in node=1,slow=4x or "
+            "node=1,delay=30ms+-10ms");
+}
+
 TEST(JobOptions, AModeByNameMayBeChangedFurther) {
   auto job = JobFrom(kText, {"f", {"consistency.lazy.staleness=1"}, "lazy:diloco(16)"});
   ASSERT_TRUE(job.ok()) << job.status();
@@ -49,7 +66,7 @@ TEST(JobOptions, AModeByNameMayBeChangedFurther) {
 TEST(JobOptions, AModeThatIsNoneIsNamed) {
   EXPECT_EQ(ErrorOf(kText, {"f", {}, "asink"}),
             "--mode asink: \"asink\" is not one of sync, delay1, ssp(s), local(H), diloco(H), "
-            "async, async_damped, lazy, ring");
+            "async, async_damped, async_dc, lazy, ring");
   EXPECT_EQ(ErrorOf(kText, {"f", {}, "ssp"}),
             "--mode ssp: \"ssp\" wants its staleness, as in \"ssp(3)\"");
   EXPECT_EQ(ErrorOf(kText, {"f", {}, "async:ssp(3)"}),

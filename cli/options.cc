@@ -115,7 +115,12 @@ void AddJobOptions(CLI::App* command, JobOptions* options) {
   command->add_option(
       "--mode", options->mode,
       "Shortcut for the job's consistency: sync, lazy, async, ring, delay1, ssp(s), "
-      "local(H), diloco(H) or async_damped");
+      "local(H), diloco(H), async_damped or async_dc");
+  command
+      ->add_option("--straggler", options->stragglers,
+                   "Slow a node of the job down: node=1,slow=4x or node=1,delay=30ms+-10ms; may be "
+                   "repeated")
+      ->allow_extra_args(false);
 }
 
 CLI::Option* AddTraceOption(CLI::App* command, JobOptions* options) {
@@ -157,8 +162,10 @@ absl::StatusOr<proto::Job> LoadJob(const JobOptions& options) {
 absl::StatusOr<std::optional<proto::Job>> LoadJobIfGiven(const JobOptions& options) {
   if (!options.path.empty()) return LoadJob(options);
   if (!options.trace.empty()) return absl::InvalidArgumentError("--trace needs --job");
-  if (options.settings.empty() && options.mode.empty()) return std::nullopt;
-  return absl::InvalidArgumentError("--set and --mode need --job");
+  if (options.settings.empty() && options.mode.empty() && options.stragglers.empty()) {
+    return std::nullopt;
+  }
+  return absl::InvalidArgumentError("--set, --mode and --straggler need --job");
 }
 
 std::string NewRunsDirectory() {
