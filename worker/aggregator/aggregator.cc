@@ -261,7 +261,7 @@ absl::Status Aggregator::Train() {
   bool any = false;
   if (absl::Status status = SubmitReady(&any); !status.ok()) return status;
   if (any) header.aggregator_asleep.store(0);
-  busy_.Set(core_->under_way() > 0, clock_.Now());
+  busy_.Set(core_->under_way() > 0 || exchange_->goes_on(), clock_.Now());
   absl::Status status = exchange_->Poll(any ? absl::ZeroDuration() : UntilActivity());
   header.aggregator_asleep.store(0);
   if (!status.ok()) return status;
@@ -273,7 +273,7 @@ absl::Status Aggregator::Train() {
     ranks_->SendStarted(started_);
   }
   if (status = TakeLeaves(); !status.ok()) return status;
-  busy_.Set(core_->under_way() > 0, clock_.Now());
+  busy_.Set(core_->under_way() > 0 || exchange_->goes_on(), clock_.Now());
   TellCounters();
   if (!released_ && exchange_->phase() == Exchange::Phase::kFinished) {
     released_ = true;

@@ -34,6 +34,7 @@ absl::Status DoubleBufferLayer::Turn(ChunkId id, absl::Time now, CoreActions* ac
   Release(id, /*lands=*/true, actions);
   chunk.submitted = *std::exchange(chunk.waiting, std::nullopt);
   chunk.under_way = true;
+  ++under_way_;
   --waiting_;
   absl::Status status = SubmitBelow(id, now, actions);
   MaybeFinish(now, actions);
@@ -81,6 +82,7 @@ absl::Status DoubleBufferLayer::FromBelow(NodeAction action, absl::Time now, Cor
   chunk.answer.push_back(std::move(action));
   if (!lands) return absl::OkStatus();
   chunk.under_way = false;
+  --under_way_;
   if (chunk.waiting) return Turn(id, now, actions);
   if (clocks_) Release(id, /*lands=*/false, actions);
   return absl::OkStatus();

@@ -33,6 +33,7 @@ class DoubleBufferLayer final : public ExchangeLayer {
   absl::Status OnPayload(const NodeAction& asked, Bytes payload, uint32_t samples, absl::Time now,
                          CoreActions* actions) override;
   size_t memory_bytes() const override { return ExchangeLayer::memory_bytes() + held_bytes_; }
+  bool goes_on() const override { return under_way_ > 0; }
 
  protected:
   absl::Status FromBelow(NodeAction action, absl::Time now, CoreActions* actions) override;
@@ -57,8 +58,8 @@ class DoubleBufferLayer final : public ExchangeLayer {
   void MaybeFinish(absl::Time now, CoreActions* actions);
 
   std::vector<Chunk> chunks_;
-  uint32_t waiting_ = 0;            // chunks with a sum that waits
-  std::optional<uint64_t> clocks_;  // at the end
+  uint32_t waiting_ = 0, under_way_ = 0;  // chunks with a sum that waits, or is below
+  std::optional<uint64_t> clocks_;        // at the end
   size_t held_bytes_ = 0;
 };
 

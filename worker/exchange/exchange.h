@@ -74,6 +74,8 @@ class Exchange {
   virtual absl::Status Poll(absl::Duration timeout) = 0;
 
   virtual Phase phase() const = 0;
+  // Whether sums are on their way of chunks that have landed all the same: double buffering.
+  virtual bool goes_on() const { return false; }
   virtual const ExchangeCounters& counters() const = 0;
   // Of weights, optimizer state and buffers of its own.
   virtual size_t memory_bytes() const = 0;

@@ -96,6 +96,7 @@ class ExchangeCore : public LineCore {
                                  absl::Time now, CoreActions* actions) = 0;
 
   virtual Exchange::Phase phase() const = 0;
+  virtual bool goes_on() const { return false; }
   virtual const ExchangeCounters& counters() const = 0;
   virtual size_t memory_bytes() const = 0;
   // Adds how it stands with each peer that it connects to. REQUIRES: started.
