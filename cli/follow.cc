@@ -30,8 +30,9 @@ class JsonEvents {
     if (event.has_metrics()) {
       // A coordinator that restarted tells steps again.
       const proto::MetricsRecord& record = event.metrics();
-      if (record.step() <= shown_step_ && !record.final()) return;
-      shown_step_ = record.step();
+      const bool is_window = record.samples() > 0;
+      if (is_window && record.step() <= shown_step_ && !record.final()) return;
+      if (is_window) shown_step_ = record.step();
     }
     std::fputs(EventJson(event).c_str(), stdout);
     std::fflush(stdout);

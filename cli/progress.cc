@@ -99,15 +99,18 @@ std::string MetricsText(const proto::MetricsRecord& record, const proto::JobStat
   const proto::Progress& progress = status.progress();
   std::string of = progress.total_steps() > 0 ? absl::StrCat("/", progress.total_steps()) : "";
   std::vector<std::string> parts = {absl::StrCat("step ", record.step(), of)};
-  for (auto& part : Parts(record.epoch(), record.samples_per_s(), record.loss(), progress)) {
-    parts.push_back(std::move(part));
+  const bool is_window = record.samples() > 0;
+  if (is_window) {
+    for (auto& part : Parts(record.epoch(), record.samples_per_s(), record.loss(), progress)) {
+      parts.push_back(std::move(part));
+    }
   }
   if (record.has_test_accuracy()) {
     parts.push_back(absl::StrFormat("test accuracy %.4f", record.test_accuracy()));
   }
   if (record.final()) {
     parts.push_back("(final model)");
-  } else {
+  } else if (is_window) {
     AddRest(progress, false, &parts);
   }
   return absl::StrJoin(parts, "  ");
@@ -139,8 +142,9 @@ void ProgressDisplay::Show(const proto::FollowEvent& event) {
   if (event.has_status()) return ShowStatus(event.status());
   if (!event.has_metrics()) return;
   const proto::MetricsRecord& record = event.metrics();
-  if (record.step() <= shown_step_ && !record.final()) return;
-  shown_step_ = record.step();
+  const bool is_window = record.samples() > 0;
+  if (is_window && record.step() <= shown_step_ && !record.final()) return;
+  if (is_window) shown_step_ = record.step();
   // On a terminal the live line tells the rest; what was measured stays.
   if (columns_ > 0 && !record.has_test_accuracy()) return;
   Line(MetricsText(record, status_));

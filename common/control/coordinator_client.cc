@@ -144,6 +144,7 @@ class GrpcCoordinatorClient final : public CoordinatorClient {
     }
     proto::FollowRequest request;
     request.set_job_id(job.value());
+    request.set_reports(options_.reports);
     return Read<proto::FollowEvent>(
         [&](grpc::ClientContext* context) { return stub_->Follow(context, request); },
         [&](const proto::FollowEvent& event) {

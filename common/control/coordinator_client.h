@@ -25,6 +25,7 @@ class CoordinatorClient {
   struct Options {
     std::string coordinator;  // "HOST:PORT"
     absl::Duration deadline = absl::Seconds(10);
+    bool reports = false;  // Follow tells each rank's reports, too
   };
 
   virtual ~CoordinatorClient() = default;

@@ -211,7 +211,7 @@ grpc::Status CoordinatorService::Follow(grpc::ServerContext* context,
   grpc::Status result(grpc::StatusCode::UNAVAILABLE, "the coordinator ends the stream");
   while (!queue->IsDone() && !context->IsCancelled()) {
     const std::optional<proto::FollowEvent> event = queue->Pop(kFollowerCheck);
-    if (!event.has_value()) continue;
+    if (!event.has_value() || (event->has_report() && !request->reports())) continue;
     if (!writer->Write(*event)) break;
     if (!IsLast(*event)) continue;
     result = grpc::Status::OK;

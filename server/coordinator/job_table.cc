@@ -226,6 +226,9 @@ void JobTable::OnRankReport(const std::string& daemon, const proto::RankReport& 
   if (node == nullptr || entry->phase != JobPhase::kTraining) return;
   const uint32_t rank = report.rank();
   if (rank < node->first_rank || rank >= node->first_rank + node->ranks) return;
+  proto::FollowEvent event;
+  *event.mutable_report() = report;
+  actions_->Notify(entry->id(), event);
   Publish(entry, entry->metrics.Add(report, entry->ElapsedSeconds(now)));
   entry->has_news = true;
 }

@@ -29,10 +29,24 @@ std::vector<proto::MetricsRecord> MetricsMerge::Add(const proto::RankReport& rep
     // No window of steps, only a measurement. Rank 0 measures the final model; the others have
     // nothing to add.
     if (report.rank() == 0 && !final_.has_value()) final_ = report;
+  } else if (report.end_step() == report.first_step() && report.has_test_accuracy()) {
+    return AddMeasured(report);
   } else {
     Take(report);
   }
   return Complete(/*all=*/false, elapsed_s);
+}
+
+std::vector<proto::MetricsRecord> MetricsMerge::AddMeasured(const proto::RankReport& report) {
+  if (report.rank() != 0 || report.end_step() <= measured_step_) return {};
+  measured_step_ = report.end_step();
+  accuracy_ = report.test_accuracy();
+  proto::MetricsRecord record;
+  record.set_step(report.end_step());
+  record.set_test_accuracy(report.test_accuracy());
+  record.set_test_loss(report.test_loss());
+  record.set_elapsed_s(report.trained_s());
+  return {record};
 }
 
 std::vector<proto::MetricsRecord> MetricsMerge::Flush(double elapsed_s) {

@@ -19,8 +19,9 @@ class MetricsMerge {
   MetricsMerge(uint32_t ranks, uint32_t epochs, uint64_t samples_per_epoch, uint64_t total_steps);
 
   // Returns the records that are complete now, in the order of their windows: each rank has
-  // reported the window or a later one. The record of the final model comes last. `elapsed_s` since
-  // training began.
+  // reported the window or a later one. A measurement of weights that are long gone is a record of
+  // its own, without samples. The record of the final model comes last. `elapsed_s` since training
+  // began.
   std::vector<proto::MetricsRecord> Add(const proto::RankReport& report, double elapsed_s);
   // The job has ended: what is there, complete or not.
   std::vector<proto::MetricsRecord> Flush(double elapsed_s);
@@ -52,6 +53,8 @@ class MetricsMerge {
   };
   void AddCounters(const proto::RankReport& report, proto::MetricsRecord* record, Overlap* overlap);
   std::vector<proto::MetricsRecord> Complete(bool all, double elapsed_s);
+  // Of a report without steps.
+  std::vector<proto::MetricsRecord> AddMeasured(const proto::RankReport& report);
 
   uint32_t epochs_ = 0;
   uint64_t samples_per_epoch_ = 0;
@@ -61,6 +64,7 @@ class MetricsMerge {
   std::optional<proto::RankReport> final_;
   bool final_merged_ = false;
   uint64_t samples_merged_ = 0;
+  uint64_t measured_step_ = 0;  // the newest of those that came without steps
   double accuracy_ = -1;
   std::optional<double> hidden_share_;
   // Of each node, by the rank that reports them: at the end of the last merged window.

@@ -44,6 +44,32 @@ TEST(MetricsMerge, ARecordWaitsForAllRanks) {
   EXPECT_FALSE(record.has_test_accuracy());
 }
 
+TEST(MetricsMerge, WhatIsMeasuredLateIsARecordOfItsOwnWithoutSamples) {
+  MetricsMerge merge = TwoRanks();
+  merge.Add(Report(0, 0, 10), 1);
+  merge.Add(Report(1, 0, 10), 1);
+  proto::RankReport measured;
+  measured.set_first_step(5);
+  measured.set_end_step(5);
+  measured.set_test_accuracy(0.75);
+  measured.set_test_loss(0.5);
+  measured.set_trained_s(2.5);
+  const std::vector<proto::MetricsRecord> records = merge.Add(measured, 9);
+  ASSERT_EQ(records.size(), 1);
+  EXPECT_EQ(records[0].step(), 5);
+  EXPECT_EQ(records[0].samples(), 0);
+  EXPECT_EQ(records[0].test_accuracy(), 0.75);
+  EXPECT_EQ(records[0].test_loss(), 0.5);
+  EXPECT_EQ(records[0].elapsed_s(), 2.5);
+  EXPECT_EQ(merge.GetProgress().test_accuracy(), 0.75);
+  EXPECT_EQ(merge.GetProgress().samples(), 200);
+  EXPECT_TRUE(merge.Add(measured, 9).empty());  // told again
+  measured.set_rank(1);
+  measured.set_first_step(6);
+  measured.set_end_step(6);
+  EXPECT_TRUE(merge.Add(measured, 9).empty());
+}
+
 TEST(MetricsMerge, WhatIsHiddenIsTheExchangeInWhichNobodyWaited) {
   MetricsMerge merge = TwoRanks();
   EXPECT_FALSE(merge.hidden_share().has_value());

@@ -8,6 +8,12 @@ namespace strata::worker {
 std::string MetricsLine(const proto::MetricsRecord& record) {
   nlohmann::ordered_json line;
   line["step"] = record.step();
+  if (record.samples() == 0) {
+    line["test_accuracy"] = record.test_accuracy();
+    line["test_loss"] = record.test_loss();
+    line["elapsed_s"] = record.elapsed_s();
+    return line.dump();
+  }
   line["samples"] = record.samples();
   line["epoch"] = record.epoch();
   line["loss"] = record.loss();

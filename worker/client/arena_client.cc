@@ -236,6 +236,7 @@ absl::Status ArenaClient::Send(const Report& report) {
   out->set_samples(report.samples);
   out->set_loss_sum(report.loss_sum);
   out->set_wall_s(report.wall_s);
+  out->set_trained_s(report.trained_s);
   out->set_wait_s(absl::ToDoubleSeconds(waited_));
   waited_before_ += std::exchange(waited_, absl::ZeroDuration());
   out->set_lr(

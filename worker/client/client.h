@@ -34,6 +34,7 @@ struct JobFacts {
 struct Report {
   uint64_t first_step = 0, end_step = 0, samples = 0;
   double loss_sum = 0, wall_s = 0;
+  double trained_s = 0;
   bool has_test = false;
   double test_accuracy = 0, test_loss = 0;
   bool final = false;

@@ -18,6 +18,8 @@
 #include "worker/trainer/evaluator.h"
 #include "worker/trainer/hash_log.h"
 #include "worker/trainer/model_file.h"
+#include "worker/trainer/snapshots.h"
+#include "worker/trainer/straggler.h"
 
 namespace strata::worker {
 namespace {
@@ -26,15 +28,15 @@ namespace {
 struct Plan {
   uint32_t batch = 0;  // samples of this rank per step
   uint64_t steps_per_epoch = 0, total_steps = 0;
-  uint64_t report_every = 0, evaluate_every_epochs = 0;
+  uint64_t report_every = 0;
+  uint64_t evaluate_every = 0;  // steps
 
   bool EndsEpoch(uint64_t step) const { return (step + 1) % steps_per_epoch == 0; }
-  bool EndsWindow(uint64_t step) const {
-    return (step + 1) % report_every == 0 || EndsEpoch(step) || step + 1 == total_steps;
-  }
   // After this step, apart from the end of the job.
-  bool Evaluates(uint64_t step) const {
-    return EndsEpoch(step) && (step + 1) / steps_per_epoch % evaluate_every_epochs == 0;
+  bool Evaluates(uint64_t step) const { return (step + 1) % evaluate_every == 0; }
+  bool EndsWindow(uint64_t step) const {
+    return (step + 1) % report_every == 0 || EndsEpoch(step) || Evaluates(step) ||
+           step + 1 == total_steps;
   }
 };
 
@@ -52,8 +54,9 @@ absl::StatusOr<Plan> PlanOf(const proto::Job& job, uint64_t samples, uint32_t ra
   const uint64_t epochs = job.epochs() == 0 && job.max_steps() == 0 ? 1 : job.epochs();
   plan.total_steps = epochs == 0 ? limit : std::min(limit, epochs * plan.steps_per_epoch);
   plan.report_every = job.metrics().every_steps() == 0 ? 50 : job.metrics().every_steps();
-  plan.evaluate_every_epochs =
-      job.evaluation().every_epochs() == 0 ? 1 : job.evaluation().every_epochs();
+  const uint64_t epochs_between = std::max(1U, job.evaluation().every_epochs());
+  plan.evaluate_every = job.evaluation().every_steps() > 0 ? job.evaluation().every_steps()
+                                                           : epochs_between * plan.steps_per_epoch;
   return plan;
 }
 
@@ -62,7 +65,10 @@ absl::StatusOr<Plan> PlanOf(const proto::Job& job, uint64_t samples, uint32_t ra
 class Trainer {
  public:
   Trainer(const TrainerOptions& options, client::Client* client)
-      : options_(options), job_(options.job), client_(*client) {}
+      : options_(options),
+        job_(options.job),
+        client_(*client),
+        straggler_(options.job, options.node, client->rank()) {}
 
   absl::StatusOr<TrainingOutcome> Run() {
     if (auto status = Own(Prepare()); !status.ok()) return status;
@@ -72,7 +78,8 @@ class Trainer {
         &data_.train, normalisation_,
         {job_.seed(), client_.rank(), client_.ranks(), plan_.batch, plan_.total_steps});
     source.Start();
-    window_begin_ = absl::Now();
+    began_ = window_begin_ = absl::Now();
+    computed_before_ = ThreadTime();
     for (uint64_t step = 0; step < plan_.total_steps; ++step) {
       if (auto status = Step(step, &source); !status.ok()) return status;
     }
@@ -94,9 +101,14 @@ class Trainer {
   absl::Status Step(uint64_t step, BatchSource* source);
   absl::Status AtStepsStart(uint64_t step);
   absl::Status CheckLoss(double loss, uint64_t step);
-  absl::Status Delay();
+  absl::Status Delay(uint64_t step);
   absl::Status CloseWindow(uint64_t step);
   absl::Status EvaluateInto(client::Report* report);
+  absl::Status MeasureSnapshots();
+  // See RankReport in proto/control.proto.
+  double TrainedSeconds() const {
+    return absl::ToDoubleSeconds(absl::Now() - began_ - evaluating_ - evaluating_before_);
+  }
   absl::Status Send(client::Report report);
   absl::Status End();
 
@@ -109,6 +121,8 @@ class Trainer {
   const TrainerOptions& options_;
   const proto::Job& job_;
   client::Client& client_;
+  const Straggler straggler_;
+  absl::Duration computed_before_;  // of the thread, up to the last delay, and in evaluations
 
   TrainAndTest data_;
   Normalisation normalisation_;
@@ -123,8 +137,11 @@ class Trainer {
   client::Report window_;  // the steps since the last report
   // A window that waits for the evaluation of the weights after it.
   std::optional<client::Report> held_;
-  absl::Time window_begin_;
-  absl::Duration evaluating_;  // within the window
+  bool snapshot_due_ = false;  // of the weights that the next step starts from
+  Snapshots snapshots_;
+  absl::Time began_, window_begin_;
+  absl::Duration evaluating_;         // within the window
+  absl::Duration evaluating_before_;  // it
   TrainingOutcome outcome_;
 };
 
@@ -212,7 +229,7 @@ absl::Status Trainer::Step(uint64_t step, BatchSource* source) {
     loss *= std::numeric_limits<double>::quiet_NaN();
   }
   if (status = Own(CheckLoss(loss, step)); !status.ok()) return status;
-  if (status = Delay(); !status.ok()) return status;
+  if (status = Delay(step); !status.ok()) return status;
   client_.BeginBackward();
   status = network_->Backward([&](int weight) { return said = client_.Publish(tensors_[weight]); });
   if (!status.ok()) return said.ok() ? Own(status) : said;
@@ -223,10 +240,14 @@ absl::Status Trainer::Step(uint64_t step, BatchSource* source) {
   return plan_.EndsWindow(step) ? CloseWindow(step) : absl::OkStatus();
 }
 
-// What needs all weights of the step: the evaluation that the last epoch's end asked for, the hash.
+// What needs all weights of the step: the evaluation that the last window's end asked for, the
+// hash.
 absl::Status Trainer::AtStepsStart(uint64_t step) {
-  if (!held_.has_value() && !hashes_.has_value()) return absl::OkStatus();
+  if (!held_.has_value() && !snapshot_due_ && !hashes_.has_value()) return absl::OkStatus();
   if (auto status = client_.WaitAll(); !status.ok()) return status;
+  if (std::exchange(snapshot_due_, false)) {
+    snapshots_.Take(step, TrainedSeconds(), WeightSpans(), buffers_);
+  }
   if (held_.has_value()) {
     client::Report report = *std::exchange(held_, std::nullopt);
     if (auto status = EvaluateInto(&report); !status.ok()) return status;
@@ -241,17 +262,17 @@ absl::Status Trainer::CheckLoss(double loss, uint64_t step) {
       absl::StrCat("loss is ", std::isnan(loss) ? "NaN" : "infinite", " at step ", step));
 }
 
-// debug.delays of this node, cut short by `stop`.
-absl::Status Trainer::Delay() {
-  for (const proto::Delay& delay : job_.debug().delays()) {
-    if (delay.node() != options_.node) continue;
-    const absl::Notification never;
-    const absl::Notification& stop = options_.stop != nullptr ? *options_.stop : never;
-    if (stop.WaitForNotificationWithTimeout(absl::Milliseconds(delay.delay_ms()))) {
-      return absl::CancelledError("stopped");
-    }
-  }
-  return absl::OkStatus();
+// After this step's forward; the computation before it was the last step's backward. Cut short by
+// `stop`.
+absl::Status Trainer::Delay(uint64_t step) {
+  const absl::Duration computed = ThreadTime() - computed_before_;
+  const absl::Duration delay = straggler_.DelayOf(step, computed);
+  computed_before_ += computed;
+  if (delay <= absl::ZeroDuration()) return absl::OkStatus();
+  const absl::Notification never;
+  const absl::Notification& stop = options_.stop != nullptr ? *options_.stop : never;
+  return stop.WaitForNotificationWithTimeout(delay) ? absl::CancelledError("stopped")
+                                                    : absl::OkStatus();
 }
 
 // After `step`: reports the window, or holds it until what it still needs is there.
@@ -261,6 +282,8 @@ absl::Status Trainer::CloseWindow(uint64_t step) {
   client::Report report = std::exchange(window_, client::Report());
   window_.first_step = window_.end_step = step + 1;
   if (evaluator_ != nullptr && plan_.Evaluates(step)) {
+    snapshot_due_ = job_.evaluation().deferred();
+    if (snapshot_due_) return Send(report);
     held_ = report;
     return absl::OkStatus();
   }
@@ -268,8 +291,11 @@ absl::Status Trainer::CloseWindow(uint64_t step) {
 }
 
 absl::Status Trainer::EvaluateInto(client::Report* report) {
+  report->trained_s = TrainedSeconds();
   const absl::Time begin = absl::Now();
+  const absl::Duration computed = ThreadTime();
   auto score = evaluator_->Measure();
+  computed_before_ += ThreadTime() - computed;
   if (!score.ok()) return Own(score.status());
   report->has_test = true;
   report->test_accuracy = score->accuracy;
@@ -280,12 +306,32 @@ absl::Status Trainer::EvaluateInto(client::Report* report) {
   return absl::OkStatus();
 }
 
+absl::Status Trainer::MeasureSnapshots() {
+  if (snapshots_.empty()) return absl::OkStatus();
+  const auto send = [this](const Snapshots::Snapshot& snapshot, const Score& score) {
+    client::Report report;
+    report.first_step = report.end_step = snapshot.step;
+    report.trained_s = snapshot.trained_s;
+    report.has_test = true;
+    report.test_accuracy = score.accuracy;
+    report.test_loss = score.loss;
+    LogInfo("after step %d: test accuracy %.4f, test loss %.4f", snapshot.step, score.accuracy,
+            score.loss);
+    return client_.Send(report);
+  };
+  const absl::Time begin = absl::Now();
+  auto status = snapshots_.Measure(model_, &data_.test, normalisation_, send);
+  evaluating_ += absl::Now() - begin;
+  return status;
+}
+
 // The window's time is that since the last report, without evaluation.
 absl::Status Trainer::Send(client::Report report) {
   const absl::Time now = absl::Now();
   report.wall_s = absl::ToDoubleSeconds(now - window_begin_ - evaluating_);
+  if (!report.has_test) report.trained_s = TrainedSeconds();
   window_begin_ = now;
-  evaluating_ = absl::ZeroDuration();
+  evaluating_before_ += std::exchange(evaluating_, absl::ZeroDuration());
   outcome_.wall_s += report.wall_s;
   LogDebug("steps %d to %d: loss %.4f in %.3f s", report.first_step, report.end_step,
            report.loss_sum / static_cast<double>(report.samples), report.wall_s);
@@ -308,6 +354,7 @@ absl::Status Trainer::End() {
     if (!status.ok()) return status;
     LogInfo("model saved as %s", path);
   }
+  if (auto status = MeasureSnapshots(); !status.ok()) return status;
   outcome_.steps = plan_.total_steps;
   outcome_.samples = plan_.total_steps * plan_.batch;
   return Send(window_);

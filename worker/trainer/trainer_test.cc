@@ -112,6 +112,46 @@ TEST_F(TrainerTest, ReportsWindowsThatEndAtEpochsAndTheLastOneIsFinal) {
   EXPECT_TRUE(client_->failures.empty());
 }
 
+TEST_F(TrainerTest, EvaluatesAfterSoManySteps) {
+  ASSERT_TRUE(Train(std::string(kSmall) + "evaluation { every_steps: 7 }").ok());
+  std::vector<uint64_t> tested;
+  double trained_s = 0;
+  for (const client::Report& report : client_->reports) {
+    if (report.has_test) tested.push_back(report.end_step);
+    EXPECT_GT(report.trained_s, trained_s);
+    trained_s = report.trained_s;
+  }
+  EXPECT_THAT(tested, ElementsAre(7, 14, 20));
+}
+
+TEST_F(TrainerTest, DeferredEvaluationMeasuresTheSameWeightsAfterTheLastStep) {
+  const std::string job =
+      "name: 't' seed: 3 max_steps: 20 model { zoo: 'cnn' } data { "
+      "batch_per_rank: 8 synthetic { height: 8 width: 8 } } evaluation { "
+      "every_steps: 7 deferred: ";
+  const auto scores = [&](const std::string& deferred) {
+    EXPECT_TRUE(Train(job + deferred + " }").ok());
+    std::vector<std::pair<uint64_t, double>> measured;
+    for (const client::Report& report : client_->reports) {
+      if (report.has_test) measured.emplace_back(report.end_step, report.test_loss);
+    }
+    return measured;
+  };
+  const auto at_once = scores("false");
+  ASSERT_EQ(at_once.size(), 3);
+  EXPECT_EQ(scores("true"), at_once);
+  // Windows that end at 7, 14 and 20, and, just before the last of them, what was measured late.
+  const auto& reports = client_->reports;
+  ASSERT_EQ(reports.size(), 5);
+  EXPECT_EQ(reports[1].end_step, 14);
+  EXPECT_EQ(reports[2].first_step, 7);
+  EXPECT_EQ(reports[2].end_step, 7);
+  EXPECT_EQ(reports[2].samples, 0);
+  EXPECT_GE(reports[2].trained_s, reports[0].trained_s);
+  EXPECT_LE(reports[2].trained_s, reports[1].trained_s);
+  EXPECT_TRUE(reports[4].final);
+}
+
 TEST_F(TrainerTest, MaxStepsEndsInTheMiddleOfAnEpoch) {
   auto outcome = Train(std::string(kSmall) + "max_steps: 13");
   ASSERT_TRUE(outcome.ok()) << outcome.status();
