@@ -1,0 +1,44 @@
+#ifndef STRATA_COMPARE_RUNNER_H_
+#define STRATA_COMPARE_RUNNER_H_
+
+#include <functional>
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "compare/run_record.pb.h"
+#include "proto/job.pb.h"
+
+namespace strata::compare {
+
+// One job in one mode with one seed: `job` is complete, its mode, seed and evaluation are set and
+// its defaults filled in.
+struct RunPlan {
+  std::string mode;
+  proto::Job job;
+};
+
+struct RunProgress {
+  double done = 0;   // share of the run, 0 to 1
+  std::string text;  // "step 300/1000  loss 0.52", may be empty
+};
+
+// Runs jobs, one at a time: on a cluster, or in virtual time.
+class Runner {
+ public:
+  using OnProgress = std::function<void(const RunProgress&)>;
+
+  virtual ~Runner() = default;
+
+  // Whether it can run the job at all. Errors: InvalidArgument, one line that names the field.
+  virtual absl::Status Check(const RunPlan& plan) = 0;
+  // Blocks until the run has ended. A job that fails by itself (a loss that is NaN) is a record
+  // with `failure`. Errors: Unavailable (the cluster is gone), Cancelled (by Stop).
+  virtual absl::StatusOr<proto::RunRecord> Run(const RunPlan& plan, const OnProgress& progress) = 0;
+  // From any thread: Run returns soon.
+  virtual void Stop() = 0;
+};
+
+}  // namespace strata::compare
+
+#endif  // STRATA_COMPARE_RUNNER_H_
