@@ -61,4 +61,13 @@ absl::StatusOr<TrainAndTest> LoadData(const proto::Data& data, uint64_t seed) {
   return loaded;
 }
 
+absl::StatusOr<uint64_t> CountTrainingSamples(const proto::Data& data) {
+  absl::StatusOr<uint64_t> samples =
+      absl::InvalidArgumentError("data: neither idx nor synthetic is given");
+  if (data.has_idx()) samples = CountIdxTrainingSamples(data.idx().dir());
+  if (data.has_synthetic()) samples = SyntheticTrainingSamples(data.synthetic());
+  if (samples.ok() && data.limit_train() > 0) *samples = std::min(*samples, data.limit_train());
+  return samples;
+}
+
 }  // namespace strata::worker

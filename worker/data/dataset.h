@@ -44,6 +44,10 @@ struct TrainAndTest {
 // one line that names the file or field.
 absl::StatusOr<TrainAndTest> LoadData(const proto::Data& data, uint64_t seed);
 
+// The training samples that LoadData would load. Of files only the header is read. Errors as of
+// LoadData.
+absl::StatusOr<uint64_t> CountTrainingSamples(const proto::Data& data);
+
 }  // namespace strata::worker
 
 #endif  // STRATA_WORKER_DATA_DATASET_H_

@@ -15,6 +15,7 @@ namespace strata::worker {
 namespace {
 
 constexpr uint64_t kBlockBytes = uint64_t{1} << 20;
+constexpr char kTrainLabels[] = "train-labels-idx1-ubyte";
 
 uint32_t BigEndian(const uint8_t* bytes) {
   return uint32_t{bytes[0]} << 24 | uint32_t{bytes[1]} << 16 | uint32_t{bytes[2]} << 8 | bytes[3];
@@ -167,8 +168,7 @@ absl::StatusOr<IdxArray> ReadIdx(const std::string& path, uint32_t dimensions) {
 }
 
 absl::StatusOr<TrainAndTest> ReadIdxFolder(const std::string& dir) {
-  auto train =
-      ReadPair(FindFile(dir, "train-images-idx3-ubyte"), FindFile(dir, "train-labels-idx1-ubyte"));
+  auto train = ReadPair(FindFile(dir, "train-images-idx3-ubyte"), FindFile(dir, kTrainLabels));
   if (!train.ok()) return train.status();
   const std::string test_images = FindFile(dir, "t10k-images-idx3-ubyte");
   auto test = ReadPair(test_images, FindFile(dir, "t10k-labels-idx1-ubyte"));
@@ -179,6 +179,15 @@ absl::StatusOr<TrainAndTest> ReadIdxFolder(const std::string& dir) {
                                                    train->height, " x ", train->width));
   }
   return TrainAndTest{*std::move(train), *std::move(test)};
+}
+
+absl::StatusOr<uint64_t> CountIdxTrainingSamples(const std::string& dir) {
+  const std::string path = FindFile(dir, kTrainLabels);
+  auto input = Input::Open(path);
+  if (!input.ok()) return input.status();
+  const auto sizes = ReadHeader(path, 1, &*input);
+  if (!sizes.ok()) return sizes.status();
+  return sizes->front();
 }
 
 }  // namespace strata::worker

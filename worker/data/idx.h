@@ -30,6 +30,9 @@ absl::StatusOr<IdxArray> ReadIdx(const std::string& path, uint32_t dimensions);
 // Reads the four files of the MNIST family in `dir`, each plain or with .gz.
 absl::StatusOr<TrainAndTest> ReadIdxFolder(const std::string& dir);
 
+// How many training samples the folder holds, by the header of the labels. Errors as of ReadIdx.
+absl::StatusOr<uint64_t> CountIdxTrainingSamples(const std::string& dir);
+
 }  // namespace strata::worker
 
 #endif  // STRATA_WORKER_DATA_IDX_H_

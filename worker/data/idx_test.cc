@@ -169,6 +169,22 @@ TEST_F(IdxTest, LimitsKeepTheFirstSamples) {
   EXPECT_EQ(data->test.size(), 1u);
 }
 
+TEST_F(IdxTest, TrainingSamplesAreCountedAsTheyWouldBeLoaded) {
+  WriteFolder();
+  proto::Data config;
+  config.mutable_idx()->set_dir(dir_);
+  EXPECT_EQ(*CountTrainingSamples(config), 2u);
+  config.set_limit_train(1);
+  EXPECT_EQ(*CountTrainingSamples(config), 1u);
+  config.set_limit_train(3);
+  EXPECT_EQ(*CountTrainingSamples(config), 2u);
+  config.mutable_idx()->set_dir(dir_ + "/none");
+  EXPECT_EQ(CountTrainingSamples(config).status().code(), absl::StatusCode::kNotFound);
+  config.clear_limit_train();
+  config.mutable_synthetic();
+  EXPECT_EQ(*CountTrainingSamples(config), 4096u);
+}
+
 TEST(Normalisation, GivesZeroMeanAndUnitDeviation) {
   Dataset data;
   data.channels = data.height = 1;

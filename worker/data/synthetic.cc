@@ -46,7 +46,7 @@ absl::StatusOr<TrainAndTest> MakeSynthetic(const proto::Synthetic& config, uint6
   shape.channels = config.channels() == 0 ? 1 : config.channels();
   shape.height = config.height() == 0 ? 28 : config.height();
   shape.width = config.width() == 0 ? 28 : config.width();
-  const uint64_t train = config.train_samples() == 0 ? 4096 : config.train_samples();
+  const uint64_t train = SyntheticTrainingSamples(config);
   const uint64_t test = config.test_samples() == 0 ? 512 : config.test_samples();
   if (shape.classes < 2 || shape.classes > 256) {
     return absl::InvalidArgumentError(
@@ -70,6 +70,10 @@ absl::StatusOr<TrainAndTest> MakeSynthetic(const proto::Synthetic& config, uint6
   }
   return TrainAndTest{MakeSamples(shape, patterns, train, RandomKey(seed, kTrainStream)),
                       MakeSamples(shape, patterns, test, RandomKey(seed, kTestStream))};
+}
+
+uint64_t SyntheticTrainingSamples(const proto::Synthetic& config) {
+  return config.train_samples() == 0 ? 4096 : config.train_samples();
 }
 
 }  // namespace strata::worker

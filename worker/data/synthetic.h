@@ -1,6 +1,8 @@
 #ifndef STRATA_WORKER_DATA_SYNTHETIC_H_
 #define STRATA_WORKER_DATA_SYNTHETIC_H_
 
+#include <cstdint>
+
 #include "absl/status/statusor.h"
 #include "proto/job.pb.h"
 #include "worker/data/dataset.h"
@@ -11,6 +13,9 @@ namespace strata::worker {
 // pattern plus noise. Zero fields mean the defaults of job.proto. Errors: InvalidArgument naming
 // the field (sizes out of range).
 absl::StatusOr<TrainAndTest> MakeSynthetic(const proto::Synthetic& config, uint64_t seed);
+
+// How many of them are for training.
+uint64_t SyntheticTrainingSamples(const proto::Synthetic& config);
 
 }  // namespace strata::worker
 

@@ -1,6 +1,5 @@
 #include "worker/trainer/trainer.h"
 
-#include <algorithm>
 #include <cmath>
 #include <limits>
 #include <memory>
@@ -13,52 +12,16 @@
 #include "absl/time/clock.h"
 #include "common/log.h"
 #include "worker/data/batch_source.h"
-#include "worker/data/sampler.h"
 #include "worker/nn/network.h"
 #include "worker/trainer/evaluator.h"
 #include "worker/trainer/hash_log.h"
 #include "worker/trainer/model_file.h"
 #include "worker/trainer/snapshots.h"
+#include "worker/trainer/step_plan.h"
 #include "worker/trainer/straggler.h"
 
 namespace strata::worker {
 namespace {
-
-// How far a job goes and where its windows of steps end.
-struct Plan {
-  uint32_t batch = 0;  // samples of this rank per step
-  uint64_t steps_per_epoch = 0, total_steps = 0;
-  uint64_t report_every = 0;
-  uint64_t evaluate_every = 0;  // steps
-
-  bool EndsEpoch(uint64_t step) const { return (step + 1) % steps_per_epoch == 0; }
-  // After this step, apart from the end of the job.
-  bool Evaluates(uint64_t step) const { return (step + 1) % evaluate_every == 0; }
-  bool EndsWindow(uint64_t step) const {
-    return (step + 1) % report_every == 0 || EndsEpoch(step) || Evaluates(step) ||
-           step + 1 == total_steps;
-  }
-};
-
-absl::StatusOr<Plan> PlanOf(const proto::Job& job, uint64_t samples, uint32_t ranks) {
-  Plan plan;
-  plan.batch = job.data().batch_per_rank() == 0 ? 64 : job.data().batch_per_rank();
-  plan.steps_per_epoch = StepsPerEpoch(samples, ranks, plan.batch);
-  if (plan.steps_per_epoch == 0) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("the ", samples, " training samples are fewer than one step needs (", ranks,
-                     " ranks x batch_per_rank ", plan.batch, ")"));
-  }
-  constexpr uint64_t kNoLimit = std::numeric_limits<uint64_t>::max();
-  const uint64_t limit = job.max_steps() == 0 ? kNoLimit : job.max_steps();
-  const uint64_t epochs = job.epochs() == 0 && job.max_steps() == 0 ? 1 : job.epochs();
-  plan.total_steps = epochs == 0 ? limit : std::min(limit, epochs * plan.steps_per_epoch);
-  plan.report_every = job.metrics().every_steps() == 0 ? 50 : job.metrics().every_steps();
-  const uint64_t epochs_between = std::max(1U, job.evaluation().every_epochs());
-  plan.evaluate_every = job.evaluation().every_steps() > 0 ? job.evaluation().every_steps()
-                                                           : epochs_between * plan.steps_per_epoch;
-  return plan;
-}
 
 // One rank's training. Methods that return what the client said leave it as it is; errors of our
 // own are wrapped in Own.
@@ -127,7 +90,7 @@ class Trainer {
   TrainAndTest data_;
   Normalisation normalisation_;
   ModelSpec model_;
-  Plan plan_;
+  StepPlan plan_;
   std::vector<int> tensors_;  // the client's index by WeightsOf's
   std::vector<std::vector<float>> buffers_;
   std::unique_ptr<Network> network_;
@@ -156,7 +119,7 @@ absl::Status Trainer::Prepare() {
       MakeModel(job_.model().zoo(), {train.channels, train.height, train.width}, train.classes);
   if (!model.ok()) return model.status();
   model_ = *std::move(model);
-  auto plan = PlanOf(job_, train.size(), client_.ranks());
+  auto plan = StepPlanOf(job_, train.size(), client_.ranks());
   if (!plan.ok()) return plan.status();
   plan_ = *plan;
   if (client_.rank() == 0) {
