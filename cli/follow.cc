@@ -10,6 +10,7 @@
 #include "cli/progress.h"
 #include "cli/render.h"
 #include "cli/trace_file.h"
+#include "worker/agent/metrics_line.h"
 
 namespace strata::cli {
 namespace {
@@ -30,7 +31,7 @@ class JsonEvents {
     if (event.has_metrics()) {
       // A coordinator that restarted tells steps again.
       const proto::MetricsRecord& record = event.metrics();
-      const bool is_window = record.samples() > 0;
+      const bool is_window = !worker::IsLateMeasurement(record);
       if (is_window && record.step() <= shown_step_ && !record.final()) return;
       if (is_window) shown_step_ = record.step();
     }

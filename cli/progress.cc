@@ -9,6 +9,7 @@
 #include "absl/strings/str_join.h"
 #include "common/count_of.h"
 #include "common/job/encoding.h"
+#include "worker/agent/metrics_line.h"
 
 namespace strata::cli {
 namespace {
@@ -99,7 +100,7 @@ std::string MetricsText(const proto::MetricsRecord& record, const proto::JobStat
   const proto::Progress& progress = status.progress();
   std::string of = progress.total_steps() > 0 ? absl::StrCat("/", progress.total_steps()) : "";
   std::vector<std::string> parts = {absl::StrCat("step ", record.step(), of)};
-  const bool is_window = record.samples() > 0;
+  const bool is_window = !worker::IsLateMeasurement(record);
   if (is_window) {
     for (auto& part : Parts(record.epoch(), record.samples_per_s(), record.loss(), progress)) {
       parts.push_back(std::move(part));
@@ -142,7 +143,7 @@ void ProgressDisplay::Show(const proto::FollowEvent& event) {
   if (event.has_status()) return ShowStatus(event.status());
   if (!event.has_metrics()) return;
   const proto::MetricsRecord& record = event.metrics();
-  const bool is_window = record.samples() > 0;
+  const bool is_window = !worker::IsLateMeasurement(record);
   if (is_window && record.step() <= shown_step_ && !record.final()) return;
   if (is_window) shown_step_ = record.step();
   // On a terminal the live line tells the rest; what was measured stays.

@@ -299,8 +299,9 @@ void JobChecker::CheckAnswer(const wire::Frame& frame) {
     Violate("answers are monotone",
             absl::StrFormat("%s: version %d after %d", where(), answer.version, told));
   }
-  // Who asks again for an answer that was encoded is given what that one led to.
-  if (answer.op == Op::kAnswer || !codecs_.encodes_answers()) told = answer.version;
+  // Who asks again is given what the last answer led to, even after the final weights.
+  const bool keeps_answers = codecs_.encodes_answers() || chunk.reference->compensates();
+  if (answer.op == Op::kAnswer || !keeps_answers) told = answer.version;
 }
 
 // Counted from what the shard has really received.

@@ -33,7 +33,7 @@ void CodecModel::OnNodeStart(uint32_t node, uint32_t incarnation) {
     chunks.push_back(
         {.encoder = ReferenceEncoder(record_.job().push(), ReferenceEncoder::Of::kIncrements,
                                      std::vector<float>(map_.ElementsOf(ChunkId(c)), 0.0f)),
-         .payload = {}});
+         .payloads = {}});
   }
 }
 
@@ -45,8 +45,8 @@ void CodecModel::OnSum(uint32_t node, uint32_t incarnation, ChunkId chunk, uint6
   const double epochs =
       static_cast<double>(sender.samples) * (static_cast<double>(ranks_) / self.ranks() /
                                              static_cast<double>(record_.samples_per_epoch()));
-  sender.payload = sender.encoder.Encode(sum, epochs);
-  sender.clock = clock;
+  sender.payloads[clock] = sender.encoder.Encode(sum, epochs);
+  if (sender.payloads.size() > 2) sender.payloads.erase(sender.payloads.begin());
   sender.samples += samples;
 }
 
@@ -55,10 +55,11 @@ std::string CodecModel::CheckPush(const wire::Frame& push) const {
   if (header.codec != push_codec_) return "codec " + wire::ToString(header.codec);
   if (!encodes_pushes()) return "";
   const Sender& sender = senders_.at({header.node, header.incarnation})[header.chunk];
-  if (sender.clock != header.clock) {
-    return absl::StrFormat("clock %d, the node has summed %d", header.clock, sender.clock);
+  const auto payload = sender.payloads.find(header.clock);
+  if (payload == sender.payloads.end()) {
+    return absl::StrFormat("clock %d is not one that the node has just summed", header.clock);
   }
-  return Equal(push.payload, sender.payload) ? "" : "another payload than the model's";
+  return Equal(push.payload, payload->second) ? "" : "another payload than the model's";
 }
 
 std::vector<float> CodecModel::SumOf(const wire::Frame& push) const {

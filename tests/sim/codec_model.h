@@ -50,8 +50,8 @@ class CodecModel {
  private:
   struct Sender {
     ReferenceEncoder encoder;
-    uint64_t clock = 0;  // of the payload
-    std::vector<std::byte> payload;
+    // By clock; the last two: with double buffering the next is made while one is on its way.
+    std::map<uint64_t, std::vector<std::byte>> payloads;
     uint64_t samples = 0;
   };
   struct Copy {

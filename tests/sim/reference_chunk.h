@@ -54,6 +54,7 @@ class ReferenceChunk {
   const std::vector<float>& WeightsFor(uint32_t node);
   uint64_t VersionFor(uint32_t node);
 
+  bool compensates() const { return consistency_.async().has_delay_compensation(); }
   const std::vector<float>& weights() const { return weights_; }
   uint64_t version() const { return version_; }
   // Least number of pushes of any node that has not retired; where all have, the most of any.
@@ -86,7 +87,6 @@ class ReferenceChunk {
   void ApplyPush(const Node& node, const ReferencePush& push);
   // Its mean gradient, corrected.
   std::vector<float> Compensate(const Node& node, const ReferencePush& push);
-  bool compensates() const { return consistency_.async().has_delay_compensation(); }
   uint32_t StalenessOf(const Node& node) const;
   std::vector<Due> CollectDue();
 

@@ -372,9 +372,10 @@ void JobProcesses::Tell(const proto::AgentMessage& message) {
 }
 
 void JobProcesses::Append(const proto::MetricsRecord& record) {
-  bool only_measured = record.final() && record.step() == last_step_;
-  if (final_measured_ || (record.step() <= last_step_ && !only_measured)) return;
-  last_step_ = record.step();
+  const bool only_measured = record.final() && record.step() == last_step_;
+  uint64_t& last_step = IsLateMeasurement(record) ? last_measured_step_ : last_step_;
+  if (final_measured_ || (record.step() <= last_step && !only_measured)) return;
+  last_step = record.step();
   absl::Status status = AppendLine(MetricsFile(run_dir_), MetricsLine(record));
   if (!status.ok()) {
     Fail(absl::StrCat("node ", self_.node(), " (", options_.daemon, "): ", status.message()));

@@ -130,7 +130,8 @@ class JobProcesses {
   bool collecting_ = false;
   bool final_reported_ = false;
   bool final_measured_ = false;
-  uint64_t last_step_ = 0;  // of metrics.jsonl
+  uint64_t last_step_ = 0;           // of metrics.jsonl
+  uint64_t last_measured_step_ = 0;  // of its late measurements
   bool gone_ = false;
   // Expires with this object; timers hold weak references to it.
   std::shared_ptr<bool> alive_ = std::make_shared<bool>(true);

@@ -307,9 +307,15 @@ TEST_F(JobProcessesTest, WriteEachStepsMetricsOnce) {
       record.set_step(step);
       job.Append(record);
     }
+    for (uint64_t step : {5, 15, 15, 25}) {
+      proto::MetricsRecord late;
+      late.set_step(step);
+      late.set_test_accuracy(0.5);
+      job.Append(late);
+    }
   });
   std::string text = ReadFile(dir_ + "/runs/job-7/metrics.jsonl");
-  EXPECT_EQ(std::count(text.begin(), text.end(), '\n'), 3);
+  EXPECT_EQ(std::count(text.begin(), text.end(), '\n'), 6);
   EXPECT_LT(text.find("\"step\":20"), text.find("\"step\":30"));
 }
 

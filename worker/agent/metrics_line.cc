@@ -5,10 +5,14 @@
 
 namespace strata::worker {
 
+bool IsLateMeasurement(const proto::MetricsRecord& record) {
+  return record.samples() == 0 && record.has_test_accuracy() && !record.final();
+}
+
 std::string MetricsLine(const proto::MetricsRecord& record) {
   nlohmann::ordered_json line;
   line["step"] = record.step();
-  if (record.samples() == 0) {
+  if (IsLateMeasurement(record)) {
     line["test_accuracy"] = record.test_accuracy();
     line["test_loss"] = record.test_loss();
     line["elapsed_s"] = record.elapsed_s();

@@ -115,5 +115,15 @@ TEST(MetricsLine, HasStableFieldNames) {
   EXPECT_NE(MetricsLine(record).find(R"("final":true)"), std::string::npos);
 }
 
+TEST(MetricsLine, HasNothingButTheTestOfWeightsThatWereMeasuredLate) {
+  proto::MetricsRecord record;
+  record.set_step(50);
+  record.set_test_accuracy(0.5);
+  record.set_test_loss(1.5);
+  record.set_elapsed_s(2);
+  EXPECT_EQ(MetricsLine(record),
+            R"({"step":50,"test_accuracy":0.5,"test_loss":1.5,"elapsed_s":2.0})");
+}
+
 }  // namespace
 }  // namespace strata::worker
