@@ -1,0 +1,76 @@
+#include "compare/statistics/figure_text.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+
+namespace strata::compare {
+namespace {
+
+// Three digits that count.
+std::string ThreeDigits(double value) {
+  const double magnitude = std::abs(value);
+  const int digits = magnitude >= 99.95 ? 0 : magnitude >= 9.995 ? 1 : magnitude >= 0.9995 ? 2 : 3;
+  if (magnitude > 0 && magnitude < 0.0995) return absl::StrFormat("%.3g", value);
+  return absl::StrFormat("%.*f", digits, value);
+}
+
+std::string WithPrefix(double value, const char* unit) {
+  const char* prefixes[] = {"", "k", "M", "G", "T", "P"};
+  int i = 0;
+  for (; i < 5 && std::abs(value) >= 999.5; ++i) value /= 1000;
+  const bool is_whole = i == 0 && value == std::floor(value);
+  const std::string digits = is_whole ? absl::StrFormat("%.0f", value) : ThreeDigits(value);
+  const std::string symbol = absl::StrCat(prefixes[i], unit);
+  return symbol.empty() ? digits : absl::StrCat(digits, " ", symbol);
+}
+
+}  // namespace
+
+std::string PercentText(double share, int digits) {
+  return absl::StrFormat("%.*f %%", digits, share * 100);
+}
+
+std::string PercentText(const Interval& interval, int digits) {
+  return absl::StrFormat("%.*f to %.*f", digits, interval.low * 100, digits, interval.high * 100);
+}
+
+std::string PointsText(double difference) {
+  const std::string text = absl::StrFormat("%+.2f", difference * 100);
+  return text == "-0.00" ? "+0.00" : text;
+}
+
+std::string PointsText(const Interval& interval) {
+  return absl::StrCat(PointsText(interval.low), " to ", PointsText(interval.high));
+}
+
+std::string RatioText(double ratio) {
+  return ratio < 10 ? absl::StrFormat("%.2f", ratio) : ThreeDigits(ratio);
+}
+
+std::string RatioText(const Interval& interval) {
+  return absl::StrCat(RatioText(interval.low), " to ", RatioText(interval.high));
+}
+
+std::string SecondsText(double seconds) { return absl::StrCat(ThreeDigits(seconds), " s"); }
+
+std::string CountText(double count) { return WithPrefix(count, ""); }
+
+std::string BytesText(double bytes) { return WithPrefix(bytes, "B"); }
+
+std::string TargetText(const Analysis& analysis) {
+  if (!analysis.target_accuracy) return "";
+  const std::string target = PercentText(*analysis.target_accuracy, 1);
+  if (analysis.target_is_given) return absl::StrCat(target, " (as given)");
+  const auto is_far_below = [&](const ModeFigures& mode) {
+    return mode.final_accuracy && mode.final_accuracy->mean < *analysis.target_accuracy;
+  };
+  const bool some_are = std::any_of(analysis.modes.begin(), analysis.modes.end(), is_far_below);
+  return absl::StrCat(target, " (1 point below the lowest mean final accuracy, ",
+                      analysis.target_mode, "'s",
+                      some_are ? ", without modes more than 10 points below the best)" : ")");
+}
+
+}  // namespace strata::compare

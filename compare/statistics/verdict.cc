@@ -1,0 +1,261 @@
+#include "compare/statistics/verdict.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
+#include "compare/statistics/figure_text.h"
+
+namespace strata::compare {
+namespace {
+
+constexpr char kOnePair[] = "one pair of runs: no interval";
+
+std::string MarginText(double margin) { return absl::StrFormat("%g points", margin * 100); }
+
+std::string InBrackets(const Estimate& estimate, bool is_ratio) {
+  if (!estimate.interval) return absl::StrCat(" (", kOnePair, ")");
+  const Interval& interval = *estimate.interval;
+  return absl::StrCat(" (", is_ratio ? RatioText(interval) : PointsText(interval), ")");
+}
+
+// 1 / ratio: how much later.
+Estimate Inverse(const Estimate& estimate) {
+  Estimate inverse = estimate;
+  inverse.mean = 1 / estimate.mean;
+  if (estimate.interval)
+    inverse.interval = {1 / estimate.interval->high, 1 / estimate.interval->low};
+  return inverse;
+}
+
+// The interval of how much worse, as of how much better.
+std::string ByPoints(const Estimate& difference) {
+  const double sign = difference.mean < 0 ? -1 : 1;
+  const double a = sign * difference.interval->low * 100,
+               b = sign * difference.interval->high * 100;
+  return absl::StrFormat("by %.2f points (%.2f to %.2f)", sign * difference.mean * 100,
+                         std::min(a, b), std::max(a, b));
+}
+
+std::string AccuracyText(const Comparison& comparison, const std::string& baseline, double margin) {
+  if (!comparison.accuracy) return absl::StrCat("no seed with which ", baseline, " finished, too");
+  const Estimate& difference = *comparison.accuracy;
+  const std::string by = absl::StrCat(PointsText(difference.mean), " points");
+  switch (AccuracyFindingOf(comparison, margin)) {
+    case AccuracyFinding::kEqual:
+      return absl::StrCat("equal to ", baseline, "'s within ", MarginText(margin), " (",
+                          PointsText(difference.mean), ", interval ",
+                          PointsText(*difference.interval), ")");
+    case AccuracyFinding::kBetter:
+      return absl::StrCat("better than ", baseline, "'s ", ByPoints(difference));
+    case AccuracyFinding::kWorse:
+      return absl::StrCat("worse than ", baseline, "'s ", ByPoints(difference));
+    case AccuracyFinding::kUndecided:
+      return absl::StrCat("no significant difference from ", baseline, "'s (", by, ", interval ",
+                          PointsText(*difference.interval), ")");
+    case AccuracyFinding::kUnknown:
+      break;
+  }
+  return absl::StrCat(by, " from ", baseline, "'s (", kOnePair, ")");
+}
+
+// Of "is sooner" or "is later", without the target.
+std::string SpeedText(const Estimate& speedup) {
+  if (speedup.mean >= 1) {
+    return absl::StrCat(RatioText(speedup.mean), " x sooner", InBrackets(speedup, true));
+  }
+  const Estimate slowdown = Inverse(speedup);
+  return absl::StrCat(RatioText(slowdown.mean), " x later", InBrackets(slowdown, true));
+}
+
+std::string ReachedText(const ModeFigures& mode, const std::string& target) {
+  if (mode.reached == 0) return absl::StrCat("does not reach ", target);
+  if (mode.reached < int(mode.runs.size())) {
+    return absl::StrCat("reaches ", target, " in ", mode.reached, " of ", mode.runs.size(),
+                        " runs only");
+  }
+  if (!mode.seconds_to_target) return absl::StrCat("reaches ", target, " from the first");
+  return absl::StrCat("reaches ", target, " after ", SecondsText(mode.seconds_to_target->mean));
+}
+
+std::string TimeText(const ModeFigures& mode, const ModeFigures& baseline,
+                     const std::string& target) {
+  if (!mode.comparison || !mode.comparison->speedup) {
+    const std::string reached = ReachedText(mode, target);
+    const bool only_baseline_fails =
+        mode.comparison && mode.seconds_to_target && baseline.reached < int(baseline.runs.size());
+    if (!only_baseline_fails) return reached;
+    return absl::StrCat(reached, ", ", baseline.mode, " in ", baseline.reached, " of ",
+                        baseline.runs.size(), " runs");
+  }
+  const Estimate& speedup = *mode.comparison->speedup;
+  if (TimeFindingOf(*mode.comparison) != TimeFinding::kUndecided) {
+    return absl::StrCat("reaches ", target, " ", SpeedText(speedup));
+  }
+  return absl::StrCat("no significant difference in time to ", target, " (ratio ",
+                      RatioText(speedup.mean), ", interval ", RatioText(*speedup.interval), ")");
+}
+
+std::string FailuresText(const ModeFigures& mode) {
+  const auto failed = std::find_if(mode.runs.begin(), mode.runs.end(),
+                                   [](const RunFigures& run) { return !run.failure.empty(); });
+  if (failed == mode.runs.end()) return "";
+  const std::string why = absl::StrCat(" (seed ", failed->seed, ": ", failed->failure, ")");
+  const int runs = mode.runs.size();
+  if (mode.failed == runs) {
+    return absl::StrCat(runs == 1 ? "its run" : absl::StrCat("all ", runs, " runs"), " failed",
+                        why);
+  }
+  return absl::StrCat(mode.failed, " of ", runs, " runs failed", why,
+                      mode.failed == 1 ? " and is" : " and are", " in no mean");
+}
+
+std::string ModeText(const Analysis& analysis, const ModeFigures& mode) {
+  const ModeFigures& baseline = analysis.modes.front();
+  const std::string failures = FailuresText(mode);
+  if (!mode.final_accuracy) return absl::StrCat(mode.mode, ": ", failures, ".");
+  const std::string target = PercentText(*analysis.target_accuracy, 1);
+  const Estimate& accuracy = *mode.final_accuracy;
+  std::string text = absl::StrCat(mode.mode, ": accuracy ", PercentText(accuracy.mean, 2));
+  if (mode.comparison) {
+    absl::StrAppend(&text, ", ",
+                    AccuracyText(*mode.comparison, baseline.mode, analysis.equivalence_margin));
+  } else if (accuracy.interval) {
+    absl::StrAppend(&text, " (", PercentText(*accuracy.interval, 2), ")");
+  }
+  absl::StrAppend(&text, "; ", TimeText(mode, baseline, target), ".");
+  if (!failures.empty()) absl::StrAppend(&text, " But ", failures, ".");
+  return text;
+}
+
+// Those that are sooner than the baseline, the largest ratio first.
+std::vector<const ModeFigures*> SoonerModes(const Analysis& analysis) {
+  std::vector<const ModeFigures*> sooner;
+  for (const ModeFigures& mode : analysis.modes) {
+    if (mode.comparison && TimeFindingOf(*mode.comparison) == TimeFinding::kSooner) {
+      sooner.push_back(&mode);
+    }
+  }
+  std::stable_sort(sooner.begin(), sooner.end(), [](const auto* a, const auto* b) {
+    return a->comparison->speedup->mean > b->comparison->speedup->mean;
+  });
+  return sooner;
+}
+
+// "async 1.82 x (1.61 to 2.05)".
+std::string NameAndSpeed(const ModeFigures& mode) {
+  const Estimate& speedup = *mode.comparison->speedup;
+  return absl::StrCat(mode.mode, " ", RatioText(speedup.mean), " x", InBrackets(speedup, true));
+}
+
+std::string WhyNotAsAccurate(const Comparison& comparison, AccuracyFinding finding) {
+  if (finding == AccuracyFinding::kWorse) {
+    return absl::StrCat("worse ", ByPoints(*comparison.accuracy));
+  }
+  return absl::StrCat("undecided, ", PointsText(*comparison.accuracy->interval), " points");
+}
+
+std::string NoneSooner(const Analysis& analysis, const std::string& target) {
+  const ModeFigures& baseline = analysis.modes.front();
+  if (!baseline.seconds_to_target) {
+    return absl::StrCat(baseline.mode, " reaches ", target, " in ", baseline.reached, " of ",
+                        baseline.runs.size(), " runs: times to it are not compared.");
+  }
+  return absl::StrCat("No mode was shown to be sooner to ", target, " than ", baseline.mode,
+                      " at equal accuracy.");
+}
+
+// The modes with that finding: "lazy by 1.20 points (0.60 to 1.80)" or, of kEqual, "lazy".
+std::vector<std::string> ModesThatAre(AccuracyFinding finding, const Analysis& analysis) {
+  std::vector<std::string> names;
+  for (const ModeFigures& mode : analysis.modes) {
+    if (!mode.comparison || mode.failed > 0) continue;
+    if (AccuracyFindingOf(*mode.comparison, analysis.equivalence_margin) != finding) continue;
+    const bool is_equal = finding == AccuracyFinding::kEqual;
+    names.push_back(is_equal ? mode.mode
+                             : absl::StrCat(mode.mode, " ", ByPoints(*mode.comparison->accuracy)));
+  }
+  return names;
+}
+
+std::string OverallText(const Analysis& analysis) {
+  const ModeFigures& baseline = analysis.modes.front();
+  const double margin = analysis.equivalence_margin;
+  const std::string target = PercentText(*analysis.target_accuracy, 1);
+  std::vector<std::string> as_accurate, others;
+  for (const ModeFigures* mode : SoonerModes(analysis)) {
+    const AccuracyFinding finding = AccuracyFindingOf(*mode->comparison, margin);
+    if (finding == AccuracyFinding::kEqual || finding == AccuracyFinding::kBetter) {
+      as_accurate.push_back(NameAndSpeed(*mode));
+    } else {
+      others.push_back(absl::StrCat(NameAndSpeed(*mode), ", accuracy ",
+                                    WhyNotAsAccurate(*mode->comparison, finding)));
+    }
+  }
+  std::string text;
+  if (!as_accurate.empty()) {
+    text = absl::StrCat("Sooner to ", target, " than ", baseline.mode,
+                        ", at an accuracy that is equal within ", MarginText(margin),
+                        " or better: ", absl::StrJoin(as_accurate, ", "), ".");
+  } else {
+    text = NoneSooner(analysis, target);
+  }
+  if (!others.empty()) {
+    absl::StrAppend(&text, " Sooner, but not as accurate: ", absl::StrJoin(others, "; "), ".");
+  } else if (as_accurate.empty()) {
+    const std::vector<std::string> better = ModesThatAre(AccuracyFinding::kBetter, analysis);
+    const std::vector<std::string> equal = ModesThatAre(AccuracyFinding::kEqual, analysis);
+    if (!better.empty()) {
+      absl::StrAppend(&text, " More accurate: ", absl::StrJoin(better, ", "), ".");
+    } else if (!equal.empty()) {
+      absl::StrAppend(&text, " Equally accurate within ", MarginText(margin), ": ",
+                      absl::StrJoin(equal, ", "), ".");
+    }
+  }
+  return text;
+}
+
+}  // namespace
+
+AccuracyFinding AccuracyFindingOf(const Comparison& comparison, double margin) {
+  if (!comparison.accuracy || !comparison.accuracy->interval) return AccuracyFinding::kUnknown;
+  const Interval& interval = *comparison.accuracy->interval;
+  if (interval.low >= -margin && interval.high <= margin) return AccuracyFinding::kEqual;
+  if (interval.low > 0) return AccuracyFinding::kBetter;
+  if (interval.high < 0) return AccuracyFinding::kWorse;
+  return AccuracyFinding::kUndecided;
+}
+
+TimeFinding TimeFindingOf(const Comparison& comparison) {
+  if (!comparison.speedup || !comparison.speedup->interval) return TimeFinding::kUnknown;
+  const Interval& interval = *comparison.speedup->interval;
+  if (interval.low > 1) return TimeFinding::kSooner;
+  if (interval.high < 1) return TimeFinding::kLater;
+  return TimeFinding::kUndecided;
+}
+
+Verdict VerdictOf(const Analysis& analysis) {
+  Verdict verdict;
+  for (const ModeFigures& mode : analysis.modes) verdict.modes.push_back(ModeText(analysis, mode));
+  const ModeFigures& baseline = analysis.modes.front();
+  const bool has_pairs = std::any_of(
+      analysis.modes.begin(), analysis.modes.end(),
+      [](const ModeFigures& mode) { return mode.comparison && mode.comparison->pairs >= 2; });
+  if (analysis.modes.size() == 1) {
+    verdict.overall = "One mode: nothing to compare it with.";
+  } else if (!baseline.final_accuracy) {
+    verdict.overall = absl::StrCat("No comparison: ", baseline.mode, ", the baseline, failed.");
+  } else if (!has_pairs) {
+    verdict.overall = absl::StrCat(
+        "Figures, but no verdict: no mode finished with two seeds with "
+        "which ",
+        baseline.mode, " did.");
+  } else {
+    verdict.overall = OverallText(analysis);
+  }
+  return verdict;
+}
+
+}  // namespace strata::compare

@@ -1,0 +1,33 @@
+#ifndef STRATA_COMPARE_STATISTICS_VERDICT_H_
+#define STRATA_COMPARE_STATISTICS_VERDICT_H_
+
+#include <string>
+#include <vector>
+
+#include "compare/statistics/analysis.h"
+
+namespace strata::compare {
+
+// What the figures support, by the rule in README.md.
+enum class AccuracyFinding {
+  kEqual,      // the interval lies within the margin
+  kBetter,     // it lies above 0
+  kWorse,      // it lies below 0
+  kUndecided,  // neither
+  kUnknown,    // fewer than two pairs of runs: figures only
+};
+enum class TimeFinding { kSooner, kLater, kUndecided, kUnknown };
+
+AccuracyFinding AccuracyFindingOf(const Comparison& comparison, double margin);
+TimeFinding TimeFindingOf(const Comparison& comparison);
+
+struct Verdict {
+  std::string overall;             // one or two sentences
+  std::vector<std::string> modes;  // as in the analysis; one or two sentences each
+};
+
+Verdict VerdictOf(const Analysis& analysis);
+
+}  // namespace strata::compare
+
+#endif  // STRATA_COMPARE_STATISTICS_VERDICT_H_

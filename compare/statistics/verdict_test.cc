@@ -1,0 +1,197 @@
+#include "compare/statistics/verdict.h"
+
+#include "gtest/gtest.h"
+
+namespace strata::compare {
+namespace {
+
+std::optional<Estimate> About(double mean, double low, double high) {
+  return Estimate{mean, 3, Interval{low, high}};
+}
+
+// Three runs that all finished and reached the target.
+ModeFigures Mode(const std::string& name) {
+  ModeFigures mode;
+  mode.mode = name;
+  mode.runs.resize(3);
+  for (size_t i = 0; i < mode.runs.size(); ++i) mode.runs[i].seed = i + 1;
+  mode.reached = 3;
+  mode.final_accuracy = About(0.88, 0.878, 0.882);
+  mode.seconds_to_target = About(12.3, 11, 13);
+  return mode;
+}
+
+ModeFigures Against(const std::string& name, std::optional<Estimate> accuracy,
+                    std::optional<Estimate> speedup) {
+  ModeFigures mode = Mode(name);
+  mode.comparison = Comparison{3, accuracy, std::nullopt, speedup};
+  return mode;
+}
+
+Analysis Of(std::vector<ModeFigures> modes) {
+  Analysis analysis;
+  analysis.modes = {Mode("sync")};
+  for (ModeFigures& mode : modes) analysis.modes.push_back(mode);
+  analysis.equivalence_margin = 0.005;
+  analysis.target_accuracy = 0.871;
+  return analysis;
+}
+
+const std::optional<Estimate> kEqual = About(-0.0012, -0.0031, 0.0007);
+const std::optional<Estimate> kBetter = About(0.012, 0.006, 0.018);
+const std::optional<Estimate> kWorse = About(-0.051, -0.06, -0.042);
+const std::optional<Estimate> kUnclear = About(0.004, -0.008, 0.016);
+const std::optional<Estimate> kSooner = About(1.82, 1.61, 2.05);
+const std::optional<Estimate> kLater = About(0.5, 0.4, 0.8);
+const std::optional<Estimate> kNeither = About(1.05, 0.9, 1.2);
+
+std::string Second(const ModeFigures& mode) { return VerdictOf(Of({mode})).modes[1]; }
+std::string Overall(const std::vector<ModeFigures>& modes) { return VerdictOf(Of(modes)).overall; }
+
+TEST(AccuracyFinding, FollowsFromWhereTheIntervalLies) {
+  const auto finding = [](double low, double high) {
+    return AccuracyFindingOf(Comparison{3, About(0, low, high), {}, {}}, 0.005);
+  };
+  EXPECT_EQ(finding(-0.005, 0.005), AccuracyFinding::kEqual);
+  EXPECT_EQ(finding(0.001, 0.004), AccuracyFinding::kEqual);  // excludes 0, and does not matter
+  EXPECT_EQ(finding(0, 0), AccuracyFinding::kEqual);
+  EXPECT_EQ(finding(0.001, 0.0051), AccuracyFinding::kBetter);
+  EXPECT_EQ(finding(-0.0051, -0.001), AccuracyFinding::kWorse);
+  EXPECT_EQ(finding(0, 0.0051), AccuracyFinding::kUndecided);
+  EXPECT_EQ(finding(-0.0051, 0), AccuracyFinding::kUndecided);
+  EXPECT_EQ(AccuracyFindingOf(Comparison{}, 0.005), AccuracyFinding::kUnknown);
+  EXPECT_EQ(AccuracyFindingOf(Comparison{1, Estimate{0.2, 1, {}}, {}, {}}, 0.005),
+            AccuracyFinding::kUnknown);
+}
+
+TEST(TimeFinding, NeedsAnIntervalThatExcludesOne) {
+  const auto finding = [](double low, double high) {
+    return TimeFindingOf(Comparison{3, {}, {}, About(1, low, high)});
+  };
+  EXPECT_EQ(finding(1.01, 2), TimeFinding::kSooner);
+  EXPECT_EQ(finding(0.5, 0.99), TimeFinding::kLater);
+  EXPECT_EQ(finding(1, 2), TimeFinding::kUndecided);
+  EXPECT_EQ(finding(0.5, 1), TimeFinding::kUndecided);
+  EXPECT_EQ(TimeFindingOf(Comparison{}), TimeFinding::kUnknown);
+  EXPECT_EQ(TimeFindingOf(Comparison{1, {}, {}, Estimate{3, 1, {}}}), TimeFinding::kUnknown);
+}
+
+TEST(ModeVerdict, TellsTheBaselinesOwnFigures) {
+  EXPECT_EQ(VerdictOf(Of({})).modes[0],
+            "sync: accuracy 88.00 % (87.80 to 88.20); reaches 87.1 % after 12.3 s.");
+}
+
+TEST(ModeVerdict, HasAWordForEachFindingOfAccuracy) {
+  EXPECT_EQ(Second(Against("async", kEqual, kSooner)),
+            "async: accuracy 88.00 %, equal to sync's within 0.5 points (-0.12, interval -0.31 to "
+            "+0.07); reaches 87.1 % 1.82 x sooner (1.61 to 2.05).");
+  EXPECT_EQ(Second(Against("async", kBetter, kSooner)),
+            "async: accuracy 88.00 %, better than sync's by 1.20 points (0.60 to 1.80); reaches "
+            "87.1 % 1.82 x sooner (1.61 to 2.05).");
+  EXPECT_EQ(Second(Against("async", kWorse, kSooner)),
+            "async: accuracy 88.00 %, worse than sync's by 5.10 points (4.20 to 6.00); reaches "
+            "87.1 % 1.82 x sooner (1.61 to 2.05).");
+  EXPECT_EQ(Second(Against("async", kUnclear, kSooner)),
+            "async: accuracy 88.00 %, no significant difference from sync's (+0.40 points, "
+            "interval -0.80 to +1.60); reaches 87.1 % 1.82 x sooner (1.61 to 2.05).");
+}
+
+TEST(ModeVerdict, HasAWordForEachFindingOfTime) {
+  EXPECT_EQ(Second(Against("async", kEqual, kLater)),
+            "async: accuracy 88.00 %, equal to sync's within 0.5 points (-0.12, interval -0.31 to "
+            "+0.07); reaches 87.1 % 2.00 x later (1.25 to 2.50).");
+  EXPECT_EQ(Second(Against("async", kEqual, kNeither)),
+            "async: accuracy 88.00 %, equal to sync's within 0.5 points (-0.12, interval -0.31 to "
+            "+0.07); no significant difference in time to 87.1 % (ratio 1.05, interval 0.90 to "
+            "1.20).");
+}
+
+TEST(ModeVerdict, WithOnePairOfRunsThereAreFiguresOnly) {
+  EXPECT_EQ(Second(Against("async", Estimate{-0.0012, 1, {}}, Estimate{1.82, 1, {}})),
+            "async: accuracy 88.00 %, -0.12 points from sync's (one pair of runs: no interval); "
+            "reaches 87.1 % 1.82 x sooner (one pair of runs: no interval).");
+}
+
+TEST(ModeVerdict, AModeThatMissesTheTargetSaysHowOften) {
+  ModeFigures mode = Against("async", kWorse, std::nullopt);
+  mode.seconds_to_target.reset();
+  mode.reached = 2;
+  EXPECT_EQ(Second(mode),
+            "async: accuracy 88.00 %, worse than sync's by 5.10 points (4.20 to 6.00); reaches "
+            "87.1 % in 2 of 3 runs only.");
+  mode.reached = 0;
+  EXPECT_EQ(Second(mode),
+            "async: accuracy 88.00 %, worse than sync's by 5.10 points (4.20 to 6.00); does not "
+            "reach 87.1 %.");
+}
+
+TEST(ModeVerdict, FailedRunsAreTold) {
+  ModeFigures mode = Against("async", std::nullopt, std::nullopt);
+  mode.seconds_to_target.reset();
+  mode.runs[1].failure = "loss is NaN at step 310";
+  mode.failed = 1;
+  mode.reached = 2;
+  EXPECT_EQ(Second(mode),
+            "async: accuracy 88.00 %, no seed with which sync finished, too; reaches 87.1 % in 2 "
+            "of 3 runs only. But 1 of 3 runs failed (seed 2: loss is NaN at step 310) and is in no "
+            "mean.");
+  mode.final_accuracy.reset();
+  mode.failed = 3;
+  EXPECT_EQ(Second(mode), "async: all 3 runs failed (seed 2: loss is NaN at step 310).");
+}
+
+TEST(OverallVerdict, NamesWhatIsSoonerAndAsAccurateTheLargestRatioFirst) {
+  EXPECT_EQ(Overall({Against("async", kEqual, kSooner),
+                     Against("diloco(16)", kBetter, About(4.2, 3.9, 4.5)),
+                     Against("ring", kEqual, kNeither)}),
+            "Sooner to 87.1 % than sync, at an accuracy that is equal within 0.5 points or better: "
+            "diloco(16) 4.20 x (3.90 to 4.50), async 1.82 x (1.61 to 2.05).");
+}
+
+TEST(OverallVerdict, WhatIsSoonerButNotAsAccurateIsNotPraised) {
+  EXPECT_EQ(Overall({Against("async", kWorse, kSooner), Against("dc", kUnclear, kSooner)}),
+            "No mode was shown to be sooner to 87.1 % than sync at equal accuracy. Sooner, but not "
+            "as accurate: async 1.82 x (1.61 to 2.05), accuracy worse by 5.10 points (4.20 to "
+            "6.00); dc 1.82 x (1.61 to 2.05), accuracy undecided, -0.80 to +1.60 points.");
+}
+
+TEST(OverallVerdict, WhereNothingIsSoonerItTellsAccuracy) {
+  const std::string none = "No mode was shown to be sooner to 87.1 % than sync at equal accuracy.";
+  EXPECT_EQ(Overall({Against("async", kWorse, kLater)}), none);
+  EXPECT_EQ(Overall({Against("ring", kEqual, kNeither), Against("async", kWorse, kLater)}),
+            none + " Equally accurate within 0.5 points: ring.");
+  EXPECT_EQ(Overall({Against("ring", kEqual, kNeither), Against("async", kBetter, kLater)}),
+            none + " More accurate: async by 1.20 points (0.60 to 1.80).");
+}
+
+TEST(OverallVerdict, TimesAreNotComparedWhereTheBaselineMissesTheTarget) {
+  Analysis analysis = Of({Against("async", kEqual, std::nullopt)});
+  analysis.modes[0].reached = 1;
+  analysis.modes[0].seconds_to_target.reset();
+  EXPECT_EQ(VerdictOf(analysis).overall,
+            "sync reaches 87.1 % in 1 of 3 runs: times to it are not compared. Equally accurate "
+            "within 0.5 points: async.");
+  EXPECT_EQ(VerdictOf(analysis).modes[1],
+            "async: accuracy 88.00 %, equal to sync's within 0.5 points (-0.12, interval -0.31 to "
+            "+0.07); reaches 87.1 % after 12.3 s, sync in 1 of 3 runs.");
+}
+
+TEST(OverallVerdict, WithoutTwoPairsThereIsNone) {
+  ModeFigures mode = Against("async", Estimate{-0.0012, 1, {}}, Estimate{1.82, 1, {}});
+  mode.comparison->pairs = 1;
+  EXPECT_EQ(Overall({mode}),
+            "Figures, but no verdict: no mode finished with two seeds with which sync did.");
+}
+
+TEST(OverallVerdict, NeedsABaselineAndAnotherMode) {
+  EXPECT_EQ(Overall({}), "One mode: nothing to compare it with.");
+  Analysis analysis = Of({Against("async", std::nullopt, std::nullopt)});
+  analysis.modes[0].final_accuracy.reset();
+  analysis.modes[0].failed = 3;
+  analysis.modes[0].runs[0].failure = "loss is NaN";
+  EXPECT_EQ(VerdictOf(analysis).overall, "No comparison: sync, the baseline, failed.");
+  EXPECT_EQ(VerdictOf(analysis).modes[0], "sync: all 3 runs failed (seed 1: loss is NaN).");
+}
+
+}  // namespace
+}  // namespace strata::compare
