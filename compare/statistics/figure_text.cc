@@ -56,6 +56,10 @@ std::string RatioText(const Interval& interval) {
 
 std::string SecondsText(double seconds) { return absl::StrCat(ThreeDigits(seconds), " s"); }
 
+std::string SecondsText(const Interval& interval) {
+  return absl::StrCat(ThreeDigits(interval.low), " to ", ThreeDigits(interval.high));
+}
+
 std::string CountText(double count) { return WithPrefix(count, ""); }
 
 std::string BytesText(double bytes) { return WithPrefix(bytes, "B"); }

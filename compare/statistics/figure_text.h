@@ -17,6 +17,7 @@ std::string PointsText(const Interval& interval);               // "-0.31 to +0.
 std::string RatioText(double ratio);                            // "1.82"; from 10 on "12.4"
 std::string RatioText(const Interval& interval);                // "1.61 to 2.05"
 std::string SecondsText(double seconds);                        // "0.0123 s", "12.3 s", "1234 s"
+std::string SecondsText(const Interval& interval);              // "11.9 to 12.8"
 std::string CountText(double count);                            // "940", "61.7 k", "1.23 M"
 std::string BytesText(double bytes);                            // "940 B", "1.23 MB" (10^6)
 

@@ -20,6 +20,7 @@ TEST(FigureText, HasDigitsThatCountAndUnits) {
   EXPECT_EQ(SecondsText(0.5), "0.500 s");
   EXPECT_EQ(SecondsText(1234.5), "1234 s");
   EXPECT_EQ(SecondsText(0), "0.000 s");
+  EXPECT_EQ(SecondsText(Interval{9.5, 12.84}), "9.50 to 12.8");
   EXPECT_EQ(CountText(940), "940");
   EXPECT_EQ(CountText(61706), "61.7 k");
   EXPECT_EQ(CountText(1.234e6), "1.23 M");

@@ -1,0 +1,177 @@
+#include "compare/report/content.h"
+
+#include <algorithm>
+#include <set>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
+#include "compare/statistics/figure_text.h"
+
+namespace strata::compare {
+namespace {
+
+constexpr int kCurvePointsMax = 200;
+constexpr char kNone[] = "-";
+
+std::string WithInterval(const std::string& mean, const std::string& interval) {
+  return absl::StrCat(mean, " (", interval, ")");
+}
+
+std::string AccuracyCell(const std::optional<Estimate>& accuracy) {
+  if (!accuracy) return kNone;
+  const std::string mean = PercentText(accuracy->mean, 2);
+  return accuracy->interval ? WithInterval(mean, PercentText(*accuracy->interval, 2)) : mean;
+}
+
+std::string DifferenceCell(const std::optional<Estimate>& difference) {
+  if (!difference) return kNone;
+  const std::string mean = PointsText(difference->mean);
+  return difference->interval ? WithInterval(mean, PointsText(*difference->interval)) : mean;
+}
+
+std::string TimeCell(const ModeFigures& mode) {
+  if (mode.seconds_to_target) {
+    const Estimate& time = *mode.seconds_to_target;
+    const std::string mean = SecondsText(time.mean);
+    return time.interval ? WithInterval(mean, SecondsText(*time.interval)) : mean;
+  }
+  return absl::StrCat("in ", mode.reached, " of ", mode.runs.size(), " runs");
+}
+
+std::string SpeedupCell(const std::optional<Estimate>& speedup) {
+  if (!speedup) return kNone;
+  const std::string mean = absl::StrCat(RatioText(speedup->mean), " x");
+  return speedup->interval ? WithInterval(mean, RatioText(*speedup->interval)) : mean;
+}
+
+std::string RunsCell(const ModeFigures& mode) {
+  if (mode.failed == 0) return absl::StrCat(mode.runs.size());
+  return absl::StrCat(mode.runs.size(), ", ", mode.failed, " failed");
+}
+
+std::vector<std::vector<std::string>> RowsOf(const Analysis& analysis) {
+  const std::string target =
+      analysis.target_accuracy ? absl::StrCat("time to ", PercentText(*analysis.target_accuracy, 1))
+                               : "time to target";
+  std::vector<std::vector<std::string>> rows = {{"mode", "accuracy", "difference (points)",
+                                                 "at equal updates", target, "speed-up",
+                                                 "bytes/step", "waiting", "staleness", "runs"}};
+  for (const ModeFigures& mode : analysis.modes) {
+    const Comparison comparison = mode.comparison.value_or(Comparison{});
+    const std::optional<double> staleness = MeanStaleness(mode.staleness);
+    rows.push_back(
+        {mode.mode, AccuracyCell(mode.final_accuracy), DifferenceCell(comparison.accuracy),
+         mode.accuracy_at_equal_updates ? PercentText(mode.accuracy_at_equal_updates->mean, 2)
+                                        : kNone,
+         TimeCell(mode), SpeedupCell(comparison.speedup),
+         mode.bytes_per_step ? BytesText(mode.bytes_per_step->mean) : kNone,
+         mode.waiting_share ? PercentText(mode.waiting_share->mean, 1) : kNone,
+         staleness ? absl::StrFormat("%.2f", *staleness) : kNone, RunsCell(mode)});
+  }
+  return rows;
+}
+
+// Of a mode, those that have finished, by seed.
+std::vector<const proto::RunRecord*> FinishedRuns(const ReportInput& input,
+                                                  const std::string& mode) {
+  std::vector<const proto::RunRecord*> runs;
+  for (const proto::RunRecord& run : input.runs) {
+    if (run.mode() == mode && FailureOf(run).empty()) runs.push_back(&run);
+  }
+  std::sort(runs.begin(), runs.end(),
+            [](const auto* a, const auto* b) { return a->seed() < b->seed(); });
+  return runs;
+}
+
+std::vector<ModeCurves> CurvesOf(const ReportInput& input) {
+  std::vector<ModeCurves> all;
+  for (const std::string& mode : input.modes) {
+    ModeCurves& curves = all.emplace_back();
+    const std::vector<const proto::RunRecord*> runs = FinishedRuns(input, mode);
+    for (size_t i = 0; i < kAxes.size() && !runs.empty(); ++i) {
+      std::vector<Curve> accuracy, loss;
+      for (const proto::RunRecord* run : runs) {
+        accuracy.push_back(AccuracyCurve(*run, kAxes[i]));
+        loss.push_back(LossCurve(*run, kAxes[i]));
+      }
+      curves.accuracy[i] = MeanCurve(accuracy, kCurvePointsMax);
+      curves.loss[i] = MeanCurve(loss, kCurvePointsMax);
+    }
+  }
+  return all;
+}
+
+std::string RunsRule(const ReportInput& input) {
+  std::set<uint64_t> seeds;
+  for (const proto::RunRecord& run : input.runs) seeds.insert(run.seed());
+  return absl::StrCat("The same job in each mode, with seeds ", absl::StrJoin(seeds, ", "),
+                      ". A seed gives every mode the same first weights and data order.");
+}
+
+std::vector<std::string> RulesOf(const ReportInput& input, const Analysis& analysis) {
+  const std::string& baseline = analysis.modes.front().mode;
+  std::vector<std::string> rules = {RunsRule(input)};
+  if (!input.straggler.empty()) {
+    rules.push_back(absl::StrCat("Slowed down on purpose: ", input.straggler, "."));
+  }
+  rules.push_back(
+      "Time counts from the first step, without the time in which accuracy was measured.");
+  rules.push_back(
+      "Final accuracy: of the final weights on the test data. A run that failed is in no mean.");
+  if (analysis.target_accuracy) {
+    rules.push_back(absl::StrCat("Target: ", TargetText(analysis),
+                                 ". It is reached where the accuracy curve, smoothed by a median "
+                                 "of three, first crosses it; a mode has a time where all its "
+                                 "runs do."));
+  }
+  rules.push_back(absl::StrCat(
+      "Intervals: 95 %, Student's t over seeds; differences from ", baseline,
+      " in pairs of one seed, ratios of times on the log scale. Each is of one comparison by "
+      "itself, not adjusted for how many there are."));
+  rules.push_back(absl::StrFormat(
+      "Equal: the interval of the difference lies within +-%g points. Better, worse, sooner, "
+      "later: it excludes no difference. Else no significant difference.",
+      analysis.equivalence_margin * 100));
+  rules.push_back(absl::StrFormat(
+      "Equal updates: accuracy after %d updates of the weights, the fewest of a run; equal "
+      "samples: after %d.",
+      analysis.equal_updates, analysis.equal_samples));
+  rules.push_back(
+      "Curves: means over seeds; bands: from the least to the greatest seed. Failed runs: thin.");
+  rules.push_back(
+      "Bytes per step: frames of all nodes, both ways. Waiting: share of the ranks' time in which "
+      "they waited for weights. Staleness: of pushes, in clocks or updates.");
+  return rules;
+}
+
+}  // namespace
+
+std::optional<double> MeanStaleness(const std::vector<uint64_t>& bins) {
+  double pushes = 0, sum = 0;
+  for (size_t i = 0; i < bins.size(); ++i) {
+    pushes += bins[i];
+    sum += double(i) * bins[i];
+  }
+  if (pushes == 0) return std::nullopt;
+  return sum / pushes;
+}
+
+absl::StatusOr<Content> ContentOf(const ReportInput& input) {
+  AnalysisOptions options;
+  options.modes = input.modes;
+  options.target_accuracy = input.target_accuracy;
+  options.equivalence_margin = input.equivalence_margin;
+  absl::StatusOr<Analysis> analysis = Analyze(input.runs, options);
+  if (!analysis.ok()) return analysis.status();
+  Content content;
+  content.analysis = *std::move(analysis);
+  content.verdict = VerdictOf(content.analysis);
+  content.curves = CurvesOf(input);
+  content.rows = RowsOf(content.analysis);
+  content.rules = RulesOf(input, content.analysis);
+  return content;
+}
+
+}  // namespace strata::compare

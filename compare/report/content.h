@@ -1,0 +1,42 @@
+#ifndef STRATA_COMPARE_REPORT_CONTENT_H_
+#define STRATA_COMPARE_REPORT_CONTENT_H_
+
+#include <array>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "compare/report/report_input.h"
+#include "compare/statistics/analysis.h"
+#include "compare/statistics/curve.h"
+#include "compare/statistics/run_curves.h"
+#include "compare/statistics/verdict.h"
+
+namespace strata::compare {
+
+inline constexpr std::array<Axis, 3> kAxes = {Axis::kSamples, Axis::kSeconds, Axis::kUpdates};
+
+// Means over a mode's runs that have finished, by axis as in kAxes; empty where none has.
+struct ModeCurves {
+  std::array<std::vector<BandPoint>, 3> accuracy;
+  std::array<std::vector<BandPoint>, 3> loss;
+};
+
+// All that a report says, whatever shows it.
+struct Content {
+  Analysis analysis;
+  Verdict verdict;
+  std::vector<ModeCurves> curves;              // by mode
+  std::vector<std::vector<std::string>> rows;  // of the table, the columns' names first
+  std::vector<std::string> rules;              // how it was measured, a sentence each
+};
+
+// Errors: as of Analyze.
+absl::StatusOr<Content> ContentOf(const ReportInput& input);
+
+// Of a mode's pushes, the last bin counted as its own number; none without pushes.
+std::optional<double> MeanStaleness(const std::vector<uint64_t>& bins);
+
+}  // namespace strata::compare
+
+#endif  // STRATA_COMPARE_REPORT_CONTENT_H_

@@ -1,0 +1,17 @@
+#ifndef STRATA_COMPARE_REPORT_SAMPLE_INPUT_H_
+#define STRATA_COMPARE_REPORT_SAMPLE_INPUT_H_
+
+#include "compare/report/report_input.h"
+
+namespace strata::compare {
+
+// For tests: a made-up comparison of eight modes with three seeds. Sync is the baseline, ring equal
+// to it, lazy and DiLoCo sooner, async sooner and worse; async_dc fails with one seed, and the last
+// mode, whose name is hostile to HTML, with all. The title is hostile, too.
+ReportInput SampleInput();
+
+inline constexpr char kHostileName[] = "</script><b>\"'&amp;<!--";
+
+}  // namespace strata::compare
+
+#endif  // STRATA_COMPARE_REPORT_SAMPLE_INPUT_H_
