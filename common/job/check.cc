@@ -22,7 +22,7 @@ constexpr uint32_t kBatchMax = 65536;
 constexpr uint32_t kDelayMsMax = 60'000;
 constexpr double kSlowMax = 1000;
 constexpr uint64_t kSampleElementsMax = 1 << 24;
-constexpr std::array<const char*, 3> kZoo = {"mlp", "lenet5", "cnn"};
+constexpr std::array<const char*, 4> kZoo = {"mlp", "lenet5", "cnn", "resnet8"};
 
 absl::Status CheckName(const std::string& name) {
   const bool characters = std::all_of(name.begin(), name.end(), [](unsigned char c) {

@@ -101,7 +101,7 @@ INSTANTIATE_TEST_SUITE_P(
         BadJob{{"name="}, "name: is required"},
         BadJob{{"name=a/b"},
                "name: \"a/b\" is not 1 to 64 letters, digits, '.', '_' and '-' (not '.' first)"},
-        BadJob{{"model.zoo=vgg"}, "model.zoo: \"vgg\" is not one of mlp, lenet5, cnn"},
+        BadJob{{"model.zoo=vgg"}, "model.zoo: \"vgg\" is not one of mlp, lenet5, cnn, resnet8"},
         BadJob{{"ranks=1025"}, "ranks: 1025 is not in 1 to 1024"},
         BadJob{{"ranks_per_node=2000"}, "ranks_per_node: 2000 is not in 0 to 1024"},
         BadJob{{"window=1"}, "window: 1 is not in 2 to 64"},

@@ -14,18 +14,17 @@ class ConvolutionLayer : public Layer {
     const memory::dims in = source.get_desc().dims();
     weight_dims_ = {spec_.outputs, in[1], spec_.kernel, spec_.kernel};
     padding_ = {spec_.padding, spec_.padding};
-    output_dims_ = {in[0], spec_.outputs, in[2] + 2 * spec_.padding - spec_.kernel + 1,
-                    in[3] + 2 * spec_.padding - spec_.kernel + 1};
+    output_dims_ = {in[0], spec_.outputs, OutputSize(in[2]), OutputSize(in[3])};
     weights_ = Unplaced(device, PlainLayout(weight_dims_));
     using Forward = dnnl::convolution_forward;
     constexpr auto kDirect = dnnl::algorithm::convolution_direct;
     const Forward::desc desc =
         spec_.bias
             ? Forward::desc(device.ForwardKind(), kDirect, AnyLayout(in), AnyLayout(weight_dims_),
-                            PlainLayout({spec_.outputs}), AnyLayout(output_dims_), kStrides,
+                            PlainLayout({spec_.outputs}), AnyLayout(output_dims_), strides_,
                             padding_, padding_)
             : Forward::desc(device.ForwardKind(), kDirect, AnyLayout(in), AnyLayout(weight_dims_),
-                            AnyLayout(output_dims_), kStrides, padding_, padding_);
+                            AnyLayout(output_dims_), strides_, padding_, padding_);
     forward_desc_ = Forward::primitive_desc(desc, device.engine);
     forward_source_ = Relayout::Import(device, source, forward_desc_.src_desc());
     forward_weights_ = Relayout::Import(device, weights_, forward_desc_.weights_desc());
@@ -48,7 +47,7 @@ class ConvolutionLayer : public Layer {
     using Backward = dnnl::convolution_backward_data;
     const Backward::desc desc(dnnl::algorithm::convolution_direct,
                               AnyLayout(source_.get_desc().dims()), AnyLayout(weight_dims_),
-                              AnyLayout(output_dims_), kStrides, padding_, padding_);
+                              AnyLayout(output_dims_), strides_, padding_, padding_);
     const Backward::primitive_desc primitive_desc(desc, device.engine, forward_desc_);
     data_gradient_ = Relayout::Import(device, gradient, primitive_desc.diff_dst_desc());
     data_weights_ = Relayout::Import(device, weights_, primitive_desc.weights_desc());
@@ -95,9 +94,9 @@ class ConvolutionLayer : public Layer {
     const Backward::desc desc =
         spec_.bias
             ? Backward::desc(kDirect, source, AnyLayout(weight_dims_), PlainLayout({spec_.outputs}),
-                             AnyLayout(output_dims_), kStrides, padding_, padding_)
+                             AnyLayout(output_dims_), strides_, padding_, padding_)
             : Backward::desc(kDirect, source, AnyLayout(weight_dims_), AnyLayout(output_dims_),
-                             kStrides, padding_, padding_);
+                             strides_, padding_, padding_);
     const Backward::primitive_desc primitive_desc(desc, device.engine, forward_desc_);
     weights_gradient_ = Unplaced(device, PlainLayout(weight_dims_));
     weights_source_ = Relayout::Import(device, source_, primitive_desc.src_desc());
@@ -114,8 +113,12 @@ class ConvolutionLayer : public Layer {
     }
   }
 
-  const memory::dims kStrides{1, 1};
+  int64_t OutputSize(int64_t input) const {
+    return (input + 2 * spec_.padding - spec_.kernel) / spec_.stride + 1;
+  }
+
   const Convolution spec_;
+  const memory::dims strides_{spec_.stride, spec_.stride};
   memory::dims weight_dims_, output_dims_, padding_;
   memory source_, weights_, bias_, weights_gradient_, bias_gradient_;
   dnnl::convolution_forward::primitive_desc forward_desc_;

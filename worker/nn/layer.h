@@ -98,6 +98,14 @@ std::unique_ptr<Layer> MakeRelu(bool in_place);
 std::unique_ptr<Layer> MakeDropout(const Dropout& spec, uint64_t index);
 std::unique_ptr<Layer> MakeFlatten();
 
+// What goes past the layers between a Fork and its Join.
+struct Shortcut {
+  dnnl::memory values;          // where Fork met them
+  std::vector<float> gradient;  // theirs, in plain layout, after the Join's Backward
+};
+std::unique_ptr<Layer> MakeFork(std::shared_ptr<Shortcut> shortcut);
+std::unique_ptr<Layer> MakeJoin(const Join& spec, std::shared_ptr<Shortcut> shortcut);
+
 }  // namespace strata::worker
 
 #endif  // STRATA_WORKER_NN_LAYER_H_

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <cmath>
+#include <optional>
+#include <tuple>
 #include <utility>
 
 #include "absl/status/status.h"
@@ -16,16 +18,19 @@ constexpr uint64_t kElementsMax = uint64_t{1} << 31;
 // What one layer makes of `in`: its output and tensors. Errors say what does not fit.
 class ShapeOf {
  public:
-  ShapeOf(const std::string& name, const Shape& in, bool last)
-      : name_(name), in_(in), last_(last) {}
+  // `forked`: what the Fork before has met; it is followed here.
+  ShapeOf(const std::string& name, const Shape& in, bool last, std::optional<Shape>* forked)
+      : name_(name), in_(in), last_(last), forked_(*forked) {}
 
   absl::StatusOr<LayerShape> operator()(const Convolution& layer) const {
     const uint64_t height = uint64_t{in_.height} + 2 * uint64_t{layer.padding};
     const uint64_t width = uint64_t{in_.width} + 2 * uint64_t{layer.padding};
     if (layer.outputs == 0 || layer.kernel == 0) return NotFit("has no outputs or no kernel");
+    if (layer.stride == 0) return NotFit("has no stride");
     if (layer.kernel > height || layer.kernel > width) return NotFit("has too large a kernel");
-    LayerShape shape = To({layer.outputs, static_cast<uint32_t>(height - layer.kernel + 1),
-                           static_cast<uint32_t>(width - layer.kernel + 1)});
+    LayerShape shape =
+        To({layer.outputs, static_cast<uint32_t>((height - layer.kernel) / layer.stride + 1),
+            static_cast<uint32_t>((width - layer.kernel) / layer.stride + 1)});
     const uint64_t inputs = uint64_t{in_.channels} * layer.kernel * layer.kernel;
     shape.weights.push_back(
         Weight({layer.outputs, in_.channels, layer.kernel, layer.kernel}, inputs, layer.outputs));
@@ -61,6 +66,21 @@ class ShapeOf {
   absl::StatusOr<LayerShape> operator()(const Flatten&) const {
     return To({static_cast<uint32_t>(in_.Elements()), 1, 1});
   }
+  absl::StatusOr<LayerShape> operator()(const Fork&) const {
+    if (forked_.has_value()) return NotFit("is within another fork's block");
+    forked_ = in_;
+    return To(in_);
+  }
+  absl::StatusOr<LayerShape> operator()(const Join& layer) const {
+    if (!forked_.has_value()) return NotFit("has no fork before it");
+    const Shape from = *std::exchange(forked_, std::nullopt);
+    const uint32_t stride = layer.stride;
+    if (stride == 0) return NotFit("has no stride");
+    const bool fits = in_.channels >= from.channels &&
+                      in_.height == (from.height - 1) / stride + 1 &&
+                      in_.width == (from.width - 1) / stride + 1;
+    return fits ? To(in_) : absl::StatusOr<LayerShape>(NotFit("does not meet its fork's shape"));
+  }
 
  private:
   absl::StatusOr<LayerShape> Pool(uint32_t kernel, uint32_t stride) const {
@@ -94,6 +114,7 @@ class ShapeOf {
   const std::string& name_;
   const Shape& in_;
   const bool last_;
+  std::optional<Shape>& forked_;
 };
 
 std::vector<LayerSpec> Mlp(uint32_t classes) {
@@ -136,6 +157,36 @@ std::vector<LayerSpec> Cnn(uint32_t classes) {
           {"fc2", InnerProduct{classes}}};
 }
 
+// He et al. 2016, section 4.2, with n = 1: three stages of one block each.
+std::vector<LayerSpec> ResNet8(const Shape& input, uint32_t classes) {
+  const auto convolution = [](uint32_t outputs, uint32_t stride) {
+    return Convolution{
+        .outputs = outputs, .kernel = 3, .padding = 1, .stride = stride, .bias = false};
+  };
+  std::vector<LayerSpec> layers = {
+      {"conv1", convolution(16, 1)}, {"bn1", BatchNorm{}}, {"relu1", Relu{}}};
+  uint32_t size = input.height;
+  for (const auto& [block, outputs, stride] :
+       {std::tuple{"block1", 16u, 1u}, {"block2", 32u, 2u}, {"block3", 64u, 2u}}) {
+    const auto add = [&, block = block](const char* name, auto kind) {
+      layers.push_back({absl::StrCat(block, ".", name), kind});
+    };
+    add("fork", Fork{});
+    add("conv1", convolution(outputs, stride));
+    add("bn1", BatchNorm{});
+    add("relu1", Relu{});
+    add("conv2", convolution(outputs, 1));
+    add("bn2", BatchNorm{});
+    add("join", Join{stride});
+    add("relu2", Relu{});
+    size = (size - 1) / stride + 1;
+  }
+  layers.push_back({"pool", AveragePool{.kernel = size, .stride = size}});
+  layers.push_back({"flatten", Flatten{}});
+  layers.push_back({"fc", InnerProduct{classes}});
+  return layers;
+}
+
 std::vector<TensorSpec> Collect(const ModelSpec& model,
                                 std::vector<TensorSpec> LayerShape::*tensors) {
   std::vector<TensorSpec> all;
@@ -168,9 +219,14 @@ absl::StatusOr<ModelSpec> MakeModel(const std::string& name, const Shape& input,
     model.layers = LeNet5();
   } else if (name == "cnn") {
     model.layers = Cnn(classes);
+  } else if (name == "resnet8") {
+    if (input.height != input.width || input.height == 0) {
+      return absl::InvalidArgumentError(what + "it needs as many rows as columns");
+    }
+    model.layers = ResNet8(input, classes);
   } else {
     return absl::NotFoundError(
-        absl::StrCat("no model '", name, "' in the zoo: mlp, lenet5 and cnn are there"));
+        absl::StrCat("no model '", name, "' in the zoo: mlp, lenet5, cnn and resnet8 are there"));
   }
   auto shapes = ShapesOf(model);
   if (!shapes.ok()) {
@@ -183,9 +239,10 @@ absl::StatusOr<std::vector<LayerShape>> ShapesOf(const ModelSpec& model) {
   if (model.layers.empty()) return absl::InvalidArgumentError("the model has no layers");
   std::vector<LayerShape> shapes;
   Shape shape = model.input;
+  std::optional<Shape> forked;
   for (const LayerSpec& layer : model.layers) {
     const bool last = &layer == &model.layers.back();
-    auto next = std::visit(ShapeOf(layer.name, shape, last), layer.kind);
+    auto next = std::visit(ShapeOf(layer.name, shape, last, &forked), layer.kind);
     if (!next.ok()) return next.status();
     shape = next->output;
     uint64_t largest = shape.Elements();
@@ -195,6 +252,7 @@ absl::StatusOr<std::vector<LayerShape>> ShapesOf(const ModelSpec& model) {
     }
     shapes.push_back(*std::move(next));
   }
+  if (forked.has_value()) return absl::InvalidArgumentError("the last fork has no join after it");
   if (shape.height != 1 || shape.width != 1) {
     return absl::InvalidArgumentError("the last layer does not give one logit per class");
   }

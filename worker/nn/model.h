@@ -19,10 +19,9 @@ struct Shape {
   bool operator==(const Shape&) const = default;
 };
 
-// Square kernel, stride 1, zero padding on all sides. Weights are outputs x inputs x kernel x
-// kernel.
+// Square kernel, zero padding on all sides. Weights are outputs x inputs x kernel x kernel.
 struct Convolution {
-  uint32_t outputs = 1, kernel = 1, padding = 0;
+  uint32_t outputs = 1, kernel = 1, padding = 0, stride = 1;
   bool bias = true;
 };
 // y = W x + b over the flattened sample; weights are outputs x inputs.
@@ -48,14 +47,22 @@ struct Dropout {
   float rate = 0.5f;
 };
 struct Flatten {};
+// Values at a Fork are kept and added at the next Join to what the layers in between make of them
+// (He et al. 2016, option A: every stride-th place of each row and column, further channels as they
+// are).
+struct Fork {};
+struct Join {
+  uint32_t stride = 1;
+};
 
 struct LayerSpec {
   std::string name;  // unique in its model; its tensors are NAME.weight, NAME.bias, ...
-  std::variant<Convolution, InnerProduct, MaxPool, AveragePool, Relu, BatchNorm, Dropout, Flatten>
+  std::variant<Convolution, InnerProduct, MaxPool, AveragePool, Relu, BatchNorm, Dropout, Flatten,
+               Fork, Join>
       kind;
 };
 
-// A sequence of layers from an image to one logit per class.
+// A sequence of layers from an image to one logit per class. Blocks from Fork to Join do not nest.
 struct ModelSpec {
   std::string name;
   Shape input;
@@ -80,8 +87,9 @@ struct LayerShape {
   std::vector<TensorSpec> buffers;
 };
 
-// "mlp", "lenet5" or "cnn" for images of that shape. Errors: NotFound (no such model, naming those
-// that are); InvalidArgument (the model does not fit the images or the number of classes).
+// "mlp", "lenet5", "cnn" or "resnet8" for images of that shape. Errors: NotFound (no such model,
+// naming those that are); InvalidArgument (the model does not fit the images or the number of
+// classes).
 absl::StatusOr<ModelSpec> MakeModel(const std::string& name, const Shape& input, uint32_t classes);
 
 // Follows the shapes through the model, one entry per layer. Errors: InvalidArgument naming the

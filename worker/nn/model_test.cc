@@ -20,6 +20,9 @@ TEST(Model, ZooHasTheParametersThatItsPapersHave) {
   EXPECT_EQ(Parameters("lenet5"), 61706u);
   EXPECT_EQ(Parameters("mlp"), 784u * 256 + 256 + 256 * 128 + 128 + 128 * 10 + 10);
   EXPECT_EQ(Parameters("cnn"), 824554u);
+  // 3 x 3 kernels: 1 to 16 channels, 2 of 16, 16 to 32, 32, 32 to 64, 64; scales and shifts; fc.
+  EXPECT_EQ(Parameters("resnet8"), 9u * (16 + 2 * 256 + 512 + 1024 + 2048 + 4096) +
+                                       2 * (3 * 16 + 2 * 32 + 2 * 64) + 64 * 10 + 10);
 }
 
 TEST(Model, TensorsComeInForwardOrderWithNamesAndDecay) {
@@ -39,10 +42,31 @@ TEST(Model, TensorsComeInForwardOrderWithNamesAndDecay) {
   EXPECT_EQ(buffers[1].name, "bn1.running_var");
 }
 
+TEST(Model, BlocksThatCannotBeSaySo) {
+  const LayerSpec fork{"f", Fork{}}, last{"last", InnerProduct{3}};
+  const LayerSpec narrow{"narrow", Convolution{.outputs = 1, .kernel = 1}};
+  const auto why = [&](std::vector<LayerSpec> layers) {
+    layers.push_back(last);
+    return std::string(ShapesOf({"m", {2, 5, 5}, std::move(layers)}).status().message());
+  };
+  EXPECT_EQ(why({fork, {"j", Join{}}}), "");
+  EXPECT_EQ(why({{"j", Join{}}}), "layer j has no fork before it for 2 x 5 x 5 inputs");
+  EXPECT_EQ(why({fork, fork}), "layer f is within another fork's block for 2 x 5 x 5 inputs");
+  EXPECT_EQ(why({fork}), "the last fork has no join after it");
+  EXPECT_EQ(why({fork, narrow, {"j", Join{}}}),
+            "layer j does not meet its fork's shape for 1 x 5 x 5 inputs");
+  EXPECT_EQ(why({fork, {"j", Join{2}}}),
+            "layer j does not meet its fork's shape for 2 x 5 x 5 inputs");
+  EXPECT_EQ(why({fork, {"j", Join{0}}}), "layer j has no stride for 2 x 5 x 5 inputs");
+}
+
 TEST(Model, MlpAndCnnTakeTheShapeOfTheData) {
   EXPECT_TRUE(MakeModel("mlp", {3, 5, 7}, 2).ok());
   EXPECT_TRUE(MakeModel("cnn", {3, 32, 32}, 100).ok());
   EXPECT_TRUE(MakeModel("cnn", {1, 4, 4}, 2).ok());
+  EXPECT_TRUE(MakeModel("resnet8", {3, 32, 32}, 10).ok());
+  EXPECT_TRUE(MakeModel("resnet8", {1, 7, 7}, 2).ok());
+  EXPECT_FALSE(MakeModel("resnet8", {1, 7, 8}, 2).ok());
 }
 
 TEST(Model, ThatDoesNotFitTheDataSaysWhy) {
@@ -58,7 +82,8 @@ TEST(Model, ThatDoesNotFitTheDataSaysWhy) {
 TEST(Model, UnknownNameListsTheZoo) {
   const auto status = MakeModel("resnet", {1, 28, 28}, 10).status();
   EXPECT_EQ(status.code(), absl::StatusCode::kNotFound);
-  EXPECT_EQ(status.message(), "no model 'resnet' in the zoo: mlp, lenet5 and cnn are there");
+  EXPECT_EQ(status.message(),
+            "no model 'resnet' in the zoo: mlp, lenet5, cnn and resnet8 are there");
 }
 
 TEST(Model, LayersThatDoNotFitAreNamed) {

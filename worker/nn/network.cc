@@ -20,6 +20,7 @@ absl::Status OneDnnError(const std::string& layer, const dnnl::error& error) {
 struct MakeLayer {
   uint64_t index;
   bool in_place;
+  std::shared_ptr<Shortcut>* shortcut;  // of the Fork before
 
   auto operator()(const Convolution& spec) const { return MakeConvolution(spec); }
   auto operator()(const InnerProduct& spec) const { return MakeInnerProduct(spec); }
@@ -29,6 +30,11 @@ struct MakeLayer {
   auto operator()(const Relu&) const { return MakeRelu(in_place); }
   auto operator()(const Dropout& spec) const { return MakeDropout(spec, index); }
   auto operator()(const Flatten&) const { return MakeFlatten(); }
+  auto operator()(const Fork&) const {
+    *shortcut = std::make_shared<Shortcut>();
+    return MakeFork(*shortcut);
+  }
+  auto operator()(const Join& spec) const { return MakeJoin(spec, *shortcut); }
 };
 
 class OneDnnNetwork : public Network {
@@ -42,10 +48,12 @@ class OneDnnNetwork : public Network {
     images_ = Unplaced(device_, PlainLayout({options_.batch, in.channels, in.height, in.width}));
     dnnl::memory values = images_;
     int weights = 0, buffers = 0;
-    bool own_values = false;  // not the caller's images any more
+    bool own_values = false;  // not the caller's images any more, and read by nobody else
+    std::shared_ptr<Shortcut> shortcut;
     for (size_t i = 0; i < model.layers.size(); ++i) {
       const LayerSpec& spec = model.layers[i];
-      Node node{spec.name, std::visit(MakeLayer{i, own_values}, spec.kind), weights, buffers};
+      Node node{spec.name, std::visit(MakeLayer{i, own_values, &shortcut}, spec.kind), weights,
+                buffers};
       node.weights = shapes[i].weights.size();
       node.buffers = shapes[i].buffers.size();
       weights += node.weights;
@@ -57,6 +65,7 @@ class OneDnnNetwork : public Network {
       }
       nodes_.push_back(std::move(node));
       own_values |= !std::holds_alternative<Flatten>(spec.kind);
+      own_values &= !std::holds_alternative<Fork>(spec.kind);
     }
     classes_ = shapes.back().output.channels;
     logits_ = Relayout::Import(device_, values, PlainLayout(values.get_desc().dims()));

@@ -85,27 +85,27 @@ std::vector<Real> ReferenceNetwork<Real>::Backward() {
 }
 
 // Calls body(output row begin, input row begin, weight, length) for each row of products of a
-// convolution: out[x] and in[x] meet in weight for x below length.
+// convolution: out[x] and in[x * stride] meet in weight for x below length.
 template <typename Body>
 void ForEachConvolutionRow(const Convolution& kind, const LayerShape& shape, size_t batch,
                            Body body) {
   const Shape& in = shape.input;
   const Shape& out = shape.output;
-  const int64_t padding = kind.padding;
+  const int64_t padding = kind.padding, stride = kind.stride;
   for (size_t n = 0; n < batch; ++n) {
     for (size_t o = 0; o < out.channels; ++o) {
       for (size_t c = 0; c < in.channels; ++c) {
         for (size_t ky = 0; ky < kind.kernel; ++ky) {
           for (size_t kx = 0; kx < kind.kernel; ++kx) {
             const size_t weight = ((o * in.channels + c) * kind.kernel + ky) * kind.kernel + kx;
-            const int64_t first = std::max<int64_t>(0, padding - static_cast<int64_t>(kx));
-            const int64_t last = std::min<int64_t>(out.width, in.width + padding - kx);
+            const int64_t before = padding - static_cast<int64_t>(kx);  // columns to the left
+            const int64_t first = std::max<int64_t>(0, (before + stride - 1) / stride);
+            const int64_t last = std::min<int64_t>(out.width, (in.width - 1 + before) / stride + 1);
             for (size_t y = 0; y < out.height; ++y) {
-              const int64_t iy = static_cast<int64_t>(y + ky) - padding;
+              const int64_t iy = static_cast<int64_t>(y * stride + ky) - padding;
               if (iy < 0 || iy >= in.height || last <= first) continue;
-              body(n * out.channels + o,
-                   ((n * out.channels + o) * out.height + y) * out.width + first,
-                   ((n * in.channels + c) * in.height + iy) * in.width + first + kx - padding,
+              body(((n * out.channels + o) * out.height + y) * out.width + first,
+                   ((n * in.channels + c) * in.height + iy) * in.width + first * stride - before,
                    weight, static_cast<size_t>(last - first));
             }
           }
@@ -125,10 +125,12 @@ void ReferenceNetwork<Real>::Forward(const Convolution& kind, LayerState* state,
   }
   const Real* in = state->input.data();
   Real* to = out->data();
+  const size_t stride = kind.stride;
   ForEachConvolutionRow(kind, state->shape, batch_,
-                        [&](size_t, size_t o, size_t i, size_t w, size_t length) {
+                        [&](size_t o, size_t i, size_t w, size_t length) {
                           const Real factor = weight[w];
-                          for (size_t x = 0; x < length; ++x) to[o + x] += factor * in[i + x];
+                          for (size_t x = 0; x < length; ++x)
+                            to[o + x] += factor * in[i + x * stride];
                         });
 }
 
@@ -138,13 +140,14 @@ void ReferenceNetwork<Real>::Backward(const Convolution& kind, const LayerState&
   const Values& weight = weights[state.first_weight];
   Values& weight_gradient = gradients[state.first_weight];
   const Real* input = state.input.data();
+  const size_t stride = kind.stride;
   ForEachConvolutionRow(kind, state.shape, batch_,
-                        [&](size_t, size_t o, size_t i, size_t w, size_t length) {
+                        [&](size_t o, size_t i, size_t w, size_t length) {
                           const Real factor = weight[w];
                           Real sum = 0;
                           for (size_t x = 0; x < length; ++x) {
-                            (*in)[i + x] += factor * out[o + x];
-                            sum += input[i + x] * out[o + x];
+                            (*in)[i + x * stride] += factor * out[o + x];
+                            sum += input[i + x * stride] * out[o + x];
                           }
                           weight_gradient[w] += sum;
                         });
@@ -323,6 +326,51 @@ template <typename Real>
 void ReferenceNetwork<Real>::Backward(const Flatten&, const LayerState&, const Values& out,
                                       Values* in) {
   *in = out;
+}
+
+template <typename Real>
+void ReferenceNetwork<Real>::Forward(const Fork&, LayerState* state, Values* out) {
+  forked_ = state->shape.input;
+  forked_values_ = state->input;
+  *out = state->input;
+}
+
+template <typename Real>
+void ReferenceNetwork<Real>::Backward(const Fork&, const LayerState&, const Values& out,
+                                      Values* in) {
+  for (size_t i = 0; i < out.size(); ++i) (*in)[i] = out[i] + forked_gradient_[i];
+}
+
+// Calls body(joined, forked), indices, for each pair that a shortcut joins.
+template <typename Body>
+void ForEachJoined(const Join& kind, const Shape& forked, const Shape& joined, size_t batch,
+                   Body body) {
+  for (size_t i = 0; i < batch * forked.Elements(); ++i) {
+    const size_t x = i % forked.width, y = i / forked.width % forked.height;
+    const size_t plane = i / forked.width / forked.height;
+    if (x % kind.stride != 0 || y % kind.stride != 0) continue;
+    const size_t sample = plane / forked.channels, channel = plane % forked.channels;
+    body(((sample * joined.channels + channel) * joined.height + y / kind.stride) * joined.width +
+             x / kind.stride,
+         i);
+  }
+}
+
+template <typename Real>
+void ReferenceNetwork<Real>::Forward(const Join& kind, LayerState* state, Values* out) {
+  state->forked = forked_;
+  *out = state->input;
+  ForEachJoined(kind, forked_, state->shape.output, batch_,
+                [&](size_t joined, size_t i) { (*out)[joined] += forked_values_[i]; });
+}
+
+template <typename Real>
+void ReferenceNetwork<Real>::Backward(const Join& kind, const LayerState& state, const Values& out,
+                                      Values* in) {
+  *in = out;
+  forked_gradient_.assign(batch_ * state.forked.Elements(), Real{0});
+  ForEachJoined(kind, state.forked, state.shape.output, batch_,
+                [&](size_t joined, size_t i) { forked_gradient_[i] = out[joined]; });
 }
 
 template class ReferenceNetwork<float>;

@@ -35,6 +35,7 @@ class ReferenceNetwork {
     Values input;
     std::vector<size_t> winners;    // of max pooling: index of the input per output
     std::vector<Real> mean, scale;  // of batch normalisation: scale = 1 / deviation
+    Shape forked;                   // of a join
   };
 
   void Forward(const Convolution&, LayerState* state, Values* out);
@@ -45,6 +46,8 @@ class ReferenceNetwork {
   void Forward(const BatchNorm&, LayerState* state, Values* out);
   void Forward(const Dropout&, LayerState* state, Values* out);
   void Forward(const Flatten&, LayerState* state, Values* out);
+  void Forward(const Fork&, LayerState* state, Values* out);
+  void Forward(const Join&, LayerState* state, Values* out);
   // `in` begins with zeros.
   void Backward(const Convolution&, const LayerState& state, const Values& out, Values* in);
   void Backward(const InnerProduct&, const LayerState& state, const Values& out, Values* in);
@@ -54,11 +57,16 @@ class ReferenceNetwork {
   void Backward(const BatchNorm&, const LayerState& state, const Values& out, Values* in);
   void Backward(const Dropout&, const LayerState& state, const Values& out, Values* in);
   void Backward(const Flatten&, const LayerState& state, const Values& out, Values* in);
+  void Backward(const Fork&, const LayerState& state, const Values& out, Values* in);
+  void Backward(const Join&, const LayerState& state, const Values& out, Values* in);
 
   const ModelSpec model_;
   const size_t batch_;
   std::vector<LayerState> layers_;
   Values logits_, logits_gradient_;
+  // Met by the last Fork of forward; their gradient, of the last Join of backward.
+  Shape forked_;
+  Values forked_values_, forked_gradient_;
 };
 
 }  // namespace strata::worker

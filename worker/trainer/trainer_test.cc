@@ -81,6 +81,15 @@ TEST_F(TrainerTest, CnnLearnsSyntheticData) {
   EXPECT_GT(outcome->test_accuracy, 0.9);
 }
 
+TEST_F(TrainerTest, ResNet8LearnsSyntheticData) {
+  auto outcome = Train(
+      "name: 't' seed: 3 epochs: 2 model { zoo: 'resnet8' } data { batch_per_rank: 16 synthetic { "
+      "height: 8 width: 8 classes: 4 train_samples: 512 test_samples: 200 } } "
+      "optimizer { momentum_sgd { momentum: 0.9 } } schedule { base_lr: 0.05 constant {} }");
+  ASSERT_TRUE(outcome.ok()) << outcome.status();
+  EXPECT_GT(outcome->test_accuracy, 0.9);
+}
+
 TEST_F(TrainerTest, RegistersTensorsInTheOrderInWhichBackwardPublishesThem) {
   ASSERT_TRUE(Train(kSmall).ok());
   EXPECT_THAT(client_->names, ElementsAre("fc3.bias", "fc3.weight", "fc2.bias", "fc2.weight",
