@@ -13,15 +13,15 @@ namespace strata::compare {
 // For a terminal.
 struct Summary {
   std::vector<std::vector<std::string>> rows;  // a table; the first row names the columns
-  std::vector<std::string> verdict;            // overall, then one per mode
+  std::vector<std::string> verdict;            // a line or two overall, then one per mode
 };
 
 // Errors: InvalidArgument, one line: what cannot be compared.
 absl::StatusOr<Summary> Summarize(const ReportInput& input);
 
-// Writes report.json into the directory, which exists. What was there is replaced as a whole. The
-// same input has the same bytes. Errors:
-// those of Summarize, of files and folders those of WriteFileAtomically.
+// Writes report.json and report/index.html into the directory, which exists. What was there is
+// replaced, file by file, each as a whole. The same runs have the same bytes. Errors: those of
+// Summarize, of files and folders those of WriteFileAtomically.
 absl::Status WriteReport(const ReportInput& input, const std::string& directory);
 
 }  // namespace strata::compare

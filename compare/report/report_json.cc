@@ -146,6 +146,7 @@ std::string ReportJson(const ReportInput& input, const Content& content) {
                {"title", input.title},
                {"straggler", input.straggler},
                {"verdict", content.verdict.overall},
+               {"verdict_further", content.verdict.further},
                {"target_accuracy", JsonOf(analysis.target_accuracy)},
                {"target", TargetText(analysis)},
                {"equivalence_margin", analysis.equivalence_margin},

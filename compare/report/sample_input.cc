@@ -14,17 +14,18 @@ struct Shape {
   double bytes;  // of a step
   uint64_t steps_per_update;
   int staleness;  // largest
+  double rate;    // of learning
 };
 
 constexpr Shape kShapes[] = {
-    {"sync", 0.884, 40, 0.31, 493648, 1, 0},
-    {"lazy:ssp(3)", 0.883, 26, 0.12, 493648, 1, 3},
-    {"lazy:diloco(16)", 0.8825, 14, 0.04, 30853, 16, 0},
-    {"async", 0.862, 17, 0.02, 493648, 1, 6},
-    {"async_damped", 0.880, 17.2, 0.02, 493648, 1, 6},
-    {"async_dc", 0.874, 18, 0.02, 493648, 1, 6},
-    {"ring", 0.884, 36, 0.27, 370236, 1, 0},
-    {kHostileName, 0.5, 20, 0.5, 493648, 1, 1},
+    {"sync", 0.884, 40, 0.31, 493648, 1, 0, 9},
+    {"lazy:ssp(3)", 0.883, 26, 0.12, 493648, 1, 3, 8},
+    {"lazy:diloco(16)", 0.8825, 14, 0.04, 30853, 16, 0, 6.5},
+    {"async", 0.862, 17, 0.02, 493648, 1, 6, 7},
+    {"async_damped", 0.880, 17.2, 0.02, 493648, 1, 6, 5.5},
+    {"async_dc", 0.874, 18, 0.02, 493648, 1, 6, 10},
+    {"ring", 0.884, 33, 0.27, 370236, 1, 0, 8.5},
+    {kHostileName, 0.5, 20, 0.5, 493648, 1, 1, 3},
 };
 constexpr int kMeasurements = 25;
 constexpr uint64_t kSteps = 1000, kSamplesPerStep = 256;
@@ -57,11 +58,11 @@ proto::RunRecord RunOf(const Shape& shape, int index, uint64_t seed) {
   }
   for (int i = 1; i <= kMeasurements; ++i) {
     const double share = double(i) / kMeasurements;
-    const double learnt = 1 - 0.6 * std::exp(-9 * share) - 0.05 * (1 - share);
+    const double learnt = 1 - 0.6 * std::exp(-shape.rate * share) - 0.05 * (1 - share);
     proto::Window* window = run.add_windows();
     window->set_samples(share * kSteps * kSamplesPerStep);
     window->set_trained_s(share * duration_s);
-    window->set_loss(0.25 + 2 * std::exp(-6 * share) + (0.884 - shape.accuracy) +
+    window->set_loss(0.25 + 2 * std::exp(-0.7 * shape.rate * share) + (0.884 - shape.accuracy) +
                      0.02 * Noise(index, seed, i));
     proto::Measurement* measurement = run.add_measurements();
     measurement->set_step(share * kSteps);

@@ -144,16 +144,18 @@ std::vector<const ModeFigures*> SoonerModes(const Analysis& analysis) {
   return sooner;
 }
 
-// "async 1.82 x (1.61 to 2.05)".
+// "async 1.82 x": its interval stands in the mode's own verdict, as those below do.
 std::string NameAndSpeed(const ModeFigures& mode) {
-  const Estimate& speedup = *mode.comparison->speedup;
-  return absl::StrCat(mode.mode, " ", RatioText(speedup.mean), " x", InBrackets(speedup, true));
+  return absl::StrCat(mode.mode, " ", RatioText(mode.comparison->speedup->mean), " x");
+}
+
+// "worse by 1.40 points".
+std::string ByMeanPoints(const Comparison& comparison) {
+  return absl::StrFormat("by %.2f points", std::abs(comparison.accuracy->mean) * 100);
 }
 
 std::string WhyNotAsAccurate(const Comparison& comparison, AccuracyFinding finding) {
-  if (finding == AccuracyFinding::kWorse) {
-    return absl::StrCat("worse ", ByPoints(*comparison.accuracy));
-  }
+  if (finding == AccuracyFinding::kWorse) return absl::StrCat("worse ", ByMeanPoints(comparison));
   return absl::StrCat("undecided, ", PointsText(*comparison.accuracy->interval), " points");
 }
 
@@ -167,7 +169,7 @@ std::string NoneSooner(const Analysis& analysis, const std::string& target) {
                       " at equal accuracy.");
 }
 
-// The modes with that finding: "lazy by 1.20 points (0.60 to 1.80)" or, of kEqual, "lazy".
+// The modes with that finding: "lazy by 1.20 points" or, of kEqual, "lazy".
 std::vector<std::string> ModesThatAre(AccuracyFinding finding, const Analysis& analysis) {
   std::vector<std::string> names;
   for (const ModeFigures& mode : analysis.modes) {
@@ -175,12 +177,12 @@ std::vector<std::string> ModesThatAre(AccuracyFinding finding, const Analysis& a
     if (AccuracyFindingOf(*mode.comparison, analysis.equivalence_margin) != finding) continue;
     const bool is_equal = finding == AccuracyFinding::kEqual;
     names.push_back(is_equal ? mode.mode
-                             : absl::StrCat(mode.mode, " ", ByPoints(*mode.comparison->accuracy)));
+                             : absl::StrCat(mode.mode, " ", ByMeanPoints(*mode.comparison)));
   }
   return names;
 }
 
-std::string OverallText(const Analysis& analysis) {
+void JudgeAll(const Analysis& analysis, Verdict* verdict) {
   const ModeFigures& baseline = analysis.modes.front();
   const double margin = analysis.equivalence_margin;
   const std::string target = PercentText(*analysis.target_accuracy, 1);
@@ -190,31 +192,28 @@ std::string OverallText(const Analysis& analysis) {
     if (finding == AccuracyFinding::kEqual || finding == AccuracyFinding::kBetter) {
       as_accurate.push_back(NameAndSpeed(*mode));
     } else {
-      others.push_back(absl::StrCat(NameAndSpeed(*mode), ", accuracy ",
-                                    WhyNotAsAccurate(*mode->comparison, finding)));
+      others.push_back(absl::StrCat(NameAndSpeed(*mode), " (accuracy ",
+                                    WhyNotAsAccurate(*mode->comparison, finding), ")"));
     }
   }
-  std::string text;
-  if (!as_accurate.empty()) {
-    text = absl::StrCat("Sooner to ", target, " than ", baseline.mode,
-                        ", at an accuracy that is equal within ", MarginText(margin),
-                        " or better: ", absl::StrJoin(as_accurate, ", "), ".");
-  } else {
-    text = NoneSooner(analysis, target);
-  }
+  verdict->overall =
+      as_accurate.empty()
+          ? NoneSooner(analysis, target)
+          : absl::StrCat("Sooner to ", target, " than ", baseline.mode,
+                         ", and as accurate: ", absl::StrJoin(as_accurate, ", "), ".");
   if (!others.empty()) {
-    absl::StrAppend(&text, " Sooner, but not as accurate: ", absl::StrJoin(others, "; "), ".");
+    verdict->further =
+        absl::StrCat("Sooner, but not shown to be as accurate: ", absl::StrJoin(others, ", "), ".");
   } else if (as_accurate.empty()) {
     const std::vector<std::string> better = ModesThatAre(AccuracyFinding::kBetter, analysis);
     const std::vector<std::string> equal = ModesThatAre(AccuracyFinding::kEqual, analysis);
     if (!better.empty()) {
-      absl::StrAppend(&text, " More accurate: ", absl::StrJoin(better, ", "), ".");
+      verdict->further = absl::StrCat("More accurate: ", absl::StrJoin(better, ", "), ".");
     } else if (!equal.empty()) {
-      absl::StrAppend(&text, " Equally accurate within ", MarginText(margin), ": ",
-                      absl::StrJoin(equal, ", "), ".");
+      verdict->further = absl::StrCat("Equally accurate within ", MarginText(margin), ": ",
+                                      absl::StrJoin(equal, ", "), ".");
     }
   }
-  return text;
 }
 
 }  // namespace
@@ -253,7 +252,7 @@ Verdict VerdictOf(const Analysis& analysis) {
         "which ",
         baseline.mode, " did.");
   } else {
-    verdict.overall = OverallText(analysis);
+    JudgeAll(analysis, &verdict);
   }
   return verdict;
 }

@@ -22,7 +22,8 @@ AccuracyFinding AccuracyFindingOf(const Comparison& comparison, double margin);
 TimeFinding TimeFindingOf(const Comparison& comparison);
 
 struct Verdict {
-  std::string overall;             // one or two sentences
+  std::string overall;             // the answer, a sentence
+  std::string further;             // what else it takes to judge, a sentence; may be empty
   std::vector<std::string> modes;  // as in the analysis; one or two sentences each
 };
 

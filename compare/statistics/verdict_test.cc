@@ -46,7 +46,12 @@ const std::optional<Estimate> kLater = About(0.5, 0.4, 0.8);
 const std::optional<Estimate> kNeither = About(1.05, 0.9, 1.2);
 
 std::string Second(const ModeFigures& mode) { return VerdictOf(Of({mode})).modes[1]; }
-std::string Overall(const std::vector<ModeFigures>& modes) { return VerdictOf(Of(modes)).overall; }
+// The further sentence follows the first.
+std::string Overall(const Analysis& analysis) {
+  const Verdict verdict = VerdictOf(analysis);
+  return verdict.further.empty() ? verdict.overall : verdict.overall + " " + verdict.further;
+}
+std::string Overall(const std::vector<ModeFigures>& modes) { return Overall(Of(modes)); }
 
 TEST(AccuracyFinding, FollowsFromWhereTheIntervalLies) {
   const auto finding = [](double low, double high) {
@@ -144,15 +149,20 @@ TEST(OverallVerdict, NamesWhatIsSoonerAndAsAccurateTheLargestRatioFirst) {
   EXPECT_EQ(Overall({Against("async", kEqual, kSooner),
                      Against("diloco(16)", kBetter, About(4.2, 3.9, 4.5)),
                      Against("ring", kEqual, kNeither)}),
-            "Sooner to 87.1 % than sync, at an accuracy that is equal within 0.5 points or better: "
-            "diloco(16) 4.20 x (3.90 to 4.50), async 1.82 x (1.61 to 2.05).");
+            "Sooner to 87.1 % than sync, and as accurate: diloco(16) 4.20 x, async 1.82 x.");
 }
 
 TEST(OverallVerdict, WhatIsSoonerButNotAsAccurateIsNotPraised) {
   EXPECT_EQ(Overall({Against("async", kWorse, kSooner), Against("dc", kUnclear, kSooner)}),
             "No mode was shown to be sooner to 87.1 % than sync at equal accuracy. Sooner, but not "
-            "as accurate: async 1.82 x (1.61 to 2.05), accuracy worse by 5.10 points (4.20 to "
-            "6.00); dc 1.82 x (1.61 to 2.05), accuracy undecided, -0.80 to +1.60 points.");
+            "shown to be as accurate: async 1.82 x (accuracy worse by 5.10 points), dc 1.82 x "
+            "(accuracy undecided, -0.80 to +1.60 points).");
+}
+
+TEST(OverallVerdict, TellsBothWhereThereAreBoth) {
+  EXPECT_EQ(Overall({Against("async", kWorse, kSooner), Against("ssp(3)", kEqual, kSooner)}),
+            "Sooner to 87.1 % than sync, and as accurate: ssp(3) 1.82 x. Sooner, but not shown to "
+            "be as accurate: async 1.82 x (accuracy worse by 5.10 points).");
 }
 
 TEST(OverallVerdict, WhereNothingIsSoonerItTellsAccuracy) {
@@ -161,14 +171,14 @@ TEST(OverallVerdict, WhereNothingIsSoonerItTellsAccuracy) {
   EXPECT_EQ(Overall({Against("ring", kEqual, kNeither), Against("async", kWorse, kLater)}),
             none + " Equally accurate within 0.5 points: ring.");
   EXPECT_EQ(Overall({Against("ring", kEqual, kNeither), Against("async", kBetter, kLater)}),
-            none + " More accurate: async by 1.20 points (0.60 to 1.80).");
+            none + " More accurate: async by 1.20 points.");
 }
 
 TEST(OverallVerdict, TimesAreNotComparedWhereTheBaselineMissesTheTarget) {
   Analysis analysis = Of({Against("async", kEqual, std::nullopt)});
   analysis.modes[0].reached = 1;
   analysis.modes[0].seconds_to_target.reset();
-  EXPECT_EQ(VerdictOf(analysis).overall,
+  EXPECT_EQ(Overall(analysis),
             "sync reaches 87.1 % in 1 of 3 runs: times to it are not compared. Equally accurate "
             "within 0.5 points: async.");
   EXPECT_EQ(VerdictOf(analysis).modes[1],
@@ -184,7 +194,7 @@ TEST(OverallVerdict, WithoutTwoPairsThereIsNone) {
 }
 
 TEST(OverallVerdict, NeedsABaselineAndAnotherMode) {
-  EXPECT_EQ(Overall({}), "One mode: nothing to compare it with.");
+  EXPECT_EQ(Overall(Of({})), "One mode: nothing to compare it with.");
   Analysis analysis = Of({Against("async", std::nullopt, std::nullopt)});
   analysis.modes[0].final_accuracy.reset();
   analysis.modes[0].failed = 3;
