@@ -39,7 +39,7 @@ struct MakeLayer {
 
 class OneDnnNetwork : public Network {
  public:
-  explicit OneDnnNetwork(const Options& options) : options_(options) {
+  explicit OneDnnNetwork(const Options& options) : options_(options), rank_(options.rank) {
     device_.train = options.mode == Mode::kTrain;
   }
 
@@ -84,9 +84,11 @@ class OneDnnNetwork : public Network {
     }
   }
 
+  void SetRank(uint32_t rank) override { rank_ = rank; }
+
   absl::Status Forward(const float* images, uint64_t step, Hook before_read) override {
     images_.set_data_handle(const_cast<float*>(images));  // oneDNN has no read-only memory
-    const Pass pass{options_.seed, step, options_.rank};
+    const Pass pass{options_.seed, step, rank_};
     for (Node& node : nodes_) {
       for (int i = 0; i < node.weights; ++i) {
         if (auto status = before_read(node.first_weight + i); !status.ok()) return status;
@@ -163,6 +165,7 @@ class OneDnnNetwork : public Network {
   }
 
   const Options options_;
+  uint32_t rank_;
   Device device_;
   uint32_t classes_ = 0;
   size_t first_backward_ = 0;  // layer at which backward ends

@@ -49,6 +49,9 @@ class Network {
                     const std::vector<absl::Span<float>>& gradients,
                     const std::vector<absl::Span<float>>& buffers) = 0;
 
+  // Dropout draws as this rank from the next Forward on.
+  virtual void SetRank(uint32_t rank) = 0;
+
   // Computes the logits of one batch of images (batch x channels x height x width, which stay until
   // after Backward). `before_read` is called for each weight just before its layer reads it.
   virtual absl::Status Forward(const float* images, uint64_t step, Hook before_read) = 0;
