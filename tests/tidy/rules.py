@@ -35,6 +35,7 @@ FORBIDDEN_FOLDERS = {
     "worker": ("server", "cli", "tests", "bench"),
     "kernels": ("server", "worker", "cli", "tests", "bench"),
     "common": ("kernels", "server", "worker", "cli", "tests", "bench"),
+    "compare": ("cli", "tests", "bench"),
 }
 
 

@@ -1,0 +1,146 @@
+#include "compare/virtual_time/problem.h"
+
+#include <cmath>
+#include <limits>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "worker/data/sampler.h"
+
+namespace strata::compare {
+
+using worker::TensorSpec;
+
+absl::StatusOr<std::shared_ptr<const TrainingData>> LoadTrainingData(const proto::Job& job) {
+  absl::StatusOr<worker::TrainAndTest> sets = worker::LoadData(job.data(), job.seed());
+  if (!sets.ok()) return sets.status();
+  auto data = std::make_shared<TrainingData>();
+  data->sets = *std::move(sets);
+  data->normalisation = worker::Normalisation::Of(data->sets.train);
+  return data;
+}
+
+absl::StatusOr<std::unique_ptr<Problem>> Problem::Create(const proto::Job& job,
+                                                         std::shared_ptr<const TrainingData> data) {
+  std::unique_ptr<Problem> problem(new Problem(job, std::move(data)));
+  if (absl::Status status = problem->Build(); !status.ok()) return status;
+  return problem;
+}
+
+absl::Status Problem::Build() {
+  const worker::Dataset& train = data_->sets.train;
+  auto model = worker::MakeModel(job_.model().zoo(), {train.channels, train.height, train.width},
+                                 train.classes);
+  if (!model.ok()) return model.status();
+  model_ = *std::move(model);
+  auto plan = worker::StepPlanOf(job_, train.size(), job_.ranks());
+  if (!plan.ok()) return plan.status();
+  plan_ = *plan;
+  auto stages = StagesOf(model_);
+  if (!stages.ok()) return stages.status();
+  stages_ = *std::move(stages);
+  // Last layer first, in the order in which backward finishes them.
+  const std::vector<TensorSpec> weights = worker::WeightsOf(model_);
+  for (size_t i = weights.size(); i-- > 0;) {
+    client::Tensor tensor;
+    tensor.name = weights[i].name;
+    tensor.shape = weights[i].shape;
+    tensor.decay_multiplier = weights[i].decay_multiplier;
+    if (auto added = tensors_.Add(std::move(tensor)); !added.ok()) return added.status();
+  }
+  return absl::OkStatus();
+}
+
+std::vector<absl::Span<float>> Problem::SpansOf(float* arena) const {
+  std::vector<absl::Span<float>> spans;
+  for (int weight = 0; weight < tensors_.size(); ++weight) {
+    const client::TensorSet::Entry& entry = tensors_[TensorOf(weight)];
+    spans.push_back(absl::MakeSpan(arena + entry.offset, entry.count));
+  }
+  return spans;
+}
+
+void Problem::FirstWeights(float* arena) const {
+  const std::vector<TensorSpec> weights = worker::WeightsOf(model_);
+  const std::vector<absl::Span<float>> spans = SpansOf(arena);
+  for (size_t i = 0; i < weights.size(); ++i) {
+    worker::Initialize(weights[i], job_.seed(), i, spans[i]);
+  }
+}
+
+std::vector<std::vector<float>> Problem::FirstBuffers() const {
+  std::vector<std::vector<float>> buffers;
+  for (const TensorSpec& buffer : worker::BuffersOf(model_)) {
+    buffers.emplace_back(buffer.Elements(), buffer.constant);
+  }
+  return buffers;
+}
+
+Problem::Order Problem::OrderOf(uint64_t step) {
+  const uint64_t epoch = step / plan_.steps_per_epoch;
+  std::weak_ptr<const std::vector<uint32_t>>& known = orders_[epoch];
+  Order order = known.lock();
+  if (order == nullptr) {
+    order = std::make_shared<const std::vector<uint32_t>>(
+        worker::EpochOrder(data_->sets.train.size(), job_.seed(), epoch));
+    known = order;
+    newest_ = order;
+  }
+  return order;
+}
+
+RankCompute::RankCompute(Problem* problem, uint32_t rank, float* weights)
+    : problem_(problem),
+      rank_(rank),
+      gradients_(problem->tensors().elements()),
+      buffers_(problem->FirstBuffers()),
+      weight_spans_(problem->SpansOf(weights)),
+      gradient_spans_(problem->SpansOf(gradients_.data())) {
+  for (std::vector<float>& buffer : buffers_) buffer_spans_.push_back(absl::MakeSpan(buffer));
+}
+
+void RankCompute::Begin(uint64_t step, ComputePool* pool) {
+  step_ = step;
+  order_ = problem_->OrderOf(step);
+  ticket_ = pool->Add([this](ComputePool::Worker* worker) { status_ = Compute(worker); });
+}
+
+absl::Status RankCompute::Compute(ComputePool::Worker* worker) {
+  const worker::StepPlan& plan = problem_->plan();
+  const TrainingData& data = problem_->data();
+  const uint64_t seed = problem_->job().seed();
+  if (worker->network == nullptr) {
+    auto network = worker::Network::Create(problem_->model(), {.batch = plan.batch, .seed = seed});
+    if (!network.ok()) return network.status();
+    worker->network = *std::move(network);
+    worker->images.resize(plan.batch * data.sets.train.PixelsPerImage());
+    worker->labels.resize(plan.batch);
+  }
+  worker::Network& network = *worker->network;
+  network.Bind(weight_spans_, gradient_spans_, buffer_spans_);
+  network.SetRank(rank_);
+  const auto samples = worker::RankSlice(*order_, step_ % plan.steps_per_epoch, rank_,
+                                         problem_->job().ranks(), plan.batch);
+  worker::FillBatch(data.sets.train, data.normalisation, samples, worker->images.data(),
+                    worker->labels.data());
+  const auto nothing = [](int) { return absl::OkStatus(); };
+  if (auto status = network.Forward(worker->images.data(), step_, nothing); !status.ok()) {
+    return status;
+  }
+  loss_ = network.Loss(worker->labels).loss;
+  return network.Backward(nothing);
+}
+
+absl::StatusOr<double> RankCompute::Finish(ComputePool* pool) {
+  pool->Wait(ticket_);
+  if (!status_.ok()) return status_;
+  const proto::Debug& debug = problem_->job().debug();
+  if (debug.has_nan_rank() && debug.nan_rank() == rank_ && debug.nan_step() == step_) {
+    loss_ *= std::numeric_limits<double>::quiet_NaN();
+  }
+  if (std::isfinite(loss_)) return loss_;
+  return absl::OutOfRangeError(absl::StrCat(
+      "rank ", rank_, ": loss is ", std::isnan(loss_) ? "NaN" : "infinite", " at step ", step_));
+}
+
+}  // namespace strata::compare

@@ -1,0 +1,108 @@
+#ifndef STRATA_COMPARE_VIRTUAL_TIME_PROBLEM_H_
+#define STRATA_COMPARE_VIRTUAL_TIME_PROBLEM_H_
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "absl/types/span.h"
+#include "compare/virtual_time/compute_pool.h"
+#include "compare/virtual_time/step_shape.h"
+#include "proto/job.pb.h"
+#include "worker/client/tensor_set.h"
+#include "worker/data/dataset.h"
+#include "worker/nn/model.h"
+#include "worker/trainer/step_plan.h"
+
+namespace strata::compare {
+
+// A job's data as all ranks read it.
+struct TrainingData {
+  worker::TrainAndTest sets;
+  worker::Normalisation normalisation;
+};
+
+// Errors: of worker::LoadData.
+absl::StatusOr<std::shared_ptr<const TrainingData>> LoadTrainingData(const proto::Job& job);
+
+// What the ranks of a job train: data, model, steps, and where tensors lie in an arena; as
+// worker/trainer has it.
+//
+// Threads: const methods from any, OrderOf from the owner's.
+class Problem {
+ public:
+  // `job` has its defaults filled in. Errors: those of the model, and of StepPlanOf.
+  static absl::StatusOr<std::unique_ptr<Problem>> Create(const proto::Job& job,
+                                                         std::shared_ptr<const TrainingData> data);
+
+  const proto::Job& job() const { return job_; }
+  const TrainingData& data() const { return *data_; }
+  const worker::ModelSpec& model() const { return model_; }
+  const worker::StepPlan& plan() const { return plan_; }
+  const std::vector<StepStage>& stages() const { return stages_; }
+  // In arena order; see TensorOf.
+  const client::TensorSet& tensors() const { return tensors_; }
+  // The tensor in `tensors` of number `weight` of WeightsOf.
+  int TensorOf(int weight) const { return tensors_.size() - 1 - weight; }
+
+  // Where the tensors of an arena lie, as WeightsOf counts them.
+  std::vector<absl::Span<float>> SpansOf(float* arena) const;
+  void FirstWeights(float* arena) const;
+  std::vector<std::vector<float>> FirstBuffers() const;
+
+  using Order = std::shared_ptr<const std::vector<uint32_t>>;
+  // Of the samples, in the epoch of a step.
+  Order OrderOf(uint64_t step);
+
+ private:
+  Problem(const proto::Job& job, std::shared_ptr<const TrainingData> data)
+      : job_(job), data_(std::move(data)) {}
+  absl::Status Build();
+
+  const proto::Job job_;
+  const std::shared_ptr<const TrainingData> data_;
+  worker::ModelSpec model_;
+  worker::StepPlan plan_;
+  std::vector<StepStage> stages_;
+  client::TensorSet tensors_;
+  std::map<uint64_t, std::weak_ptr<const std::vector<uint32_t>>> orders_;  // by epoch
+  Order newest_;
+};
+
+// One rank's computation: gradients of its samples by its node's weights.
+class RankCompute {
+ public:
+  // `problem` and `weights`, the node's arena, outlive it.
+  RankCompute(Problem* problem, uint32_t rank, float* weights);
+
+  // The gradients of a step are computed on the pool, from weights that stay as they are until
+  // Finish.
+  void Begin(uint64_t step, ComputePool* pool);
+  // Waits for them. Returns the loss, summed over the samples. Errors: OutOfRange (the loss is no
+  // number, naming rank and step); those of the network. REQUIRES: begun.
+  absl::StatusOr<double> Finish(ComputePool* pool);
+
+  const float* gradients() const { return gradients_.data(); }
+  const std::vector<std::vector<float>>& buffers() const { return buffers_; }
+
+ private:
+  absl::Status Compute(ComputePool::Worker* worker);
+
+  Problem* const problem_;
+  const uint32_t rank_;
+  std::vector<float> gradients_;
+  std::vector<std::vector<float>> buffers_;
+  std::vector<absl::Span<float>> weight_spans_, gradient_spans_, buffer_spans_;
+  ComputePool::Ticket ticket_;
+  // Of the step in hand.
+  uint64_t step_ = 0;
+  Problem::Order order_;
+  absl::Status status_;
+  double loss_ = 0;
+};
+
+}  // namespace strata::compare
+
+#endif  // STRATA_COMPARE_VIRTUAL_TIME_PROBLEM_H_

@@ -1,0 +1,46 @@
+#ifndef STRATA_COMPARE_VIRTUAL_TIME_VIRTUAL_RUN_H_
+#define STRATA_COMPARE_VIRTUAL_TIME_VIRTUAL_RUN_H_
+
+#include <atomic>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "absl/types/span.h"
+#include "compare/runner.h"
+#include "compare/virtual_time/cluster_file.h"
+#include "compare/virtual_time/problem.h"
+
+namespace strata::compare {
+
+struct VirtualRunOptions {
+  // That compute gradients, the caller's among them. No figure depends on it.
+  uint32_t threads = 1;
+  // Ends the run when set; null: nothing does.
+  const std::atomic<bool>* stop = nullptr;
+  Runner::OnProgress on_progress;  // may be null
+  // All weights of a node before each step, and with `step` the job's number of steps the final
+  // ones. May be null.
+  std::function<void(uint32_t node, uint64_t step, absl::Span<const float> arena)> on_weights;
+};
+
+struct VirtualOutcome {
+  proto::RunRecord record;
+  std::vector<float> weights;  // final ones of node 0, in arena order; empty: it has failed
+  double virtual_s = 0;        // from the first connection to the last one's end
+  double bytes_between_hosts = 0;
+};
+
+// Runs a job once, in virtual time: see README.md. `data` is the job's. Errors: InvalidArgument
+// (the job does not fit the cluster), Cancelled (`stop`), Internal (nothing more happens, but it
+// has not ended). A job that fails by itself is a record with `failure`.
+absl::StatusOr<VirtualOutcome> RunInVirtualTime(const RunPlan& plan, const ClusterFile& cluster,
+                                                std::shared_ptr<const TrainingData> data,
+                                                const VirtualRunOptions& options);
+
+}  // namespace strata::compare
+
+#endif  // STRATA_COMPARE_VIRTUAL_TIME_VIRTUAL_RUN_H_

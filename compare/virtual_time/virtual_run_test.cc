@@ -1,0 +1,145 @@
+// What holds of every run: that it is the same each time, and that every mode ends.
+#include "compare/virtual_time/virtual_run.h"
+
+#include <map>
+#include <string>
+#include <vector>
+
+#include "compare/virtual_time/virtual_fixture.h"
+#include "compare/virtual_time/virtual_runner.h"
+#include "gtest/gtest.h"
+
+namespace strata::compare {
+namespace {
+
+constexpr char kCluster[] = R"(
+  nodes {
+    name: "a" count: 3 ranks: 2
+    compute { log_normal { median_ms: 3 sigma: 0.3 } }
+    link { gbit_per_s: 1 latency_us: 30 jitter_us: 20 } site: "east"
+  }
+  nodes {
+    name: "b" ranks: 2
+    compute { normal { mean_ms: 5 deviation_ms: 1 } slow: 2 }
+    link { gbit_per_s: 1 latency_us: 30 } site: "west"
+  }
+  servers { count: 2 shards: 2 link { gbit_per_s: 1 latency_us: 30 } site: "east"
+            cpu_ns_per_byte: 0.5 cpu_us_per_frame: 10 }
+  site_links { sites: ["east", "west"] gbit_per_s: 0.5 latency_ms: 1 jitter_ms: 0.1 })";
+
+std::vector<std::string> AllModes() {
+  return {"sync",   "lazy",  "lazy:ssp(3)",  "lazy:local(3)", "lazy:diloco(3)",
+          "delay1", "async", "async_damped", "async_dc",      "ring"};
+}
+
+TEST(VirtualRun, EveryModeEndsWithAllSamplesUsedAndMeasured) {
+  const ClusterFile cluster = ClusterOf(kCluster);
+  for (const std::string& mode : AllModes()) {
+    const VirtualOutcome outcome = OutcomeOf(PlanOf(mode, 8, 8), cluster);
+    const proto::RunRecord& record = outcome.record;
+    EXPECT_EQ(record.failure(), "") << mode;
+    EXPECT_EQ(record.samples(), 8u * 8 * 4) << mode;
+    EXPECT_EQ(record.steps(), 8u) << mode;
+    EXPECT_GT(record.trained_s(), 8 * 0.003) << mode;
+    EXPECT_GT(record.waiting_share(), 0) << mode;
+    EXPECT_LT(record.waiting_share(), 1) << mode;
+    EXPECT_GT(record.bytes_pushed(), 0u) << mode;
+    EXPECT_GT(record.bytes_answered(), 0u) << mode;
+    EXPECT_EQ(record.windows_size(), 4) << mode;
+    EXPECT_EQ(record.windows(3).samples(), record.samples()) << mode;
+    EXPECT_DOUBLE_EQ(record.windows(3).trained_s(), record.trained_s()) << mode;
+    ASSERT_EQ(record.measurements_size(), 3) << mode;
+    EXPECT_EQ(record.measurements(0).step(), 3u) << mode;
+    EXPECT_EQ(record.measurements(2).step(), 8u) << mode;
+    EXPECT_EQ(record.measurements(2).samples(), record.samples()) << mode;
+    EXPECT_EQ(record.measurements(2).updates(), record.updates()) << mode;
+    EXPECT_GE(record.measurements(2).trained_s(), record.trained_s()) << mode;
+    EXPECT_GT(record.measurements(2).accuracy(), 0) << mode;
+    EXPECT_GT(record.measurements(2).loss(), 0) << mode;
+  }
+}
+
+TEST(VirtualRun, UpdatesAreClocksOrPushes) {
+  const ClusterFile cluster = ClusterOf(kCluster);
+  const std::map<std::string, uint64_t> expected = {
+      {"sync", 8}, {"ring", 8}, {"local(3)", 3}, {"async", 4 * 8}};
+  for (const auto& [mode, updates] : expected) {
+    EXPECT_EQ(OutcomeOf(PlanOf(mode, 8, 8), cluster).record.updates(), updates) << mode;
+  }
+}
+
+TEST(VirtualRun, IsTheSameEachTimeWhateverTheThreads) {
+  const ClusterFile cluster = ClusterOf(kCluster);
+  for (const std::string& mode : AllModes()) {
+    const RunPlan plan = PlanOf(mode, 8, 6);
+    const VirtualOutcome first = OutcomeOf(plan, cluster, {.threads = 1});
+    for (const uint32_t threads : {1, 2, 3}) {
+      const VirtualOutcome again = OutcomeOf(plan, cluster, {.threads = threads});
+      EXPECT_EQ(again.record.SerializeAsString(), first.record.SerializeAsString()) << mode;
+      EXPECT_EQ(again.weights, first.weights) << mode;
+      EXPECT_EQ(again.virtual_s, first.virtual_s) << mode;
+    }
+  }
+}
+
+TEST(VirtualRun, AnotherSeedIsAnotherRun) {
+  const ClusterFile cluster = ClusterOf(kCluster);
+  const VirtualOutcome one = OutcomeOf(PlanOf("sync", 8, 4), cluster);
+  const VirtualOutcome other = OutcomeOf(PlanOf("sync", 8, 4, {"seed=2"}), cluster);
+  EXPECT_NE(one.weights, other.weights);
+  EXPECT_NE(one.record.trained_s(), other.record.trained_s());
+}
+
+// Loss falls, and sync, ring and lazy(0) make of the same gradients the same weights.
+TEST(VirtualRun, LearnsAndSyncDoesNotDependOnTime) {
+  const ClusterFile cluster = ClusterOf(kCluster);
+  const ClusterFile other = ClusterOf(
+      "nodes { count: 4 ranks: 2 compute { constant_ms: 1 } link { gbit_per_s: 10 } } "
+      "servers { link { gbit_per_s: 10 } }");
+  const VirtualOutcome slow = OutcomeOf(PlanOf("sync", 8, 30), cluster);
+  const VirtualOutcome quick = OutcomeOf(PlanOf("sync", 8, 30), other);
+  EXPECT_EQ(slow.weights, quick.weights);
+  EXPECT_GT(slow.record.trained_s(), 2 * quick.record.trained_s());
+  EXPECT_EQ(OutcomeOf(PlanOf("ssp(0)", 8, 30), other).weights, quick.weights);
+  const proto::RunRecord& record = quick.record;
+  EXPECT_LT(record.windows(record.windows_size() - 1).loss(), 0.8 * record.windows(0).loss());
+}
+
+TEST(VirtualRun, ALossThatIsNoNumberIsAFailureOfTheJob) {
+  const VirtualOutcome outcome = OutcomeOf(
+      PlanOf("sync", 8, 8, {"debug.nan_rank=3", "debug.nan_step=5"}), ClusterOf(kCluster));
+  EXPECT_EQ(outcome.record.failure(), "rank 3: loss is NaN at step 5");
+  EXPECT_EQ(outcome.record.steps(), 5u);
+  EXPECT_TRUE(outcome.weights.empty());
+}
+
+TEST(VirtualRunner, RefusesWhatItCannotRun) {
+  const auto runner = CreateVirtualRunner(ClusterOf(kCluster), 1);
+  EXPECT_EQ(runner->Check(PlanOf("sync", 8, 4)), absl::OkStatus());
+  RunPlan plan = PlanOf("sync", 9, 4);
+  EXPECT_EQ(runner->Check(plan).code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(std::string(runner->Check(plan).message()).substr(0, 7), "ranks: ");
+  plan = PlanOf("sync", 2, 4);
+  plan.job.mutable_program()->set_path("mine");
+  EXPECT_EQ(runner->Check(plan).message(), "program: virtual time computes models of the zoo only");
+  plan = PlanOf("sync", 2, 4);
+  plan.job.set_exchange(proto::Job::MPI);
+  EXPECT_EQ(runner->Check(plan).message(),
+            "exchange: virtual time knows PARAMETER_SERVER and RING only");
+  EXPECT_EQ(runner->Check(PlanOf("ring", 2, 4)).code(), absl::StatusCode::kInvalidArgument);
+}
+
+TEST(VirtualRunner, TellsProgressAndEndsWhenToldTo) {
+  const auto runner = CreateVirtualRunner(ClusterOf(kCluster), 2);
+  std::vector<double> done;
+  const auto record = runner->Run(
+      PlanOf("sync", 8, 4), [&](const RunProgress& progress) { done.push_back(progress.done); });
+  ASSERT_EQ(record.status(), absl::OkStatus());
+  EXPECT_EQ(done, (std::vector<double>{0.25, 0.5, 0.75, 1}));
+  const auto stopped =
+      runner->Run(PlanOf("async", 8, 100000), [&](const RunProgress&) { runner->Stop(); });
+  EXPECT_EQ(stopped.status().code(), absl::StatusCode::kCancelled);
+}
+
+}  // namespace
+}  // namespace strata::compare

@@ -1,0 +1,45 @@
+#ifndef STRATA_COMPARE_VIRTUAL_TIME_VIRTUAL_SHARD_H_
+#define STRATA_COMPARE_VIRTUAL_TIME_VIRTUAL_SHARD_H_
+
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "compare/virtual_time/virtual_clock.h"
+#include "compare/virtual_time/virtual_network.h"
+#include "proto/cluster.pb.h"
+#include "proto/control.pb.h"
+#include "server/shard/shard_core.h"
+
+namespace strata::compare {
+
+// One shard of a server: its core, its endpoint, and one core of a processor, which takes its time
+// for each frame, one after the other, before the frame has any effect.
+//
+// Threads: one.
+class VirtualShard {
+ public:
+  // All outlive it.
+  VirtualShard(VirtualClock* clock, VirtualNetwork* network, uint32_t host,
+               const proto::Servers& servers);
+
+  // Takes the one job in and listens. Errors: ShardCore's and Listen's.
+  absl::Status Start(const proto::JobRecord& record, ShardId own_shard, const std::string& address);
+
+ private:
+  void OnReady();
+  void OnEvent(const transport::Event& event);
+
+  VirtualClock* const clock_;
+  const double seconds_per_byte_;
+  const absl::Duration per_frame_;
+  server::ShardCore core_;
+  absl::Time free_;  // the processor, from then on
+  std::vector<transport::Event> events_;
+  std::vector<server::ShardAction> actions_;
+  VirtualEndpoint endpoint_;
+};
+
+}  // namespace strata::compare
+
+#endif  // STRATA_COMPARE_VIRTUAL_TIME_VIRTUAL_SHARD_H_
