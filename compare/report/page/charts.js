@@ -143,15 +143,16 @@ const whiskers = (rows) => ({
         chartArea.right);
       let right = row.value === null ? chartArea.left : clamp(row.value);
       if (row.low !== null) {
-        const low = clamp(row.low), high = clamp(row.high);
+        // On whole pixels, so that lines are sharp.
+        const [low, high, y] = [clamp(row.low), clamp(row.high), bar.y].map(Math.round);
         ctx.strokeStyle = text;
-        ctx.lineWidth = 1.5;
+        ctx.lineWidth = 2;
         ctx.beginPath();
-        ctx.moveTo(low, bar.y);
-        ctx.lineTo(high, bar.y);
+        ctx.moveTo(low, y);
+        ctx.lineTo(high, y);
         for (const end of [low, high]) {
-          ctx.moveTo(end, bar.y - 5);
-          ctx.lineTo(end, bar.y + 5);
+          ctx.moveTo(end, y - 5);
+          ctx.lineTo(end, y + 5);
         }
         ctx.stroke();
         right = Math.max(right, high);

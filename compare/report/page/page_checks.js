@@ -1,21 +1,34 @@
 // Evaluated in the page by page_test.py.
 (() => {
-  // How many of a chart's pixels have about this colour.
-  const count = (id, colour) => {
+  // How many of a chart's pixels have about this colour; box: [left, top, right, bottom].
+  const count = (id, colour, box) => {
     const canvas = document.getElementById(id);
     // A copy: Chromium complains of canvases that are read often.
     const copy = new OffscreenCanvas(canvas.width, canvas.height);
     const context = copy.getContext("2d", { willReadFrequently: true });
     context.drawImage(canvas, 0, 0);
-    const pixels = context.getImageData(0, 0, canvas.width, canvas.height).data;
+    const [left, top, right, bottom] = box || [0, 0, canvas.width, canvas.height];
+    const pixels = context.getImageData(left, top, right - left, bottom - top).data;
     const part = (at) => parseInt(colour.slice(at, at + 2), 16);
     const [r, g, b] = [part(1), part(3), part(5)];
     let found = 0;
     for (let i = 0; i < pixels.length; i += 4) {
-      if (pixels[i + 3] > 200 && Math.abs(pixels[i] - r) < 20 &&
+      if (pixels[i + 3] > 128 && Math.abs(pixels[i] - r) < 20 &&
           Math.abs(pixels[i + 1] - g) < 20 && Math.abs(pixels[i + 2] - b) < 20) ++found;
     }
     return found;
+  };
+
+  // Of a mode's bar, pixels of text's colour: at the ends of its interval, and where its figure is.
+  const interval = (id, mode, estimate) => {
+    const text = getComputedStyle(document.documentElement).getPropertyValue("--text").trim();
+    const { scales: { x }, chartArea } = charts[id];
+    const { y } = charts[id].getDatasetMeta(0).data[mode];
+    const at = (value) => Math.round(Math.max(x.getPixelForValue(value), chartArea.left));
+    const row = (left, right) => count(id, text, [left, Math.round(y) - 6, right, Math.round(y) + 6]);
+    const end = Math.max(at(estimate.high), at(estimate.mean));
+    return [row(at(estimate.low) - 2, at(estimate.low) + 3),
+      row(at(estimate.high) - 2, at(estimate.high) + 3), row(end + 5, end + 35)];
   };
 
   // WCAG's contrast of two CSS colours "rgb(r, g, b)".
@@ -47,6 +60,7 @@
 
   window.checks = {
     count,
+    interval,
     contrast,
     overflow: () => document.documentElement.scrollWidth - window.innerWidth,
     // What sticks out of the viewport, but for what scrolls in a box of its own.

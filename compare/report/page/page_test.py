@@ -48,6 +48,22 @@ def chart_findings(browser, scheme, expected=None):
     return found
 
 
+def interval_findings(browser):
+    """Bars whose interval or figure is not to be seen."""
+    found = []
+    for chart, figure in (
+        ("time", "seconds_to_target"),
+        ("bytes", "bytes_per_step"),
+        ("waiting", "waiting_share"),
+    ):
+        for mode in IN_CHART[chart]:
+            estimate = f"report.modes[{mode}].{figure}"
+            pixels = browser.run(f"checks.interval('{chart}', {mode}, {estimate})")
+            if min(pixels) < 5:
+                found.append(f"chart {chart}: interval or figure of mode {mode}: {pixels} pixels")
+    return found
+
+
 def findings(browser, path, width, scheme):
     """All that is wrong with a page, seen so."""
     browser.show_as(width, scheme)
@@ -60,6 +76,7 @@ def findings(browser, path, width, scheme):
     if drawn != f"{len(IN_CHART)} drawn":
         found.append(f"charts: {drawn}")
     found += chart_findings(browser, scheme)
+    found += interval_findings(browser) if drawn else []
     browser.run("document.querySelectorAll('details').forEach(d => { d.open = true; })")
     browser.settle()
     if browser.run("checks.overflow()") > 0:
@@ -177,6 +194,8 @@ class PageTest(unittest.TestCase):
              "chart accuracy: mode 0"),
             ("bars of no length", "data: rows.map((row) => row.value),",
              "data: rows.map((row) => 0 * row.value),", "chart bytes: mode 0"),
+            ("intervals that are not drawn", "chart.getDatasetMeta(0).data.forEach",
+             "[].forEach", "interval or figure of mode 0"),
             ("an exception", "showHeader();\n", "showHeader(); undefined.gone();\n", "exception:"),
             ("a complaint", "showHeader();\n", "showHeader(); console.error('bad');\n",
              "console: bad"),
