@@ -73,31 +73,36 @@ std::vector<std::vector<std::string>> RowsOf(const Analysis& analysis) {
   return rows;
 }
 
-// Of a mode, those that have finished, by seed.
-std::vector<const proto::RunRecord*> FinishedRuns(const ReportInput& input,
-                                                  const std::string& mode) {
+// Of a mode, by seed.
+std::vector<const proto::RunRecord*> RunsOf(const ReportInput& input, const std::string& mode) {
   std::vector<const proto::RunRecord*> runs;
   for (const proto::RunRecord& run : input.runs) {
-    if (run.mode() == mode && FailureOf(run).empty()) runs.push_back(&run);
+    if (run.mode() == mode) runs.push_back(&run);
   }
   std::sort(runs.begin(), runs.end(),
             [](const auto* a, const auto* b) { return a->seed() < b->seed(); });
   return runs;
 }
 
+CurveSet CurveSetOf(const std::vector<const proto::RunRecord*>& runs, Axis axis,
+                    Curve (*curve)(const proto::RunRecord&, Axis)) {
+  CurveSet set;
+  std::vector<Curve> finished;
+  for (const proto::RunRecord* run : runs) {
+    (FailureOf(*run).empty() ? finished : set.failed).push_back(curve(*run, axis));
+  }
+  if (!finished.empty()) set.mean = MeanCurve(finished, kCurvePointsMax);
+  return set;
+}
+
 std::vector<ModeCurves> CurvesOf(const ReportInput& input) {
   std::vector<ModeCurves> all;
   for (const std::string& mode : input.modes) {
     ModeCurves& curves = all.emplace_back();
-    const std::vector<const proto::RunRecord*> runs = FinishedRuns(input, mode);
-    for (size_t i = 0; i < kAxes.size() && !runs.empty(); ++i) {
-      std::vector<Curve> accuracy, loss;
-      for (const proto::RunRecord* run : runs) {
-        accuracy.push_back(AccuracyCurve(*run, kAxes[i]));
-        loss.push_back(LossCurve(*run, kAxes[i]));
-      }
-      curves.accuracy[i] = MeanCurve(accuracy, kCurvePointsMax);
-      curves.loss[i] = MeanCurve(loss, kCurvePointsMax);
+    const std::vector<const proto::RunRecord*> runs = RunsOf(input, mode);
+    for (size_t i = 0; i < kAxes.size(); ++i) {
+      curves.accuracy[i] = CurveSetOf(runs, kAxes[i], AccuracyCurve);
+      curves.loss[i] = CurveSetOf(runs, kAxes[i], LossCurve);
     }
   }
   return all;

@@ -16,10 +16,16 @@ namespace strata::compare {
 
 inline constexpr std::array<Axis, 3> kAxes = {Axis::kSamples, Axis::kSeconds, Axis::kUpdates};
 
-// Means over a mode's runs that have finished, by axis as in kAxes; empty where none has.
+// One kind of curve of a mode, by one axis.
+struct CurveSet {
+  std::vector<BandPoint> mean;  // of the runs that have finished; empty where none has
+  std::vector<Curve> failed;    // each run that has not, by seed
+};
+
+// By axis as in kAxes.
 struct ModeCurves {
-  std::array<std::vector<BandPoint>, 3> accuracy;
-  std::array<std::vector<BandPoint>, 3> loss;
+  std::array<CurveSet, 3> accuracy;
+  std::array<CurveSet, 3> loss;
 };
 
 // All that a report says, whatever shows it.

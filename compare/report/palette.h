@@ -8,7 +8,7 @@ namespace strata::compare {
 
 // How modes look, by their number, in all pictures. Eight colours that the colour-blind tell apart,
 // after Okabe and Ito's, darkened for a light ground and lightened for a dark one to a contrast of
-// 3 : 1 and more; and four dashes, so that no line depends on its colour alone.
+// 3 : 1 and more; and four dashes, so that lines do not depend on their colour alone.
 struct Colour {
   const char* light;  // on white
   const char* dark;   // on nearly black
@@ -21,8 +21,8 @@ inline constexpr std::array<Colour, 8> kColours = {{
     {"#b0408a", "#e58bc0"},
     {"#8c6d00", "#e6c229"},
     {"#4b3fb5", "#a99bff"},
-    {"#00798c", "#7fdbe8"},
-    {"#6b6b6b", "#b9bec5"},
+    {"#7a1010", "#ffc9c2"},
+    {"#808080", "#8b949e"},
 }};
 
 // Lengths of strokes and gaps in pixels, as SVG and JSON write them in brackets; empty: no gaps.

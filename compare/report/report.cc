@@ -7,6 +7,7 @@
 #include "common/atomic_file.h"
 #include "compare/report/content.h"
 #include "compare/report/page.h"
+#include "compare/report/pictures.h"
 #include "compare/report/report_json.h"
 
 namespace strata::compare {
@@ -29,8 +30,12 @@ absl::Status WriteReport(const ReportInput& input, const std::string& directory)
   const std::string json = ReportJson(input, *content);
   const std::string folder = absl::StrCat(directory, "/report");
   if (mkdir(folder.c_str(), 0777) != 0 && errno != EEXIST) return FileError(errno, folder);
-  const absl::Status written = WriteFileAtomically(absl::StrCat(folder, "/index.html"), Page(json));
+  absl::Status written = WriteFileAtomically(absl::StrCat(folder, "/index.html"), Page(json));
   if (!written.ok()) return written;
+  for (const Picture& picture : PicturesOf(*content)) {
+    written = WriteFileAtomically(absl::StrCat(folder, "/", picture.name), picture.svg);
+    if (!written.ok()) return written;
+  }
   return WriteFileAtomically(absl::StrCat(directory, "/report.json"), json);
 }
 

@@ -19,9 +19,9 @@ struct Summary {
 // Errors: InvalidArgument, one line: what cannot be compared.
 absl::StatusOr<Summary> Summarize(const ReportInput& input);
 
-// Writes report.json and report/index.html into the directory, which exists. What was there is
-// replaced, file by file, each as a whole. The same runs have the same bytes. Errors: those of
-// Summarize, of files and folders those of WriteFileAtomically.
+// Writes report.json, report/index.html and report/*.svg into the directory, which exists. What was
+// there is replaced, file by file, each as a whole. The same runs have the same bytes. Errors:
+// those of Summarize, of files and folders those of WriteFileAtomically.
 absl::Status WriteReport(const ReportInput& input, const std::string& directory);
 
 }  // namespace strata::compare

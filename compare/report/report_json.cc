@@ -65,11 +65,11 @@ Json JsonOf(const std::optional<Comparison>& comparison, double margin) {
           {"time_finding", NameOf(TimeFindingOf(*comparison))}};
 }
 
-Json JsonOf(const std::array<std::vector<BandPoint>, 3>& curves) {
+Json JsonOf(const std::array<CurveSet, 3>& curves) {
   Json json;
   for (size_t axis = 0; axis < kAxes.size(); ++axis) {
     Json& points = json[kAxisNames[axis]] = Json::array();
-    for (const BandPoint& point : curves[axis]) {
+    for (const BandPoint& point : curves[axis].mean) {
       points.push_back({point.x, point.mean, point.low, point.high});
     }
   }

@@ -1,0 +1,103 @@
+#include "compare/report/svg/charts.h"
+
+#include "compare/statistics/figure_text.h"
+#include "gtest/gtest.h"
+
+namespace strata::compare {
+namespace {
+
+int Count(const std::string& text, const std::string& part) {
+  int count = 0;
+  for (size_t at = text.find(part); at != text.npos; at = text.find(part, at + 1)) ++count;
+  return count;
+}
+
+bool Has(const std::string& text, const std::string& part) { return Count(text, part) > 0; }
+
+std::string Plain(double value) { return std::to_string(int(value)); }
+
+// x from 0 to 10 at pixels 76 to 700, y from 0 to 100 at 340 to 44.
+LineChart TwoLines() {
+  LineChart chart{"Lines", "steps", Plain, "height", Plain, {}};
+  chart.modes.push_back({"rising", {{0, 0, 0, 0}, {10, 50, 0, 100}}, {}});
+  chart.modes.push_back({"failed", {}, {{{0, 100}, {5, 50}}}});
+  return chart;
+}
+
+TEST(LineChart, DrawsMeansBandsAndFailedRunsWhereTheyAre) {
+  const std::string svg = Svg(TwoLines());
+  EXPECT_TRUE(Has(svg,
+                  "<polyline class=\"line m0\" stroke-dasharray=\"\" "
+                  "points=\"76.0,340.0 700.0,192.0\"/>"))
+      << svg;
+  EXPECT_TRUE(Has(svg,
+                  "<polygon class=\"area m0\" points=\"76.0,340.0 700.0,44.0 700.0,340.0 "
+                  "76.0,340.0\"/>"));
+  EXPECT_TRUE(Has(svg,
+                  "<polyline class=\"line thin m1\" stroke-dasharray=\"3, 3\" "
+                  "points=\"76.0,44.0 388.0,192.0\"/>"));
+  for (const char* text : {">Lines</text>", ">steps</text>", ">height</text>", ">rising</text>",
+                           ">failed</text>", ">10</text>", ">100</text>"}) {
+    EXPECT_TRUE(Has(svg, text)) << text;
+  }
+}
+
+TEST(LineChart, TextCannotBecomeMarkup) {
+  LineChart chart = TwoLines();
+  chart.modes[0].name = "</text><script>\"a\"&b\n\xff";
+  const std::string svg = Svg(chart);
+  EXPECT_TRUE(Has(svg,
+                  ">&lt;/text&gt;&lt;script&gt;&quot;a&quot;&amp;b?"
+                  "?</text>"))
+      << svg;
+  EXPECT_FALSE(Has(svg, "<script"));
+}
+
+TEST(LineChart, WithoutPointsItHasAxesOnly) {
+  LineChart chart = TwoLines();
+  chart.modes = {{"none", {}, {}}, {"empty", {}, {{}}}};
+  const std::string svg = Svg(chart);
+  EXPECT_EQ(Count(svg, "<polyline"), 2);  // of the legend
+  EXPECT_FALSE(Has(svg, "nan"));
+  EXPECT_FALSE(Has(svg, "inf"));
+}
+
+TEST(BarChart, DrawsBarsIntervalsAndFigures) {
+  // 0 to 10 at pixels 170 to 610; rows of 30 from 44.
+  BarChart chart{"Bars", "bytes", Plain, {}};
+  chart.modes.push_back({"half", 5, Interval{-1, 10}, "5 B"});
+  chart.modes.push_back({"none", std::nullopt, std::nullopt, "failed"});
+  const std::string svg = Svg(chart);
+  EXPECT_TRUE(Has(svg,
+                  "<rect class=\"bar m0\" x=\"170.0\" y=\"50.0\" width=\"220.0\" "
+                  "height=\"18.0\"/>"))
+      << svg;
+  EXPECT_EQ(Count(svg, "class=\"bar"), 1);
+  // What lies below 0 is cut off.
+  EXPECT_TRUE(Has(svg, "x1=\"170.0\" y1=\"59.0\" x2=\"610.0\" y2=\"59.0\""));
+  EXPECT_TRUE(Has(svg, ">5 B</text>"));
+  EXPECT_TRUE(
+      Has(svg, "<text class=\"muted\" x=\"176.0\" y=\"93.0\" text-anchor=\"start\">failed"));
+}
+
+TEST(HistogramChart, DrawsEachModesShares) {
+  HistogramChart chart{"Bins", "staleness", "share", {}};
+  chart.modes.push_back({"a", {3, 1, 0, 0}});
+  chart.modes.push_back({"b", {0, 0, 0, 0}});
+  const std::string svg = Svg(chart);
+  EXPECT_EQ(Count(svg, "class=\"bar"), 2);
+  EXPECT_TRUE(Has(svg, "height=\"222.0\""));  // 3/4 of 296
+  EXPECT_TRUE(Has(svg, "height=\"74.0\""));
+  EXPECT_FALSE(Has(svg, "nan"));
+}
+
+TEST(BinNames, EndAtTheLastThatIsUsed) {
+  using Names = std::vector<std::string>;
+  EXPECT_EQ(BinNames({{"a", {3, 1, 0, 0}}, {"b", {1}}}), (Names{"0", "1"}));
+  EXPECT_EQ(BinNames({{"a", {3, 1, 0, 2}}}), (Names{"0", "1", "2", "3+"}));
+  EXPECT_EQ(BinNames({{"a", {3}}}), (Names{"0"}));
+  EXPECT_TRUE(BinNames({{"a", {}}, {"b", {0, 0}}}).empty());
+}
+
+}  // namespace
+}  // namespace strata::compare

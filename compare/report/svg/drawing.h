@@ -1,0 +1,53 @@
+#ifndef STRATA_COMPARE_REPORT_SVG_DRAWING_H_
+#define STRATA_COMPARE_REPORT_SVG_DRAWING_H_
+
+#include <string>
+#include <vector>
+
+#include "compare/report/svg/scale.h"
+#include "compare/statistics/curve.h"
+
+namespace strata::compare {
+
+enum class Anchor { kStart, kMiddle, kEnd };
+enum class Ink { kText, kMuted, kGrid };
+
+// An SVG picture that grows. Coordinates in pixels from the upper left corner. Modes' colours and
+// dashes are those of palette.h, for a light or a dark ground as the viewer likes it.
+class Drawing {
+ public:
+  // `title` stands at the top and is the picture's name.
+  Drawing(double width, const std::string& title);
+
+  double width() const { return width_; }
+
+  void Line(Point from, Point to, Ink ink);
+  // A mode's line; thin and dotted, or in its own dashes.
+  void Curve(const std::vector<Point>& points, size_t mode, bool is_thin);
+  // Between two lines, a little of the mode's colour.
+  void Area(const std::vector<Point>& above, const std::vector<Point>& below, size_t mode);
+  void Bar(Point corner, double width, double height, size_t mode);
+  // Any text: what is not printable ASCII becomes '?'.
+  void Text(Point at, const std::string& text, Anchor anchor, Ink ink);
+  // The same, from below to above.
+  void UprightText(Point at, const std::string& text, Ink ink);
+
+  // The whole file.
+  std::string Finish(double height) const;
+
+ private:
+  const double width_;
+  const std::string title_;
+  std::string body_;
+};
+
+// Grid, numbers and names of axes; x below, y on the left.
+void DrawAxes(const Scale& x, const NumberText& x_text, const std::string& x_name, const Scale& y,
+              const NumberText& y_text, const std::string& y_name, Drawing* drawing);
+
+// A piece of line and a name per mode, in rows from `top` on; the pixel where it ends.
+double DrawLegend(const std::vector<std::string>& names, double top, Drawing* drawing);
+
+}  // namespace strata::compare
+
+#endif  // STRATA_COMPARE_REPORT_SVG_DRAWING_H_
