@@ -1,0 +1,54 @@
+#ifndef STRATA_COMPARE_CAMPAIGN_CAMPAIGN_FIXTURE_H_
+#define STRATA_COMPARE_CAMPAIGN_CAMPAIGN_FIXTURE_H_
+
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <string>
+
+#include "common/job/job.h"
+#include "compare/campaign/campaign_plan.h"
+
+namespace strata::compare {
+
+// 4 ranks of 16 samples, 3,200 samples: 50 steps an epoch, 100 in all.
+inline CampaignRequest RequestOf(const std::string& modes, uint32_t seeds = 1,
+                                 const std::string& more = "") {
+  const auto job = ParseJob(R"(
+      name: "tiny" model { zoo: "mlp" }
+      data { synthetic { train_samples: 3200 test_samples: 64 } batch_per_rank: 16 }
+      ranks: 4 epochs: 2 )" + more,
+                            "tiny.textproto");
+  EXPECT_TRUE(job.ok()) << job.status();
+  return {.job = *job, .modes = modes, .seeds = seeds, .cluster = "2 nodes", .version = "strata 1"};
+}
+
+inline proto::Campaign CampaignIn(const std::string& modes, uint32_t seeds = 1,
+                                  const std::string& more = "") {
+  const auto campaign = CampaignOf(RequestOf(modes, seeds, more));
+  EXPECT_TRUE(campaign.ok()) << campaign.status();
+  return campaign.ok() ? *campaign : proto::Campaign();
+}
+
+inline std::vector<RunPlan> RunsOf(const proto::Campaign& campaign) {
+  const auto runs = PlanRuns(campaign);
+  EXPECT_TRUE(runs.ok()) << runs.status();
+  return runs.ok() ? *runs : std::vector<RunPlan>();
+}
+
+// A directory of the test case's own, gone at its end; not there at first.
+class CampaignTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    dir_ = ::testing::TempDir() + "/campaign." +
+           ::testing::UnitTest::GetInstance()->current_test_info()->name();
+    std::filesystem::remove_all(dir_);
+  }
+  void TearDown() override { std::filesystem::remove_all(dir_); }
+
+  std::string dir_;
+};
+
+}  // namespace strata::compare
+
+#endif  // STRATA_COMPARE_CAMPAIGN_CAMPAIGN_FIXTURE_H_

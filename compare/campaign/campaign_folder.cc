@@ -1,0 +1,168 @@
+#include "compare/campaign/campaign_folder.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <sys/file.h>
+
+#include <algorithm>
+#include <filesystem>
+
+#include "absl/memory/memory.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_replace.h"
+#include "common/atomic_file.h"
+#include "common/job/job.h"
+#include "compare/campaign/mode_list.h"
+#include "google/protobuf/util/json_util.h"
+#include "google/protobuf/util/message_differencer.h"
+
+namespace strata::compare {
+namespace {
+
+using google::protobuf::Message;
+using google::protobuf::util::MessageDifferencer;
+
+constexpr size_t kFileBytesMax = size_t{64} << 20;
+constexpr char kLock[] = ".lock";
+
+std::string CampaignFile(const std::string& dir) { return dir + "/campaign.json"; }
+
+absl::Status WriteJson(const Message& message, const std::string& path) {
+  google::protobuf::util::JsonPrintOptions options;
+  options.add_whitespace = true;
+  options.preserve_proto_field_names = true;
+  std::string text;
+  const auto status = google::protobuf::util::MessageToJsonString(message, &text, options);
+  if (!status.ok()) return absl::InternalError(absl::StrCat(path, ": ", status.ToString()));
+  return WriteFileAtomically(path, text);
+}
+
+absl::Status ReadJson(const std::string& path, Message* message) {
+  const absl::StatusOr<std::string> text = ReadFile(path, kFileBytesMax);
+  if (!text.ok()) return text.status();
+  const auto status = google::protobuf::util::JsonStringToMessage(*text, message);
+  if (status.ok()) return absl::OkStatus();
+  const std::string why = absl::StrReplaceAll(status.ToString(), {{"\n", " "}});
+  return absl::InvalidArgumentError(absl::StrCat(path, ": is damaged: ", why));
+}
+
+// "modified: job.seed: 1 -> 2"; empty: there is none.
+std::string FirstDifference(const Message& there, const Message& here) {
+  std::string text;
+  MessageDifferencer differencer;
+  differencer.ReportDifferencesToString(&text);
+  if (differencer.Compare(there, here)) return "";
+  return text.substr(0, text.find('\n'));
+}
+
+// What runs must share to be compared, with all of it spelled out.
+proto::Campaign Comparable(proto::Campaign campaign) {
+  campaign.clear_modes();
+  campaign.clear_seeds();
+  campaign.clear_measured_round();
+  FillDefaults(campaign.mutable_job());
+  return campaign;
+}
+
+// What is there, and what is asked for beyond it.
+proto::Campaign Merged(proto::Campaign there, const proto::Campaign& asked) {
+  for (const std::string& mode : asked.modes()) {
+    if (std::find(there.modes().begin(), there.modes().end(), mode) == there.modes().end()) {
+      there.add_modes(mode);
+    }
+  }
+  there.set_seeds(std::max(there.seeds(), asked.seeds()));
+  return there;
+}
+
+absl::StatusOr<UniqueFd> Claim(const std::string& dir) {
+  const std::string path = absl::StrCat(dir, "/", kLock);
+  UniqueFd fd(open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644));
+  if (!fd.valid()) return FileError(errno, path);
+  while (flock(fd.get(), LOCK_EX | LOCK_NB) != 0) {
+    if (errno == EINTR) continue;
+    if (errno != EWOULDBLOCK) return FileError(errno, path);
+    return absl::UnavailableError(absl::StrCat(dir, ": another comparison writes there now"));
+  }
+  return fd;
+}
+
+// Whether there is nothing but the lock.
+absl::StatusOr<bool> IsNew(const std::string& dir) {
+  std::error_code error;
+  for (std::filesystem::directory_iterator file(dir, error), end; !error && file != end;
+       file.increment(error)) {
+    if (file->path().filename() != kLock) return false;
+  }
+  if (error) return FileError(error.value(), dir);
+  return true;
+}
+
+absl::Status MakeDirectory(const std::string& dir) {
+  std::error_code error;
+  std::filesystem::create_directories(dir, error);
+  return error ? FileError(error.value(), dir) : absl::OkStatus();
+}
+
+}  // namespace
+
+std::string RunName(const std::string& mode, uint64_t seed) {
+  return absl::StrCat(FileNameOf(mode), "-seed", seed);
+}
+
+absl::StatusOr<std::unique_ptr<CampaignFolder>> CampaignFolder::Open(const std::string& dir,
+                                                                     const proto::Campaign& asked) {
+  const std::string path = CampaignFile(dir);
+  std::error_code ignored;
+  const bool is_campaign = std::filesystem::exists(path, ignored);
+  // A stranger's directory gets no file of ours, not even the lock.
+  if (!is_campaign && std::filesystem::exists(dir, ignored)) {
+    const absl::StatusOr<bool> is_new = IsNew(dir);
+    if (!is_new.ok()) return is_new.status();
+    if (!*is_new) {
+      return absl::InvalidArgumentError(
+          absl::StrCat(dir, ": holds files that are not of a comparison (no campaign.json)"));
+    }
+  }
+  if (const absl::Status status = MakeDirectory(dir); !status.ok()) return status;
+  absl::StatusOr<UniqueFd> claim = Claim(dir);
+  if (!claim.ok()) return claim.status();
+  proto::Campaign campaign = asked;
+  if (std::filesystem::exists(path, ignored)) {
+    proto::Campaign there;
+    if (const absl::Status status = ReadJson(path, &there); !status.ok()) return status;
+    const std::string difference = FirstDifference(Comparable(there), Comparable(asked));
+    if (!difference.empty()) {
+      return absl::InvalidArgumentError(absl::StrCat(
+          dir, ": holds another campaign, the first difference (there -> here): ", difference));
+    }
+    campaign = Merged(std::move(there), asked);
+  }
+  return absl::WrapUnique(new CampaignFolder(dir, *std::move(claim), std::move(campaign)));
+}
+
+absl::Status CampaignFolder::Begin() {
+  if (const absl::Status status = MakeDirectory(dir_ + "/runs"); !status.ok()) return status;
+  return WriteJson(campaign_, CampaignFile(dir_));
+}
+
+absl::StatusOr<std::optional<proto::RunRecord>> CampaignFolder::Load(const RunPlan& plan) const {
+  const std::string path =
+      absl::StrCat(dir_, "/runs/", RunName(plan.mode, plan.job.seed()), ".json");
+  proto::RunRecord record;
+  const absl::Status status = ReadJson(path, &record);
+  if (absl::IsNotFound(status)) return std::nullopt;
+  if (!status.ok()) return status;
+  const std::string difference = FirstDifference(record.job(), plan.job);
+  if (record.mode() == plan.mode && difference.empty()) return record;
+  return absl::InvalidArgumentError(
+      absl::StrCat(path, ": is of another run: ",
+                   difference.empty() ? absl::StrCat("mode ", record.mode()) : difference));
+}
+
+absl::Status CampaignFolder::Save(const proto::RunRecord& record) {
+  return WriteJson(record,
+                   absl::StrCat(dir_, "/runs/", RunName(record.mode(), record.seed()), ".json"));
+}
+
+}  // namespace strata::compare

@@ -1,0 +1,64 @@
+#ifndef STRATA_COMPARE_CAMPAIGN_CAMPAIGN_FOLDER_H_
+#define STRATA_COMPARE_CAMPAIGN_CAMPAIGN_FOLDER_H_
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "common/unique_fd.h"
+#include "compare/campaign/campaign.pb.h"
+#include "compare/run_record.pb.h"
+#include "compare/runner.h"
+
+namespace strata::compare {
+
+// Where a comparison writes:
+//   DIR/campaign.json             the campaign, as proto JSON
+//   DIR/runs/MODE-seedN.json      a RunRecord each, as proto JSON; none: the run is still to be
+//   made DIR/jobs/                     what the jobs and the daemons themselves write
+// The directory is claimed, by flock on DIR/.lock, until this object is destroyed.
+//
+// Threads: one.
+class CampaignFolder {
+ public:
+  // Makes the directory if need be. What is there may be an earlier part of the campaign that is
+  // asked for: more modes and more seeds add to it. Errors: InvalidArgument (the directory holds
+  // another campaign, and where it differs first; or something else; a file that is damaged,
+  // named), Unavailable (another process has claimed it), those of the file system, naming the
+  // file.
+  static absl::StatusOr<std::unique_ptr<CampaignFolder>> Open(const std::string& dir,
+                                                              const proto::Campaign& asked);
+
+  // All that was ever asked for of this directory.
+  const proto::Campaign& campaign() const { return campaign_; }
+  // Writes down that it is this campaign's from now on. Errors name the file.
+  absl::Status Begin();
+
+  // The run's record, if it has been made. Errors: InvalidArgument naming the file: it is damaged
+  // or is of another job.
+  absl::StatusOr<std::optional<proto::RunRecord>> Load(const RunPlan& plan) const;
+  // Errors name the file.
+  absl::Status Save(const proto::RunRecord& record);
+
+  const std::string& dir() const { return dir_; }
+  std::string jobs_dir() const { return dir_ + "/jobs"; }
+
+ private:
+  CampaignFolder(std::string dir, UniqueFd claim, proto::Campaign campaign)
+      : dir_(std::move(dir)), claim_(std::move(claim)), campaign_(std::move(campaign)) {}
+
+  const std::string dir_;
+  const UniqueFd claim_;
+  const proto::Campaign campaign_;
+};
+
+// "MODE-seedN", of the run's files.
+std::string RunName(const std::string& mode, uint64_t seed);
+
+}  // namespace strata::compare
+
+#endif  // STRATA_COMPARE_CAMPAIGN_CAMPAIGN_FOLDER_H_

@@ -1,0 +1,48 @@
+#ifndef STRATA_COMPARE_CAMPAIGN_CAMPAIGN_PLAN_H_
+#define STRATA_COMPARE_CAMPAIGN_CAMPAIGN_PLAN_H_
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "compare/campaign/campaign.pb.h"
+#include "compare/runner.h"
+#include "proto/job.pb.h"
+
+namespace strata::compare {
+
+// How often accuracy is measured in a run, about, and what a multiple of the local steps must leave
+// of that.
+inline constexpr uint64_t kMeasurements = 25, kMeasurementsMin = 8;
+
+struct CampaignRequest {
+  proto::Job job;  // defaults not filled in; its mode is not looked at
+  std::string modes;
+  uint32_t seeds = 1;
+  std::string cluster;  // in words
+  std::string version;
+};
+
+// Errors: InvalidArgument naming the mode or field.
+absl::StatusOr<proto::Campaign> CampaignOf(const CampaignRequest& request);
+
+// Every run, seed by seed: first all modes with the first one. The fair rules: what a mode does not
+// name is the same in all of them; one seed gives all modes the same first weights and data order
+// (they depend on nothing else), and all modes train on as many samples. Accuracy is measured
+// without a pause in training, as often as the job says or else about kMeasurements times. Errors:
+// InvalidArgument naming the mode: a job that cannot be, one that is another mode's, or that trains
+// on another number of samples; the data cannot be counted.
+absl::StatusOr<std::vector<RunPlan>> PlanRuns(const proto::Campaign& campaign);
+
+// Steps of each rank. Where the data is not on this host, `max_steps` or `data.limit_train` say
+// it. Errors: InvalidArgument. REQUIRES: defaults filled in.
+absl::StatusOr<uint64_t> TotalSteps(const proto::Job& job);
+
+// Steps between measurements: a multiple of `round` where that leaves kMeasurementsMin of them.
+uint64_t MeasureEvery(uint64_t total_steps, uint64_t round);
+
+}  // namespace strata::compare
+
+#endif  // STRATA_COMPARE_CAMPAIGN_CAMPAIGN_PLAN_H_

@@ -1,0 +1,122 @@
+#include "compare/campaign/campaign_plan.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "compare/campaign/campaign_fixture.h"
+
+namespace strata::compare {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+std::string Why(const CampaignRequest& request) {
+  const auto campaign = CampaignOf(request);
+  const absl::Status status = campaign.ok() ? PlanRuns(*campaign).status() : campaign.status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
+  return std::string(status.message());
+}
+
+std::string Why(const std::string& modes, const std::string& more = "") {
+  return Why(RequestOf(modes, 1, more));
+}
+
+TEST(CampaignPlan, RunsGoSeedBySeed) {
+  std::vector<std::string> order;
+  for (const RunPlan& run : RunsOf(CampaignIn("sync,async,ring", 2, "seed: 7"))) {
+    order.push_back(run.mode + " " + std::to_string(run.job.seed()));
+  }
+  EXPECT_THAT(order, ElementsAre("sync 7", "async 7", "ring 7", "sync 8", "async 8", "ring 8"));
+}
+
+TEST(CampaignPlan, ModesDifferInNothingButWhatTheirNamesStandFor) {
+  std::vector<RunPlan> runs =
+      RunsOf(CampaignIn("sync,ring,lazy:ssp(3)+push.codec=FP16", 1, "consistency { async {} }"));
+  ASSERT_EQ(runs.size(), 3u);
+  EXPECT_TRUE(runs[0].job.consistency().has_sync());
+  EXPECT_EQ(runs[1].job.exchange(), proto::Job::RING);
+  EXPECT_EQ(runs[2].job.consistency().lazy().staleness(), 3u);
+  EXPECT_EQ(runs[2].job.push().codec(), proto::Encoding::FP16);
+  runs[1].job.set_exchange(proto::Job::PARAMETER_SERVER);
+  runs[2].job.clear_push();
+  for (RunPlan& run : runs) {
+    run.job.mutable_consistency()->mutable_sync();
+    EXPECT_EQ(JobToText(run.job), JobToText(runs[0].job)) << run.mode;
+  }
+}
+
+TEST(CampaignPlan, AccuracyIsMeasuredAbout25TimesWithoutAPause) {
+  for (const RunPlan& run : RunsOf(CampaignIn("sync,async"))) {
+    EXPECT_EQ(run.job.evaluation().every_steps(), 4u);  // 100 / 25
+    EXPECT_EQ(run.job.evaluation().every_epochs(), 0u);
+    EXPECT_TRUE(run.job.evaluation().deferred());
+    EXPECT_EQ(run.job.metrics().every_steps(), 4u);
+  }
+  EXPECT_EQ(MeasureEvery(10, 1), 1u);
+  EXPECT_EQ(MeasureEvery(1000, 1), 40u);
+}
+
+TEST(CampaignPlan, MeasurementsFollowTheLongestLocalStepsWhere8OfThemAreLeft) {
+  for (const RunPlan& run : RunsOf(CampaignIn("sync,lazy:local(3),lazy:diloco(10)"))) {
+    EXPECT_EQ(run.job.evaluation().every_steps(), 10u) << run.mode;
+  }
+  for (const RunPlan& run : RunsOf(CampaignIn("sync,lazy:diloco(16)"))) {
+    EXPECT_EQ(run.job.evaluation().every_steps(), 4u) << run.mode;  // 100 / 16 = 6
+  }
+  EXPECT_EQ(MeasureEvery(1000, 16), 48u);
+  EXPECT_EQ(MeasureEvery(128, 16), 16u);
+  EXPECT_EQ(MeasureEvery(127, 16), 5u);
+}
+
+TEST(CampaignPlan, WhatTheJobSaysOfMeasuringHolds) {
+  const auto runs = RunsOf(
+      CampaignIn("sync,async", 1, "evaluation { every_epochs: 2 } metrics { every_steps: 7 }"));
+  for (const RunPlan& run : runs) {
+    EXPECT_EQ(run.job.evaluation().every_epochs(), 2u);
+    EXPECT_EQ(run.job.evaluation().every_steps(), 0u);
+    EXPECT_TRUE(run.job.evaluation().deferred());
+    EXPECT_EQ(run.job.metrics().every_steps(), 7u);
+  }
+}
+
+TEST(CampaignPlan, StepsOfDataThatIsNotHereMustBeGiven) {
+  CampaignRequest request = RequestOf("sync");
+  request.job.mutable_data()->mutable_idx()->set_dir("/nowhere");
+  EXPECT_THAT(Why(request), HasSubstr("mode sync: /nowhere/train-labels-idx1-ubyte"));
+  EXPECT_THAT(Why(request), HasSubstr("max_steps or data.limit_train has to be set"));
+  request.job.mutable_data()->set_limit_train(640);  // 10 steps an epoch
+  EXPECT_EQ(RunsOf(*CampaignOf(request))[0].job.evaluation().every_steps(), 1u);
+  request.job.mutable_data()->clear_limit_train();
+  request.job.set_max_steps(500);
+  EXPECT_EQ(RunsOf(*CampaignOf(request))[0].job.evaluation().every_steps(), 20u);
+}
+
+TEST(CampaignPlan, WhatCannotBeComparedIsRefusedByMode) {
+  EXPECT_EQ(Why("ssp(3),lazy:ssp(3)"), "mode lazy:ssp(3): is the same job as mode ssp(3)");
+  EXPECT_EQ(Why("sync,sync+window=4"), "mode sync+window=4: is the same job as mode sync");
+  EXPECT_EQ(Why("sync,async+epochs=3"),
+            "mode async+epochs=3: trains on 9600 samples, mode sync on 6400");
+  EXPECT_EQ(Why("sync,async+seed=3"), "mode async+seed=3: seed: all modes have the same ones");
+  EXPECT_THAT(Why("sync,async+windw=3"), HasSubstr("mode async+windw=3: setting \"windw=3\": Job"));
+  EXPECT_THAT(Why("sync,async+window=1"), HasSubstr("mode async+window=1: window: 1 is not in"));
+  EXPECT_THAT(Why("sync,ring+pull.codec=FP16"), HasSubstr("mode ring+pull.codec=FP16: pull"));
+  EXPECT_THAT(Why("sync", "exchange: MPI"), HasSubstr("mode sync: exchange: MPI: only"));
+  EXPECT_THAT(Why("sync", "run_dir: 'x'"), HasSubstr("run_dir: x: "));
+  EXPECT_THAT(Why("sync,sync+name=\"a!\""), HasSubstr("mode sync+name=\"a!\": name"));
+  EXPECT_EQ(Why("sync+window=(5),sync+window=5"),
+            "mode sync+window=(5): setting \"window=(5)\": Expected integer, got: (");
+  CampaignRequest program = RequestOf("sync");
+  program.job.mutable_program()->set_path("x");
+  EXPECT_THAT(Why(program), HasSubstr("program: a comparison needs a model of the zoo"));
+  CampaignRequest none = RequestOf("sync", 0);
+  EXPECT_THAT(Why(none), HasSubstr("seeds: 0"));
+}
+
+TEST(CampaignPlan, ModesOfOneFileNameAreRefused) {
+  EXPECT_EQ(Why("sync+name=\"a\",sync+name=\"a_\""),
+            "mode sync+name=\"a_\": would have the file of mode sync+name=\"a\"");
+}
+
+}  // namespace
+}  // namespace strata::compare

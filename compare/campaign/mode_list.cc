@@ -1,0 +1,99 @@
+#include "compare/campaign/mode_list.h"
+
+#include <algorithm>
+#include <functional>
+#include <utility>
+
+#include "absl/status/status.h"
+#include "absl/strings/ascii.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/strip.h"
+#include "common/job/consistency.h"
+
+namespace strata::compare {
+namespace {
+
+constexpr char kExample[] = "sync,lazy:ssp(3),async,ring";
+
+// Cuts `text` at the characters that `separates` says, outside of brackets and quotes.
+std::vector<std::string> SplitOutside(const std::string& text,
+                                      const std::function<bool(size_t)>& separates) {
+  std::vector<std::string> parts(1);
+  int depth = 0;
+  char quote = '\0';
+  for (size_t i = 0; i < text.size(); ++i) {
+    const char c = text[i];
+    if (quote == '\0' && depth == 0 && separates(i)) {
+      parts.emplace_back();
+      continue;
+    }
+    parts.back() += c;
+    if (quote != '\0') {
+      if (c == quote) quote = '\0';
+    } else if (c == '"' || c == '\'') {
+      quote = c;
+    } else if (c == '(' || c == '{' || c == '[') {
+      ++depth;
+    } else if ((c == ')' || c == '}' || c == ']') && depth > 0) {
+      --depth;
+    }
+  }
+  return parts;
+}
+
+}  // namespace
+
+absl::StatusOr<Mode> ParseMode(const std::string& name) {
+  const std::vector<std::string> parts = SplitOutside(name, [&name](size_t i) {
+    return name[i] == '+' && (i + 1 == name.size() || absl::ascii_isalpha(name[i + 1]));
+  });
+  const auto refuse = [&name](absl::string_view why) {
+    return absl::InvalidArgumentError(absl::StrCat("mode ", name, ": ", why));
+  };
+  absl::StatusOr<std::vector<std::string>> settings = SettingsOfMode(parts[0]);
+  if (!settings.ok()) return refuse(settings.status().message());
+  Mode mode{name, *std::move(settings)};
+  for (size_t i = 1; i < parts.size(); ++i) {
+    const size_t equals = parts[i].find('=');
+    if (equals == std::string::npos || equals == 0) {
+      return refuse(absl::StrCat("\"+", parts[i], "\" is not +FIELD=VALUE"));
+    }
+    mode.settings.push_back(parts[i]);
+  }
+  return mode;
+}
+
+absl::StatusOr<std::vector<Mode>> ParseModes(const std::string& text) {
+  std::vector<Mode> modes;
+  if (absl::StripAsciiWhitespace(text).empty()) {
+    return absl::InvalidArgumentError(absl::StrCat("no mode to compare, as in ", kExample));
+  }
+  for (const std::string& part : SplitOutside(text, [&](size_t i) { return text[i] == ','; })) {
+    const std::string name(absl::StripAsciiWhitespace(part));
+    if (name.empty()) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("\"", text, "\": an empty mode between commas"));
+    }
+    const bool twice = std::any_of(modes.begin(), modes.end(),
+                                   [&name](const Mode& mode) { return mode.name == name; });
+    if (twice) return absl::InvalidArgumentError(absl::StrCat("mode ", name, " is there twice"));
+    absl::StatusOr<Mode> mode = ParseMode(name);
+    if (!mode.ok()) return mode.status();
+    modes.push_back(*std::move(mode));
+  }
+  return modes;
+}
+
+std::string FileNameOf(const std::string& mode) {
+  std::string name;
+  for (const char c : mode) {
+    if (absl::ascii_isalnum(c) || c == '.' || c == '-') {
+      name += c;
+    } else if (!name.empty() && name.back() != '_') {
+      name += '_';
+    }
+  }
+  return std::string(absl::StripSuffix(name, "_"));
+}
+
+}  // namespace strata::compare
