@@ -106,10 +106,6 @@ absl::Status MakeDirectory(const std::string& dir) {
 
 }  // namespace
 
-std::string RunName(const std::string& mode, uint64_t seed) {
-  return absl::StrCat(FileNameOf(mode), "-seed", seed);
-}
-
 absl::StatusOr<std::unique_ptr<CampaignFolder>> CampaignFolder::Open(const std::string& dir,
                                                                      const proto::Campaign& asked) {
   const std::string path = CampaignFile(dir);

@@ -56,9 +56,6 @@ class CampaignFolder {
   const proto::Campaign campaign_;
 };
 
-// "MODE-seedN", of the run's files.
-std::string RunName(const std::string& mode, uint64_t seed);
-
 }  // namespace strata::compare
 
 #endif  // STRATA_COMPARE_CAMPAIGN_CAMPAIGN_FOLDER_H_

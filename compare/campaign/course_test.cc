@@ -5,6 +5,7 @@
 
 #include "common/clock.h"
 #include "compare/campaign/campaign_fixture.h"
+#include "compare/campaign/mode_list.h"
 
 namespace strata::compare {
 namespace {

@@ -96,4 +96,8 @@ std::string FileNameOf(const std::string& mode) {
   return std::string(absl::StripSuffix(name, "_"));
 }
 
+std::string RunName(const std::string& mode, uint64_t seed) {
+  return absl::StrCat(FileNameOf(mode), "-seed", seed);
+}
+
 }  // namespace strata::compare

@@ -1,6 +1,7 @@
 #ifndef STRATA_COMPARE_CAMPAIGN_MODE_LIST_H_
 #define STRATA_COMPARE_CAMPAIGN_MODE_LIST_H_
 
+#include <cstdint>
 #include <string>
 #include <vector>
 
@@ -23,6 +24,8 @@ absl::StatusOr<Mode> ParseMode(const std::string& name);
 
 // Letters, digits, '.', '-' and '_' alone: "lazy:ssp(3)" is "lazy_ssp_3".
 std::string FileNameOf(const std::string& mode);
+// "lazy_ssp_3-seed1": of the files of a run.
+std::string RunName(const std::string& mode, uint64_t seed);
 
 }  // namespace strata::compare
 

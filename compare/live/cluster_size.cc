@@ -1,0 +1,71 @@
+#include "compare/live/cluster_size.h"
+
+#include <numeric>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "common/count_of.h"
+#include "server/coordinator/rank_allocation.h"
+
+namespace strata::compare {
+namespace {
+
+uint64_t SlotsOf(const ClusterSize& size) {
+  return std::accumulate(size.slots.begin(), size.slots.end(), uint64_t{0});
+}
+
+}  // namespace
+
+ClusterSize SizeOf(const proto::ListNodesReply& nodes) {
+  ClusterSize size;
+  for (const proto::DaemonStatus& daemon : nodes.daemons()) {
+    if (!daemon.alive()) continue;
+    if (daemon.role() == proto::WORKER) size.slots.push_back(daemon.slots());
+    if (daemon.role() != proto::SERVER) continue;
+    ++size.servers;
+    size.shards += daemon.shard_ports_size();
+  }
+  return size;
+}
+
+std::string Words(const ClusterSize& size) {
+  return absl::StrCat(CountOf(size.servers, "server"), " with ", CountOf(size.shards, "shard"),
+                      ", ", CountOf(size.slots.size(), "worker"), " with ",
+                      CountOf(SlotsOf(size), "slot"));
+}
+
+absl::Status CheckFits(const proto::Job& job, const ClusterSize& size) {
+  const bool needs_server = job.exchange() == proto::Job::PARAMETER_SERVER;
+  if (needs_server && size.servers == 0) {
+    return absl::InvalidArgumentError(
+        "exchange: PARAMETER_SERVER needs a server, and there is none");
+  }
+  std::vector<server::WorkerSlots> workers;
+  for (const uint32_t slots : size.slots) {
+    workers.push_back({.daemon = absl::StrCat("w", workers.size()), .slots = slots});
+  }
+  const server::RankAllocation allocation =
+      server::AllocateRanks(job.ranks(), job.ranks_per_node(), workers);
+  if (allocation.outcome != server::RankAllocation::Outcome::kFits) {
+    return absl::InvalidArgumentError(absl::StrFormat(
+        "ranks: %d%s do not fit on %s", job.ranks(),
+        job.ranks_per_node() > 0 ? absl::StrCat(", ", job.ranks_per_node(), " per node") : "",
+        Words(size)));
+  }
+  const size_t nodes = allocation.blocks.size();
+  if (job.exchange() == proto::Job::RING && nodes < 2) {
+    return absl::InvalidArgumentError(
+        absl::StrFormat("exchange: RING needs two nodes, but all %d ranks are on one: more nodes, "
+                        "or ranks_per_node, spread them",
+                        job.ranks()));
+  }
+  for (const proto::Delay& delay : job.debug().delays()) {
+    if (delay.node() < nodes) continue;
+    return absl::InvalidArgumentError(
+        absl::StrFormat("debug.delays: there is no node %d: the job has %s, from 0", delay.node(),
+                        CountOf(nodes, "node")));
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace strata::compare

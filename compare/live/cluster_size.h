@@ -1,0 +1,33 @@
+#ifndef STRATA_COMPARE_LIVE_CLUSTER_SIZE_H_
+#define STRATA_COMPARE_LIVE_CLUSTER_SIZE_H_
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "proto/control.pb.h"
+#include "proto/job.pb.h"
+
+namespace strata::compare {
+
+// What of a cluster says whether a job can run on it.
+struct ClusterSize {
+  std::vector<uint32_t> slots;  // of each worker, in the order in which ranks are given to them
+  uint32_t servers = 0;
+  uint32_t shards = 0;  // of all servers
+};
+
+// Of the daemons that are alive.
+ClusterSize SizeOf(const proto::ListNodesReply& nodes);
+
+// "2 servers with 2 shards, 4 workers with 8 slots".
+std::string Words(const ClusterSize& size);
+
+// Whether a valid job can run there, with nobody else. Errors: InvalidArgument, one line that says
+// what is missing.
+absl::Status CheckFits(const proto::Job& job, const ClusterSize& size);
+
+}  // namespace strata::compare
+
+#endif  // STRATA_COMPARE_LIVE_CLUSTER_SIZE_H_

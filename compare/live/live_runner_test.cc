@@ -1,0 +1,179 @@
+#include "compare/live/live_runner.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <utility>
+#include <vector>
+
+#include "common/job/job.h"
+
+namespace strata::compare {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+// A coordinator with one worker and one server whose jobs of one rank go as the test says.
+class FakeCoordinator : public control::CoordinatorClient {
+ public:
+  struct State {
+    std::vector<proto::Job> submitted;
+    std::vector<uint32_t> cancelled;
+    int missed_runs = 0;  // so many jobs of which the first report is not heard
+    proto::JobState end = proto::FINISHED;
+    std::string reason;
+    bool server_alive = true;
+    absl::Status line;  // of Follow
+    std::function<void()> while_following;
+  };
+  explicit FakeCoordinator(State* state) : state_(*state) {}
+
+  absl::StatusOr<JobId> Submit(const proto::Job& job) override {
+    state_.submitted.push_back(job);
+    return JobId(static_cast<uint32_t>(state_.submitted.size()));
+  }
+  absl::Status Cancel(JobId job) override {
+    state_.cancelled.push_back(job.value());
+    return absl::OkStatus();
+  }
+  absl::StatusOr<proto::ListNodesReply> ListNodes() override {
+    proto::ListNodesReply nodes;
+    for (const char* name : {"w0", "s0"}) {
+      proto::DaemonStatus* daemon = nodes.add_daemons();
+      daemon->set_name(name);
+      daemon->set_role(name[0] == 'w' ? proto::WORKER : proto::SERVER);
+      daemon->set_slots(1);
+      daemon->set_alive(name[0] == 'w' || state_.server_alive);
+    }
+    return nodes;
+  }
+  absl::StatusOr<proto::JobStatus> Follow(
+      JobId job, const std::function<void(const proto::FollowEvent&)>& on_event) override {
+    proto::FollowEvent event;
+    proto::JobStatus& status = *event.mutable_status();
+    status.set_job_id(job.value());
+    status.set_state(proto::RUNNING);
+    status.mutable_progress()->set_step(5);
+    status.mutable_progress()->set_total_steps(20);
+    on_event(event);
+    if (state_.while_following != nullptr) state_.while_following();
+    if (stopped_) return absl::CancelledError("no longer followed");
+    if (!state_.line.ok()) return state_.line;
+    const bool misses = static_cast<int>(state_.submitted.size()) <= state_.missed_runs;
+    for (uint64_t first : {0, 10}) {
+      if (first == 0 && misses) continue;
+      proto::FollowEvent reported;
+      proto::RankReport& report = *reported.mutable_report();
+      report.set_first_step(first);
+      report.set_end_step(first + 10);
+      report.set_samples(80);
+      report.set_final(first == 10);
+      on_event(reported);
+    }
+    status.set_state(state_.end);
+    status.set_reason(state_.reason);
+    status.add_nodes()->set_daemon("w0");
+    status.mutable_nodes(0)->set_ranks(1);
+    status.add_shards()->set_daemon("s0");
+    return status;
+  }
+  void StopFollowing() override { stopped_ = true; }
+
+  absl::StatusOr<std::vector<proto::JobStatus>> ListJobs() override { return NotAsked(); }
+  absl::StatusOr<proto::JobStatus> GetJob(JobId) override { return NotAsked(); }
+  absl::Status GetTrace(JobId, const std::function<void(const proto::TraceBatch&)>&) override {
+    return NotAsked();
+  }
+
+ private:
+  static absl::Status NotAsked() { return absl::UnimplementedError("not asked for"); }
+
+  State& state_;
+  bool stopped_ = false;
+};
+
+RunPlan PlanOf(const std::string& more = "") {
+  auto job =
+      ParseJob("name: 'tiny' model { zoo: 'mlp' } data { synthetic {} } seed: 3 " + more, "tiny");
+  EXPECT_TRUE(job.ok()) << job.status();
+  FillDefaults(&*job);
+  return {"lazy:ssp(3)", *job};
+}
+
+class LiveRunnerTest : public ::testing::Test {
+ protected:
+  LiveRunnerTest() { Make({.cluster = "one of each", .jobs_dir = "/out/jobs"}); }
+
+  void Make(LiveRunner::Options options) {
+    runner_ = std::make_unique<LiveRunner>(options, std::make_unique<FakeCoordinator>(&state_));
+  }
+  absl::StatusOr<proto::RunRecord> Run(const RunPlan& plan = PlanOf()) {
+    return runner_->Run(plan, [this](const RunProgress& progress) { progress_ = progress; });
+  }
+
+  FakeCoordinator::State state_;
+  std::unique_ptr<LiveRunner> runner_;
+  RunProgress progress_;
+};
+
+TEST_F(LiveRunnerTest, AJobIsRunWithADirectoryOfItsOwnAndRecordedAsPlanned) {
+  const auto record = Run();
+  ASSERT_TRUE(record.ok()) << record.status();
+  ASSERT_EQ(state_.submitted.size(), 1u);
+  EXPECT_EQ(state_.submitted[0].run_dir(), "/out/jobs/lazy_ssp_3-seed3");
+  EXPECT_EQ(record->job().run_dir(), "");
+  EXPECT_EQ(record->cluster(), "one of each");
+  EXPECT_EQ(record->samples(), 160u);
+  EXPECT_EQ(progress_.done, 1.0 / 4);
+  EXPECT_THAT(progress_.text, HasSubstr("step 5/20"));
+}
+
+TEST_F(LiveRunnerTest, ARunWithMissedReportsIsMadeOnceMore) {
+  state_.missed_runs = 1;
+  EXPECT_EQ(Run()->samples(), 160u);
+  EXPECT_EQ(state_.submitted.size(), 2u);
+  state_.submitted.clear();
+  state_.missed_runs = 2;
+  EXPECT_EQ(Run().status().code(), absl::StatusCode::kUnavailable);
+  EXPECT_EQ(state_.submitted.size(), 2u);
+}
+
+TEST_F(LiveRunnerTest, AJobThatFailsByItselfIsARecordOneThatLostADaemonIsNot) {
+  state_.end = proto::FAILED;
+  state_.reason = "rank 0 (node 0, w0): loss is NaN at step 20";
+  EXPECT_EQ(Run()->failure(), state_.reason);
+  state_.reason = "server s0 is lost";
+  state_.while_following = [this] { state_.server_alive = false; };
+  EXPECT_EQ(Run().status(), absl::UnavailableError("server s0 is lost"));
+}
+
+TEST_F(LiveRunnerTest, AClusterThatIsGoneOrCancelsIsUnavailable) {
+  state_.line = absl::NotFoundError("no job 1");
+  EXPECT_EQ(Run().status(), absl::UnavailableError("no job 1"));
+  state_.line = absl::OkStatus();
+  state_.end = proto::CANCELLED;
+  EXPECT_EQ(Run().status(), absl::UnavailableError("job 2 was cancelled"));
+  // It would wait for ever.
+  state_.server_alive = false;
+  EXPECT_EQ(Run().status().code(), absl::StatusCode::kUnavailable);
+  EXPECT_EQ(state_.submitted.size(), 2u);
+}
+
+TEST_F(LiveRunnerTest, StopCancelsTheJobAndLetsNoOtherBegin) {
+  state_.while_following = [this] { runner_->Stop(); };
+  EXPECT_EQ(Run().status().code(), absl::StatusCode::kCancelled);
+  EXPECT_THAT(state_.cancelled, ElementsAre(1));
+  EXPECT_EQ(Run().status().code(), absl::StatusCode::kCancelled);
+  EXPECT_EQ(state_.submitted.size(), 1u);
+}
+
+TEST_F(LiveRunnerTest, WhatCannotRunIsRefusedByMode) {
+  EXPECT_EQ(runner_->Check(PlanOf()), absl::OkStatus());
+  const absl::Status status = runner_->Check(PlanOf("ranks: 2"));
+  EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_THAT(std::string(status.message()), HasSubstr("mode lazy:ssp(3): ranks: 2 do not fit"));
+}
+
+}  // namespace
+}  // namespace strata::compare

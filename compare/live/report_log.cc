@@ -1,0 +1,201 @@
+#include "compare/live/report_log.h"
+
+#include <algorithm>
+#include <cmath>
+#include <tuple>
+
+#include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
+#include "common/job/consistency.h"
+
+namespace strata::compare {
+namespace {
+
+bool IsAlwaysInStep(const proto::Consistency& consistency) {
+  return IsInStep(consistency) && !consistency.lazy().has_quorum();
+}
+
+// Whether each node's push is an update of its own.
+bool IsAppliedOnArrival(const proto::Consistency& consistency) {
+  return consistency.has_async() || consistency.lazy().apply() == proto::Lazy::ON_ARRIVAL;
+}
+
+}  // namespace
+
+ReportLog::ReportLog(const RunPlan& plan)
+    : plan_(plan), in_step_(IsAlwaysInStep(plan.job.consistency())), ranks_(plan.job.ranks()) {}
+
+void ReportLog::Add(const proto::RankReport& report) {
+  if (report.rank() >= ranks_.size()) return;
+  Rank& rank = ranks_[report.rank()];
+  if (report.rank() == 0 && report.has_test_accuracy()) measured_[report.end_step()] = report;
+  const bool is_window = report.end_step() > report.first_step();
+  const uint64_t known = rank.windows.empty() ? 0 : rank.windows.back().end_step();
+  if (is_window && report.end_step() <= known) return;
+  if (report.final()) rank.final = true;
+  if (!is_window) return;
+  if (report.first_step() != known) rank.missed = true;
+  const Point last = rank.points.empty() ? Point() : rank.points.back();
+  rank.points.push_back({.trained_s = std::max(last.trained_s, report.trained_s()),
+                         .steps = static_cast<double>(report.end_step()),
+                         .samples = last.samples + static_cast<double>(report.samples())});
+  if (report.has_node()) rank.counters = report.node();
+  rank.windows.push_back(report);
+}
+
+absl::Status ReportLog::CheckComplete(bool finished) const {
+  for (size_t i = 0; i < ranks_.size(); ++i) {
+    if (ranks_[i].missed || (finished && !ranks_[i].final)) {
+      return absl::DataLossError(absl::StrCat("not all reports of rank ", i, " were heard"));
+    }
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<proto::RunRecord> ReportLog::RecordOf(const proto::JobStatus& end) const {
+  const bool finished = end.state() == proto::FINISHED;
+  if (const absl::Status status = CheckComplete(finished); !status.ok()) return status;
+  proto::RunRecord record;
+  record.set_mode(plan_.mode);
+  record.set_seed(plan_.job.seed());
+  *record.mutable_job() = plan_.job;
+  if (!finished) record.set_failure(end.reason().empty() ? "it has failed" : end.reason());
+  AddTotals(end, &record);
+  AddWindows(&record);
+  AddMeasurements(end, &record);
+  return record;
+}
+
+ReportLog::Point ReportLog::At(const Rank& rank, double trained_s) {
+  Point before;
+  for (const Point& after : rank.points) {
+    if (after.trained_s < trained_s) {
+      before = after;
+      continue;
+    }
+    const double span = after.trained_s - before.trained_s;
+    const double share = span > 0 ? (trained_s - before.trained_s) / span : 1;
+    return {.trained_s = trained_s,
+            .steps = before.steps + share * (after.steps - before.steps),
+            .samples = before.samples + share * (after.samples - before.samples)};
+  }
+  return before;
+}
+
+uint64_t ReportLog::UpdatesAfter(const std::vector<double>& steps, const proto::JobStatus& end,
+                                 bool ended) const {
+  const auto per_clock = static_cast<double>(StepsPerClock(plan_.job));
+  double apart = 0, slowest_node = -1, fastest_node = 0;
+  for (const proto::JobNodeStatus& node : end.nodes()) {
+    double slowest = -1;
+    for (uint32_t rank = node.first_rank(); rank < node.first_rank() + node.ranks(); ++rank) {
+      if (rank >= steps.size()) continue;
+      slowest = slowest < 0 ? steps[rank] : std::min(slowest, steps[rank]);
+    }
+    slowest = std::max(slowest, 0.0);
+    // The last clock may be shorter.
+    const double clocks = ended ? std::ceil(slowest / per_clock) : std::floor(slowest / per_clock);
+    apart += clocks;
+    slowest_node = slowest_node < 0 ? clocks : std::min(slowest_node, clocks);
+    fastest_node = std::max(fastest_node, clocks);
+  }
+  const proto::Consistency& consistency = plan_.job.consistency();
+  if (IsAppliedOnArrival(consistency)) return static_cast<uint64_t>(apart);
+  // At least: a clock has one push of a node at most.
+  if (consistency.lazy().has_quorum()) return static_cast<uint64_t>(fastest_node);
+  return static_cast<uint64_t>(std::max(slowest_node, 0.0));
+}
+
+void ReportLog::AddTotals(const proto::JobStatus& end, proto::RunRecord* record) const {
+  double wall_s = 0, wait_s = 0;
+  std::vector<double> steps;
+  for (const Rank& rank : ranks_) {
+    for (const proto::RankReport& report : rank.windows) {
+      record->set_samples(record->samples() + report.samples());
+      wall_s += report.wall_s();
+      wait_s += report.wait_s();
+    }
+    const Point last = rank.points.empty() ? Point() : rank.points.back();
+    steps.push_back(last.steps);
+    record->set_trained_s(std::max(record->trained_s(), last.trained_s));
+    record->set_bytes_pushed(record->bytes_pushed() + rank.counters.bytes_pushed());
+    record->set_bytes_answered(record->bytes_answered() + rank.counters.bytes_answered());
+    for (int bin = 0; bin < rank.counters.staleness_size(); ++bin) {
+      if (record->staleness_size() <= bin) record->add_staleness(0);
+      record->set_staleness(bin, record->staleness(bin) + rank.counters.staleness(bin));
+    }
+  }
+  record->set_steps(static_cast<uint64_t>(*std::min_element(steps.begin(), steps.end())));
+  record->set_updates(UpdatesAfter(steps, end, /*ended=*/end.state() == proto::FINISHED));
+  record->set_waiting_share(wall_s > 0 ? wait_s / wall_s : 0);
+}
+
+// In step, all ranks' reports of the same steps are a window. Else ranks are at different steps at
+// one time: as many reports as there are ranks, in the order of their ends, are one.
+void ReportLog::AddWindows(proto::RunRecord* record) const {
+  struct Part {
+    const proto::RankReport* report;
+    double trained_s;
+  };
+  std::vector<Part> parts;
+  for (const Rank& rank : ranks_) {
+    for (size_t i = 0; i < rank.windows.size(); ++i) {
+      parts.push_back({&rank.windows[i], rank.points[i].trained_s});
+    }
+  }
+  std::sort(parts.begin(), parts.end(), [this](const Part& a, const Part& b) {
+    const uint64_t a_end = in_step_ ? a.report->end_step() : 0;
+    const uint64_t b_end = in_step_ ? b.report->end_step() : 0;
+    return std::make_tuple(a_end, a.trained_s, a.report->rank()) <
+           std::make_tuple(b_end, b.trained_s, b.report->rank());
+  });
+  uint64_t all_samples = 0;
+  for (size_t first = 0; first + ranks_.size() <= parts.size(); first += ranks_.size()) {
+    proto::Window* window = record->add_windows();
+    uint64_t samples = 0;
+    double loss_sum = 0;
+    for (size_t i = first; i < first + ranks_.size(); ++i) {
+      samples += parts[i].report->samples();
+      loss_sum += parts[i].report->loss_sum();
+      window->set_trained_s(std::max(window->trained_s(), parts[i].trained_s));
+    }
+    all_samples += samples;
+    window->set_samples(all_samples);
+    window->set_loss(samples > 0 ? loss_sum / static_cast<double>(samples) : 0);
+  }
+}
+
+void ReportLog::AddMeasurements(const proto::JobStatus& end, proto::RunRecord* record) const {
+  for (const auto& [step, report] : measured_) {
+    proto::Measurement* measurement = record->add_measurements();
+    *measurement = MeasurementOf(report, end);
+    if (!report.final()) continue;
+    measurement->set_samples(record->samples());
+    measurement->set_updates(record->updates());
+  }
+}
+
+proto::Measurement ReportLog::MeasurementOf(const proto::RankReport& report,
+                                            const proto::JobStatus& end) const {
+  proto::Measurement measurement;
+  measurement.set_step(report.end_step());
+  measurement.set_trained_s(report.trained_s());
+  measurement.set_accuracy(report.test_accuracy());
+  measurement.set_loss(report.test_loss());
+  const auto own_step = static_cast<double>(report.end_step());
+  const double batch = plan_.job.data().batch_per_rank();
+  double samples = 0;
+  std::vector<double> steps;
+  for (size_t i = 0; i < ranks_.size(); ++i) {
+    const bool knows = in_step_ || i == 0;
+    const Point at = knows ? Point{.steps = own_step, .samples = own_step * batch}
+                           : At(ranks_[i], report.trained_s());
+    samples += at.samples;
+    steps.push_back(at.steps);
+  }
+  measurement.set_samples(static_cast<uint64_t>(std::llround(samples)));
+  measurement.set_updates(UpdatesAfter(steps, end, /*ended=*/false));
+  return measurement;
+}
+
+}  // namespace strata::compare

@@ -1,0 +1,63 @@
+#ifndef STRATA_COMPARE_LIVE_REPORT_LOG_H_
+#define STRATA_COMPARE_LIVE_REPORT_LOG_H_
+
+#include <cstdint>
+#include <map>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "compare/run_record.pb.h"
+#include "compare/runner.h"
+#include "proto/control.pb.h"
+
+namespace strata::compare {
+
+// What the ranks of one run said, and the record that it makes. Each rank's clock starts with its
+// first step; ranks start together, but for what it takes to wake them. Pure.
+class ReportLog {
+ public:
+  explicit ReportLog(const RunPlan& plan);
+
+  // In the order in which a rank made them; one that was taken in before is ignored.
+  void Add(const proto::RankReport& report);
+
+  // Of a job that has finished or failed; `end` says which ranks each node had, and why it failed.
+  // Errors: DataLoss: not all reports were heard.
+  absl::StatusOr<proto::RunRecord> RecordOf(const proto::JobStatus& end) const;
+
+ private:
+  // Where a rank was at a time, from its start.
+  struct Point {
+    double trained_s = 0;
+    double steps = 0, samples = 0;
+  };
+  struct Rank {
+    std::vector<proto::RankReport> windows;  // without gaps
+    std::vector<Point> points;               // their ends, after the start
+    proto::NodeCounters counters;            // newest; of local rank 0
+    bool missed = false;                     // a window
+    bool final = false;
+  };
+
+  absl::Status CheckComplete(bool finished) const;
+  // Linear between reports.
+  static Point At(const Rank& rank, double trained_s);
+  // Updates of the weights once each rank has made so many steps; `ended`: all that there will be.
+  uint64_t UpdatesAfter(const std::vector<double>& steps, const proto::JobStatus& end,
+                        bool ended) const;
+  void AddTotals(const proto::JobStatus& end, proto::RunRecord* record) const;
+  void AddWindows(proto::RunRecord* record) const;
+  void AddMeasurements(const proto::JobStatus& end, proto::RunRecord* record) const;
+  proto::Measurement MeasurementOf(const proto::RankReport& report,
+                                   const proto::JobStatus& end) const;
+
+  const RunPlan plan_;
+  // Whether all ranks are at the same clock when one is.
+  const bool in_step_;
+  std::vector<Rank> ranks_;
+  std::map<uint64_t, proto::RankReport> measured_;  // by steps of rank 0 before it
+};
+
+}  // namespace strata::compare
+
+#endif  // STRATA_COMPARE_LIVE_REPORT_LOG_H_
