@@ -50,8 +50,9 @@ void ClusterRun::OnReady(const absl::Status& status) {
   if (options_.ready_line != nullptr) {
     std::printf("%s\n", options_.ready_line(cluster_.coordinator()).c_str());
   }
-  if (!options_.job.has_value()) return PrintHowTo();
   std::fflush(stdout);
+  if (options_.work.has_value()) return StartWork();
+  if (!options_.job.has_value()) return PrintHowTo();
   const absl::Status check = options_.check_job == nullptr ? status : options_.check_job();
   if (!check.ok()) {
     exit_status_ = PrintError(check);
@@ -71,6 +72,13 @@ void ClusterRun::OnReady(const absl::Status& status) {
   });
 }
 
+void ClusterRun::StartWork() {
+  follower_ = std::thread([this] {
+    followed_ = options_.work->run(cluster_.coordinator());
+    loop_->Post([this] { OnFollowed(absl::OkStatus()); });
+  });
+}
+
 void ClusterRun::OnFollowed(const absl::Status& submitted) {
   if (interrupted_) {
     EndInterrupted();
@@ -85,7 +93,9 @@ void ClusterRun::EndInterrupted() {
   has_ended_interrupted_ = true;
   exit_status_ = followed_.has_value()
                      ? *followed_
-                     : PrintError("stopped before the job had ended", kExitFailed);
+                     : PrintError(options_.work.has_value() ? "stopped before all was ready"
+                                                            : "stopped before the job had ended",
+                                  kExitFailed);
 }
 
 void ClusterRun::PrintHowTo() {
@@ -116,7 +126,7 @@ void ClusterRun::OnSignal() {
   signalfd_siginfo info;
   if (read(signals_.signal_fd(), &info, sizeof(info)) != sizeof(info)) return;
   if (stopping_) return loop_->Stop();  // asked twice: the daemons are killed by destructors
-  interrupted_ = options_.job.has_value();
+  interrupted_ = options_.job.has_value() || options_.work.has_value();
   Stop();
 }
 
@@ -124,6 +134,7 @@ void ClusterRun::Stop() {
   if (stopping_) return;
   stopping_ = true;
   if (client_ != nullptr) client_->StopFollowing();
+  if (options_.work.has_value()) options_.work->stop();
   cluster_.Stop([this] {
     if (options_.after == nullptr) return loop_->Stop();
     options_.after([this] { loop_->Stop(); });

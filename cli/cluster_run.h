@@ -17,8 +17,9 @@
 
 namespace strata::cli {
 
-// A command that has a cluster of its own: starts it, runs a job on it and follows it, or without
-// one waits for Ctrl-C or SIGTERM, and stops it. A second signal stops at once.
+// A command that has a cluster of its own: starts it, runs a job on it and follows it, or does
+// other work there, or without either waits for Ctrl-C or SIGTERM, and stops it. A second signal
+// stops at once.
 //
 // Threads: Run is the event loop's thread; create it before anything that starts threads.
 class ClusterRun {
@@ -27,6 +28,13 @@ class ClusterRun {
     ClusterLife::Options cluster;
     std::optional<proto::Job> job;
     std::string trace;  // file for the job's trace; empty: none
+    // In place of a job. `run` is called on a thread of its own and returns the exit status; `stop`
+    // makes it return soon, and may come before it.
+    struct Work {
+      std::function<int(const std::string& coordinator)> run;
+      std::function<void()> stop;
+    };
+    std::optional<Work> work;
     // What says that all is ready, one line without the line break; null: nothing does.
     std::function<std::string(const std::string& coordinator)> ready_line;
     // Follows the job to its end, on a thread of its own, and returns the exit status (nullopt: by
@@ -43,12 +51,13 @@ class ClusterRun {
 
   ClusterRun(EventLoop* loop, DaemonStarter* starter, Options options);
 
-  // Returns the exit status: with a job the job's.
+  // Returns the exit status: with a job the job's, with work the work's.
   int Run();
 
  private:
   void OnPrepared(const absl::Status& status);
   void OnReady(const absl::Status& status);
+  void StartWork();
   void OnFollowed(const absl::Status& submitted);
   void OnLost(const PlannedDaemon& daemon, const std::string& why);
   void OnSignal();

@@ -27,6 +27,7 @@ struct Invocation {
 void AddAggregatorCommand(CLI::App* app, Invocation* invocation);
 void AddBenchCommand(CLI::App* app, Invocation* invocation);
 void AddCancelCommand(CLI::App* app, Invocation* invocation);
+void AddCompareCommand(CLI::App* app, Invocation* invocation);
 void AddCoordinatorCommand(CLI::App* app, Invocation* invocation);
 void AddHostCommand(CLI::App* app, Invocation* invocation);
 void AddJobsCommand(CLI::App* app, Invocation* invocation);

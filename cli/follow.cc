@@ -1,8 +1,5 @@
 #include "cli/follow.h"
 
-#include <sys/ioctl.h>
-#include <unistd.h>
-
 #include <cstdio>
 
 #include "absl/strings/str_cat.h"
@@ -14,15 +11,6 @@
 
 namespace strata::cli {
 namespace {
-
-// Of standard output; 0: it is no terminal.
-int TerminalColumns() {
-  constexpr int kUnknownWidth = 80;
-  if (isatty(STDOUT_FILENO) == 0) return 0;
-  winsize size = {};
-  if (ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) != 0 || size.ws_col == 0) return kUnknownWidth;
-  return size.ws_col;
-}
 
 // One JSON object per line on standard output.
 class JsonEvents {

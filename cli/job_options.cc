@@ -66,6 +66,12 @@ absl::Status Check(proto::Job job) {
 }  // namespace
 
 absl::StatusOr<proto::Job> JobFrom(const std::string& text, const JobOptions& options) {
+  absl::StatusOr<proto::Job> job = JobAsWrittenFrom(text, options);
+  if (job.ok()) FillDefaults(&*job);
+  return job;
+}
+
+absl::StatusOr<proto::Job> JobAsWrittenFrom(const std::string& text, const JobOptions& options) {
   auto job = ParseJob(text, options.path);
   if (!job.ok()) return job.status();
   // Who is to blame when the whole is refused: who was the first to be refused for this reason.
@@ -82,10 +88,7 @@ absl::StatusOr<proto::Job> JobFrom(const std::string& text, const JobOptions& op
     steps.emplace_back(absl::StrCat("--trace ", options.trace), Check(*job));
   }
   const absl::Status& end = steps.back().second;
-  if (end.ok()) {
-    FillDefaults(&*job);
-    return job;
-  }
+  if (end.ok()) return job;
   for (const auto& [who, status] : steps) {
     if (status == end) return Refuse(who, std::string(end.message()));
   }

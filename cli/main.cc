@@ -39,6 +39,7 @@ int Main(int argc, char** argv) {
   AddServerCommand(&app, &invocation);
   AddWorkerCommand(&app, &invocation);
   AddSubmitCommand(&app, &invocation);
+  AddCompareCommand(&app, &invocation);
   AddJobsCommand(&app, &invocation);
   AddStatusCommand(&app, &invocation);
   AddCancelCommand(&app, &invocation);

@@ -106,21 +106,25 @@ void AddLogLevelOption(CLI::App* command, Invocation* invocation) {
       ->capture_default_str();
 }
 
-void AddJobOptions(CLI::App* command, JobOptions* options) {
+void AddJobChanges(CLI::App* command, JobOptions* options) {
   command
       ->add_option("--set", options->settings,
                    "Change a field of the job: path=value, e.g. epochs=2 or "
                    "consistency.lazy.staleness=3; may be repeated")
       ->allow_extra_args(false);
-  command->add_option(
-      "--mode", options->mode,
-      "Shortcut for the job's consistency: sync, lazy, async, ring, delay1, ssp(s), "
-      "local(H), diloco(H), async_damped or async_dc");
   command
       ->add_option("--straggler", options->stragglers,
                    "Slow a node of the job down: node=1,slow=4x or node=1,delay=30ms+-10ms; may be "
                    "repeated")
       ->allow_extra_args(false);
+}
+
+void AddJobOptions(CLI::App* command, JobOptions* options) {
+  AddJobChanges(command, options);
+  command->add_option(
+      "--mode", options->mode,
+      "Shortcut for the job's consistency: sync, lazy, async, ring, delay1, ssp(s), "
+      "local(H), diloco(H), async_damped or async_dc");
 }
 
 CLI::Option* AddTraceOption(CLI::App* command, JobOptions* options) {
@@ -148,6 +152,12 @@ absl::StatusOr<JobId> FindJob(control::CoordinatorClient& client, const std::str
   }
   if (id == 0) return absl::NotFoundError(absl::StrCat("no job ", id_or_name));
   return JobId(id);
+}
+
+absl::StatusOr<proto::Job> LoadJobAsWritten(const JobOptions& options) {
+  auto text = ReadFile(options.path);
+  if (!text.ok()) return text.status();
+  return JobAsWrittenFrom(*text, options);
 }
 
 absl::StatusOr<proto::Job> LoadJob(const JobOptions& options) {

@@ -32,6 +32,8 @@ void AddSessionOptions(CLI::App* command, absl::Duration* connect_deadline,
 void AddMemoryLimitOption(CLI::App* command, uint64_t* bytes);
 void AddJsonOption(CLI::App* command, bool* json);
 void AddLogLevelOption(CLI::App* command, Invocation* invocation);
+// Without --mode.
+void AddJobChanges(CLI::App* command, JobOptions* options);
 void AddJobOptions(CLI::App* command, JobOptions* options);
 // Of commands that follow their job to its end.
 CLI::Option* AddTraceOption(CLI::App* command, JobOptions* options);
@@ -44,6 +46,8 @@ absl::StatusOr<JobId> FindJob(control::CoordinatorClient& client, const std::str
 // The job with settings applied and defaults filled in, checked. Errors: NotFound (file),
 // InvalidArgument (place or option, field, value; a file for the trace that cannot be written).
 absl::StatusOr<proto::Job> LoadJob(const JobOptions& options);
+// The same with defaults left out.
+absl::StatusOr<proto::Job> LoadJobAsWritten(const JobOptions& options);
 
 // The job of an option --job; nullopt where it is not given. Errors besides: InvalidArgument
 // (changes of a job that is not there).

@@ -1,5 +1,8 @@
 #include "cli/progress.h"
 
+#include <sys/ioctl.h>
+#include <unistd.h>
+
 #include <algorithm>
 #include <cmath>
 #include <vector>
@@ -87,6 +90,14 @@ std::string FormatBytes(double bytes) {
     ++unit;
   }
   return absl::StrFormat("%.*f %s", unit == 0 ? 0 : 2, bytes, units[unit]);
+}
+
+int TerminalColumns() {
+  constexpr int kUnknownWidth = 80;
+  if (isatty(STDOUT_FILENO) == 0) return 0;
+  winsize size = {};
+  if (ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) != 0 || size.ws_col == 0) return kUnknownWidth;
+  return size.ws_col;
 }
 
 std::string ProgressLine(const proto::JobStatus& status) {

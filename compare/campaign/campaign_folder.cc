@@ -156,6 +156,16 @@ absl::StatusOr<std::optional<proto::RunRecord>> CampaignFolder::Load(const RunPl
                    difference.empty() ? absl::StrCat("mode ", record.mode()) : difference));
 }
 
+absl::StatusOr<size_t> CampaignFolder::CountOf(const std::vector<RunPlan>& plans) const {
+  size_t count = 0;
+  for (const RunPlan& plan : plans) {
+    const absl::StatusOr<std::optional<proto::RunRecord>> record = Load(plan);
+    if (!record.ok()) return record.status();
+    if (record->has_value()) ++count;
+  }
+  return count;
+}
+
 absl::Status CampaignFolder::Save(const proto::RunRecord& record) {
   return WriteJson(record,
                    absl::StrCat(dir_, "/runs/", RunName(record.mode(), record.seed()), ".json"));

@@ -41,6 +41,8 @@ class CampaignFolder {
   // The run's record, if it has been made. Errors: InvalidArgument naming the file: it is damaged
   // or is of another job.
   absl::StatusOr<std::optional<proto::RunRecord>> Load(const RunPlan& plan) const;
+  // Of these plans, those that are there. Errors as of Load.
+  absl::StatusOr<size_t> CountOf(const std::vector<RunPlan>& plans) const;
   // Errors name the file.
   absl::Status Save(const proto::RunRecord& record);
 

@@ -42,10 +42,12 @@ TEST_F(CampaignFolderTest, ARecordComesBackAsItWasSaved) {
   const auto folder = Open(campaign);
   const RunPlan plan = RunsOf(campaign)[0];
   EXPECT_EQ(*folder->Load(plan), std::nullopt);
+  EXPECT_EQ(*folder->CountOf({plan}), 0u);
   ASSERT_EQ(folder->Save(RecordOf(plan)), absl::OkStatus());
   EXPECT_TRUE(std::filesystem::exists(dir_ + "/runs/lazy_ssp_3-seed1.json"));
   const auto loaded = folder->Load(plan);
   ASSERT_TRUE(loaded.ok() && loaded->has_value()) << loaded.status();
+  EXPECT_EQ(*folder->CountOf({plan}), 1u);
   EXPECT_EQ((*loaded)->SerializeAsString(), RecordOf(plan).SerializeAsString());
 }
 

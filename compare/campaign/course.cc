@@ -16,11 +16,14 @@ Course::Course(std::vector<RunPlan> plans, CampaignFolder* folder, Runner* runne
 absl::StatusOr<std::vector<proto::RunRecord>> Course::Run() {
   std::vector<std::optional<proto::RunRecord>> records;
   for (const RunPlan& plan : plans_) {
-    if (const absl::Status status = runner_->Check(plan); !status.ok()) return status;
     absl::StatusOr<std::optional<proto::RunRecord>> record = folder_->Load(plan);
     if (!record.ok()) return record.status();
-    if (record->has_value()) ++done_;
     records.push_back(*std::move(record));
+    if (records.back().has_value()) {
+      ++done_;
+    } else if (const absl::Status status = runner_->Check(plan); !status.ok()) {
+      return status;
+    }
   }
   CourseProgress progress;
   progress.runs = plans_.size();
@@ -52,7 +55,7 @@ absl::StatusOr<std::vector<proto::RunRecord>> Course::Run() {
 
 void Course::Stop() {
   stopped_ = true;
-  runner_->Stop();
+  if (runner_ != nullptr) runner_->Stop();
 }
 
 }  // namespace strata::compare

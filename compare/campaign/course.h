@@ -38,13 +38,13 @@ class Course {
     std::function<void(const CourseProgress&, const proto::RunRecord&)> on_run;
   };
 
-  // `folder`, `runner` and `clock` outlive it.
+  // `folder`, `runner` and `clock` outlive it. Where no run is missing the runner may be null.
   Course(std::vector<RunPlan> plans, CampaignFolder* folder, Runner* runner,
          const ClockInterface* clock, Options options);
 
-  // Checks all runs before the first is made; a failed run is a result. Returns the records of all,
-  // in their order. Errors: InvalidArgument (a run that cannot be), Cancelled (by Stop),
-  // Unavailable (the cluster is gone), those of the folder; what is made by then stays.
+  // Checks all runs that are missing before the first is made; a failed run is a result. Returns
+  // the records of all, in their order. Errors: InvalidArgument (a run that cannot be), Cancelled
+  // (by Stop), Unavailable (the cluster is gone), those of the folder; what is made by then stays.
   absl::StatusOr<std::vector<proto::RunRecord>> Run();
   // Run returns soon.
   void Stop();

@@ -1,0 +1,218 @@
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <cstdio>
+#include <filesystem>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "cli/command.h"
+#include "cli/comparison.h"
+#include "cli/interrupt.h"
+#include "cli/local_cluster.h"
+#include "cli/options.h"
+#include "cli/version.h"
+#include "common/count_of.h"
+#include "compare/campaign/campaign_folder.h"
+#include "compare/campaign/campaign_plan.h"
+#include "compare/live/cluster_size.h"
+#include "compare/live/live_runner.h"
+
+namespace strata::cli {
+namespace {
+
+struct Options {
+  JobOptions job;
+  std::string modes;
+  uint32_t seeds = 3;
+  std::string out;
+  std::optional<double> target_accuracy;
+  double equivalence_margin = 0.005;
+  LocalClusterOptions local;
+  CoordinatorOptions coordinator;
+  bool has_coordinator = false;
+};
+
+// Where the runs are made.
+struct Place {
+  compare::ClusterSize size;
+  std::string words;
+};
+
+absl::StatusOr<Place> PlaceOf(const Options& options) {
+  Place place;
+  if (!options.has_coordinator) {
+    const LocalClusterOptions& local = options.local;
+    place.size.slots.assign(local.nodes, local.slots);
+    place.size.servers = local.servers;
+    place.size.shards = local.servers * local.shards;
+    place.words = absl::StrCat("on ", HostName(), ": ", compare::Words(place.size));
+    return place;
+  }
+  const auto nodes = ConnectTo(options.coordinator)->ListNodes();
+  if (!nodes.ok()) return nodes.status();
+  place.size = compare::SizeOf(*nodes);
+  place.words =
+      absl::StrCat("cluster of ", options.coordinator.address, ": ", compare::Words(place.size));
+  return place;
+}
+
+absl::Status CheckFit(const std::vector<compare::RunPlan>& plans, const Place& place) {
+  for (const compare::RunPlan& plan : plans) {
+    const absl::Status status = compare::CheckFits(plan.job, place.size);
+    if (status.ok()) continue;
+    return absl::InvalidArgumentError(absl::StrCat("mode ", plan.mode, ": ", status.message()));
+  }
+  return absl::OkStatus();
+}
+
+// Of all that the directory is for, what this call asks for.
+std::vector<compare::RunPlan> AskedFor(const proto::Campaign& asked,
+                                       std::vector<compare::RunPlan> plans) {
+  const auto is_other = [&asked](const compare::RunPlan& plan) {
+    const bool mode =
+        std::find(asked.modes().begin(), asked.modes().end(), plan.mode) != asked.modes().end();
+    return !mode || plan.job.seed() >= asked.job().seed() + asked.seeds();
+  };
+  plans.erase(std::remove_if(plans.begin(), plans.end(), is_other), plans.end());
+  return plans;
+}
+
+int RunOnCoordinator(const Options& options, const Place& place, Comparison* comparison) {
+  Interrupt interrupt;
+  control::CoordinatorClient::Options client;
+  client.coordinator = options.coordinator.address;
+  client.deadline = absl::Seconds(options.coordinator.timeout_s);
+  client.reports = true;
+  compare::LiveRunner runner({.cluster = place.words},
+                             control::CoordinatorClient::Create(std::move(client)));
+  interrupt.Catch([comparison] { comparison->Stop(); });
+  const int exit_status = comparison->Run(&runner);
+  interrupt.Catch(nullptr);
+  return exit_status;
+}
+
+int RunOnOwnCluster(const Options& options, const Place& place, const std::string& jobs_dir,
+                    const std::string& log_level, Comparison* comparison) {
+  LocalClusterOptions local = options.local;
+  local.runs_dir = jobs_dir;
+  ClusterRun::Options run;
+  run.work = {
+      .run =
+          [&](const std::string& coordinator) {
+            compare::LiveRunner runner(
+                {.cluster = place.words, .jobs_dir = jobs_dir, .cancels = false},
+                control::CoordinatorClient::Create({.coordinator = coordinator, .reports = true}));
+            return comparison->Run(&runner);
+          },
+      .stop = [comparison] { comparison->Stop(); }};
+  return RunLocalCluster(std::move(local), std::move(run), log_level);
+}
+
+// Makes runs and report of what has been checked.
+int RunCampaign(const Options& options, const Place& place, const proto::Campaign& asked,
+                const std::string& log_level) {
+  const std::string out = std::filesystem::absolute(options.out).lexically_normal();
+  const auto folder = compare::CampaignFolder::Open(out, asked);
+  if (!folder.ok()) return PrintError(folder.status());
+  const auto all = compare::PlanRuns((*folder)->campaign());
+  if (!all.ok()) return PrintError(all.status());
+  if (auto status = (*folder)->Begin(); !status.ok()) return PrintError(status);
+  Comparison::Options parts;
+  parts.plans = AskedFor(asked, *all);
+  parts.folder = folder->get();
+  parts.modes = {asked.modes().begin(), asked.modes().end()};
+  parts.target_accuracy = options.target_accuracy;
+  parts.equivalence_margin = options.equivalence_margin;
+  const absl::StatusOr<uint64_t> steps = compare::TotalSteps(parts.plans.front().job);
+  if (!steps.ok()) return PrintError(steps.status());
+  const absl::StatusOr<size_t> there = (*folder)->CountOf(parts.plans);
+  if (!there.ok()) return PrintError(there.status());
+  const size_t missing = parts.plans.size() - *there;
+  std::printf("%s x %s: %s of %s, %d of them there already; %s\n",
+              CountOf(asked.modes_size(), "mode").c_str(), CountOf(asked.seeds(), "seed").c_str(),
+              CountOf(parts.plans.size(), "run").c_str(), CountOf(*steps, "step").c_str(),
+              static_cast<int>(*there), place.words.c_str());
+  std::fflush(stdout);
+  Comparison comparison(std::move(parts));
+  if (missing == 0) return comparison.Run(/*runner=*/nullptr);
+  return options.has_coordinator
+             ? RunOnCoordinator(options, place, &comparison)
+             : RunOnOwnCluster(options, place, (*folder)->jobs_dir(), log_level, &comparison);
+}
+
+int Run(Options options, const Invocation& invocation) {
+  const auto job = LoadJobAsWritten(options.job);
+  if (!job.ok()) return PrintError(job.status());
+  FillSlots(std::max(1U, job->ranks()), &options.local);
+  const absl::StatusOr<Place> place = PlaceOf(options);
+  if (!place.ok()) return PrintError(place.status());
+  const auto asked = compare::CampaignOf({.job = *job,
+                                          .modes = options.modes,
+                                          .seeds = options.seeds,
+                                          .cluster = place->words,
+                                          .version = kVersion});
+  if (!asked.ok()) return PrintError(asked.status());
+  const auto plans = compare::PlanRuns(*asked);
+  if (!plans.ok()) return PrintError(plans.status());
+  if (auto status = CheckFit(*plans, *place); !status.ok()) return PrintError(status);
+  return RunCampaign(options, *place, *asked, invocation.log_level);
+}
+
+}  // namespace
+
+void AddCompareCommand(CLI::App* app, Invocation* invocation) {
+  auto options = std::make_shared<Options>();
+  CLI::App* command =
+      app->add_subcommand("compare", "Run a job in several modes with several seeds and compare");
+  command->add_option("job", options->job.path, "Job file (protobuf text, see proto/job.proto)")
+      ->required();
+  command
+      ->add_option("--modes", options->modes,
+                   "Modes with commas between them, each as --mode of strata submit takes it, with "
+                   "+FIELD=VALUE for what else is its own; the first is the baseline")
+      ->required();
+  command->add_option("--seeds", options->seeds, "Runs of each mode: the job's seed, and the next")
+      ->check(CLI::Range(1, 1000))
+      ->capture_default_str();
+  command
+      ->add_option("--out", options->out,
+                   "Directory for runs and report; one with a part of them is gone on with")
+      ->required();
+  command
+      ->add_option("--target-accuracy", options->target_accuracy,
+                   "Accuracy, 0 to 1, to which the time is told (default: what all modes reach)")
+      ->check(CLI::Range(0.0, 1.0));
+  command
+      ->add_option("--margin", options->equivalence_margin,
+                   "Final accuracies that differ by less are called equal: 0.005 is half a point")
+      ->check(CLI::Range(0.0, 1.0))
+      ->capture_default_str();
+  AddJobChanges(command, &options->job);
+  const std::vector<CLI::Option*> local = AddLocalClusterOptions(command, &options->local);
+  AddCoordinatorOptions(command, &options->coordinator);
+  CLI::Option* coordinator = command->get_option("--coordinator");
+  for (CLI::Option* option : local) coordinator->excludes(option);
+  command->get_option("--timeout")->needs(coordinator);
+  AddLogLevelOption(command, invocation);
+  command->footer(
+      "Examples:\n"
+      "  strata compare job.textproto --modes sync,async,ring --nodes 2 --out comparison\n"
+      "  strata compare job.textproto --modes \"sync,lazy:ssp(3),lazy:diloco(16)\" --seeds 5 \\\n"
+      "      --nodes 4 --servers 2 --straggler node=1,slow=4x --out comparison\n"
+      "  strata compare job.textproto --modes sync,delay1+push.codec=FP16 --out comparison \\\n"
+      "      --coordinator head:7070\n"
+      "Without --coordinator it has a cluster of its own on this machine. The same command goes "
+      "on\n"
+      "where it was interrupted; more modes and seeds add to what is there.\n"
+      "Exit status: 0 all runs are made, 1 stopped or the cluster failed, 2 bad input.");
+  command->callback([=] {
+    options->has_coordinator = coordinator->count() > 0;
+    invocation->run = [=] { return Run(*options, *invocation); };
+  });
+}
+
+}  // namespace strata::cli

@@ -1,0 +1,256 @@
+"""`strata compare` on real processes: what it makes, what an interruption leaves, what it refuses."""
+
+import json
+import os
+import signal
+import subprocess
+import tempfile
+import threading
+import time
+import unittest
+
+STRATA = os.path.abspath("cli/strata")
+DEADLINE_S = 300
+# 32 steps, each of which takes 10 ms at least.
+JOB = """
+name: "compared"
+model { zoo: "mlp" }
+data { synthetic { train_samples: 512 test_samples: 128 } batch_per_rank: 8 }
+schedule { base_lr: 0.002 }
+ranks: 2
+epochs: 1
+debug { delays { node: 1 delay_ms: 10 } }
+"""
+
+
+def read(path):
+    with open(path, encoding="utf-8") as file:
+        return file.read()
+
+
+class CompareTest(unittest.TestCase):
+    def setUp(self):
+        self.dir = tempfile.TemporaryDirectory()
+        self.addCleanup(self.dir.cleanup)
+        self.out = os.path.join(self.dir.name, "out")
+        self.job = self.path("job.textproto", JOB)
+
+    def path(self, name, text):
+        path = os.path.join(self.dir.name, name)
+        with open(path, "w", encoding="utf-8") as file:
+            file.write(text)
+        return path
+
+    def args(self, modes, seeds, *more):
+        return [STRATA, "compare", self.job, "--modes", modes, "--seeds", str(seeds), "--out",
+                self.out, *more]
+
+    def compare(self, *args):
+        done = subprocess.run(self.args(*args), capture_output=True, text=True, timeout=DEADLINE_S)
+        return done.returncode, done.stdout, done.stderr
+
+    def finish(self, *args):
+        code, out, err = self.compare(*args)
+        self.assertEqual((code, err), (0, ""), out)
+        return out
+
+    def interrupt(self, signal_number, *args, wait=lambda: None):
+        """Sends the signal once a run is made and `wait` returns; exit status, standard error."""
+        process = subprocess.Popen(self.args(*args), stdout=subprocess.PIPE, text=True,
+                                   stderr=subprocess.PIPE)
+        timer = self.watch(process)
+        for line in process.stdout:
+            if line.startswith("["):
+                wait()
+                process.send_signal(signal_number)
+                break
+        _, err = process.communicate(timeout=DEADLINE_S)
+        timer.cancel()
+        return process.returncode, err
+
+    @staticmethod
+    def watch(process):
+        timer = threading.Timer(DEADLINE_S, process.kill)
+        timer.start()
+        return timer
+
+    def records(self):
+        """By name: content and when it was written."""
+        folder = os.path.join(self.out, "runs")
+        found = {}
+        for name in os.listdir(folder):
+            path = os.path.join(folder, name)
+            found[name] = (json.loads(read(path)), os.stat(path).st_mtime_ns)
+        return found
+
+    def test_an_interrupted_comparison_goes_on_with_the_runs_that_are_missing(self):
+        ask = ("sync,lazy:diloco(4)", 2, "--nodes", "2")
+        code, err = self.interrupt(signal.SIGINT, *ask)
+        self.assertEqual(code, 1)
+        self.assertRegex(err, r"^strata: error: stopped; [1-3] of 4 runs are in .*/out, the same "
+                              r"command goes on with the others\n$")
+        first = self.records()
+        self.assertIn("sync-seed1.json", first)
+        self.assertLess(len(first), 4)
+        code, _ = self.interrupt(signal.SIGKILL, *ask)
+        self.assertEqual(code, -signal.SIGKILL)
+        second = self.records()
+        self.assertLess(len(second), 4)
+        out = self.finish(*ask)
+        self.assertIn(f"4 runs of 32 steps, {len(second)} of them there already; on ", out)
+        last = self.records()
+        self.assertEqual(sorted(last), ["lazy_diloco_4-seed1.json", "lazy_diloco_4-seed2.json",
+                                        "sync-seed1.json", "sync-seed2.json"])
+        for name, made in {**first, **second}.items():
+            self.assertEqual(last[name], made, name)  # not even written again
+        self.assertNotIn("sync, seed 1:", out)
+        self.assertIn("[4/4] lazy:diloco(4), seed 2: accuracy ", out)
+        self.assertIn(f"report: {self.out}/report.json\n", out)
+        self.check_records(last)
+        self.check_additions(last)
+
+    def check_records(self, records):
+        sync, diloco = (records[name][0] for name in ("sync-seed2.json", "lazy_diloco_4-seed2.json"))
+        for record in (sync, diloco):
+            self.assertEqual(record["seed"], "2")
+            self.assertEqual(record["samples"], "512")
+            self.assertEqual(record["steps"], "32")
+            # After every fourth of 32 steps.
+            steps = [int(each["step"]) for each in record["measurements"]]
+            self.assertEqual(steps, list(range(4, 33, 4)))
+            samples = [int(each["samples"]) for each in record["measurements"]]
+            self.assertEqual(samples, [16 * step for step in steps])
+            times = [each["trained_s"] for each in record["measurements"]]
+            self.assertEqual(times, sorted(times))
+            self.assertGreaterEqual(record["trained_s"], 0.32)
+            self.assertEqual(len(record["windows"]), 8)
+            self.assertEqual(record["job"]["debug"]["delays"], [{"node": 1, "delay_ms": 10}])
+        self.assertEqual((sync["updates"], diloco["updates"]), ("32", "8"))
+        self.assertGreater(int(sync["bytes_pushed"]), 3 * int(diloco["bytes_pushed"]))
+
+    def check_additions(self, before):
+        """More modes and seeds leave what is there; nothing is made where nothing is missing."""
+        out = self.finish("sync,lazy:diloco(4),ring", 2, "--nodes", "2")
+        self.assertEqual(len(self.records()), 6)
+        for name, made in before.items():
+            self.assertEqual(self.records()[name], made)
+        self.assertEqual([line[:5] for line in out.split("\n") if line.startswith("[")],
+                         ["[3/6]", "[6/6]"])
+        out = self.finish("sync,ring", 1, "--nodes", "2")
+        self.assertIn("2 runs of 32 steps, 2 of them there already", out)
+        report = json.loads(read(os.path.join(self.out, "report.json")))
+        self.assertIn("node 1 stands still for 10 ms a step", json.dumps(report))
+
+    def test_a_run_is_the_same_again_where_its_mode_promises_it(self):
+        ask = ("sync,ring", 1, "--nodes", "2")
+        self.finish(*ask)
+        before = self.records()
+        os.remove(os.path.join(self.out, "runs", "sync-seed1.json"))
+        self.finish(*ask)
+
+        def curve(records, name):
+            return [(each["step"], each["accuracy"], each["loss"])
+                    for each in records[name][0]["measurements"]]
+
+        after = self.records()
+        self.assertEqual(curve(after, "sync-seed1.json"), curve(before, "sync-seed1.json"))
+        # One seed gives both modes the same weights and data; the order of addition is another.
+        for (step, accuracy, loss), (_, also, other) in zip(curve(after, "sync-seed1.json"),
+                                                            curve(after, "ring-seed1.json")):
+            self.assertAlmostEqual(accuracy, also, delta=0.02, msg=step)
+            self.assertAlmostEqual(loss, other, delta=0.01, msg=step)
+
+    def test_a_run_that_diverges_is_a_result(self):
+        mode = "async+debug.nan_rank=1+debug.nan_step=3"
+        out = self.finish(f"{mode},sync", 1, "--nodes", "2")
+        self.assertRegex(out, r"\[1/2\] async\+debug.nan_rank=1\+debug.nan_step=3, seed 1: failed: "
+                              r"rank 1 \(node 1, w1\): loss is NaN at step 3\n")
+        self.assertIn("[2/2] sync, seed 1: accuracy ", out)
+        record = self.records()["async_debug.nan_rank_1_debug.nan_step_3-seed1.json"][0]
+        self.assertEqual(record["failure"], "rank 1 (node 1, w1): loss is NaN at step 3")
+
+    def test_runs_on_a_cluster_that_is_there(self):
+        local = subprocess.Popen([STRATA, "local", "--nodes", "2", "--slots", "1", "--listen",
+                                  "127.0.0.1:0", "--runs", os.path.join(self.dir.name, "runs")],
+                                 stdout=subprocess.PIPE, text=True)
+        timer = self.watch(local)
+        try:
+            at = dict(word.split("=", 1) for word in local.stdout.readline().split()[3:])
+            where = ["--coordinator", at["coordinator"]]
+            out = self.finish("sync,async", 1, *where)
+            self.assertIn(f"cluster of {at['coordinator']}: 1 server with 1 shard, 2 workers with "
+                          "2 slots", out)
+            self.assertEqual(len(self.records()), 2)
+            code, _, err = self.compare("sync,sync+ranks=3", 1, *where)
+            self.assertEqual(code, 2, err)
+            self.check_interruption(where)
+        finally:
+            local.send_signal(signal.SIGINT)
+            local.communicate(timeout=DEADLINE_S)
+            timer.cancel()
+
+    def check_interruption(self, where):
+        """On a cluster that goes on, the job that was under way does not."""
+
+        def states():
+            jobs = subprocess.run([STRATA, "jobs", "--json", *where], capture_output=True,
+                                  text=True, timeout=DEADLINE_S, check=True)
+            return {job["state"] for job in json.loads(jobs.stdout)}
+
+        def wait_for_a_job():
+            end = time.monotonic() + DEADLINE_S
+            while "running" not in states():
+                self.assertLess(time.monotonic(), end)
+
+        self.out += "-long"
+        code, err = self.interrupt(signal.SIGINT, "sync", 2, *where, "--set", "epochs=8",
+                                   wait=wait_for_a_job)
+        self.assertEqual(code, 1)
+        self.assertIn("stopped; 1 of 2 runs are in ", err)
+        self.assertEqual(states(), {"finished", "cancelled"})
+
+    def test_what_cannot_be_compared_is_refused_before_anything_is_made(self):
+        nodes = ("--nodes", "2")
+        for why, ask in {
+                "no mode to compare": ("", 1),
+                "mode bulk: \"bulk\" is not one of sync": ("sync,bulk", 1),
+                "mode lazy:ssp(x): \"ssp(x)\" is not NAME or NAME(NUMBER)": ("lazy:ssp(x)", 1),
+                "mode sync is there twice": ("sync,sync", 1),
+                "mode lazy:ssp(3): is the same job as mode ssp(3)": ("ssp(3),lazy:ssp(3)", 1),
+                "mode ring: exchange: RING needs two nodes": ("ring,sync", 1),
+                "debug.delays: there is no node 1: the job has 1 node": ("sync", 1),
+                "mode sync: exchange: PARAMETER_SERVER needs a server": ("ring,sync", 1, *nodes,
+                                                                        "--servers", "0"),
+                "mode sync: ranks: 2 do not fit": ("sync", 1, "--nodes", "1", "--slots", "1"),
+                "--straggler node=1,fast=4x: ": ("sync", 1, *nodes, "--straggler",
+                                                 "node=1,fast=4x"),
+                "run_dir: x: ": ("sync", 1, *nodes, "--set", "run_dir=x"),
+                "--nodes excludes --coordinator": ("sync", 1, *nodes, "--coordinator", "h:1"),
+                "--seeds: Value 0 not in range": ("sync", 0, *nodes),
+        }.items():
+            code, out, err = self.compare(*ask)
+            self.assertEqual((code, out), (2, ""), err)
+            self.assertIn(why, err)
+            self.assertEqual(err.count("\n"), 1, err)
+            self.assertFalse(os.path.exists(self.out), why)
+
+    def test_a_directory_of_something_else_is_refused(self):
+        os.mkdir(self.out)
+        self.path("out/notes.txt", "mine")
+        code, _, err = self.compare("sync", 1, "--nodes", "2")
+        self.assertEqual(code, 2)
+        self.assertIn("holds files that are not of a comparison", err)
+        self.assertEqual(os.listdir(self.out), ["notes.txt"])
+        os.remove(os.path.join(self.out, "notes.txt"))
+        self.finish("sync", 1, "--nodes", "2")
+        code, _, err = self.compare("sync", 1, "--nodes", "2", "--set", "schedule.base_lr=0.5")
+        self.assertEqual(code, 2)
+        self.assertIn("holds another campaign, the first difference (there -> here): modified: "
+                      "job.schedule.base_lr: 0.002 -> 0.5\n", err)
+        code, _, err = self.compare("sync", 1, "--nodes", "2", "--straggler", "node=0,slow=2x")
+        self.assertEqual(code, 2)
+        self.assertIn("added: job.debug.delays[1]", err)
+
+
+if __name__ == "__main__":
+    unittest.main()
