@@ -69,7 +69,8 @@ int Comparison::Report(std::vector<proto::RunRecord> records) {
   const std::string& dir = options_.folder->dir();
   const absl::Status written = compare::WriteReport(input, dir);
   if (!written.ok()) return PrintError(std::string(written.message()), kExitFailed);
-  std::printf("\nreport: %s/report.json\n", dir.c_str());
+  std::printf("\nreport: %s/report/index.html\nfigures: %s/report.json\n", dir.c_str(),
+              dir.c_str());
   std::fflush(stdout);
   return kExitOk;
 }

@@ -17,9 +17,10 @@
 namespace strata::compare {
 
 // Where a comparison writes:
-//   DIR/campaign.json             the campaign, as proto JSON
-//   DIR/runs/MODE-seedN.json      a RunRecord each, as proto JSON; none: the run is still to be
-//   made DIR/jobs/                     what the jobs and the daemons themselves write
+//   DIR/campaign.json          the campaign, as proto JSON
+//   DIR/runs/MODE-seedN.json   a RunRecord each, as proto JSON; not there: still to be made
+//   DIR/jobs/                  what jobs and daemons write
+//
 // The directory is claimed, by flock on DIR/.lock, until this object is destroyed.
 //
 // Threads: one.

@@ -23,7 +23,7 @@ std::string JobFile(const proto::Job& job) { return WriteJob(TestDir(), job); }
 
 TEST(CommandLine, EverySubcommandHasHelpWithExamples) {
   for (const char* command : {"coordinator", "server", "worker", "local", "launch", "submit",
-                              "jobs", "status", "cancel", "nodes", "validate"}) {
+                              "compare", "jobs", "status", "cancel", "nodes", "validate"}) {
     CommandResult result = RunStrata({command, "--help"});
     EXPECT_EQ(result.status.code, 0) << command;
     EXPECT_THAT(result.out, HasSubstr("Examples:\n  strata ")) << command;

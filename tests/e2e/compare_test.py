@@ -1,4 +1,4 @@
-"""`strata compare` on real processes: what it makes, what an interruption leaves, what it refuses."""
+"""`strata compare` on real processes: what it makes, what interruptions leave, what it refuses."""
 
 import json
 import os
@@ -105,12 +105,14 @@ class CompareTest(unittest.TestCase):
             self.assertEqual(last[name], made, name)  # not even written again
         self.assertNotIn("sync, seed 1:", out)
         self.assertIn("[4/4] lazy:diloco(4), seed 2: accuracy ", out)
-        self.assertIn(f"report: {self.out}/report.json\n", out)
+        self.assertIn(f"report: {self.out}/report/index.html\n", out)
+        self.assertTrue(os.path.exists(os.path.join(self.out, "report", "index.html")))
         self.check_records(last)
         self.check_additions(last)
 
     def check_records(self, records):
-        sync, diloco = (records[name][0] for name in ("sync-seed2.json", "lazy_diloco_4-seed2.json"))
+        sync = records["sync-seed2.json"][0]
+        diloco = records["lazy_diloco_4-seed2.json"][0]
         for record in (sync, diloco):
             self.assertEqual(record["seed"], "2")
             self.assertEqual(record["samples"], "512")
