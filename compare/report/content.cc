@@ -111,7 +111,8 @@ std::vector<ModeCurves> CurvesOf(const ReportInput& input) {
 std::string RunsRule(const ReportInput& input) {
   std::set<uint64_t> seeds;
   for (const proto::RunRecord& run : input.runs) seeds.insert(run.seed());
-  return absl::StrCat("The same job in each mode, with seeds ", absl::StrJoin(seeds, ", "),
+  return absl::StrCat("The same job in each mode, with seed", seeds.size() == 1 ? " " : "s ",
+                      absl::StrJoin(seeds, ", "),
                       ". A seed gives every mode the same first weights and data order.");
 }
 
@@ -139,10 +140,12 @@ std::vector<std::string> RulesOf(const ReportInput& input, const Analysis& analy
       "Equal: the interval of the difference lies within +-%g points. Better, worse, sooner, "
       "later: it excludes no difference. Else no significant difference.",
       analysis.equivalence_margin * 100));
-  rules.push_back(absl::StrFormat(
-      "Equal updates: accuracy after %d updates of the weights, the fewest of a run; equal "
-      "samples: after %d.",
-      analysis.equal_updates, analysis.equal_samples));
+  if (analysis.target_accuracy) {
+    rules.push_back(absl::StrFormat(
+        "Equal updates: accuracy after %d updates of the weights, the fewest of a run; equal "
+        "samples: after %d.",
+        analysis.equal_updates, analysis.equal_samples));
+  }
   rules.push_back(
       "Curves: means over seeds; bands: from the least to the greatest seed. Failed runs: thin.");
   rules.push_back(

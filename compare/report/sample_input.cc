@@ -106,4 +106,41 @@ ReportInput SampleInput() {
   return input;
 }
 
+ReportInput OneRunInput() {
+  ReportInput input = SampleInput();
+  input.modes.resize(1);
+  input.runs.resize(1);
+  input.runs[0].clear_staleness();
+  return input;
+}
+
+ReportInput AllFailedInput() {
+  ReportInput input = SampleInput();
+  input.modes.erase(input.modes.begin(), input.modes.end() - 1);
+  input.runs.erase(input.runs.begin(), input.runs.end() - 3);
+  input.modes.push_back("other");
+  for (int i = 0; i < 3; ++i) {
+    proto::RunRecord run = input.runs[i];
+    run.set_mode("other");
+    for (proto::Measurement& measurement : *run.mutable_measurements()) {
+      measurement.set_accuracy(measurement.accuracy() / 2);
+    }
+    for (proto::Window& window : *run.mutable_windows()) window.set_loss(2 * window.loss());
+    input.runs.push_back(run);
+  }
+  return input;
+}
+
+ReportInput ManyModesInput() {
+  ReportInput input = SampleInput();
+  const ReportInput once = input;
+  const std::string more = "+push.codec=FP16+pull.codec=FP16";
+  for (const std::string& mode : once.modes) input.modes.push_back(mode + more);
+  for (proto::RunRecord run : once.runs) {
+    run.set_mode(run.mode() + more);
+    input.runs.push_back(run);
+  }
+  return input;
+}
+
 }  // namespace strata::compare

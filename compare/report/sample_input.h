@@ -10,6 +10,12 @@ namespace strata::compare {
 // mode, whose name is hostile to HTML, with all. The title is hostile, too.
 ReportInput SampleInput();
 
+// Parts of it: sync with one seed alone; the mode that fails with all seeds, and another like it;
+// and all modes twice, the second time under long names.
+ReportInput OneRunInput();
+ReportInput AllFailedInput();
+ReportInput ManyModesInput();
+
 inline constexpr char kHostileName[] = "</script><b>\"'&amp;<!--";
 
 }  // namespace strata::compare

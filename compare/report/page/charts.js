@@ -235,6 +235,8 @@ function drawStaleness() {
   }
   const labels = Array.from({ length: bins ? last + 1 : 0 },
     (_, bin) => (bin === bins - 1 && bin > 0 ? `${bin}+` : `${bin}`));
+  document.getElementById("staleness-caption").textContent =
+    labels.length ? "Staleness of pushes" : "Staleness of pushes: none was counted";
   const datasets = report.modes.map((mode, index) => {
     const pushes = mode.staleness.reduce((sum, count) => sum + count, 0);
     return {

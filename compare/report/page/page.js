@@ -61,7 +61,8 @@ function seedsText() {
 function showHeader() {
   document.title = `${report.title}: comparison of modes`;
   document.getElementById("title").textContent = report.title;
-  const parts = [`${report.modes.length} modes`, seedsText(), `baseline ${report.modes[0].mode}`];
+  const modes = report.modes.length;
+  const parts = [`${modes} ${modes === 1 ? "mode" : "modes"}`, seedsText(), `baseline ${report.modes[0].mode}`];
   parts.push(...new Set(report.modes.map((mode) => mode.cluster).filter(Boolean)));
   if (report.straggler) parts.push(`slowed down: ${report.straggler}`);
   document.getElementById("subtitle").textContent = parts.join(" · ");

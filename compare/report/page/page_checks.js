@@ -68,6 +68,9 @@
       !element.closest(".scroll, pre") &&
       element.getBoundingClientRect().right > window.innerWidth + 0.5)
       .map((element) => element.textContent.slice(0, 40)),
+    // Cells from which text runs into the next one.
+    spills: () => [...document.querySelectorAll("td, th")].filter((cell) =>
+      cell.scrollWidth > cell.clientWidth + 1).map((cell) => cell.textContent.slice(0, 40)),
     small: () => texts().filter((element) => parseFloat(getComputedStyle(element).fontSize) < 12)
       .map((element) => element.textContent.slice(0, 40)),
     pale: () => texts().map((element) => [
