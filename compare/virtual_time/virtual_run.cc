@@ -70,7 +70,7 @@ class VirtualRun final : public NodeObserver {
 
   absl::Status AddNodes(const JobPlaces& places, const std::vector<ClusterHost>& hosts);
   void Measure(VirtualNode* node, uint64_t step);
-  uint64_t UpdatesAt(uint64_t step) const;
+  uint64_t UpdatesAt(uint64_t step, bool ended) const;
   absl::Status WriteMeasurements(proto::RunRecord* record);
   void WriteCounters(proto::RunRecord* record) const;
 
@@ -139,9 +139,12 @@ absl::Status VirtualRun::AddNodes(const JobPlaces& places, const std::vector<Clu
   return absl::OkStatus();
 }
 
-uint64_t VirtualRun::UpdatesAt(uint64_t step) const {
+// Of the weights, once rank 0 has made so many steps. The last clock may be shorter than others.
+uint64_t VirtualRun::UpdatesAt(uint64_t step, bool ended) const {
   const uint64_t per_clock = StepsPerClock(plan_.job);
-  const auto clocks = [&](uint64_t steps) { return (steps + per_clock - 1) / per_clock; };
+  const auto clocks = [&](uint64_t steps) {
+    return (ended ? steps + per_clock - 1 : steps) / per_clock;
+  };
   if (!AppliesEachPush(plan_.job)) return clocks(step);
   uint64_t updates = 0;
   for (const std::unique_ptr<VirtualNode>& node : nodes_) updates += clocks(node->steps_landed());
@@ -154,7 +157,7 @@ void VirtualRun::Measure(VirtualNode* node, uint64_t step) {
   Measured& measured = measured_.emplace_back();
   measured.measurement.set_step(step);
   measured.measurement.set_samples(book_.samples());
-  measured.measurement.set_updates(UpdatesAt(step));
+  measured.measurement.set_updates(UpdatesAt(step, step == problem_->plan().total_steps));
   measured.measurement.set_trained_s(clock_.Seconds() - *began_s_);
   for (const absl::Span<float> span : problem_->SpansOf(node->weights())) {
     measured.tensors.emplace_back(span.begin(), span.end());
@@ -261,7 +264,7 @@ absl::StatusOr<VirtualOutcome> VirtualRun::Run() {
   record.set_cluster(absl::StrCat("virtual time, ", DescribeCluster(cluster_.cluster)));
   if (failure_) record.set_failure(*failure_);
   book_.Write(began_s_.value_or(0), &record);
-  record.set_updates(UpdatesAt(book_.slowest_step()));
+  record.set_updates(UpdatesAt(book_.slowest_step(), /*ended=*/!failure_));
   WriteCounters(&record);
   if (absl::Status status = WriteMeasurements(&record); !status.ok()) return status;
   if (!failure_) {

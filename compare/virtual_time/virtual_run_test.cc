@@ -66,6 +66,11 @@ TEST(VirtualRun, UpdatesAreClocksOrPushes) {
   for (const auto& [mode, updates] : expected) {
     EXPECT_EQ(OutcomeOf(PlanOf(mode, 8, 8), cluster).record.updates(), updates) << mode;
   }
+  const auto record = OutcomeOf(PlanOf("local(4)", 8, 8), cluster).record;
+  ASSERT_EQ(record.measurements_size(), 3);
+  EXPECT_EQ(record.measurements(0).updates(), 0u);  // after 3 steps
+  EXPECT_EQ(record.measurements(1).updates(), 1u);  // after 6
+  EXPECT_EQ(record.measurements(2).updates(), 2u);
 }
 
 TEST(VirtualRun, IsTheSameEachTimeWhateverTheThreads) {
