@@ -1,6 +1,8 @@
 #include "compare/virtual_time/cluster_file.h"
 
-#include <algorithm>
+#define XXH_INLINE_ALL
+#include <xxhash.h>
+
 #include <cctype>
 #include <filesystem>
 #include <utility>
@@ -9,6 +11,7 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
 #include "common/atomic_file.h"
 #include "common/count_of.h"
@@ -128,19 +131,25 @@ absl::StatusOr<ClusterFile> ReadCluster(const std::string& path) {
   return file;
 }
 
-std::string DescribeCluster(const proto::Cluster& cluster) {
+std::string DescribeCluster(const ClusterFile& file) {
+  const proto::Cluster& cluster = file.cluster;
   uint64_t nodes = 0, slots = 0;
   for (const proto::NodeGroup& group : cluster.nodes()) {
     nodes += group.count();
     slots += uint64_t{group.count()} * group.ranks();
   }
-  std::string text =
-      absl::StrCat(cluster.name(), ": ", CountOf(nodes, "node"), ", ", CountOf(slots, "slot"));
+  std::string text = absl::StrCat("virtual time, ", cluster.name(), ": ", CountOf(nodes, "node"),
+                                  ", ", CountOf(slots, "slot"));
   if (cluster.has_servers()) {
     absl::StrAppend(&text, ", ", CountOf(cluster.servers().count(), "server"), " x ",
                     CountOf(cluster.servers().shards(), "shard"));
   }
-  return text;
+  std::string all = cluster.SerializeAsString();
+  for (const auto& [name, times] : file.traces) {
+    absl::StrAppend(&all, name, ":", absl::StrJoin(times, " "));
+  }
+  const XXH64_hash_t hash = XXH3_64bits(all.data(), all.size());
+  return absl::StrFormat("%s (%08x)", text, static_cast<uint32_t>(hash));
 }
 
 }  // namespace strata::compare

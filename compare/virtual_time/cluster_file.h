@@ -35,8 +35,9 @@ absl::Status CheckCluster(const proto::Cluster& cluster);
 // One number per line. Errors: InvalidArgument naming source and line.
 absl::StatusOr<std::vector<double>> ParseTrace(const std::string& text, const std::string& source);
 
-// "8 nodes x 8 GPUs: 8 nodes, 64 slots, 8 servers x 2 shards".
-std::string DescribeCluster(const proto::Cluster& cluster);
+// "virtual time, two sites: 8 nodes, 64 slots, 8 servers x 2 shards (5f3a9c01)"; the number tells
+// clusters and traces apart.
+std::string DescribeCluster(const ClusterFile& file);
 
 }  // namespace strata::compare
 

@@ -30,7 +30,7 @@ TEST(ClusterFile, EveryExampleIsAClusterAndSaysWhatItStandsFor) {
     std::string first;
     std::getline(std::ifstream(entry.path()), first);
     EXPECT_EQ(first.substr(0, 2), "# ") << entry.path();
-    EXPECT_GT(DescribeCluster(file->cluster).size(), 20u);
+    EXPECT_NE(DescribeCluster(*file).find(file->cluster.name()), std::string::npos);
   }
   EXPECT_EQ(count, 4);
 }
@@ -40,6 +40,22 @@ TEST(ClusterFile, TracesAreReadBesideTheFile) {
   ASSERT_EQ(file.status(), absl::OkStatus());
   ASSERT_EQ(file->traces.count("shared_workstation.ms"), 1u);
   EXPECT_EQ(file->traces.at("shared_workstation.ms").size(), 400u);
+}
+
+TEST(ClusterFile, WordsTellClustersApart) {
+  ClusterFile file{
+      .cluster = *ParseCluster(
+          "name: \"c\" " + Node(" count: 2 ranks: 4") + "servers { count: 3 shards: 1 }", "c"),
+      .traces = {}};
+  const std::string words = DescribeCluster(file);
+  EXPECT_EQ(words.substr(0, words.find(" (")),
+            "virtual time, c: 2 nodes, 8 slots, 3 servers x 1 shard");
+  EXPECT_EQ(DescribeCluster(file), words);
+  ClusterFile traced = file;
+  traced.traces["t"] = {1, 2};
+  EXPECT_NE(DescribeCluster(traced), words);
+  file.cluster.mutable_nodes(0)->mutable_link()->set_gbit_per_s(2);
+  EXPECT_NE(DescribeCluster(file), words);
 }
 
 TEST(ClusterFile, FillsInDefaults) {

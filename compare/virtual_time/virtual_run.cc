@@ -261,7 +261,7 @@ absl::StatusOr<VirtualOutcome> VirtualRun::Run() {
   record.set_mode(plan_.mode);
   record.set_seed(plan_.job.seed());
   *record.mutable_job() = record_.job();
-  record.set_cluster(absl::StrCat("virtual time, ", DescribeCluster(cluster_.cluster)));
+  record.set_cluster(DescribeCluster(cluster_));
   if (failure_) record.set_failure(*failure_);
   book_.Write(began_s_.value_or(0), &record);
   record.set_updates(UpdatesAt(book_.slowest_step(), /*ended=*/!failure_));
