@@ -15,11 +15,15 @@
 #include "cli/local_cluster.h"
 #include "cli/options.h"
 #include "cli/version.h"
+#include "common/buffer_pool.h"
+#include "common/cores.h"
 #include "common/count_of.h"
 #include "compare/campaign/campaign_folder.h"
 #include "compare/campaign/campaign_plan.h"
 #include "compare/live/cluster_size.h"
 #include "compare/live/live_runner.h"
+#include "compare/virtual_time/cluster_file.h"
+#include "compare/virtual_time/virtual_runner.h"
 
 namespace strata::cli {
 namespace {
@@ -34,16 +38,25 @@ struct Options {
   LocalClusterOptions local;
   CoordinatorOptions coordinator;
   bool has_coordinator = false;
+  std::string cluster;  // file, for virtual time; empty: none
 };
 
 // Where the runs are made.
 struct Place {
   compare::ClusterSize size;
   std::string words;
+  std::shared_ptr<compare::Runner> in_virtual_time;  // null: on a cluster of that size
 };
 
 absl::StatusOr<Place> PlaceOf(const Options& options) {
   Place place;
+  if (!options.cluster.empty()) {
+    auto cluster = compare::ReadCluster(options.cluster);
+    if (!cluster.ok()) return cluster.status();
+    place.words = compare::DescribeCluster(*cluster);
+    place.in_virtual_time = compare::CreateVirtualRunner(*std::move(cluster), UsableCores());
+    return place;
+  }
   if (!options.has_coordinator) {
     const LocalClusterOptions& local = options.local;
     place.size.slots.assign(local.nodes, local.slots);
@@ -62,7 +75,9 @@ absl::StatusOr<Place> PlaceOf(const Options& options) {
 
 absl::Status CheckFit(const std::vector<compare::RunPlan>& plans, const Place& place) {
   for (const compare::RunPlan& plan : plans) {
-    const absl::Status status = compare::CheckFits(plan.job, place.size);
+    const absl::Status status = place.in_virtual_time != nullptr
+                                    ? place.in_virtual_time->Check(plan)
+                                    : compare::CheckFits(plan.job, place.size);
     if (status.ok()) continue;
     return absl::InvalidArgumentError(absl::StrCat("mode ", plan.mode, ": ", status.message()));
   }
@@ -91,6 +106,15 @@ int RunOnCoordinator(const Options& options, const Place& place, Comparison* com
                              control::CoordinatorClient::Create(std::move(client)));
   interrupt.Catch([comparison] { comparison->Stop(); });
   const int exit_status = comparison->Run(&runner);
+  interrupt.Catch(nullptr);
+  return exit_status;
+}
+
+int RunInVirtualTime(const Place& place, Comparison* comparison) {
+  Interrupt interrupt;
+  TuneAllocator();
+  interrupt.Catch([comparison] { comparison->Stop(); });
+  const int exit_status = comparison->Run(place.in_virtual_time.get());
   interrupt.Catch(nullptr);
   return exit_status;
 }
@@ -139,6 +163,7 @@ int RunCampaign(const Options& options, const Place& place, const proto::Campaig
   std::fflush(stdout);
   Comparison comparison(std::move(parts));
   if (missing == 0) return comparison.Run(/*runner=*/nullptr);
+  if (place.in_virtual_time != nullptr) return RunInVirtualTime(place, &comparison);
   return options.has_coordinator
              ? RunOnCoordinator(options, place, &comparison)
              : RunOnOwnCluster(options, place, (*folder)->jobs_dir(), log_level, &comparison);
@@ -197,6 +222,11 @@ void AddCompareCommand(CLI::App* app, Invocation* invocation) {
   CLI::Option* coordinator = command->get_option("--coordinator");
   for (CLI::Option* option : local) coordinator->excludes(option);
   command->get_option("--timeout")->needs(coordinator);
+  CLI::Option* cluster = command->add_option(
+      "--cluster", options->cluster,
+      "Runs in virtual time, on the cluster of this file (see examples/clusters/)");
+  cluster->excludes(coordinator);
+  for (CLI::Option* option : local) cluster->excludes(option);
   AddLogLevelOption(command, invocation);
   command->footer(
       "Examples:\n"
@@ -205,9 +235,11 @@ void AddCompareCommand(CLI::App* app, Invocation* invocation) {
       "      --nodes 4 --servers 2 --straggler node=1,slow=4x --out comparison\n"
       "  strata compare job.textproto --modes sync,delay1+push.codec=FP16 --out comparison \\\n"
       "      --coordinator head:7070\n"
-      "Without --coordinator it has a cluster of its own on this machine. The same command goes "
-      "on\n"
-      "where it was interrupted; more modes and seeds add to what is there.\n"
+      "  strata compare job.textproto --modes \"sync,lazy:diloco(16)\" --out comparison \\\n"
+      "      --cluster examples/clusters/two_site_wan.textproto --set ranks=16\n"
+      "Without --coordinator it has a cluster of its own on this machine; with --cluster none: "
+      "gradients\nare real, time is simulated. The same command goes on where it was interrupted; "
+      "more modes and\nseeds add to what is there.\n"
       "Exit status: 0 all runs are made, 1 stopped or the cluster failed, 2 bad input.");
   command->callback([=] {
     options->has_coordinator = coordinator->count() > 0;

@@ -1,0 +1,112 @@
+"""`strata compare --cluster`: runs in virtual time, what they make and what is refused."""
+
+import json
+import os
+import subprocess
+import tempfile
+import unittest
+
+STRATA = os.path.abspath("cli/strata")
+CLUSTERS = os.path.abspath("examples/clusters")
+DEADLINE_S = 300
+JOB = """
+name: "compared"
+model { zoo: "mlp" }
+data { synthetic { train_samples: 1024 test_samples: 128 } batch_per_rank: 8 }
+schedule { base_lr: 0.002 }
+ranks: 16
+epochs: 1
+"""
+
+
+def read(path):
+    with open(path, encoding="utf-8") as file:
+        return file.read()
+
+
+class CompareVirtualTest(unittest.TestCase):
+    def setUp(self):
+        self.dir = tempfile.TemporaryDirectory()
+        self.addCleanup(self.dir.cleanup)
+        self.job = self.path("job.textproto", JOB)
+
+    def path(self, name, text=None):
+        path = os.path.join(self.dir.name, name)
+        if text is not None:
+            with open(path, "w", encoding="utf-8") as file:
+                file.write(text)
+        return path
+
+    def compare(self, out, modes, *more):
+        args = [STRATA, "compare", self.job, "--modes", modes, "--seeds", "2", "--out",
+                self.path(out), *more]
+        done = subprocess.run(args, capture_output=True, text=True, timeout=DEADLINE_S)
+        return done.returncode, done.stdout, done.stderr
+
+    def runs(self, out):
+        folder = os.path.join(self.path(out), "runs")
+        return {name: read(os.path.join(folder, name)) for name in sorted(os.listdir(folder))}
+
+    def refused(self, *more, modes="sync"):
+        code, out, err = self.compare("refused", modes, *more)
+        self.assertEqual((code, out), (2, ""))
+        self.assertRegex(err, r"^strata: error: [^\n]*\n$")
+        self.assertFalse(os.path.exists(self.path("refused")))
+        return err
+
+    def test_two_comparisons_are_the_same_to_the_last_digit(self):
+        cluster = os.path.join(CLUSTERS, "two_site_wan.textproto")
+        modes = "sync,lazy:diloco(4),async,ring"
+        for out in ("one", "two"):
+            code, text, err = self.compare(out, modes, "--cluster", cluster)
+            self.assertEqual((code, err), (0, ""), text)
+            self.assertIn("virtual time, 2 sites, 100 Mbit/s and 40 ms between them: 8 nodes, 16 "
+                          "slots, 2 servers x 2 shards", text)
+        runs = self.runs("one")
+        self.assertEqual(len(runs), 8)
+        self.assertEqual(runs, self.runs("two"))
+        self.assertTrue(os.path.exists(os.path.join(self.path("one"), "report", "index.html")))
+        self.assertEqual(read(os.path.join(self.path("one"), "report.json")),
+                         read(os.path.join(self.path("two"), "report.json")))
+        sync = json.loads(runs["sync-seed1.json"])
+        diloco = json.loads(runs["lazy_diloco_4-seed1.json"])
+        self.assertEqual(sync["samples"], diloco["samples"])
+        # Each step crosses 40 ms twice; with local steps every fourth does.
+        self.assertGreater(sync["trained_s"], 7 * 0.110)
+        self.assertLess(diloco["trained_s"], 0.6 * sync["trained_s"])
+
+    def test_what_cannot_be_is_refused_in_one_line_before_anything_runs(self):
+        straggler = os.path.join(CLUSTERS, "one_straggler.textproto")
+        self.assertIn("mode sync: ranks: needs 16 slots", self.refused("--cluster", straggler))
+        self.assertIn("--nodes excludes --cluster",
+                      self.refused("--cluster", straggler, "--nodes", "2"))
+        self.assertIn("--coordinator excludes --cluster",
+                      self.refused("--cluster", straggler, "--coordinator", "127.0.0.1:1"))
+        self.assertIn("gone.textproto", self.refused("--cluster", self.path("gone.textproto")))
+        wrong = self.path("wrong.textproto", "nodes { ranks: 16 compute { constant_ms: -1 } }")
+        self.assertIn("wrong.textproto: nodes[0].compute.constant_ms: -1 is not a finite number > "
+                      "0", self.refused("--cluster", wrong))
+        typo = self.path("typo.textproto", "nodes {\n  rank: 8\n}")
+        self.assertIn('typo.textproto:2:7: Message type "strata.proto.NodeGroup" has no field '
+                      'named "rank".', self.refused("--cluster", typo))
+        alone = self.path("alone.textproto", "nodes { ranks: 16 compute { constant_ms: 1 } }")
+        self.assertIn("mode sync: servers: the cluster has none",
+                      self.refused("--cluster", alone))
+        self.assertIn("mode ring: exchange: RING needs two nodes",
+                      self.refused("--cluster", alone, modes="ring"))
+
+    def test_another_cluster_is_another_comparison(self):
+        text = ("nodes { ranks: 16 compute { constant_ms: %d } } "
+                "servers { on_nodes: true }")
+        quick = self.path("quick.textproto", text % 1)
+        self.assertEqual(self.compare("out", "sync", "--cluster", quick)[0], 0)
+        before = self.runs("out")
+        slow = self.path("quick.textproto", text % 2)
+        code, _, err = self.compare("out", "sync", "--cluster", slow)
+        self.assertEqual(code, 2)
+        self.assertIn("holds another campaign", err)
+        self.assertEqual(self.runs("out"), before)
+
+
+if __name__ == "__main__":
+    unittest.main()
