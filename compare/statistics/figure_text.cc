@@ -34,7 +34,9 @@ std::string PercentText(double share, int digits) {
 }
 
 std::string PercentText(const Interval& interval, int digits) {
-  return absl::StrFormat("%.*f to %.*f", digits, interval.low * 100, digits, interval.high * 100);
+  const double low = std::clamp(interval.low, 0.0, 1.0) * 100;
+  const double high = std::clamp(interval.high, 0.0, 1.0) * 100;
+  return absl::StrFormat("%.*f to %.*f", digits, low, digits, high);
 }
 
 std::string PointsText(double difference) {

@@ -10,16 +10,17 @@ namespace strata::compare {
 
 // Figures as text, the same in verdicts, tables and pictures.
 
-std::string PercentText(double share, int digits);              // "88.13 %"
-std::string PercentText(const Interval& interval, int digits);  // "87.90 to 88.36"
-std::string PointsText(double difference);                      // of shares: "+0.12"
-std::string PointsText(const Interval& interval);               // "-0.31 to +0.07"
-std::string RatioText(double ratio);                            // "1.82"; from 10 on "12.4"
-std::string RatioText(const Interval& interval);                // "1.61 to 2.05"
-std::string SecondsText(double seconds);                        // "0.0123 s", "12.3 s", "1234 s"
-std::string SecondsText(const Interval& interval);              // "11.9 to 12.8"
-std::string CountText(double count);                            // "940", "61.7 k", "1.23 M"
-std::string BytesText(double bytes);                            // "940 B", "1.23 MB" (10^6)
+std::string PercentText(double share, int digits);  // "88.13 %"
+// "87.90 to 88.36"; a share lies between 0 and 100 %, whatever Student says of two seeds.
+std::string PercentText(const Interval& interval, int digits);
+std::string PointsText(double difference);          // of shares: "+0.12"
+std::string PointsText(const Interval& interval);   // "-0.31 to +0.07"
+std::string RatioText(double ratio);                // "1.82"; from 10 on "12.4"
+std::string RatioText(const Interval& interval);    // "1.61 to 2.05"
+std::string SecondsText(double seconds);            // "0.0123 s", "12.3 s", "1234 s"
+std::string SecondsText(const Interval& interval);  // "11.9 to 12.8"
+std::string CountText(double count);                // "940", "61.7 k", "1.23 M"
+std::string BytesText(double bytes);                // "940 B", "1.23 MB" (10^6)
 
 // "87.1 % (1 point below the lowest mean final accuracy, async's)" or "87.1 % (as given)"; empty
 // without a target.

@@ -8,6 +8,7 @@ namespace {
 TEST(FigureText, HasDigitsThatCountAndUnits) {
   EXPECT_EQ(PercentText(0.88126, 2), "88.13 %");
   EXPECT_EQ(PercentText(Interval{0.879, 0.8836}, 2), "87.90 to 88.36");
+  EXPECT_EQ(PercentText(Interval{-0.84, 1.81}, 2), "0.00 to 100.00");
   EXPECT_EQ(PointsText(0.00123), "+0.12");
   EXPECT_EQ(PointsText(-0.014), "-1.40");
   EXPECT_EQ(PointsText(-1e-9), "+0.00");

@@ -130,8 +130,9 @@ function drawCurves() {
 
 // ---- bars ----
 
-// Draws intervals, seeds and figures over horizontal bars.
-const whiskers = (rows) => ({
+// Draws intervals and figures over horizontal bars. An interval that is much longer than all bars
+// is cut off at `most`, without an end.
+const whiskers = (rows, most) => ({
   id: "whiskers",
   afterDatasetsDraw(chart) {
     const { ctx, scales: { x }, chartArea } = chart;
@@ -144,13 +145,13 @@ const whiskers = (rows) => ({
       let right = row.value === null ? chartArea.left : clamp(row.value);
       if (row.low !== null) {
         // On whole pixels, so that lines are sharp.
-        const [low, high, y] = [clamp(row.low), clamp(row.high), bar.y].map(Math.round);
+        const [low, high, y] = [clamp(row.low), clamp(Math.min(row.high, most)), bar.y].map(Math.round);
         ctx.strokeStyle = text;
         ctx.lineWidth = 2;
         ctx.beginPath();
         ctx.moveTo(low, y);
         ctx.lineTo(high, y);
-        for (const end of [low, high]) {
+        for (const end of row.high > most ? [low] : [low, high]) {
           ctx.moveTo(end, y - 5);
           ctx.lineTo(end, y + 5);
         }
@@ -173,7 +174,8 @@ function short(name) {
 
 // `rows`: {mode, value, low, high, text} by mode; null where there is none.
 function drawBars(id, label, xTitle, format, rows) {
-  const greatest = Math.max(0, ...rows.map((row) => Math.max(row.value || 0, row.high || 0)));
+  const longest = Math.max(0, ...rows.map((row) => row.value || 0));
+  const most = Math.min(2 * longest, Math.max(longest, ...rows.map((row) => row.high || 0)));
   document.getElementById(id).parentElement.style.height = `${70 + 34 * rows.length}px`;
   draw(id, label, {
     type: "bar",
@@ -189,12 +191,12 @@ function drawBars(id, label, xTitle, format, rows) {
       indexAxis: "y",
       scales: {
         // Room on the right for the figures.
-        x: axis(xTitle, format, { beginAtZero: true, suggestedMax: greatest * 1.35 || 1 }),
+        x: axis(xTitle, format, { beginAtZero: true, suggestedMax: most * 1.35 || 1 }),
         y: axis("", (index) => short(rows[index].mode), { grid: { display: false } }),
       },
       plugins: { tooltip: { callbacks: { label: (item) => rows[item.dataIndex].text } } },
     },
-    plugins: [whiskers(rows)],
+    plugins: [whiskers(rows, most)],
   });
 }
 

@@ -65,13 +65,23 @@ void DrawSeries(const LineSeries& series, size_t mode, const Scale& x, const Sca
   }
 }
 
+// Cut off, without an end, at the ends of the axis.
 void DrawInterval(const Interval& interval, double middle, const Scale& x, Drawing* drawing) {
   const double low = x.Pixel(std::max(interval.low, x.low));
   const double high = x.Pixel(std::min(interval.high, x.high));
   drawing->Line({low, middle}, {high, middle}, Ink::kText);
-  for (const double end : {low, high}) {
-    drawing->Line({end, middle - 5}, {end, middle + 5}, Ink::kText);
+  if (interval.low >= x.low) drawing->Line({low, middle - 5}, {low, middle + 5}, Ink::kText);
+  if (interval.high <= x.high) drawing->Line({high, middle - 5}, {high, middle + 5}, Ink::kText);
+}
+
+// Where an axis ends that shows all bars, and intervals unless they are much longer.
+double Longest(const std::vector<BarRow>& rows) {
+  double bar = 0, interval = 0;
+  for (const BarRow& row : rows) {
+    bar = std::max(bar, row.value.value_or(0));
+    if (row.interval) interval = std::max(interval, row.interval->high);
   }
+  return std::min(std::max(bar, interval), 2 * bar);
 }
 
 }  // namespace
@@ -91,12 +101,8 @@ std::string Svg(const LineChart& chart) {
 std::string Svg(const BarChart& chart) {
   constexpr double kRow = 30, kThick = 18, kNames = 170, kFigures = 90;
   Drawing drawing(kWidth, chart.title);
-  double greatest = 0;
-  for (const BarRow& row : chart.modes) {
-    greatest = std::max({greatest, row.value.value_or(0), row.interval ? row.interval->high : 0});
-  }
   const double bottom = kTop + kRow * chart.modes.size();
-  const Scale x = RoundScale(0, greatest, 5, kNames, kRight - kFigures);
+  const Scale x = RoundScale(0, Longest(chart.modes), 5, kNames, kRight - kFigures);
   const Scale no_numbers{0, 1, bottom, kTop, {}};
   DrawAxes(x, chart.x_text, chart.x_name, no_numbers, nullptr, "", &drawing);
   for (size_t mode = 0; mode < chart.modes.size(); ++mode) {
@@ -112,7 +118,7 @@ std::string Svg(const BarChart& chart) {
     }
     if (row.interval) {
       DrawInterval(*row.interval, middle, x, &drawing);
-      end = std::max(end, x.Pixel(row.interval->high));
+      end = std::max(end, x.Pixel(std::min(row.interval->high, x.high)));
     }
     drawing.Text({end + 6, middle + 4}, row.text, Anchor::kStart,
                  row.value ? Ink::kText : Ink::kMuted);

@@ -80,6 +80,15 @@ TEST(BarChart, DrawsBarsIntervalsAndFigures) {
       Has(svg, "<text class=\"muted\" x=\"176.0\" y=\"93.0\" text-anchor=\"start\">failed"));
 }
 
+TEST(BarChart, AnIntervalMuchLongerThanTheBarsIsCutOff) {
+  BarChart chart{"Bars", "bytes", Plain, {}};
+  chart.modes.push_back({"wide", 5, Interval{2, 1000}, "5 B"});
+  const std::string svg = Svg(chart);
+  EXPECT_TRUE(Has(svg, "x1=\"258.0\" y1=\"59.0\" x2=\"610.0\" y2=\"59.0\"")) << svg;  // 2 to 10
+  EXPECT_EQ(Count(svg, "y1=\"54.0\""), 1);  // an end at 2 only
+  EXPECT_TRUE(Has(svg, "x=\"616.0\" y=\"63.0\" text-anchor=\"start\">5 B"));
+}
+
 TEST(HistogramChart, DrawsEachModesShares) {
   HistogramChart chart{"Bins", "staleness", "share", {}};
   chart.modes.push_back({"a", {3, 1, 0, 0}});
