@@ -96,27 +96,27 @@ std::vector<compare::RunPlan> AskedFor(const proto::Campaign& asked,
   return plans;
 }
 
-int RunOnCoordinator(const Options& options, const Place& place, Comparison* comparison) {
-  Interrupt interrupt;
+int RunUntilSignal(compare::Runner* runner, Interrupt* interrupt, Comparison* comparison) {
+  interrupt->Catch([comparison] { comparison->Stop(); });
+  const int exit_status = comparison->Run(runner);
+  interrupt->Catch(nullptr);
+  return exit_status;
+}
+
+int RunOnCoordinator(const Options& options, const Place& place, Interrupt* interrupt,
+                     Comparison* comparison) {
   control::CoordinatorClient::Options client;
   client.coordinator = options.coordinator.address;
   client.deadline = absl::Seconds(options.coordinator.timeout_s);
   client.reports = true;
   compare::LiveRunner runner({.cluster = place.words},
                              control::CoordinatorClient::Create(std::move(client)));
-  interrupt.Catch([comparison] { comparison->Stop(); });
-  const int exit_status = comparison->Run(&runner);
-  interrupt.Catch(nullptr);
-  return exit_status;
+  return RunUntilSignal(&runner, interrupt, comparison);
 }
 
-int RunInVirtualTime(const Place& place, Comparison* comparison) {
-  Interrupt interrupt;
+int RunInVirtualTime(const Place& place, Interrupt* interrupt, Comparison* comparison) {
   TuneAllocator();
-  interrupt.Catch([comparison] { comparison->Stop(); });
-  const int exit_status = comparison->Run(place.in_virtual_time.get());
-  interrupt.Catch(nullptr);
-  return exit_status;
+  return RunUntilSignal(place.in_virtual_time.get(), interrupt, comparison);
 }
 
 int RunOnOwnCluster(const Options& options, const Place& place, const std::string& jobs_dir,
@@ -136,9 +136,9 @@ int RunOnOwnCluster(const Options& options, const Place& place, const std::strin
   return RunLocalCluster(std::move(local), std::move(run), log_level);
 }
 
-// Makes runs and report of what has been checked.
+// Makes runs and report of what has been checked. `interrupt`: null for a cluster of its own.
 int RunCampaign(const Options& options, const Place& place, const proto::Campaign& asked,
-                const std::string& log_level) {
+                const std::string& log_level, Interrupt* interrupt) {
   const std::string out = std::filesystem::absolute(options.out).lexically_normal();
   const auto folder = compare::CampaignFolder::Open(out, asked);
   if (!folder.ok()) return PrintError(folder.status());
@@ -163,9 +163,9 @@ int RunCampaign(const Options& options, const Place& place, const proto::Campaig
   std::fflush(stdout);
   Comparison comparison(std::move(parts));
   if (missing == 0) return comparison.Run(/*runner=*/nullptr);
-  if (place.in_virtual_time != nullptr) return RunInVirtualTime(place, &comparison);
-  return options.has_coordinator
-             ? RunOnCoordinator(options, place, &comparison)
+  if (place.in_virtual_time != nullptr) return RunInVirtualTime(place, interrupt, &comparison);
+  return interrupt != nullptr
+             ? RunOnCoordinator(options, place, interrupt, &comparison)
              : RunOnOwnCluster(options, place, (*folder)->jobs_dir(), log_level, &comparison);
 }
 
@@ -173,6 +173,8 @@ int Run(Options options, const Invocation& invocation) {
   const auto job = LoadJobAsWritten(options.job);
   if (!job.ok()) return PrintError(job.status());
   FillSlots(std::max(1U, job->ranks()), &options.local);
+  std::optional<Interrupt> interrupt;
+  if (options.has_coordinator || !options.cluster.empty()) interrupt.emplace();
   const absl::StatusOr<Place> place = PlaceOf(options);
   if (!place.ok()) return PrintError(place.status());
   const auto asked = compare::CampaignOf({.job = *job,
@@ -184,7 +186,8 @@ int Run(Options options, const Invocation& invocation) {
   const auto plans = compare::PlanRuns(*asked);
   if (!plans.ok()) return PrintError(plans.status());
   if (auto status = CheckFit(*plans, *place); !status.ok()) return PrintError(status);
-  return RunCampaign(options, *place, *asked, invocation.log_level);
+  return RunCampaign(options, *place, *asked, invocation.log_level,
+                     interrupt.has_value() ? &*interrupt : nullptr);
 }
 
 }  // namespace
@@ -205,16 +208,16 @@ void AddCompareCommand(CLI::App* app, Invocation* invocation) {
       ->capture_default_str();
   command
       ->add_option("--out", options->out,
-                   "Directory for runs and report; one with a part of them is gone on with")
+                   "Directory for runs and report; what it holds of them already is not made again")
       ->required();
   command
       ->add_option("--target-accuracy", options->target_accuracy,
                    "Accuracy, 0 to 1, to which the time is told (default: what all modes reach)")
-      ->check(CLI::Range(0.0, 1.0));
+      ->check(CLI::Range(0.0001, 1.0));
   command
       ->add_option("--margin", options->equivalence_margin,
                    "Final accuracies that differ by less are called equal: 0.005 is half a point")
-      ->check(CLI::Range(0.0, 1.0))
+      ->check(CLI::Range(0.0001, 0.9999))
       ->capture_default_str();
   AddJobChanges(command, &options->job);
   const std::vector<CLI::Option*> local = AddLocalClusterOptions(command, &options->local);

@@ -16,6 +16,11 @@ namespace {
 // What the coordinator or the line to it says, where it is no matter of the job.
 absl::Status Gone(const absl::Status& status) { return absl::UnavailableError(status.message()); }
 
+// Of weights that were kept in the course of training, which is over.
+bool IsLateMeasurement(const proto::RankReport& report) {
+  return report.has_test_accuracy() && report.first_step() == report.end_step();
+}
+
 RunProgress ProgressOf(const proto::JobStatus& status) {
   RunProgress progress;
   const proto::Progress& at = status.progress();
@@ -64,9 +69,14 @@ absl::StatusOr<proto::RunRecord> LiveRunner::RunOnce(const RunPlan& plan,
   const absl::StatusOr<JobId> id = client_->Submit(job);
   if (!id.ok()) return absl::IsInvalidArgument(id.status()) ? id.status() : Gone(id.status());
   ReportLog log(plan);
+  int measured = 0;
   const auto end = client_->Follow(*id, [&](const proto::FollowEvent& event) {
-    if (event.has_report()) log.Add(event.report());
-    if (event.has_status()) progress(ProgressOf(event.status()));
+    if (event.has_status() && measured == 0) progress(ProgressOf(event.status()));
+    if (!event.has_report()) return;
+    log.Add(event.report());
+    if (!IsLateMeasurement(event.report())) return;
+    ++measured;
+    progress({.done = 1, .text = absl::StrCat("measures accuracy, ", measured, " done")});
   });
   if (stopped_) {
     if (options_.cancels) client_->Cancel(*id).IgnoreError();

@@ -24,6 +24,7 @@ class FakeCoordinator : public control::CoordinatorClient {
     proto::JobState end = proto::FINISHED;
     std::string reason;
     bool server_alive = true;
+    bool measures = false;
     absl::Status line;  // of Follow
     std::function<void()> while_following;
   };
@@ -70,6 +71,14 @@ class FakeCoordinator : public control::CoordinatorClient {
       report.set_samples(80);
       report.set_final(first == 10);
       on_event(reported);
+    }
+    if (state_.measures) {
+      proto::FollowEvent measured;
+      measured.mutable_report()->set_first_step(10);
+      measured.mutable_report()->set_end_step(10);
+      measured.mutable_report()->set_test_accuracy(0.5);
+      on_event(measured);
+      on_event(event);  // a status that says no more
     }
     status.set_state(state_.end);
     status.set_reason(state_.reason);
@@ -127,6 +136,13 @@ TEST_F(LiveRunnerTest, AJobIsRunWithADirectoryOfItsOwnAndRecordedAsPlanned) {
   EXPECT_EQ(record->samples(), 160u);
   EXPECT_EQ(progress_.done, 1.0 / 4);
   EXPECT_THAT(progress_.text, HasSubstr("step 5/20"));
+}
+
+TEST_F(LiveRunnerTest, ProgressSaysThatTrainingIsOverAndAccuracyIsMeasured) {
+  state_.measures = true;
+  EXPECT_EQ(Run()->measurements_size(), 1);
+  EXPECT_EQ(progress_.text, "measures accuracy, 1 done");
+  EXPECT_EQ(progress_.done, 1);
 }
 
 TEST_F(LiveRunnerTest, ARunWithMissedReportsIsMadeOnceMore) {

@@ -229,6 +229,9 @@ class CompareTest(unittest.TestCase):
                 "run_dir: x: ": ("sync", 1, *nodes, "--set", "run_dir=x"),
                 "--nodes excludes --coordinator": ("sync", 1, *nodes, "--coordinator", "h:1"),
                 "--seeds: Value 0 not in range": ("sync", 0, *nodes),
+                "--margin: Value 0 not in range": ("sync", 1, *nodes, "--margin", "0"),
+                "--target-accuracy: Value 88 not in range": ("sync", 1, *nodes,
+                                                             "--target-accuracy", "88"),
         }.items():
             code, out, err = self.compare(*ask)
             self.assertEqual((code, out), (2, ""), err)
