@@ -6,7 +6,7 @@ const charts = {};
 function colours() {
   const style = getComputedStyle(document.documentElement);
   const of = (name) => style.getPropertyValue(name).trim();
-  return { text: of("--text"), muted: of("--muted"), line: of("--line") };
+  return { text: of("--text"), muted: of("--muted"), line: of("--line"), card: of("--card") };
 }
 
 function translucent(colour, alpha) {
@@ -136,7 +136,7 @@ const whiskers = (rows, most) => ({
   id: "whiskers",
   afterDatasetsDraw(chart) {
     const { ctx, scales: { x }, chartArea } = chart;
-    const { text, muted } = colours();
+    const { text, muted, card } = colours();
     ctx.save();
     chart.getDatasetMeta(0).data.forEach((bar, index) => {
       const row = rows[index];
@@ -146,8 +146,6 @@ const whiskers = (rows, most) => ({
       if (row.low !== null) {
         // On whole pixels, so that lines are sharp.
         const [low, high, y] = [clamp(row.low), clamp(Math.min(row.high, most)), bar.y].map(Math.round);
-        ctx.strokeStyle = text;
-        ctx.lineWidth = 2;
         ctx.beginPath();
         ctx.moveTo(low, y);
         ctx.lineTo(high, y);
@@ -155,7 +153,12 @@ const whiskers = (rows, most) => ({
           ctx.moveTo(end, y - 5);
           ctx.lineTo(end, y + 5);
         }
-        ctx.stroke();
+        // With an edge, to stand out from a bar of whatever colour.
+        for (const [colour, width] of [[card, 4], [text, 2]]) {
+          ctx.strokeStyle = colour;
+          ctx.lineWidth = width;
+          ctx.stroke();
+        }
         right = Math.max(right, high);
       }
       ctx.fillStyle = row.value === null ? muted : text;
