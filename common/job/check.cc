@@ -209,13 +209,27 @@ absl::Status CheckAllReduce(const proto::Job& job) {
   return absl::OkStatus();
 }
 
-// What else in a job does not go with local steps or double buffering.
+// What else in a job does not go with local steps, double buffering or a quorum.
 absl::Status CheckMode(const proto::Job& job) {
   if (HasLocalSteps(job) && job.push().codec() == proto::Encoding::DGC) {
     return Refuse("push.codec: DGC compresses gradients, but local_steps push changes of weights");
   }
-  const bool has_layer = HasLocalSteps(job) || job.consistency().lazy().double_buffering();
-  if (has_layer && job.exchange() == proto::Job::NONE) {
+  const proto::Lazy& lazy = job.consistency().lazy();
+  if (lazy.has_quorum()) {
+    const uint32_t nodes =
+        job.ranks_per_node() == 0 ? job.ranks() : (job.ranks() - 1) / job.ranks_per_node() + 1;
+    if (lazy.quorum().nodes() > nodes) {
+      return Refuse(absl::StrFormat(
+          "consistency.lazy.quorum.nodes: %d, but the job has no more than %d nodes",
+          lazy.quorum().nodes(), nodes));
+    }
+    if (job.order() == proto::Addition::RING) {
+      return Refuse(
+          "order: RING adds the gradients of all nodes, but a quorum goes on without some");
+    }
+  }
+  const bool is_joint = HasLocalSteps(job) || lazy.double_buffering() || lazy.has_quorum();
+  if (is_joint && job.exchange() == proto::Job::NONE) {
     return Refuse(absl::StrFormat("consistency: %s, but exchange: NONE exchanges nothing",
                                   ModeName(job.consistency())));
   }

@@ -11,6 +11,8 @@
 namespace strata {
 namespace {
 
+constexpr uint32_t kGraceMsMax = 60'000;
+
 absl::Status CheckLocalSteps(const proto::Lazy& lazy) {
   if (lazy.local_steps() == 0) {
     return lazy.has_outer() ? Refuse("consistency.lazy.outer: belongs to local_steps")
@@ -35,15 +37,25 @@ absl::Status CheckDoubleBuffering(const proto::Lazy& lazy) {
   return absl::OkStatus();
 }
 
+absl::Status CheckQuorum(const proto::Lazy& lazy) {
+  if (!lazy.has_quorum()) return absl::OkStatus();
+  if (lazy.staleness() != 0 || lazy.apply() != proto::Lazy::PER_CLOCK || lazy.double_buffering()) {
+    return Refuse(
+        "consistency.lazy.quorum: needs staleness: 0 and apply: PER_CLOCK, without "
+        "double_buffering");
+  }
+  if (lazy.quorum().nodes() == 0) return Refuse("consistency.lazy.quorum.nodes: is required");
+  return InRange("consistency.lazy.quorum.grace_ms", lazy.quorum().grace_ms(), 0, kGraceMsMax);
+}
+
 absl::Status CheckLazy(const proto::Lazy& lazy) {
-  if (lazy.has_quorum()) return Refuse("consistency.lazy.quorum: is not built yet");
   if (lazy.has_significance()) return Refuse("consistency.lazy.significance: is not built yet");
   if (!proto::Lazy::Apply_IsValid(lazy.apply())) {
     return Refuse(absl::StrFormat("consistency.lazy.apply: %d is not one of PER_CLOCK, ON_ARRIVAL",
                                   lazy.apply()));
   }
   return All({InRange("consistency.lazy.staleness", lazy.staleness(), 0, kStalenessMax),
-              CheckLocalSteps(lazy), CheckDoubleBuffering(lazy)});
+              CheckLocalSteps(lazy), CheckDoubleBuffering(lazy), CheckQuorum(lazy)});
 }
 
 absl::Status CheckAsync(const proto::Async& async) {
@@ -68,6 +80,10 @@ std::string LazyName(const proto::Lazy& lazy) {
     if (lazy.outer().momentum() > 0) {
       absl::StrAppend(&name, ", momentum ", absl::StrFormat("%g", lazy.outer().momentum()));
     }
+  }
+  if (lazy.has_quorum()) absl::StrAppend(&name, ", quorum ", lazy.quorum().nodes());
+  if (lazy.quorum().grace_ms() > 0) {
+    absl::StrAppend(&name, " and ", lazy.quorum().grace_ms(), " ms");
   }
   return name + ")";
 }
@@ -124,8 +140,9 @@ uint64_t StepsPerClock(const proto::Job& job) {
 
 bool IsInStep(const proto::Consistency& consistency) {
   if (consistency.has_sync()) return true;
-  return consistency.has_lazy() && consistency.lazy().staleness() == 0 &&
-         consistency.lazy().apply() == proto::Lazy::PER_CLOCK;
+  const proto::Lazy& lazy = consistency.lazy();
+  return consistency.has_lazy() && lazy.staleness() == 0 &&
+         lazy.apply() == proto::Lazy::PER_CLOCK && !lazy.has_quorum();
 }
 
 std::optional<DelayCompensation> CompensationOf(const proto::Consistency& consistency) {

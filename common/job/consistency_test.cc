@@ -49,13 +49,19 @@ TEST(Preset, StandsForAModeWithAllItsFields) {
   EXPECT_EQ(diloco.local_steps(), 500);
   EXPECT_EQ(diloco.outer().lr(), 0.7f);
   EXPECT_EQ(diloco.outer().momentum(), 0.9f);
+  const proto::Lazy quorum = Preset("quorum(3)").lazy();
+  EXPECT_EQ(quorum.quorum().nodes(), 3);
+  EXPECT_EQ(quorum.quorum().grace_ms(), 0);
+  EXPECT_EQ(quorum.staleness(), 0);
 }
 
 TEST(Preset, WhatIsNotOneIsNamed) {
   for (const auto& [name, why] : std::vector<std::pair<std::string, std::string>>{
            {"asink",
-            "\"asink\" is not one of sync, delay1, ssp(s), local(H), diloco(H), async, "
-            "async_damped, async_dc"},
+            "\"asink\" is not one of sync, delay1, ssp(s), local(H), diloco(H), quorum(K), "
+            "async, async_damped, async_dc"},
+           {"quorum", "\"quorum\" wants its nodes, as in \"quorum(4)\""},
+           {"quorum(0)", "\"quorum(0)\": nodes is not in 1 to 1024"},
            {"ssp", "\"ssp\" wants its staleness, as in \"ssp(3)\""},
            {"local", "\"local\" wants its local steps, as in \"local(4)\""},
            {"ssp(1025)", "\"ssp(1025)\": staleness is not in 0 to 1024"},
@@ -110,6 +116,28 @@ TEST(CheckConsistency, NamesWhatDoesNotGoTogether) {
             "push.codec: DGC compresses gradients, but local_steps push changes of weights"},
            {{"consistency.preset=delay1", "exchange=NONE"},
             "consistency: double buffering, but exchange: NONE exchanges nothing"},
+           {{"consistency.lazy={quorum {}}"}, "consistency.lazy.quorum.nodes: is required"},
+           {{"consistency.lazy={quorum { nodes: 3 grace_ms: 60001 }}"},
+            "consistency.lazy.quorum.grace_ms: 60001 is not in 0 to 60000"},
+           {{"consistency.lazy={quorum { nodes: 3 } staleness: 1}"},
+            "consistency.lazy.quorum: needs staleness: 0 and apply: PER_CLOCK, without "
+            "double_buffering"},
+           {{"consistency.lazy={quorum { nodes: 3 } apply: ON_ARRIVAL}"},
+            "consistency.lazy.quorum: needs staleness: 0 and apply: PER_CLOCK, without "
+            "double_buffering"},
+           {{"consistency.lazy={quorum { nodes: 3 } double_buffering: true}"},
+            "consistency.lazy.quorum: needs staleness: 0 and apply: PER_CLOCK, without "
+            "double_buffering"},
+           {{"consistency.preset=quorum(3)", "ranks=2"},
+            "consistency.lazy.quorum.nodes: 3, but the job has no more than 2 nodes"},
+           {{"consistency.preset=quorum(3)", "ranks=4", "ranks_per_node=2"},
+            "consistency.lazy.quorum.nodes: 3, but the job has no more than 2 nodes"},
+           {{"consistency.preset=quorum(1)", "ranks=2", "order=RING"},
+            "order: RING adds the gradients of all nodes, but a quorum goes on without some"},
+           {{"consistency.preset=quorum(1)", "exchange=NONE"},
+            "consistency: lazy(0, quorum 1), but exchange: NONE exchanges nothing"},
+           {{"consistency.preset=quorum(2)", "exchange=RING", "ranks=2"},
+            "consistency: exchange: RING is sync, lazy(0, quorum 2) needs servers"},
            {{"consistency.preset=ssp(1)", "exchange=RING", "ranks=2"},
             "consistency: exchange: RING is sync, lazy(1) needs servers"}}) {
     EXPECT_EQ(Refusal(settings), why);
@@ -129,6 +157,9 @@ TEST(ModeName, SaysModeAndWhatIsSpecialAboutIt) {
   EXPECT_EQ(name("consistency.lazy={}"), "lazy(2)");
   EXPECT_EQ(name("consistency.lazy={staleness: 0 apply: ON_ARRIVAL}"), "lazy(0, on arrival)");
   EXPECT_EQ(name("consistency.preset=delay1"), "double buffering");
+  EXPECT_EQ(name("consistency.preset=quorum(3)"), "lazy(0, quorum 3)");
+  EXPECT_EQ(name("consistency.lazy={local_steps: 4 quorum { nodes: 2 grace_ms: 5 }}"),
+            "lazy(0, 4 local steps, outer 1, quorum 2 and 5 ms)");
   EXPECT_EQ(name("consistency.preset=local(8)"), "lazy(0, 8 local steps, outer 1)");
   EXPECT_EQ(name("consistency.preset=diloco(16)"),
             "lazy(0, 16 local steps, outer 0.7, momentum 0.9)");

@@ -12,10 +12,11 @@
 namespace strata {
 namespace {
 
+constexpr uint32_t kNodesMax = 1024;
 constexpr float kLambda = 0.04f, kAdaptiveLambda = 2.0f, kSquareDecay = 0.95f;
 constexpr float kOuterLr = 1.0f, kOuterMomentumLr = 0.7f, kOuterMomentum = 0.9f;
 constexpr char kPresets[] =
-    "sync, delay1, ssp(s), local(H), diloco(H), async, async_damped, async_dc";
+    "sync, delay1, ssp(s), local(H), diloco(H), quorum(K), async, async_damped, async_dc";
 
 proto::Consistency LocalSteps(uint32_t steps, float outer_momentum) {
   proto::Consistency consistency;
@@ -69,6 +70,12 @@ absl::StatusOr<proto::Consistency> PresetOf(const std::string& name) {
     const auto steps = ArgumentOf(*call, "local steps", 1, kLocalStepsMax);
     if (!steps.ok()) return steps.status();
     return LocalSteps(*steps, call->name == "local" ? 0 : kOuterMomentum);
+  }
+  if (call->name == "quorum") {
+    const auto nodes = ArgumentOf(*call, "nodes", 1, kNodesMax);
+    if (!nodes.ok()) return nodes.status();
+    consistency.mutable_lazy()->mutable_quorum()->set_nodes(*nodes);
+    return consistency;
   }
   if (call->argument) {
     return Refuse(
@@ -125,7 +132,8 @@ void FillConsistency(proto::Consistency* consistency) {
   if (!consistency->has_lazy()) return;
   proto::Lazy* lazy = consistency->mutable_lazy();
   if (!lazy->has_staleness()) {
-    lazy->set_staleness(lazy->local_steps() > 0 || lazy->double_buffering() ? 0 : 2);
+    const bool in_step = lazy->local_steps() > 0 || lazy->double_buffering() || lazy->has_quorum();
+    lazy->set_staleness(in_step ? 0 : 2);
   }
   if (lazy->local_steps() == 0) return;
   proto::Outer* outer = lazy->mutable_outer();

@@ -23,7 +23,10 @@ ChunkState::ChunkState(const kernels::Kernels& kernels, BufferPool& pool,
       rules_(rules),
       weights_(kernels, pool, rules.update, elements, std::move(runs)),
       copies_(rules.answers, kernels, pool, scratch, rules.ranks_of_node.size()),
-      nodes_(rules.ranks_of_node.size()) {}
+      nodes_(rules.ranks_of_node.size()) {
+  if (!rules.policy.has_quorum()) return;
+  quorum_ = std::make_unique<QuorumClock>(kernels, pool, nodes_.size(), elements);
+}
 
 void ChunkState::Seed(const Bytes& weights, uint64_t checksum) {
   copies_.Seed(weights);
@@ -50,7 +53,9 @@ PushResult ChunkState::OnPush(Push push, std::vector<DueAnswer>* due) {
   node.versions_behind =
       static_cast<uint32_t>(std::min<uint64_t>(weights_.version() - push.base_version, UINT32_MAX));
   PushResult result;
-  if (rules_.policy.applies_per_clock()) {
+  if (quorum_ != nullptr) {
+    JoinOpenClock(push, std::move(sum));
+  } else if (rules_.policy.applies_per_clock()) {
     result = AddToClock(push, std::move(sum), due);
   } else {
     ApplyOnArrival(push, sum);
@@ -191,20 +196,57 @@ void ChunkState::ApplyCompleteClocks(std::vector<DueAnswer>* due) {
       gate = Gate();
       continue;
     }
-    const Bytes sum = clock.sum->Finish();
-    if (clock.samples == 0) {
-      weights_.Skip();
-    } else {
-      weights_.Apply(sum, static_cast<float>(1.0 / static_cast<double>(clock.samples)),
-                     clock.samples, 1.0);
-    }
+    ApplyClock(clock.sum->Finish(), clock.samples);
     open_.erase(open_.begin());
   }
 }
 
+void ChunkState::ApplyClock(const Bytes& sum, uint64_t samples) {
+  if (samples == 0) return weights_.Skip();
+  weights_.Apply(sum, static_cast<float>(1.0 / static_cast<double>(samples)), samples, 1.0);
+}
+
+void ChunkState::JoinOpenClock(const Push& push, Addend sum) {
+  if (push.base_version == weights_.version()) {
+    quorum_->Join(push.node, std::move(sum), push.samples);
+  } else {
+    quorum_->JoinLate(push.node, std::move(sum), push.samples);
+  }
+  CloseIfOver(push.came_at);
+}
+
+// What was late in the last clock of all waits for nobody: it closes when all have retired.
+void ChunkState::CloseIfOver(absl::Time now) {
+  if (quorum_->empty()) return;
+  size_t live = 0, missing = 0;
+  for (size_t i = 0; i < nodes_.size(); ++i) {
+    if (nodes_[i].retired) continue;
+    ++live;
+    if (!quorum_->Holds(i)) ++missing;
+  }
+  if (quorum_->waiting() < std::min<size_t>(rules_.policy.quorum(), live)) return;
+  if (missing > 0) {
+    if (closes_at_ == absl::InfiniteFuture()) closes_at_ = now + rules_.policy.grace();
+    if (now < closes_at_) return;
+  }
+  closes_at_ = absl::InfiniteFuture();
+  const uint64_t samples = quorum_->samples();
+  ApplyClock(quorum_->Close(), samples);
+}
+
+void ChunkState::OnTime(absl::Time now, std::vector<DueAnswer>* due) {
+  if (now < closes_at_) return;
+  CloseIfOver(now);
+  CollectDue(due);
+}
+
 void ChunkState::OnRetire(size_t node, std::vector<DueAnswer>* due) {
   nodes_[node].retired = true;
-  ApplyCompleteClocks(due);
+  if (quorum_ != nullptr) {
+    CloseIfOver(absl::InfinitePast());
+  } else {
+    ApplyCompleteClocks(due);
+  }
   CollectDue(due);
 }
 
@@ -218,7 +260,8 @@ void ChunkState::CollectDue(std::vector<DueAnswer>* due) {
   const uint64_t gate = Gate();
   for (size_t i = 0; i < nodes_.size(); ++i) {
     NodeProgress& node = nodes_[i];
-    if (node.waiting && rules_.policy.MayAnswer(node.received - 1, gate)) {
+    const bool is_held = quorum_ != nullptr && quorum_->Waits(i);
+    if (node.waiting && !is_held && rules_.policy.MayAnswer(node.received - 1, gate)) {
       node.waiting = false;
       due->push_back(AnswerTo(i));
       if (rules_.compensation) node.base = {weights_.version(), weights_.weights()};
@@ -267,11 +310,12 @@ size_t ChunkState::bytes() const {
     if (node.base.version != weights_.version()) bytes += node.base.weights.size();
   }
   for (const auto& [clock, open] : open_) bytes += open.sum->held_bytes();
+  if (quorum_ != nullptr) bytes += quorum_->held_bytes();
   return bytes;
 }
 
 size_t ChunkState::held() const {
-  size_t held = 0;
+  size_t held = quorum_ == nullptr ? 0 : quorum_->held();
   for (const auto& [clock, open] : open_) held += open.sum->held();
   return held;
 }

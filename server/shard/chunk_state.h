@@ -8,11 +8,13 @@
 #include <string>
 #include <vector>
 
+#include "absl/time/time.h"
 #include "common/wire/frame.h"
 #include "kernels/weight_state.h"
 #include "server/shard/accumulator.h"
 #include "server/shard/consistency_policy.h"
 #include "server/shard/node_copies.h"
+#include "server/shard/quorum_clock.h"
 
 namespace strata::server {
 
@@ -39,6 +41,7 @@ struct Push {
   uint32_t samples = 0;
   uint64_t checksum = 0;  // 0: none is known, as of payloads that came by reference
   Bytes sum;              // encoded as the rules say; empty: adds nothing
+  absl::Time came_at;     // a quorum's grace counts from it
 };
 
 // An answer that is due now: to the push of `clock`, or to CUT(clock). ERROR: a push of `clock`
@@ -70,6 +73,12 @@ struct PushResult {
 // A node has at most one unanswered push per chunk (pipeline depth 0): at any time at most
 // open_clocks_max() clocks are incomplete.
 //
+// With a quorum of K nodes the chunk has one open clock, whose number is the weights' version. A
+// push that was computed for it (base_version) waits in it; one of an earlier clock joins it too
+// and is answered at once. It closes when K nodes wait, or all that have not retired, if they are
+// fewer, and then the grace is over or each of those has come. A late push must not wait: with
+// chunks whose quorums differ, each node could wait for one of the others.
+//
 // Threads: one.
 class ChunkState {
  public:
@@ -90,6 +99,9 @@ class ChunkState {
   PushResult OnPush(Push push, std::vector<DueAnswer>* due);
   // The node pushes no more: it holds nobody up.
   void OnRetire(size_t node, std::vector<DueAnswer>* due);
+  // When OnTime is due: the grace of a clock with a quorum; InfiniteFuture: never.
+  absl::Time deadline() const { return closes_at_; }
+  void OnTime(absl::Time now, std::vector<DueAnswer>* due);
   // Answered once every node has retired.
   void OnCut(size_t node, uint64_t clock, std::vector<DueAnswer>* due);
 
@@ -141,6 +153,10 @@ class ChunkState {
   // The mean gradient of the push, corrected.
   Bytes Compensated(const Push& push, const Bytes& sum);
   void ApplyCompleteClocks(std::vector<DueAnswer>* due);
+  void JoinOpenClock(const Push& push, Addend sum);
+  // With a quorum.
+  void CloseIfOver(absl::Time now);
+  void ApplyClock(const Bytes& sum, uint64_t samples);
   void CollectDue(std::vector<DueAnswer>* due);
   DueAnswer AnswerTo(size_t node) const;
   // MinClock, infinity where all nodes have retired.
@@ -154,6 +170,9 @@ class ChunkState {
   std::shared_ptr<float> mean_square_;  // of adaptive compensation
   std::vector<NodeProgress> nodes_;
   std::map<uint64_t, OpenClock> open_;  // per clock
+  // With a quorum, in place of open_.
+  std::unique_ptr<QuorumClock> quorum_;
+  absl::Time closes_at_ = absl::InfiniteFuture();
 };
 
 }  // namespace strata::server

@@ -14,6 +14,8 @@ ConsistencyPolicy ConsistencyPolicy::Of(const proto::Consistency& consistency) {
     case proto::Consistency::kLazy:
       policy.per_clock_ = consistency.lazy().apply() == proto::Lazy::PER_CLOCK;
       policy.staleness_bound_ = consistency.lazy().staleness();
+      policy.quorum_ = consistency.lazy().quorum().nodes();
+      policy.grace_ = absl::Milliseconds(consistency.lazy().quorum().grace_ms());
       break;
     case proto::Consistency::kAsync:
       policy.per_clock_ = false;
@@ -26,7 +28,7 @@ ConsistencyPolicy ConsistencyPolicy::Of(const proto::Consistency& consistency) {
 
 uint32_t ConsistencyPolicy::StalenessOf(uint64_t clock, uint64_t min_clock,
                                         uint32_t versions_behind) const {
-  if (!gated_) return versions_behind;
+  if (!gated_ || has_quorum()) return versions_behind;
   if (min_clock >= clock + 1) return 0;
   return static_cast<uint32_t>(std::min<uint64_t>(clock + 1 - min_clock, UINT32_MAX));
 }

@@ -45,6 +45,22 @@ TEST(ConsistencyPolicy, LazyOnArrivalKeepsTheGateAndScalesToTheClock) {
   EXPECT_FALSE(lazy.MayAnswer(1, 0));
 }
 
+TEST(ConsistencyPolicy, AQuorumHasOneOpenClockAndVersionsThatDifferByNode) {
+  proto::Consistency consistency;
+  consistency.mutable_lazy()->mutable_quorum()->set_nodes(3);
+  consistency.mutable_lazy()->mutable_quorum()->set_grace_ms(20);
+  const ConsistencyPolicy policy = ConsistencyPolicy::Of(consistency);
+  EXPECT_TRUE(policy.applies_per_clock());
+  EXPECT_FALSE(policy.answers_alike());
+  EXPECT_EQ(policy.open_clocks_max(), 1u);
+  EXPECT_EQ(policy.quorum(), 3u);
+  EXPECT_EQ(policy.grace(), absl::Milliseconds(20));
+  EXPECT_TRUE(policy.MayAnswer(7, 2)) << "whoever is in no open clock";
+  EXPECT_EQ(policy.StalenessOf(7, 2, 4), 4u);
+  EXPECT_FALSE(Lazy(0).has_quorum());
+  EXPECT_TRUE(Lazy(0).answers_alike());
+}
+
 TEST(ConsistencyPolicy, AsyncAnswersAtOnceAndDampsByStaleness) {
   const ConsistencyPolicy full = Async(proto::Async::NONE);
   EXPECT_TRUE(full.MayAnswer(1000, 0));

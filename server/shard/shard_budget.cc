@@ -56,12 +56,19 @@ absl::StatusOr<MemoryFormula> ShardMemoryOf(const proto::JobRecord& record, Shar
   const std::string pushes = absl::StrFormat("x %d x %s", window, BytesText(chunk));
   if (plan->rules.policy.applies_per_clock() && nodes > 1) {
     const uint64_t leaves = HeldMax(plan->rules.order, nodes);
-    const uint64_t waiting = SaturatingProduct(SaturatingProduct(nodes, window) - 1, chunk);
+    const uint32_t quorum = plan->rules.policy.quorum();
+    const uint64_t saved = quorum > 0 ? 0 : 1;
+    const uint64_t waiting = SaturatingProduct(SaturatingProduct(nodes, window) - saved, chunk);
     const uint64_t one_clock = SaturatingProduct(leaves, own);
-    need.Add(waiting < one_clock
-                 ? absl::StrFormat("held sums (%d x %d - 1) x %s", nodes, window, BytesText(chunk))
-                 : absl::StrFormat("held sums %d x %s", leaves, BytesText(own)),
+    need.Add(waiting < one_clock ? absl::StrFormat("held sums (%d x %d - %d) x %s", nodes, window,
+                                                   saved, BytesText(chunk))
+                                 : absl::StrFormat("held sums %d x %s", leaves, BytesText(own)),
              std::min(waiting, one_clock));
+    if (quorum > 0 && quorum < nodes) {
+      need.Add(absl::StrFormat("late pushes %d x %s", nodes - quorum, BytesText(own)),
+               SaturatingProduct(nodes - quorum, own));
+      need.Add("late push in addition", chunk);
+    }
     const uint64_t ahead = plan->rules.policy.open_clocks_max() - 1;
     if (ahead > 0) {
       need.Add(absl::StrFormat("clocks ahead %d x %d x %s", ahead, leaves, BytesText(own)),

@@ -23,6 +23,9 @@ namespace strata::server {
 //                      apply per clock); no more than ceil(n / 2) x M. Not (n - 1) x W: each node
 //                      may have pushed what no other one has, but for the lowest of all
 //                      With order: RING n x M in place of ceil(n / 2) x M, here and below
+//   late pushes        with a quorum of K nodes (n - K) x M: who was in a chunk's last clock is not
+//                      late for the next; C for the sum of two. Nodes are in different steps, so
+//                      held sums are n x W x C then
 //   clocks ahead       s x ceil(n / 2) x M: lazy(s) answers pushes of s clocks that are not
 //                      complete
 //   trace              where the job is traced

@@ -36,6 +36,13 @@ TEST(ShardBudget, OfALazyJobHasTheClocksThatMayBeAheadToo) {
             "24.0 KiB");
 }
 
+TEST(ShardBudget, OfAQuorumHasThePushesOfThoseWhoAreLateToo) {
+  EXPECT_EQ(Formula("optimizer { sgd {} } consistency { lazy { quorum { nodes: 2 } } }"),
+            "58.0 KiB: weights 10.0 KiB + chunk in update 1.0 KiB + held sums (3 x 4 - 0) x 1.0 "
+            "KiB 12.0 KiB + late pushes 1 x 10.0 KiB 10.0 KiB + late push in addition 1.0 KiB + "
+            "messages 2 x 3 x 4 x 1.0 KiB 24.0 KiB");
+}
+
 TEST(ShardBudget, OfAnAsyncJobHasNoHeldSums) {
   EXPECT_EQ(Formula("optimizer { sgd {} } consistency { async {} }"),
             "35.0 KiB: weights 10.0 KiB + chunk in update 1.0 KiB + messages 2 x 3 x 4 x 1.0 KiB "

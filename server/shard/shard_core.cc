@@ -1,5 +1,6 @@
 #include "server/shard/shard_core.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "absl/strings/str_format.h"
@@ -51,14 +52,24 @@ void ShardCore::Remove(JobId job, std::vector<ShardAction>* actions) {
   jobs_.erase(found);
 }
 
-void ShardCore::OnFrame(transport::ConnectionId connection, wire::Frame frame,
+void ShardCore::OnFrame(transport::ConnectionId connection, wire::Frame frame, absl::Time now,
                         std::vector<ShardAction>* actions) {
   if (frame.header.op == wire::Op::kHello) return OnHello(connection, frame, actions);
   const auto bound = bound_.find(connection);
   if (bound == bound_.end()) {
     return Refuse(connection, frame, wire::ErrorCode::kNoHello, "HELLO comes first", actions);
   }
-  jobs_.at(bound->second).job->OnFrame(connection, frame, actions);
+  jobs_.at(bound->second).job->OnFrame(connection, frame, now, actions);
+}
+
+void ShardCore::OnTime(absl::Time now, std::vector<ShardAction>* actions) {
+  for (auto& [id, installed] : jobs_) installed.job->OnTime(now, actions);
+}
+
+absl::Time ShardCore::deadline() const {
+  absl::Time due = absl::InfiniteFuture();
+  for (const auto& [id, installed] : jobs_) due = std::min(due, installed.job->deadline());
+  return due;
 }
 
 void ShardCore::OnHello(transport::ConnectionId connection, const wire::Frame& frame,

@@ -51,7 +51,7 @@ struct ShardReport {
 // One shard: its chunks of every job installed on it, their weights and optimizer state, and the
 // rules of SEMANTICS (ARCHITECTURE.md) for when a push is applied and answered. A pure state
 // machine: frames in, actions out; no sockets, clocks, threads or randomness, so the simulator runs
-// it as it is.
+// it as it is. Time comes with the events, and goes forward.
 //
 // Threads: one. Errors that a peer causes become kError or kRetry answers and a count in `refused`;
 // only Install returns a Status.
@@ -71,8 +71,12 @@ class ShardCore {
   // Forgets a job; its connections are closed. Unknown jobs are fine.
   void Remove(JobId job, std::vector<ShardAction>* actions);
 
-  void OnFrame(transport::ConnectionId connection, wire::Frame frame,
+  void OnFrame(transport::ConnectionId connection, wire::Frame frame, absl::Time now,
                std::vector<ShardAction>* actions);
+  // What only time brings about: the end of a quorum's grace. Due at deadline(), which is
+  // InfiniteFuture where nothing is.
+  void OnTime(absl::Time now, std::vector<ShardAction>* actions);
+  absl::Time deadline() const;
   void OnMalformed(transport::ConnectionId connection, std::vector<ShardAction>* actions);
   void OnDisconnected(transport::ConnectionId connection);
 

@@ -135,7 +135,21 @@ transport::ConnectionId ShardHarness::Join(const proto::JobRecord& record, uint3
 std::vector<Sent> ShardHarness::Deliver(transport::ConnectionId connection,
                                         const wire::Frame& frame) {
   std::vector<ShardAction> actions;
-  core_.OnFrame(connection, frame, &actions);
+  core_.OnFrame(connection, frame, now_, &actions);
+  return Check(std::move(actions), connection, &frame);
+}
+
+std::vector<Sent> ShardHarness::PassTime(absl::Duration duration) {
+  now_ += duration;
+  std::vector<ShardAction> actions;
+  core_.OnTime(now_, &actions);
+  EXPECT_GT(core_.deadline(), now_);
+  return Check(std::move(actions), transport::ConnectionId(), nullptr);
+}
+
+std::vector<Sent> ShardHarness::Check(std::vector<ShardAction> actions,
+                                      transport::ConnectionId connection,
+                                      const wire::Frame* answered) {
   std::vector<Sent> sent;
   for (ShardAction& action : actions) {
     EXPECT_EQ(action.kind, ShardAction::Kind::kSend);
@@ -148,8 +162,8 @@ std::vector<Sent> ShardHarness::Deliver(transport::ConnectionId connection,
     EXPECT_TRUE(status.ok()) << status;
     EXPECT_EQ(decoded, action.frame.header);
     const bool refuses = decoded.op == wire::Op::kError || decoded.op == wire::Op::kRetry;
-    if (refuses && action.connection == connection) {
-      EXPECT_LE(payload.size(), frame.payload.size());
+    if (refuses && answered != nullptr && action.connection == connection) {
+      EXPECT_LE(payload.size(), answered->payload.size());
     }
     sent.push_back({action.connection, std::move(action.frame)});
   }

@@ -61,13 +61,20 @@ class ShardHarness {
   // One with HELLO, which must succeed.
   transport::ConnectionId Join(const proto::JobRecord& record, uint32_t node,
                                uint32_t incarnation = 1, uint32_t connection = 0);
+  // When frames are delivered; goes forward. What is due by then comes back.
+  std::vector<Sent> PassTime(absl::Duration duration);
   // Delivers a frame; what the shard sends in return, in order.
   std::vector<Sent> Deliver(transport::ConnectionId connection, const wire::Frame& frame);
   // The same where exactly one frame must come back.
   wire::Frame DeliverForOne(transport::ConnectionId connection, const wire::Frame& frame);
 
  private:
+  // `answered`: what the actions are for; null: time.
+  std::vector<Sent> Check(std::vector<ShardAction> actions, transport::ConnectionId connection,
+                          const wire::Frame* answered);
+
   ShardCore core_;
+  absl::Time now_ = absl::UnixEpoch();
   uint64_t connections_ = 0;
 };
 

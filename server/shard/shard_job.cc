@@ -8,11 +8,7 @@
 #include "server/shard/reply.h"
 
 namespace strata::server {
-
 namespace {
-
-// At a node's chunk, on average; some 10 ns each.
-constexpr size_t kLooksPerReport = 1 << 19;
 
 std::string ReasonOf(const wire::Header& push, const std::string& what) {
   return absl::StrFormat("node %d chunk %d clock %d: %s", push.node, push.chunk, push.clock, what);
@@ -155,7 +151,7 @@ std::optional<ShardJob::Fault> ShardJob::CheckChunk(const Binding& binding,
   return std::nullopt;
 }
 
-void ShardJob::OnFrame(transport::ConnectionId connection, const wire::Frame& frame,
+void ShardJob::OnFrame(transport::ConnectionId connection, const wire::Frame& frame, absl::Time now,
                        std::vector<ShardAction>* actions) {
   counters_.bytes_received += wire::kHeaderBytes + frame.payload.size();
   const Binding binding = bindings_.at(connection);
@@ -167,7 +163,7 @@ void ShardJob::OnFrame(transport::ConnectionId connection, const wire::Frame& fr
     case Op::kInit:
       return OnInit(connection, frame, actions);
     case Op::kPushPull:
-      return OnPushPull(connection, binding.node, frame, actions);
+      return OnPushPull(connection, binding.node, frame, now, actions);
     case Op::kCut:
       return OnCut(connection, binding.node, frame, actions);
     default:
@@ -195,10 +191,11 @@ void ShardJob::OnInit(transport::ConnectionId connection, const wire::Frame& fra
 }
 
 void ShardJob::OnPushPull(transport::ConnectionId connection, size_t node, const wire::Frame& frame,
-                          std::vector<ShardAction>* actions) {
+                          absl::Time now, std::vector<ShardAction>* actions) {
   const wire::Header& header = frame.header;
   ChunkState& chunk = *chunks_.at(header.chunk);
   const uint64_t version_before = chunk.weights().version();
+  const absl::Time deadline_before = chunk.deadline();
   trace_.OnArrival();
   if (header.clock == chunk.Received(node)) {
     trace_.OnPush(NodeId(header.node), ChunkId(header.chunk), header.clock);
@@ -210,8 +207,10 @@ void ShardJob::OnPushPull(transport::ConnectionId connection, size_t node, const
                                           .base_version = header.base_version,
                                           .samples = header.sample_count,
                                           .checksum = header.payload_checksum,
-                                          .sum = frame.payload},
+                                          .sum = frame.payload,
+                                          .came_at = now},
                                          &due);
+  KeepDeadline(header.chunk, deadline_before);
   if (result.error != ErrorCode::kNone) {
     Refuse(connection, frame, result.error, ReasonOf(header, result.reason), actions);
     return SendDue(header.chunk, due, actions);
@@ -245,9 +244,30 @@ void ShardJob::OnRetire(transport::ConnectionId connection, size_t node, const w
   Send(connection, Reply(frame.header, Op::kRetireOk), actions);
   trace_.OnArrival();
   for (const OwnChunk& chunk : plan_.chunks) {
+    ChunkState& state = *chunks_.at(chunk.id.value());
+    const absl::Time deadline_before = state.deadline();
     std::vector<DueAnswer> due;
-    chunks_.at(chunk.id.value())->OnRetire(node, &due);
+    state.OnRetire(node, &due);
+    KeepDeadline(chunk.id.value(), deadline_before);
     SendDue(chunk.id.value(), due, actions);
+  }
+}
+
+void ShardJob::KeepDeadline(uint32_t chunk, absl::Time before) {
+  const absl::Time deadline = chunks_.at(chunk)->deadline();
+  if (deadline == before) return;
+  deadlines_.erase({before, chunk});
+  if (deadline < absl::InfiniteFuture()) deadlines_.insert({deadline, chunk});
+}
+
+void ShardJob::OnTime(absl::Time now, std::vector<ShardAction>* actions) {
+  while (deadline() <= now) {
+    const auto [before, chunk] = *deadlines_.begin();
+    trace_.OnArrival();
+    std::vector<DueAnswer> due;
+    chunks_.at(chunk)->OnTime(now, &due);
+    KeepDeadline(chunk, before);
+    SendDue(chunk, due, actions);
   }
 }
 
@@ -347,52 +367,6 @@ void ShardJob::OnDisconnected(transport::ConnectionId connection) {
   if (binding == bindings_.end()) return;
   nodes_[binding->second.node].lines[binding->second.line].Leave(connection);
   bindings_.erase(binding);
-}
-
-std::vector<proto::NodeClock> ShardJob::NextNodeClocks() {
-  if (reports_to_skip_ > 0) {
-    --reports_to_skip_;
-    return {};
-  }
-  reports_to_skip_ = nodes_.size() * plan_.chunks.size() / kLooksPerReport;
-  return NodeClocks();
-}
-
-std::vector<proto::NodeClock> ShardJob::NodeClocks() const {
-  if (plan_.chunks.empty()) return {};
-  std::vector<proto::NodeClock> clocks(nodes_.size());
-  for (size_t node = 0; node < nodes_.size(); ++node) {
-    clocks[node].set_node(plan_.nodes[node].value());
-    clocks[node].set_clock(kClockInfinity);
-    clocks[node].set_connected(IsConnected(nodes_[node].lines));
-  }
-  for (const OwnChunk& chunk : plan_.chunks) {
-    const ChunkState& state = *chunks_.at(chunk.id.value());
-    for (size_t node = 0; node < nodes_.size(); ++node) {
-      proto::NodeClock& clock = clocks[node];
-      if (state.Received(node) < clock.clock()) {
-        clock.set_clock(state.Received(node));
-        clock.set_chunk(chunk.id.value());
-        clock.set_retired(state.IsRetired(node));
-      }
-      if (state.IsWaiting(node)) clock.set_unanswered(clock.unanswered() + 1);
-    }
-  }
-  return clocks;
-}
-
-uint64_t ShardJob::MemoryBytes() const {
-  uint64_t bytes = 0;
-  for (const auto& [id, chunk] : chunks_) bytes += chunk->bytes();
-  if (trace_.log() != nullptr) bytes += trace_.log()->memory_bytes();
-  return bytes;
-}
-
-std::vector<transport::ConnectionId> ShardJob::Connections() const {
-  std::vector<transport::ConnectionId> connections;
-  for (const auto& [connection, binding] : bindings_) connections.push_back(connection);
-  std::sort(connections.begin(), connections.end());
-  return connections;
 }
 
 }  // namespace strata::server

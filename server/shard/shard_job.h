@@ -4,10 +4,13 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/container/flat_hash_map.h"
+#include "absl/time/time.h"
 #include "server/shard/chunk_state.h"
 #include "server/shard/node_line.h"
 #include "server/shard/shard_core.h"
@@ -29,8 +32,13 @@ class ShardJob {
   bool OnHello(transport::ConnectionId connection, const wire::Frame& frame,
                const wire::Hello& hello, std::vector<ShardAction>* actions);
   // A frame of a bound connection.
-  void OnFrame(transport::ConnectionId connection, const wire::Frame& frame,
+  void OnFrame(transport::ConnectionId connection, const wire::Frame& frame, absl::Time now,
                std::vector<ShardAction>* actions);
+  // See ShardCore.
+  void OnTime(absl::Time now, std::vector<ShardAction>* actions);
+  absl::Time deadline() const {
+    return deadlines_.empty() ? absl::InfiniteFuture() : deadlines_.begin()->first;
+  }
   void OnDisconnected(transport::ConnectionId connection);
 
   // Answers a frame with an error and counts it.
@@ -85,12 +93,14 @@ class ShardJob {
   void OnInit(transport::ConnectionId connection, const wire::Frame& frame,
               std::vector<ShardAction>* actions);
   void OnPushPull(transport::ConnectionId connection, size_t node, const wire::Frame& frame,
-                  std::vector<ShardAction>* actions);
+                  absl::Time now, std::vector<ShardAction>* actions);
   void OnCut(transport::ConnectionId connection, size_t node, const wire::Frame& frame,
              std::vector<ShardAction>* actions);
   void OnRetire(transport::ConnectionId connection, size_t node, const wire::Frame& frame,
                 std::vector<ShardAction>* actions);
 
+  // The chunk's deadline may be another one than before.
+  void KeepDeadline(uint32_t chunk, absl::Time before);
   void SendDue(uint32_t chunk, const std::vector<DueAnswer>& due,
                std::vector<ShardAction>* actions);
   // An answer, or the refusal to make one.
@@ -105,6 +115,7 @@ class ShardJob {
   // By ChunkId; fixed after construction. Pointers, because a chunk does not move.
   absl::flat_hash_map<uint32_t, std::unique_ptr<ChunkState>> chunks_;
   absl::flat_hash_map<uint32_t, uint32_t> line_of_chunk_;
+  std::set<std::pair<absl::Time, uint32_t>> deadlines_;  // of chunks that have one
   std::vector<Node> nodes_;
   absl::flat_hash_map<transport::ConnectionId, Binding> bindings_;
   ShardCounters counters_;

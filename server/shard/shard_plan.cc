@@ -103,6 +103,11 @@ absl::StatusOr<ShardPlan> PlanOf(const proto::JobRecord& record, ShardId own_sha
   if (absl::Status status = PlanChunks(record, own_shard, &plan); !status.ok()) return status;
   const proto::Job& job = record.job();
   plan.rules.policy = ConsistencyPolicy::Of(job.consistency());
+  if (plan.rules.policy.quorum() > plan.nodes.size()) {
+    return absl::InvalidArgumentError(
+        absl::StrFormat("consistency.lazy.quorum.nodes: %d, but the job has %d nodes",
+                        plan.rules.policy.quorum(), plan.nodes.size()));
+  }
   plan.rules.order = job.order();
   plan.rules.push_codec = kernels::CodecOf(job.push());
   plan.rules.answers = {kernels::CompressionOf(job.pull(), kernels::Feedback::kFollow),

@@ -1,5 +1,6 @@
 #include "server/shard/shard_thread.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "absl/synchronization/notification.h"
@@ -110,8 +111,10 @@ void ShardThread::Run() {
   std::vector<transport::Event> events;
   while (!stopping_) {
     events.clear();
-    endpoint_->Poll(backlog_.empty() ? kIdlePoll : kBusyPoll, &events);
+    endpoint_->Poll(PollFor(), &events);
     queue_.RunAll();
+    core_.OnTime(absl::Now(), &actions_);
+    Execute();
     for (transport::Event& event : events) OnEvent(std::move(event));
     backlog_.SendWaiting();
   }
@@ -119,10 +122,17 @@ void ShardThread::Run() {
   queue_.RunAll();
 }
 
+absl::Duration ShardThread::PollFor() const {
+  const absl::Duration most = backlog_.empty() ? kIdlePoll : kBusyPoll;
+  const absl::Time due = core_.deadline();
+  if (due == absl::InfiniteFuture()) return most;
+  return std::clamp(due - absl::Now(), absl::ZeroDuration(), most);
+}
+
 void ShardThread::OnEvent(transport::Event event) {
   switch (event.kind) {
     case transport::Event::Kind::kFrame:
-      core_.OnFrame(event.connection, std::move(event.frame), &actions_);
+      core_.OnFrame(event.connection, std::move(event.frame), absl::Now(), &actions_);
       break;
     case transport::Event::Kind::kMalformed:
       if (IsWorthALine(++refused_)) {

@@ -59,6 +59,8 @@ class ShardThread {
 
  private:
   void Run();
+  // Until when nothing is due.
+  absl::Duration PollFor() const;
   void OnEvent(transport::Event event);
   void Execute();
   void Send(transport::ConnectionId connection, const wire::Frame& frame);

@@ -5,6 +5,7 @@
 #include "absl/strings/str_format.h"
 #include "common/copies.h"
 #include "common/job/consistency.h"
+#include "common/job/same_host.h"
 #include "worker/exchange/node_share.h"
 
 namespace strata::worker {
@@ -18,7 +19,8 @@ LocalStepsLayer::LocalStepsLayer(std::unique_ptr<ExchangeCore> below, const Core
       steps_(StepsPerClock(options.record.job())),
       samples_of_all_(JobSamplesPerOwn(options.record, options.node)),
       rule_(kernels::LocalUpdateRuleOf(options.record.job(), options.record.samples_per_epoch())),
-      changes_(BufferPool::kRetainedBytesMax, options.memory),
+      changes_(BufferPool::kRetainedBytesMax,
+               PushesOutliveAnswers(options.record.job()) ? nullptr : options.memory),
       chunks_(map_.chunks()) {
   for (uint32_t c = 0; c < map_.chunks(); ++c) {
     const ChunkId id(c);

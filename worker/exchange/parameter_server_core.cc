@@ -62,6 +62,7 @@ ParameterServerCore::ParameterServerCore(const CoreOptions& options, ChunkMap ma
       encoder_(std::move(encoder)),
       answer_codec_(kernels::CodecOf(options.record.job().pull())),
       window_(std::max<uint32_t>(1, options.record.job().window())),
+      has_quorum_(options.record.job().consistency().lazy().has_quorum()),
       chunks_(map.chunks()) {
   const proto::Placement& placement = options.record.placement();
   std::vector<std::vector<ChunkId>> held(placement.shard_endpoints_size());
@@ -115,10 +116,19 @@ void ParameterServerCore::Seed(Shard* shard, CoreActions* actions) {
 
 void ParameterServerCore::Submit(ChunkId chunk, CoreActions* actions) {
   Chunk& state = chunks_[chunk.value()];
+  if (has_quorum_) state.base = RoundOf(state.submitted);
   ++state.submitted;
   Shard& shard = shards_[state.shard];
   shard.window.Ready(chunk);
   Push(&shard, actions);
+}
+
+uint64_t ParameterServerCore::RoundOf(uint64_t step) {
+  if (step < steps_begun_) return round_;
+  steps_begun_ = step + 1;
+  round_ = chunks_[0].version;
+  for (const Chunk& chunk : chunks_) round_ = std::min(round_, chunk.version);
+  return round_;
 }
 
 void ParameterServerCore::Push(Shard* shard, CoreActions* actions) {
@@ -141,7 +151,7 @@ absl::Status ParameterServerCore::OnPayload(const NodeAction& asked, Bytes paylo
   } else {
     header.op = Op::kPushPull;
     header.clock = asked.clock;
-    header.base_version = chunk.version;
+    header.base_version = has_quorum_ ? chunk.base : chunk.version;
     header.sample_count = samples;
     header.codec = encoder_->codec();
     absl::StatusOr<Bytes> encoded = encoder_->Encode(asked.chunk, payload, samples);

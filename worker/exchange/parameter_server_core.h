@@ -62,6 +62,7 @@ class ParameterServerCore final : public ExchangeCore {
     uint64_t submitted = 0;  // clocks
     uint64_t answered = 0;   // clocks
     uint64_t version = 0;    // of the weights in hand
+    uint64_t base = 0;       // with a quorum: the round of the last step that was submitted
     uint64_t copy = 0;       // answers that they have, where answers are encoded
   };
   struct Shard {
@@ -100,6 +101,9 @@ class ParameterServerCore final : public ExchangeCore {
   absl::Status OnPushAnswer(Shard* shard, const wire::Header& asked, const wire::Frame& frame,
                             absl::Time now, CoreActions* actions);
   void OnCutAnswer(Shard* shard, const wire::Frame& frame, absl::Time now, CoreActions* actions);
+  // With a quorum: the round that the node's step belongs to, the same for all of its chunks: the
+  // least version that it has of any of them.
+  uint64_t RoundOf(uint64_t step);
   // Ends all connections.
   void Close(CoreActions* actions);
   void CountBytes();
@@ -110,8 +114,10 @@ class ParameterServerCore final : public ExchangeCore {
   const std::unique_ptr<PushEncoder> encoder_;
   const wire::Codec answer_codec_;
   const uint32_t window_;
+  const bool has_quorum_;
   Exchange::Phase phase_ = Exchange::Phase::kSeeding;
-  uint64_t clocks_ = 0;   // kFinishing: pushes of every chunk
+  uint64_t clocks_ = 0;  // kFinishing: pushes of every chunk
+  uint64_t steps_begun_ = 0, round_ = 0;
   uint32_t settled_ = 0;  // shards that are done with the phase
   std::vector<Chunk> chunks_;
   std::vector<Shard> shards_;
