@@ -54,6 +54,7 @@ JobScene JobTable::SceneOf(const JobEntry& entry, absl::Time now) const {
   scene.phase = server::SceneOf(entry.phase);
   scene.phase_since = entry.phase_since;
   scene.has_local_steps = HasLocalSteps(entry.job());
+  scene.has_quorum = entry.job().consistency().lazy().has_quorum();
   scene.has_aggregators = entry.job().exchange() != proto::Job::NONE;
   scene.staleness = StalenessOf(entry.job());
   for (const JobNode& node : entry.nodes) {

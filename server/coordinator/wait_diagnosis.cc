@@ -31,11 +31,12 @@ class Diagnosis {
 
   std::vector<proto::Wait> Find() {
     if (scene_.phase == JobScene::Phase::kInstalling) FindInstalling();
+    const bool goes_on = QuorumGoesOn();
     for (const NodeScene& node : scene_.nodes) {
-      if (!node.finished) FindOn(node);
+      if (!node.finished && !goes_on) FindOn(node);
     }
     for (const auto& [shard, owed] : owed_) AddServer(*shard, owed);
-    if (waits_.empty() && scene_.phase == JobScene::Phase::kTraining) FindLagging();
+    if (waits_.empty() && !goes_on && scene_.phase == JobScene::Phase::kTraining) FindLagging();
     std::stable_sort(waits_.begin(), waits_.end(),
                      [](const auto& a, const auto& b) { return a.seconds() > b.seconds(); });
     if (waits_.size() > timing_.waits_max) waits_.resize(timing_.waits_max);
@@ -107,6 +108,15 @@ class Diagnosis {
     return &wait;
   }
 
+  // Whether every shard gets pushes, so that who is slow, or stands still, holds nobody up.
+  bool QuorumGoesOn() const;
+  // Of any node.
+  static absl::Time LastPushAt(const ShardScene& shard) {
+    absl::Time last = absl::InfinitePast();
+    if (shard.nodes_since == nullptr) return last;
+    for (const absl::Time since : *shard.nodes_since) last = std::max(last, since);
+    return last;
+  }
   void FindInstalling();
   void FindOn(const NodeScene& node);
   void AddSilentDaemon(const NodeScene& node);
@@ -128,6 +138,14 @@ class Diagnosis {
   std::map<const ShardScene*, Owed> owed_;
   std::vector<proto::Wait> waits_;
 };
+
+bool Diagnosis::QuorumGoesOn() const {
+  if (!scene_.has_quorum || scene_.phase != JobScene::Phase::kTraining) return false;
+  return std::all_of(scene_.shards.begin(), scene_.shards.end(), [&](const ShardScene& shard) {
+    if (shard.nodes == nullptr) return true;  // holds nothing, or has not said so yet
+    return !IsSilent(shard.heard_at) && now_ - LastPushAt(shard) < timing_.show_after;
+  });
+}
 
 void Diagnosis::FindInstalling() {
   const absl::Duration waited = now_ - scene_.phase_since;
@@ -300,7 +318,9 @@ bool Diagnosis::Owes(const NodeScene& node, const proto::ShardActivity& line,
   // A retired node asks for the last weights, which are there once all have retired.
   for (const proto::NodeClock& other : *shard.nodes) {
     if (other.node() == node.node || other.retired()) continue;
-    if (own->retired() || other.clock() + *scene_.staleness <= clock) return false;
+    // With a quorum the clocks of nodes do not tell who waits for whom.
+    const bool may_wait_for_it = scene_.has_quorum || other.clock() + *scene_.staleness <= clock;
+    if (own->retired() || may_wait_for_it) return false;
   }
   return said_at - shard.least_since >= timing_.show_after;
 }
@@ -308,7 +328,8 @@ bool Diagnosis::Owes(const NodeScene& node, const proto::ShardActivity& line,
 // What the words of aggregators and ranks do not explain.
 void Diagnosis::FindLagging() {
   for (const ShardScene& shard : scene_.shards) {
-    const absl::Duration waited = now_ - shard.least_since;
+    const absl::Duration waited =
+        now_ - (scene_.has_quorum ? LastPushAt(shard) : shard.least_since);
     if (shard.nodes == nullptr || waited < timing_.unexplained_after) continue;
     const uint64_t least = LeastClock(*shard.nodes);
     const bool anybody_ahead = std::any_of(
@@ -317,7 +338,9 @@ void Diagnosis::FindLagging() {
     if (scene_.has_local_steps && !anybody_ahead) continue;
     for (const NodeScene& node : scene_.nodes) {
       for (const proto::NodeClock& clock : *shard.nodes) {
-        if (clock.node() != node.node || clock.retired() || clock.clock() > least) continue;
+        if (clock.node() != node.node || clock.retired()) continue;
+        // With a quorum those that others wait for are those that wait for nothing.
+        if (scene_.has_quorum ? clock.unanswered() > 0 : clock.clock() > least) continue;
         Add({NameOf(node), true,
              absl::StrFormat("has not pushed chunk %d to server %s (shard %d)", clock.chunk(),
                              shard.daemon, shard.shard)},

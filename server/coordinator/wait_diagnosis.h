@@ -46,6 +46,7 @@ struct JobScene {
   bool has_aggregators = true;        // the job has an exchange
   std::optional<uint64_t> staleness;  // steps that an answer may lag; none: async
   bool has_local_steps = false;       // nodes push only now and then
+  bool has_quorum = false;            // clocks close without those who are late
   std::vector<NodeScene> nodes;
   std::vector<ShardScene> shards;
 };

@@ -296,6 +296,34 @@ TEST_F(DiagnosisTest, RanksThatFinishAfterTheirAggregatorHasEndedAreNamed) {
   EXPECT_THAT(Texts(), IsEmpty());
 }
 
+TEST_F(DiagnosisTest, ANodeThatAQuorumGoesOnWithoutHoldsNobodyUp) {
+  scene_.has_quorum = true;
+  WaitAllBut(3, 12);
+  rank(3).set_process_state("stopped by a signal");
+  clocks_[0].set_clock(90);
+  clocks_since_[0] = kNow - absl::Seconds(1);
+  EXPECT_THAT(Texts(), IsEmpty());
+  clocks_since_[0] = kNow - absl::Seconds(4);
+  EXPECT_THAT(Texts(), ElementsAre("node 1 (w2) rank 3 at step 57 for 12 s: stopped by a signal"));
+  scene_.has_quorum = false;
+  clocks_since_[0] = kNow;
+  EXPECT_EQ(Texts().size(), 1u) << "without a quorum everybody waits for it";
+}
+
+TEST_F(DiagnosisTest, WhereAQuorumStandsStillThoseWhoWaitForNothingAreNamed) {
+  scene_.has_quorum = true;
+  for (int r = 0; r < 4; ++r) rank(r).set_waiting(true);
+  clocks_[0].set_unanswered(2);
+  clocks_[0].set_clock(40);
+  line(0).set_unanswered(2);
+  line(0).set_oldest_clock(40);
+  line(0).set_oldest_ms(11'000);
+  shard().least_since = kNow - absl::Seconds(60);
+  clocks_since_ = {kNow - absl::Seconds(11), kNow - absl::Seconds(30)};
+  EXPECT_THAT(Texts(), ElementsAre("node 1 (w2) at step 40 for 11 s: has not pushed chunk 40 to "
+                                   "server s1 (shard 0)"));
+}
+
 TEST_F(DiagnosisTest, WhereNobodyTellsWhyTheNodeThatLagsIsNamed) {
   WaitAllBut(3, 9);
   rank(3).set_waiting(true);

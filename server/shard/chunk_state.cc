@@ -74,6 +74,11 @@ PushResult ChunkState::OnDuplicate(const Push& push, std::vector<DueAnswer>* due
   if (is_last && same_process && differs) {
     return Refuse(wire::ErrorCode::kConflict, "other content than before");
   }
+  if (is_last && node.held && !same_process) {
+    nodes_[push.node].held = false;
+    CollectDue(due);
+    return {.duplicate = true};
+  }
   // A push before the last was answered, or the process would not have pushed again; a new process
   // that starts over wants its answer.
   if ((is_last && !node.waiting) || (!is_last && !same_process)) {
@@ -207,7 +212,10 @@ void ChunkState::ApplyClock(const Bytes& sum, uint64_t samples) {
 }
 
 void ChunkState::JoinOpenClock(const Push& push, Addend sum) {
-  if (push.base_version == weights_.version()) {
+  const bool in_time = push.base_version == weights_.version();
+  nodes_[push.node].held = in_time;
+  // What the process before has pushed may be in the same clock.
+  if (in_time && !quorum_->Waits(push.node)) {
     quorum_->Join(push.node, std::move(sum), push.samples);
   } else {
     quorum_->JoinLate(push.node, std::move(sum), push.samples);
@@ -230,6 +238,7 @@ void ChunkState::CloseIfOver(absl::Time now) {
     if (now < closes_at_) return;
   }
   closes_at_ = absl::InfiniteFuture();
+  for (NodeProgress& node : nodes_) node.held = false;
   const uint64_t samples = quorum_->samples();
   ApplyClock(quorum_->Close(), samples);
 }
@@ -240,10 +249,10 @@ void ChunkState::OnTime(absl::Time now, std::vector<DueAnswer>* due) {
   CollectDue(due);
 }
 
-void ChunkState::OnRetire(size_t node, std::vector<DueAnswer>* due) {
+void ChunkState::OnRetire(size_t node, absl::Time now, std::vector<DueAnswer>* due) {
   nodes_[node].retired = true;
   if (quorum_ != nullptr) {
-    CloseIfOver(absl::InfinitePast());
+    CloseIfOver(now);
   } else {
     ApplyCompleteClocks(due);
   }
@@ -260,8 +269,7 @@ void ChunkState::CollectDue(std::vector<DueAnswer>* due) {
   const uint64_t gate = Gate();
   for (size_t i = 0; i < nodes_.size(); ++i) {
     NodeProgress& node = nodes_[i];
-    const bool is_held = quorum_ != nullptr && quorum_->Waits(i);
-    if (node.waiting && !is_held && rules_.policy.MayAnswer(node.received - 1, gate)) {
+    if (node.waiting && !node.held && rules_.policy.MayAnswer(node.received - 1, gate)) {
       node.waiting = false;
       due->push_back(AnswerTo(i));
       if (rules_.compensation) node.base = {weights_.version(), weights_.weights()};

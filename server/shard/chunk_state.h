@@ -76,8 +76,9 @@ struct PushResult {
 // With a quorum of K nodes the chunk has one open clock, whose number is the weights' version. A
 // push that was computed for it (base_version) waits in it; one of an earlier clock joins it too
 // and is answered at once. It closes when K nodes wait, or all that have not retired, if they are
-// fewer, and then the grace is over or each of those has come. A late push must not wait: with
-// chunks whose quorums differ, each node could wait for one of the others.
+// fewer, and then the grace is over or each of those has come. Nobody else may wait: chunks have
+// different quorums, and each node could wait for one of the others. So a process that replaces
+// another one, whose push waits, does not.
 //
 // Threads: one.
 class ChunkState {
@@ -98,7 +99,7 @@ class ChunkState {
   // also where the push itself is refused.
   PushResult OnPush(Push push, std::vector<DueAnswer>* due);
   // The node pushes no more: it holds nobody up.
-  void OnRetire(size_t node, std::vector<DueAnswer>* due);
+  void OnRetire(size_t node, absl::Time now, std::vector<DueAnswer>* due);
   // When OnTime is due: the grace of a clock with a quorum; InfiniteFuture: never.
   absl::Time deadline() const { return closes_at_; }
   void OnTime(absl::Time now, std::vector<DueAnswer>* due);
@@ -131,6 +132,7 @@ class ChunkState {
     uint64_t checksum = 0;
     uint32_t samples = 0;
     uint32_t versions_behind = 0;
+    bool held = false;  // with a quorum: until the open clock closes
     // With delay compensation: of its last answer.
     WeightVersion base;
     bool cut_waiting = false;

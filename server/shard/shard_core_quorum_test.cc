@@ -170,6 +170,25 @@ TEST(ShardCoreQuorum, ARepeatedPushCountsOnceAndIsAnsweredOnceItsClockHasClosed)
       << "the newest weights";
 }
 
+TEST(ShardCoreQuorum, AProcessThatReplacesOneWhosePushWaitsDoesNotWait) {
+  OneWeight job("nodes: 3", 3);
+  job.Push(0, -4, 4, 0);
+  EXPECT_TRUE(job.PushAgain(0, -4, 4, 0).empty()) << "the same process";
+  job.nodes[0] = job.shard.Join(job.record, 0, /*incarnation=*/2);
+  const auto replay = [&](uint64_t clock, uint64_t base_version) {
+    wire::Frame push = PushFrame(job.record, 0, 0, clock, {-4}, 4, base_version);
+    push.header.incarnation = 2;
+    return AnswersOf(job.shard.Deliver(job.nodes[0], push));
+  };
+  const Answers at_once = {{0, 0, 0, 0, 0.0f}};
+  EXPECT_EQ(replay(0, 0), at_once);
+  EXPECT_EQ(replay(0, 0), at_once) << "asked again";
+  EXPECT_EQ(replay(1, 0), Answers()) << "in time for the same clock";
+  job.Push(1, -4, 4, 0);
+  EXPECT_EQ(AnswersOf(job.Push(2, -4, 4, 0)),
+            Answers({{0, 1, 1, 0, 1.0f}, {1, 0, 1, 0, 1.0f}, {2, 0, 1, 0, 1.0f}}));
+}
+
 TEST(ShardCoreQuorum, ALatePushThatIsNotFiniteIsRefusedAndCountsNowhere) {
   OneWeight job("nodes: 2", 3);
   const auto sent = job.Push(0, std::numeric_limits<float>::quiet_NaN(), 4, 0);

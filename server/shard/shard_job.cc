@@ -167,7 +167,7 @@ void ShardJob::OnFrame(transport::ConnectionId connection, const wire::Frame& fr
     case Op::kCut:
       return OnCut(connection, binding.node, frame, actions);
     default:
-      return OnRetire(connection, binding.node, frame, actions);
+      return OnRetire(connection, binding.node, frame, now, actions);
   }
 }
 
@@ -240,14 +240,14 @@ void ShardJob::OnCut(transport::ConnectionId connection, size_t node, const wire
 }
 
 void ShardJob::OnRetire(transport::ConnectionId connection, size_t node, const wire::Frame& frame,
-                        std::vector<ShardAction>* actions) {
+                        absl::Time now, std::vector<ShardAction>* actions) {
   Send(connection, Reply(frame.header, Op::kRetireOk), actions);
   trace_.OnArrival();
   for (const OwnChunk& chunk : plan_.chunks) {
     ChunkState& state = *chunks_.at(chunk.id.value());
     const absl::Time deadline_before = state.deadline();
     std::vector<DueAnswer> due;
-    state.OnRetire(node, &due);
+    state.OnRetire(node, now, &due);
     KeepDeadline(chunk.id.value(), deadline_before);
     SendDue(chunk.id.value(), due, actions);
   }

@@ -97,7 +97,7 @@ class ShardJob {
   void OnCut(transport::ConnectionId connection, size_t node, const wire::Frame& frame,
              std::vector<ShardAction>* actions);
   void OnRetire(transport::ConnectionId connection, size_t node, const wire::Frame& frame,
-                std::vector<ShardAction>* actions);
+                absl::Time now, std::vector<ShardAction>* actions);
 
   // The chunk's deadline may be another one than before.
   void KeepDeadline(uint32_t chunk, absl::Time before);

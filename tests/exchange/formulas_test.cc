@@ -92,6 +92,23 @@ History DoubleBuffering() {
   return history;
 }
 
+// What sync is, and a quorum of all nodes.
+History Sync() {
+  History history(kNodes);
+  Vector w(kElements, kFirst);
+  Momentum optimizer;
+  for (uint32_t t = 0; t <= kSteps; ++t) {
+    Vector g(kElements, 0.0);
+    for (uint32_t n = 0; n < kNodes; ++n) {
+      history[n].push_back(w);
+      const Vector own = MeanGradient(n, w);
+      for (uint32_t i = 0; i < kElements; ++i) g[i] += own[i] / kNodes;
+    }
+    optimizer.Update(g, &w);
+  }
+  return history;
+}
+
 class Recorder {
  public:
   absl::Status Train(Client* client) {
@@ -165,6 +182,14 @@ TEST(Formulas, LocalSgdAveragesTheNodesWeightsEveryHSteps) {
 TEST(Formulas, DiLoCoTakesNesterovStepsWithTheNodesMeanChange) {
   ExpectFollows("preset: 'diloco(4)'", LocalSteps(4, 0.7, 0.9));
   ExpectFollows("lazy { local_steps: 1 outer { lr: 0.5 momentum: 0.3 } }", LocalSteps(1, 0.5, 0.3));
+}
+
+TEST(Formulas, AQuorumOfAllNodesIsSync) {
+  ExpectFollows("sync {}", Sync());
+  ExpectFollows("preset: 'quorum(3)'", Sync());
+  ExpectFollows("lazy { local_steps: 5 quorum { nodes: 3 grace_ms: 1 } }", LocalSteps(5, 1.0, 0.0));
+  // Whoever comes first waits for the others, for a minute at most.
+  ExpectFollows("lazy { quorum { nodes: 1 grace_ms: 60000 } }", Sync());
 }
 
 TEST(Formulas, DoubleBufferingUpdatesWithTheGradientsBeforeTheLast) {

@@ -75,6 +75,12 @@ TEST(ModesTest, LocalStepsPushOncePerRoundAndOnceMoreForWhatIsLeft) {
   ExpectConverges("lazy { staleness: 1 apply: ON_ARRIVAL local_steps: 2 }", 3000, 256, 20);
 }
 
+TEST(ModesTest, AQuorumCountsEveryPushOnceAlsoThoseThatAreLate) {
+  ExpectConverges("preset: 'quorum(2)'");
+  ExpectConverges("lazy { quorum { nodes: 2 grace_ms: 1 } }");
+  ExpectConverges("lazy { local_steps: 2 quorum { nodes: 2 } }", 3000, 256, 20);
+}
+
 TEST(ModesTest, AModelSmallerThanTheSmallestChunkIsOneChunkOnOneOfTheShards) {
   ExpectConverges("sync {}", 9, 9);
 }

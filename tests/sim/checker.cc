@@ -98,8 +98,8 @@ uint64_t JobChecker::Gate(const Chunk& chunk) const {
 }
 
 void JobChecker::OnShardFrame(uint32_t shard, transport::ConnectionId connection,
-                              const wire::Frame& frame, const std::vector<ShardAction>& actions,
-                              size_t held) {
+                              const wire::Frame& frame, absl::Time now,
+                              const std::vector<ShardAction>& actions, size_t held) {
   const bool refused = IsRefused(frame.header, actions);
   if (!refused) CheckSender(shard, connection, frame);
   switch (frame.header.op) {
@@ -107,13 +107,13 @@ void JobChecker::OnShardFrame(uint32_t shard, transport::ConnectionId connection
       TakeInit(frame, refused);
       break;
     case Op::kPushPull:
-      if (TakePush(frame, refused, actions)) {
+      if (TakePush(frame, refused, now, actions)) {
         PeerOf(frame.header.node, frame.header.chunk).MoveToBack(connection);
       }
       CheckHeld(shard, &chunks_[frame.header.chunk], held);
       break;
     case Op::kRetire:
-      if (!refused) TakeRetire(shard, frame, actions);
+      if (!refused) TakeRetire(shard, frame, now, actions);
       break;
     case Op::kCut:
       if (!refused) TakeCut(frame.header, actions);
@@ -121,6 +121,28 @@ void JobChecker::OnShardFrame(uint32_t shard, transport::ConnectionId connection
     default:
       break;
   }
+  CheckAnswers(actions);
+}
+
+void JobChecker::OnShardTime(uint32_t shard, absl::Time now,
+                             const std::vector<ShardAction>& actions) {
+  std::vector<ShardAction> own;
+  for (const ShardAction& action : actions) {
+    if (action.frame.header.job == record_.job_id()) own.push_back(action);
+  }
+  for (uint32_t c = 0; c < chunks_.size(); ++c) {
+    Chunk& chunk = chunks_[c];
+    if (chunk.shard != shard || !chunk.reference) continue;
+    const uint64_t version_before = chunk.reference->version();
+    wire::Header none;
+    CheckDue(c, chunk.reference->OnTime(now), none, own);
+    // What a clock with a quorum held is gone with it.
+    if (chunk.reference->version() != version_before) CheckHeld(shard, &chunk, 0);
+  }
+  CheckAnswers(own);
+}
+
+void JobChecker::CheckAnswers(const std::vector<ShardAction>& actions) {
   for (const ShardAction& action : actions) {
     if (action.kind != ShardAction::Kind::kSend) continue;
     const Op op = action.frame.header.op;
@@ -140,7 +162,7 @@ void JobChecker::TakeInit(const wire::Frame& frame, bool refused) {
   chunk.first_hash = HashOf(frame.payload);
 }
 
-bool JobChecker::TakePush(const wire::Frame& frame, bool refused,
+bool JobChecker::TakePush(const wire::Frame& frame, bool refused, absl::Time now,
                           const std::vector<ShardAction>& actions) {
   const wire::Header& push = frame.header;
   Chunk& chunk = chunks_[push.chunk];
@@ -176,7 +198,8 @@ bool JobChecker::TakePush(const wire::Frame& frame, bool refused,
                                .clock = push.clock,
                                .base_version = push.base_version,
                                .samples = push.sample_count,
-                               .sum = codecs_.SumOf(frame)});
+                               .sum = codecs_.SumOf(frame),
+                               .at = now});
   if (!chunk.reference->violation().empty()) {
     Violate("only right pushes are taken", chunk.reference->violation());
   }
@@ -189,6 +212,10 @@ bool JobChecker::TakePush(const wire::Frame& frame, bool refused,
 void JobChecker::TakeAgain(const wire::Header& push, const std::vector<ShardAction>& actions) {
   const Chunk& chunk = chunks_[push.chunk];
   const bool is_last = push.clock + 1 == chunk.received[push.node];
+  if (has_quorum() && is_last && push.incarnation != chunk.pushed_by[push.node]) {
+    const std::vector<ReferenceChunk::Due> due = chunk.reference->OnReplay(push.node);
+    if (!due.empty()) CheckDue(push.chunk, due, push, actions);
+  }
   const bool is_asked =
       is_last ? push.clock < chunk.due[push.node] : push.incarnation != chunk.pushed_by[push.node];
   if (is_asked) CheckSent(Op::kAnswer, push.node, push.chunk, push.clock, actions);
@@ -203,33 +230,17 @@ void JobChecker::TakeCut(const wire::Header& cut, const std::vector<ShardAction>
   }
 }
 
-bool JobChecker::IsNewest(const wire::Header& push) const {
-  const Chunk& chunk = chunks_[push.chunk];
-  return chunk.received[push.node] == push.clock + 1 &&
-         chunk.pushed_by[push.node] == push.incarnation;
-}
-
-// Damping makes the mark of a push smaller; the shard's own count of versions is not asked.
-void JobChecker::Mark(Chunk* chunk, const wire::Header& push) {
-  const uint64_t behind = chunk->version - push.base_version;
-  if (!per_clock()) ++chunk->version;
-  const bool damped =
-      consistency_.has_async() && consistency_.async().damping() == proto::Async::INVERSE_STALENESS;
-  if (!damped || behind < 2 || chunk->ledger == 0) return;
-  const proto::LogicalNode& node = record_.view().nodes(static_cast<int>(push.node));
-  for (uint32_t rank = node.first_rank(); rank < node.first_rank() + node.ranks(); ++rank) {
-    chunk->marks[rank * plan_.clocks + push.clock] = static_cast<float>(1.0 / behind);
-  }
-}
-
-void JobChecker::TakeRetire(uint32_t shard, const wire::Frame& frame,
+void JobChecker::TakeRetire(uint32_t shard, const wire::Frame& frame, absl::Time now,
                             const std::vector<ShardAction>& actions) {
   const uint32_t node = frame.header.node;
   if (retired_[shard][node]) return;
   retired_[shard][node] = true;
   for (uint32_t c = 0; c < chunks_.size(); ++c) {
     if (chunks_[c].shard != shard || !chunks_[c].reference) continue;
-    CheckDue(c, chunks_[c].reference->OnRetire(node), frame.header, actions);
+    const uint64_t version_before = chunks_[c].reference->version();
+    CheckDue(c, chunks_[c].reference->OnRetire(node, now), frame.header, actions);
+    const bool closed = has_quorum() && chunks_[c].reference->version() != version_before;
+    if (closed) CheckHeld(shard, &chunks_[c], 0);
     if (Gate(chunks_[c]) < kInfinity) continue;
     for (const auto& [waits, clock] : std::exchange(chunks_[c].cuts, {})) {
       CheckSent(Op::kCutAnswer, waits, c, clock, actions);
@@ -306,7 +317,7 @@ void JobChecker::CheckAnswer(const wire::Frame& frame) {
 
 // Counted from what the shard has really received.
 void JobChecker::CheckBound(const Chunk& chunk, const wire::Header& answer) {
-  if (!gated()) return;
+  if (!gated() || has_quorum()) return;
   const uint64_t gate = Gate(chunk);
   if (gate >= answer.clock + 1 || answer.clock + 1 - gate <= bound()) return;
   Violate("G3 staleness bound",
@@ -353,37 +364,23 @@ void JobChecker::CheckEncoded(Chunk* chunk, const wire::Frame& frame) {
       HashOf(codecs_.CopyOf(answer.node, ChunkId(answer.chunk))));
 }
 
-void JobChecker::CheckLedger(const Chunk& chunk, const wire::Frame& frame) {
-  const uint64_t gate = Gate(chunk);
-  for (const proto::LogicalNode& node : record_.view().nodes()) {
-    const uint64_t received = chunk.received[node.node()];
-    const uint64_t applied = per_clock() ? std::min(gate, received) : received;
-    for (uint32_t rank = node.first_rank(); rank < node.first_rank() + node.ranks(); ++rank) {
-      for (uint64_t clock = 0; clock < plan_.clocks; ++clock) {
-        const uint64_t element = rank * plan_.clocks + clock;
-        const float expected = clock < applied ? chunk.marks[element] : 0.0f;
-        const float found = frame.payload.floats()[element];
-        if (found == expected) continue;
-        return Violate("G1 exactly once",
-                       absl::StrFormat("chunk %d: rank %d's gradient of clock %d counts %g, not %g",
-                                       frame.header.chunk, rank, clock, found, expected));
-      }
-    }
-  }
-}
-
 // What waits for its clock to complete: less than every node's window, for the lowest chunk that is
 // held in a reserved slot has been pushed by all nodes that hold a higher one in theirs. Lazy, also
 // what was answered before its clock was complete. Of a chunk's clock, a part for every second
-// node.
+// node. With a quorum nodes are in different steps, so that no chunk is the lowest of all; and
+// those who were not in a chunk's last clock may be late for this one.
 void JobChecker::CheckHeld(uint32_t shard, Chunk* chunk, size_t held) {
   held_[shard] += held - chunk->held;
   chunk->held = held;
   const uint64_t parts = nodes_ > 1 ? (nodes_ + 1) / 2 : 0;
-  const uint64_t saved = reserve_ == worker::PushWindow::Reserve::kLowest ? 1 : 0;
+  const bool reserves = reserve_ == worker::PushWindow::Reserve::kLowest && !has_quorum();
+  const uint64_t saved = reserves ? 1 : 0;
   const uint64_t windows = nodes_ * uint64_t{plan_.window} * (1 + restarts_) - saved;
   const uint64_t one_clock = per_clock() ? parts * chunks_on_[shard] : 0;
-  const uint64_t limit = std::min(windows, one_clock) + bound() * one_clock;
+  const uint64_t late =
+      has_quorum() ? nodes_ - consistency_.lazy().quorum().nodes() + restarts_ : 0;
+  const uint64_t limit =
+      std::min(windows, one_clock) + bound() * one_clock + late * chunks_on_[shard];
   if (held_[shard] <= limit) return;
   Violate("window memory",
           absl::StrFormat("shard %d holds %d sums, at most %d", shard, held_[shard], limit),

@@ -41,7 +41,9 @@ class JobChecker final : public NodeChecker {
   // The job's shard has taken the frame of a node of this job and wants `actions` done; of the
   // frame's chunk it now holds so many gradient sums.
   void OnShardFrame(uint32_t shard, transport::ConnectionId connection, const wire::Frame& frame,
-                    const std::vector<server::ShardAction>& actions, size_t held);
+                    absl::Time now, const std::vector<server::ShardAction>& actions, size_t held);
+  // The shard has been told what time it is, and wants `actions` done, also for other jobs.
+  void OnShardTime(uint32_t shard, absl::Time now, const std::vector<server::ShardAction>& actions);
   // Whether this push is the newest that was taken of its node, and of the same process.
   bool IsNewest(const wire::Header& push) const;
   // The shard has learnt that a connection, of this job or another one, is gone.
@@ -120,16 +122,17 @@ class JobChecker final : public NodeChecker {
                      const std::vector<server::ShardAction>& actions);
   void TakeInit(const wire::Frame& frame, bool refused);
   // Whether it is a new one.
-  bool TakePush(const wire::Frame& frame, bool refused,
+  bool TakePush(const wire::Frame& frame, bool refused, absl::Time now,
                 const std::vector<server::ShardAction>& actions);
   // A repetition.
   void TakeAgain(const wire::Header& push, const std::vector<server::ShardAction>& actions);
   void TakeCut(const wire::Header& cut, const std::vector<server::ShardAction>& actions);
-  void TakeRetire(uint32_t shard, const wire::Frame& frame,
+  void TakeRetire(uint32_t shard, const wire::Frame& frame, absl::Time now,
                   const std::vector<server::ShardAction>& actions);
   void Mark(Chunk* chunk, const wire::Header& push);
   void CheckDue(uint32_t chunk, const std::vector<ReferenceChunk::Due>& due,
                 const wire::Header& cause, const std::vector<server::ShardAction>& actions);
+  void CheckAnswers(const std::vector<server::ShardAction>& actions);
   void CheckAnswer(const wire::Frame& answer);
   void CheckBound(const Chunk& chunk, const wire::Header& answer);
   void CheckWeights(Chunk* chunk, const wire::Frame& answer);
@@ -139,6 +142,7 @@ class JobChecker final : public NodeChecker {
   // Least number of pushes of nodes that have not retired there; infinity where all have.
   uint64_t Gate(const Chunk& chunk) const;
   bool gated() const { return !consistency_.has_async(); }
+  bool has_quorum() const { return consistency_.lazy().has_quorum(); }
   bool per_clock() const;
   uint64_t bound() const { return consistency_.has_lazy() ? consistency_.lazy().staleness() : 0; }
 

@@ -103,6 +103,12 @@ void JobChecker::CheckReceiver(const ShardAction& answer, const std::vector<Shar
   Violate("answers go where the node speaks", wire::Describe(header));
 }
 
+bool JobChecker::IsNewest(const wire::Header& push) const {
+  const Chunk& chunk = chunks_[push.chunk];
+  return chunk.received[push.node] == push.clock + 1 &&
+         chunk.pushed_by[push.node] == push.incarnation;
+}
+
 void JobChecker::OnDisconnected(uint32_t shard, ConnectionId connection) {
   for (std::vector<Peer>& lines : peers_[shard]) {
     for (Peer& peer : lines) std::erase(peer.open, connection);
@@ -172,7 +178,7 @@ void JobChecker::OnWeights(uint32_t node, ChunkId id, uint64_t clock,
                    absl::StrFormat("node %d chunk %d clock %d", node, id.value(), clock));
   }
   // Where the gate waits for everyone, the answer is the state after that clock and no other.
-  if (!per_clock() || bound() > 0 || restarts_ > 0) return;
+  if (!is_reproducible() || restarts_ > 0) return;
   const auto [known, is_new] = chunk.hash_of_clock.emplace(clock, hash);
   if (is_new || known->second == hash) return;
   Violate("G2 order of bits", absl::StrFormat("node %d chunk %d: other weights after clock %d than "
@@ -219,6 +225,8 @@ uint64_t JobChecker::ModelHash() const {
   return hash;
 }
 
-bool JobChecker::is_reproducible() const { return gated() && bound() == 0 && per_clock(); }
+bool JobChecker::is_reproducible() const {
+  return gated() && bound() == 0 && per_clock() && !has_quorum();
+}
 
 }  // namespace strata::sim

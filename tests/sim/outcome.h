@@ -3,6 +3,7 @@
 
 #include <array>
 #include <cstdint>
+#include <map>
 #include <string>
 #include <utility>
 #include <vector>
@@ -29,6 +30,8 @@ struct Outcome {
   uint64_t jobs_failed = 0, jobs_cancelled = 0, jobs_unharmed = 0;
   // Of jobs whose weights follow from their shape alone: shape and hash of the final model.
   std::vector<std::pair<std::string, uint64_t>> models;
+  // By job and node: when its ranks had made their last step, since the run began.
+  std::map<std::pair<uint32_t, uint32_t>, absl::Duration> trained_at;
 
   bool ok() const { return violation.empty(); }
 };

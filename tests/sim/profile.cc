@@ -1,5 +1,7 @@
 #include "tests/sim/profile.h"
 
+#include "absl/strings/str_format.h"
+
 namespace strata::sim {
 namespace {
 
@@ -55,6 +57,39 @@ void MakeLayers(Scenario* scenario) {
     job.local_steps = mode.local_steps;
     job.double_buffering = mode.double_buffering;
   }
+}
+
+// In every job some nodes close a clock, with a grace or without; and in some of them the last node
+// is slow.
+void MakeQuorums(Scenario* scenario) {
+  static constexpr uint32_t kGracesMs[] = {0, 0, 1, 5, 200};
+  static constexpr const char* kPulls[] = {"", "", "codec: INT8", "", "codec: TOP_K density: 0.1"};
+  for (size_t i = 0; i < scenario->jobs.size(); ++i) {
+    JobPlan& job = scenario->jobs[i];
+    const uint64_t choice = scenario->seed + i;
+    job.local_steps = choice % 4 == 3 ? 2 : 0;
+    job.consistency =
+        absl::StrFormat("lazy { %squorum { nodes: %d grace_ms: %d } }",
+                        job.local_steps > 0 ? "local_steps: 2 " : "", 1 + choice / 5 % job.nodes,
+                        kGracesMs[choice % std::size(kGracesMs)]);
+    job.pull = kPulls[choice / 3 % std::size(kPulls)];
+    if (choice % 3 == 0) job.last_node_step = absl::Milliseconds(5);
+  }
+}
+
+// One job of four nodes, the last of which is slow.
+template <int kNodes>
+void GoOnWith(Scenario* scenario) {
+  scenario->jobs[0].consistency = absl::StrFormat("lazy { quorum { nodes: %d } }", kNodes);
+}
+Scenario::Limits Straggler(void (*change)(Scenario*)) {
+  JobPlan plan;
+  plan.nodes = 4;
+  plan.chunks = 13;
+  plan.clocks = 12;
+  plan.window = 3;
+  plan.last_node_step = absl::Milliseconds(100);
+  return {.shards_max = 3, .faults = false, .job = plan, .change = change};
 }
 
 // Every job encodes pushes, answers or both.
@@ -143,6 +178,12 @@ const std::vector<Profile>& Profiles() {
        "the same where three in ten frames are lost, half come twice",
        {.chunks_max = 30, .faults = false, .change = EncodeLoseAndDouble}},
       {"ring-codecs", "rings that encode", {.change = MakeEncodedRings}},
+      {"quorum",
+       "jobs in which some nodes close a clock, and slow ones come late",
+       {.change = MakeQuorums}},
+      {"slow-node", "three nodes of four close a clock, the fourth is slow",
+       Straggler(GoOnWith<3>)},
+      {"slow-node-awaited", "the same, but all four do", Straggler(GoOnWith<4>)},
       {"two-paces", "two nodes that fill their windows differently", TwoPaces(Reserve::kLowest)},
       {"no-reserved-slot", "the same, which locks up so", TwoPaces(Reserve::kNothing)},
   };

@@ -104,7 +104,17 @@ std::vector<ReferenceChunk::Due> ReferenceChunk::OnPush(ReferencePush push) {
   ++node->received;
   node->versions_behind = version_ - push.base_version;
   node->answered = false;
-  if (AppliesClocks(consistency_)) {
+  if (has_quorum()) {
+    const absl::Time now = push.at;
+    node->held = node->versions_behind == 0;
+    const bool is_first = node->held && node->open.empty();
+    if (is_first) {
+      node->open.push_back(std::move(push));
+    } else {
+      node->late.push_back(std::move(push));
+    }
+    CloseClock(now);
+  } else if (AppliesClocks(consistency_)) {
     node->open.push_back(std::move(push));
     ApplyClocks();
   } else {
@@ -113,12 +123,66 @@ std::vector<ReferenceChunk::Due> ReferenceChunk::OnPush(ReferencePush push) {
   return CollectDue();
 }
 
-std::vector<ReferenceChunk::Due> ReferenceChunk::OnRetire(uint32_t id) {
+std::vector<ReferenceChunk::Due> ReferenceChunk::OnRetire(uint32_t id, absl::Time now) {
   Node* const node = Find(id);
   if (node == nullptr) return {};
   node->retired = true;
-  if (AppliesClocks(consistency_)) ApplyClocks();
+  if (has_quorum()) {
+    CloseClock(now);
+  } else if (AppliesClocks(consistency_)) {
+    ApplyClocks();
+  }
   return CollectDue();
+}
+
+std::vector<ReferenceChunk::Due> ReferenceChunk::OnReplay(uint32_t id) {
+  if (Node* const node = Find(id)) node->held = false;
+  return CollectDue();
+}
+
+std::vector<ReferenceChunk::Due> ReferenceChunk::OnTime(absl::Time now) {
+  if (has_quorum()) CloseClock(now);
+  return CollectDue();
+}
+
+bool ReferenceChunk::IsOver(absl::Time now) {
+  size_t going_on = 0, waiting = 0, late = 0, missing = 0;
+  for (const Node& node : nodes_) {
+    if (!node.open.empty()) ++waiting;
+    if (!node.late.empty()) ++late;
+    if (node.retired) continue;
+    ++going_on;
+    if (node.open.empty() && node.late.empty()) ++missing;
+  }
+  if (waiting + late == 0) return false;
+  if (waiting < std::min<size_t>(consistency_.lazy().quorum().nodes(), going_on)) return false;
+  if (missing == 0) return true;
+  if (quorum_at_ == absl::InfiniteFuture()) quorum_at_ = now;
+  return now - quorum_at_ >= absl::Milliseconds(consistency_.lazy().quorum().grace_ms());
+}
+
+void ReferenceChunk::CloseClock(absl::Time now) {
+  if (!IsOver(now)) return;
+  std::vector<std::vector<float>> in_time(nodes_.size()), late(nodes_.size());
+  uint64_t samples = 0;
+  for (size_t i = 0; i < nodes_.size(); ++i) {
+    nodes_[i].held = false;
+    for (ReferencePush& push : std::exchange(nodes_[i].open, {})) {
+      samples += push.samples;
+      in_time[i] = std::move(push.sum);
+    }
+    for (ReferencePush& push : std::exchange(nodes_[i].late, {})) {
+      samples += push.samples;
+      late[i] = TreeSum({late[i], std::move(push.sum)}, 0, 2);
+    }
+  }
+  if (samples > 0) {
+    const std::vector<float> both =
+        TreeSum({TreeSum(in_time, 0, in_time.size()), TreeSum(late, 0, late.size())}, 0, 2);
+    optimizer_.Update(both, samples, samples, 1.0, &weights_);
+  }
+  quorum_at_ = absl::InfiniteFuture();
+  ++version_;
 }
 
 bool ReferenceChunk::AllHavePushed(uint64_t times) const {
@@ -199,7 +263,9 @@ uint64_t ReferenceChunk::VersionFor(uint32_t id) {
 }
 
 uint32_t ReferenceChunk::StalenessOf(const Node& node) const {
-  if (consistency_.has_async()) return static_cast<uint32_t>(node.versions_behind);
+  if (consistency_.has_async() || has_quorum()) {
+    return static_cast<uint32_t>(node.versions_behind);
+  }
   uint64_t missing = 0;
   while (!AllHavePushed(node.received - missing)) ++missing;
   return static_cast<uint32_t>(missing);
@@ -210,7 +276,9 @@ std::vector<ReferenceChunk::Due> ReferenceChunk::CollectDue() {
   for (Node& node : nodes_) {
     if (node.answered) continue;
     const uint32_t staleness = StalenessOf(node);
-    if (!consistency_.has_async() && staleness > BoundOf(consistency_)) continue;
+    const bool is_gated = !consistency_.has_async() && !has_quorum();
+    if (is_gated && staleness > BoundOf(consistency_)) continue;
+    if (node.held) continue;
     node.answered = true;
     node.base = weights_;
     node.base_version = version_;

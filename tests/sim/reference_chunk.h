@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/time/time.h"
 #include "absl/types/span.h"
 #include "common/ids.h"
 #include "proto/control.pb.h"
@@ -23,6 +24,7 @@ struct ReferencePush {
   uint64_t clock = 0, base_version = 0;
   uint32_t samples = 0;
   std::vector<float> sum;  // empty: the frame is EMPTY
+  absl::Time at;           // matters where there is a quorum
 };
 
 // One chunk of one job, straight from the table "Modes" in ARCHITECTURE.md, with plain loops: an
@@ -48,7 +50,11 @@ class ReferenceChunk {
 
   // The first receipt of each (node, clock), in order of arrival. Returns what is due, by node.
   std::vector<Due> OnPush(ReferencePush push);
-  std::vector<Due> OnRetire(uint32_t node);
+  std::vector<Due> OnRetire(uint32_t node, absl::Time now = absl::UnixEpoch());
+  // Its newest push, again from a process that has replaced the one before.
+  std::vector<Due> OnReplay(uint32_t node);
+  // It is that late, and nothing else has happened.
+  std::vector<Due> OnTime(absl::Time now);
 
   // What an answer to a push of the node holds, also when it asks again.
   const std::vector<float>& WeightsFor(uint32_t node);
@@ -76,6 +82,9 @@ class ReferenceChunk {
     uint64_t base_version = 0;
     bool answered = true;  // the last push
     bool retired = false;
+    // With a quorum: of the open clock, those that had missed the one before. `open` waits.
+    std::vector<ReferencePush> late;
+    bool held = false;  // its last push, for the open clock to close
   };
 
   Node* Find(uint32_t id);
@@ -84,6 +93,10 @@ class ReferenceChunk {
   // Whether every node that has not retired has pushed at least so often.
   bool AllHavePushed(uint64_t times) const;
   void ApplyClocks();
+  // With a quorum: whether the open clock is over, and what then is done.
+  bool IsOver(absl::Time now);
+  void CloseClock(absl::Time now);
+  bool has_quorum() const { return consistency_.lazy().has_quorum(); }
   void ApplyPush(const Node& node, const ReferencePush& push);
   // Its mean gradient, corrected.
   std::vector<float> Compensate(const Node& node, const ReferencePush& push);
@@ -98,7 +111,8 @@ class ReferenceChunk {
   std::vector<float> weights_;
   std::vector<float> mean_square_;  // of adaptive compensation
   uint64_t version_ = 0;
-  uint64_t applied_clocks_ = 0;  // where clocks are applied
+  uint64_t applied_clocks_ = 0;                    // where clocks are applied
+  absl::Time quorum_at_ = absl::InfiniteFuture();  // when the open clock got it
   std::string violation_;
 };
 

@@ -154,6 +154,37 @@ TEST(ReferenceChunk, AClockWithoutSamplesCountsAndChangesNothing) {
   EXPECT_EQ(W(chunk), 7);
 }
 
+TEST(ReferenceChunk, AQuorumClosesAClockAndWhoIsLateIsAnsweredAtOnceAndCountsInTheNext) {
+  ReferenceChunk chunk = Chunk(RecordOf(Sgd("lazy { quorum { nodes: 2 } }"), {1, 1, 1}));
+  EXPECT_EQ(chunk.OnPush({.node = 0, .samples = 1, .sum = {1}}), Dues());
+  EXPECT_EQ(chunk.OnPush({.node = 2, .samples = 1, .sum = {3}}),
+            Dues({{0, 0, 0, 1}, {2, 0, 0, 1}}));
+  EXPECT_EQ(W(chunk), -2);
+  EXPECT_EQ(chunk.OnPush({.node = 1, .samples = 2, .sum = {9}}), Dues({{1, 0, 1, 1}}));
+  EXPECT_EQ(W(chunk), -2);
+  EXPECT_EQ(chunk.OnPush({.node = 1, .clock = 1, .base_version = 1, .samples = 1, .sum = {2}}),
+            Dues());
+  EXPECT_EQ(chunk.OnPush({.node = 0, .clock = 1, .base_version = 1, .samples = 1, .sum = {1}}),
+            Dues({{0, 1, 0, 2}, {1, 1, 0, 2}}));
+  EXPECT_EQ(W(chunk), -5) << "(9 + 2 + 1) / 4 more";
+}
+
+TEST(ReferenceChunk, AGraceKeepsAClockOpenForTheOthers) {
+  const proto::JobRecord record =
+      RecordOf(Sgd("lazy { quorum { nodes: 1 grace_ms: 10 } }"), {1, 1, 1});
+  const auto ms = [](int64_t n) { return absl::UnixEpoch() + absl::Milliseconds(n); };
+  ReferenceChunk chunk = Chunk(record);
+  EXPECT_EQ(chunk.OnPush({.node = 0, .samples = 1, .sum = {1}, .at = ms(5)}), Dues());
+  EXPECT_EQ(chunk.OnPush({.node = 1, .samples = 1, .sum = {3}, .at = ms(14)}), Dues());
+  EXPECT_EQ(chunk.OnTime(ms(14)), Dues());
+  EXPECT_EQ(chunk.OnTime(ms(15)), Dues({{0, 0, 0, 1}, {1, 0, 0, 1}}));
+  EXPECT_EQ(W(chunk), -2);
+  EXPECT_EQ(chunk.OnPush({.node = 2, .samples = 1, .sum = {3}, .at = ms(16)}),
+            Dues({{2, 0, 1, 1}}));
+  for (const uint32_t node : {2, 1, 0}) EXPECT_EQ(chunk.OnRetire(node, ms(17)), Dues());
+  EXPECT_EQ(W(chunk), -5) << "what was late is applied in the end";
+}
+
 TEST(ReferenceChunk, SaysWhatNoShardMayAccept) {
   const proto::JobRecord record = RecordOf(Sgd("sync {}"), {1, 1});
   const auto violation = [&](std::vector<ReferencePush> pushes) {

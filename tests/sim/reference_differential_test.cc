@@ -232,7 +232,8 @@ INSTANTIATE_TEST_SUITE_P(Modes, ShardAgainstModel,
                                          "lazy { staleness: 2 }", "lazy { staleness: 5 }",
                                          "lazy { staleness: 0 apply: ON_ARRIVAL }",
                                          "lazy { staleness: 2 apply: ON_ARRIVAL }", "async {}",
-                                         "async { damping: INVERSE_STALENESS }"));
+                                         "async { damping: INVERSE_STALENESS }",
+                                         "lazy { quorum { nodes: 1 } }"));
 
 }  // namespace
 }  // namespace strata::sim

@@ -68,12 +68,15 @@ struct JobPlan {
   std::string optimizer = "sgd {}";
   std::string all_reduce;  // the algorithm of exchange: RING; empty: servers
   std::string push, pull;  // encodings; empty: fp32
+  // The ranks of the last node compute for so long in each step; zero: as the others do.
+  absl::Duration last_node_step;
   uint32_t data = 1;
 
   // Every push leaves its mark in the weights: see ledger.h.
   bool has_ledger() const {
     return optimizer == "sgd {}" && local_steps == 0 &&
-           consistency.find("delay_compensation") == std::string::npos;
+           consistency.find("delay_compensation") == std::string::npos &&
+           consistency.find("quorum") == std::string::npos;
   }
   bool is_ring() const { return !all_reduce.empty(); }
   // What nodes push and take is not what they sum and have.

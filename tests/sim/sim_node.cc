@@ -152,8 +152,11 @@ void SimNode::RankTurn(uint32_t r) {
       ++rank.waited;
     }
     const bool slow = world_->Takes(Rare::kSlowRank);
-    return WakeRank(r, world_->random().Between(absl::Microseconds(10),
-                                                slow ? absl::Seconds(3) : absl::Milliseconds(1)));
+    const bool is_last = options_.node + 1 == world_->plan(job_).nodes;
+    const absl::Duration more = is_last ? world_->plan(job_).last_node_step : absl::ZeroDuration();
+    return WakeRank(
+        r, more + world_->random().Between(absl::Microseconds(10),
+                                           slow ? absl::Seconds(3) : absl::Milliseconds(1)));
   }
   Publish(r);
 }
@@ -210,6 +213,7 @@ void SimNode::FinishStep(uint32_t r) {
   }
   if (core_.steps().has_value() && !finishing_) {
     finishing_ = true;
+    world_->OnTrained(job_, options_.node);
     exchange_->Finish(*core_.steps());
   }
 }

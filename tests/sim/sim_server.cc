@@ -74,10 +74,36 @@ void SimShard::OnReady() {
       OnReady();
     });
   }
+  OnTime();
   events_.clear();
   endpoint_->Poll(backlog_->empty() ? absl::InfiniteDuration() : kBusyPoll, &events_);
   for (Event& event : events_) OnEvent(std::move(event));
   backlog_->SendWaiting();
+  WakeAtDeadline();
+}
+
+void SimShard::OnTime() {
+  const absl::Time now = world_->network().Now();
+  if (core_.deadline() > now) return;
+  core_.OnTime(now, &actions_);
+  for (const auto& [job, own_shard] : own_shard_) {
+    if (JobChecker* checker = world_->shard_checker(job)) {
+      checker->OnShardTime(own_shard, now, actions_);
+    }
+  }
+  Execute();
+}
+
+void SimShard::WakeAtDeadline() {
+  const absl::Time at = core_.deadline();
+  if (at >= wakes_at_) return;
+  wakes_at_ = at;
+  world_->network().After(at - world_->network().Now(),
+                          [this, at, alive = std::weak_ptr<bool>(alive_)] {
+                            if (alive.expired()) return;
+                            if (wakes_at_ == at) wakes_at_ = absl::InfiniteFuture();
+                            OnReady();
+                          });
 }
 
 void SimShard::OnEvent(Event event) {
@@ -122,13 +148,14 @@ void SimShard::OnFrame(const Event& event) {
     retry.header.payload_checksum = 0;
     return Send(event.connection, retry);
   }
-  core_.OnFrame(event.connection, event.frame, &actions_);
+  const absl::Time now = world_->network().Now();
+  core_.OnFrame(event.connection, event.frame, now, &actions_);
   JobChecker* checker = world_->shard_checker(header.job);
   const auto own = own_shard_.find(header.job);
   if (checker != nullptr && own != own_shard_.end()) {
     const size_t held =
         header.op == Op::kPushPull ? core_.HeldSums(JobId(header.job), ChunkId(header.chunk)) : 0;
-    checker->OnShardFrame(own->second, event.connection, event.frame, actions_, held);
+    checker->OnShardFrame(own->second, event.connection, event.frame, now, actions_, held);
   }
   Execute();
   if (own == own_shard_.end()) return;
@@ -181,7 +208,7 @@ void SimShard::Stray(const Event& event, wire::Frame frame, Op refusal, const ch
     return absl::StrCat("stray at ", name_, ": ", what, " ", wire::Describe(frame.header));
   });
   std::vector<server::ShardAction> actions;
-  core_.OnFrame(event.connection, std::move(frame), &actions);
+  core_.OnFrame(event.connection, std::move(frame), world_->network().Now(), &actions);
   const bool refused =
       actions.size() == 1 && (actions[0].frame.header.op == refusal ||
                               actions[0].frame.header.error == wire::ErrorCode::kFenced ||

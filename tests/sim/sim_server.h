@@ -37,6 +37,9 @@ class SimShard {
 
  private:
   void OnReady();
+  void OnTime();
+  // Calls OnReady when the core wants to be told the time.
+  void WakeAtDeadline();
   void OnEvent(transport::Event event);
   void OnFrame(const transport::Event& event);
   // A connection is gone.
@@ -53,6 +56,7 @@ class SimShard {
   server::ShardCore core_;
   std::map<uint32_t, uint32_t> own_shard_;  // by job
   bool stopped_ = false;
+  absl::Time wakes_at_ = absl::InfiniteFuture();
   std::set<transport::ConnectionId> open_;
   std::vector<transport::Event> events_;
   std::vector<server::ShardAction> actions_;

@@ -1,6 +1,7 @@
 // The cluster's cores under everything that the simulator can do to them.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <set>
 #include <sstream>
 #include <string>
@@ -107,6 +108,26 @@ TEST(SimulationTest, LocalStepsAndDoubleBufferingFollowTheirFormulasWhateverHapp
     EXPECT_EQ(campaign.runs, 500u);
     EXPECT_GE(campaign.modes.size(), 7u);
   }
+}
+
+TEST(SimulationTest, AQuorumClosesClocksAsTheModelDoesWhateverHappens) {
+  const Campaign campaign = RunProfile("quorum", 1000);
+  EXPECT_TRUE(campaign.failures.empty()) << campaign.Report();
+  EXPECT_GE(campaign.modes.size(), 20u);
+}
+
+// When the three fast nodes have made their last step, as a share of when the slow one has.
+double ShareOfFastNodes(const char* profile) {
+  const Outcome outcome = RunSeed(1, FindProfile(profile)->limits);
+  EXPECT_TRUE(outcome.ok()) << outcome.violation;
+  absl::Duration fast;
+  for (uint32_t n : {0, 1, 2}) fast = std::max(fast, outcome.trained_at.at({1, n}));
+  return absl::FDivDuration(fast, outcome.trained_at.at({1, 3}));
+}
+
+TEST(SimulationTest, AQuorumOfThreeIsNotHeldUpByTheFourthNode) {
+  EXPECT_LT(ShareOfFastNodes("slow-node"), 0.2);
+  EXPECT_GT(ShareOfFastNodes("slow-node-awaited"), 0.9);
 }
 
 // A HELLO that is slower than the node's patience comes after that of the connection which the node

@@ -68,6 +68,9 @@ class World {
   NodeChecker* checker(uint32_t job);
   JobChecker* shard_checker(uint32_t job);
   void OnPlaced(const proto::JobRecord& record);
+  void OnTrained(uint32_t job, uint32_t node) {
+    outcome_.trained_at[{job, node}] = network_.Now() - absl::UnixEpoch();
+  }
   // A node gives up. True: what was done to the job explains it.
   bool OnNodeError(uint32_t job, const std::string& reason);
   void OnEnded(uint32_t job, proto::JobState state, const std::string& reason);

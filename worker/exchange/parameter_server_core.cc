@@ -127,7 +127,9 @@ uint64_t ParameterServerCore::RoundOf(uint64_t step) {
   if (step < steps_begun_) return round_;
   steps_begun_ = step + 1;
   round_ = chunks_[0].version;
-  for (const Chunk& chunk : chunks_) round_ = std::min(round_, chunk.version);
+  for (const Chunk& chunk : chunks_) {
+    round_ = chunk.received > step ? 0 : std::min(round_, chunk.version);
+  }
   return round_;
 }
 
@@ -304,6 +306,7 @@ absl::Status ParameterServerCore::OnPushAnswer(Shard* shard, const wire::Header&
   }
   ++chunk.answered;
   chunk.version = frame.header.version;
+  chunk.received = frame.header.received;
   chunk.copy = frame.header.base_version + (is_whole ? 0 : 1);
   counters_.bytes_answered += wire::kHeaderBytes + frame.payload.size();
   ++counters_.staleness[std::min<size_t>(frame.header.staleness, kStalenessBins - 1)];

@@ -62,6 +62,7 @@ class ParameterServerCore final : public ExchangeCore {
     uint64_t submitted = 0;  // clocks
     uint64_t answered = 0;   // clocks
     uint64_t version = 0;    // of the weights in hand
+    uint64_t received = 0;   // pushes that the shard had of the node, also of the process before
     uint64_t base = 0;       // with a quorum: the round of the last step that was submitted
     uint64_t copy = 0;       // answers that they have, where answers are encoded
   };
@@ -102,7 +103,8 @@ class ParameterServerCore final : public ExchangeCore {
                             absl::Time now, CoreActions* actions);
   void OnCutAnswer(Shard* shard, const wire::Frame& frame, absl::Time now, CoreActions* actions);
   // With a quorum: the round that the node's step belongs to, the same for all of its chunks: the
-  // least version that it has of any of them.
+  // least version that it has of any of them. None, which is always too late, for a step of which
+  // the process before has pushed some.
   uint64_t RoundOf(uint64_t step);
   // Ends all connections.
   void Close(CoreActions* actions);
