@@ -39,7 +39,7 @@ void VirtualShard::OnReady() {
 void VirtualShard::OnEvent(const Event& event) {
   switch (event.kind) {
     case Event::Kind::kFrame:
-      core_.OnFrame(event.connection, event.frame, &actions_);
+      core_.OnFrame(event.connection, event.frame, clock_->Now(), &actions_);
       break;
     case Event::Kind::kMalformed:
       core_.OnMalformed(event.connection, &actions_);
@@ -48,6 +48,23 @@ void VirtualShard::OnEvent(const Event& event) {
       core_.OnDisconnected(event.connection);
       break;
   }
+  Execute();
+  WakeAtDeadline();
+}
+
+void VirtualShard::WakeAtDeadline() {
+  const absl::Time at = core_.deadline();
+  if (at >= wakes_at_) return;
+  wakes_at_ = at;
+  clock_->At(at, [this, at] {
+    if (wakes_at_ == at) wakes_at_ = absl::InfiniteFuture();
+    core_.OnTime(clock_->Now(), &actions_);
+    Execute();
+    WakeAtDeadline();
+  });
+}
+
+void VirtualShard::Execute() {
   for (const server::ShardAction& action : actions_) {
     if (action.kind == server::ShardAction::Kind::kClose) {
       endpoint_.Close(action.connection);

@@ -29,12 +29,16 @@ class VirtualShard {
  private:
   void OnReady();
   void OnEvent(const transport::Event& event);
+  void Execute();
+  // Tells the core the time when it wants to be told.
+  void WakeAtDeadline();
 
   VirtualClock* const clock_;
   const double seconds_per_byte_;
   const absl::Duration per_frame_;
   server::ShardCore core_;
   absl::Time free_;  // the processor, from then on
+  absl::Time wakes_at_ = absl::InfiniteFuture();
   std::vector<transport::Event> events_;
   std::vector<server::ShardAction> actions_;
   VirtualEndpoint endpoint_;
