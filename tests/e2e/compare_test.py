@@ -191,18 +191,64 @@ class CompareTest(unittest.TestCase):
             local.communicate(timeout=DEADLINE_S)
             timer.cancel()
 
+    @staticmethod
+    def jobs(where):
+        jobs = subprocess.run([STRATA, "jobs", "--json", *where], capture_output=True, text=True,
+                              timeout=DEADLINE_S, check=True)
+        return json.loads(jobs.stdout)
+
+    def wait_until(self, done):
+        end = time.monotonic() + DEADLINE_S
+        while not done():
+            self.assertLess(time.monotonic(), end)
+
+    def daemon(self, *args):
+        """Starts `strata ARGS` and returns what its ready line says."""
+        process = subprocess.Popen([STRATA, *args], stdout=subprocess.PIPE, text=True,
+                                   stderr=subprocess.DEVNULL)
+        self.addCleanup(process.stdout.close)
+        self.addCleanup(process.wait, DEADLINE_S)
+        self.addCleanup(process.kill)
+        timer = self.watch(process)
+        line = process.stdout.readline()
+        timer.cancel()
+        return process, dict(word.split("=", 1) for word in line.split() if "=" in word)
+
+    def test_a_coordinators_restart_costs_no_figures(self):
+        state = os.path.join(self.dir.name, "state")
+        runs = os.path.join(self.dir.name, "runs")
+        coordinator, at = self.daemon("coordinator", "--listen", "127.0.0.1:0", "--state", state)
+        address = at["address"]
+        where = ["--coordinator", address]
+        self.daemon("server", "--name", "s0", *where)
+        for name in ("w0", "w1"):
+            self.daemon("worker", "--name", name, "--slots", "1", "--runs", runs, *where)
+        compare = subprocess.Popen(self.args("sync,async", 1, *where, "--set", "epochs=4"),
+                                   stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        timer = self.watch(compare)
+        self.wait_until(lambda: any(job.get("progress", {}).get("step", 0) > 0
+                                    for job in self.jobs(where)))
+        coordinator.kill()
+        coordinator.wait(DEADLINE_S)
+        self.daemon("coordinator", "--listen", address, "--state", state)
+        out, err = compare.communicate(timeout=DEADLINE_S)
+        timer.cancel()
+        self.assertEqual((compare.returncode, err), (0, ""), out)
+        for name in ("sync-seed1.json", "async-seed1.json"):
+            record = self.records()[name][0]
+            self.assertEqual((record["samples"], record["steps"]), ("2048", "128"))
+            self.assertEqual(record["windows"][-1]["samples"], "2048")
+            steps = [int(each["step"]) for each in record["measurements"]]
+            self.assertEqual(steps, [*range(5, 128, 5), 128])
+
     def check_interruption(self, where):
         """On a cluster that goes on, the job that was under way does not."""
 
         def states():
-            jobs = subprocess.run([STRATA, "jobs", "--json", *where], capture_output=True,
-                                  text=True, timeout=DEADLINE_S, check=True)
-            return {job["state"] for job in json.loads(jobs.stdout)}
+            return {job["state"] for job in self.jobs(where)}
 
         def wait_for_a_job():
-            end = time.monotonic() + DEADLINE_S
-            while "running" not in states():
-                self.assertLess(time.monotonic(), end)
+            self.wait_until(lambda: "running" in states())
 
         self.out += "-long"
         code, err = self.interrupt(signal.SIGINT, "sync", 2, *where, "--set", "epochs=8",
