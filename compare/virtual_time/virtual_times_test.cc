@@ -97,6 +97,28 @@ TEST(VirtualTimes, AStragglerSetsThePaceInSyncButNotInAsync) {
   EXPECT_LT(async.waiting_share(), 0.05);
 }
 
+// Nobody waits for a straggler that a quorum does without, but for as long as the grace: once, as
+// there is one chunk.
+TEST(VirtualTimes, AQuorumClosesWithoutTheStragglerAndAfterItsGrace) {
+  const ClusterFile cluster = ClusterOf(
+      "nodes { count: 3 compute { constant_ms: 20 } link { gbit_per_s: 1000 } } "
+      "servers { link { gbit_per_s: 1000 } }");
+  const auto half_at = [&](const std::string& grace) {
+    const auto plan = PlanOf("quorum(2)", 3, 12,
+                             {"debug.delays={node: 2 slow: 6}", "chunk_elements=1048576",
+                              "consistency.lazy.quorum.grace_ms=" + grace});
+    const proto::RunRecord record = OutcomeOf(plan, cluster).record;
+    EXPECT_EQ(record.failure(), "");
+    for (const proto::Window& window : record.windows()) {
+      if (2 * window.samples() >= record.samples()) return window.trained_s();
+    }
+    return 0.0;
+  };
+  // 18 of 36 steps: 8 of the two quick ranks, 2 of the slow one.
+  EXPECT_NEAR(half_at("0"), 8.5 * 0.020, 0.030);
+  EXPECT_NEAR(half_at("10"), 8.5 * 0.030, 0.035);
+}
+
 TEST(VirtualTimes, DelaysOfTheJobAreTimeInWhichARankStandsStill) {
   const ClusterFile cluster = ClusterOf(
       "nodes { count: 2 compute { constant_ms: 10 } link { gbit_per_s: 1000 } } "
