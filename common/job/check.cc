@@ -211,7 +211,8 @@ absl::Status CheckAllReduce(const proto::Job& job) {
 
 // What else in a job does not go with local steps, double buffering or a quorum.
 absl::Status CheckMode(const proto::Job& job) {
-  if (HasLocalSteps(job) && job.push().codec() == proto::Encoding::DGC) {
+  const bool pushes_changes = job.consistency().lazy().local_steps() > 0;
+  if (pushes_changes && job.push().codec() == proto::Encoding::DGC) {
     return Refuse("push.codec: DGC compresses gradients, but local_steps push changes of weights");
   }
   const proto::Lazy& lazy = job.consistency().lazy();
@@ -227,6 +228,19 @@ absl::Status CheckMode(const proto::Job& job) {
       return Refuse(
           "order: RING adds the gradients of all nodes, but a quorum goes on without some");
     }
+  }
+  const proto::Async& async = job.consistency().async();
+  if (async.has_elastic() && (IsEncoded(job.push()) || IsEncoded(job.pull()))) {
+    return Refuse(absl::StrFormat(
+        "%s.codec: %s, but consistency.async.elastic exchanges whole weights, as FP32",
+        IsEncoded(job.push()) ? "push" : "pull",
+        proto::Encoding::Codec_Name((IsEncoded(job.push()) ? job.push() : job.pull()).codec())));
+  }
+  if (async.has_elastic() && async.elastic().moving_rate() >= static_cast<float>(job.ranks())) {
+    return Refuse(absl::StrFormat(
+        "consistency.async.elastic.moving_rate: %g, but divided by at most %d nodes it must be "
+        "below 1",
+        async.elastic().moving_rate(), job.ranks()));
   }
   const bool is_joint = HasLocalSteps(job) || lazy.double_buffering() || lazy.has_quorum();
   if (is_joint && job.exchange() == proto::Job::NONE) {

@@ -58,12 +58,23 @@ absl::Status CheckLazy(const proto::Lazy& lazy) {
               CheckLocalSteps(lazy), CheckDoubleBuffering(lazy), CheckQuorum(lazy)});
 }
 
+absl::Status CheckElastic(const proto::Async& async) {
+  if (async.damping() != proto::Async::NONE || async.has_delay_compensation()) {
+    return Refuse(
+        "consistency.async.elastic: exchanges weights, but damping and delay_compensation are for "
+        "gradients");
+  }
+  return All({InRange("consistency.async.elastic.every_steps", async.elastic().every_steps(), 1,
+                      kLocalStepsMax),
+              Positive("consistency.async.elastic.moving_rate", async.elastic().moving_rate())});
+}
+
 absl::Status CheckAsync(const proto::Async& async) {
-  if (async.has_elastic()) return Refuse("consistency.async.elastic: is not built yet");
   if (!proto::Async::Damping_IsValid(async.damping())) {
     return Refuse(absl::StrFormat(
         "consistency.async.damping: %d is not one of NONE, INVERSE_STALENESS", async.damping()));
   }
+  if (async.has_elastic()) return CheckElastic(async);
   if (!async.has_delay_compensation()) return absl::OkStatus();
   const proto::DelayCompensation& how = async.delay_compensation();
   return All({Positive("consistency.async.delay_compensation.lambda", how.lambda()),
@@ -95,6 +106,10 @@ std::string AsyncName(const proto::Async& async) {
     const proto::DelayCompensation& how = async.delay_compensation();
     parts.push_back(absl::StrFormat("%sdelay compensation %g", how.adaptive() ? "adaptive " : "",
                                     how.lambda()));
+  }
+  if (async.has_elastic()) {
+    parts.push_back(absl::StrFormat("elastic every %d steps, moving rate %g",
+                                    async.elastic().every_steps(), async.elastic().moving_rate()));
   }
   return parts.empty() ? "async" : absl::StrCat("async(", absl::StrJoin(parts, ", "), ")");
 }
@@ -132,10 +147,14 @@ std::string ModeName(const proto::Consistency& consistency) {
   return "";
 }
 
-bool HasLocalSteps(const proto::Job& job) { return job.consistency().lazy().local_steps() > 0; }
+bool HasLocalSteps(const proto::Job& job) {
+  return job.consistency().lazy().local_steps() > 0 || job.consistency().async().has_elastic();
+}
 
 uint64_t StepsPerClock(const proto::Job& job) {
-  return HasLocalSteps(job) ? job.consistency().lazy().local_steps() : 1;
+  const proto::Consistency& consistency = job.consistency();
+  if (consistency.async().has_elastic()) return consistency.async().elastic().every_steps();
+  return HasLocalSteps(job) ? consistency.lazy().local_steps() : 1;
 }
 
 bool IsInStep(const proto::Consistency& consistency) {
@@ -161,8 +180,11 @@ OptimizerParams SharedOptimizerOf(const proto::Job& job) {
 
 proto::Schedule SharedScheduleOf(const proto::Job& job) {
   if (!HasLocalSteps(job)) return job.schedule();
+  // The center's rate, too: each node has its share of it.
+  const proto::Async& async = job.consistency().async();
   proto::Schedule constant;
-  constant.set_base_lr(job.consistency().lazy().outer().lr());
+  constant.set_base_lr(async.has_elastic() ? async.elastic().moving_rate()
+                                           : job.consistency().lazy().outer().lr());
   constant.mutable_constant();
   return constant;
 }

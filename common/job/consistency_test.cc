@@ -33,6 +33,8 @@ TEST(Preset, StandsForAModeWithAllItsFields) {
   const proto::DelayCompensation how = Preset("async_dc").async().delay_compensation();
   EXPECT_EQ(how.lambda(), 0.04f);
   EXPECT_FALSE(how.adaptive());
+  EXPECT_EQ(Preset("easgd").async().elastic().every_steps(), 10);
+  EXPECT_EQ(Preset("easgd").async().elastic().moving_rate(), 0.9f);
   EXPECT_EQ(Preset("ssp(0)").lazy().staleness(), 0);
   const proto::Lazy ssp = Preset("ssp(1024)").lazy();
   EXPECT_EQ(ssp.staleness(), 1024);
@@ -59,7 +61,7 @@ TEST(Preset, WhatIsNotOneIsNamed) {
   for (const auto& [name, why] : std::vector<std::pair<std::string, std::string>>{
            {"asink",
             "\"asink\" is not one of sync, delay1, ssp(s), local(H), diloco(H), quorum(K), "
-            "async, async_damped, async_dc"},
+            "async, async_damped, async_dc, easgd"},
            {"quorum", "\"quorum\" wants its nodes, as in \"quorum(4)\""},
            {"quorum(0)", "\"quorum(0)\": nodes is not in 1 to 1024"},
            {"ssp", "\"ssp\" wants its staleness, as in \"ssp(3)\""},
@@ -116,6 +118,37 @@ TEST(CheckConsistency, NamesWhatDoesNotGoTogether) {
             "push.codec: DGC compresses gradients, but local_steps push changes of weights"},
            {{"consistency.preset=delay1", "exchange=NONE"},
             "consistency: double buffering, but exchange: NONE exchanges nothing"},
+           {{"consistency.preset=ssp(1)", "exchange=RING", "ranks=2"},
+            "consistency: exchange: RING is sync, lazy(1) needs servers"}}) {
+    EXPECT_EQ(Refusal(settings), why);
+  }
+}
+
+TEST(CheckConsistency, NamesWhatDoesNotGoWithElasticAveraging) {
+  for (const auto& [settings, why] : std::vector<std::pair<std::vector<std::string>, std::string>>{
+           {{"consistency.async={elastic {} damping: INVERSE_STALENESS}"},
+            "consistency.async.elastic: exchanges weights, but damping and delay_compensation are "
+            "for gradients"},
+           {{"consistency.async.elastic.moving_rate=-1"},
+            "consistency.async.elastic.moving_rate: -1 is not a finite number > 0"},
+           {{"consistency.async.elastic.every_steps=65537"},
+            "consistency.async.elastic.every_steps: 65537 is not in 1 to 65536"},
+           {{"consistency.async.elastic.moving_rate=2", "ranks=2"},
+            "consistency.async.elastic.moving_rate: 2, but divided by at most 2 nodes it must be "
+            "below 1"},
+           {{"consistency.preset=easgd", "push.codec=FP16"},
+            "push.codec: FP16, but consistency.async.elastic exchanges whole weights, as FP32"},
+           {{"consistency.preset=easgd", "pull.codec=INT8"},
+            "pull.codec: INT8, but consistency.async.elastic exchanges whole weights, as FP32"},
+           {{"consistency.preset=easgd", "exchange=NONE"},
+            "consistency: async(elastic every 10 steps, moving rate 0.9), but exchange: NONE "
+            "exchanges nothing"}}) {
+    EXPECT_EQ(Refusal(settings), why);
+  }
+}
+
+TEST(CheckConsistency, NamesWhatDoesNotGoWithAQuorum) {
+  for (const auto& [settings, why] : std::vector<std::pair<std::vector<std::string>, std::string>>{
            {{"consistency.lazy={quorum {}}"}, "consistency.lazy.quorum.nodes: is required"},
            {{"consistency.lazy={quorum { nodes: 3 grace_ms: 60001 }}"},
             "consistency.lazy.quorum.grace_ms: 60001 is not in 0 to 60000"},
@@ -137,9 +170,7 @@ TEST(CheckConsistency, NamesWhatDoesNotGoTogether) {
            {{"consistency.preset=quorum(1)", "exchange=NONE"},
             "consistency: lazy(0, quorum 1), but exchange: NONE exchanges nothing"},
            {{"consistency.preset=quorum(2)", "exchange=RING", "ranks=2"},
-            "consistency: exchange: RING is sync, lazy(0, quorum 2) needs servers"},
-           {{"consistency.preset=ssp(1)", "exchange=RING", "ranks=2"},
-            "consistency: exchange: RING is sync, lazy(1) needs servers"}}) {
+            "consistency: exchange: RING is sync, lazy(0, quorum 2) needs servers"}}) {
     EXPECT_EQ(Refusal(settings), why);
   }
 }
@@ -182,6 +213,10 @@ TEST(SharedOptimizerOf, IsTheOuterOneWithLocalSteps) {
   EXPECT_EQ(SharedScheduleOf(local).base_lr(), 1.0f);
   EXPECT_TRUE(SharedScheduleOf(local).has_constant());
   EXPECT_EQ(StepsPerClock(local), 8u);
+  const proto::Job elastic = With({"optimizer.adam={}", "consistency.preset=easgd"});
+  EXPECT_EQ(SharedOptimizerOf(elastic).kind, OptimizerKind::kSgd);
+  EXPECT_EQ(SharedScheduleOf(elastic).base_lr(), 0.9f);
+  EXPECT_EQ(StepsPerClock(elastic), 10u);
   const proto::Job diloco = With({"optimizer.adamw={}", "consistency.preset=diloco(16)"});
   EXPECT_EQ(SharedOptimizerOf(diloco).kind, OptimizerKind::kNesterov);
   EXPECT_EQ(SharedOptimizerOf(diloco).momentum, 0.9f);

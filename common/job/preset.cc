@@ -14,9 +14,11 @@ namespace {
 
 constexpr uint32_t kNodesMax = 1024;
 constexpr float kLambda = 0.04f, kAdaptiveLambda = 2.0f, kSquareDecay = 0.95f;
+constexpr uint32_t kElasticSteps = 10;
+constexpr float kMovingRate = 0.9f;
 constexpr float kOuterLr = 1.0f, kOuterMomentumLr = 0.7f, kOuterMomentum = 0.9f;
 constexpr char kPresets[] =
-    "sync, delay1, ssp(s), local(H), diloco(H), quorum(K), async, async_damped, async_dc";
+    "sync, delay1, ssp(s), local(H), diloco(H), quorum(K), async, async_damped, async_dc, easgd";
 
 proto::Consistency LocalSteps(uint32_t steps, float outer_momentum) {
   proto::Consistency consistency;
@@ -91,6 +93,8 @@ absl::StatusOr<proto::Consistency> PresetOf(const std::string& name) {
     consistency.mutable_async()->set_damping(proto::Async::INVERSE_STALENESS);
   } else if (name == "async_dc") {
     consistency.mutable_async()->mutable_delay_compensation();
+  } else if (name == "easgd") {
+    consistency.mutable_async()->mutable_elastic();
   } else {
     return Refuse(absl::StrFormat("consistency.preset: \"%s\" is not one of %s", name, kPresets));
   }
@@ -128,6 +132,11 @@ void FillConsistency(proto::Consistency* consistency) {
     proto::DelayCompensation* how = consistency->mutable_async()->mutable_delay_compensation();
     if (!how->has_lambda()) how->set_lambda(how->adaptive() ? kAdaptiveLambda : kLambda);
     if (!how->has_decay()) how->set_decay(kSquareDecay);
+  }
+  if (consistency->async().has_elastic()) {
+    proto::Elastic* elastic = consistency->mutable_async()->mutable_elastic();
+    if (elastic->every_steps() == 0) elastic->set_every_steps(kElasticSteps);
+    if (!elastic->has_moving_rate()) elastic->set_moving_rate(kMovingRate);
   }
   if (!consistency->has_lazy()) return;
   proto::Lazy* lazy = consistency->mutable_lazy();

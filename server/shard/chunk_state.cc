@@ -31,9 +31,9 @@ ChunkState::ChunkState(const kernels::Kernels& kernels, BufferPool& pool,
 void ChunkState::Seed(const Bytes& weights, uint64_t checksum) {
   copies_.Seed(weights);
   weights_.Seed(weights, checksum);
-  if (!rules_.compensation) return;
+  if (!keeps_bases()) return;
   for (NodeProgress& node : nodes_) node.base = {weights_.version(), weights_.weights()};
-  if (!rules_.compensation->adaptive) return;
+  if (!rules_.compensation || !rules_.compensation->adaptive) return;
   mean_square_ = pool_.AllocateFloats(weights_.elements());
   std::fill_n(mean_square_.get(), weights_.elements(), 0.0f);
 }
@@ -162,6 +162,7 @@ void ChunkState::Withdraw(uint64_t clock, const std::vector<size_t>& nodes,
 
 void ChunkState::ApplyOnArrival(const Push& push, const Addend& sum) {
   if (push.samples == 0) return weights_.Skip();
+  if (rules_.is_elastic) return Meet(push);
   const double samples = push.samples;
   double rate = rules_.policy.Damping(nodes_[push.node].versions_behind);
   if (rules_.pushes_changes) {
@@ -181,6 +182,17 @@ void ChunkState::ApplyOnArrival(const Push& push, const Addend& sum) {
     scale = 1.0f;
   }
   weights_.Apply(gradient, scale, push.samples, rate);
+}
+
+void ChunkState::Meet(const Push& push) {
+  if (push.sum.empty()) return weights_.Skip();
+  const size_t count = weights_.elements();
+  const std::shared_ptr<float> distance = pool_.AllocateFloats(count);
+  const float* const center = weights_.weights().floats();
+  const float* const node = push.sum.floats();
+  for (size_t i = 0; i < count; ++i) distance.get()[i] = center[i] - node[i];
+  weights_.Apply(AsBytes(distance, count), 1.0f, push.samples,
+                 1.0 / static_cast<double>(nodes_.size()));
 }
 
 Bytes ChunkState::Compensated(const Push& push, const Bytes& sum) {
@@ -272,7 +284,7 @@ void ChunkState::CollectDue(std::vector<DueAnswer>* due) {
     if (node.waiting && !node.held && rules_.policy.MayAnswer(node.received - 1, gate)) {
       node.waiting = false;
       due->push_back(AnswerTo(i));
-      if (rules_.compensation) node.base = {weights_.version(), weights_.weights()};
+      if (keeps_bases()) node.base = {weights_.version(), weights_.weights()};
     }
     if (node.cut_waiting && gate == kClockInfinity) {
       node.cut_waiting = false;
@@ -289,7 +301,7 @@ DueAnswer ChunkState::AnswerTo(size_t node) const {
 }
 
 WeightVersion ChunkState::WeightsFor(const DueAnswer& answer) const {
-  const bool as_before = answer.again && answer.op == wire::Op::kAnswer && rules_.compensation;
+  const bool as_before = answer.again && answer.op == wire::Op::kAnswer && keeps_bases();
   if (as_before) return nodes_[answer.node].base;
   return {weights_.version(), weights_.weights()};
 }

@@ -27,6 +27,7 @@ struct ChunkRules {
   uint32_t batch_per_rank = 0;  // 0: known only from the pushes (programs)
   std::optional<DelayCompensation> compensation;
   bool pushes_changes = false;  // of nodes' weights, over local steps, in place of gradients
+  bool is_elastic = false;      // pushes are nodes' weights, which draw those here to them
   proto::Addition::Order order = proto::Addition::TREE;
   wire::Codec push_codec = wire::Codec::kNone;  // of sums that are not empty
   AnswerRules answers;
@@ -106,9 +107,10 @@ class ChunkState {
   // Answered once every node has retired.
   void OnCut(size_t node, uint64_t clock, std::vector<DueAnswer>* due);
 
-  // What an answer to the node is to hold: the newest weights. With delay compensation, for one
-  // that asks again, those that it was given: it computes with no others.
+  // What an answer to the node is to hold: the newest weights. With delay compensation or elastic
+  // averaging, for one that asks again, those that it was given: it computes with no others.
   WeightVersion WeightsFor(const DueAnswer& answer) const;
+  bool keeps_bases() const { return rules_.compensation.has_value() || rules_.is_elastic; }
 
   // Pushes received from a node, contiguous from clock 0.
   uint64_t Received(size_t node) const { return nodes_[node].received; }
@@ -133,7 +135,7 @@ class ChunkState {
     uint32_t samples = 0;
     uint32_t versions_behind = 0;
     bool held = false;  // with a quorum: until the open clock closes
-    // With delay compensation: of its last answer.
+    // With delay compensation or elastic averaging: of its last answer.
     WeightVersion base;
     bool cut_waiting = false;
     uint64_t cut_clock = 0;
@@ -152,6 +154,8 @@ class ChunkState {
   // What was received of these nodes at `clock` counts no more.
   void Withdraw(uint64_t clock, const std::vector<size_t>& nodes, std::vector<DueAnswer>* due);
   void ApplyOnArrival(const Push& push, const Addend& sum);
+  // e = a (x - c), c += e: c are the weights here, x the node's.
+  void Meet(const Push& push);
   // The mean gradient of the push, corrected.
   Bytes Compensated(const Push& push, const Bytes& sum);
   void ApplyCompleteClocks(std::vector<DueAnswer>* due);

@@ -46,12 +46,15 @@ absl::StatusOr<MemoryFormula> ShardMemoryOf(const proto::JobRecord& record, Shar
   if (const int vectors = StateVectors(plan->rules.update.optimizer.kind); vectors > 0) {
     need.Add(absl::StrFormat("optimizer state %d x %s", vectors, BytesText(own)), own * vectors);
   }
-  if (plan->rules.compensation) {
+  if (plan->rules.compensation || plan->rules.is_elastic) {
     need.Add(absl::StrFormat("nodes' versions %d x %s", nodes, BytesText(own)),
              SaturatingProduct(nodes, own));
-    if (plan->rules.compensation->adaptive) need.Add("mean squares", own);
-    need.Add("gradient in correction", chunk);
   }
+  if (plan->rules.compensation && plan->rules.compensation->adaptive) {
+    need.Add("mean squares", own);
+  }
+  if (plan->rules.compensation) need.Add("gradient in correction", chunk);
+  if (plan->rules.is_elastic) need.Add("distance of a node", chunk);
   AddCodecs(*plan, own, chunk, &need);
   const std::string pushes = absl::StrFormat("x %d x %s", window, BytesText(chunk));
   if (plan->rules.policy.applies_per_clock() && nodes > 1) {

@@ -16,8 +16,8 @@ namespace strata::server {
 //   nodes' copies      where answers are encoded: n x M, of sync and lazy(0) M; and what they share
 //                      of it, the last payload of every chunk, no more than M
 //   nodes' versions    with delay compensation: n x M, the weights that each node computes with;
-//   where
-//                      it is adaptive, M of mean squares; C for the gradient in hand
+//                      where it is adaptive, M of mean squares; C for the gradient in hand. With
+//                      elastic averaging n x M, those that each node has met last, and C
 //   work space         C to decode a push, 3 x C to choose TOP_K's elements of an answer
 //   held sums          (n x W - 1) x C: pushes that wait for the other nodes' (n > 1, modes that
 //                      apply per clock); no more than ceil(n / 2) x M. Not (n - 1) x W: each node

@@ -36,6 +36,12 @@ TEST(ShardBudget, OfALazyJobHasTheClocksThatMayBeAheadToo) {
             "24.0 KiB");
 }
 
+TEST(ShardBudget, OfElasticAveragingHasTheCentersThatNodesHaveMet) {
+  EXPECT_THAT(Formula("optimizer { adam {} } consistency { preset: 'easgd' }"),
+              testing::HasSubstr("chunk in update 1.0 KiB + nodes' versions 3 x 10.0 KiB 30.0 KiB "
+                                 "+ distance of a node 1.0 KiB + messages"));
+}
+
 TEST(ShardBudget, OfAQuorumHasThePushesOfThoseWhoAreLateToo) {
   EXPECT_EQ(Formula("optimizer { sgd {} } consistency { lazy { quorum { nodes: 2 } } }"),
             "58.0 KiB: weights 10.0 KiB + chunk in update 1.0 KiB + held sums (3 x 4 - 0) x 1.0 "

@@ -232,6 +232,26 @@ TEST(ShardCoreAsync, DelayCompensationCorrectsByWhatTheWeightsHaveMoved) {
   ExpectCompensates(/*adaptive=*/true);
 }
 
+TEST(ShardCoreAsync, ElasticNodesDrawTheCenterByTheirShareOfTheMovingRate) {
+  OneWeight job("async { elastic { moving_rate: 0.5 } }");  // a = 0.25
+  EXPECT_EQ(FloatsOf(job.Push(0, 0, 8.0f, 4)[0].frame)[0], 2.0f);
+  const auto sent = job.Push(1, 0, -2.0f, 400);
+  ASSERT_EQ(sent.size(), 1u);
+  EXPECT_EQ(FloatsOf(sent[0].frame)[0], 1.0f) << "samples do not weigh";
+  EXPECT_EQ(sent[0].frame.header.staleness, 1u);
+  EXPECT_EQ(FloatsOf(job.Push(0, 0, 8.0f, 4)[0].frame)[0], 2.0f) << "as it was given before";
+  EXPECT_EQ(FloatsOf(job.Push(0, 1, 5.0f, 4, 1)[0].frame)[0], 2.0f) << "1 + (5 - 1) / 4";
+}
+
+TEST(ShardCoreAsync, AMovingRateOfOneForEachNodeIsRefused) {
+  JobOptions options;
+  options.job_text = "consistency { async { elastic { moving_rate: 2 } } }";
+  ShardHarness shard;
+  EXPECT_EQ(shard.core().Install(RecordOf(options), ShardId(0)).message(),
+            "job 7: consistency.async.elastic.moving_rate: 2, but divided by 2 nodes it must be "
+            "below 1");
+}
+
 TEST(ShardCoreAsync, WithDelayCompensationWhoAsksAgainIsGivenTheSameWeights) {
   OneWeight job("async { delay_compensation {} }");
   const auto first = job.Push(0, 0, -4.0f, 4);

@@ -115,7 +115,14 @@ absl::StatusOr<ShardPlan> PlanOf(const proto::JobRecord& record, ShardId own_sha
   if (absl::Status status = plan.rules.answers.compression.Validate(); !status.ok()) return status;
   plan.rules.batch_per_rank = job.has_data() ? job.data().batch_per_rank() : 0;
   plan.rules.compensation = CompensationOf(job.consistency());
+  plan.rules.is_elastic = job.consistency().async().has_elastic();
   plan.rules.pushes_changes = HasLocalSteps(job);
+  const float moving_rate = job.consistency().async().elastic().moving_rate();
+  if (moving_rate >= static_cast<float>(plan.nodes.size())) {
+    return absl::InvalidArgumentError(absl::StrFormat(
+        "consistency.async.elastic.moving_rate: %g, but divided by %d nodes it must be below 1",
+        moving_rate, plan.nodes.size()));
+  }
   plan.rules.update = kernels::UpdateRuleOf(job, record.samples_per_epoch());
   // Encoders read the new weights again.
   plan.rules.update.far = record.layout().elements() * sizeof(float) >= kernels::kFarBytes &&

@@ -109,6 +109,25 @@ History Sync() {
   return history;
 }
 
+// Of one node: its weights x, and the center c at the end.
+History Elastic(uint32_t steps, double moving_rate) {
+  History history(kNodes);
+  Vector x(kElements, kFirst), c = x;
+  Momentum inner;
+  for (uint32_t t = 0; t < kSteps; ++t) {
+    history[0].push_back(x);
+    inner.Update(MeanGradient(0, x), &x);
+    if ((t + 1) % steps != 0 && t + 1 != kSteps) continue;
+    for (uint32_t i = 0; i < kElements; ++i) {
+      const double e = moving_rate * (x[i] - c[i]);
+      c[i] += e;
+      x[i] -= e;
+    }
+  }
+  history[0].push_back(c);
+  return history;
+}
+
 class Recorder {
  public:
   absl::Status Train(Client* client) {
@@ -151,18 +170,18 @@ class Recorder {
   History history_ = History(kNodes);
 };
 
-void ExpectFollows(const std::string& mode, const History& expected) {
+void ExpectFollows(const std::string& mode, const History& expected, uint32_t nodes = kNodes) {
   proto::Job job;
   ASSERT_TRUE(google::protobuf::TextFormat::ParseFromString(
       absl::StrCat("name: 'f' max_steps: ", kSteps, " chunk_elements: 256 window: 2 ",
                    "program { path: 'none' } optimizer { momentum_sgd { momentum: ", kMomentum,
                    " } } schedule { base_lr: ", kLr, " } consistency { ", mode, " }"),
       &job));
-  NodeCluster cluster({kNodes, kRanks, 2}, job, kElements, 100);
+  NodeCluster cluster({nodes, kRanks, 2}, job, kElements, 100);
   Recorder recorder;
   const absl::Status status = cluster.Run([&](Client* client) { return recorder.Train(client); });
   ASSERT_TRUE(status.ok()) << mode << ": " << status;
-  for (uint32_t n = 0; n < kNodes; ++n) {
+  for (uint32_t n = 0; n < nodes; ++n) {
     ASSERT_EQ(recorder.history()[n].size(), kSteps + 1) << mode;
     for (uint32_t t = 0; t <= kSteps; ++t) {
       for (uint32_t i = 0; i < kElements; ++i) {
@@ -190,6 +209,12 @@ TEST(Formulas, AQuorumOfAllNodesIsSync) {
   ExpectFollows("lazy { local_steps: 5 quorum { nodes: 3 grace_ms: 1 } }", LocalSteps(5, 1.0, 0.0));
   // Whoever comes first waits for the others, for a minute at most.
   ExpectFollows("lazy { quorum { nodes: 1 grace_ms: 60000 } }", Sync());
+}
+
+// With more nodes the center depends on who comes first: see the simulator.
+TEST(Formulas, ElasticAveragingDrawsNodeAndCenterTogether) {
+  ExpectFollows("async { elastic { every_steps: 4 moving_rate: 0.3 } }", Elastic(4, 0.3), 1);
+  ExpectFollows("preset: 'easgd'", Elastic(10, 0.9), 1);
 }
 
 TEST(Formulas, DoubleBufferingUpdatesWithTheGradientsBeforeTheLast) {

@@ -81,6 +81,10 @@ TEST(ModesTest, AQuorumCountsEveryPushOnceAlsoThoseThatAreLate) {
   ExpectConverges("lazy { local_steps: 2 quorum { nodes: 2 } }", 3000, 256, 20);
 }
 
+TEST(ModesTest, ElasticNodesMeetTheCenterOncePerRoundAndOnceMoreForWhatIsLeft) {
+  ExpectConverges("async { elastic { every_steps: 3 moving_rate: 1.5 } }", 3000, 256, 14);
+}
+
 TEST(ModesTest, AModelSmallerThanTheSmallestChunkIsOneChunkOnOneOfTheShards) {
   ExpectConverges("sync {}", 9, 9);
 }

@@ -311,7 +311,7 @@ void JobChecker::CheckAnswer(const wire::Frame& frame) {
             absl::StrFormat("%s: version %d after %d", where(), answer.version, told));
   }
   // Who asks again is given what the last answer led to, even after the final weights.
-  const bool keeps_answers = codecs_.encodes_answers() || chunk.reference->compensates();
+  const bool keeps_answers = codecs_.encodes_answers() || chunk.reference->keeps_bases();
   if (answer.op == Op::kAnswer || !keeps_answers) told = answer.version;
 }
 
@@ -346,6 +346,7 @@ void JobChecker::CheckWeights(Chunk* chunk, const wire::Frame& frame) {
   }
   if (answer.op == Op::kAnswer && answer.clock < layers_.rounds()) {
     chunk->told[TellingOf(answer.node, answer.clock)].insert(chunk->checked_hash);
+    layers_.OnAnswer(answer.node, ChunkId(answer.chunk), answer.clock, FloatsOf(frame.payload));
   }
   if (seen) return;
   if (!is_whole || std::memcmp(frame.payload.data(), weights.data(), frame.payload.size()) != 0) {

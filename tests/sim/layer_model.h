@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <map>
 #include <string>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -44,6 +45,9 @@ class LayerModel {
   // A process has summed its ranks' gradients of a step.
   Push OnSum(uint32_t node, uint32_t incarnation, ChunkId chunk, uint64_t step, uint32_t samples,
              absl::Span<const float> sum);
+  // A shard has answered a process with these weights: with elastic averaging, the center.
+  void OnAnswer(uint32_t node, ChunkId chunk, uint64_t round, absl::Span<const float> weights);
+  bool is_elastic() const { return pull_ > 0; }
   // A process has weights for its next step. What is wrong with them; "": nothing.
   std::string OnTaken(uint32_t node, uint32_t incarnation, ChunkId chunk, uint64_t step,
                       absl::Span<const float> weights);
@@ -59,10 +63,16 @@ class LayerModel {
   };
 
   const proto::JobRecord record_;
+  std::string CheckMeeting(const Chunk& chunk, uint32_t node, ChunkId id, uint64_t round,
+                           absl::Span<const float> weights) const;
+
   const uint64_t steps_, local_steps_;
+  const float pull_;  // of elastic averaging: a / (1 - a); 0: another mode
   uint32_t ranks_ = 0;
   std::map<uint32_t, std::vector<float>> first_weights_;                          // by chunk
   std::map<std::pair<uint32_t, uint32_t>, std::map<uint32_t, Chunk>> processes_;  // by chunk
+  // By node, chunk and round: centers that it was told.
+  std::map<std::tuple<uint32_t, uint32_t, uint64_t>, std::vector<std::vector<float>>> centers_;
 };
 
 }  // namespace strata::sim

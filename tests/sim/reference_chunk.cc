@@ -47,6 +47,7 @@ ReferenceChunk::ReferenceChunk(const proto::JobRecord& record, ChunkId chunk,
     : consistency_(record.job().consistency()),
       batch_per_rank_(record.job().has_data() ? record.job().data().batch_per_rank() : 0),
       optimizer_(consistency_.lazy().local_steps() > 0 ? ReferenceOptimizer::Outer(record, chunk)
+                 : is_elastic()                        ? ReferenceOptimizer::Elastic(record, chunk)
                                                        : ReferenceOptimizer(record, chunk)),
       weights_(std::move(first_weights)) {
   std::map<uint32_t, proto::LogicalNode> by_first_rank;
@@ -227,7 +228,11 @@ void ReferenceChunk::ApplyPush(const Node& node, const ReferencePush& push) {
     } else if (consistency_.async().damping() == proto::Async::INVERSE_STALENESS) {
       if (node.versions_behind > 0) factor = 1.0 / static_cast<double>(node.versions_behind);
     }
-    if (compensates() && !push.sum.empty()) {
+    if (is_elastic()) {
+      std::vector<float> distance;
+      for (size_t i = 0; i < push.sum.size(); ++i) distance.push_back(weights_[i] - push.sum[i]);
+      optimizer_.Update(distance, 1, push.samples, 1.0 / nodes_.size(), &weights_);
+    } else if (compensates() && !push.sum.empty()) {
       optimizer_.Update(Compensate(node, push), 1, push.samples, factor, &weights_);
     } else {
       optimizer_.Update(push.sum, push.samples, push.samples, factor, &weights_);
@@ -254,12 +259,12 @@ std::vector<float> ReferenceChunk::Compensate(const Node& node, const ReferenceP
 
 const std::vector<float>& ReferenceChunk::WeightsFor(uint32_t id) {
   const Node* const node = Find(id);
-  return compensates() && node != nullptr ? node->base : weights_;
+  return keeps_bases() && node != nullptr ? node->base : weights_;
 }
 
 uint64_t ReferenceChunk::VersionFor(uint32_t id) {
   const Node* const node = Find(id);
-  return compensates() && node != nullptr ? node->base_version : version_;
+  return keeps_bases() && node != nullptr ? node->base_version : version_;
 }
 
 uint32_t ReferenceChunk::StalenessOf(const Node& node) const {

@@ -69,6 +69,8 @@ class ReferenceChunk {
   uint64_t received(uint32_t node) const;
   // The first event that no shard may accept ("node 1 pushed clock 3, expected 2"); empty: none.
   const std::string& violation() const { return violation_; }
+  // Whether who asks again is given what it was given.
+  bool keeps_bases() const { return compensates() || is_elastic(); }
 
  private:
   struct Node {
@@ -77,7 +79,7 @@ class ReferenceChunk {
     uint64_t received = 0;
     std::deque<ReferencePush> open;  // received and not applied, by clock
     uint64_t versions_behind = 0;    // the last push
-    // With delay compensation: of its last answer.
+    // With delay compensation or elastic averaging: of its last answer.
     std::vector<float> base;
     uint64_t base_version = 0;
     bool answered = true;  // the last push
@@ -96,6 +98,7 @@ class ReferenceChunk {
   // With a quorum: whether the open clock is over, and what then is done.
   bool IsOver(absl::Time now);
   void CloseClock(absl::Time now);
+  bool is_elastic() const { return consistency_.async().has_elastic(); }
   bool has_quorum() const { return consistency_.lazy().has_quorum(); }
   void ApplyPush(const Node& node, const ReferencePush& push);
   // Its mean gradient, corrected.

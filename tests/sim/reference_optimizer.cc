@@ -65,6 +65,13 @@ ReferenceOptimizer ReferenceOptimizer::Outer(proto::JobRecord record, ChunkId ch
   return ReferenceOptimizer(record, chunk);
 }
 
+ReferenceOptimizer ReferenceOptimizer::Elastic(proto::JobRecord record, ChunkId chunk) {
+  proto::Consistency& consistency = *record.mutable_job()->mutable_consistency();
+  const float rate = consistency.async().elastic().moving_rate();
+  consistency.mutable_lazy()->mutable_outer()->set_lr(rate);
+  return Outer(std::move(record), chunk);
+}
+
 double ReferenceOptimizer::RateAt(uint64_t samples) const {
   const double base = schedule_.base_lr();
   if (samples_per_epoch_ == 0) return base;  // no epochs, so neither warm-up nor shape

@@ -20,6 +20,9 @@ class ReferenceOptimizer {
   // What servers do with the mean of the changes that nodes push after local steps.
   static ReferenceOptimizer Outer(proto::JobRecord record, ChunkId chunk);
 
+  // What servers do with the distance of the center from a node's weights: SGD at the moving rate.
+  static ReferenceOptimizer Elastic(proto::JobRecord record, ChunkId chunk);
+
   // One update with the mean gradient gradient_sum / divisor. An empty sum is a zero gradient.
   // `samples` more have been applied with it; the schedule's rate is multiplied by `factor`.
   // The division is a product with the reciprocal, rounded once to fp32: kernels.h says so.

@@ -9,6 +9,17 @@
 #include "worker/exchange/node_share.h"
 
 namespace strata::worker {
+namespace {
+
+float ElasticPullOf(const proto::JobRecord& record) {
+  const proto::Async& async = record.job().consistency().async();
+  if (!async.has_elastic()) return 0;
+  const double rate = async.elastic().moving_rate() / record.view().nodes_size();
+  return static_cast<float>(rate / (1 - rate));
+}
+
+}  // namespace
+
 LocalStepsLayer::LocalStepsLayer(std::unique_ptr<ExchangeCore> below, const CoreOptions& options,
                                  const kernels::Kernels& kernels)
     : ExchangeLayer(std::move(below)),
@@ -17,6 +28,7 @@ LocalStepsLayer::LocalStepsLayer(std::unique_ptr<ExchangeCore> below, const Core
       kernels_(kernels),
       map_(options.record.layout().elements(), options.record.placement().chunk_elements()),
       steps_(StepsPerClock(options.record.job())),
+      elastic_pull_(ElasticPullOf(options.record)),
       samples_of_all_(JobSamplesPerOwn(options.record, options.node)),
       rule_(kernels::LocalUpdateRuleOf(options.record.job(), options.record.samples_per_epoch())),
       changes_(BufferPool::kRetainedBytesMax,
@@ -81,6 +93,7 @@ void LocalStepsLayer::Finish(uint64_t clocks, absl::Time now, CoreActions* actio
 
 Bytes LocalStepsLayer::ChangeOf(ChunkId id) {
   const Chunk& chunk = chunks_[id.value()];
+  if (elastic_pull_ > 0) return chunk.local->weights();
   const uint32_t count = map_.ElementsOf(id);
   const std::shared_ptr<float> change = changes_.AllocateFloats(count);
   const float* const start = chunk.start.floats();
@@ -117,6 +130,7 @@ void LocalStepsLayer::Take(NodeAction action, CoreActions* actions) {
   } else {
     CopyBytes(CopyReason::kRound, to, action.weights.data(), action.weights.size());
   }
+  if (elastic_pull_ > 0) Meet(chunk, action.first_element, count, to);
   action.delta.reset();
   action.weights = AsBytes(std::shared_ptr<float>(chunk.next, to), count);
   if (action.lands) {
@@ -128,6 +142,11 @@ void LocalStepsLayer::Take(NodeAction action, CoreActions* actions) {
   action.clock = chunk.clock - 1;
   action.lands = action.lands && std::exchange(chunk.waits, false);
   actions->node.push_back(std::move(action));
+}
+
+void LocalStepsLayer::Meet(const Chunk& chunk, uint32_t first, size_t count, float* next) const {
+  const float* const own = chunk.local->weights().floats() + first;
+  for (size_t i = 0; i < count; ++i) next[i] = own[i] - elastic_pull_ * (own[i] - next[i]);
 }
 
 size_t LocalStepsLayer::memory_bytes() const {

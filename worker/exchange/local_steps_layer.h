@@ -22,6 +22,10 @@ namespace strata::worker {
 // What a node pushes is its change times the samples in it, as a gradient sum is its mean times
 // them: whoever divides by all samples has the mean over the samples of all nodes.
 //
+// Elastic averaging (`async { elastic { ... } }`, Zhang et al. 2015) likewise: every H steps the
+// node pushes its weights x, and is given the center c' = c + a (x - c) that they have drawn to
+// them. x - c is (x - c') / (1 - a), so x -= a / (1 - a) (x - c').
+//
 // A pure state machine, see ExchangeCore.
 class LocalStepsLayer final : public ExchangeLayer {
  public:
@@ -53,12 +57,15 @@ class LocalStepsLayer final : public ExchangeLayer {
                     CoreActions* actions);
   Bytes ChangeOf(ChunkId id);
   void Take(NodeAction action, CoreActions* actions);
+  // `next`, of `count` from `first` of the chunk on, is the center, and becomes the node's weights.
+  void Meet(const Chunk& chunk, uint32_t first, size_t count, float* next) const;
 
   const NodeId node_;
   TraceLog* const trace_;  // null: none
   const kernels::Kernels& kernels_;
   const ChunkMap map_;
   const uint64_t steps_;            // in a round
+  const float elastic_pull_;        // a / (1 - a) of elastic averaging; 0: another mode
   const double samples_of_all_;     // that one of this node's stands for
   const kernels::UpdateRule rule_;  // of the node's own steps
   BufferPool pool_;
