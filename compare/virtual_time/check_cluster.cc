@@ -19,6 +19,16 @@ absl::Status NotNegativeAt(const std::string& where, const char* field, double v
   return NotNegative(absl::StrCat(where, field).c_str(), value);
 }
 
+absl::Status AtMost(const std::string& where, const char* field, double value, double max) {
+  if (value <= max) return absl::OkStatus();
+  return Refuse(absl::StrFormat("%s%s: %g is more than %g", where, field, value, max));
+}
+// A time, of which more than 0 or no less than 0 has been checked.
+absl::Status CheckMilliseconds(const std::string& where, const char* field, double value) {
+  constexpr double kMillisecondsMax = 1e7;
+  return AtMost(where, field, value, kMillisecondsMax);
+}
+
 absl::Status CheckLink(const std::string& where, const proto::Link& link) {
   return All({PositiveAt(where, ".gbit_per_s", link.gbit_per_s()),
               NotNegativeAt(where, ".latency_us", link.latency_us()),
@@ -31,13 +41,20 @@ absl::Status CheckTime(const std::string& where, const proto::Compute& compute) 
       return Refuse(
           absl::StrCat(where, ": one of constant_ms, normal, log_normal, trace_file is required"));
     case proto::Compute::kConstantMs:
-      return PositiveAt(where, ".constant_ms", compute.constant_ms());
+      return All({PositiveAt(where, ".constant_ms", compute.constant_ms()),
+                  CheckMilliseconds(where, ".constant_ms", compute.constant_ms())});
     case proto::Compute::kNormal:
-      return All({PositiveAt(where, ".normal.mean_ms", compute.normal().mean_ms()),
-                  NotNegativeAt(where, ".normal.deviation_ms", compute.normal().deviation_ms())});
+      return All(
+          {PositiveAt(where, ".normal.mean_ms", compute.normal().mean_ms()),
+           CheckMilliseconds(where, ".normal.mean_ms", compute.normal().mean_ms()),
+           NotNegativeAt(where, ".normal.deviation_ms", compute.normal().deviation_ms()),
+           CheckMilliseconds(where, ".normal.deviation_ms", compute.normal().deviation_ms())});
     case proto::Compute::kLogNormal:
-      return All({PositiveAt(where, ".log_normal.median_ms", compute.log_normal().median_ms()),
-                  NotNegativeAt(where, ".log_normal.sigma", compute.log_normal().sigma())});
+      return All(
+          {PositiveAt(where, ".log_normal.median_ms", compute.log_normal().median_ms()),
+           CheckMilliseconds(where, ".log_normal.median_ms", compute.log_normal().median_ms()),
+           NotNegativeAt(where, ".log_normal.sigma", compute.log_normal().sigma()),
+           AtMost(where, ".log_normal.sigma", compute.log_normal().sigma(), 10)});
     case proto::Compute::kTraceFile:
       if (compute.trace_file().empty()) return Refuse(absl::StrCat(where, ".trace_file: is empty"));
       break;
@@ -51,7 +68,8 @@ absl::Status CheckCompute(const std::string& where, const proto::Compute& comput
     return Refuse(absl::StrFormat("%s.forward_share: %g is not a number > 0 and < 1", where,
                                   compute.forward_share()));
   }
-  return PositiveAt(where, ".slow", compute.slow());
+  return All(
+      {PositiveAt(where, ".slow", compute.slow()), AtMost(where, ".slow", compute.slow(), 1e4)});
 }
 
 absl::Status CheckGroup(const std::string& where, const proto::NodeGroup& group, bool needs_link) {

@@ -89,6 +89,12 @@ TEST(ClusterFile, ImpossibleClustersAreRefusedByTheirField) {
             "nodes[0].compute.normal.deviation_ms: -1 is not a finite number >= 0");
   EXPECT_EQ(ErrorOf("nodes { compute { log_normal { median_ms: nan } } }"),
             "nodes[0].compute.log_normal.median_ms: nan is not a finite number > 0");
+  EXPECT_EQ(ErrorOf("nodes { compute { constant_ms: 2e7 } }"),
+            "nodes[0].compute.constant_ms: 2e+07 is more than 1e+07");
+  EXPECT_EQ(ErrorOf("nodes { compute { log_normal { median_ms: 1 sigma: 11 } } }"),
+            "nodes[0].compute.log_normal.sigma: 11 is more than 10");
+  EXPECT_EQ(ErrorOf("nodes { compute { constant_ms: 1 slow: 10001 } }"),
+            "nodes[0].compute.slow: 10001 is more than 10000");
   EXPECT_EQ(ErrorOf("nodes { compute { constant_ms: 1 forward_share: 1 } }"),
             "nodes[0].compute.forward_share: 1 is not a number > 0 and < 1");
   EXPECT_EQ(ErrorOf("nodes { compute { constant_ms: 1 slow: -2 } }"),

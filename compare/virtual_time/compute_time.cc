@@ -8,6 +8,7 @@
 namespace strata::compare {
 namespace {
 
+constexpr double kMillisecondsMax = 1e8;
 constexpr uint64_t kStream = 0x636f6d7075746572;  // of the job's seed
 
 // In (0, 1].
@@ -45,7 +46,8 @@ double ComputeTime::Milliseconds(uint64_t step) const {
 }
 
 absl::Duration ComputeTime::Of(uint64_t step) const {
-  return absl::Milliseconds(std::max(0.0, Milliseconds(step)) * compute_.slow());
+  return absl::Milliseconds(
+      std::clamp(Milliseconds(step) * compute_.slow(), 0.0, kMillisecondsMax));
 }
 
 }  // namespace strata::compare

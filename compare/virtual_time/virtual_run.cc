@@ -216,6 +216,7 @@ void VirtualRun::OnFinished(VirtualNode* node) {
 
 absl::Status VirtualRun::WriteMeasurements(proto::RunRecord* record) {
   for (Measured& measured : measured_) {
+    if (options_.stop != nullptr && *options_.stop) return absl::CancelledError("stopped");
     pool_.Wait(measured.ticket);
     if (!measured.score.ok()) return measured.score.status();
     measured.measurement.set_accuracy(measured.score->accuracy);
@@ -256,6 +257,9 @@ absl::StatusOr<VirtualOutcome> VirtualRun::Run() {
     if (!clock_.RunOne()) {
       return absl::InternalError(absl::StrFormat(
           "virtual time stands still at step %d: nothing more is under way", book_.slowest_step()));
+    }
+    if (clock_.Now() - absl::UnixEpoch() >= VirtualClock::Most()) {
+      OnFailed("it takes more than a year");
     }
   }
   VirtualOutcome outcome;

@@ -119,6 +119,23 @@ TEST(VirtualRun, ALossThatIsNoNumberIsAFailureOfTheJob) {
   EXPECT_TRUE(outcome.weights.empty());
 }
 
+TEST(VirtualRun, MoreThanAYearIsAFailure) {
+  const ClusterFile cluster = ClusterOf(
+      "nodes { count: 2 compute { constant_ms: 1e7 slow: 1e4 } link { gbit_per_s: 1 } } "
+      "servers { link { gbit_per_s: 1 } }");
+  const proto::RunRecord record = OutcomeOf(PlanOf("sync", 2, 500), cluster).record;
+  EXPECT_EQ(record.failure(), "it takes more than a year");
+  EXPECT_NEAR(record.steps(), 365 * 86400 / 1e5, 1);
+}
+
+TEST(VirtualRun, ALinkThatMovesNextToNothingIsAFailure) {
+  const ClusterFile cluster = ClusterOf(
+      "nodes { count: 2 compute { constant_ms: 1 } link { gbit_per_s: 1e-300 } } "
+      "servers { link { gbit_per_s: 1 } }");
+  EXPECT_EQ(OutcomeOf(PlanOf("sync", 2, 8), cluster).record.failure(),
+            "node 0: server tcp://server-0:1 could not be reached for 30s (no answer to HELLO)");
+}
+
 TEST(VirtualRunner, RefusesWhatItCannotRun) {
   const auto runner = CreateVirtualRunner(ClusterOf(kCluster), 1);
   EXPECT_EQ(runner->Check(PlanOf("sync", 8, 4)), absl::OkStatus());

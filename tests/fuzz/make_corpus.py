@@ -122,6 +122,8 @@ def safetensors_files():
 def jobs():
     examples = os.path.join(HERE, "..", "..", "examples")
     for path in sorted(glob.glob(os.path.join(examples, "**", "*.textproto"), recursive=True)):
+        if os.path.basename(os.path.dirname(path)) == "clusters":
+            continue
         with open(path, "rb") as job:
             write("job_fuzz", os.path.basename(path), job.read())
     base = b'name: "j" model { zoo: "mlp" } data { synthetic {} }'
@@ -136,9 +138,25 @@ def jobs():
     write("job_fuzz", "not_utf8", b'name: "\xff\xfe"')
 
 
+def clusters():
+    examples = os.path.join(HERE, "..", "..", "examples", "clusters")
+    for path in sorted(glob.glob(os.path.join(examples, "*.textproto"))):
+        with open(path, "rb") as cluster:
+            write("cluster_fuzz", os.path.basename(path), cluster.read() + b"\0" + b"1.5\n2\n")
+    node = b"nodes { ranks: 4 compute { %s } link { gbit_per_s: 1 } } "
+    server = b"servers { count: 2 link { gbit_per_s: 1 } }"
+    write("cluster_fuzz", "trace", node % b'trace_file: "t"' + server + b"\0" + b"1\n0.5\n")
+    write("cluster_fuzz", "bad_trace", node % b'trace_file: "t"' + server + b"\0" + b"1\nnan\n")
+    write("cluster_fuzz", "long",
+          node % b"log_normal { median_ms: 1e7 sigma: 10 } slow: 1e4" + server)
+    write("cluster_fuzz", "on_nodes", node % b"constant_ms: 1" + b"servers { on_nodes: true }")
+    write("cluster_fuzz", "infinite", node % b"constant_ms: inf slow: nan" + server)
+
+
 if __name__ == "__main__":
     frames()
     payloads()
     idx_files()
     safetensors_files()
     jobs()
+    clusters()
