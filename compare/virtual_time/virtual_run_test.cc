@@ -28,9 +28,8 @@ constexpr char kCluster[] = R"(
   site_links { sites: ["east", "west"] gbit_per_s: 0.5 latency_ms: 1 jitter_ms: 0.1 })";
 
 std::vector<std::string> AllModes() {
-  return {"sync",           "lazy",     "lazy:ssp(3)", "lazy:local(3)",
-          "lazy:diloco(3)", "delay1",   "quorum(3)",   "async",
-          "async_damped",   "async_dc", "ring"};
+  return {"sync",      "lazy",  "lazy:ssp(3)",  "lazy:local(3)", "lazy:diloco(3)", "delay1",
+          "quorum(3)", "async", "async_damped", "async_dc",      "easgd",          "ring"};
 }
 
 TEST(VirtualRun, EveryModeEndsWithAllSamplesUsedAndMeasured) {
