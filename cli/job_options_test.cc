@@ -66,7 +66,7 @@ TEST(JobOptions, AModeByNameMayBeChangedFurther) {
 TEST(JobOptions, AModeThatIsNoneIsNamed) {
   EXPECT_EQ(ErrorOf(kText, {"f", {}, "asink"}),
             "--mode asink: \"asink\" is not one of sync, delay1, ssp(s), local(H), diloco(H), "
-            "quorum(K), async, async_damped, async_dc, easgd, lazy, ring");
+            "quorum(K), async, async_damped, async_dc, easgd, significance, lazy, ring");
   EXPECT_EQ(ErrorOf(kText, {"f", {}, "ssp"}),
             "--mode ssp: \"ssp\" wants its staleness, as in \"ssp(3)\"");
   EXPECT_EQ(ErrorOf(kText, {"f", {}, "async:ssp(3)"}),

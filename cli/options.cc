@@ -124,7 +124,7 @@ void AddJobOptions(CLI::App* command, JobOptions* options) {
   command->add_option(
       "--mode", options->mode,
       "Shortcut for the job's consistency: sync, lazy, async, ring, delay1, ssp(s), "
-      "local(H), diloco(H), quorum(K), async_damped, async_dc or easgd");
+      "local(H), diloco(H), quorum(K), async_damped, async_dc, easgd or significance");
 }
 
 CLI::Option* AddTraceOption(CLI::App* command, JobOptions* options) {

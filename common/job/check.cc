@@ -229,6 +229,14 @@ absl::Status CheckMode(const proto::Job& job) {
           "order: RING adds the gradients of all nodes, but a quorum goes on without some");
     }
   }
+  if (lazy.has_significance() && IsEncoded(job.push())) {
+    return Refuse(absl::StrFormat(
+        "push.codec: %s, but consistency.lazy.significance chooses what is pushed, as FP32",
+        proto::Encoding::Codec_Name(job.push().codec())));
+  }
+  if (lazy.has_significance() && job.exchange() == proto::Job::RING) {
+    return Refuse("consistency.lazy.significance: needs servers, exchange: RING adds whole slices");
+  }
   const proto::Async& async = job.consistency().async();
   if (async.has_elastic() && (IsEncoded(job.push()) || IsEncoded(job.pull()))) {
     return Refuse(absl::StrFormat(

@@ -48,14 +48,22 @@ absl::Status CheckQuorum(const proto::Lazy& lazy) {
   return InRange("consistency.lazy.quorum.grace_ms", lazy.quorum().grace_ms(), 0, kGraceMsMax);
 }
 
+absl::Status CheckSignificance(const proto::Lazy& lazy) {
+  if (!lazy.has_significance()) return absl::OkStatus();
+  if (lazy.local_steps() == 0) {
+    return Refuse("consistency.lazy.significance: belongs to local_steps");
+  }
+  return Positive("consistency.lazy.significance.threshold", lazy.significance().threshold());
+}
+
 absl::Status CheckLazy(const proto::Lazy& lazy) {
-  if (lazy.has_significance()) return Refuse("consistency.lazy.significance: is not built yet");
   if (!proto::Lazy::Apply_IsValid(lazy.apply())) {
     return Refuse(absl::StrFormat("consistency.lazy.apply: %d is not one of PER_CLOCK, ON_ARRIVAL",
                                   lazy.apply()));
   }
   return All({InRange("consistency.lazy.staleness", lazy.staleness(), 0, kStalenessMax),
-              CheckLocalSteps(lazy), CheckDoubleBuffering(lazy), CheckQuorum(lazy)});
+              CheckLocalSteps(lazy), CheckDoubleBuffering(lazy), CheckQuorum(lazy),
+              CheckSignificance(lazy)});
 }
 
 absl::Status CheckElastic(const proto::Async& async) {
@@ -91,6 +99,10 @@ std::string LazyName(const proto::Lazy& lazy) {
     if (lazy.outer().momentum() > 0) {
       absl::StrAppend(&name, ", momentum ", absl::StrFormat("%g", lazy.outer().momentum()));
     }
+  }
+  if (lazy.has_significance()) {
+    absl::StrAppend(&name, ", significance ",
+                    absl::StrFormat("%g", lazy.significance().threshold()));
   }
   if (lazy.has_quorum()) absl::StrAppend(&name, ", quorum ", lazy.quorum().nodes());
   if (lazy.quorum().grace_ms() > 0) {

@@ -33,6 +33,8 @@ TEST(Preset, StandsForAModeWithAllItsFields) {
   const proto::DelayCompensation how = Preset("async_dc").async().delay_compensation();
   EXPECT_EQ(how.lambda(), 0.04f);
   EXPECT_FALSE(how.adaptive());
+  EXPECT_EQ(Preset("significance").lazy().local_steps(), 1);
+  EXPECT_EQ(Preset("significance").lazy().significance().threshold(), 0.01f);
   EXPECT_EQ(Preset("easgd").async().elastic().every_steps(), 10);
   EXPECT_EQ(Preset("easgd").async().elastic().moving_rate(), 0.9f);
   EXPECT_EQ(Preset("ssp(0)").lazy().staleness(), 0);
@@ -61,7 +63,7 @@ TEST(Preset, WhatIsNotOneIsNamed) {
   for (const auto& [name, why] : std::vector<std::pair<std::string, std::string>>{
            {"asink",
             "\"asink\" is not one of sync, delay1, ssp(s), local(H), diloco(H), quorum(K), "
-            "async, async_damped, async_dc, easgd"},
+            "async, async_damped, async_dc, easgd, significance"},
            {"quorum", "\"quorum\" wants its nodes, as in \"quorum(4)\""},
            {"quorum(0)", "\"quorum(0)\": nodes is not in 1 to 1024"},
            {"ssp", "\"ssp\" wants its staleness, as in \"ssp(3)\""},
@@ -145,6 +147,21 @@ TEST(CheckConsistency, NamesWhatDoesNotGoWithElasticAveraging) {
             "exchanges nothing"}}) {
     EXPECT_EQ(Refusal(settings), why);
   }
+}
+
+TEST(CheckConsistency, NamesWhatDoesNotGoWithSignificance) {
+  for (const auto& [settings, why] : std::vector<std::pair<std::vector<std::string>, std::string>>{
+           {{"consistency.lazy={significance {}}"},
+            "consistency.lazy.significance: belongs to local_steps"},
+           {{"consistency.lazy={local_steps: 1 significance { threshold: 0 }}"},
+            "consistency.lazy.significance.threshold: 0 is not a finite number > 0"},
+           {{"consistency.preset=significance", "push.codec=INT8"},
+            "push.codec: INT8, but consistency.lazy.significance chooses what is pushed, as FP32"},
+           {{"consistency.preset=significance", "exchange=RING", "ranks=2"},
+            "consistency.lazy.significance: needs servers, exchange: RING adds whole slices"}}) {
+    EXPECT_EQ(Refusal(settings), why);
+  }
+  EXPECT_EQ(Refusal({"consistency.preset=significance", "pull.codec=INT8"}), "");
 }
 
 TEST(CheckConsistency, NamesWhatDoesNotGoWithAQuorum) {

@@ -15,10 +15,11 @@ namespace {
 constexpr uint32_t kNodesMax = 1024;
 constexpr float kLambda = 0.04f, kAdaptiveLambda = 2.0f, kSquareDecay = 0.95f;
 constexpr uint32_t kElasticSteps = 10;
-constexpr float kMovingRate = 0.9f;
+constexpr float kMovingRate = 0.9f, kThreshold = 0.01f;
 constexpr float kOuterLr = 1.0f, kOuterMomentumLr = 0.7f, kOuterMomentum = 0.9f;
 constexpr char kPresets[] =
-    "sync, delay1, ssp(s), local(H), diloco(H), quorum(K), async, async_damped, async_dc, easgd";
+    "sync, delay1, ssp(s), local(H), diloco(H), quorum(K), async, async_damped, async_dc, easgd, "
+    "significance";
 
 proto::Consistency LocalSteps(uint32_t steps, float outer_momentum) {
   proto::Consistency consistency;
@@ -93,6 +94,9 @@ absl::StatusOr<proto::Consistency> PresetOf(const std::string& name) {
     consistency.mutable_async()->set_damping(proto::Async::INVERSE_STALENESS);
   } else if (name == "async_dc") {
     consistency.mutable_async()->mutable_delay_compensation();
+  } else if (name == "significance") {
+    consistency = LocalSteps(1, 0);
+    consistency.mutable_lazy()->mutable_significance();
   } else if (name == "easgd") {
     consistency.mutable_async()->mutable_elastic();
   } else {
@@ -143,6 +147,9 @@ void FillConsistency(proto::Consistency* consistency) {
   if (!lazy->has_staleness()) {
     const bool in_step = lazy->local_steps() > 0 || lazy->double_buffering() || lazy->has_quorum();
     lazy->set_staleness(in_step ? 0 : 2);
+  }
+  if (lazy->has_significance() && !lazy->significance().has_threshold()) {
+    lazy->mutable_significance()->set_threshold(kThreshold);
   }
   if (lazy->local_steps() == 0) return;
   proto::Outer* outer = lazy->mutable_outer();

@@ -21,7 +21,8 @@ inline bool PushesOutliveAnswers(const proto::Job& job) {
 // in memory that others read.
 inline bool PushesGoByValue(const proto::Job& job) {
   return PushesOutliveAnswers(job) ||
-         (job.exchange() == proto::Job::PARAMETER_SERVER && IsEncoded(job.push()));
+         (job.exchange() == proto::Job::PARAMETER_SERVER &&
+          (IsEncoded(job.push()) || job.consistency().lazy().has_significance()));
 }
 
 }  // namespace strata

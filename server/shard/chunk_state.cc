@@ -43,7 +43,7 @@ PushResult ChunkState::OnPush(Push push, std::vector<DueAnswer>* due) {
   if (push.clock < node.received) return OnDuplicate(push, due);
   if (PushResult refusal = Check(push); refusal.error != wire::ErrorCode::kNone) return refusal;
   Addend sum;
-  PushResult refusal = CheckSum(push.sum, &sum);
+  PushResult refusal = CheckSum(push, &sum);
   if (refusal.error != wire::ErrorCode::kNone) return refusal;
   ++node.received;
   node.waiting = true;
@@ -114,17 +114,17 @@ PushResult ChunkState::Check(const Push& push) const {
   return {};
 }
 
-PushResult ChunkState::CheckSum(const Bytes& sum, Addend* addend) const {
+PushResult ChunkState::CheckSum(const Push& push, Addend* addend) const {
+  const Bytes& sum = push.sum;
   if (sum.empty()) return {};
-  const bool is_encoded = rules_.push_codec != wire::Codec::kNone;
+  const bool is_encoded = push.codec != wire::Codec::kNone;
   if (!is_encoded && rules_.policy.answers_alike()) {
     *addend = Addend(sum);
     addend->unchecked = true;
     return {};
   }
-  const absl::StatusOr<kernels::CheckedPayload> checked =
-      kernels::CheckedPayload::Check(kernels_, rules_.push_codec, weights_.elements(),
-                                     absl::MakeConstSpan(sum.data(), sum.size()));
+  const absl::StatusOr<kernels::CheckedPayload> checked = kernels::CheckedPayload::Check(
+      kernels_, push.codec, weights_.elements(), absl::MakeConstSpan(sum.data(), sum.size()));
   if (checked.ok()) {
     *addend = is_encoded ? Addend(sum, *checked) : Addend(sum);
     return {};

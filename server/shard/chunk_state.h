@@ -30,6 +30,7 @@ struct ChunkRules {
   bool is_elastic = false;      // pushes are nodes' weights, which draw those here to them
   proto::Addition::Order order = proto::Addition::TREE;
   wire::Codec push_codec = wire::Codec::kNone;  // of sums that are not empty
+  bool takes_sparse = false;                    // sums may be sparse besides
   AnswerRules answers;
 };
 
@@ -41,8 +42,9 @@ struct Push {
   uint64_t base_version = 0;
   uint32_t samples = 0;
   uint64_t checksum = 0;  // 0: none is known, as of payloads that came by reference
-  Bytes sum;              // encoded as the rules say; empty: adds nothing
-  absl::Time came_at;     // a quorum's grace counts from it
+  wire::Codec codec = wire::Codec::kNone;
+  Bytes sum;           // encoded; empty: adds nothing
+  absl::Time came_at;  // a quorum's grace counts from it
 };
 
 // An answer that is due now: to the push of `clock`, or to CUT(clock). ERROR: a push of `clock`
@@ -149,7 +151,7 @@ class ChunkState {
   PushResult Check(const Push& push) const;
   // Decodes later. Where nobody is answered before a clock is complete, fp32 is checked when it is
   // added. Errors: MALFORMED, or of fp32 NOT_FINITE.
-  PushResult CheckSum(const Bytes& sum, Addend* addend) const;
+  PushResult CheckSum(const Push& push, Addend* addend) const;
   PushResult AddToClock(const Push& push, Addend sum, std::vector<DueAnswer>* due);
   // What was received of these nodes at `clock` counts no more.
   void Withdraw(uint64_t clock, const std::vector<size_t>& nodes, std::vector<DueAnswer>* due);

@@ -19,8 +19,9 @@ void AddCodecs(const ShardPlan& plan, uint64_t own, uint64_t chunk, MemoryFormul
     need->Add(absl::StrFormat("nodes' copies %d x %s", copies, BytesText(own)),
               SaturatingProduct(copies, own));
   }
-  const uint64_t chunks = (plan.rules.push_codec != wire::Codec::kNone ? 1 : 0) +
-                          (codec == wire::Codec::kSparse ? 3 : 0);
+  const uint64_t chunks =
+      (plan.rules.push_codec != wire::Codec::kNone || plan.rules.takes_sparse ? 1 : 0) +
+      (codec == wire::Codec::kSparse ? 3 : 0);
   if (chunks == 0) return;
   need->Add(absl::StrFormat("codec's work space %d x %s", chunks, BytesText(chunk)),
             chunks * chunk);

@@ -135,7 +135,11 @@ std::optional<ShardJob::Fault> ShardJob::CheckChunk(const Binding& binding,
                             (header.op == Op::kPushPull && (header.flags & wire::kFlagEmpty) == 0);
   const size_t elements = has_elements ? chunk->second->weights().elements() : 0;
   const bool is_push = header.op == Op::kPushPull && has_elements;
-  const wire::Codec codec = is_push ? plan_.rules.push_codec : wire::Codec::kNone;
+  const bool may_be_sparse = is_push && plan_.rules.takes_sparse;
+  const wire::Codec codec = may_be_sparse && header.codec == wire::Codec::kSparse
+                                ? wire::Codec::kSparse
+                            : is_push ? plan_.rules.push_codec
+                                      : wire::Codec::kNone;
   if (header.codec != codec) {
     return Fault{ErrorCode::kWrongCodec, absl::StrFormat("%s, not %s", wire::ToString(header.codec),
                                                          wire::ToString(codec))};
@@ -207,6 +211,7 @@ void ShardJob::OnPushPull(transport::ConnectionId connection, size_t node, const
                                           .base_version = header.base_version,
                                           .samples = header.sample_count,
                                           .checksum = header.payload_checksum,
+                                          .codec = header.codec,
                                           .sum = frame.payload,
                                           .came_at = now},
                                          &due);

@@ -115,6 +115,7 @@ absl::StatusOr<ShardPlan> PlanOf(const proto::JobRecord& record, ShardId own_sha
   if (absl::Status status = plan.rules.answers.compression.Validate(); !status.ok()) return status;
   plan.rules.batch_per_rank = job.has_data() ? job.data().batch_per_rank() : 0;
   plan.rules.compensation = CompensationOf(job.consistency());
+  plan.rules.takes_sparse = job.consistency().lazy().has_significance();
   plan.rules.is_elastic = job.consistency().async().has_elastic();
   plan.rules.pushes_changes = HasLocalSteps(job);
   const float moving_rate = job.consistency().async().elastic().moving_rate();

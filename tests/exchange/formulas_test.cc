@@ -73,6 +73,48 @@ History LocalSteps(uint32_t steps, double outer_lr, double outer_momentum) {
   return history;
 }
 
+// As LocalSteps(steps, 1, 0), but what has changed by less than a share stays with the node.
+History Significance(uint32_t steps, double threshold) {
+  History history(kNodes);
+  std::vector<Vector> x(kNodes, Vector(kElements, kFirst));
+  std::vector<Momentum> inner(kNodes);
+  Vector w(kElements, kFirst);
+  for (uint32_t t = 0; t < kSteps; ++t) {
+    for (uint32_t n = 0; n < kNodes; ++n) {
+      history[n].push_back(x[n]);
+      inner[n].Update(MeanGradient(n, x[n]), &x[n]);
+    }
+    const bool is_last = t + 1 == kSteps;
+    if ((t + 1) % steps != 0 && !is_last) continue;
+    const double limit = threshold / std::sqrt(t / steps + 1.0);
+    Vector change(kElements, 0.0);
+    for (uint32_t n = 0; n < kNodes; ++n) {
+      // By chunk of 256, and all of it where more than half is significant.
+      for (uint32_t begin = 0; begin < kElements; begin += 256) {
+        const uint32_t end = std::min(kElements, begin + 256);
+        const auto is_significant = [&](uint32_t i) {
+          return std::abs(w[i] - x[n][i]) > limit * std::abs(w[i]);
+        };
+        uint32_t count = 0;
+        for (uint32_t i = begin; i < end; ++i) count += is_significant(i) ? 1 : 0;
+        const bool all = is_last || count > (end - begin - 1) / 2;
+        for (uint32_t i = begin; i < end; ++i) {
+          const double u = w[i] - x[n][i];
+          const bool is_sent = all || is_significant(i);
+          change[i] += is_sent ? u / kNodes : 0;
+          x[n][i] = is_sent ? 0 : -u;  // besides the answer
+        }
+      }
+    }
+    for (uint32_t i = 0; i < kElements; ++i) w[i] -= change[i];
+    for (Vector& one : x) {
+      for (uint32_t i = 0; i < kElements; ++i) one[i] += w[i];
+    }
+  }
+  for (auto& of_node : history) of_node.push_back(w);
+  return history;
+}
+
 History DoubleBuffering() {
   History history(kNodes);
   Vector w(kElements, kFirst), before;
@@ -215,6 +257,11 @@ TEST(Formulas, AQuorumOfAllNodesIsSync) {
 TEST(Formulas, ElasticAveragingDrawsNodeAndCenterTogether) {
   ExpectFollows("async { elastic { every_steps: 4 moving_rate: 0.3 } }", Elastic(4, 0.3), 1);
   ExpectFollows("preset: 'easgd'", Elastic(10, 0.9), 1);
+}
+
+TEST(Formulas, SignificanceKeepsSmallChangesUntilTheyHaveGrown) {
+  ExpectFollows("lazy { local_steps: 2 significance { threshold: 0.35 } }", Significance(2, 0.35));
+  ExpectFollows("lazy { local_steps: 1 significance { threshold: 0.1 } }", Significance(1, 0.1));
 }
 
 TEST(Formulas, DoubleBufferingUpdatesWithTheGradientsBeforeTheLast) {

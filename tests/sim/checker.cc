@@ -186,7 +186,7 @@ bool JobChecker::TakePush(const wire::Frame& frame, bool refused, absl::Time now
   ++received;
   chunk.pushed_by[push.node] = push.incarnation;
   Mark(&chunk, push);
-  if (const std::string wrong = layers_.CheckPush(frame); !wrong.empty()) {
+  if (const std::string wrong = layers_.CheckPush(push, codecs_.SumOf(frame)); !wrong.empty()) {
     Violate("local steps follow their formula",
             absl::StrFormat("%s clock %d: %s", who(), push.clock, wrong));
   }
@@ -363,6 +363,8 @@ void JobChecker::CheckEncoded(Chunk* chunk, const wire::Frame& frame) {
   }
   chunk->told[TellingOf(answer.node, answer.clock)].insert(
       HashOf(codecs_.CopyOf(answer.node, ChunkId(answer.chunk))));
+  layers_.OnAnswer(answer.node, ChunkId(answer.chunk), answer.clock,
+                   codecs_.CopyOf(answer.node, ChunkId(answer.chunk)));
 }
 
 // What waits for its clock to complete: less than every node's window, for the lowest chunk that is

@@ -169,7 +169,7 @@ void JobChecker::OnWeights(uint32_t node, ChunkId id, uint64_t clock,
   }
   ++answered;
   if (!plan_.has_layer()) --process.unanswered[chunk.shard];
-  if (!layers_.EndsRound(clock) || layers_.is_elastic()) return;  // LayerModel knows the weights
+  if (!layers_.EndsRound(clock) || layers_.is_own()) return;  // LayerModel knows the weights
   const uint64_t hash = HashOf(weights);
   const bool is_first = plan_.double_buffering && clock == 0;
   const uint64_t answer = layers_.RoundOf(clock) - (plan_.double_buffering && !is_first ? 1 : 0);

@@ -52,6 +52,8 @@ void CodecModel::OnSum(uint32_t node, uint32_t incarnation, ChunkId chunk, uint6
 
 std::string CodecModel::CheckPush(const wire::Frame& push) const {
   const wire::Header& header = push.header;
+  const bool may_be_sparse = record_.job().consistency().lazy().has_significance();
+  if (may_be_sparse && header.codec == wire::Codec::kSparse) return "";
   if (header.codec != push_codec_) return "codec " + wire::ToString(header.codec);
   if (!encodes_pushes()) return "";
   const Sender& sender = senders_.at({header.node, header.incarnation})[header.chunk];

@@ -26,7 +26,7 @@ class LayerModel {
 
   bool has_local_steps() const { return local_steps_ > 0; }
   // Clocks of the exchange.
-  uint64_t rounds() const { return RoundOf(steps_ - 1) + 1; }
+  uint64_t rounds() const { return RoundOf(steps_ - 1) + 1 + (has_rest() ? 1 : 0); }
   uint64_t RoundOf(uint64_t step) const { return has_local_steps() ? step / local_steps_ : step; }
   // Whether the weights after the step come from the exchange.
   bool EndsRound(uint64_t step) const {
@@ -45,34 +45,44 @@ class LayerModel {
   // A process has summed its ranks' gradients of a step.
   Push OnSum(uint32_t node, uint32_t incarnation, ChunkId chunk, uint64_t step, uint32_t samples,
              absl::Span<const float> sum);
-  // A shard has answered a process with these weights: with elastic averaging, the center.
+  // A shard has answered a process, where nodes make weights of their own of that.
   void OnAnswer(uint32_t node, ChunkId chunk, uint64_t round, absl::Span<const float> weights);
-  bool is_elastic() const { return pull_ > 0; }
+  // Whether nodes have other weights after a round than they are told.
+  bool is_own() const { return pull_ > 0 || threshold_ > 0; }
   // A process has weights for its next step. What is wrong with them; "": nothing.
   std::string OnTaken(uint32_t node, uint32_t incarnation, ChunkId chunk, uint64_t step,
                       absl::Span<const float> weights);
-  // What is wrong with an fp32 push that is taken for the first time; "": nothing.
-  std::string CheckPush(const wire::Frame& push) const;
+  // What is wrong with a push of these values, fp32 or sparse, that is taken for the first time;
+  // "": nothing.
+  std::string CheckPush(const wire::Header& push, const std::vector<float>& values) const;
 
  private:
   struct Chunk {
     ReferenceOptimizer optimizer;
     std::vector<float> local, start;
-    uint32_t samples = 0;  // since start
-    Push push;             // the last one
+    uint32_t samples = 0;       // since start
+    Push push;                  // the last one
+    std::vector<float> unsent;  // of the last one
   };
 
   const proto::JobRecord record_;
-  std::string CheckMeeting(const Chunk& chunk, uint32_t node, ChunkId id, uint64_t round,
-                           absl::Span<const float> weights) const;
+  // Whether what was not significant is pushed in a round of its own.
+  bool has_rest() const { return threshold_ > 0 && steps_ % local_steps_ == 0; }
+  void KeepInsignificant(Chunk* chunk) const;
+  void PushRest(Chunk* chunk) const;
+  // What a process makes of what it is told.
+  std::vector<float> Own(const Chunk& chunk, const std::vector<float>& told) const;
+  std::string TakeOwn(Chunk* chunk, uint32_t node, ChunkId id, uint64_t round,
+                      absl::Span<const float> weights) const;
 
   const uint64_t steps_, local_steps_;
-  const float pull_;  // of elastic averaging: a / (1 - a); 0: another mode
+  const float pull_;       // of elastic averaging: a / (1 - a); 0: another mode
+  const float threshold_;  // of significance; 0: all is pushed
   uint32_t ranks_ = 0;
   std::map<uint32_t, std::vector<float>> first_weights_;                          // by chunk
   std::map<std::pair<uint32_t, uint32_t>, std::map<uint32_t, Chunk>> processes_;  // by chunk
-  // By node, chunk and round: centers that it was told.
-  std::map<std::tuple<uint32_t, uint32_t, uint64_t>, std::vector<std::vector<float>>> centers_;
+  // By node, chunk and round: what it was told.
+  std::map<std::tuple<uint32_t, uint32_t, uint64_t>, std::vector<std::vector<float>>> told_;
 };
 
 }  // namespace strata::sim

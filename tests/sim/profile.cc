@@ -48,6 +48,8 @@ void MakeLayers(Scenario* scenario) {
       {"lazy { local_steps: 2 staleness: 2 apply: ON_ARRIVAL outer { momentum: 0.9 } }", 2, false},
       {"lazy { local_steps: 20 }", 20, false},
       {"async { elastic { every_steps: 2 moving_rate: 0.5 } }", 2, false},
+      {"lazy { local_steps: 2 significance { threshold: 0.3 } }", 2, false},
+      {"lazy { local_steps: 1 staleness: 1 significance { threshold: 1 } }", 1, false},
       {"async { delay_compensation {} }", 0, false},
       {"async { delay_compensation { adaptive: true } damping: INVERSE_STALENESS }", 0, false},
   };
@@ -125,8 +127,10 @@ void MakeEncodedLayers(Scenario* scenario) {
   Encode(scenario);
   for (JobPlan& job : scenario->jobs) {
     if (job.push.find("DGC") != std::string::npos) job.push = "codec: TOP_K density: 0.2";
-    // Weights are exchanged whole.
-    if (job.consistency.find("elastic") != std::string::npos) job.push = job.pull = "";
+    // Weights are exchanged whole, or pushes made sparse already.
+    const bool is_elastic = job.consistency.find("elastic") != std::string::npos;
+    if (is_elastic) job.pull = "";
+    if (is_elastic || job.consistency.find("significance") != std::string::npos) job.push = "";
   }
 }
 

@@ -207,8 +207,11 @@ void World::Finish() {
     outcome_.pushes += checker->pushes();
     if (has_failed(job)) continue;
     if (!failed_.empty()) ++outcome_.jobs_unharmed;
-    // Who replays local steps from newer weights has lost other fractions to the codec.
-    const bool other_residual = plan(job).local_steps > 0 && !plan(job).push.empty();
+    // Who replays local steps from newer weights has lost other fractions to the codec, or to
+    // significance.
+    const bool has_residual =
+        !plan(job).push.empty() || absl::StrContains(plan(job).consistency, "significance");
+    const bool other_residual = plan(job).local_steps > 0 && has_residual;
     const bool other_bits = replayed && (scenario_.other_bits || other_residual);
     if (!checker->is_reproducible() || other_bits) continue;
     outcome_.models.push_back({plan(job).Shape(), checker->ModelHash()});

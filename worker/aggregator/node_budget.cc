@@ -29,8 +29,9 @@ void AddLayers(const proto::Job& job, uint64_t arena, uint64_t chunk, MemoryForm
   if (HasLocalSteps(job)) {
     const auto vectors =
         static_cast<uint64_t>(StateVectors(OptimizerParamsOf(job.optimizer()).kind));
-    need->Add(absl::StrFormat("local steps (2 + %d) x %s", vectors, BytesText(arena)),
-              SaturatingProduct(2 + vectors, arena));
+    const uint64_t own = job.consistency().lazy().has_significance() ? 3 : 2;
+    need->Add(absl::StrFormat("local steps (%d + %d) x %s", own, vectors, BytesText(arena)),
+              SaturatingProduct(own + vectors, arena));
     need->Add("local chunk in update", chunk);
   }
   if (job.consistency().lazy().double_buffering()) {

@@ -18,7 +18,8 @@ namespace strata::worker {
 //   not sent        where pushes are encoded: M, of DGC 2 x M
 //   work space      of TOP_K and DGC: 4 x C
 //   local steps     (2 + V) x M: the node's own weights, those that its change is counted from, and
-//                   the optimizer's state; and C for the chunk that is being updated
+//                   the optimizer's state; and C for the chunk that is being updated. With
+//                   significance M more: what was not pushed
 //   second buffer   of double buffering 2 x M: sums that wait for the answer before, and answers
 //                   that wait for the ranks
 //   trace           where the job is traced: the aggregator's

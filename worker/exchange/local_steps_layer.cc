@@ -1,5 +1,7 @@
 #include "worker/exchange/local_steps_layer.h"
 
+#include <algorithm>
+#include <cmath>
 #include <utility>
 
 #include "absl/strings/str_format.h"
@@ -29,6 +31,8 @@ LocalStepsLayer::LocalStepsLayer(std::unique_ptr<ExchangeCore> below, const Core
       map_(options.record.layout().elements(), options.record.placement().chunk_elements()),
       steps_(StepsPerClock(options.record.job())),
       elastic_pull_(ElasticPullOf(options.record)),
+      significance_(options.record.job().consistency().lazy().significance().threshold()),
+      last_round_(UINT64_MAX),
       samples_of_all_(JobSamplesPerOwn(options.record, options.node)),
       rule_(kernels::LocalUpdateRuleOf(options.record.job(), options.record.samples_per_epoch())),
       changes_(BufferPool::kRetainedBytesMax,
@@ -85,14 +89,21 @@ absl::Status LocalStepsLayer::Step(ChunkId id, const Bytes& sum, uint32_t sample
 
 // The steps of an unfinished round are not lost: they make a last, shorter one.
 void LocalStepsLayer::Finish(uint64_t clocks, absl::Time now, CoreActions* actions) {
-  if (clocks % steps_ != 0) {
-    for (uint32_t c = 0; c < chunks_.size(); ++c) Later(SubmitBelow(ChunkId(c), now, actions));
+  uint64_t rounds = (clocks + steps_ - 1) / steps_;
+  const bool has_rest = significance_ > 0 && clocks % steps_ == 0;
+  if (has_rest) ++rounds;
+  last_round_ = rounds - 1;
+  if (has_rest || clocks % steps_ != 0) {
+    for (uint32_t c = 0; c < chunks_.size(); ++c) {
+      // The others once the answer has come.
+      if (!chunks_[c].waits) Later(SubmitBelow(ChunkId(c), now, actions));
+    }
   }
-  FinishBelow((clocks + steps_ - 1) / steps_, now, actions);
+  FinishBelow(rounds, now, actions);
 }
 
-Bytes LocalStepsLayer::ChangeOf(ChunkId id) {
-  const Chunk& chunk = chunks_[id.value()];
+Bytes LocalStepsLayer::ChangeOf(ChunkId id, uint64_t round) {
+  Chunk& chunk = chunks_[id.value()];
   if (elastic_pull_ > 0) return chunk.local->weights();
   const uint32_t count = map_.ElementsOf(id);
   const std::shared_ptr<float> change = changes_.AllocateFloats(count);
@@ -100,17 +111,41 @@ Bytes LocalStepsLayer::ChangeOf(ChunkId id) {
   const float* const local = chunk.local->weights().floats();
   const auto samples = static_cast<float>(chunk.samples);
   for (uint32_t i = 0; i < count; ++i) change.get()[i] = (start[i] - local[i]) * samples;
+  if (significance_ > 0 && round != last_round_) {
+    KeepInsignificant(&chunk, round, change.get(), count);
+  }
   return AsBytes(change, count);
+}
+
+void LocalStepsLayer::KeepInsignificant(Chunk* chunk, uint64_t round, float* change,
+                                        uint32_t count) {
+  const auto limit = static_cast<float>(significance_ / std::sqrt(static_cast<double>(round) + 1));
+  const float* const start = chunk->start.floats();
+  const float* const local = chunk->local->weights().floats();
+  const auto is_significant = [&](uint32_t i) {
+    return std::abs(start[i] - local[i]) > limit * std::abs(start[i]);
+  };
+  uint32_t significant = 0;
+  for (uint32_t i = 0; i < count; ++i) significant += is_significant(i) ? 1 : 0;
+  if (significant > wire::SparseCountMax(count)) return;
+  chunk->unsent = pool_.AllocateFloats(count);
+  for (uint32_t i = 0; i < count; ++i) {
+    const bool is_sent = is_significant(i);
+    chunk->unsent.get()[i] = is_sent ? 0.0f : start[i] - local[i];
+    if (!is_sent) change[i] = 0.0f;
+  }
 }
 
 absl::Status LocalStepsLayer::FromBelow(NodeAction action, absl::Time now, CoreActions* actions) {
   switch (action.kind) {
-    case NodeAction::Kind::kSum:
-      return GiveBelow(action, ChangeOf(action.chunk), chunks_[action.chunk.value()].samples, now,
-                       actions);
+    case NodeAction::Kind::kSum: {
+      Chunk& chunk = chunks_[action.chunk.value()];
+      // What is left of a round counts as the round did.
+      if (significance_ > 0 && chunk.samples == 0) chunk.samples = chunk.last_samples;
+      return GiveBelow(action, ChangeOf(action.chunk, action.clock), chunk.samples, now, actions);
+    }
     case NodeAction::Kind::kDeliver:
-      Take(std::move(action), actions);
-      return absl::OkStatus();
+      return Take(std::move(action), now, actions);
     case NodeAction::Kind::kFirstWeights:
     case NodeAction::Kind::kDeliverFinal:
       actions->node.push_back(std::move(action));
@@ -120,8 +155,9 @@ absl::Status LocalStepsLayer::FromBelow(NodeAction action, absl::Time now, CoreA
 }
 
 // The node's arena has its own weights: what is to be added to those of the last round is, here.
-void LocalStepsLayer::Take(NodeAction action, CoreActions* actions) {
-  Chunk& chunk = chunks_[action.chunk.value()];
+absl::Status LocalStepsLayer::Take(NodeAction action, absl::Time now, CoreActions* actions) {
+  const ChunkId id = action.chunk;
+  Chunk& chunk = chunks_[id.value()];
   if (chunk.next == nullptr) chunk.next = pool_.AllocateFloats(map_.ElementsOf(action.chunk));
   float* const to = chunk.next.get() + action.first_element;
   const size_t count = action.delta ? action.delta->elements() : action.weights.float_count();
@@ -134,14 +170,23 @@ void LocalStepsLayer::Take(NodeAction action, CoreActions* actions) {
   action.delta.reset();
   action.weights = AsBytes(std::shared_ptr<float>(chunk.next, to), count);
   if (action.lands) {
-    chunk.local->Replace(
-        AsBytes(std::exchange(chunk.next, nullptr), map_.ElementsOf(action.chunk)));
+    const uint32_t all = map_.ElementsOf(id);
+    chunk.local->Replace(AsBytes(std::exchange(chunk.next, nullptr), all));
     chunk.start = chunk.local->weights();
-    chunk.samples = 0;
+    if (const std::shared_ptr<float> unsent = std::exchange(chunk.unsent, nullptr)) {
+      for (uint32_t i = 0; i < all; ++i)
+        unsent.get()[i] = chunk.start.floats()[i] - unsent.get()[i];
+      chunk.local->Replace(AsBytes(unsent, all));
+      action.weights = chunk.local->weights();
+    }
+    chunk.last_samples = std::exchange(chunk.samples, 0);
   }
   action.clock = chunk.clock - 1;
-  action.lands = action.lands && std::exchange(chunk.waits, false);
+  const bool is_awaited = action.lands && std::exchange(chunk.waits, false);
+  action.lands = is_awaited;
   actions->node.push_back(std::move(action));
+  const bool has_rest = significance_ > 0 && last_round_ != UINT64_MAX;
+  return is_awaited && has_rest ? SubmitBelow(id, now, actions) : absl::OkStatus();
 }
 
 void LocalStepsLayer::Meet(const Chunk& chunk, uint32_t first, size_t count, float* next) const {

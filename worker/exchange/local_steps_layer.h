@@ -26,6 +26,11 @@ namespace strata::worker {
 // node pushes its weights x, and is given the center c' = c + a (x - c) that they have drawn to
 // them. x - c is (x - c') / (1 - a), so x -= a / (1 - a) (x - c').
 //
+// With `significance` (Gaia, Hsieh et al. 2017) only what has changed by more than a share of the
+// weight's magnitude is pushed, and the rest stays in the node's own weights until it has grown; if
+// more than half has, all of it. What is left goes with the steps that do not fill a round, or in a
+// round of its own.
+//
 // A pure state machine, see ExchangeCore.
 class LocalStepsLayer final : public ExchangeLayer {
  public:
@@ -45,18 +50,22 @@ class LocalStepsLayer final : public ExchangeLayer {
  private:
   struct Chunk {
     std::unique_ptr<kernels::WeightState> local;
-    Bytes start;           // what the change is counted from: the weights of the last round
-    uint64_t clock = 0;    // steps made
-    uint32_t samples = 0;  // of the change
-    bool waits = false;    // the node, for the round's weights
+    Bytes start;                // what the change is counted from: the weights of the last round
+    uint64_t clock = 0;         // steps made
+    uint32_t samples = 0;       // of the change
+    uint32_t last_samples = 0;  // of the round before
+    std::shared_ptr<float> unsent;  // of the change, with zeros elsewhere; null: nothing
+    bool waits = false;             // the node, for the round's weights
     // An answer whose parts have not all come.
     std::shared_ptr<float> next;
   };
 
   absl::Status Step(ChunkId id, const Bytes& sum, uint32_t samples, absl::Time now,
                     CoreActions* actions);
-  Bytes ChangeOf(ChunkId id);
-  void Take(NodeAction action, CoreActions* actions);
+  Bytes ChangeOf(ChunkId id, uint64_t round);
+  // Sets to 0 what is not significant and keeps it as unsent.
+  void KeepInsignificant(Chunk* chunk, uint64_t round, float* change, uint32_t count);
+  absl::Status Take(NodeAction action, absl::Time now, CoreActions* actions);
   // `next`, of `count` from `first` of the chunk on, is the center, and becomes the node's weights.
   void Meet(const Chunk& chunk, uint32_t first, size_t count, float* next) const;
 
@@ -66,6 +75,8 @@ class LocalStepsLayer final : public ExchangeLayer {
   const ChunkMap map_;
   const uint64_t steps_;            // in a round
   const float elastic_pull_;        // a / (1 - a) of elastic averaging; 0: another mode
+  const float significance_;        // threshold of the first round; 0: all is pushed
+  uint64_t last_round_;             // the one that pushes what is left
   const double samples_of_all_;     // that one of this node's stands for
   const kernels::UpdateRule rule_;  // of the node's own steps
   BufferPool pool_;

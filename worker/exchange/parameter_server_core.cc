@@ -155,8 +155,7 @@ absl::Status ParameterServerCore::OnPayload(const NodeAction& asked, Bytes paylo
     header.clock = asked.clock;
     header.base_version = has_quorum_ ? chunk.base : chunk.version;
     header.sample_count = samples;
-    header.codec = encoder_->codec();
-    absl::StatusOr<Bytes> encoded = encoder_->Encode(asked.chunk, payload, samples);
+    absl::StatusOr<PushEncoder::Encoded> encoded = encoder_->Encode(asked.chunk, payload, samples);
     if (!encoded.ok()) {
       return NamedBy(options_.node,
                      absl::Status(encoded.status().code(),
@@ -164,7 +163,8 @@ absl::Status ParameterServerCore::OnPayload(const NodeAction& asked, Bytes paylo
                                                   asked.chunk.value(), asked.clock,
                                                   std::string(encoded.status().message()))));
     }
-    payload = *std::move(encoded);
+    header.codec = encoded->codec;
+    payload = std::move(encoded->payload);
     ++counters_.pushes;
   }
   LineOf(chunk)->Ask(header, std::move(payload), now, &actions->wire);

@@ -1,5 +1,9 @@
 #include "worker/exchange/push_encoder.h"
 
+#include <algorithm>
+#include <cstring>
+#include <utility>
+
 #include "absl/memory/memory.h"
 #include "kernels/codec/encode_payload.h"
 #include "kernels/codec/job_compression.h"
@@ -19,7 +23,7 @@ double EpochsPerSample(const proto::JobRecord& record, NodeId node) {
 absl::StatusOr<std::unique_ptr<PushEncoder>> PushEncoder::Create(const proto::JobRecord& record,
                                                                  NodeId node, const ChunkMap& map,
                                                                  const kernels::Kernels& kernels) {
-  auto encoder = absl::WrapUnique(new PushEncoder(record, node));
+  auto encoder = absl::WrapUnique(new PushEncoder(record, node, kernels));
   if (encoder->codec_ == wire::Codec::kNone) return encoder;
   const kernels::CompressionOptions options =
       kernels::CompressionOf(encoder->encoding_, kernels::Feedback::kResidual);
@@ -32,9 +36,12 @@ absl::StatusOr<std::unique_ptr<PushEncoder>> PushEncoder::Create(const proto::Jo
   return encoder;
 }
 
-PushEncoder::PushEncoder(const proto::JobRecord& record, NodeId node)
+PushEncoder::PushEncoder(const proto::JobRecord& record, NodeId node,
+                         const kernels::Kernels& kernels)
     : encoding_(record.job().push()),
       codec_(kernels::CodecOf(record.job().push())),
+      drops_zeros_(record.job().consistency().lazy().has_significance()),
+      kernels_(kernels),
       epochs_per_sample_(EpochsPerSample(record, node)) {}
 
 absl::Status PushEncoder::WarmUp(Chunk* chunk) const {
@@ -43,13 +50,40 @@ absl::Status PushEncoder::WarmUp(Chunk* chunk) const {
   return chunk->encoder->SetDensity(kernels::DgcDensityAt(encoding_, epochs));
 }
 
-absl::StatusOr<Bytes> PushEncoder::Encode(ChunkId id, const Bytes& sum, uint32_t samples) {
-  if (codec_ == wire::Codec::kNone || sum.empty()) return sum;
+absl::StatusOr<PushEncoder::Encoded> PushEncoder::Encode(ChunkId id, const Bytes& sum,
+                                                         uint32_t samples) {
+  if (drops_zeros_) return WithoutZeros(sum);
+  if (codec_ == wire::Codec::kNone || sum.empty()) return Encoded{wire::Codec::kNone, sum};
   Chunk& chunk = chunks_[id.value()];
   if (absl::Status status = WarmUp(&chunk); !status.ok()) return status;
   chunk.samples += samples;
-  return kernels::EncodePayload(
+  absl::StatusOr<Bytes> payload = kernels::EncodePayload(
       chunk.encoder.get(), absl::MakeConstSpan(sum.floats(), sum.float_count()), &scratch_, pool_);
+  if (!payload.ok()) return payload.status();
+  return Encoded{codec_, *std::move(payload)};
+}
+
+absl::StatusOr<PushEncoder::Encoded> PushEncoder::WithoutZeros(const Bytes& sum) {
+  const absl::Span<const float> values(sum.floats(), sum.float_count());
+  if (!kernels_.all_finite(values.data(), values.size())) {
+    return absl::InvalidArgumentError("NaN or infinity");
+  }
+  const auto count = static_cast<uint32_t>(
+      std::count_if(values.begin(), values.end(), [](float value) { return value != 0; }));
+  if (count > wire::SparseCountMax(values.size())) return Encoded{wire::Codec::kNone, sum};
+  const size_t bytes = sizeof(uint32_t) + count * (sizeof(uint32_t) + sizeof(float));
+  const std::shared_ptr<std::byte> payload = pool_.AllocateBytes(bytes);
+  std::memcpy(payload.get(), &count, sizeof count);
+  std::byte* index_at = payload.get() + sizeof count;
+  std::byte* value_at = index_at + count * sizeof(uint32_t);
+  for (uint32_t i = 0; i < values.size(); ++i) {
+    if (values[i] == 0) continue;
+    std::memcpy(index_at, &i, sizeof i);
+    std::memcpy(value_at, &values[i], sizeof(float));
+    index_at += sizeof i;
+    value_at += sizeof(float);
+  }
+  return Encoded{wire::Codec::kSparse, Bytes(payload, payload.get(), bytes)};
 }
 
 size_t PushEncoder::memory_bytes() const { return state_bytes_ + pool_.allocated_bytes(); }

@@ -17,7 +17,8 @@
 namespace strata::worker {
 
 // Encodes a node's gradient sums as its job says, each once: what a payload lacks is part of the
-// chunk's next one. fp32 passes as it is, and nothing is held.
+// chunk's next one. fp32 passes as it is, and nothing is held; with significance, sums of which
+// most elements are zero become sparse.
 //
 // Threads: one.
 class PushEncoder {
@@ -27,10 +28,13 @@ class PushEncoder {
                                                              NodeId node, const ChunkMap& map,
                                                              const kernels::Kernels& kernels);
 
-  wire::Codec codec() const { return codec_; }
+  struct Encoded {
+    wire::Codec codec = wire::Codec::kNone;
+    Bytes payload;
+  };
   // The payload of the chunk's next sum, over `samples` of the node. Errors: InvalidArgument: it is
   // not finite, or too large for the codec.
-  absl::StatusOr<Bytes> Encode(ChunkId chunk, const Bytes& sum, uint32_t samples);
+  absl::StatusOr<Encoded> Encode(ChunkId chunk, const Bytes& sum, uint32_t samples);
   // Of what was not sent, momentum, and payloads, also free ones.
   size_t memory_bytes() const;
 
@@ -40,11 +44,15 @@ class PushEncoder {
     uint64_t samples = 0;  // encoded
   };
 
-  PushEncoder(const proto::JobRecord& record, NodeId node);
+  PushEncoder(const proto::JobRecord& record, NodeId node, const kernels::Kernels& kernels);
   absl::Status WarmUp(Chunk* chunk) const;
+  // As it is where that is smaller.
+  absl::StatusOr<Encoded> WithoutZeros(const Bytes& sum);
 
   const proto::Encoding encoding_;
   const wire::Codec codec_;
+  const bool drops_zeros_;
+  const kernels::Kernels& kernels_;
   double epochs_per_sample_ = 0;  // of this node, the others being as fast
   std::vector<Chunk> chunks_;
   kernels::EncoderScratch scratch_;

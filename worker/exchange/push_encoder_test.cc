@@ -52,7 +52,8 @@ TEST(PushEncoder, Fp32PassesAsItIsAndHoldsNothing) {
   const Floats gradient = Gradient(1000);
   const auto payload = encoder->Encode(ChunkId(0), View(gradient), 1);
   ASSERT_TRUE(payload.ok());
-  EXPECT_EQ(payload->floats(), gradient.data());
+  EXPECT_EQ(payload->codec, wire::Codec::kNone);
+  EXPECT_EQ(payload->payload.floats(), gradient.data());
   EXPECT_EQ(encoder->memory_bytes(), 0u);
 }
 
@@ -66,7 +67,7 @@ TEST(PushEncoder, WhatOnePayloadLacksIsPartOfItsOwnChunksNextOnes) {
     for (int clock = 0; clock < 100; ++clock) {
       const auto payload = encoder->Encode(ChunkId(chunk), View(gradient), 1);
       ASSERT_TRUE(payload.ok());
-      const Floats decoded = Decoded(encoder->codec(), gradient.size(), *payload);
+      const Floats decoded = Decoded(payload->codec, gradient.size(), payload->payload);
       for (size_t i = 0; i < sent.size(); ++i) sent[i] += decoded[i];
     }
     for (size_t i = 0; i < sent.size(); ++i) ASSERT_NEAR(sent[i], 100 * gradient[i], 0.02);
@@ -81,7 +82,7 @@ TEST(PushEncoder, ASparsePayloadTakesNoMoreMemoryThanItHas) {
   const auto encoder = Of(push);
   const auto payload = encoder->Encode(ChunkId(0), View(Gradient(1000)), 1);
   ASSERT_TRUE(payload.ok());
-  EXPECT_EQ(payload->size(), 4 + 8 * 10u);
+  EXPECT_EQ(payload->payload.size(), 4 + 8 * 10u);
 }
 
 // Node 1 has three of four ranks: 15 of its samples are a quarter of the epoch's 80.
@@ -96,7 +97,7 @@ TEST(PushEncoder, DgcComesDownWithTheEpochsThatTheNodesSamplesStandFor) {
   for (int clock = 0; clock < 6; ++clock) {
     const auto payload = encoder->Encode(ChunkId(0), View(Gradient(1000)), 15);
     ASSERT_TRUE(payload.ok());
-    counts.push_back((payload->size() - 4) / 8);
+    counts.push_back((payload->payload.size() - 4) / 8);
   }
   EXPECT_EQ(counts, (std::vector<size_t>{250, 63, 16, 4, 2, 2}));
 }
@@ -109,6 +110,29 @@ TEST(PushEncoder, AGradientThatIsNotFiniteIsRefused) {
   const absl::Status status = Of(push)->Encode(ChunkId(1), View(gradient), 1).status();
   EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
   EXPECT_EQ(status.message(), "element 7 is nan");
+}
+
+TEST(PushEncoder, WithSignificanceZerosAreNotSentWhereThatIsSmaller) {
+  proto::JobRecord record = Record({});
+  record.mutable_job()->mutable_consistency()->mutable_lazy()->mutable_significance();
+  const auto encoder =
+      *PushEncoder::Create(record, NodeId(0), ChunkMap(1500, 1000), kernels::Cpu());
+  Floats change(1000, 0.0f);
+  for (const size_t sent : {0, 1, 499}) {
+    for (size_t i = 0; i < sent; ++i) change[2 * i] = 1.0f + i;
+    const auto payload = encoder->Encode(ChunkId(0), View(change), 1);
+    ASSERT_TRUE(payload.ok());
+    EXPECT_EQ(payload->codec, wire::Codec::kSparse);
+    EXPECT_EQ(payload->payload.size(), 4 + 8 * sent);
+    EXPECT_EQ(Decoded(payload->codec, 1000, payload->payload), change);
+  }
+  change[999] = 3.0f;
+  const auto dense = encoder->Encode(ChunkId(0), View(change), 1);
+  ASSERT_TRUE(dense.ok());
+  EXPECT_EQ(dense->codec, wire::Codec::kNone);
+  EXPECT_EQ(dense->payload.floats(), change.data());
+  change[1] = NAN;
+  EXPECT_EQ(encoder->Encode(ChunkId(0), View(change), 1).status().message(), "NaN or infinity");
 }
 
 }  // namespace
