@@ -5,6 +5,7 @@
 # usage: bench/netlab.sh [OPTIONS] [--] [COMMAND...]
 #   --hosts N           how many hosts; default 2, at most 200
 #   --rate RATE         of each link, each way, as Nmbit or Ngbit; default 1gbit
+#   --queue MS          what waits at a link for longer is dropped; default 25
 #   --prefix NAME       hosts are called NAME0, NAME1, ...; default h
 #   --congestion NAME   TCP congestion control of all hosts; default: this machine's
 #   --once              COMMAND runs once, at the switch, and reaches all hosts; without it COMMAND
@@ -25,11 +26,11 @@ PATH=$PATH:/usr/sbin:/sbin
 readonly kSkipped=77
 bad_usage() { echo "netlab: $1 (see the head of $0)" >&2; exit 2; }
 
-inside=0 hosts=2 rate=1gbit prefix=h congestion='' once=0
+inside=0 hosts=2 rate=1gbit queue=25 prefix=h congestion='' once=0
 given=("$@")
 while [ $# -gt 0 ]; do
   case "$1" in
-    --hosts | --rate | --prefix | --congestion)
+    --hosts | --rate | --queue | --prefix | --congestion)
       [ $# -ge 2 ] || bad_usage "$1 needs a value"
       printf -v "${1#--}" %s "$2"
       shift ;;
@@ -45,6 +46,7 @@ done
 [[ $hosts =~ ^[1-9][0-9]*$ && $hosts -le 200 ]] || bad_usage "--hosts $hosts: not from 1 to 200"
 [[ $rate =~ ^([1-9][0-9]{0,5})([mg])bit$ ]] || bad_usage "--rate $rate: not like 100mbit or 1gbit"
 rate_mbit=$((BASH_REMATCH[1] * $([ "${BASH_REMATCH[2]}" = g ] && echo 1000 || echo 1)))
+[[ $queue =~ ^[1-9][0-9]{0,3}$ ]] || bad_usage "--queue $queue: not from 1 to 9999"
 [[ $prefix =~ ^[a-z][a-z0-9]{0,7}$ ]] || bad_usage "--prefix $prefix: not 1 to 8 letters and digits"
 
 if [ "$inside" -eq 0 ]; then
@@ -96,12 +98,11 @@ trap 'exit 129' HUP
 # Ends with this script, even if that is killed.
 attached() { exec setpriv --pdeathsig KILL -- "$@" {sweeping}>&-; }
 
-# What may go out at once is 1 ms of the rate, and no less than what TCP hands down in one piece;
-# what waits for longer than 25 ms is dropped.
+# What may go out at once is 1 ms of the rate, and no less than what TCP hands down in one piece.
 shape() {
   local burst=$((rate_mbit * 125))
   [ $burst -ge 131072 ] || burst=131072
-  "$@" tc qdisc add dev "$device" root tbf rate "$rate" burst "$burst" latency 25ms
+  "$@" tc qdisc add dev "$device" root tbf rate "$rate" burst "$burst" latency "${queue}ms"
 }
 
 allowed() { cat /proc/sys/net/ipv4/tcp_allowed_congestion_control 2>/dev/null || echo others; }

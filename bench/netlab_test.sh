@@ -32,6 +32,9 @@ fi
 expect "congestion control that the kernel has not is bad usage" \
   test "$(status_of $lab --congestion pigeon -- true)" -eq 2
 expect "which names it" grep -q -- "^netlab: --congestion pigeon: " "$scratch/out"
+expect "a queue that is no time is bad usage" test "$(status_of $lab --queue 0 -- true)" -eq 2
+$lab --hosts 1 --queue 70 -- tc qdisc show dev eth0 >"$scratch/out"
+expect "queues are as long as asked for" grep -q " lat 70ms" "$scratch/out"
 expect "the status is that of the command that failed" \
   test "$(status_of $lab --hosts 3 -- bash -c 'exit $(( {number} == 1 ? 7 : 0 ))')" -eq 7
 $lab --hosts 3 --prefix lab -- echo '{host} {address}' >"$scratch/out"
