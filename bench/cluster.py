@@ -37,9 +37,13 @@ class Cluster:
                 daemon.kill()
                 daemon.wait()
 
-    def start(self, *arguments):
-        """Returns the daemon's process and the fields of its line that it is ready."""
-        daemon = subprocess.Popen([self.strata, *arguments], stdout=subprocess.PIPE, text=True)
+    def start(self, *arguments, host=()):
+        """Returns the daemon's process and the fields of its line that it is ready.
+
+        `host`: what is put before a command so that it runs there; none: here.
+        """
+        daemon = subprocess.Popen([*host, self.strata, *arguments], stdout=subprocess.PIPE,
+                                  text=True)
         self.daemons.append(daemon)
         line = daemon.stdout.readline()
         if " ready " not in line:
