@@ -35,6 +35,10 @@ struct LineTiming {
   absl::Duration give_up_after = absl::Seconds(30);  // without a connection that HELLO confirmed
 };
 
+// Times that `resend_after` doubles while a peer acknowledges nothing: on a slow link it may just
+// be on its way.
+inline constexpr int kResendDoublings = 4;
+
 // Who speaks on a line; the same in every frame.
 struct LineIdentity {
   uint32_t job = 0, view = 0, generation = 0, node = 0, incarnation = 0;

@@ -11,10 +11,6 @@ namespace {
 
 using wire::Op;
 
-// Times that `resend_after` doubles while a peer acknowledges nothing: on a slow link it may just
-// be on its way.
-constexpr int kResendDoublings = 4;
-
 }  // namespace
 
 PeerLink::PeerLink(const Options& options)

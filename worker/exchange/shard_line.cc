@@ -43,7 +43,8 @@ ShardLine::ShardLine(LineId line, std::string address, LineIdentity identity, Li
       address_(std::move(address)),
       identity_(identity),
       timing_(timing),
-      backoff_(timing.backoff_min) {}
+      backoff_(timing.backoff_min),
+      resend_after_(timing.resend_after) {}
 
 uint64_t ShardLine::KeyOf(const wire::Header& header) {
   const bool retire = header.op == Op::kRetire || header.op == Op::kRetireOk;
@@ -82,8 +83,8 @@ void ShardLine::Send(Request* request, absl::Time now, std::vector<WireAction>* 
   }
   wire::Frame frame = request->frame;
   if (request->sent) frame.header.flags |= wire::kFlagReplay;
-  request->sent = true;
-  request->due = now + timing_.resend_after;
+  request->sent = request->awaits_answer = true;
+  request->due = now + resend_after_;
   bytes_sent_[frame.header.op] += wire::kHeaderBytes + frame.payload.size();
   actions->push_back({.kind = WireAction::Kind::kSend,
                       .line = line_,
@@ -127,8 +128,14 @@ void ShardLine::Close(std::vector<WireAction>* actions) {
 void ShardLine::OnNotTaken(const wire::Header& header, absl::Time now) {
   auto it = requests_.find(KeyOf(header));
   if (it == requests_.end() || it->second.frame.header.clock != header.clock) return;
-  it->second.due = now + it->second.backoff;
-  it->second.backoff = std::min(it->second.backoff * 2, timing_.backoff_max);
+  PlanAgain(&it->second, now);
+}
+
+// Soon: it is known that the last sending came to nothing.
+void ShardLine::PlanAgain(Request* request, absl::Time now) {
+  request->awaits_answer = false;
+  request->due = now + request->backoff;
+  request->backoff = std::min(request->backoff * 2, timing_.backoff_max);
 }
 
 void ShardLine::OnRetry(const wire::Header& header, absl::Time now,
@@ -143,8 +150,7 @@ void ShardLine::OnRetry(const wire::Header& header, absl::Time now,
     it = requests_.find(kRetireKey);
   }
   if (it == requests_.end()) return;
-  it->second.due = now + it->second.backoff;
-  it->second.backoff = std::min(it->second.backoff * 2, timing_.backoff_max);
+  PlanAgain(&it->second, now);
 }
 
 absl::Status ShardLine::Refusal(const wire::Frame& frame) const {
@@ -170,6 +176,7 @@ absl::StatusOr<std::optional<wire::Header>> ShardLine::OnFrame(const wire::Frame
   if (header.op == Op::kHelloOk && state_ == State::kGreeting) {
     state_ = State::kUp;
     state_due_ = down_since_ = absl::InfiniteFuture();
+    resend_after_ = timing_.resend_after;
     for (auto& [key, request] : requests_) Send(&request, now, actions);
     return std::nullopt;
   }
@@ -195,11 +202,22 @@ absl::Status ShardLine::OnTime(absl::Time now, std::vector<WireAction>* actions)
   } else if (state_ == State::kGreeting && now >= state_due_) {
     OnLost(absl::DeadlineExceededError("no answer to HELLO"), now, actions);
   } else if (state_ == State::kUp) {
-    for (auto& [key, request] : requests_) {
-      if (now >= request.due) Send(&request, now, actions);
-    }
+    SendDue(now, actions);
   }
   return absl::OkStatus();
+}
+
+void ShardLine::SendDue(absl::Time now, std::vector<WireAction>* actions) {
+  const auto is_silent = [now](const auto& entry) {
+    const Request& request = entry.second;
+    return now >= request.due && request.awaits_answer;
+  };
+  if (std::any_of(requests_.begin(), requests_.end(), is_silent)) {
+    resend_after_ = std::min(resend_after_ * 2, timing_.resend_after * (1 << kResendDoublings));
+  }
+  for (auto& [key, request] : requests_) {
+    if (now >= request.due) Send(&request, now, actions);
+  }
 }
 
 LineActivity ShardLine::Activity(absl::Time now) const {

@@ -60,7 +60,8 @@ class ShardLine {
   struct Request {
     wire::Frame frame;
     bool sent = false;
-    bool is_own_copy = false;  // of the payload
+    bool is_own_copy = false;    // of the payload
+    bool awaits_answer = false;  // nothing has been heard of the last sending
     absl::Time asked;
     absl::Time due;  // to be sent (again)
     absl::Duration backoff;
@@ -70,6 +71,10 @@ class ShardLine {
 
   static uint64_t KeyOf(const wire::Header& header);
   void Send(Request* request, absl::Time now, std::vector<WireAction>* actions);
+  void PlanAgain(Request* request, absl::Time now);
+  // Requests that are due; where one of them has met silence, the next silence may be twice as
+  // long: on a slow link, or with a slow node, answers just take their time.
+  void SendDue(absl::Time now, std::vector<WireAction>* actions);
   void PlanReconnect(absl::Time now);
   void OnRetry(const wire::Header& header, absl::Time now, std::vector<WireAction>* actions);
   absl::Status Refusal(const wire::Frame& frame) const;
@@ -84,6 +89,7 @@ class ShardLine {
   absl::Time state_due_ = absl::InfiniteFuture();  // kIdle: connect; kGreeting: give this one up
   absl::Time down_since_ = absl::InfiniteFuture();
   absl::Duration backoff_;
+  absl::Duration resend_after_;
   absl::Status last_loss_;
   std::map<uint64_t, Request> requests_;
   std::map<wire::Op, uint64_t> bytes_sent_;
