@@ -31,7 +31,8 @@ std::string RunEndLine(const compare::CourseProgress& progress, const proto::Run
 std::string CourseLine(const compare::CourseProgress& progress) {
   std::vector<std::string> parts = {Which(progress)};
   if (!progress.run.text.empty()) parts.push_back(progress.run.text);
-  const double made = static_cast<double>(progress.made) + progress.run.done;
+  if (progress.others > 0) parts.push_back(absl::StrCat("+", progress.others, " at once"));
+  const double made = static_cast<double>(progress.made) + progress.run.done + progress.others_done;
   const auto to_make = static_cast<double>(progress.to_make);
   const auto runs = static_cast<double>(progress.runs);
   parts.push_back(absl::StrFormat("campaign %.0f %%", 100 * (runs - to_make + made) / runs));

@@ -65,6 +65,12 @@ TEST(CompareLines, TheTimeThatIsLeftFollowsFromWhatThisCallHasMade) {
   EXPECT_EQ(CourseLine(progress), "[5/21] async, seed 2  campaign 19 %  ETA 2:50");  // 17 x 10 s
   progress.run = {.done = 0.25, .text = "step 5/20"};
   EXPECT_EQ(CourseLine(progress), "[5/21] async, seed 2  step 5/20  campaign 20 %  ETA 2:14");
+  progress.others = 2;
+  progress.others_done = 0.75;
+  EXPECT_EQ(CourseLine(progress),
+            "[5/21] async, seed 2  step 5/20  +2 at once  campaign 24 %  ETA 1:20");
+  progress.others = 0;
+  progress.others_done = 0;
   progress.made = 0;
   progress.run = {};
   EXPECT_EQ(CourseLine(progress), "[5/21] async, seed 2  campaign 14 %");

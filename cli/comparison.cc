@@ -19,8 +19,10 @@ Comparison::Comparison(Options options) : options_(std::move(options)) {}
 int Comparison::Run(compare::Runner* runner) {
   CompareDisplay display(stdout, TerminalColumns());
   const RealClock clock;
+  std::vector<compare::Runner*> runners;
+  if (runner != nullptr) runners.push_back(runner);
   compare::Course course(
-      options_.plans, options_.folder, runner, &clock,
+      options_.plans, options_.folder, runners, &clock,
       {.on_progress = [&](const auto& progress) { display.ShowProgress(progress); },
        .on_run = [&](const auto& progress,
                      const auto& record) { display.ShowEnd(progress, record); }});

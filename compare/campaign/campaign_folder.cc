@@ -60,6 +60,7 @@ proto::Campaign Comparable(proto::Campaign campaign) {
   campaign.clear_modes();
   campaign.clear_seeds();
   campaign.clear_measured_round();
+  if (campaign.has_sweep()) campaign.mutable_sweep()->Clear();
   FillDefaults(campaign.mutable_job());
   return campaign;
 }
@@ -72,6 +73,7 @@ proto::Campaign Merged(proto::Campaign there, const proto::Campaign& asked) {
     }
   }
   there.set_seeds(std::max(there.seeds(), asked.seeds()));
+  if (asked.has_sweep()) *there.mutable_sweep() = asked.sweep();
   return there;
 }
 
@@ -82,7 +84,8 @@ absl::StatusOr<UniqueFd> Claim(const std::string& dir) {
   while (flock(fd.get(), LOCK_EX | LOCK_NB) != 0) {
     if (errno == EINTR) continue;
     if (errno != EWOULDBLOCK) return FileError(errno, path);
-    return absl::UnavailableError(absl::StrCat(dir, ": another comparison writes there now"));
+    return absl::UnavailableError(
+        absl::StrCat(dir, ": another comparison or sweep writes there now"));
   }
   return fd;
 }
@@ -116,8 +119,8 @@ absl::StatusOr<std::unique_ptr<CampaignFolder>> CampaignFolder::Open(const std::
     const absl::StatusOr<bool> is_new = IsNew(dir);
     if (!is_new.ok()) return is_new.status();
     if (!*is_new) {
-      return absl::InvalidArgumentError(
-          absl::StrCat(dir, ": holds files that are not of a comparison (no campaign.json)"));
+      return absl::InvalidArgumentError(absl::StrCat(
+          dir, ": holds files that are not of a comparison or sweep (no campaign.json)"));
     }
   }
   if (const absl::Status status = MakeDirectory(dir); !status.ok()) return status;

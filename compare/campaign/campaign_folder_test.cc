@@ -108,7 +108,8 @@ TEST_F(CampaignFolderTest, TwoDoNotShareADirectory) {
   auto first = Open(CampaignIn("sync"));
   const absl::Status status = Refused(CampaignIn("sync"));
   EXPECT_EQ(status.code(), absl::StatusCode::kUnavailable);
-  EXPECT_THAT(std::string(status.message()), HasSubstr("another comparison writes there now"));
+  EXPECT_THAT(std::string(status.message()),
+              HasSubstr("another comparison or sweep writes there now"));
   first.reset();
   EXPECT_EQ(Refused(CampaignIn("sync")), absl::OkStatus());
 }
@@ -129,6 +130,28 @@ TEST_F(CampaignFolderTest, DamagedFilesAreNamed) {
   }
   std::ofstream(dir_ + "/campaign.json") << "none";
   EXPECT_THAT(std::string(Refused(campaign).message()), HasSubstr("campaign.json: is damaged"));
+}
+
+TEST_F(CampaignFolderTest, ASweepMayVaryMoreButIsNoComparison) {
+  proto::Campaign sweep = CampaignIn("sync");
+  sweep.clear_modes();
+  sweep.mutable_sweep()->add_vary()->set_field("schedule.base_lr");
+  {
+    auto folder = CampaignFolder::Open(dir_, sweep);
+    ASSERT_TRUE(folder.ok()) << folder.status();
+    ASSERT_EQ((*folder)->Begin(), absl::OkStatus());
+  }
+  sweep.mutable_sweep()->set_halving(2);
+  sweep.mutable_sweep()->mutable_vary(0)->set_field("ranks");
+  {
+    auto folder = CampaignFolder::Open(dir_, sweep);
+    ASSERT_TRUE(folder.ok()) << folder.status();
+    EXPECT_EQ((*folder)->campaign().sweep().halving(), 2u);
+    EXPECT_EQ((*folder)->campaign().sweep().vary(0).field(), "ranks");
+  }
+  const absl::Status status = CampaignFolder::Open(dir_, CampaignIn("sync")).status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_THAT(std::string(status.message()), HasSubstr("holds another campaign"));
 }
 
 }  // namespace

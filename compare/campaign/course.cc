@@ -1,61 +1,117 @@
 #include "compare/campaign/course.h"
 
-#include <optional>
+#include <thread>
 #include <utility>
 
 namespace strata::compare {
 
-Course::Course(std::vector<RunPlan> plans, CampaignFolder* folder, Runner* runner,
+Course::Course(std::vector<RunPlan> plans, CampaignFolder* folder, std::vector<Runner*> runners,
                const ClockInterface* clock, Options options)
     : plans_(std::move(plans)),
       folder_(folder),
-      runner_(runner),
+      runners_(std::move(runners)),
       clock_(clock),
       options_(std::move(options)) {}
 
 absl::StatusOr<std::vector<proto::RunRecord>> Course::Run() {
-  std::vector<std::optional<proto::RunRecord>> records;
+  if (const absl::Status status = Load(); !status.ok()) return status;
+  std::vector<std::thread> threads;
+  for (size_t i = 1; i < runners_.size(); ++i) threads.emplace_back([this, i] { RunBy(i); });
+  if (!runners_.empty()) RunBy(0);
+  for (std::thread& thread : threads) thread.join();
+  absl::MutexLock lock(&mutex_);
+  if (!state_.error.ok()) return state_.error;
+  std::vector<proto::RunRecord> all;
+  for (std::optional<proto::RunRecord>& record : state_.records) {
+    if (!record.has_value()) return absl::CancelledError("stopped");
+    all.push_back(*std::move(record));
+  }
+  return all;
+}
+
+absl::Status Course::Load() {
+  absl::MutexLock lock(&mutex_);
   for (const RunPlan& plan : plans_) {
     absl::StatusOr<std::optional<proto::RunRecord>> record = folder_->Load(plan);
     if (!record.ok()) return record.status();
-    records.push_back(*std::move(record));
-    if (records.back().has_value()) {
+    state_.records.push_back(*std::move(record));
+    if (state_.records.back().has_value()) {
       ++done_;
-    } else if (const absl::Status status = runner_->Check(plan); !status.ok()) {
+    } else if (const absl::Status status = runners_.front()->Check(plan); !status.ok()) {
       return status;
     }
   }
+  state_.to_make = plans_.size() - done_;
+  state_.under_way.resize(runners_.size());
+  state_.is_busy.resize(runners_.size());
+  state_.begin = clock_->Now();
+  return absl::OkStatus();
+}
+
+void Course::RunBy(size_t runner) {
+  while (const std::optional<size_t> run = Take(runner)) {
+    absl::StatusOr<proto::RunRecord> record = runners_[runner]->Run(
+        plans_[*run], [&](const RunProgress& progress) { ShowProgress(runner, *run, progress); });
+    if (!Finish(runner, *run, std::move(record))) return;
+  }
+}
+
+std::optional<size_t> Course::Take(size_t runner) {
+  absl::MutexLock lock(&mutex_);
+  while (state_.next < plans_.size() && state_.records[state_.next].has_value()) ++state_.next;
+  if (stopped_ || state_.next == plans_.size()) return std::nullopt;
+  state_.is_busy[runner] = true;
+  return state_.next++;
+}
+
+CourseProgress Course::ProgressOf(size_t runner, size_t run) const {
   CourseProgress progress;
   progress.runs = plans_.size();
-  progress.to_make = plans_.size() - done_;
-  const absl::Time begin = clock_->Now();
-  for (size_t i = 0; i < plans_.size(); ++i) {
-    if (records[i].has_value()) continue;
-    if (stopped_) return absl::CancelledError("stopped");
-    progress.number = i + 1;
-    progress.plan = &plans_[i];
-    absl::StatusOr<proto::RunRecord> record = runner_->Run(plans_[i], [&](const RunProgress& run) {
-      progress.run = run;
-      progress.elapsed = clock_->Now() - begin;
-      if (options_.on_progress != nullptr) options_.on_progress(progress);
-    });
-    if (!record.ok()) return record.status();
-    if (const absl::Status status = folder_->Save(*record); !status.ok()) return status;
-    ++done_;
-    ++progress.made;
-    progress.run = RunProgress();
-    progress.elapsed = clock_->Now() - begin;
-    if (options_.on_run != nullptr) options_.on_run(progress, *record);
-    records[i] = *std::move(record);
+  progress.number = run + 1;
+  progress.made = state_.made;
+  progress.to_make = state_.to_make;
+  progress.plan = &plans_[run];
+  progress.run = state_.under_way[runner];
+  for (size_t other = 0; other < runners_.size(); ++other) {
+    if (other == runner || !state_.is_busy[other]) continue;
+    ++progress.others;
+    progress.others_done += state_.under_way[other].done;
   }
-  std::vector<proto::RunRecord> all;
-  for (std::optional<proto::RunRecord>& record : records) all.push_back(*std::move(record));
-  return all;
+  progress.elapsed = clock_->Now() - state_.begin;
+  return progress;
+}
+
+void Course::ShowProgress(size_t runner, size_t run, const RunProgress& progress) {
+  absl::MutexLock lock(&mutex_);
+  state_.under_way[runner] = progress;
+  if (options_.on_progress != nullptr) options_.on_progress(ProgressOf(runner, run));
+}
+
+bool Course::Finish(size_t runner, size_t run, absl::StatusOr<proto::RunRecord> record) {
+  absl::Status status = record.status();
+  {
+    absl::MutexLock lock(&mutex_);
+    state_.under_way[runner] = RunProgress();
+    state_.is_busy[runner] = false;
+    if (status.ok()) status = folder_->Save(*record);
+    if (status.ok()) {
+      ++done_;
+      ++state_.made;
+      if (options_.on_run != nullptr) options_.on_run(ProgressOf(runner, run), *record);
+      state_.records[run] = *std::move(record);
+      return true;
+    }
+    if (!state_.error.ok()) return false;  // it is the first error that has stopped this one
+    state_.error = status;
+  }
+  // The others' runs would not be asked for.
+  if (runners_.size() > 1) Stop();
+  return false;
 }
 
 void Course::Stop() {
   stopped_ = true;
-  if (runner_ != nullptr) runner_->Stop();
+  for (Runner* runner : runners_) runner->Stop();
 }
 
 }  // namespace strata::compare

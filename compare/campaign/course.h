@@ -4,10 +4,13 @@
 #include <atomic>
 #include <cstddef>
 #include <functional>
+#include <optional>
 #include <vector>
 
+#include "absl/base/thread_annotations.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/synchronization/mutex.h"
 #include "absl/time/time.h"
 #include "common/clock.h"
 #include "compare/campaign/campaign_folder.h"
@@ -24,12 +27,15 @@ struct CourseProgress {
   size_t to_make = 0;  // in all of this call
   const RunPlan* plan = nullptr;
   RunProgress run;
+  size_t others = 0;       // runs under way besides this one
+  double others_done = 0;  // their shares, summed
   absl::Duration elapsed;  // since the first run of this call began
 };
 
-// The runs of a campaign, one after the other: those that are not there yet.
+// The runs of a campaign, in their order: those that are not there yet. As many at once as there
+// are runners.
 //
-// Threads: Run is one's; Stop any.
+// Threads: Run is one's; Stop any. Callbacks come one at a time, from any thread.
 class Course {
  public:
   struct Options {
@@ -38,13 +44,14 @@ class Course {
     std::function<void(const CourseProgress&, const proto::RunRecord&)> on_run;
   };
 
-  // `folder`, `runner` and `clock` outlive it. Where no run is missing the runner may be null.
-  Course(std::vector<RunPlan> plans, CampaignFolder* folder, Runner* runner,
+  // `folder`, `runners` and `clock` outlive it. Where no run is missing there may be no runner.
+  Course(std::vector<RunPlan> plans, CampaignFolder* folder, std::vector<Runner*> runners,
          const ClockInterface* clock, Options options);
 
   // Checks all runs that are missing before the first is made; a failed run is a result. Returns
   // the records of all, in their order. Errors: InvalidArgument (a run that cannot be), Cancelled
-  // (by Stop), Unavailable (the cluster is gone), those of the folder; what is made by then stays.
+  // (by Stop), Unavailable (the cluster is gone), those of the folder; the first of them ends the
+  // other runs, too. What is made by then stays.
   absl::StatusOr<std::vector<proto::RunRecord>> Run();
   // Run returns soon.
   void Stop();
@@ -53,13 +60,37 @@ class Course {
   size_t done() const { return done_; }
 
  private:
+  // Where the runs of this call are.
+  struct State {
+    std::vector<std::optional<proto::RunRecord>> records;
+    std::vector<RunProgress> under_way;  // by runner
+    std::vector<bool> is_busy;
+    size_t next = 0;  // run to look at
+    size_t made = 0, to_make = 0;
+    absl::Time begin;
+    absl::Status error;
+  };
+
+  // What is there, and whether the rest can be.
+  absl::Status Load();
+  // Makes runs by one runner until none is left or something is wrong.
+  void RunBy(size_t runner);
+  // The next run that is missing; nullopt: there is none, or no other is to begin.
+  std::optional<size_t> Take(size_t runner);
+  void ShowProgress(size_t runner, size_t run, const RunProgress& progress);
+  // Whether to go on.
+  bool Finish(size_t runner, size_t run, absl::StatusOr<proto::RunRecord> record);
+  CourseProgress ProgressOf(size_t runner, size_t run) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+
   const std::vector<RunPlan> plans_;
   CampaignFolder* folder_;
-  Runner* runner_;
+  const std::vector<Runner*> runners_;
   const ClockInterface* clock_;
   const Options options_;
   std::atomic<bool> stopped_ = false;
   std::atomic<size_t> done_ = 0;
+  absl::Mutex mutex_;
+  State state_ ABSL_GUARDED_BY(mutex_);
 };
 
 }  // namespace strata::compare

@@ -3,6 +3,11 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/synchronization/mutex.h"
+#include "absl/synchronization/notification.h"
 #include "common/clock.h"
 #include "compare/campaign/campaign_fixture.h"
 #include "compare/campaign/mode_list.h"
@@ -55,7 +60,7 @@ class CourseTest : public CampaignTest {
     EXPECT_TRUE(folder.ok()) << folder.status();
     EXPECT_EQ((*folder)->Begin(), absl::OkStatus());
     Course course(
-        RunsOf(campaign), folder->get(), runner, &clock_,
+        RunsOf(campaign), folder->get(), {runner}, &clock_,
         {.on_progress = [this](const CourseProgress& progress) { progress_.push_back(progress); },
          .on_run = [this](const CourseProgress& progress,
                           const proto::RunRecord&) { ends_.push_back(progress); }});
@@ -137,6 +142,93 @@ TEST_F(CourseTest, ProgressCountsRunsThatAreThereAndThoseMadeNow) {
   EXPECT_EQ(progress_[1].run.text, "half");
   ASSERT_EQ(ends_.size(), 2u);
   EXPECT_EQ(ends_[1].made, 2u);
+}
+
+// Opens when so many wait.
+class Gate {
+ public:
+  explicit Gate(int count) : count_(count) {}
+  void Pass() {
+    absl::MutexLock lock(&mutex_);
+    --count_;
+    mutex_.Await(absl::Condition(
+        +[](int* count) { return *count <= 0; }, &count_));
+  }
+
+ private:
+  absl::Mutex mutex_;
+  int count_ ABSL_GUARDED_BY(mutex_);
+};
+
+// Its first run begins when others are under way, too.
+class RunnerBeside : public Runner {
+ public:
+  RunnerBeside(Gate* together, const std::string& lost_in)
+      : together_(together), lost_in_(lost_in) {}
+
+  absl::Status Check(const RunPlan&) override { return absl::OkStatus(); }
+  absl::StatusOr<proto::RunRecord> Run(const RunPlan& plan, const OnProgress& progress) override {
+    if (together_ != nullptr) together_->Pass();
+    together_ = nullptr;
+    progress({.done = 0.5, .text = "half"});
+    if (plan.mode == lost_in_) return absl::UnavailableError("server s0 is lost");
+    if (!lost_in_.empty()) {
+      stop_.WaitForNotification();
+      return absl::CancelledError("by Stop");
+    }
+    proto::RunRecord record;
+    record.set_mode(plan.mode);
+    record.set_seed(plan.job.seed());
+    *record.mutable_job() = plan.job;
+    return record;
+  }
+  void Stop() override {
+    if (!stop_.HasBeenNotified()) stop_.Notify();
+  }
+
+ private:
+  Gate* together_;
+  const std::string lost_in_;
+  absl::Notification stop_;
+};
+
+TEST_F(CourseTest, RunnersMakeRunsBesideEachOtherEachOnce) {
+  const proto::Campaign campaign = CampaignIn("sync,async", 4);
+  auto folder = CampaignFolder::Open(dir_, campaign);
+  ASSERT_TRUE(folder.ok()) << folder.status();
+  ASSERT_EQ((*folder)->Begin(), absl::OkStatus());
+  Gate together(3);
+  RunnerBeside one(&together, ""), two(&together, ""), three(&together, "");
+  size_t others_max = 0, ends = 0;
+  Course course(RunsOf(campaign), folder->get(), {&one, &two, &three}, &clock_,
+                {.on_progress =
+                     [&](const CourseProgress& progress) {
+                       others_max = std::max(others_max, progress.others);
+                       if (progress.others == 0) EXPECT_EQ(progress.others_done, 0);
+                     },
+                 .on_run = [&](const CourseProgress& progress,
+                               const proto::RunRecord&) { EXPECT_EQ(progress.made, ++ends); }});
+  const auto records = course.Run();
+  ASSERT_TRUE(records.ok()) << records.status();
+  EXPECT_EQ(others_max, 2u);
+  EXPECT_EQ(ends, 8u);
+  const std::vector<RunPlan> plans = RunsOf(campaign);
+  ASSERT_EQ(records->size(), plans.size());
+  for (size_t i = 0; i < plans.size(); ++i) {
+    EXPECT_EQ((*records)[i].mode(), plans[i].mode);
+    EXPECT_EQ((*records)[i].seed(), plans[i].job.seed());
+  }
+}
+
+TEST_F(CourseTest, OneRunnersErrorEndsTheOthersAndIsTheOneThatIsTold) {
+  const proto::Campaign campaign = CampaignIn("sync,async", 1);
+  auto folder = CampaignFolder::Open(dir_, campaign);
+  ASSERT_TRUE(folder.ok()) << folder.status();
+  ASSERT_EQ((*folder)->Begin(), absl::OkStatus());
+  Gate together(2);
+  RunnerBeside one(&together, "async"), two(&together, "async");
+  Course course(RunsOf(campaign), folder->get(), {&one, &two}, &clock_, {});
+  EXPECT_EQ(course.Run().status(), absl::UnavailableError("server s0 is lost"));
 }
 
 }  // namespace
