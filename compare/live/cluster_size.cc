@@ -1,5 +1,6 @@
 #include "compare/live/cluster_size.h"
 
+#include <algorithm>
 #include <numeric>
 
 #include "absl/strings/str_cat.h"
@@ -20,7 +21,10 @@ ClusterSize SizeOf(const proto::ListNodesReply& nodes) {
   ClusterSize size;
   for (const proto::DaemonStatus& daemon : nodes.daemons()) {
     if (!daemon.alive()) continue;
-    if (daemon.role() == proto::WORKER) size.slots.push_back(daemon.slots());
+    if (daemon.role() == proto::WORKER) {
+      size.slots.push_back(daemon.slots());
+      size.used.push_back(daemon.slots_used());
+    }
     if (daemon.role() != proto::SERVER) continue;
     ++size.servers;
     size.shards += daemon.shard_ports_size();
@@ -32,6 +36,26 @@ std::string Words(const ClusterSize& size) {
   return absl::StrCat(CountOf(size.servers, "server"), " with ", CountOf(size.shards, "shard"),
                       ", ", CountOf(size.slots.size(), "worker"), " with ",
                       CountOf(SlotsOf(size), "slot"));
+}
+
+size_t JobsAtOnce(const proto::Job& job, const ClusterSize& size) {
+  std::vector<server::WorkerSlots> workers;
+  for (size_t i = 0; i < size.slots.size(); ++i) {
+    workers.push_back({.daemon = absl::StrCat(i),
+                       .slots = size.slots[i],
+                       .used = i < size.used.size() ? size.used[i] : 0});
+  }
+  for (size_t jobs = 0;; ++jobs) {
+    const server::RankAllocation allocation =
+        server::AllocateRanks(job.ranks(), job.ranks_per_node(), workers);
+    if (allocation.outcome != server::RankAllocation::Outcome::kFits) return jobs;
+    for (const server::RankBlock& block : allocation.blocks) {
+      const auto worker = std::find_if(workers.begin(), workers.end(), [&](const auto& each) {
+        return each.daemon == block.daemon;
+      });
+      worker->used += block.ranks;
+    }
+  }
 }
 
 absl::Status CheckFits(const proto::Job& job, const ClusterSize& size) {

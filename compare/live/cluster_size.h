@@ -14,6 +14,7 @@ namespace strata::compare {
 // What of a cluster says whether a job can run on it.
 struct ClusterSize {
   std::vector<uint32_t> slots;  // of each worker, in the order in which ranks are given to them
+  std::vector<uint32_t> used;   // of these by jobs that run; absent ones are 0
   uint32_t servers = 0;
   uint32_t shards = 0;  // of all servers
 };
@@ -27,6 +28,9 @@ std::string Words(const ClusterSize& size);
 // Whether a valid job can run there, with nobody else. Errors: InvalidArgument, one line that says
 // what is missing.
 absl::Status CheckFits(const proto::Job& job, const ClusterSize& size);
+
+// How many such jobs run there at the same time beside those that do now. May be 0.
+size_t JobsAtOnce(const proto::Job& job, const ClusterSize& size);
 
 }  // namespace strata::compare
 

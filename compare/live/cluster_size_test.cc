@@ -69,5 +69,14 @@ TEST(ClusterSize, AStragglerThatIsNotThereIsRefused) {
   EXPECT_EQ(Why(job, size), "debug.delays: there is no node 2: the job has 2 nodes, from 0");
 }
 
+TEST(ClusterSize, AsManyJobsAtOnceAsTheirRanksFindFreeSlots) {
+  EXPECT_EQ(JobsAtOnce(JobOf(2), {.slots = {4, 4}, .servers = 1}), 4u);
+  EXPECT_EQ(JobsAtOnce(JobOf(3), {.slots = {4, 4}, .servers = 1}), 2u);
+  EXPECT_EQ(JobsAtOnce(JobOf(3, 3), {.slots = {4, 5}, .servers = 1}), 2u);
+  EXPECT_EQ(JobsAtOnce(JobOf(4, 2), {.slots = {4, 4}, .servers = 1}), 2u);
+  EXPECT_EQ(JobsAtOnce(JobOf(2), {.slots = {4, 4}, .used = {3, 4}, .servers = 1}), 0u);
+  EXPECT_EQ(JobsAtOnce(JobOf(2), {.slots = {4, 4}, .used = {2}, .servers = 1}), 3u);
+}
+
 }  // namespace
 }  // namespace strata::compare
