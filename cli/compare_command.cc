@@ -12,18 +12,12 @@
 #include "cli/command.h"
 #include "cli/comparison.h"
 #include "cli/interrupt.h"
-#include "cli/local_cluster.h"
 #include "cli/options.h"
+#include "cli/run_place.h"
 #include "cli/version.h"
-#include "common/buffer_pool.h"
-#include "common/cores.h"
 #include "common/count_of.h"
 #include "compare/campaign/campaign_folder.h"
 #include "compare/campaign/campaign_plan.h"
-#include "compare/live/cluster_size.h"
-#include "compare/live/live_runner.h"
-#include "compare/virtual_time/cluster_file.h"
-#include "compare/virtual_time/virtual_runner.h"
 
 namespace strata::cli {
 namespace {
@@ -35,54 +29,8 @@ struct Options {
   std::string out;
   std::optional<double> target_accuracy;
   double equivalence_margin = 0.005;
-  LocalClusterOptions local;
-  CoordinatorOptions coordinator;
-  bool has_coordinator = false;
-  std::string cluster;  // file, for virtual time; empty: none
+  PlaceOptions place;
 };
-
-// Where the runs are made.
-struct Place {
-  compare::ClusterSize size;
-  std::string words;
-  std::shared_ptr<compare::Runner> in_virtual_time;  // null: on a cluster of that size
-};
-
-absl::StatusOr<Place> PlaceOf(const Options& options) {
-  Place place;
-  if (!options.cluster.empty()) {
-    auto cluster = compare::ReadCluster(options.cluster);
-    if (!cluster.ok()) return cluster.status();
-    place.words = compare::DescribeCluster(*cluster);
-    place.in_virtual_time = compare::CreateVirtualRunner(*std::move(cluster), UsableCores());
-    return place;
-  }
-  if (!options.has_coordinator) {
-    const LocalClusterOptions& local = options.local;
-    place.size.slots.assign(local.nodes, local.slots);
-    place.size.servers = local.servers;
-    place.size.shards = local.servers * local.shards;
-    place.words = absl::StrCat("on ", HostName(), ": ", compare::Words(place.size));
-    return place;
-  }
-  const auto nodes = ConnectTo(options.coordinator)->ListNodes();
-  if (!nodes.ok()) return nodes.status();
-  place.size = compare::SizeOf(*nodes);
-  place.words =
-      absl::StrCat("cluster of ", options.coordinator.address, ": ", compare::Words(place.size));
-  return place;
-}
-
-absl::Status CheckFit(const std::vector<compare::RunPlan>& plans, const Place& place) {
-  for (const compare::RunPlan& plan : plans) {
-    const absl::Status status = place.in_virtual_time != nullptr
-                                    ? place.in_virtual_time->Check(plan)
-                                    : compare::CheckFits(plan.job, place.size);
-    if (status.ok()) continue;
-    return absl::InvalidArgumentError(absl::StrCat("mode ", plan.mode, ": ", status.message()));
-  }
-  return absl::OkStatus();
-}
 
 // Of all that the directory is for, what this call asks for.
 std::vector<compare::RunPlan> AskedFor(const proto::Campaign& asked,
@@ -94,46 +42,6 @@ std::vector<compare::RunPlan> AskedFor(const proto::Campaign& asked,
   };
   plans.erase(std::remove_if(plans.begin(), plans.end(), is_other), plans.end());
   return plans;
-}
-
-int RunUntilSignal(compare::Runner* runner, Interrupt* interrupt, Comparison* comparison) {
-  interrupt->Catch([comparison] { comparison->Stop(); });
-  const int exit_status = comparison->Run(runner);
-  interrupt->Catch(nullptr);
-  return exit_status;
-}
-
-int RunOnCoordinator(const Options& options, const Place& place, Interrupt* interrupt,
-                     Comparison* comparison) {
-  control::CoordinatorClient::Options client;
-  client.coordinator = options.coordinator.address;
-  client.deadline = absl::Seconds(options.coordinator.timeout_s);
-  client.reports = true;
-  compare::LiveRunner runner({.cluster = place.words},
-                             control::CoordinatorClient::Create(std::move(client)));
-  return RunUntilSignal(&runner, interrupt, comparison);
-}
-
-int RunInVirtualTime(const Place& place, Interrupt* interrupt, Comparison* comparison) {
-  TuneAllocator();
-  return RunUntilSignal(place.in_virtual_time.get(), interrupt, comparison);
-}
-
-int RunOnOwnCluster(const Options& options, const Place& place, const std::string& jobs_dir,
-                    const std::string& log_level, Comparison* comparison) {
-  LocalClusterOptions local = options.local;
-  local.runs_dir = jobs_dir;
-  ClusterRun::Options run;
-  run.work = {
-      .run =
-          [&](const std::string& coordinator) {
-            compare::LiveRunner runner(
-                {.cluster = place.words, .jobs_dir = jobs_dir, .cancels = false},
-                control::CoordinatorClient::Create({.coordinator = coordinator, .reports = true}));
-            return comparison->Run(&runner);
-          },
-      .stop = [comparison] { comparison->Stop(); }};
-  return RunLocalCluster(std::move(local), std::move(run), log_level);
 }
 
 // Makes runs and report of what has been checked. `interrupt`: null for a cluster of its own.
@@ -163,19 +71,20 @@ int RunCampaign(const Options& options, const Place& place, const proto::Campaig
   std::fflush(stdout);
   Comparison comparison(std::move(parts));
   if (missing == 0) return comparison.Run(/*runner=*/nullptr);
-  if (place.in_virtual_time != nullptr) return RunInVirtualTime(place, interrupt, &comparison);
-  return interrupt != nullptr
-             ? RunOnCoordinator(options, place, interrupt, &comparison)
-             : RunOnOwnCluster(options, place, (*folder)->jobs_dir(), log_level, &comparison);
+  PlaceWork work;
+  work.run = [&](const auto& runners) { return comparison.Run(runners.front()); };
+  work.stop = [&] { comparison.Stop(); };
+  work.jobs_dir = (*folder)->jobs_dir();
+  return RunAt(place, options.place, work, log_level, interrupt);
 }
 
 int Run(Options options, const Invocation& invocation) {
   const auto job = LoadJobAsWritten(options.job);
   if (!job.ok()) return PrintError(job.status());
-  FillSlots(std::max(1U, job->ranks()), &options.local);
+  FillSlots(std::max(1U, job->ranks()), &options.place.local);
   std::optional<Interrupt> interrupt;
-  if (options.has_coordinator || !options.cluster.empty()) interrupt.emplace();
-  const absl::StatusOr<Place> place = PlaceOf(options);
+  if (options.place.has_coordinator || !options.place.cluster.empty()) interrupt.emplace();
+  const absl::StatusOr<Place> place = PlaceOf(options.place);
   if (!place.ok()) return PrintError(place.status());
   const auto asked = compare::CampaignOf({.job = *job,
                                           .modes = options.modes,
@@ -185,7 +94,7 @@ int Run(Options options, const Invocation& invocation) {
   if (!asked.ok()) return PrintError(asked.status());
   const auto plans = compare::PlanRuns(*asked);
   if (!plans.ok()) return PrintError(plans.status());
-  if (auto status = CheckFit(*plans, *place); !status.ok()) return PrintError(status);
+  if (auto status = CheckFit(*plans, *place, "mode"); !status.ok()) return PrintError(status);
   return RunCampaign(options, *place, *asked, invocation.log_level,
                      interrupt.has_value() ? &*interrupt : nullptr);
 }
@@ -220,16 +129,7 @@ void AddCompareCommand(CLI::App* app, Invocation* invocation) {
       ->check(CLI::Range(0.0001, 0.9999))
       ->capture_default_str();
   AddJobChanges(command, &options->job);
-  const std::vector<CLI::Option*> local = AddLocalClusterOptions(command, &options->local);
-  AddCoordinatorOptions(command, &options->coordinator);
-  CLI::Option* coordinator = command->get_option("--coordinator");
-  for (CLI::Option* option : local) coordinator->excludes(option);
-  command->get_option("--timeout")->needs(coordinator);
-  CLI::Option* cluster = command->add_option(
-      "--cluster", options->cluster,
-      "Runs in virtual time, on the cluster of this file (see examples/clusters/)");
-  cluster->excludes(coordinator);
-  for (CLI::Option* option : local) cluster->excludes(option);
+  CLI::Option* coordinator = AddPlaceOptions(command, &options->place);
   AddLogLevelOption(command, invocation);
   command->footer(
       "Examples:\n"
@@ -245,7 +145,7 @@ void AddCompareCommand(CLI::App* app, Invocation* invocation) {
       "more modes and\nseeds add to what is there.\n"
       "Exit status: 0 all runs are made, 1 stopped or the cluster failed, 2 bad input.");
   command->callback([=] {
-    options->has_coordinator = coordinator->count() > 0;
+    options->place.has_coordinator = coordinator->count() > 0;
     invocation->run = [=] { return Run(*options, *invocation); };
   });
 }

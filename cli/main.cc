@@ -6,6 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "cli/command.h"
+#include "cli/sweep_command.h"
 #include "cli/version.h"
 
 namespace strata::cli {
@@ -40,6 +41,7 @@ int Main(int argc, char** argv) {
   AddWorkerCommand(&app, &invocation);
   AddSubmitCommand(&app, &invocation);
   AddCompareCommand(&app, &invocation);
+  AddSweepCommand(&app, &invocation);
   AddJobsCommand(&app, &invocation);
   AddStatusCommand(&app, &invocation);
   AddCancelCommand(&app, &invocation);

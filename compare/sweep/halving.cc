@@ -1,0 +1,29 @@
+#include "compare/sweep/halving.h"
+
+#include <algorithm>
+#include <numeric>
+
+namespace strata::compare {
+
+std::vector<Rung> RungsOf(size_t points, uint32_t eta) {
+  std::vector<Rung> rungs = {{points, 1}};
+  if (eta == 0) return rungs;
+  while (rungs.back().points >= eta) {
+    for (Rung& rung : rungs) rung.divisor *= eta;
+    rungs.push_back({rungs.back().points / eta, 1});
+  }
+  return rungs;
+}
+
+std::vector<size_t> BestOf(const std::vector<std::optional<double>>& accuracies, size_t count) {
+  std::vector<size_t> places(accuracies.size());
+  std::iota(places.begin(), places.end(), size_t{0});
+  // None compares below every accuracy.
+  std::stable_sort(places.begin(), places.end(),
+                   [&](size_t a, size_t b) { return accuracies[a] > accuracies[b]; });
+  places.resize(std::min(count, places.size()));
+  std::sort(places.begin(), places.end());
+  return places;
+}
+
+}  // namespace strata::compare

@@ -1,0 +1,174 @@
+#include "compare/sweep/sweep_report.h"
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
+#include "common/atomic_file.h"
+#include "common/count_of.h"
+#include "compare/statistics/figure_text.h"
+#include "compare/sweep/value_axis.h"
+
+namespace strata::compare {
+namespace {
+
+// Its dump() writes null for numbers that are not finite.
+using Json = nlohmann::ordered_json;
+
+constexpr char kNone[] = "-";
+
+std::string AccuracyCell(const PointResult& point) {
+  if (!point.accuracy) return kNone;
+  const std::string mean = PercentText(point.accuracy->mean, 2);
+  if (!point.accuracy->interval) return mean;
+  return absl::StrCat(mean, " (", PercentText(*point.accuracy->interval, 2), ")");
+}
+
+std::string RunsCell(const PointResult& point) {
+  const auto failed = std::count_if(point.runs.begin(), point.runs.end(),
+                                    [](const PointRun& run) { return !run.failure.empty(); });
+  if (failed == 0) return absl::StrCat(point.runs.size());
+  return absl::StrCat(point.runs.size(), ", ", failed, " failed");
+}
+
+// What all say, to be read with the figures.
+std::vector<std::string> RulesOf(const SweepReport& report) {
+  std::vector<std::string> rules = {
+      "Final accuracy: of the final weights on the test data, the mean over seeds; a point with a "
+      "run that failed has none.",
+      "Points are chosen by that accuracy, so that of the best is flattered: what it is worth says "
+      "a run with other seeds or data."};
+  if (report.halving > 0) {
+    rules.push_back(absl::StrFormat(
+        "Successive halving: of each rung the best 1/%d go on with %d times the steps, from the "
+        "start again, as there are no checkpoints. The learning rate follows the whole job's "
+        "schedule, of which the rungs before the last see the beginning.",
+        report.halving, report.halving));
+    rules.push_back(
+        "A point's accuracy is that of the last rung that it was in; those with fewer steps do not "
+        "compare with those with more.");
+  }
+  return rules;
+}
+
+const char* NameOf(ValueAxis::Kind kind) {
+  switch (kind) {
+    case ValueAxis::Kind::kLogarithmic:
+      return "logarithmic";
+    case ValueAxis::Kind::kNames:
+      return "names";
+    case ValueAxis::Kind::kLinear:
+      break;
+  }
+  return "linear";
+}
+
+Json JsonOf(const std::optional<Estimate>& estimate) {
+  if (!estimate) return nullptr;
+  Json json = {{"mean", estimate->mean}, {"count", estimate->count}};
+  json["low"] = estimate->interval ? Json(estimate->interval->low) : Json(nullptr);
+  json["high"] = estimate->interval ? Json(estimate->interval->high) : Json(nullptr);
+  return json;
+}
+
+Json VaryJson(const SweepPlan& plan) {
+  Json all = Json::array();
+  for (const proto::Variation& variation : plan.vary) {
+    const ValueAxis axis = AxisOf(variation);
+    all.push_back(
+        {{"field", variation.field()},
+         {"values", std::vector<std::string>(variation.values().begin(), variation.values().end())},
+         {"axis", NameOf(axis.kind)},
+         {"positions", axis.positions},
+         {"low", axis.low},
+         {"high", axis.high}});
+  }
+  return all;
+}
+
+Json PointJson(const SweepReport& report, const PointResult& result) {
+  const SweepPoint& point = report.plan.points[result.point];
+  Json runs = Json::array();
+  for (const PointRun& run : result.runs) {
+    const bool finished = run.failure.empty();
+    runs.push_back({{"seed", run.seed},
+                    {"failure", run.failure},
+                    {"accuracy", finished ? Json(run.accuracy) : Json(nullptr)},
+                    {"trained_s", finished ? Json(run.trained_s) : Json(nullptr)}});
+  }
+  return {{"point", point.point.name},
+          {"values", point.point.values},
+          {"rung", result.rung + 1},
+          {"steps", result.steps},
+          {"whole", result.steps == point.steps},
+          {"accuracy", JsonOf(result.accuracy)},
+          {"trained_s", JsonOf(result.trained_s)},
+          {"runs", runs}};
+}
+
+}  // namespace
+
+std::vector<std::vector<std::string>> SweepTable(const SweepReport& report) {
+  std::vector<std::vector<std::string>> rows(1);
+  for (const proto::Variation& variation : report.plan.vary) rows[0].push_back(variation.field());
+  for (const char* name : {"accuracy", "steps", "time", "runs"}) rows[0].push_back(name);
+  for (const PointResult& result : report.result.ranking) {
+    std::vector<std::string>& row = rows.emplace_back();
+    row = report.plan.points[result.point].point.values;
+    row.push_back(AccuracyCell(result));
+    row.push_back(absl::StrCat(result.steps));
+    row.push_back(result.trained_s ? SecondsText(result.trained_s->mean) : kNone);
+    row.push_back(RunsCell(result));
+  }
+  return rows;
+}
+
+std::vector<std::string> SweepWords(const SweepReport& report) {
+  const PointResult& best = report.result.ranking.front();
+  const GridPoint& point = report.plan.points[best.point].point;
+  std::vector<std::string> words = {
+      best.accuracy ? absl::StrCat("Best: ", absl::StrJoin(point.settings, ", "), " with ",
+                                   PercentText(best.accuracy->mean, 2), " on the test data.")
+                    : "No point has finished."};
+  if (report.halving == 0) return words;
+  const double share = static_cast<double>(report.result.samples) / report.result.grid_samples;
+  words.push_back(absl::StrFormat(
+      "Halving: trained on %s samples in %s, each from the start; the whole grid takes %s: %s %s.",
+      CountText(report.result.samples), CountOf(report.plan.rungs.size(), "rung"),
+      CountText(report.result.grid_samples), share <= 1 ? "saved" : "more by",
+      PercentText(share <= 1 ? 1 - share : share - 1, 1)));
+  return words;
+}
+
+std::string SweepJson(const SweepReport& report) {
+  const std::vector<std::string> words = SweepWords(report);
+  Json rungs = Json::array();
+  for (const Rung& rung : report.plan.rungs) {
+    rungs.push_back({{"points", rung.points}, {"divisor", rung.divisor}});
+  }
+  Json json = {{"schema", 1},
+               {"title", report.title},
+               {"cluster", report.cluster},
+               {"verdict", words},
+               {"vary", VaryJson(report.plan)},
+               {"seeds", report.plan.seeds},
+               {"halving", report.halving},
+               {"rungs", rungs},
+               {"samples", report.result.samples},
+               {"grid_samples", report.result.grid_samples},
+               {"table", SweepTable(report)},
+               {"rules", RulesOf(report)}};
+  Json& points = json["points"] = Json::array();
+  for (const PointResult& result : report.result.ranking) {
+    points.push_back(PointJson(report, result));
+  }
+  return json.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n";
+}
+
+absl::Status WriteSweepReport(const SweepReport& report, const std::string& directory) {
+  return WriteFileAtomically(absl::StrCat(directory, "/sweep.json"), SweepJson(report));
+}
+
+}  // namespace strata::compare

@@ -1,0 +1,36 @@
+#ifndef STRATA_COMPARE_SWEEP_SWEEP_REPORT_H_
+#define STRATA_COMPARE_SWEEP_SWEEP_REPORT_H_
+
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "compare/sweep/sweep_plan.h"
+#include "compare/sweep/sweep_result.h"
+
+namespace strata::compare {
+
+struct SweepReport {
+  std::string title;  // such as the job's name
+  std::string cluster;
+  uint32_t halving = 0;
+  SweepPlan plan;
+  SweepResult result;
+};
+
+// For a terminal: a row per point, the best first; the first row names the columns.
+std::vector<std::vector<std::string>> SweepTable(const SweepReport& report);
+
+// The best point, and with halving what it saved, a sentence each.
+std::vector<std::string> SweepWords(const SweepReport& report);
+
+// The document that README.md describes. The same runs have the same bytes.
+std::string SweepJson(const SweepReport& report);
+
+// Writes sweep.json into the directory, which exists. What was there is replaced, each file as a
+// whole. Errors as of WriteFileAtomically.
+absl::Status WriteSweepReport(const SweepReport& report, const std::string& directory);
+
+}  // namespace strata::compare
+
+#endif  // STRATA_COMPARE_SWEEP_SWEEP_REPORT_H_

@@ -1,0 +1,77 @@
+#include "compare/sweep/sweep_result.h"
+
+#include <algorithm>
+#include <numeric>
+#include <utility>
+
+#include "compare/statistics/run_curves.h"
+
+namespace strata::compare {
+namespace {
+
+PointRun RunOf(const proto::RunRecord& record) {
+  PointRun run;
+  run.seed = record.seed();
+  run.failure = FailureOf(record);
+  if (!run.failure.empty()) return run;
+  run.accuracy = record.measurements().rbegin()->accuracy();
+  run.trained_s = record.trained_s();
+  return run;
+}
+
+// Of the point at that place in the rung.
+PointResult PointIn(const RungRuns& rung, size_t place) {
+  PointResult result;
+  result.point = rung.points[place];
+  std::vector<double> accuracies, times;
+  for (size_t i = place; i < rung.records.size(); i += rung.points.size()) {
+    result.runs.push_back(RunOf(rung.records[i]));
+    if (!result.runs.back().failure.empty()) continue;
+    accuracies.push_back(result.runs.back().accuracy);
+    times.push_back(result.runs.back().trained_s);
+  }
+  if (accuracies.empty() || accuracies.size() < result.runs.size()) return result;
+  result.accuracy = MeanOf(accuracies);
+  result.trained_s = MeanOf(times);
+  return result;
+}
+
+bool IsBefore(const PointResult& a, const PointResult& b) {
+  if (a.rung != b.rung) return a.rung > b.rung;
+  const auto mean = [](const PointResult& point) {
+    return point.accuracy ? std::optional(point.accuracy->mean) : std::nullopt;
+  };
+  return mean(a) > mean(b);
+}
+
+}  // namespace
+
+std::vector<std::optional<double>> AccuraciesOf(const RungRuns& rung) {
+  std::vector<std::optional<double>> accuracies;
+  for (size_t place = 0; place < rung.points.size(); ++place) {
+    const std::optional<Estimate> accuracy = PointIn(rung, place).accuracy;
+    accuracies.push_back(accuracy ? std::optional(accuracy->mean) : std::nullopt);
+  }
+  return accuracies;
+}
+
+SweepResult ResultOf(const SweepPlan& plan, const std::vector<RungRuns>& rungs) {
+  SweepResult result;
+  result.ranking.resize(plan.points.size());
+  for (size_t rung = 0; rung < rungs.size(); ++rung) {
+    for (size_t place = 0; place < rungs[rung].points.size(); ++place) {
+      PointResult point = PointIn(rungs[rung], place);
+      point.rung = rung;
+      point.steps = plan.points[point.point].steps / plan.rungs[rung].divisor;
+      result.ranking[point.point] = std::move(point);
+    }
+    result.samples += SamplesOfRung(plan, plan.rungs[rung], rungs[rung].points);
+  }
+  std::stable_sort(result.ranking.begin(), result.ranking.end(), IsBefore);
+  std::vector<size_t> all(plan.points.size());
+  std::iota(all.begin(), all.end(), size_t{0});
+  result.grid_samples = SamplesOfRung(plan, Rung{all.size(), 1}, all);
+  return result;
+}
+
+}  // namespace strata::compare

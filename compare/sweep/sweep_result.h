@@ -1,0 +1,55 @@
+#ifndef STRATA_COMPARE_SWEEP_SWEEP_RESULT_H_
+#define STRATA_COMPARE_SWEEP_SWEEP_RESULT_H_
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "compare/run_record.pb.h"
+#include "compare/statistics/estimate.h"
+#include "compare/sweep/sweep_plan.h"
+
+namespace strata::compare {
+
+// What was made of a rung.
+struct RungRuns {
+  std::vector<size_t> points;             // of the plan, in order
+  std::vector<proto::RunRecord> records;  // as RunsOfRung has them
+};
+
+// Of one run.
+struct PointRun {
+  uint64_t seed = 0;
+  std::string failure;  // then the rest has no meaning
+  double accuracy = 0;  // of the final weights, 0 to 1
+  double trained_s = 0;
+};
+
+// A point in the last rung that it was in.
+struct PointResult {
+  size_t point = 0;    // of the plan
+  size_t rung = 0;     // from 0
+  uint64_t steps = 0;  // of each rank, there
+  std::vector<PointRun> runs;
+  std::optional<Estimate> accuracy;  // none where a run has failed, as in what follows
+  std::optional<Estimate> trained_s;
+};
+
+struct SweepResult {
+  // Those with the most budget first, of these the most accurate, of equals the earlier.
+  std::vector<PointResult> ranking;
+  uint64_t samples = 0;       // of all runs
+  uint64_t grid_samples = 0;  // had every point had its whole budget
+};
+
+// By the points' places in the rung: the mean over seeds; none where a run has failed, so that no
+// point wins by the seeds that went well.
+std::vector<std::optional<double>> AccuraciesOf(const RungRuns& rung);
+
+// Of the rungs that were run, from the first.
+SweepResult ResultOf(const SweepPlan& plan, const std::vector<RungRuns>& rungs);
+
+}  // namespace strata::compare
+
+#endif  // STRATA_COMPARE_SWEEP_SWEEP_RESULT_H_
