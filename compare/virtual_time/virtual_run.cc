@@ -268,7 +268,7 @@ absl::StatusOr<VirtualOutcome> VirtualRun::Run() {
   proto::RunRecord& record = outcome.record;
   record.set_mode(plan_.mode);
   record.set_seed(plan_.job.seed());
-  *record.mutable_job() = record_.job();
+  *record.mutable_job() = plan_.job;  // as it was asked for: the chunk size is ours
   record.set_cluster(DescribeCluster(cluster_));
   if (failure_) record.set_failure(*failure_);
   book_.Write(began_s_.value_or(0), &record);

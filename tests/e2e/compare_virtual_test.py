@@ -65,6 +65,10 @@ class CompareVirtualTest(unittest.TestCase):
         runs = self.runs("one")
         self.assertEqual(len(runs), 8)
         self.assertEqual(runs, self.runs("two"))
+        # All are there already.
+        code, text, err = self.compare("two", modes, "--cluster", cluster)
+        self.assertEqual((code, err), (0, ""), text)
+        self.assertIn("8 of them there already", text)
         self.assertTrue(os.path.exists(os.path.join(self.path("one"), "report", "index.html")))
         self.assertEqual(read(os.path.join(self.path("one"), "report.json")),
                          read(os.path.join(self.path("two"), "report.json")))
