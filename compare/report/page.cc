@@ -1,35 +1,10 @@
 #include "compare/report/page.h"
 
-#include "absl/strings/str_cat.h"
-#include "absl/strings/str_join.h"
 #include "absl/strings/str_replace.h"
 #include "compare/report/page/page_files.h"
-#include "compare/report/palette.h"
+#include "compare/report/page_parts.h"
 
 namespace strata::compare {
-namespace {
-
-// Inside of <script>: the same document, without what could end the element.
-std::string InsideHtml(const std::string& json) {
-  return absl::StrReplaceAll(json, {{"<", "\\u003c"}, {">", "\\u003e"}, {"&", "\\u0026"}});
-}
-
-std::string PaletteJson() {
-  const auto light = [](std::string* out, const Colour& colour) {
-    absl::StrAppend(out, "\"", colour.light, "\"");
-  };
-  const auto dark = [](std::string* out, const Colour& colour) {
-    absl::StrAppend(out, "\"", colour.dark, "\"");
-  };
-  const auto dash = [](std::string* out, const char* lengths) {
-    absl::StrAppend(out, "[", lengths, "]");
-  };
-  return absl::StrCat("{\"light\": [", absl::StrJoin(kColours, ", ", light), "], \"dark\": [",
-                      absl::StrJoin(kColours, ", ", dark), "], \"dashes\": [",
-                      absl::StrJoin(kDashes, ", ", dash), "]}");
-}
-
-}  // namespace
 
 std::string Page(const std::string& report_json) {
   // In one pass: what is put in is not searched for places.

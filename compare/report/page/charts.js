@@ -1,43 +1,5 @@
 "use strict";
 
-// Each draws one canvas anew; `charts` holds what is there.
-const charts = {};
-
-function colours() {
-  const style = getComputedStyle(document.documentElement);
-  const of = (name) => style.getPropertyValue(name).trim();
-  return { text: of("--text"), muted: of("--muted"), line: of("--line"), card: of("--card") };
-}
-
-function translucent(colour, alpha) {
-  const part = (at) => parseInt(colour.slice(at, at + 2), 16);
-  return `rgba(${part(1)}, ${part(3)}, ${part(5)}, ${alpha})`;
-}
-
-function axis(title, format, more) {
-  const { text, muted, line } = colours();
-  return {
-    title: { display: Boolean(title), text: title, color: muted },
-    ticks: { color: text, callback: (value) => format(value), maxRotation: 0, autoSkipPadding: 14 },
-    grid: { color: line, borderColor: muted },
-    ...more,
-  };
-}
-
-function draw(id, label, config) {
-  if (charts[id]) charts[id].destroy();
-  const canvas = document.getElementById(id);
-  canvas.setAttribute("aria-label", label);
-  config.options = {
-    responsive: true,
-    maintainAspectRatio: false,
-    animation: false,
-    ...config.options,
-  };
-  config.options.plugins = { legend: { display: false }, ...config.options.plugins };
-  charts[id] = new Chart(canvas, config);
-}
-
 // ---- curves ----
 
 const AXES = {
