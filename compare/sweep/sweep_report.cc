@@ -1,5 +1,8 @@
 #include "compare/sweep/sweep_report.h"
 
+#include <errno.h>
+#include <sys/stat.h>
+
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
@@ -8,7 +11,11 @@
 #include "absl/strings/str_join.h"
 #include "common/atomic_file.h"
 #include "common/count_of.h"
+#include "compare/campaign/mode_list.h"
 #include "compare/statistics/figure_text.h"
+#include "compare/sweep/sweep_lines.h"
+#include "compare/sweep/sweep_page.h"
+#include "compare/sweep/sweep_pictures.h"
 #include "compare/sweep/value_axis.h"
 
 namespace strata::compare {
@@ -73,9 +80,26 @@ Json JsonOf(const std::optional<Estimate>& estimate) {
   return json;
 }
 
-Json VaryJson(const SweepPlan& plan) {
+Json LinesJson(const std::vector<SweepLine>& lines) {
   Json all = Json::array();
-  for (const proto::Variation& variation : plan.vary) {
+  for (const SweepLine& line : lines) {
+    Json points = Json::array();
+    for (const LinePoint& point : line.points) {
+      points.push_back({{"x", point.x},
+                        {"accuracy", point.accuracy},
+                        {"rung", point.rung + 1},
+                        {"steps", point.steps},
+                        {"whole", point.is_whole}});
+    }
+    all.push_back({{"name", line.name}, {"points", points}});
+  }
+  return all;
+}
+
+Json VaryJson(const SweepReport& report) {
+  Json all = Json::array();
+  for (size_t field = 0; field < report.plan.vary.size(); ++field) {
+    const proto::Variation& variation = report.plan.vary[field];
     const ValueAxis axis = AxisOf(variation);
     all.push_back(
         {{"field", variation.field()},
@@ -83,7 +107,8 @@ Json VaryJson(const SweepPlan& plan) {
          {"axis", NameOf(axis.kind)},
          {"positions", axis.positions},
          {"low", axis.low},
-         {"high", axis.high}});
+         {"high", axis.high},
+         {"series", LinesJson(LinesOf(report.plan, report.result, field))}});
   }
   return all;
 }
@@ -152,7 +177,7 @@ std::string SweepJson(const SweepReport& report) {
                {"title", report.title},
                {"cluster", report.cluster},
                {"verdict", words},
-               {"vary", VaryJson(report.plan)},
+               {"vary", VaryJson(report)},
                {"seeds", report.plan.seeds},
                {"halving", report.halving},
                {"rungs", rungs},
@@ -168,7 +193,20 @@ std::string SweepJson(const SweepReport& report) {
 }
 
 absl::Status WriteSweepReport(const SweepReport& report, const std::string& directory) {
-  return WriteFileAtomically(absl::StrCat(directory, "/sweep.json"), SweepJson(report));
+  const std::string json = SweepJson(report);
+  const std::string folder = absl::StrCat(directory, "/report");
+  if (mkdir(folder.c_str(), 0777) != 0 && errno != EEXIST) return FileError(errno, folder);
+  absl::Status written = WriteFileAtomically(absl::StrCat(folder, "/index.html"), SweepPage(json));
+  if (!written.ok()) return written;
+  for (size_t field = 0; field < report.plan.vary.size(); ++field) {
+    const proto::Variation& variation = report.plan.vary[field];
+    const std::string path =
+        absl::StrCat(folder, "/accuracy_by_", FileNameOf(variation.field()), ".svg");
+    const std::string svg = SweepSvg(variation, LinesOf(report.plan, report.result, field));
+    written = WriteFileAtomically(path, svg);
+    if (!written.ok()) return written;
+  }
+  return WriteFileAtomically(absl::StrCat(directory, "/sweep.json"), json);
 }
 
 }  // namespace strata::compare

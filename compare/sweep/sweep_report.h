@@ -27,8 +27,8 @@ std::vector<std::string> SweepWords(const SweepReport& report);
 // The document that README.md describes. The same runs have the same bytes.
 std::string SweepJson(const SweepReport& report);
 
-// Writes sweep.json into the directory, which exists. What was there is replaced, each file as a
-// whole. Errors as of WriteFileAtomically.
+// Writes sweep.json, report/index.html and report/accuracy_by_FIELD.svg into the directory, which
+// exists. What was there is replaced, each file as a whole. Errors as of WriteFileAtomically.
 absl::Status WriteSweepReport(const SweepReport& report, const std::string& directory);
 
 }  // namespace strata::compare
