@@ -18,6 +18,8 @@
 #include "common/count_of.h"
 #include "compare/campaign/campaign_folder.h"
 #include "compare/campaign/campaign_plan.h"
+#include "compare/sweep/grid.h"
+#include "compare/sweep/tuning.h"
 
 namespace strata::cli {
 namespace {
@@ -25,6 +27,7 @@ namespace {
 struct Options {
   JobOptions job;
   std::string modes;
+  std::vector<std::string> tune;
   uint32_t seeds = 3;
   std::string out;
   std::optional<double> target_accuracy;
@@ -63,14 +66,19 @@ int RunCampaign(const Options& options, const Place& place, const proto::Campaig
   if (!steps.ok()) return PrintError(steps.status());
   const absl::StatusOr<size_t> there = (*folder)->CountOf(parts.plans);
   if (!there.ok()) return PrintError(there.status());
-  const size_t missing = parts.plans.size() - *there;
   std::printf("%s x %s: %s of %s, %d of them there already; %s\n",
               CountOf(asked.modes_size(), "mode").c_str(), CountOf(asked.seeds(), "seed").c_str(),
               CountOf(parts.plans.size(), "run").c_str(), CountOf(*steps, "step").c_str(),
               static_cast<int>(*there), place.words.c_str());
   std::fflush(stdout);
+  if (asked.tune_size() > 0) {
+    parts.to_tune = asked;
+    parts.to_tune->set_measured_round((*folder)->campaign().measured_round());
+  }
   Comparison comparison(std::move(parts));
-  if (missing == 0) return comparison.Run(/*runner=*/nullptr);
+  const absl::StatusOr<bool> is_complete = comparison.IsComplete();
+  if (!is_complete.ok()) return PrintError(is_complete.status());
+  if (*is_complete) return comparison.Run(/*runner=*/nullptr);
   PlaceWork work;
   work.run = [&](const auto& runners) { return comparison.Run(runners.front()); };
   work.stop = [&] { comparison.Stop(); };
@@ -78,22 +86,40 @@ int RunCampaign(const Options& options, const Place& place, const proto::Campaig
   return RunAt(place, options.place, work, log_level, interrupt);
 }
 
+// What is to be tuned, and the runs that it takes.
+absl::Status AddTuning(const std::vector<std::string>& tune, proto::Campaign* campaign,
+                       std::vector<compare::RunPlan>* plans) {
+  if (tune.empty()) return absl::OkStatus();
+  const auto variations = compare::ParseVariations(tune);
+  if (!variations.ok()) return variations.status();
+  for (const proto::Variation& variation : *variations) *campaign->add_tune() = variation;
+  const auto runs = compare::TuningRuns(*campaign);
+  if (!runs.ok()) return runs.status();
+  plans->insert(plans->end(), runs->begin(), runs->end());
+  return absl::OkStatus();
+}
+
 int Run(Options options, const Invocation& invocation) {
-  const auto job = LoadJobAsWritten(options.job);
+  auto job = LoadJobAsWritten(options.job);
   if (!job.ok()) return PrintError(job.status());
+  // Tuning has the seed before.
+  if (!options.tune.empty() && job->seed() == 0) job->set_seed(2);
   FillSlots(std::max(1U, job->ranks()), &options.place.local);
   std::optional<Interrupt> interrupt;
   if (options.place.has_coordinator || !options.place.cluster.empty()) interrupt.emplace();
   const absl::StatusOr<Place> place = PlaceOf(options.place);
   if (!place.ok()) return PrintError(place.status());
-  const auto asked = compare::CampaignOf({.job = *job,
-                                          .modes = options.modes,
-                                          .seeds = options.seeds,
-                                          .cluster = place->words,
-                                          .version = kVersion});
+  auto asked = compare::CampaignOf({.job = *job,
+                                    .modes = options.modes,
+                                    .seeds = options.seeds,
+                                    .cluster = place->words,
+                                    .version = kVersion});
   if (!asked.ok()) return PrintError(asked.status());
-  const auto plans = compare::PlanRuns(*asked);
+  auto plans = compare::PlanRuns(*asked);
   if (!plans.ok()) return PrintError(plans.status());
+  if (auto status = AddTuning(options.tune, &*asked, &*plans); !status.ok()) {
+    return PrintError(status);
+  }
   if (auto status = CheckFit(*plans, *place, "mode"); !status.ok()) return PrintError(status);
   return RunCampaign(options, *place, *asked, invocation.log_level,
                      interrupt.has_value() ? &*interrupt : nullptr);
@@ -115,6 +141,11 @@ void AddCompareCommand(CLI::App* app, Invocation* invocation) {
   command->add_option("--seeds", options->seeds, "Runs of each mode: the job's seed, and the next")
       ->check(CLI::Range(1, 1000))
       ->capture_default_str();
+  command
+      ->add_option("--tune", options->tune,
+                   "A field and its values: schedule.base_lr=0.01,0.1; may be repeated: every mode "
+                   "tries all choices once, with a seed of their own, and runs with its best")
+      ->allow_extra_args(false);
   command
       ->add_option("--out", options->out,
                    "Directory for runs and report; what it holds of them already is not made again")

@@ -10,19 +10,33 @@
 #include "cli/progress.h"
 #include "cli/table.h"
 #include "common/clock.h"
+#include "common/count_of.h"
+#include "compare/campaign/campaign_plan.h"
 #include "compare/report/report.h"
+#include "compare/sweep/tuning.h"
 
 namespace strata::cli {
 
 Comparison::Comparison(Options options) : options_(std::move(options)) {}
 
 int Comparison::Run(compare::Runner* runner) {
+  if (options_.to_tune) {
+    const absl::Status status = Tune(runner);
+    if (!status.ok()) return PrintStopped(status);
+  }
+  auto records = Make(options_.plans, runner);
+  if (records.ok()) return Report(*std::move(records));
+  return PrintStopped(records.status());
+}
+
+absl::StatusOr<std::vector<proto::RunRecord>> Comparison::Make(
+    const std::vector<compare::RunPlan>& plans, compare::Runner* runner) {
   CompareDisplay display(stdout, TerminalColumns());
   const RealClock clock;
   std::vector<compare::Runner*> runners;
   if (runner != nullptr) runners.push_back(runner);
   compare::Course course(
-      options_.plans, options_.folder, runners, &clock,
+      plans, options_.folder, runners, &clock,
       {.on_progress = [&](const auto& progress) { display.ShowProgress(progress); },
        .on_run = [&](const auto& progress,
                      const auto& record) { display.ShowEnd(progress, record); }});
@@ -37,8 +51,48 @@ int Comparison::Run(compare::Runner* runner) {
     course_ = nullptr;
   }
   display.End();
-  if (records.ok()) return Report(*std::move(records));
-  return PrintStopped(records.status(), course.done());
+  runs_ += plans.size();
+  done_ += course.done();
+  return records;
+}
+
+absl::Status Comparison::Tune(compare::Runner* runner) {
+  const auto runs = compare::TuningRuns(*options_.to_tune);
+  if (!runs.ok()) return runs.status();
+  std::printf("tuning: %s\n", CountOf(runs->size(), "run").c_str());
+  std::fflush(stdout);
+  const auto records = Make(*runs, runner);
+  if (!records.ok()) return records.status();
+  const compare::Tuned tuned = compare::TunedBy(*options_.to_tune, *records);
+  tuning_ = tuned.words;
+  std::printf("%s\n", tuning_.c_str());
+  std::fflush(stdout);
+  auto plans = compare::PlanRuns(tuned.campaign);
+  if (!plans.ok()) return plans.status();
+  options_.plans = *std::move(plans);
+  options_.modes = {tuned.campaign.modes().begin(), tuned.campaign.modes().end()};
+  return absl::OkStatus();
+}
+
+absl::StatusOr<bool> Comparison::IsComplete() const {
+  std::vector<compare::RunPlan> plans = options_.plans;
+  if (options_.to_tune) {
+    const auto runs = compare::TuningRuns(*options_.to_tune);
+    if (!runs.ok()) return runs.status();
+    std::vector<proto::RunRecord> records;
+    for (const compare::RunPlan& run : *runs) {
+      auto record = options_.folder->Load(run);
+      if (!record.ok()) return record.status();
+      if (!record->has_value()) return false;
+      records.push_back(**std::move(record));
+    }
+    auto tuned = compare::PlanRuns(compare::TunedBy(*options_.to_tune, records).campaign);
+    if (!tuned.ok()) return tuned.status();
+    plans = *std::move(tuned);
+  }
+  const absl::StatusOr<size_t> there = options_.folder->CountOf(plans);
+  if (!there.ok()) return there.status();
+  return *there == plans.size();
 }
 
 void Comparison::Stop() {
@@ -47,11 +101,11 @@ void Comparison::Stop() {
   if (course_ != nullptr) course_->Stop();
 }
 
-int Comparison::PrintStopped(const absl::Status& why, size_t done) {
+int Comparison::PrintStopped(const absl::Status& why) {
   if (absl::IsInvalidArgument(why)) return PrintError(why);
   return PrintError(
       absl::StrFormat("%s; %d of %d runs are in %s, the same command goes on with the others",
-                      why.message(), done, options_.plans.size(), options_.folder->dir()),
+                      why.message(), done_, runs_, options_.folder->dir()),
       kExitFailed);
 }
 
@@ -62,6 +116,7 @@ int Comparison::Report(std::vector<proto::RunRecord> records) {
   input.modes = options_.modes;
   input.runs = std::move(records);
   input.straggler = StragglerWords(job);
+  input.tuning = tuning_;
   input.target_accuracy = options_.target_accuracy;
   input.equivalence_margin = options_.equivalence_margin;
   const absl::StatusOr<compare::Summary> summary = compare::Summarize(input);

@@ -22,8 +22,10 @@ class Comparison {
  public:
   struct Options {
     std::vector<compare::RunPlan> plans;  // in the order in which they are made
+    // In place of `plans`: a campaign with points to tune, whose runs follow from that.
+    std::optional<proto::Campaign> to_tune;
     compare::CampaignFolder* folder = nullptr;
-    std::vector<std::string> modes;  // the first is the baseline
+    std::vector<std::string> modes;  // the first is the baseline; of `to_tune` those tuned
     std::optional<double> target_accuracy;
     double equivalence_margin = 0;
   };
@@ -36,11 +38,20 @@ class Comparison {
   // Run ends soon, also one that begins later; the runs that are made stay.
   void Stop();
 
- private:
-  int Report(std::vector<proto::RunRecord> records);
-  int PrintStopped(const absl::Status& why, size_t done);
+  // Whether no run is missing. Errors as of CampaignFolder::Load.
+  absl::StatusOr<bool> IsComplete() const;
 
-  const Options options_;
+ private:
+  absl::StatusOr<std::vector<proto::RunRecord>> Make(const std::vector<compare::RunPlan>& plans,
+                                                     compare::Runner* runner);
+  // Tunes; plans and modes are known then.
+  absl::Status Tune(compare::Runner* runner);
+  int Report(std::vector<proto::RunRecord> records);
+  int PrintStopped(const absl::Status& why);
+
+  Options options_;
+  std::string tuning_;  // in words
+  size_t runs_ = 0, done_ = 0;
   absl::Mutex mutex_;
   compare::Course* course_ ABSL_GUARDED_BY(mutex_) = nullptr;
   bool stopped_ ABSL_GUARDED_BY(mutex_) = false;

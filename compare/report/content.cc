@@ -122,6 +122,7 @@ std::vector<std::string> RulesOf(const ReportInput& input, const Analysis& analy
   if (!input.straggler.empty()) {
     rules.push_back(absl::StrCat("Slowed down on purpose: ", input.straggler, "."));
   }
+  if (!input.tuning.empty()) rules.push_back(input.tuning);
   rules.push_back(
       "Time counts from the first step, without the time in which accuracy was measured.");
   rules.push_back(

@@ -99,6 +99,36 @@ class CompareVirtualTest(unittest.TestCase):
         self.assertIn("mode ring: exchange: RING needs two nodes",
                       self.refused("--cluster", alone, modes="ring"))
 
+    def test_tuning_gives_every_mode_the_same_points_and_its_best(self):
+        cluster = os.path.join(CLUSTERS, "two_site_wan.textproto")
+        ask = ("--tune", "schedule.base_lr=0.00001,0.01", "--cluster", cluster)
+        code, text, err = self.compare("out", "sync,async", *ask)
+        self.assertEqual((code, err), (0, ""), text)
+        runs = self.runs("out")
+        self.assertEqual(len(runs), 2 * 2 + 2 * 2)
+        tried = {name: json.loads(run) for name, run in runs.items()
+                 if name.endswith("-seed1.json")}
+        self.assertEqual(len(tried), 4)
+        self.assertIn("tuning: 4 runs\n", text)
+        self.assertIn("each mode was given the same 2 points with seed 1", text)
+        for mode in ("sync", "async"):
+            accuracy = {rate: tried[f"{mode}_schedule.base_lr_{rate}-seed1.json"]["measurements"]
+                              [-1]["accuracy"] for rate in ("0.00001", "0.01")}
+            best = max(accuracy, key=accuracy.get)
+            for seed in (2, 3):
+                self.assertIn(f"{mode}_schedule.base_lr_{best}-seed{seed}.json", runs)
+            self.assertIn(f"{mode} schedule.base_lr={best} ({100 * accuracy[best]:.2f} %)", text)
+        report = json.loads(read(os.path.join(self.path("out"), "report.json")))
+        self.assertTrue([rule for rule in report["rules"] if rule.startswith("Tuned: ")])
+        code, text, err = self.compare("out", "sync,async", *ask)
+        self.assertEqual((code, err), (0, ""), text)
+        self.assertEqual(self.runs("out"), runs)
+        code, _, err = self.compare("out", "sync,async", "--cluster", cluster)
+        self.assertEqual(code, 2)
+        self.assertIn("holds another campaign", err)
+        self.assertIn("seed: 1: tuning takes", self.refused(*ask, "--set", "seed=1"))
+        self.assertIn("has no field named", self.refused("--tune", "lr=1", "--cluster", cluster))
+
     def test_another_cluster_is_another_comparison(self):
         text = ("nodes { ranks: 16 compute { constant_ms: %d } } "
                 "servers { on_nodes: true }")

@@ -1,0 +1,91 @@
+#include "compare/sweep/tuning.h"
+
+#include <optional>
+
+#include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
+#include "common/count_of.h"
+#include "compare/campaign/campaign_plan.h"
+#include "compare/statistics/figure_text.h"
+#include "compare/statistics/run_curves.h"
+#include "compare/sweep/grid.h"
+#include "compare/sweep/halving.h"
+
+namespace strata::compare {
+namespace {
+
+std::vector<GridPoint> PointsOf(const proto::Campaign& campaign) {
+  return GridOf({campaign.tune().begin(), campaign.tune().end()});
+}
+
+std::string AtPoint(const std::string& mode, const GridPoint& point) {
+  return absl::StrCat(mode, "+", point.name);
+}
+
+std::string WordsOf(const std::vector<std::string>& found, size_t points,
+                    const std::vector<proto::RunRecord>& records) {
+  double trained_s = 0;
+  for (const proto::RunRecord& record : records) trained_s += record.trained_s();
+  return absl::StrFormat(
+      "Tuned: each mode was given the same %s with seed %d, which is none of the comparison's, and "
+      "runs with the best by final accuracy on the test data: %s. That took %s and %s of "
+      "training, which no figure here counts.",
+      CountOf(points, "point"), records.front().seed(), absl::StrJoin(found, "; "),
+      CountOf(records.size(), "run"), SecondsText(trained_s));
+}
+
+}  // namespace
+
+absl::StatusOr<std::vector<RunPlan>> TuningRuns(const proto::Campaign& campaign) {
+  if (campaign.job().seed() <= 1) {
+    return absl::InvalidArgumentError(
+        "seed: 1: tuning takes the seed before the job's, and there is none (seed=2 has one)");
+  }
+  CampaignRequest request;
+  request.job = campaign.job();
+  request.job.set_seed(campaign.job().seed() - 1);
+  std::vector<std::string> modes;
+  for (const std::string& mode : campaign.modes()) {
+    for (const GridPoint& point : PointsOf(campaign)) modes.push_back(AtPoint(mode, point));
+  }
+  request.modes = absl::StrJoin(modes, ",");
+  const absl::StatusOr<proto::Campaign> tuning = CampaignOf(request);
+  if (!tuning.ok()) return tuning.status();
+  absl::StatusOr<std::vector<RunPlan>> runs = PlanRuns(*tuning);
+  if (!runs.ok()) return runs.status();
+  const proto::Evaluation& evaluation = campaign.job().evaluation();
+  if (evaluation.every_epochs() > 0 || evaluation.every_steps() > 0) return runs;
+  for (RunPlan& run : *runs) {
+    const absl::StatusOr<uint64_t> steps = TotalSteps(run.job);
+    if (!steps.ok()) return steps.status();
+    if (*steps <= UINT32_MAX) run.job.mutable_evaluation()->set_every_steps(*steps);
+  }
+  return runs;
+}
+
+Tuned TunedBy(const proto::Campaign& campaign, const std::vector<proto::RunRecord>& records) {
+  const std::vector<GridPoint> points = PointsOf(campaign);
+  Tuned tuned{campaign, ""};
+  std::vector<std::string> found;
+  for (int mode = 0; mode < campaign.modes_size(); ++mode) {
+    std::vector<std::optional<double>> accuracies;
+    for (size_t point = 0; point < points.size(); ++point) {
+      const proto::RunRecord& record = records[mode * points.size() + point];
+      const bool finished = FailureOf(record).empty();
+      accuracies.push_back(finished ? std::optional(record.measurements().rbegin()->accuracy())
+                                    : std::nullopt);
+    }
+    const size_t best = BestOf(accuracies, 1).front();
+    const std::string& name = campaign.modes(mode);
+    tuned.campaign.set_modes(mode, AtPoint(name, points[best]));
+    found.push_back(absl::StrCat(
+        name, " ", absl::StrJoin(points[best].settings, ", "), " (",
+        accuracies[best] ? PercentText(*accuracies[best], 2) : "no point has finished", ")"));
+  }
+  tuned.words = WordsOf(found, points.size(), records);
+  return tuned;
+}
+
+}  // namespace strata::compare

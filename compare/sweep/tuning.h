@@ -1,0 +1,31 @@
+#ifndef STRATA_COMPARE_SWEEP_TUNING_H_
+#define STRATA_COMPARE_SWEEP_TUNING_H_
+
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "compare/campaign/campaign.pb.h"
+#include "compare/run_record.pb.h"
+#include "compare/runner.h"
+
+namespace strata::compare {
+
+// The runs that tune a campaign's modes: each mode at each point of `campaign.tune`, with the seed
+// before the campaign's first, which no run of the comparison has. Mode by mode, named by mode and
+// settings; accuracy is measured at the end alone unless the job says otherwise. Errors:
+// InvalidArgument: the seed is 1, so that none is left; as of PlanRuns.
+absl::StatusOr<std::vector<RunPlan>> TuningRuns(const proto::Campaign& campaign);
+
+struct Tuned {
+  proto::Campaign campaign;  // its modes have the settings of their best points
+  std::string words;         // what each mode got and what it cost, for the report
+};
+
+// What the records of TuningRuns, in its order, say: for each mode the point of the greatest final
+// accuracy, the earlier of equals; the first point where none has finished.
+Tuned TunedBy(const proto::Campaign& campaign, const std::vector<proto::RunRecord>& records);
+
+}  // namespace strata::compare
+
+#endif  // STRATA_COMPARE_SWEEP_TUNING_H_

@@ -1,0 +1,104 @@
+#include "compare/sweep/tuning.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "common/job/job.h"
+#include "compare/campaign/campaign_plan.h"
+#include "compare/sweep/grid.h"
+
+namespace strata::compare {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+// 4 ranks of 16 samples, 3,200 samples: 50 steps an epoch, 100 in all.
+absl::StatusOr<proto::Campaign> CampaignWith(const std::string& modes,
+                                             const std::vector<std::string>& tune,
+                                             const std::string& more = "seed: 7") {
+  const auto job = ParseJob(R"(
+      name: "tiny" model { zoo: "mlp" }
+      data { synthetic { train_samples: 3200 test_samples: 64 } batch_per_rank: 16 }
+      ranks: 4 epochs: 2 )" + more,
+                            "tiny.textproto");
+  EXPECT_TRUE(job.ok()) << job.status();
+  auto campaign = CampaignOf({.job = *job, .modes = modes, .seeds = 3});
+  if (!campaign.ok()) return campaign.status();
+  const auto variations = ParseVariations(tune);
+  EXPECT_TRUE(variations.ok()) << variations.status();
+  for (const proto::Variation& variation : *variations) *campaign->add_tune() = variation;
+  return campaign;
+}
+
+std::string Refusal(const std::string& modes, const std::vector<std::string>& tune,
+                    const std::string& more = "seed: 7") {
+  const auto campaign = CampaignWith(modes, tune, more);
+  EXPECT_TRUE(campaign.ok()) << campaign.status();
+  return std::string(TuningRuns(*campaign).status().message());
+}
+
+proto::RunRecord RunWith(double accuracy) {
+  proto::RunRecord record;
+  record.set_seed(6);
+  record.set_trained_s(2);
+  record.set_samples(6400);
+  record.set_steps(100);
+  record.set_updates(100);
+  if (accuracy < 0) record.set_failure("rank 0: loss is NaN at step 3");
+  proto::Measurement* measurement = record.add_measurements();
+  measurement->set_step(100);
+  measurement->set_samples(6400);
+  measurement->set_updates(100);
+  measurement->set_trained_s(2);
+  measurement->set_accuracy(accuracy);
+  return record;
+}
+
+TEST(Tuning, EachModeGetsTheSamePointsWithTheSeedBeforeTheFirst) {
+  const auto campaign = CampaignWith("sync,async", {"schedule.base_lr=0.1,0.2"});
+  ASSERT_TRUE(campaign.ok()) << campaign.status();
+  const auto runs = TuningRuns(*campaign);
+  ASSERT_TRUE(runs.ok()) << runs.status();
+  std::vector<std::string> names;
+  for (const RunPlan& run : *runs) {
+    names.push_back(run.mode);
+    EXPECT_EQ(run.job.seed(), 6u);
+    EXPECT_EQ(run.job.evaluation().every_steps(), 100u);
+  }
+  EXPECT_THAT(names, ElementsAre("sync+schedule.base_lr=0.1", "sync+schedule.base_lr=0.2",
+                                 "async+schedule.base_lr=0.1", "async+schedule.base_lr=0.2"));
+  EXPECT_FLOAT_EQ((*runs)[3].job.schedule().base_lr(), 0.2f);
+}
+
+TEST(Tuning, EachModeRunsWithItsBestPoint) {
+  const auto campaign = CampaignWith("sync,async,ring", {"schedule.base_lr=0.1,0.2,0.4"});
+  ASSERT_TRUE(campaign.ok()) << campaign.status();
+  const Tuned tuned =
+      TunedBy(*campaign, {RunWith(0.5), RunWith(0.7), RunWith(0.7), RunWith(0.6), RunWith(0.4),
+                          RunWith(0.2), RunWith(-1), RunWith(-1), RunWith(-1)});
+  EXPECT_THAT(tuned.campaign.modes(),
+              ElementsAre("sync+schedule.base_lr=0.2", "async+schedule.base_lr=0.1",
+                          "ring+schedule.base_lr=0.1"));
+  EXPECT_EQ(tuned.campaign.seeds(), 3u);
+  EXPECT_THAT(tuned.words, HasSubstr("the same 3 points with seed 6"));
+  EXPECT_THAT(tuned.words, HasSubstr("sync schedule.base_lr=0.2 (70.00 %); async "
+                                     "schedule.base_lr=0.1 (60.00 %); ring schedule.base_lr=0.1 "
+                                     "(no point has finished)"));
+  EXPECT_THAT(tuned.words, HasSubstr("9 runs and 18.0 s of training"));
+  const auto plans = PlanRuns(tuned.campaign);
+  ASSERT_TRUE(plans.ok()) << plans.status();
+  EXPECT_EQ(plans->size(), 9u);
+  EXPECT_FLOAT_EQ((*plans)[0].job.schedule().base_lr(), 0.2f);
+  EXPECT_EQ((*plans)[0].job.seed(), 7u);
+}
+
+TEST(Tuning, WhatWouldBeUnfairOrCannotBeIsRefused) {
+  EXPECT_THAT(Refusal("sync", {"schedule.base_lr=0.1,0.2"}, ""),
+              HasSubstr("seed: 1: tuning takes"));
+  EXPECT_THAT(Refusal("sync", {"epochs=1,2"}), HasSubstr("trains on"));
+  EXPECT_THAT(Refusal("sync", {"schedule.lr=1"}), HasSubstr("has no field named \"lr\""));
+}
+
+}  // namespace
+}  // namespace strata::compare
