@@ -31,6 +31,10 @@ STRATA_WIDEST void Add2(const float* __restrict a, const float* __restrict b, fl
                         size_t n) {
   for (size_t i = 0; i < n; ++i) out[i] = a[i] + b[i];
 }
+STRATA_WIDEST void Add3(const float* const* in, float* __restrict out, size_t n) {
+  const float* __restrict a = in[0], * __restrict b = in[1], * __restrict c = in[2];
+  for (size_t i = 0; i < n; ++i) out[i] = (a[i] + b[i]) + c[i];
+}
 STRATA_WIDEST void Add4(const float* const* in, float* __restrict out, size_t n) {
   const float* __restrict a = in[0], * __restrict b = in[1], * __restrict c = in[2];
   const float* __restrict d = in[3];
@@ -89,6 +93,7 @@ class StreamLoop {
     const size_t k = read_.size();
     if (k == 1) return Copy(in[0], out, n);
     if (k == 2) return Add2(in[0], in[1], out, n);
+    if (k == 3) return Add3(in, out, n);
     Add4(in, out, n);
     for (size_t r = 4; r + 4 <= k; r += 4) Add4To(in + r, out, n);
   }

@@ -36,8 +36,8 @@ std::vector<Vector> Vectors(size_t count, size_t n);
 
 // What a kernel reads and writes, each thing once.
 struct Traffic {
-  size_t n = 0;  // elements of each vector
-  size_t reads = 0;
+  size_t n = 0;        // elements of each vector
+  size_t reads = 0;    // with writes: 1 to 4, or 8, 12, 16
   size_t updates = 0;  // vectors that are read and written
   size_t writes = 0;
   size_t payload_read = 0;  // bytes

@@ -91,6 +91,7 @@ TEST(ShardCodecs, APayloadThatNoEncoderMakesIsRefusedAndTheNextOneTaken) {
   shard.DeliverForOne(node, InitFrame(record, 0, 0, Floats(kElements, 0.0f)));
   wire::Frame bad = Encoded(record, 0, 0, Compression::kInt8);
   std::vector<std::byte> bytes(bad.payload.data(), bad.payload.data() + bad.payload.size());
+  ASSERT_FALSE(bytes.empty());
   bytes.back() = std::byte{0x80};
   SetPayload(bytes, &bad);
   const wire::Frame refusal = shard.DeliverForOne(node, bad);
