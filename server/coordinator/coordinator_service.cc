@@ -73,7 +73,7 @@ void CoordinatorService::EndFollowers() {
   loop_
       .Run([this] {
         for (const auto& [job, queues] : followers_) {
-          for (const auto& queue : queues) queue->Close();
+          for (const auto& [queue, reports] : queues) queue->Close();
         }
       })
       .IgnoreError();
@@ -204,14 +204,14 @@ grpc::Status CoordinatorService::Follow(grpc::ServerContext* context,
     proto::FollowEvent event;
     *event.mutable_status() = *status;
     queue->Push(event);
-    if (!IsLast(event)) followers_[job].insert(queue);
+    if (!IsLast(event)) followers_[job].emplace(queue, request->reports());
     return absl::OkStatus();
   });
   if (!found.ok()) return found;
   grpc::Status result(grpc::StatusCode::UNAVAILABLE, "the coordinator ends the stream");
   while (!queue->IsDone() && !context->IsCancelled()) {
     const std::optional<proto::FollowEvent> event = queue->Pop(kFollowerCheck);
-    if (!event.has_value() || (event->has_report() && !request->reports())) continue;
+    if (!event.has_value()) continue;
     if (!writer->Write(*event)) break;
     if (!IsLast(*event)) continue;
     result = grpc::Status::OK;
@@ -244,7 +244,7 @@ grpc::Status CoordinatorService::GetTrace(grpc::ServerContext* context,
     absl::StatusOr<CoordinatorCore::TraceFound> trace = core_.GetTrace(job, clock_.Now());
     if (!trace.ok()) return trace.status();
     found = *std::move(trace);
-    if (!found.complete) followers_[job].insert(queue);
+    if (!found.complete) followers_[job].emplace(queue, /*reports=*/false);
     return absl::OkStatus();
   };
   grpc::Status status = Run(look);
@@ -282,7 +282,9 @@ void CoordinatorService::Forget(JobId job) {
 void CoordinatorService::Notify(JobId job, const proto::FollowEvent& event) {
   const auto it = followers_.find(job);
   if (it == followers_.end()) return;
-  for (const auto& queue : it->second) queue->Push(event);
+  for (const auto& [queue, reports] : it->second) {
+    if (reports || !event.has_report()) queue->Push(event);
+  }
 }
 
 }  // namespace strata::server

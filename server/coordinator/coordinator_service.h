@@ -4,7 +4,6 @@
 #include <atomic>
 #include <map>
 #include <memory>
-#include <set>
 #include <string>
 
 #include "absl/time/time.h"
@@ -86,7 +85,8 @@ class CoordinatorService final : public proto::Coordinator::Service, private Coo
   // The loop's thread's.
   CoordinatorCore core_;
   std::map<SessionId, std::shared_ptr<SessionQueue>> sessions_;
-  std::map<JobId, std::set<std::shared_ptr<FollowQueue>>> followers_;
+  // By job; whether they want the ranks' reports, too.
+  std::map<JobId, std::map<std::shared_ptr<FollowQueue>, bool>> followers_;
 
   ControlLoop loop_;  // ends before what its thread uses
 };

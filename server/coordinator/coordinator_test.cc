@@ -78,6 +78,18 @@ TEST_F(CoordinatorTest, AJobRunsFromSubmissionToItsEndAndFollowersSeeItAll) {
     EXPECT_TRUE(last.ok()) << last.status();
   });
   following.WaitForNotification();
+  const auto asking_client = control::CoordinatorClient::Create(
+      {.coordinator = options_.listen, .deadline = absl::Seconds(20), .reports = true});
+  absl::Notification asking;
+  int reports = 0;
+  std::thread asker([&] {
+    const auto last = asking_client->Follow(job, [&](const proto::FollowEvent& event) {
+      reports += event.has_report() ? 1 : 0;
+      if (!asking.HasBeenNotified()) asking.Notify();
+    });
+    EXPECT_TRUE(last.ok()) << last.status();
+  });
+  asking.WaitForNotification();
   FakeDaemon server(options_.listen, FakeDaemon::Server("s1", {5001, 5002}));
   FakeDaemon worker(options_.listen, FakeDaemon::Worker("w1", 2));
   ASSERT_TRUE(server.Start().ok());
@@ -85,13 +97,16 @@ TEST_F(CoordinatorTest, AJobRunsFromSubmissionToItsEndAndFollowersSeeItAll) {
   ASSERT_TRUE(worker.WaitFor(proto::CoordinatorMessage::kJobMetrics, job.value()));
   worker.Finish(job.value());
   follower.join();
+  asker.join();
 
   EXPECT_EQ(events.front().status().reason(), "waits for a worker node: none has registered");
   EXPECT_EQ(events.back().status().state(), proto::FINISHED);
   EXPECT_EQ(events.back().status().chunks(), 1);
   EXPECT_EQ(events.back().status().run_dir(), "/runs/job");
+  EXPECT_EQ(reports, 2);  // one of each rank, for who asks
   int records = 0;
   for (const proto::FollowEvent& event : events) {
+    EXPECT_FALSE(event.has_report());
     if (!event.has_metrics()) continue;
     ++records;
     EXPECT_EQ(event.metrics().samples(), 1280);
