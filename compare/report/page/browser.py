@@ -29,6 +29,10 @@ FLAGS = [
 START = 'in=$1; out=$2; shift 2; exec "$@" 3<&"$in" 4>&"$out"'
 
 
+# What any page is held to, in the page itself; beside this file.
+CHECKS = os.path.join(os.path.dirname(os.path.abspath(__file__)), "page_checks.js")
+
+
 class BrowserError(Exception):
     """The browser is not there, has gone, or does not answer; or the page threw."""
 
@@ -132,6 +136,31 @@ class Browser:
     def settle(self):
         """Until two frames have been drawn, and what observers of sizes do is done."""
         self.run("new Promise(r => requestAnimationFrame(() => requestAnimationFrame(() => r(1))))")
+
+    def inspect(self, path, width, scheme, charts):
+        """Opens a page with CHECKS in it; what is wrong before anything is looked at, where so many
+        charts are to be drawn."""
+        self.show_as(width, scheme)
+        self.open(path)
+        with open(CHECKS, encoding="utf-8") as file:
+            self.run(file.read())
+        found = list(self.complaints)
+        found += [f"asks for {url[:100]}" for url in self.requests if not url.startswith("file:")]
+        drawn = self.run("document.body.dataset.charts")
+        if drawn != f"{charts} drawn":
+            found.append(f"charts: {drawn}")
+        return found
+
+    def unreadable(self):
+        """What of the inspected page cannot be read, or is not where it should be."""
+        found = []
+        if self.run("checks.overflow()") > 0:
+            found.append(f"page is {self.run('checks.overflow()')} px wider than the window")
+        found += [f"sticks out: {text}" for text in self.run("checks.sticksOut()")]
+        found += [f"runs into the next cell: {text}" for text in self.run("checks.spills()")]
+        found += [f"smaller than 12 px: {text}" for text in self.run("checks.small()")]
+        found += [f"contrast {ratio:.1f}: {text}" for ratio, text in self.run("checks.pale()")]
+        return found
 
     def run(self, script):
         """The value of an expression, or of its promise."""

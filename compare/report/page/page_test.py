@@ -15,7 +15,6 @@ sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 from browser import Browser  # noqa: E402
 
 WRITE_SAMPLE = os.path.abspath("compare/report/write_sample_report")
-CHECKS = os.path.join(os.path.dirname(os.path.abspath(__file__)), "page_checks.js")
 HOSTILE = "</script><b>\"'&amp;<!--"
 VIEWS = [(width, scheme) for width in (1280, 400) for scheme in ("light", "dark")]
 # Of the sample's eight modes: the last has failed with all seeds, and none but lazy and async ones
@@ -66,25 +65,13 @@ def interval_findings(browser):
 
 def findings(browser, path, width, scheme, expected=None):
     """All that is wrong with a page, seen so; `expected`: instead of IN_CHART."""
-    browser.show_as(width, scheme)
-    browser.open(path)
-    with open(CHECKS, encoding="utf-8") as file:
-        browser.run(file.read())
-    found = list(browser.complaints)
-    found += [f"asks for {url[:100]}" for url in browser.requests if not url.startswith("file:")]
-    drawn = browser.run("document.body.dataset.charts")
-    if drawn != f"{len(IN_CHART)} drawn":
-        found.append(f"charts: {drawn}")
+    found = browser.inspect(path, width, scheme, len(IN_CHART))
     found += chart_findings(browser, scheme, expected)
-    found += interval_findings(browser) if drawn and not expected else []
+    if browser.run("document.body.dataset.charts") and not expected:
+        found += interval_findings(browser)
     browser.run("document.querySelectorAll('details').forEach(d => { d.open = true; })")
     browser.settle()
-    if browser.run("checks.overflow()") > 0:
-        found.append(f"page is {browser.run('checks.overflow()')} px wider than the window")
-    found += [f"sticks out: {text}" for text in browser.run("checks.sticksOut()")]
-    found += [f"runs into the next cell: {text}" for text in browser.run("checks.spills()")]
-    found += [f"smaller than 12 px: {text}" for text in browser.run("checks.small()")]
-    found += [f"contrast {ratio:.1f}: {text}" for ratio, text in browser.run("checks.pale()")]
+    found += browser.unreadable()
     card = browser.run("getComputedStyle(document.querySelector('section')).backgroundColor")
     for colour in browser.run("palette")[scheme]:
         rgb = "rgb(%d, %d, %d)" % tuple(int(colour[at : at + 2], 16) for at in (1, 3, 5))

@@ -15,7 +15,6 @@ sys.path.insert(0, os.path.abspath("compare/report/page"))
 from browser import Browser  # noqa: E402
 
 WRITE_SAMPLE = os.path.abspath("compare/sweep/write_sample_sweep")
-CHECKS = os.path.abspath("compare/report/page/page_checks.js")
 HOSTILE = "</script><b>\"'&amp;<!--"
 VIEWS = [(width, scheme) for width in (1280, 400) for scheme in ("light", "dark")]
 # Lines of each chart; that of the second codec lacks the point that failed.
@@ -29,15 +28,7 @@ def write_sample(directory, *kind):
 
 def findings(browser, path, width, scheme, lines):
     """All that is wrong with a page, seen so."""
-    browser.show_as(width, scheme)
-    browser.open(path)
-    with open(CHECKS, encoding="utf-8") as file:
-        browser.run(file.read())
-    found = list(browser.complaints)
-    found += [f"asks for {url[:100]}" for url in browser.requests if not url.startswith("file:")]
-    drawn = browser.run("document.body.dataset.charts")
-    if drawn != f"{len(lines)} drawn":
-        found.append(f"charts: {drawn}")
+    found = browser.inspect(path, width, scheme, len(lines))
     colours = browser.run("palette")[scheme]
     for chart, count in enumerate(lines):
         for line in range(count):
@@ -46,12 +37,7 @@ def findings(browser, path, width, scheme, lines):
                 f"checks.count('chart{chart}', '{colours[line]}') : 0")
             if pixels < 8:
                 found.append(f"chart {chart}: line {line} has {pixels} pixels")
-    if browser.run("checks.overflow()") > 0:
-        found.append(f"page is {browser.run('checks.overflow()')} px wider than the window")
-    found += [f"sticks out: {text}" for text in browser.run("checks.sticksOut()")]
-    found += [f"runs into the next cell: {text}" for text in browser.run("checks.spills()")]
-    found += [f"smaller than 12 px: {text}" for text in browser.run("checks.small()")]
-    found += [f"contrast {ratio:.1f}: {text}" for ratio, text in browser.run("checks.pale()")]
+    found += browser.unreadable()
     return found
 
 
