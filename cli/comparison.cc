@@ -7,9 +7,7 @@
 #include "absl/strings/str_format.h"
 #include "cli/command.h"
 #include "cli/compare_display.h"
-#include "cli/progress.h"
 #include "cli/table.h"
-#include "common/clock.h"
 #include "common/count_of.h"
 #include "compare/campaign/campaign_plan.h"
 #include "compare/report/report.h"
@@ -31,29 +29,10 @@ int Comparison::Run(compare::Runner* runner) {
 
 absl::StatusOr<std::vector<proto::RunRecord>> Comparison::Make(
     const std::vector<compare::RunPlan>& plans, compare::Runner* runner) {
-  CompareDisplay display(stdout, TerminalColumns());
-  const RealClock clock;
   std::vector<compare::Runner*> runners;
   if (runner != nullptr) runners.push_back(runner);
-  compare::Course course(
-      plans, options_.folder, runners, &clock,
-      {.on_progress = [&](const auto& progress) { display.ShowProgress(progress); },
-       .on_run = [&](const auto& progress,
-                     const auto& record) { display.ShowEnd(progress, record); }});
-  {
-    absl::MutexLock lock(&mutex_);
-    course_ = &course;
-    if (stopped_) course.Stop();
-  }
-  auto records = course.Run();
-  {
-    absl::MutexLock lock(&mutex_);
-    course_ = nullptr;
-  }
-  display.End();
   runs_ += plans.size();
-  done_ += course.done();
-  return records;
+  return course_.Make(plans, options_.folder, runners);
 }
 
 absl::Status Comparison::Tune(compare::Runner* runner) {
@@ -95,17 +74,11 @@ absl::StatusOr<bool> Comparison::IsComplete() const {
   return *there == plans.size();
 }
 
-void Comparison::Stop() {
-  absl::MutexLock lock(&mutex_);
-  stopped_ = true;
-  if (course_ != nullptr) course_->Stop();
-}
-
 int Comparison::PrintStopped(const absl::Status& why) {
   if (absl::IsInvalidArgument(why)) return PrintError(why);
   return PrintError(
       absl::StrFormat("%s; %d of %d runs are in %s, the same command goes on with the others",
-                      why.message(), done_, runs_, options_.folder->dir()),
+                      why.message(), course_.done(), runs_, options_.folder->dir()),
       kExitFailed);
 }
 

@@ -5,10 +5,10 @@
 #include <string>
 #include <vector>
 
-#include "absl/base/thread_annotations.h"
-#include "absl/synchronization/mutex.h"
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "cli/shown_course.h"
 #include "compare/campaign/campaign_folder.h"
-#include "compare/campaign/course.h"
 #include "compare/run_record.pb.h"
 #include "compare/runner.h"
 
@@ -36,7 +36,7 @@ class Comparison {
   // the exit status; what is wrong has been said, and how to go on.
   int Run(compare::Runner* runner);
   // Run ends soon, also one that begins later; the runs that are made stay.
-  void Stop();
+  void Stop() { course_.Stop(); }
 
   // Whether no run is missing. Errors as of CampaignFolder::Load.
   absl::StatusOr<bool> IsComplete() const;
@@ -51,10 +51,8 @@ class Comparison {
 
   Options options_;
   std::string tuning_;  // in words
-  size_t runs_ = 0, done_ = 0;
-  absl::Mutex mutex_;
-  compare::Course* course_ ABSL_GUARDED_BY(mutex_) = nullptr;
-  bool stopped_ ABSL_GUARDED_BY(mutex_) = false;
+  size_t runs_ = 0;
+  ShownCourse course_;
 };
 
 }  // namespace strata::cli

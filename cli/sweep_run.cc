@@ -8,10 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "cli/command.h"
-#include "cli/compare_display.h"
-#include "cli/progress.h"
 #include "cli/table.h"
-#include "common/clock.h"
 #include "common/count_of.h"
 #include "compare/sweep/halving.h"
 #include "compare/sweep/sweep_report.h"
@@ -69,33 +66,10 @@ absl::StatusOr<compare::RungRuns> SweepRun::RunRung(size_t rung, std::vector<siz
                 static_cast<int>(plan_.rungs[rung].divisor));
     std::fflush(stdout);
   }
-  CompareDisplay display(stdout, TerminalColumns());
-  const RealClock clock;
-  compare::Course course(
-      compare::RunsOfRung(plan_, plan_.rungs[rung], points), folder_, runners, &clock,
-      {.on_progress = [&](const auto& progress) { display.ShowProgress(progress); },
-       .on_run = [&](const auto& progress,
-                     const auto& record) { display.ShowEnd(progress, record); }});
-  {
-    absl::MutexLock lock(&mutex_);
-    course_ = &course;
-    if (stopped_) course.Stop();
-  }
-  auto records = course.Run();
-  {
-    absl::MutexLock lock(&mutex_);
-    course_ = nullptr;
-  }
-  display.End();
-  done_ += course.done();
+  auto records =
+      course_.Make(compare::RunsOfRung(plan_, plan_.rungs[rung], points), folder_, runners);
   if (!records.ok()) return records.status();
   return compare::RungRuns{std::move(points), *std::move(records)};
-}
-
-void SweepRun::Stop() {
-  absl::MutexLock lock(&mutex_);
-  stopped_ = true;
-  if (course_ != nullptr) course_->Stop();
 }
 
 int SweepRun::PrintStopped(const absl::Status& why) {
@@ -104,7 +78,7 @@ int SweepRun::PrintStopped(const absl::Status& why) {
   for (const compare::Rung& rung : plan_.rungs) runs += rung.points * plan_.seeds;
   return PrintError(
       absl::StrFormat("%s; %d of %d runs are in %s, the same command goes on with the others",
-                      why.message(), done_, runs, folder_->dir()),
+                      why.message(), course_.done(), runs, folder_->dir()),
       kExitFailed);
 }
 

@@ -5,12 +5,10 @@
 #include <string>
 #include <vector>
 
-#include "absl/base/thread_annotations.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "absl/synchronization/mutex.h"
+#include "cli/shown_course.h"
 #include "compare/campaign/campaign_folder.h"
-#include "compare/campaign/course.h"
 #include "compare/runner.h"
 #include "compare/sweep/sweep_plan.h"
 #include "compare/sweep/sweep_result.h"
@@ -30,7 +28,7 @@ class SweepRun {
   // the exit status; what is wrong has been said, and how to go on.
   int Run(const std::vector<compare::Runner*>& runners);
   // Run ends soon, also one that begins later; the runs that are made stay.
-  void Stop();
+  void Stop() { course_.Stop(); }
 
   // Whether no run is missing; then Run needs no runner. Errors as of CampaignFolder::Load.
   absl::StatusOr<bool> IsComplete() const;
@@ -45,10 +43,7 @@ class SweepRun {
 
   const compare::SweepPlan plan_;
   compare::CampaignFolder* folder_;
-  size_t done_ = 0;  // runs that are there, of all rungs
-  absl::Mutex mutex_;
-  compare::Course* course_ ABSL_GUARDED_BY(mutex_) = nullptr;
-  bool stopped_ ABSL_GUARDED_BY(mutex_) = false;
+  ShownCourse course_;
 };
 
 }  // namespace strata::cli
