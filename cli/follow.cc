@@ -7,7 +7,6 @@
 #include "cli/progress.h"
 #include "cli/render.h"
 #include "cli/trace_file.h"
-#include "worker/agent/metrics_line.h"
 
 namespace strata::cli {
 namespace {
@@ -16,19 +15,13 @@ namespace {
 class JsonEvents {
  public:
   void Print(const proto::FollowEvent& event) {
-    if (event.has_metrics()) {
-      // A coordinator that restarted tells steps again.
-      const proto::MetricsRecord& record = event.metrics();
-      const bool is_window = !worker::IsLateMeasurement(record);
-      if (is_window && record.step() <= shown_step_ && !record.final()) return;
-      if (is_window) shown_step_ = record.step();
-    }
+    if (event.has_metrics() && !IsNews(event.metrics(), &shown_step_)) return;
     std::fputs(EventJson(event).c_str(), stdout);
     std::fflush(stdout);
   }
 
  private:
-  uint64_t shown_step_ = 0;
+  uint64_t shown_step_ = 0;  // see IsNews
 };
 
 // Of a job that has finished.

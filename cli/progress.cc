@@ -150,13 +150,18 @@ std::string EndLine(const proto::JobStatus& status) {
   }
 }
 
+bool IsNews(const proto::MetricsRecord& record, uint64_t* shown_step) {
+  if (worker::IsLateMeasurement(record)) return true;
+  if (record.step() <= *shown_step && !record.final()) return false;
+  *shown_step = record.step();
+  return true;
+}
+
 void ProgressDisplay::Show(const proto::FollowEvent& event) {
   if (event.has_status()) return ShowStatus(event.status());
   if (!event.has_metrics()) return;
   const proto::MetricsRecord& record = event.metrics();
-  const bool is_window = !worker::IsLateMeasurement(record);
-  if (is_window && record.step() <= shown_step_ && !record.final()) return;
-  if (is_window) shown_step_ = record.step();
+  if (!IsNews(record, &shown_step_)) return;
   // On a terminal the live line tells the rest; what was measured stays.
   if (columns_ > 0 && !record.has_test_accuracy()) return;
   Line(MetricsText(record, status_));

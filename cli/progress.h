@@ -1,6 +1,7 @@
 #ifndef STRATA_CLI_PROGRESS_H_
 #define STRATA_CLI_PROGRESS_H_
 
+#include <cstdint>
 #include <cstdio>
 #include <string>
 
@@ -22,6 +23,10 @@ std::string ProgressLine(const proto::JobStatus& status);
 
 // The same for one line of metrics.jsonl, with its step in front.
 std::string MetricsText(const proto::MetricsRecord& record, const proto::JobStatus& status);
+
+// Whether a record is to be shown: a coordinator that restarted tells windows of steps again.
+// `shown_step` is the end of the newest window that was shown.
+bool IsNews(const proto::MetricsRecord& record, uint64_t* shown_step);
 
 // "job 3 (lenet): finished in 1:23, test accuracy 0.8812" and such; one line.
 std::string EndLine(const proto::JobStatus& status);
@@ -50,7 +55,7 @@ class ProgressDisplay {
   bool live_ = false;
   std::string said_;
   proto::Wait said_wait_;
-  uint64_t shown_step_ = 0;  // a coordinator that restarted tells steps again
+  uint64_t shown_step_ = 0;  // see IsNews
   proto::JobStatus status_;
 };
 
