@@ -126,9 +126,10 @@ OptimizerParams ParamsOf(OptimizerKind kind) {
   return params;
 }
 
-constexpr OptimizerKind kKinds[] = {OptimizerKind::kSgd, OptimizerKind::kMomentumSgd,
+constexpr OptimizerKind kKinds[] = {OptimizerKind::kSgd,      OptimizerKind::kMomentumSgd,
                                     OptimizerKind::kNesterov, OptimizerKind::kAdam,
-                                    OptimizerKind::kAdamW};
+                                    OptimizerKind::kAdamW,    OptimizerKind::kRmspropWarmup,
+                                    OptimizerKind::kMean};
 
 // Buffers of one optimizer: weights, state and a gradient.
 struct Trained {
@@ -164,7 +165,12 @@ TEST_P(KernelsConformance, OptimizersHaveTheBitsOfThePlainLoopOverSeveralUpdates
       for (size_t n : Sizes()) {
         Trained got(kind, n, n % 4), expected(kind, n, 0);
         for (uint64_t update = 1; update <= 3; ++update) {
-          const OptimizerStep step = {0.05f / update, decay, 1.0f / 128, update};
+          const OptimizerStep step = {.lr = 0.05f / update,
+                                      .decay = decay,
+                                      .gradient_scale = 1.0f / 128,
+                                      .update = update,
+                                      .sgd_share = 0.25f * update,
+                                      .rms_share = 0.01f / update};
           const OptimizerParams params = ParamsOf(kind);
           kernels().optimize(params, step, got.gradient.data(), got.w.data(), got.next.data(),
                              got.State(0), got.State(1), n);

@@ -17,6 +17,8 @@ struct OptimizerStep {
   float decay = 0.0f;           // weight_decay * the segment's decay multiplier
   float gradient_scale = 1.0f;  // g = gradient_scale * gradient_sum
   uint64_t update = 1;          // from 1; Adam's t
+  float sgd_share = 1.0f;       // RMSprop warm-up's a
+  float rms_share = 0.0f;       // and b
   bool far = false;             // w_out is written as sum_far writes
 };
 

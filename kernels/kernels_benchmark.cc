@@ -95,7 +95,8 @@ void RegisterKernelBenchmarks(const std::vector<BenchmarkSize>& sizes) {
     for (const auto& [name, kind] :
          {std::pair("sgd", OptimizerKind::kSgd), std::pair("momentum", OptimizerKind::kMomentumSgd),
           std::pair("nesterov", OptimizerKind::kNesterov), std::pair("adam", OptimizerKind::kAdam),
-          std::pair("adamw", OptimizerKind::kAdamW)}) {
+          std::pair("adamw", OptimizerKind::kAdamW),
+          std::pair("rmsprop_warmup", OptimizerKind::kRmspropWarmup)}) {
       add(absl::StrCat(name, "/", size.name),
           [=, kind = kind](benchmark::State& state) { RunOptimize(state, kind, n); });
     }

@@ -27,6 +27,17 @@ void Optimize(const OptimizerParams& p, const OptimizerStep& step, const float* 
     const float w = w_in[i];
     const float g = step.gradient_scale * gradient_sum[i];
     const float decayed = g + step.decay * w;
+    if (p.kind == OptimizerKind::kMean) {
+      w_out[i] = g;
+      continue;
+    }
+    if (p.kind == OptimizerKind::kRmspropWarmup) {
+      state0[i] = p.beta2 * state0[i] + (1.0f - p.beta2) * (decayed * decayed);
+      const float share = step.sgd_share + step.rms_share / (std::sqrt(state0[i]) + p.epsilon);
+      state1[i] = p.momentum * state1[i] - share * decayed;
+      w_out[i] = w + step.lr * state1[i];
+      continue;
+    }
     float direction = decayed;
     if (p.kind == OptimizerKind::kMomentumSgd) {
       state0[i] = p.momentum * state0[i] + decayed;

@@ -21,6 +21,18 @@ TEST(ApplyUpdate, GivesEachRunItsOwnRateAndDecay) {
             (std::vector<float>{1.0f - 0.25f * 2.5f, 2.0f - 0.25f * 5.0f, 3.0f - 0.5f * 8.0f}));
 }
 
+TEST(ApplyUpdate, RunsThatAreAveragedBecomeTheMean) {
+  OptimizerParams params;
+  params.kind = OptimizerKind::kSgd;
+  const std::vector<OptimizerRun> runs = {{.offset = 0, .count = 1},
+                                          {.offset = 1, .count = 2, .averaged = true}};
+  const std::vector<float> sum = {4.0f, 8.0f, 16.0f};
+  std::vector<float> w = {1.0f, 2.0f, 3.0f};
+  ApplyUpdate(Cpu(), params, {.lr = 0.5, .gradient_scale = 0.25f}, runs, sum.data(), w.data(),
+              w.data(), nullptr, nullptr);
+  EXPECT_EQ(w, (std::vector<float>{0.5f, 2.0f, 4.0f}));
+}
+
 TEST(ApplyUpdate, KeepsStateOfEveryRunInPlace) {
   OptimizerParams params;
   params.kind = OptimizerKind::kMomentumSgd;

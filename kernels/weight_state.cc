@@ -4,8 +4,6 @@
 #include <utility>
 
 #include "common/copies.h"
-#include "common/job/consistency.h"
-#include "common/job/job.h"
 #include "kernels/update.h"
 
 namespace strata::kernels {
@@ -18,21 +16,6 @@ std::shared_ptr<float> Zeros(BufferPool& pool, uint32_t count) {
 }
 
 }  // namespace
-
-UpdateRule UpdateRuleOf(const proto::Job& job, uint64_t samples_per_epoch) {
-  return {.optimizer = SharedOptimizerOf(job),
-          .schedule = SharedScheduleOf(job),
-          .samples_per_epoch = samples_per_epoch,
-          .epochs = job.epochs(),
-          .has_multipliers = !HasLocalSteps(job)};
-}
-
-UpdateRule LocalUpdateRuleOf(const proto::Job& job, uint64_t samples_per_epoch) {
-  return {.optimizer = OptimizerParamsOf(job.optimizer()),
-          .schedule = job.schedule(),
-          .samples_per_epoch = samples_per_epoch,
-          .epochs = job.epochs()};
-}
 
 WeightState::WeightState(const Kernels& kernels, BufferPool& pool, const UpdateRule& rule,
                          uint32_t elements, std::vector<OptimizerRun> runs)
@@ -55,12 +38,8 @@ void WeightState::Seed(const Bytes& weights, uint64_t checksum) {
 
 void WeightState::Apply(const Bytes& gradient_sum, float scale, uint64_t samples, double damping) {
   samples_ += samples;
-  Update update;
-  update.lr =
-      LearningRateAt(rule_.schedule, samples_, rule_.samples_per_epoch, rule_.epochs) * damping;
+  Update update = UpdateAt(rule_, samples_, ++updates_, damping);
   update.gradient_scale = scale;
-  update.number = ++updates_;
-  update.far = rule_.far;
   std::shared_ptr<float> zeros;
   if (gradient_sum.empty()) zeros = Zeros(pool_, elements_);
   const float* gradient = gradient_sum.empty() ? zeros.get() : gradient_sum.floats();
@@ -68,6 +47,12 @@ void WeightState::Apply(const Bytes& gradient_sum, float scale, uint64_t samples
   ApplyUpdate(kernels_, rule_.optimizer, update, runs_, gradient, weights_.floats(), next.get(),
               state0_.get(), state1_.get());
   weights_ = AsBytes(next, elements_);
+  ++version_;
+}
+
+void WeightState::Skip() {
+  if (rule_.optimizer.kind == OptimizerKind::kMean)
+    weights_ = AsBytes(Zeros(pool_, elements_), elements_);
   ++version_;
 }
 

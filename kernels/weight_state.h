@@ -9,26 +9,10 @@
 #include "common/buffer_pool.h"
 #include "common/bytes.h"
 #include "common/job/arena.h"
-#include "common/job/optimizer.h"
 #include "kernels/kernels.h"
-#include "proto/job.pb.h"
+#include "kernels/update_rule.h"
 
 namespace strata::kernels {
-
-// How a job's weights are updated, the same for all of its chunks.
-struct UpdateRule {
-  OptimizerParams optimizer;
-  proto::Schedule schedule;
-  uint64_t samples_per_epoch = 0;
-  uint32_t epochs = 1;
-  bool has_multipliers = true;  // the layout's, of learning rate and decay
-  bool far = false;             // as in OptimizerStep
-};
-
-// Of the weights that all nodes share, on servers or in a ring; and of those that each node has in
-// local steps: the job's own optimizer. REQUIRES: the job's defaults are filled in.
-UpdateRule UpdateRuleOf(const proto::Job& job, uint64_t samples_per_epoch);
-UpdateRule LocalUpdateRuleOf(const proto::Job& job, uint64_t samples_per_epoch);
 
 // The weights of one chunk, or of a part of it, with their optimizer state. Weights are immutable
 // buffers: an update writes a new one, so answers on their way out keep reading the old one.
@@ -50,8 +34,9 @@ class WeightState {
   // One optimizer update with the mean gradient gradient_sum * scale over `samples` more samples;
   // an empty sum is a zero gradient. Counts one version. REQUIRES: seeded.
   void Apply(const Bytes& gradient_sum, float scale, uint64_t samples, double damping);
-  // Counts a version in which no node had a sample: weights and state stay.
-  void Skip() { ++version_; }
+  // Counts a version in which no node had a sample: weights and state stay. Where weights are mean
+  // gradients, there is none.
+  void Skip();
   // Other weights in place of these; the optimizer's state and counts stay. REQUIRES: seeded,
   // `elements` fp32.
   void Replace(Bytes weights) { weights_ = std::move(weights); }

@@ -58,6 +58,11 @@ uint32_t DefaultChunkElements(uint64_t elements, uint32_t shards) {
   return static_cast<uint32_t>(chunk_bytes / kBytesPerElement);
 }
 
+bool IsAlike(const OptimizerRun& a, const OptimizerRun& b) {
+  return a.lr_multiplier == b.lr_multiplier && a.decay_multiplier == b.decay_multiplier &&
+         a.averaged == b.averaged;
+}
+
 absl::Status ValidateLayout(const proto::Layout& layout) {
   if (layout.segments().empty()) return absl::InvalidArgumentError("layout: no tensors");
   uint64_t end = 0;
@@ -111,9 +116,9 @@ std::vector<OptimizerRun> RunsOf(const proto::Layout& layout, uint64_t begin, ui
     const OptimizerRun run = {.offset = at - begin,
                               .count = stop - at,
                               .lr_multiplier = segment->lr_multiplier(),
-                              .decay_multiplier = segment->decay_multiplier()};
-    if (!runs.empty() && runs.back().lr_multiplier == run.lr_multiplier &&
-        runs.back().decay_multiplier == run.decay_multiplier) {
+                              .decay_multiplier = segment->decay_multiplier(),
+                              .averaged = segment->averaged()};
+    if (!runs.empty() && IsAlike(runs.back(), run)) {
       runs.back().count += run.count;
     } else {
       runs.push_back(run);

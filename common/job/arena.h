@@ -11,12 +11,13 @@
 
 namespace strata {
 
-// A range of one chunk in which learning-rate and decay multipliers are constant.
+// A range of one chunk that is updated alike.
 struct OptimizerRun {
   size_t offset = 0;  // elements from the chunk's start
   size_t count = 0;
   float lr_multiplier = 1.0f;
   float decay_multiplier = 1.0f;
+  bool averaged = false;  // see Segment in proto/control.proto
 };
 
 // How a job's arena is cut into chunks. Immutable.

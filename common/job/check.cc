@@ -8,6 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
+#include "common/job/check_optimizer.h"
 #include "common/job/consistency.h"
 #include "common/job/encoding.h"
 #include "common/job/job.h"
@@ -96,28 +97,6 @@ absl::Status CheckData(const proto::Job& job) {
     }
   }
   return CheckEpochHoldsABatch(job);
-}
-
-absl::Status CheckOptimizer(const proto::Optimizer& optimizer) {
-  if (optimizer.kind_case() == proto::Optimizer::KIND_NOT_SET) {
-    return Refuse("optimizer: one kind is required");
-  }
-  const std::string kind =
-      proto::Optimizer::descriptor()->FindFieldByNumber(optimizer.kind_case())->name();
-  const auto name = [&](const char* field) {
-    return absl::StrFormat("optimizer.%s.%s", kind, field);
-  };
-  const OptimizerParams params = OptimizerParamsOf(optimizer);
-  const bool adam = StateVectors(params.kind) == 2;
-  const absl::Status decay = NotNegative(name("weight_decay").c_str(), params.weight_decay);
-  if (!decay.ok()) return decay;
-  if (StateVectors(params.kind) == 1) {
-    return InHalfOpenRange(name("momentum").c_str(), params.momentum, 0, 1);
-  }
-  if (!adam) return absl::OkStatus();
-  return All({InHalfOpenRange(name("beta1").c_str(), params.beta1, 0, 1),
-              InHalfOpenRange(name("beta2").c_str(), params.beta2, 0, 1),
-              Positive(name("epsilon").c_str(), params.epsilon)});
 }
 
 absl::Status CheckStep(const proto::Step& step) {
@@ -320,7 +299,8 @@ absl::Status ValidateJob(const proto::Job& job) {
   return All({CheckName(job.name()), CheckWork(job), CheckTrace(job), CheckShape(job),
               CheckData(job), CheckOptimizer(job.optimizer()), CheckEncodings(job),
               CheckSchedule(job), CheckConsistency(job.consistency()), CheckMode(job),
-              CheckDebug(job), CheckEvaluation(job.evaluation()),
+              CheckRecipe(job), CheckBatchNorm(job), CheckDebug(job),
+              CheckEvaluation(job.evaluation()),
               InRange("metrics.every_steps", job.metrics().every_steps(), 1, UINT32_MAX)});
 }
 

@@ -169,6 +169,11 @@ uint64_t StepsPerClock(const proto::Job& job) {
   return HasLocalSteps(job) ? consistency.lazy().local_steps() : 1;
 }
 
+bool AppliesOnNodes(const proto::Job& job) {
+  const bool needs_norms = job.optimizer().has_lars() || job.optimizer().clip_norm() > 0;
+  return needs_norms && IsInStep(job.consistency()) && !HasLocalSteps(job);
+}
+
 bool IsInStep(const proto::Consistency& consistency) {
   if (consistency.has_sync()) return true;
   const proto::Lazy& lazy = consistency.lazy();
@@ -183,6 +188,7 @@ std::optional<DelayCompensation> CompensationOf(const proto::Consistency& consis
 }
 
 OptimizerParams SharedOptimizerOf(const proto::Job& job) {
+  if (AppliesOnNodes(job)) return {.kind = OptimizerKind::kMean};
   if (!HasLocalSteps(job)) return OptimizerParamsOf(job.optimizer());
   const float momentum = job.consistency().lazy().outer().momentum();
   return {.kind = momentum > 0 ? OptimizerKind::kNesterov : OptimizerKind::kSgd,
@@ -191,7 +197,7 @@ OptimizerParams SharedOptimizerOf(const proto::Job& job) {
 }
 
 proto::Schedule SharedScheduleOf(const proto::Job& job) {
-  if (!HasLocalSteps(job)) return job.schedule();
+  if (!HasLocalSteps(job)) return ScheduleOf(job);
   // The center's rate, too: each node has its share of it.
   const proto::Async& async = job.consistency().async();
   proto::Schedule constant;

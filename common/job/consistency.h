@@ -41,6 +41,10 @@ std::string ModeName(const proto::Consistency& consistency);
 bool HasLocalSteps(const proto::Job& job);
 // Steps of a node per clock of the exchange.
 uint64_t StepsPerClock(const proto::Job& job);
+// Whether whoever keeps weights for all nodes only averages gradients, and each node applies the
+// optimizer to weights of its own, because it needs norms over all of them: LARS, and clipping of
+// the mean gradient.
+bool AppliesOnNodes(const proto::Job& job);
 // Whether a clock is answered when all nodes have pushed it, so that all of them get the same
 // versions: what a ring can do.
 bool IsInStep(const proto::Consistency& consistency);

@@ -33,6 +33,23 @@ void FillAdam(float weight_decay, AdamKind* optimizer) {
   if (!optimizer->has_weight_decay()) optimizer->set_weight_decay(weight_decay);
 }
 
+void FillLars(proto::Lars* optimizer) {
+  if (!optimizer->has_momentum()) optimizer->set_momentum(kMomentum);
+  if (!optimizer->has_weight_decay()) optimizer->set_weight_decay(5e-4f);
+  if (!optimizer->has_coefficient()) optimizer->set_coefficient(1e-3f);
+}
+
+// Akiba et al. 2017, section 3.2.
+void FillRmspropWarmup(proto::RmspropWarmup* optimizer) {
+  if (!optimizer->has_momentum()) optimizer->set_momentum(kMomentum);
+  if (!optimizer->has_decay()) optimizer->set_decay(0.99f);
+  if (!optimizer->has_epsilon()) optimizer->set_epsilon(kEpsilon);
+  if (!optimizer->has_rms_lr()) optimizer->set_rms_lr(3e-4f);
+  if (!optimizer->has_center_epochs()) optimizer->set_center_epochs(10);
+  if (!optimizer->has_width_epochs()) optimizer->set_width_epochs(5);
+  if (!optimizer->has_weight_decay()) optimizer->set_weight_decay(0.0f);
+}
+
 void FillOptimizer(proto::Optimizer* optimizer) {
   switch (optimizer->kind_case()) {
     case proto::Optimizer::kSgd:
@@ -47,6 +64,10 @@ void FillOptimizer(proto::Optimizer* optimizer) {
       return FillAdam(0.0f, optimizer->mutable_adam());
     case proto::Optimizer::kAdamw:
       return FillAdam(0.01f, optimizer->mutable_adamw());
+    case proto::Optimizer::kLars:
+      return FillLars(optimizer->mutable_lars());
+    case proto::Optimizer::kRmspropWarmup:
+      return FillRmspropWarmup(optimizer->mutable_rmsprop_warmup());
   }
 }
 

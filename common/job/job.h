@@ -39,6 +39,16 @@ absl::Status ValidateJob(const proto::Job& job);
 // REQUIRES: defaults filled in.
 OptimizerParams OptimizerParamsOf(const proto::Optimizer& optimizer);
 
+// The job's schedule with linear scaling (base_batch) done.
+proto::Schedule ScheduleOf(const proto::Job& job);
+
+// RMSprop warm-up's a and b in epoch `epoch`, at the learning rate `lr` of then; formulas in
+// proto/job.proto.
+struct RmspropShares {
+  double sgd = 1, rms = 0;
+};
+RmspropShares RmspropSharesAt(const OptimizerParams& params, double epoch, double lr);
+
 // The learning rate once `samples` have been applied; `samples_per_epoch` > 0 unless the schedule
 // has neither warm-up nor shape; `epochs` is the job's. Computed in double, the same on every host.
 // Warm-up's first update has the rate of samples = 0 plus one batch's worth: pass the samples

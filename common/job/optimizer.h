@@ -5,7 +5,15 @@
 
 namespace strata {
 
-enum class OptimizerKind : uint8_t { kSgd, kMomentumSgd, kNesterov, kAdam, kAdamW };
+enum class OptimizerKind : uint8_t {
+  kSgd,
+  kMomentumSgd,
+  kNesterov,
+  kAdam,
+  kAdamW,
+  kRmspropWarmup,
+  kMean,  // w = g: what is not trained, or is only averaged here
+};
 
 // Constants of one optimizer, formulas in proto/job.proto; those that a kind does not use are
 // ignored.
@@ -16,18 +24,23 @@ struct OptimizerParams {
   float beta2 = 0.999f;
   float epsilon = 1e-8f;
   float weight_decay = 0.0f;
+  // kRmspropWarmup, whose decay is beta2.
+  float rms_lr = 3e-4f, center_epochs = 10.0f, width_epochs = 5.0f;
 };
 
-// fp32 state vectors per element: 0 (SGD), 1 (momentum, Nesterov: v), 2 (Adam, AdamW: m, v).
+// fp32 state vectors per element: 0 (SGD, mean), 1 (momentum, Nesterov: v), 2 (Adam, AdamW: m, v;
+// RMSprop warm-up: m, d).
 constexpr int StateVectors(OptimizerKind kind) {
   switch (kind) {
     case OptimizerKind::kSgd:
+    case OptimizerKind::kMean:
       return 0;
     case OptimizerKind::kMomentumSgd:
     case OptimizerKind::kNesterov:
       return 1;
     case OptimizerKind::kAdam:
     case OptimizerKind::kAdamW:
+    case OptimizerKind::kRmspropWarmup:
       return 2;
   }
   return 0;

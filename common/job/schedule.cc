@@ -31,8 +31,37 @@ OptimizerParams OptimizerParamsOf(const proto::Optimizer& optimizer) {
               .beta2 = optimizer.adamw().beta2(),
               .epsilon = optimizer.adamw().epsilon(),
               .weight_decay = optimizer.adamw().weight_decay()};
+    case proto::Optimizer::kLars:
+      return {.kind = OptimizerKind::kMomentumSgd,
+              .momentum = optimizer.lars().momentum(),
+              .weight_decay = optimizer.lars().weight_decay()};
+    case proto::Optimizer::kRmspropWarmup:
+      return {.kind = OptimizerKind::kRmspropWarmup,
+              .momentum = optimizer.rmsprop_warmup().momentum(),
+              .beta2 = optimizer.rmsprop_warmup().decay(),
+              .epsilon = optimizer.rmsprop_warmup().epsilon(),
+              .weight_decay = optimizer.rmsprop_warmup().weight_decay(),
+              .rms_lr = optimizer.rmsprop_warmup().rms_lr(),
+              .center_epochs = optimizer.rmsprop_warmup().center_epochs(),
+              .width_epochs = optimizer.rmsprop_warmup().width_epochs()};
   }
   return {};
+}
+
+proto::Schedule ScheduleOf(const proto::Job& job) {
+  proto::Schedule schedule = job.schedule();
+  if (schedule.base_batch() == 0) return schedule;
+  const double batch = static_cast<double>(job.ranks()) * job.data().batch_per_rank();
+  schedule.set_base_lr(static_cast<float>(schedule.base_lr() * batch / schedule.base_batch()));
+  return schedule;
+}
+
+RmspropShares RmspropSharesAt(const OptimizerParams& params, double epoch, double lr) {
+  const double past = (epoch - params.center_epochs) / params.width_epochs;  // in widths
+  RmspropShares shares;
+  shares.sgd = past < 0 ? 0.5 * std::exp(2 * past) : std::min(1.0, 0.5 + past);
+  if (shares.sgd < 1) shares.rms = (1 - shares.sgd) * params.rms_lr / lr;
+  return shares;
 }
 
 double LearningRateAt(const proto::Schedule& schedule, uint64_t samples, uint64_t samples_per_epoch,

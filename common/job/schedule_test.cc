@@ -72,6 +72,43 @@ TEST(LearningRateAt, CosineStaysAtItsEnd) {
   EXPECT_DOUBLE_EQ(At(schedule, 99999), 0.125);
 }
 
+TEST(ScheduleOf, ScalesTheRateWithTheSamplesOfAStep) {
+  proto::Job job;
+  ASSERT_TRUE(ApplySettings({"ranks=8", "data.batch_per_rank=64", "schedule.base_lr=0.125",
+                             "schedule.base_batch=256"},
+                            &job)
+                  .ok());
+  FillDefaults(&job);
+  EXPECT_EQ(strata::ScheduleOf(job).base_lr(), 0.25f);
+  job.mutable_schedule()->set_base_batch(0);
+  EXPECT_EQ(strata::ScheduleOf(job).base_lr(), 0.125f);
+}
+
+TEST(RmspropShares, PassFromRmspropToSgdWithoutAStepOrAKink) {
+  OptimizerParams params;
+  params.rms_lr = 0.25f;
+  params.center_epochs = 10;
+  params.width_epochs = 5;
+  const auto sgd = [&](double epoch) { return RmspropSharesAt(params, epoch, 0.5).sgd; };
+  EXPECT_NEAR(sgd(0), 0.5 * std::exp(-4.0), 1e-12);
+  EXPECT_DOUBLE_EQ(sgd(10), 0.5);
+  EXPECT_NEAR(sgd(11), 0.7, 1e-12);
+  EXPECT_EQ(sgd(12.5), 1);
+  EXPECT_EQ(sgd(90), 1);
+  constexpr double kStep = 1e-6;
+  for (double joint : {10.0, 12.5}) {
+    EXPECT_NEAR(sgd(joint - kStep), sgd(joint + kStep), kStep) << joint;
+  }
+  // The slopes meet at the first joint.
+  const double before = (sgd(10) - sgd(10 - kStep)) / kStep;
+  const double after = (sgd(10 + kStep) - sgd(10)) / kStep;
+  EXPECT_NEAR(before, 0.2, 1e-5);
+  EXPECT_NEAR(after, 0.2, 1e-5);
+  // What SGD lacks is RMSprop's, at its own rate.
+  EXPECT_NEAR(RmspropSharesAt(params, 11, 0.5).rms, 0.3 * 0.25 / 0.5, 1e-12);
+  EXPECT_EQ(RmspropSharesAt(params, 12.5, 0).rms, 0);
+}
+
 TEST(OptimizerParamsOf, TakesEachKindsConstants) {
   const auto params = [](const char* setting) {
     proto::Job job;
@@ -91,6 +128,14 @@ TEST(OptimizerParamsOf, TakesEachKindsConstants) {
   EXPECT_EQ(adam.epsilon, 0.3f);
   EXPECT_EQ(params("optimizer.adamw={}").kind, OptimizerKind::kAdamW);
   EXPECT_EQ(params("optimizer.adamw={}").weight_decay, 0.01f);
+  EXPECT_EQ(params("optimizer.lars={}").kind, OptimizerKind::kMomentumSgd);
+  EXPECT_EQ(params("optimizer.lars={}").weight_decay, 5e-4f);
+  const OptimizerParams rmsprop = params("optimizer.rmsprop_warmup={width_epochs: 3}");
+  EXPECT_EQ(rmsprop.kind, OptimizerKind::kRmspropWarmup);
+  EXPECT_EQ(rmsprop.beta2, 0.99f);
+  EXPECT_EQ(rmsprop.rms_lr, 3e-4f);
+  EXPECT_EQ(rmsprop.center_epochs, 10);
+  EXPECT_EQ(rmsprop.width_epochs, 3);
 }
 
 }  // namespace

@@ -23,6 +23,7 @@ namespace hn = hwy::HWY_NAMESPACE;
 struct Factors {
   float lr, decay, scale, momentum, beta1, beta2, one_minus_beta1, one_minus_beta2, epsilon;
   float correct0, correct1;  // Adam's 1 / (1 - beta^t)
+  float sgd_share, rms_share;
 };
 
 Factors FactorsOf(const OptimizerParams& params, const OptimizerStep& step) {
@@ -37,6 +38,8 @@ Factors FactorsOf(const OptimizerParams& params, const OptimizerStep& step) {
   f.one_minus_beta1 = 1.0f - params.beta1;
   f.one_minus_beta2 = 1.0f - params.beta2;
   f.epsilon = params.epsilon;
+  f.sgd_share = step.sgd_share;
+  f.rms_share = step.rms_share;
   f.correct0 = static_cast<float>(1.0 / (1.0 - std::pow(static_cast<double>(params.beta1), t)));
   f.correct1 = static_cast<float>(1.0 / (1.0 - std::pow(static_cast<double>(params.beta2), t)));
   return f;
@@ -110,6 +113,28 @@ HWY_INLINE void AdamWAt(D d, const Factors& f, const float* g, const float* w_in
   Store<kFar>(hn::Sub(w, hn::Mul(hn::Set(d, f.lr), direction)), d, w_out);
 }
 
+template <bool kFar, class D>
+HWY_INLINE void RmspropWarmupAt(D d, const Factors& f, const float* g, const float* w_in,
+                                float* w_out, float* state0, float* state1) {
+  const auto w = hn::LoadU(d, w_in);
+  const auto gradient = DecayedGradient(d, f, hn::LoadU(d, g), w);
+  const auto m = hn::Add(hn::Mul(hn::Set(d, f.beta2), hn::LoadU(d, state0)),
+                         hn::Mul(hn::Set(d, f.one_minus_beta2), hn::Mul(gradient, gradient)));
+  const auto root = hn::Add(hn::Sqrt(m), hn::Set(d, f.epsilon));
+  const auto share = hn::Add(hn::Set(d, f.sgd_share), hn::Div(hn::Set(d, f.rms_share), root));
+  const auto delta =
+      hn::Sub(hn::Mul(hn::Set(d, f.momentum), hn::LoadU(d, state1)), hn::Mul(share, gradient));
+  hn::StoreU(m, d, state0);
+  hn::StoreU(delta, d, state1);
+  Store<kFar>(hn::Add(w, hn::Mul(hn::Set(d, f.lr), delta)), d, w_out);
+}
+
+template <bool kFar, class D>
+HWY_INLINE void MeanAt(D d, const Factors& f, const float* g, const float*, float* w_out, float*,
+                       float*) {
+  Store<kFar>(hn::Mul(hn::Set(d, f.scale), hn::LoadU(d, g)), d, w_out);
+}
+
 // Runs the rule over [0, n): single lanes up to where w_out is aligned, if that is asked for, then
 // whole vectors, then single lanes.
 #define STRATA_FOR_EACH(rule, kFar)                                                         \
@@ -149,6 +174,12 @@ void OptimizeTo(const OptimizerParams& params, const Factors& f, const float* gr
       return;
     case OptimizerKind::kAdamW:
       STRATA_FOR_EACH(AdamWAt, kFar);
+      return;
+    case OptimizerKind::kRmspropWarmup:
+      STRATA_FOR_EACH(RmspropWarmupAt, kFar);
+      return;
+    case OptimizerKind::kMean:
+      STRATA_FOR_EACH(MeanAt, kFar);
       return;
   }
 }

@@ -47,6 +47,7 @@ std::string NeedsEpochs(const proto::Job& job) {
   if (schedule.warmup_epochs() > 0 || schedule.has_step() || schedule.has_cosine()) {
     return "schedule: warm-up, step and cosine need";
   }
+  if (job.optimizer().has_rmsprop_warmup()) return "optimizer.rmsprop_warmup needs";
   return job.push().warmup_epochs() > 0 ? "push.warmup_epochs needs" : "";
 }
 

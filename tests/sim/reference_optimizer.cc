@@ -11,7 +11,14 @@ float DecayOf(const proto::Optimizer& optimizer) {
   if (optimizer.has_nesterov()) return optimizer.nesterov().weight_decay();
   if (optimizer.has_adam()) return optimizer.adam().weight_decay();
   if (optimizer.has_adamw()) return optimizer.adamw().weight_decay();
+  if (optimizer.has_rmsprop_warmup()) return optimizer.rmsprop_warmup().weight_decay();
   return optimizer.momentum_sgd().weight_decay();
+}
+
+float MomentumOf(const proto::Optimizer& optimizer) {
+  if (optimizer.has_nesterov()) return optimizer.nesterov().momentum();
+  if (optimizer.has_rmsprop_warmup()) return optimizer.rmsprop_warmup().momentum();
+  return optimizer.momentum_sgd().momentum();
 }
 
 // 1 / (1 - beta^t), Adam's correction of a moment that began at zero.
@@ -27,8 +34,7 @@ ReferenceOptimizer::ReferenceOptimizer(const proto::JobRecord& record, ChunkId c
       schedule_(record.job().schedule()),
       samples_per_epoch_(record.samples_per_epoch()),
       epochs_(record.job().epochs()),
-      momentum_(optimizer_.has_nesterov() ? optimizer_.nesterov().momentum()
-                                          : optimizer_.momentum_sgd().momentum()),
+      momentum_(MomentumOf(optimizer_)),
       beta1_(optimizer_.has_adam() ? optimizer_.adam().beta1() : optimizer_.adamw().beta1()),
       beta2_(optimizer_.has_adam() ? optimizer_.adam().beta2() : optimizer_.adamw().beta2()),
       epsilon_(optimizer_.has_adam() ? optimizer_.adam().epsilon() : optimizer_.adamw().epsilon()) {
@@ -42,6 +48,7 @@ ReferenceOptimizer::ReferenceOptimizer(const proto::JobRecord& record, ChunkId c
     for (uint64_t at = std::max(begin, segment.offset()); at < stop; ++at) {
       rate_multiplier_.push_back(segment.lr_multiplier());
       decay_.push_back(DecayOf(optimizer_) * segment.decay_multiplier());
+      averaged_.push_back(segment.averaged());
     }
   }
   first_.assign(elements(), 0.0f);
@@ -72,6 +79,21 @@ ReferenceOptimizer ReferenceOptimizer::Elastic(proto::JobRecord record, ChunkId 
   return Outer(std::move(record), chunk);
 }
 
+ReferenceOptimizer ReferenceOptimizer::Mean(const proto::JobRecord& record, ChunkId chunk) {
+  ReferenceOptimizer mean(record, chunk);
+  mean.all_averaged_ = true;
+  return mean;
+}
+
+bool ReferenceOptimizer::IsMean(const proto::JobRecord& record) {
+  const proto::Optimizer& optimizer = record.job().optimizer();
+  const proto::Consistency& consistency = record.job().consistency();
+  const proto::Lazy& lazy = consistency.lazy();
+  const bool in_step = !consistency.has_async() && lazy.staleness() == 0 && !lazy.has_quorum() &&
+                       lazy.local_steps() == 0 && lazy.apply() == proto::Lazy::PER_CLOCK;
+  return in_step && (optimizer.has_lars() || optimizer.clip_norm() > 0);
+}
+
 double ReferenceOptimizer::RateAt(uint64_t samples) const {
   const double base = schedule_.base_lr();
   if (samples_per_epoch_ == 0) return base;  // no epochs, so neither warm-up nor shape
@@ -92,6 +114,17 @@ double ReferenceOptimizer::RateAt(uint64_t samples) const {
   return last + (base - last) * ((1.0 + std::cos(M_PI * done)) / 2.0);
 }
 
+// a of RMSprop warm-up.
+double ReferenceOptimizer::ShareOfSgd() const {
+  if (samples_per_epoch_ == 0) return 1;
+  const double epoch = static_cast<double>(samples_) / static_cast<double>(samples_per_epoch_);
+  const double center = optimizer_.rmsprop_warmup().center_epochs();
+  const double width = optimizer_.rmsprop_warmup().width_epochs();
+  if (epoch >= center + width / 2) return 1;
+  const double past = (epoch - center) / width;
+  return past < 0 ? std::exp(2 * past) / 2 : 0.5 + past;
+}
+
 // w -= rate * direction(element, mean gradient, decay * w)
 template <typename Direction>
 void ReferenceOptimizer::Descend(const std::vector<float>& gradient_sum, float reciprocal,
@@ -100,6 +133,10 @@ void ReferenceOptimizer::Descend(const std::vector<float>& gradient_sum, float r
   for (size_t i = 0; i < weights->size(); ++i) {
     const float mean = reciprocal * (has_gradient ? gradient_sum[i] : 0.0f);
     float& weight = (*weights)[i];
+    if (all_averaged_ || averaged_[i]) {
+      weight = mean;
+      continue;
+    }
     const float step = static_cast<float>(rate * rate_multiplier_[i]);
     weight = weight - step * direction(i, mean, decay_[i] * weight);
   }
@@ -142,6 +179,21 @@ void ReferenceOptimizer::Update(const std::vector<float>& gradient_sum, uint64_t
       return descend([&](size_t i, float g, float decay) { return ratio(i, g + decay); });
     case proto::Optimizer::kAdamw:
       return descend([&](size_t i, float g, float decay) { return ratio(i, g) + decay; });
+    case proto::Optimizer::kRmspropWarmup: {
+      const proto::RmspropWarmup& warmup = optimizer_.rmsprop_warmup();
+      const double of_sgd = ShareOfSgd();
+      const auto a = static_cast<float>(of_sgd);
+      const auto b = static_cast<float>((1 - of_sgd) * warmup.rms_lr() / RateAt(samples_));
+      return descend([&, a, b](size_t i, float g, float decay) {
+        const float d = g + decay;
+        first_[i] = warmup.decay() * first_[i] + (1.0f - warmup.decay()) * (d * d);
+        second_[i] =
+            momentum_ * second_[i] - (a + b / (std::sqrt(first_[i]) + warmup.epsilon())) * d;
+        return -second_[i];
+      });
+    }
+    case proto::Optimizer::kLars:  // on nodes
+      return descend([](size_t, float g, float) { return g; });
   }
 }
 

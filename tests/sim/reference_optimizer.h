@@ -22,6 +22,9 @@ class ReferenceOptimizer {
 
   // What servers do with the distance of the center from a node's weights: SGD at the moving rate.
   static ReferenceOptimizer Elastic(proto::JobRecord record, ChunkId chunk);
+  // What servers do where nodes apply the optimizer because it needs norms of all weights: a mean.
+  static ReferenceOptimizer Mean(const proto::JobRecord& record, ChunkId chunk);
+  static bool IsMean(const proto::JobRecord& record);
 
   // One update with the mean gradient gradient_sum / divisor. An empty sum is a zero gradient.
   // `samples` more have been applied with it; the schedule's rate is multiplied by `factor`.
@@ -34,6 +37,7 @@ class ReferenceOptimizer {
   size_t elements() const { return rate_multiplier_.size(); }
 
  private:
+  double ShareOfSgd() const;
   template <typename Direction>
   void Descend(const std::vector<float>& gradient_sum, float reciprocal, double rate,
                std::vector<float>* weights, Direction direction);
@@ -45,7 +49,9 @@ class ReferenceOptimizer {
   const float momentum_, beta1_, beta2_, epsilon_;  // 0 where the optimizer has none
   // By element of the chunk:
   std::vector<float> rate_multiplier_, decay_;
-  std::vector<float> first_, second_;  // v, or Adam's m and v
+  std::vector<bool> averaged_;
+  std::vector<float> first_, second_;  // v, or Adam's m and v, or RMSprop warm-up's m and d
+  bool all_averaged_ = false;
   uint64_t samples_ = 0;
   uint64_t updates_ = 0;
 };

@@ -68,6 +68,30 @@ TEST(ReferenceOptimizer, AdamWDecaysApartFromTheMoments) {
             std::vector<float>{2 - 0.5f * (1 + 0.5f)});
 }
 
+TEST(ReferenceOptimizer, RmspropWarmUpPassesToMomentumSgd) {
+  // 4 of 100 samples: a = 1/2 + 0.04 / 0.16 and b = (1 - a) * 0.5 / 0.5; m = 0.5, d = -a - b.
+  const float b = 0.25f / (std::sqrt(0.5f) + 0.5f);
+  EXPECT_FLOAT_EQ(After(1,
+                        "rmsprop_warmup { momentum: 0.5 decay: 0.5 epsilon: 0.5 rms_lr: 0.5 "
+                        "center_epochs: 0 width_epochs: 0.16 }")[0],
+                  2 - 0.5f * (0.75f + b));
+  // From the second update on a = 1: d = -(0.75 + b) / 2 - 1.
+  EXPECT_FLOAT_EQ(After(2,
+                        "rmsprop_warmup { momentum: 0.5 decay: 0.5 epsilon: 0.5 rms_lr: 0.5 "
+                        "center_epochs: 0 width_epochs: 0.16 }")[0],
+                  2 - 0.5f * (0.75f + b) - 0.5f * ((0.75f + b) / 2 + 1));
+}
+
+TEST(ReferenceOptimizer, WhatIsAveragedIsTheMean) {
+  proto::JobRecord record = RecordOf("schedule { base_lr: 0.5 } optimizer { sgd {} }", {{1, 1}});
+  std::vector<float> weights = {2};
+  ReferenceOptimizer::Mean(record, ChunkId(0)).Update({4}, 8, 8, 1.0, &weights);
+  EXPECT_EQ(weights, std::vector<float>{0.5f});
+  record.mutable_layout()->mutable_segments(0)->set_averaged(true);
+  ReferenceOptimizer(record, ChunkId(0)).Update({4}, 16, 16, 1.0, &weights);
+  EXPECT_EQ(weights, std::vector<float>{0.25f});
+}
+
 TEST(ReferenceOptimizer, EachSegmentHasItsMultipliersInEveryChunk) {
   proto::JobRecord record =
       RecordOf("schedule { base_lr: 0.5 } optimizer { adamw { epsilon: 0 weight_decay: 0.5 } }",

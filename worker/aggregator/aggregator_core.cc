@@ -10,9 +10,9 @@ namespace strata::worker {
 namespace {
 
 std::string Describe(const proto::Segment& segment) {
-  return absl::StrFormat("\"%s\" [%s] (lr x%g, decay x%g)", segment.name(),
+  return absl::StrFormat("\"%s\" [%s] (lr x%g, decay x%g%s)", segment.name(),
                          absl::StrJoin(segment.shape(), ", "), segment.lr_multiplier(),
-                         segment.decay_multiplier());
+                         segment.decay_multiplier(), segment.averaged() ? ", averaged" : "");
 }
 
 }  // namespace

@@ -19,6 +19,9 @@ struct Tensor {
   std::vector<uint64_t> shape;  // fp32; product >= 1
   float lr_multiplier = 1.0f;
   float decay_multiplier = 1.0f;  // 0 for biases and batch normalisation
+  // Not trained: what is pushed in place of its gradient, as a sum over samples, becomes its value
+  // as a mean over the samples of all ranks.
+  bool averaged = false;
   // COPIED: memory of the caller's, which holds the first weights at Start, and from and to which
   // Publish and Wait copy. Both null: MAPPED, the tensor lives in the arena itself (see Weights).
   float* weights = nullptr;

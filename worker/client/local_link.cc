@@ -3,8 +3,6 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "common/job/job.h"
-#include "kernels/update.h"
 
 namespace strata::client {
 
@@ -13,14 +11,14 @@ LocalLink::LocalLink(const proto::Launch& launch, std::shared_ptr<AgentLine> age
     : launch_(launch),
       agent_(std::move(agent)),
       kernels_(kernels),
-      params_(OptimizerParamsOf(launch.record().job().optimizer())) {}
+      rule_(kernels::LocalUpdateRuleOf(launch.record().job(), 0)) {}
 
 absl::StatusOr<ArenaView> LocalLink::Allocate(const proto::Layout& layout) {
   if (absl::Status status = ValidateLayout(layout); !status.ok()) return status;
   layout_ = layout;
   weights_.assign(layout.elements(), 0.0f);
   gradients_.assign(layout.elements(), 0.0f);
-  const int vectors = StateVectors(params_.kind);
+  const int vectors = StateVectors(rule_.optimizer.kind);
   if (vectors > 0) state0_.assign(layout.elements(), 0.0f);
   if (vectors > 1) state1_.assign(layout.elements(), 0.0f);
   return ArenaView{absl::MakeSpan(weights_), absl::MakeSpan(gradients_)};
@@ -29,6 +27,7 @@ absl::StatusOr<ArenaView> LocalLink::Allocate(const proto::Layout& layout) {
 absl::StatusOr<RunFacts> LocalLink::Start(const JobFacts& facts) {
   const proto::Job& job = launch_.record().job();
   facts_.samples_per_epoch = facts.samples_per_epoch;
+  rule_.samples_per_epoch = facts.samples_per_epoch;
   if (agent_->connected()) {
     proto::ChildMessage message;
     proto::NodeReady* ready = message.mutable_ready();
@@ -66,19 +65,17 @@ absl::Status LocalLink::Publish(absl::Span<const ChunkId> chunks, uint64_t step)
 }
 
 absl::Status LocalLink::Update(ChunkId chunk, uint64_t step) {
-  const proto::Job& job = launch_.record().job();
   const uint64_t begin = map_->OffsetOf(chunk);
   if (!kernels_.all_finite(gradients_.data() + begin, map_->ElementsOf(chunk))) {
     return absl::InvalidArgumentError(
         absl::StrCat("the gradient of chunk ", chunk.value(), " is not finite at step ", step));
   }
-  kernels::Update update;
-  update.lr = LearningRateAt(job.schedule(), samples_, facts_.samples_per_epoch, job.epochs());
+  kernels::Update update = kernels::UpdateAt(rule_, samples_, step + 1);
   update.gradient_scale = static_cast<float>(1.0 / step_samples_);
-  update.number = step + 1;
   float* w = weights_.data() + begin;
-  kernels::ApplyUpdate(kernels_, params_, update, runs_[chunk.value()], gradients_.data() + begin,
-                       w, w, state0_.empty() ? nullptr : state0_.data() + begin,
+  kernels::ApplyUpdate(kernels_, rule_.optimizer, update, runs_[chunk.value()],
+                       gradients_.data() + begin, w, w,
+                       state0_.empty() ? nullptr : state0_.data() + begin,
                        state1_.empty() ? nullptr : state1_.data() + begin);
   return absl::OkStatus();
 }

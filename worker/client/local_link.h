@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "kernels/kernels.h"
+#include "kernels/update_rule.h"
 #include "worker/client/agent_line.h"
 #include "worker/client/rank_link.h"
 
@@ -33,7 +34,7 @@ class LocalLink final : public RankLink {
   const proto::Launch launch_;
   const std::shared_ptr<AgentLine> agent_;
   const kernels::Kernels& kernels_;
-  const OptimizerParams params_;
+  kernels::UpdateRule rule_;
 
   proto::Layout layout_;
   std::vector<float> weights_, gradients_, state0_, state1_;

@@ -46,6 +46,7 @@ proto::Layout TensorSet::Layout() const {
     segment->set_offset(entry.offset);
     segment->set_lr_multiplier(entry.tensor.lr_multiplier);
     segment->set_decay_multiplier(entry.tensor.decay_multiplier);
+    segment->set_averaged(entry.tensor.averaged);
   }
   return layout;
 }

@@ -7,7 +7,6 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
-#include "common/job/job.h"
 #include "common/wire/frame.h"
 
 namespace strata::mpi {
@@ -31,14 +30,14 @@ MpiLink::MpiLink(const proto::Job& job, Collective* collective, const kernels::K
       collective_(collective),
       kernels_(kernels),
       reporting_(std::move(reporting)),
-      params_(OptimizerParamsOf(job.optimizer())) {}
+      rule_(kernels::LocalUpdateRuleOf(job, 0)) {}
 
 absl::StatusOr<client::ArenaView> MpiLink::Allocate(const proto::Layout& layout) {
   if (absl::Status status = ValidateLayout(layout); !status.ok()) return status;
   layout_ = layout;
   weights_.assign(layout.elements(), 0.0f);
   gradients_.assign(layout.elements(), 0.0f);
-  const int vectors = StateVectors(params_.kind);
+  const int vectors = StateVectors(rule_.optimizer.kind);
   if (vectors > 0) state0_.assign(layout.elements(), 0.0f);
   if (vectors > 1) state1_.assign(layout.elements(), 0.0f);
   return client::ArenaView{absl::MakeSpan(weights_), absl::MakeSpan(gradients_)};
@@ -57,7 +56,7 @@ absl::StatusOr<client::RunFacts> MpiLink::Start(const client::JobFacts& facts) {
   if (absl::Status same = ExpectSame("tensors", HashOf(layout_)); !same.ok()) return same;
   if (absl::Status same = ExpectSame("first weights", HashOf(weights_)); !same.ok()) return same;
   reporting_.begin(facts);
-  facts_.samples_per_epoch = facts.samples_per_epoch;
+  facts_.samples_per_epoch = rule_.samples_per_epoch = facts.samples_per_epoch;
   facts_.chunk_elements = job_.chunk_elements() > 0 ? job_.chunk_elements()
                                                     : DefaultChunkElements(layout_.elements(), 1);
   map_ = std::make_unique<ChunkMap>(layout_.elements(), facts_.chunk_elements);
@@ -94,11 +93,9 @@ absl::Status MpiLink::Publish(absl::Span<const ChunkId> chunks, uint64_t step) {
     if (!sum.ok()) return sum.status();
     bytes_ += count * sizeof(float);
     UnderWay under_way = {.sum = *sum};
-    under_way.update.lr =
-        LearningRateAt(job_.schedule(), samples_, facts_.samples_per_epoch, job_.epochs());
+    under_way.update = kernels::UpdateAt(rule_, samples_, step + 1);
     under_way.update.gradient_scale =
         static_cast<float>(1.0 / static_cast<double>(std::max<uint64_t>(1, step_samples_)));
-    under_way.update.number = step + 1;
     under_way_[chunk.value()] = under_way;
     order_.push_back(chunk);
   }
@@ -120,7 +117,7 @@ absl::Status MpiLink::Land(ChunkId chunk) {
   progress_.waiting_s += absl::ToDoubleSeconds(absl::Now() - begin);
   const uint64_t at = map_->OffsetOf(chunk);
   float* weights = weights_.data() + at;
-  kernels::ApplyUpdate(kernels_, params_, under_way.update, runs_[chunk.value()],
+  kernels::ApplyUpdate(kernels_, rule_.optimizer, under_way.update, runs_[chunk.value()],
                        gradients_.data() + at, weights, weights,
                        state0_.empty() ? nullptr : state0_.data() + at,
                        state1_.empty() ? nullptr : state1_.data() + at);

@@ -11,6 +11,7 @@
 #include "common/job/optimizer.h"
 #include "kernels/kernels.h"
 #include "kernels/update.h"
+#include "kernels/update_rule.h"
 #include "proto/control.pb.h"
 #include "worker/client/rank_link.h"
 #include "worker/mpi/collective.h"
@@ -71,7 +72,7 @@ class MpiLink final : public client::RankLink {
   Collective* const collective_;
   const kernels::Kernels& kernels_;
   const Reporting reporting_;
-  const OptimizerParams params_;
+  kernels::UpdateRule rule_;
 
   proto::Layout layout_;
   std::vector<float> weights_, gradients_, state0_, state1_;

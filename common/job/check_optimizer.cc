@@ -1,0 +1,112 @@
+#include "common/job/check_optimizer.h"
+
+#include <string>
+#include <utility>
+
+#include "absl/strings/str_format.h"
+#include "common/job/consistency.h"
+#include "common/job/job.h"
+#include "common/job/number_check.h"
+
+namespace strata {
+
+absl::Status CheckOptimizer(const proto::Optimizer& optimizer) {
+  if (optimizer.kind_case() == proto::Optimizer::KIND_NOT_SET) {
+    return Refuse("optimizer: one kind is required");
+  }
+  const std::string kind =
+      proto::Optimizer::descriptor()->FindFieldByNumber(optimizer.kind_case())->name();
+  const auto name = [&](const char* field) {
+    return absl::StrFormat("optimizer.%s.%s", kind, field);
+  };
+  const OptimizerParams params = OptimizerParamsOf(optimizer);
+  const bool rmsprop = params.kind == OptimizerKind::kRmspropWarmup;
+  const absl::Status clip = NotNegative("optimizer.clip_norm", optimizer.clip_norm());
+  if (!clip.ok()) return clip;
+  if (optimizer.has_lars()) {
+    const absl::Status lars =
+        Positive("optimizer.lars.coefficient", optimizer.lars().coefficient());
+    if (!lars.ok()) return lars;
+  }
+  const bool adam = StateVectors(params.kind) == 2 && !rmsprop;
+  const absl::Status decay = NotNegative(name("weight_decay").c_str(), params.weight_decay);
+  if (!decay.ok()) return decay;
+  if (StateVectors(params.kind) == 1) {
+    return InHalfOpenRange(name("momentum").c_str(), params.momentum, 0, 1);
+  }
+  if (rmsprop) {
+    return All({InHalfOpenRange(name("momentum").c_str(), params.momentum, 0, 1),
+                InHalfOpenRange(name("decay").c_str(), params.beta2, 0, 1),
+                Positive(name("epsilon").c_str(), params.epsilon),
+                Positive(name("rms_lr").c_str(), params.rms_lr),
+                NotNegative(name("center_epochs").c_str(), params.center_epochs),
+                Positive(name("width_epochs").c_str(), params.width_epochs)});
+  }
+  if (!adam) return absl::OkStatus();
+  return All({InHalfOpenRange(name("beta1").c_str(), params.beta1, 0, 1),
+              InHalfOpenRange(name("beta2").c_str(), params.beta2, 0, 1),
+              Positive(name("epsilon").c_str(), params.epsilon)});
+}
+
+absl::Status CheckRecipe(const proto::Job& job) {
+  const proto::Optimizer& optimizer = job.optimizer();
+  const proto::Schedule& schedule = job.schedule();
+  if (schedule.base_batch() > 0 && !job.has_model()) {
+    return Refuse("schedule.base_batch: belongs to model, a program's batch is not known");
+  }
+  if (optimizer.has_rmsprop_warmup()) {
+    const proto::RmspropWarmup& warmup = optimizer.rmsprop_warmup();
+    if (schedule.warmup_epochs() > 0) {
+      return Refuse("schedule.warmup_epochs: optimizer.rmsprop_warmup has its own warm-up");
+    }
+    const double end = warmup.center_epochs() + warmup.width_epochs() / 2;
+    if (schedule.has_cosine() && schedule.cosine().final_lr() == 0 && end >= job.epochs()) {
+      return Refuse(absl::StrFormat(
+          "optimizer.rmsprop_warmup: ends after epoch %g, but schedule.cosine is at 0 after %d",
+          end, job.epochs()));
+    }
+  }
+  const bool needs_norms = optimizer.has_lars() || optimizer.clip_norm() > 0;
+  if (!needs_norms) return absl::OkStatus();
+  const char* const field = optimizer.has_lars() ? "optimizer.lars" : "optimizer.clip_norm";
+  if (job.exchange() == proto::Job::NONE || job.exchange() == proto::Job::MPI) {
+    return Refuse(absl::StrFormat("%s: needs exchange: PARAMETER_SERVER or RING", field));
+  }
+  if (optimizer.has_lars() && !AppliesOnNodes(job)) {
+    return Refuse(absl::StrFormat("optimizer.lars: needs sync or double buffering, not %s",
+                                  ModeName(job.consistency())));
+  }
+  if (!AppliesOnNodes(job)) return absl::OkStatus();
+  if (!job.has_model()) {
+    return Refuse(
+        absl::StrFormat("%s: belongs to model: nodes must know each other's samples", field));
+  }
+  if (job.pull().codec() != proto::Encoding::FP32) {
+    return Refuse(
+        absl::StrFormat("pull.codec: with %s nodes get gradients back, which are FP32", field));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CheckBatchNorm(const proto::Job& job) {
+  if (!proto::Model::BatchNorm_IsValid(job.model().batch_norm())) {
+    return Refuse(absl::StrFormat("model.batch_norm: %d is not one of RUNNING, LAST_BATCH",
+                                  job.model().batch_norm()));
+  }
+  if (job.model().batch_norm() != proto::Model::LAST_BATCH) return absl::OkStatus();
+  const proto::Consistency& consistency = job.consistency();
+  if (HasLocalSteps(job) || CompensationOf(consistency)) {
+    return Refuse(
+        absl::StrFormat("model.batch_norm: LAST_BATCH does not go with %s", ModeName(consistency)));
+  }
+  for (const auto& [field, codec] :
+       {std::pair("push.codec", job.push().codec()), std::pair("pull.codec", job.pull().codec())}) {
+    using proto::Encoding;
+    if (codec == Encoding::FP32 || codec == Encoding::FP16 || codec == Encoding::BF16) continue;
+    return Refuse(
+        absl::StrFormat("%s: model.batch_norm: LAST_BATCH needs FP32, FP16 or BF16", field));
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace strata
