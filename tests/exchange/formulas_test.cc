@@ -50,7 +50,10 @@ struct Momentum {
   }
 };
 
-History LocalSteps(uint32_t steps, double outer_lr, double outer_momentum) {
+Vector Clipped(const Vector& g, double limit);
+
+// `clip`: of each node's gradients; 0: none.
+History LocalSteps(uint32_t steps, double outer_lr, double outer_momentum, double clip = 0) {
   History history(kNodes);
   std::vector<Vector> x(kNodes, Vector(kElements, kFirst));
   std::vector<Momentum> inner(kNodes);
@@ -58,7 +61,8 @@ History LocalSteps(uint32_t steps, double outer_lr, double outer_momentum) {
   for (uint32_t t = 0; t < kSteps; ++t) {
     for (uint32_t n = 0; n < kNodes; ++n) {
       history[n].push_back(x[n]);
-      inner[n].Update(MeanGradient(n, x[n]), &x[n]);
+      const Vector g = MeanGradient(n, x[n]);
+      inner[n].Update(clip > 0 ? Clipped(g, clip) : g, &x[n]);
     }
     if ((t + 1) % steps != 0 && t + 1 != kSteps) continue;
     for (uint32_t i = 0; i < kElements; ++i) {
@@ -115,7 +119,11 @@ History Significance(uint32_t steps, double threshold) {
   return history;
 }
 
-History DoubleBuffering() {
+using Change = std::function<Vector(const Vector& g, const Vector& w)>;
+Vector AsItIs(const Vector& g, const Vector& /*w*/) { return g; }
+
+// `change` makes another mean gradient of each before the optimizer has it.
+History DoubleBuffering(const Change& change = AsItIs) {
   History history(kNodes);
   Vector w(kElements, kFirst), before;
   Momentum optimizer;
@@ -126,29 +134,43 @@ History DoubleBuffering() {
       const Vector own = MeanGradient(n, w);
       for (uint32_t i = 0; i < kElements; ++i) g[i] += own[i] / kNodes;
     }
-    if (!before.empty()) optimizer.Update(before, &w);
+    if (!before.empty()) optimizer.Update(change(before, w), &w);
     before = g;
   }
-  optimizer.Update(before, &w);
+  optimizer.Update(change(before, w), &w);
   for (auto& of_node : history) of_node.push_back(w);
   return history;
 }
 
-// What sync is, and a quorum of all nodes.
-History Sync() {
+double Norm(const Vector& x) {
+  double sum = 0;
+  for (double value : x) sum += value * value;
+  return std::sqrt(sum);
+}
+
+// An optimizer: the update with which so many samples have been applied in all.
+using Optimizer = std::function<void(const Vector& g, uint32_t samples, Vector* w)>;
+
+// Sync, and what it is with a quorum of all nodes.
+History SyncWith(const Optimizer& optimizer, uint32_t nodes = kNodes) {
   History history(kNodes);
   Vector w(kElements, kFirst);
-  Momentum optimizer;
   for (uint32_t t = 0; t <= kSteps; ++t) {
     Vector g(kElements, 0.0);
-    for (uint32_t n = 0; n < kNodes; ++n) {
+    for (uint32_t n = 0; n < nodes; ++n) {
       history[n].push_back(w);
       const Vector own = MeanGradient(n, w);
-      for (uint32_t i = 0; i < kElements; ++i) g[i] += own[i] / kNodes;
+      for (uint32_t i = 0; i < kElements; ++i) g[i] += own[i] / nodes;
     }
-    optimizer.Update(g, &w);
+    optimizer(g, (t + 1) * nodes * kRanks * kSamples, &w);
   }
   return history;
+}
+
+History Sync(const Change& change = AsItIs, uint32_t nodes = kNodes) {
+  Momentum momentum;
+  return SyncWith([&](const Vector& g, uint32_t, Vector* w) { momentum.Update(change(g, *w), w); },
+                  nodes);
 }
 
 // Of one node: its weights x, and the center c at the end.
@@ -168,6 +190,26 @@ History Elastic(uint32_t steps, double moving_rate) {
   }
   history[0].push_back(c);
   return history;
+}
+
+Vector Scaled(const Vector& x, double by) {
+  Vector scaled = x;
+  for (double& value : scaled) value *= by;
+  return scaled;
+}
+
+Vector Clipped(const Vector& g, double limit) { return Scaled(g, std::min(1.0, limit / Norm(g))); }
+Change Clip(double limit) {
+  return [=](const Vector& g, const Vector&) { return Clipped(g, limit); };
+}
+
+Change Lars(double coefficient, double decay) {
+  return [=](const Vector& g, const Vector& w) {
+    const double trust = coefficient * Norm(w) / (Norm(g) + decay * Norm(w) + 1e-8);
+    Vector step(kElements);
+    for (uint32_t i = 0; i < kElements; ++i) step[i] = trust * (g[i] + decay * w[i]);
+    return step;
+  };
 }
 
 class Recorder {
@@ -212,12 +254,15 @@ class Recorder {
   History history_ = History(kNodes);
 };
 
-void ExpectFollows(const std::string& mode, const History& expected, uint32_t nodes = kNodes) {
+std::string MomentumSgd() { return absl::StrCat("momentum_sgd { momentum: ", kMomentum, " }"); }
+
+void ExpectFollows(const std::string& mode, const History& expected, uint32_t nodes = kNodes,
+                   const std::string& optimizer = MomentumSgd()) {
   proto::Job job;
   ASSERT_TRUE(google::protobuf::TextFormat::ParseFromString(
       absl::StrCat("name: 'f' max_steps: ", kSteps, " chunk_elements: 256 window: 2 ",
-                   "program { path: 'none' } optimizer { momentum_sgd { momentum: ", kMomentum,
-                   " } } schedule { base_lr: ", kLr, " } consistency { ", mode, " }"),
+                   "program { path: 'none' } optimizer { ", optimizer,
+                   " } schedule { base_lr: ", kLr, " } consistency { ", mode, " }"),
       &job));
   NodeCluster cluster({nodes, kRanks, 2}, job, kElements, 100);
   Recorder recorder;
@@ -262,6 +307,79 @@ TEST(Formulas, ElasticAveragingDrawsNodeAndCenterTogether) {
 TEST(Formulas, SignificanceKeepsSmallChangesUntilTheyHaveGrown) {
   ExpectFollows("lazy { local_steps: 2 significance { threshold: 0.35 } }", Significance(2, 0.35));
   ExpectFollows("lazy { local_steps: 1 significance { threshold: 0.1 } }", Significance(1, 0.1));
+}
+
+// Clipped at first, free later.
+constexpr double kLimit = 20.0;
+std::string ClippedSgd() { return absl::StrCat(MomentumSgd(), " clip_norm: ", kLimit); }
+
+TEST(Formulas, WhereNodesAreInStepTheirMeanGradientIsClipped) {
+  const Vector first = MeanGradient(0, Vector(kElements, kFirst));
+  ASSERT_GT(Norm(first), 2 * kLimit);
+  const History sync = Sync(Clip(kLimit));
+  Vector last(kElements, 0.0);
+  for (uint32_t n = 0; n < kNodes; ++n) {
+    const Vector own = MeanGradient(n, sync[0][kSteps]);
+    for (uint32_t i = 0; i < kElements; ++i) last[i] += own[i] / kNodes;
+  }
+  ASSERT_LT(Norm(last), kLimit);
+  ExpectFollows("sync {}", sync, kNodes, ClippedSgd());
+  ExpectFollows("preset: 'ssp(0)'", sync, kNodes, ClippedSgd());
+  ExpectFollows("preset: 'delay1'", DoubleBuffering(Clip(kLimit)), kNodes, ClippedSgd());
+}
+
+TEST(Formulas, ElsewhereNodesClipTheirOwnMeanGradient) {
+  ExpectFollows("preset: 'local(5)'", LocalSteps(5, 1.0, 0.0, kLimit), kNodes, ClippedSgd());
+  // Of several nodes the weights depend on who comes first: see the simulator.
+  const History one = Sync(Clip(kLimit), 1);
+  ExpectFollows("async {}", one, 1, ClippedSgd());
+  ExpectFollows("preset: 'ssp(2)'", one, 1, ClippedSgd());
+  ExpectFollows("lazy { apply: ON_ARRIVAL }", one, 1, ClippedSgd());
+}
+
+// The nodes' own gradients are clipped, so their mean is shorter than the limit.
+TEST(Formulas, AQuorumClipsEachNodesGradient) {
+  const auto clipped = [](const Vector&, const Vector& w) {
+    Vector mean(kElements, 0.0);
+    for (uint32_t n = 0; n < kNodes; ++n) {
+      const Vector own = Clipped(MeanGradient(n, w), kLimit);
+      for (uint32_t i = 0; i < kElements; ++i) mean[i] += own[i] / kNodes;
+    }
+    return mean;
+  };
+  ExpectFollows("preset: 'quorum(3)'", Sync(clipped), kNodes, ClippedSgd());
+}
+
+TEST(Formulas, LarsMovesByAShareOfTheWeightsNorm) {
+  const std::string lars =
+      absl::StrCat("lars { momentum: ", kMomentum, " coefficient: 0.5 weight_decay: 0.25 }");
+  ExpectFollows("sync {}", Sync(Lars(0.5, 0.25)), kNodes, lars);
+  ExpectFollows("preset: 'delay1'", DoubleBuffering(Lars(0.5, 0.25)), kNodes, lars);
+}
+
+// From one to the other within the 5.5 epochs of the test.
+TEST(Formulas, RmspropWarmUpPassesFromRmspropToMomentumSgd) {
+  constexpr double kDecay = 0.75, kEpsilon = 0.125, kRmsLr = 0.05, kCenter = 2, kWidth = 3;
+  Vector m(kElements, 0.0), d(kElements, 0.0);
+  const auto update = [&](const Vector& g, uint32_t samples, Vector* w) {
+    const double epoch = samples / 100.0;
+    double a = 1;
+    if (epoch < kCenter) {
+      a = 0.5 * std::exp(2 * (epoch - kCenter) / kWidth);
+    } else if (epoch < kCenter + kWidth / 2) {
+      a = 0.5 + (epoch - kCenter) / kWidth;
+    }
+    const double b = (1 - a) * kRmsLr / kLr;
+    for (uint32_t i = 0; i < kElements; ++i) {
+      m[i] = kDecay * m[i] + (1 - kDecay) * g[i] * g[i];
+      d[i] = kMomentum * d[i] - (a + b / (std::sqrt(m[i]) + kEpsilon)) * g[i];
+      (*w)[i] += kLr * d[i];
+    }
+  };
+  ExpectFollows("sync {}", SyncWith(update), kNodes,
+                absl::StrCat("rmsprop_warmup { momentum: ", kMomentum,
+                             " decay: 0.75 epsilon: 0.125 rms_lr: 0.05 center_epochs: 2 "
+                             "width_epochs: 3 }"));
 }
 
 TEST(Formulas, DoubleBufferingUpdatesWithTheGradientsBeforeTheLast) {

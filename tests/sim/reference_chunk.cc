@@ -48,6 +48,7 @@ ReferenceChunk::ReferenceChunk(const proto::JobRecord& record, ChunkId chunk,
       batch_per_rank_(record.job().has_data() ? record.job().data().batch_per_rank() : 0),
       optimizer_(consistency_.lazy().local_steps() > 0 ? ReferenceOptimizer::Outer(record, chunk)
                  : is_elastic()                        ? ReferenceOptimizer::Elastic(record, chunk)
+                 : ReferenceOptimizer::IsMean(record)  ? ReferenceOptimizer::Mean(record, chunk)
                                                        : ReferenceOptimizer(record, chunk)),
       weights_(std::move(first_weights)) {
   std::map<uint32_t, proto::LogicalNode> by_first_rank;

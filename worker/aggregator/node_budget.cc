@@ -26,12 +26,19 @@ void AddRing(const proto::Job& job, uint32_t nodes, uint64_t arena, uint64_t win
 }
 
 void AddLayers(const proto::Job& job, uint64_t arena, uint64_t chunk, MemoryFormula* need) {
+  const auto own_vectors =
+      static_cast<uint64_t>(StateVectors(OptimizerParamsOf(job.optimizer()).kind));
+  if (AppliesOnNodes(job)) {
+    need->Add(absl::StrFormat("optimizer of its own (3 + %d) x %s", own_vectors, BytesText(arena)),
+              SaturatingProduct(3 + own_vectors, arena));
+  } else if (job.optimizer().clip_norm() > 0) {
+    need->Add(absl::StrFormat("clipped gradients 2 x %s", BytesText(arena)),
+              SaturatingProduct(2, arena));
+  }
   if (HasLocalSteps(job)) {
-    const auto vectors =
-        static_cast<uint64_t>(StateVectors(OptimizerParamsOf(job.optimizer()).kind));
     const uint64_t own = job.consistency().lazy().has_significance() ? 3 : 2;
-    need->Add(absl::StrFormat("local steps (%d + %d) x %s", own, vectors, BytesText(arena)),
-              SaturatingProduct(own + vectors, arena));
+    need->Add(absl::StrFormat("local steps (%d + %d) x %s", own, own_vectors, BytesText(arena)),
+              SaturatingProduct(own + own_vectors, arena));
     need->Add("local chunk in update", chunk);
   }
   if (job.consistency().lazy().double_buffering()) {

@@ -5,9 +5,11 @@
 #include "common/job/arena.h"
 #include "common/job/consistency.h"
 #include "worker/exchange/all_reduce_core.h"
+#include "worker/exchange/clip_layer.h"
 #include "worker/exchange/core_exchange.h"
 #include "worker/exchange/double_buffer_layer.h"
 #include "worker/exchange/local_steps_layer.h"
+#include "worker/exchange/norm_layer.h"
 #include "worker/exchange/parameter_server_core.h"
 
 namespace strata::worker {
@@ -26,14 +28,21 @@ absl::StatusOr<std::unique_ptr<ExchangeCore>> CreateExchangeCore(const CoreOptio
   absl::StatusOr<std::unique_ptr<ExchangeCore>> core = CreateBase(options);
   if (!core.ok()) return core;
   const proto::JobRecord& record = options.record;
+  std::unique_ptr<ExchangeCore> top = *std::move(core);
+  if (AppliesOnNodes(record.job())) {
+    top = std::make_unique<NormLayer>(std::move(top), options, kernels::Cpu());
+  }
   if (HasLocalSteps(record.job())) {
-    return std::make_unique<LocalStepsLayer>(*std::move(core), options, kernels::Cpu());
+    top = std::make_unique<LocalStepsLayer>(std::move(top), options, kernels::Cpu());
   }
   if (record.job().consistency().lazy().double_buffering()) {
     const ChunkMap map(record.layout().elements(), record.placement().chunk_elements());
-    return std::make_unique<DoubleBufferLayer>(*std::move(core), map.chunks());
+    top = std::make_unique<DoubleBufferLayer>(std::move(top), map.chunks());
   }
-  return core;
+  if (record.job().optimizer().clip_norm() > 0 && !AppliesOnNodes(record.job())) {
+    top = std::make_unique<ClipLayer>(std::move(top), options);
+  }
+  return top;
 }
 
 absl::StatusOr<std::unique_ptr<Exchange>> CreateExchange(

@@ -8,7 +8,6 @@
 #include "common/copies.h"
 #include "common/job/consistency.h"
 #include "common/job/same_host.h"
-#include "worker/exchange/node_share.h"
 
 namespace strata::worker {
 namespace {
@@ -33,7 +32,7 @@ LocalStepsLayer::LocalStepsLayer(std::unique_ptr<ExchangeCore> below, const Core
       elastic_pull_(ElasticPullOf(options.record)),
       significance_(options.record.job().consistency().lazy().significance().threshold()),
       last_round_(UINT64_MAX),
-      samples_of_all_(JobSamplesPerOwn(options.record, options.node)),
+      share_(NodeShare::Of(options.record, options.node)),
       rule_(kernels::LocalUpdateRuleOf(options.record.job(), options.record.samples_per_epoch())),
       changes_(BufferPool::kRetainedBytesMax,
                PushesOutliveAnswers(options.record.job()) ? nullptr : options.memory),
@@ -71,8 +70,7 @@ absl::Status LocalStepsLayer::Step(ChunkId id, const Bytes& sum, uint32_t sample
   }
   if (samples > 0) {
     TraceSpan span(trace_, proto::TraceEvent::APPLY, id, chunk.clock);
-    const auto of_all = static_cast<uint64_t>(samples * samples_of_all_);
-    chunk.local->Apply(sum, static_cast<float>(1.0 / samples), of_all, 1.0);
+    chunk.local->Apply(sum, static_cast<float>(1.0 / samples), share_.JobSamples(samples), 1.0);
   }
   chunk.samples += samples;
   if (++chunk.clock % steps_ == 0) {

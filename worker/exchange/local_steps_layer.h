@@ -11,6 +11,7 @@
 #include "kernels/kernels.h"
 #include "kernels/weight_state.h"
 #include "worker/exchange/exchange_layer.h"
+#include "worker/exchange/node_share.h"
 
 namespace strata::worker {
 
@@ -73,11 +74,11 @@ class LocalStepsLayer final : public ExchangeLayer {
   TraceLog* const trace_;  // null: none
   const kernels::Kernels& kernels_;
   const ChunkMap map_;
-  const uint64_t steps_;            // in a round
-  const float elastic_pull_;        // a / (1 - a) of elastic averaging; 0: another mode
-  const float significance_;        // threshold of the first round; 0: all is pushed
-  uint64_t last_round_;             // the one that pushes what is left
-  const double samples_of_all_;     // that one of this node's stands for
+  const uint64_t steps_;      // in a round
+  const float elastic_pull_;  // a / (1 - a) of elastic averaging; 0: another mode
+  const float significance_;  // threshold of the first round; 0: all is pushed
+  uint64_t last_round_;       // the one that pushes what is left
+  const NodeShare share_;
   const kernels::UpdateRule rule_;  // of the node's own steps
   BufferPool pool_;
   BufferPool changes_;  // where peers of the host can read them

@@ -8,16 +8,24 @@
 
 namespace strata::worker {
 
-// How many samples of the whole job one of the node's stands for, all nodes being as fast; 0: the
-// job's view has no such node.
-inline double JobSamplesPerOwn(const proto::JobRecord& record, NodeId node) {
-  uint32_t ranks = 0, own = 0;
-  for (const proto::LogicalNode& one : record.view().nodes()) {
-    ranks += one.ranks();
-    if (one.node() == node.value()) own = one.ranks();
+// A node's part of a job; `own` is 0 where the job's view has no such node.
+struct NodeShare {
+  uint64_t ranks = 0, own = 0;
+
+  static NodeShare Of(const proto::JobRecord& record, NodeId node) {
+    NodeShare share;
+    for (const proto::LogicalNode& one : record.view().nodes()) {
+      share.ranks += one.ranks();
+      if (one.node() == node.value()) share.own = one.ranks();
+    }
+    return share;
   }
-  return own == 0 ? 0 : static_cast<double>(ranks) / own;
-}
+
+  double JobSamplesPerOwn() const { return own == 0 ? 0 : static_cast<double>(ranks) / own; }
+  // How many samples the whole job has taken when the node has taken so many, all nodes being as
+  // fast. Where ranks have equal batches all nodes say the same.
+  uint64_t JobSamples(uint64_t samples) const { return own == 0 ? 0 : samples * ranks / own; }
+};
 
 }  // namespace strata::worker
 

@@ -15,7 +15,8 @@ namespace {
 // Of the job's epochs, what one sample of the node stands for.
 double EpochsPerSample(const proto::JobRecord& record, NodeId node) {
   if (record.samples_per_epoch() == 0) return 0;
-  return JobSamplesPerOwn(record, node) / static_cast<double>(record.samples_per_epoch());
+  return NodeShare::Of(record, node).JobSamplesPerOwn() /
+         static_cast<double>(record.samples_per_epoch());
 }
 
 }  // namespace

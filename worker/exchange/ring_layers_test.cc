@@ -1,6 +1,8 @@
-// Local steps and double buffering over an all-reduce. Over servers: tests/exchange/formulas_test,
-// and the simulator.
+// Local steps, double buffering, LARS and clipping over an all-reduce. Over servers:
+// tests/exchange/formulas_test, and the simulator.
+#include <algorithm>
 #include <cmath>
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -79,6 +81,54 @@ TEST(RingLayers, LocalStepsExchangeTheMeanChangeAndALastShorterRound) {
   ExpectFollows(3, "preset: 'local(3)'", 1.0, 0.0);
   ExpectFollows(7, "preset: 'local(7)'", 1.0, 0.0);
   ExpectFollows(2, "preset: 'diloco(2)'", 0.7, 0.9);
+}
+
+double Norm(const std::vector<double>& x) {
+  double sum = 0;
+  for (const double value : x) sum += value * value;
+  return std::sqrt(sum);
+}
+
+// SGD with what `rate` makes of the norms of mean gradient and weights.
+void ExpectUpdates(const std::string& optimizer,
+                   const std::function<double(double gradient, double weights)>& rate) {
+  World::Options options = Shape(4, 7, "sync {}");
+  options.job = absl::StrCat("optimizer { ", optimizer, " } schedule { base_lr: ", kLr, " }");
+  const auto weights = Train(options);
+  double samples = 0;
+  for (uint32_t n = 0; n < options.nodes; ++n) samples += World::SamplesOf(n);
+  std::vector<double> w, mean(options.elements);
+  for (uint32_t i = 0; i < options.elements; ++i) w.push_back(World::FirstWeight(i));
+  for (uint64_t t = 0; t < options.clocks; ++t) {
+    for (uint32_t i = 0; i < options.elements; ++i) {
+      mean[i] = 0;
+      for (uint32_t n = 0; n < options.nodes; ++n) {
+        mean[i] += World::Gradient(options.seed, n, t, i) / samples;
+      }
+    }
+    const double by = rate(Norm(mean), Norm(w));
+    for (uint32_t i = 0; i < options.elements; ++i) w[i] -= by * mean[i];
+  }
+  for (uint32_t i = 0; i < options.elements; ++i) {
+    EXPECT_NEAR(weights[0][i], w[i], 1e-5 * (std::abs(w[i]) + 100)) << optimizer << ' ' << i;
+  }
+  for (uint32_t n = 1; n < options.nodes; ++n) EXPECT_EQ(weights[n], weights[0]) << optimizer;
+}
+
+TEST(RingLayers, TheMeanGradientIsClippedByTheNormOfAllOfIt) {
+  constexpr double kLimit = 1000;
+  double shortest = 2;
+  ExpectUpdates("sgd {} clip_norm: 1000", [&](double gradient, double) {
+    shortest = std::min(shortest, kLimit / gradient);
+    return kLr * std::min(1.0, kLimit / gradient);
+  });
+  EXPECT_LT(shortest, 1);
+}
+
+TEST(RingLayers, LarsMovesByAShareOfTheWeightsNorm) {
+  ExpectUpdates(
+      "lars { momentum: 0 weight_decay: 0 coefficient: 500 }",
+      [](double gradient, double weights) { return kLr * 500 * weights / (gradient + 1e-8); });
 }
 
 }  // namespace
