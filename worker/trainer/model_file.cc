@@ -15,7 +15,7 @@ namespace strata::worker {
 
 absl::Status SaveModel(const std::string& path, const ModelSpec& model, const std::string& job,
                        const std::vector<absl::Span<float>>& weights,
-                       const std::vector<std::vector<float>>& buffers) {
+                       const std::vector<absl::Span<float>>& buffers) {
   auto shapes = ShapesOf(model);
   if (!shapes.ok()) return shapes.status();
   std::vector<TensorToSave> tensors;

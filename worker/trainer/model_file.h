@@ -15,7 +15,7 @@ namespace strata::worker {
 // Errors name the path.
 absl::Status SaveModel(const std::string& path, const ModelSpec& model, const std::string& job,
                        const std::vector<absl::Span<float>>& weights,
-                       const std::vector<std::vector<float>>& buffers);
+                       const std::vector<absl::Span<float>>& buffers);
 
 // Whether files can be made in the folder, tried out with one. Errors name the folder.
 absl::Status CheckWritable(const std::string& dir);

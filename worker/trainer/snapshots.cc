@@ -6,13 +6,14 @@
 namespace strata::worker {
 
 void Snapshots::Take(uint64_t step, double trained_s, const std::vector<absl::Span<float>>& weights,
-                     const std::vector<std::vector<float>>& buffers) {
+                     const std::vector<absl::Span<float>>& buffers) {
   Snapshot snapshot{step, trained_s, {}};
   snapshot.tensors.reserve(weights.size() + buffers.size());
-  for (absl::Span<const float> span : weights) {
-    snapshot.tensors.emplace_back(span.begin(), span.end());
+  for (const auto* spans : {&weights, &buffers}) {
+    for (absl::Span<const float> span : *spans) {
+      snapshot.tensors.emplace_back(span.begin(), span.end());
+    }
   }
-  snapshot.tensors.insert(snapshot.tensors.end(), buffers.begin(), buffers.end());
   taken_.push_back(std::move(snapshot));
 }
 

@@ -26,7 +26,7 @@ class Snapshots {
 
   // Each call gets as many tensors, of the same sizes.
   void Take(uint64_t step, double trained_s, const std::vector<absl::Span<float>>& weights,
-            const std::vector<std::vector<float>>& buffers);
+            const std::vector<absl::Span<float>>& buffers);
   bool empty() const { return taken_.empty(); }
 
   // Measures one after the other, oldest first, and forgets them. Errors: of `on_score`, after

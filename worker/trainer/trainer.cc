@@ -13,6 +13,7 @@
 #include "common/log.h"
 #include "worker/data/batch_source.h"
 #include "worker/nn/network.h"
+#include "worker/trainer/batch_statistics.h"
 #include "worker/trainer/evaluator.h"
 #include "worker/trainer/hash_log.h"
 #include "worker/trainer/model_file.h"
@@ -92,7 +93,7 @@ class Trainer {
   ModelSpec model_;
   StepPlan plan_;
   std::vector<int> tensors_;  // the client's index by WeightsOf's
-  std::vector<std::vector<float>> buffers_;
+  std::unique_ptr<BatchStatistics> statistics_;
   std::unique_ptr<Network> network_;
   std::unique_ptr<Evaluator> evaluator_;  // rank 0, with test data
   std::optional<HashLog> hashes_;
@@ -119,6 +120,7 @@ absl::Status Trainer::Prepare() {
       MakeModel(job_.model().zoo(), {train.channels, train.height, train.width}, train.classes);
   if (!model.ok()) return model.status();
   model_ = *std::move(model);
+  statistics_ = std::make_unique<BatchStatistics>(job_.model().batch_norm(), &model_, &client_);
   auto plan = StepPlanOf(job_, train.size(), client_.ranks());
   if (!plan.ok()) return plan.status();
   plan_ = *plan;
@@ -146,7 +148,9 @@ absl::Status Trainer::Join() {
     if (!index.ok()) return index.status();
     tensors_[i] = *index;
   }
+  if (auto status = statistics_->Register(); !status.ok()) return status;
   if (auto status = client_.Allocate(); !status.ok()) return status;
+  statistics_->Initialize();
   for (size_t i = 0; i < weights.size(); ++i) {
     Initialize(weights[i], job_.seed(), i, client_.Weights(tensors_[i]));
   }
@@ -161,15 +165,12 @@ absl::Status Trainer::BuildNetworks() {
       Network::Create(model_, {.batch = plan_.batch, .seed = job_.seed(), .rank = client_.rank()});
   if (!network.ok()) return network.status();
   network_ = *std::move(network);
-  std::vector<absl::Span<float>> gradients, buffers;
+  std::vector<absl::Span<float>> gradients;
   for (int tensor : tensors_) gradients.push_back(client_.Gradients(tensor));
-  for (const TensorSpec& buffer : BuffersOf(model_)) {
-    buffers_.emplace_back(buffer.Elements(), buffer.constant);
-  }
-  for (auto& buffer : buffers_) buffers.push_back(absl::MakeSpan(buffer));
-  network_->Bind(WeightSpans(), gradients, buffers);
+  network_->Bind(WeightSpans(), gradients, statistics_->training());
   if (client_.rank() != 0 || data_.test.size() == 0) return absl::OkStatus();
-  auto evaluator = Evaluator::Create(model_, &data_.test, normalisation_, WeightSpans(), buffers);
+  auto evaluator = Evaluator::Create(model_, &data_.test, normalisation_, WeightSpans(),
+                                     statistics_->inference());
   if (!evaluator.ok()) return evaluator.status();
   evaluator_ = *std::move(evaluator);
   return absl::OkStatus();
@@ -194,6 +195,7 @@ absl::Status Trainer::Step(uint64_t step, BatchSource* source) {
   if (status = Own(CheckLoss(loss, step)); !status.ok()) return status;
   if (status = Delay(step); !status.ok()) return status;
   client_.BeginBackward();
+  if (status = statistics_->Publish(plan_.batch); !status.ok()) return status;
   status = network_->Backward([&](int weight) { return said = client_.Publish(tensors_[weight]); });
   if (!status.ok()) return said.ok() ? Own(status) : said;
   if (status = client_.FinishStep(); !status.ok()) return status;
@@ -209,7 +211,7 @@ absl::Status Trainer::AtStepsStart(uint64_t step) {
   if (!held_.has_value() && !snapshot_due_ && !hashes_.has_value()) return absl::OkStatus();
   if (auto status = client_.WaitAll(); !status.ok()) return status;
   if (std::exchange(snapshot_due_, false)) {
-    snapshots_.Take(step, TrainedSeconds(), WeightSpans(), buffers_);
+    snapshots_.Take(step, TrainedSeconds(), WeightSpans(), statistics_->inference());
   }
   if (held_.has_value()) {
     client::Report report = *std::exchange(held_, std::nullopt);
@@ -313,7 +315,8 @@ absl::Status Trainer::End() {
   }
   if (client_.rank() == 0) {
     const std::string path = absl::StrCat(options_.run_dir, "/model.safetensors");
-    auto status = Own(SaveModel(path, model_, job_.name(), WeightSpans(), buffers_));
+    auto status =
+        Own(SaveModel(path, model_, job_.name(), WeightSpans(), statistics_->inference()));
     if (!status.ok()) return status;
     LogInfo("model saved as %s", path);
   }

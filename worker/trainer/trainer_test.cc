@@ -189,6 +189,30 @@ TEST_F(TrainerTest, SavesTheModelWithItsBuffersInForwardOrder) {
   EXPECT_EQ(absl::MakeConstSpan(model->tensors.back().values), client_->WeightArena().first(10));
 }
 
+TEST_F(TrainerTest, StatisticsOfTheLastBatchAreTensorsThatInferenceReads) {
+  const std::string job =
+      "name: 't' seed: 1 max_steps: 3 data { batch_per_rank: 8 synthetic { height: 8 width: 8 "
+      "train_samples: 64 } } optimizer { sgd {} } schedule { base_lr: 0.01 constant {} } ";
+  ASSERT_TRUE(Train(job + "model { zoo: 'cnn' batch_norm: LAST_BATCH }").ok());
+  ASSERT_EQ(client_->names.size(), 14u);
+  EXPECT_EQ(client_->names[10], "bn1.running_mean");
+  EXPECT_EQ(client_->names[13], "bn2.running_var");
+  auto model = ReadSafetensors(options_.run_dir + "/model.safetensors");
+  ASSERT_TRUE(model.ok()) << model.status();
+  ASSERT_EQ(model->tensors[3].name, "bn1.running_mean");
+  // One rank: the mean over all ranks is its own.
+  EXPECT_EQ(absl::MakeConstSpan(model->tensors[3].values), client_->Weights(10));
+  const std::vector<float> last = model->tensors[3].values;
+  ASSERT_TRUE(Train(job + "model { zoo: 'cnn' }").ok());
+  EXPECT_EQ(client_->names.size(), 10u);
+  model = ReadSafetensors(options_.run_dir + "/model.safetensors");
+  // The same batches; running means begin at 0 and have come but part of the way.
+  for (size_t i = 0; i < last.size(); ++i) {
+    EXPECT_LT(std::abs(model->tensors[3].values[i]), std::abs(last[i]) + 1e-3f) << i;
+  }
+  EXPECT_NE(model->tensors[3].values, last);
+}
+
 TEST_F(TrainerTest, HashesOfTwoRunsAgreeAndChangeWithTheSeed) {
   const std::string job = std::string(kSmall) + "debug { hash_weights: true } ";
   options_.node = 3;
