@@ -1,11 +1,13 @@
 #include "compare/virtual_time/problem.h"
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "worker/data/sampler.h"
+#include "worker/trainer/batch_statistics.h"
 
 namespace strata::compare {
 
@@ -39,6 +41,8 @@ absl::Status Problem::Build() {
   auto stages = StagesOf(model_);
   if (!stages.ok()) return stages.status();
   stages_ = *std::move(stages);
+  const bool exchanged = job_.model().batch_norm() == proto::Model::LAST_BATCH;
+  if (exchanged) worker::ForgetEarlierBatches(&model_);
   // Last layer first, in the order in which backward finishes them.
   const std::vector<TensorSpec> weights = worker::WeightsOf(model_);
   for (size_t i = weights.size(); i-- > 0;) {
@@ -48,13 +52,28 @@ absl::Status Problem::Build() {
     tensor.decay_multiplier = weights[i].decay_multiplier;
     if (auto added = tensors_.Add(std::move(tensor)); !added.ok()) return added.status();
   }
+  weights_ = tensors_.size();
+  if (!exchanged) return absl::OkStatus();
+  for (const TensorSpec& buffer : worker::BuffersOf(model_)) {
+    auto added = tensors_.Add(worker::StatisticsTensor(buffer));
+    if (!added.ok()) return added.status();
+  }
   return absl::OkStatus();
 }
 
 std::vector<absl::Span<float>> Problem::SpansOf(float* arena) const {
   std::vector<absl::Span<float>> spans;
-  for (int weight = 0; weight < tensors_.size(); ++weight) {
+  for (int weight = 0; weight < weights_; ++weight) {
     const client::TensorSet::Entry& entry = tensors_[TensorOf(weight)];
+    spans.push_back(absl::MakeSpan(arena + entry.offset, entry.count));
+  }
+  return spans;
+}
+
+std::vector<absl::Span<float>> Problem::StatisticsOf(float* arena) const {
+  std::vector<absl::Span<float>> spans;
+  for (int tensor = first_statistics(); tensor < tensors_.size(); ++tensor) {
+    const client::TensorSet::Entry& entry = tensors_[tensor];
     spans.push_back(absl::MakeSpan(arena + entry.offset, entry.count));
   }
   return spans;
@@ -65,6 +84,11 @@ void Problem::FirstWeights(float* arena) const {
   const std::vector<absl::Span<float>> spans = SpansOf(arena);
   for (size_t i = 0; i < weights.size(); ++i) {
     worker::Initialize(weights[i], job_.seed(), i, spans[i]);
+  }
+  const std::vector<std::vector<float>> buffers = FirstBuffers();
+  const std::vector<absl::Span<float>> statistics = StatisticsOf(arena);
+  for (size_t i = 0; i < statistics.size(); ++i) {
+    std::copy(buffers[i].begin(), buffers[i].end(), statistics[i].begin());
   }
 }
 
@@ -95,7 +119,8 @@ RankCompute::RankCompute(Problem* problem, uint32_t rank, float* weights)
       gradients_(problem->tensors().elements()),
       buffers_(problem->FirstBuffers()),
       weight_spans_(problem->SpansOf(weights)),
-      gradient_spans_(problem->SpansOf(gradients_.data())) {
+      gradient_spans_(problem->SpansOf(gradients_.data())),
+      statistics_spans_(problem->StatisticsOf(gradients_.data())) {
   for (std::vector<float>& buffer : buffers_) buffer_spans_.push_back(absl::MakeSpan(buffer));
 }
 
@@ -128,6 +153,9 @@ absl::Status RankCompute::Compute(ComputePool::Worker* worker) {
     return status;
   }
   loss_ = network.Loss(worker->labels).loss;
+  for (size_t i = 0; i < statistics_spans_.size(); ++i) {
+    worker::SumStatistics(buffers_[i], static_cast<uint32_t>(plan.batch), statistics_spans_[i]);
+  }
   return network.Backward(nothing);
 }
 

@@ -42,13 +42,18 @@ class Problem {
   const worker::ModelSpec& model() const { return model_; }
   const worker::StepPlan& plan() const { return plan_; }
   const std::vector<StepStage>& stages() const { return stages_; }
-  // In arena order; see TensorOf.
+  // In arena order: weights, see TensorOf, then statistics of batch normalisation that are
+  // exchanged.
   const client::TensorSet& tensors() const { return tensors_; }
   // The tensor in `tensors` of number `weight` of WeightsOf.
-  int TensorOf(int weight) const { return tensors_.size() - 1 - weight; }
+  int TensorOf(int weight) const { return weights_ - 1 - weight; }
+  // Of the statistics: the first, or as many as there are tensors.
+  int first_statistics() const { return weights_; }
 
-  // Where the tensors of an arena lie, as WeightsOf counts them.
+  // Where the weights of an arena lie, as WeightsOf counts them; and what statistics it has, as
+  // BuffersOf does.
   std::vector<absl::Span<float>> SpansOf(float* arena) const;
+  std::vector<absl::Span<float>> StatisticsOf(float* arena) const;
   void FirstWeights(float* arena) const;
   std::vector<std::vector<float>> FirstBuffers() const;
 
@@ -67,6 +72,7 @@ class Problem {
   worker::StepPlan plan_;
   std::vector<StepStage> stages_;
   client::TensorSet tensors_;
+  int weights_ = 0;                                                        // tensors
   std::map<uint64_t, std::weak_ptr<const std::vector<uint32_t>>> orders_;  // by epoch
   Order newest_;
 };
@@ -94,7 +100,7 @@ class RankCompute {
   const uint32_t rank_;
   std::vector<float> gradients_;
   std::vector<std::vector<float>> buffers_;
-  std::vector<absl::Span<float>> weight_spans_, gradient_spans_, buffer_spans_;
+  std::vector<absl::Span<float>> weight_spans_, gradient_spans_, buffer_spans_, statistics_spans_;
   ComputePool::Ticket ticket_;
   // Of the step in hand.
   uint64_t step_ = 0;

@@ -148,10 +148,22 @@ void VirtualNode::BeginStep(uint32_t r) {
   Forward(r);
 }
 
+std::vector<int> VirtualNode::TensorsOf(const StepStage& stage) const {
+  std::vector<int> tensors;
+  if (&stage == &problem_->stages().back()) {
+    for (int tensor = problem_->first_statistics(); tensor < problem_->tensors().size(); ++tensor) {
+      tensors.push_back(tensor);
+    }
+  }
+  for (int weight = stage.first_weight + stage.weights; weight-- > stage.first_weight;) {
+    tensors.push_back(problem_->TensorOf(weight));
+  }
+  return tensors;
+}
+
 bool VirtualNode::IsShown(const StepStage& stage, uint64_t step) const {
-  for (int weight = stage.first_weight; weight < stage.first_weight + stage.weights; ++weight) {
+  for (const int tensor : TensorsOf(stage)) {
     const client::StepBook& book = *ranks_[0].book;
-    const int tensor = problem_->TensorOf(weight);
     for (uint32_t c = book.FirstChunk(tensor).value(); c <= book.LastChunk(tensor).value(); ++c) {
       if (shown_[c] <= step) return false;
     }
@@ -207,9 +219,7 @@ void VirtualNode::Backward(uint32_t r) {
 void VirtualNode::Publish(uint32_t r, const StepStage& stage) {
   Rank& rank = ranks_[r];
   complete_chunks_.clear();
-  for (int weight = stage.first_weight + stage.weights; weight-- > stage.first_weight;) {
-    rank.book->Publish(problem_->TensorOf(weight), &complete_chunks_);
-  }
+  for (const int tensor : TensorsOf(stage)) rank.book->Publish(tensor, &complete_chunks_);
   if (rank.stage == 0) complete_[r] = rank.step + 1;
   for (const ChunkId chunk : complete_chunks_) {
     std::vector<uint64_t>& ready = ready_[chunk.value()];

@@ -115,6 +115,9 @@ class VirtualNode final : private worker::ExchangeNode {
   // Ranks, by local number.
   void BeginStep(uint32_t r);
   void Forward(uint32_t r);
+  // Of a stage, in the order in which backward publishes them: first, with its last one, those of
+  // batch normalisation.
+  std::vector<int> TensorsOf(const StepStage& stage) const;
   bool IsShown(const StepStage& stage, uint64_t step) const;
   void EndForward(uint32_t r);
   void Backward(uint32_t r);

@@ -166,10 +166,14 @@ void VirtualRun::Measure(VirtualNode* node, uint64_t step) {
   for (const absl::Span<float> span : problem_->SpansOf(node->weights())) {
     measured.tensors.emplace_back(span.begin(), span.end());
   }
-  for (const std::vector<float>& buffer : node->rank(0).buffers()) {
-    measured.tensors.push_back(buffer);
+  const size_t weights = measured.tensors.size();
+  for (const absl::Span<float> statistics : problem_->StatisticsOf(node->weights())) {
+    measured.tensors.emplace_back(statistics.begin(), statistics.end());
   }
-  const size_t weights = static_cast<size_t>(problem_->tensors().size());
+  if (measured.tensors.size() == weights) {  // those of rank 0's batches, if any
+    const std::vector<std::vector<float>>& own = node->rank(0).buffers();
+    measured.tensors.insert(measured.tensors.end(), own.begin(), own.end());
+  }
   measured.ticket = pool_.Add([this, weights, &measured](ComputePool::Worker*) {
     std::vector<absl::Span<float>> spans;
     for (std::vector<float>& tensor : measured.tensors) spans.push_back(absl::MakeSpan(tensor));

@@ -1,6 +1,7 @@
 // What holds of every run: that it is the same each time, and that every mode ends.
 #include "compare/virtual_time/virtual_run.h"
 
+#include <algorithm>
 #include <map>
 #include <string>
 #include <vector>
@@ -108,6 +109,41 @@ TEST(VirtualRun, LearnsAndSyncDoesNotDependOnTime) {
   EXPECT_EQ(OutcomeOf(PlanOf("ssp(0)", 8, 30), other).weights, quick.weights);
   const proto::RunRecord& record = quick.record;
   EXPECT_LT(record.windows(record.windows_size() - 1).loss(), 0.8 * record.windows(0).loss());
+}
+
+TEST(VirtualRun, LargeBatchesLearnInEveryModeThatTakesTheirRecipe) {
+  const ClusterFile cluster = ClusterOf(
+      "nodes { count: 4 ranks: 2 compute { constant_ms: 1 } link { gbit_per_s: 10 } } "
+      "servers { link { gbit_per_s: 10 } }");
+  const std::map<std::string, std::vector<std::string>> recipes = {
+      {"sync", {"optimizer.lars={coefficient: 0.05}", "schedule.warmup_epochs=0.1"}},
+      {"delay1", {"optimizer.lars={coefficient: 0.05}"}},
+      {"ring", {"optimizer.clip_norm=1", "schedule.base_batch=16", "push.codec=FP16"}},
+      {"async", {"optimizer.clip_norm=1"}},
+      {"local(3)", {"optimizer.clip_norm=1"}},
+      {"quorum(3)", {"optimizer.rmsprop_warmup={center_epochs: 0.1 width_epochs: 0.2}"}}};
+  for (const auto& [mode, settings] : recipes) {
+    const proto::RunRecord record = OutcomeOf(PlanOf(mode, 8, 30, settings), cluster).record;
+    EXPECT_EQ(record.failure(), "") << mode;
+    ASSERT_EQ(record.windows_size(), 15) << mode;
+    EXPECT_LT(record.windows(14).loss(), 0.9 * record.windows(0).loss()) << mode;
+  }
+}
+
+TEST(VirtualRun, TestsWithStatisticsOfTheLastBatchIfTheJobSaysSo) {
+  const ClusterFile cluster = ClusterOf(kCluster);
+  std::vector<std::string> settings = {"model.zoo=cnn", "data.synthetic.height=8",
+                                       "data.synthetic.width=8"};
+  const VirtualOutcome running = OutcomeOf(PlanOf("sync", 8, 6, settings), cluster);
+  settings.push_back("model.batch_norm=LAST_BATCH");
+  const VirtualOutcome last = OutcomeOf(PlanOf("sync", 8, 6, settings), cluster);
+  ASSERT_GT(last.weights.size(), running.weights.size());
+  ASSERT_EQ(last.record.measurements_size(), running.record.measurements_size());
+  // Training does not see them: the weights before them are the same.
+  EXPECT_TRUE(std::equal(running.weights.begin(), running.weights.end(), last.weights.begin()));
+  for (int i = 0; i < last.record.measurements_size(); ++i) {
+    EXPECT_NE(last.record.measurements(i).loss(), running.record.measurements(i).loss()) << i;
+  }
 }
 
 TEST(VirtualRun, ALossThatIsNoNumberIsAFailureOfTheJob) {

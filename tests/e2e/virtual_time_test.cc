@@ -69,6 +69,54 @@ TEST(VirtualTime, ARingHasTheBitsOfALiveOne) {
   ExpectTheSame(cluster, job);
 }
 
+// What needs norms of all weights, and nodes that apply the optimizer themselves.
+TEST(VirtualTime, LarsAndClippingHaveTheBitsOfALiveCluster) {
+  Cluster cluster({2, 2, 2, 2});
+  ASSERT_EQ(cluster.Start(), absl::OkStatus());
+  proto::Job job = LenetJob("lars", 4, 2, kSteps);
+  job.mutable_optimizer()->mutable_lars()->set_coefficient(0.1f);
+  job.mutable_schedule()->set_base_batch(16);
+  job.mutable_schedule()->set_warmup_epochs(0.5f);
+  ExpectTheSame(cluster, job);
+  job.set_name("clipped");
+  job.mutable_optimizer()->mutable_momentum_sgd();
+  job.mutable_optimizer()->set_clip_norm(0.5f);
+  ExpectTheSame(cluster, job);
+  job.set_name("clipped-delay1");
+  job.mutable_consistency()->set_preset("delay1");
+  ExpectTheSame(cluster, job);
+}
+
+TEST(VirtualTime, LarsInARingHasTheBitsOfServers) {
+  Cluster cluster({1, 2, 2, 2});
+  ASSERT_EQ(cluster.Start(), absl::OkStatus());
+  proto::Job job = LenetJob("servers", 4, 2, kSteps);
+  job.mutable_optimizer()->mutable_lars()->set_coefficient(0.1f);
+  job.mutable_optimizer()->set_clip_norm(0.5f);
+  const auto servers = HashesInVirtualTime(job);
+  job.set_name("ring");
+  job.set_exchange(proto::Job::RING);
+  job.mutable_all_reduce()->set_algorithm(proto::AllReduce::RING);
+  ExpectTheSame(cluster, job);
+  EXPECT_EQ(HashesInVirtualTime(job), servers) << "of two nodes, the same order";
+}
+
+TEST(VirtualTime, StatisticsOfTheLastBatchHaveTheBitsOfALiveCluster) {
+  Cluster cluster({2, 2, 2, 2});
+  ASSERT_EQ(cluster.Start(), absl::OkStatus());
+  proto::Job job = LenetJob("last-batch", 4, 2, kSteps);
+  job.mutable_model()->set_zoo("cnn");
+  job.mutable_model()->set_batch_norm(proto::Model::LAST_BATCH);
+  // From RMSprop to SGD within these steps.
+  proto::RmspropWarmup* warmup = job.mutable_optimizer()->mutable_rmsprop_warmup();
+  warmup->set_center_epochs(0.2f);
+  warmup->set_width_epochs(0.4f);
+  ExpectTheSame(cluster, job);
+  job.set_name("last-batch-lars");
+  job.mutable_optimizer()->mutable_lars();
+  ExpectTheSame(cluster, job);
+}
+
 // With codecs, what is left out of one message goes into the next.
 TEST(VirtualTime, EncodedGradientsHaveTheBitsOfALiveCluster) {
   Cluster cluster({2, 2, 2, 2});
