@@ -187,8 +187,7 @@ bool JobChecker::TakePush(const wire::Frame& frame, bool refused, absl::Time now
   chunk.pushed_by[push.node] = push.incarnation;
   Mark(&chunk, push);
   if (const std::string wrong = layers_.CheckPush(push, codecs_.SumOf(frame)); !wrong.empty()) {
-    Violate("local steps follow their formula",
-            absl::StrFormat("%s clock %d: %s", who(), push.clock, wrong));
+    Violate(layers_.invariant(), absl::StrFormat("%s clock %d: %s", who(), push.clock, wrong));
   }
   if (const std::string wrong = codecs_.CheckPush(frame); !wrong.empty()) {
     Violate("what is lost returns", absl::StrFormat("%s clock %d: %s", who(), push.clock, wrong));

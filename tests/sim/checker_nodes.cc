@@ -127,16 +127,17 @@ void JobChecker::OnNodeStart(uint32_t node, uint32_t incarnation) {
 
 void JobChecker::OnSum(uint32_t node, uint32_t incarnation, ChunkId chunk, uint64_t clock,
                        uint32_t samples, absl::Span<const float> sum) {
-  const LayerModel::Push push = layers_.OnSum(node, incarnation, chunk, clock, samples, sum);
-  if (push.values.empty()) return;
-  codecs_.OnSum(node, incarnation, chunk, push.clock, push.samples, push.values);
+  for (const LayerModel::Push& push :
+       layers_.OnSum(node, incarnation, chunk, clock, samples, sum)) {
+    codecs_.OnSum(node, incarnation, push.chunk, push.clock, push.samples, push.values);
+  }
 }
 
 void JobChecker::OnTaken(uint32_t node, uint32_t incarnation, ChunkId chunk, uint64_t clock,
                          absl::Span<const float> weights) {
   const std::string wrong = layers_.OnTaken(node, incarnation, chunk, clock, weights);
   if (wrong.empty()) return;
-  Violate("local steps follow their formula",
+  Violate(layers_.invariant(),
           absl::StrFormat("node %d chunk %d step %d: %s", node, chunk.value(), clock, wrong));
 }
 
@@ -190,6 +191,12 @@ void JobChecker::OnFinalWeights(uint32_t node, ChunkId id, const Bytes& weights)
   if (!processes_[node].finals.insert(id.value()).second) {
     return Violate("exactly one delivery",
                    absl::StrFormat("node %d chunk %d: final weights twice", node, id.value()));
+  }
+  const std::string wrong =
+      layers_.OnFinal(id, absl::MakeConstSpan(weights.floats(), weights.float_count()));
+  if (!wrong.empty()) {
+    return Violate(layers_.invariant(),
+                   absl::StrFormat("node %d chunk %d: %s", node, id.value(), wrong));
   }
   Chunk& chunk = chunks_[id.value()];
   const uint64_t hash = HashOf(weights);

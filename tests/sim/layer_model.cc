@@ -23,6 +23,14 @@ float PullOf(const proto::JobRecord& record) {
   return static_cast<float>(a / (1 - a));
 }
 
+float ClipOf(const proto::JobRecord& record) {
+  return ReferenceOptimizer::IsMean(record) ? 0 : record.job().optimizer().clip_norm();
+}
+
+bool IsSame(absl::Span<const float> a, absl::Span<const float> b) {
+  return a.size() == b.size() && std::memcmp(a.data(), b.data(), a.size() * sizeof(float)) == 0;
+}
+
 }  // namespace
 
 LayerModel::LayerModel(const proto::JobRecord& record, uint64_t steps)
@@ -30,33 +38,72 @@ LayerModel::LayerModel(const proto::JobRecord& record, uint64_t steps)
       steps_(steps),
       local_steps_(StepsOf(record)),
       pull_(PullOf(record)),
-      threshold_(record.job().consistency().lazy().significance().threshold()) {
+      threshold_(record.job().consistency().lazy().significance().threshold()),
+      clip_(ClipOf(record)),
+      double_buffering_(record.job().consistency().lazy().double_buffering()) {
+  if (ReferenceOptimizer::IsMean(record)) norms_.emplace(record);
   for (const proto::LogicalNode& node : record.view().nodes()) ranks_ += node.ranks();
 }
 
 void LayerModel::OnNodeStart(uint32_t node, uint32_t incarnation) {
   processes_[{node, incarnation}].clear();
+  waiting_[{node, incarnation}].clear();
 }
 
 void LayerModel::OnFirstWeights(ChunkId chunk, const std::vector<float>& weights) {
   first_weights_[chunk.value()] = weights;
+  if (norms_) norms_->OnFirstWeights(chunk, weights);
 }
 
-LayerModel::Push LayerModel::OnSum(uint32_t node, uint32_t incarnation, ChunkId id, uint64_t step,
-                                   uint32_t samples, absl::Span<const float> sum) {
+std::vector<LayerModel::Push> LayerModel::OnSum(uint32_t node, uint32_t incarnation, ChunkId id,
+                                                uint64_t step, uint32_t samples,
+                                                absl::Span<const float> sum) {
   const std::vector<float> gradients(sum.begin(), sum.end());
-  if (!has_local_steps()) return {.clock = step, .samples = samples, .values = gradients};
+  if (clip_ > 0) return Clip({node, incarnation}, id, step, samples, gradients);
+  const Push push = Submit({node, incarnation}, id, step, samples, gradients);
+  return push.values.empty() ? std::vector<Push>() : std::vector<Push>{push};
+}
+
+// Once all chunks of the step are there.
+std::vector<LayerModel::Push> LayerModel::Clip(const Process& process, ChunkId id, uint64_t step,
+                                               uint32_t samples, const std::vector<float>& sum) {
+  std::map<uint32_t, Push>& waiting = waiting_.at(process);
+  waiting[id.value()] = {.chunk = id, .clock = step, .samples = samples, .values = sum};
+  if (waiting.size() < first_weights_.size()) return {};
+  double squares = 0;
+  for (const auto& [c, part] : waiting) {
+    for (const float value : part.values) {
+      squares += std::pow(static_cast<double>(value) / part.samples, 2);
+    }
+  }
+  const auto factor = static_cast<float>(std::min(1.0, clip_ / std::sqrt(squares)));
+  std::vector<Push> pushes;
+  for (auto& [c, part] : std::exchange(waiting, {})) {
+    std::vector<float> scaled;
+    for (const float value : part.values) scaled.push_back(value * factor);
+    const Push push = Submit(process, ChunkId(c), step, part.samples, scaled);
+    if (push.values.empty()) continue;
+    clipped_[process][c] = push;
+    pushes.push_back(push);
+  }
+  return pushes;
+}
+
+LayerModel::Push LayerModel::Submit(const Process& process, ChunkId id, uint64_t step,
+                                    uint32_t samples, const std::vector<float>& gradients) {
+  if (!has_local_steps()) {
+    return {.chunk = id, .clock = step, .samples = samples, .values = gradients};
+  }
   const std::vector<float>& first = first_weights_.at(id.value());
-  const auto [at, is_new] =
-      processes_.at({node, incarnation})
-          .try_emplace(id.value(), Chunk{ReferenceOptimizer(record_, id), first, first});
+  const auto [at, is_new] = processes_.at(process).try_emplace(
+      id.value(), Chunk{ReferenceOptimizer(record_, id), first, first});
   Chunk& chunk = at->second;
-  const proto::LogicalNode& self = record_.view().nodes(static_cast<int>(node));
+  const proto::LogicalNode& self = record_.view().nodes(static_cast<int>(process.first));
   chunk.optimizer.Update(gradients, samples, uint64_t{samples} * ranks_ / self.ranks(), 1.0,
                          &chunk.local);
   chunk.samples += samples;
   if (!EndsRound(step) && step + 1 < steps_) return {};
-  chunk.push = {.clock = RoundOf(step), .samples = chunk.samples};
+  chunk.push = {.chunk = id, .clock = RoundOf(step), .samples = chunk.samples};
   if (pull_ > 0) chunk.push.values = chunk.local;
   if (pull_ > 0) return chunk.push;
   for (size_t i = 0; i < chunk.local.size(); ++i) {
@@ -86,6 +133,11 @@ void LayerModel::KeepInsignificant(Chunk* chunk) const {
 
 std::string LayerModel::OnTaken(uint32_t node, uint32_t incarnation, ChunkId id, uint64_t step,
                                 absl::Span<const float> weights) {
+  if (norms_) {
+    const std::vector<float> expected = norms_->After(step + (double_buffering_ ? 0 : 1), id);
+    if (expected.empty()) return "weights before all means of the clock were told";
+    return IsSame(weights, expected) ? "" : "other weights than the model's";
+  }
   if (!has_local_steps()) return "";
   Chunk& chunk = processes_.at({node, incarnation}).at(id.value());
   if (EndsRound(step)) {
@@ -99,9 +151,13 @@ std::string LayerModel::OnTaken(uint32_t node, uint32_t incarnation, ChunkId id,
     chunk.samples = 0;
     return "";
   }
-  const bool same = weights.size() == chunk.local.size() &&
-                    std::memcmp(weights.data(), chunk.local.data(), weights.size() * 4) == 0;
-  return same ? "" : "other weights than the model's";
+  return IsSame(weights, chunk.local) ? "" : "other weights than the model's";
+}
+
+std::string LayerModel::OnFinal(ChunkId chunk, absl::Span<const float> weights) {
+  if (!norms_) return "";
+  return IsSame(weights, norms_->After(steps_, chunk)) ? ""
+                                                       : "other final weights than the model's";
 }
 
 // What is left counts as the round did.
@@ -115,6 +171,7 @@ void LayerModel::PushRest(Chunk* chunk) const {
 
 void LayerModel::OnAnswer(uint32_t node, ChunkId chunk, uint64_t round,
                           absl::Span<const float> weights) {
+  if (norms_) return norms_->OnMean(chunk, round, weights);
   if (is_own()) told_[{node, chunk.value(), round}].emplace_back(weights.begin(), weights.end());
 }
 
@@ -133,9 +190,7 @@ std::string LayerModel::TakeOwn(Chunk* chunk, uint32_t node, ChunkId id, uint64_
   if (told == told_.end()) return "nobody has told it any";
   for (const std::vector<float>& one : told->second) {
     const std::vector<float> own = Own(*chunk, one);
-    const bool same = own.size() == weights.size() &&
-                      std::memcmp(own.data(), weights.data(), weights.size() * 4) == 0;
-    if (!same) continue;
+    if (!IsSame(own, weights)) continue;
     chunk->local = own;
     chunk->start = one;
     chunk->unsent.clear();
@@ -148,8 +203,11 @@ std::string LayerModel::TakeOwn(Chunk* chunk, uint32_t node, ChunkId id, uint64_
 std::string LayerModel::CheckPush(const wire::Header& header,
                                   const std::vector<float>& values) const {
   const bool is_sparse = header.codec == wire::Codec::kSparse && threshold_ > 0;
-  if (!has_local_steps() || (header.codec != wire::Codec::kNone && !is_sparse)) return "";
-  const Push& expected = processes_.at({header.node, header.incarnation}).at(header.chunk).push;
+  if (header.codec != wire::Codec::kNone && !is_sparse) return "";
+  if (!has_local_steps() && clip_ == 0) return "";
+  const Process process = {header.node, header.incarnation};
+  const Push& expected = has_local_steps() ? processes_.at(process).at(header.chunk).push
+                                           : clipped_.at(process).at(header.chunk);
   if (header.clock != expected.clock || header.sample_count != expected.samples) {
     return absl::StrFormat("clock %d of %d samples, not %d of %d", header.clock,
                            header.sample_count, expected.clock, expected.samples);
@@ -158,9 +216,7 @@ std::string LayerModel::CheckPush(const wire::Header& header,
   const size_t sent = expected.values.size() - zeros;
   const bool fits = sent <= std::max<size_t>(1, (expected.values.size() - 1) / 2);
   if (threshold_ > 0 && fits != is_sparse) return "sparse where it should not be, or not where";
-  if (is_sparse) return values == expected.values ? "" : "another change than the model's";
-  const bool same = values.size() == expected.values.size() &&
-                    std::memcmp(values.data(), expected.values.data(), values.size() * 4) == 0;
+  const bool same = is_sparse ? values == expected.values : IsSame(values, expected.values);
   return same ? "" : "another change than the model's";
 }
 

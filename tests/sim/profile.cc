@@ -62,6 +62,46 @@ void MakeLayers(Scenario* scenario) {
   }
 }
 
+// Every job needs norms: of the mean gradient and the weights, or of each node's gradient. Rings
+// among them.
+void MakeNorms(Scenario* scenario) {
+  static constexpr const char* kInStep[] = {"sync {}", "lazy { staleness: 0 }",
+                                            "lazy { double_buffering: true }"};
+  static constexpr const char* kOnNodes[] = {
+      "lars { coefficient: 0.5 }",
+      "sgd { weight_decay: 0.01 } clip_norm: 1",
+      "momentum_sgd {} clip_norm: 5",
+      "lars { coefficient: 0.5 weight_decay: 0.1 } clip_norm: 2",
+  };
+  static constexpr const char* kElsewhere[] = {
+      "async {}",
+      "lazy { staleness: 2 }",
+      "lazy { quorum { nodes: 1 grace_ms: 5 } }",
+      "lazy { staleness: 1 apply: ON_ARRIVAL }",
+      "lazy { local_steps: 2 }",
+      "async { elastic { every_steps: 2 moving_rate: 0.5 } }",
+      "async { damping: INVERSE_STALENESS }",
+  };
+  // Who starts over is not told again what the means of earlier clocks were.
+  scenario->rare[static_cast<size_t>(Rare::kNodeRestart)] = 0;
+  for (size_t i = 0; i < scenario->jobs.size(); ++i) {
+    JobPlan& job = scenario->jobs[i];
+    const uint64_t choice = scenario->seed + i;
+    if (choice % 2 == 0) {
+      job.consistency = kInStep[choice / 2 % std::size(kInStep)];
+      job.double_buffering = choice / 2 % std::size(kInStep) == 2;
+      job.optimizer = kOnNodes[choice / 6 % std::size(kOnNodes)];
+      if (choice / 2 % std::size(kInStep) == 0 && choice % 4 == 0 && job.nodes > 1) {
+        job.all_reduce = choice % 8 == 0 ? "RING" : "HALVING_DOUBLING";
+      }
+    } else {
+      job.consistency = kElsewhere[choice / 2 % std::size(kElsewhere)];
+      job.local_steps = job.consistency.find("steps: 2") != std::string::npos ? 2 : 0;
+      job.optimizer += choice % 4 == 1 ? " clip_norm: 1" : " clip_norm: 10";
+    }
+  }
+}
+
 // In every job some nodes close a clock, with a grace or without; and in some of them the last node
 // is slow.
 void MakeQuorums(Scenario* scenario) {
@@ -180,6 +220,7 @@ const std::vector<Profile>& Profiles() {
       {"layers",
        "jobs with local steps, double buffering or delay compensation",
        {.change = MakeLayers}},
+      {"norms", "jobs with LARS or clipping, in which no node starts over", {.change = MakeNorms}},
       {"encoded-layers", "the same, encoded", {.chunks_max = 30, .change = MakeEncodedLayers}},
       {"lossy-codecs",
        "the same where three in ten frames are lost, half come twice",

@@ -24,13 +24,17 @@ RingChecker::RingChecker(const JobPlan& plan, const proto::JobRecord& record, Fa
       map_(record.layout().elements(), record.placement().chunk_elements()),
       fail_(std::move(fail)),
       unanswered_(plan.nodes, 0) {
+  const bool is_mean = ReferenceOptimizer::IsMean(record);
+  if (is_mean) norms_.emplace(record);
   for (uint32_t c = 0; c < map_.chunks(); ++c) {
-    chunks_.push_back({.optimizer = ReferenceOptimizer(record, ChunkId(c)),
+    chunks_.push_back({.optimizer = is_mean ? ReferenceOptimizer::Mean(record, ChunkId(c))
+                                            : ReferenceOptimizer(record, ChunkId(c)),
                        .weights = payload_.FirstWeights(ChunkId(c), map_.ElementsOf(ChunkId(c))),
                        .clocks = {},
                        .pushed = std::vector<uint64_t>(plan.nodes, 0),
                        .landed = std::vector<uint64_t>(plan.nodes, 0),
                        .copies = {}});
+    if (norms_) norms_->OnFirstWeights(ChunkId(c), chunks_[c].weights);
     for (uint32_t k = 0; k < plan.nodes && codec_ != wire::Codec::kNone; ++k) {
       const std::vector<float>& weights = chunks_[c].weights;
       const auto [begin, end] = SliceOf(static_cast<uint32_t>(weights.size()), k);
@@ -60,7 +64,7 @@ void RingChecker::OnPush(uint32_t node, ChunkId id, uint64_t clock) {
                             chunk.pushed[node], chunk.landed[node]));
   }
   ++chunk.pushed[node];
-  if (++unanswered_[node] <= plan_.window) return;
+  if (++unanswered_[node] <= plan_.window || plan_.has_layer()) return;
   Violate("window", absl::StrFormat("node %d has %d chunks under way, window %d", node,
                                     unanswered_[node], plan_.window));
 }
@@ -149,7 +153,15 @@ std::vector<float> RingChecker::SumOf(ChunkId chunk, uint64_t clock) const {
   return sum;
 }
 
-const std::vector<float>& RingChecker::After(ChunkId id, uint64_t clock) {
+std::vector<float> RingChecker::After(ChunkId id, uint64_t clock) {
+  if (!norms_) return ReducedAfter(id, clock);
+  for (uint32_t c = 0; c < chunks_.size(); ++c) {
+    norms_->OnMean(ChunkId(c), clock, ReducedAfter(ChunkId(c), clock));
+  }
+  return norms_->After(clock + 1, id);
+}
+
+const std::vector<float>& RingChecker::ReducedAfter(ChunkId id, uint64_t clock) {
   Chunk& chunk = chunks_[id.value()];
   uint64_t samples = 0;
   for (uint32_t r = 0; r < plan_.ranks(); ++r) samples += payload_.SamplesOf(r);
@@ -170,7 +182,7 @@ void RingChecker::OnWeights(uint32_t node, ChunkId id, uint64_t clock,
   }
   ++chunk.landed[node];
   --unanswered_[node];
-  const std::vector<float>& expected = After(id, clock);
+  const std::vector<float> expected = After(id, clock);
   if (std::equal(weights.begin(), weights.end(), expected.begin(), expected.end())) return;
   const auto differs = std::mismatch(weights.begin(), weights.end(), expected.begin()).first;
   Violate("G2 order of bits",

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -10,6 +11,7 @@
 #include "common/job/arena.h"
 #include "proto/control.pb.h"
 #include "tests/sim/node_checker.h"
+#include "tests/sim/norm_model.h"
 #include "tests/sim/payload.h"
 #include "tests/sim/reference_encoder.h"
 #include "tests/sim/reference_optimizer.h"
@@ -51,7 +53,9 @@ class RingChecker final : public NodeChecker {
 
   void Violate(const std::string& invariant, const std::string& what);
   // The model's weights of the chunk after `clock`.
-  const std::vector<float>& After(ChunkId chunk, uint64_t clock);
+  std::vector<float> After(ChunkId chunk, uint64_t clock);
+  // What the optimizer in the ring makes of it.
+  const std::vector<float>& ReducedAfter(ChunkId chunk, uint64_t clock);
   std::vector<float> SumOf(ChunkId chunk, uint64_t clock) const;
   // The slice that element i belongs to.
   uint32_t OwnerOf(uint32_t elements, uint32_t i) const;
@@ -71,6 +75,7 @@ class RingChecker final : public NodeChecker {
   const ChunkMap map_;
   const Fail fail_;
   std::vector<Chunk> chunks_;
+  std::optional<NormModel> norms_;    // of what the ring reduces
   std::vector<uint32_t> unanswered_;  // by node
   uint64_t pushes_ = 0;
 };

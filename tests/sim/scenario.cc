@@ -181,8 +181,11 @@ std::string JobPlan::Shape() const {
 
 proto::Job JobPlan::ToJob() const {
   proto::Job job;
+  const char* const work = has_norms()
+                               ? "model { zoo: 'mlp' } data { synthetic {} batch_per_rank: 1 }"
+                               : "program { path: 'p' }";
   google::protobuf::TextFormat::ParseFromString(
-      absl::StrCat("name: 'job' epochs: 1 chunk_elements: 256 program { path: 'p' } consistency { ",
+      absl::StrCat("name: 'job' epochs: 1 chunk_elements: 256 ", work, " consistency { ",
                    consistency, " } optimizer { ", optimizer, " } schedule { base_lr: ",
                    has_ledger() ? "1" : "0.1", " } push { ", push, " } pull { ", pull, " }"),
       &job);

@@ -79,8 +79,13 @@ struct JobPlan {
            consistency.find("quorum") == std::string::npos;
   }
   bool is_ring() const { return !all_reduce.empty(); }
-  // What nodes push and take is not what they sum and have.
-  bool has_layer() const { return local_steps > 0 || double_buffering; }
+  // LARS and clipping.
+  bool has_norms() const {
+    return optimizer.find("lars") != std::string::npos ||
+           optimizer.find("clip_norm") != std::string::npos;
+  }
+  // What nodes push and take is not what they sum and have, or not when.
+  bool has_layer() const { return local_steps > 0 || double_buffering || has_norms(); }
   bool is_encoded() const { return !push.empty() || !pull.empty(); }
   uint32_t ranks() const { return nodes * ranks_per_node; }
   uint64_t elements() const { return (chunks - 1) * 256 + last_chunk_elements; }

@@ -110,6 +110,13 @@ TEST(SimulationTest, LocalStepsAndDoubleBufferingFollowTheirFormulasWhateverHapp
   }
 }
 
+TEST(SimulationTest, LarsAndClippingFollowTheirFormulasWhateverHappens) {
+  const Campaign campaign = RunProfile("norms", 700);
+  EXPECT_TRUE(campaign.failures.empty()) << campaign.Report();
+  EXPECT_GE(campaign.modes.size(), 10u);
+  EXPECT_GT(campaign.models_compared, 30u);
+}
+
 TEST(SimulationTest, AQuorumClosesClocksAsTheModelDoesWhateverHappens) {
   const Campaign campaign = RunProfile("quorum", 1000);
   EXPECT_TRUE(campaign.failures.empty()) << campaign.Report();
