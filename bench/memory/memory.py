@@ -25,7 +25,7 @@ from cluster import Cluster, fail, logs_of_node, writing_to  # noqa: E402
 JOB = """
 name: "memory"
 program {{ path: "{program}" args: "{elements}" args: "{steps}" args: "{slow_ms}" }}
-optimizer {{ momentum_sgd {{}} }}
+optimizer {{ momentum_sgd {{}} clip_norm: {clip_norm} }}
 schedule {{ base_lr: 0.001 }}
 ranks: 2
 ranks_per_node: 1
@@ -38,6 +38,7 @@ MODES = {
     "lazy": "consistency { lazy { staleness: 2 } }",
     "async": "consistency { async {} }",
     "ring": "consistency { sync {} } exchange: RING",
+    "async-clipped": "consistency { async {} }",
 }
 TINY = 256
 # More than a step of the fast node takes.
@@ -74,7 +75,8 @@ def is_server(pid):
 def measure(options, mode, elements, slow_ms):
     """Peaks of server and larger node in bytes, and the status with its formula."""
     job = JOB.format(program=options.program, elements=elements, steps=options.steps,
-                     slow_ms=slow_ms, more=MODES[mode])
+                     slow_ms=slow_ms, more=MODES[mode],
+                     clip_norm=0.001 if mode.endswith("-clipped") else 0)
     with tempfile.TemporaryDirectory(prefix="strata-memory-") as scratch:
         with Cluster(options.strata, scratch) as cluster:
             local = cluster.start_local(2)
