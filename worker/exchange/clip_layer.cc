@@ -4,6 +4,7 @@
 #include <cmath>
 #include <utility>
 
+#include "common/job/same_host.h"
 #include "kernels/norm_update.h"
 
 namespace strata::worker {
@@ -11,7 +12,8 @@ namespace strata::worker {
 ClipLayer::ClipLayer(std::unique_ptr<ExchangeCore> below, const CoreOptions& options)
     : ExchangeLayer(std::move(below)),
       clip_norm_(options.record.job().optimizer().clip_norm()),
-      pool_(BufferPool::kRetainedBytesMax, options.memory) {
+      pool_(BufferPool::kRetainedBytesMax,
+            PushesOutliveAnswers(options.record.job()) ? nullptr : options.memory) {
   const ChunkMap map(options.record.layout().elements(),
                      options.record.placement().chunk_elements());
   chunks_.resize(map.chunks());
