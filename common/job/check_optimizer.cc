@@ -1,5 +1,7 @@
 #include "common/job/check_optimizer.h"
 
+#include <cstdint>
+#include <limits>
 #include <string>
 #include <utility>
 
@@ -48,12 +50,32 @@ absl::Status CheckOptimizer(const proto::Optimizer& optimizer) {
               Positive(name("epsilon").c_str(), params.epsilon)});
 }
 
+namespace {
+
+// Linear scaling must leave a rate that a float holds.
+absl::Status CheckBaseBatch(const proto::Job& job) {
+  const proto::Schedule& schedule = job.schedule();
+  if (schedule.base_batch() == 0) return absl::OkStatus();
+  if (!job.has_model()) {
+    return Refuse("schedule.base_batch: belongs to model, a program's batch is not known");
+  }
+  const uint64_t batch = uint64_t{job.ranks()} * job.data().batch_per_rank();
+  const double scale = static_cast<double>(batch) / schedule.base_batch();
+  const double rate = schedule.base_lr() * scale;
+  if (rate <= std::numeric_limits<float>::max() && static_cast<float>(rate) > 0) {
+    return absl::OkStatus();
+  }
+  return Refuse(absl::StrFormat(
+      "schedule.base_batch: %d makes base_lr %g at %d samples a step, not a finite number > 0",
+      schedule.base_batch(), rate, batch));
+}
+
+}  // namespace
+
 absl::Status CheckRecipe(const proto::Job& job) {
   const proto::Optimizer& optimizer = job.optimizer();
   const proto::Schedule& schedule = job.schedule();
-  if (schedule.base_batch() > 0 && !job.has_model()) {
-    return Refuse("schedule.base_batch: belongs to model, a program's batch is not known");
-  }
+  if (absl::Status status = CheckBaseBatch(job); !status.ok()) return status;
   if (optimizer.has_rmsprop_warmup()) {
     const proto::RmspropWarmup& warmup = optimizer.rmsprop_warmup();
     if (schedule.warmup_epochs() > 0) {
@@ -80,6 +102,12 @@ absl::Status CheckRecipe(const proto::Job& job) {
   if (!job.has_model()) {
     return Refuse(
         absl::StrFormat("%s: belongs to model: nodes must know each other's samples", field));
+  }
+  const proto::Encoding::Codec push = job.push().codec();
+  if (push == proto::Encoding::ONE_BIT || push == proto::Encoding::TOP_K ||
+      push == proto::Encoding::DGC) {
+    return Refuse(absl::StrFormat("push.codec: %s, but %s needs norms of whole gradients",
+                                  proto::Encoding::Codec_Name(push), field));
   }
   if (job.pull().codec() != proto::Encoding::FP32) {
     return Refuse(

@@ -1,3 +1,4 @@
+#include "absl/strings/str_cat.h"
 #include "common/job/job.h"
 #include "gtest/gtest.h"
 
@@ -82,6 +83,20 @@ TEST(ValidateJob, WantsOneKindOfWork) {
             "data: belongs to model, a program reads its own");
 }
 
+TEST(ValidateJob, AcceptsNodesThatClipWhatTheyEncode) {
+  for (const char* codec : {"TOP_K", "ONE_BIT"}) {
+    EXPECT_TRUE(ValidateJob(With({"optimizer.clip_norm=1", "consistency.async={}",
+                                  absl::StrCat("push.codec=", codec)}))
+                    .ok())
+        << codec;
+  }
+  for (const char* codec : {"FP16", "BF16", "INT8"}) {
+    EXPECT_TRUE(
+        ValidateJob(With({"optimizer.clip_norm=1", absl::StrCat("push.codec=", codec)})).ok())
+        << codec;
+  }
+}
+
 struct BadJob {
   std::vector<std::string> settings;
   std::string error;
@@ -148,6 +163,12 @@ INSTANTIATE_TEST_SUITE_P(
         BadJob{{"optimizer.adam.epsilon=0"},
                "optimizer.adam.epsilon: 0 is not a finite number > 0"},
         BadJob{{"schedule.base_lr=0"}, "schedule.base_lr: 0 is not a finite number > 0"},
+        BadJob{{"schedule.base_lr=3e38", "schedule.base_batch=1", "data.batch_per_rank=2"},
+               "schedule.base_batch: 1 makes base_lr 6e+38 at 2 samples a step, not a finite "
+               "number > 0"},
+        BadJob{{"schedule.base_lr=1e-45", "schedule.base_batch=4096"},
+               "schedule.base_batch: 4096 makes base_lr 2.18953e-47 at 64 samples a step, not a "
+               "finite number > 0"},
         BadJob{{"schedule.warmup_epochs=-1"},
                "schedule.warmup_epochs: -1 is not a finite number >= 0"},
         BadJob{{"schedule.step={}"}, "schedule.step.boundaries_epochs: at least one is required"},
@@ -172,6 +193,16 @@ INSTANTIATE_TEST_SUITE_P(
                "optimizer.clip_norm: needs exchange: PARAMETER_SERVER or RING"},
         BadJob{{"optimizer.clip_norm=1", "pull.codec=FP16"},
                "pull.codec: with optimizer.clip_norm nodes get gradients back, which are FP32"},
+        BadJob{{"optimizer.clip_norm=1", "push.codec=TOP_K"},
+               "push.codec: TOP_K, but optimizer.clip_norm needs norms of whole gradients"},
+        BadJob{{"optimizer.clip_norm=1", "push.codec=ONE_BIT", "consistency.preset=delay1"},
+               "push.codec: ONE_BIT, but optimizer.clip_norm needs norms of whole gradients"},
+        BadJob{{"optimizer.sgd={}", "optimizer.clip_norm=1", "push.codec=DGC"},
+               "push.codec: DGC, but optimizer.clip_norm needs norms of whole gradients"},
+        BadJob{{"optimizer.lars={}", "push.codec=TOP_K"},
+               "push.codec: TOP_K, but optimizer.lars needs norms of whole gradients"},
+        BadJob{{"optimizer.lars={}", "push.codec=ONE_BIT"},
+               "push.codec: ONE_BIT, but optimizer.lars needs norms of whole gradients"},
         BadJob{{"optimizer.lars={coefficient: 0}"},
                "optimizer.lars.coefficient: 0 is not a finite number > 0"},
         BadJob{{"optimizer.lars={}", "consistency.async={}"},

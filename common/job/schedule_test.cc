@@ -80,6 +80,8 @@ TEST(ScheduleOf, ScalesTheRateWithTheSamplesOfAStep) {
                   .ok());
   FillDefaults(&job);
   EXPECT_EQ(strata::ScheduleOf(job).base_lr(), 0.25f);
+  job.mutable_schedule()->mutable_cosine()->set_final_lr(0.0625f);
+  EXPECT_EQ(strata::ScheduleOf(job).cosine().final_lr(), 0.0625f) << "as it stands";
   job.mutable_schedule()->set_base_batch(0);
   EXPECT_EQ(strata::ScheduleOf(job).base_lr(), 0.125f);
 }
