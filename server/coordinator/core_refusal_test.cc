@@ -1,6 +1,7 @@
 // What the coordinator refuses is counted by cause, and nobody holds a connection who says nothing.
 
 #include "gmock/gmock.h"
+#include "google/protobuf/text_format.h"
 #include "gtest/gtest.h"
 #include "server/coordinator/core_harness.h"
 
@@ -121,6 +122,41 @@ TEST(CoreRefusal, WhatADaemonSaysAboutAJobOfOthersIsRefused) {
   cluster.Report("w0", job, 0, 10);
   cluster.Send("s0", message);
   EXPECT_THAT(cluster.core().refusals(), ElementsAre(Pair("about a job of other daemons", 8)));
+}
+
+// Of a program's tensors nothing is known before its nodes are ready.
+TEST(CoreRefusal, AveragedTensorsDoNotGoWithWhatWouldChangeThem) {
+  CoreHarness cluster;
+  cluster.JoinServer("s0", 1);
+  cluster.JoinWorker("w0", 1);
+  const auto reason = [&](const char* change) {
+    proto::Job job = CoreHarness::SomeJob(1);
+    proto::Job part;
+    EXPECT_TRUE(google::protobuf::TextFormat::ParseFromString(change, &part)) << change;
+    if (part.has_consistency()) job.clear_consistency();
+    job.MergeFrom(part);
+    const uint32_t id = cluster.Submit(job);
+    proto::NodeReady ready = CoreHarness::SomeLayout(id);
+    ready.mutable_layout()->mutable_segments(0)->set_averaged(true);
+    cluster.Ready("w0", ready);
+    if (cluster.Status(id).state() == proto::FAILED) return cluster.Status(id).reason();
+    cluster.Failed("w0", id, "next");
+    return std::string("accepted");
+  };
+  const std::string tensor = "node 0 (w0): tensor \"w\": is averaged, which does not go with ";
+  EXPECT_EQ(reason("push { codec: TOP_K }"), tensor + "push.codec: TOP_K");
+  EXPECT_EQ(reason("push { codec: DGC } optimizer { sgd {} }"), tensor + "push.codec: DGC");
+  EXPECT_EQ(reason("pull { codec: INT8 }"), tensor + "pull.codec: INT8");
+  EXPECT_EQ(reason("consistency { lazy { local_steps: 2 } }"),
+            tensor + "consistency.lazy.local_steps");
+  EXPECT_EQ(reason("consistency { async { elastic { every_steps: 2 moving_rate: 0.5 } } }"),
+            tensor + "consistency.async.elastic");
+  EXPECT_EQ(reason("consistency { async { delay_compensation {} } }"),
+            tensor + "consistency.async.delay_compensation");
+  for (const char* fits :
+       {"", "push { codec: FP16 } pull { codec: BF16 }", "consistency { lazy { staleness: 2 } }"}) {
+    EXPECT_EQ(reason(fits), "accepted") << fits;
+  }
 }
 
 }  // namespace

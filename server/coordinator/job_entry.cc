@@ -1,6 +1,8 @@
 #include "server/coordinator/job_entry.h"
 
 #include <algorithm>
+#include <string>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
@@ -49,6 +51,33 @@ std::string NeedsEpochs(const proto::Job& job) {
   }
   if (job.optimizer().has_rmsprop_warmup()) return "optimizer.rmsprop_warmup needs";
   return job.push().warmup_epochs() > 0 ? "push.warmup_epochs needs" : "";
+}
+
+// What of a job would change tensors that become means, or lose parts of them, as ValidateJob
+// refuses it with model.batch_norm: LAST_BATCH; none: "".
+std::string ChangesAveraged(const proto::Job& job) {
+  if (job.consistency().lazy().local_steps() > 0) return "consistency.lazy.local_steps";
+  if (job.consistency().async().has_elastic()) return "consistency.async.elastic";
+  if (CompensationOf(job.consistency())) return "consistency.async.delay_compensation";
+  for (const auto& [field, codec] :
+       {std::pair("push.codec", job.push().codec()), std::pair("pull.codec", job.pull().codec())}) {
+    using proto::Encoding;
+    if (codec == Encoding::FP32 || codec == Encoding::FP16 || codec == Encoding::BF16) continue;
+    return absl::StrCat(field, ": ", Encoding::Codec_Name(codec));
+  }
+  return "";
+}
+
+// Of a valid layout, which is a program's own. Errors: InvalidArgument naming tensor and field.
+absl::Status CheckAveraged(const proto::Job& job, const proto::Layout& layout) {
+  const std::string field = ChangesAveraged(job);
+  if (field.empty()) return absl::OkStatus();
+  for (const proto::Segment& segment : layout.segments()) {
+    if (!segment.averaged()) continue;
+    return absl::InvalidArgumentError(absl::StrFormat(
+        "tensor \"%s\": is averaged, which does not go with %s", segment.name(), field));
+  }
+  return absl::OkStatus();
 }
 
 }  // namespace
@@ -125,7 +154,8 @@ void JobEntry::SetPlacement(const JobPlacement& placement, const std::vector<Ser
 absl::Status JobEntry::TakeLayout() {
   const proto::NodeReady& first = nodes[0].info;
   for (const JobNode& node : nodes) {
-    const absl::Status valid = ValidateLayout(node.info.layout());
+    absl::Status valid = ValidateLayout(node.info.layout());
+    if (valid.ok()) valid = CheckAveraged(job(), node.info.layout());
     if (!valid.ok()) {
       return absl::InvalidArgumentError(
           absl::StrFormat("node %d (%s): %s", node.node, node.daemon, valid.message()));

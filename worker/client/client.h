@@ -20,7 +20,8 @@ struct Tensor {
   float lr_multiplier = 1.0f;
   float decay_multiplier = 1.0f;  // 0 for biases and batch normalisation
   // Not trained: what is pushed in place of its gradient, as a sum over samples, becomes its value
-  // as a mean over the samples of all ranks.
+  // as a mean over the samples of all ranks. Jobs with local_steps, elastic, delay_compensation, or
+  // codecs other than FP16 and BF16 fail where there is one.
   bool averaged = false;
   // COPIED: memory of the caller's, which holds the first weights at Start, and from and to which
   // Publish and Wait copy. Both null: MAPPED, the tensor lives in the arena itself (see Weights).
