@@ -88,11 +88,14 @@ void MakeNorms(Scenario* scenario) {
     JobPlan& job = scenario->jobs[i];
     const uint64_t choice = scenario->seed + i;
     if (choice % 2 == 0) {
-      job.consistency = kInStep[choice / 2 % std::size(kInStep)];
-      job.double_buffering = choice / 2 % std::size(kInStep) == 2;
-      job.optimizer = kOnNodes[choice / 6 % std::size(kOnNodes)];
-      if (choice / 2 % std::size(kInStep) == 0 && choice % 4 == 0 && job.nodes > 1) {
-        job.all_reduce = choice % 8 == 0 ? "RING" : "HALVING_DOUBLING";
+      const uint64_t mode = choice / 2 % std::size(kInStep);
+      const uint64_t optimizer = choice / (2 * std::size(kInStep)) % std::size(kOnNodes);
+      const uint64_t exchange = choice / (2 * std::size(kInStep) * std::size(kOnNodes)) % 3;
+      job.consistency = kInStep[mode];
+      job.double_buffering = mode == 2;
+      job.optimizer = kOnNodes[optimizer];
+      if (mode == 0 && exchange > 0 && job.nodes > 1) {
+        job.all_reduce = exchange == 1 ? "RING" : "HALVING_DOUBLING";
       }
     } else {
       job.consistency = kElsewhere[choice / 2 % std::size(kElsewhere)];

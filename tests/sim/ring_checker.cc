@@ -64,7 +64,7 @@ void RingChecker::OnPush(uint32_t node, ChunkId id, uint64_t clock) {
                             chunk.pushed[node], chunk.landed[node]));
   }
   ++chunk.pushed[node];
-  if (++unanswered_[node] <= plan_.window || plan_.has_layer()) return;
+  if (++unanswered_[node] <= plan_.window || plan_.has_norms()) return;
   Violate("window", absl::StrFormat("node %d has %d chunks under way, window %d", node,
                                     unanswered_[node], plan_.window));
 }
