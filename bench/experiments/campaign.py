@@ -1,0 +1,106 @@
+"""One call of `strata compare`: how it is made, what it cost, what it reported."""
+
+import dataclasses
+import json
+import os
+import resource
+import shlex
+import subprocess
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+ROOT = os.path.dirname(os.path.dirname(HERE))
+JOBS = "bench/experiments"  # paths in commands are relative to the repository
+# In the reduced set: everything runs, no figure means much.
+REDUCED = ("epochs=1", "data.limit_train=2048", "data.limit_test=200", "evaluation.every_steps=0")
+
+
+class ExperimentError(Exception):
+    """One line for the user."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Campaign:
+    """ranks and batch: the job's, 256 samples a step unless batches are the question."""
+
+    name: str
+    modes: tuple
+    ranks: int
+    batch: int
+    where: tuple  # options of strata compare: --cluster FILE, or those of a live cluster
+    seeds: int = 5
+    settings: tuple = ()
+    tune: tuple = ()
+    margin: float = 0.005
+    target: float = None  # accuracy whose time is told; None: what all modes reach
+    model: str = "lenet5"
+    pictures: tuple = ("accuracy_by_samples",)
+
+    def arguments(self, reduced=False):
+        """Of `strata compare`, without --out."""
+        settings = (f"ranks={self.ranks}", f"data.batch_per_rank={self.batch}", *self.settings)
+        seeds, tune = self.seeds, self.tune
+        if reduced:
+            seeds = 2
+            settings += REDUCED
+            tune = tuple(choice.split(",", maxsplit=1)[0] for choice in tune)
+        arguments = [f"{JOBS}/{self.model}.textproto", "--modes", ",".join(self.modes), "--seeds",
+                     str(seeds), "--margin", f"{self.margin:g}"]
+        if self.target is not None:
+            arguments += ["--target-accuracy", f"{self.target:g}"]
+        for choice in tune:
+            arguments += ["--tune", choice]
+        arguments += self.where
+        for setting in settings:
+            arguments += ["--set", setting]
+        return arguments
+
+    def command(self):
+        """As a user types it."""
+        return shlex.join(["strata", "compare", *self.arguments(), "--out", f"out/{self.name}"])
+
+
+def _children_s():
+    usage = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return usage.ru_utime + usage.ru_stime
+
+
+def run(strata, campaign, folder, reduced=False):
+    """Makes the runs that FOLDER lacks, shows how far they are, and adds the processor time to
+    FOLDER.cpu. Errors: ExperimentError."""
+    os.makedirs(os.path.dirname(folder), exist_ok=True)
+    before = _children_s()
+    command = [strata, "compare", *campaign.arguments(reduced), "--out", folder]
+    done = subprocess.run(command, cwd=ROOT, check=False)
+    with open(folder + ".cpu", "a", encoding="utf-8") as out:
+        out.write(f"{_children_s() - before:.1f}\n")
+    if done.returncode != 0:
+        raise ExperimentError(f"{shlex.join(command)}: exit status {done.returncode}")
+
+
+def load(folder):
+    """The report of the campaign in FOLDER. Errors: ExperimentError where it has none."""
+    path = os.path.join(folder, "report.json")
+    try:
+        with open(path, encoding="utf-8") as file:
+            return json.load(file)
+    except (OSError, ValueError) as error:
+        raise ExperimentError(f"{path}: {error}") from error
+
+
+def records(folder):
+    """All run records of the campaign in FOLDER, those of tuning left out, by mode and seed."""
+    found = {}
+    modes = {mode["mode"] for mode in load(folder)["modes"]}
+    runs = os.path.join(folder, "runs")
+    for name in sorted(os.listdir(runs)):
+        with open(os.path.join(runs, name), encoding="utf-8") as file:
+            record = json.load(file)
+        if record["mode"] in modes:
+            found[record["mode"], int(record["seed"])] = record
+    return found
+
+
+def cpu_s(folder):
+    """Seconds of processor time that all calls for FOLDER took."""
+    with open(folder + ".cpu", encoding="utf-8") as file:
+        return sum(float(line) for line in file)

@@ -1,0 +1,122 @@
+"""The experiments: what is claimed, which campaigns are run for it, and how they are judged."""
+
+import dataclasses
+from typing import Callable
+
+import claims
+from campaign import Campaign
+
+CLUSTERS = "bench/experiments/clusters"
+EVEN_4 = ("--cluster", f"{CLUSTERS}/even_4.textproto")
+EVEN_8 = ("--cluster", f"{CLUSTERS}/even_8.textproto")
+EVEN_30 = ("--cluster", f"{CLUSTERS}/even_30.textproto")
+EVEN_32 = ("--cluster", f"{CLUSTERS}/even_32.textproto")
+STRAGGLER = ("--cluster", "examples/clusters/one_straggler.textproto")
+TWO_SITES = ("--cluster", "examples/clusters/two_site_wan.textproto")
+LIVE_4 = ("--servers", "2", "--nodes", "4")
+LIVE_STRAGGLER = (*LIVE_4, "--straggler", "node=1,slow=4x")
+
+LR = "schedule.base_lr"
+MOMENTUM = "optimizer.momentum_sgd.momentum"
+TUNE = (f"{LR}=0.0125,0.05,0.2", f"{MOMENTUM}=0,0.9")
+# What TUNE finds for async in virtual time, for runs that are not tuned again.
+ASYNC = f"async+{LR}=0.05+{MOMENTUM}=0"
+FP16 = "+push.codec=FP16+pull.codec=FP16"
+ADAPTIVE = "async_dc+consistency.async.delay_compensation.adaptive=true"
+RESNET = {"model": "resnet8", "seeds": 3}
+
+
+@dataclasses.dataclass(frozen=True)
+class Experiment:
+    name: str
+    campaigns: tuple
+    # From the reports by campaign, and "overlap" (E5), to a Finding for each part of the claim.
+    judge: Callable
+    overlap: bool = False  # measures step times as well: overlap.py
+
+
+def _accuracies(reports):
+    """E1."""
+    for name, report in reports.items():
+        for finding in (claims.at_most_above(report, "async", 0.2),
+                        claims.equal_within(report, "ring", 0.2)):
+            yield dataclasses.replace(finding, figures=f"{name}: {finding.figures}")
+
+
+def _straggler(reports):
+    """E2."""
+    for name, report in reports.items():
+        for mode in ("lazy:quorum(3)", "async"):
+            finding = claims.sooner(report, mode, 1.5)
+            yield dataclasses.replace(finding, figures=f"{name}: {finding.figures}")
+
+
+def _thirty(reports):
+    """E3."""
+    yield claims.loses(reports["given"], "async", 5)
+    yield claims.at_most_below(reports["given"], "async_damped", 1)
+
+
+def _local_steps(reports):
+    """E4."""
+    mode = "lazy:diloco(16)"
+    yield claims.at_most_below(reports["wan"], mode, 0.5)
+    yield claims.fewer_bytes(reports["wan"], mode, 12)
+    yield claims.sooner(reports["wan"], mode, 4)
+
+
+def _double_buffering(reports):
+    """E5."""
+    for name in ("virtual", "live"):
+        finding = claims.equal_within(reports[name], "delay1" + FP16, 0.3)
+        yield dataclasses.replace(finding, figures=f"{name}: {finding.figures}")
+    for case in reports["overlap"]:
+        yield claims.step_time(within=0.1, **case)
+
+
+def _compensation(reports):
+    """E6."""
+    yield claims.better(reports["eight"], "async_dc")
+    yield claims.better(reports["eight"], ADAPTIVE)
+
+
+EXPERIMENTS = (
+    Experiment(
+        "E1",
+        (Campaign("virtual", ("sync", "async", "ring"), 32, 8, EVEN_32, tune=TUNE, margin=0.002),
+         Campaign("live", ("sync", ASYNC, "ring"), 4, 64, LIVE_4, margin=0.002),
+         Campaign("resnet8", ("sync", ASYNC, "ring"), 32, 8, EVEN_32, margin=0.002, **RESNET)),
+        _accuracies),
+    Experiment(
+        "E2",
+        (Campaign("virtual", ("sync", "lazy:quorum(3)", "async"), 4, 64, STRAGGLER, tune=TUNE,
+                  pictures=("accuracy_by_seconds", "time_to_accuracy")),
+         Campaign("live", ("sync", "lazy:quorum(3)", ASYNC), 4, 64, LIVE_STRAGGLER,
+                  pictures=("accuracy_by_seconds",)),
+         Campaign("resnet8", ("sync", "lazy:quorum(3)", ASYNC), 4, 64, STRAGGLER,
+                  pictures=("accuracy_by_seconds",), **RESNET)),
+        _straggler),
+    Experiment(
+        "E3",
+        (Campaign("given", ("sync", "async", "async_damped"), 30, 8, EVEN_30, 3, margin=0.01),
+         Campaign("tuned", ("sync", "async", "async_damped"), 30, 8, EVEN_30, 3, margin=0.01,
+                  tune=TUNE)),
+        _thirty),
+    Experiment(
+        "E4",
+        (Campaign("wan", ("sync", "lazy:diloco(16)"), 16, 16, TWO_SITES, 3,
+                  tune=(f"{LR}=0.025,0.05,0.1",),
+                  settings=("epochs=5", "evaluation.every_steps=64"),
+                  pictures=("accuracy_by_seconds", "accuracy_by_samples")),),
+        _local_steps),
+    Experiment(
+        "E5",
+        (Campaign("virtual", ("sync", "delay1" + FP16), 4, 64, EVEN_4, margin=0.003),
+         Campaign("live", ("sync", "delay1" + FP16), 4, 64, LIVE_4, 3, margin=0.003)),
+        _double_buffering, overlap=True),
+    Experiment(
+        "E6",
+        (Campaign("eight", ("async", "async_dc", ADAPTIVE), 8, 32, EVEN_8, tune=TUNE,
+                  margin=0.002),),
+        _compensation),
+)

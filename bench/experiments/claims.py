@@ -1,0 +1,166 @@
+"""What a report says of a claim: pure functions from report.json to a verdict and its figures.
+
+A claim *holds* where the 95 % interval lies on its side of the bound, *fails* where it lies on the
+other, and is *open* where it contains the bound: the seeds were too few to say.
+"""
+
+import dataclasses
+
+HOLDS, FAILS, OPEN = "holds", "does not hold", "open"
+
+
+@dataclasses.dataclass(frozen=True)
+class Finding:
+    verdict: str  # HOLDS, FAILS, OPEN
+    figures: str  # a clause
+
+
+def mode_of(report, name):
+    """The mode of that name, or the one that tuning made of it (NAME+FIELD=VALUE...). The longest
+    name that fits is meant where one mode's name begins another's."""
+    for mode in report["modes"]:
+        if mode["mode"] == name:
+            return mode
+    tuned = [mode for mode in report["modes"] if mode["mode"].startswith(name + "+")]
+    if not tuned:
+        raise KeyError(f"the report has no mode {name}")
+    return min(tuned, key=lambda mode: len(mode["mode"]))
+
+
+def baseline_of(report):
+    return report["modes"][0]
+
+
+def short(mode):
+    """A mode's name without what it was tuned to, or given of an optimizer and schedule."""
+    parts = mode.split("+")
+    return "+".join(part for part in parts if not part.startswith(("schedule.", "optimizer.")))
+
+
+def _points(estimate):
+    text = f"{100 * estimate['mean']:+.2f} points"
+    if estimate["low"] is not None:
+        text += f" ({100 * estimate['low']:+.2f} to {100 * estimate['high']:+.2f})"
+    return text
+
+
+def _side(low, high, holds, fails):
+    """holds, fails: of an interval's ends."""
+    if low is None:
+        return OPEN
+    if holds(low, high):
+        return HOLDS
+    return FAILS if fails(low, high) else OPEN
+
+
+def _difference(report, name):
+    """Estimate of a mode's final accuracy less the baseline's; None: no pair has finished."""
+    comparison = mode_of(report, name)["comparison"]
+    return comparison["accuracy"] if comparison["pairs"] else None
+
+
+def _nothing(report, name):
+    return Finding(OPEN, f"{short(name)} and {short(baseline_of(report)['mode'])}: no pair of runs has finished")
+
+
+def equal_within(report, name, points):
+    """The mode's final accuracy equals the baseline's within +- points."""
+    difference = _difference(report, name)
+    if difference is None:
+        return _nothing(report, name)
+    bound = points / 100
+    verdict = _side(difference["low"], difference["high"],
+                    lambda low, high: -bound <= low and high <= bound,
+                    lambda low, high: high < -bound or low > bound)
+    return Finding(verdict, f"{short(name)}: {_points(difference)} from {short(baseline_of(report)['mode'])}")
+
+
+def at_most_above(report, name, points):
+    """The mode's final accuracy is at most `points` above the baseline's."""
+    difference = _difference(report, name)
+    if difference is None:
+        return _nothing(report, name)
+    bound = points / 100
+    verdict = _side(difference["low"], difference["high"], lambda low, high: high <= bound,
+                    lambda low, high: low > bound)
+    return Finding(verdict, f"{short(name)}: {_points(difference)} from {short(baseline_of(report)['mode'])}")
+
+
+def at_most_below(report, name, points):
+    """The mode's final accuracy is at most `points` below the baseline's."""
+    difference = _difference(report, name)
+    if difference is None:
+        return _nothing(report, name)
+    bound = -points / 100
+    verdict = _side(difference["low"], difference["high"], lambda low, high: low >= bound,
+                    lambda low, high: high < bound)
+    return Finding(verdict, f"{short(name)}: {_points(difference)} from {short(baseline_of(report)['mode'])}")
+
+
+def loses(report, name, points):
+    """The mode ends at least `points` below the baseline, or fails in every run."""
+    mode = mode_of(report, name)
+    if mode["failed"] == len(mode["runs"]):
+        return Finding(HOLDS, f"{short(name)}: diverges in {mode['failed']} of {len(mode['runs'])} runs")
+    difference = _difference(report, name)
+    if difference is None:
+        return _nothing(report, name)
+    bound = -points / 100
+    verdict = _side(difference["low"], difference["high"], lambda low, high: high <= bound,
+                    lambda low, high: low > bound)
+    return Finding(verdict, f"{short(name)}: {_points(difference)} from {short(baseline_of(report)['mode'])}")
+
+
+def better(report, name):
+    """The mode ends above the baseline."""
+    difference = _difference(report, name)
+    if difference is None:
+        return _nothing(report, name)
+    verdict = _side(difference["low"], difference["high"], lambda low, high: low > 0,
+                    lambda low, high: high <= 0)
+    return Finding(verdict, f"{short(name)}: {_points(difference)} from {short(baseline_of(report)['mode'])}")
+
+
+def sooner(report, name, factor):
+    """The mode reaches the target accuracy `factor` times sooner than the baseline."""
+    mode, baseline = mode_of(report, name), baseline_of(report)
+    target = f"{100 * report['target_accuracy']:.1f} %"
+    speedup = mode["comparison"]["speedup"]
+    if speedup is None:
+        runs = len(mode["runs"])
+        missed = mode["reached"] < runs and baseline["reached"] == len(baseline["runs"])
+        return Finding(FAILS if missed else OPEN,
+                       f"{short(name)} reaches {target} in {mode['reached']} of {runs} runs, "
+                       f"{short(baseline['mode'])} in {baseline['reached']}")
+    verdict = _side(speedup["low"], speedup["high"], lambda low, high: low >= factor,
+                    lambda low, high: high < factor)
+    text = f"{short(name)} reaches {target} {speedup['mean']:.2f} × sooner"
+    if speedup["low"] is not None:
+        text += f" ({speedup['low']:.2f} to {speedup['high']:.2f})"
+    return Finding(verdict, text)
+
+
+def fewer_bytes(report, name, factor):
+    """The mode moves at most 1 / factor of the baseline's bytes in a step."""
+    own = mode_of(report, name)["bytes_per_step"]
+    base = baseline_of(report)["bytes_per_step"]
+    if own is None or base is None:
+        return _nothing(report, name)
+    ratio = base["mean"] / own["mean"]
+    return Finding(HOLDS if ratio >= factor else FAILS, f"{short(name)}: 1/{ratio:.1f} of the bytes")
+
+
+def step_time(case, step_ms, compute_ms, exchange_ms, within):
+    """A step takes the longer of computation and exchange, +- `within` (a share)."""
+    ratio = step_ms / max(compute_ms, exchange_ms)
+    return Finding(HOLDS if abs(ratio - 1) <= within else FAILS,
+                   f"{case}: {step_ms:.1f} ms a step, {compute_ms:.1f} of computation and "
+                   f"{exchange_ms:.1f} of exchange: {ratio:.3f} of the longer")
+
+
+def overall(findings):
+    """Of a claim with several parts: all must hold."""
+    verdicts = [finding.verdict for finding in findings]
+    if FAILS in verdicts:
+        return FAILS
+    return OPEN if OPEN in verdicts else HOLDS

@@ -1,0 +1,140 @@
+"""What figures make a claim hold, fail or stay open."""
+
+import os
+import sys
+import unittest
+
+sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+import claims  # noqa: E402  (beside this file)
+import results  # noqa: E402
+from campaign import Campaign, ExperimentError  # noqa: E402
+from catalogue import EXPERIMENTS  # noqa: E402
+from claims import FAILS, HOLDS, OPEN  # noqa: E402
+
+
+def estimate(mean, low=None, high=None, count=3):
+    return {"mean": mean, "low": low, "high": high, "count": count}
+
+
+def mode(name, accuracy=None, speedup=None, reached=3, failed=0, size=100.0):
+    """accuracy: the difference from the baseline; None: no pair has finished."""
+    comparison = {"pairs": 3 if accuracy else 0, "accuracy": accuracy or estimate(0),
+                  "speedup": speedup}
+    return {"mode": name, "comparison": comparison, "reached": reached, "failed": failed,
+            "runs": [{}] * 3, "bytes_per_step": estimate(size)}
+
+
+def report(*modes):
+    return {"target_accuracy": 0.85, "modes": [mode("sync"), *modes]}
+
+
+class ClaimsTest(unittest.TestCase):
+    def verdicts(self, judge, bound, *differences):
+        """Of a mode with each (mean, low, high) in points."""
+        found = []
+        for mean, low, high in differences:
+            one = mode("async", estimate(mean / 100, low / 100, high / 100))
+            found.append(judge(report(one), "async", *bound).verdict)
+        return found
+
+    def test_equal_within_wants_the_whole_interval_inside(self):
+        self.assertEqual(
+            self.verdicts(claims.equal_within, (0.2,), (0, -0.1, 0.1), (0.1, -0.1, 0.3),
+                          (0.5, 0.3, 0.7), (-0.5, -0.7, -0.3)), [HOLDS, OPEN, FAILS, FAILS])
+
+    def test_at_most_above_and_below_look_at_one_side(self):
+        self.assertEqual(
+            self.verdicts(claims.at_most_above, (0.2,), (-3, -4, -2), (0.1, -0.1, 0.3),
+                          (0.5, 0.3, 0.7)), [HOLDS, OPEN, FAILS])
+        self.assertEqual(
+            self.verdicts(claims.at_most_below, (1,), (3, 2, 4), (-0.9, -1.1, -0.7),
+                          (-2, -3, -1.5)), [HOLDS, OPEN, FAILS])
+
+    def test_loses_and_better(self):
+        self.assertEqual(
+            self.verdicts(claims.loses, (5,), (-20, -30, -10), (-6, -9, -3), (-2, -3, -1)),
+            [HOLDS, OPEN, FAILS])
+        self.assertEqual(
+            self.verdicts(claims.better, (), (1, 0.5, 1.5), (0.1, -0.1, 0.3), (-2, -3, -1)),
+            [HOLDS, OPEN, FAILS])
+
+    def test_a_mode_that_fails_in_every_run_has_lost(self):
+        self.assertEqual(claims.loses(report(mode("async", failed=3)), "async", 5).verdict, HOLDS)
+        self.assertEqual(claims.loses(report(mode("async", failed=2)), "async", 5).verdict, OPEN)
+
+    def test_one_pair_of_runs_proves_nothing(self):
+        one = report(mode("async", estimate(0.0, count=1)))
+        for finding in (claims.equal_within(one, "async", 1), claims.better(one, "async"),
+                        claims.loses(one, "async", 5)):
+            self.assertEqual(finding.verdict, OPEN)
+
+    def test_sooner_wants_the_interval_beyond_the_factor(self):
+        for (low, high), expected in {(1.6, 2.0): HOLDS, (1.4, 2.0): OPEN, (1.0, 1.4): FAILS
+                                      }.items():
+            one = report(mode("async", estimate(0), estimate(1.7, low, high)))
+            self.assertEqual(claims.sooner(one, "async", 1.5).verdict, expected)
+
+    def test_a_target_that_only_the_baseline_reaches_was_not_reached_sooner(self):
+        missed = claims.sooner(report(mode("async", estimate(0), reached=1)), "async", 1.5)
+        self.assertEqual(missed.verdict, FAILS)
+        self.assertIn("85.0 % in 1 of 3 runs", missed.figures)
+        both = report(mode("async", estimate(0), reached=1))
+        both["modes"][0]["reached"] = 2
+        self.assertEqual(claims.sooner(both, "async", 1.5).verdict, OPEN)
+
+    def test_bytes_and_step_times(self):
+        self.assertEqual(claims.fewer_bytes(report(mode("diloco", size=8.0)), "diloco", 12).verdict,
+                         HOLDS)
+        self.assertEqual(claims.fewer_bytes(report(mode("diloco", size=9.0)), "diloco", 12).verdict,
+                         FAILS)
+        self.assertEqual(claims.step_time("a", 26, 25, 10, 0.1).verdict, HOLDS)
+        self.assertEqual(claims.step_time("a", 35, 25, 10, 0.1).verdict, FAILS)
+        self.assertEqual(claims.step_time("a", 26, 10, 30, 0.1).verdict, FAILS)
+
+    def test_a_mode_is_found_by_the_name_that_tuning_has_made_longer(self):
+        tuned = report(mode("async_dc+consistency.a=true+schedule.base_lr=1"),
+                       mode("async_dc+schedule.base_lr=0.01"), mode("async+schedule.base_lr=1"))
+        self.assertEqual(claims.mode_of(tuned, "async_dc")["mode"],
+                         "async_dc+schedule.base_lr=0.01")
+        self.assertEqual(claims.mode_of(tuned, "async_dc+consistency.a=true")["mode"],
+                         "async_dc+consistency.a=true+schedule.base_lr=1")
+        with self.assertRaises(KeyError):
+            claims.mode_of(tuned, "ring")
+        self.assertEqual(claims.short("async_dc+consistency.a=true+schedule.base_lr=1"),
+                         "async_dc+consistency.a=true")
+
+    def test_all_parts_of_a_claim_must_hold(self):
+        found = [claims.Finding(HOLDS, ""), claims.Finding(OPEN, "")]
+        self.assertEqual(claims.overall(found[:1]), HOLDS)
+        self.assertEqual(claims.overall(found), OPEN)
+        self.assertEqual(claims.overall([*found, claims.Finding(FAILS, "")]), FAILS)
+
+
+class ResultsTest(unittest.TestCase):
+    def test_text_goes_between_its_marks_alone(self):
+        text = "a\n<!-- begin E1 -->\nold\n<!-- end E1 -->\nb\n"
+        new = results.put_between(text, "E1", "new\n")
+        self.assertEqual(new, "a\n<!-- begin E1 -->\nnew\n<!-- end E1 -->\nb\n")
+        for bad in ("a\n", new + new, "<!-- end E1 -->\n<!-- begin E1 -->\n"):
+            with self.assertRaisesRegex(ExperimentError, "begin E1"):
+                results.put_between(bad, "E1", "new\n")
+
+    def test_every_experiment_has_marks_in_the_document(self):
+        with open("docs/RESULTS.md", encoding="utf-8") as file:
+            text = file.read()
+        for name in ["summary", *(experiment.name for experiment in EXPERIMENTS)]:
+            results.put_between(text, name, "")
+
+    def test_commands_are_those_that_are_run(self):
+        campaign = Campaign("c", ("sync", "lazy:ssp(3)"), 4, 64, ("--nodes", "4"), 2,
+                            tune=("schedule.base_lr=0.1,0.2",))
+        self.assertEqual(
+            campaign.command(),
+            "strata compare bench/experiments/lenet5.textproto --modes 'sync,lazy:ssp(3)' --seeds 2"
+            " --margin 0.005 --tune schedule.base_lr=0.1,0.2 --nodes 4 --set ranks=4 --set "
+            "data.batch_per_rank=64 --out out/c")
+        self.assertEqual(campaign.arguments(reduced=True)[-1], "evaluation.every_steps=0")
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,66 @@
+"""docs/RESULTS.md: what the experiments gave, between marks; the text around them is by hand."""
+
+import os
+import shutil
+
+import claims
+from campaign import ExperimentError
+
+PICTURES = "results"  # beside RESULTS.md
+
+
+def put_between(text, name, new):
+    """TEXT with NEW between the marks of that name. Errors: ExperimentError where they lack."""
+    begin, end = (f"<!-- {mark} {name} -->\n" for mark in ("begin", "end"))
+    if text.count(begin) != 1 or text.count(end) != 1 or text.index(end) < text.index(begin):
+        raise ExperimentError(f"no marks {begin.strip()} and {end.strip()}, once each, in order")
+    before, rest = text.split(begin)
+    return before + begin + new + end + rest.split(end)[1]
+
+
+def _table(rows):
+    lines = ["| " + " | ".join(rows[0]) + " |", "| " + " | ".join(["---"] * len(rows[0])) + " |"]
+    lines += ["| " + " | ".join(row) + " |" for row in rows[1:]]
+    return "\n".join(lines) + "\n"
+
+
+def _campaign_section(experiment, campaign, report):
+    name = f"{experiment.name} {campaign.name}"
+    text = f"**{name}**: {report['modes'][0]['cluster']}\n\n    {campaign.command()}\n\n"
+    rows = report["table"]
+    text += _table([rows[0]] + [[claims.short(row[0]), *row[1:]] for row in rows[1:]]) + "\n"
+    text += "".join(f"{rule}\n\n" for rule in report["rules"] if rule.startswith("Tuned"))
+    for picture in campaign.pictures:
+        path = f"{PICTURES}/{experiment.name}_{campaign.name}_{picture}.svg"
+        text += f"![{name}: {picture.replace('_', ' ')}]({path})\n"
+    return text
+
+
+def section(experiment, findings, reports, cpu_s):
+    """Markdown of one experiment; reports by campaign's name."""
+    text = f"**The claim {claims.overall(findings)}.**\n\n"
+    text += "".join(f"- {finding.verdict}: {finding.figures}\n" for finding in findings)
+    for campaign in experiment.campaigns:
+        text += "\n" + _campaign_section(experiment, campaign, reports[campaign.name])
+    return text + f"\nProcessor time: {cpu_s / 60:.1f} minutes.\n"
+
+
+def summary(rows):
+    """rows: (experiment's name, its findings, processor seconds)."""
+    table = [["#", "verdict", "figures", "processor time, min"]]
+    for name, findings, cpu_s in rows:
+        table.append([name, claims.overall(findings),
+                      "; ".join(finding.figures for finding in findings), f"{cpu_s / 60:.1f}"])
+    total = sum(cpu_s for _, _, cpu_s in rows)
+    return _table(table) + f"\nAll together: {total / 3600:.2f} hours of processor time.\n"
+
+
+def copy_pictures(experiment, folder, docs):
+    """Of its campaigns in FOLDER, to DOCS/results."""
+    target = os.path.join(docs, PICTURES)
+    os.makedirs(target, exist_ok=True)
+    for campaign in experiment.campaigns:
+        for picture in campaign.pictures:
+            shutil.copyfile(
+                os.path.join(folder, campaign.name, "report", picture + ".svg"),
+                os.path.join(target, f"{experiment.name}_{campaign.name}_{picture}.svg"))
