@@ -138,8 +138,9 @@ std::vector<std::string> RulesOf(const ReportInput& input, const Analysis& analy
       " in pairs of one seed, ratios of times on the log scale. Each is of one comparison by "
       "itself, not adjusted for how many there are."));
   rules.push_back(absl::StrFormat(
-      "Equal: the interval of the difference lies within +-%g points. Better, worse, sooner, "
-      "later: it excludes no difference. Else no significant difference.",
+      "Equal: the interval of the difference lies within +-%g points; as soon: that of the ratio "
+      "within 5 %%. Better, worse, sooner, later: it excludes no difference. Else no significant "
+      "difference.",
       analysis.equivalence_margin * 100));
   if (analysis.target_accuracy) {
     rules.push_back(absl::StrFormat(

@@ -43,6 +43,8 @@ const char* NameOf(AccuracyFinding finding) {
 
 const char* NameOf(TimeFinding finding) {
   switch (finding) {
+    case TimeFinding::kEqual:
+      return "equal";
     case TimeFinding::kSooner:
       return "sooner";
     case TimeFinding::kLater:

@@ -91,11 +91,16 @@ std::string TimeText(const ModeFigures& mode, const ModeFigures& baseline,
                         baseline.runs.size(), " runs");
   }
   const Estimate& speedup = *mode.comparison->speedup;
-  if (TimeFindingOf(*mode.comparison) != TimeFinding::kUndecided) {
+  const TimeFinding finding = TimeFindingOf(*mode.comparison);
+  if (finding != TimeFinding::kUndecided && finding != TimeFinding::kEqual) {
     return absl::StrCat("reaches ", target, " ", SpeedText(speedup));
   }
-  return absl::StrCat("no significant difference in time to ", target, " (ratio ",
-                      RatioText(speedup.mean), ", interval ", RatioText(*speedup.interval), ")");
+  const std::string ratio = absl::StrCat(" (ratio ", RatioText(speedup.mean), ", interval ",
+                                         RatioText(*speedup.interval), ")");
+  if (finding == TimeFinding::kEqual) {
+    return absl::StrCat("reaches ", target, " as soon within 5 %", ratio);
+  }
+  return absl::StrCat("no significant difference in time to ", target, ratio);
 }
 
 std::string FailuresText(const ModeFigures& mode) {
@@ -230,6 +235,7 @@ AccuracyFinding AccuracyFindingOf(const Comparison& comparison, double margin) {
 TimeFinding TimeFindingOf(const Comparison& comparison) {
   if (!comparison.speedup || !comparison.speedup->interval) return TimeFinding::kUnknown;
   const Interval& interval = *comparison.speedup->interval;
+  if (interval.low >= 1 / kEqualTimes && interval.high <= kEqualTimes) return TimeFinding::kEqual;
   if (interval.low > 1) return TimeFinding::kSooner;
   if (interval.high < 1) return TimeFinding::kLater;
   return TimeFinding::kUndecided;

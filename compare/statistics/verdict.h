@@ -16,7 +16,9 @@ enum class AccuracyFinding {
   kUndecided,  // neither
   kUnknown,    // fewer than two pairs of runs: figures only
 };
-enum class TimeFinding { kSooner, kLater, kUndecided, kUnknown };
+// Times whose ratio lies within 1 / kEqualTimes to kEqualTimes are called equal.
+inline constexpr double kEqualTimes = 1.05;
+enum class TimeFinding { kEqual, kSooner, kLater, kUndecided, kUnknown };
 
 AccuracyFinding AccuracyFindingOf(const Comparison& comparison, double margin);
 TimeFinding TimeFindingOf(const Comparison& comparison);

@@ -44,6 +44,7 @@ const std::optional<Estimate> kUnclear = About(0.004, -0.008, 0.016);
 const std::optional<Estimate> kSooner = About(1.82, 1.61, 2.05);
 const std::optional<Estimate> kLater = About(0.5, 0.4, 0.8);
 const std::optional<Estimate> kNeither = About(1.05, 0.9, 1.2);
+const std::optional<Estimate> kAsSoon = About(1.01, 1.002, 1.018);
 
 std::string Second(const ModeFigures& mode) { return VerdictOf(Of({mode})).modes[1]; }
 // The further sentence follows the first.
@@ -75,6 +76,11 @@ TEST(TimeFinding, NeedsAnIntervalThatExcludesOne) {
   };
   EXPECT_EQ(finding(1.01, 2), TimeFinding::kSooner);
   EXPECT_EQ(finding(0.5, 0.99), TimeFinding::kLater);
+  EXPECT_EQ(finding(1.01, 1.05), TimeFinding::kEqual);  // excludes 1, and does not matter
+  EXPECT_EQ(finding(1.01, 1.0501), TimeFinding::kSooner);
+  EXPECT_EQ(finding(1 / 1.05, 0.99), TimeFinding::kEqual);
+  EXPECT_EQ(finding(0.952, 0.99), TimeFinding::kLater);
+  EXPECT_EQ(finding(1, 1), TimeFinding::kEqual);
   EXPECT_EQ(finding(1, 2), TimeFinding::kUndecided);
   EXPECT_EQ(finding(0.5, 1), TimeFinding::kUndecided);
   EXPECT_EQ(TimeFindingOf(Comparison{}), TimeFinding::kUnknown);
@@ -109,6 +115,9 @@ TEST(ModeVerdict, HasAWordForEachFindingOfTime) {
             "async: accuracy 88.00 %, equal to sync's within 0.5 points (-0.12, interval -0.31 to "
             "+0.07); no significant difference in time to 87.1 % (ratio 1.05, interval 0.90 to "
             "1.20).");
+  EXPECT_EQ(Second(Against("async", kEqual, kAsSoon)),
+            "async: accuracy 88.00 %, equal to sync's within 0.5 points (-0.12, interval -0.31 to "
+            "+0.07); reaches 87.1 % as soon within 5 % (ratio 1.01, interval 1.00 to 1.02).");
 }
 
 TEST(ModeVerdict, WithOnePairOfRunsThereAreFiguresOnly) {

@@ -33,6 +33,7 @@ const ACCURACY = {
 const TIME = {
   sooner: ["good", "sooner"],
   later: ["bad", "later"],
+  equal: ["", "time equal"],
   undecided: ["", "time: no difference shown"],
 };
 
@@ -49,7 +50,7 @@ function timeBadge(mode) {
   const found = mode.comparison && TIME[mode.comparison.time_finding];
   if (!found) return null;
   const ratio = mode.comparison.speedup.mean;
-  if (mode.comparison.time_finding === "undecided") return badge(...found);
+  if (["equal", "undecided"].includes(mode.comparison.time_finding)) return badge(...found);
   return badge(found[0], `${ratioText(ratio < 1 ? 1 / ratio : ratio)} ${found[1]}`);
 }
 
