@@ -53,72 +53,57 @@ def _side(low, high, holds, fails):
     return FAILS if fails(low, high) else OPEN
 
 
-def _difference(report, name):
-    """Estimate of a mode's final accuracy less the baseline's; None: no pair has finished."""
-    comparison = mode_of(report, name)["comparison"]
-    return comparison["accuracy"] if comparison["pairs"] else None
-
-
 def _nothing(report, name):
-    return Finding(OPEN, f"{short(name)} and {short(baseline_of(report)['mode'])}: no pair of runs has finished")
+    return Finding(OPEN, f"{short(name)} and {short(baseline_of(report)['mode'])}: "
+                         "no pair of runs has finished")
+
+
+def _by_difference(report, name, holds, fails):
+    """By the interval of a mode's final accuracy less the baseline's."""
+    comparison = mode_of(report, name)["comparison"]
+    if not comparison["pairs"]:
+        return _nothing(report, name)
+    difference = comparison["accuracy"]
+    return Finding(_side(difference["low"], difference["high"], holds, fails),
+                   f"{short(name)}: {_points(difference)} from "
+                   f"{short(baseline_of(report)['mode'])}")
 
 
 def equal_within(report, name, points):
     """The mode's final accuracy equals the baseline's within +- points."""
-    difference = _difference(report, name)
-    if difference is None:
-        return _nothing(report, name)
     bound = points / 100
-    verdict = _side(difference["low"], difference["high"],
-                    lambda low, high: -bound <= low and high <= bound,
-                    lambda low, high: high < -bound or low > bound)
-    return Finding(verdict, f"{short(name)}: {_points(difference)} from {short(baseline_of(report)['mode'])}")
+    return _by_difference(report, name, lambda low, high: -bound <= low and high <= bound,
+                          lambda low, high: high < -bound or low > bound)
 
 
 def at_most_above(report, name, points):
     """The mode's final accuracy is at most `points` above the baseline's."""
-    difference = _difference(report, name)
-    if difference is None:
-        return _nothing(report, name)
     bound = points / 100
-    verdict = _side(difference["low"], difference["high"], lambda low, high: high <= bound,
-                    lambda low, high: low > bound)
-    return Finding(verdict, f"{short(name)}: {_points(difference)} from {short(baseline_of(report)['mode'])}")
+    return _by_difference(report, name, lambda low, high: high <= bound,
+                          lambda low, high: low > bound)
 
 
 def at_most_below(report, name, points):
     """The mode's final accuracy is at most `points` below the baseline's."""
-    difference = _difference(report, name)
-    if difference is None:
-        return _nothing(report, name)
     bound = -points / 100
-    verdict = _side(difference["low"], difference["high"], lambda low, high: low >= bound,
-                    lambda low, high: high < bound)
-    return Finding(verdict, f"{short(name)}: {_points(difference)} from {short(baseline_of(report)['mode'])}")
+    return _by_difference(report, name, lambda low, high: low >= bound,
+                          lambda low, high: high < bound)
 
 
 def loses(report, name, points):
     """The mode ends at least `points` below the baseline, or fails in every run."""
     mode = mode_of(report, name)
     if mode["failed"] == len(mode["runs"]):
-        return Finding(HOLDS, f"{short(name)}: diverges in {mode['failed']} of {len(mode['runs'])} runs")
-    difference = _difference(report, name)
-    if difference is None:
-        return _nothing(report, name)
+        return Finding(HOLDS, f"{short(name)}: fails in {mode['failed']} of {len(mode['runs'])} "
+                              "runs")
     bound = -points / 100
-    verdict = _side(difference["low"], difference["high"], lambda low, high: high <= bound,
-                    lambda low, high: low > bound)
-    return Finding(verdict, f"{short(name)}: {_points(difference)} from {short(baseline_of(report)['mode'])}")
+    return _by_difference(report, name, lambda low, high: high <= bound,
+                          lambda low, high: low > bound)
 
 
 def better(report, name):
     """The mode ends above the baseline."""
-    difference = _difference(report, name)
-    if difference is None:
-        return _nothing(report, name)
-    verdict = _side(difference["low"], difference["high"], lambda low, high: low > 0,
-                    lambda low, high: high <= 0)
-    return Finding(verdict, f"{short(name)}: {_points(difference)} from {short(baseline_of(report)['mode'])}")
+    return _by_difference(report, name, lambda low, high: low > 0, lambda low, high: high <= 0)
 
 
 def sooner(report, name, factor):
