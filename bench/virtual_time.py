@@ -1,13 +1,14 @@
 """Is virtual time true? Step times that it predicts, beside those of the same jobs on shaped links.
 
 usage: virtual_time.py STRATA [--model cnn] [--rate 200mbit] [--delay 100] [--batch 2] [--steps 32]
-                       [--queue 25] [--rounds 3] [--case NAME...] [--write FILE] [--json]
+                       [--queue 25] [--window N] [--rounds 3] [--case NAME...] [--write FILE]
+                       [--json]
 
 Every host is a network namespace on a link of --rate each way that drops what waits for longer than
---queue milliseconds (netlab.sh), which virtual time does not. Each case is a cluster
-of its own there: a daemon per host, `strata compare` on it, and then `strata compare --cluster` on
-a description of it. Computation is a small model and --delay milliseconds a step, of every node
-(`debug.delays`), so that two cores are no limit. What the description says is the shaping's, or of
+--queue milliseconds (netlab.sh), which virtual time does not; with --window 2 (the job's) less
+waits there. Each case is a cluster of its own there: a daemon per host, `strata compare` on it, and
+then `strata compare --cluster` on a description of it. Computation is a small model and --delay
+milliseconds a step, of every node (`debug.delays`), so that two cores are no limit. What the description says is the shaping's, or of
 runs that are not predicted: what the model takes is that of one rank here with no exchange, what
 a frame takes on a server is how much longer that rank's step is with one, by its pushes, and a
 link's latency is a quarter of a byte's way to another host and back.
@@ -54,7 +55,8 @@ ranks: {nodes}
 ranks_per_node: 1
 epochs: 100000
 max_steps: {steps}
-metrics {{ every_steps: {window} }}
+metrics {{ every_steps: {every} }}
+{pushes}
 debug {{ {delays} }}
 """
 CLUSTER = """
@@ -81,7 +83,8 @@ def gbit_of(rate):
 def job_of(options, nodes, delay_ms):
     delays = [f"delays {{ node: {n} delay_ms: {delay_ms} }}" for n in range(nodes) if delay_ms]
     return JOB.format(model=options.model, batch=options.batch, nodes=nodes, steps=options.steps,
-                      window=max(1, options.steps // WINDOWS), delays=" ".join(delays))
+                      every=max(1, options.steps // WINDOWS), delays=" ".join(delays),
+                      pushes=f"window: {options.window}" if options.window else "")
 
 
 class Lab:
@@ -239,7 +242,8 @@ def run_case(lab, costs, name, number):
 def table(options, costs, rows):
     """Markdown; medians over the rounds."""
     out = [f"`{options.model}`, batch {options.batch}, links of {options.rate} with queues of "
-           f"{options.queue} ms, {options.delay} ms of delay a step; {options.rounds} rounds of "
+           f"{options.queue} ms, {options.delay} ms of delay a step, "
+           f"{f'window {options.window}, ' if options.window else ''}{options.rounds} rounds of "
            f"{options.steps} steps on {os.cpu_count()} cores. Of other runs: "
            f"{costs['compute_ms']:.1f} ms a step to compute, {costs['latency_us']:.0f} µs a link, "
            f"{costs['frame_us']:.0f} µs a frame.", "",
@@ -298,6 +302,7 @@ def main():
     parser.add_argument("--delay", type=int, default=100)
     parser.add_argument("--batch", type=int, default=2)
     parser.add_argument("--steps", type=int, default=32)
+    parser.add_argument("--window", type=int, default=0)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--case", nargs="*", choices=list(CASES))
     parser.add_argument("--write", type=os.path.abspath)

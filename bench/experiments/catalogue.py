@@ -98,7 +98,7 @@ EXPERIMENTS = (
         _straggler),
     Experiment(
         "E3",
-        (Campaign("given", ("sync", "async", "async_damped"), 30, 8, EVEN_30, 3, margin=0.01),
+        (Campaign("given", ("sync", "async", "async_damped"), 30, 8, EVEN_30, margin=0.01),
          Campaign("tuned", ("sync", "async", "async_damped"), 30, 8, EVEN_30, 3, margin=0.01,
                   tune=TUNE)),
         _thirty),

@@ -132,7 +132,8 @@ def fewer_bytes(report, name, factor):
     if own is None or base is None:
         return _nothing(report, name)
     ratio = base["mean"] / own["mean"]
-    return Finding(HOLDS if ratio >= factor else FAILS, f"{short(name)}: 1/{ratio:.1f} of the bytes")
+    return Finding(HOLDS if ratio >= factor else FAILS,
+                   f"{short(name)}: 1/{ratio:.1f} of the bytes")
 
 
 def step_time(case, step_ms, compute_ms, exchange_ms, within):

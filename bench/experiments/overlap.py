@@ -108,8 +108,8 @@ def main():
     if not options.inside:
         print(json.dumps(live_cases(options.strata, options.reduced)))
         return
-    options.model, options.batch, options.delay = "cnn", 2, 100
-    options.steps = 16 if options.reduced else 32
+    options.model, options.batch, options.delay = "cnn", 1, 100
+    options.steps, options.window = 16 if options.reduced else 32, 0
     _inside(options)
 
 
