@@ -8,7 +8,8 @@ Every host is a network namespace on a link of --rate each way that drops what w
 --queue milliseconds (netlab.sh), which virtual time does not; with --window 2 (the job's) less
 waits there. Each case is a cluster of its own there: a daemon per host, `strata compare` on it, and
 then `strata compare --cluster` on a description of it. Computation is a small model and --delay
-milliseconds a step, of every node (`debug.delays`), so that two cores are no limit. What the description says is the shaping's, or of
+milliseconds a step, of every node (`debug.delays`), so that two cores are no limit.
+What the description says is the shaping's, or of
 runs that are not predicted: what the model takes is that of one rank here with no exchange, what
 a frame takes on a server is how much longer that rank's step is with one, by its pushes, and a
 link's latency is a quarter of a byte's way to another host and back.
