@@ -11,7 +11,7 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 ROOT = os.path.dirname(os.path.dirname(HERE))
 JOBS = "bench/experiments"  # paths in commands are relative to the repository
 # In the reduced set: everything runs, no figure means much.
-REDUCED = ("epochs=1", "data.limit_train=2048", "data.limit_test=200", "evaluation.every_steps=0")
+REDUCED = ("data.limit_test=200", "evaluation.every_steps=0")
 
 
 class ExperimentError(Exception):
@@ -34,6 +34,9 @@ class Campaign:
     target: float = None  # accuracy whose time is told; None: what all modes reach
     model: str = "lenet5"
     pictures: tuple = ("accuracy_by_samples",)
+    # Of the reduced set: samples and epochs.
+    reduced_train: int = 2048
+    reduced_epochs: int = 1
 
     def arguments(self, reduced=False):
         """Of `strata compare`, without --out."""
@@ -41,7 +44,8 @@ class Campaign:
         seeds, tune = self.seeds, self.tune
         if reduced:
             seeds = 2
-            settings += REDUCED
+            settings += (*REDUCED, f"epochs={self.reduced_epochs}",
+                         f"data.limit_train={self.reduced_train}")
             tune = tuple(choice.split(",", maxsplit=1)[0] for choice in tune)
         arguments = [f"{JOBS}/{self.model}.textproto", "--modes", ",".join(self.modes), "--seeds",
                      str(seeds), "--margin", f"{self.margin:g}"]

@@ -24,7 +24,10 @@ ASYNC_32 = f"async+{LR}=0.05+{MOMENTUM}=0"
 ASYNC_4 = f"async+{LR}=0.0125+{MOMENTUM}=0.9"
 FP16 = "+push.codec=FP16+pull.codec=FP16"
 ADAPTIVE = "async_dc+consistency.async.delay_compensation.adaptive=true"
-RESNET = {"model": "resnet8", "seeds": 3}
+LARGE = "sync+data.batch_per_rank=256"
+RECIPE = (LARGE + "+schedule={base_lr: 0.0125 base_batch: 256 warmup_epochs: 2 "
+          "cosine {final_lr: 0.0005}}+optimizer.lars={coefficient: 0.1 weight_decay: 5e-4}")
+RESNET = {"model": "resnet8", "seeds": 3, "reduced_train": 1024}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -81,6 +84,12 @@ def _compensation(reports):
     yield claims.better(reports["eight"], ADAPTIVE)
 
 
+def _large_batch(reports):
+    """E7."""
+    yield claims.at_most_below(reports["large"], RECIPE, 1)
+    yield claims.loses(reports["large"], LARGE, 1)
+
+
 EXPERIMENTS = (
     Experiment(
         "E1",
@@ -120,4 +129,10 @@ EXPERIMENTS = (
         (Campaign("eight", ("async", "async_dc", ADAPTIVE), 8, 32, EVEN_8, tune=TUNE,
                   margin=0.002),),
         _compensation),
+    Experiment(
+        "E7",
+        (Campaign("large", ("sync", LARGE, RECIPE), 16, 16, EVEN_32, 3, margin=0.01,
+                  settings=("epochs=10", "data.limit_train=57344", "evaluation.every_steps=0"),
+                  reduced_train=4096, reduced_epochs=3),),
+        _large_batch),
 )

@@ -6,6 +6,7 @@ other, and is *open* where it contains the bound: the seeds were too few to say.
 
 import dataclasses
 
+TUNED = ("schedule.base_lr=", "optimizer.momentum_sgd.momentum=")  # fields
 HOLDS, FAILS, OPEN = "holds", "does not hold", "open"
 
 
@@ -32,9 +33,9 @@ def baseline_of(report):
 
 
 def short(mode):
-    """A mode's name without what it was tuned to, or given of an optimizer and schedule."""
+    """A mode's name without what it was tuned to."""
     parts = mode.split("+")
-    return "+".join(part for part in parts if not part.startswith(("schedule.", "optimizer.")))
+    return "+".join(part for part in parts if not part.startswith(TUNED))
 
 
 def _points(estimate):

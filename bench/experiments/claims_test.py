@@ -133,7 +133,7 @@ class ResultsTest(unittest.TestCase):
             "strata compare bench/experiments/lenet5.textproto --modes 'sync,lazy:ssp(3)' --seeds 2"
             " --margin 0.005 --tune schedule.base_lr=0.1,0.2 --nodes 4 --set ranks=4 --set "
             "data.batch_per_rank=64 --out out/c")
-        self.assertEqual(campaign.arguments(reduced=True)[-1], "evaluation.every_steps=0")
+        self.assertEqual(campaign.arguments(reduced=True)[-1], "data.limit_train=2048")
 
 
 if __name__ == "__main__":
