@@ -121,7 +121,8 @@ EXPERIMENTS = (
         _local_steps),
     Experiment(
         "E5",
-        (Campaign("virtual", ("sync", "delay1" + FP16), 4, 64, EVEN_4, margin=0.003),
+        (Campaign("virtual", ("sync", "delay1" + FP16), 4, 64, EVEN_4, margin=0.003,
+                  tune=(f"{LR}=0.05,0.2", f"{MOMENTUM}=0,0.5,0.9")),
          Campaign("live", ("sync", "delay1" + FP16), 4, 64, LIVE_4, 3, margin=0.003)),
         _double_buffering, overlap=True),
     Experiment(
