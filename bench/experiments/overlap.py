@@ -27,7 +27,7 @@ FP16 = "+push.codec=FP16+pull.codec=FP16"
 STEPS, REDUCED_STEPS = 64, 16
 COMPUTE_MS, NO_COMPUTE_MS = 25.0, 0.001
 GBIT = {"computation is longer": 1.0, "both alike": 0.16, "exchange is longer": 0.05}
-RATE, DELAYS_MS = "200mbit", {"computation is longer": 600, "both alike": 250,
+RATE, DELAYS_MS = "200mbit", {"computation is longer": 600, "both alike": 145,
                               "exchange is longer": 50}
 CLUSTER = """
 name: "4 nodes, {gbit:g} Gbit/s"
