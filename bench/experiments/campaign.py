@@ -1,5 +1,6 @@
 """One call of `strata compare`: how it is made, what it cost, what it reported."""
 
+import contextlib
 import dataclasses
 import json
 import os
@@ -7,9 +8,7 @@ import resource
 import shlex
 import subprocess
 
-HERE = os.path.dirname(os.path.abspath(__file__))
-ROOT = os.path.dirname(os.path.dirname(HERE))
-JOBS = "bench/experiments"  # paths in commands are relative to the repository
+JOBS = "bench/experiments"  # paths are relative to the repository's root, where all of it is run
 # In the reduced set: everything runs, no figure means much.
 REDUCED = ("data.limit_test=200", "evaluation.every_steps=0")
 
@@ -31,9 +30,10 @@ class Campaign:
     settings: tuple = ()
     tune: tuple = ()
     margin: float = 0.005
-    target: float = None  # accuracy whose time is told; None: what all modes reach
+    target: float = None  # accuracy whose time is told; None: as strata compare chooses it
     model: str = "lenet5"
     pictures: tuple = ("accuracy_by_samples",)
+    timed: bool = True  # whether its times mean anything
     # Of the reduced set: samples and epochs.
     reduced_train: int = 2048
     reduced_epochs: int = 1
@@ -68,15 +68,22 @@ def _children_s():
     return usage.ru_utime + usage.ru_stime
 
 
+@contextlib.contextmanager
+def count_cpu(folder):
+    """Adds the processor time of the processes that are started within to FOLDER.cpu."""
+    os.makedirs(os.path.dirname(folder), exist_ok=True)
+    before = _children_s()
+    yield
+    with open(folder + ".cpu", "a", encoding="utf-8") as out:
+        out.write(f"{_children_s() - before:.1f}\n")
+
+
 def run(strata, campaign, folder, reduced=False):
     """Makes the runs that FOLDER lacks, shows how far they are, and adds the processor time to
     FOLDER.cpu. Errors: ExperimentError."""
-    os.makedirs(os.path.dirname(folder), exist_ok=True)
-    before = _children_s()
     command = [strata, "compare", *campaign.arguments(reduced), "--out", folder]
-    done = subprocess.run(command, cwd=ROOT, check=False)
-    with open(folder + ".cpu", "a", encoding="utf-8") as out:
-        out.write(f"{_children_s() - before:.1f}\n")
+    with count_cpu(folder):
+        done = subprocess.run(command, check=False)
     if done.returncode != 0:
         raise ExperimentError(f"{shlex.join(command)}: exit status {done.returncode}")
 
@@ -94,13 +101,15 @@ def load(folder):
 def records(folder):
     """All run records of the campaign in FOLDER, those of tuning left out, by mode and seed."""
     found = {}
-    modes = {mode["mode"] for mode in load(folder)["modes"]}
+    reported = {(mode["mode"], run["seed"]) for mode in load(folder)["modes"]
+                for run in mode["runs"]}
     runs = os.path.join(folder, "runs")
     for name in sorted(os.listdir(runs)):
         with open(os.path.join(runs, name), encoding="utf-8") as file:
             record = json.load(file)
-        if record["mode"] in modes:
-            found[record["mode"], int(record["seed"])] = record
+        key = record["mode"], int(record["seed"])
+        if key in reported:
+            found[key] = record
     return found
 
 

@@ -75,8 +75,11 @@ def _double_buffering(reports):
     for name in ("virtual", "live"):
         finding = claims.equal_within(reports[name], "delay1" + FP16, 0.3)
         yield dataclasses.replace(finding, figures=f"{name}: {finding.figures}")
-    for case in reports["overlap"]:
-        yield claims.step_time(within=0.1, **case)
+    for name, cases in reports["overlap"].items():
+        if cases is None:
+            yield claims.Finding(claims.OPEN, f"step times, {name}: not measured")
+        for case in cases or []:
+            yield claims.step_time(within=0.1, **case)
 
 
 def _compensation(reports):
@@ -135,6 +138,6 @@ EXPERIMENTS = (
         "E7",
         (Campaign("large", ("sync", LARGE, RECIPE), 16, 16, EVEN_32, 3, margin=0.01,
                   settings=("epochs=10", "data.limit_train=57344", "evaluation.every_steps=0"),
-                  reduced_train=4096, reduced_epochs=3),),
+                  reduced_train=4096, reduced_epochs=3, timed=False),),
         _large_batch),
 )

@@ -1,13 +1,16 @@
 """What a report says of a claim: pure functions from report.json to a verdict and its figures.
 
 A claim *holds* where the 95 % interval lies on its side of the bound, *fails* where it lies on the
-other, and is *open* where it contains the bound: the seeds were too few to say.
+other, and is *open* where it contains the bound: the seeds were too few to say. Runs that failed
+are in no interval, so that nothing in a mode's favour holds where some of its own did, or the
+baseline's. Bytes and step times are single figures.
 """
 
 import dataclasses
 
 TUNED = ("schedule.base_lr=", "optimizer.momentum_sgd.momentum=")  # fields
 HOLDS, FAILS, OPEN = "holds", "does not hold", "open"
+DIVERGED = "loss is NaN"  # in a run's failure
 
 
 @dataclasses.dataclass(frozen=True)
@@ -59,15 +62,27 @@ def _nothing(report, name):
                          "no pair of runs has finished")
 
 
+def _failures(report, name):
+    """", 1 of 3 runs of sync failed", of the mode and the baseline; empty where none did."""
+    text = ""
+    for mode in (mode_of(report, name), baseline_of(report)):
+        if mode["failed"]:
+            text += f", {mode['failed']} of {len(mode['runs'])} runs of "
+            text += f"{short(mode['mode'])} failed"
+    return text
+
+
 def _by_difference(report, name, holds, fails):
     """By the interval of a mode's final accuracy less the baseline's."""
     comparison = mode_of(report, name)["comparison"]
     if not comparison["pairs"]:
         return _nothing(report, name)
     difference = comparison["accuracy"]
-    return Finding(_side(difference["low"], difference["high"], holds, fails),
+    verdict = _side(difference["low"], difference["high"], holds, fails)
+    failures = _failures(report, name)
+    return Finding(OPEN if failures else verdict,
                    f"{short(name)}: {_points(difference)} from "
-                   f"{short(baseline_of(report)['mode'])}")
+                   f"{short(baseline_of(report)['mode'])}{failures}")
 
 
 def equal_within(report, name, points):
@@ -92,14 +107,23 @@ def at_most_below(report, name, points):
 
 
 def loses(report, name, points):
-    """The mode ends at least `points` below the baseline, or fails in every run."""
-    mode = mode_of(report, name)
-    if mode["failed"] == len(mode["runs"]):
-        return Finding(HOLDS, f"{short(name)}: fails in {mode['failed']} of {len(mode['runs'])} "
-                              "runs")
+    """The mode diverges, or ends at least `points` below the baseline, in the runs that do not."""
+    mode, baseline = mode_of(report, name), baseline_of(report)
+    diverged = [run for run in mode["runs"] if DIVERGED in run["failure"]]
+    if baseline["failed"] or len(diverged) < mode["failed"]:
+        return Finding(OPEN, f"{short(name)}{_failures(report, name)}")
+    if len(diverged) == len(mode["runs"]):
+        return Finding(HOLDS, f"{short(name)}: diverges in all of {len(diverged)} runs")
     bound = -points / 100
-    return _by_difference(report, name, lambda low, high: high <= bound,
-                          lambda low, high: low > bound)
+    difference = mode["comparison"]["accuracy"]
+    if not mode["comparison"]["pairs"]:
+        return _nothing(report, name)
+    verdict = _side(difference["low"], difference["high"], lambda low, high: high <= bound,
+                    lambda low, high: low > bound)
+    if diverged and verdict == FAILS:
+        verdict = OPEN
+    return Finding(verdict, f"{short(name)}: {_points(difference)} from "
+                            f"{short(baseline['mode'])}{_failures(report, name)}")
 
 
 def better(report, name):
@@ -110,6 +134,8 @@ def better(report, name):
 def sooner(report, name, factor):
     """The mode reaches the target accuracy `factor` times sooner than the baseline."""
     mode, baseline = mode_of(report, name), baseline_of(report)
+    if report["target_accuracy"] is None:
+        return _nothing(report, name)
     target = f"{100 * report['target_accuracy']:.1f} %"
     speedup = mode["comparison"]["speedup"]
     if speedup is None:

@@ -16,12 +16,14 @@ def estimate(mean, low=None, high=None, count=3):
     return {"mean": mean, "low": low, "high": high, "count": count}
 
 
-def mode(name, accuracy=None, speedup=None, reached=3, failed=0, size=100.0):
+def mode(name, accuracy=None, speedup=None, reached=3, failed=0, size=100.0,
+         failure="rank 1: loss is NaN at step 7"):
     """accuracy: the difference from the baseline; None: no pair has finished."""
     comparison = {"pairs": 3 if accuracy else 0, "accuracy": accuracy or estimate(0),
                   "speedup": speedup}
+    runs = [{"failure": failure if i < failed else ""} for i in range(3)]
     return {"mode": name, "comparison": comparison, "reached": reached, "failed": failed,
-            "runs": [{}] * 3, "bytes_per_step": estimate(size)}
+            "runs": runs, "bytes_per_step": estimate(size)}
 
 
 def report(*modes):
@@ -58,9 +60,28 @@ class ClaimsTest(unittest.TestCase):
             self.verdicts(claims.better, (), (1, 0.5, 1.5), (0.1, -0.1, 0.3), (-2, -3, -1)),
             [HOLDS, OPEN, FAILS])
 
-    def test_a_mode_that_fails_in_every_run_has_lost(self):
+    def test_a_mode_that_diverges_in_every_run_has_lost(self):
         self.assertEqual(claims.loses(report(mode("async", failed=3)), "async", 5).verdict, HOLDS)
         self.assertEqual(claims.loses(report(mode("async", failed=2)), "async", 5).verdict, OPEN)
+        killed = mode("async", failed=3, failure="no server is left")
+        self.assertEqual(claims.loses(report(killed), "async", 5).verdict, OPEN)
+        both = report(mode("async", failed=3))
+        both["modes"][0] = mode("sync", failed=3)
+        self.assertEqual(claims.loses(both, "async", 5).verdict, OPEN)
+
+    def test_runs_that_failed_do_not_flatter_those_that_are_left(self):
+        near, far = estimate(-0.002, -0.003, -0.001), estimate(-0.2, -0.3, -0.1)
+        one = report(mode("async", near, failed=1))
+        for judge in (claims.at_most_below, claims.equal_within, claims.at_most_above):
+            self.assertEqual(judge(one, "async", 1).verdict, OPEN)
+        self.assertIn("1 of 3 runs of async failed", claims.equal_within(one, "async", 1).figures)
+        baseline = report(mode("async", estimate(0.02, 0.01, 0.03)))
+        baseline["modes"][0]["failed"] = 1
+        self.assertEqual(claims.better(baseline, "async").verdict, OPEN)
+        # That it diverges does not speak against a loss.
+        self.assertEqual(claims.loses(report(mode("async", far, failed=1)), "async", 5).verdict,
+                         HOLDS)
+        self.assertEqual(claims.loses(one, "async", 5).verdict, OPEN)
 
     def test_one_pair_of_runs_proves_nothing(self):
         one = report(mode("async", estimate(0.0, count=1)))

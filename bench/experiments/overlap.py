@@ -17,11 +17,10 @@ import sys
 import tempfile
 
 HERE = os.path.dirname(os.path.abspath(__file__))
-ROOT = os.path.dirname(os.path.dirname(HERE))
 sys.path.insert(0, os.path.dirname(HERE))
 import virtual_time  # noqa: E402  (in the folder above)
 
-from campaign import Campaign, ExperimentError, records, run  # noqa: E402
+from campaign import Campaign, ExperimentError, count_cpu, records, run  # noqa: E402
 
 FP16 = "+push.codec=FP16+pull.codec=FP16"
 STEPS, REDUCED_STEPS = 64, 16
@@ -37,6 +36,8 @@ servers {{ count: 2 shards: 2 link {{ gbit_per_s: {gbit:g} latency_us: 20 }}
   cpu_ns_per_byte: 0.3 cpu_us_per_frame: 20 }}
 """
 NO_NAMESPACES = 77
+FOLDER = "overlap"  # of an experiment's folder
+VIRTUAL, LIVE = "virtual.json", "live.json"
 
 
 def _virtual_ms(strata, folder, name, mode, gbit, compute_ms, reduced):
@@ -88,15 +89,44 @@ def _inside(options):
 
 def live_cases(strata, reduced=False):
     """As virtual_cases; None where there are no namespaces. Errors: ExperimentError."""
-    command = [os.path.join(HERE, "..", "netlab.sh"), "--hosts", "6", "--rate", RATE, "--once",
-               "--", sys.executable, os.path.abspath(__file__), os.path.abspath(strata),
-               "--inside", "{hosts}", *(["--reduced"] if reduced else [])]
-    done = subprocess.run(command, cwd=ROOT, stdout=subprocess.PIPE, text=True, check=False)
+    command = ["bench/netlab.sh", "--hosts", "6", "--rate", RATE, "--once", "--", sys.executable,
+               os.path.abspath(__file__), os.path.abspath(strata), "--inside", "{hosts}",
+               *(["--reduced"] if reduced else [])]
+    done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=False)
     if done.returncode == NO_NAMESPACES:
         return None
     if done.returncode != 0:
         raise ExperimentError(f"{' '.join(command)}: exit status {done.returncode}")
     return json.loads(done.stdout)
+
+
+def make(strata, experiment, reduced=False):
+    """What EXPERIMENT/overlap lacks; says so where live cases cannot be made."""
+    folder = os.path.join(experiment, FOLDER)
+    for name, cases in ((VIRTUAL, lambda: virtual_cases(strata, folder, reduced)),
+                        (LIVE, lambda: live_cases(strata, reduced))):
+        path = os.path.join(folder, name)
+        if os.path.exists(path):
+            continue
+        with count_cpu(folder):
+            made = cases()
+        if made is None:
+            print("no namespaces here: no step times on shaped links")
+            continue
+        with open(path, "w", encoding="utf-8") as file:
+            json.dump(made, file, indent=2)
+
+
+def read(experiment):
+    """By VIRTUAL and LIVE, the cases of EXPERIMENT/overlap; None: they are not made."""
+    cases = {}
+    for name in (VIRTUAL, LIVE):
+        path = os.path.join(experiment, FOLDER, name)
+        cases[name] = None
+        if os.path.exists(path):
+            with open(path, encoding="utf-8") as file:
+                cases[name] = json.load(file)
+    return cases
 
 
 def main():

@@ -24,10 +24,16 @@ def _table(rows):
     return "\n".join(lines) + "\n"
 
 
+def _without_times(rows):
+    kept = [i for i, name in enumerate(rows[0])
+            if not name.startswith(("time to", "speed-up", "waiting"))]
+    return [[row[i] for i in kept] for row in rows]
+
+
 def _campaign_section(experiment, campaign, report):
     name = f"{experiment.name} {campaign.name}"
     text = f"**{name}**: {report['modes'][0]['cluster']}\n\n    {campaign.command()}\n\n"
-    rows = report["table"]
+    rows = report["table"] if campaign.timed else _without_times(report["table"])
     text += _table([rows[0]] + [[claims.short(row[0]), *row[1:]] for row in rows[1:]]) + "\n"
     text += "".join(f"{rule}\n\n" for rule in report["rules"] if rule.startswith("Tuned"))
     for picture in campaign.pictures:

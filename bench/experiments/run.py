@@ -9,19 +9,14 @@ Exit status: 0 whatever the verdicts, 1 a run failed or is missing, 2 bad argume
 """
 
 import argparse
-import json
 import os
 import sys
 
 import claims
 import overlap
 import results
-from campaign import ROOT, ExperimentError, cpu_s, load, run
+from campaign import JOBS, ExperimentError, cpu_s, load, run
 from catalogue import EXPERIMENTS
-
-
-def _overlap_path(out, experiment):
-    return os.path.join(out, experiment.name, "overlap.json")
 
 
 def make(options, experiment):
@@ -30,15 +25,8 @@ def make(options, experiment):
         print(f"{experiment.name} {campaign.name}", flush=True)
         run(options.strata, campaign, os.path.join(options.out, experiment.name, campaign.name),
             options.reduced)
-    path = _overlap_path(options.out, experiment)
-    if experiment.overlap and not os.path.exists(path):
-        cases = overlap.virtual_cases(
-            options.strata, os.path.join(options.out, experiment.name, "overlap"), options.reduced)
-        live = overlap.live_cases(options.strata, options.reduced)
-        if live is None:
-            print(f"{experiment.name}: no namespaces here: step times in virtual time alone")
-        with open(path, "w", encoding="utf-8") as file:
-            json.dump(cases + (live or []), file, indent=2)
+    if experiment.overlap:
+        overlap.make(options.strata, os.path.join(options.out, experiment.name), options.reduced)
 
 
 def judge(options, experiment):
@@ -49,8 +37,8 @@ def judge(options, experiment):
     seconds = sum(cpu_s(os.path.join(folder, name)) for name in reports)
     evidence = dict(reports)
     if experiment.overlap:
-        with open(_overlap_path(options.out, experiment), encoding="utf-8") as file:
-            evidence["overlap"] = json.load(file)
+        evidence["overlap"] = overlap.read(folder)
+        seconds += cpu_s(os.path.join(folder, overlap.FOLDER))
     return reports, list(experiment.judge(evidence)), seconds
 
 
@@ -79,6 +67,8 @@ def parse():
     parser.add_argument("--judge", action="store_true")
     parser.add_argument("--write", type=os.path.abspath)
     options = parser.parse_args()
+    if not os.path.exists(os.path.join(JOBS, "lenet5.textproto")):
+        parser.error("to be run in the repository's root")
     if options.reduced and options.write:
         parser.error("--write: the reduced set has no figures to write")
     return options
@@ -107,5 +97,4 @@ def main():
 
 
 if __name__ == "__main__":
-    os.chdir(ROOT)
     sys.exit(main())
