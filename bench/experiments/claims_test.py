@@ -140,11 +140,19 @@ class ResultsTest(unittest.TestCase):
             with self.assertRaisesRegex(ExperimentError, "begin E1"):
                 results.put_between(bad, "E1", "new\n")
 
-    def test_every_experiment_has_marks_in_the_document(self):
+    def test_the_document_has_the_figures_of_every_experiment(self):
         with open("docs/RESULTS.md", encoding="utf-8") as file:
             text = file.read()
-        for name in ["summary", *(experiment.name for experiment in EXPERIMENTS)]:
-            results.put_between(text, name, "")
+        results.put_between(text, "summary", "")
+        for experiment in EXPERIMENTS:
+            results.put_between(text, experiment.name, "")
+            wanted = [f"| {experiment.name} | "]
+            for campaign in experiment.campaigns:
+                wanted.append("    " + campaign.command())
+                for picture in results.pictures_of(experiment, campaign):
+                    wanted.append(f"({picture})")
+                    self.assertTrue(os.path.exists(os.path.join("docs", picture)), picture)
+            self.assertEqual([part for part in wanted if part not in text], [])
 
     def test_commands_are_those_that_are_run(self):
         campaign = Campaign("c", ("sync", "lazy:ssp(3)"), 4, 64, ("--nodes", "4"), 2,

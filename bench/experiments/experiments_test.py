@@ -9,7 +9,8 @@ import tempfile
 import unittest
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
-from campaign import records  # noqa: E402  (beside this file)
+import results  # noqa: E402  (beside this file)
+from campaign import records  # noqa: E402
 from catalogue import EXPERIMENTS  # noqa: E402
 
 DEADLINE_S = 800
@@ -73,8 +74,7 @@ class ExperimentsTest(unittest.TestCase):
             self.assertIn(f"| {experiment.name} | ", text)
             for campaign in experiment.campaigns:
                 self.assertIn("    " + campaign.command(), text)
-                for picture in campaign.pictures:
-                    path = f"results/{experiment.name}_{campaign.name}_{picture}.svg"
+                for path in results.pictures_of(experiment, campaign):
                     self.assertIn(f"({path})", text)
                     self.assertTrue(os.path.exists(os.path.join(self.scratch.name, path)))
 

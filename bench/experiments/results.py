@@ -30,21 +30,26 @@ def _without_times(rows):
     return [[row[i] for i in kept] for row in rows]
 
 
+def pictures_of(experiment, campaign):
+    """Their paths in the document's folder."""
+    return [f"{PICTURES}/{experiment.name}_{campaign.name}_{picture}.svg"
+            for picture in campaign.pictures]
+
+
 def _campaign_section(experiment, campaign, report):
     name = f"{experiment.name} {campaign.name}"
     text = f"**{name}**: {report['modes'][0]['cluster']}\n\n    {campaign.command()}\n\n"
     rows = report["table"] if campaign.timed else _without_times(report["table"])
     text += _table([rows[0]] + [[claims.short(row[0]), *row[1:]] for row in rows[1:]]) + "\n"
     text += "".join(f"{rule}\n\n" for rule in report["rules"] if rule.startswith("Tuned"))
-    for picture in campaign.pictures:
-        path = f"{PICTURES}/{experiment.name}_{campaign.name}_{picture}.svg"
+    for picture, path in zip(campaign.pictures, pictures_of(experiment, campaign), strict=True):
         text += f"![{name}: {picture.replace('_', ' ')}]({path})\n"
     return text
 
 
 def section(experiment, findings, reports, cpu_s):
     """Markdown of one experiment; reports by campaign's name."""
-    text = f"**The claim {claims.overall(findings)}.**\n\n"
+    text = f"**Verdict: {claims.overall(findings)}.**\n\n"
     text += "".join(f"- {finding.verdict}: {finding.figures}\n" for finding in findings)
     for campaign in experiment.campaigns:
         text += "\n" + _campaign_section(experiment, campaign, reports[campaign.name])
@@ -63,10 +68,8 @@ def summary(rows):
 
 def copy_pictures(experiment, folder, docs):
     """Of its campaigns in FOLDER, to DOCS/results."""
-    target = os.path.join(docs, PICTURES)
-    os.makedirs(target, exist_ok=True)
+    os.makedirs(os.path.join(docs, PICTURES), exist_ok=True)
     for campaign in experiment.campaigns:
-        for picture in campaign.pictures:
-            shutil.copyfile(
-                os.path.join(folder, campaign.name, "report", picture + ".svg"),
-                os.path.join(target, f"{experiment.name}_{campaign.name}_{picture}.svg"))
+        for picture, path in zip(campaign.pictures, pictures_of(experiment, campaign), strict=True):
+            shutil.copyfile(os.path.join(folder, campaign.name, "report", picture + ".svg"),
+                            os.path.join(docs, path))
