@@ -118,7 +118,7 @@ EXPERIMENTS = (
         _thirty),
     Experiment(
         "E4",
-        (Campaign("wan", ("sync", "lazy:diloco(16)"), 16, 16, TWO_SITES, 3,
+        (Campaign("wan", ("sync", "lazy:diloco(16)"), 16, 16, TWO_SITES,
                   tune=(f"{LR}=0.025,0.05,0.1",),
                   settings=("epochs=5", "evaluation.every_steps=64"),
                   pictures=("accuracy_by_seconds", "accuracy_by_samples")),),

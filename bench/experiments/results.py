@@ -58,10 +58,13 @@ def section(experiment, findings, reports, cpu_s):
 
 def summary(rows):
     """rows: (experiment's name, its findings, processor seconds)."""
-    table = [["#", "verdict", "figures", "processor time, min"]]
+    verdicts = (claims.HOLDS, claims.OPEN, claims.FAILS)
+    table = [["#", "verdict", *(f"parts: {verdict}" for verdict in verdicts),
+              "processor time, min"]]
     for name, findings, cpu_s in rows:
+        own = [finding.verdict for finding in findings]
         table.append([name, claims.overall(findings),
-                      "; ".join(finding.figures for finding in findings), f"{cpu_s / 60:.1f}"])
+                      *(str(own.count(verdict)) for verdict in verdicts), f"{cpu_s / 60:.1f}"])
     total = sum(cpu_s for _, _, cpu_s in rows)
     return _table(table) + f"\nAll together: {total / 3600:.2f} hours of processor time.\n"
 
