@@ -58,9 +58,10 @@ class Campaign:
             arguments += ["--set", setting]
         return arguments
 
-    def command(self):
+    def command(self, experiment):
         """As a user types it."""
-        return shlex.join(["strata", "compare", *self.arguments(), "--out", f"out/{self.name}"])
+        return shlex.join(["strata", "compare", *self.arguments(), "--out",
+                           f"out/{experiment}/{self.name}"])
 
 
 def _children_s():

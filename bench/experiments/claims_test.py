@@ -148,7 +148,7 @@ class ResultsTest(unittest.TestCase):
             results.put_between(text, experiment.name, "")
             wanted = [f"| {experiment.name} | "]
             for campaign in experiment.campaigns:
-                wanted.append("    " + campaign.command())
+                wanted.append("    " + campaign.command(experiment.name))
                 for picture in results.pictures_of(experiment, campaign):
                     wanted.append(f"({picture})")
                     self.assertTrue(os.path.exists(os.path.join("docs", picture)), picture)
@@ -158,10 +158,10 @@ class ResultsTest(unittest.TestCase):
         campaign = Campaign("c", ("sync", "lazy:ssp(3)"), 4, 64, ("--nodes", "4"), 2,
                             tune=("schedule.base_lr=0.1,0.2",))
         self.assertEqual(
-            campaign.command(),
+            campaign.command("E9"),
             "strata compare bench/experiments/lenet5.textproto --modes 'sync,lazy:ssp(3)' --seeds 2"
             " --margin 0.005 --tune schedule.base_lr=0.1,0.2 --nodes 4 --set ranks=4 --set "
-            "data.batch_per_rank=64 --out out/c")
+            "data.batch_per_rank=64 --out out/E9/c")
         self.assertEqual(campaign.arguments(reduced=True)[-1], "data.limit_train=2048")
 
 

@@ -73,7 +73,7 @@ class ExperimentsTest(unittest.TestCase):
         for experiment in EXPERIMENTS:
             self.assertIn(f"| {experiment.name} | ", text)
             for campaign in experiment.campaigns:
-                self.assertIn("    " + campaign.command(), text)
+                self.assertIn("    " + campaign.command(experiment.name), text)
                 for path in results.pictures_of(experiment, campaign):
                     self.assertIn(f"({path})", text)
                     self.assertTrue(os.path.exists(os.path.join(self.scratch.name, path)))
