@@ -38,7 +38,8 @@ def pictures_of(experiment, campaign):
 
 def _campaign_section(experiment, campaign, report):
     name = f"{experiment.name} {campaign.name}"
-    text = f"**{name}**: {report['modes'][0]['cluster']}\n\n    {campaign.command(experiment.name)}\n\n"
+    text = f"**{name}**: {report['modes'][0]['cluster']}\n\n"
+    text += f"    {campaign.command(experiment.name)}\n\n"
     rows = report["table"] if campaign.timed else _without_times(report["table"])
     text += _table([rows[0]] + [[claims.short(row[0]), *row[1:]] for row in rows[1:]]) + "\n"
     text += "".join(f"{rule}\n\n" for rule in report["rules"] if rule.startswith("Tuned"))
