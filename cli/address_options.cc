@@ -7,6 +7,7 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
+#include "cli/within.h"
 #include "common/net/interfaces.h"
 
 namespace strata::cli {
@@ -49,7 +50,7 @@ void AddLinkRateOption(CLI::App* command, double* gbit_per_s) {
       ->add_option("--link-rate", *gbit_per_s,
                    "Gbit/s that this host's link carries each way, for the placement of chunks "
                    "(default: the interface's speed, where it is known)")
-      ->check(CLI::Range(1e-6, 1e6));
+      ->check(Within(1e-6, 1e6));
 }
 
 net::HostLink LinkOfDaemon(const net::AddressChoice& address, double gbit_per_s) {

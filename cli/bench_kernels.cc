@@ -11,6 +11,7 @@
 #include "absl/strings/str_cat.h"
 #include "cli/options.h"
 #include "cli/own_binary.h"
+#include "cli/within.h"
 #include "common/process/process.h"
 
 namespace strata::cli {
@@ -85,7 +86,7 @@ void AddKernelsBench(CLI::App* bench, Invocation* invocation) {
   command->add_option("--filter", options->filter,
                       "Only kernels whose name matches, like 'sum|adam' (default: all)");
   command->add_option("--seconds", options->seconds, "For how long each is measured at least")
-      ->check(CLI::Range(0.001, 3600.0))
+      ->check(Within(0.001, 3600.0))
       ->capture_default_str();
   command->add_flag("--tiny", options->tiny, "1,003 elements, to see that all values are right");
   AddJsonOption(command, &options->json);

@@ -15,6 +15,7 @@
 #include "cli/options.h"
 #include "cli/run_place.h"
 #include "cli/version.h"
+#include "cli/within.h"
 #include "common/count_of.h"
 #include "compare/campaign/campaign_folder.h"
 #include "compare/campaign/campaign_plan.h"
@@ -153,11 +154,11 @@ void AddCompareCommand(CLI::App* app, Invocation* invocation) {
   command
       ->add_option("--target-accuracy", options->target_accuracy,
                    "Accuracy, 0 to 1, to which the time is told (default: what all modes reach)")
-      ->check(CLI::Range(0.0001, 1.0));
+      ->check(Within(0.0001, 1.0));
   command
       ->add_option("--margin", options->equivalence_margin,
                    "Final accuracies that differ by less are called equal: 0.005 is half a point")
-      ->check(CLI::Range(0.0001, 0.9999))
+      ->check(Within(0.0001, 0.9999))
       ->capture_default_str();
   AddJobChanges(command, &options->job);
   CLI::Option* coordinator = AddPlaceOptions(command, &options->place);

@@ -8,6 +8,7 @@
 #include "cli/daemon.h"
 #include "cli/memory_parts.h"
 #include "cli/options.h"
+#include "cli/within.h"
 #include "common/log.h"
 #include "common/process/stop_request.h"
 #include "server/coordinator/coordinator.h"
@@ -79,7 +80,7 @@ void AddCoordinatorCommand(CLI::App* app, Invocation* invocation) {
           "--dead-after",
           [=](double seconds) { options->coordinator.dead_after = absl::Seconds(seconds); },
           "Seconds of silence after which a daemon is lost and its jobs fail (default: 5)")
-      ->check(CLI::Range(0.1, 86400.0));
+      ->check(Within(0.1, 86400.0));
   command
       ->add_option("--sessions", options->coordinator.limits.sessions_max,
                    "Servers and workers that may be connected at once; further ones are refused")

@@ -18,6 +18,7 @@
 #include "cli/host_message.h"
 #include "cli/line_reader.h"
 #include "cli/options.h"
+#include "cli/within.h"
 #include "common/process/event_loop.h"
 #include "common/process/stop_request.h"
 
@@ -150,7 +151,7 @@ void AddHostCommand(CLI::App* app, Invocation* invocation) {
   CLI::App* command = app->add_subcommand("host", "One host's daemons for `launch`")->group("");
   command->add_option("--logs", options->log_dir, "Folder of the daemons' logs")->required();
   command->add_option("--silence", options->silence_s, "Seconds without a word that end it all")
-      ->check(CLI::Range(0.1, 86400.0));
+      ->check(Within(0.1, 86400.0));
   AddLogLevelOption(command, invocation);
   command->callback([=] { invocation->run = [=] { return Run(*options, *invocation); }; });
 }

@@ -19,6 +19,7 @@
 #include "cli/launch_plan.h"
 #include "cli/options.h"
 #include "cli/version.h"
+#include "cli/within.h"
 #include "common/atomic_file.h"
 #include "common/process/event_loop.h"
 
@@ -203,7 +204,7 @@ void AddOptions(CLI::App* command, Options* options) {
   command
       ->add_option("--timeout", options->timeout_s,
                    "Seconds for all hosts to answer, and then for all daemons to be ready")
-      ->check(CLI::Range(0.1, 3600.0))
+      ->check(Within(0.1, 3600.0))
       ->capture_default_str();
 }
 

@@ -15,6 +15,7 @@
 #include "absl/time/clock.h"
 #include "cli/job_options.h"
 #include "cli/trace_file.h"
+#include "cli/within.h"
 #include "common/limits/memory_ledger.h"
 #include "common/log.h"
 
@@ -62,7 +63,7 @@ void AddCoordinatorAddress(CLI::App* command, std::string* address) {
 void AddCoordinatorOptions(CLI::App* command, CoordinatorOptions* options) {
   AddCoordinatorAddress(command, &options->address);
   command->add_option("--timeout", options->timeout_s, "Seconds to try to reach the coordinator")
-      ->check(CLI::Range(0.1, 3600.0))
+      ->check(Within(0.1, 3600.0))
       ->capture_default_str();
 }
 
@@ -72,7 +73,7 @@ void AddSessionOptions(CLI::App* command, absl::Duration* connect_deadline,
     command
         ->add_option_function<double>(
             name, [value](double seconds) { *value = absl::Seconds(seconds); }, text)
-        ->check(CLI::Range(0.1, 86400.0));
+        ->check(Within(0.1, 86400.0));
   };
   add("--timeout", "Seconds to try to reach the coordinator at first (default: 30)",
       connect_deadline);

@@ -41,7 +41,8 @@ std::string WordsOf(const std::vector<std::string>& found, size_t points,
 absl::StatusOr<std::vector<RunPlan>> TuningRuns(const proto::Campaign& campaign) {
   if (campaign.job().seed() <= 1) {
     return absl::InvalidArgumentError(
-        "seed: 1: tuning takes the seed before the job's, and there is none (seed=2 has one)");
+        "seed: 1: tuning takes the seed before the job's, and there is none "
+        "(--set seed=2 has one)");
   }
   CampaignRequest request;
   request.job = campaign.job();
