@@ -24,6 +24,7 @@ ASYNC_32 = f"async+{LR}=0.05+{MOMENTUM}=0"
 ASYNC_4 = f"async+{LR}=0.0125+{MOMENTUM}=0.9"
 FP16 = "+push.codec=FP16+pull.codec=FP16"
 DELAYED = f"delay1{FP16}+{MOMENTUM}=0.5"
+LESS_MOMENTUM = f"sync+{MOMENTUM}=0.5"  # what of it is the momentum
 ADAPTIVE = "async_dc+consistency.async.delay_compensation.adaptive=true"
 LARGE = "sync+data.batch_per_rank=256"
 RECIPE = (LARGE + "+schedule={base_lr: 0.0125 base_batch: 256 warmup_epochs: 2 "
@@ -34,6 +35,7 @@ RESNET = {"model": "resnet8", "seeds": 3, "reduced_train": 1024}
 @dataclasses.dataclass(frozen=True)
 class Experiment:
     name: str
+    claim: str  # in short
     campaigns: tuple
     # From the reports by campaign, and "overlap" (E5), to a Finding for each part of the claim.
     judge: Callable
@@ -73,7 +75,8 @@ def _local_steps(reports):
 def _double_buffering(reports):
     """E5."""
     for name in ("tuned", "virtual", "live"):
-        finding = claims.equal_within(reports[name], "delay1" + FP16, 0.3)
+        mode = "delay1" + FP16 if name == "tuned" else DELAYED
+        finding = claims.equal_within(reports[name], mode, 0.3)
         yield dataclasses.replace(finding, figures=f"{name}: {finding.figures}")
     for name, cases in reports["overlap"].items():
         if cases is None:
@@ -97,12 +100,14 @@ def _large_batch(reports):
 EXPERIMENTS = (
     Experiment(
         "E1",
+        "with no straggler sync is as accurate as async, and a ring as sync",
         (Campaign("virtual", ("sync", "async", "ring"), 32, 8, EVEN_32, tune=TUNE, margin=0.002),
          Campaign("live", ("sync", ASYNC_4, "ring"), 4, 64, LIVE_4, margin=0.002),
          Campaign("resnet8", ("sync", ASYNC_32, "ring"), 32, 8, EVEN_32, margin=0.002, **RESNET)),
         _accuracies),
     Experiment(
         "E2",
+        "one node 4 × slower: quorum and async reach the target 1.5 × sooner",
         (Campaign("virtual", ("sync", "lazy:quorum(3)", "async"), 4, 64, STRAGGLER, tune=TUNE,
                   pictures=("accuracy_by_seconds", "time_to_accuracy")),
          Campaign("live", ("sync", "lazy:quorum(3)", ASYNC_4), 4, 64, LIVE_STRAGGLER,
@@ -112,12 +117,14 @@ EXPERIMENTS = (
         _straggler),
     Experiment(
         "E3",
+        "30 learners: async at sync's rates is lost, damped async within 1 point",
         (Campaign("given", ("sync", "async", "async_damped"), 30, 8, EVEN_30, margin=0.01),
          Campaign("tuned", ("sync", "async", "async_damped"), 30, 8, EVEN_30, 3, margin=0.01,
                   tune=TUNE)),
         _thirty),
     Experiment(
         "E4",
+        "DiLoCo: as accurate within 0.5 points, 1/12 of the bytes, 4 × sooner over a WAN",
         (Campaign("wan", ("sync", "lazy:diloco(16)"), 16, 16, TWO_SITES,
                   tune=(f"{LR}=0.025,0.05,0.1",),
                   settings=("epochs=5", "evaluation.every_steps=64"),
@@ -125,18 +132,21 @@ EXPERIMENTS = (
         _local_steps),
     Experiment(
         "E5",
+        "double buffering with fp16: within 0.3 points, and hides exchange or computation",
         (Campaign("tuned", ("sync", "delay1" + FP16), 4, 64, EVEN_4, margin=0.003,
                   tune=(f"{LR}=0.05,0.2", f"{MOMENTUM}=0,0.5,0.9")),
-         Campaign("virtual", ("sync", DELAYED), 4, 64, EVEN_4, margin=0.003),
+         Campaign("virtual", ("sync", LESS_MOMENTUM, DELAYED), 4, 64, EVEN_4, margin=0.003),
          Campaign("live", ("sync", DELAYED), 4, 64, LIVE_4, 3, margin=0.003)),
         _double_buffering, overlap=True),
     Experiment(
         "E6",
+        "delay compensation is more accurate than plain async",
         (Campaign("eight", ("async", "async_dc", ADAPTIVE), 8, 32, EVEN_8, tune=TUNE,
                   margin=0.002),),
         _compensation),
     Experiment(
         "E7",
+        "batch × 16 within 1 point with the large-batch recipe, and not without",
         (Campaign("large", ("sync", LARGE, RECIPE), 16, 16, EVEN_32, 3, margin=0.01,
                   settings=("epochs=10", "data.limit_train=57344", "evaluation.every_steps=0"),
                   reduced_train=4096, reduced_epochs=3, timed=False),),

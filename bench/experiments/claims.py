@@ -35,8 +35,10 @@ def baseline_of(report):
     return report["modes"][0]
 
 
-def short(mode):
-    """A mode's name without what it was tuned to."""
+def short(report, mode):
+    """A mode's name without what it was tuned to, which the report says in a rule."""
+    if not any(rule.startswith("Tuned") for rule in report["rules"]):
+        return mode
     parts = mode.split("+")
     return "+".join(part for part in parts if not part.startswith(TUNED))
 
@@ -58,7 +60,7 @@ def _side(low, high, holds, fails):
 
 
 def _nothing(report, name):
-    return Finding(OPEN, f"{short(name)} and {short(baseline_of(report)['mode'])}: "
+    return Finding(OPEN, f"{short(report, name)} and {short(report, baseline_of(report)['mode'])}: "
                          "no pair of runs has finished")
 
 
@@ -68,7 +70,7 @@ def _failures(report, name):
     for mode in (mode_of(report, name), baseline_of(report)):
         if mode["failed"]:
             text += f", {mode['failed']} of {len(mode['runs'])} runs of "
-            text += f"{short(mode['mode'])} failed"
+            text += f"{short(report, mode['mode'])} failed"
     return text
 
 
@@ -81,8 +83,8 @@ def _by_difference(report, name, holds, fails):
     verdict = _side(difference["low"], difference["high"], holds, fails)
     failures = _failures(report, name)
     return Finding(OPEN if failures else verdict,
-                   f"{short(name)}: {_points(difference)} from "
-                   f"{short(baseline_of(report)['mode'])}{failures}")
+                   f"{short(report, name)}: {_points(difference)} from "
+                   f"{short(report, baseline_of(report)['mode'])}{failures}")
 
 
 def equal_within(report, name, points):
@@ -111,9 +113,9 @@ def loses(report, name, points):
     mode, baseline = mode_of(report, name), baseline_of(report)
     diverged = [run for run in mode["runs"] if DIVERGED in run["failure"]]
     if baseline["failed"] or len(diverged) < mode["failed"]:
-        return Finding(OPEN, f"{short(name)}{_failures(report, name)}")
+        return Finding(OPEN, f"{short(report, name)}{_failures(report, name)}")
     if len(diverged) == len(mode["runs"]):
-        return Finding(HOLDS, f"{short(name)}: diverges in all of {len(diverged)} runs")
+        return Finding(HOLDS, f"{short(report, name)}: diverges in all of {len(diverged)} runs")
     bound = -points / 100
     difference = mode["comparison"]["accuracy"]
     if not mode["comparison"]["pairs"]:
@@ -122,8 +124,8 @@ def loses(report, name, points):
                     lambda low, high: low > bound)
     if diverged and verdict == FAILS:
         verdict = OPEN
-    return Finding(verdict, f"{short(name)}: {_points(difference)} from "
-                            f"{short(baseline['mode'])}{_failures(report, name)}")
+    return Finding(verdict, f"{short(report, name)}: {_points(difference)} from "
+                            f"{short(report, baseline['mode'])}{_failures(report, name)}")
 
 
 def better(report, name):
@@ -142,11 +144,11 @@ def sooner(report, name, factor):
         runs = len(mode["runs"])
         missed = mode["reached"] < runs and baseline["reached"] == len(baseline["runs"])
         return Finding(FAILS if missed else OPEN,
-                       f"{short(name)} reaches {target} in {mode['reached']} of {runs} runs, "
-                       f"{short(baseline['mode'])} in {baseline['reached']}")
+                       f"{short(report, name)} reaches {target} in {mode['reached']} of {runs} runs, "
+                       f"{short(report, baseline['mode'])} in {baseline['reached']}")
     verdict = _side(speedup["low"], speedup["high"], lambda low, high: low >= factor,
                     lambda low, high: high < factor)
-    text = f"{short(name)} reaches {target} {speedup['mean']:.2f} × sooner"
+    text = f"{short(report, name)} reaches {target} {speedup['mean']:.2f} × sooner"
     if speedup["low"] is not None:
         text += f" ({speedup['low']:.2f} to {speedup['high']:.2f})"
     return Finding(verdict, text)
@@ -160,7 +162,7 @@ def fewer_bytes(report, name, factor):
         return _nothing(report, name)
     ratio = base["mean"] / own["mean"]
     return Finding(HOLDS if ratio >= factor else FAILS,
-                   f"{short(name)}: 1/{ratio:.1f} of the bytes")
+                   f"{short(report, name)}: 1/{ratio:.1f} of the bytes")
 
 
 def step_time(case, step_ms, compute_ms, exchange_ms, within):

@@ -27,7 +27,7 @@ def mode(name, accuracy=None, speedup=None, reached=3, failed=0, size=100.0,
 
 
 def report(*modes):
-    return {"target_accuracy": 0.85, "modes": [mode("sync"), *modes]}
+    return {"target_accuracy": 0.85, "modes": [mode("sync"), *modes], "rules": ["Tuned: so."]}
 
 
 class ClaimsTest(unittest.TestCase):
@@ -121,8 +121,10 @@ class ClaimsTest(unittest.TestCase):
                          "async_dc+consistency.a=true+schedule.base_lr=1")
         with self.assertRaises(KeyError):
             claims.mode_of(tuned, "ring")
-        self.assertEqual(claims.short("async_dc+consistency.a=true+schedule.base_lr=1"),
-                         "async_dc+consistency.a=true")
+        name = "async_dc+consistency.a=true+schedule.base_lr=1"
+        self.assertEqual(claims.short(tuned, name), "async_dc+consistency.a=true")
+        # What was given by hand is the mode's.
+        self.assertEqual(claims.short({**tuned, "rules": []}, name), name)
 
     def test_all_parts_of_a_claim_must_hold(self):
         found = [claims.Finding(HOLDS, ""), claims.Finding(OPEN, "")]

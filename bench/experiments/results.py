@@ -41,7 +41,7 @@ def _campaign_section(experiment, campaign, report):
     text = f"**{name}**: {report['modes'][0]['cluster']}\n\n"
     text += f"    {campaign.command(experiment.name)}\n\n"
     rows = report["table"] if campaign.timed else _without_times(report["table"])
-    text += _table([rows[0]] + [[claims.short(row[0]), *row[1:]] for row in rows[1:]]) + "\n"
+    text += _table([rows[0]] + [[claims.short(report, row[0]), *row[1:]] for row in rows[1:]]) + "\n"
     text += "".join(f"{rule}\n\n" for rule in report["rules"] if rule.startswith("Tuned"))
     for picture, path in zip(campaign.pictures, pictures_of(experiment, campaign), strict=True):
         text += f"![{name}: {picture.replace('_', ' ')}]({path})\n"
@@ -58,15 +58,15 @@ def section(experiment, findings, reports, cpu_s):
 
 
 def summary(rows):
-    """rows: (experiment's name, its findings, processor seconds)."""
+    """rows: (experiment, its findings, processor seconds)."""
     verdicts = (claims.HOLDS, claims.OPEN, claims.FAILS)
-    table = [["#", "verdict", *(f"parts: {verdict}" for verdict in verdicts),
+    table = [["#", "claim, in short", "verdict", *(f"parts: {verdict}" for verdict in verdicts),
               "processor time, min"]]
-    for name, findings, cpu_s in rows:
+    for experiment, findings, cpu_s in rows:
         own = [finding.verdict for finding in findings]
-        table.append([name, claims.overall(findings),
+        table.append([experiment.name, experiment.claim, claims.overall(findings),
                       *(str(own.count(verdict)) for verdict in verdicts), f"{cpu_s / 60:.1f}"])
-    total = sum(cpu_s for _, _, cpu_s in rows)
+    total = sum(cpu_s for *_, cpu_s in rows)
     return _table(table) + f"\nAll together: {total / 3600:.2f} hours of processor time.\n"
 
 

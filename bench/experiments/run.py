@@ -53,7 +53,7 @@ def write(options, judged):
                               os.path.dirname(os.path.abspath(options.write)))
     if len(judged) == len(EXPERIMENTS):
         text = results.put_between(text, "summary", results.summary(
-            [(experiment.name, findings, seconds) for experiment, _, findings, seconds in judged]))
+            [(experiment, findings, seconds) for experiment, _, findings, seconds in judged]))
     with open(options.write, "w", encoding="utf-8") as file:
         file.write(text)
 
@@ -85,7 +85,8 @@ def main():
                 make(options, experiment)
             reports, findings, seconds = judge(options, experiment)
             judged.append((experiment, reports, findings, seconds))
-            print(f"{experiment.name} {claims.overall(findings)}")
+            print(f"{experiment.name} {claims.overall(findings)}"
+                  f"{' (reduced: this means nothing)' if options.reduced else ''}")
             for finding in findings:
                 print(f"  {finding.verdict}: {finding.figures}", flush=True)
         if options.write:
