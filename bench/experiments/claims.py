@@ -144,8 +144,8 @@ def sooner(report, name, factor):
         runs = len(mode["runs"])
         missed = mode["reached"] < runs and baseline["reached"] == len(baseline["runs"])
         return Finding(FAILS if missed else OPEN,
-                       f"{short(report, name)} reaches {target} in {mode['reached']} of {runs} runs, "
-                       f"{short(report, baseline['mode'])} in {baseline['reached']}")
+                       f"{short(report, name)} reaches {target} in {mode['reached']} of {runs} "
+                       f"runs, {short(report, baseline['mode'])} in {baseline['reached']}")
     verdict = _side(speedup["low"], speedup["high"], lambda low, high: low >= factor,
                     lambda low, high: high < factor)
     text = f"{short(report, name)} reaches {target} {speedup['mean']:.2f} × sooner"

@@ -41,7 +41,8 @@ def _campaign_section(experiment, campaign, report):
     text = f"**{name}**: {report['modes'][0]['cluster']}\n\n"
     text += f"    {campaign.command(experiment.name)}\n\n"
     rows = report["table"] if campaign.timed else _without_times(report["table"])
-    text += _table([rows[0]] + [[claims.short(report, row[0]), *row[1:]] for row in rows[1:]]) + "\n"
+    own = [[claims.short(report, row[0]), *row[1:]] for row in rows[1:]]
+    text += _table([rows[0], *own]) + "\n"
     text += "".join(f"{rule}\n\n" for rule in report["rules"] if rule.startswith("Tuned"))
     for picture, path in zip(campaign.pictures, pictures_of(experiment, campaign), strict=True):
         text += f"![{name}: {picture.replace('_', ' ')}]({path})\n"
