@@ -7,6 +7,7 @@
 #include "absl/strings/str_join.h"
 #include "absl/time/time.h"
 #include "cli/progress.h"
+#include "compare/campaign/divergence.h"
 
 namespace strata::cli {
 namespace {
@@ -20,7 +21,9 @@ std::string Which(const compare::CourseProgress& progress) {
 
 std::string RunEndLine(const compare::CourseProgress& progress, const proto::RunRecord& record) {
   if (!record.failure().empty()) {
-    return absl::StrCat(Which(progress), ": failed: ", record.failure());
+    return absl::StrCat(
+        Which(progress), ": failed: ", record.failure(),
+        compare::HasDiverged(record.failure()) ? "" : " (the same command makes this run again)");
   }
   const std::string after = absl::StrFormat("after %.1f s", record.trained_s());
   if (record.measurements().empty()) return absl::StrCat(Which(progress), ": finished ", after);

@@ -57,6 +57,10 @@ TEST(CompareLines, ARunEndsWithAccuracyAndTimeOrWhyItFailed) {
   record.set_failure("rank 0: loss is NaN at step 3");
   EXPECT_EQ(RunEndLine(FifthOf21(plan), record),
             "[5/21] async, seed 2: failed: rank 0: loss is NaN at step 3");
+  record.set_failure("rank 0: killed by signal 9");
+  EXPECT_EQ(RunEndLine(FifthOf21(plan), record),
+            "[5/21] async, seed 2: failed: rank 0: killed by signal 9 (the same command makes this "
+            "run again)");
 }
 
 TEST(CompareLines, TheTimeThatIsLeftFollowsFromWhatThisCallHasMade) {

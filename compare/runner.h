@@ -32,8 +32,8 @@ class Runner {
 
   // Whether it can run the job at all. Errors: InvalidArgument, one line that names the field.
   virtual absl::Status Check(const RunPlan& plan) = 0;
-  // Blocks until the run has ended. A job that fails by itself (a loss that is NaN) is a record
-  // with `failure`. Errors: Unavailable (the cluster is gone), Cancelled (by Stop).
+  // Blocks until the run has ended. A job that fails (a loss that is NaN, a rank that was killed)
+  // is a record with `failure`. Errors: Unavailable (the cluster is gone), Cancelled (by Stop).
   virtual absl::StatusOr<proto::RunRecord> Run(const RunPlan& plan, const OnProgress& progress) = 0;
   // From any thread: Run returns soon.
   virtual void Stop() = 0;

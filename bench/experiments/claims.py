@@ -10,7 +10,8 @@ import dataclasses
 
 TUNED = ("schedule.base_lr=", "optimizer.momentum_sgd.momentum=")  # fields
 HOLDS, FAILS, OPEN = "holds", "does not hold", "open"
-DIVERGED = "loss is NaN"  # in a run's failure
+# In a run's failure, as compare/campaign/divergence.h has it.
+DIVERGED = ("loss is NaN", "loss is infinite", "is not finite at step")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -111,7 +112,8 @@ def at_most_below(report, name, points):
 def loses(report, name, points):
     """The mode diverges, or ends at least `points` below the baseline, in the runs that do not."""
     mode, baseline = mode_of(report, name), baseline_of(report)
-    diverged = [run for run in mode["runs"] if DIVERGED in run["failure"]]
+    diverged = [run for run in mode["runs"]
+                if any(words in run["failure"] for words in DIVERGED)]
     if baseline["failed"] or len(diverged) < mode["failed"]:
         return Finding(OPEN, f"{short(report, name)}{_failures(report, name)}")
     if len(diverged) == len(mode["runs"]):

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <filesystem>
 
 #include "absl/base/thread_annotations.h"
 #include "absl/synchronization/mutex.h"
@@ -37,12 +38,13 @@ class FakeRunner : public Runner {
     record.set_mode(plan.mode);
     record.set_seed(plan.job.seed());
     *record.mutable_job() = plan.job;
-    if (plan.mode == "async") record.set_failure("rank 0: loss is NaN at step 3");
+    if (plan.mode == "async") record.set_failure(async_fails);
     if (made.back() == stopped_after) course->Stop();
     return record;
   }
   void Stop() override { ++stops; }
 
+  std::string async_fails = "rank 0: loss is NaN at step 3";
   std::string refused, stopped_in, stopped_after, lost_in;
   Course* course = nullptr;
   std::vector<std::string> made;
@@ -83,6 +85,28 @@ TEST_F(CourseTest, AFailedRunIsAResultLikeAnother) {
   ASSERT_EQ(records->size(), 4u);
   EXPECT_EQ((*records)[1].failure(), "rank 0: loss is NaN at step 3");
   EXPECT_EQ((*records)[2].seed(), 2u);
+}
+
+TEST_F(CourseTest, ARunThatFailedFromOutsideIsMadeAgainByTheNextCall) {
+  FakeRunner first(&clock_);
+  first.async_fails = "rank 1 on node 0: killed by signal 9";
+  const auto failed = Run(&first, 1);
+  ASSERT_TRUE(failed.ok()) << failed.status();
+  EXPECT_EQ((*failed)[1].failure(), first.async_fails);
+  for (const char* diverged :
+       {"rank 0: loss is infinite at step 3", "the gradient of chunk 3 is not finite at step 7"}) {
+    FakeRunner second(&clock_);
+    second.async_fails = diverged;
+    const auto records = Run(&second, 1);
+    ASSERT_TRUE(records.ok()) << records.status();
+    EXPECT_EQ((*records)[1].failure(), second.async_fails);
+    EXPECT_THAT(second.made, ElementsAre("async-seed1"));
+    // That one is a result.
+    FakeRunner third(&clock_);
+    EXPECT_EQ(Run(&third, 1)->size(), 2u);
+    EXPECT_THAT(third.made, ElementsAre());
+    EXPECT_EQ(std::filesystem::remove(dir_ + "/runs/async-seed1.json"), true);
+  }
 }
 
 TEST_F(CourseTest, ALostClusterEndsItAndTheNextCallMakesWhatIsMissing) {

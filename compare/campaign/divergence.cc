@@ -1,0 +1,15 @@
+#include "compare/campaign/divergence.h"
+
+#include "absl/strings/match.h"
+
+namespace strata::compare {
+
+bool HasDiverged(const std::string& failure) {
+  for (const char* words :
+       {"loss is NaN at step ", "loss is infinite at step ", " is not finite at step "}) {
+    if (absl::StrContains(failure, words)) return true;
+  }
+  return false;
+}
+
+}  // namespace strata::compare
