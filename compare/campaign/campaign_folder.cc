@@ -12,6 +12,7 @@
 #include "absl/strings/str_replace.h"
 #include "common/atomic_file.h"
 #include "common/job/job.h"
+#include "compare/campaign/divergence.h"
 #include "compare/campaign/mode_list.h"
 #include "google/protobuf/util/json_util.h"
 #include "google/protobuf/util/message_differencer.h"
@@ -153,7 +154,11 @@ absl::StatusOr<std::optional<proto::RunRecord>> CampaignFolder::Load(const RunPl
   if (absl::IsNotFound(status)) return std::nullopt;
   if (!status.ok()) return status;
   const std::string difference = FirstDifference(record.job(), plan.job);
-  if (record.mode() == plan.mode && difference.empty()) return record;
+  if (record.mode() == plan.mode && difference.empty()) {
+    // What failed from outside says nothing of the mode, and need not fail again.
+    if (!record.failure().empty() && !HasDiverged(record.failure())) return std::nullopt;
+    return record;
+  }
   return absl::InvalidArgumentError(
       absl::StrCat(path, ": is of another run: ",
                    difference.empty() ? absl::StrCat("mode ", record.mode()) : difference));

@@ -39,7 +39,8 @@ class CampaignFolder {
   // Writes down that it is this campaign's from now on. Errors name the file.
   absl::Status Begin();
 
-  // The run's record, if it has been made. Errors: InvalidArgument naming the file: it is damaged
+  // The run's record, if it has been made; one that failed otherwise than by diverging (see
+  // divergence.h) has not. Errors: InvalidArgument naming the file: it is damaged
   // or is of another job.
   absl::StatusOr<std::optional<proto::RunRecord>> Load(const RunPlan& plan) const;
   // Of these plans, those that are there. Errors as of Load.

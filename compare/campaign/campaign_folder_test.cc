@@ -51,6 +51,20 @@ TEST_F(CampaignFolderTest, ARecordComesBackAsItWasSaved) {
   EXPECT_EQ((*loaded)->SerializeAsString(), RecordOf(plan).SerializeAsString());
 }
 
+TEST_F(CampaignFolderTest, ARunThatFailedFromOutsideIsNotThere) {
+  const proto::Campaign campaign = CampaignIn("sync");
+  const auto folder = Open(campaign);
+  const RunPlan plan = RunsOf(campaign)[0];
+  proto::RunRecord record = RecordOf(plan);
+  for (const auto& [failure, runs] : {std::pair("rank 1 on node 0: killed by signal 9", 0u),
+                                      std::pair("rank 1: loss is NaN at step 3", 1u)}) {
+    record.set_failure(failure);
+    ASSERT_EQ(folder->Save(record), absl::OkStatus());
+    EXPECT_EQ((*folder->Load(plan)).has_value(), runs == 1) << failure;
+    EXPECT_EQ(*folder->CountOf({plan}), runs) << failure;
+  }
+}
+
 TEST_F(CampaignFolderTest, TheSameCampaignGoesOnAndMoreModesAndSeedsAddToIt) {
   Open(CampaignIn("sync,lazy:diloco(10)", 2));
   EXPECT_EQ(Open(CampaignIn("sync,lazy:diloco(10)", 2))->campaign().modes_size(), 2);

@@ -3,8 +3,6 @@
 #include <thread>
 #include <utility>
 
-#include "compare/campaign/divergence.h"
-
 namespace strata::compare {
 
 Course::Course(std::vector<RunPlan> plans, CampaignFolder* folder, std::vector<Runner*> runners,
@@ -36,10 +34,6 @@ absl::Status Course::Load() {
   for (const RunPlan& plan : plans_) {
     absl::StatusOr<std::optional<proto::RunRecord>> record = folder_->Load(plan);
     if (!record.ok()) return record.status();
-    if (record->has_value() && !(*record)->failure().empty() &&
-        !HasDiverged((*record)->failure())) {
-      record->reset();  // it says nothing of the mode, and need not fail again
-    }
     state_.records.push_back(*std::move(record));
     if (state_.records.back().has_value()) {
       ++done_;
