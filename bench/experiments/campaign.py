@@ -8,6 +8,7 @@ import resource
 import shlex
 import subprocess
 
+FP16 = "+push.codec=FP16+pull.codec=FP16"  # of a mode, both ways
 JOBS = "bench/experiments"  # paths are relative to the repository's root, where all of it is run
 # In the reduced set: everything runs, no figure means much.
 REDUCED = ("data.limit_test=200", "evaluation.every_steps=0")
@@ -30,7 +31,6 @@ class Campaign:
     settings: tuple = ()
     tune: tuple = ()
     margin: float = 0.005
-    target: float = None  # accuracy whose time is told; None: as strata compare chooses it
     model: str = "lenet5"
     pictures: tuple = ("accuracy_by_samples",)
     timed: bool = True  # whether its times mean anything
@@ -49,8 +49,6 @@ class Campaign:
             tune = tuple(choice.split(",", maxsplit=1)[0] for choice in tune)
         arguments = [f"{JOBS}/{self.model}.textproto", "--modes", ",".join(self.modes), "--seeds",
                      str(seeds), "--margin", f"{self.margin:g}"]
-        if self.target is not None:
-            arguments += ["--target-accuracy", f"{self.target:g}"]
         for choice in tune:
             arguments += ["--tune", choice]
         arguments += self.where

@@ -4,7 +4,7 @@ import dataclasses
 from typing import Callable
 
 import claims
-from campaign import Campaign
+from campaign import FP16, Campaign
 
 CLUSTERS = "bench/experiments/clusters"
 EVEN_4 = ("--cluster", f"{CLUSTERS}/even_4.textproto")
@@ -22,7 +22,6 @@ TUNE = (f"{LR}=0.0125,0.05,0.2", f"{MOMENTUM}=0,0.9")
 # What tuning finds in virtual time (E1, E2, E5), for runs that are not tuned again.
 ASYNC_32 = f"async+{LR}=0.05+{MOMENTUM}=0"
 ASYNC_4 = f"async+{LR}=0.0125+{MOMENTUM}=0.9"
-FP16 = "+push.codec=FP16+pull.codec=FP16"
 DELAYED = f"delay1{FP16}+{MOMENTUM}=0.5"
 LESS_MOMENTUM = f"sync+{MOMENTUM}=0.5"  # what of it is the momentum
 ADAPTIVE = "async_dc+consistency.async.delay_compensation.adaptive=true"

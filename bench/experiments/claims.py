@@ -21,8 +21,8 @@ class Finding:
 
 
 def mode_of(report, name):
-    """The mode of that name, or the one that tuning made of it (NAME+FIELD=VALUE...). The longest
-    name that fits is meant where one mode's name begins another's."""
+    """The mode of that name, or the one that tuning made of it (NAME+FIELD=VALUE...): the shortest
+    that fits, where others have fields of their own before those."""
     for mode in report["modes"]:
         if mode["mode"] == name:
             return mode
@@ -75,17 +75,19 @@ def _failures(report, name):
     return text
 
 
-def _by_difference(report, name, holds, fails):
-    """By the interval of a mode's final accuracy less the baseline's."""
+def _by_difference(report, name, holds, fails, in_favour=True):
+    """By the interval of a mode's final accuracy less the baseline's. in_favour: whether the claim
+    speaks for the mode, so that runs of its that failed cannot bear it out."""
     comparison = mode_of(report, name)["comparison"]
     if not comparison["pairs"]:
         return _nothing(report, name)
     difference = comparison["accuracy"]
     verdict = _side(difference["low"], difference["high"], holds, fails)
     failures = _failures(report, name)
-    return Finding(OPEN if failures else verdict,
-                   f"{short(report, name)}: {_points(difference)} from "
-                   f"{short(report, baseline_of(report)['mode'])}{failures}")
+    if failures and (in_favour or verdict == FAILS):
+        verdict = OPEN
+    return Finding(verdict, f"{short(report, name)}: {_points(difference)} from "
+                            f"{short(report, baseline_of(report)['mode'])}{failures}")
 
 
 def equal_within(report, name, points):
@@ -119,15 +121,8 @@ def loses(report, name, points):
     if len(diverged) == len(mode["runs"]):
         return Finding(HOLDS, f"{short(report, name)}: diverges in all of {len(diverged)} runs")
     bound = -points / 100
-    difference = mode["comparison"]["accuracy"]
-    if not mode["comparison"]["pairs"]:
-        return _nothing(report, name)
-    verdict = _side(difference["low"], difference["high"], lambda low, high: high <= bound,
-                    lambda low, high: low > bound)
-    if diverged and verdict == FAILS:
-        verdict = OPEN
-    return Finding(verdict, f"{short(report, name)}: {_points(difference)} from "
-                            f"{short(report, baseline['mode'])}{_failures(report, name)}")
+    return _by_difference(report, name, lambda low, high: high <= bound,
+                          lambda low, high: low > bound, in_favour=False)
 
 
 def better(report, name):

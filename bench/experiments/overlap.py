@@ -20,9 +20,8 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path.insert(0, os.path.dirname(HERE))
 import virtual_time  # noqa: E402  (in the folder above)
 
-from campaign import Campaign, ExperimentError, count_cpu, records, run  # noqa: E402
+from campaign import FP16, Campaign, ExperimentError, count_cpu, records, run  # noqa: E402
 
-FP16 = "+push.codec=FP16+pull.codec=FP16"
 STEPS, REDUCED_STEPS = 64, 16
 COMPUTE_MS, NO_COMPUTE_MS = 25.0, 0.001
 GBIT = {"computation is longer": 1.0, "both alike": 0.16, "exchange is longer": 0.05}
