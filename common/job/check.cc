@@ -2,6 +2,7 @@
 #include <array>
 #include <cctype>
 #include <cmath>
+#include <set>
 #include <string>
 #include <utility>
 
@@ -133,7 +134,11 @@ absl::Status CheckSchedule(const proto::Job& job) {
 }
 
 absl::Status CheckDebug(const proto::Job& job) {
+  std::set<uint32_t> nodes;
   for (const proto::Delay& delay : job.debug().delays()) {
+    if (!nodes.insert(delay.node()).second) {
+      return Refuse(absl::StrFormat("debug.delays: node %d stands there twice", delay.node()));
+    }
     const absl::Status status =
         All({InRange("debug.delays.node", delay.node(), 0, job.ranks() - 1),
              InRange("debug.delays.delay_ms", delay.delay_ms(), 0, kDelayMsMax),

@@ -227,6 +227,8 @@ INSTANTIATE_TEST_SUITE_P(
         BadJob{{"model.batch_norm=LAST_BATCH", "push.codec=INT8"},
                "push.codec: model.batch_norm: LAST_BATCH needs FP32, FP16 or BF16"},
         BadJob{{"debug.delays={node: 4}", "ranks=4"}, "debug.delays.node: 4 is not in 0 to 3"},
+        BadJob{{"debug.delays={node: 1 slow: 2}", "debug.delays={node: 1 slow: 3}", "ranks=2"},
+               "debug.delays: node 1 stands there twice"},
         BadJob{{"debug.delays={delay_ms: 60001}"},
                "debug.delays.delay_ms: 60001 is not in 0 to 60000"},
         BadJob{{"debug.delays={delay_ms: 5 jitter_ms: 6}"},

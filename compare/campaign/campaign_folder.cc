@@ -9,6 +9,7 @@
 
 #include "absl/memory/memory.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
 #include "absl/strings/str_replace.h"
 #include "common/atomic_file.h"
 #include "common/job/job.h"
@@ -131,6 +132,11 @@ absl::StatusOr<std::unique_ptr<CampaignFolder>> CampaignFolder::Open(const std::
   if (std::filesystem::exists(path, ignored)) {
     proto::Campaign there;
     if (const absl::Status status = ReadJson(path, &there); !status.ok()) return status;
+    if (there.has_sweep() != asked.has_sweep()) {
+      const char* const kinds[] = {"comparison", "sweep"};
+      return absl::InvalidArgumentError(absl::StrFormat(
+          "%s: holds a %s, not a %s", dir, kinds[there.has_sweep()], kinds[asked.has_sweep()]));
+    }
     const std::string difference = FirstDifference(Comparable(there), Comparable(asked));
     if (!difference.empty()) {
       return absl::InvalidArgumentError(absl::StrCat(

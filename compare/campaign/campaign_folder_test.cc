@@ -102,6 +102,10 @@ TEST_F(CampaignFolderTest, AnotherCampaignIsRefusedWithTheFirstDifference) {
   other = CampaignIn("sync");
   other.set_version("strata 2");
   EXPECT_THAT(why(other), HasSubstr("modified: version"));
+  other = CampaignIn("sync");
+  other.clear_modes();
+  other.mutable_sweep()->add_vary()->set_field("schedule.base_lr");
+  EXPECT_EQ(Refused(other).message(), dir_ + ": holds a comparison, not a sweep");
   // Defaults are no difference, nor is the mode of the job's file.
   EXPECT_EQ(Refused(CampaignIn("sync", 1, "seed: 1 window: 4 consistency { async {} }")),
             absl::OkStatus());
@@ -165,7 +169,7 @@ TEST_F(CampaignFolderTest, ASweepMayVaryMoreButIsNoComparison) {
   }
   const absl::Status status = CampaignFolder::Open(dir_, CampaignIn("sync")).status();
   EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
-  EXPECT_THAT(std::string(status.message()), HasSubstr("holds another campaign"));
+  EXPECT_EQ(status.message(), dir_ + ": holds a sweep, not a comparison");
 }
 
 }  // namespace

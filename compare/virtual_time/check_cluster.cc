@@ -29,7 +29,14 @@ absl::Status CheckMilliseconds(const std::string& where, const char* field, doub
   return AtMost(where, field, value, kMillisecondsMax);
 }
 
-absl::Status CheckLink(const std::string& where, const proto::Link& link) {
+// `Host` has an optional link.
+template <typename Host>
+absl::Status CheckLink(const std::string& where, const Host& host) {
+  if (!host.has_link()) {
+    return Refuse(
+        absl::StrCat(where, ": is missing, as in link { gbit_per_s: 10 latency_us: 20 }"));
+  }
+  const proto::Link& link = host.link();
   return All({PositiveAt(where, ".gbit_per_s", link.gbit_per_s()),
               NotNegativeAt(where, ".latency_us", link.latency_us()),
               NotNegativeAt(where, ".jitter_us", link.jitter_us())});
@@ -81,7 +88,7 @@ absl::Status CheckGroup(const std::string& where, const proto::NodeGroup& group,
     return status;
   }
   if (needs_link || group.has_link()) {
-    if (absl::Status status = CheckLink(where + ".link", group.link()); !status.ok()) return status;
+    if (absl::Status status = CheckLink(where + ".link", group); !status.ok()) return status;
   }
   return PositiveAt(where, ".aggregation_gb_per_s", group.aggregation_gb_per_s());
 }
@@ -93,7 +100,7 @@ absl::Status CheckServers(const proto::Servers& servers, uint32_t nodes) {
            NotNegative("servers.cpu_ns_per_byte", servers.cpu_ns_per_byte()),
            NotNegative("servers.cpu_us_per_frame", servers.cpu_us_per_frame())});
   if (!numbers.ok()) return numbers;
-  if (!servers.on_nodes()) return CheckLink("servers.link", servers.link());
+  if (!servers.on_nodes()) return CheckLink("servers.link", servers);
   if (servers.has_link()) return Refuse("servers.link: servers on_nodes have the nodes' links");
   if (!servers.site().empty()) return Refuse("servers.site: servers on_nodes are at the nodes'");
   if (servers.count() <= nodes) return absl::OkStatus();

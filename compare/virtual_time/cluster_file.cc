@@ -105,6 +105,29 @@ absl::StatusOr<std::vector<double>> ParseTrace(const std::string& text, const st
   return times;
 }
 
+namespace {
+
+// Those that the cluster of the file at `path` names, beside it.
+absl::Status ReadTraces(const std::string& path, ClusterFile* file) {
+  for (int i = 0; i < file->cluster.nodes_size(); ++i) {
+    const std::string& name = file->cluster.nodes(i).compute().trace_file();
+    if (name.empty() || file->traces.count(name) > 0) continue;
+    const std::string trace = (std::filesystem::path(path).parent_path() / name).string();
+    const absl::StatusOr<std::string> text = ReadFile(trace, kFileBytesMax);
+    if (!text.ok()) {
+      return absl::Status(text.status().code(),
+                          absl::StrFormat("%s: nodes[%d].compute.trace_file: %s", path, i,
+                                          std::string(text.status().message())));
+    }
+    absl::StatusOr<std::vector<double>> times = ParseTrace(*text, trace);
+    if (!times.ok()) return times.status();
+    file->traces[name] = *std::move(times);
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
 absl::StatusOr<ClusterFile> ReadCluster(const std::string& path) {
   absl::StatusOr<std::string> text = ReadFile(path, kFileBytesMax);
   if (!text.ok()) return text.status();
@@ -118,16 +141,7 @@ absl::StatusOr<ClusterFile> ReadCluster(const std::string& path) {
   if (absl::Status status = CheckCluster(file.cluster); !status.ok()) {
     return absl::InvalidArgumentError(absl::StrCat(path, ": ", std::string(status.message())));
   }
-  for (const proto::NodeGroup& group : file.cluster.nodes()) {
-    const std::string& name = group.compute().trace_file();
-    if (name.empty() || file.traces.count(name) > 0) continue;
-    const std::string trace = (std::filesystem::path(path).parent_path() / name).string();
-    text = ReadFile(trace, kFileBytesMax);
-    if (!text.ok()) return text.status();
-    absl::StatusOr<std::vector<double>> times = ParseTrace(*text, trace);
-    if (!times.ok()) return times.status();
-    file.traces[name] = *std::move(times);
-  }
+  if (absl::Status status = ReadTraces(path, &file); !status.ok()) return status;
   return file;
 }
 

@@ -100,12 +100,14 @@ TEST(ClusterFile, ImpossibleClustersAreRefusedByTheirField) {
   EXPECT_EQ(ErrorOf("nodes { compute { constant_ms: 1 slow: -2 } }"),
             "nodes[0].compute.slow: -2 is not a finite number > 0");
   EXPECT_EQ(ErrorOf("nodes { count: 2 compute { constant_ms: 1 } }"),
+            "nodes[0].link: is missing, as in link { gbit_per_s: 10 latency_us: 20 }");
+  EXPECT_EQ(ErrorOf("nodes { compute { constant_ms: 1 } link { } }"),
             "nodes[0].link.gbit_per_s: 0 is not a finite number > 0");
   EXPECT_EQ(ErrorOf(Node("") + Node(" count: 1025")), "nodes[1].count: 1025 is not in 1 to 1024");
   EXPECT_EQ(ErrorOf(Node(" count: 1024") + Node("")),
             "nodes: all counts together: 1025 is not in 1 to 1024");
   EXPECT_EQ(ErrorOf(Node("") + "servers { }"),
-            "servers.link.gbit_per_s: 0 is not a finite number > 0");
+            "servers.link: is missing, as in link { gbit_per_s: 10 latency_us: 20 }");
   EXPECT_EQ(ErrorOf(Node("") + "servers { on_nodes: true count: 2 }"),
             "servers.count: 2 on_nodes, but there are 1 nodes");
   EXPECT_EQ(ErrorOf(Node("") + "servers { on_nodes: true link { gbit_per_s: 1 } }"),
@@ -144,6 +146,9 @@ TEST(ClusterFile, FilesThatAreNotThereAreNamed) {
   std::ofstream(path) << "nodes { compute { trace_file: \"gone.ms\" } }";
   const absl::Status status = ReadCluster(path).status();
   EXPECT_EQ(status.code(), absl::StatusCode::kNotFound);
+  EXPECT_NE(std::string(status.message()).find(path + ": nodes[0].compute.trace_file: "),
+            std::string::npos)
+      << status;
   EXPECT_NE(std::string(status.message()).find("gone.ms"), std::string::npos);
 }
 

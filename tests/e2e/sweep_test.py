@@ -194,7 +194,7 @@ class SweepTest(unittest.TestCase):
         compared = subprocess.run([*compare, *self.virtual()], capture_output=True, text=True,
                                   timeout=DEADLINE_S)
         self.assertEqual(compared.returncode, 2)
-        self.assertIn("holds another campaign", compared.stderr)
+        self.assertIn(self.out + ": holds a sweep, not a comparison", compared.stderr)
         self.assertEqual(self.records(), before)
 
 
