@@ -84,6 +84,13 @@ double Longest(const std::vector<BarRow>& rows) {
   return std::min(std::max(bar, interval), 2 * bar);
 }
 
+// Modes often differ in what stands last.
+std::string ShortName(const std::string& name) {
+  constexpr size_t kBegin = 10, kEnd = 9;
+  if (name.size() <= kBegin + kEnd + 3) return name;
+  return absl::StrCat(name.substr(0, kBegin), "...", name.substr(name.size() - kEnd));
+}
+
 }  // namespace
 
 std::string Svg(const LineChart& chart) {
@@ -108,9 +115,7 @@ std::string Svg(const BarChart& chart) {
   for (size_t mode = 0; mode < chart.modes.size(); ++mode) {
     const BarRow& row = chart.modes[mode];
     const double middle = kTop + kRow * (mode + 0.5);
-    const bool is_long = row.name.size() > 22;
-    const std::string name = is_long ? absl::StrCat(row.name.substr(0, 20), "..") : row.name;
-    drawing.Text({kNames - 8, middle + 4}, name, Anchor::kEnd, Ink::kText);
+    drawing.Text({kNames - 8, middle + 4}, ShortName(row.name), Anchor::kEnd, Ink::kText);
     double end = x.from;
     if (row.value) {
       end = x.Pixel(*row.value);

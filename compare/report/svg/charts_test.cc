@@ -42,6 +42,19 @@ TEST(LineChart, DrawsMeansBandsAndFailedRunsWhereTheyAre) {
   }
 }
 
+TEST(LineChart, LongNamesAreBrokenInTheLegend) {
+  LineChart chart = TwoLines();
+  chart.modes[0].name = "sync+" + std::string(84, 'a') + "+b=1 cc";
+  chart.modes[1].name = std::string(200, 'b');
+  const std::string svg = Svg(chart);
+  // 95 letters of 7 pixels have room to the right of 50.
+  EXPECT_TRUE(Has(svg, ">sync+" + std::string(84, 'a') + "+b=1 </text>")) << svg;
+  EXPECT_TRUE(Has(svg, ">cc</text>"));
+  EXPECT_EQ(Count(svg, ">" + std::string(95, 'b') + "</text>"), 2);
+  EXPECT_TRUE(Has(svg, ">" + std::string(10, 'b') + "</text>"));
+  EXPECT_EQ(Count(svg, "<polyline class=\"line m0\""), 2);  // one is of the legend
+}
+
 TEST(LineChart, TextCannotBecomeMarkup) {
   LineChart chart = TwoLines();
   chart.modes[0].name = "</text><script>\"a\"&b\n\xff";
@@ -78,6 +91,15 @@ TEST(BarChart, DrawsBarsIntervalsAndFigures) {
   EXPECT_TRUE(Has(svg, ">5 B</text>"));
   EXPECT_TRUE(
       Has(svg, "<text class=\"muted\" x=\"176.0\" y=\"93.0\" text-anchor=\"start\">failed"));
+}
+
+TEST(BarChart, LongNamesKeepBothEnds) {
+  BarChart chart{"Bars", "bytes", Plain, {}};
+  chart.modes.push_back({"sync+data.batch_per_rank=256", 5, std::nullopt, "5 B"});
+  chart.modes.push_back({"sync+data.batch_per_rank=512", 5, std::nullopt, "5 B"});
+  const std::string svg = Svg(chart);
+  EXPECT_TRUE(Has(svg, ">sync+data...._rank=256</text>")) << svg;
+  EXPECT_TRUE(Has(svg, ">sync+data...._rank=512</text>"));
 }
 
 TEST(BarChart, AnIntervalMuchLongerThanTheBarsIsCutOff) {

@@ -1,6 +1,7 @@
 #include "compare/report/svg/drawing.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
@@ -23,6 +24,19 @@ std::string Escaped(std::string text) {
   }
   return absl::StrReplaceAll(text,
                              {{"&", "&amp;"}, {"<", "&lt;"}, {">", "&gt;"}, {"\"", "&quot;"}});
+}
+
+// `text` in lines of at most `letters`, broken behind the last '+' or space in them, if any.
+std::vector<std::string> LinesOf(std::string text, size_t letters) {
+  std::vector<std::string> lines;
+  while (text.size() > letters) {
+    const size_t at = text.find_last_of("+ ", letters - 1);
+    const size_t length = at == std::string::npos || at == 0 ? letters : at + 1;
+    lines.push_back(text.substr(0, length));
+    text.erase(0, length);
+  }
+  lines.push_back(std::move(text));
+  return lines;
 }
 
 std::string Coordinates(const std::vector<Point>& points) {
@@ -127,18 +141,24 @@ void DrawAxes(const Scale& x, const NumberText& x_text, const std::string& x_nam
 }
 
 double DrawLegend(const std::vector<std::string>& names, double top, Drawing* drawing) {
-  double x = 16, y = top;
+  constexpr double kLeft = 16, kPiece = 34, kGap = 14, kRow = 20;
+  const double room = drawing->width() - kLeft - kPiece;
+  double x = kLeft, y = top;
   for (size_t mode = 0; mode < names.size(); ++mode) {
-    const double width = 34 + names[mode].size() * kLetterWidth + 14;
-    if (x > 16 && x + width > drawing->width()) {
-      x = 16;
-      y += 20;
+    const double width = kPiece + names[mode].size() * kLetterWidth + kGap;
+    if (x > kLeft && x + width > drawing->width()) {
+      x = kLeft;
+      y += kRow;
     }
     drawing->Curve({{x, y + 8}, {x + 28, y + 8}}, mode, false);
-    drawing->Text({x + 34, y + 12}, names[mode], Anchor::kStart, Ink::kText);
+    const auto lines = LinesOf(names[mode], static_cast<size_t>(room / kLetterWidth));
+    for (size_t line = 0; line < lines.size(); ++line) {
+      if (line > 0) y += kRow;
+      drawing->Text({x + kPiece, y + 12}, lines[line], Anchor::kStart, Ink::kText);
+    }
     x += width;
   }
-  return y + 20;
+  return y + kRow;
 }
 
 }  // namespace strata::compare
