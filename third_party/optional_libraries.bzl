@@ -11,11 +11,20 @@ def _optional_libraries_impl(context):
     for name, path in LIBRARIES.items():
         missing = [] if context.path(path).exists else ["@platforms//:incompatible"]
         lines.append("NEEDS_{} = {}".format(name.upper(), missing))
+
+    # Not a file at a fixed place: CUDA's root, or the default where it is not installed.
+    nvcc = context.which("nvcc")
+    candidates = [context.os.environ.get("CUDA_PATH"), nvcc and str(nvcc.dirname.dirname)]
+    candidates = [root for root in candidates + ["/usr/local/cuda"] if root]
+    found = [root for root in candidates if context.path(root + "/bin/nvcc").exists]
+    lines.append("NEEDS_CUDA = {}".format([] if found else ["@platforms//:incompatible"]))
+    lines.append("CUDA_ROOT = \"{}\"".format(found[0] if found else "/usr/local/cuda"))
     context.file("BUILD", "")
     context.file("defs.bzl", "\n".join(lines) + "\n")
 
 # Looked at again whenever Bazel's server starts: after an installation, `bazel shutdown`.
 optional_libraries = repository_rule(
     implementation = _optional_libraries_impl,
+    environ = ["CUDA_PATH"],
     local = True,
 )

@@ -7,7 +7,7 @@ FUNCTION_LINES_MAX = 60
 FILE_LINES_MAX = 400
 HEADER_LINES_MAX = 200
 
-SOURCE = (".cc", ".h")
+SOURCE = (".cc", ".h", ".cu", ".cuh")
 # What must keep to the line length; Markdown tables and generated text may not.
 TEXT = SOURCE + (".proto", ".py", ".sh", ".bzl", "BUILD", "WORKSPACE")
 
@@ -25,6 +25,7 @@ WALLED_INCLUDES = {
     "grpc": ("common/control/", "server/coordinator/"),
     "dnnl": ("worker/nn/",),
     "oneapi": ("worker/nn/",),
+    "cuda": ("kernels/cuda/", "kernels/fake_cuda/"),
     "spdlog": (),
     "sqlite3": (),
 }

@@ -1,0 +1,55 @@
+#ifndef STRATA_KERNELS_CUDA_ELEMENTWISE_CUH_
+#define STRATA_KERNELS_CUDA_ELEMENTWISE_CUH_
+
+#include <cuda_runtime.h>
+
+#include <algorithm>
+#include <cfloat>
+#include <cstddef>
+#include <cstdint>
+
+#include "kernels/cuda/stream.h"
+#include "kernels/device/device_kernels.h"
+
+// What kernels share that go over vectors once. Four elements are read and written as one where all
+// vectors lie at multiples of 16 bytes.
+namespace strata::cuda {
+
+inline constexpr unsigned kThreads = 256;
+inline constexpr unsigned kBlocksPerMultiprocessor = 8;
+
+// Blocks for `items`, each of which one thread takes at a time, in strides over the grid.
+inline dim3 BlocksFor(const CudaStream& stream, size_t items) {
+  const size_t most = static_cast<size_t>(stream.multiprocessors()) * kBlocksPerMultiprocessor;
+  const size_t needed = (items + kThreads - 1) / kThreads;
+  dim3 blocks;
+  blocks.x = static_cast<unsigned>(std::min(std::max<size_t>(needed, 1), most));
+  return blocks;
+}
+
+inline dim3 ThreadsOfBlock() {
+  dim3 threads;
+  threads.x = kThreads;
+  return threads;
+}
+
+inline bool IsAligned(const void* at) { return reinterpret_cast<uintptr_t>(at) % 16 == 0; }
+
+__device__ __forceinline__ size_t FirstItem() {
+  return static_cast<size_t>(blockIdx.x) * blockDim.x + threadIdx.x;
+}
+__device__ __forceinline__ size_t ItemStride() {
+  return static_cast<size_t>(gridDim.x) * blockDim.x;
+}
+
+__device__ __forceinline__ bool IsFinite(float x) {
+  return (__float_as_uint(x) & 0x7fffffff) < 0x7f800000;
+}
+
+__device__ __forceinline__ void Worsen(device::Verdict* verdict, device::Verdict to) {
+  if (*verdict > to) atomicMin(verdict, to);
+}
+
+}  // namespace strata::cuda
+
+#endif  // STRATA_KERNELS_CUDA_ELEMENTWISE_CUH_

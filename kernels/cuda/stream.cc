@@ -1,0 +1,67 @@
+#include "kernels/cuda/stream.h"
+
+#include "absl/strings/str_format.h"
+
+namespace strata::cuda {
+
+absl::Status Check(int device, const char* call, cudaError_t error) {
+  if (error == cudaSuccess) return absl::OkStatus();
+  cudaGetLastError();  // it is told here, not by the next call
+  const std::string text = absl::StrFormat("device %d: %s: %s (%s)", device, call,
+                                           cudaGetErrorString(error), cudaGetErrorName(error));
+  if (error == cudaErrorMemoryAllocation) return absl::ResourceExhaustedError(text);
+  return absl::InternalError(text);
+}
+
+CudaEvent::~CudaEvent() { cudaEventDestroy(event_); }
+
+absl::StatusOr<bool> CudaEvent::Done() const {
+  const cudaError_t error = cudaEventQuery(event_);
+  if (error == cudaErrorNotReady) return false;
+  if (error == cudaSuccess) return true;
+  return Check(device_, "cudaEventQuery", error);
+}
+
+absl::Status CudaEvent::Await() const {
+  return Check(device_, "cudaEventSynchronize", cudaEventSynchronize(event_));
+}
+
+CudaStream::~CudaStream() { cudaStreamDestroy(stream_); }
+
+absl::Status CudaStream::Copy(void* to, const void* from, size_t bytes) {
+  return Check(device_, "cudaMemcpyAsync",
+               cudaMemcpyAsync(to, from, bytes, cudaMemcpyDefault, stream_));
+}
+
+absl::Status CudaStream::Fill(void* to, uint8_t value, size_t bytes) {
+  return Check(device_, "cudaMemsetAsync", cudaMemsetAsync(to, value, bytes, stream_));
+}
+
+absl::Status CudaStream::Record(device::Event* event) {
+  return Check(device_, "cudaEventRecord",
+               cudaEventRecord(static_cast<CudaEvent*>(event)->get(), stream_));
+}
+
+absl::Status CudaStream::Wait(const device::Event& event) {
+  return Check(device_, "cudaStreamWaitEvent",
+               cudaStreamWaitEvent(stream_, static_cast<const CudaEvent&>(event).get(), 0));
+}
+
+absl::Status CudaStream::Call(std::function<void()> then) {
+  auto owned = std::make_unique<std::function<void()>>(std::move(then));
+  const auto call = [](void* function) {
+    const std::unique_ptr<std::function<void()>> owner(
+        static_cast<std::function<void()>*>(function));
+    (*owner)();
+  };
+  const cudaError_t error = cudaLaunchHostFunc(stream_, call, owned.get());
+  // Where the stream fails before, it is never called, and is not given back.
+  if (error == cudaSuccess) owned.release();
+  return Check(device_, "cudaLaunchHostFunc", error);
+}
+
+absl::Status CudaStream::Synchronize() {
+  return Check(device_, "cudaStreamSynchronize", cudaStreamSynchronize(stream_));
+}
+
+}  // namespace strata::cuda

@@ -1,0 +1,77 @@
+#ifndef STRATA_KERNELS_CUDA_STREAM_H_
+#define STRATA_KERNELS_CUDA_STREAM_H_
+
+#include <cuda_runtime.h>
+
+#include <functional>
+#include <memory>
+#include <utility>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "kernels/cuda/check.h"
+#include "kernels/device/device.h"
+
+namespace strata::cuda {
+
+class CudaEvent final : public device::Event {
+ public:
+  CudaEvent(int device, cudaEvent_t event) : device_(device), event_(event) {}
+  ~CudaEvent() override;
+
+  absl::StatusOr<bool> Done() const override;
+  absl::Status Await() const override;
+
+  cudaEvent_t get() const { return event_; }
+
+ private:
+  const int device_;
+  const cudaEvent_t event_;
+};
+
+class CudaStream final : public device::Stream {
+ public:
+  // `multiprocessors` of the device: grids are made to fill it a few times.
+  CudaStream(int device, int multiprocessors, cudaStream_t stream)
+      : device_(device), multiprocessors_(multiprocessors), stream_(stream) {}
+  ~CudaStream() override;
+
+  absl::Status Copy(void* to, const void* from, size_t bytes) override;
+  absl::Status Fill(void* to, uint8_t value, size_t bytes) override;
+  absl::Status Record(device::Event* event) override;
+  absl::Status Wait(const device::Event& event) override;
+  absl::Status Call(std::function<void()> then) override;
+  absl::Status Synchronize() override;
+
+  // Queues a kernel. The stream's device becomes the thread's current one.
+  template <typename... Expected, typename... Actual>
+  absl::Status Launch(const char* name, dim3 blocks, dim3 threads, void (*kernel)(Expected...),
+                      Actual&&... actual) {
+    if (absl::Status status = Check(device_, "cudaSetDevice", cudaSetDevice(device_));
+        !status.ok()) {
+      return status;
+    }
+    cudaLaunchConfig_t config = {};
+    config.gridDim = blocks;
+    config.blockDim = threads;
+    config.stream = stream_;
+    return Check(device_, name,
+                 cudaLaunchKernelEx(&config, kernel, std::forward<Actual>(actual)...));
+  }
+
+  int device() const { return device_; }
+  int multiprocessors() const { return multiprocessors_; }
+  cudaStream_t get() const { return stream_; }
+
+ private:
+  const int device_;
+  const int multiprocessors_;
+  const cudaStream_t stream_;
+};
+
+// The stream as it really is. REQUIRES: one that this plugin made.
+inline CudaStream& Cast(device::Stream& stream) { return static_cast<CudaStream&>(stream); }
+
+}  // namespace strata::cuda
+
+#endif  // STRATA_KERNELS_CUDA_STREAM_H_

@@ -1,0 +1,119 @@
+#ifndef STRATA_KERNELS_DEVICE_DEVICE_H_
+#define STRATA_KERNELS_DEVICE_DEVICE_H_
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+
+namespace strata::device {
+
+struct DeviceKernels;
+
+// What is known of a device before it is used.
+struct DeviceInfo {
+  uint32_t index = 0;
+  std::string name;          // of the model
+  std::string architecture;  // as in "sm_90"
+  std::string bus;           // where it is plugged in; the same in all processes of the host
+  size_t memory_bytes = 0;
+};
+
+// Memory that is given back when the last owner lets go of it. Of a device: an address that only
+// its streams may use, at a multiple of 256 bytes; the host's access to it is an error.
+using Memory = std::shared_ptr<std::byte>;
+
+// Device memory under a name that other processes of this host and user can open while its owner
+// lives. Trivially copyable.
+struct SharedMemory {
+  std::array<char, 64> handle = {};
+  uint64_t bytes = 0;
+};
+
+// A point in a stream. Reusable; destroying it does not wait. Threads: any.
+class Event {
+ public:
+  virtual ~Event() = default;
+  // Whether all that stood before its last Record is done; an event that was never recorded is.
+  virtual absl::StatusOr<bool> Done() const = 0;
+  // Blocks until it is.
+  virtual absl::Status Await() const = 0;
+};
+
+// Work that a device does in order. Calls return before the work is done, and its memory, on the
+// host as on the device, must stay until it is: Record and Event tell, or Synchronize. Threads: one
+// at a time. Errors: Internal with the device and the cause, for what the call finds at once; what
+// goes wrong later comes out of a later call, of any stream or event of the device, and stays
+// (Device::Health).
+class Stream {
+ public:
+  virtual ~Stream() = default;
+
+  // Between any two of pinned host memory and memory of devices. Host memory that is not pinned
+  // works, too, but the call may wait for it.
+  virtual absl::Status Copy(void* to, const void* from, size_t bytes) = 0;
+  virtual absl::Status Fill(void* to, uint8_t value, size_t bytes) = 0;
+
+  virtual absl::Status Record(Event* event) = 0;
+  // What comes after waits for the event's last Record, in a stream of any device.
+  virtual absl::Status Wait(const Event& event) = 0;
+  // Calls `then` on a thread of the device's once all before is done; not if that failed. It must
+  // be short and may not call the device.
+  virtual absl::Status Call(std::function<void()> then) = 0;
+  // Blocks until all is done.
+  virtual absl::Status Synchronize() = 0;
+};
+
+// One accelerator as a process uses it. Threads: any. Errors of all calls: ResourceExhausted (says
+// what was asked for, and what is free), Internal (the device and the cause; see Health).
+class Device {
+ public:
+  virtual ~Device() = default;
+
+  virtual const DeviceInfo& info() const = 0;
+  virtual absl::StatusOr<size_t> FreeBytes() const = 0;
+  // Internal if the device has failed in this process: nothing of it works from then on.
+  virtual absl::Status Health() const = 0;
+
+  // `what` it is for, to be named where there is not enough.
+  virtual absl::StatusOr<Memory> Allocate(size_t bytes, absl::string_view what) = 0;
+  // Host memory that copies to and from devices reach without a detour.
+  virtual absl::StatusOr<Memory> AllocatePinned(size_t bytes, absl::string_view what) = 0;
+  // Makes host memory that is there such memory, until the answer's last owner lets go.
+  virtual absl::StatusOr<Memory> Pin(void* begin, size_t bytes) = 0;
+
+  // `memory` from Allocate, `bytes` as there.
+  virtual absl::StatusOr<SharedMemory> Share(const Memory& memory, size_t bytes) = 0;
+  // What another process shares of the device on the same bus.
+  virtual absl::StatusOr<Memory> Open(const SharedMemory& shared) = 0;
+
+  // Urgent streams go before others where both have work.
+  virtual absl::StatusOr<std::unique_ptr<Stream>> NewStream(bool urgent) = 0;
+  virtual absl::StatusOr<std::unique_ptr<Event>> NewEvent() = 0;
+
+  virtual const DeviceKernels& kernels() const = 0;
+};
+
+// The devices of this host that one plugin knows.
+class Devices {
+ public:
+  virtual ~Devices() = default;
+
+  // As in "CUDA 13.0, driver 13.0".
+  virtual const std::string& software() const = 0;
+  virtual const std::vector<DeviceInfo>& infos() const = 0;
+  // Begins to use one in this process, which takes some of its memory. The answer outlives all that
+  // was made with it. Errors: NotFound (no such index), Internal.
+  virtual absl::StatusOr<std::shared_ptr<Device>> Use(uint32_t index) = 0;
+};
+
+}  // namespace strata::device
+
+#endif  // STRATA_KERNELS_DEVICE_DEVICE_H_

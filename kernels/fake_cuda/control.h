@@ -1,0 +1,35 @@
+#ifndef STRATA_KERNELS_FAKE_CUDA_CONTROL_H_
+#define STRATA_KERNELS_FAKE_CUDA_CONTROL_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+
+#include "absl/status/status.h"
+
+namespace fake_cuda {
+
+// What devices there are and what goes wrong with them, of this process.
+struct Settings {
+  int devices = 1;
+  size_t memory_bytes = size_t{4} << 30;  // of each
+  int driver = 13000;                     // its version; 0: no driver is installed
+  uint32_t fails_at = 0;  // the so-manieth launch, from 1, ends in `error`; 0: none does
+  int error = 719;        // cudaErrorLaunchFailure
+  uint32_t delay_us = 0;  // that each copy and launch takes besides
+};
+
+// Forgets launches and failures, too. Not while streams work.
+void Configure(const Settings& settings);
+const Settings& CurrentSettings();
+
+// From "devices=2,memory_mb=64,driver=0,fails_at=3,error=700,delay_us=50". Errors: InvalidArgument.
+absl::Status ConfigureFrom(const std::string& options);
+
+// Bytes of devices that this process has allocated and not freed; memory of others that is open.
+size_t AllocatedBytes();
+size_t OpenedBytes();
+
+}  // namespace fake_cuda
+
+#endif  // STRATA_KERNELS_FAKE_CUDA_CONTROL_H_

@@ -1,0 +1,74 @@
+#ifndef STRATA_KERNELS_FAKE_CUDA_MEMORY_H_
+#define STRATA_KERNELS_FAKE_CUDA_MEMORY_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <vector>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/synchronization/mutex.h"
+#include "common/unique_fd.h"
+
+namespace fake_cuda {
+
+// Memory of devices: files without a name. Its device address lies in a range where this process
+// may not touch anything, so that the host's access faults; what a device does goes to the same
+// place in a second range. Behind each allocation lies a page that is mapped in neither.
+//
+// Threads: any.
+class DeviceMemory {
+ public:
+  // The process's, which is never destroyed: owners of device memory may outlive all else.
+  static DeviceMemory& Get();
+  DeviceMemory();
+
+  // Null: there is not so much, or no such device.
+  std::byte* Allocate(int device, size_t bytes);
+  bool Free(std::byte* address);
+  // Of an allocation's first address, what another process opens it by; empty: there is none.
+  struct Name {
+    uint64_t magic;
+    int32_t pid, fd, device;
+    uint64_t bytes;
+  };
+  std::optional<Name> NameOf(const std::byte* address) const;
+  // Null: its owner is gone, or it is this process's own.
+  std::byte* Open(const Name& name);
+  bool Close(std::byte* address);
+
+  // Whether an address is in the devices' range, allocated or not.
+  bool IsDevices(uint64_t address) const { return address - base_ < kRange; }
+  // Where the process has `bytes` from a device address on; null: not all of them are allocated.
+  std::byte* Real(const std::byte* address, size_t bytes) const;
+
+  size_t used(int device) const;
+  size_t allocated() const;
+  size_t opened() const;
+
+ private:
+  static constexpr size_t kRange = size_t{1} << 40;
+
+  struct Block {
+    strata::UniqueFd fd;
+    size_t bytes = 0;
+    int device = 0;
+    bool opened = false;
+  };
+
+  std::byte* Map(strata::UniqueFd fd, size_t bytes, int device, bool opened)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  bool Remove(std::byte* address, bool opened);
+  size_t Sum(std::optional<int> device, bool opened) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+
+  uint64_t base_ = 0;  // of device addresses
+  uint64_t real_ = 0;  // of the same places, for streams
+  mutable absl::Mutex mutex_;
+  uint64_t next_ ABSL_GUARDED_BY(mutex_) = 0;  // never used anew, so that what was freed is missed
+  std::map<uint64_t, Block> blocks_ ABSL_GUARDED_BY(mutex_);  // by offset
+};
+
+}  // namespace fake_cuda
+
+#endif  // STRATA_KERNELS_FAKE_CUDA_MEMORY_H_

@@ -1,0 +1,233 @@
+#include "kernels/fake_cuda/streams.h"
+
+#include <algorithm>
+#include <atomic>
+#include <cstring>
+#include <optional>
+#include <utility>
+
+#include "absl/time/clock.h"
+#include "kernels/fake_cuda/control.h"
+#include "kernels/fake_cuda/memory.h"
+
+namespace fake_cuda {
+namespace {
+
+std::atomic<int> sticky = cudaSuccess;
+std::atomic<uint32_t> launches = 0;
+thread_local cudaError_t last_error = cudaSuccess;
+
+void Delay() {
+  const uint32_t us = CurrentSettings().delay_us;
+  if (us > 0) absl::SleepFor(absl::Microseconds(us));
+}
+
+// Where this process has what a device sees at `address`; host memory stays.
+std::optional<std::byte*> Reach(const void* address, size_t bytes) {
+  auto* at = static_cast<std::byte*>(const_cast<void*>(address));
+  const DeviceMemory& memory = DeviceMemory::Get();
+  if (!memory.IsDevices(reinterpret_cast<uint64_t>(at))) return at;
+  std::byte* real = memory.Real(at, bytes);
+  return real == nullptr ? std::nullopt : std::optional(real);
+}
+
+// Device addresses among the words become real ones. False: one is not allocated.
+bool Translate(std::vector<uint64_t>* words) {
+  const DeviceMemory& memory = DeviceMemory::Get();
+  for (uint64_t& word : *words) {
+    if (!memory.IsDevices(word)) continue;
+    const std::byte* real = memory.Real(reinterpret_cast<const std::byte*>(word), 0);
+    if (real == nullptr) return false;
+    word = reinterpret_cast<uint64_t>(real);
+  }
+  return true;
+}
+
+void RunLaunch(const cudaLaunchConfig_t& config, Arguments arguments) {
+  Delay();
+  if (Sticky() != cudaSuccess) return;
+  const Settings& settings = CurrentSettings();
+  if (++launches == settings.fails_at) return Fail(static_cast<cudaError_t>(settings.error));
+  if (!Translate(&arguments.words)) return Fail(cudaErrorIllegalAddress);
+  const auto body = [&] { arguments.call(arguments.words); };
+  if (!RunGrid(config.gridDim, config.blockDim, body)) Fail(cudaErrorLaunchFailure);
+}
+
+}  // namespace
+
+cudaError_t Sticky() { return static_cast<cudaError_t>(sticky.load()); }
+void Fail(cudaError_t error) {
+  int none = cudaSuccess;
+  sticky.compare_exchange_strong(none, error);
+}
+void ForgetFailures() {
+  sticky = cudaSuccess;
+  launches = 0;
+  last_error = cudaSuccess;
+}
+cudaError_t Return(cudaError_t error) {
+  if (Sticky() != cudaSuccess) error = Sticky();
+  if (error != cudaSuccess && error != cudaErrorNotReady) last_error = error;
+  return error;
+}
+
+cudaError_t Launch(const cudaLaunchConfig_t& config, Arguments arguments) {
+  const dim3 blocks = config.gridDim, threads = config.blockDim;
+  const uint64_t count = uint64_t{threads.x} * threads.y * threads.z;
+  if (count == 0 || count > 1024 || blocks.x == 0 || blocks.y == 0 || blocks.z == 0 ||
+      config.stream == nullptr || config.dynamicSmemBytes > 0) {
+    return Return(cudaErrorInvalidValue);
+  }
+  config.stream->Add([config, arguments = std::move(arguments)] { RunLaunch(config, arguments); });
+  return Return(cudaSuccess);
+}
+
+}  // namespace fake_cuda
+
+using fake_cuda::Return;
+
+FakeStream::FakeStream() : thread_([this] { Run(); }) {}
+
+FakeStream::~FakeStream() {
+  {
+    const absl::MutexLock lock(&mutex_);
+    ends_ = true;
+  }
+  thread_.join();
+}
+
+void FakeStream::Add(std::function<void()> work) {
+  const absl::MutexLock lock(&mutex_);
+  work_.push_back(std::move(work));
+}
+
+void FakeStream::Drain() {
+  const absl::MutexLock lock(&mutex_);
+  const auto idle = [this] {
+    mutex_.AssertHeld();
+    return work_.empty() && !busy_;
+  };
+  mutex_.Await(absl::Condition(&idle));
+}
+
+void FakeStream::Run() {
+  const auto due = [this] {
+    mutex_.AssertHeld();
+    return !work_.empty() || ends_;
+  };
+  while (true) {
+    std::function<void()> work;
+    {
+      const absl::MutexLock lock(&mutex_);
+      busy_ = false;
+      mutex_.Await(absl::Condition(&due));
+      if (work_.empty()) return;
+      work = std::move(work_.front());
+      work_.pop_front();
+      busy_ = true;
+    }
+    work();
+  }
+}
+
+cudaError_t cudaGetLastError() { return std::exchange(fake_cuda::last_error, fake_cuda::Sticky()); }
+
+cudaError_t cudaStreamCreateWithPriority(cudaStream_t* stream, unsigned, int) {
+  *stream = std::make_unique<FakeStream>().release();
+  return Return(cudaSuccess);
+}
+
+cudaError_t cudaStreamDestroy(cudaStream_t stream) {
+  const std::unique_ptr<FakeStream> owned(stream);
+  return Return(cudaSuccess);
+}
+
+cudaError_t cudaStreamSynchronize(cudaStream_t stream) {
+  stream->Drain();
+  return Return(cudaSuccess);
+}
+
+cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned) {
+  const auto counts = event->counts;
+  counts->mutex.Lock();
+  const uint64_t recorded = counts->recorded;
+  counts->mutex.Unlock();
+  stream->Add([counts, recorded] {
+    const absl::MutexLock lock(&counts->mutex);
+    const auto done = [&] {
+      counts->mutex.AssertHeld();
+      return counts->done >= recorded;
+    };
+    counts->mutex.Await(absl::Condition(&done));
+  });
+  return Return(cudaSuccess);
+}
+
+cudaError_t cudaLaunchHostFunc(cudaStream_t stream, cudaHostFn_t function, void* argument) {
+  stream->Add([=] {
+    if (fake_cuda::Sticky() == cudaSuccess) function(argument);
+  });
+  return Return(cudaSuccess);
+}
+
+cudaError_t cudaMemcpyAsync(void* to, const void* from, size_t bytes, cudaMemcpyKind,
+                            cudaStream_t stream) {
+  stream->Add([=] {
+    fake_cuda::Delay();
+    if (fake_cuda::Sticky() != cudaSuccess || bytes == 0) return;
+    const auto target = fake_cuda::Reach(to, bytes), source = fake_cuda::Reach(from, bytes);
+    if (!target || !source) return fake_cuda::Fail(cudaErrorIllegalAddress);
+    std::memcpy(*target, *source, bytes);
+  });
+  return Return(cudaSuccess);
+}
+
+cudaError_t cudaMemsetAsync(void* to, int value, size_t bytes, cudaStream_t stream) {
+  stream->Add([=] {
+    if (fake_cuda::Sticky() != cudaSuccess || bytes == 0) return;
+    const auto target = fake_cuda::Reach(to, bytes);
+    if (!target) return fake_cuda::Fail(cudaErrorIllegalAddress);
+    std::memset(*target, value, bytes);
+  });
+  return Return(cudaSuccess);
+}
+
+cudaError_t cudaEventCreateWithFlags(cudaEvent_t* event, unsigned) {
+  *event = std::make_unique<FakeEvent>().release();
+  return Return(cudaSuccess);
+}
+
+cudaError_t cudaEventDestroy(cudaEvent_t event) {
+  const std::unique_ptr<FakeEvent> owned(event);
+  return Return(cudaSuccess);
+}
+
+cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
+  const auto counts = event->counts;
+  counts->mutex.Lock();
+  const uint64_t mine = ++counts->recorded;
+  counts->mutex.Unlock();
+  stream->Add([counts, mine] {
+    const absl::MutexLock lock(&counts->mutex);
+    counts->done = std::max(counts->done, mine);
+  });
+  return Return(cudaSuccess);
+}
+
+cudaError_t cudaEventQuery(cudaEvent_t event) {
+  const absl::MutexLock lock(&event->counts->mutex);
+  return Return(event->counts->done == event->counts->recorded ? cudaSuccess : cudaErrorNotReady);
+}
+
+cudaError_t cudaEventSynchronize(cudaEvent_t event) {
+  {
+    FakeEvent::Counts& counts = *event->counts;
+    const absl::MutexLock lock(&counts.mutex);
+    const auto done = [&counts] {
+      counts.mutex.AssertHeld();
+      return counts.done == counts.recorded;
+    };
+    counts.mutex.Await(absl::Condition(&done));
+  }
+  return Return(cudaSuccess);
+}
