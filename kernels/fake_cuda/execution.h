@@ -80,7 +80,12 @@ Arguments Bind(void (*kernel)(Expected...), std::type_identity_t<Expected>... ac
   Tuple values(actual...);
   Arguments arguments;
   arguments.words.resize((sizeof(Tuple) + 7) / 8);
-  std::memcpy(arguments.words.data(), static_cast<const void*>(&values), sizeof(Tuple));
+  // One by one: what lies between them is no argument.
+  const auto copy = [&](const auto& value) {
+    const auto at = reinterpret_cast<uintptr_t>(&value) - reinterpret_cast<uintptr_t>(&values);
+    std::memcpy(reinterpret_cast<std::byte*>(arguments.words.data()) + at, &value, sizeof value);
+  };
+  std::apply([&](const auto&... value) { (copy(value), ...); }, values);
   arguments.call = [kernel](const std::vector<uint64_t>& words) {
     alignas(Tuple) std::byte room[sizeof(Tuple)];
     std::memcpy(room, words.data(), sizeof(Tuple));
