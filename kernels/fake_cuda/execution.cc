@@ -1,28 +1,37 @@
+// Jumps here go from stack to stack, which the checked longjmp takes for a mistake.
+#undef _FORTIFY_SOURCE
+
 #include "kernels/fake_cuda/execution.h"
 
 #include <ucontext.h>
 
 #include <algorithm>
 #include <atomic>
+#include <csetjmp>
+#include <deque>
 
 namespace fake_cuda {
 namespace {
 
 constexpr size_t kStackBytes = 64 << 10;
 
-enum class State { kReady, kAtBlockBarrier, kAtWarpBarrier };
+enum Barrier { kOfWarp, kOfBlock, kBarriers };
 
+// What runs threads of blocks, one after another, on a stack of its own.
 struct Fiber {
-  ucontext_t context;
-  std::unique_ptr<std::byte[]> stack = std::make_unique<std::byte[]>(kStackBytes);
+  std::unique_ptr<std::byte[]> stack = std::make_unique_for_overwrite<std::byte[]>(kStackBytes);
+  ucontext_t begin;
+  bool begun = false;
+  std::jmp_buf goes_on;
   Place place;
-  State state = State::kReady;
-  bool done = true;
+  unsigned thread = 0;     // its number in the block
   uint64_t exchanges = 0;  // of its warp that it has been in
 };
 
 struct Warp {
   std::array<std::array<uint64_t, kWarp>, 2> words = {};
+  unsigned live = 0;
+  std::array<unsigned, kBarriers> waiting = {};
 };
 
 // Runs blocks. A fiber goes through one thread after another until one of them has to wait; then
@@ -36,140 +45,173 @@ class BlockRunner {
         count_(threads.x * threads.y * threads.z) {}
 
   // With `backwards` threads begin from the last to the first: what lacks a barrier gives other
-  // values then.
+  // values then. False if threads wait for each other for ever.
   bool Run(uint3 block, bool backwards);
 
-  void Wait(State state);
+  void Wait(Barrier barrier);
   Place& place() { return current_->place; }
   const std::array<uint64_t, kWarp>& Exchange(uint64_t mine);
 
  private:
   static void Enter();
+  void RunThreads();
+  void Begin(unsigned nth);
+  void End();
   void Switch(Fiber* fiber);
-  Fiber* Fresh(uint3 block);
-  // Lets those go on for whom all have come; false if there are none.
-  bool Release();
-  bool AllAt(State state, unsigned first, unsigned last) const;
-  unsigned ThreadOf(const Place& place) const {
-    return place.thread.x + threads_.x * (place.thread.y + threads_.y * place.thread.z);
-  }
+  void BackToScheduler();
+  // Lets those go on who wait at a barrier to which all have come.
+  void ReleaseWarp(unsigned warp);
+  void ReleaseBlock();
+  void Release(Barrier barrier, unsigned first, unsigned last);
 
   const std::function<void()>& body_;
   const dim3 blocks_, threads_;
   const unsigned count_;
+  uint3 block_;
   bool backwards_ = false;
   unsigned next_ = 0;  // how many threads have begun
-  ucontext_t scheduler_;
-  std::vector<std::unique_ptr<Fiber>> fibers_;
+  unsigned live_ = 0;  // how many have not ended
+  std::array<unsigned, kBarriers> waiting_ = {};
   std::vector<Warp> warps_;
+  std::vector<Fiber*> fiber_of_;  // of threads that have begun and not ended
+  std::deque<Fiber*> ready_;
+  std::jmp_buf scheduler_;
   Fiber* current_ = nullptr;
 };
 
 thread_local BlockRunner* runner = nullptr;
 
-// What a fiber does: threads, until no more are to be begun.
-void BlockRunner::Enter() {
-  BlockRunner& self = *runner;
-  while (self.next_ < self.count_) {
-    Fiber& fiber = *self.current_;
-    const unsigned nth = self.next_++;
-    const unsigned t = self.backwards_ ? self.count_ - 1 - nth : nth;
-    fiber.place.thread = {t % self.threads_.x, t / self.threads_.x % self.threads_.y,
-                          t / self.threads_.x / self.threads_.y};
-    fiber.exchanges = 0;
-    self.body_();
-  }
-  self.current_->done = true;
-  setcontext(&self.scheduler_);
+// Fibers of this host thread that run no thread of a block.
+std::vector<std::unique_ptr<Fiber>>& IdleFibers() {
+  static thread_local std::vector<std::unique_ptr<Fiber>> idle;
+  return idle;
 }
 
-Fiber* BlockRunner::Fresh(uint3 block) {
-  auto free = std::find_if(fibers_.begin(), fibers_.end(), [](const auto& f) { return f->done; });
-  if (free == fibers_.end()) free = fibers_.insert(free, std::make_unique<Fiber>());
-  Fiber& fiber = **free;
-  fiber.place = {.thread = {}, .block = block, .threads = threads_, .blocks = blocks_};
-  fiber.done = false;
-  fiber.state = State::kReady;
-  getcontext(&fiber.context);
-  fiber.context.uc_stack.ss_sp = fiber.stack.get();
-  fiber.context.uc_stack.ss_size = kStackBytes;
-  fiber.context.uc_link = nullptr;
-  makecontext(&fiber.context, &BlockRunner::Enter, 0);
-  return &fiber;
+void BlockRunner::Enter() {
+  while (true) {
+    runner->RunThreads();
+    IdleFibers().emplace_back(runner->current_);
+    runner->BackToScheduler();
+  }
+}
+
+// Until no more are to be begun.
+void BlockRunner::RunThreads() {
+  while (next_ < count_) {
+    Begin(next_++);
+    body_();
+    End();
+  }
+}
+
+void BlockRunner::Begin(unsigned nth) {
+  const unsigned t = backwards_ ? count_ - 1 - nth : nth;
+  current_->place = {
+      .thread = {t % threads_.x, t / threads_.x % threads_.y, t / threads_.x / threads_.y},
+      .block = block_,
+      .threads = threads_,
+      .blocks = blocks_};
+  current_->thread = t;
+  current_->exchanges = 0;
+  fiber_of_[t] = current_;
+}
+
+void BlockRunner::End() {
+  const unsigned t = current_->thread;
+  fiber_of_[t] = nullptr;
+  --live_;
+  --warps_[t / kWarp].live;
+  ReleaseWarp(t / kWarp);
+  ReleaseBlock();
 }
 
 void BlockRunner::Switch(Fiber* fiber) {
   current_ = fiber;
-  swapcontext(&scheduler_, &fiber->context);
+  if (_setjmp(scheduler_) != 0) return;
+  if (fiber->begun) _longjmp(fiber->goes_on, 1);
+  fiber->begun = true;
+  getcontext(&fiber->begin);
+  fiber->begin.uc_stack.ss_sp = fiber->stack.get();
+  fiber->begin.uc_stack.ss_size = kStackBytes;
+  fiber->begin.uc_link = nullptr;
+  makecontext(&fiber->begin, &BlockRunner::Enter, 0);
+  setcontext(&fiber->begin);
 }
 
-void BlockRunner::Wait(State state) {
-  current_->state = state;
-  Fiber* const mine = current_;
-  swapcontext(&mine->context, &scheduler_);
+void BlockRunner::BackToScheduler() {
+  if (_setjmp(current_->goes_on) == 0) _longjmp(scheduler_, 1);
+}
+
+void BlockRunner::Wait(Barrier barrier) {
+  const unsigned t = current_->thread;
+  ++waiting_[barrier];
+  ++warps_[t / kWarp].waiting[barrier];
+  ReleaseWarp(t / kWarp);
+  ReleaseBlock();
+  BackToScheduler();
 }
 
 const std::array<uint64_t, kWarp>& BlockRunner::Exchange(uint64_t mine) {
-  const unsigned t = ThreadOf(current_->place);
+  const unsigned t = current_->thread;
   // Two of them by turns: who is in the next exchange has left the one before.
   auto& words = warps_[t / kWarp].words[current_->exchanges++ % 2];
   words[t % kWarp] = mine;
-  Wait(State::kAtWarpBarrier);
+  Wait(kOfWarp);
   return words;
 }
 
-bool BlockRunner::AllAt(State state, unsigned first, unsigned last) const {
-  unsigned at = 0;
-  for (const auto& fiber : fibers_) {
-    const unsigned t = ThreadOf(fiber->place);
-    if (fiber->done || t < first || t >= last) continue;
-    if (fiber->state != state) return false;
-    ++at;
-  }
-  return at > 0;
+void BlockRunner::ReleaseWarp(unsigned warp) {
+  const unsigned waiting = warps_[warp].waiting[kOfWarp];
+  if (waiting == 0 || waiting < warps_[warp].live) return;
+  Release(kOfWarp, warp * kWarp, std::min(count_, (warp + 1) * kWarp));
+}
+void BlockRunner::ReleaseBlock() {
+  if (waiting_[kOfBlock] == 0 || waiting_[kOfBlock] < live_) return;
+  Release(kOfBlock, 0, count_);
 }
 
-bool BlockRunner::Release() {
-  bool any = false;
-  const auto release = [&](State state, unsigned first, unsigned last) {
-    if (!AllAt(state, first, last)) return;
-    any = true;
-    for (const auto& fiber : fibers_) {
-      const unsigned t = ThreadOf(fiber->place);
-      if (!fiber->done && t >= first && t < last) fiber->state = State::kReady;
-    }
-  };
-  for (unsigned w = 0; w < warps_.size(); ++w) {
-    release(State::kAtWarpBarrier, w * kWarp, (w + 1) * kWarp);
+void BlockRunner::Release(Barrier barrier, unsigned first, unsigned last) {
+  for (unsigned nth = first; nth < last; ++nth) {
+    const unsigned t = backwards_ ? last - 1 - (nth - first) : nth;
+    if (fiber_of_[t] == nullptr) continue;
+    ready_.push_back(fiber_of_[t]);
+    --waiting_[barrier];
+    --warps_[t / kWarp].waiting[barrier];
   }
-  release(State::kAtBlockBarrier, 0, count_);
-  return any;
 }
 
 bool BlockRunner::Run(uint3 block, bool backwards) {
   runner = this;
+  block_ = block;
   backwards_ = backwards;
   next_ = 0;
+  live_ = count_;
   warps_.assign((count_ + kWarp - 1) / kWarp, Warp{});
-  while (next_ < count_) Switch(Fresh(block));
-  for (bool goes_on = true; goes_on;) {
-    goes_on = false;
-    for (size_t i = 0; i < fibers_.size(); ++i) {
-      if (fibers_[i]->done || fibers_[i]->state != State::kReady) continue;
-      goes_on = true;
-      Switch(fibers_[i].get());
-    }
-    goes_on = Release() || goes_on;
+  for (unsigned t = 0; t < count_; ++t) ++warps_[t / kWarp].live;
+  fiber_of_.assign(count_, nullptr);
+  while (next_ < count_) {
+    std::vector<std::unique_ptr<Fiber>>& idle = IdleFibers();
+    if (idle.empty()) idle.push_back(std::make_unique<Fiber>());
+    Fiber* const fiber = idle.back().release();
+    idle.pop_back();
+    Switch(fiber);
+  }
+  while (!ready_.empty()) {
+    Fiber* const fiber = ready_.front();
+    ready_.pop_front();
+    Switch(fiber);
   }
   runner = nullptr;
-  return std::all_of(fibers_.begin(), fibers_.end(), [](const auto& f) { return f->done; });
+  // Those that wait for ever are not resumed.
+  for (Fiber* const fiber : fiber_of_) const std::unique_ptr<Fiber> abandoned(fiber);
+  return live_ == 0;
 }
 
 }  // namespace
 
 Place& CurrentPlace() { return runner->place(); }
-void BlockBarrier() { runner->Wait(State::kAtBlockBarrier); }
-void WarpBarrier() { runner->Wait(State::kAtWarpBarrier); }
+void BlockBarrier() { runner->Wait(kOfBlock); }
+void WarpBarrier() { runner->Wait(kOfWarp); }
 const std::array<uint64_t, kWarp>& WarpExchange(uint64_t mine) { return runner->Exchange(mine); }
 
 // From the last block to the first: no block may rely on an earlier one.

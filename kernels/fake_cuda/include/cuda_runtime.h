@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "kernels/fake_cuda/builtins.h"
 #include "kernels/fake_cuda/execution.h"
 
 #define CUDART_VERSION 13000
