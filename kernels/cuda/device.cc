@@ -14,7 +14,10 @@
 namespace strata::cuda {
 namespace {
 
-std::string Mebibytes(size_t bytes) { return absl::StrFormat("%.1f MiB", bytes / 1048576.0); }
+std::string SizeText(size_t bytes) {
+  const bool small = bytes < 1 << 20;
+  return absl::StrFormat("%.1f %s", bytes / (small ? 1024.0 : 1048576.0), small ? "KiB" : "MiB");
+}
 
 // As in 13000 for 13.0.
 std::string VersionText(int version) {
@@ -98,7 +101,7 @@ class CudaDevice final : public device::Device {
         index(), "cudaStreamCreateWithPriority",
         cudaStreamCreateWithPriority(&stream, cudaStreamNonBlocking, urgent ? greatest : least));
     if (!status.ok()) return status;
-    return std::make_unique<CudaStream>(index(), multiprocessors_, stream);
+    return std::make_unique<CudaStream>(*this, multiprocessors_, stream);
   }
 
   absl::StatusOr<std::unique_ptr<device::Event>> NewEvent() override {
@@ -130,7 +133,7 @@ class CudaDevice final : public device::Device {
     if (!free.ok()) return free.status();
     return absl::ResourceExhaustedError(absl::StrFormat(
         "device %d: out of memory: %s%s asked for %s, %s of %s free on the device", index(), of,
-        Mebibytes(bytes), what, Mebibytes(*free), Mebibytes(info_.memory_bytes)));
+        SizeText(bytes), what, SizeText(*free), SizeText(info_.memory_bytes)));
   }
 
   const device::DeviceInfo info_;

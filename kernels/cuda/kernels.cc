@@ -1,4 +1,5 @@
 #include "kernels/cuda/device.h"
+#include "kernels/cuda/sparse.h"
 #include "kernels/cuda/sum.h"
 
 namespace strata::cuda {
@@ -7,6 +8,7 @@ const device::DeviceKernels& Kernels() {
   static constexpr device::DeviceKernels kKernels = {
       .sum = Sum,
       .check_finite = CheckFinite,
+      .sparse = {Accumulate, Select, Sample, Count, SelectBetween, Keep, IndicesAscend, AddSparse},
   };
   return kKernels;
 }

@@ -26,6 +26,7 @@ absl::Status CudaEvent::Await() const {
   return Check(device_, "cudaEventSynchronize", cudaEventSynchronize(event_));
 }
 
+// Giving back the work space, after this, waits for kernels that use it.
 CudaStream::~CudaStream() { cudaStreamDestroy(stream_); }
 
 absl::Status CudaStream::Copy(void* to, const void* from, size_t bytes) {
@@ -58,6 +59,16 @@ absl::Status CudaStream::Call(std::function<void()> then) {
   // Where the stream fails before, it is never called, and is not given back.
   if (error == cudaSuccess) owned.release();
   return Check(device_, "cudaLaunchHostFunc", error);
+}
+
+absl::StatusOr<uint32_t*> CudaStream::WorkSpace() {
+  if (work_space_ == nullptr) {
+    auto memory = owner_.Allocate(multiprocessors_ * kWorkSpaceBytesPerMultiprocessor,
+                                  "a stream's work space");
+    if (!memory.ok()) return memory.status();
+    work_space_ = *std::move(memory);
+  }
+  return reinterpret_cast<uint32_t*>(work_space_.get());
 }
 
 absl::Status CudaStream::Synchronize() {

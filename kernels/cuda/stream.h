@@ -29,11 +29,16 @@ class CudaEvent final : public device::Event {
   const cudaEvent_t event_;
 };
 
+inline constexpr size_t kWorkSpaceBytesPerMultiprocessor = 512;
+
 class CudaStream final : public device::Stream {
  public:
   // `multiprocessors` of the device: grids are made to fill it a few times.
-  CudaStream(int device, int multiprocessors, cudaStream_t stream)
-      : device_(device), multiprocessors_(multiprocessors), stream_(stream) {}
+  CudaStream(device::Device& device, int multiprocessors, cudaStream_t stream)
+      : owner_(device),
+        device_(static_cast<int>(device.info().index)),
+        multiprocessors_(multiprocessors),
+        stream_(stream) {}
   ~CudaStream() override;
 
   absl::Status Copy(void* to, const void* from, size_t bytes) override;
@@ -59,14 +64,20 @@ class CudaStream final : public device::Stream {
                  cudaLaunchKernelEx(&config, kernel, std::forward<Actual>(actual)...));
   }
 
+  // Device memory in which kernels leave counts for the next one of the stream:
+  // kWorkSpaceBytesPerMultiprocessor for each. Allocated by the first call that asks.
+  absl::StatusOr<uint32_t*> WorkSpace();
+
   int device() const { return device_; }
   int multiprocessors() const { return multiprocessors_; }
   cudaStream_t get() const { return stream_; }
 
  private:
+  device::Device& owner_;
   const int device_;
   const int multiprocessors_;
   const cudaStream_t stream_;
+  device::Memory work_space_;
 };
 
 // The stream as it really is. REQUIRES: one that this plugin made.
