@@ -94,7 +94,8 @@ TEST_F(CourseTest, ARunThatFailedFromOutsideIsMadeAgainByTheNextCall) {
   ASSERT_TRUE(failed.ok()) << failed.status();
   EXPECT_EQ((*failed)[1].failure(), first.async_fails);
   for (const char* diverged :
-       {"rank 0: loss is infinite at step 3", "the gradient of chunk 3 is not finite at step 7"}) {
+       {"rank 0: loss is infinite at step 3", "the gradient of chunk 3 is not finite at step 7",
+        "node 2: chunk 0 at step 102: the sum of the gradients has NaN or infinity"}) {
     FakeRunner second(&clock_);
     second.async_fails = diverged;
     const auto records = Run(&second, 1);

@@ -5,8 +5,8 @@
 namespace strata::compare {
 
 bool HasDiverged(const std::string& failure) {
-  for (const char* words :
-       {"loss is NaN at step ", "loss is infinite at step ", " is not finite at step "}) {
+  for (const char* words : {"loss is NaN at step ", "loss is infinite at step ",
+                            " is not finite at step ", "NaN or infinity"}) {
     if (absl::StrContains(failure, words)) return true;
   }
   return false;
