@@ -34,6 +34,7 @@ class Campaign:
     model: str = "lenet5"
     pictures: tuple = ("accuracy_by_samples",)
     timed: bool = True  # whether its times mean anything
+    tries: bool = False  # settings to choose from, for a campaign that follows
     # Of the reduced set: samples and epochs.
     reduced_train: int = 2048
     reduced_epochs: int = 1
@@ -43,9 +44,9 @@ class Campaign:
         settings = (f"ranks={self.ranks}", f"data.batch_per_rank={self.batch}", *self.settings)
         seeds, tune = self.seeds, self.tune
         if reduced:
-            seeds = 2
+            seeds = min(2, seeds)
             settings += (*REDUCED, f"epochs={self.reduced_epochs}",
-                         f"data.limit_train={self.reduced_train}")
+                         f"data.limit_train={512 if self.tries else self.reduced_train}")
             tune = tuple(choice.split(",", maxsplit=1)[0] for choice in tune)
         arguments = [f"{JOBS}/{self.model}.textproto", "--modes", ",".join(self.modes), "--seeds",
                      str(seeds), "--margin", f"{self.margin:g}"]

@@ -11,7 +11,7 @@ import dataclasses
 TUNED = ("schedule.base_lr=", "optimizer.momentum_sgd.momentum=")  # fields
 HOLDS, FAILS, OPEN = "holds", "does not hold", "open"
 # In a run's failure, as compare/campaign/divergence.h has it.
-DIVERGED = ("loss is NaN", "loss is infinite", "is not finite at step")
+DIVERGED = ("loss is NaN", "loss is infinite", "is not finite at step", "NaN or infinity")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -42,6 +42,23 @@ def short(report, mode):
         return mode
     parts = mode.split("+")
     return "+".join(part for part in parts if not part.startswith(TUNED))
+
+
+def best_of(report, tries):
+    """Of those modes: of which the fewest runs failed, and then whose mean final accuracy is
+    greatest; the first of equals."""
+    def rank(mode):
+        accuracy = mode["final_accuracy"]
+        return -mode["failed"], accuracy["mean"] if accuracy else 0
+
+    return max((mode_of(report, name) for name in tries), key=rank)["mode"]
+
+
+def not_the_best(report, tries, chosen):
+    """A Finding where tuning found another than what the comparison has; else none."""
+    best = best_of(report, tries)
+    if best != chosen:
+        yield Finding(OPEN, f"tuning found {best}, compared was {chosen}")
 
 
 def _points(estimate):

@@ -8,7 +8,7 @@ sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 import claims  # noqa: E402  (beside this file)
 import results  # noqa: E402
 from campaign import Campaign, ExperimentError  # noqa: E402
-from catalogue import EXPERIMENTS  # noqa: E402
+from catalogue import EXPERIMENTS, Experiment  # noqa: E402
 from claims import FAILS, HOLDS, OPEN  # noqa: E402
 
 
@@ -126,6 +126,19 @@ class ClaimsTest(unittest.TestCase):
         # What was given by hand is the mode's.
         self.assertEqual(claims.short({**tuned, "rules": []}, name), name)
 
+    def test_tuning_prefers_what_fails_in_no_run_then_the_better_then_the_first(self):
+        def tried(name, accuracy, failed=0):
+            return {"mode": name, "failed": failed,
+                    "final_accuracy": accuracy and {"mean": accuracy}}
+
+        one = {"modes": [tried("a", 0.9, failed=1), tried("b", 0.7), tried("c", 0.8),
+                         tried("d", 0.8), tried("e", None, failed=3), tried("f", 0.99)]}
+        self.assertEqual(claims.best_of(one, "abcde"), "c")
+        self.assertEqual(claims.best_of(one, "ea"), "a")
+        self.assertEqual(list(claims.not_the_best(one, "abcde", "c")), [])
+        found, = claims.not_the_best(one, "abcde", "b")
+        self.assertEqual(found, claims.Finding(OPEN, "tuning found c, compared was b"))
+
     def test_all_parts_of_a_claim_must_hold(self):
         found = [claims.Finding(HOLDS, ""), claims.Finding(OPEN, "")]
         self.assertEqual(claims.overall(found[:1]), HOLDS)
@@ -155,6 +168,26 @@ class ResultsTest(unittest.TestCase):
                     wanted.append(f"({picture})")
                     self.assertTrue(os.path.exists(os.path.join("docs", picture)), picture)
             self.assertEqual([part for part in wanted if part not in text], [])
+
+    def test_tries_are_shown_by_their_accuracy_alone(self):
+        rows = [["mode", "accuracy", "time to 80.0 %", "waiting", "runs"], [*"abcde"]]
+        shown = {"modes": [{"cluster": "c"}], "table": rows, "rules": []}
+        for options, heads in (({"tries": True}, "mode | accuracy | runs"),
+                               ({"timed": False}, "mode | accuracy | runs"),
+                               ({}, "mode | accuracy | time to 80.0 % | waiting | runs")):
+            one = Campaign("c", ("a",), 4, 64, (), pictures=(), **options)
+            text = results.section(Experiment("E9", "so", (one,), None), [], {"c": shown}, 60)
+            self.assertIn(f"| {heads} |", text)
+            self.assertNotIn("![", text)
+
+    def test_processor_time_of_earlier_series_counts(self):
+        old, new = (Experiment(name, "so", (), None, earlier_min=earlier)
+                    for name, earlier in (("E8", 30), ("E9", 0)))
+        self.assertIn("time: 1.0 minutes, and 30.0 for what", results.section(old, [], {}, 60))
+        self.assertIn("time: 1.0 minutes.", results.section(new, [], {}, 60))
+        text = results.summary([(old, [], 60), (new, [], 60)])
+        self.assertIn("| E8 | so | holds | 0 | 0 | 0 | 31.0 |", text)
+        self.assertIn("All together: 0.53 hours of processor time, 0.50 of them", text)
 
     def test_commands_are_those_that_are_run(self):
         campaign = Campaign("c", ("sync", "lazy:ssp(3)"), 4, 64, ("--nodes", "4"), 2,

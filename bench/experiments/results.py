@@ -24,10 +24,17 @@ def _table(rows):
     return "\n".join(lines) + "\n"
 
 
-def _without_times(rows):
-    kept = [i for i, name in enumerate(rows[0])
-            if not name.startswith(("time to", "speed-up", "waiting"))]
+def _columns(rows, wanted):
+    kept = [i for i, name in enumerate(rows[0]) if wanted(name)]
     return [[row[i] for i in kept] for row in rows]
+
+
+def _shown(campaign, rows):
+    if campaign.tries:
+        return _columns(rows, lambda name: name in ("mode", "accuracy", "runs"))
+    if campaign.timed:
+        return rows
+    return _columns(rows, lambda name: not name.startswith(("time to", "speed-up", "waiting")))
 
 
 def pictures_of(experiment, campaign):
@@ -40,13 +47,13 @@ def _campaign_section(experiment, campaign, report):
     name = f"{experiment.name} {campaign.name}"
     text = f"**{name}**: {report['modes'][0]['cluster']}\n\n"
     text += f"    {campaign.command(experiment.name)}\n\n"
-    rows = report["table"] if campaign.timed else _without_times(report["table"])
+    rows = _shown(campaign, report["table"])
     own = [[claims.short(report, row[0]), *row[1:]] for row in rows[1:]]
     text += _table([rows[0], *own]) + "\n"
     text += "".join(f"{rule}\n\n" for rule in report["rules"] if rule.startswith("Tuned"))
     for picture, path in zip(campaign.pictures, pictures_of(experiment, campaign), strict=True):
         text += f"![{name}: {picture.replace('_', ' ')}]({path})\n"
-    return text
+    return text.rstrip("\n") + "\n"
 
 
 def section(experiment, findings, reports, cpu_s):
@@ -55,7 +62,10 @@ def section(experiment, findings, reports, cpu_s):
     text += "".join(f"- {finding.verdict}: {finding.figures}\n" for finding in findings)
     for campaign in experiment.campaigns:
         text += "\n" + _campaign_section(experiment, campaign, reports[campaign.name])
-    return text + f"\nProcessor time: {cpu_s / 60:.1f} minutes.\n"
+    text += f"\nProcessor time: {cpu_s / 60:.1f} minutes"
+    if experiment.earlier_min:
+        text += f", and {experiment.earlier_min:.1f} for what the remark tells of besides"
+    return text + ".\n"
 
 
 def summary(rows):
@@ -63,12 +73,17 @@ def summary(rows):
     verdicts = (claims.HOLDS, claims.OPEN, claims.FAILS)
     table = [["#", "claim, in short", "verdict", *(f"parts: {verdict}" for verdict in verdicts),
               "processor time, min"]]
+    total_min = earlier_min = 0
     for experiment, findings, cpu_s in rows:
         own = [finding.verdict for finding in findings]
+        minutes = cpu_s / 60 + experiment.earlier_min
         table.append([experiment.name, experiment.claim, claims.overall(findings),
-                      *(str(own.count(verdict)) for verdict in verdicts), f"{cpu_s / 60:.1f}"])
-    total = sum(cpu_s for *_, cpu_s in rows)
-    return _table(table) + f"\nAll together: {total / 3600:.2f} hours of processor time.\n"
+                      *(str(own.count(verdict)) for verdict in verdicts), f"{minutes:.1f}"])
+        total_min += minutes
+        earlier_min += experiment.earlier_min
+    return _table(table) + (
+        f"\nAll together: {total_min / 60:.2f} hours of processor time, {earlier_min / 60:.2f} of "
+        "them for earlier series and tries by hand,\nof which the remarks tell.\n")
 
 
 def copy_pictures(experiment, folder, docs):
