@@ -6,6 +6,8 @@
 #include <dlfcn.h>
 #include <sanitizer/tsan_interface.h>
 
+#include <cstddef>
+
 #include "absl/synchronization/blocking_counter.h"
 #include "absl/synchronization/mutex.h"
 #include "absl/synchronization/notification.h"
@@ -147,8 +149,11 @@ bool CondVar::WaitWithDeadline(Mutex* mutex, Time deadline) {
   return is_late;
 }
 
+// HasBeenNotified is inline: it reads the flag, which the library writes, with no function between.
 void Notification::Notify() {
+  static_assert(sizeof(Notification) > sizeof(Mutex), "a mutex, then the flag");
   __tsan_release(this);
+  __tsan_release(reinterpret_cast<std::byte*>(this) + sizeof(Mutex));
   STRATA_FORWARD("_ZN4absl7debian312Notification6NotifyEv", void(Notification*), this);
 }
 
