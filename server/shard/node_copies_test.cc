@@ -88,7 +88,9 @@ TEST_P(NodeCopiesOf, ASharedCopyIsEncodedOncePerVersion) {
     for (size_t node = 0; node < 3; ++node) {
       const auto answer = copies.Next(node, View(weights), version);
       ASSERT_TRUE(answer.ok()) << answer.status();
-      if (node > 0) EXPECT_EQ(answer->payload.data(), payload);
+      if (node > 0) {
+        EXPECT_EQ(answer->payload.data(), payload);
+      }
       payload = answer->payload.data();
       EXPECT_EQ(answer->base, version - 1);
       nodes[node].Take(*answer);
