@@ -1,0 +1,171 @@
+#include "kernels/fake_cuda/streams.h"
+
+#include <cuda_runtime.h>
+
+#include <atomic>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "gtest/gtest.h"
+#include "kernels/fake_cuda/control.h"
+#include "kernels/fake_cuda/testing.h"
+
+namespace fake_cuda {
+namespace {
+
+class StreamsTest : public testing::Test {
+ protected:
+  StreamsTest() { Configure({}); }
+  ~StreamsTest() override { Configure({}); }
+
+  cudaError_t Copy(int* to, const int* from, const OwnedStream& stream) {
+    return cudaMemcpyAsync(to, from, sizeof(int), cudaMemcpyDefault, stream.get());
+  }
+
+  OwnedStream stream_ = NewStream(), other_ = NewStream();
+};
+
+__global__ void Add(int* at, int value) { *at += value; }
+
+TEST_F(StreamsTest, NothingIsDoneBeforeItsTurn) {
+  const Array<int> array(1);
+  const OwnedEvent event = NewEvent();
+  int from = 40, to = -1;
+  Gate gate;
+  gate.Close(stream_.get());
+  ASSERT_EQ(Copy(array.at(), &from, stream_), cudaSuccess);
+  ASSERT_EQ(LaunchOn(stream_, 1, 1, &Add, array.at(), 2), cudaSuccess);
+  ASSERT_EQ(Copy(&to, array.at(), stream_), cudaSuccess);
+  ASSERT_EQ(cudaEventRecord(event.get(), stream_.get()), cudaSuccess);
+  EXPECT_EQ(cudaEventQuery(event.get()), cudaErrorNotReady);
+  EXPECT_EQ(cudaGetLastError(), cudaSuccess);
+  EXPECT_EQ(to, -1);
+  from = 50;  // what was not read yet is read when its turn comes
+  gate.Open();
+  ASSERT_EQ(cudaEventSynchronize(event.get()), cudaSuccess);
+  EXPECT_EQ(cudaEventQuery(event.get()), cudaSuccess);
+  EXPECT_EQ(to, 52);
+}
+
+TEST_F(StreamsTest, AStreamWaitsForAnEventOfAnotherAndNoOtherStreamDoes) {
+  const Array<int> array(1);
+  const OwnedEvent event = NewEvent(), free = NewEvent();
+  const int one = 1;
+  int seen = -1;
+  Gate gate;
+  gate.Close(stream_.get());
+  Copy(array.at(), &one, stream_);
+  cudaEventRecord(event.get(), stream_.get());
+  ASSERT_EQ(cudaStreamWaitEvent(other_.get(), event.get()), cudaSuccess);
+  Copy(&seen, array.at(), other_);
+  cudaEventRecord(free.get(), NewStream().get());
+  EXPECT_EQ(cudaEventSynchronize(free.get()), cudaSuccess);
+  EXPECT_EQ(cudaEventQuery(event.get()), cudaErrorNotReady);
+  gate.Open();
+  EXPECT_EQ(cudaStreamSynchronize(other_.get()), cudaSuccess);
+  EXPECT_EQ(seen, 1);
+}
+
+TEST_F(StreamsTest, AWaitIsForTheLastRecordBeforeItAndForNoneIfThereIsNone) {
+  const OwnedEvent event = NewEvent();
+  EXPECT_EQ(cudaEventQuery(event.get()), cudaSuccess);
+  EXPECT_EQ(cudaEventSynchronize(event.get()), cudaSuccess);
+  cudaStreamWaitEvent(other_.get(), event.get());
+  EXPECT_EQ(cudaStreamSynchronize(other_.get()), cudaSuccess);
+
+  cudaEventRecord(event.get(), stream_.get());
+  cudaStreamWaitEvent(other_.get(), event.get());
+  Gate gate;
+  gate.Close(stream_.get());
+  cudaEventRecord(event.get(), stream_.get());
+  EXPECT_EQ(cudaStreamSynchronize(other_.get()), cudaSuccess);
+  EXPECT_EQ(cudaEventQuery(event.get()), cudaErrorNotReady);
+  gate.Open();
+  EXPECT_EQ(cudaEventSynchronize(event.get()), cudaSuccess);
+}
+
+TEST_F(StreamsTest, AnEventMayGoBeforeTheWorkThatWaitsForIt) {
+  const Array<int> array(1);
+  const int one = 1;
+  int seen = -1;
+  Gate gate;
+  gate.Close(stream_.get());
+  Copy(array.at(), &one, stream_);
+  {
+    const OwnedEvent event = NewEvent();
+    cudaEventRecord(event.get(), stream_.get());
+    cudaStreamWaitEvent(other_.get(), event.get());
+  }
+  Copy(&seen, array.at(), other_);
+  gate.Open();
+  EXPECT_EQ(cudaStreamSynchronize(other_.get()), cudaSuccess);
+  EXPECT_EQ(seen, 1);
+}
+
+TEST_F(StreamsTest, AStreamThatIsDestroyedDoesItsWorkFirst) {
+  const Array<int> array(1);
+  const int one = 1;
+  Copy(array.at(), &one, stream_);
+  for (int i = 0; i < 100; ++i) LaunchOn(stream_, 1, 1, &Add, array.at(), 1);
+  stream_.reset();
+  EXPECT_EQ(array.Read(other_.get())[0], 101);
+}
+
+TEST_F(StreamsTest, TheLaunchThatIsToFailDoesAndNothingAfterItIsDone) {
+  Settings settings;
+  settings.fails_at = 3;
+  settings.error = cudaErrorIllegalAddress;
+  Configure(settings);
+  const Array<int> array(1);
+  const int zero = 0;
+  int seen = -1;
+  std::atomic<int> called = 0;
+  Copy(array.at(), &zero, stream_);
+  LaunchOn(stream_, 1, 1, &Add, array.at(), 1);
+  LaunchOn(stream_, 1, 1, &Add, array.at(), 10);
+  Copy(&seen, array.at(), stream_);
+  ASSERT_EQ(cudaStreamSynchronize(stream_.get()), cudaSuccess);
+  EXPECT_EQ(seen, 11);
+
+  LaunchOn(stream_, 1, 1, &Add, array.at(), 100);
+  Copy(&seen, array.at(), stream_);
+  cudaLaunchHostFunc(
+      stream_.get(), [](void* count) { ++*static_cast<std::atomic<int>*>(count); }, &called);
+  EXPECT_EQ(cudaStreamSynchronize(stream_.get()), cudaErrorIllegalAddress);
+  EXPECT_EQ(seen, 11);
+  EXPECT_EQ(called, 0);
+  EXPECT_EQ(Sticky(), cudaErrorIllegalAddress);
+
+  Configure({});
+  EXPECT_EQ(array.Read(stream_.get())[0], 11) << "the launch itself did nothing";
+}
+
+TEST_F(StreamsTest, OptionsOfThePluginSayWhatThereIs) {
+  ASSERT_EQ(ConfigureFrom("devices=3,memory_mb=2,driver=12040,fails_at=7,error=700,delay_us=9"),
+            absl::OkStatus());
+  const Settings& settings = CurrentSettings();
+  EXPECT_EQ(settings.devices, 3);
+  EXPECT_EQ(settings.memory_bytes, size_t{2} << 20);
+  EXPECT_EQ(settings.driver, 12040);
+  EXPECT_EQ(settings.fails_at, 7u);
+  EXPECT_EQ(settings.error, 700);
+  EXPECT_EQ(settings.delay_us, 9u);
+  ASSERT_EQ(ConfigureFrom(""), absl::OkStatus());
+  EXPECT_EQ(CurrentSettings().devices, 1);
+  EXPECT_EQ(ConfigureFrom("devices=2,speed=3"),
+            absl::InvalidArgumentError("speed=3: is no option of the fake device"));
+  EXPECT_EQ(ConfigureFrom("devices=-1"),
+            absl::InvalidArgumentError("devices=-1: is not NAME=NUMBER"));
+  EXPECT_EQ(ConfigureFrom("devices"), absl::InvalidArgumentError("devices: is not NAME=NUMBER"));
+}
+
+TEST_F(StreamsTest, ErrorsHaveCudasNamesAndTexts) {
+  EXPECT_EQ(std::string(cudaGetErrorName(cudaErrorLaunchFailure)), "cudaErrorLaunchFailure");
+  EXPECT_EQ(std::string(cudaGetErrorString(cudaErrorLaunchFailure)), "unspecified launch failure");
+  EXPECT_EQ(std::string(cudaGetErrorName(static_cast<cudaError_t>(9999))),
+            "unrecognized error code");
+}
+
+}  // namespace
+}  // namespace fake_cuda
