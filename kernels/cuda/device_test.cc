@@ -1,0 +1,282 @@
+// Devices, streams and events as their users see them, on the fake device.
+#include "kernels/cuda/device.h"
+
+#include <atomic>
+#include <cstring>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/synchronization/notification.h"
+#include "absl/time/time.h"
+#include "gtest/gtest.h"
+#include "kernels/device/device.h"
+#include "kernels/fake_cuda/control.h"
+#include "kernels/fake_cuda/testing.h"
+
+namespace strata::cuda {
+namespace {
+
+using device::Device;
+using device::Event;
+using device::Memory;
+using device::SharedMemory;
+using device::Stream;
+using fake_cuda::Configure;
+using fake_cuda::OtherProcess;
+using fake_cuda::Settings;
+
+class DeviceTest : public testing::Test {
+ protected:
+  DeviceTest() { Configure({}); }
+  ~DeviceTest() override { Configure({}); }
+
+  static std::shared_ptr<Device> Use(uint32_t index = 0) {
+    return FindDevices().value()->Use(index).value();
+  }
+  // Allocated and filled.
+  static Memory Filled(Device& device, Stream& stream, size_t bytes, uint8_t value) {
+    Memory memory = device.Allocate(bytes, "a test").value();
+    EXPECT_EQ(stream.Fill(memory.get(), value, bytes), absl::OkStatus());
+    return memory;
+  }
+  static std::vector<uint8_t> Read(Stream& stream, const Memory& memory, size_t bytes) {
+    std::vector<uint8_t> host(bytes);
+    EXPECT_EQ(stream.Copy(host.data(), memory.get(), bytes), absl::OkStatus());
+    EXPECT_EQ(stream.Synchronize(), absl::OkStatus());
+    return host;
+  }
+};
+
+// Work that waits in a stream until it is opened, or for a minute.
+class Gate {
+ public:
+  void Close(Stream& stream) {
+    EXPECT_EQ(stream.Call([this] { opens_.WaitForNotificationWithTimeout(absl::Minutes(1)); }),
+              absl::OkStatus());
+  }
+  void Open() { opens_.Notify(); }
+
+ private:
+  absl::Notification opens_;
+};
+
+TEST_F(DeviceTest, DevicesAreFoundWithWhatIsKnownOfThem) {
+  Settings settings;
+  settings.devices = 2;
+  settings.memory_bytes = size_t{3} << 30;
+  Configure(settings);
+  const auto devices = FindDevices().value();
+  EXPECT_EQ(devices->software(), "CUDA 13.0, driver for 13.0");
+  ASSERT_EQ(devices->infos().size(), 2u);
+  for (uint32_t index : {0, 1}) {
+    const device::DeviceInfo& info = devices->infos()[index];
+    EXPECT_EQ(info.index, index);
+    EXPECT_EQ(info.name, "fake device");
+    EXPECT_EQ(info.architecture, "sm_90");
+    EXPECT_EQ(info.memory_bytes, size_t{3} << 30);
+    const auto device = devices->Use(index).value();
+    EXPECT_EQ(device->info().bus, info.bus);
+    EXPECT_EQ(device->FreeBytes().value(), size_t{3} << 30);
+    EXPECT_EQ(device->Health(), absl::OkStatus());
+  }
+  EXPECT_NE(devices->infos()[0].bus, devices->infos()[1].bus);
+  EXPECT_EQ(devices->Use(2).status(), absl::NotFoundError("device 2: there are 2, from 0 on"));
+}
+
+TEST_F(DeviceTest, WhereThereIsNoneTheErrorSaysWhy) {
+  Settings settings;
+  settings.driver = 0;
+  Configure(settings);
+  EXPECT_EQ(FindDevices().status(),
+            absl::UnavailableError("no driver for CUDA devices is installed"));
+  settings.driver = 12080;
+  Configure(settings);
+  EXPECT_EQ(FindDevices().status(),
+            absl::UnavailableError("the driver is too old: it is for CUDA 12.8, this program "
+                                   "needs 13.0"));
+  settings = {};
+  settings.devices = 0;
+  Configure(settings);
+  EXPECT_EQ(FindDevices().status(), absl::UnavailableError("no CUDA-capable device is detected"));
+}
+
+TEST_F(DeviceTest, CopiesGoBetweenPinnedOrOtherHostMemoryAndDevices) {
+  Settings settings;
+  settings.devices = 2;
+  Configure(settings);
+  const size_t bytes = 10'000;
+  const auto device = Use(0), peer = Use(1);
+  const auto stream = device->NewStream(false).value();
+  const Memory pinned = device->AllocatePinned(bytes, "a test").value();
+  const Memory here = device->Allocate(bytes, "a test").value();
+  const Memory there = peer->Allocate(bytes, "a test").value();
+  std::vector<uint8_t> host(bytes, 0);
+  const Memory registered = device->Pin(host.data(), bytes).value();
+  EXPECT_EQ(registered.get(), reinterpret_cast<std::byte*>(host.data()));
+  for (size_t i = 0; i < bytes; ++i) pinned.get()[i] = static_cast<std::byte>(i % 251);
+  EXPECT_EQ(stream->Copy(here.get(), pinned.get(), bytes), absl::OkStatus());
+  EXPECT_EQ(stream->Copy(there.get(), here.get(), bytes), absl::OkStatus());
+  EXPECT_EQ(stream->Fill(there.get() + 100, 0xff, 50), absl::OkStatus());
+  EXPECT_EQ(stream->Copy(registered.get(), there.get(), bytes), absl::OkStatus());
+  EXPECT_EQ(stream->Synchronize(), absl::OkStatus());
+  for (size_t i = 0; i < bytes; ++i) {
+    ASSERT_EQ(host[i], i >= 100 && i < 150 ? 0xff : i % 251) << i;
+  }
+}
+
+TEST_F(DeviceTest, EventsTellWhenAllBeforeThemIsDone) {
+  const auto device = Use();
+  const auto stream = device->NewStream(false).value(), other = device->NewStream(true).value();
+  const auto event = device->NewEvent().value();
+  EXPECT_TRUE(event->Done().value()) << "never recorded";
+  EXPECT_EQ(event->Await(), absl::OkStatus());
+
+  Gate gate;
+  gate.Close(*stream);
+  const Memory memory = Filled(*device, *stream, 64, 3);
+  ASSERT_EQ(stream->Record(event.get()), absl::OkStatus());
+  EXPECT_FALSE(event->Done().value());
+  std::vector<uint8_t> host(64, 9);
+  ASSERT_EQ(other->Wait(*event), absl::OkStatus());
+  ASSERT_EQ(other->Copy(host.data(), memory.get(), 64), absl::OkStatus());
+  absl::Notification called;
+  ASSERT_EQ(other->Call([&] { called.Notify(); }), absl::OkStatus());
+  EXPECT_FALSE(called.HasBeenNotified());
+  EXPECT_EQ(host, std::vector<uint8_t>(64, 9));
+  gate.Open();
+  EXPECT_EQ(event->Await(), absl::OkStatus());
+  EXPECT_TRUE(event->Done().value());
+  ASSERT_TRUE(called.WaitForNotificationWithTimeout(absl::Minutes(1)));
+  EXPECT_EQ(host, std::vector<uint8_t>(64, 3));
+  EXPECT_EQ(other->Synchronize(), absl::OkStatus());
+}
+
+TEST_F(DeviceTest, StreamsOfOneDeviceWaitForEventsOfAnother) {
+  Settings settings;
+  settings.devices = 2;
+  Configure(settings);
+  const auto device = Use(0), peer = Use(1);
+  const auto stream = device->NewStream(false).value(), after = peer->NewStream(false).value();
+  auto event = device->NewEvent().value();
+  Gate gate;
+  gate.Close(*stream);
+  const Memory memory = Filled(*device, *stream, 32, 8);
+  std::vector<uint8_t> host(32);
+  ASSERT_EQ(stream->Record(event.get()), absl::OkStatus());
+  ASSERT_EQ(after->Wait(*event), absl::OkStatus());
+  ASSERT_EQ(after->Copy(host.data(), memory.get(), 32), absl::OkStatus());
+  event.reset();  // does not wait
+  gate.Open();
+  EXPECT_EQ(after->Synchronize(), absl::OkStatus());
+  EXPECT_EQ(host, std::vector<uint8_t>(32, 8));
+}
+
+TEST_F(DeviceTest, MemoryIsGivenBackWhenItsLastOwnerLetsGo) {
+  const auto device = Use();
+  Memory memory = device->Allocate(5000, "a test").value();
+  Memory second_owner = memory;
+  memory.reset();
+  EXPECT_EQ(fake_cuda::AllocatedBytes(), 5000u);
+  second_owner.reset();
+  EXPECT_EQ(fake_cuda::AllocatedBytes(), 0u);
+  EXPECT_EQ(device->FreeBytes().value(), device->info().memory_bytes);
+}
+
+TEST_F(DeviceTest, WithoutEnoughMemoryTheErrorSaysWhatForAndWhatIsFree) {
+  Settings settings;
+  settings.memory_bytes = size_t{8} << 20;
+  Configure(settings);
+  const auto device = Use();
+  const Memory most = device->Allocate(size_t{6} << 20, "a test").value();
+  EXPECT_EQ(device->Allocate(size_t{3} << 20, "the arena of rank 2").status(),
+            absl::ResourceExhaustedError("device 0: out of memory: 3.0 MiB asked for the arena of "
+                                         "rank 2, 2.0 MiB of 8.0 MiB free on the device"));
+  EXPECT_EQ(device->Health(), absl::OkStatus()) << "nothing else is wrong with it";
+  EXPECT_TRUE(device->Allocate(size_t{2} << 20, "what is left").ok());
+}
+
+TEST_F(DeviceTest, AfterAFailureAllCallsOfTheDeviceSayWhatItWas) {
+  Settings settings;
+  settings.fails_at = 2;
+  settings.error = 719;
+  Configure(settings);
+  const auto device = Use();
+  const auto stream = device->NewStream(false).value();
+  const auto event = device->NewEvent().value();
+  const std::string cause = "unspecified launch failure (cudaErrorLaunchFailure)";
+  const auto failed = [&](const std::string& call) {
+    return absl::InternalError("device 0: " + call + ": " + cause);
+  };
+  {
+    const Memory memory = Filled(*device, *stream, 400, 0);
+    auto* const x = reinterpret_cast<float*>(memory.get());
+    auto* const verdict = reinterpret_cast<device::Verdict*>(x) + 50;
+    const auto check = [&] { return device->kernels().check_finite(*stream, x, 50, verdict); };
+    ASSERT_EQ(check(), absl::OkStatus());
+    ASSERT_EQ(stream->Synchronize(), absl::OkStatus());
+    std::atomic<bool> called = false;
+    Gate gate;
+    gate.Close(*stream);
+    ASSERT_EQ(check(), absl::OkStatus()) << "it comes up later";
+    ASSERT_EQ(stream->Record(event.get()), absl::OkStatus());
+    ASSERT_EQ(stream->Call([&] { called = true; }), absl::OkStatus());
+    gate.Open();
+    EXPECT_EQ(stream->Synchronize(), failed("cudaStreamSynchronize"));
+    EXPECT_FALSE(called);
+    EXPECT_EQ(event->Await(), failed("cudaEventSynchronize"));
+    EXPECT_EQ(event->Done().status(), failed("cudaEventQuery"));
+    EXPECT_EQ(stream->Fill(x, 0, 4), failed("cudaMemsetAsync"));
+    EXPECT_EQ(check(), failed("cudaSetDevice"));
+    EXPECT_EQ(device->Health(), failed("cudaSetDevice"));
+    EXPECT_EQ(device->Allocate(1, "a test").status(), failed("cudaSetDevice"));
+    EXPECT_EQ(device->NewStream(true).status(), failed("cudaSetDevice"));
+  }
+  EXPECT_EQ(fake_cuda::AllocatedBytes(), 0u);
+}
+
+TEST_F(DeviceTest, AnotherProcessUsesMemoryThatIsShared) {
+  const auto device = Use();
+  const auto stream = device->NewStream(false).value();
+  const Memory memory = Filled(*device, *stream, 4096, 1);
+  ASSERT_EQ(stream->Synchronize(), absl::OkStatus());
+  const SharedMemory shared = device->Share(memory, 4096).value();
+  EXPECT_EQ(shared.bytes, 4096u);
+  OtherProcess other([&](OtherProcess::Line& line) {
+    const auto its_device = Use();
+    const auto its_stream = its_device->NewStream(false).value();
+    const auto opened = its_device->Open(shared);
+    const uint8_t first = opened.ok() ? Read(*its_stream, *opened, shared.bytes)[0] : 0;
+    if (opened.ok()) its_stream->Fill(opened->get() + 4000, 2, 96).IgnoreError();
+    its_stream->Synchronize().IgnoreError();
+    line.Send(&first, 1);
+  });
+  uint8_t first = 0;
+  ASSERT_TRUE(other.line().Receive(&first, 1));
+  EXPECT_EQ(first, 1);
+  EXPECT_EQ(other.End(), 0);
+  std::vector<uint8_t> expected(4096, 1);
+  std::fill(expected.begin() + 4000, expected.end(), 2);
+  EXPECT_EQ(Read(*stream, memory, 4096), expected);
+}
+
+TEST_F(DeviceTest, WhatAProcessSharedThatIsGoneCannotBeOpened) {
+  OtherProcess other([](OtherProcess::Line& line) {
+    const auto device = Use();
+    const Memory memory = device->Allocate(100, "a test").value();
+    const SharedMemory shared = device->Share(memory, 100).value();
+    line.Send(&shared, sizeof shared);
+  });
+  SharedMemory shared;
+  ASSERT_TRUE(other.line().Receive(&shared, sizeof shared));
+  EXPECT_EQ(other.End(), 0);
+  const auto device = Use();
+  EXPECT_EQ(device->Open(shared).status(),
+            absl::InternalError("device 0: cudaIpcOpenMemHandle: mapping of buffer object failed "
+                                "(cudaErrorMapBufferObjectFailed)"));
+  EXPECT_EQ(device->Health(), absl::OkStatus());
+  EXPECT_EQ(fake_cuda::OpenedBytes(), 0u);
+}
+
+}  // namespace
+}  // namespace strata::cuda
