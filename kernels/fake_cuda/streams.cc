@@ -101,33 +101,37 @@ void FakeStream::Add(std::function<void()> work) {
   work_.push_back(std::move(work));
 }
 
-void FakeStream::Drain() {
+bool FakeStream::DoNext(const absl::Condition& due) {
+  std::function<void()> work;
+  {
+    const absl::MutexLock lock(&mutex_);
+    mutex_.Await(due);
+    if (work_.empty()) return false;
+    work = std::move(work_.front());
+    work_.pop_front();
+    busy_ = true;
+  }
+  std::exchange(work, nullptr)();
   const absl::MutexLock lock(&mutex_);
-  const auto idle = [this] {
+  busy_ = false;
+  return true;
+}
+
+// Does what is left itself: on a busy host, waking another thread takes longer than most work.
+void FakeStream::Drain() {
+  const auto due = [this] {
     mutex_.AssertHeld();
-    return work_.empty() && !busy_;
+    return !busy_;
   };
-  mutex_.Await(absl::Condition(&idle));
+  while (DoNext(absl::Condition(&due))) continue;
 }
 
 void FakeStream::Run() {
   const auto due = [this] {
     mutex_.AssertHeld();
-    return !work_.empty() || ends_;
+    return !busy_ && (!work_.empty() || ends_);
   };
-  while (true) {
-    std::function<void()> work;
-    {
-      const absl::MutexLock lock(&mutex_);
-      busy_ = false;
-      mutex_.Await(absl::Condition(&due));
-      if (work_.empty()) return;
-      work = std::move(work_.front());
-      work_.pop_front();
-      busy_ = true;
-    }
-    work();
-  }
+  while (DoNext(absl::Condition(&due))) continue;
 }
 
 cudaError_t cudaGetLastError() { return std::exchange(fake_cuda::last_error, fake_cuda::Sticky()); }

@@ -34,7 +34,7 @@ struct FakeEvent {
   std::shared_ptr<Counts> counts = std::make_shared<Counts>();
 };
 
-// A thread that does one piece of work after another.
+// Work, done one piece after another, by a thread of its own or by whoever waits for it.
 struct FakeStream {
  public:
   FakeStream();
@@ -45,6 +45,8 @@ struct FakeStream {
   void Drain();
 
  private:
+  // Takes the first piece of work and does it, once `due`; false: there is none.
+  bool DoNext(const absl::Condition& due);
   void Run();
 
   absl::Mutex mutex_;
