@@ -1,6 +1,7 @@
 #ifndef STRATA_KERNELS_FAKE_CUDA_BUILTINS_H_
 #define STRATA_KERNELS_FAKE_CUDA_BUILTINS_H_
 
+#include <algorithm>
 #include <bit>
 #include <cmath>
 #include <cstdint>
@@ -61,6 +62,10 @@ inline unsigned __reduce_add_sync(unsigned, unsigned value) {
   const auto& words = fake_cuda::WarpExchange(value);
   return static_cast<unsigned>(std::accumulate(words.begin(), words.end(), uint64_t{0}));
 }
+inline unsigned __reduce_max_sync(unsigned, unsigned value) {
+  const auto& words = fake_cuda::WarpExchange(value);
+  return static_cast<unsigned>(*std::max_element(words.begin(), words.end()));
+}
 
 // Blocks come one after another, and a fiber goes on until it waits: nothing comes between.
 template <typename T>
@@ -97,6 +102,10 @@ T __ldcs(const T* at) {
 }
 template <typename T>
 void __stcs(T* at, T value) {
+  *at = value;
+}
+template <typename T>
+void __stcg(T* at, T value) {
   *at = value;
 }
 
