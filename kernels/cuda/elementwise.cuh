@@ -17,6 +17,8 @@ namespace strata::cuda {
 
 inline constexpr unsigned kThreads = 256;
 inline constexpr unsigned kBlocksPerMultiprocessor = 8;
+inline constexpr unsigned kLanes = 32;  // of a warp
+inline constexpr unsigned kAllLanes = 0xffffffff;
 
 // Blocks for `items`, each of which one thread takes at a time, in strides over the grid.
 inline dim3 BlocksFor(const CudaStream& stream, size_t items) {
@@ -40,6 +42,38 @@ __device__ __forceinline__ size_t FirstItem() {
 }
 __device__ __forceinline__ size_t ItemStride() {
   return static_cast<size_t>(gridDim.x) * blockDim.x;
+}
+
+// An item of a vector, a float or a float4, element by element.
+template <typename T>
+inline constexpr unsigned kElements = sizeof(T) / sizeof(float);
+template <typename T>
+__device__ __forceinline__ float& Element(T& of, unsigned j) {
+  return reinterpret_cast<float*>(&of)[j];
+}
+template <typename T>
+__device__ __forceinline__ float Element(const T& of, unsigned j) {
+  return reinterpret_cast<const float*>(&of)[j];
+}
+
+// The item whose first element is vector[at].
+template <typename T>
+__device__ __forceinline__ T Read(const float* vector, size_t at) {
+  return *reinterpret_cast<const T*>(vector + at);
+}
+template <typename T>
+__device__ __forceinline__ void Write(T value, float* vector, size_t at) {
+  *reinterpret_cast<T*>(vector + at) = value;
+}
+
+// Calls each(T(), at) for the items that begin at elements `at` of n, and each(float(), at) for the
+// elements behind the last of them.
+template <typename T, typename Each>
+__device__ __forceinline__ void ForEachItem(size_t n, Each each) {
+  const size_t items = n / kElements<T>;
+  for (size_t i = FirstItem(); i < items; i += ItemStride()) each(T(), i * kElements<T>);
+  const size_t done = items * kElements<T>;
+  for (size_t i = done + FirstItem(); i < n; i += ItemStride()) each(float(), i);
 }
 
 __device__ __forceinline__ bool IsFinite(float x) {

@@ -1,13 +1,22 @@
+#include "kernels/cuda/compensate.h"
+#include "kernels/cuda/dense_codecs.h"
 #include "kernels/cuda/device.h"
+#include "kernels/cuda/optimize.h"
 #include "kernels/cuda/sparse.h"
 #include "kernels/cuda/sum.h"
 
 namespace strata::cuda {
 
 const device::DeviceKernels& Kernels() {
-  static constexpr device::DeviceKernels kKernels = {
+  static const device::DeviceKernels kKernels = {
       .sum = Sum,
+      .optimize = Optimize,
+      .compensate = Compensate,
       .check_finite = CheckFinite,
+      .float16 = Float16Codec(),
+      .bfloat16 = BFloat16Codec(),
+      .int8 = Int8Codec(),
+      .one_bit = OneBitCodec(),
       .sparse = {Accumulate, Select, Sample, Count, SelectBetween, Keep, IndicesAscend, AddSparse},
   };
   return kKernels;

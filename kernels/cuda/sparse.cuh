@@ -6,9 +6,7 @@
 // What kernels for sparse payloads share: what they choose from, and what they choose.
 namespace strata::cuda {
 
-inline constexpr unsigned kLanes = 32;
 inline constexpr unsigned kWarps = kThreads / kLanes;
-inline constexpr unsigned kAllLanes = 0xffffffff;
 inline constexpr uint32_t kMagnitude = 0x7fffffff;
 
 // Magnitudes that are asked for: from `low` on, `width` of them.
