@@ -26,6 +26,9 @@ using fake_cuda::Configure;
 using fake_cuda::OtherProcess;
 using fake_cuda::Settings;
 
+// Long enough for a stream that does not wait though it should; one that does never ends it early.
+constexpr absl::Duration kWithoutWaiting = absl::Milliseconds(100);
+
 class DeviceTest : public testing::Test {
  protected:
   DeviceTest() { Configure({}); }
@@ -142,7 +145,7 @@ TEST_F(DeviceTest, EventsTellWhenAllBeforeThemIsDone) {
   ASSERT_EQ(other->Copy(host.data(), memory.get(), 64), absl::OkStatus());
   absl::Notification called;
   ASSERT_EQ(other->Call([&] { called.Notify(); }), absl::OkStatus());
-  EXPECT_FALSE(called.HasBeenNotified());
+  EXPECT_FALSE(called.WaitForNotificationWithTimeout(kWithoutWaiting));
   EXPECT_EQ(host, std::vector<uint8_t>(64, 9));
   gate.Open();
   EXPECT_EQ(event->Await(), absl::OkStatus());
@@ -166,7 +169,10 @@ TEST_F(DeviceTest, StreamsOfOneDeviceWaitForEventsOfAnother) {
   ASSERT_EQ(stream->Record(event.get()), absl::OkStatus());
   ASSERT_EQ(after->Wait(*event), absl::OkStatus());
   ASSERT_EQ(after->Copy(host.data(), memory.get(), 32), absl::OkStatus());
+  absl::Notification called;
+  ASSERT_EQ(after->Call([&] { called.Notify(); }), absl::OkStatus());
   event.reset();  // does not wait
+  EXPECT_FALSE(called.WaitForNotificationWithTimeout(kWithoutWaiting));
   gate.Open();
   EXPECT_EQ(after->Synchronize(), absl::OkStatus());
   EXPECT_EQ(host, std::vector<uint8_t>(32, 8));

@@ -203,9 +203,9 @@ struct Padded {
   unsigned* out;
   unsigned value;  // and four bytes that nothing is said of
 };
+#if __has_builtin(__builtin_clear_padding)
 __global__ void StoreOne(Padded padded) { *padded.out = padded.value; }
 
-#if __has_builtin(__builtin_clear_padding)
 TEST_F(ExecutionTest, PaddingOfAnArgumentIsNoAddress) {
   Array<unsigned> out(1);
   uint64_t freed = 0;

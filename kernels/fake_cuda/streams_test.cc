@@ -59,6 +59,12 @@ TEST_F(StreamsTest, AStreamWaitsForAnEventOfAnotherAndNoOtherStreamDoes) {
   cudaEventRecord(event.get(), stream_.get());
   ASSERT_EQ(cudaStreamWaitEvent(other_.get(), event.get()), cudaSuccess);
   Copy(&seen, array.at(), other_);
+  absl::Notification called;
+  cudaLaunchHostFunc(
+      other_.get(), [](void* called) { static_cast<absl::Notification*>(called)->Notify(); },
+      &called);
+  // Long enough for a stream that does not wait though it should.
+  EXPECT_FALSE(called.WaitForNotificationWithTimeout(absl::Milliseconds(100)));
   cudaEventRecord(free.get(), NewStream().get());
   EXPECT_EQ(cudaEventSynchronize(free.get()), cudaSuccess);
   EXPECT_EQ(cudaEventQuery(event.get()), cudaErrorNotReady);
