@@ -1,5 +1,4 @@
 #include <algorithm>
-#include <array>
 #include <cctype>
 #include <cmath>
 #include <set>
@@ -9,22 +8,21 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
+#include "common/job/check_data.h"
 #include "common/job/check_optimizer.h"
 #include "common/job/consistency.h"
 #include "common/job/encoding.h"
 #include "common/job/job.h"
 #include "common/job/number_check.h"
+#include "common/job/zoo.h"
 #include "common/limits/limits.h"
 
 namespace strata {
 namespace {
 
 constexpr uint32_t kRanksMax = 1024;
-constexpr uint32_t kBatchMax = 65536;
 constexpr uint32_t kDelayMsMax = 60'000;
 constexpr double kSlowMax = 1000;
-constexpr uint64_t kSampleElementsMax = 1 << 24;
-constexpr std::array<const char*, 4> kZoo = {"mlp", "lenet5", "cnn", "resnet8"};
 
 absl::Status CheckName(const std::string& name) {
   const bool characters = std::all_of(name.begin(), name.end(), [](unsigned char c) {
@@ -41,9 +39,9 @@ absl::Status CheckWork(const proto::Job& job) {
     case proto::Job::WORK_NOT_SET:
       return Refuse("model, program: one of them is required");
     case proto::Job::kModel:
-      if (std::find(kZoo.begin(), kZoo.end(), job.model().zoo()) == kZoo.end()) {
+      if (std::find(ZooNames().begin(), ZooNames().end(), job.model().zoo()) == ZooNames().end()) {
         return Refuse(absl::StrFormat("model.zoo: \"%s\" is not one of %s", job.model().zoo(),
-                                      absl::StrJoin(kZoo, ", ")));
+                                      absl::StrJoin(ZooNames(), ", ")));
       }
       if (!job.has_data()) return Refuse("data: is required with model");
       return absl::OkStatus();
@@ -53,51 +51,6 @@ absl::Status CheckWork(const proto::Job& job) {
       return absl::OkStatus();
   }
   return absl::OkStatus();
-}
-
-absl::Status CheckSynthetic(const proto::Synthetic& data) {
-  const absl::Status sizes = All({InRange("data.synthetic.classes", data.classes(), 2, 65536),
-                                  InRange("data.synthetic.channels", data.channels(), 1, 65536),
-                                  InRange("data.synthetic.height", data.height(), 1, 65536),
-                                  InRange("data.synthetic.width", data.width(), 1, 65536)});
-  if (!sizes.ok()) return sizes;
-  const uint64_t elements = static_cast<uint64_t>(data.channels()) * data.height() * data.width();
-  return InRange("data.synthetic: channels * height * width", elements, 1, kSampleElementsMax);
-}
-
-// A whole batch of every rank must fit into an epoch, where its size is known from the job alone.
-absl::Status CheckEpochHoldsABatch(const proto::Job& job) {
-  const proto::Data& data = job.data();
-  uint64_t samples = data.limit_train();
-  const char* field = "data.limit_train";
-  if (data.has_synthetic() && (samples == 0 || data.synthetic().train_samples() < samples)) {
-    samples = data.synthetic().train_samples();
-    field = "data.synthetic.train_samples";
-  }
-  const uint64_t batch = static_cast<uint64_t>(data.batch_per_rank()) * job.ranks();
-  if (samples == 0 || samples >= batch) return absl::OkStatus();
-  return Refuse(absl::StrFormat("%s: %d is less than one step of all ranks (%d x %d = %d)", field,
-                                samples, job.ranks(), data.batch_per_rank(), batch));
-}
-
-absl::Status CheckData(const proto::Job& job) {
-  if (!job.has_data()) return absl::OkStatus();
-  const absl::Status batch =
-      InRange("data.batch_per_rank", job.data().batch_per_rank(), 1, kBatchMax);
-  if (!batch.ok()) return batch;
-  switch (job.data().source_case()) {
-    case proto::Data::SOURCE_NOT_SET:
-      return Refuse("data.idx, data.synthetic: one of them is required");
-    case proto::Data::kIdx:
-      if (job.data().idx().dir().empty()) return Refuse("data.idx.dir: is required");
-      break;
-    case proto::Data::kSynthetic: {
-      const absl::Status synthetic = CheckSynthetic(job.data().synthetic());
-      if (!synthetic.ok()) return synthetic;
-      break;
-    }
-  }
-  return CheckEpochHoldsABatch(job);
 }
 
 absl::Status CheckStep(const proto::Step& step) {

@@ -97,6 +97,19 @@ TEST(ValidateJob, AcceptsNodesThatClipWhatTheyEncode) {
   }
 }
 
+TEST(FillDefaults, MakesSyntheticImageNetLikeImageNet) {
+  const proto::Job job = With({"model.zoo=resnet50", "data.synthetic_imagenet={}"});
+  EXPECT_EQ(job.data().synthetic_imagenet().classes(), 1000);
+  EXPECT_EQ(job.data().synthetic_imagenet().size(), 224);
+  EXPECT_EQ(job.data().synthetic_imagenet().train_samples(), 1281167);
+  EXPECT_EQ(job.data().synthetic_imagenet().test_samples(), 512);
+  EXPECT_EQ(ValidateJob(job), absl::OkStatus());
+}
+
+TEST(ValidateJob, LeavesImagesOfIdxFilesToTheRankThatReadsThem) {
+  EXPECT_EQ(ValidateJob(With({"model.zoo=vgg16", "data.idx.dir=/d"})), absl::OkStatus());
+}
+
 struct BadJob {
   std::vector<std::string> settings;
   std::string error;
@@ -116,7 +129,18 @@ INSTANTIATE_TEST_SUITE_P(
         BadJob{{"name="}, "name: is required"},
         BadJob{{"name=a/b"},
                "name: \"a/b\" is not 1 to 64 letters, digits, '.', '_' and '-' (not '.' first)"},
-        BadJob{{"model.zoo=vgg"}, "model.zoo: \"vgg\" is not one of mlp, lenet5, cnn, resnet8"},
+        BadJob{{"model.zoo=vgg"},
+               "model.zoo: \"vgg\" is not one of mlp, lenet5, cnn, resnet8, resnet20, alexnet, "
+               "vgg16, googlenet, resnet50"},
+        BadJob{{"model.zoo=vgg16"},
+               "model vgg16 does not fit data.synthetic (images of 1 x 28 x 28, 10 classes): it "
+               "needs at least 32 x 32"},
+        BadJob{{"model.zoo=alexnet", "data.cifar10.dir=/d"},
+               "model alexnet does not fit data.cifar10 (images of 3 x 32 x 32, 10 classes): it "
+               "needs at least 63 x 63"},
+        BadJob{{"model.zoo=lenet5", "data.synthetic_imagenet={}"},
+               "model lenet5 does not fit data.synthetic_imagenet (images of 3 x 224 x 224, 1000 "
+               "classes): it needs 1 x 28 x 28 and 10 classes"},
         BadJob{{"ranks=1025"}, "ranks: 1025 is not in 1 to 1024"},
         BadJob{{"ranks_per_node=2000"}, "ranks_per_node: 2000 is not in 0 to 1024"},
         BadJob{{"window=1"}, "window: 1 is not in 2 to 64"},
@@ -142,8 +166,20 @@ INSTANTIATE_TEST_SUITE_P(
                "placement: belongs to exchange: PARAMETER_SERVER"},
         BadJob{{"exchange=NONE", "ranks=2"}, "ranks: 2, but exchange: NONE needs ranks: 1"},
         BadJob{{"data.batch_per_rank=65537"}, "data.batch_per_rank: 65537 is not in 1 to 65536"},
-        BadJob{{"data={}"}, "data.idx, data.synthetic: one of them is required"},
+        BadJob{{"data={}"},
+               "data.idx, data.synthetic, data.cifar10, data.synthetic_imagenet: one of them is "
+               "required"},
         BadJob{{"data.idx={}"}, "data.idx.dir: is required"},
+        BadJob{{"data.cifar10={}"}, "data.cifar10.dir: is required"},
+        BadJob{{"data.synthetic_imagenet.size=15"},
+               "data.synthetic_imagenet.size: 15 is not in 16 to 1024"},
+        BadJob{{"data.synthetic_imagenet.classes=65537"},
+               "data.synthetic_imagenet.classes: 65537 is not in 2 to 65536"},
+        BadJob{{"data.synthetic_imagenet.train_samples=67108865"},
+               "data.synthetic_imagenet.train_samples: 67108865 is not in 1 to 67108864"},
+        BadJob{{"data.synthetic_imagenet.train_samples=63"},
+               "data.synthetic_imagenet.train_samples: 63 is less than one step of all ranks "
+               "(1 x 64 = 64)"},
         BadJob{{"data.synthetic.classes=1"}, "data.synthetic.classes: 1 is not in 2 to 65536"},
         BadJob{{"data.synthetic.height=60000", "data.synthetic.width=60000"},
                "data.synthetic: channels * height * width: 3600000000 is not in 1 to 16777216"},

@@ -19,6 +19,13 @@ void FillSynthetic(proto::Synthetic* data) {
   if (data->test_samples() == 0) data->set_test_samples(512);
 }
 
+void FillSyntheticImageNet(proto::SyntheticImageNet* data) {
+  if (data->classes() == 0) data->set_classes(1000);
+  if (data->size() == 0) data->set_size(224);
+  if (data->train_samples() == 0) data->set_train_samples(1281167);
+  if (data->test_samples() == 0) data->set_test_samples(512);
+}
+
 template <typename MomentumKind>
 void FillMomentum(MomentumKind* optimizer) {
   if (!optimizer->has_momentum()) optimizer->set_momentum(kMomentum);
@@ -86,6 +93,9 @@ void FillDefaults(proto::Job* job) {
     proto::Data* data = job->mutable_data();
     if (data->batch_per_rank() == 0) data->set_batch_per_rank(64);
     if (data->has_synthetic()) FillSynthetic(data->mutable_synthetic());
+    if (data->has_synthetic_imagenet()) {
+      FillSyntheticImageNet(data->mutable_synthetic_imagenet());
+    }
   }
   FillEncodings(job);
   // DGC's momentum is on the nodes.

@@ -52,7 +52,9 @@ absl::Status VirtualRunner::Check(const RunPlan& plan) {
 
 absl::Status VirtualRunner::Load(const proto::Job& job) {
   std::string wanted = job.data().SerializeAsString();
-  if (job.data().has_synthetic()) absl::StrAppend(&wanted, " seed ", job.seed());
+  if (job.data().has_synthetic() || job.data().has_synthetic_imagenet()) {
+    absl::StrAppend(&wanted, " seed ", job.seed());
+  }
   if (data_ != nullptr && wanted == loaded_) return absl::OkStatus();
   data_ = nullptr;
   absl::StatusOr<std::shared_ptr<const TrainingData>> data = LoadTrainingData(job);

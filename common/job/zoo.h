@@ -1,0 +1,28 @@
+#ifndef STRATA_COMMON_JOB_ZOO_H_
+#define STRATA_COMMON_JOB_ZOO_H_
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+
+namespace strata {
+
+// What a data set's images are.
+struct ImageShape {
+  uint32_t channels = 0, height = 0, width = 0;
+  uint32_t classes = 0;
+};
+
+// The models that a job may name; what they are made of says worker/nn/models.
+const std::vector<std::string>& ZooNames();
+
+// Whether a model takes such images. `data` names the data set in the error. Errors: NotFound (no
+// such model, naming those that are); InvalidArgument (both shapes), one line each.
+absl::Status CheckZooInput(const std::string& model, const std::string& data,
+                           const ImageShape& shape);
+
+}  // namespace strata
+
+#endif  // STRATA_COMMON_JOB_ZOO_H_
