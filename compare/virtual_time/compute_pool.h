@@ -25,7 +25,7 @@ class ComputePool {
   struct Worker {
     std::unique_ptr<worker::Network> network;
     std::vector<float> images;
-    std::vector<uint8_t> labels;
+    std::vector<uint16_t> labels;
   };
   using Task = std::function<void(Worker* worker)>;
   using Ticket = std::shared_ptr<absl::Notification>;

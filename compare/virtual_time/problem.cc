@@ -7,6 +7,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "worker/data/sampler.h"
+#include "worker/nn/models/zoo.h"
+#include "worker/nn/onednn/network.h"
 #include "worker/trainer/batch_statistics.h"
 
 namespace strata::compare {
@@ -32,7 +34,7 @@ absl::StatusOr<std::unique_ptr<Problem>> Problem::Create(const proto::Job& job,
 absl::Status Problem::Build() {
   const worker::Dataset& train = data_->sets.train;
   auto model = worker::MakeModel(job_.model().zoo(), {train.channels, train.height, train.width},
-                                 train.classes);
+                                 train.classes, train.name);
   if (!model.ok()) return model.status();
   model_ = *std::move(model);
   auto plan = worker::StepPlanOf(job_, train.size(), job_.ranks());
@@ -135,7 +137,8 @@ absl::Status RankCompute::Compute(ComputePool::Worker* worker) {
   const TrainingData& data = problem_->data();
   const uint64_t seed = problem_->job().seed();
   if (worker->network == nullptr) {
-    auto network = worker::Network::Create(problem_->model(), {.batch = plan.batch, .seed = seed});
+    auto network =
+        worker::CreateOneDnnNetwork(problem_->model(), {.batch = plan.batch, .seed = seed});
     if (!network.ok()) return network.status();
     worker->network = *std::move(network);
     worker->images.resize(plan.batch * data.sets.train.PixelsPerImage());

@@ -19,7 +19,8 @@ double CostOf(const worker::LayerSpec& layer, const LayerShape& shape) {
     return static_cast<double>(shape.output.Elements()) * shape.input.Elements();
   }
   if (std::holds_alternative<worker::Flatten>(layer.kind) ||
-      std::holds_alternative<worker::Fork>(layer.kind)) {
+      std::holds_alternative<worker::Fork>(layer.kind) ||
+      std::holds_alternative<worker::Branch>(layer.kind)) {
     return 0;
   }
   return 2.0 * static_cast<double>(shape.input.Elements());

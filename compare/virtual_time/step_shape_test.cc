@@ -30,8 +30,11 @@ TEST(StepShape, SharesAreThoseOfMultiplications) {
 }
 
 TEST(StepShape, AllModelsOfTheZooHaveOne) {
-  for (const char* name : {"mlp", "lenet5", "cnn", "resnet8"}) {
-    const auto model = worker::MakeModel(name, {1, 28, 28}, 10);
+  for (const char* name : {"mlp", "lenet5", "cnn", "resnet8", "resnet20", "alexnet", "vgg16",
+                           "googlenet", "resnet50"}) {
+    const bool is_small = std::string(name) == "lenet5";
+    const auto model =
+        worker::MakeModel(name, is_small ? worker::Shape{1, 28, 28} : worker::Shape{3, 64, 64}, 10);
     ASSERT_EQ(model.status(), absl::OkStatus());
     const auto stages = StagesOf(*model);
     ASSERT_EQ(stages.status(), absl::OkStatus());

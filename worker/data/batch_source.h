@@ -14,7 +14,7 @@ namespace strata::worker {
 
 struct Batch {
   std::vector<float> images;  // batch x channels x height x width
-  std::vector<uint8_t> labels;
+  std::vector<uint16_t> labels;
 };
 
 // One rank's batches in order, the next one prepared on a thread of its own while the current one

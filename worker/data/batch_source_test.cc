@@ -19,7 +19,7 @@ Dataset Numbered() {
   data.classes = 50;
   for (int i = 0; i < 50; ++i) {
     data.pixels.push_back(static_cast<uint8_t>(i));
-    data.labels.push_back(static_cast<uint8_t>(i));
+    data.labels.push_back(static_cast<uint16_t>(i));
   }
   return data;
 }

@@ -130,7 +130,7 @@ absl::StatusOr<Dataset> ReadPair(const std::string& images_path, const std::stri
   data.width = images->dimensions[2];
   data.classes = kIdxClasses;
   data.pixels = std::move(images->values);
-  data.labels = std::move(labels->values);
+  data.labels.assign(labels->values.begin(), labels->values.end());
   return data;
 }
 

@@ -185,26 +185,5 @@ TEST_F(IdxTest, TrainingSamplesAreCountedAsTheyWouldBeLoaded) {
   EXPECT_EQ(*CountTrainingSamples(config), 4096u);
 }
 
-TEST(Normalisation, GivesZeroMeanAndUnitDeviation) {
-  Dataset data;
-  data.channels = data.height = 1;
-  data.width = 2;
-  data.classes = 2;
-  data.pixels = {0, 10, 20, 30};
-  data.labels = {0, 1};
-  const Normalisation normalisation = Normalisation::Of(data);
-  float images[4];
-  uint8_t labels[2];
-  FillBatch(data, normalisation, {1, 0}, images, labels);
-  // Deviation of 0, 10, 20, 30: the root of 125.
-  const float unit = 11.18034f;
-  EXPECT_NEAR(images[0], 5 / unit, 1e-5);
-  EXPECT_NEAR(images[1], 15 / unit, 1e-5);
-  EXPECT_NEAR(images[2], -15 / unit, 1e-5);
-  EXPECT_NEAR(images[3], -5 / unit, 1e-5);
-  EXPECT_EQ(labels[0], 1);
-  EXPECT_EQ(labels[1], 0);
-}
-
 }  // namespace
 }  // namespace strata::worker

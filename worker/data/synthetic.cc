@@ -23,7 +23,7 @@ Dataset MakeSamples(const Dataset& shape, const std::vector<uint8_t>& patterns, 
   for (uint64_t sample = 0; sample < samples; ++sample) {
     const uint64_t sample_key = RandomKey(key, sample);
     const uint64_t label = RandomBelow(sample_key, ~uint64_t{0}, shape.classes);
-    data.labels[sample] = static_cast<uint8_t>(label);
+    data.labels[sample] = static_cast<uint16_t>(label);
     for (size_t p = 0; p < pixels; ++p) {
       // Four uniform bytes: a bell-shaped noise of standard deviation 74 after the subtraction.
       const uint64_t bits = RandomBits(sample_key, p);
@@ -48,9 +48,9 @@ absl::StatusOr<TrainAndTest> MakeSynthetic(const proto::Synthetic& config, uint6
   shape.width = config.width() == 0 ? 28 : config.width();
   const uint64_t train = SyntheticTrainingSamples(config);
   const uint64_t test = config.test_samples() == 0 ? 512 : config.test_samples();
-  if (shape.classes < 2 || shape.classes > 256) {
+  if (shape.classes < 2 || shape.classes > 65536) {
     return absl::InvalidArgumentError(
-        absl::StrCat("data.synthetic.classes is ", shape.classes, ": 2 to 256 are possible"));
+        absl::StrCat("data.synthetic.classes is ", shape.classes, ": 2 to 65536 are possible"));
   }
   if (shape.channels > 4096 || shape.height > 4096 || shape.width > 4096) {
     return absl::InvalidArgumentError(absl::StrCat("data.synthetic: images of ", shape.channels,
@@ -59,7 +59,7 @@ absl::StatusOr<TrainAndTest> MakeSynthetic(const proto::Synthetic& config, uint6
   }
   const uint64_t image_bytes = shape.PixelsPerImage();
   if (image_bytes > kBytesMax / 256 || train > kBytesMax / image_bytes ||
-      test > kBytesMax / image_bytes) {
+      test > kBytesMax / image_bytes || shape.classes > kBytesMax / image_bytes) {
     return absl::InvalidArgumentError(
         absl::StrCat("data.synthetic: more than ", kBytesMax, " bytes of images"));
   }

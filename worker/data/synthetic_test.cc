@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <limits>
 #include <set>
@@ -27,6 +28,16 @@ TEST(Synthetic, TheSeedDecidesEveryBit) {
   EXPECT_EQ(a->train.pixels, b->train.pixels);
   EXPECT_EQ(a->test.labels, b->test.labels);
   EXPECT_NE(a->train.pixels, c->train.pixels);
+}
+
+TEST(Synthetic, HasMoreClassesThanAByteCounts) {
+  proto::Synthetic config;
+  config.set_classes(1000);
+  config.set_height(2);
+  config.set_width(2);
+  auto data = MakeSynthetic(config, 1);
+  ASSERT_TRUE(data.ok()) << data.status();
+  EXPECT_GT(*std::max_element(data->train.labels.begin(), data->train.labels.end()), 900);
 }
 
 TEST(Synthetic, TrainAndTestShareTheirClasses) {
@@ -63,11 +74,16 @@ TEST(Synthetic, ImpossibleSizesAreRefusedByName) {
   config.set_classes(1);
   auto data = MakeSynthetic(config, 1);
   EXPECT_EQ(data.status().code(), absl::StatusCode::kInvalidArgument);
-  EXPECT_EQ(data.status().message(), "data.synthetic.classes is 1: 2 to 256 are possible");
+  EXPECT_EQ(data.status().message(), "data.synthetic.classes is 1: 2 to 65536 are possible");
   config.set_classes(2);
   config.set_train_samples(uint64_t{1} << 60);
   EXPECT_EQ(MakeSynthetic(config, 1).status().code(), absl::StatusCode::kInvalidArgument);
   config.set_train_samples(10);
+  config.set_classes(65536);
+  config.set_height(4096);  // patterns of 65,536 classes would need more than 2 GiB
+  config.set_width(16);
+  EXPECT_EQ(MakeSynthetic(config, 1).status().code(), absl::StatusCode::kInvalidArgument);
+  config.set_classes(2);
   config.set_height(1u << 31);
   EXPECT_EQ(MakeSynthetic(config, 1).status().code(), absl::StatusCode::kInvalidArgument);
 }

@@ -4,14 +4,14 @@
 #include <memory>
 #include <vector>
 
-#include "worker/nn/network.h"
+#include "worker/nn/onednn/network.h"
 
 namespace strata::worker {
 
 // A network together with memory of its own for weights, gradients and buffers, for tests.
 struct BoundNetwork {
   BoundNetwork(const ModelSpec& model, const Network::Options& options, uint64_t seed = 1)
-      : network(Network::Create(model, options).value()) {
+      : network(CreateOneDnnNetwork(model, options).value()) {
     for (const TensorSpec& tensor : WeightsOf(model)) {
       weights.emplace_back(tensor.Elements());
       Initialize(tensor, seed, weights.size() - 1, absl::MakeSpan(weights.back()));
@@ -24,7 +24,7 @@ struct BoundNetwork {
   }
 
   // One pass each; returns the loss.
-  double Forward(const std::vector<float>& images, const std::vector<uint8_t>& labels,
+  double Forward(const std::vector<float>& images, const std::vector<uint16_t>& labels,
                  uint64_t step = 0) {
     const auto nothing = [](int) { return absl::OkStatus(); };
     if (!network->Forward(images.data(), step, nothing).ok()) return -1;

@@ -8,111 +8,14 @@
 #include <vector>
 
 #include "worker/nn/bound_network.h"
+#include "worker/nn/layer_cases.h"
 #include "worker/nn/reference_network.h"
 #include "worker/random/random.h"
 
 namespace strata::worker {
 namespace {
 
-struct Case {
-  std::string name;
-  Shape input;
-  std::vector<LayerSpec> layers;
-  uint32_t batch = 3;
-};
-
-void PrintTo(const Case& value, std::ostream* out) { *out << value.name; }
-
-std::vector<Case> Cases() {
-  const Shape plane{2, 6, 5};
-  const LayerSpec flatten{"flatten", Flatten{}}, last{"last", InnerProduct{4}};
-  const LayerSpec mix{"mix", Convolution{.outputs = 3, .kernel = 3, .padding = 1}};
-  const LayerSpec wide{"wide", Convolution{.outputs = 32, .kernel = 3, .padding = 1}};
-  return {
-      {"InnerProduct", {7, 1, 1}, {flatten, {"a", InnerProduct{5}}, last}},
-      {"InnerProductOnPlanes", plane, {{"a", InnerProduct{5}}, last}},
-      {"InnerProductOnBlockedPlanes", plane, {wide, {"a", InnerProduct{5}}, last}},
-      {"Convolution", plane, {mix, {"a", Convolution{.outputs = 5, .kernel = 3}}, flatten, last}},
-      {"ConvolutionWide",
-       {16, 9, 9},
-       {wide, {"a", Convolution{.outputs = 16, .kernel = 5, .padding = 2}}, flatten, last}},
-      {"ConvolutionWithoutBias",
-       plane,
-       {{"a", Convolution{.outputs = 4, .kernel = 2, .padding = 1, .bias = false}}, flatten, last}},
-      {"ConvolutionLikeLeNets",
-       {1, 12, 12},
-       {{"a", Convolution{.outputs = 6, .kernel = 5, .padding = 2}},
-        {"pool", MaxPool{}},
-        {"b", Convolution{.outputs = 16, .kernel = 5}},
-        flatten,
-        last}},
-      {"MaxPool", plane, {mix, {"a", MaxPool{}}, flatten, last}},
-      {"MaxPoolOverlapping", plane, {wide, {"a", MaxPool{3, 2}}, flatten, last}},
-      {"AveragePool", plane, {mix, {"a", AveragePool{}}, flatten, last}},
-      {"AveragePoolOverlapping", plane, {wide, {"a", AveragePool{3, 1}}, flatten, last}},
-      {"Relu", plane, {mix, {"a", Relu{}}, flatten, last}},
-      {"ReluFirst", plane, {{"a", Relu{}}, flatten, last}},
-      {"ReluOnFlattenedImages", plane, {flatten, {"a", Relu{}}, last}},
-      {"BatchNorm", plane, {mix, {"a", BatchNorm{}}, flatten, last}},
-      {"BatchNormWide", plane, {wide, {"a", BatchNorm{}}, {"r", Relu{}}, flatten, last}},
-      {"BatchNormFirst", plane, {{"a", BatchNorm{}}, flatten, last}},
-      {"ConvolutionWithStride",
-       plane,
-       {{"a", Convolution{.outputs = 4, .kernel = 3, .padding = 1, .stride = 2}}, flatten, last}},
-      {"ConvolutionWideWithStride",
-       {3, 8, 9},
-       {wide,
-        {"a", Convolution{.outputs = 16, .kernel = 3, .padding = 1, .stride = 2}},
-        flatten,
-        last}},
-      {"Flatten", plane, {wide, flatten, {"a", InnerProduct{6}}, {"r", Relu{}}, last}},
-  };
-}
-
-std::vector<Case> ResidualCases() {
-  const Shape plane{2, 6, 5};
-  const LayerSpec flatten{"flatten", Flatten{}}, last{"last", InnerProduct{4}};
-  const LayerSpec mix{"mix", Convolution{.outputs = 3, .kernel = 3, .padding = 1}};
-  const LayerSpec mix2{"mix2", Convolution{.outputs = 3, .kernel = 3, .padding = 1}};
-  return {
-      {"Residual", plane, {mix, {"f", Fork{}}, mix2, {"r", Relu{}}, {"j", Join{}}, flatten, last}},
-      {"ResidualOfImages",
-       plane,
-       {{"f", Fork{}},
-        {"a", Convolution{.outputs = 2, .kernel = 3, .padding = 1}},
-        {"j", Join{}},
-        {"r", Relu{}},
-        flatten,
-        last}},
-      {"ResidualAfterReluBeforeRelu",
-       plane,
-       {mix,
-        {"r1", Relu{}},
-        {"f", Fork{}},
-        {"r2", Relu{}},
-        mix2,
-        {"j", Join{}},
-        {"r3", Relu{}},
-        flatten,
-        last}},
-      {"ResidualWideWithStride",
-       {3, 7, 6},
-       {{"c", Convolution{.outputs = 16, .kernel = 1}},
-        {"r1", Relu{}},
-        {"f", Fork{}},
-        {"a", Convolution{.outputs = 32, .kernel = 3, .padding = 1, .stride = 2, .bias = false}},
-        {"bn", BatchNorm{}},
-        {"j", Join{2}},
-        {"r2", Relu{}},
-        {"f2", Fork{}},
-        {"b", Convolution{.outputs = 32, .kernel = 3, .padding = 1}},
-        {"j2", Join{}},
-        flatten,
-        last}},
-  };
-}
-
-class LayerTest : public ::testing::TestWithParam<Case> {
+class LayerTest : public ::testing::TestWithParam<LayerCase> {
  protected:
   LayerTest() {
     model_ = {GetParam().name, GetParam().input, GetParam().layers};
@@ -134,7 +37,7 @@ class LayerTest : public ::testing::TestWithParam<Case> {
 
   ModelSpec model_;
   std::vector<float> images_;
-  std::vector<uint8_t> labels_;
+  std::vector<uint16_t> labels_;
 };
 
 template <typename A, typename B>
@@ -214,10 +117,12 @@ TEST_P(LayerTest, GradientsAgreeWithFiniteDifferences) {
   CheckDifferences(&images, bound.network->InputGradient(), 1e-6, 2e-5, "image", loss_of);
 }
 
-INSTANTIATE_TEST_SUITE_P(Layers, LayerTest, ::testing::ValuesIn(Cases()),
-                         [](const auto& info) { return info.param.name; });
-INSTANTIATE_TEST_SUITE_P(Residual, LayerTest, ::testing::ValuesIn(ResidualCases()),
-                         [](const auto& info) { return info.param.name; });
+std::string Name(const ::testing::TestParamInfo<LayerCase>& info) { return info.param.name; }
+
+INSTANTIATE_TEST_SUITE_P(Simple, LayerTest, ::testing::ValuesIn(SimpleLayerCases()), Name);
+INSTANTIATE_TEST_SUITE_P(Shortcut, LayerTest, ::testing::ValuesIn(ShortcutCases()), Name);
+INSTANTIATE_TEST_SUITE_P(Concat, LayerTest, ::testing::ValuesIn(ConcatCases()), Name);
+INSTANTIATE_TEST_SUITE_P(Join, LayerTest, ::testing::ValuesIn(JoinCases()), Name);
 
 TEST(Dropout, DropsItsShareScalesTheRestAndPassesTheSameGradientsBack) {
   // Weight 1 on the diagonal of `last` shows what dropout lets through.
@@ -228,7 +133,7 @@ TEST(Dropout, DropsItsShareScalesTheRestAndPassesTheSameGradientsBack) {
   std::fill(bound.weights[0].begin(), bound.weights[0].end(), 0.0f);
   for (size_t i = 0; i < 100; ++i) bound.weights[0][i * 100 + i] = 1.0f;
   const std::vector<float> ones(4000, 1.0f);
-  const std::vector<uint8_t> labels(40, 3);
+  const std::vector<uint16_t> labels(40, 3);
   bound.Forward(ones, labels, 7);
   const auto logits = bound.network->Logits();
   const std::vector<float> seen(logits.begin(), logits.end());

@@ -7,6 +7,7 @@
 
 #include "worker/data/batch_source.h"
 #include "worker/nn/bound_network.h"
+#include "worker/nn/models/zoo.h"
 #include "worker/nn/reference_network.h"
 
 namespace strata::worker {

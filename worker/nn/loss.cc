@@ -5,7 +5,7 @@
 
 namespace strata::worker {
 
-LossSums SoftmaxCrossEntropy(const float* logits, size_t classes, absl::Span<const uint8_t> labels,
+LossSums SoftmaxCrossEntropy(const float* logits, size_t classes, absl::Span<const uint16_t> labels,
                              float* gradient) {
   LossSums sums;
   for (size_t i = 0; i < labels.size(); ++i) {

@@ -18,7 +18,7 @@ struct LossSums {
 // respect to the logits (softmax - one-hot, not divided by the number of samples), unless
 // `gradient` is null. The row's largest logit is taken off first, so that no exponential overflows.
 // REQUIRES: each label below classes.
-LossSums SoftmaxCrossEntropy(const float* logits, size_t classes, absl::Span<const uint8_t> labels,
+LossSums SoftmaxCrossEntropy(const float* logits, size_t classes, absl::Span<const uint16_t> labels,
                              float* gradient);
 
 }  // namespace strata::worker

@@ -28,13 +28,18 @@ struct Convolution {
 struct InnerProduct {
   uint32_t outputs = 1;
 };
-// Square windows without padding; a last partial window is left out.
+// Square windows; a last partial window is left out. Padding on all sides, below the kernel, never
+// wins. (Where others round sizes up, "ceil mode", a padding of 1 gives the same sizes for kernel 3
+// and stride 2.)
 struct MaxPool {
-  uint32_t kernel = 2, stride = 2;
+  uint32_t kernel = 2, stride = 2, padding = 0;
 };
+// As MaxPool, without padding.
 struct AveragePool {
   uint32_t kernel = 2, stride = 2;
 };
+// Of each channel, over height and width.
+struct GlobalAveragePool {};
 struct Relu {};
 // Per channel, over batch, height and width (Ioffe & Szegedy 2015). Its running mean and variance
 // are buffers: kept on each rank, used for inference, never exchanged.
@@ -47,22 +52,31 @@ struct Dropout {
   float rate = 0.5f;
 };
 struct Flatten {};
-// Values at a Fork are kept and added at the next Join to what the layers in between make of them
-// (He et al. 2016, option A: every stride-th place of each row and column, further channels as they
-// are).
+
+// A block: branches that all begin with what the Fork met, and a layer that makes one of them.
+//
+//     Fork, layers of the first branch, Branch, layers of the second, Branch, ..., Join or Concat
+//
+// A branch may be empty: it hands on what the Fork met. Blocks do not nest.
 struct Fork {};
+struct Branch {};
+// The sum of the branches. Of a block with one branch, its sum with what the Fork met (He et al.
+// 2016, option A: every stride-th place of each row and column, further channels as they are).
 struct Join {
   uint32_t stride = 1;
 };
+// The branches' channels one after another (Szegedy et al. 2015).
+struct Concat {};
 
 struct LayerSpec {
   std::string name;  // unique in its model; its tensors are NAME.weight, NAME.bias, ...
-  std::variant<Convolution, InnerProduct, MaxPool, AveragePool, Relu, BatchNorm, Dropout, Flatten,
-               Fork, Join>
+  std::variant<Convolution, InnerProduct, MaxPool, AveragePool, GlobalAveragePool, Relu, BatchNorm,
+               Dropout, Flatten, Fork, Branch, Join, Concat>
       kind;
 };
 
-// A sequence of layers from an image to one logit per class. Blocks from Fork to Join do not nest.
+// A sequence of layers from an image to one logit per class: what a model is, for every backend
+// that computes it. Forward goes through the layers in their order, backward in the reverse one.
 struct ModelSpec {
   std::string name;
   Shape input;
@@ -86,11 +100,6 @@ struct LayerShape {
   std::vector<TensorSpec> weights;  // trained
   std::vector<TensorSpec> buffers;
 };
-
-// "mlp", "lenet5", "cnn" or "resnet8" for images of that shape. Errors: NotFound (no such model,
-// naming those that are); InvalidArgument (the model does not fit the images or the number of
-// classes).
-absl::StatusOr<ModelSpec> MakeModel(const std::string& name, const Shape& input, uint32_t classes);
 
 // Follows the shapes through the model, one entry per layer. Errors: InvalidArgument naming the
 // layer that does not fit.

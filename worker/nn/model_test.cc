@@ -5,25 +5,10 @@
 
 #include <cmath>
 
+#include "worker/nn/models/zoo.h"
+
 namespace strata::worker {
 namespace {
-
-uint64_t Parameters(const std::string& name) {
-  uint64_t sum = 0;
-  for (const TensorSpec& tensor : WeightsOf(MakeModel(name, {1, 28, 28}, 10).value())) {
-    sum += tensor.Elements();
-  }
-  return sum;
-}
-
-TEST(Model, ZooHasTheParametersThatItsPapersHave) {
-  EXPECT_EQ(Parameters("lenet5"), 61706u);
-  EXPECT_EQ(Parameters("mlp"), 784u * 256 + 256 + 256 * 128 + 128 + 128 * 10 + 10);
-  EXPECT_EQ(Parameters("cnn"), 824554u);
-  // 3 x 3 kernels: 1 to 16 channels, 2 of 16, 16 to 32, 32, 32 to 64, 64; scales and shifts; fc.
-  EXPECT_EQ(Parameters("resnet8"), 9u * (16 + 2 * 256 + 512 + 1024 + 2048 + 4096) +
-                                       2 * (3 * 16 + 2 * 32 + 2 * 64) + 64 * 10 + 10);
-}
 
 TEST(Model, TensorsComeInForwardOrderWithNamesAndDecay) {
   const auto weights = WeightsOf(MakeModel("cnn", {1, 28, 28}, 10).value());
@@ -45,6 +30,7 @@ TEST(Model, TensorsComeInForwardOrderWithNamesAndDecay) {
 TEST(Model, BlocksThatCannotBeSaySo) {
   const LayerSpec fork{"f", Fork{}}, last{"last", InnerProduct{3}};
   const LayerSpec narrow{"narrow", Convolution{.outputs = 1, .kernel = 1}};
+  const LayerSpec branch{"b", Branch{}};
   const auto why = [&](std::vector<LayerSpec> layers) {
     layers.push_back(last);
     return std::string(ShapesOf({"m", {2, 5, 5}, std::move(layers)}).status().message());
@@ -58,32 +44,40 @@ TEST(Model, BlocksThatCannotBeSaySo) {
   EXPECT_EQ(why({fork, {"j", Join{2}}}),
             "layer j does not meet its fork's shape for 2 x 5 x 5 inputs");
   EXPECT_EQ(why({fork, {"j", Join{0}}}), "layer j has no stride for 2 x 5 x 5 inputs");
+  EXPECT_EQ(why({fork, branch, {"j", Join{}}}), "");
+  EXPECT_EQ(why({{"b", Branch{}}}), "layer b has no fork before it for 2 x 5 x 5 inputs");
+  EXPECT_EQ(why({fork, branch}), "the last fork has no join after it");
+  EXPECT_EQ(why({fork, narrow, branch, {"j", Join{}}}),
+            "layer j joins branches of other shapes for 2 x 5 x 5 inputs");
+  EXPECT_EQ(why({fork, branch, {"j", Join{2}}}),
+            "layer j has a stride, but no shortcut to take it for 2 x 5 x 5 inputs");
+  EXPECT_EQ(why({{"c", Concat{}}}), "layer c has no fork before it for 2 x 5 x 5 inputs");
+  EXPECT_EQ(why({fork, {"p", MaxPool{}}, branch, {"c", Concat{}}}),
+            "layer c joins branches of other heights or widths for 2 x 5 x 5 inputs");
 }
 
-TEST(Model, MlpAndCnnTakeTheShapeOfTheData) {
-  EXPECT_TRUE(MakeModel("mlp", {3, 5, 7}, 2).ok());
-  EXPECT_TRUE(MakeModel("cnn", {3, 32, 32}, 100).ok());
-  EXPECT_TRUE(MakeModel("cnn", {1, 4, 4}, 2).ok());
-  EXPECT_TRUE(MakeModel("resnet8", {3, 32, 32}, 10).ok());
-  EXPECT_TRUE(MakeModel("resnet8", {1, 7, 7}, 2).ok());
-  EXPECT_FALSE(MakeModel("resnet8", {1, 7, 8}, 2).ok());
+TEST(Model, ConcatHasTheChannelsOfAllBranches) {
+  const auto shapes = ShapesOf({"m",
+                                {2, 6, 5},
+                                {{"f", Fork{}},
+                                 {"a", Convolution{.outputs = 3, .kernel = 1}},
+                                 {"b", Branch{}},
+                                 {"p", MaxPool{3, 1, 1}},
+                                 {"b2", Branch{}},
+                                 {"c", Concat{}},
+                                 {"g", GlobalAveragePool{}}}});
+  ASSERT_TRUE(shapes.ok()) << shapes.status();
+  EXPECT_EQ((*shapes)[5].output, (Shape{3 + 2 + 2, 6, 5}));
+  EXPECT_EQ((*shapes)[6].output, (Shape{7, 1, 1}));
 }
 
-TEST(Model, ThatDoesNotFitTheDataSaysWhy) {
-  EXPECT_EQ(MakeModel("lenet5", {1, 8, 8}, 10).status().message(),
-            "model lenet5 does not fit the data (images of 1 x 8 x 8, 10 classes): it needs 1 x 28 "
-            "x 28 and 10 classes");
-  const auto cnn = MakeModel("cnn", {1, 3, 3}, 10).status();
-  EXPECT_EQ(cnn.code(), absl::StatusCode::kInvalidArgument);
-  EXPECT_THAT(std::string(cnn.message()),
-              ::testing::HasSubstr("layer pool2 has too large a window for 64 x 1 x 1 inputs"));
-}
-
-TEST(Model, UnknownNameListsTheZoo) {
-  const auto status = MakeModel("resnet", {1, 28, 28}, 10).status();
-  EXPECT_EQ(status.code(), absl::StatusCode::kNotFound);
-  EXPECT_EQ(status.message(),
-            "no model 'resnet' in the zoo: mlp, lenet5, cnn and resnet8 are there");
+TEST(Model, PaddingOfPoolingCountsOnBothSides) {
+  const auto pooled = [](uint32_t size, const MaxPool& pool) {
+    return (*ShapesOf({"m", {1, size, size}, {{"p", pool}, {"g", GlobalAveragePool{}}}}))[0].output;
+  };
+  EXPECT_EQ(pooled(112, {3, 2, 1}), (Shape{1, 56, 56}));
+  EXPECT_EQ(pooled(7, {3, 2, 1}), (Shape{1, 4, 4}));
+  EXPECT_EQ(pooled(7, {3, 1, 1}), (Shape{1, 7, 7}));
 }
 
 TEST(Model, LayersThatDoNotFitAreNamed) {
@@ -94,6 +88,8 @@ TEST(Model, LayersThatDoNotFitAreNamed) {
               ::testing::HasSubstr("layer c has too large a kernel for 1 x 2 x 2 inputs"));
   EXPECT_THAT(error({"d", Dropout{1.0f}}), ::testing::HasSubstr("layer d has a rate outside"));
   EXPECT_THAT(error({"p", MaxPool{.kernel = 2, .stride = 0}}), ::testing::HasSubstr("no stride"));
+  EXPECT_THAT(error({"p", MaxPool{.kernel = 2, .padding = 2}}),
+              ::testing::HasSubstr("layer p has a padding of a whole kernel"));
   EXPECT_THAT(error({"r", Relu{}}), ::testing::HasSubstr("one logit per class"));
 }
 

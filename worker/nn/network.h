@@ -14,11 +14,10 @@
 
 namespace strata::worker {
 
-// A model built for one batch size on oneDNN, with one compute thread: the same inputs give the
-// same bits. Weights, gradients and buffers stay the caller's memory; everything else is allocated
-// by Create, nothing per step.
+// A model built for one batch size: what computes it is the backend's (onednn/network.h). Weights,
+// gradients and buffers stay the caller's memory.
 //
-// Threads: one caller, also the one of Create (which sets OpenMP's thread count to 1 on it).
+// Threads: one caller, also the one that created it.
 class Network {
  public:
   enum class Mode {
@@ -37,9 +36,6 @@ class Network {
   // Called with an index into WeightsOf; an error ends the pass.
   using Hook = absl::FunctionRef<absl::Status(int weight)>;
 
-  // Errors: InvalidArgument (the model's shapes), Internal (oneDNN, naming the layer).
-  static absl::StatusOr<std::unique_ptr<Network>> Create(const ModelSpec& model,
-                                                         const Options& options);
   virtual ~Network() = default;
 
   // Says where tensors live, in the order of WeightsOf and BuffersOf; `gradients` may be empty for
@@ -62,7 +58,7 @@ class Network {
   // Sums loss and correct answers over the first labels.size() samples of the batch and, in
   // training, sets out for Backward. REQUIRES: each label below the number of classes; in training,
   // as many labels as samples.
-  virtual LossSums Loss(absl::Span<const uint8_t> labels) = 0;
+  virtual LossSums Loss(absl::Span<const uint16_t> labels) = 0;
 
   // Writes the gradients of the summed loss, last layer first. `complete` is called for each
   // weight, last first, once its gradient is written and it is not read again.

@@ -8,6 +8,7 @@
 
 #include "worker/nn/bound_network.h"
 #include "worker/nn/loss.h"
+#include "worker/nn/models/zoo.h"
 #include "worker/random/random.h"
 
 namespace strata::worker {
@@ -79,7 +80,7 @@ TEST(Network, AnErrorOfAHookEndsThePass) {
 TEST(Network, TwoRunsGiveTheSameBits) {
   const ModelSpec model = MakeModel("cnn", {1, 28, 28}, 10).value();
   const std::vector<float> images = Images(8 * 784, 2);
-  const std::vector<uint8_t> labels = {0, 1, 2, 3, 4, 5, 6, 7};
+  const std::vector<uint16_t> labels = {0, 1, 2, 3, 4, 5, 6, 7};
   BoundNetwork a(model, {.batch = 8}), b(model, {.batch = 8});
   for (int step = 0; step < 3; ++step) {
     ASSERT_EQ(a.Forward(images, labels, step), b.Forward(images, labels, step));
@@ -102,7 +103,7 @@ TEST(Network, BitsDoNotDependOnWhereTensorsLie) {
   for (const char* zoo : {"mlp", "lenet5", "cnn"}) {
     const ModelSpec model = MakeModel(zoo, {1, 28, 28}, 10).value();
     const std::vector<float> images = Images(16 * 784, 3);
-    const std::vector<uint8_t> labels = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 0, 1, 2, 3, 4, 5};
+    const std::vector<uint16_t> labels = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 0, 1, 2, 3, 4, 5};
     BoundNetwork a(model, {.batch = 16}), b(model, {.batch = 16});
     // b's tensors move to odd places, back to back, and its images too.
     std::vector<float> weights(1), gradients(1), moved_images(1);
@@ -156,9 +157,19 @@ TEST(Network, InferenceUsesRunningStatisticsAndNoDropout) {
   }
 }
 
+TEST(Network, InferenceLeavesTheCallersImagesAsTheyAre) {
+  // Dropout hands its input on, and ReLU would like to overwrite what it gets.
+  const ModelSpec model{
+      "m", {4, 1, 1}, {{"drop", Dropout{0.5f}}, {"relu", Relu{}}, {"last", InnerProduct{2}}}};
+  BoundNetwork bound(model, {.batch = 1, .mode = Network::Mode::kInference});
+  const std::vector<float> images = {-1, 2, -3, 4};
+  bound.Forward(images, {0});
+  EXPECT_EQ(images, (std::vector<float>{-1, 2, -3, 4}));
+}
+
 TEST(Network, RefusesAnEmptyBatch) {
   const ModelSpec model = MakeModel("mlp", {1, 4, 4}, 3).value();
-  EXPECT_EQ(Network::Create(model, {.batch = 0}).status().code(),
+  EXPECT_EQ(CreateOneDnnNetwork(model, {.batch = 0}).status().code(),
             absl::StatusCode::kInvalidArgument);
 }
 

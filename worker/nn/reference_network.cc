@@ -5,6 +5,8 @@
 #include <cstdlib>
 #include <utility>
 
+#include "worker/nn/reference_windows.h"
+
 namespace strata::worker {
 
 template <typename Real>
@@ -53,7 +55,7 @@ const std::vector<Real>& ReferenceNetwork<Real>::Forward(absl::Span<const Real> 
 }
 
 template <typename Real>
-double ReferenceNetwork<Real>::Loss(absl::Span<const uint8_t> labels) {
+double ReferenceNetwork<Real>::Loss(absl::Span<const uint16_t> labels) {
   const size_t classes = logits_.size() / batch_;
   logits_gradient_.assign(logits_.size(), Real{0});
   double loss = 0;
@@ -82,37 +84,6 @@ std::vector<Real> ReferenceNetwork<Real>::Backward() {
     values = std::move(in);
   }
   return values;
-}
-
-// Calls body(output row begin, input row begin, weight, length) for each row of products of a
-// convolution: out[x] and in[x * stride] meet in weight for x below length.
-template <typename Body>
-void ForEachConvolutionRow(const Convolution& kind, const LayerShape& shape, size_t batch,
-                           Body body) {
-  const Shape& in = shape.input;
-  const Shape& out = shape.output;
-  const int64_t padding = kind.padding, stride = kind.stride;
-  for (size_t n = 0; n < batch; ++n) {
-    for (size_t o = 0; o < out.channels; ++o) {
-      for (size_t c = 0; c < in.channels; ++c) {
-        for (size_t ky = 0; ky < kind.kernel; ++ky) {
-          for (size_t kx = 0; kx < kind.kernel; ++kx) {
-            const size_t weight = ((o * in.channels + c) * kind.kernel + ky) * kind.kernel + kx;
-            const int64_t before = padding - static_cast<int64_t>(kx);  // columns to the left
-            const int64_t first = std::max<int64_t>(0, (before + stride - 1) / stride);
-            const int64_t last = std::min<int64_t>(out.width, (in.width - 1 + before) / stride + 1);
-            for (size_t y = 0; y < out.height; ++y) {
-              const int64_t iy = static_cast<int64_t>(y * stride + ky) - padding;
-              if (iy < 0 || iy >= in.height || last <= first) continue;
-              body(((n * out.channels + o) * out.height + y) * out.width + first,
-                   ((n * in.channels + c) * in.height + iy) * in.width + first * stride - before,
-                   weight, static_cast<size_t>(last - first));
-            }
-          }
-        }
-      }
-    }
-  }
 }
 
 template <typename Real>
@@ -190,31 +161,11 @@ void ReferenceNetwork<Real>::Backward(const InnerProduct& kind, const LayerState
   }
 }
 
-// Calls body(output index, input index) for each pair in a window.
-template <typename Body>
-void ForEachInWindow(uint32_t kernel, uint32_t stride, const LayerShape& shape, size_t batch,
-                     Body body) {
-  const Shape& in = shape.input;
-  const Shape& out = shape.output;
-  for (size_t plane = 0; plane < batch * in.channels; ++plane) {
-    for (size_t y = 0; y < out.height; ++y) {
-      for (size_t x = 0; x < out.width; ++x) {
-        for (size_t ky = 0; ky < kernel; ++ky) {
-          for (size_t kx = 0; kx < kernel; ++kx) {
-            body((plane * out.height + y) * out.width + x,
-                 (plane * in.height + y * stride + ky) * in.width + x * stride + kx);
-          }
-        }
-      }
-    }
-  }
-}
-
 template <typename Real>
 void ReferenceNetwork<Real>::Forward(const MaxPool& kind, LayerState* state, Values* out) {
   constexpr size_t kNone = ~size_t{0};
   state->winners.assign(out->size(), kNone);
-  ForEachInWindow(kind.kernel, kind.stride, state->shape, batch_, [&](size_t o, size_t i) {
+  ForEachInWindow(kind, state->shape, batch_, [&](size_t o, size_t i) {
     size_t* winner = &state->winners[o];
     if (*winner == kNone || state->input[i] > state->input[*winner]) *winner = i;
   });
@@ -230,7 +181,7 @@ void ReferenceNetwork<Real>::Backward(const MaxPool&, const LayerState& state, c
 template <typename Real>
 void ReferenceNetwork<Real>::Forward(const AveragePool& kind, LayerState* state, Values* out) {
   const Real share = Real{1} / (kind.kernel * kind.kernel);
-  ForEachInWindow(kind.kernel, kind.stride, state->shape, batch_,
+  ForEachInWindow({kind.kernel, kind.stride}, state->shape, batch_,
                   [&](size_t o, size_t i) { (*out)[o] += share * state->input[i]; });
 }
 
@@ -238,8 +189,21 @@ template <typename Real>
 void ReferenceNetwork<Real>::Backward(const AveragePool& kind, const LayerState& state,
                                       const Values& out, Values* in) {
   const Real share = Real{1} / (kind.kernel * kind.kernel);
-  ForEachInWindow(kind.kernel, kind.stride, state.shape, batch_,
+  ForEachInWindow({kind.kernel, kind.stride}, state.shape, batch_,
                   [&](size_t o, size_t i) { (*in)[i] += share * out[o]; });
+}
+
+template <typename Real>
+void ReferenceNetwork<Real>::Forward(const GlobalAveragePool&, LayerState* state, Values* out) {
+  const size_t plane = state->input.size() / out->size();
+  for (size_t i = 0; i < state->input.size(); ++i) (*out)[i / plane] += state->input[i] / plane;
+}
+
+template <typename Real>
+void ReferenceNetwork<Real>::Backward(const GlobalAveragePool&, const LayerState&,
+                                      const Values& out, Values* in) {
+  const size_t plane = in->size() / out.size();
+  for (size_t i = 0; i < in->size(); ++i) (*in)[i] = out[i / plane] / plane;
 }
 
 template <typename Real>
@@ -330,8 +294,7 @@ void ReferenceNetwork<Real>::Backward(const Flatten&, const LayerState&, const V
 
 template <typename Real>
 void ReferenceNetwork<Real>::Forward(const Fork&, LayerState* state, Values* out) {
-  forked_ = state->shape.input;
-  forked_values_ = state->input;
+  block_ = {state->shape.input, state->input, {}, {}};
   *out = state->input;
 }
 
@@ -341,36 +304,65 @@ void ReferenceNetwork<Real>::Backward(const Fork&, const LayerState&, const Valu
   for (size_t i = 0; i < out.size(); ++i) (*in)[i] = out[i] + forked_gradient_[i];
 }
 
-// Calls body(joined, forked), indices, for each pair that a shortcut joins.
-template <typename Body>
-void ForEachJoined(const Join& kind, const Shape& forked, const Shape& joined, size_t batch,
-                   Body body) {
-  for (size_t i = 0; i < batch * forked.Elements(); ++i) {
-    const size_t x = i % forked.width, y = i / forked.width % forked.height;
-    const size_t plane = i / forked.width / forked.height;
-    if (x % kind.stride != 0 || y % kind.stride != 0) continue;
-    const size_t sample = plane / forked.channels, channel = plane % forked.channels;
-    body(((sample * joined.channels + channel) * joined.height + y / kind.stride) * joined.width +
-             x / kind.stride,
-         i);
-  }
+template <typename Real>
+void ReferenceNetwork<Real>::Forward(const Branch&, LayerState* state, Values* out) {
+  block_.shapes.push_back(state->shape.input);
+  block_.ends.push_back(state->input);
+  *out = block_.values;
+}
+
+template <typename Real>
+void ReferenceNetwork<Real>::Backward(const Branch&, const LayerState&, const Values& out,
+                                      Values* in) {
+  for (size_t i = 0; i < out.size(); ++i) forked_gradient_[i] += out[i];
+  *in = std::move(end_gradients_.back());
+  end_gradients_.pop_back();
 }
 
 template <typename Real>
 void ReferenceNetwork<Real>::Forward(const Join& kind, LayerState* state, Values* out) {
-  state->forked = forked_;
   *out = state->input;
-  ForEachJoined(kind, forked_, state->shape.output, batch_,
-                [&](size_t joined, size_t i) { (*out)[joined] += forked_values_[i]; });
+  for (const Values& end : block_.ends) {
+    for (size_t i = 0; i < end.size(); ++i) (*out)[i] += end[i];
+  }
+  if (block_.ends.empty()) {
+    ForEachJoined(kind, block_.forked, state->shape.output, batch_,
+                  [&](size_t joined, size_t i) { (*out)[joined] += block_.values[i]; });
+  }
+  state->block = std::move(block_);
 }
 
 template <typename Real>
 void ReferenceNetwork<Real>::Backward(const Join& kind, const LayerState& state, const Values& out,
                                       Values* in) {
   *in = out;
-  forked_gradient_.assign(batch_ * state.forked.Elements(), Real{0});
-  ForEachJoined(kind, state.forked, state.shape.output, batch_,
+  end_gradients_.assign(state.block.ends.size(), out);
+  forked_gradient_.assign(state.block.values.size(), Real{0});
+  if (!state.block.ends.empty()) return;
+  ForEachJoined(kind, state.block.forked, state.shape.output, batch_,
                 [&](size_t joined, size_t i) { forked_gradient_[i] = out[joined]; });
+}
+
+template <typename Real>
+void ReferenceNetwork<Real>::Forward(const Concat&, LayerState* state, Values* out) {
+  block_.shapes.push_back(state->shape.input);
+  block_.ends.push_back(state->input);
+  ForEachConcatenated(block_.shapes, batch_, [&](size_t o, size_t branch, size_t i) {
+    (*out)[o] = block_.ends[branch][i];
+  });
+  state->block = std::move(block_);
+}
+
+template <typename Real>
+void ReferenceNetwork<Real>::Backward(const Concat&, const LayerState& state, const Values& out,
+                                      Values* in) {
+  end_gradients_ = state.block.ends;
+  forked_gradient_.assign(state.block.values.size(), Real{0});
+  ForEachConcatenated(state.block.shapes, batch_, [&](size_t o, size_t branch, size_t i) {
+    end_gradients_[branch][i] = out[o];
+  });
+  *in = std::move(end_gradients_.back());
+  end_gradients_.pop_back();
 }
 
 template class ReferenceNetwork<float>;

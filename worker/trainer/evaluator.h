@@ -20,15 +20,20 @@ struct Score {
 // Threads: one caller. The data set must outlive this.
 class Evaluator {
  public:
-  static constexpr uint32_t kBatch = 256;
+  static constexpr uint32_t kBatchMax = 256;
+  // Of the outputs of all layers for one batch.
+  static constexpr uint64_t kOutputBytesMax = uint64_t{512} << 20;
+
+  // The largest power of two that keeps to both. REQUIRES: ShapesOf succeeds.
+  static uint32_t BatchFor(const ModelSpec& model);
 
   // `weights` and `buffers` are read by each Measure.
   static absl::StatusOr<std::unique_ptr<Evaluator>> Create(
       const ModelSpec& model, const Dataset* data, const Normalisation& normalisation,
       const std::vector<absl::Span<float>>& weights, const std::vector<absl::Span<float>>& buffers);
 
-  // `network` is bound, in inference mode, for batches of kBatch.
-  Evaluator(std::unique_ptr<Network> network, const Dataset* data,
+  // `network` is bound, in inference mode, for batches of `batch`.
+  Evaluator(std::unique_ptr<Network> network, uint32_t batch, const Dataset* data,
             const Normalisation& normalisation);
 
   // REQUIRES: the data set is not empty.
@@ -36,10 +41,11 @@ class Evaluator {
 
  private:
   const std::unique_ptr<Network> network_;
+  const uint32_t batch_;
   const Dataset* const data_;
   const Normalisation normalisation_;
   std::vector<float> images_;
-  std::vector<uint8_t> labels_;
+  std::vector<uint16_t> labels_;
 };
 
 }  // namespace strata::worker

@@ -12,7 +12,8 @@
 #include "absl/time/clock.h"
 #include "common/log.h"
 #include "worker/data/batch_source.h"
-#include "worker/nn/network.h"
+#include "worker/nn/models/zoo.h"
+#include "worker/nn/onednn/network.h"
 #include "worker/trainer/batch_statistics.h"
 #include "worker/trainer/evaluator.h"
 #include "worker/trainer/hash_log.h"
@@ -116,8 +117,8 @@ absl::Status Trainer::Prepare() {
   data_ = *std::move(data);
   normalisation_ = Normalisation::Of(data_.train);
   const Dataset& train = data_.train;
-  auto model =
-      MakeModel(job_.model().zoo(), {train.channels, train.height, train.width}, train.classes);
+  auto model = MakeModel(job_.model().zoo(), {train.channels, train.height, train.width},
+                         train.classes, train.name);
   if (!model.ok()) return model.status();
   model_ = *std::move(model);
   statistics_ = std::make_unique<BatchStatistics>(job_.model().batch_norm(), &model_, &client_);
@@ -161,8 +162,8 @@ absl::Status Trainer::Join() {
 }
 
 absl::Status Trainer::BuildNetworks() {
-  auto network =
-      Network::Create(model_, {.batch = plan_.batch, .seed = job_.seed(), .rank = client_.rank()});
+  auto network = CreateOneDnnNetwork(
+      model_, {.batch = plan_.batch, .seed = job_.seed(), .rank = client_.rank()});
   if (!network.ok()) return network.status();
   network_ = *std::move(network);
   std::vector<absl::Span<float>> gradients;

@@ -11,6 +11,8 @@
 #include <thread>
 
 #include "absl/strings/str_replace.h"
+#include "worker/nn/models/zoo.h"
+#include "worker/trainer/evaluator.h"
 #include "worker/trainer/recording_client.h"
 #include "worker/trainer/safetensors.h"
 
@@ -85,6 +87,15 @@ TEST_F(TrainerTest, ResNet8LearnsSyntheticData) {
   auto outcome = Train(
       "name: 't' seed: 3 epochs: 2 model { zoo: 'resnet8' } data { batch_per_rank: 16 synthetic { "
       "height: 8 width: 8 classes: 4 train_samples: 512 test_samples: 200 } } "
+      "optimizer { momentum_sgd { momentum: 0.9 } } schedule { base_lr: 0.05 constant {} }");
+  ASSERT_TRUE(outcome.ok()) << outcome.status();
+  EXPECT_GT(outcome->test_accuracy, 0.9);
+}
+
+TEST_F(TrainerTest, ResNet20LearnsSyntheticImageNet) {
+  auto outcome = Train(
+      "name: 't' seed: 3 max_steps: 30 model { zoo: 'resnet20' } data { batch_per_rank: 16 "
+      "synthetic_imagenet { size: 16 classes: 4 train_samples: 512 test_samples: 200 } } "
       "optimizer { momentum_sgd { momentum: 0.9 } } schedule { base_lr: 0.05 constant {} }");
   ASSERT_TRUE(outcome.ok()) << outcome.status();
   EXPECT_GT(outcome->test_accuracy, 0.9);
@@ -252,7 +263,9 @@ TEST_F(TrainerTest, DataErrorFailsBeforeAnythingIsRegistered) {
 
 TEST_F(TrainerTest, ModelThatDoesNotFitTheDataFails) {
   ExpectFailure("model { zoo: 'lenet5' } data { synthetic { height: 8 } }",
-                absl::StatusCode::kInvalidArgument, "model lenet5 does not fit the data");
+                absl::StatusCode::kInvalidArgument,
+                "model lenet5 does not fit data.synthetic (images of 1 x 8 x 28, 10 classes): it "
+                "needs 1 x 28 x 28 and 10 classes");
 }
 
 TEST_F(TrainerTest, TooFewSamplesForOneStepFail) {
@@ -289,6 +302,16 @@ TEST_F(TrainerTest, StopEndsADelayAtOnce) {
 
 TEST_F(TrainerTest, DelaysOfAnotherNodeAreNotOurs) {
   EXPECT_TRUE(Train(std::string(kSmall) + "debug { delays { node: 1 delay_ms: 3600000 } }").ok());
+}
+
+TEST(Evaluator, TakesAsManySamplesAtATimeAsItsMemoryAllows) {
+  const auto batch = [](const std::string& model, const Shape& input) {
+    return Evaluator::BatchFor(*MakeModel(model, input, 10));
+  };
+  EXPECT_EQ(batch("lenet5", {1, 28, 28}), 256u);
+  EXPECT_EQ(batch("resnet8", {3, 32, 32}), 256u);
+  // 22.2 million values after convolutions, batch normalisations and joins: 89 MB a sample.
+  EXPECT_EQ(batch("resnet50", {3, 224, 224}), 4u);
 }
 
 }  // namespace

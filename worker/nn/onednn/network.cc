@@ -1,4 +1,4 @@
-#include "worker/nn/network.h"
+#include "worker/nn/onednn/network.h"
 
 #include <omp.h>
 
@@ -6,7 +6,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "worker/nn/layer.h"
+#include "worker/nn/onednn/layer.h"
 
 namespace strata::worker {
 namespace {
@@ -20,21 +20,25 @@ absl::Status OneDnnError(const std::string& layer, const dnnl::error& error) {
 struct MakeLayer {
   uint64_t index;
   bool in_place;
-  std::shared_ptr<Shortcut>* shortcut;  // of the Fork before
+  const dnnl::memory& source;
+  std::shared_ptr<Block>* block;  // that the Fork before began
 
   auto operator()(const Convolution& spec) const { return MakeConvolution(spec); }
   auto operator()(const InnerProduct& spec) const { return MakeInnerProduct(spec); }
   auto operator()(const MaxPool& spec) const { return MakeMaxPool(spec); }
   auto operator()(const AveragePool& spec) const { return MakeAveragePool(spec); }
+  auto operator()(const GlobalAveragePool&) const { return MakeGlobalAveragePool(); }
   auto operator()(const BatchNorm& spec) const { return MakeBatchNorm(spec); }
   auto operator()(const Relu&) const { return MakeRelu(in_place); }
   auto operator()(const Dropout& spec) const { return MakeDropout(spec, index); }
   auto operator()(const Flatten&) const { return MakeFlatten(); }
   auto operator()(const Fork&) const {
-    *shortcut = std::make_shared<Shortcut>();
-    return MakeFork(*shortcut);
+    *block = std::make_shared<Block>();
+    return MakeFork(*block);
   }
-  auto operator()(const Join& spec) const { return MakeJoin(spec, *shortcut); }
+  auto operator()(const Branch&) const { return MakeBranch(*block); }
+  auto operator()(const Join& spec) const { return MakeJoin(spec, *block, source); }
+  auto operator()(const Concat&) const { return MakeConcat(*block); }
 };
 
 class OneDnnNetwork : public Network {
@@ -49,23 +53,26 @@ class OneDnnNetwork : public Network {
     dnnl::memory values = images_;
     int weights = 0, buffers = 0;
     bool own_values = false;  // not the caller's images any more, and read by nobody else
-    std::shared_ptr<Shortcut> shortcut;
+    std::shared_ptr<Block> block;
     for (size_t i = 0; i < model.layers.size(); ++i) {
       const LayerSpec& spec = model.layers[i];
-      Node node{spec.name, std::visit(MakeLayer{i, own_values, &shortcut}, spec.kind), weights,
+      const dnnl::memory source = values;
+      Node node{spec.name, std::visit(MakeLayer{i, own_values, source, &block}, spec.kind), weights,
                 buffers};
       node.weights = shapes[i].weights.size();
       node.buffers = shapes[i].buffers.size();
       weights += node.weights;
       buffers += node.buffers;
       try {
-        values = node.layer->BuildForward(device_, values);
+        values = node.layer->BuildForward(device_, source);
       } catch (const dnnl::error& error) {
         return OneDnnError(spec.name, error);
       }
       nodes_.push_back(std::move(node));
-      own_values |= !std::holds_alternative<Flatten>(spec.kind);
-      own_values &= !std::holds_alternative<Fork>(spec.kind);
+      const bool makes_values = values != source && !std::holds_alternative<Flatten>(spec.kind);
+      const bool shares_values =
+          std::holds_alternative<Fork>(spec.kind) || std::holds_alternative<Branch>(spec.kind);
+      own_values = (own_values || makes_values) && !shares_values;
     }
     classes_ = shapes.back().output.channels;
     logits_ = Relayout::Import(device_, values, PlainLayout(values.get_desc().dims()));
@@ -108,7 +115,7 @@ class OneDnnNetwork : public Network {
             size_t{options_.batch} * classes_};
   }
 
-  LossSums Loss(absl::Span<const uint8_t> labels) override {
+  LossSums Loss(absl::Span<const uint16_t> labels) override {
     float* gradient = device_.train ? static_cast<float*>(gradient_.get_data_handle()) : nullptr;
     return SoftmaxCrossEntropy(Logits().data(), classes_, labels, gradient);
   }
@@ -176,8 +183,8 @@ class OneDnnNetwork : public Network {
 
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<Network>> Network::Create(const ModelSpec& model,
-                                                         const Options& options) {
+absl::StatusOr<std::unique_ptr<Network>> CreateOneDnnNetwork(const ModelSpec& model,
+                                                             const Network::Options& options) {
   if (options.batch == 0) return absl::InvalidArgumentError("the batch size is 0");
   auto shapes = ShapesOf(model);
   if (!shapes.ok()) return shapes.status();

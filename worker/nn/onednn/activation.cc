@@ -1,6 +1,6 @@
 // Layers without weights that keep the number of values: ReLU, dropout, flatten.
 
-#include "worker/nn/layer.h"
+#include "worker/nn/onednn/layer.h"
 #include "worker/random/random.h"
 
 namespace strata::worker {

@@ -1,7 +1,7 @@
-#ifndef STRATA_WORKER_NN_LAYER_H_
-#define STRATA_WORKER_NN_LAYER_H_
+#ifndef STRATA_WORKER_NN_ONEDNN_LAYER_H_
+#define STRATA_WORKER_NN_ONEDNN_LAYER_H_
 
-// Internal to worker/nn: the only header that names oneDNN.
+// Internal to worker/nn/onednn: the only header that names oneDNN.
 
 #include <cstdint>
 #include <memory>
@@ -91,6 +91,7 @@ std::unique_ptr<Layer> MakeConvolution(const Convolution& spec);
 std::unique_ptr<Layer> MakeInnerProduct(const InnerProduct& spec);
 std::unique_ptr<Layer> MakeMaxPool(const MaxPool& spec);
 std::unique_ptr<Layer> MakeAveragePool(const AveragePool& spec);
+std::unique_ptr<Layer> MakeGlobalAveragePool();
 std::unique_ptr<Layer> MakeBatchNorm(const BatchNorm& spec);
 // In place: the output overwrites the source.
 std::unique_ptr<Layer> MakeRelu(bool in_place);
@@ -98,14 +99,22 @@ std::unique_ptr<Layer> MakeRelu(bool in_place);
 std::unique_ptr<Layer> MakeDropout(const Dropout& spec, uint64_t index);
 std::unique_ptr<Layer> MakeFlatten();
 
-// What goes past the layers between a Fork and its Join.
-struct Shortcut {
-  dnnl::memory values;          // where Fork met them
-  std::vector<float> gradient;  // theirs, in plain layout, after the Join's Backward
+// What the layers of a block (see model.h) tell each other while they are built. The memory is
+// theirs for good: no layer within the block overwrites what another one of them reads.
+struct Block {
+  dnnl::memory forked;                      // what the Fork met
+  std::vector<dnnl::memory> ends;           // of the branches that end at a Branch
+  std::vector<dnnl::memory> end_gradients;  // theirs, each to be overwritten by its branch
+  // Of `forked`: by the branches but the first, and by a shortcut.
+  std::vector<dnnl::memory> forked_gradients;
 };
-std::unique_ptr<Layer> MakeFork(std::shared_ptr<Shortcut> shortcut);
-std::unique_ptr<Layer> MakeJoin(const Join& spec, std::shared_ptr<Shortcut> shortcut);
+std::unique_ptr<Layer> MakeFork(std::shared_ptr<Block> block);
+std::unique_ptr<Layer> MakeBranch(std::shared_ptr<Block> block);
+// `source`: what BuildForward will be given.
+std::unique_ptr<Layer> MakeJoin(const Join& spec, std::shared_ptr<Block> block,
+                                const dnnl::memory& source);
+std::unique_ptr<Layer> MakeConcat(std::shared_ptr<Block> block);
 
 }  // namespace strata::worker
 
-#endif  // STRATA_WORKER_NN_LAYER_H_
+#endif  // STRATA_WORKER_NN_ONEDNN_LAYER_H_

@@ -1,6 +1,6 @@
 #include <algorithm>
 
-#include "worker/nn/layer.h"
+#include "worker/nn/onednn/layer.h"
 
 namespace strata::worker {
 namespace {

@@ -1,4 +1,4 @@
-#include "worker/nn/layer.h"
+#include "worker/nn/onednn/layer.h"
 
 namespace strata::worker {
 
