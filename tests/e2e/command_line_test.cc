@@ -50,7 +50,7 @@ TEST(CommandLine, EveryExampleIsAValidJob) {
     EXPECT_THAT(entry.path().stem().string(), HasSubstr(job->model().zoo().substr(0, 3)));
     ++count;
   }
-  EXPECT_EQ(count, 9);
+  EXPECT_EQ(count, 11);
 }
 
 TEST(CommandLine, ValidateShowsDefaultsThatAreZeroAsTextAndAsJson) {

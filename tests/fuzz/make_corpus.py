@@ -95,6 +95,13 @@ def idx_files():
     write("idx_fuzz", "zeros_gzip", b"\0" + gzip.compress(idx([65536], bytes(65536)), mtime=0))
 
 
+def cifar10_files():
+    pixels = bytes(range(256)) * 12
+    write("cifar10_fuzz", "two_samples", b"\0" + pixels + b"\t" + pixels)
+    write("cifar10_fuzz", "label_out_of_range", b"\n" + pixels)
+    write("cifar10_fuzz", "cut_off", b"\1" + pixels[:-1])
+
+
 def safetensors(head, values=b""):
     text = head if isinstance(head, bytes) else json.dumps(head).encode()
     return struct.pack("<Q", len(text)) + text + values
@@ -156,6 +163,7 @@ def clusters():
 if __name__ == "__main__":
     frames()
     payloads()
+    cifar10_files()
     idx_files()
     safetensors_files()
     jobs()
