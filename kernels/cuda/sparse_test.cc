@@ -137,6 +137,45 @@ TEST_F(SparseTest, CallsThatFollowEachOtherInAStreamShareItsWorkSpace) {
   ExpectChosenOf(short_one, 1, of_short);
 }
 
+TEST_F(SparseTest, BitsAreChosenFromWhereverTheyLie) {
+  const uint32_t low = std::bit_cast<uint32_t>(20.0f), high = std::bit_cast<uint32_t>(60.0f);
+  const kernels::SparseCodec& reference = kernels::reference::Codecs().sparse;
+  for (size_t n : {1, 33, 1000, 9001}) {
+    for (size_t shift : {0, 1, 2, 3}) {
+      std::vector<uint32_t> bits(n), names(n), inside(n + kCandidateSlack), counts(3);
+      const std::vector<float> values = Elements(n, 2, 11);
+      std::memcpy(bits.data(), values.data(), 4 * n);
+      for (size_t j = 0; j < n; ++j) names[j] = static_cast<uint32_t>(3 * j + 1);
+      Mirror mirror(&room_);
+      // Behind `shift` others.
+      std::vector<uint32_t> shifted(shift, 0x7f7fffff);
+      shifted.insert(shifted.end(), bits.begin(), bits.end());
+      const uint32_t* const at =
+          reinterpret_cast<const uint32_t*>(mirror.Payload(
+              reinterpret_cast<std::byte*>(shifted.data()), 4 * shifted.size(), Mirror::kIn)) +
+          shift;
+      const Candidates from = {mirror.At(names.data(), n, Mirror::kIn), const_cast<uint32_t*>(at)};
+      Chosen kept(n);
+      const Candidates to = kept.To(&mirror);
+      uint32_t* const between = mirror.At(inside.data(), inside.size(), Mirror::kOut);
+      uint32_t* const count = mirror.At(counts.data(), counts.size(), Mirror::kOut);
+      mirror.Run([&](Stream& stream, Verdict*) {
+        absl::Status status = Sparse().count(stream, at, n, low, count);
+        status.Update(Sparse().between(stream, at, n, low, high, between, count + 1));
+        status.Update(Sparse().keep(stream, from, n, low, to, count + 2));
+        return status;
+      });
+      std::vector<uint32_t> expected(n + kCandidateSlack);
+      ASSERT_EQ(counts[0], reference.count(bits.data(), n, low));
+      ASSERT_EQ(counts[1], reference.between(bits.data(), n, low, high, expected.data()));
+      ASSERT_TRUE(std::equal(inside.begin(), inside.begin() + counts[1], expected.begin()));
+      ASSERT_EQ(counts[2], reference.keep({names.data(), bits.data()}, n, low));
+      ASSERT_TRUE(std::equal(names.begin(), names.begin() + counts[2], kept.indices.begin()));
+      ASSERT_TRUE(std::equal(bits.begin(), bits.begin() + counts[2], kept.bits.begin()));
+    }
+  }
+}
+
 TEST_F(SparseTest, CountsAreSetNotAddedTo) {
   for (size_t n : {0, 1, 5000}) {
     std::vector<float> p(n, 2.0f);
