@@ -29,6 +29,7 @@ void AddBenchCommand(CLI::App* app, Invocation* invocation);
 void AddCancelCommand(CLI::App* app, Invocation* invocation);
 void AddCompareCommand(CLI::App* app, Invocation* invocation);
 void AddCoordinatorCommand(CLI::App* app, Invocation* invocation);
+void AddDevicesCommand(CLI::App* app, Invocation* invocation);
 void AddHostCommand(CLI::App* app, Invocation* invocation);
 void AddJobsCommand(CLI::App* app, Invocation* invocation);
 void AddLaunchCommand(CLI::App* app, Invocation* invocation);

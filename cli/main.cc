@@ -47,6 +47,7 @@ int Main(int argc, char** argv) {
   AddCancelCommand(&app, &invocation);
   AddTraceCommand(&app, &invocation);
   AddNodesCommand(&app, &invocation);
+  AddDevicesCommand(&app, &invocation);
   AddValidateCommand(&app, &invocation);
   AddBenchCommand(&app, &invocation);
   AddRankCommand(&app, &invocation);

@@ -18,6 +18,7 @@ def _optional_libraries_impl(context):
     candidates = [root for root in candidates + ["/usr/local/cuda"] if root]
     found = [root for root in candidates if context.path(root + "/bin/nvcc").exists]
     lines.append("NEEDS_CUDA = {}".format([] if found else ["@platforms//:incompatible"]))
+    lines.append("HAS_CUDA = {}".format(bool(found)))
     lines.append("CUDA_ROOT = \"{}\"".format(found[0] if found else "/usr/local/cuda"))
     context.file("BUILD", "")
     context.file("defs.bzl", "\n".join(lines) + "\n")

@@ -22,8 +22,9 @@ using testing::HasSubstr;
 std::string JobFile(const proto::Job& job) { return WriteJob(TestDir(), job); }
 
 TEST(CommandLine, EverySubcommandHasHelpWithExamples) {
-  for (const char* command : {"coordinator", "server", "worker", "local", "launch", "submit",
-                              "compare", "jobs", "status", "cancel", "nodes", "validate"}) {
+  for (const char* command :
+       {"coordinator", "server", "worker", "local", "launch", "submit", "compare", "jobs", "status",
+        "cancel", "nodes", "devices", "validate"}) {
     CommandResult result = RunStrata({command, "--help"});
     EXPECT_EQ(result.status.code, 0) << command;
     EXPECT_THAT(result.out, HasSubstr("Examples:\n  strata ")) << command;

@@ -1,0 +1,25 @@
+#ifndef STRATA_CLI_DEVICE_PLUGIN_H_
+#define STRATA_CLI_DEVICE_PLUGIN_H_
+
+#include <memory>
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "kernels/device/device.h"
+
+namespace CLI {
+class App;
+}  // namespace CLI
+
+namespace strata::cli {
+
+// "PATH" or "PATH,NAME=VALUE,..."; empty: the one that is installed.
+void AddDevicePluginOption(CLI::App* command, std::string* plugin);
+
+// Loads the plugin for accelerators: the given one, else libstrata_cuda.so beside this program or
+// where Bazel built it. Errors: device::LoadPlugin's.
+absl::StatusOr<std::shared_ptr<device::Devices>> LoadDevicePlugin(const std::string& given);
+
+}  // namespace strata::cli
+
+#endif  // STRATA_CLI_DEVICE_PLUGIN_H_
