@@ -1,0 +1,51 @@
+#!/usr/bin/env bash
+# A bundle made of what Bazel built runs elsewhere, with its own libraries and without the source.
+set -uo pipefail
+built=$PWD
+fake=$built/kernels/cuda/libstrata_fake_device.so
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+failures=0
+
+check() {  # WHAT CONDITION...
+  local what=$1
+  shift
+  if "$@"; then echo "ok: $what"; else echo "FAILED: $what"; failures=$((failures + 1)); fi
+}
+is_in() { grep -qF -- "$1" "$2"; }
+
+deploy/bundle.sh --built "$built" --out "$work/bundle.tar.xz" >"$work/packed" 2>&1
+check "it is packed" is_in "bundle.tar.xz: " "$work/packed"
+cat "$work/packed"
+check "in at most 60 MB" [ "$(stat -c %s "$work/bundle.tar.xz")" -le 60000000 ]
+mkdir "$work/elsewhere"
+tar -C "$work/elsewhere" -xJf "$work/bundle.tar.xz"
+cd "$work/elsewhere/strata" || exit 1
+
+# Nothing of the system's but glibc.
+for program in bin/strata bin/device_conformance; do
+  env -i /usr/bin/ldd "$program" | awk '$2 == "=>" && $3 !~ /lib\/strata/ { print $1 }' |
+    grep -vE '^(linux-vdso|libc|libm|libdl|libpthread|librt|libresolv)\.so' >"$work/others"
+  check "$program finds its libraries in the bundle" [ ! -s "$work/others" ]
+  cat "$work/others"
+done
+
+env -i bin/strata --version >"$work/version" 2>&1
+check "it starts" is_in "strata " "$work/version"
+env -i bin/strata devices --device-plugin "$fake" >"$work/devices" 2>&1
+check "it loads a plugin" is_in "fake device" "$work/devices"
+env -i bin/strata local --nodes 2 --job tests/gpu/sync.textproto --run-dir "$work/run" \
+  >"$work/local" 2>&1
+check "it trains" [ $? -eq 0 ]
+tail -n 3 "$work/local"
+
+env -i PATH=/usr/bin:/bin tests/gpu/run.sh --device-plugin "$fake" >"$work/gpu" 2>&1
+check "its tests pass on the fake device" [ $? -eq 0 ]
+tail -n 1 "$work/gpu"
+check "and are counted" grep -qE '^[1-9][0-9]* passed, 0 failed, 0 skipped$' <(tail -n 1 "$work/gpu")
+env -i PATH=/usr/bin:/bin tests/gpu/run.sh --device-plugin "$fake,devices=0" >"$work/none" 2>&1
+check "without a device they are skipped" [ "$(tail -n 1 "$work/none")" = "0 passed, 0 failed, 1 skipped" ]
+env -i PATH=/usr/bin:/bin tests/gpu/run.sh --device-plugin "$fake,fails_at=5" >"$work/fails" 2>&1
+check "where one fails, that is told" [ $? -ne 0 ]
+check "and counted" grep -qE ', [1-9][0-9]* failed, ' <(tail -n 1 "$work/fails")
+exit "$failures"

@@ -1,0 +1,43 @@
+#!/usr/bin/env bash
+# Runs every GPU test of a bundle (deploy/bundle.sh) on this machine's first GPU. The last line is
+# "N passed, N failed, N skipped", counted in test cases, or in programs where one could not run
+# them; the exit status is 0 only if none failed.
+#
+# usage: tests/gpu/run.sh [--device-plugin PLUGIN]    default: libstrata_cuda.so beside strata
+set -uo pipefail
+bin=$(cd "$(dirname "$0")/../../bin" && pwd) || exit 1
+plugin=$bin/libstrata_cuda.so
+if [ "${1:-}" = --device-plugin ] && [ $# -eq 2 ]; then
+  plugin=$2
+elif [ $# -gt 0 ]; then
+  echo "strata: error: usage: tests/gpu/run.sh [--device-plugin PLUGIN]" >&2
+  exit 2
+fi
+
+passed=0 failed=0 skipped=0
+log=$(mktemp)
+trap 'rm -f "$log"' EXIT
+
+# The number in front of a word of gtest's summary, 0 where it is not there.
+count_of() {
+  local found
+  found=$(sed -n "s/^\[  $1  *\] \([0-9]*\) tests\{0,1\}[.,].*/\1/p" "$log" | head -n 1)
+  echo "${found:-0}"
+}
+
+"$bin/strata" devices --device-plugin "$plugin" || true
+for test in device_conformance; do
+  echo "== $test"
+  "$bin/$test" "$plugin" 2>&1 | tee "$log"
+  status=${PIPESTATUS[0]}
+  if [ "$status" -eq 77 ]; then
+    skipped=$((skipped + 1))
+    continue
+  fi
+  now_passed=$(count_of PASSED) now_failed=$(count_of FAILED) now_skipped=$(count_of SKIPPED)
+  # A program that ends otherwise than by its tests has failed, whatever it counted.
+  if [ "$status" -ne 0 ] && [ "$now_failed" -eq 0 ]; then now_failed=1; fi
+  passed=$((passed + now_passed)) failed=$((failed + now_failed)) skipped=$((skipped + now_skipped))
+done
+echo "$passed passed, $failed failed, $skipped skipped"
+[ "$failed" -eq 0 ]
