@@ -21,6 +21,8 @@ class CheckedPayload {
                                               size_t elements, absl::Span<const std::byte> payload);
 
   size_t elements() const { return elements_; }
+  wire::Codec codec() const { return codec_; }
+  absl::Span<const std::byte> payload() const { return payload_; }
 
   // out[i] = decoded[i], for all elements.
   void WriteTo(float* out) const;

@@ -1,0 +1,273 @@
+#include "worker/aggregator/device_arenas.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/container/inlined_vector.h"
+#include "absl/memory/memory.h"
+#include "common/copies.h"
+#include "common/wire/payload.h"
+#include "worker/aggregator/pinned_blocks.h"
+
+namespace strata::worker {
+namespace {
+
+// Adds the payload, which lies at `at` on the device, to weights there.
+absl::Status Decode(const device::DeviceKernels& kernels, device::Stream& stream,
+                    const kernels::CheckedPayload& payload, const std::byte* at, float* weights,
+                    device::Verdict* verdict) {
+  const size_t n = payload.elements();
+  switch (payload.codec()) {
+    case wire::Codec::kFloat16:
+      return kernels.float16.decode(stream, at, weights, weights, n);
+    case wire::Codec::kBFloat16:
+      return kernels.bfloat16.decode(stream, at, weights, weights, n);
+    case wire::Codec::kInt8:
+      return kernels.int8.decode(stream, at, weights, weights, n);
+    case wire::Codec::kOneBit:
+      return kernels.one_bit.decode(stream, at, weights, weights, n);
+    case wire::Codec::kSparse: {
+      const size_t count = (payload.payload().size() - sizeof(uint32_t)) / (2 * sizeof(uint32_t));
+      const std::byte* const indices = at + sizeof(uint32_t);
+      return kernels.sparse.add(stream, indices, indices + count * sizeof(uint32_t), count,
+                                weights);
+    }
+    case wire::Codec::kNone: {
+      const float* const inputs[] = {weights, reinterpret_cast<const float*>(at)};
+      return kernels.sum(stream, absl::MakeConstSpan(inputs), weights, n, verdict);
+    }
+  }
+  return absl::InternalError("a payload of no codec");
+}
+
+}  // namespace
+
+using device::Memory;
+
+absl::StatusOr<std::unique_ptr<DeviceArenas>> DeviceArenas::Create(NodeMemory* memory,
+                                                                   AggregatorCore* core,
+                                                                   const ChunkMap& map,
+                                                                   DeviceArenasOptions options) {
+  auto pinned = std::make_shared<PinnedBlocks>(options.devices[0]);
+  auto arenas =
+      absl::WrapUnique(new DeviceArenas(memory, core, map, options.wake, std::move(pinned)));
+  if (absl::Status status = arenas->Init(options); !status.ok()) return status;
+  return arenas;
+}
+
+// What is queued reads and writes memory that goes with this.
+DeviceArenas::~DeviceArenas() {
+  for (Place& place : places_) {
+    if (place.up != nullptr) place.up->Synchronize().IgnoreError();
+    if (place.down != nullptr) place.down->Synchronize().IgnoreError();
+  }
+}
+
+absl::Status DeviceArenas::AddPlace(const std::shared_ptr<device::Device>& device) {
+  const size_t bytes = map_.elements() * sizeof(float);
+  const size_t payload_bytes = map_.chunk_elements() * sizeof(float);
+  absl::StatusOr<Memory> weights = device->Allocate(bytes, "a job's weights");
+  if (!weights.ok()) return weights.status();
+  absl::StatusOr<Memory> payload = device->Allocate(payload_bytes, "encoded weights");
+  if (!payload.ok()) return payload.status();
+  absl::StatusOr<Memory> verdict = device->Allocate(sizeof(device::Verdict), "a verdict");
+  if (!verdict.ok()) return verdict.status();
+  absl::StatusOr<std::unique_ptr<device::Stream>> down = device->NewStream(/*urgent=*/true);
+  if (!down.ok()) return down.status();
+  absl::StatusOr<std::unique_ptr<device::Stream>> up = device->NewStream(/*urgent=*/true);
+  if (!up.ok()) return up.status();
+  places_.push_back({device, *std::move(down), *std::move(up), *std::move(weights),
+                     *std::move(payload), *std::move(verdict)});
+  device_bytes_ += bytes + payload_bytes;
+  return absl::OkStatus();
+}
+
+absl::Status DeviceArenas::Init(const DeviceArenasOptions& options) {
+  const size_t bytes = map_.elements() * sizeof(float);
+  for (const std::shared_ptr<device::Device>& device : options.devices) {
+    const auto found = std::find_if(places_.begin(), places_.end(),
+                                    [&](const Place& place) { return place.device == device; });
+    place_of_.push_back(found - places_.begin());
+    if (found == places_.end()) {
+      if (absl::Status status = AddPlace(device); !status.ok()) return status;
+    }
+    absl::StatusOr<Memory> gradients = device->Allocate(bytes, "a rank's gradients");
+    if (!gradients.ok()) return gradients.status();
+    gradients_.push_back(*std::move(gradients));
+    device_bytes_ += bytes;
+  }
+  complete_.resize(gradients_.size());
+  return absl::OkStatus();
+}
+
+absl::StatusOr<device::SharedMemory> DeviceArenas::ShareWeights(uint32_t local_rank) {
+  Place& place = places_[place_of_[local_rank]];
+  return place.device->Share(place.weights, map_.elements() * sizeof(float));
+}
+
+absl::StatusOr<device::SharedMemory> DeviceArenas::ShareGradients(uint32_t local_rank) {
+  Place& place = places_[place_of_[local_rank]];
+  return place.device->Share(gradients_[local_rank], map_.elements() * sizeof(float));
+}
+
+std::byte* DeviceArenas::At(const Memory& arena, ChunkId chunk, uint32_t first_element) const {
+  return arena.get() + (map_.OffsetOf(chunk) + first_element) * sizeof(float);
+}
+
+void DeviceArenas::Keep(absl::Status status) {
+  if (status_.ok()) status_ = std::move(status);
+}
+
+absl::Status DeviceArenas::Mark(const Place& place, device::Stream* stream, Queued* queued) {
+  absl::StatusOr<std::unique_ptr<device::Event>> event = place.device->NewEvent();
+  if (!event.ok()) return event.status();
+  queued->events.push_back(*std::move(event));
+  if (absl::Status status = stream->Record(queued->events.back().get()); !status.ok()) {
+    return status;
+  }
+  return stream->Call(wake_);
+}
+
+absl::Status DeviceArenas::QueueSum(ChunkId chunk, uint64_t clock) {
+  Place& first = places_[place_of_[0]];
+  const size_t count = map_.ElementsOf(chunk);
+  absl::InlinedVector<const float*, 16> inputs;
+  for (const Memory& gradients : gradients_) {
+    inputs.push_back(reinterpret_cast<const float*>(At(gradients, chunk)));
+  }
+  auto* const sum = reinterpret_cast<float*>(At(gradients_[0], chunk));
+  if (inputs.size() > 1) {
+    const absl::Status status = first.device->kernels().sum(
+        *first.down, inputs, sum, count, reinterpret_cast<device::Verdict*>(first.verdict.get()));
+    if (!status.ok()) return status;
+  }
+  const std::shared_ptr<float> buffer = pool_.AllocateFloats(count);
+  absl::Status status = first.down->Copy(buffer.get(), sum, count * sizeof(float));
+  if (!status.ok()) return status;
+  Queued queued = {.what = Queued::What::kSum, .chunk = chunk, .clock = clock, .kept = {buffer}};
+  status = Mark(first, first.down.get(), &queued);
+  sums_[chunk.value()].bytes = AsBytes(buffer, count);
+  queued_.push_back(std::move(queued));
+  return status;
+}
+
+void DeviceArenas::BeginSum(ChunkId chunk, uint64_t clock) {
+  if (!status_.ok()) return;
+  uint32_t& samples = sums_[chunk.value()].samples;
+  samples = 0;
+  for (uint32_t r = 0; r < gradients_.size(); ++r) {
+    samples += memory_->rank(r).samples[clock % kSampleSlots].load(std::memory_order_relaxed);
+  }
+  Keep(QueueSum(chunk, clock));
+}
+
+absl::StatusOr<bool> DeviceArenas::IsDone(const Queued& queued) const {
+  for (const std::unique_ptr<device::Event>& event : queued.events) {
+    const absl::StatusOr<bool> done = event->Done();
+    if (!done.ok() || !*done) return done;
+  }
+  return true;
+}
+
+absl::Status DeviceArenas::Poll(std::vector<ChunkId>* summed) {
+  // Sums and landings are each in the order of their streams, and go on without each other.
+  bool waits[2] = {};
+  for (auto queued = queued_.begin(); queued != queued_.end() && status_.ok();) {
+    bool& waits_for_such = waits[static_cast<int>(queued->what)];
+    const absl::StatusOr<bool> done = waits_for_such ? false : IsDone(*queued);
+    if (!done.ok()) Keep(done.status());
+    if (!done.ok() || !*done) {
+      waits_for_such = true;
+      ++queued;
+      continue;
+    }
+    if (queued->what == Queued::What::kLanded) {
+      Land(queued->chunk, core_->OnLanded(queued->chunk, queued->clock));
+    } else {
+      for (uint32_t r = 0; r < complete_.size(); ++r) {
+        complete_[r] = memory_->rank(r).complete.load(std::memory_order_relaxed);
+      }
+      memory_->consumed(queued->chunk.value())
+          .store(core_->OnSummed(queued->chunk, complete_), std::memory_order_release);
+      summed->push_back(queued->chunk);
+    }
+    queued = queued_.erase(queued);
+  }
+  return status_;
+}
+
+// The only one that waits: before training begins.
+Bytes DeviceArenas::FirstWeights(ChunkId chunk) {
+  const size_t count = map_.ElementsOf(chunk);
+  const std::shared_ptr<float> buffer = pool_.AllocateFloats(count);
+  std::fill_n(buffer.get(), count, 0.0f);
+  Place& first = places_[place_of_[0]];
+  Keep(first.down->Copy(buffer.get(), At(first.weights, chunk), count * sizeof(float)));
+  Keep(first.down->Synchronize());
+  CountCopy(CopyReason::kFirstWeights, count * sizeof(float));
+  return AsBytes(buffer, count);
+}
+
+ExchangeNode::Sum DeviceArenas::TakeSum(ChunkId chunk, uint64_t clock) {
+  Summed& summed = sums_[chunk.value()];
+  return {std::exchange(summed.bytes, Bytes()), summed.samples};
+}
+
+void DeviceArenas::Upload(ChunkId chunk, uint32_t first_element, const Bytes& weights) {
+  if (!status_.ok()) return;
+  const std::shared_ptr<std::byte> buffer = pool_.AllocateBytes(weights.size());
+  CopyBytes(CopyReason::kIntoArena, buffer.get(), weights.data(), weights.size());
+  for (Place& place : places_) {
+    Keep(place.up->Copy(At(place.weights, chunk, first_element), buffer.get(), weights.size()));
+  }
+  uploading_.push_back(buffer);
+}
+
+void DeviceArenas::TakeWeights(ChunkId chunk, uint32_t first_element, const Bytes& weights) {
+  Upload(chunk, first_element, weights);
+}
+
+// Each device decodes for itself: what is encoded is shorter than what is not.
+void DeviceArenas::AddToWeights(ChunkId chunk, uint32_t first_element,
+                                const kernels::CheckedPayload& delta) {
+  if (!status_.ok()) return;
+  const absl::Span<const std::byte> payload = delta.payload();
+  const std::shared_ptr<std::byte> buffer = pool_.AllocateBytes(payload.size());
+  std::copy(payload.begin(), payload.end(), buffer.get());
+  for (Place& place : places_) {
+    auto* const weights = reinterpret_cast<float*>(At(place.weights, chunk, first_element));
+    Keep(place.up->Copy(place.payload.get(), buffer.get(), payload.size()));
+    Keep(Decode(place.device->kernels(), *place.up, delta, place.payload.get(), weights,
+                reinterpret_cast<device::Verdict*>(place.verdict.get())));
+  }
+  uploading_.push_back(buffer);
+}
+
+void DeviceArenas::Landed(ChunkId chunk, uint64_t clock) {
+  if (!status_.ok()) return;
+  Queued queued = {.what = Queued::What::kLanded,
+                   .chunk = chunk,
+                   .clock = clock,
+                   .kept = std::exchange(uploading_, {})};
+  for (Place& place : places_) Keep(Mark(place, place.up.get(), &queued));
+  queued_.push_back(std::move(queued));
+}
+
+void DeviceArenas::TakeFinalWeights(ChunkId chunk, const Bytes& weights) {
+  Upload(chunk, 0, weights);
+}
+
+void DeviceArenas::Land(ChunkId chunk, uint64_t landed) {
+  // As NodeArenas: either this sees that the rank sleeps, or the rank sees what has landed.
+  memory_->landed(chunk.value()).store(landed);
+  for (uint32_t r = 0; r < gradients_.size(); ++r) {
+    RankBlock& rank = memory_->rank(r);
+    if (rank.waits_for.load() == chunk.value() + 1) RingRank(&rank);
+  }
+}
+
+void DeviceArenas::LandFirstWeights() {
+  for (uint32_t c = 0; c < map_.chunks(); ++c) Land(ChunkId(c), 1);
+}
+
+}  // namespace strata::worker

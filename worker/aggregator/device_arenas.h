@@ -1,0 +1,152 @@
+#ifndef STRATA_WORKER_AGGREGATOR_DEVICE_ARENAS_H_
+#define STRATA_WORKER_AGGREGATOR_DEVICE_ARENAS_H_
+
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <memory>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/types/span.h"
+#include "common/buffer_pool.h"
+#include "common/bytes.h"
+#include "common/job/arena.h"
+#include "kernels/device/device.h"
+#include "kernels/device/device_kernels.h"
+#include "worker/aggregator/aggregator_core.h"
+#include "worker/aggregator/node_memory.h"
+#include "worker/exchange/exchange.h"
+
+namespace strata::worker {
+
+struct DeviceArenasOptions {
+  // By local rank: the device that it computes on. Several ranks may have one.
+  std::vector<std::shared_ptr<device::Device>> devices;
+  // Called from threads of the devices' when Poll has something to do.
+  std::function<void()> wake;
+};
+
+// The node's arenas in the memory of its devices: one of weights on each device, one of gradients
+// for each rank on its own. A chunk's gradients are added on the first rank's device (which reads
+// the others' memory over NVLink or PCIe), in place of the first rank's, and the sum is copied into
+// pinned host memory, which goes to the network as it is; what comes is copied, or decoded there,
+// into every device's weights. All of it is queued: nothing here waits but FirstWeights, and Poll
+// tells what is done. Who may touch which chunk when, and `memory` with its counts, is as with
+// NodeArenas.
+//
+// What goes wrong on a device comes out of Poll; calls that cannot say so do nothing from then on.
+//
+// Threads: one.
+class DeviceArenas final : public ExchangeNode {
+ public:
+  // `memory` and `core` outlive this; `memory`'s own arenas are not used. Errors: those of
+  // device::Device, ResourceExhausted among them.
+  static absl::StatusOr<std::unique_ptr<DeviceArenas>> Create(NodeMemory* memory,
+                                                              AggregatorCore* core,
+                                                              const ChunkMap& map,
+                                                              DeviceArenasOptions options);
+  ~DeviceArenas() override;
+
+  // What a rank opens: its device's weights, and its own gradients.
+  absl::StatusOr<device::SharedMemory> ShareWeights(uint32_t local_rank);
+  absl::StatusOr<device::SharedMemory> ShareGradients(uint32_t local_rank);
+
+  // All ranks have published the chunk for `clock`: begins to add. Poll names the chunk when its
+  // sum can be taken, that is, when it is to be submitted to the exchange.
+  void BeginSum(ChunkId chunk, uint64_t clock);
+  // Shows ranks what has landed, and appends chunks whose sums are there. Errors: Internal with the
+  // device and the cause.
+  absl::Status Poll(std::vector<ChunkId>* summed);
+  // Whether Poll has something to tell, now or later.
+  bool busy() const { return !queued_.empty() || !status_.ok(); }
+
+  Bytes FirstWeights(ChunkId chunk) override;
+  // REQUIRES: Poll has named the chunk.
+  Sum TakeSum(ChunkId chunk, uint64_t clock) override;
+  void TakeWeights(ChunkId chunk, uint32_t first_element, const Bytes& weights) override;
+  void AddToWeights(ChunkId chunk, uint32_t first_element,
+                    const kernels::CheckedPayload& delta) override;
+  // Ranks are told once the devices have the weights.
+  void Landed(ChunkId chunk, uint64_t clock) override;
+  void TakeFinalWeights(ChunkId chunk, const Bytes& weights) override;
+
+  // Every chunk's first weights are confirmed: step 0 may read them.
+  void LandFirstWeights();
+
+  const device::Memory& WeightsForTest(uint32_t local_rank) const {
+    return places_[place_of_[local_rank]].weights;
+  }
+  const device::Memory& GradientsForTest(uint32_t local_rank) const {
+    return gradients_[local_rank];
+  }
+
+  // Of pinned buffers, also free ones; of the devices' memory.
+  size_t buffer_bytes() const { return pool_.allocated_bytes(); }
+  size_t device_bytes() const { return device_bytes_; }
+
+ private:
+  // A device that at least one rank computes on.
+  struct Place {
+    std::shared_ptr<device::Device> device;
+    std::unique_ptr<device::Stream> down, up;  // sums to the host; weights to the device
+    device::Memory weights;
+    device::Memory payload;  // encoded weights on their way, before they are decoded
+    device::Memory verdict;  // of sums; nobody reads it, for shards look again
+  };
+  // Something that a device does, to be heard of in Poll.
+  struct Queued {
+    enum class What { kSum, kLanded } what;
+    ChunkId chunk{0};
+    uint64_t clock = 0;
+    std::vector<std::unique_ptr<device::Event>> events;  // all of them done: it is
+    std::vector<std::shared_ptr<const void>> kept;       // memory that it reads or writes
+  };
+  struct Summed {
+    Bytes bytes;
+    uint32_t samples = 0;
+  };
+
+  DeviceArenas(NodeMemory* memory, AggregatorCore* core, const ChunkMap& map,
+               std::function<void()> wake, std::shared_ptr<BlockSource> pinned)
+      : memory_(memory),
+        core_(core),
+        map_(map),
+        wake_(std::move(wake)),
+        pool_(BufferPool::kRetainedBytesMax, std::move(pinned)),
+        sums_(map.chunks()) {}
+
+  absl::Status Init(const DeviceArenasOptions& options);
+  absl::Status AddPlace(const std::shared_ptr<device::Device>& device);
+  // Of the map's chunk: where its part of an arena begins.
+  std::byte* At(const device::Memory& arena, ChunkId chunk, uint32_t first_element = 0) const;
+  // Queues what a chunk's sum takes, after what is queued in the stream already.
+  absl::Status QueueSum(ChunkId chunk, uint64_t clock);
+  // Marks the end of what `stream` has to do now, and wakes Poll's caller then.
+  absl::Status Mark(const Place& place, device::Stream* stream, Queued* queued);
+  // Copies host memory to the chunk's weights on every device; it stays until the chunk lands.
+  void Upload(ChunkId chunk, uint32_t first_element, const Bytes& weights);
+  void Keep(absl::Status status);
+  void Land(ChunkId chunk, uint64_t landed);
+  absl::StatusOr<bool> IsDone(const Queued& queued) const;
+
+  NodeMemory* const memory_;
+  AggregatorCore* const core_;
+  const ChunkMap map_;
+  const std::function<void()> wake_;
+  BufferPool pool_;
+  std::vector<Place> places_;
+  std::vector<size_t> place_of_;           // by local rank
+  std::vector<device::Memory> gradients_;  // by local rank
+  size_t device_bytes_ = 0;
+  std::vector<Summed> sums_;                            // by chunk, until they are taken
+  std::vector<uint64_t> complete_;                      // scratch, by local rank
+  std::vector<std::shared_ptr<const void>> uploading_;  // since the last Landed
+  std::deque<Queued> queued_;
+  absl::Status status_;  // the first thing that went wrong
+};
+
+}  // namespace strata::worker
+
+#endif  // STRATA_WORKER_AGGREGATOR_DEVICE_ARENAS_H_

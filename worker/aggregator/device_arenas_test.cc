@@ -1,0 +1,224 @@
+#include "worker/aggregator/device_arenas.h"
+
+#include <cstring>
+#include <memory>
+#include <random>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "common/event_fd.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "kernels/cuda/device.h"
+#include "kernels/fake_cuda/control.h"
+#include "kernels/kernels.h"
+
+namespace strata::worker {
+namespace {
+
+using testing::HasSubstr;
+using testing::UnorderedElementsAre;
+
+constexpr uint32_t kChunkElements = 512;
+constexpr uint64_t kElements = 3 * kChunkElements + 77;
+
+// A node whose ranks compute on fake devices and have published gradients of clock 0.
+class DeviceArenasTest : public testing::TestWithParam<std::vector<uint32_t>> {
+ protected:
+  DeviceArenasTest() { fake_cuda::Configure({.devices = 2, .memory_bytes = 64 << 20}); }
+
+  uint32_t ranks() const { return static_cast<uint32_t>(GetParam().size()); }
+
+  void SetUp() override {
+    found_ = *cuda::FindDevices();
+    std::vector<std::shared_ptr<device::Device>> used = {*found_->Use(0), *found_->Use(1)};
+    DeviceArenasOptions options;
+    for (uint32_t device : GetParam()) options.devices.push_back(used[device]);
+    options.wake = [this] { woken_.Notify(); };
+    auto arenas = DeviceArenas::Create(memory_.get(), &core_, map_, options);
+    ASSERT_TRUE(arenas.ok()) << arenas.status();
+    arenas_ = *std::move(arenas);
+    devices_ = options.devices;
+  }
+
+  // What a rank has of its arena on its device: as it would in a process of its own, but for Open.
+  std::vector<float> WeightsOf(uint32_t rank) {
+    return Download(arenas_->WeightsForTest(rank), rank);
+  }
+  std::vector<float> Download(const device::Memory& arena, uint32_t rank) {
+    std::vector<float> values(kElements);
+    auto stream = *devices_[rank]->NewStream(false);
+    EXPECT_EQ(stream->Copy(values.data(), arena.get(), kElements * 4), absl::OkStatus());
+    EXPECT_EQ(stream->Synchronize(), absl::OkStatus());
+    return values;
+  }
+
+  // Random gradients in every rank's arena; their sum.
+  std::vector<float> Publish(uint64_t clock) {
+    std::mt19937 random(static_cast<uint32_t>(clock) + 1);
+    std::uniform_real_distribution<float> values(-1e3f, 1e3f);
+    std::vector<std::vector<float>> gradients(ranks(), std::vector<float>(kElements));
+    std::vector<const float*> inputs;
+    for (uint32_t r = 0; r < ranks(); ++r) {
+      for (float& gradient : gradients[r]) gradient = values(random);
+      auto stream = *devices_[r]->NewStream(false);
+      EXPECT_EQ(
+          stream->Copy(arenas_->GradientsForTest(r).get(), gradients[r].data(), kElements * 4),
+          absl::OkStatus());
+      EXPECT_EQ(stream->Synchronize(), absl::OkStatus());
+      inputs.push_back(gradients[r].data());
+      memory_->rank(r).samples[clock % kSampleSlots] = 10 + r;
+      memory_->rank(r).complete = clock + 1;
+    }
+    std::vector<float> sum(kElements);
+    kernels::Cpu().sum(inputs, sum.data(), kElements);
+    const std::vector<uint64_t> ready(ranks(), clock + 1);
+    for (uint32_t c = 0; c < map_.chunks(); ++c) EXPECT_TRUE(*core_.OnReady(ChunkId(c), ready));
+    return sum;
+  }
+
+  // Polls until nothing is queued; the chunks that were summed.
+  std::vector<uint32_t> Settle() {
+    std::vector<ChunkId> summed;
+    while (arenas_->busy()) {
+      const absl::Status status = arenas_->Poll(&summed);
+      EXPECT_EQ(status, absl::OkStatus());
+      if (!status.ok()) break;
+    }
+    std::vector<uint32_t> numbers;
+    for (ChunkId chunk : summed) numbers.push_back(chunk.value());
+    return numbers;
+  }
+
+  const std::unique_ptr<NodeMemory> memory_ = *NodeMemory::Create(kElements, ranks());
+  const ChunkMap map_{kElements, kChunkElements};
+  AggregatorCore core_{RankId(0), ranks(), map_.chunks()};
+  const EventFd woken_ = *EventFd::Create();
+  std::unique_ptr<device::Devices> found_;
+  std::vector<std::shared_ptr<device::Device>> devices_;
+  std::unique_ptr<DeviceArenas> arenas_;
+};
+
+TEST_P(DeviceArenasTest, SumsHaveTheBitsOfTheHostsAndAreTakenOnceTheyAreThere) {
+  const std::vector<float> expected = Publish(0);
+  for (uint32_t c = 0; c < map_.chunks(); ++c) arenas_->BeginSum(ChunkId(c), 0);
+  EXPECT_THAT(Settle(), UnorderedElementsAre(0, 1, 2, 3));
+  EXPECT_TRUE(woken_.Drain());
+  uint32_t samples = 0;
+  for (uint32_t r = 0; r < ranks(); ++r) samples += 10 + r;
+  for (uint32_t c = 0; c < map_.chunks(); ++c) {
+    const ExchangeNode::Sum sum = arenas_->TakeSum(ChunkId(c), 0);
+    ASSERT_EQ(sum.bytes.size(), map_.ElementsOf(ChunkId(c)) * 4);
+    EXPECT_EQ(std::memcmp(sum.bytes.data(), expected.data() + map_.OffsetOf(ChunkId(c)),
+                          sum.bytes.size()),
+              0)
+        << c;
+    EXPECT_EQ(sum.samples, samples);
+    EXPECT_EQ(memory_->consumed(c).load(), 1);
+  }
+}
+
+TEST_P(DeviceArenasTest, WeightsAreOnEveryDeviceWhenRanksAreToldOfThem) {
+  std::vector<float> weights = Publish(0);
+  for (uint32_t c = 0; c < map_.chunks(); ++c) {
+    const size_t count = map_.ElementsOf(ChunkId(c)), half = count / 2;
+    const float* const from = weights.data() + map_.OffsetOf(ChunkId(c));
+    const auto bytes = [&](size_t begin, size_t size) {
+      const std::shared_ptr<float> copy(std::make_unique<float[]>(size).release(),
+                                        std::default_delete<float[]>());
+      std::copy_n(from + begin, size, copy.get());
+      return AsBytes(copy, size);
+    };
+    memory_->rank(0).waits_for = c + 1;
+    const uint32_t bell = memory_->rank(0).bell;
+    arenas_->TakeWeights(ChunkId(c), 0, bytes(0, half));
+    arenas_->TakeWeights(ChunkId(c), half, bytes(half, count - half));
+    EXPECT_EQ(memory_->landed(c).load(), 0);
+    arenas_->Landed(ChunkId(c), 0);
+    Settle();
+    EXPECT_EQ(memory_->landed(c).load(), 2);
+    EXPECT_NE(memory_->rank(0).bell.load(), bell);
+  }
+  for (uint32_t r = 0; r < ranks(); ++r) EXPECT_EQ(WeightsOf(r), weights) << r;
+  EXPECT_EQ(core_.under_way(), 0);
+}
+
+TEST_P(DeviceArenasTest, FirstWeightsAreThoseOfTheFirstRanksDevice) {
+  const std::vector<float> weights = Publish(0);
+  auto stream = *devices_[0]->NewStream(false);
+  ASSERT_EQ(stream->Copy(arenas_->WeightsForTest(0).get(), weights.data(), kElements * 4),
+            absl::OkStatus());
+  ASSERT_EQ(stream->Synchronize(), absl::OkStatus());
+  const Bytes first = arenas_->FirstWeights(ChunkId(3));
+  EXPECT_EQ(first.size(), 77 * 4);
+  EXPECT_EQ(std::memcmp(first.data(), weights.data() + 3 * kChunkElements, first.size()), 0);
+}
+
+TEST_P(DeviceArenasTest, EncodedWeightsAreAddedOnEveryDevice) {
+  const std::vector<float> weights = Publish(0);
+  const size_t n = map_.ElementsOf(ChunkId(1));
+  std::vector<float> expected(weights.begin() + kChunkElements,
+                              weights.begin() + 2 * kChunkElements);
+  for (uint32_t r = 0; r < ranks(); ++r) {
+    auto stream = *devices_[r]->NewStream(false);
+    ASSERT_EQ(stream->Copy(arenas_->WeightsForTest(r).get(), weights.data(), kElements * 4),
+              absl::OkStatus());
+    ASSERT_EQ(stream->Synchronize(), absl::OkStatus());
+  }
+  std::vector<std::byte> payload(wire::EncodedBytesMax(wire::Codec::kFloat16, n));
+  ASSERT_TRUE(kernels::Cpu().codec.float16.encode(weights.data(), kernels::Feedback::kNone, nullptr,
+                                                  n, payload.data()));
+  const auto delta =
+      kernels::CheckedPayload::Check(kernels::Cpu(), wire::Codec::kFloat16, n, payload);
+  ASSERT_TRUE(delta.ok()) << delta.status();
+  delta->AddTo(expected.data(), expected.data());
+  arenas_->AddToWeights(ChunkId(1), 0, *delta);
+  arenas_->Landed(ChunkId(1), 0);
+  Settle();
+  for (uint32_t r = 0; r < ranks(); ++r) {
+    const std::vector<float> got = WeightsOf(r);
+    EXPECT_TRUE(std::equal(expected.begin(), expected.end(), got.begin() + kChunkElements)) << r;
+    EXPECT_TRUE(std::equal(weights.begin(), weights.begin() + kChunkElements, got.begin())) << r;
+  }
+}
+
+TEST_P(DeviceArenasTest, WhatADeviceCannotDoComesOutOfPollAndStays) {
+  if (ranks() == 1) GTEST_SKIP() << "one rank's gradients are copied, and no kernel is launched";
+  Publish(0);
+  fake_cuda::Configure({.devices = 2, .memory_bytes = 64 << 20, .fails_at = 1, .error = 719});
+  arenas_->BeginSum(ChunkId(0), 0);
+  std::vector<ChunkId> summed;
+  absl::Status status;
+  while (status.ok() && arenas_->busy()) status = arenas_->Poll(&summed);
+  EXPECT_THAT(std::string(status.message()),
+              HasSubstr(absl::StrCat("device ", GetParam()[0], ": ")));
+  EXPECT_THAT(std::string(status.message()), HasSubstr("unspecified launch failure"));
+  EXPECT_TRUE(summed.empty());
+  EXPECT_EQ(memory_->consumed(0).load(), 0);
+  arenas_->BeginSum(ChunkId(1), 0);
+  EXPECT_EQ(arenas_->Poll(&summed), status);
+}
+
+TEST_P(DeviceArenasTest, MemoryIsGivenBack) {
+  EXPECT_GT(fake_cuda::AllocatedBytes(), arenas_->device_bytes() / 2);
+  arenas_.reset();
+  EXPECT_EQ(fake_cuda::AllocatedBytes(), 0u);
+}
+
+TEST_P(DeviceArenasTest, ADeviceThatIsTooSmallIsNamedWithWhatWasAsked) {
+  fake_cuda::Configure({.devices = 2, .memory_bytes = 10000});
+  arenas_.reset();
+  auto arenas = DeviceArenas::Create(memory_.get(), &core_, map_, {devices_, [] {}});
+  EXPECT_EQ(arenas.status().code(), absl::StatusCode::kResourceExhausted);
+  EXPECT_THAT(std::string(arenas.status().message()), HasSubstr("asked for"));
+  EXPECT_EQ(fake_cuda::AllocatedBytes(), 0u);
+}
+
+// One rank; three on one device; on two by turns.
+INSTANTIATE_TEST_SUITE_P(Layouts, DeviceArenasTest,
+                         testing::Values(std::vector<uint32_t>{0}, std::vector<uint32_t>{0, 0, 0},
+                                         std::vector<uint32_t>{1, 0, 1, 0}));
+
+}  // namespace
+}  // namespace strata::worker
