@@ -42,10 +42,11 @@ tail -n 3 "$work/local"
 env -i PATH=/usr/bin:/bin tests/gpu/run.sh --device-plugin "$fake" >"$work/gpu" 2>&1
 check "its tests pass on the fake device" [ $? -eq 0 ]
 tail -n 1 "$work/gpu"
-check "and are counted" grep -qE '^[1-9][0-9]* passed, 0 failed, 0 skipped$' <(tail -n 1 "$work/gpu")
+last() { tail -n 1 "$work/$1"; }
+check "and are counted" grep -qE '^[1-9][0-9]* passed, 0 failed, 0 skipped$' <(last gpu)
 env -i PATH=/usr/bin:/bin tests/gpu/run.sh --device-plugin "$fake,devices=0" >"$work/none" 2>&1
-check "without a device they are skipped" [ "$(tail -n 1 "$work/none")" = "0 passed, 0 failed, 1 skipped" ]
+check "without a device they are skipped" [ "$(last none)" = "0 passed, 0 failed, 1 skipped" ]
 env -i PATH=/usr/bin:/bin tests/gpu/run.sh --device-plugin "$fake,fails_at=5" >"$work/fails" 2>&1
 check "where one fails, that is told" [ $? -ne 0 ]
-check "and counted" grep -qE ', [1-9][0-9]* failed, ' <(tail -n 1 "$work/fails")
+check "and counted" grep -qE ', [1-9][0-9]* failed, ' <(last fails)
 exit "$failures"
