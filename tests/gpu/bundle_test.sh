@@ -14,7 +14,7 @@ check() {  # WHAT CONDITION...
 }
 is_in() { grep -qF -- "$1" "$2"; }
 
-deploy/bundle.sh --built "$built" --out "$work/bundle.tar.xz" >"$work/packed" 2>&1
+XZ_OPT=-1 deploy/bundle.sh --built "$built" --out "$work/bundle.tar.xz" >"$work/packed" 2>&1
 check "it is packed" is_in "bundle.tar.xz: " "$work/packed"
 cat "$work/packed"
 check "in at most 60 MB" [ "$(stat -c %s "$work/bundle.tar.xz")" -le 60000000 ]
@@ -34,7 +34,7 @@ env -i bin/strata --version >"$work/version" 2>&1
 check "it starts" is_in "strata " "$work/version"
 env -i bin/strata devices --device-plugin "$fake" >"$work/devices" 2>&1
 check "it loads a plugin" is_in "fake device" "$work/devices"
-env -i bin/strata local --nodes 2 --job tests/gpu/sync.textproto --run-dir "$work/run" \
+env -i bin/strata local --nodes 2 --job tests/gpu/sync.textproto --set run_dir="$work/run" \
   >"$work/local" 2>&1
 check "it trains" [ $? -eq 0 ]
 tail -n 3 "$work/local"
