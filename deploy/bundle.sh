@@ -23,13 +23,14 @@ while [ $# -gt 0 ]; do
 done
 
 # Below the folder of what Bazel built. Plugins are packed where they were built.
-programs=(cli/strata bench/kernels/strata-kernels kernels/device/device_conformance)
+programs=(cli/strata bench/kernels/strata-kernels kernels/device/device_conformance
+  kernels/device/device_benchmark)
 plugins=(kernels/cuda/libstrata_cuda.so worker/mpi/libstrata_mpi.so)
 
 if [ -z "$built" ]; then
   built=$root/bazel-bin
   "$root/deploy/build.sh" //cli:strata //bench/kernels:strata-kernels \
-    //kernels/device:device_conformance || fail "the build failed"
+    //kernels/device:device_conformance //kernels/device:device_benchmark || fail "the build failed"
 fi
 
 stage=$(mktemp -d)

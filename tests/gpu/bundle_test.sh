@@ -23,7 +23,7 @@ tar -C "$work/elsewhere" -xJf "$work/bundle.tar.xz"
 cd "$work/elsewhere/strata" || exit 1
 
 # Nothing of the system's but glibc.
-for program in bin/strata bin/device_conformance; do
+for program in bin/strata bin/device_conformance bin/device_benchmark; do
   env -i /usr/bin/ldd "$program" | awk '$2 == "=>" && $3 !~ /lib\/strata/ { print $1 }' |
     grep -vE '^(linux-vdso|libc|libm|libdl|libpthread|librt|libresolv)\.so' >"$work/others"
   check "$program finds its libraries in the bundle" [ ! -s "$work/others" ]
@@ -39,14 +39,15 @@ env -i bin/strata local --nodes 2 --job tests/gpu/sync.textproto --set run_dir="
 check "it trains" [ $? -eq 0 ]
 tail -n 3 "$work/local"
 
-env -i PATH=/usr/bin:/bin tests/gpu/run.sh --device-plugin "$fake" >"$work/gpu" 2>&1
+run_gpu() { env -i PATH=/usr/bin:/bin tests/gpu/run.sh --mib 1 --device-plugin "$1"; }
+run_gpu "$fake" >"$work/gpu" 2>&1
 check "its tests pass on the fake device" [ $? -eq 0 ]
 tail -n 1 "$work/gpu"
 last() { tail -n 1 "$work/$1"; }
 check "and are counted" grep -qE '^[1-9][0-9]* passed, 0 failed, 0 skipped$' <(last gpu)
-env -i PATH=/usr/bin:/bin tests/gpu/run.sh --device-plugin "$fake,devices=0" >"$work/none" 2>&1
-check "without a device they are skipped" [ "$(last none)" = "0 passed, 0 failed, 1 skipped" ]
-env -i PATH=/usr/bin:/bin tests/gpu/run.sh --device-plugin "$fake,fails_at=5" >"$work/fails" 2>&1
+run_gpu "$fake,devices=0" >"$work/none" 2>&1
+check "without a device they are skipped" [ "$(last none)" = "0 passed, 0 failed, 2 skipped" ]
+run_gpu "$fake,fails_at=5" >"$work/fails" 2>&1
 check "where one fails, that is told" [ $? -ne 0 ]
 check "and counted" grep -qE ', [1-9][0-9]* failed, ' <(last fails)
 exit "$failures"

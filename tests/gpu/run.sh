@@ -1,18 +1,25 @@
 #!/usr/bin/env bash
-# Runs every GPU test of a bundle (deploy/bundle.sh) on this machine's first GPU. The last line is
-# "N passed, N failed, N skipped", counted in test cases, or in programs where one could not run
-# them; the exit status is 0 only if none failed.
+# Runs every GPU test and benchmark of a bundle (deploy/bundle.sh) on this machine's first GPU. The
+# last line is "N passed, N failed, N skipped", counted in test cases; a benchmark, which checks
+# what it measures, is one, and so is a program that could not run. The exit status is 0 only if
+# none failed.
 #
-# usage: tests/gpu/run.sh [--device-plugin PLUGIN]    default: libstrata_cuda.so beside strata
+# usage: tests/gpu/run.sh [--device-plugin PLUGIN] [--mib N]
+#   --device-plugin    default: libstrata_cuda.so beside strata
+#   --mib              of a benchmark's vectors; default: 100
 set -uo pipefail
 bin=$(cd "$(dirname "$0")/../../bin" && pwd) || exit 1
 plugin=$bin/libstrata_cuda.so
-if [ "${1:-}" = --device-plugin ] && [ $# -eq 2 ]; then
-  plugin=$2
-elif [ $# -gt 0 ]; then
-  echo "strata: error: usage: tests/gpu/run.sh [--device-plugin PLUGIN]" >&2
-  exit 2
-fi
+mib=100
+while [ $# -gt 0 ]; do
+  case "$1=${2:-}" in
+    --device-plugin=?*) plugin=$2 ;;
+    --mib=[1-9]*) mib=$2 ;;
+    *) echo "strata: error: usage: tests/gpu/run.sh [--device-plugin PLUGIN] [--mib N]" >&2
+       exit 2 ;;
+  esac
+  shift 2
+done
 
 passed=0 failed=0 skipped=0
 log=$(mktemp)
@@ -39,5 +46,12 @@ for test in device_conformance; do
   if [ "$status" -ne 0 ] && [ "$now_failed" -eq 0 ]; then now_failed=1; fi
   passed=$((passed + now_passed)) failed=$((failed + now_failed)) skipped=$((skipped + now_skipped))
 done
+echo "== device_benchmark"
+"$bin/device_benchmark" "$plugin" --mib "$mib"
+case $? in
+  0) passed=$((passed + 1)) ;;
+  77) skipped=$((skipped + 1)) ;;
+  *) failed=$((failed + 1)) ;;
+esac
 echo "$passed passed, $failed failed, $skipped skipped"
 [ "$failed" -eq 0 ]
