@@ -4,12 +4,12 @@
 #include "hwy/foreach_target.h"  // IWYU pragma: keep
 //
 #include <algorithm>
-#include <cmath>
 #include <cstdint>
 
 #include "hwy/cache_control.h"
 #include "hwy/highway.h"
 #include "kernels/cpu/dispatch.h"
+#include "kernels/update_factors.h"
 
 HWY_BEFORE_NAMESPACE();
 #include "kernels/cpu/far.inc"
@@ -19,31 +19,7 @@ namespace hn = hwy::HWY_NAMESPACE;
 // Mul and Add stay apart throughout: a fused multiply-add would round once where a plain loop
 // rounds twice.
 
-// What an update is made of, as scalars; each rule broadcasts what it needs.
-struct Factors {
-  float lr, decay, scale, momentum, beta1, beta2, one_minus_beta1, one_minus_beta2, epsilon;
-  float correct0, correct1;  // Adam's 1 / (1 - beta^t)
-  float sgd_share, rms_share;
-};
-
-Factors FactorsOf(const OptimizerParams& params, const OptimizerStep& step) {
-  const double t = static_cast<double>(step.update);
-  Factors f;
-  f.lr = step.lr;
-  f.decay = step.decay;
-  f.scale = step.gradient_scale;
-  f.momentum = params.momentum;
-  f.beta1 = params.beta1;
-  f.beta2 = params.beta2;
-  f.one_minus_beta1 = 1.0f - params.beta1;
-  f.one_minus_beta2 = 1.0f - params.beta2;
-  f.epsilon = params.epsilon;
-  f.sgd_share = step.sgd_share;
-  f.rms_share = step.rms_share;
-  f.correct0 = static_cast<float>(1.0 / (1.0 - std::pow(static_cast<double>(params.beta1), t)));
-  f.correct1 = static_cast<float>(1.0 / (1.0 - std::pow(static_cast<double>(params.beta2), t)));
-  return f;
-}
+using Factors = UpdateFactors;
 
 // scale * gradient_sum + decay * w
 template <class D, class V>

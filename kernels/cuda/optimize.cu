@@ -1,36 +1,11 @@
-#include <cmath>
-
 #include "kernels/cuda/elementwise.cuh"
 #include "kernels/cuda/optimize.h"
+#include "kernels/update_factors.h"
 
 namespace strata::cuda {
 namespace {
 
-// What an update is made of, as scalars; computed on the host, with the CPU's bits.
-struct Factors {
-  float lr, decay, scale, momentum, beta1, beta2, one_minus_beta1, one_minus_beta2, epsilon;
-  float correct0, correct1;  // Adam's 1 / (1 - beta^t)
-  float sgd_share, rms_share;
-};
-
-Factors FactorsOf(const OptimizerParams& params, const kernels::OptimizerStep& step) {
-  const double t = static_cast<double>(step.update);
-  Factors f;
-  f.lr = step.lr;
-  f.decay = step.decay;
-  f.scale = step.gradient_scale;
-  f.momentum = params.momentum;
-  f.beta1 = params.beta1;
-  f.beta2 = params.beta2;
-  f.one_minus_beta1 = 1.0f - params.beta1;
-  f.one_minus_beta2 = 1.0f - params.beta2;
-  f.epsilon = params.epsilon;
-  f.correct0 = static_cast<float>(1.0 / (1.0 - std::pow(static_cast<double>(params.beta1), t)));
-  f.correct1 = static_cast<float>(1.0 / (1.0 - std::pow(static_cast<double>(params.beta2), t)));
-  f.sgd_share = step.sgd_share;
-  f.rms_share = step.rms_share;
-  return f;
-}
+using Factors = kernels::UpdateFactors;
 
 struct Vectors {
   const float* gradient_sum;
@@ -132,7 +107,7 @@ absl::Status Optimize(device::Stream& stream, const OptimizerParams& params,
                       const kernels::OptimizerStep& step, const float* gradient_sum,
                       const float* w_in, float* w_out, float* state0, float* state1, size_t n) {
   if (n == 0) return absl::OkStatus();
-  const Factors f = FactorsOf(params, step);
+  const Factors f = kernels::FactorsOf(params, step);
   const Vectors v = {gradient_sum, w_in, w_out, state0, state1};
   const bool aligned = IsAligned(gradient_sum) && IsAligned(w_in) && IsAligned(w_out) &&
                        IsAligned(state0) && IsAligned(state1);

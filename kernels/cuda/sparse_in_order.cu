@@ -114,12 +114,19 @@ absl::Status WriteInOrder(CudaStream& stream, const First& first, const Second& 
                        &WriteKernel<kWidth, Second, Sink>, second, n, band, counts, sink, count);
 }
 
-// The same for elements that the first kernel leaves as they are.
+// `first` is what is counted, `second` what is then written: the same elements.
+template <typename First, typename Second, typename Sink>
+absl::Status WriteInOrder(device::Stream& stream, const First& first, const Second& second,
+                          bool aligned, size_t n, Band band, const Sink& sink, uint32_t* count) {
+  return aligned ? WriteInOrder<4>(Cast(stream), first, second, n, band, sink, count)
+                 : WriteInOrder<1>(Cast(stream), first, second, n, band, sink, count);
+}
+
+// For elements that the first kernel leaves as they are.
 template <typename Source, typename Sink>
 absl::Status WriteInOrder(device::Stream& stream, const Source& source, bool aligned, size_t n,
                           Band band, const Sink& sink, uint32_t* count) {
-  return aligned ? WriteInOrder<4>(Cast(stream), source, source, n, band, sink, count)
-                 : WriteInOrder<1>(Cast(stream), source, source, n, band, sink, count);
+  return WriteInOrder(stream, source, source, aligned, n, band, sink, count);
 }
 
 }  // namespace
@@ -133,9 +140,7 @@ absl::Status Accumulate(device::Stream& stream, const float* x, const Accumulato
     if constexpr (std::is_same_v<decltype(source), Difference>) {
       return WriteInOrder(stream, source, aligned, n, band, sink, count);
     } else {
-      const Stored made = {source.state};
-      return aligned ? WriteInOrder<4>(Cast(stream), source, made, n, band, sink, count)
-                     : WriteInOrder<1>(Cast(stream), source, made, n, band, sink, count);
+      return WriteInOrder(stream, source, Stored{source.state}, aligned, n, band, sink, count);
     }
   });
 }
