@@ -129,7 +129,7 @@ absl::Status DeviceArenas::Mark(const Place& place, device::Stream* stream, Queu
 }
 
 absl::Status DeviceArenas::QueueSum(ChunkId chunk, uint64_t clock) {
-  Place& first = places_[place_of_[0]];
+  Place& first = places_[0];
   const size_t count = map_.ElementsOf(chunk);
   absl::InlinedVector<const float*, 16> inputs;
   for (const Memory& gradients : gradients_) {
@@ -182,7 +182,7 @@ absl::Status DeviceArenas::Poll(std::vector<ChunkId>* summed) {
       continue;
     }
     if (queued->what == Queued::What::kLanded) {
-      Land(queued->chunk, core_->OnLanded(queued->chunk, queued->clock));
+      memory_->Land(queued->chunk.value(), core_->OnLanded(queued->chunk, queued->clock));
     } else {
       for (uint32_t r = 0; r < complete_.size(); ++r) {
         complete_[r] = memory_->rank(r).complete.load(std::memory_order_relaxed);
@@ -201,7 +201,7 @@ Bytes DeviceArenas::FirstWeights(ChunkId chunk) {
   const size_t count = map_.ElementsOf(chunk);
   const std::shared_ptr<float> buffer = pool_.AllocateFloats(count);
   std::fill_n(buffer.get(), count, 0.0f);
-  Place& first = places_[place_of_[0]];
+  Place& first = places_[0];
   Keep(first.down->Copy(buffer.get(), At(first.weights, chunk), count * sizeof(float)));
   Keep(first.down->Synchronize());
   CountCopy(CopyReason::kFirstWeights, count * sizeof(float));
@@ -213,7 +213,7 @@ ExchangeNode::Sum DeviceArenas::TakeSum(ChunkId chunk, uint64_t clock) {
   return {std::exchange(summed.bytes, Bytes()), summed.samples};
 }
 
-void DeviceArenas::Upload(ChunkId chunk, uint32_t first_element, const Bytes& weights) {
+void DeviceArenas::TakeWeights(ChunkId chunk, uint32_t first_element, const Bytes& weights) {
   if (!status_.ok()) return;
   const std::shared_ptr<std::byte> buffer = pool_.AllocateBytes(weights.size());
   CopyBytes(CopyReason::kIntoArena, buffer.get(), weights.data(), weights.size());
@@ -221,10 +221,6 @@ void DeviceArenas::Upload(ChunkId chunk, uint32_t first_element, const Bytes& we
     Keep(place.up->Copy(At(place.weights, chunk, first_element), buffer.get(), weights.size()));
   }
   uploading_.push_back(buffer);
-}
-
-void DeviceArenas::TakeWeights(ChunkId chunk, uint32_t first_element, const Bytes& weights) {
-  Upload(chunk, first_element, weights);
 }
 
 // Each device decodes for itself: what is encoded is shorter than what is not.
@@ -254,20 +250,11 @@ void DeviceArenas::Landed(ChunkId chunk, uint64_t clock) {
 }
 
 void DeviceArenas::TakeFinalWeights(ChunkId chunk, const Bytes& weights) {
-  Upload(chunk, 0, weights);
-}
-
-void DeviceArenas::Land(ChunkId chunk, uint64_t landed) {
-  // As NodeArenas: either this sees that the rank sleeps, or the rank sees what has landed.
-  memory_->landed(chunk.value()).store(landed);
-  for (uint32_t r = 0; r < gradients_.size(); ++r) {
-    RankBlock& rank = memory_->rank(r);
-    if (rank.waits_for.load() == chunk.value() + 1) RingRank(&rank);
-  }
+  TakeWeights(chunk, 0, weights);
 }
 
 void DeviceArenas::LandFirstWeights() {
-  for (uint32_t c = 0; c < map_.chunks(); ++c) Land(ChunkId(c), 1);
+  for (uint32_t c = 0; c < map_.chunks(); ++c) memory_->Land(c, 1);
 }
 
 }  // namespace strata::worker

@@ -125,10 +125,7 @@ class DeviceArenas final : public ExchangeNode {
   absl::Status QueueSum(ChunkId chunk, uint64_t clock);
   // Marks the end of what `stream` has to do now, and wakes Poll's caller then.
   absl::Status Mark(const Place& place, device::Stream* stream, Queued* queued);
-  // Copies host memory to the chunk's weights on every device; it stays until the chunk lands.
-  void Upload(ChunkId chunk, uint32_t first_element, const Bytes& weights);
   void Keep(absl::Status status);
-  void Land(ChunkId chunk, uint64_t landed);
   absl::StatusOr<bool> IsDone(const Queued& queued) const;
 
   NodeMemory* const memory_;
@@ -136,7 +133,7 @@ class DeviceArenas final : public ExchangeNode {
   const ChunkMap map_;
   const std::function<void()> wake_;
   BufferPool pool_;
-  std::vector<Place> places_;
+  std::vector<Place> places_;              // the first rank's first
   std::vector<size_t> place_of_;           // by local rank
   std::vector<device::Memory> gradients_;  // by local rank
   size_t device_bytes_ = 0;

@@ -112,15 +112,6 @@ void NodeArenas::SumIntoWeights(ChunkId first, uint32_t chunks, uint64_t clock) 
   }
 }
 
-void NodeArenas::Land(ChunkId chunk, uint64_t landed) {
-  // Sequentially consistent against the rank's store to waits_for: one of the two sees the other.
-  memory_->landed(chunk.value()).store(landed);
-  for (uint32_t r = 0; r < inputs_.size(); ++r) {
-    RankBlock& rank = memory_->rank(r);
-    if (rank.waits_for.load() == chunk.value() + 1) RingRank(&rank);
-  }
-}
-
 void NodeArenas::TakeWeights(ChunkId chunk, uint32_t first_element, const Bytes& weights) {
   const float* const from = weights.floats();
   float* const to = memory_->weights() + map_.OffsetOf(chunk) + first_element;
@@ -135,7 +126,7 @@ void NodeArenas::AddToWeights(ChunkId chunk, uint32_t first_element,
 }
 
 void NodeArenas::Landed(ChunkId chunk, uint64_t clock) {
-  Land(chunk, core_->OnLanded(chunk, clock));
+  memory_->Land(chunk.value(), core_->OnLanded(chunk, clock));
 }
 
 void NodeArenas::TakeFinalWeights(ChunkId chunk, const Bytes& weights) {
@@ -143,7 +134,7 @@ void NodeArenas::TakeFinalWeights(ChunkId chunk, const Bytes& weights) {
 }
 
 void NodeArenas::LandFirstWeights() {
-  for (uint32_t c = 0; c < map_.chunks(); ++c) Land(ChunkId(c), 1);
+  for (uint32_t c = 0; c < map_.chunks(); ++c) memory_->Land(c, 1);
 }
 
 }  // namespace strata::worker

@@ -62,7 +62,6 @@ class NodeArenas final : public ExchangeNode {
   void LandFirstWeights();
 
  private:
-  void Land(ChunkId chunk, uint64_t landed);
   // Looks up the gradients from the chunk on and who has brought them; the number of samples.
   uint32_t Collect(ChunkId chunk, uint64_t clock);
   Bytes SumOf(ChunkId chunk);

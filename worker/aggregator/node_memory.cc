@@ -132,6 +132,15 @@ float* NodeMemory::gradients(uint32_t local_rank) const {
                                   local_rank * offsets_.arena_stride);
 }
 
+void NodeMemory::Land(uint32_t chunk, uint64_t value) const {
+  // Sequentially consistent against the rank's store to waits_for: one of the two sees the other.
+  landed(chunk).store(value);
+  for (uint32_t r = 0; r < offsets_.local_ranks; ++r) {
+    RankBlock& block = rank(r);
+    if (block.waits_for.load() == chunk + 1) RingRank(&block);
+  }
+}
+
 absl::Status NodeMemory::OfferWeights() {
   const char* from = reinterpret_cast<const char*>(weights_);
   size_t done = 0;

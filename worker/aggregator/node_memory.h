@@ -117,6 +117,10 @@ class NodeMemory {
   // REQUIRES: the aggregator's mapping, or the rank's own.
   float* gradients(uint32_t local_rank) const;
 
+  // The aggregator's: shows ranks that the chunk's weights have landed, which landed(chunk)
+  // then tells by `value`, and wakes those that sleep for them.
+  void Land(uint32_t chunk, uint64_t value) const;
+
   // Ranks: copies the private weights into the node's arena (one rank does), and puts the node's
   // arena, read only, in the private memory's place: the address stays. Errors: ResourceExhausted.
   absl::Status OfferWeights();
