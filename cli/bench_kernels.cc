@@ -38,18 +38,13 @@ absl::Status CheckFilter(const std::string& filter) {
   return absl::InvalidArgumentError(absl::StrCat("--filter ", filter, ": ", why));
 }
 
-// Beside this program, or where Bazel puts it.
 absl::StatusOr<std::string> Program() {
-  const auto binary = OwnBinary();
-  if (!binary.ok()) return binary.status();
-  const std::filesystem::path here = binary->parent_path();
-  const std::filesystem::path beside = here / "strata-kernels";
-  for (const auto& path : {beside, here.parent_path() / "bench/kernels/strata-kernels"}) {
-    std::error_code ignored;
-    if (std::filesystem::exists(path, ignored)) return path.string();
-  }
+  const auto program = FileOfProgram("strata-kernels", "bench/kernels");
+  if (!program.ok()) return program.status();
+  std::error_code ignored;
+  if (std::filesystem::exists(*program, ignored)) return program->string();
   return absl::NotFoundError(
-      absl::StrCat(beside.string(),
+      absl::StrCat(program->string(),
                    " is not there: build it with \"bazel build //bench/kernels:strata-kernels\""
                    " (Debian: libbenchmark-dev) and put it beside strata"));
 }

@@ -29,8 +29,9 @@ plugins=(kernels/cuda/libstrata_cuda.so worker/mpi/libstrata_mpi.so)
 
 if [ -z "$built" ]; then
   built=$root/bazel-bin
-  "$root/deploy/build.sh" //cli:strata //bench/kernels:strata-kernels \
-    //kernels/device:device_conformance //kernels/device:device_benchmark || fail "the build failed"
+  targets=()
+  for program in "${programs[@]}"; do targets+=("//${program%/*}:${program##*/}"); done
+  "$root/deploy/build.sh" "${targets[@]}" || fail "the build failed"
 fi
 
 stage=$(mktemp -d)
