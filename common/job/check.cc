@@ -9,6 +9,7 @@
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "common/job/check_data.h"
+#include "common/job/check_device.h"
 #include "common/job/check_optimizer.h"
 #include "common/job/consistency.h"
 #include "common/job/encoding.h"
@@ -227,8 +228,8 @@ absl::Status CheckShape(const proto::Job& job) {
     return Refuse("epochs: 0, and max_steps: 0, so the job would have no end");
   }
   if (!proto::Job::Exchange_IsValid(job.exchange())) {
-    return Refuse(absl::StrFormat("exchange: %d is not one of PARAMETER_SERVER, RING, MPI, NONE",
-                                  job.exchange()));
+    return Refuse(absl::StrFormat(
+        "exchange: %d is not one of PARAMETER_SERVER, RING, MPI, NCCL, NONE", job.exchange()));
   }
   if (job.exchange() == proto::Job::NONE && job.ranks() != 1) {
     return Refuse(absl::StrFormat("ranks: %d, but exchange: NONE needs ranks: 1", job.ranks()));
@@ -255,9 +256,9 @@ absl::Status CheckShape(const proto::Job& job) {
 
 absl::Status ValidateJob(const proto::Job& job) {
   return All({CheckName(job.name()), CheckWork(job), CheckTrace(job), CheckShape(job),
-              CheckData(job), CheckOptimizer(job.optimizer()), CheckEncodings(job),
-              CheckSchedule(job), CheckConsistency(job.consistency()), CheckMode(job),
-              CheckRecipe(job), CheckBatchNorm(job), CheckDebug(job),
+              CheckDevice(job), CheckData(job), CheckOptimizer(job.optimizer()),
+              CheckEncodings(job), CheckSchedule(job), CheckConsistency(job.consistency()),
+              CheckMode(job), CheckRecipe(job), CheckBatchNorm(job), CheckDebug(job),
               CheckEvaluation(job.evaluation()),
               InRange("metrics.every_steps", job.metrics().every_steps(), 1, UINT32_MAX)});
 }

@@ -37,7 +37,7 @@ TEST(ParseJob, NamesPlaceAndFieldOfAValueOfTheWrongType) {
 TEST(ParseJob, NamesPlaceAndFieldOfAnUnknownEnumValue) {
   EXPECT_EQ(ErrorOf("exchange: CARRIER_PIGEON\n"),
             "job.textproto:1:11: Unknown enumeration value of \"CARRIER_PIGEON\" for field "
-            "\"exchange\". It is one of PARAMETER_SERVER, NONE, RING, MPI.");
+            "\"exchange\". It is one of PARAMETER_SERVER, NONE, RING, MPI, NCCL.");
   EXPECT_EQ(ErrorOf("push { codec: fp16 }\n"),
             "job.textproto:1:15: Unknown enumeration value of \"fp16\" for field \"codec\". It is "
             "one of FP32, FP16, BF16, INT8, ONE_BIT, TOP_K, DGC.");
