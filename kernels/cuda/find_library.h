@@ -1,0 +1,35 @@
+#ifndef STRATA_KERNELS_CUDA_FIND_LIBRARY_H_
+#define STRATA_KERNELS_CUDA_FIND_LIBRARY_H_
+
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+
+namespace strata::cuda {
+
+// A shared library that the plugin loads only when it is asked for what needs it.
+struct LibraryWish {
+  std::string file;    // as in "libnccl.so.2"
+  std::string dir;     // the plugin's option for it; where it is given, nowhere else is looked
+  std::string option;  // that option's name, for messages
+  std::string beside;  // its folder in a Python installation's packages: "nvidia/nccl/lib"
+};
+
+struct FoundLibrary {
+  void* handle = nullptr;  // dlopen's; never closed
+  std::string path;        // or just its name, where the system's search found it
+};
+
+// Patterns of the folders that hold packages of Python installations, the likelier first: of the
+// user, of the system, and of the environments that lie in the usual places.
+std::vector<std::string> PythonPackageFolders();
+
+// Opens it: in `dir` alone, or else where the system looks, then in the folders that match
+// `python_folders`. Errors: NotFound naming the library, why it was not opened, and the option.
+absl::StatusOr<FoundLibrary> FindLibrary(const LibraryWish& wish,
+                                         const std::vector<std::string>& python_folders);
+
+}  // namespace strata::cuda
+
+#endif  // STRATA_KERNELS_CUDA_FIND_LIBRARY_H_
