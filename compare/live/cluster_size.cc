@@ -47,7 +47,7 @@ size_t JobsAtOnce(const proto::Job& job, const ClusterSize& size) {
   }
   for (size_t jobs = 0;; ++jobs) {
     const server::RankAllocation allocation =
-        server::AllocateRanks(job.ranks(), job.ranks_per_node(), workers);
+        server::AllocateRanks({job.ranks(), job.ranks_per_node()}, workers);
     if (allocation.outcome != server::RankAllocation::Outcome::kFits) return jobs;
     for (const server::RankBlock& block : allocation.blocks) {
       const auto worker = std::find_if(workers.begin(), workers.end(), [&](const auto& each) {
@@ -69,7 +69,7 @@ absl::Status CheckFits(const proto::Job& job, const ClusterSize& size) {
     workers.push_back({.daemon = absl::StrCat("w", workers.size()), .slots = slots});
   }
   const server::RankAllocation allocation =
-      server::AllocateRanks(job.ranks(), job.ranks_per_node(), workers);
+      server::AllocateRanks({job.ranks(), job.ranks_per_node()}, workers);
   if (allocation.outcome != server::RankAllocation::Outcome::kFits) {
     return absl::InvalidArgumentError(absl::StrFormat(
         "ranks: %d%s do not fit on %s", job.ranks(),

@@ -47,7 +47,7 @@ absl::Status AllocateTo(const proto::Job& job, const std::vector<ClusterHost>& h
     workers.push_back({.daemon = hosts[i].name, .slots = cluster.nodes(hosts[i].group).ranks()});
     host_of[hosts[i].name] = i;
   }
-  const auto allocation = server::AllocateRanks(job.ranks(), job.ranks_per_node(), workers);
+  const auto allocation = server::AllocateRanks({job.ranks(), job.ranks_per_node()}, workers);
   if (allocation.outcome != server::RankAllocation::Outcome::kFits) {
     return absl::InvalidArgumentError(absl::StrCat("ranks: ", allocation.reason));
   }

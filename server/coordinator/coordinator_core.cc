@@ -293,6 +293,9 @@ proto::ListNodesReply CoordinatorCore::ListNodes(absl::Time now) const {
     status->set_alive(daemon->alive);
     status->set_slots(registration.slots());
     status->set_slots_used(jobs_.SlotsUsedOn(registration.name()));
+    *status->mutable_gpus() = registration.gpus();
+    status->set_gpu_slots(GpuSlotsOf(registration));
+    status->set_gpu_slots_used(jobs_.GpuSlotsUsedOn(registration.name()));
     *status->mutable_shard_ports() = registration.shard_ports();
     for (uint32_t job : jobs_.RunningOn(registration.name())) status->add_jobs(job);
     for (proto::PeerReach& peer : reachability_.Tried(registration.name())) {

@@ -84,6 +84,10 @@ SessionId CoreHarness::Join(proto::Register registration, const std::vector<uint
   registration.set_attempt(next_attempt_++);
   registration.set_host(hosts_[name].first);
   registration.set_link_bytes_per_s(hosts_[name].second);
+  for (uint32_t i = 0; i < gpus_[name].first; ++i) {
+    registration.add_gpus()->set_index(i);
+    registration.set_ranks_per_gpu(gpus_[name].second);
+  }
   for (uint32_t job : running) registration.add_running_jobs(job);
   const SessionId session(next_session_++);
   sessions_[name] = session;
@@ -100,6 +104,10 @@ SessionId CoreHarness::Join(proto::Register registration, const std::vector<uint
 void CoreHarness::SetHost(const std::string& name, const std::string& host,
                           double link_bytes_per_s) {
   hosts_[name] = {host, link_bytes_per_s};
+}
+
+void CoreHarness::SetGpus(const std::string& name, uint32_t gpus, uint32_t ranks_per_gpu) {
+  gpus_[name] = {gpus, ranks_per_gpu};
 }
 
 void CoreHarness::Repeat(const std::string& name, SessionId session) {

@@ -28,6 +28,8 @@ class CoreHarness : private CoordinatorActions {
                        const std::string& address = "host");
   // What daemons of this name say of their host when they join; nothing unless set.
   void SetHost(const std::string& name, const std::string& host, double link_bytes_per_s = 0);
+  // The same of their GPUs; none unless set.
+  void SetGpus(const std::string& name, uint32_t gpus, uint32_t ranks_per_gpu = 1);
   void Disconnect(const std::string& name);
   // Says the daemon's newest Register again, on a connection of somebody else.
   void Repeat(const std::string& name, SessionId session);
@@ -92,6 +94,7 @@ class CoreHarness : private CoordinatorActions {
   uint32_t next_attempt_ = 1;
   std::map<std::string, proto::DaemonMessage> registered_;
   std::map<std::string, std::pair<std::string, double>> hosts_;
+  std::map<std::string, std::pair<uint32_t, uint32_t>> gpus_;  // and ranks on each
   std::map<SessionId, std::string> names_;
   std::map<std::string, std::vector<proto::CoordinatorMessage>> sent_;
   std::map<std::string, size_t> told_;                          // of sent_, by Sent

@@ -38,6 +38,44 @@ TEST(CoreQueue, AJobWaitsForSlotsNamesWhoHoldsThemAndStartsWhenTheyAreFree) {
   EXPECT_EQ(cluster.Status(third).state(), proto::QUEUED);
 }
 
+TEST(CoreQueue, AJobWaitsForGpusAndOthersOnCoresHoldNoneOfThem) {
+  CoreHarness cluster;
+  cluster.JoinServer("s1", 1);
+  cluster.SetGpus("w1", 2);
+  cluster.JoinWorker("w1", 8);
+  proto::Job on_gpus = CoreHarness::SomeJob(2);
+  on_gpus.set_device(proto::Job::GPU);
+  const uint32_t on_cores = cluster.Train(CoreHarness::SomeJob(3), {"w1"}, {"s1"});
+  const uint32_t first = cluster.Train(on_gpus, {"w1"}, {"s1"});
+  const uint32_t second = cluster.Submit(on_gpus);
+  EXPECT_EQ(cluster.Status(first).state(), proto::RUNNING);
+  EXPECT_EQ(cluster.Status(second).reason(),
+            "waits for 2 more free GPU slots: needs 2 GPU slots, 0 of 2 free; job 2 holds 2");
+  const proto::DaemonStatus shown = cluster.core().ListNodes(cluster.now()).daemons(1);
+  EXPECT_EQ(shown.slots_used(), 5u);
+  EXPECT_EQ(shown.gpus_size(), 2);
+  EXPECT_EQ(shown.gpu_slots(), 2u);
+  EXPECT_EQ(shown.gpu_slots_used(), 2u);
+  cluster.Finished("w1", on_cores);
+  EXPECT_EQ(cluster.Status(second).state(), proto::QUEUED) << "slots were not what it waited for";
+  cluster.Finished("w1", first);
+  EXPECT_EQ(cluster.Status(second).state(), proto::RUNNING);
+}
+
+TEST(CoreQueue, AJobForGpusFailsWhereNoWorkerHasAny) {
+  CoreHarness cluster;
+  cluster.JoinServer("s1", 1);
+  cluster.JoinWorker("w1", 8);
+  cluster.Advance(absl::Seconds(4));
+  proto::Job on_gpus = CoreHarness::SomeJob(2);
+  on_gpus.set_device(proto::Job::GPU);
+  const uint32_t job = cluster.Submit(on_gpus);
+  EXPECT_EQ(cluster.Status(job).state(), proto::FAILED);
+  EXPECT_EQ(cluster.Status(job).reason(),
+            "can never fit: needs 2 GPU slots, but the one worker node has 0 GPU slots: w1 0; "
+            "`strata devices` there says why");
+}
+
 TEST(CoreQueue, TwoJobsThatFitRunSideBySide) {
   CoreHarness cluster;
   cluster.JoinServer("s1", 1);

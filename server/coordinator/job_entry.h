@@ -85,6 +85,7 @@ struct JobEntry {
   bool ended() const { return !running() && state() != proto::QUEUED; }
   bool all_ready() const;
   bool is_ring() const { return job().exchange() == proto::Job::RING; }
+  bool on_gpus() const { return job().device() == proto::Job::GPU; }
   bool needs_servers() const { return job().exchange() == proto::Job::PARAMETER_SERVER; }
 
   JobNode* NodeOn(const std::string& daemon);      // null: plays none

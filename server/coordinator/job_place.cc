@@ -80,16 +80,17 @@ RankAllocation JobTable::AllocateWhereReached(const JobEntry& entry,
                                               const std::vector<WorkerSlots>& workers,
                                               absl::Time now) const {
   const std::vector<const Daemon*> servers = membership_->Alive(proto::SERVER);
+  const RankWish wish = WishOf(entry.job());
   const auto allocate_on = [&](const std::vector<const Daemon*>& needed) {
     std::vector<WorkerSlots> able = workers;
     for (WorkerSlots& worker : able) {
       for (const Daemon* server : needed) {
-        if (worker.used >= worker.slots) break;
+        if (FreeFor(wish, worker) == 0) break;
         const auto reach = reachability_->Between(worker.daemon, server->registration.name(), now);
         if (reach.state == Reachability::State::kFailed) worker.used = worker.slots;
       }
     }
-    return AllocateRanks(entry.job().ranks(), entry.job().ranks_per_node(), able);
+    return AllocateRanks(wish, able);
   };
   RankAllocation best = allocate_on(servers);
   if (best.outcome == RankAllocation::Outcome::kFits) return best;
@@ -110,9 +111,9 @@ RankAllocation JobTable::AllocateWhereReached(const JobEntry& entry,
 void JobTable::StartWhereReached(JobEntry* entry, const std::vector<WorkerSlots>& workers,
                                  absl::Time now) {
   const bool has_servers = entry->needs_servers();
+  const RankWish wish = WishOf(entry->job());
   const RankAllocation allocation =
-      has_servers ? AllocateWhereReached(*entry, workers, now)
-                  : AllocateRanks(entry->job().ranks(), entry->job().ranks_per_node(), workers);
+      has_servers ? AllocateWhereReached(*entry, workers, now) : AllocateRanks(wish, workers);
   if (allocation.outcome == RankAllocation::Outcome::kFits) {
     const CommonServers common = ReachedByAll(DaemonsOf(allocation.blocks), now);
     if (has_servers && !common.pending.empty()) return SetReason(entry, common.pending);
@@ -120,7 +121,7 @@ void JobTable::StartWhereReached(JobEntry* entry, const std::vector<WorkerSlots>
   }
   for (const WorkerSlots& worker : workers) {
     const CommonServers common = ReachedByAll({worker.daemon}, now);
-    if (worker.used >= worker.slots || common.left_out.empty()) continue;
+    if (FreeFor(wish, worker) == 0 || common.left_out.empty()) continue;
     return SetReason(entry, common.left_out[0].second);
   }
 }

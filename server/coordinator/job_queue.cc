@@ -33,8 +33,7 @@ bool JobTable::StartOrWait(JobEntry* entry, absl::Time now) {
     SetReason(entry, "waits for a worker node: none has registered");
     return true;
   }
-  const RankAllocation allocation =
-      AllocateRanks(entry->job().ranks(), entry->job().ranks_per_node(), workers);
+  const RankAllocation allocation = AllocateRanks(WishOf(entry->job()), workers);
   switch (allocation.outcome) {
     case RankAllocation::Outcome::kFits:
       if (entry->needs_servers() && membership_->Alive(proto::SERVER).empty()) {
@@ -44,7 +43,7 @@ bool JobTable::StartOrWait(JobEntry* entry, absl::Time now) {
       }
       return true;
     case RankAllocation::Outcome::kWaitsForSlots: {
-      const std::string holders = Holders();
+      const std::string holders = Holders(allocation.lacks_gpus);
       SetReason(entry, absl::StrCat(allocation.reason, holders.empty() ? "" : "; ", holders));
       return false;
     }
@@ -87,22 +86,26 @@ std::vector<WorkerSlots> JobTable::Workers() const {
     if (daemon->registration.role() != proto::WORKER) continue;
     // One whose connection has just ended takes no new job until it is back.
     const bool connected = daemon->session != SessionId();
-    const uint32_t slots = daemon->registration.slots();
-    workers.push_back({.daemon = daemon->registration.name(),
+    const proto::Register& registration = daemon->registration;
+    const uint32_t slots = registration.slots(), gpu_slots = GpuSlotsOf(registration);
+    const std::string& name = registration.name();
+    workers.push_back({.daemon = name,
                        .slots = slots,
-                       .used = connected ? SlotsUsedOn(daemon->registration.name()) : slots,
-                       .alive = daemon->alive});
+                       .used = connected ? SlotsUsedOn(name) : slots,
+                       .alive = daemon->alive,
+                       .gpu_slots = gpu_slots,
+                       .gpu_slots_used = connected ? GpuSlotsUsedOn(name) : gpu_slots});
   }
   return workers;
 }
 
 // "job 3 holds 2, job 4 holds 1"
-std::string JobTable::Holders() const {
+std::string JobTable::Holders(bool of_gpus) const {
   constexpr int kNamesMax = 6;
   std::string holders;
   int count = 0;
   for (const auto& [id, entry] : jobs_) {
-    if (!entry.running()) continue;
+    if (!entry.running() || (of_gpus && !entry.on_gpus())) continue;
     if (++count > kNamesMax) return holders + ", ...";
     absl::StrAppend(&holders, holders.empty() ? "" : ", ", "job ", id.value(), " holds ",
                     entry.job().ranks());
@@ -110,15 +113,23 @@ std::string JobTable::Holders() const {
   return holders;
 }
 
-uint32_t JobTable::SlotsUsedOn(const std::string& daemon) const {
-  uint32_t used = 0;
+uint32_t JobTable::RanksOn(const std::string& daemon, bool of_gpus) const {
+  uint32_t ranks = 0;
   for (const auto& [id, entry] : jobs_) {
-    if (!entry.running()) continue;
+    if (!entry.running() || (of_gpus && !entry.on_gpus())) continue;
     for (const JobNode& node : entry.nodes) {
-      if (node.daemon == daemon && !node.finished) used += node.ranks;
+      if (node.daemon == daemon && !node.finished) ranks += node.ranks;
     }
   }
-  return used;
+  return ranks;
+}
+
+uint32_t JobTable::SlotsUsedOn(const std::string& daemon) const {
+  return RanksOn(daemon, /*of_gpus=*/false);
+}
+
+uint32_t JobTable::GpuSlotsUsedOn(const std::string& daemon) const {
+  return RanksOn(daemon, /*of_gpus=*/true);
 }
 
 std::vector<uint32_t> JobTable::RunningOn(const std::string& daemon) const {

@@ -62,6 +62,7 @@ class JobTable {
   const JobEntry* Find(JobId job) const;
   std::vector<const JobEntry*> All() const;  // by id
   uint32_t SlotsUsedOn(const std::string& daemon) const;
+  uint32_t GpuSlotsUsedOn(const std::string& daemon) const;
   std::vector<uint32_t> RunningOn(const std::string& daemon) const;
   // Whether the job was ever placed on this daemon, as far as that is known: of jobs that were
   // forgotten after their end it is taken to be so.
@@ -93,7 +94,8 @@ class JobTable {
   bool StartOrWait(JobEntry* entry, absl::Time now);
   void Start(JobEntry* entry, const std::vector<RankBlock>& blocks, absl::Time now);
   std::vector<WorkerSlots> Workers() const;
-  std::string Holders() const;
+  std::string Holders(bool of_gpus) const;
+  uint32_t RanksOn(const std::string& daemon, bool of_gpus) const;
 
   // job_place.cc
   // Of the live servers, by what some workers reach of them.

@@ -50,6 +50,26 @@ absl::Status CheckCounts(const proto::Register& registration) {
   return counts;
 }
 
+// Indices ascend, as devices are listed.
+absl::Status CheckGpus(const proto::Register& registration) {
+  if (registration.gpus().empty()) return absl::OkStatus();
+  if (registration.role() != proto::WORKER) return Refuse("it is a server with GPUs");
+  if (registration.ranks_per_gpu() == 0) return Refuse("its GPUs take no ranks");
+  // Each factor first: their product may not fit into 32 bits.
+  absl::Status counts = CheckCount("GPUs", registration.gpus_size(), kSlotsMax);
+  if (counts.ok()) counts = CheckCount("ranks per GPU", registration.ranks_per_gpu(), kSlotsMax);
+  if (counts.ok()) counts = CheckCount("GPU slots", GpuSlotsOf(registration), kSlotsMax);
+  for (int i = 0; i < registration.gpus_size() && counts.ok(); ++i) {
+    const proto::Gpu& gpu = registration.gpus(i);
+    if (i > 0 && gpu.index() <= registration.gpus(i - 1).index()) {
+      return Refuse(absl::StrFormat("its GPU %d does not come after GPU %d", gpu.index(),
+                                    registration.gpus(i - 1).index()));
+    }
+    counts = CheckWord("GPU's name", gpu.name());
+  }
+  return counts;
+}
+
 absl::Status Check(const proto::Register& registration, const std::string& cluster_id) {
   if (registration.protocol_version() != kProtocolVersion) {
     return Refuse(absl::StrFormat(
@@ -79,10 +99,15 @@ absl::Status Check(const proto::Register& registration, const std::string& clust
     return Refuse(absl::StrFormat("its link's rate %g is no number of bytes a second", rate));
   }
   if (registration.attempt() == 0) return Refuse("it does not count its registrations");
-  return CheckCounts(registration);
+  const absl::Status gpus = CheckGpus(registration);
+  return gpus.ok() ? CheckCounts(registration) : gpus;
 }
 
 }  // namespace
+
+uint32_t GpuSlotsOf(const proto::Register& registration) {
+  return registration.gpus_size() * registration.ranks_per_gpu();
+}
 
 absl::Time Excused(absl::Time at, absl::Duration gap, absl::Time now) {
   return at >= now ? at : std::min(at + gap, now);

@@ -33,6 +33,9 @@ struct Daemon {
   absl::Time disconnected_at = absl::InfiniteFuture();
 };
 
+// Ranks that may compute on the worker's GPUs at once.
+uint32_t GpuSlotsOf(const proto::Register& registration);
+
 // Who belongs to the cluster and who is alive. A pure state machine: time comes in with the calls.
 class Membership {
  public:

@@ -108,6 +108,29 @@ TEST_F(MembershipTest, RefusesMoreThanThereMayBeOfAnythingWithFigureAndLimit) {
   EXPECT_EQ(Refusal(daemon), "its shard's port 65536 is not in 1 to 65535");
 }
 
+TEST_F(MembershipTest, RefusesGpusThatCannotBe) {
+  proto::Register daemon = Worker("w1", 1);
+  for (uint32_t i = 0; i < 2; ++i) daemon.add_gpus()->set_index(i);
+  EXPECT_EQ(Refusal(daemon), "its GPUs take no ranks");
+  daemon.set_ranks_per_gpu(513);
+  EXPECT_EQ(Refusal(daemon), "it has 1026 GPU slots, at most 1024 are possible");
+  daemon.set_ranks_per_gpu(1u << 31);
+  EXPECT_EQ(Refusal(daemon), "it has 2147483648 ranks per GPU, at most 1024 are possible");
+  daemon.set_ranks_per_gpu(512);
+  daemon.mutable_gpus(1)->set_index(0);
+  EXPECT_EQ(Refusal(daemon), "its GPU 0 does not come after GPU 0");
+  daemon.mutable_gpus(1)->set_index(1);
+  daemon.mutable_gpus(1)->set_name("a\nb");
+  EXPECT_EQ(Refusal(daemon), "its GPU's name contains a control character");
+  daemon.mutable_gpus(1)->set_name("H100");
+  Join(1, daemon);
+  EXPECT_EQ(GpuSlotsOf(membership_.Find("w1")->registration), 1024u);
+  daemon.set_attempt(2);
+  daemon.set_role(proto::SERVER);
+  daemon.add_shard_ports(7000);
+  EXPECT_EQ(Refusal(daemon), "it is a server with GPUs");
+}
+
 TEST_F(MembershipTest, KeepsNoMoreOfAHeartbeatThanFits) {
   Join(1, Worker("w1", 1));
   proto::Heartbeat heartbeat;

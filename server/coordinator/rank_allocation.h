@@ -5,6 +5,8 @@
 #include <string>
 #include <vector>
 
+#include "proto/job.pb.h"
+
 namespace strata::server {
 
 // A worker node as the allocation sees it.
@@ -13,7 +15,20 @@ struct WorkerSlots {
   uint32_t slots = 0;
   uint32_t used = 0;
   bool alive = true;  // a lost one counts for what could fit one day
+  uint32_t gpu_slots = 0;
+  uint32_t gpu_slots_used = 0;
 };
+
+// What a job asks for.
+struct RankWish {
+  uint32_t ranks = 1;
+  uint32_t ranks_per_node = 0;  // 0: as many as a node has free
+  bool on_gpus = false;         // each rank takes a GPU slot of its node besides
+};
+RankWish WishOf(const proto::Job& job);
+
+// Ranks of such a wish that a worker could take now.
+uint32_t FreeFor(const RankWish& wish, const WorkerSlots& worker);
 
 struct RankBlock {
   std::string daemon;
@@ -31,13 +46,13 @@ struct RankAllocation {
   Outcome outcome = Outcome::kFits;
   std::vector<RankBlock> blocks;  // logical nodes in order, contiguous global ranks
   std::string reason;             // unless it fits
+  bool lacks_gpus = false;        // that is why
 };
 
-// Gives `ranks` to `workers`, in their order: all free slots of each in turn, or with
+// Gives the wish's ranks to `workers`, in their order: all free slots of each in turn, or with
 // `ranks_per_node` > 0 just so many on each node that has them free (the last node the rest). A
 // worker plays at most one logical node of a job. REQUIRES: ranks >= 1.
-RankAllocation AllocateRanks(uint32_t ranks, uint32_t ranks_per_node,
-                             const std::vector<WorkerSlots>& workers);
+RankAllocation AllocateRanks(const RankWish& wish, const std::vector<WorkerSlots>& workers);
 
 }  // namespace strata::server
 
