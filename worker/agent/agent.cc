@@ -18,6 +18,20 @@ namespace {
 constexpr size_t kEndedJobsKept = 64;
 constexpr absl::Duration kLookEvery = absl::Milliseconds(500);
 
+std::vector<uint32_t> IndicesOf(const std::vector<proto::Gpu>& gpus) {
+  std::vector<uint32_t> indices;
+  for (const proto::Gpu& gpu : gpus) indices.push_back(gpu.index());
+  return indices;
+}
+
+// Of this node.
+uint32_t RanksOf(const proto::StartNode& start) {
+  for (const proto::LogicalNode& node : start.record().view().nodes()) {
+    if (node.node() == start.node()) return node.ranks();
+  }
+  return 0;
+}
+
 }  // namespace
 
 absl::Status AgentOptions::Validate() const {
@@ -30,6 +44,11 @@ absl::Status AgentOptions::Validate() const {
   if (slots < 1 || slots > kSlotsMax) {
     return absl::InvalidArgumentError(
         absl::StrCat("slots: ", slots, " is not in 1 to ", kSlotsMax));
+  }
+  if (ranks_per_gpu < 1 || uint64_t{ranks_per_gpu} * gpus.size() > kSlotsMax) {
+    return absl::InvalidArgumentError(absl::StrCat("ranks-per-gpu: ", ranks_per_gpu, " on ",
+                                                   gpus.size(), " GPUs are not 1 to ", kSlotsMax,
+                                                   " in all"));
   }
   if (runs_dir.empty()) return absl::InvalidArgumentError("runs: must not be empty");
   return limits.Validate();
@@ -46,9 +65,23 @@ Agent::Agent(AgentOptions options, std::function<void(const absl::Status&)> on_l
     : options_(std::move(options)),
       on_lost_(std::move(on_lost)),
       memory_(options_.limits.memory_bytes > 0 ? options_.limits.memory_bytes
-                                               : DefaultMemoryLimitBytes()) {}
+                                               : DefaultMemoryLimitBytes()),
+      gpu_slots_(IndicesOf(options_.gpus), options_.ranks_per_gpu) {}
 
 Agent::~Agent() { Stop(); }
+
+proto::Register Agent::Registration() const {
+  proto::Register registration;
+  registration.set_role(proto::WORKER);
+  registration.set_name(options_.name);
+  registration.set_address(options_.address);
+  registration.set_host(options_.link.host);
+  registration.set_link_bytes_per_s(options_.link.bytes_per_s);
+  registration.set_slots(options_.slots);
+  for (const proto::Gpu& gpu : options_.gpus) *registration.add_gpus() = gpu;
+  if (!options_.gpus.empty()) registration.set_ranks_per_gpu(options_.ranks_per_gpu);
+  return registration;
+}
 
 absl::Status Agent::Start() {
   absl::Status descriptors = EnsureDescriptors("strata worker", WorkerDescriptors(options_.slots));
@@ -57,12 +90,7 @@ absl::Status Agent::Start() {
   session.coordinator = options_.coordinator;
   session.connect_deadline = options_.connect_deadline;
   session.reconnect_deadline = options_.reconnect_deadline;
-  session.registration.set_role(proto::WORKER);
-  session.registration.set_name(options_.name);
-  session.registration.set_address(options_.address);
-  session.registration.set_host(options_.link.host);
-  session.registration.set_link_bytes_per_s(options_.link.bytes_per_s);
-  session.registration.set_slots(options_.slots);
+  session.registration = Registration();
   control::Session::Callbacks callbacks;
   callbacks.on_message = [this](const proto::CoordinatorMessage& message) {
     loop_.Post([this, message] { OnMessage(message); });
@@ -142,6 +170,7 @@ void Agent::StartNode(const proto::StartNode& start) {
   options.binary = options_.binary;
   options.daemon = options_.name;
   options.runs_dir = options_.runs_dir;
+  options.device_plugin = options_.device_plugin;
   options.listen.set_host(options_.listen.empty() ? options_.address : options_.listen);
   options.listen.set_advertise(options_.address);
   options.listen.set_port_first(options_.peer_port);
@@ -153,6 +182,9 @@ void Agent::StartNode(const proto::StartNode& start) {
   };
   callbacks.admit = [this, start](const proto::Layout& layout, const proto::Placement& placement) {
     return Admit(start, layout, placement);
+  };
+  callbacks.take_gpus = [this, id, ranks = RanksOf(start)] {
+    return gpu_slots_.Take(JobId(id), ranks);
   };
   callbacks.on_gone = [this, id] { loop_.Post([this, id] { Forget(id); }); };
   auto job = std::make_unique<JobProcesses>(&loop_, options, start, std::move(callbacks));
@@ -207,16 +239,12 @@ proto::Heartbeat Agent::Heartbeat() {
 
 absl::Status Agent::Admit(const proto::StartNode& start, const proto::Layout& layout,
                           const proto::Placement& placement) {
-  uint32_t ranks = 0;
-  for (const proto::LogicalNode& node : start.record().view().nodes()) {
-    if (node.node() == start.node()) ranks = node.ranks();
-  }
   const proto::Job& job = start.record().job();
   // A rank with no exchange has all of its memory to itself.
   if (job.exchange() == proto::Job::NONE) return absl::OkStatus();
-  return memory_.Promise(
-      JobId(start.record().job_id()),
-      NodeMemoryOf(job, start.record().view().nodes_size(), layout.elements(), ranks, placement));
+  return memory_.Promise(JobId(start.record().job_id()),
+                         NodeMemoryOf(job, start.record().view().nodes_size(), layout.elements(),
+                                      RanksOf(start), placement));
 }
 
 void Agent::Append(const proto::JobMetrics& metrics) {
@@ -237,6 +265,7 @@ void Agent::Forget(uint32_t job) {
   if (ended_.size() > kEndedJobsKept) ended_.pop_front();
   jobs_.erase(found);
   memory_.Release(JobId(job));
+  gpu_slots_.Release(JobId(job));
   {
     absl::MutexLock lock(&mutex_);
     running_.erase(std::remove(running_.begin(), running_.end(), job), running_.end());

@@ -23,6 +23,7 @@
 #include "common/net/host_link.h"
 #include "common/process/event_loop.h"
 #include "proto/control.pb.h"
+#include "worker/agent/gpu_slots.h"
 #include "worker/agent/job_processes.h"
 #include "worker/agent/peer_prober.h"
 
@@ -36,8 +37,13 @@ struct AgentOptions {
   net::HostLink link;                          // of the host, for placements
   // Ports of aggregators that all-reduce: one a job at a time; 0: any free ones.
   uint32_t peer_port = 0;
-  uint32_t peer_port_last = 0;            // 0: peer_port alone
-  uint32_t slots = 1;                     // ranks that may run here at once; 1 to 1024
+  uint32_t peer_port_last = 0;  // 0: peer_port alone
+  uint32_t slots = 1;           // ranks that may run here at once; 1 to 1024
+  // What ranks may compute on, by ascending index; ranks on each at once; and what the agent hands
+  // on so that they can: device::LoadPlugin's argument, valid in any directory.
+  std::vector<proto::Gpu> gpus;
+  uint32_t ranks_per_gpu = 1;
+  std::string device_plugin;
   std::string runs_dir = "strata-runs";   // parent of run directories
   std::string binary = "/proc/self/exe";  // executable of `strata rank` and so on
   WorkerLimits limits;
@@ -71,6 +77,7 @@ class Agent {
 
   void OnMessage(const proto::CoordinatorMessage& message);
   void StartNode(const proto::StartNode& start);
+  proto::Register Registration() const;
   void Append(const proto::JobMetrics& metrics);
   void EndJobs(const std::string& reason, std::function<void()> then);
   // Looks at what the jobs do, and again later as long as there are any.
@@ -93,6 +100,7 @@ class Agent {
   // Run directories of jobs that have ended: their last metrics may come later. Newest last.
   std::deque<std::pair<uint32_t, std::string>> ended_;
   MemoryLedger memory_;
+  GpuSlots gpu_slots_;
   control::TraceSender trace_sender_;
   bool ending_ = false;
   uint64_t refused_ended_ = 0;  // on the sockets of jobs that have ended

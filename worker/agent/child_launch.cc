@@ -4,7 +4,10 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include <random>
+
 #include "absl/strings/match.h"
+#include "absl/strings/str_format.h"
 #include "absl/strings/str_replace.h"
 #include "google/protobuf/text_format.h"
 
@@ -27,6 +30,22 @@ std::vector<std::string> ArgsOf(const proto::Job& job, bool is_aggregator) {
   }
   if (!placed) args.push_back(kLaunchPath);
   return args;
+}
+
+std::string RandomSocketName() {
+  std::random_device random;
+  return absl::StrFormat("strata-%08x%08x", random(), random());
+}
+
+proto::Launch LaunchOfNode(const proto::StartNode& start, const proto::LogicalNode& self) {
+  proto::Launch launch;
+  *launch.mutable_record() = start.record();
+  launch.set_node(self.node());
+  launch.set_incarnation(start.incarnation());
+  launch.set_first_rank(self.first_rank());
+  launch.set_local_ranks(self.ranks());
+  launch.set_channel_fd(kChannelFd);
+  return launch;
 }
 
 absl::StatusOr<UniqueFd> LaunchFile(const proto::Launch& launch) {

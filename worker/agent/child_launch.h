@@ -17,6 +17,12 @@ inline constexpr int kLaunchFd = 4;
 // The command line of a rank or of the aggregator; the launch file is kLaunchFd.
 std::vector<std::string> ArgsOf(const proto::Job& job, bool is_aggregator);
 
+// A random one: abstract names are shared by all containers of one network namespace.
+std::string RandomSocketName();
+
+// What all processes of a job's node are told alike.
+proto::Launch LaunchOfNode(const proto::StartNode& start, const proto::LogicalNode& self);
+
 // A file with the launch that exists in memory only: it holds the job's token, and no crash can
 // leave it behind. Errors: those of the kernel.
 absl::StatusOr<UniqueFd> LaunchFile(const proto::Launch& launch);

@@ -7,11 +7,9 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <random>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_format.h"
 #include "absl/strings/str_replace.h"
 #include "absl/strings/strip.h"
 #include "absl/time/clock.h"
@@ -25,11 +23,6 @@ namespace strata::worker {
 namespace {
 
 constexpr absl::Duration kClaimRetry = absl::Milliseconds(50);
-
-std::string RandomSocketName() {
-  std::random_device random;
-  return absl::StrFormat("strata-%08x%08x", random(), random());
-}
 
 std::string OneLine(const std::string& text) {
   return absl::StrReplaceAll(text, {{"\n", " "}, {"\r", " "}});
@@ -86,18 +79,25 @@ void JobProcesses::Start() {
   ClaimAndStart(absl::Now() + options_.claim_deadline);
 }
 
-void JobProcesses::ClaimAndStart(absl::Time give_up) {
-  if (told_) return;  // stopped while it waited
+absl::Status JobProcesses::Claim() {
+  if (start_.record().job().device() == proto::Job::GPU && gpus_.empty()) {
+    absl::StatusOr<std::vector<uint32_t>> gpus = callbacks_.take_gpus();
+    if (!gpus.ok()) return gpus.status();
+    gpus_ = *std::move(gpus);
+  }
   absl::StatusOr<UniqueFd> claim =
       PrepareRunDirectory(run_dir_, start_.record(), self_.node(), self_.first_rank() == 0);
-  if (absl::IsUnavailable(claim.status()) && absl::Now() < give_up) {
+  if (claim.ok()) claim_ = *std::move(claim);
+  return claim.status();
+}
+
+void JobProcesses::ClaimAndStart(absl::Time give_up) {
+  if (told_) return;  // stopped while it waited
+  absl::Status status = Claim();
+  if (absl::IsUnavailable(status) && absl::Now() < give_up) {
     return After(kClaimRetry, [this, give_up] { ClaimAndStart(give_up); });
   }
-  absl::Status status = claim.status();
-  if (status.ok()) {
-    claim_ = *std::move(claim);
-    status = StartAll();
-  }
+  if (status.ok()) status = StartAll();
   if (status.ok()) return;
   Fail(absl::StrCat("node ", start_.node(), " (", options_.daemon, "): ", status.message()));
 }
@@ -133,21 +133,17 @@ std::string JobProcesses::NameOf(int child) const {
 }
 
 proto::Launch JobProcesses::LaunchOf(int child) const {
-  proto::Launch launch;
-  *launch.mutable_record() = start_.record();
-  launch.set_node(self_.node());
-  launch.set_incarnation(start_.incarnation());
+  proto::Launch launch = LaunchOfNode(start_, self_);
   launch.set_node_name(options_.daemon);
   if (!life_->is_aggregator(child)) {
     launch.set_rank(self_.first_rank() + child);
     launch.set_local_rank(child);
   }
-  launch.set_first_rank(self_.first_rank());
-  launch.set_local_ranks(self_.ranks());
   if (has_aggregator()) launch.set_aggregator_socket(socket_name_);
   *launch.mutable_listen() = options_.listen;
   launch.set_run_dir(run_dir_);
-  launch.set_channel_fd(kChannelFd);
+  if (!gpus_.empty()) launch.set_device_plugin(options_.device_plugin);
+  for (const uint32_t gpu : gpus_) launch.add_devices(gpu);
   return launch;
 }
 

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "absl/status/status.h"
+#include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "common/clock.h"
 #include "common/process/channel.h"
@@ -26,10 +27,11 @@ namespace strata::worker {
 class JobProcesses {
  public:
   struct Options {
-    std::string binary;      // executable of `strata rank` and `strata aggregator`
-    std::string daemon;      // this worker's name
-    std::string runs_dir;    // parent of run directories
-    proto::ListenAt listen;  // of aggregators that all-reduce
+    std::string binary;         // executable of `strata rank` and `strata aggregator`
+    std::string daemon;         // this worker's name
+    std::string runs_dir;       // parent of run directories
+    proto::ListenAt listen;     // of aggregators that all-reduce
+    std::string device_plugin;  // for jobs on GPUs
     // From SIGTERM to SIGKILL.
     absl::Duration stop_grace = absl::Seconds(3);
     // After the first sign of failure, how long to collect others: the cause may show last.
@@ -37,8 +39,8 @@ class JobProcesses {
     // For the aggregator once its ranks have ended, and for the final model's metrics to arrive.
     absl::Duration end_deadline = absl::Seconds(30);
     absl::Duration final_metrics_deadline = absl::Seconds(2);
-    // For the run directory while another job has it: one that is over for the coordinator may
-    // still have processes that end. More than stop_grace.
+    // For the run directory and GPUs while another job has them: one that is over for the
+    // coordinator may still have processes that end. More than stop_grace.
     absl::Duration claim_deadline = absl::Seconds(5);
   };
   struct Callbacks {
@@ -46,6 +48,9 @@ class JobProcesses {
     // Whether the node has the memory for the job: asked once its layout is known, and again with
     // the placement. May be null: it has.
     std::function<absl::Status(const proto::Layout&, const proto::Placement&)> admit = nullptr;
+    // The GPU of each local rank of a job on GPUs; what is Unavailable is asked for again. May be
+    // null: for jobs on the CPU.
+    std::function<absl::StatusOr<std::vector<uint32_t>>()> take_gpus = nullptr;
     // No process is left and the coordinator has been told how it went.
     std::function<void()> on_gone;
   };
@@ -85,8 +90,10 @@ class JobProcesses {
   bool has_aggregator() const;
   bool none_left() const;
   // Start, once this node's view of the job is known to be good. Comes again until `give_up` while
-  // another job has the run directory.
+  // another job has what this one needs.
   void ClaimAndStart(absl::Time give_up);
+  // Errors: Unavailable where that is so.
+  absl::Status Claim();
   absl::Status StartAll();
   absl::Status StartChild(int child, int theirs);
   // As the job's trace has it.
@@ -113,8 +120,8 @@ class JobProcesses {
   const Callbacks callbacks_;
   proto::LogicalNode self_;
   std::string run_dir_;
-  UniqueFd claim_;  // of the run directory; outlives children_
-  // Random: abstract names are shared by all containers of one network namespace.
+  UniqueFd claim_;              // of the run directory; outlives children_
+  std::vector<uint32_t> gpus_;  // by local rank
   std::string socket_name_;
   std::unique_ptr<NodeLife> life_;
   const RealClock clock_;

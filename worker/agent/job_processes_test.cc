@@ -55,6 +55,8 @@ class JobProcessesTest : public testing::Test {
     callbacks.send = [this](proto::DaemonMessage message) { sent_.push_back(std::move(message)); };
     callbacks.on_gone = [this] { loop_.Stop(); };
     callbacks.admit = admit_;
+    callbacks.take_gpus = take_gpus_;
+    options.device_plugin = "/opt/plugin.so,devices=2";
     JobProcesses job(&loop_, options, start_, callbacks);
     loop_.Post([&job] { job.Start(); });
     if (meanwhile) loop_.Post([&job, meanwhile] { meanwhile(job); });
@@ -76,6 +78,7 @@ class JobProcessesTest : public testing::Test {
   std::vector<proto::DaemonMessage> sent_;
   absl::Duration claim_deadline_ = absl::ZeroDuration();
   std::function<absl::Status(const proto::Layout&, const proto::Placement&)> admit_;
+  std::function<absl::StatusOr<std::vector<uint32_t>>()> take_gpus_;
 };
 
 TEST_F(JobProcessesTest, AreFinishedWhenAllEndWell) {
@@ -95,6 +98,31 @@ TEST_F(JobProcessesTest, ReadTheirLaunchFile) {
   EXPECT_NE(log.find("\nrank: 1\n"), std::string::npos) << log;
   EXPECT_NE(log.find("\nlocal_ranks: 2\n"), std::string::npos) << log;
   EXPECT_NE(log.find("\nchannel_fd: 3\n"), std::string::npos) << log;
+}
+
+TEST_F(JobProcessesTest, OnGpusAreAllToldWhichRankHasWhichOnceTheyAreFree) {
+  start_.mutable_record()->mutable_job()->set_device(proto::Job::GPU);
+  claim_deadline_ = absl::Seconds(60);
+  int asked = 0;
+  take_gpus_ = [&asked]() -> absl::StatusOr<std::vector<uint32_t>> {
+    if (++asked < 3) return absl::UnavailableError("taken");
+    return std::vector<uint32_t>{4, 1};
+  };
+  Play("cat $3");
+  EXPECT_EQ(asked, 3);
+  for (const char* process : {"rank0", "rank1", "aggregator-node0"}) {
+    const std::string log = ReadFile(dir_ + "/runs/job-7/logs/" + process + ".log");
+    EXPECT_NE(log.find("device_plugin: \"/opt/plugin.so,devices=2\"\ndevices: 4\ndevices: 1\n"),
+              std::string::npos)
+        << log;
+  }
+}
+
+TEST_F(JobProcessesTest, FailWhereTheirGpusStayTaken) {
+  start_.mutable_record()->mutable_job()->set_device(proto::Job::GPU);
+  take_gpus_ = [] { return absl::UnavailableError("the job needs 2 GPU slots, 0 of 2 are free"); };
+  Play("true");
+  EXPECT_EQ(Reason(), "node 0 (w1): the job needs 2 GPU slots, 0 of 2 are free");
 }
 
 TEST_F(JobProcessesTest, RunAProgramOfTheUsersWithTheLaunchFileInItsArguments) {
