@@ -6,6 +6,7 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
+#include "cli/gpu_options.h"
 
 namespace strata::cli {
 namespace {
@@ -41,6 +42,14 @@ absl::Status SetRoles(const std::string& value, Host* host) {
   return absl::OkStatus();
 }
 
+absl::Status SetCount(const std::string& key, const std::string& value, uint32_t* count) {
+  if (absl::SimpleAtoi(value, count) && *count >= 1 && *count <= kSlotsMax) {
+    return absl::OkStatus();
+  }
+  return absl::InvalidArgumentError(
+      absl::StrCat(key, " \"", value, "\": must be a number from 1 to ", kSlotsMax));
+}
+
 absl::Status SetField(const std::string& key, const std::string& value, Host* host) {
   if (key == "role") return SetRoles(value, host);
   if (key == "address") {
@@ -49,12 +58,11 @@ absl::Status SetField(const std::string& key, const std::string& value, Host* ho
     return absl::InvalidArgumentError(
         absl::StrCat("address \"", value, "\": must be a host name or an IPv4 address"));
   }
-  if (key == "slots") {
-    if (absl::SimpleAtoi(value, &host->slots) && host->slots >= 1 && host->slots <= kSlotsMax) {
-      return absl::OkStatus();
-    }
-    return absl::InvalidArgumentError(
-        absl::StrCat("slots \"", value, "\": must be a number from 1 to ", kSlotsMax));
+  if (key == "slots") return SetCount(key, value, &host->slots);
+  if (key == "ranks-per-gpu") return SetCount(key, value, &host->ranks_per_gpu);
+  if (key == "gpus") {
+    host->gpus = value;
+    return ParseGpuIndices(value).status();
   }
   if (key == "link-rate") {
     if (absl::SimpleAtod(value, &host->link_gbit_per_s) && host->link_gbit_per_s >= kLinkRateMin &&
@@ -64,8 +72,9 @@ absl::Status SetField(const std::string& key, const std::string& value, Host* ho
     return absl::InvalidArgumentError(
         absl::StrCat("link-rate \"", value, "\": must be a number of Gbit/s"));
   }
-  return absl::InvalidArgumentError(
-      absl::StrCat("unknown field \"", key, "\" (slots, role, address and link-rate are known)"));
+  return absl::InvalidArgumentError(absl::StrCat("unknown field \"", key,
+                                                 "\" (slots, role, address, link-rate, gpus and ",
+                                                 "ranks-per-gpu are known)"));
 }
 
 absl::StatusOr<Host> ParseHost(const std::vector<std::string>& words) {

@@ -12,6 +12,7 @@ namespace strata::cli {
 // A line of a hosts file:
 //
 //   [USER@]HOST [slots=N] [role=ROLE[,ROLE...]] [address=ADDRESS] [link-rate=GBIT_PER_S]
+//       [gpus=INDEX[,INDEX...]|none] [ranks-per-gpu=N]
 //
 // with the roles coordinator, server and worker. Empty lines and what follows a # are skipped.
 struct Host {
@@ -20,6 +21,8 @@ struct Host {
   std::string address;         // under which the other hosts reach it; default: HOST
   uint32_t slots = 0;          // 0: not said
   double link_gbit_per_s = 0;  // 0: not said
+  std::string gpus;            // as a worker's --gpus; empty: not said
+  uint32_t ranks_per_gpu = 0;  // 0: not said
   bool has_role = false;       // false: a worker, and a server if no host has that role
   bool coordinator = false;
   bool server = false;

@@ -17,7 +17,7 @@ TEST(HostsFile, ALineIsAHostWithItsFields) {
       "# the cluster\n"
       "\n"
       "head role=coordinator,server address=10.0.0.1  # two cards\r\n"
-      "\tme@node-1.lan slots=8 role=worker link-rate=2.5\n"
+      "\tme@node-1.lan slots=8 role=worker link-rate=2.5 gpus=0,1 ranks-per-gpu=2\n"
       "node2",
       "hosts");
   ASSERT_TRUE(hosts.ok()) << hosts.status();
@@ -33,6 +33,9 @@ TEST(HostsFile, ALineIsAHostWithItsFields) {
   EXPECT_EQ(node1.address, "node-1.lan");
   EXPECT_EQ(node1.slots, 8u);
   EXPECT_EQ(node1.link_gbit_per_s, 2.5);
+  EXPECT_EQ(node1.gpus, "0,1");
+  EXPECT_EQ(node1.ranks_per_gpu, 2u);
+  EXPECT_EQ(head.gpus, "");
   EXPECT_EQ(head.link_gbit_per_s, 0);
   EXPECT_TRUE(node1.worker && !node1.server);
   EXPECT_FALSE((*hosts)[2].has_role);
@@ -45,7 +48,12 @@ TEST(HostsFile, WhatIsWrongIsNamedWithItsLine) {
   EXPECT_EQ(ErrorOf("a role=server,boss"),
             "hosts:1: role \"boss\": must be coordinator, server or worker");
   EXPECT_EQ(ErrorOf("a port=1"),
-            "hosts:1: unknown field \"port\" (slots, role, address and link-rate are known)");
+            "hosts:1: unknown field \"port\" (slots, role, address, link-rate, gpus and "
+            "ranks-per-gpu are known)");
+  EXPECT_EQ(ErrorOf("a gpus=two"),
+            "hosts:1: gpus \"two\": must be none, or ascending indices of devices such as 0,1");
+  EXPECT_EQ(ErrorOf("a ranks-per-gpu=0"),
+            "hosts:1: ranks-per-gpu \"0\": must be a number from 1 to 1024");
   EXPECT_EQ(ErrorOf("a link-rate=0"), "hosts:1: link-rate \"0\": must be a number of Gbit/s");
   EXPECT_EQ(ErrorOf("a link-rate=nan"), "hosts:1: link-rate \"nan\": must be a number of Gbit/s");
   EXPECT_EQ(ErrorOf("a link-rate=10G"), "hosts:1: link-rate \"10G\": must be a number of Gbit/s");

@@ -14,6 +14,7 @@
 #include "absl/strings/str_cat.h"
 #include "cli/cluster_run.h"
 #include "cli/command.h"
+#include "cli/gpu_options.h"
 #include "cli/host_set.h"
 #include "cli/hosts_file.h"
 #include "cli/launch_plan.h"
@@ -51,11 +52,10 @@ absl::StatusOr<std::vector<Host>> LoadHosts(const std::string& path) {
 }
 
 // From the worker's own words: a host that does not say how many it has counts its cores.
-int SlotsIn(const std::string& ready_line) {
-  constexpr char kKey[] = " slots=";
-  const size_t begin = ready_line.find(kKey);
+int SlotsIn(const std::string& ready_line, const std::string& key) {
+  const size_t begin = ready_line.find(key);
   if (begin == std::string::npos) return 0;
-  const std::string rest = ready_line.substr(begin + sizeof(kKey) - 1);
+  const std::string rest = ready_line.substr(begin + key.size());
   int slots = 0;
   return absl::SimpleAtoi(rest.substr(0, rest.find(' ')), &slots) ? slots : 0;
 }
@@ -79,7 +79,8 @@ class Launch {
     run.trace = options_.job.trace;
     if (run.job.has_value()) {
       const uint32_t ranks = run.job->ranks();
-      run.check_job = [this, ranks] { return CheckSlots(ranks); };
+      const bool on_gpus = run.job->device() == proto::Job::GPU;
+      run.check_job = [this, ranks, on_gpus] { return CheckSlots(ranks, on_gpus); };
     }
     run.before = [this](std::function<void(absl::Status)> done) { Connect(std::move(done)); };
     run.after = [this](std::function<void()> done) { hosts_.Close(std::move(done)); };
@@ -118,13 +119,22 @@ class Launch {
   }
 
   void OnProgress(const PlannedDaemon& daemon, const std::string& line) {
-    if (daemon.role == DaemonRole::kWorker) slots_ += SlotsIn(line);
+    if (daemon.role == DaemonRole::kWorker) {
+      slots_ += SlotsIn(line, " slots=");
+      gpu_slots_ += SlotsIn(line, " gpu-slots=");
+    }
     std::printf("[%d/%zu] %s is ready\n", ++ready_, plan_.daemons.size(),
                 daemon.spec.title.c_str());
     std::fflush(stdout);
   }
 
-  absl::Status CheckSlots(uint32_t ranks) const {
+  absl::Status CheckSlots(uint32_t ranks, bool on_gpus) const {
+    if (on_gpus && ranks > static_cast<uint32_t>(gpu_slots_)) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("the job has ", ranks, " ranks on GPUs, the hosts have ", gpu_slots_,
+                       " GPU slots in all (gpus and ranks-per-gpu in the hosts file, or --gpus and "
+                       "--ranks-per-gpu; `strata devices` on a host says what is there)"));
+    }
     if (ranks <= static_cast<uint32_t>(slots_)) return absl::OkStatus();
     return absl::InvalidArgumentError(
         absl::StrCat("the job has ", ranks, " ranks, the hosts have ", slots_,
@@ -138,6 +148,7 @@ class Launch {
   HostSet hosts_;
   int ready_ = 0;
   int slots_ = 0;
+  int gpu_slots_ = 0;
 };
 
 int Run(Options options, const Invocation& invocation) {
@@ -179,6 +190,7 @@ void AddOptions(CLI::App* command, Options* options) {
       ->add_option("--slots", launch.slots,
                    "Ranks at once on a host whose line does not say (default: its cores)")
       ->check(CLI::Range(1, 1024));
+  AddGpuOptions(command, &launch.gpus);
   command->add_option(
       "--coordinator-host", launch.coordinator_host,
       "Host of the coordinator (default: who has role=coordinator, else the first)");
@@ -219,12 +231,12 @@ void AddLaunchCommand(CLI::App* app, Invocation* invocation) {
   command->footer(
       "Hosts file, one host a line, # begins a comment:\n"
       "  [USER@]HOST [slots=N] [role=ROLE[,ROLE...]] [address=ADDRESS]\n"
-      "      [link-rate=GBIT_PER_S]\n"
+      "      [link-rate=GBIT_PER_S] [gpus=INDEX[,INDEX...]|none] [ranks-per-gpu=N]\n"
       "with the roles coordinator, server and worker. A host without a role is a worker; without\n"
       "role=server the servers go to all hosts in turn. ADDRESS is what the other hosts and this\n"
       "one reach it by (default: HOST); a numeric one is the only one listened on. GBIT_PER_S is\n"
       "what the host's link carries (default: its interface's speed), for the placement of "
-      "chunks.\n"
+      "chunks. gpus and ranks-per-gpu are as the options of those names, for one host.\n"
       "When this command ends, however it does, the hosts end their daemons.\n"
       "Examples:\n"
       "  strata launch --hosts hosts.txt --job job.textproto\n"

@@ -84,6 +84,10 @@ void AddWorkers(const std::vector<Host>& hosts, const LaunchOptions& options, La
                                      host.address, "--runs", options.runs_dir};
     const int slots = host.slots > 0 ? static_cast<int>(host.slots) : options.slots;
     if (slots > 0) args.insert(args.end(), {"--slots", absl::StrCat(slots)});
+    GpuOptions gpus = options.gpus;
+    if (!host.gpus.empty()) gpus.gpus = host.gpus;
+    if (host.ranks_per_gpu > 0) gpus.ranks_per_gpu = host.ranks_per_gpu;
+    for (const std::string& word : WordsOf(gpus)) args.push_back(word);
     AddLinkRate(host, &args);
     plan->daemons.push_back(
         {DaemonRole::kWorker, {absl::StrCat("worker ", host.name), host.name, args}});

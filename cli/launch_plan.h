@@ -6,6 +6,7 @@
 
 #include "absl/status/statusor.h"
 #include "cli/cluster_life.h"
+#include "cli/gpu_options.h"
 #include "cli/hosts_file.h"
 
 namespace strata::cli {
@@ -14,6 +15,7 @@ struct LaunchOptions {
   int servers = -1;              // -1: one per host that has the role, else 1
   int shards = 1;                // per server
   int slots = 0;                 // of hosts whose line does not say; 0: their cores
+  GpuOptions gpus;               // of hosts whose line does not say
   std::string coordinator_host;  // empty: who has the role, else the first host
   int port = 0;                  // of the coordinator; 0: a free one
   int server_port = 0;           // of a host's first shard, the others follow; 0: free ones

@@ -68,6 +68,19 @@ TEST(LaunchPlan, ServersGoToTheirHostsInTurnWithPortsThatDoNotMeet) {
   EXPECT_EQ(Plan("n1\n", {.servers = 0}).size(), 2u);
 }
 
+TEST(LaunchPlan, WorkersAreToldOfTheirGpus) {
+  LaunchOptions options;
+  options.servers = 0;
+  options.gpus = {.plugin = "p.so", .gpus = "0,1", .ranks_per_gpu = 2};
+  EXPECT_THAT(
+      Plan("a role=worker gpus=none\nb role=worker ranks-per-gpu=4\nc role=coordinator\n", options),
+      ElementsAre("c: coordinator --listen 0.0.0.0:0 --state runs/state",
+                  "a: worker --name a --advertise a --runs runs --device-plugin p.so --gpus "
+                  "none --ranks-per-gpu 2",
+                  "b: worker --name b --advertise b --runs runs --device-plugin p.so --gpus "
+                  "0,1 --ranks-per-gpu 4"));
+}
+
 TEST(LaunchPlan, AHostWithBothRolesRunsBothDaemonsAndBothAreToldItsLinksRate) {
   EXPECT_THAT(
       Plan("a role=server,worker link-rate=2.5\nb role=server,worker\n", {}),

@@ -30,9 +30,11 @@ std::vector<PlannedDaemon> Plan(const LocalClusterOptions& options) {
   }
   for (int i = 0; i < options.nodes; ++i) {
     const std::string name = absl::StrCat("w", i);
-    add(DaemonRole::kWorker, absl::StrCat("worker ", name),
-        {"worker", "--name", name, "--slots", absl::StrCat(options.slots), "--runs",
-         options.runs_dir});
+    std::vector<std::string> args = {
+        "worker", "--name",        name, "--slots", absl::StrCat(options.slots),
+        "--runs", options.runs_dir};
+    for (std::string& word : WordsOf(options.gpus)) args.push_back(std::move(word));
+    add(DaemonRole::kWorker, absl::StrCat("worker ", name), std::move(args));
   }
   return plan;
 }
@@ -56,6 +58,7 @@ int RunCluster(const LocalClusterOptions& options, ClusterRun::Options run,
 }  // namespace
 
 std::vector<CLI::Option*> AddLocalClusterOptions(CLI::App* command, LocalClusterOptions* options) {
+  AddGpuOptions(command, &options->gpus);
   return {
       command->add_option("--servers", options->servers, "Servers")
           ->check(CLI::Range(0, 64))

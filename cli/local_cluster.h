@@ -7,6 +7,7 @@
 
 #include "cli/cluster_run.h"
 #include "cli/command.h"
+#include "cli/gpu_options.h"
 
 namespace strata::cli {
 
@@ -15,13 +16,15 @@ struct LocalClusterOptions {
   int servers = 1;
   int shards = 1;  // per server
   int nodes = 1;
-  int slots = 0;  // per node; 0: see FillSlots
+  int slots = 0;    // per node; 0: see FillSlots
+  GpuOptions gpus;  // of each node; all nodes see the same devices
   std::string listen = "127.0.0.1:0";
   std::string runs_dir;   // also for the daemons' logs; made absolute
   std::string state_dir;  // empty: a temporary one
 };
 
-// --servers, --shards, --nodes and --slots.
+// --servers, --shards, --nodes and --slots, and besides them GpuOptions', which are not among what
+// it returns.
 std::vector<CLI::Option*> AddLocalClusterOptions(CLI::App* command, LocalClusterOptions* options);
 
 // As many slots as so many ranks need, unless they were given.

@@ -104,6 +104,7 @@ Json ToJson(const proto::JobStatus& job) {
   json["mode"] = job.mode();
   json["model"] = job.model();
   json["exchange"] = job.exchange();
+  json["device"] = proto::Job::Device_Name(job.job().device());
   json["push"] = EncodingName(job.job().push());
   const bool both_ways = job.job().exchange() == proto::Job::RING;
   json["pull"] = EncodingName(both_ways ? job.job().push() : job.job().pull());
@@ -156,6 +157,15 @@ Json RefusalsOf(const proto::DaemonStatus& daemon) {
   return json;
 }
 
+Json GpusJson(const proto::DaemonStatus& daemon) {
+  Json json = Json::array();
+  for (const proto::Gpu& gpu : daemon.gpus()) {
+    json.push_back(
+        {{"index", gpu.index()}, {"name", gpu.name()}, {"memory_bytes", gpu.memory_bytes()}});
+  }
+  return json;
+}
+
 Json ToJson(const proto::ListNodesReply& nodes) {
   Json json;
   json["cluster_id"] = nodes.cluster_id();
@@ -168,6 +178,11 @@ Json ToJson(const proto::ListNodesReply& nodes) {
     one["alive"] = daemon.alive();
     one["slots"] = daemon.slots();
     one["slots_used"] = daemon.slots_used();
+    if (daemon.role() == proto::WORKER) {
+      one["gpus"] = GpusJson(daemon);
+      one["gpu_slots"] = daemon.gpu_slots();
+      one["gpu_slots_used"] = daemon.gpu_slots_used();
+    }
     one["shard_ports"] =
         std::vector<uint32_t>(daemon.shard_ports().begin(), daemon.shard_ports().end());
     one["jobs"] = std::vector<uint32_t>(daemon.jobs().begin(), daemon.jobs().end());

@@ -147,6 +147,35 @@ TEST(Render, SumsUpACluster) {
   EXPECT_NE(NodesText(nodes).find("3/4 used"), std::string::npos);
 }
 
+TEST(Render, ShowsGpusTheirSlotsAndTheirUse) {
+  proto::ListNodesReply nodes;
+  auto* worker = nodes.add_daemons();
+  worker->set_role(proto::WORKER);
+  worker->set_alive(true);
+  worker->set_slots(4);
+  for (uint32_t i = 0; i < 2; ++i) {
+    proto::Gpu* gpu = worker->add_gpus();
+    gpu->set_index(i);
+    gpu->set_name("H100");
+    gpu->set_memory_bytes(100);
+  }
+  worker->set_gpu_slots(4);
+  worker->set_gpu_slots_used(3);
+  EXPECT_EQ(
+      ClusterText(nodes, {}).substr(0, 96),
+      "cluster \n  0 servers with 0 shards, 1 worker with 4 slots (0 used), 2 GPUs with 4 slots "
+      "(3 used)");
+  EXPECT_NE(NodesText(nodes).find("  3/4 used on 2 x H100  "), std::string::npos);
+  const auto json = nlohmann::json::parse(NodesJson(nodes))["daemons"][0];
+  EXPECT_EQ(json["gpus"][1]["index"], 1);
+  EXPECT_EQ(json["gpus"][1]["name"], "H100");
+  EXPECT_EQ(json["gpus"][1]["memory_bytes"], 100);
+  EXPECT_EQ(json["gpu_slots"], 4);
+  EXPECT_EQ(json["gpu_slots_used"], 3);
+  worker->mutable_gpus(1)->set_name("T4");
+  EXPECT_NE(NodesText(nodes).find("3/4 used on 0 H100, 1 T4"), std::string::npos);
+}
+
 TEST(Render, NamesTheShardsThatAWorkerCannotReach) {
   proto::ListNodesReply nodes;
   auto* worker = nodes.add_daemons();

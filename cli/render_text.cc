@@ -76,6 +76,20 @@ std::string ExchangeText(const proto::JobStatus& job) {
   return text;
 }
 
+// "2 of 4 used on 2 x NVIDIA H100", "2 of 4 used on 0 A, 1 B"
+std::string GpusText(const proto::DaemonStatus& daemon) {
+  if (daemon.gpus().empty()) return "-";
+  const std::string& first = daemon.gpus(0).name();
+  const bool alike = std::all_of(daemon.gpus().begin(), daemon.gpus().end(),
+                                 [&](const proto::Gpu& gpu) { return gpu.name() == first; });
+  const std::string names =
+      alike ? absl::StrCat(daemon.gpus_size(), " x ", first)
+            : absl::StrJoin(daemon.gpus(), ", ", [](std::string* out, const proto::Gpu& gpu) {
+                absl::StrAppend(out, gpu.index(), " ", gpu.name());
+              });
+  return absl::StrCat(daemon.gpu_slots_used(), "/", daemon.gpu_slots(), " used on ", names);
+}
+
 }  // namespace
 
 std::string StateName(proto::JobState state) {
@@ -116,6 +130,7 @@ std::string JobText(const proto::JobStatus& job) {
   std::vector<Row> rows = {{"  mode", job.mode()},
                            {"  model", job.model()},
                            {"  exchange", ExchangeText(job)},
+                           {"  device", proto::Job::Device_Name(job.job().device())},
                            {"  encoding", encoding.empty() ? "fp32" : encoding},
                            {"  ranks", absl::StrCat(job.ranks())},
                            {"  submitted", When(job.submitted_ms())},
@@ -148,13 +163,13 @@ std::string JobText(const proto::JobStatus& job) {
 
 std::string NodesText(const proto::ListNodesReply& nodes) {
   if (nodes.daemons().empty()) return "no servers and no workers\n";
-  std::vector<Row> rows = {{"NAME", "ROLE", "STATE", "ADDRESS", "SLOTS", "PORTS", "JOBS"}};
+  std::vector<Row> rows = {{"NAME", "ROLE", "STATE", "ADDRESS", "SLOTS", "GPUS", "PORTS", "JOBS"}};
   for (const auto& daemon : nodes.daemons()) {
     bool worker = daemon.role() == proto::WORKER;
     rows.push_back({daemon.name(), worker ? "worker" : "server", daemon.alive() ? "alive" : "gone",
                     daemon.address(),
                     worker ? absl::StrCat(daemon.slots_used(), "/", daemon.slots(), " used") : "-",
-                    worker ? "-" : absl::StrJoin(daemon.shard_ports(), ","),
+                    GpusText(daemon), worker ? "-" : absl::StrJoin(daemon.shard_ports(), ","),
                     daemon.jobs().empty() ? "-" : absl::StrJoin(daemon.jobs(), ",")});
   }
   const std::string resources = ResourcesByDaemon(nodes);
@@ -165,22 +180,31 @@ std::string NodesText(const proto::ListNodesReply& nodes) {
 std::string ClusterText(const proto::ListNodesReply& nodes,
                         const std::vector<proto::JobStatus>& jobs) {
   int servers = 0, workers = 0, shards = 0, slots = 0, used = 0, running = 0, queued = 0;
+  int gpus = 0, gpu_slots = 0, gpu_slots_used = 0;
   for (const auto& daemon : nodes.daemons()) {
     if (!daemon.alive()) continue;
     (daemon.role() == proto::WORKER ? workers : servers) += 1;
     shards += daemon.shard_ports_size();
     slots += daemon.slots();
     used += daemon.slots_used();
+    gpus += daemon.gpus_size();
+    gpu_slots += daemon.gpu_slots();
+    gpu_slots_used += daemon.gpu_slots_used();
   }
   for (const auto& job : jobs) {
     running += job.state() == proto::RUNNING ? 1 : 0;
     queued += job.state() == proto::QUEUED ? 1 : 0;
   }
+  std::string on_gpus;
+  if (gpus > 0) {
+    on_gpus = absl::StrCat(", ", CountOf(gpus, "GPU"), " with ", CountOf(gpu_slots, "slot"), " (",
+                           gpu_slots_used, " used)");
+  }
   return absl::StrCat("cluster ", nodes.cluster_id(), "\n  ", CountOf(servers, "server"), " with ",
                       CountOf(shards, "shard"), ", ", CountOf(workers, "worker"), " with ",
-                      CountOf(slots, "slot"), " (", used, " used)\n  ", CountOf(running, "job"),
-                      " running, ", queued, " queued, ", jobs.size(), " in all\n",
-                      RefusalsText(nodes), ResourceTotals(nodes));
+                      CountOf(slots, "slot"), " (", used, " used)", on_gpus, "\n  ",
+                      CountOf(running, "job"), " running, ", queued, " queued, ", jobs.size(),
+                      " in all\n", RefusalsText(nodes), ResourceTotals(nodes));
 }
 
 }  // namespace strata::cli

@@ -1,13 +1,19 @@
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <memory>
 #include <string>
 #include <thread>
+#include <utility>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "cli/address_options.h"
 #include "cli/command.h"
 #include "cli/daemon.h"
+#include "cli/gpu_options.h"
 #include "cli/options.h"
+#include "common/count_of.h"
 #include "common/log.h"
 #include "common/process/stop_request.h"
 #include "worker/agent/agent.h"
@@ -19,8 +25,40 @@ struct Options {
   worker::AgentOptions agent;
   net::AddressWish address;
   std::string ports;
+  GpuOptions gpus;
   double link_gbit_per_s = 0;
 };
+
+// "0,1"
+std::string IndicesText(const std::vector<proto::Gpu>& gpus) {
+  return absl::StrJoin(gpus, ",", [](std::string* out, const proto::Gpu& gpu) {
+    absl::StrAppend(out, gpu.index());
+  });
+}
+
+std::string ReadyLine(const worker::AgentOptions& options) {
+  std::string line = absl::StrCat("strata worker ready name=", options.name,
+                                  " address=", options.address, " slots=", options.slots);
+  if (!options.gpus.empty()) {
+    absl::StrAppend(&line, " gpus=", IndicesText(options.gpus),
+                    " gpu-slots=", options.gpus.size() * options.ranks_per_gpu);
+  }
+  return absl::StrCat(line, " runs=", options.runs_dir);
+}
+
+// `options` has them then, and `text` says which or why none.
+absl::Status TakeGpus(const GpuOptions& given, worker::AgentOptions* options, std::string* text) {
+  absl::StatusOr<FoundGpus> found = FindGpus(given);
+  if (!found.ok()) return found.status();
+  options->gpus = std::move(found->gpus);
+  options->ranks_per_gpu = std::max(1u, given.ranks_per_gpu);
+  options->device_plugin = std::move(found->plugin);
+  *text = options->gpus.empty()
+              ? absl::StrCat("no GPUs: ", found->why_none)
+              : absl::StrCat("GPUs ", IndicesText(options->gpus), ", for ",
+                             CountOf(options->ranks_per_gpu, "rank"), " each at once");
+  return absl::OkStatus();
+}
 
 int Run(const Options& given, const Invocation& invocation) {
   worker::AgentOptions options = given.agent;
@@ -34,6 +72,9 @@ int Run(const Options& given, const Invocation& invocation) {
   absl::Status logging = StartLogging(invocation, absl::StrCat("worker ", options.name));
   if (!logging.ok()) return PrintError(logging);
   StopRequest request;
+  std::string gpus_text;
+  absl::Status gpus = TakeGpus(given.gpus, &options, &gpus_text);
+  if (!gpus.ok()) return PrintError(gpus);
   if (absl::Status valid = options.Validate(); !valid.ok()) return PrintError(valid);
   std::unique_ptr<worker::Agent> agent;
   DaemonSteps steps;
@@ -49,13 +90,10 @@ int Run(const Options& given, const Invocation& invocation) {
     if (!created.ok()) return created.status();
     agent = *std::move(created);
     const absl::Status started = agent->Start();
-    if (started.ok()) LogInfo("%s", address->text);
+    if (started.ok()) LogInfo("%s; %s", address->text, gpus_text);
     return started;
   };
-  steps.ready_line = [&] {
-    return absl::StrCat("strata worker ready name=", options.name, " address=", options.address,
-                        " slots=", options.slots, " runs=", options.runs_dir);
-  };
+  steps.ready_line = [&] { return ReadyLine(options); };
   steps.stop = [&] {
     if (agent != nullptr) agent->Stop();
   };
@@ -75,6 +113,7 @@ void AddWorkerCommand(CLI::App* app, Invocation* invocation) {
   command->add_option("--slots", agent.slots, "Ranks that may run here at once")
       ->check(CLI::Range(1u, 1024u))
       ->capture_default_str();
+  AddGpuOptions(command, &options->gpus);
   AddMemoryLimitOption(command, &agent.limits.memory_bytes);
   command->add_option("--name", agent.name, "Unique in the cluster (default: HOSTNAME-PID)");
   AddInterfaceOption(command, &options->address.interface,
@@ -91,7 +130,8 @@ void AddWorkerCommand(CLI::App* app, Invocation* invocation) {
   AddLogLevelOption(command, invocation);
   command->footer(
       "Examples:\n"
-      "  strata worker --coordinator 10.0.0.1:7070 --slots 4 --name w1");
+      "  strata worker --coordinator 10.0.0.1:7070 --slots 4 --name w1\n"
+      "  strata worker --coordinator 10.0.0.1:7070 --gpus 0,1 --ranks-per-gpu 2");
   command->callback([=] { invocation->run = [=] { return Run(*options, *invocation); }; });
 }
 
