@@ -59,10 +59,10 @@ absl::Status RunExchangeRank(client::Client* client, const ExchangeRankOptions& 
     // Nobody looks at values while others' steps are under way.
     if (absl::Status status = gate->Meet({.step_ms = took.count()}); !status.ok()) return status;
     if (options.sums) {
-      if (!IsGradientSum(client->ranks(), step, client->WeightArena())) wrong = 1;
+      if (!IsGradientSum(client->ranks(), step, *client->ReadWeights())) wrong = 1;
     } else {
       Descend(client->ranks(), step, scale, absl::MakeSpan(expected));
-      if (!SameBits(client->WeightArena(), expected)) wrong = 1;
+      if (!SameBits(*client->ReadWeights(), expected)) wrong = 1;
     }
   }
   if (absl::Status status = gate->Meet({.wrong = wrong}); !status.ok()) return status;

@@ -4,8 +4,10 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -36,6 +38,18 @@ struct SharedMemory {
   std::array<char, 64> handle = {};
   uint64_t bytes = 0;
 };
+
+// As it travels between processes of one build.
+inline std::string Serialize(const SharedMemory& shared) {
+  return std::string(reinterpret_cast<const char*>(&shared), sizeof(shared));
+}
+// Null: these are not such bytes.
+inline std::optional<SharedMemory> ParseSharedMemory(absl::string_view bytes) {
+  SharedMemory shared;
+  if (bytes.size() != sizeof(shared)) return std::nullopt;
+  std::memcpy(&shared, bytes.data(), sizeof(shared));
+  return shared;
+}
 
 // A point in a stream. Reusable; destroying it does not wait. Threads: any.
 class Event {

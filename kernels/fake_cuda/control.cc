@@ -43,11 +43,13 @@ absl::Status ConfigureFrom(const std::string& options) {
       settings.error = static_cast<int>(value);
     } else if (pair.first == "delay_us") {
       settings.delay_us = value;
+    } else if (pair.first == "opens_own") {
+      settings.opens_own = value != 0;
     } else {
       return absl::InvalidArgumentError(absl::StrCat(option, ": is no option of the fake device"));
     }
   }
-  Configure(settings);
+  if (!(settings == CurrentSettings())) Configure(settings);
   return absl::OkStatus();
 }
 

@@ -17,13 +17,19 @@ struct Settings {
   uint32_t fails_at = 0;  // the so-manieth launch, from 1, ends in `error`; 0: none does
   int error = 719;        // cudaErrorLaunchFailure
   uint32_t delay_us = 0;  // that each copy and launch takes besides
+  // A process may open what it shares itself, which CUDA refuses: for tests with threads for
+  // processes.
+  bool opens_own = false;
+
+  bool operator==(const Settings&) const = default;
 };
 
 // Forgets launches and failures, too. Not while streams work.
 void Configure(const Settings& settings);
 const Settings& CurrentSettings();
 
-// From "devices=2,memory_mb=64,driver=0,fails_at=3,error=700,delay_us=50". Errors: InvalidArgument.
+// From "devices=2,memory_mb=64,driver=0,fails_at=3,error=700,delay_us=50,opens_own=1". Where that
+// changes nothing, nothing is forgotten. Errors: InvalidArgument.
 absl::Status ConfigureFrom(const std::string& options);
 
 // Bytes of devices that this process has allocated and not freed; memory of others that is open.

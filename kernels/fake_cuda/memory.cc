@@ -88,7 +88,8 @@ std::optional<DeviceMemory::Name> DeviceMemory::NameOf(const std::byte* address)
 }
 
 std::byte* DeviceMemory::Open(const Name& name) {
-  if (name.magic != kMagic || name.pid == getpid()) return nullptr;
+  if (name.magic != kMagic) return nullptr;
+  if (name.pid == getpid() && !CurrentSettings().opens_own) return nullptr;
   const std::string path = absl::StrCat("/proc/", name.pid, "/fd/", name.fd);
   strata::UniqueFd fd(open(path.c_str(), O_RDWR | O_CLOEXEC));
   struct stat file = {};

@@ -67,7 +67,7 @@ absl::Status Train(
     before_step(step);
     if (absl::Status status = client->BeginStep(kBatch); !status.ok()) return status;
     if (absl::Status status = client->WaitAll(); !status.ok()) return status;
-    history->emplace_back(client->WeightArena().begin(), client->WeightArena().end());
+    history->emplace_back(client->ReadWeights()->begin(), client->ReadWeights()->end());
     for (int tensor : {0, 1}) {
       Backward(client->rank(), step, client->Weights(tensor), client->Gradients(tensor));
       if (absl::Status status = client->Publish(tensor); !status.ok()) return status;
@@ -75,7 +75,7 @@ absl::Status Train(
     if (absl::Status status = client->FinishStep(); !status.ok()) return status;
   }
   if (absl::Status status = client->Finish(); !status.ok()) return status;
-  history->emplace_back(client->WeightArena().begin(), client->WeightArena().end());
+  history->emplace_back(client->ReadWeights()->begin(), client->ReadWeights()->end());
   return absl::OkStatus();
 }
 

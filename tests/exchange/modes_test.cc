@@ -33,7 +33,8 @@ absl::Status Shrink(Client* client, uint64_t elements, std::atomic<float>* large
     if (absl::Status status = client->FinishStep(); !status.ok()) return status;
   }
   if (absl::Status status = client->Finish(); !status.ok()) return status;
-  for (float w : client->WeightArena()) *largest = std::max(largest->load(), std::abs(w));
+  const absl::Span<const float> weights = *client->ReadWeights();
+  for (float w : weights) *largest = std::max(largest->load(), std::abs(w));
   return absl::OkStatus();
 }
 

@@ -106,6 +106,8 @@ void NodeCluster::StartNode(uint32_t node) {
   agents_.push_back(std::make_unique<FramedChannel>(UniqueFd(fds[0])));
   proto::Launch launch = LaunchOf(record_, record_.view().nodes(node), UniqueName());
   launch.set_channel_fd(fds[1]);
+  launch.set_device_plugin(shape_.device_plugin);
+  for (uint32_t r = 0; r < shape_.ranks_per_node; ++r) launch.add_devices(r % shape_.devices);
   aggregators_.emplace_back([this, launch] { Keep(worker::RunAggregator(launch, {})); });
   launch.set_channel_fd(-1);
   launches_.push_back(launch);

@@ -24,6 +24,10 @@ struct ClusterShape {
   uint32_t shards = 1;
   // Where nodes are to look for the shard that listens at this port; empty: there.
   std::function<std::string(int port)> reached_at;
+  // With device: GPU: of a fake device whose process may open what it shares, and how many devices
+  // ranks take by turns.
+  std::string device_plugin;
+  uint32_t devices = 1;
 };
 
 // One job on aggregators and shards in this process, joined by real sockets and shared memory; the

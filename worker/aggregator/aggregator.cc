@@ -21,10 +21,12 @@
 #include "common/log.h"
 #include "common/process/stop_request.h"
 #include "common/trace/trace_log.h"
-#include "kernels/kernels.h"
 #include "worker/aggregator/aggregator_core.h"
 #include "worker/aggregator/busy_time.h"
+#include "worker/aggregator/chunk_intake.h"
+#include "worker/aggregator/create_arenas.h"
 #include "worker/aggregator/exchange_text.h"
+#include "worker/aggregator/launch_devices.h"
 #include "worker/aggregator/node_arenas.h"
 #include "worker/aggregator/node_counters.h"
 #include "worker/aggregator/node_endpoint.h"
@@ -50,19 +52,20 @@ class Aggregator {
   absl::Status Run();
 
  private:
-  // Opens the port of a node that is to all-reduce. Errors: RingPort's.
+  // Opens the port of a node that is to all-reduce, and takes its devices into use. Errors:
+  // RingPort's, DevicesOf's.
   absl::Status Open();
 
   // One turn of the loop each; the exchange is there from Begin on.
   absl::Status Gather();
   absl::Status Begin(const proto::RunNode& run);
   absl::Status CreateExchangeOf(const proto::JobRecord& record, const ChunkMap& map);
+  absl::Status StartRanks();
   absl::Status Train();
 
   absl::Status HearAgent();
   absl::Status AwaitWord();
   absl::Status ReadDescriptors(int timeout_ms);
-  absl::Status SubmitReady(bool* any);
   absl::Status TakeLeaves();
   void TellCounters();
   // Tells the worker daemon once a second how far everybody is.
@@ -83,17 +86,17 @@ class Aggregator {
   std::unique_ptr<NodeMemory> memory_;
   std::unique_ptr<AggregatorCore> core_;
   ForkJoin helpers_;
-  std::unique_ptr<NodeArenas> arenas_;
+  std::vector<std::shared_ptr<device::Device>> devices_;  // device: GPU: by local rank
+  std::unique_ptr<Arenas> arenas_;
   std::unique_ptr<RingPort> port_;  // exchange: RING, until the exchange has it
   std::unique_ptr<Exchange> exchange_;
+  std::optional<ChunkIntake> intake_;  // with the exchange
   proto::Started started_;
   bool said_ready_ = false;
   bool training_ = false;
   bool finishing_ = false;
   bool released_ = false;
   std::vector<bool> leave_taken_;
-  uint64_t published_seen_ = 0;
-  std::vector<uint64_t> ready_;  // scratch, by local rank
   RankWatch watch_;
   BusyTime busy_;  // with chunks under way
   absl::Time activity_due_;
@@ -109,7 +112,6 @@ Aggregator::Aggregator(const proto::Launch& launch, const AggregatorOptions& opt
       doorbell_(std::move(doorbell)),
       helpers_(options.helpers.value_or(HelpersFor(launch.local_ranks(), UsableCores()))),
       leave_taken_(launch.local_ranks(), false),
-      ready_(launch.local_ranks(), 0),
       watch_(RankId(launch.first_rank()), launch.local_ranks(), clock_.Now()),
       activity_due_(clock_.Now()) {
   poll_.Add(ranks_->fd());
@@ -119,6 +121,11 @@ Aggregator::Aggregator(const proto::Launch& launch, const AggregatorOptions& opt
 }
 
 absl::Status Aggregator::Open() {
+  if (launch_.record().job().device() == proto::Job::GPU) {
+    auto devices = DevicesOf(launch_);
+    if (!devices.ok()) return devices.status();
+    devices_ = *std::move(devices);
+  }
   if (launch_.record().job().exchange() != proto::Job::RING) return absl::OkStatus();
   absl::StatusOr<std::unique_ptr<RingPort>> port = RingPort::Open(launch_, poll_.fd(), &clock_);
   if (port.ok()) port_ = *std::move(port);
@@ -205,23 +212,22 @@ absl::Status Aggregator::Gather() {
 
 absl::Status Aggregator::CreateExchangeOf(const proto::JobRecord& record, const ChunkMap& map) {
   const proto::Job& job = record.job();
-  NodeArenasOptions options{
-      .lends_gradients = MayLendGradients(job), .helpers = &helpers_, .cores = UsableCores()};
-  auto make_arenas = [&] {
-    arenas_ =
-        std::make_unique<NodeArenas>(memory_.get(), core_.get(), map, kernels::Cpu(), options);
-  };
+  const ArenasOf of{.job = job, .memory = memory_.get(), .core = core_.get(), .helpers = &helpers_};
   if (options_.exchange) {
-    make_arenas();
-    exchange_ = options_.exchange(arenas_.get(), poll_.fd());
+    std::unique_ptr<NodeArenas> arenas = CreateNodeArenas(of, map, nullptr);
+    exchange_ = options_.exchange(arenas.get(), poll_.fd());
+    arenas_ = std::move(arenas);
     return absl::OkStatus();
   }
   absl::StatusOr<std::unique_ptr<transport::Endpoint>> endpoint =
       port_ ? port_->Release()
             : ConnectingEndpoint(record, launch_.local_ranks(), memory_->segment());
   if (!endpoint.ok()) return endpoint.status();
-  if (!PushesOutliveAnswers(job)) options.source = (*endpoint)->memory();
-  make_arenas();
+  std::shared_ptr<BlockSource> source;
+  if (!PushesOutliveAnswers(job)) source = (*endpoint)->memory();
+  auto arenas = CreateArenas(of, map, source, devices_, [this] { doorbell_.Notify(); });
+  if (!arenas.ok()) return arenas.status();
+  arenas_ = *std::move(arenas);
   absl::StatusOr<std::unique_ptr<Exchange>> exchange =
       CreateExchange({.record = record,
                       .node = NodeId(launch_.node()),
@@ -244,6 +250,7 @@ absl::Status Aggregator::Begin(const proto::RunNode& run) {
   core_ = std::make_unique<AggregatorCore>(RankId(launch_.first_rank()), launch_.local_ranks(),
                                            map.chunks());
   if (absl::Status status = CreateExchangeOf(run.record(), map); !status.ok()) return status;
+  intake_.emplace(memory_.get(), core_.get(), arenas_.get(), exchange_.get());
   started_.set_chunk_elements(chunk_elements);
   started_.set_samples_per_epoch(run.record().samples_per_epoch());
   memory_->header().chunks.store(map.chunks());
@@ -258,24 +265,22 @@ absl::Status Aggregator::Train() {
   // Whoever publishes after this store sees it and rings; who published before is found by the look
   // that follows it.
   header.aggregator_asleep.store(1);
-  bool any = false;
-  if (absl::Status status = SubmitReady(&any); !status.ok()) return status;
-  if (any) header.aggregator_asleep.store(0);
+  const absl::StatusOr<bool> any = training_ ? intake_->Look() : false;
+  if (!any.ok()) return any.status();
+  if (*any) header.aggregator_asleep.store(0);
   busy_.Set(core_->under_way() > 0 || exchange_->goes_on(), clock_.Now());
-  absl::Status status = exchange_->Poll(any ? absl::ZeroDuration() : UntilActivity());
+  absl::Status status = exchange_->Poll(*any ? absl::ZeroDuration() : UntilActivity());
   header.aggregator_asleep.store(0);
   if (!status.ok()) return status;
   if (status = ReadDescriptors(0); !status.ok()) return status;
   if (!training_ && exchange_->phase() == Exchange::Phase::kTraining) {
     training_ = true;
-    arenas_->LandFirstWeights();
-    header.state.store(NodeState::kTraining);
-    ranks_->SendStarted(started_);
+    if (status = StartRanks(); !status.ok()) return status;
   }
   if (status = TakeLeaves(); !status.ok()) return status;
   busy_.Set(core_->under_way() > 0 || exchange_->goes_on(), clock_.Now());
   TellCounters();
-  if (!released_ && exchange_->phase() == Exchange::Phase::kFinished) {
+  if (!released_ && exchange_->phase() == Exchange::Phase::kFinished && !arenas_->busy()) {
     released_ = true;
     header.state.store(NodeState::kFinished);
     ranks_->Release();
@@ -283,21 +288,14 @@ absl::Status Aggregator::Train() {
   return absl::OkStatus();
 }
 
-absl::Status Aggregator::SubmitReady(bool* any) {
-  if (!training_ || finishing_) return absl::OkStatus();
-  uint64_t published = 0;
-  for (uint32_t r = 0; r < ready_.size(); ++r) published += memory_->rank(r).published.load();
-  if (published == published_seen_) return absl::OkStatus();
-  published_seen_ = published;
-  for (uint32_t c = 0; c < core_->chunks(); ++c) {
-    if (!core_->collecting(ChunkId(c))) continue;
-    for (uint32_t r = 0; r < ready_.size(); ++r) ready_[r] = memory_->ready(r, c).load();
-    absl::StatusOr<bool> complete = core_->OnReady(ChunkId(c), ready_);
-    if (!complete.ok()) return complete.status();
-    if (!*complete) continue;
-    *any = true;
-    exchange_->Submit(ChunkId(c));
+absl::Status Aggregator::StartRanks() {
+  std::vector<proto::Started> started(launch_.local_ranks(), started_);
+  for (uint32_t r = 0; r < started.size(); ++r) {
+    if (absl::Status status = arenas_->Describe(r, &started[r]); !status.ok()) return status;
   }
+  arenas_->LandFirstWeights();
+  memory_->header().state.store(NodeState::kTraining);
+  ranks_->SendStarted(started);
   return absl::OkStatus();
 }
 
@@ -305,12 +303,13 @@ absl::Status Aggregator::TakeLeaves() {
   for (uint32_t r = 0; r < leave_taken_.size(); ++r) {
     if (leave_taken_[r] || !ranks_->left()[r]) continue;
     leave_taken_[r] = true;
-    published_seen_ = 0;  // look again: a rank may have gone on already
+    intake_->LookAgain();  // a rank may have gone on already
     if (absl::Status status = core_->OnLeave(r, *ranks_->left()[r]); !status.ok()) return status;
   }
   if (finishing_ || !core_->steps()) return absl::OkStatus();
-  bool any = false;  // what was published before the last rank left
-  if (absl::Status status = SubmitReady(&any); !status.ok()) return status;
+  // What was published before the last rank left comes first.
+  if (absl::Status status = intake_->Look().status(); !status.ok()) return status;
+  if (arenas_->busy()) return absl::OkStatus();
   finishing_ = true;
   exchange_->Finish(*core_->steps());
   return absl::OkStatus();

@@ -19,7 +19,7 @@ struct AggregatorOptions {
   // Threads that help to add while ranks sleep; absent: as many as there are cores for.
   std::optional<uint32_t> helpers;
   // What takes the place of the exchange that the job's record names; for measurements. `wake_fd`:
-  // see Exchange::Poll.
+  // see Exchange::Poll. Not with device: GPU.
   std::function<std::unique_ptr<Exchange>(NodeArenas* arenas, int wake_fd)> exchange;
 };
 

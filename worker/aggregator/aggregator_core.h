@@ -29,6 +29,9 @@ class AggregatorCore {
   // True if the chunk waits for ranks to publish it: then look at what they have published.
   bool collecting(ChunkId chunk) const { return !chunks_[chunk.value()].submitted; }
 
+  // The clock whose gradients the chunk waits for, or that is submitted.
+  uint64_t clock(ChunkId chunk) const { return chunks_[chunk.value()].clock; }
+
   // `ready[r]`: steps in which local rank r has published the chunk. True if all ranks have
   // published the clock that is due, so that the chunk is to be submitted. Errors: InvalidArgument
   // (a rank goes on where another has left), naming both.
@@ -52,7 +55,7 @@ class AggregatorCore {
 
  private:
   struct Chunk {
-    uint64_t clock = 0;  // due
+    uint64_t clock = 0;
     bool submitted = false;
   };
   std::string Name(uint32_t local_rank) const;

@@ -218,7 +218,7 @@ TEST_F(AggregatorTest, RanksTrainOnTheSumOfTheirGradientsInOneArena) {
     }
     absl::Status status = client->Finish();
     ASSERT_TRUE(status.ok()) << status;
-    finals[rank].assign(client->WeightArena().begin(), client->WeightArena().end());
+    finals[rank].assign(client->ReadWeights()->begin(), client->ReadWeights()->end());
   });
   proto::NodeReady ready = AwaitReady();
   EXPECT_EQ(ready.job_id(), 5u);
@@ -243,7 +243,8 @@ TEST_F(AggregatorTest, WeightsSeenInAStepAreThoseOfTheClockBefore) {
     for (int step = 0; step < 50; ++step) {
       ASSERT_TRUE(client->BeginStep(8).ok());
       ASSERT_TRUE(client->WaitAll().ok());
-      for (float w : client->WeightArena()) ASSERT_EQ(w, 0.5f + 3 * step);
+      const absl::Span<const float> weights = *client->ReadWeights();
+      for (float w : weights) ASSERT_EQ(w, 0.5f + 3 * step);
       for (int tensor : {0, 1}) {
         for (float& g : client->Gradients(tensor)) g = 1.0f + rank;
       }

@@ -1,6 +1,7 @@
 #include "worker/aggregator/device_arenas.h"
 
 #include <algorithm>
+#include <array>
 #include <utility>
 
 #include "absl/container/inlined_vector.h"
@@ -97,17 +98,33 @@ absl::Status DeviceArenas::Init(const DeviceArenasOptions& options) {
     device_bytes_ += bytes;
   }
   complete_.resize(gradients_.size());
+  return FillWeights();
+}
+
+absl::Status DeviceArenas::FillWeights() {
+  const size_t bytes = map_.elements() * sizeof(float);
+  for (Place& place : places_) {
+    absl::Status status = place.up->Copy(place.weights.get(), memory_->weights(), bytes);
+    if (!status.ok()) return status;
+  }
+  for (Place& place : places_) {
+    if (absl::Status status = place.up->Synchronize(); !status.ok()) return status;
+  }
+  CountCopy(CopyReason::kFirstWeights, bytes * places_.size());
   return absl::OkStatus();
 }
 
-absl::StatusOr<device::SharedMemory> DeviceArenas::ShareWeights(uint32_t local_rank) {
-  Place& place = places_[place_of_[local_rank]];
-  return place.device->Share(place.weights, map_.elements() * sizeof(float));
-}
-
-absl::StatusOr<device::SharedMemory> DeviceArenas::ShareGradients(uint32_t local_rank) {
-  Place& place = places_[place_of_[local_rank]];
-  return place.device->Share(gradients_[local_rank], map_.elements() * sizeof(float));
+absl::Status DeviceArenas::Describe(uint32_t local_rank, proto::Started* started) {
+  const size_t bytes = map_.elements() * sizeof(float);
+  const Place& place = places_[place_of_[local_rank]];
+  const absl::StatusOr<device::SharedMemory> weights = place.device->Share(place.weights, bytes);
+  if (!weights.ok()) return weights.status();
+  const absl::StatusOr<device::SharedMemory> gradients =
+      place.device->Share(gradients_[local_rank], bytes);
+  if (!gradients.ok()) return gradients.status();
+  started->set_weights(device::Serialize(*weights));
+  started->set_gradients(device::Serialize(*gradients));
+  return absl::OkStatus();
 }
 
 std::byte* DeviceArenas::At(const Memory& arena, ChunkId chunk, uint32_t first_element) const {
@@ -151,14 +168,15 @@ absl::Status DeviceArenas::QueueSum(ChunkId chunk, uint64_t clock) {
   return status;
 }
 
-void DeviceArenas::BeginSum(ChunkId chunk, uint64_t clock) {
-  if (!status_.ok()) return;
+bool DeviceArenas::BeginSum(ChunkId chunk, uint64_t clock) {
+  if (!status_.ok()) return false;
   uint32_t& samples = sums_[chunk.value()].samples;
   samples = 0;
   for (uint32_t r = 0; r < gradients_.size(); ++r) {
     samples += memory_->rank(r).samples[clock % kSampleSlots].load(std::memory_order_relaxed);
   }
   Keep(QueueSum(chunk, clock));
+  return false;
 }
 
 absl::StatusOr<bool> DeviceArenas::IsDone(const Queued& queued) const {
@@ -171,9 +189,9 @@ absl::StatusOr<bool> DeviceArenas::IsDone(const Queued& queued) const {
 
 absl::Status DeviceArenas::Poll(std::vector<ChunkId>* summed) {
   // Sums and landings are each in the order of their streams, and go on without each other.
-  bool waits[2] = {};
+  std::array<bool, 3> waits = {};
   for (auto queued = queued_.begin(); queued != queued_.end() && status_.ok();) {
-    bool& waits_for_such = waits[static_cast<int>(queued->what)];
+    bool& waits_for_such = waits[static_cast<size_t>(queued->what)];
     const absl::StatusOr<bool> done = waits_for_such ? false : IsDone(*queued);
     if (!done.ok()) Keep(done.status());
     if (!done.ok() || !*done) {
@@ -183,7 +201,7 @@ absl::Status DeviceArenas::Poll(std::vector<ChunkId>* summed) {
     }
     if (queued->what == Queued::What::kLanded) {
       memory_->Land(queued->chunk.value(), core_->OnLanded(queued->chunk, queued->clock));
-    } else {
+    } else if (queued->what == Queued::What::kSum) {
       for (uint32_t r = 0; r < complete_.size(); ++r) {
         complete_[r] = memory_->rank(r).complete.load(std::memory_order_relaxed);
       }
@@ -196,15 +214,11 @@ absl::Status DeviceArenas::Poll(std::vector<ChunkId>* summed) {
   return status_;
 }
 
-// The only one that waits: before training begins.
 Bytes DeviceArenas::FirstWeights(ChunkId chunk) {
   const size_t count = map_.ElementsOf(chunk);
   const std::shared_ptr<float> buffer = pool_.AllocateFloats(count);
-  std::fill_n(buffer.get(), count, 0.0f);
-  Place& first = places_[0];
-  Keep(first.down->Copy(buffer.get(), At(first.weights, chunk), count * sizeof(float)));
-  Keep(first.down->Synchronize());
-  CountCopy(CopyReason::kFirstWeights, count * sizeof(float));
+  CopyBytes(CopyReason::kFirstWeights, buffer.get(), memory_->weights() + map_.OffsetOf(chunk),
+            count * sizeof(float));
   return AsBytes(buffer, count);
 }
 
@@ -239,18 +253,20 @@ void DeviceArenas::AddToWeights(ChunkId chunk, uint32_t first_element,
   uploading_.push_back(buffer);
 }
 
-void DeviceArenas::Landed(ChunkId chunk, uint64_t clock) {
+void DeviceArenas::QueueWeights(Queued queued) {
   if (!status_.ok()) return;
-  Queued queued = {.what = Queued::What::kLanded,
-                   .chunk = chunk,
-                   .clock = clock,
-                   .kept = std::exchange(uploading_, {})};
+  queued.kept = std::exchange(uploading_, {});
   for (Place& place : places_) Keep(Mark(place, place.up.get(), &queued));
   queued_.push_back(std::move(queued));
 }
 
+void DeviceArenas::Landed(ChunkId chunk, uint64_t clock) {
+  QueueWeights({.what = Queued::What::kLanded, .chunk = chunk, .clock = clock});
+}
+
 void DeviceArenas::TakeFinalWeights(ChunkId chunk, const Bytes& weights) {
   TakeWeights(chunk, 0, weights);
+  QueueWeights({.what = Queued::What::kFinal, .chunk = chunk});
 }
 
 void DeviceArenas::LandFirstWeights() {

@@ -16,8 +16,8 @@
 #include "kernels/device/device.h"
 #include "kernels/device/device_kernels.h"
 #include "worker/aggregator/aggregator_core.h"
+#include "worker/aggregator/arenas.h"
 #include "worker/aggregator/node_memory.h"
-#include "worker/exchange/exchange.h"
 
 namespace strata::worker {
 
@@ -32,16 +32,16 @@ struct DeviceArenasOptions {
 // for each rank on its own. A chunk's gradients are added on the first rank's device (which reads
 // the others' memory over NVLink or PCIe), in place of the first rank's, and the sum is copied into
 // pinned host memory, which goes to the network as it is; what comes is copied, or decoded there,
-// into every device's weights. All of it is queued: nothing here waits but FirstWeights, and Poll
-// tells what is done. Who may touch which chunk when, and `memory` with its counts, is as with
-// NodeArenas.
+// into every device's weights. All of it is queued: nothing here waits but Create, and Poll tells
+// what is done. Who may touch which chunk when, and `memory` with its counts, is as with
+// NodeArenas; `memory`'s own arena of weights holds the first ones.
 //
 // What goes wrong on a device comes out of Poll; calls that cannot say so do nothing from then on.
 //
 // Threads: one.
-class DeviceArenas final : public ExchangeNode {
+class DeviceArenas final : public Arenas {
  public:
-  // `memory` and `core` outlive this; `memory`'s own arenas are not used. Errors: those of
+  // Begins with the weights in `memory`, which with `core` outlives this. Errors: those of
   // device::Device, ResourceExhausted among them.
   static absl::StatusOr<std::unique_ptr<DeviceArenas>> Create(NodeMemory* memory,
                                                               AggregatorCore* core,
@@ -49,18 +49,13 @@ class DeviceArenas final : public ExchangeNode {
                                                               DeviceArenasOptions options);
   ~DeviceArenas() override;
 
-  // What a rank opens: its device's weights, and its own gradients.
-  absl::StatusOr<device::SharedMemory> ShareWeights(uint32_t local_rank);
-  absl::StatusOr<device::SharedMemory> ShareGradients(uint32_t local_rank);
-
-  // All ranks have published the chunk for `clock`: begins to add. Poll names the chunk when its
-  // sum can be taken, that is, when it is to be submitted to the exchange.
-  void BeginSum(ChunkId chunk, uint64_t clock);
-  // Shows ranks what has landed, and appends chunks whose sums are there. Errors: Internal with the
-  // device and the cause.
-  absl::Status Poll(std::vector<ChunkId>* summed);
-  // Whether Poll has something to tell, now or later.
-  bool busy() const { return !queued_.empty() || !status_.ok(); }
+  bool BeginSum(ChunkId chunk, uint64_t clock) override;
+  absl::Status Poll(std::vector<ChunkId>* summed) override;
+  bool busy() const override { return !queued_.empty() || !status_.ok(); }
+  void LandFirstWeights() override;
+  // Its device's weights, and its own gradients, for another process to open.
+  absl::Status Describe(uint32_t local_rank, proto::Started* started) override;
+  size_t buffer_bytes() const override { return pool_.allocated_bytes(); }
 
   Bytes FirstWeights(ChunkId chunk) override;
   // REQUIRES: Poll has named the chunk.
@@ -72,9 +67,6 @@ class DeviceArenas final : public ExchangeNode {
   void Landed(ChunkId chunk, uint64_t clock) override;
   void TakeFinalWeights(ChunkId chunk, const Bytes& weights) override;
 
-  // Every chunk's first weights are confirmed: step 0 may read them.
-  void LandFirstWeights();
-
   const device::Memory& WeightsForTest(uint32_t local_rank) const {
     return places_[place_of_[local_rank]].weights;
   }
@@ -82,8 +74,7 @@ class DeviceArenas final : public ExchangeNode {
     return gradients_[local_rank];
   }
 
-  // Of pinned buffers, also free ones; of the devices' memory.
-  size_t buffer_bytes() const { return pool_.allocated_bytes(); }
+  // Of the devices' memory.
   size_t device_bytes() const { return device_bytes_; }
 
  private:
@@ -97,7 +88,7 @@ class DeviceArenas final : public ExchangeNode {
   };
   // Something that a device does, to be heard of in Poll.
   struct Queued {
-    enum class What { kSum, kLanded } what;
+    enum class What { kSum, kLanded, kFinal } what;
     ChunkId chunk{0};
     uint64_t clock = 0;
     std::vector<std::unique_ptr<device::Event>> events;  // all of them done: it is
@@ -119,10 +110,14 @@ class DeviceArenas final : public ExchangeNode {
 
   absl::Status Init(const DeviceArenasOptions& options);
   absl::Status AddPlace(const std::shared_ptr<device::Device>& device);
+  // The first weights, from the host's arena.
+  absl::Status FillWeights();
   // Of the map's chunk: where its part of an arena begins.
   std::byte* At(const device::Memory& arena, ChunkId chunk, uint32_t first_element = 0) const;
   // Queues what a chunk's sum takes, after what is queued in the stream already.
   absl::Status QueueSum(ChunkId chunk, uint64_t clock);
+  // Marks the end of what all devices have to do with weights now.
+  void QueueWeights(Queued queued);
   // Marks the end of what `stream` has to do now, and wakes Poll's caller then.
   absl::Status Mark(const Place& place, device::Stream* stream, Queued* queued);
   void Keep(absl::Status status);

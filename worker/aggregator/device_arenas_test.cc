@@ -2,6 +2,7 @@
 
 #include <cstring>
 #include <memory>
+#include <numeric>
 #include <random>
 #include <utility>
 #include <vector>
@@ -31,6 +32,7 @@ class DeviceArenasTest : public testing::TestWithParam<std::vector<uint32_t>> {
   uint32_t ranks() const { return static_cast<uint32_t>(GetParam().size()); }
 
   void SetUp() override {
+    std::iota(memory_->weights(), memory_->weights() + kElements, 1.0f);
     found_ = *cuda::FindDevices();
     std::vector<std::shared_ptr<device::Device>> used = {*found_->Use(0), *found_->Use(1)};
     DeviceArenasOptions options;
@@ -102,7 +104,7 @@ class DeviceArenasTest : public testing::TestWithParam<std::vector<uint32_t>> {
 
 TEST_P(DeviceArenasTest, SumsHaveTheBitsOfTheHostsAndAreTakenOnceTheyAreThere) {
   const std::vector<float> expected = Publish(0);
-  for (uint32_t c = 0; c < map_.chunks(); ++c) arenas_->BeginSum(ChunkId(c), 0);
+  for (uint32_t c = 0; c < map_.chunks(); ++c) EXPECT_FALSE(arenas_->BeginSum(ChunkId(c), 0));
   EXPECT_THAT(Settle(), UnorderedElementsAre(0, 1, 2, 3));
   EXPECT_TRUE(woken_.Drain());
   uint32_t samples = 0;
@@ -144,15 +146,13 @@ TEST_P(DeviceArenasTest, WeightsAreOnEveryDeviceWhenRanksAreToldOfThem) {
   EXPECT_EQ(core_.under_way(), 0);
 }
 
-TEST_P(DeviceArenasTest, FirstWeightsAreThoseOfTheFirstRanksDevice) {
-  const std::vector<float> weights = Publish(0);
-  auto stream = *devices_[0]->NewStream(false);
-  ASSERT_EQ(stream->Copy(arenas_->WeightsForTest(0).get(), weights.data(), kElements * 4),
-            absl::OkStatus());
-  ASSERT_EQ(stream->Synchronize(), absl::OkStatus());
+TEST_P(DeviceArenasTest, FirstWeightsAreThoseOfTheHostAndOnEveryDevice) {
+  std::vector<float> weights(memory_->weights(), memory_->weights() + kElements);
+  EXPECT_NE(weights[0], weights[1]);
   const Bytes first = arenas_->FirstWeights(ChunkId(3));
   EXPECT_EQ(first.size(), 77 * 4);
   EXPECT_EQ(std::memcmp(first.data(), weights.data() + 3 * kChunkElements, first.size()), 0);
+  for (uint32_t r = 0; r < ranks(); ++r) EXPECT_EQ(WeightsOf(r), weights) << r;
 }
 
 TEST_P(DeviceArenasTest, EncodedWeightsAreAddedOnEveryDevice) {

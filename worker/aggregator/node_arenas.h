@@ -10,8 +10,8 @@
 #include "common/job/arena.h"
 #include "kernels/kernels.h"
 #include "worker/aggregator/aggregator_core.h"
+#include "worker/aggregator/arenas.h"
 #include "worker/aggregator/node_memory.h"
-#include "worker/exchange/exchange.h"
 
 namespace strata::worker {
 
@@ -37,7 +37,7 @@ struct NodeArenasOptions {
 // local ranks, who then read it no more in their step, and the next step's wait for it.
 //
 // Threads: one.
-class NodeArenas final : public ExchangeNode {
+class NodeArenas final : public Arenas {
  public:
   // All outlive this; `core` and `memory` hold as many chunks as `map`.
   NodeArenas(NodeMemory* memory, AggregatorCore* core, const ChunkMap& map,
@@ -55,11 +55,15 @@ class NodeArenas final : public ExchangeNode {
   // TakeSum, TakeWeights and Landed. The chunks follow one another.
   void SumIntoWeights(ChunkId first, uint32_t chunks, uint64_t clock);
 
-  // Of send buffers, also free ones.
-  size_t buffer_bytes() const { return pool_.allocated_bytes(); }
-
-  // Every chunk's first weights are confirmed: step 0 may read them.
-  void LandFirstWeights();
+  // Sums are made as they are taken, and all else is done at once.
+  bool BeginSum(ChunkId chunk, uint64_t clock) override { return true; }
+  absl::Status Poll(std::vector<ChunkId>* summed) override { return absl::OkStatus(); }
+  bool busy() const override { return false; }
+  void LandFirstWeights() override;
+  absl::Status Describe(uint32_t local_rank, proto::Started* started) override {
+    return absl::OkStatus();
+  }
+  size_t buffer_bytes() const override { return pool_.allocated_bytes(); }
 
  private:
   // Looks up the gradients from the chunk on and who has brought them; the number of samples.

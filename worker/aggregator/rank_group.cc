@@ -178,10 +178,12 @@ void RankGroup::SendAll(const proto::AggregatorMessage& message) {
   }
 }
 
-void RankGroup::SendStarted(const proto::Started& started) {
-  proto::AggregatorMessage message;
-  *message.mutable_started() = started;
-  SendAll(message);
+void RankGroup::SendStarted(absl::Span<const proto::Started> started) {
+  for (size_t r = 0; r < ranks_.size(); ++r) {
+    proto::AggregatorMessage message;
+    *message.mutable_started() = started[r];
+    if (ranks_[r].channel) ranks_[r].channel->Send(message).IgnoreError();
+  }
 }
 
 void RankGroup::Release() {

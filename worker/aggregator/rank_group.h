@@ -45,7 +45,8 @@ class RankGroup {
     return rank.attached && (rank.offered || !rank.has_memory);
   }
   const proto::Offer& offer() const { return offer_; }  // REQUIRES: all_offered
-  void SendStarted(const proto::Started& started);
+  // By local rank.
+  void SendStarted(absl::Span<const proto::Started> started);
 
   // Steps by local rank, of those that have left.
   const std::vector<std::optional<uint64_t>>& left() const { return left_; }

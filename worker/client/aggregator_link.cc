@@ -2,14 +2,17 @@
 
 #include <poll.h>
 
+#include <optional>
 #include <utility>
 
+#include "absl/memory/memory.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/time/clock.h"
 #include "common/cores.h"
 #include "common/job/job.h"
 #include "common/wire/frame.h"
+#include "worker/aggregator/launch_devices.h"
 #include "worker/aggregator/rank_socket.h"
 
 namespace strata::client {
@@ -36,10 +39,17 @@ absl::StatusOr<std::unique_ptr<AggregatorLink>> AggregatorLink::Connect(
     return absl::InvalidArgumentError(absl::StrFormat("local rank %d of %d in the launch",
                                                       launch.local_rank(), launch.local_ranks()));
   }
+  std::shared_ptr<device::Device> device;
+  if (launch.record().job().device() == proto::Job::GPU) {
+    auto used = worker::DeviceOf(launch, launch.local_rank());
+    if (!used.ok()) return used.status();
+    device = *std::move(used);
+  }
   absl::StatusOr<UniqueFd> socket = worker::ConnectTo(launch.aggregator_socket(), kConnectDeadline);
   if (!socket.ok()) return socket.status();
-  return std::unique_ptr<AggregatorLink>(
-      new AggregatorLink(launch, *std::move(socket), answer_deadline));
+  auto link = absl::WrapUnique(new AggregatorLink(launch, *std::move(socket), answer_deadline));
+  link->device_ = std::move(device);
+  return link;
 }
 
 AggregatorLink::AggregatorLink(const proto::Launch& launch, UniqueFd socket,
@@ -112,10 +122,40 @@ absl::StatusOr<RunFacts> AggregatorLink::Start(const JobFacts& facts) {
   if (!answer.ok()) return answer.status();
   if (absl::Status status = memory_->ShareWeights(); !status.ok()) return status;
   chunks_ = memory_->header().chunks.load();
-  return RunFacts{answer->started().chunk_elements(), answer->started().samples_per_epoch()};
+  RunFacts run{.chunk_elements = answer->started().chunk_elements(),
+               .samples_per_epoch = answer->started().samples_per_epoch()};
+  if (absl::Status status = OpenArenas(answer->started(), &run); !status.ok()) return status;
+  return run;
+}
+
+absl::Status AggregatorLink::OpenArenas(const proto::Started& started, RunFacts* facts) {
+  if (device_ == nullptr) return absl::OkStatus();
+  facts->device = device_;
+  for (auto [bytes, memory] : {std::pair(&started.weights(), &facts->weights),
+                               std::pair(&started.gradients(), &facts->gradients)}) {
+    const std::optional<device::SharedMemory> shared = device::ParseSharedMemory(*bytes);
+    if (!shared) {
+      return absl::InternalError("the aggregator does not say where the arenas are on the device");
+    }
+    absl::StatusOr<device::Memory> opened = device_->Open(*shared);
+    if (!opened.ok()) return opened.status();
+    *memory = *std::move(opened);
+  }
+  return absl::OkStatus();
+}
+
+void AggregatorLink::ComputeIn(device::Stream* stream) {
+  stream_ = stream;
+  if (publisher_ != nullptr || stream == nullptr) return;
+  publisher_ = std::make_unique<DevicePublisher>(
+      device_,
+      [this](absl::Span<const ChunkId> chunks, uint64_t step) { return PublishNow(chunks, step); });
 }
 
 absl::Status AggregatorLink::BeginStep(uint64_t step, uint32_t samples) {
+  if (publisher_ != nullptr) {
+    if (absl::Status status = publisher_->Drain(); !status.ok()) return status;
+  }
   published_ = 0;
   memory_->rank(launch_.local_rank())
       .samples[step % worker::kSampleSlots]
@@ -167,6 +207,11 @@ bool AggregatorLink::CompleteOnNode(ChunkId chunk, uint64_t step) const {
 }
 
 absl::Status AggregatorLink::Publish(absl::Span<const ChunkId> chunks, uint64_t step) {
+  if (stream_ != nullptr) return publisher_->PublishAfter(stream_, chunks, step);
+  return PublishNow(chunks, step);
+}
+
+absl::Status AggregatorLink::PublishNow(absl::Span<const ChunkId> chunks, uint64_t step) {
   RankBlock& self = memory_->rank(launch_.local_rank());
   bool complete = false;
   published_ += static_cast<uint32_t>(chunks.size());
@@ -187,6 +232,9 @@ absl::Status AggregatorLink::Publish(absl::Span<const ChunkId> chunks, uint64_t 
 }
 
 absl::Status AggregatorLink::Finish(uint64_t steps) {
+  if (publisher_ != nullptr) {
+    if (absl::Status status = publisher_->Drain(); !status.ok()) return status;
+  }
   proto::RankMessage message;
   message.mutable_leave()->set_steps(steps);
   if (absl::Status status = Say(message); !status.ok()) return status;

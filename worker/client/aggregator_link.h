@@ -10,6 +10,7 @@
 #include "common/framed_channel.h"
 #include "worker/aggregator/node_memory.h"
 #include "worker/aggregator/rank_protocol.pb.h"
+#include "worker/client/device_publisher.h"
 #include "worker/client/rank_link.h"
 
 namespace strata::client {
@@ -28,7 +29,9 @@ class AggregatorLink final : public RankLink {
 
   absl::StatusOr<ArenaView> Allocate(const proto::Layout& layout) override;
   absl::StatusOr<RunFacts> Start(const JobFacts& facts) override;
-  // Never blocks: a chunk's gradient memory is free once AwaitWeights has returned for it.
+  void ComputeIn(device::Stream* stream) override;
+  // A chunk's gradient memory is free once AwaitWeights has returned for it. Blocks only with
+  // ComputeIn, until the step before is published.
   absl::Status BeginStep(uint64_t step, uint32_t samples) override;
   absl::Status AwaitWeights(ChunkId chunk, uint64_t step) override;
   absl::Status Publish(absl::Span<const ChunkId> chunks, uint64_t step) override;
@@ -38,6 +41,11 @@ class AggregatorLink final : public RankLink {
  private:
   AggregatorLink(const proto::Launch& launch, UniqueFd socket, absl::Duration answer_deadline);
 
+  // Opens the arenas that the aggregator has on this rank's device.
+  absl::Status OpenArenas(const proto::Started& started, RunFacts* facts);
+  // Their gradients are complete now. On the publisher's thread, if there is one; uses nothing that
+  // AwaitWeights changes.
+  absl::Status PublishNow(absl::Span<const ChunkId> chunks, uint64_t step);
   absl::Status Say(const proto::RankMessage& message);
   // Blocks for the aggregator's next message. Errors: Unavailable (it is gone, the job stops, or
   // nothing came within `timeout`).
@@ -56,6 +64,10 @@ class AggregatorLink final : public RankLink {
   std::unique_ptr<EventFd> doorbell_;
   uint32_t chunks_ = 0;
   uint32_t published_ = 0;  // chunks, in the step in hand
+  // With device: GPU.
+  std::shared_ptr<device::Device> device_;
+  device::Stream* stream_ = nullptr;  // that gradients are computed in, or null
+  std::unique_ptr<DevicePublisher> publisher_;
 };
 
 }  // namespace strata::client

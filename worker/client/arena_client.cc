@@ -76,16 +76,41 @@ absl::Status ArenaClient::Start(const JobFacts& facts) {
   run_ = *run;
   book_.emplace(tensors_, ChunkMap(tensors_.elements(), run_.chunk_elements));
   fetched_.assign(tensors_.size(), false);
-  for (int i = 0; i < tensors_.size(); ++i) CopyWeightsOut(i);
+  if (absl::Status status = MoveToDevice(); !status.ok()) return status;
+  for (int i = 0; i < tensors_.size(); ++i) {
+    if (absl::Status status = CopyWeightsOut(i); !status.ok()) return status;
+  }
   phase_ = Phase::kBetweenSteps;
   return absl::OkStatus();
 }
 
-void ArenaClient::CopyWeightsOut(int tensor) {
+absl::Status ArenaClient::MoveToDevice() {
+  if (run_.device == nullptr) return absl::OkStatus();
+  const auto place = [this](const device::Memory& memory) {
+    return absl::MakeSpan(reinterpret_cast<float*>(memory.get()), tensors_.elements());
+  };
+  view_ = {place(run_.weights), place(run_.gradients)};
+  return access_.MoveTo(run_.device);
+}
+
+void ArenaClient::ComputeIn(device::Stream* stream) {
+  access_.QueueIn(stream);
+  link_->ComputeIn(stream);
+}
+
+absl::Status ArenaClient::CopyWeightsOut(int tensor) {
   const TensorSet::Entry& entry = tensors_[tensor];
-  if (!entry.copied()) return;
-  std::memcpy(entry.tensor.weights, view_.weights.data() + entry.offset,
-              entry.count * sizeof(float));
+  if (!entry.copied()) return absl::OkStatus();
+  return access_.Copy(entry.tensor.weights, view_.weights.data() + entry.offset, entry.count);
+}
+
+absl::StatusOr<absl::Span<const float>> ArenaClient::ReadWeights() {
+  if (access_.device() == nullptr) return view_.weights;
+  read_.resize(view_.weights.size());
+  absl::Status status = access_.Copy(read_.data(), view_.weights.data(), read_.size());
+  if (status.ok()) status = access_.Settle();
+  if (!status.ok()) return status;
+  return absl::MakeConstSpan(read_);
 }
 
 absl::Span<float> ArenaClient::Weights(int tensor) {
@@ -143,8 +168,7 @@ absl::Status ArenaClient::Fetch(int tensor) {
     }
   }
   fetched_[tensor] = true;
-  CopyWeightsOut(tensor);
-  return absl::OkStatus();
+  return CopyWeightsOut(tensor);
 }
 
 absl::Status ArenaClient::Wait(int tensor) {
@@ -183,8 +207,9 @@ absl::Status ArenaClient::Publish(int tensor) {
   }
   if (absl::Status status = Fetch(tensor); !status.ok()) return status;
   if (entry.copied()) {
-    std::memcpy(view_.gradients.data() + entry.offset, entry.tensor.gradients,
-                entry.count * sizeof(float));
+    absl::Status status =
+        access_.Copy(view_.gradients.data() + entry.offset, entry.tensor.gradients, entry.count);
+    if (!status.ok()) return status;
   }
   return PublishFetched(tensor);
 }
@@ -194,8 +219,10 @@ absl::Status ArenaClient::FinishStep() {
   for (int i = 0; i < tensors_.size(); ++i) {
     if (book_->published(i)) continue;
     if (absl::Status status = Fetch(i); !status.ok()) return status;
-    std::memset(view_.gradients.data() + tensors_[i].offset, 0, tensors_[i].count * sizeof(float));
-    if (absl::Status status = PublishFetched(i); !status.ok()) return status;
+    const TensorSet::Entry& entry = tensors_[i];
+    absl::Status status = access_.Clear(view_.gradients.subspan(entry.offset, entry.count));
+    if (!status.ok()) return status;
+    if (status = PublishFetched(i); !status.ok()) return status;
   }
   if (trace_ && trace_->Wants(step_)) NoteStep();
   ++step_;
@@ -220,9 +247,11 @@ absl::Status ArenaClient::Finish() {
     Stopwatch watch(&waited_);
     if (absl::Status status = link_->Finish(step_); !status.ok()) return status;
   }
-  for (int i = 0; i < tensors_.size(); ++i) CopyWeightsOut(i);
+  for (int i = 0; i < tensors_.size(); ++i) {
+    if (absl::Status status = CopyWeightsOut(i); !status.ok()) return status;
+  }
   phase_ = Phase::kFinished;
-  return absl::OkStatus();
+  return access_.Settle();
 }
 
 absl::Status ArenaClient::Send(const Report& report) {

@@ -11,6 +11,7 @@
 #include "common/job/arena.h"
 #include "common/trace/trace_log.h"
 #include "worker/client/agent_line.h"
+#include "worker/client/arena_access.h"
 #include "worker/client/client.h"
 #include "worker/client/rank_link.h"
 #include "worker/client/tensor_set.h"
@@ -36,7 +37,9 @@ class ArenaClient final : public Client {
   absl::Status Start(const JobFacts& facts) override;
   absl::Span<float> Weights(int tensor) override;
   absl::Span<float> Gradients(int tensor) override;
-  absl::Span<const float> WeightArena() const override { return view_.weights; }
+  absl::StatusOr<absl::Span<const float>> ReadWeights() override;
+  device::Device* device() const override { return access_.device(); }
+  void ComputeIn(device::Stream* stream) override;
   absl::Status BeginStep(uint32_t samples) override;
   absl::Status Wait(int tensor) override;
   absl::Status WaitAll() override;
@@ -58,7 +61,9 @@ class ArenaClient final : public Client {
   // Into the trace, which wants it.
   void NoteStep();
   absl::Status PublishFetched(int tensor);
-  void CopyWeightsOut(int tensor);
+  absl::Status CopyWeightsOut(int tensor);
+  // To the arenas that the link has on a device, if it has.
+  absl::Status MoveToDevice();
 
   const proto::Launch launch_;
   const std::shared_ptr<AgentLine> agent_;
@@ -67,6 +72,8 @@ class ArenaClient final : public Client {
   Phase phase_ = Phase::kRegistering;
   TensorSet tensors_;
   ArenaView view_;
+  ArenaAccess access_;
+  std::vector<float> read_;  // a device's weights
   RunFacts run_;
   std::optional<StepBook> book_;
   std::vector<bool> fetched_;              // by tensor, in this step

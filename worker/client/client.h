@@ -10,6 +10,11 @@
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
 
+namespace strata::device {
+class Device;
+class Stream;
+}  // namespace strata::device
+
 namespace strata::client {
 
 // One tensor that is trained. Tensors are registered in the order in which backward finishes their
@@ -25,6 +30,7 @@ struct Tensor {
   bool averaged = false;
   // COPIED: memory of the caller's, which holds the first weights at Start, and from and to which
   // Publish and Wait copy. Both null: MAPPED, the tensor lives in the arena itself (see Weights).
+  // With device: GPU and ComputeIn it may be the device's, too, once Start has returned.
   float* weights = nullptr;
   float* gradients = nullptr;
 };
@@ -76,11 +82,21 @@ class Client {
   virtual absl::Status Start(const JobFacts& facts) = 0;
 
   // The tensor's place in the node's weight arena (shared by its ranks: read only after Start) and
-  // in the rank's gradient arena; COPIED tensors: the caller's memory.
+  // in the rank's gradient arena; COPIED tensors: the caller's memory. With device: GPU, once Start
+  // has returned, these are other places, on the device: only its streams may touch them.
   virtual absl::Span<float> Weights(int tensor) = 0;
   virtual absl::Span<float> Gradients(int tensor) = 0;
-  // All tensors back to back in arena order.
-  virtual absl::Span<const float> WeightArena() const = 0;
+  // All weights back to back in arena order, for the host to read: the arena itself or, of a
+  // device, a copy, which holds until the next call. Errors: Internal (the device).
+  virtual absl::StatusOr<absl::Span<const float>> ReadWeights() = 0;
+
+  // With device: GPU, once Start has returned: the rank's device; else null.
+  virtual device::Device* device() const { return nullptr; }
+  // Wait, Publish and FinishStep become points in `stream`, which the caller computes in, and no
+  // longer wait for it: what it is given after Wait finds the weights there; the gradient is
+  // complete once what it was given before Publish is done. Null: back to how it was. REQUIRES:
+  // device(); between steps; `stream` outlives this or the next such call.
+  virtual void ComputeIn(device::Stream* stream) {}
 
   // Opens a step in which this rank uses `samples` samples. Gradients are sums over them. A
   // tensor's gradient memory is free again once Wait has returned for it.

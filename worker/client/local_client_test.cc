@@ -63,7 +63,7 @@ TEST(LocalClientTest, AppliesTheOptimizerToTheMeanGradient) {
   // w: v = 0.75, w = 0.625; v = 0.375 + 0.65625, w = 0.625 - 0.515625. b: v = 1, 1.5; w = -1.25.
   for (float w : client->Weights(0)) EXPECT_EQ(w, 0.109375f);
   for (float b : client->Weights(1)) EXPECT_EQ(b, -1.25f);
-  EXPECT_EQ(client->WeightArena().size(), 400u);
+  EXPECT_EQ(client->ReadWeights()->size(), 400u);
 }
 
 TEST(LocalClientTest, CopiedTensorsGiveTheSameBitsAsMappedOnes) {

@@ -2,12 +2,14 @@
 #define STRATA_WORKER_CLIENT_RANK_LINK_H_
 
 #include <cstdint>
+#include <memory>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
 #include "common/ids.h"
 #include "common/job/arena.h"
+#include "kernels/device/device.h"
 #include "proto/control.pb.h"
 #include "worker/client/client.h"
 
@@ -23,6 +25,9 @@ struct ArenaView {
 struct RunFacts {
   uint32_t chunk_elements = 0;
   uint64_t samples_per_epoch = 0;
+  // With device: GPU: the arenas from now on, of as many elements. Else null.
+  std::shared_ptr<device::Device> device;
+  device::Memory weights, gradients;
 };
 
 // What a client does its steps through, chunk by chunk: the node's aggregator or, without any
@@ -37,6 +42,9 @@ class RankLink {
   virtual absl::StatusOr<ArenaView> Allocate(const proto::Layout& layout) = 0;
   // Offers the weights in the view as the first ones; blocks until training may begin.
   virtual absl::StatusOr<RunFacts> Start(const JobFacts& facts) = 0;
+
+  // With device: GPU: see Client::ComputeIn.
+  virtual void ComputeIn(device::Stream* stream) {}
 
   virtual absl::Status BeginStep(uint64_t step, uint32_t samples) = 0;
   // Blocks until the chunk's weights are those that `step` starts from, and its gradient memory is

@@ -35,7 +35,7 @@ class RecordingClient final : public client::Client {
   }
   absl::Span<float> Weights(int tensor) override { return inner_->Weights(tensor); }
   absl::Span<float> Gradients(int tensor) override { return inner_->Gradients(tensor); }
-  absl::Span<const float> WeightArena() const override { return inner_->WeightArena(); }
+  absl::StatusOr<absl::Span<const float>> ReadWeights() override { return inner_->ReadWeights(); }
   absl::Status BeginStep(uint32_t samples) override {
     if (steps == fail_at_step) return absl::UnavailableError("aggregator of node 0 is gone");
     ++steps;

@@ -219,7 +219,10 @@ absl::Status Trainer::AtStepsStart(uint64_t step) {
     if (auto status = EvaluateInto(&report); !status.ok()) return status;
     if (auto status = Send(report); !status.ok()) return status;
   }
-  return hashes_.has_value() ? Own(hashes_->Add(step, client_.WeightArena())) : absl::OkStatus();
+  if (!hashes_.has_value()) return absl::OkStatus();
+  auto weights = client_.ReadWeights();
+  if (!weights.ok()) return Own(weights.status());
+  return Own(hashes_->Add(step, *weights));
 }
 
 absl::Status Trainer::CheckLoss(double loss, uint64_t step) {
@@ -307,7 +310,9 @@ absl::Status Trainer::Send(client::Report report) {
 // With the final weights in the arena. Every rank's last window is the final one.
 absl::Status Trainer::End() {
   if (hashes_.has_value()) {
-    if (auto status = Own(hashes_->AddFinal(client_.WeightArena())); !status.ok()) return status;
+    auto weights = client_.ReadWeights();
+    if (!weights.ok()) return Own(weights.status());
+    if (auto status = Own(hashes_->AddFinal(*weights)); !status.ok()) return status;
   }
   window_.final = true;
   if (evaluator_ != nullptr) {

@@ -197,7 +197,7 @@ TEST_F(TrainerTest, SavesTheModelWithItsBuffersInForwardOrder) {
                                  "fc2.weight", "fc2.bias"));
   EXPECT_NE(model->tensors[4].values[0], 1.0f);
   // The arena begins with the last layer's bias.
-  EXPECT_EQ(absl::MakeConstSpan(model->tensors.back().values), client_->WeightArena().first(10));
+  EXPECT_EQ(absl::MakeConstSpan(model->tensors.back().values), client_->ReadWeights()->first(10));
 }
 
 TEST_F(TrainerTest, StatisticsOfTheLastBatchAreTensorsThatInferenceReads) {

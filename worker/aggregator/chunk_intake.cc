@@ -1,0 +1,32 @@
+#include "worker/aggregator/chunk_intake.h"
+
+namespace strata::worker {
+
+absl::Status ChunkIntake::LookAtPublished(bool* any) {
+  uint64_t published = 0;
+  for (uint32_t r = 0; r < ready_.size(); ++r) published += memory_.rank(r).published.load();
+  if (published == published_seen_) return absl::OkStatus();
+  published_seen_ = published;
+  for (uint32_t c = 0; c < core_.chunks(); ++c) {
+    if (!core_.collecting(ChunkId(c))) continue;
+    for (uint32_t r = 0; r < ready_.size(); ++r) ready_[r] = memory_.ready(r, c).load();
+    const absl::StatusOr<bool> complete = core_.OnReady(ChunkId(c), ready_);
+    if (!complete.ok()) return complete.status();
+    if (!*complete || !arenas_.BeginSum(ChunkId(c), core_.clock(ChunkId(c)))) continue;
+    *any = true;
+    exchange_.Submit(ChunkId(c));
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<bool> ChunkIntake::Look() {
+  const bool was_busy = arenas_.busy();
+  bool any = false;
+  if (absl::Status status = LookAtPublished(&any); !status.ok()) return status;
+  summed_.clear();
+  if (absl::Status status = arenas_.Poll(&summed_); !status.ok()) return status;
+  for (ChunkId chunk : summed_) exchange_.Submit(chunk);
+  return any || !summed_.empty() || (was_busy && !arenas_.busy());
+}
+
+}  // namespace strata::worker

@@ -1,0 +1,51 @@
+#ifndef STRATA_WORKER_AGGREGATOR_CHUNK_INTAKE_H_
+#define STRATA_WORKER_AGGREGATOR_CHUNK_INTAKE_H_
+
+#include <cstdint>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "common/ids.h"
+#include "worker/aggregator/aggregator_core.h"
+#include "worker/aggregator/arenas.h"
+#include "worker/aggregator/node_memory.h"
+#include "worker/exchange/exchange.h"
+
+namespace strata::worker {
+
+// The way of gradients from the ranks to the exchange: finds the chunks that all ranks of the node
+// have published, has the arenas add them, and submits them once their sums can be taken.
+//
+// Threads: one.
+class ChunkIntake {
+ public:
+  // All outlive it.
+  ChunkIntake(const NodeMemory* memory, AggregatorCore* core, Arenas* arenas, Exchange* exchange)
+      : memory_(*memory),
+        core_(*core),
+        arenas_(*arenas),
+        exchange_(*exchange),
+        ready_(memory->offsets().local_ranks) {}
+
+  // Whether anything has come of it: a chunk was submitted, or the arenas are done with what they
+  // had to do. Errors: AggregatorCore::OnReady's, Arenas::Poll's.
+  absl::StatusOr<bool> Look();
+  // Nothing is known any more of what was published at the last Look.
+  void LookAgain() { published_seen_ = 0; }
+
+ private:
+  absl::Status LookAtPublished(bool* any);
+
+  const NodeMemory& memory_;
+  AggregatorCore& core_;
+  Arenas& arenas_;
+  Exchange& exchange_;
+  uint64_t published_seen_ = 0;
+  std::vector<uint64_t> ready_;  // scratch, by local rank
+  std::vector<ChunkId> summed_;  // scratch
+};
+
+}  // namespace strata::worker
+
+#endif  // STRATA_WORKER_AGGREGATOR_CHUNK_INTAKE_H_

@@ -1,0 +1,27 @@
+#ifndef STRATA_WORKER_AGGREGATOR_LAUNCH_DEVICES_H_
+#define STRATA_WORKER_AGGREGATOR_LAUNCH_DEVICES_H_
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "kernels/device/device.h"
+#include "proto/control.pb.h"
+
+namespace strata::worker {
+
+// Devices of a job with device: GPU, as its launch says; taken into use by this process. Errors:
+// InvalidArgument (the launch names none for a rank), those of device::LoadPlugin and
+// device::Devices::Use.
+
+// The one that the local rank computes on.
+absl::StatusOr<std::shared_ptr<device::Device>> DeviceOf(const proto::Launch& launch,
+                                                         uint32_t local_rank);
+// By local rank; ranks that share a device have the same one.
+absl::StatusOr<std::vector<std::shared_ptr<device::Device>>> DevicesOf(const proto::Launch& launch);
+
+}  // namespace strata::worker
+
+#endif  // STRATA_WORKER_AGGREGATOR_LAUNCH_DEVICES_H_
