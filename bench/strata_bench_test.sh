@@ -94,12 +94,23 @@ expect "where the kernels' program is not, it is an error" \
 expect "that says how to get it" grep -q "bazel build //bench/kernels:strata-kernels" "$scratch/err"
 
 expect "training with each exchange and with none, with the right weights" \
-  test "$(status_of $strata bench train --model mlp --batch 16 --steps 16 --rounds 1 --json)" -eq 0
+  test "$(status_of $strata bench train --models mlp,lenet5 --batch 16 --steps 16 --rounds 2 \
+  --out "$scratch/report" --json)" -eq 0
 expect "has a case for each" test "$(python3 -c "import json
-print(*[one['exchange'] + str(one['ranks'])
-        for one in json.load(open('$scratch/out'))['cases']])")" \
-  = "none1 sync1 lazy1 async1 none2 sync2 lazy2 async2 ring2"
-expect "says meanwhile how far it is" grep -q "^9/9  ring, 2 ranks: " "$scratch/err"
+for model in json.load(open('$scratch/out'))['models']:
+  print(model['name'], model['verified'],
+        *[one['mode'] + str(one['ranks']) for one in model['cases']], end=';')")" \
+  = "$(for model in mlp lenet5; do
+    printf '%s True none1 sync1 lazy1 async1 none2 sync2 lazy2 async2 ring2;' $model
+  done)"
+expect "each with the efficiency of its rounds, that of the base 1" test "$(python3 -c "import json
+cases = json.load(open('$scratch/out'))['models'][0]['cases']
+print(cases[0]['efficiency'], len(cases[8]['efficiency_by_round']), cases[8]['efficiency'] > 0)")" \
+  = "1.0 2 True"
+expect "says meanwhile how far it is" grep -q "^lenet5  9/18  ring, 2 ranks: " "$scratch/err"
+expect "back and forth" grep -q "^lenet5  10/18  ring, 2 ranks: " "$scratch/err"
+expect "the report is the same document" cmp "$scratch/out" "$scratch/report/train.json"
+expect "and a page with pictures" test "$(grep -c '<svg' "$scratch/report/index.html")" -eq 4
 cat >"$scratch/job.textproto" <<END
 name: "own"
 model { zoo: "mlp" }
@@ -107,14 +118,31 @@ data { synthetic { train_samples: 512 test_samples: 16 } batch_per_rank: 8 }
 schedule { base_lr: 0.01 }
 END
 expect "a job of one's own" test "$(status_of $strata bench train --job "$scratch/job.textproto" \
-  --ranks 1 --exchanges async --steps 8 --rounds 1)" -eq 0
+  --ranks 1 --modes async --seconds 0.05 --rounds 1)" -eq 0
 expect "in a table" grep -qE "^async +1 +1 " "$scratch/out"
+expect "under what is its base" grep -q "^base: 1 rank, exchange NONE" "$scratch/out"
+expect "nodes of two ranks, with encoded pushes" test "$(status_of $strata bench train \
+  --models mlp --ranks 4 --ranks-per-node 2 --modes sync,ring --steps 8 --rounds 2 \
+  --set push.codec=BF16)" -eq 0
+expect "are as many as that makes" grep -qE "^ring +4 +2 " "$scratch/out"
+expect "a loss that is no number is a wrong value, and an error" test "$(status_of $strata \
+  bench train --models mlp --ranks 1 --modes async --steps 16 --rounds 1 \
+  --set schedule.base_lr=1e30)" -eq 1
 expect "an exchange that is none is refused" \
-  test "$(status_of $strata bench train --exchanges pigeon)" -eq 2
-expect "by name" grep -q -- "--exchanges pigeon: not one of" "$scratch/err"
+  test "$(status_of $strata bench train --modes pigeon)" -eq 2
+expect "by name" grep -q -- "--modes pigeon: not one of" "$scratch/err"
 expect "so is a model that is none" \
   test "$(status_of $strata bench train --model pigeon) $(wc -l <"$scratch/err")" = "2 1"
-expect "by its name, too" grep -q '"pigeon" is not one of mlp' "$scratch/err"
+expect "by its name, too" grep -q -- "--models pigeon: not one of mlp" "$scratch/err"
+expect "and a precision that a CPU does not have" test "$(status_of $strata bench train \
+  --models mlp --precision bf16) $(grep -c "BF16 needs device: GPU" "$scratch/err")" = "2 1"
+left() { find /tmp -maxdepth 1 -name 'strata-bench-*' | wc -l; }
+before=$(left)
+# Nothing of it ends by itself in this time.
+expect "Ctrl-C ends it" test "$(status_of timeout --preserve-status --signal INT 3 \
+  $strata bench train --models vgg16 --ranks 1)" -eq 130
+expect "in one line" test "$(grep -c 'strata: error: interrupted' "$scratch/err")" -eq 1
+expect "and nothing is left" test "$(left)" -eq "$before"
 
 if [ "$(status_of bench/netlab.sh -- true)" -eq 77 ]; then
   cat "$scratch/err"

@@ -8,26 +8,16 @@
 #include <memory>
 #include <utility>
 
-#include "absl/algorithm/container.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
-#include "absl/strings/str_join.h"
-#include "absl/strings/str_split.h"
-#include "absl/strings/strip.h"
-#include "bench/exchange/figures.h"
-#include "bench/train/windows.h"
+#include "bench/train/train_jobs.h"
 #include "common/atomic_file.h"
-#include "common/process/process.h"
 
 namespace strata::bench {
 namespace {
 
-constexpr size_t kMetricsBytesMax = size_t{64} << 20;
-constexpr size_t kModelBytesMax = size_t{4} << 30;
-constexpr size_t kLogBytesMax = size_t{16} << 20;
-constexpr uint64_t kWindows = 8;
-constexpr int kBadInput = 2;  // exit status
-const char* const kExchanges[] = {"sync", "lazy", "async", "ring"};
+constexpr uint64_t kStepsMin = 4, kStepsMax = 1'000'000;
+constexpr double kTrialSeconds = 0.25;
 
 // A folder for what jobs leave, gone in the end.
 class Scratch {
@@ -51,14 +41,17 @@ class Scratch {
   const std::string path_;
 };
 
-// What one run of a case gave.
-struct Trained {
-  std::vector<double> rates;
-  double median_rate = 0;
-  std::string model;  // the bytes of the first job's
-};
+// Of two in the middle, their mean. 0 of none.
+double MedianOf(std::vector<double> values) {
+  if (values.empty()) return 0;
+  std::sort(values.begin(), values.end());
+  return (values[(values.size() - 1) / 2] + values[values.size() / 2]) / 2;
+}
 
-double MedianOf(const std::vector<double>& values) { return FiguresOf(values).median_ms; }
+Spread SpreadOf(const std::vector<double>& rounds, double median) {
+  return {median, *std::min_element(rounds.begin(), rounds.end()),
+          *std::max_element(rounds.begin(), rounds.end())};
+}
 
 class TrainBench {
  public:
@@ -68,174 +61,118 @@ class TrainBench {
   absl::StatusOr<TrainBenchResult> Run(const std::function<void(const std::string&)>& progress);
 
  private:
-  std::vector<TrainCase> Cases() const;
-  absl::StatusOr<std::string> JobFile() const;
-  std::vector<std::string> Command(const TrainCase& what, const std::string& run_dir) const;
-  absl::StatusOr<Trained> Train(const TrainCase& what);
+  absl::StatusOr<Trained> Train(const TrainCase& what, uint64_t steps);
+  // Of the base, so that it takes as long as wanted.
+  absl::StatusOr<uint64_t> BaseSteps();
+  uint64_t StepsOf(const TrainCase& what, uint64_t base_steps) const;
+  // Empty: as far as is known, all is as it must be.
+  std::string WrongIn(const TrainFigures& figures, const Trained& trained);
+  absl::Status RunRound(const std::vector<TrainFigures*>& order, TrainBenchResult* result,
+                        const std::function<void(const std::string&)>& progress);
   void Summarize(std::vector<TrainFigures>* all) const;
-  // Whether the model is the one that this case has to end with, as far as that is known.
-  bool IsExpected(const TrainCase& what, const std::string& model);
 
   const TrainBenchOptions& options_;
   const std::string scratch_;
-  std::string job_;
-  uint32_t runs_ = 0;
-  std::map<uint32_t, std::string> models_;  // of sync jobs, by ranks
+  uint32_t runs_ = 0;                       // of jobs, trials included
+  size_t measured_ = 0;                     // of cases
+  std::map<uint32_t, uint64_t> sync_sums_;  // of weights, by ranks
 };
 
-std::vector<TrainCase> TrainBench::Cases() const {
-  std::vector<TrainCase> cases;
-  for (uint32_t ranks = 1; ranks <= options_.ranks_max;
-       ranks = ranks < options_.ranks_max ? std::min(2 * ranks, options_.ranks_max) : ranks + 1) {
-    cases.push_back({"none", ranks});
-    for (const std::string& exchange : options_.exchanges) {
-      if (exchange != "ring" || ranks > 1) cases.push_back({exchange, ranks});
-    }
+absl::StatusOr<Trained> TrainBench::Train(const TrainCase& what, uint64_t steps) {
+  const TrainRun run = {scratch_ + "/job.textproto", steps, options_.cases.servers,
+                        options_.cluster, absl::StrCat(scratch_, "/", runs_++)};
+  return RunCase(options_.binary, what, run, options_.stop_fd);
+}
+
+absl::StatusOr<uint64_t> TrainBench::BaseSteps() {
+  if (options_.steps > 0) return options_.steps;
+  for (uint64_t steps = kStepsMin;; steps *= 8) {
+    const auto trial = Train({"none"}, steps);
+    if (!trial.ok()) return trial.status();
+    const double steps_per_s = trial->median_rate / options_.batch;
+    if (static_cast<double>(steps) < kTrialSeconds * steps_per_s && steps < kStepsMax) continue;
+    const double wanted = std::min(options_.seconds * steps_per_s, static_cast<double>(kStepsMax));
+    return std::max(kStepsMin, static_cast<uint64_t>(wanted));
   }
-  return cases;
 }
 
-absl::StatusOr<std::string> TrainBench::JobFile() const {
-  if (!options_.job.empty()) return options_.job;
-  const std::string path = scratch_ + "/job.textproto";
-  const absl::Status status = WriteFileAtomically(
-      path,
-      absl::StrFormat("name: \"bench\"\n"
-                      "model { zoo: \"%s\" }\n"
-                      "data { synthetic { train_samples: %d test_samples: 64 } "
-                      "batch_per_rank: %d }\n"
-                      "schedule { base_lr: 0.01 }\n",
-                      options_.model, std::max<uint64_t>(8192, options_.batch), options_.batch));
-  if (!status.ok()) return status;
-  return path;
+uint64_t TrainBench::StepsOf(const TrainCase& what, uint64_t base_steps) const {
+  if (options_.steps > 0 || what.ranks <= options_.ranks_at_once) return base_steps;
+  return std::max(kStepsMin, base_steps * options_.ranks_at_once / what.ranks);
 }
 
-std::vector<std::string> TrainBench::Command(const TrainCase& what,
-                                             const std::string& run_dir) const {
-  const bool is_none = what.exchange == "none", is_ring = what.exchange == "ring";
-  const uint32_t ranks = is_none ? 1 : what.ranks;
-  std::vector<std::string> command = {
-      "strata",      "local",
-      "--log-level", "error",
-      "--job",       job_,
-      "--servers",   absl::StrCat(is_none || is_ring ? 0 : options_.servers),
-      "--nodes",     absl::StrCat(is_ring ? ranks : 1),
-      "--slots",     absl::StrCat(is_ring ? 1 : ranks),
-      "--runs",      run_dir + "-runs"};
-  auto set = [&](const std::string& setting) { command.insert(command.end(), {"--set", setting}); };
-  for (const std::string& setting : options_.settings) set(setting);
-  set(absl::StrCat("ranks=", ranks));
-  if (is_ring) set("ranks_per_node=1");
-  set(absl::StrCat("max_steps=", options_.steps));
-  set("epochs=0");
-  set("evaluation.every_epochs=1000000");
-  set(absl::StrCat("metrics.every_steps=", std::max<uint64_t>(1, options_.steps / kWindows)));
-  set(absl::StrCat("run_dir=\"", run_dir, "\""));
-  if (is_none) set("exchange=NONE");
-  if (is_ring) set("exchange=RING");
-  if (!is_none) command.insert(command.end(), {"--mode", is_ring ? "sync" : what.exchange});
-  return command;
-}
-
-// The last line that a command wrote, which says what was wrong.
-std::string LastLine(const std::string& log_path) {
-  const auto log = ReadFile(log_path, kLogBytesMax);
-  if (!log.ok()) return "";
-  const std::vector<std::string> lines = absl::StrSplit(*log, '\n', absl::SkipEmpty());
-  return lines.empty() ? "" : lines.back();
-}
-
-absl::StatusOr<Trained> TrainBench::Train(const TrainCase& what) {
-  struct Job {
-    std::string dir;
-    std::unique_ptr<Process> process;
-  };
-  std::vector<Job> jobs(what.exchange == "none" ? what.ranks : 1);
-  for (Job& job : jobs) {
-    job.dir = absl::StrCat(scratch_, "/", runs_++);
-    Process::Spec spec;
-    spec.executable = options_.binary;
-    spec.args = Command(what, job.dir);
-    spec.log_path = job.dir + ".log";
-    auto process = Process::Start(spec);
-    if (!process.ok()) return process.status();
-    job.process = *std::move(process);
+std::string TrainBench::WrongIn(const TrainFigures& figures, const Trained& trained) {
+  const TrainCase& what = figures.what;
+  const std::string who = absl::StrFormat("%s, %d ranks: ", what.mode, what.ranks);
+  if (!trained.is_finite) return who + "a loss is not finite";
+  const uint64_t samples = figures.steps * what.ranks * options_.batch;
+  if (trained.samples != samples) {
+    return absl::StrCat(who, trained.samples, " samples, not ", samples);
   }
-  Trained trained;
-  for (Job& job : jobs) {
-    const ExitStatus end = job.process->Reap();
-    if (!end.ok()) {
-      const std::string why = LastLine(job.dir + ".log");
-      if (end.code == kBadInput) {
-        return absl::InvalidArgumentError(absl::StripPrefix(why, "strata: error: "));
-      }
-      return absl::UnavailableError(absl::StrFormat(
-          "%s, %d ranks: strata local %s: %s", what.exchange, what.ranks, end.ToString(), why));
-    }
-    auto metrics = ReadFile(job.dir + "/metrics.jsonl", kMetricsBytesMax);
-    if (!metrics.ok()) return metrics.status();
-    auto rates = RatesOf(*metrics);
-    if (!rates.ok()) return rates.status();
-    // Side by side: window by window together.
-    if (trained.rates.empty()) trained.rates.assign(rates->size(), 0);
-    for (size_t i = 0; i < std::min(trained.rates.size(), rates->size()); ++i) {
-      trained.rates[i] += (*rates)[i];
-    }
-    auto model = ReadFile(job.dir + "/model.safetensors", kModelBytesMax);
-    if (!model.ok()) return model.status();
-    if (trained.model.empty()) trained.model = *std::move(model);
-    std::error_code ignored;
-    std::filesystem::remove_all(job.dir, ignored);
-    std::filesystem::remove_all(job.dir + "-runs", ignored);
+  const bool is_base = what.is_none() && what.ranks == 1;
+  if (!options_.repeats_bits || (what.mode != "sync" && !(is_base && options_.equals_none))) {
+    return "";
   }
-  trained.median_rate = MedianOf(trained.rates);
-  return trained;
+  const auto [expected, is_first] = sync_sums_.emplace(what.ranks, trained.weights_sum);
+  if (is_first || expected->second == trained.weights_sum) return "";
+  return who + "the weights are not those of the same steps before";
 }
 
-bool TrainBench::IsExpected(const TrainCase& what, const std::string& model) {
-  const bool is_one_alone = what.exchange == "none" && what.ranks == 1;
-  if (what.exchange != "sync" && !is_one_alone) return true;
-  const auto [expected, is_first] = models_.emplace(what.ranks, model);
-  return is_first || expected->second == model;
+absl::Status TrainBench::RunRound(const std::vector<TrainFigures*>& order, TrainBenchResult* result,
+                                  const std::function<void(const std::string&)>& progress) {
+  std::map<uint32_t, double> alone;  // rates of ranks that exchange nothing, in this round
+  for (TrainFigures* figures : order) {
+    const TrainCase& what = figures->what;
+    auto trained = Train(what, figures->steps);
+    if (!trained.ok()) return trained.status();
+    if (result->wrong.empty()) result->wrong = WrongIn(*figures, *trained);
+    if (what.is_none()) alone[what.ranks] = trained->median_rate;
+    figures->rates.insert(figures->rates.end(), trained->rates.begin(), trained->rates.end());
+    figures->medians.push_back(trained->median_rate);
+    progress(absl::StrFormat("%d/%d  %s, %d ranks: %.0f images/s", ++measured_,
+                             options_.rounds * order.size(), what.mode, what.ranks,
+                             trained->median_rate));
+  }
+  for (TrainFigures* figures : order) {
+    const uint32_t ranks = figures->what.ranks;
+    figures->shares.push_back(figures->medians.back() / alone[ranks]);
+    figures->efficiencies.push_back(figures->medians.back() / (ranks * alone[1]));
+  }
+  return absl::OkStatus();
 }
 
 void TrainBench::Summarize(std::vector<TrainFigures>* all) const {
   double alone_ms = 0;
   for (TrainFigures& figures : *all) {
-    const uint32_t ranks = figures.what.ranks;
     std::vector<double> steps_ms;
-    for (double rate : figures.rates) steps_ms.push_back(1e3 * ranks * options_.batch / rate);
+    for (double rate : figures.rates) {
+      steps_ms.push_back(1e3 * figures.what.ranks * options_.batch / rate);
+    }
     figures.step = FiguresOf(steps_ms);
-    figures.median_rate = MedianOf(figures.rates);
+    figures.rate = SpreadOf(figures.medians, MedianOf(figures.rates));
     figures.share = MedianOf(figures.shares);
-    if (figures.what.exchange == "none") alone_ms = figures.step.median_ms;
+    if (figures.what.is_none()) alone_ms = figures.step.median_ms;
     figures.bound_ms = alone_ms;
-    figures.scaling = figures.median_rate / (ranks * all->front().median_rate);
+    figures.efficiency = SpreadOf(figures.efficiencies, MedianOf(figures.efficiencies));
   }
 }
 
 absl::StatusOr<TrainBenchResult> TrainBench::Run(
     const std::function<void(const std::string&)>& progress) {
-  auto job = JobFile();
-  if (!job.ok()) return job.status();
-  job_ = *std::move(job);
+  const absl::Status written = WriteFileAtomically(scratch_ + "/job.textproto", options_.job_text);
+  if (!written.ok()) return written;
+  const auto base_steps = BaseSteps();
+  if (!base_steps.ok()) return base_steps.status();
   TrainBenchResult result;
-  result.verified = true;
-  for (const TrainCase& what : Cases()) result.figures.push_back({.what = what});
-  const size_t runs = options_.rounds * result.figures.size();
-  size_t run = 0;
+  for (const TrainCase& what : CasesOf(options_.cases)) {
+    result.figures.push_back({.what = what, .steps = StepsOf(what, *base_steps)});
+  }
+  std::vector<TrainFigures*> order;
+  for (TrainFigures& figures : result.figures) order.push_back(&figures);
   for (uint32_t round = 0; round < options_.rounds; ++round) {
-    double alone_rate = 0;  // of as many ranks in this round
-    for (TrainFigures& figures : result.figures) {
-      auto trained = Train(figures.what);
-      if (!trained.ok()) return trained.status();
-      if (!IsExpected(figures.what, trained->model)) result.verified = false;
-      if (figures.what.exchange == "none") alone_rate = trained->median_rate;
-      figures.rates.insert(figures.rates.end(), trained->rates.begin(), trained->rates.end());
-      figures.shares.push_back(trained->median_rate / alone_rate);
-      progress(absl::StrFormat("%d/%d  %s, %d ranks: %.0f images/s", ++run, runs,
-                               figures.what.exchange, figures.what.ranks, trained->median_rate));
-    }
+    const absl::Status status = RunRound(order, &result, progress);
+    if (!status.ok()) return status;
+    std::reverse(order.begin(), order.end());
   }
   Summarize(&result.figures);
   return result;
@@ -245,12 +182,9 @@ absl::StatusOr<TrainBenchResult> TrainBench::Run(
 
 absl::StatusOr<TrainBenchResult> RunTrainBench(
     const TrainBenchOptions& options, const std::function<void(const std::string&)>& progress) {
-  for (const std::string& exchange : options.exchanges) {
-    if (absl::c_linear_search(kExchanges, exchange)) continue;
-    return absl::InvalidArgumentError(
-        absl::StrCat("--exchanges ", exchange, ": not one of ", absl::StrJoin(kExchanges, ", ")));
-  }
-  if (options.steps < 2) {
+  const absl::Status modes = CheckModes(options.cases.modes);
+  if (!modes.ok()) return modes;
+  if (options.steps == 1) {
     return absl::InvalidArgumentError("--steps: at least 2, of which the first warm up");
   }
   auto scratch = Scratch::Create();

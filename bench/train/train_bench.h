@@ -8,41 +8,46 @@
 
 #include "absl/status/statusor.h"
 #include "bench/exchange/figures.h"
+#include "bench/train/train_case.h"
 
 namespace strata::bench {
 
-// What ranks of a job do with each other.
-struct TrainCase {
-  std::string exchange;  // "none", "sync", "lazy", "async" (servers), "ring"
-  uint32_t ranks = 1;
-
-  // One node holds all ranks, in a ring each its own; "none" is as many jobs of one rank, side by
-  // side.
-  uint32_t nodes() const { return exchange == "ring" || exchange == "none" ? ranks : 1; }
+struct TrainBenchOptions {
+  std::string binary;    // this program: "BINARY local --job FILE ..." trains
+  std::string job_text;  // of a job file
+  uint32_t batch = 64;   // per rank, as the job has it
+  TrainCaseOptions cases;
+  std::vector<std::string> cluster;  // as in TrainRun
+  uint64_t steps = 0;                // of each rank; 0: as many as take the base `seconds`
+  double seconds = 2;
+  uint32_t rounds = 3;
+  // How many ranks compute at once. Where a case has more, each makes so many steps fewer, unless
+  // `steps` says how many.
+  uint32_t ranks_at_once = 1;
+  // Whether two runs of a sync job end with the same bits, and one of 1 rank with those of a job
+  // with no exchange.
+  bool repeats_bits = true;
+  bool equals_none = true;
+  int stop_fd = -1;  // ends it all when readable
 };
 
-struct TrainBenchOptions {
-  std::string binary;  // this program: "BINARY local --job FILE ..." trains
-  std::string job;     // a file; empty: `model` on made-up data
-  std::string model = "lenet5";
-  uint32_t batch = 64;                // per rank, also that of the file
-  std::vector<std::string> settings;  // of the job: "PATH=VALUE"
-  std::vector<std::string> exchanges = {"sync", "lazy", "async", "ring"};
-  uint32_t ranks_max = 2;  // 1, 2, 4, ... and this
-  uint32_t servers = 1;
-  uint64_t steps = 400;  // of each rank
-  uint32_t rounds = 3;
+struct Spread {
+  double median = 0, least = 0, most = 0;
 };
 
 struct TrainFigures {
   TrainCase what;
-  std::vector<double> rates;  // images per second of each window of steps, of all rounds
-  double median_rate = 0;
-  Figures step;                // a window's time over its steps
-  double bound_ms = 0;         // the median of as many ranks that exchange nothing
-  std::vector<double> shares;  // by round: median rate / that of those ranks in the same round
-  double share = 0;            // their median
-  double scaling = 0;          // median rate / (ranks x that of one rank that exchanges nothing)
+  uint64_t steps = 0;           // of each rank
+  std::vector<double> rates;    // images per second of each window of steps, of all rounds
+  std::vector<double> medians;  // of these, by round
+  Spread rate;                  // median of all windows; least and most of the rounds' medians
+  Figures step;                 // a window's time over its steps
+  double bound_ms = 0;          // the median step of as many ranks that exchange nothing
+  std::vector<double> shares;   // by round: median rate / that of those ranks in the same round
+  double share = 0;             // their median
+  // By round: median rate / (ranks x that of the base, one rank that exchanges nothing).
+  std::vector<double> efficiencies;
+  Spread efficiency;
 
   // What the exchange adds to a step with none, as a share of it.
   double overhead() const { return share > 0 ? 1 / share - 1 : 0; }
@@ -50,13 +55,14 @@ struct TrainFigures {
 
 struct TrainBenchResult {
   std::vector<TrainFigures> figures;
-  // One sync rank ends with the bits of one that exchanges nothing, and sync jobs of more end with
-  // the same in every round.
-  bool verified = false;
+  // What was wrong first: a loss that is not finite, samples too many or too few, a sync job whose
+  // weights are not those that they must be. Empty: nothing.
+  std::string wrong;
 };
 
-// Blocks until all is measured; no process is left. `progress` is told in a line what has been
-// found. Errors: InvalidArgument (options), Unavailable (a job that failed, with what it said).
+// Blocks until all cases are measured, in turn, from the first to the last and back in every other
+// round; no process and no file is left. `progress` is told in a line what has been found. Errors:
+// InvalidArgument (options), Unavailable (a job that failed, with what it said), Cancelled.
 absl::StatusOr<TrainBenchResult> RunTrainBench(
     const TrainBenchOptions& options, const std::function<void(const std::string&)>& progress);
 

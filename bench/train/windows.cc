@@ -1,5 +1,6 @@
 #include "bench/train/windows.h"
 
+#include <algorithm>
 #include <nlohmann/json.hpp>
 
 #include "absl/strings/str_cat.h"
@@ -7,23 +8,29 @@
 
 namespace strata::bench {
 
-absl::StatusOr<std::vector<double>> RatesOf(const std::string& metrics) {
-  std::vector<double> rates;
+absl::StatusOr<Windows> WindowsOf(const std::string& metrics) {
+  Windows windows;
+  windows.has_finite_losses = true;
   for (absl::string_view line : absl::StrSplit(metrics, '\n', absl::SkipEmpty())) {
     const auto record =
         nlohmann::json::parse(line.begin(), line.end(), nullptr, /*allow_exceptions=*/false);
-    if (!record.is_object() || !record.contains("samples_per_s") ||
-        !record["samples_per_s"].is_number()) {
+    auto has_number = [&](const char* name) {
+      return record.contains(name) && record[name].is_number();
+    };
+    if (!record.is_object() || !has_number("samples_per_s") || !has_number("samples")) {
       return absl::InvalidArgumentError(absl::StrCat("not a record of metrics: ", line));
     }
-    if (!record.value("final", false)) rates.push_back(record["samples_per_s"]);
+    windows.samples = std::max(windows.samples, record["samples"].get<uint64_t>());
+    // What is not finite is written as null.
+    if (!has_number("loss")) windows.has_finite_losses = false;
+    if (!record.value("final", false)) windows.rates.push_back(record["samples_per_s"]);
   }
-  if (rates.size() < 2) {
+  if (windows.rates.size() < 2) {
     return absl::FailedPreconditionError(
-        absl::StrCat(rates.size(), " windows of steps, which leaves none after the first"));
+        absl::StrCat(windows.rates.size(), " windows of steps, which leaves none after the first"));
   }
-  rates.erase(rates.begin());
-  return rates;
+  windows.rates.erase(windows.rates.begin());
+  return windows;
 }
 
 }  // namespace strata::bench

@@ -1,6 +1,7 @@
 #ifndef STRATA_BENCH_TRAIN_WINDOWS_H_
 #define STRATA_BENCH_TRAIN_WINDOWS_H_
 
+#include <cstdint>
 #include <string>
 #include <vector>
 
@@ -8,10 +9,16 @@
 
 namespace strata::bench {
 
-// The samples per second of each window of a job's metrics.jsonl, the first one, in which
-// everything warms up, and the final record left out. Errors: InvalidArgument (a line that is no
-// record), FailedPrecondition (no window is left).
-absl::StatusOr<std::vector<double>> RatesOf(const std::string& metrics);
+// What a job's metrics.jsonl says of its windows of steps.
+struct Windows {
+  // Samples per second of each, the first one, in which everything warms up, left out.
+  std::vector<double> rates;
+  uint64_t samples = 0;            // of all ranks, in the end
+  bool has_finite_losses = false;  // of all windows
+};
+
+// Errors: InvalidArgument (a line that is no record), FailedPrecondition (no window is left).
+absl::StatusOr<Windows> WindowsOf(const std::string& metrics);
 
 }  // namespace strata::bench
 
