@@ -24,7 +24,7 @@ done
 
 # Below the folder of what Bazel built. Plugins are packed where they were built.
 programs=(cli/strata bench/kernels/strata-kernels kernels/device/device_conformance
-  kernels/device/device_benchmark)
+  kernels/device/device_benchmark tests/e2e/device_rank)
 plugins=(kernels/cuda/libstrata_cuda.so worker/mpi/libstrata_mpi.so)
 
 if [ -z "$built" ]; then
@@ -65,7 +65,7 @@ done | awk '$2 == "=>"' | sort -u)
 cp -RL "$root/examples" "$top/examples"
 find "$top/examples" -name BUILD -delete
 install -m 755 "$root/tests/gpu/run.sh" "$top/tests/gpu/"
-cp "$root/tests/gpu/sync.textproto" "$top/tests/gpu/"
+cp "$root"/tests/gpu/*.textproto "$top/tests/gpu/"
 cp "$root/LICENSE" "$top/"
 cp "$root/deploy/bundle_readme.md" "$top/README.md"
 XZ_OPT=${XZ_OPT:--T0} tar -C "$stage" --sort=name --owner=0 --group=0 --mtime=@0 -cJf "$out" strata

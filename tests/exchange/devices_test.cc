@@ -58,7 +58,7 @@ absl::Status EachStep(Client* client, History* history,
 }
 
 // A program that computes on the host, in memory of its own. The last tensor's gradients are never
-// published.
+// published, so its place in the arena does not matter.
 absl::Status TrainCopied(Client* client, History* history) {
   Values weights(kElements, 0.5f), gradients(kElements);
   client::Tensor tensor{.name = "w", .shape = {kElements}};
@@ -68,6 +68,7 @@ absl::Status TrainCopied(Client* client, History* history) {
   if (auto index = client->Register({.name = "idle", .shape = {300}}); !index.ok()) {
     return index.status();
   }
+  client->AcceptDevice();
   if (absl::Status status = client->Start({.samples_per_epoch = 100}); !status.ok()) return status;
   return EachStep(client, history, [&](int step) {
     Backward(client->rank(), step, weights, &gradients);
@@ -83,6 +84,7 @@ absl::Status TrainInStream(Client* client, History* history) {
   if (auto index = client->Register({.name = "idle", .shape = {300}}); !index.ok()) {
     return index.status();
   }
+  client->AcceptDevice();
   if (absl::Status status = client->Allocate(); !status.ok()) return status;
   for (float& w : client->Weights(0)) w = 0.5f;
   if (absl::Status status = client->Start({.samples_per_epoch = 100}); !status.ok()) return status;

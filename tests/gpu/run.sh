@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # Runs every GPU test and benchmark of a bundle (deploy/bundle.sh) on this machine's first GPU. The
 # last line is "N passed, N failed, N skipped", counted in test cases; a benchmark, which checks
-# what it measures, is one, and so is a program that could not run. The exit status is 0 only if
-# none failed.
+# what it measures, is one, and so are a job and a program that could not run. The exit status is 0
+# only if none failed.
 #
 # usage: tests/gpu/run.sh [--device-plugin PLUGIN] [--mib N]
 #   --device-plugin    default: libstrata_cuda.so beside strata
@@ -22,8 +22,9 @@ while [ $# -gt 0 ]; do
 done
 
 passed=0 failed=0 skipped=0
-log=$(mktemp)
-trap 'rm -f "$log"' EXIT
+work=$(mktemp -d)
+log=$work/log
+trap 'rm -rf "$work"' EXIT
 
 # The number in front of a word of gtest's summary, 0 where it is not there.
 count_of() {
@@ -32,7 +33,8 @@ count_of() {
   echo "${found:-0}"
 }
 
-"$bin/strata" devices --device-plugin "$plugin" || true
+has_device=yes
+"$bin/strata" devices --device-plugin "$plugin" || has_device=no
 for test in device_conformance; do
   echo "== $test"
   "$bin/$test" "$plugin" 2>&1 | tee "$log"
@@ -53,5 +55,35 @@ case $? in
   77) skipped=$((skipped + 1)) ;;
   *) failed=$((failed + 1)) ;;
 esac
+
+# A job of 2 ranks, which share the GPU, their aggregator and a server. Says what weights it ends
+# with.
+weights_of() {  # NAME SETTING...
+  local name=$1 settings=()
+  shift
+  for setting in "$@"; do settings+=(--set "$setting"); done
+  "$bin/strata" local --slots 2 --device-plugin "$plugin" --gpus 0 --ranks-per-gpu 2 \
+    --job "$bin/../tests/gpu/devices.textproto" --set name="$name" \
+    --set program.path="$bin/device_rank" --set run_dir="$work/$name" "${settings[@]}" \
+    >"$log" 2>&1 || { cat "$log" >&2; return 1; }
+  grep -a '^weights ' "$work/$name/logs/rank0.log"
+}
+expected=
+[ "$has_device" = no ] || expected=$(weights_of cpu device=CPU)
+for mode in sync lazy async; do
+  echo "== a job: $mode"
+  if [ "$has_device" = no ]; then
+    skipped=$((skipped + 1))
+    continue
+  fi
+  found=$(weights_of "$mode" device=GPU "consistency.$mode={}")
+  # The same bits as without a GPU; in the other modes it is the order of pushes that decides.
+  if [ -n "$found" ] && { [ "$mode" != sync ] || [ "$found" = "$expected" ]; }; then
+    passed=$((passed + 1))
+  else
+    echo "$mode: ${found:-no weights}; without a GPU: ${expected:-none}"
+    failed=$((failed + 1))
+  fi
+done
 echo "$passed passed, $failed failed, $skipped skipped"
 [ "$failed" -eq 0 ]

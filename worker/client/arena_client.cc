@@ -48,9 +48,25 @@ absl::StatusOr<int> ArenaClient::Register(Tensor tensor) {
   return tensors_.Add(std::move(tensor));
 }
 
+absl::Status ArenaClient::CheckPlace() {
+  if (launch_.record().job().device() != proto::Job::GPU || accepts_device_) {
+    return absl::OkStatus();
+  }
+  for (int i = 0; i < tensors_.size(); ++i) {
+    if (tensors_[i].copied()) continue;
+    const std::string reason =
+        absl::StrCat("device: GPU, but the program, which keeps \"", tensors_[i].tensor.name,
+                     "\" in the arena, has not called AcceptDevice");
+    Fail(reason);
+    return absl::FailedPreconditionError(reason);
+  }
+  return absl::OkStatus();
+}
+
 absl::Status ArenaClient::Allocate() {
   if (absl::Status status = Expect(Phase::kRegistering, "Allocate"); !status.ok()) return status;
   if (tensors_.size() == 0) return absl::FailedPreconditionError("Allocate: no tensor registered");
+  if (absl::Status status = CheckPlace(); !status.ok()) return status;
   absl::StatusOr<ArenaView> view = link_->Allocate(tensors_.Layout());
   if (!view.ok()) return view.status();
   view_ = *view;

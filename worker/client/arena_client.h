@@ -33,6 +33,7 @@ class ArenaClient final : public Client {
   uint32_t ranks() const override { return launch_.record().job().ranks(); }
 
   absl::StatusOr<int> Register(Tensor tensor) override;
+  void AcceptDevice() override { accepts_device_ = true; }
   absl::Status Allocate() override;
   absl::Status Start(const JobFacts& facts) override;
   absl::Span<float> Weights(int tensor) override;
@@ -55,6 +56,8 @@ class ArenaClient final : public Client {
 
   absl::Status Expect(Phase phase, const char* call) const;
   absl::Status ExpectTensor(int tensor, const char* call) const;
+  // Whether the program can have its tensors where the job has them.
+  absl::Status CheckPlace();
   // Waits for the tensor's chunks and brings a COPIED one's weights to the caller, once a step.
   absl::Status Fetch(int tensor);
   absl::Status Await(ChunkId chunk);
@@ -70,6 +73,7 @@ class ArenaClient final : public Client {
   const std::unique_ptr<RankLink> link_;
 
   Phase phase_ = Phase::kRegistering;
+  bool accepts_device_ = false;
   TensorSet tensors_;
   ArenaView view_;
   ArenaAccess access_;

@@ -73,6 +73,10 @@ class Client {
   // Adds a tensor; returns its index. Errors: InvalidArgument; FailedPrecondition after Start.
   virtual absl::StatusOr<int> Register(Tensor tensor) = 0;
 
+  // With device: GPU, MAPPED tensors may lie on a device. Before Allocate, which else fails where
+  // there are any: a program that does not know of devices would crash on the first one.
+  virtual void AcceptDevice() {}
+
   // Lays the arena out, so that Weights and Gradients are valid. MAPPED tensors are zero until the
   // caller fills them. After the last Register.
   virtual absl::Status Allocate() = 0;
