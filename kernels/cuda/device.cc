@@ -9,6 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "kernels/cuda/check.h"
+#include "kernels/cuda/communicator.h"
 #include "kernels/cuda/stream.h"
 
 namespace strata::cuda {
@@ -102,6 +103,14 @@ class CudaDevice final : public device::Device {
         cudaStreamCreateWithPriority(&stream, cudaStreamNonBlocking, urgent ? greatest : least));
     if (!status.ok()) return status;
     return std::make_unique<CudaStream>(*this, multiprocessors_, stream);
+  }
+
+  absl::StatusOr<std::string> NewCommunicatorId() override { return cuda::NewCommunicatorId(); }
+
+  absl::StatusOr<std::unique_ptr<device::Communicator>> NewCommunicator(
+      const std::string& id, uint32_t ranks, uint32_t rank,
+      const device::StillWanted& still_wanted) override {
+    return cuda::NewCommunicator(index(), id, ranks, rank, still_wanted);
   }
 
   absl::StatusOr<std::unique_ptr<device::Event>> NewEvent() override {

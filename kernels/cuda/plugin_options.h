@@ -7,8 +7,14 @@
 
 namespace strata::cuda {
 
+// Where the plugin finds what it loads when it is asked for; empty: see FindLibrary.
+struct PluginOptions {
+  std::string nccl_dir;  // nccl=DIR
+};
+
 // What stands behind the plugin's path. Errors: InvalidArgument naming the option.
 absl::Status TakeOptions(const std::string& options);
+const PluginOptions& CurrentOptions();
 
 }  // namespace strata::cuda
 

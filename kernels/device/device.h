@@ -14,6 +14,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
+#include "kernels/device/communicator.h"
 
 namespace strata::device {
 
@@ -113,6 +114,14 @@ class Device {
   virtual absl::StatusOr<std::unique_ptr<Event>> NewEvent() = 0;
 
   virtual const DeviceKernels& kernels() const = 0;
+
+  // For ranks that are to add up what is on their devices: one of them makes the id, from which on
+  // its process must stay until all have come. Errors, also of NewCommunicator: NotFound (the
+  // library for it), Unimplemented (the plugin was built without).
+  virtual absl::StatusOr<std::string> NewCommunicatorId() = 0;
+  // Blocks until all `ranks` have come, each on a device of its own.
+  virtual absl::StatusOr<std::unique_ptr<Communicator>> NewCommunicator(
+      const std::string& id, uint32_t ranks, uint32_t rank, const StillWanted& still_wanted) = 0;
 };
 
 // The devices of this host that one plugin knows.

@@ -8,7 +8,7 @@ namespace strata::device {
 class Devices;
 
 // Changes whenever an interface of this folder does: program and plugin come from one build.
-inline constexpr char kPluginVersion[] = "1";
+inline constexpr char kPluginVersion[] = "2";
 inline constexpr char kPluginEntry[] = "StrataDevices";
 
 // `options`: NAME=VALUE with commas between them, which each plugin documents; may be empty. The

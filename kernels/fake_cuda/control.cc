@@ -45,6 +45,12 @@ absl::Status ConfigureFrom(const std::string& options) {
       settings.delay_us = value;
     } else if (pair.first == "opens_own") {
       settings.opens_own = value != 0;
+    } else if (pair.first == "nccl_fails_rank") {
+      settings.nccl_fails_rank = value;
+    } else if (pair.first == "nccl_fails_at") {
+      settings.nccl_fails_at = value;
+    } else if (pair.first == "nccl_absent_rank") {
+      settings.nccl_absent_rank = value;
     } else {
       return absl::InvalidArgumentError(absl::StrCat(option, ": is no option of the fake device"));
     }

@@ -20,6 +20,10 @@ struct Settings {
   // A process may open what it shares itself, which CUDA refuses: for tests with threads for
   // processes.
   bool opens_own = false;
+  // Of a communicator's ranks: the so-manieth collective of that one, from 1, ends in an error
+  // (0: none does); that one never comes.
+  uint32_t nccl_fails_rank = 0, nccl_fails_at = 0;
+  uint32_t nccl_absent_rank = UINT32_MAX;
 
   bool operator==(const Settings&) const = default;
 };
@@ -28,8 +32,9 @@ struct Settings {
 void Configure(const Settings& settings);
 const Settings& CurrentSettings();
 
-// From "devices=2,memory_mb=64,driver=0,fails_at=3,error=700,delay_us=50,opens_own=1". Where that
-// changes nothing, nothing is forgotten. Errors: InvalidArgument.
+// From "devices=2,memory_mb=64,driver=0,fails_at=3,error=700,delay_us=50,opens_own=1,
+// nccl_fails_at=9,nccl_fails_rank=1,nccl_absent_rank=2". Where that changes nothing, nothing is
+// forgotten. Errors: InvalidArgument.
 absl::Status ConfigureFrom(const std::string& options);
 
 // Bytes of devices that this process has allocated and not freed; memory of others that is open.

@@ -1,0 +1,50 @@
+#ifndef STRATA_KERNELS_DEVICE_COMMUNICATOR_H_
+#define STRATA_KERNELS_DEVICE_COMMUNICATOR_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+
+#include "absl/status/status.h"
+
+namespace strata::device {
+
+class Stream;
+
+// Asked now and then while a call waits for other ranks: what is not OK ends the wait, and is its
+// answer.
+using StillWanted = std::function<absl::Status()>;
+
+// Ranks, each with a device of its own, that add up what lies in their devices' memory. Every rank
+// makes the same calls in the same order; which sums have the same bits on all of them.
+//
+// Threads: one, but for Abort and Error. Errors: those of Stream; Internal with the library's own
+// words; nothing works after one.
+class Communicator {
+ public:
+  // As Abort, unless Finish was called. The streams that were used come first.
+  virtual ~Communicator() = default;
+
+  // Queues: `values` become their sum over all ranks, in place.
+  virtual absl::Status AllReduce(Stream& stream, float* values, size_t count,
+                                 const StillWanted& still_wanted) = 0;
+  virtual absl::Status AllReduce(Stream& stream, uint64_t* values, size_t count,
+                                 const StillWanted& still_wanted) = 0;
+  // Queues: `sum` becomes that of all ranks' `values` on rank `root`; elsewhere it may be null.
+  virtual absl::Status Reduce(Stream& stream, const float* values, float* sum, size_t count,
+                              uint32_t root, const StillWanted& still_wanted) = 0;
+
+  // What has gone wrong meanwhile, here or with another rank as far as that can be seen. A rank
+  // that is gone need not be: what was queued then waits for it until Abort.
+  virtual absl::Status Error() = 0;
+
+  // After the last call of all ranks, when the streams are done with them. Blocks until the others
+  // have come as far.
+  virtual absl::Status Finish(const StillWanted& still_wanted) = 0;
+  // Ends at once what is queued; what it leaves in memory is nothing in particular. Threads: any.
+  virtual void Abort() = 0;
+};
+
+}  // namespace strata::device
+
+#endif  // STRATA_KERNELS_DEVICE_COMMUNICATOR_H_
