@@ -1,6 +1,7 @@
 #include "common/job/check_device.h"
 
 #include "absl/strings/str_format.h"
+#include "common/job/consistency.h"
 #include "common/job/number_check.h"
 
 namespace strata {
@@ -18,19 +19,26 @@ absl::Status CheckPrecision(const proto::Job& job) {
 
 }  // namespace
 
+absl::Status CheckNccl(const proto::Job& job) {
+  if (job.exchange() != proto::Job::NCCL) return absl::OkStatus();
+  if (job.device() != proto::Job::GPU) {
+    return Refuse("exchange: NCCL adds up what lies on GPUs, so it needs device: GPU");
+  }
+  if (job.consistency().has_sync()) return absl::OkStatus();
+  return Refuse(absl::StrFormat("consistency: exchange: NCCL is sync, %s needs servers",
+                                ModeName(job.consistency())));
+}
+
 absl::Status CheckDevice(const proto::Job& job) {
   if (!proto::Job::Device_IsValid(job.device())) {
     return Refuse(absl::StrFormat("device: %d is not one of CPU, GPU", job.device()));
   }
   if (absl::Status status = CheckPrecision(job); !status.ok()) return status;
-  if (job.exchange() == proto::Job::NCCL) {
-    return Refuse("exchange: NCCL is not there yet");
-  }
+  if (absl::Status status = CheckNccl(job); !status.ok()) return status;
   if (job.device() == proto::Job::CPU) return absl::OkStatus();
   if (job.has_model()) return Refuse("device: GPU is for programs so far");
-  if (job.exchange() == proto::Job::MPI || job.exchange() == proto::Job::NONE) {
-    return Refuse(absl::StrFormat("device: GPU needs exchange: PARAMETER_SERVER or RING, not %s",
-                                  proto::Job::Exchange_Name(job.exchange())));
+  if (job.exchange() == proto::Job::MPI) {
+    return Refuse("device: GPU does not go with exchange: MPI, which adds up on the host");
   }
   return absl::OkStatus();
 }

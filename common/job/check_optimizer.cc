@@ -91,7 +91,7 @@ absl::Status CheckRecipe(const proto::Job& job) {
   const bool needs_norms = optimizer.has_lars() || optimizer.clip_norm() > 0;
   if (!needs_norms) return absl::OkStatus();
   const char* const field = optimizer.has_lars() ? "optimizer.lars" : "optimizer.clip_norm";
-  if (job.exchange() == proto::Job::NONE || job.exchange() == proto::Job::MPI) {
+  if (job.exchange() != proto::Job::PARAMETER_SERVER && job.exchange() != proto::Job::RING) {
     return Refuse(absl::StrFormat("%s: needs exchange: PARAMETER_SERVER or RING", field));
   }
   if (optimizer.has_lars() && !AppliesOnNodes(job)) {

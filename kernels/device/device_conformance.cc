@@ -3,10 +3,14 @@
 #include <cstdio>
 #include <memory>
 #include <string>
+#include <thread>
 #include <utility>
+#include <vector>
 
+#include "absl/status/statusor.h"
 #include "gtest/gtest.h"
 #include "kernels/conformance.h"
+#include "kernels/device/communicator.h"
 #include "kernels/device/host_kernels.h"
 #include "kernels/device/load_plugin.h"
 
@@ -24,6 +28,53 @@ const kernels::Kernels& OnDevice() {
   static const auto device = Plugin()->Use(0);
   EXPECT_TRUE(device.ok()) << device.status();
   return AsHostKernels(*device);
+}
+
+// As one of as many ranks as there are devices, `index` in the sum of all; what it is then.
+absl::StatusOr<float> SumOfIndices(uint32_t index, const std::string& id) {
+  constexpr size_t kCount = 100'000;
+  const StillWanted always = [] { return absl::OkStatus(); };
+  const auto ranks = static_cast<uint32_t>(Plugin()->infos().size());
+  const auto device = Plugin()->Use(index);
+  if (!device.ok()) return device.status();
+  const auto communicator = (*device)->NewCommunicator(id, ranks, index, always);
+  if (!communicator.ok()) return communicator.status();
+  const auto stream = (*device)->NewStream(false);
+  if (!stream.ok()) return stream.status();
+  const auto memory = (*device)->Allocate(kCount * sizeof(float), "a sum over devices");
+  if (!memory.ok()) return memory.status();
+  std::vector<float> values(kCount, static_cast<float>(index));
+  auto* const at = reinterpret_cast<float*>(memory->get());
+  absl::Status status = (*stream)->Copy(at, values.data(), kCount * sizeof(float));
+  if (status.ok()) status = (*communicator)->AllReduce(**stream, at, kCount, always);
+  if (status.ok()) status = (*stream)->Copy(values.data(), at, kCount * sizeof(float));
+  if (status.ok()) status = (*stream)->Synchronize();
+  if (status.ok()) status = (*communicator)->Finish(always);
+  if (!status.ok()) return status;
+  for (const float value : values) {
+    if (value != values[0]) return absl::DataLossError("not all elements have the same sum");
+  }
+  return values[0];
+}
+
+TEST(DeviceCommunicator, AddsUpOverAllDevices) {
+  const auto first = Plugin()->Use(0);
+  ASSERT_TRUE(first.ok()) << first.status();
+  const absl::StatusOr<std::string> id = (*first)->NewCommunicatorId();
+  if (absl::IsNotFound(id.status()) || absl::IsUnimplemented(id.status())) {
+    GTEST_SKIP() << id.status().message();
+  }
+  ASSERT_TRUE(id.ok()) << id.status();
+  const size_t ranks = Plugin()->infos().size();
+  std::vector<std::thread> threads;
+  for (uint32_t r = 0; r < ranks; ++r) {
+    threads.emplace_back([&, r] {
+      const absl::StatusOr<float> sum = SumOfIndices(r, *id);
+      ASSERT_TRUE(sum.ok()) << sum.status();
+      EXPECT_EQ(*sum, static_cast<float>(ranks * (ranks - 1) / 2));
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
 }
 
 int Main(int argc, char** argv) {

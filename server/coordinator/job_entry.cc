@@ -13,6 +13,8 @@
 namespace strata::server {
 namespace {
 
+constexpr size_t kNcclIdBytes = 128;
+
 // How two layouts differ, in words; empty when they do not.
 std::string Difference(const proto::Layout& a, const proto::Layout& b) {
   for (int i = 0; i < std::min(a.segments_size(), b.segments_size()); ++i) {
@@ -174,6 +176,14 @@ absl::Status JobEntry::TakeLayout() {
   proto::JobRecord* record = stored.mutable_record();
   *record->mutable_layout() = first.layout();
   record->set_samples_per_epoch(first.samples_per_epoch());
+  if (job().exchange() == proto::Job::NCCL) {
+    if (first.nccl_id().size() != kNcclIdBytes) {
+      return absl::InvalidArgumentError(
+          absl::StrFormat("node 0 (%s) gives an id of %d bytes for NCCL's ranks to meet by, not %d",
+                          nodes[0].daemon, first.nccl_id().size(), kNcclIdBytes));
+    }
+    record->set_nccl_id(first.nccl_id());
+  }
   stored.set_total_steps(first.total_steps());
   status().set_run_dir(first.run_dir());
   status().set_elements(first.layout().elements());

@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_replace.h"
 #include "absl/time/clock.h"
 #include "common/unique_fd.h"
 #include "gtest/gtest.h"
@@ -148,18 +149,20 @@ absl::Status Cluster::StartCoordinator() {
 }
 
 absl::StatusOr<Daemon> Cluster::StartMember(const std::string& role, const std::string& name,
-                                            std::vector<std::string> args) {
+                                            std::vector<std::string> args, int i) {
   args.insert(args.begin(),
               {role, "--coordinator", way_.empty() ? address_ : way_, "--name", name});
   args.insert(args.end(), options_.daemon_args.begin(), options_.daemon_args.end());
   const auto& own = role == "server" ? options_.server_args : options_.worker_args;
-  args.insert(args.end(), own.begin(), own.end());
+  for (const std::string& arg : own) {
+    args.push_back(absl::StrReplaceAll(arg, {{"{i}", absl::StrCat(i)}}));
+  }
   return StartDaemon(absl::StrCat(role, " ", name), args);
 }
 
 absl::Status Cluster::StartServer(int i) {
   auto started =
-      StartMember("server", absl::StrCat("s", i), {"--shards", absl::StrCat(options_.shards)});
+      StartMember("server", absl::StrCat("s", i), {"--shards", absl::StrCat(options_.shards)}, i);
   if (!started.ok()) return started.status();
   if (static_cast<size_t>(i) >= servers_.size()) servers_.resize(i + 1);
   servers_[i] = std::move(*started);
@@ -168,7 +171,7 @@ absl::Status Cluster::StartServer(int i) {
 
 absl::Status Cluster::StartWorker(int i) {
   auto started = StartMember("worker", absl::StrCat("w", i),
-                             {"--slots", absl::StrCat(options_.slots), "--runs", runs_dir()});
+                             {"--slots", absl::StrCat(options_.slots), "--runs", runs_dir()}, i);
   if (!started.ok()) return started.status();
   if (static_cast<size_t>(i) >= workers_.size()) workers_.resize(i + 1);
   workers_[i] = std::move(*started);

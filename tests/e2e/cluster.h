@@ -73,7 +73,7 @@ class Cluster {
     // More for the command lines of servers and workers.
     std::vector<std::string> daemon_args = {};
     std::vector<std::string> coordinator_args = {};
-    // More for those of servers only, and of workers only.
+    // More for those of servers only, and of workers only; {i}: which one it is, from 0.
     std::vector<std::string> server_args = {};
     std::vector<std::string> worker_args = {};
   };
@@ -112,7 +112,7 @@ class Cluster {
 
  private:
   absl::StatusOr<Daemon> StartMember(const std::string& role, const std::string& name,
-                                     std::vector<std::string> args);
+                                     std::vector<std::string> args, int i);
 
   const Options options_;
   std::string address_;

@@ -37,6 +37,7 @@
 #include "worker/aggregator/ring_port.h"
 #include "worker/client/agent_line.h"
 #include "worker/exchange/create_exchange.h"
+#include "worker/exchange/ranks_exchange.h"
 
 namespace strata::worker {
 namespace {
@@ -121,7 +122,7 @@ Aggregator::Aggregator(const proto::Launch& launch, const AggregatorOptions& opt
 }
 
 absl::Status Aggregator::Open() {
-  if (launch_.record().job().device() == proto::Job::GPU) {
+  if (AggregatorUsesDevices(launch_.record().job())) {
     auto devices = DevicesOf(launch_);
     if (!devices.ok()) return devices.status();
     devices_ = *std::move(devices);
@@ -204,6 +205,7 @@ absl::Status Aggregator::Gather() {
     ready->set_samples_per_epoch(ranks_->offer().samples_per_epoch());
     ready->set_total_steps(ranks_->offer().total_steps());
     ready->set_run_dir(launch_.run_dir());
+    ready->set_nccl_id(ranks_->offer().nccl_id());
     if (port_) ready->set_endpoint(port_->address());
     return agent_.Send(message);
   }
@@ -213,9 +215,10 @@ absl::Status Aggregator::Gather() {
 absl::Status Aggregator::CreateExchangeOf(const proto::JobRecord& record, const ChunkMap& map) {
   const proto::Job& job = record.job();
   const ArenasOf of{.job = job, .memory = memory_.get(), .core = core_.get(), .helpers = &helpers_};
-  if (options_.exchange) {
+  if (options_.exchange || job.exchange() == proto::Job::NCCL) {
     std::unique_ptr<NodeArenas> arenas = CreateNodeArenas(of, map, nullptr);
-    exchange_ = options_.exchange(arenas.get(), poll_.fd());
+    exchange_ = options_.exchange ? options_.exchange(arenas.get(), poll_.fd())
+                                  : std::make_unique<RanksExchange>(poll_.fd());
     arenas_ = std::move(arenas);
     return absl::OkStatus();
   }
@@ -253,6 +256,7 @@ absl::Status Aggregator::Begin(const proto::RunNode& run) {
   intake_.emplace(memory_.get(), core_.get(), arenas_.get(), exchange_.get());
   started_.set_chunk_elements(chunk_elements);
   started_.set_samples_per_epoch(run.record().samples_per_epoch());
+  started_.set_nccl_id(run.record().nccl_id());
   memory_->header().chunks.store(map.chunks());
   LogInfo("job %d node %d: %d elements in %s %s", launch_.record().job_id(), launch_.node(),
           elements, CountOf(map.chunks(), "chunk"), WithWhom(run.record()));

@@ -17,6 +17,9 @@ const char* PhaseName(Exchange::Phase phase) {
 }
 
 std::string WithWhom(const proto::JobRecord& record) {
+  if (record.job().exchange() == proto::Job::NCCL) {
+    return absl::StrCat("with ", CountOf(record.job().ranks() - 1, "other rank"), ", by NCCL");
+  }
   if (record.job().exchange() != proto::Job::RING) {
     return absl::StrCat("over ", CountOf(record.placement().shard_endpoints_size(), "shard"));
   }

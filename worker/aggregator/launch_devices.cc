@@ -16,6 +16,10 @@ absl::Status CheckNamed(const proto::Launch& launch, uint32_t local_rank) {
 
 }  // namespace
 
+bool AggregatorUsesDevices(const proto::Job& job) {
+  return job.device() == proto::Job::GPU && job.exchange() != proto::Job::NCCL;
+}
+
 absl::StatusOr<std::shared_ptr<device::Device>> DeviceOf(const proto::Launch& launch,
                                                          uint32_t local_rank) {
   if (absl::Status status = CheckNamed(launch, local_rank); !status.ok()) return status;

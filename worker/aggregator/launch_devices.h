@@ -12,6 +12,9 @@
 
 namespace strata::worker {
 
+// Whether the aggregator of such a job has its ranks' arenas on their devices.
+bool AggregatorUsesDevices(const proto::Job& job);
+
 // Devices of a job with device: GPU, as its launch says; taken into use by this process. Errors:
 // InvalidArgument (the launch names none for a rank), those of device::LoadPlugin and
 // device::Devices::Use.

@@ -105,6 +105,26 @@ TEST_F(RankGroupTest, SilentConnectionsAreBoundedAndARankStillGetsIn) {
   EXPECT_EQ(ranks_->refused(), 136u) << "the rank took the place of one of the 65";
 }
 
+TEST_F(RankGroupTest, Rank0sNcclIdIsTheNodesWhoeverOffersFirst) {
+  Create(2);
+  FramedChannel ranks[] = {FramedChannel(Connect()), FramedChannel(Connect())};
+  for (uint32_t r : {0, 1}) ASSERT_TRUE(ranks[r].Send(Attach(77, r)).ok());
+  AwaitAllAttached();
+  for (uint32_t r : {1, 0}) {
+    proto::RankMessage message;
+    message.mutable_offer()->set_total_steps(9);
+    if (r == 0) message.mutable_offer()->set_nccl_id("id");
+    ASSERT_TRUE(ranks[r].Send(message).ok());
+    ASSERT_EQ(ranks_->Receive(), absl::OkStatus());  // it has come: the socket is local
+  }
+  const absl::Time deadline = absl::Now() + kDeadline;
+  while (!ranks_->all_offered() && absl::Now() < deadline) {
+    ASSERT_EQ(ranks_->Receive(), absl::OkStatus());
+  }
+  EXPECT_EQ(ranks_->offer().nccl_id(), "id");
+  EXPECT_EQ(ranks_->offer().total_steps(), 9u);
+}
+
 TEST_F(RankGroupTest, ManyRanksMayConnectLongBeforeTheyAttach) {
   constexpr uint32_t kRanks = 200;
   Create(kRanks);

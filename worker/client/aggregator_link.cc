@@ -40,7 +40,7 @@ absl::StatusOr<std::unique_ptr<AggregatorLink>> AggregatorLink::Connect(
                                                       launch.local_rank(), launch.local_ranks()));
   }
   std::shared_ptr<device::Device> device;
-  if (launch.record().job().device() == proto::Job::GPU) {
+  if (worker::AggregatorUsesDevices(launch.record().job())) {
     auto used = worker::DeviceOf(launch, launch.local_rank());
     if (!used.ok()) return used.status();
     device = *std::move(used);
@@ -117,11 +117,13 @@ absl::StatusOr<RunFacts> AggregatorLink::Start(const JobFacts& facts) {
                       memory_->offsets().elements * sizeof(float)}));
   offer->set_samples_per_epoch(facts.samples_per_epoch);
   offer->set_total_steps(facts.total_steps);
+  offer->set_nccl_id(nccl_id_);
   if (absl::Status status = Say(message); !status.ok()) return status;
   absl::StatusOr<proto::AggregatorMessage> answer = Hear(kForOthers);
   if (!answer.ok()) return answer.status();
   if (absl::Status status = memory_->ShareWeights(); !status.ok()) return status;
   chunks_ = memory_->header().chunks.load();
+  nccl_id_ = answer->started().nccl_id();
   RunFacts run{.chunk_elements = answer->started().chunk_elements(),
                .samples_per_epoch = answer->started().samples_per_epoch()};
   if (absl::Status status = OpenArenas(answer->started(), &run); !status.ok()) return status;
@@ -229,6 +231,22 @@ absl::Status AggregatorLink::PublishNow(absl::Span<const ChunkId> chunks, uint64
   std::atomic<uint32_t>& asleep = memory_->header().aggregator_asleep;
   if (complete && asleep.load() != 0 && asleep.exchange(0) != 0) doorbell_->Notify();
   return absl::OkStatus();
+}
+
+void AggregatorLink::ShowPublished(size_t published, uint32_t chunks, uint64_t step) {
+  RankBlock& self = memory_->rank(launch_.local_rank());
+  published_ += static_cast<uint32_t>(published);
+  if (published_ == chunks) {
+    self.complete.store(step + 1);
+    published_ = 0;
+  }
+  self.published.fetch_add(published);
+}
+
+// All ranks of the node show the same, the later ones what stands there.
+void AggregatorLink::ShowLanded(ChunkId chunk, uint64_t step) {
+  std::atomic<uint64_t>& landed = memory_->landed(chunk.value());
+  if (landed.load(std::memory_order_relaxed) <= step) landed.store(step + 1);
 }
 
 absl::Status AggregatorLink::Finish(uint64_t steps) {

@@ -29,6 +29,18 @@ class AggregatorLink final : public RankLink {
 
   absl::StatusOr<ArenaView> Allocate(const proto::Layout& layout) override;
   absl::StatusOr<RunFacts> Start(const JobFacts& facts) override;
+
+  // For exchange: NCCL, of which the aggregator only joins the ranks.
+  // Before Start, on rank 0: what all of them are to meet by. What rank 0 said, after it.
+  void OfferNcclId(std::string id) { nccl_id_ = std::move(id); }
+  const std::string& nccl_id() const { return nccl_id_; }
+  // How far this rank is, for those who ask who holds a job up: it has published so many chunks
+  // more of the job's; has the chunk's weights that the step starts from.
+  void ShowPublished(size_t published, uint32_t chunks, uint64_t step);
+  void ShowLanded(ChunkId chunk, uint64_t step);
+  // Ok while the job goes on. Errors: Unavailable, saying why not.
+  absl::Status CheckAlive();
+
   void ComputeIn(device::Stream* stream) override;
   // A chunk's gradient memory is free once AwaitWeights has returned for it. Blocks only with
   // ComputeIn, until the step before is published.
@@ -51,8 +63,6 @@ class AggregatorLink final : public RankLink {
   // nothing came within `timeout`).
   absl::StatusOr<proto::AggregatorMessage> Hear(absl::Duration timeout);
   absl::Status Gone() const;
-  // Ok while the job goes on. Errors: Unavailable, saying why not.
-  absl::Status CheckAlive();
   bool Landed(ChunkId chunk, uint64_t step) const;
   bool CompleteOnNode(ChunkId chunk, uint64_t step) const;
 
@@ -64,7 +74,8 @@ class AggregatorLink final : public RankLink {
   std::unique_ptr<EventFd> doorbell_;
   uint32_t chunks_ = 0;
   uint32_t published_ = 0;  // chunks, in the step in hand
-  // With device: GPU.
+  std::string nccl_id_;
+  // With device: GPU, unless ranks exchange among themselves.
   std::shared_ptr<device::Device> device_;
   device::Stream* stream_ = nullptr;  // that gradients are computed in, or null
   std::unique_ptr<DevicePublisher> publisher_;

@@ -6,6 +6,28 @@
 
 namespace strata::client {
 
+absl::Status AwaitTraining(const proto::Launch& launch, const proto::Layout& layout,
+                           const JobFacts& facts, AgentLine* agent) {
+  if (!agent->connected()) return absl::OkStatus();
+  proto::ChildMessage message;
+  proto::NodeReady* ready = message.mutable_ready();
+  ready->set_job_id(launch.record().job_id());
+  *ready->mutable_layout() = layout;
+  ready->set_samples_per_epoch(facts.samples_per_epoch);
+  ready->set_total_steps(facts.total_steps);
+  ready->set_run_dir(launch.run_dir());
+  if (absl::Status status = agent->Send(message); !status.ok()) return status;
+  return agent->AwaitRun().status();
+}
+
+RunFacts FactsAlone(const proto::Job& job, const proto::Layout& layout, const JobFacts& facts) {
+  RunFacts run;
+  run.samples_per_epoch = facts.samples_per_epoch;
+  run.chunk_elements =
+      job.chunk_elements() > 0 ? job.chunk_elements() : DefaultChunkElements(layout.elements(), 1);
+  return run;
+}
+
 LocalLink::LocalLink(const proto::Launch& launch, std::shared_ptr<AgentLine> agent,
                      const kernels::Kernels& kernels)
     : launch_(launch),
@@ -25,23 +47,10 @@ absl::StatusOr<ArenaView> LocalLink::Allocate(const proto::Layout& layout) {
 }
 
 absl::StatusOr<RunFacts> LocalLink::Start(const JobFacts& facts) {
-  const proto::Job& job = launch_.record().job();
-  facts_.samples_per_epoch = facts.samples_per_epoch;
-  rule_.samples_per_epoch = facts.samples_per_epoch;
-  if (agent_->connected()) {
-    proto::ChildMessage message;
-    proto::NodeReady* ready = message.mutable_ready();
-    ready->set_job_id(launch_.record().job_id());
-    *ready->mutable_layout() = layout_;
-    ready->set_samples_per_epoch(facts.samples_per_epoch);
-    ready->set_total_steps(facts.total_steps);
-    ready->set_run_dir(launch_.run_dir());
-    if (absl::Status status = agent_->Send(message); !status.ok()) return status;
-    absl::StatusOr<proto::RunNode> run = agent_->AwaitRun();
-    if (!run.ok()) return run.status();
-  }
-  facts_.chunk_elements =
-      job.chunk_elements() > 0 ? job.chunk_elements() : DefaultChunkElements(layout_.elements(), 1);
+  absl::Status status = AwaitTraining(launch_, layout_, facts, agent_.get());
+  if (!status.ok()) return status;
+  facts_ = FactsAlone(launch_.record().job(), layout_, facts);
+  rule_.samples_per_epoch = facts_.samples_per_epoch;
   map_ = std::make_unique<ChunkMap>(layout_.elements(), facts_.chunk_elements);
   for (uint32_t c = 0; c < map_->chunks(); ++c) {
     runs_.push_back(RunsOf(layout_, *map_, ChunkId(c)));

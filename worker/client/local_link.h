@@ -11,6 +11,13 @@
 
 namespace strata::client {
 
+// What the worker daemon has to do with a rank that is a whole job: hears what it trains, if there
+// is a daemon, and says when it may begin. Blocks. Errors: AgentLine's.
+absl::Status AwaitTraining(const proto::Launch& launch, const proto::Layout& layout,
+                           const JobFacts& facts, AgentLine* agent);
+// What such a rank settles by itself.
+RunFacts FactsAlone(const proto::Job& job, const proto::Layout& layout, const JobFacts& facts);
+
 // No exchange: the one rank keeps the optimizer's state and updates a chunk as soon as it is
 // published. The same kernels, rates and order of operations as in a shard, so the same bits as one
 // rank through a cluster.

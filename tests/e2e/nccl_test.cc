@@ -1,0 +1,190 @@
+// Ranks that all-reduce on their GPUs, as processes of a cluster, with the fake devices and NCCL.
+#include <signal.h>
+
+#include <filesystem>
+#include <fstream>
+#include <optional>
+#include <sstream>
+#include <string>
+#include <vector>
+
+#include "absl/strings/match.h"
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "tests/e2e/cluster.h"
+#include "tests/e2e/jobs.h"
+
+namespace strata::tests {
+namespace {
+
+using testing::HasSubstr;
+
+constexpr int kForEver = 10'000'000;
+
+std::string Plugin(const std::string& options) {
+  return absl::StrCat("kernels/cuda/libstrata_fake_device.so,devices=4,memory_mb=64", options);
+}
+
+// A job of tests/e2e/train_on_device.cc; its ranks leave their final weights in a folder of its
+// own.
+struct Training {
+  explicit Training(const std::string& name) : folder(absl::StrCat(TestDir(), "/", name)) {
+    std::filesystem::create_directories(folder);
+  }
+
+  proto::Job Job(const std::string& fields, int steps) const {
+    proto::Job job = JobOf(absl::StrCat(
+        "epochs: 1 chunk_elements: 512 optimizer { momentum_sgd { weight_decay: 1e-3 } } ",
+        fields));
+    job.set_name("train");
+    job.mutable_program()->set_path(std::filesystem::absolute("tests/e2e/train_on_device"));
+    job.mutable_program()->add_args(folder);
+    job.mutable_program()->add_args(absl::StrCat(steps));
+    return job;
+  }
+  std::string Weights(int rank) const {
+    std::ifstream in(absl::StrCat(folder, "/rank", rank, ".weights"), std::ios::binary);
+    std::stringstream text;
+    text << in.rdbuf();
+    EXPECT_EQ(text.str().size(), 1800 * sizeof(float));
+    return text.str();
+  }
+
+  const std::string folder;
+};
+
+// Ranks of this test's trainings, by what their command lines name.
+std::vector<int> RankProcesses() {
+  std::vector<int> pids;
+  for (const auto& entry : std::filesystem::directory_iterator("/proc")) {
+    int pid = 0;
+    if (!absl::SimpleAtoi(entry.path().filename().string(), &pid)) continue;
+    std::ifstream in(entry.path() / "cmdline");
+    std::stringstream text;
+    text << in.rdbuf();
+    if (absl::StrContains(text.str(), "train_on_device") &&
+        absl::StrContains(text.str(), TestDir())) {
+      pids.push_back(pid);
+    }
+  }
+  return pids;
+}
+
+Cluster::Options OneNode(const std::string& options = "") {
+  return {.slots = 4, .worker_args = {"--device-plugin", Plugin(options)}};
+}
+
+uint32_t GpuSlotsUsed(Cluster& cluster) {
+  return cluster.client().ListNodes().value().daemons(1).gpu_slots_used();
+}
+
+TEST(Nccl, RanksOfOneNodeEndWithTheWeightsThatServersMakeOfTheSameGradients) {
+  Cluster cluster(OneNode());
+  ASSERT_EQ(cluster.Start(), absl::OkStatus());
+  const Training on_servers("servers"), by_nccl("nccl");
+  cluster.RunToEnd(on_servers.Job("ranks: 2", 10));
+  cluster.RunToEnd(by_nccl.Job("ranks: 2 device: GPU exchange: NCCL", 10));
+  for (int rank : {0, 1}) EXPECT_TRUE(by_nccl.Weights(rank) == on_servers.Weights(0)) << rank;
+}
+
+TEST(Nccl, SoDoRanksOfTwoNodes) {
+  Cluster cluster(
+      {.nodes = 2, .slots = 2, .worker_args = {"--device-plugin", Plugin(""), "--gpus", "{i}"}});
+  ASSERT_EQ(cluster.Start(), absl::OkStatus());
+  const Training on_servers("servers"), by_nccl("nccl");
+  cluster.RunToEnd(on_servers.Job("ranks: 2 ranks_per_node: 1", 10));
+  const proto::JobStatus status =
+      cluster.RunToEnd(by_nccl.Job("ranks: 2 device: GPU exchange: NCCL", 10));
+  EXPECT_EQ(status.nodes_size(), 2);
+  for (int rank : {0, 1}) EXPECT_TRUE(by_nccl.Weights(rank) == on_servers.Weights(0)) << rank;
+}
+
+TEST(Nccl, OneRankAloneOnItsGpuHasTheBitsOfTheCpu) {
+  Cluster cluster(OneNode());
+  ASSERT_EQ(cluster.Start(), absl::OkStatus());
+  const Training on_cpu("cpu"), on_gpu("gpu");
+  cluster.RunToEnd(on_cpu.Job("exchange: NONE", 10));
+  cluster.RunToEnd(on_gpu.Job("exchange: NONE device: GPU", 10));
+  EXPECT_TRUE(on_gpu.Weights(0) == on_cpu.Weights(0));
+}
+
+class NcclFailure : public testing::Test {
+ protected:
+  void Start(const std::string& options) {
+    cluster_.emplace(OneNode(options));
+    ASSERT_EQ(cluster_->Start(), absl::OkStatus());
+  }
+  JobId Submit(const std::string& folder, int ranks = 3) {
+    const auto job = cluster_->Submit(
+        Training(folder).Job(absl::StrCat("device: GPU exchange: NCCL ranks: ", ranks), kForEver));
+    EXPECT_TRUE(job.ok()) << job.status();
+    return *job;
+  }
+  std::string ReasonOf(JobId job) {
+    const proto::JobStatus status = cluster_->WaitForEnd(job);
+    EXPECT_EQ(status.state(), proto::FAILED);
+    return status.reason();
+  }
+  // Nothing of the job is left, and the next one runs on its GPUs.
+  void ExpectTheNextJobRuns() {
+    EXPECT_TRUE(WaitUntil([] { return RankProcesses().empty(); }));
+    EXPECT_EQ(GpuSlotsUsed(*cluster_), 0u);
+    cluster_->RunToEnd(Training("next").Job("device: GPU exchange: NONE", 3));
+  }
+
+  std::optional<Cluster> cluster_;
+};
+
+TEST_F(NcclFailure, ARankThatIsKilledFailsTheJobByNameAndNobodyWaitsForIt) {
+  Start("");
+  const JobId job = Submit("killed");
+  ASSERT_EQ(cluster_->WaitForStep(job, 2).state(), proto::RUNNING);
+  kill(RankProcesses().front(), SIGKILL);
+  EXPECT_THAT(ReasonOf(job), HasSubstr("killed by signal 9"));
+  ExpectTheNextJobRuns();
+}
+
+TEST_F(NcclFailure, AnErrorOfTheLibraryFailsTheJobWithTheRankAndTheLibrarysWords) {
+  Start(",nccl_fails_rank=1,nccl_fails_at=40");
+  EXPECT_THAT(
+      ReasonOf(Submit("error")),
+      HasSubstr("rank 1 (node 0, w0): device 1: NCCL: a collective: remote process exited"));
+  ExpectTheNextJobRuns();
+}
+
+TEST_F(NcclFailure, AGradientThatIsNotFiniteIsItsRanks) {
+  Start("");
+  EXPECT_THAT(ReasonOf(Submit("spoils")),
+              HasSubstr("rank 1 (node 0, w0): the gradient of chunk 1 is not finite at step 3"));
+  ExpectTheNextJobRuns();
+}
+
+TEST_F(NcclFailure, ARankThatNeverComesHoldsTheJobUpUntilItIsCancelled) {
+  Start(",nccl_absent_rank=2");
+  const JobId job = Submit("absent");
+  EXPECT_EQ(
+      cluster_->WaitFor(job, [](const auto& status) { return status.reason().empty(); }).state(),
+      proto::RUNNING);
+  EXPECT_EQ(RunStrata({"cancel", absl::StrCat(job.value()), "--coordinator", cluster_->address()})
+                .status.code,
+            0);
+  ExpectTheNextJobRuns();
+}
+
+TEST_F(NcclFailure, TwoRanksOnOneGpuAreRefusedWithBothNames) {
+  Cluster cluster(
+      {.slots = 2,
+       .worker_args = {"--device-plugin", Plugin(""), "--gpus", "1", "--ranks-per-gpu", "2"}});
+  ASSERT_EQ(cluster.Start(), absl::OkStatus());
+  const auto job =
+      cluster.Submit(Training("shared").Job("device: GPU exchange: NCCL ranks: 2", kForEver));
+  ASSERT_TRUE(job.ok()) << job.status();
+  EXPECT_THAT(cluster.WaitForEnd(*job).reason(),
+              HasSubstr("exchange: NCCL needs a GPU for each rank, but ranks 0 and 1 both have GPU "
+                        "1 of w0"));
+}
+
+}  // namespace
+}  // namespace strata::tests

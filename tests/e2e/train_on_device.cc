@@ -1,0 +1,81 @@
+// A program of a user's whose ranks compute on the host and exchange wherever their job says: its
+// gradients depend on its weights, its rank and its step, and nothing else. Arguments: a folder for
+// the final weights; how many steps; the launch file.
+#include <chrono>
+#include <cmath>
+#include <cstdio>
+#include <cstdlib>
+#include <fstream>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
+#include "worker/client/client.h"
+
+namespace strata::tests {
+namespace {
+
+constexpr uint64_t kElements = 1500;
+
+// Of rank 1 in a job that is named so, in that step: a gradient that is not finite.
+constexpr int kSpoiledStep = 3;
+
+absl::Status Train(client::Client* client, int steps, bool spoils) {
+  std::vector<float> weights(kElements, 0.5f), gradients(kElements);
+  client::Tensor tensor{.name = "w", .shape = {kElements}};
+  tensor.weights = weights.data();
+  tensor.gradients = gradients.data();
+  if (auto index = client->Register(tensor); !index.ok()) return index.status();
+  client->AcceptDevice();
+  if (auto index = client->Register({.name = "idle", .shape = {300}}); !index.ok()) {
+    return index.status();
+  }
+  if (absl::Status status = client->Start({.samples_per_epoch = 100}); !status.ok()) return status;
+  for (int step = 0; step < steps; ++step) {
+    if (absl::Status status = client->BeginStep(3 + client->rank()); !status.ok()) return status;
+    if (absl::Status status = client->WaitAll(); !status.ok()) return status;
+    for (size_t i = 0; i < kElements; ++i) {
+      const auto angle = static_cast<float>(i + 11 * client->rank() + 101 * step);
+      gradients[i] = 0.3f * weights[i] + std::sin(0.37f * angle);
+    }
+    if (spoils && client->rank() == 1 && step == kSpoiledStep) gradients[700] = INFINITY;
+    if (absl::Status status = client->Publish(0); !status.ok()) return status;
+    if (absl::Status status = client->FinishStep(); !status.ok()) return status;
+    client::Report report;
+    report.first_step = step;
+    report.end_step = step + 1;
+    report.samples = 3 + client->rank();
+    report.wall_s = 1e-3;
+    if (absl::Status status = client->Send(report); !status.ok()) return status;
+  }
+  return client->Finish();
+}
+
+absl::Status Run(const std::string& folder, int steps, const std::string& launch) {
+  auto connected = client::Client::Connect(launch);
+  if (!connected.ok()) return connected.status();
+  client::Client* const client = connected->get();
+  absl::Status status = Train(client, steps, folder.find("spoils") != std::string::npos);
+  if (!status.ok()) {
+    client->Fail(std::string(status.message()));
+    return status;
+  }
+  const auto weights = client->ReadWeights();
+  if (!weights.ok()) return weights.status();
+  std::ofstream out(absl::StrCat(folder, "/rank", client->rank(), ".weights"), std::ios::binary);
+  out.write(reinterpret_cast<const char*>(weights->data()),
+            static_cast<std::streamsize>(weights->size() * sizeof(float)));
+  return out.good() ? absl::OkStatus() : absl::UnavailableError("the weights cannot be written");
+}
+
+}  // namespace
+}  // namespace strata::tests
+
+int main(int argc, char** argv) {
+  if (argc != 4) return 2;
+  const absl::Status status = strata::tests::Run(argv[1], std::atoi(argv[2]), argv[3]);
+  if (!status.ok()) std::fprintf(stderr, "%s\n", std::string(status.message()).c_str());
+  return status.ok() ? 0 : 1;
+}
