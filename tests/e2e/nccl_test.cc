@@ -101,6 +101,34 @@ TEST(Nccl, SoDoRanksOfTwoNodes) {
   for (int rank : {0, 1}) EXPECT_TRUE(by_nccl.Weights(rank) == on_servers.Weights(0)) << rank;
 }
 
+// A program whose tensor lies on the device, and which never waits for the exchange on the host.
+proto::Job InAStream(const std::string& name, const std::string& fields) {
+  proto::Job job = JobOf(absl::StrCat("chunk_elements: 1024 ", fields));
+  job.set_name(name);
+  job.mutable_program()->set_path(std::filesystem::absolute("tests/e2e/device_rank"));
+  for (const char* arg : {"stream", "20", "0"}) job.mutable_program()->add_args(arg);
+  return job;
+}
+
+// What rank 0 of it has printed.
+std::string PrintedBy(const proto::JobStatus& status) {
+  std::ifstream in(status.run_dir() + "/logs/rank0.log");
+  std::stringstream text;
+  text << in.rdbuf();
+  EXPECT_THAT(text.str(), testing::StartsWith("weights "));
+  return text.str();
+}
+
+TEST(Nccl, ProgramsThatComputeInAStreamHaveTheBitsOfTheCpu) {
+  Cluster cluster(OneNode());
+  ASSERT_EQ(cluster.Start(), absl::OkStatus());
+  const auto weights = [&](const std::string& name, const std::string& fields) {
+    return PrintedBy(cluster.RunToEnd(InAStream(name, fields)));
+  };
+  EXPECT_EQ(weights("nccl", "ranks: 2 device: GPU exchange: NCCL"), weights("servers", "ranks: 2"));
+  EXPECT_EQ(weights("gpu", "exchange: NONE device: GPU"), weights("cpu", "exchange: NONE"));
+}
+
 TEST(Nccl, OneRankAloneOnItsGpuHasTheBitsOfTheCpu) {
   Cluster cluster(OneNode());
   ASSERT_EQ(cluster.Start(), absl::OkStatus());

@@ -85,5 +85,25 @@ for mode in sync lazy async; do
     failed=$((failed + 1))
   fi
 done
+
+# A job of one rank, which applies the optimizer on the GPU: by itself, and as the only one by NCCL.
+[ "$has_device" = no ] || expected=$(weights_of one-cpu device=CPU ranks=1)
+for exchange in NONE NCCL; do
+  echo "== a job of one rank: exchange $exchange"
+  if [ "$has_device" = no ]; then
+    skipped=$((skipped + 1))
+    continue
+  fi
+  found=$(weights_of "one-$exchange" device=GPU ranks=1 "exchange=$exchange")
+  if [ -n "$found" ] && [ "$found" = "$expected" ]; then
+    passed=$((passed + 1))
+  elif grep -qaE 'libnccl\.so\.2: |header nccl\.h was missing' "$log"; then
+    echo "there is no NCCL here"
+    skipped=$((skipped + 1))
+  else
+    echo "$exchange: ${found:-no weights}; without a GPU: ${expected:-none}"
+    failed=$((failed + 1))
+  fi
+done
 echo "$passed passed, $failed failed, $skipped skipped"
 [ "$failed" -eq 0 ]
