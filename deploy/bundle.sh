@@ -24,7 +24,8 @@ done
 
 # Below the folder of what Bazel built. Plugins are packed where they were built.
 programs=(cli/strata bench/kernels/strata-kernels kernels/device/device_conformance
-  kernels/device/device_benchmark tests/e2e/device_rank)
+  kernels/device/device_benchmark tests/e2e/device_rank
+  worker/aggregator/device_arenas_benchmark)
 plugins=(kernels/cuda/libstrata_cuda.so worker/mpi/libstrata_mpi.so)
 
 if [ -z "$built" ]; then

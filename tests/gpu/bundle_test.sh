@@ -23,7 +23,8 @@ tar -C "$work/elsewhere" -xJf "$work/bundle.tar.xz"
 cd "$work/elsewhere/strata" || exit 1
 
 # Nothing of the system's but glibc.
-for program in bin/strata bin/device_conformance bin/device_benchmark bin/device_rank; do
+for program in bin/strata bin/device_conformance bin/device_benchmark bin/device_rank \
+  bin/device_arenas_benchmark; do
   env -i /usr/bin/ldd "$program" | awk '$2 == "=>" && $3 !~ /lib\/strata/ { print $1 }' |
     grep -vE '^(linux-vdso|libc|libm|libdl|libpthread|librt|libresolv)\.so' >"$work/others"
   check "$program finds its libraries in the bundle" [ ! -s "$work/others" ]
@@ -46,7 +47,7 @@ tail -n 1 "$work/gpu"
 last() { tail -n 1 "$work/$1"; }
 check "and are counted" grep -qE '^[1-9][0-9]* passed, 0 failed, 0 skipped$' <(last gpu)
 run_gpu "$fake,devices=0" >"$work/none" 2>&1
-check "without a device they are skipped" [ "$(last none)" = "0 passed, 0 failed, 7 skipped" ]
+check "without a device they are skipped" [ "$(last none)" = "0 passed, 0 failed, 8 skipped" ]
 run_gpu "$fake,fails_at=5" >"$work/fails" 2>&1
 check "where one fails, that is told" [ $? -ne 0 ]
 check "and counted" grep -qE ', [1-9][0-9]* failed, ' <(last fails)

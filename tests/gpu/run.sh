@@ -48,13 +48,15 @@ for test in device_conformance; do
   if [ "$status" -ne 0 ] && [ "$now_failed" -eq 0 ]; then now_failed=1; fi
   passed=$((passed + now_passed)) failed=$((failed + now_failed)) skipped=$((skipped + now_skipped))
 done
-echo "== device_benchmark"
-"$bin/device_benchmark" "$plugin" --mib "$mib"
-case $? in
-  0) passed=$((passed + 1)) ;;
-  77) skipped=$((skipped + 1)) ;;
-  *) failed=$((failed + 1)) ;;
-esac
+for benchmark in device_benchmark device_arenas_benchmark; do
+  echo "== $benchmark"
+  "$bin/$benchmark" "$plugin" --mib "$mib"
+  case $? in
+    0) passed=$((passed + 1)) ;;
+    77) skipped=$((skipped + 1)) ;;
+    *) failed=$((failed + 1)) ;;
+  esac
+done
 
 # A job of 2 ranks, which share the GPU, their aggregator and a server. Says what weights it ends
 # with.

@@ -135,13 +135,18 @@ void DeviceArenas::Keep(absl::Status status) {
   if (status_.ok()) status_ = std::move(status);
 }
 
-absl::Status DeviceArenas::Mark(const Place& place, device::Stream* stream, Queued* queued) {
-  absl::StatusOr<std::unique_ptr<device::Event>> event = place.device->NewEvent();
-  if (!event.ok()) return event.status();
-  queued->events.push_back(*std::move(event));
-  if (absl::Status status = stream->Record(queued->events.back().get()); !status.ok()) {
-    return status;
+absl::Status DeviceArenas::Mark(Place* place, device::Stream* stream, Queued* queued) {
+  std::unique_ptr<device::Event> event;
+  if (!place->free_events.empty()) {
+    event = std::move(place->free_events.back());
+    place->free_events.pop_back();
+  } else {
+    absl::StatusOr<std::unique_ptr<device::Event>> created = place->device->NewEvent();
+    if (!created.ok()) return created.status();
+    event = *std::move(created);
   }
+  if (absl::Status status = stream->Record(event.get()); !status.ok()) return status;
+  queued->marks.push_back({place, std::move(event)});
   return stream->Call(wake_);
 }
 
@@ -162,7 +167,7 @@ absl::Status DeviceArenas::QueueSum(ChunkId chunk, uint64_t clock) {
   absl::Status status = first.down->Copy(buffer.get(), sum, count * sizeof(float));
   if (!status.ok()) return status;
   Queued queued = {.what = Queued::What::kSum, .chunk = chunk, .clock = clock, .kept = {buffer}};
-  status = Mark(first, first.down.get(), &queued);
+  status = Mark(&first, first.down.get(), &queued);
   sums_[chunk.value()].bytes = AsBytes(buffer, count);
   queued_.push_back(std::move(queued));
   return status;
@@ -180,8 +185,8 @@ bool DeviceArenas::BeginSum(ChunkId chunk, uint64_t clock) {
 }
 
 absl::StatusOr<bool> DeviceArenas::IsDone(const Queued& queued) const {
-  for (const std::unique_ptr<device::Event>& event : queued.events) {
-    const absl::StatusOr<bool> done = event->Done();
+  for (const Queued::Mark& mark : queued.marks) {
+    const absl::StatusOr<bool> done = mark.event->Done();
     if (!done.ok() || !*done) return done;
   }
   return true;
@@ -208,6 +213,9 @@ absl::Status DeviceArenas::Poll(std::vector<ChunkId>* summed) {
       memory_->consumed(queued->chunk.value())
           .store(core_->OnSummed(queued->chunk, complete_), std::memory_order_release);
       summed->push_back(queued->chunk);
+    }
+    for (Queued::Mark& mark : queued->marks) {
+      mark.place->free_events.push_back(std::move(mark.event));
     }
     queued = queued_.erase(queued);
   }
@@ -256,7 +264,7 @@ void DeviceArenas::AddToWeights(ChunkId chunk, uint32_t first_element,
 void DeviceArenas::QueueWeights(Queued queued) {
   if (!status_.ok()) return;
   queued.kept = std::exchange(uploading_, {});
-  for (Place& place : places_) Keep(Mark(place, place.up.get(), &queued));
+  for (Place& place : places_) Keep(Mark(&place, place.up.get(), &queued));
   queued_.push_back(std::move(queued));
 }
 

@@ -85,14 +85,19 @@ class DeviceArenas final : public Arenas {
     device::Memory weights;
     device::Memory payload;  // encoded weights on their way, before they are decoded
     device::Memory verdict;  // of sums; nobody reads it, for shards look again
+    std::vector<std::unique_ptr<device::Event>> free_events;
   };
   // Something that a device does, to be heard of in Poll.
   struct Queued {
     enum class What { kSum, kLanded, kFinal } what;
     ChunkId chunk{0};
     uint64_t clock = 0;
-    std::vector<std::unique_ptr<device::Event>> events;  // all of them done: it is
-    std::vector<std::shared_ptr<const void>> kept;       // memory that it reads or writes
+    struct Mark {
+      Place* place;
+      std::unique_ptr<device::Event> event;
+    };
+    std::vector<Mark> marks;                        // all of them reached: it is done
+    std::vector<std::shared_ptr<const void>> kept;  // memory that it reads or writes
   };
   struct Summed {
     Bytes bytes;
@@ -119,7 +124,7 @@ class DeviceArenas final : public Arenas {
   // Marks the end of what all devices have to do with weights now.
   void QueueWeights(Queued queued);
   // Marks the end of what `stream` has to do now, and wakes Poll's caller then.
-  absl::Status Mark(const Place& place, device::Stream* stream, Queued* queued);
+  absl::Status Mark(Place* place, device::Stream* stream, Queued* queued);
   void Keep(absl::Status status);
   absl::StatusOr<bool> IsDone(const Queued& queued) const;
 
