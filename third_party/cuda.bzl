@@ -17,7 +17,8 @@ def _cuda_objects_impl(context):
     objects = []
     for source in context.files.srcs:
         # Position-independent, which is what Bazel takes the name for.
-        object = context.actions.declare_file(source.basename.replace(".", "_") + ".pic.o")
+        name = source.short_path.replace(".", "_").replace("/", "_")
+        object = context.actions.declare_file(name + ".pic.o")
         arguments = context.actions.args()
         arguments.add_all(["-std=c++20", "-O3", "-I.", "-I" + context.genfiles_dir.path])
 

@@ -20,6 +20,11 @@ def _optional_libraries_impl(context):
     lines.append("NEEDS_CUDA = {}".format([] if found else ["@platforms//:incompatible"]))
     lines.append("HAS_CUDA = {}".format(bool(found)))
     lines.append("CUDA_ROOT = \"{}\"".format(found[0] if found else "/usr/local/cuda"))
+
+    # cuDNN's headers, which the plugin for CUDA is compiled with; the library is found at run time.
+    headers = [root + "/include/cudnn.h" for root in found[:1] + ["/usr"]]
+    has_cudnn = bool(found) and any([context.path(header).exists for header in headers])
+    lines.append("HAS_CUDNN = {}".format(has_cudnn))
     context.file("BUILD", "")
     context.file("defs.bzl", "\n".join(lines) + "\n")
 

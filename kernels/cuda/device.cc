@@ -10,6 +10,7 @@
 #include "absl/strings/str_format.h"
 #include "kernels/cuda/check.h"
 #include "kernels/cuda/communicator.h"
+#include "kernels/cuda/cudnn/layers.h"
 #include "kernels/cuda/stream.h"
 
 namespace strata::cuda {
@@ -32,6 +33,11 @@ class CudaDevice final : public device::Device {
 
   const device::DeviceInfo& info() const override { return info_; }
   const device::DeviceKernels& kernels() const override { return Kernels(); }
+  absl::StatusOr<std::shared_ptr<device::Layers>> OpenLayers(
+      const device::LayersOptions& options) override {
+    if (absl::Status status = Select(); !status.ok()) return status;
+    return cuda::OpenLayers(*this, options);
+  }
 
   absl::StatusOr<size_t> FreeBytes() const override {
     size_t free = 0, total = 0;

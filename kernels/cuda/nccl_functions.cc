@@ -4,8 +4,6 @@
 
 #include <dlfcn.h>
 
-#include <type_traits>
-
 #include "absl/strings/str_cat.h"
 #include "kernels/cuda/find_library.h"
 #include "kernels/cuda/plugin_options.h"
@@ -39,7 +37,7 @@ absl::StatusOr<NcclFunctions> Load() {
   find("ncclGetLastError", &functions.GetLastError);
   if (missing == nullptr) return functions;
   return absl::FailedPreconditionError(
-      absl::StrCat(library->path, ": has no ", missing, ": this needs NCCL 2.14 or later"));
+      absl::StrCat(library->path, ": has no ", missing, ": this needs NCCL 2.18 or later"));
 }
 
 }  // namespace

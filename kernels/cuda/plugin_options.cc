@@ -20,11 +20,14 @@ absl::Status TakeOptions(const std::string& options) {
   for (const auto option : absl::StrSplit(options, ',', absl::SkipEmpty())) {
     const std::pair<std::string, std::string> pair =
         absl::StrSplit(option, absl::MaxSplits('=', 1));
-    if (pair.first != "nccl" || pair.second.empty()) {
+    if (pair.first == "nccl" && !pair.second.empty()) {
+      taken.nccl_dir = pair.second;
+    } else if (pair.first == "cudnn" && !pair.second.empty()) {
+      taken.cudnn_dir = pair.second;
+    } else {
       return absl::InvalidArgumentError(
-          absl::StrCat(option, ": is no option of CUDA devices, which have nccl=DIR"));
+          absl::StrCat(option, ": is no option of CUDA devices, which have nccl=DIR, cudnn=DIR"));
     }
-    taken.nccl_dir = pair.second;
   }
   Mutable() = std::move(taken);
   return absl::OkStatus();

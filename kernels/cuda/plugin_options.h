@@ -9,7 +9,8 @@ namespace strata::cuda {
 
 // Where the plugin finds what it loads when it is asked for; empty: see FindLibrary.
 struct PluginOptions {
-  std::string nccl_dir;  // nccl=DIR
+  std::string nccl_dir;   // nccl=DIR
+  std::string cudnn_dir;  // cudnn=DIR, also cuBLAS
 };
 
 // What stands behind the plugin's path. Errors: InvalidArgument naming the option.

@@ -19,6 +19,8 @@
 namespace strata::device {
 
 struct DeviceKernels;
+class Layers;
+struct LayersOptions;
 
 // What is known of a device before it is used.
 struct DeviceInfo {
@@ -114,6 +116,10 @@ class Device {
   virtual absl::StatusOr<std::unique_ptr<Event>> NewEvent() = 0;
 
   virtual const DeviceKernels& kernels() const = 0;
+  // What networks compute with (layers.h); the device outlives it. Errors, besides: Unimplemented
+  // (the plugin was built without), NotFound and FailedPrecondition (a library is missing or of
+  // another version; says which, and where it was looked for).
+  virtual absl::StatusOr<std::shared_ptr<Layers>> OpenLayers(const LayersOptions& options) = 0;
 
   // For ranks that are to add up what is on their devices: one of them makes the id, from which on
   // its process must stay until all have come. Errors, also of NewCommunicator: NotFound (the

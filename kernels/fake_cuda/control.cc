@@ -19,6 +19,7 @@ Settings& Mutable() {
 void Configure(const Settings& settings) {
   Mutable() = settings;
   ForgetFailures();
+  ForgetExecutions();
 }
 const Settings& CurrentSettings() { return Mutable(); }
 
@@ -41,6 +42,8 @@ absl::Status ConfigureFrom(const std::string& options) {
       settings.fails_at = value;
     } else if (pair.first == "error") {
       settings.error = static_cast<int>(value);
+    } else if (pair.first == "cudnn_fails_at") {
+      settings.cudnn_fails_at = value;
     } else if (pair.first == "delay_us") {
       settings.delay_us = value;
     } else if (pair.first == "opens_own") {

@@ -24,6 +24,7 @@ struct Settings {
   // (0: none does); that one never comes.
   uint32_t nccl_fails_rank = 0, nccl_fails_at = 0;
   uint32_t nccl_absent_rank = UINT32_MAX;
+  uint32_t cudnn_fails_at = 0;  // as fails_at, of cuDNN's executions, which say so at once
 
   bool operator==(const Settings&) const = default;
 };
@@ -33,8 +34,8 @@ void Configure(const Settings& settings);
 const Settings& CurrentSettings();
 
 // From "devices=2,memory_mb=64,driver=0,fails_at=3,error=700,delay_us=50,opens_own=1,
-// nccl_fails_at=9,nccl_fails_rank=1,nccl_absent_rank=2". Where that changes nothing, nothing is
-// forgotten. Errors: InvalidArgument.
+// nccl_fails_at=9,nccl_fails_rank=1,nccl_absent_rank=2,cudnn_fails_at=7". Where that changes
+// nothing, nothing is forgotten. Errors: InvalidArgument.
 absl::Status ConfigureFrom(const std::string& options);
 
 // Bytes of devices that this process has allocated and not freed; memory of others that is open.

@@ -15,20 +15,12 @@ namespace {
 
 std::atomic<int> sticky = cudaSuccess;
 std::atomic<uint32_t> launches = 0;
+std::atomic<uint64_t> clock_us = 0;
 thread_local cudaError_t last_error = cudaSuccess;
 
 void Delay() {
   const uint32_t us = CurrentSettings().delay_us;
   if (us > 0) absl::SleepFor(absl::Microseconds(us));
-}
-
-// Where this process has what a device sees at `address`; host memory stays.
-std::optional<std::byte*> Reach(const void* address, size_t bytes) {
-  auto* at = static_cast<std::byte*>(const_cast<void*>(address));
-  const DeviceMemory& memory = DeviceMemory::Get();
-  if (!memory.IsDevices(reinterpret_cast<uint64_t>(at))) return at;
-  std::byte* real = memory.Real(at, bytes);
-  return real == nullptr ? std::nullopt : std::optional(real);
 }
 
 // Device addresses among the words become real ones. False: one is not allocated.
@@ -54,6 +46,16 @@ void RunLaunch(const cudaLaunchConfig_t& config, Arguments arguments) {
 }
 
 }  // namespace
+
+std::optional<std::byte*> Reach(const void* address, size_t bytes) {
+  auto* at = static_cast<std::byte*>(const_cast<void*>(address));
+  const DeviceMemory& memory = DeviceMemory::Get();
+  if (!memory.IsDevices(reinterpret_cast<uint64_t>(at))) return at;
+  std::byte* real = memory.Real(at, bytes);
+  return real == nullptr ? std::nullopt : std::optional(real);
+}
+
+void AddTime(uint64_t us) { clock_us += us; }
 
 cudaError_t Sticky() { return static_cast<cudaError_t>(sticky.load()); }
 void Fail(cudaError_t error) {
@@ -214,6 +216,7 @@ cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
   stream->Add([counts, mine] {
     const absl::MutexLock lock(&counts->mutex);
     counts->done = std::max(counts->done, mine);
+    counts->clock = fake_cuda::clock_us;
   });
   return Return(cudaSuccess);
 }
@@ -233,5 +236,14 @@ cudaError_t cudaEventSynchronize(cudaEvent_t event) {
     };
     counts.mutex.Await(absl::Condition(&done));
   }
+  return Return(cudaSuccess);
+}
+
+cudaError_t cudaEventElapsedTime(float* ms, cudaEvent_t begin, cudaEvent_t end) {
+  const auto time_of = [](FakeEvent::Counts& counts) {
+    const absl::MutexLock lock(&counts.mutex);
+    return counts.clock;
+  };
+  *ms = static_cast<float>(time_of(*end->counts) - time_of(*begin->counts)) / 1000;
   return Return(cudaSuccess);
 }

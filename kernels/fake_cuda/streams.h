@@ -7,6 +7,7 @@
 #include <deque>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <thread>
 
 #include "absl/base/thread_annotations.h"
@@ -19,8 +20,17 @@ namespace fake_cuda {
 cudaError_t Sticky();
 void Fail(cudaError_t error);
 void ForgetFailures();
+void ForgetExecutions();  // of cuDNN
 // What is not sticky: for the thread that asks, until it asks.
 cudaError_t Return(cudaError_t error);
+
+// What time is for events: it passes only by what is added here, in microseconds, so that the
+// faster of two engines is always the same one.
+void AddTime(uint64_t us);
+
+// Where this process has what a device sees at `address`; host memory stays. None: not all of it is
+// allocated.
+std::optional<std::byte*> Reach(const void* address, size_t bytes);
 
 }  // namespace fake_cuda
 
@@ -30,6 +40,7 @@ struct FakeEvent {
     absl::Mutex mutex;
     uint64_t recorded ABSL_GUARDED_BY(mutex) = 0;
     uint64_t done ABSL_GUARDED_BY(mutex) = 0;
+    uint64_t clock ABSL_GUARDED_BY(mutex) = 0;  // when the last of them was done
   };
   std::shared_ptr<Counts> counts = std::make_shared<Counts>();
 };

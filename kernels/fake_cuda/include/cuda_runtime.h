@@ -32,7 +32,8 @@ using cudaEvent_t = FakeEvent*;
 using cudaHostFn_t = void (*)(void*);
 
 enum cudaMemcpyKind { cudaMemcpyDefault = 4 };
-enum { cudaStreamNonBlocking = 1, cudaEventDisableTiming = 2, cudaEventBlockingSync = 1 };
+enum { cudaStreamNonBlocking = 1 };
+enum { cudaEventDefault = 0, cudaEventBlockingSync = 1, cudaEventDisableTiming = 2 };
 enum { cudaIpcMemLazyEnablePeerAccess = 1, cudaHostAllocDefault = 0, cudaHostRegisterDefault = 0 };
 enum cudaDeviceAttr { cudaDevAttrMultiProcessorCount = 16 };
 
@@ -92,6 +93,7 @@ cudaError_t cudaEventDestroy(cudaEvent_t event);
 cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream);
 cudaError_t cudaEventQuery(cudaEvent_t event);
 cudaError_t cudaEventSynchronize(cudaEvent_t event);
+cudaError_t cudaEventElapsedTime(float* ms, cudaEvent_t begin, cudaEvent_t end);
 
 namespace fake_cuda {
 // Queues the grid. Device addresses among the arguments' words become those at which this process

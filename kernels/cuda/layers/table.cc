@@ -1,0 +1,30 @@
+#include "kernels/cuda/layers/layers.h"
+
+namespace strata::cuda {
+
+const device::LayerKernels& TheLayerKernels() {
+  static const device::LayerKernels kKernels = {
+      .transpose = Transpose,
+      .add_bias = AddBias,
+      .sum_rows = SumRows,
+      .relu = Relu,
+      .relu_backward = ReluBackward,
+      .add = Add,
+      .dropout = Dropout,
+      .copy_channels = CopyChannels,
+      .add_shortcut = AddShortcut,
+      .shortcut_backward = ShortcutBackward,
+      .batch_norm = BatchNorm,
+      .batch_norm_inference = BatchNormInference,
+      .batch_norm_backward = BatchNormBackward,
+      .max_pool = MaxPool,
+      .max_pool_backward = MaxPoolBackward,
+      .average_pool = AveragePool,
+      .average_pool_backward = AveragePoolBackward,
+      .softmax_loss = SoftmaxLoss,
+      .scale = Scale,
+  };
+  return kKernels;
+}
+
+}  // namespace strata::cuda

@@ -1,0 +1,179 @@
+#ifndef STRATA_KERNELS_CUDA_LAYERS_VALUES_CUH_
+#define STRATA_KERNELS_CUDA_LAYERS_VALUES_CUH_
+
+#include <cuda_runtime.h>
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+
+#include "absl/status/status.h"
+#include "kernels/cuda/elementwise.cuh"
+#include "kernels/cuda/stream.h"
+#include "kernels/device/layer_kernels.h"
+
+// What the kernels of layers share: elements, packs of them, and ways over rows of channels.
+namespace strata::cuda {
+
+// The upper half of a float.
+struct BFloat16 {
+  uint16_t bits;
+};
+
+__device__ __forceinline__ float ToFloat(float value) { return value; }
+__device__ __forceinline__ float ToFloat(BFloat16 value) {
+  return __uint_as_float(static_cast<unsigned>(value.bits) << 16);
+}
+
+// Rounds to nearest even.
+__device__ __forceinline__ void Set(float& out, float value) { out = value; }
+__device__ __forceinline__ void Set(BFloat16& out, float value) {
+  const unsigned bits = __float_as_uint(value);
+  const bool is_nan = (bits & 0x7fffffff) > 0x7f800000;
+  out.bits =
+      static_cast<uint16_t>((is_nan ? bits | 0x400000 : bits + 0x7fff + (bits >> 16 & 1)) >> 16);
+}
+
+// V elements that are read and written as one.
+template <typename T, unsigned V>
+struct alignas(sizeof(T) * V) Pack {
+  T at[V];
+};
+template <typename T>
+inline constexpr unsigned kPack = 16 / sizeof(T);
+
+template <unsigned V, typename T>
+__device__ __forceinline__ Pack<T, V> Load(const T* from) {
+  return *reinterpret_cast<const Pack<T, V>*>(from);
+}
+template <unsigned V, typename T>
+__device__ __forceinline__ void Store(T* to, const Pack<T, V>& values) {
+  *reinterpret_cast<Pack<T, V>*>(to) = values;
+}
+
+// Calls call(T(), constant V) for elements of this kind, in packs where `packs` says so.
+template <unsigned V>
+struct Width {
+  static constexpr unsigned kWidth = V;
+};
+template <typename Call>
+absl::Status ForElement(device::Element element, bool packs, Call call) {
+  if (element == device::Element::kBFloat16) {
+    return packs ? call(BFloat16(), Width<kPack<BFloat16>>()) : call(BFloat16(), Width<1>());
+  }
+  return packs ? call(float(), Width<kPack<float>>()) : call(float(), Width<1>());
+}
+
+inline bool DividesIntoPacks(device::Element element, size_t count) {
+  return count % (16 / device::BytesOf(element)) == 0;
+}
+
+// A grid over rows of channels: each thread keeps to V channels, `lanes` threads beside each other
+// to V * lanes, and goes from row to row.
+struct RowGrid {
+  dim3 blocks;
+  unsigned lanes = 1;
+};
+
+inline RowGrid RowGridFor(const CudaStream& stream, size_t rows, uint32_t channels, unsigned v) {
+  constexpr size_t kRowsOfThread = 4;  // fewer are not worth a thread
+  RowGrid grid;
+  const unsigned groups = channels / v;
+  while (grid.lanes < groups && grid.lanes < kLanes) grid.lanes *= 2;
+  grid.blocks.x = (groups + grid.lanes - 1) / grid.lanes;
+  const size_t rows_of_block = kRowsOfThread * (kThreads / grid.lanes);
+  const size_t wanted = (rows + rows_of_block - 1) / rows_of_block;
+  const size_t most =
+      static_cast<size_t>(stream.multiprocessors()) * kBlocksPerMultiprocessor / grid.blocks.x;
+  grid.blocks.y = static_cast<unsigned>(
+      std::min<size_t>(std::max<size_t>(std::min(wanted, most), 1), device::kRowBlocksMax));
+  return grid;
+}
+
+// The thread's first channel.
+template <unsigned V>
+__device__ __forceinline__ unsigned ChannelOf(unsigned lanes) {
+  return (blockIdx.x * lanes + threadIdx.x % lanes) * V;
+}
+
+// Calls each(index of the element) for the thread's rows.
+template <unsigned V, typename Each>
+__device__ __forceinline__ void ForEachRow(size_t rows, unsigned channels, unsigned lanes,
+                                           Each each) {
+  const unsigned channel = ChannelOf<V>(lanes);
+  if (channel >= channels) return;
+  const unsigned rows_of_block = kThreads / lanes;
+  const size_t step = static_cast<size_t>(gridDim.y) * rows_of_block;
+  size_t row = static_cast<size_t>(blockIdx.y) * rows_of_block + threadIdx.x / lanes;
+  for (; row < rows; row += step) each(row * channels + channel);
+}
+
+// Adds up the block's sums: partial[(blockIdx.y * K + k) * channels + channel]. All threads call.
+template <unsigned K, unsigned V>
+__device__ __forceinline__ void SumBlock(const float (&sums)[K][V], unsigned channels,
+                                         unsigned lanes, float* partial) {
+  __shared__ float shared[K * V * kThreads];
+  const unsigned t = threadIdx.x;
+#pragma unroll
+  for (unsigned i = 0; i < K * V; ++i) shared[i * kThreads + t] = sums[i / V][i % V];
+  for (unsigned half = kThreads / 2; half >= lanes; half /= 2) {
+    __syncthreads();
+    if (t < half) {
+#pragma unroll
+      for (unsigned i = 0; i < K * V; ++i) {
+        shared[i * kThreads + t] += shared[i * kThreads + t + half];
+      }
+    }
+  }
+  const unsigned channel = ChannelOf<V>(lanes);
+  if (t >= lanes || channel >= channels) return;
+#pragma unroll
+  for (unsigned i = 0; i < K * V; ++i) {
+    partial[(static_cast<size_t>(blockIdx.y) * K + i / V) * channels + channel + i % V] =
+        shared[i * kThreads + t];
+  }
+}
+
+inline constexpr unsigned kSumParts = kThreads / kLanes;
+
+// What SumBlock left, of `blocks` blocks: one warp takes 32 channels' every kSumParts-th block.
+// True for the threads that have their channel's totals, which is ChannelOfTotals. All call.
+__device__ __forceinline__ unsigned ChannelOfTotals() {
+  return blockIdx.x * kLanes + threadIdx.x % kLanes;
+}
+template <unsigned K>
+__device__ __forceinline__ bool Totals(const float* partial, unsigned blocks, unsigned channels,
+                                       double (&totals)[K]) {
+  __shared__ double shared[K][kSumParts][kLanes];
+  const unsigned lane = threadIdx.x % kLanes, part = threadIdx.x / kLanes;
+  const unsigned channel = ChannelOfTotals();
+#pragma unroll
+  for (unsigned k = 0; k < K; ++k) {
+    double sum = 0;
+    if (channel < channels) {
+#pragma unroll 4
+      for (unsigned b = part; b < blocks; b += kSumParts) {
+        sum += partial[(static_cast<size_t>(b) * K + k) * channels + channel];
+      }
+    }
+    shared[k][part][lane] = sum;
+  }
+  __syncthreads();
+  if (part != 0 || channel >= channels) return false;
+#pragma unroll
+  for (unsigned k = 0; k < K; ++k) {
+    totals[k] = 0;
+    for (unsigned p = 0; p < kSumParts; ++p) totals[k] += shared[k][p][lane];
+  }
+  return true;
+}
+
+inline dim3 BlocksOfTotals(uint32_t channels) {
+  dim3 blocks;
+  blocks.x = (channels + kLanes - 1) / kLanes;
+  return blocks;
+}
+
+}  // namespace strata::cuda
+
+#endif  // STRATA_KERNELS_CUDA_LAYERS_VALUES_CUH_

@@ -1,0 +1,174 @@
+#include "kernels/fake_cuda/cudnn_node.h"
+
+#include <algorithm>
+#include <bit>
+
+namespace fake_cuda {
+namespace {
+
+thread_local const char* last_refusal = "";
+
+int64_t BytesOf(int64_t type) { return type == CUDNN_DATA_BFLOAT16 ? 2 : 4; }
+
+cudnnStatus_t CheckTensor(const Node& node) {
+  const auto type = node.Number(CUDNN_ATTR_TENSOR_DATA_TYPE);
+  const auto dimensions = node.Numbers(CUDNN_ATTR_TENSOR_DIMENSIONS);
+  const auto strides = node.Numbers(CUDNN_ATTR_TENSOR_STRIDES);
+  if (type != CUDNN_DATA_FLOAT && type != CUDNN_DATA_BFLOAT16) {
+    return Refuse(CUDNN_STATUS_NOT_SUPPORTED, "a tensor's data type");
+  }
+  if (dimensions.size() != 4 || strides.size() != 4 ||
+      *std::min_element(dimensions.begin(), dimensions.end()) < 1 ||
+      node.Number(CUDNN_ATTR_TENSOR_UNIQUE_ID) < 0 ||
+      node.Number(CUDNN_ATTR_TENSOR_BYTE_ALIGNMENT) < BytesOf(type)) {
+    return Refuse(CUDNN_STATUS_BAD_PARAM, "a tensor's attributes");
+  }
+  const int64_t c = dimensions[1], h = dimensions[2], w = dimensions[3];
+  if (strides != std::vector<int64_t>{h * w * c, 1, w * c, c}) {
+    return Refuse(CUDNN_STATUS_NOT_SUPPORTED_LAYOUT, "a tensor's channels do not come last");
+  }
+  return CUDNN_STATUS_SUCCESS;
+}
+
+cudnnStatus_t CheckConvolution(const Node& node) {
+  const auto ones = std::vector<int64_t>{1, 1};
+  const auto padding = node.Numbers(CUDNN_ATTR_CONVOLUTION_PRE_PADDINGS);
+  const bool good = node.Number(CUDNN_ATTR_CONVOLUTION_COMP_TYPE) == CUDNN_DATA_FLOAT &&
+                    node.Number(CUDNN_ATTR_CONVOLUTION_CONV_MODE) == CUDNN_CROSS_CORRELATION &&
+                    node.Number(CUDNN_ATTR_CONVOLUTION_SPATIAL_DIMS) == 2 &&
+                    node.Numbers(CUDNN_ATTR_CONVOLUTION_DILATIONS) == ones &&
+                    node.Numbers(CUDNN_ATTR_CONVOLUTION_FILTER_STRIDES).size() == 2 &&
+                    padding.size() == 2 &&
+                    padding == node.Numbers(CUDNN_ATTR_CONVOLUTION_POST_PADDINGS);
+  return good ? CUDNN_STATUS_SUCCESS : Refuse(CUDNN_STATUS_BAD_PARAM, "a convolution's attributes");
+}
+
+cudnnStatus_t CheckOperation(const Node& node) {
+  const Parts parts = PartsOf(node);
+  const std::vector<const Node*> tensors = {parts.source, parts.weights, parts.output};
+  if (parts.convolution == nullptr || std::count(tensors.begin(), tensors.end(), nullptr) > 0 ||
+      parts.alpha != 1 || parts.beta != 0) {
+    return Refuse(CUDNN_STATUS_BAD_PARAM, "an operation's attributes");
+  }
+  for (const Node* tensor : tensors) {
+    if (tensor->Number(CUDNN_ATTR_TENSOR_DATA_TYPE) !=
+        parts.source->Number(CUDNN_ATTR_TENSOR_DATA_TYPE)) {
+      return Refuse(CUDNN_STATUS_NOT_SUPPORTED, "tensors of several types");
+    }
+  }
+  return ConvolutionOf(parts).Fits()
+             ? CUDNN_STATUS_SUCCESS
+             : Refuse(CUDNN_STATUS_BAD_PARAM_SHAPE_MISMATCH, "an operation's shapes");
+}
+
+cudnnStatus_t CheckPlan(const Node& node) {
+  const Node* const configuration = node.Child(CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG);
+  if (configuration == nullptr) return Refuse(CUDNN_STATUS_BAD_PARAM, "a plan's attributes");
+  if (EngineOf(node) == kUnsupported) {
+    return Refuse(CUDNN_STATUS_NOT_SUPPORTED, "an engine supports nothing");
+  }
+  return CUDNN_STATUS_SUCCESS;
+}
+
+cudnnStatus_t CheckPack(const Node& node) {
+  const auto ids = node.Numbers(CUDNN_ATTR_VARIANT_PACK_UNIQUE_IDS);
+  const auto pointers = node.Numbers(CUDNN_ATTR_VARIANT_PACK_DATA_POINTERS);
+  return ids.size() == pointers.size() && !ids.empty()
+             ? CUDNN_STATUS_SUCCESS
+             : Refuse(CUDNN_STATUS_BAD_PARAM, "a variant pack's attributes");
+}
+
+}  // namespace
+
+Parts PartsOf(const Node& node) {
+  const auto scalar = [&](cudnnBackendAttributeName_t name) {
+    const uint32_t bits = static_cast<uint32_t>(node.Number(name));
+    return std::bit_cast<float>(bits);
+  };
+  switch (node.type) {
+    case CUDNN_BACKEND_OPERATION_CONVOLUTION_FORWARD_DESCRIPTOR:
+      return {Convolution::kForward,
+              node.Child(CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_CONV_DESC),
+              node.Child(CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_X),
+              node.Child(CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_W),
+              node.Child(CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_Y),
+              scalar(CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_ALPHA),
+              scalar(CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_BETA)};
+    case CUDNN_BACKEND_OPERATION_CONVOLUTION_BACKWARD_DATA_DESCRIPTOR:
+      return {Convolution::kSourceGradient,
+              node.Child(CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_CONV_DESC),
+              node.Child(CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_DX),
+              node.Child(CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_W),
+              node.Child(CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_DY),
+              scalar(CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_ALPHA),
+              scalar(CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_BETA)};
+    default:
+      return {Convolution::kWeightGradient,
+              node.Child(CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_CONV_DESC),
+              node.Child(CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_X),
+              node.Child(CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_DW),
+              node.Child(CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_DY),
+              scalar(CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_ALPHA),
+              scalar(CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_BETA)};
+  }
+}
+
+Convolution ConvolutionOf(const Parts& parts) {
+  Convolution convolution = {.pass = parts.pass};
+  const auto copy = [](const Node& tensor, Convolution::Dimensions* to) {
+    const auto dimensions = tensor.Numbers(CUDNN_ATTR_TENSOR_DIMENSIONS);
+    std::copy(dimensions.begin(), dimensions.end(), to->begin());
+  };
+  copy(*parts.source, &convolution.source);
+  copy(*parts.weights, &convolution.weights);
+  copy(*parts.output, &convolution.output);
+  for (int i = 0; i < 2; ++i) {
+    convolution.padding[i] = parts.convolution->Numbers(CUDNN_ATTR_CONVOLUTION_PRE_PADDINGS)[i];
+    convolution.stride[i] = parts.convolution->Numbers(CUDNN_ATTR_CONVOLUTION_FILTER_STRIDES)[i];
+  }
+  return convolution;
+}
+
+int64_t EngineOf(const Node& plan) {
+  return plan.Child(CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG)
+      ->Child(CUDNN_ATTR_ENGINECFG_ENGINE)
+      ->Number(CUDNN_ATTR_ENGINE_GLOBAL_INDEX);
+}
+const Node& OperationOf(const Node& plan) {
+  return *plan.Child(CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG)
+              ->Child(CUDNN_ATTR_ENGINEHEUR_OPERATION_GRAPH)
+              ->Child(CUDNN_ATTR_OPERATIONGRAPH_OPS);
+}
+
+cudnnStatus_t CheckNode(const Node& node) {
+  switch (node.type) {
+    case CUDNN_BACKEND_TENSOR_DESCRIPTOR:
+      return CheckTensor(node);
+    case CUDNN_BACKEND_CONVOLUTION_DESCRIPTOR:
+      return CheckConvolution(node);
+    case CUDNN_BACKEND_OPERATION_CONVOLUTION_FORWARD_DESCRIPTOR:
+    case CUDNN_BACKEND_OPERATION_CONVOLUTION_BACKWARD_FILTER_DESCRIPTOR:
+    case CUDNN_BACKEND_OPERATION_CONVOLUTION_BACKWARD_DATA_DESCRIPTOR:
+      return CheckOperation(node);
+    case CUDNN_BACKEND_OPERATIONGRAPH_DESCRIPTOR:
+      if (node.Child(CUDNN_ATTR_OPERATIONGRAPH_OPS) != nullptr) return CUDNN_STATUS_SUCCESS;
+      return Refuse(CUDNN_STATUS_BAD_PARAM, "a graph's attributes");
+    case CUDNN_BACKEND_ENGINEHEUR_DESCRIPTOR:
+      if (node.Child(CUDNN_ATTR_ENGINEHEUR_OPERATION_GRAPH) != nullptr) return CUDNN_STATUS_SUCCESS;
+      return Refuse(CUDNN_STATUS_BAD_PARAM, "a heuristic's attributes");
+    case CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR:
+      return CheckPlan(node);
+    case CUDNN_BACKEND_VARIANT_PACK_DESCRIPTOR:
+      return CheckPack(node);
+    default:
+      return Refuse(CUDNN_STATUS_NOT_SUPPORTED, "a descriptor's type");
+  }
+}
+
+cudnnStatus_t Refuse(cudnnStatus_t status, const char* why) {
+  last_refusal = why;
+  return status;
+}
+const char* LastRefusal() { return last_refusal; }
+
+}  // namespace fake_cuda

@@ -1,0 +1,69 @@
+#ifndef STRATA_KERNELS_FAKE_CUDA_CUDNN_NODE_H_
+#define STRATA_KERNELS_FAKE_CUDA_CUDNN_NODE_H_
+
+#include <cudnn.h>
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <vector>
+
+#include "kernels/fake_cuda/cudnn_convolution.h"
+
+// What descriptors of the fake cuDNN are, and what it takes to be final.
+namespace fake_cuda {
+
+// Engines: 0 multiplies fp32; 1 has tensor cores, which round fp32 inputs to TF32, and wants
+// workspace; 2 is proposed, but supports nothing.
+inline constexpr int64_t kEngines = 3, kTensorCores = 1, kUnsupported = 2;
+
+struct Attribute {
+  cudnnBackendAttributeType_t type;
+  std::vector<uint64_t> values;
+};
+
+struct Node {
+  explicit Node(cudnnBackendDescriptorType_t t) : type(t) {}
+  cudnnBackendDescriptorType_t type;
+  bool is_final = false;
+  std::map<cudnnBackendAttributeName_t, Attribute> attributes;
+  std::map<cudnnBackendAttributeName_t, std::vector<std::shared_ptr<const Node>>> nodes;
+
+  std::vector<int64_t> Numbers(cudnnBackendAttributeName_t name) const {
+    const auto found = attributes.find(name);
+    if (found == attributes.end()) return {};
+    return {found->second.values.begin(), found->second.values.end()};
+  }
+  int64_t Number(cudnnBackendAttributeName_t name) const {
+    const auto numbers = Numbers(name);
+    return numbers.size() == 1 ? numbers[0] : -1;
+  }
+  const Node* Child(cudnnBackendAttributeName_t name) const {
+    const auto found = nodes.find(name);
+    return found == nodes.end() || found->second.size() != 1 ? nullptr : found->second[0].get();
+  }
+};
+
+// The operation's parts, whatever its kind.
+struct Parts {
+  Convolution::Pass pass;
+  const Node *convolution, *source, *weights, *output;
+  float alpha, beta;
+};
+Parts PartsOf(const Node& operation);
+Convolution ConvolutionOf(const Parts& parts);
+
+// Of a plan.
+int64_t EngineOf(const Node& plan);
+const Node& OperationOf(const Node& plan);
+
+// Whether all is there and fits; else says why not.
+cudnnStatus_t CheckNode(const Node& node);
+
+// The status, after its reason is kept for who asks.
+cudnnStatus_t Refuse(cudnnStatus_t status, const char* why);
+const char* LastRefusal();
+
+}  // namespace fake_cuda
+
+#endif  // STRATA_KERNELS_FAKE_CUDA_CUDNN_NODE_H_
