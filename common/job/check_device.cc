@@ -36,7 +36,6 @@ absl::Status CheckDevice(const proto::Job& job) {
   if (absl::Status status = CheckPrecision(job); !status.ok()) return status;
   if (absl::Status status = CheckNccl(job); !status.ok()) return status;
   if (job.device() == proto::Job::CPU) return absl::OkStatus();
-  if (job.has_model()) return Refuse("device: GPU is for programs so far");
   if (job.exchange() == proto::Job::MPI) {
     return Refuse("device: GPU does not go with exchange: MPI, which adds up on the host");
   }

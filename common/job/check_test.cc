@@ -153,7 +153,6 @@ INSTANTIATE_TEST_SUITE_P(
         BadJob{{"trace.first_step=9"}, "trace.first_step: 9, but trace.steps: 0 records nothing"},
         BadJob{{"exchange=7"}, "exchange: 7 is not one of PARAMETER_SERVER, RING, MPI, NCCL, NONE"},
         BadJob{{"device=3"}, "device: 3 is not one of CPU, GPU"},
-        BadJob{{"device=GPU"}, "device: GPU is for programs so far"},
         BadJob{{"exchange=NCCL"},
                "exchange: NCCL adds up what lies on GPUs, so it needs device: GPU"},
         BadJob{{"exchange=NCCL", "device=GPU", "consistency.async={}"},

@@ -7,8 +7,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "worker/data/sampler.h"
+#include "worker/nn/create_network.h"
 #include "worker/nn/models/zoo.h"
-#include "worker/nn/onednn/network.h"
 #include "worker/trainer/batch_statistics.h"
 
 namespace strata::compare {
@@ -137,8 +137,7 @@ absl::Status RankCompute::Compute(ComputePool::Worker* worker) {
   const TrainingData& data = problem_->data();
   const uint64_t seed = problem_->job().seed();
   if (worker->network == nullptr) {
-    auto network =
-        worker::CreateOneDnnNetwork(problem_->model(), {.batch = plan.batch, .seed = seed});
+    auto network = worker::CreateNetwork(problem_->model(), {.batch = plan.batch, .seed = seed});
     if (!network.ok()) return network.status();
     worker->network = *std::move(network);
     worker->images.resize(plan.batch * data.sets.train.PixelsPerImage());
@@ -155,7 +154,9 @@ absl::Status RankCompute::Compute(ComputePool::Worker* worker) {
   if (auto status = network.Forward(worker->images.data(), step_, nothing); !status.ok()) {
     return status;
   }
-  loss_ = network.Loss(worker->labels).loss;
+  const auto sums = network.Loss(worker->labels);
+  if (!sums.ok()) return sums.status();
+  loss_ = sums->loss;
   for (size_t i = 0; i < statistics_spans_.size(); ++i) {
     worker::SumStatistics(buffers_[i], static_cast<uint32_t>(plan.batch), statistics_spans_[i]);
   }

@@ -4,14 +4,14 @@
 #include <memory>
 #include <vector>
 
-#include "worker/nn/onednn/network.h"
+#include "worker/nn/create_network.h"
 
 namespace strata::worker {
 
 // A network together with memory of its own for weights, gradients and buffers, for tests.
 struct BoundNetwork {
   BoundNetwork(const ModelSpec& model, const Network::Options& options, uint64_t seed = 1)
-      : network(CreateOneDnnNetwork(model, options).value()) {
+      : network(CreateNetwork(model, options).value()) {
     for (const TensorSpec& tensor : WeightsOf(model)) {
       weights.emplace_back(tensor.Elements());
       Initialize(tensor, seed, weights.size() - 1, absl::MakeSpan(weights.back()));
@@ -28,7 +28,7 @@ struct BoundNetwork {
                  uint64_t step = 0) {
     const auto nothing = [](int) { return absl::OkStatus(); };
     if (!network->Forward(images.data(), step, nothing).ok()) return -1;
-    return network->Loss(labels).loss;
+    return network->Loss(labels)->loss;
   }
   absl::Status Backward() {
     return network->Backward([](int) { return absl::OkStatus(); });

@@ -1,6 +1,8 @@
 #include "worker/trainer/batch_statistics.h"
 
 #include <algorithm>
+#include <string>
+#include <utility>
 #include <variant>
 
 namespace strata::worker {
@@ -27,7 +29,6 @@ void SumStatistics(absl::Span<const float> own, uint32_t samples, absl::Span<flo
 BatchStatistics::BatchStatistics(proto::Model::BatchNorm kind, ModelSpec* model,
                                  client::Client* client)
     : exchanged_(kind == proto::Model::LAST_BATCH), client_(*client), specs_(BuffersOf(*model)) {
-  for (const TensorSpec& spec : specs_) own_.emplace_back(spec.Elements(), spec.constant);
   if (exchanged_) ForgetEarlierBatches(model);
 }
 
@@ -48,19 +49,38 @@ void BatchStatistics::Initialize() {
   }
 }
 
-absl::Status BatchStatistics::Publish(uint32_t samples) {
-  for (size_t i = 0; i < tensors_.size(); ++i) {
-    if (auto status = client_.Wait(tensors_[i]); !status.ok()) return status;
-    SumStatistics(own_[i], samples, client_.Gradients(tensors_[i]));
-    if (auto status = client_.Publish(tensors_[i]); !status.ok()) return status;
-  }
+absl::Status BatchStatistics::MoveTo(const Backend& backend) {
+  Tensors first;
+  for (const TensorSpec& spec : specs_) first.emplace_back(spec.Elements(), spec.constant);
+  auto own = TensorMemory::Create(backend, std::move(first));
+  if (!own.ok()) return own.status();
+  own_ = *std::move(own);
+  backend_ = backend;
   return absl::OkStatus();
 }
 
-std::vector<absl::Span<float>> BatchStatistics::training() {
-  std::vector<absl::Span<float>> spans;
-  for (std::vector<float>& values : own_) spans.push_back(absl::MakeSpan(values));
-  return spans;
+absl::Status BatchStatistics::Sum(absl::Span<const float> own, uint32_t samples,
+                                  absl::Span<float> sum) {
+  if (backend_.layers == nullptr) {
+    SumStatistics(own, samples, sum);
+    return absl::OkStatus();
+  }
+  device::Layers& layers = *backend_.layers;
+  return layers.kernels().scale(layers.stream(), own.data(), static_cast<float>(samples),
+                                sum.data(), own.size());
+}
+
+absl::Status BatchStatistics::Publish(uint32_t samples) {
+  for (size_t i = 0; i < tensors_.size(); ++i) {
+    if (auto status = client_.Wait(tensors_[i]); !status.ok()) return status;
+    auto status = Sum(own_.spans()[i], samples, client_.Gradients(tensors_[i]));
+    if (!status.ok()) {
+      client_.Fail(std::string(status.message()));
+      return status;
+    }
+    if (status = client_.Publish(tensors_[i]); !status.ok()) return status;
+  }
+  return absl::OkStatus();
 }
 
 std::vector<absl::Span<float>> BatchStatistics::inference() {

@@ -8,7 +8,9 @@
 #include "absl/types/span.h"
 #include "proto/job.pb.h"
 #include "worker/client/client.h"
+#include "worker/nn/create_network.h"
 #include "worker/nn/model.h"
+#include "worker/nn/tensor_memory.h"
 
 namespace strata::worker {
 
@@ -33,19 +35,24 @@ class BatchStatistics {
   absl::Status Register();
   // Their first values. After the client's Allocate.
   void Initialize();
+  // Where they are from now on. After the client's Start. Errors: the device's.
+  absl::Status MoveTo(const Backend& backend);
   // After a forward pass over so many samples.
   absl::Status Publish(uint32_t samples);
 
   // What training writes, and what inference reads once the step's weights are there; in the order
-  // of BuffersOf.
-  std::vector<absl::Span<float>> training();
+  // of BuffersOf, in the backend's memory.
+  std::vector<absl::Span<float>> training() { return own_.spans(); }
   std::vector<absl::Span<float>> inference();
 
  private:
+  absl::Status Sum(absl::Span<const float> own, uint32_t samples, absl::Span<float> sum);
+
   const bool exchanged_;
   client::Client& client_;
   std::vector<TensorSpec> specs_;
-  std::vector<std::vector<float>> own_;
+  Backend backend_;
+  TensorMemory own_;
   std::vector<int> tensors_;  // the client's; where they are exchanged
 };
 

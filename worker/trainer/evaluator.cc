@@ -5,8 +5,6 @@
 #include <utility>
 #include <variant>
 
-#include "worker/nn/onednn/network.h"
-
 namespace strata::worker {
 namespace {
 
@@ -32,10 +30,11 @@ uint32_t Evaluator::BatchFor(const ModelSpec& model) {
 
 absl::StatusOr<std::unique_ptr<Evaluator>> Evaluator::Create(
     const ModelSpec& model, const Dataset* data, const Normalisation& normalisation,
-    const std::vector<absl::Span<float>>& weights, const std::vector<absl::Span<float>>& buffers) {
+    const std::vector<absl::Span<float>>& weights, const std::vector<absl::Span<float>>& buffers,
+    const Backend& backend) {
   if (auto shapes = ShapesOf(model); !shapes.ok()) return shapes.status();
   const uint32_t batch = BatchFor(model);
-  auto network = CreateOneDnnNetwork(model, {.batch = batch, .mode = Network::Mode::kInference});
+  auto network = CreateNetwork(model, {.batch = batch, .mode = Network::Mode::kInference}, backend);
   if (!network.ok()) return network.status();
   (*network)->Bind(weights, {}, buffers);
   return std::make_unique<Evaluator>(*std::move(network), batch, data, normalisation);
@@ -61,9 +60,10 @@ absl::StatusOr<Score> Evaluator::Measure() {
               labels_.data());
     const auto nothing = [](int) { return absl::OkStatus(); };
     if (auto status = network_->Forward(images_.data(), 0, nothing); !status.ok()) return status;
-    const LossSums batch = network_->Loss(absl::MakeConstSpan(labels_).first(count));
-    sums.loss += batch.loss;
-    sums.correct += batch.correct;
+    const auto batch = network_->Loss(absl::MakeConstSpan(labels_).first(count));
+    if (!batch.ok()) return batch.status();
+    sums.loss += batch->loss;
+    sums.correct += batch->correct;
   }
   const double count = static_cast<double>(data_->size());
   return Score{static_cast<double>(sums.correct) / count, sums.loss / count};

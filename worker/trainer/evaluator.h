@@ -7,7 +7,7 @@
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
 #include "worker/data/dataset.h"
-#include "worker/nn/network.h"
+#include "worker/nn/create_network.h"
 
 namespace strata::worker {
 
@@ -27,10 +27,11 @@ class Evaluator {
   // The largest power of two that keeps to both. REQUIRES: ShapesOf succeeds.
   static uint32_t BatchFor(const ModelSpec& model);
 
-  // `weights` and `buffers` are read by each Measure.
+  // `weights` and `buffers` are read by each Measure; they are in the backend's memory.
   static absl::StatusOr<std::unique_ptr<Evaluator>> Create(
       const ModelSpec& model, const Dataset* data, const Normalisation& normalisation,
-      const std::vector<absl::Span<float>>& weights, const std::vector<absl::Span<float>>& buffers);
+      const std::vector<absl::Span<float>>& weights, const std::vector<absl::Span<float>>& buffers,
+      const Backend& backend = {});
 
   // `network` is bound, in inference mode, for batches of `batch`.
   Evaluator(std::unique_ptr<Network> network, uint32_t batch, const Dataset* data,

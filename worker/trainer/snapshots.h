@@ -9,6 +9,7 @@
 #include "absl/types/span.h"
 #include "worker/data/dataset.h"
 #include "worker/nn/model.h"
+#include "worker/nn/tensor_memory.h"
 #include "worker/trainer/evaluator.h"
 
 namespace strata::worker {
@@ -18,21 +19,23 @@ namespace strata::worker {
 class Snapshots {
  public:
   struct Snapshot {
-    uint64_t step = 0;                        // steps before it
-    double trained_s = 0;                     // see RankReport in proto/control.proto
-    std::vector<std::vector<float>> tensors;  // the weights, then the buffers
+    uint64_t step = 0;     // steps before it
+    double trained_s = 0;  // see RankReport in proto/control.proto
+    Tensors tensors;       // the weights, then the buffers
   };
   using OnScore = std::function<absl::Status(const Snapshot& snapshot, const Score& score)>;
 
-  // Each call gets as many tensors, of the same sizes.
-  void Take(uint64_t step, double trained_s, const std::vector<absl::Span<float>>& weights,
-            const std::vector<absl::Span<float>>& buffers);
+  // Each call gets as many tensors, of the same sizes, in the backend's memory. Errors: the
+  // device's.
+  absl::Status Take(uint64_t step, double trained_s, const std::vector<absl::Span<float>>& weights,
+                    const std::vector<absl::Span<float>>& buffers, const Backend& backend = {});
   bool empty() const { return taken_.empty(); }
 
   // Measures one after the other, oldest first, and forgets them. Errors: of `on_score`, after
   // which nothing more is measured, and of the model.
   absl::Status Measure(const ModelSpec& model, const Dataset* data,
-                       const Normalisation& normalisation, const OnScore& on_score);
+                       const Normalisation& normalisation, const OnScore& on_score,
+                       const Backend& backend = {});
 
  private:
   std::vector<Snapshot> taken_;

@@ -12,8 +12,9 @@
 #include "absl/time/clock.h"
 #include "common/log.h"
 #include "worker/data/batch_source.h"
+#include "worker/nn/create_network.h"
 #include "worker/nn/models/zoo.h"
-#include "worker/nn/onednn/network.h"
+#include "worker/nn/tensor_memory.h"
 #include "worker/trainer/batch_statistics.h"
 #include "worker/trainer/evaluator.h"
 #include "worker/trainer/hash_log.h"
@@ -34,6 +35,11 @@ class Trainer {
         job_(options.job),
         client_(*client),
         straggler_(options.job, options.node, client->rank()) {}
+
+  // The client computes in a stream of ours.
+  ~Trainer() {
+    if (backend_.layers != nullptr) client_.ComputeIn(nullptr);
+  }
 
   absl::StatusOr<TrainingOutcome> Run() {
     if (auto status = Own(Prepare()); !status.ok()) return status;
@@ -63,6 +69,8 @@ class Trainer {
   absl::Status Prepare();
   absl::Status Join();
   absl::Status BuildNetworks();
+  const Batch& NextBatch(BatchSource* source);
+  absl::Status PrefetchImages(uint64_t step, BatchSource* source);
   absl::Status Step(uint64_t step, BatchSource* source);
   absl::Status AtStepsStart(uint64_t step);
   absl::Status CheckLoss(double loss, uint64_t step);
@@ -76,6 +84,7 @@ class Trainer {
   }
   absl::Status Send(client::Report report);
   absl::Status End();
+  absl::Status SaveTo(const std::string& path);
 
   std::vector<absl::Span<float>> WeightSpans() {
     std::vector<absl::Span<float>> spans;
@@ -94,10 +103,12 @@ class Trainer {
   ModelSpec model_;
   StepPlan plan_;
   std::vector<int> tensors_;  // the client's index by WeightsOf's
+  Backend backend_;
   std::unique_ptr<BatchStatistics> statistics_;
   std::unique_ptr<Network> network_;
   std::unique_ptr<Evaluator> evaluator_;  // rank 0, with test data
   std::optional<HashLog> hashes_;
+  const Batch* prefetched_ = nullptr;  // the next step's, where a device has begun to fetch it
 
   client::Report window_;  // the steps since the last report
   // A window that waits for the evaluation of the weights after it.
@@ -150,6 +161,7 @@ absl::Status Trainer::Join() {
     tensors_[i] = *index;
   }
   if (auto status = statistics_->Register(); !status.ok()) return status;
+  client_.AcceptDevice();
   if (auto status = client_.Allocate(); !status.ok()) return status;
   statistics_->Initialize();
   for (size_t i = 0; i < weights.size(); ++i) {
@@ -161,20 +173,49 @@ absl::Status Trainer::Join() {
   return client_.Start(facts);
 }
 
+device::Precision PrecisionOf(const proto::Job& job) {
+  switch (job.model().precision()) {
+    case proto::Model::TF32:
+      return device::Precision::kTensorFloat32;
+    case proto::Model::BF16:
+      return device::Precision::kBFloat16;
+    default:
+      return device::Precision::kFloat32;
+  }
+}
+
 absl::Status Trainer::BuildNetworks() {
-  auto network = CreateOneDnnNetwork(
-      model_, {.batch = plan_.batch, .seed = job_.seed(), .rank = client_.rank()});
+  if (client_.device() != nullptr) {
+    auto backend = OpenBackend(client_.device(), PrecisionOf(job_));
+    if (!backend.ok()) return backend.status();
+    backend_ = *std::move(backend);
+    client_.ComputeIn(&backend_.layers->stream());
+  }
+  auto network = CreateNetwork(
+      model_, {.batch = plan_.batch, .seed = job_.seed(), .rank = client_.rank()}, backend_);
   if (!network.ok()) return network.status();
   network_ = *std::move(network);
+  if (auto status = statistics_->MoveTo(backend_); !status.ok()) return status;
   std::vector<absl::Span<float>> gradients;
   for (int tensor : tensors_) gradients.push_back(client_.Gradients(tensor));
   network_->Bind(WeightSpans(), gradients, statistics_->training());
   if (client_.rank() != 0 || data_.test.size() == 0) return absl::OkStatus();
   auto evaluator = Evaluator::Create(model_, &data_.test, normalisation_, WeightSpans(),
-                                     statistics_->inference());
+                                     statistics_->inference(), backend_);
   if (!evaluator.ok()) return evaluator.status();
   evaluator_ = *std::move(evaluator);
   return absl::OkStatus();
+}
+
+const Batch& Trainer::NextBatch(BatchSource* source) {
+  return prefetched_ != nullptr ? *std::exchange(prefetched_, nullptr) : source->Next();
+}
+
+// While the device is busy with the step before.
+absl::Status Trainer::PrefetchImages(uint64_t step, BatchSource* source) {
+  if (network_->stream() == nullptr || step == plan_.total_steps) return absl::OkStatus();
+  prefetched_ = &source->Next();
+  return network_->Prefetch(prefetched_->images.data());
 }
 
 absl::Status Trainer::Step(uint64_t step, BatchSource* source) {
@@ -183,12 +224,14 @@ absl::Status Trainer::Step(uint64_t step, BatchSource* source) {
   }
   if (auto status = client_.BeginStep(plan_.batch); !status.ok()) return status;
   if (auto status = AtStepsStart(step); !status.ok()) return status;
-  const Batch& batch = source->Next();
+  const Batch& batch = NextBatch(source);
   absl::Status said;  // by the client
   auto status = network_->Forward(
       batch.images.data(), step, [&](int weight) { return said = client_.Wait(tensors_[weight]); });
   if (!status.ok()) return said.ok() ? Own(status) : said;
-  double loss = network_->Loss(batch.labels).loss;
+  const auto sums = network_->Loss(batch.labels);
+  if (!sums.ok()) return Own(sums.status());
+  double loss = sums->loss;
   if (job_.debug().has_nan_rank() && job_.debug().nan_rank() == client_.rank() &&
       job_.debug().nan_step() == step) {
     loss *= std::numeric_limits<double>::quiet_NaN();
@@ -199,6 +242,7 @@ absl::Status Trainer::Step(uint64_t step, BatchSource* source) {
   if (status = statistics_->Publish(plan_.batch); !status.ok()) return status;
   status = network_->Backward([&](int weight) { return said = client_.Publish(tensors_[weight]); });
   if (!status.ok()) return said.ok() ? Own(status) : said;
+  if (status = Own(PrefetchImages(step + 1, source)); !status.ok()) return status;
   if (status = client_.FinishStep(); !status.ok()) return status;
   window_.end_step = step + 1;
   window_.samples += plan_.batch;
@@ -212,7 +256,9 @@ absl::Status Trainer::AtStepsStart(uint64_t step) {
   if (!held_.has_value() && !snapshot_due_ && !hashes_.has_value()) return absl::OkStatus();
   if (auto status = client_.WaitAll(); !status.ok()) return status;
   if (std::exchange(snapshot_due_, false)) {
-    snapshots_.Take(step, TrainedSeconds(), WeightSpans(), statistics_->inference());
+    auto status = Own(
+        snapshots_.Take(step, TrainedSeconds(), WeightSpans(), statistics_->inference(), backend_));
+    if (!status.ok()) return status;
   }
   if (held_.has_value()) {
     client::Report report = *std::exchange(held_, std::nullopt);
@@ -289,7 +335,7 @@ absl::Status Trainer::MeasureSnapshots() {
     return client_.Send(report);
   };
   const absl::Time begin = absl::Now();
-  auto status = snapshots_.Measure(model_, &data_.test, normalisation_, send);
+  auto status = snapshots_.Measure(model_, &data_.test, normalisation_, send, backend_);
   evaluating_ += absl::Now() - begin;
   return status;
 }
@@ -307,6 +353,19 @@ absl::Status Trainer::Send(client::Report report) {
   return client_.Send(report);
 }
 
+absl::Status Trainer::SaveTo(const std::string& path) {
+  auto weights = ReadTensors(backend_, WeightSpans());
+  if (!weights.ok()) return weights.status();
+  auto buffers = ReadTensors(backend_, statistics_->inference());
+  if (!buffers.ok()) return buffers.status();
+  const auto spans = [](Tensors& tensors) {
+    std::vector<absl::Span<float>> all;
+    for (auto& tensor : tensors) all.push_back(absl::MakeSpan(tensor));
+    return all;
+  };
+  return SaveModel(path, model_, job_.name(), spans(*weights), spans(*buffers));
+}
+
 // With the final weights in the arena. Every rank's last window is the final one.
 absl::Status Trainer::End() {
   if (hashes_.has_value()) {
@@ -321,9 +380,7 @@ absl::Status Trainer::End() {
   }
   if (client_.rank() == 0) {
     const std::string path = absl::StrCat(options_.run_dir, "/model.safetensors");
-    auto status =
-        Own(SaveModel(path, model_, job_.name(), WeightSpans(), statistics_->inference()));
-    if (!status.ok()) return status;
+    if (auto status = Own(SaveTo(path)); !status.ok()) return status;
     LogInfo("model saved as %s", path);
   }
   if (auto status = MeasureSnapshots(); !status.ok()) return status;

@@ -1,5 +1,6 @@
 // Layers without weights that keep the number of values: ReLU, dropout, flatten.
 
+#include "worker/nn/dropout_key.h"
 #include "worker/nn/onednn/layer.h"
 #include "worker/random/random.h"
 
@@ -78,8 +79,7 @@ class DropoutLayer : public Layer {
   void Forward(const Device& device, const Pass& pass) override {
     if (!device.train) return;
     source_.Run(device);
-    const uint64_t key = RandomKey(
-        RandomKey(RandomKey(RandomKey(pass.seed, kStream), index_), pass.rank), pass.step);
+    const uint64_t key = DropoutKey(pass.seed, index_, pass.rank, pass.step);
     const float keep = 1.0f / (1.0f - spec_.rate);
     const float* from = Floats(source_.inside());
     float* to = Floats(output_);
@@ -97,7 +97,6 @@ class DropoutLayer : public Layer {
   }
 
  private:
-  static constexpr uint64_t kStream = 0x64726f706f7574u;
   const Dropout spec_;
   const uint64_t index_;
   std::vector<float> factors_;  // 0 or 1 / (1 - rate)

@@ -115,7 +115,7 @@ class OneDnnNetwork : public Network {
             size_t{options_.batch} * classes_};
   }
 
-  LossSums Loss(absl::Span<const uint16_t> labels) override {
+  absl::StatusOr<LossSums> Loss(absl::Span<const uint16_t> labels) override {
     float* gradient = device_.train ? static_cast<float*>(gradient_.get_data_handle()) : nullptr;
     return SoftmaxCrossEntropy(Logits().data(), classes_, labels, gradient);
   }

@@ -1,0 +1,77 @@
+// The built-in trainer on GPUs, real processes with the fake device and its cuDNN.
+#include <filesystem>
+#include <string>
+
+#include "absl/strings/str_cat.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "tests/e2e/cluster.h"
+#include "tests/e2e/jobs.h"
+
+namespace strata::tests {
+namespace {
+
+using testing::HasSubstr;
+
+Cluster::Options OnGpus(const std::string& options) {
+  return {.servers = 1,
+          .shards = 2,
+          .nodes = 1,
+          .slots = 4,
+          .worker_args = {"--device-plugin",
+                          absl::StrCat("kernels/cuda/libstrata_fake_device.so,", options),
+                          "--ranks-per-gpu", "4"}};
+}
+
+// Two ranks on one node.
+proto::Job Training(const std::string& name, const std::string& model, const std::string& fields) {
+  proto::Job job = JobOf(absl::StrCat(
+      "ranks: 2 ranks_per_node: 2 max_steps: 30 epochs: 1000 chunk_elements: 4096 "
+      "data { synthetic { height: 16 width: 16 classes: 4 train_samples: 256 test_samples: 64 } "
+      "batch_per_rank: 8 } optimizer { momentum_sgd { momentum: 0.9 } } "
+      "schedule { base_lr: 0.02 } metrics { every_steps: 10 } model { ",
+      model, " } ", fields));
+  job.set_name(name);
+  return job;
+}
+
+TEST(DeviceTraining, LearnsWhatTheCpuLearnsAtTheSameLoss) {
+  Cluster cluster(OnGpus("memory_mb=1024"));
+  ASSERT_EQ(cluster.Start(), absl::OkStatus());
+  const auto host = cluster.RunToEnd(Training("host", "zoo: 'cnn'", ""));
+  const auto gpus = cluster.RunToEnd(Training("gpus", "zoo: 'cnn'", "device: GPU"));
+  const auto expected = Metrics(host.run_dir()), lines = Metrics(gpus.run_dir());
+  ASSERT_EQ(lines.size(), expected.size());
+  // The first window, before rounding has had many steps to grow.
+  const double loss = expected[0].at("loss");
+  EXPECT_NEAR(lines[0].at("loss").get<double>(), loss, 0.01 * loss);
+  EXPECT_GT(FinalAccuracy(expected), 0.9);
+  EXPECT_GT(FinalAccuracy(lines), 0.9);
+  EXPECT_TRUE(std::filesystem::exists(gpus.run_dir() + "/model.safetensors"));
+}
+
+TEST(DeviceTraining, KnowsEveryPrecisionAndExchangedStatisticsAndDeferredEvaluation) {
+  Cluster cluster(OnGpus("memory_mb=1024"));
+  ASSERT_EQ(cluster.Start(), absl::OkStatus());
+  for (const std::string precision : {"TF32", "BF16"}) {
+    const auto status = cluster.RunToEnd(
+        Training("p", absl::StrCat("zoo: 'cnn' batch_norm: LAST_BATCH precision: ", precision),
+                 "device: GPU evaluation { every_steps: 10 deferred: true }"));
+    EXPECT_GT(FinalAccuracy(Metrics(status.run_dir())), 0.9) << precision;
+  }
+}
+
+TEST(DeviceTraining, WhatCudnnRefusesFailsTheJobWithTheLayer) {
+  Cluster cluster(OnGpus("memory_mb=1024,cudnn_fails_at=60"));
+  ASSERT_EQ(cluster.Start(), absl::OkStatus());
+  const auto job = cluster.Submit(Training("victim", "zoo: 'cnn'", "device: GPU"));
+  ASSERT_TRUE(job.ok()) << job.status();
+  const proto::JobStatus status = cluster.WaitForEnd(*job);
+  EXPECT_EQ(status.state(), proto::FAILED);
+  EXPECT_THAT(status.reason(), HasSubstr("layer conv"));
+  EXPECT_THAT(status.reason(), HasSubstr("cuDNN: cudnnBackendExecute"));
+  cluster.RunToEnd(Training("next", "zoo: 'mlp'", "device: GPU"));
+}
+
+}  // namespace
+}  // namespace strata::tests
