@@ -47,7 +47,7 @@ tail -n 1 "$work/gpu"
 last() { tail -n 1 "$work/$1"; }
 check "and are counted" grep -qE '^[1-9][0-9]* passed, 0 failed, 0 skipped$' <(last gpu)
 run_gpu "$fake,devices=0" >"$work/none" 2>&1
-check "without a device they are skipped" [ "$(last none)" = "0 passed, 0 failed, 8 skipped" ]
+check "without a device they are skipped" [ "$(last none)" = "0 passed, 0 failed, 13 skipped" ]
 run_gpu "$fake,fails_at=5" >"$work/fails" 2>&1
 check "where one fails, that is told" [ $? -ne 0 ]
 check "and counted" grep -qE ', [1-9][0-9]* failed, ' <(last fails)

@@ -107,5 +107,29 @@ for exchange in NONE NCCL; do
     failed=$((failed + 1))
   fi
 done
+
+# LeNet-5 on cuDNN: 2 ranks that share the GPU, their aggregator and a server.
+for setting in consistency.sync={} consistency.lazy={} consistency.async={} \
+  model.precision=TF32 model.precision=BF16; do
+  echo "== LeNet-5: $setting"
+  if [ "$has_device" = no ]; then
+    skipped=$((skipped + 1))
+    continue
+  fi
+  "$bin/strata" local --slots 2 --device-plugin "$plugin" --gpus 0 --ranks-per-gpu 2 \
+    --job "$bin/../tests/gpu/lenet5.textproto" --set "$setting" \
+    --set run_dir="$work/lenet5-$setting" >"$log" 2>&1
+  accuracy=$(sed -n 's/.*finished after .*, test accuracy \([0-9.]*\)$/\1/p' "$log")
+  echo "accuracy ${accuracy:-none}"
+  if awk -v got="${accuracy:-0}" 'BEGIN { exit !(got >= 0.9) }'; then
+    passed=$((passed + 1))
+  elif grep -qaE 'libcudnn\.so\.9|libcublas\.so|cudnn\.h' "$log"; then
+    echo "there is no cuDNN here"
+    skipped=$((skipped + 1))
+  else
+    cat "$log"
+    failed=$((failed + 1))
+  fi
+done
 echo "$passed passed, $failed failed, $skipped skipped"
 [ "$failed" -eq 0 ]
