@@ -123,9 +123,7 @@ bool Encoder::EncodeLargest(const float* x, EncoderScratch* scratch, std::byte* 
                                      .state = StateAt(0),
                                      .momentum = IsDgc() ? StateAt(1) : nullptr,
                                      .factor = options_.momentum};
-  const auto wanted = static_cast<uint64_t>(std::llround(options_.density * elements_));
-  size_t k =
-      std::clamp<uint64_t>(wanted, std::min<size_t>(1, elements_), wire::SparseCountMax(elements_));
+  size_t k = LargestCount(options_.density, elements_);
 
   const size_t room = std::max(elements_, kSampleMax) + kCandidateSlack;
   for (std::vector<uint32_t>* buffer : {&scratch->indices_, &scratch->bits_, &scratch->spare_}) {

@@ -4,6 +4,8 @@
 #include <cmath>
 #include <cstring>
 
+#include "common/wire/payload.h"
+
 namespace strata::kernels {
 namespace {
 
@@ -16,6 +18,11 @@ constexpr int kNarrowEvery = 6;
 constexpr size_t kNarrowFrom = 1024;
 
 }  // namespace
+
+size_t LargestCount(double density, size_t n) {
+  const auto wanted = static_cast<uint64_t>(std::llround(density * static_cast<double>(n)));
+  return std::clamp<uint64_t>(wanted, std::min<size_t>(1, n), wire::SparseCountMax(n));
+}
 
 Cut CutOfLargest(const SparseCodec& sparse, const uint32_t* bits, size_t n, size_t k,
                  uint32_t least, uint32_t* scratch) {

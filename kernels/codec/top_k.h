@@ -11,6 +11,10 @@ namespace strata::kernels {
 // Magnitudes are bits of floats without their sign, which order as the floats do; NaN and infinity
 // are above all others. What is given may have signs.
 
+// How many elements of n are sent at a density: at least one of them, and not more than a payload
+// may hold.
+size_t LargestCount(double density, size_t n);
+
 // Where the k largest magnitudes end: all above `cut`, and `at_cut` of the `equal` ones at it.
 struct Cut {
   uint32_t cut = 0;

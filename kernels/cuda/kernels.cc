@@ -17,7 +17,8 @@ const device::DeviceKernels& Kernels() {
       .bfloat16 = BFloat16Codec(),
       .int8 = Int8Codec(),
       .one_bit = OneBitCodec(),
-      .sparse = {Accumulate, Select, Sample, Count, SelectBetween, Keep, IndicesAscend, AddSparse},
+      .sparse = {Accumulate, Select, Sample, Count, SelectBetween, Keep, IndicesAscend, AddSparse,
+                 EncodeLargest},
   };
   return kKernels;
 }

@@ -113,11 +113,25 @@ __device__ __forceinline__ void BitsAt(const Source& source, size_t i, size_t n,
   for (unsigned j = 0; j < kWidth; ++j) bits[j] = __float_as_uint(p[j]);
 }
 
+// What the calling thread's warp takes at once, lane by lane, and from where to where.
+struct Range {
+  size_t begin, end;
+};
+template <unsigned kWidth>
+__device__ __forceinline__ Range RangeOfWarp(size_t n) {
+  constexpr size_t kTile = kLanes * kWidth;
+  const size_t warp = FirstItem() / kLanes, warps = ItemStride() / kLanes;
+  const size_t tiles = (n + kTile - 1) / kTile, each = (tiles + warps - 1) / warps;
+  const size_t begin = warp * each * kTile, end = begin + each * kTile;
+  return {begin, end < n ? end : n};
+}
+
 struct WarpSums {
   unsigned of_block, before_warp;
 };
-// Adds what the lanes of a warp give, and what the warps do. REQUIRES: all threads call it, once in
-// a kernel.
+// Adds what the lanes of a warp give, and what the warps do. REQUIRES: all threads call it, each
+// kWhich once in a kernel.
+template <unsigned kWhich = 0>
 __device__ __forceinline__ WarpSums SumOverBlock(unsigned value) {
   __shared__ unsigned sums[kWarps];
   const unsigned warp = threadIdx.x / kLanes;

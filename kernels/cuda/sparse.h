@@ -21,6 +21,9 @@ absl::Status Keep(device::Stream& stream, const kernels::Candidates& from, size_
                   uint32_t threshold, const kernels::Candidates& to, uint32_t* count);
 absl::Status IndicesAscend(device::Stream& stream, const std::byte* indices, size_t count, size_t n,
                            device::Verdict* verdict);
+absl::Status EncodeLargest(device::Stream& stream, const float* x,
+                           const kernels::Accumulators& accumulators, size_t n, uint32_t k,
+                           std::byte* payload, device::Verdict* verdict);
 absl::Status AddSparse(device::Stream& stream, const std::byte* indices, const std::byte* values,
                        size_t count, float* out);
 

@@ -20,19 +20,6 @@ struct Counts {
 static_assert(sizeof(uint32_t) * kBlocksPerMultiprocessor * (1 + kWarps) <=
               kWorkSpaceBytesPerMultiprocessor);
 
-// What the calling thread's warp takes at once, lane by lane, and from where to where.
-struct Range {
-  size_t begin, end;
-};
-template <unsigned kWidth>
-__device__ __forceinline__ Range RangeOfWarp(size_t n) {
-  constexpr size_t kTile = kLanes * kWidth;
-  const size_t warp = FirstItem() / kLanes, warps = ItemStride() / kLanes;
-  const size_t tiles = (n + kTile - 1) / kTile, each = (tiles + warps - 1) / warps;
-  const size_t begin = warp * each * kTile, end = begin + each * kTile;
-  return {begin, end < n ? end : n};
-}
-
 template <unsigned kWidth, typename Source>
 __global__ void __launch_bounds__(kThreads)
     CountKernel(Source source, size_t n, Band band, Counts counts) {
@@ -106,7 +93,8 @@ absl::Status WriteInOrder(CudaStream& stream, const First& first, const Second& 
   const absl::StatusOr<uint32_t*> work_space = stream.WorkSpace();
   if (!work_space.ok()) return work_space.status();
   const dim3 blocks = BlocksFor(stream, (n + kWidth - 1) / kWidth);
-  const Counts counts = {*work_space, *work_space + blocks.x};
+  uint32_t* const words = *work_space + kChoiceWorkSpaceBytes / sizeof(uint32_t);
+  const Counts counts = {words, words + blocks.x};
   const absl::Status status = stream.Launch("count what is to be written", blocks, ThreadsOfBlock(),
                                             &CountKernel<kWidth, First>, first, n, band, counts);
   if (!status.ok()) return status;

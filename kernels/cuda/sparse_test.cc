@@ -327,7 +327,7 @@ TEST_F(SparseTest, WithoutMemoryForTheWorkSpaceNothingIsDoneAndTheErrorSaysWhy) 
   EXPECT_EQ(status.code(), absl::StatusCode::kResourceExhausted);
   EXPECT_EQ(
       std::string(status.message()),
-      "device 0: out of memory: 1.0 KiB asked for a stream's work space, 0.5 KiB of 4096.0 MiB "
+      "device 0: out of memory: 9.5 KiB asked for a stream's work space, 0.5 KiB of 4096.0 MiB "
       "free on the device");
   EXPECT_TRUE(device_->Health().ok());
   fake_cuda::Configure({});

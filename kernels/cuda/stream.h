@@ -29,7 +29,10 @@ class CudaEvent final : public device::Event {
   const cudaEvent_t event_;
 };
 
-inline constexpr size_t kWorkSpaceBytesPerMultiprocessor = 512;
+// Of a stream's work space: for the choice of the largest elements, and then for counts by block and
+// by warp.
+inline constexpr size_t kChoiceWorkSpaceBytes = 8448;
+inline constexpr size_t kWorkSpaceBytesPerMultiprocessor = 640;
 
 class CudaStream final : public device::Stream {
  public:
@@ -65,7 +68,8 @@ class CudaStream final : public device::Stream {
   }
 
   // Device memory in which kernels leave counts for the next one of the stream:
-  // kWorkSpaceBytesPerMultiprocessor for each. Allocated by the first call that asks.
+  // kChoiceWorkSpaceBytes, and kWorkSpaceBytesPerMultiprocessor for each. Allocated by the first
+  // call that asks.
   absl::StatusOr<uint32_t*> WorkSpace();
 
   int device() const { return device_; }

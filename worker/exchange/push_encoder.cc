@@ -7,24 +7,13 @@
 #include "absl/memory/memory.h"
 #include "kernels/codec/encode_payload.h"
 #include "kernels/codec/job_compression.h"
-#include "worker/exchange/node_share.h"
 
 namespace strata::worker {
-namespace {
-
-// Of the job's epochs, what one sample of the node stands for.
-double EpochsPerSample(const proto::JobRecord& record, NodeId node) {
-  if (record.samples_per_epoch() == 0) return 0;
-  return NodeShare::Of(record, node).JobSamplesPerOwn() /
-         static_cast<double>(record.samples_per_epoch());
-}
-
-}  // namespace
 
 absl::StatusOr<std::unique_ptr<PushEncoder>> PushEncoder::Create(const proto::JobRecord& record,
                                                                  NodeId node, const ChunkMap& map,
                                                                  const kernels::Kernels& kernels) {
-  auto encoder = absl::WrapUnique(new PushEncoder(record, node, kernels));
+  auto encoder = absl::WrapUnique(new PushEncoder(record, node, map, kernels));
   if (encoder->codec_ == wire::Codec::kNone) return encoder;
   const kernels::CompressionOptions options =
       kernels::CompressionOf(encoder->encoding_, kernels::Feedback::kResidual);
@@ -32,34 +21,30 @@ absl::StatusOr<std::unique_ptr<PushEncoder>> PushEncoder::Create(const proto::Jo
     auto one = kernels::Encoder::Create(options, map.ElementsOf(ChunkId(c)), kernels);
     if (!one.ok()) return one.status();
     encoder->state_bytes_ += kernels::StateVectors(options) * (*one)->elements() * sizeof(float);
-    encoder->chunks_.push_back({.encoder = *std::move(one)});
+    encoder->encoders_.push_back(*std::move(one));
   }
   return encoder;
 }
 
-PushEncoder::PushEncoder(const proto::JobRecord& record, NodeId node,
+PushEncoder::PushEncoder(const proto::JobRecord& record, NodeId node, const ChunkMap& map,
                          const kernels::Kernels& kernels)
     : encoding_(record.job().push()),
       codec_(kernels::CodecOf(record.job().push())),
       drops_zeros_(record.job().consistency().lazy().has_significance()),
       kernels_(kernels),
-      epochs_per_sample_(EpochsPerSample(record, node)) {}
-
-absl::Status PushEncoder::WarmUp(Chunk* chunk) const {
-  if (encoding_.codec() != proto::Encoding::DGC) return absl::OkStatus();
-  const double epochs = static_cast<double>(chunk->samples) * epochs_per_sample_;
-  return chunk->encoder->SetDensity(kernels::DgcDensityAt(encoding_, epochs));
-}
+      density_(record, node, map.chunks()) {}
 
 absl::StatusOr<PushEncoder::Encoded> PushEncoder::Encode(ChunkId id, const Bytes& sum,
                                                          uint32_t samples) {
   if (drops_zeros_) return WithoutZeros(sum);
   if (codec_ == wire::Codec::kNone || sum.empty()) return Encoded{wire::Codec::kNone, sum};
-  Chunk& chunk = chunks_[id.value()];
-  if (absl::Status status = WarmUp(&chunk); !status.ok()) return status;
-  chunk.samples += samples;
+  kernels::Encoder* const encoder = encoders_[id.value()].get();
+  if (codec_ == wire::Codec::kSparse) {
+    const absl::Status status = encoder->SetDensity(density_.Next(id, samples));
+    if (!status.ok()) return status;
+  }
   absl::StatusOr<Bytes> payload = kernels::EncodePayload(
-      chunk.encoder.get(), absl::MakeConstSpan(sum.floats(), sum.float_count()), &scratch_, pool_);
+      encoder, absl::MakeConstSpan(sum.floats(), sum.float_count()), &scratch_, pool_);
   if (!payload.ok()) return payload.status();
   return Encoded{codec_, *std::move(payload)};
 }

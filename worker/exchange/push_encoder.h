@@ -13,6 +13,7 @@
 #include "kernels/codec/encoder.h"
 #include "kernels/kernels.h"
 #include "proto/control.pb.h"
+#include "worker/exchange/push_density.h"
 
 namespace strata::worker {
 
@@ -39,13 +40,8 @@ class PushEncoder {
   size_t memory_bytes() const;
 
  private:
-  struct Chunk {
-    std::unique_ptr<kernels::Encoder> encoder;
-    uint64_t samples = 0;  // encoded
-  };
-
-  PushEncoder(const proto::JobRecord& record, NodeId node, const kernels::Kernels& kernels);
-  absl::Status WarmUp(Chunk* chunk) const;
+  PushEncoder(const proto::JobRecord& record, NodeId node, const ChunkMap& map,
+              const kernels::Kernels& kernels);
   // As it is where that is smaller.
   absl::StatusOr<Encoded> WithoutZeros(const Bytes& sum);
 
@@ -53,8 +49,8 @@ class PushEncoder {
   const wire::Codec codec_;
   const bool drops_zeros_;
   const kernels::Kernels& kernels_;
-  double epochs_per_sample_ = 0;  // of this node, the others being as fast
-  std::vector<Chunk> chunks_;
+  PushDensity density_;
+  std::vector<std::unique_ptr<kernels::Encoder>> encoders_;  // by chunk
   kernels::EncoderScratch scratch_;
   size_t state_bytes_ = 0;
   BufferPool pool_;

@@ -1,0 +1,79 @@
+#ifndef STRATA_WORKER_AGGREGATOR_DEVICE_ENCODER_H_
+#define STRATA_WORKER_AGGREGATOR_DEVICE_ENCODER_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "common/bytes.h"
+#include "common/ids.h"
+#include "common/job/arena.h"
+#include "kernels/codec/encoder.h"
+#include "kernels/device/device.h"
+#include "proto/control.pb.h"
+#include "worker/exchange/push_density.h"
+
+namespace strata::worker {
+
+// Encodes a node's gradient sums where they are, on a device, so that payloads alone leave it. What
+// a payload lacks stays there and is part of the chunk's next one: each is, bit for bit, what
+// PushEncoder makes of the same sums.
+//
+// All of it is queued. How many elements a sparse payload has is known only when it is there; what
+// is copied is as long as the longest that the chunk's density allows, which is what comes unless
+// almost all elements are zero.
+//
+// Threads: one.
+class DeviceEncoder {
+ public:
+  // Of a job whose pushes are encoded. What it holds on the device is cleared in `stream`, before
+  // what comes there after. Errors: those of device::Device, InvalidArgument (the encoding).
+  static absl::StatusOr<std::unique_ptr<DeviceEncoder>> Create(
+      const proto::JobRecord& record, NodeId node, const ChunkMap& map,
+      const std::shared_ptr<device::Device>& device, device::Stream* stream);
+
+  // Of host memory for what comes of a chunk's next sum, whatever its density.
+  size_t host_bytes(ChunkId chunk) const;
+  // Queues the encoding of the chunk's next sum, over `samples` of the node, which lies at `sum` on
+  // the device, and the copy of what comes of it to `host`. One stream for all calls.
+  absl::Status Encode(ChunkId chunk, const float* sum, uint32_t samples, device::Stream* stream,
+                      std::byte* host);
+  // What has come to `host`: the payload, which is part of it. Errors: InvalidArgument: an element
+  // is not finite, or too large for the codec; what is kept of the chunk is lost then.
+  absl::StatusOr<Bytes> PayloadIn(const std::shared_ptr<std::byte>& host, ChunkId chunk) const;
+
+  wire::Codec codec() const { return codec_; }
+  // Of the device's memory.
+  size_t device_bytes() const { return device_bytes_; }
+
+ private:
+  DeviceEncoder(const proto::JobRecord& record, NodeId node, const ChunkMap& map,
+                const kernels::CompressionOptions& options)
+      : map_(map),
+        options_(options),
+        codec_(kernels::CodecOf(options.compression)),
+        density_(record, node, map.chunks()) {}
+
+  absl::Status Allocate(device::Device* device, device::Stream* stream);
+  // Elements from one vector of state to the next: each begins at a multiple of 16 bytes.
+  size_t stride() const { return (map_.elements() + 3) / 4 * 4; }
+  // The chunk's part of a vector of state.
+  float* StateAt(int vector, ChunkId chunk) const;
+
+  const ChunkMap map_;
+  const kernels::CompressionOptions options_;
+  const wire::Codec codec_;
+  PushDensity density_;
+  const device::DeviceKernels* kernels_ = nullptr;  // the device's
+  std::shared_ptr<device::Device> device_;
+  device::Memory state_;    // StateVectors(options_) arenas
+  device::Memory outcome_;  // of one chunk, on its way: a verdict and, behind it, the payload
+  size_t device_bytes_ = 0;
+};
+
+}  // namespace strata::worker
+
+#endif  // STRATA_WORKER_AGGREGATOR_DEVICE_ENCODER_H_
