@@ -206,11 +206,10 @@ absl::Status Choose(CudaStream& to, Source source, const float* state, size_t n,
     const bool is_first = &digit == kDigits;
     if (status.ok()) {
       // The first pass makes p.
-      status = is_first
-                   ? to.Launch("make and count digits", blocks, ThreadsOfBlock(),
-                               &DigitKernel<kWidth, Source>, source, n, digit, space)
-                   : to.Launch("count digits", blocks, ThreadsOfBlock(),
-                               &DigitKernel<kWidth, Stored>, Stored{state}, n, digit, space);
+      status = is_first ? to.Launch("make and count digits", blocks, ThreadsOfBlock(),
+                                    &DigitKernel<kWidth, Source>, source, n, digit, space)
+                        : to.Launch("count digits", blocks, ThreadsOfBlock(),
+                                    &DigitKernel<kWidth, Stored>, Stored{state}, n, digit, space);
     }
     if (status.ok()) {
       status = to.Launch("pick a digit", one, ThreadsOfBlock(), &PickKernel, digit,
@@ -227,9 +226,8 @@ absl::Status EncodeLargest(CudaStream& to, const float* x, const Accumulators& a
   if (!work_space.ok()) return work_space.status();
   auto* const space = reinterpret_cast<ChoiceSpace*>(*work_space);
   float* const state = accumulators.state;
-  absl::Status status = WithSource<true>(x, accumulators, [&](auto source) {
-    return Choose<kWidth>(to, source, state, n, k, space);
-  });
+  absl::Status status = WithSource<true>(
+      x, accumulators, [&](auto source) { return Choose<kWidth>(to, source, state, n, k, space); });
   if (!status.ok()) return status;
   const dim3 blocks = BlocksFor(to, (n + kWidth - 1) / kWidth);
   uint32_t* const words = *work_space + kChoiceWorkSpaceBytes / sizeof(uint32_t);
@@ -245,9 +243,8 @@ absl::Status EncodeLargest(CudaStream& to, const float* x, const Accumulators& a
 
 }  // namespace
 
-absl::Status EncodeLargest(device::Stream& stream, const float* x,
-                           const Accumulators& accumulators, size_t n, uint32_t k,
-                           std::byte* payload, device::Verdict* verdict) {
+absl::Status EncodeLargest(device::Stream& stream, const float* x, const Accumulators& accumulators,
+                           size_t n, uint32_t k, std::byte* payload, device::Verdict* verdict) {
   return IsAligned(x) && IsAligned(accumulators)
              ? EncodeLargest<4>(Cast(stream), x, accumulators, n, k, payload, verdict)
              : EncodeLargest<1>(Cast(stream), x, accumulators, n, k, payload, verdict);

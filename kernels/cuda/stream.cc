@@ -63,9 +63,9 @@ absl::Status CudaStream::Call(std::function<void()> then) {
 
 absl::StatusOr<uint32_t*> CudaStream::WorkSpace() {
   if (work_space_ == nullptr) {
-    auto memory = owner_.Allocate(
-        kChoiceWorkSpaceBytes + multiprocessors_ * kWorkSpaceBytesPerMultiprocessor,
-        "a stream's work space");
+    auto memory =
+        owner_.Allocate(kChoiceWorkSpaceBytes + multiprocessors_ * kWorkSpaceBytesPerMultiprocessor,
+                        "a stream's work space");
     if (!memory.ok()) return memory.status();
     work_space_ = *std::move(memory);
   }

@@ -29,8 +29,8 @@ class CudaEvent final : public device::Event {
   const cudaEvent_t event_;
 };
 
-// Of a stream's work space: for the choice of the largest elements, and then for counts by block and
-// by warp.
+// Of a stream's work space: for the choice of the largest elements, and then for counts by block
+// and by warp.
 inline constexpr size_t kChoiceWorkSpaceBytes = 8448;
 inline constexpr size_t kWorkSpaceBytesPerMultiprocessor = 640;
 

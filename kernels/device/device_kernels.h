@@ -61,8 +61,8 @@ struct DeviceSparseCodec {
                       size_t count, float* out);
   // A step of kernels::Encoder as a whole: makes p, writes the payload of the k largest |p|, of
   // equal ones those of lowest index, or of all that are not zero, and takes them from state and
-  // momentum. 1 <= k; `payload`, at a multiple of 4, has room for 4 + 8 k bytes. kBad if one of them
-  // is not finite. REQUIRES: kResidual.
+  // momentum. 1 <= k; `payload`, at a multiple of 4, has room for 4 + 8 k bytes. kBad if one of
+  // them is not finite. REQUIRES: kResidual.
   absl::Status (*encode_largest)(Stream& stream, const float* x,
                                  const kernels::Accumulators& accumulators, size_t n, uint32_t k,
                                  std::byte* payload, Verdict* verdict);

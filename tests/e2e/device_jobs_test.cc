@@ -71,7 +71,8 @@ TEST(DeviceJobs, HaveTheWeightsOfTheSameJobsWithout) {
   Cluster cluster(OnGpus("devices=2,memory_mb=64"));
   ASSERT_EQ(cluster.Start(), absl::OkStatus());
   for (const std::string fields :
-       {"consistency { sync {} }", "exchange: RING", "push { codec: INT8 } pull { codec: FP16 }"}) {
+       {"consistency { sync {} }", "exchange: RING", "push { codec: INT8 } pull { codec: FP16 }",
+        "push { codec: TOP_K density: 0.05 }", "push { codec: DGC } optimizer { sgd {} }"}) {
     const std::string expected =
         FinalWeights(cluster.RunToEnd(DeviceJob("host", "copied", 8, fields)));
     EXPECT_THAT(expected, MatchesRegex("weights [0-9a-f]+")) << fields;

@@ -228,15 +228,15 @@ absl::Status Aggregator::CreateExchangeOf(const proto::JobRecord& record, const 
   if (!endpoint.ok()) return endpoint.status();
   std::shared_ptr<BlockSource> source;
   if (!PushesOutliveAnswers(job)) source = (*endpoint)->memory();
-  auto arenas = CreateArenas(of, map, source, devices_, [this] { doorbell_.Notify(); });
+  const CoreOptions core = {.record = record,
+                            .node = NodeId(launch_.node()),
+                            .incarnation = launch_.incarnation(),
+                            .takes_payloads = !devices_.empty() && TakesPayloads(job),
+                            .trace = trace_.get()};
+  auto arenas = CreateArenas(of, map, source, core, devices_, [this] { doorbell_.Notify(); });
   if (!arenas.ok()) return arenas.status();
   arenas_ = *std::move(arenas);
-  absl::StatusOr<std::unique_ptr<Exchange>> exchange =
-      CreateExchange({.record = record,
-                      .node = NodeId(launch_.node()),
-                      .incarnation = launch_.incarnation(),
-                      .trace = trace_.get()},
-                     *std::move(endpoint), poll_.fd(), arenas_.get(), &clock_);
+  auto exchange = CreateExchange(core, *std::move(endpoint), poll_.fd(), arenas_.get(), &clock_);
   if (!exchange.ok()) return exchange.status();
   exchange_ = *std::move(exchange);
   return absl::OkStatus();

@@ -20,10 +20,15 @@ std::unique_ptr<NodeArenas> CreateNodeArenas(const ArenasOf& of, const ChunkMap&
 
 absl::StatusOr<std::unique_ptr<Arenas>> CreateArenas(
     const ArenasOf& of, const ChunkMap& map, std::shared_ptr<BlockSource> source,
-    const std::vector<std::shared_ptr<device::Device>>& devices, std::function<void()> wake) {
+    const CoreOptions& exchange, const std::vector<std::shared_ptr<device::Device>>& devices,
+    std::function<void()> wake) {
   if (devices.empty()) return CreateNodeArenas(of, map, std::move(source));
   auto arenas =
-      DeviceArenas::Create(of.memory, of.core, map, {.devices = devices, .wake = std::move(wake)});
+      DeviceArenas::Create(of.memory, of.core, map,
+                           {.devices = devices,
+                            .wake = std::move(wake),
+                            .encodes_for = exchange.takes_payloads ? &exchange.record : nullptr,
+                            .node = exchange.node});
   if (!arenas.ok()) return arenas.status();
   return *std::move(arenas);
 }

@@ -14,6 +14,7 @@
 #include "worker/aggregator/arenas.h"
 #include "worker/aggregator/node_arenas.h"
 #include "worker/aggregator/node_memory.h"
+#include "worker/exchange/exchange_core.h"
 
 namespace strata::worker {
 
@@ -30,10 +31,12 @@ std::unique_ptr<NodeArenas> CreateNodeArenas(const ArenasOf& of, const ChunkMap&
                                              std::shared_ptr<BlockSource> source);
 
 // In the memory of the devices that there are by local rank or, where there are none, as above.
-// `wake`: see DeviceArenasOptions. Errors: DeviceArenas::Create's.
+// `exchange`: what the job's exchange is created with, which the arenas then fit. `wake`: see
+// DeviceArenasOptions. Errors: DeviceArenas::Create's.
 absl::StatusOr<std::unique_ptr<Arenas>> CreateArenas(
     const ArenasOf& of, const ChunkMap& map, std::shared_ptr<BlockSource> source,
-    const std::vector<std::shared_ptr<device::Device>>& devices, std::function<void()> wake);
+    const CoreOptions& exchange, const std::vector<std::shared_ptr<device::Device>>& devices,
+    std::function<void()> wake);
 
 }  // namespace strata::worker
 

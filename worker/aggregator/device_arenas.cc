@@ -6,6 +6,7 @@
 
 #include "absl/container/inlined_vector.h"
 #include "absl/memory/memory.h"
+#include "absl/strings/str_format.h"
 #include "common/copies.h"
 #include "common/wire/payload.h"
 #include "worker/aggregator/pinned_blocks.h"
@@ -98,6 +99,14 @@ absl::Status DeviceArenas::Init(const DeviceArenasOptions& options) {
     device_bytes_ += bytes;
   }
   complete_.resize(gradients_.size());
+  if (options.encodes_for != nullptr) {
+    Place& first = places_[0];
+    auto encoder = DeviceEncoder::Create(*options.encodes_for, options.node, map_, first.device,
+                                         first.down.get());
+    if (!encoder.ok()) return encoder.status();
+    encoder_ = *std::move(encoder);
+    device_bytes_ += encoder_->device_bytes();
+  }
   return FillWeights();
 }
 
@@ -163,14 +172,41 @@ absl::Status DeviceArenas::QueueSum(ChunkId chunk, uint64_t clock) {
         *first.down, inputs, sum, count, reinterpret_cast<device::Verdict*>(first.verdict.get()));
     if (!status.ok()) return status;
   }
-  const std::shared_ptr<float> buffer = pool_.AllocateFloats(count);
-  absl::Status status = first.down->Copy(buffer.get(), sum, count * sizeof(float));
+  Queued queued = {.what = Queued::What::kSum, .chunk = chunk, .clock = clock};
+  absl::Status status = QueueCopy(chunk, sum, &queued);
   if (!status.ok()) return status;
-  Queued queued = {.what = Queued::What::kSum, .chunk = chunk, .clock = clock, .kept = {buffer}};
   status = Mark(&first, first.down.get(), &queued);
-  sums_[chunk.value()].bytes = AsBytes(buffer, count);
   queued_.push_back(std::move(queued));
   return status;
+}
+
+absl::Status DeviceArenas::QueueCopy(ChunkId chunk, const float* sum, Queued* queued) {
+  device::Stream& down = *places_[0].down;
+  Summed& summed = sums_[chunk.value()];
+  if (encoder_ != nullptr) {
+    summed.encoded = pool_.AllocateBytes(encoder_->host_bytes(chunk));
+    queued->kept = {summed.encoded};
+    return encoder_->Encode(chunk, sum, summed.samples, &down, summed.encoded.get());
+  }
+  const size_t count = map_.ElementsOf(chunk);
+  const std::shared_ptr<float> buffer = pool_.AllocateFloats(count);
+  queued->kept = {buffer};
+  summed.bytes = AsBytes(buffer, count);
+  return down.Copy(buffer.get(), sum, count * sizeof(float));
+}
+
+absl::Status DeviceArenas::TakeOver(ChunkId chunk, uint64_t clock) {
+  Summed& summed = sums_[chunk.value()];
+  if (summed.encoded == nullptr) return absl::OkStatus();
+  absl::StatusOr<Bytes> payload =
+      encoder_->PayloadIn(std::exchange(summed.encoded, nullptr), chunk);
+  if (!payload.ok()) {
+    return absl::Status(payload.status().code(),
+                        absl::StrFormat("chunk %d at clock %d: sum of the gradients: %s",
+                                        chunk.value(), clock, payload.status().message()));
+  }
+  summed.bytes = *std::move(payload);
+  return absl::OkStatus();
 }
 
 bool DeviceArenas::BeginSum(ChunkId chunk, uint64_t clock) {
@@ -207,6 +243,8 @@ absl::Status DeviceArenas::Poll(std::vector<ChunkId>* summed) {
     if (queued->what == Queued::What::kLanded) {
       memory_->Land(queued->chunk.value(), core_->OnLanded(queued->chunk, queued->clock));
     } else if (queued->what == Queued::What::kSum) {
+      Keep(TakeOver(queued->chunk, queued->clock));
+      if (!status_.ok()) break;
       for (uint32_t r = 0; r < complete_.size(); ++r) {
         complete_[r] = memory_->rank(r).complete.load(std::memory_order_relaxed);
       }

@@ -17,6 +17,7 @@
 #include "kernels/device/device_kernels.h"
 #include "worker/aggregator/aggregator_core.h"
 #include "worker/aggregator/arenas.h"
+#include "worker/aggregator/device_encoder.h"
 #include "worker/aggregator/node_memory.h"
 
 namespace strata::worker {
@@ -26,12 +27,17 @@ struct DeviceArenasOptions {
   std::vector<std::shared_ptr<device::Device>> devices;
   // Called from threads of the devices' when Poll has something to do.
   std::function<void()> wake;
+  // Sums are encoded on the device, as this node of the job encodes its pushes, and TakeSum gives
+  // their payloads. Null: it gives fp32. Not used after Create.
+  const proto::JobRecord* encodes_for = nullptr;
+  NodeId node{0};
 };
 
 // The node's arenas in the memory of its devices: one of weights on each device, one of gradients
 // for each rank on its own. A chunk's gradients are added on the first rank's device (which reads
 // the others' memory over NVLink or PCIe), in place of the first rank's, and the sum is copied into
-// pinned host memory, which goes to the network as it is; what comes is copied, or decoded there,
+// pinned host memory, encoded
+// before if so wanted, which goes to the network as it is; what comes is copied, or decoded there,
 // into every device's weights. All of it is queued: nothing here waits but Create, and Poll tells
 // what is done. Who may touch which chunk when, and `memory` with its counts, is as with
 // NodeArenas; `memory`'s own arena of weights holds the first ones.
@@ -100,6 +106,7 @@ class DeviceArenas final : public Arenas {
     std::vector<std::shared_ptr<const void>> kept;  // memory that it reads or writes
   };
   struct Summed {
+    std::shared_ptr<std::byte> encoded;  // what becomes `bytes` once it is there
     Bytes bytes;
     uint32_t samples = 0;
   };
@@ -121,6 +128,10 @@ class DeviceArenas final : public Arenas {
   std::byte* At(const device::Memory& arena, ChunkId chunk, uint32_t first_element = 0) const;
   // Queues what a chunk's sum takes, after what is queued in the stream already.
   absl::Status QueueSum(ChunkId chunk, uint64_t clock);
+  // The same for its way to the host: encoded there, or not.
+  absl::Status QueueCopy(ChunkId chunk, const float* sum, Queued* queued);
+  // What has come of it may be taken.
+  absl::Status TakeOver(ChunkId chunk, uint64_t clock);
   // Marks the end of what all devices have to do with weights now.
   void QueueWeights(Queued queued);
   // Marks the end of what `stream` has to do now, and wakes Poll's caller then.
@@ -133,9 +144,10 @@ class DeviceArenas final : public Arenas {
   const ChunkMap map_;
   const std::function<void()> wake_;
   BufferPool pool_;
-  std::vector<Place> places_;              // the first rank's first
-  std::vector<size_t> place_of_;           // by local rank
-  std::vector<device::Memory> gradients_;  // by local rank
+  std::unique_ptr<DeviceEncoder> encoder_;  // null: sums go as they are
+  std::vector<Place> places_;               // the first rank's first
+  std::vector<size_t> place_of_;            // by local rank
+  std::vector<device::Memory> gradients_;   // by local rank
   size_t device_bytes_ = 0;
   std::vector<Summed> sums_;                            // by chunk, until they are taken
   std::vector<uint64_t> complete_;                      // scratch, by local rank

@@ -1,5 +1,6 @@
 #include "worker/aggregator/device_arenas.h"
 
+#include <cmath>
 #include <cstring>
 #include <memory>
 #include <numeric>
@@ -14,6 +15,7 @@
 #include "kernels/cuda/device.h"
 #include "kernels/fake_cuda/control.h"
 #include "kernels/kernels.h"
+#include "worker/exchange/push_encoder.h"
 
 namespace strata::worker {
 namespace {
@@ -57,7 +59,8 @@ class DeviceArenasTest : public testing::TestWithParam<std::vector<uint32_t>> {
   }
 
   // Random gradients in every rank's arena; their sum.
-  std::vector<float> Publish(uint64_t clock) {
+  std::vector<float> Publish(uint64_t clock) { return Publish(clock, &core_); }
+  std::vector<float> Publish(uint64_t clock, AggregatorCore* core) {
     std::mt19937 random(static_cast<uint32_t>(clock) + 1);
     std::uniform_real_distribution<float> values(-1e3f, 1e3f);
     std::vector<std::vector<float>> gradients(ranks(), std::vector<float>(kElements));
@@ -76,7 +79,7 @@ class DeviceArenasTest : public testing::TestWithParam<std::vector<uint32_t>> {
     std::vector<float> sum(kElements);
     kernels::Cpu().sum(inputs, sum.data(), kElements);
     const std::vector<uint64_t> ready(ranks(), clock + 1);
-    for (uint32_t c = 0; c < map_.chunks(); ++c) EXPECT_TRUE(*core_.OnReady(ChunkId(c), ready));
+    for (uint32_t c = 0; c < map_.chunks(); ++c) EXPECT_TRUE(*core->OnReady(ChunkId(c), ready));
     return sum;
   }
 
@@ -119,6 +122,69 @@ TEST_P(DeviceArenasTest, SumsHaveTheBitsOfTheHostsAndAreTakenOnceTheyAreThere) {
     EXPECT_EQ(sum.samples, samples);
     EXPECT_EQ(memory_->consumed(c).load(), 1);
   }
+}
+
+// A job of this node alone, whose pushes are encoded.
+proto::JobRecord Encoding(proto::Encoding::Codec codec) {
+  proto::JobRecord record;
+  record.mutable_job()->mutable_push()->set_codec(codec);
+  record.mutable_view()->add_nodes()->set_ranks(1);
+  return record;
+}
+
+TEST_P(DeviceArenasTest, EncodedSumsAreThePayloadsOfTheHostsEncoderClockByClock) {
+  for (const auto codec : {proto::Encoding::INT8, proto::Encoding::TOP_K}) {
+    const proto::JobRecord record = Encoding(codec);
+    AggregatorCore core(RankId(0), ranks(), map_.chunks());
+    auto arenas = DeviceArenas::Create(
+        memory_.get(), &core, map_, {.devices = devices_, .wake = [] {}, .encodes_for = &record});
+    ASSERT_TRUE(arenas.ok()) << arenas.status();
+    arenas_ = *std::move(arenas);
+    const auto encoder = *PushEncoder::Create(record, NodeId(0), map_, kernels::Cpu());
+    for (uint64_t clock = 0; clock < 3; ++clock) {
+      const std::vector<float> expected = Publish(clock, &core);
+      for (uint32_t c = 0; c < map_.chunks(); ++c)
+        EXPECT_FALSE(arenas_->BeginSum(ChunkId(c), clock));
+      EXPECT_THAT(Settle(), UnorderedElementsAre(0, 1, 2, 3));
+      for (uint32_t c = 0; c < map_.chunks(); ++c) {
+        const ExchangeNode::Sum sum = arenas_->TakeSum(ChunkId(c), clock);
+        const Bytes view(
+            nullptr,
+            reinterpret_cast<const std::byte*>(expected.data() + map_.OffsetOf(ChunkId(c))),
+            map_.ElementsOf(ChunkId(c)) * 4);
+        const auto payload = encoder->Encode(ChunkId(c), view, sum.samples);
+        ASSERT_TRUE(payload.ok()) << payload.status();
+        ASSERT_EQ(sum.bytes.size(), payload->payload.size());
+        EXPECT_EQ(std::memcmp(sum.bytes.data(), payload->payload.data(), sum.bytes.size()), 0)
+            << clock << " " << c;
+        arenas_->Landed(ChunkId(c), clock);
+      }
+      Settle();
+    }
+  }
+}
+
+TEST_P(DeviceArenasTest, ASumThatCannotBeEncodedNamesItsChunkAndClock) {
+  const proto::JobRecord record = Encoding(proto::Encoding::FP16);
+  auto arenas = DeviceArenas::Create(memory_.get(), &core_, map_,
+                                     {.devices = devices_, .wake = [] {}, .encodes_for = &record});
+  ASSERT_TRUE(arenas.ok()) << arenas.status();
+  arenas_ = *std::move(arenas);
+  Publish(0);
+  auto stream = *devices_[0]->NewStream(false);
+  const float bad = NAN;
+  ASSERT_TRUE(
+      stream->Copy(arenas_->GradientsForTest(0).get() + (2 * kChunkElements + 5) * 4, &bad, 4)
+          .ok());
+  ASSERT_TRUE(stream->Synchronize().ok());
+  arenas_->BeginSum(ChunkId(2), 0);
+  std::vector<ChunkId> summed;
+  absl::Status status;
+  while (status.ok() && arenas_->busy()) status = arenas_->Poll(&summed);
+  EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_THAT(std::string(status.message()),
+              HasSubstr("chunk 2 at clock 0: sum of the gradients: an element"));
+  EXPECT_TRUE(summed.empty());
 }
 
 TEST_P(DeviceArenasTest, WeightsAreOnEveryDeviceWhenRanksAreToldOfThem) {

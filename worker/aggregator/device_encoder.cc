@@ -71,7 +71,10 @@ float* DeviceEncoder::StateAt(int vector, ChunkId chunk) const {
 }
 
 size_t DeviceEncoder::host_bytes(ChunkId chunk) const {
-  return kPayloadAt + wire::EncodedBytesMax(codec_, map_.ElementsOf(chunk));
+  const size_t n = map_.ElementsOf(chunk);
+  const bool is_top_k = options_.compression == kernels::Compression::kTopK;
+  return kPayloadAt + (is_top_k ? SparseBytes(kernels::LargestCount(options_.density, n))
+                                : wire::EncodedBytesMax(codec_, n));
 }
 
 absl::Status DeviceEncoder::Encode(ChunkId chunk, const float* sum, uint32_t samples,

@@ -4,6 +4,7 @@
 
 #include "common/job/arena.h"
 #include "common/job/consistency.h"
+#include "common/job/encoding.h"
 #include "worker/exchange/all_reduce_core.h"
 #include "worker/exchange/clip_layer.h"
 #include "worker/exchange/core_exchange.h"
@@ -23,6 +24,13 @@ absl::StatusOr<std::unique_ptr<ExchangeCore>> CreateBase(const CoreOptions& opti
 }
 
 }  // namespace
+
+bool TakesPayloads(const proto::Job& job) {
+  const bool has_layers = AppliesOnNodes(job) || HasLocalSteps(job) ||
+                          job.consistency().lazy().double_buffering() ||
+                          job.optimizer().clip_norm() > 0;
+  return job.exchange() == proto::Job::PARAMETER_SERVER && IsEncoded(job.push()) && !has_layers;
+}
 
 absl::StatusOr<std::unique_ptr<ExchangeCore>> CreateExchangeCore(const CoreOptions& options) {
   absl::StatusOr<std::unique_ptr<ExchangeCore>> core = CreateBase(options);

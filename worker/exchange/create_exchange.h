@@ -11,6 +11,10 @@
 
 namespace strata::worker {
 
+// Whether the job's exchange sends what a node gives it as it is, but for the codec of `push`: a
+// node may then encode by itself.
+bool TakesPayloads(const proto::Job& job);
+
 // The core that the job's record asks for, with the layers that its mode puts on top. Errors:
 // InvalidArgument naming the field of the record.
 absl::StatusOr<std::unique_ptr<ExchangeCore>> CreateExchangeCore(const CoreOptions& options);

@@ -19,7 +19,9 @@ namespace strata::worker {
 class ExchangeNode {
  public:
   struct Sum {
-    Bytes bytes;           // fp32, as many as the chunk has elements; kept until it is answered
+    // fp32, as many as the chunk has elements, or their payload where the exchange was created for
+    // such (CoreOptions::takes_payloads). Kept until it is answered.
+    Bytes bytes;
     uint32_t samples = 0;  // of all ranks of the node
   };
 

@@ -51,6 +51,8 @@ struct CoreOptions {
   PushWindow::Reserve reserve = PushWindow::Reserve::kLowest;
   // Where buffers for payloads come from; null: the allocator.
   std::shared_ptr<BlockSource> memory;
+  // The node's sums are payloads of the job's `push` already. Only where TakesPayloads.
+  bool takes_payloads = false;
   // Of the node's events, outlives the exchange; null: none is kept.
   TraceLog* trace = nullptr;
 };

@@ -47,7 +47,9 @@ absl::StatusOr<std::unique_ptr<ParameterServerCore>> ParameterServerCore::Create
     const CoreOptions& options, const kernels::Kernels& kernels) {
   if (absl::Status status = CheckPlacement(options.record); !status.ok()) return status;
   ChunkMap map(options.record.layout().elements(), options.record.placement().chunk_elements());
-  auto encoder = PushEncoder::Create(options.record, options.node, map, kernels);
+  const auto from =
+      options.takes_payloads ? PushEncoder::From::kPayloads : PushEncoder::From::kSums;
+  auto encoder = PushEncoder::Create(options.record, options.node, map, kernels, from);
   if (!encoder.ok()) return encoder.status();
   return std::unique_ptr<ParameterServerCore>(
       new ParameterServerCore(options, map, kernels, *std::move(encoder)));

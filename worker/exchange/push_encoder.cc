@@ -12,9 +12,10 @@ namespace strata::worker {
 
 absl::StatusOr<std::unique_ptr<PushEncoder>> PushEncoder::Create(const proto::JobRecord& record,
                                                                  NodeId node, const ChunkMap& map,
-                                                                 const kernels::Kernels& kernels) {
-  auto encoder = absl::WrapUnique(new PushEncoder(record, node, map, kernels));
-  if (encoder->codec_ == wire::Codec::kNone) return encoder;
+                                                                 const kernels::Kernels& kernels,
+                                                                 From from) {
+  auto encoder = absl::WrapUnique(new PushEncoder(record, node, map, kernels, from));
+  if (encoder->codec_ == wire::Codec::kNone || from == From::kPayloads) return encoder;
   const kernels::CompressionOptions options =
       kernels::CompressionOf(encoder->encoding_, kernels::Feedback::kResidual);
   for (uint32_t c = 0; c < map.chunks(); ++c) {
@@ -27,15 +28,17 @@ absl::StatusOr<std::unique_ptr<PushEncoder>> PushEncoder::Create(const proto::Jo
 }
 
 PushEncoder::PushEncoder(const proto::JobRecord& record, NodeId node, const ChunkMap& map,
-                         const kernels::Kernels& kernels)
+                         const kernels::Kernels& kernels, From from)
     : encoding_(record.job().push()),
       codec_(kernels::CodecOf(record.job().push())),
       drops_zeros_(record.job().consistency().lazy().has_significance()),
+      from_(from),
       kernels_(kernels),
       density_(record, node, map.chunks()) {}
 
 absl::StatusOr<PushEncoder::Encoded> PushEncoder::Encode(ChunkId id, const Bytes& sum,
                                                          uint32_t samples) {
+  if (from_ == From::kPayloads) return Encoded{codec_, sum};
   if (drops_zeros_) return WithoutZeros(sum);
   if (codec_ == wire::Codec::kNone || sum.empty()) return Encoded{wire::Codec::kNone, sum};
   kernels::Encoder* const encoder = encoders_[id.value()].get();

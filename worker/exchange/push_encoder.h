@@ -19,15 +19,18 @@ namespace strata::worker {
 
 // Encodes a node's gradient sums as its job says, each once: what a payload lacks is part of the
 // chunk's next one. fp32 passes as it is, and nothing is held; with significance, sums of which
-// most elements are zero become sparse.
+// most elements are zero become sparse. Where nodes encode by themselves, their payloads pass as
+// they are, and nothing is held either.
 //
 // Threads: one.
 class PushEncoder {
  public:
+  enum class From { kSums, kPayloads };
   // `kernels` outlives it. Errors: InvalidArgument: the job's encoding.
   static absl::StatusOr<std::unique_ptr<PushEncoder>> Create(const proto::JobRecord& record,
                                                              NodeId node, const ChunkMap& map,
-                                                             const kernels::Kernels& kernels);
+                                                             const kernels::Kernels& kernels,
+                                                             From from = From::kSums);
 
   struct Encoded {
     wire::Codec codec = wire::Codec::kNone;
@@ -41,13 +44,14 @@ class PushEncoder {
 
  private:
   PushEncoder(const proto::JobRecord& record, NodeId node, const ChunkMap& map,
-              const kernels::Kernels& kernels);
+              const kernels::Kernels& kernels, From from);
   // As it is where that is smaller.
   absl::StatusOr<Encoded> WithoutZeros(const Bytes& sum);
 
   const proto::Encoding encoding_;
   const wire::Codec codec_;
   const bool drops_zeros_;
+  const From from_;
   const kernels::Kernels& kernels_;
   PushDensity density_;
   std::vector<std::unique_ptr<kernels::Encoder>> encoders_;  // by chunk

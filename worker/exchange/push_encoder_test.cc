@@ -102,6 +102,20 @@ TEST(PushEncoder, DgcComesDownWithTheEpochsThatTheNodesSamplesStandFor) {
   EXPECT_EQ(counts, (std::vector<size_t>{250, 63, 16, 4, 2, 2}));
 }
 
+TEST(PushEncoder, WhatNodesHaveEncodedPassesAsItIsAndNothingIsHeld) {
+  proto::Encoding push;
+  push.set_codec(proto::Encoding::DGC);
+  const auto encoder = *PushEncoder::Create(Record(push), NodeId(0), ChunkMap(1500, 1000),
+                                            kernels::Cpu(), PushEncoder::From::kPayloads);
+  const Floats payload = {1, 2, 3};
+  const auto passed = encoder->Encode(ChunkId(0), View(payload), 1);
+  ASSERT_TRUE(passed.ok());
+  EXPECT_EQ(passed->codec, wire::Codec::kSparse);
+  EXPECT_EQ(passed->payload.floats(), payload.data());
+  EXPECT_EQ(passed->payload.size(), 12u);
+  EXPECT_EQ(encoder->memory_bytes(), 0u);
+}
+
 TEST(PushEncoder, AGradientThatIsNotFiniteIsRefused) {
   proto::Encoding push;
   push.set_codec(proto::Encoding::FP16);
