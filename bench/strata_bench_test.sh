@@ -125,9 +125,10 @@ expect "nodes of two ranks, with encoded pushes" test "$(status_of $strata bench
   --models mlp --ranks 4 --ranks-per-node 2 --modes sync,ring --steps 8 --rounds 2 \
   --set push.codec=BF16)" -eq 0
 expect "are as many as that makes" grep -qE "^ring +4 +2 " "$scratch/out"
-expect "a loss that is no number is a wrong value, and an error" test "$(status_of $strata \
+expect "a loss that is no number ends it with an error" test "$(status_of $strata \
   bench train --models mlp --ranks 1 --modes async --steps 16 --rounds 1 \
   --set schedule.base_lr=1e30)" -eq 1
+expect "that names it" grep -q "none, 1 ranks: .*loss is NaN" "$scratch/err"
 expect "an exchange that is none is refused" \
   test "$(status_of $strata bench train --modes pigeon)" -eq 2
 expect "by name" grep -q -- "--modes pigeon: not one of" "$scratch/err"

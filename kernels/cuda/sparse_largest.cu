@@ -203,18 +203,16 @@ absl::Status Choose(CudaStream& to, Source source, const float* state, size_t n,
   dim3 one;
   one.x = 1;
   for (const Digit& digit : kDigits) {
+    if (!status.ok()) return status;
+    // The first pass makes p.
     const bool is_first = &digit == kDigits;
-    if (status.ok()) {
-      // The first pass makes p.
-      status = is_first ? to.Launch("make and count digits", blocks, ThreadsOfBlock(),
-                                    &DigitKernel<kWidth, Source>, source, n, digit, space)
-                        : to.Launch("count digits", blocks, ThreadsOfBlock(),
-                                    &DigitKernel<kWidth, Stored>, Stored{state}, n, digit, space);
-    }
-    if (status.ok()) {
-      status = to.Launch("pick a digit", one, ThreadsOfBlock(), &PickKernel, digit,
-                         is_first ? k : 0, space);
-    }
+    status.Update(is_first
+                      ? to.Launch("make and count digits", blocks, ThreadsOfBlock(),
+                                  &DigitKernel<kWidth, Source>, source, n, digit, space)
+                      : to.Launch("count digits", blocks, ThreadsOfBlock(),
+                                  &DigitKernel<kWidth, Stored>, Stored{state}, n, digit, space));
+    status.Update(to.Launch("pick a digit", one, ThreadsOfBlock(), &PickKernel, digit,
+                            is_first ? k : 0, space));
   }
   return status;
 }
@@ -233,8 +231,8 @@ absl::Status EncodeLargest(CudaStream& to, const float* x, const Accumulators& a
   uint32_t* const words = *work_space + kChoiceWorkSpaceBytes / sizeof(uint32_t);
   uint32_t* const of_warps = words + 2 * blocks.x;
   const Tallies tallies = {{words, of_warps}, {words + blocks.x, of_warps + kWarps * blocks.x}};
-  status = to.Launch("count the largest", blocks, ThreadsOfBlock(), &TallyLargestKernel<kWidth>,
-                     Stored{state}, n, space, tallies);
+  status.Update(to.Launch("count the largest", blocks, ThreadsOfBlock(),
+                          &TallyLargestKernel<kWidth>, Stored{state}, n, space, tallies));
   if (!status.ok()) return status;
   return to.Launch("write the largest", blocks, ThreadsOfBlock(), &WriteLargestKernel<kWidth>,
                    state, accumulators.momentum, n, space, tallies,
