@@ -107,6 +107,11 @@ expect "each with the efficiency of its rounds, that of the base 1" test "$(pyth
 cases = json.load(open('$scratch/out'))['models'][0]['cases']
 print(cases[0]['efficiency'], len(cases[8]['efficiency_by_round']), cases[8]['efficiency'] > 0)")" \
   = "1.0 2 True"
+expect "whose median lies between the least and the largest" python3 -c "import json
+for model in json.load(open('$scratch/out'))['models']:
+  for one in model['cases']:
+    rounds = one['images_per_s_by_round']
+    assert min(rounds) <= one['images_per_s'] <= max(rounds), one"
 expect "says meanwhile how far it is" grep -q "^lenet5  9/18  ring, 2 ranks: " "$scratch/err"
 expect "back and forth" grep -q "^lenet5  10/18  ring, 2 ranks: " "$scratch/err"
 expect "the report is the same document" cmp "$scratch/out" "$scratch/report/train.json"

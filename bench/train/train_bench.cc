@@ -149,7 +149,7 @@ void TrainBench::Summarize(std::vector<TrainFigures>* all) const {
       steps_ms.push_back(1e3 * figures.what.ranks * options_.batch / rate);
     }
     figures.step = FiguresOf(steps_ms);
-    figures.rate = SpreadOf(figures.medians, MedianOf(figures.rates));
+    figures.rate = SpreadOf(figures.medians, MedianOf(figures.medians));
     figures.share = MedianOf(figures.shares);
     if (figures.what.is_none()) alone_ms = figures.step.median_ms;
     figures.bound_ms = alone_ms;

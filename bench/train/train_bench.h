@@ -40,7 +40,7 @@ struct TrainFigures {
   uint64_t steps = 0;           // of each rank
   std::vector<double> rates;    // images per second of each window of steps, of all rounds
   std::vector<double> medians;  // of these, by round
-  Spread rate;                  // median of all windows; least and most of the rounds' medians
+  Spread rate;                  // of the rounds' medians
   Figures step;                 // a window's time over its steps
   double bound_ms = 0;          // the median step of as many ranks that exchange nothing
   std::vector<double> shares;   // by round: median rate / that of those ranks in the same round

@@ -58,7 +58,7 @@ std::vector<std::string> RulesOf(const TrainReport& report) {
       "none: as many jobs of 1 rank side by side; share: images/s over theirs in the same round; "
       "overhead: what the exchange adds to their step",
       absl::StrFormat(
-          "%s, in turn, back and forth; %s; median, and least - most of the rounds' medians",
+          "%s, in turn, back and forth; %s; median and least - most of the rounds' medians",
           CountOf(report.rounds, "round"),
           report.steps > 0
               ? CountOf(report.steps, "step") + " of each rank, the first eighth "
