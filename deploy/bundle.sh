@@ -66,6 +66,9 @@ done | awk '$2 == "=>"' | sort -u)
 cp -RL "$root/examples" "$top/examples"
 find "$top/examples" -name BUILD -delete
 install -m 755 "$root/tests/gpu/run.sh" "$top/tests/gpu/"
+mkdir -p "$top/bench/peers"
+cp "$root/bench/resnet50_against_torch.py" "$top/bench/"
+cp "$root/bench/peers/torch_resnet50.py" "$top/bench/peers/"
 cp "$root"/tests/gpu/*.textproto "$top/tests/gpu/"
 cp "$root/LICENSE" "$top/"
 cp "$root/deploy/bundle_readme.md" "$top/README.md"

@@ -48,14 +48,17 @@ for test in device_conformance; do
   if [ "$status" -ne 0 ] && [ "$now_failed" -eq 0 ]; then now_failed=1; fi
   passed=$((passed + now_passed)) failed=$((failed + now_failed)) skipped=$((skipped + now_skipped))
 done
-for benchmark in device_benchmark device_arenas_benchmark; do
-  echo "== $benchmark"
-  "$bin/$benchmark" "$plugin" --mib "$mib"
-  case $? in
+count() {  # STATUS
+  case $1 in
     0) passed=$((passed + 1)) ;;
     77) skipped=$((skipped + 1)) ;;
     *) failed=$((failed + 1)) ;;
   esac
+}
+for benchmark in device_benchmark device_arenas_benchmark; do
+  echo "== $benchmark"
+  "$bin/$benchmark" "$plugin" --mib "$mib"
+  count $?
 done
 
 # A job of 2 ranks, which share the GPU, their aggregator and a server. Says what weights it ends
@@ -131,5 +134,13 @@ for setting in consistency.sync={} consistency.lazy={} consistency.async={} \
     failed=$((failed + 1))
   fi
 done
+
+echo "== ResNet-50 beside PyTorch"
+if [ "$has_device" = no ] || ! command -v python3 >/dev/null; then
+  count 77
+else
+  python3 "$bin/../bench/resnet50_against_torch.py" "$bin/strata" --device-plugin "$plugin"
+  count $?
+fi
 echo "$passed passed, $failed failed, $skipped skipped"
 [ "$failed" -eq 0 ]
