@@ -1,6 +1,7 @@
 #ifndef STRATA_KERNELS_CUDA_CUDNN_DESCRIPTOR_H_
 #define STRATA_KERNELS_CUDA_CUDNN_DESCRIPTOR_H_
 
+#include <algorithm>
 #include <cstdint>
 #include <utility>
 #include <vector>
