@@ -21,6 +21,26 @@ struct FoundLibrary {
   std::string path;        // or just its name, where the system's search found it
 };
 
+// Looks functions of an open library up by their names.
+class LibraryFunctions {
+ public:
+  explicit LibraryFunctions(const FoundLibrary& library) : handle_(library.handle) {}
+
+  template <typename Function>
+  LibraryFunctions& Find(const char* name, Function* function) {
+    *function = reinterpret_cast<Function>(AddressOf(name));
+    return *this;
+  }
+  // The first that the library has not got; null: it has them all.
+  const char* missing() const { return missing_; }
+
+ private:
+  void* AddressOf(const char* name);
+
+  void* const handle_;
+  const char* missing_ = nullptr;
+};
+
 // Patterns of the folders that hold packages of Python installations, the likelier first: of the
 // user, of the system, and of the environments that lie in the usual places.
 std::vector<std::string> PythonPackageFolders();

@@ -2,8 +2,6 @@
 
 #include "kernels/cuda/nccl_functions.h"
 
-#include <dlfcn.h>
-
 #include "absl/strings/str_cat.h"
 #include "kernels/cuda/find_library.h"
 #include "kernels/cuda/plugin_options.h"
@@ -18,23 +16,19 @@ absl::StatusOr<NcclFunctions> Load() {
                                                             .beside = "nvidia/nccl/lib"},
                                                            PythonPackageFolders());
   if (!library.ok()) return library.status();
-  const char* missing = nullptr;
-  const auto find = [&](const char* name, auto* function) {
-    void* const at = dlsym(library->handle, name);
-    if (at == nullptr && missing == nullptr) missing = name;
-    *function = reinterpret_cast<std::remove_pointer_t<decltype(function)>>(at);
-  };
   NcclFunctions functions = {};
-  find("ncclGetUniqueId", &functions.GetUniqueId);
-  find("ncclCommInitRankConfig", &functions.CommInitRankConfig);
-  find("ncclCommGetAsyncError", &functions.CommGetAsyncError);
-  find("ncclCommFinalize", &functions.CommFinalize);
-  find("ncclCommDestroy", &functions.CommDestroy);
-  find("ncclCommAbort", &functions.CommAbort);
-  find("ncclAllReduce", &functions.AllReduce);
-  find("ncclReduce", &functions.Reduce);
-  find("ncclGetErrorString", &functions.GetErrorString);
-  find("ncclGetLastError", &functions.GetLastError);
+  const char* const missing = LibraryFunctions(*library)
+                                  .Find("ncclGetUniqueId", &functions.GetUniqueId)
+                                  .Find("ncclCommInitRankConfig", &functions.CommInitRankConfig)
+                                  .Find("ncclCommGetAsyncError", &functions.CommGetAsyncError)
+                                  .Find("ncclCommFinalize", &functions.CommFinalize)
+                                  .Find("ncclCommDestroy", &functions.CommDestroy)
+                                  .Find("ncclCommAbort", &functions.CommAbort)
+                                  .Find("ncclAllReduce", &functions.AllReduce)
+                                  .Find("ncclReduce", &functions.Reduce)
+                                  .Find("ncclGetErrorString", &functions.GetErrorString)
+                                  .Find("ncclGetLastError", &functions.GetLastError)
+                                  .missing();
   if (missing == nullptr) return functions;
   return absl::FailedPreconditionError(
       absl::StrCat(library->path, ": has no ", missing, ": this needs NCCL 2.18 or later"));
