@@ -8,10 +8,33 @@
 namespace strata::worker {
 namespace {
 
-absl::Status CheckNamed(const proto::Launch& launch, uint32_t local_rank) {
-  if (local_rank < static_cast<uint32_t>(launch.devices_size())) return absl::OkStatus();
+absl::StatusOr<uint32_t> IndexOf(const proto::Launch& launch, uint32_t local_rank) {
+  const int rank = static_cast<int>(local_rank);
+  if (rank < launch.devices_size()) return launch.devices(rank);
   return absl::InvalidArgumentError(
       absl::StrFormat("the launch names no device for local rank %d", local_rank));
+}
+
+// Of some local ranks, in their order.
+absl::StatusOr<std::vector<std::shared_ptr<device::Device>>> Use(const proto::Launch& launch,
+                                                                 uint32_t first, uint32_t end) {
+  absl::StatusOr<std::shared_ptr<device::Devices>> devices =
+      device::LoadPlugin(launch.device_plugin());
+  if (!devices.ok()) return devices.status();
+  std::map<uint32_t, std::shared_ptr<device::Device>> used;  // by index
+  std::vector<std::shared_ptr<device::Device>> by_rank;
+  for (uint32_t r = first; r < end; ++r) {
+    const absl::StatusOr<uint32_t> index = IndexOf(launch, r);
+    if (!index.ok()) return index.status();
+    std::shared_ptr<device::Device>& device = used[*index];
+    if (device == nullptr) {
+      absl::StatusOr<std::shared_ptr<device::Device>> taken = (*devices)->Use(*index);
+      if (!taken.ok()) return taken.status();
+      device = *std::move(taken);
+    }
+    by_rank.push_back(device);
+  }
+  return by_rank;
 }
 
 }  // namespace
@@ -22,32 +45,14 @@ bool AggregatorUsesDevices(const proto::Job& job) {
 
 absl::StatusOr<std::shared_ptr<device::Device>> DeviceOf(const proto::Launch& launch,
                                                          uint32_t local_rank) {
-  if (absl::Status status = CheckNamed(launch, local_rank); !status.ok()) return status;
-  absl::StatusOr<std::shared_ptr<device::Devices>> devices =
-      device::LoadPlugin(launch.device_plugin());
-  if (!devices.ok()) return devices.status();
-  return (*devices)->Use(launch.devices(static_cast<int>(local_rank)));
+  auto used = Use(launch, local_rank, local_rank + 1);
+  if (!used.ok()) return used.status();
+  return used->front();
 }
 
 absl::StatusOr<std::vector<std::shared_ptr<device::Device>>> DevicesOf(
     const proto::Launch& launch) {
-  absl::StatusOr<std::shared_ptr<device::Devices>> devices =
-      device::LoadPlugin(launch.device_plugin());
-  if (!devices.ok()) return devices.status();
-  std::map<uint32_t, std::shared_ptr<device::Device>> used;  // by index
-  std::vector<std::shared_ptr<device::Device>> by_rank;
-  for (uint32_t r = 0; r < launch.local_ranks(); ++r) {
-    if (absl::Status status = CheckNamed(launch, r); !status.ok()) return status;
-    std::shared_ptr<device::Device>& device = used[launch.devices(static_cast<int>(r))];
-    if (device == nullptr) {
-      absl::StatusOr<std::shared_ptr<device::Device>> taken =
-          (*devices)->Use(launch.devices(static_cast<int>(r)));
-      if (!taken.ok()) return taken.status();
-      device = *std::move(taken);
-    }
-    by_rank.push_back(device);
-  }
-  return by_rank;
+  return Use(launch, 0, launch.local_ranks());
 }
 
 }  // namespace strata::worker
