@@ -48,17 +48,24 @@ for test in device_conformance; do
   if [ "$status" -ne 0 ] && [ "$now_failed" -eq 0 ]; then now_failed=1; fi
   passed=$((passed + now_passed)) failed=$((failed + now_failed)) skipped=$((skipped + now_skipped))
 done
-count() {  # STATUS
-  case $1 in
+# Runs a command and counts it as one: passed, skipped (status 77, or no device) or failed.
+run() {  # TITLE COMMAND...
+  local status=77
+  echo "== $1"
+  shift
+  if [ "$has_device" = yes ]; then
+    "$@"
+    status=$?
+  fi
+  case $status in
     0) passed=$((passed + 1)) ;;
     77) skipped=$((skipped + 1)) ;;
     *) failed=$((failed + 1)) ;;
   esac
 }
+
 for benchmark in device_benchmark device_arenas_benchmark; do
-  echo "== $benchmark"
-  "$bin/$benchmark" "$plugin" --mib "$mib"
-  count $?
+  run "$benchmark" "$bin/$benchmark" "$plugin" --mib "$mib"
 done
 
 # A job of 2 ranks, which share the GPU, their aggregator and a server. Says what weights it ends
@@ -73,74 +80,59 @@ weights_of() {  # NAME SETTING...
     >"$log" 2>&1 || { cat "$log" >&2; return 1; }
   grep -a '^weights ' "$work/$name/logs/rank0.log"
 }
-expected=
-[ "$has_device" = no ] || expected=$(weights_of cpu device=CPU)
-for mode in sync lazy async; do
-  echo "== a job: $mode"
-  if [ "$has_device" = no ]; then
-    skipped=$((skipped + 1))
-    continue
-  fi
-  found=$(weights_of "$mode" device=GPU "consistency.$mode={}")
-  # The same bits as without a GPU; in the other modes it is the order of pushes that decides.
-  if [ -n "$found" ] && { [ "$mode" != sync ] || [ "$found" = "$expected" ]; }; then
-    passed=$((passed + 1))
-  else
-    echo "$mode: ${found:-no weights}; without a GPU: ${expected:-none}"
-    failed=$((failed + 1))
-  fi
-done
 
-# A job of one rank, which applies the optimizer on the GPU: by itself, and as the only one by NCCL.
-[ "$has_device" = no ] || expected=$(weights_of one-cpu device=CPU ranks=1)
-for exchange in NONE NCCL; do
-  echo "== a job of one rank: exchange $exchange"
-  if [ "$has_device" = no ]; then
-    skipped=$((skipped + 1))
-    continue
-  fi
-  found=$(weights_of "one-$exchange" device=GPU ranks=1 "exchange=$exchange")
-  if [ -n "$found" ] && [ "$found" = "$expected" ]; then
-    passed=$((passed + 1))
-  elif grep -qaE 'libnccl\.so\.2: |header nccl\.h was missing' "$log"; then
+# Whether a job ends with the weights that it is to end with; "any": with some.
+ends_with() {  # EXPECTED NAME SETTING...
+  local expected=$1 found
+  shift
+  found=$(weights_of "$@")
+  [ -n "$found" ] && { [ "$expected" = any ] || [ "$found" = "$expected" ]; } && return 0
+  if grep -qaE 'libnccl\.so\.2: |header nccl\.h was missing' "$log"; then
     echo "there is no NCCL here"
-    skipped=$((skipped + 1))
-  else
-    echo "$exchange: ${found:-no weights}; without a GPU: ${expected:-none}"
-    failed=$((failed + 1))
+    return 77
   fi
+  echo "$1: ${found:-no weights}; expected: $expected"
+  return 1
+}
+
+# The same bits as without a GPU; in the other modes it is the order of pushes that decides.
+[ "$has_device" = no ] || expected=$(weights_of cpu device=CPU) || expected=none
+run "a job: sync" ends_with "${expected:-}" sync device=GPU
+run "a job: lazy" ends_with any lazy device=GPU consistency.lazy={}
+run "a job: async" ends_with any async device=GPU consistency.async={}
+
+# Of one rank, which applies the optimizer on the GPU: by itself, and as the only one by NCCL.
+[ "$has_device" = no ] || expected=$(weights_of one-cpu device=CPU ranks=1) || expected=none
+for exchange in NONE NCCL; do
+  run "a job of one rank: exchange $exchange" \
+    ends_with "${expected:-}" "one-$exchange" device=GPU ranks=1 "exchange=$exchange"
 done
 
 # LeNet-5 on cuDNN: 2 ranks that share the GPU, their aggregator and a server.
-for setting in consistency.sync={} consistency.lazy={} consistency.async={} \
-  model.precision=TF32 model.precision=BF16; do
-  echo "== LeNet-5: $setting"
-  if [ "$has_device" = no ]; then
-    skipped=$((skipped + 1))
-    continue
-  fi
+lenet5() {  # SETTING
+  local accuracy
   "$bin/strata" local --slots 2 --device-plugin "$plugin" --gpus 0 --ranks-per-gpu 2 \
-    --job "$bin/../tests/gpu/lenet5.textproto" --set "$setting" \
-    --set run_dir="$work/lenet5-$setting" >"$log" 2>&1
+    --job "$bin/../tests/gpu/lenet5.textproto" --set "$1" \
+    --set run_dir="$work/lenet5-$1" >"$log" 2>&1
   accuracy=$(sed -n 's/.*finished after .*, test accuracy \([0-9.]*\)$/\1/p' "$log")
   echo "accuracy ${accuracy:-none}"
-  if awk -v got="${accuracy:-0}" 'BEGIN { exit !(got >= 0.9) }'; then
-    passed=$((passed + 1))
-  elif grep -qaE 'libcudnn\.so\.9|libcublas\.so|cudnn\.h' "$log"; then
+  awk -v got="${accuracy:-0}" 'BEGIN { exit !(got >= 0.9) }' && return 0
+  if grep -qaE 'libcudnn\.so\.9|libcublas\.so|cudnn\.h' "$log"; then
     echo "there is no cuDNN here"
-    skipped=$((skipped + 1))
-  else
-    cat "$log"
-    failed=$((failed + 1))
+    return 77
   fi
+  cat "$log"
+  return 1
+}
+for setting in consistency.sync={} consistency.lazy={} consistency.async={} \
+  model.precision=TF32 model.precision=BF16; do
+  run "LeNet-5: $setting" lenet5 "$setting"
 done
 
-echo "== ResNet-50 beside PyTorch"
-if [ "$has_device" = no ] || ! command -v python3 >/dev/null; then
-  count 77
-else
+beside_torch() {
+  command -v python3 >/dev/null || return 77
   python3 "$bin/../bench/resnet50_against_torch.py" "$bin/strata" --device-plugin "$plugin"
-  count $?
-fi
+}
+run "ResNet-50 beside PyTorch" beside_torch
 echo "$passed passed, $failed failed, $skipped skipped"
 [ "$failed" -eq 0 ]
