@@ -1,13 +1,12 @@
 // Jobs on GPUs, real processes with the fake devices: they have the weights of the same jobs
 // without, and what goes wrong on a device, or with a rank that uses it, fails its job alone.
+#include "tests/e2e/device_jobs.h"
+
 #include <signal.h>
 
-#include <cstdlib>
-#include <filesystem>
-#include <fstream>
 #include <regex>
-#include <sstream>
 #include <string>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
@@ -23,20 +22,10 @@ namespace {
 using testing::HasSubstr;
 using testing::MatchesRegex;
 
-std::string Plugin(const std::string& options) {
-  return absl::StrCat("kernels/cuda/libstrata_fake_device.so,", options);
-}
-
 // 2 nodes x 2 ranks of the program, which has its tensor there and takes so many steps.
 proto::Job DeviceJob(const std::string& name, const std::string& where, int steps,
                      const std::string& fields = "", int step_ms = 0) {
-  proto::Job job = JobOf(absl::StrCat("ranks: 4 ranks_per_node: 2 chunk_elements: 1024 ", fields));
-  job.set_name(name);
-  job.mutable_program()->set_path(std::filesystem::absolute("tests/e2e/device_rank").string());
-  for (const std::string& arg : {where, absl::StrCat(steps), absl::StrCat(step_ms)}) {
-    job.mutable_program()->add_args(arg);
-  }
-  return job;
+  return DeviceRankJob(name, where, steps, "ranks: 4 ranks_per_node: 2 " + fields, step_ms);
 }
 
 Cluster::Options OnGpus(const std::string& options = "memory_mb=64") {
@@ -44,27 +33,14 @@ Cluster::Options OnGpus(const std::string& options = "memory_mb=64") {
           .shards = 2,
           .nodes = 2,
           .slots = 8,
-          .worker_args = {"--device-plugin", Plugin(options), "--ranks-per-gpu", "8"}};
+          .worker_args = {"--device-plugin", FakeDevices(options), "--ranks-per-gpu", "8"}};
 }
 
 // What rank 0 has printed of the final weights.
 std::string FinalWeights(const proto::JobStatus& status) {
-  std::ifstream in(status.run_dir() + "/logs/rank0.log");
-  std::stringstream text;
-  text << in.rdbuf();
   std::smatch found;
-  const std::string log = text.str();
+  const std::string log = RankLog(status.run_dir(), 0);
   return std::regex_search(log, found, std::regex("weights [0-9a-f]{16}")) ? found.str() : log;
-}
-
-// The process of a rank that is to take so many steps; 0: there is none.
-int ARankOf(int steps) {
-  for (const std::string& line : Processes()) {
-    if (line.find(absl::StrCat("device_rank stream ", steps, " ")) != std::string::npos) {
-      return std::atoi(line.c_str());
-    }
-  }
-  return 0;
 }
 
 TEST(DeviceJobs, HaveTheWeightsOfTheSameJobsWithout) {
@@ -104,9 +80,9 @@ TEST(DeviceJobs, ARankThatIsKilledFailsItsJobAloneAndTheNextJobRuns) {
       cluster.Submit(DeviceJob("other", "stream", 200, "device: GPU consistency { async {} }", 5));
   ASSERT_TRUE(other.ok()) << other.status();
   cluster.WaitForStep(*other, 3);
-  const int rank = ARankOf(1'000'000);
-  ASSERT_GT(rank, 0) << absl::StrJoin(Processes(), "\n");
-  kill(rank, SIGKILL);
+  const std::vector<int> ranks = ProcessesWith("device_rank stream 1000000 ");
+  ASSERT_FALSE(ranks.empty()) << absl::StrJoin(Processes(), "\n");
+  kill(ranks.front(), SIGKILL);
   const proto::JobStatus status = cluster.WaitForEnd(*victim);
   EXPECT_EQ(status.state(), proto::FAILED);
   EXPECT_THAT(status.reason(), HasSubstr("killed by signal 9"));

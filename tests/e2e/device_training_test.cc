@@ -6,6 +6,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/e2e/cluster.h"
+#include "tests/e2e/device_jobs.h"
 #include "tests/e2e/jobs.h"
 
 namespace strata::tests {
@@ -18,9 +19,7 @@ Cluster::Options OnGpus(const std::string& options) {
           .shards = 2,
           .nodes = 1,
           .slots = 4,
-          .worker_args = {"--device-plugin",
-                          absl::StrCat("kernels/cuda/libstrata_fake_device.so,", options),
-                          "--ranks-per-gpu", "4"}};
+          .worker_args = {"--device-plugin", FakeDevices(options), "--ranks-per-gpu", "4"}};
 }
 
 // Two ranks on one node.

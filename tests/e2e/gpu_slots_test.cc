@@ -1,14 +1,12 @@
 // GPUs as a cluster shares them out, with the fake ones.
-#include <filesystem>
-#include <fstream>
 #include <nlohmann/json.hpp>
-#include <sstream>
 #include <string>
 
 #include "absl/strings/str_cat.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/e2e/cluster.h"
+#include "tests/e2e/device_jobs.h"
 #include "tests/e2e/jobs.h"
 
 namespace strata::tests {
@@ -16,10 +14,6 @@ namespace {
 
 using testing::HasSubstr;
 using testing::MatchesRegex;
-
-std::string Plugin(const std::string& options) {
-  return absl::StrCat("kernels/cuda/libstrata_fake_device.so,", options);
-}
 
 // A job whose ranks only say how they were launched, and then sleep.
 proto::Job ShowLaunch(const std::string& name, int ranks, int sleep_s) {
@@ -32,11 +26,8 @@ proto::Job ShowLaunch(const std::string& name, int ranks, int sleep_s) {
   return job;
 }
 
-std::string RankLog(const Cluster& cluster, const std::string& run, int rank) {
-  std::ifstream in(absl::StrCat(cluster.runs_dir(), "/", run, "/logs/rank", rank, ".log"));
-  std::stringstream text;
-  text << in.rdbuf();
-  return text.str();
+std::string LogIn(const Cluster& cluster, const std::string& run, int rank) {
+  return RankLog(absl::StrCat(cluster.runs_dir(), "/", run), rank);
 }
 
 nlohmann::json Worker(const Cluster& cluster) {
@@ -50,13 +41,13 @@ nlohmann::json Worker(const Cluster& cluster) {
 
 TEST(GpuSlots, JobsTakeGpusAndWaitForThemAndRanksAreToldWhich) {
   Cluster cluster({.slots = 8,
-                   .worker_args = {"--device-plugin", Plugin("devices=3,memory_mb=64"), "--gpus",
-                                   "0,2", "--ranks-per-gpu", "2"}});
+                   .worker_args = {"--device-plugin", FakeDevices("devices=3,memory_mb=64"),
+                                   "--gpus", "0,2", "--ranks-per-gpu", "2"}});
   ASSERT_EQ(cluster.Start(), absl::OkStatus());
   EXPECT_THAT(cluster.worker(0).ready_line, HasSubstr(" slots=8 gpus=0,2 gpu-slots=4 "));
   const auto first = cluster.Submit(ShowLaunch("first", 3, 300));
   ASSERT_TRUE(first.ok()) << first.status();
-  EXPECT_TRUE(WaitUntil([&] { return !RankLog(cluster, "first-1", 2).empty(); }));
+  EXPECT_TRUE(WaitUntil([&] { return !LogIn(cluster, "first-1", 2).empty(); }));
   const auto second = cluster.Submit(ShowLaunch("second", 2, 300));
   ASSERT_TRUE(second.ok()) << second.status();
   EXPECT_EQ(cluster.Status(*second).reason(),
@@ -72,14 +63,14 @@ TEST(GpuSlots, JobsTakeGpusAndWaitForThemAndRanksAreToldWhich) {
                 .status.code,
             0);
   EXPECT_TRUE(WaitUntil([&] {
-    return RankLog(cluster, "second-2", 0).find("devices:") != std::string::npos &&
-           RankLog(cluster, "second-2", 1).find("devices:") != std::string::npos;
+    return LogIn(cluster, "second-2", 0).find("devices:") != std::string::npos &&
+           LogIn(cluster, "second-2", 1).find("devices:") != std::string::npos;
   }));
   const std::string plugin =
       "device_plugin: \"/[^\n]*/libstrata_fake_device.so,devices=3,memory_mb=64\"\n";
-  EXPECT_THAT(RankLog(cluster, "first-1", 1), testing::ContainsRegex(plugin));
-  EXPECT_THAT(RankLog(cluster, "first-1", 1), HasSubstr("devices: 0\ndevices: 2\ndevices: 0\n"));
-  EXPECT_THAT(RankLog(cluster, "second-2", 1), HasSubstr("devices: 0\ndevices: 2\n"))
+  EXPECT_THAT(LogIn(cluster, "first-1", 1), testing::ContainsRegex(plugin));
+  EXPECT_THAT(LogIn(cluster, "first-1", 1), HasSubstr("devices: 0\ndevices: 2\ndevices: 0\n"));
+  EXPECT_THAT(LogIn(cluster, "second-2", 1), HasSubstr("devices: 0\ndevices: 2\n"))
       << "what the first job held is free again";
 }
 
@@ -92,11 +83,12 @@ TEST(GpuSlots, AWorkerSaysWhatIsWrongWithItsDevicesAndDoesNotStart) {
     return result.err;
   };
   EXPECT_THAT(why({"--device-plugin", "no/such.so"}), HasSubstr("no/such.so: is not there"));
-  EXPECT_THAT(why({"--device-plugin", Plugin("devices=0")}), HasSubstr("no CUDA-capable device"));
-  EXPECT_THAT(why({"--device-plugin", Plugin("devices=2"), "--gpus", "0,2"}),
+  EXPECT_THAT(why({"--device-plugin", FakeDevices("devices=0")}),
+              HasSubstr("no CUDA-capable device"));
+  EXPECT_THAT(why({"--device-plugin", FakeDevices("devices=2"), "--gpus", "0,2"}),
               HasSubstr("--gpus 2: the devices here are 0,1"));
   EXPECT_THAT(why({"--gpus", "first"}), HasSubstr("must be none, or ascending indices"));
-  EXPECT_THAT(why({"--device-plugin", Plugin("devices=2"), "--ranks-per-gpu", "1000"}),
+  EXPECT_THAT(why({"--device-plugin", FakeDevices("devices=2"), "--ranks-per-gpu", "1000"}),
               HasSubstr("ranks-per-gpu: 1000 on 2 GPUs are not 1 to 1024 in all"));
 }
 
@@ -110,7 +102,7 @@ TEST(GpuSlots, ALocalClustersWorkersHaveThemTooAndAJobThatNeverFitsSaysWhy) {
     return absl::StrCat(result.out, result.err);
   };
   EXPECT_THAT(
-      run({"--device-plugin", Plugin("devices=2")}),
+      run({"--device-plugin", FakeDevices("devices=2")}),
       HasSubstr("can never fit: needs 3 GPU slots, but the one worker node has 2 GPU slots: "
                 "w0 2"));
   EXPECT_THAT(run({"--gpus", "none"}),

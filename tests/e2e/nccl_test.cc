@@ -2,18 +2,15 @@
 #include <signal.h>
 
 #include <filesystem>
-#include <fstream>
 #include <optional>
-#include <sstream>
 #include <string>
 #include <vector>
 
-#include "absl/strings/match.h"
-#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/e2e/cluster.h"
+#include "tests/e2e/device_jobs.h"
 #include "tests/e2e/jobs.h"
 
 namespace strata::tests {
@@ -24,7 +21,7 @@ using testing::HasSubstr;
 constexpr int kForEver = 10'000'000;
 
 std::string Plugin(const std::string& options) {
-  return absl::StrCat("kernels/cuda/libstrata_fake_device.so,devices=4,memory_mb=64", options);
+  return FakeDevices("devices=4,memory_mb=64" + options);
 }
 
 // A job of tests/e2e/train_on_device.cc; its ranks leave their final weights in a folder of its
@@ -45,32 +42,15 @@ struct Training {
     return job;
   }
   std::string Weights(int rank) const {
-    std::ifstream in(absl::StrCat(folder, "/rank", rank, ".weights"), std::ios::binary);
-    std::stringstream text;
-    text << in.rdbuf();
-    EXPECT_EQ(text.str().size(), 1800 * sizeof(float));
-    return text.str();
+    const std::string weights = ContentsOf(absl::StrCat(folder, "/rank", rank, ".weights"));
+    EXPECT_EQ(weights.size(), 1800 * sizeof(float));
+    return weights;
   }
 
   const std::string folder;
 };
 
-// Ranks of this test's trainings, by what their command lines name.
-std::vector<int> RankProcesses() {
-  std::vector<int> pids;
-  for (const auto& entry : std::filesystem::directory_iterator("/proc")) {
-    int pid = 0;
-    if (!absl::SimpleAtoi(entry.path().filename().string(), &pid)) continue;
-    std::ifstream in(entry.path() / "cmdline");
-    std::stringstream text;
-    text << in.rdbuf();
-    if (absl::StrContains(text.str(), "train_on_device") &&
-        absl::StrContains(text.str(), TestDir())) {
-      pids.push_back(pid);
-    }
-  }
-  return pids;
-}
+std::vector<int> RankProcesses() { return ProcessesWith("train_on_device"); }
 
 Cluster::Options OneNode(const std::string& options = "") {
   return {.slots = 4, .worker_args = {"--device-plugin", Plugin(options)}};
@@ -103,20 +83,14 @@ TEST(Nccl, SoDoRanksOfTwoNodes) {
 
 // A program whose tensor lies on the device, and which never waits for the exchange on the host.
 proto::Job InAStream(const std::string& name, const std::string& fields) {
-  proto::Job job = JobOf(absl::StrCat("chunk_elements: 1024 ", fields));
-  job.set_name(name);
-  job.mutable_program()->set_path(std::filesystem::absolute("tests/e2e/device_rank"));
-  for (const char* arg : {"stream", "20", "0"}) job.mutable_program()->add_args(arg);
-  return job;
+  return DeviceRankJob(name, "stream", 20, fields);
 }
 
 // What rank 0 of it has printed.
 std::string PrintedBy(const proto::JobStatus& status) {
-  std::ifstream in(status.run_dir() + "/logs/rank0.log");
-  std::stringstream text;
-  text << in.rdbuf();
-  EXPECT_THAT(text.str(), testing::StartsWith("weights "));
-  return text.str();
+  const std::string log = RankLog(status.run_dir(), 0);
+  EXPECT_THAT(log, testing::StartsWith("weights "));
+  return log;
 }
 
 TEST(Nccl, ProgramsThatComputeInAStreamHaveTheBitsOfTheCpu) {
