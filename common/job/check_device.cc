@@ -17,8 +17,6 @@ absl::Status CheckPrecision(const proto::Job& job) {
                                 proto::Model::Precision_Name(precision)));
 }
 
-}  // namespace
-
 absl::Status CheckNccl(const proto::Job& job) {
   if (job.exchange() != proto::Job::NCCL) return absl::OkStatus();
   if (job.device() != proto::Job::GPU) {
@@ -29,12 +27,31 @@ absl::Status CheckNccl(const proto::Job& job) {
                                 ModeName(job.consistency())));
 }
 
+absl::Status CheckNodeSum(const proto::Job& job) {
+  const proto::NodeSum::By by = job.node_sum();
+  if (!proto::NodeSum::By_IsValid(by)) {
+    return Refuse(absl::StrFormat("node_sum: %d is not one of AGGREGATOR, NCCL", by));
+  }
+  if (by == proto::NodeSum::AGGREGATOR) return absl::OkStatus();
+  if (job.device() != proto::Job::GPU) {
+    return Refuse("node_sum: NCCL adds up what lies on GPUs, so it needs device: GPU");
+  }
+  if (job.exchange() == proto::Job::PARAMETER_SERVER || job.exchange() == proto::Job::RING) {
+    return absl::OkStatus();
+  }
+  return Refuse(absl::StrFormat("node_sum: NCCL needs exchange: PARAMETER_SERVER or RING, not %s",
+                                proto::Job::Exchange_Name(job.exchange())));
+}
+
+}  // namespace
+
 absl::Status CheckDevice(const proto::Job& job) {
   if (!proto::Job::Device_IsValid(job.device())) {
     return Refuse(absl::StrFormat("device: %d is not one of CPU, GPU", job.device()));
   }
   if (absl::Status status = CheckPrecision(job); !status.ok()) return status;
   if (absl::Status status = CheckNccl(job); !status.ok()) return status;
+  if (absl::Status status = CheckNodeSum(job); !status.ok()) return status;
   if (job.device() == proto::Job::CPU) return absl::OkStatus();
   if (job.exchange() == proto::Job::MPI) {
     return Refuse("device: GPU does not go with exchange: MPI, which adds up on the host");
