@@ -10,12 +10,14 @@
 #include "worker/nn/device/fusion.h"
 #include "worker/nn/device/image_feed.h"
 #include "worker/nn/device/layer.h"
+#include "worker/nn/layer_sequence.h"
 
 namespace strata::worker::on_device {
 namespace {
 
-// An error with the layer in its text.
+// With the layer in an error's text.
 absl::Status OfLayer(const std::string& layer, const absl::Status& status) {
+  if (status.ok()) return status;
   return absl::Status(status.code(), absl::StrCat("layer ", layer, ": ", status.message()));
 }
 
@@ -65,13 +67,7 @@ class DeviceNetwork : public Network {
   void Bind(const std::vector<absl::Span<float>>& weights,
             const std::vector<absl::Span<float>>& gradients,
             const std::vector<absl::Span<float>>& buffers) override {
-    for (Node& node : nodes_) {
-      node.layer->BindBuffers(absl::MakeSpan(buffers).subspan(node.first_buffer, node.buffers));
-      if (node.weights == 0) continue;
-      node.layer->BindWeights(absl::MakeSpan(weights).subspan(node.first_weight, node.weights));
-      if (!context_.train) continue;
-      node.layer->BindGradients(absl::MakeSpan(gradients).subspan(node.first_weight, node.weights));
-    }
+    sequence_.Bind(weights, gradients, buffers, context_.train);
   }
 
   void SetRank(uint32_t rank) override { rank_ = rank; }
@@ -90,12 +86,7 @@ class DeviceNetwork : public Network {
   }
 
  private:
-  struct Node {
-    std::string name;
-    std::unique_ptr<Layer> layer;
-    int first_weight = 0, first_buffer = 0;
-    int weights = 0, buffers = 0;
-  };
+  using Node = LayerSequence<Layer>::Node;
 
   absl::Status AllocateOwn(const std::vector<LayerShape>& shapes);
   absl::Status BuildBackward();
@@ -115,8 +106,7 @@ class DeviceNetwork : public Network {
   NetworkMemory memory_;
   LayerContext context_;
   std::unique_ptr<ImageFeed> feed_;
-  std::vector<Node> nodes_;
-  size_t first_backward_ = 0;  // node at which backward ends
+  LayerSequence<Layer> sequence_;
   uint32_t classes_ = 0;
   Values input_, output_, gradient_, last_gradient_;  // gradient_: of the logits
   float *logits_ = nullptr, *input_gradient_ = nullptr;
@@ -155,29 +145,19 @@ absl::Status DeviceNetwork::Build(const ModelSpec& model, const std::vector<Laye
   input_.shape = model.input;
   if (auto status = AllocateOwn(shapes); !status.ok()) return status;
   Values values = input_;
-  int weights = 0, buffers = 0;
-  bool own_values = false;  // not the input any more, and read by nobody else
+  bool own_values = false;
   std::shared_ptr<Block> block;
   for (size_t i = 0; i < model.layers.size();) {
     const LayerSpec& spec = model.layers[i];
     const Fusion fusion = FusionAt(model, i, shapes[i].output, block.get());
-    Node node{spec.name,
-              std::visit(MakeLayer{i, own_values, shapes[i].output, fusion, &block}, spec.kind),
-              weights,
-              buffers,
-              static_cast<int>(shapes[i].weights.size()),
-              static_cast<int>(shapes[i].buffers.size())};
-    weights += node.weights;
-    buffers += node.buffers;
+    const Node& node = sequence_.Add(
+        spec.name,
+        std::visit(MakeLayer{i, own_values, shapes[i].output, fusion, &block}, spec.kind),
+        shapes[i]);
     const auto output = node.layer->BuildForward(context_, values);
-    if (!output.ok()) return OfLayer(spec.name, output.status());
-    const bool makes_values =
-        output->at != values.at && !std::holds_alternative<Flatten>(spec.kind);
-    const bool shares_values =
-        std::holds_alternative<Fork>(spec.kind) || std::holds_alternative<Branch>(spec.kind);
-    own_values = (own_values || makes_values) && !shares_values;
+    if (!output.ok()) return OfLayer(node.name, output.status());
+    own_values = LeavesOwnValues(spec, own_values, output->at != values.at);
     values = *output;
-    nodes_.push_back(std::move(node));
     const bool ends_block = fusion.join || std::holds_alternative<Join>(spec.kind) ||
                             std::holds_alternative<Concat>(spec.kind);
     if (ends_block) block = nullptr;
@@ -192,19 +172,15 @@ absl::Status DeviceNetwork::Build(const ModelSpec& model, const std::vector<Laye
 }
 
 absl::Status DeviceNetwork::BuildBackward() {
-  // Layers before the first one with weights have nothing to learn.
-  while (!options_.input_gradient && first_backward_ < nodes_.size() &&
-         nodes_[first_backward_].weights == 0) {
-    ++first_backward_;
-  }
+  if (!options_.input_gradient) sequence_.EndBackwardAtWeights();
   auto gradient = context_.NewGradient(output_.shape);
   if (!gradient.ok()) return gradient.status();
   gradient_ = *gradient;
-  for (size_t i = nodes_.size(); i-- > first_backward_;) {
-    gradient = nodes_[i].layer->BuildBackward(context_, *gradient,
-                                              options_.input_gradient || i > first_backward_);
-    if (!gradient.ok()) return OfLayer(nodes_[i].name, gradient.status());
-  }
+  const absl::Status status = sequence_.BuildBackward([&](const Node& node, bool is_end) {
+    gradient = node.layer->BuildBackward(context_, *gradient, options_.input_gradient || !is_end);
+    return OfLayer(node.name, gradient.status());
+  });
+  if (!status.ok()) return status;
   last_gradient_ = *gradient;
   if (!options_.input_gradient) return absl::OkStatus();
   const auto memory = memory_.Allocate(context_.Elements(input_.shape) * sizeof(float));
@@ -223,14 +199,10 @@ absl::Status DeviceNetwork::Forward(const float* images, uint64_t step, Hook bef
   if (status.ok()) status = feed_->Done(stream);
   if (!status.ok()) return status;
   const Pass pass{options_.seed, step, rank_};
-  for (Node& node : nodes_) {
-    for (int i = 0; i < node.weights; ++i) {
-      if (status = before_read(node.first_weight + i); !status.ok()) return status;
-    }
-    if (status = node.layer->Forward(context_, pass); !status.ok()) {
-      return OfLayer(node.name, status);
-    }
-  }
+  status = sequence_.Forward(before_read, [&](const Node& node) {
+    return OfLayer(node.name, node.layer->Forward(context_, pass));
+  });
+  if (!status.ok()) return status;
   return context_.kernels().transpose(stream, context_.element(), output_.at,
                                       device::Element::kFloat32, logits_, 1, 1,
                                       context_.Elements(output_.shape));
@@ -264,14 +236,10 @@ absl::StatusOr<LossSums> DeviceNetwork::Loss(absl::Span<const uint16_t> labels) 
 }
 
 absl::Status DeviceNetwork::Backward(Hook complete) {
-  for (size_t i = nodes_.size(); i-- > first_backward_;) {
-    if (auto status = nodes_[i].layer->Backward(context_); !status.ok()) {
-      return OfLayer(nodes_[i].name, status);
-    }
-    for (int w = nodes_[i].weights; w-- > 0;) {
-      if (auto status = complete(nodes_[i].first_weight + w); !status.ok()) return status;
-    }
-  }
+  const absl::Status status = sequence_.Backward(complete, [&](const Node& node) {
+    return OfLayer(node.name, node.layer->Backward(context_));
+  });
+  if (!status.ok()) return status;
   if (!options_.input_gradient) return absl::OkStatus();
   return context_.kernels().transpose(layers_->stream(), context_.element(), last_gradient_.at,
                                       device::Element::kFloat32, input_gradient_, options_.batch,

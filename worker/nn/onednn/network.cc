@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "worker/nn/layer_sequence.h"
 #include "worker/nn/onednn/layer.h"
 
 namespace strata::worker {
@@ -15,6 +16,17 @@ namespace {
 absl::Status OneDnnError(const std::string& layer, const dnnl::error& error) {
   return absl::InternalError(
       absl::StrCat("layer ", layer, ": oneDNN: ", error.message, " (status ", error.status, ")"));
+}
+
+// OK where `call` throws nothing.
+template <typename Call>
+absl::Status Try(const std::string& layer, Call call) {
+  try {
+    call();
+    return absl::OkStatus();
+  } catch (const dnnl::error& error) {
+    return OneDnnError(layer, error);
+  }
 }
 
 struct MakeLayer {
@@ -51,28 +63,17 @@ class OneDnnNetwork : public Network {
     const Shape& in = model.input;
     images_ = Unplaced(device_, PlainLayout({options_.batch, in.channels, in.height, in.width}));
     dnnl::memory values = images_;
-    int weights = 0, buffers = 0;
-    bool own_values = false;  // not the caller's images any more, and read by nobody else
+    bool own_values = false;
     std::shared_ptr<Block> block;
     for (size_t i = 0; i < model.layers.size(); ++i) {
       const LayerSpec& spec = model.layers[i];
       const dnnl::memory source = values;
-      Node node{spec.name, std::visit(MakeLayer{i, own_values, source, &block}, spec.kind), weights,
-                buffers};
-      node.weights = shapes[i].weights.size();
-      node.buffers = shapes[i].buffers.size();
-      weights += node.weights;
-      buffers += node.buffers;
-      try {
-        values = node.layer->BuildForward(device_, source);
-      } catch (const dnnl::error& error) {
-        return OneDnnError(spec.name, error);
-      }
-      nodes_.push_back(std::move(node));
-      const bool makes_values = values != source && !std::holds_alternative<Flatten>(spec.kind);
-      const bool shares_values =
-          std::holds_alternative<Fork>(spec.kind) || std::holds_alternative<Branch>(spec.kind);
-      own_values = (own_values || makes_values) && !shares_values;
+      const auto& node = layers_.Add(
+          spec.name, std::visit(MakeLayer{i, own_values, source, &block}, spec.kind), shapes[i]);
+      const absl::Status status =
+          Try(node.name, [&] { values = node.layer->BuildForward(device_, source); });
+      if (!status.ok()) return status;
+      own_values = LeavesOwnValues(spec, own_values, values != source);
     }
     classes_ = shapes.back().output.channels;
     logits_ = Relayout::Import(device_, values, PlainLayout(values.get_desc().dims()));
@@ -82,13 +83,7 @@ class OneDnnNetwork : public Network {
   void Bind(const std::vector<absl::Span<float>>& weights,
             const std::vector<absl::Span<float>>& gradients,
             const std::vector<absl::Span<float>>& buffers) override {
-    for (Node& node : nodes_) {
-      node.layer->BindBuffers(absl::MakeSpan(buffers).subspan(node.first_buffer, node.buffers));
-      if (node.weights == 0) continue;
-      node.layer->BindWeights(absl::MakeSpan(weights).subspan(node.first_weight, node.weights));
-      if (!device_.train) continue;
-      node.layer->BindGradients(absl::MakeSpan(gradients).subspan(node.first_weight, node.weights));
-    }
+    layers_.Bind(weights, gradients, buffers, device_.train);
   }
 
   void SetRank(uint32_t rank) override { rank_ = rank; }
@@ -96,16 +91,10 @@ class OneDnnNetwork : public Network {
   absl::Status Forward(const float* images, uint64_t step, Hook before_read) override {
     images_.set_data_handle(const_cast<float*>(images));  // oneDNN has no read-only memory
     const Pass pass{options_.seed, step, rank_};
-    for (Node& node : nodes_) {
-      for (int i = 0; i < node.weights; ++i) {
-        if (auto status = before_read(node.first_weight + i); !status.ok()) return status;
-      }
-      try {
-        node.layer->Forward(device_, pass);
-      } catch (const dnnl::error& error) {
-        return OneDnnError(node.name, error);
-      }
-    }
+    const absl::Status status = layers_.Forward(before_read, [&](const Node& node) {
+      return Try(node.name, [&] { node.layer->Forward(device_, pass); });
+    });
+    if (!status.ok()) return status;
     logits_.Run(device_);
     return absl::OkStatus();
   }
@@ -121,16 +110,10 @@ class OneDnnNetwork : public Network {
   }
 
   absl::Status Backward(Hook complete) override {
-    for (size_t i = nodes_.size(); i-- > first_backward_;) {
-      try {
-        nodes_[i].layer->Backward(device_);
-      } catch (const dnnl::error& error) {
-        return OneDnnError(nodes_[i].name, error);
-      }
-      for (int w = nodes_[i].weights; w-- > 0;) {
-        if (auto status = complete(nodes_[i].first_weight + w); !status.ok()) return status;
-      }
-    }
+    const absl::Status status = layers_.Backward(complete, [&](const Node& node) {
+      return Try(node.name, [&] { node.layer->Backward(device_); });
+    });
+    if (!status.ok()) return status;
     if (options_.input_gradient) input_gradient_.Run(device_);
     return absl::OkStatus();
   }
@@ -142,29 +125,17 @@ class OneDnnNetwork : public Network {
   }
 
  private:
-  struct Node {
-    std::string name;
-    std::unique_ptr<Layer> layer;
-    int first_weight = 0, first_buffer = 0;
-    int weights = 0, buffers = 0;
-  };
+  using Node = LayerSequence<Layer>::Node;
 
   absl::Status BuildBackward() {
-    // Layers before the first one with weights have nothing to learn.
-    while (!options_.input_gradient && first_backward_ < nodes_.size() &&
-           nodes_[first_backward_].weights == 0) {
-      ++first_backward_;
-    }
+    if (!options_.input_gradient) layers_.EndBackwardAtWeights();
     gradient_ = dnnl::memory(logits_.inside().get_desc(), device_.engine);
     dnnl::memory values = gradient_;
-    for (size_t i = nodes_.size(); i-- > first_backward_;) {
-      try {
-        values = nodes_[i].layer->BuildBackward(device_, values,
-                                                options_.input_gradient || i > first_backward_);
-      } catch (const dnnl::error& error) {
-        return OneDnnError(nodes_[i].name, error);
-      }
-    }
+    const absl::Status status = layers_.BuildBackward([&](const Node& node, bool is_end) {
+      const bool want = options_.input_gradient || !is_end;
+      return Try(node.name, [&] { values = node.layer->BuildBackward(device_, values, want); });
+    });
+    if (!status.ok()) return status;
     if (options_.input_gradient) {
       input_gradient_ = Relayout::Import(device_, values, images_.get_desc());
     }
@@ -175,8 +146,7 @@ class OneDnnNetwork : public Network {
   uint32_t rank_;
   Device device_;
   uint32_t classes_ = 0;
-  size_t first_backward_ = 0;  // layer at which backward ends
-  std::vector<Node> nodes_;
+  LayerSequence<Layer> layers_;
   dnnl::memory images_, gradient_;  // gradient_: of the logits
   Relayout logits_, input_gradient_;
 };
