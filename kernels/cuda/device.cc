@@ -120,16 +120,22 @@ class CudaDevice final : public device::Device {
   }
 
   absl::StatusOr<std::unique_ptr<device::Event>> NewEvent() override {
+    return NewEventWith(cudaEventDisableTiming | cudaEventBlockingSync);
+  }
+  absl::StatusOr<std::unique_ptr<device::Event>> NewTimedEvent() override {
+    return NewEventWith(cudaEventBlockingSync);
+  }
+
+ private:
+  absl::StatusOr<std::unique_ptr<device::Event>> NewEventWith(unsigned flags) const {
     if (absl::Status status = Select(); !status.ok()) return status;
     cudaEvent_t event = nullptr;
     const absl::Status status =
-        Check(index(), "cudaEventCreateWithFlags",
-              cudaEventCreateWithFlags(&event, cudaEventDisableTiming | cudaEventBlockingSync));
+        Check(index(), "cudaEventCreateWithFlags", cudaEventCreateWithFlags(&event, flags));
     if (!status.ok()) return status;
     return std::make_unique<CudaEvent>(index(), event);
   }
 
- private:
   int index() const { return static_cast<int>(info_.index); }
 
   absl::Status Select() const { return Check(index(), "cudaSetDevice", cudaSetDevice(index())); }

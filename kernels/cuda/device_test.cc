@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "absl/synchronization/notification.h"
+#include "absl/time/clock.h"
 #include "absl/time/time.h"
 #include "gtest/gtest.h"
 #include "kernels/device/device.h"
@@ -153,6 +154,29 @@ TEST_F(DeviceTest, EventsTellWhenAllBeforeThemIsDone) {
   ASSERT_TRUE(called.WaitForNotificationWithTimeout(absl::Minutes(1)));
   EXPECT_EQ(host, std::vector<uint8_t>(64, 3));
   EXPECT_EQ(other->Synchronize(), absl::OkStatus());
+}
+
+TEST_F(DeviceTest, TimedEventsTellHowLongItWasBetweenThemAndOthersDoNot) {
+  const auto device = Use();
+  const auto stream = device->NewStream(false).value();
+  const auto begin = device->NewTimedEvent().value(), end = device->NewTimedEvent().value();
+  const auto untimed = device->NewEvent().value();
+  const absl::Time before = absl::Now();
+  ASSERT_EQ(stream->Record(begin.get()), absl::OkStatus());
+  ASSERT_EQ(stream->Call([] { absl::SleepFor(absl::Milliseconds(5)); }), absl::OkStatus());
+  ASSERT_EQ(stream->Record(end.get()), absl::OkStatus());
+  ASSERT_EQ(stream->Record(untimed.get()), absl::OkStatus());
+  ASSERT_EQ(stream->Synchronize(), absl::OkStatus());
+  const double all = absl::ToDoubleSeconds(absl::Now() - before);
+  const double seconds = end->SecondsSince(*begin).value();
+  EXPECT_GE(seconds, 0.005);
+  EXPECT_LE(seconds, all + 1e-4);
+  EXPECT_EQ(begin->SecondsSince(*end).value(), -seconds);
+  const auto refused = absl::InternalError(
+      "device 0: cudaEventElapsedTime: invalid resource handle (cudaErrorInvalidResourceHandle)");
+  EXPECT_EQ(untimed->SecondsSince(*begin).status(), refused);
+  EXPECT_EQ(end->SecondsSince(*untimed).status(), refused);
+  EXPECT_EQ(end->SecondsSince(*device->NewTimedEvent().value()).status(), refused) << "recorded";
 }
 
 TEST_F(DeviceTest, StreamsOfOneDeviceWaitForEventsOfAnother) {

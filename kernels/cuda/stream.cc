@@ -26,6 +26,15 @@ absl::Status CudaEvent::Await() const {
   return Check(device_, "cudaEventSynchronize", cudaEventSynchronize(event_));
 }
 
+absl::StatusOr<double> CudaEvent::SecondsSince(const device::Event& earlier) const {
+  float ms = 0;
+  const cudaEvent_t begin = static_cast<const CudaEvent&>(earlier).get();
+  const absl::Status status =
+      Check(device_, "cudaEventElapsedTime", cudaEventElapsedTime(&ms, begin, event_));
+  if (!status.ok()) return status;
+  return ms / 1e3;
+}
+
 // Giving back the work space, after this, waits for kernels that use it.
 CudaStream::~CudaStream() { cudaStreamDestroy(stream_); }
 

@@ -21,6 +21,7 @@ class CudaEvent final : public device::Event {
 
   absl::StatusOr<bool> Done() const override;
   absl::Status Await() const override;
+  absl::StatusOr<double> SecondsSince(const device::Event& earlier) const override;
 
   cudaEvent_t get() const { return event_; }
 

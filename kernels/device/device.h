@@ -62,6 +62,10 @@ class Event {
   virtual absl::StatusOr<bool> Done() const = 0;
   // Blocks until it is.
   virtual absl::Status Await() const = 0;
+  // From `earlier` to this, by the device's clock, which has steps of about half a microsecond; the
+  // value is a float of milliseconds, so it has 1 us up to 16 s. Below 0: it was the other way
+  // round. REQUIRES: both of one device, from NewTimedEvent, recorded and done. Errors: Internal.
+  virtual absl::StatusOr<double> SecondsSince(const Event& earlier) const = 0;
 };
 
 // Work that a device does in order. Calls return before the work is done, and its memory, on the
@@ -114,6 +118,8 @@ class Device {
   // Urgent streams go before others where both have work.
   virtual absl::StatusOr<std::unique_ptr<Stream>> NewStream(bool urgent) = 0;
   virtual absl::StatusOr<std::unique_ptr<Event>> NewEvent() = 0;
+  // One that SecondsSince may be asked of, which costs the device more. See device_clock.h.
+  virtual absl::StatusOr<std::unique_ptr<Event>> NewTimedEvent() = 0;
 
   virtual const DeviceKernels& kernels() const = 0;
   // What networks compute with (layers.h); the device outlives it. Errors, besides: Unimplemented

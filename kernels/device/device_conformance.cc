@@ -8,9 +8,12 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "absl/time/clock.h"
+#include "absl/time/time.h"
 #include "gtest/gtest.h"
 #include "kernels/conformance.h"
 #include "kernels/device/communicator.h"
+#include "kernels/device/device_clock.h"
 #include "kernels/device/host_kernels.h"
 #include "kernels/device/load_plugin.h"
 
@@ -75,6 +78,40 @@ TEST(DeviceCommunicator, AddsUpOverAllDevices) {
     });
   }
   for (std::thread& thread : threads) thread.join();
+}
+
+// 16 fills of 16 MiB, with an event before, between and behind them.
+TEST(DeviceTime, IsThatOfTheWorkBetweenEventsAndLiesWhereTheHostSawIt) {
+  constexpr size_t kBytes = 16 << 20;
+  const auto device = Plugin()->Use(0);
+  ASSERT_TRUE(device.ok()) << device.status();
+  const auto clock = DeviceClock::Create(*device);
+  ASSERT_TRUE(clock.ok()) << clock.status();
+  const auto stream = (*device)->NewStream(false).value();
+  const auto memory = (*device)->Allocate(kBytes, "what is filled").value();
+  std::vector<std::unique_ptr<Event>> events;
+  const absl::Time before = absl::Now();
+  for (int i = 0; i < 3; ++i) {
+    if (i > 0) {
+      for (int fill = 0; fill < 8; ++fill) {
+        ASSERT_TRUE(stream->Fill(memory.get(), static_cast<uint8_t>(fill), kBytes).ok());
+      }
+    }
+    events.push_back((*device)->NewTimedEvent().value());
+    ASSERT_TRUE(stream->Record(events.back().get()).ok());
+  }
+  ASSERT_TRUE(stream->Synchronize().ok());
+  const absl::Time after = absl::Now();
+  const double first = events[1]->SecondsSince(*events[0]).value();
+  const double second = events[2]->SecondsSince(*events[1]).value();
+  const double all = events[2]->SecondsSince(*events[0]).value();
+  EXPECT_GT(first, 0);
+  EXPECT_GT(second, 0);
+  EXPECT_NEAR(all, first + second, 5e-6);
+  EXPECT_NEAR(events[0]->SecondsSince(*events[2]).value(), -all, 5e-6);
+  const absl::Duration error = (*clock)->error() + absl::Microseconds(100);
+  EXPECT_GE((*clock)->TimeOf(*events[0]).value(), before - error);
+  EXPECT_LE((*clock)->TimeOf(*events[2]).value(), after + error);
 }
 
 int Main(int argc, char** argv) {

@@ -41,6 +41,8 @@ absl::Status ConfigureFrom(const std::string& options);
 // Bytes of devices that this process has allocated and not freed; memory of others that is open.
 size_t AllocatedBytes();
 size_t OpenedBytes();
+// How many events with a time it has ever made.
+uint64_t TimedEvents();
 
 }  // namespace fake_cuda
 

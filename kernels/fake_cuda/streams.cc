@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <chrono>
 #include <cstring>
 #include <optional>
 #include <utility>
@@ -15,7 +16,7 @@ namespace {
 
 std::atomic<int> sticky = cudaSuccess;
 std::atomic<uint32_t> launches = 0;
-std::atomic<uint64_t> clock_us = 0;
+std::atomic<uint64_t> timed_events = 0;
 thread_local cudaError_t last_error = cudaSuccess;
 
 void Delay() {
@@ -55,7 +56,7 @@ std::optional<std::byte*> Reach(const void* address, size_t bytes) {
   return real == nullptr ? std::nullopt : std::optional(real);
 }
 
-void AddTime(uint64_t us) { clock_us += us; }
+uint64_t TimedEvents() { return timed_events; }
 
 cudaError_t Sticky() { return static_cast<cudaError_t>(sticky.load()); }
 void Fail(cudaError_t error) {
@@ -198,8 +199,10 @@ cudaError_t cudaMemsetAsync(void* to, int value, size_t bytes, cudaStream_t stre
   return Return(cudaSuccess);
 }
 
-cudaError_t cudaEventCreateWithFlags(cudaEvent_t* event, unsigned) {
-  *event = std::make_unique<FakeEvent>().release();
+cudaError_t cudaEventCreateWithFlags(cudaEvent_t* event, unsigned flags) {
+  const bool is_timed = (flags & cudaEventDisableTiming) == 0;
+  if (is_timed) ++fake_cuda::timed_events;
+  *event = std::make_unique<FakeEvent>(is_timed).release();
   return Return(cudaSuccess);
 }
 
@@ -213,10 +216,13 @@ cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
   counts->mutex.Lock();
   const uint64_t mine = ++counts->recorded;
   counts->mutex.Unlock();
-  stream->Add([counts, mine] {
+  stream->Add([counts, mine, stream] {
     const absl::MutexLock lock(&counts->mutex);
     counts->done = std::max(counts->done, mine);
-    counts->clock = fake_cuda::clock_us;
+    const auto now = std::chrono::steady_clock::now().time_since_epoch();
+    counts->at_ns = std::chrono::duration_cast<std::chrono::nanoseconds>(now).count();
+    counts->stream = stream;
+    counts->pretended_us = stream->pretended_us();
   });
   return Return(cudaSuccess);
 }
@@ -239,11 +245,35 @@ cudaError_t cudaEventSynchronize(cudaEvent_t event) {
   return Return(cudaSuccess);
 }
 
+namespace {
+
+struct Reading {
+  int64_t at_ns;
+  const FakeStream* stream;
+  uint64_t pretended_us;
+};
+
+// What CUDA refuses is in `error`.
+Reading Read(FakeEvent::Counts& counts, cudaError_t* error) {
+  const absl::MutexLock lock(&counts.mutex);
+  if (!counts.is_timed || counts.recorded == 0) {
+    *error = cudaErrorInvalidResourceHandle;
+  } else if (counts.done != counts.recorded) {
+    *error = cudaErrorNotReady;
+  }
+  return {counts.at_ns, counts.stream, counts.pretended_us};
+}
+
+}  // namespace
+
 cudaError_t cudaEventElapsedTime(float* ms, cudaEvent_t begin, cudaEvent_t end) {
-  const auto time_of = [](FakeEvent::Counts& counts) {
-    const absl::MutexLock lock(&counts.mutex);
-    return counts.clock;
-  };
-  *ms = static_cast<float>(time_of(*end->counts) - time_of(*begin->counts)) / 1000;
+  cudaError_t error = cudaSuccess;
+  const Reading from = Read(*begin->counts, &error), to = Read(*end->counts, &error);
+  if (error != cudaSuccess) return Return(error);
+  if (from.stream == to.stream && from.pretended_us != to.pretended_us) {
+    *ms = static_cast<float>(static_cast<int64_t>(to.pretended_us - from.pretended_us)) / 1e3f;
+  } else {
+    *ms = static_cast<float>(static_cast<double>(to.at_ns - from.at_ns) / 1e6);
+  }
   return Return(cudaSuccess);
 }

@@ -3,6 +3,7 @@
 
 #include <cuda_runtime.h>
 
+#include <atomic>
 #include <cstdint>
 #include <deque>
 #include <functional>
@@ -24,10 +25,6 @@ void ForgetExecutions();  // of cuDNN
 // What is not sticky: for the thread that asks, until it asks.
 cudaError_t Return(cudaError_t error);
 
-// What time is for events: it passes only by what is added here, in microseconds, so that the
-// faster of two engines is always the same one.
-void AddTime(uint64_t us);
-
 // Where this process has what a device sees at `address`; host memory stays. None: not all of it is
 // allocated.
 std::optional<std::byte*> Reach(const void* address, size_t bytes);
@@ -37,12 +34,20 @@ std::optional<std::byte*> Reach(const void* address, size_t bytes);
 // How often it was recorded, and how many of these are done.
 struct FakeEvent {
   struct Counts {
+    explicit Counts(bool is_timed) : is_timed(is_timed) {}
+
+    const bool is_timed;
     absl::Mutex mutex;
     uint64_t recorded ABSL_GUARDED_BY(mutex) = 0;
     uint64_t done ABSL_GUARDED_BY(mutex) = 0;
-    uint64_t clock ABSL_GUARDED_BY(mutex) = 0;  // when the last of them was done
+    // Of the last that is done: when, where, and what the stream's pretended time was then.
+    int64_t at_ns ABSL_GUARDED_BY(mutex) = 0;
+    const FakeStream* stream ABSL_GUARDED_BY(mutex) = nullptr;
+    uint64_t pretended_us ABSL_GUARDED_BY(mutex) = 0;
   };
-  std::shared_ptr<Counts> counts = std::make_shared<Counts>();
+  explicit FakeEvent(bool is_timed) : counts(std::make_shared<Counts>(is_timed)) {}
+
+  std::shared_ptr<Counts> counts;
 };
 
 // Work, done one piece after another, by a thread of its own or by whoever waits for it.
@@ -55,6 +60,11 @@ struct FakeStream {
   void Add(std::function<void()> work);
   void Drain();
 
+  // Work of this stream says how long it takes: between two of its events that is the time,
+  // whatever it was, so that the faster of two engines is always the same one.
+  void Pretend(uint64_t us) { pretended_us_ += us; }
+  uint64_t pretended_us() const { return pretended_us_; }
+
  private:
   // Takes the first piece of work and does it, once `due`; false: there is none.
   bool DoNext(const absl::Condition& due);
@@ -64,6 +74,7 @@ struct FakeStream {
   std::deque<std::function<void()>> work_ ABSL_GUARDED_BY(mutex_);
   bool busy_ ABSL_GUARDED_BY(mutex_) = false;
   bool ends_ ABSL_GUARDED_BY(mutex_) = false;
+  std::atomic<uint64_t> pretended_us_ = 0;
   std::thread thread_;
 };
 

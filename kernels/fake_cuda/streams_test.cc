@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "absl/status/status.h"
+#include "absl/time/clock.h"
 #include "gtest/gtest.h"
 #include "kernels/fake_cuda/control.h"
 #include "kernels/fake_cuda/testing.h"
@@ -107,6 +108,37 @@ TEST_F(StreamsTest, AnEventMayGoBeforeTheWorkThatWaitsForIt) {
   gate.Open();
   EXPECT_EQ(cudaStreamSynchronize(other_.get()), cudaSuccess);
   EXPECT_EQ(seen, 1);
+}
+
+TEST_F(StreamsTest, BetweenEventsOfAStreamThatPretendsATimeItIsThatAndElseTheRealOne) {
+  cudaEvent_t raw[3] = {};
+  for (cudaEvent_t& event : raw) ASSERT_EQ(cudaEventCreateWithFlags(&event, 0), cudaSuccess);
+  const OwnedEvent begin(raw[0]), end(raw[1]), elsewhere(raw[2]);
+  float ms = 0;
+  EXPECT_EQ(cudaEventElapsedTime(&ms, begin.get(), end.get()), cudaErrorInvalidResourceHandle);
+  EXPECT_EQ(cudaGetLastError(), cudaErrorInvalidResourceHandle);
+  Gate gate;
+  cudaEventRecord(begin.get(), stream_.get());
+  stream_->Add([this] {
+    absl::SleepFor(absl::Milliseconds(2));
+    stream_->Pretend(7000);
+  });
+  gate.Close(stream_.get());
+  cudaEventRecord(end.get(), stream_.get());
+  EXPECT_EQ(cudaEventElapsedTime(&ms, begin.get(), end.get()), cudaErrorNotReady);
+  gate.Open();
+  cudaStreamSynchronize(stream_.get());
+  EXPECT_EQ(cudaEventElapsedTime(&ms, begin.get(), end.get()), cudaSuccess);
+  EXPECT_EQ(ms, 7);
+  EXPECT_EQ(cudaEventElapsedTime(&ms, end.get(), begin.get()), cudaSuccess);
+  EXPECT_EQ(ms, -7);
+  cudaEventRecord(elsewhere.get(), other_.get());
+  cudaStreamSynchronize(other_.get());
+  EXPECT_EQ(cudaEventElapsedTime(&ms, end.get(), elsewhere.get()), cudaSuccess);
+  EXPECT_GE(ms, 0);
+  float whole = 0;
+  EXPECT_EQ(cudaEventElapsedTime(&whole, begin.get(), elsewhere.get()), cudaSuccess);
+  EXPECT_GE(whole, ms + 1.99f);
 }
 
 TEST_F(StreamsTest, AStreamThatIsDestroyedDoesItsWorkFirst) {

@@ -1,0 +1,74 @@
+#include "kernels/device/device_clock.h"
+
+#include <utility>
+
+#include "absl/memory/memory.h"
+
+namespace strata::device {
+namespace {
+
+constexpr absl::Duration kWaitMax = absl::Milliseconds(1);
+constexpr int kTries = 3;
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<DeviceClock>> DeviceClock::Create(std::shared_ptr<Device> device,
+                                                                 std::function<absl::Time()> now) {
+  auto clock = absl::WrapUnique(new DeviceClock(std::move(device), std::move(now)));
+  if (absl::Status status = clock->Init(); !status.ok()) return status;
+  return clock;
+}
+
+absl::Status DeviceClock::Init() {
+  absl::StatusOr<std::unique_ptr<Stream>> stream = device_->NewStream(/*urgent=*/true);
+  if (!stream.ok()) return stream.status();
+  stream_ = *std::move(stream);
+  for (std::unique_ptr<Event>* event : {&anchor_.event, &spare_}) {
+    absl::StatusOr<std::unique_ptr<Event>> made = device_->NewTimedEvent();
+    if (!made.ok()) return made.status();
+    *event = *std::move(made);
+  }
+  const absl::Time before = now_();
+  if (absl::Status status = stream_->Record(anchor_.event.get()); !status.ok()) return status;
+  if (absl::Status status = stream_->Synchronize(); !status.ok()) return status;
+  anchor_.error = (now_() - before) / 2;
+  anchor_.at = before + anchor_.error;
+  // What a device does first of all takes longer than what follows.
+  return NewAnchor();
+}
+
+absl::Status DeviceClock::NewAnchor() {
+  tried_at_ = now_();
+  absl::Duration narrowest = absl::InfiniteDuration();
+  for (int i = 0; i < kTries; ++i) {
+    const absl::Time before = now_();
+    if (absl::Status status = stream_->Record(spare_.get()); !status.ok()) return status;
+    absl::Time after;
+    for (bool is_done = false; !is_done;) {
+      const absl::StatusOr<bool> done = spare_->Done();
+      if (!done.ok()) return done.status();
+      is_done = *done;
+      after = now_();
+      if (!is_done && after - tried_at_ > kWaitMax) return absl::OkStatus();
+    }
+    if (after - before >= narrowest) continue;
+    narrowest = after - before;
+    std::swap(anchor_.event, spare_);
+    anchor_.at = before + narrowest / 2;
+    anchor_.error = narrowest / 2;
+  }
+  return absl::OkStatus();
+}
+
+absl::Status DeviceClock::KeepUp() {
+  if (now_() - tried_at_ < kAnchorEvery) return absl::OkStatus();
+  return NewAnchor();
+}
+
+absl::StatusOr<absl::Time> DeviceClock::TimeOf(const Event& event) const {
+  const absl::StatusOr<double> since = event.SecondsSince(*anchor_.event);
+  if (!since.ok()) return since.status();
+  return anchor_.at + absl::Seconds(*since);
+}
+
+}  // namespace strata::device
