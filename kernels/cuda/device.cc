@@ -28,8 +28,8 @@ std::string VersionText(int version) {
 
 class CudaDevice final : public device::Device {
  public:
-  CudaDevice(device::DeviceInfo info, int multiprocessors)
-      : info_(std::move(info)), multiprocessors_(multiprocessors) {}
+  CudaDevice(device::DeviceInfo info, int multiprocessors, std::vector<bool> reaches)
+      : info_(std::move(info)), multiprocessors_(multiprocessors), reaches_(std::move(reaches)) {}
 
   const device::DeviceInfo& info() const override { return info_; }
   const device::DeviceKernels& kernels() const override { return Kernels(); }
@@ -74,6 +74,8 @@ class CudaDevice final : public device::Device {
     if (!status.ok()) return status;
     return Owned(begin, [](void* at) { cudaHostUnregister(at); });
   }
+
+  bool Reaches(const device::Device& other) const override { return reaches_[other.info().index]; }
 
   absl::StatusOr<device::SharedMemory> Share(const device::Memory& memory, size_t bytes) override {
     cudaIpcMemHandle_t handle = {};
@@ -159,6 +161,7 @@ class CudaDevice final : public device::Device {
 
   const device::DeviceInfo info_;
   const int multiprocessors_;
+  const std::vector<bool> reaches_;  // by index
 };
 
 class CudaDevices final : public device::Devices {
@@ -183,19 +186,28 @@ class CudaDevices final : public device::Devices {
         Check(device, "cudaDeviceGetAttribute",
               cudaDeviceGetAttribute(&multiprocessors, cudaDevAttrMultiProcessorCount, device));
     if (!status.ok()) return status;
-    // Memory of one is then within reach of the other, over NVLink or PCIe; where it is not, copies
-    // go through the host.
-    for (uint32_t peer = 0; peer < infos_.size(); ++peer) {
-      int can = 0;
-      if (peer == index) continue;
-      cudaDeviceCanAccessPeer(&can, device, static_cast<int>(peer));
-      if (can != 0) cudaDeviceEnablePeerAccess(static_cast<int>(peer), 0);
-      cudaGetLastError();  // it may have been enabled before
-    }
-    return std::make_shared<CudaDevice>(infos_[index], multiprocessors);
+    return std::make_shared<CudaDevice>(infos_[index], multiprocessors, EnablePeers(device));
   }
 
  private:
+  // By index: whose memory is within the device's reach from now on, over NVLink or PCIe. Where one
+  // is not, copies go through the host. REQUIRES: it is the current device.
+  std::vector<bool> EnablePeers(int device) const {
+    std::vector<bool> reaches(infos_.size());
+    for (size_t i = 0; i < infos_.size(); ++i) {
+      const int peer = static_cast<int>(i);
+      int can = peer == device;
+      if (peer != device && cudaDeviceCanAccessPeer(&can, device, peer) == cudaSuccess &&
+          can != 0) {
+        const cudaError_t enabled = cudaDeviceEnablePeerAccess(peer, 0);
+        can = enabled == cudaSuccess || enabled == cudaErrorPeerAccessAlreadyEnabled;
+      }
+      reaches[i] = can != 0;
+    }
+    cudaGetLastError();  // what could not be enabled is no error
+    return reaches;
+  }
+
   const std::string software_;
   const std::vector<device::DeviceInfo> infos_;
 };

@@ -10,8 +10,10 @@
 #include "absl/synchronization/notification.h"
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
+#include "absl/types/span.h"
 #include "gtest/gtest.h"
 #include "kernels/device/device.h"
+#include "kernels/device/device_kernels.h"
 #include "kernels/fake_cuda/control.h"
 #include "kernels/fake_cuda/testing.h"
 
@@ -200,6 +202,35 @@ TEST_F(DeviceTest, StreamsOfOneDeviceWaitForEventsOfAnother) {
   gate.Open();
   EXPECT_EQ(after->Synchronize(), absl::OkStatus());
   EXPECT_EQ(host, std::vector<uint8_t>(32, 8));
+}
+
+TEST_F(DeviceTest, KernelsUseMemoryOfAnotherDeviceOnlyWhereTheyReachItAndCopiesAlwaysDo) {
+  constexpr size_t kBytes = 64 * sizeof(float);
+  for (const bool peers : {true, false}) {
+    Settings settings;
+    settings.devices = 2;
+    settings.peers = peers;
+    Configure(settings);
+    const auto devices = FindDevices().value();
+    const auto first = devices->Use(0).value(), second = devices->Use(1).value();
+    EXPECT_TRUE(first->Reaches(*first));
+    EXPECT_EQ(first->Reaches(*second), peers);
+    EXPECT_EQ(second->Reaches(*first), peers);
+    const auto stream = first->NewStream(false).value(), other = second->NewStream(false).value();
+    const Memory here = Filled(*first, *stream, kBytes, 0);
+    const Memory there = Filled(*second, *other, kBytes, 0);
+    const Memory verdict = Filled(*first, *stream, sizeof(device::Verdict), device::kGoodByte);
+    ASSERT_EQ(other->Synchronize(), absl::OkStatus());
+    EXPECT_EQ(stream->Copy(here.get(), there.get(), kBytes), absl::OkStatus());
+    EXPECT_EQ(stream->Synchronize(), absl::OkStatus());
+    const float* const inputs[] = {reinterpret_cast<const float*>(here.get()),
+                                   reinterpret_cast<const float*>(there.get())};
+    EXPECT_EQ(first->kernels().sum(*stream, absl::MakeConstSpan(inputs),
+                                   reinterpret_cast<float*>(here.get()), 64,
+                                   reinterpret_cast<device::Verdict*>(verdict.get())),
+              absl::OkStatus());
+    EXPECT_EQ(stream->Synchronize().ok(), peers);
+  }
 }
 
 TEST_F(DeviceTest, MemoryIsGivenBackWhenItsLastOwnerLetsGo) {

@@ -110,6 +110,10 @@ class Device {
   // Makes host memory that is there such memory, until the answer's last owner lets go.
   virtual absl::StatusOr<Memory> Pin(void* begin, size_t bytes) = 0;
 
+  // Whether kernels of this device may use memory of `other`, of the same plugin; copies always go
+  // there.
+  virtual bool Reaches(const Device& other) const = 0;
+
   // `memory` from Allocate, `bytes` as there.
   virtual absl::StatusOr<SharedMemory> Share(const Memory& memory, size_t bytes) = 0;
   // What another process shares of the device on the same bus.

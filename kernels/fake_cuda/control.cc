@@ -48,6 +48,8 @@ absl::Status ConfigureFrom(const std::string& options) {
       settings.delay_us = value;
     } else if (pair.first == "opens_own") {
       settings.opens_own = value != 0;
+    } else if (pair.first == "peers") {
+      settings.peers = value != 0;
     } else if (pair.first == "nccl_fails_rank") {
       settings.nccl_fails_rank = value;
     } else if (pair.first == "nccl_fails_at") {

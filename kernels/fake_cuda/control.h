@@ -20,6 +20,8 @@ struct Settings {
   // A process may open what it shares itself, which CUDA refuses: for tests with threads for
   // processes.
   bool opens_own = false;
+  // Whether kernels of one device may be let at memory of another; copies always go there.
+  bool peers = true;
   // Of a communicator's ranks: the so-manieth collective of that one, from 1, ends in an error
   // (0: none does); that one never comes.
   uint32_t nccl_fails_rank = 0, nccl_fails_at = 0;
@@ -33,7 +35,7 @@ struct Settings {
 void Configure(const Settings& settings);
 const Settings& CurrentSettings();
 
-// From "devices=2,memory_mb=64,driver=0,fails_at=3,error=700,delay_us=50,opens_own=1,
+// From "devices=2,memory_mb=64,driver=0,fails_at=3,error=700,delay_us=50,opens_own=1,peers=0,
 // nccl_fails_at=9,nccl_fails_rank=1,nccl_absent_rank=2,cudnn_fails_at=7". Where that changes
 // nothing, nothing is forgotten. Errors: InvalidArgument.
 absl::Status ConfigureFrom(const std::string& options);

@@ -102,12 +102,28 @@ std::byte* DeviceMemory::Open(const Name& name) {
 std::byte* DeviceMemory::Real(const std::byte* address, size_t bytes) const {
   const uint64_t offset = reinterpret_cast<uint64_t>(address) - base_;
   const absl::MutexLock lock(&mutex_);
-  auto after = blocks_.upper_bound(offset);
-  if (after == blocks_.begin()) return nullptr;
-  const auto& [begin, block] = *std::prev(after);
-  // One past the end is an address, too.
-  if (offset - begin > block.bytes || bytes > block.bytes - (offset - begin)) return nullptr;
+  const auto* const found = Find(offset);
+  if (found == nullptr || bytes > found->second.bytes - (offset - found->first)) return nullptr;
   return Pointer(real_ + offset);
+}
+
+const std::pair<const uint64_t, DeviceMemory::Block>* DeviceMemory::Find(uint64_t offset) const {
+  const auto after = blocks_.upper_bound(offset);
+  if (after == blocks_.begin()) return nullptr;
+  const auto& found = *std::prev(after);
+  // One past the end is an address, too.
+  return offset - found.first > found.second.bytes ? nullptr : &found;
+}
+
+bool DeviceMemory::EnablePeer(int device, int peer) {
+  const absl::MutexLock lock(&mutex_);
+  return peers_.emplace(device, peer).second;
+}
+
+bool DeviceMemory::MayUse(int device, const std::byte* address) const {
+  const absl::MutexLock lock(&mutex_);
+  const int owner = Find(reinterpret_cast<uint64_t>(address) - base_)->second.device;
+  return owner == device || (CurrentSettings().peers && peers_.contains({device, owner}));
 }
 
 size_t DeviceMemory::Sum(std::optional<int> device, bool opened) const {

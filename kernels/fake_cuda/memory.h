@@ -5,6 +5,8 @@
 #include <cstdint>
 #include <map>
 #include <optional>
+#include <set>
+#include <utility>
 #include <vector>
 
 #include "absl/base/thread_annotations.h"
@@ -43,6 +45,11 @@ class DeviceMemory {
   // Where the process has `bytes` from a device address on; null: not all of them are allocated.
   std::byte* Real(const std::byte* address, size_t bytes) const;
 
+  // Lets the device's kernels at the peer's memory, for good; false: it was so before.
+  bool EnablePeer(int device, int peer);
+  // Whether the device's kernels may use what lies there. REQUIRES: Real finds it.
+  bool MayUse(int device, const std::byte* address) const;
+
   size_t used(int device) const;
   size_t allocated() const;
   size_t opened() const;
@@ -60,13 +67,17 @@ class DeviceMemory {
   std::byte* Map(strata::UniqueFd fd, size_t bytes, int device, bool opened)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   bool Remove(std::byte* address, bool opened);
+  // The one that the address lies in, or ends; null: there is none.
+  const std::pair<const uint64_t, Block>* Find(uint64_t offset) const
+      ABSL_SHARED_LOCKS_REQUIRED(mutex_);
   size_t Sum(std::optional<int> device, bool opened) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
   uint64_t base_ = 0;  // of device addresses
   uint64_t real_ = 0;  // of the same places, for streams
   mutable absl::Mutex mutex_;
   uint64_t next_ ABSL_GUARDED_BY(mutex_) = 0;  // never used anew, so that what was freed is missed
-  std::map<uint64_t, Block> blocks_ ABSL_GUARDED_BY(mutex_);  // by offset
+  std::map<uint64_t, Block> blocks_ ABSL_GUARDED_BY(mutex_);     // by offset
+  std::set<std::pair<int, int>> peers_ ABSL_GUARDED_BY(mutex_);  // device, and whose it may use
 };
 
 }  // namespace fake_cuda

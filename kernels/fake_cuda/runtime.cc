@@ -9,13 +9,12 @@
 #include "kernels/fake_cuda/memory.h"
 #include "kernels/fake_cuda/streams.h"
 
+using fake_cuda::CurrentDevice;
 using fake_cuda::CurrentSettings;
 using fake_cuda::DeviceMemory;
 using fake_cuda::Return;
 
 namespace {
-
-thread_local int current_device = 0;
 
 bool Exists(int device) { return device >= 0 && device < CurrentSettings().devices; }
 
@@ -41,6 +40,10 @@ constexpr ErrorText kErrors[] = {
      "mapping of buffer object failed"},
     {cudaErrorInvalidResourceHandle, "cudaErrorInvalidResourceHandle", "invalid resource handle"},
     {cudaErrorNotReady, "cudaErrorNotReady", "device not ready"},
+    {cudaErrorPeerAccessUnsupported, "cudaErrorPeerAccessUnsupported",
+     "peer access is not supported between these two devices"},
+    {cudaErrorPeerAccessAlreadyEnabled, "cudaErrorPeerAccessAlreadyEnabled",
+     "peer access is already enabled"},
     {cudaErrorIllegalAddress, "cudaErrorIllegalAddress",
      "an illegal memory access was encountered"},
     {cudaErrorLaunchFailure, "cudaErrorLaunchFailure", "unspecified launch failure"},
@@ -100,32 +103,35 @@ cudaError_t cudaDeviceGetStreamPriorityRange(int* least, int* greatest) {
 }
 
 cudaError_t cudaDeviceCanAccessPeer(int* can, int device, int peer) {
-  *can = device != peer;
+  *can = device != peer && CurrentSettings().peers;
   return Return(Exists(device) && Exists(peer) ? cudaSuccess : cudaErrorInvalidDevice);
 }
 cudaError_t cudaDeviceEnablePeerAccess(int peer, unsigned) {
-  return Return(Exists(peer) ? cudaSuccess : cudaErrorInvalidDevice);
+  if (!Exists(peer) || peer == CurrentDevice()) return Return(cudaErrorInvalidDevice);
+  if (!CurrentSettings().peers) return Return(cudaErrorPeerAccessUnsupported);
+  const bool is_new = DeviceMemory::Get().EnablePeer(CurrentDevice(), peer);
+  return Return(is_new ? cudaSuccess : cudaErrorPeerAccessAlreadyEnabled);
 }
 
 cudaError_t cudaSetDevice(int device) {
   if (Usable() != cudaSuccess) return Return(Usable());
   if (!Exists(device)) return Return(cudaErrorInvalidDevice);
-  current_device = device;
+  CurrentDevice() = device;
   return Return(cudaSuccess);
 }
 cudaError_t cudaGetDevice(int* device) {
-  *device = current_device;
+  *device = CurrentDevice();
   return Return(cudaSuccess);
 }
 
 cudaError_t cudaMemGetInfo(size_t* free, size_t* total) {
   *total = CurrentSettings().memory_bytes;
-  *free = *total - std::min(*total, DeviceMemory::Get().used(current_device));
+  *free = *total - std::min(*total, DeviceMemory::Get().used(CurrentDevice()));
   return Return(cudaSuccess);
 }
 
 cudaError_t cudaMalloc(void** memory, size_t bytes) {
-  *memory = DeviceMemory::Get().Allocate(current_device, bytes);
+  *memory = DeviceMemory::Get().Allocate(CurrentDevice(), bytes);
   return Return(*memory == nullptr ? cudaErrorMemoryAllocation : cudaSuccess);
 }
 cudaError_t cudaFree(void* memory) {

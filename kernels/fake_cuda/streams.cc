@@ -24,13 +24,15 @@ void Delay() {
   if (us > 0) absl::SleepFor(absl::Microseconds(us));
 }
 
-// Device addresses among the words become real ones. False: one is not allocated.
-bool Translate(std::vector<uint64_t>* words) {
+// Device addresses among the words become real ones. False: one is not allocated, or lies where the
+// device's kernels may not reach.
+bool Translate(int device, std::vector<uint64_t>* words) {
   const DeviceMemory& memory = DeviceMemory::Get();
   for (uint64_t& word : *words) {
     if (!memory.IsDevices(word)) continue;
-    const std::byte* real = memory.Real(reinterpret_cast<const std::byte*>(word), 0);
-    if (real == nullptr) return false;
+    const auto* const address = reinterpret_cast<const std::byte*>(word);
+    const std::byte* real = memory.Real(address, 0);
+    if (real == nullptr || !memory.MayUse(device, address)) return false;
     word = reinterpret_cast<uint64_t>(real);
   }
   return true;
@@ -41,7 +43,7 @@ void RunLaunch(const cudaLaunchConfig_t& config, Arguments arguments) {
   if (Sticky() != cudaSuccess) return;
   const Settings& settings = CurrentSettings();
   if (++launches == settings.fails_at) return Fail(static_cast<cudaError_t>(settings.error));
-  if (!Translate(&arguments.words)) return Fail(cudaErrorIllegalAddress);
+  if (!Translate(config.stream->device(), &arguments.words)) return Fail(cudaErrorIllegalAddress);
   const auto body = [&] { arguments.call(arguments.words); };
   if (!RunGrid(config.gridDim, config.blockDim, body)) Fail(cudaErrorLaunchFailure);
 }
@@ -57,6 +59,11 @@ std::optional<std::byte*> Reach(const void* address, size_t bytes) {
 }
 
 uint64_t TimedEvents() { return timed_events; }
+
+int& CurrentDevice() {
+  thread_local int device = 0;
+  return device;
+}
 
 cudaError_t Sticky() { return static_cast<cudaError_t>(sticky.load()); }
 void Fail(cudaError_t error) {
@@ -89,7 +96,7 @@ cudaError_t Launch(const cudaLaunchConfig_t& config, Arguments arguments) {
 
 using fake_cuda::Return;
 
-FakeStream::FakeStream() : thread_([this] { Run(); }) {}
+FakeStream::FakeStream() : device_(fake_cuda::CurrentDevice()), thread_([this] { Run(); }) {}
 
 FakeStream::~FakeStream() {
   {

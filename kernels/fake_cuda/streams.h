@@ -25,6 +25,9 @@ void ForgetExecutions();  // of cuDNN
 // What is not sticky: for the thread that asks, until it asks.
 cudaError_t Return(cudaError_t error);
 
+// The calling thread's, as cudaSetDevice has left it.
+int& CurrentDevice();
+
 // Where this process has what a device sees at `address`; host memory stays. None: not all of it is
 // allocated.
 std::optional<std::byte*> Reach(const void* address, size_t bytes);
@@ -53,12 +56,14 @@ struct FakeEvent {
 // Work, done one piece after another, by a thread of its own or by whoever waits for it.
 struct FakeStream {
  public:
+  // Of the current device.
   FakeStream();
   // Once all work is done.
   ~FakeStream();
 
   void Add(std::function<void()> work);
   void Drain();
+  int device() const { return device_; }
 
   // Work of this stream says how long it takes: between two of its events that is the time,
   // whatever it was, so that the faster of two engines is always the same one.
@@ -70,6 +75,7 @@ struct FakeStream {
   bool DoNext(const absl::Condition& due);
   void Run();
 
+  const int device_;
   absl::Mutex mutex_;
   std::deque<std::function<void()>> work_ ABSL_GUARDED_BY(mutex_);
   bool busy_ ABSL_GUARDED_BY(mutex_) = false;

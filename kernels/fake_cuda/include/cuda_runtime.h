@@ -20,8 +20,10 @@ enum cudaError_t {
   cudaErrorInvalidDevice = 101,
   cudaErrorMapBufferObjectFailed = 205,
   cudaErrorInvalidResourceHandle = 400,
+  cudaErrorPeerAccessUnsupported = 217,
   cudaErrorNotReady = 600,
   cudaErrorIllegalAddress = 700,
+  cudaErrorPeerAccessAlreadyEnabled = 704,
   cudaErrorLaunchFailure = 719,
 };
 
