@@ -42,6 +42,14 @@ struct SharedMemory {
   uint64_t bytes = 0;
 };
 
+// What is to be allocated for `bytes` that are to be shared: less than a block of 2 MiB may lie in
+// one with other memory, which whoever opens it would have, too (CUDA C++ Programming Guide,
+// "Interprocess Communication").
+inline size_t SharedAllocationBytes(size_t bytes) {
+  constexpr size_t kBlock = size_t{2} << 20;
+  return (bytes + kBlock - 1) / kBlock * kBlock;
+}
+
 // As it travels between processes of one build.
 inline std::string Serialize(const SharedMemory& shared) {
   return std::string(reinterpret_cast<const char*>(&shared), sizeof(shared));

@@ -111,7 +111,7 @@ TEST(DeviceJobs, ADeviceThatIsTooSmallIsNamedWithWhatWasAskedAndFree) {
   const proto::JobStatus status = cluster.WaitForEnd(*job);
   EXPECT_EQ(status.state(), proto::FAILED);
   EXPECT_THAT(status.reason(),
-              HasSubstr("device 0: out of memory: 78.1 KiB asked for a job's weights, 0.0 KiB of "
+              HasSubstr("device 0: out of memory: 2.0 MiB asked for a job's weights, 0.0 KiB of "
                         "0.0 KiB free on the device"));
 }
 

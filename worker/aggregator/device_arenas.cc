@@ -1,7 +1,6 @@
 #include "worker/aggregator/device_arenas.h"
 
 #include <algorithm>
-#include <array>
 #include <utility>
 
 #include "absl/container/inlined_vector.h"
@@ -65,8 +64,9 @@ DeviceArenas::~DeviceArenas() {
   }
 }
 
-absl::Status DeviceArenas::AddPlace(const std::shared_ptr<device::Device>& device) {
-  const size_t bytes = map_.elements() * sizeof(float);
+absl::Status DeviceArenas::AddPlace(const std::shared_ptr<device::Device>& device,
+                                    size_t first_rank) {
+  const size_t bytes = device::SharedAllocationBytes(map_.elements() * sizeof(float));
   const size_t payload_bytes = map_.chunk_elements() * sizeof(float);
   absl::StatusOr<Memory> weights = device->Allocate(bytes, "a job's weights");
   if (!weights.ok()) return weights.status();
@@ -78,20 +78,25 @@ absl::Status DeviceArenas::AddPlace(const std::shared_ptr<device::Device>& devic
   if (!down.ok()) return down.status();
   absl::StatusOr<std::unique_ptr<device::Stream>> up = device->NewStream(/*urgent=*/true);
   if (!up.ok()) return up.status();
-  places_.push_back({device, *std::move(down), *std::move(up), *std::move(weights),
-                     *std::move(payload), *std::move(verdict)});
+  places_.push_back({.device = device,
+                     .first_rank = first_rank,
+                     .down = *std::move(down),
+                     .up = *std::move(up),
+                     .weights = *std::move(weights),
+                     .payload = *std::move(payload),
+                     .verdict = *std::move(verdict)});
   device_bytes_ += bytes + payload_bytes;
   return absl::OkStatus();
 }
 
 absl::Status DeviceArenas::Init(const DeviceArenasOptions& options) {
-  const size_t bytes = map_.elements() * sizeof(float);
+  const size_t bytes = device::SharedAllocationBytes(map_.elements() * sizeof(float));
   for (const std::shared_ptr<device::Device>& device : options.devices) {
     const auto found = std::find_if(places_.begin(), places_.end(),
                                     [&](const Place& place) { return place.device == device; });
     place_of_.push_back(found - places_.begin());
     if (found == places_.end()) {
-      if (absl::Status status = AddPlace(device); !status.ok()) return status;
+      if (absl::Status status = AddPlace(device, place_of_.size() - 1); !status.ok()) return status;
     }
     absl::StatusOr<Memory> gradients = device->Allocate(bytes, "a rank's gradients");
     if (!gradients.ok()) return gradients.status();
@@ -99,15 +104,32 @@ absl::Status DeviceArenas::Init(const DeviceArenasOptions& options) {
     device_bytes_ += bytes;
   }
   complete_.resize(gradients_.size());
-  if (options.encodes_for != nullptr) {
-    Place& first = places_[0];
-    auto encoder = DeviceEncoder::Create(*options.encodes_for, options.node, map_, first.device,
-                                         first.down.get());
-    if (!encoder.ok()) return encoder.status();
-    encoder_ = *std::move(encoder);
-    device_bytes_ += encoder_->device_bytes();
+  for (uint32_t place = 0; place < places_.size(); ++place) {
+    if (absl::Status status = PrepareSums(place, options); !status.ok()) return status;
   }
   return FillWeights();
+}
+
+absl::Status DeviceArenas::PrepareSums(uint32_t index, const DeviceArenasOptions& options) {
+  Place& place = places_[index];
+  size_t copied = 0;
+  for (size_t r = 0; r < gradients_.size(); ++r) copied += Reaches(place, r) ? 0 : 1;
+  if (index >= map_.chunks()) return absl::OkStatus();
+  if (copied > 0) {
+    const size_t bytes = copied * map_.chunk_elements() * sizeof(float);
+    absl::StatusOr<Memory> copies = place.device->Allocate(bytes, "other GPUs' gradients");
+    if (!copies.ok()) return copies.status();
+    place.copies = *std::move(copies);
+    device_bytes_ += bytes;
+  }
+  if (options.encodes_for == nullptr) return absl::OkStatus();
+  const ChunkShare share = {index, static_cast<uint32_t>(places_.size())};
+  auto encoder = DeviceEncoder::Create(*options.encodes_for, options.node, map_, share,
+                                       place.device, place.down.get());
+  if (!encoder.ok()) return encoder.status();
+  place.encoder = *std::move(encoder);
+  device_bytes_ += place.encoder->device_bytes();
+  return absl::OkStatus();
 }
 
 absl::Status DeviceArenas::FillWeights() {
@@ -160,46 +182,54 @@ absl::Status DeviceArenas::Mark(Place* place, device::Stream* stream, Queued* qu
 }
 
 absl::Status DeviceArenas::QueueSum(ChunkId chunk, uint64_t clock) {
-  Place& first = places_[0];
+  Place& place = AdderOf(chunk);
   const size_t count = map_.ElementsOf(chunk);
   absl::InlinedVector<const float*, 16> inputs;
-  for (const Memory& gradients : gradients_) {
-    inputs.push_back(reinterpret_cast<const float*>(At(gradients, chunk)));
+  std::byte* copy = place.copies.get();
+  for (size_t r = 0; r < gradients_.size(); ++r) {
+    const std::byte* at = At(gradients_[r], chunk);
+    if (!Reaches(place, r)) {
+      absl::Status status = place.down->Copy(copy, at, count * sizeof(float));
+      if (!status.ok()) return status;
+      at = std::exchange(copy, copy + map_.chunk_elements() * sizeof(float));
+    }
+    inputs.push_back(reinterpret_cast<const float*>(at));
   }
-  auto* const sum = reinterpret_cast<float*>(At(gradients_[0], chunk));
+  auto* const sum = reinterpret_cast<float*>(At(gradients_[place.first_rank], chunk));
   if (inputs.size() > 1) {
-    const absl::Status status = first.device->kernels().sum(
-        *first.down, inputs, sum, count, reinterpret_cast<device::Verdict*>(first.verdict.get()));
+    const absl::Status status = place.device->kernels().sum(
+        *place.down, inputs, sum, count, reinterpret_cast<device::Verdict*>(place.verdict.get()));
     if (!status.ok()) return status;
   }
   Queued queued = {.what = Queued::What::kSum, .chunk = chunk, .clock = clock};
-  absl::Status status = QueueCopy(chunk, sum, &queued);
+  absl::Status status = QueueCopy(place, chunk, sum, &queued);
   if (!status.ok()) return status;
-  status = Mark(&first, first.down.get(), &queued);
+  status = Mark(&place, place.down.get(), &queued);
   queued_.push_back(std::move(queued));
   return status;
 }
 
-absl::Status DeviceArenas::QueueCopy(ChunkId chunk, const float* sum, Queued* queued) {
-  device::Stream& down = *places_[0].down;
+absl::Status DeviceArenas::QueueCopy(Place& place, ChunkId chunk, const float* sum,
+                                     Queued* queued) {
   Summed& summed = sums_[chunk.value()];
-  if (encoder_ != nullptr) {
-    summed.encoded = pool_.AllocateBytes(encoder_->host_bytes(chunk));
+  if (place.encoder != nullptr) {
+    summed.encoded = pool_.AllocateBytes(place.encoder->host_bytes(chunk));
     queued->kept = {summed.encoded};
-    return encoder_->Encode(chunk, sum, summed.samples, &down, summed.encoded.get());
+    return place.encoder->Encode(chunk, sum, summed.samples, place.down.get(),
+                                 summed.encoded.get());
   }
   const size_t count = map_.ElementsOf(chunk);
   const std::shared_ptr<float> buffer = pool_.AllocateFloats(count);
   queued->kept = {buffer};
   summed.bytes = AsBytes(buffer, count);
-  return down.Copy(buffer.get(), sum, count * sizeof(float));
+  return place.down->Copy(buffer.get(), sum, count * sizeof(float));
 }
 
 absl::Status DeviceArenas::TakeOver(ChunkId chunk, uint64_t clock) {
   Summed& summed = sums_[chunk.value()];
   if (summed.encoded == nullptr) return absl::OkStatus();
   absl::StatusOr<Bytes> payload =
-      encoder_->PayloadIn(std::exchange(summed.encoded, nullptr), chunk);
+      AdderOf(chunk).encoder->PayloadIn(std::exchange(summed.encoded, nullptr), chunk);
   if (!payload.ok()) {
     return absl::Status(payload.status().code(),
                         absl::StrFormat("chunk %d at clock %d: sum of the gradients: %s",
@@ -229,10 +259,14 @@ absl::StatusOr<bool> DeviceArenas::IsDone(const Queued& queued) const {
 }
 
 absl::Status DeviceArenas::Poll(std::vector<ChunkId>* summed) {
-  // Sums and landings are each in the order of their streams, and go on without each other.
-  std::array<bool, 3> waits = {};
+  // Each device's sums, and landings, are in the order of their streams, and go on without each
+  // other.
+  absl::InlinedVector<bool, 16> waits(places_.size() + 2);
   for (auto queued = queued_.begin(); queued != queued_.end() && status_.ok();) {
-    bool& waits_for_such = waits[static_cast<size_t>(queued->what)];
+    const size_t order = queued->what == Queued::What::kSum ? queued->chunk.value() % places_.size()
+                         : queued->what == Queued::What::kLanded ? places_.size()
+                                                                 : places_.size() + 1;
+    bool& waits_for_such = waits[order];
     const absl::StatusOr<bool> done = waits_for_such ? false : IsDone(*queued);
     if (!done.ok()) Keep(done.status());
     if (!done.ok() || !*done) {

@@ -34,13 +34,13 @@ struct DeviceArenasOptions {
 };
 
 // The node's arenas in the memory of its devices: one of weights on each device, one of gradients
-// for each rank on its own. A chunk's gradients are added on the first rank's device (which reads
-// the others' memory over NVLink or PCIe), in place of the first rank's, and the sum is copied into
-// pinned host memory, encoded
-// before if so wanted, which goes to the network as it is; what comes is copied, or decoded there,
-// into every device's weights. All of it is queued: nothing here waits but Create, and Poll tells
-// what is done. Who may touch which chunk when, and `memory` with its counts, is as with
-// NodeArenas; `memory`'s own arena of weights holds the first ones.
+// for each rank on its own. Devices take turns, chunk by chunk: one adds up a chunk's gradients in
+// place of those of its own first rank (it reads the others' memory over NVLink or PCIe, or copies
+// it where it cannot), and the sum is copied into pinned host memory, encoded before if so wanted,
+// which goes to the network as it is; what comes is copied, or decoded there, into every device's
+// weights. All of it is queued: nothing here waits but Create, and Poll tells what is done. Who may
+// touch which chunk when, and `memory` with its counts, is as with NodeArenas; `memory`'s own arena
+// of weights holds the first ones.
 //
 // What goes wrong on a device comes out of Poll; calls that cannot say so do nothing from then on.
 //
@@ -87,10 +87,13 @@ class DeviceArenas final : public Arenas {
   // A device that at least one rank computes on.
   struct Place {
     std::shared_ptr<device::Device> device;
+    size_t first_rank;                         // local, of those that compute on it
     std::unique_ptr<device::Stream> down, up;  // sums to the host; weights to the device
     device::Memory weights;
     device::Memory payload;  // encoded weights on their way, before they are decoded
     device::Memory verdict;  // of sums; nobody reads it, for shards look again
+    device::Memory copies;   // of a chunk's gradients that its kernels do not reach
+    std::unique_ptr<DeviceEncoder> encoder;  // null: sums go as they are
     std::vector<std::unique_ptr<device::Event>> free_events;
   };
   // Something that a device does, to be heard of in Poll.
@@ -121,7 +124,14 @@ class DeviceArenas final : public Arenas {
         sums_(map.chunks()) {}
 
   absl::Status Init(const DeviceArenasOptions& options);
-  absl::Status AddPlace(const std::shared_ptr<device::Device>& device);
+  absl::Status AddPlace(const std::shared_ptr<device::Device>& device, size_t first_rank);
+  // What it adds up and encodes with, once all places are there.
+  absl::Status PrepareSums(uint32_t place, const DeviceArenasOptions& options);
+  // The one that adds up a chunk.
+  Place& AdderOf(ChunkId chunk) { return places_[chunk.value() % places_.size()]; }
+  bool Reaches(const Place& place, size_t local_rank) const {
+    return place.device->Reaches(*places_[place_of_[local_rank]].device);
+  }
   // The first weights, from the host's arena.
   absl::Status FillWeights();
   // Of the map's chunk: where its part of an arena begins.
@@ -129,7 +139,7 @@ class DeviceArenas final : public Arenas {
   // Queues what a chunk's sum takes, after what is queued in the stream already.
   absl::Status QueueSum(ChunkId chunk, uint64_t clock);
   // The same for its way to the host: encoded there, or not.
-  absl::Status QueueCopy(ChunkId chunk, const float* sum, Queued* queued);
+  absl::Status QueueCopy(Place& place, ChunkId chunk, const float* sum, Queued* queued);
   // What has come of it may be taken.
   absl::Status TakeOver(ChunkId chunk, uint64_t clock);
   // Marks the end of what all devices have to do with weights now.
@@ -144,10 +154,9 @@ class DeviceArenas final : public Arenas {
   const ChunkMap map_;
   const std::function<void()> wake_;
   BufferPool pool_;
-  std::unique_ptr<DeviceEncoder> encoder_;  // null: sums go as they are
-  std::vector<Place> places_;               // the first rank's first
-  std::vector<size_t> place_of_;            // by local rank
-  std::vector<device::Memory> gradients_;   // by local rank
+  std::vector<Place> places_;              // the first rank's first
+  std::vector<size_t> place_of_;           // by local rank
+  std::vector<device::Memory> gradients_;  // by local rank
   size_t device_bytes_ = 0;
   std::vector<Summed> sums_;                            // by chunk, until they are taken
   std::vector<uint64_t> complete_;                      // scratch, by local rank

@@ -26,19 +26,26 @@ using testing::UnorderedElementsAre;
 constexpr uint32_t kChunkElements = 512;
 constexpr uint64_t kElements = 3 * kChunkElements + 77;
 
-// A node whose ranks compute on fake devices and have published gradients of clock 0.
-class DeviceArenasTest : public testing::TestWithParam<std::vector<uint32_t>> {
- protected:
-  DeviceArenasTest() { fake_cuda::Configure({.devices = 2, .memory_bytes = 64 << 20}); }
+struct Layout {
+  std::vector<uint32_t> devices;  // by rank
+  bool peers = true;              // whether their kernels reach each other's memory
+};
 
-  uint32_t ranks() const { return static_cast<uint32_t>(GetParam().size()); }
+// A node whose ranks compute on fake devices and have published gradients of clock 0.
+class DeviceArenasTest : public testing::TestWithParam<Layout> {
+ protected:
+  DeviceArenasTest() {
+    fake_cuda::Configure({.devices = 2, .memory_bytes = 64 << 20, .peers = GetParam().peers});
+  }
+
+  uint32_t ranks() const { return static_cast<uint32_t>(GetParam().devices.size()); }
 
   void SetUp() override {
     std::iota(memory_->weights(), memory_->weights() + kElements, 1.0f);
     found_ = *cuda::FindDevices();
     std::vector<std::shared_ptr<device::Device>> used = {*found_->Use(0), *found_->Use(1)};
     DeviceArenasOptions options;
-    for (uint32_t device : GetParam()) options.devices.push_back(used[device]);
+    for (uint32_t device : GetParam().devices) options.devices.push_back(used[device]);
     options.wake = [this] { woken_.Notify(); };
     auto arenas = DeviceArenas::Create(memory_.get(), &core_, map_, options);
     ASSERT_TRUE(arenas.ok()) << arenas.status();
@@ -258,7 +265,7 @@ TEST_P(DeviceArenasTest, WhatADeviceCannotDoComesOutOfPollAndStays) {
   absl::Status status;
   while (status.ok() && arenas_->busy()) status = arenas_->Poll(&summed);
   EXPECT_THAT(std::string(status.message()),
-              HasSubstr(absl::StrCat("device ", GetParam()[0], ": ")));
+              HasSubstr(absl::StrCat("device ", GetParam().devices[0], ": ")));
   EXPECT_THAT(std::string(status.message()), HasSubstr("unspecified launch failure"));
   EXPECT_TRUE(summed.empty());
   EXPECT_EQ(memory_->consumed(0).load(), 0);
@@ -281,10 +288,16 @@ TEST_P(DeviceArenasTest, ADeviceThatIsTooSmallIsNamedWithWhatWasAsked) {
   EXPECT_EQ(fake_cuda::AllocatedBytes(), 0u);
 }
 
-// One rank; three on one device; on two by turns.
+// One rank; three on one device; on two by turns, which reach each other, or do not.
 INSTANTIATE_TEST_SUITE_P(Layouts, DeviceArenasTest,
-                         testing::Values(std::vector<uint32_t>{0}, std::vector<uint32_t>{0, 0, 0},
-                                         std::vector<uint32_t>{1, 0, 1, 0}));
+                         testing::Values(Layout{{0}}, Layout{{0, 0, 0}}, Layout{{1, 0, 1, 0}},
+                                         Layout{{1, 0, 1, 0}, false}),
+                         [](const testing::TestParamInfo<Layout>& info) {
+                           std::string name = info.param.peers ? "Devices" : "WithoutPeersDevices";
+                           for (uint32_t device : info.param.devices)
+                             absl::StrAppend(&name, device);
+                           return name;
+                         });
 
 }  // namespace
 }  // namespace strata::worker

@@ -1,5 +1,6 @@
 #include "worker/aggregator/device_encoder.h"
 
+#include <algorithm>
 #include <cstring>
 #include <utility>
 
@@ -37,7 +38,7 @@ size_t SparseBytes(size_t count) { return kSparseHead + count * 2 * sizeof(uint3
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<DeviceEncoder>> DeviceEncoder::Create(
-    const proto::JobRecord& record, NodeId node, const ChunkMap& map,
+    const proto::JobRecord& record, NodeId node, const ChunkMap& map, ChunkShare share,
     const std::shared_ptr<device::Device>& device, device::Stream* stream) {
   const kernels::CompressionOptions options =
       kernels::CompressionOf(record.job().push(), kernels::Feedback::kResidual);
@@ -45,7 +46,7 @@ absl::StatusOr<std::unique_ptr<DeviceEncoder>> DeviceEncoder::Create(
   if (options.compression == kernels::Compression::kNone) {
     return absl::InvalidArgumentError("push.codec: FP32 is not encoded");
   }
-  auto encoder = absl::WrapUnique(new DeviceEncoder(record, node, map, options));
+  auto encoder = absl::WrapUnique(new DeviceEncoder(record, node, map, share, options));
   encoder->device_ = device;
   encoder->kernels_ = &device->kernels();
   if (absl::Status status = encoder->Allocate(device.get(), stream); !status.ok()) return status;
@@ -66,8 +67,16 @@ absl::Status DeviceEncoder::Allocate(device::Device* device, device::Stream* str
   return stream->Fill(state_.get(), 0, state_bytes);
 }
 
+size_t DeviceEncoder::stride() const {
+  const size_t chunks = (map_.chunks() - share_.first + share_.of - 1) / share_.of;
+  const size_t elements = std::min<size_t>(chunks * map_.chunk_elements(), map_.elements());
+  return (elements + 3) / 4 * 4;
+}
+
 float* DeviceEncoder::StateAt(int vector, ChunkId chunk) const {
-  return reinterpret_cast<float*>(state_.get()) + vector * stride() + map_.OffsetOf(chunk);
+  const size_t of_share = chunk.value() / share_.of;
+  return reinterpret_cast<float*>(state_.get()) + vector * stride() +
+         of_share * map_.chunk_elements();
 }
 
 size_t DeviceEncoder::host_bytes(ChunkId chunk) const {

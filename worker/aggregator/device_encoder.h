@@ -18,6 +18,11 @@
 
 namespace strata::worker {
 
+// Every `of`-th chunk from `first` on: what one of several devices has to do with.
+struct ChunkShare {
+  uint32_t first = 0, of = 1;
+};
+
 // Encodes a node's gradient sums where they are, on a device, so that payloads alone leave it. What
 // a payload lacks stays there and is part of the chunk's next one: each is, bit for bit, what
 // PushEncoder makes of the same sums.
@@ -29,16 +34,18 @@ namespace strata::worker {
 // Threads: one.
 class DeviceEncoder {
  public:
-  // Of a job whose pushes are encoded. What it holds on the device is cleared in `stream`, before
-  // what comes there after. Errors: those of device::Device, InvalidArgument (the encoding).
+  // Of a job whose pushes are encoded. What it holds on the device, of its share of the chunks, is
+  // cleared in `stream`, before what comes there after. Errors: those of device::Device,
+  // InvalidArgument (the encoding).
   static absl::StatusOr<std::unique_ptr<DeviceEncoder>> Create(
-      const proto::JobRecord& record, NodeId node, const ChunkMap& map,
+      const proto::JobRecord& record, NodeId node, const ChunkMap& map, ChunkShare share,
       const std::shared_ptr<device::Device>& device, device::Stream* stream);
 
   // Of host memory for what comes of a chunk's next sum, whatever its density.
   size_t host_bytes(ChunkId chunk) const;
   // Queues the encoding of the chunk's next sum, over `samples` of the node, which lies at `sum` on
-  // the device, and the copy of what comes of it to `host`. One stream for all calls.
+  // the device, and the copy of what comes of it to `host`. One stream for all calls. REQUIRES: the
+  // chunk is one of its share.
   absl::Status Encode(ChunkId chunk, const float* sum, uint32_t samples, device::Stream* stream,
                       std::byte* host);
   // What has come to `host`: the payload, which is part of it. Errors: InvalidArgument: an element
@@ -50,20 +57,22 @@ class DeviceEncoder {
   size_t device_bytes() const { return device_bytes_; }
 
  private:
-  DeviceEncoder(const proto::JobRecord& record, NodeId node, const ChunkMap& map,
+  DeviceEncoder(const proto::JobRecord& record, NodeId node, const ChunkMap& map, ChunkShare share,
                 const kernels::CompressionOptions& options)
       : map_(map),
+        share_(share),
         options_(options),
         codec_(kernels::CodecOf(options.compression)),
         density_(record, node, map.chunks()) {}
 
   absl::Status Allocate(device::Device* device, device::Stream* stream);
   // Elements from one vector of state to the next: each begins at a multiple of 16 bytes.
-  size_t stride() const { return (map_.elements() + 3) / 4 * 4; }
+  size_t stride() const;
   // The chunk's part of a vector of state.
   float* StateAt(int vector, ChunkId chunk) const;
 
   const ChunkMap map_;
+  const ChunkShare share_;
   const kernels::CompressionOptions options_;
   const wire::Codec codec_;
   PushDensity density_;

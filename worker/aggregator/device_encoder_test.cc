@@ -48,7 +48,7 @@ class DeviceEncoderTest : public testing::TestWithParam<proto::Encoding> {
   }
 
   std::unique_ptr<DeviceEncoder> New(const proto::Encoding& push) {
-    auto encoder = DeviceEncoder::Create(Record(push), NodeId(0), map_, device_, stream_.get());
+    auto encoder = DeviceEncoder::Create(Record(push), NodeId(0), map_, {}, device_, stream_.get());
     EXPECT_TRUE(encoder.ok()) << encoder.status();
     return *std::move(encoder);
   }
@@ -137,7 +137,8 @@ INSTANTIATE_TEST_SUITE_P(Codecs, DeviceEncoderTest,
                          });
 
 TEST_F(DeviceEncoderTest, WhatIsNotEncodedIsRefused) {
-  const auto encoder = DeviceEncoder::Create(Record({}), NodeId(0), map_, device_, stream_.get());
+  const auto encoder =
+      DeviceEncoder::Create(Record({}), NodeId(0), map_, {}, device_, stream_.get());
   EXPECT_EQ(encoder.status().code(), absl::StatusCode::kInvalidArgument);
 }
 
