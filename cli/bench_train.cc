@@ -107,14 +107,21 @@ absl::Status AddGpus(const GpuOptions& given, std::vector<Subject>* subjects,
                      bench::TrainReport* report) {
   GpuOptions gpus = given;
   if (gpus.ranks_per_gpu == 0) gpus.ranks_per_gpu = report->cases.ranks_max;
+  bench::GpuRoom room = {.gpus = {}, .ranks_per_gpu = gpus.ranks_per_gpu};
   for (Subject& subject : *subjects) {
     if (!subject.model.is_on_gpu) continue;
+    if (room.gpus.empty()) {
+      const auto found = FindGpus(gpus);
+      if (!found.ok()) return found.status();
+      if (found->gpus.empty()) return absl::FailedPreconditionError(found->why_none);
+      for (const proto::Gpu& gpu : found->gpus) {
+        room.gpus.push_back(gpu.index());
+        report->gpus.push_back(gpu.name());
+      }
+      gpus.gpus.clear();  // each job is told its own
+    }
     subject.bench.cluster = WordsOf(gpus);
-    if (!report->gpus.empty()) continue;
-    const auto found = FindGpus(gpus);
-    if (!found.ok()) return found.status();
-    if (found->gpus.empty()) return absl::FailedPreconditionError(found->why_none);
-    for (const proto::Gpu& gpu : found->gpus) report->gpus.push_back(gpu.name());
+    subject.bench.gpus = room;
   }
   return absl::OkStatus();
 }

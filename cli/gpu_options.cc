@@ -84,6 +84,15 @@ absl::StatusOr<std::vector<proto::Gpu>> ChooseGpus(const std::vector<device::Dev
   return chosen;
 }
 
+std::vector<std::vector<uint32_t>> ShareGpus(const std::vector<proto::Gpu>& gpus, size_t nodes) {
+  std::vector<std::vector<uint32_t>> shares(nodes);
+  if (gpus.empty()) return shares;
+  for (size_t i = 0; i < std::max(nodes, gpus.size()); ++i) {
+    shares[i % nodes].push_back(gpus[i % gpus.size()].index());
+  }
+  return shares;
+}
+
 absl::StatusOr<FoundGpus> FindGpus(const GpuOptions& options) {
   FoundGpus found;
   if (options.gpus == kNone) {

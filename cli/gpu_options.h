@@ -35,6 +35,11 @@ absl::StatusOr<std::vector<uint32_t>> ParseGpuIndices(const std::string& text);
 absl::StatusOr<std::vector<proto::Gpu>> ChooseGpus(const std::vector<device::DeviceInfo>& devices,
                                                    const std::string& gpus);
 
+// The indices that each of so many nodes of one machine has: they take them in turn; where there
+// are fewer GPUs than nodes, the GPUs are what is taken in turn, one by each node. Without any GPU
+// none has one.
+std::vector<std::vector<uint32_t>> ShareGpus(const std::vector<proto::Gpu>& gpus, size_t nodes);
+
 struct FoundGpus {
   std::string plugin;            // for ranks; in any directory the same
   std::vector<proto::Gpu> gpus;  // by ascending index

@@ -45,6 +45,15 @@ TEST(GpuOptions, IndicesAreNumbersThatAscend) {
   }
 }
 
+TEST(GpuOptions, NodesOfOneMachineShareItsGpus) {
+  const auto three = *ChooseGpus(Devices(4), "1,2,3");
+  EXPECT_THAT(ShareGpus(three, 1), ElementsAre(ElementsAre(1, 2, 3)));
+  EXPECT_THAT(ShareGpus(three, 2), ElementsAre(ElementsAre(1, 3), ElementsAre(2)));
+  EXPECT_THAT(ShareGpus(three, 4),
+              ElementsAre(ElementsAre(1), ElementsAre(2), ElementsAre(3), ElementsAre(1)));
+  EXPECT_THAT(ShareGpus({}, 2), ElementsAre(IsEmpty(), IsEmpty()));
+}
+
 TEST(GpuOptions, AWorkerIsToldWhatWasGiven) {
   EXPECT_THAT(WordsOf({}), IsEmpty());
   EXPECT_THAT(

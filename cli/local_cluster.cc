@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "cli/child_starter.h"
 #include "cli/cluster_life.h"
 #include "common/process/event_loop.h"
@@ -16,7 +17,8 @@ namespace strata::cli {
 namespace {
 
 // Servers are s0, s1, ..., workers w0, w1, ...
-std::vector<PlannedDaemon> Plan(const LocalClusterOptions& options) {
+std::vector<PlannedDaemon> Plan(const LocalClusterOptions& options,
+                                const std::vector<GpuOptions>& gpus) {
   std::vector<PlannedDaemon> plan;
   auto add = [&plan](DaemonRole role, const std::string& title, std::vector<std::string> args) {
     plan.push_back({role, {title, /*host=*/"", std::move(args)}});
@@ -33,15 +35,29 @@ std::vector<PlannedDaemon> Plan(const LocalClusterOptions& options) {
     std::vector<std::string> args = {
         "worker", "--name",        name, "--slots", absl::StrCat(options.slots),
         "--runs", options.runs_dir};
-    for (std::string& word : WordsOf(options.gpus)) args.push_back(std::move(word));
+    for (std::string& word : WordsOf(gpus[i])) args.push_back(std::move(word));
     add(DaemonRole::kWorker, absl::StrCat("worker ", name), std::move(args));
   }
   return plan;
 }
 
+// Of each node. Where there is one, it finds its GPUs itself.
+absl::StatusOr<std::vector<GpuOptions>> GpusOfNodes(const LocalClusterOptions& options) {
+  std::vector<GpuOptions> nodes(options.nodes, options.gpus);
+  if (nodes.size() == 1) return nodes;
+  const auto found = FindGpus(options.gpus);
+  if (!found.ok()) return found.status();
+  if (found->gpus.empty()) return nodes;
+  const auto shares = ShareGpus(found->gpus, nodes.size());
+  for (size_t i = 0; i < nodes.size(); ++i) nodes[i].gpus = absl::StrJoin(shares[i], ",");
+  return nodes;
+}
+
 // With all options filled in.
 int RunCluster(const LocalClusterOptions& options, ClusterRun::Options run,
                const std::string& log_level) {
+  const auto gpus = GpusOfNodes(options);
+  if (!gpus.ok()) return PrintError(gpus.status());
   ChildStarter::Options children;
   children.log_dir = options.runs_dir + "/daemons";
   children.log_level = log_level;
@@ -51,7 +67,7 @@ int RunCluster(const LocalClusterOptions& options, ClusterRun::Options run,
   }
   EventLoop loop;
   ChildStarter starter(&loop, children);
-  run.cluster.plan = Plan(options);
+  run.cluster.plan = Plan(options, *gpus);
   return ClusterRun(&loop, &starter, std::move(run)).Run();
 }
 

@@ -17,7 +17,7 @@ struct LocalClusterOptions {
   int shards = 1;  // per server
   int nodes = 1;
   int slots = 0;    // per node; 0: see FillSlots
-  GpuOptions gpus;  // of each node; all nodes see the same devices
+  GpuOptions gpus;  // which nodes share (ShareGpus); ranks_per_gpu is of each node
   std::string listen = "127.0.0.1:0";
   std::string runs_dir;   // also for the daemons' logs; made absolute
   std::string state_dir;  // empty: a temporary one

@@ -8,6 +8,7 @@
 #include <memory>
 #include <utility>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "bench/train/train_jobs.h"
@@ -53,6 +54,12 @@ Spread SpreadOf(const std::vector<double>& rounds, double median) {
           *std::max_element(rounds.begin(), rounds.end())};
 }
 
+// As kernels/cuda says it.
+bool LacksNccl(const std::string& why) {
+  return absl::StrContains(why, "libnccl.so.2: ") ||
+         absl::StrContains(why, "NCCL's header nccl.h was missing");
+}
+
 class TrainBench {
  public:
   TrainBench(const TrainBenchOptions& options, std::string scratch)
@@ -67,6 +74,8 @@ class TrainBench {
   uint64_t StepsOf(const TrainCase& what, uint64_t base_steps) const;
   // Empty: as far as is known, all is as it must be.
   std::string WrongIn(const TrainFigures& figures, const Trained& trained);
+  // The case has no figures; `result` says so if that is an error.
+  void GiveUp(const absl::Status& why, TrainFigures* figures, TrainBenchResult* result) const;
   absl::Status RunRound(const std::vector<TrainFigures*>& order, TrainBenchResult* result,
                         const std::function<void(const std::string&)>& progress);
   void Summarize(std::vector<TrainFigures>* all) const;
@@ -79,8 +88,9 @@ class TrainBench {
 };
 
 absl::StatusOr<Trained> TrainBench::Train(const TrainCase& what, uint64_t steps) {
-  const TrainRun run = {scratch_ + "/job.textproto", steps, options_.cases.servers,
-                        options_.cluster, absl::StrCat(scratch_, "/", runs_++)};
+  const TrainRun run = {scratch_ + "/job.textproto", steps,
+                        options_.cases.servers,      options_.cluster,
+                        options_.gpus.gpus,          absl::StrCat(scratch_, "/", runs_++)};
   return RunCase(options_.binary, what, run, options_.stop_fd);
 }
 
@@ -118,22 +128,40 @@ std::string TrainBench::WrongIn(const TrainFigures& figures, const Trained& trai
   return who + "the weights are not those of the same steps before";
 }
 
+void TrainBench::GiveUp(const absl::Status& why, TrainFigures* figures,
+                        TrainBenchResult* result) const {
+  figures->why_not = std::string(why.message());
+  figures->rates.clear();
+  figures->medians.clear();
+  figures->shares.clear();
+  figures->efficiencies.clear();
+  if (!LacksNccl(figures->why_not) && result->wrong.empty()) result->wrong = figures->why_not;
+}
+
 absl::Status TrainBench::RunRound(const std::vector<TrainFigures*>& order, TrainBenchResult* result,
                                   const std::function<void(const std::string&)>& progress) {
   std::map<uint32_t, double> alone;  // rates of ranks that exchange nothing, in this round
   for (TrainFigures* figures : order) {
     const TrainCase& what = figures->what;
+    ++measured_;
+    if (!figures->why_not.empty()) continue;
     auto trained = Train(what, figures->steps);
+    if (absl::IsUnavailable(trained.status()) && !what.is_none()) {
+      GiveUp(trained.status(), figures, result);
+      progress(absl::StrCat(what.mode, ", ", what.ranks, " ranks: ", figures->why_not));
+      continue;
+    }
     if (!trained.ok()) return trained.status();
     if (result->wrong.empty()) result->wrong = WrongIn(*figures, *trained);
     if (what.is_none()) alone[what.ranks] = trained->median_rate;
     figures->rates.insert(figures->rates.end(), trained->rates.begin(), trained->rates.end());
     figures->medians.push_back(trained->median_rate);
-    progress(absl::StrFormat("%d/%d  %s, %d ranks: %.0f images/s", ++measured_,
+    progress(absl::StrFormat("%d/%d  %s, %d ranks: %.0f images/s", measured_,
                              options_.rounds * order.size(), what.mode, what.ranks,
                              trained->median_rate));
   }
   for (TrainFigures* figures : order) {
+    if (!figures->why_not.empty()) continue;
     const uint32_t ranks = figures->what.ranks;
     figures->shares.push_back(figures->medians.back() / alone[ranks]);
     figures->efficiencies.push_back(figures->medians.back() / (ranks * alone[1]));
@@ -144,6 +172,7 @@ absl::Status TrainBench::RunRound(const std::vector<TrainFigures*>& order, Train
 void TrainBench::Summarize(std::vector<TrainFigures>* all) const {
   double alone_ms = 0;
   for (TrainFigures& figures : *all) {
+    if (!figures.why_not.empty()) continue;
     std::vector<double> steps_ms;
     for (double rate : figures.rates) {
       steps_ms.push_back(1e3 * figures.what.ranks * options_.batch / rate);
@@ -165,7 +194,9 @@ absl::StatusOr<TrainBenchResult> TrainBench::Run(
   if (!base_steps.ok()) return base_steps.status();
   TrainBenchResult result;
   for (const TrainCase& what : CasesOf(options_.cases)) {
-    result.figures.push_back({.what = what, .steps = StepsOf(what, *base_steps)});
+    result.figures.push_back({.what = what,
+                              .why_not = WhyNot(what, options_.gpus),
+                              .steps = StepsOf(what, *base_steps)});
   }
   std::vector<TrainFigures*> order;
   for (TrainFigures& figures : result.figures) order.push_back(&figures);

@@ -18,6 +18,7 @@ struct TrainBenchOptions {
   uint32_t batch = 64;   // per rank, as the job has it
   TrainCaseOptions cases;
   std::vector<std::string> cluster;  // as in TrainRun
+  GpuRoom gpus;                      // jobs side by side take them in turn
   uint64_t steps = 0;                // of each rank; 0: as many as take the base `seconds`
   double seconds = 2;
   uint32_t rounds = 3;
@@ -37,6 +38,8 @@ struct Spread {
 
 struct TrainFigures {
   TrainCase what;
+  // Why there are no figures: the machine, or its software, cannot run it, or a job failed.
+  std::string why_not;
   uint64_t steps = 0;           // of each rank
   std::vector<double> rates;    // images per second of each window of steps, of all rounds
   std::vector<double> medians;  // of these, by round
@@ -56,13 +59,15 @@ struct TrainFigures {
 struct TrainBenchResult {
   std::vector<TrainFigures> figures;
   // What was wrong first: a loss that is not finite, samples too many or too few, a sync job whose
-  // weights are not those that they must be. Empty: nothing.
+  // weights are not those that they must be, a job that failed for another reason than that there
+  // is no NCCL. Empty: nothing.
   std::string wrong;
 };
 
 // Blocks until all cases are measured, in turn, from the first to the last and back in every other
 // round; no process and no file is left. `progress` is told in a line what has been found. Errors:
-// InvalidArgument (options), Unavailable (a job that failed, with what it said), Cancelled.
+// InvalidArgument (options), Unavailable (a job that failed and exchanges nothing, with what it
+// said), Cancelled.
 absl::StatusOr<TrainBenchResult> RunTrainBench(
     const TrainBenchOptions& options, const std::function<void(const std::string&)>& progress);
 

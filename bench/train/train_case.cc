@@ -5,6 +5,7 @@
 #include "absl/algorithm/container.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "common/count_of.h"
 
 namespace strata::bench {
 namespace {
@@ -43,6 +44,21 @@ absl::Status CheckModes(const std::vector<std::string>& modes) {
   return absl::OkStatus();
 }
 
+std::string WhyNot(const TrainCase& what, const GpuRoom& room) {
+  if (room.gpus.empty() || what.is_none()) return "";
+  const size_t gpus = room.gpus.size();
+  if (what.mode == "nccl" && what.ranks > gpus) {
+    return absl::StrCat("NCCL needs a GPU for each rank: ", CountOf(what.ranks, "rank"), ", ",
+                        CountOf(gpus, "GPU"));
+  }
+  // `strata local` divides GPUs among nodes, or gives each node one where they are fewer.
+  const size_t slots = std::max<size_t>(1, gpus / what.nodes) * room.ranks_per_gpu;
+  const uint32_t ranks = what.ranks / what.nodes;
+  if (ranks <= slots) return "";
+  return absl::StrCat("a node's ", CountOf(ranks, "rank"), " have ", CountOf(slots, "GPU slot"),
+                      " (--gpus, --ranks-per-gpu)");
+}
+
 std::vector<std::string> CommandOf(const TrainCase& what, const TrainRun& run) {
   const uint32_t ranks = what.is_none() ? 1 : what.ranks;
   const uint32_t nodes = what.is_none() ? 1 : what.nodes;
@@ -55,6 +71,7 @@ std::vector<std::string> CommandOf(const TrainCase& what, const TrainRun& run) {
       "--slots",     absl::StrCat(ranks / nodes),
       "--runs",      run.dir + "-runs"};
   command.insert(command.end(), run.cluster.begin(), run.cluster.end());
+  if (!run.gpus.empty()) command.insert(command.end(), {"--gpus", absl::StrJoin(run.gpus, ",")});
   auto set = [&](const std::string& setting) { command.insert(command.end(), {"--set", setting}); };
   set(absl::StrCat("ranks=", ranks));
   set(absl::StrCat("ranks_per_node=", ranks / nodes));

@@ -34,12 +34,22 @@ std::vector<TrainCase> CasesOf(const TrainCaseOptions& options);
 // Errors: InvalidArgument (a mode that is none of them).
 absl::Status CheckModes(const std::vector<std::string>& modes);
 
+// What ranks of jobs on GPUs may have of this machine's.
+struct GpuRoom {
+  std::vector<uint32_t> gpus;  // indices; none: ranks compute on the CPU
+  uint32_t ranks_per_gpu = 1;  // of each node, at once
+};
+
+// Why such a machine cannot run the case; empty: it can.
+std::string WhyNot(const TrainCase& what, const GpuRoom& room);
+
 // How a job is run for a case.
 struct TrainRun {
   std::string job;     // a file
   uint64_t steps = 0;  // of each rank
   uint32_t servers = 1;
-  std::vector<std::string> cluster;  // further words for its cluster, such as which GPUs it has
+  std::vector<std::string> cluster;  // further words for its cluster, such as its plugin
+  std::vector<uint32_t> gpus;        // that it may use; none: --gpus is not said
   std::string dir;                   // for what the job leaves; DIR-runs beside it
 };
 

@@ -39,6 +39,21 @@ TEST(CheckModesTest, OneThatIsNoneIsRefusedByName) {
             "--modes none: not one of sync, lazy, async, ring, nccl");
 }
 
+TEST(WhyNotTest, NcclNeedsAGpuForEachRankAndRanksASlot) {
+  const GpuRoom one = {{3}, 2};
+  EXPECT_EQ(WhyNot({"nccl", 1, 1}, one), "");
+  EXPECT_EQ(WhyNot({"nccl", 2, 1}, one), "NCCL needs a GPU for each rank: 2 ranks, 1 GPU");
+  EXPECT_EQ(WhyNot({"nccl", 2, 1}, {{0, 1}, 1}), "");
+  EXPECT_EQ(WhyNot({"sync", 2, 1}, one), "");
+  EXPECT_EQ(WhyNot({"sync", 4, 1}, one),
+            "a node's 4 ranks have 2 GPU slots (--gpus, --ranks-per-gpu)");
+  EXPECT_EQ(WhyNot({"ring", 4, 4}, one), "") << "nodes that share a GPU each have its slots";
+  EXPECT_EQ(WhyNot({"ring", 4, 2}, {{0, 1, 2}, 1}),
+            "a node's 2 ranks have 1 GPU slot (--gpus, --ranks-per-gpu)");
+  EXPECT_EQ(WhyNot({"none", 8, 8}, one), "");
+  EXPECT_EQ(WhyNot({"nccl", 8, 1}, {}), "") << "on a CPU the job itself says so";
+}
+
 // What stands behind an option, "" where the option is not there.
 std::string After(const std::vector<std::string>& command, const std::string& option) {
   const auto at = absl::c_find(command, option);
@@ -46,12 +61,17 @@ std::string After(const std::vector<std::string>& command, const std::string& op
 }
 
 TEST(CommandOfTest, AClusterHasTheRanksNodesAndServersOfTheCase) {
-  const TrainRun run = {
-      .job = "j", .steps = 80, .servers = 3, .cluster = {"--gpus", "1"}, .dir = "d"};
+  const TrainRun run = {.job = "j",
+                        .steps = 80,
+                        .servers = 3,
+                        .cluster = {"--device-plugin", "p"},
+                        .gpus = {1, 2},
+                        .dir = "d"};
   const auto sync = CommandOf({"lazy", 8, 4}, run);
   EXPECT_EQ(After(sync, "--nodes") + After(sync, "--slots") + After(sync, "--servers"), "423");
   EXPECT_EQ(After(sync, "--mode"), "lazy");
-  EXPECT_EQ(After(sync, "--gpus"), "1");
+  EXPECT_EQ(After(sync, "--device-plugin"), "p");
+  EXPECT_EQ(After(sync, "--gpus"), "1,2");
   EXPECT_TRUE(absl::c_linear_search(sync, "ranks=8"));
   EXPECT_TRUE(absl::c_linear_search(sync, "ranks_per_node=2"));
   EXPECT_TRUE(absl::c_linear_search(sync, "metrics.every_steps=10"));
@@ -64,7 +84,7 @@ TEST(CommandOfTest, AClusterHasTheRanksNodesAndServersOfTheCase) {
 TEST(CommandOfTest, WhoExchangesNothingIsOneRankAlone) {
   const auto none = CommandOf({"none", 4, 4}, {.job = "j", .steps = 2, .servers = 3, .dir = "d"});
   EXPECT_EQ(After(none, "--nodes") + After(none, "--slots") + After(none, "--servers"), "110");
-  EXPECT_EQ(After(none, "--mode"), "");
+  EXPECT_EQ(After(none, "--mode") + After(none, "--gpus"), "");
   EXPECT_TRUE(absl::c_linear_search(none, "ranks=1"));
   EXPECT_TRUE(absl::c_linear_search(none, "exchange=NONE"));
 }

@@ -121,6 +121,7 @@ absl::StatusOr<Trained> RunCase(const std::string& binary, const TrainCase& what
   for (uint32_t i = 0; i < (what.is_none() ? what.ranks : 1); ++i) {
     TrainRun one = run;
     one.dir = absl::StrCat(run.dir, "-", i);
+    if (what.is_none() && !run.gpus.empty()) one.gpus = {run.gpus[i % run.gpus.size()]};
     auto job = Job::Start(binary, what, one);
     if (!job.ok()) return job.status();
     jobs.push_back(*std::move(job));

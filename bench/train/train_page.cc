@@ -35,6 +35,7 @@ std::string WholeNumber(double ranks) { return absl::StrFormat("%g", ranks); }
 std::vector<compare::LineSeries> SeriesOf(const TrainedModel& model, Spread TrainFigures::*what) {
   std::vector<compare::LineSeries> series;
   for (const TrainFigures& figures : model.result.figures) {
+    if (!figures.why_not.empty()) continue;
     const std::string name =
         figures.what.is_none() ? "none: as many jobs side by side" : figures.what.mode;
     size_t i = 0;

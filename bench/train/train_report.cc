@@ -11,6 +11,12 @@ namespace strata::bench {
 namespace {
 
 nlohmann::ordered_json JsonOf(const TrainFigures& figures) {
+  if (!figures.why_not.empty()) {
+    return {{"mode", figures.what.mode},
+            {"ranks", figures.what.ranks},
+            {"nodes", figures.what.nodes},
+            {"why_not", figures.why_not}};
+  }
   return {{"mode", figures.what.mode},
           {"ranks", figures.what.ranks},
           {"nodes", figures.what.nodes},
@@ -70,9 +76,10 @@ std::vector<std::string> RulesOf(const TrainReport& report) {
   const uint32_t ranks = report.cases.ranks_max;
   const uint32_t cores = report.machine.cores;
   if (!report.gpus.empty()) {
-    rules.push_back(absl::StrCat("GPUs: ", absl::StrJoin(report.gpus, ", "),
-                                 "; jobs side by side and nodes each fill the first one first, and "
-                                 "ranks that share one share what it can do"));
+    rules.push_back(
+        absl::StrCat("GPUs: ", absl::StrJoin(report.gpus, ", "),
+                     "; jobs side by side, and nodes, take them in turn, and ranks that "
+                     "share one share what it can do"));
   }
   bool is_on_cpu = false;
   for (const TrainedModel& model : report.models) is_on_cpu = is_on_cpu || !model.is_on_gpu;
@@ -103,6 +110,12 @@ std::vector<std::vector<std::string>> RowsOf(const TrainedModel& model) {
                                                  "least - most", "efficiency", "least - most",
                                                  "ms a step", "p99", "share", "overhead"}};
   for (const TrainFigures& one : model.result.figures) {
+    if (!one.why_not.empty()) {
+      rows.push_back({one.what.mode, absl::StrCat(one.what.ranks), absl::StrCat(one.what.nodes)});
+      rows.back().resize(rows.front().size(), "-");
+      rows.back().push_back(one.why_not);
+      continue;
+    }
     const bool is_none = one.what.is_none();
     rows.push_back({one.what.mode, absl::StrCat(one.what.ranks), absl::StrCat(one.what.nodes),
                     absl::StrFormat("%.0f", one.rate.median), Range(one.rate, "%.0f"),

@@ -36,7 +36,7 @@ std::vector<std::string> RulesOf(const TrainReport& report);
 // "lenet5, batch 64 a rank, on CPU in FP32; verified: ..." or "; WRONG: ...".
 std::string TitleOf(const TrainedModel& model);
 
-// The columns' names, then a case each.
+// The columns' names, then a case each; behind one that has no figures stands why.
 std::vector<std::vector<std::string>> RowsOf(const TrainedModel& model);
 
 // The document that README.md describes, on one line that ends in a newline.

@@ -79,6 +79,20 @@ TEST(TrainReportTest, JsonHasAllCasesWithTheirRounds) {
   EXPECT_EQ(last["efficiency"], 0.4);
 }
 
+TEST(TrainReportTest, ACaseThatDidNotRunIsARowThatSaysWhyAndNoPointInAPicture) {
+  TrainReport report = Sample();
+  TrainFigures none;
+  none.what = {"nccl", 4, 1};
+  none.why_not = "NCCL needs a GPU for each rank";
+  report.models[0].result.figures.push_back(none);
+  EXPECT_EQ(absl::StrJoin(RowsOf(report.models[0])[5], "|"),
+            "nccl|4|1|-|-|-|-|-|-|-|-|NCCL needs a GPU for each rank");
+  const auto json = nlohmann::json::parse(JsonOf(report))["models"][0]["cases"][4];
+  EXPECT_EQ(json["why_not"], none.why_not);
+  EXPECT_FALSE(json.contains("images_per_s"));
+  EXPECT_FALSE(absl::StrContains(RatesPicture(report.models[0]), ">nccl<"));
+}
+
 TEST(TrainPageTest, HasATableAndTwoPicturesAndNamesAreText) {
   const std::string page = PageOf(Sample());
   EXPECT_TRUE(absl::StrContains(page, "<h2>&lt;i&gt;lenet5, batch 64"));

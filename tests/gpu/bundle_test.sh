@@ -40,15 +40,19 @@ env -i bin/strata local --nodes 2 --job tests/gpu/sync.textproto --set run_dir="
 check "it trains" [ $? -eq 0 ]
 tail -n 3 "$work/local"
 
-run_gpu() { env -i PATH=/usr/bin:/bin tests/gpu/run.sh --mib 1 --device-plugin "$1"; }
+run_gpu() { env -i PATH=/usr/bin:/bin tests/gpu/run.sh --tiny --device-plugin "$1"; }
 run_gpu "$fake" >"$work/gpu" 2>&1
 check "its tests pass on the fake device" [ $? -eq 0 ]
 tail -n 1 "$work/gpu"
 last() { tail -n 1 "$work/$1"; }
 # PyTorch has no fake device.
 check "and are counted" grep -qE '^[1-9][0-9]* passed, 0 failed, 1 skipped$' <(last gpu)
+check "with what an exchange leaves of images/s" grep -qE \
+  '^2 ranks on one GPU, sync through a server: [0-9.]+ of their images/s' "$work/gpu"
+check "NCCL with too few GPUs is a row that says so" grep -qE \
+  '^nccl +2 .*NCCL needs a GPU for each rank: 2 ranks, 1 GPU$' "$work/gpu"
 run_gpu "$fake,devices=0" >"$work/none" 2>&1
-check "without a device they are skipped" [ "$(last none)" = "0 passed, 0 failed, 14 skipped" ]
+check "without a device they are skipped" [ "$(last none)" = "0 passed, 0 failed, 16 skipped" ]
 run_gpu "$fake,fails_at=5" >"$work/fails" 2>&1
 check "where one fails, that is told" [ $? -ne 0 ]
 check "and counted" grep -qE ', [1-9][0-9]* failed, ' <(last fails)

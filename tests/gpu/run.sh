@@ -4,21 +4,26 @@
 # what it measures, is one, and so are a job and a program that could not run. The exit status is 0
 # only if none failed.
 #
-# usage: tests/gpu/run.sh [--device-plugin PLUGIN] [--mib N]
+# usage: tests/gpu/run.sh [--device-plugin PLUGIN] [--tiny]
 #   --device-plugin    default: libstrata_cuda.so beside strata
-#   --mib              of a benchmark's vectors; default: 100
+#   --tiny             benchmarks on 1 MiB and small models: to see that they run
 set -uo pipefail
 bin=$(cd "$(dirname "$0")/../../bin" && pwd) || exit 1
 plugin=$bin/libstrata_cuda.so
 mib=100
+trained=(--model resnet50 --precision BF16 --rounds 3)
+exchanged=(--model resnet20 --rounds 3)
 while [ $# -gt 0 ]; do
   case "$1=${2:-}" in
-    --device-plugin=?*) plugin=$2 ;;
-    --mib=[1-9]*) mib=$2 ;;
-    *) echo "strata: error: usage: tests/gpu/run.sh [--device-plugin PLUGIN] [--mib N]" >&2
+    --device-plugin=?*) plugin=$2; shift ;;
+    --tiny=*)
+      mib=1
+      trained=(--model mlp --batch 8 --precision BF16 --rounds 2 --steps 8)
+      exchanged=(--model mlp --batch 8 --rounds 1 --steps 8) ;;
+    *) echo "strata: error: usage: tests/gpu/run.sh [--device-plugin PLUGIN] [--tiny]" >&2
        exit 2 ;;
   esac
-  shift 2
+  shift
 done
 
 passed=0 failed=0 skipped=0
@@ -108,6 +113,11 @@ for exchange in NONE NCCL; do
     ends_with "${expected:-}" "one-$exchange" device=GPU ranks=1 "exchange=$exchange"
 done
 
+# Whether the log says so.
+lacks_cudnn() {
+  grep -qaE 'libcudnn\.so\.9|libcublas\.so|cudnn\.h' "$log" && echo "there is no cuDNN here"
+}
+
 # LeNet-5 on cuDNN: 2 ranks that share the GPU, their aggregator and a server.
 lenet5() {  # SETTING
   local accuracy
@@ -117,10 +127,7 @@ lenet5() {  # SETTING
   accuracy=$(sed -n 's/.*finished after .*, test accuracy \([0-9.]*\)$/\1/p' "$log")
   echo "accuracy ${accuracy:-none}"
   awk -v got="${accuracy:-0}" 'BEGIN { exit !(got >= 0.9) }' && return 0
-  if grep -qaE 'libcudnn\.so\.9|libcublas\.so|cudnn\.h' "$log"; then
-    echo "there is no cuDNN here"
-    return 77
-  fi
+  lacks_cudnn && return 77
   cat "$log"
   return 1
 }
@@ -128,6 +135,26 @@ for setting in consistency.sync={} consistency.lazy={} consistency.async={} \
   model.precision=TF32 model.precision=BF16; do
   run "LeNet-5: $setting" lenet5 "$setting"
 done
+
+# Images per second of the trainer's ranks with an exchange, beside as many with none, in turn.
+bench_train() {  # OPTION...
+  "$bin/strata" bench train --device GPU --device-plugin "$plugin" "$@" >"$log" 2>&1
+  local status=$?
+  cat "$log"
+  [ "$status" -eq 0 ] || ! lacks_cudnn || return 77
+  return "$status"
+}
+# What 2 ranks on one GPU keep of their images/s when their gradients go through a server.
+through_a_server() {
+  bench_train --gpus 0 --ranks 2 --modes sync "${trained[@]}" || return
+  awk '$1 == "mode" { for (i = NF; i > 0; --i) if ($i == "share") from_end = NF - i }
+       $1 == "sync" && $2 == 2 { share = $(NF - from_end - 1) }
+       END { print "2 ranks on one GPU, sync through a server: " share \
+               " of their images/s with no exchange (wanted: 0.90)"; exit !share }' "$log"
+}
+run "bench train: a server beside no exchange" through_a_server
+run "bench train: every exchange" bench_train --ranks 2 --modes sync,lazy,async,ring,nccl \
+  "${exchanged[@]}"
 
 beside_torch() {
   command -v python3 >/dev/null || return 77
