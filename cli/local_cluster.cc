@@ -18,7 +18,7 @@ namespace {
 
 // Servers are s0, s1, ..., workers w0, w1, ...
 std::vector<PlannedDaemon> Plan(const LocalClusterOptions& options,
-                                const std::vector<GpuOptions>& gpus) {
+                                const std::vector<NodeGpus>& gpus) {
   std::vector<PlannedDaemon> plan;
   auto add = [&plan](DaemonRole role, const std::string& title, std::vector<std::string> args) {
     plan.push_back({role, {title, /*host=*/"", std::move(args)}});
@@ -35,22 +35,10 @@ std::vector<PlannedDaemon> Plan(const LocalClusterOptions& options,
     std::vector<std::string> args = {
         "worker", "--name",        name, "--slots", absl::StrCat(options.slots),
         "--runs", options.runs_dir};
-    for (std::string& word : WordsOf(gpus[i])) args.push_back(std::move(word));
+    for (std::string& word : WordsOf(gpus[i].options)) args.push_back(std::move(word));
     add(DaemonRole::kWorker, absl::StrCat("worker ", name), std::move(args));
   }
   return plan;
-}
-
-// Of each node. Where there is one, it finds its GPUs itself.
-absl::StatusOr<std::vector<GpuOptions>> GpusOfNodes(const LocalClusterOptions& options) {
-  std::vector<GpuOptions> nodes(options.nodes, options.gpus);
-  if (nodes.size() == 1) return nodes;
-  const auto found = FindGpus(options.gpus);
-  if (!found.ok()) return found.status();
-  if (found->gpus.empty()) return nodes;
-  const auto shares = ShareGpus(found->gpus, nodes.size());
-  for (size_t i = 0; i < nodes.size(); ++i) nodes[i].gpus = absl::StrJoin(shares[i], ",");
-  return nodes;
 }
 
 // With all options filled in.
@@ -72,6 +60,20 @@ int RunCluster(const LocalClusterOptions& options, ClusterRun::Options run,
 }
 
 }  // namespace
+
+absl::StatusOr<std::vector<NodeGpus>> GpusOfNodes(const LocalClusterOptions& options) {
+  const auto found = FindGpus(options.gpus);
+  if (!found.ok()) return found.status();
+  std::vector<NodeGpus> nodes(options.nodes, {options.gpus});
+  if (found->gpus.empty()) return nodes;
+  const auto shares = ShareGpus(found->gpus, nodes.size());
+  for (size_t i = 0; i < nodes.size(); ++i) {
+    nodes[i].options.gpus = absl::StrJoin(shares[i], ",");
+    nodes[i].slots =
+        static_cast<uint32_t>(shares[i].size()) * std::max(1u, options.gpus.ranks_per_gpu);
+  }
+  return nodes;
+}
 
 std::vector<CLI::Option*> AddLocalClusterOptions(CLI::App* command, LocalClusterOptions* options) {
   AddGpuOptions(command, &options->gpus);

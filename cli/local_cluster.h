@@ -30,6 +30,14 @@ std::vector<CLI::Option*> AddLocalClusterOptions(CLI::App* command, LocalCluster
 // As many slots as so many ranks need, unless they were given.
 void FillSlots(uint32_t ranks, LocalClusterOptions* options);
 
+// What one of its nodes has of the machine's GPUs.
+struct NodeGpus {
+  GpuOptions options;
+  uint32_t slots = 0;  // ranks that may compute on them at once
+};
+// Errors: FindGpus'.
+absl::StatusOr<std::vector<NodeGpus>> GpusOfNodes(const LocalClusterOptions& options);
+
 // Runs `run` on such a cluster, whose plan is filled in, and returns the exit status. What is wrong
 // has been said.
 int RunLocalCluster(LocalClusterOptions options, ClusterRun::Options run,

@@ -71,7 +71,10 @@ int RunOnOwnCluster(const Place& place, const PlaceOptions& options, const Place
 }  // namespace
 
 CLI::Option* AddPlaceOptions(CLI::App* command, PlaceOptions* options) {
-  const std::vector<CLI::Option*> local = AddLocalClusterOptions(command, &options->local);
+  std::vector<CLI::Option*> local = AddLocalClusterOptions(command, &options->local);
+  for (const char* gpus : {"--device-plugin", "--gpus", "--ranks-per-gpu"}) {
+    local.push_back(command->get_option(gpus));
+  }
   AddCoordinatorOptions(command, &options->coordinator);
   CLI::Option* coordinator = command->get_option("--coordinator");
   for (CLI::Option* option : local) coordinator->excludes(option);
@@ -95,7 +98,10 @@ absl::StatusOr<Place> PlaceOf(const PlaceOptions& options) {
   }
   if (!options.has_coordinator) {
     const LocalClusterOptions& local = options.local;
+    const auto gpus = GpusOfNodes(local);
+    if (!gpus.ok()) return gpus.status();
     place.size.slots.assign(local.nodes, local.slots);
+    for (const NodeGpus& node : *gpus) place.size.gpu_slots.push_back(node.slots);
     place.size.servers = local.servers;
     place.size.shards = local.servers * local.shards;
     place.words = absl::StrCat("on ", HostName(), ": ", compare::Words(place.size));

@@ -11,8 +11,24 @@
 namespace strata::compare {
 namespace {
 
-uint64_t SlotsOf(const ClusterSize& size) {
-  return std::accumulate(size.slots.begin(), size.slots.end(), uint64_t{0});
+uint64_t SumOf(const std::vector<uint32_t>& slots) {
+  return std::accumulate(slots.begin(), slots.end(), uint64_t{0});
+}
+
+uint32_t At(const std::vector<uint32_t>& counts, size_t i) {
+  return i < counts.size() ? counts[i] : 0;
+}
+
+std::vector<server::WorkerSlots> WorkersOf(const ClusterSize& size, bool with_used) {
+  std::vector<server::WorkerSlots> workers;
+  for (size_t i = 0; i < size.slots.size(); ++i) {
+    workers.push_back({.daemon = absl::StrCat("w", i),
+                       .slots = size.slots[i],
+                       .used = with_used ? At(size.used, i) : 0,
+                       .gpu_slots = At(size.gpu_slots, i),
+                       .gpu_slots_used = with_used ? At(size.gpu_slots_used, i) : 0});
+  }
+  return workers;
 }
 
 }  // namespace
@@ -24,6 +40,8 @@ ClusterSize SizeOf(const proto::ListNodesReply& nodes) {
     if (daemon.role() == proto::WORKER) {
       size.slots.push_back(daemon.slots());
       size.used.push_back(daemon.slots_used());
+      size.gpu_slots.push_back(daemon.gpu_slots());
+      size.gpu_slots_used.push_back(daemon.gpu_slots_used());
     }
     if (daemon.role() != proto::SERVER) continue;
     ++size.servers;
@@ -33,27 +51,26 @@ ClusterSize SizeOf(const proto::ListNodesReply& nodes) {
 }
 
 std::string Words(const ClusterSize& size) {
+  const uint64_t gpu_slots = SumOf(size.gpu_slots);
+  const std::string gpus =
+      gpu_slots > 0 ? absl::StrCat(" and ", CountOf(gpu_slots, "GPU slot")) : "";
   return absl::StrCat(CountOf(size.servers, "server"), " with ", CountOf(size.shards, "shard"),
                       ", ", CountOf(size.slots.size(), "worker"), " with ",
-                      CountOf(SlotsOf(size), "slot"));
+                      CountOf(SumOf(size.slots), "slot"), gpus);
 }
 
 size_t JobsAtOnce(const proto::Job& job, const ClusterSize& size) {
-  std::vector<server::WorkerSlots> workers;
-  for (size_t i = 0; i < size.slots.size(); ++i) {
-    workers.push_back({.daemon = absl::StrCat(i),
-                       .slots = size.slots[i],
-                       .used = i < size.used.size() ? size.used[i] : 0});
-  }
+  const server::RankWish wish = server::WishOf(job);
+  std::vector<server::WorkerSlots> workers = WorkersOf(size, /*with_used=*/true);
   for (size_t jobs = 0;; ++jobs) {
-    const server::RankAllocation allocation =
-        server::AllocateRanks({job.ranks(), job.ranks_per_node()}, workers);
+    const server::RankAllocation allocation = server::AllocateRanks(wish, workers);
     if (allocation.outcome != server::RankAllocation::Outcome::kFits) return jobs;
     for (const server::RankBlock& block : allocation.blocks) {
       const auto worker = std::find_if(workers.begin(), workers.end(), [&](const auto& each) {
         return each.daemon == block.daemon;
       });
       worker->used += block.ranks;
+      if (wish.on_gpus) worker->gpu_slots_used += block.ranks;
     }
   }
 }
@@ -64,13 +81,12 @@ absl::Status CheckFits(const proto::Job& job, const ClusterSize& size) {
     return absl::InvalidArgumentError(
         "exchange: PARAMETER_SERVER needs a server, and there is none");
   }
-  std::vector<server::WorkerSlots> workers;
-  for (const uint32_t slots : size.slots) {
-    workers.push_back({.daemon = absl::StrCat("w", workers.size()), .slots = slots});
-  }
   const server::RankAllocation allocation =
-      server::AllocateRanks({job.ranks(), job.ranks_per_node()}, workers);
+      server::AllocateRanks(server::WishOf(job), WorkersOf(size, /*with_used=*/false));
   if (allocation.outcome != server::RankAllocation::Outcome::kFits) {
+    if (allocation.lacks_gpus) {
+      return absl::InvalidArgumentError(absl::StrCat("device: GPU: ", allocation.reason));
+    }
     return absl::InvalidArgumentError(absl::StrFormat(
         "ranks: %d%s do not fit on %s", job.ranks(),
         job.ranks_per_node() > 0 ? absl::StrCat(", ", job.ranks_per_node(), " per node") : "",

@@ -36,12 +36,17 @@ TEST(ClusterSize, CountsDaemonsThatAreAlive) {
   add(proto::SERVER, false)->add_shard_ports(3);
   add(proto::WORKER, true)->set_slots(4);
   add(proto::WORKER, false)->set_slots(8);
-  add(proto::WORKER, true)->set_slots(2);
+  proto::DaemonStatus* const last = add(proto::WORKER, true);
+  last->set_slots(2);
+  last->set_gpu_slots(3);
+  last->set_gpu_slots_used(1);
   const ClusterSize size = SizeOf(nodes);
   EXPECT_THAT(size.slots, ElementsAre(4, 2));
+  EXPECT_THAT(size.gpu_slots, ElementsAre(0, 3));
+  EXPECT_THAT(size.gpu_slots_used, ElementsAre(0, 1));
   EXPECT_EQ(size.servers, 1u);
   EXPECT_EQ(size.shards, 2u);
-  EXPECT_EQ(Words(size), "1 server with 2 shards, 2 workers with 6 slots");
+  EXPECT_EQ(Words(size), "1 server with 2 shards, 2 workers with 6 slots and 3 GPU slots");
 }
 
 TEST(ClusterSize, JobsFitWhereRanksNodesAndServersDo) {
@@ -58,6 +63,29 @@ TEST(ClusterSize, JobsFitWhereRanksNodesAndServersDo) {
   EXPECT_EQ(Why(JobOf(2, 0, proto::Job::RING), size),
             "exchange: RING needs two nodes, but all 2 ranks are on one: more nodes, or "
             "ranks_per_node, spread them");
+}
+
+proto::Job OnGpus(uint32_t ranks, uint32_t ranks_per_node = 0) {
+  proto::Job job = JobOf(ranks, ranks_per_node);
+  job.set_device(proto::Job::GPU);
+  return job;
+}
+
+TEST(ClusterSize, RanksOnGpusEachNeedASlotAndAGpuSlot) {
+  const ClusterSize size = {.slots = {4, 4}, .gpu_slots = {2, 1}, .servers = 1, .shards = 1};
+  EXPECT_EQ(Words(size), "1 server with 1 shard, 2 workers with 8 slots and 3 GPU slots");
+  EXPECT_EQ(CheckFits(OnGpus(3), size), absl::OkStatus());
+  EXPECT_EQ(CheckFits(JobOf(8), size), absl::OkStatus()) << "others need none";
+  EXPECT_EQ(Why(OnGpus(4), size),
+            "device: GPU: needs 4 GPU slots, but all 2 worker nodes together have 3 GPU slots: w0 "
+            "2, w1 1");
+  EXPECT_EQ(Why(OnGpus(1), {.slots = {4}, .servers = 1}),
+            "device: GPU: needs 1 GPU slot, but the one worker node has 0 GPU slots: w0 0; `strata "
+            "devices` there says why");
+  EXPECT_EQ(JobsAtOnce(OnGpus(1), size), 3u);
+  EXPECT_EQ(JobsAtOnce(OnGpus(1), {.slots = {4, 4}, .gpu_slots = {2, 2}, .gpu_slots_used = {1, 2}}),
+            1u);
+  EXPECT_EQ(JobsAtOnce(OnGpus(1), {.slots = {4, 4}, .used = {4, 3}, .gpu_slots = {2, 2}}), 1u);
 }
 
 TEST(ClusterSize, AStragglerThatIsNotThereIsRefused) {

@@ -1,4 +1,5 @@
 // GPUs as a cluster shares them out, with the fake ones.
+#include <filesystem>
 #include <nlohmann/json.hpp>
 #include <string>
 
@@ -108,6 +109,48 @@ TEST(GpuSlots, ALocalClustersWorkersHaveThemTooAndAJobThatNeverFitsSaysWhy) {
   EXPECT_THAT(run({"--gpus", "none"}),
               HasSubstr("needs 3 GPU slots, but the one worker node has 0 GPU slots: w0 0; `strata "
                         "devices` there says why"));
+}
+
+// Of the trainer, 4 steps.
+std::string TrainingJob(int ranks) {
+  proto::Job job = JobOf(
+      "device: GPU model { zoo: 'mlp' } epochs: 1 schedule { base_lr: 0.01 } data { synthetic { "
+      "train_samples: 64 test_samples: 16 } batch_per_rank: 8 }");
+  job.set_name("trained");
+  job.set_ranks(ranks);
+  return WriteJob(TestDir(), job);
+}
+
+TEST(GpuSlots, AComparisonOrSweepThatNeverFitsTheGpusIsRefusedBeforeAnythingRuns) {
+  const auto refused = [](std::vector<std::string> args) {
+    for (const char* more : {"--slots", "4", "--out"}) args.push_back(more);
+    args.push_back(TestDir() + "/out");
+    const CommandResult result = RunStrata(args);
+    EXPECT_EQ(result.status.code, 2) << result.out;
+    EXPECT_THAT(result.err, MatchesRegex("strata: error: [^\n]*\n"));
+    EXPECT_FALSE(std::filesystem::exists(TestDir() + "/out"));
+    return result.err;
+  };
+  const std::string job = TrainingJob(3), two = FakeDevices("devices=2");
+  EXPECT_THAT(refused({"compare", job, "--modes", "sync", "--device-plugin", two}),
+              HasSubstr("mode sync: device: GPU: needs 3 GPU slots, but the one worker node has 2 "
+                        "GPU slots: w0 2"));
+  EXPECT_THAT(refused({"sweep", job, "--vary", "data.batch_per_rank=4,8", "--device-plugin", two,
+                       "--gpus", "1", "--ranks-per-gpu", "2"}),
+              HasSubstr("needs 3 GPU slots, but the one worker node has 2 GPU slots: w0 2"));
+  EXPECT_THAT(refused({"compare", job, "--modes", "sync", "--gpus", "none"}),
+              HasSubstr("needs 3 GPU slots, but the one worker node has 0 GPU slots"));
+  EXPECT_THAT(refused({"compare", job, "--modes", "sync", "--gpus", "0", "--coordinator", "h:1"}),
+              HasSubstr("--gpus excludes --coordinator"));
+}
+
+TEST(GpuSlots, AComparisonOnGpusRunsOnNodesThatShareThem) {
+  const CommandResult result =
+      RunStrata({"compare", TrainingJob(2), "--modes", "sync,async", "--seeds", "1", "--nodes", "2",
+                 "--slots", "2", "--device-plugin", FakeDevices("devices=2,memory_mb=512"), "--out",
+                 TestDir() + "/out"});
+  EXPECT_EQ(result.status.code, 0) << result.err;
+  EXPECT_THAT(result.out, HasSubstr("2 workers with 4 slots and 2 GPU slots"));
 }
 
 }  // namespace
