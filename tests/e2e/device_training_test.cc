@@ -60,6 +60,39 @@ TEST(DeviceTraining, KnowsEveryPrecisionAndExchangedStatisticsAndDeferredEvaluat
   }
 }
 
+// All losses as on the CPU; before rounding has had many steps to grow, more closely.
+void ExpectLossesLike(const proto::JobStatus& host, const proto::JobStatus& gpus) {
+  const auto expected = Metrics(host.run_dir()), lines = Metrics(gpus.run_dir());
+  ASSERT_EQ(lines.size(), expected.size());
+  ASSERT_GE(lines.size(), 3u);
+  for (size_t i = 0; i < lines.size(); ++i) {
+    if (expected[i].value("final", false)) continue;
+    const double loss = expected[i].at("loss");
+    EXPECT_NEAR(lines[i].at("loss").get<double>(), loss, (i == 0 ? 0.01 : 0.1) * loss) << i;
+  }
+  EXPECT_GT(FinalAccuracy(lines), 0.9);
+}
+
+TEST(DeviceTraining, RanksThatAddUpByNcclHaveTheLossesOfServersOnTheCpu) {
+  Cluster cluster(OnGpus("devices=2,memory_mb=1024"));
+  ASSERT_EQ(cluster.Start(), absl::OkStatus());
+  const auto host = cluster.RunToEnd(Training("host", "zoo: 'cnn'", ""));
+  const auto gpus = cluster.RunToEnd(Training("nccl", "zoo: 'cnn'", "device: GPU exchange: NCCL"));
+  ExpectLossesLike(host, gpus);
+}
+
+TEST(DeviceTraining, ARankAloneHasTheLossesOfOneOnTheCpu) {
+  Cluster cluster(OnGpus("memory_mb=1024"));
+  ASSERT_EQ(cluster.Start(), absl::OkStatus());
+  const auto alone = [&](const std::string& name, const std::string& fields) {
+    proto::Job job = Training(name, "zoo: 'cnn'", "exchange: NONE " + fields);
+    job.set_ranks(1);
+    job.set_ranks_per_node(1);
+    return cluster.RunToEnd(job);
+  };
+  ExpectLossesLike(alone("host", ""), alone("gpu", "device: GPU"));
+}
+
 TEST(DeviceTraining, WhatCudnnRefusesFailsTheJobWithTheLayer) {
   Cluster cluster(OnGpus("memory_mb=1024,cudnn_fails_at=60"));
   ASSERT_EQ(cluster.Start(), absl::OkStatus());
