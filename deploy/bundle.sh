@@ -23,9 +23,9 @@ while [ $# -gt 0 ]; do
 done
 
 # Below the folder of what Bazel built. Plugins are packed where they were built.
-programs=(cli/strata bench/kernels/strata-kernels kernels/device/device_conformance
+programs=(cli/strata bench/kernels/strata-kernels tests/gpu/device_tests
   kernels/device/device_benchmark tests/e2e/device_rank
-  worker/aggregator/device_arenas_benchmark)
+  worker/aggregator/device_arenas_benchmark worker/aggregator/device_encoder_benchmark)
 plugins=(kernels/cuda/libstrata_cuda.so worker/mpi/libstrata_mpi.so)
 
 if [ -z "$built" ]; then

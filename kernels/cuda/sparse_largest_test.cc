@@ -8,7 +8,8 @@
 
 #include "gtest/gtest.h"
 #include "kernels/codec/encoder.h"
-#include "kernels/cuda/device.h"
+#include "kernels/device/device_kernels.h"
+#include "kernels/device/test_devices.h"
 #include "kernels/kernels.h"
 
 namespace strata::cuda {
@@ -23,7 +24,7 @@ using kernels::Feedback;
 class OnDevice {
  public:
   OnDevice(size_t n, size_t shift) : n_(n), shift_(shift), room_((n + shift + 3) / 4 * 4) {
-    device_ = *(*FindDevices())->Use(0);
+    device_ = *device::FindTestDevices()->Use(0);
     stream_ = *device_->NewStream(false);
     memory_ = *device_->Allocate(4 * (3 * room_ + 1 + 2 * n + 4), "a test");
     EXPECT_TRUE(stream_->Fill(memory_.get(), 0, 4 * 3 * room_).ok());

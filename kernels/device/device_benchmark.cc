@@ -34,7 +34,7 @@ struct Bench {
   size_t n = 0;
   std::vector<std::vector<float>> host;  // inputs
   std::vector<Memory> inputs;
-  Memory out, payload, verdict, pinned;
+  Memory out, payload, verdict;
 
   const float* In(int i) const { return reinterpret_cast<const float*>(inputs[i].get()); }
   float* Out() const { return reinterpret_cast<float*>(out.get()); }
@@ -78,9 +78,6 @@ absl::StatusOr<Bench> Prepare(std::shared_ptr<Device> device, size_t n) {
       return status;
     }
   }
-  absl::StatusOr<Memory> pinned = device->AllocatePinned(n * 4, "a benchmark's output");
-  if (!pinned.ok()) return pinned.status();
-  bench.pinned = *std::move(pinned);
   absl::Status status = bench.stream->Fill(bench.verdict.get(), kGoodByte, sizeof(Verdict));
   if (!status.ok()) return status;
   bench.device = std::move(device);
@@ -257,26 +254,6 @@ absl::Status Measure(const Bench& bench, const Case& one) {
   return absl::OkStatus();
 }
 
-// fp16 on its way to the host, beside the copy of as many bytes alone.
-absl::Status MeasureToHost(const Bench& bench) {
-  const size_t bytes = wire::EncodedBytesMax(wire::Codec::kFloat16, bench.n);
-  const auto copy = [&] {
-    return bench.stream->Copy(bench.pinned.get(), bench.payload.get(), bytes);
-  };
-  const auto both = [&] {
-    const absl::Status status = bench.device->kernels().float16.encode(
-        *bench.stream, bench.In(0), kernels::Feedback::kNone, nullptr, bench.n, bench.payload.get(),
-        bench.Judge());
-    return status.ok() ? copy() : status;
-  };
-  const auto alone = Seconds(bench, copy), encoded = Seconds(bench, both);
-  if (!alone.ok()) return alone.status();
-  if (!encoded.ok()) return encoded.status();
-  std::printf("%-22s %9.1f GB/s   %5.2f of copying alone, %.1f GB/s\n", "fp16 to the host",
-              bytes / *encoded / 1e9, *alone / *encoded, bytes / *alone / 1e9);
-  return absl::OkStatus();
-}
-
 absl::Status RunAll(const std::shared_ptr<Devices>& devices, size_t mib) {
   auto device = devices->Use(0);
   if (!device.ok()) return device.status();
@@ -287,7 +264,7 @@ absl::Status RunAll(const std::shared_ptr<Devices>& devices, size_t mib) {
   for (const Case& one : CasesOf(*bench)) {
     if (absl::Status status = Measure(*bench, one); !status.ok()) return status;
   }
-  return MeasureToHost(*bench);
+  return absl::OkStatus();
 }
 
 int Main(int argc, char** argv) {

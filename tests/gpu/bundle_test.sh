@@ -23,8 +23,8 @@ tar -C "$work/elsewhere" -xJf "$work/bundle.tar.xz"
 cd "$work/elsewhere/strata" || exit 1
 
 # Nothing of the system's but glibc.
-for program in bin/strata bin/device_conformance bin/device_benchmark bin/device_rank \
-  bin/device_arenas_benchmark; do
+for program in bin/strata bin/device_tests bin/device_benchmark bin/device_rank \
+  bin/device_arenas_benchmark bin/device_encoder_benchmark; do
   env -i /usr/bin/ldd "$program" | awk '$2 == "=>" && $3 !~ /lib\/strata/ { print $1 }' |
     grep -vE '^(linux-vdso|libc|libm|libdl|libpthread|librt|libresolv)\.so' >"$work/others"
   check "$program finds its libraries in the bundle" [ ! -s "$work/others" ]
@@ -40,20 +40,60 @@ env -i bin/strata local --nodes 2 --job tests/gpu/sync.textproto --set run_dir="
 check "it trains" [ $? -eq 0 ]
 tail -n 3 "$work/local"
 
-run_gpu() { env -i PATH=/usr/bin:/bin tests/gpu/run.sh --tiny --device-plugin "$1"; }
+run_gpu() {  # PLUGIN OPTION...
+  env -i PATH=/usr/bin:/bin tests/gpu/run.sh --tiny --compute-sanitizer none --device-plugin "$@"
+}
 run_gpu "$fake" >"$work/gpu" 2>&1
 check "its tests pass on the fake device" [ $? -eq 0 ]
 tail -n 1 "$work/gpu"
 last() { tail -n 1 "$work/$1"; }
-# PyTorch has no fake device.
-check "and are counted" grep -qE '^[1-9][0-9]* passed, 0 failed, 1 skipped$' <(last gpu)
+# PyTorch has no fake device; some tests want two or three.
+check "and are counted" grep -qE '^[1-9][0-9]* passed, 0 failed, [0-9]+ skipped$' <(last gpu)
+grep -E 'SKIPPED|Skipped' "$work/gpu" | sort | uniq -c
+for suite in KernelsConformance SparseLargestTest CommunicatorTest DeviceArenasTest \
+  DeviceEncoderTest DeviceStepsTest DeviceLayerTest DeviceModelTest; do
+  check "$suite is among them" grep -qE "^\[       OK \] (.*/)?$suite\." "$work/gpu"
+done
+env -i bin/device_tests "$fake,devices=4" \
+  --gtest_filter='Communicator*:DeviceSteps*:*DeviceArenas*:-*OnFake.*' >"$work/four" 2>&1
+check "on four devices, all of those for several" [ $? -eq 0 ]
+check "and none is skipped" [ "$(grep -c SKIPPED "$work/four")" -eq 0 ]
+check "without what only fake devices can do" \
+  [ "$(grep -c '^\[ RUN .*OnFake' "$work/gpu")" -eq 0 ]
 check "with what an exchange leaves of images/s" grep -qE \
   '^2 ranks on one GPU, sync through a server: [0-9.]+ of their images/s' "$work/gpu"
 check "NCCL with too few GPUs is a row that says so" grep -qE \
   '^nccl +2 .*NCCL needs a GPU for each rank: 2 ranks, 1 GPU$' "$work/gpu"
+
+# Stands in for compute-sanitizer: runs the program, and finds something with one of its tools.
+cat >"$work/sanitizer" <<'END'
+#!/bin/bash
+tool=$2 code=$4
+shift 4
+echo "$@"
+"$@" --gtest_filter='*KernelsConformance.Sum*' || exit
+case $tool in
+  racecheck) echo "========= RACECHECK SUMMARY: 2 hazards displayed (2 errors, 0 warnings)"
+             exit "$code" ;;
+  initcheck) echo "========= ERROR SUMMARY: 1 error" ;;
+  *) echo "========= ERROR SUMMARY: 0 errors" ;;
+esac
+END
+chmod +x "$work/sanitizer"
+run_gpu "$fake" --only compute-sanitizer --compute-sanitizer "$work/sanitizer" \
+  >"$work/sanitized" 2>&1
+check "what a sanitizer finds is a failure" [ $? -ne 0 ]
+check "of its tool" [ "$(last sanitized)" = "2 passed, 2 failed, 0 skipped" ]
+check "all tests of kernels run under it" \
+  [ "$(grep -c 'device_tests .*--gtest_filter=[*]KernelsConformance[*]:' "$work/sanitized")" -eq 4 ]
+check "and it runs them" [ "$(grep -c '^\[  PASSED  \] [1-9]' "$work/sanitized")" -eq 4 ]
+run_gpu "$fake" --only compute-sanitizer >"$work/unsanitized" 2>&1
+check "without one, that is said" \
+  [ "$(grep -c '^compute-sanitizer is neither in PATH' "$work/unsanitized")" -eq 4 ]
+check "and counted" [ "$(last unsanitized)" = "0 passed, 0 failed, 4 skipped" ]
 run_gpu "$fake,devices=0" >"$work/none" 2>&1
-check "without a device they are skipped" [ "$(last none)" = "0 passed, 0 failed, 16 skipped" ]
-run_gpu "$fake,fails_at=5" >"$work/fails" 2>&1
+check "without a device they are skipped" [ "$(last none)" = "0 passed, 0 failed, 21 skipped" ]
+run_gpu "$fake,fails_at=5" --only 'device_tests|a job' >"$work/fails" 2>&1
 check "where one fails, that is told" [ $? -ne 0 ]
 check "and counted" grep -qE ', [1-9][0-9]* failed, ' <(last fails)
 exit "$failures"

@@ -4,23 +4,32 @@
 # what it measures, is one, and so are a job and a program that could not run. The exit status is 0
 # only if none failed.
 #
-# usage: tests/gpu/run.sh [--device-plugin PLUGIN] [--tiny]
-#   --device-plugin    default: libstrata_cuda.so beside strata
-#   --tiny             benchmarks on 1 MiB and small models: to see that they run
+# usage: tests/gpu/run.sh [OPTION...]
+#   --only REGEX           parts whose title matches; default: all
+#   --device-plugin        default: libstrata_cuda.so beside strata
+#   --tiny                 benchmarks on 1 MiB and small models: to see that they run
+#   --compute-sanitizer    default: the one in PATH or in /usr/local/cuda/bin; none: without it
 set -uo pipefail
 bin=$(cd "$(dirname "$0")/../../bin" && pwd) || exit 1
 plugin=$bin/libstrata_cuda.so
+only=
 mib=100
 trained=(--model resnet50 --precision BF16 --rounds 3)
 exchanged=(--model resnet20 --rounds 3)
+sanitizer=$(PATH=$PATH:/usr/local/cuda/bin command -v compute-sanitizer)
+sanitizer_s=600  # of each of its tools, at most
 while [ $# -gt 0 ]; do
   case "$1=${2:-}" in
     --device-plugin=?*) plugin=$2; shift ;;
+    --only=?*) only=$2; shift ;;
+    --compute-sanitizer=none) sanitizer=; shift ;;
+    --compute-sanitizer=?*) sanitizer=$2; shift ;;
     --tiny=*)
       mib=1
       trained=(--model mlp --batch 8 --precision BF16 --rounds 2 --steps 8)
       exchanged=(--model mlp --batch 8 --rounds 1 --steps 8) ;;
-    *) echo "strata: error: usage: tests/gpu/run.sh [--device-plugin PLUGIN] [--tiny]" >&2
+    *) echo "strata: error: usage: tests/gpu/run.sh [--device-plugin PLUGIN] [--only REGEX]" \
+         "[--tiny] [--compute-sanitizer PROGRAM]" >&2
        exit 2 ;;
   esac
   shift
@@ -40,22 +49,27 @@ count_of() {
 
 has_device=yes
 "$bin/strata" devices --device-plugin "$plugin" || has_device=no
-for test in device_conformance; do
-  echo "== $test"
-  "$bin/$test" "$plugin" 2>&1 | tee "$log"
+
+# The tests, counted one by one.
+run_tests() {
+  local status
+  echo "== device_tests"
+  "$bin/device_tests" "$plugin" 2>&1 | tee "$log"
   status=${PIPESTATUS[0]}
   if [ "$status" -eq 77 ]; then
-    skipped=$((skipped + 1))
-    continue
+    skipped=1
+    return
   fi
-  now_passed=$(count_of PASSED) now_failed=$(count_of FAILED) now_skipped=$(count_of SKIPPED)
+  passed=$(count_of PASSED) failed=$(count_of FAILED) skipped=$(count_of SKIPPED)
   # A program that ends otherwise than by its tests has failed, whatever it counted.
-  if [ "$status" -ne 0 ] && [ "$now_failed" -eq 0 ]; then now_failed=1; fi
-  passed=$((passed + now_passed)) failed=$((failed + now_failed)) skipped=$((skipped + now_skipped))
-done
+  if [ "$status" -ne 0 ] && [ "$failed" -eq 0 ]; then failed=1; fi
+}
+if [[ device_tests =~ $only ]]; then run_tests; fi
+
 # Runs a command and counts it as one: passed, skipped (status 77, or no device) or failed.
 run() {  # TITLE COMMAND...
   local status=77
+  [[ $1 =~ $only ]] || return
   echo "== $1"
   shift
   if [ "$has_device" = yes ]; then
@@ -69,7 +83,32 @@ run() {  # TITLE COMMAND...
   esac
 }
 
-for benchmark in device_benchmark device_arenas_benchmark; do
+# The tests of our own kernels once more, under a tool of CUDA's that looks for errors in them.
+sanitized() {  # TOOL
+  local status
+  if [ -z "$sanitizer" ]; then
+    echo "compute-sanitizer is neither in PATH nor in /usr/local/cuda/bin"
+    return 77
+  fi
+  timeout --kill-after 30 "$sanitizer_s" "$sanitizer" --tool "$1" --error-exitcode 99 \
+    "$bin/device_tests" "$plugin" --gtest_brief=1 \
+    --gtest_filter='*KernelsConformance*:SparseLargest*:DeviceEncoder*:-*OnFake.*' >"$log" 2>&1
+  status=$?
+  tail -n 20 "$log"
+  if [ "$status" -eq 124 ] || [ "$status" -eq 137 ]; then
+    echo "it did not end in $sanitizer_s s"
+    ! grep -qE '^=+ (Invalid|Error|Uninitialized|Barrier error|Race reported)' "$log" || return 1
+    return 77
+  fi
+  # What it found counts, whatever it ends with.
+  grep -qE '(ERROR|RACECHECK) SUMMARY: [1-9]' "$log" && return 1
+  return "$status"
+}
+for tool in memcheck racecheck initcheck synccheck; do
+  run "compute-sanitizer: $tool" sanitized "$tool"
+done
+
+for benchmark in device_benchmark device_arenas_benchmark device_encoder_benchmark; do
   run "$benchmark" "$bin/$benchmark" "$plugin" --mib "$mib"
 done
 
@@ -101,6 +140,7 @@ ends_with() {  # EXPECTED NAME SETTING...
 }
 
 # The same bits as without a GPU; in the other modes it is the order of pushes that decides.
+expected=
 [ "$has_device" = no ] || expected=$(weights_of cpu device=CPU) || expected=none
 run "a job: sync" ends_with "${expected:-}" sync device=GPU
 run "a job: lazy" ends_with any lazy device=GPU consistency.lazy={}

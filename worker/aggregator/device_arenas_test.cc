@@ -8,12 +8,12 @@
 #include <utility>
 #include <vector>
 
+#include "absl/algorithm/container.h"
 #include "absl/strings/str_cat.h"
 #include "common/event_fd.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "kernels/cuda/device.h"
-#include "kernels/fake_cuda/control.h"
+#include "kernels/device/test_devices.h"
 #include "kernels/kernels.h"
 #include "worker/exchange/push_encoder.h"
 
@@ -31,19 +31,23 @@ struct Layout {
   bool peers = true;              // whether their kernels reach each other's memory
 };
 
-// A node whose ranks compute on fake devices and have published gradients of clock 0.
+// A node whose ranks compute on devices and have published gradients of clock 0.
 class DeviceArenasTest : public testing::TestWithParam<Layout> {
  protected:
   DeviceArenasTest() {
-    fake_cuda::Configure({.devices = 2, .memory_bytes = 64 << 20, .peers = GetParam().peers});
+    device::ConfigureTestDevices(
+        absl::StrCat("devices=2,memory_mb=64,peers=", GetParam().peers ? 1 : 0));
   }
 
   uint32_t ranks() const { return static_cast<uint32_t>(GetParam().devices.size()); }
 
   void SetUp() override {
     std::iota(memory_->weights(), memory_->weights() + kElements, 1.0f);
-    found_ = *cuda::FindDevices();
-    std::vector<std::shared_ptr<device::Device>> used = {*found_->Use(0), *found_->Use(1)};
+    found_ = device::FindTestDevices();
+    const uint32_t last = *absl::c_max_element(GetParam().devices);
+    if (last >= found_->infos().size()) GTEST_SKIP() << "there is no device " << last;
+    std::vector<std::shared_ptr<device::Device>> used;
+    for (uint32_t i = 0; i <= last; ++i) used.push_back(*found_->Use(i));
     DeviceArenasOptions options;
     for (uint32_t device : GetParam().devices) options.devices.push_back(used[device]);
     options.wake = [this] { woken_.Notify(); };
@@ -107,7 +111,7 @@ class DeviceArenasTest : public testing::TestWithParam<Layout> {
   const ChunkMap map_{kElements, kChunkElements};
   AggregatorCore core_{RankId(0), ranks(), map_.chunks()};
   const EventFd woken_ = *EventFd::Create();
-  std::unique_ptr<device::Devices> found_;
+  std::shared_ptr<device::Devices> found_;
   std::vector<std::shared_ptr<device::Device>> devices_;
   std::unique_ptr<DeviceArenas> arenas_;
 };
@@ -256,10 +260,13 @@ TEST_P(DeviceArenasTest, EncodedWeightsAreAddedOnEveryDevice) {
   }
 }
 
-TEST_P(DeviceArenasTest, WhatADeviceCannotDoComesOutOfPollAndStays) {
+// What only fake devices do when they are told to, and what they count.
+using DeviceArenasOnFake = DeviceArenasTest;
+
+TEST_P(DeviceArenasOnFake, WhatADeviceCannotDoComesOutOfPollAndStays) {
   if (ranks() == 1) GTEST_SKIP() << "one rank's gradients are copied, and no kernel is launched";
   Publish(0);
-  fake_cuda::Configure({.devices = 2, .memory_bytes = 64 << 20, .fails_at = 1, .error = 719});
+  device::ConfigureTestDevices("devices=2,memory_mb=64,fails_at=1,error=719");
   arenas_->BeginSum(ChunkId(0), 0);
   std::vector<ChunkId> summed;
   absl::Status status;
@@ -273,31 +280,31 @@ TEST_P(DeviceArenasTest, WhatADeviceCannotDoComesOutOfPollAndStays) {
   EXPECT_EQ(arenas_->Poll(&summed), status);
 }
 
-TEST_P(DeviceArenasTest, MemoryIsGivenBack) {
-  EXPECT_GT(fake_cuda::AllocatedBytes(), arenas_->device_bytes() / 2);
+TEST_P(DeviceArenasOnFake, MemoryIsGivenBack) {
+  EXPECT_GT(device::TestDeviceBytes(), arenas_->device_bytes() / 2);
   arenas_.reset();
-  EXPECT_EQ(fake_cuda::AllocatedBytes(), 0u);
+  EXPECT_EQ(device::TestDeviceBytes(), 0u);
 }
 
-TEST_P(DeviceArenasTest, ADeviceThatIsTooSmallIsNamedWithWhatWasAsked) {
-  fake_cuda::Configure({.devices = 2, .memory_bytes = 10000});
+TEST_P(DeviceArenasOnFake, ADeviceThatIsTooSmallIsNamedWithWhatWasAsked) {
+  device::ConfigureTestDevices("devices=2,memory_kb=10");
   arenas_.reset();
   auto arenas = DeviceArenas::Create(memory_.get(), &core_, map_, {devices_, [] {}});
   EXPECT_EQ(arenas.status().code(), absl::StatusCode::kResourceExhausted);
   EXPECT_THAT(std::string(arenas.status().message()), HasSubstr("asked for"));
-  EXPECT_EQ(fake_cuda::AllocatedBytes(), 0u);
+  EXPECT_EQ(device::TestDeviceBytes(), 0u);
 }
 
 // One rank; three on one device; on two by turns, which reach each other, or do not.
-INSTANTIATE_TEST_SUITE_P(Layouts, DeviceArenasTest,
-                         testing::Values(Layout{{0}}, Layout{{0, 0, 0}}, Layout{{1, 0, 1, 0}},
-                                         Layout{{1, 0, 1, 0}, false}),
-                         [](const testing::TestParamInfo<Layout>& info) {
-                           std::string name = info.param.peers ? "Devices" : "WithoutPeersDevices";
-                           for (uint32_t device : info.param.devices)
-                             absl::StrAppend(&name, device);
-                           return name;
-                         });
+const auto kLayouts = testing::Values(Layout{{0}}, Layout{{0, 0, 0}}, Layout{{1, 0, 1, 0}},
+                                      Layout{{1, 0, 1, 0}, false});
+std::string NameOf(const testing::TestParamInfo<Layout>& info) {
+  std::string name = info.param.peers ? "Devices" : "WithoutPeersDevices";
+  for (uint32_t device : info.param.devices) absl::StrAppend(&name, device);
+  return name;
+}
+INSTANTIATE_TEST_SUITE_P(Layouts, DeviceArenasTest, kLayouts, NameOf);
+INSTANTIATE_TEST_SUITE_P(Layouts, DeviceArenasOnFake, kLayouts, NameOf);
 
 }  // namespace
 }  // namespace strata::worker

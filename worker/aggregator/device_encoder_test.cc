@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "gtest/gtest.h"
-#include "kernels/cuda/device.h"
+#include "kernels/device/test_devices.h"
 #include "kernels/kernels.h"
 #include "worker/exchange/push_encoder.h"
 
@@ -42,7 +42,7 @@ proto::Encoding Push(proto::Encoding::Codec codec, float density = 0) {
 class DeviceEncoderTest : public testing::TestWithParam<proto::Encoding> {
  protected:
   DeviceEncoderTest() {
-    device_ = *(*cuda::FindDevices())->Use(0);
+    device_ = *device::FindTestDevices()->Use(0);
     stream_ = *device_->NewStream(false);
     sums_ = *device_->Allocate(kElements * sizeof(float), "sums");
   }

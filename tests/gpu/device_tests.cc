@@ -1,5 +1,6 @@
-// The conformance suite on a plugin's first device: what a bundle's tests/gpu/run.sh runs.
-// usage: device_conformance PLUGIN [GTEST OPTIONS]; exit status 77: there is no device.
+// The suites for devices, on those of a plugin: what a bundle's tests/gpu/run.sh runs. It leaves
+// out what only fake devices can do.
+// usage: device_tests PLUGIN [GTEST OPTIONS]; exit status 77: there is no device.
 #include <cstdio>
 #include <memory>
 #include <string>
@@ -16,6 +17,7 @@
 #include "kernels/device/device_clock.h"
 #include "kernels/device/host_kernels.h"
 #include "kernels/device/load_plugin.h"
+#include "kernels/device/test_devices.h"
 
 namespace strata::device {
 namespace {
@@ -117,7 +119,7 @@ TEST(DeviceTime, IsThatOfTheWorkBetweenEventsAndLiesWhereTheHostSawIt) {
 int Main(int argc, char** argv) {
   testing::InitGoogleTest(&argc, argv);
   if (argc != 2) {
-    std::fprintf(stderr, "usage: device_conformance PLUGIN [GTEST OPTIONS]\n");
+    std::fprintf(stderr, "usage: device_tests PLUGIN [GTEST OPTIONS]\n");
     return 2;
   }
   auto plugin = LoadPlugin(argv[1]);
@@ -127,6 +129,8 @@ int Main(int argc, char** argv) {
     return absl::IsUnavailable(plugin.status()) || absl::IsNotFound(plugin.status()) ? kSkipped : 1;
   }
   Plugin() = *std::move(plugin);
+  SetTestDevices({.find = [] { return Plugin(); }});
+  if (testing::GTEST_FLAG(filter) == "*") testing::GTEST_FLAG(filter) = "-*OnFake.*";
   const DeviceInfo& info = Plugin()->infos()[0];
   std::printf("%s: %s, %s\n", Plugin()->software().c_str(), info.name.c_str(),
               info.architecture.c_str());
