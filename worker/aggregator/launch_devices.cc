@@ -43,6 +43,23 @@ bool AggregatorUsesDevices(const proto::Job& job) {
   return job.device() == proto::Job::GPU && job.exchange() != proto::Job::NCCL;
 }
 
+bool RanksAddUp(const proto::Launch& launch) {
+  return launch.record().job().node_sum() == proto::NodeSum::NCCL && launch.local_ranks() > 1;
+}
+
+absl::Status ExpectOwnDevices(const proto::Launch& launch, absl::string_view asks) {
+  for (int r = 0; r < launch.devices_size(); ++r) {
+    for (int other = 0; other < r; ++other) {
+      if (launch.devices(r) != launch.devices(other)) continue;
+      return absl::FailedPreconditionError(absl::StrFormat(
+          "%s needs a GPU for each rank, but ranks %d and %d both have GPU %d of %s", asks,
+          launch.first_rank() + other, launch.first_rank() + r, launch.devices(r),
+          launch.node_name()));
+    }
+  }
+  return absl::OkStatus();
+}
+
 absl::StatusOr<std::shared_ptr<device::Device>> DeviceOf(const proto::Launch& launch,
                                                          uint32_t local_rank) {
   auto used = Use(launch, local_rank, local_rank + 1);

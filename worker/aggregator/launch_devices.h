@@ -7,6 +7,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
 #include "kernels/device/device.h"
 #include "proto/control.pb.h"
 
@@ -14,6 +15,14 @@ namespace strata::worker {
 
 // Whether the aggregator of such a job has its ranks' arenas on their devices.
 bool AggregatorUsesDevices(const proto::Job& job);
+
+// Whether the node's ranks add up their gradients themselves, onto the first one's device
+// (node_sum: NCCL, where there is more than one).
+bool RanksAddUp(const proto::Launch& launch);
+
+// NCCL has no more than one rank on a device. `asks`: the field of the job that wants it. Errors:
+// FailedPrecondition, naming two ranks of the node, and their GPU.
+absl::Status ExpectOwnDevices(const proto::Launch& launch, absl::string_view asks);
 
 // Devices of a job with device: GPU, as its launch says; taken into use by this process. Errors:
 // InvalidArgument (the launch names none for a rank), those of device::LoadPlugin and

@@ -6,7 +6,6 @@
 
 #include "absl/memory/memory.h"
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_format.h"
 #include "common/wire/frame.h"
 #include "worker/aggregator/launch_devices.h"
 #include "worker/nccl/device_client.h"
@@ -19,24 +18,11 @@ uint64_t HashOf(absl::Span<const float> floats) {
       {reinterpret_cast<const std::byte*>(floats.data()), floats.size() * sizeof(float)});
 }
 
-// The library has no more than one rank on a device.
-absl::Status ExpectOwnDevices(const proto::Launch& launch) {
-  for (int r = 0; r < launch.devices_size(); ++r) {
-    for (int other = 0; other < r; ++other) {
-      if (launch.devices(r) != launch.devices(other)) continue;
-      return absl::FailedPreconditionError(absl::StrFormat(
-          "exchange: NCCL needs a GPU for each rank, but ranks %d and %d both have GPU %d of %s",
-          launch.first_rank() + other, launch.first_rank() + r, launch.devices(r),
-          launch.node_name()));
-    }
-  }
-  return absl::OkStatus();
-}
-
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<NcclLink>> NcclLink::Connect(const proto::Launch& launch) {
-  if (absl::Status status = ExpectOwnDevices(launch); !status.ok()) return status;
+  if (absl::Status status = worker::ExpectOwnDevices(launch, "exchange: NCCL"); !status.ok())
+    return status;
   absl::StatusOr<std::shared_ptr<device::Device>> device =
       worker::DeviceOf(launch, launch.local_rank());
   if (!device.ok()) return device.status();
