@@ -42,6 +42,22 @@ std::string AggregatorCore::Name(uint32_t local_rank) const {
   return absl::StrCat("rank ", first_rank_.value() + local_rank);
 }
 
+absl::Status AggregatorCore::GoesOn(uint32_t local_rank, uint32_t gone) const {
+  return absl::InvalidArgumentError(
+      absl::StrFormat("%s has finished after %d steps, but %s goes on", Name(gone), *left_[gone],
+                      Name(local_rank)));
+}
+
+absl::Status AggregatorCore::OnPublished(absl::Span<const uint64_t> published) const {
+  for (uint32_t gone = 0; gone < left_.size(); ++gone) {
+    if (!left_[gone]) continue;
+    for (uint32_t r = 0; r < published.size(); ++r) {
+      if (published[r] > *left_[gone] * chunks_.size()) return GoesOn(r, gone);
+    }
+  }
+  return absl::OkStatus();
+}
+
 absl::StatusOr<bool> AggregatorCore::OnReady(ChunkId chunk, absl::Span<const uint64_t> ready) {
   Chunk& state = chunks_[chunk.value()];
   bool all = true;
@@ -54,9 +70,7 @@ absl::StatusOr<bool> AggregatorCore::OnReady(ChunkId chunk, absl::Span<const uin
   for (uint32_t gone = 0; gone < left_.size(); ++gone) {
     if (!left_[gone] || *left_[gone] > state.clock) continue;
     for (uint32_t r = 0; r < ready.size(); ++r) {
-      if (ready[r] <= state.clock) continue;
-      return absl::InvalidArgumentError(absl::StrFormat(
-          "%s has finished after %d steps, but %s goes on", Name(gone), *left_[gone], Name(r)));
+      if (ready[r] > state.clock) return GoesOn(r, gone);
     }
   }
   return false;

@@ -37,6 +37,10 @@ class AggregatorCore {
   // (a rank goes on where another has left), naming both.
   absl::StatusOr<bool> OnReady(ChunkId chunk, absl::Span<const uint64_t> ready);
 
+  // `published[r]`: chunks, over all steps, whose gradients local rank r has computed; where ranks
+  // add up themselves, more than OnReady is told of. Errors: as OnReady's.
+  absl::Status OnPublished(absl::Span<const uint64_t> published) const;
+
   // The sum of the chunk's due clock has been made. `complete[r]`: steps of which local rank r has
   // published every chunk. Returns what to store in consumed[chunk].
   uint64_t OnSummed(ChunkId chunk, absl::Span<const uint64_t> complete);
@@ -59,6 +63,7 @@ class AggregatorCore {
     bool submitted = false;
   };
   std::string Name(uint32_t local_rank) const;
+  absl::Status GoesOn(uint32_t local_rank, uint32_t gone) const;
 
   const RankId first_rank_;
   std::vector<Chunk> chunks_;

@@ -42,6 +42,16 @@ TEST(AggregatorCoreTest, ARankThatGoesOnWhereAnotherHasLeftIsNamed) {
   EXPECT_EQ(status.message(), "rank 5 has finished after 0 steps, but rank 4 goes on");
 }
 
+TEST(AggregatorCoreTest, SoIsOneThatHasComputedMoreThanCanBeAddedUp) {
+  AggregatorCore core(RankId(4), 3, 2);
+  ASSERT_TRUE(core.OnPublished({9, 9, 9}).ok());
+  ASSERT_TRUE(core.OnLeave(2, 5).ok());
+  ASSERT_TRUE(core.OnPublished({9, 10, 10}).ok());
+  const absl::Status status = core.OnPublished({9, 11, 10});
+  EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(status.message(), "rank 6 has finished after 5 steps, but rank 5 goes on");
+}
+
 TEST(AggregatorCoreTest, AllRanksMustLeaveAfterTheSameNumberOfSteps) {
   AggregatorCore core(RankId(0), 3, 1);
   ASSERT_TRUE(core.OnLeave(2, 7).ok());

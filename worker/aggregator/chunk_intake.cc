@@ -4,8 +4,13 @@ namespace strata::worker {
 
 absl::Status ChunkIntake::LookAtPublished(bool* any) {
   uint64_t published = 0;
-  for (uint32_t r = 0; r < ready_.size(); ++r) published += memory_.rank(r).published.load();
+  for (uint32_t r = 0; r < ready_.size(); ++r) {
+    const RankBlock& rank = memory_.rank(r);
+    published_[r] = rank.published.load();
+    published += published_[r] + rank.reduced.load();
+  }
   if (published == published_seen_) return absl::OkStatus();
+  if (absl::Status status = core_.OnPublished(published_); !status.ok()) return status;
   published_seen_ = published;
   for (uint32_t c = 0; c < core_.chunks(); ++c) {
     if (!core_.collecting(ChunkId(c))) continue;

@@ -26,10 +26,11 @@ class ChunkIntake {
         core_(*core),
         arenas_(*arenas),
         exchange_(*exchange),
+        published_(memory->offsets().local_ranks),
         ready_(memory->offsets().local_ranks) {}
 
   // Whether anything has come of it: a chunk was submitted, or the arenas are done with what they
-  // had to do. Errors: AggregatorCore::OnReady's, Arenas::Poll's.
+  // had to do. Errors: AggregatorCore's, Arenas::Poll's.
   absl::StatusOr<bool> Look();
   // Nothing is known any more of what was published at the last Look.
   void LookAgain() { published_seen_ = 0; }
@@ -42,8 +43,8 @@ class ChunkIntake {
   Arenas& arenas_;
   Exchange& exchange_;
   uint64_t published_seen_ = 0;
-  std::vector<uint64_t> ready_;  // scratch, by local rank
-  std::vector<ChunkId> summed_;  // scratch
+  std::vector<uint64_t> published_, ready_;  // scratch, by local rank
+  std::vector<ChunkId> summed_;              // scratch
 };
 
 }  // namespace strata::worker

@@ -56,6 +56,9 @@ struct alignas(64) RankBlock {
   std::atomic<uint64_t> published;  // chunks, over all steps
   std::atomic<uint64_t> complete;   // steps of which the last chunk is being published
   std::array<std::atomic<uint32_t>, kSampleSlots> samples;  // of step t at t % kSampleSlots
+  // Where the ranks add up themselves: published chunks that have gone into the node's sum, and
+  // only now count in ready.
+  std::atomic<uint64_t> reduced;
 };
 
 static_assert(std::atomic<uint64_t>::is_always_lock_free && sizeof(NodeHeader) <= 4096);
