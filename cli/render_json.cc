@@ -105,6 +105,7 @@ Json ToJson(const proto::JobStatus& job) {
   json["model"] = job.model();
   json["exchange"] = job.exchange();
   json["device"] = proto::Job::Device_Name(job.job().device());
+  json["node_sum"] = proto::NodeSum::By_Name(job.job().node_sum());
   json["push"] = EncodingName(job.job().push());
   const bool both_ways = job.job().exchange() == proto::Job::RING;
   json["pull"] = EncodingName(both_ways ? job.job().push() : job.job().pull());

@@ -76,6 +76,13 @@ std::string ExchangeText(const proto::JobStatus& job) {
   return text;
 }
 
+// "CPU"; "GPU, a node's gradients added up by NCCL"
+std::string DeviceText(const proto::Job& job) {
+  const std::string& device = proto::Job::Device_Name(job.device());
+  if (job.node_sum() != proto::NodeSum::NCCL) return device;
+  return absl::StrCat(device, ", a node's gradients added up by NCCL");
+}
+
 // "2 of 4 used on 2 x NVIDIA H100", "2 of 4 used on 0 A, 1 B"
 std::string GpusText(const proto::DaemonStatus& daemon) {
   if (daemon.gpus().empty()) return "-";
@@ -130,7 +137,7 @@ std::string JobText(const proto::JobStatus& job) {
   std::vector<Row> rows = {{"  mode", job.mode()},
                            {"  model", job.model()},
                            {"  exchange", ExchangeText(job)},
-                           {"  device", proto::Job::Device_Name(job.job().device())},
+                           {"  device", DeviceText(job.job())},
                            {"  encoding", encoding.empty() ? "fp32" : encoding},
                            {"  ranks", absl::StrCat(job.ranks())},
                            {"  submitted", When(job.submitted_ms())},

@@ -256,7 +256,7 @@ absl::Status Aggregator::Begin(const proto::RunNode& run) {
   intake_.emplace(memory_.get(), core_.get(), arenas_.get(), exchange_.get());
   started_.set_chunk_elements(chunk_elements);
   started_.set_samples_per_epoch(run.record().samples_per_epoch());
-  started_.set_nccl_id(run.record().nccl_id());
+  started_.set_nccl_id(RanksAddUp(launch_) ? ranks_->offer().nccl_id() : run.record().nccl_id());
   memory_->header().chunks.store(map.chunks());
   LogInfo("job %d node %d: %d elements in %s %s", launch_.record().job_id(), launch_.node(),
           elements, CountOf(map.chunks(), "chunk"), WithWhom(run.record()));

@@ -27,6 +27,7 @@ absl::StatusOr<std::unique_ptr<Arenas>> CreateArenas(
       DeviceArenas::Create(of.memory, of.core, map,
                            {.devices = devices,
                             .wake = std::move(wake),
+                            .ranks_add_up = of.job.node_sum() == proto::NodeSum::NCCL,
                             .encodes_for = exchange.takes_payloads ? &exchange.record : nullptr,
                             .node = exchange.node});
   if (!arenas.ok()) return arenas.status();

@@ -104,6 +104,7 @@ absl::Status DeviceArenas::Init(const DeviceArenasOptions& options) {
     device_bytes_ += bytes;
   }
   complete_.resize(gradients_.size());
+  ranks_add_up_ = options.ranks_add_up;
   for (uint32_t place = 0; place < places_.size(); ++place) {
     if (absl::Status status = PrepareSums(place, options); !status.ok()) return status;
   }
@@ -113,7 +114,9 @@ absl::Status DeviceArenas::Init(const DeviceArenasOptions& options) {
 absl::Status DeviceArenas::PrepareSums(uint32_t index, const DeviceArenasOptions& options) {
   Place& place = places_[index];
   size_t copied = 0;
-  for (size_t r = 0; r < gradients_.size(); ++r) copied += Reaches(place, r) ? 0 : 1;
+  for (size_t r = 0; r < gradients_.size() && !ranks_add_up_; ++r) {
+    copied += Reaches(place, r) ? 0 : 1;
+  }
   if (index >= map_.chunks()) return absl::OkStatus();
   if (copied > 0) {
     const size_t bytes = copied * map_.chunk_elements() * sizeof(float);
@@ -181,8 +184,7 @@ absl::Status DeviceArenas::Mark(Place* place, device::Stream* stream, Queued* qu
   return stream->Call(wake_);
 }
 
-absl::Status DeviceArenas::QueueSum(ChunkId chunk, uint64_t clock) {
-  Place& place = AdderOf(chunk);
+absl::Status DeviceArenas::QueueAddition(Place& place, ChunkId chunk, float* sum) {
   const size_t count = map_.ElementsOf(chunk);
   absl::InlinedVector<const float*, 16> inputs;
   std::byte* copy = place.copies.get();
@@ -195,11 +197,15 @@ absl::Status DeviceArenas::QueueSum(ChunkId chunk, uint64_t clock) {
     }
     inputs.push_back(reinterpret_cast<const float*>(at));
   }
+  return place.device->kernels().sum(*place.down, inputs, sum, count,
+                                     reinterpret_cast<device::Verdict*>(place.verdict.get()));
+}
+
+absl::Status DeviceArenas::QueueSum(ChunkId chunk, uint64_t clock) {
+  Place& place = AdderOf(chunk);
   auto* const sum = reinterpret_cast<float*>(At(gradients_[place.first_rank], chunk));
-  if (inputs.size() > 1) {
-    const absl::Status status = place.device->kernels().sum(
-        *place.down, inputs, sum, count, reinterpret_cast<device::Verdict*>(place.verdict.get()));
-    if (!status.ok()) return status;
+  if (gradients_.size() > 1 && !ranks_add_up_) {
+    if (absl::Status status = QueueAddition(place, chunk, sum); !status.ok()) return status;
   }
   Queued queued = {.what = Queued::What::kSum, .chunk = chunk, .clock = clock};
   absl::Status status = QueueCopy(place, chunk, sum, &queued);

@@ -27,6 +27,9 @@ struct DeviceArenasOptions {
   std::vector<std::shared_ptr<device::Device>> devices;
   // Called from threads of the devices' when Poll has something to do.
   std::function<void()> wake;
+  // Ranks, each with a device of its own, have added up a chunk's gradients before BeginSum: in
+  // place of those of the rank whose device has the chunk's turn.
+  bool ranks_add_up = false;
   // Sums are encoded on the device, as this node of the job encodes its pushes, and TakeSum gives
   // their payloads. Null: it gives fp32. Not used after Create.
   const proto::JobRecord* encodes_for = nullptr;
@@ -138,6 +141,8 @@ class DeviceArenas final : public Arenas {
   std::byte* At(const device::Memory& arena, ChunkId chunk, uint32_t first_element = 0) const;
   // Queues what a chunk's sum takes, after what is queued in the stream already.
   absl::Status QueueSum(ChunkId chunk, uint64_t clock);
+  // The same for the addition itself.
+  absl::Status QueueAddition(Place& place, ChunkId chunk, float* sum);
   // The same for its way to the host: encoded there, or not.
   absl::Status QueueCopy(Place& place, ChunkId chunk, const float* sum, Queued* queued);
   // What has come of it may be taken.
@@ -154,6 +159,7 @@ class DeviceArenas final : public Arenas {
   const ChunkMap map_;
   const std::function<void()> wake_;
   BufferPool pool_;
+  bool ranks_add_up_ = false;
   std::vector<Place> places_;              // the first rank's first
   std::vector<size_t> place_of_;           // by local rank
   std::vector<device::Memory> gradients_;  // by local rank

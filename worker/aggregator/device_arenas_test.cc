@@ -135,6 +135,28 @@ TEST_P(DeviceArenasTest, SumsHaveTheBitsOfTheHostsAndAreTakenOnceTheyAreThere) {
   }
 }
 
+TEST_P(DeviceArenasTest, WhatRanksHaveAddedUpIsTakenFromWhereItIsTheChunksTurn) {
+  auto arenas = DeviceArenas::Create(memory_.get(), &core_, map_,
+                                     {.devices = devices_, .wake = [] {}, .ranks_add_up = true});
+  ASSERT_TRUE(arenas.ok()) << arenas.status();
+  arenas_ = *std::move(arenas);
+  Publish(0);
+  const bool has_two = ranks() > 1 && devices_[0] != devices_[1];
+  for (uint32_t c = 0; c < map_.chunks(); ++c) {
+    const uint32_t root = has_two ? c % 2 : 0;
+    const std::vector<float> expected = Download(arenas_->GradientsForTest(root), root);
+    arenas_->BeginSum(ChunkId(c), 0);
+    EXPECT_THAT(Settle(), UnorderedElementsAre(c));
+    const ExchangeNode::Sum sum = arenas_->TakeSum(ChunkId(c), 0);
+    EXPECT_EQ(std::memcmp(sum.bytes.data(), expected.data() + map_.OffsetOf(ChunkId(c)),
+                          sum.bytes.size()),
+              0)
+        << c;
+    EXPECT_EQ(sum.samples, 10 * ranks() + ranks() * (ranks() - 1) / 2);
+    EXPECT_EQ(memory_->consumed(c).load(), 1);
+  }
+}
+
 // A job of this node alone, whose pushes are encoded.
 proto::JobRecord Encoding(proto::Encoding::Codec codec) {
   proto::JobRecord record;

@@ -17,14 +17,17 @@ const char* PhaseName(Exchange::Phase phase) {
 }
 
 std::string WithWhom(const proto::JobRecord& record) {
-  if (record.job().exchange() == proto::Job::NCCL) {
-    return absl::StrCat("with ", CountOf(record.job().ranks() - 1, "other rank"), ", by NCCL");
+  const proto::Job& job = record.job();
+  if (job.exchange() == proto::Job::NCCL) {
+    return absl::StrCat("with ", CountOf(job.ranks() - 1, "other rank"), ", by NCCL");
   }
-  if (record.job().exchange() != proto::Job::RING) {
-    return absl::StrCat("over ", CountOf(record.placement().shard_endpoints_size(), "shard"));
+  const std::string summed = job.node_sum() == proto::NodeSum::NCCL ? ", summed by NCCL" : "";
+  if (job.exchange() != proto::Job::RING) {
+    return absl::StrCat("over ", CountOf(record.placement().shard_endpoints_size(), "shard"),
+                        summed);
   }
   return absl::StrCat("with ", CountOf(record.view().nodes_size() - 1, "other node"), ", ",
-                      proto::AllReduce::Algorithm_Name(record.ring().algorithm()));
+                      proto::AllReduce::Algorithm_Name(record.ring().algorithm()), summed);
 }
 
 }  // namespace strata::worker

@@ -11,7 +11,8 @@ namespace strata::worker {
 // "seeding", "training", "finishing"
 const char* PhaseName(Exchange::Phase phase);
 
-// Whom a node of the job exchanges with: "over 2 shards", "with 1 other node, RING".
+// Whom a node of the job exchanges with: "over 2 shards", "with 1 other node, RING, summed by
+// NCCL".
 std::string WithWhom(const proto::JobRecord& record);
 
 }  // namespace strata::worker

@@ -142,7 +142,7 @@ absl::Status RankGroup::OnOffer(uint32_t local_rank, const proto::Offer& offer) 
     offer_ = offer;
     return absl::OkStatus();
   }
-  if (!offer.nccl_id().empty()) offer_.set_nccl_id(offer.nccl_id());  // rank 0's
+  if (!offer.nccl_id().empty()) offer_.set_nccl_id(offer.nccl_id());  // local rank 0's
   const uint32_t other = IdOf(local_rank).value(), first = IdOf(*first_offered_).value();
   if (offer.weights_checksum() != offer_.weights_checksum()) {
     return absl::InvalidArgumentError(

@@ -39,6 +39,10 @@ absl::StatusOr<std::unique_ptr<AggregatorLink>> AggregatorLink::Connect(
     return absl::InvalidArgumentError(absl::StrFormat("local rank %d of %d in the launch",
                                                       launch.local_rank(), launch.local_ranks()));
   }
+  if (worker::RanksAddUp(launch)) {
+    absl::Status status = worker::ExpectOwnDevices(launch, "node_sum: NCCL");
+    if (!status.ok()) return status;
+  }
   std::shared_ptr<device::Device> device;
   if (worker::AggregatorUsesDevices(launch.record().job())) {
     auto used = worker::DeviceOf(launch, launch.local_rank());
@@ -110,6 +114,11 @@ absl::StatusOr<RunFacts> AggregatorLink::Start(const JobFacts& facts) {
   if (launch_.local_rank() == 0) {
     if (absl::Status status = memory_->OfferWeights(); !status.ok()) return status;
   }
+  if (worker::RanksAddUp(launch_) && launch_.local_rank() == 0) {
+    absl::StatusOr<std::string> id = device_->NewCommunicatorId();
+    if (!id.ok()) return id.status();
+    nccl_id_ = *std::move(id);
+  }
   proto::RankMessage message;
   proto::Offer* offer = message.mutable_offer();
   offer->set_weights_checksum(
@@ -127,6 +136,8 @@ absl::StatusOr<RunFacts> AggregatorLink::Start(const JobFacts& facts) {
   RunFacts run{.chunk_elements = answer->started().chunk_elements(),
                .samples_per_epoch = answer->started().samples_per_epoch()};
   if (absl::Status status = OpenArenas(answer->started(), &run); !status.ok()) return status;
+  if (!worker::RanksAddUp(launch_)) return run;
+  if (absl::Status status = JoinRanks(run); !status.ok()) return status;
   return run;
 }
 
@@ -146,18 +157,46 @@ absl::Status AggregatorLink::OpenArenas(const proto::Started& started, RunFacts*
   return absl::OkStatus();
 }
 
+absl::Status AggregatorLink::JoinRanks(const RunFacts& facts) {
+  const device::StillWanted wanted = [this] { return CheckAlive(); };
+  absl::StatusOr<std::unique_ptr<device::Communicator>> communicator =
+      device_->NewCommunicator(nccl_id_, launch_.local_ranks(), launch_.local_rank(), wanted);
+  if (!communicator.ok()) return communicator.status();
+  nccl::ReducerCalls calls = {
+      .computed = [this](uint64_t step) { ShowPublished(1, chunks_, step); },
+      .reduced =
+          [this](ChunkId chunk, uint64_t step) {
+            const absl::StatusOr<bool> complete = Hand(chunk, step);
+            if (!complete.ok()) return complete.status();
+            memory_->rank(launch_.local_rank()).reduced.fetch_add(1);
+            if (*complete) Ring();
+            return absl::OkStatus();
+          },
+      .still_wanted = wanted};
+  auto reducer = nccl::NodeReducer::Create(
+      device_, *std::move(communicator), launch_.local_rank(), launch_.local_ranks(),
+      facts.gradients, ChunkMap(memory_->offsets().elements, facts.chunk_elements),
+      std::move(calls));
+  if (!reducer.ok()) return reducer.status();
+  reducer_ = *std::move(reducer);
+  return absl::OkStatus();
+}
+
 void AggregatorLink::ComputeIn(device::Stream* stream) {
   stream_ = stream;
-  if (publisher_ != nullptr || stream == nullptr) return;
+  if (publisher_ != nullptr || reducer_ != nullptr || stream == nullptr) return;
   publisher_ = std::make_unique<DevicePublisher>(
       device_,
       [this](absl::Span<const ChunkId> chunks, uint64_t step) { return PublishNow(chunks, step); });
 }
 
+absl::Status AggregatorLink::Drain() {
+  if (reducer_ != nullptr) return reducer_->Drain();
+  return publisher_ != nullptr ? publisher_->Drain() : absl::OkStatus();
+}
+
 absl::Status AggregatorLink::BeginStep(uint64_t step, uint32_t samples) {
-  if (publisher_ != nullptr) {
-    if (absl::Status status = publisher_->Drain(); !status.ok()) return status;
-  }
+  if (absl::Status status = Drain(); !status.ok()) return status;
   published_ = 0;
   memory_->rank(launch_.local_rank())
       .samples[step % worker::kSampleSlots]
@@ -209,6 +248,7 @@ bool AggregatorLink::CompleteOnNode(ChunkId chunk, uint64_t step) const {
 }
 
 absl::Status AggregatorLink::Publish(absl::Span<const ChunkId> chunks, uint64_t step) {
+  if (reducer_ != nullptr) return reducer_->PublishAfter(stream_, chunks, step);
   if (stream_ != nullptr) return publisher_->PublishAfter(stream_, chunks, step);
   return PublishNow(chunks, step);
 }
@@ -219,18 +259,28 @@ absl::Status AggregatorLink::PublishNow(absl::Span<const ChunkId> chunks, uint64
   published_ += static_cast<uint32_t>(chunks.size());
   if (published_ == chunks_) self.complete.store(step + 1);
   for (ChunkId chunk : chunks) {
-    if (memory_->consumed(chunk.value()).load(std::memory_order_acquire) != step) {
-      return absl::InternalError(absl::StrFormat(
-          "chunk %d is published for step %d before it is free", chunk.value(), step));
-    }
-    memory_->ready(launch_.local_rank(), chunk.value()).store(step + 1);
-    complete = complete || CompleteOnNode(chunk, step);
+    const absl::StatusOr<bool> on_node = Hand(chunk, step);
+    if (!on_node.ok()) return on_node.status();
+    complete = complete || *on_node;
   }
   self.published.fetch_add(chunks.size());
-  // The last rank to publish a chunk rings, and only if the aggregator sleeps.
-  std::atomic<uint32_t>& asleep = memory_->header().aggregator_asleep;
-  if (complete && asleep.load() != 0 && asleep.exchange(0) != 0) doorbell_->Notify();
+  if (complete) Ring();
   return absl::OkStatus();
+}
+
+absl::StatusOr<bool> AggregatorLink::Hand(ChunkId chunk, uint64_t step) {
+  if (memory_->consumed(chunk.value()).load(std::memory_order_acquire) != step) {
+    return absl::InternalError(absl::StrFormat(
+        "chunk %d is published for step %d before it is free", chunk.value(), step));
+  }
+  memory_->ready(launch_.local_rank(), chunk.value()).store(step + 1);
+  return CompleteOnNode(chunk, step);
+}
+
+// The last rank to publish a chunk rings, and only if the aggregator sleeps.
+void AggregatorLink::Ring() {
+  std::atomic<uint32_t>& asleep = memory_->header().aggregator_asleep;
+  if (asleep.load() != 0 && asleep.exchange(0) != 0) doorbell_->Notify();
 }
 
 void AggregatorLink::ShowPublished(size_t published, uint32_t chunks, uint64_t step) {
@@ -250,12 +300,14 @@ void AggregatorLink::ShowLanded(ChunkId chunk, uint64_t step) {
 }
 
 absl::Status AggregatorLink::Finish(uint64_t steps) {
-  if (publisher_ != nullptr) {
-    if (absl::Status status = publisher_->Drain(); !status.ok()) return status;
-  }
+  if (absl::Status status = Drain(); !status.ok()) return status;
   proto::RankMessage message;
   message.mutable_leave()->set_steps(steps);
   if (absl::Status status = Say(message); !status.ok()) return status;
+  // After that, so that the aggregator knows of ranks that do not come here.
+  if (absl::Status status = reducer_ ? reducer_->Finish() : absl::OkStatus(); !status.ok()) {
+    return status;
+  }
   return Hear(kForOthers).status();
 }
 

@@ -12,6 +12,7 @@
 #include "worker/aggregator/rank_protocol.pb.h"
 #include "worker/client/device_publisher.h"
 #include "worker/client/rank_link.h"
+#include "worker/nccl/node_reducer.h"
 
 namespace strata::client {
 
@@ -43,7 +44,8 @@ class AggregatorLink final : public RankLink {
 
   void ComputeIn(device::Stream* stream) override;
   // A chunk's gradient memory is free once AwaitWeights has returned for it. Blocks only with
-  // ComputeIn, until the step before is published.
+  // ComputeIn or node_sum: NCCL, until the step before is published by this rank or, in the second
+  // case, by all of the node's.
   absl::Status BeginStep(uint64_t step, uint32_t samples) override;
   absl::Status AwaitWeights(ChunkId chunk, uint64_t step) override;
   absl::Status Publish(absl::Span<const ChunkId> chunks, uint64_t step) override;
@@ -55,6 +57,14 @@ class AggregatorLink final : public RankLink {
 
   // Opens the arenas that the aggregator has on this rank's device.
   absl::Status OpenArenas(const proto::Started& started, RunFacts* facts);
+  // With node_sum: NCCL: meets the other ranks of the node, to add up with them.
+  absl::Status JoinRanks(const RunFacts& facts);
+  // Blocks until what was given to a thread to publish is published.
+  absl::Status Drain();
+  // The chunk's gradients may be used, alone or in the node's sum. Whether they are complete on the
+  // node then.
+  absl::StatusOr<bool> Hand(ChunkId chunk, uint64_t step);
+  void Ring();
   // Their gradients are complete now. On the publisher's thread, if there is one; uses nothing that
   // AwaitWeights changes.
   absl::Status PublishNow(absl::Span<const ChunkId> chunks, uint64_t step);
@@ -79,6 +89,7 @@ class AggregatorLink final : public RankLink {
   std::shared_ptr<device::Device> device_;
   device::Stream* stream_ = nullptr;  // that gradients are computed in, or null
   std::unique_ptr<DevicePublisher> publisher_;
+  std::unique_ptr<nccl::NodeReducer> reducer_;  // with node_sum: NCCL, in the publisher's place
 };
 
 }  // namespace strata::client
