@@ -91,8 +91,10 @@ run_gpu "$fake" --only compute-sanitizer >"$work/unsanitized" 2>&1
 check "without one, that is said" \
   [ "$(grep -c '^compute-sanitizer is neither in PATH' "$work/unsanitized")" -eq 4 ]
 check "and counted" [ "$(last unsanitized)" = "0 passed, 0 failed, 4 skipped" ]
+run_gpu "$fake,devices=2" --only 'node_sum' >"$work/two" 2>&1
+check "two GPUs' ranks add up by NCCL" [ "$(last two)" = "1 passed, 0 failed, 0 skipped" ]
 run_gpu "$fake,devices=0" >"$work/none" 2>&1
-check "without a device they are skipped" [ "$(last none)" = "0 passed, 0 failed, 21 skipped" ]
+check "without a device they are skipped" [ "$(last none)" = "0 passed, 0 failed, 22 skipped" ]
 run_gpu "$fake,fails_at=5" --only 'device_tests|a job' >"$work/fails" 2>&1
 check "where one fails, that is told" [ $? -ne 0 ]
 check "and counted" grep -qE ', [1-9][0-9]* failed, ' <(last fails)

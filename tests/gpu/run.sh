@@ -48,7 +48,8 @@ count_of() {
 }
 
 has_device=yes
-"$bin/strata" devices --device-plugin "$plugin" || has_device=no
+"$bin/strata" devices --device-plugin "$plugin" | tee "$log" || has_device=no
+devices=$(sed -n 's/.*: \([0-9]*\) devices\{0,1\}$/\1/p' "$log")
 
 # The tests, counted one by one.
 run_tests() {
@@ -113,12 +114,12 @@ for benchmark in device_benchmark device_arenas_benchmark device_encoder_benchma
 done
 
 # A job of 2 ranks, which share the GPU, their aggregator and a server. Says what weights it ends
-# with.
+# with. GPUS: which there are, and for how many ranks each.
 weights_of() {  # NAME SETTING...
   local name=$1 settings=()
   shift
   for setting in "$@"; do settings+=(--set "$setting"); done
-  "$bin/strata" local --slots 2 --device-plugin "$plugin" --gpus 0 --ranks-per-gpu 2 \
+  "$bin/strata" local --slots 2 --device-plugin "$plugin" ${GPUS:---gpus 0 --ranks-per-gpu 2} \
     --job "$bin/../tests/gpu/devices.textproto" --set name="$name" \
     --set program.path="$bin/device_rank" --set run_dir="$work/$name" "${settings[@]}" \
     >"$log" 2>&1 || { cat "$log" >&2; return 1; }
@@ -145,6 +146,16 @@ expected=
 run "a job: sync" ends_with "${expected:-}" sync device=GPU
 run "a job: lazy" ends_with any lazy device=GPU consistency.lazy={}
 run "a job: async" ends_with any async device=GPU consistency.async={}
+
+# With a GPU for each rank: NCCL adds up their gradients.
+on_two_gpus() {
+  if [ "${devices:-0}" -lt 2 ]; then
+    echo "there are not two GPUs here"
+    return 77
+  fi
+  GPUS="--gpus 0,1" ends_with "${expected:-}" node-sum device=GPU node_sum=NCCL
+}
+run "a job: node_sum NCCL" on_two_gpus
 
 # Of one rank, which applies the optimizer on the GPU: by itself, and as the only one by NCCL.
 [ "$has_device" = no ] || expected=$(weights_of one-cpu device=CPU ranks=1) || expected=none
