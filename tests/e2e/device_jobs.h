@@ -17,6 +17,24 @@ std::string FakeDevices(const std::string& options);
 proto::Job DeviceRankJob(const std::string& name, const std::string& where, int steps,
                          const std::string& fields, int step_ms = 0);
 
+// What rank 0 of it has printed of the final weights, if it has.
+std::string FinalWeights(const proto::JobStatus& status);
+
+// A job of train_on_device.cc, whose ranks leave their final weights in a folder of its own. Its
+// name says what they do besides ("spoils", "uneven").
+class TrainOnDevice {
+ public:
+  static constexpr int kForEver = 10'000'000;
+
+  explicit TrainOnDevice(const std::string& name);
+  proto::Job Job(const std::string& fields, int steps) const;
+  std::string Weights(int rank) const;
+  static std::vector<int> RankProcesses();
+
+ private:
+  const std::string folder_;
+};
+
 // All that is in a file; empty where there is none.
 std::string ContentsOf(const std::string& path);
 // What the rank has written, on its output as in its log.

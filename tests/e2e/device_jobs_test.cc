@@ -4,7 +4,6 @@
 
 #include <signal.h>
 
-#include <regex>
 #include <string>
 #include <vector>
 
@@ -34,13 +33,6 @@ Cluster::Options OnGpus(const std::string& options = "memory_mb=64") {
           .nodes = 2,
           .slots = 8,
           .worker_args = {"--device-plugin", FakeDevices(options), "--ranks-per-gpu", "8"}};
-}
-
-// What rank 0 has printed of the final weights.
-std::string FinalWeights(const proto::JobStatus& status) {
-  std::smatch found;
-  const std::string log = RankLog(status.run_dir(), 0);
-  return std::regex_search(log, found, std::regex("weights [0-9a-f]{16}")) ? found.str() : log;
 }
 
 TEST(DeviceJobs, HaveTheWeightsOfTheSameJobsWithout) {

@@ -1,6 +1,7 @@
 // The built-in trainer on GPUs, real processes with the fake device and its cuDNN.
 #include <filesystem>
 #include <string>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "gmock/gmock.h"
@@ -12,7 +13,9 @@
 namespace strata::tests {
 namespace {
 
+using testing::DoubleNear;
 using testing::HasSubstr;
+using testing::Pointwise;
 
 Cluster::Options OnGpus(const std::string& options) {
   return {.servers = 1,
@@ -47,6 +50,32 @@ TEST(DeviceTraining, LearnsWhatTheCpuLearnsAtTheSameLoss) {
   EXPECT_GT(FinalAccuracy(expected), 0.9);
   EXPECT_GT(FinalAccuracy(lines), 0.9);
   EXPECT_TRUE(std::filesystem::exists(gpus.run_dir() + "/model.safetensors"));
+}
+
+// Of two gradients there is one sum, whoever adds them.
+TEST(DeviceTraining, LosesTheSameWhereItsRanksAddUpByNccl) {
+  Cluster cluster({.servers = 1,
+                   .nodes = 1,
+                   .slots = 2,
+                   .worker_args = {"--device-plugin", FakeDevices("devices=2,memory_mb=1024")}});
+  ASSERT_EQ(cluster.Start(), absl::OkStatus());
+  const auto losses = [&](const std::string& fields) {
+    proto::Job job = Training("lenet", "zoo: 'lenet5'", "device: GPU " + fields);
+    job.mutable_data()->mutable_synthetic()->clear_height();
+    job.mutable_data()->mutable_synthetic()->clear_width();
+    job.mutable_data()->mutable_synthetic()->clear_classes();
+    job.set_max_steps(6);
+    job.mutable_metrics()->set_every_steps(2);
+    job.mutable_optimizer()->set_clip_norm(1.5);
+    std::vector<double> losses;
+    for (const auto& line : Metrics(cluster.RunToEnd(job).run_dir())) {
+      if (line.contains("loss")) losses.push_back(line.at("loss").get<double>());
+    }
+    return losses;
+  };
+  const std::vector<double> expected = losses("");
+  EXPECT_EQ(expected.size(), 3u);
+  EXPECT_THAT(losses("node_sum: NCCL"), Pointwise(DoubleNear(1e-5), expected));
 }
 
 TEST(DeviceTraining, KnowsEveryPrecisionAndExchangedStatisticsAndDeferredEvaluation) {

@@ -1,7 +1,6 @@
 // Ranks that all-reduce on their GPUs, as processes of a cluster, with the fake devices and NCCL.
 #include <signal.h>
 
-#include <filesystem>
 #include <optional>
 #include <string>
 #include <vector>
@@ -18,39 +17,9 @@ namespace {
 
 using testing::HasSubstr;
 
-constexpr int kForEver = 10'000'000;
-
 std::string Plugin(const std::string& options) {
   return FakeDevices("devices=4,memory_mb=64" + options);
 }
-
-// A job of tests/e2e/train_on_device.cc; its ranks leave their final weights in a folder of its
-// own.
-struct Training {
-  explicit Training(const std::string& name) : folder(absl::StrCat(TestDir(), "/", name)) {
-    std::filesystem::create_directories(folder);
-  }
-
-  proto::Job Job(const std::string& fields, int steps) const {
-    proto::Job job = JobOf(absl::StrCat(
-        "epochs: 1 chunk_elements: 512 optimizer { momentum_sgd { weight_decay: 1e-3 } } ",
-        fields));
-    job.set_name("train");
-    job.mutable_program()->set_path(std::filesystem::absolute("tests/e2e/train_on_device"));
-    job.mutable_program()->add_args(folder);
-    job.mutable_program()->add_args(absl::StrCat(steps));
-    return job;
-  }
-  std::string Weights(int rank) const {
-    const std::string weights = ContentsOf(absl::StrCat(folder, "/rank", rank, ".weights"));
-    EXPECT_EQ(weights.size(), 1800 * sizeof(float));
-    return weights;
-  }
-
-  const std::string folder;
-};
-
-std::vector<int> RankProcesses() { return ProcessesWith("train_on_device"); }
 
 Cluster::Options OneNode(const std::string& options = "") {
   return {.slots = 4, .worker_args = {"--device-plugin", Plugin(options)}};
@@ -63,7 +32,7 @@ uint32_t GpuSlotsUsed(Cluster& cluster) {
 TEST(Nccl, RanksOfOneNodeEndWithTheWeightsThatServersMakeOfTheSameGradients) {
   Cluster cluster(OneNode());
   ASSERT_EQ(cluster.Start(), absl::OkStatus());
-  const Training on_servers("servers"), by_nccl("nccl");
+  const TrainOnDevice on_servers("servers"), by_nccl("nccl");
   cluster.RunToEnd(on_servers.Job("ranks: 2", 10));
   cluster.RunToEnd(by_nccl.Job("ranks: 2 device: GPU exchange: NCCL", 10));
   for (int rank : {0, 1}) EXPECT_TRUE(by_nccl.Weights(rank) == on_servers.Weights(0)) << rank;
@@ -73,7 +42,7 @@ TEST(Nccl, SoDoRanksOfTwoNodes) {
   Cluster cluster(
       {.nodes = 2, .slots = 2, .worker_args = {"--device-plugin", Plugin(""), "--gpus", "{i}"}});
   ASSERT_EQ(cluster.Start(), absl::OkStatus());
-  const Training on_servers("servers"), by_nccl("nccl");
+  const TrainOnDevice on_servers("servers"), by_nccl("nccl");
   cluster.RunToEnd(on_servers.Job("ranks: 2 ranks_per_node: 1", 10));
   const proto::JobStatus status =
       cluster.RunToEnd(by_nccl.Job("ranks: 2 device: GPU exchange: NCCL", 10));
@@ -106,7 +75,7 @@ TEST(Nccl, ProgramsThatComputeInAStreamHaveTheBitsOfTheCpu) {
 TEST(Nccl, OneRankAloneOnItsGpuHasTheBitsOfTheCpu) {
   Cluster cluster(OneNode());
   ASSERT_EQ(cluster.Start(), absl::OkStatus());
-  const Training on_cpu("cpu"), on_gpu("gpu");
+  const TrainOnDevice on_cpu("cpu"), on_gpu("gpu");
   cluster.RunToEnd(on_cpu.Job("exchange: NONE", 10));
   cluster.RunToEnd(on_gpu.Job("exchange: NONE device: GPU", 10));
   EXPECT_TRUE(on_gpu.Weights(0) == on_cpu.Weights(0));
@@ -119,8 +88,8 @@ class NcclFailure : public testing::Test {
     ASSERT_EQ(cluster_->Start(), absl::OkStatus());
   }
   JobId Submit(const std::string& folder, int ranks = 3) {
-    const auto job = cluster_->Submit(
-        Training(folder).Job(absl::StrCat("device: GPU exchange: NCCL ranks: ", ranks), kForEver));
+    const auto job = cluster_->Submit(TrainOnDevice(folder).Job(
+        absl::StrCat("device: GPU exchange: NCCL ranks: ", ranks), TrainOnDevice::kForEver));
     EXPECT_TRUE(job.ok()) << job.status();
     return *job;
   }
@@ -131,9 +100,9 @@ class NcclFailure : public testing::Test {
   }
   // Nothing of the job is left, and the next one runs on its GPUs.
   void ExpectTheNextJobRuns() {
-    EXPECT_TRUE(WaitUntil([] { return RankProcesses().empty(); }));
+    EXPECT_TRUE(WaitUntil([] { return TrainOnDevice::RankProcesses().empty(); }));
     EXPECT_EQ(GpuSlotsUsed(*cluster_), 0u);
-    cluster_->RunToEnd(Training("next").Job("device: GPU exchange: NONE", 3));
+    cluster_->RunToEnd(TrainOnDevice("next").Job("device: GPU exchange: NONE", 3));
   }
 
   std::optional<Cluster> cluster_;
@@ -143,7 +112,7 @@ TEST_F(NcclFailure, ARankThatIsKilledFailsTheJobByNameAndNobodyWaitsForIt) {
   Start("");
   const JobId job = Submit("killed");
   ASSERT_EQ(cluster_->WaitForStep(job, 2).state(), proto::RUNNING);
-  kill(RankProcesses().front(), SIGKILL);
+  kill(TrainOnDevice::RankProcesses().front(), SIGKILL);
   EXPECT_THAT(ReasonOf(job), HasSubstr("killed by signal 9"));
   ExpectTheNextJobRuns();
 }
@@ -180,8 +149,8 @@ TEST_F(NcclFailure, TwoRanksOnOneGpuAreRefusedWithBothNames) {
       {.slots = 2,
        .worker_args = {"--device-plugin", Plugin(""), "--gpus", "1", "--ranks-per-gpu", "2"}});
   ASSERT_EQ(cluster.Start(), absl::OkStatus());
-  const auto job =
-      cluster.Submit(Training("shared").Job("device: GPU exchange: NCCL ranks: 2", kForEver));
+  const auto job = cluster.Submit(
+      TrainOnDevice("shared").Job("device: GPU exchange: NCCL ranks: 2", TrainOnDevice::kForEver));
   ASSERT_TRUE(job.ok()) << job.status();
   EXPECT_THAT(cluster.WaitForEnd(*job).reason(),
               HasSubstr("exchange: NCCL needs a GPU for each rank, but ranks 0 and 1 both have GPU "

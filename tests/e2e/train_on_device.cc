@@ -19,10 +19,14 @@ namespace {
 
 constexpr uint64_t kElements = 1500;
 
-// Of rank 1 in a job that is named so, in that step: a gradient that is not finite.
+// What rank 1 does in jobs that are named so.
+struct Misdeeds {
+  bool spoils = false;  // its gradient is not finite in step kSpoiledStep
+  bool uneven = false;  // it makes a step more than the others
+};
 constexpr int kSpoiledStep = 3;
 
-absl::Status Train(client::Client* client, int steps, bool spoils) {
+absl::Status Train(client::Client* client, int steps, const Misdeeds& does) {
   std::vector<float> weights(kElements, 0.5f), gradients(kElements);
   client::Tensor tensor{.name = "w", .shape = {kElements}};
   tensor.weights = weights.data();
@@ -33,6 +37,7 @@ absl::Status Train(client::Client* client, int steps, bool spoils) {
     return index.status();
   }
   if (absl::Status status = client->Start({.samples_per_epoch = 100}); !status.ok()) return status;
+  if (does.uneven) ++steps;
   for (int step = 0; step < steps; ++step) {
     if (absl::Status status = client->BeginStep(3 + client->rank()); !status.ok()) return status;
     if (absl::Status status = client->WaitAll(); !status.ok()) return status;
@@ -40,7 +45,7 @@ absl::Status Train(client::Client* client, int steps, bool spoils) {
       const auto angle = static_cast<float>(i + 11 * client->rank() + 101 * step);
       gradients[i] = 0.3f * weights[i] + std::sin(0.37f * angle);
     }
-    if (spoils && client->rank() == 1 && step == kSpoiledStep) gradients[700] = INFINITY;
+    if (does.spoils && step == kSpoiledStep) gradients[700] = INFINITY;
     if (absl::Status status = client->Publish(0); !status.ok()) return status;
     if (absl::Status status = client->FinishStep(); !status.ok()) return status;
     client::Report report;
@@ -57,7 +62,10 @@ absl::Status Run(const std::string& folder, int steps, const std::string& launch
   auto connected = client::Client::Connect(launch);
   if (!connected.ok()) return connected.status();
   client::Client* const client = connected->get();
-  absl::Status status = Train(client, steps, folder.find("spoils") != std::string::npos);
+  const auto is = [&](const char* what) {
+    return client->rank() == 1 && folder.find(what) != std::string::npos;
+  };
+  absl::Status status = Train(client, steps, {.spoils = is("spoils"), .uneven = is("uneven")});
   if (!status.ok()) {
     client->Fail(std::string(status.message()));
     return status;
