@@ -140,10 +140,15 @@ ends_with() {  # EXPECTED NAME SETTING...
   return 1
 }
 
-# The same bits as without a GPU; in the other modes it is the order of pushes that decides.
-expected=
-[ "$has_device" = no ] || expected=$(weights_of cpu device=CPU) || expected=none
-run "a job: sync" ends_with "${expected:-}" sync device=GPU
+# The same bits as with servers and without a GPU. The settings are of the job on the GPU alone.
+as_on_cpu() {  # NAME RANKS SETTING...
+  local name=$1 ranks=$2 expected
+  shift 2
+  expected=$(weights_of "$name-cpu" device=CPU "ranks=$ranks") || return 1
+  ends_with "$expected" "$name" device=GPU "ranks=$ranks" "$@"
+}
+run "a job: sync" as_on_cpu sync 2
+# In the other modes it is the order of pushes that decides.
 run "a job: lazy" ends_with any lazy device=GPU consistency.lazy={}
 run "a job: async" ends_with any async device=GPU consistency.async={}
 
@@ -153,15 +158,13 @@ on_two_gpus() {
     echo "there are not two GPUs here"
     return 77
   fi
-  GPUS="--gpus 0,1" ends_with "${expected:-}" node-sum device=GPU node_sum=NCCL
+  GPUS="--gpus 0,1" as_on_cpu node-sum 2 node_sum=NCCL
 }
 run "a job: node_sum NCCL" on_two_gpus
 
 # Of one rank, which applies the optimizer on the GPU: by itself, and as the only one by NCCL.
-[ "$has_device" = no ] || expected=$(weights_of one-cpu device=CPU ranks=1) || expected=none
 for exchange in NONE NCCL; do
-  run "a job of one rank: exchange $exchange" \
-    ends_with "${expected:-}" "one-$exchange" device=GPU ranks=1 "exchange=$exchange"
+  run "a job of one rank: exchange $exchange" as_on_cpu "one-$exchange" 1 "exchange=$exchange"
 done
 
 # Whether the log says so.
