@@ -9,6 +9,7 @@
 #include <thread>
 #include <vector>
 
+#include "absl/synchronization/notification.h"
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
 #include "common/job/job.h"
@@ -101,8 +102,9 @@ class DeviceStepsTest : public testing::Test {
   std::unique_ptr<DeviceSteps> Begun(const proto::Job& job, const std::string& id, uint32_t ranks,
                                      uint32_t rank) {
     std::shared_ptr<device::Device> device = FindTestDevices()->Use(rank).value();
-    const device::StillWanted wanted = [this] {
-      return stopped_ ? absl::UnavailableError("the job was stopped") : absl::OkStatus();
+    const device::StillWanted wanted = [this, until = absl::Now() + absl::Minutes(2)] {
+      return stopped_ || absl::Now() > until ? absl::UnavailableError("the job was stopped")
+                                             : absl::OkStatus();
     };
     auto steps = DeviceSteps::Create(device, job, SomeLayout(), wanted);
     EXPECT_TRUE(steps.ok()) << steps.status();
@@ -213,10 +215,14 @@ TEST_F(DeviceStepsTest, AStreamFindsTheNextWeightsWithoutTheHostsWaiting) {
 
 TEST_F(DeviceStepsTest, AGradientThatIsNotFiniteIsItsOwnRanksFault) {
   const proto::Job job = SomeJob("optimizer { sgd {} }");
+  absl::Notification stepped[2];
   InRanks(2, [&](uint32_t r, const std::string& id) {
     const auto steps = Begun(job, id, 2, r);
     ASSERT_EQ(Step(*steps, r, 0, 1), absl::OkStatus());
     const absl::Status status = Step(*steps, r, 1, 1, r == 1 ? INFINITY : 0);
+    stepped[r].Notify();
+    // Its end would abort what the other still waits for.
+    EXPECT_TRUE(stepped[1 - r].WaitForNotificationWithTimeout(absl::Minutes(2)));
     EXPECT_EQ(status, r == 0 ? absl::OkStatus()
                              : absl::InvalidArgumentError(
                                    "the gradient of chunk 1 is not finite at step 1"));
