@@ -67,7 +67,8 @@ absl::Status Run(const std::string& folder, int steps, const std::string& launch
   };
   absl::Status status = Train(client, steps, {.spoils = is("spoils"), .uneven = is("uneven")});
   if (!status.ok()) {
-    client->Fail(std::string(status.message()));
+    // That the job was stopped is another's fault.
+    if (!absl::IsUnavailable(status)) client->Fail(std::string(status.message()));
     return status;
   }
   const auto weights = client->ReadWeights();
