@@ -39,9 +39,54 @@ const char* NameOf(TraceEvent::Phase phase) {
       return "backward";
     case TraceEvent::WAIT:
       return "wait";
+    case TraceEvent::TO_HOST:
+      return "to host";
+    case TraceEvent::TO_DEVICE:
+      return "to device";
+    case TraceEvent::REDUCE:
+      return "all-reduce";
     default:
       return "unknown";
   }
+}
+
+// What a device's engine does one after the other: a row of the timeline, in this order.
+enum class DeviceRow { kReductions, kSums, kToHost, kToDevice, kDecoding, kOther };
+
+DeviceRow DeviceRowOf(TraceEvent::Phase phase) {
+  switch (phase) {
+    case TraceEvent::REDUCE:
+      return DeviceRow::kReductions;
+    case TraceEvent::SUM:
+    case TraceEvent::ENCODE:
+      return DeviceRow::kSums;
+    case TraceEvent::TO_HOST:
+      return DeviceRow::kToHost;
+    case TraceEvent::TO_DEVICE:
+      return DeviceRow::kToDevice;
+    case TraceEvent::DECODE:
+      return DeviceRow::kDecoding;
+    default:
+      return DeviceRow::kOther;
+  }
+}
+
+const char* NameOf(DeviceRow row) {
+  switch (row) {
+    case DeviceRow::kReductions:
+      return "all-reduce";
+    case DeviceRow::kSums:
+      return "sums";
+    case DeviceRow::kToHost:
+      return "to host";
+    case DeviceRow::kToDevice:
+      return "to device";
+    case DeviceRow::kDecoding:
+      return "decoding";
+    case DeviceRow::kOther:
+      break;
+  }
+  return "other";
 }
 
 // Of whole steps, not of a chunk.
@@ -85,28 +130,57 @@ struct Process {
 
 class Writer {
  public:
-  Writer(const proto::JobStatus& job, uint64_t start_us) : job_(job), start_us_(start_us) {}
+  // Of so many processes, numbered from 1 on.
+  Writer(const proto::JobStatus& job, uint64_t start_us, size_t processes)
+      : job_(job), start_us_(start_us), rows_(static_cast<int>(processes)) {}
 
   void Write(int pid, const Process& process) {
-    Metadata(pid, "process_name", absl::StrFormat(R"("name":%s)", Quoted(process.name)));
-    Metadata(pid, "process_labels", absl::StrFormat(R"("labels":%s)", Quoted(process.host)));
-    Metadata(pid, "process_sort_index", absl::StrFormat(R"("sort_index":%d)", pid));
+    const Row own{pid, pid};
+    Metadata(own, "process_name", absl::StrFormat(R"("name":%s)", Quoted(process.name)));
+    Metadata(own, "process_labels", absl::StrFormat(R"("labels":%s)", Quoted(process.host)));
+    Metadata(own, "process_sort_index", absl::StrFormat(R"("sort_index":%d)", pid));
     const char* row = process.is_rank() ? "steps" : process.is_shard() ? "shard" : "exchange";
-    Metadata(pid, "thread_name", absl::StrFormat(R"("name":"%s")", row));
-    for (const TraceEvent* event : process.events) Write(pid, process, *event);
+    Metadata(own, "thread_name", absl::StrFormat(R"("name":"%s")", row));
+    const std::map<DeviceKey, Row> rows = DeviceRowsOf(pid, process);
+    for (const TraceEvent* event : process.events) {
+      const bool is_devices = event->device() > 0;
+      Write(is_devices ? rows.at({event->device(), DeviceRowOf(event->phase())}) : own, process,
+            *event);
+    }
   }
 
   std::string text() && { return std::move(text_); }
 
  private:
+  struct Row {
+    int pid, tid;
+  };
+  using DeviceKey = std::pair<uint32_t, DeviceRow>;  // the device as in TraceEvent
+
+  // Below the process's own row, by device.
+  std::map<DeviceKey, Row> DeviceRowsOf(int pid, const Process& process) {
+    std::map<DeviceKey, Row> rows;
+    for (const TraceEvent* event : process.events) {
+      if (event->device() > 0) rows[{event->device(), DeviceRowOf(event->phase())}] = {pid, 0};
+    }
+    int below = 0;
+    for (auto& [key, row] : rows) {
+      row.tid = ++rows_;
+      Metadata(row, "thread_name",
+               absl::StrFormat(R"("name":"GPU %d: %s")", key.first - 1, NameOf(key.second)));
+      Metadata(row, "thread_sort_index", absl::StrFormat(R"("sort_index":%d)", ++below));
+    }
+    return rows;
+  }
+
   void Line(const std::string& object) {
     text_ += text_.empty() ? "\n" : ",\n";
     text_ += object;
   }
 
-  void Metadata(int pid, const char* name, const std::string& args) {
-    Line(absl::StrFormat(R"({"ph":"M","name":"%s","pid":%d,"tid":%d,"args":{%s}})", name, pid, pid,
-                         args));
+  void Metadata(const Row& row, const char* name, const std::string& args) {
+    Line(absl::StrFormat(R"({"ph":"M","name":"%s","pid":%d,"tid":%d,"args":{%s}})", name, row.pid,
+                         row.tid, args));
   }
 
   std::string ArgsOf(const Process& process, const TraceEvent& event) const {
@@ -120,11 +194,11 @@ class Writer {
     return args;
   }
 
-  void Write(int pid, const Process& process, const TraceEvent& event) {
+  void Write(const Row& row, const Process& process, const TraceEvent& event) {
     const uint64_t begin = event.start_us() - start_us_;
     const std::string what =
         absl::StrFormat(R"("name":"%s","cat":"%s","pid":%d,"tid":%d)", NameOf(event.phase()),
-                        process.is_rank() ? "step" : "chunk", pid, pid);
+                        process.is_rank() ? "step" : "chunk", row.pid, row.tid);
     const std::string args = ArgsOf(process, event);
     if (!IsAsynchronous(event.phase())) {
       return Line(absl::StrFormat(R"({"ph":"X",%s,"ts":%d,"dur":%d,"args":{%s}})", what, begin,
@@ -139,6 +213,7 @@ class Writer {
 
   const proto::JobStatus& job_;
   const uint64_t start_us_;
+  int rows_;  // the last one's number
   uint64_t asynchronous_ = 0;
   std::string text_;
 };
@@ -185,7 +260,7 @@ std::string ChromeTrace(const std::vector<proto::TraceBatch>& batches,
     start_us = std::min(start_us, process.events[0]->start_us());
   }
   if (processes.empty()) start_us = 0;
-  Writer writer(job, start_us);
+  Writer writer(job, start_us, processes.size());
   for (size_t i = 0; i < processes.size(); ++i) writer.Write(static_cast<int>(i) + 1, processes[i]);
   return absl::StrFormat(
       R"({"displayTimeUnit":"ms","otherData":{"job":"%d","name":%s,"start_unix_us":"%d",)"

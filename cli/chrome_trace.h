@@ -11,8 +11,9 @@ namespace strata::cli {
 
 // What the processes of a job recorded, in the trace event format of Chrome, which Perfetto reads.
 // Each process of the job is one there, with a row for what its thread does one after the other (a
-// rank's waits lie within its passes); chunks that wait beside each other, "ready" and "server
-// wait", are asynchronous events. Times are in microseconds since the first event. `job` tells its
+// rank's waits lie within its passes), and below it rows for what its devices do, each by the name
+// of the device and of what it does there one after the other; chunks that wait beside each other,
+// "ready" and "server wait", are asynchronous events. Times are in microseconds since the first event. `job` tells its
 // name and how large chunks are.
 std::string ChromeTrace(const std::vector<proto::TraceBatch>& batches, const proto::JobStatus& job);
 

@@ -1,6 +1,10 @@
 #include "cli/chrome_trace.h"
 
+#include <map>
 #include <nlohmann/json.hpp>
+#include <string>
+#include <utility>
+#include <vector>
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
@@ -79,6 +83,48 @@ TEST(ChromeTrace, EachProcessHasARowAndWaitingChunksAreAsynchronous) {
             R"("args":{"clock":7,"chunk":2,"bytes":400,"node":1}}
 ]}
 )");
+}
+
+TEST(ChromeTrace, WhatDevicesDoHasRowsOfItsOwnBelowTheProcess) {
+  proto::TraceBatch node = Batch("node 0 aggregator");
+  const auto add = [&](TraceEvent::Phase phase, uint64_t start_us, uint32_t device) {
+    Add(&node, phase, 2, 7, start_us, 10);
+    node.mutable_events(node.events_size() - 1)->set_device(device);
+  };
+  add(TraceEvent::DECODE, 150, 1);
+  add(TraceEvent::TO_DEVICE, 140, 2);
+  add(TraceEvent::TO_DEVICE, 140, 1);
+  add(TraceEvent::DECODE, 130, 0);
+  add(TraceEvent::TO_HOST, 120, 1);
+  add(TraceEvent::ENCODE, 110, 1);
+  add(TraceEvent::SUM, 100, 1);
+  proto::TraceBatch rank = Batch("node 0 rank 1");
+  Add(&rank, TraceEvent::REDUCE, 2, 7, 100, 10);
+  rank.mutable_events(0)->set_device(3);
+  const auto json = nlohmann::json::parse(ChromeTrace({rank, node}, SomeJob()));
+  std::map<int, std::string> rows;
+  std::vector<std::string> in_order;
+  std::vector<std::pair<int, std::string>> spans;  // in the file's order, each with its row
+  for (const auto& event : json["traceEvents"]) {
+    const int row = event["tid"];
+    if (event["name"] == "thread_name") {
+      EXPECT_TRUE(rows.emplace(row, event["args"]["name"]).second) << "a row of two processes";
+      in_order.push_back(event["args"]["name"]);
+    }
+    if (event["name"] == "thread_sort_index") {
+      EXPECT_GT(event["args"]["sort_index"], 0);
+    }
+    if (event["ph"] == "X") spans.emplace_back(row, event["name"]);
+  }
+  EXPECT_THAT(in_order,
+              ElementsAre("exchange", "GPU 0: sums", "GPU 0: to host", "GPU 0: to device",
+                          "GPU 0: decoding", "GPU 1: to device", "steps", "GPU 2: all-reduce"));
+  std::vector<std::string> placed;
+  for (const auto& [row, name] : spans) placed.push_back(rows[row] + " < " + name);
+  EXPECT_THAT(placed, ElementsAre("GPU 0: sums < sum", "GPU 0: sums < encode",
+                                  "GPU 0: to host < to host", "exchange < decode",
+                                  "GPU 1: to device < to device", "GPU 0: to device < to device",
+                                  "GPU 0: decoding < decode", "GPU 2: all-reduce < all-reduce"));
 }
 
 TEST(ChromeTrace, ATraceWithoutEventsIsValid) {

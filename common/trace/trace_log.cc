@@ -32,7 +32,7 @@ TraceLog::TraceLog(const proto::Job& job, Options options)
 }
 
 void TraceLog::Note(Phase phase, ChunkId chunk, uint64_t clock, absl::Time begin, absl::Time end,
-                    uint32_t node) {
+                    uint32_t node, uint32_t device) {
   if (waiting() >= options_.waiting_max || noted_ >= options_.events_max) {
     ++dropped_;
     return;
@@ -50,7 +50,8 @@ void TraceLog::Note(Phase phase, ChunkId chunk, uint64_t clock, absl::Time begin
                      .duration_us = static_cast<uint32_t>(std::min<int64_t>(lasted_us, UINT32_MAX)),
                      .chunk = chunk.value(),
                      .node = node,
-                     .phase = phase});
+                     .phase = static_cast<uint16_t>(phase),
+                     .device = static_cast<uint16_t>(std::min<uint32_t>(device, UINT16_MAX))});
 }
 
 proto::TraceBatch TraceLog::TakeBatch() {
@@ -60,12 +61,13 @@ proto::TraceBatch TraceLog::TakeBatch() {
   for (size_t i = 0; i < count; ++i) {
     const Event& event = events_[taken_ + i];
     proto::TraceEvent* out = batch.add_events();
-    out->set_phase(event.phase);
+    out->set_phase(static_cast<Phase>(event.phase));
     out->set_chunk(event.chunk);
     out->set_clock(event.clock);
     out->set_start_us(static_cast<uint64_t>(event.begin_us));
     out->set_duration_us(event.duration_us);
     out->set_node(event.node);
+    out->set_device(event.device);
   }
   taken_ += count;
   if (taken_ == events_.size()) {

@@ -50,9 +50,10 @@ class TraceLog {
   // All clocks that it wants are before this one.
   bool IsPast(uint64_t clock) const { return clock >= first_ && clock - first_ >= steps_; }
 
-  // REQUIRES: Wants(clock). Of an `end` before `begin` (the clock was set) nothing lasted.
+  // REQUIRES: Wants(clock). Of an `end` before `begin` (the clock was set) nothing lasted. `device`:
+  // as in TraceEvent.
   void Note(Phase phase, ChunkId chunk, uint64_t clock, absl::Time begin, absl::Time end,
-            uint32_t node = 0);
+            uint32_t node = 0, uint32_t device = 0);
 
   size_t memory_bytes() const { return events_.capacity() * sizeof(Event); }
   // That wait for TakeBatch.
@@ -69,7 +70,8 @@ class TraceLog {
     uint32_t duration_us;
     uint32_t chunk;
     uint32_t node;
-    Phase phase;
+    uint16_t phase;
+    uint16_t device;
   };
 
   TraceLog(const proto::Job& job, Options options);

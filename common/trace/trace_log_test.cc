@@ -59,6 +59,17 @@ TEST_F(TraceLogTest, AFirstStepNearTheEndOfNumbersDoesNotWrapAround) {
   EXPECT_TRUE(log->Wants(UINT64_MAX));
 }
 
+TEST_F(TraceLogTest, WhatADeviceDoesNamesIt) {
+  const auto log = TraceLog::Create(TracedJob(0, 9), Options());
+  log->Note(TraceEvent::TO_HOST, ChunkId(7), 3, At(10), At(20), /*node=*/0, /*device=*/5);
+  log->Note(TraceEvent::SEND, ChunkId(7), 3, At(20), At(30));
+  const proto::TraceBatch batch = log->TakeBatch();
+  EXPECT_EQ(batch.events(0).phase(), TraceEvent::TO_HOST);
+  EXPECT_EQ(batch.events(0).device(), 5u);
+  EXPECT_EQ(batch.events(1).phase(), TraceEvent::SEND);
+  EXPECT_EQ(batch.events(1).device(), 0u);
+}
+
 TEST_F(TraceLogTest, ABatchHoldsEventsAsTheyWereNoted) {
   const auto log = TraceLog::Create(TracedJob(0, 9), Options());
   log->Note(TraceEvent::SERVER_WAIT, ChunkId(7), 3, At(2'000'000), At(2'000'250), 1);

@@ -9,6 +9,8 @@ import subprocess
 import tempfile
 import unittest
 
+from trace_file import Trace
+
 STRATA = os.path.abspath("cli/strata")
 DEADLINE_S = 300
 # In causal order; those of one clock of one chunk.
@@ -29,43 +31,6 @@ def job(**changes):
     }
     fields.update(changes)
     return "\n".join(f"{name}: {value}" for name, value in fields.items())
-
-
-class Trace:
-    """A file, checked to be well formed."""
-
-    def __init__(self, test, path):
-        with open(path, encoding="utf-8") as file:
-            self.json = json.load(file)
-        self.names = {}
-        self.rows = set()
-        self.spans = []  # (process, name, args, begin, end)
-        open_ = {}
-        for event in self.json["traceEvents"]:
-            pid = event["pid"]
-            if event["ph"] == "M":
-                if event["name"] == "process_name":
-                    test.assertNotIn(pid, self.names)
-                    self.names[pid] = event["args"]["name"]
-                continue
-            begin = event["ts"]
-            test.assertGreaterEqual(begin, 0)
-            if event["ph"] == "X":
-                span = (self.names[pid], event["name"], event["args"], begin, begin + event["dur"])
-                self.spans.append(span)
-            elif event["ph"] == "b":
-                test.assertNotIn(event["id"], open_)
-                open_[event["id"]] = (self.names[pid], event["name"], event["args"], begin)
-            else:
-                test.assertEqual(event["ph"], "e")
-                process, name, args, begun = open_[event["id"]]
-                test.assertEqual((self.names[pid], event["name"]), (process, name))
-                test.assertGreaterEqual(begin, begun)
-                self.spans.append((process, name, args, begun, begin))
-        test.check_nesting(self)
-
-    def of(self, name, process=""):
-        return [s for s in self.spans if s[1] == name and s[0].startswith(process)]
 
 
 class TraceTest(unittest.TestCase):
@@ -99,25 +64,10 @@ class TraceTest(unittest.TestCase):
         self.assertRegex(run.stdout, r"trace: \S+/trace.json \(\d+ events; open it at https://")
         return Trace(self, self.file)
 
-    def check_nesting(self, trace):
-        """Spans of a row lie beside each other or within each other."""
-        rows = collections.defaultdict(list)
-        for process, name, _, begin, end in trace.spans:
-            if name not in ("ready", "server wait"):
-                rows[process].append((begin, -end))
-        for process, spans in rows.items():
-            stack = []
-            for begin, minus_end in sorted(spans):
-                while stack and stack[-1] <= begin:
-                    stack.pop()
-                if stack:
-                    self.assertLessEqual(-minus_end, stack[-1], process)
-                stack.append(-minus_end)
-
     def chains(self, trace, names):
         """By node, clock and chunk: the first span of each name."""
         chains = collections.defaultdict(dict)
-        for process, name, args, begin, end in trace.spans:
+        for process, name, args, begin, end, _ in trace.spans:
             if name not in names or ("rank" in process):
                 continue
             node = args["node"] if "node" in args else int(re.match(r"node (\d+)", process)[1])

@@ -29,7 +29,8 @@ absl::StatusOr<std::unique_ptr<Arenas>> CreateArenas(
                             .wake = std::move(wake),
                             .ranks_add_up = of.job.node_sum() == proto::NodeSum::NCCL,
                             .encodes_for = exchange.takes_payloads ? &exchange.record : nullptr,
-                            .node = exchange.node});
+                            .node = exchange.node,
+                            .trace = exchange.trace});
   if (!arenas.ok()) return arenas.status();
   return *std::move(arenas);
 }

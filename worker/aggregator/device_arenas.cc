@@ -7,42 +7,10 @@
 #include "absl/memory/memory.h"
 #include "absl/strings/str_format.h"
 #include "common/copies.h"
-#include "common/wire/payload.h"
+#include "worker/aggregator/decode_payload.h"
 #include "worker/aggregator/pinned_blocks.h"
 
 namespace strata::worker {
-namespace {
-
-// Adds the payload, which lies at `at` on the device, to weights there.
-absl::Status Decode(const device::DeviceKernels& kernels, device::Stream& stream,
-                    const kernels::CheckedPayload& payload, const std::byte* at, float* weights,
-                    device::Verdict* verdict) {
-  const size_t n = payload.elements();
-  switch (payload.codec()) {
-    case wire::Codec::kFloat16:
-      return kernels.float16.decode(stream, at, weights, weights, n);
-    case wire::Codec::kBFloat16:
-      return kernels.bfloat16.decode(stream, at, weights, weights, n);
-    case wire::Codec::kInt8:
-      return kernels.int8.decode(stream, at, weights, weights, n);
-    case wire::Codec::kOneBit:
-      return kernels.one_bit.decode(stream, at, weights, weights, n);
-    case wire::Codec::kSparse: {
-      const size_t count = (payload.payload().size() - sizeof(uint32_t)) / (2 * sizeof(uint32_t));
-      const std::byte* const indices = at + sizeof(uint32_t);
-      return kernels.sparse.add(stream, indices, indices + count * sizeof(uint32_t), count,
-                                weights);
-    }
-    case wire::Codec::kNone: {
-      const float* const inputs[] = {weights, reinterpret_cast<const float*>(at)};
-      return kernels.sum(stream, absl::MakeConstSpan(inputs), weights, n, verdict);
-    }
-  }
-  return absl::InternalError("a payload of no codec");
-}
-
-}  // namespace
-
 using device::Memory;
 
 absl::StatusOr<std::unique_ptr<DeviceArenas>> DeviceArenas::Create(NodeMemory* memory,
@@ -108,6 +76,9 @@ absl::Status DeviceArenas::Init(const DeviceArenasOptions& options) {
   for (uint32_t place = 0; place < places_.size(); ++place) {
     if (absl::Status status = PrepareSums(place, options); !status.ok()) return status;
   }
+  if (options.trace != nullptr) {
+    if (absl::Status status = StartTrace(options.trace); !status.ok()) return status;
+  }
   return FillWeights();
 }
 
@@ -133,6 +104,27 @@ absl::Status DeviceArenas::PrepareSums(uint32_t index, const DeviceArenasOptions
   place.encoder = *std::move(encoder);
   device_bytes_ += place.encoder->device_bytes();
   return absl::OkStatus();
+}
+
+absl::Status DeviceArenas::StartTrace(TraceLog* log) {
+  trace_ = std::make_unique<DeviceTrace>(log);
+  for (Place& place : places_) {
+    const absl::StatusOr<size_t> down = trace_->AddLane(place.device, place.down.get());
+    if (!down.ok()) return down.status();
+    const absl::StatusOr<size_t> up = trace_->AddLane(place.device, place.up.get());
+    if (!up.ok()) return up.status();
+    place.down_lane = *down;
+    place.up_lane = *up;
+  }
+  return absl::OkStatus();
+}
+
+DeviceTrace::Spans DeviceArenas::Trace(size_t lane, ChunkId chunk) {
+  if (trace_ == nullptr) return {};
+  auto spans = trace_->Begin(lane, chunk, core_->clock(chunk));
+  if (spans.ok()) return *std::move(spans);
+  Keep(spans.status());
+  return {};
 }
 
 absl::Status DeviceArenas::FillWeights() {
@@ -204,31 +196,43 @@ absl::Status DeviceArenas::QueueAddition(Place& place, ChunkId chunk, float* sum
 absl::Status DeviceArenas::QueueSum(ChunkId chunk, uint64_t clock) {
   Place& place = AdderOf(chunk);
   auto* const sum = reinterpret_cast<float*>(At(gradients_[place.first_rank], chunk));
+  DeviceTrace::Spans spans = Trace(place.down_lane, chunk);
   if (gradients_.size() > 1 && !ranks_add_up_) {
-    if (absl::Status status = QueueAddition(place, chunk, sum); !status.ok()) return status;
+    absl::Status status = QueueAddition(place, chunk, sum);
+    if (status.ok()) status = spans.Did(proto::TraceEvent::SUM);
+    if (!status.ok()) return status;
   }
   Queued queued = {.what = Queued::What::kSum, .chunk = chunk, .clock = clock};
-  absl::Status status = QueueCopy(place, chunk, sum, &queued);
+  absl::Status status = QueueCopy(place, chunk, sum, &queued, &spans);
   if (!status.ok()) return status;
+  if (!spans.empty()) queued.spans.push_back(std::move(spans));
   status = Mark(&place, place.down.get(), &queued);
   queued_.push_back(std::move(queued));
   return status;
 }
 
-absl::Status DeviceArenas::QueueCopy(Place& place, ChunkId chunk, const float* sum,
-                                     Queued* queued) {
+absl::Status DeviceArenas::QueueCopy(Place& place, ChunkId chunk, const float* sum, Queued* queued,
+                                     DeviceTrace::Spans* spans) {
+  device::Stream& down = *place.down;
   Summed& summed = sums_[chunk.value()];
+  std::shared_ptr<void> to;
+  const void* from = sum;
+  size_t bytes = map_.ElementsOf(chunk) * sizeof(float);
   if (place.encoder != nullptr) {
-    summed.encoded = pool_.AllocateBytes(place.encoder->host_bytes(chunk));
-    queued->kept = {summed.encoded};
-    return place.encoder->Encode(chunk, sum, summed.samples, place.down.get(),
-                                 summed.encoded.get());
+    const absl::StatusOr<size_t> encoded = place.encoder->Encode(chunk, sum, summed.samples, &down);
+    if (!encoded.ok()) return encoded.status();
+    if (absl::Status status = spans->Did(proto::TraceEvent::ENCODE); !status.ok()) return status;
+    bytes = *encoded;
+    from = place.encoder->outcome();
+    to = summed.encoded = pool_.AllocateBytes(place.encoder->host_bytes(chunk));
+  } else {
+    const std::shared_ptr<float> buffer = pool_.AllocateFloats(map_.ElementsOf(chunk));
+    summed.bytes = AsBytes(buffer, map_.ElementsOf(chunk));
+    to = buffer;
   }
-  const size_t count = map_.ElementsOf(chunk);
-  const std::shared_ptr<float> buffer = pool_.AllocateFloats(count);
-  queued->kept = {buffer};
-  summed.bytes = AsBytes(buffer, count);
-  return place.down->Copy(buffer.get(), sum, count * sizeof(float));
+  queued->kept = {to};
+  if (absl::Status status = down.Copy(to.get(), from, bytes); !status.ok()) return status;
+  return spans->Did(proto::TraceEvent::TO_HOST);
 }
 
 absl::Status DeviceArenas::TakeOver(ChunkId chunk, uint64_t clock) {
@@ -280,24 +284,31 @@ absl::Status DeviceArenas::Poll(std::vector<ChunkId>* summed) {
       ++queued;
       continue;
     }
-    if (queued->what == Queued::What::kLanded) {
-      memory_->Land(queued->chunk.value(), core_->OnLanded(queued->chunk, queued->clock));
-    } else if (queued->what == Queued::What::kSum) {
-      Keep(TakeOver(queued->chunk, queued->clock));
-      if (!status_.ok()) break;
-      for (uint32_t r = 0; r < complete_.size(); ++r) {
-        complete_[r] = memory_->rank(r).complete.load(std::memory_order_relaxed);
-      }
-      memory_->consumed(queued->chunk.value())
-          .store(core_->OnSummed(queued->chunk, complete_), std::memory_order_release);
-      summed->push_back(queued->chunk);
-    }
-    for (Queued::Mark& mark : queued->marks) {
-      mark.place->free_events.push_back(std::move(mark.event));
-    }
-    queued = queued_.erase(queued);
+    Keep(Finish(&*queued, summed));
+    if (status_.ok()) queued = queued_.erase(queued);
   }
   return status_;
+}
+
+absl::Status DeviceArenas::Finish(Queued* queued, std::vector<ChunkId>* summed) {
+  for (DeviceTrace::Spans& spans : queued->spans) {
+    if (absl::Status status = trace_->Note(std::move(spans)); !status.ok()) return status;
+  }
+  if (queued->what == Queued::What::kLanded) {
+    memory_->Land(queued->chunk.value(), core_->OnLanded(queued->chunk, queued->clock));
+  } else if (queued->what == Queued::What::kSum) {
+    if (absl::Status status = TakeOver(queued->chunk, queued->clock); !status.ok()) return status;
+    for (uint32_t r = 0; r < complete_.size(); ++r) {
+      complete_[r] = memory_->rank(r).complete.load(std::memory_order_relaxed);
+    }
+    memory_->consumed(queued->chunk.value())
+        .store(core_->OnSummed(queued->chunk, complete_), std::memory_order_release);
+    summed->push_back(queued->chunk);
+  }
+  for (Queued::Mark& mark : queued->marks) {
+    mark.place->free_events.push_back(std::move(mark.event));
+  }
+  return absl::OkStatus();
 }
 
 Bytes DeviceArenas::FirstWeights(ChunkId chunk) {
@@ -314,11 +325,20 @@ ExchangeNode::Sum DeviceArenas::TakeSum(ChunkId chunk, uint64_t clock) {
 }
 
 void DeviceArenas::TakeWeights(ChunkId chunk, uint32_t first_element, const Bytes& weights) {
+  QueueUpload(chunk, first_element, weights, /*traced=*/true);
+}
+
+void DeviceArenas::QueueUpload(ChunkId chunk, uint32_t first_element, const Bytes& weights,
+                               bool traced) {
   if (!status_.ok()) return;
   const std::shared_ptr<std::byte> buffer = pool_.AllocateBytes(weights.size());
   CopyBytes(CopyReason::kIntoArena, buffer.get(), weights.data(), weights.size());
   for (Place& place : places_) {
+    DeviceTrace::Spans spans;
+    if (traced) spans = Trace(place.up_lane, chunk);
     Keep(place.up->Copy(At(place.weights, chunk, first_element), buffer.get(), weights.size()));
+    Keep(spans.Did(proto::TraceEvent::TO_DEVICE));
+    if (!spans.empty()) upload_spans_.push_back(std::move(spans));
   }
   uploading_.push_back(buffer);
 }
@@ -332,9 +352,13 @@ void DeviceArenas::AddToWeights(ChunkId chunk, uint32_t first_element,
   std::copy(payload.begin(), payload.end(), buffer.get());
   for (Place& place : places_) {
     auto* const weights = reinterpret_cast<float*>(At(place.weights, chunk, first_element));
+    DeviceTrace::Spans spans = Trace(place.up_lane, chunk);
     Keep(place.up->Copy(place.payload.get(), buffer.get(), payload.size()));
-    Keep(Decode(place.device->kernels(), *place.up, delta, place.payload.get(), weights,
-                reinterpret_cast<device::Verdict*>(place.verdict.get())));
+    Keep(spans.Did(proto::TraceEvent::TO_DEVICE));
+    Keep(DecodePayload(place.device->kernels(), *place.up, delta, place.payload.get(), weights,
+                       reinterpret_cast<device::Verdict*>(place.verdict.get())));
+    Keep(spans.Did(proto::TraceEvent::DECODE));
+    if (!spans.empty()) upload_spans_.push_back(std::move(spans));
   }
   uploading_.push_back(buffer);
 }
@@ -342,6 +366,7 @@ void DeviceArenas::AddToWeights(ChunkId chunk, uint32_t first_element,
 void DeviceArenas::QueueWeights(Queued queued) {
   if (!status_.ok()) return;
   queued.kept = std::exchange(uploading_, {});
+  queued.spans = std::exchange(upload_spans_, {});
   for (Place& place : places_) Keep(Mark(&place, place.up.get(), &queued));
   queued_.push_back(std::move(queued));
 }
@@ -351,7 +376,7 @@ void DeviceArenas::Landed(ChunkId chunk, uint64_t clock) {
 }
 
 void DeviceArenas::TakeFinalWeights(ChunkId chunk, const Bytes& weights) {
-  TakeWeights(chunk, 0, weights);
+  QueueUpload(chunk, 0, weights, /*traced=*/false);
   QueueWeights({.what = Queued::What::kFinal, .chunk = chunk});
 }
 

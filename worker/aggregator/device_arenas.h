@@ -13,11 +13,13 @@
 #include "common/buffer_pool.h"
 #include "common/bytes.h"
 #include "common/job/arena.h"
+#include "common/trace/trace_log.h"
 #include "kernels/device/device.h"
 #include "kernels/device/device_kernels.h"
 #include "worker/aggregator/aggregator_core.h"
 #include "worker/aggregator/arenas.h"
 #include "worker/aggregator/device_encoder.h"
+#include "worker/aggregator/device_trace.h"
 #include "worker/aggregator/node_memory.h"
 
 namespace strata::worker {
@@ -34,6 +36,8 @@ struct DeviceArenasOptions {
   // their payloads. Null: it gives fp32. Not used after Create.
   const proto::JobRecord* encodes_for = nullptr;
   NodeId node{0};
+  // What the devices do is noted there; outlives the arenas. Null: no event is timed.
+  TraceLog* trace = nullptr;
 };
 
 // The node's arenas in the memory of its devices: one of weights on each device, one of gradients
@@ -75,6 +79,10 @@ class DeviceArenas final : public Arenas {
   // Ranks are told once the devices have the weights.
   void Landed(ChunkId chunk, uint64_t clock) override;
   void TakeFinalWeights(ChunkId chunk, const Bytes& weights) override;
+  bool Notes(proto::TraceEvent::Phase phase) const override {
+    return phase == proto::TraceEvent::SUM ||
+           (phase == proto::TraceEvent::ENCODE && places_[0].encoder != nullptr);
+  }
 
   const device::Memory& WeightsForTest(uint32_t local_rank) const {
     return places_[place_of_[local_rank]].weights;
@@ -98,6 +106,7 @@ class DeviceArenas final : public Arenas {
     device::Memory copies;   // of a chunk's gradients that its kernels do not reach
     std::unique_ptr<DeviceEncoder> encoder;  // null: sums go as they are
     std::vector<std::unique_ptr<device::Event>> free_events;
+    size_t down_lane = 0, up_lane = 0;  // of trace_
   };
   // Something that a device does, to be heard of in Poll.
   struct Queued {
@@ -110,6 +119,7 @@ class DeviceArenas final : public Arenas {
     };
     std::vector<Mark> marks;                        // all of them reached: it is done
     std::vector<std::shared_ptr<const void>> kept;  // memory that it reads or writes
+    std::vector<DeviceTrace::Spans> spans;
   };
   struct Summed {
     std::shared_ptr<std::byte> encoded;  // what becomes `bytes` once it is there
@@ -135,6 +145,7 @@ class DeviceArenas final : public Arenas {
   bool Reaches(const Place& place, size_t local_rank) const {
     return place.device->Reaches(*places_[place_of_[local_rank]].device);
   }
+  absl::Status StartTrace(TraceLog* log);
   // The first weights, from the host's arena.
   absl::Status FillWeights();
   // Of the map's chunk: where its part of an arena begins.
@@ -144,7 +155,10 @@ class DeviceArenas final : public Arenas {
   // The same for the addition itself.
   absl::Status QueueAddition(Place& place, ChunkId chunk, float* sum);
   // The same for its way to the host: encoded there, or not.
-  absl::Status QueueCopy(Place& place, ChunkId chunk, const float* sum, Queued* queued);
+  absl::Status QueueCopy(Place& place, ChunkId chunk, const float* sum, Queued* queued,
+                         DeviceTrace::Spans* spans);
+  // The same for weights on their way to all devices.
+  void QueueUpload(ChunkId chunk, uint32_t first_element, const Bytes& weights, bool traced);
   // What has come of it may be taken.
   absl::Status TakeOver(ChunkId chunk, uint64_t clock);
   // Marks the end of what all devices have to do with weights now.
@@ -153,6 +167,10 @@ class DeviceArenas final : public Arenas {
   absl::Status Mark(Place* place, device::Stream* stream, Queued* queued);
   void Keep(absl::Status status);
   absl::StatusOr<bool> IsDone(const Queued& queued) const;
+  // Tells of it what there is to tell.
+  absl::Status Finish(Queued* queued, std::vector<ChunkId>* summed);
+  // Of the step that the chunk is in; empty where there is no trace.
+  DeviceTrace::Spans Trace(size_t lane, ChunkId chunk);
 
   NodeMemory* const memory_;
   AggregatorCore* const core_;
@@ -160,6 +178,7 @@ class DeviceArenas final : public Arenas {
   const std::function<void()> wake_;
   BufferPool pool_;
   bool ranks_add_up_ = false;
+  std::unique_ptr<DeviceTrace> trace_;     // null: there is none
   std::vector<Place> places_;              // the first rank's first
   std::vector<size_t> place_of_;           // by local rank
   std::vector<device::Memory> gradients_;  // by local rank
@@ -167,6 +186,7 @@ class DeviceArenas final : public Arenas {
   std::vector<Summed> sums_;                            // by chunk, until they are taken
   std::vector<uint64_t> complete_;                      // scratch, by local rank
   std::vector<std::shared_ptr<const void>> uploading_;  // since the last Landed
+  std::vector<DeviceTrace::Spans> upload_spans_;        // likewise
   std::deque<Queued> queued_;
   absl::Status status_;  // the first thing that went wrong
 };

@@ -86,8 +86,8 @@ size_t DeviceEncoder::host_bytes(ChunkId chunk) const {
                                 : wire::EncodedBytesMax(codec_, n));
 }
 
-absl::Status DeviceEncoder::Encode(ChunkId chunk, const float* sum, uint32_t samples,
-                                   device::Stream* stream, std::byte* host) {
+absl::StatusOr<size_t> DeviceEncoder::Encode(ChunkId chunk, const float* sum, uint32_t samples,
+                                             device::Stream* stream) {
   const size_t n = map_.ElementsOf(chunk);
   auto* const verdict = reinterpret_cast<device::Verdict*>(outcome_.get());
   std::byte* const payload = outcome_.get() + kPayloadAt;
@@ -110,7 +110,7 @@ absl::Status DeviceEncoder::Encode(ChunkId chunk, const float* sum, uint32_t sam
                          verdict);
   }
   if (!status.ok()) return status;
-  return stream->Copy(host, outcome_.get(), kPayloadAt + bytes);
+  return kPayloadAt + bytes;
 }
 
 absl::StatusOr<Bytes> DeviceEncoder::PayloadIn(const std::shared_ptr<std::byte>& host,

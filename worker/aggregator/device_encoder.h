@@ -44,10 +44,12 @@ class DeviceEncoder {
   // Of host memory for what comes of a chunk's next sum, whatever its density.
   size_t host_bytes(ChunkId chunk) const;
   // Queues the encoding of the chunk's next sum, over `samples` of the node, which lies at `sum` on
-  // the device, and the copy of what comes of it to `host`. One stream for all calls. REQUIRES: the
-  // chunk is one of its share.
-  absl::Status Encode(ChunkId chunk, const float* sum, uint32_t samples, device::Stream* stream,
-                      std::byte* host);
+  // the device. What comes of it are so many bytes at outcome(), to be copied to the host in the
+  // same stream before the next call. One stream for all calls. REQUIRES: the chunk is one of its
+  // share.
+  absl::StatusOr<size_t> Encode(ChunkId chunk, const float* sum, uint32_t samples,
+                                device::Stream* stream);
+  const std::byte* outcome() const { return outcome_.get(); }
   // What has come to `host`: the payload, which is part of it. Errors: InvalidArgument: an element
   // is not finite, or too large for the codec; what is kept of the chunk is lost then.
   absl::StatusOr<Bytes> PayloadIn(const std::shared_ptr<std::byte>& host, ChunkId chunk) const;

@@ -62,9 +62,9 @@ class DeviceEncoderTest : public testing::TestWithParam<proto::Encoding> {
       hosts.push_back(*device_->AllocatePinned(encoder->host_bytes(ChunkId(c)), "a payload"));
       const auto* const at =
           reinterpret_cast<const float*>(sums_.get()) + map_.OffsetOf(ChunkId(c));
-      const absl::Status status =
-          encoder->Encode(ChunkId(c), at, samples, stream_.get(), hosts.back().get());
-      EXPECT_TRUE(status.ok()) << status;
+      const auto bytes = encoder->Encode(ChunkId(c), at, samples, stream_.get());
+      EXPECT_TRUE(bytes.ok()) << bytes.status();
+      EXPECT_TRUE(stream_->Copy(hosts.back().get(), encoder->outcome(), *bytes).ok());
     }
     EXPECT_TRUE(stream_->Synchronize().ok());
     std::vector<absl::StatusOr<Bytes>> payloads;

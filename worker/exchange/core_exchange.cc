@@ -40,12 +40,14 @@ absl::Status CoreExchange::Sum(const NodeAction& action, CoreActions* actions) {
     trace_->Note(proto::TraceEvent::READY, action.chunk, action.clock,
                  ready_at_[action.chunk.value()], trace_->Now());
   }
+  const auto log_of = [&](TraceLog::Phase phase) { return node_->Notes(phase) ? nullptr : trace_; };
+  using proto::TraceEvent;
   ExchangeNode::Sum sum;
   {
-    TraceSpan span(trace_, proto::TraceEvent::SUM, action.chunk, action.clock);
+    TraceSpan span(log_of(TraceEvent::SUM), TraceEvent::SUM, action.chunk, action.clock);
     sum = node_->TakeSum(action.chunk, action.clock);
   }
-  TraceSpan span(trace_, proto::TraceEvent::ENCODE, action.chunk, action.clock);
+  TraceSpan span(log_of(TraceEvent::ENCODE), TraceEvent::ENCODE, action.chunk, action.clock);
   return core_->OnPayload(action, std::move(sum.bytes), sum.samples, clock_->Now(), actions);
 }
 

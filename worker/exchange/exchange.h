@@ -41,6 +41,10 @@ class ExchangeNode {
   virtual void Landed(ChunkId chunk, uint64_t clock) = 0;
   // Weights of the chunk once every node has finished.
   virtual void TakeFinalWeights(ChunkId chunk, const Bytes& weights) = 0;
+
+  // Whether it does this before Submit and notes it in the trace itself, so that a call is no such
+  // phase: SUM of TakeSum, ENCODE of what is done with payloads.
+  virtual bool Notes(proto::TraceEvent::Phase phase) const { return false; }
 };
 
 // Answers by staleness; the last bin is "or more".

@@ -1,0 +1,92 @@
+#include "worker/aggregator/device_trace.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace strata::worker {
+
+using device::Event;
+
+absl::StatusOr<size_t> DeviceTrace::AddLane(const std::shared_ptr<device::Device>& device,
+                                            device::Stream* stream) {
+  auto found = std::find_if(devices_.begin(), devices_.end(),
+                            [&](const UsedDevice& used) { return used.device == device; });
+  if (found == devices_.end()) {
+    auto clock = device::DeviceClock::Create(device, [log = &log_] { return log->Now(); });
+    if (!clock.ok()) return clock.status();
+    found = devices_.insert(found, {.device = device, .clock = *std::move(clock)});
+  }
+  const auto index = static_cast<size_t>(found - devices_.begin());
+  lanes_.push_back({.stream = stream, .device = index});
+  return lanes_.size() - 1;
+}
+
+absl::StatusOr<std::unique_ptr<Event>> DeviceTrace::Record(size_t lane) {
+  UsedDevice& used = devices_[lanes_[lane].device];
+  std::unique_ptr<Event> event;
+  if (used.free_events.empty()) {
+    absl::StatusOr<std::unique_ptr<Event>> made = used.device->NewTimedEvent();
+    if (!made.ok()) return made.status();
+    event = *std::move(made);
+  } else {
+    event = std::move(used.free_events.back());
+    used.free_events.pop_back();
+  }
+  if (absl::Status status = lanes_[lane].stream->Record(event.get()); !status.ok()) return status;
+  return event;
+}
+
+absl::StatusOr<DeviceTrace::Spans> DeviceTrace::Begin(size_t lane, ChunkId chunk, uint64_t clock) {
+  Spans spans;
+  if (!log_.Wants(clock)) return spans;
+  absl::Status status = devices_[lanes_[lane].device].clock->KeepUp();
+  if (!status.ok()) return status;
+  spans.queued_ = log_.Now();
+  absl::StatusOr<std::unique_ptr<Event>> begin = Record(lane);
+  if (!begin.ok()) return begin.status();
+  spans.begin_ = *std::move(begin);
+  spans.trace_ = this;
+  spans.lane_ = lane;
+  spans.chunk_ = chunk;
+  spans.clock_ = clock;
+  return spans;
+}
+
+absl::Status DeviceTrace::Spans::Did(TraceLog::Phase phase) {
+  if (empty()) return absl::OkStatus();
+  absl::StatusOr<std::unique_ptr<Event>> end = trace_->Record(lane_);
+  if (!end.ok()) return end.status();
+  phases_.push_back({phase, *std::move(end)});
+  return absl::OkStatus();
+}
+
+absl::Status DeviceTrace::Note(Spans spans) {
+  if (spans.empty()) return absl::OkStatus();
+  const absl::Time seen = log_.Now();
+  Lane& lane = lanes_[spans.lane_];
+  UsedDevice& used = devices_[lane.device];
+  std::vector<absl::Duration> ends;  // since the beginning
+  for (const Spans::Phase& phase : spans.phases_) {
+    const absl::StatusOr<double> since = phase.end->SecondsSince(*spans.begin_);
+    if (!since.ok()) return since.status();
+    ends.push_back(absl::Seconds(*since));
+  }
+  const absl::StatusOr<absl::Time> told = used.clock->TimeOf(*spans.begin_);
+  if (!told.ok()) return told.status();
+  absl::Time begin = *told;
+  if (!ends.empty()) begin = std::min(begin, seen - ends.back());
+  begin = std::max({begin, spans.queued_, lane.until});
+  const absl::Time first = begin;
+  for (size_t i = 0; i < ends.size(); ++i) {
+    const absl::Time end = std::clamp(first + ends[i], begin, std::max(begin, seen));
+    log_.Note(spans.phases_[i].phase, spans.chunk_, spans.clock_, begin, end, /*node=*/0,
+              used.device->info().index + 1);
+    begin = end;
+    used.free_events.push_back(std::move(spans.phases_[i].end));
+  }
+  lane.until = begin;
+  used.free_events.push_back(std::move(spans.begin_));
+  return absl::OkStatus();
+}
+
+}  // namespace strata::worker
