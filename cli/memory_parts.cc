@@ -2,6 +2,7 @@
 
 #include "common/limits/memory_ledger.h"
 #include "server/shard/shard_budget.h"
+#include "worker/aggregator/gpu_budget.h"
 #include "worker/aggregator/node_budget.h"
 
 namespace strata::cli {
@@ -21,6 +22,16 @@ void Fill(const MemoryFormula& formula, double model_bytes, Parts* parts) {
   }
 }
 
+// Of the node's GPUs together. How many there are is known by what its daemon promises in all.
+MemoryFormula GpuFormulaOf(const proto::JobRecord& record, const proto::JobNodeStatus& node) {
+  for (uint32_t gpus = 1; gpus <= node.ranks(); ++gpus) {
+    MemoryFormula formula = worker::MemoryOfGpus(record.job(), record.layout().elements(), gpus,
+                                                 node.ranks(), record.placement());
+    if (formula.total() == node.gpu_memory_limit_bytes()) return formula;
+  }
+  return {};
+}
+
 }  // namespace
 
 void AddMemoryParts(const proto::JobRecord& record, proto::JobStatus* status) {
@@ -33,6 +44,7 @@ void AddMemoryParts(const proto::JobRecord& record, proto::JobStatus* status) {
     Fill(worker::NodeMemoryOf(job, nodes, record.layout().elements(), node.ranks(),
                               record.placement()),
          model_bytes, node.mutable_memory_parts());
+    Fill(GpuFormulaOf(record, node), model_bytes, node.mutable_gpu_memory_parts());
   }
   for (int i = 0; i < status->shards_size(); ++i) {
     const absl::StatusOr<MemoryFormula> formula = server::ShardMemoryOf(record, ShardId(i));

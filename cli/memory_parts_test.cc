@@ -11,6 +11,8 @@
 namespace strata::cli {
 namespace {
 
+using ::testing::ContainsRegex;
+using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 
 // Two nodes of two ranks, 1 MiB in 64 chunks on two shards.
@@ -89,6 +91,41 @@ TEST(MemoryParts, OfAnAllReduceAreOfItsNodesOnly) {
   EXPECT_EQ(parts[2].name(), "own slices 3 x 512.0 KiB");
   EXPECT_NEAR(parts[2].model_sizes(), 1.5, 1e-4);
   EXPECT_EQ(parts[3].model_sizes(), 0.25);
+}
+
+// Each node has its two ranks on two GPUs, which shows in what its daemon promises.
+TEST(MemoryParts, OfAJobOnGpusAreThoseOfTheGpusToo) {
+  Example example(proto::Job::PARAMETER_SERVER);
+  example.record.mutable_job()->set_device(proto::Job::GPU);
+  // 1 MiB lies in 2 MiB.
+  const uint64_t promised = (8 << 20) + 2 * (16384 + 4) + 2 * 16384;
+  for (proto::JobNodeStatus& node : *example.status.mutable_nodes()) {
+    node.set_gpu_memory_bytes(1 << 20);
+    node.set_gpu_memory_limit_bytes(promised);
+  }
+  AddMemoryParts(example.record, &example.status);
+  const std::string table = MemoryTable(example.status);
+  for (const char* row : {"  GPUs of 0    weights  ", "               gradients of other GPUs  ",
+                          "               encoded weights  "}) {
+    EXPECT_THAT(table, HasSubstr(row));
+  }
+  EXPECT_THAT(table, ContainsRegex(" sum +8.1 MiB +8.063\n +of 2 nodes +16.1 MiB +16.125\n"));
+  const std::string text = JobText(example.status);
+  EXPECT_THAT(text, HasSubstr("GPU memory  at most\n"));
+  EXPECT_THAT(text, HasSubstr("1.0 MiB     8.1 MiB\n"));
+  EXPECT_THAT(text, HasSubstr("2.0 MiB     16.1 MiB\n"));
+  const auto json = nlohmann::json::parse(JobJson(example.status));
+  EXPECT_EQ(json["nodes"][1]["gpu_memory_bytes"], 1 << 20);
+  EXPECT_EQ(json["nodes"][1]["gpu_memory_limit_bytes"], promised);
+  EXPECT_EQ(json["nodes"][1]["gpu_memory_parts"].size(), 4u);
+
+  // Not yet promised, or with another placement.
+  Example early(proto::Job::PARAMETER_SERVER);
+  early.record.mutable_job()->set_device(proto::Job::GPU);
+  early.status.mutable_nodes(0)->set_gpu_memory_limit_bytes(5);
+  AddMemoryParts(early.record, &early.status);
+  EXPECT_TRUE(early.status.nodes(0).gpu_memory_parts().empty());
+  EXPECT_TRUE(early.status.nodes(1).gpu_memory_parts().empty());
 }
 
 TEST(MemoryParts, OfAJobWithoutChunksAreNotKnown) {

@@ -124,7 +124,10 @@ Json ToJson(const proto::JobStatus& job) {
                              {"step", node.step()},
                              {"memory_bytes", node.memory_bytes()},
                              {"memory_limit_bytes", node.memory_limit_bytes()},
-                             {"memory_parts", ToJson(node.memory_parts())}});
+                             {"memory_parts", ToJson(node.memory_parts())},
+                             {"gpu_memory_bytes", node.gpu_memory_bytes()},
+                             {"gpu_memory_limit_bytes", node.gpu_memory_limit_bytes()},
+                             {"gpu_memory_parts", ToJson(node.gpu_memory_parts())}});
   }
   json["shards"] = Json::array();
   for (const auto& shard : job.shards()) json["shards"].push_back(ToJson(shard));

@@ -35,15 +35,28 @@ std::string When(int64_t unix_ms) {
 
 std::string NodeRows(const proto::JobStatus& job) {
   std::vector<Row> rows = {{"  node", "worker", "ranks", "step", "memory", "at most"}};
+  MemorySum gpus;
   for (const auto& node : job.nodes()) {
     rows.push_back({absl::StrCat("  ", node.node()), node.daemon(),
                     absl::StrCat(node.first_rank(), "-", node.first_rank() + node.ranks() - 1),
                     absl::StrCat(node.step()), MemoryText(node.memory_bytes()),
                     MemoryText(node.memory_limit_bytes())});
+    gpus.memory_bytes += node.gpu_memory_bytes();
+    gpus.memory_limit_bytes += node.gpu_memory_limit_bytes();
   }
   const MemorySum sum = SumOf(job.nodes());
   rows.push_back(
       {"  all", "", "", "", MemoryText(sum.memory_bytes), MemoryText(sum.memory_limit_bytes)});
+  if (gpus.memory_limit_bytes == 0) return Table(rows);
+  const auto append = [&rows](size_t row, const std::string& used, const std::string& limit) {
+    rows[row].insert(rows[row].end(), {used, limit});
+  };
+  append(0, "GPU memory", "at most");
+  for (int i = 0; i < job.nodes_size(); ++i) {
+    append(i + 1, MemoryText(job.nodes(i).gpu_memory_bytes()),
+           MemoryText(job.nodes(i).gpu_memory_limit_bytes()));
+  }
+  append(rows.size() - 1, MemoryText(gpus.memory_bytes), MemoryText(gpus.memory_limit_bytes));
   return Table(rows);
 }
 

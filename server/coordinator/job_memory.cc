@@ -22,6 +22,8 @@ void JobTable::TakeMemory(const std::string& daemon, const proto::Heartbeat& hea
       // An aggregator that has not spoken yet says nothing of its memory.
       if (activity.memory_bytes() > 0) node.set_memory_bytes(activity.memory_bytes());
       node.set_memory_limit_bytes(activity.memory_limit_bytes());
+      if (activity.gpu_memory_bytes() > 0) node.set_gpu_memory_bytes(activity.gpu_memory_bytes());
+      node.set_gpu_memory_limit_bytes(activity.gpu_memory_limit_bytes());
     }
   }
 }

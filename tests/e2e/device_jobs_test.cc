@@ -95,7 +95,31 @@ TEST(DeviceJobs, AnErrorOfADeviceFailsItsJobWithTheCauseAndTheNextJobRuns) {
   cluster.RunToEnd(DeviceJob("next", "stream", 5, "device: GPU"));
 }
 
-TEST(DeviceJobs, ADeviceThatIsTooSmallIsNamedWithWhatWasAskedAndFree) {
+TEST(DeviceJobs, StatusShowsWhatTheyTakeOfTheGpusBesideTheFormula) {
+  Cluster cluster(OnGpus("devices=2,memory_mb=64"));
+  ASSERT_EQ(cluster.Start(), absl::OkStatus());
+  const auto job = cluster.Submit(
+      DeviceJob("shown", "stream", 1'000'000, "device: GPU push { codec: INT8 }", 1));
+  ASSERT_TRUE(job.ok()) << job.status();
+  const proto::JobStatus status = cluster.WaitFor(*job, [](const proto::JobStatus& now) {
+    return now.nodes_size() == 2 && now.nodes(0).gpu_memory_bytes() > 0 &&
+           now.nodes(1).gpu_memory_bytes() > 0;
+  });
+  for (const proto::JobNodeStatus& node : status.nodes()) {
+    uint64_t sum = 0;
+    for (const proto::MemoryPart& part : node.gpu_memory_parts()) sum += part.limit_bytes();
+    EXPECT_EQ(sum, node.gpu_memory_limit_bytes());
+    // Kernels reach the other GPU's memory: no gradients are copied from there.
+    EXPECT_EQ(node.gpu_memory_bytes(), sum - 2u * 1024 * sizeof(float));
+    EXPECT_GE(sum, 8u << 20) << "weights on two GPUs, gradients of two ranks, 2 MiB each at least";
+    EXPECT_GT(node.memory_bytes(), 0u);
+    EXPECT_LE(node.memory_bytes(), node.memory_limit_bytes());
+  }
+  ASSERT_EQ(cluster.client().Cancel(*job), absl::OkStatus());
+  cluster.WaitForEnd(*job);
+}
+
+TEST(DeviceJobs, AJobThatAGpuHasNoMemoryForIsRefusedBeforeItTrains) {
   Cluster cluster(OnGpus("memory_mb=0"));
   ASSERT_EQ(cluster.Start(), absl::OkStatus());
   const auto job = cluster.Submit(DeviceJob("small", "stream", 5, "device: GPU"));
@@ -103,8 +127,8 @@ TEST(DeviceJobs, ADeviceThatIsTooSmallIsNamedWithWhatWasAskedAndFree) {
   const proto::JobStatus status = cluster.WaitForEnd(*job);
   EXPECT_EQ(status.state(), proto::FAILED);
   EXPECT_THAT(status.reason(),
-              HasSubstr("device 0: out of memory: 2.0 MiB asked for a job's weights, 0.0 KiB of "
-                        "0.0 KiB free on the device"));
+              HasSubstr("GPU 0 (fake device): it needs up to 6.0 MiB: weights 2.0 MiB + gradients "
+                        "4.0 MiB; other jobs are promised 0 B of its 0 B"));
 }
 
 }  // namespace

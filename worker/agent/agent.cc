@@ -10,6 +10,7 @@
 #include "common/limits/process_use.h"
 #include "worker/agent/metrics_line.h"
 #include "worker/agent/run_directory.h"
+#include "worker/aggregator/gpu_budget.h"
 #include "worker/aggregator/node_budget.h"
 
 namespace strata::worker {
@@ -66,7 +67,8 @@ Agent::Agent(AgentOptions options, std::function<void(const absl::Status&)> on_l
       on_lost_(std::move(on_lost)),
       memory_(options_.limits.memory_bytes > 0 ? options_.limits.memory_bytes
                                                : DefaultMemoryLimitBytes()),
-      gpu_slots_(IndicesOf(options_.gpus), options_.ranks_per_gpu) {}
+      gpu_slots_(IndicesOf(options_.gpus), options_.ranks_per_gpu),
+      gpu_memory_(options_.gpus) {}
 
 Agent::~Agent() { Stop(); }
 
@@ -204,6 +206,7 @@ void Agent::Look() {
   for (const auto& [id, job] : jobs_) {
     activities.push_back(job->Activity());
     activities.back().set_memory_limit_bytes(memory_.promised_bytes(JobId(id)));
+    activities.back().set_gpu_memory_limit_bytes(gpu_memory_.promised_bytes(JobId(id)));
     refused += activities.back().refused();
   }
   looking_ = !jobs_.empty();
@@ -217,7 +220,7 @@ void Agent::Look() {
 proto::Heartbeat Agent::Heartbeat() {
   proto::Heartbeat heartbeat;
   absl::MutexLock lock(&mutex_);
-  uint64_t memory_bytes = 0, promised_bytes = 0;
+  uint64_t memory_bytes = 0, promised_bytes = 0, gpu_bytes = 0, promised_gpu_bytes = 0;
   const int64_t age_ms = absl::ToInt64Milliseconds(clock_.Now() - looked_at_);
   for (const proto::NodeActivity& activity : activities_) {
     proto::NodeActivity* out = heartbeat.add_nodes();
@@ -225,6 +228,8 @@ proto::Heartbeat Agent::Heartbeat() {
     out->set_silent_ms(activity.silent_ms() + age_ms);
     memory_bytes += activity.memory_bytes();
     promised_bytes += activity.memory_limit_bytes();
+    gpu_bytes += activity.gpu_memory_bytes();
+    promised_gpu_bytes += activity.gpu_memory_limit_bytes();
   }
   const ProcessUse process = UseOf();
   control::AddResource("file descriptors", process.descriptors, process.descriptors_max,
@@ -232,6 +237,11 @@ proto::Heartbeat Agent::Heartbeat() {
   control::AddSessionResources(session_->use(), &heartbeat);
   control::AddResource("memory bytes", memory_bytes, memory_.limit_bytes(), &heartbeat);
   control::AddResource("promised memory bytes", promised_bytes, memory_.limit_bytes(), &heartbeat);
+  if (!options_.gpus.empty()) {
+    const uint64_t limit = gpu_memory_.limit_bytes();
+    control::AddResource("GPU memory bytes", gpu_bytes, limit, &heartbeat);
+    control::AddResource("promised GPU memory bytes", promised_gpu_bytes, limit, &heartbeat);
+  }
   control::AddResource("resident bytes", process.resident_bytes, 0, &heartbeat);
   control::AddRefusal("no rank, on a node's socket", refused_, &heartbeat);
   return heartbeat;
@@ -242,9 +252,13 @@ absl::Status Agent::Admit(const proto::StartNode& start, const proto::Layout& la
   const proto::Job& job = start.record().job();
   // A rank with no exchange has all of its memory to itself.
   if (job.exchange() == proto::Job::NONE) return absl::OkStatus();
-  return memory_.Promise(JobId(start.record().job_id()),
-                         NodeMemoryOf(job, start.record().view().nodes_size(), layout.elements(),
-                                      RanksOf(start), placement));
+  const JobId id(start.record().job_id());
+  absl::Status status =
+      memory_.Promise(id, NodeMemoryOf(job, start.record().view().nodes_size(), layout.elements(),
+                                       RanksOf(start), placement));
+  if (!status.ok() || job.device() != proto::Job::GPU) return status;
+  return gpu_memory_.Promise(
+      id, MemoryByGpu(job, layout.elements(), gpu_slots_.TakenBy(id), placement));
 }
 
 void Agent::Append(const proto::JobMetrics& metrics) {
@@ -266,6 +280,7 @@ void Agent::Forget(uint32_t job) {
   jobs_.erase(found);
   memory_.Release(JobId(job));
   gpu_slots_.Release(JobId(job));
+  gpu_memory_.Release(JobId(job));
   {
     absl::MutexLock lock(&mutex_);
     running_.erase(std::remove(running_.begin(), running_.end(), job), running_.end());

@@ -23,6 +23,7 @@
 #include "common/net/host_link.h"
 #include "common/process/event_loop.h"
 #include "proto/control.pb.h"
+#include "worker/agent/gpu_ledger.h"
 #include "worker/agent/gpu_slots.h"
 #include "worker/agent/job_processes.h"
 #include "worker/agent/peer_prober.h"
@@ -101,6 +102,7 @@ class Agent {
   std::deque<std::pair<uint32_t, std::string>> ended_;
   MemoryLedger memory_;
   GpuSlots gpu_slots_;
+  GpuLedger gpu_memory_;
   control::TraceSender trace_sender_;
   bool ending_ = false;
   uint64_t refused_ended_ = 0;  // on the sockets of jobs that have ended

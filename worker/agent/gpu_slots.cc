@@ -40,6 +40,11 @@ absl::StatusOr<std::vector<uint32_t>> GpuSlots::Take(JobId job, uint32_t ranks) 
   return taken;
 }
 
+std::vector<uint32_t> GpuSlots::TakenBy(JobId job) const {
+  const auto found = jobs_.find(job);
+  return found == jobs_.end() ? std::vector<uint32_t>() : found->second;
+}
+
 void GpuSlots::Release(JobId job) {
   const auto found = jobs_.find(job);
   if (found == jobs_.end()) return;

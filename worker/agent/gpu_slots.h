@@ -21,6 +21,8 @@ class GpuSlots {
   // ranks by then, of these the lowest; so a job's ranks spread over all. Errors: Unavailable
   // (taken by others, who may just be ending), FailedPrecondition (there are not so many).
   absl::StatusOr<std::vector<uint32_t>> Take(JobId job, uint32_t ranks);
+  // What it has taken. Empty: nothing.
+  std::vector<uint32_t> TakenBy(JobId job) const;
   // No process of the job is left. A job that holds none is fine.
   void Release(JobId job);
 

@@ -26,6 +26,8 @@ TEST(GpuSlots, WhatIsTakenIsGivenBackWithItsJobOnly) {
   ASSERT_THAT(slots.Take(JobId(2), 1).value(), ElementsAre(1));
   EXPECT_EQ(slots.Take(JobId(3), 1).status(),
             absl::UnavailableError("the job needs 1 GPU slot, 0 of 2 are free"));
+  EXPECT_THAT(slots.TakenBy(JobId(2)), ElementsAre(1));
+  EXPECT_THAT(slots.TakenBy(JobId(3)), ElementsAre());
   slots.Release(JobId(3));
   EXPECT_FALSE(slots.Take(JobId(3), 1).ok());
   slots.Release(JobId(1));

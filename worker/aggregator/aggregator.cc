@@ -360,6 +360,7 @@ void Aggregator::TellActivity() {
                                (exchange_ ? exchange_->memory_bytes() : 0) +
                                (trace_ ? trace_->memory_bytes() : 0));
   }
+  if (arenas_) activity->set_gpu_memory_bytes(arenas_->device_bytes());
   agent_.SendUnlessFull(message);
   agent_.SendTrace(trace_.get());
 }

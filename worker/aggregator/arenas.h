@@ -35,6 +35,8 @@ class Arenas : public ExchangeNode {
 
   // Of the host: of buffers on their way, also free ones.
   virtual size_t buffer_bytes() const = 0;
+  // Of devices.
+  virtual size_t device_bytes() const { return 0; }
 };
 
 }  // namespace strata::worker

@@ -53,7 +53,7 @@ absl::Status DeviceArenas::AddPlace(const std::shared_ptr<device::Device>& devic
                      .weights = *std::move(weights),
                      .payload = *std::move(payload),
                      .verdict = *std::move(verdict)});
-  device_bytes_ += bytes + payload_bytes;
+  device_bytes_ += bytes + payload_bytes + sizeof(device::Verdict);
   return absl::OkStatus();
 }
 

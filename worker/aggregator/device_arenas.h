@@ -91,8 +91,7 @@ class DeviceArenas final : public Arenas {
     return gradients_[local_rank];
   }
 
-  // Of the devices' memory.
-  size_t device_bytes() const { return device_bytes_; }
+  size_t device_bytes() const override { return device_bytes_; }
 
  private:
   // A device that at least one rank computes on.

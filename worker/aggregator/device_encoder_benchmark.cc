@@ -108,8 +108,10 @@ absl::Status Node::Prepare() {
 
 absl::Status Node::Encode() {
   for (uint32_t c = 0; c < map_.chunks(); ++c) {
-    const absl::Status status = encoder_->Encode(ChunkId(c), SumOf(ChunkId(c)), /*samples=*/1,
-                                                 stream_.get(), payloads_[c].get());
+    const absl::StatusOr<size_t> bytes =
+        encoder_->Encode(ChunkId(c), SumOf(ChunkId(c)), /*samples=*/1, stream_.get());
+    if (!bytes.ok()) return bytes.status();
+    const absl::Status status = stream_->Copy(payloads_[c].get(), encoder_->outcome(), *bytes);
     if (!status.ok()) return status;
   }
   return absl::OkStatus();

@@ -9,6 +9,7 @@
 #include "common/trace/trace_log.h"
 #include "kernels/codec/job_compression.h"
 #include "worker/aggregator/node_memory.h"
+#include "worker/exchange/create_exchange.h"
 
 namespace strata::worker {
 namespace {
@@ -58,6 +59,20 @@ void AddPushEncoder(const proto::Job& job, uint64_t arena, uint64_t chunk, Memor
   need->Add(absl::StrFormat("codec's work space 4 x %s", BytesText(chunk)), 4 * chunk);
 }
 
+// Weights, gradients and the counts beside them; with device: GPU nobody touches the gradients'.
+void AddSharedMemory(const proto::Job& job, uint64_t elements, uint32_t local_ranks,
+                     MemoryFormula* need) {
+  const NodeOffsets offsets(elements, local_ranks);
+  const std::string arena = BytesText(elements * sizeof(float));
+  if (job.device() == proto::Job::GPU) {
+    need->Add(absl::StrFormat("shared memory %s and its counts", arena),
+              offsets.total - local_ranks * offsets.arena_stride);
+  } else {
+    need->Add(absl::StrFormat("shared memory (1 + %d) x %s and its counts", local_ranks, arena),
+              offsets.total);
+  }
+}
+
 }  // namespace
 
 MemoryFormula NodeMemoryOf(const proto::Job& job, uint32_t nodes, uint64_t elements,
@@ -66,16 +81,20 @@ MemoryFormula NodeMemoryOf(const proto::Job& job, uint32_t nodes, uint64_t eleme
   constexpr uint64_t kElementsMax = uint64_t{1} << 48;
   MemoryFormula need;
   const uint64_t arena = SaturatingProduct(elements, sizeof(float));
-  const std::string shared =
-      absl::StrFormat("shared memory (1 + %d) x %s and its counts", local_ranks, BytesText(arena));
   if (elements > kElementsMax) {
-    need.Add(shared, UINT64_MAX);
+    need.Add("shared memory", UINT64_MAX);
     return need;
   }
-  need.Add(shared, NodeOffsets(elements, local_ranks).total);
+  AddSharedMemory(job, elements, local_ranks, &need);
   need.Add(absl::StrFormat("first weights %d x %s", local_ranks, BytesText(arena)),
            SaturatingProduct(local_ranks, arena));
   if (IsTraced(job)) need.Add("trace", kTraceLogBytes);
+  if (job.exchange() == proto::Job::NCCL) return need;
+  const bool on_devices = job.device() == proto::Job::GPU;
+  if (on_devices) {
+    need.Add(absl::StrFormat("pinned sums and answers 2 x %s", BytesText(arena)),
+             SaturatingProduct(2, arena));
+  }
   const uint64_t shards = placement.shard_endpoints_size();
   const uint64_t chunk = uint64_t{placement.chunk_elements()} * sizeof(float);
   const uint64_t w = std::max<uint32_t>(1, job.window());
@@ -84,9 +103,14 @@ MemoryFormula NodeMemoryOf(const proto::Job& job, uint32_t nodes, uint64_t eleme
     AddRing(job, nodes, arena, SaturatingProduct(w, chunk), &need);
   }
   if (shards == 0) return need;
-  AddPushEncoder(job, arena, chunk, &need);
-  need.Add(absl::StrFormat("messages 2 x %d x %d x %s", shards, w, BytesText(chunk)),
-           2 * std::min(SaturatingProduct(shards * w, chunk), arena));
+  if (!on_devices || !TakesPayloads(job)) AddPushEncoder(job, arena, chunk, &need);
+  const uint64_t one_way = std::min(SaturatingProduct(shards * w, chunk), arena);
+  if (on_devices) {
+    need.Add(absl::StrFormat("answers %d x %d x %s", shards, w, BytesText(chunk)), one_way);
+  } else {
+    need.Add(absl::StrFormat("messages 2 x %d x %d x %s", shards, w, BytesText(chunk)),
+             2 * one_way);
+  }
   return need;
 }
 

@@ -31,6 +31,17 @@ namespace strata::worker {
 //   own slices      (1 + V) x M / n: weights and optimizer state; one more where they are encoded
 //   under way       4 x W x C: chunks' sums, what comes of them and goes out; no more than 4 x M
 //
+// With device: GPU, what lies on GPUs is not of this memory (gpu_budget.h). Of the node's then are
+//
+//   shared memory   M: the first weights; and the counts
+//   first weights   g x M, as above
+//   pinned memory   2 x M: sums from their copy to the host until they are answered, and answers
+//                   until they are copied to the GPUs
+//   answers         S x W x C: on their way; no more than M
+//
+// and with exchange: NCCL the first two alone. What was not sent is the GPU's, where pushes are
+// encoded there.
+//
 // `placement` may be empty: where it is not known yet, there are no messages either.
 MemoryFormula NodeMemoryOf(const proto::Job& job, uint32_t nodes, uint64_t elements,
                            uint32_t local_ranks, const proto::Placement& placement);

@@ -100,6 +100,37 @@ TEST(NodeBudget, ATraceTakesAFixedAmount) {
   EXPECT_EQ(NodeMemoryOf(job, 4, 1 << 18, 2, Placement(3, 4096)).total(), before + (512 << 10));
 }
 
+TEST(NodeBudget, OfAJobOnGpusIsFirstWeightsAndPinnedMemoryAndAnswers) {
+  proto::Job job = JobWith(4);
+  job.set_device(proto::Job::GPU);
+  job.mutable_push()->set_codec(proto::Encoding::DGC);
+  const NodeOffsets offsets(1 << 18, 2);
+  MemoryFormula need = NodeMemoryOf(job, 4, 1 << 18, 2, Placement(3, 4096));
+  ASSERT_EQ(need.parts.size(), 4u) << "what was not sent is the GPU's";
+  EXPECT_EQ(need.parts[0].bytes, offsets.total - (2u << 20));
+  EXPECT_EQ(need.parts[1].bytes, 2u << 20);
+  EXPECT_EQ(need.parts[2].bytes, 2u << 20);
+  EXPECT_EQ(need.parts[3].bytes, 3u * 4 * (16 << 10));
+  EXPECT_EQ(need.parts[0].what, "shared memory 1.0 MiB and its counts");
+  // Layers work on the host, and what they push is encoded there.
+  job.mutable_push()->set_codec(proto::Encoding::FP16);
+  job.mutable_consistency()->set_preset("delay1");
+  FillDefaults(&job);
+  need = NodeMemoryOf(job, 4, 1 << 18, 2, Placement(3, 4096));
+  ASSERT_EQ(need.parts.size(), 6u);
+  EXPECT_EQ(need.parts[3].bytes, 2u << 20) << need.ToString();
+  EXPECT_EQ(need.parts[4].bytes, 1u << 20);
+}
+
+TEST(NodeBudget, OfAJobWithNcclIsFirstWeightsAlone) {
+  proto::Job job = JobWith(4);
+  job.set_device(proto::Job::GPU);
+  job.set_exchange(proto::Job::NCCL);
+  const MemoryFormula need = NodeMemoryOf(job, 4, 1 << 18, 2, Placement(0, 4096));
+  ASSERT_EQ(need.parts.size(), 2u);
+  EXPECT_EQ(need.total(), NodeOffsets(1 << 18, 2).total);
+}
+
 TEST(NodeBudget, AnArenaBeyondAllMemoryDoesNotWrapAround) {
   EXPECT_EQ(NodeMemoryOf(JobWith(4), 4, UINT64_MAX, 2, {}).total(), UINT64_MAX);
 }

@@ -18,6 +18,7 @@
 #include "gtest/gtest.h"
 #include "kernels/device/test_devices.h"
 #include "kernels/kernels.h"
+#include "worker/aggregator/gpu_budget.h"
 
 namespace strata::nccl {
 namespace {
@@ -249,6 +250,20 @@ TEST_F(DeviceStepsOnFake, AnErrorOfOneRankIsItsAndTheOthersWaitOnlyUntilTheyAreT
     absl::SleepFor(absl::Milliseconds(20));
     stopped_ = true;
   });
+}
+
+TEST_F(DeviceStepsOnFake, ARankTakesWhatTheFormulaSays) {
+  proto::Placement placement;
+  placement.set_chunk_elements(kChunkElements);
+  for (const char* optimizer : {"optimizer { sgd {} }", "optimizer { momentum_sgd {} }",
+                                "optimizer { adamw { weight_decay: 0.1 } }"}) {
+    proto::Job job = SomeJob(optimizer);
+    job.set_device(proto::Job::GPU);
+    job.set_exchange(proto::Job::NCCL);
+    const auto steps = Begun(job, "", 1, 0);
+    EXPECT_EQ(device::TestDeviceBytes(),
+              worker::MemoryOfGpus(job, kElements, 1, 1, placement).total());
+  }
 }
 
 TEST_F(DeviceStepsOnFake, TooLittleMemoryIsSaidWithWhatItWasFor) {

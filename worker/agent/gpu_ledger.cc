@@ -1,0 +1,62 @@
+#include "worker/agent/gpu_ledger.h"
+
+#include <utility>
+
+#include "absl/strings/str_format.h"
+
+namespace strata::worker {
+
+GpuLedger::GpuLedger(const std::vector<proto::Gpu>& gpus) {
+  for (const proto::Gpu& gpu : gpus) gpus_[gpu.index()] = gpu;
+}
+
+uint64_t GpuLedger::PromisedToOthers(JobId job, uint32_t gpu) const {
+  uint64_t sum = 0;
+  for (const auto& [other, by_gpu] : promised_) {
+    const auto found = by_gpu.find(gpu);
+    if (other != job && found != by_gpu.end()) sum += found->second;
+  }
+  return sum;
+}
+
+absl::Status GpuLedger::Promise(JobId job, const std::map<uint32_t, MemoryFormula>& needs) {
+  std::map<uint32_t, uint64_t> promised;
+  for (const auto& [index, need] : needs) {
+    const auto found = gpus_.find(index);
+    if (found == gpus_.end()) {
+      return absl::FailedPreconditionError(absl::StrFormat("there is no GPU %d", index));
+    }
+    const proto::Gpu& gpu = found->second;
+    const uint64_t others = PromisedToOthers(job, index);
+    if (need.total() > gpu.memory_bytes() || others > gpu.memory_bytes() - need.total()) {
+      return absl::ResourceExhaustedError(absl::StrFormat(
+          "GPU %d (%s): it needs up to %s; other jobs are promised %s of its %s", index, gpu.name(),
+          need.ToString(), BytesText(others), BytesText(gpu.memory_bytes())));
+    }
+    promised[index] = need.total();
+  }
+  promised_[job] = std::move(promised);
+  return absl::OkStatus();
+}
+
+uint64_t GpuLedger::limit_bytes() const {
+  uint64_t sum = 0;
+  for (const auto& [index, gpu] : gpus_) sum += gpu.memory_bytes();
+  return sum;
+}
+
+uint64_t GpuLedger::promised_bytes() const {
+  uint64_t sum = 0;
+  for (const auto& [job, by_gpu] : promised_) sum += promised_bytes(job);
+  return sum;
+}
+
+uint64_t GpuLedger::promised_bytes(JobId job) const {
+  const auto found = promised_.find(job);
+  if (found == promised_.end()) return 0;
+  uint64_t sum = 0;
+  for (const auto& [gpu, bytes] : found->second) sum += bytes;
+  return sum;
+}
+
+}  // namespace strata::worker
