@@ -13,8 +13,8 @@ namespace strata::cli {
 // Each process of the job is one there, with a row for what its thread does one after the other (a
 // rank's waits lie within its passes), and below it rows for what its devices do, each by the name
 // of the device and of what it does there one after the other; chunks that wait beside each other,
-// "ready" and "server wait", are asynchronous events. Times are in microseconds since the first event. `job` tells its
-// name and how large chunks are.
+// "ready" and "server wait", are asynchronous events. Times are in microseconds since the first
+// event. `job` tells its name and how large chunks are.
 std::string ChromeTrace(const std::vector<proto::TraceBatch>& batches, const proto::JobStatus& job);
 
 struct TraceCounts {

@@ -8,8 +8,8 @@
 namespace strata::cli {
 
 // The memory formula of a job, part by part, in bytes and in multiples of the model's size: of the
-// node, of its GPUs and of the shard that may take most, and the sums over all. Empty where no parts
-// are known.
+// node, of its GPUs and of the shard that may take most, and the sums over all. Empty where no
+// parts are known.
 std::string MemoryTable(const proto::JobStatus& job);
 
 }  // namespace strata::cli

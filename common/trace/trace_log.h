@@ -50,8 +50,8 @@ class TraceLog {
   // All clocks that it wants are before this one.
   bool IsPast(uint64_t clock) const { return clock >= first_ && clock - first_ >= steps_; }
 
-  // REQUIRES: Wants(clock). Of an `end` before `begin` (the clock was set) nothing lasted. `device`:
-  // as in TraceEvent.
+  // REQUIRES: Wants(clock). Of an `end` before `begin` (the clock was set) nothing lasted.
+  // `device`: as in TraceEvent.
   void Note(Phase phase, ChunkId chunk, uint64_t clock, absl::Time begin, absl::Time end,
             uint32_t node = 0, uint32_t device = 0);
 

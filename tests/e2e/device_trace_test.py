@@ -1,4 +1,4 @@
-"""`strata local --trace FILE` of jobs whose aggregators work on devices: the timeline shows these."""
+"""`strata local --trace FILE` of jobs whose aggregators work on devices, which it shows."""
 
 import os
 import subprocess
