@@ -75,7 +75,13 @@ MemoryFormula MemoryOf(const proto::Job& job, uint64_t elements, const Place& pl
   const uint64_t chunk = chunk_elements * sizeof(float);
   const uint64_t others = place.ranks_of_node - place.ranks;
   need.Add("encoded weights", chunk + sizeof(device::Verdict));
-  if (others > 0) need.Add("gradients of other GPUs", others * chunk);
+  if (job.node_sum() == proto::NodeSum::NCCL) {
+    const uint64_t chunks = (elements + chunk_elements - 1) / chunk_elements;
+    if (place.ranks_of_node > 1)
+      need.Add("verdicts", place.ranks * chunks * sizeof(device::Verdict));
+  } else if (others > 0) {
+    need.Add("gradients of other GPUs", others * chunk);
+  }
   if (TakesPayloads(job)) AddEncoder(job, elements, place, chunk_elements, &need);
   return need;
 }

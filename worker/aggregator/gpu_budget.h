@@ -17,7 +17,8 @@ namespace strata::worker {
 //   weights                 A
 //   gradients               r x A
 //   encoded weights         C: those that come, before they are decoded; and a verdict
-//   gradients of others     (g - r) x C: where its kernels do not reach other GPUs' memory
+//   gradients of others     (g - r) x C: where its kernels do not reach other GPUs' memory; with
+//                           node_sum: NCCL the ranks' verdicts instead
 //
 // where pushes are encoded on the GPUs, of the chunks whose turn is this one's:
 //

@@ -128,6 +128,16 @@ TEST(GpuBudget, OfSeveralGpusIsThatOfEach) {
       << "two ranks more, whose gradients need not be copied";
 }
 
+// Nobody copies gradients then; each rank has a verdict for each of the 64 chunks.
+TEST(GpuBudget, WhereRanksAddUpByNcclHasTheirVerdicts) {
+  proto::Job job = GpuJob();
+  job.set_node_sum(proto::NodeSum::NCCL);
+  const MemoryFormula need = MemoryOfGpus(job, 1 << 18, 2, 2, Placement(4096));
+  ASSERT_EQ(need.parts.size(), 4u);
+  EXPECT_EQ(need.parts[3].what, "verdicts");
+  EXPECT_EQ(need.parts[3].bytes, 2u * 64 * 4);
+}
+
 TEST(GpuBudget, HasNothingOfChunksWhereThePlacementIsNotKnown) {
   const MemoryFormula need = MemoryOfGpus(GpuJob(), 1 << 18, 1, 2, {});
   ASSERT_EQ(need.parts.size(), 2u);
