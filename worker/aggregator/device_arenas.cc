@@ -1,6 +1,7 @@
 #include "worker/aggregator/device_arenas.h"
 
 #include <algorithm>
+#include <tuple>
 #include <utility>
 
 #include "absl/container/inlined_vector.h"
@@ -27,33 +28,35 @@ absl::StatusOr<std::unique_ptr<DeviceArenas>> DeviceArenas::Create(NodeMemory* m
 // What is queued reads and writes memory that goes with this.
 DeviceArenas::~DeviceArenas() {
   for (Place& place : places_) {
-    if (place.up != nullptr) place.up->Synchronize().IgnoreError();
-    if (place.down != nullptr) place.down->Synchronize().IgnoreError();
+    for (device::Stream* stream : {place.up.get(), place.add.get(), place.down.get()}) {
+      stream->Synchronize().IgnoreError();
+    }
   }
 }
 
 absl::Status DeviceArenas::AddPlace(const std::shared_ptr<device::Device>& device,
                                     size_t first_rank) {
+  const size_t chunk_bytes = map_.chunk_elements() * sizeof(float);
   const size_t bytes = device::SharedAllocationBytes(map_.elements() * sizeof(float));
-  const size_t payload_bytes = map_.chunk_elements() * sizeof(float);
-  absl::StatusOr<Memory> weights = device->Allocate(bytes, "a job's weights");
-  if (!weights.ok()) return weights.status();
-  absl::StatusOr<Memory> payload = device->Allocate(payload_bytes, "encoded weights");
-  if (!payload.ok()) return payload.status();
-  absl::StatusOr<Memory> verdict = device->Allocate(sizeof(device::Verdict), "a verdict");
-  if (!verdict.ok()) return verdict.status();
-  absl::StatusOr<std::unique_ptr<device::Stream>> down = device->NewStream(/*urgent=*/true);
-  if (!down.ok()) return down.status();
-  absl::StatusOr<std::unique_ptr<device::Stream>> up = device->NewStream(/*urgent=*/true);
-  if (!up.ok()) return up.status();
-  places_.push_back({.device = device,
-                     .first_rank = first_rank,
-                     .down = *std::move(down),
-                     .up = *std::move(up),
-                     .weights = *std::move(weights),
-                     .payload = *std::move(payload),
-                     .verdict = *std::move(verdict)});
-  device_bytes_ += bytes + payload_bytes + sizeof(device::Verdict);
+  Place place = {.device = device, .first_rank = first_rank};
+  for (const auto& [memory, size, what] :
+       {std::tuple(&place.weights, bytes, "a job's weights"),
+        std::tuple(&place.payload, chunk_bytes, "encoded weights"),
+        std::tuple(&place.verdict, sizeof(device::Verdict), "a verdict")}) {
+    absl::StatusOr<Memory> allocated = device->Allocate(size, what);
+    if (!allocated.ok()) return allocated.status();
+    *memory = *std::move(allocated);
+    device_bytes_ += size;
+  }
+  absl::StatusOr<std::unique_ptr<device::Event>> added = device->NewEvent();
+  if (!added.ok()) return added.status();
+  place.added = *std::move(added);
+  for (std::unique_ptr<device::Stream>* stream : {&place.add, &place.down, &place.up}) {
+    absl::StatusOr<std::unique_ptr<device::Stream>> made = device->NewStream(/*urgent=*/true);
+    if (!made.ok()) return made.status();
+    *stream = *std::move(made);
+  }
+  places_.push_back(std::move(place));
   return absl::OkStatus();
 }
 
@@ -76,9 +79,7 @@ absl::Status DeviceArenas::Init(const DeviceArenasOptions& options) {
   for (uint32_t place = 0; place < places_.size(); ++place) {
     if (absl::Status status = PrepareSums(place, options); !status.ok()) return status;
   }
-  if (options.trace != nullptr) {
-    if (absl::Status status = StartTrace(options.trace); !status.ok()) return status;
-  }
+  if (absl::Status status = StartTrace(options.trace); !status.ok()) return status;
   return FillWeights();
 }
 
@@ -99,7 +100,7 @@ absl::Status DeviceArenas::PrepareSums(uint32_t index, const DeviceArenasOptions
   if (options.encodes_for == nullptr) return absl::OkStatus();
   const ChunkShare share = {index, static_cast<uint32_t>(places_.size())};
   auto encoder = DeviceEncoder::Create(*options.encodes_for, options.node, map_, share,
-                                       place.device, place.down.get());
+                                       place.device, place.add.get());
   if (!encoder.ok()) return encoder.status();
   place.encoder = *std::move(encoder);
   device_bytes_ += place.encoder->device_bytes();
@@ -107,14 +108,16 @@ absl::Status DeviceArenas::PrepareSums(uint32_t index, const DeviceArenasOptions
 }
 
 absl::Status DeviceArenas::StartTrace(TraceLog* log) {
+  if (log == nullptr) return absl::OkStatus();
   trace_ = std::make_unique<DeviceTrace>(log);
   for (Place& place : places_) {
-    const absl::StatusOr<size_t> down = trace_->AddLane(place.device, place.down.get());
-    if (!down.ok()) return down.status();
-    const absl::StatusOr<size_t> up = trace_->AddLane(place.device, place.up.get());
-    if (!up.ok()) return up.status();
-    place.down_lane = *down;
-    place.up_lane = *up;
+    for (const auto& [stream, lane] : {std::pair(place.add.get(), &place.add_lane),
+                                       std::pair(place.down.get(), &place.down_lane),
+                                       std::pair(place.up.get(), &place.up_lane)}) {
+      const absl::StatusOr<size_t> added = trace_->AddLane(place.device, stream);
+      if (!added.ok()) return added.status();
+      *lane = *added;
+    }
   }
   return absl::OkStatus();
 }
@@ -162,15 +165,13 @@ void DeviceArenas::Keep(absl::Status status) {
 }
 
 absl::Status DeviceArenas::Mark(Place* place, device::Stream* stream, Queued* queued) {
-  std::unique_ptr<device::Event> event;
-  if (!place->free_events.empty()) {
-    event = std::move(place->free_events.back());
-    place->free_events.pop_back();
-  } else {
+  if (place->free_events.empty()) {
     absl::StatusOr<std::unique_ptr<device::Event>> created = place->device->NewEvent();
     if (!created.ok()) return created.status();
-    event = *std::move(created);
+    place->free_events.push_back(*std::move(created));
   }
+  std::unique_ptr<device::Event> event = std::move(place->free_events.back());
+  place->free_events.pop_back();
   if (absl::Status status = stream->Record(event.get()); !status.ok()) return status;
   queued->marks.push_back({place, std::move(event)});
   return stream->Call(wake_);
@@ -183,47 +184,48 @@ absl::Status DeviceArenas::QueueAddition(Place& place, ChunkId chunk, float* sum
   for (size_t r = 0; r < gradients_.size(); ++r) {
     const std::byte* at = At(gradients_[r], chunk);
     if (!Reaches(place, r)) {
-      absl::Status status = place.down->Copy(copy, at, count * sizeof(float));
+      absl::Status status = place.add->Copy(copy, at, count * sizeof(float));
       if (!status.ok()) return status;
       at = std::exchange(copy, copy + map_.chunk_elements() * sizeof(float));
     }
     inputs.push_back(reinterpret_cast<const float*>(at));
   }
-  return place.device->kernels().sum(*place.down, inputs, sum, count,
+  return place.device->kernels().sum(*place.add, inputs, sum, count,
                                      reinterpret_cast<device::Verdict*>(place.verdict.get()));
 }
 
 absl::Status DeviceArenas::QueueSum(ChunkId chunk, uint64_t clock) {
   Place& place = AdderOf(chunk);
   auto* const sum = reinterpret_cast<float*>(At(gradients_[place.first_rank], chunk));
-  DeviceTrace::Spans spans = Trace(place.down_lane, chunk);
+  DeviceTrace::Spans spans = Trace(place.add_lane, chunk);
   if (gradients_.size() > 1 && !ranks_add_up_) {
     absl::Status status = QueueAddition(place, chunk, sum);
     if (status.ok()) status = spans.Did(proto::TraceEvent::SUM);
     if (!status.ok()) return status;
   }
+  DeviceEncoder::Outcome outcome = {reinterpret_cast<const std::byte*>(sum),
+                                    map_.ElementsOf(chunk) * sizeof(float), nullptr};
+  if (place.encoder != nullptr) {
+    const uint32_t samples = sums_[chunk.value()].samples;
+    const auto encoded = place.encoder->Encode(chunk, sum, samples, place.add.get());
+    if (!encoded.ok()) return encoded.status();
+    if (absl::Status status = spans.Did(proto::TraceEvent::ENCODE); !status.ok()) return status;
+    outcome = *encoded;
+  }
   Queued queued = {.what = Queued::What::kSum, .chunk = chunk, .clock = clock};
-  absl::Status status = QueueCopy(place, chunk, sum, &queued, &spans);
-  if (!status.ok()) return status;
   if (!spans.empty()) queued.spans.push_back(std::move(spans));
-  status = Mark(&place, place.down.get(), &queued);
+  absl::Status status = QueueCopy(place, outcome, &queued);
+  if (status.ok()) status = Mark(&place, place.down.get(), &queued);
   queued_.push_back(std::move(queued));
   return status;
 }
 
-absl::Status DeviceArenas::QueueCopy(Place& place, ChunkId chunk, const float* sum, Queued* queued,
-                                     DeviceTrace::Spans* spans) {
-  device::Stream& down = *place.down;
+absl::Status DeviceArenas::QueueCopy(Place& place, const DeviceEncoder::Outcome& outcome,
+                                     Queued* queued) {
+  const ChunkId chunk = queued->chunk;
   Summed& summed = sums_[chunk.value()];
   std::shared_ptr<void> to;
-  const void* from = sum;
-  size_t bytes = map_.ElementsOf(chunk) * sizeof(float);
   if (place.encoder != nullptr) {
-    const absl::StatusOr<size_t> encoded = place.encoder->Encode(chunk, sum, summed.samples, &down);
-    if (!encoded.ok()) return encoded.status();
-    if (absl::Status status = spans->Did(proto::TraceEvent::ENCODE); !status.ok()) return status;
-    bytes = *encoded;
-    from = place.encoder->outcome();
     to = summed.encoded = pool_.AllocateBytes(place.encoder->host_bytes(chunk));
   } else {
     const std::shared_ptr<float> buffer = pool_.AllocateFloats(map_.ElementsOf(chunk));
@@ -231,8 +233,15 @@ absl::Status DeviceArenas::QueueCopy(Place& place, ChunkId chunk, const float* s
     to = buffer;
   }
   queued->kept = {to};
-  if (absl::Status status = down.Copy(to.get(), from, bytes); !status.ok()) return status;
-  return spans->Did(proto::TraceEvent::TO_HOST);
+  absl::Status status = place.add->Record(place.added.get());
+  if (status.ok()) status = place.down->Wait(*place.added);
+  if (!status.ok()) return status;
+  DeviceTrace::Spans spans = Trace(place.down_lane, chunk);
+  status = place.down->Copy(to.get(), outcome.at, outcome.bytes);
+  if (status.ok() && outcome.copied != nullptr) status = place.down->Record(outcome.copied);
+  if (status.ok()) status = spans.Did(proto::TraceEvent::TO_HOST);
+  if (!spans.empty()) queued->spans.push_back(std::move(spans));
+  return status;
 }
 
 absl::Status DeviceArenas::TakeOver(ChunkId chunk, uint64_t clock) {
@@ -269,8 +278,7 @@ absl::StatusOr<bool> DeviceArenas::IsDone(const Queued& queued) const {
 }
 
 absl::Status DeviceArenas::Poll(std::vector<ChunkId>* summed) {
-  // Each device's sums, and landings, are in the order of their streams, and go on without each
-  // other.
+  // Each device's sums, and landings, are in the order of their streams, not of each other.
   absl::InlinedVector<bool, 16> waits(places_.size() + 2);
   for (auto queued = queued_.begin(); queued != queued_.end() && status_.ok();) {
     const size_t order = queued->what == Queued::What::kSum ? queued->chunk.value() % places_.size()
@@ -291,8 +299,12 @@ absl::Status DeviceArenas::Poll(std::vector<ChunkId>* summed) {
 }
 
 absl::Status DeviceArenas::Finish(Queued* queued, std::vector<ChunkId>* summed) {
+  absl::Time end = absl::InfinitePast();
   for (DeviceTrace::Spans& spans : queued->spans) {
-    if (absl::Status status = trace_->Note(std::move(spans)); !status.ok()) return status;
+    const auto noted = trace_->Note(std::move(spans), end);
+    if (!noted.ok()) return noted.status();
+    // A sum goes to the host after it was made; devices get weights without each other.
+    if (queued->what == Queued::What::kSum) end = *noted;
   }
   if (queued->what == Queued::What::kLanded) {
     memory_->Land(queued->chunk.value(), core_->OnLanded(queued->chunk, queued->clock));

@@ -98,14 +98,16 @@ class DeviceArenas final : public Arenas {
   struct Place {
     std::shared_ptr<device::Device> device;
     size_t first_rank;                         // local, of those that compute on it
+    std::unique_ptr<device::Stream> add;       // which encodes, too
     std::unique_ptr<device::Stream> down, up;  // sums to the host; weights to the device
+    std::unique_ptr<device::Event> added;      // of the sum that goes down next
     device::Memory weights;
     device::Memory payload;  // encoded weights on their way, before they are decoded
     device::Memory verdict;  // of sums; nobody reads it, for shards look again
     device::Memory copies;   // of a chunk's gradients that its kernels do not reach
     std::unique_ptr<DeviceEncoder> encoder;  // null: sums go as they are
     std::vector<std::unique_ptr<device::Event>> free_events;
-    size_t down_lane = 0, up_lane = 0;  // of trace_
+    size_t add_lane = 0, down_lane = 0, up_lane = 0;  // of trace_
   };
   // Something that a device does, to be heard of in Poll.
   struct Queued {
@@ -153,9 +155,8 @@ class DeviceArenas final : public Arenas {
   absl::Status QueueSum(ChunkId chunk, uint64_t clock);
   // The same for the addition itself.
   absl::Status QueueAddition(Place& place, ChunkId chunk, float* sum);
-  // The same for its way to the host: encoded there, or not.
-  absl::Status QueueCopy(Place& place, ChunkId chunk, const float* sum, Queued* queued,
-                         DeviceTrace::Spans* spans);
+  // The same for its way to the host, while the next one is added.
+  absl::Status QueueCopy(Place& place, const DeviceEncoder::Outcome& outcome, Queued* queued);
   // The same for weights on their way to all devices.
   void QueueUpload(ChunkId chunk, uint32_t first_element, const Bytes& weights, bool traced);
   // What has come of it may be taken.

@@ -59,11 +59,16 @@ absl::Status DeviceEncoder::Allocate(device::Device* device, device::Stream* str
       kPayloadAt + wire::EncodedBytesMax(codec_, map_.ElementsOf(ChunkId(0)));
   absl::StatusOr<device::Memory> state = device->Allocate(state_bytes, "what was not sent");
   if (!state.ok()) return state.status();
-  absl::StatusOr<device::Memory> outcome = device->Allocate(outcome_bytes, "encoded gradients");
-  if (!outcome.ok()) return outcome.status();
   state_ = *std::move(state);
-  outcome_ = *std::move(outcome);
-  device_bytes_ = state_bytes + outcome_bytes;
+  for (Turn& turn : turns_) {
+    absl::StatusOr<device::Memory> outcome = device->Allocate(outcome_bytes, "encoded gradients");
+    if (!outcome.ok()) return outcome.status();
+    turn.memory = *std::move(outcome);
+    absl::StatusOr<std::unique_ptr<device::Event>> copied = device->NewEvent();
+    if (!copied.ok()) return copied.status();
+    turn.copied = *std::move(copied);
+  }
+  device_bytes_ = state_bytes + turns_.size() * outcome_bytes;
   return stream->Fill(state_.get(), 0, state_bytes);
 }
 
@@ -86,12 +91,16 @@ size_t DeviceEncoder::host_bytes(ChunkId chunk) const {
                                 : wire::EncodedBytesMax(codec_, n));
 }
 
-absl::StatusOr<size_t> DeviceEncoder::Encode(ChunkId chunk, const float* sum, uint32_t samples,
-                                             device::Stream* stream) {
+absl::StatusOr<DeviceEncoder::Outcome> DeviceEncoder::Encode(ChunkId chunk, const float* sum,
+                                                             uint32_t samples,
+                                                             device::Stream* stream) {
   const size_t n = map_.ElementsOf(chunk);
-  auto* const verdict = reinterpret_cast<device::Verdict*>(outcome_.get());
-  std::byte* const payload = outcome_.get() + kPayloadAt;
-  absl::Status status = stream->Fill(verdict, device::kGoodByte, sizeof *verdict);
+  const Turn& turn = turns_[turn_];
+  turn_ = (turn_ + 1) % turns_.size();
+  auto* const verdict = reinterpret_cast<device::Verdict*>(turn.memory.get());
+  std::byte* const payload = turn.memory.get() + kPayloadAt;
+  absl::Status status = stream->Wait(*turn.copied);
+  if (status.ok()) status = stream->Fill(verdict, device::kGoodByte, sizeof *verdict);
   if (!status.ok()) return status;
   size_t bytes = wire::EncodedBytesMax(codec_, n);
   if (codec_ == wire::Codec::kSparse) {
@@ -110,7 +119,7 @@ absl::StatusOr<size_t> DeviceEncoder::Encode(ChunkId chunk, const float* sum, ui
                          verdict);
   }
   if (!status.ok()) return status;
-  return kPayloadAt + bytes;
+  return Outcome{turn.memory.get(), kPayloadAt + bytes, turn.copied.get()};
 }
 
 absl::StatusOr<Bytes> DeviceEncoder::PayloadIn(const std::shared_ptr<std::byte>& host,

@@ -1,6 +1,7 @@
 #ifndef STRATA_WORKER_AGGREGATOR_DEVICE_ENCODER_H_
 #define STRATA_WORKER_AGGREGATOR_DEVICE_ENCODER_H_
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -43,13 +44,18 @@ class DeviceEncoder {
 
   // Of host memory for what comes of a chunk's next sum, whatever its density.
   size_t host_bytes(ChunkId chunk) const;
+  // On the device: what is to be copied to the host, in any stream, which records `copied` behind.
+  struct Outcome {
+    const std::byte* at;
+    size_t bytes;
+    device::Event* copied;
+  };
   // Queues the encoding of the chunk's next sum, over `samples` of the node, which lies at `sum` on
-  // the device. What comes of it are so many bytes at outcome(), to be copied to the host in the
-  // same stream before the next call. One stream for all calls. REQUIRES: the chunk is one of its
-  // share.
-  absl::StatusOr<size_t> Encode(ChunkId chunk, const float* sum, uint32_t samples,
-                                device::Stream* stream);
-  const std::byte* outcome() const { return outcome_.get(); }
+  // the device. Two chunks take turns in the memory for what comes of it, so that one is encoded
+  // while the other is copied; the next but one call's work waits for `copied`. One stream for all
+  // calls. REQUIRES: the chunk is one of its share; the last but one outcome's copy is queued.
+  absl::StatusOr<Outcome> Encode(ChunkId chunk, const float* sum, uint32_t samples,
+                                 device::Stream* stream);
   // What has come to `host`: the payload, which is part of it. Errors: InvalidArgument: an element
   // is not finite, or too large for the codec; what is kept of the chunk is lost then.
   absl::StatusOr<Bytes> PayloadIn(const std::shared_ptr<std::byte>& host, ChunkId chunk) const;
@@ -80,8 +86,14 @@ class DeviceEncoder {
   PushDensity density_;
   const device::DeviceKernels* kernels_ = nullptr;  // the device's
   std::shared_ptr<device::Device> device_;
-  device::Memory state_;    // StateVectors(options_) arenas
-  device::Memory outcome_;  // of one chunk, on its way: a verdict and, behind it, the payload
+  device::Memory state_;  // StateVectors(options_) arenas
+  // Of a chunk on its way: a verdict and, behind it, the payload.
+  struct Turn {
+    device::Memory memory;
+    std::unique_ptr<device::Event> copied;
+  };
+  std::array<Turn, 2> turns_;
+  size_t turn_ = 0;  // the next call's
   size_t device_bytes_ = 0;
 };
 

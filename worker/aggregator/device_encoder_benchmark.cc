@@ -83,8 +83,9 @@ class Node {
   const std::shared_ptr<device::Device> device_;
   const ChunkMap map_;
   std::vector<float> host_sums_;
-  std::unique_ptr<device::Stream> stream_;
-  device::Memory sums_, copy_, pinned_;  // `copy_`: what copies on the device write
+  std::unique_ptr<device::Stream> stream_, copies_;
+  std::unique_ptr<device::Event> encoded_, copied_;  // of the last chunk
+  device::Memory sums_, copy_, pinned_;              // `copy_`: what copies on the device write
   std::unique_ptr<DeviceEncoder> encoder_;
   std::vector<std::shared_ptr<std::byte>> payloads_;  // by chunk, in `pinned_`
 };
@@ -93,6 +94,14 @@ absl::Status Node::Prepare() {
   auto stream = device_->NewStream(/*urgent=*/false);
   if (!stream.ok()) return stream.status();
   stream_ = *std::move(stream);
+  stream = device_->NewStream(/*urgent=*/false);
+  if (!stream.ok()) return stream.status();
+  copies_ = *std::move(stream);
+  for (std::unique_ptr<device::Event>* event : {&encoded_, &copied_}) {
+    auto made = device_->NewEvent();
+    if (!made.ok()) return made.status();
+    *event = *std::move(made);
+  }
   for (device::Memory* memory : {&sums_, &copy_}) {
     auto allocated = device_->Allocate(bytes(), "a benchmark");
     if (!allocated.ok()) return allocated.status();
@@ -108,13 +117,18 @@ absl::Status Node::Prepare() {
 
 absl::Status Node::Encode() {
   for (uint32_t c = 0; c < map_.chunks(); ++c) {
-    const absl::StatusOr<size_t> bytes =
+    const auto outcome =
         encoder_->Encode(ChunkId(c), SumOf(ChunkId(c)), /*samples=*/1, stream_.get());
-    if (!bytes.ok()) return bytes.status();
-    const absl::Status status = stream_->Copy(payloads_[c].get(), encoder_->outcome(), *bytes);
+    if (!outcome.ok()) return outcome.status();
+    absl::Status status = stream_->Record(encoded_.get());
+    if (status.ok()) status = copies_->Wait(*encoded_);
+    if (status.ok()) status = copies_->Copy(payloads_[c].get(), outcome->at, outcome->bytes);
+    if (status.ok()) status = copies_->Record(outcome->copied);
     if (!status.ok()) return status;
   }
-  return absl::OkStatus();
+  // Who waits for the one waits for the other.
+  absl::Status status = copies_->Record(copied_.get());
+  return status.ok() ? stream_->Wait(*copied_) : status;
 }
 
 absl::StatusOr<size_t> Node::Verify(PushEncoder* on_host) {

@@ -7,6 +7,9 @@
 #include <string>
 #include <vector>
 
+#include "absl/synchronization/notification.h"
+#include "absl/time/clock.h"
+#include "absl/time/time.h"
 #include "gtest/gtest.h"
 #include "kernels/device/test_devices.h"
 #include "kernels/kernels.h"
@@ -44,6 +47,8 @@ class DeviceEncoderTest : public testing::TestWithParam<proto::Encoding> {
   DeviceEncoderTest() {
     device_ = *device::FindTestDevices()->Use(0);
     stream_ = *device_->NewStream(false);
+    copies_ = *device_->NewStream(false);
+    encoded_ = *device_->NewEvent();
     sums_ = *device_->Allocate(kElements * sizeof(float), "sums");
   }
 
@@ -62,11 +67,14 @@ class DeviceEncoderTest : public testing::TestWithParam<proto::Encoding> {
       hosts.push_back(*device_->AllocatePinned(encoder->host_bytes(ChunkId(c)), "a payload"));
       const auto* const at =
           reinterpret_cast<const float*>(sums_.get()) + map_.OffsetOf(ChunkId(c));
-      const auto bytes = encoder->Encode(ChunkId(c), at, samples, stream_.get());
-      EXPECT_TRUE(bytes.ok()) << bytes.status();
-      EXPECT_TRUE(stream_->Copy(hosts.back().get(), encoder->outcome(), *bytes).ok());
+      const auto outcome = encoder->Encode(ChunkId(c), at, samples, stream_.get());
+      EXPECT_TRUE(outcome.ok()) << outcome.status();
+      EXPECT_TRUE(stream_->Record(encoded_.get()).ok());
+      EXPECT_TRUE(copies_->Wait(*encoded_).ok());
+      EXPECT_TRUE(copies_->Copy(hosts.back().get(), outcome->at, outcome->bytes).ok());
+      EXPECT_TRUE(copies_->Record(outcome->copied).ok());
     }
-    EXPECT_TRUE(stream_->Synchronize().ok());
+    EXPECT_TRUE(copies_->Synchronize().ok());
     std::vector<absl::StatusOr<Bytes>> payloads;
     for (uint32_t c = 0; c < map_.chunks(); ++c) {
       payloads.push_back(encoder->PayloadIn(hosts[c], ChunkId(c)));
@@ -76,7 +84,8 @@ class DeviceEncoderTest : public testing::TestWithParam<proto::Encoding> {
 
   const ChunkMap map_{kElements, kChunkElements};
   std::shared_ptr<device::Device> device_;
-  std::unique_ptr<device::Stream> stream_;
+  std::unique_ptr<device::Stream> stream_, copies_;
+  std::unique_ptr<device::Event> encoded_;
   device::Memory sums_;
 };
 
@@ -111,6 +120,29 @@ TEST_P(DeviceEncoderTest, PayloadsAreThoseOfTheHostsEncoderStepByStep) {
           << "step " << step << " chunk " << c;
     }
   }
+}
+
+TEST_P(DeviceEncoderTest, OneChunkIsEncodedWhileAnotherIsCopiedAndAThirdWaits) {
+  const auto encoder = New(GetParam());
+  const std::vector<float> sum(kElements, 0.5f);
+  ASSERT_TRUE(stream_->Copy(sums_.get(), sum.data(), kElements * sizeof(float)).ok());
+  absl::Notification opens;
+  ASSERT_TRUE(copies_->Call([&] { opens.WaitForNotificationWithTimeout(absl::Minutes(1)); }).ok());
+  std::vector<std::unique_ptr<device::Event>> encoded;
+  for (const ChunkId chunk : {ChunkId(0), ChunkId(1), ChunkId(2)}) {
+    const auto* const at = reinterpret_cast<const float*>(sums_.get()) + map_.OffsetOf(chunk);
+    const auto outcome = encoder->Encode(chunk, at, 16, stream_.get());
+    ASSERT_TRUE(outcome.ok()) << outcome.status();
+    encoded.push_back(*device_->NewEvent());
+    ASSERT_TRUE(stream_->Record(encoded.back().get()).ok());
+    ASSERT_TRUE(copies_->Record(outcome->copied).ok());
+  }
+  EXPECT_EQ(encoded[1]->Await(), absl::OkStatus());
+  absl::SleepFor(absl::Milliseconds(20));
+  EXPECT_FALSE(*encoded[2]->Done());
+  opens.Notify();
+  EXPECT_EQ(encoded[2]->Await(), absl::OkStatus());
+  EXPECT_EQ(copies_->Synchronize(), absl::OkStatus());
 }
 
 TEST_P(DeviceEncoderTest, ASumThatIsNotFiniteIsRefusedAndOtherChunksAreNot) {

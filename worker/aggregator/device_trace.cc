@@ -60,8 +60,8 @@ absl::Status DeviceTrace::Spans::Did(TraceLog::Phase phase) {
   return absl::OkStatus();
 }
 
-absl::Status DeviceTrace::Note(Spans spans) {
-  if (spans.empty()) return absl::OkStatus();
+absl::StatusOr<absl::Time> DeviceTrace::Note(Spans spans, absl::Time after) {
+  if (spans.empty()) return after;
   const absl::Time seen = log_.Now();
   Lane& lane = lanes_[spans.lane_];
   UsedDevice& used = devices_[lane.device];
@@ -75,7 +75,7 @@ absl::Status DeviceTrace::Note(Spans spans) {
   if (!told.ok()) return told.status();
   absl::Time begin = *told;
   if (!ends.empty()) begin = std::min(begin, seen - ends.back());
-  begin = std::max({begin, spans.queued_, lane.until});
+  begin = std::max({begin, spans.queued_, lane.until, after});
   const absl::Time first = begin;
   for (size_t i = 0; i < ends.size(); ++i) {
     const absl::Time end = std::clamp(first + ends[i], begin, std::max(begin, seen));
@@ -86,7 +86,7 @@ absl::Status DeviceTrace::Note(Spans spans) {
   }
   lane.until = begin;
   used.free_events.push_back(std::move(spans.begin_));
-  return absl::OkStatus();
+  return lane.until;
 }
 
 }  // namespace strata::worker

@@ -58,8 +58,9 @@ class DeviceTrace {
 
   // Before the first phase of a chunk's step in the lane. Empty where the step is not traced.
   absl::StatusOr<Spans> Begin(size_t lane, ChunkId chunk, uint64_t clock);
-  // REQUIRES: all of it is done; spans of a lane come in the order of Begin.
-  absl::Status Note(Spans spans);
+  // When they end; they begin no earlier than `after`, when what they waited for ended. REQUIRES:
+  // all of it is done; spans of a lane come in the order of Begin.
+  absl::StatusOr<absl::Time> Note(Spans spans, absl::Time after = absl::InfinitePast());
 
  private:
   struct UsedDevice {

@@ -39,8 +39,8 @@ void AddEncoder(const proto::Job& job, uint64_t elements, const Place& place,
       kernels::StateVectors(kernels::CompressionOf(job.push(), kernels::Feedback::kResidual)));
   const wire::Codec codec = kernels::CodecOf(job.push());
   need->Add("not sent", vectors * Rounded(std::min(share, elements), 4) * sizeof(float));
-  need->Add("encoded sums",
-            kBeforePayload + wire::EncodedBytesMax(codec, std::min(chunk_elements, elements)));
+  need->Add("encoded sums", 2 * (kBeforePayload +
+                                 wire::EncodedBytesMax(codec, std::min(chunk_elements, elements))));
   if (codec == wire::Codec::kSparse) need->Add("codec's work space", kWorkSpaceBytesMax);
 }
 

@@ -118,7 +118,7 @@ TEST(GpuBudget, OfSeveralGpusIsThatOfEach) {
   const MemoryFormula all = MemoryOfGpus(job, 1 << 18, 2, 4, Placement(4096));
   EXPECT_EQ(all.ToString(),
             "14.4 MiB: weights 4.0 MiB + gradients 8.0 MiB + encoded weights 32.0 KiB + gradients "
-            "of other GPUs 64.0 KiB + not sent 2.0 MiB + encoded sums 32.1 KiB + codec's work "
+            "of other GPUs 64.0 KiB + not sent 2.0 MiB + encoded sums 64.2 KiB + codec's work "
             "space 256.0 KiB");
   uint64_t sum = 0;
   const auto by_gpu = MemoryByGpu(job, 1 << 18, {5, 3, 5, 5}, Placement(4096));
