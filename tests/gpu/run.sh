@@ -152,6 +152,22 @@ run "a job: sync" as_on_cpu sync 2
 run "a job: lazy" ends_with any lazy device=GPU consistency.lazy={}
 run "a job: async" ends_with any async device=GPU consistency.async={}
 
+# The timeline of the first 20 steps has what the GPU did, in rows of its own.
+traced() {
+  local file=$work/trace.json name count
+  "$bin/strata" local --slots 2 --device-plugin "$plugin" --gpus 0 --ranks-per-gpu 2 \
+    --job "$bin/../tests/gpu/devices.textproto" --set name=traced --set device=GPU \
+    --set program.path="$bin/device_rank" --set run_dir="$work/traced" --trace "$file" \
+    >"$log" 2>&1 || { cat "$log" >&2; return 1; }
+  for name in sum "to host" "to device"; do
+    count=$(grep -c "^{\"ph\":\"X\",\"name\":\"$name\"" "$file")
+    echo "$name: $count times"
+    [ "$count" -ge 20 ] || return 1
+  done
+  for name in sums "to host" "to device"; do grep -qF "\"GPU 0: $name\"" "$file" || return 1; done
+}
+run "a job: its timeline" traced
+
 # With a GPU for each rank: NCCL adds up their gradients.
 on_two_gpus() {
   if [ "${devices:-0}" -lt 2 ]; then
