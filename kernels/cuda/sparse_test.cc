@@ -4,13 +4,12 @@
 #include <cstring>
 #include <memory>
 #include <random>
-#include <string>
 #include <vector>
 
 #include "gtest/gtest.h"
-#include "kernels/cuda/device.h"
+#include "kernels/device/device_kernels.h"
 #include "kernels/device/mirror.h"
-#include "kernels/fake_cuda/control.h"
+#include "kernels/device/test_devices.h"
 #include "kernels/reference_codecs.h"
 
 namespace strata::cuda {
@@ -28,19 +27,15 @@ using kernels::kCandidateSlack;
 
 constexpr size_t kRoomBytes = size_t{16} << 20;
 
-const DeviceSparseCodec& Sparse() { return Kernels().sparse; }
-
-std::shared_ptr<device::Device> UseDevice() {
-  auto devices = FindDevices();
-  if (!devices.ok()) return nullptr;
-  return (*devices)->Use(0).value_or(nullptr);
-}
-
 class SparseTest : public testing::Test {
  protected:
-  SparseTest() : device_(UseDevice()), room_(Mirror::NewRoom(device_.get(), kRoomBytes).value()) {}
+  SparseTest()
+      : device_(device::FindTestDevices()->Use(0).value()),
+        room_(Mirror::NewRoom(device_.get(), kRoomBytes).value()) {}
 
-  std::shared_ptr<device::Device> device_;
+  const DeviceSparseCodec& Sparse() const { return device_->kernels().sparse; }
+
+  const std::shared_ptr<device::Device> device_;
   Mirror::Room room_;
 };
 
@@ -299,38 +294,6 @@ TEST_F(SparseTest, StreamsHaveWorkSpacesOfTheirOwn) {
     ASSERT_TRUE(streams[s]->Synchronize().ok());
     ExpectChosenOf(*sources[s], 1, chosen);
   }
-}
-
-TEST_F(SparseTest, AStreamTakesItsWorkSpaceWhenItIsFirstNeededAndGivesItBack) {
-  const size_t before = fake_cuda::AllocatedBytes();
-  auto stream = device_->NewStream(false).value();
-  const device::Memory word = device_->Allocate(4, "a count").value();
-  EXPECT_EQ(fake_cuda::AllocatedBytes(), before + 4);
-  auto* const count = reinterpret_cast<uint32_t*>(word.get());
-  ASSERT_TRUE(Sparse().select(*stream, nullptr, 1, {}, 0, count).ok());
-  const size_t with_work_space = fake_cuda::AllocatedBytes();
-  EXPECT_GT(with_work_space, before + 4);
-  ASSERT_TRUE(Sparse().select(*stream, nullptr, 1, {}, 0, count).ok());
-  EXPECT_EQ(fake_cuda::AllocatedBytes(), with_work_space);
-  stream.reset();
-  EXPECT_EQ(fake_cuda::AllocatedBytes(), before + 4);
-}
-
-TEST_F(SparseTest, WithoutMemoryForTheWorkSpaceNothingIsDoneAndTheErrorSaysWhy) {
-  const device::Memory word = device_->Allocate(4, "a count").value();
-  fake_cuda::Settings settings;
-  settings.memory_bytes = fake_cuda::AllocatedBytes() + 512;
-  fake_cuda::Configure(settings);
-  auto stream = device_->NewStream(false).value();
-  const absl::Status status =
-      Sparse().select(*stream, nullptr, 1, {}, 0, reinterpret_cast<uint32_t*>(word.get()));
-  EXPECT_EQ(status.code(), absl::StatusCode::kResourceExhausted);
-  EXPECT_EQ(
-      std::string(status.message()),
-      "device 0: out of memory: 9.5 KiB asked for a stream's work space, 0.5 KiB of 4096.0 MiB "
-      "free on the device");
-  EXPECT_TRUE(device_->Health().ok());
-  fake_cuda::Configure({});
 }
 
 }  // namespace

@@ -50,7 +50,7 @@ last() { tail -n 1 "$work/$1"; }
 # PyTorch has no fake device; some tests want two or three.
 check "and are counted" grep -qE '^[1-9][0-9]* passed, 0 failed, [0-9]+ skipped$' <(last gpu)
 grep -E 'SKIPPED|Skipped' "$work/gpu" | sort | uniq -c
-for suite in KernelsConformance SparseLargestTest CommunicatorTest DeviceArenasTest \
+for suite in KernelsConformance SparseTest SparseLargestTest CommunicatorTest DeviceArenasTest \
   DeviceEncoderTest DeviceStepsTest NodeReducerTest DeviceLayerTest DeviceModelTest; do
   check "$suite is among them" grep -qE "^\[       OK \] (.*/)?$suite\." "$work/gpu"
 done
