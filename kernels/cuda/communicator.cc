@@ -5,10 +5,12 @@
 #include <cuda_runtime.h>
 #include <nccl.h>
 
-#include <atomic>
 #include <cstring>
+#include <utility>
 
+#include "absl/base/thread_annotations.h"
 #include "absl/strings/str_cat.h"
+#include "absl/synchronization/mutex.h"
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
 #include "kernels/cuda/check.h"
@@ -35,7 +37,10 @@ class NcclCommunicator final : public device::Communicator {
     ncclComm_t made = nullptr;
     const ncclResult_t begun = nccl_.CommInitRankConfig(&made, static_cast<int>(ranks), id,
                                                         static_cast<int>(rank_), &config);
-    comm_ = made;
+    {
+      absl::MutexLock lock(&mutex_);
+      comm_ = made;
+    }
     return Await("ncclCommInitRankConfig", begun, wanted);
   }
 
@@ -50,42 +55,53 @@ class NcclCommunicator final : public device::Communicator {
 
   absl::Status Reduce(device::Stream& stream, const float* values, float* sum, size_t count,
                       uint32_t root, const device::StillWanted& wanted) override {
-    const ncclComm_t comm = comm_;
-    if (absl::Status status = Select(comm); !status.ok()) return status;
-    return Await("ncclReduce",
-                 nccl_.Reduce(values, sum, count, ncclFloat, ncclSum, static_cast<int>(root), comm,
-                              Cast(stream).get()),
+    if (absl::Status status = Select(); !status.ok()) return status;
+    return Await("ncclReduce", Do([&](ncclComm_t comm) {
+                   return nccl_.Reduce(values, sum, count, ncclFloat, ncclSum,
+                                       static_cast<int>(root), comm, Cast(stream).get());
+                 }),
                  wanted);
   }
 
   absl::Status Error() override {
-    const ncclComm_t comm = comm_;
-    if (comm == nullptr) return Ended();
     ncclResult_t state = ncclSuccess;
-    const ncclResult_t asked = nccl_.CommGetAsyncError(comm, &state);
-    if (asked != ncclSuccess) return Failure("ncclCommGetAsyncError", asked);
+    const absl::StatusOr<ncclResult_t> asked = State(&state);
+    if (!asked.ok()) return asked.status();
+    if (*asked != ncclSuccess) return Failure("ncclCommGetAsyncError", *asked);
     return state == ncclInProgress ? absl::OkStatus() : Failure("a collective", state);
   }
 
   absl::Status Finish(const device::StillWanted& wanted) override {
-    const ncclComm_t comm = comm_;
-    if (comm == nullptr) return Ended();
-    absl::Status status = Await("ncclCommFinalize", nccl_.CommFinalize(comm), wanted);
+    absl::Status status = Await("ncclCommFinalize", Do(nccl_.CommFinalize), wanted);
     if (!status.ok()) return status;
-    comm_ = nullptr;
-    return Failure("ncclCommDestroy", nccl_.CommDestroy(comm));
+    const ncclComm_t comm = Take();
+    return comm == nullptr ? Ended() : Failure("ncclCommDestroy", nccl_.CommDestroy(comm));
   }
 
   void Abort() override {
-    const ncclComm_t comm = comm_.exchange(nullptr);
+    const ncclComm_t comm = Take();
     if (comm != nullptr) nccl_.CommAbort(comm);
   }
 
  private:
-  absl::Status Select(ncclComm_t comm) const {
-    if (comm == nullptr) return Ended();
-    return Check(device_, "cudaSetDevice", cudaSetDevice(device_));
+  // The library's answer to `call` with the communicator, which another thread may end in between,
+  // but not meanwhile. No call waits for other ranks.
+  template <typename Call>
+  absl::StatusOr<ncclResult_t> Do(Call call) {
+    absl::MutexLock lock(&mutex_);
+    if (comm_ == nullptr) return Ended();
+    return call(comm_);
   }
+  absl::StatusOr<ncclResult_t> State(ncclResult_t* state) {
+    return Do([&](ncclComm_t comm) { return nccl_.CommGetAsyncError(comm, state); });
+  }
+  // Nobody else has it then.
+  ncclComm_t Take() {
+    absl::MutexLock lock(&mutex_);
+    return std::exchange(comm_, nullptr);
+  }
+
+  absl::Status Select() const { return Check(device_, "cudaSetDevice", cudaSetDevice(device_)); }
 
   absl::Status Ended() const {
     return absl::FailedPreconditionError(
@@ -104,22 +120,24 @@ class NcclCommunicator final : public device::Communicator {
   template <typename T>
   absl::Status Add(device::Stream& stream, T* values, size_t count, ncclDataType_t type,
                    const device::StillWanted& wanted) {
-    const ncclComm_t comm = comm_;
-    if (absl::Status status = Select(comm); !status.ok()) return status;
-    return Await("ncclAllReduce",
-                 nccl_.AllReduce(values, values, count, type, ncclSum, comm, Cast(stream).get()),
+    if (absl::Status status = Select(); !status.ok()) return status;
+    return Await("ncclAllReduce", Do([&](ncclComm_t comm) {
+                   return nccl_.AllReduce(values, values, count, type, ncclSum, comm,
+                                          Cast(stream).get());
+                 }),
                  wanted);
   }
 
   // Until what `call` has begun is done, which only then may be followed by another call.
-  absl::Status Await(const char* call, ncclResult_t begun, const device::StillWanted& wanted) {
-    ncclResult_t state = begun;
+  absl::Status Await(const char* call, const absl::StatusOr<ncclResult_t>& begun,
+                     const device::StillWanted& wanted) {
+    if (!begun.ok()) return begun.status();
+    ncclResult_t state = *begun;
     const absl::Time brief = absl::Now() + kBriefly;
     while (state == ncclInProgress) {
-      const ncclComm_t comm = comm_;
-      if (comm == nullptr) return Ended();
-      const ncclResult_t asked = nccl_.CommGetAsyncError(comm, &state);
-      if (asked != ncclSuccess) return Failure(call, asked);
+      const absl::StatusOr<ncclResult_t> asked = State(&state);
+      if (!asked.ok()) return asked.status();
+      if (*asked != ncclSuccess) return Failure(call, *asked);
       if (state != ncclInProgress || absl::Now() < brief) continue;
       if (absl::Status status = wanted(); !status.ok()) {
         Abort();
@@ -133,7 +151,8 @@ class NcclCommunicator final : public device::Communicator {
   const NcclFunctions& nccl_;
   const int device_;
   const uint32_t rank_;
-  std::atomic<ncclComm_t> comm_ = nullptr;  // null: ended
+  absl::Mutex mutex_;
+  ncclComm_t comm_ ABSL_GUARDED_BY(mutex_) = nullptr;  // null: ended
 };
 
 }  // namespace
