@@ -3,11 +3,15 @@
 #include <cuda_runtime.h>
 
 #include <cstring>
+#include <map>
+#include <set>
 #include <utility>
 #include <vector>
 
+#include "absl/base/thread_annotations.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "absl/synchronization/mutex.h"
 #include "kernels/cuda/check.h"
 #include "kernels/cuda/communicator.h"
 #include "kernels/cuda/cudnn/layers.h"
@@ -26,10 +30,28 @@ std::string VersionText(int version) {
   return absl::StrFormat("%d.%d", version / 1000, version % 1000 / 10);
 }
 
+// Whether the peer's memory is within the device's reach from now on, over NVLink or PCIe. That
+// begins to use the peer in this process, which takes some of its memory.
+bool EnablePeer(int device, int peer) {
+  static absl::Mutex mutex(absl::kConstInit);
+  static std::set<std::pair<int, int>> enabled;
+  if (device == peer) return true;
+  int can = 0;
+  absl::MutexLock lock(&mutex);
+  bool reaches = cudaSetDevice(device) == cudaSuccess &&
+                 cudaDeviceCanAccessPeer(&can, device, peer) == cudaSuccess && can != 0;
+  if (reaches && !enabled.contains({device, peer})) {
+    reaches = cudaDeviceEnablePeerAccess(peer, 0) == cudaSuccess;
+    if (reaches) enabled.emplace(device, peer);
+  }
+  if (!reaches) cudaGetLastError();  // then copies go through the host, which is no error
+  return reaches;
+}
+
 class CudaDevice final : public device::Device {
  public:
-  CudaDevice(device::DeviceInfo info, int multiprocessors, std::vector<bool> reaches)
-      : info_(std::move(info)), multiprocessors_(multiprocessors), reaches_(std::move(reaches)) {}
+  CudaDevice(device::DeviceInfo info, int multiprocessors)
+      : info_(std::move(info)), multiprocessors_(multiprocessors) {}
 
   const device::DeviceInfo& info() const override { return info_; }
   const device::DeviceKernels& kernels() const override { return Kernels(); }
@@ -75,7 +97,13 @@ class CudaDevice final : public device::Device {
     return Owned(begin, [](void* at) { cudaHostUnregister(at); });
   }
 
-  bool Reaches(const device::Device& other) const override { return reaches_[other.info().index]; }
+  bool Reaches(const device::Device& other) const override {
+    const int peer = static_cast<int>(other.info().index);
+    absl::MutexLock lock(&mutex_);
+    const auto [found, is_new] = reaches_.try_emplace(peer, false);
+    if (is_new) found->second = EnablePeer(index(), peer);
+    return found->second;
+  }
 
   absl::StatusOr<device::SharedMemory> Share(const device::Memory& memory, size_t bytes) override {
     cudaIpcMemHandle_t handle = {};
@@ -161,7 +189,8 @@ class CudaDevice final : public device::Device {
 
   const device::DeviceInfo info_;
   const int multiprocessors_;
-  const std::vector<bool> reaches_;  // by index
+  mutable absl::Mutex mutex_;
+  mutable std::map<int, bool> reaches_ ABSL_GUARDED_BY(mutex_);  // by index, those asked for
 };
 
 class CudaDevices final : public device::Devices {
@@ -186,28 +215,10 @@ class CudaDevices final : public device::Devices {
         Check(device, "cudaDeviceGetAttribute",
               cudaDeviceGetAttribute(&multiprocessors, cudaDevAttrMultiProcessorCount, device));
     if (!status.ok()) return status;
-    return std::make_shared<CudaDevice>(infos_[index], multiprocessors, EnablePeers(device));
+    return std::make_shared<CudaDevice>(infos_[index], multiprocessors);
   }
 
  private:
-  // By index: whose memory is within the device's reach from now on, over NVLink or PCIe. Where one
-  // is not, copies go through the host. REQUIRES: it is the current device.
-  std::vector<bool> EnablePeers(int device) const {
-    std::vector<bool> reaches(infos_.size());
-    for (size_t i = 0; i < infos_.size(); ++i) {
-      const int peer = static_cast<int>(i);
-      int can = peer == device;
-      if (peer != device && cudaDeviceCanAccessPeer(&can, device, peer) == cudaSuccess &&
-          can != 0) {
-        const cudaError_t enabled = cudaDeviceEnablePeerAccess(peer, 0);
-        can = enabled == cudaSuccess || enabled == cudaErrorPeerAccessAlreadyEnabled;
-      }
-      reaches[i] = can != 0;
-    }
-    cudaGetLastError();  // what could not be enabled is no error
-    return reaches;
-  }
-
   const std::string software_;
   const std::vector<device::DeviceInfo> infos_;
 };

@@ -27,7 +27,7 @@ class OnDevice {
     device_ = *device::FindTestDevices()->Use(0);
     stream_ = *device_->NewStream(false);
     memory_ = *device_->Allocate(4 * (3 * room_ + 1 + 2 * n + 4), "a test");
-    EXPECT_TRUE(stream_->Fill(memory_.get(), 0, 4 * 3 * room_).ok());
+    EXPECT_TRUE(stream_->Fill(memory_.get(), 0, 4 * (3 * room_ + 1 + 2 * n + 4)).ok());
   }
 
   float* vector(size_t which) const {

@@ -44,6 +44,8 @@ absl::Status CudaStream::Copy(void* to, const void* from, size_t bytes) {
 }
 
 absl::Status CudaStream::Fill(void* to, uint8_t value, size_t bytes) {
+  // Unlike a copy, it wants its device to be the thread's. What goes wrong here does so there, too.
+  (void)cudaSetDevice(device_);
   return Check(device_, "cudaMemsetAsync", cudaMemsetAsync(to, value, bytes, stream_));
 }
 

@@ -1,5 +1,6 @@
 #include "kernels/device/device_clock.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "absl/memory/memory.h"
@@ -8,6 +9,8 @@ namespace strata::device {
 namespace {
 
 constexpr absl::Duration kWaitMax = absl::Milliseconds(1);
+constexpr absl::Duration kLongWaitMax = absl::Milliseconds(20);
+constexpr double kDrift = 5e-5;
 constexpr int kTries = 3;
 
 }  // namespace
@@ -39,7 +42,10 @@ absl::Status DeviceClock::Init() {
 
 absl::Status DeviceClock::NewAnchor() {
   tried_at_ = now_();
-  absl::Duration narrowest = absl::InfiniteDuration();
+  // What the anchor that there is may be wrong by, by now; an old one is worth some waiting.
+  const absl::Duration drift = kDrift * std::max(tried_at_ - anchor_.at, absl::ZeroDuration());
+  const absl::Duration wait_max = std::clamp(drift, kWaitMax, kLongWaitMax);
+  absl::Duration narrowest = 2 * (anchor_.error + drift);
   for (int i = 0; i < kTries; ++i) {
     const absl::Time before = now_();
     if (absl::Status status = stream_->Record(spare_.get()); !status.ok()) return status;
@@ -49,7 +55,7 @@ absl::Status DeviceClock::NewAnchor() {
       if (!done.ok()) return done.status();
       is_done = *done;
       after = now_();
-      if (!is_done && after - tried_at_ > kWaitMax) return absl::OkStatus();
+      if (!is_done && after - before > wait_max) return absl::OkStatus();
     }
     if (after - before >= narrowest) continue;
     narrowest = after - before;
@@ -61,7 +67,7 @@ absl::Status DeviceClock::NewAnchor() {
 }
 
 absl::Status DeviceClock::KeepUp() {
-  if (now_() - tried_at_ < kAnchorEvery) return absl::OkStatus();
+  if (absl::AbsDuration(now_() - tried_at_) < kAnchorEvery) return absl::OkStatus();
   return NewAnchor();
 }
 

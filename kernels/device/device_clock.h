@@ -19,7 +19,8 @@ namespace strata::device {
 // Error: half of the time between these looks (error()), some microseconds unless the host is busy;
 // the drift of one clock from the other since the anchor, for hosts' and devices' oscillators
 // mostly below 0.05 ms in a second, 0.5 ms while the host's clock is being set right; and 1 us of
-// SecondsSince. KeepUp takes a new anchor every kAnchorEvery.
+// SecondsSince. KeepUp looks for a better anchor every kAnchorEvery; where the device is busy with
+// what other processes give it, there may be none for a while.
 //
 // Threads: one.
 class DeviceClock {
@@ -30,7 +31,8 @@ class DeviceClock {
   static absl::StatusOr<std::unique_ptr<DeviceClock>> Create(
       std::shared_ptr<Device> device, std::function<absl::Time()> now = &absl::Now);
 
-  // Waits for the device, but no longer than 1 ms; where it does not come, the anchor stays.
+  // Waits for the device, mostly no longer than 1 ms, and 20 ms where the anchor may have become
+  // wrong by as much; where the device does not come, the anchor stays.
   absl::Status KeepUp();
 
   // REQUIRES: the event is one of the device's, timed and done.

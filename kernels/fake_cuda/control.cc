@@ -38,6 +38,8 @@ absl::Status ConfigureFrom(const std::string& options) {
       settings.memory_bytes = size_t{value} << 20;
     } else if (pair.first == "memory_kb") {
       settings.memory_bytes = size_t{value} << 10;
+    } else if (pair.first == "taken_mb") {
+      settings.taken_bytes = size_t{value} << 20;
     } else if (pair.first == "driver") {
       settings.driver = static_cast<int>(value);
     } else if (pair.first == "fails_at") {

@@ -13,6 +13,7 @@ namespace fake_cuda {
 struct Settings {
   int devices = 1;
   size_t memory_bytes = size_t{4} << 30;  // of each
+  size_t taken_bytes = 0;                 // of that, by others
   int driver = 13000;                     // its version; 0: no driver is installed
   uint32_t fails_at = 0;  // the so-manieth launch, from 1, ends in `error`; 0: none does
   int error = 719;        // cudaErrorLaunchFailure

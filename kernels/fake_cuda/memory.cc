@@ -56,7 +56,8 @@ std::byte* DeviceMemory::Map(strata::UniqueFd fd, size_t bytes, int device, bool
 
 std::byte* DeviceMemory::Allocate(int device, size_t bytes) {
   const absl::MutexLock lock(&mutex_);
-  if (Sum(device, false) + bytes > CurrentSettings().memory_bytes) return nullptr;
+  const Settings& settings = CurrentSettings();
+  if (settings.taken_bytes + Sum(device, false) + bytes > settings.memory_bytes) return nullptr;
   strata::UniqueFd fd(memfd_create("fake-device", MFD_CLOEXEC));
   if (!fd.valid() || ftruncate(fd.get(), Rounded(bytes)) != 0) return nullptr;
   std::byte* address = Map(std::move(fd), bytes, device, false);

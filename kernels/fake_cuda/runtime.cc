@@ -126,7 +126,8 @@ cudaError_t cudaGetDevice(int* device) {
 
 cudaError_t cudaMemGetInfo(size_t* free, size_t* total) {
   *total = CurrentSettings().memory_bytes;
-  *free = *total - std::min(*total, DeviceMemory::Get().used(CurrentDevice()));
+  *free = *total - std::min(*total, CurrentSettings().taken_bytes +
+                                        DeviceMemory::Get().used(CurrentDevice()));
   return Return(cudaSuccess);
 }
 

@@ -131,5 +131,18 @@ TEST(DeviceJobs, AJobThatAGpuHasNoMemoryForIsRefusedBeforeItTrains) {
                         "4.0 MiB; other jobs are promised 0 B of its 0 B"));
 }
 
+// Others have taken what the formula counts on.
+TEST(DeviceJobs, ADeviceThatHasNoMoreMemoryIsNamedWithWhatWasAskedAndFree) {
+  Cluster cluster(OnGpus("memory_mb=64,taken_mb=61"));
+  ASSERT_EQ(cluster.Start(), absl::OkStatus());
+  const auto job = cluster.Submit(DeviceJob("late", "stream", 5, "device: GPU"));
+  ASSERT_TRUE(job.ok()) << job.status();
+  const proto::JobStatus status = cluster.WaitForEnd(*job);
+  EXPECT_EQ(status.state(), proto::FAILED);
+  EXPECT_THAT(status.reason(),
+              HasSubstr("device 0: out of memory: 2.0 MiB asked for a rank's gradients, 1.0 MiB of "
+                        "64.0 MiB free on the device"));
+}
+
 }  // namespace
 }  // namespace strata::tests

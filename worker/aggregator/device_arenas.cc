@@ -299,12 +299,10 @@ absl::Status DeviceArenas::Poll(std::vector<ChunkId>* summed) {
 }
 
 absl::Status DeviceArenas::Finish(Queued* queued, std::vector<ChunkId>* summed) {
-  absl::Time end = absl::InfinitePast();
-  for (DeviceTrace::Spans& spans : queued->spans) {
-    const auto noted = trace_->Note(std::move(spans), end);
-    if (!noted.ok()) return noted.status();
-    // A sum goes to the host after it was made; devices get weights without each other.
-    if (queued->what == Queued::What::kSum) end = *noted;
+  if (!queued->spans.empty()) {
+    const bool is_chain = queued->what == Queued::What::kSum;
+    absl::Status status = trace_->Note(std::move(queued->spans), is_chain);
+    if (!status.ok()) return status;
   }
   if (queued->what == Queued::What::kLanded) {
     memory_->Land(queued->chunk.value(), core_->OnLanded(queued->chunk, queued->clock));

@@ -64,6 +64,9 @@ absl::Status DeviceEncoder::Allocate(device::Device* device, device::Stream* str
     absl::StatusOr<device::Memory> outcome = device->Allocate(outcome_bytes, "encoded gradients");
     if (!outcome.ok()) return outcome.status();
     turn.memory = *std::move(outcome);
+    // More is copied than a payload may fill.
+    absl::Status status = stream->Fill(turn.memory.get(), 0, outcome_bytes);
+    if (!status.ok()) return status;
     absl::StatusOr<std::unique_ptr<device::Event>> copied = device->NewEvent();
     if (!copied.ok()) return copied.status();
     turn.copied = *std::move(copied);

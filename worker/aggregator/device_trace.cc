@@ -60,33 +60,42 @@ absl::Status DeviceTrace::Spans::Did(TraceLog::Phase phase) {
   return absl::OkStatus();
 }
 
-absl::StatusOr<absl::Time> DeviceTrace::Note(Spans spans, absl::Time after) {
-  if (spans.empty()) return after;
+absl::Status DeviceTrace::Note(std::vector<Spans> all, bool is_chain) {
   const absl::Time seen = log_.Now();
-  Lane& lane = lanes_[spans.lane_];
-  UsedDevice& used = devices_[lane.device];
-  std::vector<absl::Duration> ends;  // since the beginning
-  for (const Spans::Phase& phase : spans.phases_) {
-    const absl::StatusOr<double> since = phase.end->SecondsSince(*spans.begin_);
-    if (!since.ok()) return since.status();
-    ends.push_back(absl::Seconds(*since));
+  std::vector<std::vector<absl::Duration>> ends(all.size());  // since the spans' beginning
+  std::vector<absl::Duration> left(all.size());               // from there to the end of all
+  for (size_t s = all.size(); s-- > 0;) {
+    if (is_chain && s + 1 < all.size()) left[s] = left[s + 1];
+    for (const Spans::Phase& phase : all[s].phases_) {
+      const absl::StatusOr<double> since = phase.end->SecondsSince(*all[s].begin_);
+      if (!since.ok()) return since.status();
+      ends[s].push_back(absl::Seconds(*since));
+    }
+    if (!ends[s].empty()) left[s] += ends[s].back();
   }
-  const absl::StatusOr<absl::Time> told = used.clock->TimeOf(*spans.begin_);
-  if (!told.ok()) return told.status();
-  absl::Time begin = *told;
-  if (!ends.empty()) begin = std::min(begin, seen - ends.back());
-  begin = std::max({begin, spans.queued_, lane.until, after});
-  const absl::Time first = begin;
-  for (size_t i = 0; i < ends.size(); ++i) {
-    const absl::Time end = std::clamp(first + ends[i], begin, std::max(begin, seen));
-    log_.Note(spans.phases_[i].phase, spans.chunk_, spans.clock_, begin, end, /*node=*/0,
-              used.device->info().index + 1);
-    begin = end;
-    used.free_events.push_back(std::move(spans.phases_[i].end));
+  absl::Time after = absl::InfinitePast();
+  for (size_t s = 0; s < all.size(); ++s) {
+    Spans& spans = all[s];
+    if (spans.empty()) continue;
+    Lane& lane = lanes_[spans.lane_];
+    UsedDevice& used = devices_[lane.device];
+    const absl::StatusOr<absl::Time> told = used.clock->TimeOf(*spans.begin_);
+    if (!told.ok()) return told.status();
+    absl::Time begin =
+        std::max({std::min(*told, seen - left[s]), spans.queued_, lane.until, after});
+    const absl::Time first = begin;
+    for (size_t i = 0; i < ends[s].size(); ++i) {
+      const absl::Time end = std::clamp(first + ends[s][i], begin, std::max(begin, seen));
+      log_.Note(spans.phases_[i].phase, spans.chunk_, spans.clock_, begin, end, /*node=*/0,
+                used.device->info().index + 1);
+      begin = end;
+      used.free_events.push_back(std::move(spans.phases_[i].end));
+    }
+    lane.until = begin;
+    if (is_chain) after = begin;
+    used.free_events.push_back(std::move(spans.begin_));
   }
-  lane.until = begin;
-  used.free_events.push_back(std::move(spans.begin_));
-  return lane.until;
+  return absl::OkStatus();
 }
 
 }  // namespace strata::worker

@@ -58,9 +58,9 @@ class DeviceTrace {
 
   // Before the first phase of a chunk's step in the lane. Empty where the step is not traced.
   absl::StatusOr<Spans> Begin(size_t lane, ChunkId chunk, uint64_t clock);
-  // When they end; they begin no earlier than `after`, when what they waited for ended. REQUIRES:
-  // all of it is done; spans of a lane come in the order of Begin.
-  absl::StatusOr<absl::Time> Note(Spans spans, absl::Time after = absl::InfinitePast());
+  // In a chain each of the spans began when the one before had ended. REQUIRES: all of it is done;
+  // spans of a lane come in the order of Begin.
+  absl::Status Note(std::vector<Spans> all, bool is_chain);
 
  private:
   struct UsedDevice {

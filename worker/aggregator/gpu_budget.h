@@ -23,7 +23,7 @@ namespace strata::worker {
 // where pushes are encoded on the GPUs, of the chunks whose turn is this one's:
 //
 //   not sent                M / d, of DGC 2 x M / d
-//   encoded sums            what C becomes at most
+//   encoded sums            2 x what C becomes at most
 //   work space              of TOP_K and DGC: 128 KiB
 //
 // and with exchange: NCCL, and an optimizer with V state vectors, in place of all that:

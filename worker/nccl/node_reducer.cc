@@ -127,8 +127,9 @@ absl::Status NodeReducer::MoveOn(absl::Span<const Item> published) {
   const absl::Time now = absl::Now();
   if (now < look_) return absl::OkStatus();
   look_ = now + kLook;
-  const absl::Status status = communicator_->Error();
-  return status.ok() ? calls_.still_wanted() : status;
+  // Where a peer is gone, the aggregator may know whose fault that is.
+  const absl::Status status = calls_.still_wanted();
+  return status.ok() ? communicator_->Error() : status;
 }
 
 // A rank's own gradients are looked at before they are added, so that whose they were is known.
