@@ -140,8 +140,8 @@ TEST(DeviceJobs, ADeviceThatHasNoMoreMemoryIsNamedWithWhatWasAskedAndFree) {
   const proto::JobStatus status = cluster.WaitForEnd(*job);
   EXPECT_EQ(status.state(), proto::FAILED);
   EXPECT_THAT(status.reason(),
-              HasSubstr("device 0: out of memory: 2.0 MiB asked for a rank's gradients, 1.0 MiB of "
-                        "64.0 MiB free on the device"));
+              HasSubstr("device 0: out of memory: 2.0 MiB asked for a rank's gradients, 1020.0 KiB "
+                        "of 64.0 MiB free on the device"));
 }
 
 }  // namespace
