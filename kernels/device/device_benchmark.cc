@@ -15,6 +15,7 @@
 #include "absl/strings/str_format.h"
 #include "absl/time/clock.h"
 #include "common/wire/payload.h"
+#include "kernels/device/benchmark_support.h"
 #include "kernels/device/device_kernels.h"
 #include "kernels/device/load_plugin.h"
 #include "kernels/kernels.h"
@@ -22,7 +23,6 @@
 namespace strata::device {
 namespace {
 
-constexpr int kSkipped = 77;
 constexpr int kRounds = 5;
 constexpr absl::Duration kRound = absl::Milliseconds(40);
 constexpr int kInputs = 8;
@@ -275,11 +275,7 @@ int Main(int argc, char** argv) {
   app.add_option("--mib", mib, "MiB of a vector")->check(CLI::Range(1, 4096));
   CLI11_PARSE(app, argc, argv);
   auto devices = LoadPlugin(plugin);
-  const bool none = absl::IsUnavailable(devices.status()) || absl::IsNotFound(devices.status());
-  const absl::Status status = devices.ok() ? RunAll(*devices, mib) : devices.status();
-  if (status.ok()) return 0;
-  std::fprintf(stderr, "strata: error: %s\n", std::string(status.message()).c_str());
-  return none ? kSkipped : 1;
+  return ExitStatusOf(devices.ok() ? RunAll(*devices, mib) : devices.status());
 }
 
 }  // namespace

@@ -4,7 +4,6 @@
 // usage: device_arenas_benchmark PLUGIN [--mib N] [--ranks N] [--chunk-mib N]; exit status 77:
 // there is no device.
 #include <CLI/CLI.hpp>
-#include <algorithm>
 #include <cstdio>
 #include <cstring>
 #include <functional>
@@ -15,13 +14,15 @@
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "common/event_fd.h"
+#include "kernels/device/benchmark_support.h"
 #include "kernels/device/load_plugin.h"
 #include "worker/aggregator/device_arenas.h"
 
 namespace strata::worker {
 namespace {
 
-constexpr int kSkipped = 77;
+using device::Median;
+
 constexpr int kRounds = 9;
 
 struct Options {
@@ -160,11 +161,6 @@ absl::Status Node::Verify() {
   return absl::OkStatus();
 }
 
-double Median(std::vector<double> values) {
-  std::nth_element(values.begin(), values.begin() + values.size() / 2, values.end());
-  return values[values.size() / 2];
-}
-
 absl::Status Measure(const Options& options) {
   auto devices = device::LoadPlugin(options.plugin);
   if (!devices.ok()) return devices.status();
@@ -207,10 +203,7 @@ int Main(int argc, char** argv) {
   app.add_option("--ranks", options.ranks, "Ranks on the device")->check(CLI::Range(1, 64));
   app.add_option("--chunk-mib", options.chunk_mib, "MiB of a chunk")->check(CLI::Range(1, 16));
   CLI11_PARSE(app, argc, argv);
-  const absl::Status status = Measure(options);
-  if (status.ok()) return 0;
-  std::fprintf(stderr, "strata: error: %s\n", std::string(status.message()).c_str());
-  return absl::IsUnavailable(status) || absl::IsNotFound(status) ? kSkipped : 1;
+  return device::ExitStatusOf(Measure(options));
 }
 
 }  // namespace

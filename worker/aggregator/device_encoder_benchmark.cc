@@ -17,6 +17,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
+#include "kernels/device/benchmark_support.h"
 #include "kernels/device/load_plugin.h"
 #include "kernels/kernels.h"
 #include "worker/aggregator/device_encoder.h"
@@ -25,7 +26,8 @@
 namespace strata::worker {
 namespace {
 
-constexpr int kSkipped = 77;
+using device::Median;
+
 constexpr int kRounds = 9;
 constexpr int kVerified = 2;  // steps; the second one has something that was not sent before
 
@@ -162,11 +164,6 @@ absl::StatusOr<double> Node::Seconds(const std::function<absl::Status()>& queue)
   return absl::ToDoubleSeconds(absl::Now() - begin);
 }
 
-double Median(std::vector<double> values) {
-  std::nth_element(values.begin(), values.begin() + values.size() / 2, values.end());
-  return values[values.size() / 2];
-}
-
 absl::Status Node::Measure(const Codec& codec) {
   const proto::JobRecord record = RecordOf(codec);
   auto encoder = DeviceEncoder::Create(record, NodeId(0), map_, {}, device_, stream_.get());
@@ -243,10 +240,7 @@ int Main(int argc, char** argv) {
   app.add_option("--mib", options.mib, "MiB of the sums")->check(CLI::Range(1, 4096));
   app.add_option("--chunk-mib", options.chunk_mib, "MiB of a chunk")->check(CLI::Range(1, 16));
   CLI11_PARSE(app, argc, argv);
-  const absl::Status status = RunAll(options);
-  if (status.ok()) return 0;
-  std::fprintf(stderr, "strata: error: %s\n", std::string(status.message()).c_str());
-  return absl::IsUnavailable(status) || absl::IsNotFound(status) ? kSkipped : 1;
+  return device::ExitStatusOf(RunAll(options));
 }
 
 }  // namespace

@@ -1,0 +1,21 @@
+#include "kernels/device/benchmark_support.h"
+
+#include <algorithm>
+#include <cstdio>
+#include <string>
+
+namespace strata::device {
+
+int ExitStatusOf(const absl::Status& status) {
+  constexpr int kSkipped = 77;
+  if (status.ok()) return 0;
+  std::fprintf(stderr, "strata: error: %s\n", std::string(status.message()).c_str());
+  return absl::IsUnavailable(status) || absl::IsNotFound(status) ? kSkipped : 1;
+}
+
+double Median(std::vector<double> values) {
+  std::nth_element(values.begin(), values.begin() + values.size() / 2, values.end());
+  return values[values.size() / 2];
+}
+
+}  // namespace strata::device

@@ -1,0 +1,20 @@
+#ifndef STRATA_KERNELS_DEVICE_BENCHMARK_SUPPORT_H_
+#define STRATA_KERNELS_DEVICE_BENCHMARK_SUPPORT_H_
+
+#include <vector>
+
+#include "absl/status/status.h"
+
+// What the benchmarks of devices share, which tests/gpu/run.sh of a bundle runs.
+namespace strata::device {
+
+// What a benchmark that ended so ends with: 0, 77 where there is no device, else 1; an error is
+// said on stderr.
+int ExitStatusOf(const absl::Status& status);
+
+// The upper one of two in the middle. REQUIRES: there is a value.
+double Median(std::vector<double> values);
+
+}  // namespace strata::device
+
+#endif  // STRATA_KERNELS_DEVICE_BENCHMARK_SUPPORT_H_
