@@ -1,7 +1,6 @@
 // Ranks that all-reduce on their GPUs, as processes of a cluster, with the fake devices and NCCL.
 #include <signal.h>
 
-#include <optional>
 #include <string>
 #include <vector>
 
@@ -9,6 +8,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/e2e/cluster.h"
+#include "tests/e2e/device_failure.h"
 #include "tests/e2e/device_jobs.h"
 #include "tests/e2e/jobs.h"
 
@@ -23,10 +23,6 @@ std::string Plugin(const std::string& options) {
 
 Cluster::Options OneNode(const std::string& options = "") {
   return {.slots = 4, .worker_args = {"--device-plugin", Plugin(options)}};
-}
-
-uint32_t GpuSlotsUsed(Cluster& cluster) {
-  return cluster.client().ListNodes().value().daemons(1).gpu_slots_used();
 }
 
 TEST(Nccl, RanksOfOneNodeEndWithTheWeightsThatServersMakeOfTheSameGradients) {
@@ -81,31 +77,14 @@ TEST(Nccl, OneRankAloneOnItsGpuHasTheBitsOfTheCpu) {
   EXPECT_TRUE(on_gpu.Weights(0) == on_cpu.Weights(0));
 }
 
-class NcclFailure : public testing::Test {
+class NcclFailure : public DeviceFailure {
  protected:
-  void Start(const std::string& options) {
-    cluster_.emplace(OneNode(options));
-    ASSERT_EQ(cluster_->Start(), absl::OkStatus());
+  void Start(const std::string& options) { StartOn(OneNode(options)); }
+  JobId Submit(const std::string& folder) {
+    return DeviceFailure::Submit(folder, "device: GPU exchange: NCCL ranks: 3",
+                                 TrainOnDevice::kForEver);
   }
-  JobId Submit(const std::string& folder, int ranks = 3) {
-    const auto job = cluster_->Submit(TrainOnDevice(folder).Job(
-        absl::StrCat("device: GPU exchange: NCCL ranks: ", ranks), TrainOnDevice::kForEver));
-    EXPECT_TRUE(job.ok()) << job.status();
-    return *job;
-  }
-  std::string ReasonOf(JobId job) {
-    const proto::JobStatus status = cluster_->WaitForEnd(job);
-    EXPECT_EQ(status.state(), proto::FAILED);
-    return status.reason();
-  }
-  // Nothing of the job is left, and the next one runs on its GPUs.
-  void ExpectTheNextJobRuns() {
-    EXPECT_TRUE(WaitUntil([] { return TrainOnDevice::RankProcesses().empty(); }));
-    EXPECT_EQ(GpuSlotsUsed(*cluster_), 0u);
-    cluster_->RunToEnd(TrainOnDevice("next").Job("device: GPU exchange: NONE", 3));
-  }
-
-  std::optional<Cluster> cluster_;
+  void ExpectTheNextJobRuns() { ExpectTheNextRuns("device: GPU exchange: NONE"); }
 };
 
 TEST_F(NcclFailure, ARankThatIsKilledFailsTheJobByNameAndNobodyWaitsForIt) {

@@ -2,7 +2,6 @@
 // nodes, as processes of a cluster, with the fake devices and NCCL.
 #include <signal.h>
 
-#include <optional>
 #include <string>
 #include <vector>
 
@@ -10,6 +9,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/e2e/cluster.h"
+#include "tests/e2e/device_failure.h"
 #include "tests/e2e/device_jobs.h"
 #include "tests/e2e/jobs.h"
 
@@ -81,32 +81,13 @@ TEST(NodeSum, StatusSaysWhoAddsUp) {
   EXPECT_THAT(RunStrata(ask).out, HasSubstr("GPU, a node's gradients added up by NCCL"));
 }
 
-class NodeSumFailure : public testing::Test {
+class NodeSumFailure : public DeviceFailure {
  protected:
-  // Three ranks of one node.
-  void Start(const std::string& options = "") {
-    cluster_.emplace(OnGpus(1, options));
-    ASSERT_EQ(cluster_->Start(), absl::OkStatus());
-  }
+  void Start(const std::string& options = "") { StartOn(OnGpus(1, options)); }
   JobId Submit(const std::string& folder, int steps = TrainOnDevice::kForEver) {
-    const auto job =
-        cluster_->Submit(TrainOnDevice(folder).Job(absl::StrCat(kOnGpus, "ranks: 3"), steps));
-    EXPECT_TRUE(job.ok()) << job.status();
-    return *job;
+    return DeviceFailure::Submit(folder, absl::StrCat(kOnGpus, "ranks: 3"), steps);
   }
-  std::string ReasonOf(JobId job) {
-    const proto::JobStatus status = cluster_->WaitForEnd(job);
-    EXPECT_EQ(status.state(), proto::FAILED);
-    return status.reason();
-  }
-  // Nothing of the job is left, and the next one, of one rank, runs on its GPUs.
-  void ExpectTheNextJobRuns() {
-    EXPECT_TRUE(WaitUntil([] { return TrainOnDevice::RankProcesses().empty(); }));
-    EXPECT_EQ(cluster_->client().ListNodes().value().daemons(1).gpu_slots_used(), 0u);
-    cluster_->RunToEnd(TrainOnDevice("next").Job(kOnGpus, 3));
-  }
-
-  std::optional<Cluster> cluster_;
+  void ExpectTheNextJobRuns() { ExpectTheNextRuns(kOnGpus); }
 };
 
 TEST_F(NodeSumFailure, ARankThatIsKilledFailsTheJobByNameAndNobodyWaitsForIt) {
