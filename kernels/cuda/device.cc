@@ -3,12 +3,10 @@
 #include <cuda_runtime.h>
 
 #include <cstring>
-#include <map>
 #include <set>
 #include <utility>
 #include <vector>
 
-#include "absl/base/thread_annotations.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/synchronization/mutex.h"
@@ -98,11 +96,7 @@ class CudaDevice final : public device::Device {
   }
 
   bool Reaches(const device::Device& other) const override {
-    const int peer = static_cast<int>(other.info().index);
-    absl::MutexLock lock(&mutex_);
-    const auto [found, is_new] = reaches_.try_emplace(peer, false);
-    if (is_new) found->second = EnablePeer(index(), peer);
-    return found->second;
+    return EnablePeer(index(), static_cast<int>(other.info().index));
   }
 
   absl::StatusOr<device::SharedMemory> Share(const device::Memory& memory, size_t bytes) override {
@@ -189,8 +183,6 @@ class CudaDevice final : public device::Device {
 
   const device::DeviceInfo info_;
   const int multiprocessors_;
-  mutable absl::Mutex mutex_;
-  mutable std::map<int, bool> reaches_ ABSL_GUARDED_BY(mutex_);  // by index, those asked for
 };
 
 class CudaDevices final : public device::Devices {

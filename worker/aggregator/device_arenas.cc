@@ -85,10 +85,10 @@ absl::Status DeviceArenas::Init(const DeviceArenasOptions& options) {
 
 absl::Status DeviceArenas::PrepareSums(uint32_t index, const DeviceArenasOptions& options) {
   Place& place = places_[index];
-  size_t copied = 0;
   for (size_t r = 0; r < gradients_.size() && !ranks_add_up_; ++r) {
-    copied += Reaches(place, r) ? 0 : 1;
+    place.reaches.push_back(place.device->Reaches(*places_[place_of_[r]].device));
   }
+  const size_t copied = std::count(place.reaches.begin(), place.reaches.end(), false);
   if (index >= map_.chunks()) return absl::OkStatus();
   if (copied > 0) {
     const size_t bytes = copied * map_.chunk_elements() * sizeof(float);
@@ -183,7 +183,7 @@ absl::Status DeviceArenas::QueueAddition(Place& place, ChunkId chunk, float* sum
   std::byte* copy = place.copies.get();
   for (size_t r = 0; r < gradients_.size(); ++r) {
     const std::byte* at = At(gradients_[r], chunk);
-    if (!Reaches(place, r)) {
+    if (!place.reaches[r]) {
       absl::Status status = place.add->Copy(copy, at, count * sizeof(float));
       if (!status.ok()) return status;
       at = std::exchange(copy, copy + map_.chunk_elements() * sizeof(float));
@@ -281,7 +281,7 @@ absl::Status DeviceArenas::Poll(std::vector<ChunkId>* summed) {
   // Each device's sums, and landings, are in the order of their streams, not of each other.
   absl::InlinedVector<bool, 16> waits(places_.size() + 2);
   for (auto queued = queued_.begin(); queued != queued_.end() && status_.ok();) {
-    const size_t order = queued->what == Queued::What::kSum ? queued->chunk.value() % places_.size()
+    const size_t order = queued->what == Queued::What::kSum      ? TurnOf(queued->chunk)
                          : queued->what == Queued::What::kLanded ? places_.size()
                                                                  : places_.size() + 1;
     bool& waits_for_such = waits[order];

@@ -102,9 +102,10 @@ class DeviceArenas final : public Arenas {
     std::unique_ptr<device::Stream> down, up;  // sums to the host; weights to the device
     std::unique_ptr<device::Event> added;      // of the sum that goes down next
     device::Memory weights;
-    device::Memory payload;  // encoded weights on their way, before they are decoded
-    device::Memory verdict;  // of sums; nobody reads it, for shards look again
-    device::Memory copies;   // of a chunk's gradients that its kernels do not reach
+    device::Memory payload;     // encoded weights on their way, before they are decoded
+    device::Memory verdict;     // of sums; nobody reads it, for shards look again
+    std::vector<bool> reaches;  // by local rank: whether its kernels reach the gradients
+    device::Memory copies;      // of a chunk's gradients that they do not reach
     std::unique_ptr<DeviceEncoder> encoder;  // null: sums go as they are
     std::vector<std::unique_ptr<device::Event>> free_events;
     size_t add_lane = 0, down_lane = 0, up_lane = 0;  // of trace_
@@ -141,11 +142,9 @@ class DeviceArenas final : public Arenas {
   absl::Status AddPlace(const std::shared_ptr<device::Device>& device, size_t first_rank);
   // What it adds up and encodes with, once all places are there.
   absl::Status PrepareSums(uint32_t place, const DeviceArenasOptions& options);
-  // The one that adds up a chunk.
-  Place& AdderOf(ChunkId chunk) { return places_[chunk.value() % places_.size()]; }
-  bool Reaches(const Place& place, size_t local_rank) const {
-    return place.device->Reaches(*places_[place_of_[local_rank]].device);
-  }
+  // Of places_: the one that adds up a chunk.
+  size_t TurnOf(ChunkId chunk) const { return chunk.value() % places_.size(); }
+  Place& AdderOf(ChunkId chunk) { return places_[TurnOf(chunk)]; }
   absl::Status StartTrace(TraceLog* log);
   // The first weights, from the host's arena.
   absl::Status FillWeights();
