@@ -68,6 +68,25 @@ TEST(Nccl, ProgramsThatComputeInAStreamHaveTheBitsOfTheCpu) {
   EXPECT_EQ(weights("gpu", "exchange: NONE device: GPU"), weights("cpu", "exchange: NONE"));
 }
 
+TEST(Nccl, StatusShowsWhatRanksTakeOfTheirGpus) {
+  Cluster cluster(OneNode());
+  ASSERT_EQ(cluster.Start(), absl::OkStatus());
+  for (const char* fields : {"exchange: NCCL", "node_sum: NCCL push { codec: INT8 }"}) {
+    const auto job = cluster.Submit(
+        DeviceRankJob("shown", "stream", 1'000'000, absl::StrCat("ranks: 2 device: GPU ", fields)));
+    ASSERT_TRUE(job.ok()) << job.status();
+    const proto::JobStatus status = cluster.WaitFor(*job, [](const proto::JobStatus& now) {
+      return now.nodes_size() == 1 && now.nodes(0).step() > 0 &&
+             now.nodes(0).gpu_memory_bytes() > 0;
+    });
+    const proto::JobNodeStatus& node = status.nodes(0);
+    EXPECT_EQ(node.gpu_memory_bytes(), node.gpu_memory_limit_bytes()) << fields;
+    EXPECT_GE(node.gpu_memory_parts_size(), 2) << "of the ranks' own, verdicts at least";
+    ASSERT_EQ(cluster.client().Cancel(*job), absl::OkStatus());
+    cluster.WaitForEnd(*job);
+  }
+}
+
 TEST(Nccl, OneRankAloneOnItsGpuHasTheBitsOfTheCpu) {
   Cluster cluster(OneNode());
   ASSERT_EQ(cluster.Start(), absl::OkStatus());

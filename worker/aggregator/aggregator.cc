@@ -359,8 +359,9 @@ void Aggregator::TellActivity() {
     activity->set_memory_bytes(memory_->touched_bytes() + (arenas_ ? arenas_->buffer_bytes() : 0) +
                                (exchange_ ? exchange_->memory_bytes() : 0) +
                                (trace_ ? trace_->memory_bytes() : 0));
+    activity->set_gpu_memory_bytes(memory_->rank_device_bytes() +
+                                   (arenas_ ? arenas_->device_bytes() : 0));
   }
-  if (arenas_) activity->set_gpu_memory_bytes(arenas_->device_bytes());
   agent_.SendUnlessFull(message);
   agent_.SendTrace(trace_.get());
 }

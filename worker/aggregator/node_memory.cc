@@ -126,6 +126,12 @@ size_t NodeMemory::touched_bytes() const {
   return fstat(fd(), &file) == 0 ? static_cast<size_t>(file.st_blocks) * kStatBlock : 0;
 }
 
+uint64_t NodeMemory::rank_device_bytes() const {
+  uint64_t sum = 0;
+  for (uint32_t r = 0; r < offsets_.local_ranks; ++r) sum += rank(r).device_bytes;
+  return sum;
+}
+
 float* NodeMemory::gradients(uint32_t local_rank) const {
   if (own_gradients_ != nullptr) return own_gradients_;
   return reinterpret_cast<float*>(control_ + offsets_.gradients +

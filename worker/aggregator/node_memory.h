@@ -59,6 +59,7 @@ struct alignas(64) RankBlock {
   // Where the ranks add up themselves: published chunks that have gone into the node's sum, and
   // only now count in ready.
   std::atomic<uint64_t> reduced;
+  std::atomic<uint64_t> device_bytes;  // of its device's memory, for the exchange: its own
 };
 
 static_assert(std::atomic<uint64_t>::is_always_lock_free && sizeof(NodeHeader) <= 4096);
@@ -98,6 +99,8 @@ class NodeMemory {
   std::shared_ptr<transport::SharedSegment> segment() const;
   // What has been written to, in whole pages.
   size_t touched_bytes() const;
+  // What ranks say that they hold of their devices' memory.
+  uint64_t rank_device_bytes() const;
   const NodeOffsets& offsets() const { return offsets_; }
 
   NodeHeader& header() const { return *At<NodeHeader>(0); }

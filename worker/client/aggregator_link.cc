@@ -168,7 +168,7 @@ absl::Status AggregatorLink::JoinRanks(const RunFacts& facts) {
           [this](ChunkId chunk, uint64_t step) {
             const absl::StatusOr<bool> complete = Hand(chunk, step);
             if (!complete.ok()) return complete.status();
-            memory_->rank(launch_.local_rank()).reduced.fetch_add(1);
+            Self().reduced.fetch_add(1);
             if (*complete) Ring();
             return absl::OkStatus();
           },
@@ -179,6 +179,7 @@ absl::Status AggregatorLink::JoinRanks(const RunFacts& facts) {
       std::move(calls));
   if (!reducer.ok()) return reducer.status();
   reducer_ = *std::move(reducer);
+  ShowDeviceBytes(reducer_->device_bytes());
   return absl::OkStatus();
 }
 
@@ -198,9 +199,8 @@ absl::Status AggregatorLink::Drain() {
 absl::Status AggregatorLink::BeginStep(uint64_t step, uint32_t samples) {
   if (absl::Status status = Drain(); !status.ok()) return status;
   published_ = 0;
-  memory_->rank(launch_.local_rank())
-      .samples[step % worker::kSampleSlots]
-      .store(samples, std::memory_order_relaxed);  // made visible by the stores to ready
+  Self().samples[step % worker::kSampleSlots].store(
+      samples, std::memory_order_relaxed);  // made visible by the stores to ready
   return absl::OkStatus();
 }
 
@@ -227,7 +227,7 @@ absl::Status AggregatorLink::AwaitWeights(ChunkId chunk, uint64_t step) {
       if (Landed(chunk, step)) return absl::OkStatus();
     }
   }
-  RankBlock& self = memory_->rank(launch_.local_rank());
+  RankBlock& self = Self();
   while (true) {
     const uint32_t seen = self.bell.load();
     // Against NodeArenas::Land: it stores landed and then looks here, we the other way round.
@@ -254,7 +254,7 @@ absl::Status AggregatorLink::Publish(absl::Span<const ChunkId> chunks, uint64_t 
 }
 
 absl::Status AggregatorLink::PublishNow(absl::Span<const ChunkId> chunks, uint64_t step) {
-  RankBlock& self = memory_->rank(launch_.local_rank());
+  RankBlock& self = Self();
   bool complete = false;
   published_ += static_cast<uint32_t>(chunks.size());
   if (published_ == chunks_) self.complete.store(step + 1);
@@ -284,7 +284,7 @@ void AggregatorLink::Ring() {
 }
 
 void AggregatorLink::ShowPublished(size_t published, uint32_t chunks, uint64_t step) {
-  RankBlock& self = memory_->rank(launch_.local_rank());
+  RankBlock& self = Self();
   published_ += static_cast<uint32_t>(published);
   if (published_ == chunks) {
     self.complete.store(step + 1);

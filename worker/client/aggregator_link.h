@@ -39,6 +39,8 @@ class AggregatorLink final : public RankLink {
   // more of the job's; has the chunk's weights that the step starts from.
   void ShowPublished(size_t published, uint32_t chunks, uint64_t step);
   void ShowLanded(ChunkId chunk, uint64_t step);
+  // What it holds of its device's memory for the exchange.
+  void ShowDeviceBytes(uint64_t bytes) { Self().device_bytes = bytes; }
   // Ok while the job goes on. Errors: Unavailable, saying why not.
   absl::Status CheckAlive();
 
@@ -73,6 +75,7 @@ class AggregatorLink final : public RankLink {
   // nothing came within `timeout`).
   absl::StatusOr<proto::AggregatorMessage> Hear(absl::Duration timeout);
   absl::Status Gone() const;
+  worker::RankBlock& Self() const { return memory_->rank(launch_.local_rank()); }
   bool Landed(ChunkId chunk, uint64_t step) const;
   bool CompleteOnNode(ChunkId chunk, uint64_t step) const;
 

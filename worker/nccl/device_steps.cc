@@ -55,6 +55,7 @@ absl::Status DeviceSteps::Allocate() {
       device_->Allocate(bytes, "the rank's weights, gradients and optimizer state");
   if (!arena.ok()) return arena.status();
   arena_ = *std::move(arena);
+  device_bytes_ += bytes;
   weights_ = reinterpret_cast<float*>(arena_.get());
   gradients_ = weights_ + stride;
   if (parts > 2) state0_ = gradients_ + stride;
@@ -71,6 +72,7 @@ absl::StatusOr<DeviceSteps::Words> DeviceSteps::AllocateWords(size_t bytes, cons
   if (!on_device.ok()) return on_device.status();
   absl::StatusOr<device::Memory> on_host = device_->AllocatePinned(bytes, what);
   if (!on_host.ok()) return on_host.status();
+  device_bytes_ += bytes;
   return Words{*std::move(on_device), *std::move(on_host)};
 }
 

@@ -72,6 +72,8 @@ class DeviceSteps {
   absl::Status Finish();
 
   uint32_t chunks() const { return map_ ? map_->chunks() : 0; }
+  // What it has asked for on its device.
+  uint64_t device_bytes() const { return device_bytes_; }
   uint64_t bytes_reduced() const { return bytes_reduced_; }
   uint64_t chunks_reduced() const { return chunks_reduced_; }
 
@@ -105,6 +107,7 @@ class DeviceSteps {
   const device::StillWanted still_wanted_;
   kernels::UpdateRule rule_;
 
+  uint64_t device_bytes_ = 0;
   // Memory outlives the communicator and the stream that use it.
   device::Memory arena_;  // weights, gradients, state, one after the other
   float *weights_ = nullptr, *gradients_ = nullptr, *state0_ = nullptr, *state1_ = nullptr;

@@ -263,6 +263,7 @@ TEST_F(DeviceStepsOnFake, ARankTakesWhatTheFormulaSays) {
     const auto steps = Begun(job, "", 1, 0);
     EXPECT_EQ(device::TestDeviceBytes(),
               worker::MemoryOfGpus(job, kElements, 1, 1, placement).total());
+    EXPECT_EQ(device::TestDeviceBytes(), steps->device_bytes()) << "and it says so";
   }
 }
 

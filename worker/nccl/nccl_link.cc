@@ -66,6 +66,7 @@ absl::StatusOr<client::RunFacts> NcclLink::Start(const client::JobFacts& facts) 
   status = steps_->Begin(*std::move(communicator), run->chunk_elements, run->samples_per_epoch);
   if (status.ok()) status = ExpectSameWeights("first weights");
   if (!status.ok()) return status;
+  aggregator_->ShowDeviceBytes(steps_->device_bytes());
   ShowArenas(*steps_, &*run);
   return run;
 }

@@ -34,7 +34,7 @@ NodeReducer::~NodeReducer() {
 }
 
 absl::Status NodeReducer::Init() {
-  const size_t bytes = map_.chunks() * sizeof(device::Verdict);
+  const size_t bytes = device_bytes();
   absl::StatusOr<device::Memory> verdicts = device_->Allocate(bytes, "verdicts on gradients");
   if (!verdicts.ok()) return verdicts.status();
   verdicts_ = *std::move(verdicts);

@@ -65,6 +65,9 @@ class NodeReducer {
   // The last call: all ranks of the node make theirs, after as many steps.
   absl::Status Finish();
 
+  // What it has asked for on its device.
+  size_t device_bytes() const { return map_.chunks() * sizeof(device::Verdict); }
+
  private:
   struct Chunk {
     std::unique_ptr<device::Event> computed, reduced;
