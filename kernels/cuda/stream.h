@@ -52,14 +52,14 @@ class CudaStream final : public device::Stream {
   absl::Status Call(std::function<void()> then) override;
   absl::Status Synchronize() override;
 
-  // Queues a kernel. The stream's device becomes the thread's current one.
+  // The stream's device becomes the thread's current one.
+  absl::Status Select() const { return Check(device_, "cudaSetDevice", cudaSetDevice(device_)); }
+
+  // Queues a kernel, after Select.
   template <typename... Expected, typename... Actual>
   absl::Status Launch(const char* name, dim3 blocks, dim3 threads, void (*kernel)(Expected...),
                       Actual&&... actual) {
-    if (absl::Status status = Check(device_, "cudaSetDevice", cudaSetDevice(device_));
-        !status.ok()) {
-      return status;
-    }
+    if (absl::Status status = Select(); !status.ok()) return status;
     cudaLaunchConfig_t config = {};
     config.gridDim = blocks;
     config.blockDim = threads;

@@ -8,8 +8,10 @@
 using fake_cuda::Values;
 
 struct FakeCublas {
+  const int device = fake_cuda::CurrentDevice();
   cudaStream_t stream = nullptr;
   void* workspace = nullptr;
+  int math = CUBLAS_DEFAULT_MATH;
 };
 
 namespace {
@@ -51,6 +53,10 @@ cublasStatus_t cublasSetStream(cublasHandle_t handle, cudaStream_t stream) {
   handle->stream = stream;
   return CUBLAS_STATUS_SUCCESS;
 }
+cublasStatus_t cublasSetMathMode(cublasHandle_t handle, cublasMath_t mode) {
+  handle->math = mode;
+  return CUBLAS_STATUS_SUCCESS;
+}
 cublasStatus_t cublasSetWorkspace(cublasHandle_t handle, void* workspace, size_t bytes) {
   if (reinterpret_cast<uintptr_t>(workspace) % 256 != 0 || !fake_cuda::Reach(workspace, bytes)) {
     return CUBLAS_STATUS_INVALID_VALUE;
@@ -84,7 +90,8 @@ cublasStatus_t cublasGemmEx(cublasHandle_t handle, cublasOperation_t transpose_a
   const Matrix second = {b, b_type, bt ? n : k, bt ? k : n, ldb};
   const Matrix result = {c, c_type, m, n, ldc};
   if (!first.IsGood() || !second.IsGood() || !result.IsGood() || handle->workspace == nullptr ||
-      *static_cast<const float*>(alpha) != 1 || *static_cast<const float*>(beta) != 0) {
+      *static_cast<const float*>(alpha) != 1 || *static_cast<const float*>(beta) != 0 ||
+      fake_cuda::CurrentDevice() != handle->device) {
     return CUBLAS_STATUS_INVALID_VALUE;
   }
   const bool rounds = compute == CUBLAS_COMPUTE_32F_FAST_TF32;
@@ -92,6 +99,9 @@ cublasStatus_t cublasGemmEx(cublasHandle_t handle, cublasOperation_t transpose_a
       (rounds && a_type != CUDA_R_32F)) {
     return CUBLAS_STATUS_NOT_SUPPORTED;
   }
+  // Parts of sums may be kept in the result's type unless that is forbidden.
+  const bool rounds_sums = c_type == CUDA_R_16BF &&
+                           (handle->math & CUBLAS_MATH_DISALLOW_REDUCED_PRECISION_REDUCTION) == 0;
   handle->stream->Add([=] {
     if (fake_cuda::Sticky() != cudaSuccess) return;
     const Values x = first.Real(rounds), y = second.Real(rounds), out = result.Real(false);
@@ -107,6 +117,7 @@ cublasStatus_t cublasGemmEx(cublasHandle_t handle, cublasOperation_t transpose_a
           const size_t in_b =
               bt ? j + static_cast<size_t>(l) * ldb : l + static_cast<size_t>(j) * ldb;
           sum += static_cast<double>(x.Get(in_a)) * y.Get(in_b);
+          if (rounds_sums) sum = fake_cuda::RoundToBFloat16(static_cast<float>(sum));
         }
         out.Set(i + static_cast<size_t>(j) * ldc, sum);
       }

@@ -14,7 +14,9 @@
 
 using fake_cuda::Attribute;
 using fake_cuda::EngineOf;
+using fake_cuda::kDownConverts;
 using fake_cuda::kEngines;
+using fake_cuda::kRoundsSums;
 using fake_cuda::kTensorCores;
 using fake_cuda::Node;
 using fake_cuda::OperationOf;
@@ -24,6 +26,7 @@ using fake_cuda::Refuse;
 using fake_cuda::Values;
 
 struct FakeCudnn {
+  const int device = fake_cuda::CurrentDevice();
   cudaStream_t stream = nullptr;
 };
 
@@ -60,6 +63,8 @@ std::shared_ptr<Node> MakeConfiguration(const std::shared_ptr<const Node>& graph
                                                         {static_cast<uint64_t>(index)}};
   std::vector<uint64_t> notes;
   if (index == kTensorCores) notes.push_back(CUDNN_NUMERICAL_NOTE_TENSOR_CORE);
+  if (index == kDownConverts) notes.push_back(CUDNN_NUMERICAL_NOTE_DOWN_CONVERT_INPUTS);
+  if (index == kRoundsSums) notes.push_back(CUDNN_NUMERICAL_NOTE_REDUCED_PRECISION_REDUCTION);
   engine->attributes[CUDNN_ATTR_ENGINE_NUMERICAL_NOTE] = {CUDNN_TYPE_NUMERICAL_NOTE, notes};
   auto configuration = std::make_shared<Node>(CUDNN_BACKEND_ENGINECFG_DESCRIPTOR);
   configuration->is_final = true;
@@ -237,11 +242,15 @@ cudnnStatus_t cudnnBackendExecute(cudnnHandle_t handle, cudnnBackendDescriptor_t
   if (!At(plan)->is_final || !operands.is_final || handle->stream == nullptr) {
     return Refuse(CUDNN_STATUS_BAD_PARAM_NOT_FINALIZED, "a plan or its operands are not final");
   }
+  if (fake_cuda::CurrentDevice() != handle->device) {
+    return Refuse(CUDNN_STATUS_BAD_PARAM, "the handle is of another device than the current one");
+  }
   if (++executions == fake_cuda::CurrentSettings().cudnn_fails_at) {
     return Refuse(CUDNN_STATUS_EXECUTION_FAILED, "as the test wants it");
   }
   const Parts parts = PartsOf(OperationOf(*At(plan)));
-  const bool tensor_cores = EngineOf(*At(plan)) == kTensorCores;
+  const int64_t engine = EngineOf(*At(plan));
+  const bool tensor_cores = engine == kTensorCores;
   const Operand source = OperandOf(*parts.source, operands);
   const Operand weights = OperandOf(*parts.weights, operands);
   const Operand output = OperandOf(*parts.output, operands);
@@ -263,7 +272,7 @@ cudnnStatus_t cudnnBackendExecute(cudnnHandle_t handle, cudnnBackendDescriptor_t
     }
     if (tensor_cores) std::memset(*room, 0x5a, kWorkspaceBytes);
     convolution.Compute(x, w, y);
-    stream->Pretend(tensor_cores ? 10 : 20);
+    stream->Pretend(engine == kDownConverts || engine == kRoundsSums ? 5 : tensor_cores ? 10 : 20);
   });
   return fake_cuda::Return(cudaSuccess) == cudaSuccess ? CUDNN_STATUS_SUCCESS
                                                        : CUDNN_STATUS_EXECUTION_FAILED;

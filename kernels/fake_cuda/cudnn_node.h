@@ -14,8 +14,10 @@
 namespace fake_cuda {
 
 // Engines: 0 multiplies fp32; 1 has tensor cores, which round fp32 inputs to TF32, and wants
-// workspace; 2 is proposed, but supports nothing.
-inline constexpr int64_t kEngines = 3, kTensorCores = 1, kUnsupported = 2;
+// workspace; 2 is proposed, but supports nothing; 3 converts inputs to less than they are in, and 4
+// adds up in less than fp32, both in less time than the others.
+inline constexpr int64_t kEngines = 5, kTensorCores = 1, kUnsupported = 2, kDownConverts = 3,
+                         kRoundsSums = 4;
 
 struct Attribute {
   cudnnBackendAttributeType_t type;

@@ -20,6 +20,7 @@ absl::StatusOr<const Libraries*> LoadLibraries() {
       .cublas_create = cublasCreate,
       .cublas_destroy = cublasDestroy,
       .cublas_set_stream = cublasSetStream,
+      .cublas_set_math_mode = cublasSetMathMode,
       .cublas_set_workspace = cublasSetWorkspace,
       .cublas_status_string = cublasGetStatusString,
       .gemm = cublasGemmEx,

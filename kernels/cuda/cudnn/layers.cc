@@ -81,6 +81,7 @@ class CudnnLayers final : public device::Layers {
 
   ~CudnnLayers() override {
     // Failures of the device have been told by whoever met them.
+    (void)Cast(*stream_).Select();
     (void)stream_->Synchronize();
     plans_.clear();
     if (cudnn_ != nullptr) libraries_.cudnn_destroy(cudnn_);
@@ -97,6 +98,13 @@ class CudnnLayers final : public device::Layers {
     if (!status.ok()) return status;
     status =
         libraries_.Check("cublasSetStream", libraries_.cublas_set_stream(cublas_, stream.get()));
+    if (!status.ok()) return status;
+    // Else parts of a sum may be kept in the type of the result.
+    status = libraries_.Check(
+        "cublasSetMathMode",
+        libraries_.cublas_set_math_mode(
+            cublas_, static_cast<cublasMath_t>(CUBLAS_DEFAULT_MATH |
+                                               CUBLAS_MATH_DISALLOW_REDUCED_PRECISION_REDUCTION)));
     if (!status.ok()) return status;
     auto workspace = device_.Allocate(kCublasWorkspaceBytes, "cuBLAS's workspace");
     if (!workspace.ok()) return workspace.status();
@@ -121,6 +129,7 @@ class CudnnLayers final : public device::Layers {
     if (found == plans_.end()) {
       return absl::FailedPreconditionError(TextOf(pass, shape) + ": was not prepared");
     }
+    if (absl::Status status = Cast(*stream_).Select(); !status.ok()) return status;
     return Execute(libraries_, cudnn_, found->second, a, b, out, workspace_.get());
   }
 
@@ -129,6 +138,7 @@ class CudnnLayers final : public device::Layers {
     if (std::max({shape.m, shape.n, shape.k}) > std::numeric_limits<int>::max()) {
       return absl::InvalidArgumentError("a matrix is too large for cuBLAS");
     }
+    if (absl::Status status = Cast(*stream_).Select(); !status.ok()) return status;
     const int m = static_cast<int>(shape.m), n = static_cast<int>(shape.n);
     const int k = static_cast<int>(shape.k);
     const float one = 1, zero = 0;
@@ -199,6 +209,7 @@ absl::StatusOr<float> CudnnLayers::Measure(const Plan& plan, const device::Memor
 
 absl::Status CudnnLayers::Prepare(ConvolutionPass pass, const ConvolutionShape& shape) {
   if (plans_.contains({pass, shape})) return absl::OkStatus();
+  if (absl::Status status = Cast(*stream_).Select(); !status.ok()) return status;
   auto plans = MakePlans(libraries_, cudnn_, pass, shape, options_.precision,
                          options_.workspace_bytes_max, kPlansMax);
   if (!plans.ok()) {

@@ -56,6 +56,7 @@ absl::StatusOr<const Libraries*> Load(const std::string& directory) {
   of_cublas.Find("cublasCreate_v2", &all.cublas_create)
       .Find("cublasDestroy_v2", &all.cublas_destroy)
       .Find("cublasSetStream_v2", &all.cublas_set_stream)
+      .Find("cublasSetMathMode", &all.cublas_set_math_mode)
       .Find("cublasSetWorkspace_v2", &all.cublas_set_workspace)
       .Find("cublasGetStatusString", &all.cublas_status_string)
       .Find("cublasGemmEx", &all.gemm);

@@ -34,6 +34,7 @@ struct Libraries {
   cublasStatus_t (*cublas_create)(cublasHandle_t*);
   cublasStatus_t (*cublas_destroy)(cublasHandle_t);
   cublasStatus_t (*cublas_set_stream)(cublasHandle_t, cudaStream_t);
+  cublasStatus_t (*cublas_set_math_mode)(cublasHandle_t, cublasMath_t);
   cublasStatus_t (*cublas_set_workspace)(cublasHandle_t, void*, size_t);
   const char* (*cublas_status_string)(cublasStatus_t);
   GemmEx* gemm;

@@ -113,14 +113,16 @@ Graph MakeGraph(const Libraries& libraries, cudnnHandle_t handle, ConvolutionPas
   return of;
 }
 
-// Tensor cores round fp32 values to TF32, which kFloat32 excludes.
+// Sums are fp32, and inputs are used as they are, with one exception: tensor cores round fp32 to
+// TF32, which kFloat32 excludes. What else converts inputs may do so to fp16, whose range is not
+// that of fp32 or bf16.
 bool IsAllowed(const Descriptor& engine, device::Precision precision) {
-  if (precision != device::Precision::kFloat32) return true;
   const auto notes = engine.Get<cudnnBackendNumericalNote_t>(
       CUDNN_ATTR_ENGINE_NUMERICAL_NOTE, CUDNN_TYPE_NUMERICAL_NOTE, CUDNN_NUMERICAL_NOTE_TYPE_COUNT);
-  return std::none_of(notes.begin(), notes.end(), [](cudnnBackendNumericalNote_t note) {
-    return note == CUDNN_NUMERICAL_NOTE_TENSOR_CORE ||
-           note == CUDNN_NUMERICAL_NOTE_DOWN_CONVERT_INPUTS;
+  return std::none_of(notes.begin(), notes.end(), [precision](cudnnBackendNumericalNote_t note) {
+    return note == CUDNN_NUMERICAL_NOTE_DOWN_CONVERT_INPUTS ||
+           note == CUDNN_NUMERICAL_NOTE_REDUCED_PRECISION_REDUCTION ||
+           (note == CUDNN_NUMERICAL_NOTE_TENSOR_CORE && precision == device::Precision::kFloat32);
   });
 }
 
@@ -196,9 +198,10 @@ absl::StatusOr<std::vector<Plan>> MakePlans(const Libraries& libraries, cudnnHan
       plan.configuration = std::move(configuration);
       plans.push_back(std::move(plan));
     }
-    // Those to fall back on are slow.
-    if (!plans.empty()) return plans;
+    // Those to fall back on are slow, but of the others few do without tensor cores.
+    if (!plans.empty() && precision != device::Precision::kFloat32) return plans;
   }
+  if (!plans.empty()) return plans;
   return why;
 }
 

@@ -6,6 +6,7 @@ extern "C" {
 STRATA_STAND_IN(cublasCreate_v2)
 STRATA_STAND_IN(cublasDestroy_v2)
 STRATA_STAND_IN(cublasSetStream_v2)
+STRATA_STAND_IN(cublasSetMathMode)
 STRATA_STAND_IN(cublasSetWorkspace_v2)
 STRATA_STAND_IN(cublasGetStatusString)
 STRATA_STAND_IN(cublasGemmEx)
