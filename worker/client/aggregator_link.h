@@ -41,7 +41,7 @@ class AggregatorLink final : public RankLink {
   void ShowLanded(ChunkId chunk, uint64_t step);
   // What it holds of its device's memory for the exchange.
   void ShowDeviceBytes(uint64_t bytes) { Self().device_bytes = bytes; }
-  // Ok while the job goes on. Errors: Unavailable, saying why not.
+  // Ok while the job goes on. Threads: any. Errors: Unavailable, saying why not.
   absl::Status CheckAlive();
 
   void ComputeIn(device::Stream* stream) override;

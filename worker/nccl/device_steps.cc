@@ -16,8 +16,6 @@ namespace {
 // Kernels and most sums are done in less; a core is kept busy no longer.
 constexpr absl::Duration kSpin = absl::Microseconds(50);
 constexpr absl::Duration kSleep = absl::Microseconds(50);
-// Between looks at whether others are still there.
-constexpr absl::Duration kLook = absl::Milliseconds(5);
 
 // Where parts of the arena begin.
 uint64_t Rounded(uint64_t elements) { return (elements + 63) / 64 * 64; }
@@ -43,6 +41,7 @@ absl::StatusOr<std::unique_ptr<DeviceSteps>> DeviceSteps::Create(
 
 // Memory is given back by the members' own order, when nothing uses it any more.
 DeviceSteps::~DeviceSteps() {
+  watch_.reset();
   if (communicator_) communicator_->Abort();
   if (stream_) stream_->Synchronize().IgnoreError();
 }
@@ -89,6 +88,7 @@ absl::Status DeviceSteps::BringWeightsTo(float* host) {
 absl::Status DeviceSteps::Begin(std::unique_ptr<device::Communicator> communicator,
                                 uint32_t chunk_elements, uint64_t samples_per_epoch) {
   communicator_ = std::move(communicator);
+  if (communicator_ != nullptr) watch_.emplace(communicator_.get(), still_wanted_);
   rule_.samples_per_epoch = samples_per_epoch;
   map_.emplace(layout_.elements(), chunk_elements);
   chunks_.resize(map_->chunks());
@@ -136,11 +136,16 @@ absl::StatusOr<uint64_t> DeviceSteps::Sum(uint64_t value) {
 absl::Status DeviceSteps::BeginStep(uint32_t samples) {
   own_samples_ = samples;
   counting_ = true;
-  return communicator_ == nullptr ? absl::OkStatus() : StartSum(samples);
+  return communicator_ == nullptr ? absl::OkStatus() : OrCause(StartSum(samples));
 }
 
 absl::Status DeviceSteps::Publish(absl::Span<const ChunkId> chunks, uint64_t step,
                                   const device::Event* ready) {
+  return OrCause(PublishAll(chunks, step, ready));
+}
+
+absl::Status DeviceSteps::PublishAll(absl::Span<const ChunkId> chunks, uint64_t step,
+                                     const device::Event* ready) {
   if (counting_) {
     if (absl::Status status = AwaitAll(); !status.ok()) return status;
     absl::StatusOr<uint64_t> all = communicator_ == nullptr ? own_samples_ : AwaitSum();
@@ -198,25 +203,19 @@ absl::Status DeviceSteps::Update(const Chunk& chunk, uint64_t at, uint64_t numbe
   return absl::OkStatus();
 }
 
+absl::Status DeviceSteps::OrCause(absl::Status status) const {
+  absl::Status cause = watch_ ? watch_->status() : absl::OkStatus();
+  return cause.ok() ? status : cause;
+}
+
 absl::Status DeviceSteps::Await(const device::Event& event) {
   const absl::Time begin = absl::Now();
-  absl::Time look = begin + kLook;
   while (true) {
     const absl::StatusOr<bool> done = event.Done();
-    if (!done.ok()) return done.status();
+    // Also what is done: it may have been let go.
+    if (absl::Status status = OrCause(done.status()); !status.ok()) return status;
     if (*done) return absl::OkStatus();
-    const absl::Time now = absl::Now();
-    if (now < begin + kSpin) continue;
-    if (now >= look) {
-      look = now + kLook;
-      absl::Status status = communicator_ == nullptr ? absl::OkStatus() : communicator_->Error();
-      if (status.ok()) status = still_wanted_();
-      if (!status.ok()) {
-        if (communicator_ != nullptr) communicator_->Abort();
-        return status;
-      }
-    }
-    absl::SleepFor(kSleep);
+    if (absl::Now() > begin + kSpin) absl::SleepFor(kSleep);
   }
 }
 
@@ -236,7 +235,7 @@ absl::Status DeviceSteps::AwaitWeights(ChunkId id) {
 
 absl::Status DeviceSteps::WaitIn(device::Stream* stream, ChunkId id) {
   const Chunk& chunk = chunks_[id.value()];
-  return chunk.step ? stream->Wait(*chunk.landed) : absl::OkStatus();
+  return OrCause(chunk.step ? stream->Wait(*chunk.landed) : absl::OkStatus());
 }
 
 absl::Status DeviceSteps::AwaitAll() {
@@ -250,6 +249,7 @@ absl::Status DeviceSteps::Finish() {
   if (absl::Status status = AwaitAll(); !status.ok()) return status;
   if (absl::Status status = stream_->Synchronize(); !status.ok()) return status;
   if (communicator_ == nullptr) return absl::OkStatus();
+  watch_.reset();  // what it looks at ends well now
   return communicator_->Finish(still_wanted_);
 }
 

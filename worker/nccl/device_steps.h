@@ -16,6 +16,7 @@
 #include "kernels/device/device_kernels.h"
 #include "kernels/update_rule.h"
 #include "proto/control.pb.h"
+#include "worker/nccl/communicator_watch.h"
 
 namespace strata::nccl {
 
@@ -26,13 +27,16 @@ namespace strata::nccl {
 // All ranks publish the chunks of a step in the same order. How much of the exchange goes on while
 // the rank computes is up to the device.
 //
+// Where a sum cannot be completed any more, streams that wait for it are let go, and every call
+// from then on says why: what they compute with is nothing in particular.
+//
 // Threads: one. Errors: Internal (the device or the library of the communicator, in its words),
 // ResourceExhausted (out of device memory), InvalidArgument (a gradient of this rank's is not
 // finite), and whatever `still_wanted` says.
 class DeviceSteps {
  public:
-  // Asks for the memory, which is zero then. `still_wanted`: whether to go on waiting for others.
-  // REQUIRES: job defaults filled in.
+  // Asks for the memory, which is zero then. `still_wanted`: whether to go on waiting for others;
+  // called on any thread. REQUIRES: job defaults filled in.
   static absl::StatusOr<std::unique_ptr<DeviceSteps>> Create(std::shared_ptr<device::Device> device,
                                                              const proto::Job& job,
                                                              const proto::Layout& layout,
@@ -99,6 +103,10 @@ class DeviceSteps {
   absl::Status StartSum(uint64_t value);
   absl::StatusOr<uint64_t> AwaitSum();
   absl::Status Await(const device::Event& event);
+  // What the watch has found comes before what follows from it.
+  absl::Status OrCause(absl::Status status) const;
+  absl::Status PublishAll(absl::Span<const ChunkId> chunks, uint64_t step,
+                          const device::Event* ready);
   absl::Status PublishOne(ChunkId chunk, uint64_t step);
   absl::Status Update(const Chunk& chunk, uint64_t at, uint64_t number);
 
@@ -117,6 +125,7 @@ class DeviceSteps {
   std::vector<Chunk> chunks_;
   std::optional<ChunkMap> map_;
   std::unique_ptr<device::Communicator> communicator_;
+  std::optional<CommunicatorWatch> watch_;  // with it
   std::unique_ptr<device::Stream> stream_;
 
   uint32_t own_samples_ = 0;

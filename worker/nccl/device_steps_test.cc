@@ -252,6 +252,32 @@ TEST_F(DeviceStepsOnFake, AnErrorOfOneRankIsItsAndTheOthersWaitOnlyUntilTheyAreT
   });
 }
 
+TEST_F(DeviceStepsOnFake, AStreamThatWaitsForASumIsLetGoOnceThereCanBeNone) {
+  // The first step's sums: samples, three chunks.
+  ConfigureTestDevices("devices=4,nccl_fails_rank=1,nccl_fails_at=3");
+  const proto::Job job = SomeJob("optimizer { sgd {} }");
+  InRanks(2, [&](uint32_t r, const std::string& id) {
+    const auto steps = Begun(job, id, 2, r);
+    const auto stream = steps->device()->NewStream(false).value();
+    absl::Status status = steps->BeginStep(1);
+    for (const uint32_t c : {0, 1, 2}) {
+      if (status.ok()) status = steps->Publish({ChunkId(c)}, 0, nullptr);
+      if (status.ok()) status = steps->WaitIn(stream.get(), ChunkId(c));
+    }
+    EXPECT_EQ(stream->Synchronize(), absl::OkStatus());
+    if (status.ok()) status = steps->BeginStep(1);
+    if (r == 1) {
+      EXPECT_EQ(status.code(), absl::StatusCode::kInternal);
+      EXPECT_THAT(std::string(status.message()), HasSubstr("device 1: NCCL: a collective: remote"));
+      stopped_ = true;
+    } else {
+      EXPECT_EQ(status, absl::UnavailableError("the job was stopped"));
+    }
+    EXPECT_EQ(steps->Publish({ChunkId(0)}, 1, nullptr), status) << "and so from then on";
+    EXPECT_EQ(steps->Finish(), status);
+  });
+}
+
 TEST_F(DeviceStepsOnFake, ARankTakesWhatTheFormulaSays) {
   proto::Placement placement;
   placement.set_chunk_elements(kChunkElements);

@@ -1,0 +1,43 @@
+#ifndef STRATA_WORKER_NCCL_COMMUNICATOR_WATCH_H_
+#define STRATA_WORKER_NCCL_COMMUNICATOR_WATCH_H_
+
+#include <thread>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/status/status.h"
+#include "absl/synchronization/mutex.h"
+#include "kernels/device/communicator.h"
+
+namespace strata::nccl {
+
+// Aborts a communicator once its library has met an error or nobody is to be waited for any more.
+// A sum that can never be complete holds up its stream, those that wait for that one, and a host
+// that waits for any of these, which is then in no state to look itself.
+//
+// Threads: any; a thread of this object's own looks, fifty times a second.
+class CommunicatorWatch {
+ public:
+  // The communicator outlives this object. `still_wanted` is called on this object's thread.
+  CommunicatorWatch(device::Communicator* communicator, device::StillWanted still_wanted);
+  // Nobody looks any more.
+  ~CommunicatorWatch();
+  CommunicatorWatch(const CommunicatorWatch&) = delete;
+  CommunicatorWatch& operator=(const CommunicatorWatch&) = delete;
+
+  // Why the communicator was aborted; OK: it was not.
+  absl::Status status() const;
+
+ private:
+  void Run();
+
+  device::Communicator* const communicator_;
+  const device::StillWanted still_wanted_;
+  mutable absl::Mutex mutex_;
+  bool ends_ ABSL_GUARDED_BY(mutex_) = false;
+  absl::Status status_ ABSL_GUARDED_BY(mutex_);
+  std::thread thread_;
+};
+
+}  // namespace strata::nccl
+
+#endif  // STRATA_WORKER_NCCL_COMMUNICATOR_WATCH_H_
