@@ -32,7 +32,8 @@ void NodeLife::OnExit(int child, const ExitStatus& status, const std::string& lo
   if (status.ok()) return;
   std::string text = status.ToString();
   if (!log_tail.empty()) absl::StrAppend(&text, ": ", log_tail);
-  symptoms_.push_back({status.signal != 0 ? Kind::kSignal : Kind::kExit, child, text});
+  const Kind exit = is_aggregator(child) ? Kind::kAggregatorsExit : Kind::kRanksExit;
+  symptoms_.push_back({status.signal != 0 ? Kind::kSignal : exit, child, text});
 }
 
 bool NodeLife::gone() const {

@@ -38,12 +38,12 @@ class NodeLife {
   bool only_aggregator_left() const;
 
   // The job's reason. One failure shows in several children: whoever loses a peer complains too.
-  // The cause is taken to be a death by signal, then what a child said itself, then an exit
-  // status; the first of them. REQUIRES: failed().
+  // The cause is taken to be a death by signal, then what a child said itself, then a rank's exit
+  // status, then the aggregator's; the first of them. REQUIRES: failed().
   std::string Reason() const;
 
  private:
-  enum class Kind { kSignal, kLine, kExit };  // in order of preference
+  enum class Kind { kSignal, kLine, kRanksExit, kAggregatorsExit };  // in order of preference
   struct Symptom {
     Kind kind;
     int child;

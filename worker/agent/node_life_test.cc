@@ -50,6 +50,15 @@ TEST(NodeLife, TakesADeathBySignalForTheCauseOfItsPeersComplaints) {
   EXPECT_EQ(life.Reason(), "rank 3 (node 1, w1): killed by signal 11 (Segmentation fault)");
 }
 
+TEST(NodeLife, TakesARanksExitForTheCauseOfItsAggregators) {
+  NodeLife life = TwoRanks();
+  life.OnExit(2, ExitStatus{1, 0}, "rank 3 is gone before it had finished");
+  EXPECT_EQ(life.Reason(),
+            "aggregator (node 1, w1): exited with status 1: rank 3 is gone before it had finished");
+  life.OnExit(1, ExitStatus{1, 0}, "out of cheese");
+  EXPECT_EQ(life.Reason(), "rank 3 (node 1, w1): exited with status 1: out of cheese");
+}
+
 TEST(NodeLife, KeepsTheFirstOfSeveralLines) {
   NodeLife life = TwoRanks();
   life.OnFailedLine(0, "data file is truncated");

@@ -123,8 +123,7 @@ absl::Status RankGroup::ReceiveFrom(uint32_t local_rank) {
     if (!received.ok()) {
       rank.channel.reset();
       if (released_) return absl::OkStatus();
-      return absl::UnavailableError(
-          absl::StrFormat("rank %d is gone before it had finished", IdOf(local_rank).value()));
+      return Lost(local_rank);
     }
     if (!*received) return absl::OkStatus();
     if (message.has_offer() && !rank.offered) {
@@ -161,11 +160,16 @@ absl::Status RankGroup::OnOffer(uint32_t local_rank, const proto::Offer& offer) 
   return absl::OkStatus();
 }
 
+absl::Status RankGroup::Lost(uint32_t local_rank) {
+  lost_one_ = true;
+  return absl::UnavailableError(
+      absl::StrFormat("rank %d is gone before it had finished", IdOf(local_rank).value()));
+}
+
 absl::Status RankGroup::SendMemory(int memory, int doorbell) {
   for (uint32_t r = 0; r < ranks_.size(); ++r) {
     if (!SendDescriptors(ranks_[r].channel->fd(), memory, doorbell).ok()) {
-      return absl::UnavailableError(
-          absl::StrFormat("rank %d is gone before it had finished", IdOf(r).value()));
+      return Lost(r);
     }
     ranks_[r].has_memory = true;
   }

@@ -53,6 +53,8 @@ class RankGroup {
   // The final weights are there; from now on ranks may go.
   void Release();
   bool all_gone() const;
+  // A rank was gone before Release. Why, it knows itself.
+  bool lost_one() const { return lost_one_; }
 
   // Connections that were no rank's: they said something else than Attach, or with another token.
   uint64_t refused() const { return refused_; }
@@ -72,6 +74,7 @@ class RankGroup {
 
   size_t Count(bool Rank::*what) const;
   RankId IdOf(uint32_t local_rank) const { return RankId(launch_.first_rank() + local_rank); }
+  absl::Status Lost(uint32_t local_rank);
   void Accept();
   absl::Status ReceiveAttach(size_t index);
   absl::Status OnAttach(std::unique_ptr<FramedChannel> channel, const proto::Attach& attach);
@@ -85,6 +88,7 @@ class RankGroup {
   std::vector<std::unique_ptr<FramedChannel>> newcomers_;  // have not said Attach yet
   std::vector<Rank> ranks_;                                // by local rank
   std::vector<std::optional<uint64_t>> left_;
+  bool lost_one_ = false;
   std::optional<uint32_t> first_attached_, first_offered_;
   proto::Layout layout_;
   proto::Offer offer_;

@@ -126,6 +126,7 @@ class Client {
   // step.
   virtual absl::Status Send(const Report& report) = 0;
   // Says why this rank fails, to stand in the job's reason: one line, without the rank's number.
+  // What its GPU or NCCL has met is said without this.
   virtual void Fail(const std::string& reason) = 0;
 };
 
