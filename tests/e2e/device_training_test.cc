@@ -13,6 +13,7 @@
 namespace strata::tests {
 namespace {
 
+using testing::ContainsRegex;
 using testing::DoubleNear;
 using testing::HasSubstr;
 using testing::Pointwise;
@@ -120,6 +121,37 @@ TEST(DeviceTraining, ARankAloneHasTheLossesOfOneOnTheCpu) {
     return cluster.RunToEnd(job);
   };
   ExpectLossesLike(alone("host", ""), alone("gpu", "device: GPU"));
+}
+
+// What the job of two ranks, each with a GPU of its own, fails with.
+std::string ReasonWith(const std::string& options, const std::string& fields) {
+  Cluster cluster(
+      {.servers = 1,
+       .nodes = 1,
+       .slots = 2,
+       .worker_args = {"--device-plugin", FakeDevices("devices=2,memory_mb=1024," + options)}});
+  EXPECT_EQ(cluster.Start(), absl::OkStatus());
+  const auto job = cluster.Submit(Training("victim", "zoo: 'mlp'", "device: GPU " + fields));
+  EXPECT_TRUE(job.ok()) << job.status();
+  const proto::JobStatus status = cluster.WaitForEnd(*job);
+  EXPECT_EQ(status.state(), proto::FAILED);
+  return status.reason();
+}
+
+// The ranks' hosts wait for their streams then, and these for a sum that never comes.
+TEST(DeviceTraining, AnErrorOfNcclFailsTheJobWithTheRankAndTheLibrarysWords) {
+  for (const char* fields : {"exchange: NCCL", "node_sum: NCCL"}) {
+    EXPECT_EQ(ReasonWith("nccl_fails_rank=1,nccl_fails_at=10", fields),
+              "rank 1 (node 0, w0): device 1: NCCL: a collective: remote process exited or there "
+              "was a network error");
+  }
+}
+
+TEST(DeviceTraining, AnErrorOfADeviceFailsTheJobWithTheDeviceAndTheError) {
+  for (const char* fields : {"exchange: NCCL", "exchange: PARAMETER_SERVER"}) {
+    EXPECT_THAT(ReasonWith("fails_at=40", fields),
+                ContainsRegex("^(rank|aggregator) .*device [01]: .*cudaErrorLaunchFailure"));
+  }
 }
 
 TEST(DeviceTraining, WhatCudnnRefusesFailsTheJobWithTheLayer) {
