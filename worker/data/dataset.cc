@@ -33,6 +33,11 @@ const uint8_t* PixelsOf(const Dataset& data, uint64_t sample, std::vector<uint8_
   return scratch->data();
 }
 
+void Normalise(const uint8_t* __restrict__ pixels, size_t count, float scale, float offset,
+               float* __restrict__ to) {
+  for (size_t p = 0; p < count; ++p) to[p] = static_cast<float>(pixels[p]) * scale - offset;
+}
+
 using Histogram = std::array<uint64_t, 256>;
 
 Normalisation::Channel ChannelOf(const Histogram& histogram) {
@@ -82,7 +87,7 @@ void FillBatch(const Dataset& data, const Normalisation& normalisation,
     for (const Normalisation::Channel& channel : channels) {
       const float scale = 1.0f / (255.0f * channel.deviation);
       const float offset = channel.mean / channel.deviation;
-      for (size_t p = 0; p < plane; ++p) images[p] = static_cast<float>(from[p]) * scale - offset;
+      Normalise(from, plane, scale, offset, images);
       from += plane;
       images += plane;
     }

@@ -43,6 +43,16 @@ struct Material {
   }
 };
 
+// Colours with noise, of `count` pixels. In 16 bits, which the compiler makes vectors of.
+void AddNoise(const uint8_t* __restrict__ colours, const int8_t* __restrict__ noise, size_t count,
+              uint8_t* __restrict__ pixels) {
+  for (size_t i = 0; i < count; ++i) {
+    auto sum = static_cast<int16_t>(colours[i] + noise[i]);
+    sum = sum < 0 ? int16_t{0} : sum;
+    pixels[i] = static_cast<uint8_t>(sum > 255 ? int16_t{255} : sum);
+  }
+}
+
 class SquaresMaker : public PixelMaker {
  public:
   SquaresMaker(std::shared_ptr<const Material> material, uint32_t size, uint32_t classes,
@@ -66,20 +76,19 @@ class SquaresMaker : public PixelMaker {
           FillColours(pattern_key, (channel * kSquares + wanted) * kSquares, colours.data());
         }
         const uint64_t begin = RandomBits(sample_key, channel * size_ + y) % kNoiseRows;
-        const int8_t* noise = material_->noise.data() + begin;
-        for (uint32_t x = 0; x < size_; ++x) {
-          *pixels++ = static_cast<uint8_t>(std::clamp(colours[x] + noise[x], 0, 255));
-        }
+        AddNoise(colours.data(), material_->noise.data() + begin, size_, pixels);
+        pixels += size_;
       }
     }
   }
 
  private:
   void FillColours(uint64_t pattern_key, uint64_t first_square, uint8_t* colours) const {
-    for (uint32_t x = 0; x < size_; ++x) {
-      const uint64_t square = first_square + x * kSquares / size_;
-      colours[x] = static_cast<uint8_t>(RandomBits(pattern_key, square) >> 56);
+    std::array<uint8_t, kSquares> of_squares;
+    for (uint32_t i = 0; i < kSquares; ++i) {
+      of_squares[i] = static_cast<uint8_t>(RandomBits(pattern_key, first_square + i) >> 56);
     }
+    for (uint32_t x = 0; x < size_; ++x) colours[x] = of_squares[x * kSquares / size_];
   }
 
   const std::shared_ptr<const Material> material_;
