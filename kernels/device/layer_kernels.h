@@ -1,6 +1,7 @@
 #ifndef STRATA_KERNELS_DEVICE_LAYER_KERNELS_H_
 #define STRATA_KERNELS_DEVICE_LAYER_KERNELS_H_
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 
@@ -33,10 +34,12 @@ struct WindowShape {
 // Of a kernel of max pooling.
 inline constexpr uint32_t kWindowElementsMax = 256;
 
-// Work space that kernels which add up rows take for so many channels.
-inline constexpr size_t kRowBlocksMax = 256;
+// Parts that kernels which add up rows have at most, and work space that they take for these.
+constexpr size_t RowBlocksMax(size_t channels) {
+  return std::clamp<size_t>((size_t{1} << 17) / std::max<size_t>(channels, 1), 1, 512);
+}
 constexpr size_t RowWorkBytes(size_t channels) {
-  return kRowBlocksMax * 2 * channels * sizeof(float);
+  return RowBlocksMax(channels) * 2 * channels * sizeof(float);
 }
 
 // Batch normalisation (Ioffe & Szegedy 2015) over rows, what may follow it in the same pass, and

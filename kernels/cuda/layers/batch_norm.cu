@@ -13,7 +13,7 @@ namespace {
 enum { kMean, kInverse, kScale, kShift };
 
 template <typename T, unsigned V>
-__global__ void __launch_bounds__(kThreads)
+__global__ void __launch_bounds__(kThreads, kRowBlocksPerMultiprocessor)
     StatisticsKernel(const T* x, float* partial, size_t rows, unsigned channels, unsigned lanes) {
   const unsigned channel = ChannelOf<V>(lanes);
   float sums[2][V] = {}, first[V] = {};
@@ -21,8 +21,8 @@ __global__ void __launch_bounds__(kThreads)
 #pragma unroll
     for (unsigned j = 0; j < V; ++j) first[j] = ToFloat(x[channel + j]);
   }
-  ForEachRow<V>(rows, channels, lanes, [&](size_t at) {
-    const Pack<T, V> pack = Load<V>(x + at);
+  const auto load = [&](size_t at) { return Load<V>(x + at); };
+  ForEachRow<V, 4>(rows, channels, lanes, load, [&](size_t, const Pack<T, V>& pack) {
 #pragma unroll
     for (unsigned j = 0; j < V; ++j) {
       const float d = ToFloat(pack.at[j]) - first[j];
@@ -77,8 +77,8 @@ __global__ void __launch_bounds__(kThreads) RunningKernel(Channels of) {
   Save(of, static_cast<unsigned>(channel), of.running_mean[channel], of.running_variance[channel]);
 }
 
-template <typename T, unsigned V>
-__global__ void __launch_bounds__(kThreads)
+template <typename T, unsigned V, bool kAdds>
+__global__ void __launch_bounds__(kThreads, kRowBlocksPerMultiprocessor)
     NormaliseKernel(const T* x, const T* addend, T* y, const float* saved, bool relu, size_t rows,
                     unsigned channels, unsigned lanes) {
   const unsigned channel = ChannelOf<V>(lanes);
@@ -90,16 +90,22 @@ __global__ void __launch_bounds__(kThreads)
       shift[j] = saved[kShift * channels + channel + j];
     }
   }
-  ForEachRow<V>(rows, channels, lanes, [&](size_t at) {
-    Pack<T, V> pack = Load<V>(x + at), add = {};
-    if (addend != nullptr) add = Load<V>(addend + at);
+  struct Loaded {
+    Pack<T, V> x, add;
+  };
+  const auto load = [&](size_t at) {
+    Loaded loaded = {Load<V>(x + at), {}};
+    if constexpr (kAdds) loaded.add = Load<V>(addend + at);
+    return loaded;
+  };
+  ForEachRow<V, kAdds ? 2 : 4>(rows, channels, lanes, load, [&](size_t at, Loaded loaded) {
 #pragma unroll
     for (unsigned j = 0; j < V; ++j) {
-      float value = ToFloat(pack.at[j]) * scale[j] + shift[j];
-      if (addend != nullptr) value += ToFloat(add.at[j]);
-      Set(pack.at[j], relu && value <= 0 ? 0.0f : value);
+      float value = ToFloat(loaded.x.at[j]) * scale[j] + shift[j];
+      if constexpr (kAdds) value += ToFloat(loaded.add.at[j]);
+      Set(loaded.x.at[j], relu && value <= 0 ? 0.0f : value);
     }
-    Store(y + at, pack);
+    Store(y + at, loaded.x);
   });
 }
 
@@ -108,37 +114,46 @@ __global__ void __launch_bounds__(kThreads)
 enum class Mask { kNone, kOutput, kSource };
 
 template <typename T, unsigned V, Mask kMask>
-__global__ void __launch_bounds__(kThreads)
+__global__ void __launch_bounds__(kThreads, kRowBlocksPerMultiprocessor)
     GradientSumsKernel(const T* x, const T* y, T* gradient, const float* saved, float* partial,
                        size_t rows, unsigned channels, unsigned lanes) {
   const unsigned channel = ChannelOf<V>(lanes);
-  float sums[2][V] = {}, mean[V] = {}, inverse[V] = {}, scale[V] = {}, shift[V] = {};
+  float sums[2][V] = {}, mean[V] = {}, scale[V] = {}, shift[V] = {};
   if (channel < channels) {
 #pragma unroll
     for (unsigned j = 0; j < V; ++j) {
       mean[j] = saved[kMean * channels + channel + j];
-      inverse[j] = saved[kInverse * channels + channel + j];
       scale[j] = saved[kScale * channels + channel + j];
       shift[j] = saved[kShift * channels + channel + j];
     }
   }
-  ForEachRow<V>(rows, channels, lanes, [&](size_t at) {
-    const Pack<T, V> source = Load<V>(x + at);
-    Pack<T, V> g = Load<V>(gradient + at), output = {};
-    if constexpr (kMask == Mask::kOutput) output = Load<V>(y + at);
+  struct Loaded {
+    Pack<T, V> x, g, y;
+  };
+  const auto load = [&](size_t at) {
+    Loaded loaded = {Load<V>(x + at), Load<V>(gradient + at), {}};
+    if constexpr (kMask == Mask::kOutput) loaded.y = Load<V>(y + at);
+    return loaded;
+  };
+  ForEachRow<V, 2>(rows, channels, lanes, load, [&](size_t at, Loaded loaded) {
+    Pack<T, V>& g = loaded.g;
 #pragma unroll
     for (unsigned j = 0; j < V; ++j) {
-      const float value = ToFloat(source.at[j]);
+      const float value = ToFloat(loaded.x.at[j]);
       bool passes = true;
-      if constexpr (kMask == Mask::kOutput) passes = ToFloat(output.at[j]) > 0;
+      if constexpr (kMask == Mask::kOutput) passes = ToFloat(loaded.y.at[j]) > 0;
       if constexpr (kMask == Mask::kSource) passes = value * scale[j] + shift[j] > 0;
       if (!passes) Set(g.at[j], 0.0f);
       sums[0][j] += ToFloat(g.at[j]);
-      sums[1][j] += ToFloat(g.at[j]) * ((value - mean[j]) * inverse[j]);
+      sums[1][j] += ToFloat(g.at[j]) * (value - mean[j]);
     }
     // A mask of the source is found again by the next pass.
     if constexpr (kMask == Mask::kOutput) Store(gradient + at, g);
   });
+  if (channel < channels) {
+#pragma unroll
+    for (unsigned j = 0; j < V; ++j) sums[1][j] *= saved[kInverse * channels + channel + j];
+  }
   SumBlock(sums, channels, lanes, partial);
 }
 
@@ -156,37 +171,37 @@ __global__ void __launch_bounds__(kThreads)
 }
 
 template <typename T, unsigned V, Mask kMask>
-__global__ void __launch_bounds__(kThreads)
+__global__ void __launch_bounds__(kThreads, kRowBlocksPerMultiprocessor)
     SourceGradientKernel(const T* x, const T* gradient, T* out, const float* saved,
                          const float* means, size_t rows, unsigned channels, unsigned lanes) {
   const unsigned channel = ChannelOf<V>(lanes);
-  float mean[V] = {}, inverse[V] = {}, scale[V] = {}, shift[V] = {}, g_mean[V] = {},
-        gx_mean[V] = {};
+  // slope: what x - mean takes off.
+  float mean[V] = {}, slope[V] = {}, scale[V] = {}, shift[V] = {}, g_mean[V] = {};
   if (channel < channels) {
 #pragma unroll
     for (unsigned j = 0; j < V; ++j) {
       mean[j] = saved[kMean * channels + channel + j];
-      inverse[j] = saved[kInverse * channels + channel + j];
+      slope[j] = saved[kInverse * channels + channel + j] * means[channels + channel + j];
       scale[j] = saved[kScale * channels + channel + j];
       shift[j] = saved[kShift * channels + channel + j];
       g_mean[j] = means[channel + j];
-      gx_mean[j] = means[channels + channel + j];
     }
   }
-  ForEachRow<V>(rows, channels, lanes, [&](size_t at) {
-    const Pack<T, V> source = Load<V>(x + at);
-    Pack<T, V> g = Load<V>(gradient + at);
+  struct Loaded {
+    Pack<T, V> x, g;
+  };
+  const auto load = [&](size_t at) { return Loaded{Load<V>(x + at), Load<V>(gradient + at)}; };
+  ForEachRow<V, 2>(rows, channels, lanes, load, [&](size_t at, Loaded loaded) {
 #pragma unroll
     for (unsigned j = 0; j < V; ++j) {
-      const float value = ToFloat(source.at[j]);
-      float of_output = ToFloat(g.at[j]);
+      const float value = ToFloat(loaded.x.at[j]);
+      float of_output = ToFloat(loaded.g.at[j]);
       if constexpr (kMask == Mask::kSource) {
         if (!(value * scale[j] + shift[j] > 0)) of_output = 0;
       }
-      const float normal = (value - mean[j]) * inverse[j];
-      Set(g.at[j], scale[j] * (of_output - g_mean[j] - normal * gx_mean[j]));
+      Set(loaded.g.at[j], scale[j] * (of_output - g_mean[j] - (value - mean[j]) * slope[j]));
     }
-    Store(out + at, g);
+    Store(out + at, loaded.g);
   });
 }
 
@@ -197,10 +212,12 @@ Channels ChannelsOf(const device::BatchNormPass& pass) {
 
 template <typename T, unsigned V>
 absl::Status Normalise(CudaStream& stream, const device::BatchNormPass& pass, const RowGrid& grid) {
-  return stream.Launch("normalise", grid.blocks, ThreadsOfBlock(), &NormaliseKernel<T, V>,
-                       static_cast<const T*>(pass.source), static_cast<const T*>(pass.addend),
-                       static_cast<T*>(pass.output), pass.saved, pass.relu, pass.shape.rows,
-                       pass.shape.channels, grid.lanes);
+  return stream.Launch(
+      "normalise", grid.blocks, ThreadsOfBlock(),
+      pass.addend != nullptr ? &NormaliseKernel<T, V, true> : &NormaliseKernel<T, V, false>,
+      static_cast<const T*>(pass.source), static_cast<const T*>(pass.addend),
+      static_cast<T*>(pass.output), pass.saved, pass.relu, pass.shape.rows, pass.shape.channels,
+      grid.lanes);
 }
 
 template <typename T, unsigned V, Mask kMask>

@@ -5,7 +5,7 @@ namespace strata::cuda {
 namespace {
 
 template <typename T, unsigned V>
-__global__ void __launch_bounds__(kThreads)
+__global__ void __launch_bounds__(kThreads, kRowBlocksPerMultiprocessor)
     AddBiasKernel(T* values, const float* bias, bool relu, size_t rows, unsigned channels,
                   unsigned lanes) {
   const unsigned channel = ChannelOf<V>(lanes);
@@ -14,8 +14,8 @@ __global__ void __launch_bounds__(kThreads)
 #pragma unroll
     for (unsigned j = 0; j < V; ++j) of_channel[j] = bias[channel + j];
   }
-  ForEachRow<V>(rows, channels, lanes, [&](size_t at) {
-    Pack<T, V> pack = Load<V>(values + at);
+  const auto load = [&](size_t at) { return Load<V>(values + at); };
+  ForEachRow<V, 4>(rows, channels, lanes, load, [&](size_t at, Pack<T, V> pack) {
 #pragma unroll
     for (unsigned j = 0; j < V; ++j) {
       const float sum = ToFloat(pack.at[j]) + of_channel[j];
@@ -26,11 +26,11 @@ __global__ void __launch_bounds__(kThreads)
 }
 
 template <typename T, unsigned V>
-__global__ void __launch_bounds__(kThreads)
+__global__ void __launch_bounds__(kThreads, kRowBlocksPerMultiprocessor)
     SumRowsKernel(const T* values, float* partial, size_t rows, unsigned channels, unsigned lanes) {
   float sums[1][V] = {};
-  ForEachRow<V>(rows, channels, lanes, [&](size_t at) {
-    const Pack<T, V> pack = Load<V>(values + at);
+  const auto load = [&](size_t at) { return Load<V>(values + at); };
+  ForEachRow<V, 4>(rows, channels, lanes, load, [&](size_t, const Pack<T, V>& pack) {
 #pragma unroll
     for (unsigned j = 0; j < V; ++j) sums[0][j] += ToFloat(pack.at[j]);
   });

@@ -69,7 +69,10 @@ inline bool DividesIntoPacks(device::Element element, size_t count) {
 }
 
 // A grid over rows of channels: each thread keeps to V channels, `lanes` threads beside each other
-// to V * lanes, and goes from row to row.
+// to V * lanes, and goes from row to row. All of its blocks run at once: what is left for a second
+// round would find the device half empty.
+inline constexpr unsigned kRowBlocksPerMultiprocessor = 3;  // what their registers leave room for
+
 struct RowGrid {
   dim3 blocks;
   unsigned lanes = 1;
@@ -84,9 +87,9 @@ inline RowGrid RowGridFor(const CudaStream& stream, size_t rows, uint32_t channe
   const size_t rows_of_block = kRowsOfThread * (kThreads / grid.lanes);
   const size_t wanted = (rows + rows_of_block - 1) / rows_of_block;
   const size_t most =
-      static_cast<size_t>(stream.multiprocessors()) * kBlocksPerMultiprocessor / grid.blocks.x;
-  grid.blocks.y = static_cast<unsigned>(
-      std::min<size_t>(std::max<size_t>(std::min(wanted, most), 1), device::kRowBlocksMax));
+      static_cast<size_t>(stream.multiprocessors()) * kRowBlocksPerMultiprocessor / grid.blocks.x;
+  grid.blocks.y = static_cast<unsigned>(std::min<size_t>(
+      std::max<size_t>(std::min(wanted, most), 1), device::RowBlocksMax(channels)));
   return grid;
 }
 
@@ -96,16 +99,32 @@ __device__ __forceinline__ unsigned ChannelOf(unsigned lanes) {
   return (blockIdx.x * lanes + threadIdx.x % lanes) * V;
 }
 
-// Calls each(index of the element) for the thread's rows.
-template <unsigned V, typename Each>
+// Calls each(index of the element, load(that)) for the thread's rows. Those of kAtOnce are loaded
+// before the first of them is worked on, so that enough bytes are on their way: 64 of a thread, or
+// 48 KiB of a multiprocessor. The compiler moves no load before a store to what may be the same.
+template <unsigned V, unsigned kAtOnce, typename LoadOf, typename Each>
 __device__ __forceinline__ void ForEachRow(size_t rows, unsigned channels, unsigned lanes,
-                                           Each each) {
+                                           LoadOf load, Each each) {
   const unsigned channel = ChannelOf<V>(lanes);
   if (channel >= channels) return;
   const unsigned rows_of_block = kThreads / lanes;
   const size_t step = static_cast<size_t>(gridDim.y) * rows_of_block;
   size_t row = static_cast<size_t>(blockIdx.y) * rows_of_block + threadIdx.x / lanes;
-  for (; row < rows; row += step) each(row * channels + channel);
+  for (; row + (kAtOnce - 1) * step < rows; row += kAtOnce * step) {
+    decltype(load(row)) loaded[kAtOnce];
+#pragma unroll
+    for (unsigned u = 0; u < kAtOnce; ++u) {
+      loaded[u] = load((row + u * step) * channels + channel);
+    }
+#pragma unroll
+    for (unsigned u = 0; u < kAtOnce; ++u) {
+      each((row + u * step) * channels + channel, loaded[u]);
+    }
+  }
+  for (; row < rows; row += step) {
+    const size_t at = row * channels + channel;
+    each(at, load(at));
+  }
 }
 
 // Adds up the block's sums: partial[(blockIdx.y * K + k) * channels + channel]. All threads call.
@@ -134,43 +153,49 @@ __device__ __forceinline__ void SumBlock(const float (&sums)[K][V], unsigned cha
   }
 }
 
-inline constexpr unsigned kSumParts = kThreads / kLanes;
+// What SumBlock left, of `blocks` blocks: a thread adds up one channel of every kTotalParts-th, and
+// those beside it the channels beside that, 32 bytes together. True for the threads that have their
+// channel's totals, which is ChannelOfTotals. All call.
+inline constexpr unsigned kTotalLanes = 8;
+inline constexpr unsigned kTotalParts = kThreads / kTotalLanes;
 
-// What SumBlock left, of `blocks` blocks: one warp takes 32 channels' every kSumParts-th block.
-// True for the threads that have their channel's totals, which is ChannelOfTotals. All call.
 __device__ __forceinline__ unsigned ChannelOfTotals() {
-  return blockIdx.x * kLanes + threadIdx.x % kLanes;
+  return blockIdx.x * kTotalLanes + threadIdx.x % kTotalLanes;
 }
 template <unsigned K>
 __device__ __forceinline__ bool Totals(const float* partial, unsigned blocks, unsigned channels,
                                        double (&totals)[K]) {
-  __shared__ double shared[K][kSumParts][kLanes];
-  const unsigned lane = threadIdx.x % kLanes, part = threadIdx.x / kLanes;
+  __shared__ double shared[K][kTotalParts][kTotalLanes];
+  const unsigned lane = threadIdx.x % kTotalLanes, part = threadIdx.x / kTotalLanes;
   const unsigned channel = ChannelOfTotals();
-#pragma unroll
-  for (unsigned k = 0; k < K; ++k) {
-    double sum = 0;
-    if (channel < channels) {
+  double sums[K] = {};
+  if (channel < channels) {
 #pragma unroll 4
-      for (unsigned b = part; b < blocks; b += kSumParts) {
-        sum += partial[(static_cast<size_t>(b) * K + k) * channels + channel];
+    for (unsigned b = part; b < blocks; b += kTotalParts) {
+#pragma unroll
+      for (unsigned k = 0; k < K; ++k) {
+        sums[k] += partial[(static_cast<size_t>(b) * K + k) * channels + channel];
       }
     }
-    shared[k][part][lane] = sum;
   }
-  __syncthreads();
+#pragma unroll
+  for (unsigned k = 0; k < K; ++k) shared[k][part][lane] = sums[k];
+  for (unsigned half = kTotalParts / 2; half > 0; half /= 2) {
+    __syncthreads();
+    if (part < half) {
+#pragma unroll
+      for (unsigned k = 0; k < K; ++k) shared[k][part][lane] += shared[k][part + half][lane];
+    }
+  }
   if (part != 0 || channel >= channels) return false;
 #pragma unroll
-  for (unsigned k = 0; k < K; ++k) {
-    totals[k] = 0;
-    for (unsigned p = 0; p < kSumParts; ++p) totals[k] += shared[k][p][lane];
-  }
+  for (unsigned k = 0; k < K; ++k) totals[k] = shared[k][0][lane];
   return true;
 }
 
 inline dim3 BlocksOfTotals(uint32_t channels) {
   dim3 blocks;
-  blocks.x = (channels + kLanes - 1) / kLanes;
+  blocks.x = (channels + kTotalLanes - 1) / kTotalLanes;
   return blocks;
 }
 
