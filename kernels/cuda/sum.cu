@@ -19,21 +19,12 @@ __device__ __forceinline__ bool AreFinite(float4 x) {
 }
 
 // The balanced tree over inputs: sums of 2^b inputs wait in parts[b], as the digits of a binary
-// counter; what is left at the end is added from the right. Where kInputs is not 0 it is `count`,
-// and all of it lies in registers.
-template <unsigned kInputs, typename T>
-__device__ __forceinline__ T TreeSum(const Inputs& inputs, unsigned count, size_t i) {
-  constexpr unsigned kLevels = 8;
-  T parts[kLevels];
-  const unsigned leaves = kInputs != 0 ? kInputs : count;
-#pragma unroll
-  for (unsigned j = 0; j < leaves; ++j) {
-    T value = reinterpret_cast<const T*>(inputs.at[j])[i];
-    unsigned level = 0;
-#pragma unroll
-    for (; (j >> level & 1) != 0; ++level) value = Plus(parts[level], value);
-    parts[level] = value;
-  }
+// counter; what is left at the end is added from the right. All of it lies in registers: which part
+// is meant is known where the loops are unrolled.
+constexpr unsigned kLevels = 8;  // kSumInputsMax is 2^7
+
+template <typename T>
+__device__ __forceinline__ T AddFromTheRight(const T (&parts)[kLevels], unsigned leaves) {
   T sum = {};
   bool any = false;
 #pragma unroll
@@ -43,6 +34,42 @@ __device__ __forceinline__ T TreeSum(const Inputs& inputs, unsigned count, size_
     any = true;
   }
   return sum;
+}
+
+// Of kInputs, or, where that is 0, of any `count`: by fours, which are read together.
+template <unsigned kInputs, typename T>
+__device__ __forceinline__ T TreeSum(const Inputs& inputs, unsigned count, size_t i) {
+  T parts[kLevels] = {};
+  const auto input = [&](unsigned j) { return reinterpret_cast<const T*>(inputs.at[j])[i]; };
+  if constexpr (kInputs != 0) {
+#pragma unroll
+    for (unsigned j = 0; j < kInputs; ++j) {
+      T value = input(j);
+      unsigned level = 0;
+#pragma unroll
+      for (; (j >> level & 1) != 0; ++level) value = Plus(parts[level], value);
+      parts[level] = value;
+    }
+    return AddFromTheRight(parts, kInputs);
+  } else {
+    const unsigned fours = count / 4, rest = 4 * fours;
+    for (unsigned four = 0; four < fours; ++four) {
+      const T a = input(4 * four), b = input(4 * four + 1);
+      const T c = input(4 * four + 2), d = input(4 * four + 3);
+      T value = Plus(Plus(a, b), Plus(c, d));
+      bool carries = true;
+#pragma unroll
+      for (unsigned level = 2; level < kLevels; ++level) {
+        if (!carries) continue;
+        carries = (four >> (level - 2) & 1) != 0;
+        value = carries ? Plus(parts[level], value) : value;
+        if (!carries) parts[level] = value;
+      }
+    }
+    if ((count & 2) != 0) parts[1] = Plus(input(rest), input(rest + 1));
+    if ((count & 1) != 0) parts[0] = input(count - 1);
+    return AddFromTheRight(parts, count);
+  }
 }
 
 // out[i] of items that are T, and then of `rest` single elements behind them.
