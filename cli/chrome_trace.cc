@@ -44,7 +44,7 @@ const char* NameOf(TraceEvent::Phase phase) {
     case TraceEvent::TO_DEVICE:
       return "to device";
     case TraceEvent::REDUCE:
-      return "all-reduce";
+      return "reduce";
     default:
       return "unknown";
   }
@@ -74,7 +74,7 @@ DeviceRow DeviceRowOf(TraceEvent::Phase phase) {
 const char* NameOf(DeviceRow row) {
   switch (row) {
     case DeviceRow::kReductions:
-      return "all-reduce";
+      return "NCCL";
     case DeviceRow::kSums:
       return "sums";
     case DeviceRow::kToHost:

@@ -116,15 +116,14 @@ TEST(ChromeTrace, WhatDevicesDoHasRowsOfItsOwnBelowTheProcess) {
     }
     if (event["ph"] == "X") spans.emplace_back(row, event["name"]);
   }
-  EXPECT_THAT(in_order,
-              ElementsAre("exchange", "GPU 0: sums", "GPU 0: to host", "GPU 0: to device",
-                          "GPU 0: decoding", "GPU 1: to device", "steps", "GPU 2: all-reduce"));
+  EXPECT_THAT(in_order, ElementsAre("exchange", "GPU 0: sums", "GPU 0: to host", "GPU 0: to device",
+                                    "GPU 0: decoding", "GPU 1: to device", "steps", "GPU 2: NCCL"));
   std::vector<std::string> placed;
   for (const auto& [row, name] : spans) placed.push_back(rows[row] + " < " + name);
   EXPECT_THAT(placed, ElementsAre("GPU 0: sums < sum", "GPU 0: sums < encode",
                                   "GPU 0: to host < to host", "exchange < decode",
                                   "GPU 1: to device < to device", "GPU 0: to device < to device",
-                                  "GPU 0: decoding < decode", "GPU 2: all-reduce < all-reduce"));
+                                  "GPU 0: decoding < decode", "GPU 2: NCCL < reduce"));
 }
 
 TEST(ChromeTrace, ATraceWithoutEventsIsValid) {

@@ -1,4 +1,4 @@
-"""`strata local --trace FILE` of jobs whose aggregators work on devices, which it shows."""
+"""`strata local --trace FILE` of jobs whose aggregators, or ranks by NCCL, work on devices."""
 
 import os
 import subprocess
@@ -62,6 +62,26 @@ class DeviceTraceTest(unittest.TestCase):
             for before, after in zip(way, way[1:]):
                 self.assertLessEqual(before.end, after.begin, (key, before.name, after.name))
 
+    def check_sums_of_ranks(self, trace):
+        """Each rank, one on each of two devices, adds up each chunk of each traced step with the
+        other, after its backward pass has begun."""
+        chunks = [(step, chunk) for step in TRACED for chunk in range(CHUNKS)]
+        ranks = {"node 0 rank 0", "node 0 rank 1"}
+        self.assertEqual({s.process for s in trace.of("reduce")}, ranks)
+        for rank in range(2):
+            process = f"node 0 rank {rank}"
+            self.assertEqual(
+                {s.row for s in trace.spans if s.process == process},
+                {"steps", f"GPU {rank}: NCCL"},
+            )
+            sums = trace.of("reduce", process)
+            self.assertEqual({s.row for s in sums}, {f"GPU {rank}: NCCL"})
+            self.assertEqual(sorted(s.of for s in sums), chunks)
+            begins = {s.args["clock"]: s.begin for s in trace.of("backward", process)}
+            for span in sums:
+                self.assertGreaterEqual(span.begin, begins[span.args["clock"]], span)
+            self.assertGreater(sum(s.end - s.begin for s in sums), 0)
+
     def check_overlap(self, trace, to_device):
         """While chunks are added and copied to the host, others have gone and come back."""
         to_host = [s for name in ("sum", "to host") for s in trace.of(name)]
@@ -107,6 +127,19 @@ class DeviceTraceTest(unittest.TestCase):
             self.check_overlap(trace, f"GPU {gpu}: to device")
         encoded = {s.row for s in trace.of("encode", "node")}
         self.assertEqual(encoded, {"GPU 0: sums", "GPU 1: sums"})
+
+    def test_ranks_that_add_up_a_nodes_gradients_by_nccl(self):
+        trace = self.traced("0,1", 1, "node_sum=NCCL")
+        self.check_sums_of_ranks(trace)
+        self.assertEqual(
+            self.rows(trace),
+            {"exchange"} | {f"GPU {gpu}: to {way}" for gpu in (0, 1) for way in ("host", "device")},
+        )
+
+    def test_ranks_that_all_reduce_by_nccl(self):
+        trace = self.traced("0,1", 1, "exchange=NCCL")
+        self.check_sums_of_ranks(trace)
+        self.assertEqual(self.rows(trace), set())
 
 
 if __name__ == "__main__":

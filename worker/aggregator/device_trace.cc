@@ -15,22 +15,29 @@ absl::StatusOr<size_t> DeviceTrace::AddLane(const std::shared_ptr<device::Device
     auto clock = device::DeviceClock::Create(device, [log = &log_] { return log->Now(); });
     if (!clock.ok()) return clock.status();
     found = devices_.insert(found, {.device = device, .clock = *std::move(clock)});
+    absl::MutexLock lock(&mutex_);
+    free_events_.emplace_back();
   }
   const auto index = static_cast<size_t>(found - devices_.begin());
   lanes_.push_back({.stream = stream, .device = index});
   return lanes_.size() - 1;
 }
 
+std::unique_ptr<Event> DeviceTrace::FreeEvent(size_t device) {
+  absl::MutexLock lock(&mutex_);
+  std::vector<std::unique_ptr<Event>>& free = free_events_[device];
+  if (free.empty()) return nullptr;
+  std::unique_ptr<Event> event = std::move(free.back());
+  free.pop_back();
+  return event;
+}
+
 absl::StatusOr<std::unique_ptr<Event>> DeviceTrace::Record(size_t lane) {
-  UsedDevice& used = devices_[lanes_[lane].device];
-  std::unique_ptr<Event> event;
-  if (used.free_events.empty()) {
-    absl::StatusOr<std::unique_ptr<Event>> made = used.device->NewTimedEvent();
+  std::unique_ptr<Event> event = FreeEvent(lanes_[lane].device);
+  if (event == nullptr) {
+    auto made = devices_[lanes_[lane].device].device->NewTimedEvent();
     if (!made.ok()) return made.status();
     event = *std::move(made);
-  } else {
-    event = std::move(used.free_events.back());
-    used.free_events.pop_back();
   }
   if (absl::Status status = lanes_[lane].stream->Record(event.get()); !status.ok()) return status;
   return event;
@@ -39,8 +46,6 @@ absl::StatusOr<std::unique_ptr<Event>> DeviceTrace::Record(size_t lane) {
 absl::StatusOr<DeviceTrace::Spans> DeviceTrace::Begin(size_t lane, ChunkId chunk, uint64_t clock) {
   Spans spans;
   if (!log_.Wants(clock)) return spans;
-  absl::Status status = devices_[lanes_[lane].device].clock->KeepUp();
-  if (!status.ok()) return status;
   spans.queued_ = log_.Now();
   absl::StatusOr<std::unique_ptr<Event>> begin = Record(lane);
   if (!begin.ok()) return begin.status();
@@ -58,6 +63,10 @@ absl::Status DeviceTrace::Spans::Did(TraceLog::Phase phase) {
   if (!end.ok()) return end.status();
   phases_.push_back({phase, *std::move(end)});
   return absl::OkStatus();
+}
+
+absl::StatusOr<bool> DeviceTrace::Spans::Done() const {
+  return phases_.empty() ? true : phases_.back().end->Done();
 }
 
 absl::Status DeviceTrace::Note(std::vector<Spans> all, bool is_chain) {
@@ -79,6 +88,7 @@ absl::Status DeviceTrace::Note(std::vector<Spans> all, bool is_chain) {
     if (spans.empty()) continue;
     Lane& lane = lanes_[spans.lane_];
     UsedDevice& used = devices_[lane.device];
+    if (absl::Status status = used.clock->KeepUp(); !status.ok()) return status;
     const absl::StatusOr<absl::Time> told = used.clock->TimeOf(*spans.begin_);
     if (!told.ok()) return told.status();
     absl::Time begin =
@@ -89,11 +99,13 @@ absl::Status DeviceTrace::Note(std::vector<Spans> all, bool is_chain) {
       log_.Note(spans.phases_[i].phase, spans.chunk_, spans.clock_, begin, end, /*node=*/0,
                 used.device->info().index + 1);
       begin = end;
-      used.free_events.push_back(std::move(spans.phases_[i].end));
     }
     lane.until = begin;
     if (is_chain) after = begin;
-    used.free_events.push_back(std::move(spans.begin_));
+    absl::MutexLock lock(&mutex_);
+    std::vector<std::unique_ptr<Event>>& free = free_events_[lane.device];
+    free.push_back(std::move(spans.begin_));
+    for (Spans::Phase& phase : spans.phases_) free.push_back(std::move(phase.end));
   }
   return absl::OkStatus();
 }

@@ -176,7 +176,7 @@ absl::Status AggregatorLink::JoinRanks(const RunFacts& facts) {
   auto reducer = nccl::NodeReducer::Create(
       device_, *std::move(communicator), launch_.local_rank(), launch_.local_ranks(),
       facts.gradients, ChunkMap(memory_->offsets().elements, facts.chunk_elements),
-      std::move(calls));
+      launch_.record().job(), std::move(calls));
   if (!reducer.ok()) return reducer.status();
   reducer_ = *std::move(reducer);
   ShowDeviceBytes(reducer_->device_bytes());
@@ -309,6 +309,10 @@ absl::Status AggregatorLink::Finish(uint64_t steps) {
     return status;
   }
   return Hear(kForOthers).status();
+}
+
+void AggregatorLink::SendTrace(AgentLine* agent, bool all) {
+  if (reducer_ != nullptr) reducer_->SendTrace(agent, all);
 }
 
 proto::NodeCounters AggregatorLink::Counters() const {

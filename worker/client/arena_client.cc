@@ -31,7 +31,13 @@ ArenaClient::ArenaClient(proto::Launch launch, std::shared_ptr<AgentLine> agent,
       trace_(TraceLog::Create(launch_.record().job())) {}
 
 // Of a job that fails, too, the trace is worth a look.
-ArenaClient::~ArenaClient() { agent_->SendTrace(trace_.get(), /*all=*/true); }
+ArenaClient::~ArenaClient() { SendTrace(); }
+
+void ArenaClient::SendTrace() {
+  if (!trace_) return;
+  agent_->SendTrace(trace_.get(), /*all=*/true);
+  link_->SendTrace(agent_.get(), /*all=*/true);
+}
 
 absl::Status ArenaClient::Expect(Phase phase, const char* call) const {
   if (phase_ == phase) return absl::OkStatus();
@@ -241,6 +247,7 @@ absl::Status ArenaClient::FinishStep() {
     if (status = PublishFetched(i); !status.ok()) return status;
   }
   if (trace_ && trace_->Wants(step_)) NoteStep();
+  if (trace_) link_->SendTrace(agent_.get(), /*all=*/false);
   ++step_;
   phase_ = Phase::kBetweenSteps;
   return absl::OkStatus();
@@ -258,7 +265,7 @@ void ArenaClient::NoteStep() {
 absl::Status ArenaClient::Finish() {
   if (absl::Status status = Expect(Phase::kBetweenSteps, "Finish"); !status.ok()) return status;
   phase_ = Phase::kBroken;
-  agent_->SendTrace(trace_.get(), /*all=*/true);
+  SendTrace();
   {
     Stopwatch watch(&waited_);
     if (absl::Status status = Own(link_->Finish(step_)); !status.ok()) return status;
@@ -266,6 +273,7 @@ absl::Status ArenaClient::Finish() {
   for (int i = 0; i < tensors_.size(); ++i) {
     if (absl::Status status = CopyWeightsOut(i); !status.ok()) return status;
   }
+  SendTrace();  // what was under way meanwhile
   phase_ = Phase::kFinished;
   return Own(access_.Settle());
 }

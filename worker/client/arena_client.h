@@ -65,6 +65,8 @@ class ArenaClient final : public Client {
   absl::Status Await(ChunkId chunk);
   // Into the trace, which wants it.
   void NoteStep();
+  // All that is there of it.
+  void SendTrace();
   absl::Status PublishFetched(int tensor);
   absl::Status CopyWeightsOut(int tensor);
   // To the arenas that the link has on a device, if it has.

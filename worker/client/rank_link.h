@@ -15,6 +15,8 @@
 
 namespace strata::client {
 
+class AgentLine;
+
 // The arenas of one rank, valid as long as the link that gave them. Addresses never change.
 struct ArenaView {
   absl::Span<float> weights;  // written by the caller before Start only
@@ -55,6 +57,10 @@ class RankLink {
 
   // No more steps after `steps` of them: blocks until the final weights are in the arena.
   virtual absl::Status Finish(uint64_t steps) = 0;
+
+  // Hands on what the link itself has noted of a traced job: as much as the daemon reads now, once
+  // it is worth a message; or, waiting for it, all.
+  virtual void SendTrace(AgentLine* agent, bool all) {}
 
   // Of the whole node, since Start.
   virtual proto::NodeCounters Counters() const = 0;

@@ -25,6 +25,7 @@ uint64_t Rounded(uint64_t elements) { return (elements + 63) / 64 * 64; }
 DeviceSteps::DeviceSteps(std::shared_ptr<device::Device> device, const proto::Job& job,
                          const proto::Layout& layout, device::StillWanted still_wanted)
     : device_(std::move(device)),
+      job_(job),
       layout_(layout),
       still_wanted_(std::move(still_wanted)),
       rule_(kernels::LocalUpdateRuleOf(job, 0)) {}
@@ -108,6 +109,10 @@ absl::Status DeviceSteps::Begin(std::unique_ptr<device::Communicator> communicat
   absl::StatusOr<std::unique_ptr<device::Event>> counted = device_->NewEvent();
   if (!counted.ok()) return counted.status();
   counted_ = *std::move(counted);
+  if (communicator_ == nullptr) return absl::OkStatus();
+  auto trace = ReduceTrace::Create(job_, device_, stream_.get());
+  if (!trace.ok()) return trace.status();
+  trace_ = *std::move(trace);
   return absl::OkStatus();
 }
 
@@ -176,7 +181,9 @@ absl::Status DeviceSteps::PublishOne(ChunkId id, uint64_t step) {
   }
   if (status.ok()) status = stream_->Copy(verdicts_.on_host.get() + word, verdict, sizeof *verdict);
   if (status.ok() && communicator_ != nullptr) {
-    status = communicator_->AllReduce(*stream_, gradients_ + at, count, still_wanted_);
+    status = ReduceTrace::Queue(trace_.get(), id, step, [&] {
+      return communicator_->AllReduce(*stream_, gradients_ + at, count, still_wanted_);
+    });
     bytes_reduced_ += count * sizeof(float);
     ++chunks_reduced_;
   }
@@ -248,9 +255,14 @@ absl::Status DeviceSteps::AwaitAll() {
 absl::Status DeviceSteps::Finish() {
   if (absl::Status status = AwaitAll(); !status.ok()) return status;
   if (absl::Status status = stream_->Synchronize(); !status.ok()) return status;
+  if (trace_ != nullptr) trace_->Stop();
   if (communicator_ == nullptr) return absl::OkStatus();
   watch_.reset();  // what it looks at ends well now
   return communicator_->Finish(still_wanted_);
+}
+
+void DeviceSteps::SendTrace(client::AgentLine* agent, bool all) {
+  if (trace_ != nullptr) trace_->Send(agent, all);
 }
 
 }  // namespace strata::nccl

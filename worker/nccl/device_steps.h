@@ -16,7 +16,9 @@
 #include "kernels/device/device_kernels.h"
 #include "kernels/update_rule.h"
 #include "proto/control.pb.h"
+#include "worker/client/agent_line.h"
 #include "worker/nccl/communicator_watch.h"
+#include "worker/nccl/reduce_trace.h"
 
 namespace strata::nccl {
 
@@ -72,8 +74,10 @@ class DeviceSteps {
   absl::Status WaitIn(device::Stream* stream, ChunkId chunk);
   // Blocks until all chunks' are.
   absl::Status AwaitAll();
-  // The last call: all ranks have made theirs, or will.
+  // The last call but SendTrace: all ranks have made theirs, or will.
   absl::Status Finish();
+  // Hands on what the device did of sums in traced steps, as ReduceTrace::Send.
+  void SendTrace(client::AgentLine* agent, bool all);
 
   uint32_t chunks() const { return map_ ? map_->chunks() : 0; }
   // What it has asked for on its device.
@@ -111,6 +115,7 @@ class DeviceSteps {
   absl::Status Update(const Chunk& chunk, uint64_t at, uint64_t number);
 
   const std::shared_ptr<device::Device> device_;
+  const proto::Job job_;
   const proto::Layout layout_;
   const device::StillWanted still_wanted_;
   kernels::UpdateRule rule_;
@@ -127,6 +132,7 @@ class DeviceSteps {
   std::unique_ptr<device::Communicator> communicator_;
   std::optional<CommunicatorWatch> watch_;  // with it
   std::unique_ptr<device::Stream> stream_;
+  std::unique_ptr<ReduceTrace> trace_;  // null: the job is not traced, or this is the only rank
 
   uint32_t own_samples_ = 0;
   bool counting_ = false;      // of the step's samples, over all ranks

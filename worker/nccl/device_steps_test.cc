@@ -19,6 +19,7 @@
 #include "kernels/device/test_devices.h"
 #include "kernels/kernels.h"
 #include "worker/aggregator/gpu_budget.h"
+#include "worker/nccl/sent_trace.h"
 
 namespace strata::nccl {
 namespace {
@@ -183,6 +184,21 @@ TEST_F(DeviceStepsTest, RanksWithDifferentNumbersOfSamplesAllHaveTheUpdateOfThei
     EXPECT_EQ(steps->chunks_reduced(), 6u);
     EXPECT_EQ(steps->bytes_reduced(), 2 * kElements * sizeof(float));
     EXPECT_EQ(steps->Finish(), absl::OkStatus());
+  });
+}
+
+TEST_F(DeviceStepsTest, ATracedStepsSumsAreInTheTraceOfEachRank) {
+  proto::Job job = SomeJob("optimizer { sgd {} }");
+  job.mutable_trace()->set_first_step(1);
+  job.mutable_trace()->set_steps(1);
+  InRanks(2, [&](uint32_t r, const std::string& id) {
+    const auto steps = Begun(job, id, 2, r);
+    for (uint64_t step = 0; step < 3; ++step) {
+      ASSERT_EQ(Step(*steps, r, step, 1), absl::OkStatus());
+    }
+    ASSERT_EQ(steps->Finish(), absl::OkStatus());
+    const auto send = [&](client::AgentLine* agent) { steps->SendTrace(agent, true); };
+    ExpectSumsOf(SentTrace(send), 3, 1, r);
   });
 }
 

@@ -113,6 +113,10 @@ absl::Status NcclLink::Finish(uint64_t steps) {
   return status.ok() ? aggregator_->Finish(steps) : status;
 }
 
+void NcclLink::SendTrace(client::AgentLine* agent, bool all) {
+  if (steps_ != nullptr) steps_->SendTrace(agent, all);
+}
+
 proto::NodeCounters NcclLink::Counters() const {
   proto::NodeCounters counters;
   if (steps_ == nullptr) return counters;

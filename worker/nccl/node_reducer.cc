@@ -18,11 +18,11 @@ constexpr absl::Duration kLook = absl::Milliseconds(5);
 absl::StatusOr<std::unique_ptr<NodeReducer>> NodeReducer::Create(
     std::shared_ptr<device::Device> device, std::unique_ptr<device::Communicator> communicator,
     uint32_t local_rank, uint32_t local_ranks, device::Memory gradients, const ChunkMap& map,
-    ReducerCalls calls) {
+    const proto::Job& job, ReducerCalls calls) {
   auto reducer =
       absl::WrapUnique(new NodeReducer(std::move(device), std::move(communicator), local_rank,
                                        local_ranks, std::move(gradients), map, std::move(calls)));
-  if (absl::Status status = reducer->Init(); !status.ok()) return status;
+  if (absl::Status status = reducer->Init(job); !status.ok()) return status;
   reducer->thread_ = std::thread([self = reducer.get()] { self->Run(); });
   return reducer;
 }
@@ -33,7 +33,7 @@ NodeReducer::~NodeReducer() {
   if (stream_ != nullptr) stream_->Synchronize().IgnoreError();
 }
 
-absl::Status NodeReducer::Init() {
+absl::Status NodeReducer::Init(const proto::Job& job) {
   const size_t bytes = device_bytes();
   absl::StatusOr<device::Memory> verdicts = device_->Allocate(bytes, "verdicts on gradients");
   if (!verdicts.ok()) return verdicts.status();
@@ -52,6 +52,9 @@ absl::Status NodeReducer::Init() {
   absl::StatusOr<std::unique_ptr<device::Stream>> stream = device_->NewStream(/*urgent=*/true);
   if (!stream.ok()) return stream.status();
   stream_ = *std::move(stream);
+  auto trace = ReduceTrace::Create(job, device_, stream_.get());
+  if (!trace.ok()) return trace.status();
+  trace_ = *std::move(trace);
   return absl::OkStatus();
 }
 
@@ -93,7 +96,12 @@ absl::Status NodeReducer::Finish() {
   if (absl::Status status = Drain(); !status.ok()) return status;
   Stop();
   if (absl::Status status = stream_->Synchronize(); !status.ok()) return status;
+  if (trace_ != nullptr) trace_->Stop();
   return communicator_->Finish(calls_.still_wanted);
+}
+
+void NodeReducer::SendTrace(client::AgentLine* agent, bool all) {
+  if (trace_ != nullptr) trace_->Send(agent, all);
 }
 
 void NodeReducer::Run() {
@@ -152,8 +160,10 @@ absl::Status NodeReducer::Queue(ChunkId id) {
       return computed.ok() ? calls_.still_wanted() : computed;
     };
     const uint32_t root = id.value() % local_ranks_;
-    status = communicator_->Reduce(*stream_, values, root == local_rank_ ? values : nullptr, count,
-                                   root, wanted);
+    float* const sum = root == local_rank_ ? values : nullptr;
+    status = ReduceTrace::Queue(trace_.get(), id, *chunk.step, [&] {
+      return communicator_->Reduce(*stream_, values, sum, count, root, wanted);
+    });
   }
   if (status.ok()) status = stream_->Record(chunk.reduced.get());
   if (status.ok()) {

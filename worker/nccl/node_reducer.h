@@ -20,6 +20,9 @@
 #include "kernels/device/communicator.h"
 #include "kernels/device/device.h"
 #include "kernels/device/device_kernels.h"
+#include "proto/control.pb.h"
+#include "worker/client/agent_line.h"
+#include "worker/nccl/reduce_trace.h"
 
 namespace strata::nccl {
 
@@ -48,11 +51,12 @@ struct ReducerCalls {
 class NodeReducer {
  public:
   // All ranks of the node do so, with the same `map`. `gradients`: this rank's arena, on `device`.
+  // `job` may ask for a trace.
   // Errors: those of device::Device.
   static absl::StatusOr<std::unique_ptr<NodeReducer>> Create(
       std::shared_ptr<device::Device> device, std::unique_ptr<device::Communicator> communicator,
       uint32_t local_rank, uint32_t local_ranks, device::Memory gradients, const ChunkMap& map,
-      ReducerCalls calls);
+      const proto::Job& job, ReducerCalls calls);
   // Ends what is under way.
   ~NodeReducer();
 
@@ -62,8 +66,10 @@ class NodeReducer {
                             uint64_t step);
   // Blocks until `reduced` was called for all that is published.
   absl::Status Drain();
-  // The last call: all ranks of the node make theirs, after as many steps.
+  // The last call but SendTrace: all ranks of the node make theirs, after as many steps.
   absl::Status Finish();
+  // Hands on what the device did of sums in traced steps, as ReduceTrace::Send.
+  void SendTrace(client::AgentLine* agent, bool all);
 
   // What it has asked for on its device.
   size_t device_bytes() const { return map_.chunks() * sizeof(device::Verdict); }
@@ -90,7 +96,7 @@ class NodeReducer {
         gradients_(std::move(gradients)),
         communicator_(std::move(communicator)) {}
 
-  absl::Status Init();
+  absl::Status Init(const proto::Job& job);
   void Stop();
 
   // Of the thread.
@@ -118,6 +124,7 @@ class NodeReducer {
   std::vector<Chunk> chunks_;
   const std::unique_ptr<device::Communicator> communicator_;
   std::unique_ptr<device::Stream> stream_;
+  std::unique_ptr<ReduceTrace> trace_;  // null: the job is not traced
 
   uint64_t step_ = 0;  // of the caller's
 

@@ -15,6 +15,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "kernels/device/test_devices.h"
+#include "worker/nccl/sent_trace.h"
 
 namespace strata::nccl {
 namespace {
@@ -36,7 +37,8 @@ float Gradient(uint32_t rank, uint64_t step, uint32_t i) {
 // One rank: its device, its gradients there, and what its reducer has told.
 class Rank {
  public:
-  Rank(uint32_t rank, uint32_t ranks, const std::string& id, const std::atomic<bool>* stopped)
+  Rank(uint32_t rank, uint32_t ranks, const std::string& id, const proto::Job& job,
+       const std::atomic<bool>* stopped)
       : rank_(rank) {
     device_ = FindTestDevices()->Use(rank).value();
     gradients_ = device_->Allocate(kElements * sizeof(float), "a test").value();
@@ -53,7 +55,7 @@ class Rank {
                           .still_wanted = wanted};
     auto communicator = device_->NewCommunicator(id, ranks, rank, wanted).value();
     auto made = NodeReducer::Create(device_, std::move(communicator), rank, ranks, gradients_,
-                                    ChunkMap(kElements, kChunkElements), std::move(calls));
+                                    ChunkMap(kElements, kChunkElements), job, std::move(calls));
     EXPECT_TRUE(made.ok()) << made.status();
     reducer = *std::move(made);
   }
@@ -111,7 +113,7 @@ class NodeReducerTest : public testing::Test {
     std::vector<std::thread> threads;
     for (uint32_t r = 0; r < ranks; ++r) {
       threads.emplace_back([&, r] {
-        Rank rank(r, ranks, *id, &stopped_);
+        Rank rank(r, ranks, *id, job_, &stopped_);
         body(r, rank);
         rank.reducer.reset();
       });
@@ -144,12 +146,27 @@ class NodeReducerTest : public testing::Test {
     });
   }
 
+  proto::Job job_;
   std::atomic<bool> stopped_ = false;
 };
 
 TEST_F(NodeReducerTest, AChunksRootHasTheSumOfAllInWhateverOrderTheyPublish) { ExpectSums(3); }
 
 TEST_F(NodeReducerTest, OneRankAloneIsTheRootOfEveryChunk) { ExpectSums(1); }
+
+TEST_F(NodeReducerTest, ATracedStepsSumsAreInTheTraceOfEachRank) {
+  job_.mutable_trace()->set_first_step(1);
+  job_.mutable_trace()->set_steps(1);
+  InRanks(2, [&](uint32_t r, Rank& rank) {
+    for (uint64_t step = 0; step < 3; ++step) {
+      rank.Compute(step);
+      ASSERT_EQ(rank.Publish(step, {2, 0, 1}), absl::OkStatus());
+    }
+    ASSERT_EQ(rank.reducer->Finish(), absl::OkStatus());
+    const auto send = [&](client::AgentLine* agent) { rank.reducer->SendTrace(agent, true); };
+    ExpectSumsOf(SentTrace(send), 3, 1, r);
+  });
+}
 
 TEST_F(NodeReducerTest, WhatARankHasComputedIsToldBeforeTheOthersHave) {
   std::atomic<bool> told = false;
