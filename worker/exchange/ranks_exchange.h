@@ -15,7 +15,10 @@ class RanksExchange final : public Exchange {
   // `wake_fd`: see Exchange::Poll.
   explicit RanksExchange(int wake_fd) : wake_fd_(wake_fd) {}
 
-  void Start() override { phase_ = Phase::kTraining; }
+  void Start() override {
+    phase_ = Phase::kTraining;
+    begins_ = true;
+  }
   void Submit(ChunkId) override {}
   void Finish(uint64_t) override { phase_ = Phase::kFinished; }
   absl::Status Poll(absl::Duration timeout) override;
@@ -27,6 +30,7 @@ class RanksExchange final : public Exchange {
  private:
   const int wake_fd_;
   Phase phase_ = Phase::kSeeding;
+  bool begins_ = false;  // something has happened: the next Poll does not wait
   const ExchangeCounters counters_;
 };
 
