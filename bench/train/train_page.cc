@@ -1,5 +1,6 @@
 #include "bench/train/train_page.h"
 
+#include <cmath>
 #include <filesystem>
 #include <vector>
 
@@ -29,7 +30,10 @@ std::string Escaped(const std::string& text) {
                              {{"&", "&amp;"}, {"<", "&lt;"}, {">", "&gt;"}, {"\"", "&quot;"}});
 }
 
-std::string WholeNumber(double ranks) { return absl::StrFormat("%g", ranks); }
+// There is no half a rank.
+std::string WholeNumber(double ranks) {
+  return ranks == std::floor(ranks) ? absl::StrFormat("%g", ranks) : "";
+}
 
 // A line per mode, in the order of the first case of each.
 std::vector<compare::LineSeries> SeriesOf(const TrainedModel& model, Spread TrainFigures::*what) {

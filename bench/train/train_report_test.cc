@@ -108,6 +108,7 @@ TEST(TrainPageTest, APictureHasALinePerModeAndThatOfTheBase) {
   for (const char* name : {">none: as many jobs side by side<", ">sync<", ">ranks x the base<"}) {
     EXPECT_TRUE(absl::StrContains(svg, name)) << name;
   }
+  EXPECT_FALSE(absl::StrContains(svg, ">0.5<")) << "of a rank";
 }
 
 TEST(MachineTest, TheProcessorIsTheFirstOneOfCpuinfo) {

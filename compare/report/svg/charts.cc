@@ -56,6 +56,8 @@ void DrawSeries(const LineSeries& series, size_t mode, const Scale& x, const Sca
   }
   if (!mean.empty()) {
     drawing->Area(high, low, mode);
+    // A line of one point is none.
+    if (mean.size() == 1) drawing->Dot(mean.front(), mode);
     drawing->Curve(mean, mode, false);
   }
   for (const Curve& run : series.thin) {

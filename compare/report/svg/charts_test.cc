@@ -42,6 +42,14 @@ TEST(LineChart, DrawsMeansBandsAndFailedRunsWhereTheyAre) {
   }
 }
 
+TEST(LineChart, AModeOfOnePointIsADot) {
+  LineChart chart = TwoLines();
+  chart.modes.push_back({"once", {{10, 50, 50, 50}}, {}});
+  const std::string svg = Svg(chart);
+  EXPECT_TRUE(Has(svg, "<circle class=\"bar m2\" cx=\"700.0\" cy=\"192.0\" r=\"3.5\"/>")) << svg;
+  EXPECT_EQ(Count(svg, "<circle"), 1);
+}
+
 TEST(LineChart, LongNamesAreBrokenInTheLegend) {
   LineChart chart = TwoLines();
   chart.modes[0].name = "sync+" + std::string(84, 'a') + "+b=1 cc";

@@ -86,6 +86,11 @@ void Drawing::Curve(const std::vector<Point>& points, size_t mode, bool is_thin)
                         is_thin ? "3, 3" : DashOf(mode), Coordinates(points));
 }
 
+void Drawing::Dot(Point at, size_t mode) {
+  absl::StrAppendFormat(&body_, "<circle class=\"bar m%d\" cx=\"%.1f\" cy=\"%.1f\" r=\"3.5\"/>\n",
+                        mode % kColours.size(), at.x, at.y);
+}
+
 void Drawing::Area(const std::vector<Point>& above, const std::vector<Point>& below, size_t mode) {
   std::vector<Point> around = above;
   around.insert(around.end(), below.rbegin(), below.rend());

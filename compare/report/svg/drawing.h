@@ -24,6 +24,7 @@ class Drawing {
   void Line(Point from, Point to, Ink ink);
   // A mode's line; thin and dotted, or in its own dashes.
   void Curve(const std::vector<Point>& points, size_t mode, bool is_thin);
+  void Dot(Point at, size_t mode);
   // Between two lines, a little of the mode's colour.
   void Area(const std::vector<Point>& above, const std::vector<Point>& below, size_t mode);
   void Bar(Point corner, double width, double height, size_t mode);
