@@ -73,7 +73,7 @@ TEST(CoreQueue, AJobForGpusFailsWhereNoWorkerHasAny) {
   EXPECT_EQ(cluster.Status(job).state(), proto::FAILED);
   EXPECT_EQ(cluster.Status(job).reason(),
             "can never fit: needs 2 GPU slots, but the one worker node has 0 GPU slots: w1 0; "
-            "`strata devices` there says why");
+            "`strata devices` there says why, unless --gpus does");
 }
 
 TEST(CoreQueue, TwoJobsThatFitRunSideBySide) {

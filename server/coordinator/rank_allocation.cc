@@ -97,7 +97,7 @@ std::string Capacity(const Supply& supply) {
                              ? "the one worker node has"
                              : absl::StrFormat("all %d worker nodes together have", workers.size()),
                          Count(slots, supply), names) +
-         (slots == 0 ? "; `strata devices` there says why" : "");
+         (slots == 0 ? "; `strata devices` there says why, unless --gpus does" : "");
 }
 
 RankAllocation Allocate(const RankWish& wish, const Supply& supply) {

@@ -98,7 +98,7 @@ TEST(AllocateRanks, NeverFitsOnGpusThatNobodyHas) {
   EXPECT_EQ(allocation.outcome, Outcome::kNeverFits);
   EXPECT_EQ(allocation.reason,
             "needs 2 GPU slots, but all 2 worker nodes together have 0 GPU slots: w1 0, w2 0; "
-            "`strata devices` there says why");
+            "`strata devices` there says why, unless --gpus does");
 }
 
 TEST(AllocateRanks, NeverFitsWhereGpusAndSlotsAreOnDifferentNodes) {
