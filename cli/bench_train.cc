@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include "absl/algorithm/container.h"
 #include "absl/strings/str_cat.h"
 #include "bench/train/bench_models.h"
 #include "bench/train/train_bench.h"
@@ -65,6 +66,9 @@ absl::StatusOr<Subject> SubjectOf(const Options& options, const std::string& nam
   model.precision = proto::Model::Precision_Name(job.model().precision());
   model.is_on_gpu = job.device() == proto::Job::GPU;
   model.compares_bits = !model.is_on_gpu;
+  if (!model.is_on_gpu && absl::c_linear_search(options.bench.cases.modes, "nccl")) {
+    return absl::InvalidArgumentError("--modes nccl: needs --device GPU");
+  }
   subject.bench.job_text = JobToText(as_written);
   subject.bench.batch = model.batch;
   subject.bench.ranks_at_once = model.is_on_gpu ? 1 : options.report.machine.cores;
@@ -113,7 +117,10 @@ absl::Status AddGpus(const GpuOptions& given, std::vector<Subject>* subjects,
     if (room.gpus.empty()) {
       const auto found = FindGpus(gpus);
       if (!found.ok()) return found.status();
-      if (found->gpus.empty()) return absl::FailedPreconditionError(found->why_none);
+      if (found->gpus.empty()) {
+        return absl::FailedPreconditionError(
+            absl::StrCat("--device GPU, but there is none: ", found->why_none));
+      }
       for (const proto::Gpu& gpu : found->gpus) {
         room.gpus.push_back(gpu.index());
         report->gpus.push_back(gpu.name());

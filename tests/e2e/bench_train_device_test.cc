@@ -116,7 +116,10 @@ TEST(BenchTrainOnDevices, WithoutTheDeviceItSaysWhyInOneLine) {
   };
   EXPECT_THAT(why("devices=0", {}), HasSubstr("no CUDA-capable device"));
   EXPECT_THAT(why("devices=2", {"--gpus", "2"}), HasSubstr("--gpus 2: the devices here are 0,1"));
-  EXPECT_THAT(why("devices=2", {"--gpus", "none"}), HasSubstr("--gpus none"));
+  EXPECT_THAT(why("devices=2", {"--gpus", "none"}),
+              HasSubstr("--device GPU, but there is none: --gpus none"));
+  EXPECT_THAT(why("devices=2", {"--set", "device=CPU", "--modes", "sync,nccl"}),
+              HasSubstr("--modes nccl: needs --device GPU"));
 }
 
 }  // namespace
