@@ -100,6 +100,7 @@ class CudaDevice final : public device::Device {
   }
 
   absl::StatusOr<device::SharedMemory> Share(const device::Memory& memory, size_t bytes) override {
+    if (absl::Status status = Select(); !status.ok()) return status;
     cudaIpcMemHandle_t handle = {};
     const absl::Status status =
         Check(index(), "cudaIpcGetMemHandle", cudaIpcGetMemHandle(&handle, memory.get()));

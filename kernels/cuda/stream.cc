@@ -13,9 +13,16 @@ absl::Status Check(int device, const char* call, cudaError_t error) {
   return absl::InternalError(text);
 }
 
-CudaEvent::~CudaEvent() { cudaEventDestroy(event_); }
+// Most calls of a thread whose current device is another one, and be it that it has chosen none,
+// begin to use that device, too, which takes some of its memory. What goes wrong with choosing does
+// so with the call after it.
+CudaEvent::~CudaEvent() {
+  (void)cudaSetDevice(device_);
+  cudaEventDestroy(event_);
+}
 
 absl::StatusOr<bool> CudaEvent::Done() const {
+  (void)cudaSetDevice(device_);
   const cudaError_t error = cudaEventQuery(event_);
   if (error == cudaErrorNotReady) return false;
   if (error == cudaSuccess) return true;
@@ -23,10 +30,12 @@ absl::StatusOr<bool> CudaEvent::Done() const {
 }
 
 absl::Status CudaEvent::Await() const {
+  (void)cudaSetDevice(device_);
   return Check(device_, "cudaEventSynchronize", cudaEventSynchronize(event_));
 }
 
 absl::StatusOr<double> CudaEvent::SecondsSince(const device::Event& earlier) const {
+  (void)cudaSetDevice(device_);
   float ms = 0;
   const cudaEvent_t begin = static_cast<const CudaEvent&>(earlier).get();
   const absl::Status status =
@@ -36,30 +45,36 @@ absl::StatusOr<double> CudaEvent::SecondsSince(const device::Event& earlier) con
 }
 
 // Giving back the work space, after this, waits for kernels that use it.
-CudaStream::~CudaStream() { cudaStreamDestroy(stream_); }
+CudaStream::~CudaStream() {
+  (void)cudaSetDevice(device_);
+  cudaStreamDestroy(stream_);
+}
 
 absl::Status CudaStream::Copy(void* to, const void* from, size_t bytes) {
+  (void)cudaSetDevice(device_);
   return Check(device_, "cudaMemcpyAsync",
                cudaMemcpyAsync(to, from, bytes, cudaMemcpyDefault, stream_));
 }
 
 absl::Status CudaStream::Fill(void* to, uint8_t value, size_t bytes) {
-  // Unlike a copy, it wants its device to be the thread's. What goes wrong here does so there, too.
   (void)cudaSetDevice(device_);
   return Check(device_, "cudaMemsetAsync", cudaMemsetAsync(to, value, bytes, stream_));
 }
 
 absl::Status CudaStream::Record(device::Event* event) {
+  (void)cudaSetDevice(device_);
   return Check(device_, "cudaEventRecord",
                cudaEventRecord(static_cast<CudaEvent*>(event)->get(), stream_));
 }
 
 absl::Status CudaStream::Wait(const device::Event& event) {
+  (void)cudaSetDevice(device_);
   return Check(device_, "cudaStreamWaitEvent",
                cudaStreamWaitEvent(stream_, static_cast<const CudaEvent&>(event).get(), 0));
 }
 
 absl::Status CudaStream::Call(std::function<void()> then) {
+  (void)cudaSetDevice(device_);
   auto owned = std::make_unique<std::function<void()>>(std::move(then));
   const auto call = [](void* function) {
     const std::unique_ptr<std::function<void()>> owner(
@@ -84,6 +99,7 @@ absl::StatusOr<uint32_t*> CudaStream::WorkSpace() {
 }
 
 absl::Status CudaStream::Synchronize() {
+  (void)cudaSetDevice(device_);
   return Check(device_, "cudaStreamSynchronize", cudaStreamSynchronize(stream_));
 }
 

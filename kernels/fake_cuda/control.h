@@ -44,6 +44,9 @@ absl::Status ConfigureFrom(const std::string& options);
 // Bytes of devices that this process has allocated and not freed; memory of others that is open.
 size_t AllocatedBytes();
 size_t OpenedBytes();
+// A bit for each device that it has begun to use: by choosing it, or by a call of a thread that had
+// chosen none, which is device 0 then.
+uint64_t UsedDevices();
 // How many events with a time it has ever made.
 uint64_t TimedEvents();
 

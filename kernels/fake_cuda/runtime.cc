@@ -13,6 +13,7 @@ using fake_cuda::CurrentDevice;
 using fake_cuda::CurrentSettings;
 using fake_cuda::DeviceMemory;
 using fake_cuda::Return;
+using fake_cuda::ReturnUsing;
 
 namespace {
 
@@ -117,7 +118,7 @@ cudaError_t cudaSetDevice(int device) {
   if (Usable() != cudaSuccess) return Return(Usable());
   if (!Exists(device)) return Return(cudaErrorInvalidDevice);
   CurrentDevice() = device;
-  return Return(cudaSuccess);
+  return ReturnUsing(cudaSuccess);
 }
 cudaError_t cudaGetDevice(int* device) {
   *device = CurrentDevice();
@@ -128,51 +129,51 @@ cudaError_t cudaMemGetInfo(size_t* free, size_t* total) {
   *total = CurrentSettings().memory_bytes;
   *free = *total - std::min(*total, CurrentSettings().taken_bytes +
                                         DeviceMemory::Get().used(CurrentDevice()));
-  return Return(cudaSuccess);
+  return ReturnUsing(cudaSuccess);
 }
 
 cudaError_t cudaMalloc(void** memory, size_t bytes) {
   *memory = DeviceMemory::Get().Allocate(CurrentDevice(), bytes);
-  return Return(*memory == nullptr ? cudaErrorMemoryAllocation : cudaSuccess);
+  return ReturnUsing(*memory == nullptr ? cudaErrorMemoryAllocation : cudaSuccess);
 }
 cudaError_t cudaFree(void* memory) {
-  if (memory == nullptr) return Return(cudaSuccess);
+  if (memory == nullptr) return ReturnUsing(cudaSuccess);
   const bool freed = DeviceMemory::Get().Free(static_cast<std::byte*>(memory));
-  return Return(freed ? cudaSuccess : cudaErrorInvalidValue);
+  return ReturnUsing(freed ? cudaSuccess : cudaErrorInvalidValue);
 }
 
 cudaError_t cudaHostAlloc(void** memory, size_t bytes, unsigned) {
   *memory = std::aligned_alloc(4096, (bytes + 4095) / 4096 * 4096);
-  return Return(*memory == nullptr ? cudaErrorMemoryAllocation : cudaSuccess);
+  return ReturnUsing(*memory == nullptr ? cudaErrorMemoryAllocation : cudaSuccess);
 }
 cudaError_t cudaFreeHost(void* memory) {
   std::free(memory);
-  return Return(cudaSuccess);
+  return ReturnUsing(cudaSuccess);
 }
 cudaError_t cudaHostRegister(void* memory, size_t, unsigned) {
-  return Return(memory == nullptr ? cudaErrorInvalidValue : cudaSuccess);
+  return ReturnUsing(memory == nullptr ? cudaErrorInvalidValue : cudaSuccess);
 }
 cudaError_t cudaHostUnregister(void* memory) {
-  return Return(memory == nullptr ? cudaErrorInvalidValue : cudaSuccess);
+  return ReturnUsing(memory == nullptr ? cudaErrorInvalidValue : cudaSuccess);
 }
 
 cudaError_t cudaIpcGetMemHandle(cudaIpcMemHandle_t* handle, void* memory) {
   const auto name = DeviceMemory::Get().NameOf(static_cast<std::byte*>(memory));
-  if (!name) return Return(cudaErrorInvalidValue);
+  if (!name) return ReturnUsing(cudaErrorInvalidValue);
   static_assert(sizeof *name <= sizeof *handle);
   *handle = {};
   std::memcpy(handle, &*name, sizeof *name);
-  return Return(cudaSuccess);
+  return ReturnUsing(cudaSuccess);
 }
 
 cudaError_t cudaIpcOpenMemHandle(void** memory, cudaIpcMemHandle_t handle, unsigned) {
   DeviceMemory::Name name;
   std::memcpy(&name, &handle, sizeof name);
   *memory = DeviceMemory::Get().Open(name);
-  return Return(*memory == nullptr ? cudaErrorMapBufferObjectFailed : cudaSuccess);
+  return ReturnUsing(*memory == nullptr ? cudaErrorMapBufferObjectFailed : cudaSuccess);
 }
 
 cudaError_t cudaIpcCloseMemHandle(void* memory) {
   const bool closed = DeviceMemory::Get().Close(static_cast<std::byte*>(memory));
-  return Return(closed ? cudaSuccess : cudaErrorInvalidValue);
+  return ReturnUsing(closed ? cudaSuccess : cudaErrorInvalidValue);
 }

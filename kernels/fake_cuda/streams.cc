@@ -17,6 +17,7 @@ namespace {
 std::atomic<int> sticky = cudaSuccess;
 std::atomic<uint32_t> launches = 0;
 std::atomic<uint64_t> timed_events = 0;
+std::atomic<uint64_t> used_devices = 0;
 thread_local cudaError_t last_error = cudaSuccess;
 
 void Delay() {
@@ -59,6 +60,7 @@ std::optional<std::byte*> Reach(const void* address, size_t bytes) {
 }
 
 uint64_t TimedEvents() { return timed_events; }
+uint64_t UsedDevices() { return used_devices; }
 
 int& CurrentDevice() {
   thread_local int device = 0;
@@ -73,6 +75,7 @@ void Fail(cudaError_t error) {
 void ForgetFailures() {
   sticky = cudaSuccess;
   launches = 0;
+  used_devices = 0;
   last_error = cudaSuccess;
 }
 cudaError_t Return(cudaError_t error) {
@@ -81,20 +84,25 @@ cudaError_t Return(cudaError_t error) {
   return error;
 }
 
+cudaError_t ReturnUsing(cudaError_t error) {
+  used_devices |= uint64_t{1} << CurrentDevice();
+  return Return(error);
+}
+
 cudaError_t Launch(const cudaLaunchConfig_t& config, Arguments arguments) {
   const dim3 blocks = config.gridDim, threads = config.blockDim;
   const uint64_t count = uint64_t{threads.x} * threads.y * threads.z;
   if (count == 0 || count > 1024 || blocks.x == 0 || blocks.y == 0 || blocks.z == 0 ||
       config.stream == nullptr || config.dynamicSmemBytes > 0) {
-    return Return(cudaErrorInvalidValue);
+    return ReturnUsing(cudaErrorInvalidValue);
   }
   config.stream->Add([config, arguments = std::move(arguments)] { RunLaunch(config, arguments); });
-  return Return(cudaSuccess);
+  return ReturnUsing(cudaSuccess);
 }
 
 }  // namespace fake_cuda
 
-using fake_cuda::Return;
+using fake_cuda::ReturnUsing;
 
 FakeStream::FakeStream() : device_(fake_cuda::CurrentDevice()), thread_([this] { Run(); }) {}
 
@@ -148,17 +156,17 @@ cudaError_t cudaGetLastError() { return std::exchange(fake_cuda::last_error, fak
 
 cudaError_t cudaStreamCreateWithPriority(cudaStream_t* stream, unsigned, int) {
   *stream = std::make_unique<FakeStream>().release();
-  return Return(cudaSuccess);
+  return ReturnUsing(cudaSuccess);
 }
 
 cudaError_t cudaStreamDestroy(cudaStream_t stream) {
   const std::unique_ptr<FakeStream> owned(stream);
-  return Return(cudaSuccess);
+  return ReturnUsing(cudaSuccess);
 }
 
 cudaError_t cudaStreamSynchronize(cudaStream_t stream) {
   stream->Drain();
-  return Return(cudaSuccess);
+  return ReturnUsing(cudaSuccess);
 }
 
 cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned) {
@@ -174,14 +182,14 @@ cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned
     };
     counts->mutex.Await(absl::Condition(&done));
   });
-  return Return(cudaSuccess);
+  return ReturnUsing(cudaSuccess);
 }
 
 cudaError_t cudaLaunchHostFunc(cudaStream_t stream, cudaHostFn_t function, void* argument) {
   stream->Add([=] {
     if (fake_cuda::Sticky() == cudaSuccess) function(argument);
   });
-  return Return(cudaSuccess);
+  return ReturnUsing(cudaSuccess);
 }
 
 cudaError_t cudaMemcpyAsync(void* to, const void* from, size_t bytes, cudaMemcpyKind,
@@ -193,7 +201,7 @@ cudaError_t cudaMemcpyAsync(void* to, const void* from, size_t bytes, cudaMemcpy
     if (!target || !source) return fake_cuda::Fail(cudaErrorIllegalAddress);
     std::memcpy(*target, *source, bytes);
   });
-  return Return(cudaSuccess);
+  return ReturnUsing(cudaSuccess);
 }
 
 cudaError_t cudaMemsetAsync(void* to, int value, size_t bytes, cudaStream_t stream) {
@@ -203,19 +211,19 @@ cudaError_t cudaMemsetAsync(void* to, int value, size_t bytes, cudaStream_t stre
     if (!target) return fake_cuda::Fail(cudaErrorIllegalAddress);
     std::memset(*target, value, bytes);
   });
-  return Return(cudaSuccess);
+  return ReturnUsing(cudaSuccess);
 }
 
 cudaError_t cudaEventCreateWithFlags(cudaEvent_t* event, unsigned flags) {
   const bool is_timed = (flags & cudaEventDisableTiming) == 0;
   if (is_timed) ++fake_cuda::timed_events;
   *event = std::make_unique<FakeEvent>(is_timed).release();
-  return Return(cudaSuccess);
+  return ReturnUsing(cudaSuccess);
 }
 
 cudaError_t cudaEventDestroy(cudaEvent_t event) {
   const std::unique_ptr<FakeEvent> owned(event);
-  return Return(cudaSuccess);
+  return ReturnUsing(cudaSuccess);
 }
 
 cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
@@ -231,12 +239,13 @@ cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
     counts->stream = stream;
     counts->pretended_us = stream->pretended_us();
   });
-  return Return(cudaSuccess);
+  return ReturnUsing(cudaSuccess);
 }
 
 cudaError_t cudaEventQuery(cudaEvent_t event) {
   const absl::MutexLock lock(&event->counts->mutex);
-  return Return(event->counts->done == event->counts->recorded ? cudaSuccess : cudaErrorNotReady);
+  return ReturnUsing(event->counts->done == event->counts->recorded ? cudaSuccess
+                                                                    : cudaErrorNotReady);
 }
 
 cudaError_t cudaEventSynchronize(cudaEvent_t event) {
@@ -249,7 +258,7 @@ cudaError_t cudaEventSynchronize(cudaEvent_t event) {
     };
     counts.mutex.Await(absl::Condition(&done));
   }
-  return Return(cudaSuccess);
+  return ReturnUsing(cudaSuccess);
 }
 
 namespace {
@@ -276,11 +285,11 @@ Reading Read(FakeEvent::Counts& counts, cudaError_t* error) {
 cudaError_t cudaEventElapsedTime(float* ms, cudaEvent_t begin, cudaEvent_t end) {
   cudaError_t error = cudaSuccess;
   const Reading from = Read(*begin->counts, &error), to = Read(*end->counts, &error);
-  if (error != cudaSuccess) return Return(error);
+  if (error != cudaSuccess) return ReturnUsing(error);
   if (from.stream == to.stream && from.pretended_us != to.pretended_us) {
     *ms = static_cast<float>(static_cast<int64_t>(to.pretended_us - from.pretended_us)) / 1e3f;
   } else {
     *ms = static_cast<float>(static_cast<double>(to.at_ns - from.at_ns) / 1e6);
   }
-  return Return(cudaSuccess);
+  return ReturnUsing(cudaSuccess);
 }

@@ -24,6 +24,8 @@ void ForgetFailures();
 void ForgetExecutions();  // of cuDNN
 // What is not sticky: for the thread that asks, until it asks.
 cudaError_t Return(cudaError_t error);
+// The same of a call that begins to use the thread's device if nothing did before, which is most.
+cudaError_t ReturnUsing(cudaError_t error);
 
 // The calling thread's, as cudaSetDevice has left it.
 int& CurrentDevice();
