@@ -160,7 +160,8 @@ int RunRank(const RankOptions& options) {
   if (!client.ok()) return PrintError(client.status());
   const absl::Status status = bench::RunExchangeRank(client->get(), options.rank);
   if (status.ok()) return kExitOk;
-  (*client)->Fail(std::string(status.message()));
+  // What ends the job from outside is known there.
+  if (!absl::IsUnavailable(status)) (*client)->Fail(std::string(status.message()));
   return PrintError(std::string(status.message()), kExitFailed);
 }
 

@@ -127,11 +127,6 @@ absl::Status JobProcesses::StartAll() {
   return status;
 }
 
-std::string JobProcesses::NameOf(int child) const {
-  if (life_->is_aggregator(child)) return absl::StrCat("node ", self_.node(), " aggregator");
-  return absl::StrCat("node ", self_.node(), " rank ", self_.first_rank() + child);
-}
-
 proto::Launch JobProcesses::LaunchOf(int child) const {
   proto::Launch launch = LaunchOfNode(start_, self_);
   launch.set_node_name(options_.daemon);
@@ -218,8 +213,11 @@ void JobProcesses::OnChildMessage(int child, const std::string& bytes) {
       return;
     case proto::ChildMessage::kFailed:
       life_->OnFailedLine(child, OneLine(message.failed()));
-      OnSymptom();
-      return;
+      return OnSymptom();
+    case proto::ChildMessage::kLost:
+      life_->OnLostRank(static_cast<int>(message.lost().local_rank()),
+                        OneLine(message.lost().text()));
+      return OnSymptom();
     case proto::ChildMessage::kMeasured:
       measured_ = message.measured();
       measured_->set_job_id(start_.record().job_id());
@@ -232,7 +230,7 @@ void JobProcesses::OnChildMessage(int child, const std::string& bytes) {
     case proto::ChildMessage::kTrace:
       *up.mutable_trace() = message.trace();
       up.mutable_trace()->set_job_id(start_.record().job_id());
-      up.mutable_trace()->set_process(NameOf(child));
+      up.mutable_trace()->set_process(life_->ProcessName(child));
       // Also of a job that has failed: it tells what was before.
       callbacks_.send(std::move(up));
       return;
@@ -285,9 +283,15 @@ void JobProcesses::OnEnd(int child) {
 }
 
 void JobProcesses::OnSymptom() {
-  if (told_ || collecting_) return;
+  if (told_) return;
+  if (collected_ && !life_->awaits_cause()) return Fail(life_->Reason());
+  if (collecting_) return;
   collecting_ = true;
-  After(options_.symptom_time, [this] { Fail(life_->Reason()); });
+  After(options_.symptom_time, [this] {
+    collected_ = true;
+    After(options_.cause_time, [this] { Fail(life_->Reason()); });
+    OnSymptom();
+  });
 }
 
 void JobProcesses::OnAllGone() {

@@ -36,6 +36,8 @@ class JobProcesses {
     absl::Duration stop_grace = absl::Seconds(3);
     // After the first sign of failure, how long to collect others: the cause may show last.
     absl::Duration symptom_time = absl::Milliseconds(200);
+    // For the end of a rank that the aggregator has lost, after that.
+    absl::Duration cause_time = absl::Seconds(2);
     // For the aggregator once its ranks have ended, and for the final model's metrics to arrive.
     absl::Duration end_deadline = absl::Seconds(30);
     absl::Duration final_metrics_deadline = absl::Seconds(2);
@@ -96,8 +98,6 @@ class JobProcesses {
   absl::Status Claim();
   absl::Status StartAll();
   absl::Status StartChild(int child, int theirs);
-  // As the job's trace has it.
-  std::string NameOf(int child) const;
   proto::Launch LaunchOf(int child) const;
   void WatchChannel(int child);
   void OnChannel(int child);
@@ -134,7 +134,7 @@ class JobProcesses {
   bool told_to_run_ = false;
   bool told_ = false;      // NodeFailed or NodeFinished was sent, or nobody wants to hear
   bool stopping_ = false;  // SIGTERM was sent
-  bool collecting_ = false;
+  bool collecting_ = false, collected_ = false;  // symptoms, for symptom_time
   bool final_reported_ = false;
   bool final_measured_ = false;
   uint64_t last_step_ = 0;           // of metrics.jsonl

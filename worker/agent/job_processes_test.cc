@@ -165,6 +165,19 @@ TEST_F(JobProcessesTest, FailWithTheLogsLastLine) {
       << Reason();
 }
 
+TEST_F(JobProcessesTest, FailWithTheOwnEndOfARankThatIsLostHoweverLongItTakes) {
+  // field 7, 8 bytes: lost: field 1: local rank 1, field 2, 4 bytes: text: "gone"
+  Play(
+      "[ $1 = aggregator ] && printf '\\012\\072\\010\\010\\001\\022\\004gone' >&3 && exit 1; "
+      "grep -q '^rank: 1' $3 || sleep 100; sleep 0.6; echo out of cheese; exit 3");
+  EXPECT_EQ(Reason(), "rank 1 (node 0, w1): exited with status 3: out of cheese");
+}
+
+TEST_F(JobProcessesTest, FailWithWhatTheAggregatorSaysOfALostRankThatDoesNotEnd) {
+  Play("[ $1 = aggregator ] && printf '\\012\\072\\010\\010\\001\\022\\004gone' >&3; sleep 100");
+  EXPECT_EQ(Reason(), "aggregator (node 0, w1): gone");
+}
+
 TEST_F(JobProcessesTest, FailWithWhatTheChildSaid) {
   // field 3, 4 bytes: failed: "oops"
   Play(

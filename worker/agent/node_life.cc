@@ -16,9 +16,15 @@ NodeLife::NodeLife(std::string daemon, uint32_t node, uint32_t first_rank, int r
       children_(ranks + (aggregator ? 1 : 0)) {}
 
 std::string NodeLife::NameOf(int child) const {
-  std::string who =
-      is_aggregator(child) ? std::string("aggregator") : absl::StrCat("rank ", first_rank_ + child);
-  return absl::StrCat(who, " (node ", node_, ", ", daemon_, ")");
+  return absl::StrCat(WhoIs(child), " (node ", node_, ", ", daemon_, ")");
+}
+
+std::string NodeLife::ProcessName(int child) const {
+  return absl::StrCat("node ", node_, " ", WhoIs(child));
+}
+
+std::string NodeLife::WhoIs(int child) const {
+  return is_aggregator(child) ? "aggregator" : absl::StrCat("rank ", first_rank_ + child);
 }
 
 void NodeLife::OnFailedLine(int child, const std::string& line) {
@@ -27,17 +33,29 @@ void NodeLife::OnFailedLine(int child, const std::string& line) {
   symptoms_.push_back({Kind::kLine, child, line});
 }
 
+void NodeLife::OnLostRank(int child, const std::string& line) {
+  if (child < 0 || child >= ranks_) return OnFailedLine(ranks_, line);
+  if (lost_) return;
+  lost_ = child;
+  symptoms_.push_back({Kind::kLost, ranks_, line});
+}
+
 void NodeLife::OnExit(int child, const ExitStatus& status, const std::string& log_tail) {
   children_[child].gone = true;
   if (status.ok()) return;
   std::string text = status.ToString();
   if (!log_tail.empty()) absl::StrAppend(&text, ": ", log_tail);
-  const Kind exit = is_aggregator(child) ? Kind::kAggregatorsExit : Kind::kRanksExit;
-  symptoms_.push_back({status.signal != 0 ? Kind::kSignal : exit, child, text});
+  symptoms_.push_back({status.signal != 0 ? Kind::kSignal : Kind::kExit, child, text});
 }
 
 bool NodeLife::gone() const {
   return std::all_of(children_.begin(), children_.end(), [](const Child& c) { return c.gone; });
+}
+
+bool NodeLife::awaits_cause() const {
+  return lost_ && !children_[*lost_].gone &&
+         std::none_of(symptoms_.begin(), symptoms_.end(),
+                      [](const Symptom& s) { return s.kind < Kind::kLost; });
 }
 
 bool NodeLife::only_aggregator_left() const {
@@ -46,9 +64,15 @@ bool NodeLife::only_aggregator_left() const {
                      [](const Child& c) { return c.gone; });
 }
 
+NodeLife::Kind NodeLife::KindOf(const Symptom& symptom) const {
+  const bool lost_ranks = symptom.kind == Kind::kExit && symptom.child == lost_;
+  return lost_ranks ? Kind::kLostRanksExit : symptom.kind;
+}
+
 std::string NodeLife::Reason() const {
-  auto first = std::min_element(symptoms_.begin(), symptoms_.end(),
-                                [](const Symptom& a, const Symptom& b) { return a.kind < b.kind; });
+  const auto first = std::min_element(
+      symptoms_.begin(), symptoms_.end(),
+      [this](const Symptom& a, const Symptom& b) { return KindOf(a) < KindOf(b); });
   return absl::StrCat(NameOf(first->child), ": ", first->text);
 }
 

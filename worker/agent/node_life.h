@@ -23,13 +23,20 @@ class NodeLife {
 
   // "rank 3 (node 1, w1)" or "aggregator (node 1, w1)".
   std::string NameOf(int child) const;
+  // As the job's trace has it: "node 1 rank 3" or "node 1 aggregator".
+  std::string ProcessName(int child) const;
 
   // The child says why it is about to fail.
   void OnFailedLine(int child, const std::string& line);
+  // The aggregator has lost the rank, of which only its own end can tell why.
+  void OnLostRank(int child, const std::string& line);
   // The child has ended; `log_tail` is the last line that it wrote.
   void OnExit(int child, const ExitStatus& status, const std::string& log_tail);
 
   bool failed() const { return !symptoms_.empty(); }
+  // A rank is lost, and neither its end nor anything that would explain it is known: processes that
+  // use a GPU take a while to end.
+  bool awaits_cause() const;
   // All children ended well.
   bool finished() const { return gone() && !failed(); }
   // No child is left.
@@ -38,12 +45,12 @@ class NodeLife {
   bool only_aggregator_left() const;
 
   // The job's reason. One failure shows in several children: whoever loses a peer complains too.
-  // The cause is taken to be a death by signal, then what a child said itself, then a rank's exit
-  // status, then the aggregator's; the first of them. REQUIRES: failed().
+  // The cause is taken to be a death by signal, then what a child said itself, then the lost rank's
+  // exit status, that it is lost, and any other exit status; the first of them. REQUIRES: failed().
   std::string Reason() const;
 
  private:
-  enum class Kind { kSignal, kLine, kRanksExit, kAggregatorsExit };  // in order of preference
+  enum class Kind { kSignal, kLine, kLostRanksExit, kLost, kExit };  // in order of preference
   struct Symptom {
     Kind kind;
     int child;
@@ -54,12 +61,16 @@ class NodeLife {
     bool said_line = false;
   };
 
+  std::string WhoIs(int child) const;  // on the node
+  Kind KindOf(const Symptom& symptom) const;
+
   std::string daemon_;
   uint32_t node_;
   uint32_t first_rank_;
   int ranks_;
   std::vector<Child> children_;
   std::vector<Symptom> symptoms_;
+  std::optional<int> lost_;  // the first
 };
 
 }  // namespace strata::worker

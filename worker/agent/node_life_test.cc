@@ -42,21 +42,41 @@ TEST(NodeLife, GivesTheLogsLastLineWhereTheChildSaidNothing) {
   EXPECT_EQ(life.Reason(), "rank 2 (node 1, w1): exited with status 1: out of cheese");
 }
 
+TEST(NodeLife, PrefersALostRanksOwnEndToTheComplaintsOfThoseThatLostIt) {
+  NodeLife life = TwoRanks();
+  life.OnLostRank(1, "rank 3 is gone");
+  EXPECT_TRUE(life.failed());
+  EXPECT_TRUE(life.awaits_cause());
+  EXPECT_EQ(life.Reason(), "aggregator (node 1, w1): rank 3 is gone");
+  life.OnExit(0, ExitStatus{1, 0}, "rank 3 is gone");
+  life.OnExit(2, ExitStatus{1, 0}, "rank 3 is gone");
+  EXPECT_TRUE(life.awaits_cause());
+  EXPECT_EQ(life.Reason(), "aggregator (node 1, w1): rank 3 is gone");
+  life.OnExit(1, ExitStatus{1, 0}, "ValueError: out of cheese");
+  EXPECT_FALSE(life.awaits_cause());
+  EXPECT_EQ(life.Reason(), "rank 3 (node 1, w1): exited with status 1: ValueError: out of cheese");
+}
+
+TEST(NodeLife, ALostRankThatEndsWellOrWasExplainedIsWaitedForNoMore) {
+  NodeLife life = TwoRanks();
+  life.OnLostRank(1, "rank 3 is gone");
+  life.OnExit(1, kWell, "");
+  EXPECT_FALSE(life.awaits_cause());
+  EXPECT_EQ(life.Reason(), "aggregator (node 1, w1): rank 3 is gone");
+
+  NodeLife other = TwoRanks();
+  other.OnFailedLine(1, "loss is NaN at step 12");
+  other.OnLostRank(1, "rank 3 is gone");
+  EXPECT_FALSE(other.awaits_cause());
+  EXPECT_EQ(other.Reason(), "rank 3 (node 1, w1): loss is NaN at step 12");
+}
+
 TEST(NodeLife, TakesADeathBySignalForTheCauseOfItsPeersComplaints) {
   NodeLife life = TwoRanks();
-  life.OnFailedLine(2, "rank 3 is gone");
+  life.OnLostRank(1, "rank 3 is gone");
   life.OnExit(2, ExitStatus{1, 0}, "");
   life.OnExit(1, ExitStatus{0, 11}, "");
   EXPECT_EQ(life.Reason(), "rank 3 (node 1, w1): killed by signal 11 (Segmentation fault)");
-}
-
-TEST(NodeLife, TakesARanksExitForTheCauseOfItsAggregators) {
-  NodeLife life = TwoRanks();
-  life.OnExit(2, ExitStatus{1, 0}, "rank 3 is gone before it had finished");
-  EXPECT_EQ(life.Reason(),
-            "aggregator (node 1, w1): exited with status 1: rank 3 is gone before it had finished");
-  life.OnExit(1, ExitStatus{1, 0}, "out of cheese");
-  EXPECT_EQ(life.Reason(), "rank 3 (node 1, w1): exited with status 1: out of cheese");
 }
 
 TEST(NodeLife, KeepsTheFirstOfSeveralLines) {

@@ -369,7 +369,7 @@ void Aggregator::TellActivity() {
 void Aggregator::Stop(const absl::Status& status) {
   const std::string reason(status.message());
   LogError("job %d node %d: %s", launch_.record().job_id(), launch_.node(), reason);
-  if (!absl::IsCancelled(status) && !ranks_->lost_one()) agent_.SendFailed(reason);
+  if (!absl::IsCancelled(status)) agent_.SendFailed(reason, ranks_->lost());
   if (memory_) {
     NodeHeader& header = memory_->header();
     std::strncpy(header.reason, reason.c_str(), sizeof(header.reason) - 1);

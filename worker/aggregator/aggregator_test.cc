@@ -337,7 +337,9 @@ TEST_F(AggregatorTest, ARankThatDiesEndsTheJobByNameAndTheOthersDoNotHang) {
   });
   AwaitReady();
   SendRun(server.address());
-  EXPECT_EQ(AwaitFailed(), "") << "the rank's own words, or how it ended, are to be the reason";
+  const proto::RankLost lost = AwaitWord().lost();
+  EXPECT_EQ(lost.local_rank(), 1u);
+  EXPECT_EQ(lost.text(), "rank 7 is gone before it had finished");
   JoinRanks();
   EXPECT_EQ(Result().code(), absl::StatusCode::kUnavailable);
 }

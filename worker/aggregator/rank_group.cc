@@ -123,7 +123,7 @@ absl::Status RankGroup::ReceiveFrom(uint32_t local_rank) {
     if (!received.ok()) {
       rank.channel.reset();
       if (released_) return absl::OkStatus();
-      return Lost(local_rank);
+      return Lose(local_rank);
     }
     if (!*received) return absl::OkStatus();
     if (message.has_offer() && !rank.offered) {
@@ -132,6 +132,12 @@ absl::Status RankGroup::ReceiveFrom(uint32_t local_rank) {
       left_[local_rank] = message.leave().steps();
     }
   }
+}
+
+absl::Status RankGroup::Lose(uint32_t local_rank) {
+  lost_ = local_rank;
+  return absl::UnavailableError(
+      absl::StrFormat("rank %d is gone before it had finished", IdOf(local_rank).value()));
 }
 
 absl::Status RankGroup::OnOffer(uint32_t local_rank, const proto::Offer& offer) {
@@ -160,17 +166,9 @@ absl::Status RankGroup::OnOffer(uint32_t local_rank, const proto::Offer& offer) 
   return absl::OkStatus();
 }
 
-absl::Status RankGroup::Lost(uint32_t local_rank) {
-  lost_one_ = true;
-  return absl::UnavailableError(
-      absl::StrFormat("rank %d is gone before it had finished", IdOf(local_rank).value()));
-}
-
 absl::Status RankGroup::SendMemory(int memory, int doorbell) {
   for (uint32_t r = 0; r < ranks_.size(); ++r) {
-    if (!SendDescriptors(ranks_[r].channel->fd(), memory, doorbell).ok()) {
-      return Lost(r);
-    }
+    if (!SendDescriptors(ranks_[r].channel->fd(), memory, doorbell).ok()) return Lose(r);
     ranks_[r].has_memory = true;
   }
   return absl::OkStatus();

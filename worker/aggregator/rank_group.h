@@ -30,12 +30,13 @@ class RankGroup {
   // Readable when Receive has something to do.
   int fd() const { return poll_.fd(); }
   // Takes in what has come. Errors: InvalidArgument (ranks that differ), Unavailable (a rank that
-  // is gone before Release), each naming the rank.
+  // is gone before Release: `lost`), each naming the rank.
   absl::Status Receive();
+  const std::optional<uint32_t>& lost() const { return lost_; }  // local rank
 
   bool all_attached() const { return Count(&Rank::attached) == ranks_.size(); }
   const proto::Layout& layout() const { return layout_; }  // REQUIRES: all_attached
-  // Answers every rank's Attach.
+  // Answers every rank's Attach. Errors: Unavailable (`lost`).
   absl::Status SendMemory(int memory, int doorbell);
 
   bool all_offered() const { return Count(&Rank::offered) == ranks_.size(); }
@@ -53,8 +54,6 @@ class RankGroup {
   // The final weights are there; from now on ranks may go.
   void Release();
   bool all_gone() const;
-  // A rank was gone before Release. Why, it knows itself.
-  bool lost_one() const { return lost_one_; }
 
   // Connections that were no rank's: they said something else than Attach, or with another token.
   uint64_t refused() const { return refused_; }
@@ -74,11 +73,11 @@ class RankGroup {
 
   size_t Count(bool Rank::*what) const;
   RankId IdOf(uint32_t local_rank) const { return RankId(launch_.first_rank() + local_rank); }
-  absl::Status Lost(uint32_t local_rank);
   void Accept();
   absl::Status ReceiveAttach(size_t index);
   absl::Status OnAttach(std::unique_ptr<FramedChannel> channel, const proto::Attach& attach);
   absl::Status ReceiveFrom(uint32_t local_rank);
+  absl::Status Lose(uint32_t local_rank);
   absl::Status OnOffer(uint32_t local_rank, const proto::Offer& offer);
   void SendAll(const proto::AggregatorMessage& message);
 
@@ -88,10 +87,10 @@ class RankGroup {
   std::vector<std::unique_ptr<FramedChannel>> newcomers_;  // have not said Attach yet
   std::vector<Rank> ranks_;                                // by local rank
   std::vector<std::optional<uint64_t>> left_;
-  bool lost_one_ = false;
   std::optional<uint32_t> first_attached_, first_offered_;
   proto::Layout layout_;
   proto::Offer offer_;
+  std::optional<uint32_t> lost_;
   bool released_ = false;
   uint64_t refused_ = 0;
 };

@@ -35,9 +35,14 @@ void AgentLine::SendTrace(TraceLog* log, bool all) {
   }
 }
 
-void AgentLine::SendFailed(const std::string& reason) {
+void AgentLine::SendFailed(const std::string& reason, std::optional<uint32_t> lost) {
   proto::ChildMessage message;
-  message.set_failed(reason);
+  if (lost) {
+    message.mutable_lost()->set_local_rank(*lost);
+    message.mutable_lost()->set_text(reason);
+  } else {
+    message.set_failed(reason);
+  }
   Send(message).IgnoreError();
 }
 

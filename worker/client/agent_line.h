@@ -33,7 +33,8 @@ class AgentLine {
   // all.
   void SendTrace(TraceLog* log, bool all = false);
   // Why this process is about to exit with an error: one line.
-  void SendFailed(const std::string& reason);
+  // `lost`: the local rank that is gone, if that is why; its own end may say more.
+  void SendFailed(const std::string& reason, std::optional<uint32_t> lost = std::nullopt);
 
   // Blocks until RunNode comes. Errors: Unavailable (the daemon is gone).
   absl::StatusOr<proto::RunNode> AwaitRun();
