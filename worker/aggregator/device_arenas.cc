@@ -28,8 +28,8 @@ absl::StatusOr<std::unique_ptr<DeviceArenas>> DeviceArenas::Create(NodeMemory* m
 // What is queued reads and writes memory that goes with this.
 DeviceArenas::~DeviceArenas() {
   for (Place& place : places_) {
-    for (device::Stream* stream : {place.up.get(), place.add.get(), place.down.get()}) {
-      stream->Synchronize().IgnoreError();
+    for (auto* stream : {&place.up, &place.add, &place.down, &place.up_told, &place.down_told}) {
+      (*stream)->Synchronize().IgnoreError();
     }
   }
 }
@@ -51,7 +51,7 @@ absl::Status DeviceArenas::AddPlace(const std::shared_ptr<device::Device>& devic
   absl::StatusOr<std::unique_ptr<device::Event>> added = device->NewEvent();
   if (!added.ok()) return added.status();
   place.added = *std::move(added);
-  for (std::unique_ptr<device::Stream>* stream : {&place.add, &place.down, &place.up}) {
+  for (auto* stream : {&place.add, &place.down, &place.up, &place.down_told, &place.up_told}) {
     absl::StatusOr<std::unique_ptr<device::Stream>> made = device->NewStream(/*urgent=*/true);
     if (!made.ok()) return made.status();
     *stream = *std::move(made);
@@ -164,7 +164,8 @@ void DeviceArenas::Keep(absl::Status status) {
   if (status_.ok()) status_ = std::move(status);
 }
 
-absl::Status DeviceArenas::Mark(Place* place, device::Stream* stream, Queued* queued) {
+absl::Status DeviceArenas::Mark(Place* place, device::Stream& stream, device::Stream& told,
+                                Queued* queued) {
   if (place->free_events.empty()) {
     absl::StatusOr<std::unique_ptr<device::Event>> created = place->device->NewEvent();
     if (!created.ok()) return created.status();
@@ -172,9 +173,10 @@ absl::Status DeviceArenas::Mark(Place* place, device::Stream* stream, Queued* qu
   }
   std::unique_ptr<device::Event> event = std::move(place->free_events.back());
   place->free_events.pop_back();
-  if (absl::Status status = stream->Record(event.get()); !status.ok()) return status;
+  absl::Status status = stream.Record(event.get());
+  if (status.ok()) status = told.Wait(*event);
   queued->marks.push_back({place, std::move(event)});
-  return stream->Call(wake_);
+  return status.ok() ? told.Call(wake_) : status;
 }
 
 absl::Status DeviceArenas::QueueAddition(Place& place, ChunkId chunk, float* sum) {
@@ -215,7 +217,7 @@ absl::Status DeviceArenas::QueueSum(ChunkId chunk, uint64_t clock) {
   Queued queued = {.what = Queued::What::kSum, .chunk = chunk, .clock = clock};
   if (!spans.empty()) queued.spans.push_back(std::move(spans));
   absl::Status status = QueueCopy(place, outcome, &queued);
-  if (status.ok()) status = Mark(&place, place.down.get(), &queued);
+  if (status.ok()) status = Mark(&place, *place.down, *place.down_told, &queued);
   queued_.push_back(std::move(queued));
   return status;
 }
@@ -377,7 +379,7 @@ void DeviceArenas::QueueWeights(Queued queued) {
   if (!status_.ok()) return;
   queued.kept = std::exchange(uploading_, {});
   queued.spans = std::exchange(upload_spans_, {});
-  for (Place& place : places_) Keep(Mark(&place, place.up.get(), &queued));
+  for (Place& place : places_) Keep(Mark(&place, *place.up, *place.up_told, &queued));
   queued_.push_back(std::move(queued));
 }
 

@@ -97,10 +97,11 @@ class DeviceArenas final : public Arenas {
   // A device that at least one rank computes on.
   struct Place {
     std::shared_ptr<device::Device> device;
-    size_t first_rank;                         // local, of those that compute on it
-    std::unique_ptr<device::Stream> add;       // which encodes, too
-    std::unique_ptr<device::Stream> down, up;  // sums to the host; weights to the device
-    std::unique_ptr<device::Event> added;      // of the sum that goes down next
+    size_t first_rank;                                   // local, of those that compute on it
+    std::unique_ptr<device::Stream> add;                 // which encodes, too
+    std::unique_ptr<device::Stream> down, up;            // sums to the host; weights to the device
+    std::unique_ptr<device::Stream> down_told, up_told;  // wake: a call holds up what follows it
+    std::unique_ptr<device::Event> added;                // of the sum that goes down next
     device::Memory weights;
     device::Memory payload;     // encoded weights on their way, before they are decoded
     device::Memory verdict;     // of sums; nobody reads it, for shards look again
@@ -162,8 +163,8 @@ class DeviceArenas final : public Arenas {
   absl::Status TakeOver(ChunkId chunk, uint64_t clock);
   // Marks the end of what all devices have to do with weights now.
   void QueueWeights(Queued queued);
-  // Marks the end of what `stream` has to do now, and wakes Poll's caller then.
-  absl::Status Mark(Place* place, device::Stream* stream, Queued* queued);
+  // Marks the end of what `stream` has to do now; `told` wakes Poll's caller then.
+  absl::Status Mark(Place* place, device::Stream& stream, device::Stream& told, Queued* queued);
   void Keep(absl::Status status);
   absl::StatusOr<bool> IsDone(const Queued& queued) const;
   // Tells of it what there is to tell.

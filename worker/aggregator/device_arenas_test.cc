@@ -10,6 +10,9 @@
 
 #include "absl/algorithm/container.h"
 #include "absl/strings/str_cat.h"
+#include "absl/synchronization/notification.h"
+#include "absl/time/clock.h"
+#include "absl/time/time.h"
 #include "common/event_fd.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
@@ -155,6 +158,26 @@ TEST_P(DeviceArenasTest, WhatRanksHaveAddedUpIsTakenFromWhereItIsTheChunksTurn) 
     EXPECT_EQ(sum.samples, 10 * ranks() + ranks() * (ranks() - 1) / 2);
     EXPECT_EQ(memory_->consumed(c).load(), 1);
   }
+}
+
+// CUDA holds up what comes in a stream after a host function until that has returned.
+TEST_P(DeviceArenasTest, AWakeThatTakesItsTimeHoldsNothingUp) {
+  absl::Notification goes_on;
+  const auto wake = [&] { goes_on.WaitForNotificationWithTimeout(absl::Minutes(1)); };
+  auto arenas =
+      DeviceArenas::Create(memory_.get(), &core_, map_, {.devices = devices_, .wake = wake});
+  ASSERT_TRUE(arenas.ok()) << arenas.status();
+  arenas_ = *std::move(arenas);
+  Publish(0);
+  for (uint32_t c = 0; c < map_.chunks(); ++c) arenas_->BeginSum(ChunkId(c), 0);
+  std::vector<ChunkId> summed;
+  for (const absl::Time end = absl::Now() + absl::Seconds(10);
+       summed.size() < map_.chunks() && absl::Now() < end;) {
+    ASSERT_EQ(arenas_->Poll(&summed), absl::OkStatus());
+  }
+  EXPECT_EQ(summed.size(), map_.chunks());
+  goes_on.Notify();
+  arenas_.reset();
 }
 
 // A job of this node alone, whose pushes are encoded.

@@ -30,7 +30,9 @@ absl::StatusOr<std::unique_ptr<NodeReducer>> NodeReducer::Create(
 NodeReducer::~NodeReducer() {
   Stop();
   communicator_->Abort();
-  if (stream_ != nullptr) stream_->Synchronize().IgnoreError();
+  for (auto* stream : {&stream_, &told_}) {
+    if (*stream != nullptr) (*stream)->Synchronize().IgnoreError();
+  }
 }
 
 absl::Status NodeReducer::Init(const proto::Job& job) {
