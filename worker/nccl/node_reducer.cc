@@ -51,9 +51,11 @@ absl::Status NodeReducer::Init(const proto::Job& job) {
       *event = *std::move(made);
     }
   }
-  absl::StatusOr<std::unique_ptr<device::Stream>> stream = device_->NewStream(/*urgent=*/true);
-  if (!stream.ok()) return stream.status();
-  stream_ = *std::move(stream);
+  for (auto* stream : {&stream_, &told_}) {
+    absl::StatusOr<std::unique_ptr<device::Stream>> made = device_->NewStream(/*urgent=*/true);
+    if (!made.ok()) return made.status();
+    *stream = *std::move(made);
+  }
   auto trace = ReduceTrace::Create(job, device_, stream_.get());
   if (!trace.ok()) return trace.status();
   trace_ = *std::move(trace);
@@ -168,8 +170,9 @@ absl::Status NodeReducer::Queue(ChunkId id) {
     });
   }
   if (status.ok()) status = stream_->Record(chunk.reduced.get());
+  if (status.ok()) status = told_->Wait(*chunk.reduced);
   if (status.ok()) {
-    status = stream_->Call([this] {
+    status = told_->Call([this] {
       absl::MutexLock lock(&mutex_);
       woken_ = true;
     });

@@ -124,7 +124,8 @@ class NodeReducer {
   std::vector<Chunk> chunks_;
   const std::unique_ptr<device::Communicator> communicator_;
   std::unique_ptr<device::Stream> stream_;
-  std::unique_ptr<ReduceTrace> trace_;  // null: the job is not traced
+  std::unique_ptr<device::Stream> told_;  // calls wake the thread; a call holds up what follows it
+  std::unique_ptr<ReduceTrace> trace_;    // null: the job is not traced
 
   uint64_t step_ = 0;  // of the caller's
 
