@@ -55,6 +55,8 @@ JobScene JobTable::SceneOf(const JobEntry& entry, absl::Time now) const {
   scene.phase_since = entry.phase_since;
   scene.has_local_steps = HasLocalSteps(entry.job());
   scene.has_quorum = entry.job().consistency().lazy().has_quorum();
+  scene.ranks_meet =
+      entry.job().exchange() == proto::Job::NCCL || entry.job().node_sum() == proto::NodeSum::NCCL;
   scene.has_aggregators = entry.job().exchange() != proto::Job::NONE;
   scene.staleness = StalenessOf(entry.job());
   for (const JobNode& node : entry.nodes) {

@@ -254,6 +254,10 @@ void Diagnosis::AddRank(const NodeScene& node, const proto::RankActivity& rank) 
     doing = InPhase(node, "finishing") ? "finishing"
                                        : absl::StrFormat("computing (published %d of %d chunks)",
                                                          rank.published(), rank.chunks());
+    // Until its first chunk it need not compute.
+    if (scene_.ranks_meet && rank.clock() == 0 && rank.published() == 0) {
+      doing = "meeting the others by NCCL, or in its first step";
+    }
   }
   Add({who, true, doing}, node.node, node.daemon, rank.clock(), waited)->set_rank(rank.rank());
 }

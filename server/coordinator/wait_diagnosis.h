@@ -47,6 +47,7 @@ struct JobScene {
   std::optional<uint64_t> staleness;  // steps that an answer may lag; none: async
   bool has_local_steps = false;       // nodes push only now and then
   bool has_quorum = false;            // clocks close without those who are late
+  bool ranks_meet = false;            // by NCCL, before their first step
   std::vector<NodeScene> nodes;
   std::vector<ShardScene> shards;
 };

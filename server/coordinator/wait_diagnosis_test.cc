@@ -34,6 +34,22 @@ TEST_F(DiagnosisTest, ARankThatComputesLongIsNamedWithWhatItHasPublished) {
   EXPECT_THAT(Texts(), IsEmpty());
 }
 
+TEST_F(DiagnosisTest, ARankThatMayNotHaveMetTheOthersIsNotSaidToCompute) {
+  scene_.ranks_meet = true;
+  WaitAllBut(3, 14);
+  EXPECT_THAT(Texts(), ElementsAre("node 1 (w2) rank 3 at step 57 for 14 s: computing (published "
+                                   "12 of 61 chunks)"));
+  rank(3).set_clock(0);
+  EXPECT_THAT(Texts(), ElementsAre("node 1 (w2) rank 3 at step 0 for 14 s: computing (published "
+                                   "12 of 61 chunks)"));
+  rank(3).set_published(0);
+  EXPECT_THAT(Texts(), ElementsAre("node 1 (w2) rank 3 at step 0 for 14 s: meeting the others by "
+                                   "NCCL, or in its first step"));
+  scene_.ranks_meet = false;
+  EXPECT_THAT(Texts(), ElementsAre("node 1 (w2) rank 3 at step 0 for 14 s: computing (published "
+                                   "0 of 61 chunks)"));
+}
+
 TEST_F(DiagnosisTest, ARankThatWaitsForItsDiskSaysSo) {
   WaitAllBut(0, 4);
   rank(0).set_process_state("waiting for the disk");

@@ -133,9 +133,11 @@ TEST_F(NcclFailure, AGradientThatIsNotFiniteIsItsRanks) {
 TEST_F(NcclFailure, ARankThatNeverComesHoldsTheJobUpUntilItIsCancelled) {
   Start(",nccl_absent_rank=2");
   const JobId job = Submit("absent");
-  EXPECT_EQ(
-      cluster_->WaitFor(job, [](const auto& status) { return status.reason().empty(); }).state(),
-      proto::RUNNING);
+  const proto::JobStatus status =
+      cluster_->WaitFor(job, [](const proto::JobStatus& now) { return now.waits_size() > 0; });
+  EXPECT_EQ(status.state(), proto::RUNNING);
+  EXPECT_THAT(status.waits(0).text(),
+              HasSubstr("meeting the others by NCCL, or in its first step"));
   EXPECT_EQ(RunStrata({"cancel", absl::StrCat(job.value()), "--coordinator", cluster_->address()})
                 .status.code,
             0);
