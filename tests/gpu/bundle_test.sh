@@ -51,11 +51,11 @@ last() { tail -n 1 "$work/$1"; }
 check "and are counted" grep -qE '^[1-9][0-9]* passed, 0 failed, [0-9]+ skipped$' <(last gpu)
 grep -E 'SKIPPED|Skipped' "$work/gpu" | sort | uniq -c
 for suite in KernelsConformance SparseTest SparseLargestTest CommunicatorTest DeviceArenasTest \
-  DeviceEncoderTest DeviceStepsTest NodeReducerTest DeviceLayerTest DeviceModelTest; do
+  DeviceTest DeviceEncoderTest DeviceStepsTest NodeReducerTest DeviceLayerTest DeviceModelTest; do
   check "$suite is among them" grep -qE "^\[       OK \] (.*/)?$suite\." "$work/gpu"
 done
 env -i bin/device_tests "$fake,devices=4" \
-  --gtest_filter='Communicator*:DeviceSteps*:NodeReducer*:*DeviceArenas*:-*OnFake.*' \
+  --gtest_filter='DeviceTest*:Communicator*:DeviceSteps*:NodeReducer*:*DeviceArenas*:-*OnFake.*' \
   >"$work/four" 2>&1
 check "on four devices, all of those for several" [ $? -eq 0 ]
 check "and none is skipped" [ "$(grep -c SKIPPED "$work/four")" -eq 0 ]
