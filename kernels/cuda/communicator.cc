@@ -72,6 +72,7 @@ class NcclCommunicator final : public device::Communicator {
   }
 
   absl::Status Finish(const device::StillWanted& wanted) override {
+    if (absl::Status status = Select(); !status.ok()) return status;
     absl::Status status = Await("ncclCommFinalize", Do(nccl_.CommFinalize), wanted);
     if (!status.ok()) return status;
     const ncclComm_t comm = Take();
@@ -80,7 +81,9 @@ class NcclCommunicator final : public device::Communicator {
 
   void Abort() override {
     const ncclComm_t comm = Take();
-    if (comm != nullptr) nccl_.CommAbort(comm);
+    if (comm == nullptr) return;
+    (void)cudaSetDevice(device_);  // any thread's
+    nccl_.CommAbort(comm);
   }
 
  private:
