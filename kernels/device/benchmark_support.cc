@@ -13,6 +13,14 @@ int ExitStatusOf(const absl::Status& status) {
   return absl::IsUnavailable(status) || absl::IsNotFound(status) ? kSkipped : 1;
 }
 
+void PrintGoal(const std::string& what, double got, Wanted wanted, double bound) {
+  const bool at_least = wanted == Wanted::kAtLeast;
+  const bool reached = at_least ? got >= bound : got <= bound;
+  std::printf("goal: %s: %.2f, wanted at %s %.2f: %s\n", what.c_str(), got,
+              at_least ? "least" : "most", bound, reached ? "reached" : "MISSED");
+  std::fflush(stdout);
+}
+
 double Median(std::vector<double> values) {
   std::nth_element(values.begin(), values.begin() + values.size() / 2, values.end());
   return values[values.size() / 2];

@@ -2,7 +2,8 @@
 # Runs every GPU test and benchmark of a bundle (deploy/bundle.sh) on this machine's first GPU. The
 # last line is "N passed, N failed, N skipped", counted in test cases; a benchmark, which checks
 # what it measures, is one, and so are a job and a program that could not run. The exit status is 0
-# only if none failed.
+# only if none failed. What was wanted of its speed, and whether it was reached, stands above that
+# and is not counted.
 #
 # usage: tests/gpu/run.sh [OPTION...]
 #   --only REGEX           parts whose title matches; default: all
@@ -16,7 +17,6 @@ only=
 mib=100
 trained=(--model resnet50 --precision BF16 --rounds 3)
 exchanged=(--model resnet20 --rounds 3)
-share_wanted=0.90  # of images/s with no exchange
 sanitizer=$(PATH=$PATH:/usr/local/cuda/bin command -v compute-sanitizer)
 sanitizer_s=600  # of each of its tools, at most
 while [ $# -gt 0 ]; do
@@ -27,7 +27,6 @@ while [ $# -gt 0 ]; do
     --compute-sanitizer=?*) sanitizer=$2; shift ;;
     --tiny=*)
       mib=1
-      share_wanted=0
       trained=(--model mlp --batch 8 --precision BF16 --rounds 2 --steps 8)
       exchanged=(--model mlp --batch 8 --rounds 1 --steps 8) ;;
     *) echo "strata: error: usage: tests/gpu/run.sh [--device-plugin PLUGIN] [--only REGEX]" \
@@ -87,8 +86,9 @@ run() {  # TITLE COMMAND...
   echo "== $1"
   shift
   if [ "$has_device" = yes ]; then
-    "$@"
-    status=$?
+    "$@" | tee "$work/said"
+    status=${PIPESTATUS[0]}
+    grep '^goal: ' "$work/said" >>"$work/goals"
   fi
   case $status in
     0) passed=$((passed + 1)) ;;
@@ -275,12 +275,11 @@ bench_train() {  # OPTION...
 # What 2 ranks on one GPU keep of their images/s when their gradients go through a server.
 through_a_server() {
   bench_train --gpus 0 --ranks 2 --modes sync "${trained[@]}" || return
-  awk -v wanted="$share_wanted" '
-       $1 == "mode" { for (i = NF; i > 0; --i) if ($i == "share") from_end = NF - i }
+  awk '$1 == "mode" { for (i = NF; i > 0; --i) if ($i == "share") from_end = NF - i }
        $1 == "sync" && $2 == 2 { share = $(NF - from_end - 1) }
-       END { print "2 ranks on one GPU, sync through a server: " share \
-               " of their images/s with no exchange; wanted: " wanted
-             exit !(share > 0 && share >= wanted) }' "$log"
+       END { printf "goal: 2 ranks on one GPU, sync through a server, beside no exchange: %s, " \
+               "wanted at least 0.90: %s\n", share, (share >= 0.90 ? "reached" : "MISSED")
+             exit !(share > 0) }' "$log"
 }
 run "bench train: a server beside no exchange" through_a_server
 run "bench train: every exchange" bench_train --ranks 2 --modes sync,lazy,async,ring,nccl \
@@ -294,6 +293,11 @@ run "ResNet-50 beside PyTorch" beside_torch
 if [ "$parts" -eq 0 ]; then
   echo "strata: error: --only $only: matches no part" >&2
   exit 2
+fi
+if [ -s "$work/goals" ]; then
+  echo "== what was wanted of its speed"
+  [ "$mib" -eq 100 ] || echo "with --tiny these say nothing:"
+  cut -d ' ' -f 2- "$work/goals"
 fi
 echo "$passed passed, $failed failed, $skipped skipped"
 [ "$failed" -eq 0 ]

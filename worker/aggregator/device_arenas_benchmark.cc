@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
 #include "absl/time/clock.h"
 #include "common/event_fd.h"
 #include "kernels/device/benchmark_support.h"
@@ -192,6 +193,10 @@ absl::Status Measure(const Options& options) {
               (*device)->info().name.c_str(), options.ranks, options.mib, options.chunk_mib);
   line("gradients added, sum on the host", Median(sums), "its copy alone", Median(down));
   line("weights from the host landed", Median(landings), "their copy alone", Median(up));
+  device::PrintGoal(
+      absl::StrFormat("%u ranks' gradients added, the sum on the host, beside its copy",
+                      options.ranks),
+      Median(sums) / Median(down), device::Wanted::kAtMost, 1.25);
   return absl::OkStatus();
 }
 
