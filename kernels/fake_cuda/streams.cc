@@ -96,6 +96,9 @@ cudaError_t Launch(const cudaLaunchConfig_t& config, Arguments arguments) {
       config.stream == nullptr || config.dynamicSmemBytes > 0) {
     return ReturnUsing(cudaErrorInvalidValue);
   }
+  if (config.stream->device() != CurrentDevice()) {
+    return ReturnUsing(cudaErrorInvalidResourceHandle);
+  }
   config.stream->Add([config, arguments = std::move(arguments)] { RunLaunch(config, arguments); });
   return ReturnUsing(cudaSuccess);
 }
@@ -228,6 +231,7 @@ cudaError_t cudaEventDestroy(cudaEvent_t event) {
 
 cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
   const auto counts = event->counts;
+  if (counts->device != stream->device()) return ReturnUsing(cudaErrorInvalidResourceHandle);
   counts->mutex.Lock();
   const uint64_t mine = ++counts->recorded;
   counts->mutex.Unlock();
@@ -283,6 +287,9 @@ Reading Read(FakeEvent::Counts& counts, cudaError_t* error) {
 }  // namespace
 
 cudaError_t cudaEventElapsedTime(float* ms, cudaEvent_t begin, cudaEvent_t end) {
+  if (begin->counts->device != end->counts->device) {
+    return ReturnUsing(cudaErrorInvalidResourceHandle);
+  }
   cudaError_t error = cudaSuccess;
   const Reading from = Read(*begin->counts, &error), to = Read(*end->counts, &error);
   if (error != cudaSuccess) return ReturnUsing(error);

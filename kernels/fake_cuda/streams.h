@@ -39,9 +39,10 @@ std::optional<std::byte*> Reach(const void* address, size_t bytes);
 // How often it was recorded, and how many of these are done.
 struct FakeEvent {
   struct Counts {
-    explicit Counts(bool is_timed) : is_timed(is_timed) {}
+    Counts(bool is_timed, int device) : is_timed(is_timed), device(device) {}
 
     const bool is_timed;
+    const int device;
     absl::Mutex mutex;
     uint64_t recorded ABSL_GUARDED_BY(mutex) = 0;
     uint64_t done ABSL_GUARDED_BY(mutex) = 0;
@@ -50,7 +51,9 @@ struct FakeEvent {
     const FakeStream* stream ABSL_GUARDED_BY(mutex) = nullptr;
     uint64_t pretended_us ABSL_GUARDED_BY(mutex) = 0;
   };
-  explicit FakeEvent(bool is_timed) : counts(std::make_shared<Counts>(is_timed)) {}
+  // Of the current device.
+  explicit FakeEvent(bool is_timed)
+      : counts(std::make_shared<Counts>(is_timed, fake_cuda::CurrentDevice())) {}
 
   std::shared_ptr<Counts> counts;
 };

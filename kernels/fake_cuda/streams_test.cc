@@ -141,6 +141,66 @@ TEST_F(StreamsTest, BetweenEventsOfAStreamThatPretendsATimeItIsThatAndElseTheRea
   EXPECT_GE(whole, ms + 1.99f);
 }
 
+// CUDA C++ Programming Guide, "Stream and Event Behavior" of several devices.
+class StreamsOfTwoDevicesTest : public StreamsTest {
+ protected:
+  StreamsOfTwoDevicesTest() {
+    Configure({.devices = 2});
+    cudaSetDevice(1);
+    elsewhere_ = NewStream();
+    event_ = NewTimedEvent();
+    cudaSetDevice(0);
+  }
+  ~StreamsOfTwoDevicesTest() override { cudaSetDevice(0); }
+
+  static OwnedEvent NewTimedEvent() {
+    cudaEvent_t event = nullptr;
+    cudaEventCreateWithFlags(&event, 0);
+    return OwnedEvent(event);
+  }
+
+  OwnedStream elsewhere_;  // on device 1, as the event
+  OwnedEvent event_;
+};
+
+TEST_F(StreamsOfTwoDevicesTest, AnEventIsRecordedInStreamsOfItsOwnDeviceOnly) {
+  EXPECT_EQ(cudaEventRecord(event_.get(), stream_.get()), cudaErrorInvalidResourceHandle);
+  EXPECT_EQ(cudaGetLastError(), cudaErrorInvalidResourceHandle);
+  EXPECT_EQ(cudaEventQuery(event_.get()), cudaSuccess) << "still never recorded";
+  EXPECT_EQ(cudaEventRecord(event_.get(), elsewhere_.get()), cudaSuccess) << "whatever is current";
+  EXPECT_EQ(cudaStreamWaitEvent(stream_.get(), event_.get()), cudaSuccess);
+  EXPECT_EQ(cudaStreamSynchronize(stream_.get()), cudaSuccess);
+  EXPECT_EQ(cudaEventQuery(event_.get()), cudaSuccess);
+}
+
+TEST_F(StreamsOfTwoDevicesTest, ThereIsNoTimeBetweenEventsOfTwoDevices) {
+  const OwnedEvent here = NewTimedEvent();
+  ASSERT_EQ(cudaEventRecord(here.get(), stream_.get()), cudaSuccess);
+  ASSERT_EQ(cudaEventRecord(event_.get(), elsewhere_.get()), cudaSuccess);
+  cudaStreamSynchronize(stream_.get());
+  cudaStreamSynchronize(elsewhere_.get());
+  float ms = -1;
+  EXPECT_EQ(cudaEventElapsedTime(&ms, here.get(), event_.get()), cudaErrorInvalidResourceHandle);
+  EXPECT_EQ(cudaEventElapsedTime(&ms, event_.get(), here.get()), cudaErrorInvalidResourceHandle);
+  EXPECT_EQ(ms, -1);
+}
+
+TEST_F(StreamsOfTwoDevicesTest, AKernelIsLaunchedIntoStreamsOfTheCurrentDeviceOnly) {
+  const Array<int> array(1);
+  const int one = 1;
+  ASSERT_EQ(Copy(array.at(), &one, elsewhere_), cudaSuccess) << "a copy goes everywhere";
+  ASSERT_EQ(cudaStreamSynchronize(elsewhere_.get()), cudaSuccess);
+  EXPECT_EQ(LaunchOn(elsewhere_, 1, 1, &Add, array.at(), 10), cudaErrorInvalidResourceHandle);
+  EXPECT_EQ(LaunchOn(stream_, 1, 1, &Add, array.at(), 100), cudaSuccess);
+  EXPECT_EQ(array.Read(stream_.get())[0], 101);
+  cudaSetDevice(1);
+  EXPECT_EQ(LaunchOn(stream_, 1, 1, &Add, array.at(), 10), cudaErrorInvalidResourceHandle);
+  const Array<int> there(1);
+  ASSERT_EQ(Copy(there.at(), &one, elsewhere_), cudaSuccess);
+  EXPECT_EQ(LaunchOn(elsewhere_, 1, 1, &Add, there.at(), 10), cudaSuccess);
+  EXPECT_EQ(there.Read(elsewhere_.get())[0], 11);
+}
+
 TEST_F(StreamsTest, AStreamThatIsDestroyedDoesItsWorkFirst) {
   const Array<int> array(1);
   const int one = 1;
