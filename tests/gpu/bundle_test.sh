@@ -43,6 +43,12 @@ tail -n 3 "$work/local"
 run_gpu() {  # PLUGIN OPTION...
   env -i PATH=/usr/bin:/bin tests/gpu/run.sh --tiny --compute-sanitizer none --device-plugin "$@"
 }
+run_gpu "$work/none.so,devices=2" >"$work/no_plugin" 2>&1
+check "a plugin that is not there is an error" [ $? -eq 2 ]
+check "which names it" \
+  [ "$(cat "$work/no_plugin")" = "strata: error: --device-plugin $work/none.so: is not there" ]
+tests/gpu/run.sh --help >"$work/help"
+check "it tells its options" is_in "--compute-sanitizer" "$work/help"
 run_gpu "$fake" >"$work/gpu" 2>&1
 check "its tests pass on the fake device" [ $? -eq 0 ]
 tail -n 1 "$work/gpu"

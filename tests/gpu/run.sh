@@ -21,7 +21,14 @@ sanitizer=$(PATH=$PATH:/usr/local/cuda/bin command -v compute-sanitizer)
 sanitizer_s=600  # of each of its tools, at most
 while [ $# -gt 0 ]; do
   case "$1=${2:-}" in
-    --device-plugin=?*) plugin=$2; shift ;;
+    --help=*) sed -n '2,/^set/s/^# \{0,1\}//p' "$0"; exit 0 ;;
+    --device-plugin=?*)
+      plugin=$2
+      [ -f "${plugin%%,*}" ] || {
+        echo "strata: error: --device-plugin ${plugin%%,*}: is not there" >&2
+        exit 2
+      }
+      shift ;;
     --only=?*) only=$2; shift ;;
     --compute-sanitizer=none) sanitizer=; shift ;;
     --compute-sanitizer=?*) sanitizer=$2; shift ;;
