@@ -69,9 +69,9 @@ check "without what only fake devices can do" \
   [ "$(grep -c '^\[ RUN .*OnFake' "$work/gpu")" -eq 0 ]
 goals=$(sed -n '/^== what was wanted of its speed/,$p' "$work/gpu")
 echo "$goals"
-# PyTorch's is the fifth.
+# PyTorch's is the sixth.
 check "with what was wanted of its speed, and what it is" [ "$(grep -cE \
-  ': [0-9.]+, wanted at (least|most) [0-9.]+: (reached|MISSED)$' <<<"$goals")" -eq 4 ]
+  ': [0-9.]+, wanted at (least|most) [0-9.]+: (reached|MISSED)$' <<<"$goals")" -eq 5 ]
 check "NCCL with too few GPUs is a row that says so" grep -qE \
   '^nccl +2 .*NCCL needs a GPU for each rank: 2 ranks, 1 GPU$' "$work/gpu"
 
