@@ -81,7 +81,7 @@ TEST(ClusterSize, RanksOnGpusEachNeedASlotAndAGpuSlot) {
             "2, w1 1");
   EXPECT_EQ(Why(OnGpus(1), {.slots = {4}, .servers = 1}),
             "device: GPU: needs 1 GPU slot, but the one worker node has 0 GPU slots: w0 0; `strata "
-            "devices` there says why");
+            "devices` there says why, unless --gpus does");
   EXPECT_EQ(JobsAtOnce(OnGpus(1), size), 3u);
   EXPECT_EQ(JobsAtOnce(OnGpus(1), {.slots = {4, 4}, .gpu_slots = {2, 2}, .gpu_slots_used = {1, 2}}),
             1u);
