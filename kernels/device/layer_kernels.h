@@ -34,12 +34,15 @@ struct WindowShape {
 // Of a kernel of max pooling.
 inline constexpr uint32_t kWindowElementsMax = 256;
 
-// Parts that kernels which add up rows have at most, and work space that they take for these.
+// Parts that kernels which add up rows have at most, and work space that they take for these, of so
+// many channels or fewer.
+inline constexpr size_t kRowBlocksMax = 512, kRowSumsMax = size_t{1} << 17;
 constexpr size_t RowBlocksMax(size_t channels) {
-  return std::clamp<size_t>((size_t{1} << 17) / std::max<size_t>(channels, 1), 1, 512);
+  return std::clamp<size_t>(kRowSumsMax / std::max<size_t>(channels, 1), 1, kRowBlocksMax);
 }
 constexpr size_t RowWorkBytes(size_t channels) {
-  return RowBlocksMax(channels) * 2 * channels * sizeof(float);
+  const size_t sums = std::max(channels, std::min(kRowSumsMax, kRowBlocksMax * channels));
+  return sums * 2 * sizeof(float);
 }
 
 // Batch normalisation (Ioffe & Szegedy 2015) over rows, what may follow it in the same pass, and
