@@ -17,7 +17,10 @@ CommunicatorWatch::CommunicatorWatch(device::Communicator* communicator,
       still_wanted_(std::move(still_wanted)),
       thread_([this] { Run(); }) {}
 
-CommunicatorWatch::~CommunicatorWatch() {
+CommunicatorWatch::~CommunicatorWatch() { Stop(); }
+
+void CommunicatorWatch::Stop() {
+  if (!thread_.joinable()) return;
   {
     absl::MutexLock lock(&mutex_);
     ends_ = true;

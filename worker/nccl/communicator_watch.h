@@ -14,16 +14,18 @@ namespace strata::nccl {
 // A sum that can never be complete holds up its stream, those that wait for that one, and a host
 // that waits for any of these, which is then in no state to look itself.
 //
-// Threads: any; a thread of this object's own looks, fifty times a second.
+// Threads: any, but one alone stops it; a thread of this object's own looks, fifty times a second.
 class CommunicatorWatch {
  public:
   // The communicator outlives this object. `still_wanted` is called on this object's thread.
   CommunicatorWatch(device::Communicator* communicator, device::StillWanted still_wanted);
-  // Nobody looks any more.
+  // As Stop.
   ~CommunicatorWatch();
   CommunicatorWatch(const CommunicatorWatch&) = delete;
   CommunicatorWatch& operator=(const CommunicatorWatch&) = delete;
 
+  // Nobody looks any more.
+  void Stop();
   // Why the communicator was aborted; OK: it was not.
   absl::Status status() const;
 

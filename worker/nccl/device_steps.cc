@@ -134,7 +134,7 @@ absl::StatusOr<uint64_t> DeviceSteps::AwaitSum() {
 
 absl::StatusOr<uint64_t> DeviceSteps::Sum(uint64_t value) {
   if (communicator_ == nullptr) return value;
-  if (absl::Status status = StartSum(value); !status.ok()) return status;
+  if (absl::Status status = OrCause(StartSum(value)); !status.ok()) return status;
   return AwaitSum();
 }
 
@@ -257,8 +257,8 @@ absl::Status DeviceSteps::Finish() {
   if (absl::Status status = stream_->Synchronize(); !status.ok()) return status;
   if (trace_ != nullptr) trace_->Stop();
   if (communicator_ == nullptr) return absl::OkStatus();
-  watch_.reset();  // what it looks at ends well now
-  return communicator_->Finish(still_wanted_);
+  watch_->Stop();  // what it looks at ends well now, if it has not aborted it
+  return OrCause(communicator_->Finish(still_wanted_));
 }
 
 void DeviceSteps::SendTrace(client::AgentLine* agent, bool all) {

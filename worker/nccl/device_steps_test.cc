@@ -294,6 +294,28 @@ TEST_F(DeviceStepsOnFake, AStreamThatWaitsForASumIsLetGoOnceThereCanBeNone) {
   });
 }
 
+TEST_F(DeviceStepsTest, WhyThereCanBeNoSumIsSaidOfThoseThatBeginAfterwards) {
+  const proto::Job job = SomeJob("optimizer { sgd {} }");
+  absl::Notification begun[2];
+  InRanks(2, [&](uint32_t r, const std::string& id) {
+    const auto steps = Begun(job, id, 2, r);
+    const auto stream = steps->device()->NewStream(false).value();
+    begun[r].Notify();
+    ASSERT_TRUE(begun[1 - r].WaitForNotificationWithTimeout(absl::Minutes(2)));
+    stopped_ = true;
+    const auto why = absl::UnavailableError("the job was stopped");
+    const absl::Time until = absl::Now() + absl::Minutes(1);
+    while (steps->WaitIn(stream.get(), ChunkId(0)).ok() && absl::Now() < until) {
+      absl::SleepFor(absl::Milliseconds(1));
+    }
+    for (int i = 0; i < 20; ++i) {
+      EXPECT_EQ(steps->Sum(1).status(), why);
+      absl::SleepFor(absl::Milliseconds(1));  // the communicator is aborted soon after that is said
+    }
+    EXPECT_EQ(steps->Finish(), why);
+  });
+}
+
 TEST_F(DeviceStepsOnFake, ARankTakesWhatTheFormulaSays) {
   proto::Placement placement;
   placement.set_chunk_elements(kChunkElements);
