@@ -215,6 +215,7 @@ void JobProcesses::OnChildMessage(int child, const std::string& bytes) {
       life_->OnFailedLine(child, OneLine(message.failed()));
       return OnSymptom();
     case proto::ChildMessage::kLost:
+      if (!life_->is_aggregator(child)) return;
       life_->OnLostRank(static_cast<int>(message.lost().local_rank()),
                         OneLine(message.lost().text()));
       return OnSymptom();

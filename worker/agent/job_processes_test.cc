@@ -51,6 +51,7 @@ class JobProcessesTest : public testing::Test {
     options.stop_grace = absl::Milliseconds(300);
     options.end_deadline = absl::Seconds(1);
     options.claim_deadline = claim_deadline_;
+    options.cause_time = cause_time_;
     JobProcesses::Callbacks callbacks;
     callbacks.send = [this](proto::DaemonMessage message) { sent_.push_back(std::move(message)); };
     callbacks.on_gone = [this] { loop_.Stop(); };
@@ -77,6 +78,7 @@ class JobProcessesTest : public testing::Test {
   proto::StartNode start_;
   std::vector<proto::DaemonMessage> sent_;
   absl::Duration claim_deadline_ = absl::ZeroDuration();
+  absl::Duration cause_time_ = absl::Seconds(2);
   std::function<absl::Status(const proto::Layout&, const proto::Placement&)> admit_;
   std::function<absl::StatusOr<std::vector<uint32_t>>()> take_gpus_;
 };
@@ -165,7 +167,8 @@ TEST_F(JobProcessesTest, FailWithTheLogsLastLine) {
       << Reason();
 }
 
-TEST_F(JobProcessesTest, FailWithTheOwnEndOfARankThatIsLostHoweverLongItTakes) {
+TEST_F(JobProcessesTest, FailWithTheOwnEndOfARankThatIsLostThoughThatTakesAWhile) {
+  cause_time_ = absl::Seconds(50);
   // field 7, 8 bytes: lost: field 1: local rank 1, field 2, 4 bytes: text: "gone"
   Play(
       "[ $1 = aggregator ] && printf '\\012\\072\\010\\010\\001\\022\\004gone' >&3 && exit 1; "
@@ -176,6 +179,14 @@ TEST_F(JobProcessesTest, FailWithTheOwnEndOfARankThatIsLostHoweverLongItTakes) {
 TEST_F(JobProcessesTest, FailWithWhatTheAggregatorSaysOfALostRankThatDoesNotEnd) {
   Play("[ $1 = aggregator ] && printf '\\012\\072\\010\\010\\001\\022\\004gone' >&3; sleep 100");
   EXPECT_EQ(Reason(), "aggregator (node 0, w1): gone");
+}
+
+TEST_F(JobProcessesTest, AreNotTakenForTheAggregatorWhateverARankSends) {
+  start_.mutable_record()->mutable_job()->set_exchange(proto::Job::NONE);
+  start_.mutable_record()->mutable_view()->mutable_nodes(0)->set_ranks(1);
+  // As above, of local rank 9.
+  Play("printf '\\012\\072\\010\\010\\011\\022\\004gone' >&3; echo out of cheese; exit 3");
+  EXPECT_EQ(Reason(), "rank 0 (node 0, w1): exited with status 3: out of cheese");
 }
 
 TEST_F(JobProcessesTest, FailWithWhatTheChildSaid) {
