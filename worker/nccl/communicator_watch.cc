@@ -2,12 +2,16 @@
 
 #include <utility>
 
+#include "absl/time/clock.h"
 #include "absl/time/time.h"
 
 namespace strata::nccl {
 namespace {
 
 constexpr absl::Duration kLook = absl::Milliseconds(20);
+// For the job to know of a peer's end what the library does not: more than the worker daemon waits
+// for that end.
+constexpr absl::Duration kForTheJob = absl::Seconds(3);
 
 }  // namespace
 
@@ -33,23 +37,39 @@ absl::Status CommunicatorWatch::status() const {
   return status_;
 }
 
+absl::Status CommunicatorWatch::CauseOf(absl::Status error) {
+  absl::MutexLock lock(&mutex_);
+  if (met_.ok()) met_ = error;
+  mutex_.Await(absl::Condition(&looks_no_more_));
+  return status_.ok() ? error : status_;
+}
+
 void CommunicatorWatch::Run() {
-  absl::Status found;
-  while (found.ok()) {
-    {
-      absl::MutexLock lock(&mutex_);
-      if (mutex_.AwaitWithTimeout(absl::Condition(&ends_), kLook)) return;
-    }
-    // Where a peer is gone, the job may know whose fault that is.
-    found = still_wanted_();
-    if (found.ok()) found = communicator_->Error();
-  }
+  const absl::Status found = Look();
   {
     absl::MutexLock lock(&mutex_);
-    status_ = std::move(found);
+    status_ = found;
+    looks_no_more_ = true;
   }
   // After that: whom it lets go finds the cause.
-  communicator_->Abort();
+  if (!found.ok()) communicator_->Abort();
+}
+
+absl::Status CommunicatorWatch::Look() {
+  absl::Status error;
+  absl::Time give_up = absl::InfiniteFuture();
+  while (absl::Now() < give_up) {
+    if (absl::Status status = still_wanted_(); !status.ok()) return status;
+    absl::Status seen = communicator_->Error();
+    absl::MutexLock lock(&mutex_);
+    seen.Update(met_);
+    if (error.ok() && !seen.ok()) {
+      error = std::move(seen);
+      give_up = absl::Now() + kForTheJob;
+    }
+    if (mutex_.AwaitWithTimeout(absl::Condition(&ends_), kLook)) break;
+  }
+  return error;
 }
 
 }  // namespace strata::nccl

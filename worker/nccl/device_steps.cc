@@ -210,9 +210,10 @@ absl::Status DeviceSteps::Update(const Chunk& chunk, uint64_t at, uint64_t numbe
   return absl::OkStatus();
 }
 
-absl::Status DeviceSteps::OrCause(absl::Status status) const {
-  absl::Status cause = watch_ ? watch_->status() : absl::OkStatus();
-  return cause.ok() ? status : cause;
+absl::Status DeviceSteps::OrCause(absl::Status status) {
+  if (!watch_) return status;
+  if (absl::Status cause = watch_->status(); !cause.ok()) return cause;
+  return absl::IsInternal(status) ? watch_->CauseOf(std::move(status)) : status;
 }
 
 absl::Status DeviceSteps::Await(const device::Event& event) {

@@ -108,7 +108,7 @@ class DeviceSteps {
   absl::StatusOr<uint64_t> AwaitSum();
   absl::Status Await(const device::Event& event);
   // What the watch has found comes before what follows from it.
-  absl::Status OrCause(absl::Status status) const;
+  absl::Status OrCause(absl::Status status);
   absl::Status PublishAll(absl::Span<const ChunkId> chunks, uint64_t step,
                           const device::Event* ready);
   absl::Status PublishOne(ChunkId chunk, uint64_t step);

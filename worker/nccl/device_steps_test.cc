@@ -268,6 +268,25 @@ TEST_F(DeviceStepsOnFake, AnErrorOfOneRankIsItsAndTheOthersWaitOnlyUntilTheyAreT
   });
 }
 
+// The library tells who loses a peer before the job knows of that peer's end.
+TEST_F(DeviceStepsOnFake, WhatTheJobSaysSoonAfterAnErrorIsItsCause) {
+  ConfigureTestDevices("devices=4,nccl_fails_rank=1,nccl_fails_at=6");
+  const proto::Job job = SomeJob("optimizer { sgd {} }");
+  absl::Notification stepped;
+  std::thread the_job([&] {
+    stepped.WaitForNotificationWithTimeout(absl::Minutes(1));
+    absl::SleepFor(absl::Milliseconds(100));
+    stopped_ = true;
+  });
+  InRanks(2, [&](uint32_t r, const std::string& id) {
+    const auto steps = Begun(job, id, 2, r);
+    EXPECT_EQ(Step(*steps, r, 0, 1), absl::OkStatus());
+    if (r == 1) stepped.Notify();
+    EXPECT_EQ(Step(*steps, r, 1, 1), absl::UnavailableError("the job was stopped"));
+  });
+  the_job.join();
+}
+
 TEST_F(DeviceStepsOnFake, AStreamThatWaitsForASumIsLetGoOnceThereCanBeNone) {
   // The first step's sums: samples, three chunks.
   ConfigureTestDevices("devices=4,nccl_fails_rank=1,nccl_fails_at=3");
