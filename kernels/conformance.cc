@@ -29,7 +29,7 @@ std::vector<const float*> Pointers(std::vector<Guarded>& buffers) {
 
 TEST_P(KernelsConformance, SumHasTheBitsOfTheTreeAtEverySizeAndAlignment) {
   std::mt19937 random(1);
-  for (size_t k : {1, 2, 3, 4, 5, 6, 7, 8, 9, 11, 16, 17, 31, 64, 67}) {
+  for (size_t k : {1, 2, 3, 4, 5, 6, 7, 8, 9, 11, 16, 17, 31, 64, 67, 128}) {
     for (size_t n : Sizes()) {
       if (k > 8 && n > 5000 && k != 17) continue;
       std::vector<Guarded> inputs = Inputs(k, n, &random);

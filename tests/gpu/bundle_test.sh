@@ -79,7 +79,7 @@ check "NCCL with too few GPUs is a row that says so" grep -qE \
 cat >"$work/sanitizer" <<'END'
 #!/bin/bash
 tool=$2 code=$4
-shift 4
+shift 6
 echo "$@"
 "$@" --gtest_filter='*KernelsConformance.Sum*' || exit
 case $tool in
@@ -96,6 +96,8 @@ check "what a sanitizer finds is a failure" [ $? -ne 0 ]
 check "of its tool" [ "$(last sanitized)" = "2 passed, 2 failed, 0 skipped" ]
 check "all tests of kernels run under it" \
   [ "$(grep -c 'device_tests .*--gtest_filter=[*]KernelsConformance[*]:' "$work/sanitized")" -eq 4 ]
+check "those of layers, too, where cuDNN's own kernels do not matter" \
+  [ "$(grep -c ':[*]DeviceLayerTest[*]:' "$work/sanitized")" -eq 3 ]
 check "and it runs them" [ "$(grep -c '^\[  PASSED  \] [1-9]' "$work/sanitized")" -eq 4 ]
 run_gpu "$fake" --only compute-sanitizer >"$work/unsanitized" 2>&1
 check "without one, that is said" \
