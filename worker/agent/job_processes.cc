@@ -216,8 +216,7 @@ void JobProcesses::OnChildMessage(int child, const std::string& bytes) {
       return OnSymptom();
     case proto::ChildMessage::kLost:
       if (!life_->is_aggregator(child)) return;
-      life_->OnLostRank(static_cast<int>(message.lost().local_rank()),
-                        OneLine(message.lost().text()));
+      life_->OnLostRank(message.lost().local_rank(), OneLine(message.lost().text()));
       return OnSymptom();
     case proto::ChildMessage::kMeasured:
       measured_ = message.measured();

@@ -33,10 +33,10 @@ void NodeLife::OnFailedLine(int child, const std::string& line) {
   symptoms_.push_back({Kind::kLine, child, line});
 }
 
-void NodeLife::OnLostRank(int child, const std::string& line) {
-  if (child < 0 || child >= ranks_) return OnFailedLine(ranks_, line);
+void NodeLife::OnLostRank(uint32_t local_rank, const std::string& line) {
+  if (local_rank >= static_cast<uint32_t>(ranks_)) return OnFailedLine(ranks_, line);
   if (lost_) return;
-  lost_ = child;
+  lost_ = static_cast<int>(local_rank);
   symptoms_.push_back({Kind::kLost, ranks_, line});
 }
 

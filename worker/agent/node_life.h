@@ -29,7 +29,7 @@ class NodeLife {
   // The child says why it is about to fail.
   void OnFailedLine(int child, const std::string& line);
   // The aggregator has lost the rank, of which only its own end can tell why.
-  void OnLostRank(int child, const std::string& line);
+  void OnLostRank(uint32_t local_rank, const std::string& line);
   // The child has ended; `log_tail` is the last line that it wrote.
   void OnExit(int child, const ExitStatus& status, const std::string& log_tail);
 
