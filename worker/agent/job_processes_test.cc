@@ -182,6 +182,13 @@ TEST_F(JobProcessesTest, FailWithWhatTheAggregatorSaysOfALostRankThatDoesNotEnd)
 }
 
 TEST_F(JobProcessesTest, AreNotTakenForTheAggregatorWhateverARankSends) {
+  // As above, of local rank 0.
+  Play("[ $1 = rank ] && printf '\\012\\072\\010\\010\\000\\022\\004gone' >&3; exit 0");
+  ASSERT_EQ(sent_.size(), 1u);
+  EXPECT_TRUE(sent_[0].has_node_finished()) << sent_[0].DebugString();
+}
+
+TEST_F(JobProcessesTest, AreNotTakenForAnAggregatorThatThereIsNot) {
   start_.mutable_record()->mutable_job()->set_exchange(proto::Job::NONE);
   start_.mutable_record()->mutable_view()->mutable_nodes(0)->set_ranks(1);
   // As above, of local rank 9.
