@@ -289,8 +289,8 @@ void JobProcesses::OnSymptom() {
   collecting_ = true;
   After(options_.symptom_time, [this] {
     collected_ = true;
+    if (!life_->awaits_cause()) return OnSymptom();
     After(options_.cause_time, [this] { Fail(life_->Reason()); });
-    OnSymptom();
   });
 }
 
