@@ -232,6 +232,15 @@ proto::JobStatus Cluster::RunToEnd(const proto::Job& job, absl::Duration deadlin
   return status;
 }
 
+std::string Cluster::RunToFailure(const proto::Job& job) {
+  auto id = Submit(job);
+  EXPECT_TRUE(id.ok()) << id.status();
+  if (!id.ok()) return "";
+  const proto::JobStatus status = WaitForEnd(*id);
+  EXPECT_EQ(status.state(), proto::FAILED);
+  return status.reason();
+}
+
 void Cluster::StopAll() {
   auto stop = [](Daemon& daemon) {
     if (daemon.process == nullptr) return;

@@ -86,12 +86,10 @@ TEST(DeviceJobs, ARankThatIsKilledFailsItsJobAloneAndTheNextJobRuns) {
 TEST(DeviceJobs, AnErrorOfADeviceFailsItsJobWithTheCauseAndTheNextJobRuns) {
   Cluster cluster(OnGpus("memory_mb=64,fails_at=200,error=719"));
   ASSERT_EQ(cluster.Start(), absl::OkStatus());
-  const auto victim = cluster.Submit(DeviceJob("victim", "stream", 1'000'000, "device: GPU"));
-  ASSERT_TRUE(victim.ok()) << victim.status();
-  const proto::JobStatus status = cluster.WaitForEnd(*victim);
-  EXPECT_EQ(status.state(), proto::FAILED);
-  EXPECT_THAT(status.reason(), HasSubstr("device 0: "));
-  EXPECT_THAT(status.reason(), HasSubstr("unspecified launch failure"));
+  const std::string reason =
+      cluster.RunToFailure(DeviceJob("victim", "stream", 1'000'000, "device: GPU"));
+  EXPECT_THAT(reason, HasSubstr("device 0: "));
+  EXPECT_THAT(reason, HasSubstr("unspecified launch failure"));
   cluster.RunToEnd(DeviceJob("next", "stream", 5, "device: GPU"));
 }
 
@@ -122,11 +120,8 @@ TEST(DeviceJobs, StatusShowsWhatTheyTakeOfTheGpusBesideTheFormula) {
 TEST(DeviceJobs, AJobThatAGpuHasNoMemoryForIsRefusedBeforeItTrains) {
   Cluster cluster(OnGpus("memory_mb=0"));
   ASSERT_EQ(cluster.Start(), absl::OkStatus());
-  const auto job = cluster.Submit(DeviceJob("small", "stream", 5, "device: GPU"));
-  ASSERT_TRUE(job.ok()) << job.status();
-  const proto::JobStatus status = cluster.WaitForEnd(*job);
-  EXPECT_EQ(status.state(), proto::FAILED);
-  EXPECT_THAT(status.reason(),
+  const std::string reason = cluster.RunToFailure(DeviceJob("small", "stream", 5, "device: GPU"));
+  EXPECT_THAT(reason,
               HasSubstr("GPU 0 (fake device): it needs up to 6.0 MiB: weights 2.0 MiB + gradients "
                         "4.0 MiB; other jobs are promised 0 B of its 0 B"));
 }
@@ -135,11 +130,8 @@ TEST(DeviceJobs, AJobThatAGpuHasNoMemoryForIsRefusedBeforeItTrains) {
 TEST(DeviceJobs, ADeviceThatHasNoMoreMemoryIsNamedWithWhatWasAskedAndFree) {
   Cluster cluster(OnGpus("memory_mb=64,taken_mb=61"));
   ASSERT_EQ(cluster.Start(), absl::OkStatus());
-  const auto job = cluster.Submit(DeviceJob("late", "stream", 5, "device: GPU"));
-  ASSERT_TRUE(job.ok()) << job.status();
-  const proto::JobStatus status = cluster.WaitForEnd(*job);
-  EXPECT_EQ(status.state(), proto::FAILED);
-  EXPECT_THAT(status.reason(),
+  const std::string reason = cluster.RunToFailure(DeviceJob("late", "stream", 5, "device: GPU"));
+  EXPECT_THAT(reason,
               HasSubstr("device 0: out of memory: 2.0 MiB asked for a rank's gradients, 1020.0 KiB "
                         "of 64.0 MiB free on the device"));
 }

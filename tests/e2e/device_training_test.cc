@@ -131,11 +131,7 @@ std::string ReasonWith(const std::string& options, const std::string& fields) {
        .slots = 2,
        .worker_args = {"--device-plugin", FakeDevices("devices=2,memory_mb=1024," + options)}});
   EXPECT_EQ(cluster.Start(), absl::OkStatus());
-  const auto job = cluster.Submit(Training("victim", "zoo: 'mlp'", "device: GPU " + fields));
-  EXPECT_TRUE(job.ok()) << job.status();
-  const proto::JobStatus status = cluster.WaitForEnd(*job);
-  EXPECT_EQ(status.state(), proto::FAILED);
-  return status.reason();
+  return cluster.RunToFailure(Training("victim", "zoo: 'mlp'", "device: GPU " + fields));
 }
 
 // The ranks' hosts wait for their streams then, and these for a sum that never comes.
