@@ -6,7 +6,7 @@
 
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
-#include "cli/command.h"
+#include "cli/invocation.h"
 #include "common/net/host_link.h"
 #include "common/net/local_address.h"
 

@@ -3,7 +3,7 @@
 #include <string>
 
 #include "absl/strings/str_cat.h"
-#include "cli/command.h"
+#include "cli/commands.h"
 #include "cli/options.h"
 #include "worker/aggregator/aggregator.h"
 #include "worker/client/launch.h"

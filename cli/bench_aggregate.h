@@ -1,7 +1,7 @@
 #ifndef STRATA_CLI_BENCH_AGGREGATE_H_
 #define STRATA_CLI_BENCH_AGGREGATE_H_
 
-#include "cli/command.h"
+#include "cli/invocation.h"
 
 namespace strata::cli {
 

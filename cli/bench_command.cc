@@ -12,7 +12,7 @@
 #include "cli/bench_exchange.h"
 #include "cli/bench_kernels.h"
 #include "cli/bench_train.h"
-#include "cli/command.h"
+#include "cli/commands.h"
 #include "cli/options.h"
 #include "cli/table.h"
 #include "common/count_of.h"

@@ -16,7 +16,7 @@
 #include "bench/exchange/link_speed.h"
 #include "cli/child_starter.h"
 #include "cli/cluster_run.h"
-#include "cli/command.h"
+#include "cli/invocation.h"
 #include "cli/lab_hosts.h"
 #include "cli/own_binary.h"
 #include "cli/progress.h"

@@ -4,7 +4,7 @@
 #include <string>
 
 #include "absl/strings/str_cat.h"
-#include "cli/command.h"
+#include "cli/commands.h"
 #include "cli/options.h"
 
 namespace strata::cli {

@@ -8,8 +8,8 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "cli/command.h"
 #include "cli/follow.h"
+#include "cli/invocation.h"
 #include "cli/options.h"
 
 namespace strata::cli {

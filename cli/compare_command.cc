@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "cli/command.h"
+#include "cli/commands.h"
 #include "cli/comparison.h"
 #include "cli/interrupt.h"
 #include "cli/options.h"

@@ -5,8 +5,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
-#include "cli/command.h"
 #include "cli/compare_display.h"
+#include "cli/invocation.h"
 #include "cli/table.h"
 #include "common/count_of.h"
 #include "compare/campaign/campaign_plan.h"

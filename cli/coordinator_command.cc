@@ -4,7 +4,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "cli/address_options.h"
-#include "cli/command.h"
+#include "cli/commands.h"
 #include "cli/daemon.h"
 #include "cli/memory_parts.h"
 #include "cli/options.h"

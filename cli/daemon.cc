@@ -5,7 +5,7 @@
 #include <thread>
 
 #include "absl/synchronization/mutex.h"
-#include "cli/command.h"
+#include "cli/invocation.h"
 #include "common/log.h"
 
 namespace strata::cli {

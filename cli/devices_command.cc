@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "cli/command.h"
+#include "cli/commands.h"
 #include "cli/device_plugin.h"
 #include "cli/options.h"
 #include "cli/render_resources.h"

@@ -3,7 +3,7 @@
 #include <cstdio>
 
 #include "absl/strings/str_cat.h"
-#include "cli/command.h"
+#include "cli/invocation.h"
 #include "cli/progress.h"
 #include "cli/render.h"
 #include "cli/trace_file.h"

@@ -9,7 +9,7 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
-#include "cli/command.h"
+#include "cli/invocation.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 

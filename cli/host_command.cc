@@ -14,7 +14,7 @@
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
 #include "cli/child_starter.h"
-#include "cli/command.h"
+#include "cli/commands.h"
 #include "cli/host_message.h"
 #include "cli/line_reader.h"
 #include "cli/options.h"

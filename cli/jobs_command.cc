@@ -2,7 +2,7 @@
 #include <cstdio>
 #include <memory>
 
-#include "cli/command.h"
+#include "cli/commands.h"
 #include "cli/options.h"
 #include "cli/render.h"
 

@@ -13,7 +13,7 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "cli/cluster_run.h"
-#include "cli/command.h"
+#include "cli/commands.h"
 #include "cli/gpu_options.h"
 #include "cli/host_set.h"
 #include "cli/hosts_file.h"

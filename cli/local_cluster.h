@@ -6,8 +6,8 @@
 #include <vector>
 
 #include "cli/cluster_run.h"
-#include "cli/command.h"
 #include "cli/gpu_options.h"
+#include "cli/invocation.h"
 
 namespace strata::cli {
 

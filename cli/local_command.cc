@@ -8,7 +8,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "cli/cluster_run.h"
-#include "cli/command.h"
+#include "cli/commands.h"
 #include "cli/local_cluster.h"
 #include "cli/options.h"
 

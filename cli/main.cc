@@ -5,8 +5,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "cli/command.h"
-#include "cli/sweep_command.h"
+#include "cli/commands.h"
 #include "cli/version.h"
 
 namespace strata::cli {

@@ -8,7 +8,7 @@
 
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
-#include "cli/command.h"
+#include "cli/invocation.h"
 #include "cli/job_options.h"
 #include "common/control/coordinator_client.h"
 #include "common/ids.h"

@@ -1,7 +1,7 @@
 #include <cstdio>
 
 #include "absl/strings/str_replace.h"
-#include "cli/command.h"
+#include "cli/invocation.h"
 
 namespace strata::cli {
 

@@ -6,7 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/synchronization/notification.h"
-#include "cli/command.h"
+#include "cli/commands.h"
 #include "cli/mpi_rank.h"
 #include "cli/options.h"
 #include "common/log.h"

@@ -4,7 +4,7 @@
 #include <optional>
 #include <string>
 
-#include "cli/command.h"
+#include "cli/commands.h"
 #include "cli/follow.h"
 #include "cli/interrupt.h"
 #include "cli/options.h"

@@ -1,5 +1,3 @@
-#include "cli/sweep_command.h"
-
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cstdio>
@@ -11,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "cli/commands.h"
 #include "cli/interrupt.h"
 #include "cli/options.h"
 #include "cli/run_place.h"

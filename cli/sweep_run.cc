@@ -7,7 +7,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
-#include "cli/command.h"
+#include "cli/invocation.h"
 #include "cli/table.h"
 #include "common/count_of.h"
 #include "compare/sweep/halving.h"

@@ -3,7 +3,7 @@
 #include <optional>
 #include <string>
 
-#include "cli/command.h"
+#include "cli/commands.h"
 #include "cli/interrupt.h"
 #include "cli/options.h"
 #include "cli/trace_file.h"

@@ -5,7 +5,7 @@
 #include <memory>
 #include <string>
 
-#include "cli/command.h"
+#include "cli/commands.h"
 #include "cli/options.h"
 #include "common/job/job.h"
 

@@ -9,7 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "cli/address_options.h"
-#include "cli/command.h"
+#include "cli/commands.h"
 #include "cli/daemon.h"
 #include "cli/gpu_options.h"
 #include "cli/options.h"
