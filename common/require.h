@@ -1,9 +1,9 @@
 #ifndef STRATA_COMMON_REQUIRE_H_
 #define STRATA_COMMON_REQUIRE_H_
 
-// Checks a precondition (a `REQUIRES:` of a header) or an invariant of our own code, in every build.
-// When it does not hold, the process writes one line with the condition and its place in the source,
-// and aborts: code that is wrong about its own state must not go on to change weights.
+// Checks a precondition (a `REQUIRES:` of a header) or an invariant of our own code, in every
+// build. When it does not hold, the process writes one line with the condition and its place in the
+// source, and aborts: code that is wrong about its own state must not go on to change weights.
 //
 // What a peer, a file or a user can cause is no matter for this: it stays an absl::Status.
 #define STRATA_REQUIRE(condition) \
