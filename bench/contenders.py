@@ -41,7 +41,7 @@ class Run:
 
 
 class Gate:
-    """Where the processes of a peer meet before a step; the protocol of bench/exchange/gate.h."""
+    """Where the processes of a peer meet before a step; the protocol of measure/exchange/gate.h."""
 
     ARRIVAL = struct.Struct("<dII")
 

@@ -5,8 +5,8 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "cli/commands.h"
-#include "cli/version.h"
+#include "cli/commands/commands.h"
+#include "cli/program/version.h"
 
 namespace strata::cli {
 namespace {

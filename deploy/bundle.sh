@@ -26,7 +26,7 @@ done
 programs=(cli/strata bench/kernels/strata-kernels tests/gpu/device_tests
   kernels/device/device_benchmark tests/e2e/device_rank
   worker/aggregator/device_arenas_benchmark worker/aggregator/device_encoder_benchmark)
-plugins=(kernels/cuda/libstrata_cuda.so worker/mpi/libstrata_mpi.so)
+plugins=(kernels/cuda/libstrata_cuda.so worker/client/mpi/libstrata_mpi.so)
 
 if [ -z "$built" ]; then
   built=$root/bazel-bin

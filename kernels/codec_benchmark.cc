@@ -9,13 +9,13 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/wire/payload.h"
+#include "compression/checked_payload.h"
+#include "compression/dense_codec.h"
+#include "compression/encoder.h"
 #include "kernels/benchmarks.h"
-#include "kernels/codec/checked_payload.h"
-#include "kernels/codec/dense_codec.h"
-#include "kernels/codec/encoder.h"
 #include "kernels/kernels.h"
-#include "kernels/reference_codecs.h"
 #include "kernels/stream_bound.h"
+#include "kernels/testing/reference_codecs.h"
 
 namespace strata::kernels {
 namespace {

@@ -9,8 +9,8 @@
 #include "absl/strings/str_cat.h"
 #include "kernels/benchmarks.h"
 #include "kernels/kernels.h"
-#include "kernels/reference.h"
 #include "kernels/stream_bound.h"
+#include "kernels/testing/reference.h"
 
 namespace strata::kernels {
 namespace {

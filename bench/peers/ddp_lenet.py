@@ -36,7 +36,7 @@ def load(folder, part):
 
 
 def lenet5():
-    """As worker/nn has it: 5 x 5 convolutions of 6 and 16 channels, then 120, 84, 10."""
+    """As training/nn has it: 5 x 5 convolutions of 6 and 16 channels, then 120, 84, 10."""
     return nn.Sequential(
         nn.Conv2d(1, 6, 5, padding=2), nn.ReLU(), nn.MaxPool2d(2),
         nn.Conv2d(6, 16, 5), nn.ReLU(), nn.MaxPool2d(2), nn.Flatten(),

@@ -7,9 +7,9 @@
 #include <vector>
 
 #include "absl/strings/str_format.h"
-#include "bench/exchange/figures.h"
-#include "bench/exchange/gate.h"
-#include "bench/exchange/gradient_values.h"
+#include "measure/exchange/figures.h"
+#include "measure/exchange/gate.h"
+#include "measure/exchange/gradient_values.h"
 
 namespace strata::bench {
 namespace {

@@ -22,7 +22,7 @@ struct PeerOptions {
   uint64_t bytes = uint64_t{1} << 20;  // of the gradient
   uint64_t steps = 10;
   uint64_t warmup = 2;
-  std::string gate;  // HOST:PORT where all meet before each step (see bench/exchange/gate.h)
+  std::string gate;  // HOST:PORT where all meet before each step (see measure/exchange/gate.h)
 };
 
 void AddPeerOptions(CLI::App* app, PeerOptions* options);

@@ -15,7 +15,7 @@ struct ImageShape {
   uint32_t classes = 0;
 };
 
-// The models that a job may name; what they are made of says worker/nn/models.
+// The models that a job may name; what they are made of says training/nn/models.
 const std::vector<std::string>& ZooNames();
 
 // Whether a model takes such images. `data` names the data set in the error. Errors: NotFound (no

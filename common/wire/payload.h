@@ -13,7 +13,7 @@ namespace strata::wire {
 // What the payload of a frame that carries n = element_count fp32 elements looks like. All numbers
 // are little-endian; floats are IEEE 754. Every format has exactly one size for given n (and, if
 // sparse, count), and nothing but the values themselves varies: no padding, unused bits are 0.
-// kernels/codec/ checks, decodes and encodes them.
+// compression/ checks, decodes and encodes them.
 //
 // Blocked formats divide the elements into blocks of kCodecBlock (the last may be shorter), each
 // with an fp32 scale; B = CodecBlocks(n). The scales come first, then the codes of all elements.

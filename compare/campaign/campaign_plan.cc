@@ -10,8 +10,8 @@
 #include "common/job/job.h"
 #include "compare/campaign/mode_list.h"
 #include "google/protobuf/util/message_differencer.h"
-#include "worker/data/dataset.h"
-#include "worker/trainer/step_plan.h"
+#include "training/data/dataset.h"
+#include "training/trainer/step_plan.h"
 
 namespace strata::compare {
 namespace {

@@ -6,7 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "common/count_of.h"
-#include "server/coordinator/rank_allocation.h"
+#include "server/coordinator/placement/rank_allocation.h"
 
 namespace strata::compare {
 namespace {

@@ -3,7 +3,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_replace.h"
-#include "compare/report/palette.h"
+#include "compare/report/svg/palette.h"
 
 namespace strata::compare {
 

@@ -11,7 +11,7 @@
 #include "absl/base/thread_annotations.h"
 #include "absl/synchronization/mutex.h"
 #include "absl/synchronization/notification.h"
-#include "worker/nn/network.h"
+#include "training/nn/network/network.h"
 
 namespace strata::compare {
 

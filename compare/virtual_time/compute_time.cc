@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "worker/random/random.h"
+#include "training/random/random.h"
 
 namespace strata::compare {
 namespace {

@@ -6,11 +6,11 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
-#include "common/job/all_reduce.h"
 #include "common/job/arena.h"
-#include "server/coordinator/placement.h"
-#include "server/coordinator/placement_choice.h"
-#include "server/coordinator/rank_allocation.h"
+#include "common/job/exchange/all_reduce.h"
+#include "server/coordinator/placement/placement.h"
+#include "server/coordinator/placement/placement_choice.h"
+#include "server/coordinator/placement/rank_allocation.h"
 
 namespace strata::compare {
 namespace {

@@ -6,10 +6,10 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "worker/data/sampler.h"
-#include "worker/nn/create_network.h"
-#include "worker/nn/models/zoo.h"
-#include "worker/trainer/batch_statistics.h"
+#include "training/data/sampler.h"
+#include "training/nn/create_network.h"
+#include "training/nn/models/zoo.h"
+#include "training/trainer/batch_statistics.h"
 
 namespace strata::compare {
 

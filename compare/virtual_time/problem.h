@@ -11,10 +11,10 @@
 #include "compare/virtual_time/compute_pool.h"
 #include "compare/virtual_time/step_shape.h"
 #include "proto/job.pb.h"
-#include "worker/client/tensor_set.h"
-#include "worker/data/dataset.h"
-#include "worker/nn/model.h"
-#include "worker/trainer/step_plan.h"
+#include "training/data/dataset.h"
+#include "training/nn/network/model.h"
+#include "training/trainer/step_plan.h"
+#include "worker/client/connect/tensor_set.h"
 
 namespace strata::compare {
 
@@ -28,7 +28,7 @@ struct TrainingData {
 absl::StatusOr<std::shared_ptr<const TrainingData>> LoadTrainingData(const proto::Job& job);
 
 // What the ranks of a job train: data, model, steps, and where tensors lie in an arena; as
-// worker/trainer has it.
+// training/trainer has it.
 //
 // Threads: const methods from any, OrderOf from the owner's.
 class Problem {

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "compare/run_record.pb.h"
-#include "worker/trainer/step_plan.h"
+#include "training/trainer/step_plan.h"
 
 namespace strata::compare {
 

@@ -4,7 +4,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "worker/nn/model.h"
+#include "training/nn/network/model.h"
 
 namespace strata::compare {
 

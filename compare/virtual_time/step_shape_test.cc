@@ -1,7 +1,7 @@
 #include "compare/virtual_time/step_shape.h"
 
 #include "gtest/gtest.h"
-#include "worker/nn/models/zoo.h"
+#include "training/nn/models/zoo.h"
 
 namespace strata::compare {
 namespace {

@@ -16,9 +16,9 @@
 #include "compare/virtual_time/virtual_clock.h"
 #include "compare/virtual_time/virtual_network.h"
 #include "proto/control.pb.h"
-#include "worker/aggregator/aggregator_core.h"
-#include "worker/exchange/exchange.h"
-#include "worker/trainer/straggler.h"
+#include "training/trainer/straggler.h"
+#include "worker/aggregator/core/aggregator_core.h"
+#include "worker/exchange/core/exchange.h"
 
 namespace strata::compare {
 

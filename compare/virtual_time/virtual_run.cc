@@ -15,8 +15,8 @@
 #include "compare/virtual_time/virtual_network.h"
 #include "compare/virtual_time/virtual_node.h"
 #include "compare/virtual_time/virtual_shard.h"
-#include "worker/random/random.h"
-#include "worker/trainer/evaluator.h"
+#include "training/random/random.h"
+#include "training/trainer/evaluator.h"
 
 namespace strata::compare {
 namespace {

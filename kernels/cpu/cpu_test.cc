@@ -4,8 +4,8 @@
 #include <string>
 #include <vector>
 
-#include "kernels/conformance.h"
 #include "kernels/cpu/dispatch.h"
+#include "kernels/testing/conformance.h"
 
 namespace strata::kernels {
 namespace {

@@ -7,7 +7,7 @@
 
 #include "gtest/gtest.h"
 #include "kernels/cuda/cudnn/libraries.h"
-#include "kernels/cuda/plugin_options.h"
+#include "kernels/cuda/runtime/plugin_options.h"
 
 namespace strata::cuda {
 namespace {

@@ -10,10 +10,10 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/synchronization/mutex.h"
-#include "kernels/cuda/check.h"
-#include "kernels/cuda/communicator.h"
 #include "kernels/cuda/cudnn/layers.h"
-#include "kernels/cuda/stream.h"
+#include "kernels/cuda/nccl/communicator.h"
+#include "kernels/cuda/runtime/check.h"
+#include "kernels/cuda/runtime/stream.h"
 
 namespace strata::cuda {
 namespace {

@@ -2,9 +2,9 @@
 #include <utility>
 
 #include "gtest/gtest.h"
-#include "kernels/conformance.h"
 #include "kernels/cuda/device.h"
 #include "kernels/device/host_kernels.h"
+#include "kernels/testing/conformance.h"
 
 namespace strata::kernels {
 namespace {

@@ -1,4 +1,4 @@
-#include "kernels/cuda/plugin_options.h"
+#include "kernels/cuda/runtime/plugin_options.h"
 #include "kernels/fake_cuda/control.h"
 
 namespace strata::cuda {

@@ -1,4 +1,4 @@
-#include "kernels/cuda/find_library.h"
+#include "kernels/cuda/runtime/find_library.h"
 
 #include <dlfcn.h>
 

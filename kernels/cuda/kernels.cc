@@ -1,9 +1,9 @@
-#include "kernels/cuda/compensate.h"
-#include "kernels/cuda/dense_codecs.h"
+#include "kernels/cuda/codec/dense_codecs.h"
+#include "kernels/cuda/codec/sparse.h"
 #include "kernels/cuda/device.h"
-#include "kernels/cuda/optimize.h"
-#include "kernels/cuda/sparse.h"
-#include "kernels/cuda/sum.h"
+#include "kernels/cuda/update/compensate.h"
+#include "kernels/cuda/update/optimize.h"
+#include "kernels/cuda/update/sum.h"
 
 namespace strata::cuda {
 

@@ -4,7 +4,7 @@
 #include <string>
 
 #include "kernels/cuda/device.h"
-#include "kernels/cuda/plugin_options.h"
+#include "kernels/cuda/runtime/plugin_options.h"
 #include "kernels/device/plugin_entry.h"
 
 extern "C" strata::device::Devices* StrataDevices(const char* version, const char* options,

@@ -6,8 +6,8 @@
 #include <random>
 #include <vector>
 
+#include "compression/encoder.h"
 #include "gtest/gtest.h"
-#include "kernels/codec/encoder.h"
 #include "kernels/device/device_kernels.h"
 #include "kernels/device/test_devices.h"
 #include "kernels/kernels.h"

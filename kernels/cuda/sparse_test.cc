@@ -10,7 +10,7 @@
 #include "kernels/device/device_kernels.h"
 #include "kernels/device/mirror.h"
 #include "kernels/device/test_devices.h"
-#include "kernels/reference_codecs.h"
+#include "kernels/testing/reference_codecs.h"
 
 namespace strata::cuda {
 namespace {

@@ -90,7 +90,7 @@ struct ChannelSlice {
   uint32_t first = 0;
 };
 
-// Numbers of a counter-based generator (worker/random/random.h): element (c, h, w) of sample n
+// Numbers of a counter-based generator (training/random/random.h): element (c, h, w) of sample n
 // draws number n * channels * height * width + (c * height + h) * width + w of `key`.
 struct DropoutPass {
   Element element = Element::kFloat32;
@@ -150,7 +150,8 @@ struct LayerKernels {
   absl::Status (*average_pool_backward)(Stream& stream, const WindowShape& shape,
                                         const void* gradient, void* in_gradient);
 
-  // As worker/nn/loss.h, for each of `samples` rows of fp32 logits; `gradient` may be null.
+  // As training/nn/network/loss.h, for each of `samples` rows of fp32 logits; `gradient` may be
+  // null.
   absl::Status (*softmax_loss)(Stream& stream, const float* logits, size_t samples,
                                uint32_t classes, const uint16_t* labels, SampleLoss* losses,
                                Element element, void* gradient);

@@ -14,9 +14,9 @@
 #include "common/control/channel.h"
 #include "common/limits/descriptors.h"
 #include "common/unique_fd.h"
-#include "server/coordinator/acceptor.h"
-#include "server/coordinator/coordinator_service.h"
-#include "server/coordinator/job_store.h"
+#include "server/coordinator/service/acceptor.h"
+#include "server/coordinator/service/coordinator_service.h"
+#include "server/coordinator/service/job_store.h"
 
 namespace strata::server {
 namespace {

@@ -13,7 +13,7 @@
 #include "common/unique_fd.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "server/coordinator/fake_daemon.h"
+#include "server/coordinator/testing/fake_daemon.h"
 
 namespace strata::server {
 namespace {

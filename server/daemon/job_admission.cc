@@ -5,7 +5,7 @@
 
 #include "absl/strings/str_format.h"
 #include "common/count_of.h"
-#include "common/job/connections.h"
+#include "common/job/exchange/connections.h"
 #include "common/limits/process_use.h"
 #include "server/shard/shard_budget.h"
 

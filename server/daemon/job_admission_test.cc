@@ -1,7 +1,7 @@
 #include "server/daemon/job_admission.h"
 
 #include "gtest/gtest.h"
-#include "server/shard/shard_harness.h"
+#include "server/shard/testing/shard_harness.h"
 
 namespace strata::server {
 namespace {

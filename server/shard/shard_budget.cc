@@ -5,7 +5,7 @@
 #include "absl/strings/str_format.h"
 #include "common/job/optimizer.h"
 #include "common/trace/trace_log.h"
-#include "kernels/codec/encoder.h"
+#include "compression/encoder.h"
 #include "server/shard/shard_plan.h"
 
 namespace strata::server {

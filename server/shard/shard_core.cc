@@ -6,7 +6,7 @@
 #include "absl/strings/str_format.h"
 #include "absl/types/span.h"
 #include "common/job/job.h"
-#include "server/shard/reply.h"
+#include "server/shard/frames/reply.h"
 #include "server/shard/shard_job.h"
 #include "server/shard/shard_plan.h"
 

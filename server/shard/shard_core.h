@@ -16,10 +16,10 @@
 #include "common/trace/trace_log.h"
 #include "common/transport/endpoint.h"
 #include "common/wire/frame.h"
-#include "kernels/codec/encoder.h"
+#include "compression/encoder.h"
 #include "kernels/kernels.h"
 #include "proto/control.pb.h"
-#include "server/shard/refusals.h"
+#include "server/shard/frames/refusals.h"
 
 namespace strata::server {
 

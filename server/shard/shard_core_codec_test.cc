@@ -3,10 +3,10 @@
 #include <cstring>
 #include <vector>
 
+#include "compression/checked_payload.h"
+#include "compression/encoder.h"
 #include "gtest/gtest.h"
-#include "kernels/codec/checked_payload.h"
-#include "kernels/codec/encoder.h"
-#include "server/shard/shard_harness.h"
+#include "server/shard/testing/shard_harness.h"
 
 namespace strata::server {
 namespace {

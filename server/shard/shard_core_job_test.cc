@@ -3,7 +3,7 @@
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "server/shard/shard_harness.h"
+#include "server/shard/testing/shard_harness.h"
 
 namespace strata::server {
 namespace {

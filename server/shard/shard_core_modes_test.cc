@@ -3,7 +3,7 @@
 #include <random>
 
 #include "gtest/gtest.h"
-#include "server/shard/shard_harness.h"
+#include "server/shard/testing/shard_harness.h"
 
 namespace strata::server {
 namespace {

@@ -4,8 +4,8 @@
 #include <random>
 
 #include "gtest/gtest.h"
-#include "kernels/reference.h"
-#include "server/shard/shard_harness.h"
+#include "kernels/testing/reference.h"
+#include "server/shard/testing/shard_harness.h"
 
 namespace strata::server {
 namespace {

@@ -1,7 +1,7 @@
 // What a shard notes of a traced job, by a clock that goes on by 1 us with each look.
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "server/shard/shard_harness.h"
+#include "server/shard/testing/shard_harness.h"
 
 namespace strata::server {
 namespace {

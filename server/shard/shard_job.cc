@@ -5,7 +5,7 @@
 
 #include "absl/strings/str_format.h"
 #include "common/job/job.h"
-#include "server/shard/reply.h"
+#include "server/shard/frames/reply.h"
 
 namespace strata::server {
 namespace {

@@ -11,8 +11,8 @@
 
 #include "absl/container/flat_hash_map.h"
 #include "absl/time/time.h"
-#include "server/shard/chunk_state.h"
-#include "server/shard/node_line.h"
+#include "server/shard/chunk/chunk_state.h"
+#include "server/shard/frames/node_line.h"
 #include "server/shard/shard_core.h"
 #include "server/shard/shard_plan.h"
 #include "server/shard/shard_trace.h"

@@ -3,11 +3,11 @@
 #include <algorithm>
 
 #include "absl/strings/str_format.h"
-#include "common/job/connections.h"
 #include "common/job/consistency.h"
+#include "common/job/exchange/connections.h"
 #include "common/job/job.h"
 #include "common/limits/limits.h"
-#include "kernels/codec/job_compression.h"
+#include "compression/job_compression.h"
 
 namespace strata::server {
 namespace {

@@ -8,7 +8,7 @@
 #include "common/ids.h"
 #include "common/job/arena.h"
 #include "proto/control.pb.h"
-#include "server/shard/chunk_state.h"
+#include "server/shard/chunk/chunk_state.h"
 
 namespace strata::server {
 

@@ -14,7 +14,7 @@
 #include "common/transport/endpoint.h"
 #include "kernels/kernels.h"
 #include "proto/control.pb.h"
-#include "server/shard/frame_backlog.h"
+#include "server/shard/frames/frame_backlog.h"
 #include "server/shard/shard_core.h"
 
 namespace strata::server {

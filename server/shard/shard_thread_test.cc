@@ -8,7 +8,7 @@
 #include "absl/strings/str_format.h"
 #include "common/transport/zmq/zmq_endpoint.h"
 #include "gtest/gtest.h"
-#include "server/shard/shard_harness.h"
+#include "server/shard/testing/shard_harness.h"
 
 namespace strata::server {
 namespace {

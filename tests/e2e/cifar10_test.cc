@@ -7,9 +7,9 @@
 #include "absl/strings/str_cat.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "tests/e2e/cluster.h"
-#include "tests/e2e/jobs.h"
-#include "worker/data/synthetic_imagenet.h"
+#include "tests/e2e/testing/cluster.h"
+#include "tests/e2e/testing/jobs.h"
+#include "training/data/synthetic_imagenet.h"
 
 namespace strata::tests {
 namespace {

@@ -10,8 +10,8 @@
 #include "common/job/job.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "tests/e2e/cluster.h"
-#include "tests/e2e/jobs.h"
+#include "tests/e2e/testing/cluster.h"
+#include "tests/e2e/testing/jobs.h"
 
 namespace strata::tests {
 namespace {

@@ -13,9 +13,9 @@
 #include "absl/strings/substitute.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "tests/e2e/cluster.h"
-#include "tests/e2e/jobs.h"
-#include "tests/e2e/leftovers.h"
+#include "tests/e2e/testing/cluster.h"
+#include "tests/e2e/testing/jobs.h"
+#include "tests/e2e/testing/leftovers.h"
 
 namespace strata::tests {
 namespace {
@@ -92,8 +92,8 @@ class LaunchOverSshd : public testing::Test {
     if (made_folder_) std::filesystem::remove(kPrivilegeSeparation, ignored);
   }
 
-  // Those of tests/e2e/leftovers.h whose command line has `part`: sshd, too, writes into the
-  // folder.
+  // Those of tests/e2e/testing/leftovers.h whose command line has `part`: sshd, too, writes into
+  // the folder.
   static std::vector<std::string> Processes(const std::string& part) {
     std::vector<std::string> found;
     for (const std::string& line : tests::Processes()) {

@@ -9,8 +9,8 @@
 #include "absl/strings/str_cat.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "tests/e2e/cluster.h"
-#include "tests/e2e/jobs.h"
+#include "tests/e2e/testing/cluster.h"
+#include "tests/e2e/testing/jobs.h"
 
 namespace strata::tests {
 namespace {
@@ -19,7 +19,9 @@ using testing::HasSubstr;
 
 constexpr int kSteps = 20;
 
-std::string Plugin() { return std::filesystem::absolute("worker/mpi/libstrata_mpi.so").string(); }
+std::string Plugin() {
+  return std::filesystem::absolute("worker/client/mpi/libstrata_mpi.so").string();
+}
 
 struct Ended {
   int code = -1;

@@ -12,8 +12,8 @@
 #include "compare/virtual_time/virtual_fixture.h"
 #include "compare/virtual_time/virtual_run.h"
 #include "gtest/gtest.h"
-#include "tests/e2e/cluster.h"
-#include "tests/e2e/jobs.h"
+#include "tests/e2e/testing/cluster.h"
+#include "tests/e2e/testing/jobs.h"
 
 namespace strata::tests {
 namespace {

@@ -10,9 +10,9 @@
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "gtest/gtest.h"
-#include "tests/e2e/cluster.h"
-#include "tests/e2e/jobs.h"
-#include "tests/e2e/leftovers.h"
+#include "tests/e2e/testing/cluster.h"
+#include "tests/e2e/testing/jobs.h"
+#include "tests/e2e/testing/leftovers.h"
 
 namespace strata::tests {
 namespace {

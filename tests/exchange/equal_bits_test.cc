@@ -9,7 +9,7 @@
 #include "absl/synchronization/mutex.h"
 #include "google/protobuf/text_format.h"
 #include "gtest/gtest.h"
-#include "tests/e2e/recording_relay.h"
+#include "tests/e2e/testing/recording_relay.h"
 #include "tests/exchange/node_cluster.h"
 
 namespace strata::tests {

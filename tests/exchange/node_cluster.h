@@ -10,7 +10,7 @@
 #include "absl/base/thread_annotations.h"
 #include "absl/status/status.h"
 #include "absl/synchronization/mutex.h"
-#include "common/framed_channel.h"
+#include "common/ipc/framed_channel.h"
 #include "proto/control.pb.h"
 #include "server/shard/shard_thread.h"
 #include "worker/client/client.h"

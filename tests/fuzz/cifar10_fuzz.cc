@@ -5,7 +5,7 @@
 #include "absl/status/status.h"
 #include "tests/fuzz/check.h"
 #include "tests/fuzz/memory_file.h"
-#include "worker/data/cifar10.h"
+#include "training/data/cifar10.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   using strata::worker::kCifar10Pixels;

@@ -11,8 +11,8 @@
 #include <vector>
 
 #include "common/wire/payload.h"
-#include "kernels/codec/checked_payload.h"
-#include "kernels/codec/encoder.h"
+#include "compression/checked_payload.h"
+#include "compression/encoder.h"
 #include "tests/fuzz/check.h"
 
 namespace strata::kernels {

@@ -8,7 +8,7 @@
 #include "absl/status/status.h"
 #include "tests/fuzz/check.h"
 #include "tests/fuzz/memory_file.h"
-#include "worker/data/idx.h"
+#include "training/data/idx.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   if (size == 0) return 0;

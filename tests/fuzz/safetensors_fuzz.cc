@@ -6,7 +6,7 @@
 
 #include "absl/status/status.h"
 #include "tests/fuzz/check.h"
-#include "worker/trainer/safetensors.h"
+#include "training/trainer/safetensors.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   // A copy of its own exact size: a read beyond it is a crash.

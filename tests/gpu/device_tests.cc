@@ -12,12 +12,12 @@
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
 #include "gtest/gtest.h"
-#include "kernels/conformance.h"
 #include "kernels/device/communicator.h"
 #include "kernels/device/device_clock.h"
 #include "kernels/device/host_kernels.h"
 #include "kernels/device/load_plugin.h"
 #include "kernels/device/test_devices.h"
+#include "kernels/testing/conformance.h"
 
 namespace strata::device {
 namespace {

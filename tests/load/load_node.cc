@@ -10,9 +10,9 @@
 #include "common/job/arena.h"
 #include "common/transport/zmq/zmq_endpoint.h"
 #include "kernels/kernels.h"
-#include "worker/aggregator/aggregator_core.h"
-#include "worker/aggregator/node_arenas.h"
-#include "worker/aggregator/node_budget.h"
+#include "worker/aggregator/core/aggregator_core.h"
+#include "worker/aggregator/host/node_arenas.h"
+#include "worker/aggregator/host/node_budget.h"
 #include "worker/exchange/create_exchange.h"
 
 namespace strata::tests {

@@ -12,7 +12,7 @@
 #include "absl/types/span.h"
 #include "common/control/session.h"
 #include "tests/load/load_problem.h"
-#include "worker/aggregator/node_memory.h"
+#include "worker/contract/node_memory.h"
 
 namespace strata::tests {
 

@@ -11,7 +11,7 @@
 #include "absl/time/clock.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "tests/e2e/jobs.h"
+#include "tests/e2e/testing/jobs.h"
 #include "tests/netns/netns_cluster.h"
 
 namespace strata::tests {

@@ -9,7 +9,7 @@
 #include "absl/status/status.h"
 #include "common/control/coordinator_client.h"
 #include "gtest/gtest.h"
-#include "tests/e2e/cluster.h"
+#include "tests/e2e/testing/cluster.h"
 #include "tests/netns/network.h"
 
 namespace strata::tests {

@@ -15,7 +15,7 @@
 #include "absl/strings/str_split.h"
 #include "absl/time/time.h"
 #include "gtest/gtest.h"
-#include "tests/e2e/cluster.h"
+#include "tests/e2e/testing/cluster.h"
 
 namespace strata::tests {
 namespace {

@@ -9,7 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "tests/e2e/jobs.h"
+#include "tests/e2e/testing/jobs.h"
 #include "tests/netns/netns_cluster.h"
 
 namespace strata::tests {

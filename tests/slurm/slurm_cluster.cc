@@ -14,7 +14,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/substitute.h"
 #include "common/unique_fd.h"
-#include "tests/e2e/cluster.h"
+#include "tests/e2e/testing/cluster.h"
 
 namespace strata::tests {
 namespace {

@@ -23,8 +23,8 @@ BANNED = {
 WALLED_INCLUDES = {
     "zmq": ("common/transport/zmq/", "bench/peers/"),
     "grpc": ("common/control/", "server/coordinator/"),
-    "dnnl": ("worker/nn/onednn/",),
-    "oneapi": ("worker/nn/onednn/",),
+    "dnnl": ("training/nn/onednn/",),
+    "oneapi": ("training/nn/onednn/",),
     "cuda": ("kernels/cuda/", "kernels/fake_cuda/"),
     "spdlog": (),
     "sqlite3": (),

@@ -107,7 +107,7 @@ class RulesTest(unittest.TestCase):
             ("worker/agent/b.h", "proto/control.grpc.pb.h"),
             ("a/b.h", "grpcpp/grpcpp.h"),
             ("a/b.h", "grpc/grpc.h"),
-            ("worker/nn/b.h", "oneapi/dnnl/dnnl.hpp"),
+            ("training/nn/b.h", "oneapi/dnnl/dnnl.hpp"),
             ("a/b.h", "spdlog/spdlog.h"),
             ("server/shard/b.cc", "worker/client/client.h"),
             ("worker/agent/b.h", "server/shard/shard_core.h"),
@@ -119,7 +119,7 @@ class RulesTest(unittest.TestCase):
         for path, target in (
             ("common/transport/zmq/b.h", "zmq.h"),
             ("server/coordinator/b.cc", "grpcpp/grpcpp.h"),
-            ("worker/nn/onednn/b.h", "dnnl.hpp"),
+            ("training/nn/onednn/b.h", "dnnl.hpp"),
             ("cli/b.cc", "server/shard/shard_core.h"),
             ("server/b.h", "common/transport/zmq/zmq_endpoint.h"),
         ):

@@ -10,8 +10,8 @@
 #include "common/limits/process_use.h"
 #include "worker/agent/metrics_line.h"
 #include "worker/agent/run_directory.h"
-#include "worker/aggregator/gpu_budget.h"
-#include "worker/aggregator/node_budget.h"
+#include "worker/aggregator/device/gpu_budget.h"
+#include "worker/aggregator/host/node_budget.h"
 
 namespace strata::worker {
 namespace {

@@ -8,8 +8,8 @@
 
 #include "absl/status/status.h"
 #include "proto/control.pb.h"
-#include "worker/aggregator/node_arenas.h"
-#include "worker/exchange/exchange.h"
+#include "worker/aggregator/host/node_arenas.h"
+#include "worker/exchange/core/exchange.h"
 
 namespace strata::worker {
 

@@ -16,12 +16,12 @@
 #include "absl/strings/str_cat.h"
 #include "absl/synchronization/notification.h"
 #include "common/event_fd.h"
-#include "common/framed_channel.h"
+#include "common/ipc/framed_channel.h"
 #include "common/job/arena.h"
 #include "common/transport/zmq/zmq_endpoint.h"
 #include "gtest/gtest.h"
 #include "worker/client/client.h"
-#include "worker/exchange/fake_shard.h"
+#include "worker/exchange/testing/fake_shard.h"
 
 namespace strata::worker {
 namespace {

@@ -7,10 +7,10 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "common/ids.h"
-#include "worker/aggregator/aggregator_core.h"
-#include "worker/aggregator/arenas.h"
-#include "worker/aggregator/node_memory.h"
-#include "worker/exchange/exchange.h"
+#include "worker/aggregator/core/aggregator_core.h"
+#include "worker/aggregator/core/arenas.h"
+#include "worker/contract/node_memory.h"
+#include "worker/exchange/core/exchange.h"
 
 namespace strata::worker {
 

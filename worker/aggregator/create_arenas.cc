@@ -4,7 +4,7 @@
 
 #include "common/cores.h"
 #include "kernels/kernels.h"
-#include "worker/aggregator/device_arenas.h"
+#include "worker/aggregator/device/device_arenas.h"
 #include "worker/aggregator/node_endpoint.h"
 
 namespace strata::worker {

@@ -10,11 +10,11 @@
 #include "common/job/arena.h"
 #include "kernels/device/device.h"
 #include "proto/job.pb.h"
-#include "worker/aggregator/aggregator_core.h"
-#include "worker/aggregator/arenas.h"
-#include "worker/aggregator/node_arenas.h"
-#include "worker/aggregator/node_memory.h"
-#include "worker/exchange/exchange_core.h"
+#include "worker/aggregator/core/aggregator_core.h"
+#include "worker/aggregator/core/arenas.h"
+#include "worker/aggregator/host/node_arenas.h"
+#include "worker/contract/node_memory.h"
+#include "worker/exchange/core/exchange_core.h"
 
 namespace strata::worker {
 

@@ -4,7 +4,7 @@
 #include <string>
 
 #include "proto/control.pb.h"
-#include "worker/exchange/exchange.h"
+#include "worker/exchange/core/exchange.h"
 
 namespace strata::worker {
 

@@ -3,8 +3,8 @@
 #include <string>
 #include <utility>
 
-#include "common/job/connections.h"
-#include "common/job/same_host.h"
+#include "common/job/exchange/connections.h"
+#include "common/job/exchange/same_host.h"
 #include "common/limits/descriptors.h"
 #include "common/log.h"
 #include "common/transport/zmq/zmq_endpoint.h"

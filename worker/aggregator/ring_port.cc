@@ -3,7 +3,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "common/job/connections.h"
+#include "common/job/exchange/connections.h"
 #include "common/limits/descriptors.h"
 #include "common/transport/zmq/zmq_endpoint.h"
 #include "worker/aggregator/node_endpoint.h"

@@ -11,8 +11,8 @@
 #include "common/clock.h"
 #include "common/transport/endpoint.h"
 #include "proto/control.pb.h"
-#include "worker/exchange/line_driver.h"
-#include "worker/exchange/link_probe.h"
+#include "worker/exchange/all_reduce/link_probe.h"
+#include "worker/exchange/core/line_driver.h"
 
 namespace strata::worker {
 

@@ -5,13 +5,13 @@
 #include "common/job/arena.h"
 #include "common/job/consistency.h"
 #include "common/job/encoding.h"
-#include "worker/exchange/all_reduce_core.h"
-#include "worker/exchange/clip_layer.h"
-#include "worker/exchange/core_exchange.h"
-#include "worker/exchange/double_buffer_layer.h"
-#include "worker/exchange/local_steps_layer.h"
-#include "worker/exchange/norm_layer.h"
-#include "worker/exchange/parameter_server_core.h"
+#include "worker/exchange/all_reduce/all_reduce_core.h"
+#include "worker/exchange/core/core_exchange.h"
+#include "worker/exchange/layers/clip_layer.h"
+#include "worker/exchange/layers/double_buffer_layer.h"
+#include "worker/exchange/layers/local_steps_layer.h"
+#include "worker/exchange/layers/norm_layer.h"
+#include "worker/exchange/server/parameter_server_core.h"
 
 namespace strata::worker {
 namespace {

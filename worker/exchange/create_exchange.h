@@ -6,8 +6,8 @@
 #include "absl/status/statusor.h"
 #include "common/clock.h"
 #include "common/transport/endpoint.h"
-#include "worker/exchange/exchange.h"
-#include "worker/exchange/exchange_core.h"
+#include "worker/exchange/core/exchange.h"
+#include "worker/exchange/core/exchange_core.h"
 
 namespace strata::worker {
 

@@ -4,7 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "worker/exchange/exchange.h"
+#include "worker/exchange/core/exchange.h"
 
 namespace strata::worker {
 

@@ -10,7 +10,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "common/abstract_socket.h"
+#include "common/ipc/abstract_socket.h"
 #include "common/transport/region/region_memory.h"
 
 namespace strata::transport {

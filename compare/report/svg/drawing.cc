@@ -6,7 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_replace.h"
-#include "compare/report/palette.h"
+#include "compare/report/svg/palette.h"
 
 namespace strata::compare {
 namespace {

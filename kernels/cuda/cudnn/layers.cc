@@ -6,11 +6,11 @@
 #include <utility>
 
 #include "absl/strings/str_format.h"
-#include "kernels/cuda/check.h"
 #include "kernels/cuda/cudnn/libraries.h"
 #include "kernels/cuda/cudnn/plan.h"
 #include "kernels/cuda/layers/layers.h"
-#include "kernels/cuda/stream.h"
+#include "kernels/cuda/runtime/check.h"
+#include "kernels/cuda/runtime/stream.h"
 
 namespace strata::cuda {
 namespace {

@@ -1,8 +1,8 @@
 #include "kernels/cuda/cudnn/libraries.h"
 
 #include "absl/strings/str_cat.h"
-#include "kernels/cuda/find_library.h"
-#include "kernels/cuda/plugin_options.h"
+#include "kernels/cuda/runtime/find_library.h"
+#include "kernels/cuda/runtime/plugin_options.h"
 
 namespace strata::cuda {
 namespace {

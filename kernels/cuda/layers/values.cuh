@@ -8,8 +8,8 @@
 #include <cstdint>
 
 #include "absl/status/status.h"
-#include "kernels/cuda/elementwise.cuh"
-#include "kernels/cuda/stream.h"
+#include "kernels/cuda/runtime/stream.h"
+#include "kernels/cuda/update/elementwise.cuh"
 #include "kernels/device/layer_kernels.h"
 
 // What the kernels of layers share: elements, packs of them, and ways over rows of channels.

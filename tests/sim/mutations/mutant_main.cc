@@ -6,7 +6,7 @@
 #include <cstdlib>
 
 #include "tests/sim/campaign.h"
-#include "tests/sim/profile.h"
+#include "tests/sim/scenario/profile.h"
 
 // Defined in the faulty source file of a mutant.
 extern "C" __attribute__((weak)) const char* StrataMutation();

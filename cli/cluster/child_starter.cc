@@ -1,0 +1,119 @@
+#include "cli/cluster/child_starter.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <fstream>
+#include <utility>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/strip.h"
+#include "cli/program/line_reader.h"
+#include "common/process/process.h"
+
+namespace strata::cli {
+namespace {
+
+// A daemon's own words for why it ended, if it left any.
+std::string LastError(const std::string& log_path) {
+  std::ifstream in(log_path);
+  std::string line, last;
+  while (std::getline(in, line)) {
+    if (!line.empty()) last = line;
+  }
+  return std::string(absl::StripPrefix(last, "strata: error: "));
+}
+
+class Child : public RunningDaemon {
+ public:
+  Child(EventLoop* loop, std::unique_ptr<Process> process, UniqueFd out, std::string log_path,
+        DaemonStarter::Events events)
+      : loop_(loop),
+        process_(std::move(process)),
+        out_(std::move(out)),
+        log_path_(std::move(log_path)),
+        events_(std::move(events)) {
+    loop_->Watch(out_.fd(), POLLIN, [this](short) { OnOutput(); });
+    loop_->Watch(process_->pid_fd(), POLLIN, [this](short) { OnEnd(); });
+  }
+
+  ~Child() override {
+    loop_->Unwatch(out_.fd());
+    loop_->Unwatch(process_->pid_fd());
+  }
+
+  void Signal(int signal) override { process_->Signal(signal); }
+
+ private:
+  void OnOutput() {
+    auto lines = out_.Read();
+    if (!lines.has_value()) return loop_->Unwatch(out_.fd());
+    for (const std::string& line : *lines) {
+      if (said_ready_ || !absl::StrContains(line, " ready ")) continue;
+      said_ready_ = true;
+      events_.on_ready(line);
+    }
+  }
+
+  void OnEnd() {
+    auto status = process_->TryReap();
+    if (!status.has_value()) return;
+    loop_->Unwatch(process_->pid_fd());
+    std::string why = status->signal == 0 ? LastError(log_path_) : "";
+    events_.on_end(why.empty() ? status->ToString() : why);
+  }
+
+  EventLoop* loop_;
+  std::unique_ptr<Process> process_;
+  LineReader out_;
+  const std::string log_path_;
+  const DaemonStarter::Events events_;
+  bool said_ready_ = false;
+};
+
+}  // namespace
+
+ChildStarter::ChildStarter(EventLoop* loop, Options options)
+    : loop_(loop), options_(std::move(options)) {}
+
+absl::StatusOr<std::unique_ptr<RunningDaemon>> ChildStarter::Start(const DaemonSpec& spec,
+                                                                   Events events) {
+  int out[2];
+  if (pipe2(out, O_CLOEXEC) != 0) return absl::ErrnoToStatus(errno, "cannot make a pipe");
+  UniqueFd read_end(out[0]), write_end(out[1]);
+  std::string file = spec.title;
+  for (char& c : file) c = c == ' ' || c == '/' ? '-' : c;
+  Process::Spec process_spec;
+  process_spec.executable = options_.binary;
+  process_spec.args = spec.args;
+  process_spec.args.insert(process_spec.args.begin(), "strata");
+  if (auto host = options_.enter.find(spec.host); host != options_.enter.end()) {
+    process_spec.args[0] = options_.binary;
+    process_spec.executable = host->second[0];
+    process_spec.args.insert(process_spec.args.begin(), host->second.begin(), host->second.end());
+  }
+  process_spec.args.insert(process_spec.args.end(), {"--log-level", options_.log_level});
+  process_spec.log_path = absl::StrCat(options_.log_dir, "/", file, ".log");
+  process_spec.stdout_fd = write_end.get();
+  auto process = Process::Start(process_spec);
+  if (!process.ok()) return process.status();
+  return std::make_unique<Child>(loop_, std::move(*process), std::move(read_end),
+                                 process_spec.log_path, std::move(events));
+}
+
+absl::Status MakeWritableDirectory(const std::string& dir) {
+  std::error_code error;
+  std::filesystem::create_directories(dir, error);
+  if (!error && access(dir.c_str(), W_OK | X_OK) != 0) {
+    error = std::error_code(errno, std::generic_category());
+  }
+  if (!error) return absl::OkStatus();
+  return absl::FailedPreconditionError(
+      absl::StrCat("cannot write to directory ", dir, ": ", error.message()));
+}
+
+}  // namespace strata::cli

@@ -1,0 +1,90 @@
+#ifndef STRATA_CLI_CLUSTER_CLUSTER_LIFE_H_
+#define STRATA_CLI_CLUSTER_CLUSTER_LIFE_H_
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/time/time.h"
+#include "cli/cluster/daemon_starter.h"
+#include "common/process/event_loop.h"
+
+namespace strata::cli {
+
+// In the order in which they are stopped.
+enum class DaemonRole { kWorker, kServer, kCoordinator };
+
+struct PlannedDaemon {
+  DaemonRole role = DaemonRole::kWorker;
+  DaemonSpec spec;  // servers and workers: without --coordinator, which is added
+};
+
+// A cluster's daemons from start to stop: the coordinator, then one server and worker after the
+// other, so that they register in this order (node 0 of a job is on the first worker).
+//
+// Threads: the event loop's. Callbacks may not destroy it.
+class ClusterLife {
+ public:
+  struct Options {
+    std::vector<PlannedDaemon> plan;  // the coordinator first
+    // Host under which the others reach the coordinator; empty: the one that it listens on.
+    std::string coordinator_host;
+    absl::Duration ready_deadline = absl::Seconds(60);
+    // Per role; then SIGKILL, and after the same time again it is given up.
+    absl::Duration stop_deadline = absl::Seconds(10);
+  };
+  struct Callbacks {
+    // A daemon is ready; may be null.
+    std::function<void(const PlannedDaemon&, const std::string& ready_line)> on_progress;
+    // All daemons are ready; or which one is not, and why.
+    std::function<void(const absl::Status&)> on_ready;
+    // A daemon has ended that nobody stopped, and why.
+    std::function<void(const PlannedDaemon&, const std::string& why)> on_lost;
+  };
+
+  ClusterLife(EventLoop* loop, DaemonStarter* starter, Options options, Callbacks callbacks);
+
+  void Start();
+  // Ends workers, then servers, then the coordinator; calls `done` when none is left.
+  void Stop(std::function<void()> done);
+
+  // HOST:PORT, once ready.
+  const std::string& coordinator() const { return coordinator_; }
+
+ private:
+  struct Daemon {
+    const PlannedDaemon* planned;
+    std::unique_ptr<RunningDaemon> running;
+    bool ready = false;
+    bool gone = false;
+  };
+
+  void StartNext();
+  void OnReadyLine(Daemon* daemon, const std::string& line);
+  void OnEnd(Daemon* daemon, const std::string& why);
+  void OnReadyDeadline();
+  void Ready(const absl::Status& status);
+  void StopNext();
+  void OnStopDeadline(DaemonRole role, bool killed);
+  // Runs the closure only while this object lives.
+  void After(absl::Duration delay, std::function<void()> closure);
+
+  EventLoop* loop_;
+  DaemonStarter* starter_;
+  const Options options_;
+  const Callbacks callbacks_;
+  std::vector<std::unique_ptr<Daemon>> daemons_;
+  std::string coordinator_;
+  bool said_ready_ = false;
+  bool stopping_ = false;
+  int stage_ = 0;  // the DaemonRole that is being stopped
+  bool signalled_ = false;
+  std::function<void()> stopped_;
+  std::shared_ptr<bool> alive_ = std::make_shared<bool>(true);
+};
+
+}  // namespace strata::cli
+
+#endif  // STRATA_CLI_CLUSTER_CLUSTER_LIFE_H_

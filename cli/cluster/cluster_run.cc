@@ -1,0 +1,151 @@
+#include "cli/cluster/cluster_run.h"
+
+#include <poll.h>
+#include <sys/signalfd.h>
+#include <unistd.h>
+
+#include <cstdio>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "cli/cluster/follow.h"
+#include "cli/options/options.h"
+#include "cli/program/invocation.h"
+
+namespace strata::cli {
+
+ClusterRun::ClusterRun(EventLoop* loop, DaemonStarter* starter, Options options)
+    : loop_(loop),
+      options_(std::move(options)),
+      cluster_(
+          loop, starter, options_.cluster,
+          {options_.on_progress, [this](const absl::Status& status) { OnReady(status); },
+           [this](const PlannedDaemon& daemon, const std::string& why) { OnLost(daemon, why); }}) {}
+
+int ClusterRun::Run() {
+  loop_->Watch(signals_.signal_fd(), POLLIN, [this](short) { OnSignal(); });
+  loop_->Post([this] {
+    if (options_.before == nullptr) return OnPrepared(absl::OkStatus());
+    options_.before([this](const absl::Status& status) { OnPrepared(status); });
+  });
+  loop_->Run();
+  loop_->Unwatch(signals_.signal_fd());
+  if (follower_.joinable()) follower_.join();
+  if (interrupted_) EndInterrupted();
+  return exit_status_;
+}
+
+void ClusterRun::OnPrepared(const absl::Status& status) {
+  if (stopping_) return;
+  if (status.ok()) return cluster_.Start();
+  exit_status_ = kExitFailed;
+  Stop();
+}
+
+void ClusterRun::OnReady(const absl::Status& status) {
+  if (!status.ok()) {
+    exit_status_ = PrintError(std::string(status.message()), kExitFailed);
+    return Stop();
+  }
+  if (options_.ready_line != nullptr) {
+    std::printf("%s\n", options_.ready_line(cluster_.coordinator()).c_str());
+  }
+  std::fflush(stdout);
+  if (options_.work.has_value()) return StartWork();
+  if (!options_.job.has_value()) return PrintHowTo();
+  const absl::Status check = options_.check_job == nullptr ? status : options_.check_job();
+  if (!check.ok()) {
+    exit_status_ = PrintError(check);
+    return Stop();
+  }
+  CoordinatorOptions client;
+  client.address = cluster_.coordinator();
+  client_ = ConnectTo(client);
+  follower_ = std::thread([this] {
+    auto id = client_->Submit(*options_.job);
+    if (id.ok() && options_.follow != nullptr) {
+      followed_ = options_.follow(client_.get(), *id);
+    } else if (id.ok()) {
+      followed_ = FollowJob(client_.get(), *id, /*json=*/false, options_.trace);
+    }
+    loop_->Post([this, submitted = id.status()] { OnFollowed(submitted); });
+  });
+}
+
+void ClusterRun::StartWork() {
+  follower_ = std::thread([this] {
+    followed_ = options_.work->run(cluster_.coordinator());
+    loop_->Post([this] { OnFollowed(absl::OkStatus()); });
+  });
+}
+
+void ClusterRun::OnFollowed(const absl::Status& submitted) {
+  if (interrupted_) {
+    EndInterrupted();
+  } else if (!stopping_) {
+    exit_status_ = submitted.ok() ? followed_.value_or(kExitFailed) : PrintError(submitted);
+  }
+  Stop();
+}
+
+void ClusterRun::EndInterrupted() {
+  if (has_ended_interrupted_) return;
+  has_ended_interrupted_ = true;
+  exit_status_ = followed_.has_value()
+                     ? *followed_
+                     : PrintError(options_.work.has_value() ? "stopped before all was ready"
+                                                            : "stopped before the job had ended",
+                                  kExitFailed);
+}
+
+void ClusterRun::PrintHowTo() {
+  const std::string with = cluster_.coordinator() == CoordinatorOptions().address
+                               ? ""
+                               : absl::StrCat(" --coordinator ", cluster_.coordinator());
+  std::printf(
+      "  train:  strata submit examples/fashion_lenet_sync.textproto --follow%s\n"
+      "  look:   strata status%s\n"
+      "  stop:   Ctrl-C\n",
+      with.c_str(), with.c_str());
+  std::fflush(stdout);
+}
+
+void ClusterRun::OnLost(const PlannedDaemon& daemon, const std::string& why) {
+  const std::string text = absl::StrCat(daemon.spec.title, ": ", why);
+  if (daemon.role != DaemonRole::kCoordinator) {
+    // A job that needs it fails with a reason of the coordinator's.
+    std::fprintf(stderr, "strata: warning: %s\n", text.c_str());
+    return;
+  }
+  if (stopping_) return;
+  exit_status_ = PrintError(text, kExitFailed);
+  Stop();
+}
+
+void ClusterRun::OnSignal() {
+  signalfd_siginfo info;
+  if (read(signals_.signal_fd(), &info, sizeof(info)) != sizeof(info)) return;
+  if (stopping_) return loop_->Stop();  // asked twice: the daemons are killed by destructors
+  interrupted_ = options_.job.has_value() || options_.work.has_value();
+  Stop();
+}
+
+void ClusterRun::Stop() {
+  if (stopping_) return;
+  stopping_ = true;
+  if (client_ != nullptr) client_->StopFollowing();
+  if (options_.work.has_value()) options_.work->stop();
+  cluster_.Stop([this] {
+    if (options_.after == nullptr) return loop_->Stop();
+    options_.after([this] { loop_->Stop(); });
+  });
+}
+
+absl::Status CheckServers(const proto::Job& job, int servers) {
+  if (servers > 0 || job.exchange() != proto::Job::PARAMETER_SERVER) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat("--servers 0: job ", job.name(),
+                   " has exchange PARAMETER_SERVER and needs a server (--servers 1 or more)"));
+}
+
+}  // namespace strata::cli

@@ -1,0 +1,24 @@
+#ifndef STRATA_CLI_CLUSTER_DAEMON_H_
+#define STRATA_CLI_CLUSTER_DAEMON_H_
+
+#include <functional>
+#include <string>
+
+#include "absl/status/status.h"
+#include "common/process/stop_request.h"
+
+namespace strata::cli {
+
+// A daemon's life in the foreground: start, say so on stdout, wait for SIGTERM, Ctrl-C or `request`
+// to be raised, stop. Returns the exit status. A signal while it starts ends the process at once:
+// nothing has begun that would need an end.
+struct DaemonSteps {
+  std::function<absl::Status()> start;
+  std::function<std::string()> ready_line;  // after start
+  std::function<void()> stop;
+};
+int RunDaemon(StopRequest* request, const DaemonSteps& steps);
+
+}  // namespace strata::cli
+
+#endif  // STRATA_CLI_CLUSTER_DAEMON_H_

@@ -1,0 +1,37 @@
+#ifndef STRATA_CLI_CLUSTER_HOST_MESSAGE_H_
+#define STRATA_CLI_CLUSTER_HOST_MESSAGE_H_
+
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace strata::cli {
+
+// What `strata launch` and the `strata host` at the other end of an ssh connection say to each
+// other: one JSON object per line.
+struct HostMessage {
+  enum class Kind {
+    // To the host.
+    kAlive,   // the launcher is there
+    kStart,   // a daemon: title, args
+    kSignal,  // to a daemon: title, signal
+    // From the host.
+    kUp,     // ready to start daemons
+    kReady,  // a daemon: title, text = its ready line
+    kEnded,  // a daemon: title, text = why
+  };
+  Kind kind = Kind::kAlive;
+  std::string title;
+  std::string text;
+  std::vector<std::string> args;
+  int signal = 0;
+};
+
+// Without the line break.
+std::string EncodeHostMessage(const HostMessage& message);
+// nullopt: no such message.
+std::optional<HostMessage> DecodeHostMessage(const std::string& line);
+
+}  // namespace strata::cli
+
+#endif  // STRATA_CLI_CLUSTER_HOST_MESSAGE_H_

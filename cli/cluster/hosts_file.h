@@ -1,0 +1,37 @@
+#ifndef STRATA_CLI_CLUSTER_HOSTS_FILE_H_
+#define STRATA_CLI_CLUSTER_HOSTS_FILE_H_
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+
+namespace strata::cli {
+
+// A line of a hosts file:
+//
+//   [USER@]HOST [slots=N] [role=ROLE[,ROLE...]] [address=ADDRESS] [link-rate=GBIT_PER_S]
+//       [gpus=INDEX[,INDEX...]|none] [ranks-per-gpu=N]
+//
+// with the roles coordinator, server and worker. Empty lines and what follows a # are skipped.
+struct Host {
+  std::string destination;     // as ssh takes it: [USER@]HOST
+  std::string name;            // HOST; unique in the file
+  std::string address;         // under which the other hosts reach it; default: HOST
+  uint32_t slots = 0;          // 0: not said
+  double link_gbit_per_s = 0;  // 0: not said
+  std::string gpus;            // as a worker's --gpus; empty: not said
+  uint32_t ranks_per_gpu = 0;  // 0: not said
+  bool has_role = false;       // false: a worker, and a server if no host has that role
+  bool coordinator = false;
+  bool server = false;
+  bool worker = false;
+};
+
+// Errors: InvalidArgument "FILE:LINE: what is wrong", also for a file without hosts.
+absl::StatusOr<std::vector<Host>> ParseHosts(const std::string& text, const std::string& file);
+
+}  // namespace strata::cli
+
+#endif  // STRATA_CLI_CLUSTER_HOSTS_FILE_H_

@@ -1,0 +1,41 @@
+#ifndef STRATA_CLI_CLUSTER_LAUNCH_PLAN_H_
+#define STRATA_CLI_CLUSTER_LAUNCH_PLAN_H_
+
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "cli/cluster/cluster_life.h"
+#include "cli/cluster/hosts_file.h"
+#include "cli/options/gpu_options.h"
+
+namespace strata::cli {
+
+struct LaunchOptions {
+  int servers = -1;              // -1: one per host that has the role, else 1
+  int shards = 1;                // per server
+  int slots = 0;                 // of hosts whose line does not say; 0: their cores
+  GpuOptions gpus;               // of hosts whose line does not say
+  std::string coordinator_host;  // empty: who has the role, else the first host
+  int port = 0;                  // of the coordinator; 0: a free one
+  int server_port = 0;           // of a host's first shard, the others follow; 0: free ones
+  std::string runs_dir;          // on the hosts
+};
+
+struct LaunchPlan {
+  std::vector<PlannedDaemon> daemons;  // the coordinator first
+  Host coordinator;
+  int servers = 0;
+  int workers = 0;
+};
+
+// Who runs what. Servers go to the hosts with that role, else to all hosts, in turn; every host
+// with the role worker, or without any, is a worker of the host's name. A host with a numeric
+// address listens on that one only, others on all interfaces.
+// Errors: InvalidArgument (two coordinators, no worker, a coordinator's host that is not in the
+// file, ports past the last one).
+absl::StatusOr<LaunchPlan> PlanLaunch(const std::vector<Host>& hosts, const LaunchOptions& options);
+
+}  // namespace strata::cli
+
+#endif  // STRATA_CLI_CLUSTER_LAUNCH_PLAN_H_

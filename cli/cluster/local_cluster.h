@@ -1,0 +1,48 @@
+#ifndef STRATA_CLI_CLUSTER_LOCAL_CLUSTER_H_
+#define STRATA_CLI_CLUSTER_LOCAL_CLUSTER_H_
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "cli/cluster/cluster_run.h"
+#include "cli/options/gpu_options.h"
+#include "cli/program/invocation.h"
+
+namespace strata::cli {
+
+// A whole cluster on this machine.
+struct LocalClusterOptions {
+  int servers = 1;
+  int shards = 1;  // per server
+  int nodes = 1;
+  int slots = 0;    // per node; 0: see FillSlots
+  GpuOptions gpus;  // which nodes share (ShareGpus); ranks_per_gpu is of each node
+  std::string listen = "127.0.0.1:0";
+  std::string runs_dir;   // also for the daemons' logs; made absolute
+  std::string state_dir;  // empty: a temporary one
+};
+
+// --servers, --shards, --nodes and --slots, and besides them GpuOptions', which are not among what
+// it returns.
+std::vector<CLI::Option*> AddLocalClusterOptions(CLI::App* command, LocalClusterOptions* options);
+
+// As many slots as so many ranks need, unless they were given.
+void FillSlots(uint32_t ranks, LocalClusterOptions* options);
+
+// What one of its nodes has of the machine's GPUs.
+struct NodeGpus {
+  GpuOptions options;
+  uint32_t slots = 0;  // ranks that may compute on them at once
+};
+// Errors: FindGpus'.
+absl::StatusOr<std::vector<NodeGpus>> GpusOfNodes(const LocalClusterOptions& options);
+
+// Runs `run` on such a cluster, whose plan is filled in, and returns the exit status. What is wrong
+// has been said.
+int RunLocalCluster(LocalClusterOptions options, ClusterRun::Options run,
+                    const std::string& log_level);
+
+}  // namespace strata::cli
+
+#endif  // STRATA_CLI_CLUSTER_LOCAL_CLUSTER_H_

@@ -1,0 +1,106 @@
+#include <CLI/CLI.hpp>
+#include <memory>
+#include <string>
+
+#include "absl/strings/str_cat.h"
+#include "cli/cluster/daemon.h"
+#include "cli/commands/commands.h"
+#include "cli/options/address_options.h"
+#include "cli/options/options.h"
+#include "cli/options/within.h"
+#include "cli/render/memory_parts.h"
+#include "common/log.h"
+#include "common/process/stop_request.h"
+#include "server/coordinator/coordinator.h"
+
+namespace strata::cli {
+namespace {
+
+struct Options {
+  server::Coordinator::Options coordinator;
+  CoordinatorListen listen;
+};
+
+void LogWhereReached(const std::string& host, int port) {
+  const std::string addresses = AddressesOfCoordinator(host, port);
+  if (addresses.empty()) {
+    LogInfo(
+        "listens on %s:%d, which other hosts cannot reach; for them: --interface NAME or --listen "
+        "0.0.0.0:%d",
+        host, port, port);
+  } else {
+    LogInfo("other hosts reach this coordinator at %s", addresses);
+  }
+}
+
+int Run(const Options& given, const Invocation& invocation) {
+  server::Coordinator::Options options = given.coordinator;
+  const absl::StatusOr<std::string> listen = ListenAddressOf(given.listen);
+  if (!listen.ok()) return PrintError(listen.status());
+  options.listen = *listen;
+  options.add_memory_parts = AddMemoryParts;
+  absl::Status logging = StartLogging(invocation, "coordinator");
+  if (!logging.ok()) return PrintError(logging);
+  StopRequest request;
+  auto coordinator = server::Coordinator::Create(options);
+  if (!coordinator.ok()) return PrintError(coordinator.status());
+  DaemonSteps steps;
+  steps.start = [&] { return (*coordinator)->Start(); };
+  steps.ready_line = [&] {
+    std::string host = options.listen.substr(0, options.listen.rfind(':'));
+    LogWhereReached(host, (*coordinator)->port());
+    return absl::StrCat("strata coordinator ready address=", host, ":", (*coordinator)->port(),
+                        " state=", options.state_dir);
+  };
+  steps.stop = [&] { (*coordinator)->Stop(); };
+  return RunDaemon(&request, steps);
+}
+
+}  // namespace
+
+void AddCoordinatorCommand(CLI::App* app, Invocation* invocation) {
+  auto options = std::make_shared<Options>();
+  CLI::App* command = app->add_subcommand(
+      "coordinator", "Run the coordinator: membership, placement and jobs of a cluster");
+  CLI::Option* listen =
+      command
+          ->add_option("--listen", options->listen.address,
+                       "HOST:PORT to listen on; 0.0.0.0: all interfaces; port 0: a free one")
+          ->capture_default_str();
+  AddInterfaceOption(command, &options->listen.interface,
+                     "Interface to listen on, instead of --listen");
+  command->add_option("--port", options->listen.port, "Port, with --interface (default: 7070)")
+      ->check(CLI::Range(1u, 65535u));
+  command
+      ->add_option("--state", options->coordinator.state_dir,
+                   "Folder of the durable state; a restart goes on from it")
+      ->capture_default_str();
+  command
+      ->add_option_function<double>(
+          "--dead-after",
+          [=](double seconds) { options->coordinator.dead_after = absl::Seconds(seconds); },
+          "Seconds of silence after which a daemon is lost and its jobs fail (default: 5)")
+      ->check(Within(0.1, 86400.0));
+  command
+      ->add_option("--sessions", options->coordinator.limits.sessions_max,
+                   "Servers and workers that may be connected at once; further ones are refused")
+      ->check(CLI::Range(1u, 60000u))
+      ->capture_default_str();
+  command
+      ->add_option("--calls", options->coordinator.limits.calls_max,
+                   "Calls of the command line at once, those that follow a job included")
+      ->check(CLI::Range(1u, 60000u))
+      ->capture_default_str();
+  AddLogLevelOption(command, invocation);
+  command->footer(
+      "Examples:\n"
+      "  strata coordinator\n"
+      "  strata coordinator --interface eth1 --state /var/lib/strata\n"
+      "  strata coordinator --listen 0.0.0.0:7070 --state /var/lib/strata");
+  command->callback([=] {
+    options->listen.address_given = listen->count() > 0;
+    invocation->run = [=] { return Run(*options, *invocation); };
+  });
+}
+
+}  // namespace strata::cli

@@ -1,0 +1,77 @@
+#include <CLI/CLI.hpp>
+#include <filesystem>
+#include <memory>
+#include <optional>
+#include <string>
+#include <thread>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "cli/cluster/cluster_run.h"
+#include "cli/cluster/local_cluster.h"
+#include "cli/commands/commands.h"
+#include "cli/options/options.h"
+
+namespace strata::cli {
+namespace {
+
+struct Options {
+  JobOptions job;
+  LocalClusterOptions cluster;
+};
+
+int Run(Options options, const Invocation& invocation) {
+  auto loaded = LoadJobIfGiven(options.job);
+  if (!loaded.ok()) return PrintError(loaded.status());
+  std::optional<proto::Job> job = *std::move(loaded);
+  LocalClusterOptions& cluster = options.cluster;
+  if (job.has_value()) {
+    absl::Status status = CheckServers(*job, cluster.servers);
+    if (!status.ok()) return PrintError(status);
+  }
+  FillSlots(job.has_value() ? job->ranks() : std::thread::hardware_concurrency(), &cluster);
+  if (cluster.listen.empty()) cluster.listen = job.has_value() ? "127.0.0.1:0" : "127.0.0.1:7070";
+  if (cluster.runs_dir.empty()) cluster.runs_dir = NewRunsDirectory();
+  cluster.runs_dir = std::filesystem::absolute(cluster.runs_dir).lexically_normal();
+  ClusterRun::Options run;
+  run.job = std::move(job);
+  run.trace = options.job.trace;
+  run.ready_line = [&cluster](const std::string& coordinator) {
+    return absl::StrCat("strata local ready coordinator=", coordinator,
+                        " servers=", cluster.servers, " shards=", cluster.shards,
+                        " nodes=", cluster.nodes, " slots=", cluster.slots,
+                        " runs=", cluster.runs_dir);
+  };
+  return RunLocalCluster(cluster, std::move(run), invocation.log_level);
+}
+
+}  // namespace
+
+void AddLocalCommand(CLI::App* app, Invocation* invocation) {
+  auto options = std::make_shared<Options>();
+  CLI::App* command = app->add_subcommand(
+      "local", "Run a whole cluster on this machine; with --job run that job, then stop");
+  command->add_option("--job", options->job.path, "Job to run; without one: run until Ctrl-C");
+  AddJobOptions(command, &options->job);
+  AddTraceOption(command, &options->job);
+  LocalClusterOptions& cluster = options->cluster;
+  AddLocalClusterOptions(command, &cluster);
+  cluster.listen.clear();
+  command->add_option("--listen", cluster.listen,
+                      "HOST:PORT of the coordinator (default: 127.0.0.1:7070, with a job a free "
+                      "port)");
+  command->add_option("--runs", cluster.runs_dir,
+                      "Parent of run directories and logs (default: strata-runs/TIME)");
+  command->add_option("--state", cluster.state_dir,
+                      "The coordinator's state (default: a temporary folder)");
+  AddLogLevelOption(command, invocation);
+  command->footer(
+      "Examples:\n"
+      "  strata local --nodes 2 --slots 2 --job examples/fashion_lenet_sync.textproto\n"
+      "  strata local --servers 2 --nodes 2 --job job.textproto --mode async --set epochs=2\n"
+      "  strata local --servers 2 --nodes 2 --slots 2\n"
+      "Exit status with --job: 0 finished, 1 failed or stopped, 2 bad input.");
+  command->callback([=] { invocation->run = [=] { return Run(*options, *invocation); }; });
+}
+
+}  // namespace strata::cli

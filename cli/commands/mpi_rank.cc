@@ -1,0 +1,212 @@
+#include "cli/commands/mpi_rank.h"
+
+#include <sys/socket.h>
+
+#include <cstdio>
+#include <filesystem>
+#include <memory>
+#include <optional>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
+#include "cli/options/options.h"
+#include "cli/render/progress.h"
+#include "common/ipc/framed_channel.h"
+#include "kernels/kernels.h"
+#include "server/coordinator/jobs/metrics_merge.h"
+#include "training/trainer/trainer.h"
+#include "worker/agent/metrics_line.h"
+#include "worker/agent/run_directory.h"
+#include "worker/client/connect/arena_client.h"
+#include "worker/client/mpi/load_plugin.h"
+#include "worker/client/mpi/mpi_link.h"
+
+namespace strata::cli {
+namespace {
+
+// For the last reports of ranks that have ended their training.
+constexpr absl::Duration kLastWords = absl::Seconds(30);
+
+// Carries what ranks report to rank 0, which merges it as the coordinator of a cluster does.
+class Reports {
+ public:
+  // `channel`: where this rank's client reports to.
+  Reports(const proto::Job& job, std::string run_dir, mpi::Collective* collective, UniqueFd channel)
+      : job_(job),
+        metrics_file_(worker::MetricsFile(run_dir)),
+        collective_(*collective),
+        channel_(std::move(channel)),
+        begun_(absl::Now()) {}
+
+  void Begin(const client::JobFacts& facts) {
+    merge_.emplace(job_.ranks(), job_.epochs(), facts.samples_per_epoch, facts.total_steps);
+  }
+
+  // Moves on what there is.
+  absl::Status Pump() {
+    while (true) {
+      proto::ChildMessage message;
+      absl::StatusOr<bool> there = channel_.TryReceive(&message);
+      if (!there.ok()) return there.status();
+      if (!*there) break;
+      if (!message.has_report()) continue;
+      const absl::Status sent = collective_.rank() == 0
+                                    ? Take(message.report())
+                                    : collective_.Post(message.report().SerializeAsString());
+      if (!sent.ok()) return sent;
+    }
+    while (collective_.rank() == 0) {
+      absl::StatusOr<std::optional<std::string>> posted = collective_.Take();
+      if (!posted.ok()) return posted.status();
+      if (!posted->has_value()) break;
+      proto::RankReport report;
+      report.ParseFromString(**posted);
+      if (absl::Status status = Take(report); !status.ok()) return status;
+    }
+    return absl::OkStatus();
+  }
+
+  // After the last step: until every rank's last report is there.
+  absl::Status End() {
+    const absl::Time deadline = absl::Now() + kLastWords;
+    do {
+      if (absl::Status status = Pump(); !status.ok()) return status;
+    } while (collective_.rank() == 0 && finals_ < job_.ranks() && absl::Now() < deadline);
+    return absl::OkStatus();
+  }
+
+ private:
+  absl::Status Take(const proto::RankReport& report) {
+    if (report.final()) ++finals_;
+    const double elapsed_s = absl::ToDoubleSeconds(absl::Now() - begun_);
+    for (const proto::MetricsRecord& record : merge_->Add(report, elapsed_s)) {
+      std::printf("%s\n", MetricsText(record, StatusOf()).c_str());
+      std::fflush(stdout);
+      absl::Status written = worker::AppendLine(metrics_file_, worker::MetricsLine(record));
+      if (!written.ok()) return written;
+    }
+    return absl::OkStatus();
+  }
+
+  proto::JobStatus StatusOf() const {
+    proto::JobStatus status;
+    status.set_name(job_.name());
+    *status.mutable_progress() = merge_->GetProgress();
+    return status;
+  }
+
+  const proto::Job& job_;
+  const std::string metrics_file_;
+  mpi::Collective& collective_;
+  FramedChannel channel_;
+  const absl::Time begun_;
+  std::optional<server::MetricsMerge> merge_;
+  uint32_t finals_ = 0;
+};
+
+// Refusals that all ranks come to are told by one of them.
+absl::Status OfOne(const mpi::Collective& collective, const std::string& reason) {
+  return collective.rank() == 0 ? absl::InvalidArgumentError(reason) : absl::CancelledError(reason);
+}
+
+std::string PluginPath(const std::string& given) {
+  if (!given.empty()) return given;
+  std::error_code error;
+  const std::filesystem::path self = std::filesystem::read_symlink("/proc/self/exe", error);
+  return (self.parent_path() / "libstrata_mpi.so").string();
+}
+
+absl::Status CheckJob(const proto::Job& job, const mpi::Collective& collective) {
+  if (job.exchange() != proto::Job::MPI) {
+    return OfOne(collective, absl::StrCat("exchange: ", proto::Job::Exchange_Name(job.exchange()),
+                                          ", but strata rank --job is for exchange: MPI"));
+  }
+  if (job.ranks() != collective.ranks()) {
+    return OfOne(collective,
+                 absl::StrCat("ranks: ", job.ranks(), ", but mpirun started ", collective.ranks(),
+                              " (-n ", job.ranks(), ", or --set ranks=", collective.ranks(), ")"));
+  }
+  return absl::OkStatus();
+}
+
+// Rank 0 claims the directory; the others write what is theirs alone.
+absl::StatusOr<UniqueFd> Prepare(const proto::Launch& launch) {
+  if (launch.rank() == 0)
+    return worker::PrepareRunDirectory(launch.run_dir(), launch.record(), 0, true);
+  std::error_code error;
+  std::filesystem::create_directories(launch.run_dir(), error);
+  if (error) {
+    return absl::FailedPreconditionError(
+        absl::StrCat("cannot write to run directory ", launch.run_dir(), ": ", error.message()));
+  }
+  return UniqueFd();
+}
+
+proto::Launch LaunchOf(const proto::Job& job, const mpi::Collective& collective) {
+  proto::Launch launch;
+  *launch.mutable_record()->mutable_job() = job;
+  launch.set_rank(collective.rank());
+  launch.set_node(collective.rank());
+  launch.set_local_ranks(1);
+  launch.set_run_dir(
+      std::filesystem::absolute(worker::RunDirectoryOf(launch.record(), "strata-runs")));
+  return launch;
+}
+
+void TellProgress(const mpi::Progress& progress) {
+  std::printf(
+      "all-reduce: %llu chunks, %.1f %% of them done before they were waited for, %.2f s "
+      "waited for the others\n",
+      static_cast<unsigned long long>(progress.chunks),
+      progress.chunks == 0 ? 0.0
+                           : 100.0 * static_cast<double>(progress.done_before_wait) /
+                                 static_cast<double>(progress.chunks),
+      progress.waiting_s);
+}
+
+absl::Status Train(const proto::Job& job, mpi::Collective* collective,
+                   const absl::Notification* stop) {
+  const proto::Launch launch = LaunchOf(job, *collective);
+  absl::StatusOr<UniqueFd> claim = Prepare(launch);
+  if (!claim.ok()) return claim.status();
+  int ends[2] = {-1, -1};
+  if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) != 0) {
+    return absl::ResourceExhaustedError("socketpair");
+  }
+  Reports reports(job, launch.run_dir(), collective, UniqueFd(ends[0]));
+  auto link = std::make_unique<mpi::MpiLink>(
+      job, collective, kernels::Cpu(),
+      mpi::MpiLink::Reporting{[&](const client::JobFacts& facts) { reports.Begin(facts); },
+                              [&] { return reports.Pump(); }});
+  const mpi::MpiLink* own = link.get();
+  client::ArenaClient client(launch, std::make_shared<client::AgentLine>(ends[1]), std::move(link));
+  worker::TrainerOptions options;
+  options.job = job;
+  options.run_dir = launch.run_dir();
+  options.node = launch.node();
+  options.stop = stop;
+  auto outcome = worker::RunTrainer(options, client);
+  if (!outcome.ok()) return outcome.status();
+  if (absl::Status status = reports.End(); !status.ok()) return status;
+  if (collective->rank() == 0) TellProgress(own->progress());
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+absl::Status RunMpiRank(const MpiRankOptions& options, const absl::Notification* stop) {
+  const absl::StatusOr<proto::Job> job = LoadJob(options.job);
+  if (!job.ok()) return job.status();
+  auto collective = mpi::LoadPlugin(PluginPath(options.plugin));
+  if (!collective.ok()) return collective.status();
+  if (absl::Status status = CheckJob(*job, **collective); !status.ok()) return status;
+  const absl::Status status = Train(*job, collective->get(), stop);
+  if (status.ok()) return status;
+  std::fprintf(stderr, "strata: error: rank %u: %s\n", (*collective)->rank(),
+               std::string(status.message()).c_str());
+  (*collective)->Abort(1);
+  return absl::CancelledError(status.message());
+}
+
+}  // namespace strata::cli

@@ -1,0 +1,150 @@
+#include "cli/commands/run_place.h"
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "common/buffer_pool.h"
+#include "common/cores.h"
+#include "compare/live/live_runner.h"
+#include "compare/virtual_time/cluster_file.h"
+#include "compare/virtual_time/virtual_runner.h"
+
+namespace strata::cli {
+namespace {
+
+using Runners = std::vector<std::unique_ptr<compare::LiveRunner>>;
+
+// One each, as each follows one job at a time.
+Runners LiveRunners(size_t count, const compare::LiveRunner::Options& options,
+                    const control::CoordinatorClient::Options& client) {
+  Runners runners;
+  for (size_t i = 0; i < count; ++i) {
+    runners.push_back(
+        std::make_unique<compare::LiveRunner>(options, control::CoordinatorClient::Create(client)));
+  }
+  return runners;
+}
+
+std::vector<compare::Runner*> PointersTo(const Runners& runners) {
+  std::vector<compare::Runner*> pointers;
+  for (const auto& runner : runners) pointers.push_back(runner.get());
+  return pointers;
+}
+
+int RunUntilSignal(const std::vector<compare::Runner*>& runners, const PlaceWork& work,
+                   Interrupt* interrupt) {
+  interrupt->Catch(work.stop);
+  const int exit_status = work.run(runners);
+  interrupt->Catch(nullptr);
+  return exit_status;
+}
+
+int RunOnCoordinator(const Place& place, const PlaceOptions& options, const PlaceWork& work,
+                     Interrupt* interrupt) {
+  control::CoordinatorClient::Options client;
+  client.coordinator = options.coordinator.address;
+  client.deadline = absl::Seconds(options.coordinator.timeout_s);
+  client.reports = true;
+  const Runners runners = LiveRunners(work.runners, {.cluster = place.words}, client);
+  return RunUntilSignal(PointersTo(runners), work, interrupt);
+}
+
+int RunOnOwnCluster(const Place& place, const PlaceOptions& options, const PlaceWork& work,
+                    const std::string& log_level) {
+  LocalClusterOptions local = options.local;
+  local.runs_dir = work.jobs_dir;
+  ClusterRun::Options run;
+  run.work = {.run =
+                  [&](const std::string& coordinator) {
+                    const Runners runners = LiveRunners(
+                        work.runners,
+                        {.cluster = place.words, .jobs_dir = work.jobs_dir, .cancels = false},
+                        {.coordinator = coordinator, .reports = true});
+                    return work.run(PointersTo(runners));
+                  },
+              .stop = work.stop};
+  return RunLocalCluster(std::move(local), std::move(run), log_level);
+}
+
+}  // namespace
+
+CLI::Option* AddPlaceOptions(CLI::App* command, PlaceOptions* options) {
+  std::vector<CLI::Option*> local = AddLocalClusterOptions(command, &options->local);
+  for (const char* gpus : {"--device-plugin", "--gpus", "--ranks-per-gpu"}) {
+    local.push_back(command->get_option(gpus));
+  }
+  AddCoordinatorOptions(command, &options->coordinator);
+  CLI::Option* coordinator = command->get_option("--coordinator");
+  for (CLI::Option* option : local) coordinator->excludes(option);
+  command->get_option("--timeout")->needs(coordinator);
+  CLI::Option* cluster = command->add_option(
+      "--cluster", options->cluster,
+      "Runs in virtual time, on the cluster of this file (see examples/clusters/)");
+  cluster->excludes(coordinator);
+  for (CLI::Option* option : local) cluster->excludes(option);
+  return coordinator;
+}
+
+absl::StatusOr<Place> PlaceOf(const PlaceOptions& options) {
+  Place place;
+  if (!options.cluster.empty()) {
+    auto cluster = compare::ReadCluster(options.cluster);
+    if (!cluster.ok()) return cluster.status();
+    place.words = compare::DescribeCluster(*cluster);
+    place.in_virtual_time = compare::CreateVirtualRunner(*std::move(cluster), UsableCores());
+    return place;
+  }
+  if (!options.has_coordinator) {
+    const LocalClusterOptions& local = options.local;
+    const auto gpus = GpusOfNodes(local);
+    if (!gpus.ok()) return gpus.status();
+    place.size.slots.assign(local.nodes, local.slots);
+    for (const NodeGpus& node : *gpus) place.size.gpu_slots.push_back(node.slots);
+    place.size.servers = local.servers;
+    place.size.shards = local.servers * local.shards;
+    place.words = absl::StrCat("on ", HostName(), ": ", compare::Words(place.size));
+    return place;
+  }
+  const auto nodes = ConnectTo(options.coordinator)->ListNodes();
+  if (!nodes.ok()) return nodes.status();
+  place.size = compare::SizeOf(*nodes);
+  place.words =
+      absl::StrCat("cluster of ", options.coordinator.address, ": ", compare::Words(place.size));
+  return place;
+}
+
+absl::Status CheckFit(const std::vector<compare::RunPlan>& plans, const Place& place,
+                      const std::string& what) {
+  for (const compare::RunPlan& plan : plans) {
+    const absl::Status status = place.in_virtual_time != nullptr
+                                    ? place.in_virtual_time->Check(plan)
+                                    : compare::CheckFits(plan.job, place.size);
+    if (status.ok()) continue;
+    return absl::InvalidArgumentError(absl::StrCat(what, " ", plan.mode, ": ", status.message()));
+  }
+  return absl::OkStatus();
+}
+
+size_t RunsAtOnce(const std::vector<compare::RunPlan>& plans, const Place& place, size_t at_most) {
+  size_t runs = std::min(at_most, plans.size());
+  if (place.in_virtual_time != nullptr) runs = 1;
+  for (const compare::RunPlan& plan : plans) {
+    if (runs <= 1) break;
+    runs = std::min(runs, compare::JobsAtOnce(plan.job, place.size));
+  }
+  return std::max<size_t>(1, runs);
+}
+
+int RunAt(const Place& place, const PlaceOptions& options, const PlaceWork& work,
+          const std::string& log_level, Interrupt* interrupt) {
+  if (place.in_virtual_time != nullptr) {
+    TuneAllocator();
+    return RunUntilSignal({place.in_virtual_time.get()}, work, interrupt);
+  }
+  return interrupt != nullptr ? RunOnCoordinator(place, options, work, interrupt)
+                              : RunOnOwnCluster(place, options, work, log_level);
+}
+
+}  // namespace strata::cli

@@ -1,0 +1,65 @@
+#ifndef STRATA_CLI_COMMANDS_RUN_PLACE_H_
+#define STRATA_CLI_COMMANDS_RUN_PLACE_H_
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "cli/cluster/local_cluster.h"
+#include "cli/options/options.h"
+#include "cli/program/interrupt.h"
+#include "compare/live/cluster_size.h"
+#include "compare/runner.h"
+
+namespace strata::cli {
+
+// Where a comparison or sweep makes its runs: on a cluster of its own, on one that is there, or in
+// virtual time.
+struct PlaceOptions {
+  LocalClusterOptions local;
+  CoordinatorOptions coordinator;
+  bool has_coordinator = false;  // set this from the option's count when the command is called
+  std::string cluster;           // file, for virtual time; empty: none
+};
+
+// --nodes and so on, --coordinator, --cluster; at most one of the three. Returns --coordinator.
+CLI::Option* AddPlaceOptions(CLI::App* command, PlaceOptions* options);
+
+struct Place {
+  compare::ClusterSize size;
+  std::string words;
+  std::shared_ptr<compare::Runner> in_virtual_time;  // null: on a cluster of that size
+};
+
+// Errors: InvalidArgument or NotFound (the cluster's file), Unavailable (no coordinator).
+absl::StatusOr<Place> PlaceOf(const PlaceOptions& options);
+
+// Errors: InvalidArgument naming the first run that cannot be made there: "mode sync: ranks: ...",
+// where `what` is "mode".
+absl::Status CheckFit(const std::vector<compare::RunPlan>& plans, const Place& place,
+                      const std::string& what);
+
+// How many of them can always run at once there, `at_most` or fewer, at least 1; in virtual time
+// one. REQUIRES: they fit.
+size_t RunsAtOnce(const std::vector<compare::RunPlan>& plans, const Place& place, size_t at_most);
+
+// `run` returns the exit status; `stop`, from any thread and maybe before it, lets it return soon.
+struct PlaceWork {
+  std::function<int(const std::vector<compare::Runner*>&)> run;
+  std::function<void()> stop;
+  size_t runners = 1;
+  std::string jobs_dir;  // of a cluster of its own
+};
+
+// Ctrl-C and SIGTERM call `stop`. `interrupt` was made before anything that starts threads; null
+// for a cluster of its own, which catches signals itself. Returns the exit status.
+int RunAt(const Place& place, const PlaceOptions& options, const PlaceWork& work,
+          const std::string& log_level, Interrupt* interrupt);
+
+}  // namespace strata::cli
+
+#endif  // STRATA_CLI_COMMANDS_RUN_PLACE_H_

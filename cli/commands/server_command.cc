@@ -1,0 +1,126 @@
+#include <CLI/CLI.hpp>
+#include <memory>
+#include <string>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "cli/cluster/daemon.h"
+#include "cli/commands/commands.h"
+#include "cli/options/address_options.h"
+#include "cli/options/options.h"
+#include "common/buffer_pool.h"
+#include "common/limits/descriptors.h"
+#include "common/limits/limits.h"
+#include "common/log.h"
+#include "common/process/stop_request.h"
+#include "common/transport/zmq/zmq_endpoint.h"
+#include "kernels/kernels.h"
+#include "server/daemon/server_daemon.h"
+
+namespace strata::cli {
+namespace {
+
+struct Options {
+  server::ServerOptions server;
+  net::AddressWish address;
+  std::string ports;
+  double link_gbit_per_s = 0;
+};
+
+int Run(const Options& given, const Invocation& invocation) {
+  server::ServerOptions options = given.server;
+  if (options.name.empty()) options.name = DefaultDaemonName();
+  if (!given.ports.empty()) {
+    const absl::StatusOr<PortRange> ports = ParsePortRange(given.ports);
+    if (!ports.ok()) return PrintError(ports.status());
+    options.port = ports->first;
+    options.port_last = ports->last;
+  }
+  if (absl::Status valid = options.Validate(); !valid.ok()) return PrintError(valid);
+  absl::Status logging = StartLogging(invocation, absl::StrCat("server ", options.name));
+  if (!logging.ok()) return PrintError(logging);
+  TuneAllocator();
+  StopRequest request;
+  server::ServerParts parts;
+  parts.kernels = &kernels::Cpu();
+  transport::ZmqOptions zmq;
+  zmq.stranger_bytes_max = kStrangerBytesMax;
+  zmq.connections_max = options.limits.connections_max;
+  zmq.strangers_max = kConnectionSlack;
+  zmq.stranger_timeout = kStrangerTimeout;
+  parts.make_endpoint = [zmq]() mutable {
+    auto memory = transport::RegionMemory::Create();
+    if (!memory.ok()) {
+      LogWarning("payloads for peers of this host go over TCP: %s",
+                 std::string(memory.status().message()));
+    }
+    zmq.memory = memory.ok() ? *std::move(memory) : nullptr;
+    return transport::CreateZmqEndpoint(zmq);
+  };
+  std::unique_ptr<server::ServerDaemon> daemon;
+  DaemonSteps steps;
+  steps.start = [&] {
+    const auto address =
+        ChooseDaemonAddress(given.address, options.coordinator, options.connect_deadline);
+    if (!address.ok()) return address.status();
+    options.listen = address->listen;
+    options.address = address->advertise;
+    options.link = LinkOfDaemon(*address, given.link_gbit_per_s);
+    auto created = server::ServerDaemon::Create(
+        options, parts, [&request](const absl::Status& status) { request.Raise(status); });
+    if (!created.ok()) return created.status();
+    daemon = *std::move(created);
+    const absl::Status started = daemon->Start();
+    if (started.ok()) LogInfo("%s", address->text);
+    return started;
+  };
+  steps.ready_line = [&] {
+    return absl::StrCat("strata server ready name=", options.name, " address=", options.address,
+                        " ports=", absl::StrJoin(daemon->ports(), ","));
+  };
+  steps.stop = [&] {
+    if (daemon != nullptr) daemon->Stop();
+  };
+  return RunDaemon(&request, steps);
+}
+
+}  // namespace
+
+void AddServerCommand(CLI::App* app, Invocation* invocation) {
+  auto options = std::make_shared<Options>();
+  server::ServerOptions& server = options->server;
+  CLI::App* command = app->add_subcommand(
+      "server", "Run a network-level server: shards that own weights and optimizer state");
+  AddCoordinatorAddress(command, &server.coordinator);
+  AddSessionOptions(command, &server.connect_deadline, &server.reconnect_deadline);
+  AddInterfaceOption(command, &options->address.interface,
+                     "Interface that the shards bind to (default: that of the route to the "
+                     "coordinator)");
+  command->add_option("--listen", options->address.listen,
+                      "Address that the shards bind to, instead of --interface; 0.0.0.0: all");
+  command->add_option("--advertise", options->address.advertise,
+                      "Host under which workers reach the shards (default: where they bind to)");
+  AddLinkRateOption(command, &options->link_gbit_per_s);
+  command->add_option("--port", options->ports,
+                      "Port of the first shard, the others take the following ones; or a range "
+                      "(7100-7119) of which each takes a free one (default: any free ones)");
+  command->add_option("--shards", server.shards, "Shards, a thread and a port each")
+      ->check(CLI::Range(1u, 64u))
+      ->capture_default_str();
+  command
+      ->add_option("--connections", server.limits.connections_max,
+                   "Connections per shard, for those of each job's nodes; further ones are refused")
+      ->check(CLI::Range(1u, 60000u))
+      ->capture_default_str();
+  AddMemoryLimitOption(command, &server.limits.memory_bytes);
+  command->add_option("--name", server.name, "Unique in the cluster (default: HOSTNAME-PID)");
+  AddLogLevelOption(command, invocation);
+  command->footer(
+      "Examples:\n"
+      "  strata server --coordinator 10.0.0.1:7070 --port 7100 --shards 2\n"
+      "  strata server --coordinator 10.0.0.1:7070 --interface 10.8.0.0/16 --port 7100-7119\n"
+      "  strata server --coordinator 10.0.0.1:7070 --listen 0.0.0.0 --advertise host2");
+  command->callback([=] { invocation->run = [=] { return Run(*options, *invocation); }; });
+}
+
+}  // namespace strata::cli

@@ -1,0 +1,80 @@
+#include <CLI/CLI.hpp>
+#include <cstdio>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "cli/cluster/follow.h"
+#include "cli/commands/commands.h"
+#include "cli/options/options.h"
+#include "cli/program/interrupt.h"
+#include "cli/render/render.h"
+#include "cli/render/render_refusals.h"
+
+namespace strata::cli {
+namespace {
+
+struct Options {
+  CoordinatorOptions coordinator;
+  std::string job;
+  bool follow = false;
+};
+
+int RunCluster(control::CoordinatorClient& client, bool json) {
+  auto nodes = client.ListNodes();
+  if (!nodes.ok()) return PrintError(nodes.status());
+  auto jobs = client.ListJobs();
+  if (!jobs.ok()) return PrintError(jobs.status());
+  std::fputs((json ? ClusterJson(*nodes, *jobs) : ClusterText(*nodes, *jobs)).c_str(), stdout);
+  return kExitOk;
+}
+
+int Run(const Options& options) {
+  std::optional<Interrupt> interrupt;
+  if (options.follow) interrupt.emplace();
+  auto client = ConnectTo(options.coordinator);
+  if (options.job.empty()) return RunCluster(*client, options.coordinator.json);
+  auto id = FindJob(*client, options.job);
+  if (!id.ok()) return PrintError(id.status());
+  if (options.follow) {
+    return FollowJobUntilSignal(client.get(), *id, options.coordinator, &*interrupt);
+  }
+  auto job = client->GetJob(*id);
+  if (!job.ok()) return PrintError(job.status());
+  if (options.coordinator.json) {
+    std::fputs(JobJson(*job).c_str(), stdout);
+    return kExitOk;
+  }
+  auto nodes = client->ListNodes();
+  if (!nodes.ok()) return PrintError(nodes.status());
+  std::fputs((JobText(*job) + RefusalsText(*nodes, *job)).c_str(), stdout);
+  return kExitOk;
+}
+
+}  // namespace
+
+void AddStatusCommand(CLI::App* app, Invocation* invocation) {
+  auto options = std::make_shared<Options>();
+  CLI::App* command = app->add_subcommand(
+      "status", "Show where and how far a job is, its mode and its shards; or the whole cluster");
+  CLI::Option* job =
+      command->add_option("job", options->job, "The job's number, or its name (the newest one)");
+  command
+      ->add_flag("--follow", options->follow,
+                 "Show progress until the job ends; the exit status is the job's")
+      ->needs(job);
+  AddCoordinatorOptions(command, &options->coordinator);
+  AddJsonOption(command, &options->coordinator.json);
+  AddLogLevelOption(command, invocation);
+  command->footer(
+      "Examples:\n"
+      "  strata status\n"
+      "  strata status 3\n"
+      "  strata status 3 --follow\n"
+      "  strata status fashion-lenet-sync --json\n"
+      "Exit status with --follow: 0 finished, 1 failed or cancelled, 2 no such job,\n"
+      "130 and 143 interrupted by Ctrl-C and SIGTERM: the job goes on.");
+  command->callback([=] { invocation->run = [options] { return Run(*options); }; });
+}
+
+}  // namespace strata::cli

@@ -1,0 +1,156 @@
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <cstdio>
+#include <filesystem>
+#include <memory>
+#include <numeric>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "cli/commands/commands.h"
+#include "cli/commands/run_place.h"
+#include "cli/commands/sweep_run.h"
+#include "cli/options/options.h"
+#include "cli/program/interrupt.h"
+#include "cli/program/version.h"
+#include "common/count_of.h"
+#include "compare/campaign/campaign_folder.h"
+#include "compare/sweep/sweep_plan.h"
+
+namespace strata::cli {
+namespace {
+
+// A thread and two connections each; more would rather measure this process.
+constexpr uint32_t kAtOnceMax = 64;
+
+struct Options {
+  JobOptions job;
+  std::vector<std::string> vary;
+  uint32_t seeds = 1;
+  uint32_t halving = 0;
+  uint32_t at_once = kAtOnceMax;
+  std::string out;
+  PlaceOptions place;
+};
+
+// The most ranks of a point.
+uint32_t RanksOf(const compare::SweepPlan& plan) {
+  uint32_t ranks = 1;
+  for (const compare::SweepPoint& point : plan.points) {
+    ranks = std::max(ranks, point.plan.job.ranks());
+  }
+  return ranks;
+}
+
+// Of the first rung, which has all points.
+std::vector<compare::RunPlan> FirstRuns(const compare::SweepPlan& plan) {
+  std::vector<size_t> points(plan.points.size());
+  std::iota(points.begin(), points.end(), size_t{0});
+  return compare::RunsOfRung(plan, plan.rungs.front(), points);
+}
+
+// Makes runs and report of what has been checked. `interrupt`: null for a cluster of its own.
+int RunSweep(const Options& options, const Place& place, const proto::Campaign& asked,
+             compare::SweepPlan plan, const std::string& log_level, Interrupt* interrupt) {
+  const std::string out = std::filesystem::absolute(options.out).lexically_normal();
+  const auto folder = compare::CampaignFolder::Open(out, asked);
+  if (!folder.ok()) return PrintError(folder.status());
+  if (auto status = (*folder)->Begin(); !status.ok()) return PrintError(status);
+  const std::vector<compare::RunPlan> runs = FirstRuns(plan);
+  const absl::StatusOr<size_t> there = (*folder)->CountOf(runs);
+  if (!there.ok()) return PrintError(there.status());
+  PlaceWork work;
+  work.runners = RunsAtOnce(runs, place, options.at_once);
+  work.jobs_dir = (*folder)->jobs_dir();
+  std::printf("%s x %s in %s, %d runs of the first there already, %d at once; %s\n",
+              CountOf(plan.points.size(), "point").c_str(), CountOf(plan.seeds, "seed").c_str(),
+              CountOf(plan.rungs.size(), "rung").c_str(), static_cast<int>(*there),
+              static_cast<int>(work.runners), place.words.c_str());
+  std::fflush(stdout);
+  SweepRun sweep(std::move(plan), folder->get());
+  const absl::StatusOr<bool> is_complete = sweep.IsComplete();
+  if (!is_complete.ok()) return PrintError(is_complete.status());
+  if (*is_complete) return sweep.Run({});
+  work.run = [&](const auto& runners) { return sweep.Run(runners); };
+  work.stop = [&] { sweep.Stop(); };
+  return RunAt(place, options.place, work, log_level, interrupt);
+}
+
+int Run(Options options, const Invocation& invocation) {
+  const auto job = LoadJobAsWritten(options.job);
+  if (!job.ok()) return PrintError(job.status());
+  compare::SweepRequest request{.job = *job,
+                                .vary = options.vary,
+                                .seeds = options.seeds,
+                                .halving = options.halving,
+                                .version = kVersion};
+  absl::StatusOr<proto::Campaign> asked = compare::SweepOf(request);
+  if (!asked.ok()) return PrintError(asked.status());
+  absl::StatusOr<compare::SweepPlan> plan = compare::PlanSweep(*asked);
+  if (!plan.ok()) return PrintError(plan.status());
+  FillSlots(RanksOf(*plan), &options.place.local);
+  std::optional<Interrupt> interrupt;
+  if (options.place.has_coordinator || !options.place.cluster.empty()) interrupt.emplace();
+  const absl::StatusOr<Place> place = PlaceOf(options.place);
+  if (!place.ok()) return PrintError(place.status());
+  asked->set_cluster(place->words);
+  if (auto status = CheckFit(FirstRuns(*plan), *place, "point"); !status.ok()) {
+    return PrintError(status);
+  }
+  return RunSweep(options, *place, *asked, *std::move(plan), invocation.log_level,
+                  interrupt.has_value() ? &*interrupt : nullptr);
+}
+
+}  // namespace
+
+void AddSweepCommand(CLI::App* app, Invocation* invocation) {
+  auto options = std::make_shared<Options>();
+  CLI::App* command =
+      app->add_subcommand("sweep", "Run a job with all choices of some fields' values");
+  command->add_option("job", options->job.path, "Job file (protobuf text, see proto/job.proto)")
+      ->required();
+  command
+      ->add_option("--vary", options->vary,
+                   "A field and its values: schedule.base_lr=0.01,0.03,0.1; may be repeated: all "
+                   "choices are run")
+      ->allow_extra_args(false)
+      ->required();
+  command->add_option("--seeds", options->seeds, "Runs of each point: the job's seed, and the next")
+      ->check(CLI::Range(1, 1000))
+      ->capture_default_str();
+  command
+      ->add_option("--halving", options->halving,
+                   "Successive halving: all points with few steps first, then the best 1/ETA with "
+                   "ETA times as many, until one or some have all")
+      ->check(CLI::Range(2, 10));
+  command
+      ->add_option("--out", options->out,
+                   "Directory for runs and report; what it holds of them already is not made again")
+      ->required();
+  command
+      ->add_option("--at-once", options->at_once,
+                   "Runs side by side, where the cluster has free slots for them")
+      ->check(CLI::Range(1U, kAtOnceMax))
+      ->capture_default_str();
+  AddJobOptions(command, &options->job);
+  CLI::Option* coordinator = AddPlaceOptions(command, &options->place);
+  AddLogLevelOption(command, invocation);
+  command->footer(
+      "Examples:\n"
+      "  strata sweep job.textproto --vary schedule.base_lr=0.01,0.03,0.1 \\\n"
+      "      --vary data.batch_per_rank=16,64 --nodes 2 --slots 4 --out sweep\n"
+      "  strata sweep job.textproto --vary schedule.base_lr=0.003,0.01,0.03,0.1 --mode async \\\n"
+      "      --halving 2 --seeds 3 --coordinator head:7070 --out sweep\n"
+      "Without --coordinator it has a cluster of its own on this machine; with --cluster none: "
+      "gradients\nare real, time is simulated. The same command goes on where it was interrupted; "
+      "what is varied may\nchange, runs that are there are used again.\n"
+      "Exit status: 0 all runs are made, 1 stopped or the cluster failed, 2 bad input.");
+  command->callback([=] {
+    options->place.has_coordinator = coordinator->count() > 0;
+    invocation->run = [=] { return Run(*options, *invocation); };
+  });
+}
+
+}  // namespace strata::cli

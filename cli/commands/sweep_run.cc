@@ -1,0 +1,102 @@
+#include "cli/commands/sweep_run.h"
+
+#include <cstdio>
+#include <numeric>
+#include <optional>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "cli/program/invocation.h"
+#include "cli/render/table.h"
+#include "common/count_of.h"
+#include "compare/sweep/halving.h"
+#include "compare/sweep/sweep_report.h"
+
+namespace strata::cli {
+
+SweepRun::SweepRun(compare::SweepPlan plan, compare::CampaignFolder* folder)
+    : plan_(std::move(plan)), folder_(folder) {}
+
+std::vector<size_t> SweepRun::PointsAfter(const std::vector<compare::RungRuns>& rungs) const {
+  std::vector<size_t> points;
+  if (rungs.empty()) {
+    points.resize(plan_.points.size());
+    std::iota(points.begin(), points.end(), size_t{0});
+    return points;
+  }
+  const compare::RungRuns& before = rungs.back();
+  const std::vector<std::optional<double>> accuracies = compare::AccuraciesOf(before);
+  for (const size_t place : compare::BestOf(accuracies, plan_.rungs[rungs.size()].points)) {
+    points.push_back(before.points[place]);
+  }
+  return points;
+}
+
+absl::StatusOr<bool> SweepRun::IsComplete() const {
+  std::vector<compare::RungRuns> rungs;
+  for (const compare::Rung& rung : plan_.rungs) {
+    compare::RungRuns runs{PointsAfter(rungs), {}};
+    for (const compare::RunPlan& plan : compare::RunsOfRung(plan_, rung, runs.points)) {
+      absl::StatusOr<std::optional<proto::RunRecord>> record = folder_->Load(plan);
+      if (!record.ok()) return record.status();
+      if (!record->has_value()) return false;
+      runs.records.push_back(**std::move(record));
+    }
+    rungs.push_back(std::move(runs));
+  }
+  return true;
+}
+
+int SweepRun::Run(const std::vector<compare::Runner*>& runners) {
+  std::vector<compare::RungRuns> rungs;
+  for (size_t rung = 0; rung < plan_.rungs.size(); ++rung) {
+    auto runs = RunRung(rung, PointsAfter(rungs), runners);
+    if (!runs.ok()) return PrintStopped(runs.status());
+    rungs.push_back(*std::move(runs));
+  }
+  return Report(rungs);
+}
+
+absl::StatusOr<compare::RungRuns> SweepRun::RunRung(size_t rung, std::vector<size_t> points,
+                                                    const std::vector<compare::Runner*>& runners) {
+  if (plan_.rungs.size() > 1) {
+    std::printf("rung %d of %d: %s, 1/%d of the steps\n", static_cast<int>(rung + 1),
+                static_cast<int>(plan_.rungs.size()), CountOf(points.size(), "point").c_str(),
+                static_cast<int>(plan_.rungs[rung].divisor));
+    std::fflush(stdout);
+  }
+  auto records =
+      course_.Make(compare::RunsOfRung(plan_, plan_.rungs[rung], points), folder_, runners);
+  if (!records.ok()) return records.status();
+  return compare::RungRuns{std::move(points), *std::move(records)};
+}
+
+int SweepRun::PrintStopped(const absl::Status& why) {
+  if (absl::IsInvalidArgument(why)) return PrintError(why);
+  size_t runs = 0;
+  for (const compare::Rung& rung : plan_.rungs) runs += rung.points * plan_.seeds;
+  return PrintError(
+      absl::StrFormat("%s; %d of %d runs are in %s, the same command goes on with the others",
+                      why.message(), course_.done(), runs, folder_->dir()),
+      kExitFailed);
+}
+
+int SweepRun::Report(const std::vector<compare::RungRuns>& rungs) {
+  const proto::Campaign& campaign = folder_->campaign();
+  const compare::SweepReport report{.title = campaign.job().name(),
+                                    .cluster = campaign.cluster(),
+                                    .halving = campaign.sweep().halving(),
+                                    .plan = plan_,
+                                    .result = compare::ResultOf(plan_, rungs)};
+  std::printf("\n%s\n", Table(compare::SweepTable(report)).c_str());
+  for (const std::string& line : compare::SweepWords(report)) std::printf("%s\n", line.c_str());
+  const std::string& dir = folder_->dir();
+  const absl::Status written = compare::WriteSweepReport(report, dir);
+  if (!written.ok()) return PrintError(std::string(written.message()), kExitFailed);
+  std::printf("\nreport: %s/report/index.html\nfigures: %s/sweep.json\n", dir.c_str(), dir.c_str());
+  std::fflush(stdout);
+  return kExitOk;
+}
+
+}  // namespace strata::cli

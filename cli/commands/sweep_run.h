@@ -1,0 +1,51 @@
+#ifndef STRATA_CLI_COMMANDS_SWEEP_RUN_H_
+#define STRATA_CLI_COMMANDS_SWEEP_RUN_H_
+
+#include <cstddef>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "cli/render/shown_course.h"
+#include "compare/campaign/campaign_folder.h"
+#include "compare/runner.h"
+#include "compare/sweep/sweep_plan.h"
+#include "compare/sweep/sweep_result.h"
+
+namespace strata::cli {
+
+// What `strata sweep` does once it is clear what to run where: the runs, rung by rung, shown on
+// standard output, and the report. The runners are all that it knows of the cluster.
+//
+// Threads: Run one's; Stop any.
+class SweepRun {
+ public:
+  // `folder` outlives it.
+  SweepRun(compare::SweepPlan plan, compare::CampaignFolder* folder);
+
+  // Makes the runs that are missing, as many at once as there are runners, then the report. Returns
+  // the exit status; what is wrong has been said, and how to go on.
+  int Run(const std::vector<compare::Runner*>& runners);
+  // Run ends soon, also one that begins later; the runs that are made stay.
+  void Stop() { course_.Stop(); }
+
+  // Whether no run is missing; then Run needs no runner. Errors as of CampaignFolder::Load.
+  absl::StatusOr<bool> IsComplete() const;
+
+ private:
+  // Those of the rung that follows these.
+  std::vector<size_t> PointsAfter(const std::vector<compare::RungRuns>& rungs) const;
+  absl::StatusOr<compare::RungRuns> RunRung(size_t rung, std::vector<size_t> points,
+                                            const std::vector<compare::Runner*>& runners);
+  int Report(const std::vector<compare::RungRuns>& rungs);
+  int PrintStopped(const absl::Status& why);
+
+  const compare::SweepPlan plan_;
+  compare::CampaignFolder* folder_;
+  ShownCourse course_;
+};
+
+}  // namespace strata::cli
+
+#endif  // STRATA_CLI_COMMANDS_SWEEP_RUN_H_

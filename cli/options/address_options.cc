@@ -1,0 +1,130 @@
+#include "cli/options/address_options.h"
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <optional>
+
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
+#include "cli/options/within.h"
+#include "common/net/interfaces.h"
+
+namespace strata::cli {
+namespace {
+
+constexpr absl::Duration kLookUpPause = absl::Milliseconds(200);
+
+absl::StatusOr<net::HostFacts> ThisHost() {
+  absl::StatusOr<std::vector<net::Interface>> interfaces = net::ListInterfaces();
+  if (!interfaces.ok()) return interfaces.status();
+  return net::HostFacts{.interfaces = *std::move(interfaces),
+                        .has_interface = net::HasInterface,
+                        .resolve = net::Resolve};
+}
+
+std::string HostOf(const std::string& address) { return address.substr(0, address.rfind(':')); }
+
+// This host's address on the way to the coordinator.
+absl::StatusOr<net::Ipv4> LookUpSource(const std::string& host) {
+  if (host == "[::1]") return net::Ipv4{0x7f000001};
+  if (host[0] == '[') {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "--coordinator ", host, ": the data path is IPv4 only; give the coordinator's IPv4 ",
+        "address or name"));
+  }
+  const absl::StatusOr<net::Ipv4> peer = net::Resolve(host);
+  if (!peer.ok()) return peer.status();
+  return net::SourceTowards(*peer);
+}
+
+}  // namespace
+
+void AddInterfaceOption(CLI::App* command, std::string* interface, const std::string& text) {
+  command->add_option("--interface", *interface,
+                      absl::StrCat(text, ": a name (eth1) or a network (10.0.0.0/24)"));
+}
+
+void AddLinkRateOption(CLI::App* command, double* gbit_per_s) {
+  command
+      ->add_option("--link-rate", *gbit_per_s,
+                   "Gbit/s that this host's link carries each way, for the placement of chunks "
+                   "(default: the interface's speed, where it is known)")
+      ->check(Within(1e-6, 1e6));
+}
+
+net::HostLink LinkOfDaemon(const net::AddressChoice& address, double gbit_per_s) {
+  const std::optional<net::Ipv4> listen = net::Ipv4::Parse(address.listen);
+  const bool is_one = listen.has_value() && !listen->is_wildcard();
+  net::HostLink link = net::LinkOfThisHost(is_one ? address.listen : address.advertise);
+  if (gbit_per_s > 0) link.bytes_per_s = gbit_per_s * 1e9 / 8;
+  return link;
+}
+
+absl::StatusOr<PortRange> ParsePortRange(const std::string& text) {
+  const size_t dash = text.find('-');
+  PortRange range;
+  bool good = absl::SimpleAtoi(text.substr(0, dash), &range.first);
+  if (dash != std::string::npos)
+    good = good && absl::SimpleAtoi(text.substr(dash + 1), &range.last);
+  const uint32_t last = dash == std::string::npos ? range.first : range.last;
+  if (good && range.first >= 1 && range.first <= last && last <= 65535) return range;
+  return absl::InvalidArgumentError(
+      absl::StrCat("--port ", text, ": expected a port or a range such as 7100-7119"));
+}
+
+absl::StatusOr<net::AddressChoice> ChooseDaemonAddress(const net::AddressWish& wish,
+                                                       const std::string& coordinator,
+                                                       absl::Duration deadline) {
+  const absl::Time give_up_at = absl::Now() + deadline;
+  absl::StatusOr<net::Ipv4> source = LookUpSource(HostOf(coordinator));
+  while (!source.ok() && !absl::IsInvalidArgument(source.status()) && absl::Now() < give_up_at) {
+    absl::SleepFor(std::min(kLookUpPause, give_up_at - absl::Now()));
+    source = LookUpSource(HostOf(coordinator));
+  }
+  if (absl::IsInvalidArgument(source.status())) return source.status();
+  if (!source.ok()) {
+    return absl::UnavailableError(
+        absl::StrCat("coordinator at ", coordinator, " cannot be reached (tried for ",
+                     absl::FormatDuration(deadline), "): ", source.status().message()));
+  }
+  const absl::StatusOr<net::HostFacts> facts = ThisHost();
+  if (!facts.ok()) return facts.status();
+  return net::ChooseAddress(wish, *facts, coordinator, *source);
+}
+
+absl::StatusOr<std::string> ListenAddressOf(const CoordinatorListen& wish) {
+  const bool has_interface = !wish.interface.empty();
+  if (wish.address_given && (has_interface || wish.port != 0)) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("--listen and --", has_interface ? "interface" : "port",
+                     " exclude each other: --listen names host and port"));
+  }
+  if (!has_interface && wish.port == 0) return wish.address;
+  const size_t colon = wish.address.rfind(':');
+  const std::string port =
+      wish.port == 0 ? wish.address.substr(colon + 1) : absl::StrCat(wish.port);
+  if (!has_interface) return absl::StrCat(wish.address.substr(0, colon), ":", port);
+  const absl::StatusOr<net::HostFacts> facts = ThisHost();
+  if (!facts.ok()) return facts.status();
+  const absl::StatusOr<net::Interface> found = net::FindInterface(wish.interface, *facts);
+  if (!found.ok()) return found.status();
+  return absl::StrCat(found->address.ToString(), ":", port);
+}
+
+std::string AddressesOfCoordinator(const std::string& host, int port) {
+  const bool wildcard = host == "0.0.0.0" || host == "*" || host == "[::]";
+  absl::StatusOr<net::Ipv4> one = wildcard ? net::Ipv4() : net::Resolve(host);
+  absl::StatusOr<std::vector<net::Interface>> interfaces = net::ListInterfaces();
+  std::string text;
+  if (!one.ok() || !interfaces.ok()) return text;
+  for (const net::Interface& interface : *interfaces) {
+    if (interface.address.is_loopback()) continue;
+    if (!wildcard && interface.address != *one) continue;
+    absl::StrAppend(&text, text.empty() ? "" : ", ", interface.address.ToString(), ":", port, " (",
+                    interface.name, ")");
+  }
+  return text;
+}
+
+}  // namespace strata::cli

@@ -1,0 +1,52 @@
+#ifndef STRATA_CLI_OPTIONS_ADDRESS_OPTIONS_H_
+#define STRATA_CLI_OPTIONS_ADDRESS_OPTIONS_H_
+
+#include <cstdint>
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "cli/program/invocation.h"
+#include "common/net/host_link.h"
+#include "common/net/local_address.h"
+
+namespace strata::cli {
+
+// --interface, for whatever the daemon does with its address.
+void AddInterfaceOption(CLI::App* command, std::string* interface, const std::string& text);
+
+// --link-rate; `gbit_per_s` stays 0 (that of the interface) where it is not given.
+void AddLinkRateOption(CLI::App* command, double* gbit_per_s);
+// This host, with the rate given or else that of the interface with the daemon's address.
+net::HostLink LinkOfDaemon(const net::AddressChoice& address, double gbit_per_s);
+
+// "7100" or "7100-7119".
+struct PortRange {
+  uint32_t first = 0;  // 0: not given
+  uint32_t last = 0;   // 0: one port was given, not a range
+};
+absl::StatusOr<PortRange> ParsePortRange(const std::string& text);
+
+// Looks the coordinator and this host's interfaces up and chooses; the text is for the log. Tries
+// again until `deadline` while the coordinator's name is unknown or has no route: a host that boots
+// may get its network later. Errors: Unavailable (coordinator), those of net::ChooseAddress.
+absl::StatusOr<net::AddressChoice> ChooseDaemonAddress(const net::AddressWish& wish,
+                                                       const std::string& coordinator,
+                                                       absl::Duration deadline);
+
+// What the coordinator listens on.
+struct CoordinatorListen {
+  std::string address = "127.0.0.1:7070";  // HOST:PORT, from --listen
+  bool address_given = false;
+  std::string interface;
+  uint32_t port = 0;  // 0: that of the address
+};
+// The HOST:PORT to listen on. Errors: InvalidArgument.
+absl::StatusOr<std::string> ListenAddressOf(const CoordinatorListen& wish);
+// "10.0.0.1:7070 (eth0), 192.168.7.2:7070 (eth1)": where other hosts reach a coordinator that
+// listens on `host`, all of this host's addresses for a wildcard. Empty: nowhere.
+std::string AddressesOfCoordinator(const std::string& host, int port);
+
+}  // namespace strata::cli
+
+#endif  // STRATA_CLI_OPTIONS_ADDRESS_OPTIONS_H_

@@ -1,0 +1,72 @@
+#include "cli/options/gpu_options.h"
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+
+namespace strata::cli {
+namespace {
+
+using testing::ElementsAre;
+using testing::IsEmpty;
+
+std::vector<device::DeviceInfo> Devices(uint32_t count) {
+  std::vector<device::DeviceInfo> devices(count);
+  for (uint32_t i = 0; i < count; ++i) {
+    devices[i].index = i;
+    devices[i].name = "H100";
+    devices[i].memory_bytes = i + 1;
+  }
+  return devices;
+}
+
+TEST(GpuOptions, AllDevicesAreTakenUnlessSomeAreNamed) {
+  EXPECT_EQ(ChooseGpus(Devices(3), "")->size(), 3u);
+  const auto chosen = ChooseGpus(Devices(3), "0,2");
+  ASSERT_TRUE(chosen.ok()) << chosen.status();
+  ASSERT_EQ(chosen->size(), 2u);
+  EXPECT_EQ((*chosen)[1].index(), 2u);
+  EXPECT_EQ((*chosen)[1].name(), "H100");
+  EXPECT_EQ((*chosen)[1].memory_bytes(), 3u);
+}
+
+TEST(GpuOptions, WhatIsNotThereIsNamed) {
+  EXPECT_EQ(ChooseGpus(Devices(2), "1,2").status(),
+            absl::InvalidArgumentError("--gpus 2: the devices here are 0,1"));
+}
+
+TEST(GpuOptions, IndicesAreNumbersThatAscend) {
+  EXPECT_THAT(ParseGpuIndices("0,3,7").value(), ElementsAre(0, 3, 7));
+  EXPECT_THAT(ParseGpuIndices("none").value(), IsEmpty());
+  for (const char* bad : {"", "0,", "1,0", "0,0", "-1", "all", "0 1"}) {
+    EXPECT_EQ(ParseGpuIndices(bad).status(),
+              absl::InvalidArgumentError(
+                  std::string("gpus \"") + bad +
+                  "\": must be none, or ascending indices of devices such as 0,1"));
+  }
+}
+
+TEST(GpuOptions, NodesOfOneMachineShareItsGpus) {
+  const auto three = *ChooseGpus(Devices(4), "1,2,3");
+  EXPECT_THAT(ShareGpus(three, 1), ElementsAre(ElementsAre(1, 2, 3)));
+  EXPECT_THAT(ShareGpus(three, 2), ElementsAre(ElementsAre(1, 3), ElementsAre(2)));
+  EXPECT_THAT(ShareGpus(three, 4),
+              ElementsAre(ElementsAre(1), ElementsAre(2), ElementsAre(3), ElementsAre(1)));
+  EXPECT_THAT(ShareGpus({}, 2), ElementsAre(IsEmpty(), IsEmpty()));
+}
+
+TEST(GpuOptions, AWorkerIsToldWhatWasGiven) {
+  EXPECT_THAT(WordsOf({}), IsEmpty());
+  EXPECT_THAT(
+      WordsOf({.plugin = "p.so,devices=2", .gpus = "0", .ranks_per_gpu = 2}),
+      ElementsAre("--device-plugin", "p.so,devices=2", "--gpus", "0", "--ranks-per-gpu", "2"));
+}
+
+TEST(GpuOptions, APluginThatIsAskedForMustBeThereOtherwiseItNeedNot) {
+  EXPECT_EQ(FindGpus({.plugin = "no/such.so"}).status().code(), absl::StatusCode::kNotFound);
+  const auto none = FindGpus({.plugin = "no/such.so", .gpus = "none"});
+  ASSERT_TRUE(none.ok()) << none.status();
+  EXPECT_THAT(none->gpus, IsEmpty());
+}
+
+}  // namespace
+}  // namespace strata::cli

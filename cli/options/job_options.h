@@ -1,0 +1,34 @@
+#ifndef STRATA_CLI_OPTIONS_JOB_OPTIONS_H_
+#define STRATA_CLI_OPTIONS_JOB_OPTIONS_H_
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "proto/job.pb.h"
+
+namespace strata::cli {
+
+// A job file and what the command line changes in it.
+struct JobOptions {
+  std::string path;
+  std::vector<std::string> settings;
+  std::string mode;  // as SettingsOfMode takes it; empty: the file's
+  // File for the trace; empty: none is written.
+  std::string trace;
+  std::vector<std::string> stragglers;  // as SettingOfStraggler takes them
+};
+
+// Steps that --trace records of a job that does not say how many.
+inline constexpr uint32_t kTraceSteps = 20;
+
+// The job that `text`, the file's, and the options make, with defaults filled in, checked. Errors:
+// InvalidArgument, naming the place in the file, or the option that spoils the job.
+absl::StatusOr<proto::Job> JobFrom(const std::string& text, const JobOptions& options);
+// The same with defaults left out.
+absl::StatusOr<proto::Job> JobAsWrittenFrom(const std::string& text, const JobOptions& options);
+
+}  // namespace strata::cli
+
+#endif  // STRATA_CLI_OPTIONS_JOB_OPTIONS_H_

@@ -1,0 +1,69 @@
+#ifndef STRATA_CLI_OPTIONS_OPTIONS_H_
+#define STRATA_CLI_OPTIONS_OPTIONS_H_
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "cli/options/job_options.h"
+#include "cli/program/invocation.h"
+#include "common/control/coordinator_client.h"
+#include "common/ids.h"
+#include "proto/job.pb.h"
+
+namespace strata::cli {
+
+// Which coordinator a client command talks to, and how long it tries.
+struct CoordinatorOptions {
+  std::string address = "127.0.0.1:7070";
+  double timeout_s = 10;
+  bool json = false;
+};
+
+void AddCoordinatorAddress(CLI::App* command, std::string* address);
+void AddCoordinatorOptions(CLI::App* command, CoordinatorOptions* options);
+// Of daemons: how long the first contact and a later break may take.
+void AddSessionOptions(CLI::App* command, absl::Duration* connect_deadline,
+                       absl::Duration* reconnect_deadline);
+// `bytes` stays 0 (half of this machine's memory) where the option is not given.
+void AddMemoryLimitOption(CLI::App* command, uint64_t* bytes);
+void AddJsonOption(CLI::App* command, bool* json);
+void AddLogLevelOption(CLI::App* command, Invocation* invocation);
+// Without --mode.
+void AddJobChanges(CLI::App* command, JobOptions* options);
+void AddJobOptions(CLI::App* command, JobOptions* options);
+// Of commands that follow their job to its end.
+CLI::Option* AddTraceOption(CLI::App* command, JobOptions* options);
+
+std::unique_ptr<control::CoordinatorClient> ConnectTo(const CoordinatorOptions& options);
+
+// A job by its number, or else the newest one of that name. Errors: NotFound, Unavailable.
+absl::StatusOr<JobId> FindJob(control::CoordinatorClient& client, const std::string& id_or_name);
+
+// The job with settings applied and defaults filled in, checked. Errors: NotFound (file),
+// InvalidArgument (place or option, field, value; a file for the trace that cannot be written).
+absl::StatusOr<proto::Job> LoadJob(const JobOptions& options);
+// The same with defaults left out.
+absl::StatusOr<proto::Job> LoadJobAsWritten(const JobOptions& options);
+
+// The job of an option --job; nullopt where it is not given. Errors besides: InvalidArgument
+// (changes of a job that is not there).
+absl::StatusOr<std::optional<proto::Job>> LoadJobIfGiven(const JobOptions& options);
+
+// "strata-runs/TIME", where a cluster of a command's own writes unless told otherwise.
+std::string NewRunsDirectory();
+
+// This host's name, or "localhost".
+std::string HostName();
+// HOSTNAME-PID, the name of a daemon that was given none.
+std::string DefaultDaemonName();
+
+// Starts logging for this process. Errors: InvalidArgument.
+absl::Status StartLogging(const Invocation& invocation, const std::string& process_name);
+
+}  // namespace strata::cli
+
+#endif  // STRATA_CLI_OPTIONS_OPTIONS_H_

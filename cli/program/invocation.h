@@ -1,0 +1,34 @@
+#ifndef STRATA_CLI_PROGRAM_INVOCATION_H_
+#define STRATA_CLI_PROGRAM_INVOCATION_H_
+
+#include <functional>
+#include <string>
+
+#include "absl/status/status.h"
+
+// Named here so that headers of commands need not include the parser.
+namespace CLI {
+class App;
+class Option;
+}  // namespace CLI
+
+namespace strata::cli {
+
+inline constexpr int kExitOk = 0;
+inline constexpr int kExitFailed = 1;  // the job failed or was cancelled; a daemon could not go on
+inline constexpr int kExitUsage = 2;   // bad usage or input; nothing was done
+
+// What the parsed command line asks for.
+struct Invocation {
+  std::function<int()> run;  // returns the exit status
+  std::string log_level = "info";
+};
+
+// Prints "strata: error: TEXT" as one line on stderr and returns `exit_status`.
+int PrintError(const std::string& text, int exit_status);
+// With kExitUsage for InvalidArgument and NotFound, else kExitFailed.
+int PrintError(const absl::Status& status);
+
+}  // namespace strata::cli
+
+#endif  // STRATA_CLI_PROGRAM_INVOCATION_H_

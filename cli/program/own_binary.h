@@ -1,0 +1,21 @@
+#ifndef STRATA_CLI_PROGRAM_OWN_BINARY_H_
+#define STRATA_CLI_PROGRAM_OWN_BINARY_H_
+
+#include <filesystem>
+#include <string>
+
+#include "absl/status/statusor.h"
+
+namespace strata::cli {
+
+// Where this program lies, to start it again or to find what lies beside it. Errors: Internal.
+absl::StatusOr<std::filesystem::path> OwnBinary();
+
+// A file that goes with this program: beside it, or, where there is none, in Bazel's `package` if
+// it is there. Whether it is beside the program is not checked. Errors: Internal.
+absl::StatusOr<std::filesystem::path> FileOfProgram(const std::string& name,
+                                                    const std::string& package);
+
+}  // namespace strata::cli
+
+#endif  // STRATA_CLI_PROGRAM_OWN_BINARY_H_

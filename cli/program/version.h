@@ -1,0 +1,11 @@
+#ifndef STRATA_CLI_PROGRAM_VERSION_H_
+#define STRATA_CLI_PROGRAM_VERSION_H_
+
+namespace strata::cli {
+
+// What `strata --version` prints. `strata launch` asks that all hosts say the same.
+inline constexpr char kVersion[] = "strata 0.1.0";
+
+}  // namespace strata::cli
+
+#endif  // STRATA_CLI_PROGRAM_VERSION_H_

@@ -1,0 +1,90 @@
+#include "cli/render/compare_display.h"
+
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
+#include "absl/time/time.h"
+#include "cli/render/progress.h"
+#include "compare/campaign/divergence.h"
+
+namespace strata::cli {
+namespace {
+
+std::string Which(const compare::CourseProgress& progress) {
+  return absl::StrFormat("[%d/%d] %s, seed %d", progress.number, progress.runs, progress.plan->mode,
+                         progress.plan->job.seed());
+}
+
+}  // namespace
+
+std::string RunEndLine(const compare::CourseProgress& progress, const proto::RunRecord& record) {
+  if (!record.failure().empty()) {
+    return absl::StrCat(
+        Which(progress), ": failed: ", record.failure(),
+        compare::HasDiverged(record.failure()) ? "" : " (the same command makes this run again)");
+  }
+  const std::string after = absl::StrFormat("after %.1f s", record.trained_s());
+  if (record.measurements().empty()) return absl::StrCat(Which(progress), ": finished ", after);
+  return absl::StrFormat("%s: accuracy %.4f %s", Which(progress),
+                         record.measurements().rbegin()->accuracy(), after);
+}
+
+std::string CourseLine(const compare::CourseProgress& progress) {
+  std::vector<std::string> parts = {Which(progress)};
+  if (!progress.run.text.empty()) parts.push_back(progress.run.text);
+  if (progress.others > 0) parts.push_back(absl::StrCat("+", progress.others, " at once"));
+  const double made = static_cast<double>(progress.made) + progress.run.done + progress.others_done;
+  const auto to_make = static_cast<double>(progress.to_make);
+  const auto runs = static_cast<double>(progress.runs);
+  parts.push_back(absl::StrFormat("campaign %.0f %%", 100 * (runs - to_make + made) / runs));
+  if (made > 0) {
+    const double left_s = absl::ToDoubleSeconds(progress.elapsed) * (to_make - made) / made;
+    parts.push_back(absl::StrCat("ETA ", FormatDuration(left_s)));
+  }
+  return absl::StrJoin(parts, "  ");
+}
+
+std::string StragglerWords(const proto::Job& job) {
+  std::vector<std::string> words;
+  for (const proto::Delay& delay : job.debug().delays()) {
+    std::vector<std::string> how;
+    if (delay.slow() > 1) how.push_back(absl::StrFormat("takes %g times as long", delay.slow()));
+    if (delay.delay_ms() > 0) {
+      how.push_back(absl::StrCat(
+          "stands still for ", delay.delay_ms(), " ms ",
+          delay.jitter_ms() > 0 ? absl::StrCat("(", delay.jitter_ms(), " ms more or less) ") : "",
+          "a step"));
+    }
+    if (how.empty()) continue;
+    words.push_back(absl::StrCat("node ", delay.node(), " ", absl::StrJoin(how, " and ")));
+  }
+  return absl::StrJoin(words, "; ");
+}
+
+void CompareDisplay::ShowProgress(const compare::CourseProgress& progress) {
+  if (columns_ == 0) return;
+  // A line that wraps could not be overwritten.
+  const std::string line = CourseLine(progress).substr(0, columns_ - 1);
+  std::fprintf(out_, "\r\033[K%s", line.c_str());
+  std::fflush(out_);
+  live_ = true;
+}
+
+void CompareDisplay::ShowEnd(const compare::CourseProgress& progress,
+                             const proto::RunRecord& record) {
+  End();
+  std::fprintf(out_, "%s\n", RunEndLine(progress, record).c_str());
+  std::fflush(out_);
+}
+
+void CompareDisplay::End() {
+  if (live_) {
+    std::fprintf(out_, "\r\033[K");
+    std::fflush(out_);
+  }
+  live_ = false;
+}
+
+}  // namespace strata::cli

@@ -1,0 +1,44 @@
+#ifndef STRATA_CLI_RENDER_COMPARE_DISPLAY_H_
+#define STRATA_CLI_RENDER_COMPARE_DISPLAY_H_
+
+#include <cstdio>
+#include <string>
+
+#include "compare/campaign/course.h"
+#include "compare/run_record.pb.h"
+#include "proto/job.pb.h"
+
+namespace strata::cli {
+
+// "[5/21] async, seed 2: accuracy 0.8710 after 12.3 s", or why it failed.
+std::string RunEndLine(const compare::CourseProgress& progress, const proto::RunRecord& record);
+// "[5/21] async, seed 2  step 300/1000  loss 0.5200  campaign 23 %  ETA 3:12"; the time that is
+// left is unknown until something of a run is made.
+std::string CourseLine(const compare::CourseProgress& progress);
+
+// "node 1 takes 4 times as long; node 2 stands still for 30 ms (10 ms more or less) a step"; empty:
+// no node is slowed down.
+std::string StragglerWords(const proto::Job& job);
+
+// The course of a comparison: a line per run, and on a terminal a live one.
+//
+// Threads: one.
+class CompareDisplay {
+ public:
+  // `columns` of the terminal that `out` is; 0: it is none.
+  CompareDisplay(std::FILE* out, int columns) : out_(out), columns_(columns) {}
+
+  void ShowProgress(const compare::CourseProgress& progress);
+  void ShowEnd(const compare::CourseProgress& progress, const proto::RunRecord& record);
+  // Takes the live line away: what is written next has a row of its own.
+  void End();
+
+ private:
+  std::FILE* out_;
+  const int columns_;
+  bool live_ = false;
+};
+
+}  // namespace strata::cli
+
+#endif  // STRATA_CLI_RENDER_COMPARE_DISPLAY_H_

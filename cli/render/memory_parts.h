@@ -1,0 +1,17 @@
+#ifndef STRATA_CLI_RENDER_MEMORY_PARTS_H_
+#define STRATA_CLI_RENDER_MEMORY_PARTS_H_
+
+#include "proto/control.pb.h"
+
+namespace strata::cli {
+
+// Fills in the parts of the memory formulas (server/shard/shard_budget.h,
+// worker/aggregator/host/node_budget.h, gpu_budget.h) of each of the job's nodes and shards, as its
+// daemons promise them; of GPUs once one has said what it promises. Nothing while the job has no
+// chunks, for jobs without an exchange, and for jobs with so many chunks and shards that it would
+// take long.
+void AddMemoryParts(const proto::JobRecord& record, proto::JobStatus* status);
+
+}  // namespace strata::cli
+
+#endif  // STRATA_CLI_RENDER_MEMORY_PARTS_H_

@@ -1,0 +1,222 @@
+#include "cli/render/progress.h"
+
+#include <sys/ioctl.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cmath>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
+#include "common/count_of.h"
+#include "common/job/encoding.h"
+#include "worker/agent/metrics_line.h"
+
+namespace strata::cli {
+namespace {
+
+// Of waits told by a line each: the first, and again while it lasts.
+constexpr double kWaitSeconds = 10;
+constexpr double kWaitAgainSeconds = 60;
+
+std::string WithCommas(double value) {
+  std::string digits = absl::StrCat(static_cast<int64_t>(std::llround(value)));
+  for (int i = static_cast<int>(digits.size()) - 3; i > 0; i -= 3) digits.insert(i, 1, ',');
+  return digits;
+}
+
+std::string JobName(const proto::JobStatus& status) {
+  return absl::StrCat("job ", status.job_id(), " (", status.name(), ")");
+}
+
+// Parts that a status line and a metrics line share.
+std::vector<std::string> Parts(double epoch, double samples_per_s, double loss,
+                               const proto::Progress& progress) {
+  std::vector<std::string> parts;
+  std::string of = progress.epochs() > 0 ? absl::StrCat("/", progress.epochs()) : "";
+  if (epoch > 0) parts.push_back(absl::StrFormat("epoch %.2f%s", epoch, of));
+  parts.push_back(absl::StrCat(WithCommas(samples_per_s), " samples/s"));
+  parts.push_back(absl::StrFormat("loss %.4f", loss));
+  return parts;
+}
+
+void AddRest(const proto::Progress& progress, bool with_accuracy, std::vector<std::string>* parts) {
+  if (with_accuracy && progress.test_accuracy() >= 0) {
+    parts->push_back(absl::StrFormat("test accuracy %.4f", progress.test_accuracy()));
+  }
+  if (progress.bytes_per_step() > 0) {
+    parts->push_back(absl::StrCat(FormatBytes(progress.bytes_per_step()), "/step"));
+  }
+  if (progress.eta_s() >= 0) {
+    parts->push_back(absl::StrCat("ETA ", FormatDuration(progress.eta_s())));
+  }
+}
+
+// In place of the progress while there is none.
+std::string WaitLine(const proto::JobStatus& status) {
+  const proto::Progress& progress = status.progress();
+  const std::string of =
+      progress.total_steps() > 0 ? absl::StrCat("/", progress.total_steps()) : "";
+  const std::string others =
+      status.waits_size() > 1 ? absl::StrCat(" (and ", status.waits_size() - 1, " more)") : "";
+  return absl::StrCat("step ", progress.step(), of, "  waits", others, ": ",
+                      status.waits(0).text());
+}
+
+std::string DaemonsOf(const proto::JobStatus& status) {
+  std::vector<std::string> names;
+  for (const auto& node : status.nodes()) names.push_back(node.daemon());
+  return absl::StrJoin(names, ", ");
+}
+
+}  // namespace
+
+std::string FormatDuration(double seconds) {
+  int64_t total = static_cast<int64_t>(std::llround(std::max(0.0, seconds)));
+  int64_t hours = total / 3600;
+  if (hours > 0) {
+    return absl::StrFormat("%d:%02d:%02d", hours, total % 3600 / 60, total % 60);
+  }
+  return absl::StrFormat("%d:%02d", total / 60, total % 60);
+}
+
+std::string FormatBytes(double bytes) {
+  const char* units[] = {"B", "kB", "MB", "GB", "TB"};
+  int unit = 0;
+  while (bytes >= 1000 && unit < 4) {
+    bytes /= 1000;
+    ++unit;
+  }
+  return absl::StrFormat("%.*f %s", unit == 0 ? 0 : 2, bytes, units[unit]);
+}
+
+int TerminalColumns() {
+  constexpr int kUnknownWidth = 80;
+  if (isatty(STDOUT_FILENO) == 0) return 0;
+  winsize size = {};
+  if (ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) != 0 || size.ws_col == 0) return kUnknownWidth;
+  return size.ws_col;
+}
+
+std::string ProgressLine(const proto::JobStatus& status) {
+  const proto::Progress& progress = status.progress();
+  auto parts = Parts(progress.epoch(), progress.samples_per_s(), progress.loss(), progress);
+  AddRest(progress, true, &parts);
+  return absl::StrJoin(parts, "  ");
+}
+
+std::string MetricsText(const proto::MetricsRecord& record, const proto::JobStatus& status) {
+  const proto::Progress& progress = status.progress();
+  std::string of = progress.total_steps() > 0 ? absl::StrCat("/", progress.total_steps()) : "";
+  std::vector<std::string> parts = {absl::StrCat("step ", record.step(), of)};
+  const bool is_window = !worker::IsLateMeasurement(record);
+  if (is_window) {
+    for (auto& part : Parts(record.epoch(), record.samples_per_s(), record.loss(), progress)) {
+      parts.push_back(std::move(part));
+    }
+  }
+  if (record.has_test_accuracy()) {
+    parts.push_back(absl::StrFormat("test accuracy %.4f", record.test_accuracy()));
+  }
+  if (record.final()) {
+    parts.push_back("(final model)");
+  } else if (is_window) {
+    AddRest(progress, false, &parts);
+  }
+  return absl::StrJoin(parts, "  ");
+}
+
+std::string EndLine(const proto::JobStatus& status) {
+  std::string line = JobName(status);
+  std::string took =
+      status.started_ms() > 0
+          ? absl::StrCat(" after ",
+                         FormatDuration((status.ended_ms() - status.started_ms()) / 1000.0))
+          : "";
+  switch (status.state()) {
+    case proto::FINISHED:
+      absl::StrAppend(&line, ": finished", took);
+      if (status.progress().test_accuracy() >= 0) {
+        absl::StrAppendFormat(&line, ", test accuracy %.4f", status.progress().test_accuracy());
+      }
+      return line;
+    case proto::CANCELLED:
+      return absl::StrCat(line, ": cancelled", took, status.reason().empty() ? "" : ": ",
+                          status.reason());
+    default:
+      return absl::StrCat(line, ": failed", took, ": ", status.reason());
+  }
+}
+
+bool IsNews(const proto::MetricsRecord& record, uint64_t* shown_step) {
+  if (worker::IsLateMeasurement(record)) return true;
+  if (record.step() <= *shown_step && !record.final()) return false;
+  *shown_step = record.step();
+  return true;
+}
+
+void ProgressDisplay::Show(const proto::FollowEvent& event) {
+  if (event.has_status()) return ShowStatus(event.status());
+  if (!event.has_metrics()) return;
+  const proto::MetricsRecord& record = event.metrics();
+  if (!IsNews(record, &shown_step_)) return;
+  // On a terminal the live line tells the rest; what was measured stays.
+  if (columns_ > 0 && !record.has_test_accuracy()) return;
+  Line(MetricsText(record, status_));
+}
+
+void ProgressDisplay::ShowStatus(const proto::JobStatus& status) {
+  status_ = status;
+  std::string say;
+  if (status.state() == proto::QUEUED) {
+    say = absl::StrCat(JobName(status), ": queued", status.reason().empty() ? "" : ": ",
+                       status.reason());
+  } else if (status.state() == proto::RUNNING) {
+    const std::string encoding = EncodingsName(status.job());
+    say = absl::StrCat(JobName(status), ": running ", status.model(), ", mode ", status.mode(),
+                       encoding.empty() ? "" : ", ", encoding, ", ",
+                       CountOf(status.ranks(), "rank"), " on ", DaemonsOf(status));
+  }
+  if (!say.empty() && say != said_) {
+    Line(say);
+    said_ = say;
+  }
+  if (status.state() >= proto::FINISHED) return ClearLive();
+  const bool waits = status.state() == proto::RUNNING && !status.waits().empty();
+  if (columns_ == 0 && waits) return TellWait(status.waits(0));
+  if (columns_ > 0 && status.state() == proto::RUNNING && (waits || status.progress().step() > 0)) {
+    // A line that wraps could not be overwritten.
+    std::string line = waits ? WaitLine(status) : ProgressLine(status);
+    line = line.substr(0, columns_ - 1);
+    std::fprintf(out_, "\r\033[K%s", line.c_str());
+    std::fflush(out_);
+    live_ = true;
+  }
+}
+
+void ProgressDisplay::TellWait(const proto::Wait& wait) {
+  const bool same = wait.daemon() == said_wait_.daemon() && wait.node() == said_wait_.node() &&
+                    wait.rank() == said_wait_.rank() && wait.clock() == said_wait_.clock();
+  const double since = same ? said_wait_.seconds() + kWaitAgainSeconds : kWaitSeconds;
+  if (wait.seconds() < since) return;
+  said_wait_ = wait;
+  Line(absl::StrCat("waits: ", wait.text()));
+}
+
+void ProgressDisplay::Line(const std::string& text) {
+  ClearLive();
+  std::fprintf(out_, "%s\n", text.c_str());
+  std::fflush(out_);
+}
+
+void ProgressDisplay::ClearLive() {
+  if (live_) {
+    std::fprintf(out_, "\r\033[K");
+    std::fflush(out_);
+  }
+  live_ = false;
+}
+
+}  // namespace strata::cli

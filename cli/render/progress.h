@@ -1,0 +1,64 @@
+#ifndef STRATA_CLI_RENDER_PROGRESS_H_
+#define STRATA_CLI_RENDER_PROGRESS_H_
+
+#include <cstdint>
+#include <cstdio>
+#include <string>
+
+#include "proto/control.pb.h"
+
+namespace strata::cli {
+
+// "1:23", "2:03:04".
+std::string FormatDuration(double seconds);
+// "512 B", "1.24 MB" (10^6).
+std::string FormatBytes(double bytes);
+
+// Of the terminal that standard output is; 0: it is none.
+int TerminalColumns();
+
+// "epoch 1.50/5  12,345 samples/s  loss 0.4321  test accuracy 0.8712  1.24 MB/step  ETA 1:23";
+// what is not known yet is left out.
+std::string ProgressLine(const proto::JobStatus& status);
+
+// The same for one line of metrics.jsonl, with its step in front.
+std::string MetricsText(const proto::MetricsRecord& record, const proto::JobStatus& status);
+
+// Whether a record is to be shown: a coordinator that restarted tells windows of steps again.
+// `shown_step` is the end of the newest window that was shown.
+bool IsNews(const proto::MetricsRecord& record, uint64_t* shown_step);
+
+// "job 3 (lenet): finished in 1:23, test accuracy 0.8812" and such; one line.
+std::string EndLine(const proto::JobStatus& status);
+
+// What `--follow` shows: one live line on a terminal, a line per window of steps elsewhere.
+//
+// Threads: one.
+class ProgressDisplay {
+ public:
+  // `columns` of the terminal that `out` is; 0: it is none.
+  ProgressDisplay(std::FILE* out, int columns) : out_(out), columns_(columns) {}
+
+  void Show(const proto::FollowEvent& event);
+  // Takes the live line away: what is written next has a row of its own.
+  void End() { ClearLive(); }
+
+ private:
+  void ShowStatus(const proto::JobStatus& status);
+  // One line per long wait, where there is no live line to show it.
+  void TellWait(const proto::Wait& wait);
+  void Line(const std::string& text);
+  void ClearLive();
+
+  std::FILE* out_;
+  const int columns_;
+  bool live_ = false;
+  std::string said_;
+  proto::Wait said_wait_;
+  uint64_t shown_step_ = 0;  // see IsNews
+  proto::JobStatus status_;
+};
+
+}  // namespace strata::cli
+
+#endif  // STRATA_CLI_RENDER_PROGRESS_H_

@@ -1,0 +1,139 @@
+#include "cli/render/progress.h"
+
+#include "absl/strings/str_format.h"
+#include "gtest/gtest.h"
+
+namespace strata::cli {
+namespace {
+
+proto::JobStatus Running() {
+  proto::JobStatus status;
+  status.set_job_id(3);
+  status.set_name("lenet");
+  status.set_state(proto::RUNNING);
+  status.set_mode("sync");
+  status.set_model("lenet5");
+  status.set_ranks(4);
+  status.add_nodes()->set_daemon("w0");
+  status.add_nodes()->set_daemon("w1");
+  proto::Progress* progress = status.mutable_progress();
+  progress->set_step(351);
+  progress->set_total_steps(1170);
+  progress->set_epoch(1.5);
+  progress->set_epochs(5);
+  progress->set_samples_per_s(12345.4);
+  progress->set_loss(0.43211);
+  progress->set_test_accuracy(0.87123);
+  progress->set_bytes_per_step(1'240'000);
+  progress->set_eta_s(83.2);
+  return status;
+}
+
+std::string Shown(int columns, const std::vector<proto::FollowEvent>& events) {
+  char* text = nullptr;
+  size_t size = 0;
+  std::FILE* out = open_memstream(&text, &size);
+  ProgressDisplay display(out, columns);
+  for (const auto& event : events) display.Show(event);
+  std::fclose(out);
+  std::string shown(text, size);
+  free(text);
+  return shown;
+}
+
+TEST(Progress, FormatsTimesAndBytes) {
+  EXPECT_EQ(FormatDuration(0), "0:00");
+  EXPECT_EQ(FormatDuration(83.4), "1:23");
+  EXPECT_EQ(FormatDuration(3723), "1:02:03");
+  EXPECT_EQ(FormatBytes(999), "999 B");
+  EXPECT_EQ(FormatBytes(1240), "1.24 kB");
+  EXPECT_EQ(FormatBytes(3.5e9), "3.50 GB");
+}
+
+TEST(Progress, ShowsEpochSpeedLossAccuracyBytesAndTimeLeft) {
+  EXPECT_EQ(ProgressLine(Running()),
+            "epoch 1.50/5  12,345 samples/s  loss 0.4321  test accuracy 0.8712  1.24 MB/step  "
+            "ETA 1:23");
+}
+
+TEST(Progress, LeavesOutWhatIsNotKnownYet) {
+  proto::JobStatus status = Running();
+  status.mutable_progress()->set_test_accuracy(-1);
+  status.mutable_progress()->set_eta_s(-1);
+  status.mutable_progress()->set_bytes_per_step(0);
+  EXPECT_EQ(ProgressLine(status), "epoch 1.50/5  12,345 samples/s  loss 0.4321");
+}
+
+TEST(Progress, WritesALinePerWindowWhereThereIsNoTerminal) {
+  proto::FollowEvent status;
+  *status.mutable_status() = Running();
+  proto::FollowEvent metrics;
+  metrics.mutable_metrics()->set_step(400);
+  metrics.mutable_metrics()->set_epoch(1.7);
+  metrics.mutable_metrics()->set_loss(0.5);
+  metrics.mutable_metrics()->set_samples_per_s(1000);
+  EXPECT_EQ(Shown(0, {status, status, metrics}),
+            "job 3 (lenet): running lenet5, mode sync, 4 ranks on w0, w1\n"
+            "step 400/1170  epoch 1.70/5  1,000 samples/s  loss 0.5000  1.24 MB/step  ETA 1:23\n");
+}
+
+TEST(Progress, KeepsOneLiveLineOnATerminal) {
+  proto::FollowEvent status;
+  *status.mutable_status() = Running();
+  proto::FollowEvent metrics;
+  metrics.mutable_metrics()->set_step(400);
+  std::string shown = Shown(200, {status, metrics, status});
+  EXPECT_EQ(shown, "job 3 (lenet): running lenet5, mode sync, 4 ranks on w0, w1\n\r\033[K" +
+                       ProgressLine(Running()) + "\r\033[K" + ProgressLine(Running()));
+}
+
+proto::FollowEvent Waiting(double seconds) {
+  proto::FollowEvent event;
+  *event.mutable_status() = Running();
+  proto::Wait* wait = event.mutable_status()->add_waits();
+  wait->set_daemon("w1");
+  wait->set_seconds(seconds);
+  wait->set_text(absl::StrFormat("node 1 (w1) for %d s", static_cast<int>(seconds)));
+  return event;
+}
+
+TEST(Progress, TheLiveLineShowsTheLongestWaitInsteadOfProgress) {
+  proto::FollowEvent two = Waiting(3);
+  *two.mutable_status()->add_waits() = two.status().waits(0);
+  std::string shown = Shown(200, {Waiting(2), two});
+  EXPECT_EQ(shown.substr(shown.find('\r')),
+            "\r\033[Kstep 351/1170  waits: node 1 (w1) for 2 s"
+            "\r\033[Kstep 351/1170  waits (and 1 more): node 1 (w1) for 3 s");
+}
+
+TEST(Progress, ALongWaitHasALineOfItsOwnWhereThereIsNoTerminal) {
+  std::string shown =
+      Shown(0, {Waiting(2), Waiting(9), Waiting(10), Waiting(11), Waiting(69), Waiting(71)});
+  EXPECT_EQ(shown,
+            "job 3 (lenet): running lenet5, mode sync, 4 ranks on w0, w1\n"
+            "waits: node 1 (w1) for 10 s\nwaits: node 1 (w1) for 71 s\n");
+}
+
+TEST(Progress, CutsTheLiveLineToTheTerminalsWidth) {
+  proto::FollowEvent status;
+  *status.mutable_status() = Running();
+  std::string shown = Shown(20, {status});
+  EXPECT_EQ(shown.substr(shown.find("\033[K")), "\033[Kepoch 1.50/5  12,34");
+}
+
+TEST(Progress, TellsHowAJobEnded) {
+  proto::JobStatus status = Running();
+  status.set_started_ms(1000);
+  status.set_ended_ms(84'000);
+  status.set_state(proto::FINISHED);
+  EXPECT_EQ(EndLine(status), "job 3 (lenet): finished after 1:23, test accuracy 0.8712");
+  status.set_state(proto::FAILED);
+  status.set_reason("server s1 is gone");
+  EXPECT_EQ(EndLine(status), "job 3 (lenet): failed after 1:23: server s1 is gone");
+  status.set_state(proto::CANCELLED);
+  status.set_reason("");
+  EXPECT_EQ(EndLine(status), "job 3 (lenet): cancelled after 1:23");
+}
+
+}  // namespace
+}  // namespace strata::cli

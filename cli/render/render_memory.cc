@@ -1,0 +1,90 @@
+#include "cli/render/render_memory.h"
+
+#include <algorithm>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "cli/render/render_resources.h"
+#include "cli/render/table.h"
+#include "common/count_of.h"
+
+namespace strata::cli {
+namespace {
+
+struct Sum {
+  uint64_t bytes = 0;
+  double model_sizes = 0;
+};
+
+using Parts = google::protobuf::RepeatedPtrField<proto::MemoryPart>;
+
+Sum SumOfParts(const Parts& parts) {
+  Sum sum;
+  for (const proto::MemoryPart& part : parts) {
+    sum.bytes += part.limit_bytes();
+    sum.model_sizes += part.model_sizes();
+  }
+  return sum;
+}
+
+Row RowOf(const std::string& whose, const std::string& part, uint64_t bytes, double model_sizes) {
+  return {whose, part, MemoryText(bytes), absl::StrFormat("%.3f", model_sizes)};
+}
+
+// `name` of the one that may take most, and the parts that `parts_of` has of each. Nothing where
+// they are none.
+template <typename Holders, typename Name, typename PartsOf>
+void AddRows(const Holders& holders, const std::string& noun, const Name& name,
+             const PartsOf& parts_of, std::vector<Row>* rows) {
+  if (holders.empty()) return;
+  const auto largest =
+      std::max_element(holders.begin(), holders.end(), [&](const auto& a, const auto& b) {
+        return SumOfParts(parts_of(a)).bytes < SumOfParts(parts_of(b)).bytes;
+      });
+  if (parts_of(*largest).empty()) return;
+  std::string whose = name(*largest);
+  for (const proto::MemoryPart& part : parts_of(*largest)) {
+    rows->push_back(RowOf(whose, part.name(), part.limit_bytes(), part.model_sizes()));
+    whose = "  ";
+  }
+  const Sum one = SumOfParts(parts_of(*largest));
+  rows->push_back(RowOf("  ", "sum", one.bytes, one.model_sizes));
+  if (holders.size() == 1) return;
+  Sum all;
+  for (const auto& holder : holders) {
+    const Sum sum = SumOfParts(parts_of(holder));
+    all.bytes += sum.bytes;
+    all.model_sizes += sum.model_sizes;
+  }
+  rows->push_back(
+      RowOf("  ", absl::StrCat("of ", CountOf(holders.size(), noun)), all.bytes, all.model_sizes));
+}
+
+}  // namespace
+
+std::string MemoryTable(const proto::JobStatus& job) {
+  std::vector<Row> rows = {{"  memory of", "for", "at most", "x the model"}};
+  const auto parts_of = [](const auto& holder) -> const Parts& { return holder.memory_parts(); };
+  AddRows(
+      job.nodes(), "node",
+      [](const proto::JobNodeStatus& node) {
+        return absl::StrFormat("  node %d (%s)", node.node(), node.daemon());
+      },
+      parts_of, &rows);
+  AddRows(
+      job.nodes(), "node",
+      [](const proto::JobNodeStatus& node) { return absl::StrFormat("  GPUs of %d", node.node()); },
+      [](const proto::JobNodeStatus& node) -> const Parts& { return node.gpu_memory_parts(); },
+      &rows);
+  AddRows(
+      job.shards(), "shard",
+      [](const proto::JobShardStatus& shard) {
+        return absl::StrFormat("  %s shard %d", shard.daemon(), shard.shard());
+      },
+      parts_of, &rows);
+  const bool has_parts = !job.nodes().empty() && !job.nodes(0).memory_parts().empty();
+  return has_parts ? Table(rows) : "";
+}
+
+}  // namespace strata::cli

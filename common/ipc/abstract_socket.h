@@ -1,0 +1,31 @@
+#ifndef STRATA_COMMON_IPC_ABSTRACT_SOCKET_H_
+#define STRATA_COMMON_IPC_ABSTRACT_SOCKET_H_
+
+#include <sys/socket.h>
+#include <sys/un.h>
+
+#include <string>
+
+#include "absl/status/statusor.h"
+
+namespace strata {
+
+// Unix sockets with names that are in no folder: they go with the process that holds them, and are
+// seen in its network namespace alone.
+
+struct AbstractAddress {
+  sockaddr_un name = {};
+  socklen_t bytes = 0;
+
+  const sockaddr* get() const { return reinterpret_cast<const sockaddr*>(&name); }
+};
+
+// Errors: InvalidArgument: empty, or too long.
+absl::StatusOr<AbstractAddress> AbstractAddressOf(const std::string& name);
+
+// Whether the process at the other end of a connected Unix socket runs as the user of this one.
+bool IsSameUser(int fd);
+
+}  // namespace strata
+
+#endif  // STRATA_COMMON_IPC_ABSTRACT_SOCKET_H_

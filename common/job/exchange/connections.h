@@ -1,0 +1,29 @@
+#ifndef STRATA_COMMON_JOB_EXCHANGE_CONNECTIONS_H_
+#define STRATA_COMMON_JOB_EXCHANGE_CONNECTIONS_H_
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+
+#include "proto/job.pb.h"
+
+namespace strata {
+
+// Of two peers of a job at most.
+inline uint32_t ConnectionsOf(const proto::Job& job) {
+  return std::max<uint32_t>(1, job.connections());
+}
+
+// Of two peers that move so many chunks: none without a chunk, but at least 1.
+inline uint32_t ConnectionsFor(const proto::Job& job, size_t chunks) {
+  return static_cast<uint32_t>(std::clamp<size_t>(chunks, 1, ConnectionsOf(job)));
+}
+
+// Which of them carries all frames of a chunk: the one at `index` of those chunks, in order.
+inline uint32_t ConnectionOf(size_t index, uint32_t connections) {
+  return static_cast<uint32_t>(index % connections);
+}
+
+}  // namespace strata
+
+#endif  // STRATA_COMMON_JOB_EXCHANGE_CONNECTIONS_H_

@@ -1,0 +1,30 @@
+#ifndef STRATA_KERNELS_CUDA_NCCL_NCCL_FUNCTIONS_H_
+#define STRATA_KERNELS_CUDA_NCCL_NCCL_FUNCTIONS_H_
+
+#include <nccl.h>
+
+#include "absl/status/statusor.h"
+
+namespace strata::cuda {
+
+// What communicator.cc calls of NCCL, under NCCL's names.
+struct NcclFunctions {
+  decltype(&::ncclGetUniqueId) GetUniqueId;
+  decltype(&::ncclCommInitRankConfig) CommInitRankConfig;
+  decltype(&::ncclCommGetAsyncError) CommGetAsyncError;
+  decltype(&::ncclCommFinalize) CommFinalize;
+  decltype(&::ncclCommDestroy) CommDestroy;
+  decltype(&::ncclCommAbort) CommAbort;
+  decltype(&::ncclAllReduce) AllReduce;
+  decltype(&::ncclReduce) Reduce;
+  decltype(&::ncclGetErrorString) GetErrorString;
+  decltype(&::ncclGetLastError) GetLastError;
+};
+
+// Of libnccl.so.2, which is loaded by the first call, or of the fake one. Errors: FindLibrary's;
+// FailedPrecondition (the library lacks one of these).
+absl::StatusOr<const NcclFunctions*> LoadNccl();
+
+}  // namespace strata::cuda
+
+#endif  // STRATA_KERNELS_CUDA_NCCL_NCCL_FUNCTIONS_H_

@@ -1,0 +1,69 @@
+#include "kernels/cuda/runtime/find_library.h"
+
+#include <dlfcn.h>
+#include <glob.h>
+#include <pwd.h>
+#include <unistd.h>
+
+#include "absl/strings/str_cat.h"
+
+namespace strata::cuda {
+namespace {
+
+std::vector<std::string> Matches(const std::string& pattern) {
+  std::vector<std::string> paths;
+  glob_t found = {};
+  if (glob(pattern.c_str(), 0, nullptr, &found) == 0) {
+    paths.assign(found.gl_pathv, found.gl_pathv + found.gl_pathc);
+  }
+  globfree(&found);
+  return paths;
+}
+
+void* Open(const std::string& path) { return dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL); }
+
+}  // namespace
+
+void* LibraryFunctions::AddressOf(const char* name) {
+  void* const address = dlsym(handle_, name);
+  if (address == nullptr && missing_ == nullptr) missing_ = name;
+  return address;
+}
+
+std::vector<std::string> PythonPackageFolders() {
+  std::vector<std::string> folders;
+  const passwd* user = getpwuid(getuid());
+  const std::string home = user == nullptr || user->pw_dir == nullptr ? "" : user->pw_dir;
+  std::vector<std::string> roots = {"/usr/local", "/usr", "/opt/*", "/opt/*/envs/*"};
+  if (!home.empty()) {
+    roots.insert(roots.begin(), home + "/.local");
+    roots.push_back(home + "/*conda3");
+  }
+  for (const std::string& root : roots) {
+    folders.push_back(root + "/lib/python3*/site-packages");
+    folders.push_back(root + "/lib/python3*/dist-packages");
+  }
+  return folders;
+}
+
+absl::StatusOr<FoundLibrary> FindLibrary(const LibraryWish& wish,
+                                         const std::vector<std::string>& python_folders) {
+  const std::string first = wish.dir.empty() ? wish.file : absl::StrCat(wish.dir, "/", wish.file);
+  if (void* handle = Open(first); handle != nullptr) return FoundLibrary{handle, first};
+  const char* const why = dlerror();
+  std::string error = why == nullptr ? first : why;
+  if (wish.dir.empty()) {
+    for (const std::string& folder : python_folders) {
+      for (const std::string& path :
+           Matches(absl::StrCat(folder, "/", wish.beside, "/", wish.file))) {
+        if (void* handle = Open(path); handle != nullptr) return FoundLibrary{handle, path};
+        if (const char* text = dlerror(); text != nullptr) error = text;
+      }
+    }
+    absl::StrAppend(&error, ", nor in a Python installation's ", wish.beside, "; the plugin's ",
+                    "option ", wish.option, "=DIR says where it is");
+  }
+  return absl::NotFoundError(absl::StrCat(wish.file, ": ", error));
+}
+
+}  // namespace strata::cuda

@@ -1,0 +1,55 @@
+#ifndef STRATA_KERNELS_CUDA_RUNTIME_FIND_LIBRARY_H_
+#define STRATA_KERNELS_CUDA_RUNTIME_FIND_LIBRARY_H_
+
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+
+namespace strata::cuda {
+
+// A shared library that the plugin loads only when it is asked for what needs it.
+struct LibraryWish {
+  std::string file;    // as in "libnccl.so.2"
+  std::string dir;     // the plugin's option for it; where it is given, nowhere else is looked
+  std::string option;  // that option's name, for messages
+  std::string beside;  // its folder in a Python installation's packages: "nvidia/nccl/lib"
+};
+
+struct FoundLibrary {
+  void* handle = nullptr;  // dlopen's; never closed
+  std::string path;        // or just its name, where the system's search found it
+};
+
+// Looks functions of an open library up by their names.
+class LibraryFunctions {
+ public:
+  explicit LibraryFunctions(const FoundLibrary& library) : handle_(library.handle) {}
+
+  template <typename Function>
+  LibraryFunctions& Find(const char* name, Function* function) {
+    *function = reinterpret_cast<Function>(AddressOf(name));
+    return *this;
+  }
+  // The first that the library has not got; null: it has them all.
+  const char* missing() const { return missing_; }
+
+ private:
+  void* AddressOf(const char* name);
+
+  void* const handle_;
+  const char* missing_ = nullptr;
+};
+
+// Patterns of the folders that hold packages of Python installations, the likelier first: of the
+// user, of the system, and of the environments that lie in the usual places.
+std::vector<std::string> PythonPackageFolders();
+
+// Opens it: in `dir` alone, or else where the system looks, then in the folders that match
+// `python_folders`. Errors: NotFound naming the library, why it was not opened, and the option.
+absl::StatusOr<FoundLibrary> FindLibrary(const LibraryWish& wish,
+                                         const std::vector<std::string>& python_folders);
+
+}  // namespace strata::cuda
+
+#endif  // STRATA_KERNELS_CUDA_RUNTIME_FIND_LIBRARY_H_

@@ -1,0 +1,47 @@
+#ifndef STRATA_MEASURE_TRAIN_TRAIN_REPORT_H_
+#define STRATA_MEASURE_TRAIN_TRAIN_REPORT_H_
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "measure/train/machine.h"
+#include "measure/train/train_bench.h"
+
+namespace strata::bench {
+
+// A model, or a job, and what was measured of it.
+struct TrainedModel {
+  std::string name;  // the model's, or the job file's
+  uint32_t batch = 64;
+  std::string precision = "FP32";
+  bool is_on_gpu = false;
+  bool compares_bits = true;  // of the weights of sync
+  TrainBenchResult result;
+};
+
+struct TrainReport {
+  Machine machine;
+  TrainCaseOptions cases;
+  uint64_t steps = 0;  // of every case; 0: as many as take the base `seconds`
+  double seconds = 2;
+  uint32_t rounds = 3;
+  std::vector<std::string> gpus;  // names of those that ranks may have; of jobs on GPUs
+  std::vector<TrainedModel> models;
+};
+
+// How it was measured, a sentence each: the base, the machine, what figures say and do not say.
+std::vector<std::string> RulesOf(const TrainReport& report);
+
+// "lenet5, batch 64 a rank, on CPU in FP32; verified: ..." or "; WRONG: ...".
+std::string TitleOf(const TrainedModel& model);
+
+// The columns' names, then a case each; behind one that has no figures stands why.
+std::vector<std::vector<std::string>> RowsOf(const TrainedModel& model);
+
+// The document that README.md describes, on one line that ends in a newline.
+std::string JsonOf(const TrainReport& report);
+
+}  // namespace strata::bench
+
+#endif  // STRATA_MEASURE_TRAIN_TRAIN_REPORT_H_

@@ -1,0 +1,153 @@
+#include "optimizer/norm_update.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+
+#include "common/copies.h"
+
+namespace strata::kernels {
+namespace {
+
+constexpr double kLarsEpsilon = 1e-8;
+
+std::shared_ptr<float> Zeros(BufferPool& pool, uint32_t count) {
+  std::shared_ptr<float> buffer = pool.AllocateFloats(count);
+  std::fill_n(buffer.get(), count, 0.0f);
+  return buffer;
+}
+
+}  // namespace
+
+double SumOfSquares(const float* x, size_t n) {
+  constexpr size_t kLanes = 8;
+  std::array<double, kLanes> lanes = {};
+  for (size_t i = 0; i < n; ++i) {
+    const double value = x[i];
+    lanes[i % kLanes] += value * value;
+  }
+  return ((lanes[0] + lanes[1]) + (lanes[2] + lanes[3])) +
+         ((lanes[4] + lanes[5]) + (lanes[6] + lanes[7]));
+}
+
+NormUpdate::NormUpdate(const Kernels& kernels, BufferPool& pool, const proto::Job& job,
+                       uint64_t samples_per_epoch, const proto::Layout& layout, const ChunkMap& map)
+    : kernels_(kernels),
+      pool_(pool),
+      rule_(LocalUpdateRuleOf(job, samples_per_epoch)),
+      clip_norm_(job.optimizer().clip_norm()),
+      lars_coefficient_(job.optimizer().has_lars() ? job.optimizer().lars().coefficient() : 0),
+      map_(map),
+      chunks_(map.chunks()) {
+  for (const proto::Segment& segment : layout.segments()) averaged_.push_back(segment.averaged());
+  for (uint32_t t = 0; t < averaged_.size(); ++t) {
+    const int index = static_cast<int>(t);
+    const uint64_t begin = layout.segments(index).offset();
+    const uint64_t end =
+        t + 1 == averaged_.size() ? layout.elements() : layout.segments(index + 1).offset();
+    for (uint64_t at = begin; at < end;) {
+      const ChunkId chunk = map.ChunkAt(at);
+      const uint64_t first = map.OffsetOf(chunk);
+      const uint64_t stop = std::min(end, first + map.ElementsOf(chunk));
+      // One tensor's part of a chunk is updated alike.
+      OptimizerRun run = RunsOf(layout, at, stop - at).front();
+      run.offset = at - first;
+      chunks_[chunk.value()].runs.push_back({t, run});
+      at = stop;
+    }
+  }
+}
+
+void NormUpdate::Seed(ChunkId id, const Bytes& weights) {
+  Chunk& chunk = chunks_[id.value()];
+  const uint32_t count = map_.ElementsOf(id);
+  const std::shared_ptr<float> own = pool_.AllocateFloats(count);
+  CopyBytes(CopyReason::kSeed, own.get(), weights.data(), weights.size());
+  chunk.weights = AsBytes(own, count);
+  chunk.mean = pool_.AllocateFloats(count);
+  CopyBytes(CopyReason::kSeed, chunk.mean.get(), weights.data(), weights.size());
+  const int vectors = StateVectors(rule_.optimizer.kind);
+  if (vectors > 0) chunk.state0 = Zeros(pool_, count);
+  if (vectors > 1) chunk.state1 = Zeros(pool_, count);
+}
+
+bool NormUpdate::Complete(ChunkId id) {
+  chunks_[id.value()].complete = true;
+  return ++complete_ == chunks_.size();
+}
+
+std::vector<NormUpdate::Norms> NormUpdate::MeasureNorms() const {
+  std::vector<Norms> norms(averaged_.size());
+  for (const Chunk& chunk : chunks_) {
+    for (const auto& [tensor, run] : chunk.runs) {
+      norms[tensor].gradient += SumOfSquares(chunk.mean.get() + run.offset, run.count);
+      norms[tensor].weights += SumOfSquares(chunk.weights.floats() + run.offset, run.count);
+    }
+  }
+  for (Norms& norm : norms) {
+    norm.gradient = std::sqrt(norm.gradient);
+    norm.weights = std::sqrt(norm.weights);
+  }
+  return norms;
+}
+
+double NormUpdate::ClipFactor(const std::vector<Norms>& norms) const {
+  if (clip_norm_ == 0) return 1;
+  double squares = 0;
+  for (size_t t = 0; t < norms.size(); ++t) {
+    if (!averaged_[t]) squares += norms[t].gradient * norms[t].gradient;
+  }
+  const double norm = std::sqrt(squares);
+  return norm > clip_norm_ ? clip_norm_ / norm : 1;
+}
+
+OptimizerStep NormUpdate::StepOf(const OptimizerRun& run, const Norms& norms, const Update& update,
+                                 double clip) const {
+  const double rate = update.lr * run.lr_multiplier;
+  const double decay = double{rule_.optimizer.weight_decay} * run.decay_multiplier;
+  OptimizerStep step = {.lr = static_cast<float>(rate),
+                        .decay = static_cast<float>(decay),
+                        .gradient_scale = static_cast<float>(clip),
+                        .update = update.number,
+                        .sgd_share = update.sgd_share,
+                        .rms_share = update.rms_share};
+  if (run.averaged) step.gradient_scale = 1;
+  if (lars_coefficient_ == 0 || run.averaged) return step;
+  // v = momentum v + rate trust (g + decay w), w -= v: the momentum rule at rate 1.
+  double local = rate;
+  if (run.decay_multiplier > 0) {
+    local *= lars_coefficient_ * norms.weights /
+             (clip * norms.gradient + decay * norms.weights + kLarsEpsilon);
+  }
+  step.lr = 1;
+  step.gradient_scale = static_cast<float>(local * clip);
+  step.decay = static_cast<float>(local * decay);
+  return step;
+}
+
+void NormUpdate::Apply(uint64_t samples) {
+  samples_ += samples;
+  const Update update = UpdateAt(rule_, samples_, ++updates_);
+  const std::vector<Norms> norms = MeasureNorms();
+  const double clip = ClipFactor(norms);
+  OptimizerParams averaged = rule_.optimizer;
+  averaged.kind = OptimizerKind::kMean;
+  for (uint32_t c = 0; c < chunks_.size(); ++c) {
+    Chunk& chunk = chunks_[c];
+    const uint32_t count = map_.ElementsOf(ChunkId(c));
+    const std::shared_ptr<float> next = pool_.AllocateFloats(count);
+    for (const auto& [tensor, run] : chunk.runs) {
+      const size_t at = run.offset;
+      kernels_.optimize(run.averaged ? averaged : rule_.optimizer,
+                        StepOf(run, norms[tensor], update, clip), chunk.mean.get() + at,
+                        chunk.weights.floats() + at, next.get() + at,
+                        chunk.state0 == nullptr ? nullptr : chunk.state0.get() + at,
+                        chunk.state1 == nullptr ? nullptr : chunk.state1.get() + at, run.count);
+    }
+    chunk.weights = AsBytes(next, count);
+    chunk.complete = false;
+  }
+  complete_ = 0;
+}
+
+}  // namespace strata::kernels

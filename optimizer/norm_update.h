@@ -1,0 +1,85 @@
+#ifndef STRATA_OPTIMIZER_NORM_UPDATE_H_
+#define STRATA_OPTIMIZER_NORM_UPDATE_H_
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "absl/types/span.h"
+#include "common/buffer_pool.h"
+#include "common/bytes.h"
+#include "common/ids.h"
+#include "common/job/arena.h"
+#include "kernels/kernels.h"
+#include "optimizer/update_rule.h"
+#include "proto/control.pb.h"
+#include "proto/job.pb.h"
+
+namespace strata::kernels {
+
+// The sum of squares in double, in a fixed order: the same bits wherever it is taken.
+double SumOfSquares(const float* x, size_t n);
+
+// Updates that need norms of whole tensors, or of all weights: LARS (You et al. 2017, algorithm 1)
+// and clipping by the global norm (Pascanu et al. 2013); formulas in proto/job.proto. Holds the
+// weights of a whole arena with their optimizer state; the mean gradient of an update is brought
+// chunk by chunk, and applied once all of it is there. Nodes that are brought the same gradients
+// have the same weights, bit for bit.
+//
+// Threads: one; weights that it hands out may be read and released anywhere.
+class NormUpdate {
+ public:
+  // REQUIRES: a valid layout; the job's defaults are filled in. All outlives this.
+  NormUpdate(const Kernels& kernels, BufferPool& pool, const proto::Job& job,
+             uint64_t samples_per_epoch, const proto::Layout& layout, const ChunkMap& map);
+
+  // The first weights, fp32, copied.
+  void Seed(ChunkId chunk, const Bytes& weights);
+
+  // Where the mean gradient of the update in hand is brought to; until then, that of the update
+  // before is there, and before the first one the first weights. REQUIRES: seeded.
+  absl::Span<float> mean(ChunkId chunk) {
+    return {chunks_[chunk.value()].mean.get(), map_.ElementsOf(chunk)};
+  }
+  // All of the chunk's has been brought. True if that of all chunks has.
+  bool Complete(ChunkId chunk);
+  // The update, with `samples` more samples. REQUIRES: complete, all chunks seeded.
+  void Apply(uint64_t samples);
+
+  const Bytes& weights(ChunkId chunk) const { return chunks_[chunk.value()].weights; }
+
+ private:
+  struct TensorRun {
+    uint32_t tensor = 0;
+    OptimizerRun run;
+  };
+  struct Chunk {
+    std::vector<TensorRun> runs;
+    Bytes weights;
+    std::shared_ptr<float> mean, state0, state1;
+    bool complete = false;
+  };
+  struct Norms {
+    double gradient = 0, weights = 0;  // squared, until they are complete
+  };
+
+  std::vector<Norms> MeasureNorms() const;  // by tensor
+  double ClipFactor(const std::vector<Norms>& norms) const;
+  OptimizerStep StepOf(const OptimizerRun& run, const Norms& norms, const Update& update,
+                       double clip) const;
+
+  const Kernels& kernels_;
+  BufferPool& pool_;
+  const UpdateRule rule_;
+  const double clip_norm_;         // 0: gradients stay
+  const double lars_coefficient_;  // 0: another optimizer
+  const ChunkMap map_;
+  std::vector<bool> averaged_;  // by tensor
+  std::vector<Chunk> chunks_;
+  uint32_t complete_ = 0;  // chunks
+  uint64_t samples_ = 0, updates_ = 0;
+};
+
+}  // namespace strata::kernels
+
+#endif  // STRATA_OPTIMIZER_NORM_UPDATE_H_

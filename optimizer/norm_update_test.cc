@@ -1,0 +1,144 @@
+#include "optimizer/norm_update.h"
+
+#include <algorithm>
+#include <cmath>
+#include <string>
+#include <vector>
+
+#include "common/job/job.h"
+#include "google/protobuf/text_format.h"
+#include "gtest/gtest.h"
+
+namespace strata::kernels {
+namespace {
+
+// Tensors that chunks cut: a matrix (0 to 9), a bias (10 to 12), statistics (13 to 14).
+constexpr uint32_t kElements = 15, kChunkElements = 6;
+
+proto::Layout Layout() {
+  proto::Layout layout;
+  EXPECT_TRUE(google::protobuf::TextFormat::ParseFromString(
+      "elements: 15 "
+      "segments { name: 'm' shape: 10 offset: 0 lr_multiplier: 1 decay_multiplier: 1 } "
+      "segments { name: 'b' shape: 3 offset: 10 lr_multiplier: 2 decay_multiplier: 0 } "
+      "segments { name: 's' shape: 2 offset: 13 lr_multiplier: 1 decay_multiplier: 0 "
+      "averaged: true }",
+      &layout));
+  return layout;
+}
+
+float Gradient(int step, uint32_t i) { return std::sin(1.0f + 3 * step + i); }
+
+// The weights after `steps` updates with Gradient.
+std::vector<double> Updated(const std::string& optimizer, int steps) {
+  proto::Job job;
+  EXPECT_TRUE(google::protobuf::TextFormat::ParseFromString(
+      "schedule { base_lr: 0.5 } optimizer { " + optimizer + " }", &job));
+  FillDefaults(&job);
+  const ChunkMap map(kElements, kChunkElements);
+  BufferPool pool;
+  NormUpdate update(Cpu(), pool, job, 100, Layout(), map);
+  for (uint32_t c = 0; c < map.chunks(); ++c) {
+    const ChunkId id(c);
+    const auto first = std::make_shared<std::vector<float>>();
+    for (uint32_t i = 0; i < map.ElementsOf(id); ++i) {
+      first->push_back(1.0f + static_cast<float>(map.OffsetOf(id) + i) / 8);
+    }
+    update.Seed(id, Bytes(first, reinterpret_cast<const std::byte*>(first->data()),
+                          first->size() * sizeof(float)));
+  }
+  for (int step = 0; step < steps; ++step) {
+    // Chunks in another order than the arena's.
+    for (uint32_t c = map.chunks(); c-- > 0;) {
+      std::vector<float> mean;
+      for (uint32_t i = 0; i < map.ElementsOf(ChunkId(c)); ++i) {
+        mean.push_back(Gradient(step, map.OffsetOf(ChunkId(c)) + i));
+      }
+      std::copy(mean.begin(), mean.end(), update.mean(ChunkId(c)).begin());
+      EXPECT_EQ(update.Complete(ChunkId(c)), c == 0);
+    }
+    update.Apply(10);
+  }
+  std::vector<double> weights;
+  for (uint32_t c = 0; c < map.chunks(); ++c) {
+    const Bytes& part = update.weights(ChunkId(c));
+    weights.insert(weights.end(), part.floats(), part.floats() + part.float_count());
+  }
+  return weights;
+}
+
+double Norm(const std::vector<double>& x, uint32_t begin, uint32_t end) {
+  double sum = 0;
+  for (uint32_t i = begin; i < end; ++i) sum += x[i] * x[i];
+  return std::sqrt(sum);
+}
+
+std::vector<double> FirstWeights() {
+  std::vector<double> w;
+  for (uint32_t i = 0; i < kElements; ++i) w.push_back(1.0 + i / 8.0);
+  return w;
+}
+
+std::vector<double> GradientOf(int step) {
+  std::vector<double> g;
+  for (uint32_t i = 0; i < kElements; ++i) g.push_back(Gradient(step, i));
+  return g;
+}
+
+void ExpectNear(const std::vector<double>& got, const std::vector<double>& want) {
+  ASSERT_EQ(got.size(), want.size());
+  for (size_t i = 0; i < want.size(); ++i) EXPECT_NEAR(got[i], want[i], 1e-5) << i;
+}
+
+TEST(NormUpdate, LarsScalesEachMatrixByTheRatioOfItsNorms) {
+  constexpr double kLr = 0.5, kTrust = 0.25, kDecay = 0.125, kMomentum = 0.5;
+  std::vector<double> w = FirstWeights(), v(kElements, 0.0);
+  for (int step = 0; step < 3; ++step) {
+    const std::vector<double> g = GradientOf(step);
+    const double trust =
+        kTrust * Norm(w, 0, 10) / (Norm(g, 0, 10) + kDecay * Norm(w, 0, 10) + 1e-8);
+    for (uint32_t i = 0; i < 13; ++i) {
+      const bool matrix = i < 10;
+      v[i] = kMomentum * v[i] + (matrix ? kLr * trust * (g[i] + kDecay * w[i]) : 2 * kLr * g[i]);
+      w[i] -= v[i];
+    }
+    w[13] = g[13];
+    w[14] = g[14];
+  }
+  ExpectNear(Updated("lars { momentum: 0.5 weight_decay: 0.125 coefficient: 0.25 }", 3), w);
+}
+
+TEST(NormUpdate, ClipsByTheNormOfAllThatIsTrained) {
+  constexpr double kLr = 0.5, kClip = 1.5, kDecay = 0.125;
+  std::vector<double> w = FirstWeights();
+  for (int step = 0; step < 3; ++step) {
+    const std::vector<double> g = GradientOf(step);
+    ASSERT_GT(Norm(g, 0, 13), kClip);
+    const double factor = kClip / Norm(g, 0, 13);
+    for (uint32_t i = 0; i < 13; ++i) {
+      w[i] -= i < 10 ? kLr * (factor * g[i] + kDecay * w[i]) : 2 * kLr * factor * g[i];
+    }
+    w[13] = g[13];
+    w[14] = g[14];
+  }
+  ExpectNear(Updated("sgd { weight_decay: 0.125 } clip_norm: 1.5", 3), w);
+}
+
+TEST(NormUpdate, GradientsBelowTheLimitStayAsTheyAre) {
+  const std::vector<double> free = Updated("lars {}", 2);
+  EXPECT_EQ(Updated("lars {} clip_norm: 100", 2), free);
+  EXPECT_NE(Updated("lars {} clip_norm: 0.5", 2), free);
+}
+
+TEST(SumOfSquares, IsThatOfEveryElementForAnyLength) {
+  std::vector<float> x;
+  double expected = 0;
+  for (int n = 0; n < 40; ++n) {
+    EXPECT_EQ(SumOfSquares(x.data(), x.size()), expected) << n;
+    x.push_back(static_cast<float>(n));
+    expected += double{1} * n * n;
+  }
+}
+
+}  // namespace
+}  // namespace strata::kernels

@@ -1,0 +1,35 @@
+#include "optimizer/update_rule.h"
+
+#include "common/job/consistency.h"
+#include "common/job/job.h"
+
+namespace strata::kernels {
+
+UpdateRule UpdateRuleOf(const proto::Job& job, uint64_t samples_per_epoch) {
+  return {.optimizer = SharedOptimizerOf(job),
+          .schedule = SharedScheduleOf(job),
+          .samples_per_epoch = samples_per_epoch,
+          .epochs = job.epochs(),
+          .has_multipliers = !HasLocalSteps(job)};
+}
+
+UpdateRule LocalUpdateRuleOf(const proto::Job& job, uint64_t samples_per_epoch) {
+  return {.optimizer = OptimizerParamsOf(job.optimizer()),
+          .schedule = ScheduleOf(job),
+          .samples_per_epoch = samples_per_epoch,
+          .epochs = job.epochs()};
+}
+
+Update UpdateAt(const UpdateRule& rule, uint64_t samples, uint64_t number, double damping) {
+  const double rate = LearningRateAt(rule.schedule, samples, rule.samples_per_epoch, rule.epochs);
+  Update update = {.lr = rate * damping, .number = number, .far = rule.far};
+  if (rule.optimizer.kind == OptimizerKind::kRmspropWarmup) {
+    const double epoch = static_cast<double>(samples) / static_cast<double>(rule.samples_per_epoch);
+    const RmspropShares shares = RmspropSharesAt(rule.optimizer, epoch, rate);
+    update.sgd_share = static_cast<float>(shares.sgd);
+    update.rms_share = static_cast<float>(shares.rms);
+  }
+  return update;
+}
+
+}  // namespace strata::kernels

@@ -1,0 +1,59 @@
+#include "optimizer/weight_state.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "common/copies.h"
+#include "optimizer/update.h"
+
+namespace strata::kernels {
+namespace {
+
+std::shared_ptr<float> Zeros(BufferPool& pool, uint32_t count) {
+  std::shared_ptr<float> buffer = pool.AllocateFloats(count);
+  std::fill_n(buffer.get(), count, 0.0f);
+  return buffer;
+}
+
+}  // namespace
+
+WeightState::WeightState(const Kernels& kernels, BufferPool& pool, const UpdateRule& rule,
+                         uint32_t elements, std::vector<OptimizerRun> runs)
+    : kernels_(kernels),
+      pool_(pool),
+      rule_(rule),
+      elements_(elements),
+      runs_(rule.has_multipliers ? std::move(runs)
+                                 : std::vector<OptimizerRun>{{.count = elements}}) {}
+
+void WeightState::Seed(const Bytes& weights, uint64_t checksum) {
+  const std::shared_ptr<float> own = pool_.AllocateFloats(elements_);
+  CopyBytes(CopyReason::kSeed, own.get(), weights.data(), weights.size());
+  weights_ = AsBytes(own, elements_);
+  seed_checksum_ = checksum;
+  const int vectors = StateVectors(rule_.optimizer.kind);
+  if (vectors > 0) state0_ = Zeros(pool_, elements_);
+  if (vectors > 1) state1_ = Zeros(pool_, elements_);
+}
+
+void WeightState::Apply(const Bytes& gradient_sum, float scale, uint64_t samples, double damping) {
+  samples_ += samples;
+  Update update = UpdateAt(rule_, samples_, ++updates_, damping);
+  update.gradient_scale = scale;
+  std::shared_ptr<float> zeros;
+  if (gradient_sum.empty()) zeros = Zeros(pool_, elements_);
+  const float* gradient = gradient_sum.empty() ? zeros.get() : gradient_sum.floats();
+  const std::shared_ptr<float> next = pool_.AllocateFloats(elements_);
+  ApplyUpdate(kernels_, rule_.optimizer, update, runs_, gradient, weights_.floats(), next.get(),
+              state0_.get(), state1_.get());
+  weights_ = AsBytes(next, elements_);
+  ++version_;
+}
+
+void WeightState::Skip() {
+  if (rule_.optimizer.kind == OptimizerKind::kMean)
+    weights_ = AsBytes(Zeros(pool_, elements_), elements_);
+  ++version_;
+}
+
+}  // namespace strata::kernels

@@ -1,0 +1,72 @@
+#ifndef STRATA_OPTIMIZER_WEIGHT_STATE_H_
+#define STRATA_OPTIMIZER_WEIGHT_STATE_H_
+
+#include <cstdint>
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include "common/buffer_pool.h"
+#include "common/bytes.h"
+#include "common/job/arena.h"
+#include "kernels/kernels.h"
+#include "optimizer/update_rule.h"
+
+namespace strata::kernels {
+
+// The weights of one chunk, or of a part of it, with their optimizer state. Weights are immutable
+// buffers: an update writes a new one, so answers on their way out keep reading the old one.
+//
+// Threads: one; buffers that it hands out may be read and released anywhere.
+class WeightState {
+ public:
+  // All of it outlives this.
+  WeightState(const Kernels& kernels, BufferPool& pool, const UpdateRule& rule, uint32_t elements,
+              std::vector<OptimizerRun> runs);
+
+  bool seeded() const { return !weights_.empty(); }
+  // The first weights. They are copied: a message's buffer, kept until the first update replaces
+  // it, would then stay with the allocator beside all that the pool holds. REQUIRES: not seeded,
+  // `elements` fp32.
+  void Seed(const Bytes& weights, uint64_t checksum);
+  uint64_t seed_checksum() const { return seed_checksum_; }
+
+  // One optimizer update with the mean gradient gradient_sum * scale over `samples` more samples;
+  // an empty sum is a zero gradient. Counts one version. REQUIRES: seeded.
+  void Apply(const Bytes& gradient_sum, float scale, uint64_t samples, double damping);
+  // Counts a version in which no node had a sample: weights and state stay. Where weights are mean
+  // gradients, there is none.
+  void Skip();
+  // Other weights in place of these; the optimizer's state and counts stay. REQUIRES: seeded,
+  // `elements` fp32.
+  void Replace(Bytes weights) { weights_ = std::move(weights); }
+
+  const Bytes& weights() const { return weights_; }
+  // Updates applied or skipped since the seed.
+  uint64_t version() const { return version_; }
+  uint32_t elements() const { return elements_; }
+  uint64_t samples() const { return samples_; }
+  // Of weights and optimizer state.
+  size_t bytes() const {
+    return weights_.size() +
+           (int{state0_ != nullptr} + int{state1_ != nullptr}) * elements_ * sizeof(float);
+  }
+
+ private:
+  const Kernels& kernels_;
+  BufferPool& pool_;
+  const UpdateRule& rule_;
+  const uint32_t elements_;
+  const std::vector<OptimizerRun> runs_;
+
+  Bytes weights_;
+  uint64_t seed_checksum_ = 0;
+  std::shared_ptr<float> state0_, state1_;
+  uint64_t version_ = 0;
+  uint64_t updates_ = 0;
+  uint64_t samples_ = 0;
+};
+
+}  // namespace strata::kernels
+
+#endif  // STRATA_OPTIMIZER_WEIGHT_STATE_H_

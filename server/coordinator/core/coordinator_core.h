@@ -1,0 +1,107 @@
+#ifndef STRATA_SERVER_COORDINATOR_CORE_COORDINATOR_CORE_H_
+#define STRATA_SERVER_COORDINATOR_CORE_COORDINATOR_CORE_H_
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "common/ids.h"
+#include "proto/control.pb.h"
+#include "server/coordinator/core/coordinator_actions.h"
+#include "server/coordinator/diagnosis/trace_store.h"
+#include "server/coordinator/jobs/job_table.h"
+#include "server/coordinator/members/membership.h"
+#include "server/coordinator/members/reachability.h"
+
+namespace strata::server {
+
+// The coordinator without sockets, files, clocks and threads: events in, actions out. Every call
+// gets the time, which never goes back. One owner.
+class CoordinatorCore {
+ public:
+  struct Options {
+    absl::Duration heartbeat = absl::Milliseconds(500);
+    // Ticks that lie further apart tell that the coordinator itself stood still: that time counts
+    // against no daemon, whose messages may still wait to be read.
+    absl::Duration stalled_after = absl::Milliseconds(500);
+    // A connection that has not registered by then is ended.
+    absl::Duration register_within = absl::Seconds(10);
+    Membership::Options membership;
+    Reachability::Options reachability;
+    JobTable::Options jobs;
+    // How long after a job's end its daemons are waited for, which may have more to say of its
+    // trace.
+    absl::Duration trace_patience = absl::Seconds(10);
+    // Fills in what a job's nodes and shards may take of memory, part by part, when its status is
+    // asked for; may be empty. From outside, as the workers' part is no business of servers.
+    std::function<void(const proto::JobRecord&, proto::JobStatus*)> add_memory_parts;
+  };
+
+  // `actions` outlives the core.
+  CoordinatorCore(Options options, const std::string& cluster_id, CoordinatorActions* actions);
+
+  // What the store held; once, first.
+  void Restore(const std::vector<proto::StoredJob>& jobs, uint32_t next_job_id,
+               const std::vector<SeenRegistrations::Entry>& seen, absl::Time now);
+
+  // A connection that is to become a daemon's has begun.
+  void OnConnected(SessionId session, absl::Time now);
+  // It says something, first Register, or ends.
+  void OnMessage(SessionId session, const proto::DaemonMessage& message, absl::Time now);
+  void OnDisconnected(SessionId session, absl::Time now);
+  // Several times a second.
+  void Tick(absl::Time now);
+
+  // The command line. `token` is random. Errors: see JobTable; NotFound names the job.
+  absl::StatusOr<JobId> Submit(const proto::Job& job, uint64_t token, absl::Time now);
+  absl::Status Cancel(JobId job, absl::Time now);
+  absl::StatusOr<proto::JobStatus> GetJob(JobId job) const;
+  proto::ListJobsReply ListJobs() const;
+  proto::ListNodesReply ListNodes(absl::Time now) const;
+  struct TraceFound {
+    TraceStore::Batches batches;
+    bool complete = false;  // no more will come
+  };
+  // Errors: NotFound; FailedPrecondition (the job is not traced).
+  absl::StatusOr<TraceFound> GetTrace(JobId job, absl::Time now) const;
+  const TraceStore& traces() const { return traces_; }
+  // What was refused since the start, by cause; other causes may be added.
+  std::map<std::string, uint64_t>& refusals() { return refusals_; }
+
+ private:
+  void OnRegister(SessionId session, const proto::Register& registration, absl::Time now);
+  // `session` has not registered and never will.
+  void RefuseNewcomer(SessionId session, const std::string& cause);
+  void OnHeartbeat(const std::string& daemon, const proto::Heartbeat& heartbeat, absl::Time now);
+  void OnTrace(const std::string& daemon, const proto::TraceBatch& batch);
+  bool MayHaveMoreOf(JobId job, const std::string& daemon) const;
+  bool IsTraceComplete(const JobEntry& entry, absl::Time now) const;
+  // False, and counted: the daemon has no part in the job that it speaks of.
+  bool Concerns(const std::string& daemon, uint32_t job);
+  void ExcuseStall(absl::Time now);
+  void TryPeers(absl::Time now);
+  void EndSilentNewcomers(absl::Time now);
+  void SaveSeen();
+  void TakeLost(const std::vector<Membership::Lost>& lost, absl::Time now);
+
+  const Options options_;
+  const std::string cluster_id_;
+  CoordinatorActions* const actions_;
+  Membership membership_;
+  Reachability reachability_;
+  JobTable jobs_;
+  TraceStore traces_;
+  std::map<SessionId, absl::Time> newcomers_;  // connections that have not registered: since when
+  std::map<std::string, uint64_t> refusals_;
+  bool seen_is_saved_ = true;  // the store has not refused it
+  absl::Time ticked_at_ = absl::InfiniteFuture();
+};
+
+}  // namespace strata::server
+
+#endif  // STRATA_SERVER_COORDINATOR_CORE_COORDINATOR_CORE_H_

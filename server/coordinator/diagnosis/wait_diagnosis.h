@@ -1,0 +1,75 @@
+#ifndef STRATA_SERVER_COORDINATOR_DIAGNOSIS_WAIT_DIAGNOSIS_H_
+#define STRATA_SERVER_COORDINATOR_DIAGNOSIS_WAIT_DIAGNOSIS_H_
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/time/time.h"
+#include "proto/control.pb.h"
+
+namespace strata::server {
+
+// One node of a running job, as far as the coordinator knows.
+struct NodeScene {
+  uint32_t node = 0;
+  std::string daemon;
+  bool finished = false;
+  bool ready = false;                             // has registered its tensors
+  absl::Time heard_at;                            // of the worker daemon, whatever it said
+  const proto::NodeActivity* activity = nullptr;  // newest; null: none yet
+  absl::Time activity_at;                         // when it came
+  uint64_t reported_step = 0;  // that all its ranks have said to have finished, maybe since
+  // Since when each of its servers' requests are the same.
+  const std::vector<absl::Time>* lines_since = nullptr;
+};
+
+// One shard of a running job.
+struct ShardScene {
+  std::string daemon;
+  uint32_t shard = 0;  // within the daemon
+  std::string address;
+  bool installed = false;
+  absl::Time heard_at;                                   // of the server, whatever it said
+  const std::vector<proto::NodeClock>* nodes = {};       // newest; null: none yet
+  const std::vector<absl::Time>* nodes_since = nullptr;  // since when each is the same
+  absl::Time nodes_at;                                   // when they came
+  absl::Time least_since = absl::InfiniteFuture();       // their least clock has not changed
+};
+
+// All that tells who holds a running job up. Pointers are to what the caller keeps.
+struct JobScene {
+  enum class Phase { kStarting, kInstalling, kTraining };
+  Phase phase = Phase::kTraining;
+  absl::Time phase_since;
+  bool has_aggregators = true;        // the job has an exchange
+  std::optional<uint64_t> staleness;  // steps that an answer may lag; none: async
+  bool has_local_steps = false;       // nodes push only now and then
+  bool has_quorum = false;            // clocks close without those who are late
+  bool ranks_meet = false;            // by NCCL, before their first step
+  std::vector<NodeScene> nodes;
+  std::vector<ShardScene> shards;
+};
+
+struct DiagnosisTiming {
+  // What takes longer without any progress is named.
+  absl::Duration show_after = absl::Seconds(2);
+  // Who says nothing for longer is silent: aggregators and daemons speak once a second.
+  absl::Duration silent_after = absl::Seconds(3);
+  // Where nobody's words tell why, the nodes that lag are named after so long.
+  absl::Duration unexplained_after = absl::Seconds(10);
+  size_t waits_max = 16;
+};
+
+// Of the nodes that have not retired; UINT64_MAX: all have.
+uint64_t LeastClock(const std::vector<proto::NodeClock>& nodes);
+
+// Who holds the job up, the longest first. Only culprits are named: a rank that waits for weights,
+// an aggregator or a server that waits for another node are not. Empty: nobody.
+std::vector<proto::Wait> Diagnose(const JobScene& scene, absl::Time now,
+                                  const DiagnosisTiming& timing = {});
+
+}  // namespace strata::server
+
+#endif  // STRATA_SERVER_COORDINATOR_DIAGNOSIS_WAIT_DIAGNOSIS_H_

@@ -1,0 +1,363 @@
+#include "server/coordinator/diagnosis/wait_diagnosis.h"
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "server/coordinator/testing/wait_diagnosis_fixture.h"
+
+namespace strata::server {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::IsEmpty;
+
+TEST_F(DiagnosisTest, AJobThatMovesWaitsForNobody) { EXPECT_THAT(Texts(), IsEmpty()); }
+
+TEST_F(DiagnosisTest, NamesTheStoppedRankAndNobodyWhoWaitsForIt) {
+  WaitAllBut(3, 12);
+  rank(3).set_process_state("stopped by a signal");
+  const std::vector<proto::Wait> waits = Diagnose(scene_, kNow);
+  ASSERT_EQ(waits.size(), 1u);
+  EXPECT_EQ(waits[0].text(), "node 1 (w2) rank 3 at step 57 for 12 s: stopped by a signal");
+  EXPECT_EQ(waits[0].node(), 1u);
+  EXPECT_EQ(waits[0].rank(), 3u);
+  EXPECT_EQ(waits[0].daemon(), "w2");
+  EXPECT_EQ(waits[0].clock(), 57u);
+  EXPECT_EQ(waits[0].seconds(), 12);
+  EXPECT_EQ(waits[0].doing(), "stopped by a signal");
+}
+
+TEST_F(DiagnosisTest, ARankThatComputesLongIsNamedWithWhatItHasPublished) {
+  WaitAllBut(3, 14);
+  EXPECT_THAT(Texts(), ElementsAre("node 1 (w2) rank 3 at step 57 for 14 s: computing (published "
+                                   "12 of 61 chunks)"));
+  WaitAllBut(3, 1);
+  EXPECT_THAT(Texts(), IsEmpty());
+}
+
+TEST_F(DiagnosisTest, ARankThatMayNotHaveMetTheOthersIsNotSaidToCompute) {
+  scene_.ranks_meet = true;
+  WaitAllBut(3, 14);
+  EXPECT_THAT(Texts(), ElementsAre("node 1 (w2) rank 3 at step 57 for 14 s: computing (published "
+                                   "12 of 61 chunks)"));
+  rank(3).set_clock(0);
+  EXPECT_THAT(Texts(), ElementsAre("node 1 (w2) rank 3 at step 0 for 14 s: computing (published "
+                                   "12 of 61 chunks)"));
+  rank(3).set_published(0);
+  EXPECT_THAT(Texts(), ElementsAre("node 1 (w2) rank 3 at step 0 for 14 s: meeting the others by "
+                                   "NCCL, or in its first step"));
+  scene_.ranks_meet = false;
+  EXPECT_THAT(Texts(), ElementsAre("node 1 (w2) rank 3 at step 0 for 14 s: computing (published "
+                                   "0 of 61 chunks)"));
+}
+
+TEST_F(DiagnosisTest, ARankThatWaitsForItsDiskSaysSo) {
+  WaitAllBut(0, 4);
+  rank(0).set_process_state("waiting for the disk");
+  EXPECT_THAT(Texts(), ElementsAre("node 0 (w1) rank 0 at step 57 for 4 s: waiting for the disk"));
+}
+
+TEST_F(DiagnosisTest, TheAgeOfAWordCountsForHowLongButNotForWhether) {
+  WaitAllBut(3, 3);
+  node(1).set_silent_ms(500);
+  scene_.nodes[1].activity_at = kNow - absl::Seconds(2);
+  EXPECT_THAT(Texts(), ElementsAre("node 1 (w2) rank 3 at step 57 for 5 s: computing (published "
+                                   "12 of 61 chunks)"));
+  WaitAllBut(3, 1);
+  EXPECT_THAT(Texts(), IsEmpty());
+}
+
+TEST_F(DiagnosisTest, TheLongestWaitComesFirstAndTheirNumberIsBounded) {
+  for (int r : {1, 2}) {
+    rank(r).set_idle_ms(3000 * r);
+    rank(r).set_process_state("stopped by a signal");
+  }
+  EXPECT_THAT(Texts(), ElementsAre("node 1 (w2) rank 2 at step 57 for 6 s: stopped by a signal",
+                                   "node 0 (w1) rank 1 at step 57 for 3 s: stopped by a signal"));
+  DiagnosisTiming timing;
+  timing.waits_max = 1;
+  EXPECT_EQ(Diagnose(scene_, kNow, timing).size(), 1u);
+}
+
+TEST_F(DiagnosisTest, AnAggregatorThatSaysNothingIsNamedWithItsProcessesState) {
+  WaitAllBut(0, 11);
+  node(0).set_silent_ms(11'200);
+  node(0).set_process_state("stopped by a signal");
+  EXPECT_THAT(Texts(), ElementsAre("node 0 (w1) aggregator at step 57 for 11 s: silent, its "
+                                   "process is stopped by a signal"));
+  // What the kernel says of its ranks is known all the same.
+  rank(0).set_process_state("stopped by a signal");
+  EXPECT_THAT(Texts(), ElementsAre("node 0 (w1) rank 0 at step 57 for 22 s: stopped by a signal",
+                                   "node 0 (w1) aggregator at step 57 for 11 s: silent, its "
+                                   "process is stopped by a signal"));
+}
+
+TEST_F(DiagnosisTest, AnAggregatorThatFellSilentAsTrainingBeganIsAtTheStepThatServersKnow) {
+  WaitAllBut(0, 11);
+  node(0).set_phase("starting");
+  for (int r : {0, 1}) rank(r).set_clock(0);
+  node(0).set_silent_ms(11'000);
+  EXPECT_THAT(Texts(), ElementsAre("node 0 (w1) aggregator at step 57 for 11 s: silent, its "
+                                   "process is running"));
+}
+
+TEST_F(DiagnosisTest, AServerThatIsSilentIsNamedAndNotTheNodesThatLoseTheirConnection) {
+  for (int r = 0; r < 4; ++r) rank(r).set_waiting(true);
+  shard().heard_at = shard().nodes_at = kNow - absl::Seconds(12);
+  line(0).set_unanswered(4);
+  line(0).set_oldest_clock(57);
+  line(0).set_oldest_ms(12'000);
+  EXPECT_THAT(Texts(), ElementsAre("server s1 (shard 0, tcp://10.0.0.2:7100) at step 57 for 12 s: "
+                                   "silent, does not answer node 0's pushes"));
+  line(1).set_connected(false);
+  line(1).set_oldest_ms(9'000);
+  EXPECT_THAT(Texts(), ElementsAre("server s1 (shard 0, tcp://10.0.0.2:7100) at step 57 for 12 s: "
+                                   "silent, does not answer the pushes of 2 nodes"));
+}
+
+TEST_F(DiagnosisTest, ASilentServerThatNobodyWaitsForIsNotNamed) {
+  shard().heard_at = kNow - absl::Seconds(4);
+  EXPECT_THAT(Texts(), IsEmpty());
+}
+
+TEST_F(DiagnosisTest, AServerThatSpeaksButHasNotGotAPushIsNamed) {
+  for (int r = 0; r < 4; ++r) rank(r).set_waiting(true);
+  line(0).set_unanswered(1);
+  line(0).set_oldest_clock(57);
+  line(0).set_oldest_chunk(40);
+  line(0).set_oldest_ms(12'000);
+  EXPECT_THAT(Texts(), ElementsAre("server s1 (shard 0, tcp://10.0.0.2:7100) at step 57 for 12 s: "
+                                   "does not answer node 0's pushes"));
+  // Its word may be older than the push.
+  shard().nodes_at = kNow - absl::Seconds(11);
+  shard().least_since = kNow - absl::Seconds(4);
+  EXPECT_THAT(Texts(), IsEmpty());
+}
+
+TEST_F(DiagnosisTest, AServerThatHasAllPushesOfAClockAndDoesNotAnswerIsNamed) {
+  WaitAllBut(3, 12);
+  rank(3).set_clock(58);
+  rank(3).set_waiting(true);
+  for (proto::NodeClock& clock : clocks_) clock.set_clock(58);
+  EXPECT_THAT(Texts(), ElementsAre("server s1 (shard 0, tcp://10.0.0.2:7100) at step 57 for 12 s: "
+                                   "does not answer node 0's pushes"));
+  // Answers may be on their way.
+  shard().least_since = kNow - absl::Seconds(1);
+  EXPECT_THAT(Texts(), IsEmpty());
+}
+
+TEST_F(DiagnosisTest, PushesOfAllNodesThatDoNotReachTheServerAreFoundByTheirNumber) {
+  // Each node waits for its most urgent chunk; to the server each seems to wait for the other.
+  for (int r = 0; r < 4; ++r) rank(r).set_waiting(true);
+  for (int n : {0, 1}) {
+    line(n).set_unanswered(4);
+    line(n).set_oldest_clock(57);
+    line(n).set_oldest_chunk(60);
+    line(n).set_oldest_ms(7000);
+    clocks_[n].set_unanswered(4);
+  }
+  EXPECT_THAT(Texts(), IsEmpty()) << "all four are there";
+  clocks_[0].set_unanswered(1);
+  clocks_[1].set_unanswered(3);
+  EXPECT_THAT(Texts(), ElementsAre("server s1 (shard 0, tcp://10.0.0.2:7100) at step 57 for 7 s: "
+                                   "does not answer the pushes of 2 nodes"));
+  // What changes is on its way.
+  lines_since_[1][0] = kNow - absl::Seconds(1);
+  EXPECT_EQ(Diagnose(scene_, kNow)[0].doing(), "does not answer node 0's pushes");
+  clocks_since_[0] = kNow - absl::Seconds(1);
+  EXPECT_THAT(Texts(), IsEmpty());
+}
+
+TEST_F(DiagnosisTest, AServerMayWaitOnlyBeyondTheJobsStaleness) {
+  WaitAllBut(3, 5);
+  rank(3).set_idle_ms(0);
+  EXPECT_THAT(Texts(), IsEmpty()) << "node 1 lags";
+  scene_.staleness = 1;
+  EXPECT_THAT(Texts(), ElementsAre("server s1 (shard 0, tcp://10.0.0.2:7100) at step 57 for 5 s: "
+                                   "does not answer node 0's pushes"));
+  scene_.staleness = std::nullopt;  // async: at once
+  EXPECT_EQ(Texts().size(), 1u);
+}
+
+TEST_F(DiagnosisTest, ANodeThatCannotConnectIsNamedWithTheReason) {
+  WaitAllBut(3, 8);
+  rank(3).set_clock(58);
+  rank(3).set_waiting(true);
+  line(1).set_connected(false);
+  line(1).set_oldest_ms(8'000);
+  line(1).set_error("tcp://10.0.0.2:7100: connection refused");
+  EXPECT_THAT(Texts(), ElementsAre("node 1 (w2): connecting to tcp://10.0.0.2:7100 for 8 s: "
+                                   "connection refused"));
+  EXPECT_EQ(Diagnose(scene_, kNow)[0].doing(),
+            "connecting to tcp://10.0.0.2:7100: connection refused");
+}
+
+TEST_F(DiagnosisTest, RanksThatHaveNotCalledStartAreNamed) {
+  scene_.phase = JobScene::Phase::kStarting;
+  scene_.shards.clear();
+  for (int r = 0; r < 4; ++r) {
+    rank(r).set_idle_ms(40'000);
+    rank(r).set_chunks(0);
+    rank(r).set_clock(0);
+  }
+  for (int n : {0, 1}) {
+    scene_.nodes[n].ready = false;
+    node(n).set_phase("starting");
+    node(n).clear_shards();
+  }
+  for (int r : {0, 1, 2}) rank(r).set_waiting(true);
+  EXPECT_THAT(Texts(), ElementsAre("node 1 (w2) rank 3 has not called Start for 40 s"));
+  rank(3).set_process_state("stopped by a signal");
+  EXPECT_THAT(Texts(),
+              ElementsAre("node 1 (w2) rank 3 has not called Start for 40 s: stopped by a signal"));
+  EXPECT_EQ(Diagnose(scene_, kNow)[0].rank(), 3u);
+}
+
+TEST_F(DiagnosisTest, ANodeOfWhichNothingIsKnownWhileTheJobStartsIsNamed) {
+  scene_.phase = JobScene::Phase::kStarting;
+  scene_.phase_since = kNow - absl::Seconds(5);
+  scene_.nodes[1].ready = false;
+  scene_.nodes[1].activity = nullptr;
+  EXPECT_THAT(Texts(), ElementsAre("node 1 (w2) for 5 s: has not started its ranks"));
+  scene_.nodes[1].activity = &node(1);
+  node(1).set_phase("starting");
+  node(1).set_process_state("");
+  node(1).set_silent_ms(4000);
+  EXPECT_THAT(Texts(), ElementsAre("node 1 (w2) for 4 s: its processes have not started: the run "
+                                   "directory is in use"));
+}
+
+TEST_F(DiagnosisTest, AServerThatDoesNotInstallTheJobIsNamed) {
+  scene_.phase = JobScene::Phase::kInstalling;
+  scene_.phase_since = kNow - absl::Seconds(7);
+  for (int r = 0; r < 4; ++r) rank(r).set_waiting(true);
+  shard().installed = false;
+  EXPECT_THAT(Texts(), ElementsAre("server s1 for 7 s: installing the job"));
+  shard().heard_at = kNow - absl::Seconds(4);
+  EXPECT_THAT(Texts(), ElementsAre("server s1 for 7 s: silent"));
+}
+
+TEST_F(DiagnosisTest, ASilentWorkerDaemonIsNamedWhereItsNodeMayBeTheOneThatLags) {
+  scene_.nodes[1].heard_at = scene_.nodes[1].activity_at = kNow - absl::Seconds(4);
+  clocks_[0].set_clock(58);
+  EXPECT_THAT(Texts(), IsEmpty()) << "the job moves";
+  shard().least_since = kNow - absl::Seconds(4);
+  EXPECT_THAT(Texts(), ElementsAre("node 1 (w2) at step 57 for 4 s: its worker daemon is silent"));
+  clocks_[1].set_clock(59);
+  EXPECT_THAT(Texts(), IsEmpty()) << "others lag";
+}
+
+TEST_F(DiagnosisTest, AnAggregatorIsNotToBlameForItsDaemonsSilence) {
+  node(1).set_silent_ms(900);
+  scene_.nodes[1].heard_at = scene_.nodes[1].activity_at = kNow - absl::Milliseconds(2900);
+  EXPECT_THAT(Texts(), IsEmpty());
+  scene_.nodes[1].heard_at = kNow;
+  EXPECT_THAT(Texts(), ElementsAre("node 1 (w2) aggregator at step 57 for 3 s: silent, its process "
+                                   "is running"))
+      << "the daemon speaks, and has nothing new of it";
+}
+
+TEST_F(DiagnosisTest, ARankThatIsKnownToHaveComeFurtherIsNotNamed) {
+  rank(2).set_idle_ms(3000);
+  EXPECT_THAT(Texts(), ElementsAre("node 1 (w2) rank 2 at step 57 for 3 s: computing (published 12 "
+                                   "of 61 chunks)"));
+  scene_.nodes[1].reported_step = 58;
+  EXPECT_THAT(Texts(), IsEmpty());
+  scene_.nodes[1].reported_step = 0;
+  node(1).set_phase("starting");
+  EXPECT_THAT(Texts(), IsEmpty()) << "the job trains: it has called Start";
+}
+
+TEST_F(DiagnosisTest, WithoutAnAggregatorARankIsNamedWhenItsProcessDoesNotRun) {
+  scene_.has_aggregators = false;
+  scene_.shards.clear();
+  scene_.nodes.pop_back();
+  node(0).clear_shards();
+  node(0).clear_process_state();
+  node(0).mutable_ranks()->RemoveLast();
+  rank(0).set_chunks(0);
+  rank(0).set_clock(50);
+  rank(0).set_idle_ms(30'000);
+  EXPECT_THAT(Texts(), IsEmpty()) << "between two reports";
+  rank(0).set_process_state("stopped by a signal");
+  EXPECT_THAT(Texts(), ElementsAre("node 0 (w1) rank 0 at step 50 for 30 s: stopped by a signal"));
+}
+
+TEST_F(DiagnosisTest, ANodeThatEndsItsJobIsNotHeldForASlowOne) {
+  node(0).set_phase("finishing");
+  for (int r : {0, 1}) {
+    rank(r).set_waiting(true);
+    rank(r).set_idle_ms(20'000);
+  }
+  clocks_[0].set_retired(true);
+  line(0).set_unanswered(4);  // CUT
+  line(0).set_oldest_clock(100);
+  line(0).set_oldest_ms(20'000);
+  EXPECT_THAT(Texts(), IsEmpty()) << "node 1 has not retired";
+  clocks_[1].set_retired(true);
+  shard().least_since = kNow - absl::Seconds(3);
+  EXPECT_THAT(Texts(), ElementsAre("server s1 (shard 0, tcp://10.0.0.2:7100) at step 100 for 20 s: "
+                                   "does not answer node 0's last requests"));
+}
+
+TEST_F(DiagnosisTest, RanksThatFinishAfterTheirAggregatorHasEndedAreNamed) {
+  node(0).set_phase("finishing");
+  node(0).set_silent_ms(6000);
+  node(0).set_process_state("gone");
+  rank(0).set_process_state("gone");
+  rank(1).set_clock(100);
+  EXPECT_THAT(Texts(), ElementsAre("node 0 (w1) rank 1 at step 100 for 6 s: finishing"));
+  rank(1).set_process_state("stopped by a signal");
+  EXPECT_THAT(Texts(), ElementsAre("node 0 (w1) rank 1 at step 100 for 6 s: stopped by a signal"));
+  scene_.nodes[0].finished = true;
+  EXPECT_THAT(Texts(), IsEmpty());
+}
+
+TEST_F(DiagnosisTest, ANodeThatAQuorumGoesOnWithoutHoldsNobodyUp) {
+  scene_.has_quorum = true;
+  WaitAllBut(3, 12);
+  rank(3).set_process_state("stopped by a signal");
+  clocks_[0].set_clock(90);
+  clocks_since_[0] = kNow - absl::Seconds(1);
+  EXPECT_THAT(Texts(), IsEmpty());
+  clocks_since_[0] = kNow - absl::Seconds(4);
+  EXPECT_THAT(Texts(), ElementsAre("node 1 (w2) rank 3 at step 57 for 12 s: stopped by a signal"));
+  scene_.has_quorum = false;
+  clocks_since_[0] = kNow;
+  EXPECT_EQ(Texts().size(), 1u) << "without a quorum everybody waits for it";
+}
+
+TEST_F(DiagnosisTest, WhereAQuorumStandsStillThoseWhoWaitForNothingAreNamed) {
+  scene_.has_quorum = true;
+  for (int r = 0; r < 4; ++r) rank(r).set_waiting(true);
+  clocks_[0].set_unanswered(2);
+  clocks_[0].set_clock(40);
+  line(0).set_unanswered(2);
+  line(0).set_oldest_clock(40);
+  line(0).set_oldest_ms(11'000);
+  shard().least_since = kNow - absl::Seconds(60);
+  clocks_since_ = {kNow - absl::Seconds(11), kNow - absl::Seconds(30)};
+  EXPECT_THAT(Texts(), ElementsAre("node 1 (w2) at step 40 for 11 s: has not pushed chunk 40 to "
+                                   "server s1 (shard 0)"));
+}
+
+TEST_F(DiagnosisTest, WhereNobodyTellsWhyTheNodeThatLagsIsNamed) {
+  WaitAllBut(3, 9);
+  rank(3).set_waiting(true);
+  clocks_[0].set_clock(58);
+  EXPECT_THAT(Texts(), IsEmpty());
+  shard().least_since = kNow - absl::Seconds(11);
+  EXPECT_THAT(Texts(), ElementsAre("node 1 (w2) at step 57 for 11 s: has not pushed chunk 40 to "
+                                   "server s1 (shard 0)"));
+}
+
+TEST_F(DiagnosisTest, ARoundOfLocalStepsMayTakeLongUnlessSomebodyIsAheadOfIt) {
+  scene_.has_local_steps = true;
+  shard().least_since = kNow - absl::Seconds(60);
+  EXPECT_THAT(Texts(), IsEmpty());
+  clocks_[0].set_clock(73);
+  EXPECT_THAT(Texts(), ElementsAre("node 1 (w2) at step 57 for 60 s: has not pushed chunk 40 to "
+                                   "server s1 (shard 0)"));
+}
+
+}  // namespace
+}  // namespace strata::server

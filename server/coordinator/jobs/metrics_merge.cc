@@ -1,0 +1,207 @@
+#include "server/coordinator/jobs/metrics_merge.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace strata::server {
+namespace {
+
+// A rank that runs ahead of the slowest by more windows than this closes the oldest ones.
+constexpr size_t kWindowsMax = 4096;
+
+double PerSecond(double count, double seconds) { return seconds > 0 ? count / seconds : 0; }
+
+uint64_t Difference(uint64_t now, uint64_t before) { return now > before ? now - before : 0; }
+
+}  // namespace
+
+MetricsMerge::MetricsMerge(uint32_t ranks, uint32_t epochs, uint64_t samples_per_epoch,
+                           uint64_t total_steps)
+    : epochs_(epochs),
+      samples_per_epoch_(samples_per_epoch),
+      total_steps_(total_steps),
+      ranks_(ranks) {}
+
+std::vector<proto::MetricsRecord> MetricsMerge::Add(const proto::RankReport& report,
+                                                    double elapsed_s) {
+  if (report.rank() >= ranks_.size()) return {};
+  if (report.final() && report.end_step() <= report.first_step()) {
+    // No window of steps, only a measurement. Rank 0 measures the final model; the others have
+    // nothing to add.
+    if (report.rank() == 0 && !final_.has_value()) final_ = report;
+  } else if (report.end_step() == report.first_step() && report.has_test_accuracy()) {
+    return AddMeasured(report);
+  } else {
+    Take(report);
+  }
+  return Complete(/*all=*/false, elapsed_s);
+}
+
+std::vector<proto::MetricsRecord> MetricsMerge::AddMeasured(const proto::RankReport& report) {
+  if (report.rank() != 0 || report.end_step() <= measured_step_) return {};
+  measured_step_ = report.end_step();
+  accuracy_ = report.test_accuracy();
+  proto::MetricsRecord record;
+  record.set_step(report.end_step());
+  record.set_test_accuracy(report.test_accuracy());
+  record.set_test_loss(report.test_loss());
+  record.set_elapsed_s(report.trained_s());
+  return {record};
+}
+
+std::vector<proto::MetricsRecord> MetricsMerge::Flush(double elapsed_s) {
+  return Complete(/*all=*/true, elapsed_s);
+}
+
+void MetricsMerge::Take(const proto::RankReport& report) {
+  Rank& rank = ranks_[report.rank()];
+  if (report.end_step() <= report.first_step()) return;
+  if (rank.newest.has_value() && report.end_step() <= rank.newest->end_step()) return;
+  // Windows that were merged before a restart of the coordinator: as many samples per step as in
+  // this one.
+  const uint64_t known = rank.newest.has_value() ? rank.newest->end_step() : 0;
+  if (!rank.newest.has_value() && report.first_step() > known) {
+    const uint64_t steps = report.end_step() - report.first_step();
+    const uint64_t missed = report.first_step() * report.samples() / steps;
+    rank.samples += missed;
+    samples_merged_ += missed;
+  }
+  rank.samples += report.samples();
+  rank.steps += report.end_step() - report.first_step();
+  rank.wall_s += report.wall_s();
+  rank.newest = report;
+  if (report.has_test_accuracy()) accuracy_ = report.test_accuracy();
+  windows_[report.end_step()][report.rank()] = report;
+}
+
+bool MetricsMerge::IsComplete(uint64_t end_step) const {
+  return std::all_of(ranks_.begin(), ranks_.end(), [end_step](const Rank& rank) {
+    return rank.newest.has_value() && rank.newest->end_step() >= end_step;
+  });
+}
+
+std::vector<proto::MetricsRecord> MetricsMerge::Complete(bool all, double elapsed_s) {
+  std::vector<proto::MetricsRecord> records;
+  while (!windows_.empty() &&
+         (all || windows_.size() > kWindowsMax || IsComplete(windows_.begin()->first))) {
+    records.push_back(Merge(windows_.begin()->second, elapsed_s));
+    windows_.erase(windows_.begin());
+  }
+  if (final_.has_value() && !final_merged_ && (all || IsComplete(final_->end_step()))) {
+    final_merged_ = true;
+    if (final_->has_test_accuracy()) accuracy_ = final_->test_accuracy();
+    records.push_back(Merge({{0, *final_}}, elapsed_s));
+  }
+  return records;
+}
+
+proto::MetricsRecord MetricsMerge::Merge(const Window& window, double elapsed_s) {
+  proto::MetricsRecord record;
+  uint64_t samples = 0;
+  double loss_sum = 0, wall_s = 0, wait_s = 0, samples_per_s = 0;
+  Overlap overlap;
+  for (const auto& [rank, report] : window) {
+    record.set_step(report.end_step());
+    samples += report.samples();
+    loss_sum += report.loss_sum();
+    wall_s += report.wall_s();
+    wait_s += report.wait_s();
+    samples_per_s += PerSecond(static_cast<double>(report.samples()), report.wall_s());
+    record.set_lr(std::max(record.lr(), report.lr()));
+    if (report.has_test_accuracy()) record.set_test_accuracy(report.test_accuracy());
+    if (report.has_test_loss()) record.set_test_loss(report.test_loss());
+    if (report.has_node()) AddCounters(report, &record, &overlap);
+    if (report.final()) record.set_final(true);
+  }
+  samples_merged_ += samples;
+  record.set_samples(samples_merged_);
+  if (samples_per_epoch_ > 0) {
+    record.set_epoch(static_cast<double>(samples_merged_) / samples_per_epoch_);
+  }
+  record.set_loss(samples > 0 ? loss_sum / samples : 0);
+  record.set_samples_per_s(samples_per_s);
+  record.set_waiting_share(wall_s > 0 ? wait_s / wall_s : 0);
+  record.set_elapsed_s(elapsed_s);
+  if (overlap.exchange_s > 0) {
+    hidden_share_ = std::clamp(1 - overlap.exposed_s / overlap.exchange_s, 0.0, 1.0);
+    record.set_hidden_share(*hidden_share_);
+  }
+  return record;
+}
+
+// Counters run since the job's start; the record holds the window's share.
+void MetricsMerge::AddCounters(const proto::RankReport& report, proto::MetricsRecord* record,
+                               Overlap* overlap) {
+  const auto [it, first] = counters_.try_emplace(report.rank());
+  const proto::NodeCounters& now = report.node();
+  const proto::NodeCounters before = std::exchange(it->second, now);
+  if (first && report.first_step() > 0) return;  // what came before this window is not known
+  record->set_bytes_pushed(record->bytes_pushed() +
+                           Difference(now.bytes_pushed(), before.bytes_pushed()));
+  record->set_bytes_answered(record->bytes_answered() +
+                             Difference(now.bytes_answered(), before.bytes_answered()));
+  overlap->exchange_s += std::max(0.0, now.exchange_s() - before.exchange_s());
+  overlap->exposed_s += std::max(0.0, now.exposed_s() - before.exposed_s());
+  record->set_pushes(record->pushes() + Difference(now.pushes(), before.pushes()));
+  record->set_pushes_during_backward(
+      record->pushes_during_backward() +
+      Difference(now.pushes_during_backward(), before.pushes_during_backward()));
+  for (int bin = 0; bin < now.staleness_size(); ++bin) {
+    if (record->staleness_size() <= bin) record->add_staleness(0);
+    const uint64_t earlier = bin < before.staleness_size() ? before.staleness(bin) : 0;
+    record->set_staleness(bin, record->staleness(bin) + Difference(now.staleness(bin), earlier));
+  }
+}
+
+proto::Progress MetricsMerge::GetProgress() const {
+  proto::Progress progress;
+  progress.set_step(SlowestStep(0, ranks_.size()));
+  progress.set_total_steps(total_steps_);
+  progress.set_epochs(epochs_);
+  progress.set_test_accuracy(accuracy_);
+  uint64_t samples = 0, window_samples = 0;
+  double loss_sum = 0, samples_per_s = 0, bytes_per_step = 0, eta_s = total_steps_ > 0 ? 0 : -1;
+  for (const Rank& rank : ranks_) {
+    if (!rank.newest.has_value()) {
+      eta_s = -1;
+      continue;
+    }
+    const proto::RankReport& report = *rank.newest;
+    samples += rank.samples;
+    window_samples += report.samples();
+    loss_sum += report.loss_sum();
+    samples_per_s += PerSecond(static_cast<double>(report.samples()), report.wall_s());
+    bytes_per_step +=
+        static_cast<double>(report.node().bytes_pushed() + report.node().bytes_answered()) /
+        report.end_step();
+    if (eta_s >= 0) {
+      const double steps_left = Difference(total_steps_, report.end_step());
+      // The rate of the whole run: one window's would jump.
+      eta_s = std::max(eta_s, steps_left * rank.wall_s / rank.steps);
+    }
+  }
+  progress.set_samples(samples);
+  if (samples_per_epoch_ > 0) {
+    progress.set_epoch(static_cast<double>(samples) / samples_per_epoch_);
+  }
+  progress.set_samples_per_s(samples_per_s);
+  progress.set_loss(window_samples > 0 ? loss_sum / window_samples : 0);
+  progress.set_bytes_per_step(bytes_per_step);
+  progress.set_eta_s(eta_s);
+  return progress;
+}
+
+uint64_t MetricsMerge::SlowestStep(uint32_t first, uint32_t count) const {
+  uint64_t slowest = UINT64_MAX;
+  for (uint32_t rank = first; rank < first + count && rank < ranks_.size(); ++rank) {
+    const std::optional<proto::RankReport>& newest = ranks_[rank].newest;
+    slowest = std::min<uint64_t>(slowest, newest.has_value() ? newest->end_step() : 0);
+  }
+  return slowest == UINT64_MAX ? 0 : slowest;
+}
+
+bool MetricsMerge::HasReported(uint32_t rank) const {
+  return rank < ranks_.size() && ranks_[rank].newest.has_value();
+}
+
+}  // namespace strata::server

@@ -1,0 +1,76 @@
+#ifndef STRATA_SERVER_COORDINATOR_JOBS_METRICS_MERGE_H_
+#define STRATA_SERVER_COORDINATOR_JOBS_METRICS_MERGE_H_
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <vector>
+
+#include "proto/control.pb.h"
+
+namespace strata::server {
+
+// Merges the reports of a job's ranks into one record per window of steps, and into the job's
+// progress. Each rank reports its windows in order; a report that was taken in before is ignored.
+// Pure.
+class MetricsMerge {
+ public:
+  MetricsMerge() = default;
+  MetricsMerge(uint32_t ranks, uint32_t epochs, uint64_t samples_per_epoch, uint64_t total_steps);
+
+  // Returns the records that are complete now, in the order of their windows: each rank has
+  // reported the window or a later one. A measurement of weights that are long gone is a record of
+  // its own, without samples. The record of the final model comes last. `elapsed_s` since training
+  // began.
+  std::vector<proto::MetricsRecord> Add(const proto::RankReport& report, double elapsed_s);
+  // The job has ended: what is there, complete or not.
+  std::vector<proto::MetricsRecord> Flush(double elapsed_s);
+
+  // From the newest report of each rank.
+  proto::Progress GetProgress() const;
+  // Finished steps of the slowest of ranks [first, first + count).
+  uint64_t SlowestStep(uint32_t first, uint32_t count) const;
+  bool HasReported(uint32_t rank) const;
+  // As MetricsRecord, of the newest window.
+  std::optional<double> hidden_share() const { return hidden_share_; }
+
+ private:
+  struct Rank {
+    std::optional<proto::RankReport> newest;
+    uint64_t samples = 0;  // in all its steps
+    uint64_t steps = 0;    // of all its reports
+    double wall_s = 0;     // that these steps took
+    bool final = false;
+  };
+  using Window = std::map<uint32_t, proto::RankReport>;  // by rank
+
+  void Take(const proto::RankReport& report);
+  bool IsComplete(uint64_t end_step) const;
+  proto::MetricsRecord Merge(const Window& window, double elapsed_s);
+  // Of one window, all nodes together.
+  struct Overlap {
+    double exchange_s = 0, exposed_s = 0;
+  };
+  void AddCounters(const proto::RankReport& report, proto::MetricsRecord* record, Overlap* overlap);
+  std::vector<proto::MetricsRecord> Complete(bool all, double elapsed_s);
+  // Of a report without steps.
+  std::vector<proto::MetricsRecord> AddMeasured(const proto::RankReport& report);
+
+  uint32_t epochs_ = 0;
+  uint64_t samples_per_epoch_ = 0;
+  uint64_t total_steps_ = 0;
+  std::vector<Rank> ranks_;
+  std::map<uint64_t, Window> windows_;  // by end step; not yet merged
+  std::optional<proto::RankReport> final_;
+  bool final_merged_ = false;
+  uint64_t samples_merged_ = 0;
+  uint64_t measured_step_ = 0;  // the newest of those that came without steps
+  double accuracy_ = -1;
+  std::optional<double> hidden_share_;
+  // Of each node, by the rank that reports them: at the end of the last merged window.
+  std::map<uint32_t, proto::NodeCounters> counters_;
+};
+
+}  // namespace strata::server
+
+#endif  // STRATA_SERVER_COORDINATOR_JOBS_METRICS_MERGE_H_

@@ -1,0 +1,100 @@
+#ifndef STRATA_SERVER_COORDINATOR_MEMBERS_MEMBERSHIP_H_
+#define STRATA_SERVER_COORDINATOR_MEMBERS_MEMBERSHIP_H_
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "common/ids.h"
+#include "proto/control.pb.h"
+#include "server/coordinator/members/seen_registrations.h"
+
+namespace strata::server {
+
+// One connection of a daemon, from its start to its end; never used again.
+using SessionId = Id<struct SessionIdTag, uint64_t>;
+
+// `at` moved forward by a gap that ends now, but not past now; infinite times stay.
+absl::Time Excused(absl::Time at, absl::Duration gap, absl::Time now);
+
+// A daemon that has registered at some time. Its name is its identity; `daemon_id` tells one
+// process of that name from the next.
+struct Daemon {
+  proto::Register registration;
+  SessionId session;   // 0: not connected
+  uint64_t order = 0;  // of first registration
+  bool alive = false;
+  absl::Time heard_at;
+  proto::Heartbeat report;  // the newest; resources and refusals only
+  absl::Time disconnected_at = absl::InfiniteFuture();
+};
+
+// Ranks that may compute on the worker's GPUs at once.
+uint32_t GpuSlotsOf(const proto::Register& registration);
+
+// Who belongs to the cluster and who is alive. A pure state machine: time comes in with the calls.
+class Membership {
+ public:
+  struct Options {
+    // A daemon that says nothing for so long is lost.
+    absl::Duration dead_after = absl::Seconds(5);
+    // A daemon whose connection has ended is lost unless it registers again in this time.
+    absl::Duration reconnect_grace = absl::Seconds(2);
+  };
+  // A daemon that was alive and is no more.
+  struct Lost {
+    std::string name;
+    proto::Role role;
+    std::string why;
+    SessionId session;  // to be closed; 0: none
+  };
+  struct Joined {
+    bool returned = false;   // the same process as before
+    SessionId replaced;      // its former connection, to be closed; 0: none
+    std::vector<Lost> lost;  // the process that had the name before
+  };
+
+  Membership(Options options, std::string cluster_id);
+
+  // Errors, each with the reason for the daemon's user: FailedPrecondition (protocol version,
+  // cluster, a name in use, what is missing or more than there may be), AlreadyExists (a copy of a
+  // registration that was seen before; nothing changes for the daemon that it is a copy of).
+  absl::StatusOr<Joined> Register(SessionId session, const proto::Register& registration,
+                                  absl::Time now);
+  // The name of the daemon on `session`, which was heard now; empty when it has not registered.
+  std::string Heard(SessionId session, absl::Time now);
+  // What the daemon says of itself; no more of it than fits. REQUIRES: Heard named it.
+  void Report(const std::string& name, const proto::Heartbeat& heartbeat);
+  void Disconnected(SessionId session, absl::Time now);
+  // The caller slept through the last `gap` and could hear nothing: nobody was silent or away then.
+  void Excuse(absl::Duration gap, absl::Time now);
+  // Who is lost by now; each is told once.
+  std::vector<Lost> Tick(absl::Time now);
+
+  // Of all daemons there ever were, for the store.
+  SeenRegistrations& seen() { return seen_; }
+  // Null when unknown.
+  const Daemon* Find(const std::string& name) const;
+  // In the order of first registration.
+  std::vector<const Daemon*> All() const;
+  std::vector<const Daemon*> Alive(proto::Role role) const;
+
+ private:
+  void MarkLost(Daemon* daemon, std::string why, std::vector<Lost>* lost);
+  void ForgetOldest();
+
+  const Options options_;
+  const std::string cluster_id_;
+  uint64_t next_order_ = 1;
+  SeenRegistrations seen_;
+  std::map<std::string, Daemon> daemons_;      // by name
+  std::map<SessionId, std::string> sessions_;  // live ones
+};
+
+}  // namespace strata::server
+
+#endif  // STRATA_SERVER_COORDINATOR_MEMBERS_MEMBERSHIP_H_

@@ -1,0 +1,109 @@
+#include "server/coordinator/placement/placement.h"
+
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "common/job/arena.h"
+#include "common/limits/limits.h"
+
+namespace strata::server {
+namespace {
+
+std::string Endpoint(const std::string& address, uint32_t port) {
+  const bool ipv6 = address.find(':') != std::string::npos && address.front() != '[';
+  return absl::StrCat("tcp://", ipv6 ? absl::StrCat("[", address, "]") : address, ":", port);
+}
+
+// One per shard; any scale.
+std::vector<double> WeightsOf(const std::vector<ServerShards>& servers) {
+  const bool is_even = std::all_of(servers.begin(), servers.end(),
+                                   [](const ServerShards& server) { return server.share == 0; });
+  std::vector<double> weights;
+  for (const ServerShards& server : servers) {
+    const size_t shards = server.ports.size();
+    weights.insert(weights.end(), shards, is_even ? 1 : server.share / shards);
+  }
+  return weights;
+}
+
+// How many chunks each shard has: by largest remainder, among equals the first.
+std::vector<uint64_t> CountsOf(const std::vector<double>& weights, uint64_t chunks) {
+  const double sum = std::accumulate(weights.begin(), weights.end(), 0.0);
+  std::vector<uint64_t> counts;
+  std::vector<double> remainders;
+  uint64_t left = chunks;
+  for (const double weight : weights) {
+    const double quota = weight / sum * chunks;
+    counts.push_back(std::min<uint64_t>(left, std::floor(quota)));
+    remainders.push_back(quota - counts.back());
+    left -= counts.back();
+  }
+  std::vector<size_t> by_remainder(weights.size());
+  std::iota(by_remainder.begin(), by_remainder.end(), 0);
+  std::stable_sort(by_remainder.begin(), by_remainder.end(),
+                   [&](size_t a, size_t b) { return remainders[a] > remainders[b]; });
+  for (size_t i = 0; left > 0; i = (i + 1) % by_remainder.size()) {
+    ++counts[by_remainder[i]];
+    --left;
+  }
+  return counts;
+}
+
+// Chunk j of the count of a shard stands at (j + 1/2) / count of the way; among equals the first
+// shard comes first.
+std::vector<uint32_t> Interleaved(const std::vector<uint64_t>& counts) {
+  struct Place {
+    double at;
+    uint32_t shard;
+  };
+  std::vector<Place> places;
+  for (uint32_t shard = 0; shard < counts.size(); ++shard) {
+    for (uint64_t j = 0; j < counts[shard]; ++j) {
+      places.push_back({(j + 0.5) / counts[shard], shard});
+    }
+  }
+  std::stable_sort(places.begin(), places.end(),
+                   [](const Place& a, const Place& b) { return a.at < b.at; });
+  std::vector<uint32_t> shards;
+  for (const Place& place : places) shards.push_back(place.shard);
+  return shards;
+}
+
+}  // namespace
+
+absl::StatusOr<JobPlacement> PlaceChunks(uint64_t elements, uint32_t chunk_elements,
+                                         const std::vector<ServerShards>& servers) {
+  JobPlacement result;
+  proto::Placement& placement = result.placement;
+  placement.set_generation(1);
+  for (const ServerShards& server : servers) {
+    result.shards_of_server.emplace_back();
+    for (uint32_t port : server.ports) {
+      result.shards_of_server.back().push_back(placement.shard_endpoints_size());
+      placement.add_shard_endpoints(Endpoint(server.address, port));
+    }
+  }
+  const uint32_t shards = placement.shard_endpoints_size();
+  placement.set_chunk_elements(chunk_elements != 0 ? chunk_elements
+                                                   : DefaultChunkElements(elements, shards));
+  const uint64_t chunks = (elements + placement.chunk_elements() - 1) / placement.chunk_elements();
+  if (chunks > kChunksMax) {
+    return absl::InvalidArgumentError(absl::StrFormat(
+        "chunk_elements: %d cuts %d elements into %d chunks; at most %d are possible",
+        placement.chunk_elements(), elements, chunks, kChunksMax));
+  }
+  if (shards > kShardsPerJobMax) {
+    return absl::InvalidArgumentError(absl::StrFormat(
+        "the servers have %d shards; a job can use at most %d", shards, kShardsPerJobMax));
+  }
+  if (shards == 0) return result;
+  for (const uint32_t shard : Interleaved(CountsOf(WeightsOf(servers), chunks))) {
+    placement.add_shard_of_chunk(shard);
+  }
+  return result;
+}
+
+}  // namespace strata::server

@@ -1,0 +1,167 @@
+#include "server/coordinator/placement/rank_allocation.h"
+
+#include <algorithm>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+
+namespace strata::server {
+namespace {
+
+// What ranks take a piece of, and how much of it the workers have.
+struct Supply {
+  const char* name;  // "GPU slot"
+  std::vector<WorkerSlots> workers;
+};
+
+uint32_t FreeOf(const WorkerSlots& worker) {
+  return worker.alive && worker.slots > worker.used ? worker.slots - worker.used : 0u;
+}
+
+Supply Slots(const std::vector<WorkerSlots>& workers) { return {"slot", workers}; }
+
+Supply GpuSlots(const std::vector<WorkerSlots>& workers) {
+  Supply supply = {"GPU slot", workers};
+  for (WorkerSlots& worker : supply.workers) {
+    worker.slots = worker.gpu_slots;
+    worker.used = worker.gpu_slots_used;
+  }
+  return supply;
+}
+
+// Slots that have a GPU slot beside them.
+Supply SlotsWithGpu(const std::vector<WorkerSlots>& workers) {
+  Supply supply = {"slot with a GPU slot", workers};
+  const std::vector<WorkerSlots> gpus = GpuSlots(workers).workers;
+  for (size_t i = 0; i < workers.size(); ++i) {
+    WorkerSlots& worker = supply.workers[i];
+    const uint32_t free = std::min(FreeOf(workers[i]), FreeOf(gpus[i]));
+    worker.slots = std::min(workers[i].slots, gpus[i].slots);
+    worker.used = worker.slots - free;
+  }
+  return supply;
+}
+
+// Where the ranks would go if `available(worker)` slots were free; fewer than `ranks` when they do
+// not all fit.
+template <typename Available>
+std::vector<RankBlock> Place(const RankWish& wish, const std::vector<WorkerSlots>& workers,
+                             const Available& available) {
+  std::vector<RankBlock> blocks;
+  uint32_t placed = 0;
+  for (const WorkerSlots& worker : workers) {
+    if (placed == wish.ranks) break;
+    const uint32_t wanted = wish.ranks_per_node == 0 ? available(worker) : wish.ranks_per_node;
+    const uint32_t here = std::min(wanted, wish.ranks - placed);
+    if (here == 0 || here > available(worker)) continue;
+    blocks.push_back({.daemon = worker.daemon, .first_rank = placed, .ranks = here});
+    placed += here;
+  }
+  return blocks;
+}
+
+uint32_t Placed(const std::vector<RankBlock>& blocks) {
+  return blocks.empty() ? 0 : blocks.back().first_rank + blocks.back().ranks;
+}
+
+// "1 slot", "2 GPU slots", "2 slots with a GPU slot"
+std::string Count(uint32_t count, const Supply& supply) {
+  std::string name = supply.name;
+  if (count != 1) name.insert(name.find("slot") + 4, "s");
+  return absl::StrCat(count, " ", name);
+}
+
+// "4 slots", "4 slots, 2 per node"
+std::string Needs(const RankWish& wish, const Supply& supply) {
+  if (wish.ranks_per_node == 0) return Count(wish.ranks, supply);
+  return absl::StrFormat("%s, %d per node", Count(wish.ranks, supply),
+                         std::min(wish.ranks, wish.ranks_per_node));
+}
+
+// "all 2 worker nodes together have 4 slots: w1 2, w2 2"
+std::string Capacity(const Supply& supply) {
+  constexpr size_t kNamesMax = 8;
+  const std::vector<WorkerSlots>& workers = supply.workers;
+  uint32_t slots = 0;
+  std::string names;
+  for (size_t i = 0; i < workers.size(); ++i) {
+    slots += workers[i].slots;
+    if (i < kNamesMax) {
+      absl::StrAppend(&names, i == 0 ? "" : ", ", workers[i].daemon, " ", workers[i].slots,
+                      workers[i].alive ? "" : " (lost)");
+    }
+  }
+  if (workers.size() > kNamesMax) names += ", ...";
+  return absl::StrFormat("%s %s: %s",
+                         workers.size() == 1
+                             ? "the one worker node has"
+                             : absl::StrFormat("all %d worker nodes together have", workers.size()),
+                         Count(slots, supply), names) +
+         (slots == 0 ? "; `strata devices` there says why, unless --gpus does" : "");
+}
+
+RankAllocation Allocate(const RankWish& wish, const Supply& supply) {
+  using Outcome = RankAllocation::Outcome;
+  RankAllocation result;
+  result.blocks = Place(wish, supply.workers, FreeOf);
+  const uint32_t placed = Placed(result.blocks);
+  if (placed == wish.ranks) return result;
+  result.blocks.clear();
+  const std::string needs = Needs(wish, supply);
+  const auto fits = [&](const auto& available) {
+    return Placed(Place(wish, supply.workers, available)) == wish.ranks;
+  };
+  if (!fits([](const WorkerSlots& w) { return w.slots; })) {
+    result.outcome = Outcome::kNeverFits;
+    const bool none_has = std::none_of(
+        supply.workers.begin(), supply.workers.end(),
+        [&](const WorkerSlots& w) { return w.slots >= std::min(wish.ranks, wish.ranks_per_node); });
+    result.reason = absl::StrFormat("needs %s, but %s%s", needs,
+                                    none_has ? "none has as many: " : "", Capacity(supply));
+  } else if (!fits([](const WorkerSlots& w) { return w.alive ? w.slots : 0u; })) {
+    result.outcome = Outcome::kWaitsForNodes;
+    result.reason =
+        absl::StrFormat("waits for lost worker nodes: needs %s; %s", needs, Capacity(supply));
+  } else {
+    uint32_t free_slots = 0, slots = 0;
+    for (const WorkerSlots& worker : supply.workers) {
+      free_slots += FreeOf(worker);
+      slots += worker.alive ? worker.slots : 0;
+    }
+    // "1 more free slot"
+    std::string missing = Count(wish.ranks - placed, supply);
+    missing.insert(missing.find(' '), " more free");
+    result.outcome = Outcome::kWaitsForSlots;
+    result.reason =
+        absl::StrFormat("waits for %s: needs %s, %d of %d free", missing, needs, free_slots, slots);
+  }
+  return result;
+}
+
+}  // namespace
+
+RankWish WishOf(const proto::Job& job) {
+  return {.ranks = job.ranks(),
+          .ranks_per_node = job.ranks_per_node(),
+          .on_gpus = job.device() == proto::Job::GPU};
+}
+
+uint32_t FreeFor(const RankWish& wish, const WorkerSlots& worker) {
+  return FreeOf(wish.on_gpus ? SlotsWithGpu({worker}).workers[0] : worker);
+}
+
+// What is told is the one thing that there is too little of; slots with a GPU slot only where there
+// are enough of each, but not on the same nodes.
+RankAllocation AllocateRanks(const RankWish& wish, const std::vector<WorkerSlots>& workers) {
+  if (!wish.on_gpus) return Allocate(wish, Slots(workers));
+  RankAllocation both = Allocate(wish, SlotsWithGpu(workers));
+  if (both.outcome == RankAllocation::Outcome::kFits) return both;
+  both.lacks_gpus = true;
+  RankAllocation gpus = Allocate(wish, GpuSlots(workers));
+  gpus.lacks_gpus = true;
+  if (gpus.outcome == both.outcome) return gpus;
+  RankAllocation slots = Allocate(wish, Slots(workers));
+  return slots.outcome == both.outcome ? slots : both;
+}
+
+}  // namespace strata::server

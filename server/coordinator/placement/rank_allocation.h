@@ -1,0 +1,59 @@
+#ifndef STRATA_SERVER_COORDINATOR_PLACEMENT_RANK_ALLOCATION_H_
+#define STRATA_SERVER_COORDINATOR_PLACEMENT_RANK_ALLOCATION_H_
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "proto/job.pb.h"
+
+namespace strata::server {
+
+// A worker node as the allocation sees it.
+struct WorkerSlots {
+  std::string daemon;
+  uint32_t slots = 0;
+  uint32_t used = 0;
+  bool alive = true;  // a lost one counts for what could fit one day
+  uint32_t gpu_slots = 0;
+  uint32_t gpu_slots_used = 0;
+};
+
+// What a job asks for.
+struct RankWish {
+  uint32_t ranks = 1;
+  uint32_t ranks_per_node = 0;  // 0: as many as a node has free
+  bool on_gpus = false;         // each rank takes a GPU slot of its node besides
+};
+RankWish WishOf(const proto::Job& job);
+
+// Ranks of such a wish that a worker could take now.
+uint32_t FreeFor(const RankWish& wish, const WorkerSlots& worker);
+
+struct RankBlock {
+  std::string daemon;
+  uint32_t first_rank = 0;
+  uint32_t ranks = 0;
+};
+
+struct RankAllocation {
+  enum class Outcome {
+    kFits,           // `blocks` says where
+    kWaitsForSlots,  // fits once running jobs have ended
+    kWaitsForNodes,  // fits once lost nodes are back
+    kNeverFits,      // not even on all known nodes
+  };
+  Outcome outcome = Outcome::kFits;
+  std::vector<RankBlock> blocks;  // logical nodes in order, contiguous global ranks
+  std::string reason;             // unless it fits
+  bool lacks_gpus = false;        // that is why
+};
+
+// Gives the wish's ranks to `workers`, in their order: all free slots of each in turn, or with
+// `ranks_per_node` > 0 just so many on each node that has them free (the last node the rest). A
+// worker plays at most one logical node of a job. REQUIRES: ranks >= 1.
+RankAllocation AllocateRanks(const RankWish& wish, const std::vector<WorkerSlots>& workers);
+
+}  // namespace strata::server
+
+#endif  // STRATA_SERVER_COORDINATOR_PLACEMENT_RANK_ALLOCATION_H_

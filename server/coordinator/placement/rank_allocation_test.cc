@@ -1,0 +1,119 @@
+#include "server/coordinator/placement/rank_allocation.h"
+
+#include "gtest/gtest.h"
+
+namespace strata::server {
+namespace {
+
+using Outcome = RankAllocation::Outcome;
+
+// "w1:0+2 w2:2+2": daemon, first rank, ranks.
+std::string Text(const RankAllocation& allocation) {
+  std::string text;
+  for (const RankBlock& block : allocation.blocks) {
+    text += (text.empty() ? "" : " ") + block.daemon + ":" + std::to_string(block.first_rank) +
+            "+" + std::to_string(block.ranks);
+  }
+  return text;
+}
+
+TEST(AllocateRanks, EachNodeInTurnGivesAllItsFreeSlots) {
+  EXPECT_EQ(Text(AllocateRanks({4, 0}, {{"w1", 2}, {"w2", 2}})), "w1:0+2 w2:2+2");
+  EXPECT_EQ(Text(AllocateRanks({3, 0}, {{"w1", 2}, {"w2", 2}})), "w1:0+2 w2:2+1");
+  EXPECT_EQ(Text(AllocateRanks({3, 0}, {{"w1", 4, 3}, {"w2", 1, 1}, {"w3", 2}})), "w1:0+1 w3:1+2");
+}
+
+TEST(AllocateRanks, RanksPerNodeTakesJustSoMany) {
+  EXPECT_EQ(Text(AllocateRanks({2, 1}, {{"w1", 4}, {"w2", 4}})), "w1:0+1 w2:1+1");
+  EXPECT_EQ(Text(AllocateRanks({4, 2}, {{"w1", 1}, {"w2", 2}, {"w3", 4, 1}})), "w2:0+2 w3:2+2");
+  EXPECT_EQ(Text(AllocateRanks({3, 2}, {{"w1", 2}, {"w2", 2}})), "w1:0+2 w2:2+1");
+}
+
+TEST(AllocateRanks, SaysWhatItWaitsForWhenSlotsAreInUse) {
+  const RankAllocation allocation = AllocateRanks({4, 0}, {{"w1", 2, 2}, {"w2", 2}});
+  EXPECT_EQ(allocation.outcome, Outcome::kWaitsForSlots);
+  EXPECT_EQ(allocation.reason, "waits for 2 more free slots: needs 4 slots, 2 of 4 free");
+  EXPECT_TRUE(allocation.blocks.empty());
+}
+
+TEST(AllocateRanks, WaitsForLostNodes) {
+  const RankAllocation allocation =
+      AllocateRanks({4, 0}, {{"w1", 2}, {.daemon = "w2", .slots = 2, .alive = false}});
+  EXPECT_EQ(allocation.outcome, Outcome::kWaitsForNodes);
+  EXPECT_EQ(allocation.reason,
+            "waits for lost worker nodes: needs 4 slots; all 2 worker nodes together have 4 slots: "
+            "w1 2, w2 2 (lost)");
+}
+
+TEST(AllocateRanks, NeverFitsWhatIsMoreThanAllSlots) {
+  const RankAllocation allocation = AllocateRanks({8, 0}, {{"w1", 2, 1}, {"w2", 2}});
+  EXPECT_EQ(allocation.outcome, Outcome::kNeverFits);
+  EXPECT_EQ(allocation.reason,
+            "needs 8 slots, but all 2 worker nodes together have 4 slots: w1 2, w2 2");
+}
+
+TEST(AllocateRanks, NeverFitsMoreRanksPerNodeThanAnyNodeHas) {
+  const RankAllocation allocation = AllocateRanks({4, 4}, {{"w1", 2}, {"w2", 2}});
+  EXPECT_EQ(allocation.outcome, Outcome::kNeverFits);
+  EXPECT_EQ(allocation.reason,
+            "needs 4 slots, 4 per node, but none has as many: all 2 worker nodes together have 4 "
+            "slots: w1 2, w2 2");
+}
+
+TEST(AllocateRanks, NeverFitsMoreNodesThanThereAre) {
+  EXPECT_EQ(AllocateRanks({2, 1}, {{"w1", 8}}).outcome, Outcome::kNeverFits);
+}
+
+// Two slots each; w1 has one GPU slot, w2 two.
+std::vector<WorkerSlots> GpuWorkers(uint32_t w1_used, uint32_t w2_used) {
+  return {{"w1", 2, w1_used, true, 1, w1_used}, {"w2", 2, w2_used, true, 2, w2_used}};
+}
+
+RankAllocation OnGpus(uint32_t ranks, const std::vector<WorkerSlots>& workers) {
+  return AllocateRanks({.ranks = ranks, .on_gpus = true}, workers);
+}
+
+TEST(AllocateRanks, RanksOnGpusTakeASlotAndAGpuSlotEach) {
+  EXPECT_EQ(Text(OnGpus(3, GpuWorkers(0, 0))), "w1:0+1 w2:1+2");
+  EXPECT_EQ(Text(OnGpus(1, GpuWorkers(1, 0))), "w2:0+1");
+  EXPECT_EQ(Text(AllocateRanks({4, 0}, GpuWorkers(0, 0))), "w1:0+2 w2:2+2") << "others need none";
+  EXPECT_EQ(Text(AllocateRanks({2, 2, true}, GpuWorkers(0, 0))), "w2:0+2");
+}
+
+TEST(AllocateRanks, SaysThatItIsGpusItWaitsFor) {
+  const RankAllocation allocation = OnGpus(3, GpuWorkers(0, 1));
+  EXPECT_EQ(allocation.outcome, Outcome::kWaitsForSlots);
+  EXPECT_EQ(allocation.reason, "waits for 1 more free GPU slot: needs 3 GPU slots, 2 of 3 free");
+  EXPECT_TRUE(allocation.lacks_gpus);
+}
+
+TEST(AllocateRanks, NamesSlotsWhereGpusAreFreeButSlotsAreNot) {
+  const RankAllocation allocation = OnGpus(2, {{"w1", 2, 2, true, 2, 0}});
+  EXPECT_EQ(allocation.reason, "waits for 2 more free slots: needs 2 slots, 0 of 2 free");
+  EXPECT_FALSE(allocation.lacks_gpus);
+}
+
+TEST(AllocateRanks, NeverFitsOnGpusThatNobodyHas) {
+  const RankAllocation allocation = OnGpus(2, {{"w1", 2}, {"w2", 2}});
+  EXPECT_EQ(allocation.outcome, Outcome::kNeverFits);
+  EXPECT_EQ(allocation.reason,
+            "needs 2 GPU slots, but all 2 worker nodes together have 0 GPU slots: w1 0, w2 0; "
+            "`strata devices` there says why, unless --gpus does");
+}
+
+TEST(AllocateRanks, NeverFitsWhereGpusAndSlotsAreOnDifferentNodes) {
+  const RankAllocation allocation = OnGpus(3, {{"w1", 1, 0, true, 4, 0}, {"w2", 4, 0, true, 1, 0}});
+  EXPECT_EQ(allocation.outcome, Outcome::kNeverFits);
+  EXPECT_EQ(allocation.reason,
+            "needs 3 slots with a GPU slot, but all 2 worker nodes together have 2 slots with a "
+            "GPU slot: w1 1, w2 1");
+}
+
+TEST(AllocateRanks, CountsWhatAWorkerHasFreeForAWish) {
+  const WorkerSlots worker = {"w1", 4, 1, true, 2, 1};
+  EXPECT_EQ(FreeFor({.ranks = 1}, worker), 3u);
+  EXPECT_EQ(FreeFor({.ranks = 1, .on_gpus = true}, worker), 1u);
+}
+
+}  // namespace
+}  // namespace strata::server

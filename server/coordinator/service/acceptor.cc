@@ -1,0 +1,76 @@
+#include "server/coordinator/service/acceptor.h"
+
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <poll.h>
+#include <sys/socket.h>
+
+#include <cerrno>
+#include <utility>
+
+#include "server/coordinator/service/listening.h"
+
+namespace strata::server {
+namespace {
+
+// Until a connection is tried to be taken again that could not be.
+constexpr int kPauseMs = 50;
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<Acceptor>> Acceptor::Create(const Options& options) {
+  absl::StatusOr<std::vector<UniqueFd>> listeners = ListenOn(options.listen);
+  if (!listeners.ok()) return listeners.status();
+  absl::StatusOr<EventFd> stop = EventFd::Create();
+  if (!stop.ok()) return stop.status();
+  return std::unique_ptr<Acceptor>(
+      new Acceptor(options.descriptors_max, *std::move(listeners), *std::move(stop)));
+}
+
+Acceptor::Acceptor(int descriptors_max, std::vector<UniqueFd> listeners, EventFd stop)
+    : descriptors_max_(descriptors_max), listeners_(std::move(listeners)), stop_(std::move(stop)) {}
+
+Acceptor::~Acceptor() { Stop(); }
+
+int Acceptor::port() const { return PortOf(listeners_[0]); }
+
+void Acceptor::Start(Callbacks callbacks) {
+  callbacks_ = std::move(callbacks);
+  thread_ = std::thread([this] { Run(); });
+}
+
+void Acceptor::Stop() {
+  if (!thread_.joinable()) return;
+  stop_.Notify();
+  thread_.join();
+}
+
+void Acceptor::Run() {
+  std::vector<pollfd> fds = {{stop_.fd(), POLLIN, 0}};
+  for (const UniqueFd& listener : listeners_) fds.push_back({listener.get(), POLLIN, 0});
+  while (true) {
+    poll(fds.data(), fds.size(), -1);
+    if (fds[0].revents != 0) return;
+    for (size_t i = 0; i < listeners_.size(); ++i) {
+      if (fds[i + 1].revents != 0 && !AcceptFrom(listeners_[i])) poll(fds.data(), 1, kPauseMs);
+    }
+  }
+}
+
+bool Acceptor::AcceptFrom(const UniqueFd& listener) {
+  UniqueFd fd(accept4(listener.get(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC));
+  if (!fd.valid()) {
+    // Whoever wanted to connect may have left again.
+    return errno != EMFILE && errno != ENFILE && errno != ENOBUFS && errno != ENOMEM;
+  }
+  if (fd.get() >= descriptors_max_) {
+    callbacks_.refused();
+    return true;
+  }
+  const int on = 1;
+  setsockopt(fd.get(), IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
+  callbacks_.take(std::move(fd));
+  return true;
+}
+
+}  // namespace strata::server

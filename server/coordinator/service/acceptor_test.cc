@@ -1,0 +1,104 @@
+#include "server/coordinator/service/acceptor.h"
+
+#include <netinet/in.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <climits>
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include "absl/synchronization/mutex.h"
+#include "absl/time/clock.h"
+#include "gtest/gtest.h"
+
+namespace strata::server {
+namespace {
+
+constexpr absl::Duration kPatience = absl::Seconds(20);
+
+UniqueFd ConnectTo(int port) {
+  UniqueFd fd(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  sockaddr_in address = {.sin_family = AF_INET, .sin_port = htons(static_cast<uint16_t>(port))};
+  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  EXPECT_EQ(connect(fd.get(), reinterpret_cast<sockaddr*>(&address), sizeof(address)), 0);
+  return fd;
+}
+
+class AcceptorTest : public ::testing::Test {
+ protected:
+  void Start(int descriptors_max) {
+    acceptor_ = *Acceptor::Create({.listen = "127.0.0.1:0", .descriptors_max = descriptors_max});
+    acceptor_->Start({.take =
+                          [this](UniqueFd fd) {
+                            absl::MutexLock lock(&mutex_);
+                            taken_.push_back(std::move(fd));
+                          },
+                      .refused =
+                          [this] {
+                            absl::MutexLock lock(&mutex_);
+                            ++refused_;
+                          }});
+  }
+  // Waits until so many connections were taken and refused in all.
+  bool Await(size_t taken, int refused) {
+    absl::MutexLock lock(&mutex_);
+    const auto is_so = [&] { return taken_.size() == taken && refused_ == refused; };
+    return mutex_.AwaitWithTimeout(absl::Condition(&is_so), kPatience);
+  }
+  void EndTaken() {
+    absl::MutexLock lock(&mutex_);
+    taken_.clear();
+  }
+
+  absl::Mutex mutex_;
+  std::vector<UniqueFd> taken_;
+  int refused_ = 0;
+  std::unique_ptr<Acceptor> acceptor_;
+};
+
+TEST_F(AcceptorTest, TakesConnectionsUpToTheLimitAndAgainOnceSomeHaveEnded) {
+  // Both ends are this process's: with the listener and the doorbell, three connections and one end
+  // of a fourth take nine.
+  const int lowest = UniqueFd(dup(STDERR_FILENO)).get();
+  Start(lowest + 9);
+  std::vector<UniqueFd> peers;
+  for (int i = 0; i < 3; ++i) {
+    peers.push_back(ConnectTo(acceptor_->port()));
+    ASSERT_TRUE(Await(i + 1, 0)) << i;
+  }
+  const UniqueFd too_much = ConnectTo(acceptor_->port());
+  ASSERT_TRUE(Await(3, 1));
+  char byte = 0;
+  EXPECT_LE(recv(too_much.get(), &byte, 1, 0), 0) << "it is closed";
+  EndTaken();
+  const UniqueFd next = ConnectTo(acceptor_->port());
+  EXPECT_TRUE(Await(1, 1));
+}
+
+TEST_F(AcceptorTest, TakesConnectionsAgainAfterTheProcessHadNoDescriptors) {
+  Start(INT_MAX);
+  const UniqueFd first = ConnectTo(acceptor_->port());
+  ASSERT_TRUE(Await(1, 0));
+  rlimit limit = {};
+  ASSERT_EQ(getrlimit(RLIMIT_NOFILE, &limit), 0);
+  const UniqueFd second(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  const rlimit none = {static_cast<rlim_t>(second.get() + 1), limit.rlim_max};
+  ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &none), 0);
+  sockaddr_in address = {.sin_family = AF_INET};
+  address.sin_port = htons(static_cast<uint16_t>(acceptor_->port()));
+  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  EXPECT_EQ(connect(second.get(), reinterpret_cast<sockaddr*>(&address), sizeof(address)), 0);
+  absl::SleepFor(absl::Milliseconds(200));  // it tries in vain
+  {
+    absl::MutexLock lock(&mutex_);
+    EXPECT_EQ(taken_.size(), 1u);
+  }
+  ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &limit), 0);
+  EXPECT_TRUE(Await(2, 0));
+}
+
+}  // namespace
+}  // namespace strata::server

@@ -1,0 +1,290 @@
+#include "server/coordinator/service/coordinator_service.h"
+
+#include <grpcpp/server_context.h>
+
+#include <random>
+#include <thread>
+#include <utility>
+
+#include "absl/strings/str_format.h"
+#include "absl/synchronization/notification.h"
+#include "common/control/resources.h"
+#include "common/job/job.h"
+#include "common/log.h"
+
+namespace strata::server {
+namespace {
+
+constexpr absl::Duration kTick = absl::Milliseconds(100);
+constexpr size_t kSessionMessagesMax = kQueuedMessagesMax;
+constexpr size_t kFollowEventsMax = 16384;
+// How long a daemon whose connection is to end may take to end it itself.
+constexpr absl::Duration kCloseGrace = absl::Milliseconds(500);
+// How often a follower's thread looks whether the follower is still there.
+constexpr absl::Duration kFollowerCheck = absl::Milliseconds(500);
+
+// How often it is looked whether a trace is complete.
+constexpr absl::Duration kTraceCheck = absl::Milliseconds(100);
+
+grpc::Status ToGrpc(const absl::Status& status) {
+  // gRPC and Abseil number their codes alike.
+  return grpc::Status(static_cast<grpc::StatusCode>(status.code()), std::string(status.message()));
+}
+
+uint64_t RandomToken() {
+  std::random_device random;
+  return static_cast<uint64_t>(random()) << 32 | random();
+}
+
+bool IsLast(const proto::FollowEvent& event) {
+  const proto::JobState state = event.status().state();
+  return event.has_status() && state != proto::QUEUED && state != proto::RUNNING;
+}
+
+}  // namespace
+
+CoordinatorService::CoordinatorService(CoordinatorCore::Options options,
+                                       const CoordinatorLimits& limits, JobStore* store)
+    : store_(store),
+      session_gate_("sessions of daemons", "--sessions", limits.sessions_max),
+      call_gate_("calls", "--calls", limits.calls_max),
+      core_(options, store->cluster_id(), this),
+      loop_([this] { core_.Tick(clock_.Now()); }, kTick) {}
+
+absl::Status CoordinatorService::Start() {
+  const absl::StatusOr<std::vector<proto::StoredJob>> jobs = store_->Load();
+  if (!jobs.ok()) return jobs.status();
+  const auto seen = store_->LoadSeen();
+  if (!seen.ok()) return seen.status();
+  core_.Restore(*jobs, store_->next_job_id(), *seen, clock_.Now());
+  loop_.Start();
+  return absl::OkStatus();
+}
+
+void CoordinatorService::CountRefusedConnection() {
+  const uint64_t refused = ++refused_connections_;
+  // A storm of them is not worth a line each.
+  if ((refused & (refused - 1)) != 0) return;
+  LogWarning("refused a connection: all that sessions and calls may take are open (%d refused)",
+             refused);
+}
+
+void CoordinatorService::EndFollowers() {
+  loop_
+      .Run([this] {
+        for (const auto& [job, queues] : followers_) {
+          for (const auto& [queue, reports] : queues) queue->Close();
+        }
+      })
+      .IgnoreError();
+}
+
+grpc::Status CoordinatorService::Session(
+    grpc::ServerContext* context,
+    grpc::ServerReaderWriter<proto::CoordinatorMessage, proto::DaemonMessage>* stream) {
+  const absl::StatusOr<Gate::Pass> pass = session_gate_.Enter(context->peer());
+  if (!pass.ok()) return ToGrpc(pass.status());
+  const SessionId id(next_session_++);
+  const auto queue = std::make_shared<SessionQueue>(kSessionMessagesMax);
+  absl::Notification read_ended;
+  const auto in_hand = std::make_shared<InHand>();
+  std::thread writer([&] {
+    while (!queue->IsDone()) {
+      const std::optional<proto::CoordinatorMessage> message = queue->Pop(absl::Seconds(60));
+      if (message.has_value() && !stream->Write(*message)) break;
+    }
+    if (!read_ended.WaitForNotificationWithTimeout(kCloseGrace)) context->TryCancel();
+  });
+  absl::Status posted = loop_.Post([this, id, queue] {
+    sessions_[id] = queue;
+    core_.OnConnected(id, clock_.Now());
+  });
+  proto::DaemonMessage message;
+  while (posted.ok() && stream->Read(&message)) {
+    in_hand->Add();
+    posted = loop_.Post([this, id, in_hand, message = std::move(message)] {
+      core_.OnMessage(id, message, clock_.Now());
+      in_hand->Done();
+    });
+    message.Clear();
+  }
+  read_ended.Notify();
+  queue->Close();
+  loop_
+      .Post([this, id] {
+        sessions_.erase(id);
+        core_.OnDisconnected(id, clock_.Now());
+      })
+      .IgnoreError();
+  writer.join();
+  return ToGrpc(posted);
+}
+
+grpc::Status CoordinatorService::Ask(grpc::ServerContext* context,
+                                     const std::function<absl::Status()>& ask) {
+  const absl::StatusOr<Gate::Pass> pass = call_gate_.Enter(context->peer());
+  return pass.ok() ? Run(ask) : ToGrpc(pass.status());
+}
+
+grpc::Status CoordinatorService::Run(const std::function<absl::Status()>& ask) {
+  absl::Status answer;
+  const absl::Status run = loop_.Run([&] { answer = ask(); });
+  return run.ok() ? ToGrpc(answer)
+                  : grpc::Status(grpc::StatusCode::UNAVAILABLE, "the coordinator is stopping");
+}
+
+grpc::Status CoordinatorService::Submit(grpc::ServerContext* context,
+                                        const proto::SubmitRequest* request,
+                                        proto::SubmitReply* reply) {
+  return Ask(context, [&]() -> absl::Status {
+    if (request->protocol_version() != kProtocolVersion) {
+      ++core_.refusals()["wrong protocol version"];
+      return absl::FailedPreconditionError(absl::StrFormat(
+          "this strata speaks protocol version %d, the coordinator speaks %d: install the same "
+          "version on all hosts",
+          request->protocol_version(), kProtocolVersion));
+    }
+    const absl::StatusOr<JobId> job = core_.Submit(request->job(), RandomToken(), clock_.Now());
+    if (job.ok()) reply->set_job_id(job->value());
+    return job.status();
+  });
+}
+
+grpc::Status CoordinatorService::Cancel(grpc::ServerContext* context,
+                                        const proto::CancelRequest* request, proto::CancelReply*) {
+  return Ask(context, [&] { return core_.Cancel(JobId(request->job_id()), clock_.Now()); });
+}
+
+grpc::Status CoordinatorService::ListJobs(grpc::ServerContext* context,
+                                          const proto::ListJobsRequest*,
+                                          proto::ListJobsReply* reply) {
+  return Ask(context, [&] {
+    *reply = core_.ListJobs();
+    return absl::OkStatus();
+  });
+}
+
+grpc::Status CoordinatorService::GetJob(grpc::ServerContext* context,
+                                        const proto::GetJobRequest* request,
+                                        proto::JobStatus* reply) {
+  return Ask(context, [&] {
+    const absl::StatusOr<proto::JobStatus> status = core_.GetJob(JobId(request->job_id()));
+    if (status.ok()) *reply = *status;
+    return status.status();
+  });
+}
+
+grpc::Status CoordinatorService::ListNodes(grpc::ServerContext* context,
+                                           const proto::ListNodesRequest*,
+                                           proto::ListNodesReply* reply) {
+  return Ask(context, [&] {
+    *reply = core_.ListNodes(clock_.Now());
+    *reply->mutable_coordinator() = CoordinatorStatus(&session_gate_, &call_gate_);
+    proto::DaemonStatus* coordinator = reply->mutable_coordinator();
+    for (const auto& [cause, count] : core_.refusals()) {
+      control::AddRefusal(cause, count, coordinator);
+    }
+    control::AddRefusal("over the limit of connections", refused_connections_, coordinator);
+    control::AddResource("trace bytes", core_.traces().bytes(), core_.traces().bytes_max(),
+                         coordinator);
+    return absl::OkStatus();
+  });
+}
+
+grpc::Status CoordinatorService::Follow(grpc::ServerContext* context,
+                                        const proto::FollowRequest* request,
+                                        grpc::ServerWriter<proto::FollowEvent>* writer) {
+  const absl::StatusOr<Gate::Pass> pass = call_gate_.Enter(context->peer());
+  if (!pass.ok()) return ToGrpc(pass.status());
+  const JobId job(request->job_id());
+  const auto queue = std::make_shared<FollowQueue>(kFollowEventsMax);
+  const grpc::Status found = Run([&] {
+    const absl::StatusOr<proto::JobStatus> status = core_.GetJob(job);
+    if (!status.ok()) return status.status();
+    proto::FollowEvent event;
+    *event.mutable_status() = *status;
+    queue->Push(event);
+    if (!IsLast(event)) followers_[job].emplace(queue, request->reports());
+    return absl::OkStatus();
+  });
+  if (!found.ok()) return found;
+  grpc::Status result(grpc::StatusCode::UNAVAILABLE, "the coordinator ends the stream");
+  while (!queue->IsDone() && !context->IsCancelled()) {
+    const std::optional<proto::FollowEvent> event = queue->Pop(kFollowerCheck);
+    if (!event.has_value()) continue;
+    if (!writer->Write(*event)) break;
+    if (!IsLast(*event)) continue;
+    result = grpc::Status::OK;
+    break;
+  }
+  DropFollower(job, queue);
+  return result;
+}
+
+void CoordinatorService::DropFollower(JobId job, const std::shared_ptr<FollowQueue>& queue) {
+  Run([&] {
+    const auto it = followers_.find(job);
+    if (it != followers_.end()) it->second.erase(queue);
+    if (it != followers_.end() && it->second.empty()) followers_.erase(it);
+    return absl::OkStatus();
+  });
+}
+
+// Waits until the job has ended and its daemons have said all, as a follower whom every news of the
+// job wakes, and the end of the coordinator, too.
+grpc::Status CoordinatorService::GetTrace(grpc::ServerContext* context,
+                                          const proto::GetTraceRequest* request,
+                                          grpc::ServerWriter<proto::TraceBatch>* writer) {
+  const absl::StatusOr<Gate::Pass> pass = call_gate_.Enter(context->peer());
+  if (!pass.ok()) return ToGrpc(pass.status());
+  const JobId job(request->job_id());
+  const auto queue = std::make_shared<FollowQueue>(kFollowEventsMax);
+  CoordinatorCore::TraceFound found;
+  const auto look = [&] {
+    absl::StatusOr<CoordinatorCore::TraceFound> trace = core_.GetTrace(job, clock_.Now());
+    if (!trace.ok()) return trace.status();
+    found = *std::move(trace);
+    if (!found.complete) followers_[job].emplace(queue, /*reports=*/false);
+    return absl::OkStatus();
+  };
+  grpc::Status status = Run(look);
+  while (status.ok() && !found.complete && !context->IsCancelled()) {
+    if (queue->IsDone()) {
+      status = grpc::Status(grpc::StatusCode::UNAVAILABLE, "the coordinator ends the stream");
+      break;
+    }
+    queue->Pop(kTraceCheck);
+    status = Run(look);
+  }
+  DropFollower(job, queue);
+  for (const auto& text : found.batches) {
+    proto::TraceBatch batch;
+    if (!status.ok() || !batch.ParseFromString(*text) || !writer->Write(batch)) break;
+  }
+  return status;
+}
+
+void CoordinatorService::Send(SessionId session, const proto::CoordinatorMessage& message) {
+  const auto it = sessions_.find(session);
+  if (it != sessions_.end()) it->second->Push(message);
+}
+
+void CoordinatorService::Close(SessionId session) {
+  const auto it = sessions_.find(session);
+  if (it != sessions_.end()) it->second->Close();
+}
+
+void CoordinatorService::Forget(JobId job) {
+  const absl::Status removed = store_->Remove(job);
+  if (!removed.ok()) LogError("job %d is not removed: %s", job.value(), removed.ToString());
+}
+
+void CoordinatorService::Notify(JobId job, const proto::FollowEvent& event) {
+  const auto it = followers_.find(job);
+  if (it == followers_.end()) return;
+  for (const auto& [queue, reports] : it->second) {
+    if (reports || !event.has_report()) queue->Push(event);
+  }
+}
+
+}  // namespace strata::server

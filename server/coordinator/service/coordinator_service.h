@@ -1,0 +1,96 @@
+#ifndef STRATA_SERVER_COORDINATOR_SERVICE_COORDINATOR_SERVICE_H_
+#define STRATA_SERVER_COORDINATOR_SERVICE_COORDINATOR_SERVICE_H_
+
+#include <atomic>
+#include <map>
+#include <memory>
+#include <string>
+
+#include "absl/time/time.h"
+#include "common/clock.h"
+#include "proto/control.grpc.pb.h"
+#include "server/coordinator/core/coordinator_actions.h"
+#include "server/coordinator/core/coordinator_core.h"
+#include "server/coordinator/service/admission.h"
+#include "server/coordinator/service/control_loop.h"
+#include "server/coordinator/service/job_store.h"
+#include "server/coordinator/service/message_queue.h"
+
+namespace strata::server {
+
+// Stands between gRPC and the core: each call's thread posts to the control loop, which alone
+// touches core and store; what the core sends goes through a queue per stream to that stream's
+// thread.
+class CoordinatorService final : public proto::Coordinator::Service, private CoordinatorActions {
+ public:
+  // `store` outlives the service.
+  CoordinatorService(CoordinatorCore::Options options, const CoordinatorLimits& limits,
+                     JobStore* store);
+
+  // Takes in what the store holds and runs the control loop.
+  absl::Status Start();
+  // Ends all followers' streams, so that the gRPC server can shut down.
+  void EndFollowers();
+  // One for which there was no room. From any thread.
+  void CountRefusedConnection();
+  // After the gRPC server's shutdown.
+  void Stop() { loop_.Stop(); }
+
+  grpc::Status Session(
+      grpc::ServerContext* context,
+      grpc::ServerReaderWriter<proto::CoordinatorMessage, proto::DaemonMessage>* stream) override;
+  grpc::Status Submit(grpc::ServerContext* context, const proto::SubmitRequest* request,
+                      proto::SubmitReply* reply) override;
+  grpc::Status Cancel(grpc::ServerContext* context, const proto::CancelRequest* request,
+                      proto::CancelReply* reply) override;
+  grpc::Status ListJobs(grpc::ServerContext* context, const proto::ListJobsRequest* request,
+                        proto::ListJobsReply* reply) override;
+  grpc::Status GetJob(grpc::ServerContext* context, const proto::GetJobRequest* request,
+                      proto::JobStatus* reply) override;
+  grpc::Status ListNodes(grpc::ServerContext* context, const proto::ListNodesRequest* request,
+                         proto::ListNodesReply* reply) override;
+  grpc::Status Follow(grpc::ServerContext* context, const proto::FollowRequest* request,
+                      grpc::ServerWriter<proto::FollowEvent>* writer) override;
+  grpc::Status GetTrace(grpc::ServerContext* context, const proto::GetTraceRequest* request,
+                        grpc::ServerWriter<proto::TraceBatch>* writer) override;
+
+ private:
+  using SessionQueue = MessageQueue<proto::CoordinatorMessage>;
+  using FollowQueue = MessageQueue<proto::FollowEvent>;
+
+  // From any thread but the loop's.
+  void DropFollower(JobId job, const std::shared_ptr<FollowQueue>& queue);
+
+  // CoordinatorActions, on the loop's thread.
+  void Send(SessionId session, const proto::CoordinatorMessage& message) override;
+  void Close(SessionId session) override;
+  absl::Status Persist(const proto::StoredJob& job) override { return store_->Save(job); }
+  void Forget(JobId job) override;
+  absl::Status PersistSeen(const std::vector<SeenRegistrations::Entry>& seen) override {
+    return store_->SaveSeen(seen);
+  }
+  void Notify(JobId job, const proto::FollowEvent& event) override;
+
+  // Runs `ask` on the loop's thread and waits, unless too many calls are open.
+  grpc::Status Ask(grpc::ServerContext* context, const std::function<absl::Status()>& ask);
+  grpc::Status Run(const std::function<absl::Status()>& ask);
+
+  JobStore* const store_;
+  const RealClock clock_;
+  Gate session_gate_;
+  Gate call_gate_;
+  std::atomic<uint64_t> next_session_ = 1;
+  std::atomic<uint64_t> refused_connections_ = 0;
+
+  // The loop's thread's.
+  CoordinatorCore core_;
+  std::map<SessionId, std::shared_ptr<SessionQueue>> sessions_;
+  // By job; whether they want the ranks' reports, too.
+  std::map<JobId, std::map<std::shared_ptr<FollowQueue>, bool>> followers_;
+
+  ControlLoop loop_;  // ends before what its thread uses
+};
+
+}  // namespace strata::server
+
+#endif  // STRATA_SERVER_COORDINATOR_SERVICE_COORDINATOR_SERVICE_H_

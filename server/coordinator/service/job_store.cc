@@ -1,0 +1,303 @@
+#include "server/coordinator/service/job_store.h"
+
+#include <fcntl.h>
+#include <sqlite3.h>
+#include <sys/file.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <filesystem>
+#include <functional>
+#include <random>
+#include <system_error>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "common/unique_fd.h"
+
+namespace strata::server {
+namespace {
+
+constexpr int kSchemaVersion = 1;
+
+constexpr char kSchema[] =
+    "BEGIN;"
+    "CREATE TABLE meta (key TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;"
+    "CREATE TABLE jobs (id INTEGER PRIMARY KEY, name TEXT NOT NULL, state TEXT NOT NULL,"
+    " reason TEXT NOT NULL, data BLOB NOT NULL);"
+    "PRAGMA user_version = 1;"
+    "COMMIT;";
+
+// By recency: a row that is replaced gets a new row id. A version of strata that does not know this
+// table leaves it alone.
+constexpr char kSeenSchema[] =
+    "CREATE TABLE IF NOT EXISTS registrations (daemon_id INTEGER NOT NULL UNIQUE,"
+    " attempt INTEGER NOT NULL)";
+
+struct CloseDatabase {
+  void operator()(sqlite3* database) const { sqlite3_close(database); }
+};
+struct Finalize {
+  void operator()(sqlite3_stmt* statement) const { sqlite3_finalize(statement); }
+};
+using Database = std::unique_ptr<sqlite3, CloseDatabase>;
+using Statement = std::unique_ptr<sqlite3_stmt, Finalize>;
+
+std::string RandomName() {
+  std::random_device random;
+  return absl::StrFormat("%08x%08x", random(), random());
+}
+
+class SqliteJobStore final : public JobStore {
+ public:
+  SqliteJobStore(std::string file, UniqueFd lock, Database database)
+      : file_(std::move(file)), lock_(std::move(lock)), database_(std::move(database)) {}
+
+  // Brings the database into shape and reads what stands in it once.
+  absl::Status Prepare() {
+    const absl::StatusOr<std::string> journal = ReadText("PRAGMA journal_mode = WAL");
+    if (!journal.ok()) return journal.status();
+    // Where the file system cannot do it, that is no error to SQLite.
+    if (*journal != "wal") {
+      return absl::InternalError(
+          absl::StrFormat("%s: cannot write ahead (WAL) on this file system: its journal mode "
+                          "stays \"%s\"",
+                          file_, *journal));
+    }
+    const absl::Status synced = Run("PRAGMA synchronous = FULL");
+    if (!synced.ok()) return synced;
+    const absl::StatusOr<std::string> check = ReadText("PRAGMA quick_check(1)");
+    if (!check.ok()) return check.status();
+    if (*check != "ok") return absl::DataLossError(absl::StrCat(file_, ": ", *check));
+    const absl::StatusOr<std::string> version = ReadText("PRAGMA user_version");
+    if (!version.ok()) return version.status();
+    if (*version == "0") {
+      const absl::Status created = Run(kSchema);
+      if (!created.ok()) return created;
+    } else if (*version != absl::StrCat(kSchemaVersion)) {
+      return absl::FailedPreconditionError(
+          absl::StrFormat("%s: its schema has version %s, this strata knows version %d", file_,
+                          *version, kSchemaVersion));
+    }
+    const absl::Status seen = Run(kSeenSchema);
+    if (!seen.ok()) return seen;
+    const absl::Status meta = ReadMeta();
+    if (!meta.ok()) return meta;
+    return PrepareStatements();
+  }
+
+  const std::string& cluster_id() const override { return cluster_id_; }
+  uint32_t next_job_id() const override { return next_job_id_; }
+
+  absl::StatusOr<std::vector<proto::StoredJob>> Load() override {
+    absl::StatusOr<Statement> select = Compile("SELECT id, data FROM jobs ORDER BY id");
+    if (!select.ok()) return select.status();
+    std::vector<proto::StoredJob> jobs;
+    int code;
+    while ((code = sqlite3_step(select->get())) == SQLITE_ROW) {
+      proto::StoredJob job;
+      if (!job.ParseFromArray(sqlite3_column_blob(select->get(), 1),
+                              sqlite3_column_bytes(select->get(), 1))) {
+        return absl::DataLossError(absl::StrFormat("%s: job %d is damaged", file_,
+                                                   sqlite3_column_int64(select->get(), 0)));
+      }
+      jobs.push_back(std::move(job));
+    }
+    if (code != SQLITE_DONE) return Error(code);
+    return jobs;
+  }
+
+  absl::Status Save(const proto::StoredJob& job) override {
+    const uint32_t id = job.record().job_id();
+    const uint32_t next = std::max(next_job_id_, id + 1);
+    const std::string data = job.SerializeAsString();
+    const std::string state = proto::JobState_Name(job.status().state());
+    sqlite3_stmt* save = save_.get();
+    sqlite3_bind_int64(save, 1, id);
+    BindText(save, 2, job.status().name());
+    BindText(save, 3, state);
+    BindText(save, 4, job.status().reason());
+    sqlite3_bind_blob64(save, 5, data.data(), data.size(), SQLITE_STATIC);
+    if (next == next_job_id_) return Step(save);
+    // The id counts as given away exactly when the job is there.
+    const std::string text = absl::StrCat(next);
+    const absl::Status status = InTransaction([&] {
+      BindText(save_next_.get(), 1, text);
+      const absl::Status counted = Step(save_next_.get());
+      return counted.ok() ? Step(save) : counted;
+    });
+    if (status.ok()) next_job_id_ = next;
+    return status;
+  }
+
+  absl::Status Remove(JobId job) override {
+    sqlite3_bind_int64(remove_.get(), 1, job.value());
+    return Step(remove_.get());
+  }
+
+  absl::StatusOr<std::vector<SeenRegistrations::Entry>> LoadSeen() override {
+    absl::StatusOr<Statement> select =
+        Compile("SELECT daemon_id, attempt FROM registrations ORDER BY rowid");
+    if (!select.ok()) return select.status();
+    std::vector<SeenRegistrations::Entry> seen;
+    int code;
+    while ((code = sqlite3_step(select->get())) == SQLITE_ROW) {
+      seen.push_back({.daemon_id = static_cast<uint64_t>(sqlite3_column_int64(select->get(), 0)),
+                      .attempt = static_cast<uint32_t>(sqlite3_column_int64(select->get(), 1))});
+    }
+    if (code != SQLITE_DONE) return Error(code);
+    return seen;
+  }
+
+  absl::Status SaveSeen(const std::vector<SeenRegistrations::Entry>& seen) override {
+    return InTransaction([&] {
+      absl::Status status;
+      for (const SeenRegistrations::Entry& entry : seen) {
+        sqlite3_bind_int64(save_seen_.get(), 1, static_cast<int64_t>(entry.daemon_id));
+        sqlite3_bind_int64(save_seen_.get(), 2, entry.attempt);
+        if (status.ok()) status = Step(save_seen_.get());
+      }
+      sqlite3_bind_int64(forget_seen_.get(), 1, SeenRegistrations::kMax);
+      return status.ok() ? Step(forget_seen_.get()) : status;
+    });
+  }
+
+ private:
+  static void BindText(sqlite3_stmt* statement, int index, const std::string& text) {
+    sqlite3_bind_text64(statement, index, text.data(), text.size(), SQLITE_STATIC, SQLITE_UTF8);
+  }
+
+  absl::Status Error(int code) const {
+    const std::string line = absl::StrCat(file_, ": ", sqlite3_errmsg(database_.get()));
+    const int primary = code & 0xff;
+    if (primary == SQLITE_NOTADB || primary == SQLITE_CORRUPT) return absl::DataLossError(line);
+    return absl::InternalError(line);
+  }
+
+  absl::Status Run(const char* sql) {
+    const int code = sqlite3_exec(database_.get(), sql, nullptr, nullptr, nullptr);
+    return code == SQLITE_OK ? absl::OkStatus() : Error(code);
+  }
+
+  absl::Status InTransaction(const std::function<absl::Status()>& change) {
+    absl::Status status = Run("BEGIN");
+    if (!status.ok()) return status;
+    status = change();
+    if (status.ok()) status = Run("COMMIT");
+    if (!status.ok()) Run("ROLLBACK").IgnoreError();
+    return status;
+  }
+
+  absl::StatusOr<Statement> Compile(const char* sql) {
+    sqlite3_stmt* statement = nullptr;
+    const int code = sqlite3_prepare_v2(database_.get(), sql, -1, &statement, nullptr);
+    if (code != SQLITE_OK) return Error(code);
+    return Statement(statement);
+  }
+
+  // Runs a statement that returns no rows, and makes it ready for the next time.
+  absl::Status Step(sqlite3_stmt* statement) {
+    const int code = sqlite3_step(statement);
+    const absl::Status status = code == SQLITE_DONE ? absl::OkStatus() : Error(code);
+    sqlite3_reset(statement);
+    sqlite3_clear_bindings(statement);
+    return status;
+  }
+
+  // The first column of the first row; empty without rows.
+  absl::StatusOr<std::string> ReadText(const char* sql) {
+    absl::StatusOr<Statement> statement = Compile(sql);
+    if (!statement.ok()) return statement.status();
+    const int code = sqlite3_step(statement->get());
+    if (code == SQLITE_DONE) return std::string();
+    if (code != SQLITE_ROW) return Error(code);
+    const auto* text = sqlite3_column_text(statement->get(), 0);
+    return text == nullptr ? std::string() : reinterpret_cast<const char*>(text);
+  }
+
+  absl::Status ReadMeta() {
+    const absl::Status filled =
+        Run(absl::StrFormat("INSERT OR IGNORE INTO meta VALUES ('cluster_id', '%s');"
+                            "INSERT OR IGNORE INTO meta VALUES ('next_job_id', '1');",
+                            RandomName())
+                .c_str());
+    if (!filled.ok()) return filled;
+    const auto id = ReadText("SELECT value FROM meta WHERE key = 'cluster_id'");
+    if (!id.ok()) return id.status();
+    const auto next = ReadText("SELECT value FROM meta WHERE key = 'next_job_id'");
+    if (!next.ok()) return next.status();
+    cluster_id_ = *id;
+    if (!absl::SimpleAtoi(*next, &next_job_id_)) {
+      return absl::DataLossError(absl::StrCat(file_, ": next_job_id is \"", *next, "\""));
+    }
+    return absl::OkStatus();
+  }
+
+  absl::Status PrepareStatements() {
+    for (const auto& [sql, target] : {
+             std::pair("INSERT OR REPLACE INTO jobs VALUES (?, ?, ?, ?, ?)", &save_),
+             std::pair("UPDATE meta SET value = ? WHERE key = 'next_job_id'", &save_next_),
+             std::pair("DELETE FROM jobs WHERE id = ?", &remove_),
+             std::pair("INSERT OR REPLACE INTO registrations VALUES (?, ?)", &save_seen_),
+             std::pair("DELETE FROM registrations WHERE rowid <="
+                       " (SELECT max(rowid) FROM registrations) - ?",
+                       &forget_seen_),
+         }) {
+      absl::StatusOr<Statement> statement = Compile(sql);
+      if (!statement.ok()) return statement.status();
+      *target = *std::move(statement);
+    }
+    return absl::OkStatus();
+  }
+
+  const std::string file_;
+  const UniqueFd lock_;
+  const Database database_;
+  Statement save_;  // statements end before their database does
+  Statement save_next_;
+  Statement remove_;
+  Statement save_seen_;
+  Statement forget_seen_;
+  std::string cluster_id_;
+  uint32_t next_job_id_ = 1;
+};
+
+absl::StatusOr<UniqueFd> Lock(const std::string& directory) {
+  const std::string file = directory + "/lock";
+  UniqueFd lock(open(file.c_str(), O_CREAT | O_RDWR | O_CLOEXEC, 0600));
+  if (!lock.valid()) {
+    return absl::InternalError(absl::StrCat(file, ": ", std::strerror(errno)));
+  }
+  if (flock(lock.get(), LOCK_EX | LOCK_NB) != 0) {
+    return absl::UnavailableError(
+        absl::StrCat(directory, ": another coordinator uses this state directory"));
+  }
+  return lock;
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<JobStore>> JobStore::Open(const std::string& directory) {
+  std::error_code error;
+  std::filesystem::create_directories(directory, error);
+  if (error) return absl::InternalError(absl::StrCat(directory, ": ", error.message()));
+  absl::StatusOr<UniqueFd> lock = Lock(directory);
+  if (!lock.ok()) return lock.status();
+  const std::string file = directory + "/coordinator.sqlite";
+  sqlite3* opened = nullptr;
+  const int code =
+      sqlite3_open_v2(file.c_str(), &opened, SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE, nullptr);
+  Database database(opened);
+  if (code != SQLITE_OK) {
+    return absl::InternalError(
+        absl::StrCat(file, ": ", opened == nullptr ? "out of memory" : sqlite3_errmsg(opened)));
+  }
+  auto store = std::make_unique<SqliteJobStore>(file, *std::move(lock), std::move(database));
+  const absl::Status prepared = store->Prepare();
+  if (!prepared.ok()) return prepared;
+  return store;
+}
+
+}  // namespace strata::server

@@ -1,0 +1,48 @@
+#ifndef STRATA_SERVER_COORDINATOR_SERVICE_JOB_STORE_H_
+#define STRATA_SERVER_COORDINATOR_SERVICE_JOB_STORE_H_
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "common/ids.h"
+#include "server/coordinator/jobs/stored_job.pb.h"
+#include "server/coordinator/members/seen_registrations.h"
+
+namespace strata::server {
+
+// The coordinator's state on disk: DIR/coordinator.sqlite, written ahead (WAL) and synced at every
+// change, so that what Save has confirmed outlives a crash of process and host. DIR/lock is held
+// while the store is open: one coordinator per directory.
+//
+// Threads: one at a time. Errors name the file: Unavailable (another coordinator has the
+// directory), DataLoss (not a database, or damaged), FailedPrecondition (written by a newer
+// version), Internal (disk full and the like).
+class JobStore {
+ public:
+  virtual ~JobStore() = default;
+  // Creates directory and database where there are none.
+  static absl::StatusOr<std::unique_ptr<JobStore>> Open(const std::string& directory);
+
+  // Random, made at creation.
+  virtual const std::string& cluster_id() const = 0;
+  // Above every id that was ever saved.
+  virtual uint32_t next_job_id() const = 0;
+  // By id.
+  virtual absl::StatusOr<std::vector<proto::StoredJob>> Load() = 0;
+
+  virtual absl::Status Save(const proto::StoredJob& job) = 0;
+  virtual absl::Status Remove(JobId job) = 0;
+
+  // The newest registrations of daemons, up to SeenRegistrations::kMax, the oldest first.
+  virtual absl::StatusOr<std::vector<SeenRegistrations::Entry>> LoadSeen() = 0;
+  // In one transaction.
+  virtual absl::Status SaveSeen(const std::vector<SeenRegistrations::Entry>& seen) = 0;
+};
+
+}  // namespace strata::server
+
+#endif  // STRATA_SERVER_COORDINATOR_SERVICE_JOB_STORE_H_

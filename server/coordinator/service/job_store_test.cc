@@ -1,0 +1,160 @@
+#include "server/coordinator/service/job_store.h"
+
+#include <sqlite3.h>
+
+#include <filesystem>
+#include <fstream>
+
+#include "absl/strings/str_cat.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+
+namespace strata::server {
+namespace {
+
+using ::testing::HasSubstr;
+
+proto::StoredJob Job(uint32_t id, const std::string& name) {
+  proto::StoredJob job;
+  job.mutable_record()->set_job_id(id);
+  job.mutable_status()->set_job_id(id);
+  job.mutable_status()->set_name(name);
+  job.mutable_status()->set_state(proto::QUEUED);
+  return job;
+}
+
+class JobStoreTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    directory_ = absl::StrCat(::testing::TempDir(), "/store-",
+                              ::testing::UnitTest::GetInstance()->current_test_info()->name());
+    std::filesystem::remove_all(directory_);
+  }
+  std::unique_ptr<JobStore> Open() {
+    absl::StatusOr<std::unique_ptr<JobStore>> store = JobStore::Open(directory_);
+    EXPECT_TRUE(store.ok()) << store.status();
+    return *std::move(store);
+  }
+  std::string Database() const { return directory_ + "/coordinator.sqlite"; }
+
+  std::string directory_;
+};
+
+TEST_F(JobStoreTest, ANewStoreIsEmptyAndHasAnId) {
+  const auto store = Open();
+  EXPECT_EQ(store->cluster_id().size(), 16);
+  EXPECT_EQ(store->next_job_id(), 1);
+  EXPECT_TRUE(store->Load()->empty());
+}
+
+TEST_F(JobStoreTest, WhatWasSavedIsThereAfterARestart) {
+  std::string cluster_id;
+  {
+    const auto store = Open();
+    cluster_id = store->cluster_id();
+    ASSERT_TRUE(store->Save(Job(1, "a")).ok());
+    ASSERT_TRUE(store->Save(Job(2, "b")).ok());
+    proto::StoredJob changed = Job(1, "a");
+    changed.mutable_status()->set_reason("because");
+    changed.set_training(true);
+    ASSERT_TRUE(store->Save(changed).ok());
+  }
+  const auto store = Open();
+  EXPECT_EQ(store->cluster_id(), cluster_id);
+  EXPECT_EQ(store->next_job_id(), 3);
+  const std::vector<proto::StoredJob> jobs = *store->Load();
+  ASSERT_EQ(jobs.size(), 2);
+  EXPECT_EQ(jobs[0].status().reason(), "because");
+  EXPECT_TRUE(jobs[0].training());
+  EXPECT_EQ(jobs[1].status().name(), "b");
+}
+
+TEST_F(JobStoreTest, RegistrationsAreThereAfterARestartTheNewestLastUpToTheirNumber) {
+  {
+    const auto store = Open();
+    EXPECT_TRUE(store->LoadSeen()->empty());
+    const uint64_t large = ~uint64_t{0};
+    ASSERT_TRUE(store->SaveSeen({{large, 1}, {7, 1}}).ok());
+    ASSERT_TRUE(store->SaveSeen({{large, 2}}).ok());
+  }
+  {
+    const auto store = Open();
+    const std::vector<SeenRegistrations::Entry> seen = *store->LoadSeen();
+    ASSERT_EQ(seen.size(), 2u);
+    EXPECT_EQ(seen[0].daemon_id, 7u);
+    EXPECT_EQ(seen[1].daemon_id, ~uint64_t{0});
+    EXPECT_EQ(seen[1].attempt, 2u);
+    std::vector<SeenRegistrations::Entry> many;
+    for (uint64_t id = 1; id < SeenRegistrations::kMax; ++id) many.push_back({100 + id, 1});
+    ASSERT_TRUE(store->SaveSeen(many).ok());
+  }
+  const std::vector<SeenRegistrations::Entry> seen = *Open()->LoadSeen();
+  ASSERT_EQ(seen.size(), SeenRegistrations::kMax);
+  EXPECT_EQ(seen[0].daemon_id, ~uint64_t{0});
+}
+
+TEST_F(JobStoreTest, AnIdIsNeverGivenAwayTwiceEvenWhenItsJobIsRemoved) {
+  {
+    const auto store = Open();
+    ASSERT_TRUE(store->Save(Job(7, "a")).ok());
+    ASSERT_TRUE(store->Remove(JobId(7)).ok());
+  }
+  const auto store = Open();
+  EXPECT_TRUE(store->Load()->empty());
+  EXPECT_EQ(store->next_job_id(), 8);
+}
+
+TEST_F(JobStoreTest, ADirectoryInUseIsRefused) {
+  const auto store = Open();
+  EXPECT_EQ(JobStore::Open(directory_).status(),
+            absl::UnavailableError(
+                absl::StrCat(directory_, ": another coordinator uses this state directory")));
+}
+
+TEST_F(JobStoreTest, AFileThatIsNoDatabaseIsNamed) {
+  std::filesystem::create_directories(directory_);
+  std::ofstream(Database()) << std::string(4096, 'x');
+  const absl::Status status = JobStore::Open(directory_).status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kDataLoss);
+  EXPECT_EQ(status.message(), absl::StrCat(Database(), ": file is not a database"));
+}
+
+TEST_F(JobStoreTest, ADamagedDatabaseIsNamed) {
+  {
+    const auto store = Open();
+    for (uint32_t id = 1; id <= 200; ++id) {
+      ASSERT_TRUE(store->Save(Job(id, std::string(100, 'n'))).ok());
+    }
+  }
+  {
+    std::fstream file(Database(), std::ios::in | std::ios::out | std::ios::binary);
+    file.seekp(4096);
+    file << std::string(8192, '\x5a');
+  }
+  const absl::Status status = JobStore::Open(directory_).status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kDataLoss) << status;
+  EXPECT_THAT(std::string(status.message()), HasSubstr(Database()));
+}
+
+TEST_F(JobStoreTest, AFileSystemWithoutWalIsRefused) {
+  // As such a file system: no shared memory, so SQLite keeps the journal mode and reports no error.
+  sqlite3_vfs* usual = sqlite3_vfs_find(nullptr);
+  ASSERT_EQ(sqlite3_vfs_register(sqlite3_vfs_find("unix-none"), /*makeDflt=*/1), SQLITE_OK);
+  const absl::Status status = JobStore::Open(directory_).status();
+  sqlite3_vfs_register(usual, /*makeDflt=*/1);
+  EXPECT_EQ(status, absl::InternalError(
+                        absl::StrCat(Database(),
+                                     ": cannot write ahead (WAL) on this file system: its journal "
+                                     "mode stays \"delete\"")));
+}
+
+TEST_F(JobStoreTest, ADirectoryThatCannotBeMadeIsNamed) {
+  std::filesystem::create_directories(directory_);
+  std::ofstream(directory_ + "/file") << "x";
+  const absl::Status status = JobStore::Open(directory_ + "/file/state").status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kInternal);
+  EXPECT_THAT(std::string(status.message()), HasSubstr(directory_ + "/file/state"));
+}
+
+}  // namespace
+}  // namespace strata::server

@@ -1,0 +1,115 @@
+#ifndef STRATA_SERVER_COORDINATOR_TESTING_CORE_HARNESS_H_
+#define STRATA_SERVER_COORDINATOR_TESTING_CORE_HARNESS_H_
+
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "server/coordinator/core/coordinator_core.h"
+
+namespace strata::server {
+
+// For tests: a core with a time that the test moves, and a record of what it wanted done.
+class CoreHarness : private CoordinatorActions {
+ public:
+  explicit CoreHarness(CoordinatorCore::Options options = {});
+
+  // A new coordinator process with what the old one had saved. Connections are gone.
+  void Restart();
+
+  // Connects and registers; `daemon_id` 0: one of the name's own. Returns the session.
+  SessionId JoinWorker(const std::string& name, uint32_t slots,
+                       const std::vector<uint32_t>& running = {}, uint64_t daemon_id = 0);
+  SessionId JoinServer(const std::string& name, uint32_t shards,
+                       const std::vector<uint32_t>& running = {}, uint64_t daemon_id = 0,
+                       const std::string& address = "host");
+  // What daemons of this name say of their host when they join; nothing unless set.
+  void SetHost(const std::string& name, const std::string& host, double link_bytes_per_s = 0);
+  // The same of their GPUs; none unless set.
+  void SetGpus(const std::string& name, uint32_t gpus, uint32_t ranks_per_gpu = 1);
+  void Disconnect(const std::string& name);
+  // Says the daemon's newest Register again, on a connection of somebody else.
+  void Repeat(const std::string& name, SessionId session);
+  // What the worker says of this address from now on when it is asked to try it; empty: reached,
+  // as all are at first; none: it does not answer.
+  void SetReach(const std::string& worker, const std::string& address,
+                std::optional<std::string> error);
+  // Moves the time in small steps; daemons that are connected send heartbeats unless silenced.
+  void Advance(absl::Duration by, const std::string& silent = "");
+  // Moves the time at once: the coordinator stands still, and its first tick comes before what the
+  // daemons said meanwhile.
+  void Stall(absl::Duration by);
+
+  void Ready(const std::string& worker, uint32_t job);
+  void Ready(const std::string& worker, const proto::NodeReady& message);
+  void Installed(const std::string& server, uint32_t job, const std::string& error = "");
+  void Finished(const std::string& worker, uint32_t job);
+  void Failed(const std::string& worker, uint32_t job, const std::string& reason);
+  void Report(const std::string& worker, uint32_t job, uint32_t rank, uint64_t end_step);
+  void Send(const std::string& daemon, const proto::DaemonMessage& message);
+  // Submits and brings the job to training on the workers and servers given.
+  uint32_t Train(const proto::Job& job, const std::vector<std::string>& workers,
+                 const std::vector<std::string>& servers);
+
+  // A valid job.
+  static proto::Job SomeJob(uint32_t ranks);
+  static proto::NodeReady SomeLayout(uint32_t job);
+  uint32_t Submit(const proto::Job& job);
+  proto::JobStatus Status(uint32_t job);
+
+  // What was sent to the daemon since the last call: "StartNode 1", "RunNode 1", "StopNode 1", ...
+  std::vector<std::string> Sent(const std::string& daemon);
+  // The newest message of a daemon that has this kind.
+  proto::CoordinatorMessage Newest(const std::string& daemon,
+                                   proto::CoordinatorMessage::MessageCase kind);
+
+  CoordinatorCore& core() { return *core_; }
+  absl::Time now() const { return now_; }
+  const std::vector<proto::FollowEvent>& events() const { return events_; }
+  const std::map<uint32_t, proto::StoredJob>& stored() const { return stored_; }
+  bool IsClosed(SessionId session) const;
+  // Lines about who holds a job up.
+  const std::vector<std::string>& warnings() const { return warnings_; }
+  void FailNextPersist() { fail_persist_ = true; }
+
+ private:
+  void Send(SessionId session, const proto::CoordinatorMessage& message) override;
+  void Close(SessionId session) override;
+  absl::Status Persist(const proto::StoredJob& job) override;
+  void Forget(JobId job) override;
+  absl::Status PersistSeen(const std::vector<SeenRegistrations::Entry>& seen) override;
+  void Notify(JobId job, const proto::FollowEvent& event) override;
+  void Warn(const std::string& line) override { warnings_.push_back(line); }
+  void AnswerTries();
+  SessionId Join(proto::Register registration, const std::vector<uint32_t>& running,
+                 uint64_t daemon_id);
+
+  const CoordinatorCore::Options options_;
+  absl::Time now_ = absl::FromUnixSeconds(1'000'000);
+  uint64_t next_session_ = 1;
+  std::map<std::string, SessionId> sessions_;
+  uint32_t next_attempt_ = 1;
+  std::map<std::string, proto::DaemonMessage> registered_;
+  std::map<std::string, std::pair<std::string, double>> hosts_;
+  std::map<std::string, std::pair<uint32_t, uint32_t>> gpus_;  // and ranks on each
+  std::map<SessionId, std::string> names_;
+  std::map<std::string, std::vector<proto::CoordinatorMessage>> sent_;
+  std::map<std::string, size_t> told_;                          // of sent_, by Sent
+  std::vector<std::pair<std::string, proto::TryPeers>> tries_;  // not answered yet
+  std::map<std::string, std::map<std::string, std::optional<std::string>>> reach_;
+  std::vector<SessionId> closed_;
+  std::vector<proto::FollowEvent> events_;
+  std::vector<std::string> warnings_;
+  std::map<uint32_t, proto::StoredJob> stored_;
+  std::vector<SeenRegistrations::Entry> seen_;
+  uint32_t next_job_id_ = 1;
+  bool fail_persist_ = false;
+  std::unique_ptr<CoordinatorCore> core_;
+};
+
+}  // namespace strata::server
+
+#endif  // STRATA_SERVER_COORDINATOR_TESTING_CORE_HARNESS_H_

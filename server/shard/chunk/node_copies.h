@@ -1,0 +1,77 @@
+#ifndef STRATA_SERVER_SHARD_CHUNK_NODE_COPIES_H_
+#define STRATA_SERVER_SHARD_CHUNK_NODE_COPIES_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "common/buffer_pool.h"
+#include "common/bytes.h"
+#include "common/wire/payload.h"
+#include "compression/encoder.h"
+
+namespace strata::server {
+
+// How a job's answers are encoded.
+struct AnswerRules {
+  kernels::CompressionOptions compression;  // kNone: not at all
+  // All nodes are always answered with the same versions, so that one copy is every node's.
+  bool shared = false;
+};
+
+// Which weights of one chunk the nodes have, bit for bit, where answers are encoded: each answer is
+// the payload of what a node's copy lacks, and changes it by what that decodes to. So nothing
+// drifts, and what one answer leaves out is part of the next.
+//
+// A payload is given once, and only a node that has the copy before it can use it. Who may not have
+// it (an answer may be lost, a process may have begun anew) is given its whole copy, which changes
+// nothing: whatever a node has taken meanwhile, it has the copy afterwards.
+//
+// Threads: one.
+class NodeCopies {
+ public:
+  // All outlive this; `scratch` is the thread's.
+  NodeCopies(const AnswerRules& rules, const kernels::Kernels& kernels, BufferPool& pool,
+             kernels::EncoderScratch* scratch, size_t nodes);
+
+  // Whether answers are encoded: else there is nothing to call here.
+  bool encodes() const { return rules_.compression.compression != kernels::Compression::kNone; }
+  // What every node begins with: finite fp32. REQUIRES: once.
+  void Seed(const Bytes& first_weights);
+
+  struct Answer {
+    wire::Codec codec = wire::Codec::kNone;
+    Bytes payload;
+    uint64_t base = 0;     // answers that a copy has, to which this adds or which this is
+    uint64_t version = 0;  // of the weights that were encoded
+  };
+  // The next answer of the node, with the weights of `version`; where copies are shared, the
+  // same one for all nodes that are answered with that version.
+  // Errors: InvalidArgument: the weights are not finite, or too far from the copy for the codec.
+  absl::StatusOr<Answer> Next(size_t node, const Bytes& weights, uint64_t version);
+  // The node's whole copy.
+  Answer Whole(size_t node) const;
+
+  size_t bytes() const;
+
+ private:
+  struct Copy {
+    std::unique_ptr<kernels::Encoder> encoder;
+    Answer last;
+    uint64_t answers = 0;
+  };
+  const Copy& Of(size_t node) const { return copies_[rules_.shared ? 0 : node]; }
+
+  const AnswerRules& rules_;
+  const kernels::Kernels& kernels_;
+  BufferPool& pool_;
+  kernels::EncoderScratch* const scratch_;
+  std::vector<Copy> copies_;
+};
+
+}  // namespace strata::server
+
+#endif  // STRATA_SERVER_SHARD_CHUNK_NODE_COPIES_H_

@@ -1,0 +1,63 @@
+#include "server/shard/chunk/quorum_clock.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/types/span.h"
+
+namespace strata::server {
+
+QuorumClock::QuorumClock(const kernels::Kernels& kernels, BufferPool& pool, size_t nodes,
+                         size_t elements)
+    : kernels_(kernels),
+      pool_(pool),
+      elements_(elements),
+      in_time_(CreateAccumulator(proto::Addition::TREE, kernels, pool, nodes, elements)),
+      waits_(nodes, false) {}
+
+void QuorumClock::Join(size_t node, Addend sum, uint32_t samples) {
+  waits_[node] = true;
+  ++waiting_;
+  samples_ += samples;
+  in_time_->Add(node, std::move(sum));
+}
+
+void QuorumClock::JoinLate(size_t node, Addend sum, uint32_t samples) {
+  samples_ += samples;
+  const auto [at, is_first] = late_.try_emplace(node, std::move(sum));
+  // try_emplace has left `sum` alone where there was one.
+  if (!is_first) at->second = Addend(Sum(at->second.Decoded(pool_), sum.Decoded(pool_)));
+}
+
+Bytes QuorumClock::Sum(const Bytes& left, const Bytes& right) {
+  if (left.empty()) return right;
+  if (right.empty()) return left;
+  const std::shared_ptr<float> out = pool_.AllocateFloats(elements_);
+  const float* const inputs[] = {left.floats(), right.floats()};
+  kernels_.sum(absl::MakeConstSpan(inputs), out.get(), elements_);
+  return AsBytes(out, elements_);
+}
+
+Bytes QuorumClock::Close() {
+  const std::unique_ptr<Accumulator> late =
+      CreateAccumulator(proto::Addition::TREE, kernels_, pool_, waits_.size(), elements_);
+  for (auto& [node, sum] : late_) late->Add(node, std::move(sum));
+  late_.clear();
+  std::fill(waits_.begin(), waits_.end(), false);
+  waiting_ = 0;
+  samples_ = 0;
+  return Sum(in_time_->Finish(), late->Finish());
+}
+
+size_t QuorumClock::held() const {
+  return in_time_->held() + std::count_if(late_.begin(), late_.end(),
+                                          [](const auto& one) { return !one.second.empty(); });
+}
+
+size_t QuorumClock::held_bytes() const {
+  size_t bytes = in_time_->held_bytes();
+  for (const auto& [node, sum] : late_) bytes += sum.bytes.size();
+  return bytes;
+}
+
+}  // namespace strata::server

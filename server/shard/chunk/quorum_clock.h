@@ -1,0 +1,67 @@
+#ifndef STRATA_SERVER_SHARD_CHUNK_QUORUM_CLOCK_H_
+#define STRATA_SERVER_SHARD_CHUNK_QUORUM_CLOCK_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <vector>
+
+#include "common/buffer_pool.h"
+#include "common/bytes.h"
+#include "kernels/kernels.h"
+#include "server/shard/sum/accumulator.h"
+
+namespace strata::server {
+
+// The open clock of one chunk, where clocks close without waiting for all nodes: what has come
+// since the last one closed. A push is in time, and waits for the clock to close, or it has missed
+// the clock that it was meant for: then it counts here, and nobody waits.
+//
+// The sum has the same bits in whatever order nodes have come: those in time along the tree over
+// nodes, then those that were late along the same tree, a node's late ones in their order.
+//
+// Threads: one.
+class QuorumClock {
+ public:
+  // `kernels` and `pool` outlive it.
+  QuorumClock(const kernels::Kernels& kernels, BufferPool& pool, size_t nodes, size_t elements);
+
+  // `sum` is finite, or empty: all elements of the chunk over `samples`.
+  // REQUIRES: the node does not wait.
+  void Join(size_t node, Addend sum, uint32_t samples);
+  // Any number of times for a node.
+  void JoinLate(size_t node, Addend sum, uint32_t samples);
+
+  // Whether the node's push is in time and the clock has not closed.
+  bool Waits(size_t node) const { return waits_[node]; }
+  size_t waiting() const { return waiting_; }
+  // Whether anything of the node has come.
+  bool Holds(size_t node) const { return waits_[node] || late_.count(node) > 0; }
+  bool empty() const { return waiting_ == 0 && late_.empty(); }
+  uint64_t samples() const { return samples_; }
+
+  // Closes it: the sum of all, as fp32; empty where nothing but empty sums has come. What comes
+  // next is of another clock.
+  Bytes Close();
+
+  // Buffers that are held now, and their bytes.
+  size_t held() const;
+  size_t held_bytes() const;
+
+ private:
+  Bytes Sum(const Bytes& left, const Bytes& right);
+
+  const kernels::Kernels& kernels_;
+  BufferPool& pool_;
+  const size_t elements_;
+  const std::unique_ptr<Accumulator> in_time_;
+  std::map<size_t, Addend> late_;  // by node: the sum of its late pushes
+  std::vector<bool> waits_;        // by node
+  size_t waiting_ = 0;
+  uint64_t samples_ = 0;
+};
+
+}  // namespace strata::server
+
+#endif  // STRATA_SERVER_SHARD_CHUNK_QUORUM_CLOCK_H_

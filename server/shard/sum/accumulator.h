@@ -1,0 +1,67 @@
+#ifndef STRATA_SERVER_SHARD_SUM_ACCUMULATOR_H_
+#define STRATA_SERVER_SHARD_SUM_ACCUMULATOR_H_
+
+#include <cstddef>
+#include <memory>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include "common/buffer_pool.h"
+#include "common/bytes.h"
+#include "compression/checked_payload.h"
+#include "kernels/kernels.h"
+#include "proto/job.pb.h"
+
+namespace strata::server {
+
+// A vector of a chunk's elements as it came: decoded when it is added, and not before.
+struct Addend {
+  Addend() = default;
+  Addend(Bytes floats) : bytes(std::move(floats)) {}  // NOLINT: fp32 is its own encoding
+  Addend(Bytes payload, const kernels::CheckedPayload& checked)
+      : bytes(std::move(payload)), encoded(checked) {}
+
+  bool empty() const { return bytes.empty(); }
+  // As fp32; from the pool where it is encoded.
+  Bytes Decoded(BufferPool& pool) const;
+
+  Bytes bytes;
+  std::optional<kernels::CheckedPayload> encoded;  // of `bytes`; none: they are fp32
+  // fp32 that may hold NaN or infinity: a sum finds that in its own pass over them.
+  bool unchecked = false;
+};
+
+// The sum of one chunk over the nodes at one clock, in an order that does not depend on the order
+// in which they come.
+//
+// Threads: one.
+class Accumulator {
+ public:
+  virtual ~Accumulator() = default;
+
+  // Leaf `leaf` is `value`: all elements of the chunk; an empty value adds nothing. Returns the
+  // leaves, of this call or earlier ones, that turned out to hold NaN or infinity: they are as if
+  // they had not come, and may come again.
+  // REQUIRES: each leaf at most once.
+  virtual std::vector<size_t> Add(size_t leaf, Addend value) = 0;
+  // The same of all leaves that came and have not been looked at.
+  virtual std::vector<size_t> Check() = 0;
+  // The sum, as fp32, over the leaves that came, those that did not come counting as empty; empty
+  // itself where no leaf had a value. Leaves the accumulator empty. REQUIRES: Check() found none.
+  virtual Bytes Finish() = 0;
+  // Buffers that are held now, received ones included, and their bytes.
+  virtual size_t held() const = 0;
+  virtual size_t held_bytes() const = 0;
+};
+
+// `kernels` and `pool` outlive it. REQUIRES: leaves >= 1.
+std::unique_ptr<Accumulator> CreateAccumulator(proto::Addition::Order order,
+                                               const kernels::Kernels& kernels, BufferPool& pool,
+                                               size_t leaves, size_t elements);
+// Of one chunk, the most buffers that are held at a time besides the one in hand.
+size_t HeldMax(proto::Addition::Order order, size_t leaves);
+
+}  // namespace strata::server
+
+#endif  // STRATA_SERVER_SHARD_SUM_ACCUMULATOR_H_

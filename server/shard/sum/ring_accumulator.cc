@@ -1,0 +1,49 @@
+#include "server/shard/sum/ring_accumulator.h"
+
+#include <algorithm>
+#include <cstdint>
+#include <memory>
+
+#include "absl/types/span.h"
+#include "common/job/exchange/slices.h"
+
+namespace strata::server {
+
+RingAccumulator::RingAccumulator(const kernels::Kernels& kernels, BufferPool& pool, size_t leaves,
+                                 size_t elements)
+    : kernels_(kernels), pool_(pool), elements_(elements), leaves_(leaves) {}
+
+std::vector<size_t> RingAccumulator::Add(size_t leaf, Addend value) {
+  if (value.unchecked && !kernels_.all_finite(value.bytes.floats(), elements_)) return {leaf};
+  leaves_[leaf] = value.Decoded(pool_);
+  return {};
+}
+
+Bytes RingAccumulator::Finish() {
+  if (held() == 0) return Bytes();
+  const std::shared_ptr<float> sum = pool_.AllocateFloats(elements_);
+  const auto elements = static_cast<uint32_t>(elements_);
+  const auto slices = static_cast<uint32_t>(leaves_.size());
+  for (uint32_t slice = 0; slice < slices; ++slice) {
+    const uint32_t begin = SliceStart(elements, slices, slice);
+    const uint32_t end = SliceStart(elements, slices, slice + 1);
+    const float* so_far = nullptr;
+    for (uint32_t i = 1; i <= slices && begin < end; ++i) {
+      const Bytes& leaf = leaves_[(slice + i) % slices];
+      if (leaf.empty()) continue;
+      const float* const inputs[] = {leaf.floats() + begin, so_far};
+      const size_t count = so_far == nullptr ? 1 : 2;
+      kernels_.sum(absl::MakeConstSpan(inputs, count), sum.get() + begin, end - begin);
+      so_far = sum.get() + begin;
+    }
+  }
+  std::fill(leaves_.begin(), leaves_.end(), Bytes());
+  return AsBytes(sum, elements_);
+}
+
+size_t RingAccumulator::held() const {
+  return std::count_if(leaves_.begin(), leaves_.end(),
+                       [](const Bytes& leaf) { return !leaf.empty(); });
+}
+
+}  // namespace strata::server

@@ -1,0 +1,142 @@
+#include "server/shard/sum/tree_accumulator.h"
+
+#include <utility>
+
+#include "absl/types/span.h"
+
+namespace strata::server {
+namespace {
+
+// A subtree's leaves, [begin, end), and where they are split.
+struct Range {
+  size_t begin, end;
+  size_t middle() const { return begin + kernels::SumTreeSplit(end - begin); }
+};
+
+// The smallest subtree of [0, leaves) that holds [begin, end) and more. REQUIRES: one exists.
+Range ParentOf(size_t begin, size_t end, size_t leaves) {
+  Range at = {0, leaves};
+  while (true) {
+    const size_t middle = at.middle();
+    const Range child = begin < middle ? Range{at.begin, middle} : Range{middle, at.end};
+    if (child.begin == begin && child.end == end) return at;
+    at = child;
+  }
+}
+
+}  // namespace
+
+TreeAccumulator::TreeAccumulator(const kernels::Kernels& kernels, BufferPool& pool, size_t leaves,
+                                 size_t elements)
+    : kernels_(kernels), pool_(pool), leaves_(leaves), elements_(elements) {}
+
+std::vector<size_t> TreeAccumulator::Add(size_t leaf, Addend value) {
+  std::vector<size_t> bad;
+  size_t begin = leaf;
+  Part part = {.end = leaf + 1, .value = std::move(value), .own = nullptr};
+  while (part.end - begin < leaves_) {
+    const Range parent = ParentOf(begin, part.end, leaves_);
+    const bool is_left = parent.begin == begin;
+    auto sibling = parts_.find(is_left ? part.end : parent.begin);
+    const size_t sibling_end = is_left ? parent.end : begin;
+    if (sibling == parts_.end() || sibling->second.end != sibling_end) break;
+    Part& other = sibling->second;
+    Part sum;
+    // Neither is written to, so both are still there if the sum is not finite.
+    const bool by_sum = part.value.unchecked && other.value.unchecked;
+    if (by_sum) sum = is_left ? Combine(part, other) : Combine(other, part);
+    if (!sum.finite) {
+      const bool other_is_bad = IsBad(&other), part_is_bad = IsBad(&part);
+      if (part_is_bad) bad.push_back(leaf);
+      if (other_is_bad) bad.push_back(sibling->first);
+      if (other_is_bad) parts_.erase(sibling);
+      if (part_is_bad) return bad;
+      if (other_is_bad) break;
+    }
+    // Finite leaves whose sum is not: it overflowed, and stays what it is.
+    if (!by_sum) {
+      sum = is_left ? Combine(std::move(part), std::move(other))
+                    : Combine(std::move(other), std::move(part));
+    }
+    parts_.erase(sibling);
+    part = std::move(sum);
+    begin = parent.begin;
+  }
+  parts_.emplace(begin, std::move(part));
+  return bad;
+}
+
+bool TreeAccumulator::IsBad(Part* part) const {
+  if (!part->value.unchecked) return false;
+  part->value.unchecked = false;
+  return !kernels_.all_finite(part->value.bytes.floats(), elements_);
+}
+
+std::vector<size_t> TreeAccumulator::Check() {
+  std::vector<size_t> bad;
+  for (auto& [leaf, part] : parts_) {
+    if (IsBad(&part)) bad.push_back(leaf);
+  }
+  for (const size_t leaf : bad) parts_.erase(leaf);
+  return bad;
+}
+
+Bytes TreeAccumulator::Finish() {
+  const Part sum = Fold(0, leaves_);
+  parts_.clear();
+  return sum.value.Decoded(pool_);
+}
+
+size_t TreeAccumulator::held() const {
+  size_t held = 0;
+  for (const auto& [begin, part] : parts_) held += part.value.empty() ? 0 : 1;
+  return held;
+}
+
+size_t TreeAccumulator::held_bytes() const {
+  size_t bytes = 0;
+  for (const auto& [begin, part] : parts_) bytes += part.value.bytes.size();
+  return bytes;
+}
+
+// A sum of two has the same bits either way. An encoded one is decoded in the same pass.
+bool TreeAccumulator::Sum(const Addend& left, const Addend& right, float* out) const {
+  if (!left.encoded && !right.encoded) {
+    const float* const inputs[] = {left.bytes.floats(), right.bytes.floats()};
+    return kernels_.sum(absl::MakeConstSpan(inputs), out, elements_);
+  }
+  if (!left.encoded) {
+    right.encoded->AddTo(left.bytes.floats(), out);
+  } else if (!right.encoded) {
+    left.encoded->AddTo(right.bytes.floats(), out);
+  } else {
+    left.encoded->WriteTo(out);
+    right.encoded->AddTo(out, out);
+  }
+  return true;
+}
+
+// Adjacent subtrees; an empty one adds nothing.
+TreeAccumulator::Part TreeAccumulator::Combine(Part left, Part right) {
+  const size_t end = right.end;
+  if (left.value.empty()) return right;
+  if (right.value.empty()) {
+    left.end = end;
+    return left;
+  }
+  std::shared_ptr<float> out = left.own != nullptr ? left.own : right.own;
+  if (out == nullptr) out = pool_.AllocateFloats(elements_);
+  const bool finite = Sum(left.value, right.value, out.get());
+  return {.end = end, .value = AsBytes(out, elements_), .own = out, .finite = finite};
+}
+
+TreeAccumulator::Part TreeAccumulator::Fold(size_t begin, size_t end) {
+  auto found = parts_.find(begin);
+  if (found != parts_.end() && found->second.end == end) return std::move(found->second);
+  if (end - begin == 1) return {.end = end, .value = {}, .own = nullptr};
+  const size_t middle = Range{begin, end}.middle();
+  Part left = Fold(begin, middle);
+  return Combine(std::move(left), Fold(middle, end));
+}
+
+}  // namespace strata::server

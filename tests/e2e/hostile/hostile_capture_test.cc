@@ -1,0 +1,88 @@
+// Whatever nodes said to the shards, recorded on the way and said again, whole and in part, by
+// somebody else: while the job trains, and of a job that has ended.
+
+#include <algorithm>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "gtest/gtest.h"
+#include "tests/e2e/testing/hostile_job.h"
+#include "tests/e2e/testing/raw_peer.h"
+
+namespace strata::tests {
+namespace {
+
+// The workers reach the server at an address where the relays listen.
+class HostileCapture : public HostileJob {
+ protected:
+  HostileCapture()
+      : HostileJob({.servers = 1,
+                    .shards = 2,
+                    .nodes = 2,
+                    .slots = 2,
+                    .server_args = {"--advertise", "127.0.0.2"}}) {}
+
+  void SetUp() override {
+    ASSERT_EQ(cluster_.StartCoordinator(), absl::OkStatus());
+    ASSERT_EQ(cluster_.StartServer(0), absl::OkStatus());
+    for (const int port : ShardPorts()) {
+      relays_.push_back(std::make_unique<RecordingRelay>(
+          port,
+          RecordingRelay::Options{.host = "127.0.0.2", .port = port, .recorded_max = 8 << 20}));
+    }
+  }
+
+  // What was said to the shard after ZeroMQ's handshake, of each connection that said something.
+  std::vector<std::string> Captures(size_t shard) {
+    std::vector<std::string> captures;
+    for (const std::string& said : relays_[shard]->said()) {
+      if (said.size() < 66) continue;
+      // A greeting of 64 bytes, READY's flags, its size, and itself.
+      const size_t opening = 66 + static_cast<unsigned char>(said[65]);
+      if (said.size() > opening + wire::kHeaderBytes) captures.push_back(said.substr(opening));
+    }
+    return captures;
+  }
+
+  uint64_t Duplicates() {
+    uint64_t duplicates = 0;
+    const proto::JobStatus status = cluster_.Status(job_);
+    for (const proto::JobShardStatus& shard : status.shards()) {
+      duplicates += shard.counters().duplicates();
+    }
+    return duplicates;
+  }
+
+  std::vector<std::unique_ptr<RecordingRelay>> relays_;  // by shard
+};
+
+TEST_F(HostileCapture, WhatNodesSaidIsKnownWhenItIsSaidAgain) {
+  Begin(300, 120);
+  cluster_.WaitForStep(job_, 20);
+  EXPECT_EQ(Duplicates(), 0u);
+  std::vector<RawPeer> peers;
+  uint64_t bytes = 0;
+  for (const bool whole : {true, false}) {
+    for (size_t shard = 0; shard < relays_.size(); ++shard) {
+      const std::vector<std::string> captures = Captures(shard);
+      // Of two nodes, in the job that has ended and in this one.
+      EXPECT_GE(captures.size(), 4u);
+      for (const std::string& capture : captures) {
+        peers.push_back(RawPeer::Joined(ShardPorts()[shard]));
+        ASSERT_TRUE(peers.back().connected());
+        const size_t part = whole ? capture.size() : capture.size() / 2;
+        // The shard may end the connection first, when answers that nobody reads are too many.
+        peers.back().SendAll(capture.substr(0, part));
+        bytes += part;
+      }
+    }
+  }
+  EXPECT_GT(bytes, uint64_t{8} << 20);
+  EXPECT_TRUE(WaitUntil([&] { return Duplicates() > 1000; })) << Duplicates();
+  ExpectRefused("s0", "unknown job", 4);
+  ExpectUndisturbed();
+}
+
+}  // namespace
+}  // namespace strata::tests

@@ -1,0 +1,316 @@
+// Peers that are no part of the cluster: at every open port, while a job trains. What they send is
+// refused, counted where a user sees it, and changes no bit of the job's weights.
+#include <algorithm>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
+#include "common/job/job.h"
+#include "tests/e2e/testing/hostile_job.h"
+#include "tests/e2e/testing/jobs.h"
+#include "tests/e2e/testing/raw_peer.h"
+#include "worker/contract/rank_protocol.pb.h"
+
+namespace strata::tests {
+namespace {
+
+using wire::Op;
+
+// What the server may grow by while strangers send it what fits into this many bytes and more.
+constexpr uint64_t kGrowthBytesMax = uint64_t{256} << 20;
+
+void Pause(absl::Duration duration) {
+  const absl::Time until = absl::Now() + duration;
+  WaitUntil([&] { return absl::Now() >= until; });
+}
+
+// Opens a connection, says `bytes` and closes it.
+void Say(int port, const std::string& bytes) {
+  RawPeer peer = RawPeer::ToPort(port);
+  EXPECT_TRUE(peer.connected()) << port;
+  peer.Send(bytes);
+}
+
+TEST_F(HostileJob, NoiseAndHalfMessagesAtTheShards) {
+  Begin(400, 40);
+  const uint64_t before = ResidentBytes();
+  std::vector<RawPeer> silent;
+  for (const int port : ShardPorts()) {
+    for (uint32_t i = 0; i < 20; ++i) {
+      Say(port, Noise(i, 1000 * i));
+      Say(port, ZmtpOpening() + Noise(i, 1000));
+      // A frame longer than any may be, and half a message, from one that then leaves.
+      RawPeer::Joined(port).Send(ZmtpPartHead(uint64_t{1} << 40, false));
+      RawPeer::Joined(port).Send(ZmtpPart(Noise(i, wire::kHeaderBytes), true));
+      // Half a message and half a frame, from one that then says no more.
+      silent.push_back(RawPeer::Joined(port));
+      silent.back().Send(ZmtpPart(Noise(i, wire::kHeaderBytes), true));
+      silent.push_back(RawPeer::Joined(port));
+      silent.back().Send(ZmtpPartHead(16 << 20, false) + Noise(i, 10));
+      // Whole messages of noise, the last of too many parts.
+      silent.push_back(RawPeer::Joined(port));
+      ASSERT_TRUE(silent.back().connected());
+      silent.back().Send(ZmtpPart(Noise(i, wire::kHeaderBytes), false) + ZmtpPart("", false) +
+                         ZmtpPart("a", true) + ZmtpPart("b", true) + ZmtpPart("c", false));
+    }
+  }
+  // A message that never ends: each byte is both a length of 1 and "more follows".
+  RawPeer endless = RawPeer::Joined(ShardPorts()[0]);
+  const std::string block(1 << 16, '\1');
+  EXPECT_TRUE(WaitUntil([&] { return !endless.Send(block); }));
+  ExpectRefused("s0", "message without end", 1);
+  ExpectRefused("s0", "malformed", 2 * 20 * 3);
+  ExpectRefused("s0", "connection without a message", 2 * 20 * 4);
+  EXPECT_LT(ResidentBytes(), before + kGrowthBytesMax);
+  ExpectUndisturbed();
+}
+
+TEST_F(HostileJob, MessagesWithoutEndAtTheShards) {
+  Begin(400, 40);
+  const uint64_t before = ResidentBytes();
+  uint64_t most = before;
+  RawPeer known = RawPeer::Joined(ShardPorts()[0]);
+  known.Send(Hello(HeaderOf(Op::kHello), launches()[0].record().token()));
+  std::vector<RawPeer> peers;
+  for (const int port : ShardPorts()) {
+    for (int i = 0; i < 40; ++i) {
+      peers.push_back(RawPeer::Joined(port));
+      ASSERT_TRUE(peers.back().connected());
+      // A frame of nobody gives no right to more.
+      peers.back().Send(ZmtpFrame(HeaderOf(Op::kCut), ""));
+      // Half of them: a part that is announced to be as large as may be.
+      if (i % 2 == 0) peers.back().Send(ZmtpPartHead(16 << 20, false));
+    }
+  }
+  // The others: parts of one byte, which is 1, wherever the kernel has cut them.
+  const std::string endless(60'000, '\1');
+  EXPECT_TRUE(WaitUntil(
+      [&] {
+        size_t open = 0;
+        for (RawPeer& peer : peers) {
+          if (peer.IsClosed()) continue;
+          ++open;
+          peer.Send(endless);
+        }
+        most = std::max(most, ResidentBytes());
+        return open == 0;
+      },
+      absl::Minutes(1)));
+  ExpectRefused("s0", "message without end", peers.size());
+  // One whose HELLO was accepted may take its time for a frame.
+  known.Send(ZmtpPartHead(1 << 20, false) + Noise(1, 200'000));
+  Pause(absl::Seconds(1));
+  EXPECT_FALSE(known.IsClosed());
+  // All of them together, in the time until they are noticed.
+  EXPECT_LT(most, before + 4 * kGrowthBytesMax);
+  ExpectUndisturbed();
+}
+
+TEST_F(HostileJob, FramesOfOthersAndCopiesOfTheNodesOwnAtTheShards) {
+  Begin(400, 40);
+  const uint64_t token = launches()[0].record().token();
+  wire::Header hello = HeaderOf(Op::kHello);
+  const auto with = [](wire::Header header, auto field, uint64_t value) {
+    header.*field = static_cast<uint32_t>(value);
+    return header;
+  };
+  const uint32_t none = 0;
+  std::vector<RawPeer> peers;
+  const auto say = [&](int port, const std::string& bytes) {
+    peers.push_back(RawPeer::Joined(port));
+    ASSERT_TRUE(peers.back().connected());
+    peers.back().Send(bytes);
+  };
+  for (const int port : ShardPorts()) {
+    say(port, ZmtpFrame(HeaderOf(Op::kCut), ""));
+    const std::vector<std::pair<wire::Header, uint64_t>> refused = {
+        {with(hello, &wire::Header::job, 4'000'000), token},
+        {with(hello, &wire::Header::job, finished_job_), token},
+        {hello, token + 1},
+        {with(hello, &wire::Header::view, none), token},
+        {with(hello, &wire::Header::generation, none), token},
+        {with(hello, &wire::Header::incarnation, none), token},
+        {with(hello, &wire::Header::node, 77), token}};
+    for (const auto& [header, its_token] : refused) {
+      say(port, Hello(header, its_token));
+    }
+    // A copy of what the node said: first its HELLO, then pushes that are long applied.
+    say(port, Hello(hello, token));
+    RawPeer& copy = peers.back();
+    for (uint32_t chunk = 0; chunk < 60; ++chunk) {
+      wire::Header push = with(HeaderOf(Op::kPushPull), &wire::Header::chunk, chunk);
+      push.element_count = 1024;
+      push.sample_count = 32;
+      copy.Send(ZmtpFrame(push, std::string(4096, '\0')));
+      for (const wire::Codec codec : {wire::Codec::kInt8, wire::Codec::kSparse}) {
+        wire::Header encoded = push;
+        encoded.codec = codec;
+        copy.Send(ZmtpFrame(encoded, std::string(wire::EncodedBytesMax(codec, 1024), '\xff')));
+      }
+      push.clock = 1'000'000;
+      copy.Send(ZmtpFrame(push, std::string(4096, '\0')));
+    }
+    copy.Send(ZmtpFrame(with(HeaderOf(Op::kCut), &wire::Header::chunk, 1'000'000), ""));
+    copy.Send(ZmtpFrame(with(HeaderOf(Op::kCut), &wire::Header::job, finished_job_), ""));
+    copy.Send(ZmtpFrame(with(HeaderOf(Op::kCut), &wire::Header::node, 1), ""));
+    copy.Send(ZmtpFrame(with(HeaderOf(Op::kCut), &wire::Header::view, none), ""));
+    copy.Send(ZmtpFrame(HeaderOf(Op::kHelloOk), ""));
+  }
+  for (const char* cause :
+       {"before HELLO", "unknown job", "wrong token or cluster", "wrong view", "wrong generation",
+        "old incarnation", "chunk outside the job", "another job than HELLO's",
+        "another node than HELLO's", "wrong role", "beyond the window", "codec of another job"}) {
+    ExpectRefused("s0", cause, 2);
+  }
+  const proto::JobStatus status = cluster_.Status(job_);
+  for (const auto& shard : status.shards()) EXPECT_GE(shard.counters().refused(), 10u);
+  ExpectUndisturbed();
+}
+
+TEST_F(HostileJob, ByteByByteAndStormsOfConnectionsAtTheShards) {
+  Begin(400, 80);
+  const uint64_t before = ResidentBytes();
+  const std::string opening = ZmtpOpening();
+  struct Slow {
+    RawPeer peer;
+    bool joined;  // begins with a message rather than ZeroMQ's handshake
+  };
+  std::vector<Slow> slow;
+  for (const int port : ShardPorts()) {
+    for (int i = 0; i < 50; ++i) {
+      slow.push_back({RawPeer::ToPort(port), false});
+      slow.push_back({RawPeer::Joined(port), true});
+      slow.back().peer.Send(ZmtpPartHead(1000, false));
+    }
+  }
+  // A byte a second each. Those that do not come to the end of ZeroMQ's handshake or to a HELLO in
+  // time are put out.
+  size_t open = slow.size(), storms = 0;
+  for (int second = 0; second < 100 && open > 0; ++second) {
+    open = 0;
+    for (Slow& one : slow) {
+      if (one.peer.IsClosed()) continue;
+      ++open;
+      one.peer.Send(one.joined ? "x" : opening.substr(second % opening.size(), 1));
+    }
+    for (const int port : ShardPorts()) {
+      for (int i = 0; i < 30; ++i, ++storms) Say(port, "");
+    }
+    Pause(absl::Seconds(1));
+  }
+  EXPECT_EQ(open, 0u) << "slow ones are still connected";
+  ExpectRefused("s0", "connection without a message", storms);
+  ExpectRefused("s0", "no HELLO in time", slow.size() / 2);  // those that had joined at least
+  EXPECT_LT(ResidentBytes(), before + kGrowthBytesMax);
+  ExpectUndisturbed();
+}
+
+TEST_F(HostileJob, AtTheCoordinator) {
+  Eavesdrop();
+  Begin(400, 60);
+  const int port = CoordinatorPort();
+  std::vector<RawPeer> silent;
+  proto::DaemonMessage message;
+  message.mutable_node_failed()->set_job_id(job_.value());
+  message.mutable_node_failed()->set_reason("so says a stranger");
+  for (uint32_t i = 0; i < 50; ++i) {
+    Say(port, "");
+    Say(port, Noise(i, 1000 * i));
+    Say(port, HttpPreface() + Noise(i, 1000));
+    Say(port, HttpPreface() + GrpcCall("Session") + GrpcMessage(Noise(i, 50)));
+    Say(port, HttpPreface() + GrpcCall("NoSuchMethod"));
+    silent.push_back(RawPeer::ToPort(port));
+    silent.back().Send(HttpPreface().substr(0, i));
+    silent.push_back(RawPeer::ToPort(port));
+    silent.back().Send(HttpPreface() + GrpcCall("Session"));
+    silent.push_back(RawPeer::ToPort(port));
+    silent.back().Send(HttpPreface() + GrpcCall("Session") +
+                       GrpcMessage(message.SerializeAsString()));
+  }
+  // Copies of what the server and the workers said since they connected: Register comes first.
+  const std::vector<std::string> said = relay_->said();
+  EXPECT_GE(said.size(), 3u);
+  for (const std::string& copy : said) {
+    silent.push_back(RawPeer::ToPort(port));
+    silent.back().Send(copy);
+  }
+  ExpectRefused("coordinator", "registration seen before", 3);
+  EXPECT_FALSE(cluster_.Submit(proto::Job()).ok());
+  ExpectRefused("coordinator", "rejected job", 1);
+  ExpectRefused("coordinator", "before Register", 50);
+  ExpectRefused("coordinator", "session without Register", 50);
+  ExpectUndisturbed();
+}
+
+// Who registers is a daemon, but not another one's, and not of a job that it has no part in.
+TEST_F(HostileJob, DaemonsOfTheirOwnMakingAtTheCoordinator) {
+  Begin(400, 40);
+  std::vector<RawPeer> peers;
+  const auto say = [&](const std::string& name, const std::vector<proto::DaemonMessage>& words) {
+    proto::DaemonMessage registration;
+    proto::Register* fields = registration.mutable_register_();
+    fields->set_protocol_version(kProtocolVersion);
+    fields->set_role(proto::WORKER);
+    fields->set_name(name);
+    fields->set_daemon_id(peers.size());
+    fields->set_attempt(1);
+    fields->set_address("127.0.0.1");
+    fields->set_slots(1);
+    std::string bytes = HttpPreface() + GrpcCall("Session");
+    bytes += GrpcMessage(registration.SerializeAsString());
+    for (const auto& message : words) bytes += GrpcMessage(message.SerializeAsString());
+    peers.push_back(RawPeer::ToPort(CoordinatorPort()));
+    EXPECT_TRUE(peers.back().connected());
+    peers.back().Send(bytes);
+  };
+  std::vector<proto::DaemonMessage> words(6);
+  words[0].mutable_node_failed()->set_job_id(job_.value());
+  words[1].mutable_node_finished()->set_job_id(job_.value());
+  words[2].mutable_job_installed()->set_job_id(job_.value());
+  words[2].mutable_job_installed()->set_error("so says a stranger");
+  words[3].mutable_rank_report()->set_job_id(job_.value());
+  words[4].mutable_node_ready()->set_job_id(job_.value());
+  words[5].mutable_heartbeat()->add_jobs()->set_job_id(job_.value());
+  words[5].mutable_heartbeat()->add_nodes()->set_job_id(job_.value());
+  for (int i = 0; i < 20; ++i) {
+    say("w0", words);
+    say(absl::StrCat("stranger", i), words);
+  }
+  ExpectRefused("coordinator", "rejected registration", 20);
+  ExpectRefused("coordinator", "about a job of other daemons", 20 * 7);
+  ExpectUndisturbed();
+}
+
+TEST_F(HostileJob, AtTheAggregatorsSocket) {
+  Begin(400, 40);
+  std::vector<RawPeer> silent;
+  for (const proto::Launch& launch : launches()) {
+    for (uint32_t i = 0; i < 100; ++i) {
+      RawPeer noise = RawPeer::ToSocket(launch.aggregator_socket());
+      ASSERT_TRUE(noise.connected());
+      noise.Send(Noise(i, 10 * i));
+      silent.push_back(RawPeer::ToSocket(launch.aggregator_socket()));
+      silent.back().Send("\x7f");  // 127 bytes, it says
+    }
+    // A rank of another job, and a second one of this.
+    for (const uint64_t token : {launch.record().token() + 1, launch.record().token()}) {
+      proto::RankMessage message;
+      message.mutable_attach()->set_protocol_version(kProtocolVersion);
+      message.mutable_attach()->set_token(token);
+      const std::string bytes = message.SerializeAsString();
+      silent.push_back(RawPeer::ToSocket(launch.aggregator_socket()));
+      ASSERT_TRUE(silent.back().connected());
+      silent.back().Send(static_cast<char>(bytes.size()) + bytes);
+    }
+  }
+  // All noise, both ranks, and all that are silent but the newest 64 and one for each rank.
+  for (const char* worker : {"w0", "w1"}) {
+    ExpectRefused(worker, "no rank, on a node's socket", 100 + 2 + 100 - 66);
+  }
+  ExpectUndisturbed();
+}
+
+}  // namespace
+}  // namespace strata::tests

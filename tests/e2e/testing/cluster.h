@@ -1,0 +1,130 @@
+#ifndef STRATA_TESTS_E2E_TESTING_CLUSTER_H_
+#define STRATA_TESTS_E2E_TESTING_CLUSTER_H_
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "common/control/coordinator_client.h"
+#include "common/process/process.h"
+#include "common/unique_fd.h"
+#include "proto/control.pb.h"
+
+namespace strata::tests {
+
+// How long anything may take on a machine that does other work, too.
+inline constexpr absl::Duration kDeadline = absl::Seconds(300);
+
+// The binary under test, absolute.
+std::string StrataBinary();
+// A folder of this test case's own, absolute, made if need be.
+std::string TestDir();
+
+// A daemon of the system under test; killed with this object.
+struct Daemon {
+  std::string title;  // "server s1"
+  std::unique_ptr<Process> process;
+  std::string ready_line;
+  std::string log_path;
+  UniqueFd out;  // its standard output, kept open: writing to a closed one would kill it
+};
+
+// Starts `strata ARGS` and waits for its ready line. `launcher`: a program with its arguments that
+// becomes `strata` when that is appended to it. Errors: FailedPrecondition with what it wrote
+// instead.
+absl::StatusOr<Daemon> StartDaemon(const std::string& title, const std::vector<std::string>& args,
+                                   const std::vector<std::string>& launcher = {});
+
+// The value of " key=value" in a ready line.
+std::string ValueIn(const std::string& line, const std::string& key);
+
+// What one run of the command line did.
+struct CommandResult {
+  ExitStatus status;
+  std::string out;
+  std::string err;
+};
+// Runs `strata ARGS` to its end; killed at the deadline.
+CommandResult RunStrata(const std::vector<std::string>& args, absl::Duration deadline = kDeadline);
+
+// The same in two halves: starts it, and waits for its end.
+struct Command {
+  std::unique_ptr<Process> process;
+  std::string base;  // of its files
+};
+Command StartStrata(const std::vector<std::string>& args);
+CommandResult Finish(Command command, absl::Duration deadline = kDeadline);
+
+// Polls until `done`; false at the deadline.
+bool WaitUntil(const std::function<bool()>& done, absl::Duration deadline = kDeadline);
+
+// A cluster of real processes on loopback, on free ports, all under TestDir().
+class Cluster {
+ public:
+  struct Options {
+    int servers = 1;
+    int shards = 1;  // per server
+    int nodes = 1;
+    int slots = 1;  // per node
+    // More for the command lines of servers and workers.
+    std::vector<std::string> daemon_args = {};
+    std::vector<std::string> coordinator_args = {};
+    // More for those of servers only, and of workers only; {i}: which one it is, from 0.
+    std::vector<std::string> server_args = {};
+    std::vector<std::string> worker_args = {};
+  };
+
+  explicit Cluster(Options options) : options_(options) {}
+
+  // All daemons are ready then. The coordinator and servers may have been started before.
+  absl::Status Start();
+
+  // Servers and workers that are started from now on reach the coordinator there.
+  void LeadDaemonsBy(const std::string& address) { way_ = address; }
+
+  absl::Status StartCoordinator();  // on the port it had before, if it had one
+  absl::Status StartServer(int i);
+  absl::Status StartWorker(int i);
+
+  Daemon& coordinator() { return coordinator_; }
+  Daemon& server(int i) { return servers_[i]; }
+  Daemon& worker(int i) { return workers_[i]; }
+  const std::string& address() const { return address_; }
+  std::string runs_dir() const;
+
+  control::CoordinatorClient& client() { return *client_; }
+  absl::StatusOr<JobId> Submit(const proto::Job& job) { return client_->Submit(job); }
+  proto::JobStatus Status(JobId job);
+  // The job's status once `done` says so, or at the deadline.
+  proto::JobStatus WaitFor(JobId job, const std::function<bool(const proto::JobStatus&)>& done,
+                           absl::Duration deadline = kDeadline);
+  proto::JobStatus WaitForEnd(JobId job, absl::Duration deadline = kDeadline);
+  proto::JobStatus WaitForStep(JobId job, uint64_t step);
+  // Submits, waits for the end and expects it to be a good one.
+  proto::JobStatus RunToEnd(const proto::Job& job, absl::Duration deadline = kDeadline);
+  // The same of a job that is to fail: why it did.
+  std::string RunToFailure(const proto::Job& job);
+
+  // SIGTERM to all, workers first; expects each to exit with 0.
+  void StopAll();
+
+ private:
+  absl::StatusOr<Daemon> StartMember(const std::string& role, const std::string& name,
+                                     std::vector<std::string> args, int i);
+
+  const Options options_;
+  std::string address_;
+  std::string way_;  // of daemons to the coordinator; empty: straight
+  Daemon coordinator_;
+  std::vector<Daemon> servers_;
+  std::vector<Daemon> workers_;
+  std::unique_ptr<control::CoordinatorClient> client_;
+};
+
+}  // namespace strata::tests
+
+#endif  // STRATA_TESTS_E2E_TESTING_CLUSTER_H_

@@ -1,0 +1,146 @@
+#include "tests/e2e/testing/hostile_job.h"
+
+#include <fstream>
+#include <sstream>
+
+#include "absl/strings/match.h"
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
+#include "common/job/job.h"
+#include "google/protobuf/text_format.h"
+#include "tests/e2e/testing/jobs.h"
+#include "tests/e2e/testing/leftovers.h"
+#include "tests/e2e/testing/raw_peer.h"
+
+namespace strata::tests {
+namespace {
+
+std::string ReadAll(const std::string& path) {
+  std::ifstream in(path);
+  std::stringstream text;
+  text << in.rdbuf();
+  return text.str();
+}
+
+// The launch file that a process was started with: a file in memory, at descriptor 4.
+proto::Launch LaunchOf(int pid) {
+  proto::Launch launch;
+  const std::string text = ReadAll(absl::StrCat("/proc/", pid, "/fd/4"));
+  EXPECT_TRUE(google::protobuf::TextFormat::ParseFromString(text, &launch)) << text;
+  return launch;
+}
+
+}  // namespace
+
+void HostileJob::Eavesdrop() {
+  ASSERT_EQ(cluster_.StartCoordinator(), absl::OkStatus());
+  relay_ = std::make_unique<RecordingRelay>(CoordinatorPort(), RecordingRelay::Options());
+  cluster_.LeadDaemonsBy(relay_->address());
+}
+
+void HostileJob::Begin(int steps, int step_ms) {
+  ASSERT_EQ(cluster_.Start(), absl::OkStatus());
+  proto::Job first = LenetJob("alone", 4, 2, steps);
+  first.set_exchange(exchange_);
+  const proto::JobStatus alone = cluster_.RunToEnd(first);
+  expected_ = Hashes(alone.run_dir(), 0);
+  finished_job_ = alone.job_id();
+  proto::Job job = LenetJob("victim", 4, 2, steps);
+  job.set_exchange(exchange_);
+  proto::Delay* delay = job.mutable_debug()->add_delays();
+  delay->set_node(1);
+  delay->set_delay_ms(step_ms);
+  const auto id = cluster_.Submit(job);
+  ASSERT_TRUE(id.ok()) << id.status();
+  job_ = *id;
+  ASSERT_EQ(cluster_.WaitForStep(job_, 5).state(), proto::RUNNING);
+  for (int pid : ProcessesOf("aggregator")) launches_.push_back(LaunchOf(pid));
+  ASSERT_EQ(launches_.size(), 2u);
+  if (launches_[0].node() != 0) std::swap(launches_[0], launches_[1]);
+}
+
+void HostileJob::ExpectUndisturbed() {
+  EXPECT_EQ(cluster_.Status(job_).state(), proto::RUNNING) << "over before the attack was";
+  const proto::JobStatus status = cluster_.WaitForEnd(job_, absl::Minutes(5));
+  EXPECT_EQ(status.state(), proto::FINISHED) << status.reason();
+  ASSERT_GT(expected_.size(), 10u);
+  for (int node : {0, 1}) EXPECT_EQ(Hashes(status.run_dir(), node), expected_) << "node " << node;
+  cluster_.StopAll();
+}
+
+std::vector<int> HostileJob::ShardPorts() {
+  std::vector<int> ports;
+  const std::string text = ValueIn(cluster_.server(0).ready_line, "ports");
+  for (absl::string_view word : absl::StrSplit(text, ',')) {
+    ports.push_back(0);
+    EXPECT_TRUE(absl::SimpleAtoi(word, &ports.back())) << text;
+  }
+  EXPECT_EQ(ports.size(), 2u) << text;
+  return ports;
+}
+
+int HostileJob::CoordinatorPort() {
+  int port = 0;
+  const std::string& address = cluster_.address();
+  EXPECT_TRUE(absl::SimpleAtoi(address.substr(address.rfind(':') + 1), &port)) << address;
+  return port;
+}
+
+wire::Header HostileJob::HeaderOf(wire::Op op) const {
+  wire::Header header;
+  header.op = op;
+  header.job = job_.value();
+  header.view = launches_[0].record().view().number();
+  header.generation = 1;  // of a job's first placement
+  header.node = launches_[0].node();
+  header.incarnation = launches_[0].incarnation();
+  return header;
+}
+
+std::string HostileJob::Hello(const wire::Header& header, uint64_t token) const {
+  wire::Hello hello;
+  hello.protocol = kProtocolVersion;
+  hello.cluster = launches_[0].record().cluster();
+  hello.token = token;
+  const auto bytes = wire::EncodeHello(hello);
+  return ZmtpFrame(header, {reinterpret_cast<const char*>(bytes.data()), bytes.size()});
+}
+
+uint64_t HostileJob::Refused(const std::string& daemon, const std::string& cause) {
+  const auto nodes = cluster_.client().ListNodes();
+  EXPECT_TRUE(nodes.ok()) << nodes.status();
+  if (!nodes.ok()) return 0;
+  uint64_t count = 0;
+  const auto add = [&](const proto::DaemonStatus& status) {
+    if (status.name() != daemon) return;
+    for (const proto::Refusal& refusal : status.refusals()) {
+      if (cause.empty() || refusal.cause() == cause) count += refusal.count();
+    }
+  };
+  add(nodes->coordinator());
+  for (const proto::DaemonStatus& status : nodes->daemons()) add(status);
+  return count;
+}
+
+void HostileJob::ExpectRefused(const std::string& daemon, const std::string& cause,
+                               uint64_t count) {
+  EXPECT_TRUE(WaitUntil([&] { return Refused(daemon, cause) >= count; }, absl::Minutes(1)))
+      << Refused(daemon, cause) << " of " << count << " " << cause;
+  const CommandResult nodes = RunStrata({"nodes", "--json", "--coordinator", cluster_.address()});
+  EXPECT_TRUE(absl::StrContains(nodes.out, absl::StrCat("\"", cause, "\": "))) << nodes.out;
+  const CommandResult status = RunStrata({"status", "--coordinator", cluster_.address()});
+  EXPECT_TRUE(absl::StrContains(status.out, absl::StrCat("refused by ", daemon, ": ")))
+      << status.out;
+  EXPECT_TRUE(absl::StrContains(status.out, cause)) << status.out;
+}
+
+uint64_t HostileJob::ResidentBytes() {
+  const std::string path = absl::StrCat("/proc/", cluster_.server(0).process->pid(), "/statm");
+  const std::vector<std::string> pages = absl::StrSplit(ReadAll(path), ' ');
+  uint64_t resident = 0;
+  EXPECT_TRUE(pages.size() > 1 && absl::SimpleAtoi(pages[1], &resident));
+  return resident * 4096;
+}
+
+}  // namespace strata::tests

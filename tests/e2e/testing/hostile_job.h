@@ -1,0 +1,61 @@
+#ifndef STRATA_TESTS_E2E_TESTING_HOSTILE_JOB_H_
+#define STRATA_TESTS_E2E_TESTING_HOSTILE_JOB_H_
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "common/wire/frame.h"
+#include "gtest/gtest.h"
+#include "proto/control.pb.h"
+#include "tests/e2e/testing/cluster.h"
+#include "tests/e2e/testing/recording_relay.h"
+
+namespace strata::tests {
+
+// A cluster with a sync job that trains while a test attacks it, and the weights that the same job
+// had at every step when nobody did.
+class HostileJob : public testing::Test {
+ protected:
+  HostileJob() : HostileJob({.servers = 1, .shards = 2, .nodes = 2, .slots = 2}) {}
+  explicit HostileJob(const Cluster::Options& options) : cluster_(options) {}
+
+  // Whoever listens between the daemons and the coordinator; call before Begin.
+  void Eavesdrop();
+  // Trains undisturbed, then starts the job that is attacked; it takes steps * step_ms at least.
+  void Begin(int steps, int step_ms);
+  // The job must still run; ends well; has the weights of the undisturbed one at every step; and
+  // all daemons are alive.
+  void ExpectUndisturbed();
+
+  // Ports of the server's shards.
+  std::vector<int> ShardPorts();
+  int CoordinatorPort();
+
+  // What an eavesdropper has learnt of the nodes: their HELLO's content, and sockets.
+  const std::vector<proto::Launch>& launches() const { return launches_; }
+  // A header as node 0 sends it, and its HELLO.
+  wire::Header HeaderOf(wire::Op op) const;
+  std::string Hello(const wire::Header& header, uint64_t token) const;
+
+  // How often the daemon (or "coordinator") has refused something for this cause; every cause: "".
+  uint64_t Refused(const std::string& daemon, const std::string& cause);
+  // Waits until it is so often.
+  void ExpectRefused(const std::string& daemon, const std::string& cause, uint64_t count);
+  // Of the server's process.
+  uint64_t ResidentBytes();
+
+  proto::Job::Exchange exchange_ = proto::Job::PARAMETER_SERVER;  // of both jobs
+  std::unique_ptr<RecordingRelay> relay_;                         // once Eavesdrop was called
+  Cluster cluster_;
+  uint32_t finished_job_ = 0;  // the undisturbed one
+  JobId job_;
+
+ private:
+  std::vector<std::string> expected_;  // hashes by step
+  std::vector<proto::Launch> launches_;
+};
+
+}  // namespace strata::tests
+
+#endif  // STRATA_TESTS_E2E_TESTING_HOSTILE_JOB_H_

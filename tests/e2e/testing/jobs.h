@@ -1,0 +1,39 @@
+#ifndef STRATA_TESTS_E2E_TESTING_JOBS_H_
+#define STRATA_TESTS_E2E_TESTING_JOBS_H_
+
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "proto/job.pb.h"
+
+namespace strata::tests {
+
+inline constexpr char kFashionMnist[] = "/usr/share/datasets/fashion-mnist";
+
+// A job as protobuf text, parsed; wrong text fails the test.
+proto::Job JobOf(const std::string& text);
+
+// LeNet-5 on made-up data in chunks of 1,024 elements (61 of them), `steps` steps of 16 samples per
+// rank, weights hashed at every step; `consistency` is the inside of that field.
+proto::Job LenetJob(const std::string& name, int ranks, int ranks_per_node, int steps,
+                    const std::string& consistency = "sync {}");
+
+// Writes the job as NAME.textproto into `dir` and returns the path.
+std::string WriteJob(const std::string& dir, const proto::Job& job);
+
+// The lines of RUN_DIR/weights.node-N.hashes: "STEP HASH".
+std::vector<std::string> Hashes(const std::string& run_dir, int node);
+// RUN_DIR/metrics.jsonl.
+std::vector<nlohmann::json> Metrics(const std::string& run_dir);
+
+// Sums over all lines of the metrics.
+uint64_t SumOf(const std::vector<nlohmann::json>& metrics, const std::string& field);
+// Pushes by staleness over all lines; index = staleness.
+std::vector<uint64_t> StalenessOf(const std::vector<nlohmann::json>& metrics);
+// Of the final model; -1: not measured.
+double FinalAccuracy(const std::vector<nlohmann::json>& metrics);
+
+}  // namespace strata::tests
+
+#endif  // STRATA_TESTS_E2E_TESTING_JOBS_H_

@@ -1,0 +1,137 @@
+#include "tests/e2e/testing/leftovers.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <fstream>
+#include <map>
+#include <set>
+#include <sstream>
+
+#include "absl/strings/match.h"
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
+#include "tests/e2e/testing/cluster.h"
+
+namespace strata::tests {
+namespace {
+
+struct Found {
+  int pid;
+  std::string command;
+};
+
+std::string CommandLine(int pid) {
+  std::ifstream in(absl::StrCat("/proc/", pid, "/cmdline"));
+  std::stringstream text;
+  text << in.rdbuf();
+  std::string line = text.str();
+  for (char& c : line) c = c == '\0' ? ' ' : c;
+  return line;
+}
+
+// What the process has open: paths, "socket:[INODE]", ...
+std::vector<std::string> OpenFiles(int pid) {
+  std::vector<std::string> targets;
+  std::error_code error;
+  for (const auto& entry :
+       std::filesystem::directory_iterator(absl::StrCat("/proc/", pid, "/fd"), error)) {
+    targets.push_back(std::filesystem::read_symlink(entry.path(), error).string());
+  }
+  return targets;
+}
+
+bool HasFileUnder(int pid, const std::string& dir) {
+  for (const std::string& target : OpenFiles(pid)) {
+    if (absl::StartsWith(target, dir)) return true;
+  }
+  return false;
+}
+
+// Name by "socket:[INODE]"; abstract names begin with '@'.
+std::map<std::string, std::string> NamedSockets() {
+  std::map<std::string, std::string> sockets;
+  std::ifstream in("/proc/net/unix");
+  for (std::string line; std::getline(in, line);) {
+    std::vector<std::string> fields = absl::StrSplit(line, ' ', absl::SkipEmpty());
+    if (fields.size() >= 8) sockets[absl::StrCat("socket:[", fields[6], "]")] = fields[7];
+  }
+  return sockets;
+}
+
+std::vector<Found> FindProcesses() {
+  std::vector<Found> found;
+  std::error_code error;
+  for (const auto& entry : std::filesystem::directory_iterator("/proc", error)) {
+    int pid = 0;
+    if (!absl::SimpleAtoi(entry.path().filename().string(), &pid) || pid == getpid()) continue;
+    std::string command = CommandLine(pid);
+    if (!command.empty() && HasFileUnder(pid, TestDir())) found.push_back({pid, command});
+  }
+  return found;
+}
+
+}  // namespace
+
+std::vector<std::string> Processes() {
+  std::vector<std::string> lines;
+  for (const Found& found : FindProcesses()) {
+    lines.push_back(absl::StrCat(found.pid, ": ", found.command));
+  }
+  return lines;
+}
+
+std::vector<int> ProcessesOf(const std::string& subcommand) {
+  std::vector<int> pids;
+  for (const Found& found : FindProcesses()) {
+    if (absl::StartsWith(found.command, absl::StrCat("strata ", subcommand, " "))) {
+      pids.push_back(found.pid);
+    }
+  }
+  return pids;
+}
+
+std::vector<std::string> Traces() {
+  std::map<std::string, std::string> sockets = NamedSockets();
+  std::set<std::string> traces;
+  for (const Found& found : FindProcesses()) {
+    for (const std::string& target : OpenFiles(found.pid)) {
+      if (absl::StartsWith(target, "/dev/shm/")) traces.insert(target);
+      if (sockets.contains(target)) traces.insert(sockets[target]);
+    }
+    for (absl::string_view argument : absl::StrSplit(found.command, ' ')) {
+      if (absl::StartsWith(argument, "/tmp/strata-local-")) traces.insert(std::string(argument));
+    }
+  }
+  return {traces.begin(), traces.end()};
+}
+
+std::vector<std::string> Remaining(const std::vector<std::string>& traces) {
+  std::set<std::string> sockets;
+  for (const auto& [inode, name] : NamedSockets()) sockets.insert(name);
+  std::vector<std::string> remaining;
+  for (const std::string& trace : traces) {
+    if (sockets.contains(trace) || std::filesystem::exists(trace)) remaining.push_back(trace);
+  }
+  return remaining;
+}
+
+std::vector<int> ListeningPorts(int pid) {
+  const std::vector<std::string> open = OpenFiles(pid);
+  std::vector<int> ports;
+  std::ifstream in("/proc/net/tcp");
+  for (std::string line; std::getline(in, line);) {
+    // "0: ADDRESS:PORT REMOTE STATE ... INODE", in hexadecimal but for the last
+    const std::vector<std::string> fields = absl::StrSplit(line, ' ', absl::SkipEmpty());
+    constexpr char kListening[] = "0A";
+    if (fields.size() < 10 || fields[3] != kListening) continue;
+    const std::string socket = absl::StrCat("socket:[", fields[9], "]");
+    if (std::find(open.begin(), open.end(), socket) == open.end()) continue;
+    ports.push_back(std::stoi(fields[1].substr(fields[1].find(':') + 1), nullptr, 16));
+  }
+  return ports;
+}
+
+}  // namespace strata::tests

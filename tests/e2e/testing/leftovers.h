@@ -1,0 +1,26 @@
+#ifndef STRATA_TESTS_E2E_TESTING_LEFTOVERS_H_
+#define STRATA_TESTS_E2E_TESTING_LEFTOVERS_H_
+
+#include <string>
+#include <vector>
+
+namespace strata::tests {
+
+// Processes of Strata that have a file under TestDir() open: ranks and aggregators by their logs,
+// daemons by theirs. "PID: COMMAND LINE".
+std::vector<std::string> Processes();
+// Of those, the ids of `strata rank` or `strata aggregator`.
+std::vector<int> ProcessesOf(const std::string& subcommand);
+
+// TCP ports on which the process listens.
+std::vector<int> ListeningPorts(int pid);
+
+// What the processes above have that could outlive them: names of Unix sockets, files in /dev/shm,
+// temporary folders of `strata local`.
+std::vector<std::string> Traces();
+// Those of `traces` that are still there.
+std::vector<std::string> Remaining(const std::vector<std::string>& traces);
+
+}  // namespace strata::tests
+
+#endif  // STRATA_TESTS_E2E_TESTING_LEFTOVERS_H_

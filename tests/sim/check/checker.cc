@@ -1,0 +1,399 @@
+#include "tests/sim/check/checker.h"
+
+#include <algorithm>
+#include <cstring>
+#include <limits>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+
+namespace strata::sim {
+namespace {
+
+using server::ShardAction;
+using wire::Op;
+
+constexpr uint64_t kInfinity = std::numeric_limits<uint64_t>::max();
+
+std::string Where(const wire::Header& header) {
+  return absl::StrFormat("node %d chunk %d clock %d", header.node, header.chunk, header.clock);
+}
+
+std::vector<float> FloatsOf(const Bytes& bytes) {
+  return {bytes.floats(), bytes.floats() + bytes.float_count()};
+}
+
+// Whether one of the actions sends `frame` back.
+bool IsRefused(const wire::Header& frame, const std::vector<ShardAction>& actions) {
+  for (const ShardAction& action : actions) {
+    const wire::Header& header = action.frame.header;
+    const bool refusal = header.op == Op::kError || header.op == Op::kRetry;
+    if (refusal && header.chunk == frame.chunk && header.clock == frame.clock) return true;
+  }
+  return false;
+}
+
+}  // namespace
+
+uint64_t JobChecker::HashOf(const Bytes& bytes) {
+  return wire::Checksum(absl::MakeConstSpan(bytes.data(), bytes.size()));
+}
+
+uint64_t JobChecker::HashOf(absl::Span<const float> floats) {
+  return wire::Checksum(absl::MakeConstSpan(reinterpret_cast<const std::byte*>(floats.data()),
+                                            floats.size() * sizeof(float)));
+}
+
+JobChecker::JobChecker(const JobPlan& plan, const proto::JobRecord& record,
+                       worker::PushWindow::Reserve reserve, Fail fail)
+    : plan_(plan),
+      record_(record),
+      consistency_(record.job().consistency()),
+      payload_(plan),
+      layers_(record, plan.clocks),
+      codecs_(record),
+      reserve_(reserve),
+      fail_(std::move(fail)),
+      nodes_(plan.nodes) {
+  const ChunkMap map(record.layout().elements(), record.placement().chunk_elements());
+  const int shards = record.placement().shard_endpoints_size();
+  retired_.assign(shards, std::vector<bool>(nodes_, false));
+  peers_.assign(shards, {nodes_, std::vector<Peer>(plan.connections)});
+  held_.assign(shards, 0);
+  chunks_on_.assign(shards, 0);
+  processes_.resize(nodes_);
+  chunks_.resize(map.chunks());
+  for (uint32_t c = 0; c < chunks_.size(); ++c) {
+    Chunk& chunk = chunks_[c];
+    chunk.elements = map.ElementsOf(ChunkId(c));
+    chunk.shard = record.placement().shard_of_chunk(static_cast<int>(c));
+    // What a codec leaves out of a mark comes later, so that marks are not whole.
+    chunk.ledger = codecs_.encodes_pushes() ? 0 : payload_.LedgerElements(chunk.elements);
+    chunk.line = chunks_on_[chunk.shard]++ % plan.connections;
+    chunk.received.assign(nodes_, 0);
+    chunk.pushed_by.assign(nodes_, 0);
+    chunk.due.assign(nodes_, 0);
+    chunk.version_told.assign(nodes_, 0);
+    chunk.told.resize(nodes_ * layers_.rounds());
+    chunk.marks.assign(chunk.ledger, 1.0f);
+  }
+  CheckPlacement();
+}
+
+void JobChecker::Violate(const std::string& invariant, const std::string& what, bool goes_on) {
+  fail_(absl::StrFormat("%s: job %d: %s", invariant, record_.job_id(), what), goes_on);
+}
+
+bool JobChecker::per_clock() const {
+  return gated() &&
+         (!consistency_.has_lazy() || consistency_.lazy().apply() == proto::Lazy::PER_CLOCK);
+}
+
+uint64_t JobChecker::Gate(const Chunk& chunk) const {
+  uint64_t least = kInfinity;
+  for (uint32_t n = 0; n < nodes_; ++n) {
+    if (!retired_[chunk.shard][n]) least = std::min(least, chunk.received[n]);
+  }
+  return least;
+}
+
+void JobChecker::OnShardFrame(uint32_t shard, transport::ConnectionId connection,
+                              const wire::Frame& frame, absl::Time now,
+                              const std::vector<ShardAction>& actions, size_t held) {
+  const bool refused = IsRefused(frame.header, actions);
+  if (!refused) CheckSender(shard, connection, frame);
+  switch (frame.header.op) {
+    case Op::kInit:
+      TakeInit(frame, refused);
+      break;
+    case Op::kPushPull:
+      if (TakePush(frame, refused, now, actions)) {
+        PeerOf(frame.header.node, frame.header.chunk).MoveToBack(connection);
+      }
+      CheckHeld(shard, &chunks_[frame.header.chunk], held);
+      break;
+    case Op::kRetire:
+      if (!refused) TakeRetire(shard, frame, now, actions);
+      break;
+    case Op::kCut:
+      if (!refused) TakeCut(frame.header, actions);
+      break;
+    default:
+      break;
+  }
+  CheckAnswers(actions);
+}
+
+void JobChecker::OnShardTime(uint32_t shard, absl::Time now,
+                             const std::vector<ShardAction>& actions) {
+  std::vector<ShardAction> own;
+  for (const ShardAction& action : actions) {
+    if (action.frame.header.job == record_.job_id()) own.push_back(action);
+  }
+  for (uint32_t c = 0; c < chunks_.size(); ++c) {
+    Chunk& chunk = chunks_[c];
+    if (chunk.shard != shard || !chunk.reference) continue;
+    const uint64_t version_before = chunk.reference->version();
+    wire::Header none;
+    CheckDue(c, chunk.reference->OnTime(now), none, own);
+    // What a clock with a quorum held is gone with it.
+    if (chunk.reference->version() != version_before) CheckHeld(shard, &chunk, 0);
+  }
+  CheckAnswers(own);
+}
+
+void JobChecker::CheckAnswers(const std::vector<ShardAction>& actions) {
+  for (const ShardAction& action : actions) {
+    if (action.kind != ShardAction::Kind::kSend) continue;
+    const Op op = action.frame.header.op;
+    if (op != Op::kAnswer && op != Op::kCutAnswer) continue;
+    CheckAnswer(action.frame);
+    CheckReceiver(action, actions);
+  }
+}
+
+void JobChecker::TakeInit(const wire::Frame& frame, bool refused) {
+  Chunk& chunk = chunks_[frame.header.chunk];
+  if (refused || chunk.reference) return;
+  chunk.reference = std::make_unique<ReferenceChunk>(record_, ChunkId(frame.header.chunk),
+                                                     FloatsOf(frame.payload));
+  codecs_.OnInit(ChunkId(frame.header.chunk), FloatsOf(frame.payload));
+  layers_.OnFirstWeights(ChunkId(frame.header.chunk), FloatsOf(frame.payload));
+  chunk.first_hash = HashOf(frame.payload);
+}
+
+bool JobChecker::TakePush(const wire::Frame& frame, bool refused, absl::Time now,
+                          const std::vector<ShardAction>& actions) {
+  const wire::Header& push = frame.header;
+  Chunk& chunk = chunks_[push.chunk];
+  uint64_t& received = chunk.received[push.node];
+  const auto who = [&] { return absl::StrFormat("node %d chunk %d", push.node, push.chunk); };
+  // Nodes that keep the rules are refused only as a process that has been replaced.
+  if (refused) return false;
+  if (push.clock > received) {
+    Violate("clocks are contiguous",
+            absl::StrFormat("%s: push %d was taken, expected %d", who(), push.clock, received));
+    return false;
+  }
+  if (!chunk.reference) {
+    Violate("INIT comes first", who());
+    return false;
+  }
+  if (push.clock < received) {
+    TakeAgain(push, actions);
+    return false;
+  }
+  ++received;
+  chunk.pushed_by[push.node] = push.incarnation;
+  Mark(&chunk, push);
+  if (const std::string wrong = layers_.CheckPush(push, codecs_.SumOf(frame)); !wrong.empty()) {
+    Violate(layers_.invariant(), absl::StrFormat("%s clock %d: %s", who(), push.clock, wrong));
+  }
+  if (const std::string wrong = codecs_.CheckPush(frame); !wrong.empty()) {
+    Violate("what is lost returns", absl::StrFormat("%s clock %d: %s", who(), push.clock, wrong));
+  }
+  const std::vector<ReferenceChunk::Due> due =
+      chunk.reference->OnPush({.node = push.node,
+                               .clock = push.clock,
+                               .base_version = push.base_version,
+                               .samples = push.sample_count,
+                               .sum = codecs_.SumOf(frame),
+                               .at = now});
+  if (!chunk.reference->violation().empty()) {
+    Violate("only right pushes are taken", chunk.reference->violation());
+  }
+  CheckDue(push.chunk, due, push, actions);
+  return true;
+}
+
+// It must change nothing: every later answer shows that. It is answered where the answer was due
+// before, but for a push that the same process would not have made without.
+void JobChecker::TakeAgain(const wire::Header& push, const std::vector<ShardAction>& actions) {
+  const Chunk& chunk = chunks_[push.chunk];
+  const bool is_last = push.clock + 1 == chunk.received[push.node];
+  if (has_quorum() && is_last && push.incarnation != chunk.pushed_by[push.node]) {
+    const std::vector<ReferenceChunk::Due> due = chunk.reference->OnReplay(push.node);
+    if (!due.empty()) CheckDue(push.chunk, due, push, actions);
+  }
+  const bool is_asked =
+      is_last ? push.clock < chunk.due[push.node] : push.incarnation != chunk.pushed_by[push.node];
+  if (is_asked) CheckSent(Op::kAnswer, push.node, push.chunk, push.clock, actions);
+}
+
+void JobChecker::TakeCut(const wire::Header& cut, const std::vector<ShardAction>& actions) {
+  Chunk& chunk = chunks_[cut.chunk];
+  if (Gate(chunk) == kInfinity) {
+    CheckSent(Op::kCutAnswer, cut.node, cut.chunk, cut.clock, actions);
+  } else {
+    chunk.cuts[cut.node] = cut.clock;
+  }
+}
+
+void JobChecker::TakeRetire(uint32_t shard, const wire::Frame& frame, absl::Time now,
+                            const std::vector<ShardAction>& actions) {
+  const uint32_t node = frame.header.node;
+  if (retired_[shard][node]) return;
+  retired_[shard][node] = true;
+  for (uint32_t c = 0; c < chunks_.size(); ++c) {
+    if (chunks_[c].shard != shard || !chunks_[c].reference) continue;
+    const uint64_t version_before = chunks_[c].reference->version();
+    CheckDue(c, chunks_[c].reference->OnRetire(node, now), frame.header, actions);
+    const bool closed = has_quorum() && chunks_[c].reference->version() != version_before;
+    if (closed) CheckHeld(shard, &chunks_[c], 0);
+    if (Gate(chunks_[c]) < kInfinity) continue;
+    for (const auto& [waits, clock] : std::exchange(chunks_[c].cuts, {})) {
+      CheckSent(Op::kCutAnswer, waits, c, clock, actions);
+    }
+  }
+}
+
+// All that is due is answered, and nothing else but what is asked for again.
+void JobChecker::CheckDue(uint32_t c, const std::vector<ReferenceChunk::Due>& due,
+                          const wire::Header& cause, const std::vector<ShardAction>& actions) {
+  for (const ReferenceChunk::Due& d : due) {
+    codecs_.OnDue(ChunkId(c), d.node, chunks_[c].reference->weights(), d.version);
+  }
+  for (const ShardAction& action : actions) {
+    const wire::Header& answer = action.frame.header;
+    if (answer.op != Op::kAnswer || answer.chunk != c) continue;
+    const auto found = std::find_if(due.begin(), due.end(), [&](const ReferenceChunk::Due& d) {
+      return d.node == answer.node && d.clock == answer.clock;
+    });
+    if (found == due.end()) {
+      Violate("G3 staleness bound",
+              absl::StrFormat("node %d chunk %d: the answer to %d was not due after node %d's %d",
+                              answer.node, c, answer.clock, cause.node, cause.clock));
+    } else if (found->staleness != answer.staleness) {
+      Violate("G3 staleness bound",
+              absl::StrFormat("node %d chunk %d: the answer to %d says staleness %d, it is %d",
+                              answer.node, c, answer.clock, answer.staleness, found->staleness));
+    }
+  }
+  for (const ReferenceChunk::Due& d : due) {
+    chunks_[c].due[d.node] = d.clock + 1;
+    CheckSent(Op::kAnswer, d.node, c, d.clock, actions);
+  }
+}
+
+void JobChecker::CheckAnswer(const wire::Frame& frame) {
+  const wire::Header& answer = frame.header;
+  const auto where = [&] { return Where(answer); };
+  if (answer.job != record_.job_id() || answer.chunk >= chunks_.size() || answer.node >= nodes_) {
+    return Violate("jobs do not see each other",
+                   absl::StrFormat("answer to %s of job %d", where(), answer.job));
+  }
+  Chunk& chunk = chunks_[answer.chunk];
+  if (!chunk.reference) return Violate("INIT comes first", where());
+  // Before what the header says of them.
+  if (answer.op == Op::kAnswer && codecs_.encodes_answers()) {
+    CheckEncoded(&chunk, frame);
+  } else {
+    CheckWeights(&chunk, frame);
+  }
+  const uint64_t gate = Gate(chunk);
+  if (answer.op == Op::kCutAnswer) {
+    if (gate != kInfinity) Violate("CUT waits for all", where() + " before all nodes have retired");
+  } else {
+    if (answer.clock >= chunk.received[answer.node]) {
+      Violate("answers follow pushes", where() + " was answered before it was received");
+    }
+    CheckBound(chunk, answer);
+  }
+  if (answer.received != chunk.received[answer.node]) {
+    Violate(
+        "answers tell what was received",
+        absl::StrFormat("%s: %d, not %d", where(), answer.received, chunk.received[answer.node]));
+  }
+  uint64_t& told = chunk.version_told[answer.node];
+  if (answer.version < told) {
+    Violate("answers are monotone",
+            absl::StrFormat("%s: version %d after %d", where(), answer.version, told));
+  }
+  // Who asks again is given what the last answer led to, even after the final weights.
+  const bool keeps_answers = codecs_.encodes_answers() || chunk.reference->keeps_bases();
+  if (answer.op == Op::kAnswer || !keeps_answers) told = answer.version;
+}
+
+// Counted from what the shard has really received.
+void JobChecker::CheckBound(const Chunk& chunk, const wire::Header& answer) {
+  if (!gated() || has_quorum()) return;
+  const uint64_t gate = Gate(chunk);
+  if (gate >= answer.clock + 1 || answer.clock + 1 - gate <= bound()) return;
+  Violate("G3 staleness bound",
+          absl::StrFormat("node %d chunk %d: push %d was answered when the slowest had pushed %d",
+                          answer.node, answer.chunk, answer.clock, gate));
+}
+
+void JobChecker::CheckWeights(Chunk* chunk, const wire::Frame& frame) {
+  const wire::Header& answer = frame.header;
+  const bool is_answer = answer.op == Op::kAnswer;
+  const std::vector<float>& weights =
+      is_answer ? chunk->reference->WeightsFor(answer.node) : chunk->reference->weights();
+  const uint64_t version =
+      is_answer ? chunk->reference->VersionFor(answer.node) : chunk->reference->version();
+  const auto where = [&] { return Where(answer); };
+  // Answers share one buffer.
+  const bool seen =
+      chunk->checked == frame.payload.data() && chunk->checked_version == answer.version;
+  if (!seen) chunk->checked_hash = HashOf(frame.payload);
+  const bool is_whole = frame.payload.float_count() == chunk->elements;
+  const bool is_newest = answer.version == chunk->reference->version();
+  if (!seen && is_whole && is_newest && chunk->ledger > 0) CheckLedger(*chunk, frame);
+  if (answer.version != version) {
+    return Violate("G1 exactly once", absl::StrFormat("%s: version %d, %d updates are due", where(),
+                                                      answer.version, version));
+  }
+  if (answer.op == Op::kAnswer && answer.clock < layers_.rounds()) {
+    chunk->told[TellingOf(answer.node, answer.clock)].insert(chunk->checked_hash);
+    layers_.OnAnswer(answer.node, ChunkId(answer.chunk), answer.clock, FloatsOf(frame.payload));
+  }
+  if (seen) return;
+  if (!is_whole || std::memcmp(frame.payload.data(), weights.data(), frame.payload.size()) != 0) {
+    return Violate("G2 order of bits", where() + ": other weights than the model's");
+  }
+  chunk->checked = frame.payload.data();
+  chunk->checked_version = answer.version;
+}
+
+void JobChecker::CheckEncoded(Chunk* chunk, const wire::Frame& frame) {
+  const wire::Header& answer = frame.header;
+  if (const std::string wrong = codecs_.CheckAnswer(frame); !wrong.empty()) {
+    return Violate("nodes have what the shard thinks that they have", Where(answer) + ": " + wrong);
+  }
+  chunk->told[TellingOf(answer.node, answer.clock)].insert(
+      HashOf(codecs_.CopyOf(answer.node, ChunkId(answer.chunk))));
+  layers_.OnAnswer(answer.node, ChunkId(answer.chunk), answer.clock,
+                   codecs_.CopyOf(answer.node, ChunkId(answer.chunk)));
+}
+
+// What waits for its clock to complete: less than every node's window, for the lowest chunk that is
+// held in a reserved slot has been pushed by all nodes that hold a higher one in theirs. Lazy, also
+// what was answered before its clock was complete. Of a chunk's clock, a part for every second
+// node. With a quorum nodes are in different steps, so that no chunk is the lowest of all; and
+// those who were not in a chunk's last clock may be late for this one.
+void JobChecker::CheckHeld(uint32_t shard, Chunk* chunk, size_t held) {
+  held_[shard] += held - chunk->held;
+  chunk->held = held;
+  const uint64_t parts = nodes_ > 1 ? (nodes_ + 1) / 2 : 0;
+  const bool reserves = reserve_ == worker::PushWindow::Reserve::kLowest && !has_quorum();
+  const uint64_t saved = reserves ? 1 : 0;
+  const uint64_t windows = nodes_ * uint64_t{plan_.window} * (1 + restarts_) - saved;
+  const uint64_t one_clock = per_clock() ? parts * chunks_on_[shard] : 0;
+  const uint64_t late =
+      has_quorum() ? nodes_ - consistency_.lazy().quorum().nodes() + restarts_ : 0;
+  const uint64_t limit =
+      std::min(windows, one_clock) + bound() * one_clock + late * chunks_on_[shard];
+  if (held_[shard] <= limit) return;
+  Violate("window memory",
+          absl::StrFormat("shard %d holds %d sums, at most %d", shard, held_[shard], limit),
+          /*goes_on=*/true);
+}
+
+void JobChecker::OnRemove(uint32_t shard, const server::ShardCounters& counters) {
+  const uint64_t expected = nodes_ * chunks_on_[shard] * layers_.rounds();
+  if (counters.pushes == expected) return;
+  Violate("G1 exactly once", absl::StrFormat("shard %d has applied %d pushes, not %d", shard,
+                                             counters.pushes, expected));
+}
+
+}  // namespace strata::sim

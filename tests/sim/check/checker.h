@@ -1,0 +1,170 @@
+#ifndef STRATA_TESTS_SIM_CHECK_CHECKER_H_
+#define STRATA_TESTS_SIM_CHECK_CHECKER_H_
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "common/job/arena.h"
+#include "common/wire/frame.h"
+#include "proto/control.pb.h"
+#include "server/shard/shard_core.h"
+#include "tests/sim/check/node_checker.h"
+#include "tests/sim/check/payload.h"
+#include "tests/sim/model/codec_model.h"
+#include "tests/sim/model/layer_model.h"
+#include "tests/sim/model/reference_chunk.h"
+#include "tests/sim/scenario/scenario.h"
+
+namespace strata::sim {
+
+// Holds one job with servers against what ARCHITECTURE.md promises, with every frame that a shard
+// takes and with everything that a node takes over. Counts for itself what the shards have really
+// received: no word of a client, and no state of a core, goes into a verdict.
+//
+// A violation is one line that begins with the name of the invariant.
+class JobChecker final : public NodeChecker {
+ public:
+  // `goes_on`: nobody has got anything wrong yet, and what becomes of it says more.
+  using Fail = std::function<void(const std::string& violation, bool goes_on)>;
+
+  // `record` with layout and placement.
+  JobChecker(const JobPlan& plan, const proto::JobRecord& record,
+             worker::PushWindow::Reserve reserve, Fail fail);
+
+  // The job's shard has taken the frame of a node of this job and wants `actions` done; of the
+  // frame's chunk it now holds so many gradient sums.
+  void OnShardFrame(uint32_t shard, transport::ConnectionId connection, const wire::Frame& frame,
+                    absl::Time now, const std::vector<server::ShardAction>& actions, size_t held);
+  // The shard has been told what time it is, and wants `actions` done, also for other jobs.
+  void OnShardTime(uint32_t shard, absl::Time now, const std::vector<server::ShardAction>& actions);
+  // Whether this push is the newest that was taken of its node, and of the same process.
+  bool IsNewest(const wire::Header& push) const;
+  // The shard has learnt that a connection, of this job or another one, is gone.
+  void OnDisconnected(uint32_t shard, transport::ConnectionId connection);
+  // Before the job leaves a shard.
+  void OnRemove(uint32_t shard, const server::ShardCounters& counters);
+
+  void OnNodeStart(uint32_t node, uint32_t incarnation) override;
+  void OnPush(uint32_t node, ChunkId chunk, uint64_t clock) override;
+  void OnSum(uint32_t node, uint32_t incarnation, ChunkId chunk, uint64_t clock, uint32_t samples,
+             absl::Span<const float> sum) override;
+  void OnTaken(uint32_t node, uint32_t incarnation, ChunkId chunk, uint64_t clock,
+               absl::Span<const float> weights) override;
+  void OnWeights(uint32_t node, ChunkId chunk, uint64_t clock,
+                 absl::Span<const float> weights) override;
+  void OnFinalWeights(uint32_t node, ChunkId chunk, const Bytes& weights) override;
+  void OnFinished() override;
+  uint64_t pushes() const override { return pushes_; }
+  uint64_t ModelHash() const override;
+  bool is_reproducible() const override;
+
+ private:
+  // What must be true of one chunk.
+  struct Chunk {
+    uint32_t elements = 0, shard = 0, ledger = 0;
+    uint32_t line = 0;  // of a node's connections to the shard: the one that carries it
+    std::unique_ptr<ReferenceChunk> reference;
+    std::vector<uint64_t> received;        // by node
+    std::vector<uint32_t> pushed_by;       // by node: incarnation of the last push
+    std::vector<uint64_t> due;             // by node: pushes whose answers have been due
+    std::map<uint32_t, uint64_t> cuts;     // by node: clock of a CUT that waits
+    std::vector<uint64_t> version_told;    // by node
+    std::vector<std::set<uint64_t>> told;  // by node and round: hashes of all answers
+    uint64_t first_hash = 0;               // of the first weights
+    std::vector<float> marks;              // what each ledger element must be once it is applied
+    uint64_t version = 0;
+    const std::byte* checked = nullptr;  // weights that were compared, of checked_version
+    uint64_t checked_version = 0, checked_hash = 0;
+    size_t held = 0;
+    std::map<uint64_t, uint64_t> hash_of_clock;  // what nodes got as the answer to a clock
+    std::optional<uint64_t> final_hash;
+  };
+  // What a shard knows of one of the connections that a node has by the job.
+  struct Peer {
+    uint32_t incarnation = 0;  // newest
+    // What was taken of it last came over this one; HELLO, that anybody can repeat, apart.
+    std::optional<transport::ConnectionId> speaks_on;
+    // Its connections, those that said HELLO or brought a new push last at the end.
+    std::vector<transport::ConnectionId> open;
+
+    void MoveToBack(transport::ConnectionId connection);
+  };
+  // What one process of a node has to keep.
+  struct Process {
+    uint32_t incarnation = 0;
+    std::vector<uint64_t> pushed, answered;  // by chunk
+    std::vector<uint32_t> unanswered;        // by shard
+    std::set<uint32_t> finals;
+  };
+
+  // Of a node and a clock of the exchange, in Chunk::told.
+  size_t TellingOf(uint32_t node, uint64_t clock) const { return node * layers_.rounds() + clock; }
+  static uint64_t HashOf(const Bytes& bytes);
+  static uint64_t HashOf(absl::Span<const float> floats);
+  void CheckPlacement();
+  void Violate(const std::string& invariant, const std::string& what, bool goes_on = false);
+  void CheckSender(uint32_t shard, transport::ConnectionId connection, const wire::Frame& frame);
+  // Of the connection that carries the chunk.
+  Peer& PeerOf(uint32_t node, uint32_t chunk) {
+    return peers_[chunks_[chunk].shard][node][chunks_[chunk].line];
+  }
+  bool IsOwed(const Peer& peer) const;
+  void CheckSent(wire::Op op, uint32_t node, uint32_t chunk, uint64_t clock,
+                 const std::vector<server::ShardAction>& actions);
+  void CheckReceiver(const server::ShardAction& answer,
+                     const std::vector<server::ShardAction>& actions);
+  void TakeInit(const wire::Frame& frame, bool refused);
+  // Whether it is a new one.
+  bool TakePush(const wire::Frame& frame, bool refused, absl::Time now,
+                const std::vector<server::ShardAction>& actions);
+  // A repetition.
+  void TakeAgain(const wire::Header& push, const std::vector<server::ShardAction>& actions);
+  void TakeCut(const wire::Header& cut, const std::vector<server::ShardAction>& actions);
+  void TakeRetire(uint32_t shard, const wire::Frame& frame, absl::Time now,
+                  const std::vector<server::ShardAction>& actions);
+  void Mark(Chunk* chunk, const wire::Header& push);
+  void CheckDue(uint32_t chunk, const std::vector<ReferenceChunk::Due>& due,
+                const wire::Header& cause, const std::vector<server::ShardAction>& actions);
+  void CheckAnswers(const std::vector<server::ShardAction>& actions);
+  void CheckAnswer(const wire::Frame& answer);
+  void CheckBound(const Chunk& chunk, const wire::Header& answer);
+  void CheckWeights(Chunk* chunk, const wire::Frame& answer);
+  void CheckEncoded(Chunk* chunk, const wire::Frame& answer);
+  void CheckHeld(uint32_t shard, Chunk* chunk, size_t held);
+  void CheckLedger(const Chunk& chunk, const wire::Frame& answer);
+  // Least number of pushes of nodes that have not retired there; infinity where all have.
+  uint64_t Gate(const Chunk& chunk) const;
+  bool gated() const { return !consistency_.has_async(); }
+  bool has_quorum() const { return consistency_.lazy().has_quorum(); }
+  bool per_clock() const;
+  uint64_t bound() const { return consistency_.has_lazy() ? consistency_.lazy().staleness() : 0; }
+
+  const JobPlan plan_;
+  const proto::JobRecord record_;
+  const proto::Consistency consistency_;
+  const Payload payload_;
+  LayerModel layers_;
+  CodecModel codecs_;
+  const worker::PushWindow::Reserve reserve_;
+  const Fail fail_;
+  const uint32_t nodes_;
+  std::vector<Chunk> chunks_;
+  std::vector<std::vector<bool>> retired_;  // by shard and node
+  // By shard, node and connection.
+  std::vector<std::vector<std::vector<Peer>>> peers_;
+  std::vector<size_t> held_, chunks_on_;  // by shard
+  std::vector<Process> processes_;        // by node
+  uint32_t restarts_ = 0;
+  uint64_t pushes_ = 0;
+};
+
+}  // namespace strata::sim
+
+#endif  // STRATA_TESTS_SIM_CHECK_CHECKER_H_

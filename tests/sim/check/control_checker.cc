@@ -1,0 +1,181 @@
+#include "tests/sim/check/control_checker.h"
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_format.h"
+#include "common/job/arena.h"
+
+namespace strata::sim {
+namespace {
+
+constexpr uint32_t kNoShard = 0xffffffff;
+
+std::string BytesOf(const google::protobuf::Message& message) {
+  return message.SerializeAsString();
+}
+
+}  // namespace
+
+void ControlChecker::Violate(const std::string& invariant, uint32_t job, const std::string& what) {
+  fail_(absl::StrFormat("%s: job %d: %s", invariant, job, what));
+}
+
+bool ControlChecker::OnState(uint32_t id, proto::JobState state) {
+  Job& job = jobs_[id];
+  if (job.state == state) return false;
+  if (job.has_ended() || state < job.state) {
+    Violate("ended jobs stay ended", id,
+            absl::StrFormat("%s after %s", proto::JobState_Name(state),
+                            proto::JobState_Name(job.state)));
+  }
+  job.state = state;
+  return job.has_ended();
+}
+
+void ControlChecker::OnWord(const proto::Register& daemon, const proto::DaemonMessage& message) {
+  if (message.has_register_()) {
+    errors_.erase(daemon.name());
+    const std::string here = absl::StrFormat("tcp://%s:", daemon.address());
+    for (auto& [worker, errors] : errors_) {
+      std::erase_if(errors, [&](const auto& one) { return absl::StartsWith(one.first, here); });
+    }
+  }
+  for (const proto::PeerReach& peer : message.peers_tried().peers()) {
+    errors_[daemon.name()][peer.address()] = peer.error();
+  }
+  if (message.has_job_installed()) {
+    jobs_[message.job_installed().job_id()].installed.insert(daemon.name());
+  }
+}
+
+void ControlChecker::OnCommand(const proto::Register& daemon,
+                               const proto::CoordinatorMessage& message) {
+  if (message.has_start_node()) {
+    CheckRecord(message.start_node().record());
+    Job& job = jobs_[message.start_node().record().job_id()];
+    job.nodes[message.start_node().node()] = daemon.name();
+  } else if (message.has_install_job()) {
+    CheckRecord(message.install_job().record());
+    CheckPlacement(message.install_job().record());
+    TakeInstall(daemon, message.install_job());
+  } else if (message.has_run_node()) {
+    CheckRecord(message.run_node().record());
+    CheckPlacement(message.run_node().record());
+    CheckHolders(message.run_node().record());
+  }
+}
+
+void ControlChecker::CheckRecord(const proto::JobRecord& record) {
+  Job& job = jobs_[record.job_id()];
+  if (job.has_ended()) Violate("ended jobs stay ended", record.job_id(), "a daemon is to begin it");
+  if (job.token != 0 && job.token != record.token()) {
+    Violate("views only grow", record.job_id(), "another token");
+  }
+  job.token = record.token();
+  CheckView(record);
+}
+
+void ControlChecker::CheckView(const proto::JobRecord& record) {
+  Job& job = jobs_[record.job_id()];
+  const proto::View& view = record.view();
+  const bool is_known = view.number() == job.view.number();
+  if (view.number() < job.view.number() || (is_known && BytesOf(view) != BytesOf(job.view))) {
+    Violate("views only grow", record.job_id(),
+            absl::StrFormat("view %d after %d", view.number(), job.view.number()));
+  }
+  job.view = view;
+  uint32_t next_rank = 0;
+  for (int n = 0; n < view.nodes_size(); ++n) {
+    const proto::LogicalNode& node = view.nodes(n);
+    const bool follows = node.node() == static_cast<uint32_t>(n) && node.first_rank() == next_rank;
+    if (!follows || node.ranks() == 0) {
+      return Violate("each rank has one node", record.job_id(), view.ShortDebugString());
+    }
+    next_rank += node.ranks();
+  }
+  if (next_rank == record.job().ranks()) return;
+  Violate("each rank has one node", record.job_id(), view.ShortDebugString());
+}
+
+void ControlChecker::CheckPlacement(const proto::JobRecord& record) {
+  Job& job = jobs_[record.job_id()];
+  const proto::Placement& placement = record.placement();
+  const bool is_known = placement.generation() == job.placement.generation();
+  const bool differs = job.placement.shard_of_chunk_size() > 0 && is_known &&
+                       BytesOf(placement) != BytesOf(job.placement);
+  if (placement.generation() < job.placement.generation() || differs) {
+    Violate("views only grow", record.job_id(),
+            absl::StrFormat("placement %d after %d", placement.generation(),
+                            job.placement.generation()));
+  }
+  if (job.placement.shard_of_chunk_size() == 0) CheckReach(record);
+  job.placement = placement;
+  if (record.job().exchange() == proto::Job::RING) return CheckRing(record);
+  const ChunkMap map(record.layout().elements(), placement.chunk_elements());
+  bool is_whole = placement.shard_of_chunk_size() == static_cast<int>(map.chunks());
+  for (const uint32_t shard : placement.shard_of_chunk()) {
+    is_whole = is_whole && static_cast<int>(shard) < placement.shard_endpoints_size();
+  }
+  if (!is_whole) Violate("each chunk has one shard", record.job_id(), "a chunk has none");
+}
+
+// All nodes have addresses, and the algorithm is one of the two, the same for all.
+void ControlChecker::CheckRing(const proto::JobRecord& record) {
+  Job& job = jobs_[record.job_id()];
+  const proto::Ring& ring = record.ring();
+  const bool is_whole = ring.endpoints_size() == record.view().nodes_size() &&
+                        ring.algorithm() != proto::AllReduce::AUTO;
+  if (!is_whole) Violate("all nodes are in the ring", record.job_id(), ring.ShortDebugString());
+  if (!job.ring.empty() && job.ring != BytesOf(ring)) {
+    Violate("views only grow", record.job_id(), "another ring");
+  }
+  job.ring = BytesOf(ring);
+}
+
+// When it is placed; later it may change.
+void ControlChecker::CheckReach(const proto::JobRecord& record) {
+  for (const auto& [node, worker] : jobs_[record.job_id()].nodes) {
+    for (const std::string& address : record.placement().shard_endpoints()) {
+      const std::string& error = errors_[worker][address];
+      if (error.empty()) continue;
+      Violate("nodes reach their shards", record.job_id(),
+              absl::StrFormat("%s is placed at %s: %s", worker, address, error));
+    }
+  }
+}
+
+void ControlChecker::TakeInstall(const proto::Register& daemon, const proto::InstallJob& install) {
+  const proto::JobRecord& record = install.record();
+  jobs_[record.job_id()].to_install.insert(daemon.name());
+  for (int s = 0; s < install.own_shards_size(); ++s) {
+    const uint32_t shard = install.own_shards(s);
+    if (shard == kNoShard) continue;
+    if (s >= daemon.shard_ports_size() ||
+        static_cast<int>(shard) >= record.placement().shard_endpoints_size()) {
+      Violate("each chunk has one shard", record.job_id(),
+              absl::StrFormat("shard %d lies on shard %d of %s", shard, s, daemon.name()));
+      continue;
+    }
+    const std::string here =
+        absl::StrFormat("tcp://%s:%d", daemon.address(), daemon.shard_ports(s));
+    const auto [holder, is_new] = jobs_[record.job_id()].holders.emplace(shard, here);
+    if (holder->second == here &&
+        record.placement().shard_endpoints(static_cast<int>(shard)) == here) {
+      continue;
+    }
+    Violate("each chunk has one shard", record.job_id(),
+            absl::StrFormat("shard %d lies at %s, nodes look for it at %s", shard, here,
+                            record.placement().shard_endpoints(static_cast<int>(shard))));
+  }
+}
+
+// Nodes train when all shards are there.
+void ControlChecker::CheckHolders(const proto::JobRecord& record) {
+  const Job& job = jobs_[record.job_id()];
+  const size_t held = job.installed == job.to_install ? job.holders.size() : 0;
+  if (static_cast<int>(held) == record.placement().shard_endpoints_size()) return;
+  Violate("each chunk has one shard", record.job_id(),
+          absl::StrFormat("%d of %d shards are held when it trains", held,
+                          record.placement().shard_endpoints_size()));
+}
+
+}  // namespace strata::sim

@@ -1,0 +1,62 @@
+#ifndef STRATA_TESTS_SIM_CHECK_CONTROL_CHECKER_H_
+#define STRATA_TESTS_SIM_CHECK_CONTROL_CHECKER_H_
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <set>
+#include <string>
+
+#include "proto/control.pb.h"
+
+namespace strata::sim {
+
+// Holds what the coordinator says against what must be true whatever befalls it and its daemons.
+// Outlives the coordinator's process, as daemons and users do. A violation is one line that begins
+// with the name of the invariant.
+class ControlChecker {
+ public:
+  using Fail = std::function<void(const std::string& violation)>;
+
+  explicit ControlChecker(Fail fail) : fail_(std::move(fail)) {}
+
+  // The coordinator's process has ended.
+  void OnRestart() { errors_.clear(); }
+  // What the daemon says that has registered so, and the coordinator hears.
+  void OnWord(const proto::Register& daemon, const proto::DaemonMessage& message);
+  // What the coordinator says to the daemon that has registered so.
+  void OnCommand(const proto::Register& daemon, const proto::CoordinatorMessage& message);
+  // A job's state, as users see it. True: it has just ended.
+  bool OnState(uint32_t job, proto::JobState state);
+
+ private:
+  struct Job {
+    proto::JobState state = proto::JOB_STATE_UNSPECIFIED;
+    proto::View view;
+    proto::Placement placement;
+    std::string ring;  // serialized
+    uint64_t token = 0;
+    std::map<uint32_t, std::string> nodes;        // their daemons
+    std::map<uint32_t, std::string> holders;      // by the job's shard: the address there
+    std::set<std::string> to_install, installed;  // daemons
+    bool has_ended() const { return state > proto::RUNNING; }
+  };
+
+  void Violate(const std::string& invariant, uint32_t job, const std::string& what);
+  void CheckRecord(const proto::JobRecord& record);
+  void CheckView(const proto::JobRecord& record);
+  void CheckPlacement(const proto::JobRecord& record);
+  void CheckRing(const proto::JobRecord& record);
+  void TakeInstall(const proto::Register& daemon, const proto::InstallJob& install);
+  void CheckReach(const proto::JobRecord& record);
+  void CheckHolders(const proto::JobRecord& record);
+
+  const Fail fail_;
+  std::map<uint32_t, Job> jobs_;
+  // By worker and address: why the newest try of it failed; empty: it did not.
+  std::map<std::string, std::map<std::string, std::string>> errors_;
+};
+
+}  // namespace strata::sim
+
+#endif  // STRATA_TESTS_SIM_CHECK_CONTROL_CHECKER_H_

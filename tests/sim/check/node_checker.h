@@ -1,0 +1,42 @@
+#ifndef STRATA_TESTS_SIM_CHECK_NODE_CHECKER_H_
+#define STRATA_TESTS_SIM_CHECK_NODE_CHECKER_H_
+
+#include <cstdint>
+
+#include "absl/types/span.h"
+#include "common/bytes.h"
+#include "common/ids.h"
+
+namespace strata::sim {
+
+// Holds what the nodes of one job do and are given against what ARCHITECTURE.md promises.
+class NodeChecker {
+ public:
+  virtual ~NodeChecker() = default;
+
+  // A node's process has begun. Its first has the incarnation 1.
+  virtual void OnNodeStart(uint32_t node, uint32_t incarnation) = 0;
+  virtual void OnPush(uint32_t node, ChunkId chunk, uint64_t clock) = 0;
+  // What a process, also one that has been replaced, has summed.
+  virtual void OnSum(uint32_t node, uint32_t incarnation, ChunkId chunk, uint64_t clock,
+                     uint32_t samples, absl::Span<const float> sum) = 0;
+  // A process, also one that has been replaced, has the weights after a step.
+  virtual void OnTaken(uint32_t /*node*/, uint32_t /*incarnation*/, ChunkId, uint64_t /*clock*/,
+                       absl::Span<const float> /*weights*/) {}
+  virtual void OnWeights(uint32_t node, ChunkId chunk, uint64_t clock,
+                         absl::Span<const float> weights) = 0;
+  virtual void OnFinalWeights(uint32_t node, ChunkId chunk, const Bytes& weights) = 0;
+
+  // The job has ended well.
+  virtual void OnFinished() = 0;
+  // That nodes have made.
+  virtual uint64_t pushes() const = 0;
+  // Of the final weights. REQUIRES: the job has ended well.
+  virtual uint64_t ModelHash() const = 0;
+  // Whether the final weights follow from the job's shape alone.
+  virtual bool is_reproducible() const = 0;
+};
+
+}  // namespace strata::sim
+
+#endif  // STRATA_TESTS_SIM_CHECK_NODE_CHECKER_H_

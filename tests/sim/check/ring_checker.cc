@@ -1,0 +1,220 @@
+#include "tests/sim/check/ring_checker.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/str_format.h"
+#include "common/wire/frame.h"
+#include "tests/sim/model/reference_chunk.h"
+
+namespace strata::sim {
+namespace {
+
+// Of job.proto: slices are whole runs of 16 elements, as equal as such runs allow.
+constexpr uint32_t kRun = 16;
+
+}  // namespace
+
+RingChecker::RingChecker(const JobPlan& plan, const proto::JobRecord& record, Fail fail)
+    : plan_(plan),
+      halving_(record.ring().algorithm() == proto::AllReduce::HALVING_DOUBLING),
+      encoding_(record.job().push()),
+      codec_(ReferenceCodecOf(encoding_)),
+      payload_(plan),
+      map_(record.layout().elements(), record.placement().chunk_elements()),
+      fail_(std::move(fail)),
+      unanswered_(plan.nodes, 0) {
+  const bool is_mean = ReferenceOptimizer::IsMean(record);
+  if (is_mean) norms_.emplace(record);
+  for (uint32_t c = 0; c < map_.chunks(); ++c) {
+    chunks_.push_back({.optimizer = is_mean ? ReferenceOptimizer::Mean(record, ChunkId(c))
+                                            : ReferenceOptimizer(record, ChunkId(c)),
+                       .weights = payload_.FirstWeights(ChunkId(c), map_.ElementsOf(ChunkId(c))),
+                       .clocks = {},
+                       .pushed = std::vector<uint64_t>(plan.nodes, 0),
+                       .landed = std::vector<uint64_t>(plan.nodes, 0),
+                       .copies = {}});
+    if (norms_) norms_->OnFirstWeights(ChunkId(c), chunks_[c].weights);
+    for (uint32_t k = 0; k < plan.nodes && codec_ != wire::Codec::kNone; ++k) {
+      const std::vector<float>& weights = chunks_[c].weights;
+      const auto [begin, end] = SliceOf(static_cast<uint32_t>(weights.size()), k);
+      chunks_[c].copies.emplace_back(
+          encoding_, ReferenceEncoder::Of::kVersions,
+          std::vector<float>(weights.begin() + begin, weights.begin() + end));
+    }
+  }
+}
+
+void RingChecker::Violate(const std::string& invariant, const std::string& what) {
+  fail_(absl::StrFormat("%s: %s", invariant, what));
+}
+
+void RingChecker::OnNodeStart(uint32_t node, uint32_t incarnation) {
+  if (incarnation == 1) return;
+  Violate("only the newest process is heard",
+          absl::StrFormat("node %d of a ring starts over as %d", node, incarnation));
+}
+
+void RingChecker::OnPush(uint32_t node, ChunkId id, uint64_t clock) {
+  ++pushes_;
+  Chunk& chunk = chunks_[id.value()];
+  if (clock != chunk.pushed[node] || clock != chunk.landed[node]) {
+    Violate("one push per chunk",
+            absl::StrFormat("node %d chunk %d: %d after %d, landed %d", node, id.value(), clock,
+                            chunk.pushed[node], chunk.landed[node]));
+  }
+  ++chunk.pushed[node];
+  if (++unanswered_[node] <= plan_.window || plan_.has_norms()) return;
+  Violate("window", absl::StrFormat("node %d has %d chunks under way, window %d", node,
+                                    unanswered_[node], plan_.window));
+}
+
+uint32_t RingChecker::OwnerOf(uint32_t elements, uint32_t i) const {
+  const uint32_t runs = (elements + kRun - 1) / kRun;
+  uint32_t owner = 0;
+  while (i >= runs * (owner + 1) / plan_.nodes * kRun && owner + 1 < plan_.nodes) ++owner;
+  return owner;
+}
+
+std::pair<uint32_t, uint32_t> RingChecker::SliceOf(uint32_t elements, uint32_t slice) const {
+  uint32_t begin = 0;
+  while (begin < elements && OwnerOf(elements, begin) < slice) ++begin;
+  uint32_t end = begin;
+  while (end < elements && OwnerOf(elements, end) == slice) ++end;
+  return {begin, end};
+}
+
+std::vector<float> RingChecker::EncodedRingSum(const std::vector<std::vector<float>>& nodes,
+                                               uint32_t elements) const {
+  const auto n = static_cast<uint32_t>(nodes.size());
+  std::vector<float> sum(elements);
+  for (uint32_t slice = 0; slice < n; ++slice) {
+    const auto [begin, end] = SliceOf(elements, slice);
+    if (begin == end) continue;
+    const std::vector<float>& first = nodes[(slice + 1) % n];
+    std::vector<float> so_far(first.begin() + begin, first.begin() + end);
+    for (uint32_t k = 2; k <= n; ++k) {
+      // An encoder that has left nothing out before.
+      ReferenceEncoder hop(encoding_, ReferenceEncoder::Of::kIncrements,
+                           std::vector<float>(so_far.size(), 0.0f));
+      so_far = ReferenceDecode(codec_, so_far.size(), hop.Encode(so_far, 0));
+      for (uint32_t i = begin; i < end; ++i) so_far[i - begin] += nodes[(slice + k) % n][i];
+    }
+    std::copy(so_far.begin(), so_far.end(), sum.begin() + begin);
+  }
+  return sum;
+}
+
+// All nodes have what the payloads decode to, and not the optimizer's weights.
+void RingChecker::Encode(Chunk* chunk) const {
+  std::vector<float> copy = chunk->weights;
+  for (uint32_t slice = 0; slice < chunk->copies.size(); ++slice) {
+    const auto [begin, end] = SliceOf(static_cast<uint32_t>(copy.size()), slice);
+    if (begin == end) continue;
+    ReferenceEncoder& encoder = chunk->copies[slice];
+    encoder.Encode(absl::MakeConstSpan(chunk->weights).subspan(begin, end - begin), 0);
+    std::copy(encoder.state().begin(), encoder.state().end(), copy.begin() + begin);
+  }
+  chunk->clocks.push_back(copy);
+}
+
+// Added from the node after the slice's own on, round to it.
+float RingChecker::RingSum(const std::vector<std::vector<float>>& nodes, uint32_t elements,
+                           uint32_t i) const {
+  const auto n = static_cast<uint32_t>(nodes.size());
+  const uint32_t owner = OwnerOf(elements, i);
+  float sum = nodes[(owner + 1) % n][i];
+  for (uint32_t k = 2; k <= n; ++k) sum += nodes[(owner + k) % n][i];
+  return sum;
+}
+
+std::vector<float> RingChecker::SumOf(ChunkId chunk, uint64_t clock) const {
+  const uint32_t elements = map_.ElementsOf(chunk);
+  std::vector<std::vector<float>> nodes;
+  for (uint32_t n = 0; n < plan_.nodes; ++n) {
+    std::vector<std::vector<float>> ranks;
+    std::vector<absl::Span<const float>> views;
+    for (uint32_t r = 0; r < plan_.ranks_per_node; ++r) {
+      ranks.emplace_back(elements);
+      // Sync: the ledger's marks do not ask for the node's samples.
+      payload_.Gradient(n * plan_.ranks_per_node + r, chunk, clock, 0, 0, elements,
+                        ranks.back().data());
+    }
+    for (const std::vector<float>& rank : ranks) views.push_back(rank);
+    nodes.push_back(ReferenceNodeSum(views));
+  }
+  if (halving_) {
+    std::vector<absl::Span<const float>> views(nodes.begin(), nodes.end());
+    return ReferenceNodeSum(views);
+  }
+  if (codec_ != wire::Codec::kNone) return EncodedRingSum(nodes, elements);
+  std::vector<float> sum(elements);
+  for (uint32_t i = 0; i < elements; ++i) sum[i] = RingSum(nodes, elements, i);
+  return sum;
+}
+
+std::vector<float> RingChecker::After(ChunkId id, uint64_t clock) {
+  if (!norms_) return ReducedAfter(id, clock);
+  for (uint32_t c = 0; c < chunks_.size(); ++c) {
+    norms_->OnMean(ChunkId(c), clock, ReducedAfter(ChunkId(c), clock));
+  }
+  return norms_->After(clock + 1, id);
+}
+
+const std::vector<float>& RingChecker::ReducedAfter(ChunkId id, uint64_t clock) {
+  Chunk& chunk = chunks_[id.value()];
+  uint64_t samples = 0;
+  for (uint32_t r = 0; r < plan_.ranks(); ++r) samples += payload_.SamplesOf(r);
+  while (chunk.clocks.size() <= clock) {
+    chunk.optimizer.Update(SumOf(id, chunk.clocks.size()), samples, samples, 1.0, &chunk.weights);
+    Encode(&chunk);
+  }
+  return chunk.clocks[clock];
+}
+
+void RingChecker::OnWeights(uint32_t node, ChunkId id, uint64_t clock,
+                            absl::Span<const float> weights) {
+  Chunk& chunk = chunks_[id.value()];
+  if (clock != chunk.landed[node] || clock + 1 != chunk.pushed[node]) {
+    return Violate("exactly one delivery",
+                   absl::StrFormat("node %d chunk %d: clock %d landed after %d of %d", node,
+                                   id.value(), clock, chunk.landed[node], chunk.pushed[node]));
+  }
+  ++chunk.landed[node];
+  --unanswered_[node];
+  const std::vector<float> expected = After(id, clock);
+  if (std::equal(weights.begin(), weights.end(), expected.begin(), expected.end())) return;
+  const auto differs = std::mismatch(weights.begin(), weights.end(), expected.begin()).first;
+  Violate("G2 order of bits",
+          absl::StrFormat("node %d chunk %d clock %d: element %d is not the model's", node,
+                          id.value(), clock, differs - weights.begin()));
+}
+
+void RingChecker::OnFinalWeights(uint32_t node, ChunkId id, const Bytes&) {
+  Violate(
+      "exactly one delivery",
+      absl::StrFormat("node %d chunk %d: final weights, that nobody asked for", node, id.value()));
+}
+
+void RingChecker::OnFinished() {
+  for (uint32_t c = 0; c < chunks_.size(); ++c) {
+    for (uint32_t n = 0; n < plan_.nodes; ++n) {
+      if (chunks_[c].landed[n] == plan_.clocks) continue;
+      return Violate("exactly one delivery",
+                     absl::StrFormat("node %d chunk %d: %d clocks landed, not %d", n, c,
+                                     chunks_[c].landed[n], plan_.clocks));
+    }
+  }
+}
+
+uint64_t RingChecker::ModelHash() const {
+  uint64_t hash = 1;
+  for (const Chunk& chunk : chunks_) {
+    const auto* bytes = reinterpret_cast<const std::byte*>(chunk.weights.data());
+    hash = hash * 1099511628211 +
+           wire::Checksum(absl::MakeConstSpan(bytes, chunk.weights.size() * sizeof(float)));
+  }
+  return hash;
+}
+
+}  // namespace strata::sim

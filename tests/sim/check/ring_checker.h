@@ -1,0 +1,85 @@
+#ifndef STRATA_TESTS_SIM_CHECK_RING_CHECKER_H_
+#define STRATA_TESTS_SIM_CHECK_RING_CHECKER_H_
+
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "common/job/arena.h"
+#include "proto/control.pb.h"
+#include "tests/sim/check/node_checker.h"
+#include "tests/sim/check/payload.h"
+#include "tests/sim/model/norm_model.h"
+#include "tests/sim/model/reference_encoder.h"
+#include "tests/sim/model/reference_optimizer.h"
+#include "tests/sim/scenario/scenario.h"
+
+namespace strata::sim {
+
+// Of a job whose nodes all-reduce: each node gets the weights of each clock once, and they are, bit
+// for bit, those of an independent model in plain loops: all gradients in one place, added in the
+// order that proto/job.proto says, one optimizer.
+//
+// A violation is one line that begins with the name of the invariant.
+class RingChecker final : public NodeChecker {
+ public:
+  using Fail = std::function<void(const std::string& violation)>;
+
+  // `record` with layout, placement and ring.
+  RingChecker(const JobPlan& plan, const proto::JobRecord& record, Fail fail);
+
+  void OnNodeStart(uint32_t node, uint32_t incarnation) override;
+  void OnPush(uint32_t node, ChunkId chunk, uint64_t clock) override;
+  void OnSum(uint32_t, uint32_t, ChunkId, uint64_t, uint32_t, absl::Span<const float>) override {}
+  void OnWeights(uint32_t node, ChunkId chunk, uint64_t clock,
+                 absl::Span<const float> weights) override;
+  void OnFinalWeights(uint32_t node, ChunkId chunk, const Bytes& weights) override;
+  void OnFinished() override;
+  uint64_t pushes() const override { return pushes_; }
+  uint64_t ModelHash() const override;
+  bool is_reproducible() const override { return plan_.all_reduce != "AUTO"; }
+
+ private:
+  struct Chunk {
+    ReferenceOptimizer optimizer;
+    std::vector<float> weights;              // after clocks.size() clocks
+    std::vector<std::vector<float>> clocks;  // the weights after each
+    std::vector<uint64_t> pushed, landed;    // by node
+    std::vector<ReferenceEncoder> copies;    // where the job encodes: what nodes have, by slice
+  };
+
+  void Violate(const std::string& invariant, const std::string& what);
+  // The model's weights of the chunk after `clock`.
+  std::vector<float> After(ChunkId chunk, uint64_t clock);
+  // What the optimizer in the ring makes of it.
+  const std::vector<float>& ReducedAfter(ChunkId chunk, uint64_t clock);
+  std::vector<float> SumOf(ChunkId chunk, uint64_t clock) const;
+  // The slice that element i belongs to.
+  uint32_t OwnerOf(uint32_t elements, uint32_t i) const;
+  float RingSum(const std::vector<std::vector<float>>& nodes, uint32_t elements, uint32_t i) const;
+  // What travels is rounded at each hop.
+  std::vector<float> EncodedRingSum(const std::vector<std::vector<float>>& nodes,
+                                    uint32_t elements) const;
+  // Elements [begin, end) of slice `slice`.
+  std::pair<uint32_t, uint32_t> SliceOf(uint32_t elements, uint32_t slice) const;
+  void Encode(Chunk* chunk) const;
+
+  const JobPlan plan_;
+  const bool halving_;
+  const proto::Encoding encoding_;
+  const wire::Codec codec_;
+  const Payload payload_;
+  const ChunkMap map_;
+  const Fail fail_;
+  std::vector<Chunk> chunks_;
+  std::optional<NormModel> norms_;    // of what the ring reduces
+  std::vector<uint32_t> unanswered_;  // by node
+  uint64_t pushes_ = 0;
+};
+
+}  // namespace strata::sim
+
+#endif  // STRATA_TESTS_SIM_CHECK_RING_CHECKER_H_

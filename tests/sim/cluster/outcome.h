@@ -1,0 +1,46 @@
+#ifndef STRATA_TESTS_SIM_CLUSTER_OUTCOME_H_
+#define STRATA_TESTS_SIM_CLUSTER_OUTCOME_H_
+
+#include <array>
+#include <cstdint>
+#include <map>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/time/time.h"
+#include "common/transport/sim/sim_network.h"
+#include "tests/sim/cluster/event_log.h"
+#include "tests/sim/scenario/scenario.h"
+
+namespace strata::sim {
+
+// What came out of one run.
+struct Outcome {
+  std::string violation;  // empty: all invariants held; else its name comes first
+  Scenario scenario;
+  uint64_t log_hash = 0;
+  uint64_t events = 0;
+  absl::Duration virtual_time;
+  uint64_t pushes = 0;                     // that nodes made, repetitions by the network excluded
+  std::array<uint64_t, kRares> rare = {};  // how often each was taken
+  std::array<uint64_t, transport::kSimNotes> network = {};
+  uint64_t partitions = 0;
+  // Each by something that was done to it; and those beside them, which ended well.
+  uint64_t jobs_failed = 0, jobs_cancelled = 0, jobs_unharmed = 0;
+  // Of jobs whose weights follow from their shape alone: shape and hash of the final model.
+  std::vector<std::pair<std::string, uint64_t>> models;
+  // By job and node: when its ranks had made their last step, since the run began.
+  std::map<std::pair<uint32_t, uint32_t>, absl::Duration> trained_at;
+
+  bool ok() const { return violation.empty(); }
+};
+
+// Runs the world that the seed stands for. One thread; different runs may go on in parallel. `log`
+// may be null.
+Outcome RunSeed(uint64_t seed, const Scenario::Limits& limits, EventLog* log = nullptr);
+Outcome RunScenario(const Scenario& scenario, EventLog* log = nullptr);
+
+}  // namespace strata::sim
+
+#endif  // STRATA_TESTS_SIM_CLUSTER_OUTCOME_H_

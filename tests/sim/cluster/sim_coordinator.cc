@@ -1,0 +1,303 @@
+#include "tests/sim/cluster/sim_coordinator.h"
+
+#include <algorithm>
+#include <set>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "tests/sim/cluster/world.h"
+
+namespace strata::sim {
+namespace {
+
+constexpr absl::Duration kBeat = absl::Milliseconds(450);
+constexpr absl::Duration kDelayMin = absl::Microseconds(50);
+constexpr absl::Duration kDelayMax = absl::Milliseconds(5);
+// How late a break is noticed: in time for the daemon to be back before it is given up.
+constexpr absl::Duration kNoticedByDaemon = absl::Milliseconds(1200);
+constexpr absl::Duration kNoticedByCoordinator = absl::Seconds(4);
+// Two breaks so close together may cost a daemon.
+constexpr absl::Duration kBetweenBreaks = absl::Seconds(8);
+// Longer than a daemon has to say how its jobs have ended, and not yet silence.
+constexpr absl::Duration kStallMin = absl::Milliseconds(3100);
+constexpr absl::Duration kStallMax = absl::Milliseconds(4400);
+constexpr absl::Duration kCopyLate = absl::Seconds(30);
+
+// It has no more to do with the line.
+void TellClient(ControlLine* line) {
+  ControlLine::Client* const client = std::exchange(line->client, nullptr);
+  if (client != nullptr) client->OnBroken();
+}
+
+}  // namespace
+
+SimCoordinator::SimCoordinator(World* world)
+    : world_(world), checker_([world](const std::string& v) { world->Fail(v); }) {
+  Start();
+  world_->network().After(kBeat, [this] { Beat(); });
+}
+
+void SimCoordinator::Start() {
+  ++process_;
+  core_ =
+      std::make_unique<server::CoordinatorCore>(server::CoordinatorCore::Options(), "sim", this);
+  std::vector<proto::StoredJob> jobs;
+  for (const auto& [id, stored] : stored_) jobs.push_back(stored);
+  world_->causes().OnStart(world_->network().Now());
+  core_->Restore(jobs, next_job_, seen_, world_->network().Now());
+}
+
+void SimCoordinator::Restart(absl::Duration down) {
+  if (core_ == nullptr) return;
+  world_->Count(Rare::kCoordinatorRestart);
+  world_->Log(13, [] { return std::string("the coordinator's process ends"); });
+  std::set<uint32_t> starting;
+  for (const auto& [id, stored] : stored_) {
+    if (stored.status().state() == proto::RUNNING && !stored.training()) starting.insert(id);
+  }
+  world_->causes().OnRestart(std::move(starting), !stored_.empty() || !seen_.empty());
+  checker_.OnRestart();
+  core_.reset();
+  stands_still_ = false;
+  waiting_.clear();
+  for (const auto& [session, line] : std::exchange(lines_, {})) Break(line);
+  world_->network().After(down, [this] {
+    world_->Log(14, [] { return std::string("a new process of the coordinator"); });
+    Start();
+  });
+}
+
+void SimCoordinator::StandStill(absl::Duration pause) {
+  if (core_ == nullptr || stands_still_) return;
+  world_->Count(Rare::kStoppedCoordinator);
+  world_->Log(15, [] { return std::string("the coordinator stands still"); });
+  stands_still_ = true;
+  world_->network().After(pause, [this, process = process_] {
+    if (core_ == nullptr || process != process_) return;
+    world_->Log(16, [] { return std::string("the coordinator goes on"); });
+    stands_still_ = false;
+    core_->Tick(world_->network().Now());
+    for (const auto& what : std::exchange(waiting_, {})) what();
+  });
+}
+
+bool SimCoordinator::Silence(const std::string& daemon, absl::Duration pause) {
+  bool was_heard = false;
+  for (const auto& [session, line] : lines_) {
+    if (line->daemon != daemon || line->broken) continue;
+    line->silent_until = line->up_until = world_->network().Now() + pause;
+    was_heard = true;
+  }
+  return was_heard;
+}
+
+// A daemon beats only on a line that it has registered on.
+void SimCoordinator::Beat() {
+  const absl::Time now = world_->network().Now();
+  world_->network().After(kBeat, [this] { Beat(); });
+  if (core_ == nullptr || stands_still_) return;
+  proto::DaemonMessage message;
+  message.mutable_heartbeat();
+  std::vector<server::SessionId> heard;
+  for (const auto& [session, line] : lines_) {
+    const bool says = line->client != nullptr && line->client->is_registered();
+    if (says && !line->broken && line->silent_until <= now) heard.push_back(session);
+  }
+  for (const server::SessionId session : heard) core_->OnMessage(session, message, now);
+  core_->Tick(now);
+}
+
+void SimCoordinator::Do(std::function<void()> what) {
+  if (core_ == nullptr) return;
+  if (stands_still_) {
+    waiting_.push_back(std::move(what));
+  } else {
+    what();
+  }
+}
+
+absl::Duration SimCoordinator::InOrder(absl::Time* last) {
+  const absl::Time now = world_->network().Now();
+  *last = std::max(*last, now + world_->random().Between(kDelayMin, kDelayMax));
+  return *last - now;
+}
+
+std::shared_ptr<ControlLine> SimCoordinator::Connect(ControlLine::Client* client) {
+  if (core_ == nullptr) return nullptr;
+  auto line = std::make_shared<ControlLine>();
+  line->session = server::SessionId(next_session_++);
+  line->process = process_;
+  line->daemon = client->name();
+  line->client = client;
+  lines_[line->session] = line;
+  Do([this, line] { core_->OnConnected(line->session, world_->network().Now()); });
+  return line;
+}
+
+void SimCoordinator::Say(const Line& line, proto::DaemonMessage message) {
+  MaybeBreak(line);
+  world_->network().After(InOrder(&line->up_until), [this, line, message = std::move(message)] {
+    if (line->broken || line->process != process_) return;
+    world_->Log(message.message_case(), [&] {
+      return absl::StrFormat("%s -> coordinator  %s", line->daemon,
+                             message.ShortDebugString().substr(0, 240));
+    });
+    Do([this, line, message] { Take(line, message); });
+  });
+}
+
+void SimCoordinator::Take(const Line& line, const proto::DaemonMessage& message) {
+  const absl::Time now = world_->network().Now();
+  if (message.has_register_()) line->registration = message.register_();
+  if (lines_.count(line->session) > 0) checker_.OnWord(line->registration, message);
+  core_->OnMessage(line->session, message, now);
+  if (!message.has_register_()) return;
+  // Together with a break it would be silence.
+  if (!line->breaks_soon && !line->broken && world_->Takes(Rare::kStalledLine)) {
+    line->silent_until = line->up_until = now + world_->random().Between(kStallMin, kStallMax);
+    break_no_sooner_[line->daemon] = line->silent_until + kBetweenBreaks;
+  }
+  if (world_->Takes(Rare::kOldRegister)) RepeatRegister(message.register_());
+}
+
+void SimCoordinator::RepeatRegister(const proto::Register& registration) {
+  SayCopy(registration);
+  world_->network().After(
+      world_->random().Between(absl::ZeroDuration(), kCopyLate), [this, registration] {
+        if (!IsSaved(registration)) return;
+        world_->Log(19, [&] { return absl::StrCat("a copy of ", registration.name()); });
+        Do([this, registration] { SayCopy(registration); });
+      });
+}
+
+void SimCoordinator::SayCopy(const proto::Register& registration) {
+  proto::DaemonMessage message;
+  *message.mutable_register_() = registration;
+  copy_ = server::SessionId(next_session_++);
+  copy_rejected_ = false;
+  core_->OnConnected(copy_, world_->network().Now());
+  core_->OnMessage(copy_, message, world_->network().Now());
+  if (!copy_rejected_) world_->Fail("copies of registrations are refused: " + registration.name());
+}
+
+bool SimCoordinator::IsSaved(const proto::Register& registration) const {
+  return std::any_of(seen_.begin(), seen_.end(), [&](const auto& entry) {
+    return entry.daemon_id == registration.daemon_id() && entry.attempt >= registration.attempt();
+  });
+}
+
+void SimCoordinator::HangUp(std::shared_ptr<ControlLine> line, absl::Duration noticed_after) {
+  line->client = nullptr;
+  line->broken = true;
+  if (noticed_after < absl::InfiniteDuration()) Notice(line, noticed_after);
+}
+
+void SimCoordinator::MaybeBreak(const Line& line) {
+  if (line->broken || world_->network().Now() < break_no_sooner_[line->daemon]) return;
+  if (!world_->Takes(Rare::kSessionBreak)) return;
+  line->breaks_soon = true;
+  break_no_sooner_[line->daemon] = world_->network().Now() + kBetweenBreaks;
+  world_->network().After(world_->random().Between(absl::ZeroDuration(), kDelayMax),
+                          [this, line] { Break(line); });
+}
+
+void SimCoordinator::Break(const Line& line) {
+  if (line->broken) return;
+  line->broken = true;
+  world_->Log(17, [&] { return absl::StrFormat("%s's line breaks", line->daemon); });
+  Notice(line, world_->random().Between(absl::ZeroDuration(), kNoticedByCoordinator));
+  world_->network().After(world_->random().Between(absl::ZeroDuration(), kNoticedByDaemon),
+                          [line] { TellClient(line.get()); });
+}
+
+void SimCoordinator::Notice(const Line& line, absl::Duration after) {
+  world_->network().After(after, [this, line] {
+    if (line->process != process_) return;
+    Do([this, line] {
+      if (lines_.erase(line->session) == 0) return;
+      core_->OnDisconnected(line->session, world_->network().Now());
+    });
+  });
+}
+
+void SimCoordinator::Send(server::SessionId session, const proto::CoordinatorMessage& message) {
+  if (session == copy_) {
+    copy_rejected_ = message.has_rejected();
+    return;
+  }
+  const auto found = lines_.find(session);
+  if (found == lines_.end()) return;
+  const Line line = found->second;
+  checker_.OnCommand(line->registration, message);
+  const bool is_worker = line->registration.role() == proto::WORKER;
+  const std::string daemon = absl::StrCat(is_worker ? "worker " : "server ", line->daemon);
+  if (message.has_registered() && is_worker) world_->causes().OnMet(daemon);
+  if (message.has_start_node()) {
+    world_->causes().OnPlaced(message.start_node().record().job_id(), daemon);
+  } else if (message.has_install_job()) {
+    world_->causes().OnPlaced(message.install_job().record().job_id(), daemon);
+  }
+  MaybeBreak(line);
+  world_->network().After(InOrder(&line->down_until), [this, line, message] {
+    if (line->broken || line->client == nullptr) return;
+    world_->Log(100 + message.message_case(), [&] {
+      return absl::StrFormat("coordinator -> %s  %s", line->daemon,
+                             message.ShortDebugString().substr(0, 240));
+    });
+    line->client->OnMessage(message);
+  });
+}
+
+void SimCoordinator::Close(server::SessionId session) {
+  const auto found = lines_.find(session);
+  if (found == lines_.end()) return;
+  const Line line = found->second;
+  lines_.erase(found);
+  world_->network().After(InOrder(&line->down_until), [line] {
+    if (!std::exchange(line->broken, true)) TellClient(line.get());
+  });
+}
+
+absl::Status SimCoordinator::Persist(const proto::StoredJob& job) {
+  stored_[job.record().job_id()] = job;
+  next_job_ = std::max(next_job_, job.record().job_id() + 1);
+  return absl::OkStatus();
+}
+
+absl::Status SimCoordinator::PersistSeen(
+    const std::vector<server::SeenRegistrations::Entry>& seen) {
+  seen_.insert(seen_.end(), seen.begin(), seen.end());
+  return absl::OkStatus();
+}
+
+absl::StatusOr<JobId> SimCoordinator::Submit(const proto::Job& job) {
+  if (core_ == nullptr || stands_still_) return absl::UnavailableError("nobody answers");
+  return core_->Submit(job, world_->random().Next(), world_->network().Now());
+}
+
+absl::Status SimCoordinator::Cancel(uint32_t job) {
+  if (core_ == nullptr || stands_still_) return absl::UnavailableError("nobody answers");
+  return core_->Cancel(JobId(job), world_->network().Now());
+}
+
+void SimCoordinator::Notify(JobId job, const proto::FollowEvent& event) {
+  if (!event.has_status()) return;
+  const proto::JobState state = event.status().state();
+  if (state == proto::RUNNING) world_->causes().OnRunning(job.value(), world_->network().Now());
+  const bool has_just_ended = checker_.OnState(job.value(), state);
+  if (has_just_ended) world_->OnEnded(job.value(), state, event.status().reason());
+}
+
+void SimCoordinator::Finish() {
+  if (core_ == nullptr) Start();
+  const proto::ListJobsReply reply = core_->ListJobs();
+  if (reply.jobs_size() != static_cast<int>(world_->scenario().jobs.size())) {
+    world_->Fail(absl::StrFormat("ended jobs stay ended: %d are known", reply.jobs_size()));
+  }
+  for (const proto::JobStatus& job : reply.jobs()) {
+    checker_.OnState(job.job_id(), job.state());
+  }
+}
+
+}  // namespace strata::sim

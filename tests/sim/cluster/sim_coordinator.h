@@ -1,0 +1,102 @@
+#ifndef STRATA_TESTS_SIM_CLUSTER_SIM_COORDINATOR_H_
+#define STRATA_TESTS_SIM_CLUSTER_SIM_COORDINATOR_H_
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "proto/control.pb.h"
+#include "server/coordinator/core/coordinator_core.h"
+#include "tests/sim/check/control_checker.h"
+#include "tests/sim/cluster/control_line.h"
+
+namespace strata::sim {
+
+class World;
+
+// The coordinator's host: its process, which may stand still, end and start again, with the real
+// core; its store, in memory; and the lines of the daemons that have reached it.
+class SimCoordinator final : public server::CoordinatorActions {
+ public:
+  explicit SimCoordinator(World* world);
+
+  // ---- daemons ----
+
+  // Null: nobody listens. `client` must hang up before it is destroyed.
+  std::shared_ptr<ControlLine> Connect(ControlLine::Client* client);
+  void Say(const std::shared_ptr<ControlLine>& line, proto::DaemonMessage message);
+  // The client is gone. Noticed so much later; infinite: by silence only.
+  void HangUp(std::shared_ptr<ControlLine> line, absl::Duration noticed_after);
+
+  // ---- users ----
+
+  // Errors besides the core's: Unavailable (nobody answers).
+  absl::StatusOr<JobId> Submit(const proto::Job& job);
+  absl::Status Cancel(uint32_t job);
+
+  // ---- what may happen to it ----
+
+  // The process dies; another one begins so much later.
+  void Restart(absl::Duration down);
+  // Nothing is done for so long; messages wait.
+  void StandStill(absl::Duration pause);
+  // What the daemon says meanwhile on the line that it has now arrives only then.
+  // False: there is no such line.
+  bool Silence(const std::string& daemon, absl::Duration pause);
+
+  // What must be true of jobs that have ended; once, at the end of the run.
+  void Finish();
+
+  void Send(server::SessionId session, const proto::CoordinatorMessage& message) override;
+  void Close(server::SessionId session) override;
+  absl::Status Persist(const proto::StoredJob& job) override;
+  absl::Status PersistSeen(const std::vector<server::SeenRegistrations::Entry>& seen) override;
+  void Forget(JobId job) override { stored_.erase(job.value()); }
+  void Notify(JobId job, const proto::FollowEvent& event) override;
+  void Warn(const std::string&) override {}
+
+ private:
+  using Line = std::shared_ptr<ControlLine>;
+
+  void Start();
+  void Beat();
+  // By the process that runs now, once it does not stand still.
+  void Do(std::function<void()> what);
+  // Likewise, with what comes over the line.
+  void Take(const Line& line, const proto::DaemonMessage& message);
+  void MaybeBreak(const Line& line);
+  void Break(const Line& line);
+  void Notice(const Line& line, absl::Duration after);
+  // Somebody says a Register again that was on its way before: now, and once more later.
+  void RepeatRegister(const proto::Register& registration);
+  void SayCopy(const proto::Register& registration);
+  // Whether the process that runs now can know it.
+  bool IsSaved(const proto::Register& registration) const;
+  absl::Duration InOrder(absl::Time* last);
+
+  World* const world_;
+  ControlChecker checker_;
+  uint64_t process_ = 0;
+  std::unique_ptr<server::CoordinatorCore> core_;  // null: no process
+  bool stands_still_ = false;
+  std::vector<std::function<void()>> waiting_;  // until it goes on
+  uint64_t next_session_ = 1;
+  std::map<server::SessionId, Line> lines_;            // that the process knows
+  std::map<std::string, absl::Time> break_no_sooner_;  // by daemon
+  server::SessionId copy_;                             // of a Register that is being repeated
+  bool copy_rejected_ = false;
+  // The store.
+  std::map<uint32_t, proto::StoredJob> stored_;
+  std::vector<server::SeenRegistrations::Entry> seen_;
+  uint32_t next_job_ = 1;
+};
+
+}  // namespace strata::sim
+
+#endif  // STRATA_TESTS_SIM_CLUSTER_SIM_COORDINATOR_H_

@@ -1,0 +1,276 @@
+#include "tests/sim/cluster/sim_node.h"
+
+#include <algorithm>
+#include <cstdio>
+#include <numeric>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "kernels/kernels.h"
+#include "tests/sim/cluster/world.h"
+#include "worker/exchange/create_exchange.h"
+
+namespace strata::sim {
+namespace {
+
+using worker::Exchange;
+
+// As in the aggregator's loop.
+constexpr absl::Duration kIdlePoll = absl::Seconds(1);
+
+proto::LogicalNode SelfIn(const proto::JobRecord& record, uint32_t node) {
+  for (const proto::LogicalNode& one : record.view().nodes()) {
+    if (one.node() == node) return one;
+  }
+  return {};
+}
+
+}  // namespace
+
+SimNode::SimNode(World* world, const proto::JobRecord& record, const Options& options)
+    : world_(world),
+      options_(options),
+      job_(record.job_id()),
+      self_(SelfIn(record, options.node)),
+      clocks_(world->plan(job_).clocks),
+      payload_(world->plan(job_)),
+      map_(record.layout().elements(), record.placement().chunk_elements()),
+      core_(RankId(self_.first_rank()), self_.ranks(), map_.chunks()),
+      ranks_(self_.ranks()),
+      ready_(map_.chunks(), std::vector<uint64_t>(self_.ranks(), 0)),
+      gradients_(map_.chunks()),
+      consumed_(map_.chunks(), 0),
+      landed_(map_.chunks(), 0),
+      complete_(self_.ranks(), 0) {
+  for (uint32_t c = 0; c < map_.chunks(); ++c) {
+    weights_.emplace_back(map_.ElementsOf(ChunkId(c)));
+    gradients_[c].assign(self_.ranks(), std::vector<float>(map_.ElementsOf(ChunkId(c))));
+  }
+  for (uint32_t r = 0; r < self_.ranks(); ++r) {
+    samples_ += payload_.SamplesOf(self_.first_rank() + r);
+  }
+  world_->checker(job_)->OnNodeStart(options_.node, options_.incarnation);
+  transport::SimEndpoint::Options endpoint;
+  endpoint.name = absl::StrFormat("j%d.n%d#%d", job_, options_.node, options_.incarnation);
+  endpoint.host = options_.host;
+  endpoint.encode = world->scenario().encode;
+  endpoint.on_ready = [this] { Turn(); };
+  worker::CoreOptions core;
+  core.record = record;
+  core.node = NodeId(options_.node);
+  core.incarnation = options_.incarnation;
+  core.timing = world->scenario().timing;
+  core.reserve = world->scenario().reserve;
+  auto at = std::make_unique<transport::SimEndpoint>(&world->network(), endpoint);
+  if (record.has_ring()) {
+    const auto index = static_cast<int>(options_.node);
+    if (const auto port = at->Listen(record.ring().endpoints(index)); !port.ok()) {
+      world_->Fail("a node can listen: " + std::string(port.status().message()));
+    }
+  }
+  exchange_ = *worker::CreateExchange(core, std::move(at), -1, this, &world->clock());
+  exchange_->Start();
+  Turn();
+}
+
+uint32_t SimNode::JobOf(const std::string& endpoint) {
+  uint32_t job = 0;
+  return std::sscanf(endpoint.c_str(), "j%u.", &job) == 1 ? job : 0;
+}
+
+void SimNode::Turn() {
+  if (stopped_ || released_) return;
+  if (world_->Takes(Rare::kStoppedNode)) {
+    stopped_ = true;
+    const absl::Duration pause =
+        world_->random().Between(absl::ZeroDuration(), world_->scenario().outage_max);
+    return world_->network().After(pause, [this, alive = std::weak_ptr<bool>(alive_)] {
+      if (alive.expired()) return;
+      stopped_ = false;
+      Turn();
+    });
+  }
+  const absl::Status status = exchange_->Poll(kIdlePoll);
+  if (!status.ok()) {
+    stopped_ = true;
+    if (replaced_) return;  // refused, as it should be
+    const std::string reason(status.message());
+    if (world_->OnNodeError(job_, reason)) options_.on_failed(reason);
+    return;
+  }
+  Advance();
+}
+
+void SimNode::Advance() {
+  if (!training_ && exchange_->phase() == Exchange::Phase::kTraining) {
+    training_ = true;
+    std::fill(landed_.begin(), landed_.end(), 1);
+    for (uint32_t r = 0; r < ranks_.size(); ++r) {
+      BeginStep(r);
+      WakeRank(r, absl::ZeroDuration());
+    }
+  }
+  if (exchange_->phase() == Exchange::Phase::kFinished) {
+    released_ = true;
+    if (!replaced_) options_.on_finished();
+  }
+}
+
+void SimNode::WakeRank(uint32_t r, absl::Duration delay) {
+  Rank& rank = ranks_[r];
+  if (rank.scheduled || rank.left) return;
+  rank.scheduled = true;
+  rank.asleep = false;
+  world_->network().After(delay, [this, r, alive = std::weak_ptr<bool>(alive_)] {
+    if (alive.expired()) return;
+    ranks_[r].scheduled = false;
+    RankTurn(r);
+  });
+}
+
+void SimNode::BeginStep(uint32_t r) {
+  Rank& rank = ranks_[r];
+  rank.waited = rank.published = 0;
+  rank.order.resize(map_.chunks());
+  std::iota(rank.order.begin(), rank.order.end(), 0);
+  if (!world_->Takes(Rare::kPublishOrder)) return;
+  for (size_t i = rank.order.size(); i > 1; --i) {
+    std::swap(rank.order[i - 1], rank.order[world_->random().Below(i)]);
+  }
+}
+
+void SimNode::RankTurn(uint32_t r) {
+  Rank& rank = ranks_[r];
+  if (rank.waited < map_.chunks()) {
+    while (rank.waited < map_.chunks()) {
+      const uint32_t chunk = map_.chunks() - 1 - rank.waited;  // forward: the last layers first
+      if (landed_[chunk] < rank.step + 1) {
+        rank.asleep = true;
+        return;
+      }
+      ++rank.waited;
+    }
+    const bool slow = world_->Takes(Rare::kSlowRank);
+    const bool is_last = options_.node + 1 == world_->plan(job_).nodes;
+    const absl::Duration more = is_last ? world_->plan(job_).last_node_step : absl::ZeroDuration();
+    return WakeRank(
+        r, more + world_->random().Between(absl::Microseconds(10),
+                                           slow ? absl::Seconds(3) : absl::Milliseconds(1)));
+  }
+  Publish(r);
+}
+
+// Backward comes to the next few chunks.
+void SimNode::Publish(uint32_t r) {
+  Rank& rank = ranks_[r];
+  const uint32_t left = map_.chunks() - rank.published;
+  const auto burst = static_cast<uint32_t>(world_->random().Between(1, left));
+  for (uint32_t i = 0; i < burst; ++i) {
+    const ChunkId chunk(rank.order[rank.published++]);
+    if (rank.published == map_.chunks()) complete_[r] = rank.step + 1;
+    WriteGradient(r, chunk);
+    std::vector<uint64_t>& ready = ready_[chunk.value()];
+    ready[r] = rank.step + 1;
+    const absl::StatusOr<bool> complete = core_.OnReady(chunk, ready);
+    if (!complete.ok()) {
+      return world_->Fail("jobs end well: " + std::string(complete.status().message()));
+    }
+    if (*complete) exchange_->Submit(chunk);
+  }
+  if (rank.published == map_.chunks()) {
+    FinishStep(r);
+  } else {
+    WakeRank(r, world_->random().Between(absl::Microseconds(1), absl::Microseconds(300)));
+  }
+  Turn();
+}
+
+// What the rank wrote before has been summed, or it would be lost.
+void SimNode::WriteGradient(uint32_t r, ChunkId chunk) {
+  const uint64_t step = ranks_[r].step;
+  if (consumed_[chunk.value()] < step) {
+    return world_->Fail(
+        absl::StrFormat("gradients are summed before the next: job %d rank %d "
+                        "chunk %d step %d",
+                        job_, self_.first_rank() + r, chunk.value(), step));
+  }
+  std::vector<float>& gradient = gradients_[chunk.value()][r];
+  payload_.Gradient(self_.first_rank() + r, chunk, step, samples_, options_.variant,
+                    map_.ElementsOf(chunk), gradient.data());
+}
+
+void SimNode::FinishStep(uint32_t r) {
+  Rank& rank = ranks_[r];
+  ++rank.step;
+  if (rank.step < clocks_) {
+    BeginStep(r);
+    return WakeRank(r, absl::Microseconds(1));
+  }
+  rank.left = true;
+  if (const absl::Status left = core_.OnLeave(r, rank.step); !left.ok()) {
+    return world_->Fail("jobs end well: " + std::string(left.message()));
+  }
+  if (core_.steps().has_value() && !finishing_) {
+    finishing_ = true;
+    world_->OnTrained(job_, options_.node);
+    exchange_->Finish(*core_.steps());
+  }
+}
+
+Bytes SimNode::FirstWeights(ChunkId chunk) {
+  world_->Progress();
+  auto floats =
+      std::make_shared<std::vector<float>>(payload_.FirstWeights(chunk, map_.ElementsOf(chunk)));
+  weights_[chunk.value()] = *floats;
+  return Bytes(floats, reinterpret_cast<const std::byte*>(floats->data()),
+               floats->size() * sizeof(float));
+}
+
+worker::ExchangeNode::Sum SimNode::TakeSum(ChunkId chunk, uint64_t clock) {
+  NodeChecker* const checker = world_->checker(job_);
+  if (!replaced_) checker->OnPush(options_.node, chunk, clock);
+  const uint32_t count = map_.ElementsOf(chunk);
+  inputs_.clear();
+  for (const std::vector<float>& gradient : gradients_[chunk.value()]) {
+    inputs_.push_back(gradient.data());
+  }
+  const std::shared_ptr<float> sum = pool_.AllocateFloats(count);
+  kernels::Cpu().sum(inputs_, sum.get(), count);
+  consumed_[chunk.value()] = core_.OnSummed(chunk, complete_);
+  checker->OnSum(options_.node, options_.incarnation, chunk, clock, samples_,
+                 absl::MakeConstSpan(sum.get(), count));
+  return {AsBytes(sum, count), samples_};
+}
+
+void SimNode::TakeWeights(ChunkId chunk, uint32_t first_element, const Bytes& weights) {
+  std::copy_n(weights.floats(), weights.float_count(),
+              weights_[chunk.value()].begin() + first_element);
+}
+
+void SimNode::AddToWeights(ChunkId chunk, uint32_t first_element,
+                           const kernels::CheckedPayload& delta) {
+  float* const weights = weights_[chunk.value()].data() + first_element;
+  delta.AddTo(weights, weights);
+}
+
+void SimNode::Landed(ChunkId chunk, uint64_t clock) {
+  world_->Progress();
+  const std::vector<float>& weights = weights_[chunk.value()];
+  NodeChecker* const checker = world_->checker(job_);
+  checker->OnTaken(options_.node, options_.incarnation, chunk, clock, weights);
+  if (!replaced_) checker->OnWeights(options_.node, chunk, clock, weights);
+  landed_[chunk.value()] = core_.OnLanded(chunk, clock);
+  for (uint32_t r = 0; r < ranks_.size(); ++r) {
+    const Rank& rank = ranks_[r];
+    const bool waits = rank.asleep && map_.chunks() - 1 - rank.waited == chunk.value();
+    if (waits) WakeRank(r, absl::ZeroDuration());
+  }
+}
+
+void SimNode::TakeFinalWeights(ChunkId chunk, const Bytes& weights) {
+  world_->Progress();
+  if (!replaced_) world_->checker(job_)->OnFinalWeights(options_.node, chunk, weights);
+}
+
+}  // namespace strata::sim

@@ -1,0 +1,101 @@
+#ifndef STRATA_TESTS_SIM_CLUSTER_SIM_NODE_H_
+#define STRATA_TESTS_SIM_CLUSTER_SIM_NODE_H_
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "common/buffer_pool.h"
+#include "common/job/arena.h"
+#include "common/transport/sim/sim_endpoint.h"
+#include "proto/control.pb.h"
+#include "tests/sim/check/payload.h"
+#include "worker/aggregator/core/aggregator_core.h"
+#include "worker/exchange/core/exchange.h"
+
+namespace strata::sim {
+
+class World;
+
+// One node of one job, one process of it: aggregator and ranks, joined by plain vectors instead of
+// shared memory. The ranks walk through their steps as a trainer does: wait for the weights of each
+// chunk in the order of forward, then publish each chunk in the order of backward.
+class SimNode final : public worker::ExchangeNode {
+ public:
+  struct Options {
+    uint32_t host = 0;
+    uint32_t node = 0;
+    uint32_t incarnation = 1;
+    uint32_t variant = 0;  // of the gradients
+    std::function<void()> on_finished;
+    std::function<void(const std::string& reason)> on_failed;
+  };
+
+  // `record` with placement. Starts to train.
+  SimNode(World* world, const proto::JobRecord& record, const Options& options);
+
+  // The job of the node whose endpoint has this name; 0: it is not a node's.
+  static uint32_t JobOf(const std::string& endpoint);
+
+  // The node's next process begins; this one does not know it and goes on. Whatever it is told does
+  // not count any more.
+  void Replace() { replaced_ = true; }
+
+  Bytes FirstWeights(ChunkId chunk) override;
+  Sum TakeSum(ChunkId chunk, uint64_t clock) override;
+  void TakeWeights(ChunkId chunk, uint32_t first_element, const Bytes& weights) override;
+  void AddToWeights(ChunkId chunk, uint32_t first_element,
+                    const kernels::CheckedPayload& delta) override;
+  void Landed(ChunkId chunk, uint64_t clock) override;
+  void TakeFinalWeights(ChunkId chunk, const Bytes& weights) override;
+
+ private:
+  struct Rank {
+    uint64_t step = 0;
+    uint32_t waited = 0;     // chunks whose weights are there in this step
+    uint32_t published = 0;  // chunks in this step
+    bool asleep = true;      // for weights
+    bool scheduled = false;
+    bool left = false;
+    std::vector<uint32_t> order;  // of publishing
+  };
+
+  // One turn of the aggregator's loop.
+  void Turn();
+  void Advance();
+  void WakeRank(uint32_t rank, absl::Duration delay);
+  void RankTurn(uint32_t rank);
+  void Publish(uint32_t rank);
+  void WriteGradient(uint32_t rank, ChunkId chunk);
+  void FinishStep(uint32_t rank);
+  void BeginStep(uint32_t rank);
+
+  World* const world_;
+  const Options options_;
+  const uint32_t job_;
+  const proto::LogicalNode self_;
+  const uint64_t clocks_;
+  const Payload payload_;
+  const ChunkMap map_;
+  worker::AggregatorCore core_;
+  BufferPool pool_;
+  uint32_t samples_ = 0;  // of all ranks
+  std::vector<Rank> ranks_;
+  std::vector<std::vector<uint64_t>> ready_;                // by chunk and rank: as NodeMemory's
+  std::vector<std::vector<std::vector<float>>> gradients_;  // by chunk and rank
+  std::vector<uint64_t> consumed_, landed_;                 // by chunk
+  std::vector<uint64_t> complete_;                          // by rank
+  std::vector<std::vector<float>> weights_;                 // by chunk
+  std::vector<const float*> inputs_;                        // scratch, by rank
+  bool stopped_ = false, replaced_ = false;
+  bool training_ = false, finishing_ = false, released_ = false;
+  std::unique_ptr<worker::Exchange> exchange_;
+  // What is scheduled outlives the node.
+  std::shared_ptr<bool> alive_ = std::make_shared<bool>(true);
+};
+
+}  // namespace strata::sim
+
+#endif  // STRATA_TESTS_SIM_CLUSTER_SIM_NODE_H_

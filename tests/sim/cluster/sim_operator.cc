@@ -1,0 +1,122 @@
+#include "tests/sim/cluster/sim_operator.h"
+
+#include <cmath>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "tests/sim/cluster/sim_coordinator.h"
+#include "tests/sim/cluster/sim_server.h"
+#include "tests/sim/cluster/sim_worker.h"
+#include "tests/sim/cluster/world.h"
+
+namespace strata::sim {
+namespace {
+
+constexpr absl::Duration kTryAgain = absl::Milliseconds(300);
+// A coordinator that is away for longer than messages are kept for.
+constexpr absl::Duration kRestartMax = absl::Seconds(20);
+constexpr absl::Duration kPauseMax = absl::Seconds(12);
+// Beyond what a daemon is waited for.
+constexpr absl::Duration kSilenceMin = absl::Milliseconds(5500);
+constexpr absl::Duration kSilenceMax = absl::Seconds(9);
+// Within what a placement is waited for.
+constexpr absl::Duration kApartMax = absl::Seconds(5);
+
+}  // namespace
+
+SimOperator::SimOperator(World* world) : world_(world) {}
+
+absl::Duration SimOperator::SomeTime() {
+  return absl::Milliseconds(std::exp2(15 * world_->random().Fraction()));
+}
+
+void SimOperator::Repeat(uint32_t times, std::function<void()> what) {
+  if (times == 0) return;
+  world_->network().After(SomeTime(), [this, times, what = std::move(what)] {
+    what();
+    Repeat(times - 1, what);
+  });
+}
+
+void SimOperator::Start() {
+  Submit(0);
+  KeepApart();
+  const ControlFaults& faults = world_->scenario().control;
+  const auto some = [this](const auto& all) -> auto& {
+    return *all[world_->random().Below(all.size())];
+  };
+  Repeat(faults.restarts, [this] {
+    world_->coordinator().Restart(world_->random().Between(absl::ZeroDuration(), kRestartMax));
+  });
+  Repeat(faults.pauses, [this] {
+    world_->coordinator().StandStill(world_->random().Between(absl::ZeroDuration(), kPauseMax));
+  });
+  Repeat(faults.lost_workers, [this, some] { some(world_->workers()).Lose(); });
+  Repeat(faults.lost_servers, [this, some] { some(world_->servers()).Lose(); });
+  Repeat(faults.silences, [this, some] {
+    const bool worker = world_->random().Chance(0.5);
+    const SimDaemon& daemon =
+        worker ? static_cast<SimDaemon&>(some(world_->workers())) : some(world_->servers());
+    const bool was_heard = world_->coordinator().Silence(
+        daemon.name(), world_->random().Between(kSilenceMin, kSilenceMax));
+    if (!was_heard) return;
+    world_->Count(Rare::kSilentDaemon);
+    world_->causes().OnLost(daemon.Describe());
+  });
+}
+
+// In this order: ids follow from it.
+void SimOperator::Submit(size_t job) {
+  if (job == world_->scenario().jobs.size()) return;
+  const absl::Duration wait =
+      world_->random().Between(absl::Microseconds(1), absl::Milliseconds(10));
+  world_->network().After(wait, [this, job] {
+    const absl::StatusOr<JobId> id =
+        world_->coordinator().Submit(world_->scenario().jobs[job].ToJob());
+    if (absl::IsUnavailable(id.status())) {
+      world_->network().After(kTryAgain, [this, job] { Submit(job); });
+      return;
+    }
+    if (!id.ok()) return world_->Fail("jobs end well: submit: " + id.status().ToString());
+    if (id->value() != job + 1) world_->Fail(absl::StrCat("job ids are given once: ", id->value()));
+    if (world_->Takes(Rare::kCancel)) {
+      world_->network().After(SomeTime(), [this, id = id->value()] { Cancel(id); });
+    }
+    Submit(job + 1);
+  });
+}
+
+void SimOperator::Cancel(uint32_t job) {
+  world_->causes().OnCancel(job);
+  const absl::Status cancelled = world_->coordinator().Cancel(job);
+  if (absl::IsUnavailable(cancelled)) {
+    world_->network().After(kTryAgain, [this, job] { Cancel(job); });
+  } else if (!cancelled.ok() || !world_->has_ended(job)) {
+    world_->Fail(
+        absl::StrFormat("jobs end when they are cancelled: job %d: %s", job, cancelled.ToString()));
+  }
+}
+
+void SimOperator::KeepApart() {
+  for (const auto& worker : world_->workers()) {
+    for (const auto& server : world_->servers()) {
+      if (!world_->Takes(Rare::kUnreachable)) continue;
+      const auto pair = std::make_pair(worker->name(), server->name());
+      const uint32_t from = worker->host(), to = server->host();
+      kept_apart_.insert(pair);
+      world_->network().CutPair(from, to, true);
+      world_->causes().OnKeptApart(pair.first, pair.second);
+      world_->network().After(world_->random().Between(absl::ZeroDuration(), kApartMax),
+                              [this, pair, from, to] {
+                                kept_apart_.erase(pair);
+                                world_->network().CutPair(from, to, false);
+                              });
+    }
+  }
+}
+
+bool SimOperator::IsKeptFrom(const std::string& worker, const std::string& server) const {
+  return kept_apart_.count({worker, server}) > 0;
+}
+
+}  // namespace strata::sim

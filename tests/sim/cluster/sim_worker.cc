@@ -1,0 +1,227 @@
+#include "tests/sim/cluster/sim_worker.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/str_format.h"
+#include "tests/sim/cluster/sim_operator.h"
+#include "tests/sim/cluster/sim_server.h"
+#include "tests/sim/cluster/world.h"
+
+namespace strata::sim {
+namespace {
+
+constexpr int kRingPort = 5000;  // and the job's number
+constexpr absl::Duration kCrashCheck = absl::Milliseconds(3);
+constexpr uint32_t kRestartsMax = 4;
+
+proto::Layout LayoutOf(const JobPlan& plan) {
+  proto::Layout layout;
+  layout.set_elements(plan.elements());
+  // Two tensors with other multipliers, so that runs matter; the ledger needs those of 1.
+  const uint64_t first = plan.has_ledger() ? plan.elements() : plan.elements() * 2 / 3;
+  for (uint64_t offset = 0; offset < plan.elements(); offset += first) {
+    proto::Segment* segment = layout.add_segments();
+    const uint64_t count = std::min(first, plan.elements() - offset);
+    segment->set_name(absl::StrFormat("w%d", offset));
+    segment->add_shape(count);
+    segment->set_offset(offset);
+    segment->set_lr_multiplier(offset == 0 ? 1 : 0.5f);
+    segment->set_decay_multiplier(offset == 0 ? 1 : 0);
+  }
+  return layout;
+}
+
+}  // namespace
+
+SimWorker::SimWorker(World* world, const std::string& name, uint32_t slots)
+    : SimDaemon(world, proto::WORKER, name), slots_(slots) {
+  Start();
+}
+
+void SimWorker::Begin(proto::Register* registration) { registration->set_slots(slots_); }
+
+void SimWorker::Clear() {
+  playing_.clear();
+  over_.clear();
+  left_behind_.clear();
+}
+
+std::vector<uint32_t> SimWorker::RunningJobs() const {
+  std::vector<uint32_t> jobs;
+  for (const auto& [job, playing] : playing_) jobs.push_back(job);
+  return jobs;
+}
+
+void SimWorker::OnMessage(const proto::CoordinatorMessage& message) {
+  if (message.has_start_node()) {
+    StartNode(message.start_node());
+  } else if (message.has_run_node()) {
+    RunNode(message.run_node().record());
+  } else if (message.has_stop_node()) {
+    Forget(message.stop_node().job_id());
+  } else if (message.has_try_peers()) {
+    TryPeers(message.try_peers());
+  } else if (message.has_measure_link()) {
+    MeasureLink(message.measure_link().record().job_id());
+  }
+}
+
+void SimWorker::StartNode(const proto::StartNode& start) {
+  const uint32_t job = start.record().job_id();
+  if (over_.count(job) > 0) return;
+  if (playing_.count(job) > 0) {
+    if (playing_[job].said_ready) SayReady(job);
+    return;
+  }
+  uint32_t used = 0;
+  for (const auto& [id, playing] : playing_) used += playing.ranks;
+  Playing& playing = playing_[job];
+  playing.node = start.node();
+  playing.ranks = start.record().view().nodes(static_cast<int>(start.node())).ranks();
+  playing.incarnation = start.incarnation();
+  if (used + playing.ranks > slots_) {
+    world_->Fail(absl::StrFormat("slots are given once: job %d gets %d of %s's %d, %d are in use",
+                                 job, playing.ranks, name(), slots_, used));
+  }
+  // The ranks take their time to start.
+  const bool slow = world_->Takes(Rare::kSlowStart);
+  After(world_->random().Between(absl::ZeroDuration(),
+                                 slow ? absl::Seconds(8) : absl::Milliseconds(20)),
+        [this, job] {
+          if (playing_.count(job) > 0) SayReady(job);
+        });
+}
+
+void SimWorker::SayReady(uint32_t job) {
+  playing_[job].said_ready = true;
+  proto::DaemonMessage message;
+  proto::NodeReady* ready = message.mutable_node_ready();
+  ready->set_job_id(job);
+  *ready->mutable_layout() = LayoutOf(world_->plan(job));
+  ready->set_samples_per_epoch(1000);
+  ready->set_total_steps(world_->plan(job).clocks);
+  ready->set_run_dir("/runs");
+  if (world_->plan(job).is_ring()) {
+    ready->set_endpoint(absl::StrFormat("tcp://%s:%d", name(), kRingPort + job));
+  }
+  Say(std::move(message));
+}
+
+// As often as it is told to.
+void SimWorker::MeasureLink(uint32_t job) {
+  After(world_->random().Between(absl::Milliseconds(1), absl::Milliseconds(50)), [this, job] {
+    if (playing_.count(job) == 0) return;
+    proto::DaemonMessage message;
+    message.mutable_link_measured()->set_job_id(job);
+    message.mutable_link_measured()->set_latency_us(1 + 1000 * world_->random().Fraction());
+    message.mutable_link_measured()->set_bytes_per_s(1e6 + 1e9 * world_->random().Fraction());
+    Say(std::move(message));
+  });
+}
+
+void SimWorker::RunNode(const proto::JobRecord& record) {
+  const auto found = playing_.find(record.job_id());
+  if (found == playing_.end() || found->second.record.has_placement()) return;
+  if (record.has_ring()) world_->OnPlaced(record);
+  if (world_->checker(record.job_id()) == nullptr) {
+    return world_->Fail(absl::StrFormat("no job trains without shards: job %d", record.job_id()));
+  }
+  found->second.record = record;
+  StartProcess(record.job_id());
+  MaybeCrash(record.job_id());
+}
+
+void SimWorker::TryPeers(proto::TryPeers peers) {
+  if (world_->Takes(Rare::kNoAnswer)) return world_->causes().OnNoAnswer(name());
+  After(world_->random().Between(absl::Milliseconds(1), absl::Milliseconds(50)), [this, peers] {
+    proto::DaemonMessage message;
+    for (proto::PeerReach peer : peers.peers()) {
+      const auto& servers = world_->servers();
+      const auto server = std::find_if(servers.begin(), servers.end(), [&](const auto& one) {
+        return one->Listens(peer.address());
+      });
+      if (server == servers.end()) {
+        peer.set_error("connection refused");
+      } else if (world_->operators().IsKeptFrom(name(), (*server)->name())) {
+        peer.set_error("no route to host");
+      }
+      *message.mutable_peers_tried()->add_peers() = peer;
+    }
+    Say(std::move(message));
+  });
+}
+
+void SimWorker::StartProcess(uint32_t job) {
+  Playing& playing = playing_[job];
+  SimNode::Options options;
+  options.host = host_;
+  options.node = playing.node;
+  options.incarnation = playing.incarnation;
+  options.variant = world_->scenario().other_bits ? playing.incarnation - 1 : 0;
+  options.on_finished = [this, job] {
+    proto::DaemonMessage message;
+    message.mutable_node_finished()->set_job_id(job);
+    Say(std::move(message));
+    Forget(job);
+  };
+  options.on_failed = [this, job](const std::string& reason) {
+    proto::DaemonMessage message;
+    message.mutable_node_failed()->set_job_id(job);
+    message.mutable_node_failed()->set_reason(reason);
+    Say(std::move(message));
+    Forget(job);
+  };
+  playing.node_process = std::make_unique<SimNode>(world_, playing.record, options);
+}
+
+void SimWorker::Forget(uint32_t job) {
+  const auto found = playing_.find(job);
+  if (found == playing_.end()) return;
+  Bury(&found->second);
+  playing_.erase(found);
+  over_.insert(job);
+}
+
+void SimWorker::Bury(Playing* playing) {
+  if (playing->node_process) world_->Keep(std::move(playing->node_process));
+}
+
+// The process goes on for a while beside the one that takes its place.
+void SimWorker::LeaveBehind(Playing* playing) {
+  playing->node_process->Replace();
+  SimNode* const node = left_behind_.emplace_back(std::move(playing->node_process)).get();
+  After(world_->random().Between(absl::ZeroDuration(), absl::Seconds(5)), [this, node] {
+    const auto found = std::find_if(left_behind_.begin(), left_behind_.end(),
+                                    [node](const auto& other) { return other.get() == node; });
+    world_->Keep(std::move(*found));
+    left_behind_.erase(found);
+  });
+}
+
+void SimWorker::MaybeCrash(uint32_t job) {
+  const double chance = world_->scenario().rare[static_cast<size_t>(Rare::kNodeRestart)];
+  if (world_->plan(job).is_ring()) return;  // the others could not go on
+  if (chance == 0 || playing_[job].incarnation > kRestartsMax) return;
+  absl::Duration alive = kCrashCheck;
+  while (!world_->random().Chance(chance)) alive += kCrashCheck;
+  After(alive, [this, job] {
+    const auto found = playing_.find(job);
+    if (found == playing_.end()) return;
+    Playing& playing = found->second;
+    world_->Count(Rare::kNodeRestart);
+    const bool dies = world_->random().Chance(0.5);
+    world_->Log(8, [&] {
+      return absl::StrFormat("%s: job %d %s", name(), job, dies ? "crashes" : "is replaced");
+    });
+    dies ? Bury(&playing) : LeaveBehind(&playing);
+    After(world_->random().Between(absl::ZeroDuration(), absl::Milliseconds(500)), [this, job] {
+      if (playing_.count(job) == 0) return;
+      ++playing_[job].incarnation;
+      StartProcess(job);
+      MaybeCrash(job);
+    });
+  });
+}
+
+}  // namespace strata::sim

@@ -1,0 +1,60 @@
+#ifndef STRATA_TESTS_SIM_CLUSTER_SIM_WORKER_H_
+#define STRATA_TESTS_SIM_CLUSTER_SIM_WORKER_H_
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "proto/control.pb.h"
+#include "tests/sim/cluster/sim_daemon.h"
+#include "tests/sim/cluster/sim_node.h"
+
+namespace strata::sim {
+
+class World;
+
+// A worker's host: its daemon starts and stops nodes' processes and, what the product's does not do
+// yet, starts them over after a crash with the next incarnation. All of them may die, and the
+// daemon start anew.
+class SimWorker final : public SimDaemon {
+ public:
+  SimWorker(World* world, const std::string& name, uint32_t slots);
+
+ private:
+  struct Playing {
+    uint32_t node = 0, ranks = 0;
+    uint32_t incarnation = 0;
+    bool said_ready = false;
+    proto::JobRecord record;  // with placement, once it runs
+    std::unique_ptr<SimNode> node_process;
+  };
+
+  void Begin(proto::Register* registration) override;
+  void Clear() override;
+  void OnMessage(const proto::CoordinatorMessage& message) override;
+  std::vector<uint32_t> RunningJobs() const override;
+
+  void StartNode(const proto::StartNode& start);
+  void SayReady(uint32_t job);
+  void RunNode(const proto::JobRecord& record);
+  void MeasureLink(uint32_t job);
+  void TryPeers(proto::TryPeers peers);
+  void StartProcess(uint32_t job);
+  void MaybeCrash(uint32_t job);
+  // The job is over here.
+  void Forget(uint32_t job);
+  void Bury(Playing* playing);
+  void LeaveBehind(Playing* playing);
+
+  const uint32_t slots_;
+  std::map<uint32_t, Playing> playing_;  // by job
+  std::set<uint32_t> over_;              // jobs
+  std::vector<std::unique_ptr<SimNode>> left_behind_;
+};
+
+}  // namespace strata::sim
+
+#endif  // STRATA_TESTS_SIM_CLUSTER_SIM_WORKER_H_

@@ -1,0 +1,129 @@
+#ifndef STRATA_TESTS_SIM_CLUSTER_WORLD_H_
+#define STRATA_TESTS_SIM_CLUSTER_WORLD_H_
+
+#include <array>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/time/time.h"
+#include "common/clock.h"
+#include "common/transport/sim/sim_network.h"
+#include "tests/sim/check/checker.h"
+#include "tests/sim/cluster/early_resends.h"
+#include "tests/sim/cluster/event_log.h"
+#include "tests/sim/cluster/outcome.h"
+#include "tests/sim/scenario/causes.h"
+#include "tests/sim/scenario/scenario.h"
+
+namespace strata::sim {
+
+class SimCoordinator;
+class SimOperator;
+class SimServer;
+class SimWorker;
+
+// A whole cluster in one thread: the real cores of coordinator, shards, aggregators and the nodes'
+// exchange, on a simulated network and in virtual time. What a process of the product does besides
+// (sockets, shared memory, child processes) is played by SimCoordinator, SimServer and SimWorker.
+class World {
+ public:
+  World(const Scenario& scenario, EventLog* log);
+  ~World();
+  World(const World&) = delete;
+  World& operator=(const World&) = delete;
+
+  // To the end of all jobs, or to the first violation.
+  Outcome Run();
+
+  // For those who play parts in it.
+  const Scenario& scenario() const { return scenario_; }
+  transport::SimNetwork& network() { return network_; }
+  transport::SimRandom& random() { return random_; }
+  const ClockInterface& clock() const { return clock_; }
+  SimCoordinator& coordinator() { return *coordinator_; }
+  SimOperator& operators() { return *operator_; }
+  const std::vector<std::unique_ptr<SimServer>>& servers() const { return servers_; }
+  const std::vector<std::unique_ptr<SimWorker>>& workers() const { return workers_; }
+  Causes& causes() { return causes_; }
+  // Whether to take a rare branch now; counts it if so.
+  bool Takes(Rare rare);
+  void Count(Rare rare) { ++outcome_.rare[static_cast<size_t>(rare)]; }
+  // The first one ends the run.
+  void Fail(const std::string& violation);
+  // The run goes on, to show what becomes of it; then it has failed.
+  void FailInTheEnd(const std::string& violation);
+  // Something that all of the run works towards has happened.
+  void Progress() { progress_at_ = network_.Now(); }
+  // Jobs are known by their ids, which count from 1 in the order of the plans.
+  const JobPlan& plan(uint32_t job) const { return scenario_.jobs[job - 1]; }
+  bool has_ended(uint32_t job) const { return ended_.count(job) > 0; }
+  // Or was cancelled.
+  bool has_failed(uint32_t job) const { return failed_.count(job) > 0; }
+  // Null until the job has a placement; of its shards also where it has none.
+  NodeChecker* checker(uint32_t job);
+  JobChecker* shard_checker(uint32_t job);
+  void OnPlaced(const proto::JobRecord& record);
+  void OnTrained(uint32_t job, uint32_t node) {
+    outcome_.trained_at[{job, node}] = network_.Now() - absl::UnixEpoch();
+  }
+  // A node gives up. True: what was done to the job explains it.
+  bool OnNodeError(uint32_t job, const std::string& reason);
+  void OnEnded(uint32_t job, proto::JobState state, const std::string& reason);
+  // A host of its own for each daemon.
+  uint32_t NextHost() { return next_host_++; }
+  // One for each process of a daemon.
+  uint64_t NextDaemonId() { return next_daemon_id_++; }
+  void Keep(std::shared_ptr<void> until_the_event_ends) {
+    graveyard_.push_back(std::move(until_the_event_ends));
+  }
+  template <typename Text>
+  void Log(uint64_t what, Text text) {
+    log_->Add(network_.Now(), what, text);
+  }
+
+ private:
+  class VirtualClock final : public ClockInterface {
+   public:
+    explicit VirtualClock(const transport::SimNetwork* network) : network_(network) {}
+    absl::Time Now() const override { return network_->Now(); }
+
+   private:
+    const transport::SimNetwork* const network_;
+  };
+
+  void Observe();
+  void WatchProgress();
+  void Partition();
+  bool IsIdle() const;
+  void Finish();
+
+  const Scenario scenario_;
+  EventLog* const log_;
+  transport::SimNetwork network_;
+  transport::SimRandom random_;
+  const VirtualClock clock_;
+  Outcome outcome_;
+  uint32_t next_host_ = 0;
+  uint64_t next_daemon_id_ = 1;
+  EarlyResends early_resends_;
+  absl::Time progress_at_ = absl::UnixEpoch();
+  std::map<uint32_t, std::unique_ptr<NodeChecker>> checkers_;
+  Causes causes_;
+  std::set<uint32_t> ended_, failed_;
+  std::string late_violation_;
+  std::unique_ptr<SimCoordinator> coordinator_;
+  std::vector<std::unique_ptr<SimServer>> servers_;
+  std::vector<std::unique_ptr<SimWorker>> workers_;
+  std::unique_ptr<SimOperator> operator_;
+  // What may not be destroyed while its own code runs.
+  std::vector<std::shared_ptr<void>> graveyard_;
+};
+
+}  // namespace strata::sim
+
+#endif  // STRATA_TESTS_SIM_CLUSTER_WORLD_H_

@@ -1,0 +1,73 @@
+#ifndef STRATA_TESTS_SIM_MODEL_CODEC_MODEL_H_
+#define STRATA_TESTS_SIM_MODEL_CODEC_MODEL_H_
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/types/span.h"
+#include "common/job/arena.h"
+#include "common/wire/frame.h"
+#include "proto/control.pb.h"
+#include "tests/sim/model/reference_encoder.h"
+
+namespace strata::sim {
+
+// What must be in the payloads of one job with servers, bit for bit: each node encodes the sum of
+// each clock once, with what it has not sent of its chunk before; each answer is given once, with
+// what the node's copy lacks, and the copy itself to those who ask again.
+class CodecModel {
+ public:
+  // `record` with layout and placement.
+  explicit CodecModel(const proto::JobRecord& record);
+
+  bool encodes_pushes() const { return push_codec_ != wire::Codec::kNone; }
+  bool encodes_answers() const { return answer_codec_ != wire::Codec::kNone; }
+
+  // A node's process begins, and has nothing that it has not sent.
+  void OnNodeStart(uint32_t node, uint32_t incarnation);
+  // A process has summed.
+  void OnSum(uint32_t node, uint32_t incarnation, ChunkId chunk, uint64_t clock, uint32_t samples,
+             absl::Span<const float> sum);
+  // What is wrong with a push that is taken for the first time; "": nothing.
+  std::string CheckPush(const wire::Frame& push) const;
+  std::vector<float> SumOf(const wire::Frame& push) const;
+
+  // Every node has these weights.
+  void OnInit(ChunkId chunk, const std::vector<float>& first_weights);
+  // An answer to the node is due, with the weights of `version`.
+  void OnDue(ChunkId chunk, uint32_t node, const std::vector<float>& weights, uint64_t version);
+  // What is wrong with an answer to a push; "": nothing.
+  std::string CheckAnswer(const wire::Frame& answer) const;
+  // What the node has once it has taken the last answer.
+  const std::vector<float>& CopyOf(uint32_t node, ChunkId chunk) const {
+    return copies_[chunk.value()][node].encoder.state();
+  }
+
+ private:
+  struct Sender {
+    ReferenceEncoder encoder;
+    // By clock; the last two: with double buffering the next is made while one is on its way.
+    std::map<uint64_t, std::vector<std::byte>> payloads;
+    uint64_t samples = 0;
+  };
+  struct Copy {
+    ReferenceEncoder encoder;
+    uint64_t answers = 0, version = 0;
+    std::vector<std::byte> payload;  // the last one
+  };
+
+  const proto::JobRecord record_;
+  const ChunkMap map_;
+  const wire::Codec push_codec_, answer_codec_;
+  uint32_t ranks_ = 0;
+  std::map<std::pair<uint32_t, uint32_t>, std::vector<Sender>> senders_;  // by process and chunk
+  std::vector<std::vector<Copy>> copies_;                                 // by chunk and node
+};
+
+}  // namespace strata::sim
+
+#endif  // STRATA_TESTS_SIM_MODEL_CODEC_MODEL_H_

@@ -1,0 +1,124 @@
+#ifndef STRATA_TESTS_SIM_MODEL_REFERENCE_CHUNK_H_
+#define STRATA_TESTS_SIM_MODEL_REFERENCE_CHUNK_H_
+
+#include <cstdint>
+#include <deque>
+#include <string>
+#include <vector>
+
+#include "absl/time/time.h"
+#include "absl/types/span.h"
+#include "common/ids.h"
+#include "proto/control.pb.h"
+#include "tests/sim/model/reference_optimizer.h"
+
+namespace strata::sim {
+
+// The sum of the gradients of a node's ranks, in order of rank: what a node pushes. The tree's
+// lower levels. REQUIRES: at least one rank, all of one length.
+std::vector<float> ReferenceNodeSum(absl::Span<const absl::Span<const float>> ranks);
+
+// A node's push; `node` as the job's view numbers it.
+struct ReferencePush {
+  uint32_t node = 0;
+  uint64_t clock = 0, base_version = 0;
+  uint32_t samples = 0;
+  std::vector<float> sum;  // empty: the frame is EMPTY
+  absl::Time at;           // matters where there is a quorum
+};
+
+// One chunk of one job, straight from the table "Modes" in ARCHITECTURE.md, with plain loops: an
+// independent model that says, bit for bit, which weights the shard that owns the chunk must have
+// after each event, and which answers are due then. Shares no code with server/ and kernels/.
+//
+// Where the table leaves bits open it means: the sum of a clock follows the balanced tree in which
+// the left part of k leaves has the largest power of two below k, leaves in order of the nodes'
+// first ranks; what is not there adds nothing (not zero); an update in which no node has a sample
+// counts as a version and changes nothing.
+class ReferenceChunk {
+ public:
+  ReferenceChunk(const proto::JobRecord& record, ChunkId chunk, std::vector<float> first_weights);
+
+  // An answer that is due now, to a node's push of `clock`, with the weights of now.
+  struct Due {
+    uint32_t node = 0;
+    uint64_t clock = 0;
+    uint32_t staleness = 0;
+    uint64_t version = 0;
+    bool operator==(const Due&) const = default;
+  };
+
+  // The first receipt of each (node, clock), in order of arrival. Returns what is due, by node.
+  std::vector<Due> OnPush(ReferencePush push);
+  std::vector<Due> OnRetire(uint32_t node, absl::Time now = absl::UnixEpoch());
+  // Its newest push, again from a process that has replaced the one before.
+  std::vector<Due> OnReplay(uint32_t node);
+  // It is that late, and nothing else has happened.
+  std::vector<Due> OnTime(absl::Time now);
+
+  // What an answer to a push of the node holds, also when it asks again.
+  const std::vector<float>& WeightsFor(uint32_t node);
+  uint64_t VersionFor(uint32_t node);
+
+  bool compensates() const { return consistency_.async().has_delay_compensation(); }
+  const std::vector<float>& weights() const { return weights_; }
+  uint64_t version() const { return version_; }
+  // Least number of pushes of any node that has not retired; where all have, the most of any.
+  uint64_t min_clock() const;
+  // Pushes of a node that were received.
+  uint64_t received(uint32_t node) const;
+  // The first event that no shard may accept ("node 1 pushed clock 3, expected 2"); empty: none.
+  const std::string& violation() const { return violation_; }
+  // Whether who asks again is given what it was given.
+  bool keeps_bases() const { return compensates() || is_elastic(); }
+
+ private:
+  struct Node {
+    uint32_t id = 0;
+    uint32_t ranks = 0;
+    uint64_t received = 0;
+    std::deque<ReferencePush> open;  // received and not applied, by clock
+    uint64_t versions_behind = 0;    // the last push
+    // With delay compensation or elastic averaging: of its last answer.
+    std::vector<float> base;
+    uint64_t base_version = 0;
+    bool answered = true;  // the last push
+    bool retired = false;
+    // With a quorum: of the open clock, those that had missed the one before. `open` waits.
+    std::vector<ReferencePush> late;
+    bool held = false;  // its last push, for the open clock to close
+  };
+
+  Node* Find(uint32_t id);
+  void Violate(const std::string& what);
+  bool Check(const Node& node, const ReferencePush& push);
+  // Whether every node that has not retired has pushed at least so often.
+  bool AllHavePushed(uint64_t times) const;
+  void ApplyClocks();
+  // With a quorum: whether the open clock is over, and what then is done.
+  bool IsOver(absl::Time now);
+  void CloseClock(absl::Time now);
+  bool is_elastic() const { return consistency_.async().has_elastic(); }
+  bool has_quorum() const { return consistency_.lazy().has_quorum(); }
+  void ApplyPush(const Node& node, const ReferencePush& push);
+  // Its mean gradient, corrected.
+  std::vector<float> Compensate(const Node& node, const ReferencePush& push);
+  uint32_t StalenessOf(const Node& node) const;
+  std::vector<Due> CollectDue();
+
+  const proto::Consistency consistency_;
+  const uint32_t batch_per_rank_;  // 0: not known
+  uint32_t ranks_ = 0;
+  std::vector<Node> nodes_;  // in order of first ranks
+  ReferenceOptimizer optimizer_;
+  std::vector<float> weights_;
+  std::vector<float> mean_square_;  // of adaptive compensation
+  uint64_t version_ = 0;
+  uint64_t applied_clocks_ = 0;                    // where clocks are applied
+  absl::Time quorum_at_ = absl::InfiniteFuture();  // when the open clock got it
+  std::string violation_;
+};
+
+}  // namespace strata::sim
+
+#endif  // STRATA_TESTS_SIM_MODEL_REFERENCE_CHUNK_H_

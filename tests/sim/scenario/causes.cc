@@ -1,0 +1,95 @@
+#include "tests/sim/scenario/causes.h"
+
+#include <algorithm>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+
+namespace strata::sim {
+namespace {
+
+// How long a placement waits, and a coordinator for those that were there before.
+constexpr absl::Duration kPlacePatience = absl::Seconds(10);
+constexpr absl::Duration kRestartPatience = absl::Seconds(30);
+
+}  // namespace
+
+void Causes::OnRestart(std::set<uint32_t> starting, bool remembers) {
+  starting_.merge(starting);
+  restarted_ = true;
+  remembers_ = remembers;
+  met_.clear();
+}
+
+bool Causes::ExplainNodeError(uint32_t job, const std::string& reason) const {
+  if (corrupted_.count(job) > 0 && absl::StrContains(reason, "MALFORMED")) return true;
+  return std::any_of(lost_.begin(), lost_.end(), [&](const std::string& daemon) {
+    if (!absl::StartsWith(daemon, "server ") || placed_.count({job, daemon}) == 0) return false;
+    const std::string name = daemon.substr(7);
+    return absl::StrContains(reason, absl::StrFormat("tcp://%s:", name)) &&
+           absl::StrContains(reason, " is not here");
+  });
+}
+
+bool Causes::Explain(uint32_t job, proto::JobState state, const std::string& reason,
+                     absl::Time now) const {
+  if (state == proto::FINISHED) return true;
+  if (state == proto::CANCELLED) {
+    return cancelled_.count(job) > 0 && reason == "cancelled by the user";
+  }
+  if (reason == "the coordinator was restarted while the job was starting") {
+    return starting_.count(job) > 0;
+  }
+  if (absl::StartsWith(reason, "can never fit: ")) return MayNotFit(now);
+  return ExplainNodeError(job, reason) || NamesLost(job, reason) ||
+         MayLackServers(job, reason, now);
+}
+
+// A worker is away that the coordinator cannot know, or has waited for.
+bool Causes::MayNotFit(absl::Time now) const {
+  if (remembers_ && now - started_at_ < kRestartPatience) return false;
+  return std::any_of(lost_.begin(), lost_.end(), [&](const std::string& daemon) {
+    return absl::StartsWith(daemon, "worker ") && met_.count(daemon) == 0;
+  });
+}
+
+// For so long has the job waited for servers that were lost, or that a worker did not reach, or did
+// not say that it did.
+bool Causes::MayLackServers(uint32_t job, const std::string& reason, absl::Time now) const {
+  const auto since = running_since_.find(job);
+  if (since == running_since_.end() || now - since->second < kPlacePatience) return false;
+  const bool is_waited_for =
+      absl::StartsWith(reason, "waits ") || absl::StrContains(reason, " cannot reach ");
+  const bool names_lost = std::any_of(lost_.begin(), lost_.end(), [&](const std::string& daemon) {
+    if (reason == "no server is alive") return absl::StartsWith(daemon, "server ");
+    return is_waited_for && absl::StrContains(reason, absl::StrCat(daemon, " "));
+  });
+  const auto names = [&](const std::string& worker, const std::string& server) {
+    return absl::StrContains(reason, absl::StrFormat("worker %s ", worker)) &&
+           absl::StrContains(reason, absl::StrFormat(" server %s ", server));
+  };
+  const bool names_silent = std::any_of(silent_.begin(), silent_.end(), [&](const auto& worker) {
+    return absl::StartsWith(
+        reason, absl::StrFormat("waits to hear whether worker %s reaches server ", worker));
+  });
+  const bool names_apart =
+      std::any_of(kept_apart_.begin(), kept_apart_.end(), [&](const auto& pair) {
+        return silent_.count(pair.first) > 0 && names(pair.first, pair.second);
+      });
+  return names_lost || names_silent || names_apart;
+}
+
+bool Causes::NamesLost(uint32_t job, const std::string& reason) const {
+  return std::any_of(lost_.begin(), lost_.end(), [&](const std::string& daemon) {
+    if (placed_.count({job, daemon}) == 0) return false;
+    // The process that has taken its place knows nothing of the job.
+    const bool is_forgotten = absl::StrContains(reason, " no longer runs the job") ||
+                              absl::StrContains(reason, " no longer holds the job's weights") ||
+                              absl::StrContains(reason, " did not come back within 30s");
+    return absl::StartsWith(reason, absl::StrCat(daemon, " ")) &&
+           (absl::StrContains(reason, " is lost: ") || (is_forgotten && restarted_));
+  });
+}
+
+}  // namespace strata::sim

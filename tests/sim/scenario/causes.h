@@ -1,0 +1,67 @@
+#ifndef STRATA_TESTS_SIM_SCENARIO_CAUSES_H_
+#define STRATA_TESTS_SIM_SCENARIO_CAUSES_H_
+
+#include <cstdint>
+#include <map>
+#include <set>
+#include <string>
+#include <utility>
+
+#include "absl/time/time.h"
+#include "proto/control.pb.h"
+
+namespace strata::sim {
+
+// What was done in this run that a job may fail by, and what is known of the job besides. By
+// everything else, all breaks, delays and pauses, no job may fail. Daemons are named as reasons
+// name them: "worker w1", "server s0".
+class Causes {
+ public:
+  // A frame of the job was changed on its way to a shard.
+  void OnCorrupted(uint32_t job) { corrupted_.insert(job); }
+  void OnCancel(uint32_t job) { cancelled_.insert(job); }
+  // A daemon's process has died, or the coordinator does not hear of it for too long.
+  void OnLost(const std::string& daemon) { lost_.insert(daemon); }
+  bool was_lost(const std::string& daemon) const { return lost_.count(daemon) > 0; }
+  // The worker's connections to the server fail for a while; a short one, unless the worker does
+  // not say that it is over.
+  void OnKeptApart(const std::string& worker, const std::string& server) {
+    kept_apart_.emplace(worker, server);
+  }
+  void OnNoAnswer(const std::string& worker) { silent_.insert(worker); }
+  // The coordinator's process ends. Jobs in `starting` have nodes that do not train yet;
+  // `remembers`: the next process knows that there was one before.
+  void OnRestart(std::set<uint32_t> starting, bool remembers);
+  // A process of the coordinator begins, and lets a worker in.
+  void OnStart(absl::Time now) { started_at_ = now; }
+  void OnMet(const std::string& worker) { met_.insert(worker); }
+  // The job runs, and on this daemon.
+  void OnRunning(uint32_t job, absl::Time now) { running_since_.emplace(job, now); }
+  void OnPlaced(uint32_t job, const std::string& daemon) { placed_.emplace(job, daemon); }
+
+  // A frame that the network has changed is refused, and the node takes that as final: the job
+  // fails by name rather than with wrong weights. So it does where a server's next process listens
+  // at the same address.
+  bool ExplainNodeError(uint32_t job, const std::string& reason) const;
+  // Whether the job may have ended so, and says so in the right words.
+  bool Explain(uint32_t job, proto::JobState state, const std::string& reason,
+               absl::Time now) const;
+
+ private:
+  bool MayNotFit(absl::Time now) const;
+  bool MayLackServers(uint32_t job, const std::string& reason, absl::Time now) const;
+  bool NamesLost(uint32_t job, const std::string& reason) const;
+
+  std::set<uint32_t> corrupted_, cancelled_;
+  std::set<uint32_t> starting_;  // when the coordinator's process ended
+  std::set<std::string> lost_, met_, silent_;
+  std::set<std::pair<std::string, std::string>> kept_apart_;
+  std::set<std::pair<uint32_t, std::string>> placed_;
+  std::map<uint32_t, absl::Time> running_since_;
+  bool restarted_ = false, remembers_ = false;
+  absl::Time started_at_;
+};
+
+}  // namespace strata::sim
+
+#endif  // STRATA_TESTS_SIM_SCENARIO_CAUSES_H_

@@ -1,0 +1,251 @@
+#include "tests/sim/scenario/profile.h"
+
+#include "absl/strings/str_format.h"
+
+namespace strata::sim {
+namespace {
+
+void LoseAndDouble(Scenario* scenario) {
+  scenario->timing.resend_after = absl::Milliseconds(20);
+  scenario->faults.drop = 0.3;
+  scenario->faults.duplicate = 0.5;
+  scenario->faults.reorder = 0.3;
+}
+
+void SlowConnections(Scenario* scenario) {
+  scenario->timing.hello_timeout = absl::Milliseconds(4);
+  scenario->timing.backoff_min = absl::Milliseconds(1);
+  scenario->timing.resend_after = absl::Milliseconds(100);
+  scenario->faults.slow_connection = 0.4;
+  scenario->faults.slow_delay_max = absl::Milliseconds(12);
+  scenario->rare[static_cast<size_t>(Rare::kSlowRank)] = 0.05;
+}
+
+// Every job of two nodes or more all-reduces.
+void MakeRings(Scenario* scenario) {
+  static constexpr const char* kAlgorithms[] = {"AUTO", "RING", "HALVING_DOUBLING"};
+  for (size_t i = 0; i < scenario->jobs.size(); ++i) {
+    JobPlan& job = scenario->jobs[i];
+    if (job.nodes < 2) continue;
+    job.consistency = "sync {}";
+    job.all_reduce = kAlgorithms[(scenario->seed + i) % 3];
+  }
+}
+
+// Every job makes local steps, is double buffered or corrects gradients for their delay.
+void MakeLayers(Scenario* scenario) {
+  struct Mode {
+    const char* consistency;
+    uint32_t local_steps;
+    bool double_buffering;
+  };
+  static constexpr Mode kModes[] = {
+      {"lazy { double_buffering: true }", 0, true},
+      {"lazy { local_steps: 2 }", 2, false},
+      {"lazy { local_steps: 3 outer { momentum: 0.5 } }", 3, false},
+      {"lazy { local_steps: 1 outer { lr: 0.5 } }", 1, false},
+      {"lazy { local_steps: 2 staleness: 1 }", 2, false},
+      {"lazy { local_steps: 2 staleness: 2 apply: ON_ARRIVAL outer { momentum: 0.9 } }", 2, false},
+      {"lazy { local_steps: 20 }", 20, false},
+      {"async { elastic { every_steps: 2 moving_rate: 0.5 } }", 2, false},
+      {"lazy { local_steps: 2 significance { threshold: 0.3 } }", 2, false},
+      {"lazy { local_steps: 1 staleness: 1 significance { threshold: 1 } }", 1, false},
+      {"async { delay_compensation {} }", 0, false},
+      {"async { delay_compensation { adaptive: true } damping: INVERSE_STALENESS }", 0, false},
+  };
+  for (size_t i = 0; i < scenario->jobs.size(); ++i) {
+    JobPlan& job = scenario->jobs[i];
+    const Mode& mode = kModes[(scenario->seed + i) % std::size(kModes)];
+    job.consistency = mode.consistency;
+    job.local_steps = mode.local_steps;
+    job.double_buffering = mode.double_buffering;
+  }
+}
+
+// Every job needs norms: of the mean gradient and the weights, or of each node's gradient. Rings
+// among them.
+void MakeNorms(Scenario* scenario) {
+  static constexpr const char* kInStep[] = {"sync {}", "lazy { staleness: 0 }",
+                                            "lazy { double_buffering: true }"};
+  static constexpr const char* kOnNodes[] = {
+      "lars { coefficient: 0.5 }",
+      "sgd { weight_decay: 0.01 } clip_norm: 1",
+      "momentum_sgd {} clip_norm: 5",
+      "lars { coefficient: 0.5 weight_decay: 0.1 } clip_norm: 2",
+  };
+  static constexpr const char* kElsewhere[] = {
+      "async {}",
+      "lazy { staleness: 2 }",
+      "lazy { quorum { nodes: 1 grace_ms: 5 } }",
+      "lazy { staleness: 1 apply: ON_ARRIVAL }",
+      "lazy { local_steps: 2 }",
+      "async { elastic { every_steps: 2 moving_rate: 0.5 } }",
+      "async { damping: INVERSE_STALENESS }",
+  };
+  // Who starts over is not told again what the means of earlier clocks were.
+  scenario->rare[static_cast<size_t>(Rare::kNodeRestart)] = 0;
+  for (size_t i = 0; i < scenario->jobs.size(); ++i) {
+    JobPlan& job = scenario->jobs[i];
+    const uint64_t choice = scenario->seed + i;
+    if (choice % 2 == 0) {
+      const uint64_t mode = choice / 2 % std::size(kInStep);
+      const uint64_t optimizer = choice / (2 * std::size(kInStep)) % std::size(kOnNodes);
+      const uint64_t exchange = choice / (2 * std::size(kInStep) * std::size(kOnNodes)) % 3;
+      job.consistency = kInStep[mode];
+      job.double_buffering = mode == 2;
+      job.optimizer = kOnNodes[optimizer];
+      if (mode == 0 && exchange > 0 && job.nodes > 1) {
+        job.all_reduce = exchange == 1 ? "RING" : "HALVING_DOUBLING";
+      }
+    } else {
+      job.consistency = kElsewhere[choice / 2 % std::size(kElsewhere)];
+      job.local_steps = job.consistency.find("steps: 2") != std::string::npos ? 2 : 0;
+      job.optimizer += choice % 4 == 1 ? " clip_norm: 1" : " clip_norm: 10";
+    }
+  }
+}
+
+// In every job some nodes close a clock, with a grace or without; and in some of them the last node
+// is slow.
+void MakeQuorums(Scenario* scenario) {
+  static constexpr uint32_t kGracesMs[] = {0, 0, 1, 5, 200};
+  static constexpr const char* kPulls[] = {"", "", "codec: INT8", "", "codec: TOP_K density: 0.1"};
+  for (size_t i = 0; i < scenario->jobs.size(); ++i) {
+    JobPlan& job = scenario->jobs[i];
+    const uint64_t choice = scenario->seed + i;
+    job.local_steps = choice % 4 == 3 ? 2 : 0;
+    job.consistency =
+        absl::StrFormat("lazy { %squorum { nodes: %d grace_ms: %d } }",
+                        job.local_steps > 0 ? "local_steps: 2 " : "", 1 + choice / 5 % job.nodes,
+                        kGracesMs[choice % std::size(kGracesMs)]);
+    job.pull = kPulls[choice / 3 % std::size(kPulls)];
+    if (choice % 3 == 0) job.last_node_step = absl::Milliseconds(5);
+  }
+}
+
+// One job of four nodes, the last of which is slow.
+template <int kNodes>
+void GoOnWith(Scenario* scenario) {
+  scenario->jobs[0].consistency = absl::StrFormat("lazy { quorum { nodes: %d } }", kNodes);
+}
+Scenario::Limits Straggler(void (*change)(Scenario*)) {
+  JobPlan plan;
+  plan.nodes = 4;
+  plan.chunks = 13;
+  plan.clocks = 12;
+  plan.window = 3;
+  plan.last_node_step = absl::Milliseconds(100);
+  return {.shards_max = 3, .faults = false, .job = plan, .change = change};
+}
+
+// Every job encodes pushes, answers or both.
+void Encode(Scenario* scenario) {
+  static constexpr const char* kPush[] = {
+      "",
+      "codec: FP16",
+      "codec: BF16",
+      "codec: INT8",
+      "codec: ONE_BIT",
+      "codec: TOP_K density: 0.1",
+      "codec: DGC density: 0.02 momentum: 0.5 warmup_epochs: 0.03"};
+  static constexpr const char* kPull[] = {"codec: FP16",
+                                          "codec: BF16",
+                                          "codec: INT8",
+                                          "codec: ONE_BIT",
+                                          "codec: TOP_K density: 0.1",
+                                          ""};
+  // Who starts over has other weights than those that the next answer adds to.
+  if (scenario->seed % 2 == 0) scenario->rare[static_cast<size_t>(Rare::kNodeRestart)] = 0.05;
+  for (size_t i = 0; i < scenario->jobs.size(); ++i) {
+    JobPlan& job = scenario->jobs[i];
+    const uint64_t choice = scenario->seed + i;
+    job.push = kPush[choice % std::size(kPush)];
+    job.pull = kPull[choice % std::size(kPull)];
+    if (job.push.find("DGC") != std::string::npos) job.optimizer = "sgd {}";
+  }
+}
+
+void MakeEncodedLayers(Scenario* scenario) {
+  MakeLayers(scenario);
+  Encode(scenario);
+  for (JobPlan& job : scenario->jobs) {
+    if (job.push.find("DGC") != std::string::npos) job.push = "codec: TOP_K density: 0.2";
+    // Weights are exchanged whole, or pushes made sparse already.
+    const bool is_elastic = job.consistency.find("elastic") != std::string::npos;
+    if (is_elastic) job.pull = "";
+    if (is_elastic || job.consistency.find("significance") != std::string::npos) job.push = "";
+  }
+}
+
+void EncodeLoseAndDouble(Scenario* scenario) {
+  Encode(scenario);
+  LoseAndDouble(scenario);
+}
+
+void MakeEncodedRings(Scenario* scenario) {
+  MakeRings(scenario);
+  for (size_t i = 0; i < scenario->jobs.size(); ++i) {
+    JobPlan& job = scenario->jobs[i];
+    if (!job.is_ring()) continue;
+    job.all_reduce = "RING";
+    job.push = (scenario->seed + i) % 2 == 0 ? "codec: FP16" : "codec: BF16";
+  }
+}
+
+// Two nodes whose ranks publish at their own pace.
+Scenario::Limits TwoPaces(worker::PushWindow::Reserve reserve) {
+  JobPlan plan;
+  plan.nodes = 2;
+  plan.chunks = 64;
+  plan.clocks = 2;
+  plan.window = 4;
+  return {.shards_max = 1, .faults = false, .job = plan, .reserve = reserve};
+}
+
+}  // namespace
+
+const std::vector<Profile>& Profiles() {
+  using Reserve = worker::PushWindow::Reserve;
+  static const std::vector<Profile> profiles = {
+      {"all", "everything that can be drawn", {}},
+      {"small", "the same with few nodes and chunks", {.nodes_max = 3, .chunks_max = 9}},
+      {"control",
+       "jobs that wait for slots while coordinator and daemons break, die and come back",
+       {.nodes_max = 3, .chunks_max = 9, .control = 1}},
+      {"lossy",
+       "three in ten frames are lost, half come twice",
+       {.chunks_max = 30, .faults = false, .change = LoseAndDouble}},
+      {"slow-connections",
+       "connections slower than the patience for HELLO",
+       {.chunks_max = 9, .jobs_max = 1, .faults = false, .change = SlowConnections}},
+      {"ring", "jobs whose nodes all-reduce, beside some with servers", {.change = MakeRings}},
+      {"codecs", "jobs whose pushes and answers are encoded", {.change = Encode}},
+      {"layers",
+       "jobs with local steps, double buffering or delay compensation",
+       {.change = MakeLayers}},
+      {"norms", "jobs with LARS or clipping, in which no node starts over", {.change = MakeNorms}},
+      {"encoded-layers", "the same, encoded", {.chunks_max = 30, .change = MakeEncodedLayers}},
+      {"lossy-codecs",
+       "the same where three in ten frames are lost, half come twice",
+       {.chunks_max = 30, .faults = false, .change = EncodeLoseAndDouble}},
+      {"ring-codecs", "rings that encode", {.change = MakeEncodedRings}},
+      {"quorum",
+       "jobs in which some nodes close a clock, and slow ones come late",
+       {.change = MakeQuorums}},
+      {"slow-node", "three nodes of four close a clock, the fourth is slow",
+       Straggler(GoOnWith<3>)},
+      {"slow-node-awaited", "the same, but all four do", Straggler(GoOnWith<4>)},
+      {"two-paces", "two nodes that fill their windows differently", TwoPaces(Reserve::kLowest)},
+      {"no-reserved-slot", "the same, which locks up so", TwoPaces(Reserve::kNothing)},
+  };
+  return profiles;
+}
+
+const Profile* FindProfile(const std::string& name) {
+  for (const Profile& profile : Profiles()) {
+    if (name == profile.name) return &profile;
+  }
+  return nullptr;
+}
+
+}  // namespace strata::sim

@@ -1,0 +1,141 @@
+#ifndef STRATA_TESTS_SIM_SCENARIO_SCENARIO_H_
+#define STRATA_TESTS_SIM_SCENARIO_SCENARIO_H_
+
+#include <array>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/time/time.h"
+#include "common/transport/sim/sim_network.h"
+#include "proto/job.pb.h"
+#include "worker/exchange/core/push_window.h"
+#include "worker/exchange/server/shard_line.h"
+
+namespace strata::sim {
+
+// Rare branches that the world takes on purpose. Each stands for something that a real network,
+// process or peer may do at any time.
+enum class Rare : uint8_t {
+  kQueueFull,        // an endpoint does not take a frame
+  kEarlyResend,      // a repeated push comes before an answer to the first can be back
+  kHelloTwice,       // a shard gets a HELLO again, out of the blue
+  kRetry,            // a shard says RETRY
+  kReconnect,        // a connection breaks while all is well
+  kSlowRank,         // a rank computes for seconds
+  kStoppedNode,      // a node's process stands still, then goes on
+  kStoppedShard,     // a shard stands still, then goes on
+  kStaleView,        // a push of the view before
+  kFutureView,       // a push of a view that is not installed yet
+  kOtherGeneration,  // a push for the placement before
+  kClockJump,        // a push ahead of what the node has pushed
+  kOtherJob,         // a push that names another job
+  kOtherNode,        // a push in the name of another node
+  kOtherContent,     // a repetition with another checksum from the same process
+  kInitConflict,     // other first weights than before
+  kInstallTwice,     // InstallJob is repeated
+  kPublishOrder,     // a rank publishes in an order of its own
+  kNodeRestart,      // a node starts over with the next incarnation
+  // From here on those of the control plane.
+  kSessionBreak,        // a daemon's line to the coordinator breaks
+  kSlowStart,           // a node's ranks take seconds to start
+  kStalledLine,         // what a daemon says after Register takes seconds
+  kOldRegister,         // a Register is said again by somebody else, at once or later
+  kNoAnswer,            // a worker does not say which shards it reaches
+  kUnreachable,         // a worker reaches a server's shards only after a while
+  kCancel,              // a user cancels a job
+  kCoordinatorRestart,  // the coordinator's process dies, another one begins
+  kStoppedCoordinator,  // it stands still, then goes on
+  kLostWorker,          // a worker's processes die; the daemon comes back with nothing
+  kLostServer,          // a server's process, likewise
+  kSilentDaemon,        // the coordinator hears a daemon's words only after it has given it up
+};
+inline constexpr size_t kRares = static_cast<size_t>(Rare::kSilentDaemon) + 1;
+const char* NameOf(Rare rare);
+
+// One job, as its user would describe it. Its gradients follow from rank, chunk, clock and `data`.
+struct JobPlan {
+  uint32_t nodes = 1, ranks_per_node = 1;
+  uint32_t chunks = 1;
+  uint32_t last_chunk_elements = 256;  // the others have 256
+  uint64_t clocks = 1;
+  uint32_t window = 4;
+  uint32_t connections = 1;  // of each pair of peers
+  std::string consistency = "sync {}";
+  uint32_t local_steps = 0;  // as in `consistency`
+  bool double_buffering = false;
+  std::string optimizer = "sgd {}";
+  std::string all_reduce;  // the algorithm of exchange: RING; empty: servers
+  std::string push, pull;  // encodings; empty: fp32
+  // The ranks of the last node compute for so long in each step; zero: as the others do.
+  absl::Duration last_node_step;
+  uint32_t data = 1;
+
+  // Every push leaves its mark in the weights: see ledger.h.
+  bool has_ledger() const {
+    return optimizer == "sgd {}" && local_steps == 0 &&
+           consistency.find("delay_compensation") == std::string::npos &&
+           consistency.find("quorum") == std::string::npos;
+  }
+  bool is_ring() const { return !all_reduce.empty(); }
+  // LARS and clipping.
+  bool has_norms() const {
+    return optimizer.find("lars") != std::string::npos ||
+           optimizer.find("clip_norm") != std::string::npos;
+  }
+  // What nodes push and take is not what they sum and have, or not when.
+  bool has_layer() const { return local_steps > 0 || double_buffering || has_norms(); }
+  bool is_encoded() const { return !push.empty() || !pull.empty(); }
+  uint32_t ranks() const { return nodes * ranks_per_node; }
+  uint64_t elements() const { return (chunks - 1) * 256 + last_chunk_elements; }
+  // What decides the weights of a sync job: jobs of one shape end with the same bits.
+  std::string Shape() const;
+  proto::Job ToJob() const;
+};
+
+// What befalls coordinator and daemons: how often.
+struct ControlFaults {
+  uint32_t restarts = 0, pauses = 0;  // of the coordinator
+  uint32_t lost_workers = 0, lost_servers = 0, silences = 0;
+};
+
+// A whole run: what takes part and what goes wrong. Drawn from a seed.
+struct Scenario {
+  // What may be drawn.
+  struct Limits {
+    uint32_t nodes_max = 4, shards_max = 4, chunks_max = 60, jobs_max = 2;
+    uint64_t clocks_max = 8;
+    bool faults = true;
+    // One job of exactly this shape, for measurements.
+    std::optional<JobPlan> job;
+    double control = 0.25;  // of runs: with faults of the control plane
+    worker::PushWindow::Reserve reserve = worker::PushWindow::Reserve::kLowest;
+    // What is done to what was drawn.
+    void (*change)(Scenario* scenario) = nullptr;
+  };
+
+  uint64_t seed = 0;
+  std::vector<JobPlan> jobs;
+  std::vector<uint32_t> shards_of_server;
+  // Of each worker; 0: for all jobs at once.
+  uint32_t slots = 0;
+  ControlFaults control;
+  transport::SimFaults faults;
+  bool encode = false;  // frames pass as bytes
+  worker::LineTiming timing;
+  absl::Duration partition_every = absl::InfiniteDuration();
+  // The longest that anything that stands still or is cut off does so.
+  absl::Duration outage_max = absl::Seconds(3);
+  bool other_bits = false;               // a restarted node's gradients differ
+  std::array<double, kRares> rare = {};  // chance per opportunity
+  worker::PushWindow::Reserve reserve = worker::PushWindow::Reserve::kLowest;
+
+  static Scenario Draw(uint64_t seed, const Limits& limits);
+  // One line.
+  std::string Describe() const;
+};
+
+}  // namespace strata::sim
+
+#endif  // STRATA_TESTS_SIM_SCENARIO_SCENARIO_H_

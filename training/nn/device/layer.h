@@ -1,0 +1,131 @@
+#ifndef STRATA_TRAINING_NN_DEVICE_LAYER_H_
+#define STRATA_TRAINING_NN_DEVICE_LAYER_H_
+
+// Internal to training/nn/device; in a namespace of its own, as onednn/ has layers, too.
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/types/span.h"
+#include "kernels/device/layers.h"
+#include "training/nn/device/memory.h"
+#include "training/nn/network/model.h"
+
+namespace strata::worker::on_device {
+
+// A batch of values on the device, channels last. Null: there are none.
+struct Values {
+  std::byte* at = nullptr;
+  Shape shape;
+
+  uint32_t places() const { return shape.height * shape.width; }
+};
+
+// What all layers of a network share.
+struct LayerContext {
+  device::Layers& layers;
+  NetworkMemory& memory;
+  uint32_t batch = 1;
+  bool train = true;
+  float* row_work = nullptr;  // for kernels that add up rows
+
+  device::Element element() const { return ElementOf(layers.precision()); }
+  device::Stream& stream() const { return layers.stream(); }
+  const device::LayerKernels& kernels() const { return layers.kernels(); }
+  size_t Elements(const Shape& shape) const { return batch * shape.Elements(); }
+  size_t Bytes(const Shape& shape) const { return Elements(shape) * BytesOf(element()); }
+  device::RowsShape Rows(const Values& of) const {
+    return {element(), size_t{batch} * of.places(), of.shape.channels};
+  }
+
+  // Outputs stay from step to step.
+  absl::StatusOr<Values> NewOutput(const Shape& shape) const {
+    const auto at = memory.Allocate(Bytes(shape));
+    if (!at.ok()) return at.status();
+    return Values{*at, shape};
+  }
+  // Gradients are whoever's they were handed to, who hands them on or gives them back.
+  absl::StatusOr<Values> NewGradient(const Shape& shape) const {
+    const auto at = memory.Take(Bytes(shape));
+    if (!at.ok()) return at.status();
+    return Values{*at, shape};
+  }
+  void GiveBack(const Values& gradient) const { memory.GiveBack(gradient.at); }
+};
+
+// What distinguishes one pass from another.
+struct Pass {
+  uint64_t seed = 0, step = 0;
+  uint32_t rank = 0;
+};
+
+// One layer, or several that are computed as one. BuildForward comes first, from the first layer to
+// the last; then BuildBackward from the last to the first; then Forward and Backward in the same
+// orders per step, which queue work.
+class Layer {
+ public:
+  virtual ~Layer() = default;
+
+  // Returns where the layer leaves its output.
+  virtual absl::StatusOr<Values> BuildForward(const LayerContext& context,
+                                              const Values& source) = 0;
+  // Takes the output's gradient; returns the source's where that is wanted.
+  virtual absl::StatusOr<Values> BuildBackward(const LayerContext& context, const Values& gradient,
+                                               bool want_source_gradient) = 0;
+
+  virtual void BindWeights(absl::Span<const absl::Span<float>>) {}
+  virtual void BindGradients(absl::Span<const absl::Span<float>>) {}
+  virtual void BindBuffers(absl::Span<const absl::Span<float>>) {}
+
+  virtual absl::Status Forward(const LayerContext& context, const Pass& pass) = 0;
+  virtual absl::Status Backward(const LayerContext& context) = 0;
+};
+
+// What the layers of a block (see model.h) tell each other while they are built. Outputs are theirs
+// for good; gradients are handed on.
+struct Block {
+  Values forked;                         // what the Fork met
+  std::vector<Values> ends;              // of the branches that end at a Branch
+  std::vector<Values> end_gradients;     // theirs
+  std::vector<Values> forked_gradients;  // of `forked`: by branches but the first, by a shortcut
+};
+
+std::unique_ptr<Layer> MakeConvolution(const Convolution& spec, bool relu);
+std::unique_ptr<Layer> MakeInnerProduct(const InnerProduct& spec, bool relu);
+// `block`: its branches are added, if that is not null, before ReLU.
+std::unique_ptr<Layer> MakeBatchNorm(const BatchNorm& spec, std::shared_ptr<Block> block,
+                                     bool relu);
+std::unique_ptr<Layer> MakeMaxPool(const MaxPool& spec);
+std::unique_ptr<Layer> MakeAveragePool(const AveragePool& spec);
+std::unique_ptr<Layer> MakeGlobalAveragePool();
+// In place: the output overwrites the source.
+std::unique_ptr<Layer> MakeRelu(bool in_place);
+// `index` of the layer in its model tells the random numbers of layers apart.
+std::unique_ptr<Layer> MakeDropout(const Dropout& spec, uint64_t index, bool in_place);
+std::unique_ptr<Layer> MakeFlatten();
+std::unique_ptr<Layer> MakeFork(std::shared_ptr<Block> block);
+std::unique_ptr<Layer> MakeBranch(std::shared_ptr<Block> block);
+std::unique_ptr<Layer> MakeJoin(const Join& spec, std::shared_ptr<Block> block,
+                                const Shape& joined);
+std::unique_ptr<Layer> MakeConcat(std::shared_ptr<Block> block);
+
+// The source as rows of its elements in the model's order, channels first; the same memory where
+// that order is the one of channels last.
+class Flattening {
+ public:
+  absl::StatusOr<Values> BuildForward(const LayerContext& context, const Values& source);
+  absl::StatusOr<Values> BuildBackward(const LayerContext& context, const Values& gradient);
+  absl::Status Forward(const LayerContext& context);
+  absl::Status Backward(const LayerContext& context);
+
+ private:
+  bool copies() const { return source_.shape.channels > 1 && source_.places() > 1; }
+  Values source_, output_, gradient_, source_gradient_;
+};
+
+}  // namespace strata::worker::on_device
+
+#endif  // STRATA_TRAINING_NN_DEVICE_LAYER_H_

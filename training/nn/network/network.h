@@ -1,0 +1,87 @@
+#ifndef STRATA_TRAINING_NN_NETWORK_NETWORK_H_
+#define STRATA_TRAINING_NN_NETWORK_NETWORK_H_
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "absl/functional/function_ref.h"
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/types/span.h"
+#include "training/nn/network/loss.h"
+#include "training/nn/network/model.h"
+
+namespace strata::device {
+class Stream;
+}
+
+namespace strata::worker {
+
+// A model built for one batch size: what computes it is the backend's (create_network.h). Weights,
+// gradients and buffers stay the caller's memory: the host's, or the device's that computes.
+//
+// Threads: one caller, also the one that created it.
+class Network {
+ public:
+  enum class Mode {
+    kTrain,
+    kInference,  // no dropout; batch normalisation with its running statistics; no Backward
+  };
+  struct Options {
+    uint32_t batch = 64;
+    Mode mode = Mode::kTrain;
+    // Dropout draws from (seed, rank, step, layer).
+    uint64_t seed = 1;
+    uint32_t rank = 0;
+    // Also compute the gradient of the images; else backward ends at the first layer with weights.
+    bool input_gradient = false;
+  };
+  // Called with an index into WeightsOf; an error ends the pass.
+  using Hook = absl::FunctionRef<absl::Status(int weight)>;
+
+  virtual ~Network() = default;
+
+  // Says where tensors live, in the order of WeightsOf and BuffersOf; `gradients` may be empty for
+  // inference. Before the first Forward; may be called again.
+  // REQUIRES: the sizes of the specs.
+  virtual void Bind(const std::vector<absl::Span<float>>& weights,
+                    const std::vector<absl::Span<float>>& gradients,
+                    const std::vector<absl::Span<float>>& buffers) = 0;
+
+  // Dropout draws as this rank from the next Forward on.
+  virtual void SetRank(uint32_t rank) = 0;
+
+  // The stream of a device in which the passes are queued, which return before they are done: what
+  // hooks say then holds for what is queued there from then on. Null: the passes are done when they
+  // return.
+  virtual device::Stream* stream() { return nullptr; }
+
+  // The images of the next Forward, so that a device may fetch them while it is busy. They stay as
+  // they are until after it.
+  virtual absl::Status Prefetch(const float* /*images*/) { return absl::OkStatus(); }
+
+  // Computes the logits of one batch of images (batch x channels x height x width, which stay until
+  // after Backward). `before_read` is called for each weight just before its layer reads it.
+  virtual absl::Status Forward(const float* images, uint64_t step, Hook before_read) = 0;
+
+  // batch x classes, of the last Forward. Empty where a device has failed, which the next call
+  // tells.
+  virtual absl::Span<const float> Logits() const = 0;
+
+  // Waits for the pass, then sums loss and correct answers over the first labels.size() samples of
+  // the batch and, in training, sets out for Backward. REQUIRES: each label below the number of
+  // classes; in training, as many labels as samples.
+  virtual absl::StatusOr<LossSums> Loss(absl::Span<const uint16_t> labels) = 0;
+
+  // Writes the gradients of the summed loss, last layer first. `complete` is called for each
+  // weight, last first, once its gradient is written and it is not read again.
+  virtual absl::Status Backward(Hook complete) = 0;
+
+  // With input_gradient, after Backward: batch x channels x height x width. Empty as Logits.
+  virtual absl::Span<const float> InputGradient() const = 0;
+};
+
+}  // namespace strata::worker
+
+#endif  // STRATA_TRAINING_NN_NETWORK_NETWORK_H_

@@ -1,0 +1,120 @@
+#ifndef STRATA_TRAINING_NN_ONEDNN_LAYER_H_
+#define STRATA_TRAINING_NN_ONEDNN_LAYER_H_
+
+// Internal to training/nn/onednn: the only header that names oneDNN.
+
+#include <cstdint>
+#include <memory>
+#include <unordered_map>
+#include <vector>
+
+#include "absl/types/span.h"
+#include "oneapi/dnnl/dnnl.hpp"
+#include "training/nn/network/model.h"
+
+namespace strata::worker {
+
+// What all layers of a network share.
+struct Device {
+  dnnl::engine engine{dnnl::engine::kind::cpu, 0};
+  dnnl::stream stream{engine};
+  bool train = true;
+
+  dnnl::prop_kind ForwardKind() const {
+    return train ? dnnl::prop_kind::forward_training : dnnl::prop_kind::forward_inference;
+  }
+};
+
+// A primitive with its arguments, ready to run again and again.
+struct Execution {
+  dnnl::primitive primitive;
+  std::unordered_map<int, dnnl::memory> arguments;
+
+  void Run(const Device& device) const { primitive.execute(device.stream, arguments); }
+};
+
+// The same values in the layout that a primitive wants: `inside` is `outside` itself where the
+// layouts are equal, else a buffer that Run copies from it (Import) or to it (Export).
+class Relayout {
+ public:
+  Relayout() = default;
+  static Relayout Import(const Device& device, dnnl::memory outside,
+                         const dnnl::memory::desc& wanted);
+  static Relayout Export(const Device& device, dnnl::memory outside,
+                         const dnnl::memory::desc& wanted);
+
+  const dnnl::memory& inside() const { return inside_; }
+  void Run(const Device& device) const {
+    if (copy_.primitive) copy_.Run(device);
+  }
+
+ private:
+  dnnl::memory inside_;
+  Execution copy_;
+};
+
+// Descriptors of fp32 values: in any layout, or in the plain one of the model's tensors.
+dnnl::memory::desc AnyLayout(const dnnl::memory::dims& dims);
+dnnl::memory::desc PlainLayout(const dnnl::memory::dims& dims);
+// Memory without a place, to be set by set_data_handle.
+dnnl::memory Unplaced(const Device& device, const dnnl::memory::desc& desc);
+
+// What distinguishes one pass from another.
+struct Pass {
+  uint64_t seed = 0, step = 0;
+  uint32_t rank = 0;
+};
+
+// One layer built for a batch size. BuildForward comes first, from the first layer to the last;
+// then BuildBackward from the last to the first; then Forward and Backward in the same orders per
+// step.
+class Layer {
+ public:
+  virtual ~Layer() = default;
+
+  // Returns where the layer leaves its output. `source` is kept (shared).
+  virtual dnnl::memory BuildForward(const Device& device, const dnnl::memory& source) = 0;
+  // Takes the output's gradient, which may be overwritten; returns the source's gradient where that
+  // is wanted.
+  virtual dnnl::memory BuildBackward(const Device& device, const dnnl::memory& gradient,
+                                     bool want_source_gradient) = 0;
+
+  virtual void BindWeights(absl::Span<const absl::Span<float>> weights) {}
+  virtual void BindGradients(absl::Span<const absl::Span<float>> gradients) {}
+  virtual void BindBuffers(absl::Span<const absl::Span<float>> buffers) {}
+
+  virtual void Forward(const Device& device, const Pass& pass) = 0;
+  virtual void Backward(const Device& device) = 0;
+};
+
+std::unique_ptr<Layer> MakeConvolution(const Convolution& spec);
+std::unique_ptr<Layer> MakeInnerProduct(const InnerProduct& spec);
+std::unique_ptr<Layer> MakeMaxPool(const MaxPool& spec);
+std::unique_ptr<Layer> MakeAveragePool(const AveragePool& spec);
+std::unique_ptr<Layer> MakeGlobalAveragePool();
+std::unique_ptr<Layer> MakeBatchNorm(const BatchNorm& spec);
+// In place: the output overwrites the source.
+std::unique_ptr<Layer> MakeRelu(bool in_place);
+// `index` of the layer in its model tells the random numbers of layers apart.
+std::unique_ptr<Layer> MakeDropout(const Dropout& spec, uint64_t index);
+std::unique_ptr<Layer> MakeFlatten();
+
+// What the layers of a block (see model.h) tell each other while they are built. The memory is
+// theirs for good: no layer within the block overwrites what another one of them reads.
+struct Block {
+  dnnl::memory forked;                      // what the Fork met
+  std::vector<dnnl::memory> ends;           // of the branches that end at a Branch
+  std::vector<dnnl::memory> end_gradients;  // theirs, each to be overwritten by its branch
+  // Of `forked`: by the branches but the first, and by a shortcut.
+  std::vector<dnnl::memory> forked_gradients;
+};
+std::unique_ptr<Layer> MakeFork(std::shared_ptr<Block> block);
+std::unique_ptr<Layer> MakeBranch(std::shared_ptr<Block> block);
+// `source`: what BuildForward will be given.
+std::unique_ptr<Layer> MakeJoin(const Join& spec, std::shared_ptr<Block> block,
+                                const dnnl::memory& source);
+std::unique_ptr<Layer> MakeConcat(std::shared_ptr<Block> block);
+
+}  // namespace strata::worker
+
+#endif  // STRATA_TRAINING_NN_ONEDNN_LAYER_H_

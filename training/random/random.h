@@ -1,0 +1,41 @@
+#ifndef STRATA_TRAINING_RANDOM_RANDOM_H_
+#define STRATA_TRAINING_RANDOM_RANDOM_H_
+
+#include <cstdint>
+
+namespace strata::worker {
+
+// Random numbers as a pure function of a key and a counter: no state, so that any rank can compute
+// any of them, in any order, with the same bits on every host (no libm is involved).
+
+// The finalizer of SplitMix64 (Steele, Lea & Flood 2014): a bijection that mixes all bits.
+constexpr uint64_t MixBits(uint64_t x) {
+  x += 0x9e3779b97f4a7c15u;
+  x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9u;
+  x = (x ^ (x >> 27)) * 0x94d049bb133111ebu;
+  return x ^ (x >> 31);
+}
+
+// A key for one use of randomness ("which stream") below a key or seed.
+constexpr uint64_t RandomKey(uint64_t key, uint64_t stream) {
+  return MixBits(MixBits(key) ^ stream);
+}
+
+// 64 random bits, number `counter` of the stream `key`.
+constexpr uint64_t RandomBits(uint64_t key, uint64_t counter) {
+  return MixBits(key + counter * 0xd1342543de82ef95u);
+}
+
+// In [0, 1), a multiple of 2^-24.
+constexpr float RandomUniform(uint64_t key, uint64_t counter) {
+  return static_cast<float>(RandomBits(key, counter) >> 40) * 0x1p-24f;
+}
+
+// In [0, bound). REQUIRES: 1 <= bound < 2^32. Its bias is below bound / 2^32.
+constexpr uint64_t RandomBelow(uint64_t key, uint64_t counter, uint64_t bound) {
+  return ((RandomBits(key, counter) >> 32) * bound) >> 32;
+}
+
+}  // namespace strata::worker
+
+#endif  // STRATA_TRAINING_RANDOM_RANDOM_H_

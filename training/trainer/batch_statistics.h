@@ -1,0 +1,61 @@
+#ifndef STRATA_TRAINING_TRAINER_BATCH_STATISTICS_H_
+#define STRATA_TRAINING_TRAINER_BATCH_STATISTICS_H_
+
+#include <cstdint>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/types/span.h"
+#include "proto/job.pb.h"
+#include "training/nn/create_network.h"
+#include "training/nn/network/model.h"
+#include "training/nn/tensor_memory.h"
+#include "worker/client/client.h"
+
+namespace strata::worker {
+
+// Batches leave no trace in the statistics of later ones, as with LAST_BATCH.
+void ForgetEarlierBatches(ModelSpec* model);
+// A buffer as a tensor that is exchanged with LAST_BATCH.
+client::Tensor StatisticsTensor(const TensorSpec& buffer);
+// What a rank with these statistics over `samples` pushes in place of a gradient.
+void SumStatistics(absl::Span<const float> own, uint32_t samples, absl::Span<float> sum);
+
+// A rank's buffers: the means and variances of batch normalisation. RUNNING: kept here alone.
+// LAST_BATCH: those of the rank's newest batch, and, as tensors of the job, their mean over all
+// ranks, which inference uses (Akiba et al. 2017).
+//
+// Threads: one.
+class BatchStatistics {
+ public:
+  // With LAST_BATCH `model` forgets earlier batches. The client outlives this.
+  BatchStatistics(proto::Model::BatchNorm kind, ModelSpec* model, client::Client* client);
+
+  // Registers tensors, if they are exchanged: after the last weight.
+  absl::Status Register();
+  // Their first values. After the client's Allocate.
+  void Initialize();
+  // Where they are from now on. After the client's Start. Errors: the device's.
+  absl::Status MoveTo(const Backend& backend);
+  // After a forward pass over so many samples.
+  absl::Status Publish(uint32_t samples);
+
+  // What training writes, and what inference reads once the step's weights are there; in the order
+  // of BuffersOf, in the backend's memory.
+  std::vector<absl::Span<float>> training() { return own_.spans(); }
+  std::vector<absl::Span<float>> inference();
+
+ private:
+  absl::Status Sum(absl::Span<const float> own, uint32_t samples, absl::Span<float> sum);
+
+  const bool exchanged_;
+  client::Client& client_;
+  std::vector<TensorSpec> specs_;
+  Backend backend_;
+  TensorMemory own_;
+  std::vector<int> tensors_;  // the client's; where they are exchanged
+};
+
+}  // namespace strata::worker
+
+#endif  // STRATA_TRAINING_TRAINER_BATCH_STATISTICS_H_

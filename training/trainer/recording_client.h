@@ -1,0 +1,76 @@
+#ifndef STRATA_TRAINING_TRAINER_RECORDING_CLIENT_H_
+#define STRATA_TRAINING_TRAINER_RECORDING_CLIENT_H_
+
+#include <fstream>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "worker/client/client.h"
+
+namespace strata::worker {
+
+// A client of its own process with no exchange, which keeps what is said to it; for tests and
+// benchmarks. `job` is protobuf text of the job's fields without ranks and exchange.
+class RecordingClient final : public client::Client {
+ public:
+  RecordingClient(const std::string& job, const std::string& dir) {
+    const std::string path = dir + "/launch.textproto";
+    std::ofstream(path) << "local_ranks: 1 channel_fd: -1 record { job_id: 1 job { ranks: 1 "
+                        << "exchange: NONE " << job << " } }";
+    inner_ = client::Client::Connect(path).value();
+  }
+
+  uint32_t rank() const override { return inner_->rank(); }
+  uint32_t ranks() const override { return inner_->ranks(); }
+  absl::StatusOr<int> Register(client::Tensor tensor) override {
+    names.push_back(tensor.name);
+    return inner_->Register(std::move(tensor));
+  }
+  absl::Status Allocate() override { return inner_->Allocate(); }
+  absl::Status Start(const client::JobFacts& value) override {
+    facts = value;
+    return inner_->Start(value);
+  }
+  absl::Span<float> Weights(int tensor) override { return inner_->Weights(tensor); }
+  absl::Span<float> Gradients(int tensor) override { return inner_->Gradients(tensor); }
+  absl::StatusOr<absl::Span<const float>> ReadWeights() override { return inner_->ReadWeights(); }
+  absl::Status BeginStep(uint32_t samples) override {
+    if (steps == fail_at_step) return absl::UnavailableError("aggregator of node 0 is gone");
+    ++steps;
+    return inner_->BeginStep(samples);
+  }
+  absl::Status Wait(int tensor) override { return inner_->Wait(tensor); }
+  absl::Status WaitAll() override { return inner_->WaitAll(); }
+  absl::Status Publish(int tensor) override {
+    if (steps == 1) published.push_back(tensor);
+    return inner_->Publish(tensor);
+  }
+  absl::Status FinishStep() override { return inner_->FinishStep(); }
+  absl::Status Finish() override {
+    finished = true;
+    return inner_->Finish();
+  }
+  absl::Status Send(const client::Report& report) override {
+    reports.push_back(report);
+    return absl::OkStatus();
+  }
+  void Fail(const std::string& reason) override { failures.push_back(reason); }
+
+  int fail_at_step = -1;
+  int steps = 0;  // begun
+  bool finished = false;
+  std::vector<std::string> names;  // in order of registration
+  std::vector<int> published;      // in the first step
+  client::JobFacts facts;
+  std::vector<client::Report> reports;
+  std::vector<std::string> failures;
+
+ private:
+  std::unique_ptr<client::Client> inner_;
+};
+
+}  // namespace strata::worker
+
+#endif  // STRATA_TRAINING_TRAINER_RECORDING_CLIENT_H_

@@ -1,0 +1,51 @@
+#ifndef STRATA_TRAINING_TRAINER_SAFETENSORS_H_
+#define STRATA_TRAINING_TRAINER_SAFETENSORS_H_
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/types/span.h"
+
+namespace strata::worker {
+
+// The safetensors format (github.com/huggingface/safetensors): the header's length in 8 bytes,
+// little-endian; the header, JSON; the tensors' values back to back.
+
+struct TensorToSave {
+  std::string name;
+  std::vector<uint64_t> shape;
+  absl::Span<const float> values;  // as many as the shape says
+};
+
+struct SavedTensor {
+  std::string name;
+  std::vector<uint64_t> shape;
+  std::vector<float> values;
+};
+
+struct SavedModel {
+  std::map<std::string, std::string> metadata;
+  std::vector<SavedTensor> tensors;  // in the order of their values in the file
+};
+
+// Writes fp32 tensors in the given order; readers see the whole file or none. Errors name the path:
+// those of WriteFileAtomically.
+absl::Status WriteSafetensors(const std::string& path,
+                              const std::map<std::string, std::string>& metadata,
+                              absl::Span<const TensorToSave> tensors);
+
+// Reads a file of fp32 tensors. Errors name the path: those of ReadFile; InvalidArgument (not a
+// safetensors file, another dtype, values that do not fit the shapes or leave gaps).
+absl::StatusOr<SavedModel> ReadSafetensors(const std::string& path);
+
+// The same for a file's content; `path` is what errors name.
+absl::StatusOr<SavedModel> ParseSafetensors(absl::Span<const char> content,
+                                            const std::string& path);
+
+}  // namespace strata::worker
+
+#endif  // STRATA_TRAINING_TRAINER_SAFETENSORS_H_

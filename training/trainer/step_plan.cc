@@ -1,0 +1,32 @@
+#include "training/trainer/step_plan.h"
+
+#include <algorithm>
+#include <limits>
+
+#include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
+#include "training/data/sampler.h"
+
+namespace strata::worker {
+
+absl::StatusOr<StepPlan> StepPlanOf(const proto::Job& job, uint64_t samples, uint32_t ranks) {
+  StepPlan plan;
+  plan.batch = job.data().batch_per_rank() == 0 ? 64 : job.data().batch_per_rank();
+  plan.steps_per_epoch = StepsPerEpoch(samples, ranks, plan.batch);
+  if (plan.steps_per_epoch == 0) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("the ", samples, " training samples are fewer than one step needs (", ranks,
+                     " ranks x batch_per_rank ", plan.batch, ")"));
+  }
+  constexpr uint64_t kNoLimit = std::numeric_limits<uint64_t>::max();
+  const uint64_t limit = job.max_steps() == 0 ? kNoLimit : job.max_steps();
+  const uint64_t epochs = job.epochs() == 0 && job.max_steps() == 0 ? 1 : job.epochs();
+  plan.total_steps = epochs == 0 ? limit : std::min(limit, epochs * plan.steps_per_epoch);
+  plan.report_every = job.metrics().every_steps() == 0 ? 50 : job.metrics().every_steps();
+  const uint64_t epochs_between = std::max(1U, job.evaluation().every_epochs());
+  plan.evaluate_every = job.evaluation().every_steps() > 0 ? job.evaluation().every_steps()
+                                                           : epochs_between * plan.steps_per_epoch;
+  return plan;
+}
+
+}  // namespace strata::worker

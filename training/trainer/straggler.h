@@ -1,0 +1,31 @@
+#ifndef STRATA_TRAINING_TRAINER_STRAGGLER_H_
+#define STRATA_TRAINING_TRAINER_STRAGGLER_H_
+
+#include <cstdint>
+#include <vector>
+
+#include "absl/time/time.h"
+#include "proto/job.pb.h"
+
+namespace strata::worker {
+
+// How long a rank stands still in each step because its job says so (debug.delays). A pure function
+// of rank, step and what the step has computed, so that every run of a job has the same delays.
+class Straggler {
+ public:
+  Straggler(const proto::Job& job, uint32_t node, uint32_t rank);
+
+  // `computed`: processor time of the step's computation. Delays of one node add up.
+  absl::Duration DelayOf(uint64_t step, absl::Duration computed) const;
+
+ private:
+  std::vector<proto::Delay> delays_;  // of the node
+  const uint64_t key_;
+};
+
+// Processor time of the calling thread so far.
+absl::Duration ThreadTime();
+
+}  // namespace strata::worker
+
+#endif  // STRATA_TRAINING_TRAINER_STRAGGLER_H_

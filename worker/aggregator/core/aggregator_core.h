@@ -1,0 +1,77 @@
+#ifndef STRATA_WORKER_AGGREGATOR_CORE_AGGREGATOR_CORE_H_
+#define STRATA_WORKER_AGGREGATOR_CORE_AGGREGATOR_CORE_H_
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/types/span.h"
+#include "common/ids.h"
+#include "proto/control.pb.h"
+
+namespace strata::worker {
+
+// Whether all ranks of a node registered the same tensors, offer the same weights and state the
+// same facts. Errors: InvalidArgument naming two ranks and the first difference.
+absl::Status CheckSameLayout(RankId first, const proto::Layout& a, RankId other,
+                             const proto::Layout& b);
+
+// What the aggregator knows about each chunk's course through a clock: published by every rank →
+// submitted → summed → weights landed; and about ranks that have left. A pure state machine.
+class AggregatorCore {
+ public:
+  AggregatorCore(RankId first_rank, uint32_t local_ranks, uint32_t chunks);
+
+  uint32_t chunks() const { return static_cast<uint32_t>(chunks_.size()); }
+  // True if the chunk waits for ranks to publish it: then look at what they have published.
+  bool collecting(ChunkId chunk) const { return !chunks_[chunk.value()].submitted; }
+
+  // The clock whose gradients the chunk waits for, or that is submitted.
+  uint64_t clock(ChunkId chunk) const { return chunks_[chunk.value()].clock; }
+
+  // `ready[r]`: steps in which local rank r has published the chunk. True if all ranks have
+  // published the clock that is due, so that the chunk is to be submitted. Errors: InvalidArgument
+  // (a rank goes on where another has left), naming both.
+  absl::StatusOr<bool> OnReady(ChunkId chunk, absl::Span<const uint64_t> ready);
+
+  // `published[r]`: chunks, over all steps, whose gradients local rank r has computed; where ranks
+  // add up themselves, more than OnReady is told of. Errors: as OnReady's.
+  absl::Status OnPublished(absl::Span<const uint64_t> published) const;
+
+  // The sum of the chunk's due clock has been made. `complete[r]`: steps of which local rank r has
+  // published every chunk. Returns what to store in consumed[chunk].
+  uint64_t OnSummed(ChunkId chunk, absl::Span<const uint64_t> complete);
+  // The answer to `clock` is in the arena. Returns what to store in landed[chunk].
+  uint64_t OnLanded(ChunkId chunk, uint64_t clock);
+
+  // A rank makes no more than `steps` steps. Errors: InvalidArgument (ranks with different
+  // numbers, naming both).
+  absl::Status OnLeave(uint32_t local_rank, uint64_t steps);
+  // The number of steps once all ranks have left.
+  std::optional<uint64_t> steps() const;
+
+  // Chunks that are submitted and whose next weights have not landed.
+  uint32_t under_way() const { return under_way_; }
+  uint64_t pushes_during_backward() const { return pushes_during_backward_; }
+
+ private:
+  struct Chunk {
+    uint64_t clock = 0;
+    bool submitted = false;
+  };
+  std::string Name(uint32_t local_rank) const;
+  absl::Status GoesOn(uint32_t local_rank, uint32_t gone) const;
+
+  const RankId first_rank_;
+  std::vector<Chunk> chunks_;
+  std::vector<std::optional<uint64_t>> left_;  // by local rank
+  uint32_t under_way_ = 0;
+  uint64_t pushes_during_backward_ = 0;
+};
+
+}  // namespace strata::worker
+
+#endif  // STRATA_WORKER_AGGREGATOR_CORE_AGGREGATOR_CORE_H_

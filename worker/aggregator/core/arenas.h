@@ -1,0 +1,44 @@
+#ifndef STRATA_WORKER_AGGREGATOR_CORE_ARENAS_H_
+#define STRATA_WORKER_AGGREGATOR_CORE_ARENAS_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "common/ids.h"
+#include "proto/control.pb.h"
+#include "worker/contract/rank_protocol.pb.h"
+#include "worker/exchange/core/exchange.h"
+
+namespace strata::worker {
+
+// The node's arenas as its aggregator drives them; the exchange sees the ExchangeNode.
+//
+// Threads: one.
+class Arenas : public ExchangeNode {
+ public:
+  // All ranks have published the chunk for `clock`. True: it may be submitted to the exchange;
+  // false: once Poll names it.
+  virtual bool BeginSum(ChunkId chunk, uint64_t clock) = 0;
+  // Moves on what is not done at once: shows ranks what has landed, and appends chunks that may be
+  // submitted now. Errors: Internal with the device and the cause.
+  virtual absl::Status Poll(std::vector<ChunkId>* summed) = 0;
+  // Whether Poll has something to tell, now or later.
+  virtual bool busy() const = 0;
+
+  // Every chunk's first weights are confirmed: step 0 may read them.
+  virtual void LandFirstWeights() = 0;
+  // Adds where a rank finds its part of them, if not in the memory that it has already. Errors:
+  // those of device::Device::Share.
+  virtual absl::Status Describe(uint32_t local_rank, proto::Started* started) = 0;
+
+  // Of the host: of buffers on their way, also free ones.
+  virtual size_t buffer_bytes() const = 0;
+  // Of devices.
+  virtual size_t device_bytes() const { return 0; }
+};
+
+}  // namespace strata::worker
+
+#endif  // STRATA_WORKER_AGGREGATOR_CORE_ARENAS_H_

@@ -1,0 +1,54 @@
+#ifndef STRATA_WORKER_AGGREGATOR_CORE_RANK_WATCH_H_
+#define STRATA_WORKER_AGGREGATOR_CORE_RANK_WATCH_H_
+
+#include <cstdint>
+#include <vector>
+
+#include "absl/time/time.h"
+#include "common/ids.h"
+#include "proto/control.pb.h"
+#include "worker/contract/node_memory.h"
+
+namespace strata::worker {
+
+// Since when each rank of a node has been where it is. Looks now and then, so times are as exact as
+// the looks are frequent.
+//
+// Threads: one. Time comes with the calls.
+class RankWatch {
+ public:
+  // How far a rank was found.
+  struct Place {
+    uint64_t steps = 0;      // of which it has published every chunk
+    uint32_t published = 0;  // chunks of the next step
+    bool waiting = false;    // see proto::RankActivity
+
+    bool operator==(const Place&) const = default;
+  };
+
+  RankWatch(RankId first_rank, uint32_t local_ranks, absl::Time now);
+
+  // `chunks`: of the job; 0: not known yet.
+  proto::RankActivity Look(uint32_t local_rank, const Place& place, uint32_t chunks,
+                           absl::Time now);
+
+ private:
+  struct Rank {
+    Place place;
+    absl::Time since;
+  };
+
+  const RankId first_rank_;
+  std::vector<Rank> ranks_;  // by local rank
+};
+
+// Where a rank that trains is, from what it shares with its aggregator. `least_landed`: see
+// LeastLanded.
+RankWatch::Place PlaceOf(const NodeMemory& memory, uint32_t local_rank, uint32_t chunks,
+                         uint64_t least_landed);
+// The step that all chunks' weights have come for, as a count. Looks at every chunk.
+uint64_t LeastLanded(const NodeMemory& memory, uint32_t chunks);
+
+}  // namespace strata::worker
+
+#endif  // STRATA_WORKER_AGGREGATOR_CORE_RANK_WATCH_H_

@@ -1,0 +1,399 @@
+#include "worker/aggregator/device/device_arenas.h"
+
+#include <algorithm>
+#include <tuple>
+#include <utility>
+
+#include "absl/container/inlined_vector.h"
+#include "absl/memory/memory.h"
+#include "absl/strings/str_format.h"
+#include "common/copies.h"
+#include "worker/aggregator/device/decode_payload.h"
+#include "worker/aggregator/device/pinned_blocks.h"
+
+namespace strata::worker {
+using device::Memory;
+
+absl::StatusOr<std::unique_ptr<DeviceArenas>> DeviceArenas::Create(NodeMemory* memory,
+                                                                   AggregatorCore* core,
+                                                                   const ChunkMap& map,
+                                                                   DeviceArenasOptions options) {
+  auto pinned = std::make_shared<PinnedBlocks>(options.devices[0]);
+  auto arenas =
+      absl::WrapUnique(new DeviceArenas(memory, core, map, options.wake, std::move(pinned)));
+  if (absl::Status status = arenas->Init(options); !status.ok()) return status;
+  return arenas;
+}
+
+// What is queued reads and writes memory that goes with this.
+DeviceArenas::~DeviceArenas() {
+  for (Place& place : places_) {
+    for (auto* stream : {&place.up, &place.add, &place.down, &place.up_told, &place.down_told}) {
+      (*stream)->Synchronize().IgnoreError();
+    }
+  }
+}
+
+absl::Status DeviceArenas::AddPlace(const std::shared_ptr<device::Device>& device,
+                                    size_t first_rank) {
+  const size_t chunk_bytes = map_.chunk_elements() * sizeof(float);
+  const size_t bytes = device::SharedAllocationBytes(map_.elements() * sizeof(float));
+  Place place = {.device = device, .first_rank = first_rank};
+  for (const auto& [memory, size, what] :
+       {std::tuple(&place.weights, bytes, "a job's weights"),
+        std::tuple(&place.payload, chunk_bytes, "encoded weights"),
+        std::tuple(&place.verdict, sizeof(device::Verdict), "a verdict")}) {
+    absl::StatusOr<Memory> allocated = device->Allocate(size, what);
+    if (!allocated.ok()) return allocated.status();
+    *memory = *std::move(allocated);
+    device_bytes_ += size;
+  }
+  absl::StatusOr<std::unique_ptr<device::Event>> added = device->NewEvent();
+  if (!added.ok()) return added.status();
+  place.added = *std::move(added);
+  for (auto* stream : {&place.add, &place.down, &place.up, &place.down_told, &place.up_told}) {
+    absl::StatusOr<std::unique_ptr<device::Stream>> made = device->NewStream(/*urgent=*/true);
+    if (!made.ok()) return made.status();
+    *stream = *std::move(made);
+  }
+  places_.push_back(std::move(place));
+  return absl::OkStatus();
+}
+
+absl::Status DeviceArenas::Init(const DeviceArenasOptions& options) {
+  const size_t bytes = device::SharedAllocationBytes(map_.elements() * sizeof(float));
+  for (const std::shared_ptr<device::Device>& device : options.devices) {
+    const auto found = std::find_if(places_.begin(), places_.end(),
+                                    [&](const Place& place) { return place.device == device; });
+    place_of_.push_back(found - places_.begin());
+    if (found == places_.end()) {
+      if (absl::Status status = AddPlace(device, place_of_.size() - 1); !status.ok()) return status;
+    }
+    absl::StatusOr<Memory> gradients = device->Allocate(bytes, "a rank's gradients");
+    if (!gradients.ok()) return gradients.status();
+    gradients_.push_back(*std::move(gradients));
+    device_bytes_ += bytes;
+  }
+  complete_.resize(gradients_.size());
+  ranks_add_up_ = options.ranks_add_up;
+  for (uint32_t place = 0; place < places_.size(); ++place) {
+    if (absl::Status status = PrepareSums(place, options); !status.ok()) return status;
+  }
+  if (absl::Status status = StartTrace(options.trace); !status.ok()) return status;
+  return FillWeights();
+}
+
+absl::Status DeviceArenas::PrepareSums(uint32_t index, const DeviceArenasOptions& options) {
+  Place& place = places_[index];
+  for (size_t r = 0; r < gradients_.size() && !ranks_add_up_; ++r) {
+    place.reaches.push_back(place.device->Reaches(*places_[place_of_[r]].device));
+  }
+  const size_t copied = std::count(place.reaches.begin(), place.reaches.end(), false);
+  if (index >= map_.chunks()) return absl::OkStatus();
+  if (copied > 0) {
+    const size_t bytes = copied * map_.chunk_elements() * sizeof(float);
+    absl::StatusOr<Memory> copies = place.device->Allocate(bytes, "other GPUs' gradients");
+    if (!copies.ok()) return copies.status();
+    place.copies = *std::move(copies);
+    device_bytes_ += bytes;
+  }
+  if (options.encodes_for == nullptr) return absl::OkStatus();
+  const ChunkShare share = {index, static_cast<uint32_t>(places_.size())};
+  auto encoder = DeviceEncoder::Create(*options.encodes_for, options.node, map_, share,
+                                       place.device, place.add.get());
+  if (!encoder.ok()) return encoder.status();
+  place.encoder = *std::move(encoder);
+  device_bytes_ += place.encoder->device_bytes();
+  return absl::OkStatus();
+}
+
+absl::Status DeviceArenas::StartTrace(TraceLog* log) {
+  if (log == nullptr) return absl::OkStatus();
+  trace_ = std::make_unique<DeviceTrace>(log);
+  for (Place& place : places_) {
+    for (const auto& [stream, lane] : {std::pair(place.add.get(), &place.add_lane),
+                                       std::pair(place.down.get(), &place.down_lane),
+                                       std::pair(place.up.get(), &place.up_lane)}) {
+      const absl::StatusOr<size_t> added = trace_->AddLane(place.device, stream);
+      if (!added.ok()) return added.status();
+      *lane = *added;
+    }
+  }
+  return absl::OkStatus();
+}
+
+DeviceTrace::Spans DeviceArenas::Trace(size_t lane, ChunkId chunk) {
+  if (trace_ == nullptr) return {};
+  auto spans = trace_->Begin(lane, chunk, core_->clock(chunk));
+  if (spans.ok()) return *std::move(spans);
+  Keep(spans.status());
+  return {};
+}
+
+absl::Status DeviceArenas::FillWeights() {
+  const size_t bytes = map_.elements() * sizeof(float);
+  for (Place& place : places_) {
+    absl::Status status = place.up->Copy(place.weights.get(), memory_->weights(), bytes);
+    if (!status.ok()) return status;
+  }
+  for (Place& place : places_) {
+    if (absl::Status status = place.up->Synchronize(); !status.ok()) return status;
+  }
+  CountCopy(CopyReason::kFirstWeights, bytes * places_.size());
+  return absl::OkStatus();
+}
+
+absl::Status DeviceArenas::Describe(uint32_t local_rank, proto::Started* started) {
+  const size_t bytes = map_.elements() * sizeof(float);
+  const Place& place = places_[place_of_[local_rank]];
+  const absl::StatusOr<device::SharedMemory> weights = place.device->Share(place.weights, bytes);
+  if (!weights.ok()) return weights.status();
+  const absl::StatusOr<device::SharedMemory> gradients =
+      place.device->Share(gradients_[local_rank], bytes);
+  if (!gradients.ok()) return gradients.status();
+  started->set_weights(device::Serialize(*weights));
+  started->set_gradients(device::Serialize(*gradients));
+  return absl::OkStatus();
+}
+
+std::byte* DeviceArenas::At(const Memory& arena, ChunkId chunk, uint32_t first_element) const {
+  return arena.get() + (map_.OffsetOf(chunk) + first_element) * sizeof(float);
+}
+
+void DeviceArenas::Keep(absl::Status status) {
+  if (status_.ok()) status_ = std::move(status);
+}
+
+absl::Status DeviceArenas::Mark(Place* place, device::Stream& stream, device::Stream& told,
+                                Queued* queued) {
+  if (place->free_events.empty()) {
+    absl::StatusOr<std::unique_ptr<device::Event>> created = place->device->NewEvent();
+    if (!created.ok()) return created.status();
+    place->free_events.push_back(*std::move(created));
+  }
+  std::unique_ptr<device::Event> event = std::move(place->free_events.back());
+  place->free_events.pop_back();
+  absl::Status status = stream.Record(event.get());
+  if (status.ok()) status = told.Wait(*event);
+  queued->marks.push_back({place, std::move(event)});
+  return status.ok() ? told.Call(wake_) : status;
+}
+
+absl::Status DeviceArenas::QueueAddition(Place& place, ChunkId chunk, float* sum) {
+  const size_t count = map_.ElementsOf(chunk);
+  absl::InlinedVector<const float*, 16> inputs;
+  std::byte* copy = place.copies.get();
+  for (size_t r = 0; r < gradients_.size(); ++r) {
+    const std::byte* at = At(gradients_[r], chunk);
+    if (!place.reaches[r]) {
+      absl::Status status = place.add->Copy(copy, at, count * sizeof(float));
+      if (!status.ok()) return status;
+      at = std::exchange(copy, copy + map_.chunk_elements() * sizeof(float));
+    }
+    inputs.push_back(reinterpret_cast<const float*>(at));
+  }
+  return place.device->kernels().sum(*place.add, inputs, sum, count,
+                                     reinterpret_cast<device::Verdict*>(place.verdict.get()));
+}
+
+absl::Status DeviceArenas::QueueSum(ChunkId chunk, uint64_t clock) {
+  Place& place = AdderOf(chunk);
+  auto* const sum = reinterpret_cast<float*>(At(gradients_[place.first_rank], chunk));
+  DeviceTrace::Spans spans = Trace(place.add_lane, chunk);
+  if (gradients_.size() > 1 && !ranks_add_up_) {
+    absl::Status status = QueueAddition(place, chunk, sum);
+    if (status.ok()) status = spans.Did(proto::TraceEvent::SUM);
+    if (!status.ok()) return status;
+  }
+  DeviceEncoder::Outcome outcome = {reinterpret_cast<const std::byte*>(sum),
+                                    map_.ElementsOf(chunk) * sizeof(float), nullptr};
+  if (place.encoder != nullptr) {
+    const uint32_t samples = sums_[chunk.value()].samples;
+    const auto encoded = place.encoder->Encode(chunk, sum, samples, place.add.get());
+    if (!encoded.ok()) return encoded.status();
+    if (absl::Status status = spans.Did(proto::TraceEvent::ENCODE); !status.ok()) return status;
+    outcome = *encoded;
+  }
+  Queued queued = {.what = Queued::What::kSum, .chunk = chunk, .clock = clock};
+  if (!spans.empty()) queued.spans.push_back(std::move(spans));
+  absl::Status status = QueueCopy(place, outcome, &queued);
+  if (status.ok()) status = Mark(&place, *place.down, *place.down_told, &queued);
+  queued_.push_back(std::move(queued));
+  return status;
+}
+
+absl::Status DeviceArenas::QueueCopy(Place& place, const DeviceEncoder::Outcome& outcome,
+                                     Queued* queued) {
+  const ChunkId chunk = queued->chunk;
+  Summed& summed = sums_[chunk.value()];
+  std::shared_ptr<void> to;
+  if (place.encoder != nullptr) {
+    to = summed.encoded = pool_.AllocateBytes(place.encoder->host_bytes(chunk));
+  } else {
+    const std::shared_ptr<float> buffer = pool_.AllocateFloats(map_.ElementsOf(chunk));
+    summed.bytes = AsBytes(buffer, map_.ElementsOf(chunk));
+    to = buffer;
+  }
+  queued->kept = {to};
+  absl::Status status = place.add->Record(place.added.get());
+  if (status.ok()) status = place.down->Wait(*place.added);
+  if (!status.ok()) return status;
+  DeviceTrace::Spans spans = Trace(place.down_lane, chunk);
+  status = place.down->Copy(to.get(), outcome.at, outcome.bytes);
+  if (status.ok() && outcome.copied != nullptr) status = place.down->Record(outcome.copied);
+  if (status.ok()) status = spans.Did(proto::TraceEvent::TO_HOST);
+  if (!spans.empty()) queued->spans.push_back(std::move(spans));
+  return status;
+}
+
+absl::Status DeviceArenas::TakeOver(ChunkId chunk, uint64_t clock) {
+  Summed& summed = sums_[chunk.value()];
+  if (summed.encoded == nullptr) return absl::OkStatus();
+  absl::StatusOr<Bytes> payload =
+      AdderOf(chunk).encoder->PayloadIn(std::exchange(summed.encoded, nullptr), chunk);
+  if (!payload.ok()) {
+    return absl::Status(payload.status().code(),
+                        absl::StrFormat("chunk %d at clock %d: sum of the gradients: %s",
+                                        chunk.value(), clock, payload.status().message()));
+  }
+  summed.bytes = *std::move(payload);
+  return absl::OkStatus();
+}
+
+bool DeviceArenas::BeginSum(ChunkId chunk, uint64_t clock) {
+  if (!status_.ok()) return false;
+  uint32_t& samples = sums_[chunk.value()].samples;
+  samples = 0;
+  for (uint32_t r = 0; r < gradients_.size(); ++r) {
+    samples += memory_->rank(r).samples[clock % kSampleSlots].load(std::memory_order_relaxed);
+  }
+  Keep(QueueSum(chunk, clock));
+  return false;
+}
+
+absl::StatusOr<bool> DeviceArenas::IsDone(const Queued& queued) const {
+  for (const Queued::Mark& mark : queued.marks) {
+    const absl::StatusOr<bool> done = mark.event->Done();
+    if (!done.ok() || !*done) return done;
+  }
+  return true;
+}
+
+absl::Status DeviceArenas::Poll(std::vector<ChunkId>* summed) {
+  // Each device's sums, and landings, are in the order of their streams, not of each other.
+  absl::InlinedVector<bool, 16> waits(places_.size() + 2);
+  for (auto queued = queued_.begin(); queued != queued_.end() && status_.ok();) {
+    const size_t order = queued->what == Queued::What::kSum      ? TurnOf(queued->chunk)
+                         : queued->what == Queued::What::kLanded ? places_.size()
+                                                                 : places_.size() + 1;
+    bool& waits_for_such = waits[order];
+    const absl::StatusOr<bool> done = waits_for_such ? false : IsDone(*queued);
+    if (!done.ok()) Keep(done.status());
+    if (!done.ok() || !*done) {
+      waits_for_such = true;
+      ++queued;
+      continue;
+    }
+    Keep(Finish(&*queued, summed));
+    if (status_.ok()) queued = queued_.erase(queued);
+  }
+  return status_;
+}
+
+absl::Status DeviceArenas::Finish(Queued* queued, std::vector<ChunkId>* summed) {
+  if (!queued->spans.empty()) {
+    const bool is_chain = queued->what == Queued::What::kSum;
+    absl::Status status = trace_->Note(std::move(queued->spans), is_chain);
+    if (!status.ok()) return status;
+  }
+  if (queued->what == Queued::What::kLanded) {
+    memory_->Land(queued->chunk.value(), core_->OnLanded(queued->chunk, queued->clock));
+  } else if (queued->what == Queued::What::kSum) {
+    if (absl::Status status = TakeOver(queued->chunk, queued->clock); !status.ok()) return status;
+    for (uint32_t r = 0; r < complete_.size(); ++r) {
+      complete_[r] = memory_->rank(r).complete.load(std::memory_order_relaxed);
+    }
+    memory_->consumed(queued->chunk.value())
+        .store(core_->OnSummed(queued->chunk, complete_), std::memory_order_release);
+    summed->push_back(queued->chunk);
+  }
+  for (Queued::Mark& mark : queued->marks) {
+    mark.place->free_events.push_back(std::move(mark.event));
+  }
+  return absl::OkStatus();
+}
+
+Bytes DeviceArenas::FirstWeights(ChunkId chunk) {
+  const size_t count = map_.ElementsOf(chunk);
+  const std::shared_ptr<float> buffer = pool_.AllocateFloats(count);
+  CopyBytes(CopyReason::kFirstWeights, buffer.get(), memory_->weights() + map_.OffsetOf(chunk),
+            count * sizeof(float));
+  return AsBytes(buffer, count);
+}
+
+ExchangeNode::Sum DeviceArenas::TakeSum(ChunkId chunk, uint64_t clock) {
+  Summed& summed = sums_[chunk.value()];
+  return {std::exchange(summed.bytes, Bytes()), summed.samples};
+}
+
+void DeviceArenas::TakeWeights(ChunkId chunk, uint32_t first_element, const Bytes& weights) {
+  QueueUpload(chunk, first_element, weights, /*traced=*/true);
+}
+
+void DeviceArenas::QueueUpload(ChunkId chunk, uint32_t first_element, const Bytes& weights,
+                               bool traced) {
+  if (!status_.ok()) return;
+  const std::shared_ptr<std::byte> buffer = pool_.AllocateBytes(weights.size());
+  CopyBytes(CopyReason::kIntoArena, buffer.get(), weights.data(), weights.size());
+  for (Place& place : places_) {
+    DeviceTrace::Spans spans;
+    if (traced) spans = Trace(place.up_lane, chunk);
+    Keep(place.up->Copy(At(place.weights, chunk, first_element), buffer.get(), weights.size()));
+    Keep(spans.Did(proto::TraceEvent::TO_DEVICE));
+    if (!spans.empty()) upload_spans_.push_back(std::move(spans));
+  }
+  uploading_.push_back(buffer);
+}
+
+// Each device decodes for itself: what is encoded is shorter than what is not.
+void DeviceArenas::AddToWeights(ChunkId chunk, uint32_t first_element,
+                                const kernels::CheckedPayload& delta) {
+  if (!status_.ok()) return;
+  const absl::Span<const std::byte> payload = delta.payload();
+  const std::shared_ptr<std::byte> buffer = pool_.AllocateBytes(payload.size());
+  std::copy(payload.begin(), payload.end(), buffer.get());
+  for (Place& place : places_) {
+    auto* const weights = reinterpret_cast<float*>(At(place.weights, chunk, first_element));
+    DeviceTrace::Spans spans = Trace(place.up_lane, chunk);
+    Keep(place.up->Copy(place.payload.get(), buffer.get(), payload.size()));
+    Keep(spans.Did(proto::TraceEvent::TO_DEVICE));
+    Keep(DecodePayload(place.device->kernels(), *place.up, delta, place.payload.get(), weights,
+                       reinterpret_cast<device::Verdict*>(place.verdict.get())));
+    Keep(spans.Did(proto::TraceEvent::DECODE));
+    if (!spans.empty()) upload_spans_.push_back(std::move(spans));
+  }
+  uploading_.push_back(buffer);
+}
+
+void DeviceArenas::QueueWeights(Queued queued) {
+  if (!status_.ok()) return;
+  queued.kept = std::exchange(uploading_, {});
+  queued.spans = std::exchange(upload_spans_, {});
+  for (Place& place : places_) Keep(Mark(&place, *place.up, *place.up_told, &queued));
+  queued_.push_back(std::move(queued));
+}
+
+void DeviceArenas::Landed(ChunkId chunk, uint64_t clock) {
+  QueueWeights({.what = Queued::What::kLanded, .chunk = chunk, .clock = clock});
+}
+
+void DeviceArenas::TakeFinalWeights(ChunkId chunk, const Bytes& weights) {
+  QueueUpload(chunk, 0, weights, /*traced=*/false);
+  QueueWeights({.what = Queued::What::kFinal, .chunk = chunk});
+}
+
+void DeviceArenas::LandFirstWeights() {
+  for (uint32_t c = 0; c < map_.chunks(); ++c) memory_->Land(c, 1);
+}
+
+}  // namespace strata::worker

@@ -1,0 +1,196 @@
+#ifndef STRATA_WORKER_AGGREGATOR_DEVICE_DEVICE_ARENAS_H_
+#define STRATA_WORKER_AGGREGATOR_DEVICE_DEVICE_ARENAS_H_
+
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <memory>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/types/span.h"
+#include "common/buffer_pool.h"
+#include "common/bytes.h"
+#include "common/job/arena.h"
+#include "common/trace/trace_log.h"
+#include "kernels/device/device.h"
+#include "kernels/device/device_kernels.h"
+#include "worker/aggregator/core/aggregator_core.h"
+#include "worker/aggregator/core/arenas.h"
+#include "worker/aggregator/device/device_encoder.h"
+#include "worker/contract/device_trace.h"
+#include "worker/contract/node_memory.h"
+
+namespace strata::worker {
+
+struct DeviceArenasOptions {
+  // By local rank: the device that it computes on. Several ranks may have one.
+  std::vector<std::shared_ptr<device::Device>> devices;
+  // Called from threads of the devices' when Poll has something to do.
+  std::function<void()> wake;
+  // Ranks, each with a device of its own, have added up a chunk's gradients before BeginSum: in
+  // place of those of the rank whose device has the chunk's turn.
+  bool ranks_add_up = false;
+  // Sums are encoded on the device, as this node of the job encodes its pushes, and TakeSum gives
+  // their payloads. Null: it gives fp32. Not used after Create.
+  const proto::JobRecord* encodes_for = nullptr;
+  NodeId node{0};
+  // What the devices do is noted there; outlives the arenas. Null: no event is timed.
+  TraceLog* trace = nullptr;
+};
+
+// The node's arenas in the memory of its devices: one of weights on each device, one of gradients
+// for each rank on its own. Devices take turns, chunk by chunk: one adds up a chunk's gradients in
+// place of those of its own first rank (it reads the others' memory over NVLink or PCIe, or copies
+// it where it cannot), and the sum is copied into pinned host memory, encoded before if so wanted,
+// which goes to the network as it is; what comes is copied, or decoded there, into every device's
+// weights. All of it is queued: nothing here waits but Create, and Poll tells what is done. Who may
+// touch which chunk when, and `memory` with its counts, is as with NodeArenas; `memory`'s own arena
+// of weights holds the first ones.
+//
+// What goes wrong on a device comes out of Poll; calls that cannot say so do nothing from then on.
+//
+// Threads: one.
+class DeviceArenas final : public Arenas {
+ public:
+  // Begins with the weights in `memory`, which with `core` outlives this. Errors: those of
+  // device::Device, ResourceExhausted among them.
+  static absl::StatusOr<std::unique_ptr<DeviceArenas>> Create(NodeMemory* memory,
+                                                              AggregatorCore* core,
+                                                              const ChunkMap& map,
+                                                              DeviceArenasOptions options);
+  ~DeviceArenas() override;
+
+  bool BeginSum(ChunkId chunk, uint64_t clock) override;
+  absl::Status Poll(std::vector<ChunkId>* summed) override;
+  bool busy() const override { return !queued_.empty() || !status_.ok(); }
+  void LandFirstWeights() override;
+  // Its device's weights, and its own gradients, for another process to open.
+  absl::Status Describe(uint32_t local_rank, proto::Started* started) override;
+  size_t buffer_bytes() const override { return pool_.allocated_bytes(); }
+
+  Bytes FirstWeights(ChunkId chunk) override;
+  // REQUIRES: Poll has named the chunk.
+  Sum TakeSum(ChunkId chunk, uint64_t clock) override;
+  void TakeWeights(ChunkId chunk, uint32_t first_element, const Bytes& weights) override;
+  void AddToWeights(ChunkId chunk, uint32_t first_element,
+                    const kernels::CheckedPayload& delta) override;
+  // Ranks are told once the devices have the weights.
+  void Landed(ChunkId chunk, uint64_t clock) override;
+  void TakeFinalWeights(ChunkId chunk, const Bytes& weights) override;
+  bool Notes(proto::TraceEvent::Phase phase) const override {
+    return phase == proto::TraceEvent::SUM ||
+           (phase == proto::TraceEvent::ENCODE && places_[0].encoder != nullptr);
+  }
+
+  const device::Memory& WeightsForTest(uint32_t local_rank) const {
+    return places_[place_of_[local_rank]].weights;
+  }
+  const device::Memory& GradientsForTest(uint32_t local_rank) const {
+    return gradients_[local_rank];
+  }
+
+  size_t device_bytes() const override { return device_bytes_; }
+
+ private:
+  // A device that at least one rank computes on.
+  struct Place {
+    std::shared_ptr<device::Device> device;
+    size_t first_rank;                                   // local, of those that compute on it
+    std::unique_ptr<device::Stream> add;                 // which encodes, too
+    std::unique_ptr<device::Stream> down, up;            // sums to the host; weights to the device
+    std::unique_ptr<device::Stream> down_told, up_told;  // wake: a call holds up what follows it
+    std::unique_ptr<device::Event> added;                // of the sum that goes down next
+    device::Memory weights;
+    device::Memory payload;     // encoded weights on their way, before they are decoded
+    device::Memory verdict;     // of sums; nobody reads it, for shards look again
+    std::vector<bool> reaches;  // by local rank: whether its kernels reach the gradients
+    device::Memory copies;      // of a chunk's gradients that they do not reach
+    std::unique_ptr<DeviceEncoder> encoder;  // null: sums go as they are
+    std::vector<std::unique_ptr<device::Event>> free_events;
+    size_t add_lane = 0, down_lane = 0, up_lane = 0;  // of trace_
+  };
+  // Something that a device does, to be heard of in Poll.
+  struct Queued {
+    enum class What { kSum, kLanded, kFinal } what;
+    ChunkId chunk{0};
+    uint64_t clock = 0;
+    struct Mark {
+      Place* place;
+      std::unique_ptr<device::Event> event;
+    };
+    std::vector<Mark> marks;                        // all of them reached: it is done
+    std::vector<std::shared_ptr<const void>> kept;  // memory that it reads or writes
+    std::vector<DeviceTrace::Spans> spans;
+  };
+  struct Summed {
+    std::shared_ptr<std::byte> encoded;  // what becomes `bytes` once it is there
+    Bytes bytes;
+    uint32_t samples = 0;
+  };
+
+  DeviceArenas(NodeMemory* memory, AggregatorCore* core, const ChunkMap& map,
+               std::function<void()> wake, std::shared_ptr<BlockSource> pinned)
+      : memory_(memory),
+        core_(core),
+        map_(map),
+        wake_(std::move(wake)),
+        pool_(BufferPool::kRetainedBytesMax, std::move(pinned)),
+        sums_(map.chunks()) {}
+
+  absl::Status Init(const DeviceArenasOptions& options);
+  absl::Status AddPlace(const std::shared_ptr<device::Device>& device, size_t first_rank);
+  // What it adds up and encodes with, once all places are there.
+  absl::Status PrepareSums(uint32_t place, const DeviceArenasOptions& options);
+  // Of places_: the one that adds up a chunk.
+  size_t TurnOf(ChunkId chunk) const { return chunk.value() % places_.size(); }
+  Place& AdderOf(ChunkId chunk) { return places_[TurnOf(chunk)]; }
+  absl::Status StartTrace(TraceLog* log);
+  // The first weights, from the host's arena.
+  absl::Status FillWeights();
+  // Of the map's chunk: where its part of an arena begins.
+  std::byte* At(const device::Memory& arena, ChunkId chunk, uint32_t first_element = 0) const;
+  // Queues what a chunk's sum takes, after what is queued in the stream already.
+  absl::Status QueueSum(ChunkId chunk, uint64_t clock);
+  // The same for the addition itself.
+  absl::Status QueueAddition(Place& place, ChunkId chunk, float* sum);
+  // The same for its way to the host, while the next one is added.
+  absl::Status QueueCopy(Place& place, const DeviceEncoder::Outcome& outcome, Queued* queued);
+  // The same for weights on their way to all devices.
+  void QueueUpload(ChunkId chunk, uint32_t first_element, const Bytes& weights, bool traced);
+  // What has come of it may be taken.
+  absl::Status TakeOver(ChunkId chunk, uint64_t clock);
+  // Marks the end of what all devices have to do with weights now.
+  void QueueWeights(Queued queued);
+  // Marks the end of what `stream` has to do now; `told` wakes Poll's caller then.
+  absl::Status Mark(Place* place, device::Stream& stream, device::Stream& told, Queued* queued);
+  void Keep(absl::Status status);
+  absl::StatusOr<bool> IsDone(const Queued& queued) const;
+  // Tells of it what there is to tell.
+  absl::Status Finish(Queued* queued, std::vector<ChunkId>* summed);
+  // Of the step that the chunk is in; empty where there is no trace.
+  DeviceTrace::Spans Trace(size_t lane, ChunkId chunk);
+
+  NodeMemory* const memory_;
+  AggregatorCore* const core_;
+  const ChunkMap map_;
+  const std::function<void()> wake_;
+  BufferPool pool_;
+  bool ranks_add_up_ = false;
+  std::unique_ptr<DeviceTrace> trace_;     // null: there is none
+  std::vector<Place> places_;              // the first rank's first
+  std::vector<size_t> place_of_;           // by local rank
+  std::vector<device::Memory> gradients_;  // by local rank
+  size_t device_bytes_ = 0;
+  std::vector<Summed> sums_;                            // by chunk, until they are taken
+  std::vector<uint64_t> complete_;                      // scratch, by local rank
+  std::vector<std::shared_ptr<const void>> uploading_;  // since the last Landed
+  std::vector<DeviceTrace::Spans> upload_spans_;        // likewise
+  std::deque<Queued> queued_;
+  absl::Status status_;  // the first thing that went wrong
+};
+
+}  // namespace strata::worker
+
+#endif  // STRATA_WORKER_AGGREGATOR_DEVICE_DEVICE_ARENAS_H_

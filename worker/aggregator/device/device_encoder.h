@@ -1,0 +1,102 @@
+#ifndef STRATA_WORKER_AGGREGATOR_DEVICE_DEVICE_ENCODER_H_
+#define STRATA_WORKER_AGGREGATOR_DEVICE_DEVICE_ENCODER_H_
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "common/bytes.h"
+#include "common/ids.h"
+#include "common/job/arena.h"
+#include "compression/encoder.h"
+#include "kernels/device/device.h"
+#include "proto/control.pb.h"
+#include "worker/exchange/server/push_density.h"
+
+namespace strata::worker {
+
+// Every `of`-th chunk from `first` on: what one of several devices has to do with.
+struct ChunkShare {
+  uint32_t first = 0, of = 1;
+};
+
+// Encodes a node's gradient sums where they are, on a device, so that payloads alone leave it. What
+// a payload lacks stays there and is part of the chunk's next one: each is, bit for bit, what
+// PushEncoder makes of the same sums.
+//
+// All of it is queued. How many elements a sparse payload has is known only when it is there; what
+// is copied is as long as the longest that the chunk's density allows, which is what comes unless
+// almost all elements are zero.
+//
+// Threads: one.
+class DeviceEncoder {
+ public:
+  // Of a job whose pushes are encoded. What it holds on the device, of its share of the chunks, is
+  // cleared in `stream`, before what comes there after. Errors: those of device::Device,
+  // InvalidArgument (the encoding).
+  static absl::StatusOr<std::unique_ptr<DeviceEncoder>> Create(
+      const proto::JobRecord& record, NodeId node, const ChunkMap& map, ChunkShare share,
+      const std::shared_ptr<device::Device>& device, device::Stream* stream);
+
+  // Of host memory for what comes of a chunk's next sum, whatever its density.
+  size_t host_bytes(ChunkId chunk) const;
+  // On the device: what is to be copied to the host, in any stream, which records `copied` behind.
+  struct Outcome {
+    const std::byte* at;
+    size_t bytes;
+    device::Event* copied;
+  };
+  // Queues the encoding of the chunk's next sum, over `samples` of the node, which lies at `sum` on
+  // the device. Two chunks take turns in the memory for what comes of it, so that one is encoded
+  // while the other is copied; the next but one call's work waits for `copied`. One stream for all
+  // calls. REQUIRES: the chunk is one of its share; the last but one outcome's copy is queued.
+  absl::StatusOr<Outcome> Encode(ChunkId chunk, const float* sum, uint32_t samples,
+                                 device::Stream* stream);
+  // What has come to `host`: the payload, which is part of it. Errors: InvalidArgument: an element
+  // is not finite, or too large for the codec; what is kept of the chunk is lost then.
+  absl::StatusOr<Bytes> PayloadIn(const std::shared_ptr<std::byte>& host, ChunkId chunk) const;
+
+  wire::Codec codec() const { return codec_; }
+  // Of the device's memory.
+  size_t device_bytes() const { return device_bytes_; }
+
+ private:
+  DeviceEncoder(const proto::JobRecord& record, NodeId node, const ChunkMap& map, ChunkShare share,
+                const kernels::CompressionOptions& options)
+      : map_(map),
+        share_(share),
+        options_(options),
+        codec_(kernels::CodecOf(options.compression)),
+        density_(record, node, map.chunks()) {}
+
+  absl::Status Allocate(device::Device* device, device::Stream* stream);
+  // Elements from one vector of state to the next: each begins at a multiple of 16 bytes.
+  size_t stride() const;
+  // The chunk's part of a vector of state.
+  float* StateAt(int vector, ChunkId chunk) const;
+
+  const ChunkMap map_;
+  const ChunkShare share_;
+  const kernels::CompressionOptions options_;
+  const wire::Codec codec_;
+  PushDensity density_;
+  const device::DeviceKernels* kernels_ = nullptr;  // the device's
+  std::shared_ptr<device::Device> device_;
+  device::Memory state_;  // StateVectors(options_) arenas
+  // Of a chunk on its way: a verdict and, behind it, the payload.
+  struct Turn {
+    device::Memory memory;
+    std::unique_ptr<device::Event> copied;
+  };
+  std::array<Turn, 2> turns_;
+  size_t turn_ = 0;  // the next call's
+  size_t device_bytes_ = 0;
+};
+
+}  // namespace strata::worker
+
+#endif  // STRATA_WORKER_AGGREGATOR_DEVICE_DEVICE_ENCODER_H_

@@ -1,0 +1,47 @@
+#ifndef STRATA_WORKER_AGGREGATOR_DEVICE_GPU_BUDGET_H_
+#define STRATA_WORKER_AGGREGATOR_DEVICE_GPU_BUDGET_H_
+
+#include <cstdint>
+#include <map>
+#include <vector>
+
+#include "common/limits/memory_ledger.h"
+#include "proto/control.pb.h"
+
+namespace strata::worker {
+
+// What a job with device: GPU may take at most, for the exchange, of the memory of each of a node's
+// GPUs, by index. `gpus`: of the node's g ranks, in their order. With r of them on a GPU, d GPUs,
+// an arena of A bytes, which is the model's M rounded up to 2 MiB, and chunks of C bytes:
+//
+//   weights                 A
+//   gradients               r x A
+//   encoded weights         C: those that come, before they are decoded; and a verdict
+//   gradients of others     (g - r) x C: where its kernels do not reach other GPUs' memory; with
+//                           node_sum: NCCL the ranks' verdicts instead
+//
+// where pushes are encoded on the GPUs, of the chunks whose turn is this one's:
+//
+//   not sent                M / d, of DGC 2 x M / d
+//   encoded sums            2 x what C becomes at most
+//   work space              of TOP_K and DGC: 128 KiB
+//
+// and with exchange: NCCL, and an optimizer with V state vectors, in place of all that:
+//
+//   of ranks                r x (2 + V) x M: weights, gradients, optimizer state; and verdicts
+//
+// What ranks compute with, what NCCL takes for itself, and what each process that uses a GPU takes
+// of it before it asks for anything, are not counted. With exchange: NONE nothing is.
+//
+// `placement` may be empty: where it is not known yet, there is nothing that depends on C either.
+std::map<uint32_t, MemoryFormula> MemoryByGpu(const proto::Job& job, uint64_t elements,
+                                              const std::vector<uint32_t>& gpus,
+                                              const proto::Placement& placement);
+
+// The same of so many GPUs together, part by part.
+MemoryFormula MemoryOfGpus(const proto::Job& job, uint64_t elements, uint32_t gpus,
+                           uint32_t local_ranks, const proto::Placement& placement);
+
+}  // namespace strata::worker
+
+#endif  // STRATA_WORKER_AGGREGATOR_DEVICE_GPU_BUDGET_H_

@@ -1,0 +1,117 @@
+#include "worker/aggregator/host/node_budget.h"
+
+#include <algorithm>
+
+#include "absl/strings/str_format.h"
+#include "common/job/consistency.h"
+#include "common/job/encoding.h"
+#include "common/job/job.h"
+#include "common/trace/trace_log.h"
+#include "compression/job_compression.h"
+#include "worker/contract/node_memory.h"
+#include "worker/exchange/create_exchange.h"
+
+namespace strata::worker {
+namespace {
+
+// `window`: bytes of the chunks under way.
+void AddRing(const proto::Job& job, uint32_t nodes, uint64_t arena, uint64_t window,
+             MemoryFormula* need) {
+  const auto vectors = static_cast<uint64_t>(StateVectors(SharedOptimizerOf(job).kind)) +
+                       (IsEncoded(job.push()) ? 1 : 0);
+  const uint64_t own = arena / std::max<uint32_t>(1, nodes) + 1;
+  need->Add(absl::StrFormat("own slices %d x %s", 1 + vectors, BytesText(own)),
+            (1 + vectors) * own);
+  need->Add(absl::StrFormat("under way 4 x %s", BytesText(std::min(window, arena))),
+            4 * std::min(window, arena));
+}
+
+void AddLayers(const proto::Job& job, uint64_t arena, uint64_t chunk, MemoryFormula* need) {
+  const auto own_vectors =
+      static_cast<uint64_t>(StateVectors(OptimizerParamsOf(job.optimizer()).kind));
+  if (AppliesOnNodes(job)) {
+    need->Add(absl::StrFormat("optimizer of its own (3 + %d) x %s", own_vectors, BytesText(arena)),
+              SaturatingProduct(3 + own_vectors, arena));
+  } else if (job.optimizer().clip_norm() > 0) {
+    need->Add(absl::StrFormat("clipped gradients 2 x %s", BytesText(arena)),
+              SaturatingProduct(2, arena));
+  }
+  if (HasLocalSteps(job)) {
+    const uint64_t own = job.consistency().lazy().has_significance() ? 3 : 2;
+    need->Add(absl::StrFormat("local steps (%d + %d) x %s", own, own_vectors, BytesText(arena)),
+              SaturatingProduct(own + own_vectors, arena));
+    need->Add("local chunk in update", chunk);
+  }
+  if (job.consistency().lazy().double_buffering()) {
+    need->Add(absl::StrFormat("second buffer 2 x %s", BytesText(arena)),
+              SaturatingProduct(2, arena));
+  }
+}
+
+void AddPushEncoder(const proto::Job& job, uint64_t arena, uint64_t chunk, MemoryFormula* need) {
+  const kernels::CompressionOptions push =
+      kernels::CompressionOf(job.push(), kernels::Feedback::kResidual);
+  const auto vectors = static_cast<uint64_t>(kernels::StateVectors(push));
+  if (vectors == 0) return;
+  need->Add(absl::StrFormat("not sent %d x %s", vectors, BytesText(arena)),
+            SaturatingProduct(vectors, arena));
+  if (kernels::CodecOf(job.push()) != wire::Codec::kSparse) return;
+  need->Add(absl::StrFormat("codec's work space 4 x %s", BytesText(chunk)), 4 * chunk);
+}
+
+// Weights, gradients and the counts beside them; with device: GPU nobody touches the gradients'.
+void AddSharedMemory(const proto::Job& job, uint64_t elements, uint32_t local_ranks,
+                     MemoryFormula* need) {
+  const NodeOffsets offsets(elements, local_ranks);
+  const std::string arena = BytesText(elements * sizeof(float));
+  if (job.device() == proto::Job::GPU) {
+    need->Add(absl::StrFormat("shared memory %s and its counts", arena),
+              offsets.total - local_ranks * offsets.arena_stride);
+  } else {
+    need->Add(absl::StrFormat("shared memory (1 + %d) x %s and its counts", local_ranks, arena),
+              offsets.total);
+  }
+}
+
+}  // namespace
+
+MemoryFormula NodeMemoryOf(const proto::Job& job, uint32_t nodes, uint64_t elements,
+                           uint32_t local_ranks, const proto::Placement& placement) {
+  // Beyond that, offsets do not fit 64 bits any more.
+  constexpr uint64_t kElementsMax = uint64_t{1} << 48;
+  MemoryFormula need;
+  const uint64_t arena = SaturatingProduct(elements, sizeof(float));
+  if (elements > kElementsMax) {
+    need.Add("shared memory", UINT64_MAX);
+    return need;
+  }
+  AddSharedMemory(job, elements, local_ranks, &need);
+  need.Add(absl::StrFormat("first weights %d x %s", local_ranks, BytesText(arena)),
+           SaturatingProduct(local_ranks, arena));
+  if (IsTraced(job)) need.Add("trace", kTraceLogBytes);
+  if (job.exchange() == proto::Job::NCCL) return need;
+  const bool on_devices = job.device() == proto::Job::GPU;
+  if (on_devices) {
+    need.Add(absl::StrFormat("pinned sums and answers 2 x %s", BytesText(arena)),
+             SaturatingProduct(2, arena));
+  }
+  const uint64_t shards = placement.shard_endpoints_size();
+  const uint64_t chunk = uint64_t{placement.chunk_elements()} * sizeof(float);
+  const uint64_t w = std::max<uint32_t>(1, job.window());
+  if (chunk > 0) AddLayers(job, arena, chunk, &need);
+  if (job.exchange() == proto::Job::RING && chunk > 0) {
+    AddRing(job, nodes, arena, SaturatingProduct(w, chunk), &need);
+  }
+  if (shards == 0) return need;
+  if (!on_devices || !TakesPayloads(job)) AddPushEncoder(job, arena, chunk, &need);
+  const uint64_t one_way = std::min(SaturatingProduct(shards * w, chunk), arena);
+  if (on_devices) {
+    need.Add(absl::StrFormat("answers %d x %d x %s", shards, w, BytesText(chunk)), one_way);
+  } else {
+    need.Add(absl::StrFormat("messages 2 x %d x %d x %s", shards, w, BytesText(chunk)),
+             2 * one_way);
+  }
+  return need;
+}
+
+}  // namespace strata::worker

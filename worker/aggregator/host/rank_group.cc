@@ -1,0 +1,213 @@
+#include "worker/aggregator/host/rank_group.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/str_format.h"
+#include "common/job/arena.h"
+#include "common/job/job.h"
+#include "worker/aggregator/core/aggregator_core.h"
+#include "worker/contract/rank_socket.h"
+
+namespace strata::worker {
+namespace {
+
+// Connections that have not said Attach, besides those of ranks that are still to say it.
+constexpr size_t kStrangersMax = 64;
+
+proto::AggregatorMessage Stopped(const std::string& reason) {
+  proto::AggregatorMessage message;
+  message.set_stopped(reason);
+  return message;
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<RankGroup>> RankGroup::Create(const proto::Launch& launch) {
+  absl::StatusOr<UniqueFd> listener = ListenAt(launch.aggregator_socket());
+  if (!listener.ok()) return listener.status();
+  return std::unique_ptr<RankGroup>(new RankGroup(launch, *std::move(listener)));
+}
+
+RankGroup::RankGroup(const proto::Launch& launch, UniqueFd listener)
+    : launch_(launch),
+      listener_(std::move(listener)),
+      ranks_(launch.local_ranks()),
+      left_(launch.local_ranks()) {
+  poll_.Add(listener_.get());
+}
+
+size_t RankGroup::Count(bool Rank::*what) const {
+  return std::count_if(ranks_.begin(), ranks_.end(), [&](const Rank& rank) { return rank.*what; });
+}
+
+absl::Status RankGroup::Receive() {
+  for (int fd : poll_.Readable(0)) {
+    if (fd == listener_.get()) {
+      Accept();
+      continue;
+    }
+    for (size_t i = 0; i < newcomers_.size(); ++i) {
+      if (newcomers_[i]->fd() != fd) continue;
+      if (absl::Status status = ReceiveAttach(i); !status.ok()) return status;
+      break;
+    }
+    for (uint32_t r = 0; r < ranks_.size(); ++r) {
+      if (!ranks_[r].channel || ranks_[r].channel->fd() != fd) continue;
+      if (absl::Status status = ReceiveFrom(r); !status.ok()) return status;
+      break;
+    }
+  }
+  return absl::OkStatus();
+}
+
+void RankGroup::Accept() {
+  while (true) {
+    UniqueFd fd = AcceptFrom(listener_);
+    if (!fd.valid()) return;
+    poll_.Add(fd.get());
+    newcomers_.push_back(std::make_unique<FramedChannel>(std::move(fd)));
+    if (newcomers_.size() <= ranks_.size() - Count(&Rank::attached) + kStrangersMax) continue;
+    newcomers_.erase(newcomers_.begin());
+    ++refused_;
+  }
+}
+
+absl::Status RankGroup::ReceiveAttach(size_t index) {
+  proto::RankMessage message;
+  absl::StatusOr<bool> received = newcomers_[index]->TryReceive(&message);
+  if (received.ok() && !*received) return absl::OkStatus();
+  std::unique_ptr<FramedChannel> channel = std::move(newcomers_[index]);
+  newcomers_.erase(newcomers_.begin() + static_cast<ptrdiff_t>(index));
+  if (!received.ok() || !message.has_attach()) {  // no rank: closed
+    ++refused_;
+    return absl::OkStatus();
+  }
+  return OnAttach(std::move(channel), message.attach());
+}
+
+absl::Status RankGroup::OnAttach(std::unique_ptr<FramedChannel> channel,
+                                 const proto::Attach& attach) {
+  const uint32_t local_rank = attach.local_rank();
+  std::string refusal;
+  if (attach.protocol_version() != kProtocolVersion) {
+    refusal = absl::StrFormat("the client library has protocol version %d, the aggregator %d",
+                              attach.protocol_version(), kProtocolVersion);
+  } else if (attach.token() != launch_.record().token()) {
+    refusal = "not a rank of this job";
+  } else if (local_rank >= ranks_.size() || ranks_[local_rank].attached) {
+    refusal = absl::StrFormat("local rank %d of %d is taken or does not exist", local_rank,
+                              ranks_.size());
+  }
+  if (!refusal.empty()) {
+    ++refused_;
+    if (SendDescriptors(channel->fd(), -1, -1).ok()) channel->Send(Stopped(refusal)).IgnoreError();
+    return absl::OkStatus();
+  }
+  ranks_[local_rank].channel = std::move(channel);
+  ranks_[local_rank].attached = true;
+  if (absl::Status status = ValidateLayout(attach.layout()); !status.ok()) return status;
+  if (!first_attached_) {
+    first_attached_ = local_rank;
+    layout_ = attach.layout();
+    return absl::OkStatus();
+  }
+  return CheckSameLayout(IdOf(*first_attached_), layout_, IdOf(local_rank), attach.layout());
+}
+
+absl::Status RankGroup::ReceiveFrom(uint32_t local_rank) {
+  Rank& rank = ranks_[local_rank];
+  while (true) {
+    proto::RankMessage message;
+    absl::StatusOr<bool> received = rank.channel->TryReceive(&message);
+    if (!received.ok()) {
+      rank.channel.reset();
+      if (released_) return absl::OkStatus();
+      return Lose(local_rank);
+    }
+    if (!*received) return absl::OkStatus();
+    if (message.has_offer() && !rank.offered) {
+      if (absl::Status status = OnOffer(local_rank, message.offer()); !status.ok()) return status;
+    } else if (message.has_leave()) {
+      left_[local_rank] = message.leave().steps();
+    }
+  }
+}
+
+absl::Status RankGroup::Lose(uint32_t local_rank) {
+  lost_ = local_rank;
+  return absl::UnavailableError(
+      absl::StrFormat("rank %d is gone before it had finished", IdOf(local_rank).value()));
+}
+
+absl::Status RankGroup::OnOffer(uint32_t local_rank, const proto::Offer& offer) {
+  ranks_[local_rank].offered = true;
+  if (!first_offered_) {
+    first_offered_ = local_rank;
+    offer_ = offer;
+    return absl::OkStatus();
+  }
+  if (!offer.nccl_id().empty()) offer_.set_nccl_id(offer.nccl_id());  // local rank 0's
+  const uint32_t other = IdOf(local_rank).value(), first = IdOf(*first_offered_).value();
+  if (offer.weights_checksum() != offer_.weights_checksum()) {
+    return absl::InvalidArgumentError(
+        absl::StrFormat("rank %d offers other first weights than rank %d", other, first));
+  }
+  if (offer.samples_per_epoch() != offer_.samples_per_epoch()) {
+    return absl::InvalidArgumentError(
+        absl::StrFormat("rank %d says %d samples per epoch, rank %d says %d", other,
+                        offer.samples_per_epoch(), first, offer_.samples_per_epoch()));
+  }
+  if (offer.total_steps() != offer_.total_steps()) {
+    return absl::InvalidArgumentError(absl::StrFormat("rank %d says %d steps, rank %d says %d",
+                                                      other, offer.total_steps(), first,
+                                                      offer_.total_steps()));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status RankGroup::SendMemory(int memory, int doorbell) {
+  for (uint32_t r = 0; r < ranks_.size(); ++r) {
+    if (!SendDescriptors(ranks_[r].channel->fd(), memory, doorbell).ok()) return Lose(r);
+    ranks_[r].has_memory = true;
+  }
+  return absl::OkStatus();
+}
+
+// A rank that cannot be written to is noticed when it is read from.
+void RankGroup::SendAll(const proto::AggregatorMessage& message) {
+  for (Rank& rank : ranks_) {
+    if (rank.channel) rank.channel->Send(message).IgnoreError();
+  }
+}
+
+void RankGroup::SendStarted(absl::Span<const proto::Started> started) {
+  for (size_t r = 0; r < ranks_.size(); ++r) {
+    proto::AggregatorMessage message;
+    *message.mutable_started() = started[r];
+    if (ranks_[r].channel) ranks_[r].channel->Send(message).IgnoreError();
+  }
+}
+
+void RankGroup::Release() {
+  released_ = true;
+  proto::AggregatorMessage message;
+  message.mutable_released();
+  SendAll(message);
+}
+
+bool RankGroup::all_gone() const {
+  return std::none_of(ranks_.begin(), ranks_.end(),
+                      [](const Rank& rank) { return rank.channel != nullptr; });
+}
+
+void RankGroup::Stop(const std::string& reason) {
+  for (Rank& rank : ranks_) {
+    if (!rank.channel) continue;
+    if (!rank.has_memory) SendDescriptors(rank.channel->fd(), -1, -1).IgnoreError();
+    rank.has_memory = true;
+  }
+  SendAll(Stopped(reason));
+}
+
+}  // namespace strata::worker

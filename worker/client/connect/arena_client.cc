@@ -1,0 +1,316 @@
+#include "worker/client/connect/arena_client.h"
+
+#include <cstring>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
+#include "common/job/job.h"
+
+namespace strata::client {
+namespace {
+
+// Adds the time from construction to destruction.
+class Stopwatch {
+ public:
+  explicit Stopwatch(absl::Duration* total) : total_(total), begin_(absl::Now()) {}
+  ~Stopwatch() { *total_ += absl::Now() - begin_; }
+
+ private:
+  absl::Duration* total_;
+  absl::Time begin_;
+};
+
+}  // namespace
+
+ArenaClient::ArenaClient(proto::Launch launch, std::shared_ptr<AgentLine> agent,
+                         std::unique_ptr<RankLink> link)
+    : launch_(std::move(launch)),
+      agent_(std::move(agent)),
+      link_(std::move(link)),
+      trace_(TraceLog::Create(launch_.record().job())) {}
+
+// Of a job that fails, too, the trace is worth a look.
+ArenaClient::~ArenaClient() { SendTrace(); }
+
+void ArenaClient::SendTrace() {
+  if (!trace_) return;
+  agent_->SendTrace(trace_.get(), /*all=*/true);
+  link_->SendTrace(agent_.get(), /*all=*/true);
+}
+
+absl::Status ArenaClient::Expect(Phase phase, const char* call) const {
+  if (phase_ == phase) return absl::OkStatus();
+  return absl::FailedPreconditionError(absl::StrCat(call, ": out of order, see client.h"));
+}
+
+absl::Status ArenaClient::ExpectTensor(int tensor, const char* call) const {
+  if (tensors_.Has(tensor)) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat(call, ": no tensor ", tensor));
+}
+
+absl::StatusOr<int> ArenaClient::Register(Tensor tensor) {
+  if (absl::Status status = Expect(Phase::kRegistering, "Register"); !status.ok()) return status;
+  return tensors_.Add(std::move(tensor));
+}
+
+absl::Status ArenaClient::CheckPlace() {
+  if (launch_.record().job().device() != proto::Job::GPU || accepts_device_) {
+    return absl::OkStatus();
+  }
+  for (int i = 0; i < tensors_.size(); ++i) {
+    if (tensors_[i].copied()) continue;
+    const std::string reason =
+        absl::StrCat("device: GPU, but the program, which keeps \"", tensors_[i].tensor.name,
+                     "\" in the arena, has not called AcceptDevice");
+    Fail(reason);
+    return absl::FailedPreconditionError(reason);
+  }
+  return absl::OkStatus();
+}
+
+absl::Status ArenaClient::Allocate() {
+  if (absl::Status status = Expect(Phase::kRegistering, "Allocate"); !status.ok()) return status;
+  if (tensors_.size() == 0) return absl::FailedPreconditionError("Allocate: no tensor registered");
+  if (absl::Status status = CheckPlace(); !status.ok()) return status;
+  absl::StatusOr<ArenaView> view = link_->Allocate(tensors_.Layout());
+  if (!view.ok()) return Own(view.status());
+  view_ = *view;
+  phase_ = Phase::kAllocated;
+  return absl::OkStatus();
+}
+
+absl::Status ArenaClient::Start(const JobFacts& facts) {
+  if (phase_ == Phase::kRegistering) {
+    if (absl::Status status = Allocate(); !status.ok()) return status;
+  }
+  if (absl::Status status = Expect(Phase::kAllocated, "Start"); !status.ok()) return status;
+  for (int i = 0; i < tensors_.size(); ++i) {
+    const TensorSet::Entry& entry = tensors_[i];
+    if (entry.copied()) {
+      std::memcpy(view_.weights.data() + entry.offset, entry.tensor.weights,
+                  entry.count * sizeof(float));
+    }
+  }
+  phase_ = Phase::kBroken;
+  absl::StatusOr<RunFacts> run = link_->Start(facts);
+  if (!run.ok()) return Own(run.status());
+  run_ = *run;
+  book_.emplace(tensors_, ChunkMap(tensors_.elements(), run_.chunk_elements));
+  fetched_.assign(tensors_.size(), false);
+  if (absl::Status status = MoveToDevice(); !status.ok()) return status;
+  for (int i = 0; i < tensors_.size(); ++i) {
+    if (absl::Status status = CopyWeightsOut(i); !status.ok()) return status;
+  }
+  phase_ = Phase::kBetweenSteps;
+  return absl::OkStatus();
+}
+
+absl::Status ArenaClient::MoveToDevice() {
+  if (run_.device == nullptr) return absl::OkStatus();
+  const auto place = [this](const device::Memory& memory) {
+    return absl::MakeSpan(reinterpret_cast<float*>(memory.get()), tensors_.elements());
+  };
+  view_ = {place(run_.weights), place(run_.gradients)};
+  return Own(access_.MoveTo(run_.device));
+}
+
+void ArenaClient::ComputeIn(device::Stream* stream) {
+  access_.QueueIn(stream);
+  link_->ComputeIn(stream);
+}
+
+absl::Status ArenaClient::CopyWeightsOut(int tensor) {
+  const TensorSet::Entry& entry = tensors_[tensor];
+  if (!entry.copied()) return absl::OkStatus();
+  return Own(access_.Copy(entry.tensor.weights, view_.weights.data() + entry.offset, entry.count));
+}
+
+absl::StatusOr<absl::Span<const float>> ArenaClient::ReadWeights() {
+  if (access_.device() == nullptr) return view_.weights;
+  read_.resize(view_.weights.size());
+  absl::Status status = access_.Copy(read_.data(), view_.weights.data(), read_.size());
+  if (status.ok()) status = access_.Settle();
+  if (!status.ok()) return Own(status);
+  return absl::MakeConstSpan(read_);
+}
+
+absl::Span<float> ArenaClient::Weights(int tensor) {
+  if (!tensors_.Has(tensor)) return {};
+  const TensorSet::Entry& entry = tensors_[tensor];
+  if (entry.copied()) return absl::MakeSpan(entry.tensor.weights, entry.count);
+  if (view_.weights.empty()) return {};
+  return view_.weights.subspan(entry.offset, entry.count);
+}
+
+absl::Span<float> ArenaClient::Gradients(int tensor) {
+  if (!tensors_.Has(tensor)) return {};
+  const TensorSet::Entry& entry = tensors_[tensor];
+  if (entry.copied()) return absl::MakeSpan(entry.tensor.gradients, entry.count);
+  if (view_.gradients.empty()) return {};
+  return view_.gradients.subspan(entry.offset, entry.count);
+}
+
+absl::Status ArenaClient::BeginStep(uint32_t samples) {
+  if (absl::Status status = Expect(Phase::kBetweenSteps, "BeginStep"); !status.ok()) return status;
+  if (samples == 0) return absl::InvalidArgumentError("BeginStep: no samples");
+  if (trace_) {
+    forward_at_ = trace_->Now();
+    backward_at_ = absl::InfinitePast();
+  }
+  Stopwatch watch(&waited_);
+  if (absl::Status status = Own(link_->BeginStep(step_, samples)); !status.ok()) return status;
+  samples_ += samples;
+  book_->Begin();
+  fetched_.assign(fetched_.size(), false);
+  phase_ = Phase::kInStep;
+  return absl::OkStatus();
+}
+
+absl::Status ArenaClient::Await(ChunkId chunk) {
+  if (!trace_ || !trace_->Wants(step_)) return Own(link_->AwaitWeights(chunk, step_));
+  const absl::Time begin = trace_->Now();
+  absl::Status status = Own(link_->AwaitWeights(chunk, step_));
+  const absl::Time end = trace_->Now();
+  // Most chunks are there.
+  if (end - begin >= absl::Microseconds(1)) {
+    trace_->Note(proto::TraceEvent::WAIT, chunk, step_, begin, end);
+  }
+  return status;
+}
+
+absl::Status ArenaClient::Fetch(int tensor) {
+  if (fetched_[tensor]) return absl::OkStatus();
+  {
+    Stopwatch watch(&waited_);
+    const uint32_t last = book_->LastChunk(tensor).value();
+    // Downwards: the chunks of the first layers, which lie last, are answered first.
+    for (uint32_t c = last + 1; c-- > book_->FirstChunk(tensor).value();) {
+      if (absl::Status status = Await(ChunkId(c)); !status.ok()) return status;
+    }
+  }
+  fetched_[tensor] = true;
+  return CopyWeightsOut(tensor);
+}
+
+absl::Status ArenaClient::Wait(int tensor) {
+  if (absl::Status status = Expect(Phase::kInStep, "Wait"); !status.ok()) return status;
+  if (absl::Status status = ExpectTensor(tensor, "Wait"); !status.ok()) return status;
+  return Fetch(tensor);
+}
+
+absl::Status ArenaClient::WaitAll() {
+  if (absl::Status status = Expect(Phase::kInStep, "WaitAll"); !status.ok()) return status;
+  for (int i = tensors_.size(); i-- > 0;) {
+    if (absl::Status status = Fetch(i); !status.ok()) return status;
+  }
+  return absl::OkStatus();
+}
+
+absl::Status ArenaClient::PublishFetched(int tensor) {
+  complete_.clear();
+  book_->Publish(tensor, &complete_);
+  if (complete_.empty()) return absl::OkStatus();
+  return Own(link_->Publish(complete_, step_));
+}
+
+void ArenaClient::BeginBackward() {
+  if (trace_ && backward_at_ == absl::InfinitePast()) backward_at_ = trace_->Now();
+}
+
+absl::Status ArenaClient::Publish(int tensor) {
+  if (absl::Status status = Expect(Phase::kInStep, "Publish"); !status.ok()) return status;
+  if (absl::Status status = ExpectTensor(tensor, "Publish"); !status.ok()) return status;
+  const TensorSet::Entry& entry = tensors_[tensor];
+  BeginBackward();
+  if (book_->published(tensor)) {
+    return absl::FailedPreconditionError(
+        absl::StrCat("Publish: \"", entry.tensor.name, "\" was published in this step already"));
+  }
+  if (absl::Status status = Fetch(tensor); !status.ok()) return status;
+  if (entry.copied()) {
+    absl::Status status = Own(
+        access_.Copy(view_.gradients.data() + entry.offset, entry.tensor.gradients, entry.count));
+    if (!status.ok()) return status;
+  }
+  return PublishFetched(tensor);
+}
+
+absl::Status ArenaClient::FinishStep() {
+  if (absl::Status status = Expect(Phase::kInStep, "FinishStep"); !status.ok()) return status;
+  for (int i = 0; i < tensors_.size(); ++i) {
+    if (book_->published(i)) continue;
+    if (absl::Status status = Fetch(i); !status.ok()) return status;
+    const TensorSet::Entry& entry = tensors_[i];
+    absl::Status status = Own(access_.Clear(view_.gradients.subspan(entry.offset, entry.count)));
+    if (!status.ok()) return status;
+    if (status = PublishFetched(i); !status.ok()) return status;
+  }
+  if (trace_ && trace_->Wants(step_)) NoteStep();
+  if (trace_) link_->SendTrace(agent_.get(), /*all=*/false);
+  ++step_;
+  phase_ = Phase::kBetweenSteps;
+  return absl::OkStatus();
+}
+
+void ArenaClient::NoteStep() {
+  BeginBackward();
+  trace_->Note(proto::TraceEvent::FORWARD, ChunkId(), step_, forward_at_, backward_at_);
+  trace_->Note(proto::TraceEvent::BACKWARD, ChunkId(), step_, backward_at_, trace_->Now());
+  if (trace_->waiting() >= kTraceEventsPerBatchMax / 2 || trace_->IsPast(step_ + 1)) {
+    agent_->SendTrace(trace_.get());
+  }
+}
+
+absl::Status ArenaClient::Finish() {
+  if (absl::Status status = Expect(Phase::kBetweenSteps, "Finish"); !status.ok()) return status;
+  phase_ = Phase::kBroken;
+  SendTrace();
+  {
+    Stopwatch watch(&waited_);
+    if (absl::Status status = Own(link_->Finish(step_)); !status.ok()) return status;
+  }
+  for (int i = 0; i < tensors_.size(); ++i) {
+    if (absl::Status status = CopyWeightsOut(i); !status.ok()) return status;
+  }
+  SendTrace();  // what was under way meanwhile
+  phase_ = Phase::kFinished;
+  return Own(access_.Settle());
+}
+
+absl::Status ArenaClient::Send(const Report& report) {
+  const proto::Job& job = launch_.record().job();
+  proto::ChildMessage message;
+  proto::RankReport* out = message.mutable_report();
+  out->set_job_id(launch_.record().job_id());
+  out->set_rank(launch_.rank());
+  out->set_first_step(report.first_step);
+  out->set_end_step(report.end_step);
+  out->set_samples(report.samples);
+  out->set_loss_sum(report.loss_sum);
+  out->set_wall_s(report.wall_s);
+  out->set_trained_s(report.trained_s);
+  out->set_wait_s(absl::ToDoubleSeconds(waited_));
+  waited_before_ += std::exchange(waited_, absl::ZeroDuration());
+  out->set_lr(
+      LearningRateAt(ScheduleOf(job), samples_ * ranks(), run_.samples_per_epoch, job.epochs()));
+  if (launch_.local_rank() == 0) {
+    *out->mutable_node() = link_->Counters();
+    out->mutable_node()->set_exposed_s(absl::ToDoubleSeconds(waited_before_));
+  }
+  if (report.has_test) {
+    out->set_test_accuracy(report.test_accuracy);
+    out->set_test_loss(report.test_loss);
+  }
+  out->set_final(report.final);
+  return agent_->Send(message);
+}
+
+void ArenaClient::Fail(const std::string& reason) { agent_->SendFailed(reason); }
+
+absl::Status ArenaClient::Own(absl::Status status) {
+  if (!status.ok() && !absl::IsUnavailable(status)) Fail(std::string(status.message()));
+  return status;
+}
+
+}  // namespace strata::client

@@ -1,0 +1,100 @@
+#ifndef STRATA_WORKER_CLIENT_CONNECT_ARENA_CLIENT_H_
+#define STRATA_WORKER_CLIENT_CONNECT_ARENA_CLIENT_H_
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/time/time.h"
+#include "common/job/arena.h"
+#include "common/trace/trace_log.h"
+#include "worker/client/client.h"
+#include "worker/client/connect/tensor_set.h"
+#include "worker/client/link/arena_access.h"
+#include "worker/client/link/rank_link.h"
+#include "worker/contract/agent_line.h"
+
+namespace strata::client {
+
+// Client over any RankLink: keeps the order of calls, lays tensors into the arena, copies COPIED
+// ones, and turns tensors into chunks.
+//
+// Threads: one. Calls out of order are FailedPrecondition and change nothing.
+class ArenaClient final : public Client {
+ public:
+  // `agent` is shared with the link, which may wait for the daemon in Start.
+  ArenaClient(proto::Launch launch, std::shared_ptr<AgentLine> agent,
+              std::unique_ptr<RankLink> link);
+  ~ArenaClient() override;
+
+  uint32_t rank() const override { return launch_.rank(); }
+  uint32_t ranks() const override { return launch_.record().job().ranks(); }
+
+  absl::StatusOr<int> Register(Tensor tensor) override;
+  void AcceptDevice() override { accepts_device_ = true; }
+  absl::Status Allocate() override;
+  absl::Status Start(const JobFacts& facts) override;
+  absl::Span<float> Weights(int tensor) override;
+  absl::Span<float> Gradients(int tensor) override;
+  absl::StatusOr<absl::Span<const float>> ReadWeights() override;
+  device::Device* device() const override { return access_.device(); }
+  void ComputeIn(device::Stream* stream) override;
+  absl::Status BeginStep(uint32_t samples) override;
+  absl::Status Wait(int tensor) override;
+  absl::Status WaitAll() override;
+  void BeginBackward() override;
+  absl::Status Publish(int tensor) override;
+  absl::Status FinishStep() override;
+  absl::Status Finish() override;
+  absl::Status Send(const Report& report) override;
+  void Fail(const std::string& reason) override;
+
+ private:
+  enum class Phase { kRegistering, kAllocated, kBetweenSteps, kInStep, kFinished, kBroken };
+
+  absl::Status Expect(Phase phase, const char* call) const;
+  absl::Status ExpectTensor(int tensor, const char* call) const;
+  // Whether the program can have its tensors where the job has them.
+  absl::Status CheckPlace();
+  // Says why this rank fails, unless it does not, or what is Unavailable: others are then.
+  absl::Status Own(absl::Status status);
+  // Waits for the tensor's chunks and brings a COPIED one's weights to the caller, once a step.
+  absl::Status Fetch(int tensor);
+  absl::Status Await(ChunkId chunk);
+  // Into the trace, which wants it.
+  void NoteStep();
+  // All that is there of it.
+  void SendTrace();
+  absl::Status PublishFetched(int tensor);
+  absl::Status CopyWeightsOut(int tensor);
+  // To the arenas that the link has on a device, if it has.
+  absl::Status MoveToDevice();
+
+  const proto::Launch launch_;
+  const std::shared_ptr<AgentLine> agent_;
+  const std::unique_ptr<RankLink> link_;
+
+  Phase phase_ = Phase::kRegistering;
+  bool accepts_device_ = false;
+  TensorSet tensors_;
+  ArenaView view_;
+  ArenaAccess access_;
+  std::vector<float> read_;  // a device's weights
+  RunFacts run_;
+  std::optional<StepBook> book_;
+  std::vector<bool> fetched_;              // by tensor, in this step
+  std::vector<ChunkId> complete_;          // scratch
+  uint64_t step_ = 0;                      // the step in hand or the next one
+  uint64_t samples_ = 0;                   // of this rank, since the start
+  absl::Duration waited_;                  // since the last report
+  absl::Duration waited_before_;           // until then
+  const std::unique_ptr<TraceLog> trace_;  // null: the job wants none
+  // Of the step in hand, where there is a trace.
+  absl::Time forward_at_, backward_at_;
+};
+
+}  // namespace strata::client
+
+#endif  // STRATA_WORKER_CLIENT_CONNECT_ARENA_CLIENT_H_

@@ -1,0 +1,101 @@
+#ifndef STRATA_WORKER_CLIENT_LINK_AGGREGATOR_LINK_H_
+#define STRATA_WORKER_CLIENT_LINK_AGGREGATOR_LINK_H_
+
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "absl/time/time.h"
+#include "common/event_fd.h"
+#include "common/ipc/framed_channel.h"
+#include "worker/client/link/device_publisher.h"
+#include "worker/client/link/rank_link.h"
+#include "worker/client/nccl/node_reducer.h"
+#include "worker/contract/node_memory.h"
+#include "worker/contract/rank_protocol.pb.h"
+
+namespace strata::client {
+
+// A rank as one of its node's: gradients go into shared memory, where the aggregator sums them, and
+// weights come back into the arena that all ranks of the node read.
+//
+// Until Start every rank fills weights of its own, which are compared there; then the node's arena
+// takes their place, at the same addresses and read only.
+class AggregatorLink final : public RankLink {
+ public:
+  // Waits for the aggregator to listen. Errors: Unavailable naming its socket.
+  // `answer_deadline` is for what the aggregator owes at once, without waiting for anybody else.
+  static absl::StatusOr<std::unique_ptr<AggregatorLink>> Connect(
+      const proto::Launch& launch, absl::Duration answer_deadline = absl::Seconds(30));
+
+  absl::StatusOr<ArenaView> Allocate(const proto::Layout& layout) override;
+  absl::StatusOr<RunFacts> Start(const JobFacts& facts) override;
+
+  // For exchange: NCCL, of which the aggregator only joins the ranks.
+  // Before Start, on rank 0: what all of them are to meet by. What rank 0 said, after it.
+  void OfferNcclId(std::string id) { nccl_id_ = std::move(id); }
+  const std::string& nccl_id() const { return nccl_id_; }
+  // How far this rank is, for those who ask who holds a job up: it has published so many chunks
+  // more of the job's; has the chunk's weights that the step starts from.
+  void ShowPublished(size_t published, uint32_t chunks, uint64_t step);
+  void ShowLanded(ChunkId chunk, uint64_t step);
+  // What it holds of its device's memory for the exchange.
+  void ShowDeviceBytes(uint64_t bytes) { Self().device_bytes = bytes; }
+  // Ok while the job goes on. Threads: any. Errors: Unavailable, saying why not.
+  absl::Status CheckAlive();
+
+  void ComputeIn(device::Stream* stream) override;
+  // A chunk's gradient memory is free once AwaitWeights has returned for it. Blocks only with
+  // ComputeIn or node_sum: NCCL, until the step before is published by this rank or, in the second
+  // case, by all of the node's.
+  absl::Status BeginStep(uint64_t step, uint32_t samples) override;
+  absl::Status AwaitWeights(ChunkId chunk, uint64_t step) override;
+  absl::Status Publish(absl::Span<const ChunkId> chunks, uint64_t step) override;
+  absl::Status Finish(uint64_t steps) override;
+  void SendTrace(AgentLine* agent, bool all) override;
+  proto::NodeCounters Counters() const override;
+
+ private:
+  AggregatorLink(const proto::Launch& launch, UniqueFd socket, absl::Duration answer_deadline);
+
+  // Opens the arenas that the aggregator has on this rank's device.
+  absl::Status OpenArenas(const proto::Started& started, RunFacts* facts);
+  // With node_sum: NCCL: meets the other ranks of the node, to add up with them.
+  absl::Status JoinRanks(const RunFacts& facts);
+  // Blocks until what was given to a thread to publish is published.
+  absl::Status Drain();
+  // The chunk's gradients may be used, alone or in the node's sum. Whether they are complete on the
+  // node then.
+  absl::StatusOr<bool> Hand(ChunkId chunk, uint64_t step);
+  void Ring();
+  // Their gradients are complete now. On the publisher's thread, if there is one; uses nothing that
+  // AwaitWeights changes.
+  absl::Status PublishNow(absl::Span<const ChunkId> chunks, uint64_t step);
+  absl::Status Say(const proto::RankMessage& message);
+  // Blocks for the aggregator's next message. Errors: Unavailable (it is gone, the job stops, or
+  // nothing came within `timeout`).
+  absl::StatusOr<proto::AggregatorMessage> Hear(absl::Duration timeout);
+  absl::Status Gone() const;
+  worker::RankBlock& Self() const { return memory_->rank(launch_.local_rank()); }
+  bool Landed(ChunkId chunk, uint64_t step) const;
+  bool CompleteOnNode(ChunkId chunk, uint64_t step) const;
+
+  const proto::Launch launch_;
+  FramedChannel channel_;
+  const absl::Duration answer_deadline_;
+  const bool may_spin_;
+  std::unique_ptr<worker::NodeMemory> memory_;
+  std::unique_ptr<EventFd> doorbell_;
+  uint32_t chunks_ = 0;
+  uint32_t published_ = 0;  // chunks, in the step in hand
+  std::string nccl_id_;
+  // With device: GPU, unless ranks exchange among themselves.
+  std::shared_ptr<device::Device> device_;
+  device::Stream* stream_ = nullptr;  // that gradients are computed in, or null
+  std::unique_ptr<DevicePublisher> publisher_;
+  std::unique_ptr<nccl::NodeReducer> reducer_;  // with node_sum: NCCL, in the publisher's place
+};
+
+}  // namespace strata::client
+
+#endif  // STRATA_WORKER_CLIENT_LINK_AGGREGATOR_LINK_H_

@@ -1,0 +1,94 @@
+#include "worker/client/link/local_link.h"
+
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+
+namespace strata::client {
+
+absl::Status AwaitTraining(const proto::Launch& launch, const proto::Layout& layout,
+                           const JobFacts& facts, AgentLine* agent) {
+  if (!agent->connected()) return absl::OkStatus();
+  proto::ChildMessage message;
+  proto::NodeReady* ready = message.mutable_ready();
+  ready->set_job_id(launch.record().job_id());
+  *ready->mutable_layout() = layout;
+  ready->set_samples_per_epoch(facts.samples_per_epoch);
+  ready->set_total_steps(facts.total_steps);
+  ready->set_run_dir(launch.run_dir());
+  if (absl::Status status = agent->Send(message); !status.ok()) return status;
+  return agent->AwaitRun().status();
+}
+
+RunFacts FactsAlone(const proto::Job& job, const proto::Layout& layout, const JobFacts& facts) {
+  RunFacts run;
+  run.samples_per_epoch = facts.samples_per_epoch;
+  run.chunk_elements =
+      job.chunk_elements() > 0 ? job.chunk_elements() : DefaultChunkElements(layout.elements(), 1);
+  return run;
+}
+
+LocalLink::LocalLink(const proto::Launch& launch, std::shared_ptr<AgentLine> agent,
+                     const kernels::Kernels& kernels)
+    : launch_(launch),
+      agent_(std::move(agent)),
+      kernels_(kernels),
+      rule_(kernels::LocalUpdateRuleOf(launch.record().job(), 0)) {}
+
+absl::StatusOr<ArenaView> LocalLink::Allocate(const proto::Layout& layout) {
+  if (absl::Status status = ValidateLayout(layout); !status.ok()) return status;
+  layout_ = layout;
+  weights_.assign(layout.elements(), 0.0f);
+  gradients_.assign(layout.elements(), 0.0f);
+  const int vectors = StateVectors(rule_.optimizer.kind);
+  if (vectors > 0) state0_.assign(layout.elements(), 0.0f);
+  if (vectors > 1) state1_.assign(layout.elements(), 0.0f);
+  return ArenaView{absl::MakeSpan(weights_), absl::MakeSpan(gradients_)};
+}
+
+absl::StatusOr<RunFacts> LocalLink::Start(const JobFacts& facts) {
+  absl::Status status = AwaitTraining(launch_, layout_, facts, agent_.get());
+  if (!status.ok()) return status;
+  facts_ = FactsAlone(launch_.record().job(), layout_, facts);
+  rule_.samples_per_epoch = facts_.samples_per_epoch;
+  map_ = std::make_unique<ChunkMap>(layout_.elements(), facts_.chunk_elements);
+  for (uint32_t c = 0; c < map_->chunks(); ++c) {
+    runs_.push_back(RunsOf(layout_, *map_, ChunkId(c)));
+  }
+  return facts_;
+}
+
+absl::Status LocalLink::BeginStep(uint64_t, uint32_t samples) {
+  step_samples_ = samples;
+  samples_ += samples;
+  return absl::OkStatus();
+}
+
+absl::Status LocalLink::AwaitWeights(ChunkId, uint64_t) { return absl::OkStatus(); }
+
+absl::Status LocalLink::Publish(absl::Span<const ChunkId> chunks, uint64_t step) {
+  for (ChunkId chunk : chunks) {
+    if (absl::Status status = Update(chunk, step); !status.ok()) return status;
+  }
+  return absl::OkStatus();
+}
+
+absl::Status LocalLink::Update(ChunkId chunk, uint64_t step) {
+  const uint64_t begin = map_->OffsetOf(chunk);
+  if (!kernels_.all_finite(gradients_.data() + begin, map_->ElementsOf(chunk))) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("the gradient of chunk ", chunk.value(), " is not finite at step ", step));
+  }
+  kernels::Update update = kernels::UpdateAt(rule_, samples_, step + 1);
+  update.gradient_scale = static_cast<float>(1.0 / step_samples_);
+  float* w = weights_.data() + begin;
+  kernels::ApplyUpdate(kernels_, rule_.optimizer, update, runs_[chunk.value()],
+                       gradients_.data() + begin, w, w,
+                       state0_.empty() ? nullptr : state0_.data() + begin,
+                       state1_.empty() ? nullptr : state1_.data() + begin);
+  return absl::OkStatus();
+}
+
+absl::Status LocalLink::Finish(uint64_t) { return absl::OkStatus(); }
+
+}  // namespace strata::client

@@ -1,0 +1,57 @@
+#ifndef STRATA_WORKER_CLIENT_LINK_LOCAL_LINK_H_
+#define STRATA_WORKER_CLIENT_LINK_LOCAL_LINK_H_
+
+#include <memory>
+#include <vector>
+
+#include "kernels/kernels.h"
+#include "optimizer/update_rule.h"
+#include "worker/client/link/rank_link.h"
+#include "worker/contract/agent_line.h"
+
+namespace strata::client {
+
+// What the worker daemon has to do with a rank that is a whole job: hears what it trains, if there
+// is a daemon, and says when it may begin. Blocks. Errors: AgentLine's.
+absl::Status AwaitTraining(const proto::Launch& launch, const proto::Layout& layout,
+                           const JobFacts& facts, AgentLine* agent);
+// What such a rank settles by itself.
+RunFacts FactsAlone(const proto::Job& job, const proto::Layout& layout, const JobFacts& facts);
+
+// No exchange: the one rank keeps the optimizer's state and updates a chunk as soon as it is
+// published. The same kernels, rates and order of operations as in a shard, so the same bits as one
+// rank through a cluster.
+class LocalLink final : public RankLink {
+ public:
+  // REQUIRES: one rank; job defaults filled in.
+  LocalLink(const proto::Launch& launch, std::shared_ptr<AgentLine> agent,
+            const kernels::Kernels& kernels);
+
+  absl::StatusOr<ArenaView> Allocate(const proto::Layout& layout) override;
+  absl::StatusOr<RunFacts> Start(const JobFacts& facts) override;
+  absl::Status BeginStep(uint64_t step, uint32_t samples) override;
+  absl::Status AwaitWeights(ChunkId chunk, uint64_t step) override;
+  absl::Status Publish(absl::Span<const ChunkId> chunks, uint64_t step) override;
+  absl::Status Finish(uint64_t steps) override;
+  proto::NodeCounters Counters() const override { return {}; }
+
+ private:
+  absl::Status Update(ChunkId chunk, uint64_t step);
+
+  const proto::Launch launch_;
+  const std::shared_ptr<AgentLine> agent_;
+  const kernels::Kernels& kernels_;
+  kernels::UpdateRule rule_;
+
+  proto::Layout layout_;
+  std::vector<float> weights_, gradients_, state0_, state1_;
+  std::unique_ptr<ChunkMap> map_;
+  std::vector<std::vector<OptimizerRun>> runs_;  // by chunk
+  RunFacts facts_;
+  uint64_t samples_ = 0;  // including the step in hand
+  uint32_t step_samples_ = 0;
+};
+
+}  // namespace strata::client
+
+#endif  // STRATA_WORKER_CLIENT_LINK_LOCAL_LINK_H_

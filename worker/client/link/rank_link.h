@@ -1,0 +1,71 @@
+#ifndef STRATA_WORKER_CLIENT_LINK_RANK_LINK_H_
+#define STRATA_WORKER_CLIENT_LINK_RANK_LINK_H_
+
+#include <cstdint>
+#include <memory>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/types/span.h"
+#include "common/ids.h"
+#include "common/job/arena.h"
+#include "kernels/device/device.h"
+#include "proto/control.pb.h"
+#include "worker/client/client.h"
+
+namespace strata::client {
+
+class AgentLine;
+
+// The arenas of one rank, valid as long as the link that gave them. Addresses never change.
+struct ArenaView {
+  absl::Span<float> weights;  // written by the caller before Start only
+  absl::Span<float> gradients;
+};
+
+// What the job settles once all ranks are known.
+struct RunFacts {
+  uint32_t chunk_elements = 0;
+  uint64_t samples_per_epoch = 0;
+  // With device: GPU: the arenas from now on, of as many elements. Else null.
+  std::shared_ptr<device::Device> device;
+  device::Memory weights, gradients;
+};
+
+// What a client does its steps through, chunk by chunk: the node's aggregator or, without any
+// exchange, the rank itself. Steps count from 0; the caller keeps the order of client.h.
+//
+// Threads: one. Every blocking call ends with Unavailable when the job has been stopped.
+class RankLink {
+ public:
+  virtual ~RankLink() = default;
+
+  // Memory for the arena of `layout`; zero at first.
+  virtual absl::StatusOr<ArenaView> Allocate(const proto::Layout& layout) = 0;
+  // Offers the weights in the view as the first ones; blocks until training may begin.
+  virtual absl::StatusOr<RunFacts> Start(const JobFacts& facts) = 0;
+
+  // With device: GPU: see Client::ComputeIn.
+  virtual void ComputeIn(device::Stream* stream) {}
+
+  virtual absl::Status BeginStep(uint64_t step, uint32_t samples) = 0;
+  // Blocks until the chunk's weights are those that `step` starts from, and its gradient memory is
+  // free.
+  virtual absl::Status AwaitWeights(ChunkId chunk, uint64_t step) = 0;
+  // The chunks' gradients are complete. REQUIRES: AwaitWeights has returned for each in this step.
+  virtual absl::Status Publish(absl::Span<const ChunkId> chunks, uint64_t step) = 0;
+
+  // No more steps after `steps` of them: blocks until the final weights are in the arena.
+  virtual absl::Status Finish(uint64_t steps) = 0;
+
+  // Hands on what the link itself has noted of a traced job: as much as the daemon reads now, once
+  // it is worth a message; or, waiting for it, all.
+  virtual void SendTrace(AgentLine* agent, bool all) {}
+
+  // Of the whole node, since Start.
+  virtual proto::NodeCounters Counters() const = 0;
+};
+
+}  // namespace strata::client
+
+#endif  // STRATA_WORKER_CLIENT_LINK_RANK_LINK_H_

@@ -1,0 +1,28 @@
+#include "worker/client/mpi/load_plugin.h"
+
+#include <dlfcn.h>
+
+#include "absl/strings/str_cat.h"
+#include "worker/client/mpi/plugin_entry.h"
+
+namespace strata::mpi {
+
+absl::StatusOr<std::unique_ptr<Collective>> LoadPlugin(const std::string& path) {
+  // MPI loads libraries of its own that look for its symbols among the global
+  // ones.
+  void* library = dlopen(path.c_str(), RTLD_NOW | RTLD_GLOBAL);
+  if (library == nullptr) {
+    return absl::NotFoundError(absl::StrCat(
+        "exchange: MPI needs the plugin that is built where MPI is installed: ", dlerror()));
+  }
+  const auto entry = reinterpret_cast<PluginEntry>(dlsym(library, kPluginEntry));
+  if (entry == nullptr) {
+    return absl::FailedPreconditionError(absl::StrCat(path, " is no plugin of this program"));
+  }
+  char error[512] = {};
+  std::unique_ptr<Collective> collective(entry(kPluginVersion, error, sizeof error));
+  if (collective == nullptr) return absl::FailedPreconditionError(absl::StrCat(path, ": ", error));
+  return collective;
+}
+
+}  // namespace strata::mpi

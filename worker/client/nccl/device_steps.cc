@@ -1,0 +1,269 @@
+#include "worker/client/nccl/device_steps.h"
+
+#include <algorithm>
+#include <cstring>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "absl/time/clock.h"
+#include "absl/time/time.h"
+#include "optimizer/update_step.h"
+
+namespace strata::nccl {
+namespace {
+
+// Kernels and most sums are done in less; a core is kept busy no longer.
+constexpr absl::Duration kSpin = absl::Microseconds(50);
+constexpr absl::Duration kSleep = absl::Microseconds(50);
+
+// Where parts of the arena begin.
+uint64_t Rounded(uint64_t elements) { return (elements + 63) / 64 * 64; }
+
+}  // namespace
+
+DeviceSteps::DeviceSteps(std::shared_ptr<device::Device> device, const proto::Job& job,
+                         const proto::Layout& layout, device::StillWanted still_wanted)
+    : device_(std::move(device)),
+      job_(job),
+      layout_(layout),
+      still_wanted_(std::move(still_wanted)),
+      rule_(kernels::LocalUpdateRuleOf(job, 0)) {}
+
+absl::StatusOr<std::unique_ptr<DeviceSteps>> DeviceSteps::Create(
+    std::shared_ptr<device::Device> device, const proto::Job& job, const proto::Layout& layout,
+    device::StillWanted still_wanted) {
+  if (absl::Status status = ValidateLayout(layout); !status.ok()) return status;
+  std::unique_ptr<DeviceSteps> steps(
+      new DeviceSteps(std::move(device), job, layout, std::move(still_wanted)));
+  if (absl::Status status = steps->Allocate(); !status.ok()) return status;
+  return steps;
+}
+
+// Memory is given back by the members' own order, when nothing uses it any more.
+DeviceSteps::~DeviceSteps() {
+  watch_.reset();
+  if (communicator_) communicator_->Abort();
+  if (stream_) stream_->Synchronize().IgnoreError();
+}
+
+absl::Status DeviceSteps::Allocate() {
+  const uint64_t stride = Rounded(layout_.elements());
+  const int parts = 2 + StateVectors(rule_.optimizer.kind);
+  const size_t bytes = parts * stride * sizeof(float);
+  absl::StatusOr<device::Memory> arena =
+      device_->Allocate(bytes, "the rank's weights, gradients and optimizer state");
+  if (!arena.ok()) return arena.status();
+  arena_ = *std::move(arena);
+  device_bytes_ += bytes;
+  weights_ = reinterpret_cast<float*>(arena_.get());
+  gradients_ = weights_ + stride;
+  if (parts > 2) state0_ = gradients_ + stride;
+  if (parts > 3) state1_ = state0_ + stride;
+  absl::StatusOr<std::unique_ptr<device::Stream>> stream = device_->NewStream(/*urgent=*/true);
+  if (!stream.ok()) return stream.status();
+  stream_ = *std::move(stream);
+  if (absl::Status status = stream_->Fill(weights_, 0, bytes); !status.ok()) return status;
+  return stream_->Synchronize();
+}
+
+absl::StatusOr<DeviceSteps::Words> DeviceSteps::AllocateWords(size_t bytes, const char* what) {
+  absl::StatusOr<device::Memory> on_device = device_->Allocate(bytes, what);
+  if (!on_device.ok()) return on_device.status();
+  absl::StatusOr<device::Memory> on_host = device_->AllocatePinned(bytes, what);
+  if (!on_host.ok()) return on_host.status();
+  device_bytes_ += bytes;
+  return Words{*std::move(on_device), *std::move(on_host)};
+}
+
+absl::Status DeviceSteps::TakeWeightsFrom(const float* host) {
+  absl::Status status = stream_->Copy(weights_, host, layout_.elements() * sizeof(float));
+  return status.ok() ? stream_->Synchronize() : status;
+}
+
+absl::Status DeviceSteps::BringWeightsTo(float* host) {
+  absl::Status status = stream_->Copy(host, weights_, layout_.elements() * sizeof(float));
+  return status.ok() ? stream_->Synchronize() : status;
+}
+
+absl::Status DeviceSteps::Begin(std::unique_ptr<device::Communicator> communicator,
+                                uint32_t chunk_elements, uint64_t samples_per_epoch) {
+  communicator_ = std::move(communicator);
+  if (communicator_ != nullptr) watch_.emplace(communicator_.get(), still_wanted_);
+  rule_.samples_per_epoch = samples_per_epoch;
+  map_.emplace(layout_.elements(), chunk_elements);
+  chunks_.resize(map_->chunks());
+  for (uint32_t c = 0; c < chunks_.size(); ++c) {
+    absl::StatusOr<std::unique_ptr<device::Event>> landed = device_->NewEvent();
+    if (!landed.ok()) return landed.status();
+    chunks_[c].landed = *std::move(landed);
+    chunks_[c].runs = RunsOf(layout_, *map_, ChunkId(c));
+  }
+  absl::StatusOr<Words> verdicts =
+      AllocateWords(chunks_.size() * sizeof(device::Verdict), "verdicts on gradients");
+  if (!verdicts.ok()) return verdicts.status();
+  verdicts_ = *std::move(verdicts);
+  absl::StatusOr<Words> count = AllocateWords(sizeof(uint64_t), "a count of samples");
+  if (!count.ok()) return count.status();
+  count_ = *std::move(count);
+  absl::StatusOr<std::unique_ptr<device::Event>> counted = device_->NewEvent();
+  if (!counted.ok()) return counted.status();
+  counted_ = *std::move(counted);
+  if (communicator_ == nullptr) return absl::OkStatus();
+  auto trace = ReduceTrace::Create(job_, device_, stream_.get());
+  if (!trace.ok()) return trace.status();
+  trace_ = *std::move(trace);
+  return absl::OkStatus();
+}
+
+absl::Status DeviceSteps::StartSum(uint64_t value) {
+  auto* const on_device = reinterpret_cast<uint64_t*>(count_.on_device.get());
+  std::memcpy(count_.on_host.get(), &value, sizeof value);
+  absl::Status status = stream_->Copy(on_device, count_.on_host.get(), sizeof value);
+  if (status.ok()) status = communicator_->AllReduce(*stream_, on_device, 1, still_wanted_);
+  if (status.ok()) status = stream_->Copy(count_.on_host.get(), on_device, sizeof value);
+  return status.ok() ? stream_->Record(counted_.get()) : status;
+}
+
+absl::StatusOr<uint64_t> DeviceSteps::AwaitSum() {
+  if (absl::Status status = Await(*counted_); !status.ok()) return status;
+  uint64_t sum = 0;
+  std::memcpy(&sum, count_.on_host.get(), sizeof sum);
+  return sum;
+}
+
+absl::StatusOr<uint64_t> DeviceSteps::Sum(uint64_t value) {
+  if (communicator_ == nullptr) return value;
+  if (absl::Status status = OrCause(StartSum(value)); !status.ok()) return status;
+  return AwaitSum();
+}
+
+absl::Status DeviceSteps::BeginStep(uint32_t samples) {
+  own_samples_ = samples;
+  counting_ = true;
+  return communicator_ == nullptr ? absl::OkStatus() : OrCause(StartSum(samples));
+}
+
+absl::Status DeviceSteps::Publish(absl::Span<const ChunkId> chunks, uint64_t step,
+                                  const device::Event* ready) {
+  return OrCause(PublishAll(chunks, step, ready));
+}
+
+absl::Status DeviceSteps::PublishAll(absl::Span<const ChunkId> chunks, uint64_t step,
+                                     const device::Event* ready) {
+  if (counting_) {
+    if (absl::Status status = AwaitAll(); !status.ok()) return status;
+    absl::StatusOr<uint64_t> all = communicator_ == nullptr ? own_samples_ : AwaitSum();
+    if (!all.ok()) return all.status();
+    step_samples_ = *all;
+    samples_ += step_samples_;
+    counting_ = false;
+  }
+  if (ready != nullptr) {
+    if (absl::Status status = stream_->Wait(*ready); !status.ok()) return status;
+  }
+  for (const ChunkId chunk : chunks) {
+    if (absl::Status status = PublishOne(chunk, step); !status.ok()) return status;
+  }
+  return absl::OkStatus();
+}
+
+// A rank's own gradients are looked at before they are added, so that whose they were is known.
+absl::Status DeviceSteps::PublishOne(ChunkId id, uint64_t step) {
+  Chunk& chunk = chunks_[id.value()];
+  const uint64_t at = map_->OffsetOf(id);
+  const size_t count = map_->ElementsOf(id);
+  const size_t word = id.value() * sizeof(device::Verdict);
+  auto* const verdict = reinterpret_cast<device::Verdict*>(verdicts_.on_device.get() + word);
+  absl::Status status = stream_->Fill(verdict, device::kGoodByte, sizeof *verdict);
+  if (status.ok()) {
+    status = device_->kernels().check_finite(*stream_, gradients_ + at, count, verdict);
+  }
+  if (status.ok()) status = stream_->Copy(verdicts_.on_host.get() + word, verdict, sizeof *verdict);
+  if (status.ok() && communicator_ != nullptr) {
+    status = ReduceTrace::Queue(trace_.get(), id, step, [&] {
+      return communicator_->AllReduce(*stream_, gradients_ + at, count, still_wanted_);
+    });
+    bytes_reduced_ += count * sizeof(float);
+    ++chunks_reduced_;
+  }
+  if (status.ok()) status = Update(chunk, at, step + 1);
+  if (status.ok()) status = stream_->Record(chunk.landed.get());
+  chunk.step = step;
+  return status;
+}
+
+absl::Status DeviceSteps::Update(const Chunk& chunk, uint64_t at, uint64_t number) {
+  kernels::Update update = kernels::UpdateAt(rule_, samples_, number);
+  update.gradient_scale =
+      static_cast<float>(1.0 / static_cast<double>(std::max<uint64_t>(1, step_samples_)));
+  for (const OptimizerRun& run : chunk.runs) {
+    const uint64_t begin = at + run.offset;
+    float* const w = weights_ + begin;
+    const absl::Status status = device_->kernels().optimize(
+        *stream_, kernels::ParamsOf(rule_.optimizer, run),
+        kernels::StepOf(rule_.optimizer, update, run), gradients_ + begin, w, w,
+        state0_ == nullptr ? nullptr : state0_ + begin,
+        state1_ == nullptr ? nullptr : state1_ + begin, run.count);
+    if (!status.ok()) return status;
+  }
+  return absl::OkStatus();
+}
+
+absl::Status DeviceSteps::OrCause(absl::Status status) {
+  if (!watch_) return status;
+  if (absl::Status cause = watch_->status(); !cause.ok()) return cause;
+  return absl::IsInternal(status) ? watch_->CauseOf(std::move(status)) : status;
+}
+
+absl::Status DeviceSteps::Await(const device::Event& event) {
+  const absl::Time begin = absl::Now();
+  while (true) {
+    const absl::StatusOr<bool> done = event.Done();
+    // Also what is done: it may have been let go.
+    if (absl::Status status = OrCause(done.status()); !status.ok()) return status;
+    if (*done) return absl::OkStatus();
+    if (absl::Now() > begin + kSpin) absl::SleepFor(kSleep);
+  }
+}
+
+absl::Status DeviceSteps::AwaitWeights(ChunkId id) {
+  Chunk& chunk = chunks_[id.value()];
+  if (!chunk.step) return absl::OkStatus();
+  if (absl::Status status = Await(*chunk.landed); !status.ok()) return status;
+  device::Verdict verdict = device::kGood;
+  std::memcpy(&verdict, verdicts_.on_host.get() + id.value() * sizeof verdict, sizeof verdict);
+  if (verdict != device::kGood) {
+    return absl::InvalidArgumentError(absl::StrFormat(
+        "the gradient of chunk %d is not finite at step %d", id.value(), *chunk.step));
+  }
+  chunk.step.reset();
+  return absl::OkStatus();
+}
+
+absl::Status DeviceSteps::WaitIn(device::Stream* stream, ChunkId id) {
+  const Chunk& chunk = chunks_[id.value()];
+  return OrCause(chunk.step ? stream->Wait(*chunk.landed) : absl::OkStatus());
+}
+
+absl::Status DeviceSteps::AwaitAll() {
+  for (uint32_t c = 0; c < chunks_.size(); ++c) {
+    if (absl::Status status = AwaitWeights(ChunkId(c)); !status.ok()) return status;
+  }
+  return absl::OkStatus();
+}
+
+absl::Status DeviceSteps::Finish() {
+  if (absl::Status status = AwaitAll(); !status.ok()) return status;
+  if (absl::Status status = stream_->Synchronize(); !status.ok()) return status;
+  if (trace_ != nullptr) trace_->Stop();
+  if (communicator_ == nullptr) return absl::OkStatus();
+  watch_->Stop();  // what it looks at ends well now, if it has not aborted it
+  return OrCause(communicator_->Finish(still_wanted_));
+}
+
+void DeviceSteps::SendTrace(client::AgentLine* agent, bool all) {
+  if (trace_ != nullptr) trace_->Send(agent, all);
+}
+
+}  // namespace strata::nccl

@@ -1,0 +1,146 @@
+#ifndef STRATA_WORKER_CLIENT_NCCL_DEVICE_STEPS_H_
+#define STRATA_WORKER_CLIENT_NCCL_DEVICE_STEPS_H_
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/types/span.h"
+#include "common/ids.h"
+#include "common/job/arena.h"
+#include "kernels/device/communicator.h"
+#include "kernels/device/device.h"
+#include "kernels/device/device_kernels.h"
+#include "optimizer/update_rule.h"
+#include "proto/control.pb.h"
+#include "worker/client/nccl/communicator_watch.h"
+#include "worker/client/nccl/reduce_trace.h"
+#include "worker/contract/agent_line.h"
+
+namespace strata::nccl {
+
+// A rank that keeps weights, gradients and the optimizer's state in memory of its device: what it
+// publishes of a chunk is looked at, added over all ranks, and applied, all of it queued at once in
+// a stream of this object's.
+//
+// All ranks publish the chunks of a step in the same order. How much of the exchange goes on while
+// the rank computes is up to the device.
+//
+// Where a sum cannot be completed any more, streams that wait for it are let go, and every call
+// from then on says why: what they compute with is nothing in particular.
+//
+// Threads: one. Errors: Internal (the device or the library of the communicator, in its words),
+// ResourceExhausted (out of device memory), InvalidArgument (a gradient of this rank's is not
+// finite), and whatever `still_wanted` says.
+class DeviceSteps {
+ public:
+  // Asks for the memory, which is zero then. `still_wanted`: whether to go on waiting for others;
+  // called on any thread. REQUIRES: job defaults filled in.
+  static absl::StatusOr<std::unique_ptr<DeviceSteps>> Create(std::shared_ptr<device::Device> device,
+                                                             const proto::Job& job,
+                                                             const proto::Layout& layout,
+                                                             device::StillWanted still_wanted);
+  // Ends what is under way.
+  ~DeviceSteps();
+
+  const std::shared_ptr<device::Device>& device() const { return device_; }
+  // The whole arena, on the device. As memory it stays while anybody has it.
+  float* weights() const { return weights_; }
+  float* gradients() const { return gradients_; }
+  device::Memory weights_memory() const { return Part(weights_); }
+  device::Memory gradients_memory() const { return Part(gradients_); }
+
+  // Copies between the device's weights and the host's, `elements` of them. Block.
+  absl::Status TakeWeightsFrom(const float* host);
+  absl::Status BringWeightsTo(float* host);
+
+  // Null: this is the only rank.
+  absl::Status Begin(std::unique_ptr<device::Communicator> communicator, uint32_t chunk_elements,
+                     uint64_t samples_per_epoch);
+  // Adds up a number over all ranks; blocks.
+  absl::StatusOr<uint64_t> Sum(uint64_t value);
+
+  absl::Status BeginStep(uint32_t samples);
+  // The chunks' gradients are complete once `ready` is; null: they are. The first one of a step
+  // blocks until the step before has landed and all ranks have begun this one.
+  absl::Status Publish(absl::Span<const ChunkId> chunks, uint64_t step, const device::Event* ready);
+  // Blocks until the chunk's weights are those of the next step, if it is under way.
+  absl::Status AwaitWeights(ChunkId chunk);
+  // The same for what `stream` is given from now on; does not block. What goes wrong comes out of
+  // the next step's first Publish.
+  absl::Status WaitIn(device::Stream* stream, ChunkId chunk);
+  // Blocks until all chunks' are.
+  absl::Status AwaitAll();
+  // The last call but SendTrace: all ranks have made theirs, or will.
+  absl::Status Finish();
+  // Hands on what the device did of sums in traced steps, as ReduceTrace::Send.
+  void SendTrace(client::AgentLine* agent, bool all);
+
+  uint32_t chunks() const { return map_ ? map_->chunks() : 0; }
+  // What it has asked for on its device.
+  uint64_t device_bytes() const { return device_bytes_; }
+  uint64_t bytes_reduced() const { return bytes_reduced_; }
+  uint64_t chunks_reduced() const { return chunks_reduced_; }
+
+ private:
+  struct Chunk {
+    std::vector<OptimizerRun> runs;
+    std::unique_ptr<device::Event> landed;
+    std::optional<uint64_t> step;  // under way
+  };
+  // Numbers on the device and in pinned memory of the host, where copies end up.
+  struct Words {
+    device::Memory on_device, on_host;
+  };
+
+  DeviceSteps(std::shared_ptr<device::Device> device, const proto::Job& job,
+              const proto::Layout& layout, device::StillWanted still_wanted);
+
+  device::Memory Part(float* begin) const {
+    return device::Memory(arena_, reinterpret_cast<std::byte*>(begin));
+  }
+  absl::Status Allocate();
+  absl::StatusOr<Words> AllocateWords(size_t bytes, const char* what);
+  absl::Status StartSum(uint64_t value);
+  absl::StatusOr<uint64_t> AwaitSum();
+  absl::Status Await(const device::Event& event);
+  // What the watch has found comes before what follows from it.
+  absl::Status OrCause(absl::Status status);
+  absl::Status PublishAll(absl::Span<const ChunkId> chunks, uint64_t step,
+                          const device::Event* ready);
+  absl::Status PublishOne(ChunkId chunk, uint64_t step);
+  absl::Status Update(const Chunk& chunk, uint64_t at, uint64_t number);
+
+  const std::shared_ptr<device::Device> device_;
+  const proto::Job job_;
+  const proto::Layout layout_;
+  const device::StillWanted still_wanted_;
+  kernels::UpdateRule rule_;
+
+  uint64_t device_bytes_ = 0;
+  // Memory outlives the communicator and the stream that use it.
+  device::Memory arena_;  // weights, gradients, state, one after the other
+  float *weights_ = nullptr, *gradients_ = nullptr, *state0_ = nullptr, *state1_ = nullptr;
+  Words verdicts_;  // by chunk
+  Words count_;     // one uint64_t
+  std::unique_ptr<device::Event> counted_;
+  std::vector<Chunk> chunks_;
+  std::optional<ChunkMap> map_;
+  std::unique_ptr<device::Communicator> communicator_;
+  std::optional<CommunicatorWatch> watch_;  // with it
+  std::unique_ptr<device::Stream> stream_;
+  std::unique_ptr<ReduceTrace> trace_;  // null: the job is not traced, or this is the only rank
+
+  uint32_t own_samples_ = 0;
+  bool counting_ = false;      // of the step's samples, over all ranks
+  uint64_t step_samples_ = 0;  // of all ranks
+  uint64_t samples_ = 0;       // of all ranks, the step in hand included
+  uint64_t bytes_reduced_ = 0, chunks_reduced_ = 0;
+};
+
+}  // namespace strata::nccl
+
+#endif  // STRATA_WORKER_CLIENT_NCCL_DEVICE_STEPS_H_

@@ -1,0 +1,365 @@
+// Ranks as threads, each with a device of its own, against the CPU's kernels.
+#include "worker/client/nccl/device_steps.h"
+
+#include <atomic>
+#include <cmath>
+#include <functional>
+#include <memory>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "absl/synchronization/notification.h"
+#include "absl/time/clock.h"
+#include "absl/time/time.h"
+#include "common/job/job.h"
+#include "gmock/gmock.h"
+#include "google/protobuf/text_format.h"
+#include "gtest/gtest.h"
+#include "kernels/device/test_devices.h"
+#include "kernels/kernels.h"
+#include "worker/aggregator/device/gpu_budget.h"
+#include "worker/client/nccl/sent_trace.h"
+
+namespace strata::nccl {
+namespace {
+
+using device::ConfigureTestDevices;
+using device::FindTestDevices;
+using testing::HasSubstr;
+
+constexpr uint32_t kChunkElements = 300;
+constexpr uint32_t kElements = 700;  // 3 chunks, the last one shorter
+
+proto::Job SomeJob(const std::string& optimizer) {
+  proto::Job job;
+  EXPECT_TRUE(google::protobuf::TextFormat::ParseFromString(
+      "name: \"j\" program { path: \"p\" } max_steps: 2 schedule { base_lr: 0.5 } " + optimizer,
+      &job));
+  FillDefaults(&job);
+  return job;
+}
+
+proto::Layout SomeLayout() {
+  proto::Layout layout;
+  layout.set_elements(kElements);
+  uint64_t offset = 0;
+  const auto add = [&](const char* name, uint32_t size, float lr, bool averaged) {
+    proto::Segment* segment = layout.add_segments();
+    segment->set_name(name);
+    segment->set_offset(offset);
+    segment->add_shape(size);
+    offset += size;
+    segment->set_lr_multiplier(lr);
+    segment->set_decay_multiplier(1);
+    segment->set_averaged(averaged);
+  };
+  add("w", 500, 1, false);
+  add("b", 150, 2, false);
+  add("mean", 50, 1, true);
+  return layout;
+}
+
+// A multiple of 1 / 1024, so that sums have the same bits in whatever order a library adds.
+float Gradient(uint32_t rank, uint64_t step, uint32_t i) {
+  return std::round(1024 * std::sin(static_cast<float>(i + 7 * rank + 31 * step))) / 1024;
+}
+float FirstWeight(uint32_t i) { return 0.01f * static_cast<float>(i); }
+
+// What one CPU makes of so many steps of the ranks' gradients, added in their order.
+std::vector<float> Expected(const proto::Job& job, const std::vector<uint32_t>& samples,
+                            uint64_t steps = 2) {
+  kernels::UpdateRule rule = kernels::LocalUpdateRuleOf(job, 0);
+  std::vector<float> w(kElements), sum(kElements), state0(kElements), state1(kElements);
+  for (uint32_t i = 0; i < kElements; ++i) w[i] = FirstWeight(i);
+  const ChunkMap map(kElements, kChunkElements);
+  uint32_t step_samples = 0;
+  for (const uint32_t each : samples) step_samples += each;
+  for (uint64_t step = 0; step < steps; ++step) {
+    for (uint32_t i = 0; i < kElements; ++i) {
+      sum[i] = Gradient(0, step, i);
+      for (uint32_t r = 1; r < samples.size(); ++r) sum[i] += Gradient(r, step, i);
+    }
+    kernels::Update update = kernels::UpdateAt(rule, (step + 1) * step_samples, step + 1);
+    update.gradient_scale = static_cast<float>(1.0 / step_samples);
+    for (uint32_t c = 0; c < map.chunks(); ++c) {
+      const uint64_t at = map.OffsetOf(ChunkId(c));
+      kernels::ApplyUpdate(kernels::Cpu(), rule.optimizer, update,
+                           RunsOf(SomeLayout(), map, ChunkId(c)), sum.data() + at, w.data() + at,
+                           w.data() + at, state0.data() + at, state1.data() + at);
+    }
+  }
+  return w;
+}
+
+class DeviceStepsTest : public testing::Test {
+ protected:
+  DeviceStepsTest() { ConfigureTestDevices("devices=4"); }
+  ~DeviceStepsTest() override {
+    EXPECT_EQ(device::TestDeviceBytes(), 0u) << "device memory is given back, whatever happened";
+    ConfigureTestDevices("");
+  }
+
+  // One rank's steps on the device of its number, begun; others are waited for until `stopped_`.
+  std::unique_ptr<DeviceSteps> Begun(const proto::Job& job, const std::string& id, uint32_t ranks,
+                                     uint32_t rank) {
+    std::shared_ptr<device::Device> device = FindTestDevices()->Use(rank).value();
+    const device::StillWanted wanted = [this, until = absl::Now() + absl::Minutes(2)] {
+      return stopped_ || absl::Now() > until ? absl::UnavailableError("the job was stopped")
+                                             : absl::OkStatus();
+    };
+    auto steps = DeviceSteps::Create(device, job, SomeLayout(), wanted);
+    EXPECT_TRUE(steps.ok()) << steps.status();
+    std::vector<float> first(kElements);
+    for (uint32_t i = 0; i < kElements; ++i) first[i] = FirstWeight(i);
+    EXPECT_EQ((*steps)->TakeWeightsFrom(first.data()), absl::OkStatus());
+    std::unique_ptr<device::Communicator> communicator;
+    if (ranks > 1) communicator = device->NewCommunicator(id, ranks, rank, wanted).value();
+    EXPECT_EQ((*steps)->Begin(std::move(communicator), kChunkElements, 0), absl::OkStatus());
+    return *std::move(steps);
+  }
+
+  // One step whose gradients come from a stream of the rank's own, published by its event.
+  static absl::Status Step(DeviceSteps& steps, uint32_t rank, uint64_t step, uint32_t samples,
+                           float spoil = 0) {
+    if (absl::Status status = steps.BeginStep(samples); !status.ok()) return status;
+    std::vector<float> gradients(kElements);
+    for (uint32_t i = 0; i < kElements; ++i) gradients[i] = Gradient(rank, step, i);
+    gradients[400] += spoil;
+    const auto stream = steps.device()->NewStream(false).value();
+    const auto ready = steps.device()->NewEvent().value();
+    EXPECT_EQ(stream->Copy(steps.gradients(), gradients.data(), kElements * sizeof(float)),
+              absl::OkStatus());
+    EXPECT_EQ(stream->Record(ready.get()), absl::OkStatus());
+    const ChunkId chunks[] = {ChunkId(0), ChunkId(1), ChunkId(2)};
+    absl::Status status = steps.Publish(absl::MakeSpan(chunks).subspan(0, 2), step, ready.get());
+    if (status.ok()) status = steps.Publish(absl::MakeSpan(chunks).subspan(2), step, nullptr);
+    EXPECT_EQ(stream->Synchronize(), absl::OkStatus());
+    return status.ok() ? steps.AwaitAll() : status;
+  }
+
+  // Skips where devices are too few, or there is no library.
+  void InRanks(uint32_t ranks, const std::function<void(uint32_t, const std::string&)>& body) {
+    if (device::TestDeviceCount() < ranks) GTEST_SKIP() << "needs a device for each rank";
+    const auto made = FindTestDevices()->Use(0).value()->NewCommunicatorId();
+    if (absl::IsNotFound(made.status()) || absl::IsUnimplemented(made.status())) {
+      GTEST_SKIP() << made.status().message();
+    }
+    ASSERT_TRUE(made.ok()) << made.status();
+    const std::string& id = *made;
+    std::vector<std::thread> threads;
+    for (uint32_t r = 0; r < ranks; ++r) threads.emplace_back([&, r] { body(r, id); });
+    for (std::thread& thread : threads) thread.join();
+  }
+
+  std::atomic<bool> stopped_ = false;
+};
+
+TEST_F(DeviceStepsTest, OneRankHasTheBitsOfTheCpu) {
+  for (const char* optimizer : {"optimizer { sgd {} }", "optimizer { momentum_sgd {} }",
+                                "optimizer { adamw { weight_decay: 0.1 } }"}) {
+    const proto::Job job = SomeJob(optimizer);
+    const auto steps = Begun(job, "", 1, 0);
+    for (uint64_t step = 0; step < 2; ++step) {
+      ASSERT_EQ(Step(*steps, 0, step, 5), absl::OkStatus());
+    }
+    std::vector<float> weights(kElements);
+    ASSERT_EQ(steps->BringWeightsTo(weights.data()), absl::OkStatus());
+    EXPECT_EQ(weights, Expected(job, {5})) << optimizer;
+    EXPECT_EQ(steps->Finish(), absl::OkStatus());
+  }
+}
+
+TEST_F(DeviceStepsTest, RanksWithDifferentNumbersOfSamplesAllHaveTheUpdateOfTheirSum) {
+  const proto::Job job = SomeJob("optimizer { momentum_sgd { weight_decay: 0.01 } }");
+  InRanks(3, [&](uint32_t r, const std::string& id) {
+    const auto steps = Begun(job, id, 3, r);
+    EXPECT_EQ(steps->Sum(10 + r).value(), 33u);
+    for (uint64_t step = 0; step < 2; ++step) {
+      ASSERT_EQ(Step(*steps, r, step, 4 + r), absl::OkStatus());
+    }
+    std::vector<float> weights(kElements);
+    ASSERT_EQ(steps->BringWeightsTo(weights.data()), absl::OkStatus());
+    EXPECT_EQ(weights, Expected(job, {4, 5, 6}));
+    EXPECT_EQ(steps->chunks_reduced(), 6u);
+    EXPECT_EQ(steps->bytes_reduced(), 2 * kElements * sizeof(float));
+    EXPECT_EQ(steps->Finish(), absl::OkStatus());
+  });
+}
+
+TEST_F(DeviceStepsTest, ATracedStepsSumsAreInTheTraceOfEachRank) {
+  proto::Job job = SomeJob("optimizer { sgd {} }");
+  job.mutable_trace()->set_first_step(1);
+  job.mutable_trace()->set_steps(1);
+  InRanks(2, [&](uint32_t r, const std::string& id) {
+    const auto steps = Begun(job, id, 2, r);
+    for (uint64_t step = 0; step < 3; ++step) {
+      ASSERT_EQ(Step(*steps, r, step, 1), absl::OkStatus());
+    }
+    ASSERT_EQ(steps->Finish(), absl::OkStatus());
+    const auto send = [&](client::AgentLine* agent) { steps->SendTrace(agent, true); };
+    ExpectSumsOf(SentTrace(send), 3, 1, r);
+  });
+}
+
+TEST_F(DeviceStepsTest, AStreamFindsTheNextWeightsWithoutTheHostsWaiting) {
+  const proto::Job job = SomeJob("optimizer { momentum_sgd {} }");
+  InRanks(2, [&](uint32_t r, const std::string& id) {
+    const auto steps = Begun(job, id, 2, r);
+    const auto stream = steps->device()->NewStream(false).value();
+    std::vector<float> gradients(kElements), weights(kElements);
+    for (uint64_t step = 0; step < 2; ++step) {
+      ASSERT_EQ(steps->BeginStep(4 + r), absl::OkStatus());
+      for (uint32_t i = 0; i < kElements; ++i) gradients[i] = Gradient(r, step, i);
+      ASSERT_EQ(stream->Copy(steps->gradients(), gradients.data(), kElements * sizeof(float)),
+                absl::OkStatus());
+      const auto ready = steps->device()->NewEvent().value();
+      ASSERT_EQ(stream->Record(ready.get()), absl::OkStatus());
+      for (const uint32_t c : {0, 1, 2}) {
+        ASSERT_EQ(steps->Publish({ChunkId(c)}, step, ready.get()), absl::OkStatus());
+      }
+      for (const uint32_t c : {0, 1, 2}) {
+        ASSERT_EQ(steps->WaitIn(stream.get(), ChunkId(c)), absl::OkStatus());
+      }
+      ASSERT_EQ(stream->Copy(weights.data(), steps->weights(), kElements * sizeof(float)),
+                absl::OkStatus());
+      ASSERT_EQ(stream->Synchronize(), absl::OkStatus());
+      EXPECT_EQ(weights, Expected(job, {4, 5}, step + 1));
+    }
+    EXPECT_EQ(steps->Finish(), absl::OkStatus());
+  });
+}
+
+TEST_F(DeviceStepsTest, AGradientThatIsNotFiniteIsItsOwnRanksFault) {
+  const proto::Job job = SomeJob("optimizer { sgd {} }");
+  absl::Notification stepped[2];
+  InRanks(2, [&](uint32_t r, const std::string& id) {
+    const auto steps = Begun(job, id, 2, r);
+    ASSERT_EQ(Step(*steps, r, 0, 1), absl::OkStatus());
+    const absl::Status status = Step(*steps, r, 1, 1, r == 1 ? INFINITY : 0);
+    stepped[r].Notify();
+    // Its end would abort what the other still waits for.
+    EXPECT_TRUE(stepped[1 - r].WaitForNotificationWithTimeout(absl::Minutes(2)));
+    EXPECT_EQ(status, r == 0 ? absl::OkStatus()
+                             : absl::InvalidArgumentError(
+                                   "the gradient of chunk 1 is not finite at step 1"));
+  });
+}
+
+// What only fake devices do when they are told to.
+using DeviceStepsOnFake = DeviceStepsTest;
+
+TEST_F(DeviceStepsOnFake, AnErrorOfOneRankIsItsAndTheOthersWaitOnlyUntilTheyAreTold) {
+  // The first step's sums: samples, three chunks; of the second one samples and one chunk.
+  ConfigureTestDevices("devices=4,nccl_fails_rank=1,nccl_fails_at=6");
+  const proto::Job job = SomeJob("optimizer { sgd {} }");
+  InRanks(2, [&](uint32_t r, const std::string& id) {
+    const auto steps = Begun(job, id, 2, r);
+    ASSERT_EQ(Step(*steps, r, 0, 1), absl::OkStatus());
+    const absl::Status status = Step(*steps, r, 1, 1);
+    if (r == 0) {
+      EXPECT_EQ(status, absl::UnavailableError("the job was stopped"));
+      return;
+    }
+    EXPECT_EQ(status.code(), absl::StatusCode::kInternal);
+    EXPECT_THAT(std::string(status.message()), HasSubstr("device 1: NCCL: a collective: remote"));
+    absl::SleepFor(absl::Milliseconds(20));
+    stopped_ = true;
+  });
+}
+
+// The library tells who loses a peer before the job knows of that peer's end.
+TEST_F(DeviceStepsOnFake, WhatTheJobSaysSoonAfterAnErrorIsItsCause) {
+  ConfigureTestDevices("devices=4,nccl_fails_rank=1,nccl_fails_at=6");
+  const proto::Job job = SomeJob("optimizer { sgd {} }");
+  absl::Notification stepped;
+  std::thread the_job([&] {
+    stepped.WaitForNotificationWithTimeout(absl::Minutes(1));
+    absl::SleepFor(absl::Milliseconds(100));
+    stopped_ = true;
+  });
+  InRanks(2, [&](uint32_t r, const std::string& id) {
+    const auto steps = Begun(job, id, 2, r);
+    EXPECT_EQ(Step(*steps, r, 0, 1), absl::OkStatus());
+    if (r == 1) stepped.Notify();
+    EXPECT_EQ(Step(*steps, r, 1, 1), absl::UnavailableError("the job was stopped"));
+  });
+  the_job.join();
+}
+
+TEST_F(DeviceStepsOnFake, AStreamThatWaitsForASumIsLetGoOnceThereCanBeNone) {
+  // The first step's sums: samples, three chunks.
+  ConfigureTestDevices("devices=4,nccl_fails_rank=1,nccl_fails_at=3");
+  const proto::Job job = SomeJob("optimizer { sgd {} }");
+  InRanks(2, [&](uint32_t r, const std::string& id) {
+    const auto steps = Begun(job, id, 2, r);
+    const auto stream = steps->device()->NewStream(false).value();
+    absl::Status status = steps->BeginStep(1);
+    for (const uint32_t c : {0, 1, 2}) {
+      if (status.ok()) status = steps->Publish({ChunkId(c)}, 0, nullptr);
+      if (status.ok()) status = steps->WaitIn(stream.get(), ChunkId(c));
+    }
+    EXPECT_EQ(stream->Synchronize(), absl::OkStatus());
+    if (status.ok()) status = steps->BeginStep(1);
+    if (r == 1) {
+      EXPECT_EQ(status.code(), absl::StatusCode::kInternal);
+      EXPECT_THAT(std::string(status.message()), HasSubstr("device 1: NCCL: a collective: remote"));
+      stopped_ = true;
+    } else {
+      EXPECT_EQ(status, absl::UnavailableError("the job was stopped"));
+    }
+    EXPECT_EQ(steps->Publish({ChunkId(0)}, 1, nullptr), status) << "and so from then on";
+    EXPECT_EQ(steps->Finish(), status);
+  });
+}
+
+TEST_F(DeviceStepsTest, WhyThereCanBeNoSumIsSaidOfThoseThatBeginAfterwards) {
+  const proto::Job job = SomeJob("optimizer { sgd {} }");
+  absl::Notification begun[2];
+  InRanks(2, [&](uint32_t r, const std::string& id) {
+    const auto steps = Begun(job, id, 2, r);
+    const auto stream = steps->device()->NewStream(false).value();
+    begun[r].Notify();
+    ASSERT_TRUE(begun[1 - r].WaitForNotificationWithTimeout(absl::Minutes(2)));
+    stopped_ = true;
+    const auto why = absl::UnavailableError("the job was stopped");
+    const absl::Time until = absl::Now() + absl::Minutes(1);
+    while (steps->WaitIn(stream.get(), ChunkId(0)).ok() && absl::Now() < until) {
+      absl::SleepFor(absl::Milliseconds(1));
+    }
+    for (int i = 0; i < 20; ++i) {
+      EXPECT_EQ(steps->Sum(1).status(), why);
+      absl::SleepFor(absl::Milliseconds(1));  // the communicator is aborted soon after that is said
+    }
+    EXPECT_EQ(steps->Finish(), why);
+  });
+}
+
+TEST_F(DeviceStepsOnFake, ARankTakesWhatTheFormulaSays) {
+  proto::Placement placement;
+  placement.set_chunk_elements(kChunkElements);
+  for (const char* optimizer : {"optimizer { sgd {} }", "optimizer { momentum_sgd {} }",
+                                "optimizer { adamw { weight_decay: 0.1 } }"}) {
+    proto::Job job = SomeJob(optimizer);
+    job.set_device(proto::Job::GPU);
+    job.set_exchange(proto::Job::NCCL);
+    const auto steps = Begun(job, "", 1, 0);
+    EXPECT_EQ(device::TestDeviceBytes(),
+              worker::MemoryOfGpus(job, kElements, 1, 1, placement).total());
+    EXPECT_EQ(device::TestDeviceBytes(), steps->device_bytes()) << "and it says so";
+  }
+}
+
+TEST_F(DeviceStepsOnFake, TooLittleMemoryIsSaidWithWhatItWasFor) {
+  ConfigureTestDevices("memory_kb=8");
+  const absl::Status status = DeviceSteps::Create(FindTestDevices()->Use(0).value(),
+                                                  SomeJob("optimizer { momentum_sgd {} }"),
+                                                  SomeLayout(), [] { return absl::OkStatus(); })
+                                  .status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kResourceExhausted);
+  EXPECT_THAT(std::string(status.message()),
+              HasSubstr("8.2 KiB asked for the rank's weights, gradients and optimizer state"));
+}
+
+}  // namespace
+}  // namespace strata::nccl

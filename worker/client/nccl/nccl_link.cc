@@ -1,0 +1,130 @@
+#include "worker/client/nccl/nccl_link.h"
+
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/memory/memory.h"
+#include "absl/strings/str_cat.h"
+#include "common/wire/frame.h"
+#include "worker/client/nccl/device_client.h"
+#include "worker/contract/launch_devices.h"
+
+namespace strata::nccl {
+namespace {
+
+uint64_t HashOf(absl::Span<const float> floats) {
+  return wire::Checksum(
+      {reinterpret_cast<const std::byte*>(floats.data()), floats.size() * sizeof(float)});
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<NcclLink>> NcclLink::Connect(const proto::Launch& launch) {
+  if (absl::Status status = worker::ExpectOwnDevices(launch, "exchange: NCCL"); !status.ok())
+    return status;
+  absl::StatusOr<std::shared_ptr<device::Device>> device =
+      worker::DeviceOf(launch, launch.local_rank());
+  if (!device.ok()) return device.status();
+  absl::StatusOr<std::unique_ptr<client::AggregatorLink>> aggregator =
+      client::AggregatorLink::Connect(launch);
+  if (!aggregator.ok()) return aggregator.status();
+  return absl::WrapUnique(new NcclLink(launch, *std::move(device), *std::move(aggregator)));
+}
+
+NcclLink::NcclLink(const proto::Launch& launch, std::shared_ptr<device::Device> device,
+                   std::unique_ptr<client::AggregatorLink> aggregator)
+    : launch_(launch), device_(std::move(device)), aggregator_(std::move(aggregator)) {}
+
+absl::StatusOr<client::ArenaView> NcclLink::Allocate(const proto::Layout& layout) {
+  layout_ = layout;
+  absl::StatusOr<client::ArenaView> view = aggregator_->Allocate(layout);
+  if (!view.ok()) return view.status();
+  view_ = *view;
+  absl::StatusOr<std::unique_ptr<DeviceSteps>> steps = DeviceSteps::Create(
+      device_, launch_.record().job(), layout, [this] { return aggregator_->CheckAlive(); });
+  if (!steps.ok()) return steps.status();
+  steps_ = *std::move(steps);
+  return view;
+}
+
+absl::StatusOr<client::RunFacts> NcclLink::Start(const client::JobFacts& facts) {
+  // The host's are no more to be read once the aggregator has answered.
+  absl::Status status = steps_->TakeWeightsFrom(view_.weights.data());
+  if (!status.ok()) return status;
+  if (launch_.rank() == 0) {
+    absl::StatusOr<std::string> id = device_->NewCommunicatorId();
+    if (!id.ok()) return id.status();
+    aggregator_->OfferNcclId(*std::move(id));
+  }
+  absl::StatusOr<client::RunFacts> run = aggregator_->Start(facts);
+  if (!run.ok()) return run.status();
+  absl::StatusOr<std::unique_ptr<device::Communicator>> communicator =
+      device_->NewCommunicator(aggregator_->nccl_id(), launch_.record().job().ranks(),
+                               launch_.rank(), [this] { return aggregator_->CheckAlive(); });
+  if (!communicator.ok()) return communicator.status();
+  status = steps_->Begin(*std::move(communicator), run->chunk_elements, run->samples_per_epoch);
+  if (status.ok()) status = ExpectSameWeights("first weights");
+  if (!status.ok()) return status;
+  aggregator_->ShowDeviceBytes(steps_->device_bytes());
+  ShowArenas(*steps_, &*run);
+  return run;
+}
+
+// With other weights on any rank, at least one finds that the sum is not its own times their
+// number.
+absl::Status NcclLink::ExpectSameWeights(const char* which) {
+  std::vector<float> weights(layout_.elements());
+  if (absl::Status status = steps_->BringWeightsTo(weights.data()); !status.ok()) return status;
+  const uint64_t hash = HashOf(weights);
+  const absl::StatusOr<uint64_t> sum = steps_->Sum(hash);
+  if (!sum.ok()) return sum.status();
+  if (*sum == hash * launch_.record().job().ranks()) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat("ranks have other ", which, " than one another"));
+}
+
+void NcclLink::ComputeIn(device::Stream* stream) { stream_ = stream; }
+
+absl::Status NcclLink::BeginStep(uint64_t, uint32_t samples) { return steps_->BeginStep(samples); }
+
+absl::Status NcclLink::AwaitWeights(ChunkId chunk, uint64_t step) {
+  if (stream_ != nullptr) return steps_->WaitIn(stream_, chunk);
+  if (absl::Status status = steps_->AwaitWeights(chunk); !status.ok()) return status;
+  aggregator_->ShowLanded(chunk, step);
+  return absl::OkStatus();
+}
+
+absl::Status NcclLink::Publish(absl::Span<const ChunkId> chunks, uint64_t step) {
+  const absl::StatusOr<const device::Event*> ready = RecordIn(stream_, device_.get(), &ready_);
+  if (!ready.ok()) return ready.status();
+  if (absl::Status status = steps_->Publish(chunks, step, *ready); !status.ok()) return status;
+  for (uint32_t c = 0; step > landed_ && c < steps_->chunks(); ++c) {
+    aggregator_->ShowLanded(ChunkId(c), step);
+  }
+  landed_ = step;
+  aggregator_->ShowPublished(chunks.size(), steps_->chunks(), step);
+  return absl::OkStatus();
+}
+
+absl::Status NcclLink::Finish(uint64_t steps) {
+  absl::Status status = steps_->AwaitAll();
+  if (status.ok()) status = ExpectSameWeights("final weights");
+  if (status.ok()) status = steps_->Finish();
+  return status.ok() ? aggregator_->Finish(steps) : status;
+}
+
+void NcclLink::SendTrace(client::AgentLine* agent, bool all) {
+  if (steps_ != nullptr) steps_->SendTrace(agent, all);
+}
+
+proto::NodeCounters NcclLink::Counters() const {
+  proto::NodeCounters counters;
+  if (steps_ == nullptr) return counters;
+  const uint64_t bytes = steps_->bytes_reduced() * launch_.local_ranks();
+  counters.set_bytes_pushed(bytes);
+  counters.set_bytes_answered(bytes);
+  counters.set_pushes(steps_->chunks_reduced());
+  return counters;
+}
+
+}  // namespace strata::nccl

@@ -1,0 +1,55 @@
+#ifndef STRATA_WORKER_CLIENT_NCCL_NCCL_LINK_H_
+#define STRATA_WORKER_CLIENT_NCCL_NCCL_LINK_H_
+
+#include <cstdint>
+#include <memory>
+
+#include "worker/client/link/aggregator_link.h"
+#include "worker/client/link/rank_link.h"
+#include "worker/client/nccl/device_steps.h"
+
+namespace strata::nccl {
+
+// exchange: NCCL: ranks add up each chunk's gradients on their devices from its publication on, and
+// each applies the optimizer there to weights of its own. The node's aggregator joins them: it
+// compares what they train, brings rank 0's id to all, starts them, and tells those that wait when
+// the job is stopped or a peer is gone; it moves no data.
+//
+// The order of addition is the library's. Ranks compare their first and their final weights.
+class NcclLink final : public client::RankLink {
+ public:
+  // Takes the rank's device into use and waits for the aggregator to listen. Errors:
+  // worker::DeviceOf's and client::AggregatorLink::Connect's.
+  static absl::StatusOr<std::unique_ptr<NcclLink>> Connect(const proto::Launch& launch);
+
+  absl::StatusOr<client::ArenaView> Allocate(const proto::Layout& layout) override;
+  absl::StatusOr<client::RunFacts> Start(const client::JobFacts& facts) override;
+  void ComputeIn(device::Stream* stream) override;
+  absl::Status BeginStep(uint64_t step, uint32_t samples) override;
+  absl::Status AwaitWeights(ChunkId chunk, uint64_t step) override;
+  absl::Status Publish(absl::Span<const ChunkId> chunks, uint64_t step) override;
+  absl::Status Finish(uint64_t steps) override;
+  void SendTrace(client::AgentLine* agent, bool all) override;
+  proto::NodeCounters Counters() const override;
+
+ private:
+  NcclLink(const proto::Launch& launch, std::shared_ptr<device::Device> device,
+           std::unique_ptr<client::AggregatorLink> aggregator);
+
+  // Whether all ranks have the same weights on their devices. Errors: InvalidArgument.
+  absl::Status ExpectSameWeights(const char* which);
+
+  const proto::Launch launch_;
+  const std::shared_ptr<device::Device> device_;
+  const std::unique_ptr<client::AggregatorLink> aggregator_;
+  std::unique_ptr<DeviceSteps> steps_;
+  proto::Layout layout_;
+  client::ArenaView view_;  // of the host, until Start
+  device::Stream* stream_ = nullptr;
+  std::unique_ptr<device::Event> ready_;  // in that stream
+  uint64_t landed_ = 0;                   // the step whose weights are shown to have landed
+};
+
+}  // namespace strata::nccl
+
+#endif  // STRATA_WORKER_CLIENT_NCCL_NCCL_LINK_H_

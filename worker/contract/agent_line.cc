@@ -1,0 +1,69 @@
+#include "worker/contract/agent_line.h"
+
+#include <poll.h>
+
+#include <utility>
+
+namespace strata::client {
+
+AgentLine::AgentLine(int channel_fd) {
+  if (channel_fd > 0) channel_ = std::make_unique<FramedChannel>(UniqueFd(channel_fd));
+}
+
+absl::Status AgentLine::Send(const proto::ChildMessage& message) {
+  if (!channel_) return absl::OkStatus();
+  if (channel_->Send(message).ok()) return absl::OkStatus();
+  return absl::UnavailableError("the worker daemon is gone");
+}
+
+// Writable means that most of the socket's buffer is free.
+bool AgentLine::HasRoom() const {
+  pollfd look{channel_->fd(), POLLOUT, 0};
+  return poll(&look, 1, 0) > 0 && (look.revents & POLLOUT) != 0;
+}
+
+void AgentLine::SendUnlessFull(const proto::ChildMessage& message) {
+  if (channel_ && HasRoom()) Send(message).IgnoreError();
+}
+
+void AgentLine::SendTrace(TraceLog* log, bool all) {
+  if (!channel_ || log == nullptr) return;
+  while (log->has_news() && (all || HasRoom())) {
+    proto::ChildMessage message;
+    *message.mutable_trace() = log->TakeBatch();
+    if (!Send(message).ok()) return;
+  }
+}
+
+void AgentLine::SendFailed(const std::string& reason, std::optional<uint32_t> lost) {
+  proto::ChildMessage message;
+  if (lost) {
+    message.mutable_lost()->set_local_rank(*lost);
+    message.mutable_lost()->set_text(reason);
+  } else {
+    message.set_failed(reason);
+  }
+  Send(message).IgnoreError();
+}
+
+absl::StatusOr<std::optional<proto::AgentMessage>> AgentLine::TryReceive() {
+  if (!channel_) return absl::FailedPreconditionError("no worker daemon to wait for");
+  proto::AgentMessage message;
+  absl::StatusOr<bool> received = channel_->TryReceive(&message);
+  if (!received.ok()) return absl::UnavailableError("the worker daemon is gone");
+  if (!*received) return std::optional<proto::AgentMessage>();
+  return std::optional<proto::AgentMessage>(std::move(message));
+}
+
+absl::StatusOr<proto::RunNode> AgentLine::AwaitRun() {
+  while (true) {
+    absl::StatusOr<std::optional<proto::AgentMessage>> message = TryReceive();
+    if (!message.ok()) return message.status();
+    if (message->has_value() && (*message)->has_run()) return std::move(*(*message)->mutable_run());
+    if (message->has_value()) continue;
+    pollfd wait{channel_->fd(), POLLIN, 0};
+    poll(&wait, 1, 1000);
+  }
+}
+
+}  // namespace strata::client

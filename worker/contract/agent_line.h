@@ -1,0 +1,52 @@
+#ifndef STRATA_WORKER_CONTRACT_AGENT_LINE_H_
+#define STRATA_WORKER_CONTRACT_AGENT_LINE_H_
+
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "common/ipc/framed_channel.h"
+#include "common/trace/trace_log.h"
+#include "proto/control.pb.h"
+
+namespace strata::client {
+
+// A child process's line to the worker daemon that started it. Without a daemon (tests, a program
+// run by hand) messages go nowhere.
+//
+// Threads: one.
+class AgentLine {
+ public:
+  // `channel_fd` of the launch, taken over; <= 0: none.
+  explicit AgentLine(int channel_fd);
+
+  bool connected() const { return channel_ != nullptr; }
+  int fd() const { return channel_ ? channel_->fd() : -1; }
+
+  // Errors: Unavailable (the daemon is gone or does not read).
+  absl::Status Send(const proto::ChildMessage& message);
+  // For what is out of date when it is late: dropped where the daemon has not read what was sent.
+  void SendUnlessFull(const proto::ChildMessage& message);
+  // Hands on what the log (null: none) has: as much as the daemon reads now, or, waiting for it,
+  // all.
+  void SendTrace(TraceLog* log, bool all = false);
+  // Why this process is about to exit with an error: one line.
+  // `lost`: the local rank that is gone, if that is why; its own end may say more.
+  void SendFailed(const std::string& reason, std::optional<uint32_t> lost = std::nullopt);
+
+  // Blocks until RunNode comes. Errors: Unavailable (the daemon is gone).
+  absl::StatusOr<proto::RunNode> AwaitRun();
+  // What has come; never blocks. Errors: Unavailable.
+  absl::StatusOr<std::optional<proto::AgentMessage>> TryReceive();
+
+ private:
+  bool HasRoom() const;
+
+  std::unique_ptr<FramedChannel> channel_;
+};
+
+}  // namespace strata::client
+
+#endif  // STRATA_WORKER_CONTRACT_AGENT_LINE_H_

@@ -1,0 +1,98 @@
+#ifndef STRATA_WORKER_CONTRACT_DEVICE_TRACE_H_
+#define STRATA_WORKER_CONTRACT_DEVICE_TRACE_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/synchronization/mutex.h"
+#include "absl/time/time.h"
+#include "common/ids.h"
+#include "common/trace/trace_log.h"
+#include "kernels/device/device.h"
+#include "kernels/device/device_clock.h"
+
+namespace strata::worker {
+
+// Notes in a process's trace what its devices do and when, by timed events between the pieces of
+// work in their streams. What stands in the trace lies between the host's queueing of it and the
+// host's seeing that it is done, and behind what the stream did before, whatever the error of
+// DeviceClock.
+//
+// Threads: the log's calls AddLane and Note, and destroys this and its Spans; any one, once all
+// lanes are there, Begin and Did, which never wait for a device.
+class DeviceTrace {
+ public:
+  // What one stream does for a chunk, one phase after the other. An empty one, as of steps that are
+  // not traced, takes nothing and does nothing.
+  class Spans {
+   public:
+    Spans() = default;
+    bool empty() const { return trace_ == nullptr; }
+    // The stream has been given all that the phase is. Errors: those of device::Device.
+    absl::Status Did(TraceLog::Phase phase);
+    // Whether the stream has done it. Errors: likewise.
+    absl::StatusOr<bool> Done() const;
+
+   private:
+    friend class DeviceTrace;
+    struct Phase {
+      TraceLog::Phase phase;
+      std::unique_ptr<device::Event> end;
+    };
+
+    DeviceTrace* trace_ = nullptr;  // null: empty
+    size_t lane_ = 0;
+    ChunkId chunk_;
+    uint64_t clock_ = 0;
+    absl::Time queued_;
+    std::unique_ptr<device::Event> begin_;
+    std::vector<Phase> phases_;
+  };
+
+  // `log` outlives this, which outlives its Spans.
+  explicit DeviceTrace(TraceLog* log) : log_(*log) {}
+
+  // Of a device's stream: its number below, from 0 on. Waits for the device. Errors: those of
+  // device::Device.
+  absl::StatusOr<size_t> AddLane(const std::shared_ptr<device::Device>& device,
+                                 device::Stream* stream);
+
+  // Before the first phase of a chunk's step in the lane. Empty where the step is not traced.
+  absl::StatusOr<Spans> Begin(size_t lane, ChunkId chunk, uint64_t clock);
+  // In a chain each of the spans began when the one before had ended. REQUIRES: all of it is done;
+  // spans of a lane come in the order of Begin. May wait for the devices, as DeviceClock::KeepUp.
+  absl::Status Note(std::vector<Spans> all, bool is_chain);
+
+ private:
+  struct UsedDevice {
+    std::shared_ptr<device::Device> device;
+    std::unique_ptr<device::DeviceClock> clock;
+  };
+  struct Lane {
+    device::Stream* stream;
+    size_t device;                            // of devices_
+    absl::Time until = absl::InfinitePast();  // end of what was noted last
+  };
+
+  // An event of the lane's device, recorded in its stream.
+  absl::StatusOr<std::unique_ptr<device::Event>> Record(size_t lane);
+  // One that was recorded before; null: there is none.
+  std::unique_ptr<device::Event> FreeEvent(size_t device) ABSL_LOCKS_EXCLUDED(mutex_);
+
+  TraceLog& log_;  // Begin reads only what stays as it is
+  std::vector<UsedDevice> devices_;
+  std::vector<Lane> lanes_;
+
+  absl::Mutex mutex_;
+  std::vector<std::vector<std::unique_ptr<device::Event>>> free_events_
+      ABSL_GUARDED_BY(mutex_);  // by device
+};
+
+}  // namespace strata::worker
+
+#endif  // STRATA_WORKER_CONTRACT_DEVICE_TRACE_H_

@@ -1,0 +1,160 @@
+#ifndef STRATA_WORKER_CONTRACT_NODE_MEMORY_H_
+#define STRATA_WORKER_CONTRACT_NODE_MEMORY_H_
+
+#include <array>
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/types/span.h"
+#include "common/transport/region/shared_segment.h"
+#include "common/unique_fd.h"
+
+namespace strata::worker {
+
+// The memory that an aggregator shares with the ranks of its node: one anonymous file, whose
+// descriptor travels over a socket, so nothing is left behind however a process ends. It begins
+// with NodeHeader, then come, at offsets that follow from elements and ranks alone: a RankBlock per
+// rank; landed[chunk]; consumed[chunk]; ready[rank][chunk]; and, each from a page's start, the
+// weights and the gradients of each rank. Zeroed memory means: nothing has happened.
+//
+// Counts of clocks are one more than the clock: ready[r][c] = t + 1 says that rank r has published
+// chunk c of step t; consumed[c] = t + 1 that the gradients of step t have been summed; landed[c] =
+// t + 1 that the weights are those that step t starts from.
+
+inline constexpr uint64_t kNodeMagic = 0x31304544'4f4e5453;  // "STNODE01"
+inline constexpr uint32_t kChunkElementsMin = 256;           // as in proto/job.proto
+inline constexpr size_t kSampleSlots = 4;
+inline constexpr size_t kNodeStalenessBins = 32;
+
+enum class NodeState : uint32_t { kStarting = 0, kTraining = 1, kFinished = 2, kStopped = 3 };
+
+struct NodeHeader {
+  uint64_t magic;
+  uint64_t elements;
+  uint32_t local_ranks;
+  uint32_t chunks_max;
+  std::atomic<uint32_t> chunks;  // valid from kTraining on
+  std::atomic<NodeState> state;
+  // 1 while the aggregator waits in poll: who completes a chunk then takes it to 0 and rings.
+  std::atomic<uint32_t> aggregator_asleep;
+  char reason[512];  // why it was stopped; written before kStopped
+
+  std::atomic<uint64_t> bytes_pushed, bytes_answered, pushes, pushes_during_backward;
+  // In which a chunk was on its way: submitted, and its next weights not landed.
+  std::atomic<uint64_t> exchange_us;
+  std::array<std::atomic<uint64_t>, kNodeStalenessBins> staleness;
+};
+
+struct alignas(64) RankBlock {
+  std::atomic<uint32_t> bell;       // futex: changes when the rank is to look again
+  std::atomic<uint32_t> waits_for;  // chunk + 1 whose landing the rank sleeps for; 0: none
+  std::atomic<uint64_t> published;  // chunks, over all steps
+  std::atomic<uint64_t> complete;   // steps of which the last chunk is being published
+  std::array<std::atomic<uint32_t>, kSampleSlots> samples;  // of step t at t % kSampleSlots
+  // Where the ranks add up themselves: published chunks that have gone into the node's sum, and
+  // only now count in ready.
+  std::atomic<uint64_t> reduced;
+  std::atomic<uint64_t> device_bytes;  // of its device's memory, for the exchange: its own
+};
+
+static_assert(std::atomic<uint64_t>::is_always_lock_free && sizeof(NodeHeader) <= 4096);
+
+// Where things lie; a function of its two inputs.
+struct NodeOffsets {
+  NodeOffsets(uint64_t elements, uint32_t local_ranks);
+
+  uint64_t elements;
+  uint32_t local_ranks;
+  uint32_t chunks_max;
+  size_t ranks, landed, consumed, ready;  // control part, from 0
+  size_t weights, gradients;
+  size_t arena_stride;  // bytes from one arena to the next
+  size_t total;
+};
+
+// A mapping of the control part and of as many arenas as the process needs. Movable by pointer
+// only; unmaps at destruction.
+class NodeMemory {
+ public:
+  // The aggregator's: a new file, everything mapped. Errors: ResourceExhausted.
+  static absl::StatusOr<std::unique_ptr<NodeMemory>> Create(uint64_t elements,
+                                                            uint32_t local_ranks);
+  // A rank's: control part and its own gradients. The weights are private memory, zero, until
+  // ShareWeights. Errors: InvalidArgument (not the memory of such a node), ResourceExhausted.
+  static absl::StatusOr<std::unique_ptr<NodeMemory>> Attach(UniqueFd fd, uint64_t elements,
+                                                            uint32_t local_ranks,
+                                                            uint32_t local_rank);
+  ~NodeMemory();
+  NodeMemory(const NodeMemory&) = delete;
+  NodeMemory& operator=(const NodeMemory&) = delete;
+
+  int fd() const { return fd_.get(); }
+  // All of it, for a peer of this host to read in; this outlives it. Null: out of descriptors.
+  // REQUIRES: the aggregator's mapping.
+  std::shared_ptr<transport::SharedSegment> segment() const;
+  // What has been written to, in whole pages.
+  size_t touched_bytes() const;
+  // What ranks say that they hold of their devices' memory.
+  uint64_t rank_device_bytes() const;
+  const NodeOffsets& offsets() const { return offsets_; }
+
+  NodeHeader& header() const { return *At<NodeHeader>(0); }
+  RankBlock& rank(uint32_t local_rank) const { return At<RankBlock>(offsets_.ranks)[local_rank]; }
+  std::atomic<uint64_t>& landed(uint32_t chunk) const {
+    return At<std::atomic<uint64_t>>(offsets_.landed)[chunk];
+  }
+  std::atomic<uint64_t>& consumed(uint32_t chunk) const {
+    return At<std::atomic<uint64_t>>(offsets_.consumed)[chunk];
+  }
+  std::atomic<uint64_t>& ready(uint32_t local_rank, uint32_t chunk) const {
+    return At<std::atomic<uint64_t>>(
+        offsets_.ready)[static_cast<size_t>(local_rank) * offsets_.chunks_max + chunk];
+  }
+
+  // Keeps what is mapped from offset 0 on mapped, whatever becomes of this.
+  const std::shared_ptr<void>& mapping() const { return mapping_; }
+
+  float* weights() const { return weights_; }
+  // REQUIRES: the aggregator's mapping, or the rank's own.
+  float* gradients(uint32_t local_rank) const;
+
+  // The aggregator's: shows ranks that the chunk's weights have landed, which landed(chunk)
+  // then tells by `value`, and wakes those that sleep for them.
+  void Land(uint32_t chunk, uint64_t value) const;
+
+  // Ranks: copies the private weights into the node's arena (one rank does), and puts the node's
+  // arena, read only, in the private memory's place: the address stays. Errors: ResourceExhausted.
+  absl::Status OfferWeights();
+  absl::Status ShareWeights();
+
+ private:
+  NodeMemory(UniqueFd fd, NodeOffsets offsets) : fd_(std::move(fd)), offsets_(offsets) {}
+
+  template <typename T>
+  T* At(size_t offset) const {
+    return reinterpret_cast<T*>(control_ + offset);
+  }
+  size_t arena_bytes() const { return offsets_.elements * sizeof(float); }
+
+  const UniqueFd fd_;
+  const NodeOffsets offsets_;
+  std::shared_ptr<void> mapping_;  // of control_
+  std::byte* control_ = nullptr;
+  size_t control_bytes_ = 0;
+  float* weights_ = nullptr;
+  float* own_gradients_ = nullptr;  // ranks
+};
+
+// Wakes the rank if it sleeps; it looks again at what it waits for.
+void RingRank(RankBlock* rank);
+// Sleeps while rank->bell == seen, at most `timeout_ms`.
+void SleepUntilRung(RankBlock* rank, uint32_t seen, int timeout_ms);
+
+}  // namespace strata::worker
+
+#endif  // STRATA_WORKER_CONTRACT_NODE_MEMORY_H_

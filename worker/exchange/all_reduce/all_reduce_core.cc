@@ -1,0 +1,395 @@
+#include "worker/exchange/all_reduce/all_reduce_core.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "common/job/exchange/connections.h"
+#include "common/job/job.h"
+#include "worker/exchange/all_reduce/ring_view.h"
+
+namespace strata::worker {
+namespace {
+
+using Phase = Exchange::Phase;
+using wire::Op;
+
+// A node that has all of its weights stays for others that need what it sent: so long for a peer
+// that has all of its own, too, and does not acknowledge the last word; and for one that cannot be
+// reached.
+constexpr absl::Duration kLinger = absl::Seconds(5), kLeaveAfter = absl::Seconds(30);
+// What is not acknowledged of a connection. It refers to chunks under way: what a node holds does
+// not depend on how much of it waits and how much has been sent.
+constexpr uint64_t kInFlightBytesMax = 2 << 20;
+// Of one SEED.
+constexpr size_t kChecksumsMax = 4096;
+
+std::vector<ChunkId> AllChunks(uint32_t chunks) {
+  std::vector<ChunkId> ids;
+  for (uint32_t c = 0; c < chunks; ++c) ids.push_back(ChunkId(c));
+  return ids;
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<AllReduceCore>> AllReduceCore::Create(
+    const CoreOptions& options, const kernels::Kernels& kernels) {
+  if (absl::Status status = CheckRing(options.record, options.node); !status.ok()) return status;
+  if (absl::Status status = ValidateLayout(options.record.layout()); !status.ok()) return status;
+  const ChunkMap map(options.record.layout().elements(),
+                     options.record.placement().chunk_elements());
+  const uint32_t position = PositionOf(RingNodesOf(options.record), options.node);
+  return std::unique_ptr<AllReduceCore>(new AllReduceCore(options, map, kernels, position));
+}
+
+AllReduceCore::AllReduceCore(const CoreOptions& options, ChunkMap map,
+                             const kernels::Kernels& kernels, uint32_t position)
+    : options_(options),
+      map_(map),
+      pool_(BufferPool::kRetainedBytesMax, options.memory),
+      rules_(ReductionRules::Of(options.record, kernels, &pool_, position, options.trace)),
+      connections_(ConnectionsFor(options.record.job(), map.chunks())),
+      window_(AllChunks(map.chunks()), std::max<uint32_t>(2, options.record.job().window()),
+              options.reserve) {
+  for (const ChunkId chunk : AllChunks(map.chunks())) {
+    chunks_.emplace_back(&rules_, options.record.layout(), map, chunk);
+  }
+  const std::vector<RingNode> nodes = RingNodesOf(options.record);
+  LineIdentity identity = IdentityOf(options);
+  for (const uint32_t peer : rules_.plan.Peers()) {
+    for (uint32_t i = 0; i < connections_; ++i) {
+      identity.hello.connection = i;
+      peers_.push_back({.position = peer,
+                        .link = PeerLink({.line = LineId(static_cast<uint32_t>(peers_.size())),
+                                          .peer = nodes[peer].node.value(),
+                                          .address = nodes[peer].endpoint,
+                                          .connects = position < peer,
+                                          .identity = identity,
+                                          .timing = options.timing,
+                                          .in_flight_bytes_max = kInFlightBytesMax}),
+                        .seeds = 0,
+                        .retired = std::nullopt});
+    }
+  }
+}
+
+AllReduceCore::Peer* AllReduceCore::Find(transport::ConnectionId connection) {
+  for (Peer& peer : peers_) {
+    if (peer.link.Owns(connection)) return &peer;
+  }
+  return nullptr;
+}
+
+AllReduceCore::Peer* AllReduceCore::At(uint32_t position, ChunkId chunk) {
+  const auto first = std::find_if(peers_.begin(), peers_.end(),
+                                  [&](const Peer& peer) { return peer.position == position; });
+  return &first[ConnectionOf(chunk.value(), connections_)];
+}
+
+absl::Status AllReduceCore::Fail(const absl::Status& status, bool by_peer, CoreActions* actions) {
+  if (status.ok() || failed_) return status;
+  failed_ = true;
+  const absl::Status named = by_peer ? status : NamedBy(options_.node, status);
+  for (Peer& peer : peers_) peer.link.SendError(std::string(named.message()), &actions->wire);
+  return named;
+}
+
+void AllReduceCore::Start(absl::Time now, CoreActions* actions) {
+  for (Peer& peer : peers_) peer.link.Start(now, &actions->wire);
+  for (uint32_t c = 0; c < map_.chunks(); ++c) {
+    actions->node.push_back({.kind = NodeAction::Kind::kFirstWeights, .chunk = ChunkId(c)});
+  }
+}
+
+void AllReduceCore::SendSeeds(absl::Time now, CoreActions* actions) {
+  for (size_t first = 0; first < seeds_.size(); first += kChecksumsMax) {
+    const size_t count = std::min(kChecksumsMax, seeds_.size() - first);
+    const auto bytes = std::make_shared<std::vector<std::byte>>(
+        wire::EncodeChecksums(absl::MakeConstSpan(seeds_).subspan(first, count)));
+    const Bytes payload(bytes, bytes->data(), bytes->size());
+    wire::Header header;
+    header.op = Op::kSeed;
+    header.chunk = static_cast<uint32_t>(first);
+    for (Peer& peer : peers_) peer.link.Send(header, payload, now, &actions->wire);
+  }
+}
+
+absl::Status AllReduceCore::OnPayload(const NodeAction& asked, Bytes payload, uint32_t samples,
+                                      absl::Time now, CoreActions* actions) {
+  ChunkReduction& chunk = chunks_[asked.chunk.value()];
+  if (asked.kind == NodeAction::Kind::kFirstWeights) {
+    seeds_.push_back(wire::ChecksumOf(payload));
+    chunk.Seed(payload);
+    if (seeds_.size() < chunks_.size()) return absl::OkStatus();
+    SendSeeds(now, actions);
+    MaybeTrain();
+    return absl::OkStatus();
+  }
+  if (!rules_.kernels->all_finite(payload.floats(), payload.float_count())) {
+    return Fail(absl::InvalidArgumentError(
+                    absl::StrFormat("chunk %d at clock %d: the sum of the gradients has NaN or "
+                                    "infinity",
+                                    asked.chunk.value(), asked.clock)),
+                false, actions);
+  }
+  ++counters_.pushes;
+  ReductionActions what;
+  const absl::Status status = chunk.Begin(std::move(payload), samples, &what);
+  Do(asked.chunk, what, now, actions);
+  return Fail(status, false, actions);
+}
+
+void AllReduceCore::Submit(ChunkId chunk, CoreActions* actions) {
+  for (const Peer& peer : peers_) {
+    if (!peer.retired || *peer.retired > chunks_[chunk.value()].clock()) continue;
+    submit_error_ = absl::InvalidArgumentError(absl::StrFormat(
+        "%s has finished after %d steps, but this node goes on", peer.link.Name(), *peer.retired));
+    return;
+  }
+  window_.Ready(chunk);
+  Push(actions);
+}
+
+void AllReduceCore::Push(CoreActions* actions) {
+  while (std::optional<ChunkId> chunk = window_.Next()) {
+    actions->node.push_back({.kind = NodeAction::Kind::kSum,
+                             .chunk = *chunk,
+                             .clock = chunks_[chunk->value()].clock()});
+  }
+}
+
+// What a chunk wants done.
+void AllReduceCore::Do(ChunkId chunk, const ReductionActions& what, absl::Time now,
+                       CoreActions* actions) {
+  for (const ReductionActions::Send& send : what.sends) {
+    At(send.peer, chunk)->link.Send(send.header, send.payload, now, &actions->wire);
+  }
+  CountBytes();
+  for (size_t i = 0; i < what.deliveries.size(); ++i) {
+    const ReductionActions::Delivery& delivery = what.deliveries[i];
+    const bool lands = what.landed && i + 1 == what.deliveries.size();
+    actions->node.push_back({.kind = NodeAction::Kind::kDeliver,
+                             .chunk = chunk,
+                             .clock = chunks_[chunk.value()].clock() - (what.landed ? 1 : 0),
+                             .first_element = delivery.first_element,
+                             .lands = lands,
+                             .weights = delivery.weights,
+                             .delta = delivery.delta});
+  }
+  if (!what.landed) return;
+  ++counters_.staleness[0];
+  window_.Answered(chunk);
+  Push(actions);
+  MaybeRetire(now, actions);
+}
+
+void AllReduceCore::Finish(uint64_t clocks, absl::Time now, CoreActions* actions) {
+  phase_ = Phase::kFinishing;
+  clocks_ = clocks;
+  MaybeRetire(now, actions);
+  for (const Peer& peer : peers_) {
+    if (!peer.retired || *peer.retired == clocks_) continue;
+    submit_error_ = absl::InvalidArgumentError(
+        absl::StrFormat("%s has finished after %d steps, this node after %d", peer.link.Name(),
+                        *peer.retired, clocks_));
+  }
+}
+
+void AllReduceCore::MaybeRetire(absl::Time now, CoreActions* actions) {
+  if (phase_ != Phase::kFinishing || retired_at_ != absl::InfiniteFuture()) return;
+  for (const ChunkReduction& chunk : chunks_) {
+    if (chunk.clock() < clocks_) return;
+  }
+  retired_at_ = now;
+  wire::Header header;
+  header.op = Op::kRetire;
+  header.clock = clocks_;
+  for (Peer& peer : peers_) {
+    peer.link.Send(header, Bytes(), now, &actions->wire);
+    peer.link.Rest();
+  }
+  MaybeFinish(now);
+}
+
+// A peer that has retired has had all of this node's frames but the last; whether it got that one
+// cannot be known for sure.
+absl::Time AllReduceCore::FreeFrom(const Peer& peer) const {
+  if (peer.retired && peer.link.drained()) return absl::InfinitePast();
+  const absl::Time leave = std::max(peer.link.down_since(), retired_at_) + kLeaveAfter;
+  return peer.retired ? std::min(leave, retired_at_ + kLinger) : leave;
+}
+
+absl::Time AllReduceCore::finished_at() const {
+  if (phase_ != Phase::kFinishing || retired_at_ == absl::InfiniteFuture()) {
+    return absl::InfiniteFuture();
+  }
+  absl::Time at = absl::InfinitePast();
+  for (const Peer& peer : peers_) at = std::max(at, FreeFrom(peer));
+  return at;
+}
+
+void AllReduceCore::MaybeFinish(absl::Time now) {
+  if (now >= finished_at()) phase_ = Phase::kFinished;
+}
+
+absl::Status AllReduceCore::OnRetire(Peer* peer, uint64_t clocks) {
+  peer->retired = clocks;
+  if (phase_ == Phase::kFinishing && clocks != clocks_) {
+    return absl::InvalidArgumentError(absl::StrFormat(
+        "%s has finished after %d steps, this node after %d", peer->link.Name(), clocks, clocks_));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status AllReduceCore::OnSeed(Peer* peer, const wire::Frame& frame) {
+  const absl::Span<const std::byte> payload(frame.payload.data(), frame.payload.size());
+  const size_t count = payload.size() / sizeof(uint64_t);
+  if (frame.header.chunk != peer->seeds || count > seeds_.size() - peer->seeds) {
+    return absl::InvalidArgumentError(absl::StrFormat(
+        "%s: SEED of chunks %d to %d, but chunk %d of %d is due", peer->link.Name(),
+        frame.header.chunk, frame.header.chunk + count - 1, peer->seeds, chunks_.size()));
+  }
+  for (size_t i = 0; i < count; ++i) {
+    if (wire::ChecksumAt(payload, i) != seeds_[peer->seeds + i]) {
+      return absl::FailedPreconditionError(absl::StrFormat(
+          "%s offers other first weights of chunk %d", peer->link.Name(), peer->seeds + i));
+    }
+  }
+  peer->seeds += static_cast<uint32_t>(count);
+  MaybeTrain();
+  return absl::OkStatus();
+}
+
+void AllReduceCore::MaybeTrain() {
+  if (phase_ != Phase::kSeeding || seeds_.size() < chunks_.size()) return;
+  for (const Peer& peer : peers_) {
+    if (peer.seeds < chunks_.size()) return;
+  }
+  phase_ = Phase::kTraining;
+}
+
+void AllReduceCore::OnConnected(LineId line, transport::ConnectionId connection, absl::Time now,
+                                CoreActions* actions) {
+  peers_[line.value()].link.OnConnected(connection, now, &actions->wire);
+}
+
+void AllReduceCore::OnConnectFailed(LineId line, const absl::Status& why, absl::Time now,
+                                    CoreActions* actions) {
+  peers_[line.value()].link.OnLost(why, now, &actions->wire);
+}
+
+void AllReduceCore::OnLost(transport::ConnectionId connection, const absl::Status& why,
+                           absl::Time now, CoreActions* actions) {
+  if (Peer* peer = Find(connection)) peer->link.OnLost(why, now, &actions->wire);
+}
+
+void AllReduceCore::OnNotTaken(const WireAction& send, absl::Time now) {
+  if (Peer* peer = Find(send.connection)) peer->link.OnNotTaken(now);
+}
+
+// The first frame of a connection that somebody made, or another HELLO.
+absl::Status AllReduceCore::OnStranger(transport::ConnectionId connection, const wire::Frame& frame,
+                                       absl::Time now, CoreActions* actions) {
+  const LineIdentity self = IdentityOf(options_);
+  uint32_t number = 0;
+  wire::ErrorCode error = CheckPeerHello(self, frame, &number);
+  if (error == wire::ErrorCode::kNone) {
+    error = wire::ErrorCode::kWrongRole;
+    for (Peer& peer : peers_) {
+      if (peer.link.options().peer != frame.header.node || peer.link.options().connects) continue;
+      error = wire::ErrorCode::kWrongConnection;
+      if (peer.link.options().identity.hello.connection != number) continue;
+      // Else the end of one connection would be the end of several lines, and be told to one.
+      const Peer* bound = Find(connection);
+      if (bound != nullptr && bound != &peer) break;
+      return Fail(peer.link.OnHello(connection, frame.header, now, &actions->wire), false, actions);
+    }
+  }
+  ++refused_;
+  actions->wire.push_back({.kind = WireAction::Kind::kSend,
+                           .line = LineId(),
+                           .connection = connection,
+                           .frame = RefusalOf(self, Op::kError, error)});
+  return absl::OkStatus();
+}
+
+absl::Status AllReduceCore::OnFrame(transport::ConnectionId connection, const wire::Frame& frame,
+                                    absl::Time now, CoreActions* actions) {
+  Peer* peer = Find(connection);
+  if (peer == nullptr || frame.header.op == Op::kHello) {
+    return OnStranger(connection, frame, now, actions);
+  }
+  if (frame.header.node != peer->link.options().peer ||
+      frame.header.job != options_.record.job_id()) {
+    ++refused_;
+    peer->link.OnLost(absl::InvalidArgumentError("a frame of another node or job"), now,
+                      &actions->wire);
+    return absl::OkStatus();
+  }
+  const bool was_up = peer->link.is_up();
+  absl::StatusOr<bool> next = peer->link.OnFrame(frame, now, &actions->wire);
+  if (!next.ok()) return Fail(next.status(), was_up && frame.header.op == Op::kError, actions);
+  const absl::Status status = *next ? Take(peer, frame, now, actions) : absl::OkStatus();
+  MaybeFinish(now);
+  return Fail(status, false, actions);
+}
+
+absl::Status AllReduceCore::Take(Peer* peer, const wire::Frame& frame, absl::Time now,
+                                 CoreActions* actions) {
+  if (frame.header.op == Op::kRetire) return OnRetire(peer, frame.header.clock);
+  if (frame.header.op == Op::kSeed) return OnSeed(peer, frame);
+  const ChunkId chunk(frame.header.chunk);
+  if (chunk.value() >= chunks_.size()) {
+    return absl::InvalidArgumentError(absl::StrFormat(
+        "%s: %s of %d chunks", peer->link.Name(), wire::Describe(frame.header), chunks_.size()));
+  }
+  ReductionActions what;
+  const absl::Status status = chunks_[chunk.value()].OnFrame(peer->position, frame, &what);
+  Do(chunk, what, now, actions);
+  if (status.ok()) return status;
+  return absl::InvalidArgumentError(
+      absl::StrCat(peer->link.Name(), ": ", std::string(status.message())));
+}
+
+absl::Status AllReduceCore::OnTime(absl::Time now, CoreActions* actions) {
+  if (!submit_error_.ok()) return Fail(submit_error_, false, actions);
+  for (Peer& peer : peers_) {
+    const absl::Status status = peer.link.OnTime(now, &actions->wire);
+    if (!status.ok()) return Fail(status, false, actions);
+  }
+  MaybeFinish(now);
+  CountBytes();
+  return absl::OkStatus();
+}
+
+absl::Time AllReduceCore::deadline() const {
+  absl::Time due = finished_at();
+  for (const Peer& peer : peers_) due = std::min(due, peer.link.deadline());
+  return due;
+}
+
+void AllReduceCore::AddActivity(absl::Time now, proto::NodeActivity* activity) const {
+  activity->set_refused(activity->refused() + refused_);
+  for (size_t first = 0; first < peers_.size(); first += connections_) {
+    const PeerLink& link = peers_[first].link;
+    if (!link.options().connects) continue;  // its other end tells
+    LineActivity line = link.Activity(now);
+    for (size_t i = 1; i < connections_; ++i) line.Add(peers_[first + i].link.Activity(now));
+    proto::ShardActivity* out = activity->add_shards();
+    out->set_address(link.options().address);
+    out->set_connected(line.connected);
+    out->set_oldest_ms(absl::ToInt64Milliseconds(line.down_for));
+    out->set_error(line.error);
+  }
+}
+
+void AllReduceCore::CountBytes() {
+  counters_.bytes_pushed = counters_.bytes_answered = 0;
+  for (const Peer& peer : peers_) {
+    counters_.bytes_pushed += peer.link.bytes_sent(Op::kReduce);
+    counters_.bytes_answered += peer.link.bytes_sent(Op::kGather);
+  }
+}
+
+}  // namespace strata::worker

@@ -1,0 +1,120 @@
+#ifndef STRATA_WORKER_EXCHANGE_ALL_REDUCE_ALL_REDUCE_CORE_H_
+#define STRATA_WORKER_EXCHANGE_ALL_REDUCE_ALL_REDUCE_CORE_H_
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "common/buffer_pool.h"
+#include "common/job/arena.h"
+#include "worker/exchange/all_reduce/chunk_reduction.h"
+#include "worker/exchange/all_reduce/peer_link.h"
+#include "worker/exchange/core/exchange_core.h"
+#include "worker/exchange/core/push_window.h"
+
+namespace strata::worker {
+
+// One node's side of an all-reduce among the nodes of a job, with no server: of each chunk it sums
+// and updates a slice and holds that slice's optimizer state. At most `window` chunks are under way
+// that this node has begun; one of them is the lowest that is not complete, by the argument of
+// PushWindow.
+//
+// First all nodes compare the checksums of their first weights. In the end each tells its peers how
+// many clocks it has made, and stays until they know. A node that fails tells its peers why, and
+// they theirs: all fail with the words of the first.
+//
+// A pure state machine, see ExchangeCore.
+class AllReduceCore final : public ExchangeCore {
+ public:
+  // Errors: InvalidArgument naming the field of the record.
+  static absl::StatusOr<std::unique_ptr<AllReduceCore>> Create(const CoreOptions& options,
+                                                               const kernels::Kernels& kernels);
+
+  void Start(absl::Time now, CoreActions* actions) override;
+  void Submit(ChunkId chunk, CoreActions* actions) override;
+  void Finish(uint64_t clocks, absl::Time now, CoreActions* actions) override;
+  absl::Status OnPayload(const NodeAction& asked, Bytes payload, uint32_t samples, absl::Time now,
+                         CoreActions* actions) override;
+  void OnConnected(LineId line, transport::ConnectionId connection, absl::Time now,
+                   CoreActions* actions) override;
+  void OnConnectFailed(LineId line, const absl::Status& why, absl::Time now,
+                       CoreActions* actions) override;
+  void OnLost(transport::ConnectionId connection, const absl::Status& why, absl::Time now,
+              CoreActions* actions) override;
+  void OnNotTaken(const WireAction& send, absl::Time now) override;
+  absl::Status OnFrame(transport::ConnectionId connection, const wire::Frame& frame, absl::Time now,
+                       CoreActions* actions) override;
+  absl::Status OnTime(absl::Time now, CoreActions* actions) override;
+  absl::Time deadline() const override;
+  Exchange::Phase phase() const override { return phase_; }
+  const ExchangeCounters& counters() const override { return counters_; }
+  size_t memory_bytes() const override {
+    size_t bytes = pool_.allocated_bytes();
+    for (const ChunkReduction& chunk : chunks_) bytes += chunk.copy_bytes();
+    return bytes;
+  }
+  void AddActivity(absl::Time now, proto::NodeActivity* activity) const override;
+  const std::string& address(LineId line) const override {
+    return peers_[line.value()].link.options().address;
+  }
+
+ private:
+  // Another node, on one of the connections to it. What is said besides chunks, which keep to one
+  // of them each, is said on all: so on each it stands in order with the chunks.
+  struct Peer {
+    uint32_t position = 0;
+    PeerLink link;
+    uint32_t seeds = 0;               // checksums compared
+    std::optional<uint64_t> retired;  // clocks that it has made
+  };
+
+  AllReduceCore(const CoreOptions& options, ChunkMap map, const kernels::Kernels& kernels,
+                uint32_t position);
+
+  Peer* Find(transport::ConnectionId connection);
+  // REQUIRES: the plan has it as a peer.
+  Peer* At(uint32_t position, ChunkId chunk);
+  // An error ends the job: tells the peers.
+  absl::Status Fail(const absl::Status& status, bool by_peer, CoreActions* actions);
+  absl::Status OnStranger(transport::ConnectionId connection, const wire::Frame& frame,
+                          absl::Time now, CoreActions* actions);
+  absl::Status Take(Peer* peer, const wire::Frame& frame, absl::Time now, CoreActions* actions);
+  absl::Status OnSeed(Peer* peer, const wire::Frame& frame);
+  absl::Status OnRetire(Peer* peer, uint64_t clocks);
+  void SendSeeds(absl::Time now, CoreActions* actions);
+  void MaybeTrain();
+  void Push(CoreActions* actions);
+  void Do(ChunkId chunk, const ReductionActions& what, absl::Time now, CoreActions* actions);
+  void MaybeRetire(absl::Time now, CoreActions* actions);
+  // When this node need not stay for the peer any more, or for any of them, as things stand.
+  absl::Time FreeFrom(const Peer& peer) const;
+  absl::Time finished_at() const;
+  void MaybeFinish(absl::Time now);
+  void CountBytes();
+
+  const CoreOptions options_;
+  const ChunkMap map_;
+  BufferPool pool_;
+  const ReductionRules rules_;
+  Exchange::Phase phase_ = Exchange::Phase::kSeeding;
+  bool failed_ = false;
+  const uint32_t connections_;
+  std::vector<Peer> peers_;  // by LineId
+  std::vector<ChunkReduction> chunks_;
+  PushWindow window_;
+  std::vector<uint64_t> seeds_;  // own checksums
+  absl::Status submit_error_;
+  uint64_t clocks_ = 0;  // kFinishing: of every chunk
+  absl::Time retired_at_ = absl::InfiniteFuture();
+  uint64_t refused_ = 0;
+  ExchangeCounters counters_;
+};
+
+}  // namespace strata::worker
+
+#endif  // STRATA_WORKER_EXCHANGE_ALL_REDUCE_ALL_REDUCE_CORE_H_

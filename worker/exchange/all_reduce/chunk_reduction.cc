@@ -1,0 +1,263 @@
+#include "worker/exchange/all_reduce/chunk_reduction.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/str_format.h"
+#include "common/copies.h"
+#include "common/job/exchange/slices.h"
+#include "compression/job_compression.h"
+#include "worker/exchange/connection/line.h"
+
+namespace strata::worker {
+namespace {
+
+using Kind = ReduceStep::Kind;
+using wire::Op;
+
+bool IsTake(const ReduceStep& step) {
+  return step.kind == Kind::kAddSum || step.kind == Kind::kTakeWeights;
+}
+
+}  // namespace
+
+ReductionRules ReductionRules::Of(const proto::JobRecord& record, const kernels::Kernels& kernels,
+                                  BufferPool* pool, uint32_t position, TraceLog* trace) {
+  const auto nodes = static_cast<uint32_t>(record.view().nodes_size());
+  return {.kernels = &kernels,
+          .pool = pool,
+          .plan = PlanOf(record.ring().algorithm(), nodes, position),
+          .update = kernels::UpdateRuleOf(record.job(), record.samples_per_epoch()),
+          .compression =
+              kernels::CompressionOf(record.job().push(), kernels::Feedback::kNone).compression,
+          .trace = trace};
+}
+
+ChunkReduction::ChunkReduction(const ReductionRules* rules, const proto::Layout& layout,
+                               const ChunkMap& map, ChunkId chunk)
+    : rules_(rules),
+      chunk_(chunk),
+      elements_(map.ElementsOf(chunk)),
+      own_begin_(StartOf(rules->plan.Own().begin)),
+      own_end_(StartOf(rules->plan.Own().end)),
+      weights_(*rules->kernels, *rules->pool, rules->update, own_end_ - own_begin_,
+               RunsOf(layout, map.OffsetOf(chunk) + own_begin_, own_end_ - own_begin_)),
+      sums_(rules->pool),
+      gathered_(rules->pool) {}
+
+uint32_t ChunkReduction::StartOf(uint32_t slice) const {
+  return SliceStart(elements_, rules_->plan.slices, slice);
+}
+
+void ChunkReduction::Seed(const Bytes& first_weights) {
+  const uint32_t count = own_end_ - own_begin_;
+  if (count == 0) return;
+  const Bytes own = first_weights.Part(own_begin_ * sizeof(float), count * sizeof(float));
+  weights_.Seed(own, 0);
+  if (!encodes()) return;
+  // The rules are those of a valid job and the weights are its ranks' own: if they are not finite,
+  // the first update says so.
+  copy_ = *kernels::Encoder::Create(
+      {.compression = rules_->compression, .feedback = kernels::Feedback::kFollow}, count,
+      *rules_->kernels);
+  copy_->Restore({absl::MakeConstSpan(own.floats(), count)}).IgnoreError();
+}
+
+absl::Status ChunkReduction::Begin(Bytes sum, uint32_t samples, ReductionActions* actions) {
+  begun_ = true;
+  sums_.Add(0, std::move(sum));
+  samples_.assign(rules_->plan.slices, samples);
+  return Advance(actions);
+}
+
+absl::Status ChunkReduction::OnFrame(uint32_t peer, const wire::Frame& frame,
+                                     ReductionActions* actions) {
+  const uint64_t clock = frame.header.clock;
+  std::deque<wire::Frame>& inbox = inbox_[peer];
+  const size_t frames_max = 2 * (rules_->plan.steps.size() + rules_->plan.slices);
+  if (clock < clock_ || clock > clock_ + 1 || inbox.size() >= frames_max) {
+    return absl::InvalidArgumentError(
+        absl::StrFormat("%s, but clock %d is due", wire::Describe(frame.header), clock_));
+  }
+  inbox.push_back(frame);
+  return begun_ ? Advance(actions) : absl::OkStatus();
+}
+
+absl::Status ChunkReduction::Advance(ReductionActions* actions) {
+  while (next_ < rules_->plan.steps.size()) {
+    absl::StatusOr<bool> done = Do(rules_->plan.steps[next_], actions);
+    if (!done.ok()) return done.status();
+    if (!*done) return absl::OkStatus();
+    ++next_;
+  }
+  next_ = 0;
+  begun_ = false;
+  sums_.Clear();
+  gathered_.Clear();
+  payloads_.clear();
+  ++clock_;
+  actions->landed = true;
+  return absl::OkStatus();
+}
+
+uint32_t ChunkReduction::PartsOf(const ReduceStep& step) const {
+  const bool weights = step.kind == Kind::kSendWeights || step.kind == Kind::kTakeWeights;
+  return encodes() && weights ? step.slices.end - step.slices.begin : 1;
+}
+
+ReduceStep ChunkReduction::PartOf(const ReduceStep& step, uint32_t part) const {
+  if (PartsOf(step) == 1) return step;
+  const uint32_t slice = step.slices.begin + part;
+  return {step.kind, step.peer, {slice, slice + 1}};
+}
+
+absl::StatusOr<bool> ChunkReduction::Do(const ReduceStep& step, ReductionActions* actions) {
+  if (step.kind == Kind::kUpdate) {
+    if (absl::Status status = Update(actions); !status.ok()) return status;
+    return true;
+  }
+  for (; taken_ < PartsOf(step); ++taken_) {
+    const ReduceStep part = PartOf(step, taken_);
+    if (!IsTake(step)) {
+      if (absl::Status status = Send(part, actions); !status.ok()) return status;
+      continue;
+    }
+    std::deque<wire::Frame>& inbox = inbox_[step.peer];
+    if (inbox.empty()) return false;
+    const wire::Frame frame = std::move(inbox.front());
+    inbox.pop_front();
+    if (absl::Status status = Take(part, frame, actions); !status.ok()) return status;
+  }
+  taken_ = 0;
+  return true;
+}
+
+absl::StatusOr<Bytes> ChunkReduction::Encoded(kernels::Encoder* encoder,
+                                              const Bytes& floats) const {
+  const size_t bytes = encoder->encoded_bytes_max();
+  const std::shared_ptr<std::byte> payload = rules_->pool->AllocateBytes(bytes);
+  kernels::EncoderScratch unused;
+  const auto encoded = encoder->Encode(absl::MakeConstSpan(floats.floats(), floats.float_count()),
+                                       &unused, absl::MakeSpan(payload.get(), bytes));
+  if (!encoded.ok()) return encoded.status();
+  return Bytes(payload, payload.get(), bytes);
+}
+
+absl::Status ChunkReduction::Send(const ReduceStep& step, ReductionActions* actions) {
+  const bool sum = step.kind == Kind::kSendSum;
+  const uint32_t begin = StartOf(step.slices.begin), end = StartOf(step.slices.end);
+  ReductionActions::Send send;
+  send.peer = step.peer;
+  if (encodes() && !sum) {
+    send.payload = payloads_[step.slices.begin];
+  } else {
+    send.payload = (sum ? sums_ : gathered_).View(begin, end);
+  }
+  if (encodes() && sum && begin < end) {
+    const auto encoder = kernels::Encoder::Create(
+        {.compression = rules_->compression, .feedback = kernels::Feedback::kNone}, end - begin,
+        *rules_->kernels);
+    if (!encoder.ok()) return encoder.status();
+    absl::StatusOr<Bytes> payload = Encoded(encoder->get(), send.payload);
+    if (!payload.ok()) return payload.status();
+    send.payload = *std::move(payload);
+  }
+  send.header.op = sum ? Op::kReduce : Op::kGather;
+  send.header.codec = kernels::CodecOf(rules_->compression);
+  send.header.chunk = chunk_.value();
+  send.header.clock = clock_;
+  send.header.slice = step.slices.begin;
+  send.header.element_count = end - begin;
+  if (sum) send.header.sample_count = samples_[step.slices.begin];
+  actions->sends.push_back(std::move(send));
+  return absl::OkStatus();
+}
+
+absl::Status ChunkReduction::CheckDue(const ReduceStep& step, const wire::Header& header) const {
+  const Op op = step.kind == Kind::kAddSum ? Op::kReduce : Op::kGather;
+  const uint32_t elements = StartOf(step.slices.end) - StartOf(step.slices.begin);
+  if (header.op == op && header.clock == clock_ && header.slice == step.slices.begin &&
+      header.element_count == elements && header.codec == kernels::CodecOf(rules_->compression)) {
+    return absl::OkStatus();
+  }
+  return absl::InvalidArgumentError(absl::StrFormat(
+      "%s as %s, but %s of slice %d with %d elements of clock %d as %s is due",
+      wire::Describe(header), wire::ToString(header.codec), wire::ToString(op), step.slices.begin,
+      elements, clock_, wire::ToString(kernels::CodecOf(rules_->compression))));
+}
+
+absl::Status ChunkReduction::Take(const ReduceStep& step, const wire::Frame& frame,
+                                  ReductionActions* actions) {
+  if (absl::Status status = CheckDue(step, frame.header); !status.ok()) return status;
+  if (step.kind == Kind::kAddSum) return Add(step, frame);
+  return Deliver(step, frame.payload, actions);
+}
+
+absl::StatusOr<kernels::CheckedPayload> ChunkReduction::Checked(const Bytes& payload,
+                                                                uint32_t elements) const {
+  return kernels::CheckedPayload::Check(*rules_->kernels, kernels::CodecOf(rules_->compression),
+                                        elements,
+                                        absl::MakeConstSpan(payload.data(), payload.size()));
+}
+
+// What came stands for nodes before this one in the order of addition, or after it: a sum of two
+// has the same bits either way.
+absl::Status ChunkReduction::Add(const ReduceStep& step, const wire::Frame& frame) {
+  for (uint32_t k = step.slices.begin; k < step.slices.end; ++k) {
+    samples_[k] += frame.header.sample_count;
+  }
+  const uint32_t begin = StartOf(step.slices.begin), count = frame.header.element_count;
+  if (count == 0) return absl::OkStatus();
+  const Bytes own = sums_.View(begin, begin + count);
+  const std::shared_ptr<float> sum = rules_->pool->AllocateFloats(count);
+  if (encodes()) {
+    const absl::StatusOr<kernels::CheckedPayload> payload = Checked(frame.payload, count);
+    if (!payload.ok()) return payload.status();
+    payload->AddTo(own.floats(), sum.get());
+  } else {
+    const float* const inputs[] = {frame.payload.floats(), own.floats()};
+    rules_->kernels->sum(absl::MakeConstSpan(inputs), sum.get(), count);
+  }
+  sums_.Add(begin, AsBytes(sum, count));
+  return absl::OkStatus();
+}
+
+absl::Status ChunkReduction::Update(ReductionActions* actions) {
+  TraceLog* const trace = rules_->trace;
+  TraceSpan span(trace, proto::TraceEvent::APPLY, chunk_,
+                 trace != nullptr ? trace->StepOf(clock_) : 0);
+  const SliceRange own = rules_->plan.Own();
+  if (own_begin_ < own_end_) {
+    const uint32_t samples = samples_[own.begin];
+    if (samples == 0) {
+      weights_.Skip();
+    } else {
+      weights_.Apply(sums_.View(own_begin_, own_end_), static_cast<float>(1.0 / samples), samples,
+                     1.0);
+    }
+  }
+  Bytes weights = weights_.weights();
+  if (copy_ != nullptr) {
+    absl::StatusOr<Bytes> payload = Encoded(copy_.get(), weights);
+    if (!payload.ok()) return payload.status();
+    weights = *std::move(payload);
+  }
+  return Deliver({Kind::kUpdate, 0, own}, std::move(weights), actions);
+}
+
+absl::Status ChunkReduction::Deliver(const ReduceStep& step, Bytes weights,
+                                     ReductionActions* actions) {
+  const uint32_t begin = StartOf(step.slices.begin), end = StartOf(step.slices.end);
+  if (!encodes()) {
+    gathered_.Add(begin, weights);
+    actions->deliveries.push_back({begin, std::move(weights), std::nullopt});
+    return absl::OkStatus();
+  }
+  const absl::StatusOr<kernels::CheckedPayload> delta = Checked(weights, end - begin);
+  if (!delta.ok()) return delta.status();
+  payloads_[step.slices.begin] = weights;
+  actions->deliveries.push_back({begin, std::move(weights), *delta});
+  return absl::OkStatus();
+}
+
+}  // namespace strata::worker

@@ -1,0 +1,127 @@
+#ifndef STRATA_WORKER_EXCHANGE_ALL_REDUCE_CHUNK_REDUCTION_H_
+#define STRATA_WORKER_EXCHANGE_ALL_REDUCE_CHUNK_REDUCTION_H_
+
+#include <cstdint>
+#include <deque>
+#include <map>
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "common/buffer_pool.h"
+#include "common/bytes.h"
+#include "common/ids.h"
+#include "common/job/arena.h"
+#include "common/trace/trace_log.h"
+#include "common/wire/frame.h"
+#include "compression/checked_payload.h"
+#include "compression/encoder.h"
+#include "kernels/kernels.h"
+#include "optimizer/weight_state.h"
+#include "worker/exchange/all_reduce/reduce_plan.h"
+#include "worker/exchange/all_reduce/slice_pieces.h"
+
+namespace strata::worker {
+
+// What all chunks of a job have in common on one node; outlives them.
+struct ReductionRules {
+  const kernels::Kernels* kernels = nullptr;
+  BufferPool* pool = nullptr;
+  ReducePlan plan;
+  kernels::UpdateRule update;
+  // How sums and weights travel; without feedback, without state.
+  kernels::Compression compression = kernels::Compression::kNone;
+  TraceLog* trace = nullptr;  // of the node's updates; null: none
+
+  // Of the node at `position`. REQUIRES: CheckRing, a valid job.
+  static ReductionRules Of(const proto::JobRecord& record, const kernels::Kernels& kernels,
+                           BufferPool* pool, uint32_t position, TraceLog* trace);
+};
+
+// What a chunk wants done, in order.
+struct ReductionActions {
+  struct Send {
+    uint32_t peer = 0;    // position
+    wire::Header header;  // op, chunk, clock, counts, slice
+    Bytes payload;
+  };
+  struct Delivery {
+    uint32_t first_element = 0;
+    Bytes weights;
+    std::optional<kernels::CheckedPayload> delta;  // `weights` are this, and to be added
+  };
+  std::vector<Send> sends;
+  std::vector<Delivery> deliveries;
+  bool landed = false;  // `deliveries` end the clock
+};
+
+// One chunk's course through the steps of its node's plan, clock after clock. Frames may come
+// before their step is due, also for the next clock.
+//
+// Where the job encodes, sums are rounded at each hop. Of weights the node that updates a slice
+// encodes what all nodes lack of them, once; the others hand that payload on as it is, a frame for
+// each slice, and all of them, that node too, add it to what they have: the same bits everywhere.
+//
+// A pure state machine; buffers come from the pool. Threads: one.
+class ChunkReduction {
+ public:
+  // REQUIRES: a valid layout, which `map` cuts.
+  ChunkReduction(const ReductionRules* rules, const proto::Layout& layout, const ChunkMap& map,
+                 ChunkId chunk);
+
+  // The chunk's first weights, of which its own part is copied.
+  void Seed(const Bytes& first_weights);
+
+  // Of what nodes have of its own part.
+  size_t copy_bytes() const { return copy_ == nullptr ? 0 : copy_->elements() * sizeof(float); }
+
+  // Clocks whose weights have landed.
+  uint64_t clock() const { return clock_; }
+  // The node's sum for clock(). REQUIRES: seeded; not begun in this clock.
+  absl::Status Begin(Bytes sum, uint32_t samples, ReductionActions* actions);
+  // A REDUCE or GATHER of this chunk. Errors: InvalidArgument, what is wrong with it.
+  absl::Status OnFrame(uint32_t peer, const wire::Frame& frame, ReductionActions* actions);
+
+ private:
+  using Inbox = std::map<uint32_t, std::deque<wire::Frame>>;  // by peer
+
+  uint32_t StartOf(uint32_t slice) const;
+  absl::Status Advance(ReductionActions* actions);
+  // False: a frame that the step needs has not come.
+  absl::StatusOr<bool> Do(const ReduceStep& step, ReductionActions* actions);
+  bool encodes() const { return rules_->compression != kernels::Compression::kNone; }
+  // The part of a step that one frame carries, of PartsOf(step).
+  uint32_t PartsOf(const ReduceStep& step) const;
+  ReduceStep PartOf(const ReduceStep& step, uint32_t part) const;
+  absl::Status Send(const ReduceStep& part, ReductionActions* actions);
+  absl::StatusOr<Bytes> Encoded(kernels::Encoder* encoder, const Bytes& floats) const;
+  absl::Status Take(const ReduceStep& part, const wire::Frame& frame, ReductionActions* actions);
+  absl::StatusOr<kernels::CheckedPayload> Checked(const Bytes& payload, uint32_t elements) const;
+  absl::Status Add(const ReduceStep& step, const wire::Frame& frame);
+  absl::Status Update(ReductionActions* actions);
+  absl::Status Deliver(const ReduceStep& part, Bytes weights, ReductionActions* actions);
+  absl::Status CheckDue(const ReduceStep& step, const wire::Header& header) const;
+
+  const ReductionRules* rules_;
+  const ChunkId chunk_;
+  const uint32_t elements_;
+  const uint32_t own_begin_, own_end_;  // the elements that this node updates
+  kernels::WeightState weights_;        // of those
+  // Of what all nodes have of them; null where there are none or they are not encoded.
+  std::unique_ptr<kernels::Encoder> copy_;
+
+  uint64_t clock_ = 0;
+  bool begun_ = false;
+  size_t next_ = 0;                     // of the plan's steps
+  uint32_t taken_ = 0;                  // of that step's parts
+  SlicePieces sums_, gathered_;         // of this clock
+  std::map<uint32_t, Bytes> payloads_;  // in place of gathered_ where they are encoded: by slice
+  std::vector<uint32_t> samples_;       // in the sum, by slice
+  Inbox inbox_;
+};
+
+}  // namespace strata::worker
+
+#endif  // STRATA_WORKER_EXCHANGE_ALL_REDUCE_CHUNK_REDUCTION_H_

@@ -1,0 +1,138 @@
+#ifndef STRATA_WORKER_EXCHANGE_ALL_REDUCE_PEER_LINK_H_
+#define STRATA_WORKER_EXCHANGE_ALL_REDUCE_PEER_LINK_H_
+
+#include <cstdint>
+#include <deque>
+#include <map>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "common/transport/endpoint.h"
+#include "common/wire/frame.h"
+#include "worker/exchange/connection/line.h"
+
+namespace strata::worker {
+
+// Frames to and from one other node over connections that come and go: each arrives once, and in
+// the order in which they were first sent. That is the order of urgency among those that wait, with
+// at most `in_flight_bytes_max` (or one frame) not acknowledged: what lies in sockets cannot be
+// overtaken any more. Whatever was lost with a connection, or in silence, is sent again from the
+// first frame on that is not acknowledged.
+//
+// Of two nodes one connects and says HELLO, the other one answers; both may send.
+//
+// A pure state machine: time comes with the events, frames and connections go out as actions.
+class PeerLink {
+ public:
+  struct Options {
+    LineId line;
+    uint32_t peer = 0;    // logical node
+    std::string address;  // where it listens
+    bool connects = false;
+    LineIdentity identity;  // this node's
+    LineTiming timing;
+    uint64_t in_flight_bytes_max = 2 << 20;
+    absl::Duration ack_delay = absl::Milliseconds(5);
+  };
+
+  explicit PeerLink(const Options& options);
+
+  const Options& options() const { return options_; }
+  // "node 2 (tcp://10.0.0.3:40123)"
+  std::string Name() const;
+  // Of all frames of this op, with repetitions.
+  uint64_t bytes_sent(wire::Op op) const;
+
+  void Start(absl::Time now, std::vector<WireAction>* actions);
+  // `header`: op and what belongs to it; the rest is filled in. Older clocks first, then the
+  // highest chunk, else in the order of the calls.
+  void Send(const wire::Header& header, Bytes payload, absl::Time now,
+            std::vector<WireAction>* actions);
+  // Says that the job has failed here; nothing follows.
+  void SendError(const std::string& reason, std::vector<WireAction>* actions);
+  // This node has all that it needs of the peer, which may be gone from now on: OnTime knows no
+  // error any more.
+  void Rest() { resting_ = true; }
+  // Since when there is no connection; infinity while there is one.
+  absl::Time down_since() const { return down_since_; }
+  // Nothing waits, and all that was sent has been acknowledged.
+  bool drained() const { return waiting_.empty() && unacknowledged_.empty(); }
+  bool is_up() const { return state_ == State::kUp; }
+
+  void OnConnected(transport::ConnectionId connection, absl::Time now,
+                   std::vector<WireAction>* actions);
+  // The peer's HELLO, which was checked, on a connection that it made: the last one counts.
+  // Errors: it acknowledges what it cannot have.
+  absl::Status OnHello(transport::ConnectionId connection, const wire::Header& hello,
+                       absl::Time now, std::vector<WireAction>* actions);
+  // The connection is gone, could not be made, or carried something unreadable.
+  void OnLost(const absl::Status& why, absl::Time now, std::vector<WireAction>* actions);
+  // The endpoint did not take a frame.
+  void OnNotTaken(absl::Time now);
+  // True: the frame is the next one and is to be taken. Errors: what the peer said when it failed,
+  // or that it acknowledges what it cannot have.
+  absl::StatusOr<bool> OnFrame(const wire::Frame& frame, absl::Time now,
+                               std::vector<WireAction>* actions);
+
+  // Does what is due. Errors: Unavailable (no connection for too long), naming the peer.
+  absl::Status OnTime(absl::Time now, std::vector<WireAction>* actions);
+  // When OnTime has something to do next.
+  absl::Time deadline() const;
+  // REQUIRES: started. `unanswered` counts frames that are not acknowledged.
+  LineActivity Activity(absl::Time now) const;
+
+  bool Owns(transport::ConnectionId connection) const { return connection_ == connection; }
+  void Close(std::vector<WireAction>* actions);
+
+ private:
+  enum class State { kIdle, kConnecting, kGreeting, kUp };
+  struct Sent {
+    wire::Frame frame;
+    absl::Time first;
+  };
+  // Clock, urgency among the chunks, order of the calls.
+  using Urgency = std::pair<std::pair<uint64_t, int64_t>, uint64_t>;
+
+  static uint64_t BytesOf(const wire::Frame& frame) {
+    return wire::kHeaderBytes + frame.payload.size();
+  }
+  void Transmit(wire::Frame frame, std::vector<WireAction>* actions);
+  void Pump(absl::Time now, std::vector<WireAction>* actions);
+  absl::Status Resume(uint64_t received, absl::Time now, std::vector<WireAction>* actions);
+  void Repeat(absl::Time now, std::vector<WireAction>* actions);
+  absl::Status Acknowledge(uint64_t received, absl::Time now);
+  void Receive(const wire::Frame& frame, absl::Time now, std::vector<WireAction>* actions);
+  void SendAck(std::vector<WireAction>* actions);
+  void PlanReconnect(absl::Time now);
+
+  Options options_;
+  State state_ = State::kIdle;
+  std::optional<transport::ConnectionId> connection_;
+  absl::Time state_due_ = absl::InfiniteFuture();  // kIdle: connect; kGreeting: give this one up
+  absl::Time down_since_ = absl::InfiniteFuture();
+  absl::Duration backoff_;
+  absl::Status last_loss_;
+  bool resting_ = false;
+
+  std::map<Urgency, wire::Frame> waiting_;
+  uint64_t calls_ = 0;
+  std::deque<Sent> unacknowledged_;  // in order of their sequence
+  uint64_t in_flight_bytes_ = 0;     // of unacknowledged_
+  uint64_t sequence_ = 0;            // of the newest frame sent
+  absl::Time resend_due_ = absl::InfiniteFuture();
+  absl::Duration resend_after_;
+
+  uint64_t received_ = 0;        // sequence of the newest frame taken
+  uint64_t received_bytes_ = 0;  // since the last acknowledgement
+  absl::Time ack_due_ = absl::InfiniteFuture();
+  std::map<wire::Op, uint64_t> bytes_sent_;
+};
+
+}  // namespace strata::worker
+
+#endif  // STRATA_WORKER_EXCHANGE_ALL_REDUCE_PEER_LINK_H_

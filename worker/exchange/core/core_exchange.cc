@@ -1,0 +1,80 @@
+#include "worker/exchange/core/core_exchange.h"
+
+#include <utility>
+
+namespace strata::worker {
+
+CoreExchange::CoreExchange(std::unique_ptr<ExchangeCore> core,
+                           std::unique_ptr<transport::Endpoint> endpoint, int wake_fd,
+                           ExchangeNode* node, const ClockInterface* clock, TraceLog* trace)
+    : core_(std::move(core)),
+      endpoint_(std::move(endpoint)),
+      node_(node),
+      clock_(clock),
+      trace_(trace),
+      driver_(
+          core_.get(), endpoint_.get(), clock,
+          [this](const NodeAction& action, CoreActions* actions) { return Do(action, actions); },
+          trace) {
+  if (wake_fd >= 0) endpoint_->WatchFd(wake_fd);
+}
+
+void CoreExchange::Start() {
+  driver_.Run([&](absl::Time now, CoreActions* actions) { core_->Start(now, actions); });
+}
+
+void CoreExchange::Submit(ChunkId chunk) {
+  if (trace_ != nullptr) {
+    if (ready_at_.size() <= chunk.value()) ready_at_.resize(chunk.value() + 1);
+    ready_at_[chunk.value()] = trace_->Now();
+  }
+  driver_.Run([&](absl::Time, CoreActions* actions) { core_->Submit(chunk, actions); });
+}
+
+void CoreExchange::Finish(uint64_t clocks) {
+  driver_.Run([&](absl::Time now, CoreActions* actions) { core_->Finish(clocks, now, actions); });
+}
+
+absl::Status CoreExchange::Sum(const NodeAction& action, CoreActions* actions) {
+  if (trace_ != nullptr && trace_->Wants(action.clock)) {
+    trace_->Note(proto::TraceEvent::READY, action.chunk, action.clock,
+                 ready_at_[action.chunk.value()], trace_->Now());
+  }
+  const auto log_of = [&](TraceLog::Phase phase) { return node_->Notes(phase) ? nullptr : trace_; };
+  using proto::TraceEvent;
+  ExchangeNode::Sum sum;
+  {
+    TraceSpan span(log_of(TraceEvent::SUM), TraceEvent::SUM, action.chunk, action.clock);
+    sum = node_->TakeSum(action.chunk, action.clock);
+  }
+  TraceSpan span(log_of(TraceEvent::ENCODE), TraceEvent::ENCODE, action.chunk, action.clock);
+  return core_->OnPayload(action, std::move(sum.bytes), sum.samples, clock_->Now(), actions);
+}
+
+void CoreExchange::Deliver(const NodeAction& action) {
+  TraceSpan span(trace_, proto::TraceEvent::DECODE, action.chunk, action.clock);
+  if (action.delta) {
+    node_->AddToWeights(action.chunk, action.first_element, *action.delta);
+  } else {
+    node_->TakeWeights(action.chunk, action.first_element, action.weights);
+  }
+  if (action.lands) node_->Landed(action.chunk, action.clock);
+}
+
+absl::Status CoreExchange::Do(const NodeAction& action, CoreActions* actions) {
+  switch (action.kind) {
+    case NodeAction::Kind::kFirstWeights:
+      return core_->OnPayload(action, node_->FirstWeights(action.chunk), 0, clock_->Now(), actions);
+    case NodeAction::Kind::kSum:
+      return Sum(action, actions);
+    case NodeAction::Kind::kDeliver:
+      Deliver(action);
+      break;
+    case NodeAction::Kind::kDeliverFinal:
+      node_->TakeFinalWeights(action.chunk, action.weights);
+      break;
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace strata::worker

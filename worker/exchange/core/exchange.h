@@ -1,0 +1,94 @@
+#ifndef STRATA_WORKER_EXCHANGE_CORE_EXCHANGE_H_
+#define STRATA_WORKER_EXCHANGE_CORE_EXCHANGE_H_
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+
+#include "absl/status/status.h"
+#include "absl/time/time.h"
+#include "common/bytes.h"
+#include "common/ids.h"
+#include "compression/checked_payload.h"
+#include "proto/control.pb.h"
+
+namespace strata::worker {
+
+// What an exchange asks of the node that it joins to the others. Called from within Exchange's own
+// calls, on the same thread.
+class ExchangeNode {
+ public:
+  struct Sum {
+    // fp32, as many as the chunk has elements, or their payload where the exchange was created for
+    // such (CoreOptions::takes_payloads). Kept until it is answered.
+    Bytes bytes;
+    uint32_t samples = 0;  // of all ranks of the node
+  };
+
+  virtual ~ExchangeNode() = default;
+
+  // The node's first weights of the chunk.
+  virtual Bytes FirstWeights(ChunkId chunk) = 0;
+  // The sum of the ranks' gradients of `clock`, once per (chunk, clock), after Submit.
+  virtual Sum TakeSum(ChunkId chunk, uint64_t clock) = 0;
+  // Part of the chunk's next weights, from `first_element` of the chunk on.
+  virtual void TakeWeights(ChunkId chunk, uint32_t first_element, const Bytes& weights) = 0;
+  // The same where what comes is to be added to the weights that the node has there: the first
+  // ones, or those that it has taken last.
+  virtual void AddToWeights(ChunkId chunk, uint32_t first_element,
+                            const kernels::CheckedPayload& delta) = 0;
+  // All of the chunk's weights after `clock` have been taken: once per (chunk, clock).
+  virtual void Landed(ChunkId chunk, uint64_t clock) = 0;
+  // Weights of the chunk once every node has finished.
+  virtual void TakeFinalWeights(ChunkId chunk, const Bytes& weights) = 0;
+
+  // Whether it does this before Submit and notes it in the trace itself, so that a call is no such
+  // phase: SUM of TakeSum, ENCODE of what is done with payloads.
+  virtual bool Notes(proto::TraceEvent::Phase phase) const { return false; }
+};
+
+// Answers by staleness; the last bin is "or more".
+inline constexpr size_t kStalenessBins = 32;
+
+struct ExchangeCounters {
+  uint64_t bytes_pushed = 0;    // frames of pushes, repetitions included
+  uint64_t bytes_answered = 0;  // frames of their answers
+  uint64_t pushes = 0;          // without repetitions
+  std::array<uint64_t, kStalenessBins> staleness = {};
+};
+
+// The upper level: how the sums of all nodes become the weights of the next step. A strategy; the
+// aggregator knows no more than this.
+//
+// Threads: one. Nothing blocks but Poll.
+class Exchange {
+ public:
+  enum class Phase { kSeeding, kTraining, kFinishing, kFinished };
+
+  virtual ~Exchange() = default;
+
+  // Begins to offer the first weights. Once, first.
+  virtual void Start() = 0;
+  // Every rank of the node has published the chunk for its next clock: one more than the chunk's
+  // last one. REQUIRES: kTraining; the answer to the chunk's last push has been taken.
+  virtual void Submit(ChunkId chunk) = 0;
+  // The node's ranks make no more than `clocks` steps. Once, after the last Submit.
+  virtual void Finish(uint64_t clocks) = 0;
+
+  // Moves on what can be moved, waiting up to `timeout` for something to happen, also at the
+  // descriptor that it was created with. Errors end the job; each names the peer.
+  virtual absl::Status Poll(absl::Duration timeout) = 0;
+
+  virtual Phase phase() const = 0;
+  // Whether sums are on their way of chunks that have landed all the same: double buffering.
+  virtual bool goes_on() const { return false; }
+  virtual const ExchangeCounters& counters() const = 0;
+  // Of weights, optimizer state and buffers of its own.
+  virtual size_t memory_bytes() const = 0;
+  // Adds how it stands with each peer.
+  virtual void AddActivity(proto::NodeActivity* activity) const = 0;
+};
+
+}  // namespace strata::worker
+
+#endif  // STRATA_WORKER_EXCHANGE_CORE_EXCHANGE_H_

@@ -1,0 +1,28 @@
+#include "worker/exchange/core/exchange_core.h"
+
+#include "absl/strings/str_cat.h"
+#include "common/job/job.h"
+
+namespace strata::worker {
+
+LineIdentity IdentityOf(const CoreOptions& options) {
+  const proto::JobRecord& record = options.record;
+  LineIdentity identity;
+  identity.job = record.job_id();
+  identity.view = record.view().number();
+  identity.generation = record.placement().generation();
+  identity.node = options.node.value();
+  identity.incarnation = options.incarnation;
+  identity.hello.protocol = kProtocolVersion;
+  identity.hello.cluster = record.cluster();
+  identity.hello.token = record.token();
+  return identity;
+}
+
+absl::Status NamedBy(NodeId node, const absl::Status& status) {
+  if (status.ok()) return status;
+  return absl::Status(status.code(),
+                      absl::StrCat("node ", node.value(), ": ", std::string(status.message())));
+}
+
+}  // namespace strata::worker

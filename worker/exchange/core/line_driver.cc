@@ -1,0 +1,102 @@
+#include "worker/exchange/core/line_driver.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace strata::worker {
+namespace {
+
+// Whether frames of this op are part of a chunk's way through a clock.
+bool CarriesClock(wire::Op op) {
+  return op == wire::Op::kPushPull || op == wire::Op::kReduce || op == wire::Op::kGather;
+}
+
+}  // namespace
+
+LineDriver::LineDriver(LineCore* core, transport::Endpoint* endpoint, const ClockInterface* clock,
+                       OnNode on_node, TraceLog* trace)
+    : core_(core),
+      endpoint_(endpoint),
+      clock_(clock),
+      on_node_(std::move(on_node)),
+      trace_(trace) {}
+
+absl::Status LineDriver::Poll(absl::Duration timeout) {
+  if (!status_.ok()) return status_;
+  const absl::Duration until_due = core_->deadline() - clock_->Now();
+  events_.clear();
+  endpoint_->Poll(std::max(absl::ZeroDuration(), std::min(timeout, until_due)), &events_);
+  for (const transport::Event& event : events_) {
+    Handle(event);
+    Act();
+    if (!status_.ok()) return status_;
+  }
+  Keep(core_->OnTime(clock_->Now(), &actions_));
+  Act();
+  return status_;
+}
+
+void LineDriver::Handle(const transport::Event& event) {
+  const absl::Time now = clock_->Now();
+  switch (event.kind) {
+    case transport::Event::Kind::kFrame:
+      Keep(core_->OnFrame(event.connection, event.frame, now, &actions_));
+      break;
+    case transport::Event::Kind::kMalformed:
+    case transport::Event::Kind::kDisconnected:
+      core_->OnLost(event.connection, event.error, now, &actions_);
+      break;
+  }
+}
+
+void LineDriver::Keep(const absl::Status& status) {
+  if (status_.ok()) status_ = status;
+}
+
+void LineDriver::Act() {
+  while (!actions_.wire.empty() || !actions_.node.empty()) {
+    CoreActions actions;
+    std::swap(actions, actions_);
+    for (const WireAction& action : actions.wire) Do(action);
+    for (const NodeAction& action : actions.node) Keep(on_node_(action, &actions_));
+  }
+}
+
+void LineDriver::Send(const WireAction& action, absl::Time now) {
+  const wire::Header& header = action.frame.header;
+  TraceLog* const trace = CarriesClock(header.op) ? trace_ : nullptr;
+  TraceSpan span(trace, proto::TraceEvent::SEND, ChunkId(header.chunk),
+                 trace != nullptr ? trace->StepOf(header.clock) : 0);
+  // A connection that is gone shows as kDisconnected too; only a full queue needs a word.
+  if (endpoint_->Send(action.connection, action.frame).code() ==
+      absl::StatusCode::kResourceExhausted) {
+    core_->OnNotTaken(action, now);
+  }
+}
+
+void LineDriver::Do(const WireAction& action) {
+  const absl::Time now = clock_->Now();
+  switch (action.kind) {
+    case WireAction::Kind::kConnect: {
+      absl::StatusOr<transport::ConnectionId> connection =
+          endpoint_->Connect(core_->address(action.line));
+      if (connection.ok()) {
+        core_->OnConnected(action.line, *connection, now, &actions_);
+      } else {
+        core_->OnConnectFailed(action.line, connection.status(), now, &actions_);
+      }
+      break;
+    }
+    case WireAction::Kind::kAdmit:
+      endpoint_->Admit(action.connection);
+      break;
+    case WireAction::Kind::kClose:
+      endpoint_->Close(action.connection);
+      break;
+    case WireAction::Kind::kSend:
+      Send(action, now);
+      break;
+  }
+}
+
+}  // namespace strata::worker

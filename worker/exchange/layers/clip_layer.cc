@@ -1,0 +1,95 @@
+#include "worker/exchange/layers/clip_layer.h"
+
+#include <algorithm>
+#include <cmath>
+#include <utility>
+
+#include "common/job/exchange/same_host.h"
+#include "optimizer/norm_update.h"
+
+namespace strata::worker {
+
+ClipLayer::ClipLayer(std::unique_ptr<ExchangeCore> below, const CoreOptions& options)
+    : ExchangeLayer(std::move(below)),
+      clip_norm_(options.record.job().optimizer().clip_norm()),
+      pool_(BufferPool::kRetainedBytesMax,
+            PushesOutliveAnswers(options.record.job()) ? nullptr : options.memory) {
+  const ChunkMap map(options.record.layout().elements(),
+                     options.record.placement().chunk_elements());
+  chunks_.resize(map.chunks());
+  for (uint32_t c = 0; c < map.chunks(); ++c) {
+    chunks_[c].runs = RunsOf(options.record.layout(), map, ChunkId(c));
+  }
+}
+
+void ClipLayer::Submit(ChunkId chunk, CoreActions* actions) {
+  actions->node.push_back(
+      {.kind = NodeAction::Kind::kSum, .chunk = chunk, .clock = chunks_[chunk.value()].clock});
+}
+
+void ClipLayer::Finish(uint64_t clocks, absl::Time now, CoreActions* actions) {
+  FinishBelow(clocks, now, actions);
+}
+
+// A sum that is not finite makes no norm: it goes below as it is, where it is refused.
+double ClipLayer::Factor() const {
+  double squares = 0;
+  for (const Chunk& chunk : chunks_) {
+    if (chunk.samples == 0) continue;
+    double sum = 0;
+    for (const OptimizerRun& run : chunk.runs) {
+      if (!run.averaged) sum += kernels::SumOfSquares(chunk.sum.floats() + run.offset, run.count);
+    }
+    squares += sum / (double{1} * chunk.samples * chunk.samples);
+  }
+  const double norm = std::sqrt(squares);
+  return norm > clip_norm_ && std::isfinite(norm) ? clip_norm_ / norm : 1;
+}
+
+Bytes ClipLayer::Scaled(const Chunk& chunk, float factor) {
+  const size_t count = chunk.sum.float_count();
+  const std::shared_ptr<float> scaled = pool_.AllocateFloats(count);
+  const float* const from = chunk.sum.floats();
+  for (const OptimizerRun& run : chunk.runs) {
+    const float by = run.averaged ? 1.0f : factor;
+    for (size_t i = run.offset; i < run.offset + run.count; ++i) scaled.get()[i] = from[i] * by;
+  }
+  return AsBytes(scaled, count);
+}
+
+absl::Status ClipLayer::OnPayload(const NodeAction& asked, Bytes payload, uint32_t samples,
+                                  absl::Time now, CoreActions* actions) {
+  if (asked.kind != NodeAction::Kind::kSum) {
+    return GiveBelow(asked, std::move(payload), samples, now, actions);
+  }
+  Chunk& chunk = chunks_[asked.chunk.value()];
+  chunk.sum = std::move(payload);
+  chunk.samples = samples;
+  ++chunk.clock;
+  held_.push_back(asked.chunk);
+  if (held_.size() < chunks_.size()) return absl::OkStatus();
+  if (const double factor = Factor(); factor < 1) {
+    for (Chunk& one : chunks_) one.sum = Scaled(one, static_cast<float>(factor));
+  }
+  absl::Status status;
+  for (const ChunkId id : std::exchange(held_, {})) {
+    absl::Status submitted = SubmitBelow(id, now, actions);
+    if (status.ok()) status = std::move(submitted);
+  }
+  return status;
+}
+
+absl::Status ClipLayer::FromBelow(NodeAction action, absl::Time now, CoreActions* actions) {
+  if (action.kind != NodeAction::Kind::kSum) {
+    actions->node.push_back(std::move(action));
+    return absl::OkStatus();
+  }
+  Chunk& chunk = chunks_[action.chunk.value()];
+  return GiveBelow(action, std::exchange(chunk.sum, Bytes()), chunk.samples, now, actions);
+}
+
+size_t ClipLayer::memory_bytes() const {
+  return ExchangeLayer::memory_bytes() + pool_.allocated_bytes();
+}
+
+}  // namespace strata::worker

@@ -1,0 +1,53 @@
+#ifndef STRATA_WORKER_EXCHANGE_LAYERS_CLIP_LAYER_H_
+#define STRATA_WORKER_EXCHANGE_LAYERS_CLIP_LAYER_H_
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "common/buffer_pool.h"
+#include "common/job/arena.h"
+#include "worker/exchange/layers/exchange_layer.h"
+
+namespace strata::worker {
+
+// Clipping by the global norm (Pascanu et al. 2013) where nodes are not in step: each scales its
+// own mean gradient down before it goes on its way, which it does once all chunks of a step are
+// there. Above local steps, it clips what these apply.
+//
+// A pure state machine, see ExchangeCore.
+class ClipLayer final : public ExchangeLayer {
+ public:
+  // REQUIRES: a valid record that `below` was made of, with clip_norm.
+  ClipLayer(std::unique_ptr<ExchangeCore> below, const CoreOptions& options);
+
+  void Submit(ChunkId chunk, CoreActions* actions) override;
+  void Finish(uint64_t clocks, absl::Time now, CoreActions* actions) override;
+  absl::Status OnPayload(const NodeAction& asked, Bytes payload, uint32_t samples, absl::Time now,
+                         CoreActions* actions) override;
+  size_t memory_bytes() const override;
+
+ protected:
+  absl::Status FromBelow(NodeAction action, absl::Time now, CoreActions* actions) override;
+
+ private:
+  struct Chunk {
+    std::vector<OptimizerRun> runs;
+    uint64_t clock = 0;
+    Bytes sum;
+    uint32_t samples = 0;
+  };
+
+  // What the step's sums are multiplied with.
+  double Factor() const;
+  Bytes Scaled(const Chunk& chunk, float factor);
+
+  const double clip_norm_;
+  BufferPool pool_;  // where peers of the host can read them
+  std::vector<Chunk> chunks_;
+  std::vector<ChunkId> held_;  // in the order in which they came
+};
+
+}  // namespace strata::worker
+
+#endif  // STRATA_WORKER_EXCHANGE_LAYERS_CLIP_LAYER_H_

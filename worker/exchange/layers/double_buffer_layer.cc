@@ -1,0 +1,91 @@
+#include "worker/exchange/layers/double_buffer_layer.h"
+
+#include <utility>
+
+namespace strata::worker {
+
+DoubleBufferLayer::DoubleBufferLayer(std::unique_ptr<ExchangeCore> below, uint32_t chunks)
+    : ExchangeLayer(std::move(below)), chunks_(chunks) {}
+
+void DoubleBufferLayer::Submit(ChunkId chunk, CoreActions* actions) {
+  actions->node.push_back(
+      {.kind = NodeAction::Kind::kSum, .chunk = chunk, .clock = chunks_[chunk.value()].clock});
+}
+
+absl::Status DoubleBufferLayer::OnPayload(const NodeAction& asked, Bytes payload, uint32_t samples,
+                                          absl::Time now, CoreActions* actions) {
+  if (asked.kind != NodeAction::Kind::kSum) {
+    return GiveBelow(asked, std::move(payload), samples, now, actions);
+  }
+  Chunk& chunk = chunks_[asked.chunk.value()];
+  held_bytes_ += payload.size();
+  chunk.waiting = Sum{std::move(payload), samples};
+  ++chunk.clock;
+  ++waiting_;
+  return chunk.under_way ? absl::OkStatus() : Turn(asked.chunk, now, actions);
+}
+
+absl::Status DoubleBufferLayer::Turn(ChunkId id, absl::Time now, CoreActions* actions) {
+  Chunk& chunk = chunks_[id.value()];
+  if (chunk.clock == 1) {  // the first step updates nothing
+    actions->node.push_back(
+        {.kind = NodeAction::Kind::kDeliver, .chunk = id, .clock = 0, .lands = true});
+  }
+  Release(id, /*lands=*/true, actions);
+  chunk.submitted = *std::exchange(chunk.waiting, std::nullopt);
+  chunk.under_way = true;
+  ++under_way_;
+  --waiting_;
+  absl::Status status = SubmitBelow(id, now, actions);
+  MaybeFinish(now, actions);
+  return status;
+}
+
+void DoubleBufferLayer::Release(ChunkId id, bool lands, CoreActions* actions) {
+  Chunk& chunk = chunks_[id.value()];
+  for (NodeAction& part : std::exchange(chunk.answer, {})) {
+    held_bytes_ -= part.weights.size();
+    part.clock = chunk.clock - 1;
+    part.lands = part.lands && lands;
+    actions->node.push_back(std::move(part));
+  }
+}
+
+void DoubleBufferLayer::Finish(uint64_t clocks, absl::Time now, CoreActions* actions) {
+  clocks_ = clocks;
+  MaybeFinish(now, actions);
+}
+
+// No step waits for the answers that come from now on: they are the end of the node's weights.
+void DoubleBufferLayer::MaybeFinish(absl::Time now, CoreActions* actions) {
+  if (!clocks_ || waiting_ > 0) return;
+  for (uint32_t c = 0; c < chunks_.size(); ++c) {
+    if (!chunks_[c].under_way) Release(ChunkId(c), /*lands=*/false, actions);
+  }
+  FinishBelow(*clocks_, now, actions);
+}
+
+absl::Status DoubleBufferLayer::FromBelow(NodeAction action, absl::Time now, CoreActions* actions) {
+  const ChunkId id = action.chunk;
+  Chunk& chunk = chunks_[id.value()];
+  if (action.kind == NodeAction::Kind::kSum) {
+    held_bytes_ -= chunk.submitted.bytes.size();
+    const uint32_t samples = chunk.submitted.samples;
+    return GiveBelow(action, std::exchange(chunk.submitted.bytes, Bytes()), samples, now, actions);
+  }
+  if (action.kind != NodeAction::Kind::kDeliver) {
+    actions->node.push_back(std::move(action));
+    return absl::OkStatus();
+  }
+  const bool lands = action.lands;
+  held_bytes_ += action.weights.size();
+  chunk.answer.push_back(std::move(action));
+  if (!lands) return absl::OkStatus();
+  chunk.under_way = false;
+  --under_way_;
+  if (chunk.waiting) return Turn(id, now, actions);
+  if (clocks_) Release(id, /*lands=*/false, actions);
+  return absl::OkStatus();
+}
+
+}  // namespace strata::worker

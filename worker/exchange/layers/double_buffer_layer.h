@@ -1,0 +1,68 @@
+#ifndef STRATA_WORKER_EXCHANGE_LAYERS_DOUBLE_BUFFER_LAYER_H_
+#define STRATA_WORKER_EXCHANGE_LAYERS_DOUBLE_BUFFER_LAYER_H_
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "worker/exchange/layers/exchange_layer.h"
+
+namespace strata::worker {
+
+// Double buffering (`lazy { double_buffering: true }`; ChainerMN, Akiba et al. 2017): the node
+// computes the gradients of step t while those of step t - 1 are under way, so that a step takes
+// the longer of the two and not their sum.
+//
+//   w(1) = w(0),  w(t + 1) = w(t) after the update with the gradients of step t - 1, t >= 1
+//
+// The weights always lack exactly one clock, so a run's bits do not depend on timing. Those of the
+// job's last gradients are in its final weights.
+//
+// A chunk's weights may change only between its publication and the next step's use of it: answers
+// wait here for the publication, sums for the answer before.
+//
+// A pure state machine, see ExchangeCore.
+class DoubleBufferLayer final : public ExchangeLayer {
+ public:
+  // `below` is sync; it has `chunks`.
+  DoubleBufferLayer(std::unique_ptr<ExchangeCore> below, uint32_t chunks);
+
+  void Submit(ChunkId chunk, CoreActions* actions) override;
+  void Finish(uint64_t clocks, absl::Time now, CoreActions* actions) override;
+  absl::Status OnPayload(const NodeAction& asked, Bytes payload, uint32_t samples, absl::Time now,
+                         CoreActions* actions) override;
+  size_t memory_bytes() const override { return ExchangeLayer::memory_bytes() + held_bytes_; }
+  bool goes_on() const override { return under_way_ > 0; }
+
+ protected:
+  absl::Status FromBelow(NodeAction action, absl::Time now, CoreActions* actions) override;
+
+ private:
+  struct Sum {
+    Bytes bytes;
+    uint32_t samples = 0;
+  };
+  struct Chunk {
+    uint64_t clock = 0;          // of the next sum
+    bool under_way = false;      // a sum is, below
+    Sum submitted;               // that one, until it is asked for
+    std::optional<Sum> waiting;  // the one after it
+    std::vector<NodeAction> answer;
+  };
+
+  // The answer before goes to the node, and the sum that waits goes below.
+  absl::Status Turn(ChunkId id, absl::Time now, CoreActions* actions);
+  void Release(ChunkId id, bool lands, CoreActions* actions);
+  // Once nothing waits any more.
+  void MaybeFinish(absl::Time now, CoreActions* actions);
+
+  std::vector<Chunk> chunks_;
+  uint32_t waiting_ = 0, under_way_ = 0;  // chunks with a sum that waits, or is below
+  std::optional<uint64_t> clocks_;        // at the end
+  size_t held_bytes_ = 0;
+};
+
+}  // namespace strata::worker
+
+#endif  // STRATA_WORKER_EXCHANGE_LAYERS_DOUBLE_BUFFER_LAYER_H_

@@ -1,0 +1,199 @@
+#include "worker/exchange/layers/local_steps_layer.h"
+
+#include <algorithm>
+#include <cmath>
+#include <utility>
+
+#include "absl/strings/str_format.h"
+#include "common/copies.h"
+#include "common/job/consistency.h"
+#include "common/job/exchange/same_host.h"
+
+namespace strata::worker {
+namespace {
+
+float ElasticPullOf(const proto::JobRecord& record) {
+  const proto::Async& async = record.job().consistency().async();
+  if (!async.has_elastic()) return 0;
+  const double rate = async.elastic().moving_rate() / record.view().nodes_size();
+  return static_cast<float>(rate / (1 - rate));
+}
+
+}  // namespace
+
+LocalStepsLayer::LocalStepsLayer(std::unique_ptr<ExchangeCore> below, const CoreOptions& options,
+                                 const kernels::Kernels& kernels)
+    : ExchangeLayer(std::move(below)),
+      node_(options.node),
+      trace_(options.trace),
+      kernels_(kernels),
+      map_(options.record.layout().elements(), options.record.placement().chunk_elements()),
+      steps_(StepsPerClock(options.record.job())),
+      elastic_pull_(ElasticPullOf(options.record)),
+      significance_(options.record.job().consistency().lazy().significance().threshold()),
+      last_round_(UINT64_MAX),
+      share_(NodeShare::Of(options.record, options.node)),
+      rule_(kernels::LocalUpdateRuleOf(options.record.job(), options.record.samples_per_epoch())),
+      changes_(BufferPool::kRetainedBytesMax,
+               PushesOutliveAnswers(options.record.job()) ? nullptr : options.memory),
+      chunks_(map_.chunks()) {
+  for (uint32_t c = 0; c < map_.chunks(); ++c) {
+    const ChunkId id(c);
+    chunks_[c].local = std::make_unique<kernels::WeightState>(
+        kernels_, pool_, rule_, map_.ElementsOf(id), RunsOf(options.record.layout(), map_, id));
+  }
+}
+
+void LocalStepsLayer::Submit(ChunkId chunk, CoreActions* actions) {
+  actions->node.push_back(
+      {.kind = NodeAction::Kind::kSum, .chunk = chunk, .clock = chunks_[chunk.value()].clock});
+}
+
+absl::Status LocalStepsLayer::OnPayload(const NodeAction& asked, Bytes payload, uint32_t samples,
+                                        absl::Time now, CoreActions* actions) {
+  if (asked.kind == NodeAction::Kind::kSum) {
+    return NamedBy(node_, Step(asked.chunk, payload, samples, now, actions));
+  }
+  Chunk& chunk = chunks_[asked.chunk.value()];
+  chunk.local->Seed(payload, 0);
+  chunk.start = chunk.local->weights();
+  return GiveBelow(asked, std::move(payload), samples, now, actions);
+}
+
+absl::Status LocalStepsLayer::Step(ChunkId id, const Bytes& sum, uint32_t samples, absl::Time now,
+                                   CoreActions* actions) {
+  Chunk& chunk = chunks_[id.value()];
+  if (!kernels_.all_finite(sum.floats(), sum.float_count())) {
+    return absl::InvalidArgumentError(
+        absl::StrFormat("chunk %d at step %d: the sum of the gradients has NaN or infinity",
+                        id.value(), chunk.clock));
+  }
+  if (samples > 0) {
+    TraceSpan span(trace_, proto::TraceEvent::APPLY, id, chunk.clock);
+    chunk.local->Apply(sum, static_cast<float>(1.0 / samples), share_.JobSamples(samples), 1.0);
+  }
+  chunk.samples += samples;
+  if (++chunk.clock % steps_ == 0) {
+    chunk.waits = true;
+    return SubmitBelow(id, now, actions);
+  }
+  actions->node.push_back({.kind = NodeAction::Kind::kDeliver,
+                           .chunk = id,
+                           .clock = chunk.clock - 1,
+                           .lands = true,
+                           .weights = chunk.local->weights()});
+  return absl::OkStatus();
+}
+
+// The steps of an unfinished round are not lost: they make a last, shorter one.
+void LocalStepsLayer::Finish(uint64_t clocks, absl::Time now, CoreActions* actions) {
+  uint64_t rounds = (clocks + steps_ - 1) / steps_;
+  const bool has_rest = significance_ > 0 && clocks % steps_ == 0;
+  if (has_rest) ++rounds;
+  last_round_ = rounds - 1;
+  if (has_rest || clocks % steps_ != 0) {
+    for (uint32_t c = 0; c < chunks_.size(); ++c) {
+      // The others once the answer has come.
+      if (!chunks_[c].waits) Later(SubmitBelow(ChunkId(c), now, actions));
+    }
+  }
+  FinishBelow(rounds, now, actions);
+}
+
+Bytes LocalStepsLayer::ChangeOf(ChunkId id, uint64_t round) {
+  Chunk& chunk = chunks_[id.value()];
+  if (elastic_pull_ > 0) return chunk.local->weights();
+  const uint32_t count = map_.ElementsOf(id);
+  const std::shared_ptr<float> change = changes_.AllocateFloats(count);
+  const float* const start = chunk.start.floats();
+  const float* const local = chunk.local->weights().floats();
+  const auto samples = static_cast<float>(chunk.samples);
+  for (uint32_t i = 0; i < count; ++i) change.get()[i] = (start[i] - local[i]) * samples;
+  if (significance_ > 0 && round != last_round_) {
+    KeepInsignificant(&chunk, round, change.get(), count);
+  }
+  return AsBytes(change, count);
+}
+
+void LocalStepsLayer::KeepInsignificant(Chunk* chunk, uint64_t round, float* change,
+                                        uint32_t count) {
+  const auto limit = static_cast<float>(significance_ / std::sqrt(static_cast<double>(round) + 1));
+  const float* const start = chunk->start.floats();
+  const float* const local = chunk->local->weights().floats();
+  const auto is_significant = [&](uint32_t i) {
+    return std::abs(start[i] - local[i]) > limit * std::abs(start[i]);
+  };
+  uint32_t significant = 0;
+  for (uint32_t i = 0; i < count; ++i) significant += is_significant(i) ? 1 : 0;
+  if (significant > wire::SparseCountMax(count)) return;
+  chunk->unsent = pool_.AllocateFloats(count);
+  for (uint32_t i = 0; i < count; ++i) {
+    const bool is_sent = is_significant(i);
+    chunk->unsent.get()[i] = is_sent ? 0.0f : start[i] - local[i];
+    if (!is_sent) change[i] = 0.0f;
+  }
+}
+
+absl::Status LocalStepsLayer::FromBelow(NodeAction action, absl::Time now, CoreActions* actions) {
+  switch (action.kind) {
+    case NodeAction::Kind::kSum: {
+      Chunk& chunk = chunks_[action.chunk.value()];
+      // What is left of a round counts as the round did.
+      if (significance_ > 0 && chunk.samples == 0) chunk.samples = chunk.last_samples;
+      return GiveBelow(action, ChangeOf(action.chunk, action.clock), chunk.samples, now, actions);
+    }
+    case NodeAction::Kind::kDeliver:
+      return Take(std::move(action), now, actions);
+    case NodeAction::Kind::kFirstWeights:
+    case NodeAction::Kind::kDeliverFinal:
+      actions->node.push_back(std::move(action));
+      return absl::OkStatus();
+  }
+  return absl::OkStatus();
+}
+
+// The node's arena has its own weights: what is to be added to those of the last round is, here.
+absl::Status LocalStepsLayer::Take(NodeAction action, absl::Time now, CoreActions* actions) {
+  const ChunkId id = action.chunk;
+  Chunk& chunk = chunks_[id.value()];
+  if (chunk.next == nullptr) chunk.next = pool_.AllocateFloats(map_.ElementsOf(action.chunk));
+  float* const to = chunk.next.get() + action.first_element;
+  const size_t count = action.delta ? action.delta->elements() : action.weights.float_count();
+  if (action.delta) {
+    action.delta->AddTo(chunk.start.floats() + action.first_element, to);
+  } else {
+    CopyBytes(CopyReason::kRound, to, action.weights.data(), action.weights.size());
+  }
+  if (elastic_pull_ > 0) Meet(chunk, action.first_element, count, to);
+  action.delta.reset();
+  action.weights = AsBytes(std::shared_ptr<float>(chunk.next, to), count);
+  if (action.lands) {
+    const uint32_t all = map_.ElementsOf(id);
+    chunk.local->Replace(AsBytes(std::exchange(chunk.next, nullptr), all));
+    chunk.start = chunk.local->weights();
+    if (const std::shared_ptr<float> unsent = std::exchange(chunk.unsent, nullptr)) {
+      for (uint32_t i = 0; i < all; ++i)
+        unsent.get()[i] = chunk.start.floats()[i] - unsent.get()[i];
+      chunk.local->Replace(AsBytes(unsent, all));
+      action.weights = chunk.local->weights();
+    }
+    chunk.last_samples = std::exchange(chunk.samples, 0);
+  }
+  action.clock = chunk.clock - 1;
+  const bool is_awaited = action.lands && std::exchange(chunk.waits, false);
+  action.lands = is_awaited;
+  actions->node.push_back(std::move(action));
+  const bool has_rest = significance_ > 0 && last_round_ != UINT64_MAX;
+  return is_awaited && has_rest ? SubmitBelow(id, now, actions) : absl::OkStatus();
+}
+
+void LocalStepsLayer::Meet(const Chunk& chunk, uint32_t first, size_t count, float* next) const {
+  const float* const own = chunk.local->weights().floats() + first;
+  for (size_t i = 0; i < count; ++i) next[i] = own[i] - elastic_pull_ * (own[i] - next[i]);
+}
+
+size_t LocalStepsLayer::memory_bytes() const {
+  return ExchangeLayer::memory_bytes() + pool_.allocated_bytes() + changes_.allocated_bytes();
+}
+
+}  // namespace strata::worker

@@ -1,0 +1,90 @@
+#ifndef STRATA_WORKER_EXCHANGE_LAYERS_LOCAL_STEPS_LAYER_H_
+#define STRATA_WORKER_EXCHANGE_LAYERS_LOCAL_STEPS_LAYER_H_
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "common/buffer_pool.h"
+#include "common/job/arena.h"
+#include "common/trace/trace_log.h"
+#include "kernels/kernels.h"
+#include "optimizer/weight_state.h"
+#include "worker/exchange/core/node_share.h"
+#include "worker/exchange/layers/exchange_layer.h"
+
+namespace strata::worker {
+
+// Local steps (`lazy { local_steps: H }`): the node applies the optimizer to weights of its own,
+// and the core below exchanges, every H steps, by how much they have become smaller: local SGD
+// (Stich 2019), DiLoCo (Douillard et al. 2023). What comes back replaces the node's weights; the
+// optimizer's state stays. Clocks below are rounds of H steps; the last one may have fewer.
+//
+// What a node pushes is its change times the samples in it, as a gradient sum is its mean times
+// them: whoever divides by all samples has the mean over the samples of all nodes.
+//
+// Elastic averaging (`async { elastic { ... } }`, Zhang et al. 2015) likewise: every H steps the
+// node pushes its weights x, and is given the center c' = c + a (x - c) that they have drawn to
+// them. x - c is (x - c') / (1 - a), so x -= a / (1 - a) (x - c').
+//
+// With `significance` (Gaia, Hsieh et al. 2017) only what has changed by more than a share of the
+// weight's magnitude is pushed, and the rest stays in the node's own weights until it has grown; if
+// more than half has, all of it. What is left goes with the steps that do not fill a round, or in a
+// round of its own.
+//
+// A pure state machine, see ExchangeCore.
+class LocalStepsLayer final : public ExchangeLayer {
+ public:
+  // REQUIRES: a valid record that `below` was made of, with local steps. `kernels` outlives it.
+  LocalStepsLayer(std::unique_ptr<ExchangeCore> below, const CoreOptions& options,
+                  const kernels::Kernels& kernels);
+
+  void Submit(ChunkId chunk, CoreActions* actions) override;
+  void Finish(uint64_t clocks, absl::Time now, CoreActions* actions) override;
+  absl::Status OnPayload(const NodeAction& asked, Bytes payload, uint32_t samples, absl::Time now,
+                         CoreActions* actions) override;
+  size_t memory_bytes() const override;
+
+ protected:
+  absl::Status FromBelow(NodeAction action, absl::Time now, CoreActions* actions) override;
+
+ private:
+  struct Chunk {
+    std::unique_ptr<kernels::WeightState> local;
+    Bytes start;                // what the change is counted from: the weights of the last round
+    uint64_t clock = 0;         // steps made
+    uint32_t samples = 0;       // of the change
+    uint32_t last_samples = 0;  // of the round before
+    std::shared_ptr<float> unsent;  // of the change, with zeros elsewhere; null: nothing
+    bool waits = false;             // the node, for the round's weights
+    // An answer whose parts have not all come.
+    std::shared_ptr<float> next;
+  };
+
+  absl::Status Step(ChunkId id, const Bytes& sum, uint32_t samples, absl::Time now,
+                    CoreActions* actions);
+  Bytes ChangeOf(ChunkId id, uint64_t round);
+  // Sets to 0 what is not significant and keeps it as unsent.
+  void KeepInsignificant(Chunk* chunk, uint64_t round, float* change, uint32_t count);
+  absl::Status Take(NodeAction action, absl::Time now, CoreActions* actions);
+  // `next`, of `count` from `first` of the chunk on, is the center, and becomes the node's weights.
+  void Meet(const Chunk& chunk, uint32_t first, size_t count, float* next) const;
+
+  const NodeId node_;
+  TraceLog* const trace_;  // null: none
+  const kernels::Kernels& kernels_;
+  const ChunkMap map_;
+  const uint64_t steps_;      // in a round
+  const float elastic_pull_;  // a / (1 - a) of elastic averaging; 0: another mode
+  const float significance_;  // threshold of the first round; 0: all is pushed
+  uint64_t last_round_;       // the one that pushes what is left
+  const NodeShare share_;
+  const kernels::UpdateRule rule_;  // of the node's own steps
+  BufferPool pool_;
+  BufferPool changes_;  // where peers of the host can read them
+  std::vector<Chunk> chunks_;
+};
+
+}  // namespace strata::worker
+
+#endif  // STRATA_WORKER_EXCHANGE_LAYERS_LOCAL_STEPS_LAYER_H_

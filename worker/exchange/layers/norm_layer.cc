@@ -1,0 +1,85 @@
+#include "worker/exchange/layers/norm_layer.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace strata::worker {
+
+NormLayer::NormLayer(std::unique_ptr<ExchangeCore> below, const CoreOptions& options,
+                     const kernels::Kernels& kernels)
+    : ExchangeLayer(std::move(below)),
+      map_(options.record.layout().elements(), options.record.placement().chunk_elements()),
+      share_(NodeShare::Of(options.record, options.node)),
+      update_(kernels, pool_, options.record.job(), options.record.samples_per_epoch(),
+              options.record.layout(), map_) {}
+
+void NormLayer::Submit(ChunkId chunk, CoreActions* actions) {
+  // The core below asks for the sum within this call: it has no time to tell.
+  Later(SubmitBelow(chunk, absl::InfinitePast(), actions));
+}
+
+void NormLayer::Finish(uint64_t clocks, absl::Time now, CoreActions* actions) {
+  clocks_ = clocks;
+  FinishBelow(clocks, now, actions);
+}
+
+absl::Status NormLayer::OnPayload(const NodeAction& asked, Bytes payload, uint32_t samples,
+                                  absl::Time now, CoreActions* actions) {
+  if (asked.kind == NodeAction::Kind::kFirstWeights) {
+    update_.Seed(asked.chunk, payload);
+  } else {
+    samples_ = samples;
+  }
+  return GiveBelow(asked, std::move(payload), samples, now, actions);
+}
+
+absl::Status NormLayer::FromBelow(NodeAction action, absl::Time, CoreActions* actions) {
+  if (action.kind == NodeAction::Kind::kDeliver) {
+    Take(action, actions);
+    return absl::OkStatus();
+  }
+  if (action.kind != NodeAction::Kind::kDeliverFinal) {
+    actions->node.push_back(std::move(action));
+    return absl::OkStatus();
+  }
+  finals_.push_back(action.chunk);
+  ReleaseFinals(actions);
+  return absl::OkStatus();
+}
+
+// What the servers have are the last clock's gradients, and one may say so before the last answer
+// of another is there.
+void NormLayer::ReleaseFinals(CoreActions* actions) {
+  if (updates_ < clocks_) return;
+  for (const ChunkId chunk : std::exchange(finals_, {})) {
+    actions->node.push_back({.kind = NodeAction::Kind::kDeliverFinal,
+                             .chunk = chunk,
+                             .weights = update_.weights(chunk)});
+  }
+}
+
+void NormLayer::Take(const NodeAction& action, CoreActions* actions) {
+  float* const mean = update_.mean(action.chunk).data() + action.first_element;
+  if (action.delta) {
+    action.delta->AddTo(mean, mean);
+  } else {
+    std::copy_n(action.weights.floats(), action.weights.float_count(), mean);
+  }
+  if (!action.lands || !update_.Complete(action.chunk)) return;
+  update_.Apply(share_.JobSamples(samples_));
+  for (uint32_t c = 0; c < map_.chunks(); ++c) {
+    actions->node.push_back({.kind = NodeAction::Kind::kDeliver,
+                             .chunk = ChunkId(c),
+                             .clock = action.clock,
+                             .lands = true,
+                             .weights = update_.weights(ChunkId(c))});
+  }
+  ++updates_;
+  ReleaseFinals(actions);
+}
+
+size_t NormLayer::memory_bytes() const {
+  return ExchangeLayer::memory_bytes() + pool_.allocated_bytes();
+}
+
+}  // namespace strata::worker

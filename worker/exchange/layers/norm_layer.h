@@ -1,0 +1,53 @@
+#ifndef STRATA_WORKER_EXCHANGE_LAYERS_NORM_LAYER_H_
+#define STRATA_WORKER_EXCHANGE_LAYERS_NORM_LAYER_H_
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "common/buffer_pool.h"
+#include "common/job/arena.h"
+#include "kernels/kernels.h"
+#include "optimizer/norm_update.h"
+#include "worker/exchange/core/node_share.h"
+#include "worker/exchange/layers/exchange_layer.h"
+
+namespace strata::worker {
+
+// LARS and clipping of the mean gradient: the core below only averages gradients (AppliesOnNodes),
+// what comes back is the mean of a clock, and each node applies the same update to weights of its
+// own once all chunks of it are there, for it needs norms over all of them.
+//
+// A pure state machine, see ExchangeCore.
+class NormLayer final : public ExchangeLayer {
+ public:
+  // REQUIRES: a valid record that `below` was made of. `kernels` outlives it.
+  NormLayer(std::unique_ptr<ExchangeCore> below, const CoreOptions& options,
+            const kernels::Kernels& kernels);
+
+  void Submit(ChunkId chunk, CoreActions* actions) override;
+  void Finish(uint64_t clocks, absl::Time now, CoreActions* actions) override;
+  absl::Status OnPayload(const NodeAction& asked, Bytes payload, uint32_t samples, absl::Time now,
+                         CoreActions* actions) override;
+  size_t memory_bytes() const override;
+
+ protected:
+  absl::Status FromBelow(NodeAction action, absl::Time now, CoreActions* actions) override;
+
+ private:
+  void Take(const NodeAction& action, CoreActions* actions);
+  void ReleaseFinals(CoreActions* actions);
+
+  const ChunkMap map_;
+  const NodeShare share_;
+  BufferPool pool_;
+  kernels::NormUpdate update_;
+  uint32_t samples_ = 0;         // of the clock in hand
+  uint64_t updates_ = 0;         // that have been made
+  uint64_t clocks_ = 0;          // in all; 0: not known yet
+  std::vector<ChunkId> finals_;  // that wait for the last update
+};
+
+}  // namespace strata::worker
+
+#endif  // STRATA_WORKER_EXCHANGE_LAYERS_NORM_LAYER_H_

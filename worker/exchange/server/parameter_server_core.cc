@@ -1,0 +1,392 @@
+#include "worker/exchange/server/parameter_server_core.h"
+
+#include <algorithm>
+#include <string>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "common/job/exchange/connections.h"
+#include "common/job/job.h"
+#include "compression/job_compression.h"
+
+namespace strata::worker {
+namespace {
+
+using Phase = Exchange::Phase;
+using wire::Op;
+
+absl::Status CheckPlacement(const proto::JobRecord& record) {
+  const proto::Placement& placement = record.placement();
+  if (record.layout().elements() == 0) return absl::InvalidArgumentError("layout is empty");
+  if (placement.chunk_elements() == 0) {
+    return absl::InvalidArgumentError("placement.chunk_elements is 0");
+  }
+  if (placement.shard_endpoints().empty()) {
+    return absl::InvalidArgumentError("placement.shard_endpoints is empty");
+  }
+  const uint32_t chunks = ChunkMap(record.layout().elements(), placement.chunk_elements()).chunks();
+  if (static_cast<uint32_t>(placement.shard_of_chunk_size()) != chunks) {
+    return absl::InvalidArgumentError(
+        absl::StrFormat("placement.shard_of_chunk has %d entries for %d chunks",
+                        placement.shard_of_chunk_size(), chunks));
+  }
+  for (uint32_t shard : placement.shard_of_chunk()) {
+    if (shard >= static_cast<uint32_t>(placement.shard_endpoints_size())) {
+      return absl::InvalidArgumentError(
+          absl::StrFormat("placement.shard_of_chunk names shard %d of %d", shard,
+                          placement.shard_endpoints_size()));
+    }
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<ParameterServerCore>> ParameterServerCore::Create(
+    const CoreOptions& options, const kernels::Kernels& kernels) {
+  if (absl::Status status = CheckPlacement(options.record); !status.ok()) return status;
+  ChunkMap map(options.record.layout().elements(), options.record.placement().chunk_elements());
+  const auto from =
+      options.takes_payloads ? PushEncoder::From::kPayloads : PushEncoder::From::kSums;
+  auto encoder = PushEncoder::Create(options.record, options.node, map, kernels, from);
+  if (!encoder.ok()) return encoder.status();
+  return std::unique_ptr<ParameterServerCore>(
+      new ParameterServerCore(options, map, kernels, *std::move(encoder)));
+}
+
+ParameterServerCore::ParameterServerCore(const CoreOptions& options, ChunkMap map,
+                                         const kernels::Kernels& kernels,
+                                         std::unique_ptr<PushEncoder> encoder)
+    : options_(options),
+      map_(map),
+      kernels_(kernels),
+      encoder_(std::move(encoder)),
+      answer_codec_(kernels::CodecOf(options.record.job().pull())),
+      window_(std::max<uint32_t>(1, options.record.job().window())),
+      has_quorum_(options.record.job().consistency().lazy().has_quorum()),
+      chunks_(map.chunks()) {
+  const proto::Placement& placement = options.record.placement();
+  std::vector<std::vector<ChunkId>> held(placement.shard_endpoints_size());
+  for (uint32_t c = 0; c < map.chunks(); ++c) {
+    chunks_[c].shard = placement.shard_of_chunk(c);
+    held[chunks_[c].shard].push_back(ChunkId(c));
+  }
+  for (uint32_t s = 0; s < held.size(); ++s) {
+    const uint32_t connections = ConnectionsFor(options.record.job(), held[s].size());
+    for (size_t i = 0; i < held[s].size(); ++i) {
+      chunks_[held[s][i].value()].line = ConnectionOf(i, connections);
+    }
+    std::vector<ShardLine> lines;
+    LineIdentity identity = IdentityOf(options);
+    for (uint32_t i = 0; i < connections; ++i) {
+      identity.hello.connection = i;
+      const LineId id(i * static_cast<uint32_t>(held.size()) + s);
+      lines.emplace_back(id, placement.shard_endpoints(s), identity, options.timing);
+    }
+    shards_.push_back({std::move(lines), held[s], PushWindow(held[s], window_, options.reserve)});
+  }
+}
+
+ParameterServerCore::Place ParameterServerCore::Find(transport::ConnectionId connection) {
+  for (Shard& shard : shards_) {
+    for (ShardLine& line : shard.lines) {
+      if (line.Owns(connection)) return {&shard, &line};
+    }
+  }
+  return {};
+}
+
+// Shards that hold no chunk of the job are left alone.
+void ParameterServerCore::Start(absl::Time now, CoreActions* actions) {
+  for (Shard& shard : shards_) {
+    if (shard.chunks.empty()) {
+      ++settled_;
+      continue;
+    }
+    for (ShardLine& line : shard.lines) line.Start(now, &actions->wire);
+    Seed(&shard, actions);
+  }
+}
+
+void ParameterServerCore::Seed(Shard* shard, CoreActions* actions) {
+  while (shard->next < shard->chunks.size() && shard->next - shard->confirmed < window_) {
+    actions->node.push_back(
+        {.kind = NodeAction::Kind::kFirstWeights, .chunk = shard->chunks[shard->next++]});
+  }
+}
+
+void ParameterServerCore::Submit(ChunkId chunk, CoreActions* actions) {
+  Chunk& state = chunks_[chunk.value()];
+  if (has_quorum_) state.base = RoundOf(state.submitted);
+  ++state.submitted;
+  Shard& shard = shards_[state.shard];
+  shard.window.Ready(chunk);
+  Push(&shard, actions);
+}
+
+uint64_t ParameterServerCore::RoundOf(uint64_t step) {
+  if (step < steps_begun_) return round_;
+  steps_begun_ = step + 1;
+  round_ = chunks_[0].version;
+  for (const Chunk& chunk : chunks_) {
+    round_ = chunk.received > step ? 0 : std::min(round_, chunk.version);
+  }
+  return round_;
+}
+
+void ParameterServerCore::Push(Shard* shard, CoreActions* actions) {
+  while (std::optional<ChunkId> chunk = shard->window.Next()) {
+    actions->node.push_back({.kind = NodeAction::Kind::kSum,
+                             .chunk = *chunk,
+                             .clock = chunks_[chunk->value()].submitted - 1});
+  }
+}
+
+absl::Status ParameterServerCore::OnPayload(const NodeAction& asked, Bytes payload,
+                                            uint32_t samples, absl::Time now,
+                                            CoreActions* actions) {
+  const Chunk& chunk = chunks_[asked.chunk.value()];
+  wire::Header header;
+  header.chunk = asked.chunk.value();
+  header.element_count = map_.ElementsOf(asked.chunk);
+  if (asked.kind == NodeAction::Kind::kFirstWeights) {
+    header.op = Op::kInit;
+  } else {
+    header.op = Op::kPushPull;
+    header.clock = asked.clock;
+    header.base_version = has_quorum_ ? chunk.base : chunk.version;
+    header.sample_count = samples;
+    absl::StatusOr<PushEncoder::Encoded> encoded = encoder_->Encode(asked.chunk, payload, samples);
+    if (!encoded.ok()) {
+      return NamedBy(options_.node,
+                     absl::Status(encoded.status().code(),
+                                  absl::StrFormat("chunk %d at clock %d: sum of the gradients: %s",
+                                                  asked.chunk.value(), asked.clock,
+                                                  std::string(encoded.status().message()))));
+    }
+    header.codec = encoded->codec;
+    payload = std::move(encoded->payload);
+    ++counters_.pushes;
+  }
+  LineOf(chunk)->Ask(header, std::move(payload), now, &actions->wire);
+  CountBytes();
+  return absl::OkStatus();
+}
+
+void ParameterServerCore::Finish(uint64_t clocks, absl::Time now, CoreActions* actions) {
+  phase_ = Phase::kFinishing;
+  clocks_ = clocks;
+  settled_ = 0;
+  for (Shard& shard : shards_) {
+    if (shard.chunks.empty()) {
+      ++settled_;
+    } else {
+      MaybeRetire(&shard, now, actions);
+    }
+  }
+}
+
+// Once every push has been answered: a shard may not count out a node that still has something to
+// say.
+void ParameterServerCore::MaybeRetire(Shard* shard, absl::Time now, CoreActions* actions) {
+  if (phase_ != Phase::kFinishing || shard->retiring) return;
+  for (ChunkId chunk : shard->chunks) {
+    if (chunks_[chunk.value()].answered < clocks_) return;
+  }
+  shard->retiring = true;
+  wire::Header header;
+  header.op = Op::kRetire;
+  header.clock = clocks_;
+  // Nothing is under way on the other lines.
+  shard->lines[0].Ask(header, Bytes(), now, &actions->wire);
+}
+
+void ParameterServerCore::Cut(Shard* shard, absl::Time now, CoreActions* actions) {
+  while (shard->next < shard->chunks.size() && shard->next - shard->confirmed < window_) {
+    wire::Header header;
+    header.op = Op::kCut;
+    header.chunk = shard->chunks[shard->next++].value();
+    header.clock = clocks_;
+    LineOf(chunks_[header.chunk])->Ask(header, Bytes(), now, &actions->wire);
+  }
+}
+
+void ParameterServerCore::OnConnected(LineId line, transport::ConnectionId connection,
+                                      absl::Time now, CoreActions* actions) {
+  LineOf(line)->OnConnected(connection, now, &actions->wire);
+}
+
+void ParameterServerCore::OnConnectFailed(LineId line, const absl::Status& why, absl::Time now,
+                                          CoreActions* actions) {
+  LineOf(line)->OnLost(why, now, &actions->wire);
+}
+
+void ParameterServerCore::OnLost(transport::ConnectionId connection, const absl::Status& why,
+                                 absl::Time now, CoreActions* actions) {
+  if (ShardLine* line = Find(connection).line) line->OnLost(why, now, &actions->wire);
+}
+
+void ParameterServerCore::OnNotTaken(const WireAction& send, absl::Time now) {
+  if (ShardLine* line = Find(send.connection).line) line->OnNotTaken(send.frame.header, now);
+}
+
+absl::Status ParameterServerCore::OnFrame(transport::ConnectionId connection,
+                                          const wire::Frame& frame, absl::Time now,
+                                          CoreActions* actions) {
+  const auto [shard, line] = Find(connection);
+  if (line == nullptr || IsBesideThePoint(frame.header)) return absl::OkStatus();
+  absl::StatusOr<std::optional<wire::Header>> asked = line->OnFrame(frame, now, &actions->wire);
+  if (!asked.ok()) return NamedBy(options_.node, asked.status());
+  absl::Status status = absl::OkStatus();
+  if (asked->has_value()) status = OnAnswer(shard, **asked, frame, now, actions);
+  CountBytes();
+  return NamedBy(options_.node, status);
+}
+
+// The node has been given its whole weights meanwhile; what it waits for now it will be given, too,
+// when it asks again.
+bool ParameterServerCore::IsBesideThePoint(const wire::Header& answer) const {
+  return answer.op == Op::kAnswer && answer.codec != wire::Codec::kNone &&
+         answer.chunk < chunks_.size() && answer.base_version != chunks_[answer.chunk].copy;
+}
+
+absl::Status ParameterServerCore::OnAnswer(Shard* shard, const wire::Header& asked,
+                                           const wire::Frame& frame, absl::Time now,
+                                           CoreActions* actions) {
+  const bool has_weights = asked.op == Op::kPushPull || asked.op == Op::kCut;
+  const uint32_t elements = has_weights ? map_.ElementsOf(ChunkId(asked.chunk)) : 0;
+  if (has_weights && frame.header.element_count != elements) {
+    return absl::InternalError(absl::StrFormat(
+        "server %s answered chunk %d at clock %d with %d elements instead of %d",
+        shard->lines[0].address(), asked.chunk, asked.clock, frame.header.element_count, elements));
+  }
+  switch (asked.op) {
+    case Op::kInit:
+      OnInitOk(shard, frame.header, actions);
+      break;
+    case Op::kPushPull:
+      return OnPushAnswer(shard, asked, frame, now, actions);
+    case Op::kRetire:
+      shard->next = shard->confirmed = 0;
+      Cut(shard, now, actions);
+      break;
+    default:
+      OnCutAnswer(shard, frame, now, actions);
+      break;
+  }
+  return absl::OkStatus();
+}
+
+void ParameterServerCore::OnInitOk(Shard* shard, const wire::Header& answer, CoreActions* actions) {
+  chunks_[answer.chunk].version = answer.version;
+  ++shard->confirmed;
+  Seed(shard, actions);
+  if (shard->confirmed == shard->chunks.size() && ++settled_ == shards_.size()) {
+    phase_ = Phase::kTraining;
+  }
+}
+
+absl::Status ParameterServerCore::OnPushAnswer(Shard* shard, const wire::Header& asked,
+                                               const wire::Frame& frame, absl::Time now,
+                                               CoreActions* actions) {
+  const ChunkId id(asked.chunk);
+  Chunk& chunk = chunks_[asked.chunk];
+  const wire::Codec codec = frame.header.codec;
+  absl::StatusOr<kernels::CheckedPayload> delta =
+      absl::InvalidArgumentError(absl::StrCat("a payload of ", wire::ToString(codec)));
+  const bool is_whole = codec == wire::Codec::kNone;
+  if (!is_whole && codec == answer_codec_) {
+    delta = kernels::CheckedPayload::Check(
+        kernels_, codec, map_.ElementsOf(id),
+        absl::MakeConstSpan(frame.payload.data(), frame.payload.size()));
+  }
+  if (!is_whole && !delta.ok()) {
+    return absl::InternalError(absl::StrFormat("server %s answered chunk %d at clock %d with %s",
+                                               shard->lines[0].address(), asked.chunk, asked.clock,
+                                               std::string(delta.status().message())));
+  }
+  ++chunk.answered;
+  chunk.version = frame.header.version;
+  chunk.received = frame.header.received;
+  chunk.copy = frame.header.base_version + (is_whole ? 0 : 1);
+  counters_.bytes_answered += wire::kHeaderBytes + frame.payload.size();
+  ++counters_.staleness[std::min<size_t>(frame.header.staleness, kStalenessBins - 1)];
+  actions->node.push_back({.kind = NodeAction::Kind::kDeliver,
+                           .chunk = id,
+                           .clock = asked.clock,
+                           .lands = true,
+                           .weights = frame.payload,
+                           .delta = is_whole ? std::nullopt : std::optional(*delta)});
+  shard->window.Answered(id);
+  Push(shard, actions);
+  MaybeRetire(shard, now, actions);
+  return absl::OkStatus();
+}
+
+void ParameterServerCore::OnCutAnswer(Shard* shard, const wire::Frame& frame, absl::Time now,
+                                      CoreActions* actions) {
+  actions->node.push_back({.kind = NodeAction::Kind::kDeliverFinal,
+                           .chunk = ChunkId(frame.header.chunk),
+                           .clock = frame.header.clock,
+                           .weights = frame.payload});
+  ++shard->confirmed;
+  Cut(shard, now, actions);
+  if (shard->confirmed == shard->chunks.size() && ++settled_ == shards_.size()) {
+    phase_ = Phase::kFinished;
+    Close(actions);
+  }
+}
+
+absl::Status ParameterServerCore::OnTime(absl::Time now, CoreActions* actions) {
+  for (Shard& shard : shards_) {
+    for (ShardLine& line : shard.lines) {
+      if (absl::Status status = line.OnTime(now, &actions->wire); !status.ok()) {
+        return NamedBy(options_.node, status);
+      }
+    }
+  }
+  CountBytes();
+  return absl::OkStatus();
+}
+
+absl::Time ParameterServerCore::deadline() const {
+  absl::Time due = absl::InfiniteFuture();
+  for (const Shard& shard : shards_) {
+    for (const ShardLine& line : shard.lines) due = std::min(due, line.deadline());
+  }
+  return due;
+}
+
+void ParameterServerCore::AddActivity(absl::Time now, proto::NodeActivity* activity) const {
+  for (const Shard& shard : shards_) {
+    if (shard.chunks.empty()) continue;
+    LineActivity line = shard.lines[0].Activity(now);
+    for (size_t i = 1; i < shard.lines.size(); ++i) line.Add(shard.lines[i].Activity(now));
+    proto::ShardActivity* out = activity->add_shards();
+    out->set_address(shard.lines[0].address());
+    out->set_connected(line.connected);
+    out->set_unanswered(line.unanswered);
+    out->set_oldest_clock(line.oldest_clock);
+    out->set_oldest_chunk(line.oldest_chunk);
+    out->set_oldest_ms(absl::ToInt64Milliseconds(std::max(line.oldest_age, line.down_for)));
+    out->set_error(line.error);
+  }
+}
+
+void ParameterServerCore::Close(CoreActions* actions) {
+  for (Shard& shard : shards_) {
+    for (ShardLine& line : shard.lines) line.Close(&actions->wire);
+  }
+}
+
+void ParameterServerCore::CountBytes() {
+  counters_.bytes_pushed = 0;
+  for (const Shard& shard : shards_) {
+    for (const ShardLine& line : shard.lines) {
+      counters_.bytes_pushed += line.bytes_sent(Op::kPushPull);
+    }
+  }
+}
+
+}  // namespace strata::worker

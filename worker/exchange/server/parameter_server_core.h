@@ -1,0 +1,131 @@
+#ifndef STRATA_WORKER_EXCHANGE_SERVER_PARAMETER_SERVER_CORE_H_
+#define STRATA_WORKER_EXCHANGE_SERVER_PARAMETER_SERVER_CORE_H_
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "common/job/arena.h"
+#include "kernels/kernels.h"
+#include "proto/control.pb.h"
+#include "worker/exchange/core/exchange_core.h"
+#include "worker/exchange/core/push_window.h"
+#include "worker/exchange/server/push_encoder.h"
+#include "worker/exchange/server/shard_line.h"
+
+namespace strata::worker {
+
+// One node's side of the parameter-server exchange: INIT of every chunk, then PUSHPULL as chunks
+// become ready, at last RETIRE and CUT. Delivers exactly once per (chunk, clock) whatever
+// connections lose, repeat or reorder.
+//
+// A pure state machine: events in, actions out; time comes with the events. Errors end the job and
+// name the node, the server's address and the chunk.
+class ParameterServerCore final : public ExchangeCore {
+ public:
+  // `kernels` outlives it. Errors: InvalidArgument naming the field of the placement.
+  static absl::StatusOr<std::unique_ptr<ParameterServerCore>> Create(
+      const CoreOptions& options, const kernels::Kernels& kernels);
+
+  void Start(absl::Time now, CoreActions* actions) override;
+  void Submit(ChunkId chunk, CoreActions* actions) override;
+  void Finish(uint64_t clocks, absl::Time now, CoreActions* actions) override;
+  absl::Status OnPayload(const NodeAction& asked, Bytes payload, uint32_t samples, absl::Time now,
+                         CoreActions* actions) override;
+  void OnConnected(LineId line, transport::ConnectionId connection, absl::Time now,
+                   CoreActions* actions) override;
+  void OnConnectFailed(LineId line, const absl::Status& why, absl::Time now,
+                       CoreActions* actions) override;
+  void OnLost(transport::ConnectionId connection, const absl::Status& why, absl::Time now,
+              CoreActions* actions) override;
+  void OnNotTaken(const WireAction& send, absl::Time now) override;
+  absl::Status OnFrame(transport::ConnectionId connection, const wire::Frame& frame, absl::Time now,
+                       CoreActions* actions) override;
+  absl::Status OnTime(absl::Time now, CoreActions* actions) override;
+  absl::Time deadline() const override;
+  Exchange::Phase phase() const override { return phase_; }
+  const ExchangeCounters& counters() const override { return counters_; }
+  size_t memory_bytes() const override { return encoder_->memory_bytes(); }
+  // Of the servers that hold a chunk.
+  void AddActivity(absl::Time now, proto::NodeActivity* activity) const override;
+  const std::string& address(LineId line) const override {
+    return ShardOf(line).lines[0].address();
+  }
+
+ private:
+  struct Chunk {
+    uint32_t shard = 0;
+    uint32_t line = 0;       // of the shard's
+    uint64_t submitted = 0;  // clocks
+    uint64_t answered = 0;   // clocks
+    uint64_t version = 0;    // of the weights in hand
+    uint64_t received = 0;   // pushes that the shard had of the node, also of the process before
+    uint64_t base = 0;       // with a quorum: the round of the last step that was submitted
+    uint64_t copy = 0;       // answers that they have, where answers are encoded
+  };
+  struct Shard {
+    std::vector<ShardLine> lines;  // one per connection
+    std::vector<ChunkId> chunks;
+    PushWindow window;
+    uint32_t next = 0;       // of `chunks`: the next to INIT or CUT
+    uint32_t confirmed = 0;  // of `chunks`: with INIT or CUT answered
+    bool retiring = false;
+  };
+
+  ParameterServerCore(const CoreOptions& options, ChunkMap map, const kernels::Kernels& kernels,
+                      std::unique_ptr<PushEncoder> encoder);
+
+  struct Place {
+    Shard* shard = nullptr;
+    ShardLine* line = nullptr;
+  };
+  // Line i of shard s is LineId(i * shards + s).
+  const Shard& ShardOf(LineId line) const { return shards_[line.value() % shards_.size()]; }
+  ShardLine* LineOf(LineId line) {
+    return &shards_[line.value() % shards_.size()].lines[line.value() / shards_.size()];
+  }
+  ShardLine* LineOf(const Chunk& chunk) { return &shards_[chunk.shard].lines[chunk.line]; }
+  // Of nobody: null pointers.
+  Place Find(transport::ConnectionId connection);
+  void Seed(Shard* shard, CoreActions* actions);
+  void Push(Shard* shard, CoreActions* actions);
+  void MaybeRetire(Shard* shard, absl::Time now, CoreActions* actions);
+  void Cut(Shard* shard, absl::Time now, CoreActions* actions);
+  // Whether an answer adds to other weights than those in hand.
+  bool IsBesideThePoint(const wire::Header& answer) const;
+  absl::Status OnAnswer(Shard* shard, const wire::Header& asked, const wire::Frame& frame,
+                        absl::Time now, CoreActions* actions);
+  void OnInitOk(Shard* shard, const wire::Header& answer, CoreActions* actions);
+  absl::Status OnPushAnswer(Shard* shard, const wire::Header& asked, const wire::Frame& frame,
+                            absl::Time now, CoreActions* actions);
+  void OnCutAnswer(Shard* shard, const wire::Frame& frame, absl::Time now, CoreActions* actions);
+  // With a quorum: the round that the node's step belongs to, the same for all of its chunks: the
+  // least version that it has of any of them. None, which is always too late, for a step of which
+  // the process before has pushed some.
+  uint64_t RoundOf(uint64_t step);
+  // Ends all connections.
+  void Close(CoreActions* actions);
+  void CountBytes();
+
+  const CoreOptions options_;
+  const ChunkMap map_;
+  const kernels::Kernels& kernels_;
+  const std::unique_ptr<PushEncoder> encoder_;
+  const wire::Codec answer_codec_;
+  const uint32_t window_;
+  const bool has_quorum_;
+  Exchange::Phase phase_ = Exchange::Phase::kSeeding;
+  uint64_t clocks_ = 0;  // kFinishing: pushes of every chunk
+  uint64_t steps_begun_ = 0, round_ = 0;
+  uint32_t settled_ = 0;  // shards that are done with the phase
+  std::vector<Chunk> chunks_;
+  std::vector<Shard> shards_;
+  ExchangeCounters counters_;
+};
+
+}  // namespace strata::worker
+
+#endif  // STRATA_WORKER_EXCHANGE_SERVER_PARAMETER_SERVER_CORE_H_

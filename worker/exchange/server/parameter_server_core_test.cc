@@ -1,0 +1,365 @@
+#include "worker/exchange/server/parameter_server_core.h"
+
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "gtest/gtest.h"
+#include "worker/exchange/testing/exchange_world.h"
+#include "worker/exchange/testing/fake_shard.h"
+
+namespace strata::worker {
+namespace {
+
+constexpr uint32_t kChunkElements = 4;
+
+proto::JobRecord Record(uint32_t nodes, uint32_t chunks, uint32_t shards, uint32_t window,
+                        uint32_t connections = 1) {
+  proto::JobRecord record;
+  record.set_job_id(3);
+  record.mutable_job()->set_connections(connections);
+  record.mutable_job()->set_window(window);
+  for (uint32_t n = 0; n < nodes; ++n) record.mutable_view()->add_nodes()->set_node(n);
+  record.mutable_layout()->set_elements(chunks * kChunkElements - 1);  // a shorter last chunk
+  record.mutable_placement()->set_chunk_elements(kChunkElements);
+  for (uint32_t s = 0; s < shards; ++s) {
+    record.mutable_placement()->add_shard_endpoints(absl::StrCat("tcp://shard", s));
+  }
+  for (uint32_t c = 0; c < chunks; ++c) record.mutable_placement()->add_shard_of_chunk(c % shards);
+  return record;
+}
+
+// Nodes that push (node + 1) * (clock + 1), on weights that begin with 100.
+struct World {
+  World(uint32_t seed, uint32_t nodes, uint32_t chunks, uint32_t shard_count, uint32_t window,
+        WireFaults faults, uint32_t connections = 1)
+      : shards(shard_count, FakeShard(nodes)),
+        exchange(
+            seed, Record(nodes, chunks, shard_count, window, connections), Pointers(), faults,
+            [](uint32_t node, ChunkId, uint64_t clock, size_t) { return (node + 1) * (clock + 1); },
+            100) {}
+
+  std::vector<SimulatedShard*> Pointers() {
+    std::vector<SimulatedShard*> pointers;
+    for (FakeShard& shard : shards) pointers.push_back(&shard);
+    return pointers;
+  }
+
+  std::vector<FakeShard> shards;
+  ExchangeWorld exchange;
+};
+
+// Weights after `clocks` of them: 100 plus every node's sums.
+float Expected(uint32_t nodes, uint64_t clocks) {
+  float weight = 100;
+  for (uint64_t t = 0; t < clocks; ++t) weight += nodes * (nodes + 1) / 2 * (t + 1);
+  return weight;
+}
+
+void ExpectExactlyOnce(const World& world, uint32_t chunks, uint64_t clocks) {
+  const uint32_t nodes = world.exchange.nodes().size();
+  for (const ExchangeWorld::Node& node : world.exchange.nodes()) {
+    EXPECT_EQ(node.deliveries.size(), chunks * clocks);
+    for (const auto& [key, count] : node.deliveries) EXPECT_EQ(count, 1);
+    EXPECT_EQ(node.finals, chunks);
+    for (const std::vector<float>& chunk : node.weights) {
+      for (float weight : chunk) EXPECT_EQ(weight, Expected(nodes, clocks));
+    }
+  }
+  for (const FakeShard& shard : world.shards) {
+    EXPECT_TRUE(shard.faults().empty()) << shard.faults().front();
+  }
+}
+
+TEST(ParameterServerCoreTest, EveryChunkIsSeededTrainedAndCutOverAFaultlessWire) {
+  World world(1, 1, 7, 3, 2, {});
+  ASSERT_TRUE(world.exchange.Run(4).ok());
+  ExpectExactlyOnce(world, 7, 4);
+  EXPECT_EQ(world.exchange.connections(), 3u);
+  const ExchangeCounters& counters = world.exchange.nodes()[0].core->counters();
+  EXPECT_EQ(counters.pushes, 28u);
+  EXPECT_EQ(counters.staleness[0], 28u);
+  const uint64_t bytes = 28 * wire::kHeaderBytes + 4 * (7 * kChunkElements - 1) * sizeof(float);
+  EXPECT_EQ(counters.bytes_pushed, bytes);
+  EXPECT_EQ(counters.bytes_answered, bytes);
+}
+
+TEST(ParameterServerCoreTest, DeliversExactlyOnceThoughFramesAreLostRepeatedAndConnectionsBreak) {
+  int replays = 0;
+  for (uint32_t seed = 0; seed < 200; ++seed) {
+    World world(seed, 1 + seed % 3, 9, 1 + seed % 2, 2 + seed % 3, {0.2, 0.2, 0.02},
+                seed % 4 == 0 ? 3 : 1);
+    absl::Status status = world.exchange.Run(5);
+    ASSERT_TRUE(status.ok()) << "seed " << seed << ": " << status;
+    ExpectExactlyOnce(world, 9, 5);
+    ASSERT_FALSE(testing::Test::HasFailure()) << "seed " << seed;
+    for (const FakeShard& shard : world.shards) replays += shard.replays();
+  }
+  EXPECT_GT(replays, 1000);
+}
+
+TEST(ParameterServerCoreTest, EachShardHasTheJobsConnectionsButNoneWithoutAChunk) {
+  World world(1, 2, 7, 3, 2, {}, 3);
+  ASSERT_TRUE(world.exchange.Run(4).ok());
+  ExpectExactlyOnce(world, 7, 4);
+  EXPECT_EQ(world.exchange.connections(), 2 * (3u + 2 + 2)) << "the shards have 3, 2 and 2 chunks";
+  EXPECT_EQ(world.exchange.nodes()[1].core->counters().bytes_pushed,
+            28 * wire::kHeaderBytes + 4 * (7 * kChunkElements - 1) * sizeof(float));
+}
+
+TEST(ParameterServerCoreTest, RetryIsRepeatedLater) {
+  World world(1, 1, 3, 1, 2, {});
+  world.shards[0].RetryNext(20);
+  ASSERT_TRUE(world.exchange.Run(2).ok());
+  ExpectExactlyOnce(world, 3, 2);
+}
+
+// One node with chunks 0 to 3 on one shard, driven by hand.
+class ActivityTest : public testing::Test {
+ protected:
+  ActivityTest() {
+    CoreOptions options;
+    options.record = Record(1, 4, 2, 4);
+    for (int c = 0; c < 4; ++c) {  // the second shard holds nothing
+      options.record.mutable_placement()->set_shard_of_chunk(c, 0);
+    }
+    core_ = *ParameterServerCore::Create(options, kernels::Cpu());
+    core_->Start(now_, &actions_);
+  }
+
+  proto::ShardActivity After(absl::Duration by) {
+    now_ += by;
+    proto::NodeActivity activity;
+    core_->AddActivity(now_, &activity);
+    EXPECT_EQ(activity.shards_size(), 1);
+    return activity.shards(0);
+  }
+  void Hear(wire::Op op, uint32_t chunk = 0, uint64_t clock = 0) {
+    wire::Frame frame;
+    frame.header.op = op;
+    frame.header.chunk = chunk;
+    frame.header.clock = clock;
+    ASSERT_TRUE(core_->OnFrame(kConnection, frame, now_, &actions_).ok());
+  }
+  // Gives the core the payloads that it has asked for.
+  void Pay() {
+    std::vector<NodeAction> asked;
+    asked.swap(actions_.node);
+    for (const NodeAction& action : asked) {
+      EXPECT_TRUE(core_->OnPayload(action, Bytes(), 1, now_, &actions_).ok());
+    }
+  }
+
+  static constexpr transport::ConnectionId kConnection{1};
+  absl::Time now_ = absl::UnixEpoch();
+  CoreActions actions_;
+  std::unique_ptr<ParameterServerCore> core_;
+};
+
+TEST_F(ActivityTest, TellsSinceWhenAndWhyAServerIsNotConnected) {
+  EXPECT_FALSE(After(absl::Seconds(2)).connected());
+  EXPECT_EQ(After(absl::Seconds(1)).oldest_ms(), 3000);
+  core_->OnConnectFailed(LineId(0), absl::UnavailableError("refused"), now_, &actions_);
+  const proto::ShardActivity activity = After(absl::Seconds(1));
+  EXPECT_EQ(activity.address(), "tcp://shard0");
+  EXPECT_EQ(activity.oldest_ms(), 4000);
+  EXPECT_EQ(activity.error(), "refused");
+}
+
+TEST_F(ActivityTest, TellsTheRequestThatHasWaitedLongest) {
+  core_->OnConnected(LineId(0), kConnection, now_, &actions_);
+  EXPECT_FALSE(After(absl::Seconds(1)).connected()) << "HELLO is not confirmed";
+  Hear(wire::Op::kHelloOk);
+  EXPECT_TRUE(After(absl::Seconds(1)).connected());
+  EXPECT_EQ(After(absl::ZeroDuration()).unanswered(), 0u);
+  Pay();
+  EXPECT_EQ(After(absl::Seconds(1)).unanswered(), 4u) << "INIT of each chunk";
+  for (uint32_t c = 0; c < 4; ++c) Hear(wire::Op::kInitOk, c);
+  ASSERT_EQ(core_->phase(), Exchange::Phase::kTraining);
+  core_->Submit(ChunkId(2), &actions_);
+  Pay();
+  After(absl::Seconds(3));
+  core_->Submit(ChunkId(1), &actions_);
+  Pay();
+  proto::ShardActivity activity = After(absl::Seconds(4));
+  EXPECT_EQ(activity.unanswered(), 2u);
+  EXPECT_EQ(activity.oldest_chunk(), 2u);
+  EXPECT_EQ(activity.oldest_clock(), 0u);
+  EXPECT_EQ(activity.oldest_ms(), 7000);
+  EXPECT_EQ(activity.error(), "");
+  core_->OnLost(kConnection, absl::UnavailableError("gone"), now_, &actions_);
+  activity = After(absl::Seconds(1));
+  EXPECT_FALSE(activity.connected());
+  EXPECT_EQ(activity.oldest_ms(), 8000) << "a new connection is a part of the same wait";
+  EXPECT_EQ(activity.error(), "gone");
+}
+
+TEST(ParameterServerCoreTest, WhatWasAskedOverALostConnectionIsRepeatedOverTheNextOneOnly) {
+  CoreOptions options;
+  options.record = Record(1, 4, 1, 4, 2);
+  auto core = *ParameterServerCore::Create(options, kernels::Cpu());
+  const absl::Time now = absl::UnixEpoch();
+  CoreActions actions;
+  core->Start(now, &actions);
+  const auto hear = [&](uint64_t connection, wire::Op op, uint32_t chunk) {
+    wire::Frame frame;
+    frame.header.op = op;
+    frame.header.chunk = chunk;
+    EXPECT_TRUE(core->OnFrame(transport::ConnectionId(connection), frame, now, &actions).ok());
+  };
+  // Asks for first weights and sums are answered.
+  const auto pay = [&] {
+    for (const NodeAction& action : std::exchange(actions.node, {})) {
+      auto sum = std::make_shared<std::vector<float>>(kChunkElements, 1.0f);
+      const size_t bytes = (action.chunk == ChunkId(3) ? 3 : 4) * sizeof(float);
+      const Bytes payload(sum, reinterpret_cast<const std::byte*>(sum->data()), bytes);
+      EXPECT_TRUE(core->OnPayload(action, payload, 1, now, &actions).ok());
+    }
+  };
+  // Connection and chunk of each PUSHPULL that has gone out.
+  const auto pushed = [&] {
+    std::vector<std::pair<uint64_t, uint32_t>> sent;
+    for (const WireAction& action : std::exchange(actions.wire, {})) {
+      if (action.frame.header.op != wire::Op::kPushPull) continue;
+      sent.emplace_back(action.connection.value(), action.frame.header.chunk);
+    }
+    return sent;
+  };
+  for (uint32_t line = 0; line < 2; ++line) {
+    core->OnConnected(LineId(line), transport::ConnectionId(10 + line), now, &actions);
+    hear(10 + line, wire::Op::kHelloOk, 0);
+  }
+  pay();
+  for (uint32_t chunk = 0; chunk < 4; ++chunk) hear(10 + chunk % 2, wire::Op::kInitOk, chunk);
+  ASSERT_EQ(core->phase(), Exchange::Phase::kTraining);
+  for (uint32_t chunk = 0; chunk < 4; ++chunk) core->Submit(ChunkId(chunk), &actions);
+  pay();
+  using Sent = std::vector<std::pair<uint64_t, uint32_t>>;
+  EXPECT_EQ(pushed(), (Sent{{10, 0}, {11, 1}, {10, 2}, {11, 3}}));
+  core->OnLost(transport::ConnectionId(11), absl::UnavailableError("cut"), now, &actions);
+  core->OnConnected(LineId(1), transport::ConnectionId(20), now, &actions);
+  hear(20, wire::Op::kHelloOk, 0);
+  EXPECT_EQ(pushed(), (Sent{{20, 1}, {20, 3}}));
+}
+
+TEST(ParameterServerCoreTest, ARefusedPushNamesNodeServerChunkAndClock) {
+  World world(1, 1, 3, 1, 2, {});
+  world.shards[0].RefusePush(2, 1, wire::ErrorCode::kNotFinite, "NaN in the sum");
+  absl::Status status = world.exchange.Run(3);
+  EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(status.message(),
+            "node 0: server tcp://shard0 refused chunk 2 at clock 1: NaN in the sum");
+}
+
+TEST(ParameterServerCoreTest, AServerThatCannotBeReachedIsGivenUpByName) {
+  World world(1, 1, 3, 2, 2, {});
+  world.exchange.GoAway();
+  absl::Status status = world.exchange.Run(1);
+  EXPECT_EQ(status.code(), absl::StatusCode::kUnavailable);
+  EXPECT_EQ(status.message(), "node 0: server tcp://shard0 could not be reached for 30s (refused)");
+}
+
+TEST(ParameterServerCoreTest, APlacementThatDoesNotFitTheLayoutIsRefused) {
+  CoreOptions options;
+  options.record = Record(1, 4, 2, 2);
+  options.record.mutable_placement()->mutable_shard_of_chunk()->RemoveLast();
+  absl::Status status = ParameterServerCore::Create(options, kernels::Cpu()).status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(status.message(), "placement.shard_of_chunk has 3 entries for 4 chunks");
+  options.record.mutable_placement()->add_shard_of_chunk(2);
+  EXPECT_FALSE(ParameterServerCore::Create(options, kernels::Cpu()).ok());
+}
+
+// One node with one chunk whose answers are bf16, driven by hand.
+class EncodedAnswersTest : public testing::Test {
+ protected:
+  EncodedAnswersTest() {
+    CoreOptions options;
+    options.record = Record(1, 1, 1, 4);
+    options.record.mutable_job()->mutable_pull()->set_codec(proto::Encoding::BF16);
+    elements_ = static_cast<uint32_t>(options.record.layout().elements());
+    core_ = *ParameterServerCore::Create(options, kernels::Cpu());
+    core_->Start(absl::UnixEpoch(), &actions_);
+    core_->OnConnected(LineId(0), kConnection, absl::UnixEpoch(), &actions_);
+    wire::Frame frame;
+    for (const wire::Op op : {wire::Op::kHelloOk, wire::Op::kInitOk}) {
+      Pay();
+      frame.header.op = op;
+      EXPECT_TRUE(Hear(frame).ok());
+    }
+  }
+
+  absl::Status Hear(const wire::Frame& frame) {
+    return core_->OnFrame(kConnection, frame, absl::UnixEpoch(), &actions_);
+  }
+  void Pay() {
+    std::vector<NodeAction> asked;
+    asked.swap(actions_.node);
+    for (const NodeAction& action : asked) {
+      EXPECT_TRUE(core_->OnPayload(action, Bytes(), 1, absl::UnixEpoch(), &actions_).ok());
+    }
+  }
+  void Push() {
+    core_->Submit(ChunkId(0), &actions_);
+    Pay();
+  }
+  wire::Frame Answer(uint64_t clock, wire::Codec codec, uint64_t base) const {
+    const size_t bytes = wire::EncodedBytesMax(codec, elements_);
+    const auto payload = std::make_shared<std::vector<std::byte>>(bytes);
+    wire::Frame frame;
+    frame.header.op = wire::Op::kAnswer;
+    frame.header.codec = codec;
+    frame.header.clock = clock;
+    frame.header.base_version = base;
+    frame.header.element_count = elements_;
+    frame.payload = Bytes(payload, payload->data(), bytes);
+    return frame;
+  }
+  // Of the one answer that has been delivered, whether it is to be added.
+  bool TakeDelivery() {
+    EXPECT_EQ(actions_.node.size(), 1u);
+    const bool adds = !actions_.node.empty() && actions_.node[0].delta.has_value();
+    actions_.node.clear();
+    return adds;
+  }
+
+  static constexpr transport::ConnectionId kConnection{1};
+  uint32_t elements_ = 0;
+  CoreActions actions_;
+  std::unique_ptr<ParameterServerCore> core_;
+};
+
+TEST_F(EncodedAnswersTest, AddToTheWeightsThatTheyWereMadeForAndToNoOthers) {
+  Push();
+  ASSERT_TRUE(Hear(Answer(0, wire::Codec::kBFloat16, 1)).ok());
+  EXPECT_TRUE(actions_.node.empty()) << "the node has had no answer yet";
+  ASSERT_TRUE(Hear(Answer(0, wire::Codec::kBFloat16, 0)).ok());
+  EXPECT_TRUE(TakeDelivery());
+  Push();
+  ASSERT_TRUE(Hear(Answer(1, wire::Codec::kNone, 5)).ok());
+  EXPECT_FALSE(TakeDelivery()) << "whole weights replace";
+  Push();
+  ASSERT_TRUE(Hear(Answer(2, wire::Codec::kBFloat16, 2)).ok());
+  EXPECT_TRUE(actions_.node.empty()) << "the node has had five meanwhile";
+  ASSERT_TRUE(Hear(Answer(2, wire::Codec::kBFloat16, 5)).ok());
+  EXPECT_TRUE(TakeDelivery());
+}
+
+TEST_F(EncodedAnswersTest, OfAnotherCodecAreAnError) {
+  Push();
+  EXPECT_EQ(Hear(Answer(0, wire::Codec::kInt8, 0)).message(),
+            "node 0: server tcp://shard0 answered chunk 0 at clock 0 with a payload of int8");
+}
+
+TEST_F(EncodedAnswersTest, ThatAreNotFiniteAreAnError) {
+  Push();
+  wire::Frame answer = Answer(0, wire::Codec::kBFloat16, 0);
+  const auto payload = std::make_shared<std::vector<std::byte>>(2 * elements_, std::byte{0xff});
+  answer.payload = Bytes(payload, payload->data(), payload->size());
+  const absl::Status status = Hear(answer);
+  EXPECT_EQ(status.code(), absl::StatusCode::kInternal);
+  EXPECT_NE(status.message().find("bf16 payload"), absl::string_view::npos) << status;
+}
+
+}  // namespace
+}  // namespace strata::worker

@@ -1,0 +1,33 @@
+#ifndef STRATA_WORKER_EXCHANGE_SERVER_PUSH_DENSITY_H_
+#define STRATA_WORKER_EXCHANGE_SERVER_PUSH_DENSITY_H_
+
+#include <cstdint>
+#include <vector>
+
+#include "common/ids.h"
+#include "proto/control.pb.h"
+
+namespace strata::worker {
+
+// Which share of a chunk's elements a node's pushes send, where they are sparse: with DGC it comes
+// down over the first epochs.
+//
+// Threads: one.
+class PushDensity {
+ public:
+  // For the job's `push`. The other nodes are taken to be as fast as this one.
+  PushDensity(const proto::JobRecord& record, NodeId node, uint32_t chunks);
+
+  // Of the chunk's next sum, over `samples` of the node. Once per sum, in their order.
+  double Next(ChunkId chunk, uint32_t samples);
+
+ private:
+  const proto::Encoding encoding_;
+  const double density_;            // but for a warm-up
+  const double epochs_per_sample_;  // of this node
+  std::vector<uint64_t> samples_;   // of each chunk's sums so far
+};
+
+}  // namespace strata::worker
+
+#endif  // STRATA_WORKER_EXCHANGE_SERVER_PUSH_DENSITY_H_

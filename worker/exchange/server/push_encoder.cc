@@ -1,0 +1,80 @@
+#include "worker/exchange/server/push_encoder.h"
+
+#include <algorithm>
+#include <cstring>
+#include <utility>
+
+#include "absl/memory/memory.h"
+#include "compression/encode_payload.h"
+#include "compression/job_compression.h"
+
+namespace strata::worker {
+
+absl::StatusOr<std::unique_ptr<PushEncoder>> PushEncoder::Create(const proto::JobRecord& record,
+                                                                 NodeId node, const ChunkMap& map,
+                                                                 const kernels::Kernels& kernels,
+                                                                 From from) {
+  auto encoder = absl::WrapUnique(new PushEncoder(record, node, map, kernels, from));
+  if (encoder->codec_ == wire::Codec::kNone || from == From::kPayloads) return encoder;
+  const kernels::CompressionOptions options =
+      kernels::CompressionOf(encoder->encoding_, kernels::Feedback::kResidual);
+  for (uint32_t c = 0; c < map.chunks(); ++c) {
+    auto one = kernels::Encoder::Create(options, map.ElementsOf(ChunkId(c)), kernels);
+    if (!one.ok()) return one.status();
+    encoder->state_bytes_ += kernels::StateVectors(options) * (*one)->elements() * sizeof(float);
+    encoder->encoders_.push_back(*std::move(one));
+  }
+  return encoder;
+}
+
+PushEncoder::PushEncoder(const proto::JobRecord& record, NodeId node, const ChunkMap& map,
+                         const kernels::Kernels& kernels, From from)
+    : encoding_(record.job().push()),
+      codec_(kernels::CodecOf(record.job().push())),
+      drops_zeros_(record.job().consistency().lazy().has_significance()),
+      from_(from),
+      kernels_(kernels),
+      density_(record, node, map.chunks()) {}
+
+absl::StatusOr<PushEncoder::Encoded> PushEncoder::Encode(ChunkId id, const Bytes& sum,
+                                                         uint32_t samples) {
+  if (from_ == From::kPayloads) return Encoded{codec_, sum};
+  if (drops_zeros_) return WithoutZeros(sum);
+  if (codec_ == wire::Codec::kNone || sum.empty()) return Encoded{wire::Codec::kNone, sum};
+  kernels::Encoder* const encoder = encoders_[id.value()].get();
+  if (codec_ == wire::Codec::kSparse) {
+    const absl::Status status = encoder->SetDensity(density_.Next(id, samples));
+    if (!status.ok()) return status;
+  }
+  absl::StatusOr<Bytes> payload = kernels::EncodePayload(
+      encoder, absl::MakeConstSpan(sum.floats(), sum.float_count()), &scratch_, pool_);
+  if (!payload.ok()) return payload.status();
+  return Encoded{codec_, *std::move(payload)};
+}
+
+absl::StatusOr<PushEncoder::Encoded> PushEncoder::WithoutZeros(const Bytes& sum) {
+  const absl::Span<const float> values(sum.floats(), sum.float_count());
+  if (!kernels_.all_finite(values.data(), values.size())) {
+    return absl::InvalidArgumentError("NaN or infinity");
+  }
+  const auto count = static_cast<uint32_t>(
+      std::count_if(values.begin(), values.end(), [](float value) { return value != 0; }));
+  if (count > wire::SparseCountMax(values.size())) return Encoded{wire::Codec::kNone, sum};
+  const size_t bytes = sizeof(uint32_t) + count * (sizeof(uint32_t) + sizeof(float));
+  const std::shared_ptr<std::byte> payload = pool_.AllocateBytes(bytes);
+  std::memcpy(payload.get(), &count, sizeof count);
+  std::byte* index_at = payload.get() + sizeof count;
+  std::byte* value_at = index_at + count * sizeof(uint32_t);
+  for (uint32_t i = 0; i < values.size(); ++i) {
+    if (values[i] == 0) continue;
+    std::memcpy(index_at, &i, sizeof i);
+    std::memcpy(value_at, &values[i], sizeof(float));
+    index_at += sizeof i;
+    value_at += sizeof(float);
+  }
+  return Encoded{wire::Codec::kSparse, Bytes(payload, payload.get(), bytes)};
+}
+
+size_t PushEncoder::memory_bytes() const { return state_bytes_ + pool_.allocated_bytes(); }
+
+}  // namespace strata::worker

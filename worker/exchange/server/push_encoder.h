@@ -1,0 +1,65 @@
+#ifndef STRATA_WORKER_EXCHANGE_SERVER_PUSH_ENCODER_H_
+#define STRATA_WORKER_EXCHANGE_SERVER_PUSH_ENCODER_H_
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "common/buffer_pool.h"
+#include "common/bytes.h"
+#include "common/ids.h"
+#include "common/job/arena.h"
+#include "compression/encoder.h"
+#include "kernels/kernels.h"
+#include "proto/control.pb.h"
+#include "worker/exchange/server/push_density.h"
+
+namespace strata::worker {
+
+// Encodes a node's gradient sums as its job says, each once: what a payload lacks is part of the
+// chunk's next one. fp32 passes as it is, and nothing is held; with significance, sums of which
+// most elements are zero become sparse. Where nodes encode by themselves, their payloads pass as
+// they are, and nothing is held either.
+//
+// Threads: one.
+class PushEncoder {
+ public:
+  enum class From { kSums, kPayloads };
+  // `kernels` outlives it. Errors: InvalidArgument: the job's encoding.
+  static absl::StatusOr<std::unique_ptr<PushEncoder>> Create(const proto::JobRecord& record,
+                                                             NodeId node, const ChunkMap& map,
+                                                             const kernels::Kernels& kernels,
+                                                             From from = From::kSums);
+
+  struct Encoded {
+    wire::Codec codec = wire::Codec::kNone;
+    Bytes payload;
+  };
+  // The payload of the chunk's next sum, over `samples` of the node. Errors: InvalidArgument: it is
+  // not finite, or too large for the codec.
+  absl::StatusOr<Encoded> Encode(ChunkId chunk, const Bytes& sum, uint32_t samples);
+  // Of what was not sent, momentum, and payloads, also free ones.
+  size_t memory_bytes() const;
+
+ private:
+  PushEncoder(const proto::JobRecord& record, NodeId node, const ChunkMap& map,
+              const kernels::Kernels& kernels, From from);
+  // As it is where that is smaller.
+  absl::StatusOr<Encoded> WithoutZeros(const Bytes& sum);
+
+  const proto::Encoding encoding_;
+  const wire::Codec codec_;
+  const bool drops_zeros_;
+  const From from_;
+  const kernels::Kernels& kernels_;
+  PushDensity density_;
+  std::vector<std::unique_ptr<kernels::Encoder>> encoders_;  // by chunk
+  kernels::EncoderScratch scratch_;
+  size_t state_bytes_ = 0;
+  BufferPool pool_;
+};
+
+}  // namespace strata::worker
+
+#endif  // STRATA_WORKER_EXCHANGE_SERVER_PUSH_ENCODER_H_

@@ -1,0 +1,84 @@
+#ifndef STRATA_WORKER_EXCHANGE_TESTING_ALL_REDUCE_WORLD_H_
+#define STRATA_WORKER_EXCHANGE_TESTING_ALL_REDUCE_WORLD_H_
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/time/time.h"
+#include "common/clock.h"
+#include "common/trace/trace_log.h"
+#include "common/transport/sim/sim_network.h"
+#include "proto/control.pb.h"
+#include "worker/exchange/core/exchange_core.h"
+
+namespace strata::worker {
+
+// The nodes of one all-reduce job on a simulated network: real cores and drivers; gradients, delays
+// and faults come from a seed.
+class AllReduceWorld {
+ public:
+  struct Options {
+    uint64_t seed = 1;
+    uint32_t nodes = 2;
+    uint32_t elements = 1000, chunk_elements = 256;
+    uint64_t clocks = 3;
+    uint32_t window = 2;
+    proto::AllReduce::Algorithm algorithm = proto::AllReduce::RING;
+    std::string job;  // more of the job, as text: the optimizer
+    transport::SimFaults faults;
+    LineTiming timing;
+    std::vector<TraceLog*> traces;  // by node; empty: none
+    // Changes what one node does.
+    std::optional<uint32_t> other_first_weights, nan_at_clock_1, one_clock_more;
+  };
+
+  explicit AllReduceWorld(const Options& options);
+  ~AllReduceWorld();
+
+  // The node's process ends once it has sent so many REDUCEs and GATHERs.
+  void KillAfter(uint32_t node, uint64_t frames);
+  transport::SimNetwork& network() { return network_; }
+
+  // Until every node that lives has finished or failed; false: it does not come to that.
+  bool Run();
+
+  // OK: it has finished. Aborted: it was killed.
+  absl::Status status(uint32_t node) const;
+  // From the death of the killed node, or the beginning, until the last one had failed.
+  absl::Duration took() const { return network_.Now() - since_; }
+  const std::vector<float>& weights(uint32_t node) const;
+  ExchangeCounters counters(uint32_t node) const;
+  const proto::JobRecord& record() const { return record_; }
+
+  // What a node brings: element i of its sum.
+  static float Gradient(uint64_t seed, uint32_t node, uint64_t clock, uint64_t i);
+  static uint32_t SamplesOf(uint32_t node) { return 8 + node; }
+  static float FirstWeight(uint64_t i) { return 0.01f * static_cast<float>(i % 97); }
+
+ private:
+  class Node;
+  class VirtualClock final : public ClockInterface {
+   public:
+    explicit VirtualClock(const transport::SimNetwork* network) : network_(network) {}
+    absl::Time Now() const override { return network_->Now(); }
+
+   private:
+    const transport::SimNetwork* const network_;
+  };
+
+  const Options options_;
+  transport::SimNetwork network_;
+  const VirtualClock clock_;
+  absl::Time since_;
+  proto::JobRecord record_;
+  std::vector<std::unique_ptr<Node>> nodes_;
+};
+
+}  // namespace strata::worker
+
+#endif  // STRATA_WORKER_EXCHANGE_TESTING_ALL_REDUCE_WORLD_H_

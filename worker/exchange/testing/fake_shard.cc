@@ -1,0 +1,155 @@
+#include "worker/exchange/testing/fake_shard.h"
+
+#include <memory>
+#include <utility>
+
+namespace strata::worker {
+namespace {
+
+using transport::ConnectionId;
+using wire::Op;
+
+std::vector<float> FloatsOf(const Bytes& bytes) {
+  return {bytes.floats(), bytes.floats() + bytes.float_count()};
+}
+
+Bytes BytesOf(std::vector<float> floats) {
+  auto owner = std::make_shared<std::vector<float>>(std::move(floats));
+  return Bytes(owner, reinterpret_cast<const std::byte*>(owner->data()),
+               owner->size() * sizeof(float));
+}
+
+Bytes TextOf(const std::string& text) {
+  auto owner = std::make_shared<std::string>(text);
+  return Bytes(owner, reinterpret_cast<const std::byte*>(owner->data()), owner->size());
+}
+
+}  // namespace
+
+void FakeShard::Say(ConnectionId connection, Op op, const wire::Header& request,
+                    std::vector<float> weights, uint64_t version) {
+  wire::Frame frame;
+  frame.header = request;
+  frame.header.op = op;
+  frame.header.flags = 0;
+  frame.header.version = version;
+  frame.header.element_count = weights.size();
+  frame.payload = BytesOf(std::move(weights));
+  frame.header.payload_checksum = wire::Checksum({frame.payload.data(), frame.payload.size()});
+  replies_.push_back({connection, std::move(frame)});
+}
+
+void FakeShard::Refuse(ConnectionId connection, Op op, const wire::Header& request,
+                       wire::ErrorCode error, const std::string& text) {
+  wire::Frame frame;
+  frame.header = request;
+  frame.header.op = op;
+  frame.header.flags = 0;
+  frame.header.element_count = 0;
+  frame.header.error = error;
+  frame.payload = TextOf(text);
+  frame.header.payload_checksum = wire::Checksum({frame.payload.data(), frame.payload.size()});
+  replies_.push_back({connection, std::move(frame)});
+}
+
+void FakeShard::RefusePush(uint32_t chunk, uint64_t clock, wire::ErrorCode error,
+                           const std::string& text) {
+  refused_[{chunk, clock}] = {error, text};
+}
+
+std::vector<FakeShard::Reply> FakeShard::OnFrame(ConnectionId connection,
+                                                 const wire::Frame& frame) {
+  const wire::Header& header = frame.header;
+  if ((header.flags & wire::kFlagReplay) != 0) ++replays_;
+  if (header.op == Op::kHello) {
+    greeted_.insert(connection);
+    Say(connection, Op::kHelloOk, header);
+  } else if (greeted_.count(connection) == 0) {
+    faults_.push_back("data before HELLO: " + wire::Describe(header));
+  } else if (retries_ > 0) {
+    --retries_;
+    Refuse(connection, Op::kRetry, header, wire::ErrorCode::kNone, "");
+  } else if (header.op == Op::kInit) {
+    OnInit(connection, frame);
+  } else if (header.op == Op::kPushPull) {
+    OnPush(connection, frame);
+  } else if (header.op == Op::kRetire) {
+    retired_.insert(header.node);
+    Say(connection, Op::kRetireOk, header);
+    AnswerCuts();
+  } else if (header.op == Op::kCut) {
+    chunks_[header.chunk].cutting[header.node] = connection;
+    AnswerCuts();
+  } else {
+    faults_.push_back("unexpected: " + wire::Describe(header));
+  }
+  return std::exchange(replies_, {});
+}
+
+void FakeShard::OnInit(ConnectionId connection, const wire::Frame& frame) {
+  Chunk& chunk = chunks_[frame.header.chunk];
+  if (chunk.weights.empty()) {
+    chunk.weights = FloatsOf(frame.payload);
+  } else if (chunk.version == 0 && chunk.weights != FloatsOf(frame.payload)) {
+    Refuse(connection, Op::kError, frame.header, wire::ErrorCode::kConflict, "other weights");
+    return;
+  }
+  Say(connection, Op::kInitOk, frame.header);
+}
+
+void FakeShard::OnPush(ConnectionId connection, const wire::Frame& frame) {
+  const wire::Header& header = frame.header;
+  Chunk& chunk = chunks_[header.chunk];
+  uint64_t& pushed = chunk.pushed[header.node];
+  if (auto it = refused_.find({header.chunk, header.clock}); it != refused_.end()) {
+    Refuse(connection, Op::kError, header, it->second.first, it->second.second);
+    return;
+  }
+  if (header.clock > pushed) {
+    faults_.push_back("clock ahead: " + wire::Describe(header));
+    return;
+  }
+  if (header.clock + 1 < pushed) return;  // an echo of what was answered long ago
+  chunk.waiting[header.node] = connection;
+  if (header.clock < pushed) {
+    if (header.payload_checksum != chunk.checksum[header.node]) {
+      faults_.push_back("other bits: " + wire::Describe(header));
+    }
+    if (chunk.version > header.clock) {
+      Say(connection, Op::kAnswer, header, chunk.weights, chunk.version);
+    }
+    return;
+  }
+  ++pushed;
+  chunk.checksum[header.node] = header.payload_checksum;
+  auto& sums = chunk.sums[header.clock];
+  sums[header.node] = FloatsOf(frame.payload);
+  if (sums.size() < nodes_) return;
+  for (const auto& [node, sum] : sums) {
+    for (size_t i = 0; i < sum.size(); ++i) chunk.weights[i] += sum[i];
+  }
+  chunk.sums.erase(header.clock);
+  chunk.version = header.clock + 1;
+  for (const auto& [node, to] : chunk.waiting) {
+    wire::Header request = header;
+    request.node = node;
+    Say(to, Op::kAnswer, request, chunk.weights, chunk.version);
+  }
+  chunk.waiting.clear();
+}
+
+void FakeShard::AnswerCuts() {
+  if (retired_.size() < nodes_) return;
+  for (auto& [id, chunk] : chunks_) {
+    for (const auto& [node, connection] : chunk.cutting) {
+      wire::Header request;
+      request.chunk = id;
+      request.node = node;
+      request.clock = chunk.pushed[node];
+      Say(connection, Op::kCutAnswer, request, chunk.weights, chunk.version);
+    }
+    chunk.cutting.clear();
+  }
+}
+
+}  // namespace strata::worker

@@ -1,0 +1,68 @@
+#ifndef STRATA_WORKER_EXCHANGE_TESTING_FAKE_SHARD_H_
+#define STRATA_WORKER_EXCHANGE_TESTING_FAKE_SHARD_H_
+
+#include <map>
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "common/transport/endpoint.h"
+#include "common/wire/frame.h"
+#include "worker/exchange/testing/exchange_world.h"
+
+namespace strata::worker {
+
+// What the exchange's tests hold a conversation with: one synchronous shard that *adds* the sums of
+// all nodes to the weights, once every node has pushed the clock. Plain data, no threads.
+class FakeShard final : public SimulatedShard {
+ public:
+  explicit FakeShard(uint32_t nodes) : nodes_(nodes) {}
+
+  std::vector<Reply> OnFrame(transport::ConnectionId connection, const wire::Frame& frame) override;
+  void OnDisconnected(transport::ConnectionId connection) override { greeted_.erase(connection); }
+
+  // Answer the next so many data frames with RETRY.
+  void RetryNext(int frames) { retries_ = frames; }
+  // Answer the first push of this (chunk, clock) with an error.
+  void RefusePush(uint32_t chunk, uint64_t clock, wire::ErrorCode error, const std::string& text);
+
+  // Pushes that were taken, by (node, chunk): always that many clocks in a row.
+  uint64_t taken(uint32_t node, uint32_t chunk) { return chunks_[chunk].pushed[node]; }
+  // What a shard must not see: data before HELLO, a clock ahead, other bits under an old clock.
+  const std::vector<std::string>& faults() const { return faults_; }
+  int replays() const { return replays_; }
+
+ private:
+  struct Chunk {
+    std::vector<float> weights;
+    uint64_t version = 0;
+    std::map<uint32_t, uint64_t> pushed;                              // by node
+    std::map<uint64_t, std::map<uint32_t, std::vector<float>>> sums;  // by clock and node
+    std::map<uint32_t, uint64_t> checksum;                            // newest push, by node
+    std::map<uint32_t, transport::ConnectionId> waiting;              // by node
+    std::map<uint32_t, transport::ConnectionId> cutting;              // by node
+  };
+
+  void OnInit(transport::ConnectionId connection, const wire::Frame& frame);
+  void OnPush(transport::ConnectionId connection, const wire::Frame& frame);
+  void AnswerCuts();
+  void Say(transport::ConnectionId connection, wire::Op op, const wire::Header& request,
+           std::vector<float> weights = {}, uint64_t version = 0);
+  void Refuse(transport::ConnectionId connection, wire::Op op, const wire::Header& request,
+              wire::ErrorCode error, const std::string& text);
+
+  const uint32_t nodes_;
+  std::set<transport::ConnectionId> greeted_;
+  std::map<uint32_t, Chunk> chunks_;
+  std::set<uint32_t> retired_;
+  int retries_ = 0;
+  int replays_ = 0;
+  std::map<std::pair<uint32_t, uint64_t>, std::pair<wire::ErrorCode, std::string>> refused_;
+  std::vector<std::string> faults_;
+  std::vector<Reply> replies_;
+};
+
+}  // namespace strata::worker
+
+#endif  // STRATA_WORKER_EXCHANGE_TESTING_FAKE_SHARD_H_
