@@ -24,8 +24,9 @@ done
 
 # Below the folder of what Bazel built. Plugins are packed where they were built.
 programs=(cli/strata bench/kernels/strata-kernels tests/gpu/device_tests
-  kernels/device/device_benchmark tests/e2e/device_rank
-  worker/aggregator/device_arenas_benchmark worker/aggregator/device_encoder_benchmark)
+  kernels/device/device_benchmark tests/e2e/testing/device_rank
+  worker/aggregator/device/device_arenas_benchmark
+  worker/aggregator/device/device_encoder_benchmark)
 plugins=(kernels/cuda/libstrata_cuda.so worker/client/mpi/libstrata_mpi.so)
 
 if [ -z "$built" ]; then

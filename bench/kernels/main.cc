@@ -7,8 +7,8 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "bench/kernels/benchmarks.h"
 #include "bench/kernels/reporter.h"
-#include "kernels/benchmarks.h"
 
 namespace strata::bench {
 namespace {

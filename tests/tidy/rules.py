@@ -30,15 +30,6 @@ WALLED_INCLUDES = {
     "sqlite3": (),
 }
 
-# Folder -> folders whose headers it never includes (the table of ARCHITECTURE.md).
-FORBIDDEN_FOLDERS = {
-    "server": ("worker", "cli", "tests", "bench"),
-    "worker": ("server", "cli", "tests", "bench"),
-    "kernels": ("server", "worker", "cli", "tests", "bench"),
-    "common": ("kernels", "server", "worker", "cli", "tests", "bench"),
-    "compare": ("cli", "tests", "bench"),
-}
-
 
 def strip_comments_and_strings(text):
     """Blanks comments and literals, so that line numbers and columns stay."""
@@ -172,9 +163,6 @@ def include_finding(path, target):
         is_header = path.endswith(".h") or prefix == "zmq"
         if is_walled and is_header and not path.startswith(tuple(homes)):
             return f"includes {target} outside of its folder"
-    folder = path.split("/")[0]
-    if target.split("/")[0] in FORBIDDEN_FOLDERS.get(folder, ()):
-        return f"{folder}/ may not include {target}"
     return None
 
 

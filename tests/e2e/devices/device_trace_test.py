@@ -8,7 +8,7 @@ import unittest
 from trace_file import Trace
 
 STRATA = os.path.abspath("cli/strata")
-PROGRAM = os.path.abspath("tests/e2e/device_rank")
+PROGRAM = os.path.abspath("tests/e2e/testing/device_rank")
 # Each copy and kernel takes 5 ms: one chunk's way to the host 10 ms, and one step's, of 20 chunks,
 # 200 ms, in which answers come.
 DEVICES = os.path.abspath("kernels/cuda/libstrata_fake_device.so") + ",devices=2,delay_us=5000"

@@ -23,7 +23,8 @@ proto::Job DeviceRankJob(const std::string& name, const std::string& where, int 
                          const std::string& fields, int step_ms) {
   proto::Job job = JobOf(absl::StrCat("chunk_elements: 1024 ", fields));
   job.set_name(name);
-  job.mutable_program()->set_path(std::filesystem::absolute("tests/e2e/device_rank").string());
+  job.mutable_program()->set_path(
+      std::filesystem::absolute("tests/e2e/testing/device_rank").string());
   for (const std::string& arg : {where, absl::StrCat(steps), absl::StrCat(step_ms)}) {
     job.mutable_program()->add_args(arg);
   }
@@ -45,7 +46,7 @@ proto::Job TrainOnDevice::Job(const std::string& fields, int steps) const {
   proto::Job job = JobOf(absl::StrCat(
       "epochs: 1 chunk_elements: 512 optimizer { momentum_sgd { weight_decay: 1e-3 } } ", fields));
   job.set_name("train");
-  job.mutable_program()->set_path(std::filesystem::absolute("tests/e2e/train_on_device"));
+  job.mutable_program()->set_path(std::filesystem::absolute("tests/e2e/testing/train_on_device"));
   job.mutable_program()->add_args(folder_);
   job.mutable_program()->add_args(absl::StrCat(steps));
   return job;

@@ -3,8 +3,8 @@
     mutate.py MUTATION SOURCE OUTPUT
 
 A mutation is a text file: "fault:", one sentence; "source:", the file's path; "caught by:", the
-invariant that it violates; perhaps "profile:", the scenarios (tests/sim/scenario/profile.h) that show it,
-and "seeds:", how many of them it may need; then one edit or more, each
+invariant that it violates; perhaps "profile:", the scenarios (tests/sim/scenario/profile.h) that
+show it, and "seeds:", how many of them it may need; then one edit or more, each
 
     <<<<
     lines that occur in the source exactly once

@@ -1,5 +1,5 @@
-#ifndef STRATA_KERNELS_STREAM_BOUND_H_
-#define STRATA_KERNELS_STREAM_BOUND_H_
+#ifndef STRATA_BENCH_KERNELS_STREAM_BOUND_H_
+#define STRATA_BENCH_KERNELS_STREAM_BOUND_H_
 
 #include <benchmark/benchmark.h>
 
@@ -57,4 +57,4 @@ void AgainstStream(benchmark::State& state, const Traffic& traffic,
 
 }  // namespace strata::kernels
 
-#endif  // STRATA_KERNELS_STREAM_BOUND_H_
+#endif  // STRATA_BENCH_KERNELS_STREAM_BOUND_H_

@@ -1,4 +1,4 @@
-#include "kernels/stream_bound.h"
+#include "bench/kernels/stream_bound.h"
 
 #include <benchmark/benchmark.h>
 

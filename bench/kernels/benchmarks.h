@@ -1,5 +1,5 @@
-#ifndef STRATA_KERNELS_BENCHMARKS_H_
-#define STRATA_KERNELS_BENCHMARKS_H_
+#ifndef STRATA_BENCH_KERNELS_BENCHMARKS_H_
+#define STRATA_BENCH_KERNELS_BENCHMARKS_H_
 
 #include <cstddef>
 #include <string>
@@ -20,4 +20,4 @@ void RegisterCodecBenchmarks(const std::vector<BenchmarkSize>& sizes);
 
 }  // namespace strata::kernels
 
-#endif  // STRATA_KERNELS_BENCHMARKS_H_
+#endif  // STRATA_BENCH_KERNELS_BENCHMARKS_H_

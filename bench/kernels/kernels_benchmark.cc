@@ -7,9 +7,9 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "kernels/benchmarks.h"
+#include "bench/kernels/benchmarks.h"
+#include "bench/kernels/stream_bound.h"
 #include "kernels/kernels.h"
-#include "kernels/stream_bound.h"
 #include "kernels/testing/reference.h"
 
 namespace strata::kernels {

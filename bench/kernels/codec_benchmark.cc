@@ -8,13 +8,13 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "bench/kernels/benchmarks.h"
+#include "bench/kernels/stream_bound.h"
 #include "common/wire/payload.h"
 #include "compression/checked_payload.h"
 #include "compression/dense_codec.h"
 #include "compression/encoder.h"
-#include "kernels/benchmarks.h"
 #include "kernels/kernels.h"
-#include "kernels/stream_bound.h"
 #include "kernels/testing/reference_codecs.h"
 
 namespace strata::kernels {
