@@ -20,7 +20,8 @@ namespace strata::cli {
 std::optional<int> FollowJob(control::CoordinatorClient* client, JobId job, bool json,
                              const std::string& trace = "", const std::string& trace_command = "");
 
-// The same until a signal comes: then says how to go on and returns the signal's exit status.
+// Follows the job as FollowJob does until a signal comes. Then it says how to go on and returns the
+// signal's exit status.
 int FollowJobUntilSignal(control::CoordinatorClient* client, JobId job,
                          const CoordinatorOptions& options, Interrupt* interrupt,
                          const std::string& trace = "");

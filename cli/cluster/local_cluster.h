@@ -27,7 +27,7 @@ struct LocalClusterOptions {
 // it returns.
 std::vector<CLI::Option*> AddLocalClusterOptions(CLI::App* command, LocalClusterOptions* options);
 
-// As many slots as so many ranks need, unless they were given.
+// Sets `options->slots` to what `ranks` ranks need, unless it was given.
 void FillSlots(uint32_t ranks, LocalClusterOptions* options);
 
 // What one of its nodes has of the machine's GPUs.

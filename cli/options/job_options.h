@@ -26,7 +26,7 @@ inline constexpr uint32_t kTraceSteps = 20;
 // The job that `text`, the file's, and the options make, with defaults filled in, checked. Errors:
 // InvalidArgument, naming the place in the file, or the option that spoils the job.
 absl::StatusOr<proto::Job> JobFrom(const std::string& text, const JobOptions& options);
-// The same with defaults left out.
+// Returns the job as JobFrom does, with defaults left out.
 absl::StatusOr<proto::Job> JobAsWrittenFrom(const std::string& text, const JobOptions& options);
 
 }  // namespace strata::cli

@@ -25,7 +25,7 @@ struct CoordinatorOptions {
 
 void AddCoordinatorAddress(CLI::App* command, std::string* address);
 void AddCoordinatorOptions(CLI::App* command, CoordinatorOptions* options);
-// Of daemons: how long the first contact and a later break may take.
+// Adds the options of daemons that say how long the first contact and a later break may take.
 void AddSessionOptions(CLI::App* command, absl::Duration* connect_deadline,
                        absl::Duration* reconnect_deadline);
 // `bytes` stays 0 (half of this machine's memory) where the option is not given.
@@ -35,7 +35,7 @@ void AddLogLevelOption(CLI::App* command, Invocation* invocation);
 // Without --mode.
 void AddJobChanges(CLI::App* command, JobOptions* options);
 void AddJobOptions(CLI::App* command, JobOptions* options);
-// Of commands that follow their job to its end.
+// Adds --trace, for commands that follow their job to its end.
 CLI::Option* AddTraceOption(CLI::App* command, JobOptions* options);
 
 std::unique_ptr<control::CoordinatorClient> ConnectTo(const CoordinatorOptions& options);
@@ -46,7 +46,7 @@ absl::StatusOr<JobId> FindJob(control::CoordinatorClient& client, const std::str
 // The job with settings applied and defaults filled in, checked. Errors: NotFound (file),
 // InvalidArgument (place or option, field, value; a file for the trace that cannot be written).
 absl::StatusOr<proto::Job> LoadJob(const JobOptions& options);
-// The same with defaults left out.
+// Returns the job as LoadJob does, with defaults left out.
 absl::StatusOr<proto::Job> LoadJobAsWritten(const JobOptions& options);
 
 // The job of an option --job; nullopt where it is not given. Errors besides: InvalidArgument

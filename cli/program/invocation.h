@@ -26,7 +26,8 @@ struct Invocation {
 
 // Prints "strata: error: TEXT" as one line on stderr and returns `exit_status`.
 int PrintError(const std::string& text, int exit_status);
-// With kExitUsage for InvalidArgument and NotFound, else kExitFailed.
+// Prints the status likewise. Returns kExitUsage for InvalidArgument and NotFound, else
+// kExitFailed.
 int PrintError(const absl::Status& status);
 
 }  // namespace strata::cli

@@ -14,14 +14,14 @@ std::string FormatDuration(double seconds);
 // "512 B", "1.24 MB" (10^6).
 std::string FormatBytes(double bytes);
 
-// Of the terminal that standard output is; 0: it is none.
+// Returns the width of the terminal that standard output is; 0: it is none.
 int TerminalColumns();
 
 // "epoch 1.50/5  12,345 samples/s  loss 0.4321  test accuracy 0.8712  1.24 MB/step  ETA 1:23";
 // what is not known yet is left out.
 std::string ProgressLine(const proto::JobStatus& status);
 
-// The same for one line of metrics.jsonl, with its step in front.
+// Returns such a line for one record of metrics.jsonl, with its step in front.
 std::string MetricsText(const proto::MetricsRecord& record, const proto::JobStatus& status);
 
 // Whether a record is to be shown: a coordinator that restarted tells windows of steps again.

@@ -11,7 +11,7 @@ namespace strata::cli {
 // What the coordinator and the daemons have refused, a line each, the most frequent cause first:
 // "  refused by s0: 12 malformed, 3 before HELLO". Empty where nothing was.
 std::string RefusalsText(const proto::ListNodesReply& nodes);
-// The same of these daemons only: those that a job runs on.
+// Returns the same lines for the daemons that a job runs on alone.
 std::string RefusalsText(const proto::ListNodesReply& nodes, const proto::JobStatus& job);
 
 }  // namespace strata::cli

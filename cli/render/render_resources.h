@@ -35,7 +35,7 @@ struct MemorySum {
   uint64_t memory_bytes = 0;
   uint64_t memory_limit_bytes = 0;
 };
-// Of JobNodeStatus or JobShardStatus.
+// Adds up the parts of a JobNodeStatus or a JobShardStatus.
 template <typename Parts>
 MemorySum SumOf(const Parts& parts) {
   MemorySum sum;

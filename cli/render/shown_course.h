@@ -19,7 +19,8 @@ namespace strata::cli {
 // Threads: Make and done one's; Stop any.
 class ShownCourse {
  public:
-  // As compare::Course: the runs' records in the order of the plans. All outlives the call.
+  // Makes the runs as compare::Course does and returns their records in the order of the plans. All
+  // arguments outlive the call.
   absl::StatusOr<std::vector<proto::RunRecord>> Make(const std::vector<compare::RunPlan>& plans,
                                                      compare::CampaignFolder* folder,
                                                      const std::vector<compare::Runner*>& runners);

@@ -20,7 +20,7 @@ class ComputeTime {
 
  private:
   double Milliseconds(uint64_t step) const;
-  // Of a normal distribution with deviation 1 (Box & Muller 1958).
+  // Draws from the normal distribution with deviation 1 (Box & Muller 1958).
   double Normal(uint64_t step) const;
 
   const proto::Compute& compute_;

@@ -47,7 +47,7 @@ class Problem {
   const client::TensorSet& tensors() const { return tensors_; }
   // The tensor in `tensors` of number `weight` of WeightsOf.
   int TensorOf(int weight) const { return weights_ - 1 - weight; }
-  // Of the statistics: the first, or as many as there are tensors.
+  // The number of the first statistic; as many as there are tensors where there is none.
   int first_statistics() const { return weights_; }
 
   // Where the weights of an arena lie, as WeightsOf counts them; and what statistics it has, as
@@ -58,7 +58,7 @@ class Problem {
   std::vector<std::vector<float>> FirstBuffers() const;
 
   using Order = std::shared_ptr<const std::vector<uint32_t>>;
-  // Of the samples, in the epoch of a step.
+  // The order of the samples in the epoch of a step.
   Order OrderOf(uint64_t step);
 
  private:
@@ -102,7 +102,7 @@ class RankCompute {
   std::vector<std::vector<float>> buffers_;
   std::vector<absl::Span<float>> weight_spans_, gradient_spans_, buffer_spans_, statistics_spans_;
   ComputePool::Ticket ticket_;
-  // Of the step in hand.
+  // What follows belongs to the step in hand.
   uint64_t step_ = 0;
   Problem::Order order_;
   absl::Status status_;

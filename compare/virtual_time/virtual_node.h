@@ -74,7 +74,7 @@ class VirtualNode final : private worker::ExchangeNode {
   absl::Span<const float> arena() const { return weights_; }
   const RankCompute& rank(uint32_t local_rank) const { return *ranks_[local_rank].compute; }
   const worker::ExchangeCounters& counters() const { return exchange_->counters(); }
-  // Of all its ranks, until the end of their last step.
+  // Sums over all its ranks, until the end of their last step.
   absl::Duration waited() const { return waited_; }
   absl::Duration stepped() const { return stepped_; }
 
@@ -115,8 +115,8 @@ class VirtualNode final : private worker::ExchangeNode {
   // Ranks, by local number.
   void BeginStep(uint32_t r);
   void Forward(uint32_t r);
-  // Of a stage, in the order in which backward publishes them: first, with its last one, those of
-  // batch normalisation.
+  // Returns the tensors of a stage in the order in which backward publishes them; the last stage
+  // begins with those of batch normalisation.
   std::vector<int> TensorsOf(const StepStage& stage) const;
   bool IsShown(const StepStage& stage, uint64_t step) const;
   void EndForward(uint32_t r);

@@ -17,7 +17,7 @@ namespace strata::transport {
 
 // What one side says to the other, once, with the descriptors of its segments and its board.
 struct RegionGreeting {
-  // Of the session: chosen by who listens, 0 from who connects.
+  // The session's number, which the listening side chooses; 0 from the side that connects.
   uint64_t session = 0;
   // Read-only segments; the board last, writable.
   std::vector<UniqueFd> descriptors;

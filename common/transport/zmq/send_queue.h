@@ -37,7 +37,7 @@ class SendQueue {
  private:
   Limits limits_;
   std::deque<OutgoingFrame> frames_;
-  // Of frames_, and of what ZeroMQ still holds.
+  // Counts the bytes of frames_ and of what ZeroMQ still holds.
   std::shared_ptr<OutstandingBytes> outstanding_ = std::make_shared<OutstandingBytes>(0);
 };
 

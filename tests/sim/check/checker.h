@@ -104,14 +104,14 @@ class JobChecker final : public NodeChecker {
     std::set<uint32_t> finals;
   };
 
-  // Of a node and a clock of the exchange, in Chunk::told.
+  // The index in Chunk::told of a node and a clock of the exchange.
   size_t TellingOf(uint32_t node, uint64_t clock) const { return node * layers_.rounds() + clock; }
   static uint64_t HashOf(const Bytes& bytes);
   static uint64_t HashOf(absl::Span<const float> floats);
   void CheckPlacement();
   void Violate(const std::string& invariant, const std::string& what, bool goes_on = false);
   void CheckSender(uint32_t shard, transport::ConnectionId connection, const wire::Frame& frame);
-  // Of the connection that carries the chunk.
+  // Returns the peer at the connection that carries the chunk.
   Peer& PeerOf(uint32_t node, uint32_t chunk) {
     return peers_[chunks_[chunk].shard][node][chunks_[chunk].line];
   }

@@ -31,7 +31,7 @@ class NodeChecker {
   virtual void OnFinished() = 0;
   // That nodes have made.
   virtual uint64_t pushes() const = 0;
-  // Of the final weights. REQUIRES: the job has ended well.
+  // Returns the hash of the final weights. REQUIRES: the job has ended well.
   virtual uint64_t ModelHash() const = 0;
   // Whether the final weights follow from the job's shape alone.
   virtual bool is_reproducible() const = 0;

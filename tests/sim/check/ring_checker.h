@@ -19,9 +19,9 @@
 
 namespace strata::sim {
 
-// Of a job whose nodes all-reduce: each node gets the weights of each clock once, and they are, bit
-// for bit, those of an independent model in plain loops: all gradients in one place, added in the
-// order that proto/job.proto says, one optimizer.
+// Checks a job whose nodes all-reduce: each node gets the weights of each clock once, and they are,
+// bit for bit, those of an independent model in plain loops: all gradients in one place, added in
+// the order that proto/job.proto says, one optimizer.
 //
 // A violation is one line that begins with the name of the invariant.
 class RingChecker final : public NodeChecker {

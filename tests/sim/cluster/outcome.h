@@ -28,7 +28,7 @@ struct Outcome {
   uint64_t partitions = 0;
   // Each by something that was done to it; and those beside them, which ended well.
   uint64_t jobs_failed = 0, jobs_cancelled = 0, jobs_unharmed = 0;
-  // Of jobs whose weights follow from their shape alone: shape and hash of the final model.
+  // Shape and hash of the final model of each job whose weights follow from its shape alone.
   std::vector<std::pair<std::string, uint64_t>> models;
   // By job and node: when its ranks had made their last step, since the run began.
   std::map<std::pair<uint32_t, uint32_t>, absl::Duration> trained_at;

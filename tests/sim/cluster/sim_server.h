@@ -26,7 +26,7 @@ class SimShard {
   SimShard(World* world, const std::string& name, const std::string& host_name, uint32_t host,
            int port);
 
-  // Of a process that dies.
+  // Ends as a process that dies does: nothing is said.
   ~SimShard();
   SimShard(const SimShard&) = delete;
   SimShard& operator=(const SimShard&) = delete;

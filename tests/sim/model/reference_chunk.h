@@ -79,12 +79,12 @@ class ReferenceChunk {
     uint64_t received = 0;
     std::deque<ReferencePush> open;  // received and not applied, by clock
     uint64_t versions_behind = 0;    // the last push
-    // With delay compensation or elastic averaging: of its last answer.
+    // What its last answer held, with delay compensation or elastic averaging.
     std::vector<float> base;
     uint64_t base_version = 0;
     bool answered = true;  // the last push
     bool retired = false;
-    // With a quorum: of the open clock, those that had missed the one before. `open` waits.
+    // Its pushes in the open clock that had missed the one before, with a quorum. `open` waits.
     std::vector<ReferencePush> late;
     bool held = false;  // its last push, for the open clock to close
   };
@@ -95,7 +95,7 @@ class ReferenceChunk {
   // Whether every node that has not retired has pushed at least so often.
   bool AllHavePushed(uint64_t times) const;
   void ApplyClocks();
-  // With a quorum: whether the open clock is over, and what then is done.
+  // Whether the open clock of a quorum is over, and what is done then.
   bool IsOver(absl::Time now);
   void CloseClock(absl::Time now);
   bool is_elastic() const { return consistency_.async().has_elastic(); }

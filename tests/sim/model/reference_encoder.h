@@ -22,7 +22,7 @@ class ReferenceEncoder {
 
   // The payload of the next vector. `epochs`: that have been trained.
   std::vector<std::byte> Encode(absl::Span<const float> x, double epochs);
-  // Of increments, what was not sent; of versions, what the receiver has.
+  // What was not sent, where increments are encoded; what the receiver has, where versions are.
   const std::vector<float>& state() const { return state_; }
 
  private:

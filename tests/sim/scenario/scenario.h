@@ -118,7 +118,7 @@ struct Scenario {
   uint64_t seed = 0;
   std::vector<JobPlan> jobs;
   std::vector<uint32_t> shards_of_server;
-  // Of each worker; 0: for all jobs at once.
+  // Slots of each worker; 0: enough for all jobs at once.
   uint32_t slots = 0;
   ControlFaults control;
   transport::SimFaults faults;
