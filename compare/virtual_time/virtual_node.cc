@@ -19,16 +19,17 @@ proto::LogicalNode SelfIn(const proto::JobRecord& record, uint32_t node) {
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<VirtualNode>> VirtualNode::Create(
-    const Options& options, VirtualClock* clock, VirtualNetwork* network, ComputePool* pool,
-    Problem* problem, NodeObserver* observer) {
+    const Options& options, transport::SimClock* clock, transport::SimNetwork* network,
+    ComputePool* pool, Problem* problem, NodeObserver* observer) {
   std::unique_ptr<VirtualNode> node(
       new VirtualNode(options, clock, network, pool, problem, observer));
   if (absl::Status status = node->Join(network); !status.ok()) return status;
   return node;
 }
 
-VirtualNode::VirtualNode(const Options& options, VirtualClock* clock, VirtualNetwork* network,
-                         ComputePool* pool, Problem* problem, NodeObserver* observer)
+VirtualNode::VirtualNode(const Options& options, transport::SimClock* clock,
+                         transport::SimNetwork* network, ComputePool* pool, Problem* problem,
+                         NodeObserver* observer)
     : options_(options),
       self_(SelfIn(options.record, options.node)),
       clock_(clock),
@@ -53,8 +54,9 @@ VirtualNode::VirtualNode(const Options& options, VirtualClock* clock, VirtualNet
 
 VirtualNode::~VirtualNode() = default;
 
-absl::Status VirtualNode::Join(VirtualNetwork* network) {
-  auto endpoint = std::make_unique<VirtualEndpoint>(network, options_.host, [this] { Turn(); });
+absl::Status VirtualNode::Join(transport::SimNetwork* network) {
+  auto endpoint = std::make_unique<transport::SimEndpoint>(
+      network, VirtualEndpoint(options_.host, [this] { Turn(); }));
   if (!options_.listen.empty()) {
     if (auto port = endpoint->Listen(options_.listen); !port.ok()) return port.status();
   }
@@ -91,7 +93,7 @@ void VirtualNode::Turn() {
   }
 }
 
-void VirtualNode::AfterMoving(uint64_t bytes, VirtualClock::Call call) {
+void VirtualNode::AfterMoving(uint64_t bytes, transport::SimClock::Call call) {
   const absl::Time begin = std::max(aggregator_free_, clock_->Now());
   aggregator_free_ = begin + absl::Seconds(bytes / options_.aggregation_bytes_per_s);
   clock_->At(aggregator_free_, std::move(call));

@@ -12,9 +12,8 @@
 #include "common/job/arena.h"
 #include "compare/virtual_time/compute_pool.h"
 #include "compare/virtual_time/compute_time.h"
+#include "compare/virtual_time/link_medium.h"
 #include "compare/virtual_time/problem.h"
-#include "compare/virtual_time/virtual_clock.h"
-#include "compare/virtual_time/virtual_network.h"
 #include "proto/control.pb.h"
 #include "training/trainer/straggler.h"
 #include "worker/aggregator/core/aggregator_core.h"
@@ -60,8 +59,8 @@ class VirtualNode final : private worker::ExchangeNode {
 
   // All outlive it. Errors: of CreateExchange.
   static absl::StatusOr<std::unique_ptr<VirtualNode>> Create(const Options& options,
-                                                             VirtualClock* clock,
-                                                             VirtualNetwork* network,
+                                                             transport::SimClock* clock,
+                                                             transport::SimNetwork* network,
                                                              ComputePool* pool, Problem* problem,
                                                              NodeObserver* observer);
   ~VirtualNode() override;
@@ -92,9 +91,9 @@ class VirtualNode final : private worker::ExchangeNode {
     double loss = 0;                   // of this step
   };
 
-  VirtualNode(const Options& options, VirtualClock* clock, VirtualNetwork* network,
+  VirtualNode(const Options& options, transport::SimClock* clock, transport::SimNetwork* network,
               ComputePool* pool, Problem* problem, NodeObserver* observer);
-  absl::Status Join(VirtualNetwork* network);
+  absl::Status Join(transport::SimNetwork* network);
 
   Bytes FirstWeights(ChunkId chunk) override;
   Sum TakeSum(ChunkId chunk, uint64_t clock) override;
@@ -106,7 +105,7 @@ class VirtualNode final : private worker::ExchangeNode {
 
   // The aggregator. Its one thread moves so many bytes before what is next.
   void Turn();
-  void AfterMoving(uint64_t bytes, VirtualClock::Call call);
+  void AfterMoving(uint64_t bytes, transport::SimClock::Call call);
   void BeginTraining();
   void BeginComputing();
   void Show(ChunkId chunk);
@@ -126,7 +125,7 @@ class VirtualNode final : private worker::ExchangeNode {
 
   const Options options_;
   const proto::LogicalNode self_;
-  VirtualClock* const clock_;
+  transport::SimClock* const clock_;
   ComputePool* const pool_;
   Problem* const problem_;
   NodeObserver* const observer_;

@@ -10,9 +10,8 @@
 #include "common/job/consistency.h"
 #include "compare/virtual_time/compute_pool.h"
 #include "compare/virtual_time/job_hosts.h"
+#include "compare/virtual_time/link_medium.h"
 #include "compare/virtual_time/run_book.h"
-#include "compare/virtual_time/virtual_clock.h"
-#include "compare/virtual_time/virtual_network.h"
 #include "compare/virtual_time/virtual_node.h"
 #include "compare/virtual_time/virtual_shard.h"
 #include "training/random/random.h"
@@ -52,8 +51,9 @@ class VirtualRun final : public NodeObserver {
         cluster_(cluster),
         options_(options),
         problem_(std::move(problem)),
-        network_(&clock_, cluster.cluster.memory_gb_per_s() * 1e9,
-                 worker::RandomKey(plan.job.seed(), kJitterStream)),
+        medium_(&clock_, cluster.cluster.memory_gb_per_s() * 1e9,
+                worker::RandomKey(plan.job.seed(), kJitterStream)),
+        network_(&clock_, &medium_),
         book_(problem_->plan(), plan.job.ranks()),
         pool_(options.threads) {}
 
@@ -78,8 +78,9 @@ class VirtualRun final : public NodeObserver {
   const ClusterFile& cluster_;
   const VirtualRunOptions& options_;
   const std::unique_ptr<Problem> problem_;
-  VirtualClock clock_;
-  VirtualNetwork network_;
+  transport::SimClock clock_;
+  LinkMedium medium_;
+  transport::SimNetwork network_;
   RunBook book_;
   proto::JobRecord record_;
   std::vector<std::unique_ptr<VirtualShard>> shards_;
@@ -100,12 +101,12 @@ absl::Status VirtualRun::Build() {
   if (!places.ok()) return places.status();
   record_ = places->record;
   const std::vector<ClusterHost> hosts = HostsOf(cluster);
-  for (const ClusterHost& host : hosts) network_.AddHost(LinkOf(host.link), host.site);
+  for (const ClusterHost& host : hosts) medium_.AddHost(LinkOf(host.link), host.site);
   for (const proto::SiteLink& link : cluster.site_links()) {
-    network_.JoinSites(link.sites(0), link.sites(1),
-                       {.bytes_per_s = link.gbit_per_s() * 1e9 / 8,
-                        .latency = absl::Milliseconds(link.latency_ms()),
-                        .jitter = absl::Milliseconds(link.jitter_ms())});
+    medium_.JoinSites(link.sites(0), link.sites(1),
+                      {.bytes_per_s = link.gbit_per_s() * 1e9 / 8,
+                       .latency = absl::Milliseconds(link.latency_ms()),
+                       .jitter = absl::Milliseconds(link.jitter_ms())});
   }
   for (uint32_t i = 0; i < places->shards.size(); ++i) {
     const JobShard& shard = places->shards[i];
@@ -262,13 +263,13 @@ absl::StatusOr<VirtualOutcome> VirtualRun::Run() {
       return absl::InternalError(absl::StrFormat(
           "virtual time stands still at step %d: nothing more is under way", book_.slowest_step()));
     }
-    if (clock_.Now() - absl::UnixEpoch() >= VirtualClock::Most()) {
+    if (clock_.Now() - absl::UnixEpoch() >= transport::SimClock::DelayMax()) {
       OnFailed("it takes more than a year");
     }
   }
   VirtualOutcome outcome;
   outcome.virtual_s = clock_.Seconds();
-  outcome.bytes_between_hosts = network_.bytes_between_hosts();
+  outcome.bytes_between_hosts = medium_.bytes_between_hosts();
   proto::RunRecord& record = outcome.record;
   record.set_mode(plan_.mode);
   record.set_seed(plan_.job.seed());

@@ -9,13 +9,13 @@ namespace strata::compare {
 
 using transport::Event;
 
-VirtualShard::VirtualShard(VirtualClock* clock, VirtualNetwork* network, uint32_t host,
-                           const proto::Servers& servers)
+VirtualShard::VirtualShard(transport::SimClock* clock, transport::SimNetwork* network,
+                           uint32_t host, const proto::Servers& servers)
     : clock_(clock),
       seconds_per_byte_(servers.cpu_ns_per_byte() / 1e9),
       per_frame_(absl::Microseconds(servers.cpu_us_per_frame())),
       core_(kernels::Cpu()),
-      endpoint_(network, host, [this] { OnReady(); }) {}
+      endpoint_(network, VirtualEndpoint(host, [this] { OnReady(); })) {}
 
 absl::Status VirtualShard::Start(const proto::JobRecord& record, ShardId own_shard,
                                  const std::string& address) {

@@ -5,8 +5,7 @@
 #include <vector>
 
 #include "absl/status/status.h"
-#include "compare/virtual_time/virtual_clock.h"
-#include "compare/virtual_time/virtual_network.h"
+#include "compare/virtual_time/link_medium.h"
 #include "proto/cluster.pb.h"
 #include "proto/control.pb.h"
 #include "server/shard/shard_core.h"
@@ -20,7 +19,7 @@ namespace strata::compare {
 class VirtualShard {
  public:
   // All outlive it.
-  VirtualShard(VirtualClock* clock, VirtualNetwork* network, uint32_t host,
+  VirtualShard(transport::SimClock* clock, transport::SimNetwork* network, uint32_t host,
                const proto::Servers& servers);
 
   // Takes the one job in and listens. Errors: ShardCore's and Listen's.
@@ -33,7 +32,7 @@ class VirtualShard {
   // Tells the core the time when it wants to be told.
   void WakeAtDeadline();
 
-  VirtualClock* const clock_;
+  transport::SimClock* const clock_;
   const double seconds_per_byte_;
   const absl::Duration per_frame_;
   server::ShardCore core_;
@@ -41,7 +40,7 @@ class VirtualShard {
   absl::Time wakes_at_ = absl::InfiniteFuture();
   std::vector<transport::Event> events_;
   std::vector<server::ShardAction> actions_;
-  VirtualEndpoint endpoint_;
+  transport::SimEndpoint endpoint_;
 };
 
 }  // namespace strata::compare

@@ -2,8 +2,8 @@
 #include <algorithm>
 #include <string>
 
+#include "compare/virtual_time/link_medium.h"
 #include "compare/virtual_time/virtual_fixture.h"
-#include "compare/virtual_time/virtual_network.h"
 #include "gtest/gtest.h"
 
 namespace strata::compare {

@@ -24,20 +24,29 @@ SimEndpoint::~SimEndpoint() {
 }
 
 absl::StatusOr<int> SimEndpoint::Listen(const std::string& address) {
-  absl::StatusOr<TcpAddress> parsed = ParseTcpAddress(address);
-  if (!parsed.ok()) return parsed.status();
-  if (parsed->port == 0) parsed->port = network_->next_port_++;
-  if (!network_->listeners_.emplace(parsed->ToString(), this).second) {
+  TcpAddress parsed;
+  if (!options_.addresses_are_names) {
+    absl::StatusOr<TcpAddress> tcp = ParseTcpAddress(address);
+    if (!tcp.ok()) return tcp.status();
+    parsed = *std::move(tcp);
+    if (parsed.port == 0) parsed.port = network_->next_port_++;
+  }
+  const std::string name = options_.addresses_are_names ? address : parsed.ToString();
+  if (!network_->listeners_.emplace(name, this).second) {
     return absl::AlreadyExistsError(absl::StrFormat("%s is in use", address));
   }
-  listening_ = parsed->ToString();
-  return parsed->port;
+  listening_ = name;
+  return parsed.port;
 }
 
 absl::StatusOr<ConnectionId> SimEndpoint::Connect(const std::string& address) {
-  absl::StatusOr<TcpAddress> parsed = ParseTcpAddress(address);
-  if (!parsed.ok()) return parsed.status();
-  open_.push_back(network_->Connect(this, parsed->ToString()));
+  std::string name = address;
+  if (!options_.addresses_are_names) {
+    absl::StatusOr<TcpAddress> parsed = ParseTcpAddress(address);
+    if (!parsed.ok()) return parsed.status();
+    name = parsed->ToString();
+  }
+  open_.push_back(network_->Connect(this, name));
   return open_.back();
 }
 
@@ -89,11 +98,11 @@ void SimEndpoint::Poll(absl::Duration timeout, std::vector<Event>* events) {
     return Ring(timeout);
   }
   const absl::Time until = network_->Now() + timeout;
-  while (!Ready() && !network_->queue_.empty() && network_->queue_.next_at() <= until) {
-    network_->RunOne();
+  while (!Ready() && network_->clock_->next_at() <= until) {
+    if (!network_->RunOne()) break;
   }
   if (inbox_.empty() && !woken_ && timeout < absl::InfiniteDuration()) {
-    network_->queue_.AdvanceTo(until);
+    network_->clock_->AdvanceTo(until);
   }
   TakeInbox(events);
 }

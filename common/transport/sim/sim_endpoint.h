@@ -22,6 +22,8 @@ class SimEndpoint final : public Endpoint {
     size_t queue_frames_max = 4096;
     // Frames pass as bytes, through the wire's encoding and its checks, instead of as objects.
     bool encode = false;
+    // Addresses are any names, compared as they are, in place of tcp://HOST:PORT. Listen returns 0.
+    bool addresses_are_names = false;
     // See SimNetwork. Must not destroy the endpoint.
     std::function<void()> on_ready;
   };

@@ -26,23 +26,16 @@ const char* NameOf(SimNote note) {
   return kNames[static_cast<size_t>(note)];
 }
 
-SimNetwork::SimNetwork(uint64_t seed) : random_(seed) {}
+SimNetwork::SimNetwork(uint64_t seed)
+    : random_(seed),
+      own_clock_(std::make_unique<SimClock>()),
+      clock_(own_clock_.get()),
+      medium_(nullptr) {}
+
+SimNetwork::SimNetwork(SimClock* clock, SimMedium* medium)
+    : random_(0), clock_(clock), medium_(medium) {}
+
 SimNetwork::~SimNetwork() = default;
-
-void SimNetwork::After(absl::Duration delay, std::function<void()> what) {
-  queue_.Add(delay, Coming{.call = std::move(what)});
-}
-
-bool SimNetwork::RunOne() {
-  if (queue_.empty()) return false;
-  Coming coming = queue_.Take();
-  if (coming.call) {
-    coming.call();
-  } else {
-    Deliver(std::move(coming));
-  }
-  return true;
-}
 
 void SimNetwork::Note(SimNote note, const Wire& wire, size_t to, const wire::Header* header) {
   ++counts_[static_cast<size_t>(note)];
@@ -72,16 +65,20 @@ ConnectionId SimNetwork::Connect(SimEndpoint* from, const std::string& address) 
   const auto number = static_cast<uint32_t>(wires_.size());
   Wire& wire = wires_.emplace_back();
   wire.address = address;
-  const bool slow = random_.Chance(faults_.slow_connection);
-  const absl::Duration delay_max = slow ? faults_.slow_delay_max : faults_.delay_max;
-  wire.delay_min = random_.Between(faults_.delay_min, delay_max);
-  wire.delay_max = random_.Between(wire.delay_min, delay_max);
   End& own = wire.ends[0];
   own.endpoint = from;
   own.name = from->options().name;
   own.host = from->options().host;
   own.id = ConnectionId(2 * (uint64_t{number} + 1));
   wire.ends[1].id = ConnectionId(own.id.value() + 1);
+  if (medium_ != nullptr) {
+    Arrive(number);
+    return own.id;
+  }
+  const bool slow = random_.Chance(faults_.slow_connection);
+  const absl::Duration delay_max = slow ? faults_.slow_delay_max : faults_.delay_max;
+  wire.delay_min = random_.Between(faults_.delay_min, delay_max);
+  wire.delay_max = random_.Between(wire.delay_min, delay_max);
   // Frames that are sent meanwhile come later.
   const absl::Duration delay = Delay(wire);
   own.last_arrival = Now() + delay;
@@ -131,6 +128,10 @@ absl::Status SimNetwork::Send(SimEndpoint* from, ConnectionId id, const wire::Fr
   wire::Frame sent = frame;
   sent.header.payload_checksum = wire::ChecksumOf(frame.payload);
   Note(SimNote::kSent, *wire, to, &sent.header);
+  if (medium_ != nullptr) {
+    Carry(number, to, sent);
+    return absl::OkStatus();
+  }
   Transmit(number, to, sent);
   if (random_.Chance(faults_.duplicate)) {
     Note(SimNote::kDuplicated, *wire, to, &sent.header);
@@ -158,8 +159,25 @@ void SimNetwork::Transmit(uint32_t number, size_t to, const wire::Frame& frame) 
   }
   ++own.queued_frames;
   own.queued_bytes += wire::kHeaderBytes + frame.payload.size();
+  DeliverAfter(delay, {.wire = number, .to = static_cast<uint32_t>(to), .frame = frame});
+}
+
+void SimNetwork::Carry(uint32_t number, size_t to, const wire::Frame& frame) {
+  Wire& wire = wires_[number];
+  End& own = wire.ends[1 - to];
+  ++own.queued_frames;
+  own.queued_bytes += wire::kHeaderBytes + frame.payload.size();
   Coming coming = {.wire = number, .to = static_cast<uint32_t>(to), .frame = frame};
-  queue_.Add(delay, std::move(coming));
+  medium_->Carry(own.host, wire.ends[to].host, frame,
+                 [this, coming = std::move(coming)](absl::Time at) mutable {
+                   End& sender = wires_[coming.wire].ends[1 - coming.to];
+                   sender.last_arrival = std::max(sender.last_arrival, at);
+                   DeliverAfter(sender.last_arrival - Now(), std::move(coming));
+                 });
+}
+
+void SimNetwork::DeliverAfter(absl::Duration delay, Coming coming) {
+  After(delay, [this, coming = std::move(coming)]() mutable { Deliver(std::move(coming)); });
 }
 
 // Turns the frame into the bytes that the sender's side makes of it, and back.
@@ -274,7 +292,7 @@ void SimNetwork::Partition(uint64_t hosts, bool stall) {
 
 void SimNetwork::Heal() {
   cut_hosts_ = 0;
-  for (Coming& coming : stalled_) queue_.Add(absl::ZeroDuration(), std::move(coming));
+  for (Coming& coming : stalled_) DeliverAfter(absl::ZeroDuration(), std::move(coming));
   stalled_.clear();
 }
 

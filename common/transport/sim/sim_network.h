@@ -14,8 +14,9 @@
 
 #include "absl/time/time.h"
 #include "common/transport/endpoint.h"
-#include "common/transport/sim/event_queue.h"
 #include "common/transport/sim/random.h"
+#include "common/transport/sim/sim_clock.h"
+#include "common/transport/sim/sim_medium.h"
 
 namespace strata::transport {
 
@@ -61,7 +62,8 @@ inline constexpr size_t kSimNotes = static_cast<size_t>(SimNote::kDisconnected) 
 const char* NameOf(SimNote note);
 
 // A network that exists in memory and virtual time: endpoints, the connections between them, and
-// timers, all decided by one seed. The same calls in the same order give the same run.
+// timers. Either a seed decides all of it, delays and faults included, or frames take the time that
+// a medium says and nothing goes wrong. The same calls in the same order give the same run.
 //
 // Time stands still but for RunOne. An endpoint with a callback is driven by it: the network calls
 // it when Poll would return, and Poll itself waits for nothing. Poll of an endpoint without one
@@ -74,12 +76,16 @@ class SimNetwork {
   using Observer = std::function<void(SimNote note, const std::string& from, const std::string& to,
                                       ConnectionId connection, const wire::Header* header)>;
 
+  // With delays and faults from a seed, and a clock of its own.
   explicit SimNetwork(uint64_t seed);
+  // With a medium. Connections are there at once. Both outlive it.
+  SimNetwork(SimClock* clock, SimMedium* medium);
   ~SimNetwork();
   SimNetwork(const SimNetwork&) = delete;
   SimNetwork& operator=(const SimNetwork&) = delete;
 
-  absl::Time Now() const { return queue_.now(); }
+  const SimClock& clock() const { return *clock_; }
+  absl::Time Now() const { return clock_->Now(); }
   SimRandom& random() { return random_; }
 
   // Connections that are made from now on take a delay range of their own from within the faults'.
@@ -88,10 +94,11 @@ class SimNetwork {
   void set_observer(Observer observer) { observer_ = std::move(observer); }
   uint64_t count(SimNote note) const { return counts_[static_cast<size_t>(note)]; }
 
-  // Calls `what` then. Never cancelled.
-  void After(absl::Duration delay, std::function<void()> what);
-  // Lets the next thing happen; false: nothing is left to happen.
-  bool RunOne();
+  // See SimClock.
+  void After(absl::Duration delay, std::function<void()> what) {
+    clock_->After(delay, std::move(what));
+  }
+  bool RunOne() { return clock_->RunOne(); }
 
   // From now on, until Heal, hosts whose bit is set reach only each other. Frames in between are
   // dropped, or with `stall` held back until then; connections are refused.
@@ -107,12 +114,11 @@ class SimNetwork {
  private:
   friend class SimEndpoint;
 
-  // A frame that arrives, or a call.
+  // A frame that arrives.
   struct Coming {
     uint32_t wire = 0;
-    uint32_t to = 0;
+    uint32_t to = 0;  // the end
     wire::Frame frame;
-    std::function<void()> call;  // empty: the frame
   };
   // One end of a wire.
   struct End {
@@ -141,6 +147,9 @@ class SimNetwork {
   void Arrive(uint32_t wire);
   absl::Status Send(SimEndpoint* from, ConnectionId id, const wire::Frame& frame);
   void Transmit(uint32_t wire, size_t to, const wire::Frame& frame);
+  // Hands the frame to the medium.
+  void Carry(uint32_t wire, size_t to, const wire::Frame& frame);
+  void DeliverAfter(absl::Duration delay, Coming coming);
   void Deliver(Coming coming);
   void Close(SimEndpoint* endpoint, ConnectionId id);
   // Tells an end that its connection is gone.
@@ -152,7 +161,9 @@ class SimNetwork {
   void Note(SimNote note, const Wire& wire, size_t to, const wire::Header* header);
 
   SimRandom random_;
-  EventQueue<Coming> queue_;
+  std::unique_ptr<SimClock> own_clock_;  // null: another's is used
+  SimClock* const clock_;
+  SimMedium* const medium_;  // null: delays and faults are random
   SimFaults faults_;
   Observer observer_;
   std::array<uint64_t, kSimNotes> counts_ = {};

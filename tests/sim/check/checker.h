@@ -24,7 +24,7 @@
 
 namespace strata::sim {
 
-// Holds one job with servers against what ARCHITECTURE.md promises, with every frame that a shard
+// Holds one job with servers against what docs/semantics.md promises, with every frame that a shard
 // takes and with everything that a node takes over. Counts for itself what the shards have really
 // received: no word of a client, and no state of a core, goes into a verdict.
 //

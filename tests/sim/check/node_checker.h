@@ -9,7 +9,7 @@
 
 namespace strata::sim {
 
-// Holds what the nodes of one job do and are given against what ARCHITECTURE.md promises.
+// Holds what the nodes of one job do and are given against what docs/semantics.md promises.
 class NodeChecker {
  public:
   virtual ~NodeChecker() = default;

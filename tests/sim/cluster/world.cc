@@ -32,8 +32,7 @@ World::World(const Scenario& scenario, EventLog* log)
     : scenario_(scenario),
       log_(log),
       network_(scenario.seed ^ 0x6e6574),
-      random_(scenario.seed ^ 0x776f726c64),
-      clock_(&network_) {
+      random_(scenario.seed ^ 0x776f726c64) {
   network_.set_faults(scenario.faults);
   outcome_.scenario = scenario;
   Observe();

@@ -44,7 +44,7 @@ class World {
   const Scenario& scenario() const { return scenario_; }
   transport::SimNetwork& network() { return network_; }
   transport::SimRandom& random() { return random_; }
-  const ClockInterface& clock() const { return clock_; }
+  const ClockInterface& clock() const { return network_.clock(); }
   SimCoordinator& coordinator() { return *coordinator_; }
   SimOperator& operators() { return *operator_; }
   const std::vector<std::unique_ptr<SimServer>>& servers() const { return servers_; }
@@ -87,15 +87,6 @@ class World {
   }
 
  private:
-  class VirtualClock final : public ClockInterface {
-   public:
-    explicit VirtualClock(const transport::SimNetwork* network) : network_(network) {}
-    absl::Time Now() const override { return network_->Now(); }
-
-   private:
-    const transport::SimNetwork* const network_;
-  };
-
   void Observe();
   void WatchProgress();
   void Partition();
@@ -106,7 +97,6 @@ class World {
   EventLog* const log_;
   transport::SimNetwork network_;
   transport::SimRandom random_;
-  const VirtualClock clock_;
   Outcome outcome_;
   uint32_t next_host_ = 0;
   uint64_t next_daemon_id_ = 1;

@@ -27,7 +27,7 @@ struct ReferencePush {
   absl::Time at;           // matters where there is a quorum
 };
 
-// One chunk of one job, straight from the table "Modes" in ARCHITECTURE.md, with plain loops: an
+// One chunk of one job, straight from the table "Modes" in docs/semantics.md, with plain loops: an
 // independent model that says, bit for bit, which weights the shard that owns the chunk must have
 // after each event, and which answers are due then. Shares no code with server/ and kernels/.
 //

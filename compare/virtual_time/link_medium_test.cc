@@ -1,4 +1,4 @@
-#include "compare/virtual_time/virtual_network.h"
+#include "compare/virtual_time/link_medium.h"
 
 #include <memory>
 #include <string>
@@ -14,25 +14,24 @@ using transport::Event;
 
 // A host that keeps what comes, and when.
 struct Peer {
-  Peer(VirtualClock* clock, VirtualNetwork* network, const VirtualLink& link,
-       const std::string& site = "")
-      : endpoint(network, network->AddHost(link, site), [this, clock] {
-          endpoint.Poll(absl::InfiniteDuration(), &events);
-          while (at_s.size() < events.size()) at_s.push_back(clock->Seconds());
-        }) {}
+  Peer(transport::SimNetwork* network, uint32_t host)
+      : endpoint(network, VirtualEndpoint(host, [this, network] {
+                   endpoint.Poll(absl::InfiniteDuration(), &events);
+                   while (at_s.size() < events.size()) at_s.push_back(network->clock().Seconds());
+                 })) {}
 
   std::vector<Event> events;
   std::vector<double> at_s;
-  VirtualEndpoint endpoint;
+  transport::SimEndpoint endpoint;
 };
 
-class VirtualNetworkTest : public testing::Test {
+class LinkMediumTest : public testing::Test {
  protected:
   static constexpr double kRate = 1e6;  // bytes per second
 
   std::unique_ptr<Peer> MakePeer(double rate = kRate, absl::Duration latency = {},
                                  const std::string& site = "", absl::Duration jitter = {}) {
-    return std::make_unique<Peer>(&clock_, &network_, VirtualLink{rate, latency, jitter}, site);
+    return std::make_unique<Peer>(&network_, medium_.AddHost({rate, latency, jitter}, site));
   }
   std::unique_ptr<Peer> Listener(const std::string& address, double rate = kRate,
                                  absl::Duration latency = {}, const std::string& site = "") {
@@ -54,11 +53,12 @@ class VirtualNetworkTest : public testing::Test {
     }
   }
 
-  VirtualClock clock_;
-  VirtualNetwork network_{&clock_, 1e9, 1};
+  transport::SimClock clock_;
+  LinkMedium medium_{&clock_, 1e9, 1};
+  transport::SimNetwork network_{&clock_, &medium_};
 };
 
-TEST_F(VirtualNetworkTest, AFrameTakesItsBytesOnceAndBothLatencies) {
+TEST_F(LinkMediumTest, AFrameTakesItsBytesOnceAndBothLatencies) {
   auto to = Listener("to", kRate, absl::Milliseconds(3));
   auto from = MakePeer(kRate, absl::Milliseconds(2));
   const ConnectionId connection = *from->endpoint.Connect("to");
@@ -73,10 +73,10 @@ TEST_F(VirtualNetworkTest, AFrameTakesItsBytesOnceAndBothLatencies) {
   RunAll();
   ASSERT_EQ(from->at_s.size(), 1u);
   EXPECT_NEAR(from->at_s[0] - to->at_s[0], SecondsOf(0) + 0.005, 1e-6);
-  EXPECT_NEAR(network_.bytes_between_hosts(), (SecondsOf(10000) + SecondsOf(0)) * kRate, 1e-6);
+  EXPECT_NEAR(medium_.bytes_between_hosts(), (SecondsOf(10000) + SecondsOf(0)) * kRate, 1e-6);
 }
 
-TEST_F(VirtualNetworkTest, FramesLeaveOneAfterTheOther) {
+TEST_F(LinkMediumTest, FramesLeaveOneAfterTheOther) {
   auto one = Listener("one"), two = Listener("two");
   auto from = MakePeer();
   const ConnectionId to_one = *from->endpoint.Connect("one");
@@ -88,7 +88,7 @@ TEST_F(VirtualNetworkTest, FramesLeaveOneAfterTheOther) {
   EXPECT_NEAR(two->at_s.at(0), 2 * SecondsOf(10000), 1e-6);
 }
 
-TEST_F(VirtualNetworkTest, FramesEnterOneAfterTheOther) {
+TEST_F(LinkMediumTest, FramesEnterOneAfterTheOther) {
   auto to = Listener("to");
   auto one = MakePeer(), two = MakePeer();
   for (Peer* from : {one.get(), two.get()}) {
@@ -100,7 +100,7 @@ TEST_F(VirtualNetworkTest, FramesEnterOneAfterTheOther) {
   EXPECT_NEAR(to->at_s[1], 2 * SecondsOf(10000), 1e-6);
 }
 
-TEST_F(VirtualNetworkTest, TheSlowerOfTwoLinksDecides) {
+TEST_F(LinkMediumTest, TheSlowerOfTwoLinksDecides) {
   auto slow = Listener("slow", kRate), quick = Listener("quick", 10 * kRate);
   ASSERT_EQ(quick->endpoint.Send(*quick->endpoint.Connect("slow"), FrameOf(10000)),
             absl::OkStatus());
@@ -111,9 +111,9 @@ TEST_F(VirtualNetworkTest, TheSlowerOfTwoLinksDecides) {
   EXPECT_NEAR(quick->at_s.at(0), SecondsOf(10000), 1e-6);
 }
 
-TEST_F(VirtualNetworkTest, SitesShareTheLinkBetweenThem) {
-  network_.JoinSites("west", "east",
-                     {.bytes_per_s = kRate / 2, .latency = absl::Milliseconds(20), .jitter = {}});
+TEST_F(LinkMediumTest, SitesShareTheLinkBetweenThem) {
+  medium_.JoinSites("west", "east",
+                    {.bytes_per_s = kRate / 2, .latency = absl::Milliseconds(20), .jitter = {}});
   auto near = Listener("near", kRate, {}, "west");
   auto one = Listener("one", kRate, {}, "east"), two = Listener("two", kRate, {}, "east");
   auto a = MakePeer(kRate, {}, "west"), b = MakePeer(kRate, {}, "west");
@@ -129,7 +129,7 @@ TEST_F(VirtualNetworkTest, SitesShareTheLinkBetweenThem) {
   EXPECT_NEAR(a->at_s.at(0) - begin, 2 * SecondsOf(10000) + 0.020, 1e-6);
 }
 
-TEST_F(VirtualNetworkTest, JitterKeepsTheOrderOfAConnection) {
+TEST_F(LinkMediumTest, JitterKeepsTheOrderOfAConnection) {
   auto to = Listener("to", 1e9);
   auto from = MakePeer(1e9, {}, "", absl::Milliseconds(10));
   const ConnectionId connection = *from->endpoint.Connect("to");
@@ -143,16 +143,16 @@ TEST_F(VirtualNetworkTest, JitterKeepsTheOrderOfAConnection) {
   EXPECT_LT(to->at_s.back(), 0.0101);
 }
 
-TEST_F(VirtualNetworkTest, OnOneHostOnlyMemoryTakesTime) {
+TEST_F(LinkMediumTest, OnOneHostOnlyMemoryTakesTime) {
   auto peer = Listener("here", 1);
-  VirtualEndpoint beside(&network_, 0, [] {});
+  transport::SimEndpoint beside(&network_, VirtualEndpoint(0, [] {}));
   ASSERT_EQ(beside.Send(*beside.Connect("here"), FrameOf(1000000)), absl::OkStatus());
   RunAll();
   EXPECT_NEAR(peer->at_s.at(0), 1000128.0 * 1514 / 1448 / 1e9 + 15e-6, 1e-7);
-  EXPECT_EQ(network_.bytes_between_hosts(), 0);
+  EXPECT_EQ(medium_.bytes_between_hosts(), 0);
 }
 
-TEST_F(VirtualNetworkTest, TheEndOfAConnectionIsToldAfterWhatWasSent) {
+TEST_F(LinkMediumTest, TheEndOfAConnectionIsToldAfterWhatWasSent) {
   auto to = Listener("to");
   auto from = MakePeer();
   const ConnectionId connection = *from->endpoint.Connect("to");
@@ -166,7 +166,7 @@ TEST_F(VirtualNetworkTest, TheEndOfAConnectionIsToldAfterWhatWasSent) {
   EXPECT_EQ(from->endpoint.Send(connection, FrameOf(0)).code(), absl::StatusCode::kNotFound);
 }
 
-TEST_F(VirtualNetworkTest, WhereNobodyListensConnectionsEnd) {
+TEST_F(LinkMediumTest, WhereNobodyListensConnectionsEnd) {
   auto from = MakePeer();
   ASSERT_EQ(from->endpoint.Connect("nowhere").status(), absl::OkStatus());
   RunAll();
@@ -177,9 +177,10 @@ TEST_F(VirtualNetworkTest, WhereNobodyListensConnectionsEnd) {
   EXPECT_EQ(from->endpoint.Listen("taken").status().code(), absl::StatusCode::kAlreadyExists);
 }
 
-TEST_F(VirtualNetworkTest, PollsTimeoutCallsAgain) {
+TEST_F(LinkMediumTest, PollsTimeoutCallsAgain) {
   int calls = 0;
-  VirtualEndpoint endpoint(&network_, network_.AddHost({}, ""), [&] { ++calls; });
+  transport::SimEndpoint endpoint(&network_,
+                                  VirtualEndpoint(medium_.AddHost({}, ""), [&] { ++calls; }));
   std::vector<Event> events;
   endpoint.Poll(absl::Seconds(2), &events);
   endpoint.Poll(absl::Seconds(1), &events);

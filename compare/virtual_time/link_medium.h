@@ -1,0 +1,97 @@
+#ifndef STRATA_COMPARE_VIRTUAL_TIME_LINK_MEDIUM_H_
+#define STRATA_COMPARE_VIRTUAL_TIME_LINK_MEDIUM_H_
+
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <map>
+#include <memory>
+#include <string>
+#include <utility>
+
+#include "absl/time/time.h"
+#include "common/transport/sim/random.h"
+#include "common/transport/sim/sim_clock.h"
+#include "common/transport/sim/sim_endpoint.h"
+#include "common/transport/sim/sim_medium.h"
+
+namespace strata::compare {
+
+// Bytes that a frame is on a link: its header and payload, and what TCP, IP and Ethernet add to
+// them in packets of 1514 bytes, 1448 of them data.
+double WireBytes(const wire::Frame& frame);
+
+// A link between hosts, or between sites.
+struct VirtualLink {
+  double bytes_per_s = 0;  // each way
+  absl::Duration latency;  // one way
+  absl::Duration jitter;   // at most so much more
+};
+
+// Hosts behind links of their own, joined by a switch that is never full, and sites that are joined
+// by one link each. A frame leaves its host after those that were sent before it, at the rate of
+// the host's link; it crosses the link between sites in the order of arrival, and enters the
+// receiver's host likewise. It passes each link as it comes, without being stored; it is there with
+// its last byte. Nothing is lost, and queues are as long as they have to be.
+//
+// Threads: one.
+class LinkMedium final : public transport::SimMedium {
+ public:
+  // `clock` outlives it. Jitter follows from `seed`.
+  LinkMedium(transport::SimClock* clock, double memory_bytes_per_s, uint64_t seed);
+
+  // Returns its number, from 0. Hosts without a link (rate 0) reach only themselves.
+  uint32_t AddHost(const VirtualLink& link, const std::string& site);
+  void JoinSites(const std::string& a, const std::string& b, const VirtualLink& link);
+
+  // What hosts have sent to other hosts, as WireBytes.
+  double bytes_between_hosts() const { return bytes_between_hosts_; }
+
+  void Carry(uint32_t from, uint32_t to, const wire::Frame& frame, Arrive arrive) override;
+
+ private:
+  // What lets one thing pass after the other.
+  struct Pipe {
+    double seconds_per_byte = 0;
+    absl::Time free;
+  };
+  struct Host {
+    VirtualLink link;
+    std::string site;
+    Pipe out, in, memory;
+  };
+  struct SiteLink {
+    VirtualLink link;
+    Pipe pipe;
+  };
+  // A frame on its way.
+  struct Transit {
+    uint32_t to = 0;  // the host
+    double bytes = 0;
+    absl::Time tail;        // when its last byte comes to where its first one is
+    absl::Duration jitter;  // of its whole way
+    Arrive arrive;
+  };
+  using InTransit = std::shared_ptr<Transit>;
+
+  // The frame's first byte is at the pipe now. Returns when that is past it.
+  absl::Time Pass(Pipe* pipe, Transit* transit);
+  absl::Duration Jitter(const VirtualLink& link);
+  void EnterSiteLink(const InTransit& transit, SiteLink* link);
+  void EnterHost(const InTransit& transit);
+
+  transport::SimClock* const clock_;
+  const double memory_seconds_per_byte_;
+  transport::SimRandom random_;
+  std::deque<Host> hosts_;
+  std::map<std::pair<std::string, std::string>, SiteLink> site_links_;  // by from and to
+  double bytes_between_hosts_ = 0;
+};
+
+// How a process on `host` joins the network: addresses are names, and queues have no end.
+// `on_ready` as SimEndpoint's.
+transport::SimEndpoint::Options VirtualEndpoint(uint32_t host, std::function<void()> on_ready);
+
+}  // namespace strata::compare
+
+#endif  // STRATA_COMPARE_VIRTUAL_TIME_LINK_MEDIUM_H_
