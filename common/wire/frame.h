@@ -43,7 +43,7 @@ namespace strata::wire {
 //                                 between nodes: sequence of the last frame received in order
 //       72    8 durable_through   answers: pushes of this node that a crash cannot lose
 //       80    4 sample_count      PUSHPULL, REDUCE: samples in the sum
-//       84    4 staleness         answers to PUSHPULL, see ARCHITECTURE.md; REDUCE, GATHER: slice,
+//       84    4 staleness         answers to PUSHPULL, see docs/semantics.md; REDUCE, GATHER: slice,
 //                                 the first one of the chunk's that the payload holds
 //       88    8 payload_bytes
 //       96    8 min_clock         answers: least number of pushes received from any of the nodes

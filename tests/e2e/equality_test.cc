@@ -1,4 +1,4 @@
-// The equalities of ARCHITECTURE.md, bit for bit: the hash of all weights before every step.
+// The equalities of docs/semantics.md, bit for bit: the hash of all weights before every step.
 #include <string>
 #include <vector>
 

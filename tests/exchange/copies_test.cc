@@ -1,4 +1,4 @@
-// Every copy of a chunk's bytes between ranks and servers, as ARCHITECTURE.md lists them.
+// Every copy of a chunk's bytes between ranks and servers, as docs/wire.md lists them.
 #include "common/copies.h"
 
 #include <array>

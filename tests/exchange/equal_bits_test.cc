@@ -1,4 +1,4 @@
-// The equalities of ARCHITECTURE.md at the level of gradients, through real sockets and memory.
+// The equalities of docs/semantics.md at the level of gradients, through real sockets and memory.
 #include <cmath>
 #include <functional>
 #include <memory>
