@@ -60,7 +60,7 @@ std::string Words(const ClusterSize& size) {
 }
 
 size_t JobsAtOnce(const proto::Job& job, const ClusterSize& size) {
-  const server::RankWish wish = server::WishOf(job);
+  const server::RankWish wish = server::ToRankWish(job);
   std::vector<server::WorkerSlots> workers = WorkersOf(size, /*with_used=*/true);
   for (size_t jobs = 0;; ++jobs) {
     const server::RankAllocation allocation = server::AllocateRanks(wish, workers);
@@ -82,7 +82,7 @@ absl::Status CheckFits(const proto::Job& job, const ClusterSize& size) {
         "exchange: PARAMETER_SERVER needs a server, and there is none");
   }
   const server::RankAllocation allocation =
-      server::AllocateRanks(server::WishOf(job), WorkersOf(size, /*with_used=*/false));
+      server::AllocateRanks(server::ToRankWish(job), WorkersOf(size, /*with_used=*/false));
   if (allocation.outcome != server::RankAllocation::Outcome::kFits) {
     if (allocation.lacks_gpus) {
       return absl::InvalidArgumentError(absl::StrCat("device: GPU: ", allocation.reason));

@@ -24,7 +24,7 @@ namespace {
 constexpr std::chrono::milliseconds kShutdownGrace(300);
 constexpr int kKeepaliveMs = 5000;
 constexpr int kPingIntervalMsMin = 1000;
-// For the beginning of HTTP/2.
+// How long the beginning of HTTP/2 may take.
 constexpr int kHandshakeMs = 10000;
 constexpr int kStreamsPerConnectionMax = 64;
 constexpr uint64_t kSpareDescriptors = 16;

@@ -33,7 +33,7 @@ class Coordinator {
     CoordinatorLimits limits;
     // A job that can never fit fails once no worker has joined for so long.
     absl::Duration settle_after = absl::Seconds(3);
-    // As CoordinatorCore's.
+    // Does what CoordinatorCore::Options says.
     std::function<void(const proto::JobRecord&, proto::JobStatus*)> add_memory_parts;
 
     // Errors: InvalidArgument naming the option.
@@ -48,10 +48,10 @@ class Coordinator {
   // InvalidArgument (address), Unavailable (another coordinator has the state directory), DataLoss
   // and others of the state, each naming address or file.
   virtual absl::Status Start() = 0;
-  // In less than 2 s, whatever streams are open. Running jobs go on. Idempotent.
+  // Ends the daemon in less than 2 s, whatever streams are open. Running jobs go on. Idempotent.
   virtual void Stop() = 0;
 
-  // After Start.
+  // Returns the port that the daemon listens on; 0 before Start.
   virtual int port() const = 0;
 };
 

@@ -13,7 +13,7 @@ namespace strata::server {
 namespace {
 
 // The job that the whole message is about; none: it is about the daemon.
-std::optional<uint32_t> JobOf(const proto::DaemonMessage& message) {
+std::optional<uint32_t> ConcernedJob(const proto::DaemonMessage& message) {
   switch (message.message_case()) {
     case proto::DaemonMessage::kJobInstalled:
       return message.job_installed().job_id();
@@ -90,7 +90,8 @@ void CoordinatorCore::OnMessage(SessionId session, const proto::DaemonMessage& m
     RefuseNewcomer(session, "before Register");
     return actions_->Close(session);  // it may register anew
   }
-  if (const std::optional<uint32_t> job = JobOf(message); job && !Concerns(daemon, *job)) return;
+  if (const std::optional<uint32_t> job = ConcernedJob(message); job && !Concerns(daemon, *job))
+    return;
   switch (message.message_case()) {
     case proto::DaemonMessage::kHeartbeat:
       return OnHeartbeat(daemon, message.heartbeat(), now);
@@ -130,9 +131,9 @@ void CoordinatorCore::OnTrace(const std::string& daemon, const proto::TraceBatch
   traces_.Add(named);
 }
 
-bool CoordinatorCore::MayHaveMoreOf(JobId job, const std::string& daemon) const {
+bool CoordinatorCore::MayHaveMoreFrom(JobId job, const std::string& daemon) const {
   const Daemon* found = membership_.Find(daemon);
-  return found != nullptr && found->alive && !traces_.HasAllOf(job, daemon);
+  return found != nullptr && found->alive && !traces_.HasAllFrom(job, daemon);
 }
 
 bool CoordinatorCore::IsTraceComplete(const JobEntry& entry, absl::Time now) const {
@@ -142,10 +143,10 @@ bool CoordinatorCore::IsTraceComplete(const JobEntry& entry, absl::Time now) con
     return true;
   }
   for (const JobNode& node : entry.nodes) {
-    if (MayHaveMoreOf(entry.id(), node.daemon)) return false;
+    if (MayHaveMoreFrom(entry.id(), node.daemon)) return false;
   }
   for (const JobServer& server : entry.servers) {
-    if (MayHaveMoreOf(entry.id(), server.daemon)) return false;
+    if (MayHaveMoreFrom(entry.id(), server.daemon)) return false;
   }
   return true;
 }
@@ -159,7 +160,7 @@ absl::StatusOr<CoordinatorCore::TraceFound> CoordinatorCore::GetTrace(JobId job,
         absl::StrFormat("job %d (%s) has no trace: it was submitted without --trace", job.value(),
                         entry->job().name()));
   }
-  return TraceFound{.batches = traces_.Of(job), .complete = IsTraceComplete(*entry, now)};
+  return TraceFound{.batches = traces_.Find(job), .complete = IsTraceComplete(*entry, now)};
 }
 
 void CoordinatorCore::OnHeartbeat(const std::string& daemon, const proto::Heartbeat& heartbeat,
@@ -294,7 +295,7 @@ proto::ListNodesReply CoordinatorCore::ListNodes(absl::Time now) const {
     status->set_slots(registration.slots());
     status->set_slots_used(jobs_.SlotsUsedOn(registration.name()));
     *status->mutable_gpus() = registration.gpus();
-    status->set_gpu_slots(GpuSlotsOf(registration));
+    status->set_gpu_slots(CountGpuSlots(registration));
     status->set_gpu_slots_used(jobs_.GpuSlotsUsedOn(registration.name()));
     *status->mutable_shard_ports() = registration.shard_ports();
     for (uint32_t job : jobs_.RunningOn(registration.name())) status->add_jobs(job);

@@ -45,19 +45,20 @@ class CoordinatorCore {
   // `actions` outlives the core.
   CoordinatorCore(Options options, const std::string& cluster_id, CoordinatorActions* actions);
 
-  // What the store held; once, first.
+  // Takes in what the store held. REQUIRES: called at most once, before anything else.
   void Restore(const std::vector<proto::StoredJob>& jobs, uint32_t next_job_id,
                const std::vector<SeenRegistrations::Entry>& seen, absl::Time now);
 
   // A connection that is to become a daemon's has begun.
   void OnConnected(SessionId session, absl::Time now);
-  // It says something, first Register, or ends.
+  // The connection says something, first Register, or ends.
   void OnMessage(SessionId session, const proto::DaemonMessage& message, absl::Time now);
   void OnDisconnected(SessionId session, absl::Time now);
-  // Several times a second.
+  // Is called several times a second.
   void Tick(absl::Time now);
 
-  // The command line. `token` is random. Errors: see JobTable; NotFound names the job.
+  // What the command line asks for. `token` is random. Errors: see JobTable; NotFound names the
+  // job.
   absl::StatusOr<JobId> Submit(const proto::Job& job, uint64_t token, absl::Time now);
   absl::Status Cancel(JobId job, absl::Time now);
   absl::StatusOr<proto::JobStatus> GetJob(JobId job) const;
@@ -79,9 +80,9 @@ class CoordinatorCore {
   void RefuseNewcomer(SessionId session, const std::string& cause);
   void OnHeartbeat(const std::string& daemon, const proto::Heartbeat& heartbeat, absl::Time now);
   void OnTrace(const std::string& daemon, const proto::TraceBatch& batch);
-  bool MayHaveMoreOf(JobId job, const std::string& daemon) const;
+  bool MayHaveMoreFrom(JobId job, const std::string& daemon) const;
   bool IsTraceComplete(const JobEntry& entry, absl::Time now) const;
-  // False, and counted: the daemon has no part in the job that it speaks of.
+  // Returns false, and counts a refusal, when the daemon has no part in the job that it speaks of.
   bool Concerns(const std::string& daemon, uint32_t job);
   void ExcuseStall(absl::Time now);
   void TryPeers(absl::Time now);

@@ -25,7 +25,7 @@ void JobActivity::OnNode(uint32_t node, proto::NodeActivity activity, uint64_t s
   for (proto::ShardActivity& line : *activity.mutable_shards()) {
     line.set_oldest_clock((line.oldest_clock() + 1) * steps_per_clock - 1);
   }
-  OfNode& of = nodes_[node];
+  NodeReport& of = nodes_[node];
   const proto::NodeActivity before = std::exchange(of.activity, activity);
   of.at = now;
   of.lines_since.resize(activity.shards_size(), now);
@@ -42,7 +42,7 @@ void JobActivity::OnShard(const std::string& daemon, uint32_t shard, proto::JobC
     node.set_clock(node.clock() * steps_per_clock);
   }
   if (counters.nodes().empty()) return;  // it holds no chunk of the job
-  OfShard& of = shards_[{daemon, shard}];
+  ShardReport& of = shards_[{daemon, shard}];
   const bool is_first = of.nodes.empty();
   const uint64_t before = LeastClock(of.nodes);
   of.nodes_since.resize(counters.nodes_size(), now);
@@ -67,12 +67,13 @@ void JobActivity::Excuse(absl::Duration gap, absl::Time now) {
   }
 }
 
-const JobActivity::OfNode* JobActivity::Node(uint32_t node) const {
+const JobActivity::NodeReport* JobActivity::Node(uint32_t node) const {
   const auto it = nodes_.find(node);
   return it == nodes_.end() ? nullptr : &it->second;
 }
 
-const JobActivity::OfShard* JobActivity::Shard(const std::string& daemon, uint32_t shard) const {
+const JobActivity::ShardReport* JobActivity::Shard(const std::string& daemon,
+                                                   uint32_t shard) const {
   const auto it = shards_.find({daemon, shard});
   return it == shards_.end() ? nullptr : &it->second;
 }

@@ -17,12 +17,12 @@ namespace strata::server {
 // which a request was made; and as many as have been pushed.
 class JobActivity {
  public:
-  struct OfNode {
+  struct NodeReport {
     proto::NodeActivity activity;
     absl::Time at;
     std::vector<absl::Time> lines_since;  // activity.shards(i) is the same, but for its age
   };
-  struct OfShard {
+  struct ShardReport {
     std::vector<proto::NodeClock> nodes;
     std::vector<absl::Time> nodes_since;  // nodes[i] is the same
     absl::Time at;
@@ -35,16 +35,16 @@ class JobActivity {
   // `shard`: within the daemon.
   void OnShard(const std::string& daemon, uint32_t shard, proto::JobCounters counters,
                uint64_t steps_per_clock, absl::Time now);
-  // As Membership's.
+  // Does what Membership::Excuse does, for what was said.
   void Excuse(absl::Duration gap, absl::Time now);
 
-  // Null: nothing was said.
-  const OfNode* Node(uint32_t node) const;
-  const OfShard* Shard(const std::string& daemon, uint32_t shard) const;
+  // Both return null when nothing was said.
+  const NodeReport* Node(uint32_t node) const;
+  const ShardReport* Shard(const std::string& daemon, uint32_t shard) const;
 
  private:
-  std::map<uint32_t, OfNode> nodes_;
-  std::map<std::pair<std::string, uint32_t>, OfShard> shards_;
+  std::map<uint32_t, NodeReport> nodes_;
+  std::map<std::pair<std::string, uint32_t>, ShardReport> shards_;
 };
 
 }  // namespace strata::server

@@ -10,7 +10,7 @@ namespace strata::server {
 namespace {
 
 // Who a wait is about, whatever it does and however long.
-std::string KeyOf(const proto::Wait& wait) {
+std::string WaitKey(const proto::Wait& wait) {
   size_t end = wait.text().size();
   for (const char* next : {" at step ", " for ", ": "}) {
     end = std::min(end, wait.text().find(next));
@@ -31,7 +31,7 @@ std::vector<std::string> StallLog::OnWaits(const proto::JobStatus& job,
     if (absl::Seconds(wait.seconds()) < options_.log_after) break;
     any = true;
     seconds_ = std::max(seconds_, wait.seconds());
-    const auto [logged, is_new] = logged_at_.try_emplace(KeyOf(wait), now);
+    const auto [logged, is_new] = logged_at_.try_emplace(WaitKey(wait), now);
     if (!is_new && now - logged->second < options_.again_every) continue;
     logged->second = now;
     stalled_ = true;

@@ -25,7 +25,7 @@ class StallLog {
   explicit StallLog(Options options) : options_(options) {}
   StallLog() : StallLog(Options()) {}
 
-  // The lines to log now. `waits`: all that are known now, the longest first.
+  // Returns the lines to log now. `waits` are all that are known now, the longest first.
   std::vector<std::string> OnWaits(const proto::JobStatus& job,
                                    const std::vector<proto::Wait>& waits, absl::Time now);
 

@@ -7,7 +7,7 @@
 namespace strata::server {
 namespace {
 
-// Of a batch besides its text: its place in the lists.
+// What a batch takes besides its text: its place in the lists.
 constexpr size_t kBatchBytes = 160;
 
 }  // namespace
@@ -71,7 +71,7 @@ void TraceStore::ForgetJobs(JobId keep) {
   }
 }
 
-TraceStore::Batches TraceStore::Of(JobId job) const {
+TraceStore::Batches TraceStore::Find(JobId job) const {
   const auto found = traces_.find(job);
   if (found == traces_.end()) return {};
   Batches batches = found->second.batches;
@@ -85,7 +85,7 @@ TraceStore::Batches TraceStore::Of(JobId job) const {
   return batches;
 }
 
-bool TraceStore::HasAllOf(JobId job, const std::string& daemon) const {
+bool TraceStore::HasAllFrom(JobId job, const std::string& daemon) const {
   const auto found = traces_.find(job);
   return found != traces_.end() && found->second.complete.contains(daemon);
 }

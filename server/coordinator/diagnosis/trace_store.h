@@ -33,10 +33,10 @@ class TraceStore {
 
   // Holds each event once, however often it comes. Its host is the daemon that it came from.
   void Add(const proto::TraceBatch& batch);
-  // That of what is held of the job; where something is not, the last one says how much.
-  Batches Of(JobId job) const;
-  // The daemon has said all that there is to say of the job.
-  bool HasAllOf(JobId job, const std::string& daemon) const;
+  // Returns what is held of the job; where something is not, the last batch says how much.
+  Batches Find(JobId job) const;
+  // Returns whether the daemon has said all that there is to say of the job.
+  bool HasAllFrom(JobId job, const std::string& daemon) const;
 
   size_t bytes() const { return bytes_; }
   size_t bytes_max() const { return bytes_max_; }
@@ -51,9 +51,9 @@ class TraceStore {
     uint64_t left_out = 0;
   };
 
-  // False: that is more than there is, or than ended jobs but `keep` hold.
+  // Returns false when that is more than there is, or than ended jobs but `keep` hold.
   bool MakeRoom(size_t bytes, JobId keep);
-  // Of an ended job's events. False: there is none but `keep`.
+  // Drops an ended job's events. Returns false when there is none but `keep`.
   bool LetGo(JobId keep);
   void ForgetJobs(JobId keep);
 

@@ -27,7 +27,7 @@ proto::TraceBatch Batch(uint32_t job, uint32_t clock, int events = 1) {
 // The clock of each batch's first event; of what is left out, minus the number.
 std::vector<int> Held(const TraceStore& store, uint32_t job) {
   std::vector<int> clocks;
-  for (const auto& text : store.Of(JobId(job))) {
+  for (const auto& text : store.Find(JobId(job))) {
     proto::TraceBatch batch;
     EXPECT_TRUE(batch.ParseFromString(*text));
     EXPECT_EQ(batch.job_id(), job);
@@ -80,13 +80,13 @@ TEST_F(TraceStoreTest, KnowsWhichDaemonsHaveSaidAll) {
   TraceStore store = Store(1 << 20);
   proto::TraceBatch end = TraceEnd(1);
   end.set_host("w0");
-  EXPECT_FALSE(store.HasAllOf(JobId(1), "w0"));
+  EXPECT_FALSE(store.HasAllFrom(JobId(1), "w0"));
   store.Add(Batch(1, 10));
-  EXPECT_FALSE(store.HasAllOf(JobId(1), "w0"));
+  EXPECT_FALSE(store.HasAllFrom(JobId(1), "w0"));
   store.Add(end);
-  EXPECT_TRUE(store.HasAllOf(JobId(1), "w0"));
-  EXPECT_FALSE(store.HasAllOf(JobId(1), "w1"));
-  EXPECT_FALSE(store.HasAllOf(JobId(2), "w0"));
+  EXPECT_TRUE(store.HasAllFrom(JobId(1), "w0"));
+  EXPECT_FALSE(store.HasAllFrom(JobId(1), "w1"));
+  EXPECT_FALSE(store.HasAllFrom(JobId(2), "w0"));
   EXPECT_THAT(Held(store, 1), ElementsAre(10)) << "the end is no event";
 }
 

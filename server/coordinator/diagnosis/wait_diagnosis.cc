@@ -52,11 +52,11 @@ class Diagnosis {
     std::string what;
   };
 
-  static std::string NameOf(const NodeScene& node) {
+  static std::string NodeName(const NodeScene& node) {
     return absl::StrFormat("node %d (%s)", node.node, node.daemon);
   }
-  // Null: the shard has said nothing of the node.
-  static const proto::NodeClock* ClockOf(const NodeScene& node, const ShardScene& shard) {
+  // Returns null when the shard has said nothing of the node.
+  static const proto::NodeClock* FindClock(const NodeScene& node, const ShardScene& shard) {
     if (shard.nodes == nullptr) return nullptr;
     for (const proto::NodeClock& clock : *shard.nodes) {
       if (clock.node() == node.node) return &clock;
@@ -76,11 +76,11 @@ class Diagnosis {
   bool IsSilent(absl::Time heard_at) const { return now_ - heard_at >= timing_.silent_after; }
   bool Shows(int64_t ms) const { return absl::Milliseconds(ms) >= timing_.show_after; }
   // Since the words of the node's aggregator were true.
-  absl::Duration AgeOf(const NodeScene& node) const {
+  absl::Duration ActivityAge(const NodeScene& node) const {
     return now_ - node.activity_at + absl::Milliseconds(node.activity->silent_ms());
   }
   // So long had the aggregator said nothing when its daemon was last heard.
-  static absl::Duration QuietOf(const NodeScene& node) {
+  static absl::Duration QuietTime(const NodeScene& node) {
     return node.heard_at - node.activity_at + absl::Milliseconds(node.activity->silent_ms());
   }
   // Whether the rank is known to have come further than its node's newest words say.
@@ -88,7 +88,7 @@ class Diagnosis {
     const bool trains = scene_.phase == JobScene::Phase::kTraining;
     return (trains && InPhase(node, "starting")) || rank.clock() < node.reported_step;
   }
-  static uint64_t StepOf(const proto::NodeActivity& activity) {
+  static uint64_t SlowestStep(const proto::NodeActivity& activity) {
     uint64_t step = UINT64_MAX;
     for (const proto::RankActivity& rank : activity.ranks()) step = std::min(step, rank.clock());
     return activity.ranks().empty() ? 0 : step;
@@ -166,10 +166,10 @@ void Diagnosis::FindOn(const NodeScene& node) {
     if (node.ready || scene_.phase != JobScene::Phase::kStarting || waited < timing_.show_after) {
       return;
     }
-    Add({NameOf(node), false, "has not started its ranks"}, node.node, node.daemon, 0, waited);
+    Add({NodeName(node), false, "has not started its ranks"}, node.node, node.daemon, 0, waited);
     return;
   }
-  if (scene_.has_aggregators && QuietOf(node) >= timing_.silent_after) {
+  if (scene_.has_aggregators && QuietTime(node) >= timing_.silent_after) {
     return AddSilentAggregator(node);
   }
   for (const proto::RankActivity& rank : node.activity->ranks()) {
@@ -189,13 +189,13 @@ void Diagnosis::AddSilentDaemon(const NodeScene& node) {
   for (const ShardScene& shard : scene_.shards) {
     if (shard.nodes == nullptr || now_ - shard.least_since < timing_.show_after) continue;
     const uint64_t least = LeastClock(*shard.nodes);
-    const proto::NodeClock* own = ClockOf(node, shard);
+    const proto::NodeClock* own = FindClock(node, shard);
     if (own == nullptr || own->retired() || own->clock() > least) continue;
     lags = true;
     clock = least;
   }
   if (!lags) return;
-  Add({NameOf(node), node.ready, "its worker daemon is silent"}, node.node, node.daemon, clock,
+  Add({NodeName(node), node.ready, "its worker daemon is silent"}, node.node, node.daemon, clock,
       now_ - node.heard_at);
 }
 
@@ -203,18 +203,18 @@ void Diagnosis::AddSilentAggregator(const NodeScene& node) {
   const proto::NodeActivity& activity = *node.activity;
   // Its last word may be from before it trained; the coordinator and the shards know better.
   const bool has_started = scene_.phase == JobScene::Phase::kTraining;
-  const uint64_t step = std::max(StepOf(activity), PushedBy(node));
+  const uint64_t step = std::max(SlowestStep(activity), PushedBy(node));
   // It ends once its ranks have let go; what they do then takes time, too.
   const bool has_ended = activity.process_state() == kGone;
   if (activity.process_state().empty()) {
-    Add({NameOf(node), false, "its processes have not started: the run directory is in use"},
-        node.node, node.daemon, step, AgeOf(node));
+    Add({NodeName(node), false, "its processes have not started: the run directory is in use"},
+        node.node, node.daemon, step, ActivityAge(node));
     return;
   }
   if (!has_ended) {
-    Add({absl::StrCat(NameOf(node), " aggregator"), has_started,
+    Add({absl::StrCat(NodeName(node), " aggregator"), has_started,
          absl::StrCat("silent, its process is ", activity.process_state())},
-        node.node, node.daemon, step, AgeOf(node));
+        node.node, node.daemon, step, ActivityAge(node));
   }
   // Its words about the ranks are old, the kernel's are not.
   for (const proto::RankActivity& rank : activity.ranks()) {
@@ -225,7 +225,7 @@ void Diagnosis::AddSilentAggregator(const NodeScene& node) {
 uint64_t Diagnosis::PushedBy(const NodeScene& node) const {
   uint64_t pushed = UINT64_MAX;
   for (const ShardScene& shard : scene_.shards) {
-    if (const proto::NodeClock* own = ClockOf(node, shard)) {
+    if (const proto::NodeClock* own = FindClock(node, shard)) {
       pushed = std::min<uint64_t>(pushed, own->clock());
     }
   }
@@ -233,8 +233,8 @@ uint64_t Diagnosis::PushedBy(const NodeScene& node) const {
 }
 
 void Diagnosis::AddRank(const NodeScene& node, const proto::RankActivity& rank) {
-  const std::string who = absl::StrFormat("%s rank %d", NameOf(node), rank.rank());
-  const absl::Duration waited = absl::Milliseconds(rank.idle_ms()) + AgeOf(node);
+  const std::string who = absl::StrFormat("%s rank %d", NodeName(node), rank.rank());
+  const absl::Duration waited = absl::Milliseconds(rank.idle_ms()) + ActivityAge(node);
   const bool runs = rank.process_state() == kRunning || rank.process_state().empty();
   if (InPhase(node, "starting")) {
     proto::Wait* wait =
@@ -266,16 +266,16 @@ void Diagnosis::FindAtShard(const NodeScene& node, const proto::ShardActivity& l
   if (!Shows(line.oldest_ms()) || (line.connected() && line.unanswered() == 0)) return;
   const auto found = shard_at_.find(line.address());
   const ShardScene* shard = found == shard_at_.end() ? nullptr : found->second;
-  const absl::Duration waited = absl::Milliseconds(line.oldest_ms()) + AgeOf(node);
+  const absl::Duration waited = absl::Milliseconds(line.oldest_ms()) + ActivityAge(node);
   const bool silent = shard != nullptr && IsSilent(shard->heard_at);
   if (!line.connected() && !silent) {
     const absl::string_view error =
         absl::StripPrefix(line.error(), absl::StrCat(line.address(), ": "));
     const std::string to = absl::StrCat("connecting to ", line.address());
-    proto::Wait* wait =
-        Add({NameOf(node), false, to}, node.node, node.daemon, StepOf(*node.activity), waited);
+    proto::Wait* wait = Add({NodeName(node), false, to}, node.node, node.daemon,
+                            SlowestStep(*node.activity), waited);
     if (!error.empty()) wait->set_doing(absl::StrCat(to, ": ", error));
-    wait->set_text(absl::StrFormat("%s: %s for %d s%s", NameOf(node), to,
+    wait->set_text(absl::StrFormat("%s: %s for %d s%s", NodeName(node), to,
                                    absl::ToInt64Seconds(waited),
                                    error.empty() ? "" : absl::StrCat(": ", error)));
     return;
@@ -284,7 +284,7 @@ void Diagnosis::FindAtShard(const NodeScene& node, const proto::ShardActivity& l
   Owed& owed = owed_[shard];
   owed.nodes.push_back(node.node);
   owed.clock =
-      std::min(owed.clock, line.connected() ? line.oldest_clock() : StepOf(*node.activity));
+      std::min(owed.clock, line.connected() ? line.oldest_clock() : SlowestStep(*node.activity));
   owed.for_time = std::max(owed.for_time, waited);
   owed.what = InPhase(node, "seeding")     ? "first weights"
               : InPhase(node, "finishing") ? "last requests"
@@ -307,9 +307,9 @@ bool Diagnosis::MissesPushes(const NodeScene& node, const proto::ShardActivity& 
 bool Diagnosis::Owes(const NodeScene& node, const proto::ShardActivity& line,
                      const ShardScene& shard) const {
   if (InPhase(node, "seeding")) return true;  // waits for nobody
-  const proto::NodeClock* own = ClockOf(node, shard);
+  const proto::NodeClock* own = FindClock(node, shard);
   if (own == nullptr) return false;
-  const absl::Time said_at = now_ - AgeOf(node);
+  const absl::Time said_at = now_ - ActivityAge(node);
   const absl::Time asked_at = said_at - absl::Milliseconds(line.oldest_ms());
   const uint64_t clock = line.oldest_clock();
   const bool may_be_there =
@@ -345,7 +345,7 @@ void Diagnosis::FindLagging() {
         if (clock.node() != node.node || clock.retired()) continue;
         // With a quorum those that others wait for are those that wait for nothing.
         if (scene_.has_quorum ? clock.unanswered() > 0 : clock.clock() > least) continue;
-        Add({NameOf(node), true,
+        Add({NodeName(node), true,
              absl::StrFormat("has not pushed chunk %d to server %s (shard %d)", clock.chunk(),
                              shard.daemon, shard.shard)},
             node.node, node.daemon, least, waited);

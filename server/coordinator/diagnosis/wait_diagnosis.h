@@ -62,11 +62,12 @@ struct DiagnosisTiming {
   size_t waits_max = 16;
 };
 
-// Of the nodes that have not retired; UINT64_MAX: all have.
+// Returns the least clock of the nodes that have not retired; UINT64_MAX when all have.
 uint64_t LeastClock(const std::vector<proto::NodeClock>& nodes);
 
-// Who holds the job up, the longest first. Only culprits are named: a rank that waits for weights,
-// an aggregator or a server that waits for another node are not. Empty: nobody.
+// Returns who holds the job up, the longest first. Only culprits are named: a rank that waits for
+// weights, an aggregator or a server that waits for another node are not. The list is empty when
+// nobody does.
 std::vector<proto::Wait> Diagnose(const JobScene& scene, absl::Time now,
                                   const DiagnosisTiming& timing = {});
 

@@ -4,91 +4,13 @@
 #include <string>
 #include <utility>
 
-#include "absl/strings/str_cat.h"
-#include "absl/strings/str_format.h"
 #include "common/job/arena.h"
 #include "common/job/consistency.h"
 #include "common/job/job.h"
+#include "common/require.h"
+#include "server/coordinator/jobs/node_agreement.h"
 
 namespace strata::server {
-namespace {
-
-constexpr size_t kNcclIdBytes = 128;
-
-// How two layouts differ, in words; empty when they do not.
-std::string Difference(const proto::Layout& a, const proto::Layout& b) {
-  for (int i = 0; i < std::min(a.segments_size(), b.segments_size()); ++i) {
-    const proto::Segment& left = a.segments(i);
-    const proto::Segment& right = b.segments(i);
-    if (left.SerializeAsString() == right.SerializeAsString()) continue;
-    return left.name() == right.name()
-               ? absl::StrFormat("tensor \"%s\" differs", left.name())
-               : absl::StrFormat("tensor %d is \"%s\" and \"%s\"", i, left.name(), right.name());
-  }
-  if (a.segments_size() != b.segments_size()) {
-    return absl::StrFormat("%d and %d tensors", a.segments_size(), b.segments_size());
-  }
-  return a.elements() == b.elements()
-             ? ""
-             : absl::StrFormat("%d and %d elements", a.elements(), b.elements());
-}
-
-// "" when both nodes are about to train the same.
-std::string Difference(const proto::NodeReady& a, const proto::NodeReady& b) {
-  if (a.samples_per_epoch() != b.samples_per_epoch()) {
-    return absl::StrFormat("%d and %d samples per epoch", a.samples_per_epoch(),
-                           b.samples_per_epoch());
-  }
-  if (a.total_steps() != b.total_steps()) {
-    return absl::StrFormat("%d and %d steps", a.total_steps(), b.total_steps());
-  }
-  return Difference(a.layout(), b.layout());
-}
-
-// The first field that is a function of epochs; none: "".
-std::string NeedsEpochs(const proto::Job& job) {
-  const proto::Schedule& schedule = job.schedule();
-  if (schedule.warmup_epochs() > 0 || schedule.has_step() || schedule.has_cosine()) {
-    return "schedule: warm-up, step and cosine need";
-  }
-  if (job.optimizer().has_rmsprop_warmup()) return "optimizer.rmsprop_warmup needs";
-  return job.push().warmup_epochs() > 0 ? "push.warmup_epochs needs" : "";
-}
-
-// What of a job would change tensors that become means, or lose parts of them, as ValidateJob
-// refuses it with model.batch_norm: LAST_BATCH; none: "".
-std::string ChangesAveraged(const proto::Job& job) {
-  if (job.consistency().lazy().local_steps() > 0) return "consistency.lazy.local_steps";
-  if (job.consistency().async().has_elastic()) return "consistency.async.elastic";
-  if (CompensationOf(job.consistency())) return "consistency.async.delay_compensation";
-  for (const auto& [field, codec] :
-       {std::pair("push.codec", job.push().codec()), std::pair("pull.codec", job.pull().codec())}) {
-    using proto::Encoding;
-    if (codec == Encoding::FP32 || codec == Encoding::FP16 || codec == Encoding::BF16) continue;
-    return absl::StrCat(field, ": ", Encoding::Codec_Name(codec));
-  }
-  return "";
-}
-
-// Of a valid layout, which is a program's own. Errors: InvalidArgument naming tensor and field.
-absl::Status CheckAveraged(const proto::Job& job, const proto::Layout& layout) {
-  const std::string field = ChangesAveraged(job);
-  if (field.empty()) return absl::OkStatus();
-  for (const proto::Segment& segment : layout.segments()) {
-    if (!segment.averaged()) continue;
-    return absl::InvalidArgumentError(absl::StrFormat(
-        "tensor \"%s\": is averaged, which does not go with %s", segment.name(), field));
-  }
-  return absl::OkStatus();
-}
-
-}  // namespace
-
-std::string JobNode::Describe() const {
-  return ranks == 1 ? absl::StrFormat("worker %s (node %d, rank %d)", daemon, node, first_rank)
-                    : absl::StrFormat("worker %s (node %d, ranks %d to %d)", daemon, node,
-                                      first_rank, first_rank + ranks - 1);
-}
 
 bool JobEntry::all_ready() const {
   return std::all_of(nodes.begin(), nodes.end(), [](const JobNode& node) { return node.ready; });
@@ -107,6 +29,7 @@ JobServer* JobEntry::ServerOn(const std::string& daemon) {
 }
 
 void JobEntry::SetView(const std::vector<RankBlock>& blocks) {
+  STRATA_REQUIRE(queued());
   proto::View* view = stored.mutable_record()->mutable_view();
   view->Clear();
   view->set_number(1);
@@ -133,6 +56,7 @@ void JobEntry::SetView(const std::vector<RankBlock>& blocks) {
 }
 
 void JobEntry::SetPlacement(const JobPlacement& placement, const std::vector<ServerShards>& from) {
+  STRATA_REQUIRE(stage_ == JobStage::kStarting);
   *stored.mutable_record()->mutable_placement() = placement.placement;
   const ChunkMap map(stored.record().layout().elements(), placement.placement.chunk_elements());
   status().set_chunks(map.chunks());
@@ -154,34 +78,14 @@ void JobEntry::SetPlacement(const JobPlacement& placement, const std::vector<Ser
 }
 
 absl::Status JobEntry::TakeLayout() {
+  STRATA_REQUIRE(all_ready());
+  if (absl::Status agree = CheckNodesAgree(job(), nodes); !agree.ok()) return agree;
   const proto::NodeReady& first = nodes[0].info;
-  for (const JobNode& node : nodes) {
-    absl::Status valid = ValidateLayout(node.info.layout());
-    if (valid.ok()) valid = CheckAveraged(job(), node.info.layout());
-    if (!valid.ok()) {
-      return absl::InvalidArgumentError(
-          absl::StrFormat("node %d (%s): %s", node.node, node.daemon, valid.message()));
-    }
-    const std::string difference = Difference(first, node.info);
-    if (difference.empty()) continue;
-    return absl::InvalidArgumentError(
-        absl::StrFormat("node 0 (%s) and node %d (%s) do not train the same: %s", nodes[0].daemon,
-                        node.node, node.daemon, difference));
-  }
-  const std::string needs_epochs = NeedsEpochs(job());
-  if (first.samples_per_epoch() == 0 && !needs_epochs.empty()) {
-    return absl::InvalidArgumentError(needs_epochs +
-                                      " the samples per epoch, which the program does not say");
-  }
   proto::JobRecord* record = stored.mutable_record();
   *record->mutable_layout() = first.layout();
   record->set_samples_per_epoch(first.samples_per_epoch());
   if (job().exchange() == proto::Job::NCCL) {
-    if (first.nccl_id().size() != kNcclIdBytes) {
-      return absl::InvalidArgumentError(
-          absl::StrFormat("node 0 (%s) gives an id of %d bytes for NCCL's ranks to meet by, not %d",
-                          nodes[0].daemon, first.nccl_id().size(), kNcclIdBytes));
-    }
+    if (absl::Status valid = CheckNcclId(nodes[0]); !valid.ok()) return valid;
     record->set_nccl_id(first.nccl_id());
   }
   stored.set_total_steps(first.total_steps());
@@ -190,14 +94,45 @@ absl::Status JobEntry::TakeLayout() {
   return absl::OkStatus();
 }
 
+void JobEntry::BeginStarting(absl::Time now) {
+  STRATA_REQUIRE(stage_ == JobStage::kQueued && !nodes.empty());
+  stage_ = JobStage::kStarting;
+  status().set_state(proto::RUNNING);
+  status().set_started_ms(absl::ToUnixMillis(now));
+  status().set_reason("starts its ranks");
+}
+
+void JobEntry::BeginMeasuring() {
+  STRATA_REQUIRE(stage_ == JobStage::kStarting);
+  stage_ = JobStage::kMeasuring;
+}
+
+void JobEntry::BeginInstalling() {
+  STRATA_REQUIRE(stage_ == JobStage::kStarting);
+  stage_ = JobStage::kInstalling;
+}
+
 void JobEntry::BeginTraining(absl::Time now) {
-  phase = JobPhase::kTraining;
+  STRATA_REQUIRE(stage_ == JobStage::kStarting || stage_ == JobStage::kMeasuring ||
+                 stage_ == JobStage::kInstalling);
+  stage_ = JobStage::kTraining;
   status().set_reason(left_out);
   stored.set_training(true);
   stored.set_training_began_ms(absl::ToUnixMillis(now));
   metrics = MetricsMerge(job().ranks(), job().epochs(), stored.record().samples_per_epoch(),
                          stored.total_steps());
   RefreshProgress();
+}
+
+void JobEntry::End(proto::JobState state, const std::string& reason, absl::Time now) {
+  STRATA_REQUIRE(!ended());
+  STRATA_REQUIRE(state == proto::FINISHED || state == proto::FAILED || state == proto::CANCELLED);
+  RefreshProgress();
+  stage_ = JobStage::kEnded;
+  status().set_state(state);
+  status().set_reason(reason);
+  status().set_ended_ms(absl::ToUnixMillis(now));
+  status().mutable_progress()->set_eta_s(state == proto::FINISHED ? 0 : -1);
 }
 
 proto::JobStatus JobEntry::Shown() const {
@@ -207,7 +142,7 @@ proto::JobStatus JobEntry::Shown() const {
 }
 
 void JobEntry::AddWaits(proto::JobStatus* shown) const {
-  if (running()) shown->mutable_waits()->Add(waits.begin(), waits.end());
+  if (running()) shown->mutable_waits()->Add(waits.list().begin(), waits.list().end());
 }
 
 proto::JobStatus JobEntry::WithProgress() const {
@@ -257,8 +192,10 @@ JobEntry JobEntry::Submitted(JobId id, uint64_t token, uint64_t cluster, const p
 JobEntry JobEntry::Restored(const proto::StoredJob& stored) {
   JobEntry entry;
   entry.stored = stored;
-  if (!entry.running()) return entry;
-  entry.phase = stored.training() ? JobPhase::kTraining : JobPhase::kStarting;
+  const proto::JobState state = stored.status().state();
+  if (state != proto::QUEUED) entry.stage_ = JobStage::kEnded;
+  if (state != proto::RUNNING) return entry;
+  entry.stage_ = stored.training() ? JobStage::kTraining : JobStage::kStarting;
   for (const proto::JobNodeStatus& shown : stored.status().nodes()) {
     JobNode node;
     node.daemon = shown.daemon();

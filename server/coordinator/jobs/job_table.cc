@@ -6,22 +6,30 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
-#include "common/job/consistency.h"
 #include "common/job/job.h"
-#include "common/log.h"
+#include "common/require.h"
+#include "server/coordinator/jobs/ring_placement.h"
+#include "server/coordinator/jobs/slot_use.h"
 
 namespace strata::server {
 
 JobTable::JobTable(Options options, uint64_t cluster, const Membership* membership,
-                   const Reachability* reachability, CoordinatorActions* actions)
+                   const Reachability* reachability, JobActions* actions)
     : options_(options),
       cluster_(cluster),
       membership_(membership),
-      reachability_(reachability),
-      actions_(actions) {}
+      actions_(actions),
+      reached_(membership, reachability),
+      queue_(options.settle_after, &jobs_, membership, &reached_),
+      placer_(options.place_patience, membership, &reached_),
+      commands_(membership, actions),
+      announcer_(options.recent_max, &commands_, actions),
+      reports_(options.diagnosis, membership, &announcer_),
+      life_(&placer_, &commands_, &announcer_) {}
 
 void JobTable::Restore(const std::vector<proto::StoredJob>& jobs, uint32_t next_job_id,
                        bool is_restart, absl::Time now) {
+  STRATA_REQUIRE(jobs_.empty() && started_at_ == absl::InfinitePast());
   next_job_id_ = next_job_id;
   started_at_ = now;
   is_restart_ = is_restart;
@@ -31,8 +39,8 @@ void JobTable::Restore(const std::vector<proto::StoredJob>& jobs, uint32_t next_
     jobs_.insert_or_assign(id, std::move(entry));
   }
   for (auto& [id, entry] : jobs_) {
-    if (!entry.running() || entry.phase == JobPhase::kTraining) continue;
-    Fail(&entry, "the coordinator was restarted while the job was starting", now);
+    if (!entry.running() || entry.stage() == JobStage::kTraining) continue;
+    life_.Fail("the coordinator was restarted while the job was starting", &entry, now);
   }
   StartQueued(now);
 }
@@ -46,9 +54,8 @@ absl::StatusOr<JobId> JobTable::Submit(proto::Job job, uint64_t token, absl::Tim
         "exchange: MPI is started by mpirun, without a cluster: mpirun -n RANKS strata rank --job "
         "FILE");
   }
-  const auto queued = std::count_if(jobs_.begin(), jobs_.end(), [](const auto& item) {
-    return item.second.state() == proto::QUEUED;
-  });
+  const auto queued = std::count_if(jobs_.begin(), jobs_.end(),
+                                    [](const auto& item) { return item.second.queued(); });
   if (static_cast<size_t>(queued) >= options_.queued_max) {
     return absl::ResourceExhaustedError(absl::StrFormat("the queue is full: %d jobs wait", queued));
   }
@@ -66,7 +73,7 @@ absl::Status JobTable::Cancel(JobId job, absl::Time now) {
   const auto it = jobs_.find(job);
   if (it == jobs_.end()) return absl::NotFoundError(absl::StrFormat("no job %d", job.value()));
   if (it->second.ended()) return absl::OkStatus();
-  End(&it->second, proto::CANCELLED, "cancelled by the user", now);
+  life_.End(proto::CANCELLED, "cancelled by the user", &it->second, now);
   StartQueued(now);
   return absl::OkStatus();
 }
@@ -82,55 +89,101 @@ std::vector<const JobEntry*> JobTable::All() const {
   return all;
 }
 
+uint32_t JobTable::SlotsUsedOn(const std::string& daemon) const {
+  return SlotsHeldOn(daemon, SlotKind::kAny, jobs_);
+}
+
+uint32_t JobTable::GpuSlotsUsedOn(const std::string& daemon) const {
+  return SlotsHeldOn(daemon, SlotKind::kGpu, jobs_);
+}
+
+std::vector<uint32_t> JobTable::RunningOn(const std::string& daemon) const {
+  std::vector<uint32_t> running;
+  for (const auto& [id, entry] : jobs_) {
+    if (!entry.running()) continue;
+    bool here = false;
+    for (const JobNode& node : entry.nodes) here = here || node.daemon == daemon;
+    for (const JobServer& server : entry.servers) here = here || server.daemon == daemon;
+    if (here) running.push_back(id.value());
+  }
+  return running;
+}
+
+bool JobTable::IsPlaced(JobId job, const std::string& daemon) const {
+  const auto it = jobs_.find(job);
+  if (it == jobs_.end()) return job.value() > 0 && job.value() < next_job_id_;
+  const auto is_here = [&](const auto& part) { return part.daemon() == daemon; };
+  const proto::JobStatus& status = it->second.stored.status();
+  return std::any_of(status.nodes().begin(), status.nodes().end(), is_here) ||
+         std::any_of(status.shards().begin(), status.shards().end(), is_here);
+}
+
+void JobTable::StartQueued(absl::Time now) {
+  for (auto& [id, entry] : jobs_) {
+    if (entry.stage() == JobStage::kStarting && entry.all_ready()) life_.Install(&entry, now);
+  }
+  const bool may_return = is_restart_ && now - started_at_ < options_.restart_patience;
+  JobId blocker;
+  for (auto& [id, entry] : jobs_) {
+    if (!entry.queued()) continue;
+    if (blocker != JobId()) {
+      announcer_.SetReason(absl::StrCat("waits behind job ", blocker.value()), &entry);
+      continue;
+    }
+    using Kind = JobQueue::Verdict::Kind;
+    const JobQueue::Verdict verdict = queue_.Decide(entry, may_return, now);
+    if (verdict.kind == Kind::kStarts) {
+      life_.Start(verdict.blocks, &entry, now);
+    } else if (verdict.kind == Kind::kFails) {
+      life_.Fail(verdict.reason, &entry, now);
+    } else if (!verdict.reason.empty()) {
+      announcer_.SetReason(verdict.reason, &entry);
+    }
+    if (verdict.kind == Kind::kBlocks) blocker = id;
+  }
+}
+
 void JobTable::OnJoined(const Daemon& daemon, bool returned, absl::Time now) {
   const std::string& name = daemon.registration.name();
   const auto& held = daemon.registration.running_jobs();
   const bool worker = daemon.registration.role() == proto::WORKER;
-  if (worker && !returned) worker_joined_at_ = now;
-  // First, to make room for what it is to begin.
-  for (uint32_t job : held) {
-    JobEntry* entry = Running(job);
-    const bool wanted = entry != nullptr && (worker ? entry->NodeOn(name) != nullptr
-                                                    : entry->ServerOn(name) != nullptr);
-    if (wanted) continue;
-    if (worker) {
-      SendStop(name, JobId(job), "the job has ended");
-    } else {
-      SendRemove(name, JobId(job));
-    }
-  }
+  if (worker && !returned) queue_.OnWorkerJoined(now);
+  StopUnwanted(daemon);  // first, to make room for what it is to begin
   for (auto& [id, entry] : jobs_) {
     if (!entry.running()) continue;
     const bool holds = std::find(held.begin(), held.end(), id.value()) != held.end();
-    if (JobNode* node = entry.NodeOn(name); node != nullptr && worker && !node->finished) {
-      NodeCameBack(&entry, node, holds, now);
-      continue;
-    }
+    JobNode* node = worker ? entry.NodeOn(name) : nullptr;
     JobServer* server = worker ? nullptr : entry.ServerOn(name);
-    if (server == nullptr) continue;
-    server->present = true;
-    if (!server->installed) {
-      SendInstall(entry, *server);  // one of the two, or the answer, may be lost
-    } else if (!holds) {
-      Fail(&entry, absl::StrFormat("server %s no longer holds the job's weights", name), now);
-    }
+    if (node != nullptr && !node->finished) life_.OnNodeBack(holds, node, &entry, now);
+    if (server != nullptr) OnServerBack(holds, server, &entry, now);
   }
   StartQueued(now);
 }
 
-// What was on its way when the line broke may be lost. Daemons take each command any number of
-// times; what they said, they say again.
-void JobTable::NodeCameBack(JobEntry* entry, JobNode* node, bool holds, absl::Time now) {
-  node->present = true;
-  const bool starts = entry->phase == JobPhase::kStarting && !node->ready;
-  node->missing_since = holds || starts ? absl::InfiniteFuture() : now;
-  if (starts) return SendStart(*entry, *node);
-  if (entry->phase == JobPhase::kMeasuring && !node->link) return SendMeasure(*entry, *node);
-  if (entry->phase != JobPhase::kTraining) return;
-  if (holds && !entry->metrics.HasReported(node->first_rank)) SendRun(*entry, *node);
-  if (!holds || node->node != 0) return;
-  // What was sent during the break may be lost; the worker drops what it has.
-  for (const proto::MetricsRecord& record : entry->recent) SendMetrics(*entry, record);
+void JobTable::StopUnwanted(const Daemon& daemon) {
+  const std::string& name = daemon.registration.name();
+  const bool worker = daemon.registration.role() == proto::WORKER;
+  for (uint32_t job : daemon.registration.running_jobs()) {
+    JobEntry* entry = FindRunning(job);
+    const bool wanted = entry != nullptr && (worker ? entry->NodeOn(name) != nullptr
+                                                    : entry->ServerOn(name) != nullptr);
+    if (wanted) continue;
+    if (worker) {
+      commands_.SendStop(name, JobId(job), "the job has ended");
+    } else {
+      commands_.SendRemove(name, JobId(job));
+    }
+  }
+}
+
+void JobTable::OnServerBack(bool holds, JobServer* server, JobEntry* entry, absl::Time now) {
+  server->present = true;
+  if (!server->installed) {
+    commands_.SendInstall(*entry, *server);  // one of the two, or the answer, may be lost
+  } else if (!holds) {
+    life_.Fail(absl::StrFormat("server %s no longer holds the job's weights", server->daemon),
+               entry, now);
+  }
 }
 
 void JobTable::OnLost(const Membership::Lost& lost, absl::Time now) {
@@ -138,9 +191,9 @@ void JobTable::OnLost(const Membership::Lost& lost, absl::Time now) {
     if (!entry.running()) continue;
     if (const JobNode* node = entry.NodeOn(lost.name);
         node != nullptr && lost.role == proto::WORKER && !node->finished) {
-      Fail(&entry, absl::StrCat(node->Describe(), " is lost: ", lost.why), now);
+      life_.Fail(absl::StrCat(node->Describe(), " is lost: ", lost.why), &entry, now);
     } else if (lost.role == proto::SERVER && entry.ServerOn(lost.name) != nullptr) {
-      Fail(&entry, absl::StrFormat("server %s is lost: %s", lost.name, lost.why), now);
+      life_.Fail(absl::StrFormat("server %s is lost: %s", lost.name, lost.why), &entry, now);
     }
   }
   StartQueued(now);
@@ -148,60 +201,67 @@ void JobTable::OnLost(const Membership::Lost& lost, absl::Time now) {
 
 void JobTable::OnNodeReady(const std::string& daemon, const proto::NodeReady& message,
                            absl::Time now) {
-  JobEntry* entry = Running(message.job_id());
+  JobEntry* entry = FindRunning(message.job_id());
   JobNode* node = entry == nullptr ? nullptr : entry->NodeOn(daemon);
-  if (node == nullptr || entry->phase != JobPhase::kStarting || node->ready) return;
+  if (node == nullptr || entry->stage() != JobStage::kStarting || node->ready) return;
   node->ready = true;
   node->info = message;
   if (!entry->all_ready()) return;
   const absl::Status taken = entry->TakeLayout();
   if (!taken.ok()) {
-    Fail(entry, std::string(taken.message()), now);
+    life_.Fail(std::string(taken.message()), entry, now);
     StartQueued(now);
     return;
   }
-  Install(entry, now);
+  life_.Install(entry, now);
 }
 
 void JobTable::OnJobInstalled(const std::string& daemon, const proto::JobInstalled& message,
                               absl::Time now) {
-  JobEntry* entry = Running(message.job_id());
+  JobEntry* entry = FindRunning(message.job_id());
   JobServer* server = entry == nullptr ? nullptr : entry->ServerOn(daemon);
-  if (server == nullptr || entry->phase != JobPhase::kInstalling) return;
+  if (server == nullptr || entry->stage() != JobStage::kInstalling) return;
   if (!message.error().empty()) {
-    Fail(entry, absl::StrFormat("server %s: %s", daemon, message.error()), now);
+    life_.Fail(absl::StrFormat("server %s: %s", daemon, message.error()), entry, now);
     StartQueued(now);
     return;
   }
   server->installed = true;
   const bool all_installed = std::all_of(entry->servers.begin(), entry->servers.end(),
                                          [](const JobServer& s) { return s.installed; });
-  if (all_installed) Train(entry, now);
+  if (all_installed) life_.Train(entry, now);
 }
 
-void JobTable::Train(JobEntry* entry, absl::Time now) {
-  entry->BeginTraining(now);
-  const absl::Status saved = Save(entry);
-  if (!saved.ok()) return Fail(entry, NotSaved(saved), now);
-  for (const JobNode& node : entry->nodes) SendRun(*entry, node);
-  NotifyStatus(entry);
+void JobTable::OnLinkMeasured(const std::string& daemon, const proto::LinkMeasured& message,
+                              absl::Time now) {
+  JobEntry* entry = FindRunning(message.job_id());
+  JobNode* node = entry == nullptr ? nullptr : entry->NodeOn(daemon);
+  if (node == nullptr || entry->stage() != JobStage::kMeasuring || node->link) return;
+  // The rate is to be divided by.
+  if (!(message.bytes_per_s() > 0) || !(message.latency_us() >= 0)) return;
+  node->link = message;
+  const bool all_measured = std::all_of(entry->nodes.begin(), entry->nodes.end(),
+                                        [](const JobNode& n) { return n.link.has_value(); });
+  if (!all_measured) return;
+  ChooseRingAlgorithm(entry);
+  life_.Train(entry, now);
 }
 
 void JobTable::OnNodeFinished(const std::string& daemon, JobId job, absl::Time now) {
-  JobEntry* entry = Running(job.value());
+  JobEntry* entry = FindRunning(job.value());
   JobNode* node = entry == nullptr ? nullptr : entry->NodeOn(daemon);
   if (node == nullptr || node->finished) return;
-  if (entry->phase != JobPhase::kTraining) {
-    Fail(entry, absl::StrCat(node->Describe(), " ended before training began"), now);
+  if (entry->stage() != JobStage::kTraining) {
+    life_.Fail(absl::StrCat(node->Describe(), " ended before training began"), entry, now);
   } else {
     node->finished = true;
     entry->stored.set_node_finished(node->node, true);
     const bool all_finished = std::all_of(entry->nodes.begin(), entry->nodes.end(),
                                           [](const JobNode& n) { return n.finished; });
     if (all_finished) {
-      End(entry, proto::FINISHED, "", now);
+      life_.End(proto::FINISHED, "", entry, now);
     } else {
-      Save(entry).IgnoreError();  // repeated
+      announcer_.Save(*entry).IgnoreError();  // repeated
     }
   }
   StartQueued(now);
@@ -209,58 +269,88 @@ void JobTable::OnNodeFinished(const std::string& daemon, JobId job, absl::Time n
 
 void JobTable::OnNodeFailed(const std::string& daemon, const proto::NodeFailed& message,
                             absl::Time now) {
-  JobEntry* entry = Running(message.job_id());
+  JobEntry* entry = FindRunning(message.job_id());
   const JobNode* node = entry == nullptr ? nullptr : entry->NodeOn(daemon);
   if (node == nullptr) return;
   const bool names_daemon = absl::StrContains(message.reason(), daemon);
-  Fail(entry,
-       names_daemon ? message.reason() : absl::StrCat(node->Describe(), ": ", message.reason()),
-       now);
+  life_.Fail(
+      names_daemon ? message.reason() : absl::StrCat(node->Describe(), ": ", message.reason()),
+      entry, now);
   StartQueued(now);
 }
 
 void JobTable::OnRankReport(const std::string& daemon, const proto::RankReport& report,
                             absl::Time now) {
-  JobEntry* entry = Running(report.job_id());
-  const JobNode* node = entry == nullptr ? nullptr : entry->NodeOn(daemon);
-  if (node == nullptr || entry->phase != JobPhase::kTraining) return;
-  const uint32_t rank = report.rank();
-  if (rank < node->first_rank || rank >= node->first_rank + node->ranks) return;
-  proto::FollowEvent event;
-  *event.mutable_report() = report;
-  actions_->Notify(entry->id(), event);
-  Publish(entry, entry->metrics.Add(report, entry->ElapsedSeconds(now)));
-  entry->has_news = true;
+  JobEntry* entry = FindRunning(report.job_id());
+  if (entry != nullptr) reports_.OnRankReport(daemon, report, entry, now);
 }
 
 void JobTable::OnCounters(const std::string& daemon, const proto::JobCounters& counters,
                           absl::Time now) {
   const auto it = jobs_.find(JobId(counters.job_id()));
-  if (it == jobs_.end()) return;
-  JobEntry& entry = it->second;
-  if (counters.nodes_size() > entry.stored.record().view().nodes_size()) return;
-  // Only of shards that the placement gives this daemon.
-  for (proto::JobShardStatus& shard : *entry.status().mutable_shards()) {
-    if (shard.daemon() != daemon || shard.shard() != counters.shard()) continue;
-    if (entry.running()) {
-      entry.activity.OnShard(daemon, counters.shard(), counters, StepsPerClock(entry.job()), now);
-    }
-    const bool changed =
-        shard.counters().SerializeAsString() != counters.counters().SerializeAsString();
-    if (!changed) return;
-    *shard.mutable_counters() = counters.counters();
-    if (entry.ended()) Save(&entry).IgnoreError();  // the last ones may come after the job's end
+  if (it != jobs_.end()) reports_.OnCounters(daemon, counters, &it->second, now);
+}
+
+void JobTable::OnNodeActivity(const std::string& daemon, const proto::NodeActivity& activity,
+                              absl::Time now) {
+  JobEntry* entry = FindRunning(activity.job_id());
+  if (entry != nullptr) reports_.OnNodeActivity(daemon, activity, entry, now);
+}
+
+void JobTable::TakeMemory(const std::string& daemon, const proto::Heartbeat& heartbeat) {
+  for (const proto::JobCounters& counters : heartbeat.jobs()) {
+    JobEntry* entry = FindRunning(counters.job_id());
+    if (entry != nullptr) reports_.OnShardMemory(daemon, counters, entry);
+  }
+  for (const proto::NodeActivity& activity : heartbeat.nodes()) {
+    JobEntry* entry = FindRunning(activity.job_id());
+    if (entry != nullptr) reports_.OnNodeMemory(daemon, activity, entry);
   }
 }
 
 void JobTable::Excuse(absl::Duration gap, absl::Time now) {
   started_at_ = Excused(started_at_, gap, now);
-  worker_joined_at_ = Excused(worker_joined_at_, gap, now);
+  queue_.Excuse(gap, now);
+  placer_.Excuse(gap, now);
   for (auto& [id, entry] : jobs_) {
     for (JobNode& node : entry.nodes) node.missing_since = Excused(node.missing_since, gap, now);
-    entry.activity.Excuse(gap, now);
-    entry.place_since = Excused(entry.place_since, gap, now);
-    entry.phase_since = Excused(entry.phase_since, gap, now);
+    entry.waits.Excuse(gap, now);
+  }
+}
+
+void JobTable::Tick(absl::Time now) {
+  const bool tell = now - news_at_ >= options_.news_every;
+  if (tell) news_at_ = now;
+  for (auto& [id, entry] : jobs_) {
+    FailIfGone(&entry, now);
+    if (tell && entry.running()) {
+      reports_.UpdateWaits(&entry, now);
+      announcer_.TellNews(&entry);
+    }
+    announcer_.SaveAgain(entry);
+  }
+  ForgetOldest();
+  StartQueued(now);
+}
+
+void JobTable::FailIfGone(JobEntry* entry, absl::Time now) {
+  if (!entry->running()) return;
+  const bool is_late = now - started_at_ >= options_.restart_patience;
+  const auto not_back = [&](const std::string& who) {
+    return absl::StrCat(who, " did not come back within ",
+                        absl::FormatDuration(options_.restart_patience),
+                        " of the coordinator's restart");
+  };
+  for (const JobNode& node : entry->nodes) {
+    if (node.finished) continue;
+    if (IsMissing(node)) {
+      return life_.Fail(absl::StrCat(node.Describe(), " no longer runs the job"), entry, now);
+    }
+    if (!node.present && is_late) return life_.Fail(not_back(node.Describe()), entry, now);
+  }
+  for (const JobServer& server : entry->servers) {
+    if (server.present || !is_late) continue;
+    return life_.Fail(not_back(absl::StrCat("server ", server.daemon)), entry, now);
   }
 }
 
@@ -268,39 +358,6 @@ void JobTable::Excuse(absl::Duration gap, absl::Time now) {
 bool JobTable::IsMissing(const JobNode& node) const {
   const Daemon* daemon = membership_->Find(node.daemon);
   return daemon != nullptr && daemon->heard_at - node.missing_since >= options_.missing_grace;
-}
-
-void JobTable::Tick(absl::Time now) {
-  const bool tell = now - news_at_ >= options_.news_every;
-  if (tell) news_at_ = now;
-  for (auto& [id, entry] : jobs_) {
-    for (const JobNode& node : entry.nodes) {
-      if (!entry.running() || node.finished) continue;
-      if (IsMissing(node)) {
-        Fail(&entry, absl::StrCat(node.Describe(), " no longer runs the job"), now);
-      } else if (!node.present && now - started_at_ >= options_.restart_patience) {
-        Fail(&entry,
-             absl::StrCat(node.Describe(), " did not come back within ",
-                          absl::FormatDuration(options_.restart_patience),
-                          " of the coordinator's restart"),
-             now);
-      }
-    }
-    for (const JobServer& server : entry.servers) {
-      if (!entry.running() || server.present) continue;
-      if (now - started_at_ < options_.restart_patience) continue;
-      Fail(&entry,
-           absl::StrCat("server ", server.daemon, " did not come back within ",
-                        absl::FormatDuration(options_.restart_patience),
-                        " of the coordinator's restart"),
-           now);
-    }
-    if (tell && entry.running()) UpdateWaits(&entry, now);
-    if (tell && entry.has_news && entry.running()) NotifyStatus(&entry);
-    if (entry.unsaved) Save(&entry).IgnoreError();  // repeated
-  }
-  ForgetOldest();
-  StartQueued(now);
 }
 
 void JobTable::ForgetOldest() {
@@ -311,39 +368,15 @@ void JobTable::ForgetOldest() {
       ++it;
       continue;
     }
-    actions_->Forget(it->first);
+    announcer_.Forget(it->first);
     it = jobs_.erase(it);
     --ended;
   }
 }
 
-JobEntry* JobTable::Running(uint32_t job) {
+JobEntry* JobTable::FindRunning(uint32_t job) {
   const auto it = jobs_.find(JobId(job));
   return it == jobs_.end() || !it->second.running() ? nullptr : &it->second;
-}
-
-void JobTable::Fail(JobEntry* entry, const std::string& reason, absl::Time now) {
-  End(entry, proto::FAILED, reason, now);
-}
-
-void JobTable::End(JobEntry* entry, proto::JobState state, const std::string& reason,
-                   absl::Time now) {
-  if (entry->stored.training()) Publish(entry, entry->metrics.Flush(entry->ElapsedSeconds(now)));
-  entry->RefreshProgress();
-  entry->phase = JobPhase::kNone;
-  entry->status().set_state(state);
-  entry->status().set_reason(reason);
-  entry->status().set_ended_ms(absl::ToUnixMillis(now));
-  entry->status().mutable_progress()->set_eta_s(state == proto::FINISHED ? 0 : -1);
-  entry->recent.clear();
-  Save(entry).IgnoreError();  // repeated
-  LogInfo("job %d (%s): %s%s%s", entry->id().value(), entry->job().name(),
-          proto::JobState_Name(state), reason.empty() ? "" : ": ", reason);
-  for (const JobNode& node : entry->nodes) {
-    if (!node.finished) SendStop(node.daemon, entry->id(), reason);
-  }
-  for (const JobServer& server : entry->servers) SendRemove(server.daemon, entry->id());
-  NotifyStatus(entry);
 }
 
 }  // namespace strata::server

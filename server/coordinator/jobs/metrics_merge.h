@@ -23,15 +23,15 @@ class MetricsMerge {
   // its own, without samples. The record of the final model comes last. `elapsed_s` since training
   // began.
   std::vector<proto::MetricsRecord> Add(const proto::RankReport& report, double elapsed_s);
-  // The job has ended: what is there, complete or not.
+  // Returns what is left at the job's end, complete or not.
   std::vector<proto::MetricsRecord> Flush(double elapsed_s);
 
-  // From the newest report of each rank.
+  // Returns the progress by the newest report of each rank.
   proto::Progress GetProgress() const;
-  // Finished steps of the slowest of ranks [first, first + count).
+  // Returns the finished steps of the slowest of ranks [first, first + count).
   uint64_t SlowestStep(uint32_t first, uint32_t count) const;
   bool HasReported(uint32_t rank) const;
-  // As MetricsRecord, of the newest window.
+  // MetricsRecord's hidden_share of the newest window.
   std::optional<double> hidden_share() const { return hidden_share_; }
 
  private:
@@ -47,13 +47,13 @@ class MetricsMerge {
   void Take(const proto::RankReport& report);
   bool IsComplete(uint64_t end_step) const;
   proto::MetricsRecord Merge(const Window& window, double elapsed_s);
-  // Of one window, all nodes together.
+  // What one window's exchanges took, all nodes together.
   struct Overlap {
     double exchange_s = 0, exposed_s = 0;
   };
   void AddCounters(const proto::RankReport& report, proto::MetricsRecord* record, Overlap* overlap);
   std::vector<proto::MetricsRecord> Complete(bool all, double elapsed_s);
-  // Of a report without steps.
+  // Returns the records of a report without steps.
   std::vector<proto::MetricsRecord> AddMeasured(const proto::RankReport& report);
 
   uint32_t epochs_ = 0;
@@ -67,7 +67,7 @@ class MetricsMerge {
   uint64_t measured_step_ = 0;  // the newest of those that came without steps
   double accuracy_ = -1;
   std::optional<double> hidden_share_;
-  // Of each node, by the rank that reports them: at the end of the last merged window.
+  // The counters of each node at the end of the last merged window, by the rank that reports them.
   std::map<uint32_t, proto::NodeCounters> counters_;
 };
 

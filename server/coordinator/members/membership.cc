@@ -8,6 +8,7 @@
 #include "absl/strings/str_format.h"
 #include "common/job/job.h"
 #include "common/limits/limits.h"
+#include "common/require.h"
 
 namespace strata::server {
 namespace {
@@ -58,7 +59,7 @@ absl::Status CheckGpus(const proto::Register& registration) {
   // Each factor first: their product may not fit into 32 bits.
   absl::Status counts = CheckCount("GPUs", registration.gpus_size(), kSlotsMax);
   if (counts.ok()) counts = CheckCount("ranks per GPU", registration.ranks_per_gpu(), kSlotsMax);
-  if (counts.ok()) counts = CheckCount("GPU slots", GpuSlotsOf(registration), kSlotsMax);
+  if (counts.ok()) counts = CheckCount("GPU slots", CountGpuSlots(registration), kSlotsMax);
   for (int i = 0; i < registration.gpus_size() && counts.ok(); ++i) {
     const proto::Gpu& gpu = registration.gpus(i);
     if (i > 0 && gpu.index() <= registration.gpus(i - 1).index()) {
@@ -105,7 +106,7 @@ absl::Status Check(const proto::Register& registration, const std::string& clust
 
 }  // namespace
 
-uint32_t GpuSlotsOf(const proto::Register& registration) {
+uint32_t CountGpuSlots(const proto::Register& registration) {
   return registration.gpus_size() * registration.ranks_per_gpu();
 }
 
@@ -122,10 +123,10 @@ absl::StatusOr<Membership::Joined> Membership::Register(SessionId session,
   const absl::Status status = Check(registration, cluster_id_);
   if (!status.ok()) return status;
   const uint64_t id = registration.daemon_id();
-  if (registration.attempt() <= seen_.AttemptOf(id)) {
+  if (registration.attempt() <= seen_.NewestAttempt(id)) {
     return absl::AlreadyExistsError(
         absl::StrFormat("its registration %d was seen before, the newest is %d: this is a copy",
-                        registration.attempt(), seen_.AttemptOf(id)));
+                        registration.attempt(), seen_.NewestAttempt(id)));
   }
   seen_.Note(id, registration.attempt());
   Joined joined;
@@ -159,7 +160,9 @@ std::string Membership::Heard(SessionId session, absl::Time now) {
 }
 
 void Membership::Report(const std::string& name, const proto::Heartbeat& heartbeat) {
-  Daemon& daemon = daemons_[name];
+  const auto found = daemons_.find(name);
+  STRATA_REQUIRE(found != daemons_.end());
+  Daemon& daemon = found->second;
   daemon.report.Clear();
   for (const proto::Resource& resource : heartbeat.resources()) {
     if (daemon.report.resources_size() >= kHeartbeatLinesMax) break;

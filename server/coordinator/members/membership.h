@@ -18,7 +18,7 @@ namespace strata::server {
 // One connection of a daemon, from its start to its end; never used again.
 using SessionId = Id<struct SessionIdTag, uint64_t>;
 
-// `at` moved forward by a gap that ends now, but not past now; infinite times stay.
+// Returns `at` moved forward by a gap that ends now, but not past now; infinite times stay.
 absl::Time Excused(absl::Time at, absl::Duration gap, absl::Time now);
 
 // A daemon that has registered at some time. Its name is its identity; `daemon_id` tells one
@@ -33,8 +33,8 @@ struct Daemon {
   absl::Time disconnected_at = absl::InfiniteFuture();
 };
 
-// Ranks that may compute on the worker's GPUs at once.
-uint32_t GpuSlotsOf(const proto::Register& registration);
+// Returns how many ranks may compute on the worker's GPUs at once.
+uint32_t CountGpuSlots(const proto::Register& registration);
 
 // Who belongs to the cluster and who is alive. A pure state machine: time comes in with the calls.
 class Membership {
@@ -60,26 +60,28 @@ class Membership {
 
   Membership(Options options, std::string cluster_id);
 
-  // Errors, each with the reason for the daemon's user: FailedPrecondition (protocol version,
-  // cluster, a name in use, what is missing or more than there may be), AlreadyExists (a copy of a
-  // registration that was seen before; nothing changes for the daemon that it is a copy of).
+  // Takes a daemon in. Errors, each with the reason for its user: FailedPrecondition (protocol
+  // version, cluster, a name in use, what is missing or more than there may be), AlreadyExists (a
+  // copy of a registration that was seen before; nothing changes for the daemon that it is a copy
+  // of).
   absl::StatusOr<Joined> Register(SessionId session, const proto::Register& registration,
                                   absl::Time now);
-  // The name of the daemon on `session`, which was heard now; empty when it has not registered.
+  // Returns the name of the daemon on `session`, which was heard now; empty when none has
+  // registered on it.
   std::string Heard(SessionId session, absl::Time now);
-  // What the daemon says of itself; no more of it than fits. REQUIRES: Heard named it.
+  // Keeps what the daemon says of itself; no more of it than fits. REQUIRES: it has registered.
   void Report(const std::string& name, const proto::Heartbeat& heartbeat);
   void Disconnected(SessionId session, absl::Time now);
   // The caller slept through the last `gap` and could hear nothing: nobody was silent or away then.
   void Excuse(absl::Duration gap, absl::Time now);
-  // Who is lost by now; each is told once.
+  // Returns who is lost by now; each is told once.
   std::vector<Lost> Tick(absl::Time now);
 
-  // Of all daemons there ever were, for the store.
+  // The registrations of all daemons there ever were, for the store.
   SeenRegistrations& seen() { return seen_; }
-  // Null when unknown.
+  // Returns null when the daemon is unknown.
   const Daemon* Find(const std::string& name) const;
-  // In the order of first registration.
+  // Both return daemons in the order of their first registration.
   std::vector<const Daemon*> All() const;
   std::vector<const Daemon*> Alive(proto::Role role) const;
 

@@ -124,7 +124,7 @@ TEST_F(MembershipTest, RefusesGpusThatCannotBe) {
   EXPECT_EQ(Refusal(daemon), "its GPU's name contains a control character");
   daemon.mutable_gpus(1)->set_name("H100");
   Join(1, daemon);
-  EXPECT_EQ(GpuSlotsOf(membership_.Find("w1")->registration), 1024u);
+  EXPECT_EQ(CountGpuSlots(membership_.Find("w1")->registration), 1024u);
   daemon.set_attempt(2);
   daemon.set_role(proto::SERVER);
   daemon.add_shard_ports(7000);

@@ -14,7 +14,7 @@ constexpr absl::Duration kLookEvery = absl::Seconds(1);
 // What a worker may say in one line.
 constexpr size_t kErrorBytesMax = 300;
 
-std::vector<std::string> AddressesOf(const proto::Register& server) {
+std::vector<std::string> ShardAddresses(const proto::Register& server) {
   std::vector<std::string> addresses;
   for (uint32_t port : server.shard_ports()) {
     addresses.push_back(absl::StrCat("tcp://", server.address(), ":", port));
@@ -59,7 +59,7 @@ std::vector<Reachability::Try> Reachability::Due(absl::Time now) {
     Try ask{.session = worker->session, .peers = {}};
     for (const Daemon* server : servers) {
       const std::string& name = server->registration.name();
-      for (const std::string& address : AddressesOf(server->registration)) {
+      for (const std::string& address : ShardAddresses(server->registration)) {
         auto [it, is_new] = pairs_[worker->registration.name()].try_emplace(address);
         Pair& pair = it->second;
         if (!is_new && !IsDue(pair, now)) continue;

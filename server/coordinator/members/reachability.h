@@ -18,14 +18,14 @@ namespace strata::server {
 class Reachability {
  public:
   struct Options {
-    // From a failed try to the next, so that a repaired link heals.
+    // The time from a failed try to the next, so that a repaired link heals.
     absl::Duration retry_after = absl::Seconds(2);
-    // From a good one to the next.
+    // The time from a good try to the next.
     absl::Duration repeat_after = absl::Seconds(30);
     // A worker that has not answered its first try by then is not waited for: nothing is known.
     absl::Duration answer_patience = absl::Seconds(5);
   };
-  // For one worker.
+  // What one worker is asked to try.
   struct Try {
     SessionId session;
     proto::TryPeers peers;
@@ -39,16 +39,16 @@ class Reachability {
   // `membership` outlives it.
   Reachability(Options options, const Membership* membership);
 
-  // What was known of this daemon is out of date.
+  // Drops what was known of this daemon, which is out of date.
   void Forget(const std::string& daemon);
-  // What to ask for now.
+  // Returns what to ask for now.
   std::vector<Try> Due(absl::Time now);
-  // Logs what has changed; false when nothing has.
+  // Logs what has changed; returns false when nothing has.
   bool OnPeersTried(const std::string& worker, const proto::PeersTried& tried, absl::Time now);
 
-  // Of all shards of the server, the worst.
+  // Returns the worst verdict of all shards of the server.
   Verdict Between(const std::string& worker, const std::string& server, absl::Time now) const;
-  // The shards that the worker has tried, by address.
+  // Returns the shards that the worker has tried, by address.
   std::vector<proto::PeerReach> Tried(const std::string& worker) const;
 
  private:

@@ -1,13 +1,16 @@
 #include "server/coordinator/members/seen_registrations.h"
 
+#include "common/require.h"
+
 namespace strata::server {
 
 void SeenRegistrations::Restore(const std::vector<Entry>& entries) {
+  STRATA_REQUIRE(seen_.empty());
   for (const Entry& entry : entries) Note(entry.daemon_id, entry.attempt);
   Saved();
 }
 
-uint32_t SeenRegistrations::AttemptOf(uint64_t daemon_id) const {
+uint32_t SeenRegistrations::NewestAttempt(uint64_t daemon_id) const {
   const auto it = seen_.find(daemon_id);
   return it == seen_.end() ? 0 : it->second.attempt;
 }

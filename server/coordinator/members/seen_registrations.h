@@ -23,12 +23,12 @@ class SeenRegistrations {
 
   explicit SeenRegistrations(size_t max = kMax) : max_(max) {}
 
-  // What the store held, the oldest first; once, first.
+  // Takes in what the store held, the oldest first. REQUIRES: nothing was noted before.
   void Restore(const std::vector<Entry>& entries);
-  // 0: none.
-  uint32_t AttemptOf(uint64_t daemon_id) const;
+  // Returns 0 when no attempt of the process is known.
+  uint32_t NewestAttempt(uint64_t daemon_id) const;
   void Note(uint64_t daemon_id, uint32_t attempt);
-  // What the store does not have yet, the oldest first; until Saved.
+  // Returns what the store does not have yet, the oldest first; until Saved.
   std::vector<Entry> Unsaved() const;
   void Saved() { unsaved_.clear(); }
 

@@ -7,19 +7,19 @@ namespace {
 
 TEST(SeenRegistrations, KnowsTheHighestAttemptOfEveryDaemon) {
   SeenRegistrations seen;
-  EXPECT_EQ(seen.AttemptOf(7), 0u);
+  EXPECT_EQ(seen.NewestAttempt(7), 0u);
   seen.Note(7, 1);
   seen.Note(8, 4);
   seen.Note(7, 2);
-  EXPECT_EQ(seen.AttemptOf(7), 2u);
-  EXPECT_EQ(seen.AttemptOf(8), 4u);
+  EXPECT_EQ(seen.NewestAttempt(7), 2u);
+  EXPECT_EQ(seen.NewestAttempt(8), 4u);
 }
 
 TEST(SeenRegistrations, GivesTheStoreWhatIsNewOnceTheOldestFirst) {
   SeenRegistrations seen;
   seen.Restore({{.daemon_id = 1, .attempt = 9}});
   EXPECT_TRUE(seen.Unsaved().empty());
-  EXPECT_EQ(seen.AttemptOf(1), 9u);
+  EXPECT_EQ(seen.NewestAttempt(1), 9u);
   seen.Note(7, 1);
   seen.Note(8, 4);
   seen.Note(7, 2);
@@ -37,8 +37,8 @@ TEST(SeenRegistrations, ForgetsWhoRegisteredLongestAgo) {
   seen.Note(2, 1);
   seen.Note(1, 2);
   seen.Note(3, 1);
-  EXPECT_EQ(seen.AttemptOf(2), 0u);
-  EXPECT_EQ(seen.AttemptOf(1), 2u);
+  EXPECT_EQ(seen.NewestAttempt(2), 0u);
+  EXPECT_EQ(seen.NewestAttempt(1), 2u);
   EXPECT_EQ(seen.Unsaved().size(), 2u);
 }
 

@@ -4,6 +4,8 @@
 #include <cstddef>
 #include <limits>
 
+#include "common/require.h"
+
 namespace strata::server {
 namespace {
 
@@ -44,7 +46,7 @@ double LevelOfAll(std::vector<Filling> fillings) {
   return level;
 }
 
-double StepOf(const std::vector<LinkHost>& hosts, const std::vector<double>& shares) {
+double SlowestLoad(const std::vector<LinkHost>& hosts, const std::vector<double>& shares) {
   double step = 0;
   for (size_t i = 0; i < hosts.size(); ++i) {
     step = std::max(step, LinkLoad(hosts[i].nodes, NodesOn(hosts), shares[i]) / hosts[i].rate);
@@ -60,6 +62,11 @@ double LinkLoad(uint32_t nodes_here, uint32_t nodes, double share) {
 
 LinkShares BalanceLinks(const std::vector<LinkHost>& hosts) {
   const uint32_t nodes = NodesOn(hosts);
+  STRATA_REQUIRE(nodes > 0);
+  STRATA_REQUIRE(std::any_of(hosts.begin(), hosts.end(),
+                             [](const LinkHost& host) { return host.has_shards; }));
+  STRATA_REQUIRE(
+      std::all_of(hosts.begin(), hosts.end(), [](const LinkHost& host) { return host.rate > 0; }));
   LinkShares result;
   result.of_host.assign(hosts.size(), 0);
   std::vector<Filling> fillings;
@@ -89,7 +96,7 @@ LinkShares BalanceLinks(const std::vector<LinkHost>& hosts) {
       if (takes) result.of_host[i] = left * hosts[i].rate / indifferent;
     }
   }
-  result.step = StepOf(hosts, result.of_host);
+  result.step = SlowestLoad(hosts, result.of_host);
   return result;
 }
 

@@ -13,9 +13,10 @@ struct LinkHost {
   double rate = 1;          // what the link carries each way; more than 0, in any unit
 };
 
-// What crosses the link of a host each way in a step, in models: with m of the job's n nodes on it
-// and a share x of the model on its shards, its nodes push 1 - x of the model each, and n - m
-// others are answered x each: m (1 - x) + (n - m) x. Pushes one way, as much in answers the other.
+// Returns what crosses the link of a host each way in a step, in models: with m of the job's n
+// nodes on it and a share x of the model on its shards, its nodes push 1 - x of the model each, and
+// n - m others are answered x each: m (1 - x) + (n - m) x. Pushes one way, as much in answers the
+// other.
 double LinkLoad(uint32_t nodes_here, uint32_t nodes, double share);
 
 struct LinkShares {
@@ -23,8 +24,8 @@ struct LinkShares {
   double step = 0;              // models per unit of rate: the greatest load / rate of all links
 };
 
-// The shares with which the last link ends as early as possible. Where several are as good, the
-// hosts that hold chunks end together, as far as they can.
+// Returns the shares with which the last link ends as early as possible. Where several are as good,
+// the hosts that hold chunks end together, as far as they can.
 //
 // With m nodes on a host a load grows by n - 2m per share. A host of more than half of the nodes
 // therefore takes everything: that is best for each link at once. A link of exactly half of the

@@ -18,7 +18,7 @@ std::string Endpoint(const std::string& address, uint32_t port) {
 }
 
 // One per shard; any scale.
-std::vector<double> WeightsOf(const std::vector<ServerShards>& servers) {
+std::vector<double> ShardWeights(const std::vector<ServerShards>& servers) {
   const bool is_even = std::all_of(servers.begin(), servers.end(),
                                    [](const ServerShards& server) { return server.share == 0; });
   std::vector<double> weights;
@@ -30,7 +30,7 @@ std::vector<double> WeightsOf(const std::vector<ServerShards>& servers) {
 }
 
 // How many chunks each shard has: by largest remainder, among equals the first.
-std::vector<uint64_t> CountsOf(const std::vector<double>& weights, uint64_t chunks) {
+std::vector<uint64_t> ApportionChunks(const std::vector<double>& weights, uint64_t chunks) {
   const double sum = std::accumulate(weights.begin(), weights.end(), 0.0);
   std::vector<uint64_t> counts;
   std::vector<double> remainders;
@@ -55,20 +55,20 @@ std::vector<uint64_t> CountsOf(const std::vector<double>& weights, uint64_t chun
 // Chunk j of the count of a shard stands at (j + 1/2) / count of the way; among equals the first
 // shard comes first.
 std::vector<uint32_t> Interleaved(const std::vector<uint64_t>& counts) {
-  struct Place {
+  struct ChunkPosition {
     double at;
     uint32_t shard;
   };
-  std::vector<Place> places;
+  std::vector<ChunkPosition> positions;
   for (uint32_t shard = 0; shard < counts.size(); ++shard) {
     for (uint64_t j = 0; j < counts[shard]; ++j) {
-      places.push_back({(j + 0.5) / counts[shard], shard});
+      positions.push_back({(j + 0.5) / counts[shard], shard});
     }
   }
-  std::stable_sort(places.begin(), places.end(),
-                   [](const Place& a, const Place& b) { return a.at < b.at; });
+  std::stable_sort(positions.begin(), positions.end(),
+                   [](const ChunkPosition& a, const ChunkPosition& b) { return a.at < b.at; });
   std::vector<uint32_t> shards;
-  for (const Place& place : places) shards.push_back(place.shard);
+  for (const ChunkPosition& position : positions) shards.push_back(position.shard);
   return shards;
 }
 
@@ -100,7 +100,7 @@ absl::StatusOr<JobPlacement> PlaceChunks(uint64_t elements, uint32_t chunk_eleme
         "the servers have %d shards; a job can use at most %d", shards, kShardsPerJobMax));
   }
   if (shards == 0) return result;
-  for (const uint32_t shard : Interleaved(CountsOf(WeightsOf(servers), chunks))) {
+  for (const uint32_t shard : Interleaved(ApportionChunks(ShardWeights(servers), chunks))) {
     placement.add_shard_of_chunk(shard);
   }
   return result;

@@ -9,6 +9,7 @@
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "common/count_of.h"
+#include "common/require.h"
 #include "server/coordinator/placement/link_shares.h"
 
 namespace strata::server {
@@ -51,7 +52,7 @@ class HostTable {
   std::map<std::string, size_t> index_;
 };
 
-Hosts HostsOf(const std::vector<NodeHost>& nodes, const std::vector<ServerShards>& servers) {
+Hosts GatherHosts(const std::vector<NodeHost>& nodes, const std::vector<ServerShards>& servers) {
   HostTable table;
   for (const NodeHost& node : nodes) {
     const size_t at = table.At(node.host, node.daemon, node.link_bytes_per_s);
@@ -90,8 +91,8 @@ bool HasServers(const Hosts& hosts, bool on_nodes) {
   });
 }
 
-// Nothing where servers that it needs are missing.
-std::optional<Option> OptionOf(Wish wish, const Hosts& hosts) {
+// Returns nothing where servers that the wish needs are missing.
+std::optional<Option> EvaluateWish(Wish wish, const Hosts& hosts) {
   if (wish != proto::Job::DEDICATED && !HasServers(hosts, true)) return std::nullopt;
   if (wish != proto::Job::ON_WORKERS && !HasServers(hosts, false)) return std::nullopt;
   std::vector<LinkHost> links = hosts.links;
@@ -221,12 +222,14 @@ absl::Status Impossible(Wish wish, const Hosts& hosts, const std::vector<ServerS
 absl::StatusOr<PlacementChoice> ChoosePlacement(Wish wish, uint64_t model_bytes,
                                                 const std::vector<NodeHost>& nodes,
                                                 const std::vector<ServerShards>& servers) {
-  const Hosts hosts = HostsOf(nodes, servers);
+  STRATA_REQUIRE(!nodes.empty());
+  const Hosts hosts = GatherHosts(nodes, servers);
   const bool is_auto = wish == proto::Job::AUTO;
   std::vector<Option> options;
   for (const Wish one : {proto::Job::ON_WORKERS, proto::Job::DEDICATED, proto::Job::MIXED}) {
     if (!is_auto && one != wish) continue;
-    if (std::optional<Option> option = OptionOf(one, hosts)) options.push_back(*std::move(option));
+    if (std::optional<Option> option = EvaluateWish(one, hosts))
+      options.push_back(*std::move(option));
   }
   if (options.empty()) {
     if (is_auto) return absl::FailedPreconditionError("no server is reached by all nodes");

@@ -29,8 +29,8 @@ struct PlacementChoice {
 // fewer hosts. Of a host whose daemons say different rates the least counts; unless all hosts' are
 // known, all are taken as equal. A daemon that does not say its host has one of its own. Pure.
 //
-// `servers` are reached by all nodes. REQUIRES: nodes. Errors: FailedPrecondition in one line: no
-// server fits the wish.
+// `servers` are reached by all nodes. REQUIRES: !nodes.empty(). Errors: FailedPrecondition in one
+// line: no server fits the wish.
 absl::StatusOr<PlacementChoice> ChoosePlacement(proto::Job::Placement wish, uint64_t model_bytes,
                                                 const std::vector<NodeHost>& nodes,
                                                 const std::vector<ServerShards>& servers);

@@ -4,6 +4,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "common/require.h"
 
 namespace strata::server {
 namespace {
@@ -14,7 +15,7 @@ struct Supply {
   std::vector<WorkerSlots> workers;
 };
 
-uint32_t FreeOf(const WorkerSlots& worker) {
+uint32_t FreeSlots(const WorkerSlots& worker) {
   return worker.alive && worker.slots > worker.used ? worker.slots - worker.used : 0u;
 }
 
@@ -35,7 +36,7 @@ Supply SlotsWithGpu(const std::vector<WorkerSlots>& workers) {
   const std::vector<WorkerSlots> gpus = GpuSlots(workers).workers;
   for (size_t i = 0; i < workers.size(); ++i) {
     WorkerSlots& worker = supply.workers[i];
-    const uint32_t free = std::min(FreeOf(workers[i]), FreeOf(gpus[i]));
+    const uint32_t free = std::min(FreeSlots(workers[i]), FreeSlots(gpus[i]));
     worker.slots = std::min(workers[i].slots, gpus[i].slots);
     worker.used = worker.slots - free;
   }
@@ -103,7 +104,7 @@ std::string Capacity(const Supply& supply) {
 RankAllocation Allocate(const RankWish& wish, const Supply& supply) {
   using Outcome = RankAllocation::Outcome;
   RankAllocation result;
-  result.blocks = Place(wish, supply.workers, FreeOf);
+  result.blocks = Place(wish, supply.workers, FreeSlots);
   const uint32_t placed = Placed(result.blocks);
   if (placed == wish.ranks) return result;
   result.blocks.clear();
@@ -125,7 +126,7 @@ RankAllocation Allocate(const RankWish& wish, const Supply& supply) {
   } else {
     uint32_t free_slots = 0, slots = 0;
     for (const WorkerSlots& worker : supply.workers) {
-      free_slots += FreeOf(worker);
+      free_slots += FreeSlots(worker);
       slots += worker.alive ? worker.slots : 0;
     }
     // "1 more free slot"
@@ -140,19 +141,20 @@ RankAllocation Allocate(const RankWish& wish, const Supply& supply) {
 
 }  // namespace
 
-RankWish WishOf(const proto::Job& job) {
+RankWish ToRankWish(const proto::Job& job) {
   return {.ranks = job.ranks(),
           .ranks_per_node = job.ranks_per_node(),
           .on_gpus = job.device() == proto::Job::GPU};
 }
 
 uint32_t FreeFor(const RankWish& wish, const WorkerSlots& worker) {
-  return FreeOf(wish.on_gpus ? SlotsWithGpu({worker}).workers[0] : worker);
+  return FreeSlots(wish.on_gpus ? SlotsWithGpu({worker}).workers[0] : worker);
 }
 
 // What is told is the one thing that there is too little of; slots with a GPU slot only where there
 // are enough of each, but not on the same nodes.
 RankAllocation AllocateRanks(const RankWish& wish, const std::vector<WorkerSlots>& workers) {
+  STRATA_REQUIRE(wish.ranks >= 1);
   if (!wish.on_gpus) return Allocate(wish, Slots(workers));
   RankAllocation both = Allocate(wish, SlotsWithGpu(workers));
   if (both.outcome == RankAllocation::Outcome::kFits) return both;

@@ -25,11 +25,12 @@ struct RankWish {
   uint32_t ranks_per_node = 0;  // 0: as many as a node has free
   bool on_gpus = false;         // each rank takes a GPU slot of its node besides
 };
-RankWish WishOf(const proto::Job& job);
+RankWish ToRankWish(const proto::Job& job);
 
-// Ranks of such a wish that a worker could take now.
+// Returns how many ranks of such a wish a worker could take now.
 uint32_t FreeFor(const RankWish& wish, const WorkerSlots& worker);
 
+// The ranks of one logical node.
 struct RankBlock {
   std::string daemon;
   uint32_t first_rank = 0;

@@ -32,7 +32,7 @@ Acceptor::Acceptor(int descriptors_max, std::vector<UniqueFd> listeners, EventFd
 
 Acceptor::~Acceptor() { Stop(); }
 
-int Acceptor::port() const { return PortOf(listeners_[0]); }
+int Acceptor::port() const { return BoundPort(listeners_[0]); }
 
 void Acceptor::Start(Callbacks callbacks) {
   callbacks_ = std::move(callbacks);

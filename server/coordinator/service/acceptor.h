@@ -21,7 +21,8 @@ class Acceptor {
  public:
   struct Options {
     std::string listen;  // "HOST:PORT"
-    // Of connections that are taken, from 0 on: the process opens the lowest that is free.
+    // Descriptors below this are for connections that are taken: the process opens the lowest one
+    // that is free.
     int descriptors_max = 0;
   };
   struct Callbacks {
@@ -35,14 +36,14 @@ class Acceptor {
 
   int port() const;
   void Start(Callbacks callbacks);
-  // Idempotent.
+  // Ends the thread. Idempotent.
   void Stop();
 
  private:
   Acceptor(int descriptors_max, std::vector<UniqueFd> listeners, EventFd stop);
 
   void Run();
-  // False: not now, the process or the host is out of descriptors or memory.
+  // Returns false when the process or the host is out of descriptors or memory now.
   bool AcceptFrom(const UniqueFd& listener);
 
   const int descriptors_max_;

@@ -19,7 +19,7 @@ namespace strata::server {
 // How many of one kind may be open at once; further ones are refused and counted. Thread-safe.
 class Gate {
  public:
-  // One that is open, until it is destroyed.
+  // Something open, which counts until it is destroyed.
   class Pass {
    public:
     explicit Pass(Gate* gate) : gate_(gate) {}
@@ -58,7 +58,7 @@ class Gate {
 // What one session has handed to the coordinator's loop and the loop has not got to. Thread-safe.
 class InHand {
  public:
-  // Waits while kInHandPerSessionMax are.
+  // Counts one more; waits while kInHandPerSessionMax are in hand.
   void Add();
   void Done();
 
@@ -70,7 +70,7 @@ class InHand {
   size_t count_ ABSL_GUARDED_BY(mutex_) = 0;
 };
 
-// The coordinator's own resources and refusals, as ListNodes shows them.
+// Returns the coordinator's own resources and refusals, as ListNodes shows them.
 proto::DaemonStatus CoordinatorStatus(Gate* sessions, Gate* calls);
 
 }  // namespace strata::server

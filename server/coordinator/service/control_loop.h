@@ -23,9 +23,10 @@ class ControlLoop {
   // Runs what was posted before, then ends. Idempotent.
   void Stop();
 
-  // Errors: as of ClosureQueue::Post; the closure will not run.
+  // Runs the closure on the loop's thread. Errors: those of ClosureQueue::Post; the closure will
+  // not run.
   absl::Status Post(ClosureQueue::Closure closure) { return queue_.Post(std::move(closure)); }
-  // Posts and waits until it has run. Not from the loop's thread.
+  // Posts and waits until the closure has run; never from the loop's thread.
   absl::Status Run(const std::function<void()>& closure);
 
  private:

@@ -31,9 +31,9 @@ class CoordinatorService final : public proto::Coordinator::Service, private Coo
   absl::Status Start();
   // Ends all followers' streams, so that the gRPC server can shut down.
   void EndFollowers();
-  // One for which there was no room. From any thread.
+  // Counts a connection for which there was no room. Any thread may call it.
   void CountRefusedConnection();
-  // After the gRPC server's shutdown.
+  // Ends the control loop, once the gRPC server has shut down.
   void Stop() { loop_.Stop(); }
 
   grpc::Status Session(
@@ -58,10 +58,10 @@ class CoordinatorService final : public proto::Coordinator::Service, private Coo
   using SessionQueue = MessageQueue<proto::CoordinatorMessage>;
   using FollowQueue = MessageQueue<proto::FollowEvent>;
 
-  // From any thread but the loop's.
+  // Any thread but the loop's may call it.
   void DropFollower(JobId job, const std::shared_ptr<FollowQueue>& queue);
 
-  // CoordinatorActions, on the loop's thread.
+  // CoordinatorActions; called on the loop's thread.
   void Send(SessionId session, const proto::CoordinatorMessage& message) override;
   void Close(SessionId session) override;
   absl::Status Persist(const proto::StoredJob& job) override { return store_->Save(job); }
@@ -82,7 +82,7 @@ class CoordinatorService final : public proto::Coordinator::Service, private Coo
   std::atomic<uint64_t> next_session_ = 1;
   std::atomic<uint64_t> refused_connections_ = 0;
 
-  // The loop's thread's.
+  // What the loop's thread owns.
   CoordinatorCore core_;
   std::map<SessionId, std::shared_ptr<SessionQueue>> sessions_;
   // By job; whether they want the ranks' reports, too.

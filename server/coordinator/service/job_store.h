@@ -27,19 +27,19 @@ class JobStore {
   // Creates directory and database where there are none.
   static absl::StatusOr<std::unique_ptr<JobStore>> Open(const std::string& directory);
 
-  // Random, made at creation.
+  // A random id, made when the database was.
   virtual const std::string& cluster_id() const = 0;
-  // Above every id that was ever saved.
+  // An id above every one that was ever saved.
   virtual uint32_t next_job_id() const = 0;
-  // By id.
+  // Returns all jobs by id.
   virtual absl::StatusOr<std::vector<proto::StoredJob>> Load() = 0;
 
   virtual absl::Status Save(const proto::StoredJob& job) = 0;
   virtual absl::Status Remove(JobId job) = 0;
 
-  // The newest registrations of daemons, up to SeenRegistrations::kMax, the oldest first.
+  // Returns the newest registrations of daemons, up to SeenRegistrations::kMax, the oldest first.
   virtual absl::StatusOr<std::vector<SeenRegistrations::Entry>> LoadSeen() = 0;
-  // In one transaction.
+  // Saves all of them in one transaction.
   virtual absl::Status SaveSeen(const std::vector<SeenRegistrations::Entry>& seen) = 0;
 };
 

@@ -67,7 +67,7 @@ absl::StatusOr<std::vector<UniqueFd>> ListenOn(const std::string& address) {
   std::vector<UniqueFd> listeners;
   int first_error = 0;
   for (addrinfo* at = found; at != nullptr; at = at->ai_next) {
-    if (number == 0 && !listeners.empty()) SetPort(at->ai_addr, PortOf(listeners[0]));
+    if (number == 0 && !listeners.empty()) SetPort(at->ai_addr, BoundPort(listeners[0]));
     UniqueFd listener;
     const int error = ListenAt(*at, &listener);
     if (error == EADDRINUSE && number != 0) return FromErrno(address, error);
@@ -78,7 +78,7 @@ absl::StatusOr<std::vector<UniqueFd>> ListenOn(const std::string& address) {
   return listeners;
 }
 
-int PortOf(const UniqueFd& listener) {
+int BoundPort(const UniqueFd& listener) {
   sockaddr_storage address = {};
   socklen_t size = sizeof(address);
   if (getsockname(listener.get(), reinterpret_cast<sockaddr*>(&address), &size) != 0) return 0;

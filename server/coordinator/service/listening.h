@@ -9,13 +9,13 @@
 
 namespace strata::server {
 
-// Sockets that listen on "HOST:PORT", one for each of the host's addresses, all on one port; port
-// 0: any free one. They do not block. Errors name the address: InvalidArgument (not HOST:PORT,
-// unknown host, not this host's), AlreadyExists (port in use), PermissionDenied.
+// Returns sockets that listen on "HOST:PORT", one for each of the host's addresses, all on one
+// port; port 0 stands for any free one. They do not block. Errors name the address: InvalidArgument
+// (not HOST:PORT, unknown host, not this host's), AlreadyExists (port in use), PermissionDenied.
 absl::StatusOr<std::vector<UniqueFd>> ListenOn(const std::string& address);
 
-// Of a listening socket; 0: none.
-int PortOf(const UniqueFd& listener);
+// Returns the port of a listening socket; 0 when it has none.
+int BoundPort(const UniqueFd& listener);
 
 }  // namespace strata::server
 

@@ -14,8 +14,8 @@ TEST(ListenOn, AcceptsAnyFreePort) {
     const auto listeners = ListenOn(address);
     ASSERT_TRUE(listeners.ok()) << listeners.status();
     for (const UniqueFd& listener : *listeners) {
-      EXPECT_EQ(PortOf(listener), PortOf(listeners->front()));
-      EXPECT_GT(PortOf(listener), 0);
+      EXPECT_EQ(BoundPort(listener), BoundPort(listeners->front()));
+      EXPECT_GT(BoundPort(listener), 0);
     }
   }
 }

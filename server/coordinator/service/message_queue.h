@@ -21,11 +21,11 @@ class MessageQueue {
   explicit MessageQueue(size_t capacity, size_t bytes_max = kQueuedBytesMax)
       : capacity_(capacity), bytes_max_(bytes_max) {}
 
-  // Ignored after Close. A full queue closes and drops what it holds.
+  // Does nothing after Close. A full queue closes and drops what it holds.
   void Push(T message) {
     absl::MutexLock lock(&mutex_);
     if (closed_) return;
-    const size_t bytes = SizeOf(message);
+    const size_t bytes = CountBytes(message);
     if (messages_.size() < capacity_ && (bytes_ == 0 || bytes_ + bytes <= bytes_max_)) {
       bytes_ += bytes;
       messages_.push_back(std::move(message));
@@ -36,31 +36,32 @@ class MessageQueue {
     }
   }
 
-  // The next message; waits for one up to `timeout`. Nothing: time is up, or see IsDone.
+  // Returns the next message and waits for one up to `timeout`. Returns nothing when time is up or
+  // IsDone.
   std::optional<T> Pop(absl::Duration timeout) {
     absl::MutexLock lock(&mutex_);
     mutex_.AwaitWithTimeout(absl::Condition(this, &MessageQueue::HasNews), timeout);
     if (messages_.empty()) return std::nullopt;
     T message = std::move(messages_.front());
     messages_.pop_front();
-    bytes_ -= SizeOf(message);
+    bytes_ -= CountBytes(message);
     return message;
   }
 
-  // What is queued can still be taken.
+  // Ends the queue; what is queued can still be taken.
   void Close() {
     absl::MutexLock lock(&mutex_);
     closed_ = true;
   }
 
-  // Closed, and all has been taken.
+  // Returns whether the queue is closed and all has been taken.
   bool IsDone() {
     absl::MutexLock lock(&mutex_);
     return closed_ && messages_.empty();
   }
 
  private:
-  static size_t SizeOf(const T& message) {
+  static size_t CountBytes(const T& message) {
     if constexpr (requires { message.ByteSizeLong(); }) return message.ByteSizeLong();
     return 0;
   }

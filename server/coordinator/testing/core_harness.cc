@@ -244,7 +244,7 @@ proto::JobStatus CoreHarness::Status(uint32_t job) { return *core_->GetJob(JobId
 std::vector<std::string> CoreHarness::Sent(const std::string& daemon) {
   std::vector<std::string> texts;
   const std::vector<proto::CoordinatorMessage>& sent = sent_[daemon];
-  for (size_t& i = told_[daemon]; i < sent.size(); ++i) texts.push_back(Text(sent[i]));
+  for (size_t& i = returned_[daemon]; i < sent.size(); ++i) texts.push_back(Text(sent[i]));
   return texts;
 }
 

@@ -12,12 +12,12 @@
 
 namespace strata::server {
 
-// For tests: a core with a time that the test moves, and a record of what it wanted done.
+// A core for tests, with a time that the test moves and a record of what it wanted done.
 class CoreHarness : private CoordinatorActions {
  public:
   explicit CoreHarness(CoordinatorCore::Options options = {});
 
-  // A new coordinator process with what the old one had saved. Connections are gone.
+  // Begins a new coordinator process with what the old one had saved. Connections are gone.
   void Restart();
 
   // Connects and registers; `daemon_id` 0: one of the name's own. Returns the session.
@@ -26,15 +26,15 @@ class CoreHarness : private CoordinatorActions {
   SessionId JoinServer(const std::string& name, uint32_t shards,
                        const std::vector<uint32_t>& running = {}, uint64_t daemon_id = 0,
                        const std::string& address = "host");
-  // What daemons of this name say of their host when they join; nothing unless set.
+  // Sets what daemons of this name say of their host when they join; they say nothing otherwise.
   void SetHost(const std::string& name, const std::string& host, double link_bytes_per_s = 0);
-  // The same of their GPUs; none unless set.
+  // Sets what they say of their GPUs; they have none otherwise.
   void SetGpus(const std::string& name, uint32_t gpus, uint32_t ranks_per_gpu = 1);
   void Disconnect(const std::string& name);
   // Says the daemon's newest Register again, on a connection of somebody else.
   void Repeat(const std::string& name, SessionId session);
-  // What the worker says of this address from now on when it is asked to try it; empty: reached,
-  // as all are at first; none: it does not answer.
+  // Sets what the worker says of this address from now on when it is asked to try it: an empty
+  // error stands for reached, as all are at first, and none for no answer.
   void SetReach(const std::string& worker, const std::string& address,
                 std::optional<std::string> error);
   // Moves the time in small steps; daemons that are connected send heartbeats unless silenced.
@@ -54,15 +54,16 @@ class CoreHarness : private CoordinatorActions {
   uint32_t Train(const proto::Job& job, const std::vector<std::string>& workers,
                  const std::vector<std::string>& servers);
 
-  // A valid job.
+  // Returns a valid job.
   static proto::Job SomeJob(uint32_t ranks);
   static proto::NodeReady SomeLayout(uint32_t job);
   uint32_t Submit(const proto::Job& job);
   proto::JobStatus Status(uint32_t job);
 
-  // What was sent to the daemon since the last call: "StartNode 1", "RunNode 1", "StopNode 1", ...
+  // Returns what was sent to the daemon since the last call: "StartNode 1", "RunNode 1", "StopNode
+  // 1", ...
   std::vector<std::string> Sent(const std::string& daemon);
-  // The newest message of a daemon that has this kind.
+  // Returns the newest message to a daemon that has this kind.
   proto::CoordinatorMessage Newest(const std::string& daemon,
                                    proto::CoordinatorMessage::MessageCase kind);
 
@@ -71,7 +72,7 @@ class CoreHarness : private CoordinatorActions {
   const std::vector<proto::FollowEvent>& events() const { return events_; }
   const std::map<uint32_t, proto::StoredJob>& stored() const { return stored_; }
   bool IsClosed(SessionId session) const;
-  // Lines about who holds a job up.
+  // The lines about who holds a job up.
   const std::vector<std::string>& warnings() const { return warnings_; }
   void FailNextPersist() { fail_persist_ = true; }
 
@@ -97,7 +98,7 @@ class CoreHarness : private CoordinatorActions {
   std::map<std::string, std::pair<uint32_t, uint32_t>> gpus_;  // and ranks on each
   std::map<SessionId, std::string> names_;
   std::map<std::string, std::vector<proto::CoordinatorMessage>> sent_;
-  std::map<std::string, size_t> told_;                          // of sent_, by Sent
+  std::map<std::string, size_t> returned_;  // how many of sent_ Sent has returned
   std::vector<std::pair<std::string, proto::TryPeers>> tries_;  // not answered yet
   std::map<std::string, std::map<std::string, std::optional<std::string>>> reach_;
   std::vector<SessionId> closed_;

@@ -9,7 +9,7 @@ namespace {
 constexpr absl::Duration kPatience = absl::Seconds(20);
 constexpr uint64_t kElements = 1000;
 
-uint32_t JobOf(const proto::CoordinatorMessage& message) {
+uint32_t CommandedJob(const proto::CoordinatorMessage& message) {
   switch (message.message_case()) {
     case proto::CoordinatorMessage::kInstallJob:
       return message.install_job().record().job_id();
@@ -91,15 +91,16 @@ void FakeDaemon::OnMessage(const proto::CoordinatorMessage& message) {
   {
     absl::MutexLock lock(&mutex_);
     received_.push_back(message);
-    if (message.has_start_node() || message.has_install_job()) running_.insert(JobOf(message));
-    if (message.has_stop_node() || message.has_remove_job()) running_.erase(JobOf(message));
+    if (message.has_start_node() || message.has_install_job())
+      running_.insert(CommandedJob(message));
+    if (message.has_stop_node() || message.has_remove_job()) running_.erase(CommandedJob(message));
   }
   proto::DaemonMessage reply;
   if (message.has_start_node()) {
-    *reply.mutable_node_ready() = Ready(JobOf(message));
+    *reply.mutable_node_ready() = Ready(CommandedJob(message));
     Send(reply);
   } else if (message.has_install_job()) {
-    reply.mutable_job_installed()->set_job_id(JobOf(message));
+    reply.mutable_job_installed()->set_job_id(CommandedJob(message));
     Send(reply);
   } else if (message.has_try_peers()) {
     *reply.mutable_peers_tried()->mutable_peers() = message.try_peers().peers();
@@ -137,7 +138,7 @@ bool FakeDaemon::WaitFor(proto::CoordinatorMessage::MessageCase kind, uint32_t j
   const auto came = [this, kind, job] {
     mutex_.AssertHeld();
     return std::any_of(received_.begin(), received_.end(), [&](const auto& message) {
-      return message.message_case() == kind && JobOf(message) == job;
+      return message.message_case() == kind && CommandedJob(message) == job;
     });
   };
   return mutex_.AwaitWithTimeout(absl::Condition(&came), kPatience);

@@ -14,7 +14,7 @@
 
 namespace strata::server {
 
-// For tests: a worker or server that does what it is told at once, over a real session. A worker
+// A worker or server for tests, which does what it is told at once, over a real session. A worker
 // says that it is ready, and when told to train reports one window of steps per rank; it finishes
 // when the test says so.
 class FakeDaemon {
@@ -30,7 +30,7 @@ class FakeDaemon {
   void Send(proto::DaemonMessage message) { session_->Send(std::move(message)); }
   void Finish(uint32_t job);
 
-  // Whether a message of this kind came for the job, waiting up to 20 s.
+  // Returns whether a message of this kind came for the job, and waits up to 20 s for it.
   bool WaitFor(proto::CoordinatorMessage::MessageCase kind, uint32_t job);
   int Count(proto::CoordinatorMessage::MessageCase kind);
   // Waits up to 20 s for the session's end.

@@ -1,0 +1,41 @@
+#ifndef STRATA_SERVER_COORDINATOR_JOBS_DAEMON_COMMANDS_H_
+#define STRATA_SERVER_COORDINATOR_JOBS_DAEMON_COMMANDS_H_
+
+#include <string>
+
+#include "common/ids.h"
+#include "proto/control.pb.h"
+#include "server/coordinator/jobs/job_actions.h"
+#include "server/coordinator/jobs/job_entry.h"
+#include "server/coordinator/members/membership.h"
+
+namespace strata::server {
+
+// What daemons are told of jobs. Daemons take each command any number of times, so that one that
+// may be lost is said again. A daemon that is not connected is told nothing: it is told again once
+// it is back. Owns nothing.
+class DaemonCommands {
+ public:
+  // `membership` and `actions` outlive it.
+  DaemonCommands(const Membership* membership, JobActions* actions)
+      : membership_(membership), actions_(actions) {}
+
+  void SendStart(const JobEntry& entry, const JobNode& node);
+  void SendMeasure(const JobEntry& entry, const JobNode& node);
+  void SendInstall(const JobEntry& entry, const JobServer& server);
+  void SendRun(const JobEntry& entry, const JobNode& node);
+  // Sends a record of the job's metrics to the worker of node 0. REQUIRES: the job has nodes.
+  void SendMetrics(const JobEntry& entry, const proto::MetricsRecord& record);
+  void SendStop(const std::string& daemon, JobId job, const std::string& reason);
+  void SendRemove(const std::string& daemon, JobId job);
+
+ private:
+  void SendTo(const std::string& daemon, const proto::CoordinatorMessage& message);
+
+  const Membership* const membership_;
+  JobActions* const actions_;
+};
+
+}  // namespace strata::server
+
+#endif  // STRATA_SERVER_COORDINATOR_JOBS_DAEMON_COMMANDS_H_

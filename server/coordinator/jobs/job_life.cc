@@ -1,0 +1,118 @@
+#include "server/coordinator/jobs/job_life.h"
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "common/log.h"
+#include "common/require.h"
+#include "server/coordinator/jobs/ring_placement.h"
+
+namespace strata::server {
+
+void JobLife::Start(const std::vector<RankBlock>& blocks, JobEntry* entry, absl::Time now) {
+  entry->SetView(blocks);
+  if (entry->is_ring()) {
+    const absl::Status status = CheckRing(*entry);
+    if (!status.ok()) return Fail(std::string(status.message()), entry, now);
+  }
+  entry->BeginStarting(now);
+  if (!SaveOrFail(entry, now)) return;
+  for (const JobNode& node : entry->nodes) commands_->SendStart(*entry, node);
+  announcer_->TellStatus(entry);
+}
+
+void JobLife::Install(JobEntry* entry, absl::Time now) {
+  STRATA_REQUIRE(entry->stage() == JobStage::kStarting && entry->all_ready());
+  if (entry->is_ring()) return InstallOnRing(entry, now);
+  if (!entry->needs_servers()) return InstallOnServers({}, entry, now);
+  const JobPlacer::Verdict verdict = placer_->Choose(*entry, now);
+  switch (verdict.kind) {
+    case JobPlacer::Verdict::Kind::kWaits:
+      return announcer_->SetReason(verdict.reason, entry);
+    case JobPlacer::Verdict::Kind::kFails:
+      return Fail(verdict.reason, entry, now);
+    case JobPlacer::Verdict::Kind::kPlaced:
+      break;
+  }
+  entry->left_out = verdict.left_out;
+  if (!entry->left_out.empty()) {
+    announcer_->Warn(absl::StrFormat("job %d (%s) runs %s", entry->id().value(),
+                                     entry->job().name(), entry->left_out));
+  }
+  LogInfo("job %d (%s): placement %s", entry->id().value(), entry->job().name(),
+          verdict.choice.reason);
+  InstallOnServers(verdict.choice, entry, now);
+}
+
+void JobLife::InstallOnServers(const PlacementChoice& choice, JobEntry* entry, absl::Time now) {
+  const absl::Status placed = placer_->Place(choice, entry);
+  if (!placed.ok()) return Fail(std::string(placed.message()), entry, now);
+  if (choice.servers.empty()) return Train(entry, now);
+  entry->BeginInstalling();
+  announcer_->SetReason("waits for its servers", entry);
+  for (const JobServer& server : entry->servers) commands_->SendInstall(*entry, server);
+}
+
+void JobLife::InstallOnRing(JobEntry* entry, absl::Time now) {
+  const absl::Status placed = placer_->PlaceOnRing(entry);
+  if (!placed.ok()) return Fail(std::string(placed.message()), entry, now);
+  const proto::Ring& ring = entry->stored.record().ring();
+  if (ring.algorithm() != proto::AllReduce::AUTO) {
+    *entry->status().mutable_ring() = ring;
+    return Train(entry, now);
+  }
+  entry->BeginMeasuring();
+  announcer_->SetReason("measures its links", entry);
+  for (const JobNode& node : entry->nodes) commands_->SendMeasure(*entry, node);
+}
+
+void JobLife::Train(JobEntry* entry, absl::Time now) {
+  entry->BeginTraining(now);
+  if (!SaveOrFail(entry, now)) return;
+  for (const JobNode& node : entry->nodes) commands_->SendRun(*entry, node);
+  announcer_->TellStatus(entry);
+}
+
+bool JobLife::SaveOrFail(JobEntry* entry, absl::Time now) {
+  const absl::Status saved = announcer_->Save(*entry);
+  if (saved.ok()) return true;
+  Fail(absl::StrCat("the coordinator cannot save the job: ", saved.message()), entry, now);
+  return false;
+}
+
+void JobLife::Fail(const std::string& reason, JobEntry* entry, absl::Time now) {
+  End(proto::FAILED, reason, entry, now);
+}
+
+void JobLife::End(proto::JobState state, const std::string& reason, JobEntry* entry,
+                  absl::Time now) {
+  if (entry->stored.training()) {
+    announcer_->TellRecords(entry->metrics.Flush(entry->ElapsedSeconds(now)), entry);
+  }
+  entry->End(state, reason, now);
+  placer_->Forget(entry->id());
+  announcer_->DropRecords(entry->id());
+  announcer_->Save(*entry).IgnoreError();  // repeated
+  LogInfo("job %d (%s): %s%s%s", entry->id().value(), entry->job().name(),
+          proto::JobState_Name(state), reason.empty() ? "" : ": ", reason);
+  for (const JobNode& node : entry->nodes) {
+    if (!node.finished) commands_->SendStop(node.daemon, entry->id(), reason);
+  }
+  for (const JobServer& server : entry->servers) commands_->SendRemove(server.daemon, entry->id());
+  announcer_->TellStatus(entry);
+}
+
+void JobLife::OnNodeBack(bool holds, JobNode* node, JobEntry* entry, absl::Time now) {
+  STRATA_REQUIRE(!node->finished);
+  node->present = true;
+  const bool starts = entry->stage() == JobStage::kStarting && !node->ready;
+  node->missing_since = holds || starts ? absl::InfiniteFuture() : now;
+  if (starts) return commands_->SendStart(*entry, *node);
+  if (entry->stage() == JobStage::kMeasuring && !node->link) {
+    return commands_->SendMeasure(*entry, *node);
+  }
+  if (entry->stage() != JobStage::kTraining || !holds) return;
+  if (!entry->metrics.HasReported(node->first_rank)) commands_->SendRun(*entry, *node);
+  if (node->node == 0) announcer_->SendRecordsAgain(*entry);
+}
+
+}  // namespace strata::server

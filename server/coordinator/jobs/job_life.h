@@ -1,0 +1,54 @@
+#ifndef STRATA_SERVER_COORDINATOR_JOBS_JOB_LIFE_H_
+#define STRATA_SERVER_COORDINATOR_JOBS_JOB_LIFE_H_
+
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/time/time.h"
+#include "proto/control.pb.h"
+#include "server/coordinator/jobs/daemon_commands.h"
+#include "server/coordinator/jobs/job_announcer.h"
+#include "server/coordinator/jobs/job_entry.h"
+#include "server/coordinator/jobs/job_placer.h"
+
+namespace strata::server {
+
+// The steps of one job from its start to its end: each changes the entry's stage, saves it, tells
+// the daemons what to do and followers what happened. Owns nothing; the stage is the entry's.
+class JobLife {
+ public:
+  // All outlive it.
+  JobLife(JobPlacer* placer, DaemonCommands* commands, JobAnnouncer* announcer)
+      : placer_(placer), commands_(commands), announcer_(announcer) {}
+
+  // Starts the ranks on the workers of `blocks`. REQUIRES: entry->queued().
+  void Start(const std::vector<RankBlock>& blocks, JobEntry* entry, absl::Time now);
+  // Places the job and installs it on its servers, or lets it wait for servers. REQUIRES:
+  // kStarting, entry->all_ready().
+  void Install(JobEntry* entry, absl::Time now);
+  // Lets the nodes train. REQUIRES: as JobEntry::BeginTraining.
+  void Train(JobEntry* entry, absl::Time now);
+  // Fails the job with a reason for the user. REQUIRES: !entry->ended().
+  void Fail(const std::string& reason, JobEntry* entry, absl::Time now);
+  // Ends the job and has its daemons let go of it. REQUIRES: as JobEntry::End.
+  void End(proto::JobState state, const std::string& reason, JobEntry* entry, absl::Time now);
+
+  // The daemon of a node that has not finished is back. `holds`: it runs the node. What was on its
+  // way when the line broke may be lost, and is said again; what the daemon said, it says again.
+  void OnNodeBack(bool holds, JobNode* node, JobEntry* entry, absl::Time now);
+
+ private:
+  void InstallOnServers(const PlacementChoice& choice, JobEntry* entry, absl::Time now);
+  void InstallOnRing(JobEntry* entry, absl::Time now);
+  // Saves a job that must be saved before its daemons are told; false: it has failed instead.
+  bool SaveOrFail(JobEntry* entry, absl::Time now);
+
+  JobPlacer* const placer_;
+  DaemonCommands* const commands_;
+  JobAnnouncer* const announcer_;
+};
+
+}  // namespace strata::server
+
+#endif  // STRATA_SERVER_COORDINATOR_JOBS_JOB_LIFE_H_

@@ -1,0 +1,139 @@
+#include "server/coordinator/jobs/job_placer.h"
+
+#include <algorithm>
+#include <cstdint>
+#include <utility>
+
+#include "absl/status/statusor.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "common/job/exchange/same_host.h"
+#include "common/limits/limits.h"
+#include "common/require.h"
+#include "server/coordinator/jobs/ring_placement.h"
+#include "server/coordinator/placement/placement.h"
+
+namespace strata::server {
+namespace {
+
+std::vector<ServerShards> ListShards(const std::vector<const Daemon*>& servers) {
+  std::vector<ServerShards> shards;
+  for (const Daemon* daemon : servers) {
+    const proto::Register& r = daemon->registration;
+    shards.push_back({.daemon = r.name(),
+                      .address = r.address(),
+                      .ports = {r.shard_ports().begin(), r.shard_ports().end()},
+                      .host = r.host(),
+                      .link_bytes_per_s = r.link_bytes_per_s(),
+                      .share = 0});
+  }
+  return shards;
+}
+
+// "without server s1: worker w1 cannot reach ...; without server s2: ..."
+std::string DescribeLeftOut(const std::vector<std::pair<std::string, std::string>>& servers) {
+  constexpr size_t kNamesMax = 3;
+  std::string text;
+  for (size_t i = 0; i < servers.size() && i < kNamesMax; ++i) {
+    absl::StrAppend(&text, i == 0 ? "" : "; ", "without server ", servers[i].first, ": ",
+                    servers[i].second);
+  }
+  if (servers.size() <= kNamesMax) return text;
+  return absl::StrCat(text, "; without ", servers.size() - kNamesMax, " more");
+}
+
+}  // namespace
+
+JobPlacer::Verdict JobPlacer::Choose(const JobEntry& entry, absl::Time now) {
+  STRATA_REQUIRE(entry.needs_servers() && entry.all_ready());
+  const std::vector<NodeHost> nodes = LocateNodes(entry.nodes);
+  std::vector<std::string> workers;
+  for (const NodeHost& node : nodes) workers.push_back(node.daemon);
+  const ReachedServers::Common common = reached_->ByAll(workers, now);
+  const uint64_t model_bytes = entry.stored.status().elements() * sizeof(float);
+  const absl::StatusOr<PlacementChoice> choice =
+      ChoosePlacement(entry.job().placement(), model_bytes, nodes, ListShards(common.reached));
+  const absl::Time since = waits_since_.try_emplace(entry.id(), now).first->second;
+  std::string why = !common.pending.empty()    ? common.pending
+                    : !common.left_out.empty() ? common.left_out[0].second
+                                               : "";
+  if (!common.reached.empty() && !choice.ok()) {
+    why = absl::StrCat(choice.status().message(), why.empty() ? "" : "; ", why);
+  }
+  const bool may_change = !common.pending.empty() || !choice.ok();
+  if (may_change && now - since < patience_) {
+    return {.kind = Verdict::Kind::kWaits,
+            .reason = why.empty() ? "waits for a server: none is alive" : why};
+  }
+  if (!choice.ok()) {
+    return {.kind = Verdict::Kind::kFails, .reason = why.empty() ? "no server is alive" : why};
+  }
+  return {.kind = Verdict::Kind::kPlaced,
+          .choice = *choice,
+          .left_out = DescribeLeftOut(common.left_out)};
+}
+
+absl::Status JobPlacer::Place(const PlacementChoice& choice, JobEntry* entry) const {
+  STRATA_REQUIRE(entry->all_ready());
+  absl::StatusOr<JobPlacement> placement = PlaceChunks(
+      entry->stored.record().layout().elements(), entry->job().chunk_elements(), choice.servers);
+  if (!placement.ok()) return placement.status();
+  SettleConnections(choice.servers, entry);
+  const int shards = placement->placement.shard_endpoints_size();
+  const uint32_t connections = entry->job().connections();
+  if (shards * connections > kConnectionsPerNodeMax) {
+    return absl::InvalidArgumentError(
+        absl::StrFormat("connections: %d to each of %d shards are %d of a node; at most %d are "
+                        "possible",
+                        connections, shards, shards * connections, kConnectionsPerNodeMax));
+  }
+  placement->placement.set_reason(choice.reason);
+  entry->SetPlacement(*placement, choice.servers);
+  // A message that is too long would end the line to its daemon.
+  const proto::JobRecord& record = entry->stored.record();
+  if (const uint64_t bytes = record.ByteSizeLong(); bytes > kJobRecordBytesMax) {
+    return absl::InvalidArgumentError(absl::StrFormat(
+        "the job's record has %d bytes, at most %d are possible: it has %d tensors and %d chunks",
+        bytes, kJobRecordBytesMax, record.layout().segments_size(), entry->status().chunks()));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status JobPlacer::PlaceOnRing(JobEntry* entry) const {
+  STRATA_REQUIRE(entry->all_ready());
+  if (absl::Status placed = PlaceRing(entry); !placed.ok()) return placed;
+  SettleConnections({}, entry);
+  return absl::OkStatus();
+}
+
+void JobPlacer::Excuse(absl::Duration gap, absl::Time now) {
+  for (auto& [job, since] : waits_since_) since = Excused(since, gap, now);
+}
+
+std::vector<NodeHost> JobPlacer::LocateNodes(const std::vector<JobNode>& nodes) const {
+  std::vector<NodeHost> hosts;
+  for (const JobNode& node : nodes) {
+    NodeHost& host = hosts.emplace_back();
+    host.daemon = node.daemon;
+    const Daemon* daemon = membership_->Find(node.daemon);
+    if (daemon == nullptr) continue;
+    host.host = daemon->registration.host();
+    host.link_bytes_per_s = daemon->registration.link_bytes_per_s();
+  }
+  return hosts;
+}
+
+void JobPlacer::SettleConnections(const std::vector<ServerShards>& servers, JobEntry* entry) const {
+  if (entry->job().same_host() != proto::Job::REGIONS || PushesGoByValue(entry->job())) return;
+  std::vector<std::string> hosts;
+  for (const NodeHost& node : LocateNodes(entry->nodes)) hosts.push_back(node.host);
+  for (const ServerShards& server : servers) hosts.push_back(server.host);
+  const bool is_one_host = std::all_of(hosts.begin(), hosts.end(), [&](const std::string& host) {
+    return !host.empty() && host == hosts.front();
+  });
+  if (!is_one_host) return;
+  entry->stored.mutable_record()->mutable_job()->set_connections(1);
+  entry->status().mutable_job()->set_connections(1);
+}
+
+}  // namespace strata::server

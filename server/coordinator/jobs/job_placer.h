@@ -1,0 +1,68 @@
+#ifndef STRATA_SERVER_COORDINATOR_JOBS_JOB_PLACER_H_
+#define STRATA_SERVER_COORDINATOR_JOBS_JOB_PLACER_H_
+
+#include <map>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/time/time.h"
+#include "common/ids.h"
+#include "server/coordinator/jobs/job_entry.h"
+#include "server/coordinator/members/membership.h"
+#include "server/coordinator/placement/placement_choice.h"
+#include "server/coordinator/placement/reached_servers.h"
+
+namespace strata::server {
+
+// Decides which servers hold a job whose nodes are ready, and lays its chunks out over them. Pure;
+// owns since when each job waits for servers.
+class JobPlacer {
+ public:
+  struct Verdict {
+    enum class Kind {
+      kPlaced,  // on `choice`; `left_out` says why not on some servers
+      kWaits,   // for `reason`
+      kFails,   // for `reason`
+    };
+    Kind kind = Kind::kPlaced;
+    std::string reason;
+    PlacementChoice choice;
+    std::string left_out;
+  };
+
+  // A job waits at most `patience` for servers that its nodes do not reach now. `membership` and
+  // `reached` outlive it.
+  JobPlacer(absl::Duration patience, const Membership* membership, const ReachedServers* reached)
+      : patience_(patience), membership_(membership), reached_(reached) {}
+
+  // Chooses servers that all nodes reach and that fit the job's wish, once it is known which those
+  // are. Those that come back from a break, or have just joined, are waited for, but not for long.
+  // REQUIRES: entry.needs_servers(), entry.all_ready().
+  Verdict Choose(const JobEntry& entry, absl::Time now);
+  // Lays the chunks out over the servers of `choice`, which may be none. REQUIRES: kStarting,
+  // entry.all_ready(). Errors: InvalidArgument for the user, after which the job is to fail.
+  absl::Status Place(const PlacementChoice& choice, JobEntry* entry) const;
+  // Lays a ring out over the nodes. REQUIRES and errors: as Place.
+  absl::Status PlaceOnRing(JobEntry* entry) const;
+
+  // Does what Membership::Excuse does.
+  void Excuse(absl::Duration gap, absl::Time now);
+  // The job has ended.
+  void Forget(JobId job) { waits_since_.erase(job); }
+
+ private:
+  std::vector<NodeHost> LocateNodes(const std::vector<JobNode>& nodes) const;
+  // Gives the job one connection per peer where all nodes and `servers` share a host and its
+  // memory: where all payloads go by reference, headers alone need no second connection.
+  void SettleConnections(const std::vector<ServerShards>& servers, JobEntry* entry) const;
+
+  const absl::Duration patience_;
+  const Membership* const membership_;
+  const ReachedServers* const reached_;
+  std::map<JobId, absl::Time> waits_since_;
+};
+
+}  // namespace strata::server
+
+#endif  // STRATA_SERVER_COORDINATOR_JOBS_JOB_PLACER_H_

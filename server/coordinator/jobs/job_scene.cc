@@ -1,0 +1,100 @@
+#include "server/coordinator/jobs/job_scene.h"
+
+#include <algorithm>
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include "common/job/consistency.h"
+#include "common/require.h"
+
+namespace strata::server {
+namespace {
+
+std::optional<uint64_t> StalenessInSteps(const proto::Job& job) {
+  const proto::Consistency& consistency = job.consistency();
+  if (consistency.has_async()) return std::nullopt;
+  return consistency.has_lazy() ? consistency.lazy().staleness() * StepsPerClock(job) : 0;
+}
+
+JobScene::Phase ShownPhase(JobStage stage) {
+  switch (stage) {
+    case JobStage::kInstalling:
+      return JobScene::Phase::kInstalling;
+    case JobStage::kTraining:
+      return JobScene::Phase::kTraining;
+    default:
+      return JobScene::Phase::kStarting;
+  }
+}
+
+// Nothing is known yet of a daemon that has not come back since the coordinator's start.
+absl::Time HeardAt(const Membership& membership, const std::string& daemon, absl::Time now) {
+  const Daemon* found = membership.Find(daemon);
+  return found == nullptr ? now : found->heard_at;
+}
+
+NodeScene DescribeNode(const JobEntry& entry, const JobNode& node, absl::Time heard_at) {
+  NodeScene scene;
+  scene.node = node.node;
+  scene.daemon = node.daemon;
+  scene.finished = node.finished;
+  scene.ready = node.ready;
+  scene.heard_at = heard_at;
+  scene.reported_step = entry.metrics.SlowestStep(node.first_rank, node.ranks);
+  if (const JobActivity::NodeReport* said = entry.waits.activity().Node(node.node)) {
+    scene.activity = &said->activity;
+    scene.activity_at = said->at;
+    scene.lines_since = &said->lines_since;
+  }
+  return scene;
+}
+
+ShardScene DescribeShard(const JobEntry& entry, const proto::JobShardStatus& shard,
+                         const std::string& address, absl::Time heard_at) {
+  ShardScene scene;
+  scene.daemon = shard.daemon();
+  scene.shard = shard.shard();
+  scene.address = address;
+  scene.heard_at = heard_at;
+  for (const JobServer& server : entry.servers) {
+    if (server.daemon == scene.daemon) scene.installed = server.installed;
+  }
+  if (const JobActivity::ShardReport* said =
+          entry.waits.activity().Shard(scene.daemon, scene.shard)) {
+    scene.nodes = &said->nodes;
+    scene.nodes_at = said->at;
+    scene.nodes_since = &said->nodes_since;
+    scene.least_since = said->least_since;
+  }
+  return scene;
+}
+
+}  // namespace
+
+JobScene DescribeScene(const JobEntry& entry, const Membership& membership, absl::Time now) {
+  STRATA_REQUIRE(entry.running());
+  JobScene scene;
+  scene.phase = ShownPhase(entry.stage());
+  scene.phase_since = entry.waits.stage_since();
+  scene.has_local_steps = HasLocalSteps(entry.job());
+  scene.has_quorum = entry.job().consistency().lazy().has_quorum();
+  scene.ranks_meet =
+      entry.job().exchange() == proto::Job::NCCL || entry.job().node_sum() == proto::NodeSum::NCCL;
+  scene.has_aggregators = entry.job().exchange() != proto::Job::NONE;
+  scene.staleness = StalenessInSteps(entry.job());
+  for (const JobNode& node : entry.nodes) {
+    scene.nodes.push_back(DescribeNode(entry, node, HeardAt(membership, node.daemon, now)));
+  }
+  // The status lists them in the order of the placement.
+  const proto::JobStatus& status = entry.stored.status();
+  const proto::Placement& placement = entry.stored.record().placement();
+  for (int s = 0; s < std::min(status.shards_size(), placement.shard_endpoints_size()); ++s) {
+    const proto::JobShardStatus& shard = status.shards(s);
+    scene.shards.push_back(DescribeShard(entry, shard, placement.shard_endpoints(s),
+                                         HeardAt(membership, shard.daemon(), now)));
+  }
+  return scene;
+}
+
+}  // namespace strata::server
