@@ -21,20 +21,14 @@ std::string AddressIn(const std::string& line) {
 
 ClusterLife::ClusterLife(EventLoop* loop, DaemonStarter* starter, Options options,
                          Callbacks callbacks)
-    : loop_(loop),
+    : timers_(loop),
       starter_(starter),
       options_(std::move(options)),
       callbacks_(std::move(callbacks)) {}
 
-void ClusterLife::After(absl::Duration delay, std::function<void()> closure) {
-  loop_->After(delay, [closure = std::move(closure), alive = std::weak_ptr<bool>(alive_)] {
-    if (!alive.expired()) closure();
-  });
-}
-
 void ClusterLife::Start() {
   if (stopping_) return;
-  After(options_.ready_deadline, [this] { OnReadyDeadline(); });
+  timers_.After(options_.ready_deadline, [this] { OnReadyDeadline(); });
   StartNext();
 }
 
@@ -112,7 +106,7 @@ void ClusterLife::StopNext() {
     if (!any) continue;
     if (signalled_) return;
     signalled_ = true;
-    After(options_.stop_deadline, [this, role] { OnStopDeadline(role, /*killed=*/false); });
+    timers_.After(options_.stop_deadline, [this, role] { OnStopDeadline(role, /*killed=*/false); });
     return;
   }
   if (stopped_) std::exchange(stopped_, nullptr)();
@@ -128,7 +122,7 @@ void ClusterLife::OnStopDeadline(DaemonRole role, bool killed) {
   }
   if (!any) return;
   if (killed) return StopNext();
-  After(options_.stop_deadline, [this, role] { OnStopDeadline(role, /*killed=*/true); });
+  timers_.After(options_.stop_deadline, [this, role] { OnStopDeadline(role, /*killed=*/true); });
 }
 
 }  // namespace strata::cli

@@ -10,6 +10,7 @@
 #include "absl/time/time.h"
 #include "cli/cluster/daemon_starter.h"
 #include "common/process/event_loop.h"
+#include "common/process/owned_timers.h"
 
 namespace strata::cli {
 
@@ -68,10 +69,8 @@ class ClusterLife {
   void Ready(const absl::Status& status);
   void StopNext();
   void OnStopDeadline(DaemonRole role, bool killed);
-  // Runs the closure only while this object lives.
-  void After(absl::Duration delay, std::function<void()> closure);
 
-  EventLoop* loop_;
+  OwnedTimers timers_;
   DaemonStarter* starter_;
   const Options options_;
   const Callbacks callbacks_;
@@ -82,7 +81,6 @@ class ClusterLife {
   int stage_ = 0;  // the DaemonRole that is being stopped
   bool signalled_ = false;
   std::function<void()> stopped_;
-  std::shared_ptr<bool> alive_ = std::make_shared<bool>(true);
 };
 
 }  // namespace strata::cli

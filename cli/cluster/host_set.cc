@@ -30,15 +30,10 @@ class HostSet::Daemon : public RunningDaemon {
   const std::string title_;
 };
 
-HostSet::HostSet(EventLoop* loop, Options options) : loop_(loop), options_(std::move(options)) {}
+HostSet::HostSet(EventLoop* loop, Options options)
+    : loop_(loop), timers_(loop), options_(std::move(options)) {}
 
 HostSet::~HostSet() = default;
-
-void HostSet::After(absl::Duration delay, std::function<void()> closure) {
-  loop_->After(delay, [closure = std::move(closure), alive = std::weak_ptr<bool>(alive_)] {
-    if (!alive.expired()) closure();
-  });
-}
 
 void HostSet::Connect(std::function<void(std::vector<std::string>)> done) {
   connected_ = std::move(done);
@@ -62,8 +57,8 @@ void HostSet::Connect(std::function<void(std::vector<std::string>)> done) {
     connections_[name] = std::move(connection);
     added->Start();
   }
-  After(options_.answer_deadline, [this] { OnAnswerDeadline(); });
-  After(options_.alive_interval, [this] { SayAlive(); });
+  timers_.After(options_.answer_deadline, [this] { OnAnswerDeadline(); });
+  timers_.After(options_.alive_interval, [this] { SayAlive(); });
 }
 
 void HostSet::OnAnswer(const std::string& host, const absl::Status& status) {
@@ -85,7 +80,7 @@ void HostSet::OnAnswerDeadline() {
 
 void HostSet::SayAlive() {
   for (auto& [host, connection] : connections_) connection->Send(HostMessage());
-  After(options_.alive_interval, [this] { SayAlive(); });
+  timers_.After(options_.alive_interval, [this] { SayAlive(); });
 }
 
 absl::StatusOr<std::unique_ptr<RunningDaemon>> HostSet::Start(const DaemonSpec& spec,
@@ -134,7 +129,7 @@ void HostSet::Close(std::function<void()> done) {
   connected_ = nullptr;
   closed_ = std::move(done);
   for (auto& [host, connection] : connections_) connection->CloseInput();
-  After(options_.close_deadline, [this] {
+  timers_.After(options_.close_deadline, [this] {
     for (auto& [host, connection] : connections_) connection->Kill();
   });
   CloseIfDone();

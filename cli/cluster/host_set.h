@@ -13,6 +13,7 @@
 #include "cli/cluster/host_connection.h"
 #include "cli/cluster/hosts_file.h"
 #include "common/process/event_loop.h"
+#include "common/process/owned_timers.h"
 
 namespace strata::cli {
 
@@ -62,10 +63,9 @@ class HostSet : public DaemonStarter {
   void OnAnswerDeadline();
   void SayAlive();
   void CloseIfDone();
-  // Runs the closure only while this object lives.
-  void After(absl::Duration delay, std::function<void()> closure);
 
   EventLoop* loop_;
+  OwnedTimers timers_;
   const Options options_;
   std::map<std::string, std::unique_ptr<HostConnection>> connections_;  // by host
   std::map<std::string, Running> running_;                              // by title
@@ -73,7 +73,6 @@ class HostSet : public DaemonStarter {
   std::vector<std::string> failures_;
   std::function<void(std::vector<std::string>)> connected_;
   std::function<void()> closed_;
-  std::shared_ptr<bool> alive_ = std::make_shared<bool>(true);
 };
 
 }  // namespace strata::cli

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "common/limits/limits.h"
+#include "common/require.h"
 
 namespace strata::control {
 namespace {
@@ -28,6 +29,7 @@ const proto::DaemonMessage* Outbox::Next() const {
 }
 
 void Outbox::MarkSent(absl::Time now) {
+  STRATA_REQUIRE(!waiting_.empty());
   const size_t bytes = waiting_.front().ByteSizeLong();
   (repeated_ > 0 ? repeated_bytes_ : fresh_bytes_) -= bytes;
   if (repeated_ > 0) --repeated_;

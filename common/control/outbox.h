@@ -28,10 +28,10 @@ class Outbox {
   void OnBroken(absl::Time now);
 
   bool empty() const { return waiting_.empty(); }
-  // That wait.
+  // How many messages wait, and their bytes.
   size_t messages() const { return waiting_.size(); }
   size_t bytes() const { return repeated_bytes_ + fresh_bytes_; }
-  // Of the largest message so far.
+  // Bytes of the largest message so far.
   size_t message_bytes_max() const { return message_bytes_max_; }
 
  private:

@@ -31,8 +31,8 @@ class EventLoop {
   // From another thread it blocks while kQueuedMessagesMax closures wait: the loop is behind.
   void Post(std::function<void()> closure);
 
-  // Once, `delay` from now. There is no way to take it back: the closure checks whether it still
-  // applies.
+  // Runs the closure once, `delay` from now. There is no way to take it back: the closure checks
+  // whether it still applies. An object that may go before the loop does has OwnedTimers.
   void After(absl::Duration delay, std::function<void()> closure);
 
   // Calls `ready` whenever poll reports one of `events` (POLLIN, POLLOUT), an error or a hang-up.
@@ -55,7 +55,7 @@ class EventLoop {
   std::map<int, Watched> watched_;
   std::multimap<absl::Time, std::function<void()>> timers_;
   absl::Mutex mutex_;
-  // Of Run; none before, and after.
+  // The thread that is in Run; none before and after.
   std::thread::id thread_ ABSL_GUARDED_BY(mutex_);
   std::vector<std::function<void()>> posted_ ABSL_GUARDED_BY(mutex_);
   bool stop_ ABSL_GUARDED_BY(mutex_) = false;

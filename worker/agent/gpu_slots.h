@@ -14,7 +14,7 @@ namespace strata::worker {
 // only. Threads: one.
 class GpuSlots {
  public:
-  // Each takes so many ranks at once. REQUIRES: `gpus` ascend.
+  // Each of `gpus` takes so many ranks at once.
   GpuSlots(const std::vector<uint32_t>& gpus, uint32_t ranks_per_gpu);
 
   // One GPU for each of the job's local ranks, in their order: always the one that has the fewest

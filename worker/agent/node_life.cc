@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "common/require.h"
 
 namespace strata::worker {
 
@@ -70,6 +71,7 @@ NodeLife::Kind NodeLife::KindOf(const Symptom& symptom) const {
 }
 
 std::string NodeLife::Reason() const {
+  STRATA_REQUIRE(failed());
   const auto first = std::min_element(
       symptoms_.begin(), symptoms_.end(),
       [this](const Symptom& a, const Symptom& b) { return KindOf(a) < KindOf(b); });

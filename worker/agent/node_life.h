@@ -23,7 +23,7 @@ class NodeLife {
 
   // "rank 3 (node 1, w1)" or "aggregator (node 1, w1)".
   std::string NameOf(int child) const;
-  // As the job's trace has it: "node 1 rank 3" or "node 1 aggregator".
+  // Its name in the job's trace: "node 1 rank 3" or "node 1 aggregator".
   std::string ProcessName(int child) const;
 
   // The child says why it is about to fail.

@@ -17,7 +17,7 @@ namespace strata::worker {
 // Threads: one. Time comes with the calls.
 class NodeWatch {
  public:
-  // Of a child, numbered as in NodeLife: see ProcessState; empty: not started yet.
+  // Gives the state of a child, numbered as in NodeLife: see ProcessState. Empty: not started yet.
   using StateOf = std::function<std::string(int child)>;
 
   NodeWatch(uint32_t job, const proto::LogicalNode& node, bool aggregator, absl::Time now);

@@ -12,32 +12,18 @@
 #include "absl/strings/str_format.h"
 #include "common/buffer_pool.h"
 #include "common/clock.h"
-#include "common/cores.h"
-#include "common/count_of.h"
 #include "common/event_fd.h"
-#include "common/fork_join.h"
-#include "common/job/arena.h"
-#include "common/job/exchange/same_host.h"
 #include "common/log.h"
 #include "common/process/stop_request.h"
 #include "common/trace/trace_log.h"
-#include "worker/aggregator/chunk_intake.h"
-#include "worker/aggregator/core/aggregator_core.h"
-#include "worker/aggregator/core/busy_time.h"
 #include "worker/aggregator/core/poll_set.h"
 #include "worker/aggregator/core/rank_watch.h"
-#include "worker/aggregator/create_arenas.h"
-#include "worker/aggregator/exchange_text.h"
-#include "worker/aggregator/host/node_arenas.h"
-#include "worker/aggregator/host/node_counters.h"
 #include "worker/aggregator/host/rank_group.h"
-#include "worker/aggregator/node_endpoint.h"
+#include "worker/aggregator/node_training.h"
 #include "worker/aggregator/ring_port.h"
 #include "worker/contract/agent_line.h"
 #include "worker/contract/launch_devices.h"
 #include "worker/contract/node_memory.h"
-#include "worker/exchange/create_exchange.h"
-#include "worker/exchange/ranks_exchange.h"
 
 namespace strata::worker {
 namespace {
@@ -53,26 +39,33 @@ class Aggregator {
   absl::Status Run();
 
  private:
+  // What the ranks have done before the training begins; each follows the one before.
+  enum class Gathering {
+    kAttaching,    // they say which tensors they have
+    kOffering,     // they have the node's memory and offer first weights
+    kAwaitingRun,  // all have, and the worker daemon has been told NodeReady
+  };
+
   // Opens the port of a node that is to all-reduce, and takes its devices into use. Errors:
   // RingPort's, DevicesOf's.
   absl::Status Open();
 
-  // One turn of the loop each; the exchange is there from Begin on.
+  // One turn of the loop each: until RunNode comes, and from then on.
   absl::Status Gather();
-  absl::Status Begin(const proto::RunNode& run);
-  absl::Status CreateExchangeOf(const proto::JobRecord& record, const ChunkMap& map);
-  absl::Status StartRanks();
   absl::Status Train();
+
+  absl::Status GiveMemory();
+  absl::Status TellReady();
+  absl::Status Begin(const proto::RunNode& run);
 
   absl::Status HearAgent();
   absl::Status AwaitWord();
   absl::Status ReadDescriptors(int timeout_ms);
-  absl::Status TakeLeaves();
-  void TellCounters();
   // Tells the worker daemon once a second how far everybody is.
   void TellActivity();
   proto::RankActivity ActivityOf(uint32_t local_rank, uint64_t least_landed, absl::Time now);
   absl::Duration UntilActivity() const;
+  bool ranks_train() const { return training_ && training_->ranks_train(); }
   void Stop(const absl::Status& status);
 
   const proto::Launch launch_;
@@ -85,21 +78,11 @@ class Aggregator {
   PollSet poll_;
 
   std::unique_ptr<NodeMemory> memory_;
-  std::unique_ptr<AggregatorCore> core_;
-  ForkJoin helpers_;
   std::vector<std::shared_ptr<device::Device>> devices_;  // device: GPU: by local rank
-  std::unique_ptr<Arenas> arenas_;
-  std::unique_ptr<RingPort> port_;  // exchange: RING, until the exchange has it
-  std::unique_ptr<Exchange> exchange_;
-  std::optional<ChunkIntake> intake_;  // with the exchange
-  proto::Started started_;
-  bool said_ready_ = false;
-  bool training_ = false;
-  bool finishing_ = false;
-  bool released_ = false;
-  std::vector<bool> leave_taken_;
+  std::unique_ptr<RingPort> port_;                        // exchange: RING
+  Gathering gathering_ = Gathering::kAttaching;
+  std::unique_ptr<NodeTraining> training_;  // from RunNode on
   RankWatch watch_;
-  BusyTime busy_;  // with chunks under way
   absl::Time activity_due_;
 };
 
@@ -111,8 +94,6 @@ Aggregator::Aggregator(const proto::Launch& launch, const AggregatorOptions& opt
       agent_(launch.channel_fd()),
       ranks_(std::move(ranks)),
       doorbell_(std::move(doorbell)),
-      helpers_(options.helpers.value_or(HelpersFor(launch.local_ranks(), UsableCores()))),
-      leave_taken_(launch.local_ranks(), false),
       watch_(RankId(launch.first_rank()), launch.local_ranks(), clock_.Now()),
       activity_due_(clock_.Now()) {
   poll_.Add(ranks_->fd());
@@ -135,10 +116,10 @@ absl::Status Aggregator::Open() {
 
 absl::Status Aggregator::Run() {
   absl::Status status = Open();
-  while (status.ok() && !(released_ && ranks_->all_gone())) {
+  while (status.ok() && !(training_ && training_->ranks_may_go() && ranks_->all_gone())) {
     TellActivity();
     if (trace_ && trace_->waiting() >= kTraceEventsPerBatchMax) agent_.SendTrace(trace_.get());
-    status = exchange_ ? Train() : Gather();
+    status = training_ ? Train() : Gather();
   }
   agent_.SendTrace(trace_.get(), /*all=*/true);
   if (!status.ok()) Stop(status);
@@ -164,7 +145,7 @@ absl::Status Aggregator::HearAgent() {
     absl::StatusOr<std::optional<proto::AgentMessage>> message = agent_.TryReceive();
     if (!message.ok()) return message.status();
     if (!message->has_value()) return absl::OkStatus();
-    if (!said_ready_ || exchange_) continue;
+    if (gathering_ != Gathering::kAwaitingRun || training_) continue;
     absl::Status status;
     if ((*message)->has_run()) status = Begin((*message)->run());
     if ((*message)->has_measure() && port_) status = port_->Measure((*message)->measure().record());
@@ -189,141 +170,56 @@ absl::Status Aggregator::AwaitWord() {
 
 absl::Status Aggregator::Gather() {
   if (absl::Status status = AwaitWord(); !status.ok()) return status;
-  if (!memory_ && ranks_->all_attached()) {
-    absl::StatusOr<std::unique_ptr<NodeMemory>> memory =
-        NodeMemory::Create(ranks_->layout().elements(), launch_.local_ranks());
-    if (!memory.ok()) return memory.status();
-    memory_ = *std::move(memory);
-    return ranks_->SendMemory(memory_->fd(), doorbell_.fd());
-  }
-  if (!said_ready_ && ranks_->all_offered()) {
-    said_ready_ = true;
-    proto::ChildMessage message;
-    proto::NodeReady* ready = message.mutable_ready();
-    ready->set_job_id(launch_.record().job_id());
-    *ready->mutable_layout() = ranks_->layout();
-    ready->set_samples_per_epoch(ranks_->offer().samples_per_epoch());
-    ready->set_total_steps(ranks_->offer().total_steps());
-    ready->set_run_dir(launch_.run_dir());
-    ready->set_nccl_id(ranks_->offer().nccl_id());
-    if (port_) ready->set_endpoint(port_->address());
-    return agent_.Send(message);
-  }
+  if (gathering_ == Gathering::kAttaching && ranks_->all_attached()) return GiveMemory();
+  if (gathering_ == Gathering::kOffering && ranks_->all_offered()) return TellReady();
   return absl::OkStatus();
 }
 
-absl::Status Aggregator::CreateExchangeOf(const proto::JobRecord& record, const ChunkMap& map) {
-  const proto::Job& job = record.job();
-  const ArenasOf of{.job = job, .memory = memory_.get(), .core = core_.get(), .helpers = &helpers_};
-  if (options_.exchange || job.exchange() == proto::Job::NCCL) {
-    std::unique_ptr<NodeArenas> arenas = CreateNodeArenas(of, map, nullptr);
-    exchange_ = options_.exchange ? options_.exchange(arenas.get(), poll_.fd())
-                                  : std::make_unique<RanksExchange>(poll_.fd());
-    arenas_ = std::move(arenas);
-    return absl::OkStatus();
-  }
-  absl::StatusOr<std::unique_ptr<transport::Endpoint>> endpoint =
-      port_ ? port_->Release()
-            : ConnectingEndpoint(record, launch_.local_ranks(), memory_->segment());
-  if (!endpoint.ok()) return endpoint.status();
-  std::shared_ptr<BlockSource> source;
-  if (!PushesOutliveAnswers(job)) source = (*endpoint)->memory();
-  const CoreOptions core = {.record = record,
-                            .node = NodeId(launch_.node()),
-                            .incarnation = launch_.incarnation(),
-                            .takes_payloads = !devices_.empty() && TakesPayloads(job),
-                            .trace = trace_.get()};
-  auto arenas = CreateArenas(of, map, source, core, devices_, [this] { doorbell_.Notify(); });
-  if (!arenas.ok()) return arenas.status();
-  arenas_ = *std::move(arenas);
-  auto exchange = CreateExchange(core, *std::move(endpoint), poll_.fd(), arenas_.get(), &clock_);
-  if (!exchange.ok()) return exchange.status();
-  exchange_ = *std::move(exchange);
-  return absl::OkStatus();
+absl::Status Aggregator::GiveMemory() {
+  absl::StatusOr<std::unique_ptr<NodeMemory>> memory =
+      NodeMemory::Create(ranks_->layout().elements(), launch_.local_ranks());
+  if (!memory.ok()) return memory.status();
+  memory_ = *std::move(memory);
+  gathering_ = Gathering::kOffering;
+  return ranks_->SendMemory(memory_->fd(), doorbell_.fd());
+}
+
+absl::Status Aggregator::TellReady() {
+  gathering_ = Gathering::kAwaitingRun;
+  proto::ChildMessage message;
+  proto::NodeReady* ready = message.mutable_ready();
+  ready->set_job_id(launch_.record().job_id());
+  *ready->mutable_layout() = ranks_->layout();
+  ready->set_samples_per_epoch(ranks_->offer().samples_per_epoch());
+  ready->set_total_steps(ranks_->offer().total_steps());
+  ready->set_run_dir(launch_.run_dir());
+  ready->set_nccl_id(ranks_->offer().nccl_id());
+  if (port_) ready->set_endpoint(port_->address());
+  return agent_.Send(message);
 }
 
 absl::Status Aggregator::Begin(const proto::RunNode& run) {
-  const uint64_t elements = ranks_->layout().elements();
-  const uint32_t chunk_elements = run.record().placement().chunk_elements();
-  if (chunk_elements == 0 || run.record().layout().elements() != elements ||
-      ChunkMap(elements, chunk_elements).chunks() > memory_->offsets().chunks_max) {
-    return absl::InvalidArgumentError("the job's record does not fit what its ranks registered");
-  }
-  const ChunkMap map(elements, chunk_elements);
-  core_ = std::make_unique<AggregatorCore>(RankId(launch_.first_rank()), launch_.local_ranks(),
-                                           map.chunks());
-  if (absl::Status status = CreateExchangeOf(run.record(), map); !status.ok()) return status;
-  intake_.emplace(memory_.get(), core_.get(), arenas_.get(), exchange_.get());
-  started_.set_chunk_elements(chunk_elements);
-  started_.set_samples_per_epoch(run.record().samples_per_epoch());
-  started_.set_nccl_id(RanksAddUp(launch_) ? ranks_->offer().nccl_id() : run.record().nccl_id());
-  memory_->header().chunks.store(map.chunks());
-  LogInfo("job %d node %d: %d elements in %s %s", launch_.record().job_id(), launch_.node(),
-          elements, CountOf(map.chunks(), "chunk"), WithWhom(run.record()));
-  exchange_->Start();
-  return absl::OkStatus();
+  absl::StatusOr<std::unique_ptr<NodeTraining>> training =
+      NodeTraining::Begin({.launch = launch_,
+                           .memory = memory_.get(),
+                           .ranks = ranks_.get(),
+                           .doorbell = &doorbell_,
+                           .wake_fd = poll_.fd(),
+                           .port = port_.get(),
+                           .devices = devices_,
+                           .clock = &clock_,
+                           .trace = trace_.get(),
+                           .helpers = options_.helpers,
+                           .exchange = options_.exchange},
+                          run);
+  if (training.ok()) training_ = *std::move(training);
+  return training.status();
 }
 
 absl::Status Aggregator::Train() {
-  NodeHeader& header = memory_->header();
-  // Whoever publishes after this store sees it and rings; who published before is found by the look
-  // that follows it.
-  header.aggregator_asleep.store(1);
-  const absl::StatusOr<bool> any = training_ ? intake_->Look() : false;
-  if (!any.ok()) return any.status();
-  if (*any) header.aggregator_asleep.store(0);
-  busy_.Set(core_->under_way() > 0 || exchange_->goes_on(), clock_.Now());
-  absl::Status status = exchange_->Poll(*any ? absl::ZeroDuration() : UntilActivity());
-  header.aggregator_asleep.store(0);
-  if (!status.ok()) return status;
-  if (status = ReadDescriptors(0); !status.ok()) return status;
-  if (!training_ && exchange_->phase() == Exchange::Phase::kTraining) {
-    training_ = true;
-    if (status = StartRanks(); !status.ok()) return status;
-  }
-  if (status = TakeLeaves(); !status.ok()) return status;
-  busy_.Set(core_->under_way() > 0 || exchange_->goes_on(), clock_.Now());
-  TellCounters();
-  if (!released_ && exchange_->phase() == Exchange::Phase::kFinished && !arenas_->busy()) {
-    released_ = true;
-    header.state.store(NodeState::kFinished);
-    ranks_->Release();
-  }
-  return absl::OkStatus();
-}
-
-absl::Status Aggregator::StartRanks() {
-  std::vector<proto::Started> started(launch_.local_ranks(), started_);
-  for (uint32_t r = 0; r < started.size(); ++r) {
-    if (absl::Status status = arenas_->Describe(r, &started[r]); !status.ok()) return status;
-  }
-  arenas_->LandFirstWeights();
-  memory_->header().state.store(NodeState::kTraining);
-  ranks_->SendStarted(started);
-  return absl::OkStatus();
-}
-
-absl::Status Aggregator::TakeLeaves() {
-  for (uint32_t r = 0; r < leave_taken_.size(); ++r) {
-    if (leave_taken_[r] || !ranks_->left()[r]) continue;
-    leave_taken_[r] = true;
-    intake_->LookAgain();  // a rank may have gone on already
-    if (absl::Status status = core_->OnLeave(r, *ranks_->left()[r]); !status.ok()) return status;
-  }
-  if (finishing_ || !core_->steps()) return absl::OkStatus();
-  // What was published before the last rank left comes first.
-  if (absl::Status status = intake_->Look().status(); !status.ok()) return status;
-  if (arenas_->busy()) return absl::OkStatus();
-  finishing_ = true;
-  exchange_->Finish(*core_->steps());
-  return absl::OkStatus();
-}
-
-void Aggregator::TellCounters() {
-  const ExchangeCounters& counters = exchange_->counters();
-  NodeHeader& header = memory_->header();
-  if (Shows(header, counters)) return;
-  ShowCounters(counters, core_->pushes_during_backward(), busy_.Total(clock_.Now()), &header);
+  if (absl::Status status = training_->MoveChunks(UntilActivity()); !status.ok()) return status;
+  if (absl::Status status = ReadDescriptors(0); !status.ok()) return status;
+  return training_->Advance();
 }
 
 absl::Duration Aggregator::UntilActivity() const {
@@ -332,12 +228,11 @@ absl::Duration Aggregator::UntilActivity() const {
 
 proto::RankActivity Aggregator::ActivityOf(uint32_t local_rank, uint64_t least_landed,
                                            absl::Time now) {
-  if (!training_) {
+  if (!ranks_train()) {
     return watch_.Look(local_rank, {.waiting = ranks_->waits(local_rank)}, 0, now);
   }
-  RankWatch::Place place = PlaceOf(*memory_, local_rank, core_->chunks(), least_landed);
-  if (ranks_->left()[local_rank]) place.waiting = !released_;
-  return watch_.Look(local_rank, place, core_->chunks(), now);
+  return watch_.Look(local_rank, training_->PlaceOf(local_rank, least_landed), training_->chunks(),
+                     now);
 }
 
 void Aggregator::TellActivity() {
@@ -348,19 +243,19 @@ void Aggregator::TellActivity() {
   proto::NodeActivity* activity = message.mutable_activity();
   activity->set_job_id(launch_.record().job_id());
   activity->set_node(launch_.node());
-  activity->set_phase(exchange_ ? PhaseName(exchange_->phase()) : "starting");
-  const uint64_t least_landed = training_ ? LeastLanded(*memory_, core_->chunks()) : 0;
+  activity->set_phase("starting");
+  const uint64_t least_landed = ranks_train() ? training_->least_landed() : 0;
   for (uint32_t r = 0; r < launch_.local_ranks(); ++r) {
     *activity->add_ranks() = ActivityOf(r, least_landed, now);
   }
   activity->set_refused(ranks_->refused());
-  if (exchange_) exchange_->AddActivity(activity);
+  if (training_) training_->AddActivity(activity);
   if (memory_) {
-    activity->set_memory_bytes(memory_->touched_bytes() + (arenas_ ? arenas_->buffer_bytes() : 0) +
-                               (exchange_ ? exchange_->memory_bytes() : 0) +
+    activity->set_memory_bytes(memory_->touched_bytes() +
+                               (training_ ? training_->memory_bytes() : 0) +
                                (trace_ ? trace_->memory_bytes() : 0));
     activity->set_gpu_memory_bytes(memory_->rank_device_bytes() +
-                                   (arenas_ ? arenas_->device_bytes() : 0));
+                                   (training_ ? training_->device_bytes() : 0));
   }
   agent_.SendUnlessFull(message);
   agent_.SendTrace(trace_.get());

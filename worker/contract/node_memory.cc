@@ -13,6 +13,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "common/require.h"
 
 namespace strata::worker {
 namespace {
@@ -116,6 +117,7 @@ NodeMemory::~NodeMemory() {
 }
 
 std::shared_ptr<transport::SharedSegment> NodeMemory::segment() const {
+  STRATA_REQUIRE(own_gradients_ == nullptr);
   auto segment = transport::SharedSegment::Borrow(fd(), control_, offsets_.total);
   return segment.ok() ? *std::move(segment) : nullptr;
 }

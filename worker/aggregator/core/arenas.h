@@ -33,9 +33,9 @@ class Arenas : public ExchangeNode {
   // those of device::Device::Share.
   virtual absl::Status Describe(uint32_t local_rank, proto::Started* started) = 0;
 
-  // Of the host: of buffers on their way, also free ones.
+  // Host bytes in pooled buffers, including idle ones.
   virtual size_t buffer_bytes() const = 0;
-  // Of devices.
+  // Bytes in the memory of devices.
   virtual size_t device_bytes() const { return 0; }
 };
 

@@ -2,17 +2,19 @@
 #define STRATA_WORKER_AGGREGATOR_CORE_BUSY_TIME_H_
 
 #include "absl/time/time.h"
+#include "common/require.h"
 
 namespace strata::worker {
 
-// For how long something has been under way, all in all.
+// Adds up for how long something has been under way.
 //
 // Threads: one.
 class BusyTime {
  public:
-  // How it is from `now` on. REQUIRES: `now` does not go back.
+  // Whether it is under way from `now` on. REQUIRES: `now` does not go back.
   void Set(bool busy, absl::Time now) {
     if (busy == busy_) return;
+    STRATA_REQUIRE(now >= since_);
     if (busy_) total_ += now - since_;
     busy_ = busy;
     since_ = now;

@@ -11,6 +11,7 @@
 #include "absl/status/statusor.h"
 #include "common/ids.h"
 #include "common/ipc/framed_channel.h"
+#include "common/require.h"
 #include "common/unique_fd.h"
 #include "proto/control.pb.h"
 #include "worker/aggregator/core/poll_set.h"
@@ -35,7 +36,11 @@ class RankGroup {
   const std::optional<uint32_t>& lost() const { return lost_; }  // local rank
 
   bool all_attached() const { return Count(&Rank::attached) == ranks_.size(); }
-  const proto::Layout& layout() const { return layout_; }  // REQUIRES: all_attached
+  // REQUIRES: all_attached.
+  const proto::Layout& layout() const {
+    STRATA_REQUIRE(all_attached());
+    return layout_;
+  }
   // Answers every rank's Attach. Errors: Unavailable (`lost`).
   absl::Status SendMemory(int memory, int doorbell);
 
@@ -45,7 +50,11 @@ class RankGroup {
     const Rank& rank = ranks_[local_rank];
     return rank.attached && (rank.offered || !rank.has_memory);
   }
-  const proto::Offer& offer() const { return offer_; }  // REQUIRES: all_offered
+  // REQUIRES: all_offered.
+  const proto::Offer& offer() const {
+    STRATA_REQUIRE(all_offered());
+    return offer_;
+  }
   // By local rank.
   void SendStarted(absl::Span<const proto::Started> started);
 

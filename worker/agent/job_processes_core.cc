@@ -1,0 +1,301 @@
+#include "worker/agent/job_processes_core.h"
+
+#include <signal.h>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_replace.h"
+#include "common/require.h"
+#include "common/trace/trace_log.h"
+
+namespace strata::worker {
+namespace {
+
+constexpr absl::Duration kClaimRetry = absl::Milliseconds(50);
+
+std::string OneLine(const std::string& text) {
+  return absl::StrReplaceAll(text, {{"\n", " "}, {"\r", " "}});
+}
+
+proto::LogicalNode NodeIn(const proto::StartNode& start) {
+  for (const proto::LogicalNode& node : start.record().view().nodes()) {
+    if (node.node() == start.node()) return node;
+  }
+  return {};
+}
+
+bool HasAggregator(const proto::Job& job) { return job.exchange() != proto::Job::NONE; }
+
+}  // namespace
+
+JobProcessesCore::JobProcessesCore(std::string daemon, const proto::StartNode& start,
+                                   std::string run_dir, JobDeadlines deadlines, Admit admit,
+                                   absl::Time now)
+    : daemon_(std::move(daemon)),
+      job_id_(start.record().job_id()),
+      node_(start.node()),
+      job_(start.record().job()),
+      run_dir_(std::move(run_dir)),
+      deadlines_(deadlines),
+      admit_(std::move(admit)),
+      self_(NodeIn(start)),
+      life_(daemon_, self_.node(), self_.first_rank(), static_cast<int>(self_.ranks()),
+            HasAggregator(job_)),
+      watch_(job_id_, self_, HasAggregator(job_), now) {}
+
+bool JobProcessesCore::has_aggregator() const { return HasAggregator(job_); }
+
+void JobProcessesCore::Enter(Phase phase, absl::Time due) {
+  phase_ = phase;
+  due_ = due;
+}
+
+std::string JobProcessesCore::OfNode(absl::string_view reason) const {
+  return absl::StrCat("node ", node_, " (", daemon_, "): ", reason);
+}
+
+void JobProcessesCore::SendUnlessEnded(proto::DaemonMessage message) {
+  if (!ended()) Send(std::move(message));
+}
+
+void JobProcessesCore::Start(absl::Time now) {
+  if (self_.ranks() == 0) {
+    return Fail(OfNode(absl::StrCat("node ", node_, " is not in the job's view")), now);
+  }
+  give_up_claim_ = now + deadlines_.claim_deadline;
+  if (phase_ == Phase::kClaiming) actions_.push_back(Claim{});
+}
+
+void JobProcessesCore::OnClaimed(const absl::Status& status, absl::Time now) {
+  STRATA_REQUIRE(phase_ == Phase::kClaiming);
+  if (absl::IsUnavailable(status) && now < give_up_claim_) {
+    return Enter(Phase::kClaiming, now + kClaimRetry);
+  }
+  if (!status.ok()) return Fail(OfNode(status.message()), now);
+  Enter(Phase::kRunning, absl::InfiniteFuture());
+  actions_.push_back(StartChildren{});
+}
+
+void JobProcessesCore::OnStarted() {
+  STRATA_REQUIRE(phase_ == Phase::kRunning && running_ < life_.children());
+  ++running_;
+}
+
+void JobProcessesCore::OnStartFailed(const absl::Status& status, absl::Time now) {
+  Fail(OfNode(status.message()), now);
+}
+
+void JobProcessesCore::OnChildMessage(int child, const std::string& bytes, absl::Time now) {
+  proto::ChildMessage message;
+  if (!message.ParseFromString(bytes)) {
+    return OnFailedLine(child, "sent a message that is not a ChildMessage", now);
+  }
+  switch (message.message_case()) {
+    case proto::ChildMessage::kReady:
+      return OnReady(message.ready(), now);
+    case proto::ChildMessage::kReport:
+      return OnReport(message.report(), now);
+    case proto::ChildMessage::kFailed:
+      return OnFailedLine(child, OneLine(message.failed()), now);
+    case proto::ChildMessage::kLost:
+      if (!life_.is_aggregator(child)) return;
+      life_.OnLostRank(message.lost().local_rank(), OneLine(message.lost().text()));
+      return OnSymptom(now);
+    case proto::ChildMessage::kMeasured:
+      return OnMeasured(message.measured());
+    case proto::ChildMessage::kActivity:
+      if (life_.is_aggregator(child)) watch_.OnActivity(message.activity(), now);
+      return;
+    case proto::ChildMessage::kTrace:
+      return OnTrace(child, message.trace());
+    case proto::ChildMessage::MESSAGE_NOT_SET:
+      return;
+  }
+}
+
+void JobProcessesCore::OnReady(const proto::NodeReady& ready, absl::Time now) {
+  if (!IsAdmitted(ready.layout(), {}, now)) return;
+  ready_ = ready;
+  ready_->set_job_id(job_id_);
+  ready_->set_run_dir(run_dir_);
+  watch_.OnReady(now);
+  RepeatReady();
+}
+
+void JobProcessesCore::RepeatReady() {
+  if (!ready_) return;
+  proto::DaemonMessage up;
+  *up.mutable_node_ready() = *ready_;
+  SendUnlessEnded(std::move(up));
+}
+
+void JobProcessesCore::OnReport(const proto::RankReport& report, absl::Time now) {
+  if (report.final() && final_metrics_ == FinalMetrics::kNotReported) {
+    final_metrics_ = FinalMetrics::kReported;
+  }
+  watch_.OnReport(report, now);
+  proto::DaemonMessage up;
+  *up.mutable_rank_report() = report;
+  up.mutable_rank_report()->set_job_id(job_id_);
+  SendUnlessEnded(std::move(up));
+}
+
+void JobProcessesCore::OnMeasured(const proto::LinkMeasured& measured) {
+  measured_ = measured;
+  measured_->set_job_id(job_id_);
+  proto::DaemonMessage up;
+  *up.mutable_link_measured() = *measured_;
+  SendUnlessEnded(std::move(up));
+}
+
+// Also of a job that has failed: it tells what was before.
+void JobProcessesCore::OnTrace(int child, const proto::TraceBatch& trace) {
+  proto::DaemonMessage up;
+  *up.mutable_trace() = trace;
+  up.mutable_trace()->set_job_id(job_id_);
+  up.mutable_trace()->set_process(life_.ProcessName(child));
+  Send(std::move(up));
+}
+
+void JobProcessesCore::OnUnreadable(int child, const absl::Status& status, absl::Time now) {
+  OnFailedLine(child,
+               absl::StrCat("its messages to the worker daemon cannot be read: ", status.message()),
+               now);
+}
+
+void JobProcessesCore::OnFailedLine(int child, const std::string& line, absl::Time now) {
+  life_.OnFailedLine(child, line);
+  OnSymptom(now);
+}
+
+void JobProcessesCore::OnExit(int child, const ExitStatus& status, const std::string& last_line,
+                              absl::Time now) {
+  STRATA_REQUIRE(running_ > 0);
+  --running_;
+  life_.OnExit(child, status, last_line);
+  if (life_.failed()) OnSymptom(now);
+  if (life_.only_aggregator_left()) aggregator_due_ = now + deadlines_.end_deadline;
+  if (running_ == 0) OnAllGone(now);
+}
+
+void JobProcessesCore::OnSymptom(absl::Time now) {
+  if (ended() || phase_ == Phase::kCollectingSymptoms) return;
+  if (phase_ != Phase::kAwaitingCause) {
+    return Enter(Phase::kCollectingSymptoms, now + deadlines_.symptom_time);
+  }
+  if (!life_.awaits_cause()) Fail(life_.Reason(), now);
+}
+
+void JobProcessesCore::OnAllGone(absl::Time now) {
+  if (ended()) return BeGone();
+  if (life_.failed()) return;  // when the symptoms are collected, its reason is known
+  if (self_.first_rank() != 0 || final_metrics_ != FinalMetrics::kReported) return Finish();
+  Enter(Phase::kAwaitingMetrics, now + deadlines_.final_metrics_deadline);
+}
+
+void JobProcessesCore::OnFinalMetrics() {
+  final_metrics_ = FinalMetrics::kWritten;
+  if (phase_ == Phase::kAwaitingMetrics) Finish();
+}
+
+void JobProcessesCore::OnMetricsFailed(const absl::Status& status, absl::Time now) {
+  Fail(OfNode(status.message()), now);
+}
+
+void JobProcessesCore::Finish() {
+  STRATA_REQUIRE(!ended() && life_.finished());
+  proto::DaemonMessage up;
+  up.mutable_node_finished()->set_job_id(job_id_);
+  Send(std::move(up));
+  BeGone();
+}
+
+void JobProcessesCore::Fail(const std::string& reason, absl::Time now) {
+  if (ended()) return;
+  proto::DaemonMessage up;
+  up.mutable_node_failed()->set_job_id(job_id_);
+  up.mutable_node_failed()->set_reason(reason);
+  Send(std::move(up));
+  End(now);
+}
+
+void JobProcessesCore::Stop(absl::Time now) {
+  if (!ended()) End(now);
+}
+
+void JobProcessesCore::End(absl::Time now) {
+  if (running_ == 0) return BeGone();
+  Enter(Phase::kEnding, now + deadlines_.stop_grace);
+  actions_.push_back(SignalChildren{SIGTERM});
+}
+
+void JobProcessesCore::BeGone() {
+  STRATA_REQUIRE(phase_ != Phase::kGone && running_ == 0);
+  Enter(Phase::kGone, absl::InfiniteFuture());
+  aggregator_due_ = absl::InfiniteFuture();
+  if (IsTraced(job_)) {
+    proto::DaemonMessage up;
+    *up.mutable_trace() = TraceEnd(job_id_);
+    Send(std::move(up));
+  }
+  actions_.push_back(ReportGone{});
+}
+
+bool JobProcessesCore::IsAdmitted(const proto::Layout& layout, const proto::Placement& placement,
+                                  absl::Time now) {
+  const absl::Status admitted = admit_ ? admit_(layout, placement) : absl::OkStatus();
+  if (!admitted.ok()) Fail(OfNode(admitted.message()), now);
+  return admitted.ok();
+}
+
+void JobProcessesCore::Run(const proto::RunNode& run, absl::Time now) {
+  if (told_to_run_) return;
+  told_to_run_ = true;
+  if (!IsAdmitted(run.record().layout(), run.record().placement(), now)) return;
+  proto::AgentMessage message;
+  *message.mutable_run() = run;
+  actions_.push_back(SendDown{std::move(message)});
+}
+
+void JobProcessesCore::Measure(const proto::MeasureLink& measure) {
+  if (measured_ && !ended()) {
+    proto::DaemonMessage up;
+    *up.mutable_link_measured() = *measured_;
+    return Send(std::move(up));
+  }
+  if (told_to_measure_) return;
+  told_to_measure_ = true;
+  proto::AgentMessage message;
+  *message.mutable_measure() = measure;
+  actions_.push_back(SendDown{std::move(message)});
+}
+
+void JobProcessesCore::OnTime(absl::Time now) {
+  if (now >= aggregator_due_) {
+    aggregator_due_ = absl::InfiniteFuture();
+    if (!life_.gone()) {
+      Fail(absl::StrCat(life_.NameOf(static_cast<int>(self_.ranks())),
+                        ": did not end after its ranks had"),
+           now);
+    }
+  }
+  if (now < due_) return;
+  due_ = absl::InfiniteFuture();
+  switch (phase_) {
+    case Phase::kClaiming:
+      return actions_.push_back(Claim{});
+    case Phase::kCollectingSymptoms:
+      if (!life_.awaits_cause()) return Fail(life_.Reason(), now);
+      return Enter(Phase::kAwaitingCause, now + deadlines_.cause_time);
+    case Phase::kAwaitingCause:
+      return Fail(life_.Reason(), now);
+    case Phase::kAwaitingMetrics:
+      return Finish();
+    case Phase::kEnding:
+      return actions_.push_back(SignalChildren{SIGKILL});
+    case Phase::kRunning:
+    case Phase::kGone:
+      return;
+  }
+}
+
+}  // namespace strata::worker

@@ -1,0 +1,171 @@
+#ifndef STRATA_WORKER_AGENT_JOB_PROCESSES_CORE_H_
+#define STRATA_WORKER_AGENT_JOB_PROCESSES_CORE_H_
+
+#include <algorithm>
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <string>
+#include <utility>
+#include <variant>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/strings/string_view.h"
+#include "absl/time/time.h"
+#include "common/process/process.h"
+#include "proto/control.pb.h"
+#include "worker/agent/node_life.h"
+#include "worker/agent/node_watch.h"
+
+namespace strata::worker {
+
+// How long the processes of a job on a node are waited for.
+struct JobDeadlines {
+  // From SIGTERM to SIGKILL.
+  absl::Duration stop_grace = absl::Seconds(3);
+  // After the first sign of failure, how long to collect others: the cause may show last.
+  absl::Duration symptom_time = absl::Milliseconds(200);
+  // For the end of a rank that the aggregator has lost, after that.
+  absl::Duration cause_time = absl::Seconds(2);
+  // For the aggregator once its ranks have ended, and for the final model's metrics to arrive.
+  absl::Duration end_deadline = absl::Seconds(30);
+  absl::Duration final_metrics_deadline = absl::Seconds(2);
+  // For the run directory and GPUs while another job has them: one that is over for the
+  // coordinator may still have processes that end. More than stop_grace.
+  absl::Duration claim_deadline = absl::Seconds(5);
+};
+
+// The life cycle of one job's processes on this node, from StartNode until the last of them is
+// gone. Pure: events in, actions out; no processes, sockets or clocks.
+//
+// The driver carries out the actions of TakeActions after each event, in their order, and calls
+// OnTime when `due` has come. Times never go back. Threads: one.
+class JobProcessesCore {
+ public:
+  // Take the run directory and the GPUs, and call OnClaimed.
+  struct Claim {};
+  // Start all children, calling OnStarted for each, and OnStartFailed where one cannot be started.
+  struct StartChildren {};
+  // To the coordinator.
+  struct SendUp {
+    proto::DaemonMessage message;
+  };
+  // To the aggregator or, where the job has none, the one rank.
+  struct SendDown {
+    proto::AgentMessage message;
+  };
+  // To the process group of each child.
+  struct SignalChildren {
+    int signal;
+  };
+  // No child is left and the coordinator has been told how it went; always the last action but for
+  // SendUp.
+  struct ReportGone {};
+  using Action = std::variant<Claim, StartChildren, SendUp, SendDown, SignalChildren, ReportGone>;
+
+  // Whether the node has the memory for the job: asked once its layout is known, and again with the
+  // placement. Null: it has.
+  using Admit = std::function<absl::Status(const proto::Layout&, const proto::Placement&)>;
+
+  JobProcessesCore(std::string daemon, const proto::StartNode& start, std::string run_dir,
+                   JobDeadlines deadlines, Admit admit, absl::Time now);
+
+  void Start(absl::Time now);
+  // Unavailable: another job has what this one needs; it is claimed again until claim_deadline.
+  void OnClaimed(const absl::Status& status, absl::Time now);
+  void OnStarted();
+  void OnStartFailed(const absl::Status& status, absl::Time now);
+
+  // A ChildMessage, as it came.
+  void OnChildMessage(int child, const std::string& bytes, absl::Time now);
+  // What the child says from here on would be lost without a sign.
+  void OnUnreadable(int child, const absl::Status& status, absl::Time now);
+  // A child that was started has ended, and everything that it said has been handed in.
+  // `last_line`: of its log.
+  void OnExit(int child, const ExitStatus& status, const std::string& last_line, absl::Time now);
+
+  // The first one counts: the coordinator cannot know whether an earlier one came.
+  void Run(const proto::RunNode& run, absl::Time now);
+  // Any number of times; what the aggregator finds is sent as LinkMeasured, again for each.
+  void Measure(const proto::MeasureLink& measure);
+  // Says NodeReady again, if it was said: the coordinator may have missed it.
+  void RepeatReady();
+  void OnMetricsFailed(const absl::Status& status, absl::Time now);
+  // The final model's metrics have been written.
+  void OnFinalMetrics();
+  // Ends all children without further reports.
+  void Stop(absl::Time now);
+  // Ends all children and reports `reason`, if nothing was reported yet.
+  void Fail(const std::string& reason, absl::Time now);
+
+  void OnTime(absl::Time now);
+  // When OnTime has something to do; InfiniteFuture: never.
+  absl::Time due() const { return std::min(due_, aggregator_due_); }
+  std::vector<Action> TakeActions() { return std::exchange(actions_, {}); }
+
+  const proto::LogicalNode& self() const { return self_; }  // its ranks: 0 where not in the view
+  bool has_aggregator() const;
+  const NodeLife& life() const { return life_; }
+  const NodeWatch& watch() const { return watch_; }
+
+ private:
+  // In this order, but that not all are passed through. From kEnding on the coordinator knows the
+  // outcome, or does not want to.
+  enum class Phase {
+    kClaiming,
+    kRunning,
+    kCollectingSymptoms,
+    kAwaitingCause,    // the lost rank's end
+    kAwaitingMetrics,  // all children ended well; the final model is still to be measured
+    kEnding,           // children have had SIGTERM
+    kGone,
+  };
+  enum class FinalMetrics { kNotReported, kReported, kWritten };
+
+  bool ended() const { return phase_ >= Phase::kEnding; }
+  void Enter(Phase phase, absl::Time due);
+  // The reason, said of the node rather than one of its children.
+  std::string OfNode(absl::string_view reason) const;
+  // False: the job does not fit, and has failed.
+  bool IsAdmitted(const proto::Layout& layout, const proto::Placement& placement, absl::Time now);
+  void OnReady(const proto::NodeReady& ready, absl::Time now);
+  void OnReport(const proto::RankReport& report, absl::Time now);
+  void OnMeasured(const proto::LinkMeasured& measured);
+  void OnTrace(int child, const proto::TraceBatch& trace);
+  void OnFailedLine(int child, const std::string& line, absl::Time now);
+  void OnSymptom(absl::Time now);
+  void OnAllGone(absl::Time now);
+  void Finish();
+  void End(absl::Time now);
+  void BeGone();
+  void Send(proto::DaemonMessage message) { actions_.push_back(SendUp{std::move(message)}); }
+  void SendUnlessEnded(proto::DaemonMessage message);
+
+  const std::string daemon_;
+  const uint32_t job_id_;
+  const uint32_t node_;
+  const proto::Job job_;
+  const std::string run_dir_;
+  const JobDeadlines deadlines_;
+  const Admit admit_;
+  const proto::LogicalNode self_;
+  NodeLife life_;
+  NodeWatch watch_;
+
+  Phase phase_ = Phase::kClaiming;
+  absl::Time due_ = absl::InfiniteFuture();             // for the phase
+  absl::Time aggregator_due_ = absl::InfiniteFuture();  // for its end after its ranks'
+  absl::Time give_up_claim_;
+  int running_ = 0;  // children
+  std::optional<proto::NodeReady> ready_;
+  bool told_to_measure_ = false;
+  std::optional<proto::LinkMeasured> measured_;
+  bool told_to_run_ = false;
+  FinalMetrics final_metrics_ = FinalMetrics::kNotReported;
+  std::vector<Action> actions_;
+};
+
+}  // namespace strata::worker
+
+#endif  // STRATA_WORKER_AGENT_JOB_PROCESSES_CORE_H_

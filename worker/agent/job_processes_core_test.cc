@@ -1,0 +1,339 @@
+#include "worker/agent/job_processes_core.h"
+
+#include <signal.h>
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "common/trace/trace_log.h"
+#include "gtest/gtest.h"
+
+namespace strata::worker {
+namespace {
+
+constexpr ExitStatus kWell{};
+constexpr int kAggregator = 2;
+
+std::string TextOf(const proto::DaemonMessage& up) {
+  if (up.has_node_ready()) return "ready";
+  if (up.has_node_finished()) return "finished";
+  if (up.has_node_failed()) return absl::StrCat("failed: ", up.node_failed().reason());
+  if (up.has_rank_report()) return "report";
+  if (up.has_link_measured()) return "measured";
+  return IsTraceEnd(up.trace()) ? "trace end" : "trace";
+}
+
+std::string TextOf(const JobProcessesCore::Action& action) {
+  using Core = JobProcessesCore;
+  if (std::holds_alternative<Core::Claim>(action)) return "claim";
+  if (std::holds_alternative<Core::StartChildren>(action)) return "start";
+  if (const auto* up = std::get_if<Core::SendUp>(&action)) return TextOf(up->message);
+  if (const auto* down = std::get_if<Core::SendDown>(&action)) {
+    return down->message.has_run() ? "run" : "measure";
+  }
+  if (const auto* kill = std::get_if<Core::SignalChildren>(&action)) {
+    return absl::StrCat("signal ", kill->signal);
+  }
+  return "gone";
+}
+
+// Node 0 of job 7 on daemon w1, with ranks 0 and 1.
+class JobProcessesCoreTest : public testing::Test {
+ protected:
+  void SetUp() override {
+    start_.mutable_record()->set_job_id(7);
+    start_.mutable_record()->mutable_view()->add_nodes()->set_ranks(2);
+    deadlines_.stop_grace = absl::Seconds(3);
+    deadlines_.symptom_time = absl::Milliseconds(200);
+    deadlines_.cause_time = absl::Seconds(2);
+    deadlines_.end_deadline = absl::Seconds(30);
+    deadlines_.final_metrics_deadline = absl::Seconds(2);
+    deadlines_.claim_deadline = absl::Seconds(5);
+  }
+
+  void Create() { core_.emplace("w1", start_, "/runs/job-7", deadlines_, admit_, now_); }
+  // All children run.
+  void StartAll() {
+    Create();
+    core_->Start(now_);
+    core_->OnClaimed(absl::OkStatus(), now_);
+    ASSERT_EQ(Actions(), "claim, start");
+    for (int i = 0; i < core_->life().children(); ++i) core_->OnStarted();
+  }
+  // What the core wants done, in order.
+  std::string Actions() {
+    return absl::StrJoin(core_->TakeActions(), ", ", [](std::string* out, const auto& action) {
+      absl::StrAppend(out, TextOf(action));
+    });
+  }
+  void Say(int child, const proto::ChildMessage& message) {
+    core_->OnChildMessage(child, message.SerializeAsString(), now_);
+  }
+  void SayFailed(int child, const std::string& line) {
+    proto::ChildMessage message;
+    message.set_failed(line);
+    Say(child, message);
+  }
+  void SayLost(uint32_t local_rank) {
+    proto::ChildMessage message;
+    message.mutable_lost()->set_local_rank(local_rank);
+    message.mutable_lost()->set_text("gone");
+    Say(kAggregator, message);
+  }
+  void SayFinalReport() {
+    proto::ChildMessage message;
+    message.mutable_report()->set_final(true);
+    Say(0, message);
+    ASSERT_EQ(Actions(), "report");
+  }
+  void Exit(int child, ExitStatus status = kWell) { core_->OnExit(child, status, "", now_); }
+  void ExitAll() {
+    for (int i = 0; i < core_->life().children(); ++i) Exit(i);
+  }
+  // Time passes: nothing is due before.
+  void Pass(absl::Duration time) {
+    core_->OnTime(now_ + time - absl::Milliseconds(1));
+    ASSERT_EQ(Actions(), "");
+    now_ += time;
+    core_->OnTime(now_);
+  }
+
+  proto::StartNode start_;
+  JobDeadlines deadlines_;
+  JobProcessesCore::Admit admit_;
+  absl::Time now_ = absl::UnixEpoch();
+  std::optional<JobProcessesCore> core_;
+};
+
+TEST_F(JobProcessesCoreTest, FinishesWhenAllHaveEndedWell) {
+  StartAll();
+  Exit(0);
+  Exit(1);
+  EXPECT_EQ(Actions(), "");
+  Exit(kAggregator);
+  EXPECT_EQ(Actions(), "finished, gone");
+  EXPECT_EQ(core_->due(), absl::InfiniteFuture());
+}
+
+TEST_F(JobProcessesCoreTest, IsNotFinishedBeforeTheLastEndIsKnown) {
+  StartAll();
+  Exit(kAggregator);
+  Exit(0);
+  EXPECT_EQ(Actions(), "");
+  Exit(1, ExitStatus{3, 0});
+  EXPECT_EQ(Actions(), "");
+  Pass(absl::Milliseconds(200));
+  EXPECT_EQ(Actions(), "failed: rank 1 (node 0, w1): exited with status 3, gone");
+}
+
+TEST_F(JobProcessesCoreTest, FailsANodeThatIsNotInTheView) {
+  start_.set_node(4);
+  Create();
+  core_->Start(now_);
+  EXPECT_EQ(Actions(), "failed: node 4 (w1): node 4 is not in the job's view, gone");
+}
+
+TEST_F(JobProcessesCoreTest, ClaimsAgainUntilTheDeadline) {
+  deadlines_.claim_deadline = absl::Milliseconds(100);
+  Create();
+  core_->Start(now_);
+  EXPECT_EQ(Actions(), "claim");
+  for (int i = 0; i < 2; ++i) {
+    core_->OnClaimed(absl::UnavailableError("in use"), now_);
+    Pass(absl::Milliseconds(50));
+    EXPECT_EQ(Actions(), "claim");
+  }
+  core_->OnClaimed(absl::UnavailableError("in use"), now_);
+  EXPECT_EQ(Actions(), "failed: node 0 (w1): in use, gone");
+}
+
+TEST_F(JobProcessesCoreTest, ClaimsNotAgainOnceStopped) {
+  Create();
+  core_->Start(now_);
+  core_->OnClaimed(absl::UnavailableError("in use"), now_);
+  core_->Stop(now_);
+  EXPECT_EQ(Actions(), "claim, gone");
+  EXPECT_EQ(core_->due(), absl::InfiniteFuture());
+}
+
+TEST_F(JobProcessesCoreTest, ClaimsNotAgainWhatCannotBeHad) {
+  Create();
+  core_->Start(now_);
+  core_->OnClaimed(absl::PermissionDeniedError("not ours"), now_);
+  EXPECT_EQ(Actions(), "claim, failed: node 0 (w1): not ours, gone");
+}
+
+TEST_F(JobProcessesCoreTest, EndsTheChildrenThatWereStartedWhereOneCannotBe) {
+  Create();
+  core_->Start(now_);
+  core_->OnClaimed(absl::OkStatus(), now_);
+  core_->OnStarted();
+  core_->OnStartFailed(absl::NotFoundError("no program"), now_);
+  EXPECT_EQ(Actions(), "claim, start, failed: node 0 (w1): no program, signal 15");
+  Exit(kAggregator, ExitStatus{0, SIGTERM});
+  EXPECT_EQ(Actions(), "gone");
+}
+
+TEST_F(JobProcessesCoreTest, CollectsSymptomsFromTheFirstOne) {
+  StartAll();
+  Exit(0, ExitStatus{1, 0});
+  now_ += absl::Milliseconds(150);
+  SayFailed(1, "loss is\nNaN");
+  EXPECT_EQ(Actions(), "");
+  Pass(absl::Milliseconds(50));
+  EXPECT_EQ(Actions(), "failed: rank 1 (node 0, w1): loss is NaN, signal 15");
+}
+
+TEST_F(JobProcessesCoreTest, WaitsForTheEndOfALostRank) {
+  StartAll();
+  SayLost(1);
+  Pass(absl::Milliseconds(200));
+  EXPECT_EQ(Actions(), "");
+  Exit(1, ExitStatus{3, 0});
+  EXPECT_EQ(Actions(), "failed: rank 1 (node 0, w1): exited with status 3, signal 15");
+}
+
+TEST_F(JobProcessesCoreTest, WaitsForTheEndOfALostRankOnlySoLong) {
+  StartAll();
+  SayLost(1);
+  Pass(absl::Milliseconds(200));
+  Pass(absl::Seconds(2));
+  EXPECT_EQ(Actions(), "failed: aggregator (node 0, w1): gone, signal 15");
+}
+
+TEST_F(JobProcessesCoreTest, ALostRankIsTheAggregatorsToSay) {
+  StartAll();
+  proto::ChildMessage message;
+  message.mutable_lost()->set_text("gone");
+  Say(0, message);
+  EXPECT_EQ(core_->due(), absl::InfiniteFuture());
+}
+
+TEST_F(JobProcessesCoreTest, KillsWhatIgnoresSigtermAndReportsOnce) {
+  StartAll();
+  core_->Fail("told to", now_);
+  core_->Fail("again", now_);
+  EXPECT_EQ(Actions(), "failed: told to, signal 15");
+  Pass(absl::Seconds(3));
+  EXPECT_EQ(Actions(), "signal 9");
+  SayFailed(0, "late");
+  ExitAll();
+  EXPECT_EQ(Actions(), "gone");
+  EXPECT_EQ(core_->due(), absl::InfiniteFuture());
+}
+
+TEST_F(JobProcessesCoreTest, StopsWithoutAWordButATracesEnd) {
+  start_.mutable_record()->mutable_job()->mutable_trace()->set_steps(5);
+  StartAll();
+  core_->Stop(now_);
+  EXPECT_EQ(Actions(), "signal 15");
+  proto::ChildMessage message;
+  message.mutable_report();
+  Say(0, message);
+  EXPECT_EQ(Actions(), "");
+  message.mutable_trace();
+  Say(0, message);
+  EXPECT_EQ(Actions(), "trace");
+  ExitAll();
+  EXPECT_EQ(Actions(), "trace end, gone");
+}
+
+TEST_F(JobProcessesCoreTest, FailsWhenTheAggregatorOutlivesItsRanks) {
+  StartAll();
+  Exit(0);
+  Exit(1);
+  Pass(absl::Seconds(30));
+  EXPECT_EQ(Actions(),
+            "failed: aggregator (node 0, w1): did not end after its ranks had, signal 15");
+}
+
+TEST_F(JobProcessesCoreTest, WaitsForTheFinalMetrics) {
+  StartAll();
+  SayFinalReport();
+  ExitAll();
+  EXPECT_EQ(Actions(), "");
+  core_->OnFinalMetrics();
+  EXPECT_EQ(Actions(), "finished, gone");
+}
+
+TEST_F(JobProcessesCoreTest, WaitsForTheFinalMetricsOnlySoLong) {
+  StartAll();
+  SayFinalReport();
+  ExitAll();
+  Pass(absl::Seconds(2));
+  EXPECT_EQ(Actions(), "finished, gone");
+}
+
+TEST_F(JobProcessesCoreTest, DoesNotWaitForFinalMetricsThatAreThereOrAnotherNodes) {
+  StartAll();
+  SayFinalReport();
+  core_->OnFinalMetrics();
+  ExitAll();
+  EXPECT_EQ(Actions(), "finished, gone");
+
+  start_.mutable_record()->mutable_view()->mutable_nodes(0)->set_first_rank(2);
+  StartAll();
+  SayFinalReport();
+  ExitAll();
+  EXPECT_EQ(Actions(), "finished, gone");
+}
+
+TEST_F(JobProcessesCoreTest, FailsWhereMetricsCannotBeWritten) {
+  StartAll();
+  core_->OnMetricsFailed(absl::ResourceExhaustedError("disk full"), now_);
+  EXPECT_EQ(Actions(), "failed: node 0 (w1): disk full, signal 15");
+}
+
+TEST_F(JobProcessesCoreTest, SaysAgainThatItIsReadyOnlyWhileTheOutcomeIsOpen) {
+  StartAll();
+  core_->RepeatReady();
+  EXPECT_EQ(Actions(), "");
+  proto::ChildMessage message;
+  message.mutable_ready();
+  Say(kAggregator, message);
+  core_->RepeatReady();
+  EXPECT_EQ(Actions(), "ready, ready");
+  core_->Stop(now_);
+  core_->RepeatReady();
+  EXPECT_EQ(Actions(), "signal 15");
+}
+
+TEST_F(JobProcessesCoreTest, IsNotReadyWhereItIsNotAdmitted) {
+  admit_ = [](const proto::Layout&, const proto::Placement&) {
+    return absl::ResourceExhaustedError("too big");
+  };
+  StartAll();
+  proto::ChildMessage message;
+  message.mutable_ready();
+  Say(kAggregator, message);
+  EXPECT_EQ(Actions(), "failed: node 0 (w1): too big, signal 15");
+}
+
+TEST_F(JobProcessesCoreTest, RunsAndMeasuresOnceAndTellsAgainWhatWasMeasured) {
+  StartAll();
+  core_->Measure({});
+  core_->Measure({});
+  EXPECT_EQ(Actions(), "measure");
+  proto::ChildMessage message;
+  message.mutable_measured();
+  Say(kAggregator, message);
+  core_->Measure({});
+  EXPECT_EQ(Actions(), "measured, measured");
+  core_->Run({}, now_);
+  core_->Run({}, now_);
+  EXPECT_EQ(Actions(), "run");
+}
+
+TEST_F(JobProcessesCoreTest, FailsWithTheNameOfTheChildThatCannotBeUnderstood) {
+  StartAll();
+  core_->OnChildMessage(1, "\xff", now_);
+  Pass(absl::Milliseconds(200));
+  EXPECT_EQ(Actions(),
+            "failed: rank 1 (node 0, w1): sent a message that is not a ChildMessage, signal 15");
+}
+
+}  // namespace
+}  // namespace strata::worker

@@ -1,0 +1,35 @@
+#ifndef STRATA_WORKER_AGENT_METRICS_LOG_H_
+#define STRATA_WORKER_AGENT_METRICS_LOG_H_
+
+#include <cstdint>
+#include <string>
+#include <utility>
+
+#include "absl/status/status.h"
+#include "proto/control.pb.h"
+
+namespace strata::worker {
+
+// A job's metrics.jsonl on the node that writes it. Threads: one.
+class MetricsLog {
+ public:
+  explicit MetricsLog(std::string path) : path_(std::move(path)) {}
+
+  // Adds one line. Records come in the order of their steps; one that is not past the last line is
+  // a repetition and is dropped (after a restart the coordinator merges what it may not have seen).
+  // Errors: those of AppendLine.
+  absl::Status Append(const proto::MetricsRecord& record);
+
+  // Whether the final model's line is there, the last one.
+  bool final_written() const { return final_written_; }
+
+ private:
+  const std::string path_;
+  uint64_t last_step_ = 0;
+  uint64_t last_measured_step_ = 0;  // of late measurements
+  bool final_written_ = false;
+};
+
+}  // namespace strata::worker
+
+#endif  // STRATA_WORKER_AGENT_METRICS_LOG_H_

@@ -1,0 +1,180 @@
+#include "worker/aggregator/node_training.h"
+
+#include <utility>
+
+#include "common/cores.h"
+#include "common/count_of.h"
+#include "common/job/exchange/same_host.h"
+#include "common/log.h"
+#include "common/require.h"
+#include "worker/aggregator/create_arenas.h"
+#include "worker/aggregator/exchange_text.h"
+#include "worker/aggregator/host/node_counters.h"
+#include "worker/aggregator/node_endpoint.h"
+#include "worker/contract/launch_devices.h"
+#include "worker/exchange/create_exchange.h"
+#include "worker/exchange/ranks_exchange.h"
+
+namespace strata::worker {
+
+NodeTraining::NodeTraining(const Parts& parts, const ChunkMap& map)
+    : parts_(parts),
+      memory_(*parts.memory),
+      ranks_(*parts.ranks),
+      core_(RankId(parts.launch.first_rank()), parts.launch.local_ranks(), map.chunks()),
+      helpers_(parts.helpers.value_or(HelpersFor(parts.launch.local_ranks(), UsableCores()))),
+      leave_taken_(parts.launch.local_ranks(), false) {}
+
+absl::StatusOr<std::unique_ptr<NodeTraining>> NodeTraining::Begin(const Parts& parts,
+                                                                  const proto::RunNode& run) {
+  const proto::JobRecord& record = run.record();
+  const uint64_t elements = parts.ranks->layout().elements();
+  const uint32_t chunk_elements = record.placement().chunk_elements();
+  if (chunk_elements == 0 || record.layout().elements() != elements ||
+      ChunkMap(elements, chunk_elements).chunks() > parts.memory->offsets().chunks_max) {
+    return absl::InvalidArgumentError("the job's record does not fit what its ranks registered");
+  }
+  const ChunkMap map(elements, chunk_elements);
+  std::unique_ptr<NodeTraining> training(new NodeTraining(parts, map));
+  if (absl::Status status = training->JoinExchange(record, map); !status.ok()) return status;
+  training->intake_.emplace(parts.memory, &training->core_, training->arenas_.get(),
+                            training->exchange_.get());
+  training->started_.set_chunk_elements(chunk_elements);
+  training->started_.set_samples_per_epoch(record.samples_per_epoch());
+  training->started_.set_nccl_id(RanksAddUp(parts.launch) ? parts.ranks->offer().nccl_id()
+                                                          : record.nccl_id());
+  parts.memory->header().chunks.store(map.chunks());
+  LogInfo("job %d node %d: %d elements in %s %s", parts.launch.record().job_id(),
+          parts.launch.node(), elements, CountOf(map.chunks(), "chunk"), WithWhom(record));
+  training->exchange_->Start();
+  return training;
+}
+
+absl::Status NodeTraining::JoinExchange(const proto::JobRecord& record, const ChunkMap& map) {
+  const proto::Job& job = record.job();
+  const ArenasOf of{.job = job, .memory = &memory_, .core = &core_, .helpers = &helpers_};
+  if (parts_.exchange || job.exchange() == proto::Job::NCCL) {
+    std::unique_ptr<NodeArenas> arenas = CreateNodeArenas(of, map, nullptr);
+    exchange_ = parts_.exchange ? parts_.exchange(arenas.get(), parts_.wake_fd)
+                                : std::make_unique<RanksExchange>(parts_.wake_fd);
+    arenas_ = std::move(arenas);
+    return absl::OkStatus();
+  }
+  absl::StatusOr<std::unique_ptr<transport::Endpoint>> endpoint =
+      parts_.port ? parts_.port->Release()
+                  : ConnectingEndpoint(record, parts_.launch.local_ranks(), memory_.segment());
+  if (!endpoint.ok()) return endpoint.status();
+  std::shared_ptr<BlockSource> source;
+  if (!PushesOutliveAnswers(job)) source = (*endpoint)->memory();
+  const CoreOptions core = {.record = record,
+                            .node = NodeId(parts_.launch.node()),
+                            .incarnation = parts_.launch.incarnation(),
+                            .takes_payloads = !parts_.devices.empty() && TakesPayloads(job),
+                            .trace = parts_.trace};
+  auto arenas = CreateArenas(of, map, source, core, parts_.devices,
+                             [doorbell = parts_.doorbell] { doorbell->Notify(); });
+  if (!arenas.ok()) return arenas.status();
+  arenas_ = *std::move(arenas);
+  auto exchange =
+      CreateExchange(core, *std::move(endpoint), parts_.wake_fd, arenas_.get(), parts_.clock);
+  if (!exchange.ok()) return exchange.status();
+  exchange_ = *std::move(exchange);
+  return absl::OkStatus();
+}
+
+absl::Status NodeTraining::MoveChunks(absl::Duration timeout) {
+  NodeHeader& header = memory_.header();
+  // Whoever publishes after this store sees it and rings; who published before is found by the look
+  // that follows it.
+  header.aggregator_asleep.store(1);
+  const absl::StatusOr<bool> any = phase_ >= Phase::kTraining ? intake_->Look() : false;
+  if (!any.ok()) return any.status();
+  if (*any) header.aggregator_asleep.store(0);
+  NoteBusy();
+  const absl::Status status = exchange_->Poll(*any ? absl::ZeroDuration() : timeout);
+  header.aggregator_asleep.store(0);
+  return status;
+}
+
+absl::Status NodeTraining::Advance() {
+  if (phase_ == Phase::kSeeding && exchange_->phase() == Exchange::Phase::kTraining) {
+    if (absl::Status status = StartRanks(); !status.ok()) return status;
+  }
+  if (absl::Status status = TakeLeaves(); !status.ok()) return status;
+  if (phase_ == Phase::kTraining && core_.steps()) {
+    if (absl::Status status = FinishExchange(); !status.ok()) return status;
+  }
+  NoteBusy();
+  ShowRanksCounters();
+  const bool finished = exchange_->phase() == Exchange::Phase::kFinished;
+  if (phase_ == Phase::kFinishing && finished && !arenas_->busy()) ReleaseRanks();
+  return absl::OkStatus();
+}
+
+absl::Status NodeTraining::StartRanks() {
+  std::vector<proto::Started> started(parts_.launch.local_ranks(), started_);
+  for (uint32_t r = 0; r < started.size(); ++r) {
+    if (absl::Status status = arenas_->Describe(r, &started[r]); !status.ok()) return status;
+  }
+  phase_ = Phase::kTraining;
+  arenas_->LandFirstWeights();
+  memory_.header().state.store(NodeState::kTraining);
+  ranks_.SendStarted(started);
+  return absl::OkStatus();
+}
+
+absl::Status NodeTraining::TakeLeaves() {
+  for (uint32_t r = 0; r < leave_taken_.size(); ++r) {
+    if (leave_taken_[r] || !ranks_.left()[r]) continue;
+    leave_taken_[r] = true;
+    intake_->LookAgain();  // a rank may have gone on already
+    if (absl::Status status = core_.OnLeave(r, *ranks_.left()[r]); !status.ok()) return status;
+  }
+  return absl::OkStatus();
+}
+
+// Once the arenas have handed on all that was published before the last rank left.
+absl::Status NodeTraining::FinishExchange() {
+  if (absl::Status status = intake_->Look().status(); !status.ok()) return status;
+  if (arenas_->busy()) return absl::OkStatus();
+  phase_ = Phase::kFinishing;
+  exchange_->Finish(*core_.steps());
+  return absl::OkStatus();
+}
+
+void NodeTraining::ReleaseRanks() {
+  phase_ = Phase::kReleased;
+  memory_.header().state.store(NodeState::kFinished);
+  ranks_.Release();
+}
+
+void NodeTraining::NoteBusy() {
+  busy_.Set(core_.under_way() > 0 || exchange_->goes_on(), parts_.clock->Now());
+}
+
+void NodeTraining::ShowRanksCounters() {
+  const ExchangeCounters& counters = exchange_->counters();
+  NodeHeader& header = memory_.header();
+  if (Shows(header, counters)) return;
+  ShowCounters(counters, core_.pushes_during_backward(), busy_.Total(parts_.clock->Now()), &header);
+}
+
+uint64_t NodeTraining::least_landed() const {
+  STRATA_REQUIRE(ranks_train());
+  return LeastLanded(memory_, core_.chunks());
+}
+
+RankWatch::Place NodeTraining::PlaceOf(uint32_t local_rank, uint64_t least_landed) const {
+  STRATA_REQUIRE(ranks_train());
+  RankWatch::Place place =
+      strata::worker::PlaceOf(memory_, local_rank, core_.chunks(), least_landed);
+  if (ranks_.left()[local_rank]) place.waiting = !ranks_may_go();
+  return place;
+}
+
+void NodeTraining::AddActivity(proto::NodeActivity* activity) const {
+  activity->set_phase(PhaseName(exchange_->phase()));
+  exchange_->AddActivity(activity);
+}
+
+}  // namespace strata::worker
