@@ -26,16 +26,16 @@ absl::StatusOr<std::vector<std::string>> SettingsOfMode(const std::string& mode)
 
 // Replaces a preset, if there is one, by what it stands for; one that is none stays.
 void ExpandPreset(proto::Consistency* consistency);
-// That, and defaults.
+// Expands the preset and fills in the defaults.
 void FillConsistency(proto::Consistency* consistency);
-// Of `consistency` alone, its defaults filled in.
+// Checks `consistency` by itself, with its defaults filled in. Errors: InvalidArgument.
 absl::Status CheckConsistency(const proto::Consistency& consistency);
 
 // "sync", "lazy(2)", "lazy(2, on arrival)", "lazy(0, 16 local steps, outer 0.7, momentum 0.9)",
 // "double buffering", "async", "async(inverse staleness)".
 std::string ModeName(const proto::Consistency& consistency);
 
-// Of what follows: its defaults are filled in.
+// What follows takes jobs with their defaults filled in.
 
 // Whether nodes apply the job's optimizer to weights of their own, and exchange those.
 bool HasLocalSteps(const proto::Job& job);
@@ -48,7 +48,7 @@ bool AppliesOnNodes(const proto::Job& job);
 // Whether a clock is answered when all nodes have pushed it, so that all of them get the same
 // versions: what a ring can do.
 bool IsInStep(const proto::Consistency& consistency);
-// Of async; none where it does not correct gradients.
+// Returns how an async mode corrects stale gradients, or nothing if it does not.
 std::optional<DelayCompensation> CompensationOf(const proto::Consistency& consistency);
 // What is applied where weights are kept for all nodes: `outer`, or the job's own optimizer.
 OptimizerParams SharedOptimizerOf(const proto::Job& job);

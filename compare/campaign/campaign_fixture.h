@@ -11,16 +11,24 @@
 
 namespace strata::compare {
 
-// 4 ranks of 16 samples, 3,200 samples: 50 steps an epoch, 100 in all.
-inline CampaignRequest RequestOf(const std::string& modes, uint32_t seeds = 1,
-                                 const std::string& more = "") {
+// Returns a job of 4 ranks of 16 samples, with 3,200 samples: 50 steps an epoch, 100 in all.
+inline proto::Job TinyJob(const std::string& more = "") {
   const auto job = ParseJob(R"(
       name: "tiny" model { zoo: "mlp" }
       data { synthetic { train_samples: 3200 test_samples: 64 } batch_per_rank: 16 }
       ranks: 4 epochs: 2 )" + more,
                             "tiny.textproto");
   EXPECT_TRUE(job.ok()) << job.status();
-  return {.job = *job, .modes = modes, .seeds = seeds, .cluster = "2 nodes", .version = "strata 1"};
+  return job.ok() ? *job : proto::Job();
+}
+
+inline CampaignRequest RequestOf(const std::string& modes, uint32_t seeds = 1,
+                                 const std::string& more = "") {
+  return {.job = TinyJob(more),
+          .modes = modes,
+          .seeds = seeds,
+          .cluster = "2 nodes",
+          .version = "strata 1"};
 }
 
 inline proto::Campaign CampaignIn(const std::string& modes, uint32_t seeds = 1,

@@ -34,7 +34,7 @@ class CampaignFolder {
   static absl::StatusOr<std::unique_ptr<CampaignFolder>> Open(const std::string& dir,
                                                               const proto::Campaign& asked);
 
-  // All that was ever asked for of this directory.
+  // Holds all that was ever asked for of this directory.
   const proto::Campaign& campaign() const { return campaign_; }
   // Writes down that it is this campaign's from now on. Errors name the file.
   absl::Status Begin();
@@ -43,7 +43,7 @@ class CampaignFolder {
   // divergence.h) has not. Errors: InvalidArgument naming the file: it is damaged
   // or is of another job.
   absl::StatusOr<std::optional<proto::RunRecord>> Load(const RunPlan& plan) const;
-  // Of these plans, those that are there. Errors as of Load.
+  // Returns how many of these plans have been run. Errors: as of Load.
   absl::StatusOr<size_t> CountOf(const std::vector<RunPlan>& plans) const;
   // Errors name the file.
   absl::Status Save(const proto::RunRecord& record);

@@ -19,7 +19,7 @@ struct Mode {
 // or quotes; so does a plus only where a letter follows it ("schedule.base_lr=1e+2" is one field).
 // Errors: InvalidArgument: none, an empty one, one that is no mode, the same name twice.
 absl::StatusOr<std::vector<Mode>> ParseModes(const std::string& text);
-// Of one of them. Errors: InvalidArgument naming it.
+// Parses one of the names. Errors: InvalidArgument naming it.
 absl::StatusOr<Mode> ParseMode(const std::string& name);
 
 // Letters, digits, '.', '-' and '_' alone: "lazy:ssp(3)" is "lazy_ssp_3".

@@ -15,13 +15,13 @@ namespace strata::compare {
 struct ClusterSize {
   std::vector<uint32_t> slots;  // of each worker, in the order in which ranks are given to them
   std::vector<uint32_t> used;   // of these by jobs that run; absent ones are 0
-  // The same of ranks that may compute on GPUs; absent ones are 0.
+  // Slots of ranks that may compute on GPUs; absent ones are 0.
   std::vector<uint32_t> gpu_slots, gpu_slots_used;
   uint32_t servers = 0;
   uint32_t shards = 0;  // of all servers
 };
 
-// Of the daemons that are alive.
+// Returns the size of what the daemons that are alive make up.
 ClusterSize SizeOf(const proto::ListNodesReply& nodes);
 
 // "2 servers with 2 shards, 4 workers with 8 slots", and where there are GPUs " and 4 GPU slots".

@@ -22,7 +22,7 @@ struct CurveSet {
   std::vector<Curve> failed;    // each run that has not, by seed
 };
 
-// By axis as in kAxes.
+// A mode's curves, by axis as in kAxes.
 struct ModeCurves {
   std::array<CurveSet, 3> accuracy;
   std::array<CurveSet, 3> loss;
@@ -40,7 +40,8 @@ struct Content {
 // Errors: as of Analyze.
 absl::StatusOr<Content> ContentOf(const ReportInput& input);
 
-// Of a mode's pushes, the last bin counted as its own number; none without pushes.
+// Returns the mean staleness of a mode's pushes, the last bin counted as its own number, or nothing
+// without pushes.
 std::optional<double> MeanStaleness(const std::vector<uint64_t>& bins);
 
 }  // namespace strata::compare

@@ -1,18 +1,47 @@
 #include "compare/report/page.h"
 
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "absl/strings/str_replace.h"
 #include "compare/report/page/page_files.h"
-#include "compare/report/page_parts.h"
+#include "compare/report/svg/palette.h"
 
 namespace strata::compare {
+namespace {
 
-std::string Page(const std::string& report_json) {
+// Returns the same JSON document for the inside of <script>, without what could end the element.
+std::string InsideHtml(const std::string& json) {
+  return absl::StrReplaceAll(json, {{"<", "\\u003c"}, {">", "\\u003e"}, {"&", "\\u0026"}});
+}
+
+// {"light": [...], "dark": [...], "dashes": [[...], ...]}
+std::string PaletteJson() {
+  const auto light = [](std::string* out, const Colour& colour) {
+    absl::StrAppend(out, "\"", colour.light, "\"");
+  };
+  const auto dark = [](std::string* out, const Colour& colour) {
+    absl::StrAppend(out, "\"", colour.dark, "\"");
+  };
+  const auto dash = [](std::string* out, const char* lengths) {
+    absl::StrAppend(out, "[", lengths, "]");
+  };
+  return absl::StrCat("{\"light\": [", absl::StrJoin(kColours, ", ", light), "], \"dark\": [",
+                      absl::StrJoin(kColours, ", ", dark), "], \"dashes\": [",
+                      absl::StrJoin(kDashes, ", ", dash), "]}");
+}
+
+}  // namespace
+
+std::string AssemblePage(const PageParts& parts, const std::string& json) {
   // In one pass: what is put in is not searched for places.
-  return absl::StrReplaceAll(kIndexHtml, {{"{{style}}", kStyleCss},
-                                          {"{{data}}", InsideHtml(report_json)},
+  return absl::StrReplaceAll(kFrameHtml, {{"{{title}}", parts.title},
+                                          {"{{document}}", parts.document},
+                                          {"{{style}}", absl::StrCat(kStyleCss, parts.style)},
+                                          {"{{main}}", parts.main},
+                                          {"{{data}}", InsideHtml(json)},
                                           {"{{palette}}", PaletteJson()},
                                           {"{{chart_js}}", kChartJs},
-                                          {"{{page_js}}", kPageJs}});
+                                          {"{{page_js}}", parts.scripts}});
 }
 
 }  // namespace strata::compare

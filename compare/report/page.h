@@ -5,8 +5,20 @@
 
 namespace strata::compare {
 
-// report/index.html: one file that needs nothing else, with the document of ReportJson inside.
-std::string Page(const std::string& report_json);
+// What distinguishes one page from another. Everything but the style goes in as it is, so it comes
+// from files of the source tree only.
+struct PageParts {
+  const char* title;  // until a script has a better one
+  const char*
+      document;       // the name of the file with all figures, which lies above the page's folder
+  const char* main;   // the inside of <main>
+  const char* style;  // rules beside those that all pages have
+  const char* scripts;
+};
+
+// Returns report/index.html: one file that needs nothing else, with the JSON document inside, and
+// the colours and dashes of svg/palette.h.
+std::string AssemblePage(const PageParts& parts, const std::string& json);
 
 }  // namespace strata::compare
 

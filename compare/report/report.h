@@ -10,7 +10,7 @@
 
 namespace strata::compare {
 
-// For a terminal.
+// What a terminal shows of a comparison.
 struct Summary {
   std::vector<std::vector<std::string>> rows;  // a table; the first row names the columns
   std::vector<std::string> verdict;            // a line or two overall, then one per mode

@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 
 #include "common/job/job.h"
+#include "compare/report/estimate_json.h"
 #include "compare/statistics/figure_text.h"
 
 namespace strata::compare {
@@ -16,14 +17,6 @@ using Json = nlohmann::ordered_json;
 constexpr std::array<const char*, 3> kAxisNames = {"samples", "seconds", "updates"};
 
 Json JsonOf(const std::optional<double>& value) { return value ? Json(*value) : Json(nullptr); }
-
-Json JsonOf(const std::optional<Estimate>& estimate) {
-  if (!estimate) return nullptr;
-  Json json = {{"mean", estimate->mean}, {"count", estimate->count}};
-  json["low"] = estimate->interval ? Json(estimate->interval->low) : Json(nullptr);
-  json["high"] = estimate->interval ? Json(estimate->interval->high) : Json(nullptr);
-  return json;
-}
 
 const char* NameOf(AccuracyFinding finding) {
   switch (finding) {

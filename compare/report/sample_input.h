@@ -5,9 +5,9 @@
 
 namespace strata::compare {
 
-// For tests: a made-up comparison of eight modes with three seeds. Sync is the baseline, ring equal
-// to it, lazy and DiLoCo sooner, async sooner and worse; async_dc fails with one seed, and the last
-// mode, whose name is hostile to HTML, with all. The title is hostile, too.
+// Returns, for tests, a made-up comparison of eight modes with three seeds. Sync is the baseline,
+// ring equal to it, lazy and DiLoCo sooner, async sooner and worse; async_dc fails with one seed,
+// and the last mode, whose name is hostile to HTML, with all. The title is hostile, too.
 ReportInput SampleInput();
 
 // Parts of it: sync with one seed alone; the mode that fails with all seeds, and another like it;

@@ -28,7 +28,7 @@ struct AnalysisOptions {
   double equivalence_margin = 0.005;
 };
 
-// Of one run.
+// Figures of one run.
 struct RunFigures {
   uint64_t seed = 0;
   std::string failure;  // then the rest has no meaning
@@ -36,7 +36,7 @@ struct RunFigures {
   double trained_s = 0;
   double bytes_per_step = 0;
   double waiting_share = 0;
-  // Of the smoothed curve; none where it has not got there.
+  // Read from the smoothed curve; absent where it has not got there.
   std::optional<double> accuracy_at_equal_samples;
   std::optional<double> accuracy_at_equal_updates;
   std::optional<double> seconds_to_target;

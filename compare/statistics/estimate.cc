@@ -3,13 +3,17 @@
 #include <boost/math/distributions/students_t.hpp>
 #include <cmath>
 
+#include "common/require.h"
+
 namespace strata::compare {
 
 double StudentQuantile(int degrees_of_freedom) {
+  STRATA_REQUIRE(degrees_of_freedom >= 1);
   return boost::math::quantile(boost::math::students_t(degrees_of_freedom), 0.975);
 }
 
 Estimate MeanOf(const std::vector<double>& values) {
+  STRATA_REQUIRE(!values.empty());
   Estimate estimate;
   const double count = values.size();
   estimate.count = values.size();
@@ -25,7 +29,10 @@ Estimate MeanOf(const std::vector<double>& values) {
 
 Estimate GeometricMeanOf(const std::vector<double>& values) {
   std::vector<double> logarithms;
-  for (const double value : values) logarithms.push_back(std::log(value));
+  for (const double value : values) {
+    STRATA_REQUIRE(value > 0);
+    logarithms.push_back(std::log(value));
+  }
   Estimate estimate = MeanOf(logarithms);
   estimate.mean = std::exp(estimate.mean);
   if (estimate.interval) {

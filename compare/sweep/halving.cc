@@ -3,9 +3,12 @@
 #include <algorithm>
 #include <numeric>
 
+#include "common/require.h"
+
 namespace strata::compare {
 
 std::vector<Rung> RungsOf(size_t points, uint32_t eta) {
+  STRATA_REQUIRE(points >= 1 && eta != 1);
   std::vector<Rung> rungs = {{points, 1}};
   if (eta == 0) return rungs;
   while (rungs.back().points >= eta) {

@@ -20,7 +20,7 @@ struct Rung {
 // `eta` 0: one rung of all. REQUIRES: points >= 1, eta 0 or >= 2.
 std::vector<Rung> RungsOf(size_t points, uint32_t eta);
 
-// Of points in their order those that go on, in that order: the `count` with the greatest accuracy,
+// Returns those of the points, in their order, that go on: the `count` with the greatest accuracy,
 // the earlier of equals. A point without one comes after those that have it.
 std::vector<size_t> BestOf(const std::vector<std::optional<double>>& accuracies, size_t count);
 

@@ -4,6 +4,7 @@
 
 #include "compare/sweep/grid.h"
 #include "compare/sweep/halving.h"
+#include "compare/sweep/sample_run.h"
 
 namespace strata::compare {
 namespace {
@@ -30,27 +31,12 @@ SweepPlan PlanWith(std::vector<proto::Variation> vary, uint32_t halving) {
   return plan;
 }
 
-proto::RunRecord RunWith(double accuracy) {
-  proto::RunRecord record;
-  record.set_seed(1);
-  record.set_trained_s(12.5);
-  record.set_samples(1000);
-  record.set_steps(100);
-  record.set_updates(100);
-  if (accuracy < 0) record.set_failure("rank 0: loss is NaN at step 3");
-  proto::Measurement* measurement = record.add_measurements();
-  measurement->set_step(100);
-  measurement->set_samples(1000);
-  measurement->set_updates(100);
-  measurement->set_trained_s(12.5);
-  measurement->set_accuracy(accuracy);
-  return record;
-}
-
 RungRuns RungWith(std::vector<size_t> points, std::initializer_list<double> accuracies) {
   RungRuns rung;
   rung.points = std::move(points);
-  for (const double accuracy : accuracies) rung.records.push_back(RunWith(accuracy));
+  for (const double accuracy : accuracies) {
+    rung.records.push_back(RecordOf({.accuracy = accuracy, .samples = 1000, .trained_s = 12.5}));
+  }
   return rung;
 }
 

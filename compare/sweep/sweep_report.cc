@@ -1,20 +1,19 @@
 #include "compare/sweep/sweep_report.h"
 
-#include <errno.h>
-#include <sys/stat.h>
-
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
-#include "common/atomic_file.h"
 #include "common/count_of.h"
 #include "compare/campaign/mode_list.h"
+#include "compare/report/estimate_json.h"
+#include "compare/report/page.h"
+#include "compare/report/report_files.h"
 #include "compare/statistics/figure_text.h"
+#include "compare/sweep/page/sweep_page_files.h"
 #include "compare/sweep/sweep_lines.h"
-#include "compare/sweep/sweep_page.h"
 #include "compare/sweep/sweep_pictures.h"
 #include "compare/sweep/value_axis.h"
 
@@ -70,14 +69,6 @@ const char* NameOf(ValueAxis::Kind kind) {
       break;
   }
   return "linear";
-}
-
-Json JsonOf(const std::optional<Estimate>& estimate) {
-  if (!estimate) return nullptr;
-  Json json = {{"mean", estimate->mean}, {"count", estimate->count}};
-  json["low"] = estimate->interval ? Json(estimate->interval->low) : Json(nullptr);
-  json["high"] = estimate->interval ? Json(estimate->interval->high) : Json(nullptr);
-  return json;
 }
 
 Json LinesJson(const std::vector<SweepLine>& lines) {
@@ -193,20 +184,23 @@ std::string SweepJson(const SweepReport& report) {
 }
 
 absl::Status WriteSweepReport(const SweepReport& report, const std::string& directory) {
+  const PageParts parts = {.title = "Strata: sweep",
+                           .document = "sweep.json",
+                           .main = kSweepMainHtml,
+                           .style = kSweepCss,
+                           .scripts = kSweepJs};
   const std::string json = SweepJson(report);
-  const std::string folder = absl::StrCat(directory, "/report");
-  if (mkdir(folder.c_str(), 0777) != 0 && errno != EEXIST) return FileError(errno, folder);
-  absl::Status written = WriteFileAtomically(absl::StrCat(folder, "/index.html"), SweepPage(json));
-  if (!written.ok()) return written;
+  std::vector<Picture> pictures;
   for (size_t field = 0; field < report.plan.vary.size(); ++field) {
     const proto::Variation& variation = report.plan.vary[field];
-    const std::string path =
-        absl::StrCat(folder, "/accuracy_by_", FileNameOf(variation.field()), ".svg");
-    const std::string svg = SweepSvg(variation, LinesOf(report.plan, report.result, field));
-    written = WriteFileAtomically(path, svg);
-    if (!written.ok()) return written;
+    pictures.push_back({absl::StrCat("accuracy_by_", FileNameOf(variation.field()), ".svg"),
+                        SweepSvg(variation, LinesOf(report.plan, report.result, field))});
   }
-  return WriteFileAtomically(absl::StrCat(directory, "/sweep.json"), json);
+  return WriteReportFiles({.document = parts.document,
+                           .json = json,
+                           .page = AssemblePage(parts, json),
+                           .pictures = std::move(pictures)},
+                          directory);
 }
 
 }  // namespace strata::compare

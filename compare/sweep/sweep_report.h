@@ -18,7 +18,7 @@ struct SweepReport {
   SweepResult result;
 };
 
-// For a terminal: a row per point, the best first; the first row names the columns.
+// Returns what a terminal shows: a row per point, the best first; the first row names the columns.
 std::vector<std::vector<std::string>> SweepTable(const SweepReport& report);
 
 // The best point, and with halving what it saved, a sentence each.

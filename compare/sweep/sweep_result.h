@@ -18,7 +18,7 @@ struct RungRuns {
   std::vector<proto::RunRecord> records;  // as RunsOfRung has them
 };
 
-// Of one run.
+// Figures of one run.
 struct PointRun {
   uint64_t seed = 0;
   std::string failure;  // then the rest has no meaning
@@ -47,7 +47,7 @@ struct SweepResult {
 // point wins by the seeds that went well.
 std::vector<std::optional<double>> AccuraciesOf(const RungRuns& rung);
 
-// Of the rungs that were run, from the first.
+// Ranks the points by the rungs that were run, from the first.
 SweepResult ResultOf(const SweepPlan& plan, const std::vector<RungRuns>& rungs);
 
 }  // namespace strata::compare

@@ -3,7 +3,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "common/job/job.h"
+#include "compare/campaign/campaign_fixture.h"
+#include "compare/sweep/sample_run.h"
 
 namespace strata::compare {
 namespace {
@@ -11,37 +12,17 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::Optional;
 
-// 4 ranks of 16 samples: 100 steps of 64.
 SweepPlan PlanOf(const std::string& vary, uint32_t halving, uint32_t seeds = 1) {
-  const auto job = ParseJob(R"(
-      name: "tiny" model { zoo: "mlp" }
-      data { synthetic { train_samples: 3200 test_samples: 64 } batch_per_rank: 16 }
-      ranks: 4 epochs: 2 )",
-                            "tiny.textproto");
-  EXPECT_TRUE(job.ok()) << job.status();
-  const auto campaign = SweepOf({.job = *job, .vary = {vary}, .seeds = seeds, .halving = halving});
+  const auto campaign =
+      SweepOf({.job = TinyJob(), .vary = {vary}, .seeds = seeds, .halving = halving});
   EXPECT_TRUE(campaign.ok()) << campaign.status();
   const auto plan = PlanSweep(*campaign);
   EXPECT_TRUE(plan.ok()) << plan.status();
   return *plan;
 }
 
-// A run with such an accuracy; below 0: it has failed.
 proto::RunRecord RunWith(double accuracy, uint64_t seed = 1) {
-  proto::RunRecord record;
-  record.set_seed(seed);
-  record.set_trained_s(2);
-  record.set_samples(6400);
-  record.set_steps(100);
-  record.set_updates(100);
-  if (accuracy < 0) record.set_failure("rank 0: loss is NaN at step 3");
-  proto::Measurement* measurement = record.add_measurements();
-  measurement->set_step(100);
-  measurement->set_samples(6400);
-  measurement->set_updates(100);
-  measurement->set_trained_s(2);
-  measurement->set_accuracy(accuracy);
-  return record;
+  return RecordOf({.accuracy = accuracy, .seed = seed});
 }
 
 std::vector<size_t> Order(const SweepResult& result) {

@@ -3,9 +3,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "common/job/job.h"
-#include "compare/campaign/campaign_plan.h"
+#include "compare/campaign/campaign_fixture.h"
 #include "compare/sweep/grid.h"
+#include "compare/sweep/sample_run.h"
 
 namespace strata::compare {
 namespace {
@@ -13,17 +13,10 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
-// 4 ranks of 16 samples, 3,200 samples: 50 steps an epoch, 100 in all.
 absl::StatusOr<proto::Campaign> CampaignWith(const std::string& modes,
                                              const std::vector<std::string>& tune,
                                              const std::string& more = "seed: 7") {
-  const auto job = ParseJob(R"(
-      name: "tiny" model { zoo: "mlp" }
-      data { synthetic { train_samples: 3200 test_samples: 64 } batch_per_rank: 16 }
-      ranks: 4 epochs: 2 )" + more,
-                            "tiny.textproto");
-  EXPECT_TRUE(job.ok()) << job.status();
-  auto campaign = CampaignOf({.job = *job, .modes = modes, .seeds = 3});
+  auto campaign = CampaignOf({.job = TinyJob(more), .modes = modes, .seeds = 3});
   if (!campaign.ok()) return campaign.status();
   const auto variations = ParseVariations(tune);
   EXPECT_TRUE(variations.ok()) << variations.status();
@@ -38,22 +31,7 @@ std::string Refusal(const std::string& modes, const std::vector<std::string>& tu
   return std::string(TuningRuns(*campaign).status().message());
 }
 
-proto::RunRecord RunWith(double accuracy) {
-  proto::RunRecord record;
-  record.set_seed(6);
-  record.set_trained_s(2);
-  record.set_samples(6400);
-  record.set_steps(100);
-  record.set_updates(100);
-  if (accuracy < 0) record.set_failure("rank 0: loss is NaN at step 3");
-  proto::Measurement* measurement = record.add_measurements();
-  measurement->set_step(100);
-  measurement->set_samples(6400);
-  measurement->set_updates(100);
-  measurement->set_trained_s(2);
-  measurement->set_accuracy(accuracy);
-  return record;
-}
+proto::RunRecord RunWith(double accuracy) { return RecordOf({.accuracy = accuracy, .seed = 6}); }
 
 TEST(Tuning, EachModeGetsTheSamePointsWithTheSeedBeforeTheFirst) {
   const auto campaign = CampaignWith("sync,async", {"schedule.base_lr=0.1,0.2"});

@@ -62,7 +62,7 @@ class NodeCluster {
   absl::Status result_ ABSL_GUARDED_BY(mutex_);
 };
 
-// The same body as one rank with no exchange.
+// Runs the body as one rank with no exchange.
 absl::Status RunAlone(proto::Job job, const std::function<absl::Status(client::Client*)>& body);
 
 }  // namespace strata::tests

@@ -1,5 +1,6 @@
 #include "training/data/batch_source.h"
 
+#include "common/require.h"
 #include "training/data/sampler.h"
 
 namespace strata::worker {
@@ -7,6 +8,7 @@ namespace strata::worker {
 BatchSource::BatchSource(const Dataset* data, const Normalisation& normalisation,
                          const Options& options)
     : data_(data), normalisation_(normalisation), options_(options) {
+  STRATA_REQUIRE(StepsPerEpoch(data->size(), options.ranks, options.batch) >= 1);
   for (Batch& slot : slots_) {
     slot.images.resize(options.batch * data->PixelsPerImage());
     slot.labels.resize(options.batch);
@@ -27,6 +29,7 @@ void BatchSource::Start() {
 
 const Batch& BatchSource::Next() {
   absl::MutexLock lock(&mutex_);
+  STRATA_REQUIRE(taken_ < options_.total_steps);
   const uint64_t wanted = taken_++;
   const auto ready = [this, wanted]()
                          ABSL_SHARED_LOCKS_REQUIRED(mutex_) { return prepared_ > wanted; };

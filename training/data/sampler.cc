@@ -3,11 +3,13 @@
 #include <numeric>
 #include <utility>
 
+#include "common/require.h"
 #include "training/random/random.h"
 
 namespace strata::worker {
 
 std::vector<uint32_t> EpochOrder(size_t samples, uint64_t seed, uint64_t epoch) {
+  STRATA_REQUIRE(samples <= UINT32_MAX);
   constexpr uint64_t kOrderStream = 0x6f72646572u;
   const uint64_t key = RandomKey(RandomKey(seed, kOrderStream), epoch);
   std::vector<uint32_t> order(samples);

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "absl/types/span.h"
+#include "common/require.h"
 
 namespace strata::worker {
 
@@ -14,17 +15,20 @@ namespace strata::worker {
 // step k uses the next ranks * batch of them, rank r the r-th slice; a last partial step is
 // dropped.
 
-// The permutation of `samples` indices in an epoch (Fisher-Yates). REQUIRES: samples < 2^32.
+// Returns the permutation of `samples` indices in an epoch (Fisher-Yates). REQUIRES: samples <
+// 2^32.
 std::vector<uint32_t> EpochOrder(size_t samples, uint64_t seed, uint64_t epoch);
 
-// Full steps in an epoch; 0: the data is too small for one.
+// Returns how many full steps an epoch has: 0 if the data is too small for one.
 constexpr uint64_t StepsPerEpoch(uint64_t samples, uint64_t ranks, uint64_t batch) {
   return samples / (ranks * batch);
 }
 
-// The samples of one rank in one step of the epoch. REQUIRES: step < StepsPerEpoch, rank < ranks.
+// Returns the samples of one rank in one step of the epoch. REQUIRES: step < StepsPerEpoch, rank <
+// ranks.
 inline absl::Span<const uint32_t> RankSlice(const std::vector<uint32_t>& order, uint64_t step,
                                             uint64_t rank, uint64_t ranks, uint64_t batch) {
+  STRATA_REQUIRE(rank < ranks && step < StepsPerEpoch(order.size(), ranks, batch));
   return absl::MakeConstSpan(order).subspan((step * ranks + rank) * batch, batch);
 }
 

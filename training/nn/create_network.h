@@ -11,17 +11,18 @@
 
 namespace strata::worker {
 
-// What networks are computed by. Nothing set: the CPU.
+// What networks are computed by: the CPU, unless the fields are set.
 struct Backend {
   device::Device* device = nullptr;  // outlives all that uses it
   std::shared_ptr<device::Layers> layers;
 };
 
-// A backend on a device, whose choices of algorithms go to the log. Errors: device::Device's.
+// Returns a backend on a device, whose choices of algorithms go to the log. Errors:
+// device::Device's.
 absl::StatusOr<Backend> OpenBackend(device::Device* device, device::Precision precision);
 
-// A network on the CPU (onednn/network.h) or on the backend's device (device/network.h), with its
-// errors.
+// Creates a network on the CPU (onednn/network.h) or on the backend's device (device/network.h).
+// Errors: those of the two.
 absl::StatusOr<std::unique_ptr<Network>> CreateNetwork(const ModelSpec& model,
                                                        const Network::Options& options,
                                                        const Backend& backend = {});

@@ -16,10 +16,10 @@ using Tensors = std::vector<std::vector<float>>;
 class TensorMemory {
  public:
   TensorMemory() = default;
-  // With these values. Errors: the device's.
+  // Returns memory that holds these values. Errors: the device's.
   static absl::StatusOr<TensorMemory> Create(const Backend& backend, Tensors values);
 
-  // Of a device: not to be touched by the host.
+  // The host must not touch spans of a device's memory.
   const std::vector<absl::Span<float>>& spans() const { return spans_; }
 
  private:

@@ -26,12 +26,12 @@ constexpr uint64_t RandomBits(uint64_t key, uint64_t counter) {
   return MixBits(key + counter * 0xd1342543de82ef95u);
 }
 
-// In [0, 1), a multiple of 2^-24.
+// Returns a multiple of 2^-24 in [0, 1).
 constexpr float RandomUniform(uint64_t key, uint64_t counter) {
   return static_cast<float>(RandomBits(key, counter) >> 40) * 0x1p-24f;
 }
 
-// In [0, bound). REQUIRES: 1 <= bound < 2^32. Its bias is below bound / 2^32.
+// Returns an integer in [0, bound), with a bias below bound / 2^32. REQUIRES: 1 <= bound < 2^32.
 constexpr uint64_t RandomBelow(uint64_t key, uint64_t counter, uint64_t bound) {
   return ((RandomBits(key, counter) >> 32) * bound) >> 32;
 }

@@ -21,10 +21,10 @@ struct Score {
 class Evaluator {
  public:
   static constexpr uint32_t kBatchMax = 256;
-  // Of the outputs of all layers for one batch.
+  // Bounds the outputs of all layers for one batch.
   static constexpr uint64_t kOutputBytesMax = uint64_t{512} << 20;
 
-  // The largest power of two that keeps to both. REQUIRES: ShapesOf succeeds.
+  // Returns the largest power of two that keeps to both. REQUIRES: ShapesOf succeeds.
   static uint32_t BatchFor(const ModelSpec& model);
 
   // `weights` and `buffers` are read by each Measure; they are in the backend's memory.

@@ -42,7 +42,7 @@ absl::Status WriteSafetensors(const std::string& path,
 // safetensors file, another dtype, values that do not fit the shapes or leave gaps).
 absl::StatusOr<SavedModel> ReadSafetensors(const std::string& path);
 
-// The same for a file's content; `path` is what errors name.
+// Reads a file's content instead; errors name `path`.
 absl::StatusOr<SavedModel> ParseSafetensors(absl::Span<const char> content,
                                             const std::string& path);
 

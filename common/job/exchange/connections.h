@@ -9,17 +9,18 @@
 
 namespace strata {
 
-// Of two peers of a job at most.
+// Returns how many connections two peers of a job have at most.
 inline uint32_t ConnectionsOf(const proto::Job& job) {
   return std::max<uint32_t>(1, job.connections());
 }
 
-// Of two peers that move so many chunks: none without a chunk, but at least 1.
+// Returns how many connections two peers have that move so many chunks: at least 1, and no more
+// than there are chunks.
 inline uint32_t ConnectionsFor(const proto::Job& job, size_t chunks) {
   return static_cast<uint32_t>(std::clamp<size_t>(chunks, 1, ConnectionsOf(job)));
 }
 
-// Which of them carries all frames of a chunk: the one at `index` of those chunks, in order.
+// Returns which of them carries all frames of the chunk at `index` among those chunks, in order.
 inline uint32_t ConnectionOf(size_t index, uint32_t connections) {
   return static_cast<uint32_t>(index % connections);
 }

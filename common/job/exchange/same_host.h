@@ -6,7 +6,7 @@
 
 namespace strata {
 
-// What a job's pushes are to servers of the node's own host. REQUIRES: its defaults are filled in.
+// How a job's pushes go to servers of the node's own host. REQUIRES: its defaults are filled in.
 
 // Whether a server may still hold a push when it answers it: in lazy mode the clocks ahead of the
 // slowest; with a quorum what comes too late for its clock. Such pushes are not lent, and go by
@@ -17,8 +17,8 @@ inline bool PushesOutliveAnswers(const proto::Job& job) {
          lazy.apply() == proto::Lazy::PER_CLOCK && (lazy.staleness() > 0 || lazy.has_quorum());
 }
 
-// Whether they go over TCP although the host is the same: those, and encoded ones, which do not lie
-// in memory that others read.
+// Whether pushes go over TCP although the host is the same: those that outlive answers, and encoded
+// ones, which do not lie in memory that others read.
 inline bool PushesGoByValue(const proto::Job& job) {
   return PushesOutliveAnswers(job) ||
          (job.exchange() == proto::Job::PARAMETER_SERVER &&

@@ -12,7 +12,8 @@ namespace strata {
 // ask here.
 inline constexpr uint32_t kSliceAlignment = 16;
 
-// The first element of slice `slice` of a chunk of `elements`; of `slices`: `elements`.
+// Returns the first element of slice `slice` of a chunk of `elements`; the one of slice `slices` is
+// `elements`.
 // REQUIRES: slice <= slices, slices >= 1.
 constexpr uint32_t SliceStart(uint32_t elements, uint32_t slices, uint32_t slice) {
   const uint64_t runs = (uint64_t{elements} + kSliceAlignment - 1) / kSliceAlignment;

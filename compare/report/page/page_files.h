@@ -4,10 +4,15 @@
 namespace strata::compare {
 
 // The files of this folder, and Chart.js with its licence, as they were when the binary was built.
-extern const char kIndexHtml[];
+
+// Of all pages.
+extern const char kFrameHtml[];
 extern const char kStyleCss[];
-extern const char kPageJs[];  // text.js, base.js, charts.js and page.js
 extern const char kChartJs[];
+
+// Of the report's page.
+extern const char kReportMainHtml[];
+extern const char kReportJs[];  // text.js, base.js, charts.js and page.js
 
 }  // namespace strata::compare
 

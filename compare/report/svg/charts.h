@@ -63,8 +63,8 @@ std::string Svg(const LineChart& chart);
 std::string Svg(const BarChart& chart);
 std::string Svg(const HistogramChart& chart);
 
-// Of several modes: bins up to the last that is not 0 in all of them, by their numbers; "31+" where
-// that is the last bin of all, which counts what is more, too.
+// Returns the names of several modes' bins up to the last that is not 0 in all of them, by their
+// numbers; "31+" where that is the last bin of all, which counts what is more, too.
 std::vector<std::string> BinNames(const std::vector<HistogramSeries>& modes);
 
 }  // namespace strata::compare

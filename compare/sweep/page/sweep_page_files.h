@@ -4,9 +4,9 @@
 namespace strata::compare {
 
 // The files of this folder as they were when the binary was built.
-extern const char kSweepHtml[];
-extern const char kSweepCss[];  // what is added to the report's
-extern const char kSweepJs[];   // with the report's text.js and base.js
+extern const char kSweepMainHtml[];
+extern const char kSweepCss[];  // what is added to the style of all pages
+extern const char kSweepJs[];   // text.js, base.js and sweep.js
 
 }  // namespace strata::compare
 

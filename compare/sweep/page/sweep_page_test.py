@@ -5,25 +5,15 @@
 
 import json
 import os
-import subprocess
 import sys
 import tempfile
-import unittest
 
 sys.dont_write_bytecode = True
 sys.path.insert(0, os.path.abspath("compare/report/page"))
-from browser import Browser  # noqa: E402
+from page_case import HOSTILE, VIEWS, PageCase, main  # noqa: E402
 
-WRITE_SAMPLE = os.path.abspath("compare/sweep/write_sample_sweep")
-HOSTILE = "</script><b>\"'&amp;<!--"
-VIEWS = [(width, scheme) for width in (1280, 400) for scheme in ("light", "dark")]
 # Lines of each chart; that of the second codec lacks the point that failed.
 LINES = {"": [2, 3], "halved": [1]}
-
-
-def write_sample(directory, *kind):
-    subprocess.run([WRITE_SAMPLE, directory, *kind], check=True, timeout=60)
-    return os.path.join(directory, "report", "index.html")
 
 
 def findings(browser, path, width, scheme, lines):
@@ -41,22 +31,13 @@ def findings(browser, path, width, scheme, lines):
     return found
 
 
-class SweepPageTest(unittest.TestCase):
-    maxDiff = None
-
-    @classmethod
-    def setUpClass(cls):
-        cls.dir = tempfile.TemporaryDirectory()
-        cls.addClassCleanup(cls.dir.cleanup)
-        cls.path = write_sample(cls.dir.name)
-        cls.browser = Browser()
-        cls.browser.__enter__()
-        cls.addClassCleanup(cls.browser.__exit__, None, None, None)
+class SweepPageTest(PageCase):
+    writer = "compare/sweep/write_sample_sweep"
 
     def test_every_line_is_drawn_and_readable_at_both_widths_in_light_and_dark(self):
         for kind, lines in LINES.items():
             with tempfile.TemporaryDirectory() as made:
-                path = write_sample(made, *filter(None, [kind]))
+                path = self.write_sample(made, kind)
                 for width, scheme in VIEWS:
                     with self.subTest(kind=kind, width=width, scheme=scheme):
                         self.assertEqual(findings(self.browser, path, width, scheme, lines), [])
@@ -83,42 +64,19 @@ class SweepPageTest(unittest.TestCase):
         ticks = self.browser.run("charts.chart1.scales.x.ticks.map(t => t.label)")
         self.assertEqual(ticks, ["FP16", HOSTILE])
 
-    # Were these checks blind, the others would say nothing.
     def test_what_is_broken_is_found(self):
-        with open(self.path, encoding="utf-8") as file:
-            page = file.read()
-        for name, old, new, expected in [
+        breakages = [
             ("a chart that is not drawn", "report.vary.forEach(drawField);",
              "report.vary.slice(1).forEach(drawField);", "charts: 1 drawn"),
             ("lines without points", "data: line.points.map(", "data: [].map(",
              "chart 0: line 0"),
             ("an exception", "showTable();\nshowAll();", "undefined.gone(); showTable();",
              "exception:"),
-            ("a wide page", "<footer>", '<footer><div style="width: 1400px">w</div>', "wider"),
-            ("a pale text", "<footer>", '<footer><span style="color: #ccc">p</span>', "contrast"),
-        ]:  # fmt: skip
-            with self.subTest(name):
-                self.assertEqual(page.count(old), 1, old)
-                path = os.path.join(self.dir.name, "broken.html")
-                with open(path, "w", encoding="utf-8") as file:
-                    file.write(page.replace(old, new))
-                found = findings(self.browser, path, 1280, "light", LINES[""])
-                self.assertTrue(any(expected in finding for finding in found), found)
-
-
-def screenshots(directory):
-    with tempfile.TemporaryDirectory() as made, Browser() as browser:
-        for kind in LINES:
-            path = write_sample(made, *filter(None, [kind]))
-            for width, scheme in VIEWS:
-                browser.show_as(width, scheme)
-                browser.open(path)
-                browser.screenshot(
-                    os.path.join(directory, f"sweep{kind and '-' + kind}-{width}-{scheme}.png"))
+        ]  # fmt: skip
+        self.assert_breakages_are_found(
+            breakages, lambda path: findings(self.browser, path, 1280, "light", LINES[""])
+        )
 
 
 if __name__ == "__main__":
-    if sys.argv[1:2] == ["--screenshots"]:
-        screenshots(sys.argv[2])
-    else:
-        unittest.main(verbosity=2)
+    main(SweepPageTest, *LINES)

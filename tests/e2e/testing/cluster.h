@@ -39,7 +39,7 @@ struct Daemon {
 absl::StatusOr<Daemon> StartDaemon(const std::string& title, const std::vector<std::string>& args,
                                    const std::vector<std::string>& launcher = {});
 
-// The value of " key=value" in a ready line.
+// Returns the value of " key=value" in a ready line.
 std::string ValueIn(const std::string& line, const std::string& key);
 
 // What one run of the command line did.
@@ -51,7 +51,7 @@ struct CommandResult {
 // Runs `strata ARGS` to its end; killed at the deadline.
 CommandResult RunStrata(const std::vector<std::string>& args, absl::Duration deadline = kDeadline);
 
-// The same in two halves: starts it, and waits for its end.
+// RunStrata in two halves: starts the command, and waits for its end.
 struct Command {
   std::unique_ptr<Process> process;
   std::string base;  // of its files

@@ -35,7 +35,7 @@ class TrainOnDevice {
   const std::string folder_;
 };
 
-// All that is in a file; empty where there is none.
+// Returns all that is in a file; empty if there is none.
 std::string ContentsOf(const std::string& path);
 // What the rank has written, on its output as in its log.
 std::string RankLog(const std::string& run_dir, int rank);

@@ -42,7 +42,7 @@ class HostileJob : public testing::Test {
   uint64_t Refused(const std::string& daemon, const std::string& cause);
   // Waits until it is so often.
   void ExpectRefused(const std::string& daemon, const std::string& cause, uint64_t count);
-  // Of the server's process.
+  // Returns the memory of the server's process.
   uint64_t ResidentBytes();
 
   proto::Job::Exchange exchange_ = proto::Job::PARAMETER_SERVER;  // of both jobs

@@ -31,7 +31,7 @@ std::vector<nlohmann::json> Metrics(const std::string& run_dir);
 uint64_t SumOf(const std::vector<nlohmann::json>& metrics, const std::string& field);
 // Pushes by staleness over all lines; index = staleness.
 std::vector<uint64_t> StalenessOf(const std::vector<nlohmann::json>& metrics);
-// Of the final model; -1: not measured.
+// Returns the accuracy of the final model; -1 if it was not measured.
 double FinalAccuracy(const std::vector<nlohmann::json>& metrics);
 
 }  // namespace strata::tests

@@ -22,11 +22,11 @@ class RecordingRelay {
     int port = 0;                    // 0: any free one
     size_t recorded_max = 1 << 10;   // bytes of each connection, its first ones
   };
-  // To this port. Fails the test if it cannot listen.
+  // Relays to this port. Fails the test if it cannot listen.
   RecordingRelay(int to, const Options& options);
   ~RecordingRelay();
 
-  // Where it listens: "HOST:PORT".
+  // Returns where it listens: "HOST:PORT".
   std::string address() const;
   // What was said by who connected, for each connection so far.
   std::vector<std::string> said();

@@ -101,7 +101,7 @@ std::unique_ptr<Layer> MakeBatchNorm(const BatchNorm& spec, std::shared_ptr<Bloc
 std::unique_ptr<Layer> MakeMaxPool(const MaxPool& spec);
 std::unique_ptr<Layer> MakeAveragePool(const AveragePool& spec);
 std::unique_ptr<Layer> MakeGlobalAveragePool();
-// In place: the output overwrites the source.
+// With `in_place`, the output overwrites the source.
 std::unique_ptr<Layer> MakeRelu(bool in_place);
 // `index` of the layer in its model tells the random numbers of layers apart.
 std::unique_ptr<Layer> MakeDropout(const Dropout& spec, uint64_t index, bool in_place);

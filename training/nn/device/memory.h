@@ -38,7 +38,7 @@ class NetworkMemory {
     if (at.ok()) sizes_[*at] = bytes;
     return at;
   }
-  // REQUIRES: from Take.
+  // Makes memory free for later calls of Take. REQUIRES: `at` came from Take.
   void GiveBack(std::byte* at) { free_.emplace(sizes_.at(at), at); }
 
  private:

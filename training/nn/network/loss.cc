@@ -3,12 +3,15 @@
 #include <algorithm>
 #include <cmath>
 
+#include "common/require.h"
+
 namespace strata::worker {
 
 LossSums SoftmaxCrossEntropy(const float* logits, size_t classes, absl::Span<const uint16_t> labels,
                              float* gradient) {
   LossSums sums;
   for (size_t i = 0; i < labels.size(); ++i) {
+    STRATA_REQUIRE(labels[i] < classes);
     const float* row = logits + i * classes;
     const float* largest = std::max_element(row, row + classes);
     double total = 0;

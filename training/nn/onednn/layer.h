@@ -1,7 +1,7 @@
 #ifndef STRATA_TRAINING_NN_ONEDNN_LAYER_H_
 #define STRATA_TRAINING_NN_ONEDNN_LAYER_H_
 
-// Internal to training/nn/onednn: the only header that names oneDNN.
+// Internal to training/nn/onednn: no header of another folder names oneDNN.
 
 #include <cstdint>
 #include <memory>
@@ -33,8 +33,8 @@ struct Execution {
   void Run(const Device& device) const { primitive.execute(device.stream, arguments); }
 };
 
-// The same values in the layout that a primitive wants: `inside` is `outside` itself where the
-// layouts are equal, else a buffer that Run copies from it (Import) or to it (Export).
+// Holds values in the layout that a primitive wants: `inside` is `outside` itself where the layouts
+// are equal, else a buffer that Run fills from it (Import) or copies to it (Export).
 class Relayout {
  public:
   Relayout() = default;
@@ -93,7 +93,7 @@ std::unique_ptr<Layer> MakeMaxPool(const MaxPool& spec);
 std::unique_ptr<Layer> MakeAveragePool(const AveragePool& spec);
 std::unique_ptr<Layer> MakeGlobalAveragePool();
 std::unique_ptr<Layer> MakeBatchNorm(const BatchNorm& spec);
-// In place: the output overwrites the source.
+// With `in_place`, the output overwrites the source.
 std::unique_ptr<Layer> MakeRelu(bool in_place);
 // `index` of the layer in its model tells the random numbers of layers apart.
 std::unique_ptr<Layer> MakeDropout(const Dropout& spec, uint64_t index);
@@ -105,7 +105,7 @@ struct Block {
   dnnl::memory forked;                      // what the Fork met
   std::vector<dnnl::memory> ends;           // of the branches that end at a Branch
   std::vector<dnnl::memory> end_gradients;  // theirs, each to be overwritten by its branch
-  // Of `forked`: by the branches but the first, and by a shortcut.
+  // The gradients of `forked` that the branches but the first, and a shortcut, have computed.
   std::vector<dnnl::memory> forked_gradients;
 };
 std::unique_ptr<Layer> MakeFork(std::shared_ptr<Block> block);

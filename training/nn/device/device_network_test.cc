@@ -1,6 +1,4 @@
 // What networks on a device promise besides their values, with its cuDNN and cuBLAS.
-#include "training/nn/device/network.h"
-
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -9,6 +7,7 @@
 #include <vector>
 
 #include "training/nn/bound_network.h"
+#include "training/nn/device/network.h"
 #include "training/nn/models/zoo.h"
 #include "training/nn/testing/bound_device_network.h"
 #include "training/nn/testing/on_test_device.h"

@@ -1,0 +1,37 @@
+"""Files of a page, built into the binary."""
+
+def page_files(name, hdr, texts, visibility):
+    """A cc_library with one string constant per text.
+
+    Args:
+      name: as of cc_library.
+      hdr: the header that declares the constants, in namespace strata::compare.
+      texts: constant -> the files that it holds, one after the other.
+      visibility: as of cc_library.
+    """
+    files = []
+    for parts in texts.values():
+        files += [part for part in parts if part not in files]
+    lines = [
+        "echo '#include \"%s/%s\"'" % (native.package_name(), hdr),
+        "echo 'namespace strata::compare {'",
+    ]
+    for constant, parts in texts.items():
+        lines += [
+            "printf 'const char %s[] = R\"EMBED('" % constant,
+            "cat " + " ".join(["$(location %s)" % part for part in parts]),
+            "echo ')EMBED\";'",
+        ]
+    lines.append("echo '}  // namespace strata::compare'")
+    native.genrule(
+        name = name + "_gen",
+        srcs = files,
+        outs = [name + ".cc"],
+        cmd = "{\n%s\n} > $@" % "\n".join(lines),
+    )
+    native.cc_library(
+        name = name,
+        srcs = [name + ".cc"],
+        hdrs = [hdr],
+        visibility = visibility,
+    )

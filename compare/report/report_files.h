@@ -1,0 +1,31 @@
+#ifndef STRATA_COMPARE_REPORT_REPORT_FILES_H_
+#define STRATA_COMPARE_REPORT_REPORT_FILES_H_
+
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+
+namespace strata::compare {
+
+struct Picture {
+  std::string name;  // of the file: "accuracy_by_samples.svg"
+  std::string svg;
+};
+
+// All that a comparison or a sweep writes at its end.
+struct ReportFiles {
+  std::string document;  // the name of the file that holds `json`: "report.json"
+  std::string json;
+  std::string page;  // report/index.html
+  std::vector<Picture> pictures;
+};
+
+// Writes the page and the pictures into `report` below the directory, which is made if it is not
+// there, and then the document into the directory. Each file is whole or not there. Errors:
+// FileError's, with the path.
+absl::Status WriteReportFiles(const ReportFiles& files, const std::string& directory);
+
+}  // namespace strata::compare
+
+#endif  // STRATA_COMPARE_REPORT_REPORT_FILES_H_
