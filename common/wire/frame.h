@@ -23,7 +23,7 @@ namespace strata::wire {
 //        4    1 wire_version      kWireVersion; another one is refused
 //        5    1 op                Op
 //        6    1 flags             bits of Flag; all other bits 0
-//        7    1 key_space         KeySpace
+//        7    1 key_space         KeySpace; kRows is reserved, and refused
 //        8    1 dtype             DType of the payload's elements
 //        9    1 codec             Codec of the payload, see payload.h
 //       10    1 payload_kind      PayloadKind
@@ -41,7 +41,7 @@ namespace strata::wire {
 //       56    8 version           answers: version of the weights in the payload
 //       64    8 received          answers: pushes of this node received for the chunk (watermark);
 //                                 between nodes: sequence of the last frame received in order
-//       72    8 durable_through   answers: pushes of this node that a crash cannot lose
+//       72    8 durable_through   reserved for pushes that a crash cannot lose: nobody reads it
 //       80    4 sample_count      PUSHPULL, REDUCE: samples in the sum
 //       84    4 staleness         answers to PUSHPULL, see docs/semantics.md; REDUCE, GATHER: slice,
 //                                 the first one of the chunk's that the payload holds

@@ -14,8 +14,8 @@
 
 namespace strata::server {
 
-// Which jobs a server has room for: memory by formula (shard_budget.h) and connections, of which
-// every node of a job has at most as many per shard as the job says. Threads: one.
+// Knows which jobs a server has room for: memory by formula (shard_budget.h) and connections, of
+// which every node of a job has at most as many per shard as the job says. Threads: one.
 class JobAdmission {
  public:
   explicit JobAdmission(const ServerLimits& limits);
@@ -25,11 +25,13 @@ class JobAdmission {
   // Unknown jobs are fine.
   void Release(JobId job);
 
-  // By formula, of the daemon's shard `shard`; 0: none of the job's.
+  // Returns the memory that the job may take, by formula, of the daemon's shard `shard`; 0 where
+  // the job is not on it.
   uint64_t LimitOf(JobId job, size_t shard) const;
   uint64_t promised_bytes() const { return ledger_.promised_bytes(); }
   uint64_t memory_limit_bytes() const { return ledger_.limit_bytes(); }
-  uint64_t chunk_bytes_max() const;  // of all jobs
+  // The largest chunk of all jobs.
+  uint64_t chunk_bytes_max() const;
 
  private:
   struct Admitted {

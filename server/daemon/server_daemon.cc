@@ -104,7 +104,7 @@ absl::Status ServerDaemon::Start() {
   callbacks.on_message = [this](const proto::CoordinatorMessage& message) { OnMessage(message); };
   callbacks.heartbeat = [this] {
     SendTraces();
-    return Count();
+    return MakeHeartbeat();
   };
   callbacks.running_jobs = [this] { return std::vector<uint32_t>(jobs_.begin(), jobs_.end()); };
   callbacks.on_lost = on_lost_;
@@ -163,7 +163,7 @@ void ServerDaemon::Remove(uint32_t job) {
   if (jobs_.erase(job) == 0) return;
   // The last counts of the job: with its removal they are gone.
   proto::DaemonMessage counts;
-  *counts.mutable_heartbeat() = Count();
+  *counts.mutable_heartbeat() = MakeHeartbeat();
   admission_.Release(JobId(job));
   session_->Send(std::move(counts));
   SendTraces();
@@ -185,7 +185,7 @@ void ServerDaemon::SendTraces() {
   }
 }
 
-proto::Heartbeat ServerDaemon::Count() {
+proto::Heartbeat ServerDaemon::MakeHeartbeat() {
   proto::Heartbeat heartbeat;
   uint64_t memory_bytes = 0;
   for (size_t i = 0; i < shards_.size(); ++i) {

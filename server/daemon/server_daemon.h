@@ -66,7 +66,7 @@ class ServerDaemon {
   // Signs off and ends the shards. Idempotent.
   void Stop();
 
-  // One per shard, once started.
+  // Returns the port of each shard that has been started.
   std::vector<int> ports() const;
 
  private:
@@ -74,14 +74,14 @@ class ServerDaemon {
                std::function<void(const absl::Status&)> on_lost);
 
   absl::Status StartShards();
-  // On the first free port from `*port` on, which is moved behind it.
+  // Starts one on the first free port from `*port` on, which is moved behind it.
   absl::Status StartShard(uint32_t* port, uint32_t last);
   void OnMessage(const proto::CoordinatorMessage& message);
   absl::Status Install(const proto::InstallJob& install);
   void Remove(uint32_t job);
-  // What the shards have recorded of traced jobs.
+  // Sends what the shards have recorded of traced jobs.
   void SendTraces();
-  proto::Heartbeat Count();
+  proto::Heartbeat MakeHeartbeat();
   void AddResources(uint64_t memory_bytes, proto::Heartbeat* heartbeat);
   void AddRefusals(proto::Heartbeat* heartbeat);
 
@@ -90,9 +90,9 @@ class ServerDaemon {
   const std::function<void(const absl::Status&)> on_lost_;
   std::vector<std::unique_ptr<ShardThread>> shards_;
   std::unique_ptr<control::Session> session_;
-  // Of the session's thread.
+  // Owned by the session's thread:
   std::set<uint32_t> jobs_;
-  std::set<uint32_t> traced_;  // of them
+  std::set<uint32_t> traced_;  // those of jobs_ that have a trace
   control::TraceSender trace_sender_;
   JobAdmission admission_;
 };

@@ -37,51 +37,24 @@ absl::StatusOr<MemoryFormula> ShardMemoryOf(const proto::JobRecord& record, Shar
     own += uint64_t{one.elements} * sizeof(float);
     chunk = std::max(chunk, uint64_t{one.elements} * sizeof(float));
   }
-  const uint64_t nodes = plan->nodes.size();
-  const uint64_t window = std::max<uint64_t>(1, record.job().window());
-  // Of one node: what it may have pushed without an answer.
-  const uint64_t unanswered = std::min(SaturatingProduct(window, chunk), own);
+  const ShardSize size = {.nodes = plan->nodes.size(),
+                          .window = std::max<uint64_t>(1, record.job().window()),
+                          .own_bytes = own,
+                          .chunk_bytes = chunk};
+  // What one node may have pushed without an answer.
+  const uint64_t unanswered = std::min(SaturatingProduct(size.window, chunk), own);
   MemoryFormula need;
   need.Add("weights", own);
   need.Add("chunk in update", chunk);
   if (const int vectors = StateVectors(plan->rules.update.optimizer.kind); vectors > 0) {
     need.Add(absl::StrFormat("optimizer state %d x %s", vectors, BytesText(own)), own * vectors);
   }
-  if (plan->rules.compensation || plan->rules.is_elastic) {
-    need.Add(absl::StrFormat("nodes' versions %d x %s", nodes, BytesText(own)),
-             SaturatingProduct(nodes, own));
-  }
-  if (plan->rules.compensation && plan->rules.compensation->adaptive) {
-    need.Add("mean squares", own);
-  }
-  if (plan->rules.compensation) need.Add("gradient in correction", chunk);
-  if (plan->rules.is_elastic) need.Add("distance of a node", chunk);
+  plan->rules.mode->AddNodeVersions(size, &need);
   AddCodecs(*plan, own, chunk, &need);
-  const std::string pushes = absl::StrFormat("x %d x %s", window, BytesText(chunk));
-  if (plan->rules.policy.applies_per_clock() && nodes > 1) {
-    const uint64_t leaves = HeldMax(plan->rules.order, nodes);
-    const uint32_t quorum = plan->rules.policy.quorum();
-    const uint64_t saved = quorum > 0 ? 0 : 1;
-    const uint64_t waiting = SaturatingProduct(SaturatingProduct(nodes, window) - saved, chunk);
-    const uint64_t one_clock = SaturatingProduct(leaves, own);
-    need.Add(waiting < one_clock ? absl::StrFormat("held sums (%d x %d - %d) x %s", nodes, window,
-                                                   saved, BytesText(chunk))
-                                 : absl::StrFormat("held sums %d x %s", leaves, BytesText(own)),
-             std::min(waiting, one_clock));
-    if (quorum > 0 && quorum < nodes) {
-      need.Add(absl::StrFormat("late pushes %d x %s", nodes - quorum, BytesText(own)),
-               SaturatingProduct(nodes - quorum, own));
-      need.Add("late push in addition", chunk);
-    }
-    const uint64_t ahead = plan->rules.policy.open_clocks_max() - 1;
-    if (ahead > 0) {
-      need.Add(absl::StrFormat("clocks ahead %d x %d x %s", ahead, leaves, BytesText(own)),
-               SaturatingProduct(SaturatingProduct(ahead, leaves), own));
-    }
-  }
+  plan->rules.mode->AddHeldSums(size, &need);
   if (IsTraced(record.job())) need.Add("trace", kTraceLogBytes);
-  need.Add(absl::StrFormat("messages 2 x %d %s", nodes, pushes),
-           SaturatingProduct(2 * nodes, unanswered));
+  need.Add(absl::StrFormat("messages 2 x %d x %d x %s", size.nodes, size.window, BytesText(chunk)),
+           SaturatingProduct(2 * size.nodes, unanswered));
   return need;
 }
 

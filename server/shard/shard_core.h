@@ -49,7 +49,7 @@ struct ShardReport {
 };
 
 // One shard: its chunks of every job installed on it, their weights and optimizer state, and the
-// rules of SEMANTICS (ARCHITECTURE.md) for when a push is applied and answered. A pure state
+// modes of consistency, which say when a push is applied and answered. A pure state
 // machine: frames in, actions out; no sockets, clocks, threads or randomness, so the simulator runs
 // it as it is. Time comes with the events, and goes forward.
 //
@@ -73,20 +73,20 @@ class ShardCore {
 
   void OnFrame(transport::ConnectionId connection, wire::Frame frame, absl::Time now,
                std::vector<ShardAction>* actions);
-  // What only time brings about: the end of a quorum's grace. Due at deadline(), which is
-  // InfiniteFuture where nothing is.
+  // Does what only time brings about: the end of a quorum's grace. It is due at deadline(), which
+  // is InfiniteFuture where nothing is.
   void OnTime(absl::Time now, std::vector<ShardAction>* actions);
   absl::Time deadline() const;
   void OnMalformed(transport::ConnectionId connection, std::vector<ShardAction>* actions);
   void OnDisconnected(transport::ConnectionId connection);
 
-  // Per job installed here.
+  // Returns the counters of each job that is installed here.
   absl::flat_hash_map<JobId, ShardCounters> Counters() const;
-  // The same and how far nodes are, for once a second.
+  // Returns the same and how far nodes are. It is made for once a second.
   absl::flat_hash_map<JobId, ShardReport> NextReports();
   // Null: the job has no trace, or is not here.
   TraceLog* TraceOf(JobId job);
-  // What was recorded since the last call; each names its job.
+  // Returns what was recorded since the last call; each batch names its job.
   std::vector<proto::TraceBatch> TakeTraces();
   // Gradient buffers that the shard holds for incomplete clocks of a chunk; 0 where it is not here.
   size_t HeldSums(JobId job, ChunkId chunk) const;

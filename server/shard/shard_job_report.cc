@@ -1,5 +1,5 @@
 // The part of ShardJob that tells how its nodes stand and what it holds.
-#include <algorithm>
+#include <optional>
 #include <vector>
 
 #include "server/shard/shard_job.h"
@@ -17,25 +17,25 @@ std::vector<proto::NodeClock> ShardJob::NextNodeClocks() {
     --reports_to_skip_;
     return {};
   }
-  reports_to_skip_ = nodes_.size() * plan_.chunks.size() / kLooksPerReport;
+  reports_to_skip_ = plan_.nodes.size() * plan_.chunks.size() / kLooksPerReport;
   return NodeClocks();
 }
 
 std::vector<proto::NodeClock> ShardJob::NodeClocks() const {
   if (plan_.chunks.empty()) return {};
-  std::vector<proto::NodeClock> clocks(nodes_.size());
-  for (size_t node = 0; node < nodes_.size(); ++node) {
+  std::vector<proto::NodeClock> clocks(plan_.nodes.size());
+  for (size_t node = 0; node < plan_.nodes.size(); ++node) {
     clocks[node].set_node(plan_.nodes[node].value());
     clocks[node].set_clock(kClockInfinity);
-    clocks[node].set_connected(IsConnected(nodes_[node].lines));
+    clocks[node].set_connected(connections_.IsConnected(node));
   }
-  for (const OwnChunk& chunk : plan_.chunks) {
-    const ChunkState& state = *chunks_.at(chunk.id.value());
-    for (size_t node = 0; node < nodes_.size(); ++node) {
+  for (size_t chunk = 0; chunk < chunks_.size(); ++chunk) {
+    const ChunkState& state = *chunks_[chunk];
+    for (size_t node = 0; node < plan_.nodes.size(); ++node) {
       proto::NodeClock& clock = clocks[node];
       if (state.Received(node) < clock.clock()) {
         clock.set_clock(state.Received(node));
-        clock.set_chunk(chunk.id.value());
+        clock.set_chunk(plan_.chunks[chunk].id.value());
         clock.set_retired(state.IsRetired(node));
       }
       if (state.IsWaiting(node)) clock.set_unanswered(clock.unanswered() + 1);
@@ -46,16 +46,14 @@ std::vector<proto::NodeClock> ShardJob::NodeClocks() const {
 
 uint64_t ShardJob::MemoryBytes() const {
   uint64_t bytes = 0;
-  for (const auto& [id, chunk] : chunks_) bytes += chunk->bytes();
+  for (const auto& chunk : chunks_) bytes += chunk->bytes();
   if (trace_.log() != nullptr) bytes += trace_.log()->memory_bytes();
   return bytes;
 }
 
-std::vector<transport::ConnectionId> ShardJob::Connections() const {
-  std::vector<transport::ConnectionId> connections;
-  for (const auto& [connection, binding] : bindings_) connections.push_back(connection);
-  std::sort(connections.begin(), connections.end());
-  return connections;
+size_t ShardJob::HeldSums(ChunkId chunk) const {
+  const std::optional<size_t> index = gate_.IndexOf(chunk);
+  return index ? chunks_[*index]->held() : 0;
 }
 
 }  // namespace strata::server

@@ -3,7 +3,6 @@
 #include <algorithm>
 
 #include "absl/strings/str_format.h"
-#include "common/job/consistency.h"
 #include "common/job/exchange/connections.h"
 #include "common/job/job.h"
 #include "common/limits/limits.h"
@@ -35,14 +34,14 @@ absl::Status PlanNodes(const proto::View& view, ShardPlan* plan) {
   std::sort(nodes.begin(), nodes.end(),
             [](const auto& a, const auto& b) { return a.first_rank() < b.first_rank(); });
   for (const proto::LogicalNode& node : nodes) {
-    if (node.first_rank() != plan->rules.ranks) {
+    if (node.first_rank() != plan->ranks.total) {
       return absl::InvalidArgumentError(absl::StrFormat("view: node %d begins at rank %d, not %d",
                                                         node.node(), node.first_rank(),
-                                                        plan->rules.ranks));
+                                                        plan->ranks.total));
     }
     plan->nodes.push_back(NodeId(node.node()));
-    plan->rules.ranks_of_node.push_back(node.ranks());
-    plan->rules.ranks += node.ranks();
+    plan->ranks.of_node.push_back(node.ranks());
+    plan->ranks.total += node.ranks();
   }
   return absl::OkStatus();
 }
@@ -102,28 +101,15 @@ absl::StatusOr<ShardPlan> PlanOf(const proto::JobRecord& record, ShardId own_sha
   if (absl::Status status = PlanNodes(record.view(), &plan); !status.ok()) return status;
   if (absl::Status status = PlanChunks(record, own_shard, &plan); !status.ok()) return status;
   const proto::Job& job = record.job();
-  plan.rules.policy = ConsistencyPolicy::Of(job.consistency());
-  if (plan.rules.policy.quorum() > plan.nodes.size()) {
-    return absl::InvalidArgumentError(
-        absl::StrFormat("consistency.lazy.quorum.nodes: %d, but the job has %d nodes",
-                        plan.rules.policy.quorum(), plan.nodes.size()));
-  }
-  plan.rules.order = job.order();
+  plan.rules.nodes = plan.nodes.size();
+  absl::StatusOr<std::unique_ptr<ConsistencyMode>> mode = CreateConsistencyMode(job, plan.ranks);
+  if (!mode.ok()) return mode.status();
+  plan.rules.mode = *std::move(mode);
   plan.rules.push_codec = kernels::CodecOf(job.push());
-  plan.rules.answers = {kernels::CompressionOf(job.pull(), kernels::Feedback::kFollow),
-                        plan.rules.policy.answers_alike()};
-  if (absl::Status status = plan.rules.answers.compression.Validate(); !status.ok()) return status;
-  plan.rules.batch_per_rank = job.has_data() ? job.data().batch_per_rank() : 0;
-  plan.rules.compensation = CompensationOf(job.consistency());
   plan.rules.takes_sparse = job.consistency().lazy().has_significance();
-  plan.rules.is_elastic = job.consistency().async().has_elastic();
-  plan.rules.pushes_changes = HasLocalSteps(job);
-  const float moving_rate = job.consistency().async().elastic().moving_rate();
-  if (moving_rate >= static_cast<float>(plan.nodes.size())) {
-    return absl::InvalidArgumentError(absl::StrFormat(
-        "consistency.async.elastic.moving_rate: %g, but divided by %d nodes it must be below 1",
-        moving_rate, plan.nodes.size()));
-  }
+  plan.rules.answers = {kernels::CompressionOf(job.pull(), kernels::Feedback::kFollow),
+                        plan.rules.mode->answers_alike()};
+  if (absl::Status status = plan.rules.answers.compression.Validate(); !status.ok()) return status;
   plan.rules.update = kernels::UpdateRuleOf(job, record.samples_per_epoch());
   // Encoders read the new weights again.
   plan.rules.update.far = record.layout().elements() * sizeof(float) >= kernels::kFarBytes &&

@@ -9,6 +9,7 @@
 #include "common/job/arena.h"
 #include "proto/control.pb.h"
 #include "server/shard/chunk/chunk_state.h"
+#include "server/shard/chunk/consistency_modes.h"
 
 namespace strata::server {
 
@@ -27,13 +28,14 @@ struct ShardPlan {
   uint64_t cluster = 0;
   uint32_t view = 0;
   uint32_t generation = 0;
-  std::vector<NodeId> nodes;  // in order of their first rank; rules.ranks_of_node goes along
-  uint32_t connections = 1;   // of each node
+  std::vector<NodeId> nodes;  // in order of their first rank; `ranks` goes along
+  NodeRanks ranks;
+  uint32_t connections = 1;  // of each node
   std::vector<OwnChunk> chunks;
   ChunkRules rules;
 };
 
-// Errors: InvalidArgument, naming the field and its value.
+// Checks a record. Errors: InvalidArgument, naming the field and its value.
 absl::StatusOr<ShardPlan> PlanOf(const proto::JobRecord& record, ShardId own_shard);
 
 }  // namespace strata::server

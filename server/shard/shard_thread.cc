@@ -16,7 +16,7 @@ constexpr absl::Duration kIdlePoll = absl::Seconds(1);
 constexpr absl::Duration kBusyPoll = absl::Milliseconds(2);
 
 // A peer that sends rubbish without end may not fill the disk with log lines.
-bool IsWorthALine(uint64_t count) { return count <= 16 || (count & (count - 1)) == 0; }
+bool IsWorthLogging(uint64_t count) { return count <= 16 || (count & (count - 1)) == 0; }
 
 }  // namespace
 
@@ -111,7 +111,7 @@ void ShardThread::Run() {
   std::vector<transport::Event> events;
   while (!stopping_) {
     events.clear();
-    endpoint_->Poll(PollFor(), &events);
+    endpoint_->Poll(PollTimeout(), &events);
     queue_.RunAll();
     core_.OnTime(absl::Now(), &actions_);
     Execute();
@@ -122,7 +122,7 @@ void ShardThread::Run() {
   queue_.RunAll();
 }
 
-absl::Duration ShardThread::PollFor() const {
+absl::Duration ShardThread::PollTimeout() const {
   const absl::Duration most = backlog_.empty() ? kIdlePoll : kBusyPoll;
   const absl::Time due = core_.deadline();
   if (due == absl::InfiniteFuture()) return most;
@@ -135,7 +135,7 @@ void ShardThread::OnEvent(transport::Event event) {
       core_.OnFrame(event.connection, std::move(event.frame), absl::Now(), &actions_);
       break;
     case transport::Event::Kind::kMalformed:
-      if (IsWorthALine(++refused_)) {
+      if (IsWorthLogging(++refused_)) {
         LogWarning("port %d: refused a frame: %s (%d refused)", port_,
                    std::string(event.error.message()), refused_);
       }
@@ -163,7 +163,7 @@ void ShardThread::Execute() {
 }
 
 void ShardThread::Send(transport::ConnectionId connection, const wire::Frame& frame) {
-  if (frame.header.op == wire::Op::kError && IsWorthALine(++refused_)) {
+  if (frame.header.op == wire::Op::kError && IsWorthLogging(++refused_)) {
     LogWarning("port %d: refused a request: %s (%d refused)", port_, wire::Describe(frame.header),
                refused_);
   }

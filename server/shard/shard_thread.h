@@ -11,6 +11,7 @@
 #include "absl/status/status.h"
 #include "common/closure_queue.h"
 #include "common/ids.h"
+#include "common/require.h"
 #include "common/transport/endpoint.h"
 #include "kernels/kernels.h"
 #include "proto/control.pb.h"
@@ -38,15 +39,18 @@ class ShardThread {
               std::unique_ptr<transport::Endpoint> endpoint);
   ~ShardThread();  // stops
 
-  // Listens and starts the thread. Once. Errors: those of Endpoint::Listen.
+  // Listens and starts the thread. May be called once. Errors: those of Endpoint::Listen.
   absl::Status Start();
   // Ends the thread; connections end with it. Idempotent.
   void Stop();
 
-  // Where it listens. REQUIRES: started.
-  int port() const { return port_; }
+  // The port on which it listens. REQUIRES: started.
+  int port() const {
+    STRATA_REQUIRE(port_ != 0);
+    return port_;
+  }
 
-  // As ShardCore. Errors besides: FailedPrecondition (not running).
+  // These do what ShardCore's do. Errors besides: FailedPrecondition (not running).
   absl::Status Install(const proto::JobRecord& record, ShardId own_shard);
   absl::Status Remove(JobId job);
   // Empty where it is not running.
@@ -54,13 +58,13 @@ class ShardThread {
   absl::flat_hash_map<JobId, ShardReport> NextReports();
   std::vector<proto::TraceBatch> TakeTraces();
   transport::EndpointUse Use();
-  // ShardCore's, and those of connections.
+  // Returns ShardCore's refusals, and those of connections.
   Refusals AllRefusals();
 
  private:
   void Run();
-  // Until when nothing is due.
-  absl::Duration PollFor() const;
+  // Returns how long the thread may wait for events: until something is due.
+  absl::Duration PollTimeout() const;
   void OnEvent(transport::Event event);
   void Execute();
   void Send(transport::ConnectionId connection, const wire::Frame& frame);
@@ -73,10 +77,10 @@ class ShardThread {
   int port_ = 0;
   std::thread thread_;
 
-  // Of the shard's thread.
+  // Owned by the shard's thread:
   ShardCore core_;
   bool stopping_ = false;
-  uint64_t refused_ = 0;  // that could have been logged
+  uint64_t refused_ = 0;  // frames whose refusal could have been logged
   std::vector<ShardAction> actions_;
   FrameBacklog backlog_;
 };

@@ -12,8 +12,8 @@
 
 namespace strata::server {
 
-// A shard's part of a job's trace: how long each push waits for what completes its clock, what
-// completing and applying it takes, and its answer.
+// Notes a shard's part of a job's trace: how long each push waits for what completes its clock,
+// what completing and applying it takes, and its answer.
 //
 // Threads: one. `log` null: nothing is noted.
 class ShardTrace {
@@ -24,7 +24,7 @@ class ShardTrace {
 
   // Something has come that may make answers due.
   void OnArrival();
-  // It is a push that was not seen before.
+  // What has come is a push that was not seen before.
   void OnPush(NodeId node, ChunkId chunk, uint64_t clock);
   // The push has been taken, and the weights changed.
   void OnApplied(NodeId node, ChunkId chunk, uint64_t clock);

@@ -5,6 +5,7 @@
 #include <random>
 
 #include "gtest/gtest.h"
+#include "server/shard/chunk/consistency_modes.h"
 
 namespace strata::server {
 namespace {
@@ -12,14 +13,14 @@ namespace {
 constexpr uint32_t kElements = 4;
 
 ChunkRules Rules(size_t nodes, uint32_t staleness) {
-  proto::Consistency consistency;
-  consistency.mutable_lazy()->set_staleness(staleness);
+  proto::Job job;
+  job.mutable_consistency()->mutable_lazy()->set_staleness(staleness);
   ChunkRules rules;
-  rules.policy = ConsistencyPolicy::Of(consistency);
+  rules.nodes = nodes;
+  rules.mode = *CreateConsistencyMode(
+      job, {.of_node = std::vector<uint32_t>(nodes, 1), .total = static_cast<uint32_t>(nodes)});
   rules.update.optimizer.kind = OptimizerKind::kSgd;
   rules.update.schedule.set_base_lr(1.0f);
-  rules.ranks_of_node.assign(nodes, 1);
-  rules.ranks = nodes;
   return rules;
 }
 
@@ -55,7 +56,7 @@ TEST(ChunkState, HeldGradientsAreBoundedByNodesAndStaleness) {
         ASSERT_EQ(result.error, wire::ErrorCode::kNone) << result.reason;
         for (const DueAnswer& answer : due) waiting[answer.node] = false;
         most = std::max(most, chunk.held());
-        ASSERT_LE(chunk.held(), rules.policy.open_clocks_max() * ((nodes + 1) / 2));
+        ASSERT_LE(chunk.held(), (staleness + 1) * ((nodes + 1) / 2));
       }
       EXPECT_GT(most, 0u);
       EXPECT_GT(chunk.weights().version(), 50u);

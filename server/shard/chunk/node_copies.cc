@@ -39,8 +39,8 @@ absl::StatusOr<NodeCopies::Answer> NodeCopies::Next(size_t node, const Bytes& we
                 version};
 }
 
-NodeCopies::Answer NodeCopies::Whole(size_t node) const {
-  const Copy& copy = Of(node);
+NodeCopies::Answer NodeCopies::WholeCopy(size_t node) const {
+  const Copy& copy = CopyFor(node);
   const absl::Span<const float> state = copy.encoder->State(0);
   const std::shared_ptr<float> floats = pool_.AllocateFloats(state.size());
   CopyBytes(CopyReason::kWholeCopy, floats.get(), state.data(), state.size() * sizeof(float));

@@ -26,9 +26,9 @@ struct AnswerRules {
 // the payload of what a node's copy lacks, and changes it by what that decodes to. So nothing
 // drifts, and what one answer leaves out is part of the next.
 //
-// A payload is given once, and only a node that has the copy before it can use it. Who may not have
-// it (an answer may be lost, a process may have begun anew) is given its whole copy, which changes
-// nothing: whatever a node has taken meanwhile, it has the copy afterwards.
+// A payload is given once, and only a node that has the copy before it can use it. A node that may
+// not have it (an answer may be lost, a process may have begun anew) is given its whole copy, which
+// changes nothing: whatever a node has taken meanwhile, it has the copy afterwards.
 //
 // Threads: one.
 class NodeCopies {
@@ -39,7 +39,7 @@ class NodeCopies {
 
   // Whether answers are encoded: else there is nothing to call here.
   bool encodes() const { return rules_.compression.compression != kernels::Compression::kNone; }
-  // What every node begins with: finite fp32. REQUIRES: once.
+  // Takes what every node begins with: finite fp32.
   void Seed(const Bytes& first_weights);
 
   struct Answer {
@@ -48,12 +48,12 @@ class NodeCopies {
     uint64_t base = 0;     // answers that a copy has, to which this adds or which this is
     uint64_t version = 0;  // of the weights that were encoded
   };
-  // The next answer of the node, with the weights of `version`; where copies are shared, the
-  // same one for all nodes that are answered with that version.
+  // Returns the next answer of the node, with the weights of `version`; where copies are shared,
+  // this is the same one for all nodes that are answered with that version.
   // Errors: InvalidArgument: the weights are not finite, or too far from the copy for the codec.
   absl::StatusOr<Answer> Next(size_t node, const Bytes& weights, uint64_t version);
-  // The node's whole copy.
-  Answer Whole(size_t node) const;
+  // Returns all of the node's copy.
+  Answer WholeCopy(size_t node) const;
 
   size_t bytes() const;
 
@@ -63,7 +63,7 @@ class NodeCopies {
     Answer last;
     uint64_t answers = 0;
   };
-  const Copy& Of(size_t node) const { return copies_[rules_.shared ? 0 : node]; }
+  const Copy& CopyFor(size_t node) const { return copies_[rules_.shared ? 0 : node]; }
 
   const AnswerRules& rules_;
   const kernels::Kernels& kernels_;

@@ -65,14 +65,14 @@ TEST_P(NodeCopiesOf, EachNodesAnswersKeepItsOwnCopyWhicheverVersionsItGets) {
       ASSERT_TRUE(answer.ok()) << answer.status();
       EXPECT_EQ(answer->version, version);
       nodes[node].Take(*answer);
-      const NodeCopies::Answer whole = copies.Whole(node);
+      const NodeCopies::Answer whole = copies.WholeCopy(node);
       EXPECT_EQ(whole.base, answer->base + 1);
       EXPECT_EQ(whole.version, version);
       ASSERT_EQ(std::memcmp(whole.payload.data(), nodes[node].weights.data(), 4 * kElements), 0);
     }
   }
-  EXPECT_EQ(copies.Whole(0).base, 20u);
-  EXPECT_EQ(copies.Whole(1).base, 26u);
+  EXPECT_EQ(copies.WholeCopy(0).base, 20u);
+  EXPECT_EQ(copies.WholeCopy(1).base, 26u);
   EXPECT_NE(nodes[0].weights, nodes[1].weights);
 }
 
@@ -104,11 +104,11 @@ TEST_P(NodeCopiesOf, AWholeCopyIsWhatANodeHasThatTookEveryAnswerAndChangesNothin
   NodeCopies copies(rules, kernels::Cpu(), pool_, &scratch_, 1);
   const Floats first = Weights(0), weights = Weights(1);
   copies.Seed(View(first));
-  EXPECT_EQ(copies.Whole(0).base, 0u);
+  EXPECT_EQ(copies.WholeCopy(0).base, 0u);
   Receiver took_all{first}, asked_again{first};
   took_all.Take(*copies.Next(0, View(weights), 1));
-  copies.Whole(0);
-  asked_again.Take(copies.Whole(0));
+  copies.WholeCopy(0);
+  asked_again.Take(copies.WholeCopy(0));
   EXPECT_EQ(took_all.weights, asked_again.weights);
   const auto next = copies.Next(0, View(weights), 1);
   took_all.Take(*next);

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "absl/types/span.h"
+#include "common/require.h"
 
 namespace strata::server {
 
@@ -16,6 +17,7 @@ QuorumClock::QuorumClock(const kernels::Kernels& kernels, BufferPool& pool, size
       waits_(nodes, false) {}
 
 void QuorumClock::Join(size_t node, Addend sum, uint32_t samples) {
+  STRATA_REQUIRE(!waits_[node]);
   waits_[node] = true;
   ++waiting_;
   samples_ += samples;

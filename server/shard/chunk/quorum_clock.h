@@ -14,9 +14,9 @@
 
 namespace strata::server {
 
-// The open clock of one chunk, where clocks close without waiting for all nodes: what has come
-// since the last one closed. A push is in time, and waits for the clock to close, or it has missed
-// the clock that it was meant for: then it counts here, and nobody waits.
+// The open clock of one chunk, where clocks close without waiting for all nodes. It holds what has
+// come since the last one closed. A push is in time, and waits for the clock to close, or it has
+// missed the clock that it was meant for: then it counts here, and nobody waits.
 //
 // The sum has the same bits in whatever order nodes have come: those in time along the tree over
 // nodes, then those that were late along the same tree, a node's late ones in their order.
@@ -27,10 +27,10 @@ class QuorumClock {
   // `kernels` and `pool` outlive it.
   QuorumClock(const kernels::Kernels& kernels, BufferPool& pool, size_t nodes, size_t elements);
 
-  // `sum` is finite, or empty: all elements of the chunk over `samples`.
-  // REQUIRES: the node does not wait.
+  // Adds a push that is in time. `sum` is finite, or empty: all elements of the chunk over
+  // `samples`. REQUIRES: the node does not wait.
   void Join(size_t node, Addend sum, uint32_t samples);
-  // Any number of times for a node.
+  // Adds a push that has missed its clock; a node may have any number of these.
   void JoinLate(size_t node, Addend sum, uint32_t samples);
 
   // Whether the node's push is in time and the clock has not closed.
@@ -41,8 +41,8 @@ class QuorumClock {
   bool empty() const { return waiting_ == 0 && late_.empty(); }
   uint64_t samples() const { return samples_; }
 
-  // Closes it: the sum of all, as fp32; empty where nothing but empty sums has come. What comes
-  // next is of another clock.
+  // Closes the clock. Returns the sum of all, as fp32; empty where nothing but empty sums has come.
+  // What comes next is of another clock.
   Bytes Close();
 
   // Buffers that are held now, and their bytes.

@@ -19,7 +19,7 @@ enum class Sender {
   kMember,    // bound to a node of a job
 };
 
-// The cause in words that users see: "before HELLO", "wrong token or cluster", ...
+// Returns the cause in words that users see: "before HELLO", "wrong token or cluster", ...
 std::string CauseOf(wire::ErrorCode code, Sender sender);
 
 }  // namespace strata::server

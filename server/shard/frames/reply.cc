@@ -2,6 +2,8 @@
 
 #include <memory>
 
+#include "absl/strings/str_format.h"
+
 namespace strata::server {
 
 wire::Frame Reply(const wire::Header& request, wire::Op op) {
@@ -30,6 +32,10 @@ wire::Frame ErrorReply(const wire::Header& request, size_t request_payload_bytes
   const auto text = std::make_shared<std::string>(reason.substr(0, request_payload_bytes));
   frame.payload = Bytes(text, reinterpret_cast<const std::byte*>(text->data()), text->size());
   return frame;
+}
+
+std::string PushReason(const wire::Header& push, const std::string& what) {
+  return absl::StrFormat("node %d chunk %d clock %d: %s", push.node, push.chunk, push.clock, what);
 }
 
 }  // namespace strata::server

@@ -9,13 +9,16 @@
 // clock back, so that the sender knows what is meant.
 namespace strata::server {
 
-// Without payload.
+// Returns an answer without payload.
 wire::Frame Reply(const wire::Header& request, wire::Op op);
-// `code` may be kNone: before INIT.
+// Returns a RETRY. `code` may be kNone: before INIT.
 wire::Frame RetryReply(const wire::Header& request, wire::ErrorCode code);
-// With `reason`, cut so that the error is never longer than the request.
+// Returns an ERROR with `reason`, cut so that the error is never longer than the request.
 wire::Frame ErrorReply(const wire::Header& request, size_t request_payload_bytes,
                        wire::ErrorCode code, const std::string& reason);
+
+// Returns "node 1 chunk 2 clock 3: WHAT", for errors about a push.
+std::string PushReason(const wire::Header& push, const std::string& what);
 
 }  // namespace strata::server
 

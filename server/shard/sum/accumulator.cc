@@ -1,5 +1,6 @@
 #include "server/shard/sum/accumulator.h"
 
+#include "common/require.h"
 #include "server/shard/sum/ring_accumulator.h"
 #include "server/shard/sum/tree_accumulator.h"
 
@@ -15,6 +16,7 @@ Bytes Addend::Decoded(BufferPool& pool) const {
 std::unique_ptr<Accumulator> CreateAccumulator(proto::Addition::Order order,
                                                const kernels::Kernels& kernels, BufferPool& pool,
                                                size_t leaves, size_t elements) {
+  STRATA_REQUIRE(leaves >= 1);
   if (order == proto::Addition::RING) {
     return std::make_unique<RingAccumulator>(kernels, pool, leaves, elements);
   }

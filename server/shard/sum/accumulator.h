@@ -23,11 +23,11 @@ struct Addend {
       : bytes(std::move(payload)), encoded(checked) {}
 
   bool empty() const { return bytes.empty(); }
-  // As fp32; from the pool where it is encoded.
+  // Returns it as fp32, in memory of the pool where it is encoded.
   Bytes Decoded(BufferPool& pool) const;
 
   Bytes bytes;
-  std::optional<kernels::CheckedPayload> encoded;  // of `bytes`; none: they are fp32
+  std::optional<kernels::CheckedPayload> encoded;  // reads `bytes`; none: they are fp32
   // fp32 that may hold NaN or infinity: a sum finds that in its own pass over them.
   bool unchecked = false;
 };
@@ -45,10 +45,11 @@ class Accumulator {
   // they had not come, and may come again.
   // REQUIRES: each leaf at most once.
   virtual std::vector<size_t> Add(size_t leaf, Addend value) = 0;
-  // The same of all leaves that came and have not been looked at.
+  // Returns the same, for all leaves that came and have not been looked at.
   virtual std::vector<size_t> Check() = 0;
-  // The sum, as fp32, over the leaves that came, those that did not come counting as empty; empty
-  // itself where no leaf had a value. Leaves the accumulator empty. REQUIRES: Check() found none.
+  // Returns the sum, as fp32, over the leaves that came, those that did not come counting as empty;
+  // it is empty itself where no leaf had a value. Leaves the accumulator empty. REQUIRES: Check()
+  // found none.
   virtual Bytes Finish() = 0;
   // Buffers that are held now, received ones included, and their bytes.
   virtual size_t held() const = 0;
@@ -59,7 +60,7 @@ class Accumulator {
 std::unique_ptr<Accumulator> CreateAccumulator(proto::Addition::Order order,
                                                const kernels::Kernels& kernels, BufferPool& pool,
                                                size_t leaves, size_t elements);
-// Of one chunk, the most buffers that are held at a time besides the one in hand.
+// Returns the most buffers that are held at a time for one chunk, besides the one in hand.
 size_t HeldMax(proto::Addition::Order order, size_t leaves);
 
 }  // namespace strata::server

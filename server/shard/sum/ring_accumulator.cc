@@ -6,6 +6,7 @@
 
 #include "absl/types/span.h"
 #include "common/job/exchange/slices.h"
+#include "common/require.h"
 
 namespace strata::server {
 
@@ -14,6 +15,7 @@ RingAccumulator::RingAccumulator(const kernels::Kernels& kernels, BufferPool& po
     : kernels_(kernels), pool_(pool), elements_(elements), leaves_(leaves) {}
 
 std::vector<size_t> RingAccumulator::Add(size_t leaf, Addend value) {
+  STRATA_REQUIRE(leaf < leaves_.size());
   if (value.unchecked && !kernels_.all_finite(value.bytes.floats(), elements_)) return {leaf};
   leaves_[leaf] = value.Decoded(pool_);
   return {};

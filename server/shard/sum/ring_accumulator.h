@@ -16,7 +16,7 @@ class RingAccumulator final : public Accumulator {
   RingAccumulator(const kernels::Kernels& kernels, BufferPool& pool, size_t leaves,
                   size_t elements);
 
-  // Looks at once: nothing is added before the last leaf is there.
+  // Checks the leaf at once: nothing is added before the last leaf is there.
   std::vector<size_t> Add(size_t leaf, Addend value) override;
   std::vector<size_t> Check() override { return {}; }
   Bytes Finish() override;

@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "absl/types/span.h"
+#include "common/require.h"
 
 namespace strata::server {
 namespace {
@@ -15,6 +16,7 @@ struct Range {
 
 // The smallest subtree of [0, leaves) that holds [begin, end) and more. REQUIRES: one exists.
 Range ParentOf(size_t begin, size_t end, size_t leaves) {
+  STRATA_REQUIRE(end - begin < leaves);
   Range at = {0, leaves};
   while (true) {
     const size_t middle = at.middle();
@@ -31,6 +33,7 @@ TreeAccumulator::TreeAccumulator(const kernels::Kernels& kernels, BufferPool& po
     : kernels_(kernels), pool_(pool), leaves_(leaves), elements_(elements) {}
 
 std::vector<size_t> TreeAccumulator::Add(size_t leaf, Addend value) {
+  STRATA_REQUIRE(leaf < leaves_);
   std::vector<size_t> bad;
   size_t begin = leaf;
   Part part = {.end = leaf + 1, .value = std::move(value), .own = nullptr};

@@ -27,7 +27,7 @@ class TreeAccumulator final : public Accumulator {
   size_t held_bytes() const override;
 
  private:
-  // A complete subtree, or one leaf: leaves [key of parts_, end). What is unchecked is one leaf.
+  // A complete subtree, or one leaf: leaves [key of parts_, end). Only a leaf can be unchecked.
   struct Part {
     size_t end = 0;
     Addend value;
@@ -35,7 +35,7 @@ class TreeAccumulator final : public Accumulator {
     bool finite = false;         // known from the sum that it is
   };
 
-  // Looks at what is unchecked, once.
+  // Whether the part is a leaf that is not finite. Looks at what is unchecked, once.
   bool IsBad(Part* part) const;
   // False if the sum turned out not to be finite.
   bool Sum(const Addend& left, const Addend& right, float* out) const;

@@ -1,5 +1,5 @@
-#ifndef STRATA_SERVER_SHARD_FRAMES_NODE_LINE_H_
-#define STRATA_SERVER_SHARD_FRAMES_NODE_LINE_H_
+#ifndef STRATA_SERVER_SHARD_FRAMES_CONNECTION_SLOT_H_
+#define STRATA_SERVER_SHARD_FRAMES_CONNECTION_SLOT_H_
 
 #include <optional>
 #include <vector>
@@ -14,16 +14,17 @@ namespace strata::server {
 // that comes back before its former connection is known to be lost gets them at once.
 //
 // Threads: one.
-class NodeLine {
+class ConnectionSlot {
  public:
-  // Who says HELLO, or any other frame that is taken. Of more than a few, the one that was silent
-  // for longest goes; the proven one stays.
+  // The connection says HELLO, or brings any other frame that is taken. Of more than a few, the one
+  // that was silent for longest goes; the proven one stays.
   void Join(transport::ConnectionId connection);
   void Leave(transport::ConnectionId connection);
   // It brought what only the node itself can: a push that it had not pushed before.
-  void Prove(transport::ConnectionId connection) { proven_ = connection; }
+  // REQUIRES: it is here.
+  void Prove(transport::ConnectionId connection);
 
-  // The one that spoke last at the end.
+  // Those that are here; the one that spoke last stands at the end.
   const std::vector<transport::ConnectionId>& connections() const { return connections_; }
 
  private:
@@ -31,9 +32,6 @@ class NodeLine {
   std::optional<transport::ConnectionId> proven_;
 };
 
-// Whether each of a node's lines has somebody.
-bool IsConnected(const std::vector<NodeLine>& lines);
-
 }  // namespace strata::server
 
-#endif  // STRATA_SERVER_SHARD_FRAMES_NODE_LINE_H_
+#endif  // STRATA_SERVER_SHARD_FRAMES_CONNECTION_SLOT_H_

@@ -1,6 +1,8 @@
-#include "server/shard/frames/node_line.h"
+#include "server/shard/frames/connection_slot.h"
 
 #include <algorithm>
+
+#include "common/require.h"
 
 namespace strata::server {
 namespace {
@@ -10,7 +12,7 @@ constexpr size_t kConnectionsMax = 4;
 
 }  // namespace
 
-void NodeLine::Join(transport::ConnectionId connection) {
+void ConnectionSlot::Join(transport::ConnectionId connection) {
   if (!connections_.empty() && connections_.back() == connection) return;
   std::erase(connections_, connection);
   if (connections_.size() == kConnectionsMax) {
@@ -20,14 +22,15 @@ void NodeLine::Join(transport::ConnectionId connection) {
   connections_.push_back(connection);
 }
 
-void NodeLine::Leave(transport::ConnectionId connection) {
+void ConnectionSlot::Leave(transport::ConnectionId connection) {
   std::erase(connections_, connection);
   if (proven_ == connection) proven_.reset();
 }
 
-bool IsConnected(const std::vector<NodeLine>& lines) {
-  return std::none_of(lines.begin(), lines.end(),
-                      [](const NodeLine& line) { return line.connections().empty(); });
+void ConnectionSlot::Prove(transport::ConnectionId connection) {
+  // It has just joined.
+  STRATA_REQUIRE(!connections_.empty() && connections_.back() == connection);
+  proven_ = connection;
 }
 
 }  // namespace strata::server

@@ -1,0 +1,117 @@
+#include "server/shard/answer_sender.h"
+
+#include <utility>
+
+#include "server/shard/frames/reply.h"
+
+namespace strata::server {
+
+using wire::ErrorCode;
+using wire::Op;
+
+AnswerSender::AnswerSender(const ShardPlan& plan, const NodeConnections& connections,
+                           ShardTrace* trace, ShardCounters* counters, Refusals* refusals)
+    : plan_(plan),
+      connections_(connections),
+      trace_(trace),
+      counters_(counters),
+      refusals_(refusals) {}
+
+void AnswerSender::Send(transport::ConnectionId connection, wire::Frame frame,
+                        std::vector<ShardAction>* actions) {
+  counters_->bytes_sent += wire::kHeaderBytes + frame.payload.size();
+  actions->push_back({ShardAction::Kind::kSend, connection, std::move(frame)});
+}
+
+void AnswerSender::Refuse(transport::ConnectionId connection, const wire::Frame& frame,
+                          ErrorCode code, const std::string& reason,
+                          std::vector<ShardAction>* actions) {
+  ++counters_->refused;
+  const bool is_member = connections_.Find(connection) != nullptr;
+  ++(*refusals_)[CauseOf(code, is_member ? Sender::kMember : Sender::kJoining)];
+  Send(connection, ErrorReply(frame.header, frame.payload.size(), code, reason), actions);
+}
+
+// An answer whose node has no connection now is not kept: the node resends its push (or CUT) over
+// the next one and is answered then.
+void AnswerSender::SendDue(const OwnChunk& chunk, ChunkState* state,
+                           const std::vector<DueAnswer>& due, std::vector<ShardAction>* actions) {
+  for (const DueAnswer& answer : due) {
+    if (answer.op == Op::kAnswer) {
+      trace_->OnDue(plan_.nodes[answer.node], chunk.id, answer.clock);
+    }
+    if (answer.op == Op::kError) {
+      ++counters_->refused;
+      ++(*refusals_)[CauseOf(ErrorCode::kNotFinite, Sender::kMember)];
+    }
+    const std::vector<transport::ConnectionId>& receivers =
+        connections_.InSlot(answer.node, chunk.connection);
+    // Also where nobody takes it: it is part of the node's copy from now on.
+    const wire::Frame frame = FrameFor(chunk, state, answer);
+    if (receivers.empty()) continue;
+    if (answer.op == Op::kAnswer) ++counters_->answers;
+    for (const transport::ConnectionId connection : receivers) {
+      Send(connection, frame, actions);
+    }
+  }
+}
+
+void AnswerSender::SendAgain(transport::ConnectionId connection, const OwnChunk& chunk,
+                             ChunkState* state, const std::vector<DueAnswer>& due,
+                             std::vector<ShardAction>* actions) {
+  for (const DueAnswer& answer : due) {
+    ++counters_->answers;
+    Send(connection, FrameFor(chunk, state, answer), actions);
+  }
+}
+
+wire::Frame AnswerSender::FrameFor(const OwnChunk& chunk, ChunkState* state,
+                                   const DueAnswer& answer) {
+  wire::Frame frame;
+  wire::Header& header = frame.header;
+  header.op = answer.op;
+  header.job = plan_.job.value();
+  header.view = plan_.view;
+  header.generation = plan_.generation;
+  header.chunk = chunk.id.value();
+  header.node = plan_.nodes[answer.node].value();
+  header.incarnation = connections_.incarnation(answer.node);
+  header.clock = answer.clock;
+  header.element_count = chunk.elements;
+  header.received = state->Received(answer.node);
+  header.min_clock = state->MinClock();
+  header.staleness = answer.staleness;
+  if (answer.op == Op::kError) {
+    const size_t push_bytes = chunk.elements * sizeof(float);
+    return ErrorReply(header, push_bytes, ErrorCode::kNotFinite,
+                      PushReason(header, kNotFiniteText));
+  }
+  SetWeights(answer, state, &frame);
+  return frame;
+}
+
+void AnswerSender::SetWeights(const DueAnswer& answer, ChunkState* state, wire::Frame* frame) {
+  wire::Header& header = frame->header;
+  if (answer.op != Op::kAnswer || !state->copies().encodes()) {
+    WeightVersion given = state->WeightsFor(answer);
+    header.version = given.version;
+    frame->payload = std::move(given.weights);
+    return;
+  }
+  TraceSpan span(answer.again ? nullptr : trace_->log(), proto::TraceEvent::ENCODE,
+                 ChunkId(header.chunk), answer.clock, header.node);
+  const kernels::WeightState& weights = state->weights();
+  absl::StatusOr<NodeCopies::Answer> encoded =
+      answer.again ? state->copies().WholeCopy(answer.node)
+                   : state->copies().Next(answer.node, weights.weights(), weights.version());
+  if (!encoded.ok()) {
+    *frame = ErrorReply(header, 0, ErrorCode::kNotFinite, "");
+    return;
+  }
+  header.codec = encoded->codec;
+  header.base_version = encoded->base;
+  header.version = encoded->version;
+  frame->payload = std::move(encoded->payload);
+}
+
+}  // namespace strata::server

@@ -1,0 +1,54 @@
+#ifndef STRATA_SERVER_SHARD_ANSWER_SENDER_H_
+#define STRATA_SERVER_SHARD_ANSWER_SENDER_H_
+
+#include <string>
+#include <vector>
+
+#include "common/transport/endpoint.h"
+#include "common/wire/frame.h"
+#include "server/shard/chunk/chunk_state.h"
+#include "server/shard/frames/node_connections.h"
+#include "server/shard/shard_core.h"
+#include "server/shard/shard_plan.h"
+#include "server/shard/shard_trace.h"
+
+namespace strata::server {
+
+// All that leaves one job on one shard: makes frames of answers that are due, finds the connections
+// that they go to, and counts them.
+//
+// Threads: one.
+class AnswerSender {
+ public:
+  // All outlive it; `trace`, `counters` and `refusals` are added to.
+  AnswerSender(const ShardPlan& plan, const NodeConnections& connections, ShardTrace* trace,
+               ShardCounters* counters, Refusals* refusals);
+
+  // Sends a frame that is no answer to a push.
+  void Send(transport::ConnectionId connection, wire::Frame frame,
+            std::vector<ShardAction>* actions);
+  // Answers a frame with an error and counts it.
+  void Refuse(transport::ConnectionId connection, const wire::Frame& frame, wire::ErrorCode code,
+              const std::string& reason, std::vector<ShardAction>* actions);
+  // Sends answers that are due to whoever gets those of their node's slot.
+  void SendDue(const OwnChunk& chunk, ChunkState* state, const std::vector<DueAnswer>& due,
+               std::vector<ShardAction>* actions);
+  // Sends answers to the connection that has asked again, and to nobody else.
+  void SendAgain(transport::ConnectionId connection, const OwnChunk& chunk, ChunkState* state,
+                 const std::vector<DueAnswer>& due, std::vector<ShardAction>* actions);
+
+ private:
+  // An answer, or the refusal to make one.
+  wire::Frame FrameFor(const OwnChunk& chunk, ChunkState* state, const DueAnswer& answer);
+  void SetWeights(const DueAnswer& answer, ChunkState* state, wire::Frame* frame);
+
+  const ShardPlan& plan_;
+  const NodeConnections& connections_;
+  ShardTrace* const trace_;
+  ShardCounters* const counters_;
+  Refusals* const refusals_;
+};
+
+}  // namespace strata::server
+
+#endif  // STRATA_SERVER_SHARD_ANSWER_SENDER_H_

@@ -1,0 +1,32 @@
+#include "server/shard/chunk/chunk_nodes.h"
+
+#include <algorithm>
+
+#include "common/require.h"
+
+namespace strata::server {
+
+uint64_t ChunkNodes::Gate() const {
+  uint64_t least = kClockInfinity;
+  for (const NodeProgress& node : nodes_) {
+    if (!node.retired) least = std::min(least, node.received);
+  }
+  return least;
+}
+
+uint64_t ChunkNodes::MinClock() const {
+  const uint64_t gate = Gate();
+  if (gate != kClockInfinity) return gate;
+  uint64_t most = 0;
+  for (const NodeProgress& node : nodes_) most = std::max(most, node.received);
+  return most;
+}
+
+void ChunkNodes::Withdraw(size_t node, uint64_t clock) {
+  STRATA_REQUIRE(nodes_[node].received == clock + 1);
+  nodes_[node].received = clock;
+  nodes_[node].waiting = false;
+  nodes_[node].checksum = 0;
+}
+
+}  // namespace strata::server

@@ -1,0 +1,129 @@
+// sync and lazy(s): pushes are added per clock, and a clock is applied when all nodes' are there.
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_format.h"
+#include "server/shard/chunk/clock_update.h"
+#include "server/shard/chunk/consistency_modes.h"
+#include "server/shard/chunk/staleness_gate.h"
+
+namespace strata::server {
+namespace {
+
+using Order = proto::Addition::Order;
+
+// A node has at most one unanswered push per chunk (pipeline depth 0), so at any time at most
+// staleness bound + 1 clocks are incomplete.
+class ClockedChunk final : public ChunkMode {
+ public:
+  ClockedChunk(const ChunkParts& chunk, StalenessGate gate, Order order)
+      : chunk_(chunk), gate_(gate), order_(order) {}
+
+  PushResult Take(const Push& push, Addend sum, std::vector<DueAnswer>* due) override {
+    OpenClock& clock = open_[push.clock];
+    if (clock.sum == nullptr) {
+      clock.sum = CreateAccumulator(order_, chunk_.kernels, chunk_.pool, chunk_.nodes.size(),
+                                    chunk_.weights.elements());
+    }
+    clock.samples += push.samples;
+    Withdraw(push.clock, clock.sum->Add(push.node, std::move(sum)), due);
+    ApplyCompleteClocks(due);
+    const size_t own = std::erase_if(*due, [&](const DueAnswer& answer) {
+      return answer.op == wire::Op::kError && answer.node == push.node;
+    });
+    return own == 0 ? PushResult() : RefusePush(wire::ErrorCode::kNotFinite, kNotFiniteText);
+  }
+
+  void OnRetire(absl::Time now, std::vector<DueAnswer>* due) override { ApplyCompleteClocks(due); }
+
+  bool MayAnswer(size_t node, uint64_t gate) const override {
+    return gate_.MayAnswer(chunk_.nodes[node].received - 1, gate);
+  }
+  uint32_t StalenessOf(size_t node, uint64_t gate) const override {
+    return gate_.StalenessOf(chunk_.nodes[node].received - 1, gate);
+  }
+
+  size_t held() const override {
+    size_t held = 0;
+    for (const auto& [clock, open] : open_) held += open.sum->held();
+    return held;
+  }
+  size_t bytes() const override {
+    size_t bytes = 0;
+    for (const auto& [clock, open] : open_) bytes += open.sum->held_bytes();
+    return bytes;
+  }
+
+ private:
+  struct OpenClock {
+    std::unique_ptr<Accumulator> sum;
+    uint64_t samples = 0;
+  };
+
+  // What was received of these nodes at `clock` counts no more.
+  void Withdraw(uint64_t clock, const std::vector<size_t>& nodes, std::vector<DueAnswer>* due) {
+    for (const size_t node : nodes) {
+      open_.at(clock).samples -= chunk_.nodes[node].samples;
+      chunk_.nodes.Withdraw(node, clock);
+      due->push_back({.op = wire::Op::kError, .node = node, .clock = clock});
+    }
+  }
+
+  // Clocks complete in order, because each node's pushes are contiguous.
+  void ApplyCompleteClocks(std::vector<DueAnswer>* due) {
+    uint64_t gate = chunk_.nodes.Gate();
+    while (!open_.empty() && open_.begin()->first < gate) {
+      OpenClock& clock = open_.begin()->second;
+      if (const std::vector<size_t> bad = clock.sum->Check(); !bad.empty()) {
+        Withdraw(open_.begin()->first, bad, due);
+        gate = chunk_.nodes.Gate();
+        continue;
+      }
+      ApplyClock(chunk_, clock.sum->Finish(), clock.samples);
+      open_.erase(open_.begin());
+    }
+  }
+
+  const ChunkParts chunk_;
+  const StalenessGate gate_;
+  const Order order_;
+  std::map<uint64_t, OpenClock> open_;  // by clock
+};
+
+class ClockedMode final : public ConsistencyMode {
+ public:
+  ClockedMode(StalenessGate gate, Order order) : gate_(gate), order_(order) {}
+
+  bool answers_alike() const override { return gate_.bound() == 0; }
+
+  void AddHeldSums(const ShardSize& size, MemoryFormula* need) const override {
+    if (size.nodes == 1) return;
+    const uint64_t leaves = HeldMax(order_, size.nodes);
+    // The lowest chunk of all that are incomplete lacks a node.
+    AddWaitingPushes(size, leaves, 1, need);
+    if (gate_.bound() == 0) return;
+    need->Add(absl::StrFormat("clocks ahead %d x %d x %s", gate_.bound(), leaves,
+                              BytesText(size.own_bytes)),
+              SaturatingProduct(SaturatingProduct(gate_.bound(), leaves), size.own_bytes));
+  }
+
+  std::unique_ptr<ChunkMode> CreateForChunk(const ChunkParts& chunk) const override {
+    return std::make_unique<ClockedChunk>(chunk, gate_, order_);
+  }
+
+ private:
+  const StalenessGate gate_;
+  const Order order_;
+};
+
+}  // namespace
+
+std::unique_ptr<ConsistencyMode> CreateClockedMode(const proto::Job& job, const NodeRanks& ranks) {
+  return std::make_unique<ClockedMode>(StalenessGate(job.consistency().lazy().staleness()),
+                                       job.order());
+}
+
+}  // namespace strata::server

@@ -1,0 +1,194 @@
+#include "server/shard/chunk/consistency_modes.h"
+
+#include <string>
+#include <vector>
+
+#include "google/protobuf/text_format.h"
+#include "gtest/gtest.h"
+
+namespace strata::server {
+namespace {
+
+std::unique_ptr<ConsistencyMode> Mode(const std::string& consistency, size_t nodes) {
+  proto::Job job;
+  EXPECT_TRUE(
+      google::protobuf::TextFormat::ParseFromString(consistency, job.mutable_consistency()));
+  auto mode = CreateConsistencyMode(
+      job, {.of_node = std::vector<uint32_t>(nodes, 1), .total = static_cast<uint32_t>(nodes)});
+  EXPECT_TRUE(mode.ok()) << mode.status();
+  return mode.ok() ? *std::move(mode) : nullptr;
+}
+
+Bytes BytesOf(const float& value) {
+  return Bytes(nullptr, reinterpret_cast<const std::byte*>(&value), sizeof(float));
+}
+
+// A mode with a chunk of one weight, SGD with rate 1; the weight starts at 0.
+struct OneWeight {
+  kernels::UpdateRule update;
+  BufferPool pool;
+  kernels::WeightState weights;
+  ChunkNodes nodes;
+  std::unique_ptr<ConsistencyMode> mode;
+  std::unique_ptr<ChunkMode> chunk;
+
+  OneWeight(const std::string& consistency, size_t count)
+      : weights(kernels::Cpu(), pool, update, 1, {{0, 1, 1.0f, 1.0f}}),
+        nodes(count),
+        mode(Mode(consistency, count)),
+        chunk(mode->CreateForChunk({kernels::Cpu(), pool, weights, nodes})) {
+    update.optimizer.kind = OptimizerKind::kSgd;
+    update.schedule.set_base_lr(1.0f);
+    weights.Seed(BytesOf(0.0f), 1);
+    chunk->OnSeed();
+  }
+
+  // The node's next push, of a gradient of one sample that was computed with `base_version`.
+  void Push(size_t node, const float& gradient, uint64_t base_version = 0,
+            absl::Time now = absl::UnixEpoch()) {
+    nodes[node].versions_behind = static_cast<uint32_t>(weights.version() - base_version);
+    std::vector<DueAnswer> due;
+    const PushResult result = chunk->Take({.node = node,
+                                           .clock = nodes[node].received++,
+                                           .base_version = base_version,
+                                           .samples = 1,
+                                           .sum = BytesOf(gradient),
+                                           .came_at = now},
+                                          Addend(BytesOf(gradient)), &due);
+    EXPECT_EQ(result.error, wire::ErrorCode::kNone) << result.reason;
+  }
+
+  // Whether push `clock` of the first node may be answered.
+  bool MayAnswer(uint64_t clock, uint64_t gate) {
+    nodes[0].received = clock + 1;
+    return chunk->MayAnswer(0, gate);
+  }
+  uint32_t Staleness(uint64_t clock, uint64_t gate, uint32_t versions_behind) {
+    nodes[0].received = clock + 1;
+    nodes[0].versions_behind = versions_behind;
+    return chunk->StalenessOf(0, gate);
+  }
+  float weight() const { return weights.weights().floats()[0]; }
+};
+
+TEST(ConsistencyModes, SyncAnswersOnceEveryNodeHasPushedTheClock) {
+  OneWeight sync("sync {}", 2);
+  EXPECT_TRUE(sync.mode->answers_alike());
+  EXPECT_FALSE(sync.MayAnswer(4, 4));
+  EXPECT_TRUE(sync.MayAnswer(4, 5));
+  EXPECT_EQ(sync.Staleness(4, 5, 3), 0u);
+}
+
+TEST(ConsistencyModes, SyncAppliesTheMeanOnceEveryNodeHasPushed) {
+  OneWeight sync("", 2);
+  const float first = -2.0f, second = -4.0f;
+  sync.Push(0, first);
+  EXPECT_EQ(sync.weights.version(), 0u);
+  EXPECT_EQ(sync.chunk->held(), 1u);
+  sync.Push(1, second);
+  EXPECT_EQ(sync.weights.version(), 1u);
+  EXPECT_EQ(sync.chunk->held(), 0u);
+  EXPECT_EQ(sync.weight(), 3.0f);
+}
+
+TEST(ConsistencyModes, LazyAnswersUpToItsBoundAheadOfTheSlowest) {
+  OneWeight lazy("lazy { staleness: 3 }", 2);
+  EXPECT_FALSE(lazy.mode->answers_alike());
+  EXPECT_TRUE(Mode("lazy { staleness: 0 }", 2)->answers_alike());
+  EXPECT_TRUE(lazy.MayAnswer(2, 0));
+  EXPECT_FALSE(lazy.MayAnswer(3, 0));
+  EXPECT_TRUE(lazy.MayAnswer(3, 1));
+  EXPECT_TRUE(lazy.MayAnswer(3, kClockInfinity));
+  EXPECT_EQ(lazy.Staleness(3, 1, 99), 3u);
+  EXPECT_EQ(lazy.Staleness(3, 7, 99), 0u);
+}
+
+// A clock of its own each, so that nothing is added to anything.
+TEST(ConsistencyModes, LazyHoldsOneMoreOpenClockThanItsBound) {
+  OneWeight lazy("lazy { staleness: 3 }", 2);
+  const float gradient = 1.0f;
+  for (int clock = 0; clock < 4; ++clock) lazy.Push(0, gradient);
+  EXPECT_EQ(lazy.chunk->held(), 4u);
+  EXPECT_EQ(lazy.chunk->bytes(), 4 * sizeof(float));
+  EXPECT_EQ(lazy.weights.version(), 0u);
+  EXPECT_FALSE(lazy.MayAnswer(3, lazy.nodes[1].received)) << "it may not push a fifth";
+}
+
+TEST(ConsistencyModes, LazyOnArrivalKeepsTheGateAndScalesToTheClock) {
+  OneWeight lazy("lazy { staleness: 1 apply: ON_ARRIVAL }", 2);
+  EXPECT_FALSE(lazy.mode->answers_alike());
+  const float gradient = -4.0f;
+  lazy.Push(0, gradient);
+  EXPECT_EQ(lazy.weights.version(), 1u);
+  EXPECT_EQ(lazy.weight(), 2.0f) << "one of the clock's two samples";
+  EXPECT_FALSE(lazy.MayAnswer(1, 0));
+  EXPECT_TRUE(lazy.MayAnswer(1, 1));
+  EXPECT_EQ(lazy.Staleness(1, 1, 99), 1u);
+}
+
+TEST(ConsistencyModes, AQuorumHasOneOpenClockAndVersionsThatDifferByNode) {
+  OneWeight quorum("lazy { quorum { nodes: 3 grace_ms: 20 } }", 4);
+  EXPECT_FALSE(quorum.mode->answers_alike());
+  const float gradient = -3.0f;
+  const absl::Time now = absl::FromUnixSeconds(1);
+  quorum.Push(0, gradient, 0, now);
+  quorum.Push(1, gradient, 0, now);
+  EXPECT_EQ(quorum.chunk->deadline(), absl::InfiniteFuture());
+  EXPECT_FALSE(quorum.MayAnswer(0, kClockInfinity)) << "it waits in the open clock";
+  quorum.Push(2, gradient, 0, now);
+  EXPECT_EQ(quorum.chunk->deadline(), now + absl::Milliseconds(20));
+  EXPECT_EQ(quorum.weights.version(), 0u);
+  quorum.chunk->OnTime(now + absl::Milliseconds(20));
+  EXPECT_EQ(quorum.weights.version(), 1u);
+  EXPECT_EQ(quorum.weight(), 3.0f);
+  EXPECT_TRUE(quorum.MayAnswer(7, 2)) << "whoever is in no open clock";
+  EXPECT_EQ(quorum.Staleness(7, 2, 4), 4u);
+}
+
+TEST(ConsistencyModes, AQuorumOfMoreNodesThanTheJobHasIsRefused) {
+  proto::Job job;
+  job.mutable_consistency()->mutable_lazy()->mutable_quorum()->set_nodes(3);
+  EXPECT_EQ(CreateConsistencyMode(job, {.of_node = {1, 1}, .total = 2}).status().message(),
+            "consistency.lazy.quorum.nodes: 3, but the job has 2 nodes");
+}
+
+TEST(ConsistencyModes, AsyncAnswersAtOnceAndDampsByStaleness) {
+  OneWeight full("async {}", 2), damped("async { damping: INVERSE_STALENESS }", 2);
+  EXPECT_FALSE(full.mode->answers_alike());
+  EXPECT_TRUE(full.MayAnswer(1000, 0));
+  EXPECT_EQ(full.Staleness(1000, 0, 6), 6u);
+  const float gradient = -1.0f;
+  std::vector<float> full_steps, damped_steps;
+  for (uint64_t base_version : {0, 0, 0, 0, 0}) {  // 0 to 4 versions behind
+    const float full_before = full.weight(), damped_before = damped.weight();
+    full.Push(0, gradient, base_version);
+    damped.Push(0, gradient, base_version);
+    full_steps.push_back(full.weight() - full_before);
+    damped_steps.push_back(damped.weight() - damped_before);
+  }
+  EXPECT_EQ(full_steps, std::vector<float>(5, 1.0f));
+  EXPECT_EQ(damped_steps[0], 1.0f);
+  EXPECT_EQ(damped_steps[1], 1.0f);
+  EXPECT_EQ(damped_steps[2], 0.5f);
+  EXPECT_EQ(damped_steps[4], 0.25f);
+}
+
+TEST(ConsistencyModes, OnlyModesThatGoOnFromWhatTheyGaveKeepIt) {
+  for (const char* mode : {"sync {}", "lazy { apply: ON_ARRIVAL }", "async {}"}) {
+    EXPECT_EQ(OneWeight(mode, 2).chunk->GivenTo(0), nullptr) << mode;
+  }
+  for (const char* mode :
+       {"async { elastic { moving_rate: 0.5 } }", "async { delay_compensation { lambda: 1 } }"}) {
+    OneWeight keeps(mode, 2);
+    const float push = -1.0f;
+    keeps.Push(0, push);
+    keeps.chunk->OnAnswered(0);
+    ASSERT_NE(keeps.chunk->GivenTo(0), nullptr) << mode;
+    EXPECT_EQ(keeps.chunk->GivenTo(0)->version, 1u) << mode;
+    EXPECT_EQ(keeps.chunk->GivenTo(1)->version, 0u) << mode;
+    EXPECT_EQ(keeps.chunk->bytes(), sizeof(float)) << "the one of two that is not the newest";
+  }
+}
+
+}  // namespace
+}  // namespace strata::server

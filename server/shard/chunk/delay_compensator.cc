@@ -1,0 +1,32 @@
+#include "server/shard/chunk/delay_compensator.h"
+
+#include <algorithm>
+
+#include "common/require.h"
+
+namespace strata::server {
+
+void DelayCompensator::OnSeed() {
+  given_.GiveToAll(chunk_.weights);
+  if (!how_.adaptive) return;
+  mean_square_ = chunk_.pool.AllocateFloats(chunk_.weights.elements());
+  std::fill_n(mean_square_.get(), chunk_.weights.elements(), 0.0f);
+}
+
+Bytes DelayCompensator::Correct(const Push& push, const Bytes& sum) const {
+  const size_t count = chunk_.weights.elements();
+  STRATA_REQUIRE(sum.float_count() == count);
+  const std::shared_ptr<float> mean = chunk_.pool.AllocateFloats(count);
+  chunk_.kernels.compensate(how_, static_cast<float>(1.0 / push.samples), sum.floats(),
+                            chunk_.weights.weights().floats(), given_[push.node].weights.floats(),
+                            mean_square_.get(), mean.get(), count);
+  return AsBytes(mean, count);
+}
+
+size_t DelayCompensator::bytes() const {
+  const size_t mean_squares =
+      mean_square_ == nullptr ? 0 : chunk_.weights.elements() * sizeof(float);
+  return given_.bytes(chunk_.weights) + mean_squares;
+}
+
+}  // namespace strata::server

@@ -1,0 +1,130 @@
+// lazy(0, quorum): pushes are added in the chunk's open clock, which some nodes close.
+#include <algorithm>
+#include <cstdint>
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_format.h"
+#include "server/shard/chunk/clock_update.h"
+#include "server/shard/chunk/consistency_modes.h"
+#include "server/shard/chunk/quorum_clock.h"
+
+namespace strata::server {
+namespace {
+
+struct QuorumRules {
+  uint32_t nodes = 0;    // that close a clock
+  absl::Duration grace;  // for which it then waits for the others
+};
+
+// The chunk has one open clock, whose number is the weights' version. A push that was computed for
+// it (base_version) waits in it; one of an earlier clock joins it too and is answered at once. It
+// closes when the quorum waits in it, or all that have not retired, if they are fewer, and then the
+// grace is over or each of those has come. Nobody else may wait: chunks have different quorums, and
+// each node could wait for one of the others. So a process that replaces another one, whose push
+// waits, does not.
+class QuorumChunk final : public ChunkMode {
+ public:
+  QuorumChunk(const ChunkParts& chunk, const QuorumRules& rules)
+      : chunk_(chunk),
+        rules_(rules),
+        clock_(chunk.kernels, chunk.pool, chunk.nodes.size(), chunk.weights.elements()),
+        held_(chunk.nodes.size(), false) {}
+
+  PushResult Take(const Push& push, Addend sum, std::vector<DueAnswer>* due) override {
+    const bool in_time = push.base_version == chunk_.weights.version();
+    held_[push.node] = in_time;
+    // What the process before has pushed may be in the same clock.
+    if (in_time && !clock_.Waits(push.node)) {
+      clock_.Join(push.node, std::move(sum), push.samples);
+    } else {
+      clock_.JoinLate(push.node, std::move(sum), push.samples);
+    }
+    CloseIfOver(push.came_at);
+    return {};
+  }
+
+  void OnRetire(absl::Time now, std::vector<DueAnswer>* due) override { CloseIfOver(now); }
+
+  bool MayAnswer(size_t node, uint64_t gate) const override { return !held_[node]; }
+  uint32_t StalenessOf(size_t node, uint64_t gate) const override {
+    return chunk_.nodes[node].versions_behind;
+  }
+  bool StopWaiting(size_t node) override {
+    const bool was_held = held_[node];
+    held_[node] = false;
+    return was_held;
+  }
+
+  absl::Time deadline() const override { return closes_at_; }
+  void OnTime(absl::Time now) override { CloseIfOver(now); }
+
+  size_t held() const override { return clock_.held(); }
+  size_t bytes() const override { return clock_.held_bytes(); }
+
+ private:
+  // What was late in the last clock of all waits for nobody: it closes when all have retired.
+  void CloseIfOver(absl::Time now) {
+    if (clock_.empty()) return;
+    size_t live = 0, missing = 0;
+    for (size_t node = 0; node < chunk_.nodes.size(); ++node) {
+      if (chunk_.nodes[node].retired) continue;
+      ++live;
+      if (!clock_.Holds(node)) ++missing;
+    }
+    if (clock_.waiting() < std::min<size_t>(rules_.nodes, live)) return;
+    if (missing > 0) {
+      if (closes_at_ == absl::InfiniteFuture()) closes_at_ = now + rules_.grace;
+      if (now < closes_at_) return;
+    }
+    closes_at_ = absl::InfiniteFuture();
+    std::fill(held_.begin(), held_.end(), false);
+    const uint64_t samples = clock_.samples();
+    ApplyClock(chunk_, clock_.Close(), samples);
+  }
+
+  const ChunkParts chunk_;
+  const QuorumRules rules_;
+  QuorumClock clock_;
+  std::vector<bool> held_;  // by node: its push waits for the open clock to close
+  absl::Time closes_at_ = absl::InfiniteFuture();
+};
+
+class QuorumMode final : public ConsistencyMode {
+ public:
+  explicit QuorumMode(QuorumRules rules) : rules_(rules) {}
+
+  void AddHeldSums(const ShardSize& size, MemoryFormula* need) const override {
+    if (size.nodes == 1) return;
+    AddWaitingPushes(size, HeldMax(proto::Addition::TREE, size.nodes), 0, need);
+    if (rules_.nodes >= size.nodes) return;
+    const uint64_t late = size.nodes - rules_.nodes;
+    need->Add(absl::StrFormat("late pushes %d x %s", late, BytesText(size.own_bytes)),
+              SaturatingProduct(late, size.own_bytes));
+    need->Add("late push in addition", size.chunk_bytes);
+  }
+
+  std::unique_ptr<ChunkMode> CreateForChunk(const ChunkParts& chunk) const override {
+    return std::make_unique<QuorumChunk>(chunk, rules_);
+  }
+
+ private:
+  const QuorumRules rules_;
+};
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<ConsistencyMode>> CreateQuorumMode(const proto::Job& job,
+                                                                  const NodeRanks& ranks) {
+  const proto::Quorum& quorum = job.consistency().lazy().quorum();
+  if (quorum.nodes() > ranks.of_node.size()) {
+    return absl::InvalidArgumentError(
+        absl::StrFormat("consistency.lazy.quorum.nodes: %d, but the job has %d nodes",
+                        quorum.nodes(), ranks.of_node.size()));
+  }
+  return std::make_unique<QuorumMode>(
+      QuorumRules{.nodes = quorum.nodes(), .grace = absl::Milliseconds(quorum.grace_ms())});
+}
+
+}  // namespace strata::server

@@ -1,0 +1,141 @@
+#include "server/shard/frame_gate.h"
+
+#include "absl/strings/str_format.h"
+
+namespace strata::server {
+namespace {
+
+using wire::ErrorCode;
+using wire::Op;
+
+// Whether the frame is to hold all elements of its chunk; else it holds none.
+bool HasElements(const wire::Header& header) {
+  return header.op == Op::kInit ||
+         (header.op == Op::kPushPull && (header.flags & wire::kFlagEmpty) == 0);
+}
+
+}  // namespace
+
+FrameGate::FrameGate(const ShardPlan& plan, const NodeConnections& connections)
+    : plan_(plan), connections_(connections) {
+  for (size_t i = 0; i < plan.nodes.size(); ++i) node_index_[plan.nodes[i]] = i;
+  for (size_t i = 0; i < plan.chunks.size(); ++i) chunk_index_[plan.chunks[i].id] = i;
+}
+
+std::optional<size_t> FrameGate::IndexOf(ChunkId chunk) const {
+  const auto found = chunk_index_.find(chunk);
+  if (found == chunk_index_.end()) return std::nullopt;
+  return found->second;
+}
+
+std::optional<FrameFault> FrameGate::CheckHello(transport::ConnectionId connection,
+                                                const wire::Header& header,
+                                                const wire::Hello& hello, Binding* binding) const {
+  if (hello.cluster != plan_.cluster || hello.token != plan_.token) {
+    return FrameFault{ErrorCode::kWrongJob, "cluster or token"};
+  }
+  if (hello.role != wire::Hello::Role::kNode) return FrameFault{ErrorCode::kWrongRole, "role"};
+  if (std::optional<FrameFault> fault = CheckEra(header)) return fault;
+  const auto node = node_index_.find(NodeId(header.node));
+  if (node == node_index_.end()) {
+    return FrameFault{ErrorCode::kWrongView, "node not in the view"};
+  }
+  if (header.incarnation < connections_.incarnation(node->second)) {
+    return FrameFault{ErrorCode::kFenced, "older incarnation"};
+  }
+  if (hello.connection >= plan_.connections) {
+    return FrameFault{ErrorCode::kWrongConnection,
+                      absl::StrFormat("connection %d of %d", hello.connection, plan_.connections)};
+  }
+  *binding = {.node = node->second, .slot = hello.connection, .incarnation = header.incarnation};
+  const Binding* const before = connections_.Find(connection);
+  if (before != nullptr && (before->node != binding->node || before->slot != binding->slot)) {
+    return FrameFault{ErrorCode::kNoHello, "bound to another node or line"};
+  }
+  return std::nullopt;
+}
+
+std::optional<FrameFault> FrameGate::Check(const Binding& binding, const wire::Frame& frame,
+                                           size_t* chunk) const {
+  if (std::optional<FrameFault> fault = CheckSender(binding, frame.header)) return fault;
+  if (frame.header.op == Op::kRetire) return std::nullopt;
+  if (std::optional<FrameFault> fault = CheckChunk(binding, frame.header, chunk)) return fault;
+  return CheckPayload(frame, plan_.chunks[*chunk]);
+}
+
+std::optional<FrameFault> FrameGate::CheckEra(const wire::Header& header) const {
+  if (header.view != plan_.view) {
+    return FrameFault{ErrorCode::kWrongView,
+                      absl::StrFormat("view %d, not %d", header.view, plan_.view),
+                      header.view > plan_.view};
+  }
+  if (header.generation != plan_.generation) {
+    return FrameFault{ErrorCode::kWrongGeneration,
+                      absl::StrFormat("generation %d, not %d", header.generation, plan_.generation),
+                      header.generation > plan_.generation};
+  }
+  return std::nullopt;
+}
+
+std::optional<FrameFault> FrameGate::CheckSender(const Binding& binding,
+                                                 const wire::Header& header) const {
+  if (header.job != plan_.job.value()) return FrameFault{ErrorCode::kWrongJob, "not HELLO's job"};
+  if (header.node != plan_.nodes[binding.node].value() ||
+      header.incarnation != binding.incarnation) {
+    return FrameFault{ErrorCode::kNoHello, "not HELLO's node and incarnation"};
+  }
+  if (binding.incarnation != connections_.incarnation(binding.node)) {
+    return FrameFault{ErrorCode::kFenced, "a newer incarnation said HELLO"};
+  }
+  switch (header.op) {
+    case Op::kInit:
+    case Op::kPushPull:
+    case Op::kCut:
+    case Op::kRetire:
+      return CheckEra(header);
+    default:
+      return FrameFault{ErrorCode::kWrongRole, "nodes do not send " + wire::ToString(header.op)};
+  }
+}
+
+std::optional<FrameFault> FrameGate::CheckChunk(const Binding& binding, const wire::Header& header,
+                                                size_t* chunk) const {
+  const std::optional<size_t> index = IndexOf(ChunkId(header.chunk));
+  if (!index) {
+    return FrameFault{ErrorCode::kWrongChunk,
+                      absl::StrFormat("chunk %d is not here", header.chunk)};
+  }
+  if (const uint32_t slot = plan_.chunks[*index].connection; slot != binding.slot) {
+    return FrameFault{
+        ErrorCode::kWrongConnection,
+        absl::StrFormat("connection %d, but chunk %d takes %d", binding.slot, header.chunk, slot)};
+  }
+  *chunk = *index;
+  return std::nullopt;
+}
+
+wire::Codec FrameGate::CodecFor(const wire::Header& header) const {
+  if (header.op != Op::kPushPull || !HasElements(header)) return wire::Codec::kNone;
+  if (plan_.rules.takes_sparse && header.codec == wire::Codec::kSparse) return header.codec;
+  return plan_.rules.push_codec;
+}
+
+std::optional<FrameFault> FrameGate::CheckPayload(const wire::Frame& frame,
+                                                  const OwnChunk& chunk) const {
+  const wire::Header& header = frame.header;
+  const wire::Codec codec = CodecFor(header);
+  if (header.codec != codec) {
+    return FrameFault{
+        ErrorCode::kWrongCodec,
+        absl::StrFormat("%s, not %s", wire::ToString(header.codec), wire::ToString(codec))};
+  }
+  const size_t elements = HasElements(header) ? chunk.elements : 0;
+  if (header.element_count != elements ||
+      !wire::CheckEncodedBytes(codec, elements, frame.payload.size()).ok()) {
+    return FrameFault{ErrorCode::kWrongChunk,
+                      absl::StrFormat("%d elements, not %d", header.element_count, elements)};
+  }
+  return std::nullopt;
+}
+
+}  // namespace strata::server

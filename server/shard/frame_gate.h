@@ -1,0 +1,64 @@
+#ifndef STRATA_SERVER_SHARD_FRAME_GATE_H_
+#define STRATA_SERVER_SHARD_FRAME_GATE_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include "absl/container/flat_hash_map.h"
+#include "common/ids.h"
+#include "common/transport/endpoint.h"
+#include "common/wire/frame.h"
+#include "server/shard/frames/node_connections.h"
+#include "server/shard/shard_plan.h"
+
+namespace strata::server {
+
+// What is wrong with a frame.
+struct FrameFault {
+  wire::ErrorCode code = wire::ErrorCode::kNone;
+  std::string reason;
+  bool retry = false;  // it may be right later
+};
+
+// Who may say what to one job on one shard: checks what a frame says of its sender, its job, view
+// and generation, and its chunk and payload, against the job's plan and the connections' HELLOs.
+// What depends on the chunk's state, as its clock does, comes after that: chunk_state.h.
+//
+// Threads: one.
+class FrameGate {
+ public:
+  // Both outlive it.
+  FrameGate(const ShardPlan& plan, const NodeConnections& connections);
+
+  // Checks HELLO; where nothing is wrong with it, `binding` is what it says.
+  std::optional<FrameFault> CheckHello(transport::ConnectionId connection,
+                                       const wire::Header& header, const wire::Hello& hello,
+                                       Binding* binding) const;
+  // Checks any other frame of a bound connection; where nothing is wrong with it, `chunk` is the
+  // index of its chunk in the plan. RETIRE is about no chunk.
+  std::optional<FrameFault> Check(const Binding& binding, const wire::Frame& frame,
+                                  size_t* chunk) const;
+
+  // The chunk's index in the plan; none: it is not here.
+  std::optional<size_t> IndexOf(ChunkId chunk) const;
+
+ private:
+  std::optional<FrameFault> CheckEra(const wire::Header& header) const;
+  std::optional<FrameFault> CheckSender(const Binding& binding, const wire::Header& header) const;
+  std::optional<FrameFault> CheckChunk(const Binding& binding, const wire::Header& header,
+                                       size_t* chunk) const;
+  std::optional<FrameFault> CheckPayload(const wire::Frame& frame, const OwnChunk& chunk) const;
+  // The codec that the frame must have.
+  wire::Codec CodecFor(const wire::Header& header) const;
+
+  const ShardPlan& plan_;
+  const NodeConnections& connections_;
+  absl::flat_hash_map<NodeId, size_t> node_index_;
+  absl::flat_hash_map<ChunkId, size_t> chunk_index_;
+};
+
+}  // namespace strata::server
+
+#endif  // STRATA_SERVER_SHARD_FRAME_GATE_H_

@@ -1,0 +1,63 @@
+#ifndef STRATA_SERVER_SHARD_FRAMES_NODE_CONNECTIONS_H_
+#define STRATA_SERVER_SHARD_FRAMES_NODE_CONNECTIONS_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include "absl/container/flat_hash_map.h"
+#include "common/transport/endpoint.h"
+#include "server/shard/frames/connection_slot.h"
+
+namespace strata::server {
+
+// What a connection has said in its HELLO.
+struct Binding {
+  size_t node = 0;
+  uint32_t slot = 0;  // which of the node's connections it is
+  uint32_t incarnation = 0;
+};
+
+// The connections of one job's nodes to one shard.
+//
+// Threads: one.
+class NodeConnections {
+ public:
+  // Each node has `slots` connections.
+  NodeConnections(size_t nodes, uint32_t slots);
+
+  // Null: no HELLO has bound it to this job.
+  const Binding* Find(transport::ConnectionId connection) const;
+  // The newest incarnation of the node that said HELLO; all its slots' connections are of that one.
+  uint32_t incarnation(size_t node) const { return nodes_[node].incarnation; }
+  // Who gets the answers of that slot, who spoke last at the end.
+  const std::vector<transport::ConnectionId>& InSlot(size_t node, uint32_t slot) const {
+    return nodes_[node].slots[slot].connections();
+  }
+  // Whether somebody is in each of the node's slots.
+  bool IsConnected(size_t node) const;
+  // All that are bound, in order.
+  std::vector<transport::ConnectionId> All() const;
+
+  // The connection's HELLO is accepted.
+  void Bind(transport::ConnectionId connection, const Binding& binding);
+  // A frame of the connection is accepted: it gets the answers of its slot.
+  void OnAccepted(transport::ConnectionId connection, const Binding& binding);
+  // The connection has brought what only the node itself can: a push that is new.
+  void OnNewPush(transport::ConnectionId connection, const Binding& binding);
+  void OnDisconnected(transport::ConnectionId connection);
+
+ private:
+  struct Node {
+    uint32_t incarnation = 0;
+    std::vector<ConnectionSlot> slots;
+  };
+
+  const uint32_t slots_;
+  std::vector<Node> nodes_;
+  absl::flat_hash_map<transport::ConnectionId, Binding> bindings_;
+};
+
+}  // namespace strata::server
+
+#endif  // STRATA_SERVER_SHARD_FRAMES_NODE_CONNECTIONS_H_
