@@ -9,8 +9,8 @@
 #include "common/event_fd.h"
 #include "common/ipc/framed_channel.h"
 #include "worker/client/link/device_publisher.h"
-#include "worker/client/link/node_sum.h"
 #include "worker/client/link/rank_link.h"
+#include "worker/client/nccl/node_reducer.h"
 #include "worker/contract/node_memory.h"
 #include "worker/contract/rank_protocol.pb.h"
 
@@ -27,9 +27,6 @@ class AggregatorLink final : public RankLink {
   // `answer_deadline` is for what the aggregator owes at once, without waiting for anybody else.
   static absl::StatusOr<std::unique_ptr<AggregatorLink>> Connect(
       const proto::Launch& launch, absl::Duration answer_deadline = absl::Seconds(30));
-
-  // Before Start, for jobs with node_sum: NCCL: what the node's ranks add up by.
-  void set_node_sum(JoinNodeSum join) { join_node_sum_ = std::move(join); }
 
   absl::StatusOr<ArenaView> Allocate(const proto::Layout& layout) override;
   absl::StatusOr<RunFacts> Start(const JobFacts& facts) override;
@@ -96,8 +93,7 @@ class AggregatorLink final : public RankLink {
   std::shared_ptr<device::Device> device_;
   device::Stream* stream_ = nullptr;  // that gradients are computed in, or null
   std::unique_ptr<DevicePublisher> publisher_;
-  JoinNodeSum join_node_sum_;
-  std::unique_ptr<NodeSum> node_sum_;  // with node_sum: NCCL, in the publisher's place
+  std::unique_ptr<nccl::NodeReducer> reducer_;  // with node_sum: NCCL, in the publisher's place
 };
 
 }  // namespace strata::client

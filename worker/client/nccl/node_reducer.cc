@@ -15,19 +15,10 @@ constexpr absl::Duration kLook = absl::Milliseconds(5);
 
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<client::NodeSum>> NodeReducer::Join(client::NodeSumRequest request) {
-  auto communicator = request.device->NewCommunicator(
-      request.id, request.local_ranks, request.local_rank, request.calls.still_wanted);
-  if (!communicator.ok()) return communicator.status();
-  return Create(std::move(request.device), *std::move(communicator), request.local_rank,
-                request.local_ranks, std::move(request.gradients), request.map, request.job,
-                std::move(request.calls));
-}
-
 absl::StatusOr<std::unique_ptr<NodeReducer>> NodeReducer::Create(
     std::shared_ptr<device::Device> device, std::unique_ptr<device::Communicator> communicator,
     uint32_t local_rank, uint32_t local_ranks, device::Memory gradients, const ChunkMap& map,
-    const proto::Job& job, client::NodeSumCalls calls) {
+    const proto::Job& job, ReducerCalls calls) {
   auto reducer =
       absl::WrapUnique(new NodeReducer(std::move(device), std::move(communicator), local_rank,
                                        local_ranks, std::move(gradients), map, std::move(calls)));
