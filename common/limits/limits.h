@@ -24,7 +24,8 @@ inline constexpr uint64_t kChunksMax = 1 << 20;
 inline constexpr uint32_t kControlMessageBytesMax = 64 << 20;
 // A job's record (job, view, placement, layout): with what is around it, it fits into a message.
 inline constexpr uint64_t kJobRecordBytesMax = 32 << 20;
-// Nodes of one job; each is a connection at every shard.
+// Shards of one server, and those that one job is spread over; each of its nodes is connected to
+// all of these.
 inline constexpr uint32_t kShardsPerServerMax = 64;
 inline constexpr uint32_t kShardsPerJobMax = 256;
 inline constexpr uint32_t kSlotsMax = 1024;

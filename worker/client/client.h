@@ -9,6 +9,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
+#include "worker/client/job_facts.h"
 
 namespace strata::device {
 class Device;
@@ -33,11 +34,6 @@ struct Tensor {
   // With device: GPU and ComputeIn it may be the device's, too, once Start has returned.
   float* weights = nullptr;
   float* gradients = nullptr;
-};
-
-struct JobFacts {
-  uint64_t samples_per_epoch = 0;  // all ranks together; needed by schedules with warm-up or shape
-  uint64_t total_steps = 0;        // per rank; 0: unknown
 };
 
 // What one window of steps looked like; see RankReport in proto/control.proto.

@@ -74,7 +74,7 @@ absl::Status ArenaClient::Allocate() {
   if (tensors_.size() == 0) return absl::FailedPreconditionError("Allocate: no tensor registered");
   if (absl::Status status = CheckPlace(); !status.ok()) return status;
   absl::StatusOr<ArenaView> view = link_->Allocate(tensors_.Layout());
-  if (!view.ok()) return Own(view.status());
+  if (!view.ok()) return ReportFailure(view.status());
   view_ = *view;
   phase_ = Phase::kAllocated;
   return absl::OkStatus();
@@ -94,7 +94,7 @@ absl::Status ArenaClient::Start(const JobFacts& facts) {
   }
   phase_ = Phase::kBroken;
   absl::StatusOr<RunFacts> run = link_->Start(facts);
-  if (!run.ok()) return Own(run.status());
+  if (!run.ok()) return ReportFailure(run.status());
   run_ = *run;
   book_.emplace(tensors_, ChunkMap(tensors_.elements(), run_.chunk_elements));
   fetched_.assign(tensors_.size(), false);
@@ -112,7 +112,7 @@ absl::Status ArenaClient::MoveToDevice() {
     return absl::MakeSpan(reinterpret_cast<float*>(memory.get()), tensors_.elements());
   };
   view_ = {place(run_.weights), place(run_.gradients)};
-  return Own(access_.MoveTo(run_.device));
+  return ReportFailure(access_.MoveTo(run_.device));
 }
 
 void ArenaClient::ComputeIn(device::Stream* stream) {
@@ -123,7 +123,8 @@ void ArenaClient::ComputeIn(device::Stream* stream) {
 absl::Status ArenaClient::CopyWeightsOut(int tensor) {
   const TensorSet::Entry& entry = tensors_[tensor];
   if (!entry.copied()) return absl::OkStatus();
-  return Own(access_.Copy(entry.tensor.weights, view_.weights.data() + entry.offset, entry.count));
+  return ReportFailure(
+      access_.Copy(entry.tensor.weights, view_.weights.data() + entry.offset, entry.count));
 }
 
 absl::StatusOr<absl::Span<const float>> ArenaClient::ReadWeights() {
@@ -131,7 +132,7 @@ absl::StatusOr<absl::Span<const float>> ArenaClient::ReadWeights() {
   read_.resize(view_.weights.size());
   absl::Status status = access_.Copy(read_.data(), view_.weights.data(), read_.size());
   if (status.ok()) status = access_.Settle();
-  if (!status.ok()) return Own(status);
+  if (!status.ok()) return ReportFailure(status);
   return absl::MakeConstSpan(read_);
 }
 
@@ -159,7 +160,8 @@ absl::Status ArenaClient::BeginStep(uint32_t samples) {
     backward_at_ = absl::InfinitePast();
   }
   Stopwatch watch(&waited_);
-  if (absl::Status status = Own(link_->BeginStep(step_, samples)); !status.ok()) return status;
+  if (absl::Status status = ReportFailure(link_->BeginStep(step_, samples)); !status.ok())
+    return status;
   samples_ += samples;
   book_->Begin();
   fetched_.assign(fetched_.size(), false);
@@ -168,9 +170,9 @@ absl::Status ArenaClient::BeginStep(uint32_t samples) {
 }
 
 absl::Status ArenaClient::Await(ChunkId chunk) {
-  if (!trace_ || !trace_->Wants(step_)) return Own(link_->AwaitWeights(chunk, step_));
+  if (!trace_ || !trace_->Wants(step_)) return ReportFailure(link_->AwaitWeights(chunk, step_));
   const absl::Time begin = trace_->Now();
-  absl::Status status = Own(link_->AwaitWeights(chunk, step_));
+  absl::Status status = ReportFailure(link_->AwaitWeights(chunk, step_));
   const absl::Time end = trace_->Now();
   // Most chunks are there.
   if (end - begin >= absl::Microseconds(1)) {
@@ -211,7 +213,7 @@ absl::Status ArenaClient::PublishFetched(int tensor) {
   complete_.clear();
   book_->Publish(tensor, &complete_);
   if (complete_.empty()) return absl::OkStatus();
-  return Own(link_->Publish(complete_, step_));
+  return ReportFailure(link_->Publish(complete_, step_));
 }
 
 void ArenaClient::BeginBackward() {
@@ -229,7 +231,7 @@ absl::Status ArenaClient::Publish(int tensor) {
   }
   if (absl::Status status = Fetch(tensor); !status.ok()) return status;
   if (entry.copied()) {
-    absl::Status status = Own(
+    absl::Status status = ReportFailure(
         access_.Copy(view_.gradients.data() + entry.offset, entry.tensor.gradients, entry.count));
     if (!status.ok()) return status;
   }
@@ -242,7 +244,8 @@ absl::Status ArenaClient::FinishStep() {
     if (book_->published(i)) continue;
     if (absl::Status status = Fetch(i); !status.ok()) return status;
     const TensorSet::Entry& entry = tensors_[i];
-    absl::Status status = Own(access_.Clear(view_.gradients.subspan(entry.offset, entry.count)));
+    absl::Status status =
+        ReportFailure(access_.Clear(view_.gradients.subspan(entry.offset, entry.count)));
     if (!status.ok()) return status;
     if (status = PublishFetched(i); !status.ok()) return status;
   }
@@ -268,14 +271,14 @@ absl::Status ArenaClient::Finish() {
   SendTrace();
   {
     Stopwatch watch(&waited_);
-    if (absl::Status status = Own(link_->Finish(step_)); !status.ok()) return status;
+    if (absl::Status status = ReportFailure(link_->Finish(step_)); !status.ok()) return status;
   }
   for (int i = 0; i < tensors_.size(); ++i) {
     if (absl::Status status = CopyWeightsOut(i); !status.ok()) return status;
   }
   SendTrace();  // what was under way meanwhile
   phase_ = Phase::kFinished;
-  return Own(access_.Settle());
+  return ReportFailure(access_.Settle());
 }
 
 absl::Status ArenaClient::Send(const Report& report) {
@@ -308,7 +311,7 @@ absl::Status ArenaClient::Send(const Report& report) {
 
 void ArenaClient::Fail(const std::string& reason) { agent_->SendFailed(reason); }
 
-absl::Status ArenaClient::Own(absl::Status status) {
+absl::Status ArenaClient::ReportFailure(absl::Status status) {
   if (!status.ok() && !absl::IsUnavailable(status)) Fail(std::string(status.message()));
   return status;
 }

@@ -58,8 +58,9 @@ class ArenaClient final : public Client {
   absl::Status ExpectTensor(int tensor, const char* call) const;
   // Whether the program can have its tensors where the job has them.
   absl::Status CheckPlace();
-  // Says why this rank fails, unless it does not, or what is Unavailable: others are then.
-  absl::Status Own(absl::Status status);
+  // Tells the daemon why this rank fails, if `status` is an error of its own: Unavailable is the
+  // failure of others. Returns `status`.
+  absl::Status ReportFailure(absl::Status status);
   // Waits for the tensor's chunks and brings a COPIED one's weights to the caller, once a step.
   absl::Status Fetch(int tensor);
   absl::Status Await(ChunkId chunk);

@@ -8,6 +8,7 @@
 #include "worker/client/link/local_link.h"
 #include "worker/client/nccl/alone_link.h"
 #include "worker/client/nccl/nccl_link.h"
+#include "worker/client/nccl/node_reducer.h"
 #include "worker/contract/agent_line.h"
 #include "worker/contract/launch.h"
 
@@ -18,7 +19,9 @@ absl::StatusOr<std::unique_ptr<RankLink>> LinkOf(const proto::Launch& launch,
                                                  const std::shared_ptr<AgentLine>& agent) {
   const proto::Job& job = launch.record().job();
   if (job.exchange() == proto::Job::NCCL) return nccl::NcclLink::Connect(launch);
-  if (job.exchange() != proto::Job::NONE) return AggregatorLink::Connect(launch);
+  if (job.exchange() != proto::Job::NONE) {
+    return AggregatorLink::Connect(launch, nccl::CreateNodeReducer);
+  }
   if (job.device() == proto::Job::GPU) return nccl::AloneLink::Create(launch, agent);
   return std::make_unique<LocalLink>(launch, agent, kernels::Cpu());
 }

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "common/require.h"
 
 namespace strata::client {
 namespace {
@@ -68,6 +69,7 @@ void StepBook::Begin() {
 }
 
 void StepBook::Publish(int tensor, std::vector<ChunkId>* complete) {
+  STRATA_REQUIRE(!published_[tensor]);
   published_[tensor] = true;
   for (uint32_t c = reach_[tensor].first.value(); c <= reach_[tensor].last.value(); ++c) {
     if (--missing_[c] == 0) complete->push_back(ChunkId(c));

@@ -11,6 +11,7 @@
 #include "absl/time/clock.h"
 #include "common/cores.h"
 #include "common/job/job.h"
+#include "common/require.h"
 #include "common/wire/frame.h"
 #include "worker/contract/launch_devices.h"
 #include "worker/contract/rank_socket.h"
@@ -34,12 +35,13 @@ constexpr int kSleepMs = 200;  // between looks at whether the job still goes on
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<AggregatorLink>> AggregatorLink::Connect(
-    const proto::Launch& launch, absl::Duration answer_deadline) {
+    const proto::Launch& launch, CreateNodeSum create_node_sum, absl::Duration answer_deadline) {
   if (launch.local_rank() >= launch.local_ranks()) {
     return absl::InvalidArgumentError(absl::StrFormat("local rank %d of %d in the launch",
                                                       launch.local_rank(), launch.local_ranks()));
   }
   if (worker::RanksAddUp(launch)) {
+    STRATA_REQUIRE(create_node_sum != nullptr);
     absl::Status status = worker::ExpectOwnDevices(launch, "node_sum: NCCL");
     if (!status.ok()) return status;
   }
@@ -51,14 +53,16 @@ absl::StatusOr<std::unique_ptr<AggregatorLink>> AggregatorLink::Connect(
   }
   absl::StatusOr<UniqueFd> socket = worker::ConnectTo(launch.aggregator_socket(), kConnectDeadline);
   if (!socket.ok()) return socket.status();
-  auto link = absl::WrapUnique(new AggregatorLink(launch, *std::move(socket), answer_deadline));
+  auto link = absl::WrapUnique(
+      new AggregatorLink(launch, create_node_sum, *std::move(socket), answer_deadline));
   link->device_ = std::move(device);
   return link;
 }
 
-AggregatorLink::AggregatorLink(const proto::Launch& launch, UniqueFd socket,
-                               absl::Duration answer_deadline)
+AggregatorLink::AggregatorLink(const proto::Launch& launch, CreateNodeSum create_node_sum,
+                               UniqueFd socket, absl::Duration answer_deadline)
     : launch_(launch),
+      create_node_sum_(create_node_sum),
       channel_(std::move(socket)),
       answer_deadline_(answer_deadline),
       // Only where every rank of the node and the aggregator have a core each.
@@ -162,37 +166,41 @@ absl::Status AggregatorLink::JoinRanks(const RunFacts& facts) {
   absl::StatusOr<std::unique_ptr<device::Communicator>> communicator =
       device_->NewCommunicator(nccl_id_, launch_.local_ranks(), launch_.local_rank(), wanted);
   if (!communicator.ok()) return communicator.status();
-  nccl::ReducerCalls calls = {
-      .computed = [this](uint64_t step) { ShowPublished(1, chunks_, step); },
-      .reduced =
-          [this](ChunkId chunk, uint64_t step) {
-            const absl::StatusOr<bool> complete = Hand(chunk, step);
-            if (!complete.ok()) return complete.status();
-            Self().reduced.fetch_add(1);
-            if (*complete) Ring();
-            return absl::OkStatus();
-          },
-      .still_wanted = wanted};
-  auto reducer = nccl::NodeReducer::Create(
-      device_, *std::move(communicator), launch_.local_rank(), launch_.local_ranks(),
-      facts.gradients, ChunkMap(memory_->offsets().elements, facts.chunk_elements),
-      launch_.record().job(), std::move(calls));
-  if (!reducer.ok()) return reducer.status();
-  reducer_ = *std::move(reducer);
-  ShowDeviceBytes(reducer_->device_bytes());
+  NodeSumCalls calls = {.computed = [this](uint64_t step) { ShowPublished(1, chunks_, step); },
+                        .reduced =
+                            [this](ChunkId chunk, uint64_t step) {
+                              const absl::StatusOr<bool> complete = Hand(chunk, step);
+                              if (!complete.ok()) return complete.status();
+                              Self().reduced.fetch_add(1);
+                              if (*complete) Ring();
+                              return absl::OkStatus();
+                            },
+                        .still_wanted = wanted};
+  absl::StatusOr<std::unique_ptr<NodeSum>> node_sum =
+      create_node_sum_({.device = device_,
+                        .communicator = *std::move(communicator),
+                        .local_rank = launch_.local_rank(),
+                        .local_ranks = launch_.local_ranks(),
+                        .gradients = facts.gradients,
+                        .map = ChunkMap(memory_->offsets().elements, facts.chunk_elements),
+                        .job = launch_.record().job(),
+                        .calls = std::move(calls)});
+  if (!node_sum.ok()) return node_sum.status();
+  node_sum_ = *std::move(node_sum);
+  ShowDeviceBytes(node_sum_->device_bytes());
   return absl::OkStatus();
 }
 
 void AggregatorLink::ComputeIn(device::Stream* stream) {
   stream_ = stream;
-  if (publisher_ != nullptr || reducer_ != nullptr || stream == nullptr) return;
+  if (publisher_ != nullptr || node_sum_ != nullptr || stream == nullptr) return;
   publisher_ = std::make_unique<DevicePublisher>(
       device_,
       [this](absl::Span<const ChunkId> chunks, uint64_t step) { return PublishNow(chunks, step); });
 }
 
 absl::Status AggregatorLink::Drain() {
-  if (reducer_ != nullptr) return reducer_->Drain();
+  if (node_sum_ != nullptr) return node_sum_->Drain();
   return publisher_ != nullptr ? publisher_->Drain() : absl::OkStatus();
 }
 
@@ -248,7 +256,7 @@ bool AggregatorLink::CompleteOnNode(ChunkId chunk, uint64_t step) const {
 }
 
 absl::Status AggregatorLink::Publish(absl::Span<const ChunkId> chunks, uint64_t step) {
-  if (reducer_ != nullptr) return reducer_->PublishAfter(stream_, chunks, step);
+  if (node_sum_ != nullptr) return node_sum_->PublishAfter(stream_, chunks, step);
   if (stream_ != nullptr) return publisher_->PublishAfter(stream_, chunks, step);
   return PublishNow(chunks, step);
 }
@@ -305,14 +313,14 @@ absl::Status AggregatorLink::Finish(uint64_t steps) {
   message.mutable_leave()->set_steps(steps);
   if (absl::Status status = Say(message); !status.ok()) return status;
   // After that, so that the aggregator knows of ranks that do not come here.
-  if (absl::Status status = reducer_ ? reducer_->Finish() : absl::OkStatus(); !status.ok()) {
+  if (absl::Status status = node_sum_ ? node_sum_->Finish() : absl::OkStatus(); !status.ok()) {
     return status;
   }
   return Hear(kForOthers).status();
 }
 
 void AggregatorLink::SendTrace(AgentLine* agent, bool all) {
-  if (reducer_ != nullptr) reducer_->SendTrace(agent, all);
+  if (node_sum_ != nullptr) node_sum_->SendTrace(agent, all);
 }
 
 proto::NodeCounters AggregatorLink::Counters() const {

@@ -9,8 +9,8 @@
 #include "common/event_fd.h"
 #include "common/ipc/framed_channel.h"
 #include "worker/client/link/device_publisher.h"
+#include "worker/client/link/node_sum.h"
 #include "worker/client/link/rank_link.h"
-#include "worker/client/nccl/node_reducer.h"
 #include "worker/contract/node_memory.h"
 #include "worker/contract/rank_protocol.pb.h"
 
@@ -24,9 +24,12 @@ namespace strata::client {
 class AggregatorLink final : public RankLink {
  public:
   // Waits for the aggregator to listen. Errors: Unavailable naming its socket.
+  // `create_node_sum` makes what the node's ranks add up with; null where they do not.
   // `answer_deadline` is for what the aggregator owes at once, without waiting for anybody else.
+  // REQUIRES: `create_node_sum` if worker::RanksAddUp(launch).
   static absl::StatusOr<std::unique_ptr<AggregatorLink>> Connect(
-      const proto::Launch& launch, absl::Duration answer_deadline = absl::Seconds(30));
+      const proto::Launch& launch, CreateNodeSum create_node_sum,
+      absl::Duration answer_deadline = absl::Seconds(30));
 
   absl::StatusOr<ArenaView> Allocate(const proto::Layout& layout) override;
   absl::StatusOr<RunFacts> Start(const JobFacts& facts) override;
@@ -56,7 +59,8 @@ class AggregatorLink final : public RankLink {
   proto::NodeCounters Counters() const override;
 
  private:
-  AggregatorLink(const proto::Launch& launch, UniqueFd socket, absl::Duration answer_deadline);
+  AggregatorLink(const proto::Launch& launch, CreateNodeSum create_node_sum, UniqueFd socket,
+                 absl::Duration answer_deadline);
 
   // Opens the arenas that the aggregator has on this rank's device.
   absl::Status OpenArenas(const proto::Started& started, RunFacts* facts);
@@ -81,6 +85,7 @@ class AggregatorLink final : public RankLink {
   bool CompleteOnNode(ChunkId chunk, uint64_t step) const;
 
   const proto::Launch launch_;
+  const CreateNodeSum create_node_sum_;
   FramedChannel channel_;
   const absl::Duration answer_deadline_;
   const bool may_spin_;
@@ -93,7 +98,7 @@ class AggregatorLink final : public RankLink {
   std::shared_ptr<device::Device> device_;
   device::Stream* stream_ = nullptr;  // that gradients are computed in, or null
   std::unique_ptr<DevicePublisher> publisher_;
-  std::unique_ptr<nccl::NodeReducer> reducer_;  // with node_sum: NCCL, in the publisher's place
+  std::unique_ptr<NodeSum> node_sum_;  // with node_sum: NCCL, in the publisher's place
 };
 
 }  // namespace strata::client

@@ -48,7 +48,7 @@ class AggregatorLinkTest : public testing::Test {
 
 TEST_F(AggregatorLinkTest, SaysWhyTheAggregatorRefusesIt) {
   std::thread aggregator = Refuse("not a rank of this job");
-  auto link = AggregatorLink::Connect(launch_);
+  auto link = AggregatorLink::Connect(launch_, nullptr);
   ASSERT_TRUE(link.ok()) << link.status();
   absl::Status status = (*link)->Allocate(proto::Layout()).status();
   EXPECT_EQ(status.code(), absl::StatusCode::kUnavailable);
@@ -58,7 +58,7 @@ TEST_F(AggregatorLinkTest, SaysWhyTheAggregatorRefusesIt) {
 
 TEST_F(AggregatorLinkTest, DoesNotWaitForEverForAnAggregatorThatOwesAnAnswer) {
   std::thread aggregator = Refuse("");
-  auto link = AggregatorLink::Connect(launch_, absl::Milliseconds(50));
+  auto link = AggregatorLink::Connect(launch_, nullptr, absl::Milliseconds(50));
   ASSERT_TRUE(link.ok()) << link.status();
   absl::Status status = (*link)->Allocate(proto::Layout()).status();
   EXPECT_EQ(status.code(), absl::StatusCode::kUnavailable);

@@ -11,7 +11,7 @@
 #include "common/job/arena.h"
 #include "kernels/device/device.h"
 #include "proto/control.pb.h"
-#include "worker/client/client.h"
+#include "worker/client/job_facts.h"
 
 namespace strata::client {
 

@@ -7,6 +7,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
+#include "common/require.h"
 #include "common/wire/frame.h"
 
 namespace strata::mpi {
@@ -30,7 +31,9 @@ MpiLink::MpiLink(const proto::Job& job, Collective* collective, const kernels::K
       collective_(collective),
       kernels_(kernels),
       reporting_(std::move(reporting)),
-      rule_(kernels::LocalUpdateRuleOf(job, 0)) {}
+      rule_(kernels::LocalUpdateRuleOf(job, 0)) {
+  STRATA_REQUIRE(job.ranks() == collective->ranks());
+}
 
 absl::StatusOr<client::ArenaView> MpiLink::Allocate(const proto::Layout& layout) {
   if (absl::Status status = ValidateLayout(layout); !status.ok()) return status;

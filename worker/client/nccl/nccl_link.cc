@@ -27,7 +27,7 @@ absl::StatusOr<std::unique_ptr<NcclLink>> NcclLink::Connect(const proto::Launch&
       worker::DeviceOf(launch, launch.local_rank());
   if (!device.ok()) return device.status();
   absl::StatusOr<std::unique_ptr<client::AggregatorLink>> aggregator =
-      client::AggregatorLink::Connect(launch);
+      client::AggregatorLink::Connect(launch, /*create_node_sum=*/nullptr);
   if (!aggregator.ok()) return aggregator.status();
   return absl::WrapUnique(new NcclLink(launch, *std::move(device), *std::move(aggregator)));
 }

@@ -15,13 +15,9 @@ constexpr absl::Duration kLook = absl::Milliseconds(5);
 
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<NodeReducer>> NodeReducer::Create(
-    std::shared_ptr<device::Device> device, std::unique_ptr<device::Communicator> communicator,
-    uint32_t local_rank, uint32_t local_ranks, device::Memory gradients, const ChunkMap& map,
-    const proto::Job& job, ReducerCalls calls) {
-  auto reducer =
-      absl::WrapUnique(new NodeReducer(std::move(device), std::move(communicator), local_rank,
-                                       local_ranks, std::move(gradients), map, std::move(calls)));
+absl::StatusOr<std::unique_ptr<NodeReducer>> NodeReducer::Create(client::NodeSumSetup setup) {
+  const proto::Job job = std::move(setup.job);
+  auto reducer = absl::WrapUnique(new NodeReducer(std::move(setup)));
   if (absl::Status status = reducer->Init(job); !status.ok()) return status;
   reducer->thread_ = std::thread([self = reducer.get()] { self->Run(); });
   return reducer;
@@ -222,6 +218,10 @@ void NodeReducer::Fail(absl::Status status) {
   communicator_->Abort();
   absl::MutexLock lock(&mutex_);
   status_ = std::move(status);
+}
+
+absl::StatusOr<std::unique_ptr<client::NodeSum>> CreateNodeReducer(client::NodeSumSetup setup) {
+  return NodeReducer::Create(std::move(setup));
 }
 
 }  // namespace strata::nccl

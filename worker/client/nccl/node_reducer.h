@@ -21,21 +21,11 @@
 #include "kernels/device/device.h"
 #include "kernels/device/device_kernels.h"
 #include "proto/control.pb.h"
+#include "worker/client/link/node_sum.h"
 #include "worker/client/nccl/reduce_trace.h"
 #include "worker/contract/agent_line.h"
 
 namespace strata::nccl {
-
-// What is told of a chunk, on the reducer's thread.
-struct ReducerCalls {
-  // This rank's gradients of one more chunk are complete.
-  std::function<void(uint64_t step)> computed;
-  // They are in the node's sum and may be written to again, on the chunk's root once the sum, which
-  // lies there, has been used. Its error ends the reducer.
-  std::function<absl::Status(ChunkId chunk, uint64_t step)> reduced;
-  // Whether to go on waiting for the others.
-  device::StillWanted still_wanted;
-};
 
 // One of a node's ranks, each with a device of its own, that add up their gradients for the node's
 // aggregator (node_sum: NCCL): a rank looks at what it publishes of a chunk, and the sum takes the
@@ -48,31 +38,19 @@ struct ReducerCalls {
 // Threads: one calls; one of this object's own gives the device its work and waits for events.
 // Errors: InvalidArgument (this rank's gradient of a chunk is not finite), Internal (the device or
 // the communicator's library, in its words), and those of the calls; the first stays.
-class NodeReducer {
+class NodeReducer final : public client::NodeSum {
  public:
-  // All ranks of the node do so, with the same `map`. `gradients`: this rank's arena, on `device`.
-  // `job` may ask for a trace.
-  // Errors: those of device::Device.
-  static absl::StatusOr<std::unique_ptr<NodeReducer>> Create(
-      std::shared_ptr<device::Device> device, std::unique_ptr<device::Communicator> communicator,
-      uint32_t local_rank, uint32_t local_ranks, device::Memory gradients, const ChunkMap& map,
-      const proto::Job& job, ReducerCalls calls);
+  // All ranks of the node do so. Errors: those of device::Device.
+  static absl::StatusOr<std::unique_ptr<NodeReducer>> Create(client::NodeSumSetup setup);
   // Ends what is under way.
-  ~NodeReducer();
+  ~NodeReducer() override;
 
-  // The chunks' gradients are complete once what `stream` has been given until now is done; null:
-  // they are. Does not block, but for a step's first call, as Drain does.
   absl::Status PublishAfter(device::Stream* stream, absl::Span<const ChunkId> chunks,
-                            uint64_t step);
-  // Blocks until `reduced` was called for all that is published.
-  absl::Status Drain();
-  // The last call but SendTrace: all ranks of the node make theirs, after as many steps.
-  absl::Status Finish();
-  // Hands on what the device did of sums in traced steps, as ReduceTrace::Send.
-  void SendTrace(client::AgentLine* agent, bool all);
-
-  // What it has asked for on its device.
-  size_t device_bytes() const { return map_.chunks() * sizeof(device::Verdict); }
+                            uint64_t step) override;
+  absl::Status Drain() override;
+  absl::Status Finish() override;
+  void SendTrace(client::AgentLine* agent, bool all) override;
+  size_t device_bytes() const override { return map_.chunks() * sizeof(device::Verdict); }
 
  private:
   struct Chunk {
@@ -84,17 +62,14 @@ class NodeReducer {
     uint64_t step = 0;
   };
 
-  NodeReducer(std::shared_ptr<device::Device> device,
-              std::unique_ptr<device::Communicator> communicator, uint32_t local_rank,
-              uint32_t local_ranks, device::Memory gradients, const ChunkMap& map,
-              ReducerCalls calls)
-      : device_(std::move(device)),
-        local_rank_(local_rank),
-        local_ranks_(local_ranks),
-        map_(map),
-        calls_(std::move(calls)),
-        gradients_(std::move(gradients)),
-        communicator_(std::move(communicator)) {}
+  explicit NodeReducer(client::NodeSumSetup setup)
+      : device_(std::move(setup.device)),
+        local_rank_(setup.local_rank),
+        local_ranks_(setup.local_ranks),
+        map_(setup.map),
+        calls_(std::move(setup.calls)),
+        gradients_(std::move(setup.gradients)),
+        communicator_(std::move(setup.communicator)) {}
 
   absl::Status Init(const proto::Job& job);
   void Stop();
@@ -116,7 +91,7 @@ class NodeReducer {
   const uint32_t local_rank_;
   const uint32_t local_ranks_;
   const ChunkMap map_;
-  const ReducerCalls calls_;
+  const client::NodeSumCalls calls_;
 
   // Memory outlives the communicator and the stream that use it.
   const device::Memory gradients_;
@@ -142,6 +117,9 @@ class NodeReducer {
   absl::Status status_ ABSL_GUARDED_BY(mutex_);  // the first error
   std::thread thread_;
 };
+
+// Creates a NodeReducer where only a NodeSum is known of (client::CreateNodeSum).
+absl::StatusOr<std::unique_ptr<client::NodeSum>> CreateNodeReducer(client::NodeSumSetup setup);
 
 }  // namespace strata::nccl
 

@@ -46,16 +46,22 @@ class Rank {
     const device::StillWanted wanted = [stopped] {
       return *stopped ? absl::UnavailableError("the job was stopped") : absl::OkStatus();
     };
-    ReducerCalls calls = {.computed = [this](uint64_t) { ++computed; },
-                          .reduced =
-                              [this](ChunkId chunk, uint64_t step) {
-                                reduced.emplace_back(chunk.value(), step);
-                                return absl::OkStatus();
-                              },
-                          .still_wanted = wanted};
+    client::NodeSumCalls calls = {.computed = [this](uint64_t) { ++computed; },
+                                  .reduced =
+                                      [this](ChunkId chunk, uint64_t step) {
+                                        reduced.emplace_back(chunk.value(), step);
+                                        return absl::OkStatus();
+                                      },
+                                  .still_wanted = wanted};
     auto communicator = device_->NewCommunicator(id, ranks, rank, wanted).value();
-    auto made = NodeReducer::Create(device_, std::move(communicator), rank, ranks, gradients_,
-                                    ChunkMap(kElements, kChunkElements), job, std::move(calls));
+    auto made = NodeReducer::Create({.device = device_,
+                                     .communicator = std::move(communicator),
+                                     .local_rank = rank,
+                                     .local_ranks = ranks,
+                                     .gradients = gradients_,
+                                     .map = ChunkMap(kElements, kChunkElements),
+                                     .job = job,
+                                     .calls = std::move(calls)});
     EXPECT_TRUE(made.ok()) << made.status();
     reducer = *std::move(made);
   }

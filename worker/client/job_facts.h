@@ -1,0 +1,16 @@
+#ifndef STRATA_WORKER_CLIENT_JOB_FACTS_H_
+#define STRATA_WORKER_CLIENT_JOB_FACTS_H_
+
+#include <cstdint>
+
+namespace strata::client {
+
+// What a program knows of its training, for the job's schedules.
+struct JobFacts {
+  uint64_t samples_per_epoch = 0;  // all ranks together; needed by schedules with warm-up or shape
+  uint64_t total_steps = 0;        // per rank; 0: unknown
+};
+
+}  // namespace strata::client
+
+#endif  // STRATA_WORKER_CLIENT_JOB_FACTS_H_
