@@ -1,17 +1,21 @@
 #!/usr/bin/env bash
-# Installs what deploy/packages.txt names and this machine lacks; does nothing where nothing is
-# missing. With --runtime only what a host needs to run a binary built elsewhere
-# (deploy/packages-runtime.txt), with --bench what benchmarks against others want besides
-# (deploy/packages-bench.txt). Starts and enables no service. Needs Debian 12 and, when something
-# is missing, root or sudo.
+# Installs what building and running Strata needs (packages.txt) and this machine lacks; does
+# nothing where nothing is missing. Starts and enables no service. Needs Debian 12 and, when
+# something is missing, root or sudo.
+#
+# usage: deploy/install_packages.sh [--tests | --runtime | --bench]
+#   --tests     also what tests, own benchmarks and bundles need (packages-tests.txt)
+#   --runtime   only what a host needs to run a binary built elsewhere (packages-runtime.txt)
+#   --bench     only what benchmarks against others want besides (packages-bench.txt)
 set -euo pipefail
 cd "$(dirname "$0")"
 
 case "${1:-}" in
-  '') list=packages.txt ;;
-  --runtime) list=packages-runtime.txt ;;
-  --bench) list=packages-bench.txt ;;
-  *) echo "strata: error: unknown option $1 (--runtime or --bench)" >&2; exit 2 ;;
+  '') lists=(packages.txt) ;;
+  --tests) lists=(packages.txt packages-tests.txt) ;;
+  --runtime) lists=(packages-runtime.txt) ;;
+  --bench) lists=(packages-bench.txt) ;;
+  *) echo "strata: error: unknown option $1 (--tests, --runtime or --bench)" >&2; exit 2 ;;
 esac
 
 missing=()
@@ -19,7 +23,7 @@ while read -r package; do
   case "$package" in '' | '#'*) continue ;; esac
   state=$(dpkg-query -W -f '${db:Status-Status}' "$package" 2>/dev/null || true)
   [ "$state" = installed ] || missing+=("$package")
-done <"$list"
+done < <(cat "${lists[@]}")
 [ ${#missing[@]} -gt 0 ] || exit 0
 
 as_root=()
@@ -30,7 +34,7 @@ if [ "$(id -u)" -ne 0 ]; then
   }
   as_root=(sudo)
 fi
-echo "Installing ${#missing[@]} Debian packages: ${missing[*]}"
+echo "Installing ${#missing[@]} Debian packages (a few minutes): ${missing[*]}"
 log=$(mktemp)
 # Tests start daemons of their own; that their packages are here is no reason to run a service.
 policy=/usr/sbin/policy-rc.d

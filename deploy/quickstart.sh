@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # From a fresh clone to a trained model: installs packages, builds Strata, starts a cluster on this
 # machine (1 coordinator, 2 servers, 2 worker nodes x 2 ranks) and trains LeNet-5 on Fashion-MNIST.
-# Run again, it installs and builds nothing and trains once more.
+# Run again, it installs and builds nothing and trains once more; a second clone takes what the
+# first has built (~/.cache/strata-bazel).
 set -euo pipefail
 
 usage() {
@@ -40,6 +41,11 @@ case "$mode" in
 esac
 
 cd "$(dirname "$0")/.."
+cat <<'TEXT'
+This installs Debian packages that are missing (compiler, Bazel, libraries, Fashion-MNIST; no
+service), builds Strata in this folder and trains a model on this machine. The first time it takes
+about a quarter of an hour on two cores, of which training takes a minute.
+TEXT
 deploy/install_packages.sh
 deploy/build.sh //cli:strata
 strata=bazel-bin/cli/strata

@@ -28,7 +28,7 @@ for argument in "$@"; do
 done
 [ "$targets" -eq 1 ] || set -- "$@" //...
 
-deploy/install_packages.sh || exit 1
+deploy/install_packages.sh --tests || exit 1
 
 # The links bazel-bin and bazel-testlogs stay those of the ordinary build.
 options=(--color=no --curses=no --keep_going --experimental_convenience_symlinks=ignore)

@@ -67,7 +67,7 @@ class LaunchOverSshd : public testing::Test {
  protected:
   void SetUp() override {
     ASSERT_TRUE(std::filesystem::exists(kSshd))
-        << "is not installed: run deploy/install_packages.sh (openssh-server)";
+        << "is not installed: run deploy/install_packages.sh --tests (openssh-server)";
     std::error_code error;
     made_folder_ = std::filesystem::create_directory(kPrivilegeSeparation, error);
     for (const char* name : {"host_key", "user_key"}) MakeKey(name);

@@ -121,10 +121,10 @@ absl::Status SlurmCluster::Start() {
         std::filesystem::exists(absl::StrCat("/usr/bin/", program))) {
       continue;
     }
-    return absl::NotFoundError(
-        absl::StrCat(program,
-                     " is not installed: run deploy/install_packages.sh (munge, slurm-client, "
-                     "slurmctld, slurmd)"));
+    return absl::NotFoundError(absl::StrCat(
+        program,
+        " is not installed: run deploy/install_packages.sh --tests (munge, slurm-client, "
+        "slurmctld, slurmd)"));
   }
   WriteConfiguration();
   auto in = [this](const std::string& name) { return absl::StrCat(dir_, "/", name); };

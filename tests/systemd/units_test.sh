@@ -14,7 +14,7 @@ fail() {
 analyze() { systemd-analyze --root="$root" "$@" 2>&1; }
 
 command -v systemd-analyze >/dev/null || {
-  fail "systemd-analyze is not installed: run deploy/install_packages.sh (systemd)"
+  fail "systemd-analyze is not installed: run deploy/install_packages.sh --tests (systemd)"
   exit 1
 }
 

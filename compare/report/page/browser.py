@@ -50,7 +50,7 @@ class Browser:
     def __init__(self):
         program = shutil.which("chromium")
         if program is None:
-            raise BrowserError("no chromium on the PATH (deploy/install_packages.sh installs it)")
+            raise BrowserError("no chromium on the PATH (deploy/install_packages.sh --tests)")
         self._dir = tempfile.TemporaryDirectory(ignore_cleanup_errors=True)
         read_commands, write_commands = map(_high, os.pipe())
         read_events, write_events = map(_high, os.pipe())

@@ -1,0 +1,144 @@
+#!/usr/bin/env python3
+"""Writes docs/cli.md from what `strata COMMAND --help` says.
+
+  cli_reference.py [--check] [STRATA]
+
+  --check   only says whether the document is current
+  STRATA    the program; default: bazel-bin/cli/strata
+"""
+
+import os
+import re
+import subprocess
+import sys
+
+sys.dont_write_bytecode = True
+sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+import document  # noqa: E402
+
+OUTPUT = "docs/cli.md"
+COMMAND = "bazel build //cli:strata && python3 docs/generate/cli_reference.py"
+
+TITLE = """# Command line
+
+<!-- Generated from `strata COMMAND --help`; do not edit. To make it anew:
+     {command} -->
+
+Every command writes its results to standard output and errors to standard error, and explains
+itself with `--help`.
+
+""".format(command=COMMAND)
+
+KINDS = {"TEXT": "text", "INT": "integer", "UINT": "integer", "FLOAT": "number"}
+GROUPS = ("Options", "Subcommands", "Positionals")
+
+
+def help_of(program, command):
+    ran = subprocess.run([program, *command, "--help"], stdout=subprocess.PIPE, check=True)
+    return ran.stdout.decode()
+
+
+def sections(text):
+    """Splits help into its head, each group of (signature, meaning), and its foot."""
+    blocks = text.strip("\n").split("\n\n")
+    groups, foot = {}, []
+    for block in blocks[1:]:
+        title, _, body = block.partition("\n")
+        if title.rstrip(":") in GROUPS and not foot:
+            groups[title.rstrip(":")] = entries(body)
+        else:
+            foot.append(block)
+    return blocks[0].split("\n"), groups, "\n\n".join(foot)
+
+
+def entries(body):
+    """CLI11 puts meanings at column 30, on a line of their own where the signature is longer."""
+    found = []
+    for line in body.split("\n"):
+        if line.startswith(" " * 30):
+            found[-1][1] = (found[-1][1] + " " + line.strip()).strip()
+            continue
+        signature, _, meaning = line.strip().partition("  ")
+        found.append([signature, meaning.strip()])
+    return found
+
+
+def value_text(value):
+    kind = "size" if "SIZE" in value else KINDS.get(re.split(r"[:\s=]", value)[0], value)
+    limits = re.search(r"in \[(\S+) - (\S+)\]", value)
+    if limits:
+        kind += f", {limits.group(1)} to {limits.group(2)}"
+    return kind
+
+
+def option_row(signature, meaning):
+    signature, *relations = re.split(r"\s+(?=Excludes:|Needs:)", signature)
+    required = signature.endswith(" REQUIRED")
+    signature = signature.replace(" REQUIRED", "")
+    repeated = signature.endswith(" ...")
+    name, _, value = signature.replace(" ...", "").partition(" ")
+    default = re.match(r"TEXT=(.+)$", value) or re.search(r"(?<!\()=([^\s\])]+)$", value)
+    default = f"`{default.group(1)}`" if default else "required" if required else ""
+    stated = re.search(r" \(default: (.*)\)$", meaning)
+    if stated:
+        default, meaning = document.escape(stated.group(1)), meaning[: stated.start()]
+    for relation in relations:
+        word, _, others = relation.partition(": ")
+        names = ", ".join(f"`{other}`" for other in others.split())
+        meaning += f". {'Not with' if word == 'Excludes' else 'Needs'} {names}"
+    value = value_text(value) if value else ""
+    value += ", several" if repeated and "may be repeated" not in meaning else ""
+    names = ", ".join(f"`{one}`" for one in name.split(","))
+    return f"| {names} | {value or '-'} | {default or '-'} | {document.escape(meaning)} |"
+
+
+def foot_lines(foot):
+    """Examples become a block of code, the rest stays text."""
+    code, out = False, []
+    for line in foot.split("\n") if foot else []:
+        if line == "Examples:":
+            out.append("")
+        if line.startswith("  ") != code:
+            out += ["```"] if code else ["", "```sh"]
+            code = not code
+            out += [""] if not code else []
+        out.append(line[2:] if code else document.escape(line))
+    return out + (["```"] if code else []) + [""]
+
+
+def command_lines(program, command, level):
+    head, groups, foot = sections(help_of(program, command))
+    usage = [line for line in head if line.startswith("Usage: ")]
+    yield from (f"{'#' * level} strata {' '.join(command)}".rstrip(), "")
+    yield from (document.escape(" ".join(l for l in head if l not in usage)).rstrip(".") + ".", "")
+    yield from ("```", usage[0].replace("Usage: ", ""), "```", "")
+    options = [row for row in groups.get("Options", []) if row[0] != "-h,--help"]
+    rows = [option_row(s, m) for s, m in groups.get("Positionals", [])]
+    rows += [option_row(signature, meaning) for signature, meaning in options]
+    if rows:
+        yield from ("| Option | Value | Default | Meaning |", "| --- | --- | --- | --- |")
+        yield from (*rows, "")
+    yield from foot_lines(foot)
+    for name, _ in groups.get("Subcommands", []):
+        yield from command_lines(program, command + [name], level + 1)
+
+
+def render(program):
+    _, groups, _ = sections(help_of(program, []))
+    lines = ["| Command | What it does |", "| --- | --- |"]
+    for name, meaning in groups["Subcommands"]:
+        lines.append(f"| [{name}](#strata-{name}) | {document.escape(meaning)} |")
+    lines.append("")
+    for name, _ in groups["Subcommands"]:
+        lines += command_lines(program, [name], 2)
+    return TITLE + re.sub(r"\n{3,}", "\n\n", "\n".join(lines)).rstrip("\n") + "\n"
+
+
+def main():
+    arguments = [argument for argument in sys.argv[1:] if argument != "--check"]
+    program = os.path.abspath(arguments[0] if arguments else "bazel-bin/cli/strata")
+    return document.finish(render(program), OUTPUT, "--check" in sys.argv[1:], COMMAND)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
