@@ -60,5 +60,5 @@ cat <<TEXT
 What to try next
   another mode:      deploy/quickstart.sh --mode ${others% *}    (or ${others#* })
   another model:     $strata local --nodes 2 --slots 2 --job examples/fashion_cnn_sync.textproto
-  your own cluster:  README.md, "On several hosts"
+  your own cluster:  docs/deployment.md
 TEXT

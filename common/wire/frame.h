@@ -43,8 +43,8 @@ namespace strata::wire {
 //                                 between nodes: sequence of the last frame received in order
 //       72    8 durable_through   reserved for pushes that a crash cannot lose: nobody reads it
 //       80    4 sample_count      PUSHPULL, REDUCE: samples in the sum
-//       84    4 staleness         answers to PUSHPULL, see docs/semantics.md; REDUCE, GATHER: slice,
-//                                 the first one of the chunk's that the payload holds
+//       84    4 staleness         answers to PUSHPULL, see docs/semantics.md; REDUCE, GATHER:
+//                                 the slice, the first one of the chunk's that the payload holds
 //       88    8 payload_bytes
 //       96    8 min_clock         answers: least number of pushes received from any of the nodes
 //      104    8 sequence          between nodes: from 1, one more with each frame to that node; 0

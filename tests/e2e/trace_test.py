@@ -6,10 +6,12 @@ import json
 import os
 import re
 import subprocess
+import sys
 import tempfile
 import unittest
 
-from trace_file import Trace
+sys.path.insert(0, "tests/e2e/testing")
+from trace_file import Trace  # noqa: E402
 
 STRATA = os.path.abspath("cli/strata")
 DEADLINE_S = 300

@@ -2,10 +2,12 @@
 
 import os
 import subprocess
+import sys
 import tempfile
 import unittest
 
-from trace_file import Trace
+sys.path.insert(0, "tests/e2e/testing")
+from trace_file import Trace  # noqa: E402
 
 STRATA = os.path.abspath("cli/strata")
 PROGRAM = os.path.abspath("tests/e2e/testing/device_rank")
