@@ -72,7 +72,7 @@ absl::Status VirtualNode::Join(transport::SimNetwork* network) {
 }
 
 void VirtualNode::Start() {
-  exchange_->Start();
+  if (const absl::Status started = exchange_->Start(); !started.ok()) return Fail(started);
   Turn();
 }
 
@@ -116,7 +116,7 @@ void VirtualNode::BeginComputing() {
   for (Rank& rank : ranks_) rank.compute->Begin(landed_step_, pool_);
 }
 
-void VirtualNode::Landed(ChunkId chunk, uint64_t clock) {
+absl::Status VirtualNode::Landed(ChunkId chunk, uint64_t clock) {
   const uint64_t shown = core_.OnLanded(chunk, clock);
   if (++landed_ahead_ == map_.chunks()) {
     landed_ahead_ = 0;
@@ -128,6 +128,7 @@ void VirtualNode::Landed(ChunkId chunk, uint64_t clock) {
     shown_[chunk.value()] = shown;
     Show(chunk);
   });
+  return absl::OkStatus();
 }
 
 void VirtualNode::Show(ChunkId chunk) {
@@ -232,7 +233,7 @@ void VirtualNode::Publish(uint32_t r, const StepStage& stage) {
     const uint64_t bytes = map_.ElementsOf(chunk) * sizeof(float) * ranks_.size();
     AfterMoving(bytes, [this, chunk] {
       if (ended_) return;
-      exchange_->Submit(chunk);
+      if (const absl::Status status = exchange_->Submit(chunk); !status.ok()) return Fail(status);
       Turn();
     });
   }
@@ -248,7 +249,8 @@ void VirtualNode::FinishStep(uint32_t r) {
   if (!core_.steps().has_value()) return;
   AfterMoving(0, [this] {
     if (ended_) return;
-    exchange_->Finish(*core_.steps());
+    const absl::Status finished = exchange_->Finish(*core_.steps());
+    if (!finished.ok()) return Fail(finished);
     Turn();
   });
 }
@@ -273,19 +275,21 @@ worker::ExchangeNode::Sum VirtualNode::TakeSum(ChunkId chunk, uint64_t /*clock*/
   return {AsBytes(sum, count), samples};
 }
 
-void VirtualNode::TakeWeights(ChunkId chunk, uint32_t first_element, const Bytes& weights) {
+absl::Status VirtualNode::TakeWeights(ChunkId chunk, uint32_t first_element, const Bytes& weights) {
   std::copy_n(weights.floats(), weights.float_count(),
               weights_.data() + map_.OffsetOf(chunk) + first_element);
+  return absl::OkStatus();
 }
 
-void VirtualNode::AddToWeights(ChunkId chunk, uint32_t first_element,
-                               const kernels::CheckedPayload& delta) {
+absl::Status VirtualNode::AddToWeights(ChunkId chunk, uint32_t first_element,
+                                       const kernels::CheckedPayload& delta) {
   float* const weights = weights_.data() + map_.OffsetOf(chunk) + first_element;
   delta.AddTo(weights, weights);
+  return absl::OkStatus();
 }
 
-void VirtualNode::TakeFinalWeights(ChunkId chunk, const Bytes& weights) {
-  TakeWeights(chunk, 0, weights);
+absl::Status VirtualNode::TakeFinalWeights(ChunkId chunk, const Bytes& weights) {
+  return TakeWeights(chunk, 0, weights);
 }
 
 }  // namespace strata::compare

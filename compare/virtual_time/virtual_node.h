@@ -97,11 +97,11 @@ class VirtualNode final : private worker::ExchangeNode {
 
   Bytes FirstWeights(ChunkId chunk) override;
   Sum TakeSum(ChunkId chunk, uint64_t clock) override;
-  void TakeWeights(ChunkId chunk, uint32_t first_element, const Bytes& weights) override;
-  void AddToWeights(ChunkId chunk, uint32_t first_element,
-                    const kernels::CheckedPayload& delta) override;
-  void Landed(ChunkId chunk, uint64_t clock) override;
-  void TakeFinalWeights(ChunkId chunk, const Bytes& weights) override;
+  absl::Status TakeWeights(ChunkId chunk, uint32_t first_element, const Bytes& weights) override;
+  absl::Status AddToWeights(ChunkId chunk, uint32_t first_element,
+                            const kernels::CheckedPayload& delta) override;
+  absl::Status Landed(ChunkId chunk, uint64_t clock) override;
+  absl::Status TakeFinalWeights(ChunkId chunk, const Bytes& weights) override;
 
   // The aggregator. Its one thread moves so many bytes before what is next.
   void Turn();

@@ -15,8 +15,6 @@ uint64_t& SumExchange::ClockOf(ChunkId chunk) {
   return clocks_[chunk.value()];
 }
 
-void SumExchange::Finish(uint64_t) { phase_ = Phase::kFinishing; }
-
 absl::Status SumExchange::Poll(absl::Duration timeout) {
   for (size_t i = 0; i < submitted_.size();) {
     const uint64_t clock = ClockOf(submitted_[i]);

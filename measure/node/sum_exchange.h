@@ -20,9 +20,18 @@ class SumExchange final : public worker::Exchange {
   // `arenas` outlives this. Poll also returns when `wake_fd` is readable.
   SumExchange(worker::NodeArenas* arenas, int wake_fd) : arenas_(arenas), wake_fd_(wake_fd) {}
 
-  void Start() override { phase_ = Phase::kTraining; }
-  void Submit(ChunkId chunk) override { submitted_.push_back(chunk); }
-  void Finish(uint64_t clocks) override;
+  absl::Status Start() override {
+    phase_ = Phase::kTraining;
+    return absl::OkStatus();
+  }
+  absl::Status Submit(ChunkId chunk) override {
+    submitted_.push_back(chunk);
+    return absl::OkStatus();
+  }
+  absl::Status Finish(uint64_t) override {
+    phase_ = Phase::kFinishing;
+    return absl::OkStatus();
+  }
   absl::Status Poll(absl::Duration timeout) override;
   Phase phase() const override { return phase_; }
   const worker::ExchangeCounters& counters() const override { return counters_; }

@@ -42,9 +42,9 @@ class NodeRun {
         -1, &arenas_, &clock_);
     if (!exchange.ok()) return exchange.status();
     exchange_ = *std::move(exchange);
-    exchange_->Start();
-    absl::Status status =
-        PollUntil([this] { return exchange_->phase() == Exchange::Phase::kTraining; });
+    absl::Status status = exchange_->Start();
+    if (!status.ok()) return status;
+    status = PollUntil([this] { return exchange_->phase() == Exchange::Phase::kTraining; });
     if (status.ok()) arenas_.LandFirstWeights();
     return status;
   }
@@ -58,7 +58,7 @@ class NodeRun {
     for (uint32_t c = 0; c < core_.chunks(); ++c) {
       absl::StatusOr<bool> complete = core_.OnReady(ChunkId(c), ready);
       if (!complete.ok()) return complete.status();
-      exchange_->Submit(ChunkId(c));
+      if (absl::Status status = exchange_->Submit(ChunkId(c)); !status.ok()) return status;
     }
     return PollUntil([this, step] {
       for (uint32_t c = 0; c < core_.chunks(); ++c) {
@@ -70,7 +70,7 @@ class NodeRun {
 
   absl::Status Finish(uint64_t steps) {
     if (absl::Status left = core_.OnLeave(0, steps); !left.ok()) return left;
-    exchange_->Finish(steps);
+    if (absl::Status finished = exchange_->Finish(steps); !finished.ok()) return finished;
     return PollUntil([this] { return exchange_->phase() == Exchange::Phase::kFinished; });
   }
 

@@ -17,9 +17,12 @@ absl::Status ChunkIntake::LookAtPublished(bool* any) {
     for (uint32_t r = 0; r < ready_.size(); ++r) ready_[r] = memory_.ready(r, c).load();
     const absl::StatusOr<bool> complete = core_.OnReady(ChunkId(c), ready_);
     if (!complete.ok()) return complete.status();
-    if (!*complete || !arenas_.BeginSum(ChunkId(c), core_.clock(ChunkId(c)))) continue;
+    if (!*complete) continue;
+    const absl::StatusOr<bool> summed = arenas_.BeginSum(ChunkId(c), core_.clock(ChunkId(c)));
+    if (!summed.ok()) return summed.status();
+    if (!*summed) continue;
     *any = true;
-    exchange_.Submit(ChunkId(c));
+    if (absl::Status status = exchange_.Submit(ChunkId(c)); !status.ok()) return status;
   }
   return absl::OkStatus();
 }
@@ -30,7 +33,9 @@ absl::StatusOr<bool> ChunkIntake::Look() {
   if (absl::Status status = LookAtPublished(&any); !status.ok()) return status;
   summed_.clear();
   if (absl::Status status = arenas_.Poll(&summed_); !status.ok()) return status;
-  for (ChunkId chunk : summed_) exchange_.Submit(chunk);
+  for (ChunkId chunk : summed_) {
+    if (absl::Status status = exchange_.Submit(chunk); !status.ok()) return status;
+  }
   return any || !summed_.empty() || (was_busy && !arenas_.busy());
 }
 

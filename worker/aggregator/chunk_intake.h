@@ -30,7 +30,8 @@ class ChunkIntake {
         ready_(memory->offsets().local_ranks) {}
 
   // Whether anything has come of it: a chunk was submitted, or the arenas are done with what they
-  // had to do. Errors: AggregatorCore's, Arenas::Poll's.
+  // had to do. Errors: those of AggregatorCore, Arenas and
+  // Exchange.
   absl::StatusOr<bool> Look();
   // Nothing is known any more of what was published at the last Look.
   void LookAgain() { published_seen_ = 0; }

@@ -46,7 +46,7 @@ absl::StatusOr<std::unique_ptr<NodeTraining>> NodeTraining::Begin(const Parts& p
   parts.memory->header().chunks.store(map.chunks());
   LogInfo("job %d node %d: %d elements in %s %s", parts.launch.record().job_id(),
           parts.launch.node(), elements, CountOf(map.chunks(), "chunk"), WithWhom(record));
-  training->exchange_->Start();
+  if (absl::Status status = training->exchange_->Start(); !status.ok()) return status;
   return training;
 }
 
@@ -138,8 +138,7 @@ absl::Status NodeTraining::FinishExchange() {
   if (absl::Status status = intake_->Look().status(); !status.ok()) return status;
   if (arenas_->busy()) return absl::OkStatus();
   phase_ = Phase::kFinishing;
-  exchange_->Finish(*core_.steps());
-  return absl::OkStatus();
+  return exchange_->Finish(*core_.steps());
 }
 
 void NodeTraining::ReleaseRanks() {

@@ -5,6 +5,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/job/exchange/connections.h"
 #include "common/limits/descriptors.h"
+#include "common/require.h"
 #include "common/transport/zmq/zmq_endpoint.h"
 #include "worker/aggregator/node_endpoint.h"
 
@@ -65,11 +66,11 @@ absl::Status RingPort::Measure(const proto::JobRecord& record) {
       LinkProbe::Create({.record = record, .node = node_, .incarnation = incarnation_});
   if (!probe.ok()) return probe.status();
   probe_ = *std::move(probe);
-  driver_ = std::make_unique<LineDriver>(
+  driver_ = std::make_unique<LinkDriver>(
       probe_.get(), endpoint_.get(), clock_,
       [](const NodeAction&, CoreActions*) { return absl::OkStatus(); });
-  driver_->Run([&](absl::Time now, CoreActions* actions) { probe_->Start(now, actions); });
-  return absl::OkStatus();
+  return driver_->Run(
+      [&](absl::Time now, CoreActions* actions) { return probe_->Start(now, actions); });
 }
 
 std::optional<proto::LinkMeasured> RingPort::TakeMeasured() {
@@ -85,7 +86,11 @@ absl::Status RingPort::Poll(absl::Duration timeout) { return driver_->Poll(timeo
 
 std::unique_ptr<transport::Endpoint> RingPort::Release() {
   if (driver_) {
-    driver_->Run([&](absl::Time, CoreActions* actions) { probe_->Close(actions); });
+    const absl::Status closed = driver_->Run([&](absl::Time, CoreActions* actions) {
+      probe_->Close(&actions->wire);
+      return absl::OkStatus();
+    });
+    STRATA_REQUIRE(closed.ok());
   }
   return std::move(endpoint_);
 }

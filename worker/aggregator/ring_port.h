@@ -12,7 +12,7 @@
 #include "common/transport/endpoint.h"
 #include "proto/control.pb.h"
 #include "worker/exchange/all_reduce/link_probe.h"
-#include "worker/exchange/core/line_driver.h"
+#include "worker/exchange/core/link_driver.h"
 
 namespace strata::worker {
 
@@ -53,7 +53,7 @@ class RingPort {
   const std::string address_;
   const ClockInterface* const clock_;
   std::unique_ptr<LinkProbe> probe_;
-  std::unique_ptr<LineDriver> driver_;
+  std::unique_ptr<LinkDriver> driver_;
   bool taken_ = false;
 };
 

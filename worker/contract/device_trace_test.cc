@@ -77,7 +77,7 @@ class DeviceTraceTest : public testing::TestWithParam<std::vector<uint32_t>> {
   void BeginSum(uint32_t chunk, uint64_t clock) {
     const std::vector<uint64_t> ready(ranks(), clock + 1);
     ASSERT_TRUE(*core_->OnReady(ChunkId(chunk), ready));
-    arenas_->BeginSum(ChunkId(chunk), clock);
+    EXPECT_FALSE(arenas_->BeginSum(ChunkId(chunk), clock).value());
   }
 
   // The answer is what was sent.
@@ -88,11 +88,11 @@ class DeviceTraceTest : public testing::TestWithParam<std::vector<uint32_t>> {
       const auto checked = kernels::CheckedPayload::Check(kernels::Cpu(), wire::Codec::kFloat16,
                                                           map_.ElementsOf(ChunkId(chunk)), payload);
       ASSERT_TRUE(checked.ok()) << checked.status();
-      arenas_->AddToWeights(ChunkId(chunk), 0, *checked);
+      EXPECT_EQ(arenas_->AddToWeights(ChunkId(chunk), 0, *checked), absl::OkStatus());
     } else {
-      arenas_->TakeWeights(ChunkId(chunk), 0, sum.bytes);
+      EXPECT_EQ(arenas_->TakeWeights(ChunkId(chunk), 0, sum.bytes), absl::OkStatus());
     }
-    arenas_->Landed(ChunkId(chunk), clock);
+    EXPECT_EQ(arenas_->Landed(ChunkId(chunk), clock), absl::OkStatus());
   }
 
   // All chunks' sums are there before the first answer.

@@ -9,6 +9,7 @@
 #include "worker/exchange/core/core_exchange.h"
 #include "worker/exchange/layers/clip_layer.h"
 #include "worker/exchange/layers/double_buffer_layer.h"
+#include "worker/exchange/layers/layered_core.h"
 #include "worker/exchange/layers/local_steps_layer.h"
 #include "worker/exchange/layers/norm_layer.h"
 #include "worker/exchange/server/parameter_server_core.h"
@@ -23,34 +24,37 @@ absl::StatusOr<std::unique_ptr<ExchangeCore>> CreateBase(const CoreOptions& opti
   return ParameterServerCore::Create(options, kernels::Cpu());
 }
 
+bool HasLayers(const proto::Job& job) {
+  return AppliesOnNodes(job) || HasLocalSteps(job) || job.consistency().lazy().double_buffering() ||
+         job.optimizer().clip_norm() > 0;
+}
+
 }  // namespace
 
 bool TakesPayloads(const proto::Job& job) {
-  const bool has_layers = AppliesOnNodes(job) || HasLocalSteps(job) ||
-                          job.consistency().lazy().double_buffering() ||
-                          job.optimizer().clip_norm() > 0;
-  return job.exchange() == proto::Job::PARAMETER_SERVER && IsEncoded(job.push()) && !has_layers;
+  return job.exchange() == proto::Job::PARAMETER_SERVER && IsEncoded(job.push()) && !HasLayers(job);
 }
 
 absl::StatusOr<std::unique_ptr<ExchangeCore>> CreateExchangeCore(const CoreOptions& options) {
   absl::StatusOr<std::unique_ptr<ExchangeCore>> core = CreateBase(options);
-  if (!core.ok()) return core;
   const proto::JobRecord& record = options.record;
-  std::unique_ptr<ExchangeCore> top = *std::move(core);
-  if (AppliesOnNodes(record.job())) {
-    top = std::make_unique<NormLayer>(std::move(top), options, kernels::Cpu());
+  const proto::Job& job = record.job();
+  if (!core.ok() || !HasLayers(job)) return core;
+  auto layered = std::make_unique<LayeredCore>(*std::move(core));
+  if (AppliesOnNodes(job)) {
+    layered->Add(std::make_unique<NormLayer>(layered->top(), options, kernels::Cpu()));
   }
-  if (HasLocalSteps(record.job())) {
-    top = std::make_unique<LocalStepsLayer>(std::move(top), options, kernels::Cpu());
+  if (HasLocalSteps(job)) {
+    layered->Add(std::make_unique<LocalStepsLayer>(layered->top(), options, kernels::Cpu()));
   }
-  if (record.job().consistency().lazy().double_buffering()) {
+  if (job.consistency().lazy().double_buffering()) {
     const ChunkMap map(record.layout().elements(), record.placement().chunk_elements());
-    top = std::make_unique<DoubleBufferLayer>(std::move(top), map.chunks());
+    layered->Add(std::make_unique<DoubleBufferLayer>(layered->top(), map.chunks()));
   }
-  if (record.job().optimizer().clip_norm() > 0 && !AppliesOnNodes(record.job())) {
-    top = std::make_unique<ClipLayer>(std::move(top), options);
+  if (job.optimizer().clip_norm() > 0 && !AppliesOnNodes(job)) {
+    layered->Add(std::make_unique<ClipLayer>(layered->top(), options));
   }
-  return top;
+  return layered;
 }
 
 absl::StatusOr<std::unique_ptr<Exchange>> CreateExchange(

@@ -15,12 +15,16 @@ class RanksExchange final : public Exchange {
   // `wake_fd`: see Exchange::Poll.
   explicit RanksExchange(int wake_fd) : wake_fd_(wake_fd) {}
 
-  void Start() override {
+  absl::Status Start() override {
     phase_ = Phase::kTraining;
     begins_ = true;
+    return absl::OkStatus();
   }
-  void Submit(ChunkId) override {}
-  void Finish(uint64_t) override { phase_ = Phase::kFinished; }
+  absl::Status Submit(ChunkId) override { return absl::OkStatus(); }
+  absl::Status Finish(uint64_t) override {
+    phase_ = Phase::kFinished;
+    return absl::OkStatus();
+  }
   absl::Status Poll(absl::Duration timeout) override;
   Phase phase() const override { return phase_; }
   const ExchangeCounters& counters() const override { return counters_; }

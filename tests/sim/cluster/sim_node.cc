@@ -70,13 +70,21 @@ SimNode::SimNode(World* world, const proto::JobRecord& record, const Options& op
     }
   }
   exchange_ = *worker::CreateExchange(core, std::move(at), -1, this, &world->clock());
-  exchange_->Start();
-  Turn();
+  if (Goes(exchange_->Start())) Turn();
 }
 
 uint32_t SimNode::JobOf(const std::string& endpoint) {
   uint32_t job = 0;
   return std::sscanf(endpoint.c_str(), "j%u.", &job) == 1 ? job : 0;
+}
+
+bool SimNode::Goes(const absl::Status& status) {
+  if (status.ok()) return true;
+  stopped_ = true;
+  if (replaced_) return false;  // refused, as it should be
+  const std::string reason(status.message());
+  if (world_->OnNodeError(job_, reason)) options_.on_failed(reason);
+  return false;
 }
 
 void SimNode::Turn() {
@@ -91,14 +99,7 @@ void SimNode::Turn() {
       Turn();
     });
   }
-  const absl::Status status = exchange_->Poll(kIdlePoll);
-  if (!status.ok()) {
-    stopped_ = true;
-    if (replaced_) return;  // refused, as it should be
-    const std::string reason(status.message());
-    if (world_->OnNodeError(job_, reason)) options_.on_failed(reason);
-    return;
-  }
+  if (!Goes(exchange_->Poll(kIdlePoll))) return;
   Advance();
 }
 
@@ -176,7 +177,7 @@ void SimNode::Publish(uint32_t r) {
     if (!complete.ok()) {
       return world_->Fail("jobs end well: " + std::string(complete.status().message()));
     }
-    if (*complete) exchange_->Submit(chunk);
+    if (*complete && !Goes(exchange_->Submit(chunk))) return;
   }
   if (rank.published == map_.chunks()) {
     FinishStep(r);
@@ -214,7 +215,7 @@ void SimNode::FinishStep(uint32_t r) {
   if (core_.steps().has_value() && !finishing_) {
     finishing_ = true;
     world_->OnTrained(job_, options_.node);
-    exchange_->Finish(*core_.steps());
+    Goes(exchange_->Finish(*core_.steps()));
   }
 }
 
@@ -243,18 +244,20 @@ worker::ExchangeNode::Sum SimNode::TakeSum(ChunkId chunk, uint64_t clock) {
   return {AsBytes(sum, count), samples_};
 }
 
-void SimNode::TakeWeights(ChunkId chunk, uint32_t first_element, const Bytes& weights) {
+absl::Status SimNode::TakeWeights(ChunkId chunk, uint32_t first_element, const Bytes& weights) {
   std::copy_n(weights.floats(), weights.float_count(),
               weights_[chunk.value()].begin() + first_element);
+  return absl::OkStatus();
 }
 
-void SimNode::AddToWeights(ChunkId chunk, uint32_t first_element,
-                           const kernels::CheckedPayload& delta) {
+absl::Status SimNode::AddToWeights(ChunkId chunk, uint32_t first_element,
+                                   const kernels::CheckedPayload& delta) {
   float* const weights = weights_[chunk.value()].data() + first_element;
   delta.AddTo(weights, weights);
+  return absl::OkStatus();
 }
 
-void SimNode::Landed(ChunkId chunk, uint64_t clock) {
+absl::Status SimNode::Landed(ChunkId chunk, uint64_t clock) {
   world_->Progress();
   const std::vector<float>& weights = weights_[chunk.value()];
   NodeChecker* const checker = world_->checker(job_);
@@ -266,11 +269,13 @@ void SimNode::Landed(ChunkId chunk, uint64_t clock) {
     const bool waits = rank.asleep && map_.chunks() - 1 - rank.waited == chunk.value();
     if (waits) WakeRank(r, absl::ZeroDuration());
   }
+  return absl::OkStatus();
 }
 
-void SimNode::TakeFinalWeights(ChunkId chunk, const Bytes& weights) {
+absl::Status SimNode::TakeFinalWeights(ChunkId chunk, const Bytes& weights) {
   world_->Progress();
   if (!replaced_) world_->checker(job_)->OnFinalWeights(options_.node, chunk, weights);
+  return absl::OkStatus();
 }
 
 }  // namespace strata::sim

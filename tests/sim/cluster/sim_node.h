@@ -45,11 +45,11 @@ class SimNode final : public worker::ExchangeNode {
 
   Bytes FirstWeights(ChunkId chunk) override;
   Sum TakeSum(ChunkId chunk, uint64_t clock) override;
-  void TakeWeights(ChunkId chunk, uint32_t first_element, const Bytes& weights) override;
-  void AddToWeights(ChunkId chunk, uint32_t first_element,
-                    const kernels::CheckedPayload& delta) override;
-  void Landed(ChunkId chunk, uint64_t clock) override;
-  void TakeFinalWeights(ChunkId chunk, const Bytes& weights) override;
+  absl::Status TakeWeights(ChunkId chunk, uint32_t first_element, const Bytes& weights) override;
+  absl::Status AddToWeights(ChunkId chunk, uint32_t first_element,
+                            const kernels::CheckedPayload& delta) override;
+  absl::Status Landed(ChunkId chunk, uint64_t clock) override;
+  absl::Status TakeFinalWeights(ChunkId chunk, const Bytes& weights) override;
 
  private:
   struct Rank {
@@ -62,6 +62,8 @@ class SimNode final : public worker::ExchangeNode {
     std::vector<uint32_t> order;  // of publishing
   };
 
+  // Whether the node goes on after a call of its exchange; else it has ended with the call's error.
+  bool Goes(const absl::Status& status);
   // One turn of the aggregator's loop.
   void Turn();
   void Advance();

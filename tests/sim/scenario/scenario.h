@@ -11,7 +11,7 @@
 #include "common/transport/sim/sim_network.h"
 #include "proto/job.pb.h"
 #include "worker/exchange/core/push_window.h"
-#include "worker/exchange/server/shard_line.h"
+#include "worker/exchange/server/shard_link.h"
 
 namespace strata::sim {
 
@@ -123,7 +123,7 @@ struct Scenario {
   ControlFaults control;
   transport::SimFaults faults;
   bool encode = false;  // frames pass as bytes
-  worker::LineTiming timing;
+  worker::LinkTiming timing;
   absl::Duration partition_every = absl::InfiniteDuration();
   // The longest that anything that stands still or is cut off does so.
   absl::Duration outage_max = absl::Seconds(3);

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "absl/status/status.h"
+#include "absl/status/statusor.h"
 #include "common/ids.h"
 #include "proto/control.pb.h"
 #include "worker/contract/rank_protocol.pb.h"
@@ -19,8 +20,8 @@ namespace strata::worker {
 class Arenas : public ExchangeNode {
  public:
   // All ranks have published the chunk for `clock`. True: it may be submitted to the exchange;
-  // false: once Poll names it.
-  virtual bool BeginSum(ChunkId chunk, uint64_t clock) = 0;
+  // false: once Poll names it. Errors: those of Poll.
+  virtual absl::StatusOr<bool> BeginSum(ChunkId chunk, uint64_t clock) = 0;
   // Moves on what is not done at once: shows ranks what has landed, and appends chunks that may be
   // submitted now. Errors: Internal with the device and the cause.
   virtual absl::Status Poll(std::vector<ChunkId>* summed) = 0;

@@ -122,12 +122,9 @@ absl::Status DeviceArenas::StartTrace(TraceLog* log) {
   return absl::OkStatus();
 }
 
-DeviceTrace::Spans DeviceArenas::Trace(size_t lane, ChunkId chunk) {
-  if (trace_ == nullptr) return {};
-  auto spans = trace_->Begin(lane, chunk, core_->clock(chunk));
-  if (spans.ok()) return *std::move(spans);
-  Keep(spans.status());
-  return {};
+absl::StatusOr<DeviceTrace::Spans> DeviceArenas::Trace(size_t lane, ChunkId chunk) {
+  if (trace_ == nullptr) return DeviceTrace::Spans();
+  return trace_->Begin(lane, chunk, core_->clock(chunk));
 }
 
 absl::Status DeviceArenas::FillWeights() {
@@ -158,10 +155,6 @@ absl::Status DeviceArenas::Describe(uint32_t local_rank, proto::Started* started
 
 std::byte* DeviceArenas::At(const Memory& arena, ChunkId chunk, uint32_t first_element) const {
   return arena.get() + (map_.OffsetOf(chunk) + first_element) * sizeof(float);
-}
-
-void DeviceArenas::Keep(absl::Status status) {
-  if (status_.ok()) status_ = std::move(status);
 }
 
 absl::Status DeviceArenas::Mark(Place* place, device::Stream& stream, device::Stream& told,
@@ -199,10 +192,11 @@ absl::Status DeviceArenas::QueueAddition(Place& place, ChunkId chunk, float* sum
 absl::Status DeviceArenas::QueueSum(ChunkId chunk, uint64_t clock) {
   Place& place = AdderOf(chunk);
   auto* const sum = reinterpret_cast<float*>(At(gradients_[place.first_rank], chunk));
-  DeviceTrace::Spans spans = Trace(place.add_lane, chunk);
+  absl::StatusOr<DeviceTrace::Spans> spans = Trace(place.add_lane, chunk);
+  if (!spans.ok()) return spans.status();
   if (gradients_.size() > 1 && !ranks_add_up_) {
     absl::Status status = QueueAddition(place, chunk, sum);
-    if (status.ok()) status = spans.Did(proto::TraceEvent::SUM);
+    if (status.ok()) status = spans->Did(proto::TraceEvent::SUM);
     if (!status.ok()) return status;
   }
   DeviceEncoder::Outcome outcome = {reinterpret_cast<const std::byte*>(sum),
@@ -211,11 +205,11 @@ absl::Status DeviceArenas::QueueSum(ChunkId chunk, uint64_t clock) {
     const uint32_t samples = sums_[chunk.value()].samples;
     const auto encoded = place.encoder->Encode(chunk, sum, samples, place.add.get());
     if (!encoded.ok()) return encoded.status();
-    if (absl::Status status = spans.Did(proto::TraceEvent::ENCODE); !status.ok()) return status;
+    if (absl::Status status = spans->Did(proto::TraceEvent::ENCODE); !status.ok()) return status;
     outcome = *encoded;
   }
   Queued queued = {.what = Queued::What::kSum, .chunk = chunk, .clock = clock};
-  if (!spans.empty()) queued.spans.push_back(std::move(spans));
+  if (!spans->empty()) queued.spans.push_back(*std::move(spans));
   absl::Status status = QueueCopy(place, outcome, &queued);
   if (status.ok()) status = Mark(&place, *place.down, *place.down_told, &queued);
   queued_.push_back(std::move(queued));
@@ -238,11 +232,12 @@ absl::Status DeviceArenas::QueueCopy(Place& place, const DeviceEncoder::Outcome&
   absl::Status status = place.add->Record(place.added.get());
   if (status.ok()) status = place.down->Wait(*place.added);
   if (!status.ok()) return status;
-  DeviceTrace::Spans spans = Trace(place.down_lane, chunk);
+  absl::StatusOr<DeviceTrace::Spans> spans = Trace(place.down_lane, chunk);
+  if (!spans.ok()) return spans.status();
   status = place.down->Copy(to.get(), outcome.at, outcome.bytes);
   if (status.ok() && outcome.copied != nullptr) status = place.down->Record(outcome.copied);
-  if (status.ok()) status = spans.Did(proto::TraceEvent::TO_HOST);
-  if (!spans.empty()) queued->spans.push_back(std::move(spans));
+  if (status.ok()) status = spans->Did(proto::TraceEvent::TO_HOST);
+  if (!spans->empty()) queued->spans.push_back(*std::move(spans));
   return status;
 }
 
@@ -260,14 +255,13 @@ absl::Status DeviceArenas::TakeOver(ChunkId chunk, uint64_t clock) {
   return absl::OkStatus();
 }
 
-bool DeviceArenas::BeginSum(ChunkId chunk, uint64_t clock) {
-  if (!status_.ok()) return false;
+absl::StatusOr<bool> DeviceArenas::BeginSum(ChunkId chunk, uint64_t clock) {
   uint32_t& samples = sums_[chunk.value()].samples;
   samples = 0;
   for (uint32_t r = 0; r < gradients_.size(); ++r) {
     samples += memory_->rank(r).samples[clock % kSampleSlots].load(std::memory_order_relaxed);
   }
-  Keep(QueueSum(chunk, clock));
+  if (absl::Status status = QueueSum(chunk, clock); !status.ok()) return status;
   return false;
 }
 
@@ -282,22 +276,22 @@ absl::StatusOr<bool> DeviceArenas::IsDone(const Queued& queued) const {
 absl::Status DeviceArenas::Poll(std::vector<ChunkId>* summed) {
   // Each device's sums, and landings, are in the order of their streams, not of each other.
   absl::InlinedVector<bool, 16> waits(places_.size() + 2);
-  for (auto queued = queued_.begin(); queued != queued_.end() && status_.ok();) {
+  for (auto queued = queued_.begin(); queued != queued_.end();) {
     const size_t order = queued->what == Queued::What::kSum      ? TurnOf(queued->chunk)
                          : queued->what == Queued::What::kLanded ? places_.size()
                                                                  : places_.size() + 1;
     bool& waits_for_such = waits[order];
     const absl::StatusOr<bool> done = waits_for_such ? false : IsDone(*queued);
-    if (!done.ok()) Keep(done.status());
-    if (!done.ok() || !*done) {
+    if (!done.ok()) return done.status();
+    if (!*done) {
       waits_for_such = true;
       ++queued;
       continue;
     }
-    Keep(Finish(&*queued, summed));
-    if (status_.ok()) queued = queued_.erase(queued);
+    if (absl::Status status = Finish(&*queued, summed); !status.ok()) return status;
+    queued = queued_.erase(queued);
   }
-  return status_;
+  return absl::OkStatus();
 }
 
 absl::Status DeviceArenas::Finish(Queued* queued, std::vector<ChunkId>* summed) {
@@ -332,64 +326,71 @@ Bytes DeviceArenas::FirstWeights(ChunkId chunk) {
 }
 
 ExchangeNode::Sum DeviceArenas::TakeSum(ChunkId chunk, uint64_t clock) {
-  Summed& summed = sums_[chunk.value()];
-  return {std::exchange(summed.bytes, Bytes()), summed.samples};
+  return {std::exchange(sums_[chunk.value()].bytes, Bytes()), sums_[chunk.value()].samples};
 }
 
-void DeviceArenas::TakeWeights(ChunkId chunk, uint32_t first_element, const Bytes& weights) {
-  QueueUpload(chunk, first_element, weights, /*traced=*/true);
+absl::Status DeviceArenas::TakeWeights(ChunkId chunk, uint32_t first_element,
+                                       const Bytes& weights) {
+  return QueueUpload(chunk, first_element, StageWeights(weights), /*traced=*/true);
 }
 
-void DeviceArenas::QueueUpload(ChunkId chunk, uint32_t first_element, const Bytes& weights,
-                               bool traced) {
-  if (!status_.ok()) return;
+DeviceArenas::Upload DeviceArenas::StageWeights(const Bytes& weights) {
   const std::shared_ptr<std::byte> buffer = pool_.AllocateBytes(weights.size());
   CopyBytes(CopyReason::kIntoArena, buffer.get(), weights.data(), weights.size());
-  for (Place& place : places_) {
-    DeviceTrace::Spans spans;
-    if (traced) spans = Trace(place.up_lane, chunk);
-    Keep(place.up->Copy(At(place.weights, chunk, first_element), buffer.get(), weights.size()));
-    Keep(spans.Did(proto::TraceEvent::TO_DEVICE));
-    if (!spans.empty()) upload_spans_.push_back(std::move(spans));
-  }
-  uploading_.push_back(buffer);
+  return {.buffer = buffer, .bytes = weights.size()};
 }
 
 // Each device decodes for itself: what is encoded is shorter than what is not.
-void DeviceArenas::AddToWeights(ChunkId chunk, uint32_t first_element,
-                                const kernels::CheckedPayload& delta) {
-  if (!status_.ok()) return;
+absl::Status DeviceArenas::AddToWeights(ChunkId chunk, uint32_t first_element,
+                                        const kernels::CheckedPayload& delta) {
   const absl::Span<const std::byte> payload = delta.payload();
   const std::shared_ptr<std::byte> buffer = pool_.AllocateBytes(payload.size());
   std::copy(payload.begin(), payload.end(), buffer.get());
-  for (Place& place : places_) {
-    auto* const weights = reinterpret_cast<float*>(At(place.weights, chunk, first_element));
-    DeviceTrace::Spans spans = Trace(place.up_lane, chunk);
-    Keep(place.up->Copy(place.payload.get(), buffer.get(), payload.size()));
-    Keep(spans.Did(proto::TraceEvent::TO_DEVICE));
-    Keep(DecodePayload(place.device->kernels(), *place.up, delta, place.payload.get(), weights,
-                       reinterpret_cast<device::Verdict*>(place.verdict.get())));
-    Keep(spans.Did(proto::TraceEvent::DECODE));
-    if (!spans.empty()) upload_spans_.push_back(std::move(spans));
-  }
-  uploading_.push_back(buffer);
+  return QueueUpload(chunk, first_element, {buffer, payload.size(), &delta}, /*traced=*/true);
 }
 
-void DeviceArenas::QueueWeights(Queued queued) {
-  if (!status_.ok()) return;
+absl::Status DeviceArenas::QueueUpload(ChunkId chunk, uint32_t first_element, const Upload& upload,
+                                       bool traced) {
+  uploading_.push_back(upload.buffer);
+  for (Place& place : places_) {
+    absl::StatusOr<DeviceTrace::Spans> spans = DeviceTrace::Spans();
+    if (traced) spans = Trace(place.up_lane, chunk);
+    if (!spans.ok()) return spans.status();
+    std::byte* const weights = At(place.weights, chunk, first_element);
+    std::byte* const to = upload.delta == nullptr ? weights : place.payload.get();
+    absl::Status status = place.up->Copy(to, upload.buffer.get(), upload.bytes);
+    if (status.ok()) status = spans->Did(proto::TraceEvent::TO_DEVICE);
+    if (status.ok() && upload.delta != nullptr) {
+      status = DecodePayload(place.device->kernels(), *place.up, *upload.delta, to,
+                             reinterpret_cast<float*>(weights),
+                             reinterpret_cast<device::Verdict*>(place.verdict.get()));
+      if (status.ok()) status = spans->Did(proto::TraceEvent::DECODE);
+    }
+    if (!status.ok()) return status;
+    if (!spans->empty()) upload_spans_.push_back(*std::move(spans));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status DeviceArenas::QueueWeights(Queued queued) {
   queued.kept = std::exchange(uploading_, {});
   queued.spans = std::exchange(upload_spans_, {});
-  for (Place& place : places_) Keep(Mark(&place, *place.up, *place.up_told, &queued));
+  absl::Status status;
+  for (Place& place : places_) {
+    if (status.ok()) status = Mark(&place, *place.up, *place.up_told, &queued);
+  }
+  // Also after an error: what a device may still read stays.
   queued_.push_back(std::move(queued));
+  return status;
 }
 
-void DeviceArenas::Landed(ChunkId chunk, uint64_t clock) {
-  QueueWeights({.what = Queued::What::kLanded, .chunk = chunk, .clock = clock});
+absl::Status DeviceArenas::Landed(ChunkId chunk, uint64_t clock) {
+  return QueueWeights({.what = Queued::What::kLanded, .chunk = chunk, .clock = clock});
 }
 
-void DeviceArenas::TakeFinalWeights(ChunkId chunk, const Bytes& weights) {
-  QueueUpload(chunk, 0, weights, /*traced=*/false);
-  QueueWeights({.what = Queued::What::kFinal, .chunk = chunk});
+absl::Status DeviceArenas::TakeFinalWeights(ChunkId chunk, const Bytes& weights) {
+  absl::Status status = QueueUpload(chunk, 0, StageWeights(weights), /*traced=*/false);
+  return status.ok() ? QueueWeights({.what = Queued::What::kFinal, .chunk = chunk}) : status;
 }
 
 void DeviceArenas::LandFirstWeights() {

@@ -42,14 +42,13 @@ struct DeviceArenasOptions {
 
 // The node's arenas in the memory of its devices: one of weights on each device, one of gradients
 // for each rank on its own. Devices take turns, chunk by chunk: one adds up a chunk's gradients in
-// place of those of its own first rank (it reads the others' memory over NVLink or PCIe, or copies
-// it where it cannot), and the sum is copied into pinned host memory, encoded before if so wanted,
-// which goes to the network as it is; what comes is copied, or decoded there, into every device's
-// weights. All of it is queued: nothing here waits but Create, and Poll tells what is done. Who may
-// touch which chunk when, and `memory` with its counts, is as with NodeArenas; `memory`'s own arena
-// of weights holds the first ones.
+// place of those of its own first rank. It reads the others' memory over NVLink or PCIe, or copies
+// it where it cannot. The sum, encoded if so wanted, is copied into pinned host memory, which goes
+// to the network as it is. What comes is copied, or decoded there, into every device's weights.
+// Nothing here waits but Create: all else is queued, and Poll tells what is done. Who may touch
+// which chunk when is as with NodeArenas; `memory`'s own arena of weights holds the first ones.
 //
-// What goes wrong on a device comes out of Poll; calls that cannot say so do nothing from then on.
+// A device's error comes out of the call that meets it; what was queued before fails Poll.
 //
 // Threads: one.
 class DeviceArenas final : public Arenas {
@@ -62,9 +61,9 @@ class DeviceArenas final : public Arenas {
                                                               DeviceArenasOptions options);
   ~DeviceArenas() override;
 
-  bool BeginSum(ChunkId chunk, uint64_t clock) override;
+  absl::StatusOr<bool> BeginSum(ChunkId chunk, uint64_t clock) override;
   absl::Status Poll(std::vector<ChunkId>* summed) override;
-  bool busy() const override { return !queued_.empty() || !status_.ok(); }
+  bool busy() const override { return !queued_.empty(); }
   void LandFirstWeights() override;
   // Its device's weights, and its own gradients, for another process to open.
   absl::Status Describe(uint32_t local_rank, proto::Started* started) override;
@@ -73,12 +72,12 @@ class DeviceArenas final : public Arenas {
   Bytes FirstWeights(ChunkId chunk) override;
   // REQUIRES: Poll has named the chunk.
   Sum TakeSum(ChunkId chunk, uint64_t clock) override;
-  void TakeWeights(ChunkId chunk, uint32_t first_element, const Bytes& weights) override;
-  void AddToWeights(ChunkId chunk, uint32_t first_element,
-                    const kernels::CheckedPayload& delta) override;
+  absl::Status TakeWeights(ChunkId chunk, uint32_t first_element, const Bytes& weights) override;
+  absl::Status AddToWeights(ChunkId chunk, uint32_t first_element,
+                            const kernels::CheckedPayload& delta) override;
   // Ranks are told once the devices have the weights.
-  void Landed(ChunkId chunk, uint64_t clock) override;
-  void TakeFinalWeights(ChunkId chunk, const Bytes& weights) override;
+  absl::Status Landed(ChunkId chunk, uint64_t clock) override;
+  absl::Status TakeFinalWeights(ChunkId chunk, const Bytes& weights) override;
   bool Notes(proto::TraceEvent::Phase phase) const override {
     return phase == proto::TraceEvent::SUM ||
            (phase == proto::TraceEvent::ENCODE && places_[0].encoder != nullptr);
@@ -124,6 +123,12 @@ class DeviceArenas final : public Arenas {
     std::vector<std::shared_ptr<const void>> kept;  // memory that it reads or writes
     std::vector<DeviceTrace::Spans> spans;
   };
+  // Host bytes on their way to the devices.
+  struct Upload {
+    std::shared_ptr<std::byte> buffer;
+    size_t bytes = 0;
+    const kernels::CheckedPayload* delta = nullptr;  // the bytes are its payload; null: weights
+  };
   struct Summed {
     std::shared_ptr<std::byte> encoded;  // what becomes `bytes` once it is there
     Bytes bytes;
@@ -143,7 +148,6 @@ class DeviceArenas final : public Arenas {
   absl::Status AddPlace(const std::shared_ptr<device::Device>& device, size_t first_rank);
   // What it adds up and encodes with, once all places are there.
   absl::Status PrepareSums(uint32_t place, const DeviceArenasOptions& options);
-  // Of places_: the one that adds up a chunk.
   size_t TurnOf(ChunkId chunk) const { return chunk.value() % places_.size(); }
   Place& AdderOf(ChunkId chunk) { return places_[TurnOf(chunk)]; }
   absl::Status StartTrace(TraceLog* log);
@@ -155,22 +159,23 @@ class DeviceArenas final : public Arenas {
   absl::Status QueueSum(ChunkId chunk, uint64_t clock);
   // The same for the addition itself.
   absl::Status QueueAddition(Place& place, ChunkId chunk, float* sum);
-  // The same for its way to the host, while the next one is added.
+  // Queues the sum's way to the host, while the next one is added.
   absl::Status QueueCopy(Place& place, const DeviceEncoder::Outcome& outcome, Queued* queued);
-  // The same for weights on their way to all devices.
-  void QueueUpload(ChunkId chunk, uint32_t first_element, const Bytes& weights, bool traced);
+  // Queues the upload to all devices.
+  absl::Status QueueUpload(ChunkId chunk, uint32_t first_element, const Upload& upload,
+                           bool traced);
+  Upload StageWeights(const Bytes& weights);
   // What has come of it may be taken.
   absl::Status TakeOver(ChunkId chunk, uint64_t clock);
   // Marks the end of what all devices have to do with weights now.
-  void QueueWeights(Queued queued);
+  absl::Status QueueWeights(Queued queued);
   // Marks the end of what `stream` has to do now; `told` wakes Poll's caller then.
   absl::Status Mark(Place* place, device::Stream& stream, device::Stream& told, Queued* queued);
-  void Keep(absl::Status status);
   absl::StatusOr<bool> IsDone(const Queued& queued) const;
   // Tells of it what there is to tell.
   absl::Status Finish(Queued* queued, std::vector<ChunkId>* summed);
-  // Of the step that the chunk is in; empty where there is no trace.
-  DeviceTrace::Spans Trace(size_t lane, ChunkId chunk);
+  // The spans of the step that the chunk is in; empty where there is no trace.
+  absl::StatusOr<DeviceTrace::Spans> Trace(size_t lane, ChunkId chunk);
 
   NodeMemory* const memory_;
   AggregatorCore* const core_;
@@ -188,7 +193,6 @@ class DeviceArenas final : public Arenas {
   std::vector<std::shared_ptr<const void>> uploading_;  // since the last Landed
   std::vector<DeviceTrace::Spans> upload_spans_;        // likewise
   std::deque<Queued> queued_;
-  absl::Status status_;  // the first thing that went wrong
 };
 
 }  // namespace strata::worker

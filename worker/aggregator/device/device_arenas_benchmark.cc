@@ -126,7 +126,8 @@ absl::StatusOr<double> Node::Sum(uint64_t clock) {
     if (!core_->OnReady(ChunkId(c), ready).value_or(false)) {
       return absl::InternalError("a chunk is not complete");
     }
-    arenas_->BeginSum(ChunkId(c), clock);
+    const absl::Status begun = arenas_->BeginSum(ChunkId(c), clock).status();
+    if (!begun.ok()) return begun;
   }
   if (absl::Status status = Settle(&summed); !status.ok()) return status;
   const double seconds = absl::ToDoubleSeconds(absl::Now() - begin);
@@ -139,8 +140,9 @@ absl::StatusOr<double> Node::Land(uint64_t clock) {
   std::vector<ChunkId> none;
   const absl::Time begin = absl::Now();
   for (uint32_t c = 0; c < map_.chunks(); ++c) {
-    arenas_->TakeWeights(ChunkId(c), 0, sums_[c]);
-    arenas_->Landed(ChunkId(c), clock);
+    absl::Status status = arenas_->TakeWeights(ChunkId(c), 0, sums_[c]);
+    if (status.ok()) status = arenas_->Landed(ChunkId(c), clock);
+    if (!status.ok()) return status;
   }
   if (absl::Status status = Settle(&none); !status.ok()) return status;
   return absl::ToDoubleSeconds(absl::Now() - begin);

@@ -131,7 +131,8 @@ class DeviceArenasTest : public testing::TestWithParam<Layout> {
 
 TEST_P(DeviceArenasTest, SumsHaveTheBitsOfTheHostsAndAreTakenOnceTheyAreThere) {
   const std::vector<float> expected = Publish(0);
-  for (uint32_t c = 0; c < map_.chunks(); ++c) EXPECT_FALSE(arenas_->BeginSum(ChunkId(c), 0));
+  for (uint32_t c = 0; c < map_.chunks(); ++c)
+    EXPECT_FALSE(arenas_->BeginSum(ChunkId(c), 0).value());
   EXPECT_THAT(Settle(), UnorderedElementsAre(0, 1, 2, 3));
   EXPECT_TRUE(IsWoken());
   uint32_t samples = 0;
@@ -158,7 +159,7 @@ TEST_P(DeviceArenasTest, WhatRanksHaveAddedUpIsTakenFromWhereItIsTheChunksTurn) 
   for (uint32_t c = 0; c < map_.chunks(); ++c) {
     const uint32_t root = has_two ? c % 2 : 0;
     const std::vector<float> expected = Download(arenas_->GradientsForTest(root), root);
-    arenas_->BeginSum(ChunkId(c), 0);
+    EXPECT_FALSE(arenas_->BeginSum(ChunkId(c), 0).value());
     EXPECT_THAT(Settle(), UnorderedElementsAre(c));
     const ExchangeNode::Sum sum = arenas_->TakeSum(ChunkId(c), 0);
     EXPECT_EQ(std::memcmp(sum.bytes.data(), expected.data() + map_.OffsetOf(ChunkId(c)),
@@ -179,7 +180,9 @@ TEST_P(DeviceArenasTest, AWakeThatTakesItsTimeHoldsNothingUp) {
   ASSERT_TRUE(arenas.ok()) << arenas.status();
   arenas_ = *std::move(arenas);
   Publish(0);
-  for (uint32_t c = 0; c < map_.chunks(); ++c) arenas_->BeginSum(ChunkId(c), 0);
+  for (uint32_t c = 0; c < map_.chunks(); ++c) {
+    EXPECT_FALSE(arenas_->BeginSum(ChunkId(c), 0).value());
+  }
   std::vector<ChunkId> summed;
   absl::Status status;
   for (const absl::Time end = absl::Now() + absl::Seconds(10);
@@ -212,7 +215,7 @@ TEST_P(DeviceArenasTest, EncodedSumsAreThePayloadsOfTheHostsEncoderClockByClock)
     for (uint64_t clock = 0; clock < 3; ++clock) {
       const std::vector<float> expected = Publish(clock, &core);
       for (uint32_t c = 0; c < map_.chunks(); ++c)
-        EXPECT_FALSE(arenas_->BeginSum(ChunkId(c), clock));
+        EXPECT_FALSE(arenas_->BeginSum(ChunkId(c), clock).value());
       EXPECT_THAT(Settle(), UnorderedElementsAre(0, 1, 2, 3));
       for (uint32_t c = 0; c < map_.chunks(); ++c) {
         const ExchangeNode::Sum sum = arenas_->TakeSum(ChunkId(c), clock);
@@ -225,7 +228,7 @@ TEST_P(DeviceArenasTest, EncodedSumsAreThePayloadsOfTheHostsEncoderClockByClock)
         ASSERT_EQ(sum.bytes.size(), payload->payload.size());
         EXPECT_EQ(std::memcmp(sum.bytes.data(), payload->payload.data(), sum.bytes.size()), 0)
             << clock << " " << c;
-        arenas_->Landed(ChunkId(c), clock);
+        EXPECT_EQ(arenas_->Landed(ChunkId(c), clock), absl::OkStatus());
       }
       Settle();
     }
@@ -245,7 +248,7 @@ TEST_P(DeviceArenasTest, ASumThatCannotBeEncodedNamesItsChunkAndClock) {
       stream->Copy(arenas_->GradientsForTest(0).get() + (2 * kChunkElements + 5) * 4, &bad, 4)
           .ok());
   ASSERT_TRUE(stream->Synchronize().ok());
-  arenas_->BeginSum(ChunkId(2), 0);
+  EXPECT_FALSE(arenas_->BeginSum(ChunkId(2), 0).value());
   std::vector<ChunkId> summed;
   absl::Status status;
   while (status.ok() && arenas_->busy()) status = arenas_->Poll(&summed);
@@ -268,10 +271,10 @@ TEST_P(DeviceArenasTest, WeightsAreOnEveryDeviceWhenRanksAreToldOfThem) {
     };
     memory_->rank(0).waits_for = c + 1;
     const uint32_t bell = memory_->rank(0).bell;
-    arenas_->TakeWeights(ChunkId(c), 0, bytes(0, half));
-    arenas_->TakeWeights(ChunkId(c), half, bytes(half, count - half));
+    EXPECT_EQ(arenas_->TakeWeights(ChunkId(c), 0, bytes(0, half)), absl::OkStatus());
+    EXPECT_EQ(arenas_->TakeWeights(ChunkId(c), half, bytes(half, count - half)), absl::OkStatus());
     EXPECT_EQ(memory_->landed(c).load(), 0);
-    arenas_->Landed(ChunkId(c), 0);
+    EXPECT_EQ(arenas_->Landed(ChunkId(c), 0), absl::OkStatus());
     Settle();
     EXPECT_EQ(memory_->landed(c).load(), 2);
     EXPECT_NE(memory_->rank(0).bell.load(), bell);
@@ -307,8 +310,8 @@ TEST_P(DeviceArenasTest, EncodedWeightsAreAddedOnEveryDevice) {
       kernels::CheckedPayload::Check(kernels::Cpu(), wire::Codec::kFloat16, n, payload);
   ASSERT_TRUE(delta.ok()) << delta.status();
   delta->AddTo(expected.data(), expected.data());
-  arenas_->AddToWeights(ChunkId(1), 0, *delta);
-  arenas_->Landed(ChunkId(1), 0);
+  EXPECT_EQ(arenas_->AddToWeights(ChunkId(1), 0, *delta), absl::OkStatus());
+  EXPECT_EQ(arenas_->Landed(ChunkId(1), 0), absl::OkStatus());
   Settle();
   for (uint32_t r = 0; r < ranks(); ++r) {
     const std::vector<float> got = WeightsOf(r);
@@ -320,21 +323,20 @@ TEST_P(DeviceArenasTest, EncodedWeightsAreAddedOnEveryDevice) {
 // What only fake devices do when they are told to, and what they count.
 using DeviceArenasOnFake = DeviceArenasTest;
 
-TEST_P(DeviceArenasOnFake, WhatADeviceCannotDoComesOutOfPollAndStays) {
+TEST_P(DeviceArenasOnFake, WhatADeviceCannotDoComesOutOfTheCallThatMeetsIt) {
   if (ranks() == 1) GTEST_SKIP() << "one rank's gradients are copied, and no kernel is launched";
   Publish(0);
   device::ConfigureTestDevices("devices=2,memory_mb=64,fails_at=1,error=719");
-  arenas_->BeginSum(ChunkId(0), 0);
   std::vector<ChunkId> summed;
-  absl::Status status;
+  absl::Status status = arenas_->BeginSum(ChunkId(0), 0).status();
   while (status.ok() && arenas_->busy()) status = arenas_->Poll(&summed);
   EXPECT_THAT(std::string(status.message()),
               HasSubstr(absl::StrCat("device ", GetParam().devices[0], ": ")));
   EXPECT_THAT(std::string(status.message()), HasSubstr("unspecified launch failure"));
   EXPECT_TRUE(summed.empty());
   EXPECT_EQ(memory_->consumed(0).load(), 0);
-  arenas_->BeginSum(ChunkId(1), 0);
-  EXPECT_EQ(arenas_->Poll(&summed), status);
+  EXPECT_THAT(std::string(arenas_->BeginSum(ChunkId(1), 0).status().message()),
+              HasSubstr("unspecified launch failure"));
 }
 
 TEST_P(DeviceArenasOnFake, MemoryIsGivenBack) {

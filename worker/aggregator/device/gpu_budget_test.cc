@@ -59,7 +59,9 @@ class GpuBudgetTest : public testing::TestWithParam<Layout> {
       EXPECT_TRUE(stream->Synchronize().ok());
     }
     std::vector<ChunkId> summed;
-    for (uint32_t c = 0; c < map_.chunks(); ++c) arenas->BeginSum(ChunkId(c), 0);
+    for (uint32_t c = 0; c < map_.chunks(); ++c) {
+      EXPECT_FALSE(arenas->BeginSum(ChunkId(c), 0).value());
+    }
     while (arenas->busy()) {
       const absl::Status status = arenas->Poll(&summed);
       EXPECT_EQ(status, absl::OkStatus());

@@ -112,25 +112,28 @@ void NodeArenas::SumIntoWeights(ChunkId first, uint32_t chunks, uint64_t clock) 
   }
 }
 
-void NodeArenas::TakeWeights(ChunkId chunk, uint32_t first_element, const Bytes& weights) {
+absl::Status NodeArenas::TakeWeights(ChunkId chunk, uint32_t first_element, const Bytes& weights) {
   const float* const from = weights.floats();
   float* const to = memory_->weights() + map_.OffsetOf(chunk) + first_element;
   into_arena_(absl::MakeConstSpan(&from, 1), to, weights.float_count());
   CountCopy(CopyReason::kIntoArena, weights.size());
+  return absl::OkStatus();
 }
 
-void NodeArenas::AddToWeights(ChunkId chunk, uint32_t first_element,
-                              const kernels::CheckedPayload& delta) {
+absl::Status NodeArenas::AddToWeights(ChunkId chunk, uint32_t first_element,
+                                      const kernels::CheckedPayload& delta) {
   float* const weights = memory_->weights() + map_.OffsetOf(chunk) + first_element;
   delta.AddTo(weights, weights);
+  return absl::OkStatus();
 }
 
-void NodeArenas::Landed(ChunkId chunk, uint64_t clock) {
+absl::Status NodeArenas::Landed(ChunkId chunk, uint64_t clock) {
   memory_->Land(chunk.value(), core_->OnLanded(chunk, clock));
+  return absl::OkStatus();
 }
 
-void NodeArenas::TakeFinalWeights(ChunkId chunk, const Bytes& weights) {
-  TakeWeights(chunk, 0, weights);
+absl::Status NodeArenas::TakeFinalWeights(ChunkId chunk, const Bytes& weights) {
+  return TakeWeights(chunk, 0, weights);
 }
 
 void NodeArenas::LandFirstWeights() {

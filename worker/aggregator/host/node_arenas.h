@@ -45,18 +45,18 @@ class NodeArenas final : public Arenas {
 
   Bytes FirstWeights(ChunkId chunk) override;
   Sum TakeSum(ChunkId chunk, uint64_t clock) override;
-  void TakeWeights(ChunkId chunk, uint32_t first_element, const Bytes& weights) override;
-  void AddToWeights(ChunkId chunk, uint32_t first_element,
-                    const kernels::CheckedPayload& delta) override;
-  void Landed(ChunkId chunk, uint64_t clock) override;
-  void TakeFinalWeights(ChunkId chunk, const Bytes& weights) override;
+  absl::Status TakeWeights(ChunkId chunk, uint32_t first_element, const Bytes& weights) override;
+  absl::Status AddToWeights(ChunkId chunk, uint32_t first_element,
+                            const kernels::CheckedPayload& delta) override;
+  absl::Status Landed(ChunkId chunk, uint64_t clock) override;
+  absl::Status TakeFinalWeights(ChunkId chunk, const Bytes& weights) override;
 
   // The sums of `clock` as the chunks' next weights, where no other node adds to them, in place of
   // TakeSum, TakeWeights and Landed. The chunks follow one another.
   void SumIntoWeights(ChunkId first, uint32_t chunks, uint64_t clock);
 
   // Sums are made as they are taken, and all else is done at once.
-  bool BeginSum(ChunkId chunk, uint64_t clock) override { return true; }
+  absl::StatusOr<bool> BeginSum(ChunkId chunk, uint64_t clock) override { return true; }
   absl::Status Poll(std::vector<ChunkId>* summed) override { return absl::OkStatus(); }
   bool busy() const override { return false; }
   void LandFirstWeights() override;

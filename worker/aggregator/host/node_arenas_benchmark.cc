@@ -28,8 +28,8 @@ void Pass(const ChunkMap& map, uint64_t clock, AggregatorCore* core, NodeArenas*
   for (uint32_t c = 0; c < map.chunks(); ++c) {
     const ChunkId chunk(c);
     core->OnReady(chunk, ready).status().IgnoreError();
-    arenas->TakeWeights(chunk, 0, arenas->TakeSum(chunk, clock).bytes);
-    arenas->Landed(chunk, clock);
+    arenas->TakeWeights(chunk, 0, arenas->TakeSum(chunk, clock).bytes).IgnoreError();
+    arenas->Landed(chunk, clock).IgnoreError();
   }
 }
 

@@ -56,12 +56,12 @@ AllReduceCore::AllReduceCore(const CoreOptions& options, ChunkMap map,
     chunks_.emplace_back(&rules_, options.record.layout(), map, chunk);
   }
   const std::vector<RingNode> nodes = RingNodesOf(options.record);
-  LineIdentity identity = IdentityOf(options);
+  LinkIdentity identity = IdentityOf(options);
   for (const uint32_t peer : rules_.plan.Peers()) {
     for (uint32_t i = 0; i < connections_; ++i) {
       identity.hello.connection = i;
       peers_.push_back({.position = peer,
-                        .link = PeerLink({.line = LineId(static_cast<uint32_t>(peers_.size())),
+                        .link = PeerLink({.link = LinkId(static_cast<uint32_t>(peers_.size())),
                                           .peer = nodes[peer].node.value(),
                                           .address = nodes[peer].endpoint,
                                           .connects = position < peer,
@@ -87,19 +87,20 @@ AllReduceCore::Peer* AllReduceCore::At(uint32_t position, ChunkId chunk) {
   return &first[ConnectionOf(chunk.value(), connections_)];
 }
 
-absl::Status AllReduceCore::Fail(const absl::Status& status, bool by_peer, CoreActions* actions) {
+absl::Status AllReduceCore::Fail(const absl::Status& status, bool by_peer, WireActions* actions) {
   if (status.ok() || failed_) return status;
   failed_ = true;
   const absl::Status named = by_peer ? status : NamedBy(options_.node, status);
-  for (Peer& peer : peers_) peer.link.SendError(std::string(named.message()), &actions->wire);
+  for (Peer& peer : peers_) peer.link.SendError(std::string(named.message()), actions);
   return named;
 }
 
-void AllReduceCore::Start(absl::Time now, CoreActions* actions) {
+absl::Status AllReduceCore::Start(absl::Time now, CoreActions* actions) {
   for (Peer& peer : peers_) peer.link.Start(now, &actions->wire);
   for (uint32_t c = 0; c < map_.chunks(); ++c) {
     actions->node.push_back({.kind = NodeAction::Kind::kFirstWeights, .chunk = ChunkId(c)});
   }
+  return absl::OkStatus();
 }
 
 void AllReduceCore::SendSeeds(absl::Time now, CoreActions* actions) {
@@ -131,24 +132,25 @@ absl::Status AllReduceCore::OnPayload(const NodeAction& asked, Bytes payload, ui
                     absl::StrFormat("chunk %d at clock %d: the sum of the gradients has NaN or "
                                     "infinity",
                                     asked.chunk.value(), asked.clock)),
-                false, actions);
+                false, &actions->wire);
   }
   ++counters_.pushes;
   ReductionActions what;
   const absl::Status status = chunk.Begin(std::move(payload), samples, &what);
   Do(asked.chunk, what, now, actions);
-  return Fail(status, false, actions);
+  return Fail(status, false, &actions->wire);
 }
 
-void AllReduceCore::Submit(ChunkId chunk, CoreActions* actions) {
+absl::Status AllReduceCore::Submit(ChunkId chunk, absl::Time, CoreActions* actions) {
   for (const Peer& peer : peers_) {
     if (!peer.retired || *peer.retired > chunks_[chunk.value()].clock()) continue;
-    submit_error_ = absl::InvalidArgumentError(absl::StrFormat(
+    const auto error = absl::InvalidArgumentError(absl::StrFormat(
         "%s has finished after %d steps, but this node goes on", peer.link.Name(), *peer.retired));
-    return;
+    return Fail(error, false, &actions->wire);
   }
   window_.Ready(chunk);
   Push(actions);
+  return absl::OkStatus();
 }
 
 void AllReduceCore::Push(CoreActions* actions) {
@@ -184,16 +186,18 @@ void AllReduceCore::Do(ChunkId chunk, const ReductionActions& what, absl::Time n
   MaybeRetire(now, actions);
 }
 
-void AllReduceCore::Finish(uint64_t clocks, absl::Time now, CoreActions* actions) {
+absl::Status AllReduceCore::Finish(uint64_t clocks, absl::Time now, CoreActions* actions) {
   phase_ = Phase::kFinishing;
   clocks_ = clocks;
   MaybeRetire(now, actions);
   for (const Peer& peer : peers_) {
     if (!peer.retired || *peer.retired == clocks_) continue;
-    submit_error_ = absl::InvalidArgumentError(
+    const auto error = absl::InvalidArgumentError(
         absl::StrFormat("%s has finished after %d steps, this node after %d", peer.link.Name(),
                         *peer.retired, clocks_));
+    return Fail(error, false, &actions->wire);
   }
+  return absl::OkStatus();
 }
 
 void AllReduceCore::MaybeRetire(absl::Time now, CoreActions* actions) {
@@ -207,7 +211,7 @@ void AllReduceCore::MaybeRetire(absl::Time now, CoreActions* actions) {
   header.clock = clocks_;
   for (Peer& peer : peers_) {
     peer.link.Send(header, Bytes(), now, &actions->wire);
-    peer.link.Rest();
+    peer.link.NeverGiveUp();
   }
   MaybeFinish(now);
 }
@@ -269,29 +273,29 @@ void AllReduceCore::MaybeTrain() {
   phase_ = Phase::kTraining;
 }
 
-void AllReduceCore::OnConnected(LineId line, transport::ConnectionId connection, absl::Time now,
-                                CoreActions* actions) {
-  peers_[line.value()].link.OnConnected(connection, now, &actions->wire);
+void AllReduceCore::OnConnected(LinkId link, transport::ConnectionId connection, absl::Time now,
+                                WireActions* actions) {
+  peers_[link.value()].link.OnConnected(connection, now, actions);
 }
 
-void AllReduceCore::OnConnectFailed(LineId line, const absl::Status& why, absl::Time now,
-                                    CoreActions* actions) {
-  peers_[line.value()].link.OnLost(why, now, &actions->wire);
+void AllReduceCore::OnConnectFailed(LinkId link, const absl::Status& why, absl::Time now,
+                                    WireActions* actions) {
+  peers_[link.value()].link.OnLost(why, now, actions);
 }
 
 void AllReduceCore::OnLost(transport::ConnectionId connection, const absl::Status& why,
-                           absl::Time now, CoreActions* actions) {
-  if (Peer* peer = Find(connection)) peer->link.OnLost(why, now, &actions->wire);
+                           absl::Time now, WireActions* actions) {
+  if (Peer* peer = Find(connection)) peer->link.OnLost(why, now, actions);
 }
 
-void AllReduceCore::OnNotTaken(const WireAction& send, absl::Time now) {
-  if (Peer* peer = Find(send.connection)) peer->link.OnNotTaken(now);
+void AllReduceCore::OnSendQueueFull(const WireAction& send, absl::Time now) {
+  if (Peer* peer = Find(send.connection)) peer->link.OnSendQueueFull(now);
 }
 
 // The first frame of a connection that somebody made, or another HELLO.
 absl::Status AllReduceCore::OnStranger(transport::ConnectionId connection, const wire::Frame& frame,
                                        absl::Time now, CoreActions* actions) {
-  const LineIdentity self = IdentityOf(options_);
+  const LinkIdentity self = IdentityOf(options_);
   uint32_t number = 0;
   wire::ErrorCode error = CheckPeerHello(self, frame, &number);
   if (error == wire::ErrorCode::kNone) {
@@ -300,15 +304,16 @@ absl::Status AllReduceCore::OnStranger(transport::ConnectionId connection, const
       if (peer.link.options().peer != frame.header.node || peer.link.options().connects) continue;
       error = wire::ErrorCode::kWrongConnection;
       if (peer.link.options().identity.hello.connection != number) continue;
-      // Else the end of one connection would be the end of several lines, and be told to one.
+      // Else the end of one connection would be the end of several links, and be told to one.
       const Peer* bound = Find(connection);
       if (bound != nullptr && bound != &peer) break;
-      return Fail(peer.link.OnHello(connection, frame.header, now, &actions->wire), false, actions);
+      return Fail(peer.link.OnHello(connection, frame.header, now, &actions->wire), false,
+                  &actions->wire);
     }
   }
   ++refused_;
   actions->wire.push_back({.kind = WireAction::Kind::kSend,
-                           .line = LineId(),
+                           .link = LinkId(),
                            .connection = connection,
                            .frame = RefusalOf(self, Op::kError, error)});
   return absl::OkStatus();
@@ -329,10 +334,11 @@ absl::Status AllReduceCore::OnFrame(transport::ConnectionId connection, const wi
   }
   const bool was_up = peer->link.is_up();
   absl::StatusOr<bool> next = peer->link.OnFrame(frame, now, &actions->wire);
-  if (!next.ok()) return Fail(next.status(), was_up && frame.header.op == Op::kError, actions);
+  if (!next.ok())
+    return Fail(next.status(), was_up && frame.header.op == Op::kError, &actions->wire);
   const absl::Status status = *next ? Take(peer, frame, now, actions) : absl::OkStatus();
   MaybeFinish(now);
-  return Fail(status, false, actions);
+  return Fail(status, false, &actions->wire);
 }
 
 absl::Status AllReduceCore::Take(Peer* peer, const wire::Frame& frame, absl::Time now,
@@ -352,10 +358,9 @@ absl::Status AllReduceCore::Take(Peer* peer, const wire::Frame& frame, absl::Tim
       absl::StrCat(peer->link.Name(), ": ", std::string(status.message())));
 }
 
-absl::Status AllReduceCore::OnTime(absl::Time now, CoreActions* actions) {
-  if (!submit_error_.ok()) return Fail(submit_error_, false, actions);
+absl::Status AllReduceCore::OnTime(absl::Time now, WireActions* actions) {
   for (Peer& peer : peers_) {
-    const absl::Status status = peer.link.OnTime(now, &actions->wire);
+    const absl::Status status = peer.link.OnTime(now, actions);
     if (!status.ok()) return Fail(status, false, actions);
   }
   MaybeFinish(now);
@@ -374,13 +379,13 @@ void AllReduceCore::AddActivity(absl::Time now, proto::NodeActivity* activity) c
   for (size_t first = 0; first < peers_.size(); first += connections_) {
     const PeerLink& link = peers_[first].link;
     if (!link.options().connects) continue;  // its other end tells
-    LineActivity line = link.Activity(now);
-    for (size_t i = 1; i < connections_; ++i) line.Add(peers_[first + i].link.Activity(now));
+    LinkActivity sum = link.Activity(now);
+    for (size_t i = 1; i < connections_; ++i) sum.Add(peers_[first + i].link.Activity(now));
     proto::ShardActivity* out = activity->add_shards();
     out->set_address(link.options().address);
-    out->set_connected(line.connected);
-    out->set_oldest_ms(absl::ToInt64Milliseconds(line.down_for));
-    out->set_error(line.error);
+    out->set_connected(sum.connected);
+    out->set_oldest_ms(absl::ToInt64Milliseconds(sum.down_for));
+    out->set_error(sum.error);
   }
 }
 

@@ -35,21 +35,21 @@ class AllReduceCore final : public ExchangeCore {
   static absl::StatusOr<std::unique_ptr<AllReduceCore>> Create(const CoreOptions& options,
                                                                const kernels::Kernels& kernels);
 
-  void Start(absl::Time now, CoreActions* actions) override;
-  void Submit(ChunkId chunk, CoreActions* actions) override;
-  void Finish(uint64_t clocks, absl::Time now, CoreActions* actions) override;
+  absl::Status Start(absl::Time now, CoreActions* actions) override;
+  absl::Status Submit(ChunkId chunk, absl::Time now, CoreActions* actions) override;
+  absl::Status Finish(uint64_t clocks, absl::Time now, CoreActions* actions) override;
   absl::Status OnPayload(const NodeAction& asked, Bytes payload, uint32_t samples, absl::Time now,
                          CoreActions* actions) override;
-  void OnConnected(LineId line, transport::ConnectionId connection, absl::Time now,
-                   CoreActions* actions) override;
-  void OnConnectFailed(LineId line, const absl::Status& why, absl::Time now,
-                       CoreActions* actions) override;
+  void OnConnected(LinkId link, transport::ConnectionId connection, absl::Time now,
+                   WireActions* actions) override;
+  void OnConnectFailed(LinkId link, const absl::Status& why, absl::Time now,
+                       WireActions* actions) override;
   void OnLost(transport::ConnectionId connection, const absl::Status& why, absl::Time now,
-              CoreActions* actions) override;
-  void OnNotTaken(const WireAction& send, absl::Time now) override;
+              WireActions* actions) override;
+  void OnSendQueueFull(const WireAction& send, absl::Time now) override;
   absl::Status OnFrame(transport::ConnectionId connection, const wire::Frame& frame, absl::Time now,
                        CoreActions* actions) override;
-  absl::Status OnTime(absl::Time now, CoreActions* actions) override;
+  absl::Status OnTime(absl::Time now, WireActions* actions) override;
   absl::Time deadline() const override;
   Exchange::Phase phase() const override { return phase_; }
   const ExchangeCounters& counters() const override { return counters_; }
@@ -59,8 +59,8 @@ class AllReduceCore final : public ExchangeCore {
     return bytes;
   }
   void AddActivity(absl::Time now, proto::NodeActivity* activity) const override;
-  const std::string& address(LineId line) const override {
-    return peers_[line.value()].link.options().address;
+  const std::string& address(LinkId link) const override {
+    return peers_[link.value()].link.options().address;
   }
 
  private:
@@ -80,7 +80,7 @@ class AllReduceCore final : public ExchangeCore {
   // REQUIRES: the plan has it as a peer.
   Peer* At(uint32_t position, ChunkId chunk);
   // An error ends the job: tells the peers.
-  absl::Status Fail(const absl::Status& status, bool by_peer, CoreActions* actions);
+  absl::Status Fail(const absl::Status& status, bool by_peer, WireActions* actions);
   absl::Status OnStranger(transport::ConnectionId connection, const wire::Frame& frame,
                           absl::Time now, CoreActions* actions);
   absl::Status Take(Peer* peer, const wire::Frame& frame, absl::Time now, CoreActions* actions);
@@ -104,12 +104,11 @@ class AllReduceCore final : public ExchangeCore {
   Exchange::Phase phase_ = Exchange::Phase::kSeeding;
   bool failed_ = false;
   const uint32_t connections_;
-  std::vector<Peer> peers_;  // by LineId
+  std::vector<Peer> peers_;  // by LinkId
   std::vector<ChunkReduction> chunks_;
   PushWindow window_;
   std::vector<uint64_t> seeds_;  // own checksums
-  absl::Status submit_error_;
-  uint64_t clocks_ = 0;  // kFinishing: of every chunk
+  uint64_t clocks_ = 0;          // kFinishing: of every chunk
   absl::Time retired_at_ = absl::InfiniteFuture();
   uint64_t refused_ = 0;
   ExchangeCounters counters_;

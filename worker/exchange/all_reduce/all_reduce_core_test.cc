@@ -175,7 +175,7 @@ TEST(AllReduceCore, NeighboursHaveTheJobsConnectionsButNoneWithoutAChunk) {
 }
 
 // Else it would take the place of several, and its end would be told to one of them.
-TEST(AllReduceCore, AConnectionIsOneLineOfOneNodeWhateverItSaysLater) {
+TEST(AllReduceCore, AConnectionIsOneLinkOfOneNodeWhateverItSaysLater) {
   World::Options options = Shape(3, AllReduce::RING);
   options.job = "connections: 2";
   World world(options);
@@ -185,11 +185,11 @@ TEST(AllReduceCore, AConnectionIsOneLineOfOneNodeWhateverItSaysLater) {
   const auto core = *AllReduceCore::Create(self, kernels::Cpu());
   const absl::Time now = absl::FromUnixSeconds(1);
   CoreActions started;
-  core->Start(now, &started);
+  EXPECT_EQ(core->Start(now, &started), absl::OkStatus());
   const auto answers = [&](uint64_t connection, uint32_t node, uint32_t number) {
     CoreOptions peer = self;
     peer.node = NodeId(node);
-    LineIdentity identity = IdentityOf(peer);
+    LinkIdentity identity = IdentityOf(peer);
     identity.hello.connection = number;
     CoreActions actions;
     const transport::ConnectionId id(connection);

@@ -7,7 +7,7 @@
 #include "common/copies.h"
 #include "common/job/exchange/slices.h"
 #include "compression/job_compression.h"
-#include "worker/exchange/connection/line.h"
+#include "worker/exchange/connection/link.h"
 
 namespace strata::worker {
 namespace {

@@ -34,15 +34,15 @@ absl::StatusOr<std::unique_ptr<LinkProbe>> LinkProbe::Create(const CoreOptions& 
   const uint32_t position = PositionOf(nodes, options.node), n = nodes.size();
   const RingNode& next = nodes[(position + 1) % n];
   const RingNode& previous = nodes[(position + n - 1) % n];
-  LineIdentity identity = IdentityOf(options);
+  LinkIdentity identity = IdentityOf(options);
   identity.generation = kProbeGeneration;
-  const PeerLink::Options to_next = {.line = LineId(0),
+  const PeerLink::Options to_next = {.link = LinkId(0),
                                      .peer = next.node.value(),
                                      .address = next.endpoint,
                                      .connects = true,
                                      .identity = identity,
                                      .timing = options.timing};
-  const PeerLink::Options from_previous = {.line = LineId(1),
+  const PeerLink::Options from_previous = {.link = LinkId(1),
                                            .peer = previous.node.value(),
                                            .address = previous.endpoint,
                                            .connects = false,
@@ -55,12 +55,13 @@ LinkProbe::LinkProbe(const CoreOptions& options, const PeerLink::Options& next,
                      const PeerLink::Options& previous)
     : options_(options), next_(next), previous_(previous) {
   // Whoever is late to connect here fails by itself.
-  previous_.Rest();
+  previous_.NeverGiveUp();
 }
 
-void LinkProbe::Start(absl::Time now, CoreActions* actions) {
+absl::Status LinkProbe::Start(absl::Time now, CoreActions* actions) {
   next_.Start(now, &actions->wire);
   previous_.Start(now, &actions->wire);
+  return absl::OkStatus();
 }
 
 // RETIRE is acknowledged at once; a burst when all of it has come.
@@ -100,31 +101,31 @@ void LinkProbe::Go(absl::Time now, CoreActions* actions) {
   next_.Send(header, Bytes(), now, &actions->wire);
 }
 
-void LinkProbe::OnConnected(LineId, transport::ConnectionId connection, absl::Time now,
-                            CoreActions* actions) {
-  next_.OnConnected(connection, now, &actions->wire);
+void LinkProbe::OnConnected(LinkId, transport::ConnectionId connection, absl::Time now,
+                            WireActions* actions) {
+  next_.OnConnected(connection, now, actions);
 }
 
-void LinkProbe::OnConnectFailed(LineId, const absl::Status& why, absl::Time now,
-                                CoreActions* actions) {
-  next_.OnLost(why, now, &actions->wire);
+void LinkProbe::OnConnectFailed(LinkId, const absl::Status& why, absl::Time now,
+                                WireActions* actions) {
+  next_.OnLost(why, now, actions);
 }
 
 // Times over two connections would say nothing: it begins anew.
 void LinkProbe::OnLost(transport::ConnectionId connection, const absl::Status& why, absl::Time now,
-                       CoreActions* actions) {
-  if (previous_.Owns(connection)) previous_.OnLost(why, now, &actions->wire);
+                       WireActions* actions) {
+  if (previous_.Owns(connection)) previous_.OnLost(why, now, actions);
   if (!next_.Owns(connection) || result_) return;
   next_ = PeerLink(next_.options());
   round_ = 0;
   waiting_ = false;
   ++lost_;
-  next_.Start(now, &actions->wire);
+  next_.Start(now, actions);
 }
 
-void LinkProbe::OnNotTaken(const WireAction& send, absl::Time now) {
-  if (next_.Owns(send.connection)) next_.OnNotTaken(now);
-  if (previous_.Owns(send.connection)) previous_.OnNotTaken(now);
+void LinkProbe::OnSendQueueFull(const WireAction& send, absl::Time now) {
+  if (next_.Owns(send.connection)) next_.OnSendQueueFull(now);
+  if (previous_.Owns(send.connection)) previous_.OnSendQueueFull(now);
 }
 
 absl::Status LinkProbe::OnFrame(transport::ConnectionId connection, const wire::Frame& frame,
@@ -139,14 +140,14 @@ absl::Status LinkProbe::OnFrame(transport::ConnectionId connection, const wire::
       if (header.received == 0 && !previous_.Owns(connection)) {
         previous_.Close(&actions->wire);
         previous_ = PeerLink(previous_.options());
-        previous_.Rest();
+        previous_.NeverGiveUp();
       }
       return NamedBy(options_.node, previous_.OnHello(connection, header, now, &actions->wire));
     }
     const bool begins = error == wire::ErrorCode::kWrongGeneration;
     actions->wire.push_back(
         {.kind = WireAction::Kind::kSend,
-         .line = LineId(1),
+         .link = LinkId(1),
          .connection = connection,
          .frame =
              RefusalOf(previous_.options().identity, begins ? Op::kRetry : Op::kError,
@@ -162,8 +163,8 @@ absl::Status LinkProbe::OnFrame(transport::ConnectionId connection, const wire::
   return NamedBy(options_.node, status);
 }
 
-absl::Status LinkProbe::OnTime(absl::Time now, CoreActions* actions) {
-  const absl::Status status = previous_.OnTime(now, &actions->wire);
+absl::Status LinkProbe::OnTime(absl::Time now, WireActions* actions) {
+  const absl::Status status = previous_.OnTime(now, actions);
   if (!status.ok()) return NamedBy(options_.node, status);
   if (result_) return absl::OkStatus();
   if (lost_ > kLostMax) {
@@ -171,16 +172,16 @@ absl::Status LinkProbe::OnTime(absl::Time now, CoreActions* actions) {
                                       "the line to %s broke %d times while it was measured",
                                       next_.Name(), lost_)));
   }
-  return NamedBy(options_.node, next_.OnTime(now, &actions->wire));
+  return NamedBy(options_.node, next_.OnTime(now, actions));
 }
 
 absl::Time LinkProbe::deadline() const {
   return result_ ? previous_.deadline() : std::min(previous_.deadline(), next_.deadline());
 }
 
-void LinkProbe::Close(CoreActions* actions) {
-  next_.Close(&actions->wire);
-  previous_.Close(&actions->wire);
+void LinkProbe::Close(WireActions* actions) {
+  next_.Close(actions);
+  previous_.Close(actions);
 }
 
 }  // namespace strata::worker

@@ -21,8 +21,8 @@ namespace strata::worker {
 //
 // A node that has begun to all-reduce while this one still probes is told to come again.
 //
-// A pure state machine, see LineCore.
-class LinkProbe final : public LineCore {
+// A pure state machine, see LinkCore.
+class LinkProbe final : public LinkCore {
  public:
   struct Result {
     double latency_s = 0;  // one way
@@ -32,23 +32,23 @@ class LinkProbe final : public LineCore {
   // `options.record`: view and ring.endpoints. Errors: InvalidArgument naming the field.
   static absl::StatusOr<std::unique_ptr<LinkProbe>> Create(const CoreOptions& options);
 
-  void Start(absl::Time now, CoreActions* actions) override;
-  void OnConnected(LineId line, transport::ConnectionId connection, absl::Time now,
-                   CoreActions* actions) override;
-  void OnConnectFailed(LineId line, const absl::Status& why, absl::Time now,
-                       CoreActions* actions) override;
+  absl::Status Start(absl::Time now, CoreActions* actions) override;
+  void OnConnected(LinkId link, transport::ConnectionId connection, absl::Time now,
+                   WireActions* actions) override;
+  void OnConnectFailed(LinkId link, const absl::Status& why, absl::Time now,
+                       WireActions* actions) override;
   void OnLost(transport::ConnectionId connection, const absl::Status& why, absl::Time now,
-              CoreActions* actions) override;
-  void OnNotTaken(const WireAction& send, absl::Time now) override;
+              WireActions* actions) override;
+  void OnSendQueueFull(const WireAction& send, absl::Time now) override;
   absl::Status OnFrame(transport::ConnectionId connection, const wire::Frame& frame, absl::Time now,
                        CoreActions* actions) override;
-  absl::Status OnTime(absl::Time now, CoreActions* actions) override;
+  absl::Status OnTime(absl::Time now, WireActions* actions) override;
   absl::Time deadline() const override;
-  const std::string& address(LineId) const override { return next_.options().address; }
+  const std::string& address(LinkId) const override { return next_.options().address; }
 
   const std::optional<Result>& result() const { return result_; }
   // Ends the connections; nothing may follow.
-  void Close(CoreActions* actions);
+  void Close(WireActions* actions);
 
  private:
   LinkProbe(const CoreOptions& options, const PeerLink::Options& next,

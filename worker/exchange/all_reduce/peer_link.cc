@@ -15,7 +15,10 @@ using wire::Op;
 
 PeerLink::PeerLink(const Options& options)
     : options_(options),
-      backoff_(options.timing.backoff_min),
+      connection_(
+          options.link, options.timing,
+          options.connects ? Reconnector::Role::kConnects : Reconnector::Role::kIsConnectedTo,
+          absl::StrCat(Name(), options.connects ? " could not be reached" : " has not connected")),
       resend_after_(options.timing.resend_after) {}
 
 std::string PeerLink::Name() const {
@@ -27,15 +30,8 @@ uint64_t PeerLink::bytes_sent(Op op) const {
   return it == bytes_sent_.end() ? 0 : it->second;
 }
 
-void PeerLink::Start(absl::Time now, std::vector<WireAction>* actions) {
-  down_since_ = now;
-  if (!options_.connects) return;
-  state_ = State::kConnecting;
-  actions->push_back({.kind = WireAction::Kind::kConnect, .line = options_.line});
-}
-
 void PeerLink::Send(const wire::Header& header, Bytes payload, absl::Time now,
-                    std::vector<WireAction>* actions) {
+                    WireActions* actions) {
   wire::Frame frame{HeaderOf(options_.identity, header.op), std::move(payload)};
   frame.header.chunk = header.chunk;
   frame.header.clock = header.clock;
@@ -48,8 +44,8 @@ void PeerLink::Send(const wire::Header& header, Bytes payload, absl::Time now,
   Pump(now, actions);
 }
 
-void PeerLink::SendError(const std::string& reason, std::vector<WireAction>* actions) {
-  if (state_ != State::kUp) return;
+void PeerLink::SendError(const std::string& reason, WireActions* actions) {
+  if (!is_up()) return;
   auto text = std::make_shared<std::string>(reason);
   wire::Frame frame{HeaderOf(options_.identity, Op::kError),
                     Bytes(text, reinterpret_cast<const std::byte*>(text->data()), text->size())};
@@ -57,20 +53,20 @@ void PeerLink::SendError(const std::string& reason, std::vector<WireAction>* act
   Transmit(std::move(frame), actions);
 }
 
-void PeerLink::Transmit(wire::Frame frame, std::vector<WireAction>* actions) {
+void PeerLink::Transmit(wire::Frame frame, WireActions* actions) {
   // Every frame says what has come, so that a separate word is seldom needed.
   frame.header.received = received_;
   received_bytes_ = 0;
   ack_due_ = absl::InfiniteFuture();
   bytes_sent_[frame.header.op] += BytesOf(frame);
   actions->push_back({.kind = WireAction::Kind::kSend,
-                      .line = options_.line,
-                      .connection = *connection_,
+                      .link = options_.link,
+                      .connection = connection_.connection(),
                       .frame = std::move(frame)});
 }
 
-void PeerLink::Pump(absl::Time now, std::vector<WireAction>* actions) {
-  while (state_ == State::kUp && !waiting_.empty()) {
+void PeerLink::Pump(absl::Time now, WireActions* actions) {
+  while (is_up() && !waiting_.empty()) {
     const uint64_t bytes = BytesOf(waiting_.begin()->second);
     const bool fits = in_flight_bytes_ + bytes <= options_.in_flight_bytes_max;
     if (!unacknowledged_.empty() && !fits) return;
@@ -84,7 +80,7 @@ void PeerLink::Pump(absl::Time now, std::vector<WireAction>* actions) {
   }
 }
 
-void PeerLink::Repeat(absl::Time now, std::vector<WireAction>* actions) {
+void PeerLink::Repeat(absl::Time now, WireActions* actions) {
   resend_due_ = unacknowledged_.empty() ? absl::InfiniteFuture() : now + resend_after_;
   for (const Sent& sent : unacknowledged_) {
     wire::Frame frame = sent.frame;
@@ -94,10 +90,8 @@ void PeerLink::Repeat(absl::Time now, std::vector<WireAction>* actions) {
 }
 
 // The connection is confirmed on both sides and the peer has said what it has.
-absl::Status PeerLink::Resume(uint64_t received, absl::Time now, std::vector<WireAction>* actions) {
-  state_ = State::kUp;
-  state_due_ = down_since_ = absl::InfiniteFuture();
-  backoff_ = options_.timing.backoff_min;
+absl::Status PeerLink::Resume(uint64_t received, absl::Time now, WireActions* actions) {
+  connection_.OnGreeted();
   resend_after_ = options_.timing.resend_after;
   if (absl::Status status = Acknowledge(received, now); !status.ok()) return status;
   Repeat(now, actions);
@@ -106,54 +100,31 @@ absl::Status PeerLink::Resume(uint64_t received, absl::Time now, std::vector<Wir
 }
 
 void PeerLink::OnConnected(transport::ConnectionId connection, absl::Time now,
-                           std::vector<WireAction>* actions) {
-  connection_ = connection;
-  state_ = State::kGreeting;
-  state_due_ = now + options_.timing.hello_timeout;
+                           WireActions* actions) {
+  connection_.OnConnected(connection, now);
   Transmit(HelloOf(options_.identity), actions);
 }
 
 absl::Status PeerLink::OnHello(transport::ConnectionId connection, const wire::Header& hello,
-                               absl::Time now, std::vector<WireAction>* actions) {
-  if (connection_ && connection_ != connection) {
+                               absl::Time now, WireActions* actions) {
+  if (connection_.is_up() && !Owns(connection)) {
     // Whoever made it may be the peer, and this one a stranger with a copy of its HELLO: the peer
     // comes back then. What a connection that is only forgotten sends is dropped without a word.
     Transmit({HeaderOf(options_.identity, Op::kRetry), Bytes()}, actions);
-    Close(actions);
   }
-  connection_ = connection;
+  connection_.Adopt(connection, actions);
   actions->push_back(
-      {.kind = WireAction::Kind::kAdmit, .line = options_.line, .connection = connection});
+      {.kind = WireAction::Kind::kAdmit, .link = options_.link, .connection = connection});
   Transmit({HeaderOf(options_.identity, Op::kHelloOk), Bytes()}, actions);
   return Resume(hello.received, now, actions);
 }
 
-void PeerLink::PlanReconnect(absl::Time now) {
-  if (state_ == State::kUp) {
-    down_since_ = now;
-    backoff_ = options_.timing.backoff_min;
-  }
-  state_ = State::kIdle;
+void PeerLink::OnLost(const absl::Status& why, absl::Time now, WireActions* actions) {
+  connection_.OnLost(why, now, actions);
   resend_due_ = ack_due_ = absl::InfiniteFuture();
-  if (!options_.connects) return;
-  state_due_ = now + backoff_;
-  backoff_ = std::min(backoff_ * 2, options_.timing.backoff_max);
 }
 
-void PeerLink::OnLost(const absl::Status& why, absl::Time now, std::vector<WireAction>* actions) {
-  if (!why.ok()) last_loss_ = why;
-  Close(actions);
-  PlanReconnect(now);
-}
-
-void PeerLink::Close(std::vector<WireAction>* actions) {
-  if (!connection_) return;
-  actions->push_back(
-      {.kind = WireAction::Kind::kClose, .line = options_.line, .connection = *connection_});
-  connection_.reset();
-}
-
-void PeerLink::OnNotTaken(absl::Time now) {
+void PeerLink::OnSendQueueFull(absl::Time now) {
   if (unacknowledged_.empty()) return;
   resend_due_ = std::min(resend_due_, now + options_.timing.backoff_min);
 }
@@ -175,12 +146,12 @@ absl::Status PeerLink::Acknowledge(uint64_t received, absl::Time now) {
   return absl::OkStatus();
 }
 
-void PeerLink::SendAck(std::vector<WireAction>* actions) {
-  if (state_ == State::kUp) Transmit({HeaderOf(options_.identity, Op::kAck), Bytes()}, actions);
+void PeerLink::SendAck(WireActions* actions) {
+  if (is_up()) Transmit({HeaderOf(options_.identity, Op::kAck), Bytes()}, actions);
 }
 
 // Often enough that the peer need not wait for it, seldom enough to cost nothing.
-void PeerLink::Receive(const wire::Frame& frame, absl::Time now, std::vector<WireAction>* actions) {
+void PeerLink::Receive(const wire::Frame& frame, absl::Time now, WireActions* actions) {
   received_ = frame.header.sequence;
   received_bytes_ += BytesOf(frame);
   if (received_bytes_ >= options_.in_flight_bytes_max / 8 || frame.header.op == Op::kRetire) {
@@ -190,24 +161,24 @@ void PeerLink::Receive(const wire::Frame& frame, absl::Time now, std::vector<Wir
 }
 
 absl::StatusOr<bool> PeerLink::OnFrame(const wire::Frame& frame, absl::Time now,
-                                       std::vector<WireAction>* actions) {
+                                       WireActions* actions) {
   const wire::Header& header = frame.header;
   if (header.op == Op::kError) {
-    if (state_ == State::kUp) return absl::FailedPreconditionError(TextOf(frame));
+    if (is_up()) return absl::FailedPreconditionError(TextOf(frame));
     return absl::FailedPreconditionError(
         absl::StrCat(Name(), " refused the connection: ", TextOf(frame)));
   }
   if (header.op == Op::kRetry) {
-    OnLost(absl::UnavailableError(state_ == State::kGreeting ? "it does not know the job yet"
-                                                             : "another connection took its place"),
+    OnLost(absl::UnavailableError(connection_.is_greeting() ? "it does not know the job yet"
+                                                            : "another connection took its place"),
            now, actions);
     return false;
   }
-  if (header.op == Op::kHelloOk && state_ == State::kGreeting) {
+  if (header.op == Op::kHelloOk && connection_.is_greeting()) {
     if (absl::Status status = Resume(header.received, now, actions); !status.ok()) return status;
     return false;
   }
-  if (state_ != State::kUp) return false;
+  if (!is_up()) return false;
   if (absl::Status status = Acknowledge(header.received, now); !status.ok()) return status;
   Pump(now, actions);
   if (!wire::IsSequenced(header.op)) return false;
@@ -220,48 +191,31 @@ absl::StatusOr<bool> PeerLink::OnFrame(const wire::Frame& frame, absl::Time now,
   return true;
 }
 
-absl::Status PeerLink::OnTime(absl::Time now, std::vector<WireAction>* actions) {
-  if (state_ != State::kUp && !resting_ && now >= down_since_ + options_.timing.give_up_after) {
-    return absl::UnavailableError(absl::StrFormat(
-        "%s %s for %s%s", Name(), options_.connects ? "could not be reached" : "has not connected",
-        absl::FormatDuration(options_.timing.give_up_after),
-        last_loss_.ok() ? "" : absl::StrCat(" (", std::string(last_loss_.message()), ")")));
+absl::Status PeerLink::OnTime(absl::Time now, WireActions* actions) {
+  const bool was_up = is_up();
+  if (absl::Status status = connection_.OnTime(now, actions); !status.ok()) return status;
+  if (!was_up) return absl::OkStatus();
+  if (now >= resend_due_) {
+    resend_after_ =
+        std::min(resend_after_ * 2, options_.timing.resend_after * (1 << kResendDoublings));
+    Repeat(now, actions);
   }
-  if (state_ == State::kIdle && now >= state_due_) {
-    state_ = State::kConnecting;
-    state_due_ = absl::InfiniteFuture();
-    actions->push_back({.kind = WireAction::Kind::kConnect, .line = options_.line});
-  } else if (state_ == State::kGreeting && now >= state_due_) {
-    OnLost(absl::DeadlineExceededError("no answer to HELLO"), now, actions);
-  } else if (state_ == State::kUp) {
-    if (now >= resend_due_) {
-      resend_after_ =
-          std::min(resend_after_ * 2, options_.timing.resend_after * (1 << kResendDoublings));
-      Repeat(now, actions);
-    }
-    if (now >= ack_due_) SendAck(actions);
-  }
+  if (now >= ack_due_) SendAck(actions);
   return absl::OkStatus();
 }
 
 absl::Time PeerLink::deadline() const {
-  if (state_ == State::kUp) return std::min(resend_due_, ack_due_);
-  if (resting_) return state_due_;
-  return std::min(state_due_, down_since_ + options_.timing.give_up_after);
+  return is_up() ? std::min(resend_due_, ack_due_) : connection_.deadline();
 }
 
-LineActivity PeerLink::Activity(absl::Time now) const {
-  LineActivity activity;
-  activity.connected = state_ == State::kUp;
+LinkActivity PeerLink::Activity(absl::Time now) const {
+  LinkActivity activity;
+  connection_.Describe(now, &activity);
   activity.unanswered = static_cast<uint32_t>(unacknowledged_.size());
   if (!unacknowledged_.empty()) {
     activity.oldest_clock = unacknowledged_.front().frame.header.clock;
     activity.oldest_chunk = unacknowledged_.front().frame.header.chunk;
     activity.oldest_age = now - unacknowledged_.front().first;
-  }
-  if (!activity.connected) {
-    activity.down_for = now - down_since_;
-    activity.error = std::string(last_loss_.message());
   }
   return activity;
 }

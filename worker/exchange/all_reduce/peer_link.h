@@ -4,7 +4,6 @@
 #include <cstdint>
 #include <deque>
 #include <map>
-#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -14,7 +13,8 @@
 #include "absl/time/time.h"
 #include "common/transport/endpoint.h"
 #include "common/wire/frame.h"
-#include "worker/exchange/connection/line.h"
+#include "worker/exchange/connection/link.h"
+#include "worker/exchange/connection/reconnector.h"
 
 namespace strata::worker {
 
@@ -30,12 +30,12 @@ namespace strata::worker {
 class PeerLink {
  public:
   struct Options {
-    LineId line;
+    LinkId link;
     uint32_t peer = 0;    // logical node
     std::string address;  // where it listens
     bool connects = false;
-    LineIdentity identity;  // this node's
-    LineTiming timing;
+    LinkIdentity identity;  // this node's
+    LinkTiming timing;
     uint64_t in_flight_bytes_max = 2 << 20;
     absl::Duration ack_delay = absl::Milliseconds(5);
   };
@@ -48,49 +48,45 @@ class PeerLink {
   // Of all frames of this op, with repetitions.
   uint64_t bytes_sent(wire::Op op) const;
 
-  void Start(absl::Time now, std::vector<WireAction>* actions);
+  void Start(absl::Time now, WireActions* actions) { connection_.Start(now, actions); }
   // `header`: op and what belongs to it; the rest is filled in. Older clocks first, then the
   // highest chunk, else in the order of the calls.
-  void Send(const wire::Header& header, Bytes payload, absl::Time now,
-            std::vector<WireAction>* actions);
+  void Send(const wire::Header& header, Bytes payload, absl::Time now, WireActions* actions);
   // Says that the job has failed here; nothing follows.
-  void SendError(const std::string& reason, std::vector<WireAction>* actions);
-  // This node has all that it needs of the peer, which may be gone from now on: OnTime knows no
-  // error any more.
-  void Rest() { resting_ = true; }
+  void SendError(const std::string& reason, WireActions* actions);
+  // This node has all that it needs of the peer, which may be gone for good from now on: OnTime
+  // knows no error any more.
+  void NeverGiveUp() { connection_.NeverGiveUp(); }
   // Since when there is no connection; infinity while there is one.
-  absl::Time down_since() const { return down_since_; }
+  absl::Time down_since() const { return connection_.down_since(); }
   // Nothing waits, and all that was sent has been acknowledged.
   bool drained() const { return waiting_.empty() && unacknowledged_.empty(); }
-  bool is_up() const { return state_ == State::kUp; }
+  bool is_up() const { return connection_.is_up(); }
 
-  void OnConnected(transport::ConnectionId connection, absl::Time now,
-                   std::vector<WireAction>* actions);
+  void OnConnected(transport::ConnectionId connection, absl::Time now, WireActions* actions);
   // The peer's HELLO, which was checked, on a connection that it made: the last one counts.
   // Errors: it acknowledges what it cannot have.
   absl::Status OnHello(transport::ConnectionId connection, const wire::Header& hello,
-                       absl::Time now, std::vector<WireAction>* actions);
+                       absl::Time now, WireActions* actions);
   // The connection is gone, could not be made, or carried something unreadable.
-  void OnLost(const absl::Status& why, absl::Time now, std::vector<WireAction>* actions);
-  // The endpoint did not take a frame.
-  void OnNotTaken(absl::Time now);
+  void OnLost(const absl::Status& why, absl::Time now, WireActions* actions);
+  // The endpoint did not take a frame: its queue to the peer was full.
+  void OnSendQueueFull(absl::Time now);
   // True: the frame is the next one and is to be taken. Errors: what the peer said when it failed,
   // or that it acknowledges what it cannot have.
-  absl::StatusOr<bool> OnFrame(const wire::Frame& frame, absl::Time now,
-                               std::vector<WireAction>* actions);
+  absl::StatusOr<bool> OnFrame(const wire::Frame& frame, absl::Time now, WireActions* actions);
 
   // Does what is due. Errors: Unavailable (no connection for too long), naming the peer.
-  absl::Status OnTime(absl::Time now, std::vector<WireAction>* actions);
+  absl::Status OnTime(absl::Time now, WireActions* actions);
   // When OnTime has something to do next.
   absl::Time deadline() const;
   // REQUIRES: started. `unanswered` counts frames that are not acknowledged.
-  LineActivity Activity(absl::Time now) const;
+  LinkActivity Activity(absl::Time now) const;
 
-  bool Owns(transport::ConnectionId connection) const { return connection_ == connection; }
-  void Close(std::vector<WireAction>* actions);
+  bool Owns(transport::ConnectionId connection) const { return connection_.Owns(connection); }
+  void Close(WireActions* actions) { connection_.Close(actions); }
 
  private:
-  enum class State { kIdle, kConnecting, kGreeting, kUp };
   struct Sent {
     wire::Frame frame;
     absl::Time first;
@@ -101,23 +97,16 @@ class PeerLink {
   static uint64_t BytesOf(const wire::Frame& frame) {
     return wire::kHeaderBytes + frame.payload.size();
   }
-  void Transmit(wire::Frame frame, std::vector<WireAction>* actions);
-  void Pump(absl::Time now, std::vector<WireAction>* actions);
-  absl::Status Resume(uint64_t received, absl::Time now, std::vector<WireAction>* actions);
-  void Repeat(absl::Time now, std::vector<WireAction>* actions);
+  void Transmit(wire::Frame frame, WireActions* actions);
+  void Pump(absl::Time now, WireActions* actions);
+  absl::Status Resume(uint64_t received, absl::Time now, WireActions* actions);
+  void Repeat(absl::Time now, WireActions* actions);
   absl::Status Acknowledge(uint64_t received, absl::Time now);
-  void Receive(const wire::Frame& frame, absl::Time now, std::vector<WireAction>* actions);
-  void SendAck(std::vector<WireAction>* actions);
-  void PlanReconnect(absl::Time now);
+  void Receive(const wire::Frame& frame, absl::Time now, WireActions* actions);
+  void SendAck(WireActions* actions);
 
   Options options_;
-  State state_ = State::kIdle;
-  std::optional<transport::ConnectionId> connection_;
-  absl::Time state_due_ = absl::InfiniteFuture();  // kIdle: connect; kGreeting: give this one up
-  absl::Time down_since_ = absl::InfiniteFuture();
-  absl::Duration backoff_;
-  absl::Status last_loss_;
-  bool resting_ = false;
+  Reconnector connection_;
 
   std::map<Urgency, wire::Frame> waiting_;
   uint64_t calls_ = 0;

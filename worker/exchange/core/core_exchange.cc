@@ -19,20 +19,23 @@ CoreExchange::CoreExchange(std::unique_ptr<ExchangeCore> core,
   if (wake_fd >= 0) endpoint_->WatchFd(wake_fd);
 }
 
-void CoreExchange::Start() {
-  driver_.Run([&](absl::Time now, CoreActions* actions) { core_->Start(now, actions); });
+absl::Status CoreExchange::Start() {
+  return driver_.Run(
+      [&](absl::Time now, CoreActions* actions) { return core_->Start(now, actions); });
 }
 
-void CoreExchange::Submit(ChunkId chunk) {
+absl::Status CoreExchange::Submit(ChunkId chunk) {
   if (trace_ != nullptr) {
     if (ready_at_.size() <= chunk.value()) ready_at_.resize(chunk.value() + 1);
     ready_at_[chunk.value()] = trace_->Now();
   }
-  driver_.Run([&](absl::Time, CoreActions* actions) { core_->Submit(chunk, actions); });
+  return driver_.Run(
+      [&](absl::Time now, CoreActions* actions) { return core_->Submit(chunk, now, actions); });
 }
 
-void CoreExchange::Finish(uint64_t clocks) {
-  driver_.Run([&](absl::Time now, CoreActions* actions) { core_->Finish(clocks, now, actions); });
+absl::Status CoreExchange::Finish(uint64_t clocks) {
+  return driver_.Run(
+      [&](absl::Time now, CoreActions* actions) { return core_->Finish(clocks, now, actions); });
 }
 
 absl::Status CoreExchange::Sum(const NodeAction& action, CoreActions* actions) {
@@ -51,14 +54,13 @@ absl::Status CoreExchange::Sum(const NodeAction& action, CoreActions* actions) {
   return core_->OnPayload(action, std::move(sum.bytes), sum.samples, clock_->Now(), actions);
 }
 
-void CoreExchange::Deliver(const NodeAction& action) {
+absl::Status CoreExchange::Deliver(const NodeAction& action) {
   TraceSpan span(trace_, proto::TraceEvent::DECODE, action.chunk, action.clock);
-  if (action.delta) {
-    node_->AddToWeights(action.chunk, action.first_element, *action.delta);
-  } else {
-    node_->TakeWeights(action.chunk, action.first_element, action.weights);
-  }
-  if (action.lands) node_->Landed(action.chunk, action.clock);
+  absl::Status status =
+      action.delta ? node_->AddToWeights(action.chunk, action.first_element, *action.delta)
+                   : node_->TakeWeights(action.chunk, action.first_element, action.weights);
+  if (!status.ok() || !action.lands) return status;
+  return node_->Landed(action.chunk, action.clock);
 }
 
 absl::Status CoreExchange::Do(const NodeAction& action, CoreActions* actions) {
@@ -68,11 +70,9 @@ absl::Status CoreExchange::Do(const NodeAction& action, CoreActions* actions) {
     case NodeAction::Kind::kSum:
       return Sum(action, actions);
     case NodeAction::Kind::kDeliver:
-      Deliver(action);
-      break;
+      return Deliver(action);
     case NodeAction::Kind::kDeliverFinal:
-      node_->TakeFinalWeights(action.chunk, action.weights);
-      break;
+      return node_->TakeFinalWeights(action.chunk, action.weights);
   }
   return absl::OkStatus();
 }

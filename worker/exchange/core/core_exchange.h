@@ -9,7 +9,7 @@
 #include "common/transport/endpoint.h"
 #include "worker/exchange/core/exchange.h"
 #include "worker/exchange/core/exchange_core.h"
-#include "worker/exchange/core/line_driver.h"
+#include "worker/exchange/core/link_driver.h"
 
 namespace strata::worker {
 
@@ -24,9 +24,9 @@ class CoreExchange final : public Exchange {
                int wake_fd, ExchangeNode* node, const ClockInterface* clock,
                TraceLog* trace = nullptr);
 
-  void Start() override;
-  void Submit(ChunkId chunk) override;
-  void Finish(uint64_t clocks) override;
+  absl::Status Start() override;
+  absl::Status Submit(ChunkId chunk) override;
+  absl::Status Finish(uint64_t clocks) override;
   absl::Status Poll(absl::Duration timeout) override { return driver_.Poll(timeout); }
   Phase phase() const override { return core_->phase(); }
   bool goes_on() const override { return core_->goes_on(); }
@@ -39,7 +39,7 @@ class CoreExchange final : public Exchange {
  private:
   absl::Status Do(const NodeAction& action, CoreActions* actions);
   absl::Status Sum(const NodeAction& action, CoreActions* actions);
-  void Deliver(const NodeAction& action);
+  absl::Status Deliver(const NodeAction& action);
 
   const std::unique_ptr<ExchangeCore> core_;
   const std::unique_ptr<transport::Endpoint> endpoint_;
@@ -47,7 +47,7 @@ class CoreExchange final : public Exchange {
   const ClockInterface* const clock_;
   TraceLog* const trace_;
   std::vector<absl::Time> ready_at_;  // by chunk; where there is a trace
-  LineDriver driver_;
+  LinkDriver driver_;
 };
 
 }  // namespace strata::worker

@@ -31,19 +31,20 @@ class ExchangeNode {
   virtual Bytes FirstWeights(ChunkId chunk) = 0;
   // The sum of the ranks' gradients of `clock`, once per (chunk, clock), after Submit.
   virtual Sum TakeSum(ChunkId chunk, uint64_t clock) = 0;
+  // The errors of the four that follow end the job: those of the device that holds the weights.
+  //
   // Part of the chunk's next weights, from `first_element` of the chunk on.
-  virtual void TakeWeights(ChunkId chunk, uint32_t first_element, const Bytes& weights) = 0;
-  // The same where what comes is to be added to the weights that the node has there: the first
-  // ones, or those that it has taken last.
-  virtual void AddToWeights(ChunkId chunk, uint32_t first_element,
-                            const kernels::CheckedPayload& delta) = 0;
+  virtual absl::Status TakeWeights(ChunkId chunk, uint32_t first_element, const Bytes& weights) = 0;
+  // Adds to the weights that the node has there: the first ones, or those that it has taken last.
+  virtual absl::Status AddToWeights(ChunkId chunk, uint32_t first_element,
+                                    const kernels::CheckedPayload& delta) = 0;
   // All of the chunk's weights after `clock` have been taken: once per (chunk, clock).
-  virtual void Landed(ChunkId chunk, uint64_t clock) = 0;
+  virtual absl::Status Landed(ChunkId chunk, uint64_t clock) = 0;
   // Weights of the chunk once every node has finished.
-  virtual void TakeFinalWeights(ChunkId chunk, const Bytes& weights) = 0;
+  virtual absl::Status TakeFinalWeights(ChunkId chunk, const Bytes& weights) = 0;
 
-  // Whether it does this before Submit and notes it in the trace itself, so that a call is no such
-  // phase: SUM of TakeSum, ENCODE of what is done with payloads.
+  // Whether the node does this phase before Submit and notes it in the trace itself, so that a call
+  // is no such phase: SUM of TakeSum, ENCODE of what is done with payloads.
   virtual bool Notes(proto::TraceEvent::Phase phase) const { return false; }
 };
 
@@ -60,6 +61,8 @@ struct ExchangeCounters {
 // The upper level: how the sums of all nodes become the weights of the next step. A strategy; the
 // aggregator knows no more than this.
 //
+// Errors of every call end the job; each names the peer, or the chunk and its clock.
+//
 // Threads: one. Nothing blocks but Poll.
 class Exchange {
  public:
@@ -68,24 +71,24 @@ class Exchange {
   virtual ~Exchange() = default;
 
   // Begins to offer the first weights. Once, first.
-  virtual void Start() = 0;
+  virtual absl::Status Start() = 0;
   // Every rank of the node has published the chunk for its next clock: one more than the chunk's
   // last one. REQUIRES: kTraining; the answer to the chunk's last push has been taken.
-  virtual void Submit(ChunkId chunk) = 0;
+  virtual absl::Status Submit(ChunkId chunk) = 0;
   // The node's ranks make no more than `clocks` steps. Once, after the last Submit.
-  virtual void Finish(uint64_t clocks) = 0;
+  virtual absl::Status Finish(uint64_t clocks) = 0;
 
   // Moves on what can be moved, waiting up to `timeout` for something to happen, also at the
-  // descriptor that it was created with. Errors end the job; each names the peer.
+  // descriptor that it was created with.
   virtual absl::Status Poll(absl::Duration timeout) = 0;
 
   virtual Phase phase() const = 0;
   // Whether sums are on their way of chunks that have landed all the same: double buffering.
   virtual bool goes_on() const { return false; }
   virtual const ExchangeCounters& counters() const = 0;
-  // Of weights, optimizer state and buffers of its own.
+  // Bytes of the exchange's own weights, optimizer state and buffers.
   virtual size_t memory_bytes() const = 0;
-  // Adds how it stands with each peer.
+  // Adds how the exchange stands with each peer.
   virtual void AddActivity(proto::NodeActivity* activity) const = 0;
 };
 

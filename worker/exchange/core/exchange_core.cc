@@ -5,9 +5,9 @@
 
 namespace strata::worker {
 
-LineIdentity IdentityOf(const CoreOptions& options) {
+LinkIdentity IdentityOf(const CoreOptions& options) {
   const proto::JobRecord& record = options.record;
-  LineIdentity identity;
+  LinkIdentity identity;
   identity.job = record.job_id();
   identity.view = record.view().number();
   identity.generation = record.placement().generation();

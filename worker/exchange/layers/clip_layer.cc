@@ -9,8 +9,8 @@
 
 namespace strata::worker {
 
-ClipLayer::ClipLayer(std::unique_ptr<ExchangeCore> below, const CoreOptions& options)
-    : ExchangeLayer(std::move(below)),
+ClipLayer::ClipLayer(ExchangeStage* below, const CoreOptions& options)
+    : ExchangeLayer(below),
       clip_norm_(options.record.job().optimizer().clip_norm()),
       pool_(BufferPool::kRetainedBytesMax,
             PushesOutliveAnswers(options.record.job()) ? nullptr : options.memory) {
@@ -22,13 +22,14 @@ ClipLayer::ClipLayer(std::unique_ptr<ExchangeCore> below, const CoreOptions& opt
   }
 }
 
-void ClipLayer::Submit(ChunkId chunk, CoreActions* actions) {
+absl::Status ClipLayer::Submit(ChunkId chunk, absl::Time now, CoreActions* actions) {
   actions->node.push_back(
       {.kind = NodeAction::Kind::kSum, .chunk = chunk, .clock = chunks_[chunk.value()].clock});
+  return absl::OkStatus();
 }
 
-void ClipLayer::Finish(uint64_t clocks, absl::Time now, CoreActions* actions) {
-  FinishBelow(clocks, now, actions);
+absl::Status ClipLayer::Finish(uint64_t clocks, absl::Time now, CoreActions* actions) {
+  return FinishBelow(clocks, now, actions);
 }
 
 // A sum that is not finite makes no norm: it goes below as it is, where it is refused.
@@ -86,10 +87,6 @@ absl::Status ClipLayer::FromBelow(NodeAction action, absl::Time now, CoreActions
   }
   Chunk& chunk = chunks_[action.chunk.value()];
   return GiveBelow(action, std::exchange(chunk.sum, Bytes()), chunk.samples, now, actions);
-}
-
-size_t ClipLayer::memory_bytes() const {
-  return ExchangeLayer::memory_bytes() + pool_.allocated_bytes();
 }
 
 }  // namespace strata::worker

@@ -15,17 +15,17 @@ namespace strata::worker {
 // own mean gradient down before it goes on its way, which it does once all chunks of a step are
 // there. Above local steps, it clips what these apply.
 //
-// A pure state machine, see ExchangeCore.
+// A pure state machine, see ExchangeStage.
 class ClipLayer final : public ExchangeLayer {
  public:
   // REQUIRES: a valid record that `below` was made of, with clip_norm.
-  ClipLayer(std::unique_ptr<ExchangeCore> below, const CoreOptions& options);
+  ClipLayer(ExchangeStage* below, const CoreOptions& options);
 
-  void Submit(ChunkId chunk, CoreActions* actions) override;
-  void Finish(uint64_t clocks, absl::Time now, CoreActions* actions) override;
+  absl::Status Submit(ChunkId chunk, absl::Time now, CoreActions* actions) override;
+  absl::Status Finish(uint64_t clocks, absl::Time now, CoreActions* actions) override;
   absl::Status OnPayload(const NodeAction& asked, Bytes payload, uint32_t samples, absl::Time now,
                          CoreActions* actions) override;
-  size_t memory_bytes() const override;
+  size_t memory_bytes() const override { return pool_.allocated_bytes(); }
 
  protected:
   absl::Status FromBelow(NodeAction action, absl::Time now, CoreActions* actions) override;

@@ -4,12 +4,13 @@
 
 namespace strata::worker {
 
-DoubleBufferLayer::DoubleBufferLayer(std::unique_ptr<ExchangeCore> below, uint32_t chunks)
-    : ExchangeLayer(std::move(below)), chunks_(chunks) {}
+DoubleBufferLayer::DoubleBufferLayer(ExchangeStage* below, uint32_t chunks)
+    : ExchangeLayer(below), chunks_(chunks) {}
 
-void DoubleBufferLayer::Submit(ChunkId chunk, CoreActions* actions) {
+absl::Status DoubleBufferLayer::Submit(ChunkId chunk, absl::Time now, CoreActions* actions) {
   actions->node.push_back(
       {.kind = NodeAction::Kind::kSum, .chunk = chunk, .clock = chunks_[chunk.value()].clock});
+  return absl::OkStatus();
 }
 
 absl::Status DoubleBufferLayer::OnPayload(const NodeAction& asked, Bytes payload, uint32_t samples,
@@ -37,8 +38,8 @@ absl::Status DoubleBufferLayer::Turn(ChunkId id, absl::Time now, CoreActions* ac
   ++under_way_;
   --waiting_;
   absl::Status status = SubmitBelow(id, now, actions);
-  MaybeFinish(now, actions);
-  return status;
+  absl::Status finished = MaybeFinish(now, actions);
+  return status.ok() ? finished : status;
 }
 
 void DoubleBufferLayer::Release(ChunkId id, bool lands, CoreActions* actions) {
@@ -51,18 +52,18 @@ void DoubleBufferLayer::Release(ChunkId id, bool lands, CoreActions* actions) {
   }
 }
 
-void DoubleBufferLayer::Finish(uint64_t clocks, absl::Time now, CoreActions* actions) {
+absl::Status DoubleBufferLayer::Finish(uint64_t clocks, absl::Time now, CoreActions* actions) {
   clocks_ = clocks;
-  MaybeFinish(now, actions);
+  return MaybeFinish(now, actions);
 }
 
 // No step waits for the answers that come from now on: they are the end of the node's weights.
-void DoubleBufferLayer::MaybeFinish(absl::Time now, CoreActions* actions) {
-  if (!clocks_ || waiting_ > 0) return;
+absl::Status DoubleBufferLayer::MaybeFinish(absl::Time now, CoreActions* actions) {
+  if (!clocks_ || waiting_ > 0) return absl::OkStatus();
   for (uint32_t c = 0; c < chunks_.size(); ++c) {
     if (!chunks_[c].under_way) Release(ChunkId(c), /*lands=*/false, actions);
   }
-  FinishBelow(*clocks_, now, actions);
+  return FinishBelow(*clocks_, now, actions);
 }
 
 absl::Status DoubleBufferLayer::FromBelow(NodeAction action, absl::Time now, CoreActions* actions) {

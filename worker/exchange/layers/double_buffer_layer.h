@@ -22,17 +22,17 @@ namespace strata::worker {
 // A chunk's weights may change only between its publication and the next step's use of it: answers
 // wait here for the publication, sums for the answer before.
 //
-// A pure state machine, see ExchangeCore.
+// A pure state machine, see ExchangeStage.
 class DoubleBufferLayer final : public ExchangeLayer {
  public:
   // `below` is sync; it has `chunks`.
-  DoubleBufferLayer(std::unique_ptr<ExchangeCore> below, uint32_t chunks);
+  DoubleBufferLayer(ExchangeStage* below, uint32_t chunks);
 
-  void Submit(ChunkId chunk, CoreActions* actions) override;
-  void Finish(uint64_t clocks, absl::Time now, CoreActions* actions) override;
+  absl::Status Submit(ChunkId chunk, absl::Time now, CoreActions* actions) override;
+  absl::Status Finish(uint64_t clocks, absl::Time now, CoreActions* actions) override;
   absl::Status OnPayload(const NodeAction& asked, Bytes payload, uint32_t samples, absl::Time now,
                          CoreActions* actions) override;
-  size_t memory_bytes() const override { return ExchangeLayer::memory_bytes() + held_bytes_; }
+  size_t memory_bytes() const override { return held_bytes_; }
   bool goes_on() const override { return under_way_ > 0; }
 
  protected:
@@ -55,7 +55,7 @@ class DoubleBufferLayer final : public ExchangeLayer {
   absl::Status Turn(ChunkId id, absl::Time now, CoreActions* actions);
   void Release(ChunkId id, bool lands, CoreActions* actions);
   // Once nothing waits any more.
-  void MaybeFinish(absl::Time now, CoreActions* actions);
+  absl::Status MaybeFinish(absl::Time now, CoreActions* actions);
 
   std::vector<Chunk> chunks_;
   uint32_t waiting_ = 0, under_way_ = 0;  // chunks with a sum that waits, or is below

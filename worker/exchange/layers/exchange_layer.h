@@ -1,9 +1,9 @@
 #ifndef STRATA_WORKER_EXCHANGE_LAYERS_EXCHANGE_LAYER_H_
 #define STRATA_WORKER_EXCHANGE_LAYERS_EXCHANGE_LAYER_H_
 
+#include <cstddef>
+#include <cstdint>
 #include <functional>
-#include <memory>
-#include <string>
 
 #include "absl/status/status.h"
 #include "absl/time/time.h"
@@ -11,55 +11,40 @@
 
 namespace strata::worker {
 
-// A core between the node and another core: what it asks of the node, and what it delivers, is not
-// what the core below does. Connections are the business of the core below alone.
+// A stage between the node and another stage. What the stage below asks of the node, and what it
+// delivers, passes through here: a layer hands it on, changes it, or answers it. Links are no
+// business of a layer's.
 //
-// A pure state machine, see ExchangeCore.
-class ExchangeLayer : public ExchangeCore {
+// A pure state machine, see ExchangeStage.
+class ExchangeLayer : public ExchangeStage {
  public:
-  void Start(absl::Time now, CoreActions* actions) override;
-  void OnConnected(LineId line, transport::ConnectionId connection, absl::Time now,
-                   CoreActions* actions) override;
-  void OnConnectFailed(LineId line, const absl::Status& why, absl::Time now,
-                       CoreActions* actions) override;
-  void OnLost(transport::ConnectionId connection, const absl::Status& why, absl::Time now,
-              CoreActions* actions) override;
-  void OnNotTaken(const WireAction& send, absl::Time now) override {
-    below_->OnNotTaken(send, now);
-  }
-  absl::Status OnFrame(transport::ConnectionId connection, const wire::Frame& frame, absl::Time now,
-                       CoreActions* actions) override;
-  absl::Status OnTime(absl::Time now, CoreActions* actions) override;
-  absl::Time deadline() const override;
-  const std::string& address(LineId line) const override { return below_->address(line); }
+  // Takes what the stage below wants, and puts into `actions` what is left of it for those above.
+  // Errors: the first; the rest of `from` is done all the same.
+  absl::Status Filter(CoreActions from, absl::Time now, CoreActions* actions);
 
-  Exchange::Phase phase() const override { return below_->phase(); }
-  const ExchangeCounters& counters() const override { return below_->counters(); }
-  size_t memory_bytes() const override { return below_->memory_bytes(); }
-  void AddActivity(absl::Time now, proto::NodeActivity* activity) const override {
-    below_->AddActivity(now, activity);
-  }
+  // Whether sums that have landed are still on their way; see Exchange.
+  virtual bool goes_on() const { return false; }
+  // Bytes of the layer's own buffers.
+  virtual size_t memory_bytes() const { return 0; }
 
  protected:
-  explicit ExchangeLayer(std::unique_ptr<ExchangeCore> below) : below_(std::move(below)) {}
+  // `below` outlives it.
+  explicit ExchangeLayer(ExchangeStage* below) : below_(below) {}
 
-  // What the core below wants of the node: passes it on, changes it, or does it (GiveBelow).
+  // One action of the stage below.
   virtual absl::Status FromBelow(NodeAction action, absl::Time now, CoreActions* actions) = 0;
 
-  // Calls the core below; what it wants goes through FromBelow.
-  using Call = std::function<absl::Status(ExchangeCore* below, CoreActions* from)>;
-  absl::Status Below(absl::Time now, CoreActions* actions, const Call& call);
+  // Calls of the stage below; what it wants then passes through FromBelow.
   absl::Status SubmitBelow(ChunkId chunk, absl::Time now, CoreActions* actions);
-  void FinishBelow(uint64_t clocks, absl::Time now, CoreActions* actions);
-  // An error where nobody takes one: OnTime returns the first, and is due at once.
-  void Later(absl::Status status);
-  // Answers the core below.
+  absl::Status FinishBelow(uint64_t clocks, absl::Time now, CoreActions* actions);
   absl::Status GiveBelow(const NodeAction& asked, Bytes payload, uint32_t samples, absl::Time now,
                          CoreActions* actions);
 
  private:
-  const std::unique_ptr<ExchangeCore> below_;
-  absl::Status later_;
+  absl::Status Below(absl::Time now, CoreActions* actions,
+                     const std::function<absl::Status(CoreActions* from)>& call);
+
+  ExchangeStage* const below_;
 };
 
 }  // namespace strata::worker

@@ -21,9 +21,9 @@ float ElasticPullOf(const proto::JobRecord& record) {
 
 }  // namespace
 
-LocalStepsLayer::LocalStepsLayer(std::unique_ptr<ExchangeCore> below, const CoreOptions& options,
+LocalStepsLayer::LocalStepsLayer(ExchangeStage* below, const CoreOptions& options,
                                  const kernels::Kernels& kernels)
-    : ExchangeLayer(std::move(below)),
+    : ExchangeLayer(below),
       node_(options.node),
       trace_(options.trace),
       kernels_(kernels),
@@ -44,9 +44,10 @@ LocalStepsLayer::LocalStepsLayer(std::unique_ptr<ExchangeCore> below, const Core
   }
 }
 
-void LocalStepsLayer::Submit(ChunkId chunk, CoreActions* actions) {
+absl::Status LocalStepsLayer::Submit(ChunkId chunk, absl::Time now, CoreActions* actions) {
   actions->node.push_back(
       {.kind = NodeAction::Kind::kSum, .chunk = chunk, .clock = chunks_[chunk.value()].clock});
+  return absl::OkStatus();
 }
 
 absl::Status LocalStepsLayer::OnPayload(const NodeAction& asked, Bytes payload, uint32_t samples,
@@ -86,7 +87,7 @@ absl::Status LocalStepsLayer::Step(ChunkId id, const Bytes& sum, uint32_t sample
 }
 
 // The steps of an unfinished round are not lost: they make a last, shorter one.
-void LocalStepsLayer::Finish(uint64_t clocks, absl::Time now, CoreActions* actions) {
+absl::Status LocalStepsLayer::Finish(uint64_t clocks, absl::Time now, CoreActions* actions) {
   uint64_t rounds = (clocks + steps_ - 1) / steps_;
   const bool has_rest = significance_ > 0 && clocks % steps_ == 0;
   if (has_rest) ++rounds;
@@ -94,10 +95,11 @@ void LocalStepsLayer::Finish(uint64_t clocks, absl::Time now, CoreActions* actio
   if (has_rest || clocks % steps_ != 0) {
     for (uint32_t c = 0; c < chunks_.size(); ++c) {
       // The others once the answer has come.
-      if (!chunks_[c].waits) Later(SubmitBelow(ChunkId(c), now, actions));
+      if (chunks_[c].waits) continue;
+      if (absl::Status status = SubmitBelow(ChunkId(c), now, actions); !status.ok()) return status;
     }
   }
-  FinishBelow(rounds, now, actions);
+  return FinishBelow(rounds, now, actions);
 }
 
 Bytes LocalStepsLayer::ChangeOf(ChunkId id, uint64_t round) {
@@ -164,7 +166,7 @@ absl::Status LocalStepsLayer::Take(NodeAction action, absl::Time now, CoreAction
   } else {
     CopyBytes(CopyReason::kRound, to, action.weights.data(), action.weights.size());
   }
-  if (elastic_pull_ > 0) Meet(chunk, action.first_element, count, to);
+  if (elastic_pull_ > 0) ApplyElasticPull(chunk, action.first_element, count, to);
   action.delta.reset();
   action.weights = AsBytes(std::shared_ptr<float>(chunk.next, to), count);
   if (action.lands) {
@@ -187,13 +189,10 @@ absl::Status LocalStepsLayer::Take(NodeAction action, absl::Time now, CoreAction
   return is_awaited && has_rest ? SubmitBelow(id, now, actions) : absl::OkStatus();
 }
 
-void LocalStepsLayer::Meet(const Chunk& chunk, uint32_t first, size_t count, float* next) const {
+void LocalStepsLayer::ApplyElasticPull(const Chunk& chunk, uint32_t first, size_t count,
+                                       float* next) const {
   const float* const own = chunk.local->weights().floats() + first;
   for (size_t i = 0; i < count; ++i) next[i] = own[i] - elastic_pull_ * (own[i] - next[i]);
-}
-
-size_t LocalStepsLayer::memory_bytes() const {
-  return ExchangeLayer::memory_bytes() + pool_.allocated_bytes() + changes_.allocated_bytes();
 }
 
 }  // namespace strata::worker

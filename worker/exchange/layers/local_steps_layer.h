@@ -32,18 +32,20 @@ namespace strata::worker {
 // more than half has, all of it. What is left goes with the steps that do not fill a round, or in a
 // round of its own.
 //
-// A pure state machine, see ExchangeCore.
+// A pure state machine, see ExchangeStage.
 class LocalStepsLayer final : public ExchangeLayer {
  public:
   // REQUIRES: a valid record that `below` was made of, with local steps. `kernels` outlives it.
-  LocalStepsLayer(std::unique_ptr<ExchangeCore> below, const CoreOptions& options,
+  LocalStepsLayer(ExchangeStage* below, const CoreOptions& options,
                   const kernels::Kernels& kernels);
 
-  void Submit(ChunkId chunk, CoreActions* actions) override;
-  void Finish(uint64_t clocks, absl::Time now, CoreActions* actions) override;
+  absl::Status Submit(ChunkId chunk, absl::Time now, CoreActions* actions) override;
+  absl::Status Finish(uint64_t clocks, absl::Time now, CoreActions* actions) override;
   absl::Status OnPayload(const NodeAction& asked, Bytes payload, uint32_t samples, absl::Time now,
                          CoreActions* actions) override;
-  size_t memory_bytes() const override;
+  size_t memory_bytes() const override {
+    return pool_.allocated_bytes() + changes_.allocated_bytes();
+  }
 
  protected:
   absl::Status FromBelow(NodeAction action, absl::Time now, CoreActions* actions) override;
@@ -67,8 +69,9 @@ class LocalStepsLayer final : public ExchangeLayer {
   // Sets to 0 what is not significant and keeps it as unsent.
   void KeepInsignificant(Chunk* chunk, uint64_t round, float* change, uint32_t count);
   absl::Status Take(NodeAction action, absl::Time now, CoreActions* actions);
-  // `next`, of `count` from `first` of the chunk on, is the center, and becomes the node's weights.
-  void Meet(const Chunk& chunk, uint32_t first, size_t count, float* next) const;
+  // Makes the node's next weights of `next`, the center's `count` weights from `first` of the
+  // chunk.
+  void ApplyElasticPull(const Chunk& chunk, uint32_t first, size_t count, float* next) const;
 
   const NodeId node_;
   TraceLog* const trace_;  // null: none

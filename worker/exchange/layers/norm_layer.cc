@@ -5,22 +5,21 @@
 
 namespace strata::worker {
 
-NormLayer::NormLayer(std::unique_ptr<ExchangeCore> below, const CoreOptions& options,
+NormLayer::NormLayer(ExchangeStage* below, const CoreOptions& options,
                      const kernels::Kernels& kernels)
-    : ExchangeLayer(std::move(below)),
+    : ExchangeLayer(below),
       map_(options.record.layout().elements(), options.record.placement().chunk_elements()),
       share_(NodeShare::Of(options.record, options.node)),
       update_(kernels, pool_, options.record.job(), options.record.samples_per_epoch(),
               options.record.layout(), map_) {}
 
-void NormLayer::Submit(ChunkId chunk, CoreActions* actions) {
-  // The core below asks for the sum within this call: it has no time to tell.
-  Later(SubmitBelow(chunk, absl::InfinitePast(), actions));
+absl::Status NormLayer::Submit(ChunkId chunk, absl::Time now, CoreActions* actions) {
+  return SubmitBelow(chunk, now, actions);
 }
 
-void NormLayer::Finish(uint64_t clocks, absl::Time now, CoreActions* actions) {
+absl::Status NormLayer::Finish(uint64_t clocks, absl::Time now, CoreActions* actions) {
   clocks_ = clocks;
-  FinishBelow(clocks, now, actions);
+  return FinishBelow(clocks, now, actions);
 }
 
 absl::Status NormLayer::OnPayload(const NodeAction& asked, Bytes payload, uint32_t samples,
@@ -76,10 +75,6 @@ void NormLayer::Take(const NodeAction& action, CoreActions* actions) {
   }
   ++updates_;
   ReleaseFinals(actions);
-}
-
-size_t NormLayer::memory_bytes() const {
-  return ExchangeLayer::memory_bytes() + pool_.allocated_bytes();
 }
 
 }  // namespace strata::worker

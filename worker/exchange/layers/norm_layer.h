@@ -18,18 +18,17 @@ namespace strata::worker {
 // what comes back is the mean of a clock, and each node applies the same update to weights of its
 // own once all chunks of it are there, for it needs norms over all of them.
 //
-// A pure state machine, see ExchangeCore.
+// A pure state machine, see ExchangeStage.
 class NormLayer final : public ExchangeLayer {
  public:
   // REQUIRES: a valid record that `below` was made of. `kernels` outlives it.
-  NormLayer(std::unique_ptr<ExchangeCore> below, const CoreOptions& options,
-            const kernels::Kernels& kernels);
+  NormLayer(ExchangeStage* below, const CoreOptions& options, const kernels::Kernels& kernels);
 
-  void Submit(ChunkId chunk, CoreActions* actions) override;
-  void Finish(uint64_t clocks, absl::Time now, CoreActions* actions) override;
+  absl::Status Submit(ChunkId chunk, absl::Time now, CoreActions* actions) override;
+  absl::Status Finish(uint64_t clocks, absl::Time now, CoreActions* actions) override;
   absl::Status OnPayload(const NodeAction& asked, Bytes payload, uint32_t samples, absl::Time now,
                          CoreActions* actions) override;
-  size_t memory_bytes() const override;
+  size_t memory_bytes() const override { return pool_.allocated_bytes(); }
 
  protected:
   absl::Status FromBelow(NodeAction action, absl::Time now, CoreActions* actions) override;

@@ -75,38 +75,39 @@ ParameterServerCore::ParameterServerCore(const CoreOptions& options, ChunkMap ma
   for (uint32_t s = 0; s < held.size(); ++s) {
     const uint32_t connections = ConnectionsFor(options.record.job(), held[s].size());
     for (size_t i = 0; i < held[s].size(); ++i) {
-      chunks_[held[s][i].value()].line = ConnectionOf(i, connections);
+      chunks_[held[s][i].value()].link = ConnectionOf(i, connections);
     }
-    std::vector<ShardLine> lines;
-    LineIdentity identity = IdentityOf(options);
+    std::vector<ShardLink> links;
+    LinkIdentity identity = IdentityOf(options);
     for (uint32_t i = 0; i < connections; ++i) {
       identity.hello.connection = i;
-      const LineId id(i * static_cast<uint32_t>(held.size()) + s);
-      lines.emplace_back(id, placement.shard_endpoints(s), identity, options.timing);
+      const LinkId id(i * static_cast<uint32_t>(held.size()) + s);
+      links.emplace_back(id, placement.shard_endpoints(s), identity, options.timing);
     }
-    shards_.push_back({std::move(lines), held[s], PushWindow(held[s], window_, options.reserve)});
+    shards_.push_back({std::move(links), held[s], PushWindow(held[s], window_, options.reserve)});
   }
 }
 
-ParameterServerCore::Place ParameterServerCore::Find(transport::ConnectionId connection) {
+ParameterServerCore::LinkOwner ParameterServerCore::Find(transport::ConnectionId connection) {
   for (Shard& shard : shards_) {
-    for (ShardLine& line : shard.lines) {
-      if (line.Owns(connection)) return {&shard, &line};
+    for (ShardLink& link : shard.links) {
+      if (link.Owns(connection)) return {&shard, &link};
     }
   }
   return {};
 }
 
 // Shards that hold no chunk of the job are left alone.
-void ParameterServerCore::Start(absl::Time now, CoreActions* actions) {
+absl::Status ParameterServerCore::Start(absl::Time now, CoreActions* actions) {
   for (Shard& shard : shards_) {
     if (shard.chunks.empty()) {
       ++settled_;
       continue;
     }
-    for (ShardLine& line : shard.lines) line.Start(now, &actions->wire);
+    for (ShardLink& link : shard.links) link.Start(now, &actions->wire);
     Seed(&shard, actions);
   }
+  return absl::OkStatus();
 }
 
 void ParameterServerCore::Seed(Shard* shard, CoreActions* actions) {
@@ -116,13 +117,14 @@ void ParameterServerCore::Seed(Shard* shard, CoreActions* actions) {
   }
 }
 
-void ParameterServerCore::Submit(ChunkId chunk, CoreActions* actions) {
+absl::Status ParameterServerCore::Submit(ChunkId chunk, absl::Time now, CoreActions* actions) {
   Chunk& state = chunks_[chunk.value()];
   if (has_quorum_) state.base = RoundOf(state.submitted);
   ++state.submitted;
   Shard& shard = shards_[state.shard];
   shard.window.Ready(chunk);
   Push(&shard, actions);
+  return absl::OkStatus();
 }
 
 uint64_t ParameterServerCore::RoundOf(uint64_t step) {
@@ -169,12 +171,12 @@ absl::Status ParameterServerCore::OnPayload(const NodeAction& asked, Bytes paylo
     payload = std::move(encoded->payload);
     ++counters_.pushes;
   }
-  LineOf(chunk)->Ask(header, std::move(payload), now, &actions->wire);
+  LinkOf(chunk)->Ask(header, std::move(payload), now, &actions->wire);
   CountBytes();
   return absl::OkStatus();
 }
 
-void ParameterServerCore::Finish(uint64_t clocks, absl::Time now, CoreActions* actions) {
+absl::Status ParameterServerCore::Finish(uint64_t clocks, absl::Time now, CoreActions* actions) {
   phase_ = Phase::kFinishing;
   clocks_ = clocks;
   settled_ = 0;
@@ -185,6 +187,7 @@ void ParameterServerCore::Finish(uint64_t clocks, absl::Time now, CoreActions* a
       MaybeRetire(&shard, now, actions);
     }
   }
+  return absl::OkStatus();
 }
 
 // Once every push has been answered: a shard may not count out a node that still has something to
@@ -198,8 +201,8 @@ void ParameterServerCore::MaybeRetire(Shard* shard, absl::Time now, CoreActions*
   wire::Header header;
   header.op = Op::kRetire;
   header.clock = clocks_;
-  // Nothing is under way on the other lines.
-  shard->lines[0].Ask(header, Bytes(), now, &actions->wire);
+  // Nothing is under way on the other links.
+  shard->links[0].Ask(header, Bytes(), now, &actions->wire);
 }
 
 void ParameterServerCore::Cut(Shard* shard, absl::Time now, CoreActions* actions) {
@@ -208,35 +211,35 @@ void ParameterServerCore::Cut(Shard* shard, absl::Time now, CoreActions* actions
     header.op = Op::kCut;
     header.chunk = shard->chunks[shard->next++].value();
     header.clock = clocks_;
-    LineOf(chunks_[header.chunk])->Ask(header, Bytes(), now, &actions->wire);
+    LinkOf(chunks_[header.chunk])->Ask(header, Bytes(), now, &actions->wire);
   }
 }
 
-void ParameterServerCore::OnConnected(LineId line, transport::ConnectionId connection,
-                                      absl::Time now, CoreActions* actions) {
-  LineOf(line)->OnConnected(connection, now, &actions->wire);
+void ParameterServerCore::OnConnected(LinkId link, transport::ConnectionId connection,
+                                      absl::Time now, WireActions* actions) {
+  LinkOf(link)->OnConnected(connection, now, actions);
 }
 
-void ParameterServerCore::OnConnectFailed(LineId line, const absl::Status& why, absl::Time now,
-                                          CoreActions* actions) {
-  LineOf(line)->OnLost(why, now, &actions->wire);
+void ParameterServerCore::OnConnectFailed(LinkId link, const absl::Status& why, absl::Time now,
+                                          WireActions* actions) {
+  LinkOf(link)->OnLost(why, now, actions);
 }
 
 void ParameterServerCore::OnLost(transport::ConnectionId connection, const absl::Status& why,
-                                 absl::Time now, CoreActions* actions) {
-  if (ShardLine* line = Find(connection).line) line->OnLost(why, now, &actions->wire);
+                                 absl::Time now, WireActions* actions) {
+  if (ShardLink* link = Find(connection).link) link->OnLost(why, now, actions);
 }
 
-void ParameterServerCore::OnNotTaken(const WireAction& send, absl::Time now) {
-  if (ShardLine* line = Find(send.connection).line) line->OnNotTaken(send.frame.header, now);
+void ParameterServerCore::OnSendQueueFull(const WireAction& send, absl::Time now) {
+  if (ShardLink* link = Find(send.connection).link) link->OnSendQueueFull(send.frame.header, now);
 }
 
 absl::Status ParameterServerCore::OnFrame(transport::ConnectionId connection,
                                           const wire::Frame& frame, absl::Time now,
                                           CoreActions* actions) {
-  const auto [shard, line] = Find(connection);
-  if (line == nullptr || IsBesideThePoint(frame.header)) return absl::OkStatus();
-  absl::StatusOr<std::optional<wire::Header>> asked = line->OnFrame(frame, now, &actions->wire);
+  const auto [shard, link] = Find(connection);
+  if (link == nullptr || IsForStaleCopy(frame.header)) return absl::OkStatus();
+  absl::StatusOr<std::optional<wire::Header>> asked = link->OnFrame(frame, now, &actions->wire);
   if (!asked.ok()) return NamedBy(options_.node, asked.status());
   absl::Status status = absl::OkStatus();
   if (asked->has_value()) status = OnAnswer(shard, **asked, frame, now, actions);
@@ -246,7 +249,7 @@ absl::Status ParameterServerCore::OnFrame(transport::ConnectionId connection,
 
 // The node has been given its whole weights meanwhile; what it waits for now it will be given, too,
 // when it asks again.
-bool ParameterServerCore::IsBesideThePoint(const wire::Header& answer) const {
+bool ParameterServerCore::IsForStaleCopy(const wire::Header& answer) const {
   return answer.op == Op::kAnswer && answer.codec != wire::Codec::kNone &&
          answer.chunk < chunks_.size() && answer.base_version != chunks_[answer.chunk].copy;
 }
@@ -259,7 +262,7 @@ absl::Status ParameterServerCore::OnAnswer(Shard* shard, const wire::Header& ask
   if (has_weights && frame.header.element_count != elements) {
     return absl::InternalError(absl::StrFormat(
         "server %s answered chunk %d at clock %d with %d elements instead of %d",
-        shard->lines[0].address(), asked.chunk, asked.clock, frame.header.element_count, elements));
+        shard->links[0].address(), asked.chunk, asked.clock, frame.header.element_count, elements));
   }
   switch (asked.op) {
     case Op::kInit:
@@ -303,7 +306,7 @@ absl::Status ParameterServerCore::OnPushAnswer(Shard* shard, const wire::Header&
   }
   if (!is_whole && !delta.ok()) {
     return absl::InternalError(absl::StrFormat("server %s answered chunk %d at clock %d with %s",
-                                               shard->lines[0].address(), asked.chunk, asked.clock,
+                                               shard->links[0].address(), asked.chunk, asked.clock,
                                                std::string(delta.status().message())));
   }
   ++chunk.answered;
@@ -338,10 +341,10 @@ void ParameterServerCore::OnCutAnswer(Shard* shard, const wire::Frame& frame, ab
   }
 }
 
-absl::Status ParameterServerCore::OnTime(absl::Time now, CoreActions* actions) {
+absl::Status ParameterServerCore::OnTime(absl::Time now, WireActions* actions) {
   for (Shard& shard : shards_) {
-    for (ShardLine& line : shard.lines) {
-      if (absl::Status status = line.OnTime(now, &actions->wire); !status.ok()) {
+    for (ShardLink& link : shard.links) {
+      if (absl::Status status = link.OnTime(now, actions); !status.ok()) {
         return NamedBy(options_.node, status);
       }
     }
@@ -353,7 +356,7 @@ absl::Status ParameterServerCore::OnTime(absl::Time now, CoreActions* actions) {
 absl::Time ParameterServerCore::deadline() const {
   absl::Time due = absl::InfiniteFuture();
   for (const Shard& shard : shards_) {
-    for (const ShardLine& line : shard.lines) due = std::min(due, line.deadline());
+    for (const ShardLink& link : shard.links) due = std::min(due, link.deadline());
   }
   return due;
 }
@@ -361,30 +364,30 @@ absl::Time ParameterServerCore::deadline() const {
 void ParameterServerCore::AddActivity(absl::Time now, proto::NodeActivity* activity) const {
   for (const Shard& shard : shards_) {
     if (shard.chunks.empty()) continue;
-    LineActivity line = shard.lines[0].Activity(now);
-    for (size_t i = 1; i < shard.lines.size(); ++i) line.Add(shard.lines[i].Activity(now));
+    LinkActivity sum = shard.links[0].Activity(now);
+    for (size_t i = 1; i < shard.links.size(); ++i) sum.Add(shard.links[i].Activity(now));
     proto::ShardActivity* out = activity->add_shards();
-    out->set_address(shard.lines[0].address());
-    out->set_connected(line.connected);
-    out->set_unanswered(line.unanswered);
-    out->set_oldest_clock(line.oldest_clock);
-    out->set_oldest_chunk(line.oldest_chunk);
-    out->set_oldest_ms(absl::ToInt64Milliseconds(std::max(line.oldest_age, line.down_for)));
-    out->set_error(line.error);
+    out->set_address(shard.links[0].address());
+    out->set_connected(sum.connected);
+    out->set_unanswered(sum.unanswered);
+    out->set_oldest_clock(sum.oldest_clock);
+    out->set_oldest_chunk(sum.oldest_chunk);
+    out->set_oldest_ms(absl::ToInt64Milliseconds(std::max(sum.oldest_age, sum.down_for)));
+    out->set_error(sum.error);
   }
 }
 
 void ParameterServerCore::Close(CoreActions* actions) {
   for (Shard& shard : shards_) {
-    for (ShardLine& line : shard.lines) line.Close(&actions->wire);
+    for (ShardLink& link : shard.links) link.Close(&actions->wire);
   }
 }
 
 void ParameterServerCore::CountBytes() {
   counters_.bytes_pushed = 0;
   for (const Shard& shard : shards_) {
-    for (const ShardLine& line : shard.lines) {
-      counters_.bytes_pushed += line.bytes_sent(Op::kPushPull);
+    for (const ShardLink& link : shard.links) {
+      counters_.bytes_pushed += link.bytes_sent(Op::kPushPull);
     }
   }
 }

@@ -14,7 +14,7 @@
 #include "worker/exchange/core/exchange_core.h"
 #include "worker/exchange/core/push_window.h"
 #include "worker/exchange/server/push_encoder.h"
-#include "worker/exchange/server/shard_line.h"
+#include "worker/exchange/server/shard_link.h"
 
 namespace strata::worker {
 
@@ -30,35 +30,35 @@ class ParameterServerCore final : public ExchangeCore {
   static absl::StatusOr<std::unique_ptr<ParameterServerCore>> Create(
       const CoreOptions& options, const kernels::Kernels& kernels);
 
-  void Start(absl::Time now, CoreActions* actions) override;
-  void Submit(ChunkId chunk, CoreActions* actions) override;
-  void Finish(uint64_t clocks, absl::Time now, CoreActions* actions) override;
+  absl::Status Start(absl::Time now, CoreActions* actions) override;
+  absl::Status Submit(ChunkId chunk, absl::Time now, CoreActions* actions) override;
+  absl::Status Finish(uint64_t clocks, absl::Time now, CoreActions* actions) override;
   absl::Status OnPayload(const NodeAction& asked, Bytes payload, uint32_t samples, absl::Time now,
                          CoreActions* actions) override;
-  void OnConnected(LineId line, transport::ConnectionId connection, absl::Time now,
-                   CoreActions* actions) override;
-  void OnConnectFailed(LineId line, const absl::Status& why, absl::Time now,
-                       CoreActions* actions) override;
+  void OnConnected(LinkId link, transport::ConnectionId connection, absl::Time now,
+                   WireActions* actions) override;
+  void OnConnectFailed(LinkId link, const absl::Status& why, absl::Time now,
+                       WireActions* actions) override;
   void OnLost(transport::ConnectionId connection, const absl::Status& why, absl::Time now,
-              CoreActions* actions) override;
-  void OnNotTaken(const WireAction& send, absl::Time now) override;
+              WireActions* actions) override;
+  void OnSendQueueFull(const WireAction& send, absl::Time now) override;
   absl::Status OnFrame(transport::ConnectionId connection, const wire::Frame& frame, absl::Time now,
                        CoreActions* actions) override;
-  absl::Status OnTime(absl::Time now, CoreActions* actions) override;
+  absl::Status OnTime(absl::Time now, WireActions* actions) override;
   absl::Time deadline() const override;
   Exchange::Phase phase() const override { return phase_; }
   const ExchangeCounters& counters() const override { return counters_; }
   size_t memory_bytes() const override { return encoder_->memory_bytes(); }
   // Of the servers that hold a chunk.
   void AddActivity(absl::Time now, proto::NodeActivity* activity) const override;
-  const std::string& address(LineId line) const override {
-    return ShardOf(line).lines[0].address();
+  const std::string& address(LinkId link) const override {
+    return ShardOf(link).links[0].address();
   }
 
  private:
   struct Chunk {
     uint32_t shard = 0;
-    uint32_t line = 0;       // of the shard's
+    uint32_t link = 0;       // of the shard's
     uint64_t submitted = 0;  // clocks
     uint64_t answered = 0;   // clocks
     uint64_t version = 0;    // of the weights in hand
@@ -67,7 +67,7 @@ class ParameterServerCore final : public ExchangeCore {
     uint64_t copy = 0;       // answers that they have, where answers are encoded
   };
   struct Shard {
-    std::vector<ShardLine> lines;  // one per connection
+    std::vector<ShardLink> links;  // one per connection
     std::vector<ChunkId> chunks;
     PushWindow window;
     uint32_t next = 0;       // of `chunks`: the next to INIT or CUT
@@ -78,24 +78,24 @@ class ParameterServerCore final : public ExchangeCore {
   ParameterServerCore(const CoreOptions& options, ChunkMap map, const kernels::Kernels& kernels,
                       std::unique_ptr<PushEncoder> encoder);
 
-  struct Place {
+  struct LinkOwner {
     Shard* shard = nullptr;
-    ShardLine* line = nullptr;
+    ShardLink* link = nullptr;
   };
-  // Line i of shard s is LineId(i * shards + s).
-  const Shard& ShardOf(LineId line) const { return shards_[line.value() % shards_.size()]; }
-  ShardLine* LineOf(LineId line) {
-    return &shards_[line.value() % shards_.size()].lines[line.value() / shards_.size()];
+  // Line i of shard s is LinkId(i * shards + s).
+  const Shard& ShardOf(LinkId link) const { return shards_[link.value() % shards_.size()]; }
+  ShardLink* LinkOf(LinkId link) {
+    return &shards_[link.value() % shards_.size()].links[link.value() / shards_.size()];
   }
-  ShardLine* LineOf(const Chunk& chunk) { return &shards_[chunk.shard].lines[chunk.line]; }
-  // Of nobody: null pointers.
-  Place Find(transport::ConnectionId connection);
+  ShardLink* LinkOf(const Chunk& chunk) { return &shards_[chunk.shard].links[chunk.link]; }
+  // Returns null pointers if no link owns the connection.
+  LinkOwner Find(transport::ConnectionId connection);
   void Seed(Shard* shard, CoreActions* actions);
   void Push(Shard* shard, CoreActions* actions);
   void MaybeRetire(Shard* shard, absl::Time now, CoreActions* actions);
   void Cut(Shard* shard, absl::Time now, CoreActions* actions);
-  // Whether an answer adds to other weights than those in hand.
-  bool IsBesideThePoint(const wire::Header& answer) const;
+  // Whether an encoded answer adds to a copy of the weights that the node no longer has.
+  bool IsForStaleCopy(const wire::Header& answer) const;
   absl::Status OnAnswer(Shard* shard, const wire::Header& asked, const wire::Frame& frame,
                         absl::Time now, CoreActions* actions);
   void OnInitOk(Shard* shard, const wire::Header& answer, CoreActions* actions);

@@ -6,7 +6,6 @@
 #include "absl/strings/str_cat.h"
 #include "gtest/gtest.h"
 #include "worker/exchange/testing/exchange_world.h"
-#include "worker/exchange/testing/fake_shard.h"
 
 namespace strata::worker {
 namespace {
@@ -30,23 +29,12 @@ proto::JobRecord Record(uint32_t nodes, uint32_t chunks, uint32_t shards, uint32
 }
 
 // Nodes that push (node + 1) * (clock + 1), on weights that begin with 100.
-struct World {
-  World(uint32_t seed, uint32_t nodes, uint32_t chunks, uint32_t shard_count, uint32_t window,
-        WireFaults faults, uint32_t connections = 1)
-      : shards(shard_count, FakeShard(nodes)),
-        exchange(
-            seed, Record(nodes, chunks, shard_count, window, connections), Pointers(), faults,
-            [](uint32_t node, ChunkId, uint64_t clock, size_t) { return (node + 1) * (clock + 1); },
-            100) {}
-
-  std::vector<SimulatedShard*> Pointers() {
-    std::vector<SimulatedShard*> pointers;
-    for (FakeShard& shard : shards) pointers.push_back(&shard);
-    return pointers;
-  }
-
-  std::vector<FakeShard> shards;
-  ExchangeWorld exchange;
+struct World : ExchangeWorld {
+  World(uint32_t seed, uint32_t nodes, uint32_t chunks, uint32_t shards, uint32_t window,
+        const transport::SimFaults& faults, uint32_t connections = 1)
+      : ExchangeWorld(
+            seed, Record(nodes, chunks, shards, window, connections), faults,
+            [](uint32_t node, uint64_t clock) { return (node + 1) * (clock + 1); }, 100) {}
 };
 
 // Weights after `clocks` of them: 100 plus every node's sums.
@@ -56,27 +44,25 @@ float Expected(uint32_t nodes, uint64_t clocks) {
   return weight;
 }
 
-void ExpectExactlyOnce(const World& world, uint32_t chunks, uint64_t clocks) {
-  const uint32_t nodes = world.exchange.nodes().size();
-  for (const ExchangeWorld::Node& node : world.exchange.nodes()) {
-    EXPECT_EQ(node.deliveries.size(), chunks * clocks);
-    for (const auto& [key, count] : node.deliveries) EXPECT_EQ(count, 1);
-    EXPECT_EQ(node.finals, chunks);
-    for (const std::vector<float>& chunk : node.weights) {
-      for (float weight : chunk) EXPECT_EQ(weight, Expected(nodes, clocks));
-    }
+// Weights landed once per (chunk, clock), see TrainingNode, and each gradient counts once.
+void ExpectExactlyOnce(World& world, uint32_t chunks, uint64_t clocks) {
+  const uint32_t nodes = world.nodes();
+  for (uint32_t n = 0; n < nodes; ++n) {
+    EXPECT_EQ(world.node(n).landed(), std::vector<uint64_t>(chunks, clocks));
+    EXPECT_EQ(world.node(n).finals(), chunks);
+    for (float weight : world.node(n).weights()) EXPECT_EQ(weight, Expected(nodes, clocks));
   }
-  for (const FakeShard& shard : world.shards) {
-    EXPECT_TRUE(shard.faults().empty()) << shard.faults().front();
+  for (size_t s = 0; s < world.shards(); ++s) {
+    EXPECT_TRUE(world.shard(s).faults().empty()) << world.shard(s).faults().front();
   }
 }
 
 TEST(ParameterServerCoreTest, EveryChunkIsSeededTrainedAndCutOverAFaultlessWire) {
   World world(1, 1, 7, 3, 2, {});
-  ASSERT_TRUE(world.exchange.Run(4).ok());
+  ASSERT_TRUE(world.Run(4).ok());
   ExpectExactlyOnce(world, 7, 4);
-  EXPECT_EQ(world.exchange.connections(), 3u);
-  const ExchangeCounters& counters = world.exchange.nodes()[0].core->counters();
+  EXPECT_EQ(world.connections(), 3u);
+  const ExchangeCounters counters = world.node(0).counters();
   EXPECT_EQ(counters.pushes, 28u);
   EXPECT_EQ(counters.staleness[0], 28u);
   const uint64_t bytes = 28 * wire::kHeaderBytes + 4 * (7 * kChunkElements - 1) * sizeof(float);
@@ -87,30 +73,30 @@ TEST(ParameterServerCoreTest, EveryChunkIsSeededTrainedAndCutOverAFaultlessWire)
 TEST(ParameterServerCoreTest, DeliversExactlyOnceThoughFramesAreLostRepeatedAndConnectionsBreak) {
   int replays = 0;
   for (uint32_t seed = 0; seed < 200; ++seed) {
-    World world(seed, 1 + seed % 3, 9, 1 + seed % 2, 2 + seed % 3, {0.2, 0.2, 0.02},
-                seed % 4 == 0 ? 3 : 1);
-    absl::Status status = world.exchange.Run(5);
+    World world(seed, 1 + seed % 3, 9, 1 + seed % 2, 2 + seed % 3,
+                {.drop = 0.2, .duplicate = 0.2, .break_both = 0.02}, seed % 4 == 0 ? 3 : 1);
+    absl::Status status = world.Run(5);
     ASSERT_TRUE(status.ok()) << "seed " << seed << ": " << status;
     ExpectExactlyOnce(world, 9, 5);
     ASSERT_FALSE(testing::Test::HasFailure()) << "seed " << seed;
-    for (const FakeShard& shard : world.shards) replays += shard.replays();
+    for (size_t s = 0; s < world.shards(); ++s) replays += world.shard(s).replays();
   }
   EXPECT_GT(replays, 1000);
 }
 
 TEST(ParameterServerCoreTest, EachShardHasTheJobsConnectionsButNoneWithoutAChunk) {
   World world(1, 2, 7, 3, 2, {}, 3);
-  ASSERT_TRUE(world.exchange.Run(4).ok());
+  ASSERT_TRUE(world.Run(4).ok());
   ExpectExactlyOnce(world, 7, 4);
-  EXPECT_EQ(world.exchange.connections(), 2 * (3u + 2 + 2)) << "the shards have 3, 2 and 2 chunks";
-  EXPECT_EQ(world.exchange.nodes()[1].core->counters().bytes_pushed,
+  EXPECT_EQ(world.connections(), 2 * (3u + 2 + 2)) << "the shards have 3, 2 and 2 chunks";
+  EXPECT_EQ(world.node(1).counters().bytes_pushed,
             28 * wire::kHeaderBytes + 4 * (7 * kChunkElements - 1) * sizeof(float));
 }
 
 TEST(ParameterServerCoreTest, RetryIsRepeatedLater) {
   World world(1, 1, 3, 1, 2, {});
-  world.shards[0].RetryNext(20);
-  ASSERT_TRUE(world.exchange.Run(2).ok());
+  world.shard(0).RetryNext(20);
+  ASSERT_TRUE(world.Run(2).ok());
   ExpectExactlyOnce(world, 3, 2);
 }
 
@@ -124,7 +110,7 @@ class ActivityTest : public testing::Test {
       options.record.mutable_placement()->set_shard_of_chunk(c, 0);
     }
     core_ = *ParameterServerCore::Create(options, kernels::Cpu());
-    core_->Start(now_, &actions_);
+    EXPECT_EQ(core_->Start(now_, &actions_), absl::OkStatus());
   }
 
   proto::ShardActivity After(absl::Duration by) {
@@ -159,7 +145,7 @@ class ActivityTest : public testing::Test {
 TEST_F(ActivityTest, TellsSinceWhenAndWhyAServerIsNotConnected) {
   EXPECT_FALSE(After(absl::Seconds(2)).connected());
   EXPECT_EQ(After(absl::Seconds(1)).oldest_ms(), 3000);
-  core_->OnConnectFailed(LineId(0), absl::UnavailableError("refused"), now_, &actions_);
+  core_->OnConnectFailed(LinkId(0), absl::UnavailableError("refused"), now_, &actions_.wire);
   const proto::ShardActivity activity = After(absl::Seconds(1));
   EXPECT_EQ(activity.address(), "tcp://shard0");
   EXPECT_EQ(activity.oldest_ms(), 4000);
@@ -167,7 +153,7 @@ TEST_F(ActivityTest, TellsSinceWhenAndWhyAServerIsNotConnected) {
 }
 
 TEST_F(ActivityTest, TellsTheRequestThatHasWaitedLongest) {
-  core_->OnConnected(LineId(0), kConnection, now_, &actions_);
+  core_->OnConnected(LinkId(0), kConnection, now_, &actions_.wire);
   EXPECT_FALSE(After(absl::Seconds(1)).connected()) << "HELLO is not confirmed";
   Hear(wire::Op::kHelloOk);
   EXPECT_TRUE(After(absl::Seconds(1)).connected());
@@ -176,10 +162,10 @@ TEST_F(ActivityTest, TellsTheRequestThatHasWaitedLongest) {
   EXPECT_EQ(After(absl::Seconds(1)).unanswered(), 4u) << "INIT of each chunk";
   for (uint32_t c = 0; c < 4; ++c) Hear(wire::Op::kInitOk, c);
   ASSERT_EQ(core_->phase(), Exchange::Phase::kTraining);
-  core_->Submit(ChunkId(2), &actions_);
+  EXPECT_EQ(core_->Submit(ChunkId(2), now_, &actions_), absl::OkStatus());
   Pay();
   After(absl::Seconds(3));
-  core_->Submit(ChunkId(1), &actions_);
+  EXPECT_EQ(core_->Submit(ChunkId(1), now_, &actions_), absl::OkStatus());
   Pay();
   proto::ShardActivity activity = After(absl::Seconds(4));
   EXPECT_EQ(activity.unanswered(), 2u);
@@ -187,7 +173,7 @@ TEST_F(ActivityTest, TellsTheRequestThatHasWaitedLongest) {
   EXPECT_EQ(activity.oldest_clock(), 0u);
   EXPECT_EQ(activity.oldest_ms(), 7000);
   EXPECT_EQ(activity.error(), "");
-  core_->OnLost(kConnection, absl::UnavailableError("gone"), now_, &actions_);
+  core_->OnLost(kConnection, absl::UnavailableError("gone"), now_, &actions_.wire);
   activity = After(absl::Seconds(1));
   EXPECT_FALSE(activity.connected());
   EXPECT_EQ(activity.oldest_ms(), 8000) << "a new connection is a part of the same wait";
@@ -200,7 +186,7 @@ TEST(ParameterServerCoreTest, WhatWasAskedOverALostConnectionIsRepeatedOverTheNe
   auto core = *ParameterServerCore::Create(options, kernels::Cpu());
   const absl::Time now = absl::UnixEpoch();
   CoreActions actions;
-  core->Start(now, &actions);
+  EXPECT_EQ(core->Start(now, &actions), absl::OkStatus());
   const auto hear = [&](uint64_t connection, wire::Op op, uint32_t chunk) {
     wire::Frame frame;
     frame.header.op = op;
@@ -225,27 +211,29 @@ TEST(ParameterServerCoreTest, WhatWasAskedOverALostConnectionIsRepeatedOverTheNe
     }
     return sent;
   };
-  for (uint32_t line = 0; line < 2; ++line) {
-    core->OnConnected(LineId(line), transport::ConnectionId(10 + line), now, &actions);
-    hear(10 + line, wire::Op::kHelloOk, 0);
+  for (uint32_t link = 0; link < 2; ++link) {
+    core->OnConnected(LinkId(link), transport::ConnectionId(10 + link), now, &actions.wire);
+    hear(10 + link, wire::Op::kHelloOk, 0);
   }
   pay();
   for (uint32_t chunk = 0; chunk < 4; ++chunk) hear(10 + chunk % 2, wire::Op::kInitOk, chunk);
   ASSERT_EQ(core->phase(), Exchange::Phase::kTraining);
-  for (uint32_t chunk = 0; chunk < 4; ++chunk) core->Submit(ChunkId(chunk), &actions);
+  for (uint32_t chunk = 0; chunk < 4; ++chunk) {
+    EXPECT_EQ(core->Submit(ChunkId(chunk), now, &actions), absl::OkStatus());
+  }
   pay();
   using Sent = std::vector<std::pair<uint64_t, uint32_t>>;
   EXPECT_EQ(pushed(), (Sent{{10, 0}, {11, 1}, {10, 2}, {11, 3}}));
-  core->OnLost(transport::ConnectionId(11), absl::UnavailableError("cut"), now, &actions);
-  core->OnConnected(LineId(1), transport::ConnectionId(20), now, &actions);
+  core->OnLost(transport::ConnectionId(11), absl::UnavailableError("cut"), now, &actions.wire);
+  core->OnConnected(LinkId(1), transport::ConnectionId(20), now, &actions.wire);
   hear(20, wire::Op::kHelloOk, 0);
   EXPECT_EQ(pushed(), (Sent{{20, 1}, {20, 3}}));
 }
 
 TEST(ParameterServerCoreTest, ARefusedPushNamesNodeServerChunkAndClock) {
   World world(1, 1, 3, 1, 2, {});
-  world.shards[0].RefusePush(2, 1, wire::ErrorCode::kNotFinite, "NaN in the sum");
-  absl::Status status = world.exchange.Run(3);
+  world.shard(0).RefusePush(2, 1, wire::ErrorCode::kNotFinite, "NaN in the sum");
+  absl::Status status = world.Run(3);
   EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
   EXPECT_EQ(status.message(),
             "node 0: server tcp://shard0 refused chunk 2 at clock 1: NaN in the sum");
@@ -253,10 +241,12 @@ TEST(ParameterServerCoreTest, ARefusedPushNamesNodeServerChunkAndClock) {
 
 TEST(ParameterServerCoreTest, AServerThatCannotBeReachedIsGivenUpByName) {
   World world(1, 1, 3, 2, 2, {});
-  world.exchange.GoAway();
-  absl::Status status = world.exchange.Run(1);
+  world.RemoveShards();
+  absl::Status status = world.Run(1);
   EXPECT_EQ(status.code(), absl::StatusCode::kUnavailable);
-  EXPECT_EQ(status.message(), "node 0: server tcp://shard0 could not be reached for 30s (refused)");
+  EXPECT_EQ(
+      status.message(),
+      "node 0: server tcp://shard0 could not be reached for 30s (nobody listens at tcp://shard0)");
 }
 
 TEST(ParameterServerCoreTest, APlacementThatDoesNotFitTheLayoutIsRefused) {
@@ -279,8 +269,8 @@ class EncodedAnswersTest : public testing::Test {
     options.record.mutable_job()->mutable_pull()->set_codec(proto::Encoding::BF16);
     elements_ = static_cast<uint32_t>(options.record.layout().elements());
     core_ = *ParameterServerCore::Create(options, kernels::Cpu());
-    core_->Start(absl::UnixEpoch(), &actions_);
-    core_->OnConnected(LineId(0), kConnection, absl::UnixEpoch(), &actions_);
+    EXPECT_EQ(core_->Start(absl::UnixEpoch(), &actions_), absl::OkStatus());
+    core_->OnConnected(LinkId(0), kConnection, absl::UnixEpoch(), &actions_.wire);
     wire::Frame frame;
     for (const wire::Op op : {wire::Op::kHelloOk, wire::Op::kInitOk}) {
       Pay();
@@ -300,7 +290,7 @@ class EncodedAnswersTest : public testing::Test {
     }
   }
   void Push() {
-    core_->Submit(ChunkId(0), &actions_);
+    EXPECT_EQ(core_->Submit(ChunkId(0), absl::UnixEpoch(), &actions_), absl::OkStatus());
     Pay();
   }
   wire::Frame Answer(uint64_t clock, wire::Codec codec, uint64_t base) const {

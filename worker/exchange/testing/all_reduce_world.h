@@ -2,7 +2,6 @@
 #define STRATA_WORKER_EXCHANGE_TESTING_ALL_REDUCE_WORLD_H_
 
 #include <cstdint>
-#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -10,11 +9,12 @@
 
 #include "absl/status/status.h"
 #include "absl/time/time.h"
-#include "common/clock.h"
 #include "common/trace/trace_log.h"
 #include "common/transport/sim/sim_network.h"
 #include "proto/control.pb.h"
-#include "worker/exchange/core/exchange_core.h"
+#include "worker/exchange/connection/link.h"
+#include "worker/exchange/core/exchange.h"
+#include "worker/exchange/testing/training_node.h"
 
 namespace strata::worker {
 
@@ -31,14 +31,13 @@ class AllReduceWorld {
     proto::AllReduce::Algorithm algorithm = proto::AllReduce::RING;
     std::string job;  // more of the job, as text: the optimizer
     transport::SimFaults faults;
-    LineTiming timing;
+    LinkTiming timing;
     std::vector<TraceLog*> traces;  // by node; empty: none
     // Changes what one node does.
     std::optional<uint32_t> other_first_weights, nan_at_clock_1, one_clock_more;
   };
 
   explicit AllReduceWorld(const Options& options);
-  ~AllReduceWorld();
 
   // The node's process ends once it has sent so many REDUCEs and GATHERs.
   void KillAfter(uint32_t node, uint64_t frames);
@@ -48,11 +47,11 @@ class AllReduceWorld {
   bool Run();
 
   // OK: it has finished. Aborted: it was killed.
-  absl::Status status(uint32_t node) const;
+  absl::Status status(uint32_t node) const { return nodes_[node]->status(); }
   // From the death of the killed node, or the beginning, until the last one had failed.
   absl::Duration took() const { return network_.Now() - since_; }
-  const std::vector<float>& weights(uint32_t node) const;
-  ExchangeCounters counters(uint32_t node) const;
+  const std::vector<float>& weights(uint32_t node) const { return nodes_[node]->weights(); }
+  ExchangeCounters counters(uint32_t node) const { return nodes_[node]->counters(); }
   const proto::JobRecord& record() const { return record_; }
 
   // What a node brings: element i of its sum.
@@ -61,22 +60,13 @@ class AllReduceWorld {
   static float FirstWeight(uint64_t i) { return 0.01f * static_cast<float>(i % 97); }
 
  private:
-  class Node;
-  class VirtualClock final : public ClockInterface {
-   public:
-    explicit VirtualClock(const transport::SimNetwork* network) : network_(network) {}
-    absl::Time Now() const override { return network_->Now(); }
-
-   private:
-    const transport::SimNetwork* const network_;
-  };
+  TrainingNode::Options NodeOptions(uint32_t node) const;
 
   const Options options_;
   transport::SimNetwork network_;
-  const VirtualClock clock_;
   absl::Time since_;
   proto::JobRecord record_;
-  std::vector<std::unique_ptr<Node>> nodes_;
+  std::vector<std::unique_ptr<TrainingNode>> nodes_;
 };
 
 }  // namespace strata::worker

@@ -9,18 +9,22 @@
 
 #include "common/transport/endpoint.h"
 #include "common/wire/frame.h"
-#include "worker/exchange/testing/exchange_world.h"
 
 namespace strata::worker {
 
 // What the exchange's tests hold a conversation with: one synchronous shard that *adds* the sums of
 // all nodes to the weights, once every node has pushed the clock. Plain data, no threads.
-class FakeShard final : public SimulatedShard {
+class FakeShard {
  public:
+  struct Reply {
+    transport::ConnectionId connection;
+    wire::Frame frame;
+  };
+
   explicit FakeShard(uint32_t nodes) : nodes_(nodes) {}
 
-  std::vector<Reply> OnFrame(transport::ConnectionId connection, const wire::Frame& frame) override;
-  void OnDisconnected(transport::ConnectionId connection) override { greeted_.erase(connection); }
+  std::vector<Reply> OnFrame(transport::ConnectionId connection, const wire::Frame& frame);
+  void OnDisconnected(transport::ConnectionId connection) { greeted_.erase(connection); }
 
   // Answer the next so many data frames with RETRY.
   void RetryNext(int frames) { retries_ = frames; }

@@ -1,5 +1,5 @@
-#ifndef STRATA_WORKER_EXCHANGE_SERVER_SHARD_LINE_H_
-#define STRATA_WORKER_EXCHANGE_SERVER_SHARD_LINE_H_
+#ifndef STRATA_WORKER_EXCHANGE_SERVER_SHARD_LINK_H_
+#define STRATA_WORKER_EXCHANGE_SERVER_SHARD_LINK_H_
 
 #include <cstdint>
 #include <map>
@@ -12,7 +12,8 @@
 #include "common/ids.h"
 #include "common/transport/endpoint.h"
 #include "common/wire/frame.h"
-#include "worker/exchange/connection/line.h"
+#include "worker/exchange/connection/link.h"
+#include "worker/exchange/connection/reconnector.h"
 
 namespace strata::worker {
 
@@ -22,39 +23,40 @@ namespace strata::worker {
 // matches nothing is an echo of a repetition and is dropped.
 //
 // A pure state machine: time comes with the events, frames and connections go out as actions.
-class ShardLine {
+class ShardLink {
  public:
-  ShardLine(LineId line, std::string address, LineIdentity identity, LineTiming timing);
+  ShardLink(LinkId link, std::string address, LinkIdentity identity, LinkTiming timing);
 
   const std::string& address() const { return address_; }
   // Bytes of all frames sent for requests of this op.
   uint64_t bytes_sent(wire::Op op) const;
 
-  void Start(absl::Time now, std::vector<WireAction>* actions);
+  void Start(absl::Time now, WireActions* actions) { connection_.Start(now, actions); }
   // `header`: op, chunk, clock, element and sample counts, base_version; the rest is filled in.
   // REQUIRES: no request of this chunk (of kRetire: no other) is open.
-  void Ask(wire::Header header, Bytes payload, absl::Time now, std::vector<WireAction>* actions);
+  void Ask(wire::Header header, Bytes payload, absl::Time now, WireActions* actions);
 
-  void OnConnected(transport::ConnectionId connection, absl::Time now,
-                   std::vector<WireAction>* actions);
+  void OnConnected(transport::ConnectionId connection, absl::Time now, WireActions* actions);
   // The connection is gone, could not be made, or carried something unreadable.
-  void OnLost(const absl::Status& why, absl::Time now, std::vector<WireAction>* actions);
-  // The endpoint did not take a frame.
-  void OnNotTaken(const wire::Header& header, absl::Time now);
+  void OnLost(const absl::Status& why, absl::Time now, WireActions* actions) {
+    connection_.OnLost(why, now, actions);
+  }
+  // The endpoint did not take a frame: its queue to the shard was full.
+  void OnSendQueueFull(const wire::Header& header, absl::Time now);
   // The header of the request that this frame answers, if it answers one, which then is closed.
   // Errors: what the shard refused, for good; names chunk, clock and address.
   absl::StatusOr<std::optional<wire::Header>> OnFrame(const wire::Frame& frame, absl::Time now,
-                                                      std::vector<WireAction>* actions);
+                                                      WireActions* actions);
 
   // Does what is due. Errors: Unavailable (no connection for too long).
-  absl::Status OnTime(absl::Time now, std::vector<WireAction>* actions);
+  absl::Status OnTime(absl::Time now, WireActions* actions);
   // When OnTime has something to do next.
   absl::Time deadline() const;
   // REQUIRES: started.
-  LineActivity Activity(absl::Time now) const;
+  LinkActivity Activity(absl::Time now) const;
 
-  bool Owns(transport::ConnectionId connection) const { return connection_ == connection; }
-  void Close(std::vector<WireAction>* actions);
+  bool Owns(transport::ConnectionId connection) const { return connection_.Owns(connection); }
+  void Close(WireActions* actions) { connection_.Close(actions); }
 
  private:
   struct Request {
@@ -66,35 +68,28 @@ class ShardLine {
     absl::Time due;  // to be sent (again)
     absl::Duration backoff;
   };
-  enum class State { kIdle, kConnecting, kGreeting, kUp };
   static constexpr uint64_t kRetireKey = uint64_t{1} << 32;  // beyond all chunks
 
   static uint64_t KeyOf(const wire::Header& header);
-  void Send(Request* request, absl::Time now, std::vector<WireAction>* actions);
+  void Send(Request* request, absl::Time now, WireActions* actions);
   void PlanAgain(Request* request, absl::Time now);
   // Requests that are due; where one of them has met silence, the next silence may be twice as
   // long: on a slow link, or with a slow node, answers just take their time.
-  void SendDue(absl::Time now, std::vector<WireAction>* actions);
-  void PlanReconnect(absl::Time now);
-  void OnRetry(const wire::Header& header, absl::Time now, std::vector<WireAction>* actions);
+  void SendDue(absl::Time now, WireActions* actions);
+  void OnRetry(const wire::Header& header, absl::Time now, WireActions* actions);
   absl::Status Refusal(const wire::Frame& frame) const;
 
-  const LineId line_;
+  const LinkId link_;
   const std::string address_;
-  const LineIdentity identity_;
-  const LineTiming timing_;
+  const LinkIdentity identity_;
+  const LinkTiming timing_;
 
-  State state_ = State::kIdle;
-  std::optional<transport::ConnectionId> connection_;
-  absl::Time state_due_ = absl::InfiniteFuture();  // kIdle: connect; kGreeting: give this one up
-  absl::Time down_since_ = absl::InfiniteFuture();
-  absl::Duration backoff_;
+  Reconnector connection_;
   absl::Duration resend_after_;
-  absl::Status last_loss_;
   std::map<uint64_t, Request> requests_;
   std::map<wire::Op, uint64_t> bytes_sent_;
 };
 
 }  // namespace strata::worker
 
-#endif  // STRATA_WORKER_EXCHANGE_SERVER_SHARD_LINE_H_
+#endif  // STRATA_WORKER_EXCHANGE_SERVER_SHARD_LINK_H_

@@ -1,8 +1,9 @@
-#ifndef STRATA_WORKER_EXCHANGE_CONNECTION_LINE_H_
-#define STRATA_WORKER_EXCHANGE_CONNECTION_LINE_H_
+#ifndef STRATA_WORKER_EXCHANGE_CONNECTION_LINK_H_
+#define STRATA_WORKER_EXCHANGE_CONNECTION_LINK_H_
 
 #include <cstdint>
 #include <string>
+#include <vector>
 
 #include "absl/time/time.h"
 #include "common/bytes.h"
@@ -12,22 +13,23 @@
 
 namespace strata::worker {
 
-// What the lines of this folder to one peer each (a shard, another node) have in common.
+// What the links of this folder to one peer each (a shard, another node) have in common.
 
-// A line of one core: an index that means something to that core alone.
-using LineId = Id<struct LineIdTag, uint32_t>;
+// A link of one core: an index that means something to that core alone.
+using LinkId = Id<struct LinkIdTag, uint32_t>;
 
 // What a protocol core wants done with its connections, in order.
 struct WireAction {
   enum class Kind { kConnect, kAdmit, kClose, kSend };
   Kind kind = Kind::kSend;
-  LineId line;                         // kConnect: answer with OnConnected or OnConnectFailed
+  LinkId link;                         // kConnect: answer with OnConnected or OnConnectFailed
   transport::ConnectionId connection;  // all but kConnect
   wire::Frame frame;                   // kSend
 };
+using WireActions = std::vector<WireAction>;
 
-// Delays of a line; all counted from the `now` of its events.
-struct LineTiming {
+// Delays of a link; all counted from the `now` of its events.
+struct LinkTiming {
   absl::Duration resend_after = absl::Seconds(5);  // without an answer
   absl::Duration hello_timeout = absl::Seconds(5);
   absl::Duration backoff_min = absl::Milliseconds(50);
@@ -39,8 +41,8 @@ struct LineTiming {
 // be on its way.
 inline constexpr int kResendDoublings = 4;
 
-// Who speaks on a line; the same in every frame.
-struct LineIdentity {
+// Who speaks on a link; the same in every frame.
+struct LinkIdentity {
   uint32_t job = 0, view = 0, generation = 0, node = 0, incarnation = 0;
   wire::Hello hello;
 };
@@ -49,19 +51,19 @@ struct LineIdentity {
 std::string TextOf(const wire::Frame& refusal);
 
 // Says in the header who speaks.
-void Sign(const LineIdentity& identity, wire::Header* header);
+void Sign(const LinkIdentity& identity, wire::Header* header);
 // The HELLO that opens a connection, or anything else that says who speaks.
-wire::Header HeaderOf(const LineIdentity& identity, wire::Op op);
-wire::Frame HelloOf(const LineIdentity& identity);
+wire::Header HeaderOf(const LinkIdentity& identity, wire::Op op);
+wire::Frame HelloOf(const LinkIdentity& identity);
 // Whether a HELLO is that of another node of the same job, which `self` speaks for: kNone, or why
 // not; and which of that node's connections it says to be.
-wire::ErrorCode CheckPeerHello(const LineIdentity& self, const wire::Frame& frame,
+wire::ErrorCode CheckPeerHello(const LinkIdentity& self, const wire::Frame& frame,
                                uint32_t* connection);
 // kError or kRetry, without text: no longer than what it answers.
-wire::Frame RefusalOf(const LineIdentity& self, wire::Op op, wire::ErrorCode error);
+wire::Frame RefusalOf(const LinkIdentity& self, wire::Op op, wire::ErrorCode error);
 
-// What a line does now.
-struct LineActivity {
+// What a link does now.
+struct LinkActivity {
   bool connected = false;   // and HELLO confirmed
   uint32_t unanswered = 0;  // requests
   // Of them the one that was asked first.
@@ -72,10 +74,10 @@ struct LineActivity {
   absl::Duration down_for;
   std::string error;
 
-  // Makes it that of several lines to one peer: connected where all are, what is oldest of any.
-  void Add(const LineActivity& other);
+  // Makes it that of several links to one peer: connected where all are, what is oldest of any.
+  void Add(const LinkActivity& other);
 };
 
 }  // namespace strata::worker
 
-#endif  // STRATA_WORKER_EXCHANGE_CONNECTION_LINE_H_
+#endif  // STRATA_WORKER_EXCHANGE_CONNECTION_LINK_H_

@@ -1,4 +1,4 @@
-#include "worker/exchange/core/line_driver.h"
+#include "worker/exchange/core/link_driver.h"
 
 #include <algorithm>
 #include <utility>
@@ -13,7 +13,7 @@ bool CarriesClock(wire::Op op) {
 
 }  // namespace
 
-LineDriver::LineDriver(LineCore* core, transport::Endpoint* endpoint, const ClockInterface* clock,
+LinkDriver::LinkDriver(LinkCore* core, transport::Endpoint* endpoint, const ClockInterface* clock,
                        OnNode on_node, TraceLog* trace)
     : core_(core),
       endpoint_(endpoint),
@@ -21,48 +21,43 @@ LineDriver::LineDriver(LineCore* core, transport::Endpoint* endpoint, const Cloc
       on_node_(std::move(on_node)),
       trace_(trace) {}
 
-absl::Status LineDriver::Poll(absl::Duration timeout) {
-  if (!status_.ok()) return status_;
+absl::Status LinkDriver::Poll(absl::Duration timeout) {
   const absl::Duration until_due = core_->deadline() - clock_->Now();
   events_.clear();
   endpoint_->Poll(std::max(absl::ZeroDuration(), std::min(timeout, until_due)), &events_);
   for (const transport::Event& event : events_) {
-    Handle(event);
-    Act();
-    if (!status_.ok()) return status_;
+    if (absl::Status status = Act(Handle(event)); !status.ok()) return status;
   }
-  Keep(core_->OnTime(clock_->Now(), &actions_));
-  Act();
-  return status_;
+  return Act(core_->OnTime(clock_->Now(), &actions_.wire));
 }
 
-void LineDriver::Handle(const transport::Event& event) {
+absl::Status LinkDriver::Handle(const transport::Event& event) {
   const absl::Time now = clock_->Now();
   switch (event.kind) {
     case transport::Event::Kind::kFrame:
-      Keep(core_->OnFrame(event.connection, event.frame, now, &actions_));
-      break;
+      return core_->OnFrame(event.connection, event.frame, now, &actions_);
     case transport::Event::Kind::kMalformed:
     case transport::Event::Kind::kDisconnected:
-      core_->OnLost(event.connection, event.error, now, &actions_);
+      core_->OnLost(event.connection, event.error, now, &actions_.wire);
       break;
   }
+  return absl::OkStatus();
 }
 
-void LineDriver::Keep(const absl::Status& status) {
-  if (status_.ok()) status_ = status;
-}
-
-void LineDriver::Act() {
+absl::Status LinkDriver::Act(absl::Status status) {
   while (!actions_.wire.empty() || !actions_.node.empty()) {
     CoreActions actions;
     std::swap(actions, actions_);
     for (const WireAction& action : actions.wire) Do(action);
-    for (const NodeAction& action : actions.node) Keep(on_node_(action, &actions_));
+    for (const NodeAction& action : actions.node) {
+      absl::Status done = on_node_(action, &actions_);
+      if (status.ok()) status = std::move(done);
+    }
   }
+  return status;
 }
 
-void LineDriver::Send(const WireAction& action, absl::Time now) {
+void LinkDriver::Send(const WireAction& action, absl::Time now) {
   const wire::Header& header = action.frame.header;
   TraceLog* const trace = CarriesClock(header.op) ? trace_ : nullptr;
   TraceSpan span(trace, proto::TraceEvent::SEND, ChunkId(header.chunk),
@@ -70,20 +65,20 @@ void LineDriver::Send(const WireAction& action, absl::Time now) {
   // A connection that is gone shows as kDisconnected too; only a full queue needs a word.
   if (endpoint_->Send(action.connection, action.frame).code() ==
       absl::StatusCode::kResourceExhausted) {
-    core_->OnNotTaken(action, now);
+    core_->OnSendQueueFull(action, now);
   }
 }
 
-void LineDriver::Do(const WireAction& action) {
+void LinkDriver::Do(const WireAction& action) {
   const absl::Time now = clock_->Now();
   switch (action.kind) {
     case WireAction::Kind::kConnect: {
       absl::StatusOr<transport::ConnectionId> connection =
-          endpoint_->Connect(core_->address(action.line));
+          endpoint_->Connect(core_->address(action.link));
       if (connection.ok()) {
-        core_->OnConnected(action.line, *connection, now, &actions_);
+        core_->OnConnected(action.link, *connection, now, &actions_.wire);
       } else {
-        core_->OnConnectFailed(action.line, connection.status(), now, &actions_);
+        core_->OnConnectFailed(action.link, connection.status(), now, &actions_.wire);
       }
       break;
     }

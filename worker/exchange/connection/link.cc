@@ -1,4 +1,4 @@
-#include "worker/exchange/connection/line.h"
+#include "worker/exchange/connection/link.h"
 
 #include <array>
 #include <memory>
@@ -13,7 +13,7 @@ std::string TextOf(const wire::Frame& refusal) {
   return {reinterpret_cast<const char*>(refusal.payload.data()), refusal.payload.size()};
 }
 
-void LineActivity::Add(const LineActivity& other) {
+void LinkActivity::Add(const LinkActivity& other) {
   unanswered += other.unanswered;
   if (other.oldest_age > oldest_age) {
     oldest_clock = other.oldest_clock;
@@ -26,7 +26,7 @@ void LineActivity::Add(const LineActivity& other) {
   error = other.error;
 }
 
-void Sign(const LineIdentity& identity, wire::Header* header) {
+void Sign(const LinkIdentity& identity, wire::Header* header) {
   header->job = identity.job;
   header->view = identity.view;
   header->generation = identity.generation;
@@ -34,14 +34,14 @@ void Sign(const LineIdentity& identity, wire::Header* header) {
   header->incarnation = identity.incarnation;
 }
 
-wire::Header HeaderOf(const LineIdentity& identity, wire::Op op) {
+wire::Header HeaderOf(const LinkIdentity& identity, wire::Op op) {
   wire::Header header;
   header.op = op;
   Sign(identity, &header);
   return header;
 }
 
-wire::Frame HelloOf(const LineIdentity& identity) {
+wire::Frame HelloOf(const LinkIdentity& identity) {
   auto bytes =
       std::make_shared<std::array<std::byte, wire::kHelloBytes>>(wire::EncodeHello(identity.hello));
   wire::Frame frame{HeaderOf(identity, wire::Op::kHello),
@@ -49,7 +49,7 @@ wire::Frame HelloOf(const LineIdentity& identity) {
   return frame;
 }
 
-wire::ErrorCode CheckPeerHello(const LineIdentity& self, const wire::Frame& frame,
+wire::ErrorCode CheckPeerHello(const LinkIdentity& self, const wire::Frame& frame,
                                uint32_t* connection) {
   const wire::Header& header = frame.header;
   wire::Hello hello;
@@ -69,7 +69,7 @@ wire::ErrorCode CheckPeerHello(const LineIdentity& self, const wire::Frame& fram
   return wire::ErrorCode::kNone;
 }
 
-wire::Frame RefusalOf(const LineIdentity& self, wire::Op op, wire::ErrorCode error) {
+wire::Frame RefusalOf(const LinkIdentity& self, wire::Op op, wire::ErrorCode error) {
   wire::Frame frame{HeaderOf(self, op), Bytes()};
   frame.header.error = error;
   return frame;

@@ -1,4 +1,4 @@
-#include "worker/exchange/server/shard_line.h"
+#include "worker/exchange/server/shard_link.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -11,32 +11,32 @@ namespace {
 using ::testing::ElementsAre;
 using wire::Op;
 
-class ShardLineTest : public ::testing::Test {
+class ShardLinkTest : public ::testing::Test {
  protected:
-  ShardLineTest() : line_(LineId(0), "tcp://s0:1", {.job = 1}, {}) {
-    line_.Start(now_, &actions_);
+  ShardLinkTest() : link_(LinkId(0), "tcp://s0:1", {.job = 1}, {}) {
+    link_.Start(now_, &actions_);
     Connect();
   }
 
   void Connect() {
     const transport::ConnectionId connection(++connections_);
-    line_.OnConnected(connection, now_, &actions_);
+    link_.OnConnected(connection, now_, &actions_);
     Hear(Op::kHelloOk);
   }
   void Hear(Op op) {
     wire::Frame frame;
     frame.header.op = op;
-    EXPECT_TRUE(line_.OnFrame(frame, now_, &actions_).ok());
+    EXPECT_TRUE(link_.OnFrame(frame, now_, &actions_).ok());
   }
   // Seconds between one sending and the next, so many times, nothing being heard.
   std::vector<double> Gaps(int times) {
     std::vector<double> gaps;
     for (int i = 0; i < times; ++i) {
       actions_.clear();
-      const absl::Time due = line_.deadline();
+      const absl::Time due = link_.deadline();
       gaps.push_back(absl::ToDoubleSeconds(due - now_));
       now_ = due;
-      EXPECT_TRUE(line_.OnTime(now_, &actions_).ok());
+      EXPECT_TRUE(link_.OnTime(now_, &actions_).ok());
       EXPECT_EQ(actions_.size(), 1u);
     }
     return gaps;
@@ -44,30 +44,30 @@ class ShardLineTest : public ::testing::Test {
 
   absl::Time now_ = absl::UnixEpoch();
   uint64_t connections_ = 0;
-  std::vector<WireAction> actions_;
-  ShardLine line_;
+  WireActions actions_;
+  ShardLink link_;
 };
 
 // On a link that takes longer than resend_after for a window of pushes, repetitions would else
 // fill it for good.
-TEST_F(ShardLineTest, SilenceMayLastTwiceAsLongEachTime) {
-  line_.Ask({.op = Op::kPushPull}, Bytes(), now_, &actions_);
+TEST_F(ShardLinkTest, SilenceMayLastTwiceAsLongEachTime) {
+  link_.Ask({.op = Op::kPushPull}, Bytes(), now_, &actions_);
   EXPECT_THAT(Gaps(6), ElementsAre(5, 10, 20, 40, 80, 80));
   Hear(Op::kAnswer);
-  line_.Ask({.op = Op::kPushPull, .clock = 1}, Bytes(), now_, &actions_);
+  link_.Ask({.op = Op::kPushPull, .clock = 1}, Bytes(), now_, &actions_);
   EXPECT_THAT(Gaps(1), ElementsAre(80));
 }
 
-TEST_F(ShardLineTest, ANewConnectionIsTrustedAnew) {
-  line_.Ask({.op = Op::kPushPull}, Bytes(), now_, &actions_);
+TEST_F(ShardLinkTest, ANewConnectionIsTrustedAnew) {
+  link_.Ask({.op = Op::kPushPull}, Bytes(), now_, &actions_);
   EXPECT_THAT(Gaps(3), ElementsAre(5, 10, 20));
-  line_.OnLost(absl::UnavailableError("gone"), now_, &actions_);
+  link_.OnLost(absl::UnavailableError("gone"), now_, &actions_);
   Connect();
   EXPECT_THAT(Gaps(2), ElementsAre(5, 10));
 }
 
-TEST_F(ShardLineTest, WhatTheShardPutOffIsNoSilence) {
-  line_.Ask({.op = Op::kPushPull}, Bytes(), now_, &actions_);
+TEST_F(ShardLinkTest, WhatTheShardPutOffIsNoSilence) {
+  link_.Ask({.op = Op::kPushPull}, Bytes(), now_, &actions_);
   Hear(Op::kRetry);
   EXPECT_THAT(Gaps(2), ElementsAre(0.05, 5));
   Hear(Op::kRetry);

@@ -1,0 +1,91 @@
+#include "worker/exchange/connection/reconnector.h"
+
+#include <algorithm>
+
+#include "absl/strings/str_cat.h"
+#include "common/require.h"
+
+namespace strata::worker {
+
+void Reconnector::Connect(WireActions* actions) {
+  state_ = State::kConnecting;
+  state_due_ = absl::InfiniteFuture();
+  actions->push_back({.kind = WireAction::Kind::kConnect, .link = link_});
+}
+
+void Reconnector::Start(absl::Time now, WireActions* actions) {
+  STRATA_REQUIRE(state_ == State::kIdle && down_since_ == absl::InfiniteFuture());
+  down_since_ = now;
+  if (role_ == Role::kConnects) Connect(actions);
+}
+
+void Reconnector::OnConnected(transport::ConnectionId connection, absl::Time now) {
+  connection_ = connection;
+  state_ = State::kGreeting;
+  state_due_ = now + timing_.hello_timeout;
+}
+
+void Reconnector::OnGreeted() {
+  STRATA_REQUIRE(connection_.has_value());
+  state_ = State::kUp;
+  state_due_ = down_since_ = absl::InfiniteFuture();
+}
+
+void Reconnector::Adopt(transport::ConnectionId connection, WireActions* actions) {
+  if (connection_ != connection) Close(actions);
+  connection_ = connection;
+}
+
+void Reconnector::OnLost(const absl::Status& why, absl::Time now, WireActions* actions) {
+  if (!why.ok()) last_loss_ = why;
+  Close(actions);
+  if (state_ == State::kUp) {
+    down_since_ = now;
+    backoff_ = timing_.backoff_min;
+  }
+  state_ = State::kIdle;
+  if (role_ != Role::kConnects) return;
+  state_due_ = now + backoff_;
+  backoff_ = std::min(backoff_ * 2, timing_.backoff_max);
+}
+
+void Reconnector::Close(WireActions* actions) {
+  if (!connection_) return;
+  actions->push_back({.kind = WireAction::Kind::kClose, .link = link_, .connection = *connection_});
+  connection_.reset();
+}
+
+absl::Status Reconnector::OnTime(absl::Time now, WireActions* actions) {
+  if (gives_up_ && !is_up() && now >= down_since_ + timing_.give_up_after) {
+    const std::string cause =
+        last_loss_.ok() ? "" : absl::StrCat(" (", std::string(last_loss_.message()), ")");
+    return absl::UnavailableError(
+        absl::StrCat(unreachable_, " for ", absl::FormatDuration(timing_.give_up_after), cause));
+  }
+  if (state_ == State::kIdle && now >= state_due_) {
+    Connect(actions);
+  } else if (state_ == State::kGreeting && now >= state_due_) {
+    OnLost(absl::DeadlineExceededError("no answer to HELLO"), now, actions);
+  }
+  return absl::OkStatus();
+}
+
+absl::Time Reconnector::deadline() const {
+  if (is_up()) return absl::InfiniteFuture();
+  return gives_up_ ? std::min(state_due_, down_since_ + timing_.give_up_after) : state_due_;
+}
+
+transport::ConnectionId Reconnector::connection() const {
+  STRATA_REQUIRE(connection_.has_value());
+  return *connection_;
+}
+
+void Reconnector::Describe(absl::Time now, LinkActivity* activity) const {
+  activity->connected = is_up();
+  if (is_up()) return;
+  STRATA_REQUIRE(down_since_ != absl::InfiniteFuture());
+  activity->down_for = now - down_since_;
+  activity->error = std::string(last_loss_.message());
+}
+
+}  // namespace strata::worker

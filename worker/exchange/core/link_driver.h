@@ -1,0 +1,57 @@
+#ifndef STRATA_WORKER_EXCHANGE_CORE_LINK_DRIVER_H_
+#define STRATA_WORKER_EXCHANGE_CORE_LINK_DRIVER_H_
+
+#include <functional>
+#include <utility>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/time/time.h"
+#include "common/clock.h"
+#include "common/trace/trace_log.h"
+#include "common/transport/endpoint.h"
+#include "worker/exchange/core/link_core.h"
+
+namespace strata::worker {
+
+// Feeds a LinkCore with an endpoint's events, and does what the core wants.
+//
+// Threads: one.
+class LinkDriver {
+ public:
+  // What the core wants of the node; may add to `actions`. Errors are the core's.
+  using OnNode = std::function<absl::Status(const NodeAction& action, CoreActions* actions)>;
+
+  // All outlive it. `trace` keeps what is sent for chunks; null: nothing is kept.
+  LinkDriver(LinkCore* core, transport::Endpoint* endpoint, const ClockInterface* clock,
+             OnNode on_node, TraceLog* trace = nullptr);
+
+  // Makes `call`, a call of the core with (absl::Time now, CoreActions*), and does what the core
+  // wants until it wants nothing more, also after an error. Errors: the first of all these calls'.
+  template <typename Call>
+  absl::Status Run(Call call) {
+    absl::Status status = call(clock_->Now(), &actions_);
+    return Act(std::move(status));
+  }
+  // Waits up to `timeout` for something to happen. Errors: the core's.
+  absl::Status Poll(absl::Duration timeout);
+
+ private:
+  absl::Status Handle(const transport::Event& event);
+  // Returns `status`, or if that is OK the first error of what is done now.
+  absl::Status Act(absl::Status status);
+  void Do(const WireAction& action);
+  void Send(const WireAction& action, absl::Time now);
+
+  LinkCore* const core_;
+  transport::Endpoint* const endpoint_;
+  const ClockInterface* const clock_;
+  const OnNode on_node_;
+  TraceLog* const trace_;
+  CoreActions actions_;
+  std::vector<transport::Event> events_;
+};
+
+}  // namespace strata::worker
+
+#endif  // STRATA_WORKER_EXCHANGE_CORE_LINK_DRIVER_H_

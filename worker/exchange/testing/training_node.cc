@@ -1,0 +1,126 @@
+#include "worker/exchange/testing/training_node.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "common/transport/sim/sim_endpoint.h"
+#include "gtest/gtest.h"
+#include "worker/exchange/create_exchange.h"
+
+namespace strata::worker {
+namespace {
+
+// A node that has finished still answers others; who asks for ever is not waited for.
+constexpr int kPollsAfterEndMax = 100;
+
+}  // namespace
+
+TrainingNode::TrainingNode(transport::SimNetwork* network, Options options)
+    : network_(*network),
+      options_(std::move(options)),
+      map_(options_.core.record.layout().elements(),
+           options_.core.record.placement().chunk_elements()),
+      weights_(map_.elements()),
+      landed_(map_.chunks(), 0) {
+  transport::SimEndpoint::Options at;
+  at.name = options_.name;
+  at.host = options_.core.node.value();
+  at.addresses_are_names = options_.addresses_are_names;
+  at.on_ready = [this] { Poll(); };
+  auto endpoint = std::make_unique<transport::SimEndpoint>(network, at);
+  if (!options_.listen.empty()) {
+    EXPECT_TRUE(endpoint->Listen(options_.listen).ok());
+  }
+  exchange_ = *CreateExchange(options_.core, std::move(endpoint), -1, this, &network->clock());
+}
+
+void TrainingNode::Start() { GoOn(exchange_->Start()); }
+
+void TrainingNode::Kill() {
+  status_ = absl::AbortedError("killed");
+  counters_ = exchange_->counters();
+  exchange_.reset();
+}
+
+bool TrainingNode::is_over() const {
+  return !status_.ok() || !exchange_ || exchange_->phase() == Exchange::Phase::kFinished;
+}
+
+Bytes TrainingNode::FirstWeights(ChunkId chunk) {
+  const Bytes first = Floats(chunk, options_.first_weight);
+  EXPECT_EQ(TakeWeights(chunk, 0, first), absl::OkStatus());
+  return first;
+}
+
+ExchangeNode::Sum TrainingNode::TakeSum(ChunkId chunk, uint64_t clock) {
+  EXPECT_EQ(clock, landed_[chunk.value()]);
+  return {Floats(chunk, [&](uint64_t i) { return options_.gradient(clock, i); }), options_.samples};
+}
+
+absl::Status TrainingNode::TakeWeights(ChunkId chunk, uint32_t first_element,
+                                       const Bytes& weights) {
+  std::copy_n(weights.floats(), weights.float_count(),
+              weights_.begin() + static_cast<ptrdiff_t>(map_.OffsetOf(chunk)) + first_element);
+  return absl::OkStatus();
+}
+
+absl::Status TrainingNode::AddToWeights(ChunkId chunk, uint32_t first_element,
+                                        const kernels::CheckedPayload& delta) {
+  float* const weights = &weights_[map_.OffsetOf(chunk) + first_element];
+  delta.AddTo(weights, weights);
+  return absl::OkStatus();
+}
+
+absl::Status TrainingNode::Landed(ChunkId chunk, uint64_t clock) {
+  EXPECT_EQ(clock, landed_[chunk.value()]);
+  landed_[chunk.value()] = clock + 1;
+  if (clock + 1 < options_.clocks) {
+    PublishSoon(chunk);
+    return absl::OkStatus();
+  }
+  const bool all = std::all_of(landed_.begin(), landed_.end(),
+                               [&](uint64_t landed) { return landed == options_.clocks; });
+  if (all) {
+    network_.After(absl::ZeroDuration(), [this] {
+      if (exchange_ && status_.ok()) GoOn(exchange_->Finish(options_.clocks));
+    });
+  }
+  return absl::OkStatus();
+}
+
+absl::Status TrainingNode::TakeFinalWeights(ChunkId chunk, const Bytes& weights) {
+  ++finals_;
+  return TakeWeights(chunk, 0, weights);
+}
+
+Bytes TrainingNode::Floats(ChunkId chunk, const std::function<float(uint64_t)>& at) const {
+  auto floats = std::make_shared<std::vector<float>>(map_.ElementsOf(chunk));
+  for (size_t i = 0; i < floats->size(); ++i) (*floats)[i] = at(map_.OffsetOf(chunk) + i);
+  return Bytes(floats, reinterpret_cast<const std::byte*>(floats->data()),
+               floats->size() * sizeof(float));
+}
+
+void TrainingNode::PublishSoon(ChunkId chunk) {
+  const absl::Duration delay =
+      network_.random().Between(absl::Microseconds(1), absl::Milliseconds(1));
+  network_.After(delay, [this, chunk] {
+    if (exchange_ && status_.ok()) GoOn(exchange_->Submit(chunk));
+  });
+}
+
+void TrainingNode::GoOn(const absl::Status& status) {
+  status_ = status;
+  Poll();
+}
+
+void TrainingNode::Poll() {
+  if (!exchange_ || !status_.ok()) return;
+  const bool has_ended = exchange_->phase() == Exchange::Phase::kFinished;
+  if (has_ended && ++polls_after_end_ > kPollsAfterEndMax) return;
+  status_ = exchange_->Poll(absl::Seconds(1));
+  if (began_ || exchange_->phase() != Exchange::Phase::kTraining) return;
+  began_ = true;
+  for (uint32_t c = 0; c < map_.chunks(); ++c) PublishSoon(ChunkId(c));
+}
+
+}  // namespace strata::worker

@@ -1,0 +1,84 @@
+#ifndef STRATA_WORKER_EXCHANGE_TESTING_TRAINING_NODE_H_
+#define STRATA_WORKER_EXCHANGE_TESTING_TRAINING_NODE_H_
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "common/job/arena.h"
+#include "common/transport/sim/sim_network.h"
+#include "worker/exchange/core/exchange.h"
+#include "worker/exchange/core/exchange_core.h"
+
+namespace strata::worker {
+
+// A node of a job on a simulated network, with the real exchange: it publishes each chunk again
+// some time after its weights have landed. Fails the test where weights of a (chunk, clock) land
+// twice, or in another order.
+class TrainingNode final : public ExchangeNode {
+ public:
+  struct Options {
+    CoreOptions core;
+    std::string name;    // of its endpoint
+    std::string listen;  // where others connect to it; empty: nowhere
+    bool addresses_are_names = false;
+    uint64_t clocks = 1;
+    uint32_t samples = 8;
+    // Element i of the arena: of the first weights, and of the node's sum.
+    std::function<float(uint64_t i)> first_weight;
+    std::function<float(uint64_t clock, uint64_t i)> gradient;
+  };
+
+  // `network` outlives it.
+  TrainingNode(transport::SimNetwork* network, Options options);
+
+  void Start();
+  // The process ends.
+  void Kill();
+
+  bool alive() const { return exchange_ != nullptr; }
+  // It has finished, failed or been killed.
+  bool is_over() const;
+  // OK: it goes on or has finished. Aborted: it was killed.
+  const absl::Status& status() const { return status_; }
+  const std::vector<float>& weights() const { return weights_; }
+  // Clocks that have landed, by chunk.
+  const std::vector<uint64_t>& landed() const { return landed_; }
+  // Chunks whose final weights were taken.
+  uint32_t finals() const { return finals_; }
+  ExchangeCounters counters() const { return exchange_ ? exchange_->counters() : counters_; }
+
+  Bytes FirstWeights(ChunkId chunk) override;
+  Sum TakeSum(ChunkId chunk, uint64_t clock) override;
+  absl::Status TakeWeights(ChunkId chunk, uint32_t first_element, const Bytes& weights) override;
+  absl::Status AddToWeights(ChunkId chunk, uint32_t first_element,
+                            const kernels::CheckedPayload& delta) override;
+  absl::Status Landed(ChunkId chunk, uint64_t clock) override;
+  absl::Status TakeFinalWeights(ChunkId chunk, const Bytes& weights) override;
+
+ private:
+  Bytes Floats(ChunkId chunk, const std::function<float(uint64_t)>& at) const;
+  void PublishSoon(ChunkId chunk);
+  // What has come of a call of the exchange; the node goes on if it can.
+  void GoOn(const absl::Status& status);
+  void Poll();
+
+  transport::SimNetwork& network_;
+  const Options options_;
+  const ChunkMap map_;
+  std::vector<float> weights_;
+  std::vector<uint64_t> landed_;
+  uint32_t finals_ = 0;
+  std::unique_ptr<Exchange> exchange_;
+  ExchangeCounters counters_;  // once it was killed
+  absl::Status status_;
+  bool began_ = false;
+  int polls_after_end_ = 0;
+};
+
+}  // namespace strata::worker
+
+#endif  // STRATA_WORKER_EXCHANGE_TESTING_TRAINING_NODE_H_
