@@ -7,6 +7,7 @@
 #include "absl/strings/str_format.h"
 #include "common/job/exchange/connections.h"
 #include "common/job/job.h"
+#include "common/require.h"
 #include "worker/exchange/all_reduce/ring_view.h"
 
 namespace strata::worker {
@@ -15,15 +16,13 @@ namespace {
 using Phase = Exchange::Phase;
 using wire::Op;
 
-// A node that has all of its weights stays for others that need what it sent: so long for a peer
-// that has all of its own, too, and does not acknowledge the last word; and for one that cannot be
-// reached.
+// How long a node that has all of its weights stays for a peer that has all of its own, too, but
+// does not acknowledge the last word; and for one that cannot be reached.
 constexpr absl::Duration kLinger = absl::Seconds(5), kLeaveAfter = absl::Seconds(30);
-// What is not acknowledged of a connection. It refers to chunks under way: what a node holds does
-// not depend on how much of it waits and how much has been sent.
+// Bytes of a connection that are not acknowledged. They are those of chunks under way, so they do
+// not add to what a node holds.
 constexpr uint64_t kInFlightBytesMax = 2 << 20;
-// Of one SEED.
-constexpr size_t kChecksumsMax = 4096;
+constexpr size_t kChecksumsMax = 4096;  // of one SEED
 
 std::vector<ChunkId> AllChunks(uint32_t chunks) {
   std::vector<ChunkId> ids;
@@ -39,7 +38,7 @@ absl::StatusOr<std::unique_ptr<AllReduceCore>> AllReduceCore::Create(
   if (absl::Status status = ValidateLayout(options.record.layout()); !status.ok()) return status;
   const ChunkMap map(options.record.layout().elements(),
                      options.record.placement().chunk_elements());
-  const uint32_t position = PositionOf(RingNodesOf(options.record), options.node);
+  const uint32_t position = RingPosition(RingNodes(options.record), options.node);
   return std::unique_ptr<AllReduceCore>(new AllReduceCore(options, map, kernels, position));
 }
 
@@ -55,8 +54,8 @@ AllReduceCore::AllReduceCore(const CoreOptions& options, ChunkMap map,
   for (const ChunkId chunk : AllChunks(map.chunks())) {
     chunks_.emplace_back(&rules_, options.record.layout(), map, chunk);
   }
-  const std::vector<RingNode> nodes = RingNodesOf(options.record);
-  LinkIdentity identity = IdentityOf(options);
+  const std::vector<RingNode> nodes = RingNodes(options.record);
+  LinkIdentity identity = MakeIdentity(options);
   for (const uint32_t peer : rules_.plan.Peers()) {
     for (uint32_t i = 0; i < connections_; ++i) {
       identity.hello.connection = i;
@@ -84,6 +83,7 @@ AllReduceCore::Peer* AllReduceCore::Find(transport::ConnectionId connection) {
 AllReduceCore::Peer* AllReduceCore::At(uint32_t position, ChunkId chunk) {
   const auto first = std::find_if(peers_.begin(), peers_.end(),
                                   [&](const Peer& peer) { return peer.position == position; });
+  STRATA_REQUIRE(first != peers_.end());
   return &first[ConnectionOf(chunk.value(), connections_)];
 }
 
@@ -295,7 +295,7 @@ void AllReduceCore::OnSendQueueFull(const WireAction& send, absl::Time now) {
 // The first frame of a connection that somebody made, or another HELLO.
 absl::Status AllReduceCore::OnStranger(transport::ConnectionId connection, const wire::Frame& frame,
                                        absl::Time now, CoreActions* actions) {
-  const LinkIdentity self = IdentityOf(options_);
+  const LinkIdentity self = MakeIdentity(options_);
   uint32_t number = 0;
   wire::ErrorCode error = CheckPeerHello(self, frame, &number);
   if (error == wire::ErrorCode::kNone) {
@@ -315,7 +315,7 @@ absl::Status AllReduceCore::OnStranger(transport::ConnectionId connection, const
   actions->wire.push_back({.kind = WireAction::Kind::kSend,
                            .link = LinkId(),
                            .connection = connection,
-                           .frame = RefusalOf(self, Op::kError, error)});
+                           .frame = MakeRefusal(self, Op::kError, error)});
   return absl::OkStatus();
 }
 

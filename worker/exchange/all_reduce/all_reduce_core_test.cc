@@ -47,7 +47,7 @@ std::vector<float> Expected(const World::Options& options, const proto::JobRecor
   for (uint64_t i = 0; i < options.elements; ++i) first.get()[i] = World::FirstWeight(i);
   state.Seed(AsBytes(first, options.elements), 0);
   uint32_t samples = 0;
-  for (uint32_t n = 0; n < options.nodes; ++n) samples += World::SamplesOf(n);
+  for (uint32_t n = 0; n < options.nodes; ++n) samples += World::Samples(n);
   for (uint64_t clock = 0; clock < options.clocks; ++clock) {
     const std::shared_ptr<float> sum = pool.AllocateFloats(options.elements);
     for (uint64_t i = 0; i < options.elements; ++i) {
@@ -189,11 +189,11 @@ TEST(AllReduceCore, AConnectionIsOneLinkOfOneNodeWhateverItSaysLater) {
   const auto answers = [&](uint64_t connection, uint32_t node, uint32_t number) {
     CoreOptions peer = self;
     peer.node = NodeId(node);
-    LinkIdentity identity = IdentityOf(peer);
+    LinkIdentity identity = MakeIdentity(peer);
     identity.hello.connection = number;
     CoreActions actions;
     const transport::ConnectionId id(connection);
-    EXPECT_TRUE(core->OnFrame(id, HelloOf(identity), now, &actions).ok());
+    EXPECT_TRUE(core->OnFrame(id, MakeHello(identity), now, &actions).ok());
     std::string text;
     for (const WireAction& action : actions.wire) {
       if (action.kind != WireAction::Kind::kSend) continue;

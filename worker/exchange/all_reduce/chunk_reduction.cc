@@ -6,6 +6,7 @@
 #include "absl/strings/str_format.h"
 #include "common/copies.h"
 #include "common/job/exchange/slices.h"
+#include "common/require.h"
 #include "compression/job_compression.h"
 #include "worker/exchange/connection/link.h"
 
@@ -26,7 +27,7 @@ ReductionRules ReductionRules::Of(const proto::JobRecord& record, const kernels:
   const auto nodes = static_cast<uint32_t>(record.view().nodes_size());
   return {.kernels = &kernels,
           .pool = pool,
-          .plan = PlanOf(record.ring().algorithm(), nodes, position),
+          .plan = MakeReducePlan(record.ring().algorithm(), nodes, position),
           .update = kernels::UpdateRuleOf(record.job(), record.samples_per_epoch()),
           .compression =
               kernels::CompressionOf(record.job().push(), kernels::Feedback::kNone).compression,
@@ -38,14 +39,14 @@ ChunkReduction::ChunkReduction(const ReductionRules* rules, const proto::Layout&
     : rules_(rules),
       chunk_(chunk),
       elements_(map.ElementsOf(chunk)),
-      own_begin_(StartOf(rules->plan.Own().begin)),
-      own_end_(StartOf(rules->plan.Own().end)),
+      own_begin_(SliceBegin(rules->plan.Own().begin)),
+      own_end_(SliceBegin(rules->plan.Own().end)),
       weights_(*rules->kernels, *rules->pool, rules->update, own_end_ - own_begin_,
                RunsOf(layout, map.OffsetOf(chunk) + own_begin_, own_end_ - own_begin_)),
       sums_(rules->pool),
       gathered_(rules->pool) {}
 
-uint32_t ChunkReduction::StartOf(uint32_t slice) const {
+uint32_t ChunkReduction::SliceBegin(uint32_t slice) const {
   return SliceStart(elements_, rules_->plan.slices, slice);
 }
 
@@ -64,6 +65,7 @@ void ChunkReduction::Seed(const Bytes& first_weights) {
 }
 
 absl::Status ChunkReduction::Begin(Bytes sum, uint32_t samples, ReductionActions* actions) {
+  STRATA_REQUIRE(!begun_);
   begun_ = true;
   sums_.Add(0, std::move(sum));
   samples_.assign(rules_->plan.slices, samples);
@@ -100,13 +102,13 @@ absl::Status ChunkReduction::Advance(ReductionActions* actions) {
   return absl::OkStatus();
 }
 
-uint32_t ChunkReduction::PartsOf(const ReduceStep& step) const {
+uint32_t ChunkReduction::PartCount(const ReduceStep& step) const {
   const bool weights = step.kind == Kind::kSendWeights || step.kind == Kind::kTakeWeights;
   return encodes() && weights ? step.slices.end - step.slices.begin : 1;
 }
 
-ReduceStep ChunkReduction::PartOf(const ReduceStep& step, uint32_t part) const {
-  if (PartsOf(step) == 1) return step;
+ReduceStep ChunkReduction::Part(const ReduceStep& step, uint32_t part) const {
+  if (PartCount(step) == 1) return step;
   const uint32_t slice = step.slices.begin + part;
   return {step.kind, step.peer, {slice, slice + 1}};
 }
@@ -116,8 +118,8 @@ absl::StatusOr<bool> ChunkReduction::Do(const ReduceStep& step, ReductionActions
     if (absl::Status status = Update(actions); !status.ok()) return status;
     return true;
   }
-  for (; taken_ < PartsOf(step); ++taken_) {
-    const ReduceStep part = PartOf(step, taken_);
+  for (; taken_ < PartCount(step); ++taken_) {
+    const ReduceStep part = Part(step, taken_);
     if (!IsTake(step)) {
       if (absl::Status status = Send(part, actions); !status.ok()) return status;
       continue;
@@ -145,7 +147,7 @@ absl::StatusOr<Bytes> ChunkReduction::Encoded(kernels::Encoder* encoder,
 
 absl::Status ChunkReduction::Send(const ReduceStep& step, ReductionActions* actions) {
   const bool sum = step.kind == Kind::kSendSum;
-  const uint32_t begin = StartOf(step.slices.begin), end = StartOf(step.slices.end);
+  const uint32_t begin = SliceBegin(step.slices.begin), end = SliceBegin(step.slices.end);
   ReductionActions::Send send;
   send.peer = step.peer;
   if (encodes() && !sum) {
@@ -175,7 +177,7 @@ absl::Status ChunkReduction::Send(const ReduceStep& step, ReductionActions* acti
 
 absl::Status ChunkReduction::CheckDue(const ReduceStep& step, const wire::Header& header) const {
   const Op op = step.kind == Kind::kAddSum ? Op::kReduce : Op::kGather;
-  const uint32_t elements = StartOf(step.slices.end) - StartOf(step.slices.begin);
+  const uint32_t elements = SliceBegin(step.slices.end) - SliceBegin(step.slices.begin);
   if (header.op == op && header.clock == clock_ && header.slice == step.slices.begin &&
       header.element_count == elements && header.codec == kernels::CodecOf(rules_->compression)) {
     return absl::OkStatus();
@@ -206,7 +208,7 @@ absl::Status ChunkReduction::Add(const ReduceStep& step, const wire::Frame& fram
   for (uint32_t k = step.slices.begin; k < step.slices.end; ++k) {
     samples_[k] += frame.header.sample_count;
   }
-  const uint32_t begin = StartOf(step.slices.begin), count = frame.header.element_count;
+  const uint32_t begin = SliceBegin(step.slices.begin), count = frame.header.element_count;
   if (count == 0) return absl::OkStatus();
   const Bytes own = sums_.View(begin, begin + count);
   const std::shared_ptr<float> sum = rules_->pool->AllocateFloats(count);
@@ -247,7 +249,7 @@ absl::Status ChunkReduction::Update(ReductionActions* actions) {
 
 absl::Status ChunkReduction::Deliver(const ReduceStep& step, Bytes weights,
                                      ReductionActions* actions) {
-  const uint32_t begin = StartOf(step.slices.begin), end = StartOf(step.slices.end);
+  const uint32_t begin = SliceBegin(step.slices.begin), end = SliceBegin(step.slices.end);
   if (!encodes()) {
     gathered_.Add(begin, weights);
     actions->deliveries.push_back({begin, std::move(weights), std::nullopt});

@@ -31,11 +31,11 @@ struct ReductionRules {
   BufferPool* pool = nullptr;
   ReducePlan plan;
   kernels::UpdateRule update;
-  // How sums and weights travel; without feedback, without state.
+  // Encodes sums and weights on their way, without feedback or state.
   kernels::Compression compression = kernels::Compression::kNone;
   TraceLog* trace = nullptr;  // of the node's updates; null: none
 
-  // Of the node at `position`. REQUIRES: CheckRing, a valid job.
+  // The rules of the node at `position`. REQUIRES: CheckRing found a valid record.
   static ReductionRules Of(const proto::JobRecord& record, const kernels::Kernels& kernels,
                            BufferPool* pool, uint32_t position, TraceLog* trace);
 };
@@ -60,9 +60,9 @@ struct ReductionActions {
 // One chunk's course through the steps of its node's plan, clock after clock. Frames may come
 // before their step is due, also for the next clock.
 //
-// Where the job encodes, sums are rounded at each hop. Of weights the node that updates a slice
-// encodes what all nodes lack of them, once; the others hand that payload on as it is, a frame for
-// each slice, and all of them, that node too, add it to what they have: the same bits everywhere.
+// Where the job encodes, sums are rounded at each hop. The node that updates a slice encodes, once,
+// what all nodes lack of its weights. The others hand that payload on as it is, a frame for each
+// slice. All nodes, that one too, add it to what they have: the same bits everywhere.
 //
 // A pure state machine; buffers come from the pool. Threads: one.
 class ChunkReduction {
@@ -74,7 +74,7 @@ class ChunkReduction {
   // The chunk's first weights, of which its own part is copied.
   void Seed(const Bytes& first_weights);
 
-  // Of what nodes have of its own part.
+  // Bytes of the copy of what all nodes have of its own part.
   size_t copy_bytes() const { return copy_ == nullptr ? 0 : copy_->elements() * sizeof(float); }
 
   // Clocks whose weights have landed.
@@ -87,14 +87,14 @@ class ChunkReduction {
  private:
   using Inbox = std::map<uint32_t, std::deque<wire::Frame>>;  // by peer
 
-  uint32_t StartOf(uint32_t slice) const;
+  uint32_t SliceBegin(uint32_t slice) const;
   absl::Status Advance(ReductionActions* actions);
   // False: a frame that the step needs has not come.
   absl::StatusOr<bool> Do(const ReduceStep& step, ReductionActions* actions);
   bool encodes() const { return rules_->compression != kernels::Compression::kNone; }
-  // The part of a step that one frame carries, of PartsOf(step).
-  uint32_t PartsOf(const ReduceStep& step) const;
-  ReduceStep PartOf(const ReduceStep& step, uint32_t part) const;
+  // The part of a step that one frame carries, of PartCount(step).
+  uint32_t PartCount(const ReduceStep& step) const;
+  ReduceStep Part(const ReduceStep& step, uint32_t part) const;
   absl::Status Send(const ReduceStep& part, ReductionActions* actions);
   absl::StatusOr<Bytes> Encoded(kernels::Encoder* encoder, const Bytes& floats) const;
   absl::Status Take(const ReduceStep& part, const wire::Frame& frame, ReductionActions* actions);
@@ -109,7 +109,7 @@ class ChunkReduction {
   const uint32_t elements_;
   const uint32_t own_begin_, own_end_;  // the elements that this node updates
   kernels::WeightState weights_;        // of those
-  // Of what all nodes have of them; null where there are none or they are not encoded.
+  // Knows what all nodes have of those weights; null where there are none or nothing is encoded.
   std::unique_ptr<kernels::Encoder> copy_;
 
   uint64_t clock_ = 0;

@@ -30,11 +30,11 @@ absl::StatusOr<std::unique_ptr<LinkProbe>> LinkProbe::Create(const CoreOptions& 
   if (absl::Status status = CheckRingView(options.record, options.node); !status.ok()) {
     return status;
   }
-  const std::vector<RingNode> nodes = RingNodesOf(options.record);
-  const uint32_t position = PositionOf(nodes, options.node), n = nodes.size();
+  const std::vector<RingNode> nodes = RingNodes(options.record);
+  const uint32_t position = RingPosition(nodes, options.node), n = nodes.size();
   const RingNode& next = nodes[(position + 1) % n];
   const RingNode& previous = nodes[(position + n - 1) % n];
-  LinkIdentity identity = IdentityOf(options);
+  LinkIdentity identity = MakeIdentity(options);
   identity.generation = kProbeGeneration;
   const PeerLink::Options to_next = {.link = LinkId(0),
                                      .peer = next.node.value(),
@@ -150,8 +150,8 @@ absl::Status LinkProbe::OnFrame(transport::ConnectionId connection, const wire::
          .link = LinkId(1),
          .connection = connection,
          .frame =
-             RefusalOf(previous_.options().identity, begins ? Op::kRetry : Op::kError,
-                       error == wire::ErrorCode::kNone ? wire::ErrorCode::kWrongRole : error)});
+             MakeRefusal(previous_.options().identity, begins ? Op::kRetry : Op::kError,
+                         error == wire::ErrorCode::kNone ? wire::ErrorCode::kWrongRole : error)});
     return absl::OkStatus();
   }
   if (previous_.Owns(connection)) {

@@ -15,9 +15,9 @@
 
 namespace strata::worker {
 
-// What the way from this node to the next one of the ring is like, found out over links like those
-// of the all-reduce that follows: the shortest of some round trips, then the rate of a burst. All
-// nodes do it at the same time, as they will all send at the same time.
+// Measures the link from this node to the next one of the ring: the shortest of some round trips,
+// then the rate of a burst. Its links are like those of the all-reduce that follows, and all nodes
+// measure at the same time, as they will all send at the same time.
 //
 // A node that has begun to all-reduce while this one still probes is told to come again.
 //

@@ -32,7 +32,7 @@ uint64_t PeerLink::bytes_sent(Op op) const {
 
 void PeerLink::Send(const wire::Header& header, Bytes payload, absl::Time now,
                     WireActions* actions) {
-  wire::Frame frame{HeaderOf(options_.identity, header.op), std::move(payload)};
+  wire::Frame frame{MakeHeader(options_.identity, header.op), std::move(payload)};
   frame.header.chunk = header.chunk;
   frame.header.clock = header.clock;
   frame.header.element_count = header.element_count;
@@ -47,7 +47,7 @@ void PeerLink::Send(const wire::Header& header, Bytes payload, absl::Time now,
 void PeerLink::SendError(const std::string& reason, WireActions* actions) {
   if (!is_up()) return;
   auto text = std::make_shared<std::string>(reason);
-  wire::Frame frame{HeaderOf(options_.identity, Op::kError),
+  wire::Frame frame{MakeHeader(options_.identity, Op::kError),
                     Bytes(text, reinterpret_cast<const std::byte*>(text->data()), text->size())};
   frame.header.error = wire::ErrorCode::kPeerFailed;
   Transmit(std::move(frame), actions);
@@ -58,7 +58,7 @@ void PeerLink::Transmit(wire::Frame frame, WireActions* actions) {
   frame.header.received = received_;
   received_bytes_ = 0;
   ack_due_ = absl::InfiniteFuture();
-  bytes_sent_[frame.header.op] += BytesOf(frame);
+  bytes_sent_[frame.header.op] += FrameBytes(frame);
   actions->push_back({.kind = WireAction::Kind::kSend,
                       .link = options_.link,
                       .connection = connection_.connection(),
@@ -67,7 +67,7 @@ void PeerLink::Transmit(wire::Frame frame, WireActions* actions) {
 
 void PeerLink::Pump(absl::Time now, WireActions* actions) {
   while (is_up() && !waiting_.empty()) {
-    const uint64_t bytes = BytesOf(waiting_.begin()->second);
+    const uint64_t bytes = FrameBytes(waiting_.begin()->second);
     const bool fits = in_flight_bytes_ + bytes <= options_.in_flight_bytes_max;
     if (!unacknowledged_.empty() && !fits) return;
     wire::Frame frame = std::move(waiting_.begin()->second);
@@ -102,7 +102,7 @@ absl::Status PeerLink::Resume(uint64_t received, absl::Time now, WireActions* ac
 void PeerLink::OnConnected(transport::ConnectionId connection, absl::Time now,
                            WireActions* actions) {
   connection_.OnConnected(connection, now);
-  Transmit(HelloOf(options_.identity), actions);
+  Transmit(MakeHello(options_.identity), actions);
 }
 
 absl::Status PeerLink::OnHello(transport::ConnectionId connection, const wire::Header& hello,
@@ -110,12 +110,12 @@ absl::Status PeerLink::OnHello(transport::ConnectionId connection, const wire::H
   if (connection_.is_up() && !Owns(connection)) {
     // Whoever made it may be the peer, and this one a stranger with a copy of its HELLO: the peer
     // comes back then. What a connection that is only forgotten sends is dropped without a word.
-    Transmit({HeaderOf(options_.identity, Op::kRetry), Bytes()}, actions);
+    Transmit({MakeHeader(options_.identity, Op::kRetry), Bytes()}, actions);
   }
   connection_.Adopt(connection, actions);
   actions->push_back(
       {.kind = WireAction::Kind::kAdmit, .link = options_.link, .connection = connection});
-  Transmit({HeaderOf(options_.identity, Op::kHelloOk), Bytes()}, actions);
+  Transmit({MakeHeader(options_.identity, Op::kHelloOk), Bytes()}, actions);
   return Resume(hello.received, now, actions);
 }
 
@@ -136,7 +136,7 @@ absl::Status PeerLink::Acknowledge(uint64_t received, absl::Time now) {
   }
   bool progress = false;
   while (!unacknowledged_.empty() && unacknowledged_.front().frame.header.sequence <= received) {
-    in_flight_bytes_ -= BytesOf(unacknowledged_.front().frame);
+    in_flight_bytes_ -= FrameBytes(unacknowledged_.front().frame);
     unacknowledged_.pop_front();
     progress = true;
   }
@@ -147,13 +147,13 @@ absl::Status PeerLink::Acknowledge(uint64_t received, absl::Time now) {
 }
 
 void PeerLink::SendAck(WireActions* actions) {
-  if (is_up()) Transmit({HeaderOf(options_.identity, Op::kAck), Bytes()}, actions);
+  if (is_up()) Transmit({MakeHeader(options_.identity, Op::kAck), Bytes()}, actions);
 }
 
 // Often enough that the peer need not wait for it, seldom enough to cost nothing.
 void PeerLink::Receive(const wire::Frame& frame, absl::Time now, WireActions* actions) {
   received_ = frame.header.sequence;
-  received_bytes_ += BytesOf(frame);
+  received_bytes_ += FrameBytes(frame);
   if (received_bytes_ >= options_.in_flight_bytes_max / 8 || frame.header.op == Op::kRetire) {
     return SendAck(actions);
   }
@@ -164,9 +164,9 @@ absl::StatusOr<bool> PeerLink::OnFrame(const wire::Frame& frame, absl::Time now,
                                        WireActions* actions) {
   const wire::Header& header = frame.header;
   if (header.op == Op::kError) {
-    if (is_up()) return absl::FailedPreconditionError(TextOf(frame));
+    if (is_up()) return absl::FailedPreconditionError(RefusalText(frame));
     return absl::FailedPreconditionError(
-        absl::StrCat(Name(), " refused the connection: ", TextOf(frame)));
+        absl::StrCat(Name(), " refused the connection: ", RefusalText(frame)));
   }
   if (header.op == Op::kRetry) {
     OnLost(absl::UnavailableError(connection_.is_greeting() ? "it does not know the job yet"

@@ -45,7 +45,7 @@ class PeerLink {
   const Options& options() const { return options_; }
   // "node 2 (tcp://10.0.0.3:40123)"
   std::string Name() const;
-  // Of all frames of this op, with repetitions.
+  // Bytes of all frames of this op, with repetitions.
   uint64_t bytes_sent(wire::Op op) const;
 
   void Start(absl::Time now, WireActions* actions) { connection_.Start(now, actions); }
@@ -94,7 +94,7 @@ class PeerLink {
   // Clock, urgency among the chunks, order of the calls.
   using Urgency = std::pair<std::pair<uint64_t, int64_t>, uint64_t>;
 
-  static uint64_t BytesOf(const wire::Frame& frame) {
+  static uint64_t FrameBytes(const wire::Frame& frame) {
     return wire::kHeaderBytes + frame.payload.size();
   }
   void Transmit(wire::Frame frame, WireActions* actions);

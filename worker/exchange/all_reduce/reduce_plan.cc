@@ -3,6 +3,8 @@
 #include <bit>
 #include <set>
 
+#include "common/require.h"
+
 namespace strata::worker {
 namespace {
 
@@ -29,7 +31,7 @@ ReducePlan Ring(uint32_t n, uint32_t position) {
 
 // Of the nodes that take part in the halving, in order: the first `extra` are even nodes that stand
 // for the odd one after them, too.
-uint32_t PositionOf(uint32_t participant, uint32_t extra) {
+uint32_t RingPosition(uint32_t participant, uint32_t extra) {
   return participant < extra ? 2 * participant : participant + extra;
 }
 
@@ -48,7 +50,7 @@ ReducePlan HalvingDoubling(uint32_t n, uint32_t position) {
   SliceRange held = all;
   std::vector<ReduceStep> doubling;
   for (uint32_t distance = 1; distance < power; distance *= 2) {
-    const uint32_t peer = PositionOf(self ^ distance, extra);
+    const uint32_t peer = RingPosition(self ^ distance, extra);
     const uint32_t middle = (held.begin + held.end) / 2;
     const SliceRange low{held.begin, middle}, high{middle, held.end};
     const bool keeps_low = (self & distance) == 0;
@@ -82,7 +84,9 @@ SliceRange ReducePlan::Own() const {
   return {};
 }
 
-ReducePlan PlanOf(proto::AllReduce::Algorithm algorithm, uint32_t nodes, uint32_t position) {
+ReducePlan MakeReducePlan(proto::AllReduce::Algorithm algorithm, uint32_t nodes,
+                          uint32_t position) {
+  STRATA_REQUIRE(nodes >= 2 && position < nodes);
   return algorithm == proto::AllReduce::HALVING_DOUBLING ? HalvingDoubling(nodes, position)
                                                          : Ring(nodes, position);
 }

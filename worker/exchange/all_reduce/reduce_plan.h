@@ -15,7 +15,7 @@ struct SliceRange {
   bool operator==(const SliceRange&) const = default;
 };
 
-// What one node does for one chunk and clock, in this order; a step that takes waits for its frame.
+// A step of what one node does for one chunk and clock; a step that takes waits for its frame.
 struct ReduceStep {
   enum class Kind {
     kSendSum,      // REDUCE: what it has summed so far of these slices
@@ -51,7 +51,7 @@ struct ReducePlan {
 // weights from it in the end.
 //
 // REQUIRES: nodes >= 2, position < nodes.
-ReducePlan PlanOf(proto::AllReduce::Algorithm algorithm, uint32_t nodes, uint32_t position);
+ReducePlan MakeReducePlan(proto::AllReduce::Algorithm algorithm, uint32_t nodes, uint32_t position);
 
 }  // namespace strata::worker
 

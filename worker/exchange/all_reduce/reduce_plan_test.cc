@@ -19,7 +19,7 @@ class Terms {
  public:
   Terms(AllReduce::Algorithm algorithm, uint32_t nodes) {
     for (uint32_t i = 0; i < nodes; ++i) {
-      plans_.push_back(PlanOf(algorithm, nodes, i));
+      plans_.push_back(MakeReducePlan(algorithm, nodes, i));
       sums_.emplace_back(plans_[0].slices, std::to_string(i));
       weights_.emplace_back(plans_[0].slices);
     }

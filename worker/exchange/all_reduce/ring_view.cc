@@ -7,7 +7,7 @@
 
 namespace strata::worker {
 
-std::vector<RingNode> RingNodesOf(const proto::JobRecord& record) {
+std::vector<RingNode> RingNodes(const proto::JobRecord& record) {
   const auto& nodes = record.view().nodes();
   std::vector<int> order(nodes.size());
   std::iota(order.begin(), order.end(), 0);
@@ -18,7 +18,7 @@ std::vector<RingNode> RingNodesOf(const proto::JobRecord& record) {
   return ring;
 }
 
-uint32_t PositionOf(const std::vector<RingNode>& nodes, NodeId node) {
+uint32_t RingPosition(const std::vector<RingNode>& nodes, NodeId node) {
   const auto found = std::find_if(nodes.begin(), nodes.end(),
                                   [&](const RingNode& other) { return other.node == node; });
   return static_cast<uint32_t>(found - nodes.begin());
@@ -34,7 +34,7 @@ absl::Status CheckRingView(const proto::JobRecord& record, NodeId node) {
     return absl::InvalidArgumentError(absl::StrFormat("ring.endpoints has %d entries for %d nodes",
                                                       record.ring().endpoints_size(), nodes));
   }
-  if (PositionOf(RingNodesOf(record), node) == static_cast<uint32_t>(nodes)) {
+  if (RingPosition(RingNodes(record), node) == static_cast<uint32_t>(nodes)) {
     return absl::InvalidArgumentError(
         absl::StrFormat("view.nodes does not name node %d", node.value()));
   }

@@ -17,9 +17,9 @@ struct RingNode {
   std::string endpoint;
 };
 
-std::vector<RingNode> RingNodesOf(const proto::JobRecord& record);
-// Of `node`; as many as there are nodes if it is none of them.
-uint32_t PositionOf(const std::vector<RingNode>& nodes, NodeId node);
+std::vector<RingNode> RingNodes(const proto::JobRecord& record);
+// Returns the position of `node`, or nodes.size() if it is none of them.
+uint32_t RingPosition(const std::vector<RingNode>& nodes, NodeId node);
 
 // Whether `node` has a place in the record's view, with addresses for all; and whether it can
 // all-reduce by this record. Errors: InvalidArgument naming the field.

@@ -4,6 +4,7 @@
 #include <memory>
 
 #include "common/copies.h"
+#include "common/require.h"
 
 namespace strata::worker {
 
@@ -12,18 +13,22 @@ Bytes SlicePieces::View(uint32_t begin, uint32_t end) const {
   const auto newest = std::find_if(pieces_.rbegin(), pieces_.rend(), [&](const Piece& piece) {
     return piece.begin < end && begin < piece.end();
   });
-  if (newest == pieces_.rend()) return Bytes();
+  if (begin == end) return Bytes();
+  STRATA_REQUIRE(newest != pieces_.rend());
   if (newest->begin <= begin && end <= newest->end()) {
     return newest->floats.Part((begin - newest->begin) * sizeof(float),
                                (end - begin) * sizeof(float));
   }
+  uint32_t known = 0;
   const std::shared_ptr<float> whole = pool_->AllocateFloats(end - begin);
   for (const Piece& piece : pieces_) {
     const uint32_t from = std::max(begin, piece.begin), to = std::min(end, piece.end());
     if (from >= to) continue;
+    known = std::max(known, to);
     CopyBytes(CopyReason::kJoined, whole.get() + (from - begin),
               piece.floats.floats() + (from - piece.begin), (to - from) * sizeof(float));
   }
+  STRATA_REQUIRE(known == end);
   return AsBytes(whole, end - begin);
 }
 

@@ -8,7 +8,7 @@
 
 namespace strata::worker {
 
-std::string TextOf(const wire::Frame& refusal) {
+std::string RefusalText(const wire::Frame& refusal) {
   if (refusal.payload.empty()) return wire::ToString(refusal.header.error);
   return {reinterpret_cast<const char*>(refusal.payload.data()), refusal.payload.size()};
 }
@@ -34,17 +34,17 @@ void Sign(const LinkIdentity& identity, wire::Header* header) {
   header->incarnation = identity.incarnation;
 }
 
-wire::Header HeaderOf(const LinkIdentity& identity, wire::Op op) {
+wire::Header MakeHeader(const LinkIdentity& identity, wire::Op op) {
   wire::Header header;
   header.op = op;
   Sign(identity, &header);
   return header;
 }
 
-wire::Frame HelloOf(const LinkIdentity& identity) {
+wire::Frame MakeHello(const LinkIdentity& identity) {
   auto bytes =
       std::make_shared<std::array<std::byte, wire::kHelloBytes>>(wire::EncodeHello(identity.hello));
-  wire::Frame frame{HeaderOf(identity, wire::Op::kHello),
+  wire::Frame frame{MakeHeader(identity, wire::Op::kHello),
                     Bytes(bytes, bytes->data(), bytes->size())};
   return frame;
 }
@@ -69,8 +69,8 @@ wire::ErrorCode CheckPeerHello(const LinkIdentity& self, const wire::Frame& fram
   return wire::ErrorCode::kNone;
 }
 
-wire::Frame RefusalOf(const LinkIdentity& self, wire::Op op, wire::ErrorCode error) {
-  wire::Frame frame{HeaderOf(self, op), Bytes()};
+wire::Frame MakeRefusal(const LinkIdentity& self, wire::Op op, wire::ErrorCode error) {
+  wire::Frame frame{MakeHeader(self, op), Bytes()};
   frame.header.error = error;
   return frame;
 }

@@ -13,12 +13,13 @@
 
 namespace strata::worker {
 
-// What the links of this folder to one peer each (a shard, another node) have in common.
+// A link: a core's lasting relation to one peer (a shard, another node) over connections that come
+// and go.
 
-// A link of one core: an index that means something to that core alone.
+// Names a link of one core: an index that means something to that core alone.
 using LinkId = Id<struct LinkIdTag, uint32_t>;
 
-// What a protocol core wants done with its connections, in order.
+// What a protocol core wants done with its connections; a list of them is done in order.
 struct WireAction {
   enum class Kind { kConnect, kAdmit, kClose, kSend };
   Kind kind = Kind::kSend;
@@ -41,40 +42,40 @@ struct LinkTiming {
 // be on its way.
 inline constexpr int kResendDoublings = 4;
 
-// Who speaks on a link; the same in every frame.
+// Says in every frame of a link who speaks.
 struct LinkIdentity {
   uint32_t job = 0, view = 0, generation = 0, node = 0, incarnation = 0;
   wire::Hello hello;
 };
 
-// Why a frame was refused: its text, or the name of its error.
-std::string TextOf(const wire::Frame& refusal);
+// Returns why a frame was refused: its text, or the name of its error.
+std::string RefusalText(const wire::Frame& refusal);
 
-// Says in the header who speaks.
+// Writes into the header who speaks.
 void Sign(const LinkIdentity& identity, wire::Header* header);
-// The HELLO that opens a connection, or anything else that says who speaks.
-wire::Header HeaderOf(const LinkIdentity& identity, wire::Op op);
-wire::Frame HelloOf(const LinkIdentity& identity);
-// Whether a HELLO is that of another node of the same job, which `self` speaks for: kNone, or why
-// not; and which of that node's connections it says to be.
+// Make a header that says who speaks, and the HELLO that opens a connection.
+wire::Header MakeHeader(const LinkIdentity& identity, wire::Op op);
+wire::Frame MakeHello(const LinkIdentity& identity);
+// Checks that a HELLO is that of another node of the job that `self` speaks for. Returns kNone, or
+// why it is not; `connection` is which of that node's connections it says to be.
 wire::ErrorCode CheckPeerHello(const LinkIdentity& self, const wire::Frame& frame,
                                uint32_t* connection);
-// kError or kRetry, without text: no longer than what it answers.
-wire::Frame RefusalOf(const LinkIdentity& self, wire::Op op, wire::ErrorCode error);
+// Makes a kError or kRetry without text: no longer than what it answers.
+wire::Frame MakeRefusal(const LinkIdentity& self, wire::Op op, wire::ErrorCode error);
 
-// What a link does now.
+// How a link stands now.
 struct LinkActivity {
   bool connected = false;   // and HELLO confirmed
   uint32_t unanswered = 0;  // requests
-  // Of them the one that was asked first.
+  // The request among them that was asked first.
   uint64_t oldest_clock = 0;
   uint32_t oldest_chunk = 0;
   absl::Duration oldest_age;
-  // Without a connection: for how long, and why the last one ended.
+  // Where it is not connected: for how long, and why the last connection ended.
   absl::Duration down_for;
   std::string error;
 
-  // Makes it that of several links to one peer: connected where all are, what is oldest of any.
+  // Adds another link to the same peer: connected if all are, with the oldest request of any.
   void Add(const LinkActivity& other);
 };
 

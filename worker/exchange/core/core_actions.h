@@ -12,7 +12,7 @@
 
 namespace strata::worker {
 
-// What a core wants of the node, besides WireActions.
+// One thing that a core wants of the node, besides WireActions.
 struct NodeAction {
   enum class Kind {
     kFirstWeights,  // answer with OnPayload

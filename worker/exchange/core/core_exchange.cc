@@ -2,6 +2,8 @@
 
 #include <utility>
 
+#include "common/require.h"
+
 namespace strata::worker {
 
 CoreExchange::CoreExchange(std::unique_ptr<ExchangeCore> core,
@@ -25,6 +27,7 @@ absl::Status CoreExchange::Start() {
 }
 
 absl::Status CoreExchange::Submit(ChunkId chunk) {
+  STRATA_REQUIRE(core_->phase() == Phase::kTraining);
   if (trace_ != nullptr) {
     if (ready_at_.size() <= chunk.value()) ready_at_.resize(chunk.value() + 1);
     ready_at_[chunk.value()] = trace_->Now();

@@ -14,8 +14,8 @@
 
 namespace strata::worker {
 
-// What an exchange asks of the node that it joins to the others. Called from within Exchange's own
-// calls, on the same thread.
+// The node that an exchange joins to the others. Its calls come from within Exchange's own, on the
+// same thread.
 class ExchangeNode {
  public:
   struct Sum {

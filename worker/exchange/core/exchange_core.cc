@@ -5,7 +5,7 @@
 
 namespace strata::worker {
 
-LinkIdentity IdentityOf(const CoreOptions& options) {
+LinkIdentity MakeIdentity(const CoreOptions& options) {
   const proto::JobRecord& record = options.record;
   LinkIdentity identity;
   identity.job = record.job_id();

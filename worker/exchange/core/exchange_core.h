@@ -24,7 +24,7 @@ struct CoreOptions {
   uint32_t incarnation = 0;
   LinkTiming timing;
   PushWindow::Reserve reserve = PushWindow::Reserve::kLowest;
-  // Where buffers for payloads come from; null: the allocator.
+  // Gives buffers for payloads; null: the allocator does.
   std::shared_ptr<BlockSource> memory;
   // The node's sums are payloads of the job's `push` already. Only where TakesPayloads.
   bool takes_payloads = false;
@@ -32,7 +32,7 @@ struct CoreOptions {
   TraceLog* trace = nullptr;
 };
 
-LinkIdentity IdentityOf(const CoreOptions& options);
+LinkIdentity MakeIdentity(const CoreOptions& options);
 // "node N: " before the message of an error.
 absl::Status NamedBy(NodeId node, const absl::Status& status);
 

@@ -19,7 +19,7 @@ namespace strata::worker {
 // Threads: one.
 class LinkDriver {
  public:
-  // What the core wants of the node; may add to `actions`. Errors are the core's.
+  // Does what the core wants of the node; may add to `actions`. Errors end the job.
   using OnNode = std::function<absl::Status(const NodeAction& action, CoreActions* actions)>;
 
   // All outlive it. `trace` keeps what is sent for chunks; null: nothing is kept.

@@ -22,8 +22,8 @@ struct NodeShare {
   }
 
   double JobSamplesPerOwn() const { return own == 0 ? 0 : static_cast<double>(ranks) / own; }
-  // How many samples the whole job has taken when the node has taken so many, all nodes being as
-  // fast. Where ranks have equal batches all nodes say the same.
+  // Returns how many samples the whole job has taken when the node has taken so many and all nodes
+  // are as fast. Where ranks have equal batches all nodes say the same.
   uint64_t JobSamples(uint64_t samples) const { return own == 0 ? 0 : samples * ranks / own; }
 };
 

@@ -1,5 +1,7 @@
 #include "worker/exchange/core/push_window.h"
 
+#include "common/require.h"
+
 namespace strata::worker {
 namespace {
 
@@ -10,6 +12,7 @@ int64_t Urgency(ChunkId chunk) { return -static_cast<int64_t>(chunk.value()); }
 PushWindow::PushWindow(const std::vector<ChunkId>& chunks, uint32_t window, Reserve reserve)
     : urgent_max_(reserve == Reserve::kLowest ? window - 1 : window),
       reserve_(reserve == Reserve::kLowest) {
+  STRATA_REQUIRE(window >= 1);
   for (ChunkId chunk : chunks) {
     states_[chunk] = State();
     unpushed_.insert({0, chunk});
@@ -17,7 +20,9 @@ PushWindow::PushWindow(const std::vector<ChunkId>& chunks, uint32_t window, Rese
 }
 
 void PushWindow::Ready(ChunkId chunk) {
-  State& state = states_[chunk];
+  const auto known = states_.find(chunk);
+  STRATA_REQUIRE(known != states_.end());
+  State& state = known->second;
   state.ready = true;
   ready_.insert({state.clock, Urgency(chunk)});
 }
@@ -50,6 +55,7 @@ ChunkId PushWindow::Push(ChunkId chunk, bool reserved) {
 }
 
 void PushWindow::Answered(ChunkId chunk) {
+  STRATA_REQUIRE(unanswered() > 0);
   if (states_[chunk].holds_reserved) {
     reserved_ = false;
   } else {

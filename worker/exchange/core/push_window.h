@@ -30,7 +30,8 @@ class PushWindow {
   PushWindow(const std::vector<ChunkId>& chunks, uint32_t window,
              Reserve reserve = Reserve::kLowest);
 
-  // The chunk may be pushed for its next clock. REQUIRES: of this shard; not ready already.
+  // The chunk may be pushed for its next clock. REQUIRES: of this shard. The caller
+  // does not repeat it before the push; the simulator looks that nobody does.
   void Ready(ChunkId chunk);
 
   // The chunk to push now, which then counts as unanswered; none if nothing ready may be pushed.

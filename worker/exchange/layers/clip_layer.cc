@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "common/job/exchange/same_host.h"
+#include "common/require.h"
 #include "optimizer/norm_update.h"
 
 namespace strata::worker {
@@ -14,6 +15,7 @@ ClipLayer::ClipLayer(ExchangeStage* below, const CoreOptions& options)
       clip_norm_(options.record.job().optimizer().clip_norm()),
       pool_(BufferPool::kRetainedBytesMax,
             PushesOutliveAnswers(options.record.job()) ? nullptr : options.memory) {
+  STRATA_REQUIRE(clip_norm_ > 0);
   const ChunkMap map(options.record.layout().elements(),
                      options.record.placement().chunk_elements());
   chunks_.resize(map.chunks());

@@ -18,7 +18,7 @@ namespace strata::worker {
 // A pure state machine, see ExchangeStage.
 class ClipLayer final : public ExchangeLayer {
  public:
-  // REQUIRES: a valid record that `below` was made of, with clip_norm.
+  // REQUIRES: the valid record that `below` was made of, with clip_norm.
   ClipLayer(ExchangeStage* below, const CoreOptions& options);
 
   absl::Status Submit(ChunkId chunk, absl::Time now, CoreActions* actions) override;
@@ -38,7 +38,7 @@ class ClipLayer final : public ExchangeLayer {
     uint32_t samples = 0;
   };
 
-  // What the step's sums are multiplied with.
+  // Returns what the step's sums are multiplied with.
   double Factor() const;
   Bytes Scaled(const Chunk& chunk, float factor);
 

@@ -22,7 +22,7 @@ class LayeredCore final : public ExchangeCore {
  public:
   explicit LayeredCore(std::unique_ptr<ExchangeCore> base) : base_(std::move(base)) {}
 
-  // What the next layer is put on top of.
+  // The stage that the next layer is put on.
   ExchangeStage* top();
   // `layer` was made for top().
   void Add(std::unique_ptr<ExchangeLayer> layer) { layers_.push_back(std::move(layer)); }
@@ -71,7 +71,7 @@ class LayeredCore final : public ExchangeCore {
   }
 
  private:
-  // What the core wants passes up through the layers into `actions`. Returns `status`, or if that
+  // Passes what the core wants up through the layers into `actions`. Returns `status`, or if that
   // is OK the layers' first error.
   absl::Status PassUp(absl::Status status, CoreActions from, absl::Time now, CoreActions* actions);
 

@@ -8,11 +8,12 @@
 #include "common/copies.h"
 #include "common/job/consistency.h"
 #include "common/job/exchange/same_host.h"
+#include "common/require.h"
 
 namespace strata::worker {
 namespace {
 
-float ElasticPullOf(const proto::JobRecord& record) {
+float ElasticPull(const proto::JobRecord& record) {
   const proto::Async& async = record.job().consistency().async();
   if (!async.has_elastic()) return 0;
   const double rate = async.elastic().moving_rate() / record.view().nodes_size();
@@ -29,7 +30,7 @@ LocalStepsLayer::LocalStepsLayer(ExchangeStage* below, const CoreOptions& option
       kernels_(kernels),
       map_(options.record.layout().elements(), options.record.placement().chunk_elements()),
       steps_(StepsPerClock(options.record.job())),
-      elastic_pull_(ElasticPullOf(options.record)),
+      elastic_pull_(ElasticPull(options.record)),
       significance_(options.record.job().consistency().lazy().significance().threshold()),
       last_round_(UINT64_MAX),
       share_(NodeShare::Of(options.record, options.node)),
@@ -37,6 +38,7 @@ LocalStepsLayer::LocalStepsLayer(ExchangeStage* below, const CoreOptions& option
       changes_(BufferPool::kRetainedBytesMax,
                PushesOutliveAnswers(options.record.job()) ? nullptr : options.memory),
       chunks_(map_.chunks()) {
+  STRATA_REQUIRE(HasLocalSteps(options.record.job()));
   for (uint32_t c = 0; c < map_.chunks(); ++c) {
     const ChunkId id(c);
     chunks_[c].local = std::make_unique<kernels::WeightState>(
@@ -102,7 +104,7 @@ absl::Status LocalStepsLayer::Finish(uint64_t clocks, absl::Time now, CoreAction
   return FinishBelow(rounds, now, actions);
 }
 
-Bytes LocalStepsLayer::ChangeOf(ChunkId id, uint64_t round) {
+Bytes LocalStepsLayer::MakeChange(ChunkId id, uint64_t round) {
   Chunk& chunk = chunks_[id.value()];
   if (elastic_pull_ > 0) return chunk.local->weights();
   const uint32_t count = map_.ElementsOf(id);
@@ -142,7 +144,7 @@ absl::Status LocalStepsLayer::FromBelow(NodeAction action, absl::Time now, CoreA
       Chunk& chunk = chunks_[action.chunk.value()];
       // What is left of a round counts as the round did.
       if (significance_ > 0 && chunk.samples == 0) chunk.samples = chunk.last_samples;
-      return GiveBelow(action, ChangeOf(action.chunk, action.clock), chunk.samples, now, actions);
+      return GiveBelow(action, MakeChange(action.chunk, action.clock), chunk.samples, now, actions);
     }
     case NodeAction::Kind::kDeliver:
       return Take(std::move(action), now, actions);

@@ -65,7 +65,7 @@ class LocalStepsLayer final : public ExchangeLayer {
 
   absl::Status Step(ChunkId id, const Bytes& sum, uint32_t samples, absl::Time now,
                     CoreActions* actions);
-  Bytes ChangeOf(ChunkId id, uint64_t round);
+  Bytes MakeChange(ChunkId id, uint64_t round);
   // Sets to 0 what is not significant and keeps it as unsent.
   void KeepInsignificant(Chunk* chunk, uint64_t round, float* change, uint32_t count);
   absl::Status Take(NodeAction action, absl::Time now, CoreActions* actions);

@@ -3,6 +3,9 @@
 #include <algorithm>
 #include <utility>
 
+#include "common/job/consistency.h"
+#include "common/require.h"
+
 namespace strata::worker {
 
 NormLayer::NormLayer(ExchangeStage* below, const CoreOptions& options,
@@ -11,7 +14,9 @@ NormLayer::NormLayer(ExchangeStage* below, const CoreOptions& options,
       map_(options.record.layout().elements(), options.record.placement().chunk_elements()),
       share_(NodeShare::Of(options.record, options.node)),
       update_(kernels, pool_, options.record.job(), options.record.samples_per_epoch(),
-              options.record.layout(), map_) {}
+              options.record.layout(), map_) {
+  STRATA_REQUIRE(AppliesOnNodes(options.record.job()));
+}
 
 absl::Status NormLayer::Submit(ChunkId chunk, absl::Time now, CoreActions* actions) {
   return SubmitBelow(chunk, now, actions);

@@ -52,7 +52,7 @@ TEST(RingLayers, DoubleBufferingEndsWithTheBitsOfSyncWhereGradientsDoNotDependOn
 double Expected(const World::Options& options, uint64_t steps, double outer_lr, double momentum,
                 uint64_t i) {
   double samples = 0;
-  for (uint32_t n = 0; n < options.nodes; ++n) samples += World::SamplesOf(n);
+  for (uint32_t n = 0; n < options.nodes; ++n) samples += World::Samples(n);
   double w = World::FirstWeight(i), b = 0, change = 0;
   for (uint64_t t = 0; t < options.clocks; ++t) {
     for (uint32_t n = 0; n < options.nodes; ++n) {
@@ -96,7 +96,7 @@ void ExpectUpdates(const std::string& optimizer, double tolerance,
   options.job = absl::StrCat("optimizer { ", optimizer, " schedule { base_lr: ", kLr, " }");
   const auto weights = Train(options);
   double samples = 0;
-  for (uint32_t n = 0; n < options.nodes; ++n) samples += World::SamplesOf(n);
+  for (uint32_t n = 0; n < options.nodes; ++n) samples += World::Samples(n);
   std::vector<double> w, mean(options.elements);
   for (uint32_t i = 0; i < options.elements; ++i) w.push_back(World::FirstWeight(i));
   for (uint64_t t = 0; t < options.clocks; ++t) {

@@ -78,7 +78,7 @@ ParameterServerCore::ParameterServerCore(const CoreOptions& options, ChunkMap ma
       chunks_[held[s][i].value()].link = ConnectionOf(i, connections);
     }
     std::vector<ShardLink> links;
-    LinkIdentity identity = IdentityOf(options);
+    LinkIdentity identity = MakeIdentity(options);
     for (uint32_t i = 0; i < connections; ++i) {
       identity.hello.connection = i;
       const LinkId id(i * static_cast<uint32_t>(held.size()) + s);
@@ -119,7 +119,7 @@ void ParameterServerCore::Seed(Shard* shard, CoreActions* actions) {
 
 absl::Status ParameterServerCore::Submit(ChunkId chunk, absl::Time now, CoreActions* actions) {
   Chunk& state = chunks_[chunk.value()];
-  if (has_quorum_) state.base = RoundOf(state.submitted);
+  if (has_quorum_) state.base = JoinRound(state.submitted);
   ++state.submitted;
   Shard& shard = shards_[state.shard];
   shard.window.Ready(chunk);
@@ -127,7 +127,7 @@ absl::Status ParameterServerCore::Submit(ChunkId chunk, absl::Time now, CoreActi
   return absl::OkStatus();
 }
 
-uint64_t ParameterServerCore::RoundOf(uint64_t step) {
+uint64_t ParameterServerCore::JoinRound(uint64_t step) {
   if (step < steps_begun_) return round_;
   steps_begun_ = step + 1;
   round_ = chunks_[0].version;
@@ -171,7 +171,7 @@ absl::Status ParameterServerCore::OnPayload(const NodeAction& asked, Bytes paylo
     payload = std::move(encoded->payload);
     ++counters_.pushes;
   }
-  LinkOf(chunk)->Ask(header, std::move(payload), now, &actions->wire);
+  LinkTo(chunk)->Ask(header, std::move(payload), now, &actions->wire);
   CountBytes();
   return absl::OkStatus();
 }
@@ -211,18 +211,18 @@ void ParameterServerCore::Cut(Shard* shard, absl::Time now, CoreActions* actions
     header.op = Op::kCut;
     header.chunk = shard->chunks[shard->next++].value();
     header.clock = clocks_;
-    LinkOf(chunks_[header.chunk])->Ask(header, Bytes(), now, &actions->wire);
+    LinkTo(chunks_[header.chunk])->Ask(header, Bytes(), now, &actions->wire);
   }
 }
 
 void ParameterServerCore::OnConnected(LinkId link, transport::ConnectionId connection,
                                       absl::Time now, WireActions* actions) {
-  LinkOf(link)->OnConnected(connection, now, actions);
+  LinkTo(link)->OnConnected(connection, now, actions);
 }
 
 void ParameterServerCore::OnConnectFailed(LinkId link, const absl::Status& why, absl::Time now,
                                           WireActions* actions) {
-  LinkOf(link)->OnLost(why, now, actions);
+  LinkTo(link)->OnLost(why, now, actions);
 }
 
 void ParameterServerCore::OnLost(transport::ConnectionId connection, const absl::Status& why,

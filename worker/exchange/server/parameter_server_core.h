@@ -49,10 +49,10 @@ class ParameterServerCore final : public ExchangeCore {
   Exchange::Phase phase() const override { return phase_; }
   const ExchangeCounters& counters() const override { return counters_; }
   size_t memory_bytes() const override { return encoder_->memory_bytes(); }
-  // Of the servers that hold a chunk.
+  // Adds the servers that hold a chunk.
   void AddActivity(absl::Time now, proto::NodeActivity* activity) const override;
   const std::string& address(LinkId link) const override {
-    return ShardOf(link).links[0].address();
+    return ShardBehind(link).links[0].address();
   }
 
  private:
@@ -83,11 +83,11 @@ class ParameterServerCore final : public ExchangeCore {
     ShardLink* link = nullptr;
   };
   // Line i of shard s is LinkId(i * shards + s).
-  const Shard& ShardOf(LinkId link) const { return shards_[link.value() % shards_.size()]; }
-  ShardLink* LinkOf(LinkId link) {
+  const Shard& ShardBehind(LinkId link) const { return shards_[link.value() % shards_.size()]; }
+  ShardLink* LinkTo(LinkId link) {
     return &shards_[link.value() % shards_.size()].links[link.value() / shards_.size()];
   }
-  ShardLink* LinkOf(const Chunk& chunk) { return &shards_[chunk.shard].links[chunk.link]; }
+  ShardLink* LinkTo(const Chunk& chunk) { return &shards_[chunk.shard].links[chunk.link]; }
   // Returns null pointers if no link owns the connection.
   LinkOwner Find(transport::ConnectionId connection);
   void Seed(Shard* shard, CoreActions* actions);
@@ -102,10 +102,10 @@ class ParameterServerCore final : public ExchangeCore {
   absl::Status OnPushAnswer(Shard* shard, const wire::Header& asked, const wire::Frame& frame,
                             absl::Time now, CoreActions* actions);
   void OnCutAnswer(Shard* shard, const wire::Frame& frame, absl::Time now, CoreActions* actions);
-  // With a quorum: the round that the node's step belongs to, the same for all of its chunks: the
-  // least version that it has of any of them. None, which is always too late, for a step of which
-  // the process before has pushed some.
-  uint64_t RoundOf(uint64_t step);
+  // Returns the round of a quorum that the node's step belongs to, the same for all chunks: the
+  // least version that the node has of any. A step of which the process before has pushed some
+  // belongs to round 0, which is always too late.
+  uint64_t JoinRound(uint64_t step);
   // Ends all connections.
   void Close(CoreActions* actions);
   void CountBytes();

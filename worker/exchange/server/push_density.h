@@ -15,10 +15,10 @@ namespace strata::worker {
 // Threads: one.
 class PushDensity {
  public:
-  // For the job's `push`. The other nodes are taken to be as fast as this one.
+  // Reads the job's `push`. The other nodes are taken to be as fast as this one.
   PushDensity(const proto::JobRecord& record, NodeId node, uint32_t chunks);
 
-  // Of the chunk's next sum, over `samples` of the node. Once per sum, in their order.
+  // The share that the chunk's next sum sends, over `samples` of the node. Once per sum, in order.
   double Next(ChunkId chunk, uint32_t samples);
 
  private:

@@ -18,9 +18,8 @@
 namespace strata::worker {
 
 // Encodes a node's gradient sums as its job says, each once: what a payload lacks is part of the
-// chunk's next one. fp32 passes as it is, and nothing is held; with significance, sums of which
-// most elements are zero become sparse. Where nodes encode by themselves, their payloads pass as
-// they are, and nothing is held either.
+// chunk's next one. Sums pass unchanged, and nothing is held, where the job pushes fp32 or where
+// the node has encoded them itself. With significance, sums of mostly zeros become sparse.
 //
 // Threads: one.
 class PushEncoder {
@@ -39,13 +38,13 @@ class PushEncoder {
   // The payload of the chunk's next sum, over `samples` of the node. Errors: InvalidArgument: it is
   // not finite, or too large for the codec.
   absl::StatusOr<Encoded> Encode(ChunkId chunk, const Bytes& sum, uint32_t samples);
-  // Of what was not sent, momentum, and payloads, also free ones.
+  // Bytes of what was not sent, of momentum, and of payloads, including free ones.
   size_t memory_bytes() const;
 
  private:
   PushEncoder(const proto::JobRecord& record, NodeId node, const ChunkMap& map,
               const kernels::Kernels& kernels, From from);
-  // As it is where that is smaller.
+  // Returns the sum as it is where that is smaller.
   absl::StatusOr<Encoded> WithoutZeros(const Bytes& sum);
 
   const proto::Encoding encoding_;

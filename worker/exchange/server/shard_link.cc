@@ -47,7 +47,7 @@ ShardLink::ShardLink(LinkId link, std::string address, LinkIdentity identity, Li
                   absl::StrCat("server ", address_, " could not be reached")),
       resend_after_(timing.resend_after) {}
 
-uint64_t ShardLink::KeyOf(const wire::Header& header) {
+uint64_t ShardLink::RequestKey(const wire::Header& header) {
   const bool retire = header.op == Op::kRetire || header.op == Op::kRetireOk;
   return retire ? kRetireKey : header.chunk;
 }
@@ -63,7 +63,7 @@ void ShardLink::Ask(wire::Header header, Bytes payload, absl::Time now, WireActi
                   .asked = now,
                   .due = now,
                   .backoff = timing_.backoff_min};
-  auto it = requests_.insert_or_assign(KeyOf(header), std::move(request)).first;
+  const auto it = requests_.insert_or_assign(RequestKey(header), std::move(request)).first;
   if (connection_.is_up()) Send(&it->second, now, actions);
 }
 
@@ -91,11 +91,11 @@ void ShardLink::OnConnected(transport::ConnectionId connection, absl::Time now,
   actions->push_back({.kind = WireAction::Kind::kSend,
                       .link = link_,
                       .connection = connection,
-                      .frame = HelloOf(identity_)});
+                      .frame = MakeHello(identity_)});
 }
 
 void ShardLink::OnSendQueueFull(const wire::Header& header, absl::Time now) {
-  auto it = requests_.find(KeyOf(header));
+  auto it = requests_.find(RequestKey(header));
   if (it == requests_.end() || it->second.frame.header.clock != header.clock) return;
   PlanAgain(&it->second, now);
 }
@@ -120,8 +120,9 @@ void ShardLink::OnRetry(const wire::Header& header, absl::Time now, WireActions*
 }
 
 absl::Status ShardLink::Refusal(const wire::Frame& frame) const {
-  const std::string where = absl::StrFormat("server %s refused chunk %d at clock %d: %s", address_,
-                                            frame.header.chunk, frame.header.clock, TextOf(frame));
+  const std::string where =
+      absl::StrFormat("server %s refused chunk %d at clock %d: %s", address_, frame.header.chunk,
+                      frame.header.clock, RefusalText(frame));
   return frame.header.error == wire::ErrorCode::kNotFinite ? absl::InvalidArgumentError(where)
                                                            : absl::FailedPreconditionError(where);
 }
@@ -133,7 +134,7 @@ absl::StatusOr<std::optional<wire::Header>> ShardLink::OnFrame(const wire::Frame
   if (header.op == Op::kError) {
     if (!connection_.is_greeting()) return Refusal(frame);
     return absl::FailedPreconditionError(
-        absl::StrCat("server ", address_, " refused the connection: ", TextOf(frame)));
+        absl::StrCat("server ", address_, " refused the connection: ", RefusalText(frame)));
   }
   if (header.op == Op::kRetry) {
     OnRetry(header, now, actions);
@@ -145,7 +146,7 @@ absl::StatusOr<std::optional<wire::Header>> ShardLink::OnFrame(const wire::Frame
     for (auto& [key, request] : requests_) Send(&request, now, actions);
     return std::nullopt;
   }
-  auto it = requests_.find(KeyOf(header));
+  auto it = requests_.find(RequestKey(header));
   if (it == requests_.end()) return std::nullopt;
   const wire::Header asked = it->second.frame.header;
   if (!Answers(header.op, asked.op) || header.clock != asked.clock) return std::nullopt;

@@ -33,7 +33,8 @@ class ShardLink {
 
   void Start(absl::Time now, WireActions* actions) { connection_.Start(now, actions); }
   // `header`: op, chunk, clock, element and sample counts, base_version; the rest is filled in.
-  // REQUIRES: no request of this chunk (of kRetire: no other) is open.
+  // No other request of this chunk is open, and none at all for kRetire: the window sees to that,
+  // and the simulator looks that it does.
   void Ask(wire::Header header, Bytes payload, absl::Time now, WireActions* actions);
 
   void OnConnected(transport::ConnectionId connection, absl::Time now, WireActions* actions);
@@ -70,7 +71,7 @@ class ShardLink {
   };
   static constexpr uint64_t kRetireKey = uint64_t{1} << 32;  // beyond all chunks
 
-  static uint64_t KeyOf(const wire::Header& header);
+  static uint64_t RequestKey(const wire::Header& header);
   void Send(Request* request, absl::Time now, WireActions* actions);
   void PlanAgain(Request* request, absl::Time now);
   // Requests that are due; where one of them has met silence, the next silence may be twice as

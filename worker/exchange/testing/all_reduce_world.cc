@@ -56,7 +56,7 @@ TrainingNode::Options AllReduceWorld::NodeOptions(uint32_t node) const {
   of.name = absl::StrCat("n", node);
   of.listen = record_.ring().endpoints(static_cast<int>(node));
   of.clocks = options_.clocks + (options_.one_clock_more == node ? 1 : 0);
-  of.samples = SamplesOf(node);
+  of.samples = Samples(node);
   of.first_weight = [=](uint64_t i) { return FirstWeight(i) + (has_other_weights ? 1.0f : 0.0f); };
   of.gradient = [=, seed = options_.seed](uint64_t clock, uint64_t i) {
     if (clock == 1 && has_nan) return std::numeric_limits<float>::quiet_NaN();

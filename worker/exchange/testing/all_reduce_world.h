@@ -54,9 +54,9 @@ class AllReduceWorld {
   ExchangeCounters counters(uint32_t node) const { return nodes_[node]->counters(); }
   const proto::JobRecord& record() const { return record_; }
 
-  // What a node brings: element i of its sum.
+  // Element i of a node's sum.
   static float Gradient(uint64_t seed, uint32_t node, uint64_t clock, uint64_t i);
-  static uint32_t SamplesOf(uint32_t node) { return 8 + node; }
+  static uint32_t Samples(uint32_t node) { return 8 + node; }
   static float FirstWeight(uint64_t i) { return 0.01f * static_cast<float>(i % 97); }
 
  private:

@@ -33,7 +33,8 @@ class FakeShard {
 
   // Pushes that were taken, by (node, chunk): always that many clocks in a row.
   uint64_t taken(uint32_t node, uint32_t chunk) { return chunks_[chunk].pushed[node]; }
-  // What a shard must not see: data before HELLO, a clock ahead, other bits under an old clock.
+  // Lists what a shard must not see: data before HELLO, a clock ahead, other bits under an old
+  // clock.
   const std::vector<std::string>& faults() const { return faults_; }
   int replays() const { return replays_; }
 

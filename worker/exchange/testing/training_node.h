@@ -62,7 +62,7 @@ class TrainingNode final : public ExchangeNode {
  private:
   Bytes Floats(ChunkId chunk, const std::function<float(uint64_t)>& at) const;
   void PublishSoon(ChunkId chunk);
-  // What has come of a call of the exchange; the node goes on if it can.
+  // Takes the result of a call of the exchange; the node goes on if it can.
   void GoOn(const absl::Status& status);
   void Poll();
 
