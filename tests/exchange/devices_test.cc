@@ -14,6 +14,7 @@
 #include "gtest/gtest.h"
 #include "kernels/device/device.h"
 #include "tests/exchange/node_cluster.h"
+#include "worker/client/client_devices.h"
 
 namespace strata::tests {
 namespace {
@@ -68,7 +69,7 @@ absl::Status TrainCopied(Client* client, History* history) {
   if (auto index = client->Register({.name = "idle", .shape = {300}}); !index.ok()) {
     return index.status();
   }
-  client->AcceptDevice();
+  client->devices().Accept();
   if (absl::Status status = client->Start({.samples_per_epoch = 100}); !status.ok()) return status;
   return EachStep(client, history, [&](int step) {
     Backward(client->rank(), step, weights, &gradients);
@@ -84,14 +85,15 @@ absl::Status TrainInStream(Client* client, History* history) {
   if (auto index = client->Register({.name = "idle", .shape = {300}}); !index.ok()) {
     return index.status();
   }
-  client->AcceptDevice();
+  client->devices().Accept();
   if (absl::Status status = client->Allocate(); !status.ok()) return status;
   for (float& w : client->Weights(0)) w = 0.5f;
   if (absl::Status status = client->Start({.samples_per_epoch = 100}); !status.ok()) return status;
   std::unique_ptr<device::Stream> stream;
-  if (client->device() != nullptr) {
-    stream = *client->device()->NewStream(/*urgent=*/false);
-    client->ComputeIn(stream.get());
+  if (client->devices().device() != nullptr) {
+    stream = *client->devices().device()->NewStream(/*urgent=*/false);
+    absl::Status status = client->devices().ComputeIn(stream.get());
+    if (!status.ok()) return status;
   }
   Values gradients(kElements);  // stays until its copy is done: the next Wait comes after it
   const absl::Status status = EachStep(client, history, [&](int step) {
@@ -106,8 +108,8 @@ absl::Status TrainInStream(Client* client, History* history) {
     }
     return client->Publish(0);
   });
-  client->ComputeIn(nullptr);
-  return status;
+  const absl::Status waits = client->devices().ComputeIn(nullptr);
+  return status.ok() ? waits : status;
 }
 
 proto::Job JobOf(const std::string& fields) {
@@ -132,10 +134,10 @@ std::vector<History> Histories(const Body& body, ClusterShape shape, proto::Job 
   absl::Mutex mutex;
   std::vector<History> histories(shape.nodes * shape.ranks_per_node);
   const absl::Status status = cluster.Run([&](Client* client) {
-    EXPECT_EQ(client->device(), nullptr);
+    EXPECT_EQ(client->devices().device(), nullptr);
     History history;
     absl::Status trained = body(client, &history);
-    EXPECT_EQ(client->device() != nullptr, on_devices);
+    EXPECT_EQ(client->devices().device() != nullptr, on_devices);
     absl::MutexLock lock(&mutex);
     histories[client->rank()] = std::move(history);
     return trained;

@@ -57,6 +57,8 @@ class RecordingClient final : public client::Client {
     return absl::OkStatus();
   }
   void Fail(const std::string& reason) override { failures.push_back(reason); }
+  client::ClientDevices& devices() override { return inner_->devices(); }
+  client::ClientTrace& trace() override { return inner_->trace(); }
 
   int fail_at_step = -1;
   int steps = 0;  // begun

@@ -22,12 +22,14 @@
 #include "training/trainer/snapshots.h"
 #include "training/trainer/step_plan.h"
 #include "training/trainer/straggler.h"
+#include "worker/client/client_devices.h"
+#include "worker/client/client_trace.h"
 
 namespace strata::worker {
 namespace {
 
 // One rank's training. Methods that return what the client said leave it as it is; errors of our
-// own are wrapped in Own.
+// own are wrapped in ReportFailure.
 class Trainer {
  public:
   Trainer(const TrainerOptions& options, client::Client* client)
@@ -38,13 +40,13 @@ class Trainer {
 
   // The client computes in a stream of ours.
   ~Trainer() {
-    if (backend_.layers != nullptr) client_.ComputeIn(nullptr);
+    if (backend_.layers != nullptr) client_.devices().ComputeIn(nullptr).IgnoreError();
   }
 
   absl::StatusOr<TrainingOutcome> Run() {
-    if (auto status = Own(Prepare()); !status.ok()) return status;
+    if (auto status = ReportFailure(Prepare()); !status.ok()) return status;
     if (auto status = Join(); !status.ok()) return status;
-    if (auto status = Own(BuildNetworks()); !status.ok()) return status;
+    if (auto status = ReportFailure(BuildNetworks()); !status.ok()) return status;
     BatchSource source(
         &data_.train, normalisation_,
         {job_.seed(), client_.rank(), client_.ranks(), plan_.batch, plan_.total_steps});
@@ -61,7 +63,7 @@ class Trainer {
 
  private:
   // Tells the client why this rank fails, unless it does not.
-  absl::Status Own(absl::Status status) {
+  absl::Status ReportFailure(absl::Status status) {
     if (!status.ok()) client_.Fail(std::string(status.message()));
     return status;
   }
@@ -161,7 +163,7 @@ absl::Status Trainer::Join() {
     tensors_[i] = *index;
   }
   if (auto status = statistics_->Register(); !status.ok()) return status;
-  client_.AcceptDevice();
+  client_.devices().Accept();
   if (auto status = client_.Allocate(); !status.ok()) return status;
   statistics_->Initialize();
   for (size_t i = 0; i < weights.size(); ++i) {
@@ -185,11 +187,12 @@ device::Precision PrecisionOf(const proto::Job& job) {
 }
 
 absl::Status Trainer::BuildNetworks() {
-  if (client_.device() != nullptr) {
-    auto backend = OpenBackend(client_.device(), PrecisionOf(job_));
+  if (device::Device* const device = client_.devices().device()) {
+    auto backend = OpenBackend(device, PrecisionOf(job_));
     if (!backend.ok()) return backend.status();
     backend_ = *std::move(backend);
-    client_.ComputeIn(&backend_.layers->stream());
+    auto status = client_.devices().ComputeIn(&backend_.layers->stream());
+    if (!status.ok()) return status;
   }
   auto network = CreateNetwork(
       model_, {.batch = plan_.batch, .seed = job_.seed(), .rank = client_.rank()}, backend_);
@@ -228,21 +231,21 @@ absl::Status Trainer::Step(uint64_t step, BatchSource* source) {
   absl::Status said;  // by the client
   auto status = network_->Forward(
       batch.images.data(), step, [&](int weight) { return said = client_.Wait(tensors_[weight]); });
-  if (!status.ok()) return said.ok() ? Own(status) : said;
+  if (!status.ok()) return said.ok() ? ReportFailure(status) : said;
   const auto sums = network_->Loss(batch.labels);
-  if (!sums.ok()) return Own(sums.status());
+  if (!sums.ok()) return ReportFailure(sums.status());
   double loss = sums->loss;
   if (job_.debug().has_nan_rank() && job_.debug().nan_rank() == client_.rank() &&
       job_.debug().nan_step() == step) {
     loss *= std::numeric_limits<double>::quiet_NaN();
   }
-  if (status = Own(CheckLoss(loss, step)); !status.ok()) return status;
+  if (status = ReportFailure(CheckLoss(loss, step)); !status.ok()) return status;
   if (status = Delay(step); !status.ok()) return status;
-  client_.BeginBackward();
+  client_.trace().BeginBackward();
   if (status = statistics_->Publish(plan_.batch); !status.ok()) return status;
   status = network_->Backward([&](int weight) { return said = client_.Publish(tensors_[weight]); });
-  if (!status.ok()) return said.ok() ? Own(status) : said;
-  if (status = Own(PrefetchImages(step + 1, source)); !status.ok()) return status;
+  if (!status.ok()) return said.ok() ? ReportFailure(status) : said;
+  if (status = ReportFailure(PrefetchImages(step + 1, source)); !status.ok()) return status;
   if (status = client_.FinishStep(); !status.ok()) return status;
   window_.end_step = step + 1;
   window_.samples += plan_.batch;
@@ -256,7 +259,7 @@ absl::Status Trainer::AtStepsStart(uint64_t step) {
   if (!held_.has_value() && !snapshot_due_ && !hashes_.has_value()) return absl::OkStatus();
   if (auto status = client_.WaitAll(); !status.ok()) return status;
   if (std::exchange(snapshot_due_, false)) {
-    auto status = Own(
+    auto status = ReportFailure(
         snapshots_.Take(step, TrainedSeconds(), WeightSpans(), statistics_->inference(), backend_));
     if (!status.ok()) return status;
   }
@@ -267,8 +270,8 @@ absl::Status Trainer::AtStepsStart(uint64_t step) {
   }
   if (!hashes_.has_value()) return absl::OkStatus();
   auto weights = client_.ReadWeights();
-  if (!weights.ok()) return Own(weights.status());
-  return Own(hashes_->Add(step, *weights));
+  if (!weights.ok()) return ReportFailure(weights.status());
+  return ReportFailure(hashes_->Add(step, *weights));
 }
 
 absl::Status Trainer::CheckLoss(double loss, uint64_t step) {
@@ -311,7 +314,7 @@ absl::Status Trainer::EvaluateInto(client::Report* report) {
   const absl::Duration computed = ThreadTime();
   auto score = evaluator_->Measure();
   computed_before_ += ThreadTime() - computed;
-  if (!score.ok()) return Own(score.status());
+  if (!score.ok()) return ReportFailure(score.status());
   report->has_test = true;
   report->test_accuracy = score->accuracy;
   report->test_loss = score->loss;
@@ -370,8 +373,8 @@ absl::Status Trainer::SaveTo(const std::string& path) {
 absl::Status Trainer::End() {
   if (hashes_.has_value()) {
     auto weights = client_.ReadWeights();
-    if (!weights.ok()) return Own(weights.status());
-    if (auto status = Own(hashes_->AddFinal(*weights)); !status.ok()) return status;
+    if (!weights.ok()) return ReportFailure(weights.status());
+    if (auto status = ReportFailure(hashes_->AddFinal(*weights)); !status.ok()) return status;
   }
   window_.final = true;
   if (evaluator_ != nullptr) {
@@ -380,7 +383,7 @@ absl::Status Trainer::End() {
   }
   if (client_.rank() == 0) {
     const std::string path = absl::StrCat(options_.run_dir, "/model.safetensors");
-    if (auto status = Own(SaveTo(path)); !status.ok()) return status;
+    if (auto status = ReportFailure(SaveTo(path)); !status.ok()) return status;
     LogInfo("model saved as %s", path);
   }
   if (auto status = MeasureSnapshots(); !status.ok()) return status;

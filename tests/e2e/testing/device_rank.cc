@@ -12,6 +12,7 @@
 #include "common/wire/frame.h"
 #include "kernels/device/device.h"
 #include "worker/client/client.h"
+#include "worker/client/client_devices.h"
 
 namespace strata::tests {
 namespace {
@@ -37,7 +38,7 @@ absl::Status Register(const Options& options, client::Client& client, Values* va
     tensor.weights = values->weights.data();
     tensor.gradients = values->gradients.data();
   } else {
-    client.AcceptDevice();
+    client.devices().Accept();
   }
   if (auto index = client.Register(tensor); !index.ok()) return index.status();
   if (absl::Status status = client.Allocate(); !status.ok()) return status;
@@ -71,11 +72,12 @@ absl::Status Train(const Options& options, client::Client& client) {
   Values values;
   if (absl::Status status = Register(options, client, &values); !status.ok()) return status;
   std::unique_ptr<device::Stream> stream;
-  if (!options.copied && client.device() != nullptr) {
-    auto created = client.device()->NewStream(/*urgent=*/false);
+  if (!options.copied && client.devices().device() != nullptr) {
+    auto created = client.devices().device()->NewStream(/*urgent=*/false);
     if (!created.ok()) return created.status();
     stream = *std::move(created);
-    client.ComputeIn(stream.get());
+    absl::Status status = client.devices().ComputeIn(stream.get());
+    if (!status.ok()) return status;
   }
   for (uint64_t step = 0; step < options.steps; ++step) {
     if (absl::Status status = client.BeginStep(kBatch); !status.ok()) return status;
@@ -96,8 +98,7 @@ absl::Status Train(const Options& options, client::Client& client) {
                 wire::Checksum({reinterpret_cast<const std::byte*>(weights->data()),
                                 weights->size() * sizeof(float)}));
   }
-  client.ComputeIn(nullptr);
-  return absl::OkStatus();
+  return client.devices().ComputeIn(nullptr);
 }
 
 absl::Status Run(int argc, char** argv) {

@@ -13,6 +13,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "worker/client/client.h"
+#include "worker/client/client_devices.h"
 
 namespace strata::tests {
 namespace {
@@ -32,7 +33,7 @@ absl::Status Train(client::Client* client, int steps, const Misdeeds& does) {
   tensor.weights = weights.data();
   tensor.gradients = gradients.data();
   if (auto index = client->Register(tensor); !index.ok()) return index.status();
-  client->AcceptDevice();
+  client->devices().Accept();
   if (auto index = client->Register({.name = "idle", .shape = {300}}); !index.ok()) {
     return index.status();
   }

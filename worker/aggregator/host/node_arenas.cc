@@ -108,7 +108,7 @@ void NodeArenas::SumIntoWeights(ChunkId first, uint32_t chunks, uint64_t clock) 
         map_.OffsetOf(last) + map_.ElementsOf(last) - begin);
   for (uint32_t c = first.value(); c <= last.value(); ++c) {
     memory_->consumed(c).store(core_->OnSummed(ChunkId(c), complete_), std::memory_order_release);
-    Landed(ChunkId(c), clock);
+    memory_->Land(c, core_->OnLanded(ChunkId(c), clock));
   }
 }
 

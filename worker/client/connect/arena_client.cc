@@ -62,7 +62,7 @@ absl::Status ArenaClient::CheckPlace() {
     if (tensors_[i].copied()) continue;
     const std::string reason =
         absl::StrCat("device: GPU, but the program, which keeps \"", tensors_[i].tensor.name,
-                     "\" in the arena, has not called AcceptDevice");
+                     "\" in the arena, has not called devices().Accept()");
     Fail(reason);
     return absl::FailedPreconditionError(reason);
   }
@@ -115,9 +115,16 @@ absl::Status ArenaClient::MoveToDevice() {
   return ReportFailure(access_.MoveTo(run_.device));
 }
 
-void ArenaClient::ComputeIn(device::Stream* stream) {
+absl::Status ArenaClient::ComputeIn(device::Stream* stream) {
+  if (stream != nullptr && device() == nullptr) {
+    return absl::FailedPreconditionError("ComputeIn: the rank has no device, see device()");
+  }
+  if (stream != nullptr && phase_ == Phase::kInStep) {
+    return absl::FailedPreconditionError("ComputeIn: within a step, see client_devices.h");
+  }
   access_.QueueIn(stream);
   link_->ComputeIn(stream);
+  return absl::OkStatus();
 }
 
 absl::Status ArenaClient::CopyWeightsOut(int tensor) {

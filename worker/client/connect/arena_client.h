@@ -11,6 +11,8 @@
 #include "common/job/arena.h"
 #include "common/trace/trace_log.h"
 #include "worker/client/client.h"
+#include "worker/client/client_devices.h"
+#include "worker/client/client_trace.h"
 #include "worker/client/connect/tensor_set.h"
 #include "worker/client/link/arena_access.h"
 #include "worker/client/link/rank_link.h"
@@ -22,7 +24,7 @@ namespace strata::client {
 // ones, and turns tensors into chunks.
 //
 // Threads: one. Calls out of order are FailedPrecondition and change nothing.
-class ArenaClient final : public Client {
+class ArenaClient final : public Client, private ClientDevices, private ClientTrace {
  public:
   // `agent` is shared with the link, which may wait for the daemon in Start.
   ArenaClient(proto::Launch launch, std::shared_ptr<AgentLine> agent,
@@ -33,30 +35,33 @@ class ArenaClient final : public Client {
   uint32_t ranks() const override { return launch_.record().job().ranks(); }
 
   absl::StatusOr<int> Register(Tensor tensor) override;
-  void AcceptDevice() override { accepts_device_ = true; }
   absl::Status Allocate() override;
   absl::Status Start(const JobFacts& facts) override;
   absl::Span<float> Weights(int tensor) override;
   absl::Span<float> Gradients(int tensor) override;
   absl::StatusOr<absl::Span<const float>> ReadWeights() override;
-  device::Device* device() const override { return access_.device(); }
-  void ComputeIn(device::Stream* stream) override;
   absl::Status BeginStep(uint32_t samples) override;
   absl::Status Wait(int tensor) override;
   absl::Status WaitAll() override;
-  void BeginBackward() override;
   absl::Status Publish(int tensor) override;
   absl::Status FinishStep() override;
   absl::Status Finish() override;
   absl::Status Send(const Report& report) override;
   void Fail(const std::string& reason) override;
+  ClientDevices& devices() override { return *this; }
+  ClientTrace& trace() override { return *this; }
 
  private:
+  void Accept() override { accepts_device_ = true; }
+  device::Device* device() const override { return access_.device(); }
+  absl::Status ComputeIn(device::Stream* stream) override;
+  void BeginBackward() override;
+
   enum class Phase { kRegistering, kAllocated, kBetweenSteps, kInStep, kFinished, kBroken };
 
   absl::Status Expect(Phase phase, const char* call) const;
   absl::Status ExpectTensor(int tensor, const char* call) const;
-  // Whether the program can have its tensors where the job has them.
+  // Errors: FailedPrecondition: the program cannot have its tensors where the job has them.
   absl::Status CheckPlace();
   // Tells the daemon why this rank fails, if `status` is an error of its own: Unavailable is the
   // failure of others. Returns `status`.
@@ -64,13 +69,13 @@ class ArenaClient final : public Client {
   // Waits for the tensor's chunks and brings a COPIED one's weights to the caller, once a step.
   absl::Status Fetch(int tensor);
   absl::Status Await(ChunkId chunk);
-  // Into the trace, which wants it.
+  // Notes the step in the trace, which wants it.
   void NoteStep();
-  // All that is there of it.
+  // Sends all that the trace has.
   void SendTrace();
   absl::Status PublishFetched(int tensor);
   absl::Status CopyWeightsOut(int tensor);
-  // To the arenas that the link has on a device, if it has.
+  // Moves to the arenas that the link has on a device, if it has.
   absl::Status MoveToDevice();
 
   const proto::Launch launch_;
@@ -92,7 +97,7 @@ class ArenaClient final : public Client {
   absl::Duration waited_;                  // since the last report
   absl::Duration waited_before_;           // until then
   const std::unique_ptr<TraceLog> trace_;  // null: the job wants none
-  // Of the step in hand, where there is a trace.
+  // When the passes of the step in hand began, where there is a trace.
   absl::Time forward_at_, backward_at_;
 };
 

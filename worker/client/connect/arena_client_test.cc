@@ -25,7 +25,7 @@ TEST(ArenaClientTest, AProgramThatDoesNotKnowOfDevicesIsToldSoBeforeItCrashes) {
   ASSERT_TRUE(client.Register({.name = "w", .shape = {4}}).ok());
   EXPECT_EQ(client.Allocate(),
             absl::FailedPreconditionError("device: GPU, but the program, which keeps \"w\" in the "
-                                          "arena, has not called AcceptDevice"));
+                                          "arena, has not called devices().Accept()"));
 }
 
 // With which nothing goes well.

@@ -45,7 +45,7 @@ class RankLink {
   // Offers the weights in the view as the first ones; blocks until training may begin.
   virtual absl::StatusOr<RunFacts> Start(const JobFacts& facts) = 0;
 
-  // With device: GPU: see Client::ComputeIn.
+  // With device: GPU: see ClientDevices::ComputeIn.
   virtual void ComputeIn(device::Stream* stream) {}
 
   virtual absl::Status BeginStep(uint64_t step, uint32_t samples) = 0;

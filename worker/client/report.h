@@ -1,0 +1,24 @@
+#ifndef STRATA_WORKER_CLIENT_REPORT_H_
+#define STRATA_WORKER_CLIENT_REPORT_H_
+
+#include <cstdint>
+
+namespace strata::client {
+
+// What a window of steps, [first_step, end_step), looked like on one rank. What the node counts is
+// added to it on its way; see RankReport in proto/control.proto.
+struct Report {
+  uint64_t first_step = 0, end_step = 0;
+  uint64_t samples = 0;
+  double loss_sum = 0;  // over the window's steps
+  double wall_s = 0;
+  // When the window ended: seconds since the rank's first step, without those of evaluations.
+  double trained_s = 0;
+  bool has_test = false;
+  double test_accuracy = 0, test_loss = 0;
+  bool final = false;  // of the job's final model
+};
+
+}  // namespace strata::client
+
+#endif  // STRATA_WORKER_CLIENT_REPORT_H_
