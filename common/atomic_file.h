@@ -14,7 +14,7 @@ namespace strata {
 // into PATH.tmp.PID, synced, then renamed. Errors name the path: NotFound (folder),
 // PermissionDenied, ResourceExhausted (disk full), Unknown; no temporary file is left then.
 absl::Status WriteFileAtomically(const std::string& path, const std::string& content);
-// The same for content that lies in several pieces.
+// Writes content that lies in several pieces.
 absl::Status WriteFileAtomically(const std::string& path,
                                  absl::Span<const absl::Span<const char>> pieces);
 

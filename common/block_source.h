@@ -5,14 +5,14 @@
 
 namespace strata {
 
-// Where a BufferPool takes its memory from, in place of the allocator.
+// Gives a BufferPool its memory, in place of the allocator.
 //
 // Threads: all calls from any thread.
 class BlockSource {
  public:
   virtual ~BlockSource() = default;
 
-  // 64-byte aligned; null where it has no more. REQUIRES: `bytes` is a multiple of 64.
+  // Returns 64-byte aligned memory; null: it has no more. `bytes` is a multiple of 64.
   virtual std::byte* Take(size_t bytes) = 0;
   // False: the block was not taken here, and nothing is done. Else its memory is free.
   virtual bool GiveBack(std::byte* block, size_t bytes) = 0;

@@ -7,6 +7,8 @@
 #include <memory>
 #include <utility>
 
+#include "common/require.h"
+
 namespace strata {
 
 // An immutable run of bytes together with whatever keeps it alive. Copies share the bytes, so one
@@ -25,7 +27,10 @@ class Bytes {
   bool empty() const { return size_ == 0; }
 
   // Part of them, which keeps all of them alive. REQUIRES: offset + size <= size().
-  Bytes Part(size_t offset, size_t size) const { return Bytes(owner_, data_ + offset, size); }
+  Bytes Part(size_t offset, size_t size) const {
+    STRATA_REQUIRE(offset <= size_ && size <= size_ - offset);
+    return Bytes(owner_, data_ + offset, size);
+  }
 
   // A place for a checksum of exactly these bytes, which all copies share: computed once, however
   // many peers they go to. 0: not known.
@@ -34,11 +39,12 @@ class Bytes {
   }
   // REQUIRES: not a default-constructed one.
   void RememberChecksum(uint64_t checksum) const {
+    STRATA_REQUIRE(checksum_ != nullptr);
     checksum_->store(checksum, std::memory_order_relaxed);
   }
 
-  // The bytes as fp32. REQUIRES: size() is a multiple of 4. The address may be unaligned to more
-  // than 4 bytes.
+  // The bytes as fp32, where they are some: the frame's decoder has seen that size() is a multiple
+  // of 4. The address may be unaligned to more than 4 bytes.
   const float* floats() const { return reinterpret_cast<const float*>(data_); }
   size_t float_count() const { return size_ / sizeof(float); }
 

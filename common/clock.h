@@ -7,10 +7,11 @@
 #include "absl/synchronization/mutex.h"
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
+#include "common/require.h"
 
 namespace strata {
 
-// Where components read the time, so that tests can decide it. Thread-safe.
+// Gives components the time, so that tests can decide it. Thread-safe.
 class ClockInterface {
  public:
   virtual ~ClockInterface() = default;
@@ -42,6 +43,7 @@ class FakeClock : public ClockInterface {
   }
   // REQUIRES: by >= 0.
   void Advance(absl::Duration by) {
+    STRATA_REQUIRE(by >= absl::ZeroDuration());
     absl::MutexLock lock(&mutex_);
     now_ += by;
   }

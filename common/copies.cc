@@ -4,6 +4,8 @@
 #include <atomic>
 #include <cstring>
 
+#include "common/require.h"
+
 namespace strata {
 namespace {
 
@@ -12,6 +14,8 @@ std::array<std::atomic<uint64_t>, kCopyReasons> copied_bytes;
 }  // namespace
 
 void CopyBytes(CopyReason reason, void* to, const void* from, size_t bytes) {
+  const auto begin = reinterpret_cast<uintptr_t>(to), source = reinterpret_cast<uintptr_t>(from);
+  STRATA_REQUIRE(bytes == 0 || begin + bytes <= source || source + bytes <= begin);
   if (bytes > 0) std::memcpy(to, from, bytes);
   CountCopy(reason, bytes);
 }

@@ -35,7 +35,7 @@ class Runner {
   // Blocks until the run has ended. A job that fails (a loss that is NaN, a rank that was killed)
   // is a record with `failure`. Errors: Unavailable (the cluster is gone), Cancelled (by Stop).
   virtual absl::StatusOr<proto::RunRecord> Run(const RunPlan& plan, const OnProgress& progress) = 0;
-  // From any thread: Run returns soon.
+  // Lets Run return soon; from any thread.
   virtual void Stop() = 0;
 };
 

@@ -66,7 +66,7 @@ class EncoderScratch {
 // that the receiver has before the first payload (Restore).
 //
 // Each call is a step: a payload that must be sent again is kept by the sender, not encoded again.
-// The same inputs give the same payloads on every device and at any width of its vectors.
+// Equal inputs give the same payloads on every device and at any width of its vectors.
 // Not thread-safe. Memory: StateVectors(options) times the chunk.
 class Encoder {
  public:
@@ -86,7 +86,8 @@ class Encoder {
   absl::StatusOr<size_t> Encode(absl::Span<const float> x, EncoderScratch* scratch,
                                 absl::Span<std::byte> payload);
 
-  // From the next step on (a warm-up's density). Errors: InvalidArgument outside of (0, 0.5].
+  // Sets the density from the next step on (a warm-up's density). Errors: InvalidArgument outside
+  // of (0, 0.5].
   absl::Status SetDensity(double density);
 
   // The state: StateVectors vectors of elements() floats; of DGC v and then u.

@@ -6,10 +6,10 @@
 
 namespace strata::kernels {
 
-// How a job's encoding compresses. REQUIRES: the job's defaults are filled in.
+// How the encoding of a job whose defaults are filled in compresses.
 CompressionOptions CompressionOf(const proto::Encoding& encoding, Feedback feedback);
 
-// Of the payloads of an encoding.
+// The codec of the payloads of an encoding.
 wire::Codec CodecOf(const proto::Encoding& encoding);
 
 // DGC's density once `epochs` epochs have been trained, which may be a fraction.

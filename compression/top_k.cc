@@ -4,6 +4,7 @@
 #include <cmath>
 #include <cstring>
 
+#include "common/require.h"
 #include "common/wire/payload.h"
 
 namespace strata::kernels {
@@ -26,6 +27,7 @@ size_t LargestCount(double density, size_t n) {
 
 Cut CutOfLargest(const SparseCodec& sparse, const uint32_t* bits, size_t n, size_t k,
                  uint32_t least, uint32_t* scratch) {
+  STRATA_REQUIRE(1 <= k && k <= n);
   // At least k magnitudes reach `low`, namely `reach_low`, and fewer reach `high`; `dropped` of
   // those are no longer among the bits.
   uint32_t low = least, high = kMagnitude + 1, step = kFirstStep;

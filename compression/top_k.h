@@ -15,7 +15,7 @@ namespace strata::kernels {
 // may hold.
 size_t LargestCount(double density, size_t n);
 
-// Where the k largest magnitudes end: all above `cut`, and `at_cut` of the `equal` ones at it.
+// The end of the k largest magnitudes: all above `cut`, and `at_cut` of the `equal` ones at it.
 struct Cut {
   uint32_t cut = 0;
   size_t at_cut = 0, equal = 0;

@@ -28,7 +28,7 @@ struct DenseCodec {
   size_t (*check)(const std::byte* payload, size_t n);
 
   // out[i] = base[i] + decoded[i], or decoded[i] where base is null. `base` may be `out`.
-  // REQUIRES: check accepts the payload.
+  // `check` has accepted the payload.
   void (*decode)(const std::byte* payload, const float* base, float* out, size_t n);
 };
 
@@ -55,7 +55,7 @@ struct SparseCodec {
   size_t (*accumulate)(const float* x, const Accumulators& accumulators, uint32_t threshold,
                        const Candidates& to, size_t n);
 
-  // The same for a p that is there.
+  // Does so for a p that is there.
   size_t (*select)(const float* p, uint32_t threshold, const Candidates& to, size_t n);
 
   // The bits of p at SampleCount(n) places: runs of kSampleRun elements that begin n / runs apart.
@@ -69,7 +69,7 @@ struct SparseCodec {
   // n + kCandidateSlack and may be `bits`; returns how many they are.
   size_t (*between)(const uint32_t* bits, size_t n, uint32_t low, uint32_t high, uint32_t* to);
 
-  // Of n candidates keeps those that reach the threshold; returns how many they are.
+  // Keeps those of n candidates that reach the threshold; returns how many they are.
   size_t (*keep)(const Candidates& candidates, size_t n, uint32_t threshold);
 
   // Whether `count` indices ascend strictly and the last is below n.

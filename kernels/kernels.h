@@ -37,9 +37,9 @@ struct Kernels {
   // element of `out` is finite: then all of the inputs are. (Finite inputs may overflow.)
   bool (*sum)(absl::Span<const float* const> inputs, float* out, size_t n);
 
-  // The same bits, written past the caches where the device can: for an `out` that is so long that
-  // nobody finds it there later. `out` is none of the inputs. Other threads may be told of it as of
-  // any store.
+  // Gives the same bits, written past the caches where the device can: for an `out` that is so long
+  // that nobody finds it there later. `out` is none of the inputs. Other threads may be told of it
+  // as of any store.
   bool (*sum_far)(absl::Span<const float* const> inputs, float* out, size_t n);
 
   // One update of n weights: reads w_in, writes w_out (may be the same buffer), updates the state

@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "common/copies.h"
+#include "common/require.h"
 
 namespace strata::kernels {
 namespace {
@@ -126,6 +127,7 @@ OptimizerStep NormUpdate::StepOf(const OptimizerRun& run, const Norms& norms, co
 }
 
 void NormUpdate::Apply(uint64_t samples) {
+  STRATA_REQUIRE(complete_ == chunks_.size());
   samples_ += samples;
   const Update update = UpdateAt(rule_, samples_, ++updates_);
   const std::vector<Norms> norms = MeasureNorms();

@@ -10,6 +10,7 @@
 #include "common/bytes.h"
 #include "common/ids.h"
 #include "common/job/arena.h"
+#include "common/require.h"
 #include "kernels/kernels.h"
 #include "optimizer/update_rule.h"
 #include "proto/control.pb.h"
@@ -29,21 +30,23 @@ double SumOfSquares(const float* x, size_t n);
 // Threads: one; weights that it hands out may be read and released anywhere.
 class NormUpdate {
  public:
-  // REQUIRES: a valid layout; the job's defaults are filled in. All outlives this.
+  // A valid layout, cut by `map`; a job whose defaults are filled in. All outlives this.
   NormUpdate(const Kernels& kernels, BufferPool& pool, const proto::Job& job,
              uint64_t samples_per_epoch, const proto::Layout& layout, const ChunkMap& map);
 
   // The first weights, fp32, copied.
   void Seed(ChunkId chunk, const Bytes& weights);
 
-  // Where the mean gradient of the update in hand is brought to; until then, that of the update
+  // The place of the mean gradient of the update in hand; until then, that of the update
   // before is there, and before the first one the first weights. REQUIRES: seeded.
   absl::Span<float> mean(ChunkId chunk) {
+    STRATA_REQUIRE(chunks_[chunk.value()].mean != nullptr);
     return {chunks_[chunk.value()].mean.get(), map_.ElementsOf(chunk)};
   }
-  // All of the chunk's has been brought. True if that of all chunks has.
+  // All of the chunk's mean has been brought, once per update. Returns whether that of all chunks
+  // has.
   bool Complete(ChunkId chunk);
-  // The update, with `samples` more samples. REQUIRES: complete, all chunks seeded.
+  // Makes the update, with `samples` more samples. REQUIRES: Complete has returned true.
   void Apply(uint64_t samples);
 
   const Bytes& weights(ChunkId chunk) const { return chunks_[chunk.value()].weights; }

@@ -19,8 +19,8 @@ struct UpdateRule {
   bool far = false;             // as in OptimizerStep
 };
 
-// Of the weights that all nodes share, on servers or in a ring; and of those that each node has in
-// local steps: the job's own optimizer. REQUIRES: the job's defaults are filled in.
+// The rule of the weights that all nodes share, on servers or in a ring; and of those that each
+// node has in local steps: the job's own optimizer. The job's defaults are filled in.
 UpdateRule UpdateRuleOf(const proto::Job& job, uint64_t samples_per_epoch);
 UpdateRule LocalUpdateRuleOf(const proto::Job& job, uint64_t samples_per_epoch);
 

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "common/copies.h"
+#include "common/require.h"
 #include "optimizer/update.h"
 
 namespace strata::kernels {
@@ -27,6 +28,7 @@ WeightState::WeightState(const Kernels& kernels, BufferPool& pool, const UpdateR
                                  : std::vector<OptimizerRun>{{.count = elements}}) {}
 
 void WeightState::Seed(const Bytes& weights, uint64_t checksum) {
+  STRATA_REQUIRE(weights.size() == elements_ * sizeof(float));
   const std::shared_ptr<float> own = pool_.AllocateFloats(elements_);
   CopyBytes(CopyReason::kSeed, own.get(), weights.data(), weights.size());
   weights_ = AsBytes(own, elements_);
@@ -37,6 +39,8 @@ void WeightState::Seed(const Bytes& weights, uint64_t checksum) {
 }
 
 void WeightState::Apply(const Bytes& gradient_sum, float scale, uint64_t samples, double damping) {
+  STRATA_REQUIRE(seeded());
+  STRATA_REQUIRE(gradient_sum.empty() || gradient_sum.size() == elements_ * sizeof(float));
   samples_ += samples;
   Update update = UpdateAt(rule_, samples_, ++updates_, damping);
   update.gradient_scale = scale;

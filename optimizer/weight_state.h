@@ -9,6 +9,7 @@
 #include "common/buffer_pool.h"
 #include "common/bytes.h"
 #include "common/job/arena.h"
+#include "common/require.h"
 #include "kernels/kernels.h"
 #include "optimizer/update_rule.h"
 
@@ -26,8 +27,8 @@ class WeightState {
 
   bool seeded() const { return !weights_.empty(); }
   // The first weights. They are copied: a message's buffer, kept until the first update replaces
-  // it, would then stay with the allocator beside all that the pool holds. REQUIRES: not seeded,
-  // `elements` fp32.
+  // it, would then stay with the allocator beside all that the pool holds. REQUIRES:
+  // `elements` fp32. Once.
   void Seed(const Bytes& weights, uint64_t checksum);
   uint64_t seed_checksum() const { return seed_checksum_; }
 
@@ -39,14 +40,17 @@ class WeightState {
   void Skip();
   // Other weights in place of these; the optimizer's state and counts stay. REQUIRES: seeded,
   // `elements` fp32.
-  void Replace(Bytes weights) { weights_ = std::move(weights); }
+  void Replace(Bytes weights) {
+    STRATA_REQUIRE(seeded() && weights.size() == elements_ * sizeof(float));
+    weights_ = std::move(weights);
+  }
 
   const Bytes& weights() const { return weights_; }
   // Updates applied or skipped since the seed.
   uint64_t version() const { return version_; }
   uint32_t elements() const { return elements_; }
   uint64_t samples() const { return samples_; }
-  // Of weights and optimizer state.
+  // Bytes of weights and optimizer state.
   size_t bytes() const {
     return weights_.size() +
            (int{state0_ != nullptr} + int{state1_ != nullptr}) * elements_ * sizeof(float);

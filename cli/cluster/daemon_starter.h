@@ -25,7 +25,7 @@ class RunningDaemon {
   virtual void Signal(int signal) = 0;
 };
 
-// Where daemons are started: child processes here (ChildStarter), or on other hosts (HostSet).
+// Starts daemons: child processes here (ChildStarter), or on other hosts (HostSet).
 //
 // Threads: one event loop's; the events are called on it, none of them from within Start and none
 // after the RunningDaemon is gone.

@@ -11,11 +11,11 @@ namespace strata::cli {
 // other: one JSON object per line.
 struct HostMessage {
   enum class Kind {
-    // To the host.
+    // Messages to the host.
     kAlive,   // the launcher is there
     kStart,   // a daemon: title, args
     kSignal,  // to a daemon: title, signal
-    // From the host.
+    // Messages from the host.
     kUp,     // ready to start daemons
     kReady,  // a daemon: title, text = its ready line
     kEnded,  // a daemon: title, text = why
@@ -27,7 +27,7 @@ struct HostMessage {
   int signal = 0;
 };
 
-// Without the line break.
+// The line, without its break.
 std::string EncodeHostMessage(const HostMessage& message);
 // nullopt: no such message.
 std::optional<HostMessage> DecodeHostMessage(const std::string& line);

@@ -29,8 +29,8 @@ struct LaunchPlan {
   int workers = 0;
 };
 
-// Who runs what. Servers go to the hosts with that role, else to all hosts, in turn; every host
-// with the role worker, or without any, is a worker of the host's name. A host with a numeric
+// Decides who runs what. Servers go to the hosts with that role, else to all hosts, in turn; every
+// host with the role worker, or without any, is a worker of the host's name. A host with a numeric
 // address listens on that one only, others on all interfaces.
 // Errors: InvalidArgument (two coordinators, no worker, a coordinator's host that is not in the
 // file, ports past the last one).

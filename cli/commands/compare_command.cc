@@ -11,7 +11,7 @@
 #include "absl/strings/str_cat.h"
 #include "cli/commands/commands.h"
 #include "cli/commands/comparison.h"
-#include "cli/commands/run_place.h"
+#include "cli/commands/run_site.h"
 #include "cli/options/options.h"
 #include "cli/options/within.h"
 #include "cli/program/interrupt.h"
@@ -33,7 +33,7 @@ struct Options {
   std::string out;
   std::optional<double> target_accuracy;
   double equivalence_margin = 0.005;
-  PlaceOptions place;
+  SiteOptions site;
 };
 
 // Of all that the directory is for, what this call asks for.
@@ -49,7 +49,7 @@ std::vector<compare::RunPlan> AskedFor(const proto::Campaign& asked,
 }
 
 // Makes runs and report of what has been checked. `interrupt`: null for a cluster of its own.
-int RunCampaign(const Options& options, const Place& place, const proto::Campaign& asked,
+int RunCampaign(const Options& options, const RunSite& site, const proto::Campaign& asked,
                 const std::string& log_level, Interrupt* interrupt) {
   const std::string out = std::filesystem::absolute(options.out).lexically_normal();
   const auto folder = compare::CampaignFolder::Open(out, asked);
@@ -70,7 +70,7 @@ int RunCampaign(const Options& options, const Place& place, const proto::Campaig
   std::printf("%s x %s: %s of %s, %d of them there already; %s\n",
               CountOf(asked.modes_size(), "mode").c_str(), CountOf(asked.seeds(), "seed").c_str(),
               CountOf(parts.plans.size(), "run").c_str(), CountOf(*steps, "step").c_str(),
-              static_cast<int>(*there), place.words.c_str());
+              static_cast<int>(*there), site.words.c_str());
   std::fflush(stdout);
   if (asked.tune_size() > 0) {
     parts.to_tune = asked;
@@ -80,11 +80,11 @@ int RunCampaign(const Options& options, const Place& place, const proto::Campaig
   const absl::StatusOr<bool> is_complete = comparison.IsComplete();
   if (!is_complete.ok()) return PrintError(is_complete.status());
   if (*is_complete) return comparison.Run(/*runner=*/nullptr);
-  PlaceWork work;
+  SiteWork work;
   work.run = [&](const auto& runners) { return comparison.Run(runners.front()); };
   work.stop = [&] { comparison.Stop(); };
   work.jobs_dir = (*folder)->jobs_dir();
-  return RunAt(place, options.place, work, log_level, interrupt);
+  return RunAt(site, options.site, work, log_level, interrupt);
 }
 
 // What is to be tuned, and the runs that it takes.
@@ -105,15 +105,15 @@ int Run(Options options, const Invocation& invocation) {
   if (!job.ok()) return PrintError(job.status());
   // Tuning has the seed before.
   if (!options.tune.empty() && job->seed() == 0) job->set_seed(2);
-  FillSlots(std::max(1U, job->ranks()), &options.place.local);
+  FillSlots(std::max(1U, job->ranks()), &options.site.local);
   std::optional<Interrupt> interrupt;
-  if (options.place.has_coordinator || !options.place.cluster.empty()) interrupt.emplace();
-  const absl::StatusOr<Place> place = PlaceOf(options.place);
-  if (!place.ok()) return PrintError(place.status());
+  if (options.site.has_coordinator || !options.site.cluster.empty()) interrupt.emplace();
+  const absl::StatusOr<RunSite> site = OpenSite(options.site);
+  if (!site.ok()) return PrintError(site.status());
   auto asked = compare::CampaignOf({.job = *job,
                                     .modes = options.modes,
                                     .seeds = options.seeds,
-                                    .cluster = place->words,
+                                    .cluster = site->words,
                                     .version = kVersion});
   if (!asked.ok()) return PrintError(asked.status());
   auto plans = compare::PlanRuns(*asked);
@@ -121,8 +121,8 @@ int Run(Options options, const Invocation& invocation) {
   if (auto status = AddTuning(options.tune, &*asked, &*plans); !status.ok()) {
     return PrintError(status);
   }
-  if (auto status = CheckFit(*plans, *place, "mode"); !status.ok()) return PrintError(status);
-  return RunCampaign(options, *place, *asked, invocation.log_level,
+  if (auto status = CheckFit(*plans, *site, "mode"); !status.ok()) return PrintError(status);
+  return RunCampaign(options, *site, *asked, invocation.log_level,
                      interrupt.has_value() ? &*interrupt : nullptr);
 }
 
@@ -161,7 +161,7 @@ void AddCompareCommand(CLI::App* app, Invocation* invocation) {
       ->check(Within(0.0001, 0.9999))
       ->capture_default_str();
   AddJobChanges(command, &options->job);
-  CLI::Option* coordinator = AddPlaceOptions(command, &options->place);
+  CLI::Option* coordinator = AddSiteOptions(command, &options->site);
   AddLogLevelOption(command, invocation);
   command->footer(
       "Examples:\n"
@@ -177,7 +177,7 @@ void AddCompareCommand(CLI::App* app, Invocation* invocation) {
       "more modes and\nseeds add to what is there.\n"
       "Exit status: 0 all runs are made, 1 stopped or the cluster failed, 2 bad input.");
   command->callback([=] {
-    options->place.has_coordinator = coordinator->count() > 0;
+    options->site.has_coordinator = coordinator->count() > 0;
     invocation->run = [=] { return Run(*options, *invocation); };
   });
 }

@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "cli/commands/commands.h"
-#include "cli/commands/run_place.h"
+#include "cli/commands/run_site.h"
 #include "cli/commands/sweep_run.h"
 #include "cli/options/options.h"
 #include "cli/program/interrupt.h"
@@ -32,7 +32,7 @@ struct Options {
   uint32_t halving = 0;
   uint32_t at_once = kAtOnceMax;
   std::string out;
-  PlaceOptions place;
+  SiteOptions site;
 };
 
 // The most ranks of a point.
@@ -52,7 +52,7 @@ std::vector<compare::RunPlan> FirstRuns(const compare::SweepPlan& plan) {
 }
 
 // Makes runs and report of what has been checked. `interrupt`: null for a cluster of its own.
-int RunSweep(const Options& options, const Place& place, const proto::Campaign& asked,
+int RunSweep(const Options& options, const RunSite& site, const proto::Campaign& asked,
              compare::SweepPlan plan, const std::string& log_level, Interrupt* interrupt) {
   const std::string out = std::filesystem::absolute(options.out).lexically_normal();
   const auto folder = compare::CampaignFolder::Open(out, asked);
@@ -61,13 +61,13 @@ int RunSweep(const Options& options, const Place& place, const proto::Campaign& 
   const std::vector<compare::RunPlan> runs = FirstRuns(plan);
   const absl::StatusOr<size_t> there = (*folder)->CountOf(runs);
   if (!there.ok()) return PrintError(there.status());
-  PlaceWork work;
-  work.runners = RunsAtOnce(runs, place, options.at_once);
+  SiteWork work;
+  work.runners = RunsAtOnce(runs, site, options.at_once);
   work.jobs_dir = (*folder)->jobs_dir();
   std::printf("%s x %s in %s, %d runs of the first there already, %d at once; %s\n",
               CountOf(plan.points.size(), "point").c_str(), CountOf(plan.seeds, "seed").c_str(),
               CountOf(plan.rungs.size(), "rung").c_str(), static_cast<int>(*there),
-              static_cast<int>(work.runners), place.words.c_str());
+              static_cast<int>(work.runners), site.words.c_str());
   std::fflush(stdout);
   SweepRun sweep(std::move(plan), folder->get());
   const absl::StatusOr<bool> is_complete = sweep.IsComplete();
@@ -75,7 +75,7 @@ int RunSweep(const Options& options, const Place& place, const proto::Campaign& 
   if (*is_complete) return sweep.Run({});
   work.run = [&](const auto& runners) { return sweep.Run(runners); };
   work.stop = [&] { sweep.Stop(); };
-  return RunAt(place, options.place, work, log_level, interrupt);
+  return RunAt(site, options.site, work, log_level, interrupt);
 }
 
 int Run(Options options, const Invocation& invocation) {
@@ -90,16 +90,16 @@ int Run(Options options, const Invocation& invocation) {
   if (!asked.ok()) return PrintError(asked.status());
   absl::StatusOr<compare::SweepPlan> plan = compare::PlanSweep(*asked);
   if (!plan.ok()) return PrintError(plan.status());
-  FillSlots(RanksOf(*plan), &options.place.local);
+  FillSlots(RanksOf(*plan), &options.site.local);
   std::optional<Interrupt> interrupt;
-  if (options.place.has_coordinator || !options.place.cluster.empty()) interrupt.emplace();
-  const absl::StatusOr<Place> place = PlaceOf(options.place);
-  if (!place.ok()) return PrintError(place.status());
-  asked->set_cluster(place->words);
-  if (auto status = CheckFit(FirstRuns(*plan), *place, "point"); !status.ok()) {
+  if (options.site.has_coordinator || !options.site.cluster.empty()) interrupt.emplace();
+  const absl::StatusOr<RunSite> site = OpenSite(options.site);
+  if (!site.ok()) return PrintError(site.status());
+  asked->set_cluster(site->words);
+  if (auto status = CheckFit(FirstRuns(*plan), *site, "point"); !status.ok()) {
     return PrintError(status);
   }
-  return RunSweep(options, *place, *asked, *std::move(plan), invocation.log_level,
+  return RunSweep(options, *site, *asked, *std::move(plan), invocation.log_level,
                   interrupt.has_value() ? &*interrupt : nullptr);
 }
 
@@ -135,7 +135,7 @@ void AddSweepCommand(CLI::App* app, Invocation* invocation) {
       ->check(CLI::Range(1U, kAtOnceMax))
       ->capture_default_str();
   AddJobOptions(command, &options->job);
-  CLI::Option* coordinator = AddPlaceOptions(command, &options->place);
+  CLI::Option* coordinator = AddSiteOptions(command, &options->site);
   AddLogLevelOption(command, invocation);
   command->footer(
       "Examples:\n"
@@ -148,7 +148,7 @@ void AddSweepCommand(CLI::App* app, Invocation* invocation) {
       "what is varied may\nchange, runs that are there are used again.\n"
       "Exit status: 0 all runs are made, 1 stopped or the cluster failed, 2 bad input.");
   command->callback([=] {
-    options->place.has_coordinator = coordinator->count() > 0;
+    options->site.has_coordinator = coordinator->count() > 0;
     invocation->run = [=] { return Run(*options, *invocation); };
   });
 }

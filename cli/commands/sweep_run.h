@@ -34,7 +34,7 @@ class SweepRun {
   absl::StatusOr<bool> IsComplete() const;
 
  private:
-  // Those of the rung that follows these.
+  // Returns the runs of the rung that follows these.
   std::vector<size_t> PointsAfter(const std::vector<compare::RungRuns>& rungs) const;
   absl::StatusOr<compare::RungRuns> RunRung(size_t rung, std::vector<size_t> points,
                                             const std::vector<compare::Runner*>& runners);

@@ -31,7 +31,8 @@ std::vector<std::string> WordsOf(const GpuOptions& options);
 // "none", or ascending indices with commas between them. Errors: InvalidArgument.
 absl::StatusOr<std::vector<uint32_t>> ParseGpuIndices(const std::string& text);
 
-// Those of `devices` that `gpus` names. Errors: InvalidArgument naming what is not among them.
+// Returns those of `devices` that `gpus` names. Errors: InvalidArgument naming what is not among
+// them.
 absl::StatusOr<std::vector<proto::Gpu>> ChooseGpus(const std::vector<device::DeviceInfo>& devices,
                                                    const std::string& gpus);
 

@@ -18,9 +18,9 @@ class Interrupt {
   Interrupt();
   ~Interrupt();
 
-  // From now on the first signal calls `on_signal`, in another thread; without one (at first, and
-  // with null) it ends the process at once with Interrupt's exit status. On return no earlier
-  // callback runs any more.
+  // Sets that the first signal from now on calls `on_signal`, in another thread; without one (at
+  // first, and with null) it ends the process at once with Interrupt's exit status. On return no
+  // earlier callback runs any more.
   void Catch(std::function<void()> on_signal);
 
   // 128 and the signal's number; 128 when there was none.

@@ -8,7 +8,8 @@
 
 namespace strata::cli {
 
-// Where this program lies, to start it again or to find what lies beside it. Errors: Internal.
+// Returns where this program lies, to start it again or to find what lies beside it. Errors:
+// Internal.
 absl::StatusOr<std::filesystem::path> OwnBinary();
 
 // A file that goes with this program: beside it, or, where there is none, in Bazel's `package` if

@@ -19,7 +19,7 @@ struct ResourceTotal {
   uint64_t fullest_used = 0;
   uint64_t fullest_limit = 0;
 };
-// In the order in which the daemons name them.
+// Lists them in the order in which the daemons name them.
 std::vector<ResourceTotal> TotalsOf(const proto::ListNodesReply& nodes);
 
 // A row per resource: sum, sum of the limits, and who is nearest to its limit.

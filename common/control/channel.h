@@ -22,7 +22,7 @@ std::shared_ptr<grpc::Channel> ChannelTo(const std::string& address);
 // Over a connected socket, and no other ever: the channel's end is the socket's.
 std::shared_ptr<grpc::Channel> ChannelOn(UniqueFd fd);
 
-// The same code and text.
+// Returns the same code and text.
 absl::Status FromGrpc(const grpc::Status& status);
 
 // Unavailable: "coordinator at HOST:PORT cannot be reached (tried for 30s): connection refused".

@@ -26,7 +26,7 @@ class FramedChannel {
  public:
   static constexpr uint32_t kMessageBytesMax = kControlMessageBytesMax;
 
-  // REQUIRES: a stream socket. Its blocking mode does not matter.
+  // A stream socket; its blocking mode does not matter.
   explicit FramedChannel(UniqueFd fd) : fd_(std::move(fd)) {}
 
   int fd() const { return fd_.get(); }

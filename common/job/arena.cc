@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "absl/strings/str_format.h"
+#include "common/require.h"
 
 namespace strata {
 namespace {
@@ -31,7 +32,9 @@ bool SizeOf(const proto::Segment& segment, uint64_t* size) {
 }  // namespace
 
 ChunkMap::ChunkMap(uint64_t elements, uint32_t chunk_elements)
-    : elements_(elements), chunk_elements_(chunk_elements) {}
+    : elements_(elements), chunk_elements_(chunk_elements) {
+  STRATA_REQUIRE(chunk_elements >= 1);
+}
 
 uint32_t ChunkMap::chunks() const {
   return static_cast<uint32_t>((elements_ + chunk_elements_ - 1) / chunk_elements_);
@@ -46,6 +49,7 @@ uint32_t ChunkMap::ElementsOf(ChunkId chunk) const {
 }
 
 ChunkId ChunkMap::ChunkAt(uint64_t element) const {
+  STRATA_REQUIRE(element < elements_);
   return ChunkId(static_cast<uint32_t>(element / chunk_elements_));
 }
 
@@ -101,6 +105,7 @@ std::vector<OptimizerRun> RunsOf(const proto::Layout& layout, const ChunkMap& ma
 
 std::vector<OptimizerRun> RunsOf(const proto::Layout& layout, uint64_t begin, uint64_t count) {
   const uint64_t end = begin + count;
+  STRATA_REQUIRE(begin <= end && end <= layout.elements() && !layout.segments().empty());
   const auto& segments = layout.segments();
   // The last segment that starts at or before the chunk.
   auto segment = std::upper_bound(

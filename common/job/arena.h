@@ -23,7 +23,7 @@ struct OptimizerRun {
 // How a job's arena is cut into chunks. Immutable.
 class ChunkMap {
  public:
-  // REQUIRES: elements >= 1, chunk_elements >= 1.
+  // REQUIRES: chunk_elements >= 1. No elements make no chunks.
   ChunkMap(uint64_t elements, uint32_t chunk_elements);
 
   uint64_t elements() const { return elements_; }

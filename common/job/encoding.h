@@ -12,7 +12,7 @@ namespace strata {
 void FillEncodings(proto::Job* job);
 
 // Whether mode, exchange and optimizer can carry push and pull. Errors: InvalidArgument naming
-// field, value and what is allowed. REQUIRES: defaults filled in.
+// field, value and what is allowed. The job's defaults are filled in.
 absl::Status CheckEncodings(const proto::Job& job);
 
 // Whether something else than fp32 travels.

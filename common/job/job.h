@@ -12,7 +12,8 @@
 
 namespace strata {
 
-// Of the control plane's messages and of HELLO; daemons of another one are refused by name.
+// The version of the control plane's messages and of HELLO; daemons of another one are refused by
+// name.
 inline constexpr uint32_t kProtocolVersion = 1;
 
 // Parses protobuf text. `source` names it in errors ("job.textproto:3:5: ...").
@@ -36,7 +37,7 @@ void FillDefaults(proto::Job* job);
 // allowed.
 absl::Status ValidateJob(const proto::Job& job);
 
-// REQUIRES: defaults filled in.
+// The job's defaults are filled in.
 OptimizerParams OptimizerParamsOf(const proto::Optimizer& optimizer);
 
 // The job's schedule with linear scaling (base_batch) done.

@@ -30,13 +30,13 @@ DescriptorNeed CoordinatorDescriptors(const CoordinatorLimits& limits);
 DescriptorNeed ServerDescriptors(uint32_t shards, const ServerLimits& limits);
 // A slot is a rank, and in the worst case an aggregator of its own.
 DescriptorNeed WorkerDescriptors(uint32_t slots);
-// Of an aggregator process, with so many connections to each shard; it inherits its worker's limit,
-// so WorkerDescriptors is no less than this for a job of kConnectionsPerNodeMax in all, with all
-// slots.
+// Descriptors of an aggregator, with so many connections to each shard; it inherits its worker's
+// limit, so WorkerDescriptors is no less than this for a job of kConnectionsPerNodeMax in all, with
+// all slots.
 DescriptorNeed AggregatorDescriptors(uint32_t local_ranks, uint32_t shards, uint32_t connections);
 
-// Of one with a port of its own, for an all-reduce with so many connections to each peer; for one
-// of them no more than for kShardsPerJobMax shards.
+// Descriptors of one with its own port, for an all-reduce with so many connections to each peer;
+// for one of them no more than for kShardsPerJobMax shards.
 DescriptorNeed RingDescriptors(uint32_t local_ranks, uint32_t connections);
 
 // Whether `allowed` covers the need of `process` ("strata server"). Errors: ResourceExhausted, with

@@ -13,7 +13,7 @@ namespace strata {
 
 // Payload of a frame of the data path; a chunk fits into one.
 inline constexpr uint64_t kFramePayloadBytesMax = 16 << 20;
-// Of a message to a shard, on a connection whose HELLO was not accepted yet.
+// Bytes of a message to a shard, on a connection whose HELLO was not accepted yet.
 inline constexpr uint64_t kStrangerBytesMax = 64 << 10;
 // After which a connection to a shard is ended if no HELLO of it was accepted.
 inline constexpr absl::Duration kStrangerTimeout = absl::Seconds(10);
@@ -34,7 +34,7 @@ inline constexpr uint32_t kConnectionsPerPeerMax = 16;
 // And to all shards of the job.
 inline constexpr uint32_t kConnectionsPerNodeMax = kShardsPerJobMax;
 
-// Of a daemon's name, and of the host that it gives to peers.
+// Bytes of a daemon's name, and of the host that it gives to peers.
 inline constexpr size_t kNameBytesMax = 255;
 // Jobs that a daemon may hold when it registers.
 inline constexpr uint32_t kJobsHeldMax = 65536;

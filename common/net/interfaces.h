@@ -16,7 +16,7 @@ struct Interface {
   int prefix_bits = 0;  // of its network
 };
 
-// Of the interfaces that are up, in the kernel's order. Errors: the kernel's.
+// Addresses of the interfaces that are up, in the kernel's order. Errors: the kernel's.
 absl::StatusOr<std::vector<Interface>> ListInterfaces();
 
 // Whether there is an interface of this name at all, up or down, with or without an address.

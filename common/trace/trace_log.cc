@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "common/job/consistency.h"
+#include "common/require.h"
 
 namespace strata {
 
@@ -33,6 +34,7 @@ TraceLog::TraceLog(const proto::Job& job, Options options)
 
 void TraceLog::Note(Phase phase, ChunkId chunk, uint64_t clock, absl::Time begin, absl::Time end,
                     uint32_t node, uint32_t device) {
+  STRATA_REQUIRE(Wants(clock));
   if (waiting() >= options_.waiting_max || noted_ >= options_.events_max) {
     ++dropped_;
     return;

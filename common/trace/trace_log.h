@@ -50,13 +50,14 @@ class TraceLog {
   // All clocks that it wants are before this one.
   bool IsPast(uint64_t clock) const { return clock >= first_ && clock - first_ >= steps_; }
 
-  // REQUIRES: Wants(clock). Of an `end` before `begin` (the clock was set) nothing lasted.
+  // Notes a phase of a chunk's step. An `end` before `begin` (the clock was set) counts as `begin`.
+  // REQUIRES: Wants(clock).
   // `device`: as in TraceEvent.
   void Note(Phase phase, ChunkId chunk, uint64_t clock, absl::Time begin, absl::Time end,
             uint32_t node = 0, uint32_t device = 0);
 
   size_t memory_bytes() const { return events_.capacity() * sizeof(Event); }
-  // That wait for TakeBatch.
+  // Events that wait for TakeBatch.
   size_t waiting() const { return events_.size() - taken_; }
   bool has_news() const { return waiting() > 0 || dropped_ > 0; }
   // The oldest events, at most kTraceEventsPerBatchMax, and how many were left out since the last

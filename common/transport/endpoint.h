@@ -76,7 +76,7 @@ class Endpoint {
 
   virtual EndpointUse use() const { return {}; }
 
-  // Where payloads have to lie to go to peers of this host by reference; null: nowhere.
+  // Memory whose payloads go to peers of this host by reference; null: there is none.
   virtual std::shared_ptr<BlockSource> memory() const { return nullptr; }
 
   // It is known who is behind a connection: it may send frames of any size. Before, a large frame

@@ -10,6 +10,7 @@
 #include <type_traits>
 
 #include "absl/strings/str_format.h"
+#include "common/require.h"
 #include "common/wire/little_endian.h"
 
 namespace strata::wire {
@@ -320,6 +321,7 @@ std::vector<std::byte> EncodeChecksums(absl::Span<const uint64_t> checksums) {
 }
 
 uint64_t ChecksumAt(absl::Span<const std::byte> payload, size_t index) {
+  STRATA_REQUIRE(index < payload.size() / sizeof(uint64_t));
   return Get<uint64_t>(&payload[index * sizeof(uint64_t)]);
 }
 

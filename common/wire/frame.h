@@ -185,9 +185,9 @@ std::array<std::byte, kHelloBytes> EncodeHello(const Hello& hello);
 // Errors: InvalidArgument: wrong size, reserved bits or role.
 absl::Status DecodeHello(absl::Span<const std::byte> payload, Hello* hello);
 
-// Payload of kSeed: each as u64, little-endian; and the one at `index`.
-// REQUIRES: index < payload.size() / 8. Also that of kAttach, which is one alone.
+// The payload of kSeed: each checksum as u64, little-endian. kAttach has one alone.
 std::vector<std::byte> EncodeChecksums(absl::Span<const uint64_t> checksums);
+// Returns the checksum at `index`. REQUIRES: index < payload.size() / 8.
 uint64_t ChecksumAt(absl::Span<const std::byte> payload, size_t index);
 
 std::string ToString(Op op);

@@ -25,8 +25,8 @@ struct RegionReference {
 
 std::array<std::byte, kRegionReferenceBytes> EncodeReference(const RegionReference& reference);
 
-// Of a frame that Decode has accepted with payload_kind REGION. Errors: InvalidArgument: the size
-// is not one of the header's codec and element_count, or the ticket is 0.
+// Reads the reference of a frame that Decode has accepted with payload_kind REGION. Errors:
+// InvalidArgument: the size is not one of the header's codec and element_count, or the ticket is 0.
 absl::Status DecodeReference(const Header& header, absl::Span<const std::byte> payload,
                              RegionReference* reference);
 

@@ -37,7 +37,7 @@ absl::StatusOr<proto::Campaign> CampaignOf(const CampaignRequest& request);
 absl::StatusOr<std::vector<RunPlan>> PlanRuns(const proto::Campaign& campaign);
 
 // Steps of each rank. Where the data is not on this host, `max_steps` or `data.limit_train` say
-// it. Errors: InvalidArgument. REQUIRES: defaults filled in.
+// it. Errors: InvalidArgument. The job's defaults are filled in.
 absl::StatusOr<uint64_t> TotalSteps(const proto::Job& job);
 
 // Steps between measurements: a multiple of `round` where that leaves kMeasurementsMin of them.

@@ -19,7 +19,7 @@
 
 namespace strata::compare {
 
-// Where a campaign is in the course of a run.
+// How far a campaign is in the course of a run.
 struct CourseProgress {
   size_t runs = 0;     // in all
   size_t number = 0;   // of the run, from 1
@@ -40,7 +40,7 @@ class Course {
  public:
   struct Options {
     std::function<void(const CourseProgress&)> on_progress;  // may be null
-    // Of a run that was made now; may be null.
+    // The result of a run that was made now; may be null.
     std::function<void(const CourseProgress&, const proto::RunRecord&)> on_run;
   };
 
@@ -60,7 +60,7 @@ class Course {
   size_t done() const { return done_; }
 
  private:
-  // Where the runs of this call are.
+  // How far the runs of this call are.
   struct State {
     std::vector<std::optional<proto::RunRecord>> records;
     std::vector<RunProgress> under_way;  // by runner

@@ -18,15 +18,16 @@ class ReportLog {
  public:
   explicit ReportLog(const RunPlan& plan);
 
-  // In the order in which a rank made them; one that was taken in before is ignored.
+  // Takes a report, in the order in which a rank made them; one that was taken in before is
+  // ignored.
   void Add(const proto::RankReport& report);
 
-  // Of a job that has finished or failed; `end` says which ranks each node had, and why it failed.
-  // Errors: DataLoss: not all reports were heard.
+  // The result of a job that has finished or failed; `end` says which ranks each node had, and why
+  // it failed. Errors: DataLoss: not all reports were heard.
   absl::StatusOr<proto::RunRecord> RecordOf(const proto::JobStatus& end) const;
 
  private:
-  // Where a rank was at a time, from its start.
+  // The step of a rank at a time, from its start.
   struct Point {
     double trained_s = 0;
     double steps = 0, samples = 0;

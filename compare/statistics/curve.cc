@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cmath>
 
+#include "common/require.h"
+
 namespace strata::compare {
 namespace {
 
@@ -44,6 +46,7 @@ std::optional<double> ValueAt(const Curve& curve, double x) {
 }
 
 std::vector<BandPoint> MeanCurve(const std::vector<Curve>& curves, int points_max) {
+  STRATA_REQUIRE(!curves.empty());
   double first = -INFINITY, last = INFINITY;
   for (const Curve& curve : curves) {
     if (curve.empty()) return {};

@@ -12,9 +12,9 @@ namespace strata::compare {
 // At most so many points are a sweep.
 inline constexpr size_t kPointsMax = 1024;
 
-// Of "schedule.base_lr=0.01,0.03" each; a comma in brackets or quotes belongs to its value. Errors:
-// InvalidArgument, one line: not FIELD=V1,V2,...; no or an empty value; a value or field twice;
-// more than kPointsMax points.
+// Parses lists such as "schedule.base_lr=0.01,0.03" each; a comma in brackets or quotes belongs to
+// its value. Errors: InvalidArgument, one line: not FIELD=V1,V2,...; no or an empty value; a value
+// or field twice; more than kPointsMax points.
 absl::StatusOr<std::vector<proto::Variation>> ParseVariations(
     const std::vector<std::string>& texts);
 

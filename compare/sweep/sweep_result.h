@@ -37,7 +37,8 @@ struct PointResult {
 };
 
 struct SweepResult {
-  // Those with the most budget first, of these the most accurate, of equals the earlier.
+  // Orders points: those with the most budget first, of these the most accurate, of equals the
+  // earlier.
   std::vector<PointResult> ranking;
   uint64_t samples = 0;       // of all runs
   uint64_t grid_samples = 0;  // had every point had its whole budget

@@ -29,7 +29,7 @@ struct JobShard {
   std::string address;
 };
 
-// Where a job runs, as a coordinator would have it.
+// The hosts that a job runs on, as a coordinator would have it.
 struct JobPlaces {
   proto::JobRecord record;             // complete
   std::vector<uint32_t> host_of_node;  // by logical node

@@ -12,7 +12,7 @@
 
 namespace strata::compare {
 
-// For tests: jobs and clusters of text, and runs.
+// Gives tests jobs and clusters of text, and runs.
 
 inline ClusterFile ClusterOf(const std::string& text) {
   absl::StatusOr<proto::Cluster> cluster = ParseCluster(text, "cluster");

@@ -23,7 +23,7 @@ namespace strata::compare {
 
 class VirtualNode;
 
-// Who is told what nodes do.
+// Is told what nodes do.
 class NodeObserver {
  public:
   virtual ~NodeObserver() = default;

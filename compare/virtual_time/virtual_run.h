@@ -17,7 +17,7 @@
 namespace strata::compare {
 
 struct VirtualRunOptions {
-  // That compute gradients, the caller's among them. No figure depends on it.
+  // Threads that compute gradients, the caller's among them. No figure depends on it.
   uint32_t threads = 1;
   // Ends the run when set; null: nothing does.
   const std::atomic<bool>* stop = nullptr;

@@ -18,7 +18,7 @@ void Optimize(const OptimizerParams& params, const OptimizerStep& step, const fl
 void Compensate(const DelayCompensation& how, float scale, const float* gradient_sum,
                 const float* w, const float* w_base, float* mean_square, float* out, size_t n);
 
-// Those of the instruction set that is chosen at the time of the call.
+// The kernels of the instruction set that is chosen at the time of the call.
 DenseCodec Float16Codec();
 DenseCodec BFloat16Codec();
 DenseCodec Int8Codec();

@@ -4,6 +4,8 @@
 #include <cstdio>
 #include <string>
 
+#include "common/require.h"
+
 namespace strata::device {
 
 int ExitStatusOf(const absl::Status& status) {
@@ -22,6 +24,7 @@ void PrintGoal(const std::string& what, double got, Wanted wanted, double bound)
 }
 
 double Median(std::vector<double> values) {
+  STRATA_REQUIRE(!values.empty());
   std::nth_element(values.begin(), values.begin() + values.size() / 2, values.end());
   return values[values.size() / 2];
 }

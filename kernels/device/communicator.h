@@ -22,7 +22,7 @@ using StillWanted = std::function<absl::Status()>;
 // words; nothing works after one.
 class Communicator {
  public:
-  // As Abort, unless Finish was called. The streams that were used come first.
+  // Aborts, unless Finish was called. The streams that were used come first.
   virtual ~Communicator() = default;
 
   // Queues: `values` become their sum over all ranks, in place.

@@ -50,7 +50,7 @@ inline size_t SharedAllocationBytes(size_t bytes) {
   return (bytes + kBlock - 1) / kBlock * kBlock;
 }
 
-// As it travels between processes of one build.
+// Bytes as they travel between processes of one build.
 inline std::string Serialize(const SharedMemory& shared) {
   return std::string(reinterpret_cast<const char*>(&shared), sizeof(shared));
 }
@@ -70,9 +70,10 @@ class Event {
   virtual absl::StatusOr<bool> Done() const = 0;
   // Blocks until it is.
   virtual absl::Status Await() const = 0;
-  // From `earlier` to this, by the device's clock, which has steps of about half a microsecond; the
-  // value is a float of milliseconds, so it has 1 us up to 16 s. Below 0: it was the other way
-  // round. REQUIRES: both of one device, from NewTimedEvent, recorded and done. Errors: Internal.
+  // Returns the time from `earlier` to this, by the device's clock, which has steps of about half a
+  // microsecond; the value is a float of milliseconds, so it has 1 us up to 16 s. Below 0: it was
+  // the other way round. Both are of one device, from NewTimedEvent, recorded and done. Errors:
+  // Internal (they are not).
   virtual absl::StatusOr<double> SecondsSince(const Event& earlier) const = 0;
 };
 
@@ -139,8 +140,8 @@ class Device {
   // another version; says which, and where it was looked for).
   virtual absl::StatusOr<std::shared_ptr<Layers>> OpenLayers(const LayersOptions& options) = 0;
 
-  // For ranks that are to add up what is on their devices: one of them makes the id, from which on
-  // its process must stay until all have come. Errors, also of NewCommunicator: NotFound (the
+  // Serves ranks that are to add up what is on their devices: one of them makes the id, from which
+  // on its process must stay until all have come. Errors, also of NewCommunicator: NotFound (the
   // library for it), Unimplemented (the plugin was built without).
   virtual absl::StatusOr<std::string> NewCommunicatorId() = 0;
   // Blocks until all `ranks` have come, each on a device of its own.
@@ -153,7 +154,7 @@ class Devices {
  public:
   virtual ~Devices() = default;
 
-  // As in "CUDA 13.0, driver 13.0".
+  // A text such as "CUDA 13.0, driver 13.0".
   virtual const std::string& software() const = 0;
   virtual const std::vector<DeviceInfo>& infos() const = 0;
   // Begins to use one in this process, which takes some of its memory. The answer outlives all that

@@ -27,7 +27,7 @@ class DeviceClock {
  public:
   static constexpr absl::Duration kAnchorEvery = absl::Milliseconds(100);
 
-  // With a first anchor; waits until the device has reached it. Errors: those of Device.
+  // Makes a first anchor; waits until the device has reached it. Errors: those of Device.
   static absl::StatusOr<std::unique_ptr<DeviceClock>> Create(
       std::shared_ptr<Device> device, std::function<absl::Time()> now = &absl::Now);
 
@@ -35,7 +35,7 @@ class DeviceClock {
   // wrong by as much; where the device does not come, the anchor stays.
   absl::Status KeepUp();
 
-  // REQUIRES: the event is one of the device's, timed and done.
+  // Returns when the event, one of the device's, timed and done, came. Errors: Device's.
   absl::StatusOr<absl::Time> TimeOf(const Event& event) const;
   absl::Duration error() const { return anchor_.error; }
 

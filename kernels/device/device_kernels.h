@@ -35,8 +35,8 @@ struct DeviceDenseCodec {
                          size_t n);
 };
 
-// As kernels::SparseCodec, counts in device memory. `count` is set, not added to. Calls on one
-// stream share work space of the stream's.
+// Like kernels::SparseCodec, with counts in device memory. `count` is set, not added to. Calls on
+// one stream share work space of the stream's.
 struct DeviceSparseCodec {
   absl::Status (*accumulate)(Stream& stream, const float* x,
                              const kernels::Accumulators& accumulators, uint32_t threshold,
@@ -50,7 +50,7 @@ struct DeviceSparseCodec {
   // `to` is not `bits`.
   absl::Status (*between)(Stream& stream, const uint32_t* bits, size_t n, uint32_t low,
                           uint32_t high, uint32_t* to, uint32_t* count);
-  // Those of `from` that reach the threshold, to other memory.
+  // Copies those of `from` that reach the threshold to other memory.
   absl::Status (*keep)(Stream& stream, const kernels::Candidates& from, size_t n,
                        uint32_t threshold, const kernels::Candidates& to, uint32_t* count);
   // kBad if `count` indices do not ascend strictly or one is not below n.
@@ -62,7 +62,7 @@ struct DeviceSparseCodec {
   // A step of kernels::Encoder as a whole: makes p, writes the payload of the k largest |p|, of
   // equal ones those of lowest index, or of all that are not zero, and takes them from state and
   // momentum. 1 <= k; `payload`, at a multiple of 4, has room for 4 + 8 k bytes. kBad if one of
-  // them is not finite. REQUIRES: kResidual.
+  // them is not finite. For kResidual alone.
   absl::Status (*encode_largest)(Stream& stream, const float* x,
                                  const kernels::Accumulators& accumulators, size_t n, uint32_t k,
                                  std::byte* payload, Verdict* verdict);

@@ -31,7 +31,7 @@ struct WindowShape {
   uint32_t output_height() const { return (height + 2 * padding - kernel_height) / stride + 1; }
   uint32_t output_width() const { return (width + 2 * padding - kernel_width) / stride + 1; }
 };
-// Of a kernel of max pooling.
+// Arguments of a kernel of max pooling.
 inline constexpr uint32_t kWindowElementsMax = 256;
 
 // Parts that kernels which add up rows have at most, and work space that they take for these, of so
@@ -67,7 +67,8 @@ struct BatchNormGradient {
   bool relu = false;
   const float* weight = nullptr;
   const float* saved = nullptr;
-  // Of the output. With relu it becomes that of the sum before it, which is the addend's.
+  // The gradient of the output. With relu it becomes that of the sum before it, which is the
+  // addend's.
   void* gradient = nullptr;
   void* source_gradient = nullptr;  // not `gradient`; null: not wanted
   float *weight_gradient = nullptr, *bias_gradient = nullptr;
@@ -111,7 +112,7 @@ struct LayerKernels {
   // out[i][c][r] = in[i][r][c] for `count` matrices, converted.
   absl::Status (*transpose)(Stream& stream, Element from, const void* in, Element to, void* out,
                             size_t count, size_t rows, size_t columns);
-  // In place; with relu after it.
+  // Adds in place, with relu after it.
   absl::Status (*add_bias)(Stream& stream, const RowsShape& shape, const float* bias, bool relu,
                            void* values);
   // sums[c] over all rows.
@@ -136,7 +137,7 @@ struct LayerKernels {
                                     const void* gradient, void* from_gradient);
 
   absl::Status (*batch_norm)(Stream& stream, const BatchNormPass& pass);
-  // With the running statistics; `work` and `momentum` are not used.
+  // Uses the running statistics; `work` and `momentum` are not used.
   absl::Status (*batch_norm_inference)(Stream& stream, const BatchNormPass& pass);
   absl::Status (*batch_norm_backward)(Stream& stream, const BatchNormGradient& pass);
 
@@ -145,13 +146,13 @@ struct LayerKernels {
                            uint8_t* winners);
   absl::Status (*max_pool_backward)(Stream& stream, const WindowShape& shape, const void* gradient,
                                     const uint8_t* winners, void* in_gradient);
-  // REQUIRES: no padding.
+  // The shape has no padding.
   absl::Status (*average_pool)(Stream& stream, const WindowShape& shape, const void* in, void* out);
   absl::Status (*average_pool_backward)(Stream& stream, const WindowShape& shape,
                                         const void* gradient, void* in_gradient);
 
-  // As training/nn/network/loss.h, for each of `samples` rows of fp32 logits; `gradient` may be
-  // null.
+  // Computes what training/nn/network/loss.h does, for each of `samples` rows of fp32 logits;
+  // `gradient` may be null.
   absl::Status (*softmax_loss)(Stream& stream, const float* logits, size_t samples,
                                uint32_t classes, const uint16_t* labels, SampleLoss* losses,
                                Element element, void* gradient);

@@ -78,7 +78,7 @@ class Layers {
   virtual absl::Status Prepare(ConvolutionPass pass, const ConvolutionShape& shape) = 0;
   // The pass's operands in this order: source and weights to output; output's gradient and weights
   // to source's gradient; source and output's gradient to weights' gradient.
-  // REQUIRES: Prepare has succeeded.
+  // After Prepare of the same shape. Errors: FailedPrecondition (without it), Internal.
   virtual absl::Status Convolve(ConvolutionPass pass, const ConvolutionShape& shape, const void* a,
                                 const void* b, void* out) = 0;
 

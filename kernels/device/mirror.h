@@ -15,7 +15,8 @@
 
 namespace strata::device {
 
-// For tests: host buffers' images on a device, for one call. Between and around them lie sentinels.
+// Host buffers' images, for tests, on a device, for one call. Between and around them lie
+// sentinels.
 class Mirror {
  public:
   // What calls share: memory on the device, and its image on the host, all sentinels between calls.
@@ -37,7 +38,7 @@ class Mirror {
     return reinterpret_cast<T*>(
         Place(at, count * sizeof(T), way, reinterpret_cast<uintptr_t>(host) % 16));
   }
-  // The same at a multiple of 16.
+  // Does so at a multiple of 16.
   std::byte* Payload(const std::byte* host, size_t bytes, Way way) {
     return Place(const_cast<std::byte*>(host), bytes, way, 0);
   }

@@ -9,16 +9,17 @@
 #include "absl/status/status.h"
 #include "kernels/device/device.h"
 
-// For suites of tests that run on the fake devices (kernels/cuda:fake_test_devices) as on real ones
+// Lets suites of tests run on the fake devices (kernels/cuda:fake_test_devices) as on real ones
 // (tests/gpu/device_tests.cc): the program that they are linked into says which. What only the fake
 // ones can do, to fail on purpose for instance, stands in suites whose names end in "OnFake".
 namespace strata::device {
 
 struct TestDevices {
   std::function<std::shared_ptr<Devices>()> find;
-  // Of the fake ones (kernels/fake_cuda/control.h), as the plugin's options say it; else null.
+  // Options of the fake ones (kernels/fake_cuda/control.h), as the plugin's options say it; else
+  // null.
   std::function<absl::Status(const std::string& options)> configure = nullptr;
-  // That this process has on them; null: nobody counts.
+  // Bytes that this process has on them; null: nobody counts.
   std::function<size_t()> allocated_bytes = nullptr;
 };
 
@@ -27,7 +28,7 @@ void SetTestDevices(TestDevices devices);
 
 std::shared_ptr<Devices> FindTestDevices();
 size_t TestDeviceCount();
-// Where these are the fake ones; elsewhere it does nothing.
+// Does nothing unless these are the fake ones.
 void ConfigureTestDevices(const std::string& options);
 // 0 where nobody counts.
 size_t TestDeviceBytes();

@@ -36,7 +36,7 @@ struct Settings {
 void Configure(const Settings& settings);
 const Settings& CurrentSettings();
 
-// From "devices=2,memory_mb=64 (or memory_kb),driver=0,fails_at=3,error=700,delay_us=50,
+// Parses "devices=2,memory_mb=64 (or memory_kb),driver=0,fails_at=3,error=700,delay_us=50,
 // opens_own=1,peers=0,nccl_fails_at=9,nccl_fails_rank=1,nccl_absent_rank=2,cudnn_fails_at=7". Where
 // that changes nothing, nothing is forgotten. Errors: InvalidArgument.
 absl::Status ConfigureFrom(const std::string& options);

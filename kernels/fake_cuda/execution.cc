@@ -23,7 +23,7 @@ struct Fiber {
   ucontext_t begin;
   bool begun = false;
   std::jmp_buf goes_on;
-  Place place;
+  GridPosition position;
   unsigned thread = 0;     // its number in the block
   uint64_t exchanges = 0;  // of its warp that it has been in
 };
@@ -49,7 +49,7 @@ class BlockRunner {
   bool Run(uint3 block, bool backwards);
 
   void Wait(Barrier barrier);
-  Place& place() { return current_->place; }
+  GridPosition& position() { return current_->position; }
   const std::array<uint64_t, kWarp>& Exchange(uint64_t mine);
 
  private:
@@ -106,7 +106,7 @@ void BlockRunner::RunThreads() {
 
 void BlockRunner::Begin(unsigned nth) {
   const unsigned t = backwards_ ? count_ - 1 - nth : nth;
-  current_->place = {
+  current_->position = {
       .thread = {t % threads_.x, t / threads_.x % threads_.y, t / threads_.x / threads_.y},
       .block = block_,
       .threads = threads_,
@@ -209,7 +209,7 @@ bool BlockRunner::Run(uint3 block, bool backwards) {
 
 }  // namespace
 
-Place& CurrentPlace() { return runner->place(); }
+GridPosition& CurrentPosition() { return runner->position(); }
 void BlockBarrier() { runner->Wait(kOfBlock); }
 void WarpBarrier() { runner->Wait(kOfWarp); }
 const std::array<uint64_t, kWarp>& WarpExchange(uint64_t mine) { return runner->Exchange(mine); }

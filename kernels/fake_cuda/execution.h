@@ -20,7 +20,7 @@
 #define __forceinline__ inline
 #define __restrict__ __restrict
 #define __launch_bounds__(...)
-// Of the host thread that runs the block: what all its fibers share.
+// State of the host thread that runs the block: what all its fibers share.
 #define __shared__ static thread_local
 
 struct dim3 {
@@ -47,16 +47,16 @@ inline uint4 make_uint4(unsigned x, unsigned y, unsigned z, unsigned w) { return
 
 namespace fake_cuda {
 
-// Where the fiber that runs is.
-struct Place {
+// The position in the grid of the fiber that runs.
+struct GridPosition {
   uint3 thread, block;
   dim3 threads, blocks;
 };
-Place& CurrentPlace();
+GridPosition& CurrentPosition();
 
 void BlockBarrier();
 void WarpBarrier();
-// All 32 lanes give a word and see each other's. REQUIRES: every lane of the warp calls it.
+// All 32 lanes give a word and see each other's. Every lane of the warp calls it.
 const std::array<uint64_t, 32>& WarpExchange(uint64_t mine);
 
 constexpr unsigned kWarp = 32;
@@ -101,7 +101,7 @@ namespace fake_cuda {
 // A number of the place where the fiber is when it looks.
 template <auto kOf, auto kNumber>
 struct Here {
-  operator unsigned() const { return CurrentPlace().*kOf.*kNumber; }
+  operator unsigned() const { return CurrentPosition().*kOf.*kNumber; }
 };
 template <auto kOf, typename Numbers>
 struct Here3 {
@@ -111,9 +111,9 @@ struct Here3 {
 };
 }  // namespace fake_cuda
 
-inline constexpr fake_cuda::Here3<&fake_cuda::Place::thread, uint3> threadIdx;
-inline constexpr fake_cuda::Here3<&fake_cuda::Place::block, uint3> blockIdx;
-inline constexpr fake_cuda::Here3<&fake_cuda::Place::threads, dim3> blockDim;
-inline constexpr fake_cuda::Here3<&fake_cuda::Place::blocks, dim3> gridDim;
+inline constexpr fake_cuda::Here3<&fake_cuda::GridPosition::thread, uint3> threadIdx;
+inline constexpr fake_cuda::Here3<&fake_cuda::GridPosition::block, uint3> blockIdx;
+inline constexpr fake_cuda::Here3<&fake_cuda::GridPosition::threads, dim3> blockDim;
+inline constexpr fake_cuda::Here3<&fake_cuda::GridPosition::blocks, dim3> gridDim;
 
 #endif  // STRATA_KERNELS_FAKE_CUDA_EXECUTION_H_

@@ -29,7 +29,8 @@ class DeviceMemory {
   // Null: there is not so much, or no such device.
   std::byte* Allocate(int device, size_t bytes);
   bool Free(std::byte* address);
-  // Of an allocation's first address, what another process opens it by; empty: there is none.
+  // For an allocation's first address, returns what another process opens it by; empty: there is
+  // none.
   struct Name {
     uint64_t magic;
     int32_t pid, fd, device;
@@ -42,7 +43,8 @@ class DeviceMemory {
 
   // Whether an address is in the devices' range, allocated or not.
   bool IsDevices(uint64_t address) const { return address - base_ < kRange; }
-  // Where the process has `bytes` from a device address on; null: not all of them are allocated.
+  // Returns where the process has `bytes` from a device address on; null: not all of them are
+  // allocated.
   std::byte* Real(const std::byte* address, size_t bytes) const;
 
   // Lets the device's kernels at the peer's memory, for good; false: it was so before.

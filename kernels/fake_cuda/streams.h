@@ -51,7 +51,7 @@ struct FakeEvent {
     const FakeStream* stream ABSL_GUARDED_BY(mutex) = nullptr;
     uint64_t pretended_us ABSL_GUARDED_BY(mutex) = 0;
   };
-  // Of the current device.
+  // Streams of the current device.
   explicit FakeEvent(bool is_timed)
       : counts(std::make_shared<Counts>(is_timed, fake_cuda::CurrentDevice())) {}
 

@@ -9,7 +9,8 @@
 
 namespace strata::kernels {
 
-// For tests: n elements that start `shift` elements after a 64-byte boundary, between sentinels.
+// Holds, for tests, n elements that start `shift` elements after a 64-byte boundary, between
+// sentinels.
 template <typename T>
 class GuardedOf {
  public:

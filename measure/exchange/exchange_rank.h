@@ -19,7 +19,7 @@ struct ExchangeRankOptions {
 // A rank that trains nothing: it publishes a gradient of FillGradient's values and waits until the
 // weights are those after it, which it compares with a computation of its own, every element and
 // every step. A step's time is from the publication to the last weight, and is told at the gate.
-// REQUIRES: the job's optimizer is SGD with the rate 1, or `sums`.
+// The job's optimizer is SGD with the rate 1, or `sums` is set; else the values are found wrong.
 // Errors: those of the client and the gate.
 absl::Status RunExchangeRank(client::Client* client, const ExchangeRankOptions& options);
 

@@ -26,7 +26,7 @@ struct Arrival {
 };
 static_assert(sizeof(Arrival) == 16);
 
-// Where the participants of a measurement meet, so that all start a step together. A
+// Lets the participants of a measurement meet, so that all start a step together. A
 // participant sends its Arrival; when all have, each gets one byte. It ends when one of them hangs
 // up.
 //

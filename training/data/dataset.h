@@ -47,8 +47,8 @@ struct Normalisation {
   static Normalisation Of(const Dataset& data);
 };
 
-// Writes the samples `indices`, normalised, to `images` and their labels to `labels`.
-// REQUIRES: images has room for indices.size() images, labels for indices.size().
+// Writes the samples `indices`, normalised, to `images` and their labels to `labels`, which have
+// room for as many.
 void FillBatch(const Dataset& data, const Normalisation& normalisation,
                absl::Span<const uint32_t> indices, float* images, uint16_t* labels);
 

@@ -3,6 +3,8 @@
 
 #include <cstdint>
 
+#include "common/require.h"
+
 namespace strata::worker {
 
 // Random numbers as a pure function of a key and a counter: no state, so that any rank can compute
@@ -33,6 +35,7 @@ constexpr float RandomUniform(uint64_t key, uint64_t counter) {
 
 // Returns an integer in [0, bound), with a bias below bound / 2^32. REQUIRES: 1 <= bound < 2^32.
 constexpr uint64_t RandomBelow(uint64_t key, uint64_t counter, uint64_t bound) {
+  STRATA_REQUIRE(bound >= 1 && bound >> 32 == 0);
   return ((RandomBits(key, counter) >> 32) * bound) >> 32;
 }
 

@@ -35,7 +35,7 @@ class BatchStatistics {
   absl::Status Register();
   // Their first values. After the client's Allocate.
   void Initialize();
-  // Where they are from now on. After the client's Start. Errors: the device's.
+  // Moves them to where they are from now on. After the client's Start. Errors: the device's.
   absl::Status MoveTo(const Backend& backend);
   // After a forward pass over so many samples.
   absl::Status Publish(uint32_t samples);

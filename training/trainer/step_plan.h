@@ -24,7 +24,8 @@ struct StepPlan {
   }
 };
 
-// Of a job that trains on `samples`. Errors: InvalidArgument: they are fewer than one step needs.
+// The plan of a job that trains on `samples`. Errors: InvalidArgument: they are fewer than one step
+// needs.
 absl::StatusOr<StepPlan> StepPlanOf(const proto::Job& job, uint64_t samples, uint32_t ranks);
 
 }  // namespace strata::worker

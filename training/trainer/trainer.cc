@@ -28,8 +28,7 @@
 namespace strata::worker {
 namespace {
 
-// One rank's training. Methods that return what the client said leave it as it is; errors of our
-// own are wrapped in ReportFailure.
+// One rank's training. Errors of the client's are returned as they are, our own by ReportFailure.
 class Trainer {
  public:
   Trainer(const TrainerOptions& options, client::Client* client)
@@ -191,8 +190,8 @@ absl::Status Trainer::BuildNetworks() {
     auto backend = OpenBackend(device, PrecisionOf(job_));
     if (!backend.ok()) return backend.status();
     backend_ = *std::move(backend);
-    auto status = client_.devices().ComputeIn(&backend_.layers->stream());
-    if (!status.ok()) return status;
+    auto joined = client_.devices().ComputeIn(&backend_.layers->stream());
+    if (!joined.ok()) return joined;
   }
   auto network = CreateNetwork(
       model_, {.batch = plan_.batch, .seed = job_.seed(), .rank = client_.rank()}, backend_);

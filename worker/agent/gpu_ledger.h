@@ -30,7 +30,7 @@ class GpuLedger {
   uint64_t promised_bytes(JobId job) const;  // 0: none
 
  private:
-  // To other jobs than this one.
+  // GPUs that are lent to other jobs than this one.
   uint64_t PromisedToOthers(JobId job, uint32_t gpu) const;
 
   std::map<uint32_t, proto::Gpu> gpus_;                     // by index

@@ -52,7 +52,8 @@ class JobProcesses {
 
   // Once; a repetition (the coordinator cannot know whether the first one came) does nothing.
   void Run(const proto::RunNode& run);
-  // To the aggregator, any number of times; what it finds is sent as LinkMeasured, again for each.
+  // Asks the aggregator, any number of times; what it finds is sent as LinkMeasured, again for
+  // each.
   void Measure(const proto::MeasureLink& measure);
   // Ends all processes without further reports.
   void Stop();

@@ -22,16 +22,16 @@ namespace strata::worker {
 
 // How long the processes of a job on a node are waited for.
 struct JobDeadlines {
-  // From SIGTERM to SIGKILL.
+  // Time from SIGTERM to SIGKILL.
   absl::Duration stop_grace = absl::Seconds(3);
   // After the first sign of failure, how long to collect others: the cause may show last.
   absl::Duration symptom_time = absl::Milliseconds(200);
-  // For the end of a rank that the aggregator has lost, after that.
+  // Time for the end of a rank that the aggregator has lost, after that.
   absl::Duration cause_time = absl::Seconds(2);
-  // For the aggregator once its ranks have ended, and for the final model's metrics to arrive.
+  // Time for the aggregator once its ranks have ended, and for the final model's metrics to arrive.
   absl::Duration end_deadline = absl::Seconds(30);
   absl::Duration final_metrics_deadline = absl::Seconds(2);
-  // For the run directory and GPUs while another job has them: one that is over for the
+  // Time for the run directory and GPUs while another job has them: one that is over for the
   // coordinator may still have processes that end. More than stop_grace.
   absl::Duration claim_deadline = absl::Seconds(5);
 };
@@ -47,15 +47,15 @@ class JobProcessesCore {
   struct Claim {};
   // Start all children, calling OnStarted for each, and OnStartFailed where one cannot be started.
   struct StartChildren {};
-  // To the coordinator.
+  // Messages to the coordinator.
   struct SendUp {
     proto::DaemonMessage message;
   };
-  // To the aggregator or, where the job has none, the one rank.
+  // Messages to the aggregator or, where the job has none, the one rank.
   struct SendDown {
     proto::AgentMessage message;
   };
-  // To the process group of each child.
+  // Signals to the process group of each child.
   struct SignalChildren {
     int signal;
   };

@@ -23,7 +23,7 @@ namespace strata::worker {
 class PeerProber {
  public:
   struct Options {
-    // For each address; shorter than the coordinator's patience with a first answer.
+    // Time for each address; shorter than the coordinator's patience with a first answer.
     absl::Duration timeout = absl::Seconds(2);
   };
   // `on_tried` gets each result once, as they come. Errors: ResourceExhausted (descriptors).

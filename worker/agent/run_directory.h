@@ -11,7 +11,7 @@
 
 namespace strata::worker {
 
-// Where a job's outputs go on this node, absolute: the job's run_dir, else RUNS/NAME-ID.
+// Returns where a job's outputs go on this node, absolute: the job's run_dir, else RUNS/NAME-ID.
 std::string RunDirectoryOf(const proto::JobRecord& record, const std::string& runs_dir);
 
 // Makes the directory and its logs/, claims it for the job (see run_directory_lock.h) and removes

@@ -231,8 +231,8 @@ proto::RankActivity Aggregator::ActivityOf(uint32_t local_rank, uint64_t least_l
   if (!ranks_train()) {
     return watch_.Look(local_rank, {.waiting = ranks_->waits(local_rank)}, 0, now);
   }
-  return watch_.Look(local_rank, training_->PlaceOf(local_rank, least_landed), training_->chunks(),
-                     now);
+  return watch_.Look(local_rank, training_->MeasureProgress(local_rank, least_landed),
+                     training_->chunks(), now);
 }
 
 void Aggregator::TellActivity() {

@@ -32,7 +32,7 @@ struct AggregatorOptions {
 // (stop_fd), each one line that names who.
 absl::Status RunAggregator(const proto::Launch& launch, const AggregatorOptions& options);
 
-// The same as a process's whole work: SIGTERM, SIGINT and SIGHUP end it. Call it from main before
+// Does so as a process's whole work: SIGTERM, SIGINT and SIGHUP end it. Call it from main before
 // any thread has started.
 absl::Status RunAggregatorProcess(const proto::Launch& launch, AggregatorOptions options = {});
 

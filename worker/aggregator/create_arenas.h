@@ -26,13 +26,13 @@ struct ArenasOf {
   ForkJoin* helpers = nullptr;
 };
 
-// In the node's shared memory. `source`: see NodeArenasOptions.
+// Creates arenas in the node's shared memory. `source`: see NodeArenasOptions.
 std::unique_ptr<NodeArenas> CreateNodeArenas(const ArenasOf& of, const ChunkMap& map,
                                              std::shared_ptr<BlockSource> source);
 
-// In the memory of the devices that there are by local rank or, where there are none, as above.
-// `exchange`: what the job's exchange is created with, which the arenas then fit. `wake`: see
-// DeviceArenasOptions. Errors: DeviceArenas::Create's.
+// Creates arenas in the memory of the devices that there are by local rank or, where there are
+// none, as above. `exchange`: what the job's exchange is created with, which the arenas then fit.
+// `wake`: see DeviceArenasOptions. Errors: DeviceArenas::Create's.
 absl::StatusOr<std::unique_ptr<Arenas>> CreateArenas(
     const ArenasOf& of, const ChunkMap& map, std::shared_ptr<BlockSource> source,
     const CoreOptions& exchange, const std::vector<std::shared_ptr<device::Device>>& devices,

@@ -163,12 +163,13 @@ uint64_t NodeTraining::least_landed() const {
   return LeastLanded(memory_, core_.chunks());
 }
 
-RankWatch::Place NodeTraining::PlaceOf(uint32_t local_rank, uint64_t least_landed) const {
+RankWatch::Progress NodeTraining::MeasureProgress(uint32_t local_rank,
+                                                  uint64_t least_landed) const {
   STRATA_REQUIRE(ranks_train());
-  RankWatch::Place place =
-      strata::worker::PlaceOf(memory_, local_rank, core_.chunks(), least_landed);
-  if (ranks_.left()[local_rank]) place.waiting = !ranks_may_go();
-  return place;
+  RankWatch::Progress progress =
+      strata::worker::MeasureProgress(memory_, local_rank, core_.chunks(), least_landed);
+  if (ranks_.left()[local_rank]) progress.waiting = !ranks_may_go();
+  return progress;
 }
 
 void NodeTraining::AddActivity(proto::NodeActivity* activity) const {

@@ -70,7 +70,7 @@ class NodeTraining {
 
   // For the node's activity. REQUIRES of the two: ranks_train().
   uint64_t least_landed() const;
-  RankWatch::Place PlaceOf(uint32_t local_rank, uint64_t least_landed) const;
+  RankWatch::Progress MeasureProgress(uint32_t local_rank, uint64_t least_landed) const;
   uint32_t chunks() const { return core_.chunks(); }
   // Adds the phase and what the exchange says.
   void AddActivity(proto::NodeActivity* activity) const;

@@ -16,7 +16,7 @@
 
 namespace strata::worker {
 
-// Where other nodes of an all-reduce find this one, from the start of its aggregator until the
+// Lets other nodes of an all-reduce find this one, from the start of its aggregator until the
 // exchange takes it over; meanwhile it finds out what the way to the next node is like.
 //
 // Threads: one. Nothing blocks but Poll.

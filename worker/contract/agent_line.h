@@ -27,7 +27,7 @@ class AgentLine {
 
   // Errors: Unavailable (the daemon is gone or does not read).
   absl::Status Send(const proto::ChildMessage& message);
-  // For what is out of date when it is late: dropped where the daemon has not read what was sent.
+  // Sends what is out of date when it is late: dropped where the daemon has not read what was sent.
   void SendUnlessFull(const proto::ChildMessage& message);
   // Hands on what the log (null: none) has: as much as the daemon reads now, or, waiting for it,
   // all.

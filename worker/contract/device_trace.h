@@ -57,15 +57,15 @@ class DeviceTrace {
   // `log` outlives this, which outlives its Spans.
   explicit DeviceTrace(TraceLog* log) : log_(*log) {}
 
-  // Of a device's stream: its number below, from 0 on. Waits for the device. Errors: those of
-  // device::Device.
+  // Adds a device's stream and returns its number below, from 0 on. Waits for the device. Errors:
+  // those of device::Device.
   absl::StatusOr<size_t> AddLane(const std::shared_ptr<device::Device>& device,
                                  device::Stream* stream);
 
   // Before the first phase of a chunk's step in the lane. Empty where the step is not traced.
   absl::StatusOr<Spans> Begin(size_t lane, ChunkId chunk, uint64_t clock);
-  // In a chain each of the spans began when the one before had ended. REQUIRES: all of it is done;
-  // spans of a lane come in the order of Begin. May wait for the devices, as DeviceClock::KeepUp.
+  // Notes spans that are all done, those of a lane in the order of Begin. In a chain each began
+  // when the one before had ended. May wait for the devices, as DeviceClock::KeepUp.
   absl::Status Note(std::vector<Spans> all, bool is_chain);
 
  private:

@@ -45,7 +45,7 @@ struct NodeHeader {
   char reason[512];  // why it was stopped; written before kStopped
 
   std::atomic<uint64_t> bytes_pushed, bytes_answered, pushes, pushes_during_backward;
-  // In which a chunk was on its way: submitted, and its next weights not landed.
+  // Time in which a chunk was on its way: submitted, and its next weights not landed.
   std::atomic<uint64_t> exchange_us;
   std::array<std::atomic<uint64_t>, kNodeStalenessBins> staleness;
 };
@@ -56,15 +56,15 @@ struct alignas(64) RankBlock {
   std::atomic<uint64_t> published;  // chunks, over all steps
   std::atomic<uint64_t> complete;   // steps of which the last chunk is being published
   std::array<std::atomic<uint32_t>, kSampleSlots> samples;  // of step t at t % kSampleSlots
-  // Where the ranks add up themselves: published chunks that have gone into the node's sum, and
-  // only now count in ready.
+  // Counts, where the ranks add up themselves, published chunks that have gone into the node's sum,
+  // and only now count in ready.
   std::atomic<uint64_t> reduced;
   std::atomic<uint64_t> device_bytes;  // of its device's memory, for the exchange: its own
 };
 
 static_assert(std::atomic<uint64_t>::is_always_lock_free && sizeof(NodeHeader) <= 4096);
 
-// Where things lie; a function of its two inputs.
+// Offsets of all that lies there; a function of its two inputs.
 struct NodeOffsets {
   NodeOffsets(uint64_t elements, uint32_t local_ranks);
 

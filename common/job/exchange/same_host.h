@@ -6,7 +6,7 @@
 
 namespace strata {
 
-// How a job's pushes go to servers of the node's own host. REQUIRES: its defaults are filled in.
+// How a job, whose defaults are filled in, pushes to servers of the node's own host.
 
 // Whether a server may still hold a push when it answers it: in lazy mode the clocks ahead of the
 // slowest; with a quorum what comes too late for its clock. Such pushes are not lent, and go by

@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <cstdint>
 
+#include "common/require.h"
+
 namespace strata {
 
 // A chunk's slices are its equal parts, one per node in an all-reduce: whole runs of
@@ -16,6 +18,7 @@ inline constexpr uint32_t kSliceAlignment = 16;
 // `elements`.
 // REQUIRES: slice <= slices, slices >= 1.
 constexpr uint32_t SliceStart(uint32_t elements, uint32_t slices, uint32_t slice) {
+  STRATA_REQUIRE(slices >= 1 && slice <= slices);
   const uint64_t runs = (uint64_t{elements} + kSliceAlignment - 1) / kSliceAlignment;
   return static_cast<uint32_t>(
       std::min<uint64_t>(elements, runs * slice / slices * kSliceAlignment));

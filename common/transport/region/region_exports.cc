@@ -32,7 +32,8 @@ uint64_t RegionExports::TicketOn(uint32_t slot) const {
 
 std::optional<wire::RegionReference> RegionExports::Add(const Bytes& bytes) {
   Sweep();
-  const std::optional<RegionMemory::Place> place = memory_->Find(bytes.data(), bytes.size());
+  const std::optional<RegionMemory::SegmentOffset> place =
+      memory_->Find(bytes.data(), bytes.size());
   if (!place || free_slots_.empty()) return std::nullopt;
   const uint32_t slot = free_slots_.back();
   free_slots_.pop_back();

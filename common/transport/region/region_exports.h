@@ -33,7 +33,7 @@ class RegionExports {
   // Use Create.
   RegionExports(std::shared_ptr<const RegionMemory> memory, std::shared_ptr<SharedSegment> board);
 
-  // For the peer, once. Errors: ResourceExhausted.
+  // Makes the board for the peer, once. Errors: ResourceExhausted.
   absl::StatusOr<UniqueFd> HandOverBoard();
 
   // Keeps the bytes for the peer. Nullopt: they do not lie in the memory, or all slots are in use.

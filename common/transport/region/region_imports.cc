@@ -6,12 +6,15 @@
 #include <utility>
 
 #include "absl/strings/str_format.h"
+#include "common/require.h"
 #include "common/transport/region/region_exports.h"
 
 namespace strata::transport {
 
 RegionImports::RegionImports(Parts parts, std::shared_ptr<UniqueFd> line)
-    : parts_(std::move(parts)), line_(std::move(line)) {}
+    : parts_(std::move(parts)), line_(std::move(line)) {
+  STRATA_REQUIRE(parts_.board->size() >= RegionExports::kBoardBytes);
+}
 
 RegionImports::~RegionImports() { shutdown(line_->get(), SHUT_WR); }
 

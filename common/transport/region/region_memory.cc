@@ -5,6 +5,8 @@
 
 #include <utility>
 
+#include "common/require.h"
+
 namespace strata::transport {
 namespace {
 
@@ -53,16 +55,18 @@ bool RegionMemory::GiveBack(std::byte* block, size_t bytes) {
 }
 
 void RegionMemory::Add(std::shared_ptr<SharedSegment> segment) {
+  STRATA_REQUIRE(segments_.size() < kSegmentsMax);
   segments_.push_back(std::move(segment));
 }
 
-std::optional<RegionMemory::Place> RegionMemory::Find(const std::byte* data, size_t size) const {
+std::optional<RegionMemory::SegmentOffset> RegionMemory::Find(const std::byte* data,
+                                                              size_t size) const {
   for (uint32_t i = 0; i < segments_.size(); ++i) {
     const std::byte* begin = segments_[i]->data();
     if (data < begin || data >= begin + segments_[i]->size()) continue;
     const auto offset = static_cast<uint64_t>(data - begin);
     if (size > segments_[i]->size() - offset) return std::nullopt;
-    return Place{i, offset};
+    return SegmentOffset{i, offset};
   }
   return std::nullopt;
 }

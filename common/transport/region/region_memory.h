@@ -36,18 +36,18 @@ class RegionMemory final : public BlockSource {
   std::byte* Take(size_t bytes) override;
   bool GiveBack(std::byte* block, size_t bytes) override;
 
-  // Also this one's content can be referred to. REQUIRES: fewer than kSegmentsMax; before any
-  // connection is made.
+  // Lets this segment's content be referred to, too. Before any connection is made. REQUIRES: fewer
+  // than kSegmentsMax segments.
   void Add(std::shared_ptr<SharedSegment> segment);
   // The blocks' segment first.
   const std::vector<std::shared_ptr<SharedSegment>>& segments() const { return segments_; }
 
-  struct Place {
+  struct SegmentOffset {
     uint32_t segment = 0;
     uint64_t offset = 0;
   };
-  // Where bytes lie; nullopt: not, or not wholly, in a segment.
-  std::optional<Place> Find(const std::byte* data, size_t size) const;
+  // Returns where bytes lie; nullopt: not, or not wholly, in a segment.
+  std::optional<SegmentOffset> Find(const std::byte* data, size_t size) const;
 
  private:
   std::vector<std::shared_ptr<SharedSegment>> segments_;

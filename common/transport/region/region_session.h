@@ -7,6 +7,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "common/require.h"
 #include "common/transport/region/region_exports.h"
 #include "common/transport/region/region_imports.h"
 #include "common/transport/region/region_line.h"
@@ -46,12 +47,15 @@ class RegionSession {
   // ResourceExhausted: there will be no shared memory with it.
   absl::Status Hear();
 
-  // From now on payloads may be referred to. REQUIRES: has_met(), and the peer has.
-  void Attach() { is_attached_ = true; }
+  // Lets payloads be referred to from now on: the peer has met us, too. REQUIRES: has_met().
+  void Attach() {
+    STRATA_REQUIRE(has_met());
+    is_attached_ = true;
+  }
 
   // Puts a reference in the place of the payload, where that is possible.
   void Refer(wire::Frame* frame);
-  // Puts the payload in the place of the reference. REQUIRES: a frame that Decode has accepted.
+  // Puts the payload in the place of the reference, in a frame that Decode has accepted.
   // Errors: InvalidArgument: no session yet, or a reference outside of the peer's memory.
   absl::Status Resolve(wire::Frame* frame);
 

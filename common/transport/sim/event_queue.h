@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "absl/time/time.h"
+#include "common/require.h"
 
 namespace strata::transport {
 
@@ -39,6 +40,7 @@ class EventQueue {
 
   // Moves time on to the next event. REQUIRES: !empty().
   What Take() {
+    STRATA_REQUIRE(!empty());
     std::pop_heap(heap_.begin(), heap_.end(), Later);
     const Entry entry = heap_.back();
     heap_.pop_back();
@@ -46,8 +48,9 @@ class EventQueue {
     free_.push_back(entry.slot);
     return std::exchange(slots_[entry.slot], What());
   }
-  // REQUIRES: no event is due before.
+  // Lets time pass. REQUIRES: no event is due before.
   void AdvanceTo(absl::Time time) {
+    STRATA_REQUIRE(empty() || time <= next_at());
     now_ns_ = std::max(now_ns_, absl::ToInt64Nanoseconds(time - absl::UnixEpoch()));
   }
 

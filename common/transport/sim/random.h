@@ -4,6 +4,7 @@
 #include <cstdint>
 
 #include "absl/time/time.h"
+#include "common/require.h"
 
 namespace strata::transport {
 
@@ -20,15 +21,18 @@ class SimRandom {
     return z ^ (z >> 31);
   }
 
-  // In [0, count). REQUIRES: count >= 1.
-  uint64_t Below(uint64_t count) { return Next() % count; }
-  // In [low, high].
+  // Returns a number in [0, count). REQUIRES: count >= 1.
+  uint64_t Below(uint64_t count) {
+    STRATA_REQUIRE(count >= 1);
+    return Next() % count;
+  }
+  // Returns a number in [low, high].
   uint64_t Between(uint64_t low, uint64_t high) { return low + Below(high - low + 1); }
   absl::Duration Between(absl::Duration low, absl::Duration high) {
     const int64_t span_ns = absl::ToInt64Nanoseconds(high - low);
     return low + absl::Nanoseconds(span_ns <= 0 ? 0 : Below(span_ns + 1));
   }
-  // In [0, 1).
+  // Returns a number in [0, 1).
   double Fraction() { return static_cast<double>(Next() >> 11) * 0x1p-53; }
   // Draws nothing where p is 0, so that a fault that is off changes no other draw.
   bool Chance(double p) { return p > 0 && Fraction() < p; }

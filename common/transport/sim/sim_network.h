@@ -76,9 +76,9 @@ class SimNetwork {
   using Observer = std::function<void(SimNote note, const std::string& from, const std::string& to,
                                       ConnectionId connection, const wire::Header* header)>;
 
-  // With delays and faults from a seed, and a clock of its own.
+  // Draws delays and faults from a seed, and has a clock of its own.
   explicit SimNetwork(uint64_t seed);
-  // With a medium. Connections are there at once. Both outlive it.
+  // Asks a medium how long frames take. Connections are there at once. Both outlive it.
   SimNetwork(SimClock* clock, SimMedium* medium);
   ~SimNetwork();
   SimNetwork(const SimNetwork&) = delete;

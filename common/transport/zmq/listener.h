@@ -42,7 +42,7 @@ class Listener {
   Listener(Socket socket, const Limits& limits, std::function<ConnectionId()> next_id,
            RegionHost* regions);
 
-  // As Endpoint::Listen.
+  // See Endpoint::Listen.
   absl::StatusOr<int> Bind(const std::string& address);
 
   // Errors: NotFound, and those of SendQueue::Add.
@@ -104,9 +104,9 @@ class Listener {
   absl::flat_hash_map<std::string, Peer*> by_routing_id_;
   // TCP connections that the monitor knows of.
   absl::flat_hash_set<int> live_fds_;
-  // Those that were ended by us: what they had sent is dropped.
+  // Connections that were ended by us: what they had sent is dropped.
   absl::flat_hash_set<int> refused_fds_;
-  // Those that ended without a message that was received; it may still be waiting.
+  // Connections that ended without a message that was received; it may still be waiting.
   absl::flat_hash_set<int> unheard_fds_;
   uint64_t refused_ = 0;
   uint64_t silent_ = 0;

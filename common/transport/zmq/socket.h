@@ -31,7 +31,7 @@ class Socket {
 
   void* handle() const { return handle_; }
 
-  // REQUIRES: an option that the socket knows, in range; our own mistake otherwise.
+  // Aborts if the socket does not know the option or the value is out of range: our own mistake.
   void SetOption(int option, int value);
   void SetOption(int option, int64_t value);
   void SetOption(int option, const std::string& value);

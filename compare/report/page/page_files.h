@@ -5,12 +5,12 @@ namespace strata::compare {
 
 // The files of this folder, and Chart.js with its licence, as they were when the binary was built.
 
-// Of all pages.
+// Files of all pages.
 extern const char kFrameHtml[];
 extern const char kStyleCss[];
 extern const char kChartJs[];
 
-// Of the report's page.
+// Files of the report's page.
 extern const char kReportMainHtml[];
 extern const char kReportJs[];  // text.js, base.js, charts.js and page.js
 

@@ -5,7 +5,7 @@
 
 namespace strata::cuda {
 
-// As in device::DeviceSparseCodec.
+// Contracts: device::DeviceSparseCodec.
 absl::Status Accumulate(device::Stream& stream, const float* x,
                         const kernels::Accumulators& accumulators, uint32_t threshold,
                         const kernels::Candidates& to, size_t n, uint32_t* count);

@@ -8,7 +8,7 @@
 
 namespace strata::cuda {
 
-// As device::Device::OpenLayers, of `device`, which outlives the answer.
+// Contract: device::Device::OpenLayers, of `device`, which outlives the answer.
 absl::StatusOr<std::shared_ptr<device::Layers>> OpenLayers(device::Device& device,
                                                            const device::LayersOptions& options);
 }  // namespace strata::cuda

@@ -3,7 +3,7 @@
 
 #include "kernels/device/layer_kernels.h"
 
-// As in device::LayerKernels.
+// Contracts: device::LayerKernels.
 namespace strata::cuda {
 
 const device::LayerKernels& TheLayerKernels();

@@ -21,8 +21,8 @@ struct NcclFunctions {
   decltype(&::ncclGetLastError) GetLastError;
 };
 
-// Of libnccl.so.2, which is loaded by the first call, or of the fake one. Errors: FindLibrary's;
-// FailedPrecondition (the library lacks one of these).
+// The functions of libnccl.so.2, which is loaded by the first call, or of the fake one. Errors:
+// FindLibrary's; FailedPrecondition (the library lacks one of these).
 absl::StatusOr<const NcclFunctions*> LoadNccl();
 
 }  // namespace strata::cuda

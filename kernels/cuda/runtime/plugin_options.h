@@ -7,7 +7,7 @@
 
 namespace strata::cuda {
 
-// Where the plugin finds what it loads when it is asked for; empty: see FindLibrary.
+// The folder of what the plugin loads when it is asked for; empty: see FindLibrary.
 struct PluginOptions {
   std::string nccl_dir;   // nccl=DIR
   std::string cudnn_dir;  // cudnn=DIR, also cuBLAS

@@ -30,8 +30,8 @@ class CudaEvent final : public device::Event {
   const cudaEvent_t event_;
 };
 
-// Of a stream's work space: for the choice of the largest elements, and then for counts by block
-// and by warp.
+// Bytes of a stream's work space: for the choice of the largest elements, and then for counts by
+// block and by warp.
 inline constexpr size_t kChoiceWorkSpaceBytes = 8448;
 inline constexpr size_t kWorkSpaceBytesPerMultiprocessor = 640;
 
@@ -85,7 +85,7 @@ class CudaStream final : public device::Stream {
   device::Memory work_space_;
 };
 
-// The stream as it really is. REQUIRES: one that this plugin made.
+// Returns the CUDA stream of a stream that this plugin made.
 inline CudaStream& Cast(device::Stream& stream) { return static_cast<CudaStream&>(stream); }
 
 }  // namespace strata::cuda

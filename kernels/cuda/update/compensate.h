@@ -5,7 +5,7 @@
 
 namespace strata::cuda {
 
-// As in device::DeviceKernels.
+// Contracts: device::DeviceKernels.
 absl::Status Compensate(device::Stream& stream, const DelayCompensation& how, float scale,
                         const float* gradient_sum, const float* w, const float* w_base,
                         float* mean_square, float* out, size_t n);

@@ -5,7 +5,7 @@
 
 namespace strata::cuda {
 
-// As in device::DeviceKernels. Weights are always written the same way: step.far is not used.
+// Contracts: device::DeviceKernels. Weights are always written the same way: step.far is not used.
 absl::Status Optimize(device::Stream& stream, const OptimizerParams& params,
                       const kernels::OptimizerStep& step, const float* gradient_sum,
                       const float* w_in, float* w_out, float* state0, float* state1, size_t n);

@@ -5,7 +5,7 @@
 
 namespace strata::cuda {
 
-// As in device::DeviceKernels.
+// Contracts: device::DeviceKernels.
 absl::Status Sum(device::Stream& stream, absl::Span<const float* const> inputs, float* out,
                  size_t n, device::Verdict* verdict);
 absl::Status CheckFinite(device::Stream& stream, const float* x, size_t n,

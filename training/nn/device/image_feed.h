@@ -16,7 +16,7 @@ namespace strata::worker::on_device {
 // Threads: one.
 class ImageFeed {
  public:
-  // Of so many fp32 values a batch. The device outlives this.
+  // A feed of so many fp32 values a batch. The device outlives this.
   static absl::StatusOr<std::unique_ptr<ImageFeed>> Create(device::Device& device, size_t values);
 
   // Begins to bring a batch, which is copied before this returns. May wait for one to have gone.

@@ -39,7 +39,7 @@ class LayerSequence {
     return nodes_.back();
   }
 
-  // As Network::Bind; `gradients` are not looked at without `train`.
+  // See Network::Bind; `gradients` are not looked at without `train`.
   void Bind(absl::Span<const absl::Span<float>> weights,
             absl::Span<const absl::Span<float>> gradients,
             absl::Span<const absl::Span<float>> buffers, bool train) {

@@ -34,11 +34,11 @@ struct InnerProduct {
 struct MaxPool {
   uint32_t kernel = 2, stride = 2, padding = 0;
 };
-// As MaxPool, without padding.
+// Pools like MaxPool, without padding.
 struct AveragePool {
   uint32_t kernel = 2, stride = 2;
 };
-// Of each channel, over height and width.
+// Averages each channel over height and width.
 struct GlobalAveragePool {};
 struct Relu {};
 // Per channel, over batch, height and width (Ioffe & Szegedy 2015). Its running mean and variance
@@ -105,7 +105,8 @@ struct LayerShape {
 // layer that does not fit.
 absl::StatusOr<std::vector<LayerShape>> ShapesOf(const ModelSpec& model);
 
-// All trained tensors (or buffers) in the order of the forward pass. REQUIRES: ShapesOf succeeds.
+// All trained tensors (or buffers) of a model that ShapesOf accepts, in the order of the forward
+// pass.
 std::vector<TensorSpec> WeightsOf(const ModelSpec& model);
 std::vector<TensorSpec> BuffersOf(const ModelSpec& model);
 

@@ -44,7 +44,7 @@ class Network {
 
   // Says where tensors live, in the order of WeightsOf and BuffersOf; `gradients` may be empty for
   // inference. Before the first Forward; may be called again.
-  // REQUIRES: the sizes of the specs.
+  // Their sizes are those of the specs.
   virtual void Bind(const std::vector<absl::Span<float>>& weights,
                     const std::vector<absl::Span<float>>& gradients,
                     const std::vector<absl::Span<float>>& buffers) = 0;
@@ -78,7 +78,8 @@ class Network {
   // weight, last first, once its gradient is written and it is not read again.
   virtual absl::Status Backward(Hook complete) = 0;
 
-  // With input_gradient, after Backward: batch x channels x height x width. Empty as Logits.
+  // The gradient of the images, with input_gradient and after Backward: batch x channels x height x
+  // width. Empty as Logits.
   virtual absl::Span<const float> InputGradient() const = 0;
 };
 

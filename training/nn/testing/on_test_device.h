@@ -12,7 +12,7 @@
 
 namespace strata::worker {
 
-// For tests of networks on the first of the test's devices.
+// Runs tests of networks on the first of the test's devices.
 inline float Noise(uint64_t key, uint64_t i) { return 2 * RandomUniform(key, i) - 1; }
 
 inline std::vector<float> Images(size_t count, uint64_t key) {

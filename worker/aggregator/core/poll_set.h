@@ -25,7 +25,8 @@ class PollSet {
   }
   void Remove(int fd) { epoll_ctl(fd_.get(), EPOLL_CTL_DEL, fd, nullptr); }
 
-  // Those that are readable or closed by the other side; waits up to timeout_ms for the first.
+  // Returns those that are readable or closed by the other side; waits up to timeout_ms for the
+  // first.
   std::vector<int> Readable(int timeout_ms) {
     epoll_event events[64];
     const int count = epoll_wait(fd_.get(), events, 64, timeout_ms);

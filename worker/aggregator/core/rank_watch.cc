@@ -7,32 +7,32 @@ namespace strata::worker {
 RankWatch::RankWatch(RankId first_rank, uint32_t local_ranks, absl::Time now)
     : first_rank_(first_rank), ranks_(local_ranks, Rank{.since = now}) {}
 
-proto::RankActivity RankWatch::Look(uint32_t local_rank, const Place& place, uint32_t chunks,
+proto::RankActivity RankWatch::Look(uint32_t local_rank, const Progress& progress, uint32_t chunks,
                                     absl::Time now) {
   Rank& rank = ranks_[local_rank];
-  if (!(rank.place == place)) rank = {.place = place, .since = now};
+  if (!(rank.progress == progress)) rank = {.progress = progress, .since = now};
   proto::RankActivity activity;
   activity.set_rank(first_rank_.value() + local_rank);
-  activity.set_clock(place.steps);
-  activity.set_published(place.published);
+  activity.set_clock(progress.steps);
+  activity.set_published(progress.published);
   activity.set_chunks(chunks);
-  activity.set_waiting(place.waiting);
+  activity.set_waiting(progress.waiting);
   activity.set_idle_ms(absl::ToInt64Milliseconds(now - rank.since));
   return activity;
 }
 
-RankWatch::Place PlaceOf(const NodeMemory& memory, uint32_t local_rank, uint32_t chunks,
-                         uint64_t least_landed) {
-  RankWatch::Place place;
+RankWatch::Progress MeasureProgress(const NodeMemory& memory, uint32_t local_rank, uint32_t chunks,
+                                    uint64_t least_landed) {
+  RankWatch::Progress progress;
   // In this order: a rank raises `complete` before it publishes a step's last chunks.
   const uint64_t published = memory.rank(local_rank).published.load();
-  place.steps = memory.rank(local_rank).complete.load();
-  const uint64_t before = place.steps * chunks;
+  progress.steps = memory.rank(local_rank).complete.load();
+  const uint64_t before = progress.steps * chunks;
   if (published > before) {
-    place.published = static_cast<uint32_t>(std::min<uint64_t>(published - before, chunks));
+    progress.published = static_cast<uint32_t>(std::min<uint64_t>(published - before, chunks));
   }
-  place.waiting = least_landed <= place.steps;
-  return place;
+  progress.waiting = least_landed <= progress.steps;
+  return progress;
 }
 
 uint64_t LeastLanded(const NodeMemory& memory, uint32_t chunks) {

@@ -18,23 +18,23 @@ namespace strata::worker {
 class RankWatch {
  public:
   // How far a rank was found.
-  struct Place {
+  struct Progress {
     uint64_t steps = 0;      // of which it has published every chunk
     uint32_t published = 0;  // chunks of the next step
     bool waiting = false;    // see proto::RankActivity
 
-    bool operator==(const Place&) const = default;
+    bool operator==(const Progress&) const = default;
   };
 
   RankWatch(RankId first_rank, uint32_t local_ranks, absl::Time now);
 
   // `chunks`: of the job; 0: not known yet.
-  proto::RankActivity Look(uint32_t local_rank, const Place& place, uint32_t chunks,
+  proto::RankActivity Look(uint32_t local_rank, const Progress& progress, uint32_t chunks,
                            absl::Time now);
 
  private:
   struct Rank {
-    Place place;
+    Progress progress;
     absl::Time since;
   };
 
@@ -42,10 +42,10 @@ class RankWatch {
   std::vector<Rank> ranks_;  // by local rank
 };
 
-// Where a rank that trains is, from what it shares with its aggregator. `least_landed`: see
-// LeastLanded.
-RankWatch::Place PlaceOf(const NodeMemory& memory, uint32_t local_rank, uint32_t chunks,
-                         uint64_t least_landed);
+// Returns how far a rank that trains is, from what it shares with its aggregator. `least_landed`:
+// see LeastLanded.
+RankWatch::Progress MeasureProgress(const NodeMemory& memory, uint32_t local_rank, uint32_t chunks,
+                                    uint64_t least_landed);
 // The step that all chunks' weights have come for, as a count. Looks at every chunk.
 uint64_t LeastLanded(const NodeMemory& memory, uint32_t chunks);
 

@@ -9,15 +9,15 @@ const absl::Time kStart = absl::FromUnixSeconds(1000);
 
 TEST(RankWatch, CountsFromTheLookThatFoundARankFurther) {
   RankWatch watch(RankId(6), 2, kStart);
-  const RankWatch::Place place = {.steps = 57, .published = 12};
-  proto::RankActivity seen = watch.Look(1, place, 61, kStart + absl::Seconds(2));
+  const RankWatch::Progress progress = {.steps = 57, .published = 12};
+  proto::RankActivity seen = watch.Look(1, progress, 61, kStart + absl::Seconds(2));
   EXPECT_EQ(seen.rank(), 7u);
   EXPECT_EQ(seen.clock(), 57u);
   EXPECT_EQ(seen.published(), 12u);
   EXPECT_EQ(seen.chunks(), 61u);
   EXPECT_FALSE(seen.waiting());
   EXPECT_EQ(seen.idle_ms(), 0);
-  seen = watch.Look(1, place, 61, kStart + absl::Seconds(5));
+  seen = watch.Look(1, progress, 61, kStart + absl::Seconds(5));
   EXPECT_EQ(seen.idle_ms(), 3000);
   seen = watch.Look(1, {.steps = 57, .published = 13}, 61, kStart + absl::Seconds(6));
   EXPECT_EQ(seen.idle_ms(), 0);
@@ -45,21 +45,23 @@ TEST(RankWatch, FindsARanksPlaceInTheNodesMemory) {
   (*memory)->rank(0).published.store(2 * kChunks + 1);
   (*memory)->rank(1).complete.store(3);
   (*memory)->rank(1).published.store(3 * kChunks);
-  EXPECT_EQ(PlaceOf(**memory, 0, kChunks, 3), (RankWatch::Place{.steps = 2, .published = 1}));
-  EXPECT_EQ(PlaceOf(**memory, 1, kChunks, 3), (RankWatch::Place{.steps = 3, .waiting = true}));
+  EXPECT_EQ(MeasureProgress(**memory, 0, kChunks, 3),
+            (RankWatch::Progress{.steps = 2, .published = 1}));
+  EXPECT_EQ(MeasureProgress(**memory, 1, kChunks, 3),
+            (RankWatch::Progress{.steps = 3, .waiting = true}));
   // The weights of one chunk are late.
   (*memory)->landed(2).store(2);
   EXPECT_EQ(LeastLanded(**memory, kChunks), 2u);
-  EXPECT_TRUE(PlaceOf(**memory, 0, kChunks, 2).waiting);
+  EXPECT_TRUE(MeasureProgress(**memory, 0, kChunks, 2).waiting);
 }
 
 TEST(RankWatch, TakesNonsenseInTheNodesMemoryAsItIs) {
   auto memory = NodeMemory::Create(kChunkElementsMin, 1);
   ASSERT_TRUE(memory.ok()) << memory.status();
   (*memory)->rank(0).complete.store(7);
-  EXPECT_EQ(PlaceOf(**memory, 0, 1, 8).published, 0u);
+  EXPECT_EQ(MeasureProgress(**memory, 0, 1, 8).published, 0u);
   (*memory)->rank(0).published.store(UINT64_MAX);
-  EXPECT_EQ(PlaceOf(**memory, 0, 1, 8).published, 1u);
+  EXPECT_EQ(MeasureProgress(**memory, 0, 1, 8).published, 1u);
 }
 
 }  // namespace

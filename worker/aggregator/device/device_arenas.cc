@@ -27,22 +27,22 @@ absl::StatusOr<std::unique_ptr<DeviceArenas>> DeviceArenas::Create(NodeMemory* m
 
 // What is queued reads and writes memory that goes with this.
 DeviceArenas::~DeviceArenas() {
-  for (Place& place : places_) {
-    for (auto* stream : {&place.up, &place.add, &place.down, &place.up_told, &place.down_told}) {
+  for (UsedDevice& used : devices_) {
+    for (auto* stream : {&used.up, &used.add, &used.down, &used.up_told, &used.down_told}) {
       (*stream)->Synchronize().IgnoreError();
     }
   }
 }
 
-absl::Status DeviceArenas::AddPlace(const std::shared_ptr<device::Device>& device,
-                                    size_t first_rank) {
+absl::Status DeviceArenas::AddDevice(const std::shared_ptr<device::Device>& device,
+                                     size_t first_rank) {
   const size_t chunk_bytes = map_.chunk_elements() * sizeof(float);
   const size_t bytes = device::SharedAllocationBytes(map_.elements() * sizeof(float));
-  Place place = {.device = device, .first_rank = first_rank};
+  UsedDevice used = {.device = device, .first_rank = first_rank};
   for (const auto& [memory, size, what] :
-       {std::tuple(&place.weights, bytes, "a job's weights"),
-        std::tuple(&place.payload, chunk_bytes, "encoded weights"),
-        std::tuple(&place.verdict, sizeof(device::Verdict), "a verdict")}) {
+       {std::tuple(&used.weights, bytes, "a job's weights"),
+        std::tuple(&used.payload, chunk_bytes, "encoded weights"),
+        std::tuple(&used.verdict, sizeof(device::Verdict), "a verdict")}) {
     absl::StatusOr<Memory> allocated = device->Allocate(size, what);
     if (!allocated.ok()) return allocated.status();
     *memory = *std::move(allocated);
@@ -50,25 +50,25 @@ absl::Status DeviceArenas::AddPlace(const std::shared_ptr<device::Device>& devic
   }
   absl::StatusOr<std::unique_ptr<device::Event>> added = device->NewEvent();
   if (!added.ok()) return added.status();
-  place.added = *std::move(added);
-  for (auto* stream : {&place.add, &place.down, &place.up, &place.down_told, &place.up_told}) {
+  used.added = *std::move(added);
+  for (auto* stream : {&used.add, &used.down, &used.up, &used.down_told, &used.up_told}) {
     absl::StatusOr<std::unique_ptr<device::Stream>> made = device->NewStream(/*urgent=*/true);
     if (!made.ok()) return made.status();
     *stream = *std::move(made);
   }
-  places_.push_back(std::move(place));
+  devices_.push_back(std::move(used));
   return absl::OkStatus();
 }
 
 absl::Status DeviceArenas::Init(const DeviceArenasOptions& options) {
   const size_t bytes = device::SharedAllocationBytes(map_.elements() * sizeof(float));
   for (const std::shared_ptr<device::Device>& device : options.devices) {
-    const auto found = std::find_if(places_.begin(), places_.end(),
-                                    [&](const Place& place) { return place.device == device; });
-    place_of_.push_back(found - places_.begin());
-    if (found == places_.end()) {
-      if (absl::Status status = AddPlace(device, place_of_.size() - 1); !status.ok()) return status;
-    }
+    const auto found = std::find_if(devices_.begin(), devices_.end(),
+                                    [&](const UsedDevice& used) { return used.device == device; });
+    device_of_.push_back(found - devices_.begin());
+    absl::Status added;
+    if (found == devices_.end()) added = AddDevice(device, device_of_.size() - 1);
+    if (!added.ok()) return added;
     absl::StatusOr<Memory> gradients = device->Allocate(bytes, "a rank's gradients");
     if (!gradients.ok()) return gradients.status();
     gradients_.push_back(*std::move(gradients));
@@ -76,45 +76,45 @@ absl::Status DeviceArenas::Init(const DeviceArenasOptions& options) {
   }
   complete_.resize(gradients_.size());
   ranks_add_up_ = options.ranks_add_up;
-  for (uint32_t place = 0; place < places_.size(); ++place) {
-    if (absl::Status status = PrepareSums(place, options); !status.ok()) return status;
+  for (uint32_t used = 0; used < devices_.size(); ++used) {
+    if (absl::Status status = PrepareSums(used, options); !status.ok()) return status;
   }
   if (absl::Status status = StartTrace(options.trace); !status.ok()) return status;
   return FillWeights();
 }
 
 absl::Status DeviceArenas::PrepareSums(uint32_t index, const DeviceArenasOptions& options) {
-  Place& place = places_[index];
+  UsedDevice& used = devices_[index];
   for (size_t r = 0; r < gradients_.size() && !ranks_add_up_; ++r) {
-    place.reaches.push_back(place.device->Reaches(*places_[place_of_[r]].device));
+    used.reaches.push_back(used.device->Reaches(*devices_[device_of_[r]].device));
   }
-  const size_t copied = std::count(place.reaches.begin(), place.reaches.end(), false);
+  const size_t copied = std::count(used.reaches.begin(), used.reaches.end(), false);
   if (index >= map_.chunks()) return absl::OkStatus();
   if (copied > 0) {
     const size_t bytes = copied * map_.chunk_elements() * sizeof(float);
-    absl::StatusOr<Memory> copies = place.device->Allocate(bytes, "other GPUs' gradients");
+    absl::StatusOr<Memory> copies = used.device->Allocate(bytes, "other GPUs' gradients");
     if (!copies.ok()) return copies.status();
-    place.copies = *std::move(copies);
+    used.copies = *std::move(copies);
     device_bytes_ += bytes;
   }
   if (options.encodes_for == nullptr) return absl::OkStatus();
-  const ChunkShare share = {index, static_cast<uint32_t>(places_.size())};
-  auto encoder = DeviceEncoder::Create(*options.encodes_for, options.node, map_, share,
-                                       place.device, place.add.get());
+  const ChunkShare share = {index, static_cast<uint32_t>(devices_.size())};
+  auto encoder = DeviceEncoder::Create(*options.encodes_for, options.node, map_, share, used.device,
+                                       used.add.get());
   if (!encoder.ok()) return encoder.status();
-  place.encoder = *std::move(encoder);
-  device_bytes_ += place.encoder->device_bytes();
+  used.encoder = *std::move(encoder);
+  device_bytes_ += used.encoder->device_bytes();
   return absl::OkStatus();
 }
 
 absl::Status DeviceArenas::StartTrace(TraceLog* log) {
   if (log == nullptr) return absl::OkStatus();
   trace_ = std::make_unique<DeviceTrace>(log);
-  for (Place& place : places_) {
-    for (const auto& [stream, lane] : {std::pair(place.add.get(), &place.add_lane),
-                                       std::pair(place.down.get(), &place.down_lane),
-                                       std::pair(place.up.get(), &place.up_lane)}) {
-      const absl::StatusOr<size_t> added = trace_->AddLane(place.device, stream);
+  for (UsedDevice& used : devices_) {
+    for (const auto& [stream, lane] :
+         {std::pair(used.add.get(), &used.add_lane), std::pair(used.down.get(), &used.down_lane),
+          std::pair(used.up.get(), &used.up_lane)}) {
+      const absl::StatusOr<size_t> added = trace_->AddLane(used.device, stream);
       if (!added.ok()) return added.status();
       *lane = *added;
     }
@@ -129,24 +129,24 @@ absl::StatusOr<DeviceTrace::Spans> DeviceArenas::Trace(size_t lane, ChunkId chun
 
 absl::Status DeviceArenas::FillWeights() {
   const size_t bytes = map_.elements() * sizeof(float);
-  for (Place& place : places_) {
-    absl::Status status = place.up->Copy(place.weights.get(), memory_->weights(), bytes);
+  for (UsedDevice& used : devices_) {
+    absl::Status status = used.up->Copy(used.weights.get(), memory_->weights(), bytes);
     if (!status.ok()) return status;
   }
-  for (Place& place : places_) {
-    if (absl::Status status = place.up->Synchronize(); !status.ok()) return status;
+  for (UsedDevice& used : devices_) {
+    if (absl::Status status = used.up->Synchronize(); !status.ok()) return status;
   }
-  CountCopy(CopyReason::kFirstWeights, bytes * places_.size());
+  CountCopy(CopyReason::kFirstWeights, bytes * devices_.size());
   return absl::OkStatus();
 }
 
 absl::Status DeviceArenas::Describe(uint32_t local_rank, proto::Started* started) {
   const size_t bytes = map_.elements() * sizeof(float);
-  const Place& place = places_[place_of_[local_rank]];
-  const absl::StatusOr<device::SharedMemory> weights = place.device->Share(place.weights, bytes);
+  const UsedDevice& used = devices_[device_of_[local_rank]];
+  const absl::StatusOr<device::SharedMemory> weights = used.device->Share(used.weights, bytes);
   if (!weights.ok()) return weights.status();
   const absl::StatusOr<device::SharedMemory> gradients =
-      place.device->Share(gradients_[local_rank], bytes);
+      used.device->Share(gradients_[local_rank], bytes);
   if (!gradients.ok()) return gradients.status();
   started->set_weights(device::Serialize(*weights));
   started->set_gradients(device::Serialize(*gradients));
@@ -157,85 +157,85 @@ std::byte* DeviceArenas::At(const Memory& arena, ChunkId chunk, uint32_t first_e
   return arena.get() + (map_.OffsetOf(chunk) + first_element) * sizeof(float);
 }
 
-absl::Status DeviceArenas::Mark(Place* place, device::Stream& stream, device::Stream& told,
+absl::Status DeviceArenas::Mark(UsedDevice* used, device::Stream& stream, device::Stream& told,
                                 Queued* queued) {
-  if (place->free_events.empty()) {
-    absl::StatusOr<std::unique_ptr<device::Event>> created = place->device->NewEvent();
+  if (used->free_events.empty()) {
+    absl::StatusOr<std::unique_ptr<device::Event>> created = used->device->NewEvent();
     if (!created.ok()) return created.status();
-    place->free_events.push_back(*std::move(created));
+    used->free_events.push_back(*std::move(created));
   }
-  std::unique_ptr<device::Event> event = std::move(place->free_events.back());
-  place->free_events.pop_back();
+  std::unique_ptr<device::Event> event = std::move(used->free_events.back());
+  used->free_events.pop_back();
   absl::Status status = stream.Record(event.get());
   if (status.ok()) status = told.Wait(*event);
-  queued->marks.push_back({place, std::move(event)});
+  queued->marks.push_back({used, std::move(event)});
   return status.ok() ? told.Call(wake_) : status;
 }
 
-absl::Status DeviceArenas::QueueAddition(Place& place, ChunkId chunk, float* sum) {
+absl::Status DeviceArenas::QueueAddition(UsedDevice& used, ChunkId chunk, float* sum) {
   const size_t count = map_.ElementsOf(chunk);
   absl::InlinedVector<const float*, 16> inputs;
-  std::byte* copy = place.copies.get();
+  std::byte* copy = used.copies.get();
   for (size_t r = 0; r < gradients_.size(); ++r) {
     const std::byte* at = At(gradients_[r], chunk);
-    if (!place.reaches[r]) {
-      absl::Status status = place.add->Copy(copy, at, count * sizeof(float));
+    if (!used.reaches[r]) {
+      absl::Status status = used.add->Copy(copy, at, count * sizeof(float));
       if (!status.ok()) return status;
       at = std::exchange(copy, copy + map_.chunk_elements() * sizeof(float));
     }
     inputs.push_back(reinterpret_cast<const float*>(at));
   }
-  return place.device->kernels().sum(*place.add, inputs, sum, count,
-                                     reinterpret_cast<device::Verdict*>(place.verdict.get()));
+  return used.device->kernels().sum(*used.add, inputs, sum, count,
+                                    reinterpret_cast<device::Verdict*>(used.verdict.get()));
 }
 
 absl::Status DeviceArenas::QueueSum(ChunkId chunk, uint64_t clock) {
-  Place& place = AdderOf(chunk);
-  auto* const sum = reinterpret_cast<float*>(At(gradients_[place.first_rank], chunk));
-  absl::StatusOr<DeviceTrace::Spans> spans = Trace(place.add_lane, chunk);
+  UsedDevice& used = AdderOf(chunk);
+  auto* const sum = reinterpret_cast<float*>(At(gradients_[used.first_rank], chunk));
+  absl::StatusOr<DeviceTrace::Spans> spans = Trace(used.add_lane, chunk);
   if (!spans.ok()) return spans.status();
   if (gradients_.size() > 1 && !ranks_add_up_) {
-    absl::Status status = QueueAddition(place, chunk, sum);
+    absl::Status status = QueueAddition(used, chunk, sum);
     if (status.ok()) status = spans->Did(proto::TraceEvent::SUM);
     if (!status.ok()) return status;
   }
   DeviceEncoder::Outcome outcome = {reinterpret_cast<const std::byte*>(sum),
                                     map_.ElementsOf(chunk) * sizeof(float), nullptr};
-  if (place.encoder != nullptr) {
+  if (used.encoder != nullptr) {
     const uint32_t samples = sums_[chunk.value()].samples;
-    const auto encoded = place.encoder->Encode(chunk, sum, samples, place.add.get());
+    const auto encoded = used.encoder->Encode(chunk, sum, samples, used.add.get());
     if (!encoded.ok()) return encoded.status();
     if (absl::Status status = spans->Did(proto::TraceEvent::ENCODE); !status.ok()) return status;
     outcome = *encoded;
   }
   Queued queued = {.what = Queued::What::kSum, .chunk = chunk, .clock = clock};
   if (!spans->empty()) queued.spans.push_back(*std::move(spans));
-  absl::Status status = QueueCopy(place, outcome, &queued);
-  if (status.ok()) status = Mark(&place, *place.down, *place.down_told, &queued);
+  absl::Status status = QueueCopy(used, outcome, &queued);
+  if (status.ok()) status = Mark(&used, *used.down, *used.down_told, &queued);
   queued_.push_back(std::move(queued));
   return status;
 }
 
-absl::Status DeviceArenas::QueueCopy(Place& place, const DeviceEncoder::Outcome& outcome,
+absl::Status DeviceArenas::QueueCopy(UsedDevice& used, const DeviceEncoder::Outcome& outcome,
                                      Queued* queued) {
   const ChunkId chunk = queued->chunk;
   Summed& summed = sums_[chunk.value()];
   std::shared_ptr<void> to;
-  if (place.encoder != nullptr) {
-    to = summed.encoded = pool_.AllocateBytes(place.encoder->host_bytes(chunk));
+  if (used.encoder != nullptr) {
+    to = summed.encoded = pool_.AllocateBytes(used.encoder->host_bytes(chunk));
   } else {
     const std::shared_ptr<float> buffer = pool_.AllocateFloats(map_.ElementsOf(chunk));
     summed.bytes = AsBytes(buffer, map_.ElementsOf(chunk));
     to = buffer;
   }
   queued->kept = {to};
-  absl::Status status = place.add->Record(place.added.get());
-  if (status.ok()) status = place.down->Wait(*place.added);
+  absl::Status status = used.add->Record(used.added.get());
+  if (status.ok()) status = used.down->Wait(*used.added);
   if (!status.ok()) return status;
-  absl::StatusOr<DeviceTrace::Spans> spans = Trace(place.down_lane, chunk);
+  absl::StatusOr<DeviceTrace::Spans> spans = Trace(used.down_lane, chunk);
   if (!spans.ok()) return spans.status();
-  status = place.down->Copy(to.get(), outcome.at, outcome.bytes);
-  if (status.ok() && outcome.copied != nullptr) status = place.down->Record(outcome.copied);
+  status = used.down->Copy(to.get(), outcome.at, outcome.bytes);
+  if (status.ok() && outcome.copied != nullptr) status = used.down->Record(outcome.copied);
   if (status.ok()) status = spans->Did(proto::TraceEvent::TO_HOST);
   if (!spans->empty()) queued->spans.push_back(*std::move(spans));
   return status;
@@ -275,11 +275,11 @@ absl::StatusOr<bool> DeviceArenas::IsDone(const Queued& queued) const {
 
 absl::Status DeviceArenas::Poll(std::vector<ChunkId>* summed) {
   // Each device's sums, and landings, are in the order of their streams, not of each other.
-  absl::InlinedVector<bool, 16> waits(places_.size() + 2);
+  absl::InlinedVector<bool, 16> waits(devices_.size() + 2);
   for (auto queued = queued_.begin(); queued != queued_.end();) {
     const size_t order = queued->what == Queued::What::kSum      ? TurnOf(queued->chunk)
-                         : queued->what == Queued::What::kLanded ? places_.size()
-                                                                 : places_.size() + 1;
+                         : queued->what == Queued::What::kLanded ? devices_.size()
+                                                                 : devices_.size() + 1;
     bool& waits_for_such = waits[order];
     const absl::StatusOr<bool> done = waits_for_such ? false : IsDone(*queued);
     if (!done.ok()) return done.status();
@@ -312,7 +312,7 @@ absl::Status DeviceArenas::Finish(Queued* queued, std::vector<ChunkId>* summed) 
     summed->push_back(queued->chunk);
   }
   for (Queued::Mark& mark : queued->marks) {
-    mark.place->free_events.push_back(std::move(mark.event));
+    mark.used->free_events.push_back(std::move(mark.event));
   }
   return absl::OkStatus();
 }
@@ -352,18 +352,18 @@ absl::Status DeviceArenas::AddToWeights(ChunkId chunk, uint32_t first_element,
 absl::Status DeviceArenas::QueueUpload(ChunkId chunk, uint32_t first_element, const Upload& upload,
                                        bool traced) {
   uploading_.push_back(upload.buffer);
-  for (Place& place : places_) {
+  for (UsedDevice& used : devices_) {
     absl::StatusOr<DeviceTrace::Spans> spans = DeviceTrace::Spans();
-    if (traced) spans = Trace(place.up_lane, chunk);
+    if (traced) spans = Trace(used.up_lane, chunk);
     if (!spans.ok()) return spans.status();
-    std::byte* const weights = At(place.weights, chunk, first_element);
-    std::byte* const to = upload.delta == nullptr ? weights : place.payload.get();
-    absl::Status status = place.up->Copy(to, upload.buffer.get(), upload.bytes);
+    std::byte* const weights = At(used.weights, chunk, first_element);
+    std::byte* const to = upload.delta == nullptr ? weights : used.payload.get();
+    absl::Status status = used.up->Copy(to, upload.buffer.get(), upload.bytes);
     if (status.ok()) status = spans->Did(proto::TraceEvent::TO_DEVICE);
     if (status.ok() && upload.delta != nullptr) {
-      status = DecodePayload(place.device->kernels(), *place.up, *upload.delta, to,
+      status = DecodePayload(used.device->kernels(), *used.up, *upload.delta, to,
                              reinterpret_cast<float*>(weights),
-                             reinterpret_cast<device::Verdict*>(place.verdict.get()));
+                             reinterpret_cast<device::Verdict*>(used.verdict.get()));
       if (status.ok()) status = spans->Did(proto::TraceEvent::DECODE);
     }
     if (!status.ok()) return status;
@@ -376,8 +376,8 @@ absl::Status DeviceArenas::QueueWeights(Queued queued) {
   queued.kept = std::exchange(uploading_, {});
   queued.spans = std::exchange(upload_spans_, {});
   absl::Status status;
-  for (Place& place : places_) {
-    if (status.ok()) status = Mark(&place, *place.up, *place.up_told, &queued);
+  for (UsedDevice& used : devices_) {
+    if (status.ok()) status = Mark(&used, *used.up, *used.up_told, &queued);
   }
   // Also after an error: what a device may still read stays.
   queued_.push_back(std::move(queued));

@@ -80,11 +80,11 @@ class DeviceArenas final : public Arenas {
   absl::Status TakeFinalWeights(ChunkId chunk, const Bytes& weights) override;
   bool Notes(proto::TraceEvent::Phase phase) const override {
     return phase == proto::TraceEvent::SUM ||
-           (phase == proto::TraceEvent::ENCODE && places_[0].encoder != nullptr);
+           (phase == proto::TraceEvent::ENCODE && devices_[0].encoder != nullptr);
   }
 
   const device::Memory& WeightsForTest(uint32_t local_rank) const {
-    return places_[place_of_[local_rank]].weights;
+    return devices_[device_of_[local_rank]].weights;
   }
   const device::Memory& GradientsForTest(uint32_t local_rank) const {
     return gradients_[local_rank];
@@ -94,7 +94,7 @@ class DeviceArenas final : public Arenas {
 
  private:
   // A device that at least one rank computes on.
-  struct Place {
+  struct UsedDevice {
     std::shared_ptr<device::Device> device;
     size_t first_rank;                                   // local, of those that compute on it
     std::unique_ptr<device::Stream> add;                 // which encodes, too
@@ -116,7 +116,7 @@ class DeviceArenas final : public Arenas {
     ChunkId chunk{0};
     uint64_t clock = 0;
     struct Mark {
-      Place* place;
+      UsedDevice* used;
       std::unique_ptr<device::Event> event;
     };
     std::vector<Mark> marks;                        // all of them reached: it is done
@@ -145,22 +145,22 @@ class DeviceArenas final : public Arenas {
         sums_(map.chunks()) {}
 
   absl::Status Init(const DeviceArenasOptions& options);
-  absl::Status AddPlace(const std::shared_ptr<device::Device>& device, size_t first_rank);
-  // What it adds up and encodes with, once all places are there.
-  absl::Status PrepareSums(uint32_t place, const DeviceArenasOptions& options);
-  size_t TurnOf(ChunkId chunk) const { return chunk.value() % places_.size(); }
-  Place& AdderOf(ChunkId chunk) { return places_[TurnOf(chunk)]; }
+  absl::Status AddDevice(const std::shared_ptr<device::Device>& device, size_t first_rank);
+  // What it adds up and encodes with, once all devices are there.
+  absl::Status PrepareSums(uint32_t used, const DeviceArenasOptions& options);
+  size_t TurnOf(ChunkId chunk) const { return chunk.value() % devices_.size(); }
+  UsedDevice& AdderOf(ChunkId chunk) { return devices_[TurnOf(chunk)]; }
   absl::Status StartTrace(TraceLog* log);
   // The first weights, from the host's arena.
   absl::Status FillWeights();
-  // Of the map's chunk: where its part of an arena begins.
+  // Returns where the chunk's part of an arena begins.
   std::byte* At(const device::Memory& arena, ChunkId chunk, uint32_t first_element = 0) const;
   // Queues what a chunk's sum takes, after what is queued in the stream already.
   absl::Status QueueSum(ChunkId chunk, uint64_t clock);
-  // The same for the addition itself.
-  absl::Status QueueAddition(Place& place, ChunkId chunk, float* sum);
+  // Queues the addition itself.
+  absl::Status QueueAddition(UsedDevice& used, ChunkId chunk, float* sum);
   // Queues the sum's way to the host, while the next one is added.
-  absl::Status QueueCopy(Place& place, const DeviceEncoder::Outcome& outcome, Queued* queued);
+  absl::Status QueueCopy(UsedDevice& used, const DeviceEncoder::Outcome& outcome, Queued* queued);
   // Queues the upload to all devices.
   absl::Status QueueUpload(ChunkId chunk, uint32_t first_element, const Upload& upload,
                            bool traced);
@@ -170,7 +170,7 @@ class DeviceArenas final : public Arenas {
   // Marks the end of what all devices have to do with weights now.
   absl::Status QueueWeights(Queued queued);
   // Marks the end of what `stream` has to do now; `told` wakes Poll's caller then.
-  absl::Status Mark(Place* place, device::Stream& stream, device::Stream& told, Queued* queued);
+  absl::Status Mark(UsedDevice* used, device::Stream& stream, device::Stream& told, Queued* queued);
   absl::StatusOr<bool> IsDone(const Queued& queued) const;
   // Tells of it what there is to tell.
   absl::Status Finish(Queued* queued, std::vector<ChunkId>* summed);
@@ -184,8 +184,8 @@ class DeviceArenas final : public Arenas {
   BufferPool pool_;
   bool ranks_add_up_ = false;
   std::unique_ptr<DeviceTrace> trace_;     // null: there is none
-  std::vector<Place> places_;              // the first rank's first
-  std::vector<size_t> place_of_;           // by local rank
+  std::vector<UsedDevice> devices_;        // the first rank's first
+  std::vector<size_t> device_of_;          // by local rank
   std::vector<device::Memory> gradients_;  // by local rank
   size_t device_bytes_ = 0;
   std::vector<Summed> sums_;                            // by chunk, until they are taken

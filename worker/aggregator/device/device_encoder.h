@@ -35,14 +35,14 @@ struct ChunkShare {
 // Threads: one.
 class DeviceEncoder {
  public:
-  // Of a job whose pushes are encoded. What it holds on the device, of its share of the chunks, is
-  // cleared in `stream`, before what comes there after. Errors: those of device::Device,
-  // InvalidArgument (the encoding).
+  // Makes the encoder of a job whose pushes are encoded. What it holds on the device, of its share
+  // of the chunks, is cleared in `stream`, before what comes there after. Errors: those of
+  // device::Device, InvalidArgument (the encoding).
   static absl::StatusOr<std::unique_ptr<DeviceEncoder>> Create(
       const proto::JobRecord& record, NodeId node, const ChunkMap& map, ChunkShare share,
       const std::shared_ptr<device::Device>& device, device::Stream* stream);
 
-  // Of host memory for what comes of a chunk's next sum, whatever its density.
+  // Bytes of host memory for what comes of a chunk's next sum, whatever its density.
   size_t host_bytes(ChunkId chunk) const;
   // On the device: what is to be copied to the host, in any stream, which records `copied` behind.
   struct Outcome {
@@ -53,7 +53,7 @@ class DeviceEncoder {
   // Queues the encoding of the chunk's next sum, over `samples` of the node, which lies at `sum` on
   // the device. Two chunks take turns in the memory for what comes of it, so that one is encoded
   // while the other is copied; the next but one call's work waits for `copied`. One stream for all
-  // calls. REQUIRES: the chunk is one of its share; the last but one outcome's copy is queued.
+  // calls. REQUIRES: the chunk is one of its share. The last but one outcome's copy is queued.
   absl::StatusOr<Outcome> Encode(ChunkId chunk, const float* sum, uint32_t samples,
                                  device::Stream* stream);
   // What has come to `host`: the payload, which is part of it. Errors: InvalidArgument: an element
@@ -61,7 +61,7 @@ class DeviceEncoder {
   absl::StatusOr<Bytes> PayloadIn(const std::shared_ptr<std::byte>& host, ChunkId chunk) const;
 
   wire::Codec codec() const { return codec_; }
-  // Of the device's memory.
+  // Bytes of the device's memory.
   size_t device_bytes() const { return device_bytes_; }
 
  private:
@@ -87,7 +87,7 @@ class DeviceEncoder {
   const device::DeviceKernels* kernels_ = nullptr;  // the device's
   std::shared_ptr<device::Device> device_;
   device::Memory state_;  // StateVectors(options_) arenas
-  // Of a chunk on its way: a verdict and, behind it, the payload.
+  // Holds, for a chunk on its way, a verdict and, behind it, the payload.
   struct Turn {
     device::Memory memory;
     std::unique_ptr<device::Event> copied;

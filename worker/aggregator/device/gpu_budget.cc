@@ -21,7 +21,7 @@ constexpr uint64_t kBeforePayload = 64;
 constexpr uint64_t kWorkSpaceBytesMax = 128 << 10;
 
 // One of `of` GPUs, which has so many of the node's ranks.
-struct Place {
+struct GpuShare {
   uint64_t index, of;
   uint64_t ranks, ranks_of_node;
 };
@@ -30,32 +30,32 @@ uint64_t Rounded(uint64_t elements, uint64_t multiple) {
   return (elements + multiple - 1) / multiple * multiple;
 }
 
-void AddEncoder(const proto::Job& job, uint64_t elements, const Place& place,
+void AddEncoder(const proto::Job& job, uint64_t elements, const GpuShare& share,
                 uint64_t chunk_elements, MemoryFormula* need) {
   const uint64_t chunks = (elements + chunk_elements - 1) / chunk_elements;
-  if (place.index >= chunks) return;
-  const uint64_t share = (chunks - place.index + place.of - 1) / place.of * chunk_elements;
+  if (share.index >= chunks) return;
+  const uint64_t own = (chunks - share.index + share.of - 1) / share.of * chunk_elements;
   const auto vectors = static_cast<uint64_t>(
       kernels::StateVectors(kernels::CompressionOf(job.push(), kernels::Feedback::kResidual)));
   const wire::Codec codec = kernels::CodecOf(job.push());
-  need->Add("not sent", vectors * Rounded(std::min(share, elements), 4) * sizeof(float));
+  need->Add("not sent", vectors * Rounded(std::min(own, elements), 4) * sizeof(float));
   need->Add("encoded sums", 2 * (kBeforePayload +
                                  wire::EncodedBytesMax(codec, std::min(chunk_elements, elements))));
   if (codec == wire::Codec::kSparse) need->Add("codec's work space", kWorkSpaceBytesMax);
 }
 
 // Each rank's own, with NCCL.
-void AddRanks(const proto::Job& job, uint64_t elements, const Place& place, uint64_t chunk_elements,
-              MemoryFormula* need) {
+void AddRanks(const proto::Job& job, uint64_t elements, const GpuShare& share,
+              uint64_t chunk_elements, MemoryFormula* need) {
   const auto vectors = static_cast<uint64_t>(StateVectors(OptimizerParamsOf(job.optimizer()).kind));
   need->Add("weights, gradients, optimizer state",
-            SaturatingProduct(place.ranks * (2 + vectors), Rounded(elements, 64) * sizeof(float)));
+            SaturatingProduct(share.ranks * (2 + vectors), Rounded(elements, 64) * sizeof(float)));
   if (chunk_elements == 0) return;
   const uint64_t chunks = (elements + chunk_elements - 1) / chunk_elements;
-  need->Add("verdicts", place.ranks * (chunks * sizeof(device::Verdict) + sizeof(uint64_t)));
+  need->Add("verdicts", share.ranks * (chunks * sizeof(device::Verdict) + sizeof(uint64_t)));
 }
 
-MemoryFormula MemoryOf(const proto::Job& job, uint64_t elements, const Place& place,
+MemoryFormula MemoryOf(const proto::Job& job, uint64_t elements, const GpuShare& share,
                        const proto::Placement& placement) {
   MemoryFormula need;
   if (job.device() != proto::Job::GPU || job.exchange() == proto::Job::NONE) return need;
@@ -65,24 +65,24 @@ MemoryFormula MemoryOf(const proto::Job& job, uint64_t elements, const Place& pl
   }
   const uint64_t chunk_elements = placement.chunk_elements();
   if (job.exchange() == proto::Job::NCCL) {
-    AddRanks(job, elements, place, chunk_elements, &need);
+    AddRanks(job, elements, share, chunk_elements, &need);
     return need;
   }
   const uint64_t arena = device::SharedAllocationBytes(elements * sizeof(float));
   need.Add("weights", arena);
-  need.Add("gradients", SaturatingProduct(place.ranks, arena));
+  need.Add("gradients", SaturatingProduct(share.ranks, arena));
   if (chunk_elements == 0) return need;
   const uint64_t chunk = chunk_elements * sizeof(float);
-  const uint64_t others = place.ranks_of_node - place.ranks;
+  const uint64_t others = share.ranks_of_node - share.ranks;
   need.Add("encoded weights", chunk + sizeof(device::Verdict));
   if (job.node_sum() == proto::NodeSum::NCCL) {
     const uint64_t chunks = (elements + chunk_elements - 1) / chunk_elements;
-    if (place.ranks_of_node > 1)
-      need.Add("verdicts", place.ranks * chunks * sizeof(device::Verdict));
+    if (share.ranks_of_node > 1)
+      need.Add("verdicts", share.ranks * chunks * sizeof(device::Verdict));
   } else if (others > 0) {
     need.Add("gradients of other GPUs", others * chunk);
   }
-  if (TakesPayloads(job)) AddEncoder(job, elements, place, chunk_elements, &need);
+  if (TakesPayloads(job)) AddEncoder(job, elements, share, chunk_elements, &need);
   return need;
 }
 
@@ -91,15 +91,15 @@ MemoryFormula MemoryOf(const proto::Job& job, uint64_t elements, const Place& pl
 std::map<uint32_t, MemoryFormula> MemoryByGpu(const proto::Job& job, uint64_t elements,
                                               const std::vector<uint32_t>& gpus,
                                               const proto::Placement& placement) {
-  std::vector<uint32_t> places;  // in the order in which their turn comes
+  std::vector<uint32_t> used;  // in the order in which their turn comes
   std::map<uint32_t, uint64_t> ranks;
   for (const uint32_t gpu : gpus) {
-    if (++ranks[gpu] == 1) places.push_back(gpu);
+    if (++ranks[gpu] == 1) used.push_back(gpu);
   }
   std::map<uint32_t, MemoryFormula> needs;
-  for (size_t i = 0; i < places.size(); ++i) {
-    const Place place = {i, places.size(), ranks[places[i]], gpus.size()};
-    needs[places[i]] = MemoryOf(job, elements, place, placement);
+  for (size_t i = 0; i < used.size(); ++i) {
+    const GpuShare share = {i, used.size(), ranks[used[i]], gpus.size()};
+    needs[used[i]] = MemoryOf(job, elements, share, placement);
   }
   return needs;
 }

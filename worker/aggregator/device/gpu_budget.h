@@ -38,7 +38,7 @@ std::map<uint32_t, MemoryFormula> MemoryByGpu(const proto::Job& job, uint64_t el
                                               const std::vector<uint32_t>& gpus,
                                               const proto::Placement& placement);
 
-// The same of so many GPUs together, part by part.
+// The need of so many GPUs together, part by part.
 MemoryFormula MemoryOfGpus(const proto::Job& job, uint64_t elements, uint32_t gpus,
                            uint32_t local_ranks, const proto::Placement& placement);
 

@@ -19,7 +19,7 @@ namespace strata::worker {
 uint32_t HelpersFor(uint32_t local_ranks, uint32_t cores);
 
 struct NodeArenasOptions {
-  // Where send buffers come from; null: the allocator.
+  // Gives send buffers; null: the allocator does.
   std::shared_ptr<BlockSource> source;
   // A node's only rank's gradients are handed out where they lie, without a copy. Requires that
   // nobody reads them any more once the chunk's next weights are taken: a rank may write to them

@@ -64,7 +64,7 @@ class AggregatorLink final : public RankLink {
 
   // Opens the arenas that the aggregator has on this rank's device.
   absl::Status OpenArenas(const proto::Started& started, RunFacts* facts);
-  // With node_sum: NCCL: meets the other ranks of the node, to add up with them.
+  // Meets, with node_sum: NCCL, the other ranks of the node, to add up with them.
   absl::Status JoinRanks(const RunFacts& facts);
   // Blocks until what was given to a thread to publish is published.
   absl::Status Drain();

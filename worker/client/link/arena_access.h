@@ -6,6 +6,7 @@
 
 #include "absl/status/status.h"
 #include "absl/types/span.h"
+#include "common/require.h"
 #include "kernels/device/device.h"
 
 namespace strata::client {
@@ -16,11 +17,14 @@ namespace strata::client {
 // Threads: one.
 class ArenaAccess {
  public:
-  // From now on they lie on `device`. Errors: Device::NewStream's.
+  // Says that they lie on `device` from now on. Errors: Device::NewStream's.
   absl::Status MoveTo(std::shared_ptr<device::Device> device);
-  // Work is queued in `stream` from now on, and not done when a call returns. Null: it is.
-  // REQUIRES: MoveTo; `stream` outlives this, or the next call of this.
-  void QueueIn(device::Stream* stream) { stream_ = stream; }
+  // Queues work in `stream` from now on, which outlives the next call of this: it is not done when
+  // a call returns. Null: it is. REQUIRES: MoveTo, or null.
+  void QueueIn(device::Stream* stream) {
+    STRATA_REQUIRE(stream == nullptr || device_ != nullptr);
+    stream_ = stream;
+  }
 
   device::Device* device() const { return device_.get(); }
   device::Stream* stream() const { return stream_; }

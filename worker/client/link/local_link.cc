@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "common/require.h"
 
 namespace strata::client {
 
@@ -33,7 +34,9 @@ LocalLink::LocalLink(const proto::Launch& launch, std::shared_ptr<AgentLine> age
     : launch_(launch),
       agent_(std::move(agent)),
       kernels_(kernels),
-      rule_(kernels::LocalUpdateRuleOf(launch.record().job(), 0)) {}
+      rule_(kernels::LocalUpdateRuleOf(launch.record().job(), 0)) {
+  STRATA_REQUIRE(launch.record().job().ranks() == 1);
+}
 
 absl::StatusOr<ArenaView> LocalLink::Allocate(const proto::Layout& layout) {
   if (absl::Status status = ValidateLayout(layout); !status.ok()) return status;

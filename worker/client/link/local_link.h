@@ -23,7 +23,7 @@ RunFacts FactsAlone(const proto::Job& job, const proto::Layout& layout, const Jo
 // rank through a cluster.
 class LocalLink final : public RankLink {
  public:
-  // REQUIRES: one rank; job defaults filled in.
+  // REQUIRES: one rank. The job's defaults are filled in.
   LocalLink(const proto::Launch& launch, std::shared_ptr<AgentLine> agent,
             const kernels::Kernels& kernels);
 

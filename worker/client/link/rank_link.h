@@ -52,7 +52,7 @@ class RankLink {
   // Blocks until the chunk's weights are those that `step` starts from, and its gradient memory is
   // free.
   virtual absl::Status AwaitWeights(ChunkId chunk, uint64_t step) = 0;
-  // The chunks' gradients are complete. REQUIRES: AwaitWeights has returned for each in this step.
+  // The chunks' gradients are complete, and AwaitWeights has returned for each in this step.
   virtual absl::Status Publish(absl::Span<const ChunkId> chunks, uint64_t step) = 0;
 
   // No more steps after `steps` of them: blocks until the final weights are in the arena.
@@ -62,7 +62,7 @@ class RankLink {
   // it is worth a message; or, waiting for it, all.
   virtual void SendTrace(AgentLine* agent, bool all) {}
 
-  // Of the whole node, since Start.
+  // Counters of the whole node, since Start.
   virtual proto::NodeCounters Counters() const = 0;
 };
 

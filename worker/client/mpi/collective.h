@@ -36,8 +36,8 @@ class Collective {
   virtual absl::Status Max(absl::Span<uint64_t> values) = 0;
 
   // A message to rank 0, which takes the next one that has come. Messages of
-  // one rank stay in order. Neither blocks. REQUIRES: Post not on rank 0, Take
-  // there alone.
+  // one rank stay in order. Neither blocks. Rank 0 alone takes, and
+  // does not post.
   virtual absl::Status Post(const std::string& message) = 0;
   virtual absl::StatusOr<std::optional<std::string>> Take() = 0;
 

@@ -15,13 +15,13 @@
 
 namespace strata::mpi {
 
-// For tests: the ranks are threads of one process. Adds in the order of ranks.
+// A collective for tests: the ranks are threads of one process. Adds in the order of ranks.
 // Wait and the blocking calls fail with Unavailable after Abort.
 class ThreadWorld {
  public:
   explicit ThreadWorld(uint32_t ranks) : ranks_(ranks), next_(ranks, 0) {}
 
-  // Of one rank, to be used on its thread. The world outlives it.
+  // The collective of one rank, to be used on its thread. The world outlives it.
   std::unique_ptr<Collective> Join(uint32_t rank);
 
  private:

@@ -22,7 +22,7 @@ class CommunicatorWatch {
  public:
   // The communicator outlives this object. `still_wanted` is called on this object's thread.
   CommunicatorWatch(device::Communicator* communicator, device::StillWanted still_wanted);
-  // As Stop.
+  // Stops.
   ~CommunicatorWatch();
   CommunicatorWatch(const CommunicatorWatch&) = delete;
   CommunicatorWatch& operator=(const CommunicatorWatch&) = delete;

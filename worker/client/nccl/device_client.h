@@ -11,7 +11,7 @@ namespace strata::nccl {
 
 // What the two links of this folder have in common towards a client.
 
-// From now on the client's arenas are those on the device.
+// Says that from now on the client's arenas are those on the device.
 inline void ShowArenas(const DeviceSteps& steps, client::RunFacts* run) {
   run->device = steps.device();
   run->weights = steps.weights_memory();

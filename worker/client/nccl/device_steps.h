@@ -38,7 +38,7 @@ namespace strata::nccl {
 class DeviceSteps {
  public:
   // Asks for the memory, which is zero then. `still_wanted`: whether to go on waiting for others;
-  // called on any thread. REQUIRES: job defaults filled in.
+  // called on any thread. The job's defaults are filled in.
   static absl::StatusOr<std::unique_ptr<DeviceSteps>> Create(std::shared_ptr<device::Device> device,
                                                              const proto::Job& job,
                                                              const proto::Layout& layout,

@@ -74,7 +74,7 @@ class NodeReducer final : public client::NodeSum {
   absl::Status Init(const proto::Job& job);
   void Stop();
 
-  // Of the thread.
+  // Members of the thread.
   void Run();
   absl::Status MoveOn(absl::Span<const Item> published);
   // Gives the stream what the chunk takes.

@@ -34,7 +34,7 @@ class ReduceTrace {
   static absl::StatusOr<std::unique_ptr<ReduceTrace>> Create(const proto::Job& job,
                                                              std::shared_ptr<device::Device> device,
                                                              device::Stream* stream);
-  // As Stop.
+  // Stops.
   ~ReduceTrace();
 
   // Calls `reduce`, which gives the stream all that the chunk's sum is. A null trace, as one of a
@@ -54,13 +54,13 @@ class ReduceTrace {
   explicit ReduceTrace(std::unique_ptr<TraceLog> log) : log_(std::move(log)), trace_(log_.get()) {}
 
   absl::Status QueueTraced(ChunkId chunk, uint64_t step, absl::FunctionRef<absl::Status()> reduce);
-  // Of the thread.
+  // Members of the thread.
   void Run();
   // What is done of the spans, in their order, until one is not, and takes it off.
   absl::Status NoteDone(std::deque<Spans>* spans);
   bool HasWork() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) { return ends_ || !queued_.empty(); }
 
-  // For what the log has noted. Held while clocks are compared, so who may not wait only tries.
+  // Guards what the log has noted. Held while clocks are compared, so who may not wait only tries.
   absl::Mutex log_mutex_;
   const std::unique_ptr<TraceLog> log_;
   worker::DeviceTrace trace_;

@@ -1,5 +1,5 @@
-#ifndef STRATA_CLI_COMMANDS_RUN_PLACE_H_
-#define STRATA_CLI_COMMANDS_RUN_PLACE_H_
+#ifndef STRATA_CLI_COMMANDS_RUN_SITE_H_
+#define STRATA_CLI_COMMANDS_RUN_SITE_H_
 
 #include <cstdint>
 #include <functional>
@@ -17,9 +17,9 @@
 
 namespace strata::cli {
 
-// Where a comparison or sweep makes its runs: on a cluster of its own, on one that is there, or in
-// virtual time.
-struct PlaceOptions {
+// What a comparison or sweep makes its runs on: on a cluster of its own, on one that is there, or
+// in virtual time.
+struct SiteOptions {
   LocalClusterOptions local;
   CoordinatorOptions coordinator;
   bool has_coordinator = false;  // set this from the option's count when the command is called
@@ -27,28 +27,28 @@ struct PlaceOptions {
 };
 
 // --nodes and so on, --coordinator, --cluster; at most one of the three. Returns --coordinator.
-CLI::Option* AddPlaceOptions(CLI::App* command, PlaceOptions* options);
+CLI::Option* AddSiteOptions(CLI::App* command, SiteOptions* options);
 
-struct Place {
+struct RunSite {
   compare::ClusterSize size;
   std::string words;
   std::shared_ptr<compare::Runner> in_virtual_time;  // null: on a cluster of that size
 };
 
 // Errors: InvalidArgument or NotFound (the cluster's file), Unavailable (no coordinator).
-absl::StatusOr<Place> PlaceOf(const PlaceOptions& options);
+absl::StatusOr<RunSite> OpenSite(const SiteOptions& options);
 
 // Errors: InvalidArgument naming the first run that cannot be made there: "mode sync: ranks: ...",
 // where `what` is "mode".
-absl::Status CheckFit(const std::vector<compare::RunPlan>& plans, const Place& place,
+absl::Status CheckFit(const std::vector<compare::RunPlan>& plans, const RunSite& site,
                       const std::string& what);
 
 // How many of them can always run at once there, `at_most` or fewer, at least 1; in virtual time
-// one. REQUIRES: they fit.
-size_t RunsAtOnce(const std::vector<compare::RunPlan>& plans, const Place& place, size_t at_most);
+// one. CheckFit has accepted them.
+size_t RunsAtOnce(const std::vector<compare::RunPlan>& plans, const RunSite& site, size_t at_most);
 
 // `run` returns the exit status; `stop`, from any thread and maybe before it, lets it return soon.
-struct PlaceWork {
+struct SiteWork {
   std::function<int(const std::vector<compare::Runner*>&)> run;
   std::function<void()> stop;
   size_t runners = 1;
@@ -57,9 +57,9 @@ struct PlaceWork {
 
 // Ctrl-C and SIGTERM call `stop`. `interrupt` was made before anything that starts threads; null
 // for a cluster of its own, which catches signals itself. Returns the exit status.
-int RunAt(const Place& place, const PlaceOptions& options, const PlaceWork& work,
+int RunAt(const RunSite& site, const SiteOptions& options, const SiteWork& work,
           const std::string& log_level, Interrupt* interrupt);
 
 }  // namespace strata::cli
 
-#endif  // STRATA_CLI_COMMANDS_RUN_PLACE_H_
+#endif  // STRATA_CLI_COMMANDS_RUN_SITE_H_

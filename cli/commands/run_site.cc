@@ -1,4 +1,4 @@
-#include "cli/commands/run_place.h"
+#include "cli/commands/run_site.h"
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
@@ -33,7 +33,7 @@ std::vector<compare::Runner*> PointersTo(const Runners& runners) {
   return pointers;
 }
 
-int RunUntilSignal(const std::vector<compare::Runner*>& runners, const PlaceWork& work,
+int RunUntilSignal(const std::vector<compare::Runner*>& runners, const SiteWork& work,
                    Interrupt* interrupt) {
   interrupt->Catch(work.stop);
   const int exit_status = work.run(runners);
@@ -41,17 +41,17 @@ int RunUntilSignal(const std::vector<compare::Runner*>& runners, const PlaceWork
   return exit_status;
 }
 
-int RunOnCoordinator(const Place& place, const PlaceOptions& options, const PlaceWork& work,
+int RunOnCoordinator(const RunSite& site, const SiteOptions& options, const SiteWork& work,
                      Interrupt* interrupt) {
   control::CoordinatorClient::Options client;
   client.coordinator = options.coordinator.address;
   client.deadline = absl::Seconds(options.coordinator.timeout_s);
   client.reports = true;
-  const Runners runners = LiveRunners(work.runners, {.cluster = place.words}, client);
+  const Runners runners = LiveRunners(work.runners, {.cluster = site.words}, client);
   return RunUntilSignal(PointersTo(runners), work, interrupt);
 }
 
-int RunOnOwnCluster(const Place& place, const PlaceOptions& options, const PlaceWork& work,
+int RunOnOwnCluster(const RunSite& site, const SiteOptions& options, const SiteWork& work,
                     const std::string& log_level) {
   LocalClusterOptions local = options.local;
   local.runs_dir = work.jobs_dir;
@@ -60,7 +60,7 @@ int RunOnOwnCluster(const Place& place, const PlaceOptions& options, const Place
                   [&](const std::string& coordinator) {
                     const Runners runners = LiveRunners(
                         work.runners,
-                        {.cluster = place.words, .jobs_dir = work.jobs_dir, .cancels = false},
+                        {.cluster = site.words, .jobs_dir = work.jobs_dir, .cancels = false},
                         {.coordinator = coordinator, .reports = true});
                     return work.run(PointersTo(runners));
                   },
@@ -70,7 +70,7 @@ int RunOnOwnCluster(const Place& place, const PlaceOptions& options, const Place
 
 }  // namespace
 
-CLI::Option* AddPlaceOptions(CLI::App* command, PlaceOptions* options) {
+CLI::Option* AddSiteOptions(CLI::App* command, SiteOptions* options) {
   std::vector<CLI::Option*> local = AddLocalClusterOptions(command, &options->local);
   for (const char* gpus : {"--device-plugin", "--gpus", "--ranks-per-gpu"}) {
     local.push_back(command->get_option(gpus));
@@ -87,64 +87,64 @@ CLI::Option* AddPlaceOptions(CLI::App* command, PlaceOptions* options) {
   return coordinator;
 }
 
-absl::StatusOr<Place> PlaceOf(const PlaceOptions& options) {
-  Place place;
+absl::StatusOr<RunSite> OpenSite(const SiteOptions& options) {
+  RunSite site;
   if (!options.cluster.empty()) {
     auto cluster = compare::ReadCluster(options.cluster);
     if (!cluster.ok()) return cluster.status();
-    place.words = compare::DescribeCluster(*cluster);
-    place.in_virtual_time = compare::CreateVirtualRunner(*std::move(cluster), UsableCores());
-    return place;
+    site.words = compare::DescribeCluster(*cluster);
+    site.in_virtual_time = compare::CreateVirtualRunner(*std::move(cluster), UsableCores());
+    return site;
   }
   if (!options.has_coordinator) {
     const LocalClusterOptions& local = options.local;
     const auto gpus = GpusOfNodes(local);
     if (!gpus.ok()) return gpus.status();
-    place.size.slots.assign(local.nodes, local.slots);
-    for (const NodeGpus& node : *gpus) place.size.gpu_slots.push_back(node.slots);
-    place.size.servers = local.servers;
-    place.size.shards = local.servers * local.shards;
-    place.words = absl::StrCat("on ", HostName(), ": ", compare::Words(place.size));
-    return place;
+    site.size.slots.assign(local.nodes, local.slots);
+    for (const NodeGpus& node : *gpus) site.size.gpu_slots.push_back(node.slots);
+    site.size.servers = local.servers;
+    site.size.shards = local.servers * local.shards;
+    site.words = absl::StrCat("on ", HostName(), ": ", compare::Words(site.size));
+    return site;
   }
   const auto nodes = ConnectTo(options.coordinator)->ListNodes();
   if (!nodes.ok()) return nodes.status();
-  place.size = compare::SizeOf(*nodes);
-  place.words =
-      absl::StrCat("cluster of ", options.coordinator.address, ": ", compare::Words(place.size));
-  return place;
+  site.size = compare::SizeOf(*nodes);
+  site.words =
+      absl::StrCat("cluster of ", options.coordinator.address, ": ", compare::Words(site.size));
+  return site;
 }
 
-absl::Status CheckFit(const std::vector<compare::RunPlan>& plans, const Place& place,
+absl::Status CheckFit(const std::vector<compare::RunPlan>& plans, const RunSite& site,
                       const std::string& what) {
   for (const compare::RunPlan& plan : plans) {
-    const absl::Status status = place.in_virtual_time != nullptr
-                                    ? place.in_virtual_time->Check(plan)
-                                    : compare::CheckFits(plan.job, place.size);
+    const absl::Status status = site.in_virtual_time != nullptr
+                                    ? site.in_virtual_time->Check(plan)
+                                    : compare::CheckFits(plan.job, site.size);
     if (status.ok()) continue;
     return absl::InvalidArgumentError(absl::StrCat(what, " ", plan.mode, ": ", status.message()));
   }
   return absl::OkStatus();
 }
 
-size_t RunsAtOnce(const std::vector<compare::RunPlan>& plans, const Place& place, size_t at_most) {
+size_t RunsAtOnce(const std::vector<compare::RunPlan>& plans, const RunSite& site, size_t at_most) {
   size_t runs = std::min(at_most, plans.size());
-  if (place.in_virtual_time != nullptr) runs = 1;
+  if (site.in_virtual_time != nullptr) runs = 1;
   for (const compare::RunPlan& plan : plans) {
     if (runs <= 1) break;
-    runs = std::min(runs, compare::JobsAtOnce(plan.job, place.size));
+    runs = std::min(runs, compare::JobsAtOnce(plan.job, site.size));
   }
   return std::max<size_t>(1, runs);
 }
 
-int RunAt(const Place& place, const PlaceOptions& options, const PlaceWork& work,
+int RunAt(const RunSite& site, const SiteOptions& options, const SiteWork& work,
           const std::string& log_level, Interrupt* interrupt) {
-  if (place.in_virtual_time != nullptr) {
+  if (site.in_virtual_time != nullptr) {
     TuneAllocator();
-    return RunUntilSignal({place.in_virtual_time.get()}, work, interrupt);
+    return RunUntilSignal({site.in_virtual_time.get()}, work, interrupt);
   }
-  return interrupt != nullptr ? RunOnCoordinator(place, options, work, interrupt)
-                              : RunOnOwnCluster(place, options, work, log_level);
+  return interrupt != nullptr ? RunOnCoordinator(site, options, work, interrupt)
+                              : RunOnOwnCluster(site, options, work, log_level);
 }
 
 }  // namespace strata::cli
