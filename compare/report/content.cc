@@ -89,7 +89,11 @@ CurveSet CurveSetOf(const std::vector<const proto::RunRecord*>& runs, Axis axis,
   CurveSet set;
   std::vector<Curve> finished;
   for (const proto::RunRecord* run : runs) {
-    (FailureOf(*run).empty() ? finished : set.failed).push_back(curve(*run, axis));
+    if (FailureOf(*run).empty()) {
+      finished.push_back(curve(*run, axis));
+    } else {
+      set.failed.push_back({run->seed(), curve(*run, axis)});
+    }
   }
   if (!finished.empty()) set.mean = MeanCurve(finished, kCurvePointsMax);
   return set;

@@ -16,10 +16,15 @@ namespace strata::compare {
 
 inline constexpr std::array<Axis, 3> kAxes = {Axis::kSamples, Axis::kSeconds, Axis::kUpdates};
 
+struct FailedRun {
+  uint64_t seed = 0;
+  Curve curve;
+};
+
 // One kind of curve of a mode, by one axis.
 struct CurveSet {
-  std::vector<BandPoint> mean;  // of the runs that have finished; empty where none has
-  std::vector<Curve> failed;    // each run that has not, by seed
+  std::vector<BandPoint> mean;    // of the runs that have finished; empty where none has
+  std::vector<FailedRun> failed;  // each run that has not, by seed
 };
 
 // A mode's curves, by axis as in kAxes.

@@ -32,13 +32,15 @@ std::string PaletteJson() {
 
 }  // namespace
 
-std::string AssemblePage(const PageParts& parts, const std::string& json) {
+std::string AssemblePage(const PageParts& parts, const std::string& json,
+                         const std::string& charts) {
   // In one pass: what is put in is not searched for places.
   return absl::StrReplaceAll(kFrameHtml, {{"{{title}}", parts.title},
                                           {"{{document}}", parts.document},
                                           {"{{style}}", absl::StrCat(kStyleCss, parts.style)},
                                           {"{{main}}", parts.main},
                                           {"{{data}}", InsideHtml(json)},
+                                          {"{{charts}}", InsideHtml(charts)},
                                           {"{{palette}}", PaletteJson()},
                                           {"{{chart_js}}", kChartJs},
                                           {"{{page_js}}", parts.scripts}});

@@ -16,9 +16,11 @@ struct PageParts {
   const char* scripts;
 };
 
-// Returns report/index.html: one file that needs nothing else, with the JSON document inside, and
-// the colours and dashes of svg/palette.h.
-std::string AssemblePage(const PageParts& parts, const std::string& json);
+// Returns report/index.html: one file that needs nothing else, with the JSON document inside, what
+// its charts are drawn from beside that document (JSON, too), and the colours and dashes of
+// svg/palette.h.
+std::string AssemblePage(const PageParts& parts, const std::string& json,
+                         const std::string& charts = "null");
 
 }  // namespace strata::compare
 

@@ -3,14 +3,14 @@
 
 #include <vector>
 
-#include "compare/report/content.h"
+#include "compare/report/report_charts.h"
 #include "compare/report/report_files.h"
 
 namespace strata::compare {
 
-// The page's charts, for where there is no browser: accuracy and loss by samples, seconds and
+// Draws the charts for where there is no browser: accuracy and loss by samples, seconds and
 // updates, time to accuracy, bytes per step, waiting, staleness.
-std::vector<Picture> PicturesOf(const Content& content);
+std::vector<Picture> DrawPictures(const ReportCharts& charts);
 
 }  // namespace strata::compare
 

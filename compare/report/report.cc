@@ -4,6 +4,7 @@
 #include "compare/report/page.h"
 #include "compare/report/page/page_files.h"
 #include "compare/report/pictures.h"
+#include "compare/report/report_charts.h"
 #include "compare/report/report_files.h"
 #include "compare/report/report_json.h"
 
@@ -25,6 +26,7 @@ absl::Status WriteReport(const ReportInput& input, const std::string& directory)
   const absl::StatusOr<Content> content = ContentOf(input);
   if (!content.ok()) return content.status();
   const std::string json = ReportJson(input, *content);
+  const ReportCharts charts = DescribeCharts(*content);
   const PageParts parts = {.title = "Strata: comparison of modes",
                            .document = "report.json",
                            .main = kReportMainHtml,
@@ -32,8 +34,8 @@ absl::Status WriteReport(const ReportInput& input, const std::string& directory)
                            .scripts = kReportJs};
   return WriteReportFiles({.document = parts.document,
                            .json = json,
-                           .page = AssemblePage(parts, json),
-                           .pictures = PicturesOf(*content)},
+                           .page = AssemblePage(parts, json, ChartsJson(charts)),
+                           .pictures = DrawPictures(charts)},
                           directory);
 }
 

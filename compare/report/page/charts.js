@@ -1,78 +1,78 @@
 "use strict";
 
+// What charts show is described in C++ (report_charts.h), for the SVG files, too.
+const described = JSON.parse(document.getElementById("described").textContent);
+
+function caption(id, text) {
+  document.getElementById(id).closest("figure").querySelector("figcaption").textContent = text;
+}
+
 // ---- curves ----
 
-const AXES = {
-  samples: ["samples of all ranks", countText],
-  seconds: ["seconds of training", (value) => `${+value.toPrecision(3)}`],
-  updates: ["updates of the weights", countText],
-};
-
 // Least and greatest seed, the area between them, and the mean.
-function curvesOfMode(mode, index, kind) {
+function curvesOfMode(series, index) {
   const style = styleOf(index);
-  const points = mode[kind][choice.axis];
-  const edge = { mode: mode.mode, borderWidth: 0, pointRadius: 0, hitRadius: 0, hoverRadius: 0 };
+  const edge = { mode: series.name, borderWidth: 0, pointRadius: 0, hitRadius: 0, hoverRadius: 0 };
   const sets = [];
-  if (points.length && mode.runs.length > 1) {
-    sets.push({ ...edge, data: points.map(([x, , low]) => ({ x, y: low })), fill: false });
+  if (series.band.some(([, , low, high]) => low < high)) {
+    sets.push({ ...edge, data: series.band.map(([x, , low]) => ({ x, y: low })), fill: false });
     sets.push({
       ...edge,
-      data: points.map(([x, , , high]) => ({ x, y: high })),
+      data: series.band.map(([x, , , high]) => ({ x, y: high })),
       fill: "-1",
       backgroundColor: translucent(style.colour, 0.16),
     });
   }
-  if (points.length) {
+  if (series.band.length) {
     sets.push({
-      mode: mode.mode,
+      mode: series.name,
       isMean: true,
-      data: points.map(([x, mean]) => ({ x, y: mean })),
+      data: series.band.map(([x, mean]) => ({ x, y: mean })),
       borderColor: style.colour,
       backgroundColor: style.colour,
       borderWidth: 2,
       borderDash: style.dash,
       pointStyle: style.point,
-      pointRadius: points.length <= 40 ? 2.5 : 0,
+      pointRadius: series.band.length <= 40 ? 2.5 : 0,
       pointHitRadius: 6,
     });
   }
-  for (const run of mode.runs.filter((run) => run.failure)) {
-    const own = run[kind][choice.axis];
+  for (const run of series.thin) {
     sets.push({
-      mode: `${mode.mode}, seed ${run.seed} (failed)`,
+      mode: run.name,
       isMean: true,
-      data: own.map(([x, y]) => ({ x, y })),
+      data: run.points.map(([x, y]) => ({ x, y })),
       borderColor: style.colour,
       borderWidth: 1,
       borderDash: [3, 3],
       pointStyle: "crossRot",
-      pointRadius: own.map((_, i) => (i === own.length - 1 ? 6 : 0)),
+      pointRadius: run.points.map((_, i) => (i === run.points.length - 1 ? 6 : 0)),
       pointBorderWidth: 2,
     });
   }
   return sets;
 }
 
-function drawLines(id, kind, yTitle, yFormat, yFrom) {
-  const [xTitle, xFormat] = AXES[choice.axis];
-  const datasets = report.modes.flatMap((mode, index) =>
-    shown[index] ? curvesOfMode(mode, index, kind) : []);
-  draw(id, `${yTitle} against ${xTitle}, a line per mode`, {
+function drawLines(id, chart, yFrom) {
+  const [xFormat, yFormat] = [FORMATS[chart.x.format], FORMATS[chart.y.format]];
+  const datasets = chart.modes.flatMap((series, index) =>
+    shown[index] ? curvesOfMode(series, index) : []);
+  caption(id, chart.title);
+  draw(id, `${chart.y.name} against ${chart.x.name}, a line per mode`, {
     type: "line",
     data: { datasets },
     options: {
       parsing: false,
       interaction: { mode: "nearest", intersect: false },
       scales: {
-        x: axis(xTitle, xFormat, { type: "linear", beginAtZero: true, min: 0 }),
-        y: axis(yTitle, yFormat, yFrom),
+        x: axis(chart.x.name, xFormat, { type: "linear", beginAtZero: true, min: 0 }),
+        y: axis(chart.y.name, yFormat, yFrom),
       },
       plugins: {
         tooltip: {
           filter: (item) => Boolean(item.dataset.isMean),
           callbacks: {
-            title: (items) => (items.length ? `${xFormat(items[0].parsed.x)} ${xTitle}` : ""),
+            title: (items) => (items.length ? `${xFormat(items[0].parsed.x)} ${chart.x.name}` : ""),
             label: (item) => `${item.dataset.mode}: ${yFormat(item.parsed.y, 2)}`,
           },
         },
@@ -86,8 +86,8 @@ function drawCurves() {
     .map((mode) => mode.final_accuracy.mean);
   const close = choice.zoom === "top" && finals.length;
   const from = close ? { min: Math.max(0, Math.floor(Math.max(...finals) * 100 - 10) / 100) } : {};
-  drawLines("accuracy", "accuracy", "accuracy", percentText, from);
-  drawLines("loss", "loss", "loss", (value) => `${+value.toPrecision(4)}`, {});
+  drawLines("accuracy", described.accuracy[choice.axis], from);
+  drawLines("loss", described.loss[choice.axis], {});
 }
 
 // ---- bars ----
@@ -137,15 +137,17 @@ function short(name) {
   return name.length > most ? `${name.slice(0, most - 1)}…` : name;
 }
 
-// `rows`: {mode, value, low, high, text} by mode; null where there is none.
-function drawBars(id, label, xTitle, format, rows) {
+// A row of the chart is {name, value, low, high, text}; null where there is none.
+function drawBars(id) {
+  const chart = described[id], rows = chart.modes, format = FORMATS[chart.x.format];
   const longest = Math.max(0, ...rows.map((row) => row.value || 0));
   const most = Math.min(2 * longest, Math.max(longest, ...rows.map((row) => row.high || 0)));
+  caption(id, chart.title);
   document.getElementById(id).parentElement.style.height = `${70 + 34 * rows.length}px`;
-  draw(id, label, {
+  draw(id, `${chart.title}, a bar per mode`, {
     type: "bar",
     data: {
-      labels: rows.map((row) => row.mode),
+      labels: rows.map((row) => row.name),
       datasets: [{
         data: rows.map((row) => row.value),
         backgroundColor: rows.map((_, index) => styleOf(index).colour),
@@ -156,8 +158,8 @@ function drawBars(id, label, xTitle, format, rows) {
       indexAxis: "y",
       scales: {
         // Room on the right for the figures.
-        x: axis(xTitle, format, { beginAtZero: true, suggestedMax: most * 1.35 || 1 }),
-        y: axis("", (index) => short(rows[index].mode), { grid: { display: false } }),
+        x: axis(chart.x.name, format, { beginAtZero: true, suggestedMax: most * 1.35 || 1 }),
+        y: axis("", (index) => short(rows[index].name), { grid: { display: false } }),
       },
       plugins: { tooltip: { callbacks: { label: (item) => rows[item.dataIndex].text } } },
     },
@@ -165,61 +167,26 @@ function drawBars(id, label, xTitle, format, rows) {
   });
 }
 
-function rowOf(mode, estimate, text) {
-  const { mean = null, low = null, high = null } = estimate || {};
-  return { mode: mode.mode, value: mean, low, high, text };
-}
-
-function drawTime() {
-  const target = report.target_accuracy;
-  document.getElementById("time-caption").textContent =
-    target === null ? "Time to accuracy: no run finished" : `Time to ${percentText(target, 1)}`;
-  drawBars("time", "Time to accuracy of each mode, with 95 % intervals", "seconds of training",
-    (value) => `${+value.toPrecision(3)}`,
-    report.modes.map((mode) => rowOf(mode, mode.seconds_to_target, mode.seconds_to_target
-      ? secondsText(mode.seconds_to_target.mean)
-      : mode.failed === mode.runs.length ? "failed"
-        : `reached in ${mode.reached} of ${mode.runs.length} runs`)));
-}
-
-function drawCosts() {
-  const failed = (estimate, format) => (estimate ? format(estimate.mean) : "failed");
-  drawBars("bytes", "Bytes per step of each mode", "bytes", bytesText,
-    report.modes.map((mode) => rowOf(mode, mode.bytes_per_step,
-      failed(mode.bytes_per_step, bytesText))));
-  drawBars("waiting", "Share of time in which ranks waited, of each mode", "share of ranks' time",
-    percentText, report.modes.map((mode) => rowOf(mode, mode.waiting_share,
-      failed(mode.waiting_share, (value) => percentText(value, 1)))));
-}
-
 // ---- staleness ----
 
 function drawStaleness() {
-  const bins = Math.max(0, ...report.modes.map((mode) => mode.staleness.length));
-  let last = 0;
-  for (const mode of report.modes) {
-    mode.staleness.forEach((pushes, bin) => { if (pushes) last = Math.max(last, bin); });
-  }
-  const labels = Array.from({ length: bins ? last + 1 : 0 },
-    (_, bin) => (bin === bins - 1 && bin > 0 ? `${bin}+` : `${bin}`));
-  document.getElementById("staleness-caption").textContent =
-    labels.length ? "Staleness of pushes" : "Staleness of pushes: none was counted";
-  const datasets = report.modes.map((mode, index) => {
-    const pushes = mode.staleness.reduce((sum, count) => sum + count, 0);
-    return {
-      mode: mode.mode,
-      data: labels.map((_, bin) => (pushes ? (mode.staleness[bin] || 0) / pushes : 0)),
-      backgroundColor: styleOf(index).colour,
-      hidden: pushes === 0,
-    };
-  });
-  draw("staleness", "Share of pushes by staleness, of each mode", {
+  const chart = described.staleness;
+  caption("staleness", chart.bins.length ? chart.title : `${chart.title}: none was counted`);
+  draw("staleness", `${chart.title}, shares of each mode`, {
     type: "bar",
-    data: { labels, datasets },
+    data: {
+      labels: chart.bins,
+      datasets: chart.modes.map((series, index) => ({
+        mode: series.name,
+        data: series.shares,
+        backgroundColor: styleOf(index).colour,
+        hidden: series.shares.length === 0,
+      })),
+    },
     options: {
       scales: {
-        x: axis("staleness, in clocks or updates", (index) => labels[index]),
-        y: axis("share of the mode's pushes", percentText, { beginAtZero: true }),
+        x: axis(chart.x.name, (index) => chart.bins[index]),
+        y: axis(chart.y.name, FORMATS[chart.y.format], { beginAtZero: true }),
       },
       plugins: {
         tooltip: {
@@ -235,8 +202,7 @@ function drawStaleness() {
 
 function drawAll() {
   drawCurves();
-  drawTime();
-  drawCosts();
+  for (const id of ["time", "bytes", "waiting"]) drawBars(id);
   drawStaleness();
   document.body.dataset.charts = `${Object.keys(charts).length} drawn`;
 }

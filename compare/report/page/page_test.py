@@ -114,7 +114,7 @@ class PageTest(PageCase):
         )
         self.assertEqual(self.browser.run("document.title"), f"{HOSTILE}: comparison of modes")
         self.assertEqual(self.browser.run("document.querySelectorAll('b').length"), 0)
-        self.assertEqual(self.browser.run("document.scripts.length"), 4)
+        self.assertEqual(self.browser.run("document.scripts.length"), 5)
         rows = self.browser.run("[...document.querySelectorAll('#figures tr')].length")
         self.assertEqual(rows, 9)
         last = "document.querySelector('#figures tr:last-child td').textContent"

@@ -44,3 +44,12 @@ function countText(count) {
 function bytesText(bytes) {
   return withPrefix(bytes, "B");
 }
+
+// Numbers of an axis, by the name that report_charts.h gives their format.
+const FORMATS = {
+  count: countText,
+  bytes: bytesText,
+  seconds: (value) => `${+value.toPrecision(3)}`,
+  percent: percentText,
+  plain: (value) => `${+value.toPrecision(4)}`,
+};

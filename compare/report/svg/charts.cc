@@ -38,8 +38,8 @@ Extent ExtentOf(const LineChart& chart) {
   Extent extent;
   for (const LineSeries& mode : chart.modes) {
     for (const BandPoint& point : mode.band) extent.Take(point.x, point.low, point.high);
-    for (const Curve& run : mode.thin) {
-      for (const Point& point : run) extent.Take(point.x, point.y, point.y);
+    for (const NamedCurve& run : mode.thin) {
+      for (const Point& point : run.curve) extent.Take(point.x, point.y, point.y);
     }
   }
   if (extent.y_least > extent.y_greatest) extent.y_least = extent.y_greatest = 0;
@@ -60,9 +60,9 @@ void DrawSeries(const LineSeries& series, size_t mode, const Scale& x, const Sca
     if (mean.size() == 1) drawing->Dot(mean.front(), mode);
     drawing->Curve(mean, mode, false);
   }
-  for (const Curve& run : series.thin) {
+  for (const NamedCurve& run : series.thin) {
     std::vector<Point> line;
-    for (const Point& point : run) line.push_back({x.Pixel(point.x), y.Pixel(point.y)});
+    for (const Point& point : run.curve) line.push_back({x.Pixel(point.x), y.Pixel(point.y)});
     if (!line.empty()) drawing->Curve(line, mode, true);
   }
 }

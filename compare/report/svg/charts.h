@@ -15,10 +15,15 @@ namespace strata::compare {
 // What a picture shows of one mode; which mode it is follows from the place in its list. All
 // numbers are finite.
 
+struct NamedCurve {
+  std::string name;
+  Curve curve;
+};
+
 struct LineSeries {
   std::string name;
-  std::vector<BandPoint> band;  // may be empty
-  std::vector<Curve> thin;      // runs that failed
+  std::vector<BandPoint> band;   // may be empty
+  std::vector<NamedCurve> thin;  // runs that failed
 };
 
 struct LineChart {

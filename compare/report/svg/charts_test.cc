@@ -20,7 +20,7 @@ std::string Plain(double value) { return std::to_string(int(value)); }
 LineChart TwoLines() {
   LineChart chart{"Lines", "steps", Plain, "height", Plain, {}};
   chart.modes.push_back({"rising", {{0, 0, 0, 0}, {10, 50, 0, 100}}, {}});
-  chart.modes.push_back({"failed", {}, {{{0, 100}, {5, 50}}}});
+  chart.modes.push_back({"failed", {}, {{"failed, seed 1", {{0, 100}, {5, 50}}}}});
   return chart;
 }
 
@@ -76,7 +76,7 @@ TEST(LineChart, TextCannotBecomeMarkup) {
 
 TEST(LineChart, WithoutPointsItHasAxesOnly) {
   LineChart chart = TwoLines();
-  chart.modes = {{"none", {}, {}}, {"empty", {}, {{}}}};
+  chart.modes = {{"none", {}, {}}, {"empty", {}, {{"seed 1", {}}}}};
   const std::string svg = Svg(chart);
   EXPECT_EQ(Count(svg, "<polyline"), 2);  // of the legend
   EXPECT_FALSE(Has(svg, "nan"));

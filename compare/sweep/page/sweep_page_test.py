@@ -50,7 +50,7 @@ class SweepPageTest(PageCase):
         self.assertEqual(self.browser.run("report"), report)
         self.assertEqual(self.browser.run("document.querySelector('h1').textContent"), HOSTILE)
         self.assertEqual(self.browser.run("document.querySelectorAll('b').length"), 0)
-        self.assertEqual(self.browser.run("document.scripts.length"), 4)
+        self.assertEqual(self.browser.run("document.scripts.length"), 5)
         text = self.browser.run("document.body.textContent")
         for sentence in [*report["verdict"], *report["rules"]]:
             self.assertIn(sentence, text)
