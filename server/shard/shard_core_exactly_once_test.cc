@@ -1,10 +1,16 @@
 // Nodes and a shard over a network that drops, duplicates and reorders frames and cuts connections,
 // from a seed. Each push must count exactly once, and every answer must obey the job's mode.
 #include <algorithm>
-#include <cstring>
-#include <random>
+#include <array>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <set>
 #include <string>
+#include <vector>
 
+#include "common/transport/sim/sim_endpoint.h"
+#include "common/transport/sim/sim_network.h"
 #include "gtest/gtest.h"
 #include "server/shard/testing/shard_harness.h"
 
@@ -12,6 +18,7 @@ namespace strata::server {
 namespace {
 
 using transport::ConnectionId;
+using transport::SimEndpoint;
 using wire::Frame;
 using wire::Op;
 
@@ -19,6 +26,10 @@ constexpr uint32_t kNodes = 4;
 constexpr uint32_t kChunks = 2;
 constexpr uint64_t kClocks = 6;
 constexpr uint32_t kElements = kNodes * kClocks;  // of a chunk: one for each push
+constexpr char kShard[] = "shard";
+constexpr int kEventsMax = 200000;
+// Connections of the test's own, beside those of the network.
+constexpr uint64_t kOwnConnections = uint64_t{1} << 40;
 
 // A node's side of one chunk.
 struct NodeChunk {
@@ -27,9 +38,16 @@ struct NodeChunk {
   uint64_t base_version = 0;
 };
 
+struct Node {
+  std::unique_ptr<SimEndpoint> endpoint;
+  std::optional<ConnectionId> connection;
+  bool greeted = false;
+  std::vector<NodeChunk> chunks = std::vector<NodeChunk>(kChunks);
+};
+
 class Simulation {
  public:
-  Simulation(const std::string& mode, uint32_t seed) : mode_(mode), random_(seed) {
+  Simulation(const std::string& mode, uint32_t seed) : mode_(mode), network_(seed) {
     JobOptions options;
     options.ranks.assign(kNodes, 1);
     options.elements = kElements * kChunks;
@@ -38,41 +56,41 @@ class Simulation {
     options.job_text = "optimizer { sgd {} } schedule { base_lr: 1 } consistency { " + mode + " }";
     record_ = RecordOf(options);
     EXPECT_TRUE(shard_.core().Install(record_, ShardId(0)).ok());
-    for (uint32_t node = 0; node < kNodes; ++node)
-      connections_.push_back(shard_.Join(record_, node));
+    const ConnectionId first = Join(0);
     for (uint32_t chunk = 0; chunk < kChunks; ++chunk) {
-      shard_.Deliver(connections_[0],
-                     InitFrame(record_, 0, chunk, std::vector<float>(kElements, 0.0f)));
+      shard_.Deliver(first, InitFrame(record_, 0, chunk, std::vector<float>(kElements, 0.0f)));
     }
-    nodes_.assign(kNodes, std::vector<NodeChunk>(kChunks));
+    shard_.core().OnDisconnected(first);
     received_.assign(kNodes, std::vector<uint64_t>(kChunks, 0));
+    network_.set_faults({.drop = 0.3, .duplicate = 0.5, .reorder = 0.5, .break_one = 0.005});
+    shard_endpoint_ = Endpoint(kShard, [this] { TurnOfShard(); });
+    EXPECT_TRUE(shard_endpoint_->Listen(kShard).ok());
+    for (uint32_t node = 0; node < kNodes; ++node) {
+      nodes_[node].endpoint = Endpoint("node", [this, node] { TurnOfNode(node); });
+    }
   }
 
   // Until every push of every clock has been answered.
   void Run() {
-    int steps = 0;
-    while (!Done()) {
-      ASSERT_LT(++steps, 200000) << "no progress";
-      const uint32_t dice = random_() % 100;
-      if (dice < 2) {
-        Reconnect(random_() % kNodes);
-      } else if (dice < 30 || flying_.empty()) {
-        Push(random_() % kNodes, random_() % kChunks);
-      } else {
-        MoveOne();
-      }
+    for (uint32_t node = 0; node < kNodes; ++node) Tick(node);
+    for (int events = 0; !Done(); ++events) {
+      ASSERT_LT(events, kEventsMax) << "no progress";
+      ASSERT_TRUE(network_.RunOne());
       if (testing::Test::HasFailure()) return;
     }
   }
 
   // The ledger: each element belongs to one push and has been stepped once, to exactly one.
   void ExpectEachPushCountedOnce() {
+    for (const ConnectionId connection : open_) shard_.core().OnDisconnected(connection);
+    std::vector<ConnectionId> last;
     for (uint32_t node = 0; node < kNodes; ++node) {
-      shard_.Deliver(connections_[node], ControlFrame(record_, Op::kRetire, node, 0, 0));
+      last.push_back(Join(node));
+      shard_.Deliver(last[node], ControlFrame(record_, Op::kRetire, node, 0, 0));
     }
     for (uint32_t chunk = 0; chunk < kChunks; ++chunk) {
       const Frame final =
-          shard_.DeliverForOne(connections_[0], ControlFrame(record_, Op::kCut, 0, chunk, kClocks));
+          shard_.DeliverForOne(last[0], ControlFrame(record_, Op::kCut, 0, chunk, kClocks));
       EXPECT_EQ(FloatsOf(final), std::vector<float>(kElements, 1.0f)) << "chunk " << chunk;
     }
     const ShardCounters counters = shard_.core().Counters().at(JobId(record_.job_id()));
@@ -82,64 +100,108 @@ class Simulation {
   }
 
  private:
-  struct Flying {
-    bool to_shard;
-    ConnectionId connection;
-    Frame frame;
-  };
+  std::unique_ptr<SimEndpoint> Endpoint(const std::string& name, std::function<void()> on_ready) {
+    SimEndpoint::Options options;
+    options.name = name;
+    options.addresses_are_names = true;
+    options.on_ready = std::move(on_ready);
+    return std::make_unique<SimEndpoint>(&network_, options);
+  }
+
+  // A connection of the node beside the network, which HELLO has opened.
+  ConnectionId Join(uint32_t node) {
+    const ConnectionId connection(kOwnConnections + own_connections_++);
+    const Frame answer = shard_.DeliverForOne(connection, HelloFrame(record_, node));
+    EXPECT_EQ(answer.header.op, Op::kHelloOk);
+    return connection;
+  }
 
   bool Done() const {
-    for (const auto& chunks : nodes_) {
-      for (const NodeChunk& chunk : chunks) {
+    for (const Node& node : nodes_) {
+      for (const NodeChunk& chunk : node.chunks) {
         if (chunk.clock < kClocks) return false;
       }
     }
     return true;
   }
 
+  // Every now and then a node says HELLO, pushes, pushes again, or connects anew.
+  void Tick(uint32_t id) {
+    Node& node = nodes_[id];
+    if (!node.connection || network_.random().Chance(0.03)) {
+      Reconnect(&node);
+    }
+    if (node.greeted) {
+      Push(id, static_cast<uint32_t>(network_.random().Below(kChunks)));
+    } else {
+      Send(&node, HelloFrame(record_, id));
+    }
+    const absl::Duration pause =
+        network_.random().Between(absl::Microseconds(50), absl::Microseconds(500));
+    network_.After(pause, [this, id] { Tick(id); });
+  }
+
+  void Reconnect(Node* node) {
+    if (node->connection) node->endpoint->Close(*node->connection);
+    node->greeted = false;
+    node->connection = *node->endpoint->Connect(kShard);
+  }
+
+  void Send(Node* node, const Frame& frame) {
+    EXPECT_EQ(node->endpoint->Send(*node->connection, frame), absl::OkStatus());
+  }
+
   // Starts the next push, or sends the one that waits for its answer again.
-  void Push(uint32_t node, uint32_t chunk) {
-    NodeChunk& state = nodes_[node][chunk];
+  void Push(uint32_t id, uint32_t chunk) {
+    NodeChunk& state = nodes_[id].chunks[chunk];
     if (state.clock == kClocks) return;
     state.waiting = true;
     std::vector<float> sum(kElements, 0.0f);
     // Per clock the divisor is the samples of all nodes, else only this push's.
-    sum[node * kClocks + state.clock] = mode_ == "async {}" ? -1.0f : -1.0f * kNodes;
-    flying_.push_back({true, connections_[node],
-                       PushFrame(record_, node, chunk, state.clock, sum, 1, state.base_version)});
+    sum[id * kClocks + state.clock] = mode_ == "async {}" ? -1.0f : -1.0f * kNodes;
+    Send(&nodes_[id], PushFrame(record_, id, chunk, state.clock, sum, 1, state.base_version));
   }
 
-  void Reconnect(uint32_t node) {
-    const ConnectionId old = connections_[node];
-    shard_.core().OnDisconnected(old);
-    std::erase_if(flying_, [&](const Flying& flying) { return flying.connection == old; });
-    connections_[node] = shard_.Join(record_, node);
-  }
-
-  // Drops, duplicates or delivers any frame of those on their way.
-  void MoveOne() {
-    const size_t index = random_() % flying_.size();
-    const uint32_t dice = random_() % 100;
-    const Flying flying = flying_[index];
-    if (dice >= 50) {  // else it stays, and comes once more
-      flying_[index] = flying_.back();
-      flying_.pop_back();
-    }
-    if (dice >= 70) return;  // lost
-    if (flying.to_shard) {
-      DeliverToShard(flying);
-    } else {
-      DeliverToNode(flying.frame);
+  void TurnOfShard() {
+    std::vector<transport::Event> events;
+    shard_endpoint_->Poll(absl::InfiniteDuration(), &events);
+    for (const transport::Event& event : events) {
+      if (event.kind == transport::Event::Kind::kFrame) {
+        open_.insert(event.connection);
+        DeliverToShard(event.connection, event.frame);
+      } else {
+        open_.erase(event.connection);
+        shard_.core().OnDisconnected(event.connection);
+      }
     }
   }
 
-  void DeliverToShard(const Flying& flying) {
-    const wire::Header& push = flying.frame.header;
-    uint64_t& received = received_[push.node][push.chunk];
-    received = std::max(received, push.clock + 1);
-    for (const Sent& sent : shard_.Deliver(flying.connection, flying.frame)) {
-      CheckAnswer(sent.frame);
-      flying_.push_back({false, sent.connection, sent.frame});
+  void DeliverToShard(ConnectionId connection, const Frame& frame) {
+    const bool is_push = frame.header.op == Op::kPushPull;
+    if (is_push) {
+      uint64_t& received = received_[frame.header.node][frame.header.chunk];
+      received = std::max(received, frame.header.clock + 1);
+    }
+    for (const Sent& sent : shard_.Deliver(connection, frame)) {
+      if (is_push) CheckAnswer(sent.frame);
+      // What goes to a connection that is gone is lost.
+      shard_endpoint_->Send(sent.connection, sent.frame).IgnoreError();
+    }
+  }
+
+  void TurnOfNode(uint32_t id) {
+    Node& node = nodes_[id];
+    std::vector<transport::Event> events;
+    node.endpoint->Poll(absl::InfiniteDuration(), &events);
+    for (const transport::Event& event : events) {
+      if (event.connection != node.connection) continue;
+      if (event.kind != transport::Event::Kind::kFrame) {
+        node.connection.reset();
+      } else if (event.frame.header.op == Op::kHelloOk) {
+        node.greeted = true;
+      } else {
+        DeliverToNode(event.frame);
+      }
     }
   }
 
@@ -166,7 +228,7 @@ class Simulation {
   }
 
   void DeliverToNode(const Frame& frame) {
-    NodeChunk& state = nodes_[frame.header.node][frame.header.chunk];
+    NodeChunk& state = nodes_[frame.header.node].chunks[frame.header.chunk];
     if (!state.waiting || frame.header.clock != state.clock) return;
     state.waiting = false;
     ++state.clock;
@@ -174,13 +236,14 @@ class Simulation {
   }
 
   const std::string mode_;
-  std::mt19937 random_;
+  transport::SimNetwork network_;
   proto::JobRecord record_;
   ShardHarness shard_;
-  std::vector<ConnectionId> connections_;
-  std::vector<std::vector<NodeChunk>> nodes_;
+  std::unique_ptr<SimEndpoint> shard_endpoint_;
+  std::array<Node, kNodes> nodes_;
   std::vector<std::vector<uint64_t>> received_;  // a model of the shard's watermarks
-  std::vector<Flying> flying_;
+  std::set<ConnectionId> open_;                  // that the shard has heard of
+  uint64_t own_connections_ = 0;
 };
 
 class ShardCoreExactlyOnce : public testing::TestWithParam<std::string> {};
