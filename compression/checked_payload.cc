@@ -69,7 +69,7 @@ absl::StatusOr<CheckedPayload> CheckedPayload::Check(const Kernels& kernels, wir
   } else if (codec == wire::Codec::kSparse) {
     status = CheckSparse(kernels, elements, payload);
   } else {
-    status = CheckDense(*DenseCodecOf(kernels, codec), codec, elements, payload);
+    status = CheckDense(*FindDenseCodec(kernels, codec), codec, elements, payload);
   }
   if (!status.ok()) return status;
   return CheckedPayload(kernels, codec, elements, payload);
@@ -96,7 +96,7 @@ void CheckedPayload::WriteTo(float* out) const {
     std::memset(out, 0, elements_ * sizeof(float));
     AddSparse(out);
   } else {
-    DenseCodecOf(*kernels_, codec_)->decode(payload_.data(), nullptr, out, elements_);
+    FindDenseCodec(*kernels_, codec_)->decode(payload_.data(), nullptr, out, elements_);
   }
 }
 
@@ -108,7 +108,7 @@ void CheckedPayload::AddTo(const float* base, float* out) const {
     if (base != out) std::memcpy(out, base, elements_ * sizeof(float));
     AddSparse(out);
   } else {
-    DenseCodecOf(*kernels_, codec_)->decode(payload_.data(), base, out, elements_);
+    FindDenseCodec(*kernels_, codec_)->decode(payload_.data(), base, out, elements_);
   }
 }
 

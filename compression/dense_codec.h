@@ -7,7 +7,7 @@
 namespace strata::kernels {
 
 // The functions of a payload's format; null for kNone and kSparse.
-inline const DenseCodec* DenseCodecOf(const Kernels& kernels, wire::Codec codec) {
+inline const DenseCodec* FindDenseCodec(const Kernels& kernels, wire::Codec codec) {
   switch (codec) {
     case wire::Codec::kFloat16:
       return &kernels.codec.float16;

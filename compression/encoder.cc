@@ -18,7 +18,7 @@ constexpr double kDgcWarmUp[] = {0.25, 0.0625, 0.016, 0.004, 0.001};
 constexpr uint32_t kInfinityBits = 0x7f800000;
 constexpr size_t kSparseHead = 4;
 
-bool IsSparse(Compression compression) { return wire::Codec::kSparse == CodecOf(compression); }
+bool IsSparse(Compression compression) { return wire::Codec::kSparse == WireCodec(compression); }
 
 absl::Status CheckDensity(double density) {
   if (density > 0 && density <= kDensityMax) return absl::OkStatus();
@@ -39,7 +39,7 @@ absl::Status CompressionOptions::Validate() const {
   const bool needs_feedback = compression == Compression::kOneBit || IsSparse(compression);
   if (feedback == Feedback::kNone && needs_feedback) {
     return absl::InvalidArgumentError(absl::StrFormat("feedback is off, which %s does not allow",
-                                                      wire::ToString(CodecOf(compression))));
+                                                      wire::ToString(WireCodec(compression))));
   }
   if (feedback != Feedback::kResidual && compression == Compression::kDgc) {
     return absl::InvalidArgumentError("DGC compresses gradients, not versions of weights");
@@ -47,7 +47,7 @@ absl::Status CompressionOptions::Validate() const {
   return absl::OkStatus();
 }
 
-wire::Codec CodecOf(Compression compression) {
+wire::Codec WireCodec(Compression compression) {
   switch (compression) {
     case Compression::kNone:
       return wire::Codec::kNone;
@@ -109,7 +109,7 @@ absl::StatusOr<size_t> Encoder::Encode(absl::Span<const float> x, EncoderScratch
 bool Encoder::EncodeDense(const float* x, std::byte* payload) {
   if (elements_ == 0) return true;
   if (options_.compression != Compression::kNone) {
-    return DenseCodecOf(kernels_, codec())
+    return FindDenseCodec(kernels_, codec())
         ->encode(x, options_.feedback, StateAt(0), elements_, payload);
   }
   std::memcpy(payload, x, elements_ * sizeof(float));

@@ -40,7 +40,7 @@ struct CompressionOptions {
 };
 
 // What the payloads look like on the wire.
-wire::Codec CodecOf(Compression compression);
+wire::Codec WireCodec(Compression compression);
 // Vectors of state per encoder: none, one, or DGC's v and u.
 int StateVectors(const CompressionOptions& options);
 // The density of an epoch, from 0: 25, 6.25, 1.6, 0.4, 0.1 %, never below `density`.
@@ -75,7 +75,7 @@ class Encoder {
                                                          size_t elements, const Kernels& kernels);
 
   size_t elements() const { return elements_; }
-  wire::Codec codec() const { return CodecOf(options_.compression); }
+  wire::Codec codec() const { return WireCodec(options_.compression); }
   size_t encoded_bytes_max() const { return wire::EncodedBytesMax(codec(), elements_); }
 
   // Writes the payload for `x` to the front of `payload` and returns its size. x.size() is

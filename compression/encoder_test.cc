@@ -279,7 +279,7 @@ TEST(Encoder, SumsBeyondTheRangeOfTheFormatAreReported) {
     const absl::Status status = Encode(encoder.get(), x).status;
     EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
     EXPECT_EQ(status.message(), "elements, with the state, are too large for " +
-                                    wire::ToString(CodecOf(compression)));
+                                    wire::ToString(WireCodec(compression)));
   }
   auto encoder = Make({.compression = Compression::kTopK, .density = 0.1}, x.size());
   EXPECT_TRUE(Encode(encoder.get(), x).status.ok());

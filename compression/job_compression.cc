@@ -5,7 +5,7 @@ namespace {
 
 constexpr int kWarmUpStages = 4;  // of DgcDensity, before the last one
 
-Compression CompressionOf(proto::Encoding::Codec codec) {
+Compression MakeCompression(proto::Encoding::Codec codec) {
   switch (codec) {
     case proto::Encoding::FP16:
       return Compression::kFloat16;
@@ -26,17 +26,17 @@ Compression CompressionOf(proto::Encoding::Codec codec) {
 
 }  // namespace
 
-CompressionOptions CompressionOf(const proto::Encoding& encoding, Feedback feedback) {
+CompressionOptions MakeCompression(const proto::Encoding& encoding, Feedback feedback) {
   CompressionOptions options;
-  options.compression = CompressionOf(encoding.codec());
+  options.compression = MakeCompression(encoding.codec());
   options.feedback = feedback;
   if (encoding.has_density()) options.density = encoding.density();
   if (encoding.has_momentum()) options.momentum = encoding.momentum();
   return options;
 }
 
-wire::Codec CodecOf(const proto::Encoding& encoding) {
-  return CodecOf(CompressionOf(encoding.codec()));
+wire::Codec WireCodec(const proto::Encoding& encoding) {
+  return WireCodec(MakeCompression(encoding.codec()));
 }
 
 double DgcDensityAt(const proto::Encoding& encoding, double epochs) {

@@ -7,10 +7,10 @@
 namespace strata::kernels {
 
 // How the encoding of a job whose defaults are filled in compresses.
-CompressionOptions CompressionOf(const proto::Encoding& encoding, Feedback feedback);
+CompressionOptions MakeCompression(const proto::Encoding& encoding, Feedback feedback);
 
 // The codec of the payloads of an encoding.
-wire::Codec CodecOf(const proto::Encoding& encoding);
+wire::Codec WireCodec(const proto::Encoding& encoding);
 
 // DGC's density once `epochs` epochs have been trained, which may be a fraction.
 double DgcDensityAt(const proto::Encoding& encoding, double epochs);

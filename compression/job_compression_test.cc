@@ -15,12 +15,12 @@ proto::Encoding Dgc(float density, float warmup_epochs) {
 }
 
 TEST(JobCompression, TakesOverWhatTheEncodingSays) {
-  const CompressionOptions options = CompressionOf(Dgc(0.125f, 4), Feedback::kResidual);
+  const CompressionOptions options = MakeCompression(Dgc(0.125f, 4), Feedback::kResidual);
   EXPECT_EQ(options.compression, Compression::kDgc);
   EXPECT_EQ(options.density, 0.125);
   EXPECT_EQ(options.momentum, 0.75f);
   EXPECT_EQ(options.feedback, Feedback::kResidual);
-  EXPECT_EQ(CompressionOf(proto::Encoding(), Feedback::kFollow).compression, Compression::kNone);
+  EXPECT_EQ(MakeCompression(proto::Encoding(), Feedback::kFollow).compression, Compression::kNone);
 }
 
 TEST(JobCompression, KnowsThePayloadOfEachCodec) {
@@ -30,7 +30,7 @@ TEST(JobCompression, KnowsThePayloadOfEachCodec) {
   for (int codec = 0; codec <= proto::Encoding::Codec_MAX; ++codec) {
     proto::Encoding encoding;
     encoding.set_codec(static_cast<proto::Encoding::Codec>(codec));
-    EXPECT_EQ(CodecOf(encoding), payloads[codec]) << codec;
+    EXPECT_EQ(WireCodec(encoding), payloads[codec]) << codec;
   }
 }
 

@@ -16,7 +16,7 @@ struct UpdateFactors {
   float sgd_share, rms_share;
 };
 
-inline UpdateFactors FactorsOf(const OptimizerParams& params, const OptimizerStep& step) {
+inline UpdateFactors MakeFactors(const OptimizerParams& params, const OptimizerStep& step) {
   const double t = static_cast<double>(step.update);
   UpdateFactors f;
   f.lr = step.lr;

@@ -35,7 +35,7 @@ NormUpdate::NormUpdate(const Kernels& kernels, BufferPool& pool, const proto::Jo
                        uint64_t samples_per_epoch, const proto::Layout& layout, const ChunkMap& map)
     : kernels_(kernels),
       pool_(pool),
-      rule_(LocalUpdateRuleOf(job, samples_per_epoch)),
+      rule_(MakeLocalUpdateRule(job, samples_per_epoch)),
       clip_norm_(job.optimizer().clip_norm()),
       lars_coefficient_(job.optimizer().has_lars() ? job.optimizer().lars().coefficient() : 0),
       map_(map),
@@ -51,7 +51,7 @@ NormUpdate::NormUpdate(const Kernels& kernels, BufferPool& pool, const proto::Jo
       const uint64_t first = map.OffsetOf(chunk);
       const uint64_t stop = std::min(end, first + map.ElementsOf(chunk));
       // One tensor's part of a chunk is updated alike.
-      OptimizerRun run = RunsOf(layout, at, stop - at).front();
+      OptimizerRun run = OptimizerRuns(layout, at, stop - at).front();
       run.offset = at - first;
       chunks_[chunk.value()].runs.push_back({t, run});
       at = stop;

@@ -5,17 +5,17 @@
 
 namespace strata::kernels {
 
-UpdateRule UpdateRuleOf(const proto::Job& job, uint64_t samples_per_epoch) {
-  return {.optimizer = SharedOptimizerOf(job),
-          .schedule = SharedScheduleOf(job),
+UpdateRule MakeUpdateRule(const proto::Job& job, uint64_t samples_per_epoch) {
+  return {.optimizer = SharedOptimizer(job),
+          .schedule = SharedSchedule(job),
           .samples_per_epoch = samples_per_epoch,
           .epochs = job.epochs(),
           .has_multipliers = !HasLocalSteps(job)};
 }
 
-UpdateRule LocalUpdateRuleOf(const proto::Job& job, uint64_t samples_per_epoch) {
-  return {.optimizer = OptimizerParamsOf(job.optimizer()),
-          .schedule = ScheduleOf(job),
+UpdateRule MakeLocalUpdateRule(const proto::Job& job, uint64_t samples_per_epoch) {
+  return {.optimizer = MakeOptimizerParams(job.optimizer()),
+          .schedule = JobSchedule(job),
           .samples_per_epoch = samples_per_epoch,
           .epochs = job.epochs()};
 }

@@ -21,8 +21,8 @@ struct UpdateRule {
 
 // The rule of the weights that all nodes share, on servers or in a ring; and of those that each
 // node has in local steps: the job's own optimizer. The job's defaults are filled in.
-UpdateRule UpdateRuleOf(const proto::Job& job, uint64_t samples_per_epoch);
-UpdateRule LocalUpdateRuleOf(const proto::Job& job, uint64_t samples_per_epoch);
+UpdateRule MakeUpdateRule(const proto::Job& job, uint64_t samples_per_epoch);
+UpdateRule MakeLocalUpdateRule(const proto::Job& job, uint64_t samples_per_epoch);
 
 // Update `number` (from 1), with which `samples` have been applied in all.
 Update UpdateAt(const UpdateRule& rule, uint64_t samples, uint64_t number, double damping = 1.0);

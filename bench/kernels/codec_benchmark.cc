@@ -32,7 +32,7 @@ std::vector<float> Normal(size_t n, int seed) {
 
 const DenseCodec& Reference(Codec codec) {
   static const Kernels kernels = {.codec = reference::Codecs()};
-  return *DenseCodecOf(kernels, codec);
+  return *FindDenseCodec(kernels, codec);
 }
 
 // Tested and expected vectors and payload of one dense codec.
@@ -45,7 +45,7 @@ struct Dense {
   std::vector<std::byte> payload, expected_payload;
 
   Dense(Codec codec, size_t n)
-      : tested(*DenseCodecOf(Cpu(), codec)),
+      : tested(*FindDenseCodec(Cpu(), codec)),
         expected(Reference(codec)),
         n(n),
         x(Normal(n, 1)),

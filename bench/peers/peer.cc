@@ -60,7 +60,7 @@ int RunPeer(const std::string& name, const PeerOptions& options, bool in_place,
   }
   const bool verified = wrong == 0;
   if (absl::Status met = gate->Meet({.wrong = wrong}); !met.ok()) return Complain(name, met);
-  const Figures figures = FiguresOf(std::move(steps_ms));
+  const Figures figures = MakeFigures(std::move(steps_ms));
   absl::PrintF(
       "{\"peer\": \"%s\", \"rank\": %d, \"min_ms\": %f, \"median_ms\": %f, \"p99_ms\": %f, "
       "\"verified\": %s}\n",

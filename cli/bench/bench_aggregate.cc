@@ -12,7 +12,7 @@
 #include "cli/options/options.h"
 #include "cli/program/own_binary.h"
 #include "cli/render/table.h"
-#include "common/count_of.h"
+#include "common/counted.h"
 #include "measure/exchange/figures.h"
 #include "measure/node/node_bench.h"
 #include "worker/contract/launch.h"
@@ -26,8 +26,8 @@ struct Options {
 };
 
 std::string Text(const Options& options, const bench::NodeBenchResult& result) {
-  const bench::Figures steps = bench::FiguresOf(result.steps_ms);
-  const bench::Figures bound = bench::FiguresOf(result.bound_ms);
+  const bench::Figures steps = bench::MakeFigures(result.steps_ms);
+  const bench::Figures bound = bench::MakeFigures(result.bound_ms);
   const double share = bench::ShareOf(result.bound_ms, result.steps_ms);
   auto ms = [](double value) { return absl::StrFormat("%.3f", value); };
   const double moved =
@@ -36,11 +36,11 @@ std::string Text(const Options& options, const bench::NodeBenchResult& result) {
              "aggregate: %s of one node, %.3f MiB each in %s of %d elements; the sum only\n"
              "%s to add; %s after %d of warm-up, values %s\n"
              "bound: %s read %d vectors and write one, %.1f GB/s of memory, after each step\n",
-             CountOf(options.bench.ranks, "rank"),
-             static_cast<double>(options.bench.bytes) / (1 << 20), CountOf(result.chunks, "chunk"),
-             result.chunk_elements, CountOf(result.threads, "thread"),
-             CountOf(result.steps_ms.size(), "step"), options.bench.warmup,
-             result.verified ? "verified" : "WRONG", CountOf(result.bound_threads, "thread"),
+             Counted(options.bench.ranks, "rank"),
+             static_cast<double>(options.bench.bytes) / (1 << 20), Counted(result.chunks, "chunk"),
+             result.chunk_elements, Counted(result.threads, "thread"),
+             Counted(result.steps_ms.size(), "step"), options.bench.warmup,
+             result.verified ? "verified" : "WRONG", Counted(result.bound_threads, "thread"),
              options.bench.ranks, bound.median_ms > 0 ? moved / bound.median_ms / 1e6 : 0) +
          Table({{"", "min", "median", "p99", "bound", "share of the bound"},
                 {"ms a step", ms(steps.min_ms), ms(steps.median_ms), ms(steps.p99_ms),
@@ -48,7 +48,7 @@ std::string Text(const Options& options, const bench::NodeBenchResult& result) {
 }
 
 std::string Json(const Options& options, const bench::NodeBenchResult& result) {
-  const bench::Figures steps = bench::FiguresOf(result.steps_ms);
+  const bench::Figures steps = bench::MakeFigures(result.steps_ms);
   const nlohmann::ordered_json json = {
       {"ranks", options.bench.ranks},
       {"bytes", options.bench.bytes},
@@ -61,7 +61,7 @@ std::string Json(const Options& options, const bench::NodeBenchResult& result) {
       {"min_ms", steps.min_ms},
       {"median_ms", steps.median_ms},
       {"p99_ms", steps.p99_ms},
-      {"bound_ms", bench::FiguresOf(result.bound_ms).median_ms},
+      {"bound_ms", bench::MakeFigures(result.bound_ms).median_ms},
       {"bounds_ms", result.bound_ms},
       {"bound_threads", result.bound_threads},
       {"share", bench::ShareOf(result.bound_ms, result.steps_ms)},

@@ -93,9 +93,9 @@ absl::Status CheckExact(const proto::Job& job) {
 // What a node's gradient is on its way: the longer one where the ways do not disturb each other.
 uint64_t BytesOnTheWay(const proto::Job& job, const ExchangeBenchOptions& options) {
   const uint64_t elements = options.bytes / sizeof(float);
-  const uint64_t push = wire::EncodedBytesMax(kernels::CodecOf(job.push()), elements);
+  const uint64_t push = wire::EncodedBytesMax(kernels::WireCodec(job.push()), elements);
   if (IsServerless(options)) return push;
-  const uint64_t pull = wire::EncodedBytesMax(kernels::CodecOf(job.pull()), elements);
+  const uint64_t pull = wire::EncodedBytesMax(kernels::WireCodec(job.pull()), elements);
   return options.hosts_file.empty() ? (push + pull) / 2 : std::max(push, pull);
 }
 
@@ -233,7 +233,7 @@ absl::StatusOr<ExchangeBenchResult> RunExchangeBench(const ExchangeBenchOptions&
   std::vector<double> steps_ms = (*gate)->steps_ms();
   steps_ms.erase(steps_ms.begin(), steps_ms.begin() + std::min(options.warmup, steps_ms.size()));
   result.verified = (*gate)->all_right() && steps_ms.size() == options.steps;
-  result.figures = bench::FiguresOf(steps_ms);
+  result.figures = bench::MakeFigures(steps_ms);
   result.steps_ms = std::move(steps_ms);
   result.bound_ms = bench::BoundMs({.bytes = BytesOnTheWay(*job, options),
                                     .nodes = options.nodes,

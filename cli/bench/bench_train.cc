@@ -92,13 +92,14 @@ absl::StatusOr<std::vector<Subject>> SubjectsOf(const Options& options) {
   if (!job.path.empty()) {
     status = add(job.path, LoadJobAsWritten(job));
   } else {
-    const auto models = bench::ModelsOf(options.models);
+    const auto models = bench::ParseModels(options.models);
     if (!models.ok()) return models.status();
     for (const std::string& model : *models) {
       job.path = model;
       const bool on_gpu = options.device == "GPU";
       if (status.ok()) {
-        status = add(model, JobAsWrittenFrom(bench::JobTextOf(model, options.batch, on_gpu), job));
+        status =
+            add(model, JobAsWrittenFrom(bench::MakeJobText(model, options.batch, on_gpu), job));
       }
     }
   }
@@ -127,7 +128,7 @@ absl::Status AddGpus(const GpuOptions& given, std::vector<Subject>* subjects,
       }
       gpus.gpus.clear();  // each job is told its own
     }
-    subject.bench.cluster = WordsOf(gpus);
+    subject.bench.cluster = DescribeGpus(gpus);
     subject.bench.gpus = room;
   }
   return absl::OkStatus();

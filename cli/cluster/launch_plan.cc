@@ -87,7 +87,7 @@ void AddWorkers(const std::vector<Host>& hosts, const LaunchOptions& options, La
     GpuOptions gpus = options.gpus;
     if (!host.gpus.empty()) gpus.gpus = host.gpus;
     if (host.ranks_per_gpu > 0) gpus.ranks_per_gpu = host.ranks_per_gpu;
-    for (const std::string& word : WordsOf(gpus)) args.push_back(word);
+    for (const std::string& word : DescribeGpus(gpus)) args.push_back(word);
     AddLinkRate(host, &args);
     plan->daemons.push_back(
         {DaemonRole::kWorker, {absl::StrCat("worker ", host.name), host.name, args}});

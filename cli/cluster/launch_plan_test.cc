@@ -11,7 +11,7 @@ namespace {
 
 using testing::ElementsAre;
 
-std::vector<Host> HostsOf(const std::string& text) {
+std::vector<Host> ListHosts(const std::string& text) {
   auto hosts = ParseHosts(text, "hosts");
   EXPECT_TRUE(hosts.ok()) << hosts.status();
   return hosts.ok() ? *hosts : std::vector<Host>();
@@ -20,7 +20,7 @@ std::vector<Host> HostsOf(const std::string& text) {
 // "HOST: ARGS" of each daemon.
 std::vector<std::string> Plan(const std::string& hosts, LaunchOptions options) {
   options.runs_dir = "runs";
-  auto plan = PlanLaunch(HostsOf(hosts), options);
+  auto plan = PlanLaunch(ListHosts(hosts), options);
   EXPECT_TRUE(plan.ok()) << plan.status();
   std::vector<std::string> lines;
   if (!plan.ok()) return lines;
@@ -31,7 +31,7 @@ std::vector<std::string> Plan(const std::string& hosts, LaunchOptions options) {
 }
 
 std::string ErrorOf(const std::string& hosts, const LaunchOptions& options = {}) {
-  auto plan = PlanLaunch(HostsOf(hosts), options);
+  auto plan = PlanLaunch(ListHosts(hosts), options);
   EXPECT_EQ(plan.status().code(), absl::StatusCode::kInvalidArgument);
   return std::string(plan.status().message());
 }

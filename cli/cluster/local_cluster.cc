@@ -35,7 +35,7 @@ std::vector<PlannedDaemon> Plan(const LocalClusterOptions& options,
     std::vector<std::string> args = {
         "worker", "--name",        name, "--slots", absl::StrCat(options.slots),
         "--runs", options.runs_dir};
-    for (std::string& word : WordsOf(gpus[i].options)) args.push_back(std::move(word));
+    for (std::string& word : DescribeGpus(gpus[i].options)) args.push_back(std::move(word));
     add(DaemonRole::kWorker, absl::StrCat("worker ", name), std::move(args));
   }
   return plan;

@@ -14,7 +14,7 @@
 #include "cli/commands/commands.h"
 #include "cli/options/options.h"
 #include "cli/render/table.h"
-#include "common/count_of.h"
+#include "common/counted.h"
 #include "common/log.h"
 #include "measure/exchange/exchange_rank.h"
 
@@ -30,22 +30,22 @@ std::string Ms(double ms) { return ms > 0 ? absl::StrFormat("%.3f", ms) : "-"; }
 
 std::string Text(const ExchangeBenchOptions& options, const ExchangeBenchResult& result) {
   const std::string servers =
-      options.exchange == "ps" ? absl::StrFormat(", %s of %s", CountOf(options.servers, "server"),
-                                                 CountOf(options.shards, "shard"))
+      options.exchange == "ps" ? absl::StrFormat(", %s of %s", Counted(options.servers, "server"),
+                                                 Counted(options.shards, "shard"))
                                : "";
   const double bytes = static_cast<double>(options.bytes);
   std::string text = absl::StrFormat(
       "%s, %s of %s%s, %s; %.3f MiB each in %s of %d elements, window %d%s\n", options.exchange,
-      CountOf(options.nodes, "node"), CountOf(options.ranks_per_node, "rank"), servers,
+      Counted(options.nodes, "node"), Counted(options.ranks_per_node, "rank"), servers,
       options.hosts_file.empty() ? "one host" : "a host each", bytes / (1 << 20),
-      CountOf(result.chunks, "chunk"), result.chunk_elements, result.window,
+      Counted(result.chunks, "chunk"), result.chunk_elements, result.window,
       result.encoding.empty() ? "" : ", " + result.encoding);
   absl::StrAppendFormat(
       &text, "link: %s, %s; %s after %d of warm-up, values %s\n",
       result.bytes_per_s > 0
           ? absl::StrFormat("%.1f MB/s (%s)", result.bytes_per_s / 1e6, result.bandwidth_source)
           : result.bandwidth_source,
-      result.congestion, CountOf(result.steps_ms.size(), "step"), options.warmup,
+      result.congestion, Counted(result.steps_ms.size(), "step"), options.warmup,
       result.verified ? "verified" : "WRONG");
   const bench::Figures& figures = result.figures;
   const bool is_bound = result.bound_ms > 0;

@@ -16,7 +16,7 @@
 #include "cli/options/within.h"
 #include "cli/program/interrupt.h"
 #include "cli/program/version.h"
-#include "common/count_of.h"
+#include "common/counted.h"
 #include "compare/campaign/campaign_folder.h"
 #include "compare/campaign/campaign_plan.h"
 #include "compare/sweep/grid.h"
@@ -68,8 +68,8 @@ int RunCampaign(const Options& options, const RunSite& site, const proto::Campai
   const absl::StatusOr<size_t> there = (*folder)->CountOf(parts.plans);
   if (!there.ok()) return PrintError(there.status());
   std::printf("%s x %s: %s of %s, %d of them there already; %s\n",
-              CountOf(asked.modes_size(), "mode").c_str(), CountOf(asked.seeds(), "seed").c_str(),
-              CountOf(parts.plans.size(), "run").c_str(), CountOf(*steps, "step").c_str(),
+              Counted(asked.modes_size(), "mode").c_str(), Counted(asked.seeds(), "seed").c_str(),
+              Counted(parts.plans.size(), "run").c_str(), Counted(*steps, "step").c_str(),
               static_cast<int>(*there), site.words.c_str());
   std::fflush(stdout);
   if (asked.tune_size() > 0) {
@@ -110,11 +110,11 @@ int Run(Options options, const Invocation& invocation) {
   if (options.site.has_coordinator || !options.site.cluster.empty()) interrupt.emplace();
   const absl::StatusOr<RunSite> site = OpenSite(options.site);
   if (!site.ok()) return PrintError(site.status());
-  auto asked = compare::CampaignOf({.job = *job,
-                                    .modes = options.modes,
-                                    .seeds = options.seeds,
-                                    .cluster = site->words,
-                                    .version = kVersion});
+  auto asked = compare::PlanCampaign({.job = *job,
+                                      .modes = options.modes,
+                                      .seeds = options.seeds,
+                                      .cluster = site->words,
+                                      .version = kVersion});
   if (!asked.ok()) return PrintError(asked.status());
   auto plans = compare::PlanRuns(*asked);
   if (!plans.ok()) return PrintError(plans.status());

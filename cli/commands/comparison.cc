@@ -8,7 +8,7 @@
 #include "cli/program/invocation.h"
 #include "cli/render/compare_display.h"
 #include "cli/render/table.h"
-#include "common/count_of.h"
+#include "common/counted.h"
 #include "compare/campaign/campaign_plan.h"
 #include "compare/report/report.h"
 #include "compare/sweep/tuning.h"
@@ -38,7 +38,7 @@ absl::StatusOr<std::vector<proto::RunRecord>> Comparison::Make(
 absl::Status Comparison::Tune(compare::Runner* runner) {
   const auto runs = compare::TuningRuns(*options_.to_tune);
   if (!runs.ok()) return runs.status();
-  std::printf("tuning: %s\n", CountOf(runs->size(), "run").c_str());
+  std::printf("tuning: %s\n", Counted(runs->size(), "run").c_str());
   std::fflush(stdout);
   const auto records = Make(*runs, runner);
   if (!records.ok()) return records.status();

@@ -35,7 +35,7 @@ void LogWhereReached(const std::string& host, int port) {
 
 int Run(const Options& given, const Invocation& invocation) {
   server::Coordinator::Options options = given.coordinator;
-  const absl::StatusOr<std::string> listen = ListenAddressOf(given.listen);
+  const absl::StatusOr<std::string> listen = ChooseListenAddress(given.listen);
   if (!listen.ok()) return PrintError(listen.status());
   options.listen = *listen;
   options.add_memory_parts = AddMemoryParts;

@@ -12,7 +12,7 @@
 #include "cli/options/options.h"
 #include "cli/render/render_resources.h"
 #include "cli/render/table.h"
-#include "common/count_of.h"
+#include "common/counted.h"
 
 namespace strata::cli {
 namespace {
@@ -44,7 +44,7 @@ std::string Text(const std::string& software, const std::vector<Listed>& devices
                     device.free.ok() ? MemoryText(*device.free)
                                      : std::string(device.free.status().message())});
   }
-  return absl::StrCat(software, ": ", CountOf(devices.size(), "device"), "\n", Table(rows));
+  return absl::StrCat(software, ": ", Counted(devices.size(), "device"), "\n", Table(rows));
 }
 
 std::string Json(const std::string& software, const std::vector<Listed>& devices,

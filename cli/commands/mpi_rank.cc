@@ -143,14 +143,14 @@ absl::StatusOr<UniqueFd> Prepare(const proto::Launch& launch) {
   return UniqueFd();
 }
 
-proto::Launch LaunchOf(const proto::Job& job, const mpi::Collective& collective) {
+proto::Launch MakeLaunch(const proto::Job& job, const mpi::Collective& collective) {
   proto::Launch launch;
   *launch.mutable_record()->mutable_job() = job;
   launch.set_rank(collective.rank());
   launch.set_node(collective.rank());
   launch.set_local_ranks(1);
   launch.set_run_dir(
-      std::filesystem::absolute(worker::RunDirectoryOf(launch.record(), "strata-runs")));
+      std::filesystem::absolute(worker::ChooseRunDirectory(launch.record(), "strata-runs")));
   return launch;
 }
 
@@ -167,7 +167,7 @@ void TellProgress(const mpi::Progress& progress) {
 
 absl::Status Train(const proto::Job& job, mpi::Collective* collective,
                    const absl::Notification* stop) {
-  const proto::Launch launch = LaunchOf(job, *collective);
+  const proto::Launch launch = MakeLaunch(job, *collective);
   absl::StatusOr<UniqueFd> claim = Prepare(launch);
   if (!claim.ok()) return claim.status();
   int ends[2] = {-1, -1};

@@ -15,7 +15,7 @@
 #include "cli/options/options.h"
 #include "cli/program/interrupt.h"
 #include "cli/program/version.h"
-#include "common/count_of.h"
+#include "common/counted.h"
 #include "compare/campaign/campaign_folder.h"
 #include "compare/sweep/sweep_plan.h"
 
@@ -65,8 +65,8 @@ int RunSweep(const Options& options, const RunSite& site, const proto::Campaign&
   work.runners = RunsAtOnce(runs, site, options.at_once);
   work.jobs_dir = (*folder)->jobs_dir();
   std::printf("%s x %s in %s, %d runs of the first there already, %d at once; %s\n",
-              CountOf(plan.points.size(), "point").c_str(), CountOf(plan.seeds, "seed").c_str(),
-              CountOf(plan.rungs.size(), "rung").c_str(), static_cast<int>(*there),
+              Counted(plan.points.size(), "point").c_str(), Counted(plan.seeds, "seed").c_str(),
+              Counted(plan.rungs.size(), "rung").c_str(), static_cast<int>(*there),
               static_cast<int>(work.runners), site.words.c_str());
   std::fflush(stdout);
   SweepRun sweep(std::move(plan), folder->get());
@@ -86,7 +86,7 @@ int Run(Options options, const Invocation& invocation) {
                                 .seeds = options.seeds,
                                 .halving = options.halving,
                                 .version = kVersion};
-  absl::StatusOr<proto::Campaign> asked = compare::SweepOf(request);
+  absl::StatusOr<proto::Campaign> asked = compare::DescribeSweep(request);
   if (!asked.ok()) return PrintError(asked.status());
   absl::StatusOr<compare::SweepPlan> plan = compare::PlanSweep(*asked);
   if (!plan.ok()) return PrintError(plan.status());

@@ -9,7 +9,7 @@
 #include "absl/strings/str_format.h"
 #include "cli/program/invocation.h"
 #include "cli/render/table.h"
-#include "common/count_of.h"
+#include "common/counted.h"
 #include "compare/sweep/halving.h"
 #include "compare/sweep/sweep_report.h"
 
@@ -26,7 +26,7 @@ std::vector<size_t> SweepRun::PointsAfter(const std::vector<compare::RungRuns>& 
     return points;
   }
   const compare::RungRuns& before = rungs.back();
-  const std::vector<std::optional<double>> accuracies = compare::AccuraciesOf(before);
+  const std::vector<std::optional<double>> accuracies = compare::MeanAccuracies(before);
   for (const size_t place : compare::BestOf(accuracies, plan_.rungs[rungs.size()].points)) {
     points.push_back(before.points[place]);
   }
@@ -62,7 +62,7 @@ absl::StatusOr<compare::RungRuns> SweepRun::RunRung(size_t rung, std::vector<siz
                                                     const std::vector<compare::Runner*>& runners) {
   if (plan_.rungs.size() > 1) {
     std::printf("rung %d of %d: %s, 1/%d of the steps\n", static_cast<int>(rung + 1),
-                static_cast<int>(plan_.rungs.size()), CountOf(points.size(), "point").c_str(),
+                static_cast<int>(plan_.rungs.size()), Counted(points.size(), "point").c_str(),
                 static_cast<int>(plan_.rungs[rung].divisor));
     std::fflush(stdout);
   }
@@ -88,7 +88,7 @@ int SweepRun::Report(const std::vector<compare::RungRuns>& rungs) {
                                     .cluster = campaign.cluster(),
                                     .halving = campaign.sweep().halving(),
                                     .plan = plan_,
-                                    .result = compare::ResultOf(plan_, rungs)};
+                                    .result = compare::RankResults(plan_, rungs)};
   std::printf("\n%s\n", Table(compare::SweepTable(report)).c_str());
   for (const std::string& line : compare::SweepWords(report)) std::printf("%s\n", line.c_str());
   const std::string& dir = folder_->dir();

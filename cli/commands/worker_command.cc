@@ -13,7 +13,7 @@
 #include "cli/options/address_options.h"
 #include "cli/options/gpu_options.h"
 #include "cli/options/options.h"
-#include "common/count_of.h"
+#include "common/counted.h"
 #include "common/log.h"
 #include "common/process/stop_request.h"
 #include "worker/agent/agent.h"
@@ -56,7 +56,7 @@ absl::Status TakeGpus(const GpuOptions& given, worker::AgentOptions* options, st
   *text = options->gpus.empty()
               ? absl::StrCat("no GPUs: ", found->why_none)
               : absl::StrCat("GPUs ", IndicesText(options->gpus), ", for ",
-                             CountOf(options->ranks_per_gpu, "rank"), " each at once");
+                             Counted(options->ranks_per_gpu, "rank"), " each at once");
   return absl::OkStatus();
 }
 

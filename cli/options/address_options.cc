@@ -93,7 +93,7 @@ absl::StatusOr<net::AddressChoice> ChooseDaemonAddress(const net::AddressWish& w
   return net::ChooseAddress(wish, *facts, coordinator, *source);
 }
 
-absl::StatusOr<std::string> ListenAddressOf(const CoordinatorListen& wish) {
+absl::StatusOr<std::string> ChooseListenAddress(const CoordinatorListen& wish) {
   const bool has_interface = !wish.interface.empty();
   if (wish.address_given && (has_interface || wish.port != 0)) {
     return absl::InvalidArgumentError(

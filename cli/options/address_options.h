@@ -42,7 +42,7 @@ struct CoordinatorListen {
   uint32_t port = 0;  // 0: that of the address
 };
 // The HOST:PORT to listen on. Errors: InvalidArgument.
-absl::StatusOr<std::string> ListenAddressOf(const CoordinatorListen& wish);
+absl::StatusOr<std::string> ChooseListenAddress(const CoordinatorListen& wish);
 // "10.0.0.1:7070 (eth0), 192.168.7.2:7070 (eth1)": where other hosts reach a coordinator that
 // listens on `host`, all of this host's addresses for a wildcard. Empty: nowhere.
 std::string AddressesOfCoordinator(const std::string& host, int port);

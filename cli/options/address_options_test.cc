@@ -40,16 +40,16 @@ TEST(DaemonAddress, ACoordinatorThatCannotBeFoundIsNamed) {
 }
 
 TEST(CoordinatorListen, IsGivenByAddressOrByInterfaceAndPort) {
-  EXPECT_EQ(*ListenAddressOf({}), "127.0.0.1:7070");
-  EXPECT_EQ(*ListenAddressOf({.address = "10.0.0.1:80", .address_given = true}), "10.0.0.1:80");
-  EXPECT_EQ(*ListenAddressOf({.port = 99}), "127.0.0.1:99");
-  EXPECT_EQ(*ListenAddressOf({.interface = "127.0.0.0/8", .port = 99}), "127.0.0.1:99");
-  EXPECT_EQ(*ListenAddressOf({.interface = "127.0.0.0/8"}), "127.0.0.1:7070");
-  EXPECT_EQ(ListenAddressOf({.address_given = true, .interface = "lo"}).status().message(),
+  EXPECT_EQ(*ChooseListenAddress({}), "127.0.0.1:7070");
+  EXPECT_EQ(*ChooseListenAddress({.address = "10.0.0.1:80", .address_given = true}), "10.0.0.1:80");
+  EXPECT_EQ(*ChooseListenAddress({.port = 99}), "127.0.0.1:99");
+  EXPECT_EQ(*ChooseListenAddress({.interface = "127.0.0.0/8", .port = 99}), "127.0.0.1:99");
+  EXPECT_EQ(*ChooseListenAddress({.interface = "127.0.0.0/8"}), "127.0.0.1:7070");
+  EXPECT_EQ(ChooseListenAddress({.address_given = true, .interface = "lo"}).status().message(),
             "--listen and --interface exclude each other: --listen names host and port");
-  EXPECT_EQ(ListenAddressOf({.address_given = true, .port = 1}).status().message(),
+  EXPECT_EQ(ChooseListenAddress({.address_given = true, .port = 1}).status().message(),
             "--listen and --port exclude each other: --listen names host and port");
-  EXPECT_EQ(ListenAddressOf({.interface = "no-such-card"}).status().code(),
+  EXPECT_EQ(ChooseListenAddress({.interface = "no-such-card"}).status().code(),
             absl::StatusCode::kInvalidArgument);
 }
 

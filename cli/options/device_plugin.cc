@@ -16,7 +16,7 @@ void AddDevicePluginOption(CLI::App* command, std::string* plugin) {
                       "libstrata_cuda.so beside this program)");
 }
 
-absl::StatusOr<std::string> DevicePluginOf(const std::string& given) {
+absl::StatusOr<std::string> FindDevicePlugin(const std::string& given) {
   if (given.empty()) {
     const auto installed = FileOfProgram("libstrata_cuda.so", "kernels/cuda");
     if (!installed.ok()) return installed.status();
@@ -31,7 +31,7 @@ absl::StatusOr<std::string> DevicePluginOf(const std::string& given) {
 
 absl::StatusOr<std::shared_ptr<device::Devices>> LoadDevicePlugin(const std::string& given) {
   if (!given.empty()) return device::LoadPlugin(given);
-  const absl::StatusOr<std::string> plugin = DevicePluginOf(given);
+  const absl::StatusOr<std::string> plugin = FindDevicePlugin(given);
   return plugin.ok() ? device::LoadPlugin(*plugin) : plugin.status();
 }
 

@@ -18,7 +18,7 @@ void AddDevicePluginOption(CLI::App* command, std::string* plugin);
 
 // The plugin for accelerators: the given one, else libstrata_cuda.so beside this program or where
 // Bazel built it. With an absolute path, so that it is the same in other directories.
-absl::StatusOr<std::string> DevicePluginOf(const std::string& given);
+absl::StatusOr<std::string> FindDevicePlugin(const std::string& given);
 // Loads it. Errors: device::LoadPlugin's.
 absl::StatusOr<std::shared_ptr<device::Devices>> LoadDevicePlugin(const std::string& given);
 

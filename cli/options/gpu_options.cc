@@ -36,7 +36,7 @@ void AddGpuOptions(CLI::App* command, GpuOptions* options) {
       ->check(CLI::Range(1u, 1024u));
 }
 
-std::vector<std::string> WordsOf(const GpuOptions& options) {
+std::vector<std::string> DescribeGpus(const GpuOptions& options) {
   std::vector<std::string> words;
   if (!options.plugin.empty()) words.insert(words.end(), {"--device-plugin", options.plugin});
   if (!options.gpus.empty()) words.insert(words.end(), {"--gpus", options.gpus});
@@ -102,7 +102,7 @@ absl::StatusOr<FoundGpus> FindGpus(const GpuOptions& options) {
   if (!options.gpus.empty()) {
     if (const auto indices = ParseGpuIndices(options.gpus); !indices.ok()) return indices.status();
   }
-  const absl::StatusOr<std::string> plugin = DevicePluginOf(options.plugin);
+  const absl::StatusOr<std::string> plugin = FindDevicePlugin(options.plugin);
   if (!plugin.ok()) return plugin.status();
   const auto devices = LoadDevicePlugin(options.plugin);
   if (!devices.ok()) {

@@ -26,7 +26,7 @@ struct GpuOptions {
 void AddGpuOptions(CLI::App* command, GpuOptions* options);
 
 // The words that say the same to a worker.
-std::vector<std::string> WordsOf(const GpuOptions& options);
+std::vector<std::string> DescribeGpus(const GpuOptions& options);
 
 // "none", or ascending indices with commas between them. Errors: InvalidArgument.
 absl::StatusOr<std::vector<uint32_t>> ParseGpuIndices(const std::string& text);

@@ -55,9 +55,9 @@ TEST(GpuOptions, NodesOfOneMachineShareItsGpus) {
 }
 
 TEST(GpuOptions, AWorkerIsToldWhatWasGiven) {
-  EXPECT_THAT(WordsOf({}), IsEmpty());
+  EXPECT_THAT(DescribeGpus({}), IsEmpty());
   EXPECT_THAT(
-      WordsOf({.plugin = "p.so,devices=2", .gpus = "0", .ranks_per_gpu = 2}),
+      DescribeGpus({.plugin = "p.so,devices=2", .gpus = "0", .ranks_per_gpu = 2}),
       ElementsAre("--device-plugin", "p.so,devices=2", "--gpus", "0", "--ranks-per-gpu", "2"));
 }
 

@@ -224,7 +224,7 @@ bool Before(const TraceEvent* a, const TraceEvent* b) {
   return a->duration_us() > b->duration_us();
 }
 
-std::vector<Process> ProcessesOf(const std::vector<proto::TraceBatch>& batches) {
+std::vector<Process> ListProcesses(const std::vector<proto::TraceBatch>& batches) {
   std::map<std::tuple<bool, std::string>, Process> sorted;
   for (const proto::TraceBatch& batch : batches) {
     if (batch.events().empty()) continue;
@@ -254,7 +254,7 @@ TraceCounts Count(const std::vector<proto::TraceBatch>& batches) {
 
 std::string ChromeTrace(const std::vector<proto::TraceBatch>& batches,
                         const proto::JobStatus& job) {
-  const std::vector<Process> processes = ProcessesOf(batches);
+  const std::vector<Process> processes = ListProcesses(batches);
   uint64_t start_us = UINT64_MAX;
   for (const Process& process : processes) {
     start_us = std::min(start_us, process.events[0]->start_us());

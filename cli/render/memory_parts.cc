@@ -41,13 +41,13 @@ void AddMemoryParts(const proto::JobRecord& record, proto::JobStatus* status) {
   if (status->chunks() == 0 || looks > kLooksMax || job.exchange() == proto::Job::NONE) return;
   const auto nodes = static_cast<uint32_t>(record.view().nodes_size());
   for (proto::JobNodeStatus& node : *status->mutable_nodes()) {
-    Fill(worker::NodeMemoryOf(job, nodes, record.layout().elements(), node.ranks(),
-                              record.placement()),
+    Fill(worker::NodeMemoryNeed(job, nodes, record.layout().elements(), node.ranks(),
+                                record.placement()),
          model_bytes, node.mutable_memory_parts());
     Fill(GpuFormulaOf(record, node), model_bytes, node.mutable_gpu_memory_parts());
   }
   for (int i = 0; i < status->shards_size(); ++i) {
-    const absl::StatusOr<MemoryFormula> formula = server::ShardMemoryOf(record, ShardId(i));
+    const absl::StatusOr<MemoryFormula> formula = server::ShardMemoryNeed(record, ShardId(i));
     if (!formula.ok()) continue;
     Fill(*formula, model_bytes, status->mutable_shards(i)->mutable_memory_parts());
   }

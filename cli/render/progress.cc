@@ -10,7 +10,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
-#include "common/count_of.h"
+#include "common/counted.h"
 #include "common/job/encoding.h"
 #include "worker/agent/metrics_line.h"
 
@@ -177,7 +177,7 @@ void ProgressDisplay::ShowStatus(const proto::JobStatus& status) {
     const std::string encoding = EncodingsName(status.job());
     say = absl::StrCat(JobName(status), ": running ", status.model(), ", mode ", status.mode(),
                        encoding.empty() ? "" : ", ", encoding, ", ",
-                       CountOf(status.ranks(), "rank"), " on ", DaemonsOf(status));
+                       Counted(status.ranks(), "rank"), " on ", DaemonsOf(status));
   }
   if (!say.empty() && say != said_) {
     Line(say);

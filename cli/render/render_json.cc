@@ -72,7 +72,7 @@ Json ResourcesJson(const proto::DaemonStatus& daemon) {
 
 Json TotalsJson(const proto::ListNodesReply& nodes) {
   Json json = Json::array();
-  for (const ResourceTotal& total : TotalsOf(nodes)) {
+  for (const ResourceTotal& total : AddUpResources(nodes)) {
     json.push_back({{"name", total.name},
                     {"used", total.used},
                     {"limit", total.limit},

@@ -7,7 +7,7 @@
 #include "absl/strings/str_format.h"
 #include "cli/render/render_resources.h"
 #include "cli/render/table.h"
-#include "common/count_of.h"
+#include "common/counted.h"
 
 namespace strata::cli {
 namespace {
@@ -58,7 +58,7 @@ void AddRows(const Holders& holders, const std::string& noun, const Name& name,
     all.model_sizes += sum.model_sizes;
   }
   rows->push_back(
-      RowOf("  ", absl::StrCat("of ", CountOf(holders.size(), noun)), all.bytes, all.model_sizes));
+      RowOf("  ", absl::StrCat("of ", Counted(holders.size(), noun)), all.bytes, all.model_sizes));
 }
 
 }  // namespace

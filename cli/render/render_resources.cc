@@ -44,7 +44,7 @@ bool IsFuller(uint64_t a, uint64_t b, uint64_t c, uint64_t d) {
 
 }  // namespace
 
-std::vector<ResourceTotal> TotalsOf(const proto::ListNodesReply& nodes) {
+std::vector<ResourceTotal> AddUpResources(const proto::ListNodesReply& nodes) {
   std::vector<ResourceTotal> totals;
   for (const proto::DaemonStatus* daemon : Live(nodes)) {
     for (const proto::Resource& resource : daemon->resources()) {
@@ -72,7 +72,7 @@ std::vector<ResourceTotal> TotalsOf(const proto::ListNodesReply& nodes) {
 }
 
 std::string ResourceTotals(const proto::ListNodesReply& nodes) {
-  const std::vector<ResourceTotal> totals = TotalsOf(nodes);
+  const std::vector<ResourceTotal> totals = AddUpResources(nodes);
   if (totals.empty()) return "";
   std::vector<Row> rows = {{"  resource", "used", "limit", "nearest to its limit"}};
   for (const ResourceTotal& total : totals) {
@@ -87,7 +87,7 @@ std::string ResourceTotals(const proto::ListNodesReply& nodes) {
 }
 
 std::string ResourcesByDaemon(const proto::ListNodesReply& nodes) {
-  const std::vector<ResourceTotal> totals = TotalsOf(nodes);
+  const std::vector<ResourceTotal> totals = AddUpResources(nodes);
   if (totals.empty()) return "";
   Row titles = {"USED"};
   Row sums = {"all"};

@@ -20,7 +20,7 @@ struct ResourceTotal {
   uint64_t fullest_limit = 0;
 };
 // Lists them in the order in which the daemons name them.
-std::vector<ResourceTotal> TotalsOf(const proto::ListNodesReply& nodes);
+std::vector<ResourceTotal> AddUpResources(const proto::ListNodesReply& nodes);
 
 // A row per resource: sum, sum of the limits, and who is nearest to its limit.
 std::string ResourceTotals(const proto::ListNodesReply& nodes);

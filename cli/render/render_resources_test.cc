@@ -56,7 +56,7 @@ TEST(Resources, OfSizesTheLargestCountsAndNotTheSum) {
   proto::ListNodesReply nodes = Nodes();
   Add(nodes.mutable_daemons(0), "largest frame bytes", 100, 1000);
   Add(nodes.mutable_daemons(1), "largest frame bytes", 200, 1000);
-  const ResourceTotal frame = TotalsOf(nodes)[2];
+  const ResourceTotal frame = AddUpResources(nodes)[2];
   EXPECT_EQ(frame.name, "largest frame bytes");
   EXPECT_EQ(frame.used, 200u);
   EXPECT_EQ(frame.limit, 1000u);
@@ -66,8 +66,8 @@ TEST(Resources, OfSizesTheLargestCountsAndNotTheSum) {
 TEST(Resources, OfADaemonThatIsGoneDoNotCount) {
   proto::ListNodesReply nodes = Nodes();
   nodes.mutable_daemons(1)->set_alive(false);
-  EXPECT_EQ(TotalsOf(nodes)[0].used, 70u);
-  EXPECT_EQ(TotalsOf(nodes)[1].limit, 4u << 20);
+  EXPECT_EQ(AddUpResources(nodes)[0].used, 70u);
+  EXPECT_EQ(AddUpResources(nodes)[1].limit, 4u << 20);
 }
 
 TEST(Resources, StandInJsonWithTheirSums) {

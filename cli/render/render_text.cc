@@ -12,7 +12,7 @@
 #include "cli/render/render_refusals.h"
 #include "cli/render/render_resources.h"
 #include "cli/render/table.h"
-#include "common/count_of.h"
+#include "common/counted.h"
 #include "common/job/encoding.h"
 
 namespace strata::cli {
@@ -158,7 +158,7 @@ std::string JobText(const proto::JobStatus& job) {
                            {"  ended", When(job.ended_ms())}};
   if (job.elements() > 0) {
     rows.push_back(
-        {"  parameters", absl::StrCat(job.elements(), " in ", CountOf(job.chunks(), "chunk"),
+        {"  parameters", absl::StrCat(job.elements(), " in ", Counted(job.chunks(), "chunk"),
                                       " of ", job.chunk_elements())});
   }
   if (job.job().connections() > 1) {
@@ -217,13 +217,13 @@ std::string ClusterText(const proto::ListNodesReply& nodes,
   }
   std::string on_gpus;
   if (gpus > 0) {
-    on_gpus = absl::StrCat(", ", CountOf(gpus, "GPU"), " with ", CountOf(gpu_slots, "slot"), " (",
+    on_gpus = absl::StrCat(", ", Counted(gpus, "GPU"), " with ", Counted(gpu_slots, "slot"), " (",
                            gpu_slots_used, " used)");
   }
-  return absl::StrCat("cluster ", nodes.cluster_id(), "\n  ", CountOf(servers, "server"), " with ",
-                      CountOf(shards, "shard"), ", ", CountOf(workers, "worker"), " with ",
-                      CountOf(slots, "slot"), " (", used, " used)", on_gpus, "\n  ",
-                      CountOf(running, "job"), " running, ", queued, " queued, ", jobs.size(),
+  return absl::StrCat("cluster ", nodes.cluster_id(), "\n  ", Counted(servers, "server"), " with ",
+                      Counted(shards, "shard"), ", ", Counted(workers, "worker"), " with ",
+                      Counted(slots, "slot"), " (", used, " used)", on_gpus, "\n  ",
+                      Counted(running, "job"), " running, ", queued, " queued, ", jobs.size(),
                       " in all\n", RefusalsText(nodes), ResourceTotals(nodes));
 }
 

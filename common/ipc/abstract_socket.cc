@@ -10,7 +10,7 @@
 
 namespace strata {
 
-absl::StatusOr<AbstractAddress> AbstractAddressOf(const std::string& name) {
+absl::StatusOr<AbstractAddress> MakeAbstractAddress(const std::string& name) {
   AbstractAddress address;
   if (name.empty() || name.size() + 1 > sizeof(address.name.sun_path)) {
     return absl::InvalidArgumentError(absl::StrCat("bad socket name \"", name, "\""));

@@ -21,7 +21,7 @@ struct AbstractAddress {
 };
 
 // Errors: InvalidArgument: empty, or too long.
-absl::StatusOr<AbstractAddress> AbstractAddressOf(const std::string& name);
+absl::StatusOr<AbstractAddress> MakeAbstractAddress(const std::string& name);
 
 // Whether the process at the other end of a connected Unix socket runs as the user of this one.
 bool IsSameUser(int fd);

@@ -99,11 +99,13 @@ absl::Status ValidateLayout(const proto::Layout& layout) {
   return absl::OkStatus();
 }
 
-std::vector<OptimizerRun> RunsOf(const proto::Layout& layout, const ChunkMap& map, ChunkId chunk) {
-  return RunsOf(layout, map.OffsetOf(chunk), map.ElementsOf(chunk));
+std::vector<OptimizerRun> OptimizerRuns(const proto::Layout& layout, const ChunkMap& map,
+                                        ChunkId chunk) {
+  return OptimizerRuns(layout, map.OffsetOf(chunk), map.ElementsOf(chunk));
 }
 
-std::vector<OptimizerRun> RunsOf(const proto::Layout& layout, uint64_t begin, uint64_t count) {
+std::vector<OptimizerRun> OptimizerRuns(const proto::Layout& layout, uint64_t begin,
+                                        uint64_t count) {
   const uint64_t end = begin + count;
   STRATA_REQUIRE(begin <= end && end <= layout.elements() && !layout.segments().empty());
   const auto& segments = layout.segments();

@@ -47,10 +47,12 @@ uint32_t DefaultChunkElements(uint64_t elements, uint32_t shards);
 absl::Status ValidateLayout(const proto::Layout& layout);
 
 // Returns the runs of one chunk, in order, covering it exactly. REQUIRES: a valid layout.
-std::vector<OptimizerRun> RunsOf(const proto::Layout& layout, const ChunkMap& map, ChunkId chunk);
+std::vector<OptimizerRun> OptimizerRuns(const proto::Layout& layout, const ChunkMap& map,
+                                        ChunkId chunk);
 
 // Returns the runs of `count` elements from `begin` on. REQUIRES: a valid layout that holds them.
-std::vector<OptimizerRun> RunsOf(const proto::Layout& layout, uint64_t begin, uint64_t count);
+std::vector<OptimizerRun> OptimizerRuns(const proto::Layout& layout, uint64_t begin,
+                                        uint64_t count);
 
 }  // namespace strata
 

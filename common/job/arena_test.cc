@@ -117,13 +117,13 @@ TEST(ValidateLayout, RefusesMultipliersThatAreNegativeOrNotFinite) {
   EXPECT_THAT(std::string(ValidateLayout(layout).message()), HasSubstr("\"fc1.weight\""));
 }
 
-TEST(RunsOf, CoverEachChunkExactlyWithTheMultipliersOfItsTensors) {
+TEST(OptimizerRuns, CoverEachChunkExactlyWithTheMultipliersOfItsTensors) {
   const proto::Layout layout = TwoLayers();
   for (uint32_t chunk_elements : {1u, 7u, 64u, 300u, 310u, 940u, 4096u}) {
     const ChunkMap map(layout.elements(), chunk_elements);
     for (uint32_t c = 0; c < map.chunks(); ++c) {
       size_t at = 0;
-      for (const OptimizerRun& run : RunsOf(layout, map, ChunkId(c))) {
+      for (const OptimizerRun& run : OptimizerRuns(layout, map, ChunkId(c))) {
         ASSERT_EQ(run.offset, at);
         ASSERT_GT(run.count, 0);
         for (size_t i = 0; i < run.count; ++i) {
@@ -138,12 +138,12 @@ TEST(RunsOf, CoverEachChunkExactlyWithTheMultipliersOfItsTensors) {
   }
 }
 
-TEST(RunsOf, JoinsNeighboursWithTheSameMultipliers) {
+TEST(OptimizerRuns, JoinsNeighboursWithTheSameMultipliers) {
   proto::Layout layout;
   AddSegment("a", {5}, 1, 1, &layout);
   AddSegment("b", {5}, 1, 1, &layout);
   AddSegment("c", {5}, 2, 1, &layout);
-  const std::vector<OptimizerRun> runs = RunsOf(layout, ChunkMap(15, 15), ChunkId(0));
+  const std::vector<OptimizerRun> runs = OptimizerRuns(layout, ChunkMap(15, 15), ChunkId(0));
   ASSERT_EQ(runs.size(), 2);
   EXPECT_EQ(runs[0].count, 10);
   EXPECT_EQ(runs[1].offset, 10);

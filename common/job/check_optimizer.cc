@@ -21,7 +21,7 @@ absl::Status CheckOptimizer(const proto::Optimizer& optimizer) {
   const auto name = [&](const char* field) {
     return absl::StrFormat("optimizer.%s.%s", kind, field);
   };
-  const OptimizerParams params = OptimizerParamsOf(optimizer);
+  const OptimizerParams params = MakeOptimizerParams(optimizer);
   const bool rmsprop = params.kind == OptimizerKind::kRmspropWarmup;
   const absl::Status clip = NotNegative("optimizer.clip_norm", optimizer.clip_norm());
   if (!clip.ok()) return clip;
@@ -123,7 +123,7 @@ absl::Status CheckBatchNorm(const proto::Job& job) {
   }
   if (job.model().batch_norm() != proto::Model::LAST_BATCH) return absl::OkStatus();
   const proto::Consistency& consistency = job.consistency();
-  if (HasLocalSteps(job) || CompensationOf(consistency)) {
+  if (HasLocalSteps(job) || MakeDelayCompensation(consistency)) {
     return Refuse(
         absl::StrFormat("model.batch_norm: LAST_BATCH does not go with %s", ModeName(consistency)));
   }

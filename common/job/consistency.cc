@@ -139,7 +139,7 @@ absl::Status CheckConsistency(const proto::Consistency& consistency) {
     case proto::Consistency::kAsync:
       return CheckAsync(consistency.async());
     case proto::Consistency::kPreset:
-      return PresetOf(consistency.preset()).status();
+      return ParsePreset(consistency.preset()).status();
   }
   return absl::OkStatus();
 }
@@ -181,23 +181,23 @@ bool IsInStep(const proto::Consistency& consistency) {
          lazy.apply() == proto::Lazy::PER_CLOCK && !lazy.has_quorum();
 }
 
-std::optional<DelayCompensation> CompensationOf(const proto::Consistency& consistency) {
+std::optional<DelayCompensation> MakeDelayCompensation(const proto::Consistency& consistency) {
   if (!consistency.async().has_delay_compensation()) return std::nullopt;
   const proto::DelayCompensation& how = consistency.async().delay_compensation();
   return DelayCompensation{how.lambda(), how.adaptive(), how.decay()};
 }
 
-OptimizerParams SharedOptimizerOf(const proto::Job& job) {
+OptimizerParams SharedOptimizer(const proto::Job& job) {
   if (AppliesOnNodes(job)) return {.kind = OptimizerKind::kMean};
-  if (!HasLocalSteps(job)) return OptimizerParamsOf(job.optimizer());
+  if (!HasLocalSteps(job)) return MakeOptimizerParams(job.optimizer());
   const float momentum = job.consistency().lazy().outer().momentum();
   return {.kind = momentum > 0 ? OptimizerKind::kNesterov : OptimizerKind::kSgd,
           .momentum = momentum,
           .weight_decay = 0};
 }
 
-proto::Schedule SharedScheduleOf(const proto::Job& job) {
-  if (!HasLocalSteps(job)) return ScheduleOf(job);
+proto::Schedule SharedSchedule(const proto::Job& job) {
+  if (!HasLocalSteps(job)) return JobSchedule(job);
   // The center's rate, too: each node has its share of it.
   const proto::Async& async = job.consistency().async();
   proto::Schedule constant;

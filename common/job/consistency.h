@@ -17,11 +17,11 @@ inline constexpr uint32_t kStalenessMax = 1024, kLocalStepsMax = 65536;
 
 // The mode of that name, as job.proto lists them at `preset`. Errors: InvalidArgument: no such
 // name, or not the argument that it wants.
-absl::StatusOr<proto::Consistency> PresetOf(const std::string& name);
+absl::StatusOr<proto::Consistency> ParsePreset(const std::string& name);
 
 // What the name of a mode on a command line stands for, as settings (ApplySettings): "lazy"
 // with its defaults, "ring", or a preset, whose kind may stand before it, as in "lazy:ssp(3)".
-// Errors: as of PresetOf.
+// Errors: as of ParsePreset.
 absl::StatusOr<std::vector<std::string>> SettingsOfMode(const std::string& mode);
 
 // Replaces a preset, if there is one, by what it stands for; one that is none stays.
@@ -49,10 +49,10 @@ bool AppliesOnNodes(const proto::Job& job);
 // versions: what a ring can do.
 bool IsInStep(const proto::Consistency& consistency);
 // Returns how an async mode corrects stale gradients, or nothing if it does not.
-std::optional<DelayCompensation> CompensationOf(const proto::Consistency& consistency);
+std::optional<DelayCompensation> MakeDelayCompensation(const proto::Consistency& consistency);
 // What is applied where weights are kept for all nodes: `outer`, or the job's own optimizer.
-OptimizerParams SharedOptimizerOf(const proto::Job& job);
-proto::Schedule SharedScheduleOf(const proto::Job& job);
+OptimizerParams SharedOptimizer(const proto::Job& job);
+proto::Schedule SharedSchedule(const proto::Job& job);
 
 }  // namespace strata
 

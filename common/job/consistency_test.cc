@@ -219,25 +219,25 @@ TEST(ModeName, SaysModeAndWhatIsSpecialAboutIt) {
             "async(inverse staleness, adaptive delay compensation 2)");
 }
 
-TEST(SharedOptimizerOf, IsTheOuterOneWithLocalSteps) {
+TEST(SharedOptimizer, IsTheOuterOneWithLocalSteps) {
   const proto::Job plain = With({"optimizer.adam={}", "schedule.base_lr=0.3"});
-  EXPECT_EQ(SharedOptimizerOf(plain).kind, OptimizerKind::kAdam);
-  EXPECT_EQ(SharedScheduleOf(plain).base_lr(), 0.3f);
+  EXPECT_EQ(SharedOptimizer(plain).kind, OptimizerKind::kAdam);
+  EXPECT_EQ(SharedSchedule(plain).base_lr(), 0.3f);
   EXPECT_EQ(StepsPerClock(plain), 1u);
   const proto::Job local =
       With({"optimizer.adam={}", "schedule.cosine={}", "consistency.preset=local(8)"});
-  EXPECT_EQ(SharedOptimizerOf(local).kind, OptimizerKind::kSgd);
-  EXPECT_EQ(SharedScheduleOf(local).base_lr(), 1.0f);
-  EXPECT_TRUE(SharedScheduleOf(local).has_constant());
+  EXPECT_EQ(SharedOptimizer(local).kind, OptimizerKind::kSgd);
+  EXPECT_EQ(SharedSchedule(local).base_lr(), 1.0f);
+  EXPECT_TRUE(SharedSchedule(local).has_constant());
   EXPECT_EQ(StepsPerClock(local), 8u);
   const proto::Job elastic = With({"optimizer.adam={}", "consistency.preset=easgd"});
-  EXPECT_EQ(SharedOptimizerOf(elastic).kind, OptimizerKind::kSgd);
-  EXPECT_EQ(SharedScheduleOf(elastic).base_lr(), 0.9f);
+  EXPECT_EQ(SharedOptimizer(elastic).kind, OptimizerKind::kSgd);
+  EXPECT_EQ(SharedSchedule(elastic).base_lr(), 0.9f);
   EXPECT_EQ(StepsPerClock(elastic), 10u);
   const proto::Job diloco = With({"optimizer.adamw={}", "consistency.preset=diloco(16)"});
-  EXPECT_EQ(SharedOptimizerOf(diloco).kind, OptimizerKind::kNesterov);
-  EXPECT_EQ(SharedOptimizerOf(diloco).momentum, 0.9f);
-  EXPECT_EQ(SharedOptimizerOf(diloco).weight_decay, 0.0f);
+  EXPECT_EQ(SharedOptimizer(diloco).kind, OptimizerKind::kNesterov);
+  EXPECT_EQ(SharedOptimizer(diloco).momentum, 0.9f);
+  EXPECT_EQ(SharedOptimizer(diloco).weight_decay, 0.0f);
 }
 
 }  // namespace

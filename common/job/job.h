@@ -38,10 +38,10 @@ void FillDefaults(proto::Job* job);
 absl::Status ValidateJob(const proto::Job& job);
 
 // The job's defaults are filled in.
-OptimizerParams OptimizerParamsOf(const proto::Optimizer& optimizer);
+OptimizerParams MakeOptimizerParams(const proto::Optimizer& optimizer);
 
 // The job's schedule with linear scaling (base_batch) done.
-proto::Schedule ScheduleOf(const proto::Job& job);
+proto::Schedule JobSchedule(const proto::Job& job);
 
 // RMSprop warm-up's a and b in epoch `epoch`, at the learning rate `lr` of then; formulas in
 // proto/job.proto.

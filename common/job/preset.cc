@@ -59,7 +59,7 @@ absl::StatusOr<uint32_t> ArgumentOf(const Call& call, const char* what, uint32_t
 
 }  // namespace
 
-absl::StatusOr<proto::Consistency> PresetOf(const std::string& name) {
+absl::StatusOr<proto::Consistency> ParsePreset(const std::string& name) {
   const absl::StatusOr<Call> call = ParseCall(name);
   if (!call.ok()) return call.status();
   proto::Consistency consistency;
@@ -110,7 +110,7 @@ absl::StatusOr<std::vector<std::string>> SettingsOfMode(const std::string& mode)
   if (mode == "lazy") return std::vector<std::string>{"consistency.lazy={}"};
   const size_t colon = mode.find(':');
   const std::string name = colon == std::string::npos ? mode : mode.substr(colon + 1);
-  const absl::StatusOr<proto::Consistency> preset = PresetOf(name);
+  const absl::StatusOr<proto::Consistency> preset = ParsePreset(name);
   if (!preset.ok()) {
     const std::string why(absl::StripPrefix(preset.status().message(), "consistency.preset: "));
     return Refuse(absl::EndsWith(why, kPresets) ? absl::StrCat(why, ", lazy, ring") : why);
@@ -125,7 +125,7 @@ absl::StatusOr<std::vector<std::string>> SettingsOfMode(const std::string& mode)
 
 void ExpandPreset(proto::Consistency* consistency) {
   if (!consistency->has_preset()) return;
-  const absl::StatusOr<proto::Consistency> preset = PresetOf(consistency->preset());
+  const absl::StatusOr<proto::Consistency> preset = ParsePreset(consistency->preset());
   if (preset.ok()) *consistency = *preset;
 }
 

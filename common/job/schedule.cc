@@ -6,7 +6,7 @@
 
 namespace strata {
 
-OptimizerParams OptimizerParamsOf(const proto::Optimizer& optimizer) {
+OptimizerParams MakeOptimizerParams(const proto::Optimizer& optimizer) {
   switch (optimizer.kind_case()) {
     case proto::Optimizer::kSgd:
       return {.kind = OptimizerKind::kSgd, .weight_decay = optimizer.sgd().weight_decay()};
@@ -48,7 +48,7 @@ OptimizerParams OptimizerParamsOf(const proto::Optimizer& optimizer) {
   return {};
 }
 
-proto::Schedule ScheduleOf(const proto::Job& job) {
+proto::Schedule JobSchedule(const proto::Job& job) {
   proto::Schedule schedule = job.schedule();
   if (schedule.base_batch() == 0) return schedule;
   const double batch = static_cast<double>(job.ranks()) * job.data().batch_per_rank();

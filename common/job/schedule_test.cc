@@ -9,7 +9,7 @@ namespace {
 constexpr uint64_t kSamplesPerEpoch = 1000;
 constexpr uint32_t kEpochs = 10;
 
-proto::Schedule ScheduleOf(const std::vector<std::string>& settings) {
+proto::Schedule JobSchedule(const std::vector<std::string>& settings) {
   proto::Job job;
   EXPECT_TRUE(ApplySettings(settings, &job).ok());
   FillDefaults(&job);
@@ -21,14 +21,15 @@ double At(const proto::Schedule& schedule, uint64_t samples) {
 }
 
 TEST(LearningRateAt, ConstantStaysAtTheBase) {
-  const proto::Schedule schedule = ScheduleOf({"schedule.base_lr=0.5"});
+  const proto::Schedule schedule = JobSchedule({"schedule.base_lr=0.5"});
   EXPECT_EQ(At(schedule, 0), 0.5);
   EXPECT_EQ(At(schedule, 123456), 0.5);
   EXPECT_EQ(LearningRateAt(schedule, 64, 0, 0), 0.5);
 }
 
 TEST(LearningRateAt, WarmUpIsALinearRampFromZero) {
-  const proto::Schedule schedule = ScheduleOf({"schedule.base_lr=0.5", "schedule.warmup_epochs=2"});
+  const proto::Schedule schedule =
+      JobSchedule({"schedule.base_lr=0.5", "schedule.warmup_epochs=2"});
   EXPECT_EQ(At(schedule, 0), 0.0);
   EXPECT_DOUBLE_EQ(At(schedule, 500), 0.125);
   EXPECT_DOUBLE_EQ(At(schedule, 1000), 0.25);
@@ -39,7 +40,7 @@ TEST(LearningRateAt, IsContinuousWhereTheWarmUpEnds) {
   for (const char* shape : {"schedule.constant={}", "schedule.cosine={final_lr: 0.1}",
                             "schedule.step={boundaries_epochs: 5}"}) {
     const proto::Schedule schedule =
-        ScheduleOf({"schedule.base_lr=0.5", "schedule.warmup_epochs=2", shape});
+        JobSchedule({"schedule.base_lr=0.5", "schedule.warmup_epochs=2", shape});
     EXPECT_NEAR(At(schedule, 1999), 0.5, 0.5 / 2000 + 1e-12) << shape;
     EXPECT_DOUBLE_EQ(At(schedule, 2000), 0.5) << shape;
     EXPECT_NEAR(At(schedule, 2001), 0.5, 1e-6) << shape;
@@ -48,8 +49,8 @@ TEST(LearningRateAt, IsContinuousWhereTheWarmUpEnds) {
 
 TEST(LearningRateAt, StepMultipliesByGammaAtEachBoundary) {
   const proto::Schedule schedule =
-      ScheduleOf({"schedule.base_lr=1",
-                  "schedule.step={boundaries_epochs: 2 boundaries_epochs: 4.5 gamma: 0.5}"});
+      JobSchedule({"schedule.base_lr=1",
+                   "schedule.step={boundaries_epochs: 2 boundaries_epochs: 4.5 gamma: 0.5}"});
   EXPECT_EQ(At(schedule, 1999), 1.0);
   EXPECT_EQ(At(schedule, 2000), 0.5);
   EXPECT_EQ(At(schedule, 4499), 0.5);
@@ -57,7 +58,7 @@ TEST(LearningRateAt, StepMultipliesByGammaAtEachBoundary) {
 }
 
 TEST(LearningRateAt, CosineFollowsItsFormulaAfterTheWarmUp) {
-  const proto::Schedule schedule = ScheduleOf(
+  const proto::Schedule schedule = JobSchedule(
       {"schedule.base_lr=0.5", "schedule.warmup_epochs=2", "schedule.cosine={final_lr: 0.125}"});
   for (uint64_t samples = 2000; samples <= 10000; samples += 500) {
     const double progress = (samples / 1000.0 - 2) / 8;
@@ -67,23 +68,23 @@ TEST(LearningRateAt, CosineFollowsItsFormulaAfterTheWarmUp) {
 }
 
 TEST(LearningRateAt, CosineStaysAtItsEnd) {
-  const proto::Schedule schedule = ScheduleOf({"schedule.cosine={final_lr: 0.125}"});
+  const proto::Schedule schedule = JobSchedule({"schedule.cosine={final_lr: 0.125}"});
   EXPECT_DOUBLE_EQ(At(schedule, 10000), 0.125);
   EXPECT_DOUBLE_EQ(At(schedule, 99999), 0.125);
 }
 
-TEST(ScheduleOf, ScalesTheRateWithTheSamplesOfAStep) {
+TEST(JobSchedule, ScalesTheRateWithTheSamplesOfAStep) {
   proto::Job job;
   ASSERT_TRUE(ApplySettings({"ranks=8", "data.batch_per_rank=64", "schedule.base_lr=0.125",
                              "schedule.base_batch=256"},
                             &job)
                   .ok());
   FillDefaults(&job);
-  EXPECT_EQ(strata::ScheduleOf(job).base_lr(), 0.25f);
+  EXPECT_EQ(strata::JobSchedule(job).base_lr(), 0.25f);
   job.mutable_schedule()->mutable_cosine()->set_final_lr(0.0625f);
-  EXPECT_EQ(strata::ScheduleOf(job).cosine().final_lr(), 0.0625f) << "as it stands";
+  EXPECT_EQ(strata::JobSchedule(job).cosine().final_lr(), 0.0625f) << "as it stands";
   job.mutable_schedule()->set_base_batch(0);
-  EXPECT_EQ(strata::ScheduleOf(job).base_lr(), 0.125f);
+  EXPECT_EQ(strata::JobSchedule(job).base_lr(), 0.125f);
 }
 
 TEST(RmspropShares, PassFromRmspropToSgdWithoutAStepOrAKink) {
@@ -111,12 +112,12 @@ TEST(RmspropShares, PassFromRmspropToSgdWithoutAStepOrAKink) {
   EXPECT_EQ(RmspropSharesAt(params, 12.5, 0).rms, 0);
 }
 
-TEST(OptimizerParamsOf, TakesEachKindsConstants) {
+TEST(MakeOptimizerParams, TakesEachKindsConstants) {
   const auto params = [](const char* setting) {
     proto::Job job;
     EXPECT_TRUE(ApplySettings({setting}, &job).ok());
     FillDefaults(&job);
-    return OptimizerParamsOf(job.optimizer());
+    return MakeOptimizerParams(job.optimizer());
   };
   EXPECT_EQ(params("optimizer.sgd.weight_decay=0.5").kind, OptimizerKind::kSgd);
   EXPECT_EQ(params("optimizer.sgd.weight_decay=0.5").weight_decay, 0.5f);

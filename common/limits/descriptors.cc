@@ -8,7 +8,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
-#include "common/count_of.h"
+#include "common/counted.h"
 
 namespace strata {
 namespace {
@@ -39,7 +39,7 @@ DescriptorNeed CoordinatorDescriptors(const CoordinatorLimits& limits) {
 DescriptorNeed ServerDescriptors(uint32_t shards, const ServerLimits& limits) {
   const uint64_t base = kBase + kContext;
   const uint64_t each = kPerShard + limits.connections_max + kConnectionSlack;
-  return {absl::StrFormat("%d + %s x (%d + %d connections)", base, CountOf(shards, "shard"),
+  return {absl::StrFormat("%d + %s x (%d + %d connections)", base, Counted(shards, "shard"),
                           kPerShard + kConnectionSlack, limits.connections_max),
           base + shards * each};
 }
@@ -48,8 +48,8 @@ DescriptorNeed AggregatorDescriptors(uint32_t local_ranks, uint32_t shards, uint
   const uint64_t base = kBase + kContext;
   const std::string each =
       connections == 1 ? "" : absl::StrFormat(" x %d connections", connections);
-  return {absl::StrFormat("%d + %s + %s%s x %d", base, CountOf(local_ranks, "rank"),
-                          CountOf(shards, "shard"), each, kPerConnectionOut),
+  return {absl::StrFormat("%d + %s + %s%s x %d", base, Counted(local_ranks, "rank"),
+                          Counted(shards, "shard"), each, kPerConnectionOut),
           base + local_ranks + uint64_t{shards} * connections * kPerConnectionOut};
 }
 
@@ -58,7 +58,7 @@ DescriptorNeed RingDescriptors(uint32_t local_ranks, uint32_t connections) {
   const uint64_t peers = uint64_t{kRingPeersMax} * connections;
   const uint64_t port = kPerShard + peers + kConnectionSlack;
   return {absl::StrFormat("%d + %s + %d for its port + %d connections out x %d", base,
-                          CountOf(local_ranks, "rank"), port, peers, kPerConnectionOut),
+                          Counted(local_ranks, "rank"), port, peers, kPerConnectionOut),
           base + local_ranks + port + peers * kPerConnectionOut};
 }
 
@@ -67,7 +67,7 @@ DescriptorNeed WorkerDescriptors(uint32_t slots) {
   // Rank, aggregator, and the claim of the run directory.
   const uint64_t per_slot = 2 * kPerChild + 1;
   const DescriptorNeed own = {
-      absl::StrFormat("%d + %s x %d", base, CountOf(slots, "slot"), per_slot),
+      absl::StrFormat("%d + %s x %d", base, Counted(slots, "slot"), per_slot),
       base + slots * per_slot};
   DescriptorNeed child = AggregatorDescriptors(slots, kShardsPerJobMax, 1);
   if (child.total <= own.total) return own;

@@ -53,7 +53,7 @@ uint64_t ControlGroupLimit() {
 
 }  // namespace
 
-ProcessUse UseOf(int pid) {
+ProcessUse MeasureUse(int pid) {
   const std::string base = pid == 0 ? "/proc/self" : absl::StrCat("/proc/", pid);
   ProcessUse use;
   std::error_code error;

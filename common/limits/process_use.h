@@ -13,7 +13,7 @@ struct ProcessUse {
   uint32_t threads = 0;
 };
 // `pid` 0: this process.
-ProcessUse UseOf(int pid = 0);
+ProcessUse MeasureUse(int pid = 0);
 
 // Memory that this process may count on: the machine's, or its control group's limit if that is
 // less.

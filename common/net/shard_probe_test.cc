@@ -88,11 +88,11 @@ TEST(ShardProbe, NoMoreThanAFewSocketsAreOpenAtATime) {
   // One port under many names: nobody takes its connections.
   std::vector<std::string> addresses;
   for (int i = 0; i < 150; ++i) addresses.push_back(silent.text + std::string(i, ' '));
-  const uint64_t before = UseOf().descriptors;
+  const uint64_t before = MeasureUse().descriptors;
   std::atomic<bool> done = false;
   uint64_t most = 0;
   std::thread watch([&] {
-    while (!done) most = std::max(most, UseOf().descriptors);
+    while (!done) most = std::max(most, MeasureUse().descriptors);
   });
   EXPECT_EQ(Probe(addresses, absl::Milliseconds(300)).size(), 150u);
   done = true;

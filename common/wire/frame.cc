@@ -228,7 +228,7 @@ uint64_t Checksum(absl::Span<const std::byte> payload) {
   return payload.empty() ? 0 : XXH3_64bits(payload.data(), payload.size());
 }
 
-uint64_t ChecksumOf(const Bytes& payload) {
+uint64_t PayloadChecksum(const Bytes& payload) {
   if (payload.empty()) return 0;
   if (const uint64_t known = payload.known_checksum(); known != 0) return known;
   const uint64_t checksum = Checksum(absl::MakeConstSpan(payload.data(), payload.size()));

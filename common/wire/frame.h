@@ -165,7 +165,7 @@ inline constexpr size_t kHelloBytes = 32;
 // XXH3-64 of the bytes; 0 for none.
 uint64_t Checksum(absl::Span<const std::byte> payload);
 // The same, computed once for all copies of `payload`.
-uint64_t ChecksumOf(const Bytes& payload);
+uint64_t PayloadChecksum(const Bytes& payload);
 
 // Writes the header for a payload of `payload_bytes`; header.payload_checksum must be set already.
 std::array<std::byte, kHeaderBytes> EncodeHeader(const Header& header, uint64_t payload_bytes);

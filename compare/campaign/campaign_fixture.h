@@ -22,8 +22,8 @@ inline proto::Job TinyJob(const std::string& more = "") {
   return job.ok() ? *job : proto::Job();
 }
 
-inline CampaignRequest RequestOf(const std::string& modes, uint32_t seeds = 1,
-                                 const std::string& more = "") {
+inline CampaignRequest MakeRequest(const std::string& modes, uint32_t seeds = 1,
+                                   const std::string& more = "") {
   return {.job = TinyJob(more),
           .modes = modes,
           .seeds = seeds,
@@ -33,12 +33,12 @@ inline CampaignRequest RequestOf(const std::string& modes, uint32_t seeds = 1,
 
 inline proto::Campaign CampaignIn(const std::string& modes, uint32_t seeds = 1,
                                   const std::string& more = "") {
-  const auto campaign = CampaignOf(RequestOf(modes, seeds, more));
+  const auto campaign = PlanCampaign(MakeRequest(modes, seeds, more));
   EXPECT_TRUE(campaign.ok()) << campaign.status();
   return campaign.ok() ? *campaign : proto::Campaign();
 }
 
-inline std::vector<RunPlan> RunsOf(const proto::Campaign& campaign) {
+inline std::vector<RunPlan> ListRuns(const proto::Campaign& campaign) {
   const auto runs = PlanRuns(campaign);
   EXPECT_TRUE(runs.ok()) << runs.status();
   return runs.ok() ? *runs : std::vector<RunPlan>();

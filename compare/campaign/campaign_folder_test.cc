@@ -40,7 +40,7 @@ class CampaignFolderTest : public CampaignTest {
 TEST_F(CampaignFolderTest, ARecordComesBackAsItWasSaved) {
   const proto::Campaign campaign = CampaignIn("lazy:ssp(3)", 1, "schedule { base_lr: 0.1 }");
   const auto folder = Open(campaign);
-  const RunPlan plan = RunsOf(campaign)[0];
+  const RunPlan plan = ListRuns(campaign)[0];
   EXPECT_EQ(*folder->Load(plan), std::nullopt);
   EXPECT_EQ(*folder->CountOf({plan}), 0u);
   ASSERT_EQ(folder->Save(RecordOf(plan)), absl::OkStatus());
@@ -54,7 +54,7 @@ TEST_F(CampaignFolderTest, ARecordComesBackAsItWasSaved) {
 TEST_F(CampaignFolderTest, ARunThatFailedFromOutsideIsNotThere) {
   const proto::Campaign campaign = CampaignIn("sync");
   const auto folder = Open(campaign);
-  const RunPlan plan = RunsOf(campaign)[0];
+  const RunPlan plan = ListRuns(campaign)[0];
   proto::RunRecord record = RecordOf(plan);
   for (const auto& [failure, runs] : {std::pair("rank 1 on node 0: killed by signal 9", 0u),
                                       std::pair("rank 1: loss is NaN at step 3", 1u)}) {
@@ -74,7 +74,7 @@ TEST_F(CampaignFolderTest, TheSameCampaignGoesOnAndMoreModesAndSeedsAddToIt) {
   EXPECT_EQ(more->campaign().seeds(), 3u);
   // As often as before, or the runs that are there could not be compared.
   EXPECT_EQ(more->campaign().measured_round(), 10u);
-  EXPECT_EQ(RunsOf(more->campaign()).back().job.evaluation().every_steps(), 10u);
+  EXPECT_EQ(ListRuns(more->campaign()).back().job.evaluation().every_steps(), 10u);
 }
 
 TEST_F(CampaignFolderTest, FewerModesAndSeedsTakeNothingAway) {
@@ -134,7 +134,7 @@ TEST_F(CampaignFolderTest, TwoDoNotShareADirectory) {
 
 TEST_F(CampaignFolderTest, DamagedFilesAreNamed) {
   const proto::Campaign campaign = CampaignIn("sync,async");
-  const std::vector<RunPlan> plans = RunsOf(campaign);
+  const std::vector<RunPlan> plans = ListRuns(campaign);
   {
     const auto folder = Open(campaign);
     ASSERT_EQ(folder->Save(RecordOf(plans[0])), absl::OkStatus());

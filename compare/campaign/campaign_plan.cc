@@ -105,7 +105,7 @@ absl::StatusOr<std::vector<RunPlan>> FirstRound(const proto::Campaign& campaign)
         return Refuse(mode.name, absl::StrCat("is the same job as mode ", other.mode));
       }
     }
-    const auto [file, is_new] = by_file.try_emplace(FileNameOf(mode.name), mode.name);
+    const auto [file, is_new] = by_file.try_emplace(ModeFileName(mode.name), mode.name);
     if (!is_new) {
       return Refuse(mode.name, absl::StrCat("would have the file of mode ", file->second));
     }
@@ -122,7 +122,7 @@ absl::StatusOr<std::vector<RunPlan>> FirstRound(const proto::Campaign& campaign)
 
 }  // namespace
 
-absl::StatusOr<proto::Campaign> CampaignOf(const CampaignRequest& request) {
+absl::StatusOr<proto::Campaign> PlanCampaign(const CampaignRequest& request) {
   if (const absl::Status status = CheckJob(request.job); !status.ok()) return status;
   if (request.seeds == 0) return absl::InvalidArgumentError("seeds: 0, at least 1 is needed");
   const absl::StatusOr<std::vector<Mode>> modes = ParseModes(request.modes);
@@ -163,7 +163,7 @@ absl::StatusOr<uint64_t> TotalSteps(const proto::Job& job) {
   absl::StatusOr<uint64_t> samples = worker::CountTrainingSamples(job.data());
   if (!samples.ok() && job.data().limit_train() > 0) samples = job.data().limit_train();
   if (samples.ok()) {
-    const absl::StatusOr<worker::StepPlan> plan = worker::StepPlanOf(job, *samples, job.ranks());
+    const absl::StatusOr<worker::StepPlan> plan = worker::MakeStepPlan(job, *samples, job.ranks());
     if (!plan.ok()) return plan.status();
     return plan->total_steps;
   }

@@ -26,7 +26,7 @@ struct CampaignRequest {
 };
 
 // Errors: InvalidArgument naming the mode or field.
-absl::StatusOr<proto::Campaign> CampaignOf(const CampaignRequest& request);
+absl::StatusOr<proto::Campaign> PlanCampaign(const CampaignRequest& request);
 
 // Every run, seed by seed: first all modes with the first one. The fair rules: what a mode does not
 // name is the same in all of them; one seed gives all modes the same first weights and data order

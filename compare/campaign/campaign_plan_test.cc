@@ -12,19 +12,19 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
 std::string Why(const CampaignRequest& request) {
-  const auto campaign = CampaignOf(request);
+  const auto campaign = PlanCampaign(request);
   const absl::Status status = campaign.ok() ? PlanRuns(*campaign).status() : campaign.status();
   EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
   return std::string(status.message());
 }
 
 std::string Why(const std::string& modes, const std::string& more = "") {
-  return Why(RequestOf(modes, 1, more));
+  return Why(MakeRequest(modes, 1, more));
 }
 
 TEST(CampaignPlan, RunsGoSeedBySeed) {
   std::vector<std::string> order;
-  for (const RunPlan& run : RunsOf(CampaignIn("sync,async,ring", 2, "seed: 7"))) {
+  for (const RunPlan& run : ListRuns(CampaignIn("sync,async,ring", 2, "seed: 7"))) {
     order.push_back(run.mode + " " + std::to_string(run.job.seed()));
   }
   EXPECT_THAT(order, ElementsAre("sync 7", "async 7", "ring 7", "sync 8", "async 8", "ring 8"));
@@ -32,7 +32,7 @@ TEST(CampaignPlan, RunsGoSeedBySeed) {
 
 TEST(CampaignPlan, ModesDifferInNothingButWhatTheirNamesStandFor) {
   std::vector<RunPlan> runs =
-      RunsOf(CampaignIn("sync,ring,lazy:ssp(3)+push.codec=FP16", 1, "consistency { async {} }"));
+      ListRuns(CampaignIn("sync,ring,lazy:ssp(3)+push.codec=FP16", 1, "consistency { async {} }"));
   ASSERT_EQ(runs.size(), 3u);
   EXPECT_TRUE(runs[0].job.consistency().has_sync());
   EXPECT_EQ(runs[1].job.exchange(), proto::Job::RING);
@@ -47,7 +47,7 @@ TEST(CampaignPlan, ModesDifferInNothingButWhatTheirNamesStandFor) {
 }
 
 TEST(CampaignPlan, AccuracyIsMeasuredAbout25TimesWithoutAPause) {
-  for (const RunPlan& run : RunsOf(CampaignIn("sync,async"))) {
+  for (const RunPlan& run : ListRuns(CampaignIn("sync,async"))) {
     EXPECT_EQ(run.job.evaluation().every_steps(), 4u);  // 100 / 25
     EXPECT_EQ(run.job.evaluation().every_epochs(), 0u);
     EXPECT_TRUE(run.job.evaluation().deferred());
@@ -58,10 +58,10 @@ TEST(CampaignPlan, AccuracyIsMeasuredAbout25TimesWithoutAPause) {
 }
 
 TEST(CampaignPlan, MeasurementsFollowTheLongestLocalStepsWhere8OfThemAreLeft) {
-  for (const RunPlan& run : RunsOf(CampaignIn("sync,lazy:local(3),lazy:diloco(10)"))) {
+  for (const RunPlan& run : ListRuns(CampaignIn("sync,lazy:local(3),lazy:diloco(10)"))) {
     EXPECT_EQ(run.job.evaluation().every_steps(), 10u) << run.mode;
   }
-  for (const RunPlan& run : RunsOf(CampaignIn("sync,lazy:diloco(16)"))) {
+  for (const RunPlan& run : ListRuns(CampaignIn("sync,lazy:diloco(16)"))) {
     EXPECT_EQ(run.job.evaluation().every_steps(), 4u) << run.mode;  // 100 / 16 = 6
   }
   EXPECT_EQ(MeasureEvery(1000, 16), 48u);
@@ -70,7 +70,7 @@ TEST(CampaignPlan, MeasurementsFollowTheLongestLocalStepsWhere8OfThemAreLeft) {
 }
 
 TEST(CampaignPlan, WhatTheJobSaysOfMeasuringHolds) {
-  const auto runs = RunsOf(
+  const auto runs = ListRuns(
       CampaignIn("sync,async", 1, "evaluation { every_epochs: 2 } metrics { every_steps: 7 }"));
   for (const RunPlan& run : runs) {
     EXPECT_EQ(run.job.evaluation().every_epochs(), 2u);
@@ -81,15 +81,15 @@ TEST(CampaignPlan, WhatTheJobSaysOfMeasuringHolds) {
 }
 
 TEST(CampaignPlan, StepsOfDataThatIsNotHereMustBeGiven) {
-  CampaignRequest request = RequestOf("sync");
+  CampaignRequest request = MakeRequest("sync");
   request.job.mutable_data()->mutable_idx()->set_dir("/nowhere");
   EXPECT_THAT(Why(request), HasSubstr("mode sync: /nowhere/train-labels-idx1-ubyte"));
   EXPECT_THAT(Why(request), HasSubstr("max_steps or data.limit_train has to be set"));
   request.job.mutable_data()->set_limit_train(640);  // 10 steps an epoch
-  EXPECT_EQ(RunsOf(*CampaignOf(request))[0].job.evaluation().every_steps(), 1u);
+  EXPECT_EQ(ListRuns(*PlanCampaign(request))[0].job.evaluation().every_steps(), 1u);
   request.job.mutable_data()->clear_limit_train();
   request.job.set_max_steps(500);
-  EXPECT_EQ(RunsOf(*CampaignOf(request))[0].job.evaluation().every_steps(), 20u);
+  EXPECT_EQ(ListRuns(*PlanCampaign(request))[0].job.evaluation().every_steps(), 20u);
 }
 
 TEST(CampaignPlan, WhatCannotBeComparedIsRefusedByMode) {
@@ -106,10 +106,10 @@ TEST(CampaignPlan, WhatCannotBeComparedIsRefusedByMode) {
   EXPECT_THAT(Why("sync,sync+name=\"a!\""), HasSubstr("mode sync+name=\"a!\": name"));
   EXPECT_EQ(Why("sync+window=(5),sync+window=5"),
             "mode sync+window=(5): setting \"window=(5)\": Expected integer, got: (");
-  CampaignRequest program = RequestOf("sync");
+  CampaignRequest program = MakeRequest("sync");
   program.job.mutable_program()->set_path("x");
   EXPECT_THAT(Why(program), HasSubstr("program: a comparison needs a model of the zoo"));
-  CampaignRequest none = RequestOf("sync", 0);
+  CampaignRequest none = MakeRequest("sync", 0);
   EXPECT_THAT(Why(none), HasSubstr("seeds: 0"));
 }
 

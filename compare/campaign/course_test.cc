@@ -62,7 +62,7 @@ class CourseTest : public CampaignTest {
     EXPECT_TRUE(folder.ok()) << folder.status();
     EXPECT_EQ((*folder)->Begin(), absl::OkStatus());
     Course course(
-        RunsOf(campaign), folder->get(), {runner}, &clock_,
+        ListRuns(campaign), folder->get(), {runner}, &clock_,
         {.on_progress = [this](const CourseProgress& progress) { progress_.push_back(progress); },
          .on_run = [this](const CourseProgress& progress,
                           const proto::RunRecord&) { ends_.push_back(progress); }});
@@ -225,7 +225,7 @@ TEST_F(CourseTest, RunnersMakeRunsBesideEachOtherEachOnce) {
   Gate together(3);
   RunnerBeside one(&together, ""), two(&together, ""), three(&together, "");
   size_t others_max = 0, ends = 0;
-  Course course(RunsOf(campaign), folder->get(), {&one, &two, &three}, &clock_,
+  Course course(ListRuns(campaign), folder->get(), {&one, &two, &three}, &clock_,
                 {.on_progress =
                      [&](const CourseProgress& progress) {
                        others_max = std::max(others_max, progress.others);
@@ -237,7 +237,7 @@ TEST_F(CourseTest, RunnersMakeRunsBesideEachOtherEachOnce) {
   ASSERT_TRUE(records.ok()) << records.status();
   EXPECT_EQ(others_max, 2u);
   EXPECT_EQ(ends, 8u);
-  const std::vector<RunPlan> plans = RunsOf(campaign);
+  const std::vector<RunPlan> plans = ListRuns(campaign);
   ASSERT_EQ(records->size(), plans.size());
   for (size_t i = 0; i < plans.size(); ++i) {
     EXPECT_EQ((*records)[i].mode(), plans[i].mode);
@@ -252,7 +252,7 @@ TEST_F(CourseTest, OneRunnersErrorEndsTheOthersAndIsTheOneThatIsTold) {
   ASSERT_EQ((*folder)->Begin(), absl::OkStatus());
   Gate together(2);
   RunnerBeside one(&together, "async"), two(&together, "async");
-  Course course(RunsOf(campaign), folder->get(), {&one, &two}, &clock_, {});
+  Course course(ListRuns(campaign), folder->get(), {&one, &two}, &clock_, {});
   EXPECT_EQ(course.Run().status(), absl::UnavailableError("server s0 is lost"));
 }
 

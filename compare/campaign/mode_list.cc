@@ -58,7 +58,7 @@ absl::StatusOr<std::vector<Mode>> ParseModes(const std::string& text) {
   return modes;
 }
 
-std::string FileNameOf(const std::string& mode) {
+std::string ModeFileName(const std::string& mode) {
   std::string name;
   for (const char c : mode) {
     if (absl::ascii_isalnum(c) || c == '.' || c == '-') {
@@ -71,7 +71,7 @@ std::string FileNameOf(const std::string& mode) {
 }
 
 std::string RunName(const std::string& mode, uint64_t seed) {
-  return absl::StrCat(FileNameOf(mode), "-seed", seed);
+  return absl::StrCat(ModeFileName(mode), "-seed", seed);
 }
 
 }  // namespace strata::compare

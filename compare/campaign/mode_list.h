@@ -23,7 +23,7 @@ absl::StatusOr<std::vector<Mode>> ParseModes(const std::string& text);
 absl::StatusOr<Mode> ParseMode(const std::string& name);
 
 // Letters, digits, '.', '-' and '_' alone: "lazy:ssp(3)" is "lazy_ssp_3".
-std::string FileNameOf(const std::string& mode);
+std::string ModeFileName(const std::string& mode);
 // "lazy_ssp_3-seed1": of the files of a run.
 std::string RunName(const std::string& mode, uint64_t seed);
 

@@ -55,11 +55,11 @@ TEST(ModeList, WhatIsNoModeIsRefusedByName) {
 }
 
 TEST(ModeList, FileNamesNeedNoQuotes) {
-  EXPECT_EQ(FileNameOf("sync"), "sync");
-  EXPECT_EQ(FileNameOf("lazy:diloco(16)"), "lazy_diloco_16");
-  EXPECT_EQ(FileNameOf("async_dc"), "async_dc");
-  EXPECT_EQ(FileNameOf("delay1+push.codec=FP16"), "delay1_push.codec_FP16");
-  EXPECT_EQ(FileNameOf("sync+name=\"../x\""), "sync_name_.._x");
+  EXPECT_EQ(ModeFileName("sync"), "sync");
+  EXPECT_EQ(ModeFileName("lazy:diloco(16)"), "lazy_diloco_16");
+  EXPECT_EQ(ModeFileName("async_dc"), "async_dc");
+  EXPECT_EQ(ModeFileName("delay1+push.codec=FP16"), "delay1_push.codec_FP16");
+  EXPECT_EQ(ModeFileName("sync+name=\"../x\""), "sync_name_.._x");
 }
 
 }  // namespace

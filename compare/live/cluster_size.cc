@@ -5,7 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
-#include "common/count_of.h"
+#include "common/counted.h"
 #include "server/coordinator/placement/rank_allocation.h"
 
 namespace strata::compare {
@@ -53,10 +53,10 @@ ClusterSize SizeOf(const proto::ListNodesReply& nodes) {
 std::string Words(const ClusterSize& size) {
   const uint64_t gpu_slots = SumOf(size.gpu_slots);
   const std::string gpus =
-      gpu_slots > 0 ? absl::StrCat(" and ", CountOf(gpu_slots, "GPU slot")) : "";
-  return absl::StrCat(CountOf(size.servers, "server"), " with ", CountOf(size.shards, "shard"),
-                      ", ", CountOf(size.slots.size(), "worker"), " with ",
-                      CountOf(SumOf(size.slots), "slot"), gpus);
+      gpu_slots > 0 ? absl::StrCat(" and ", Counted(gpu_slots, "GPU slot")) : "";
+  return absl::StrCat(Counted(size.servers, "server"), " with ", Counted(size.shards, "shard"),
+                      ", ", Counted(size.slots.size(), "worker"), " with ",
+                      Counted(SumOf(size.slots), "slot"), gpus);
 }
 
 size_t JobsAtOnce(const proto::Job& job, const ClusterSize& size) {
@@ -103,7 +103,7 @@ absl::Status CheckFits(const proto::Job& job, const ClusterSize& size) {
     if (delay.node() < nodes) continue;
     return absl::InvalidArgumentError(
         absl::StrFormat("debug.delays: there is no node %d: the job has %s, from 0", delay.node(),
-                        CountOf(nodes, "node")));
+                        Counted(nodes, "node")));
   }
   return absl::OkStatus();
 }

@@ -168,15 +168,15 @@ void ReportLog::AddWindows(proto::RunRecord* record) const {
 void ReportLog::AddMeasurements(const proto::JobStatus& end, proto::RunRecord* record) const {
   for (const auto& [step, report] : measured_) {
     proto::Measurement* measurement = record->add_measurements();
-    *measurement = MeasurementOf(report, end);
+    *measurement = MakeMeasurement(report, end);
     if (!report.final()) continue;
     measurement->set_samples(record->samples());
     measurement->set_updates(record->updates());
   }
 }
 
-proto::Measurement ReportLog::MeasurementOf(const proto::RankReport& report,
-                                            const proto::JobStatus& end) const {
+proto::Measurement ReportLog::MakeMeasurement(const proto::RankReport& report,
+                                              const proto::JobStatus& end) const {
   proto::Measurement measurement;
   measurement.set_step(report.end_step());
   measurement.set_trained_s(report.trained_s());

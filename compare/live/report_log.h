@@ -49,8 +49,8 @@ class ReportLog {
   void AddTotals(const proto::JobStatus& end, proto::RunRecord* record) const;
   void AddWindows(proto::RunRecord* record) const;
   void AddMeasurements(const proto::JobStatus& end, proto::RunRecord* record) const;
-  proto::Measurement MeasurementOf(const proto::RankReport& report,
-                                   const proto::JobStatus& end) const;
+  proto::Measurement MakeMeasurement(const proto::RankReport& report,
+                                     const proto::JobStatus& end) const;
 
   const RunPlan plan_;
   // Whether all ranks are at the same clock when one is.

@@ -89,7 +89,7 @@ CurveSet CurveSetOf(const std::vector<const proto::RunRecord*>& runs, Axis axis,
   CurveSet set;
   std::vector<Curve> finished;
   for (const proto::RunRecord* run : runs) {
-    if (FailureOf(*run).empty()) {
+    if (RunFailure(*run).empty()) {
       finished.push_back(curve(*run, axis));
     } else {
       set.failed.push_back({run->seed(), curve(*run, axis)});
@@ -172,7 +172,7 @@ std::optional<double> MeanStaleness(const std::vector<uint64_t>& bins) {
   return sum / pushes;
 }
 
-absl::StatusOr<Content> ContentOf(const ReportInput& input) {
+absl::StatusOr<Content> MakeContent(const ReportInput& input) {
   AnalysisOptions options;
   options.modes = input.modes;
   options.target_accuracy = input.target_accuracy;
@@ -181,7 +181,7 @@ absl::StatusOr<Content> ContentOf(const ReportInput& input) {
   if (!analysis.ok()) return analysis.status();
   Content content;
   content.analysis = *std::move(analysis);
-  content.verdict = VerdictOf(content.analysis);
+  content.verdict = MakeVerdict(content.analysis);
   content.curves = CurvesOf(input);
   content.rows = RowsOf(content.analysis);
   content.rules = RulesOf(input, content.analysis);

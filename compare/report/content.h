@@ -43,7 +43,7 @@ struct Content {
 };
 
 // Errors: as of Analyze.
-absl::StatusOr<Content> ContentOf(const ReportInput& input);
+absl::StatusOr<Content> MakeContent(const ReportInput& input);
 
 // Returns the mean staleness of a mode's pushes, the last bin counted as its own number, or nothing
 // without pushes.

@@ -2,7 +2,7 @@
 
 namespace strata::compare {
 
-nlohmann::ordered_json JsonOf(const std::optional<Estimate>& estimate) {
+nlohmann::ordered_json ToJson(const std::optional<Estimate>& estimate) {
   using Json = nlohmann::ordered_json;
   if (!estimate) return nullptr;
   Json json = {{"mean", estimate->mean}, {"count", estimate->count}};

@@ -9,7 +9,7 @@
 namespace strata::compare {
 
 // Returns {mean, count, low, high} as README.md says, or null if there is no estimate.
-nlohmann::ordered_json JsonOf(const std::optional<Estimate>& estimate);
+nlohmann::ordered_json ToJson(const std::optional<Estimate>& estimate);
 
 }  // namespace strata::compare
 

@@ -11,7 +11,7 @@
 namespace strata::compare {
 
 absl::StatusOr<Summary> Summarize(const ReportInput& input) {
-  const absl::StatusOr<Content> content = ContentOf(input);
+  const absl::StatusOr<Content> content = MakeContent(input);
   if (!content.ok()) return content.status();
   Summary summary;
   summary.rows = content->rows;
@@ -23,7 +23,7 @@ absl::StatusOr<Summary> Summarize(const ReportInput& input) {
 }
 
 absl::Status WriteReport(const ReportInput& input, const std::string& directory) {
-  const absl::StatusOr<Content> content = ContentOf(input);
+  const absl::StatusOr<Content> content = MakeContent(input);
   if (!content.ok()) return content.status();
   const std::string json = ReportJson(input, *content);
   const ReportCharts charts = DescribeCharts(*content);

@@ -16,7 +16,7 @@ using Json = nlohmann::ordered_json;
 
 constexpr std::array<const char*, 3> kAxisNames = {"samples", "seconds", "updates"};
 
-Json JsonOf(const std::optional<double>& value) { return value ? Json(*value) : Json(nullptr); }
+Json ToJson(const std::optional<double>& value) { return value ? Json(*value) : Json(nullptr); }
 
 const char* NameOf(AccuracyFinding finding) {
   switch (finding) {
@@ -50,17 +50,17 @@ const char* NameOf(TimeFinding finding) {
   return "unknown";
 }
 
-Json JsonOf(const std::optional<Comparison>& comparison, double margin) {
+Json ToJson(const std::optional<Comparison>& comparison, double margin) {
   if (!comparison) return nullptr;
   return {{"pairs", comparison->pairs},
-          {"accuracy", JsonOf(comparison->accuracy)},
-          {"accuracy_finding", NameOf(AccuracyFindingOf(*comparison, margin))},
-          {"at_equal_updates", JsonOf(comparison->at_equal_updates)},
-          {"speedup", JsonOf(comparison->speedup)},
-          {"time_finding", NameOf(TimeFindingOf(*comparison))}};
+          {"accuracy", ToJson(comparison->accuracy)},
+          {"accuracy_finding", NameOf(JudgeAccuracy(*comparison, margin))},
+          {"at_equal_updates", ToJson(comparison->at_equal_updates)},
+          {"speedup", ToJson(comparison->speedup)},
+          {"time_finding", NameOf(JudgeTime(*comparison))}};
 }
 
-Json JsonOf(const std::array<CurveSet, 3>& curves) {
+Json ToJson(const std::array<CurveSet, 3>& curves) {
   Json json;
   for (size_t axis = 0; axis < kAxes.size(); ++axis) {
     Json& points = json[kAxisNames[axis]] = Json::array();
@@ -85,10 +85,10 @@ Json RunJson(const proto::RunRecord& run, const RunFigures& figures) {
   return {{"seed", run.seed()},
           {"failure", figures.failure},
           {"final_accuracy", finished ? Json(figures.final_accuracy) : Json(nullptr)},
-          {"accuracy_at_equal_samples", JsonOf(figures.accuracy_at_equal_samples)},
-          {"accuracy_at_equal_updates", JsonOf(figures.accuracy_at_equal_updates)},
-          {"seconds_to_target", JsonOf(figures.seconds_to_target)},
-          {"samples_to_target", JsonOf(figures.samples_to_target)},
+          {"accuracy_at_equal_samples", ToJson(figures.accuracy_at_equal_samples)},
+          {"accuracy_at_equal_updates", ToJson(figures.accuracy_at_equal_updates)},
+          {"seconds_to_target", ToJson(figures.seconds_to_target)},
+          {"samples_to_target", ToJson(figures.samples_to_target)},
           {"trained_s", run.trained_s()},
           {"samples", run.samples()},
           {"steps", run.steps()},
@@ -107,19 +107,19 @@ Json ModeJson(const ReportInput& input, const Content& content, size_t index) {
                {"verdict", content.verdict.modes[index]},
                {"failed", mode.failed},
                {"reached", mode.reached},
-               {"final_accuracy", JsonOf(mode.final_accuracy)},
-               {"accuracy_at_equal_samples", JsonOf(mode.accuracy_at_equal_samples)},
-               {"accuracy_at_equal_updates", JsonOf(mode.accuracy_at_equal_updates)},
-               {"seconds_to_target", JsonOf(mode.seconds_to_target)},
-               {"samples_to_target", JsonOf(mode.samples_to_target)},
-               {"trained_s", JsonOf(mode.trained_s)},
-               {"bytes_per_step", JsonOf(mode.bytes_per_step)},
-               {"waiting_share", JsonOf(mode.waiting_share)},
+               {"final_accuracy", ToJson(mode.final_accuracy)},
+               {"accuracy_at_equal_samples", ToJson(mode.accuracy_at_equal_samples)},
+               {"accuracy_at_equal_updates", ToJson(mode.accuracy_at_equal_updates)},
+               {"seconds_to_target", ToJson(mode.seconds_to_target)},
+               {"samples_to_target", ToJson(mode.samples_to_target)},
+               {"trained_s", ToJson(mode.trained_s)},
+               {"bytes_per_step", ToJson(mode.bytes_per_step)},
+               {"waiting_share", ToJson(mode.waiting_share)},
                {"staleness", mode.staleness},
-               {"mean_staleness", JsonOf(MeanStaleness(mode.staleness))},
-               {"comparison", JsonOf(mode.comparison, content.analysis.equivalence_margin)},
-               {"accuracy", JsonOf(content.curves[index].accuracy)},
-               {"loss", JsonOf(content.curves[index].loss)}};
+               {"mean_staleness", ToJson(MeanStaleness(mode.staleness))},
+               {"comparison", ToJson(mode.comparison, content.analysis.equivalence_margin)},
+               {"accuracy", ToJson(content.curves[index].accuracy)},
+               {"loss", ToJson(content.curves[index].loss)}};
   Json& runs = json["runs"] = Json::array();
   for (const RunFigures& figures : mode.runs) {
     const auto run = std::find_if(input.runs.begin(), input.runs.end(), [&](const auto& r) {
@@ -142,7 +142,7 @@ std::string ReportJson(const ReportInput& input, const Content& content) {
                {"straggler", input.straggler},
                {"verdict", content.verdict.overall},
                {"verdict_further", content.verdict.further},
-               {"target_accuracy", JsonOf(analysis.target_accuracy)},
+               {"target_accuracy", ToJson(analysis.target_accuracy)},
                {"target", TargetText(analysis)},
                {"equivalence_margin", analysis.equivalence_margin},
                {"equal_samples", analysis.equal_samples},

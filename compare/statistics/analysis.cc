@@ -53,10 +53,10 @@ absl::StatusOr<std::vector<RunsOfMode>> RunsByMode(const std::vector<proto::RunR
   return by_mode;
 }
 
-RunFigures FiguresOf(const proto::RunRecord& run) {
+RunFigures MakeFigures(const proto::RunRecord& run) {
   RunFigures figures;
   figures.seed = run.seed();
-  figures.failure = FailureOf(run);
+  figures.failure = RunFailure(run);
   if (!figures.failure.empty()) return figures;
   figures.final_accuracy = run.measurements().rbegin()->accuracy();
   figures.trained_s = run.trained_s();
@@ -91,7 +91,7 @@ std::optional<Estimate> Over(const ModeFigures& mode, bool is_geometric, Get get
     values.push_back(*value);
   }
   if (values.empty()) return std::nullopt;
-  return is_geometric ? GeometricMeanOf(values) : MeanOf(values);
+  return is_geometric ? GeometricMean(values) : Mean(values);
 }
 
 void FindTarget(const AnalysisOptions& options, Analysis* analysis) {
@@ -159,10 +159,10 @@ Comparison Compare(const ModeFigures& baseline, const ModeFigures& mode) {
   }
   if (comparison.pairs == 0) return comparison;
   const size_t pairs = comparison.pairs;
-  comparison.accuracy = MeanOf(accuracy);
-  if (updates.size() == pairs) comparison.at_equal_updates = MeanOf(updates);
+  comparison.accuracy = Mean(accuracy);
+  if (updates.size() == pairs) comparison.at_equal_updates = Mean(updates);
   const bool all_reach = baseline.seconds_to_target && mode.seconds_to_target;
-  if (all_reach && speedup.size() == pairs) comparison.speedup = GeometricMeanOf(speedup);
+  if (all_reach && speedup.size() == pairs) comparison.speedup = GeometricMean(speedup);
   return comparison;
 }
 
@@ -182,7 +182,7 @@ absl::StatusOr<Analysis> Analyze(const std::vector<proto::RunRecord>& runs,
     ModeFigures mode;
     mode.mode = options.modes[i];
     for (const proto::RunRecord* run : (*by_mode)[i]) {
-      mode.runs.push_back(FiguresOf(*run));
+      mode.runs.push_back(MakeFigures(*run));
       const bool has_failed = !mode.runs.back().failure.empty();
       mode.failed += has_failed;
       if (has_failed) continue;

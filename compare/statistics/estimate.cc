@@ -12,7 +12,7 @@ double StudentQuantile(int degrees_of_freedom) {
   return boost::math::quantile(boost::math::students_t(degrees_of_freedom), 0.975);
 }
 
-Estimate MeanOf(const std::vector<double>& values) {
+Estimate Mean(const std::vector<double>& values) {
   STRATA_REQUIRE(!values.empty());
   Estimate estimate;
   const double count = values.size();
@@ -27,13 +27,13 @@ Estimate MeanOf(const std::vector<double>& values) {
   return estimate;
 }
 
-Estimate GeometricMeanOf(const std::vector<double>& values) {
+Estimate GeometricMean(const std::vector<double>& values) {
   std::vector<double> logarithms;
   for (const double value : values) {
     STRATA_REQUIRE(value > 0);
     logarithms.push_back(std::log(value));
   }
-  Estimate estimate = MeanOf(logarithms);
+  Estimate estimate = Mean(logarithms);
   estimate.mean = std::exp(estimate.mean);
   if (estimate.interval) {
     *estimate.interval = {std::exp(estimate.interval->low), std::exp(estimate.interval->high)};

@@ -23,11 +23,11 @@ double StudentQuantile(int degrees_of_freedom);
 
 // The arithmetic mean, mean +- t s / sqrt(n), with s the values' standard deviation over n - 1
 // and t Student's quantile with n - 1 degrees of freedom. REQUIRES: values not empty, finite.
-Estimate MeanOf(const std::vector<double>& values);
+Estimate Mean(const std::vector<double>& values);
 
 // exp of that of the logarithms: the interval is a ratio around the mean and never reaches 0.
 // REQUIRES: values not empty, above 0.
-Estimate GeometricMeanOf(const std::vector<double>& values);
+Estimate GeometricMean(const std::vector<double>& values);
 
 }  // namespace strata::compare
 

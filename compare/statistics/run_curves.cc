@@ -21,7 +21,7 @@ Curve UpdatesBySamples(const proto::RunRecord& run) {
 
 }  // namespace
 
-std::string FailureOf(const proto::RunRecord& run) {
+std::string RunFailure(const proto::RunRecord& run) {
   if (!run.failure().empty()) return run.failure();
   if (run.measurements().empty()) return "no accuracy was measured";
   if (run.steps() == 0) return "no step was made";

@@ -13,7 +13,7 @@ enum class Axis { kSamples, kSeconds, kUpdates };
 
 // Why a run has no figures, one line: its failure, or what its record lacks (an accuracy, a number
 // that is finite). Empty where it has finished.
-std::string FailureOf(const proto::RunRecord& run);
+std::string RunFailure(const proto::RunRecord& run);
 
 // Accuracy on the test data (0 to 1), a point per measurement. Points that are not finite are left
 // out, as in the others.

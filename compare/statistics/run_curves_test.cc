@@ -28,34 +28,34 @@ proto::RunRecord Record() {
   return run;
 }
 
-TEST(FailureOf, ARunThatHasFinishedHasNone) { EXPECT_EQ(FailureOf(Record()), ""); }
+TEST(RunFailure, ARunThatHasFinishedHasNone) { EXPECT_EQ(RunFailure(Record()), ""); }
 
-TEST(FailureOf, IsTheRunsOwn) {
+TEST(RunFailure, IsTheRunsOwn) {
   proto::RunRecord run = Record();
   run.set_failure("rank 2: loss is NaN at step 310");
-  EXPECT_EQ(FailureOf(run), "rank 2: loss is NaN at step 310");
+  EXPECT_EQ(RunFailure(run), "rank 2: loss is NaN at step 310");
 }
 
-TEST(FailureOf, ARecordThatLacksWhatFiguresNeedHasFailed) {
+TEST(RunFailure, ARecordThatLacksWhatFiguresNeedHasFailed) {
   proto::RunRecord run = Record();
   run.clear_measurements();
-  EXPECT_EQ(FailureOf(run), "no accuracy was measured");
+  EXPECT_EQ(RunFailure(run), "no accuracy was measured");
   run = Record();
   run.clear_steps();
-  EXPECT_EQ(FailureOf(run), "no step was made");
+  EXPECT_EQ(RunFailure(run), "no step was made");
   const std::string not_finite = "a time, share or accuracy of its record is not finite";
   run = Record();
   run.mutable_measurements(0)->set_accuracy(NAN);
-  EXPECT_EQ(FailureOf(run), not_finite);
+  EXPECT_EQ(RunFailure(run), not_finite);
   run = Record();
   run.mutable_measurements(1)->set_trained_s(INFINITY);
-  EXPECT_EQ(FailureOf(run), not_finite);
+  EXPECT_EQ(RunFailure(run), not_finite);
   run = Record();
   run.set_trained_s(NAN);
-  EXPECT_EQ(FailureOf(run), not_finite);
+  EXPECT_EQ(RunFailure(run), not_finite);
   run = Record();
   run.set_waiting_share(NAN);
-  EXPECT_EQ(FailureOf(run), not_finite);
+  EXPECT_EQ(RunFailure(run), not_finite);
 }
 
 TEST(AccuracyCurve, HasAPointPerMeasurement) {

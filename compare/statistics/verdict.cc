@@ -43,7 +43,7 @@ std::string AccuracyText(const Comparison& comparison, const std::string& baseli
   if (!comparison.accuracy) return absl::StrCat("no seed with which ", baseline, " finished, too");
   const Estimate& difference = *comparison.accuracy;
   const std::string by = absl::StrCat(PointsText(difference.mean), " points");
-  switch (AccuracyFindingOf(comparison, margin)) {
+  switch (JudgeAccuracy(comparison, margin)) {
     case AccuracyFinding::kEqual:
       return absl::StrCat("equal to ", baseline, "'s within ", MarginText(margin), " (",
                           PointsText(difference.mean), ", interval ",
@@ -91,7 +91,7 @@ std::string TimeText(const ModeFigures& mode, const ModeFigures& baseline,
                         baseline.runs.size(), " runs");
   }
   const Estimate& speedup = *mode.comparison->speedup;
-  const TimeFinding finding = TimeFindingOf(*mode.comparison);
+  const TimeFinding finding = JudgeTime(*mode.comparison);
   if (finding != TimeFinding::kUndecided && finding != TimeFinding::kEqual) {
     return absl::StrCat("reaches ", target, " ", SpeedText(speedup));
   }
@@ -139,7 +139,7 @@ std::string ModeText(const Analysis& analysis, const ModeFigures& mode) {
 std::vector<const ModeFigures*> SoonerModes(const Analysis& analysis) {
   std::vector<const ModeFigures*> sooner;
   for (const ModeFigures& mode : analysis.modes) {
-    if (mode.comparison && TimeFindingOf(*mode.comparison) == TimeFinding::kSooner) {
+    if (mode.comparison && JudgeTime(*mode.comparison) == TimeFinding::kSooner) {
       sooner.push_back(&mode);
     }
   }
@@ -179,7 +179,7 @@ std::vector<std::string> ModesThatAre(AccuracyFinding finding, const Analysis& a
   std::vector<std::string> names;
   for (const ModeFigures& mode : analysis.modes) {
     if (!mode.comparison || mode.failed > 0) continue;
-    if (AccuracyFindingOf(*mode.comparison, analysis.equivalence_margin) != finding) continue;
+    if (JudgeAccuracy(*mode.comparison, analysis.equivalence_margin) != finding) continue;
     const bool is_equal = finding == AccuracyFinding::kEqual;
     names.push_back(is_equal ? mode.mode
                              : absl::StrCat(mode.mode, " ", ByMeanPoints(*mode.comparison)));
@@ -193,7 +193,7 @@ void JudgeAll(const Analysis& analysis, Verdict* verdict) {
   const std::string target = PercentText(*analysis.target_accuracy, 1);
   std::vector<std::string> as_accurate, others;
   for (const ModeFigures* mode : SoonerModes(analysis)) {
-    const AccuracyFinding finding = AccuracyFindingOf(*mode->comparison, margin);
+    const AccuracyFinding finding = JudgeAccuracy(*mode->comparison, margin);
     if (finding == AccuracyFinding::kEqual || finding == AccuracyFinding::kBetter) {
       as_accurate.push_back(NameAndSpeed(*mode));
     } else {
@@ -223,7 +223,7 @@ void JudgeAll(const Analysis& analysis, Verdict* verdict) {
 
 }  // namespace
 
-AccuracyFinding AccuracyFindingOf(const Comparison& comparison, double margin) {
+AccuracyFinding JudgeAccuracy(const Comparison& comparison, double margin) {
   if (!comparison.accuracy || !comparison.accuracy->interval) return AccuracyFinding::kUnknown;
   const Interval& interval = *comparison.accuracy->interval;
   if (interval.low >= -margin && interval.high <= margin) return AccuracyFinding::kEqual;
@@ -232,7 +232,7 @@ AccuracyFinding AccuracyFindingOf(const Comparison& comparison, double margin) {
   return AccuracyFinding::kUndecided;
 }
 
-TimeFinding TimeFindingOf(const Comparison& comparison) {
+TimeFinding JudgeTime(const Comparison& comparison) {
   if (!comparison.speedup || !comparison.speedup->interval) return TimeFinding::kUnknown;
   const Interval& interval = *comparison.speedup->interval;
   if (interval.low >= 1 / kEqualTimes && interval.high <= kEqualTimes) return TimeFinding::kEqual;
@@ -241,7 +241,7 @@ TimeFinding TimeFindingOf(const Comparison& comparison) {
   return TimeFinding::kUndecided;
 }
 
-Verdict VerdictOf(const Analysis& analysis) {
+Verdict MakeVerdict(const Analysis& analysis) {
   Verdict verdict;
   for (const ModeFigures& mode : analysis.modes) verdict.modes.push_back(ModeText(analysis, mode));
   const ModeFigures& baseline = analysis.modes.front();

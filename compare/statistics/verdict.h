@@ -20,8 +20,8 @@ enum class AccuracyFinding {
 inline constexpr double kEqualTimes = 1.05;
 enum class TimeFinding { kEqual, kSooner, kLater, kUndecided, kUnknown };
 
-AccuracyFinding AccuracyFindingOf(const Comparison& comparison, double margin);
-TimeFinding TimeFindingOf(const Comparison& comparison);
+AccuracyFinding JudgeAccuracy(const Comparison& comparison, double margin);
+TimeFinding JudgeTime(const Comparison& comparison);
 
 struct Verdict {
   std::string overall;             // the answer, a sentence
@@ -29,7 +29,7 @@ struct Verdict {
   std::vector<std::string> modes;  // as in the analysis; one or two sentences each
 };
 
-Verdict VerdictOf(const Analysis& analysis);
+Verdict MakeVerdict(const Analysis& analysis);
 
 }  // namespace strata::compare
 

@@ -46,17 +46,17 @@ const std::optional<Estimate> kLater = About(0.5, 0.4, 0.8);
 const std::optional<Estimate> kNeither = About(1.05, 0.9, 1.2);
 const std::optional<Estimate> kAsSoon = About(1.01, 1.002, 1.018);
 
-std::string Second(const ModeFigures& mode) { return VerdictOf(Of({mode})).modes[1]; }
+std::string Second(const ModeFigures& mode) { return MakeVerdict(Of({mode})).modes[1]; }
 // The further sentence follows the first.
 std::string Overall(const Analysis& analysis) {
-  const Verdict verdict = VerdictOf(analysis);
+  const Verdict verdict = MakeVerdict(analysis);
   return verdict.further.empty() ? verdict.overall : verdict.overall + " " + verdict.further;
 }
 std::string Overall(const std::vector<ModeFigures>& modes) { return Overall(Of(modes)); }
 
 TEST(AccuracyFinding, FollowsFromWhereTheIntervalLies) {
   const auto finding = [](double low, double high) {
-    return AccuracyFindingOf(Comparison{3, About(0, low, high), {}, {}}, 0.005);
+    return JudgeAccuracy(Comparison{3, About(0, low, high), {}, {}}, 0.005);
   };
   EXPECT_EQ(finding(-0.005, 0.005), AccuracyFinding::kEqual);
   EXPECT_EQ(finding(0.001, 0.004), AccuracyFinding::kEqual);  // excludes 0, and does not matter
@@ -65,14 +65,14 @@ TEST(AccuracyFinding, FollowsFromWhereTheIntervalLies) {
   EXPECT_EQ(finding(-0.0051, -0.001), AccuracyFinding::kWorse);
   EXPECT_EQ(finding(0, 0.0051), AccuracyFinding::kUndecided);
   EXPECT_EQ(finding(-0.0051, 0), AccuracyFinding::kUndecided);
-  EXPECT_EQ(AccuracyFindingOf(Comparison{}, 0.005), AccuracyFinding::kUnknown);
-  EXPECT_EQ(AccuracyFindingOf(Comparison{1, Estimate{0.2, 1, {}}, {}, {}}, 0.005),
+  EXPECT_EQ(JudgeAccuracy(Comparison{}, 0.005), AccuracyFinding::kUnknown);
+  EXPECT_EQ(JudgeAccuracy(Comparison{1, Estimate{0.2, 1, {}}, {}, {}}, 0.005),
             AccuracyFinding::kUnknown);
 }
 
 TEST(TimeFinding, NeedsAnIntervalThatExcludesOne) {
   const auto finding = [](double low, double high) {
-    return TimeFindingOf(Comparison{3, {}, {}, About(1, low, high)});
+    return JudgeTime(Comparison{3, {}, {}, About(1, low, high)});
   };
   EXPECT_EQ(finding(1.01, 2), TimeFinding::kSooner);
   EXPECT_EQ(finding(0.5, 0.99), TimeFinding::kLater);
@@ -83,12 +83,12 @@ TEST(TimeFinding, NeedsAnIntervalThatExcludesOne) {
   EXPECT_EQ(finding(1, 1), TimeFinding::kEqual);
   EXPECT_EQ(finding(1, 2), TimeFinding::kUndecided);
   EXPECT_EQ(finding(0.5, 1), TimeFinding::kUndecided);
-  EXPECT_EQ(TimeFindingOf(Comparison{}), TimeFinding::kUnknown);
-  EXPECT_EQ(TimeFindingOf(Comparison{1, {}, {}, Estimate{3, 1, {}}}), TimeFinding::kUnknown);
+  EXPECT_EQ(JudgeTime(Comparison{}), TimeFinding::kUnknown);
+  EXPECT_EQ(JudgeTime(Comparison{1, {}, {}, Estimate{3, 1, {}}}), TimeFinding::kUnknown);
 }
 
 TEST(ModeVerdict, TellsTheBaselinesOwnFigures) {
-  EXPECT_EQ(VerdictOf(Of({})).modes[0],
+  EXPECT_EQ(MakeVerdict(Of({})).modes[0],
             "sync: accuracy 88.00 % (87.80 to 88.20); reaches 87.1 % after 12.3 s.");
 }
 
@@ -190,7 +190,7 @@ TEST(OverallVerdict, TimesAreNotComparedWhereTheBaselineMissesTheTarget) {
   EXPECT_EQ(Overall(analysis),
             "sync reaches 87.1 % in 1 of 3 runs: times to it are not compared. Equally accurate "
             "within 0.5 points: async.");
-  EXPECT_EQ(VerdictOf(analysis).modes[1],
+  EXPECT_EQ(MakeVerdict(analysis).modes[1],
             "async: accuracy 88.00 %, equal to sync's within 0.5 points (-0.12, interval -0.31 to "
             "+0.07); reaches 87.1 % after 12.3 s, sync in 1 of 3 runs.");
 }
@@ -208,8 +208,8 @@ TEST(OverallVerdict, NeedsABaselineAndAnotherMode) {
   analysis.modes[0].final_accuracy.reset();
   analysis.modes[0].failed = 3;
   analysis.modes[0].runs[0].failure = "loss is NaN";
-  EXPECT_EQ(VerdictOf(analysis).overall, "No comparison: sync, the baseline, failed.");
-  EXPECT_EQ(VerdictOf(analysis).modes[0], "sync: all 3 runs failed (seed 1: loss is NaN).");
+  EXPECT_EQ(MakeVerdict(analysis).overall, "No comparison: sync, the baseline, failed.");
+  EXPECT_EQ(MakeVerdict(analysis).modes[0], "sync: all 3 runs failed (seed 1: loss is NaN).");
 }
 
 }  // namespace

@@ -60,7 +60,7 @@ absl::StatusOr<std::vector<proto::Variation>> ParseVariations(
   return variations;
 }
 
-std::vector<GridPoint> GridOf(const std::vector<proto::Variation>& variations) {
+std::vector<GridPoint> MakeGrid(const std::vector<proto::Variation>& variations) {
   std::vector<GridPoint> points(1);
   for (const proto::Variation& variation : variations) {
     std::vector<GridPoint> longer;

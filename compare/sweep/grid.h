@@ -26,7 +26,7 @@ struct GridPoint {
 };
 
 // All choices, the last field's values changing fastest.
-std::vector<GridPoint> GridOf(const std::vector<proto::Variation>& variations);
+std::vector<GridPoint> MakeGrid(const std::vector<proto::Variation>& variations);
 
 }  // namespace strata::compare
 

@@ -14,7 +14,7 @@ std::vector<std::string> NamesOf(const std::vector<std::string>& texts) {
   EXPECT_TRUE(variations.ok()) << variations.status();
   std::vector<std::string> names;
   if (!variations.ok()) return names;
-  for (const GridPoint& point : GridOf(*variations)) names.push_back(point.name);
+  for (const GridPoint& point : MakeGrid(*variations)) names.push_back(point.name);
   return names;
 }
 
@@ -34,7 +34,7 @@ TEST(Grid, IsTheCrossProductWithTheLastFieldFastest) {
 TEST(Grid, APointKnowsItsValuesAndSettings) {
   const auto variations = ParseVariations({"epochs=1", "schedule.base_lr=0.5"});
   ASSERT_TRUE(variations.ok()) << variations.status();
-  const std::vector<GridPoint> points = GridOf(*variations);
+  const std::vector<GridPoint> points = MakeGrid(*variations);
   ASSERT_EQ(points.size(), 1u);
   EXPECT_THAT(points[0].values, ElementsAre("1", "0.5"));
   EXPECT_THAT(points[0].settings, ElementsAre("epochs=1", "schedule.base_lr=0.5"));

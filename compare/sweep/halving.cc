@@ -7,7 +7,7 @@
 
 namespace strata::compare {
 
-std::vector<Rung> RungsOf(size_t points, uint32_t eta) {
+std::vector<Rung> PlanRungs(size_t points, uint32_t eta) {
   STRATA_REQUIRE(points >= 1 && eta != 1);
   std::vector<Rung> rungs = {{points, 1}};
   if (eta == 0) return rungs;
@@ -18,7 +18,7 @@ std::vector<Rung> RungsOf(size_t points, uint32_t eta) {
   return rungs;
 }
 
-std::vector<size_t> BestOf(const std::vector<std::optional<double>>& accuracies, size_t count) {
+std::vector<size_t> BestPoints(const std::vector<std::optional<double>>& accuracies, size_t count) {
   std::vector<size_t> places(accuracies.size());
   std::iota(places.begin(), places.end(), size_t{0});
   // None compares below every accuracy.

@@ -18,11 +18,11 @@ struct Rung {
 // hyperparameter optimization", 2016): as many rungs as leave at least one point for the last,
 // which has the whole budget; of each rung 1 / eta go on, rounded down, with eta times the steps.
 // `eta` 0: one rung of all. REQUIRES: points >= 1, eta 0 or >= 2.
-std::vector<Rung> RungsOf(size_t points, uint32_t eta);
+std::vector<Rung> PlanRungs(size_t points, uint32_t eta);
 
 // Returns those of the points, in their order, that go on: the `count` with the greatest accuracy,
 // the earlier of equals. A point without one comes after those that have it.
-std::vector<size_t> BestOf(const std::vector<std::optional<double>>& accuracies, size_t count);
+std::vector<size_t> BestPoints(const std::vector<std::optional<double>>& accuracies, size_t count);
 
 }  // namespace strata::compare
 

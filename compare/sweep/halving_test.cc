@@ -13,7 +13,7 @@ using ::testing::Pair;
 
 std::vector<std::pair<size_t, uint64_t>> Rungs(size_t points, uint32_t eta) {
   std::vector<std::pair<size_t, uint64_t>> rungs;
-  for (const Rung& rung : RungsOf(points, eta)) rungs.emplace_back(rung.points, rung.divisor);
+  for (const Rung& rung : PlanRungs(points, eta)) rungs.emplace_back(rung.points, rung.divisor);
   return rungs;
 }
 
@@ -31,18 +31,18 @@ TEST(Halving, FewPointsOrNoHalvingAreOneRung) {
 }
 
 TEST(Halving, TheBestGoOnInTheirOrder) {
-  EXPECT_THAT(BestOf({0.5, 0.9, 0.7, 0.8}, 2), ElementsAre(1, 3));
-  EXPECT_THAT(BestOf({0.8, 0.5, 0.9}, 2), ElementsAre(0, 2));
-  EXPECT_THAT(BestOf({0.8, 0.5, 0.9}, 5), ElementsAre(0, 1, 2));
+  EXPECT_THAT(BestPoints({0.5, 0.9, 0.7, 0.8}, 2), ElementsAre(1, 3));
+  EXPECT_THAT(BestPoints({0.8, 0.5, 0.9}, 2), ElementsAre(0, 2));
+  EXPECT_THAT(BestPoints({0.8, 0.5, 0.9}, 5), ElementsAre(0, 1, 2));
 }
 
 TEST(Halving, TheEarlierOfEqualsGoesOn) {
-  EXPECT_THAT(BestOf({0.5, 0.8, 0.8, 0.8}, 2), ElementsAre(1, 2));
+  EXPECT_THAT(BestPoints({0.5, 0.8, 0.8, 0.8}, 2), ElementsAre(1, 2));
 }
 
 TEST(Halving, FailedPointsGoOnOnlyWhereNoOthersAreLeft) {
-  EXPECT_THAT(BestOf({std::nullopt, 0.1, 0.0}, 2), ElementsAre(1, 2));
-  EXPECT_THAT(BestOf({std::nullopt, 0.1, std::nullopt}, 2), ElementsAre(0, 1));
+  EXPECT_THAT(BestPoints({std::nullopt, 0.1, 0.0}, 2), ElementsAre(1, 2));
+  EXPECT_THAT(BestPoints({std::nullopt, 0.1, std::nullopt}, 2), ElementsAre(0, 1));
 }
 
 }  // namespace

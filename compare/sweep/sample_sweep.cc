@@ -22,12 +22,12 @@ proto::Variation Vary(const std::string& field, std::initializer_list<const char
 SweepPlan PlanWith(std::vector<proto::Variation> vary, uint32_t halving) {
   SweepPlan plan;
   plan.vary = std::move(vary);
-  for (const GridPoint& point : GridOf(plan.vary)) {
+  for (const GridPoint& point : MakeGrid(plan.vary)) {
     SweepPoint& planned = plan.points.emplace_back(SweepPoint{point, {point.name, {}}, 100});
     planned.plan.job.set_ranks(1);
     planned.plan.job.mutable_data()->set_batch_per_rank(10);
   }
-  plan.rungs = RungsOf(plan.points.size(), halving);
+  plan.rungs = PlanRungs(plan.points.size(), halving);
   return plan;
 }
 
@@ -50,7 +50,7 @@ SweepReport SampleSweep() {
       {Vary("schedule.base_lr", {"0.01", "0.03", "0.1"}), Vary("push.codec", {"FP16", kHostile})},
       0);
   report.result =
-      ResultOf(report.plan, {RungWith({0, 1, 2, 3, 4, 5}, {0.7, 0.72, 0.8, 0.83, 0.6, -1})});
+      RankResults(report.plan, {RungWith({0, 1, 2, 3, 4, 5}, {0.7, 0.72, 0.8, 0.83, 0.6, -1})});
   return report;
 }
 
@@ -60,8 +60,8 @@ SweepReport HalvedSweep() {
   report.cluster = "2 nodes";
   report.halving = 2;
   report.plan = PlanWith({Vary("optimizer.momentum_sgd.momentum", {"0", "0.5", "0.8", "0.9"})}, 2);
-  report.result = ResultOf(report.plan, {RungWith({0, 1, 2, 3}, {0.2, 0.3, 0.4, 0.5}),
-                                         RungWith({2, 3}, {0.6, 0.7}), RungWith({3}, {0.8})});
+  report.result = RankResults(report.plan, {RungWith({0, 1, 2, 3}, {0.2, 0.3, 0.4, 0.5}),
+                                            RungWith({2, 3}, {0.6, 0.7}), RungWith({3}, {0.8})});
   return report;
 }
 

@@ -11,13 +11,14 @@ namespace {
 
 double PositionOf(const SweepPlan& plan, size_t field, const std::string& value) {
   const auto& values = plan.vary[field].values();
-  return AxisOf(plan.vary[field])
+  return MakeAxis(plan.vary[field])
       .positions[std::find(values.begin(), values.end(), value) - values.begin()];
 }
 
 }  // namespace
 
-std::vector<SweepLine> LinesOf(const SweepPlan& plan, const SweepResult& result, size_t field) {
+std::vector<SweepLine> MakeSweepLines(const SweepPlan& plan, const SweepResult& result,
+                                      size_t field) {
   std::vector<SweepLine> lines;
   std::map<std::string, size_t> line_of;  // by its name
   std::vector<size_t> line_of_point;

@@ -26,7 +26,8 @@ struct SweepLine {
 };
 
 // The lines of a field's chart, one per choice of the other fields' values, in the grid's order.
-std::vector<SweepLine> LinesOf(const SweepPlan& plan, const SweepResult& result, size_t field);
+std::vector<SweepLine> MakeSweepLines(const SweepPlan& plan, const SweepResult& result,
+                                      size_t field);
 
 }  // namespace strata::compare
 

@@ -77,7 +77,7 @@ void DrawLine(const SweepLine& line, size_t index, const Scale& x, const Scale& 
 
 std::string SweepSvg(const proto::Variation& field, const std::vector<SweepLine>& lines) {
   Drawing drawing(kWidth, absl::StrCat("Accuracy by ", field.field()));
-  const ValueAxis axis = AxisOf(field);
+  const ValueAxis axis = MakeAxis(field);
   Scale x{axis.low, axis.high, kLeft, kRight, axis.positions};
   const Scale y = AccuracyScale(lines);
   const bool is_log = axis.kind == ValueAxis::Kind::kLogarithmic;

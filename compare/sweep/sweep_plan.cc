@@ -69,7 +69,7 @@ absl::StatusOr<SweepPoint> SweepPointAt(const GridPoint& point, const proto::Cam
   if (!job.ok()) return job.status();
   const absl::StatusOr<uint64_t> steps = TotalSteps(*job);
   if (!steps.ok()) return Refuse(point.name, steps.status().message());
-  if (FileNameOf(point.name).size() > kFileNameMax) {
+  if (ModeFileName(point.name).size() > kFileNameMax) {
     return Refuse(point.name, absl::StrFormat("its name is too long for a file's, %d characters "
                                               "are allowed: vary fewer fields at a time",
                                               kFileNameMax));
@@ -96,7 +96,7 @@ absl::Status CheckHalving(const SweepPlan& plan, uint32_t eta) {
 
 }  // namespace
 
-absl::StatusOr<proto::Campaign> SweepOf(const SweepRequest& request) {
+absl::StatusOr<proto::Campaign> DescribeSweep(const SweepRequest& request) {
   absl::StatusOr<std::vector<proto::Variation>> vary = ParseVariations(request.vary);
   if (!vary.ok()) return vary.status();
   if (vary->empty()) return absl::InvalidArgumentError("nothing to vary");
@@ -121,21 +121,21 @@ absl::StatusOr<SweepPlan> PlanSweep(const proto::Campaign& campaign) {
   plan.seeds = campaign.seeds();
   std::map<std::string, std::string> by_file;
   std::map<std::string, std::string> by_job;
-  for (const GridPoint& grid_point : GridOf(plan.vary)) {
+  for (const GridPoint& grid_point : MakeGrid(plan.vary)) {
     absl::StatusOr<SweepPoint> point = SweepPointAt(grid_point, campaign);
     if (!point.ok()) return point.status();
     const auto [job, is_new_job] = by_job.try_emplace(JobToText(point->plan.job), grid_point.name);
     if (!is_new_job) {
       return Refuse(grid_point.name, absl::StrCat("is the same job as point ", job->second));
     }
-    const auto [file, is_new] = by_file.try_emplace(FileNameOf(grid_point.name), grid_point.name);
+    const auto [file, is_new] = by_file.try_emplace(ModeFileName(grid_point.name), grid_point.name);
     if (!is_new) {
       return Refuse(grid_point.name, absl::StrCat("would have the file of point ", file->second));
     }
     plan.points.push_back(*std::move(point));
   }
   const uint32_t eta = campaign.sweep().halving();
-  plan.rungs = RungsOf(plan.points.size(), eta);
+  plan.rungs = PlanRungs(plan.points.size(), eta);
   if (const absl::Status status = CheckHalving(plan, eta); !status.ok()) return status;
   return plan;
 }

@@ -24,7 +24,7 @@ struct SweepRequest {
 };
 
 // Errors: InvalidArgument: of ParseVariations, nothing to vary.
-absl::StatusOr<proto::Campaign> SweepOf(const SweepRequest& request);
+absl::StatusOr<proto::Campaign> DescribeSweep(const SweepRequest& request);
 
 // A point as a job: with the first seed and its whole budget.
 struct SweepPoint {

@@ -25,7 +25,7 @@ SweepRequest RequestOf(const std::vector<std::string>& vary, const std::string& 
 }
 
 absl::StatusOr<SweepPlan> PlanOf(const SweepRequest& request) {
-  const auto campaign = SweepOf(request);
+  const auto campaign = DescribeSweep(request);
   if (!campaign.ok()) return campaign.status();
   return PlanSweep(*campaign);
 }

@@ -6,7 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
-#include "common/count_of.h"
+#include "common/counted.h"
 #include "compare/campaign/mode_list.h"
 #include "compare/report/estimate_json.h"
 #include "compare/report/page.h"
@@ -91,7 +91,7 @@ Json VaryJson(const SweepReport& report) {
   Json all = Json::array();
   for (size_t field = 0; field < report.plan.vary.size(); ++field) {
     const proto::Variation& variation = report.plan.vary[field];
-    const ValueAxis axis = AxisOf(variation);
+    const ValueAxis axis = MakeAxis(variation);
     all.push_back(
         {{"field", variation.field()},
          {"values", std::vector<std::string>(variation.values().begin(), variation.values().end())},
@@ -99,7 +99,7 @@ Json VaryJson(const SweepReport& report) {
          {"positions", axis.positions},
          {"low", axis.low},
          {"high", axis.high},
-         {"series", LinesJson(LinesOf(report.plan, report.result, field))}});
+         {"series", LinesJson(MakeSweepLines(report.plan, report.result, field))}});
   }
   return all;
 }
@@ -119,8 +119,8 @@ Json PointJson(const SweepReport& report, const PointResult& result) {
           {"rung", result.rung + 1},
           {"steps", result.steps},
           {"whole", result.steps == point.steps},
-          {"accuracy", JsonOf(result.accuracy)},
-          {"trained_s", JsonOf(result.trained_s)},
+          {"accuracy", ToJson(result.accuracy)},
+          {"trained_s", ToJson(result.trained_s)},
           {"runs", runs}};
 }
 
@@ -152,7 +152,7 @@ std::vector<std::string> SweepWords(const SweepReport& report) {
   const double share = static_cast<double>(report.result.samples) / report.result.grid_samples;
   words.push_back(absl::StrFormat(
       "Halving: trained on %s samples in %s, each from the start; the whole grid takes %s: %s %s.",
-      CountText(report.result.samples), CountOf(report.plan.rungs.size(), "rung"),
+      CountText(report.result.samples), Counted(report.plan.rungs.size(), "rung"),
       CountText(report.result.grid_samples), share <= 1 ? "saved" : "more by",
       PercentText(share <= 1 ? 1 - share : share - 1, 1)));
   return words;
@@ -193,8 +193,8 @@ absl::Status WriteSweepReport(const SweepReport& report, const std::string& dire
   std::vector<Picture> pictures;
   for (size_t field = 0; field < report.plan.vary.size(); ++field) {
     const proto::Variation& variation = report.plan.vary[field];
-    pictures.push_back({absl::StrCat("accuracy_by_", FileNameOf(variation.field()), ".svg"),
-                        SweepSvg(variation, LinesOf(report.plan, report.result, field))});
+    pictures.push_back({absl::StrCat("accuracy_by_", ModeFileName(variation.field()), ".svg"),
+                        SweepSvg(variation, MakeSweepLines(report.plan, report.result, field))});
   }
   return WriteReportFiles({.document = parts.document,
                            .json = json,

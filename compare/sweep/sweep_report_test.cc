@@ -53,18 +53,18 @@ TEST(SweepReport, TheDocumentHasAllPoints) {
 
 TEST(SweepLines, ALinePerChoiceOfTheOtherFields) {
   const SweepReport report = SampleSweep();
-  const auto by_rate = LinesOf(report.plan, report.result, 0);
+  const auto by_rate = MakeSweepLines(report.plan, report.result, 0);
   ASSERT_EQ(by_rate.size(), 2u);
   EXPECT_EQ(by_rate[0].name, "push.codec=FP16");
   ASSERT_EQ(by_rate[0].points.size(), 3u);
   EXPECT_DOUBLE_EQ(by_rate[0].points[0].x, -2);
   EXPECT_EQ(by_rate[0].points[1].accuracy, 0.8);
   EXPECT_EQ(by_rate[1].points.size(), 2u);  // without the failed one
-  const auto by_codec = LinesOf(report.plan, report.result, 1);
+  const auto by_codec = MakeSweepLines(report.plan, report.result, 1);
   ASSERT_EQ(by_codec.size(), 3u);
   EXPECT_EQ(by_codec[2].name, "schedule.base_lr=0.1");
   const SweepReport halved = HalvedSweep();
-  const auto only = LinesOf(halved.plan, halved.result, 0);
+  const auto only = MakeSweepLines(halved.plan, halved.result, 0);
   ASSERT_EQ(only.size(), 1u);
   EXPECT_EQ(only[0].name, "");
   EXPECT_TRUE(only[0].points[3].is_whole);
@@ -81,7 +81,8 @@ size_t CountIn(const std::string& text, const std::string& what) {
 
 TEST(SweepPictures, ShowEachPointAndJoinThoseOfARung) {
   const SweepReport report = SampleSweep();
-  const std::string svg = SweepSvg(report.plan.vary[0], LinesOf(report.plan, report.result, 0));
+  const std::string svg =
+      SweepSvg(report.plan.vary[0], MakeSweepLines(report.plan, report.result, 0));
   EXPECT_EQ(CountIn(svg, "<rect class=\"bar"), 5u);
   // Two and one pieces of lines, and a legend of two.
   EXPECT_EQ(CountIn(svg, "<polyline"), 3u + 2);
@@ -89,7 +90,8 @@ TEST(SweepPictures, ShowEachPointAndJoinThoseOfARung) {
   EXPECT_THAT(svg, HasSubstr(">0.03</text>"));
   EXPECT_THAT(svg, Not(HasSubstr("<b>")));
   const SweepReport halved = HalvedSweep();
-  const std::string hollow = SweepSvg(halved.plan.vary[0], LinesOf(halved.plan, halved.result, 0));
+  const std::string hollow =
+      SweepSvg(halved.plan.vary[0], MakeSweepLines(halved.plan, halved.result, 0));
   EXPECT_EQ(CountIn(hollow, "<rect class=\"bar"), 1u);
   // Three hollow marks, and a line between the two of the first rung; no legend.
   EXPECT_EQ(CountIn(hollow, "<polyline"), 3u + 1);

@@ -12,7 +12,7 @@ namespace {
 PointRun RunOf(const proto::RunRecord& record) {
   PointRun run;
   run.seed = record.seed();
-  run.failure = FailureOf(record);
+  run.failure = RunFailure(record);
   if (!run.failure.empty()) return run;
   run.accuracy = record.measurements().rbegin()->accuracy();
   run.trained_s = record.trained_s();
@@ -31,8 +31,8 @@ PointResult PointIn(const RungRuns& rung, size_t place) {
     times.push_back(result.runs.back().trained_s);
   }
   if (accuracies.empty() || accuracies.size() < result.runs.size()) return result;
-  result.accuracy = MeanOf(accuracies);
-  result.trained_s = MeanOf(times);
+  result.accuracy = Mean(accuracies);
+  result.trained_s = Mean(times);
   return result;
 }
 
@@ -46,7 +46,7 @@ bool IsBefore(const PointResult& a, const PointResult& b) {
 
 }  // namespace
 
-std::vector<std::optional<double>> AccuraciesOf(const RungRuns& rung) {
+std::vector<std::optional<double>> MeanAccuracies(const RungRuns& rung) {
   std::vector<std::optional<double>> accuracies;
   for (size_t place = 0; place < rung.points.size(); ++place) {
     const std::optional<Estimate> accuracy = PointIn(rung, place).accuracy;
@@ -55,7 +55,7 @@ std::vector<std::optional<double>> AccuraciesOf(const RungRuns& rung) {
   return accuracies;
 }
 
-SweepResult ResultOf(const SweepPlan& plan, const std::vector<RungRuns>& rungs) {
+SweepResult RankResults(const SweepPlan& plan, const std::vector<RungRuns>& rungs) {
   SweepResult result;
   result.ranking.resize(plan.points.size());
   for (size_t rung = 0; rung < rungs.size(); ++rung) {

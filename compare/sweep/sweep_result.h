@@ -46,10 +46,10 @@ struct SweepResult {
 
 // By the points' places in the rung: the mean over seeds; none where a run has failed, so that no
 // point wins by the seeds that went well.
-std::vector<std::optional<double>> AccuraciesOf(const RungRuns& rung);
+std::vector<std::optional<double>> MeanAccuracies(const RungRuns& rung);
 
 // Ranks the points by the rungs that were run, from the first.
-SweepResult ResultOf(const SweepPlan& plan, const std::vector<RungRuns>& rungs);
+SweepResult RankResults(const SweepPlan& plan, const std::vector<RungRuns>& rungs);
 
 }  // namespace strata::compare
 

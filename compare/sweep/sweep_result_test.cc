@@ -14,7 +14,7 @@ using ::testing::Optional;
 
 SweepPlan PlanOf(const std::string& vary, uint32_t halving, uint32_t seeds = 1) {
   const auto campaign =
-      SweepOf({.job = TinyJob(), .vary = {vary}, .seeds = seeds, .halving = halving});
+      DescribeSweep({.job = TinyJob(), .vary = {vary}, .seeds = seeds, .halving = halving});
   EXPECT_TRUE(campaign.ok()) << campaign.status();
   const auto plan = PlanSweep(*campaign);
   EXPECT_TRUE(plan.ok()) << plan.status();
@@ -34,7 +34,7 @@ std::vector<size_t> Order(const SweepResult& result) {
 TEST(SweepResult, PointsGoByAccuracyAndFailedOnesComeLast) {
   const SweepPlan plan = PlanOf("schedule.base_lr=0.1,0.2,0.3,0.4", 0);
   const SweepResult result =
-      ResultOf(plan, {{{0, 1, 2, 3}, {RunWith(0.5), RunWith(-1), RunWith(0.7), RunWith(0.5)}}});
+      RankResults(plan, {{{0, 1, 2, 3}, {RunWith(0.5), RunWith(-1), RunWith(0.7), RunWith(0.5)}}});
   EXPECT_THAT(Order(result), ElementsAre(2, 0, 3, 1));
   EXPECT_EQ(result.ranking[0].accuracy->mean, 0.7);
   EXPECT_EQ(result.ranking[0].steps, 100u);
@@ -47,8 +47,8 @@ TEST(SweepResult, PointsGoByAccuracyAndFailedOnesComeLast) {
 TEST(SweepResult, AccuracyIsTheMeanOverSeedsAllOfWhichHaveFinished) {
   const SweepPlan plan = PlanOf("schedule.base_lr=0.1,0.2", 0, 2);
   const RungRuns rung = {{0, 1}, {RunWith(0.4), RunWith(0.9), RunWith(0.6, 2), RunWith(-1, 2)}};
-  EXPECT_THAT(AccuraciesOf(rung), ElementsAre(Optional(0.5), std::nullopt));
-  const SweepResult result = ResultOf(plan, {rung});
+  EXPECT_THAT(MeanAccuracies(rung), ElementsAre(Optional(0.5), std::nullopt));
+  const SweepResult result = RankResults(plan, {rung});
   EXPECT_THAT(Order(result), ElementsAre(0, 1));
   EXPECT_EQ(result.ranking[0].runs.size(), 2u);
   EXPECT_EQ(result.ranking[0].accuracy->count, 2);
@@ -57,9 +57,9 @@ TEST(SweepResult, AccuracyIsTheMeanOverSeedsAllOfWhichHaveFinished) {
 TEST(SweepResult, WithHalvingTheMostBudgetGoesFirst) {
   const SweepPlan plan = PlanOf("schedule.base_lr=0.1,0.2,0.3,0.4", 2);
   const SweepResult result =
-      ResultOf(plan, {{{0, 1, 2, 3}, {RunWith(0.3), RunWith(0.9), RunWith(0.4), RunWith(0.2)}},
-                      {{1, 2}, {RunWith(0.3), RunWith(0.5)}},
-                      {{2}, {RunWith(0.1)}}});
+      RankResults(plan, {{{0, 1, 2, 3}, {RunWith(0.3), RunWith(0.9), RunWith(0.4), RunWith(0.2)}},
+                         {{1, 2}, {RunWith(0.3), RunWith(0.5)}},
+                         {{2}, {RunWith(0.1)}}});
   EXPECT_THAT(Order(result), ElementsAre(2, 1, 0, 3));
   EXPECT_EQ(result.ranking[0].steps, 100u);
   EXPECT_EQ(result.ranking[0].rung, 2u);

@@ -6,7 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
-#include "common/count_of.h"
+#include "common/counted.h"
 #include "compare/campaign/campaign_plan.h"
 #include "compare/statistics/figure_text.h"
 #include "compare/statistics/run_curves.h"
@@ -17,7 +17,7 @@ namespace strata::compare {
 namespace {
 
 std::vector<GridPoint> PointsOf(const proto::Campaign& campaign) {
-  return GridOf({campaign.tune().begin(), campaign.tune().end()});
+  return MakeGrid({campaign.tune().begin(), campaign.tune().end()});
 }
 
 std::string AtPoint(const std::string& mode, const GridPoint& point) {
@@ -32,8 +32,8 @@ std::string WordsOf(const std::vector<std::string>& found, size_t points,
       "Tuned: each mode was given the same %s with seed %d, which is none of the comparison's, and "
       "runs with the best by final accuracy on the test data: %s. That took %s and %s of "
       "training, which no figure here counts.",
-      CountOf(points, "point"), records.front().seed(), absl::StrJoin(found, "; "),
-      CountOf(records.size(), "run"), SecondsText(trained_s));
+      Counted(points, "point"), records.front().seed(), absl::StrJoin(found, "; "),
+      Counted(records.size(), "run"), SecondsText(trained_s));
 }
 
 }  // namespace
@@ -52,7 +52,7 @@ absl::StatusOr<std::vector<RunPlan>> TuningRuns(const proto::Campaign& campaign)
     for (const GridPoint& point : PointsOf(campaign)) modes.push_back(AtPoint(mode, point));
   }
   request.modes = absl::StrJoin(modes, ",");
-  const absl::StatusOr<proto::Campaign> tuning = CampaignOf(request);
+  const absl::StatusOr<proto::Campaign> tuning = PlanCampaign(request);
   if (!tuning.ok()) return tuning.status();
   absl::StatusOr<std::vector<RunPlan>> runs = PlanRuns(*tuning);
   if (!runs.ok()) return runs.status();
@@ -74,11 +74,11 @@ Tuned TunedBy(const proto::Campaign& campaign, const std::vector<proto::RunRecor
     std::vector<std::optional<double>> accuracies;
     for (size_t point = 0; point < points.size(); ++point) {
       const proto::RunRecord& record = records[mode * points.size() + point];
-      const bool finished = FailureOf(record).empty();
+      const bool finished = RunFailure(record).empty();
       accuracies.push_back(finished ? std::optional(record.measurements().rbegin()->accuracy())
                                     : std::nullopt);
     }
-    const size_t best = BestOf(accuracies, 1).front();
+    const size_t best = BestPoints(accuracies, 1).front();
     const std::string& name = campaign.modes(mode);
     tuned.campaign.set_modes(mode, AtPoint(name, points[best]));
     found.push_back(absl::StrCat(

@@ -16,7 +16,7 @@ using ::testing::HasSubstr;
 absl::StatusOr<proto::Campaign> CampaignWith(const std::string& modes,
                                              const std::vector<std::string>& tune,
                                              const std::string& more = "seed: 7") {
-  auto campaign = CampaignOf({.job = TinyJob(more), .modes = modes, .seeds = 3});
+  auto campaign = PlanCampaign({.job = TinyJob(more), .modes = modes, .seeds = 3});
   if (!campaign.ok()) return campaign.status();
   const auto variations = ParseVariations(tune);
   EXPECT_TRUE(variations.ok()) << variations.status();

@@ -7,7 +7,7 @@
 
 namespace strata::compare {
 
-ValueAxis AxisOf(const proto::Variation& variation) {
+ValueAxis MakeAxis(const proto::Variation& variation) {
   ValueAxis axis;
   std::vector<double>& at = axis.positions;
   for (const std::string& value : variation.values()) {

@@ -20,7 +20,7 @@ struct ValueAxis {
   double low = 0, high = 0;       // of the axis: a little room on both sides
 };
 
-ValueAxis AxisOf(const proto::Variation& variation);
+ValueAxis MakeAxis(const proto::Variation& variation);
 
 }  // namespace strata::compare
 

@@ -12,7 +12,7 @@ using ::testing::ElementsAre;
 ValueAxis AxisWith(const std::vector<std::string>& values) {
   proto::Variation variation;
   for (const std::string& value : values) variation.add_values(value);
-  return AxisOf(variation);
+  return MakeAxis(variation);
 }
 
 TEST(ValueAxis, IsLogarithmicFromADecadeOn) {

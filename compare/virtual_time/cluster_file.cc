@@ -14,7 +14,7 @@
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
 #include "common/atomic_file.h"
-#include "common/count_of.h"
+#include "common/counted.h"
 #include "google/protobuf/io/tokenizer.h"
 #include "google/protobuf/text_format.h"
 
@@ -152,11 +152,11 @@ std::string DescribeCluster(const ClusterFile& file) {
     nodes += group.count();
     slots += uint64_t{group.count()} * group.ranks();
   }
-  std::string text = absl::StrCat("virtual time, ", cluster.name(), ": ", CountOf(nodes, "node"),
-                                  ", ", CountOf(slots, "slot"));
+  std::string text = absl::StrCat("virtual time, ", cluster.name(), ": ", Counted(nodes, "node"),
+                                  ", ", Counted(slots, "slot"));
   if (cluster.has_servers()) {
-    absl::StrAppend(&text, ", ", CountOf(cluster.servers().count(), "server"), " x ",
-                    CountOf(cluster.servers().shards(), "shard"));
+    absl::StrAppend(&text, ", ", Counted(cluster.servers().count(), "server"), " x ",
+                    Counted(cluster.servers().shards(), "shard"));
   }
   std::string all = cluster.SerializeAsString();
   for (const auto& [name, times] : file.traces) {

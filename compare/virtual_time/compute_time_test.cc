@@ -25,7 +25,7 @@ std::vector<double> Times(const ClusterFile& file, uint32_t rank, size_t steps, 
   return ms;
 }
 
-double MeanOf(const std::vector<double>& values) {
+double Mean(const std::vector<double>& values) {
   double sum = 0;
   for (const double value : values) sum += value;
   return sum / static_cast<double>(values.size());
@@ -37,12 +37,12 @@ TEST(ComputeTime, IsConstantTimesSlow) {
 
 TEST(ComputeTime, HasTheDistributionThatWasAskedFor) {
   const auto normal = Times(FileOf("normal { mean_ms: 20 deviation_ms: 3 }"), 0, 20000);
-  EXPECT_NEAR(MeanOf(normal), 20, 0.1);
+  EXPECT_NEAR(Mean(normal), 20, 0.1);
   std::vector<double> squares;
   for (const double ms : normal) squares.push_back((ms - 20) * (ms - 20));
-  EXPECT_NEAR(std::sqrt(MeanOf(squares)), 3, 0.1);
+  EXPECT_NEAR(std::sqrt(Mean(squares)), 3, 0.1);
   auto log_normal = Times(FileOf("log_normal { median_ms: 20 sigma: 0.5 }"), 0, 20001);
-  EXPECT_NEAR(MeanOf(log_normal), 20 * std::exp(0.125), 0.3);
+  EXPECT_NEAR(Mean(log_normal), 20 * std::exp(0.125), 0.3);
   std::nth_element(log_normal.begin(), log_normal.begin() + 10000, log_normal.end());
   EXPECT_NEAR(log_normal[10000], 20, 0.3);
 }

@@ -157,7 +157,7 @@ absl::Status PlaceOnServers(const proto::Cluster& cluster, const std::vector<Clu
 
 std::string RingAddress(const ClusterHost& host) { return absl::StrCat("tcp://", host.name, ":1"); }
 
-std::vector<ClusterHost> HostsOf(const proto::Cluster& cluster) {
+std::vector<ClusterHost> ListHosts(const proto::Cluster& cluster) {
   std::vector<ClusterHost> hosts;
   std::map<std::string, uint32_t> named;  // groups may have the same name
   for (int g = 0; g < cluster.nodes_size(); ++g) {
@@ -181,7 +181,7 @@ std::vector<ClusterHost> HostsOf(const proto::Cluster& cluster) {
 
 absl::StatusOr<JobPlaces> PlaceJob(const proto::Job& job, const proto::Cluster& cluster,
                                    const proto::Layout& layout, uint64_t samples_per_epoch) {
-  const std::vector<ClusterHost> hosts = HostsOf(cluster);
+  const std::vector<ClusterHost> hosts = ListHosts(cluster);
   JobPlaces places;
   places.record.set_job_id(1);
   *places.record.mutable_job() = job;

@@ -21,7 +21,7 @@ struct ClusterHost {
 
 // The hosts of a cluster: one for each node, in the order of the groups, then those of servers
 // alone.
-std::vector<ClusterHost> HostsOf(const proto::Cluster& cluster);
+std::vector<ClusterHost> ListHosts(const proto::Cluster& cluster);
 
 // A shard of a job.
 struct JobShard {

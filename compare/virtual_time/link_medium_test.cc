@@ -67,7 +67,8 @@ TEST_F(LinkMediumTest, AFrameTakesItsBytesOnceAndBothLatencies) {
   ASSERT_EQ(to->at_s.size(), 1u);
   EXPECT_NEAR(to->at_s[0], SecondsOf(10000) + 0.005, 1e-6);
   EXPECT_EQ(to->events[0].frame.payload.size(), 10000u);
-  EXPECT_EQ(to->events[0].frame.header.payload_checksum, wire::ChecksumOf(FrameOf(10000).payload));
+  EXPECT_EQ(to->events[0].frame.header.payload_checksum,
+            wire::PayloadChecksum(FrameOf(10000).payload));
   // The way back is as long.
   ASSERT_EQ(to->endpoint.Send(to->events[0].connection, FrameOf(0)), absl::OkStatus());
   RunAll();

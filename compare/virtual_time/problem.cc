@@ -37,16 +37,16 @@ absl::Status Problem::Build() {
                                  train.classes, train.name);
   if (!model.ok()) return model.status();
   model_ = *std::move(model);
-  auto plan = worker::StepPlanOf(job_, train.size(), job_.ranks());
+  auto plan = worker::MakeStepPlan(job_, train.size(), job_.ranks());
   if (!plan.ok()) return plan.status();
   plan_ = *plan;
-  auto stages = StagesOf(model_);
+  auto stages = MakeStages(model_);
   if (!stages.ok()) return stages.status();
   stages_ = *std::move(stages);
   const bool exchanged = job_.model().batch_norm() == proto::Model::LAST_BATCH;
   if (exchanged) worker::ForgetEarlierBatches(&model_);
   // Last layer first, in the order in which backward finishes them.
-  const std::vector<TensorSpec> weights = worker::WeightsOf(model_);
+  const std::vector<TensorSpec> weights = worker::ListWeights(model_);
   for (size_t i = weights.size(); i-- > 0;) {
     client::Tensor tensor;
     tensor.name = weights[i].name;
@@ -56,7 +56,7 @@ absl::Status Problem::Build() {
   }
   weights_ = tensors_.size();
   if (!exchanged) return absl::OkStatus();
-  for (const TensorSpec& buffer : worker::BuffersOf(model_)) {
+  for (const TensorSpec& buffer : worker::ListBuffers(model_)) {
     auto added = tensors_.Add(worker::StatisticsTensor(buffer));
     if (!added.ok()) return added.status();
   }
@@ -82,7 +82,7 @@ std::vector<absl::Span<float>> Problem::StatisticsOf(float* arena) const {
 }
 
 void Problem::FirstWeights(float* arena) const {
-  const std::vector<TensorSpec> weights = worker::WeightsOf(model_);
+  const std::vector<TensorSpec> weights = worker::ListWeights(model_);
   const std::vector<absl::Span<float>> spans = SpansOf(arena);
   for (size_t i = 0; i < weights.size(); ++i) {
     worker::Initialize(weights[i], job_.seed(), i, spans[i]);
@@ -96,7 +96,7 @@ void Problem::FirstWeights(float* arena) const {
 
 std::vector<std::vector<float>> Problem::FirstBuffers() const {
   std::vector<std::vector<float>> buffers;
-  for (const TensorSpec& buffer : worker::BuffersOf(model_)) {
+  for (const TensorSpec& buffer : worker::ListBuffers(model_)) {
     buffers.emplace_back(buffer.Elements(), buffer.constant);
   }
   return buffers;

@@ -33,7 +33,7 @@ absl::StatusOr<std::shared_ptr<const TrainingData>> LoadTrainingData(const proto
 // Threads: const methods from any, OrderOf from the owner's.
 class Problem {
  public:
-  // `job` has its defaults filled in. Errors: those of the model, and of StepPlanOf.
+  // `job` has its defaults filled in. Errors: those of the model, and of MakeStepPlan.
   static absl::StatusOr<std::unique_ptr<Problem>> Create(const proto::Job& job,
                                                          std::shared_ptr<const TrainingData> data);
 
@@ -45,13 +45,13 @@ class Problem {
   // In arena order: weights, see TensorOf, then statistics of batch normalisation that are
   // exchanged.
   const client::TensorSet& tensors() const { return tensors_; }
-  // The tensor in `tensors` of number `weight` of WeightsOf.
+  // The tensor in `tensors` of number `weight` of ListWeights.
   int TensorOf(int weight) const { return weights_ - 1 - weight; }
   // The number of the first statistic; as many as there are tensors where there is none.
   int first_statistics() const { return weights_; }
 
-  // Where the weights of an arena lie, as WeightsOf counts them; and what statistics it has, as
-  // BuffersOf does.
+  // Where the weights of an arena lie, as ListWeights counts them; and what statistics it has, as
+  // ListBuffers does.
   std::vector<absl::Span<float>> SpansOf(float* arena) const;
   std::vector<absl::Span<float>> StatisticsOf(float* arena) const;
   void FirstWeights(float* arena) const;

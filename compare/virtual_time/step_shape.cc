@@ -28,8 +28,8 @@ double CostOf(const worker::LayerSpec& layer, const LayerShape& shape) {
 
 }  // namespace
 
-absl::StatusOr<std::vector<StepStage>> StagesOf(const worker::ModelSpec& model) {
-  const absl::StatusOr<std::vector<LayerShape>> shapes = worker::ShapesOf(model);
+absl::StatusOr<std::vector<StepStage>> MakeStages(const worker::ModelSpec& model) {
+  const absl::StatusOr<std::vector<LayerShape>> shapes = worker::FollowShapes(model);
   if (!shapes.ok()) return shapes.status();
   std::vector<StepStage> stages;
   double before = 0, forward = 0, backward = 0;

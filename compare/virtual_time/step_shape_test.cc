@@ -16,7 +16,7 @@ TEST(StepShape, SharesAreThoseOfMultiplications) {
                                            {"f", worker::Flatten{}},
                                            {"a", worker::InnerProduct{.outputs = 5}},
                                            {"b", worker::InnerProduct{.outputs = 3}}}};
-  const auto stages = StagesOf(model);
+  const auto stages = MakeStages(model);
   ASSERT_EQ(stages.status(), absl::OkStatus());
   ASSERT_EQ(stages->size(), 3u);
   const double forward = 2304 + 512 + 1280 + 15, backward = 2304 + 2 * (512 + 1280 + 15);
@@ -37,7 +37,7 @@ TEST(StepShape, AllModelsOfTheZooHaveOne) {
     const auto model =
         worker::MakeModel(name, is_small ? worker::Shape{1, 28, 28} : worker::Shape{3, 64, 64}, 10);
     ASSERT_EQ(model.status(), absl::OkStatus());
-    const auto stages = StagesOf(*model);
+    const auto stages = MakeStages(*model);
     ASSERT_EQ(stages.status(), absl::OkStatus());
     double forward = 0, backward = 0;
     int weights = 0;
@@ -47,7 +47,7 @@ TEST(StepShape, AllModelsOfTheZooHaveOne) {
       forward += stage.forward;
       backward += stage.backward;
     }
-    EXPECT_EQ(weights, static_cast<int>(worker::WeightsOf(*model).size())) << name;
+    EXPECT_EQ(weights, static_cast<int>(worker::ListWeights(*model).size())) << name;
     EXPECT_NEAR(forward, 1, 1e-12) << name;
     EXPECT_NEAR(backward, 1, 1e-12) << name;
   }

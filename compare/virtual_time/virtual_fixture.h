@@ -14,7 +14,7 @@ namespace strata::compare {
 
 // Gives tests jobs and clusters of text, and runs.
 
-inline ClusterFile ClusterOf(const std::string& text) {
+inline ClusterFile ParseTestCluster(const std::string& text) {
   absl::StatusOr<proto::Cluster> cluster = ParseCluster(text, "cluster");
   EXPECT_EQ(cluster.status(), absl::OkStatus());
   FillClusterDefaults(&*cluster);
@@ -24,8 +24,8 @@ inline ClusterFile ClusterOf(const std::string& text) {
 
 // A small perceptron on made-up data in chunks of 1,024 elements, in the mode of that name; `more`
 // are settings on top.
-inline RunPlan PlanOf(const std::string& mode, uint32_t ranks, uint64_t steps,
-                      const std::vector<std::string>& more = {}) {
+inline RunPlan MakePlan(const std::string& mode, uint32_t ranks, uint64_t steps,
+                        const std::vector<std::string>& more = {}) {
   absl::StatusOr<proto::Job> job = ParseJob(
       absl::StrCat("name: \"v\" model { zoo: \"mlp\" } chunk_elements: 1024 "
                    "data { synthetic { train_samples: 2048 test_samples: 128 } batch_per_rank: 4 } "
@@ -42,8 +42,8 @@ inline RunPlan PlanOf(const std::string& mode, uint32_t ranks, uint64_t steps,
   return {.mode = mode, .job = *std::move(job)};
 }
 
-inline VirtualOutcome OutcomeOf(const RunPlan& plan, const ClusterFile& cluster,
-                                const VirtualRunOptions& options = {}) {
+inline VirtualOutcome RunVirtually(const RunPlan& plan, const ClusterFile& cluster,
+                                   const VirtualRunOptions& options = {}) {
   auto data = LoadTrainingData(plan.job);
   EXPECT_EQ(data.status(), absl::OkStatus());
   absl::StatusOr<VirtualOutcome> outcome = RunInVirtualTime(plan, cluster, *data, options);

@@ -100,7 +100,7 @@ absl::Status VirtualRun::Build() {
                steps.steps_per_epoch * plan_.job.ranks() * steps.batch);
   if (!places.ok()) return places.status();
   record_ = places->record;
-  const std::vector<ClusterHost> hosts = HostsOf(cluster);
+  const std::vector<ClusterHost> hosts = ListHosts(cluster);
   for (const ClusterHost& host : hosts) medium_.AddHost(LinkOf(host.link), host.site);
   for (const proto::SiteLink& link : cluster.site_links()) {
     medium_.JoinSites(link.sites(0), link.sites(1),

@@ -34,9 +34,9 @@ std::vector<std::string> AllModes() {
 }
 
 TEST(VirtualRun, EveryModeEndsWithAllSamplesUsedAndMeasured) {
-  const ClusterFile cluster = ClusterOf(kCluster);
+  const ClusterFile cluster = ParseTestCluster(kCluster);
   for (const std::string& mode : AllModes()) {
-    const VirtualOutcome outcome = OutcomeOf(PlanOf(mode, 8, 8), cluster);
+    const VirtualOutcome outcome = RunVirtually(MakePlan(mode, 8, 8), cluster);
     const proto::RunRecord& record = outcome.record;
     EXPECT_EQ(record.failure(), "") << mode;
     EXPECT_EQ(record.samples(), 8u * 8 * 4) << mode;
@@ -61,13 +61,13 @@ TEST(VirtualRun, EveryModeEndsWithAllSamplesUsedAndMeasured) {
 }
 
 TEST(VirtualRun, UpdatesAreClocksOrPushes) {
-  const ClusterFile cluster = ClusterOf(kCluster);
+  const ClusterFile cluster = ParseTestCluster(kCluster);
   const std::map<std::string, uint64_t> expected = {
       {"sync", 8}, {"ring", 8}, {"local(3)", 3}, {"async", 4 * 8}};
   for (const auto& [mode, updates] : expected) {
-    EXPECT_EQ(OutcomeOf(PlanOf(mode, 8, 8), cluster).record.updates(), updates) << mode;
+    EXPECT_EQ(RunVirtually(MakePlan(mode, 8, 8), cluster).record.updates(), updates) << mode;
   }
-  const auto record = OutcomeOf(PlanOf("local(4)", 8, 8), cluster).record;
+  const auto record = RunVirtually(MakePlan("local(4)", 8, 8), cluster).record;
   ASSERT_EQ(record.measurements_size(), 3);
   EXPECT_EQ(record.measurements(0).updates(), 0u);  // after 3 steps
   EXPECT_EQ(record.measurements(1).updates(), 1u);  // after 6
@@ -75,12 +75,12 @@ TEST(VirtualRun, UpdatesAreClocksOrPushes) {
 }
 
 TEST(VirtualRun, IsTheSameEachTimeWhateverTheThreads) {
-  const ClusterFile cluster = ClusterOf(kCluster);
+  const ClusterFile cluster = ParseTestCluster(kCluster);
   for (const std::string& mode : AllModes()) {
-    const RunPlan plan = PlanOf(mode, 8, 6);
-    const VirtualOutcome first = OutcomeOf(plan, cluster, {.threads = 1});
+    const RunPlan plan = MakePlan(mode, 8, 6);
+    const VirtualOutcome first = RunVirtually(plan, cluster, {.threads = 1});
     for (const uint32_t threads : {1, 2}) {
-      const VirtualOutcome again = OutcomeOf(plan, cluster, {.threads = threads});
+      const VirtualOutcome again = RunVirtually(plan, cluster, {.threads = threads});
       EXPECT_EQ(again.record.SerializeAsString(), first.record.SerializeAsString()) << mode;
       EXPECT_EQ(again.weights, first.weights) << mode;
       EXPECT_EQ(again.virtual_s, first.virtual_s) << mode;
@@ -89,30 +89,30 @@ TEST(VirtualRun, IsTheSameEachTimeWhateverTheThreads) {
 }
 
 TEST(VirtualRun, AnotherSeedIsAnotherRun) {
-  const ClusterFile cluster = ClusterOf(kCluster);
-  const VirtualOutcome one = OutcomeOf(PlanOf("sync", 8, 4), cluster);
-  const VirtualOutcome other = OutcomeOf(PlanOf("sync", 8, 4, {"seed=2"}), cluster);
+  const ClusterFile cluster = ParseTestCluster(kCluster);
+  const VirtualOutcome one = RunVirtually(MakePlan("sync", 8, 4), cluster);
+  const VirtualOutcome other = RunVirtually(MakePlan("sync", 8, 4, {"seed=2"}), cluster);
   EXPECT_NE(one.weights, other.weights);
   EXPECT_NE(one.record.trained_s(), other.record.trained_s());
 }
 
 // Loss falls, and sync, ring and lazy(0) make of the same gradients the same weights.
 TEST(VirtualRun, LearnsAndSyncDoesNotDependOnTime) {
-  const ClusterFile cluster = ClusterOf(kCluster);
-  const ClusterFile other = ClusterOf(
+  const ClusterFile cluster = ParseTestCluster(kCluster);
+  const ClusterFile other = ParseTestCluster(
       "nodes { count: 4 ranks: 2 compute { constant_ms: 1 } link { gbit_per_s: 10 } } "
       "servers { link { gbit_per_s: 10 } }");
-  const VirtualOutcome slow = OutcomeOf(PlanOf("sync", 8, 30), cluster);
-  const VirtualOutcome quick = OutcomeOf(PlanOf("sync", 8, 30), other);
+  const VirtualOutcome slow = RunVirtually(MakePlan("sync", 8, 30), cluster);
+  const VirtualOutcome quick = RunVirtually(MakePlan("sync", 8, 30), other);
   EXPECT_EQ(slow.weights, quick.weights);
   EXPECT_GT(slow.record.trained_s(), 2 * quick.record.trained_s());
-  EXPECT_EQ(OutcomeOf(PlanOf("ssp(0)", 8, 30), other).weights, quick.weights);
+  EXPECT_EQ(RunVirtually(MakePlan("ssp(0)", 8, 30), other).weights, quick.weights);
   const proto::RunRecord& record = quick.record;
   EXPECT_LT(record.windows(record.windows_size() - 1).loss(), 0.8 * record.windows(0).loss());
 }
 
 TEST(VirtualRun, LargeBatchesLearnInEveryModeThatTakesTheirRecipe) {
-  const ClusterFile cluster = ClusterOf(
+  const ClusterFile cluster = ParseTestCluster(
       "nodes { count: 4 ranks: 2 compute { constant_ms: 1 } link { gbit_per_s: 10 } } "
       "servers { link { gbit_per_s: 10 } }");
   const std::map<std::string, std::vector<std::string>> recipes = {
@@ -123,7 +123,7 @@ TEST(VirtualRun, LargeBatchesLearnInEveryModeThatTakesTheirRecipe) {
       {"local(3)", {"optimizer.clip_norm=1"}},
       {"quorum(3)", {"optimizer.rmsprop_warmup={center_epochs: 0.1 width_epochs: 0.2}"}}};
   for (const auto& [mode, settings] : recipes) {
-    const proto::RunRecord record = OutcomeOf(PlanOf(mode, 8, 30, settings), cluster).record;
+    const proto::RunRecord record = RunVirtually(MakePlan(mode, 8, 30, settings), cluster).record;
     EXPECT_EQ(record.failure(), "") << mode;
     ASSERT_EQ(record.windows_size(), 15) << mode;
     EXPECT_LT(record.windows(14).loss(), 0.9 * record.windows(0).loss()) << mode;
@@ -131,12 +131,12 @@ TEST(VirtualRun, LargeBatchesLearnInEveryModeThatTakesTheirRecipe) {
 }
 
 TEST(VirtualRun, TestsWithStatisticsOfTheLastBatchIfTheJobSaysSo) {
-  const ClusterFile cluster = ClusterOf(kCluster);
+  const ClusterFile cluster = ParseTestCluster(kCluster);
   std::vector<std::string> settings = {"model.zoo=cnn", "data.synthetic.height=8",
                                        "data.synthetic.width=8"};
-  const VirtualOutcome running = OutcomeOf(PlanOf("sync", 8, 6, settings), cluster);
+  const VirtualOutcome running = RunVirtually(MakePlan("sync", 8, 6, settings), cluster);
   settings.push_back("model.batch_norm=LAST_BATCH");
-  const VirtualOutcome last = OutcomeOf(PlanOf("sync", 8, 6, settings), cluster);
+  const VirtualOutcome last = RunVirtually(MakePlan("sync", 8, 6, settings), cluster);
   ASSERT_GT(last.weights.size(), running.weights.size());
   ASSERT_EQ(last.record.measurements_size(), running.record.measurements_size());
   // Training does not see them: the weights before them are the same.
@@ -147,55 +147,55 @@ TEST(VirtualRun, TestsWithStatisticsOfTheLastBatchIfTheJobSaysSo) {
 }
 
 TEST(VirtualRun, ALossThatIsNoNumberIsAFailureOfTheJob) {
-  const VirtualOutcome outcome = OutcomeOf(
-      PlanOf("sync", 8, 8, {"debug.nan_rank=3", "debug.nan_step=5"}), ClusterOf(kCluster));
+  const VirtualOutcome outcome = RunVirtually(
+      MakePlan("sync", 8, 8, {"debug.nan_rank=3", "debug.nan_step=5"}), ParseTestCluster(kCluster));
   EXPECT_EQ(outcome.record.failure(), "rank 3: loss is NaN at step 5");
   EXPECT_EQ(outcome.record.steps(), 5u);
   EXPECT_TRUE(outcome.weights.empty());
 }
 
 TEST(VirtualRun, MoreThanAYearIsAFailure) {
-  const ClusterFile cluster = ClusterOf(
+  const ClusterFile cluster = ParseTestCluster(
       "nodes { count: 2 compute { constant_ms: 1e7 slow: 1e4 } link { gbit_per_s: 1 } } "
       "servers { link { gbit_per_s: 1 } }");
-  const proto::RunRecord record = OutcomeOf(PlanOf("sync", 2, 500), cluster).record;
+  const proto::RunRecord record = RunVirtually(MakePlan("sync", 2, 500), cluster).record;
   EXPECT_EQ(record.failure(), "it takes more than a year");
   EXPECT_NEAR(record.steps(), 365 * 86400 / 1e5, 1);
 }
 
 TEST(VirtualRun, ALinkThatMovesNextToNothingIsAFailure) {
-  const ClusterFile cluster = ClusterOf(
+  const ClusterFile cluster = ParseTestCluster(
       "nodes { count: 2 compute { constant_ms: 1 } link { gbit_per_s: 1e-300 } } "
       "servers { link { gbit_per_s: 1 } }");
-  EXPECT_EQ(OutcomeOf(PlanOf("sync", 2, 8), cluster).record.failure(),
+  EXPECT_EQ(RunVirtually(MakePlan("sync", 2, 8), cluster).record.failure(),
             "node 0: server tcp://server-0:1 could not be reached for 30s (no answer to HELLO)");
 }
 
 TEST(VirtualRunner, RefusesWhatItCannotRun) {
-  const auto runner = CreateVirtualRunner(ClusterOf(kCluster), 1);
-  EXPECT_EQ(runner->Check(PlanOf("sync", 8, 4)), absl::OkStatus());
-  RunPlan plan = PlanOf("sync", 9, 4);
+  const auto runner = CreateVirtualRunner(ParseTestCluster(kCluster), 1);
+  EXPECT_EQ(runner->Check(MakePlan("sync", 8, 4)), absl::OkStatus());
+  RunPlan plan = MakePlan("sync", 9, 4);
   EXPECT_EQ(runner->Check(plan).code(), absl::StatusCode::kInvalidArgument);
   EXPECT_EQ(std::string(runner->Check(plan).message()).substr(0, 7), "ranks: ");
-  plan = PlanOf("sync", 2, 4);
+  plan = MakePlan("sync", 2, 4);
   plan.job.mutable_program()->set_path("mine");
   EXPECT_EQ(runner->Check(plan).message(), "program: virtual time computes models of the zoo only");
-  plan = PlanOf("sync", 2, 4);
+  plan = MakePlan("sync", 2, 4);
   plan.job.set_exchange(proto::Job::MPI);
   EXPECT_EQ(runner->Check(plan).message(),
             "exchange: virtual time knows PARAMETER_SERVER and RING only");
-  EXPECT_EQ(runner->Check(PlanOf("ring", 2, 4)).code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(runner->Check(MakePlan("ring", 2, 4)).code(), absl::StatusCode::kInvalidArgument);
 }
 
 TEST(VirtualRunner, TellsProgressAndEndsWhenToldTo) {
-  const auto runner = CreateVirtualRunner(ClusterOf(kCluster), 2);
+  const auto runner = CreateVirtualRunner(ParseTestCluster(kCluster), 2);
   std::vector<double> done;
   const auto record = runner->Run(
-      PlanOf("sync", 8, 4), [&](const RunProgress& progress) { done.push_back(progress.done); });
+      MakePlan("sync", 8, 4), [&](const RunProgress& progress) { done.push_back(progress.done); });
   ASSERT_EQ(record.status(), absl::OkStatus());
   EXPECT_EQ(done, (std::vector<double>{0.25, 0.5, 0.75, 1}));
   const auto stopped =
-      runner->Run(PlanOf("async", 8, 100000), [&](const RunProgress&) { runner->Stop(); });
+      runner->Run(MakePlan("async", 8, 100000), [&](const RunProgress&) { runner->Stop(); });
   EXPECT_EQ(stopped.status().code(), absl::StatusCode::kCancelled);
 }
 

@@ -72,7 +72,7 @@ absl::StatusOr<proto::Job> JobOf(const Settings& settings) {
   return job;
 }
 
-absl::StatusOr<ClusterFile> ClusterOf(const Settings& settings) {
+absl::StatusOr<ClusterFile> ParseTestCluster(const Settings& settings) {
   absl::StatusOr<proto::Cluster> cluster = ParseCluster(
       absl::StrCat("nodes { count: ", settings.nodes, " ranks: ", settings.ranks,
                    " compute { normal { mean_ms: 20 deviation_ms: 1 } } link { gbit_per_s: 10 } } "
@@ -132,7 +132,7 @@ double MedianOf(std::vector<double> values) {
 absl::Status Measure(const Settings& settings) {
   const absl::StatusOr<proto::Job> job = JobOf(settings);
   if (!job.ok()) return job.status();
-  const absl::StatusOr<ClusterFile> cluster = ClusterOf(settings);
+  const absl::StatusOr<ClusterFile> cluster = ParseTestCluster(settings);
   if (!cluster.ok()) return cluster.status();
   const auto data = LoadTrainingData(*job);
   if (!data.ok()) return data.status();

@@ -164,7 +164,7 @@ void OptimizeTo(const OptimizerParams& params, const Factors& f, const float* gr
 
 void Optimize(const OptimizerParams& params, const OptimizerStep& step, const float* gradient_sum,
               const float* w_in, float* w_out, float* state0, float* state1, size_t n) {
-  const Factors f = FactorsOf(params, step);
+  const Factors f = MakeFactors(params, step);
   // State that a rule does not use is null; any address does for the arithmetic above.
   if (state0 == nullptr) state0 = w_out;
   if (state1 == nullptr) state1 = w_out;

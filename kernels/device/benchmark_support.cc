@@ -8,7 +8,7 @@
 
 namespace strata::device {
 
-int ExitStatusOf(const absl::Status& status) {
+int ToExitStatus(const absl::Status& status) {
   constexpr int kSkipped = 77;
   if (status.ok()) return 0;
   std::fprintf(stderr, "strata: error: %s\n", std::string(status.message()).c_str());

@@ -11,7 +11,7 @@ namespace strata::device {
 
 // What a benchmark that ended so ends with: 0, 77 where there is no device, else 1; an error is
 // said on stderr.
-int ExitStatusOf(const absl::Status& status);
+int ToExitStatus(const absl::Status& status);
 
 // Says what a goal was and whether it is reached, in a line that begins with "goal: ", for run.sh
 // to collect.

@@ -201,7 +201,7 @@ Case DecodeOf(const Bench& bench, const std::string& name, wire::Codec codec,
           }};
 }
 
-std::vector<Case> CasesOf(const Bench& bench) {
+std::vector<Case> MakeCases(const Bench& bench) {
   using kernels::CodecKernels;
   using wire::Codec;
   std::vector<Case> cases = {SumOf(bench, 1), SumOf(bench, 2), SumOf(bench, 4), SumOf(bench, 8)};
@@ -265,7 +265,7 @@ absl::Status RunAll(const std::shared_ptr<Devices>& devices, size_t mib) {
   std::printf("%s: %s; vectors of %zu MiB\n", devices->software().c_str(),
               (*device)->info().name.c_str(), mib);
   std::pair<double, std::string> least(INFINITY, "");
-  for (const Case& one : CasesOf(*bench)) {
+  for (const Case& one : MakeCases(*bench)) {
     const absl::StatusOr<double> share = Measure(*bench, one);
     if (!share.ok()) return share.status();
     least = std::min(least, {*share, one.name});
@@ -284,7 +284,7 @@ int Main(int argc, char** argv) {
   app.add_option("--mib", mib, "MiB of a vector")->check(CLI::Range(1, 4096));
   CLI11_PARSE(app, argc, argv);
   auto devices = LoadPlugin(plugin);
-  return ExitStatusOf(devices.ok() ? RunAll(*devices, mib) : devices.status());
+  return ToExitStatus(devices.ok() ? RunAll(*devices, mib) : devices.status());
 }
 
 }  // namespace

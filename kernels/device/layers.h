@@ -22,7 +22,7 @@ enum class Precision {
   kBFloat16,       // values and gradients between layers are bf16
 };
 
-constexpr Element ElementOf(Precision precision) {
+constexpr Element ElementFor(Precision precision) {
   return precision == Precision::kBFloat16 ? Element::kBFloat16 : Element::kFloat32;
 }
 
@@ -60,7 +60,7 @@ struct LayersOptions {
 // What layers of networks are made of on one device, in a stream of its own: products by the
 // maker's libraries, all else by our kernels. Values of images lie as batch x height x width x
 // channels, weights of convolutions as outputs x kernel x kernel x inputs, elements as the
-// precision says (ElementOf), all at multiples of 16 bytes.
+// precision says (ElementFor), all at multiples of 16 bytes.
 //
 // Threads: one at a time. Errors: those of Stream; Internal with what the library said.
 class Layers {

@@ -15,7 +15,7 @@ double Quantile(const std::vector<double>& sorted, double share) {
 
 }  // namespace
 
-Figures FiguresOf(std::vector<double> steps_ms) {
+Figures MakeFigures(std::vector<double> steps_ms) {
   if (steps_ms.empty()) return {};
   std::sort(steps_ms.begin(), steps_ms.end());
   return {steps_ms.front(), Quantile(steps_ms, 0.5), Quantile(steps_ms, 0.99)};
@@ -26,7 +26,7 @@ double ShareOf(const std::vector<double>& bound_ms, const std::vector<double>& s
   for (size_t i = 0; i < std::min(bound_ms.size(), steps_ms.size()); ++i) {
     shares.push_back(bound_ms[i] / steps_ms[i]);
   }
-  return FiguresOf(std::move(shares)).median_ms;
+  return MakeFigures(std::move(shares)).median_ms;
 }
 
 double BoundMs(const BoundInput& input) {

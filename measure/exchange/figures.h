@@ -12,7 +12,7 @@ struct Figures {
 };
 
 // All 0 where there are no steps.
-Figures FiguresOf(std::vector<double> steps_ms);
+Figures MakeFigures(std::vector<double> steps_ms);
 
 // The share of a bound that was measured with each step: the median over the steps of bound /
 // step. 0 where there is none.

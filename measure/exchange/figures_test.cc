@@ -10,12 +10,12 @@ namespace {
 TEST(FiguresTest, MedianAndP99AreStepsThatWereMeasured) {
   std::vector<double> steps;
   for (int i = 200; i >= 1; --i) steps.push_back(i);
-  const Figures figures = FiguresOf(steps);
+  const Figures figures = MakeFigures(steps);
   EXPECT_EQ(figures.min_ms, 1);
   EXPECT_EQ(figures.median_ms, 100);
   EXPECT_EQ(figures.p99_ms, 198);
-  EXPECT_EQ(FiguresOf({7}).p99_ms, 7);
-  EXPECT_EQ(FiguresOf({}).median_ms, 0);
+  EXPECT_EQ(MakeFigures({7}).p99_ms, 7);
+  EXPECT_EQ(MakeFigures({}).median_ms, 0);
 }
 
 TEST(BoundTest, AServersLinkBindsWhereThereAreFewerServersThanNodes) {

@@ -23,7 +23,7 @@
 namespace strata::bench {
 namespace {
 
-proto::Launch LaunchOf(const NodeBenchOptions& options) {
+proto::Launch MakeLaunch(const NodeBenchOptions& options) {
   proto::Launch launch;
   proto::JobRecord* record = launch.mutable_record();
   record->set_job_id(1);
@@ -44,7 +44,7 @@ proto::Launch LaunchOf(const NodeBenchOptions& options) {
 class Node {
  public:
   Node(const NodeBenchOptions& options, int gate_port)
-      : options_(options), gate_port_(gate_port), launch_(LaunchOf(options)) {}
+      : options_(options), gate_port_(gate_port), launch_(MakeLaunch(options)) {}
 
   absl::Status Run() {
     if (absl::Status status = Start(); !status.ok()) return status;

@@ -17,7 +17,7 @@ const char* const kSmall[] = {"mlp", "lenet5", "cnn", "resnet8", "resnet20"};
 
 std::vector<std::string> SmallModels() { return {std::begin(kSmall), std::end(kSmall)}; }
 
-absl::StatusOr<std::vector<std::string>> ModelsOf(const std::vector<std::string>& names) {
+absl::StatusOr<std::vector<std::string>> ParseModels(const std::vector<std::string>& names) {
   std::vector<std::string> models;
   for (const std::string& name : names) {
     std::vector<std::string> meant = {name};
@@ -34,7 +34,7 @@ absl::StatusOr<std::vector<std::string>> ModelsOf(const std::vector<std::string>
   return models;
 }
 
-std::string JobTextOf(const std::string& model, uint32_t batch, bool on_gpu) {
+std::string MakeJobText(const std::string& model, uint32_t batch, bool on_gpu) {
   const bool is_small = absl::c_linear_search(kSmall, model);
   if (batch == 0) batch = is_small || on_gpu ? 64 : 8;
   const uint64_t samples = std::max<uint64_t>(8192, batch);

@@ -8,21 +8,21 @@ namespace strata::bench {
 namespace {
 
 TEST(BenchModelsTest, AreGivenByNameOrInGroupsEachOnce) {
-  EXPECT_EQ(*ModelsOf({"cnn", "mlp"}), (std::vector<std::string>{"cnn", "mlp"}));
-  EXPECT_EQ(*ModelsOf({"all"}), ZooNames());
-  EXPECT_EQ(*ModelsOf({"cnn", "small"}),
+  EXPECT_EQ(*ParseModels({"cnn", "mlp"}), (std::vector<std::string>{"cnn", "mlp"}));
+  EXPECT_EQ(*ParseModels({"all"}), ZooNames());
+  EXPECT_EQ(*ParseModels({"cnn", "small"}),
             (std::vector<std::string>{"cnn", "mlp", "lenet5", "resnet8", "resnet20"}));
 }
 
 TEST(BenchModelsTest, OneThatIsNoneIsRefusedByName) {
-  const absl::Status status = ModelsOf({"mlp", "pigeon"}).status();
+  const absl::Status status = ParseModels({"mlp", "pigeon"}).status();
   EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
   EXPECT_EQ(status.message().substr(0, 29), "--models pigeon: not one of m");
 }
 
 TEST(BenchModelsTest, TheJobOfEachModelOfTheZooIsValid) {
   for (const std::string& model : ZooNames()) {
-    auto job = ParseJob(JobTextOf(model, 0, false), model);
+    auto job = ParseJob(MakeJobText(model, 0, false), model);
     ASSERT_TRUE(job.ok()) << job.status();
     EXPECT_EQ(job->model().zoo(), model);
     FillDefaults(&*job);
@@ -33,7 +33,7 @@ TEST(BenchModelsTest, TheJobOfEachModelOfTheZooIsValid) {
 
 TEST(BenchModelsTest, BatchesAreSmallerWhereImagesAreLargeUnlessOnAGpuOrSaid) {
   auto batch = [](const std::string& model, uint32_t said, bool on_gpu) {
-    return ParseJob(JobTextOf(model, said, on_gpu), "")->data().batch_per_rank();
+    return ParseJob(MakeJobText(model, said, on_gpu), "")->data().batch_per_rank();
   };
   EXPECT_EQ(batch("lenet5", 0, false), 64u);
   EXPECT_EQ(batch("resnet50", 0, false), 8u);

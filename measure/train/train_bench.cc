@@ -177,7 +177,7 @@ void TrainBench::Summarize(std::vector<TrainFigures>* all) const {
     for (double rate : figures.rates) {
       steps_ms.push_back(1e3 * figures.what.ranks * options_.batch / rate);
     }
-    figures.step = FiguresOf(steps_ms);
+    figures.step = MakeFigures(steps_ms);
     figures.rate = SpreadOf(figures.medians, MedianOf(figures.medians));
     figures.share = MedianOf(figures.shares);
     if (figures.what.is_none()) alone_ms = figures.step.median_ms;
@@ -193,7 +193,7 @@ absl::StatusOr<TrainBenchResult> TrainBench::Run(
   const auto base_steps = BaseSteps();
   if (!base_steps.ok()) return base_steps.status();
   TrainBenchResult result;
-  for (const TrainCase& what : CasesOf(options_.cases)) {
+  for (const TrainCase& what : MakeCases(options_.cases)) {
     result.figures.push_back({.what = what,
                               .why_not = WhyNot(what, options_.gpus),
                               .steps = StepsOf(what, *base_steps)});

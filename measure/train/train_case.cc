@@ -5,7 +5,7 @@
 #include "absl/algorithm/container.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include "common/count_of.h"
+#include "common/counted.h"
 
 namespace strata::bench {
 namespace {
@@ -22,7 +22,7 @@ uint32_t NodesOf(const std::string& mode, uint32_t ranks, uint32_t ranks_per_nod
 
 }  // namespace
 
-std::vector<TrainCase> CasesOf(const TrainCaseOptions& options) {
+std::vector<TrainCase> MakeCases(const TrainCaseOptions& options) {
   std::vector<TrainCase> cases;
   for (uint32_t ranks = 1; ranks <= options.ranks_max;
        ranks = ranks < options.ranks_max ? std::min(2 * ranks, options.ranks_max) : ranks + 1) {
@@ -48,18 +48,18 @@ std::string WhyNot(const TrainCase& what, const GpuRoom& room) {
   if (room.gpus.empty() || what.is_none()) return "";
   const size_t gpus = room.gpus.size();
   if (what.mode == "nccl" && what.ranks > gpus) {
-    return absl::StrCat("NCCL needs a GPU for each rank: ", CountOf(what.ranks, "rank"), ", ",
-                        CountOf(gpus, "GPU"));
+    return absl::StrCat("NCCL needs a GPU for each rank: ", Counted(what.ranks, "rank"), ", ",
+                        Counted(gpus, "GPU"));
   }
   // `strata local` divides GPUs among nodes, or gives each node one where they are fewer.
   const size_t slots = std::max<size_t>(1, gpus / what.nodes) * room.ranks_per_gpu;
   const uint32_t ranks = what.ranks / what.nodes;
   if (ranks <= slots) return "";
-  return absl::StrCat("a node's ", CountOf(ranks, "rank"), " have ", CountOf(slots, "GPU slot"),
+  return absl::StrCat("a node's ", Counted(ranks, "rank"), " have ", Counted(slots, "GPU slot"),
                       " (--gpus, --ranks-per-gpu)");
 }
 
-std::vector<std::string> CommandOf(const TrainCase& what, const TrainRun& run) {
+std::vector<std::string> MakeCommand(const TrainCase& what, const TrainRun& run) {
   const uint32_t ranks = what.is_none() ? 1 : what.ranks;
   const uint32_t nodes = what.is_none() ? 1 : what.nodes;
   std::vector<std::string> command = {

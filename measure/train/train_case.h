@@ -29,7 +29,7 @@ struct TrainCaseOptions {
 };
 
 // By ranks, of each number "none" first; a ring of one node is left out.
-std::vector<TrainCase> CasesOf(const TrainCaseOptions& options);
+std::vector<TrainCase> MakeCases(const TrainCaseOptions& options);
 
 // Errors: InvalidArgument (a mode that is none of them).
 absl::Status CheckModes(const std::vector<std::string>& modes);
@@ -57,7 +57,7 @@ struct TrainRun {
 inline constexpr uint64_t kWindows = 8;
 
 // "strata local ...", which trains.
-std::vector<std::string> CommandOf(const TrainCase& what, const TrainRun& run);
+std::vector<std::string> MakeCommand(const TrainCase& what, const TrainRun& run);
 
 }  // namespace strata::bench
 

@@ -34,7 +34,7 @@ class Job {
                                                     const TrainCase& what, const TrainRun& run) {
     Process::Spec spec;
     spec.executable = binary;
-    spec.args = CommandOf(what, run);
+    spec.args = MakeCommand(what, run);
     spec.log_path = run.dir + ".log";
     auto process = Process::Start(spec);
     if (!process.ok()) return process.status();
@@ -82,7 +82,7 @@ class Job {
   absl::Status AddTo(Trained* trained) const {
     const auto metrics = ReadFile(dir_ + "/metrics.jsonl", kMetricsBytesMax);
     if (!metrics.ok()) return metrics.status();
-    const auto windows = WindowsOf(*metrics);
+    const auto windows = ParseWindows(*metrics);
     if (!windows.ok()) return windows.status();
     const bool is_first = trained->rates.empty();
     // Side by side: window by window together.
@@ -137,7 +137,7 @@ absl::StatusOr<Trained> RunCase(const std::string& binary, const TrainCase& what
     if (status.ok()) status = job->AddTo(&trained);
     if (!status.ok()) return status;
   }
-  trained.median_rate = FiguresOf(trained.rates).median_ms;
+  trained.median_rate = MakeFigures(trained.rates).median_ms;
   return trained;
 }
 

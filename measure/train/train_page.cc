@@ -96,7 +96,7 @@ std::string EfficiencyPicture(const TrainedModel& model) {
       [](double share) { return compare::PercentText(share, 0); }, series});
 }
 
-std::string PageOf(const TrainReport& report) {
+std::string RenderPage(const TrainReport& report) {
   std::string html = kHead;
   for (const std::string& rule : RulesOf(report)) {
     absl::StrAppend(&html, "<li>", Escaped(rule), "</li>\n");
@@ -118,7 +118,7 @@ absl::Status WriteTrainReport(const TrainReport& report, const std::string& dire
   if (error) return absl::InvalidArgumentError(absl::StrCat(directory, ": ", error.message()));
   const absl::Status json = WriteFileAtomically(directory + "/train.json", JsonOf(report));
   if (!json.ok()) return json;
-  return WriteFileAtomically(directory + "/index.html", PageOf(report));
+  return WriteFileAtomically(directory + "/index.html", RenderPage(report));
 }
 
 }  // namespace strata::bench

@@ -14,7 +14,7 @@ std::string RatesPicture(const TrainedModel& model);
 std::string EfficiencyPicture(const TrainedModel& model);
 
 // Rules, and of each model its table and pictures: one HTML file that needs nothing else.
-std::string PageOf(const TrainReport& report);
+std::string RenderPage(const TrainReport& report);
 
 // Writes train.json and index.html into the directory, which is made. Errors: of files and folders
 // those of WriteFileAtomically.

@@ -5,7 +5,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
-#include "common/count_of.h"
+#include "common/counted.h"
 
 namespace strata::bench {
 namespace {
@@ -65,13 +65,13 @@ std::vector<std::string> RulesOf(const TrainReport& report) {
       "overhead: what the exchange adds to their step",
       absl::StrFormat(
           "%s, in turn, back and forth; %s; median and least - most of the rounds' medians",
-          CountOf(report.rounds, "round"),
+          Counted(report.rounds, "round"),
           report.steps > 0
-              ? CountOf(report.steps, "step") + " of each rank, the first eighth "
+              ? Counted(report.steps, "step") + " of each rank, the first eighth "
                                                 "warms up"
               : absl::StrFormat("about %g s each, the first eighth warms up", report.seconds)),
       absl::StrFormat("machine: %s (%s), load average %.1f before",
-                      CountOf(report.machine.cores, "core"), report.machine.processor,
+                      Counted(report.machine.cores, "core"), report.machine.processor,
                       report.machine.load_average)};
   const uint32_t ranks = report.cases.ranks_max;
   const uint32_t cores = report.machine.cores;
@@ -87,7 +87,7 @@ std::vector<std::string> RulesOf(const TrainReport& report) {
     rules.push_back(absl::StrFormat(
         "note: %d ranks on %s: efficiency is at most %.2f whatever the exchange and says nothing "
         "of it; share does",
-        ranks, CountOf(cores, "core"), static_cast<double>(cores) / ranks));
+        ranks, Counted(cores, "core"), static_cast<double>(cores) / ranks));
   }
   if (is_on_cpu) {
     rules.push_back(

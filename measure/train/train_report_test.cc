@@ -94,7 +94,7 @@ TEST(TrainReportTest, ACaseThatDidNotRunIsARowThatSaysWhyAndNoPointInAPicture) {
 }
 
 TEST(TrainPageTest, HasATableAndTwoPicturesAndNamesAreText) {
-  const std::string page = PageOf(Sample());
+  const std::string page = RenderPage(Sample());
   EXPECT_TRUE(absl::StrContains(page, "<h2>&lt;i&gt;lenet5, batch 64"));
   EXPECT_FALSE(absl::StrContains(page, "<i>"));
   EXPECT_TRUE(absl::StrContains(page, "<td>1599 - 1602</td>"));

@@ -8,7 +8,7 @@
 
 namespace strata::bench {
 
-absl::StatusOr<Windows> WindowsOf(const std::string& metrics) {
+absl::StatusOr<Windows> ParseWindows(const std::string& metrics) {
   Windows windows;
   windows.has_finite_losses = true;
   for (absl::string_view line : absl::StrSplit(metrics, '\n', absl::SkipEmpty())) {

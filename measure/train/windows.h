@@ -18,7 +18,7 @@ struct Windows {
 };
 
 // Errors: InvalidArgument (a line that is no record), FailedPrecondition (no window is left).
-absl::StatusOr<Windows> WindowsOf(const std::string& metrics);
+absl::StatusOr<Windows> ParseWindows(const std::string& metrics);
 
 }  // namespace strata::bench
 

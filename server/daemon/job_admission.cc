@@ -4,7 +4,7 @@
 #include <utility>
 
 #include "absl/strings/str_format.h"
-#include "common/count_of.h"
+#include "common/counted.h"
 #include "common/job/exchange/connections.h"
 #include "common/limits/process_use.h"
 #include "server/shard/shard_budget.h"
@@ -25,7 +25,7 @@ absl::Status JobAdmission::Admit(const proto::InstallJob& install) {
   const JobId job(record.job_id());
   Admitted admitted;
   const auto nodes = static_cast<uint32_t>(record.view().nodes_size());
-  const uint32_t of_each = ConnectionsOf(record.job());
+  const uint32_t of_each = JobConnections(record.job());
   admitted.connections = nodes * of_each;
   admitted.chunk_bytes = uint64_t{record.placement().chunk_elements()} * sizeof(float);
   uint64_t others = 0;
@@ -34,13 +34,13 @@ absl::Status JobAdmission::Admit(const proto::InstallJob& install) {
     return absl::ResourceExhaustedError(absl::StrFormat(
         "its %d nodes need %s each at every shard; other jobs have %d of the limit of "
         "%d (--connections)",
-        nodes, CountOf(of_each, "connection"), others, connections_max_));
+        nodes, Counted(of_each, "connection"), others, connections_max_));
   }
   MemoryFormula need;
   for (uint32_t shard : install.own_shards()) {
     admitted.limits.push_back(0);
     if (shard == kNoShard) continue;
-    const absl::StatusOr<MemoryFormula> of_shard = ShardMemoryOf(record, ShardId(shard));
+    const absl::StatusOr<MemoryFormula> of_shard = ShardMemoryNeed(record, ShardId(shard));
     if (!of_shard.ok()) return of_shard.status();
     admitted.limits.back() = of_shard->total();
     need.Add(*of_shard);

@@ -20,7 +20,7 @@ class JobAdmission {
  public:
   explicit JobAdmission(const ServerLimits& limits);
 
-  // Errors: ResourceExhausted, with formula or sum, figure and limit; those of ShardMemoryOf.
+  // Errors: ResourceExhausted, with formula or sum, figure and limit; those of ShardMemoryNeed.
   absl::Status Admit(const proto::InstallJob& install);
   // Unknown jobs are fine.
   void Release(JobId job);

@@ -4,7 +4,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/control/resources.h"
-#include "common/count_of.h"
+#include "common/counted.h"
 #include "common/limits/descriptors.h"
 #include "common/limits/process_use.h"
 #include "common/log.h"
@@ -155,7 +155,7 @@ absl::Status ServerDaemon::Install(const proto::InstallJob& install) {
         shards_[i]->Install(install.record(), ShardId(install.own_shards(static_cast<int>(i))));
     if (!status.ok()) return status;
   }
-  LogInfo("job %u: installed on %s", install.record().job_id(), CountOf(shards_.size(), "shard"));
+  LogInfo("job %u: installed on %s", install.record().job_id(), Counted(shards_.size(), "shard"));
   return absl::OkStatus();
 }
 
@@ -213,7 +213,7 @@ proto::Heartbeat ServerDaemon::MakeHeartbeat() {
 }
 
 void ServerDaemon::AddResources(uint64_t memory_bytes, proto::Heartbeat* heartbeat) {
-  const ProcessUse process = UseOf();
+  const ProcessUse process = MeasureUse();
   transport::EndpointUse connections;
   for (auto& shard : shards_) {
     const transport::EndpointUse use = shard->Use();

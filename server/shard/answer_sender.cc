@@ -28,7 +28,7 @@ void AnswerSender::Refuse(transport::ConnectionId connection, const wire::Frame&
                           std::vector<ShardAction>* actions) {
   ++counters_->refused;
   const bool is_member = connections_.Find(connection) != nullptr;
-  ++(*refusals_)[CauseOf(code, is_member ? Sender::kMember : Sender::kJoining)];
+  ++(*refusals_)[RefusalCause(code, is_member ? Sender::kMember : Sender::kJoining)];
   Send(connection, ErrorReply(frame.header, frame.payload.size(), code, reason), actions);
 }
 
@@ -42,7 +42,7 @@ void AnswerSender::SendDue(const OwnChunk& chunk, ChunkState* state,
     }
     if (answer.op == Op::kError) {
       ++counters_->refused;
-      ++(*refusals_)[CauseOf(ErrorCode::kNotFinite, Sender::kMember)];
+      ++(*refusals_)[RefusalCause(ErrorCode::kNotFinite, Sender::kMember)];
     }
     const std::vector<transport::ConnectionId>& receivers =
         connections_.InSlot(answer.node, chunk.connection);

@@ -13,7 +13,7 @@ namespace {
 
 void AddCodecs(const ShardPlan& plan, uint64_t own, uint64_t chunk, MemoryFormula* need) {
   const AnswerRules& answers = plan.rules.answers;
-  const wire::Codec codec = kernels::CodecOf(answers.compression.compression);
+  const wire::Codec codec = kernels::WireCodec(answers.compression.compression);
   if (codec != wire::Codec::kNone) {
     const uint64_t copies = answers.shared ? 2 : plan.nodes.size();
     need->Add(absl::StrFormat("nodes' copies %d x %s", copies, BytesText(own)),
@@ -29,8 +29,8 @@ void AddCodecs(const ShardPlan& plan, uint64_t own, uint64_t chunk, MemoryFormul
 
 }  // namespace
 
-absl::StatusOr<MemoryFormula> ShardMemoryOf(const proto::JobRecord& record, ShardId own_shard) {
-  const absl::StatusOr<ShardPlan> plan = PlanOf(record, own_shard);
+absl::StatusOr<MemoryFormula> ShardMemoryNeed(const proto::JobRecord& record, ShardId own_shard) {
+  const absl::StatusOr<ShardPlan> plan = MakeShardPlan(record, own_shard);
   if (!plan.ok()) return plan.status();
   uint64_t own = 0, chunk = 0;
   for (const OwnChunk& one : plan->chunks) {

@@ -32,7 +32,7 @@ namespace strata::server {
 //   messages           2 x n x W x C: pushes and answers on their way; no more than 2 x n x M
 //
 // Errors: InvalidArgument, as of ShardCore::Install.
-absl::StatusOr<MemoryFormula> ShardMemoryOf(const proto::JobRecord& record, ShardId own_shard);
+absl::StatusOr<MemoryFormula> ShardMemoryNeed(const proto::JobRecord& record, ShardId own_shard);
 
 }  // namespace strata::server
 

@@ -19,7 +19,7 @@ proto::JobRecord Record(const std::string& job_text) {
 }
 
 std::string Formula(const std::string& job_text) {
-  return ShardMemoryOf(Record(job_text), ShardId(0))->ToString();
+  return ShardMemoryNeed(Record(job_text), ShardId(0))->ToString();
 }
 
 TEST(ShardBudget, OfASyncJobIsWeightsStateHeldSumsAndMessages) {
@@ -67,13 +67,14 @@ TEST(ShardBudget, OfEncodedAnswersHasWhatTheNodesHave) {
 TEST(ShardBudget, AWideWindowTakesNoMoreThanTheShardHasChunks) {
   proto::JobRecord record = Record("optimizer { sgd {} } consistency { sync {} }");
   record.mutable_job()->set_window(64);
-  EXPECT_EQ(ShardMemoryOf(record, ShardId(0))->total(), (10u + 1 + 2 * 10 + 2 * 3 * 10) << 10);
+  EXPECT_EQ(ShardMemoryNeed(record, ShardId(0))->total(), (10u + 1 + 2 * 10 + 2 * 3 * 10) << 10);
 }
 
 TEST(ShardBudget, OfARecordThatIsWrongNamesTheField) {
   proto::JobRecord record = Record("optimizer { sgd {} }");
   record.mutable_view()->clear_nodes();
-  EXPECT_EQ(ShardMemoryOf(record, ShardId(0)).status().code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(ShardMemoryNeed(record, ShardId(0)).status().code(),
+            absl::StatusCode::kInvalidArgument);
 }
 
 // Each node's urgent chunks are others, and only one has come to the lowest of all.
@@ -93,7 +94,7 @@ TEST(ShardBudget, TwoNodesMayHoldTwoWindowsButForOneChunk) {
   for (uint32_t c : {0, 1, 2, 3}) shard.Deliver(nodes[0], PushFrame(record, 0, c, 0, values, 4));
   for (uint32_t c : {7, 8, 9}) shard.Deliver(nodes[1], PushFrame(record, 1, c, 0, values, 4));
   EXPECT_EQ(shard.core().NextReports().at(JobId(7)).memory_bytes - before, 7u << 10);
-  EXPECT_THAT(ShardMemoryOf(record, ShardId(0))->ToString(),
+  EXPECT_THAT(ShardMemoryNeed(record, ShardId(0))->ToString(),
               testing::HasSubstr("held sums (2 x 4 - 1) x 1.0 KiB 7.0 KiB"));
 }
 
@@ -120,17 +121,17 @@ TEST(ShardBudget, WhatAShardHoldsStaysWithinIt) {
   // Of the leaves 0 and 1 of three the tree keeps one sum, or both.
   const uint64_t held = shard.core().NextReports().at(JobId(7)).memory_bytes;
   EXPECT_GT(held, 30u << 10);
-  const MemoryFormula formula = *ShardMemoryOf(record, ShardId(0));
+  const MemoryFormula formula = *ShardMemoryNeed(record, ShardId(0));
   const uint64_t messages = formula.parts.back().bytes;
   EXPECT_LE(held, formula.total() - messages);
 }
 
 TEST(ShardBudget, ATraceTakesAFixedAmount) {
   JobOptions options;
-  const uint64_t before = ShardMemoryOf(RecordOf(options), ShardId(0))->total();
+  const uint64_t before = ShardMemoryNeed(RecordOf(options), ShardId(0))->total();
   options.job_text += " trace { steps: 1000 }";
   const proto::JobRecord record = RecordOf(options);
-  EXPECT_EQ(ShardMemoryOf(record, ShardId(0))->total(), before + (512 << 10));
+  EXPECT_EQ(ShardMemoryNeed(record, ShardId(0))->total(), before + (512 << 10));
   ShardHarness shard([] { return absl::UnixEpoch(); });
   ASSERT_TRUE(shard.core().Install(record, ShardId(0)).ok());
   EXPECT_EQ(shard.core().NextReports().at(JobId(7)).memory_bytes, 512u << 10);

@@ -27,7 +27,7 @@ absl::Status ShardCore::Install(const proto::JobRecord& record, ShardId own_shar
     return absl::AlreadyExistsError(
         absl::StrFormat("job %d is installed with another record", id.value()));
   }
-  absl::StatusOr<ShardPlan> plan = PlanOf(record, own_shard);
+  absl::StatusOr<ShardPlan> plan = MakeShardPlan(record, own_shard);
   if (!plan.ok()) {
     return absl::InvalidArgumentError(
         absl::StrFormat("job %d: %s", id.value(), std::string(plan.status().message())));
@@ -109,7 +109,7 @@ void ShardCore::Refuse(transport::ConnectionId connection, const wire::Frame& fr
     return jobs_.at(bound->second).job->Refuse(connection, frame, code, reason, actions);
   }
   ++refused_;
-  ++refusals_[CauseOf(code, Sender::kStranger)];
+  ++refusals_[RefusalCause(code, Sender::kStranger)];
   actions->push_back({ShardAction::Kind::kSend, connection,
                       ErrorReply(frame.header, frame.payload.size(), code, reason)});
 }

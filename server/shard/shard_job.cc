@@ -76,7 +76,7 @@ void ShardJob::OnInit(transport::ConnectionId connection, const wire::Frame& fra
                       std::vector<ShardAction>* actions) {
   ChunkState& state = *chunks_[chunk];
   const kernels::WeightState& weights = state.weights();
-  const uint64_t checksum = wire::ChecksumOf(frame.payload);
+  const uint64_t checksum = wire::PayloadChecksum(frame.payload);
   if (weights.seeded()) {
     if (weights.seed_checksum() != checksum) {
       return Refuse(connection, frame, ErrorCode::kConflict, "other first weights than before",

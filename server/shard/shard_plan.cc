@@ -79,8 +79,9 @@ absl::Status PlanChunks(const proto::JobRecord& record, ShardId own_shard, Shard
     }
     if (shard != own_shard.value()) continue;
     const ChunkId id(chunk);
-    plan->chunks.push_back(
-        {.id = id, .elements = map.ElementsOf(id), .runs = RunsOf(record.layout(), map, id)});
+    plan->chunks.push_back({.id = id,
+                            .elements = map.ElementsOf(id),
+                            .runs = OptimizerRuns(record.layout(), map, id)});
   }
   plan->connections = ConnectionsFor(record.job(), plan->chunks.size());
   for (size_t i = 0; i < plan->chunks.size(); ++i) {
@@ -91,7 +92,7 @@ absl::Status PlanChunks(const proto::JobRecord& record, ShardId own_shard, Shard
 
 }  // namespace
 
-absl::StatusOr<ShardPlan> PlanOf(const proto::JobRecord& record, ShardId own_shard) {
+absl::StatusOr<ShardPlan> MakeShardPlan(const proto::JobRecord& record, ShardId own_shard) {
   ShardPlan plan;
   plan.job = JobId(record.job_id());
   plan.token = record.token();
@@ -105,12 +106,12 @@ absl::StatusOr<ShardPlan> PlanOf(const proto::JobRecord& record, ShardId own_sha
   absl::StatusOr<std::unique_ptr<ConsistencyMode>> mode = CreateConsistencyMode(job, plan.ranks);
   if (!mode.ok()) return mode.status();
   plan.rules.mode = *std::move(mode);
-  plan.rules.push_codec = kernels::CodecOf(job.push());
+  plan.rules.push_codec = kernels::WireCodec(job.push());
   plan.rules.takes_sparse = job.consistency().lazy().has_significance();
-  plan.rules.answers = {kernels::CompressionOf(job.pull(), kernels::Feedback::kFollow),
+  plan.rules.answers = {kernels::MakeCompression(job.pull(), kernels::Feedback::kFollow),
                         plan.rules.mode->answers_alike()};
   if (absl::Status status = plan.rules.answers.compression.Validate(); !status.ok()) return status;
-  plan.rules.update = kernels::UpdateRuleOf(job, record.samples_per_epoch());
+  plan.rules.update = kernels::MakeUpdateRule(job, record.samples_per_epoch());
   // Encoders read the new weights again.
   plan.rules.update.far = record.layout().elements() * sizeof(float) >= kernels::kFarBytes &&
                           plan.rules.answers.compression.compression == kernels::Compression::kNone;

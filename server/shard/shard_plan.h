@@ -36,7 +36,7 @@ struct ShardPlan {
 };
 
 // Checks a record. Errors: InvalidArgument, naming the field and its value.
-absl::StatusOr<ShardPlan> PlanOf(const proto::JobRecord& record, ShardId own_shard);
+absl::StatusOr<ShardPlan> MakeShardPlan(const proto::JobRecord& record, ShardId own_shard);
 
 }  // namespace strata::server
 

@@ -37,16 +37,16 @@ class CleanStop : public testing::Test {
     job_ = *id;
     proto::JobStatus status = cluster_.WaitForStep(job_, 1);
     ASSERT_EQ(status.state(), proto::RUNNING) << status.reason();
-    ASSERT_EQ(ProcessesOf("rank").size(), 4u);
-    ASSERT_EQ(ProcessesOf("aggregator").size(), 2u);
+    ASSERT_EQ(ListProcesses("rank").size(), 4u);
+    ASSERT_EQ(ListProcesses("aggregator").size(), 2u);
     traces_ = Traces();
     ASSERT_EQ(Remaining(traces_).size(), 2u + 4u) << "a socket of each aggregator and each shard";
   }
 
   // The job's processes and all that they had are gone.
   void ExpectNoJobLeft() {
-    EXPECT_TRUE(WaitUntil([] { return ProcessesOf("rank").empty(); }, absl::Seconds(20)));
-    EXPECT_TRUE(WaitUntil([] { return ProcessesOf("aggregator").empty(); }, absl::Seconds(20)));
+    EXPECT_TRUE(WaitUntil([] { return ListProcesses("rank").empty(); }, absl::Seconds(20)));
+    EXPECT_TRUE(WaitUntil([] { return ListProcesses("aggregator").empty(); }, absl::Seconds(20)));
     // Shards stay, and with them where peers of their host knock.
     EXPECT_THAT(Remaining(traces_), testing::SizeIs(4));
     EXPECT_THAT(Remaining(traces_), testing::Each(testing::StartsWith("@strata-regions-")));
@@ -79,7 +79,7 @@ TEST_F(CleanStop, OnCancel) {
 
 TEST_F(CleanStop, AfterSigkillOfARank) {
   StartWithJob();
-  kill(ProcessesOf("rank").front(), SIGKILL);
+  kill(ListProcesses("rank").front(), SIGKILL);
   proto::JobStatus status = cluster_.WaitForEnd(job_);
   EXPECT_EQ(status.state(), proto::FAILED);
   EXPECT_THAT(status.reason(),
@@ -91,7 +91,7 @@ TEST_F(CleanStop, AfterSigkillOfARank) {
 
 TEST_F(CleanStop, AfterSigkillOfAnAggregator) {
   StartWithJob();
-  kill(ProcessesOf("aggregator").front(), SIGKILL);
+  kill(ListProcesses("aggregator").front(), SIGKILL);
   proto::JobStatus status = cluster_.WaitForEnd(job_);
   EXPECT_EQ(status.state(), proto::FAILED);
   EXPECT_THAT(status.reason(),

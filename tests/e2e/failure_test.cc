@@ -60,7 +60,7 @@ TEST_F(Failure, OfAWorkerNamesItAndTheNextJobRuns) {
 
 TEST_F(Failure, OfARankNamesItAndTheNextJobRuns) {
   StartWithJob(10'000'000, "async {}");
-  kill(ProcessesOf("rank").front(), SIGKILL);
+  kill(ListProcesses("rank").front(), SIGKILL);
   proto::JobStatus status = cluster_.WaitForEnd(job_);
   EXPECT_EQ(status.state(), proto::FAILED);
   EXPECT_THAT(status.reason(), HasSubstr("killed by signal 9"));

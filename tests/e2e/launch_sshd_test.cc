@@ -164,7 +164,7 @@ TEST_F(LaunchOverSshd, NothingIsLeftOnTheHostsAfterItWasKilled) {
   const std::string metrics = runs_ + "/long-1/metrics.jsonl";
   ASSERT_TRUE(WaitUntil(
       [&] { return std::filesystem::exists(metrics) || launch.process->TryReap().has_value(); }));
-  ASSERT_EQ(ProcessesOf("rank").size(), 4u);
+  ASSERT_EQ(ListProcesses("rank").size(), 4u);
   const std::vector<std::string> traces = Traces();
   launch.process->Signal(SIGKILL);
   Finish(std::move(launch));

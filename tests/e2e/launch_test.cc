@@ -88,8 +88,8 @@ setsid --wait sh -c "$2" < <(exec cat <&3) 3<&-
     const std::string metrics = runs_ + "/long-1/metrics.jsonl";
     EXPECT_TRUE(WaitUntil(
         [&] { return std::filesystem::exists(metrics) || launch.process->TryReap().has_value(); }));
-    EXPECT_EQ(ProcessesOf("worker").size(), 2u);
-    EXPECT_EQ(ProcessesOf("rank").size(), 4u);
+    EXPECT_EQ(ListProcesses("worker").size(), 2u);
+    EXPECT_EQ(ListProcesses("rank").size(), 4u);
     return launch;
   }
 
@@ -162,12 +162,12 @@ TEST_F(Launch, ADaemonThatCannotStartIsNamedAndTheOthersAreStopped) {
   const std::string port = absl::StrCat(port_);
   Command holder =
       StartStrata(Args({"--server-port", port, "--port", absl::StrCat(port_ + 1)}, "first"));
-  ASSERT_TRUE(WaitUntil([] { return ProcessesOf("worker").size() == 2; }));
+  ASSERT_TRUE(WaitUntil([] { return ListProcesses("worker").size() == 2; }));
   const CommandResult result =
       RunStrata(Args({"--server-port", port, "--port", absl::StrCat(port_ + 2)}, "second"));
   EXPECT_EQ(result.status.ToString(), "exited with status 1");
   EXPECT_THAT(result.err, AllOf(HasSubstr("strata: error: server s0 on n2: "), HasSubstr(port)));
-  EXPECT_EQ(ProcessesOf("worker").size(), 2u) << "only the first cluster's";
+  EXPECT_EQ(ListProcesses("worker").size(), 2u) << "only the first cluster's";
   holder.process->Signal(SIGTERM);
   EXPECT_EQ(Finish(std::move(holder)).status.ToString(), "exited with status 0");
 }
@@ -225,7 +225,7 @@ TEST_F(Launch, AHostThatHearsNothingEndsItsDaemons) {
       R"({"kind":"start","title":"c","args":["coordinator","--listen","127.0.0.1:0","--state",")",
       TestDir(), "/state\"]}\n");
   ASSERT_EQ(write(write_end.get(), start.data(), start.size()), static_cast<ssize_t>(start.size()));
-  EXPECT_TRUE(WaitUntil([] { return ProcessesOf("coordinator").size() == 1; }));
+  EXPECT_TRUE(WaitUntil([] { return ListProcesses("coordinator").size() == 1; }));
   EXPECT_TRUE(WaitUntil([&] { return (*host)->TryReap().has_value(); }));
   std::ifstream in(spec.log_path);
   const std::string said{std::istreambuf_iterator<char>(in), {}};
@@ -236,7 +236,7 @@ TEST_F(Launch, AHostThatHearsNothingEndsItsDaemons) {
 
 TEST_F(Launch, AHostThatIsLostFailsItsJobAndTheOtherHostIsStopped) {
   Command launch = StartWithLongJob();
-  const std::vector<int> workers = ProcessesOf("worker --name noisy2");
+  const std::vector<int> workers = ListProcesses("worker --name noisy2");
   ASSERT_EQ(workers.size(), 1u);
   kill(ParentOf(workers[0]), SIGKILL);
   const CommandResult result = Finish(std::move(launch));
@@ -248,7 +248,7 @@ TEST_F(Launch, AHostThatIsLostFailsItsJobAndTheOtherHostIsStopped) {
 
 TEST_F(Launch, TheCoordinatorsHostThatIsLostEndsItAll) {
   Command launch = StartWithLongJob();
-  const std::vector<int> coordinators = ProcessesOf("coordinator");
+  const std::vector<int> coordinators = ListProcesses("coordinator");
   ASSERT_EQ(coordinators.size(), 1u);
   kill(ParentOf(coordinators[0]), SIGKILL);
   const CommandResult result = Finish(std::move(launch));

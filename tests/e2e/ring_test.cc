@@ -96,13 +96,13 @@ TEST(Ring, ANodeThatDiesFailsTheJobInTimeAndIsNamed) {
     if (whole_worker) {
       cluster.worker(1).process->Signal(SIGKILL);
     } else {
-      kill(ProcessesOf("aggregator").front(), SIGKILL);
+      kill(ListProcesses("aggregator").front(), SIGKILL);
     }
     // No longer than a worker may be silent, and some more on a busy machine.
     const proto::JobStatus status = cluster.WaitForEnd(*id, absl::Seconds(40));
     EXPECT_EQ(status.state(), proto::FAILED);
     EXPECT_THAT(status.reason(), HasSubstr(whole_worker ? "worker w1" : "killed by signal 9"));
-    EXPECT_TRUE(WaitUntil([] { return ProcessesOf("aggregator").empty(); }));
+    EXPECT_TRUE(WaitUntil([] { return ListProcesses("aggregator").empty(); }));
   }
   ASSERT_EQ(cluster.StartWorker(1), absl::OkStatus());
   proto::Job next = RingJob("next", 1, AllReduce::RING);

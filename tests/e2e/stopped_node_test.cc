@@ -83,7 +83,7 @@ class StoppedNode : public testing::Test {
     const std::string logs = cluster_.Status(job_).run_dir() + "/logs/";
     std::vector<int> pids;
     for (const char* subcommand : {"aggregator", "rank"}) {
-      for (int pid : ProcessesOf(subcommand)) {
+      for (int pid : ListProcesses(subcommand)) {
         std::error_code error;
         const std::filesystem::path log =
             std::filesystem::read_symlink(absl::StrCat("/proc/", pid, "/fd/1"), error);

@@ -20,7 +20,7 @@ using testing::HasSubstr;
 
 // The rank or aggregator that logs into `file`; 0: none.
 int PidOf(const std::string& subcommand, const std::string& file) {
-  for (int pid : ProcessesOf(subcommand)) {
+  for (int pid : ListProcesses(subcommand)) {
     std::error_code error;
     const auto log =
         std::filesystem::read_symlink(absl::StrFormat("/proc/%d/fd/1", pid), error).string();

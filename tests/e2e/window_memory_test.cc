@@ -77,7 +77,7 @@ TEST_P(WindowMemory, OfAFastProducerStaysBoundedBesideASlowConsumer) {
   ASSERT_TRUE(id.ok()) << id.status();
   const proto::JobStatus status = cluster_.WaitForStep(*id, 20);
   ASSERT_EQ(status.state(), proto::RUNNING) << status.reason();
-  const std::vector<int> aggregators = ProcessesOf("aggregator");
+  const std::vector<int> aggregators = ListProcesses("aggregator");
   ASSERT_EQ(aggregators.size(), 2u);
   const int server = cluster_.server(0).process->pid();
   StopAndWatch(aggregators[0], {server, aggregators[1]}, *id);

@@ -46,8 +46,8 @@ std::unique_ptr<transport::Endpoint> EndpointOf(const proto::Job& job) {
   return *transport::CreateZmqEndpoint(options);
 }
 
-proto::Launch LaunchOf(const proto::JobRecord& record, const proto::LogicalNode& node,
-                       const std::string& socket) {
+proto::Launch MakeLaunch(const proto::JobRecord& record, const proto::LogicalNode& node,
+                         const std::string& socket) {
   proto::Launch launch;
   *launch.mutable_record() = record;
   launch.mutable_record()->clear_placement();
@@ -104,7 +104,7 @@ void NodeCluster::StartNode(uint32_t node) {
   int fds[2];
   if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, fds) != 0) abort();
   agents_.push_back(std::make_unique<FramedChannel>(UniqueFd(fds[0])));
-  proto::Launch launch = LaunchOf(record_, record_.view().nodes(node), UniqueName());
+  proto::Launch launch = MakeLaunch(record_, record_.view().nodes(node), UniqueName());
   launch.set_channel_fd(fds[1]);
   launch.set_device_plugin(shape_.device_plugin);
   for (uint32_t r = 0; r < shape_.ranks_per_node; ++r) launch.add_devices(r % shape_.devices);
@@ -171,7 +171,7 @@ absl::Status RunAlone(proto::Job job, const std::function<absl::Status(client::C
   *record.mutable_job() = job;
   proto::LogicalNode node;
   node.set_ranks(1);
-  auto client = Connect(LaunchOf(record, node, ""));
+  auto client = Connect(MakeLaunch(record, node, ""));
   return client.ok() ? body(client->get()) : client.status();
 }
 

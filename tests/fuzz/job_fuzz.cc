@@ -21,7 +21,7 @@ void CheckRefusal(const absl::Status& status) {
 
 void Use(const proto::Job& job) {
   FUZZ_CHECK(!ModeName(job.consistency()).empty());
-  OptimizerParamsOf(job.optimizer());
+  MakeOptimizerParams(job.optimizer());
   for (const uint64_t samples : {uint64_t{1}, uint64_t{1000}, UINT64_MAX}) {
     const double rate = LearningRateAt(job.schedule(), samples, 1000, job.epochs());
     FUZZ_CHECK(rate >= 0);

@@ -70,7 +70,7 @@ absl::Status LoadCluster::Start() {
 
 void LoadCluster::Measure() {
   for (Member& member : members_) {
-    const ProcessUse now = UseOf(member.process->pid());
+    const ProcessUse now = MeasureUse(member.process->pid());
     member.most.descriptors = std::max(member.most.descriptors, now.descriptors);
     member.most.descriptors_max = std::max(member.most.descriptors_max, now.descriptors_max);
     member.most.resident_bytes = std::max(member.most.resident_bytes, now.resident_bytes);

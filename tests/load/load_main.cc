@@ -77,7 +77,7 @@ class LoadRun {
       absl::StatusOr<proto::ListNodesReply> list = client_->ListNodes();
       absl::StatusOr<proto::JobStatus> status = client_->GetJob(*job);
       if (!list.ok() || !status.ok()) return list.ok() ? status.status() : list.status();
-      own_ = UseOf();
+      own_ = MeasureUse();
       if (status->state() == proto::RUNNING) {
         if (Connections(*list) >= Connections(nodes_list_)) nodes_list_ = *list;
         if (MemoryBytes(*status) >= MemoryBytes(running_)) running_ = *status;

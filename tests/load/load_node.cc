@@ -162,8 +162,8 @@ absl::Status LoadNode::Prepare(const proto::StartNode& start) {
 absl::Status LoadNode::Train(const proto::RunNode& run) {
   const proto::JobRecord& record = run.record();
   memory_limit_bytes_ =
-      worker::NodeMemoryOf(record.job(), static_cast<uint32_t>(record.view().nodes_size()),
-                           problem_.elements, 1, record.placement())
+      worker::NodeMemoryNeed(record.job(), static_cast<uint32_t>(record.view().nodes_size()),
+                             problem_.elements, 1, record.placement())
           .total();
   const ChunkMap map(problem_.elements, record.placement().chunk_elements());
   NodeRun node(problem_, memory_.get(), map, record.view().nodes(static_cast<int>(node_)),

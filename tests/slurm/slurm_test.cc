@@ -68,7 +68,7 @@ class Slurm : public testing::Test {
     Submit(job);
     const std::string metrics = TestDir() + "/runs/long-1/metrics.jsonl";
     ASSERT_TRUE(WaitUntil([&] { return std::filesystem::exists(metrics); })) << Log();
-    ASSERT_EQ(ProcessesOf("rank").size(), 4u);
+    ASSERT_EQ(ListProcesses("rank").size(), 4u);
     traces_ = Traces();
   }
 

@@ -12,12 +12,12 @@ namespace strata::worker {
 struct BoundNetwork {
   BoundNetwork(const ModelSpec& model, const Network::Options& options, uint64_t seed = 1)
       : network(CreateNetwork(model, options).value()) {
-    for (const TensorSpec& tensor : WeightsOf(model)) {
+    for (const TensorSpec& tensor : ListWeights(model)) {
       weights.emplace_back(tensor.Elements());
       Initialize(tensor, seed, weights.size() - 1, absl::MakeSpan(weights.back()));
     }
     gradients = weights;
-    for (const TensorSpec& tensor : BuffersOf(model)) {
+    for (const TensorSpec& tensor : ListBuffers(model)) {
       buffers.emplace_back(tensor.Elements(), tensor.constant);
     }
     network->Bind(Spans(&weights), Spans(&gradients), Spans(&buffers));

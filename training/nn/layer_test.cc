@@ -66,10 +66,10 @@ TEST_P(LayerTest, AgreesWithScalarLoops) {
     ASSERT_EQ(bound.Backward(), absl::OkStatus());
     ExpectClose(bound.network->InputGradient(), reference.Backward(), "image gradient");
     for (size_t t = 0; t < bound.weights.size(); ++t) {
-      ExpectClose(bound.gradients[t], reference.gradients[t], WeightsOf(model_)[t].name);
+      ExpectClose(bound.gradients[t], reference.gradients[t], ListWeights(model_)[t].name);
     }
     for (size_t t = 0; t < bound.buffers.size(); ++t) {
-      ExpectClose(bound.buffers[t], reference.buffers[t], BuffersOf(model_)[t].name);
+      ExpectClose(bound.buffers[t], reference.buffers[t], ListBuffers(model_)[t].name);
     }
   }
   EXPECT_EQ(images_, images_before);
@@ -112,7 +112,7 @@ TEST_P(LayerTest, GradientsAgreeWithFiniteDifferences) {
   };
   for (size_t t = 0; t < reference.weights.size(); ++t) {
     CheckDifferences(&reference.weights[t], bound.gradients[t], 1e-6, 2e-5,
-                     WeightsOf(model_)[t].name, loss_of);
+                     ListWeights(model_)[t].name, loss_of);
   }
   CheckDifferences(&images, bound.network->InputGradient(), 1e-6, 2e-5, "image", loss_of);
 }

@@ -28,7 +28,7 @@ void SumStatistics(absl::Span<const float> own, uint32_t samples, absl::Span<flo
 
 BatchStatistics::BatchStatistics(proto::Model::BatchNorm kind, ModelSpec* model,
                                  client::Client* client)
-    : exchanged_(kind == proto::Model::LAST_BATCH), client_(*client), specs_(BuffersOf(*model)) {
+    : exchanged_(kind == proto::Model::LAST_BATCH), client_(*client), specs_(ListBuffers(*model)) {
   if (exchanged_) ForgetEarlierBatches(model);
 }
 

@@ -41,7 +41,7 @@ class BatchStatistics {
   absl::Status Publish(uint32_t samples);
 
   // What training writes, and what inference reads once the step's weights are there; in the order
-  // of BuffersOf, in the backend's memory.
+  // of ListBuffers, in the backend's memory.
   std::vector<absl::Span<float>> training() { return own_.spans(); }
   std::vector<absl::Span<float>> inference();
 

@@ -18,7 +18,7 @@ bool TakesNoMemory(const LayerSpec& layer) {
 }  // namespace
 
 uint32_t Evaluator::BatchFor(const ModelSpec& model) {
-  const std::vector<LayerShape> shapes = ShapesOf(model).value();
+  const std::vector<LayerShape> shapes = FollowShapes(model).value();
   uint64_t bytes = 0;  // per sample
   for (size_t i = 0; i < shapes.size(); ++i) {
     if (!TakesNoMemory(model.layers[i])) bytes += shapes[i].output.Elements() * sizeof(float);
@@ -32,7 +32,7 @@ absl::StatusOr<std::unique_ptr<Evaluator>> Evaluator::Create(
     const ModelSpec& model, const Dataset* data, const Normalisation& normalisation,
     const std::vector<absl::Span<float>>& weights, const std::vector<absl::Span<float>>& buffers,
     const Backend& backend) {
-  if (auto shapes = ShapesOf(model); !shapes.ok()) return shapes.status();
+  if (auto shapes = FollowShapes(model); !shapes.ok()) return shapes.status();
   const uint32_t batch = BatchFor(model);
   auto network = CreateNetwork(model, {.batch = batch, .mode = Network::Mode::kInference}, backend);
   if (!network.ok()) return network.status();

@@ -16,7 +16,7 @@ namespace strata::worker {
 absl::Status SaveModel(const std::string& path, const ModelSpec& model, const std::string& job,
                        const std::vector<absl::Span<float>>& weights,
                        const std::vector<absl::Span<float>>& buffers) {
-  auto shapes = ShapesOf(model);
+  auto shapes = FollowShapes(model);
   if (!shapes.ok()) return shapes.status();
   std::vector<TensorToSave> tensors;
   size_t weight = 0, buffer = 0;

@@ -11,7 +11,7 @@
 namespace strata::worker {
 
 // Writes a model as safetensors: each layer's weights and buffers in the order of the forward pass,
-// fp32, named as in WeightsOf and BuffersOf; metadata: model, job, format.
+// fp32, named as in ListWeights and ListBuffers; metadata: model, job, format.
 // Errors name the path.
 absl::Status SaveModel(const std::string& path, const ModelSpec& model, const std::string& job,
                        const std::vector<absl::Span<float>>& weights,

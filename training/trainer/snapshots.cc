@@ -20,7 +20,7 @@ absl::Status Snapshots::Take(uint64_t step, double trained_s,
 absl::Status Snapshots::Measure(const ModelSpec& model, const Dataset* data,
                                 const Normalisation& normalisation, const OnScore& on_score,
                                 const Backend& backend) {
-  const size_t weights = WeightsOf(model).size();
+  const size_t weights = ListWeights(model).size();
   for (Snapshot& snapshot : std::exchange(taken_, {})) {
     const auto tensors = TensorMemory::Create(backend, std::move(snapshot.tensors));
     if (!tensors.ok()) return tensors.status();

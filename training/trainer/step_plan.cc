@@ -9,7 +9,7 @@
 
 namespace strata::worker {
 
-absl::StatusOr<StepPlan> StepPlanOf(const proto::Job& job, uint64_t samples, uint32_t ranks) {
+absl::StatusOr<StepPlan> MakeStepPlan(const proto::Job& job, uint64_t samples, uint32_t ranks) {
   StepPlan plan;
   plan.batch = job.data().batch_per_rank() == 0 ? 64 : job.data().batch_per_rank();
   plan.steps_per_epoch = StepsPerEpoch(samples, ranks, plan.batch);

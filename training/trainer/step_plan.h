@@ -26,7 +26,7 @@ struct StepPlan {
 
 // The plan of a job that trains on `samples`. Errors: InvalidArgument: they are fewer than one step
 // needs.
-absl::StatusOr<StepPlan> StepPlanOf(const proto::Job& job, uint64_t samples, uint32_t ranks);
+absl::StatusOr<StepPlan> MakeStepPlan(const proto::Job& job, uint64_t samples, uint32_t ranks);
 
 }  // namespace strata::worker
 

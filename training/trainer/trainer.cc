@@ -103,7 +103,7 @@ class Trainer {
   Normalisation normalisation_;
   ModelSpec model_;
   StepPlan plan_;
-  std::vector<int> tensors_;  // the client's index by WeightsOf's
+  std::vector<int> tensors_;  // the client's index by ListWeights's
   Backend backend_;
   std::unique_ptr<BatchStatistics> statistics_;
   std::unique_ptr<Network> network_;
@@ -134,7 +134,7 @@ absl::Status Trainer::Prepare() {
   if (!model.ok()) return model.status();
   model_ = *std::move(model);
   statistics_ = std::make_unique<BatchStatistics>(job_.model().batch_norm(), &model_, &client_);
-  auto plan = StepPlanOf(job_, train.size(), client_.ranks());
+  auto plan = MakeStepPlan(job_, train.size(), client_.ranks());
   if (!plan.ok()) return plan.status();
   plan_ = *plan;
   if (client_.rank() == 0) {
@@ -150,7 +150,7 @@ absl::Status Trainer::Prepare() {
 
 // Registers the tensors, last layer first, offers their first values and waits for the start.
 absl::Status Trainer::Join() {
-  const std::vector<TensorSpec> weights = WeightsOf(model_);
+  const std::vector<TensorSpec> weights = ListWeights(model_);
   tensors_.resize(weights.size());
   for (size_t i = weights.size(); i-- > 0;) {
     client::Tensor tensor;
@@ -174,7 +174,7 @@ absl::Status Trainer::Join() {
   return client_.Start(facts);
 }
 
-device::Precision PrecisionOf(const proto::Job& job) {
+device::Precision JobPrecision(const proto::Job& job) {
   switch (job.model().precision()) {
     case proto::Model::TF32:
       return device::Precision::kTensorFloat32;
@@ -187,7 +187,7 @@ device::Precision PrecisionOf(const proto::Job& job) {
 
 absl::Status Trainer::BuildNetworks() {
   if (device::Device* const device = client_.devices().device()) {
-    auto backend = OpenBackend(device, PrecisionOf(job_));
+    auto backend = OpenBackend(device, JobPrecision(job_));
     if (!backend.ok()) return backend.status();
     backend_ = *std::move(backend);
     auto joined = client_.devices().ComputeIn(&backend_.layers->stream());

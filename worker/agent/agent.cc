@@ -231,7 +231,7 @@ proto::Heartbeat Agent::Heartbeat() {
     gpu_bytes += activity.gpu_memory_bytes();
     promised_gpu_bytes += activity.gpu_memory_limit_bytes();
   }
-  const ProcessUse process = UseOf();
+  const ProcessUse process = MeasureUse();
   control::AddResource("file descriptors", process.descriptors, process.descriptors_max,
                        &heartbeat);
   control::AddSessionResources(session_->use(), &heartbeat);
@@ -254,8 +254,8 @@ absl::Status Agent::Admit(const proto::StartNode& start, const proto::Layout& la
   if (job.exchange() == proto::Job::NONE) return absl::OkStatus();
   const JobId id(start.record().job_id());
   absl::Status status =
-      memory_.Promise(id, NodeMemoryOf(job, start.record().view().nodes_size(), layout.elements(),
-                                       RanksOf(start), placement));
+      memory_.Promise(id, NodeMemoryNeed(job, start.record().view().nodes_size(), layout.elements(),
+                                         RanksOf(start), placement));
   if (!status.ok() || job.device() != proto::Job::GPU) return status;
   return gpu_memory_.Promise(
       id, MemoryByGpu(job, layout.elements(), gpu_slots_.TakenBy(id), placement));

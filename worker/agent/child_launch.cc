@@ -19,7 +19,7 @@ static_assert(kLaunchFd == 4);
 
 }  // namespace
 
-std::vector<std::string> ArgsOf(const proto::Job& job, bool is_aggregator) {
+std::vector<std::string> ChildArguments(const proto::Job& job, bool is_aggregator) {
   if (is_aggregator) return {"strata", "aggregator", "--launch", kLaunchPath};
   if (!job.has_program()) return {"strata", "rank", "--launch", kLaunchPath};
   std::vector<std::string> args = {job.program().path()};

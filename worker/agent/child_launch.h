@@ -15,7 +15,7 @@ inline constexpr int kChannelFd = 3;
 inline constexpr int kLaunchFd = 4;
 
 // The command line of a rank or of the aggregator; the launch file is kLaunchFd.
-std::vector<std::string> ArgsOf(const proto::Job& job, bool is_aggregator);
+std::vector<std::string> ChildArguments(const proto::Job& job, bool is_aggregator);
 
 // A random one: abstract names are shared by all containers of one network namespace.
 std::string RandomSocketName();

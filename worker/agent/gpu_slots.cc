@@ -4,7 +4,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
-#include "common/count_of.h"
+#include "common/counted.h"
 
 namespace strata::worker {
 
@@ -23,11 +23,11 @@ absl::StatusOr<std::vector<uint32_t>> GpuSlots::Take(JobId job, uint32_t ranks) 
   const uint64_t all = uint64_t{ranks_per_gpu_} * ranks_.size();
   if (ranks > all) {
     return absl::FailedPreconditionError(
-        absl::StrFormat("the job needs %s, this worker has %d", CountOf(ranks, "GPU slot"), all));
+        absl::StrFormat("the job needs %s, this worker has %d", Counted(ranks, "GPU slot"), all));
   }
   if (ranks > free()) {
     return absl::UnavailableError(absl::StrFormat("the job needs %s, %d of %d are free",
-                                                  CountOf(ranks, "GPU slot"), free(), all));
+                                                  Counted(ranks, "GPU slot"), free(), all));
   }
   std::vector<uint32_t>& taken = jobs_[job];
   for (uint32_t rank = 0; rank < ranks; ++rank) {

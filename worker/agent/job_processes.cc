@@ -21,7 +21,7 @@ JobProcesses::JobProcesses(EventLoop* loop, Options options, proto::StartNode st
       options_(std::move(options)),
       start_(std::move(start)),
       callbacks_(std::move(callbacks)),
-      run_dir_(RunDirectoryOf(start_.record(), options_.runs_dir)),
+      run_dir_(ChooseRunDirectory(start_.record(), options_.runs_dir)),
       socket_name_(RandomSocketName()),
       core_(options_.daemon, start_, run_dir_, options_, callbacks_.admit, clock_.Now()),
       metrics_(MetricsFile(run_dir_)),
@@ -155,7 +155,7 @@ absl::Status JobProcesses::StartAll() {
   return status;
 }
 
-proto::Launch JobProcesses::LaunchOf(int child) const {
+proto::Launch JobProcesses::MakeLaunch(int child) const {
   proto::Launch launch = LaunchOfNode(start_, core_.self());
   launch.set_node_name(options_.daemon);
   if (!core_.life().is_aggregator(child)) {
@@ -171,12 +171,12 @@ proto::Launch JobProcesses::LaunchOf(int child) const {
 }
 
 absl::Status JobProcesses::StartChild(int child, int theirs) {
-  absl::StatusOr<UniqueFd> launch = LaunchFile(LaunchOf(child));
+  absl::StatusOr<UniqueFd> launch = LaunchFile(MakeLaunch(child));
   if (!launch.ok()) return launch.status();
   Process::Spec spec;
   const proto::Job& job = start_.record().job();
   const bool is_aggregator = core_.life().is_aggregator(child);
-  spec.args = ArgsOf(job, is_aggregator);
+  spec.args = ChildArguments(job, is_aggregator);
   const bool own_program = !is_aggregator && job.has_program();
   if (!own_program) spec.executable = options_.binary;
   const proto::LogicalNode& self = core_.self();

@@ -85,7 +85,7 @@ class JobProcesses {
   absl::Status ClaimAll();
   absl::Status StartAll();
   absl::Status StartChild(int child, int theirs);
-  proto::Launch LaunchOf(int child) const;
+  proto::Launch MakeLaunch(int child) const;
   void WatchChannel(int child);
   void OnChannel(int child);
   void OnEnd(int child);

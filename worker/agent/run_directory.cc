@@ -38,7 +38,7 @@ bool OnlyInforms(const std::string& line) {
 
 }  // namespace
 
-std::string RunDirectoryOf(const proto::JobRecord& record, const std::string& runs_dir) {
+std::string ChooseRunDirectory(const proto::JobRecord& record, const std::string& runs_dir) {
   std::filesystem::path path = record.job().run_dir();
   if (path.empty()) {
     path =

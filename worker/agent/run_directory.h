@@ -12,7 +12,7 @@
 namespace strata::worker {
 
 // Returns where a job's outputs go on this node, absolute: the job's run_dir, else RUNS/NAME-ID.
-std::string RunDirectoryOf(const proto::JobRecord& record, const std::string& runs_dir);
+std::string ChooseRunDirectory(const proto::JobRecord& record, const std::string& runs_dir);
 
 // Makes the directory and its logs/, claims it for the job (see run_directory_lock.h) and removes
 // what a node of an earlier job of the same path left there under the names that this node will

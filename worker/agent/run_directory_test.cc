@@ -29,11 +29,11 @@ std::string ReadFile(const std::string& path) {
 
 TEST(RunDirectory, IsNamedAfterJobAndIdUnlessTheJobSays) {
   proto::JobRecord record = Record();
-  EXPECT_EQ(RunDirectoryOf(record, "/runs"), "/runs/lenet-7");
-  EXPECT_EQ(RunDirectoryOf(record, "runs"),
+  EXPECT_EQ(ChooseRunDirectory(record, "/runs"), "/runs/lenet-7");
+  EXPECT_EQ(ChooseRunDirectory(record, "runs"),
             std::filesystem::current_path().string() + "/runs/lenet-7");
   record.mutable_job()->set_run_dir("/elsewhere/x");
-  EXPECT_EQ(RunDirectoryOf(record, "/runs"), "/elsewhere/x");
+  EXPECT_EQ(ChooseRunDirectory(record, "/runs"), "/elsewhere/x");
 }
 
 TEST(RunDirectory, HoldsTheJobAsRunAndNothingOfAnEarlierOne) {

@@ -47,7 +47,7 @@ class Aggregator {
   };
 
   // Opens the port of a node that is to all-reduce, and takes its devices into use. Errors:
-  // RingPort's, DevicesOf's.
+  // RingPort's, UseDevices's.
   absl::Status Open();
 
   // One turn of the loop each: until RunNode comes, and from then on.
@@ -104,7 +104,7 @@ Aggregator::Aggregator(const proto::Launch& launch, const AggregatorOptions& opt
 
 absl::Status Aggregator::Open() {
   if (AggregatorUsesDevices(launch_.record().job())) {
-    auto devices = DevicesOf(launch_);
+    auto devices = UseDevices(launch_);
     if (!devices.ok()) return devices.status();
     devices_ = *std::move(devices);
   }

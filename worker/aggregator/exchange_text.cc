@@ -1,7 +1,7 @@
 #include "worker/aggregator/exchange_text.h"
 
 #include "absl/strings/str_cat.h"
-#include "common/count_of.h"
+#include "common/counted.h"
 
 namespace strata::worker {
 
@@ -19,14 +19,14 @@ const char* PhaseName(Exchange::Phase phase) {
 std::string WithWhom(const proto::JobRecord& record) {
   const proto::Job& job = record.job();
   if (job.exchange() == proto::Job::NCCL) {
-    return absl::StrCat("with ", CountOf(job.ranks() - 1, "other rank"), ", by NCCL");
+    return absl::StrCat("with ", Counted(job.ranks() - 1, "other rank"), ", by NCCL");
   }
   const std::string summed = job.node_sum() == proto::NodeSum::NCCL ? ", summed by NCCL" : "";
   if (job.exchange() != proto::Job::RING) {
-    return absl::StrCat("over ", CountOf(record.placement().shard_endpoints_size(), "shard"),
+    return absl::StrCat("over ", Counted(record.placement().shard_endpoints_size(), "shard"),
                         summed);
   }
-  return absl::StrCat("with ", CountOf(record.view().nodes_size() - 1, "other node"), ", ",
+  return absl::StrCat("with ", Counted(record.view().nodes_size() - 1, "other node"), ", ",
                       proto::AllReduce::Algorithm_Name(record.ring().algorithm()), summed);
 }
 

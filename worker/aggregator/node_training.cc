@@ -3,7 +3,7 @@
 #include <utility>
 
 #include "common/cores.h"
-#include "common/count_of.h"
+#include "common/counted.h"
 #include "common/job/exchange/same_host.h"
 #include "common/log.h"
 #include "common/require.h"
@@ -45,7 +45,7 @@ absl::StatusOr<std::unique_ptr<NodeTraining>> NodeTraining::Begin(const Parts& p
                                                           : record.nccl_id());
   parts.memory->header().chunks.store(map.chunks());
   LogInfo("job %d node %d: %d elements in %s %s", parts.launch.record().job_id(),
-          parts.launch.node(), elements, CountOf(map.chunks(), "chunk"), WithWhom(record));
+          parts.launch.node(), elements, Counted(map.chunks(), "chunk"), WithWhom(record));
   if (absl::Status status = training->exchange_->Start(); !status.ok()) return status;
   return training;
 }

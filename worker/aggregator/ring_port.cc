@@ -29,7 +29,7 @@ absl::StatusOr<int> ListenAt(const proto::ListenAt& at, transport::Endpoint* end
 
 absl::StatusOr<std::unique_ptr<RingPort>> RingPort::Open(const proto::Launch& launch, int wake_fd,
                                                          const ClockInterface* clock) {
-  const uint32_t connections = ConnectionsOf(launch.record().job());
+  const uint32_t connections = JobConnections(launch.record().job());
   absl::Status descriptors =
       EnsureDescriptors("strata aggregator", RingDescriptors(launch.local_ranks(), connections));
   if (!descriptors.ok()) return descriptors;

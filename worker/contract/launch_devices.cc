@@ -60,14 +60,14 @@ absl::Status ExpectOwnDevices(const proto::Launch& launch, absl::string_view ask
   return absl::OkStatus();
 }
 
-absl::StatusOr<std::shared_ptr<device::Device>> DeviceOf(const proto::Launch& launch,
-                                                         uint32_t local_rank) {
+absl::StatusOr<std::shared_ptr<device::Device>> UseDevice(const proto::Launch& launch,
+                                                          uint32_t local_rank) {
   auto used = Use(launch, local_rank, local_rank + 1);
   if (!used.ok()) return used.status();
   return used->front();
 }
 
-absl::StatusOr<std::vector<std::shared_ptr<device::Device>>> DevicesOf(
+absl::StatusOr<std::vector<std::shared_ptr<device::Device>>> UseDevices(
     const proto::Launch& launch) {
   return Use(launch, 0, launch.local_ranks());
 }

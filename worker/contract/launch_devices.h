@@ -29,10 +29,11 @@ absl::Status ExpectOwnDevices(const proto::Launch& launch, absl::string_view ask
 // device::Devices::Use.
 
 // The one that the local rank computes on.
-absl::StatusOr<std::shared_ptr<device::Device>> DeviceOf(const proto::Launch& launch,
-                                                         uint32_t local_rank);
+absl::StatusOr<std::shared_ptr<device::Device>> UseDevice(const proto::Launch& launch,
+                                                          uint32_t local_rank);
 // By local rank; ranks that share a device have the same one.
-absl::StatusOr<std::vector<std::shared_ptr<device::Device>>> DevicesOf(const proto::Launch& launch);
+absl::StatusOr<std::vector<std::shared_ptr<device::Device>>> UseDevices(
+    const proto::Launch& launch);
 
 }  // namespace strata::worker
 

@@ -21,7 +21,7 @@ UniqueFd Socket() { return UniqueFd(socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 
 }  // namespace
 
 absl::StatusOr<UniqueFd> ListenAt(const std::string& name) {
-  absl::StatusOr<AbstractAddress> address = AbstractAddressOf(name);
+  absl::StatusOr<AbstractAddress> address = MakeAbstractAddress(name);
   if (!address.ok()) return address.status();
   UniqueFd fd(socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
   if (bind(fd.get(), address->get(), address->bytes) != 0 || listen(fd.get(), kBacklog) != 0) {
@@ -43,7 +43,7 @@ UniqueFd AcceptFrom(const UniqueFd& listener) {
 }
 
 absl::StatusOr<UniqueFd> ConnectTo(const std::string& name, absl::Duration deadline) {
-  absl::StatusOr<AbstractAddress> address = AbstractAddressOf(name);
+  absl::StatusOr<AbstractAddress> address = MakeAbstractAddress(name);
   if (!address.ok()) return address.status();
   const absl::Time give_up = absl::Now() + deadline;
   while (true) {

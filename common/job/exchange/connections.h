@@ -10,14 +10,14 @@
 namespace strata {
 
 // Returns how many connections two peers of a job have at most.
-inline uint32_t ConnectionsOf(const proto::Job& job) {
+inline uint32_t JobConnections(const proto::Job& job) {
   return std::max<uint32_t>(1, job.connections());
 }
 
 // Returns how many connections two peers have that move so many chunks: at least 1, and no more
 // than there are chunks.
 inline uint32_t ConnectionsFor(const proto::Job& job, size_t chunks) {
-  return static_cast<uint32_t>(std::clamp<size_t>(chunks, 1, ConnectionsOf(job)));
+  return static_cast<uint32_t>(std::clamp<size_t>(chunks, 1, JobConnections(job)));
 }
 
 // Returns which of them carries all frames of the chunk at `index` among those chunks, in order.

@@ -31,7 +31,7 @@ struct Control {
 
 // Never too long.
 AbstractAddress AddressOf(int port) {
-  return *AbstractAddressOf(absl::StrCat("strata-regions-", port));
+  return *MakeAbstractAddress(absl::StrCat("strata-regions-", port));
 }
 
 UniqueFd NewSocket() {

@@ -126,7 +126,7 @@ absl::Status SimNetwork::Send(SimEndpoint* from, ConnectionId id, const wire::Fr
   }
   const auto number = static_cast<uint32_t>(WireOf(id));
   wire::Frame sent = frame;
-  sent.header.payload_checksum = wire::ChecksumOf(frame.payload);
+  sent.header.payload_checksum = wire::PayloadChecksum(frame.payload);
   Note(SimNote::kSent, *wire, to, &sent.header);
   if (medium_ != nullptr) {
     Carry(number, to, sent);

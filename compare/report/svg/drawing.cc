@@ -83,7 +83,7 @@ void Drawing::Curve(const std::vector<Point>& points, size_t mode, bool is_thin)
   absl::StrAppendFormat(&body_,
                         "<polyline class=\"line%s m%d\" stroke-dasharray=\"%s\" points=\"%s\"/>\n",
                         is_thin ? " thin" : "", mode % kColours.size(),
-                        is_thin ? "3, 3" : DashOf(mode), Coordinates(points));
+                        is_thin ? "3, 3" : ModeDash(mode), Coordinates(points));
 }
 
 void Drawing::Dot(Point at, size_t mode) {

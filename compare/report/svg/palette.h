@@ -29,8 +29,8 @@ inline constexpr std::array<Colour, 8> kColours = {{
 inline constexpr std::array<const char*, 4> kDashes = {"", "7, 4", "2, 3", "10, 3, 2, 3"};
 
 // Modes of one colour differ in their dashes.
-inline Colour ColourOf(size_t mode) { return kColours[mode % kColours.size()]; }
-inline const char* DashOf(size_t mode) {
+inline Colour ModeColour(size_t mode) { return kColours[mode % kColours.size()]; }
+inline const char* ModeDash(size_t mode) {
   return kDashes[(mode + mode / kColours.size()) % kDashes.size()];
 }
 

@@ -77,7 +77,7 @@ class CudnnLayers final : public device::Layers {
       : device_(device),
         options_(options),
         libraries_(libraries),
-        element_(ElementOf(options.precision)),
+        element_(ElementFor(options.precision)),
         stream_(std::move(stream)) {}
 
   ~CudnnLayers() override {

@@ -107,7 +107,7 @@ absl::Status Optimize(device::Stream& stream, const OptimizerParams& params,
                       const kernels::OptimizerStep& step, const float* gradient_sum,
                       const float* w_in, float* w_out, float* state0, float* state1, size_t n) {
   if (n == 0) return absl::OkStatus();
-  const Factors f = kernels::FactorsOf(params, step);
+  const Factors f = kernels::MakeFactors(params, step);
   const Vectors v = {gradient_sum, w_in, w_out, state0, state1};
   const bool aligned = IsAligned(gradient_sum) && IsAligned(w_in) && IsAligned(w_out) &&
                        IsAligned(state0) && IsAligned(state1);

@@ -61,7 +61,7 @@ std::string NeedsEpochs(const proto::Job& job) {
 std::string ChangesAveraged(const proto::Job& job) {
   if (job.consistency().lazy().local_steps() > 0) return "consistency.lazy.local_steps";
   if (job.consistency().async().has_elastic()) return "consistency.async.elastic";
-  if (CompensationOf(job.consistency())) return "consistency.async.delay_compensation";
+  if (MakeDelayCompensation(job.consistency())) return "consistency.async.delay_compensation";
   for (const auto& [field, codec] :
        {std::pair("push.codec", job.push().codec()), std::pair("pull.codec", job.pull().codec())}) {
     using proto::Encoding;

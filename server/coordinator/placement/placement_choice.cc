@@ -8,7 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
-#include "common/count_of.h"
+#include "common/counted.h"
 #include "common/require.h"
 #include "server/coordinator/placement/link_shares.h"
 
@@ -128,7 +128,7 @@ std::string SharesText(const Hosts& hosts, const Option& option, bool on_nodes) 
   }
   if (count == 0) return "";
   const std::string least_text = Percent(least), most_text = Percent(most);
-  return absl::StrCat(CountOf(count, "host"), on_nodes ? " with nodes " : " without nodes ",
+  return absl::StrCat(Counted(count, "host"), on_nodes ? " with nodes " : " without nodes ",
                       count == 1 ? "holds " : "hold ", least_text,
                       least_text == most_text ? "" : absl::StrCat(" to ", most_text),
                       count == 1 || least_text != most_text ? "" : " each");

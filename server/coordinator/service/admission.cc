@@ -56,7 +56,7 @@ void InHand::Done() {
 }
 
 proto::DaemonStatus CoordinatorStatus(Gate* sessions, Gate* calls) {
-  const ProcessUse use = UseOf();
+  const ProcessUse use = MeasureUse();
   proto::DaemonStatus status;
   status.set_name("coordinator");
   status.set_alive(true);

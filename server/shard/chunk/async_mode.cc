@@ -102,7 +102,7 @@ std::unique_ptr<ConsistencyMode> CreateAsyncMode(const proto::Job& job, const No
   const proto::Consistency& consistency = job.consistency();
   return std::make_unique<AsyncMode>(
       AsyncRules{.damps = consistency.async().damping() == proto::Async::INVERSE_STALENESS,
-                 .compensation = CompensationOf(consistency)});
+                 .compensation = MakeDelayCompensation(consistency)});
 }
 
 }  // namespace strata::server

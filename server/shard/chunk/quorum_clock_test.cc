@@ -66,7 +66,7 @@ TEST(QuorumClock, EmptyPushesCountAndAddNothing) {
 // The bits of a sum of all nodes in time are sync's; of some, they do not depend on who came first.
 TEST(QuorumClock, TheSumDoesNotDependOnTheOrderOfArrival) {
   constexpr size_t kNodes = 7, kMany = 65;
-  const std::vector<std::vector<float>> leaves = LeavesOf(2 * kNodes, kMany);
+  const std::vector<std::vector<float>> leaves = MakeLeaves(2 * kNodes, kMany);
   BufferPool pool;
   const auto tree = CreateAccumulator(proto::Addition::TREE, kernels::Cpu(), pool, kNodes, kMany);
   for (size_t i = 0; i < kNodes; ++i) tree->Add(i, Addend(View(leaves[i])));

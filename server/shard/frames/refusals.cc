@@ -4,7 +4,7 @@ namespace strata::server {
 
 using wire::ErrorCode;
 
-std::string CauseOf(ErrorCode code, Sender sender) {
+std::string RefusalCause(ErrorCode code, Sender sender) {
   switch (code) {
     case ErrorCode::kNone:
     case ErrorCode::kMalformed:

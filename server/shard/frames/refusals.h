@@ -20,7 +20,7 @@ enum class Sender {
 };
 
 // Returns the cause in words that users see: "before HELLO", "wrong token or cluster", ...
-std::string CauseOf(wire::ErrorCode code, Sender sender);
+std::string RefusalCause(wire::ErrorCode code, Sender sender);
 
 }  // namespace strata::server
 

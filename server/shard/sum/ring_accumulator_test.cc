@@ -29,7 +29,7 @@ std::vector<float> ByHand(const std::vector<std::vector<float>>& leaves) {
 TEST(RingAccumulator, EveryArrivalOrderGivesTheBitsOfTheRing) {
   BufferPool pool;
   for (size_t count = 1; count <= 5; ++count) {
-    const auto leaves = LeavesOf(count, kElements), copies = leaves;
+    const auto leaves = MakeLeaves(count, kElements), copies = leaves;
     std::vector<size_t> order(count);
     std::iota(order.begin(), order.end(), 0);
     do {
@@ -46,7 +46,7 @@ TEST(RingAccumulator, EveryArrivalOrderGivesTheBitsOfTheRing) {
 
 TEST(RingAccumulator, EmptyLeavesAddNothing) {
   BufferPool pool;
-  const auto leaves = LeavesOf(3, kElements);
+  const auto leaves = MakeLeaves(3, kElements);
   RingAccumulator sum(kernels::Cpu(), pool, 3, kElements);
   sum.Add(0, Bytes());
   sum.Add(2, View(leaves[2]));

@@ -31,7 +31,7 @@ void ExpectSameBits(const Bytes& got, const std::vector<float>& expected) {
 TEST(TreeAccumulator, EveryArrivalOrderGivesTheBitsOfTheTree) {
   BufferPool pool;
   for (size_t count = 1; count <= 6; ++count) {
-    const auto leaves = LeavesOf(count, kElements), copies = leaves;
+    const auto leaves = MakeLeaves(count, kElements), copies = leaves;
     const std::vector<float> expected = ReferenceSum(leaves);
     std::vector<size_t> order(count);
     std::iota(order.begin(), order.end(), 0);
@@ -46,7 +46,7 @@ TEST(TreeAccumulator, EveryArrivalOrderGivesTheBitsOfTheTree) {
 
 TEST(TreeAccumulator, LeavesThatDoNotComeOrAreEmptyAddNothing) {
   BufferPool pool;
-  const auto leaves = LeavesOf(7, kElements);
+  const auto leaves = MakeLeaves(7, kElements);
   TreeAccumulator sum(kernels::Cpu(), pool, 7, kElements);
   sum.Add(5, View(leaves[5]));
   sum.Add(0, Bytes());
@@ -72,7 +72,7 @@ TEST(TreeAccumulator, HoldsAtMostHalfOfTheLeaves) {
   BufferPool pool;
   std::mt19937 random(4);
   for (size_t count = 1; count <= 33; ++count) {
-    const auto leaves = LeavesOf(count, kElements);
+    const auto leaves = MakeLeaves(count, kElements);
     for (int round = 0; round < 20; ++round) {
       std::vector<size_t> order(count);
       std::iota(order.begin(), order.end(), 0);
@@ -99,7 +99,7 @@ Addend Unchecked(const std::vector<float>& values) {
 TEST(TreeAccumulator, TakesOutLeavesThatAreNotFiniteInEveryOrder) {
   BufferPool pool;
   for (size_t count = 1; count <= 5; ++count) {
-    const auto leaves = LeavesOf(count, kElements);
+    const auto leaves = MakeLeaves(count, kElements);
     for (size_t bad_mask = 1; bad_mask < size_t{1} << count; ++bad_mask) {
       std::vector<size_t> order(count), bad;
       for (size_t leaf = 0; leaf < count; ++leaf) {

@@ -154,7 +154,7 @@ std::vector<Sent> ShardHarness::Check(std::vector<ShardAction> actions,
   for (ShardAction& action : actions) {
     EXPECT_EQ(action.kind, ShardAction::Kind::kSend);
     const Bytes& payload = action.frame.payload;
-    action.frame.header.payload_checksum = wire::ChecksumOf(payload);  // as endpoints do
+    action.frame.header.payload_checksum = wire::PayloadChecksum(payload);  // as endpoints do
     wire::Header decoded;
     const absl::Status status =
         wire::Decode(wire::EncodeHeader(action.frame.header, payload.size()), SpanOf(payload),

@@ -25,7 +25,7 @@ CommandResult BenchTrain(const std::string& devices, const std::vector<std::stri
   return RunStrata(args);
 }
 
-std::vector<std::string> CasesOf(const nlohmann::json& model) {
+std::vector<std::string> MakeCases(const nlohmann::json& model) {
   std::vector<std::string> cases;
   for (const auto& one : model.at("cases")) {
     cases.push_back(absl::StrCat(one.at("mode").get<std::string>(), one.at("ranks").get<int>(), "/",
@@ -68,7 +68,7 @@ TEST(BenchTrainOnDevices, MeasuresEveryExchangeBesideRanksThatExchangeNothing) {
   EXPECT_TRUE(report.at("verified"));
   const nlohmann::json& model = report.at("models")[0];
   EXPECT_EQ(model.at("device"), "GPU");
-  EXPECT_THAT(CasesOf(model),
+  EXPECT_THAT(MakeCases(model),
               ElementsAre("none1/1", "sync1/1", "lazy1/1", "async1/1", "nccl1/1", "none2/2",
                           "sync2/1", "lazy2/1", "async2/1", "ring2/2", "nccl2/1"));
   ExpectRelativeFigures(model.at("cases"), 2);
@@ -101,7 +101,7 @@ TEST(BenchTrainOnDevices, TooFewSlotsAreSaidInTheRowToo) {
   ASSERT_EQ(result.status.code, 0) << result.err;
   const nlohmann::json report = nlohmann::json::parse(result.out);
   EXPECT_EQ(report.at("gpus").size(), 1u);
-  EXPECT_THAT(CasesOf(report.at("models")[0]),
+  EXPECT_THAT(MakeCases(report.at("models")[0]),
               ElementsAre("none1/1", "sync1/1", "none2/2", "sync2/1 not"));
 }
 

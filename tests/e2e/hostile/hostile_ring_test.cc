@@ -19,7 +19,7 @@ class HostileRing : public HostileJob {
 
   std::vector<int> RingPorts() {
     std::vector<int> ports;
-    for (const int pid : ProcessesOf("aggregator")) {
+    for (const int pid : ListProcesses("aggregator")) {
       for (const int port : ListeningPorts(pid)) ports.push_back(port);
     }
     EXPECT_EQ(ports.size(), 2u);

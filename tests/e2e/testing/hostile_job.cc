@@ -24,7 +24,7 @@ std::string ReadAll(const std::string& path) {
 }
 
 // The launch file that a process was started with: a file in memory, at descriptor 4.
-proto::Launch LaunchOf(int pid) {
+proto::Launch MakeLaunch(int pid) {
   proto::Launch launch;
   const std::string text = ReadAll(absl::StrCat("/proc/", pid, "/fd/4"));
   EXPECT_TRUE(google::protobuf::TextFormat::ParseFromString(text, &launch)) << text;
@@ -55,7 +55,7 @@ void HostileJob::Begin(int steps, int step_ms) {
   ASSERT_TRUE(id.ok()) << id.status();
   job_ = *id;
   ASSERT_EQ(cluster_.WaitForStep(job_, 5).state(), proto::RUNNING);
-  for (int pid : ProcessesOf("aggregator")) launches_.push_back(LaunchOf(pid));
+  for (int pid : ListProcesses("aggregator")) launches_.push_back(MakeLaunch(pid));
   ASSERT_EQ(launches_.size(), 2u);
   if (launches_[0].node() != 0) std::swap(launches_[0], launches_[1]);
 }

@@ -83,7 +83,7 @@ std::vector<std::string> Processes() {
   return lines;
 }
 
-std::vector<int> ProcessesOf(const std::string& subcommand) {
+std::vector<int> ListProcesses(const std::string& subcommand) {
   std::vector<int> pids;
   for (const Found& found : FindProcesses()) {
     if (absl::StartsWith(found.command, absl::StrCat("strata ", subcommand, " "))) {

@@ -10,7 +10,7 @@ namespace strata::tests {
 // daemons by theirs. "PID: COMMAND LINE".
 std::vector<std::string> Processes();
 // Of those, the ids of `strata rank` or `strata aggregator`.
-std::vector<int> ProcessesOf(const std::string& subcommand);
+std::vector<int> ListProcesses(const std::string& subcommand);
 
 // TCP ports on which the process listens.
 std::vector<int> ListeningPorts(int pid);

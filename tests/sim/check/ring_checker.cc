@@ -19,7 +19,7 @@ RingChecker::RingChecker(const JobPlan& plan, const proto::JobRecord& record, Fa
     : plan_(plan),
       halving_(record.ring().algorithm() == proto::AllReduce::HALVING_DOUBLING),
       encoding_(record.job().push()),
-      codec_(ReferenceCodecOf(encoding_)),
+      codec_(ReferenceCodec(encoding_)),
       payload_(plan),
       map_(record.layout().elements(), record.placement().chunk_elements()),
       fail_(std::move(fail)),

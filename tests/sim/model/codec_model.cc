@@ -20,8 +20,8 @@ bool Equal(const Bytes& bytes, absl::Span<const std::byte> expected) {
 CodecModel::CodecModel(const proto::JobRecord& record)
     : record_(record),
       map_(record.layout().elements(), record.placement().chunk_elements()),
-      push_codec_(ReferenceCodecOf(record.job().push())),
-      answer_codec_(ReferenceCodecOf(record.job().pull())),
+      push_codec_(ReferenceCodec(record.job().push())),
+      answer_codec_(ReferenceCodec(record.job().pull())),
       copies_(map_.chunks()) {
   for (const proto::LogicalNode& node : record.view().nodes()) ranks_ += node.ranks();
 }

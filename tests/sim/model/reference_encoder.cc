@@ -37,7 +37,7 @@ void Append(T value, std::vector<std::byte>* to) {
 
 }  // namespace
 
-wire::Codec ReferenceCodecOf(const proto::Encoding& encoding) {
+wire::Codec ReferenceCodec(const proto::Encoding& encoding) {
   switch (encoding.codec()) {
     case proto::Encoding::FP16:
       return wire::Codec::kFloat16;
@@ -72,12 +72,12 @@ double ReferenceEncoder::DensityAt(double epochs) const {
 }
 
 std::vector<std::byte> ReferenceEncoder::Encode(absl::Span<const float> x, double epochs) {
-  return ReferenceCodecOf(encoding_) == wire::Codec::kSparse ? EncodeLargest(x, DensityAt(epochs))
-                                                             : EncodeDense(x);
+  return ReferenceCodec(encoding_) == wire::Codec::kSparse ? EncodeLargest(x, DensityAt(epochs))
+                                                           : EncodeDense(x);
 }
 
 std::vector<std::byte> ReferenceEncoder::EncodeDense(absl::Span<const float> x) {
-  const wire::Codec codec = ReferenceCodecOf(encoding_);
+  const wire::Codec codec = ReferenceCodec(encoding_);
   std::vector<std::byte> payload(wire::EncodedBytesMax(codec, x.size()));
   const Feedback feedback = of_ == Of::kVersions ? Feedback::kFollow : Feedback::kResidual;
   DenseOf(codec).encode(x.data(), feedback, state_.data(), x.size(), payload.data());

@@ -35,7 +35,7 @@ class ReferenceEncoder {
   std::vector<float> state_, momentum_;
 };
 
-wire::Codec ReferenceCodecOf(const proto::Encoding& encoding);
+wire::Codec ReferenceCodec(const proto::Encoding& encoding);
 // What a payload of so many elements stands for. REQUIRES: one that an encoder has made.
 std::vector<float> ReferenceDecode(wire::Codec codec, size_t elements,
                                    absl::Span<const std::byte> payload);

@@ -32,7 +32,7 @@ struct LayerContext {
   bool train = true;
   float* row_work = nullptr;  // for kernels that add up rows
 
-  device::Element element() const { return ElementOf(layers.precision()); }
+  device::Element element() const { return ElementFor(layers.precision()); }
   device::Stream& stream() const { return layers.stream(); }
   const device::LayerKernels& kernels() const { return layers.kernels(); }
   size_t Elements(const Shape& shape) const { return batch * shape.Elements(); }

@@ -255,7 +255,7 @@ absl::StatusOr<std::unique_ptr<Network>> CreateDeviceNetwork(
     const ModelSpec& model, const Network::Options& options, device::Device& device,
     std::shared_ptr<device::Layers> layers) {
   if (options.batch == 0) return absl::InvalidArgumentError("the batch size is 0");
-  auto shapes = ShapesOf(model);
+  auto shapes = FollowShapes(model);
   if (!shapes.ok()) return shapes.status();
   auto network = std::make_unique<on_device::DeviceNetwork>(options, device, std::move(layers));
   if (auto status = network->Build(model, *shapes); !status.ok()) return status;

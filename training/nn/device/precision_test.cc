@@ -71,7 +71,7 @@ void ExpectGradientsClose(const BoundDeviceNetwork& bound, const Tensors& want,
   double scale = 0;
   for (const auto& tensor : want) scale = std::max(scale, MeanSize(tensor));
   for (size_t t = 0; t < want.size(); ++t) {
-    ExpectClose(bound.gradients[t], want[t], precision, WeightsOf(model)[t].name, scale);
+    ExpectClose(bound.gradients[t], want[t], precision, ListWeights(model)[t].name, scale);
   }
 }
 
@@ -105,7 +105,7 @@ TEST_P(DeviceLayerTest, AgreesWithScalarLoops) {
     ExpectClose(bound.network->InputGradient(), reference.Backward(), precision, "image gradient");
     ExpectGradientsClose(bound, reference.gradients, model, precision);
     for (size_t t = 0; t < bound.buffers.size(); ++t) {
-      ExpectClose(bound.buffers[t], reference.buffers[t], precision, BuffersOf(model)[t].name);
+      ExpectClose(bound.buffers[t], reference.buffers[t], precision, ListBuffers(model)[t].name);
     }
   }
 }
@@ -165,7 +165,7 @@ TEST_P(DeviceModelTest, EachStepIsThatOfOneDnn) {
       }
     }
     for (size_t t = 0; t < bound.buffers.size(); ++t) {
-      ExpectClose(bound.buffers[t], reference.buffers[t], precision, BuffersOf(model)[t].name);
+      ExpectClose(bound.buffers[t], reference.buffers[t], precision, ListBuffers(model)[t].name);
     }
   }
 }

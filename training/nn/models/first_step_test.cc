@@ -36,7 +36,7 @@ TEST_P(FirstStep, LearnsFromAllImagesWithAllWeights) {
   EXPECT_GT(loss, 3);
   EXPECT_LT(loss, 50);
   ASSERT_EQ(bound.Backward(), absl::OkStatus());
-  const std::vector<TensorSpec> tensors = WeightsOf(model);
+  const std::vector<TensorSpec> tensors = ListWeights(model);
   double squares = 0;
   for (size_t t = 0; t < tensors.size(); ++t) {
     double of_tensor = 0;

@@ -30,7 +30,7 @@ absl::StatusOr<ModelSpec> MakeModel(const std::string& name, const Shape& input,
       CheckZooInput(name, data, {input.channels, input.height, input.width, classes});
   if (!fits.ok()) return fits;
   ModelSpec model{name, input, LayersOf(name, classes)};
-  const auto shapes = ShapesOf(model);
+  const auto shapes = FollowShapes(model);
   if (!shapes.ok()) {
     return absl::InvalidArgumentError(absl::StrCat(
         "model ", name, " does not fit ", data, " (images of ", input.channels, " x ", input.height,

@@ -15,7 +15,7 @@ constexpr Shape kMnist{1, 28, 28}, kCifar{3, 32, 32}, kImageNet{3, 224, 224};
 
 uint64_t Parameters(const std::string& name, const Shape& input, uint32_t classes) {
   uint64_t sum = 0;
-  for (const TensorSpec& tensor : WeightsOf(MakeModel(name, input, classes).value())) {
+  for (const TensorSpec& tensor : ListWeights(MakeModel(name, input, classes).value())) {
     sum += tensor.Elements();
   }
   return sum;
@@ -24,7 +24,7 @@ uint64_t Parameters(const std::string& name, const Shape& input, uint32_t classe
 // What a layer gives, by its name.
 std::map<std::string, Shape> Outputs(const std::string& name, const Shape& input) {
   const ModelSpec model = MakeModel(name, input, 1000).value();
-  const auto shapes = ShapesOf(model).value();
+  const auto shapes = FollowShapes(model).value();
   std::map<std::string, Shape> outputs;
   for (size_t i = 0; i < shapes.size(); ++i) outputs[model.layers[i].name] = shapes[i].output;
   EXPECT_EQ(outputs.size(), shapes.size()) << "two layers of one name";
@@ -103,8 +103,8 @@ TEST(Zoo, TensorsHaveTorchvisionsNames) {
   const auto names = [](const std::string& name) {
     std::set<std::string> all;
     const ModelSpec model = MakeModel(name, kImageNet, 1000).value();
-    for (const TensorSpec& tensor : WeightsOf(model)) all.insert(tensor.name);
-    for (const TensorSpec& tensor : BuffersOf(model)) all.insert(tensor.name);
+    for (const TensorSpec& tensor : ListWeights(model)) all.insert(tensor.name);
+    for (const TensorSpec& tensor : ListBuffers(model)) all.insert(tensor.name);
     return all;
   };
   EXPECT_THAT(names("alexnet"),

@@ -157,7 +157,7 @@ class ShapeOf {
 std::vector<TensorSpec> Collect(const ModelSpec& model,
                                 std::vector<TensorSpec> LayerShape::*tensors) {
   std::vector<TensorSpec> all;
-  auto shapes = ShapesOf(model).value();
+  auto shapes = FollowShapes(model).value();
   for (LayerShape& layer : shapes) {
     for (TensorSpec& tensor : layer.*tensors) all.push_back(std::move(tensor));
   }
@@ -172,7 +172,7 @@ uint64_t TensorSpec::Elements() const {
   return elements;
 }
 
-absl::StatusOr<std::vector<LayerShape>> ShapesOf(const ModelSpec& model) {
+absl::StatusOr<std::vector<LayerShape>> FollowShapes(const ModelSpec& model) {
   if (model.layers.empty()) return absl::InvalidArgumentError("the model has no layers");
   if (model.input.Elements() > kElementsMax) {
     return absl::InvalidArgumentError("the images are too large");
@@ -199,11 +199,11 @@ absl::StatusOr<std::vector<LayerShape>> ShapesOf(const ModelSpec& model) {
   return shapes;
 }
 
-std::vector<TensorSpec> WeightsOf(const ModelSpec& model) {
+std::vector<TensorSpec> ListWeights(const ModelSpec& model) {
   return Collect(model, &LayerShape::weights);
 }
 
-std::vector<TensorSpec> BuffersOf(const ModelSpec& model) {
+std::vector<TensorSpec> ListBuffers(const ModelSpec& model) {
   return Collect(model, &LayerShape::buffers);
 }
 

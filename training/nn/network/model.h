@@ -103,14 +103,14 @@ struct LayerShape {
 
 // Follows the shapes through the model, one entry per layer. Errors: InvalidArgument naming the
 // layer that does not fit.
-absl::StatusOr<std::vector<LayerShape>> ShapesOf(const ModelSpec& model);
+absl::StatusOr<std::vector<LayerShape>> FollowShapes(const ModelSpec& model);
 
-// All trained tensors (or buffers) of a model that ShapesOf accepts, in the order of the forward
-// pass.
-std::vector<TensorSpec> WeightsOf(const ModelSpec& model);
-std::vector<TensorSpec> BuffersOf(const ModelSpec& model);
+// All trained tensors (or buffers) of a model that FollowShapes accepts, in the order of the
+// forward pass.
+std::vector<TensorSpec> ListWeights(const ModelSpec& model);
+std::vector<TensorSpec> ListBuffers(const ModelSpec& model);
 
-// Fills a tensor, number `index` of WeightsOf, with its first values: the same bits for the same
+// Fills a tensor, number `index` of ListWeights, with its first values: the same bits for the same
 // seed on every rank and host (He et al. 2015, uniform; Glorot & Bengio 2010 for the last layer).
 void Initialize(const TensorSpec& tensor, uint64_t seed, uint64_t index, absl::Span<float> values);
 

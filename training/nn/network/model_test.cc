@@ -11,7 +11,7 @@ namespace strata::worker {
 namespace {
 
 TEST(Model, TensorsComeInForwardOrderWithNamesAndDecay) {
-  const auto weights = WeightsOf(MakeModel("cnn", {1, 28, 28}, 10).value());
+  const auto weights = ListWeights(MakeModel("cnn", {1, 28, 28}, 10).value());
   std::vector<std::string> names;
   for (const TensorSpec& tensor : weights) {
     names.push_back(tensor.name);
@@ -22,7 +22,7 @@ TEST(Model, TensorsComeInForwardOrderWithNamesAndDecay) {
                                             "conv2.weight", "bn2.weight", "bn2.bias", "fc1.weight",
                                             "fc1.bias", "fc2.weight", "fc2.bias"));
   EXPECT_THAT(weights[3].shape, ::testing::ElementsAre(64, 32, 3, 3));
-  const auto buffers = BuffersOf(MakeModel("cnn", {1, 28, 28}, 10).value());
+  const auto buffers = ListBuffers(MakeModel("cnn", {1, 28, 28}, 10).value());
   ASSERT_EQ(buffers.size(), 4u);
   EXPECT_EQ(buffers[1].name, "bn1.running_var");
 }
@@ -33,7 +33,7 @@ TEST(Model, BlocksThatCannotBeSaySo) {
   const LayerSpec branch{"b", Branch{}};
   const auto why = [&](std::vector<LayerSpec> layers) {
     layers.push_back(last);
-    return std::string(ShapesOf({"m", {2, 5, 5}, std::move(layers)}).status().message());
+    return std::string(FollowShapes({"m", {2, 5, 5}, std::move(layers)}).status().message());
   };
   EXPECT_EQ(why({fork, {"j", Join{}}}), "");
   EXPECT_EQ(why({{"j", Join{}}}), "layer j has no fork before it for 2 x 5 x 5 inputs");
@@ -57,15 +57,15 @@ TEST(Model, BlocksThatCannotBeSaySo) {
 }
 
 TEST(Model, ConcatHasTheChannelsOfAllBranches) {
-  const auto shapes = ShapesOf({"m",
-                                {2, 6, 5},
-                                {{"f", Fork{}},
-                                 {"a", Convolution{.outputs = 3, .kernel = 1}},
-                                 {"b", Branch{}},
-                                 {"p", MaxPool{3, 1, 1}},
-                                 {"b2", Branch{}},
-                                 {"c", Concat{}},
-                                 {"g", GlobalAveragePool{}}}});
+  const auto shapes = FollowShapes({"m",
+                                    {2, 6, 5},
+                                    {{"f", Fork{}},
+                                     {"a", Convolution{.outputs = 3, .kernel = 1}},
+                                     {"b", Branch{}},
+                                     {"p", MaxPool{3, 1, 1}},
+                                     {"b2", Branch{}},
+                                     {"c", Concat{}},
+                                     {"g", GlobalAveragePool{}}}});
   ASSERT_TRUE(shapes.ok()) << shapes.status();
   EXPECT_EQ((*shapes)[5].output, (Shape{3 + 2 + 2, 6, 5}));
   EXPECT_EQ((*shapes)[6].output, (Shape{7, 1, 1}));
@@ -73,7 +73,8 @@ TEST(Model, ConcatHasTheChannelsOfAllBranches) {
 
 TEST(Model, PaddingOfPoolingCountsOnBothSides) {
   const auto pooled = [](uint32_t size, const MaxPool& pool) {
-    return (*ShapesOf({"m", {1, size, size}, {{"p", pool}, {"g", GlobalAveragePool{}}}}))[0].output;
+    return (*FollowShapes({"m", {1, size, size}, {{"p", pool}, {"g", GlobalAveragePool{}}}}))[0]
+        .output;
   };
   EXPECT_EQ(pooled(112, {3, 2, 1}), (Shape{1, 56, 56}));
   EXPECT_EQ(pooled(7, {3, 2, 1}), (Shape{1, 4, 4}));
@@ -82,7 +83,7 @@ TEST(Model, PaddingOfPoolingCountsOnBothSides) {
 
 TEST(Model, LayersThatDoNotFitAreNamed) {
   const auto error = [](const LayerSpec& layer) {
-    return std::string(ShapesOf({"m", {1, 2, 2}, {layer}}).status().message());
+    return std::string(FollowShapes({"m", {1, 2, 2}, {layer}}).status().message());
   };
   EXPECT_THAT(error({"c", Convolution{.outputs = 1, .kernel = 3}}),
               ::testing::HasSubstr("layer c has too large a kernel for 1 x 2 x 2 inputs"));
@@ -94,7 +95,7 @@ TEST(Model, LayersThatDoNotFitAreNamed) {
 }
 
 TEST(Model, FirstWeightsAreDecidedBySeedAndTensor) {
-  const auto weights = WeightsOf(MakeModel("lenet5", {1, 28, 28}, 10).value());
+  const auto weights = ListWeights(MakeModel("lenet5", {1, 28, 28}, 10).value());
   std::vector<float> a(2400), b(2400), c(2400);
   Initialize(weights[2], 1, 2, absl::MakeSpan(a));
   Initialize(weights[2], 1, 2, absl::MakeSpan(b));

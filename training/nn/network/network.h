@@ -37,14 +37,14 @@ class Network {
     // Also compute the gradient of the images; else backward ends at the first layer with weights.
     bool input_gradient = false;
   };
-  // Called with an index into WeightsOf; an error ends the pass.
+  // Called with an index into ListWeights; an error ends the pass.
   using Hook = absl::FunctionRef<absl::Status(int weight)>;
 
   virtual ~Network() = default;
 
-  // Says where tensors live, in the order of WeightsOf and BuffersOf; `gradients` may be empty for
-  // inference. Before the first Forward; may be called again.
-  // Their sizes are those of the specs.
+  // Says where tensors live, in the order of ListWeights and ListBuffers; `gradients` may be empty
+  // for inference. Before the first Forward; may be called again. Their sizes are those of the
+  // specs.
   virtual void Bind(const std::vector<absl::Span<float>>& weights,
                     const std::vector<absl::Span<float>>& gradients,
                     const std::vector<absl::Span<float>>& buffers) = 0;

@@ -156,7 +156,7 @@ class OneDnnNetwork : public Network {
 absl::StatusOr<std::unique_ptr<Network>> CreateOneDnnNetwork(const ModelSpec& model,
                                                              const Network::Options& options) {
   if (options.batch == 0) return absl::InvalidArgumentError("the batch size is 0");
-  auto shapes = ShapesOf(model);
+  auto shapes = FollowShapes(model);
   if (!shapes.ok()) return shapes.status();
   omp_set_num_threads(1);
   try {

@@ -45,7 +45,7 @@ double MatrixProductSpeed(int64_t size, int repetitions) {
 
 // Of a forward pass, per sample; convolutions and inner products only.
 double Multiplications(const ModelSpec& model) {
-  const auto shapes = ShapesOf(model).value();
+  const auto shapes = FollowShapes(model).value();
   double sum = 0;
   for (size_t i = 0; i < shapes.size(); ++i) {
     double weights = 0;  // that meet each place of the output

@@ -17,12 +17,12 @@ struct BoundDeviceNetwork {
   BoundDeviceNetwork(const ModelSpec& model, const Network::Options& options, const Backend& on,
                      uint64_t seed = 1)
       : backend(on), network(CreateNetwork(model, options, on).value()) {
-    for (const TensorSpec& tensor : WeightsOf(model)) {
+    for (const TensorSpec& tensor : ListWeights(model)) {
       weights.emplace_back(tensor.Elements());
       Initialize(tensor, seed, weights.size() - 1, absl::MakeSpan(weights.back()));
     }
     gradients = weights;
-    for (const TensorSpec& tensor : BuffersOf(model)) {
+    for (const TensorSpec& tensor : ListBuffers(model)) {
       buffers.emplace_back(tensor.Elements(), tensor.constant);
     }
     network->Bind(Place(weights, &weight_memory), Place(gradients, &gradient_memory),

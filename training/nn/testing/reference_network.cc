@@ -12,7 +12,7 @@ namespace strata::worker {
 template <typename Real>
 ReferenceNetwork<Real>::ReferenceNetwork(const ModelSpec& model, size_t batch)
     : model_(model), batch_(batch) {
-  const std::vector<LayerShape> shapes = ShapesOf(model).value();
+  const std::vector<LayerShape> shapes = FollowShapes(model).value();
   int weight = 0, buffer = 0;
   for (const LayerShape& shape : shapes) {
     LayerState state;
@@ -30,13 +30,13 @@ template <typename Real>
 void ReferenceNetwork<Real>::InitializeWith(uint64_t seed) {
   weights.clear();
   buffers.clear();
-  for (const TensorSpec& tensor : WeightsOf(model_)) {
+  for (const TensorSpec& tensor : ListWeights(model_)) {
     std::vector<float> values(tensor.Elements());
     Initialize(tensor, seed, weights.size(), absl::MakeSpan(values));
     weights.emplace_back(values.begin(), values.end());
   }
   gradients = weights;
-  for (const TensorSpec& tensor : BuffersOf(model_)) {
+  for (const TensorSpec& tensor : ListBuffers(model_)) {
     buffers.emplace_back(tensor.Elements(), static_cast<Real>(tensor.constant));
   }
 }

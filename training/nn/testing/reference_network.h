@@ -16,7 +16,7 @@ class ReferenceNetwork {
  public:
   ReferenceNetwork(const ModelSpec& model, size_t batch);
 
-  // Tensors in the order of WeightsOf and BuffersOf; initially those of Initialize with `seed`.
+  // Tensors in the order of ListWeights and ListBuffers; initially those of Initialize with `seed`.
   void InitializeWith(uint64_t seed);
   std::vector<std::vector<Real>> weights, gradients, buffers;
 

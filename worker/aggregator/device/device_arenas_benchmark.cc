@@ -210,7 +210,7 @@ int Main(int argc, char** argv) {
   app.add_option("--ranks", options.ranks, "Ranks on the device")->check(CLI::Range(1, 64));
   app.add_option("--chunk-mib", options.chunk_mib, "MiB of a chunk")->check(CLI::Range(1, 16));
   CLI11_PARSE(app, argc, argv);
-  return device::ExitStatusOf(Measure(options));
+  return device::ToExitStatus(Measure(options));
 }
 
 }  // namespace

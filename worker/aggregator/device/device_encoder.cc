@@ -19,8 +19,8 @@ namespace {
 constexpr size_t kPayloadAt = 64;
 constexpr size_t kSparseHead = sizeof(uint32_t);
 
-const device::DeviceDenseCodec& DenseCodecOf(const device::DeviceKernels& kernels,
-                                             wire::Codec codec) {
+const device::DeviceDenseCodec& FindDenseCodec(const device::DeviceKernels& kernels,
+                                               wire::Codec codec) {
   switch (codec) {
     case wire::Codec::kFloat16:
       return kernels.float16;
@@ -41,7 +41,7 @@ absl::StatusOr<std::unique_ptr<DeviceEncoder>> DeviceEncoder::Create(
     const proto::JobRecord& record, NodeId node, const ChunkMap& map, ChunkShare share,
     const std::shared_ptr<device::Device>& device, device::Stream* stream) {
   const kernels::CompressionOptions options =
-      kernels::CompressionOf(record.job().push(), kernels::Feedback::kResidual);
+      kernels::MakeCompression(record.job().push(), kernels::Feedback::kResidual);
   if (absl::Status status = options.Validate(); !status.ok()) return status;
   if (options.compression == kernels::Compression::kNone) {
     return absl::InvalidArgumentError("push.codec: FP32 is not encoded");
@@ -117,7 +117,7 @@ absl::StatusOr<DeviceEncoder::Outcome> DeviceEncoder::Encode(ChunkId chunk, cons
     status = kernels_->sparse.encode_largest(*stream, sum, accumulators, n,
                                              static_cast<uint32_t>(count), payload, verdict);
   } else {
-    status = DenseCodecOf(*kernels_, codec_)
+    status = FindDenseCodec(*kernels_, codec_)
                  .encode(*stream, sum, kernels::Feedback::kResidual, StateAt(0, chunk), n, payload,
                          verdict);
   }

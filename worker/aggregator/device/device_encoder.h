@@ -70,7 +70,7 @@ class DeviceEncoder {
       : map_(map),
         share_(share),
         options_(options),
-        codec_(kernels::CodecOf(options.compression)),
+        codec_(kernels::WireCodec(options.compression)),
         density_(record, node, map.chunks()) {}
 
   absl::Status Allocate(device::Device* device, device::Stream* stream);

@@ -255,7 +255,7 @@ int Main(int argc, char** argv) {
   app.add_option("--mib", options.mib, "MiB of the sums")->check(CLI::Range(1, 4096));
   app.add_option("--chunk-mib", options.chunk_mib, "MiB of a chunk")->check(CLI::Range(1, 16));
   CLI11_PARSE(app, argc, argv);
-  return device::ExitStatusOf(RunAll(options));
+  return device::ToExitStatus(RunAll(options));
 }
 
 }  // namespace

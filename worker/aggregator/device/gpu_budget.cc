@@ -36,8 +36,8 @@ void AddEncoder(const proto::Job& job, uint64_t elements, const GpuShare& share,
   if (share.index >= chunks) return;
   const uint64_t own = (chunks - share.index + share.of - 1) / share.of * chunk_elements;
   const auto vectors = static_cast<uint64_t>(
-      kernels::StateVectors(kernels::CompressionOf(job.push(), kernels::Feedback::kResidual)));
-  const wire::Codec codec = kernels::CodecOf(job.push());
+      kernels::StateVectors(kernels::MakeCompression(job.push(), kernels::Feedback::kResidual)));
+  const wire::Codec codec = kernels::WireCodec(job.push());
   need->Add("not sent", vectors * Rounded(std::min(own, elements), 4) * sizeof(float));
   need->Add("encoded sums", 2 * (kBeforePayload +
                                  wire::EncodedBytesMax(codec, std::min(chunk_elements, elements))));
@@ -47,7 +47,8 @@ void AddEncoder(const proto::Job& job, uint64_t elements, const GpuShare& share,
 // Each rank's own, with NCCL.
 void AddRanks(const proto::Job& job, uint64_t elements, const GpuShare& share,
               uint64_t chunk_elements, MemoryFormula* need) {
-  const auto vectors = static_cast<uint64_t>(StateVectors(OptimizerParamsOf(job.optimizer()).kind));
+  const auto vectors =
+      static_cast<uint64_t>(StateVectors(MakeOptimizerParams(job.optimizer()).kind));
   need->Add("weights, gradients, optimizer state",
             SaturatingProduct(share.ranks * (2 + vectors), Rounded(elements, 64) * sizeof(float)));
   if (chunk_elements == 0) return;

@@ -17,7 +17,7 @@ namespace {
 // `window`: bytes of the chunks under way.
 void AddRing(const proto::Job& job, uint32_t nodes, uint64_t arena, uint64_t window,
              MemoryFormula* need) {
-  const auto vectors = static_cast<uint64_t>(StateVectors(SharedOptimizerOf(job).kind)) +
+  const auto vectors = static_cast<uint64_t>(StateVectors(SharedOptimizer(job).kind)) +
                        (IsEncoded(job.push()) ? 1 : 0);
   const uint64_t own = arena / std::max<uint32_t>(1, nodes) + 1;
   need->Add(absl::StrFormat("own slices %d x %s", 1 + vectors, BytesText(own)),
@@ -28,7 +28,7 @@ void AddRing(const proto::Job& job, uint32_t nodes, uint64_t arena, uint64_t win
 
 void AddLayers(const proto::Job& job, uint64_t arena, uint64_t chunk, MemoryFormula* need) {
   const auto own_vectors =
-      static_cast<uint64_t>(StateVectors(OptimizerParamsOf(job.optimizer()).kind));
+      static_cast<uint64_t>(StateVectors(MakeOptimizerParams(job.optimizer()).kind));
   if (AppliesOnNodes(job)) {
     need->Add(absl::StrFormat("optimizer of its own (3 + %d) x %s", own_vectors, BytesText(arena)),
               SaturatingProduct(3 + own_vectors, arena));
@@ -50,12 +50,12 @@ void AddLayers(const proto::Job& job, uint64_t arena, uint64_t chunk, MemoryForm
 
 void AddPushEncoder(const proto::Job& job, uint64_t arena, uint64_t chunk, MemoryFormula* need) {
   const kernels::CompressionOptions push =
-      kernels::CompressionOf(job.push(), kernels::Feedback::kResidual);
+      kernels::MakeCompression(job.push(), kernels::Feedback::kResidual);
   const auto vectors = static_cast<uint64_t>(kernels::StateVectors(push));
   if (vectors == 0) return;
   need->Add(absl::StrFormat("not sent %d x %s", vectors, BytesText(arena)),
             SaturatingProduct(vectors, arena));
-  if (kernels::CodecOf(job.push()) != wire::Codec::kSparse) return;
+  if (kernels::WireCodec(job.push()) != wire::Codec::kSparse) return;
   need->Add(absl::StrFormat("codec's work space 4 x %s", BytesText(chunk)), 4 * chunk);
 }
 
@@ -75,8 +75,8 @@ void AddSharedMemory(const proto::Job& job, uint64_t elements, uint32_t local_ra
 
 }  // namespace
 
-MemoryFormula NodeMemoryOf(const proto::Job& job, uint32_t nodes, uint64_t elements,
-                           uint32_t local_ranks, const proto::Placement& placement) {
+MemoryFormula NodeMemoryNeed(const proto::Job& job, uint32_t nodes, uint64_t elements,
+                             uint32_t local_ranks, const proto::Placement& placement) {
   // Beyond that, offsets do not fit 64 bits any more.
   constexpr uint64_t kElementsMax = uint64_t{1} << 48;
   MemoryFormula need;

@@ -43,8 +43,8 @@ namespace strata::worker {
 // encoded there.
 //
 // `placement` may be empty: where it is not known yet, there are no messages either.
-MemoryFormula NodeMemoryOf(const proto::Job& job, uint32_t nodes, uint64_t elements,
-                           uint32_t local_ranks, const proto::Placement& placement);
+MemoryFormula NodeMemoryNeed(const proto::Job& job, uint32_t nodes, uint64_t elements,
+                             uint32_t local_ranks, const proto::Placement& placement);
 
 }  // namespace strata::worker
 

@@ -23,7 +23,7 @@ proto::Job JobWith(uint32_t window) {
 
 // 1 MiB of weights, 2 ranks, 3 shards, window 4, chunks of 16 KiB.
 TEST(NodeBudget, IsSharedMemoryFirstWeightsAndMessages) {
-  const MemoryFormula need = NodeMemoryOf(JobWith(4), 4, 1 << 18, 2, Placement(3, 4096));
+  const MemoryFormula need = NodeMemoryNeed(JobWith(4), 4, 1 << 18, 2, Placement(3, 4096));
   ASSERT_EQ(need.parts.size(), 3u);
   EXPECT_EQ(need.parts[0].bytes, NodeOffsets(1 << 18, 2).total);
   EXPECT_EQ(need.parts[1].bytes, 2u << 20);
@@ -34,21 +34,22 @@ TEST(NodeBudget, IsSharedMemoryFirstWeightsAndMessages) {
 }
 
 TEST(NodeBudget, HasNoMessagesWhereThePlacementIsNotKnown) {
-  EXPECT_EQ(NodeMemoryOf(JobWith(4), 4, 1 << 18, 2, {}).parts.size(), 2u);
+  EXPECT_EQ(NodeMemoryNeed(JobWith(4), 4, 1 << 18, 2, {}).parts.size(), 2u);
 }
 
 TEST(NodeBudget, MessagesAreNoMoreThanTheArenaBothWays) {
-  EXPECT_EQ(NodeMemoryOf(JobWith(64), 4, 1 << 18, 1, Placement(8, 4096)).parts[2].bytes, 2u << 20);
+  EXPECT_EQ(NodeMemoryNeed(JobWith(64), 4, 1 << 18, 1, Placement(8, 4096)).parts[2].bytes,
+            2u << 20);
 }
 
 TEST(NodeBudget, OfEncodedPushesHasWhatWasNotSent) {
   proto::Job job = JobWith(4);
   job.mutable_push()->set_codec(proto::Encoding::FP16);
-  MemoryFormula need = NodeMemoryOf(job, 4, 1 << 18, 2, Placement(3, 4096));
+  MemoryFormula need = NodeMemoryNeed(job, 4, 1 << 18, 2, Placement(3, 4096));
   ASSERT_EQ(need.parts.size(), 4u);
   EXPECT_EQ(need.parts[2].bytes, 1u << 20);
   job.mutable_push()->set_codec(proto::Encoding::DGC);
-  need = NodeMemoryOf(job, 4, 1 << 18, 2, Placement(3, 4096));
+  need = NodeMemoryNeed(job, 4, 1 << 18, 2, Placement(3, 4096));
   ASSERT_EQ(need.parts.size(), 5u);
   EXPECT_EQ(need.parts[2].bytes, 2u << 20);
   EXPECT_EQ(need.parts[3].bytes, 4u * (16 << 10));
@@ -58,12 +59,12 @@ TEST(NodeBudget, OfEncodedPushesHasWhatWasNotSent) {
 TEST(NodeBudget, OfARingIsItsShareOfWeightsAndStateAndTheChunksUnderWay) {
   proto::Job job = JobWith(4);
   job.set_exchange(proto::Job::RING);
-  const MemoryFormula need = NodeMemoryOf(job, 4, 1 << 18, 2, Placement(0, 4096));
+  const MemoryFormula need = NodeMemoryNeed(job, 4, 1 << 18, 2, Placement(0, 4096));
   ASSERT_EQ(need.parts.size(), 4u);
   EXPECT_EQ(need.parts[2].bytes, 2u * ((1 << 18) + 1));
   EXPECT_EQ(need.parts[3].bytes, 4u * 4 * (16 << 10));
   job.mutable_push()->set_codec(proto::Encoding::FP16);
-  EXPECT_EQ(NodeMemoryOf(job, 4, 1 << 18, 2, Placement(0, 4096)).parts[2].bytes,
+  EXPECT_EQ(NodeMemoryNeed(job, 4, 1 << 18, 2, Placement(0, 4096)).parts[2].bytes,
             3u * ((1 << 18) + 1));
 }
 
@@ -74,13 +75,13 @@ TEST(NodeBudget, LocalStepsTakeWeightsTheirBeginAndTheOptimizersState) {
   job.mutable_optimizer()->mutable_adam();
   job.mutable_consistency()->set_preset("diloco(16)");
   FillDefaults(&job);
-  MemoryFormula need = NodeMemoryOf(job, 4, 1 << 18, 2, Placement(3, 4096));
+  MemoryFormula need = NodeMemoryNeed(job, 4, 1 << 18, 2, Placement(3, 4096));
   ASSERT_EQ(need.parts.size(), 5u);
   EXPECT_EQ(need.parts[2].bytes, 4u << 20);
   EXPECT_EQ(need.parts[3].bytes, 16u << 10);
   // In a ring the slices' optimizer is the outer one: Nesterov, one vector.
   job.set_exchange(proto::Job::RING);
-  need = NodeMemoryOf(job, 4, 1 << 18, 2, Placement(0, 4096));
+  need = NodeMemoryNeed(job, 4, 1 << 18, 2, Placement(0, 4096));
   EXPECT_EQ(need.parts[4].bytes, 2u * ((1 << 18) + 1));
 }
 
@@ -88,16 +89,16 @@ TEST(NodeBudget, DoubleBufferingTakesWhatWaitsEachWay) {
   proto::Job job = JobWith(4);
   job.mutable_consistency()->set_preset("delay1");
   FillDefaults(&job);
-  const MemoryFormula need = NodeMemoryOf(job, 4, 1 << 18, 2, Placement(3, 4096));
+  const MemoryFormula need = NodeMemoryNeed(job, 4, 1 << 18, 2, Placement(3, 4096));
   ASSERT_EQ(need.parts.size(), 4u);
   EXPECT_EQ(need.parts[2].bytes, 2u << 20);
 }
 
 TEST(NodeBudget, ATraceTakesAFixedAmount) {
   proto::Job job = JobWith(4);
-  const uint64_t before = NodeMemoryOf(job, 4, 1 << 18, 2, Placement(3, 4096)).total();
+  const uint64_t before = NodeMemoryNeed(job, 4, 1 << 18, 2, Placement(3, 4096)).total();
   job.mutable_trace()->set_steps(1000);
-  EXPECT_EQ(NodeMemoryOf(job, 4, 1 << 18, 2, Placement(3, 4096)).total(), before + (512 << 10));
+  EXPECT_EQ(NodeMemoryNeed(job, 4, 1 << 18, 2, Placement(3, 4096)).total(), before + (512 << 10));
 }
 
 TEST(NodeBudget, OfAJobOnGpusIsFirstWeightsAndPinnedMemoryAndAnswers) {
@@ -105,7 +106,7 @@ TEST(NodeBudget, OfAJobOnGpusIsFirstWeightsAndPinnedMemoryAndAnswers) {
   job.set_device(proto::Job::GPU);
   job.mutable_push()->set_codec(proto::Encoding::DGC);
   const NodeOffsets offsets(1 << 18, 2);
-  MemoryFormula need = NodeMemoryOf(job, 4, 1 << 18, 2, Placement(3, 4096));
+  MemoryFormula need = NodeMemoryNeed(job, 4, 1 << 18, 2, Placement(3, 4096));
   ASSERT_EQ(need.parts.size(), 4u) << "what was not sent is the GPU's";
   EXPECT_EQ(need.parts[0].bytes, offsets.total - (2u << 20));
   EXPECT_EQ(need.parts[1].bytes, 2u << 20);
@@ -116,7 +117,7 @@ TEST(NodeBudget, OfAJobOnGpusIsFirstWeightsAndPinnedMemoryAndAnswers) {
   job.mutable_push()->set_codec(proto::Encoding::FP16);
   job.mutable_consistency()->set_preset("delay1");
   FillDefaults(&job);
-  need = NodeMemoryOf(job, 4, 1 << 18, 2, Placement(3, 4096));
+  need = NodeMemoryNeed(job, 4, 1 << 18, 2, Placement(3, 4096));
   ASSERT_EQ(need.parts.size(), 6u);
   EXPECT_EQ(need.parts[3].bytes, 2u << 20) << need.ToString();
   EXPECT_EQ(need.parts[4].bytes, 1u << 20);
@@ -126,13 +127,13 @@ TEST(NodeBudget, OfAJobWithNcclIsFirstWeightsAlone) {
   proto::Job job = JobWith(4);
   job.set_device(proto::Job::GPU);
   job.set_exchange(proto::Job::NCCL);
-  const MemoryFormula need = NodeMemoryOf(job, 4, 1 << 18, 2, Placement(0, 4096));
+  const MemoryFormula need = NodeMemoryNeed(job, 4, 1 << 18, 2, Placement(0, 4096));
   ASSERT_EQ(need.parts.size(), 2u);
   EXPECT_EQ(need.total(), NodeOffsets(1 << 18, 2).total);
 }
 
 TEST(NodeBudget, AnArenaBeyondAllMemoryDoesNotWrapAround) {
-  EXPECT_EQ(NodeMemoryOf(JobWith(4), 4, UINT64_MAX, 2, {}).total(), UINT64_MAX);
+  EXPECT_EQ(NodeMemoryNeed(JobWith(4), 4, UINT64_MAX, 2, {}).total(), UINT64_MAX);
 }
 
 }  // namespace

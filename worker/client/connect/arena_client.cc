@@ -303,7 +303,7 @@ absl::Status ArenaClient::Send(const Report& report) {
   out->set_wait_s(absl::ToDoubleSeconds(waited_));
   waited_before_ += std::exchange(waited_, absl::ZeroDuration());
   out->set_lr(
-      LearningRateAt(ScheduleOf(job), samples_ * ranks(), run_.samples_per_epoch, job.epochs()));
+      LearningRateAt(JobSchedule(job), samples_ * ranks(), run_.samples_per_epoch, job.epochs()));
   if (launch_.local_rank() == 0) {
     *out->mutable_node() = link_->Counters();
     out->mutable_node()->set_exposed_s(absl::ToDoubleSeconds(waited_before_));

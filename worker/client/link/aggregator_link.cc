@@ -47,7 +47,7 @@ absl::StatusOr<std::unique_ptr<AggregatorLink>> AggregatorLink::Connect(
   }
   std::shared_ptr<device::Device> device;
   if (worker::AggregatorUsesDevices(launch.record().job())) {
-    auto used = worker::DeviceOf(launch, launch.local_rank());
+    auto used = worker::UseDevice(launch, launch.local_rank());
     if (!used.ok()) return used.status();
     device = *std::move(used);
   }

@@ -34,7 +34,7 @@ LocalLink::LocalLink(const proto::Launch& launch, std::shared_ptr<AgentLine> age
     : launch_(launch),
       agent_(std::move(agent)),
       kernels_(kernels),
-      rule_(kernels::LocalUpdateRuleOf(launch.record().job(), 0)) {
+      rule_(kernels::MakeLocalUpdateRule(launch.record().job(), 0)) {
   STRATA_REQUIRE(launch.record().job().ranks() == 1);
 }
 
@@ -56,7 +56,7 @@ absl::StatusOr<RunFacts> LocalLink::Start(const JobFacts& facts) {
   rule_.samples_per_epoch = facts_.samples_per_epoch;
   map_ = std::make_unique<ChunkMap>(layout_.elements(), facts_.chunk_elements);
   for (uint32_t c = 0; c < map_->chunks(); ++c) {
-    runs_.push_back(RunsOf(layout_, *map_, ChunkId(c)));
+    runs_.push_back(OptimizerRuns(layout_, *map_, ChunkId(c)));
   }
   return facts_;
 }

@@ -31,7 +31,7 @@ MpiLink::MpiLink(const proto::Job& job, Collective* collective, const kernels::K
       collective_(collective),
       kernels_(kernels),
       reporting_(std::move(reporting)),
-      rule_(kernels::LocalUpdateRuleOf(job, 0)) {
+      rule_(kernels::MakeLocalUpdateRule(job, 0)) {
   STRATA_REQUIRE(job.ranks() == collective->ranks());
 }
 
@@ -65,7 +65,7 @@ absl::StatusOr<client::RunFacts> MpiLink::Start(const client::JobFacts& facts) {
   map_ = std::make_unique<ChunkMap>(layout_.elements(), facts_.chunk_elements);
   under_way_.resize(map_->chunks());
   for (uint32_t c = 0; c < map_->chunks(); ++c) {
-    runs_.push_back(RunsOf(layout_, *map_, ChunkId(c)));
+    runs_.push_back(OptimizerRuns(layout_, *map_, ChunkId(c)));
   }
   return facts_;
 }

@@ -12,7 +12,7 @@ namespace strata::nccl {
 absl::StatusOr<std::unique_ptr<AloneLink>> AloneLink::Create(
     const proto::Launch& launch, std::shared_ptr<client::AgentLine> agent) {
   absl::StatusOr<std::shared_ptr<device::Device>> device =
-      worker::DeviceOf(launch, launch.local_rank());
+      worker::UseDevice(launch, launch.local_rank());
   if (!device.ok()) return device.status();
   return absl::WrapUnique(new AloneLink(launch, *std::move(device), std::move(agent)));
 }

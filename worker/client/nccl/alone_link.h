@@ -15,7 +15,7 @@ namespace strata::nccl {
 // rates and order of operations as client::LocalLink, so the same bits.
 class AloneLink final : public client::RankLink {
  public:
-  // Takes the device into use. Errors: worker::DeviceOf's.
+  // Takes the device into use. Errors: worker::UseDevice's.
   static absl::StatusOr<std::unique_ptr<AloneLink>> Create(
       const proto::Launch& launch, std::shared_ptr<client::AgentLine> agent);
 

@@ -37,7 +37,7 @@ absl::Status CommunicatorWatch::status() const {
   return status_;
 }
 
-absl::Status CommunicatorWatch::CauseOf(absl::Status error) {
+absl::Status CommunicatorWatch::FindCause(absl::Status error) {
   absl::MutexLock lock(&mutex_);
   if (met_.ok()) met_ = error;
   mutex_.Await(absl::Condition(&looks_no_more_));

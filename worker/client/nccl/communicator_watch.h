@@ -33,7 +33,7 @@ class CommunicatorWatch {
   absl::Status status() const;
   // The same for who has met `error` in what it asked of the library or the device: the error, if
   // nothing else is known after those seconds. Blocks until then.
-  absl::Status CauseOf(absl::Status error);
+  absl::Status FindCause(absl::Status error);
 
  private:
   void Run();

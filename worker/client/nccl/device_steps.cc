@@ -28,7 +28,7 @@ DeviceSteps::DeviceSteps(std::shared_ptr<device::Device> device, const proto::Jo
       job_(job),
       layout_(layout),
       still_wanted_(std::move(still_wanted)),
-      rule_(kernels::LocalUpdateRuleOf(job, 0)) {}
+      rule_(kernels::MakeLocalUpdateRule(job, 0)) {}
 
 absl::StatusOr<std::unique_ptr<DeviceSteps>> DeviceSteps::Create(
     std::shared_ptr<device::Device> device, const proto::Job& job, const proto::Layout& layout,
@@ -97,7 +97,7 @@ absl::Status DeviceSteps::Begin(std::unique_ptr<device::Communicator> communicat
     absl::StatusOr<std::unique_ptr<device::Event>> landed = device_->NewEvent();
     if (!landed.ok()) return landed.status();
     chunks_[c].landed = *std::move(landed);
-    chunks_[c].runs = RunsOf(layout_, *map_, ChunkId(c));
+    chunks_[c].runs = OptimizerRuns(layout_, *map_, ChunkId(c));
   }
   absl::StatusOr<Words> verdicts =
       AllocateWords(chunks_.size() * sizeof(device::Verdict), "verdicts on gradients");
@@ -213,7 +213,7 @@ absl::Status DeviceSteps::Update(const Chunk& chunk, uint64_t at, uint64_t numbe
 absl::Status DeviceSteps::OrCause(absl::Status status) {
   if (!watch_) return status;
   if (absl::Status cause = watch_->status(); !cause.ok()) return cause;
-  return absl::IsInternal(status) ? watch_->CauseOf(std::move(status)) : status;
+  return absl::IsInternal(status) ? watch_->FindCause(std::move(status)) : status;
 }
 
 absl::Status DeviceSteps::Await(const device::Event& event) {

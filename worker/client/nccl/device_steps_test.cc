@@ -69,7 +69,7 @@ float FirstWeight(uint32_t i) { return 0.01f * static_cast<float>(i); }
 // What one CPU makes of so many steps of the ranks' gradients, added in their order.
 std::vector<float> Expected(const proto::Job& job, const std::vector<uint32_t>& samples,
                             uint64_t steps = 2) {
-  kernels::UpdateRule rule = kernels::LocalUpdateRuleOf(job, 0);
+  kernels::UpdateRule rule = kernels::MakeLocalUpdateRule(job, 0);
   std::vector<float> w(kElements), sum(kElements), state0(kElements), state1(kElements);
   for (uint32_t i = 0; i < kElements; ++i) w[i] = FirstWeight(i);
   const ChunkMap map(kElements, kChunkElements);
@@ -85,8 +85,8 @@ std::vector<float> Expected(const proto::Job& job, const std::vector<uint32_t>& 
     for (uint32_t c = 0; c < map.chunks(); ++c) {
       const uint64_t at = map.OffsetOf(ChunkId(c));
       kernels::ApplyUpdate(kernels::Cpu(), rule.optimizer, update,
-                           RunsOf(SomeLayout(), map, ChunkId(c)), sum.data() + at, w.data() + at,
-                           w.data() + at, state0.data() + at, state1.data() + at);
+                           OptimizerRuns(SomeLayout(), map, ChunkId(c)), sum.data() + at,
+                           w.data() + at, w.data() + at, state0.data() + at, state1.data() + at);
     }
   }
   return w;

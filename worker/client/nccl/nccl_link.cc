@@ -24,7 +24,7 @@ absl::StatusOr<std::unique_ptr<NcclLink>> NcclLink::Connect(const proto::Launch&
   if (absl::Status status = worker::ExpectOwnDevices(launch, "exchange: NCCL"); !status.ok())
     return status;
   absl::StatusOr<std::shared_ptr<device::Device>> device =
-      worker::DeviceOf(launch, launch.local_rank());
+      worker::UseDevice(launch, launch.local_rank());
   if (!device.ok()) return device.status();
   absl::StatusOr<std::unique_ptr<client::AggregatorLink>> aggregator =
       client::AggregatorLink::Connect(launch, /*create_node_sum=*/nullptr);

@@ -19,7 +19,7 @@ namespace strata::nccl {
 class NcclLink final : public client::RankLink {
  public:
   // Takes the rank's device into use and waits for the aggregator to listen. Errors:
-  // worker::DeviceOf's and client::AggregatorLink::Connect's.
+  // worker::UseDevice's and client::AggregatorLink::Connect's.
   static absl::StatusOr<std::unique_ptr<NcclLink>> Connect(const proto::Launch& launch);
 
   absl::StatusOr<client::ArenaView> Allocate(const proto::Layout& layout) override;

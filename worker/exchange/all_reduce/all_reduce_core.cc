@@ -120,7 +120,7 @@ absl::Status AllReduceCore::OnPayload(const NodeAction& asked, Bytes payload, ui
                                       absl::Time now, CoreActions* actions) {
   ChunkReduction& chunk = chunks_[asked.chunk.value()];
   if (asked.kind == NodeAction::Kind::kFirstWeights) {
-    seeds_.push_back(wire::ChecksumOf(payload));
+    seeds_.push_back(wire::PayloadChecksum(payload));
     chunk.Seed(payload);
     if (seeds_.size() < chunks_.size()) return absl::OkStatus();
     SendSeeds(now, actions);

@@ -28,9 +28,9 @@ ReductionRules ReductionRules::Of(const proto::JobRecord& record, const kernels:
   return {.kernels = &kernels,
           .pool = pool,
           .plan = MakeReducePlan(record.ring().algorithm(), nodes, position),
-          .update = kernels::UpdateRuleOf(record.job(), record.samples_per_epoch()),
+          .update = kernels::MakeUpdateRule(record.job(), record.samples_per_epoch()),
           .compression =
-              kernels::CompressionOf(record.job().push(), kernels::Feedback::kNone).compression,
+              kernels::MakeCompression(record.job().push(), kernels::Feedback::kNone).compression,
           .trace = trace};
 }
 
@@ -42,7 +42,7 @@ ChunkReduction::ChunkReduction(const ReductionRules* rules, const proto::Layout&
       own_begin_(SliceBegin(rules->plan.Own().begin)),
       own_end_(SliceBegin(rules->plan.Own().end)),
       weights_(*rules->kernels, *rules->pool, rules->update, own_end_ - own_begin_,
-               RunsOf(layout, map.OffsetOf(chunk) + own_begin_, own_end_ - own_begin_)),
+               OptimizerRuns(layout, map.OffsetOf(chunk) + own_begin_, own_end_ - own_begin_)),
       sums_(rules->pool),
       gathered_(rules->pool) {}
 
@@ -165,7 +165,7 @@ absl::Status ChunkReduction::Send(const ReduceStep& step, ReductionActions* acti
     send.payload = *std::move(payload);
   }
   send.header.op = sum ? Op::kReduce : Op::kGather;
-  send.header.codec = kernels::CodecOf(rules_->compression);
+  send.header.codec = kernels::WireCodec(rules_->compression);
   send.header.chunk = chunk_.value();
   send.header.clock = clock_;
   send.header.slice = step.slices.begin;
@@ -179,13 +179,13 @@ absl::Status ChunkReduction::CheckDue(const ReduceStep& step, const wire::Header
   const Op op = step.kind == Kind::kAddSum ? Op::kReduce : Op::kGather;
   const uint32_t elements = SliceBegin(step.slices.end) - SliceBegin(step.slices.begin);
   if (header.op == op && header.clock == clock_ && header.slice == step.slices.begin &&
-      header.element_count == elements && header.codec == kernels::CodecOf(rules_->compression)) {
+      header.element_count == elements && header.codec == kernels::WireCodec(rules_->compression)) {
     return absl::OkStatus();
   }
   return absl::InvalidArgumentError(absl::StrFormat(
       "%s as %s, but %s of slice %d with %d elements of clock %d as %s is due",
       wire::Describe(header), wire::ToString(header.codec), wire::ToString(op), step.slices.begin,
-      elements, clock_, wire::ToString(kernels::CodecOf(rules_->compression))));
+      elements, clock_, wire::ToString(kernels::WireCodec(rules_->compression))));
 }
 
 absl::Status ChunkReduction::Take(const ReduceStep& step, const wire::Frame& frame,
@@ -197,7 +197,7 @@ absl::Status ChunkReduction::Take(const ReduceStep& step, const wire::Frame& fra
 
 absl::StatusOr<kernels::CheckedPayload> ChunkReduction::Checked(const Bytes& payload,
                                                                 uint32_t elements) const {
-  return kernels::CheckedPayload::Check(*rules_->kernels, kernels::CodecOf(rules_->compression),
+  return kernels::CheckedPayload::Check(*rules_->kernels, kernels::WireCodec(rules_->compression),
                                         elements,
                                         absl::MakeConstSpan(payload.data(), payload.size()));
 }

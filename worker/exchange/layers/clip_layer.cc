@@ -20,7 +20,7 @@ ClipLayer::ClipLayer(ExchangeStage* below, const CoreOptions& options)
                      options.record.placement().chunk_elements());
   chunks_.resize(map.chunks());
   for (uint32_t c = 0; c < map.chunks(); ++c) {
-    chunks_[c].runs = RunsOf(options.record.layout(), map, ChunkId(c));
+    chunks_[c].runs = OptimizerRuns(options.record.layout(), map, ChunkId(c));
   }
 }
 

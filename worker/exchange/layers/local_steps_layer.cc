@@ -34,15 +34,16 @@ LocalStepsLayer::LocalStepsLayer(ExchangeStage* below, const CoreOptions& option
       significance_(options.record.job().consistency().lazy().significance().threshold()),
       last_round_(UINT64_MAX),
       share_(NodeShare::Of(options.record, options.node)),
-      rule_(kernels::LocalUpdateRuleOf(options.record.job(), options.record.samples_per_epoch())),
+      rule_(kernels::MakeLocalUpdateRule(options.record.job(), options.record.samples_per_epoch())),
       changes_(BufferPool::kRetainedBytesMax,
                PushesOutliveAnswers(options.record.job()) ? nullptr : options.memory),
       chunks_(map_.chunks()) {
   STRATA_REQUIRE(HasLocalSteps(options.record.job()));
   for (uint32_t c = 0; c < map_.chunks(); ++c) {
     const ChunkId id(c);
-    chunks_[c].local = std::make_unique<kernels::WeightState>(
-        kernels_, pool_, rule_, map_.ElementsOf(id), RunsOf(options.record.layout(), map_, id));
+    chunks_[c].local =
+        std::make_unique<kernels::WeightState>(kernels_, pool_, rule_, map_.ElementsOf(id),
+                                               OptimizerRuns(options.record.layout(), map_, id));
   }
 }
 

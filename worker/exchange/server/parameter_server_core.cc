@@ -62,7 +62,7 @@ ParameterServerCore::ParameterServerCore(const CoreOptions& options, ChunkMap ma
       map_(map),
       kernels_(kernels),
       encoder_(std::move(encoder)),
-      answer_codec_(kernels::CodecOf(options.record.job().pull())),
+      answer_codec_(kernels::WireCodec(options.record.job().pull())),
       window_(std::max<uint32_t>(1, options.record.job().window())),
       has_quorum_(options.record.job().consistency().lazy().has_quorum()),
       chunks_(map.chunks()) {

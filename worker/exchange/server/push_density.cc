@@ -17,7 +17,7 @@ double EpochsPerSample(const proto::JobRecord& record, NodeId node) {
 
 PushDensity::PushDensity(const proto::JobRecord& record, NodeId node, uint32_t chunks)
     : encoding_(record.job().push()),
-      density_(kernels::CompressionOf(encoding_, kernels::Feedback::kResidual).density),
+      density_(kernels::MakeCompression(encoding_, kernels::Feedback::kResidual).density),
       epochs_per_sample_(EpochsPerSample(record, node)),
       samples_(chunks) {}
 

@@ -17,7 +17,7 @@ absl::StatusOr<std::unique_ptr<PushEncoder>> PushEncoder::Create(const proto::Jo
   auto encoder = absl::WrapUnique(new PushEncoder(record, node, map, kernels, from));
   if (encoder->codec_ == wire::Codec::kNone || from == From::kPayloads) return encoder;
   const kernels::CompressionOptions options =
-      kernels::CompressionOf(encoder->encoding_, kernels::Feedback::kResidual);
+      kernels::MakeCompression(encoder->encoding_, kernels::Feedback::kResidual);
   for (uint32_t c = 0; c < map.chunks(); ++c) {
     auto one = kernels::Encoder::Create(options, map.ElementsOf(ChunkId(c)), kernels);
     if (!one.ok()) return one.status();
@@ -30,7 +30,7 @@ absl::StatusOr<std::unique_ptr<PushEncoder>> PushEncoder::Create(const proto::Jo
 PushEncoder::PushEncoder(const proto::JobRecord& record, NodeId node, const ChunkMap& map,
                          const kernels::Kernels& kernels, From from)
     : encoding_(record.job().push()),
-      codec_(kernels::CodecOf(record.job().push())),
+      codec_(kernels::WireCodec(record.job().push())),
       drops_zeros_(record.job().consistency().lazy().has_significance()),
       from_(from),
       kernels_(kernels),
