@@ -57,7 +57,8 @@ void AddIdeal(const TrainedModel& model, double at_none, double at_most,
               std::vector<compare::LineSeries>* series) {
   if (model.result.figures.empty()) return;
   const double ranks = model.result.figures.back().what.ranks;
-  series->push_back({"ranks x the base", {}, {{{0, at_none}, {ranks, at_most}}}});
+  const std::string name = "ranks x the base";
+  series->push_back({name, {}, {{name, {{0, at_none}, {ranks, at_most}}}}});
 }
 
 std::string TableOf(const TrainedModel& model) {

@@ -2,7 +2,7 @@
 
 #include <utility>
 
-#include "common/require.h"
+#include "absl/strings/str_format.h"
 
 namespace strata::worker {
 
@@ -27,7 +27,10 @@ absl::Status CoreExchange::Start() {
 }
 
 absl::Status CoreExchange::Submit(ChunkId chunk) {
-  STRATA_REQUIRE(core_->phase() == Phase::kTraining);
+  if (core_->phase() != Phase::kTraining) {
+    return absl::FailedPreconditionError(
+        absl::StrFormat("chunk %d was published, but the node does not train", chunk.value()));
+  }
   if (trace_ != nullptr) {
     if (ready_at_.size() <= chunk.value()) ready_at_.resize(chunk.value() + 1);
     ready_at_[chunk.value()] = trace_->Now();

@@ -73,7 +73,8 @@ class Exchange {
   // Begins to offer the first weights. Once, first.
   virtual absl::Status Start() = 0;
   // Every rank of the node has published the chunk for its next clock: one more than the chunk's
-  // last one. REQUIRES: kTraining; the answer to the chunk's last push has been taken.
+  // last one. The answer to the chunk's last push has been taken. Errors: FailedPrecondition, too
+  // (not kTraining: a rank goes on after it has left).
   virtual absl::Status Submit(ChunkId chunk) = 0;
   // The node's ranks make no more than `clocks` steps. Once, after the last Submit.
   virtual absl::Status Finish(uint64_t clocks) = 0;
