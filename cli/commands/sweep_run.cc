@@ -27,7 +27,7 @@ std::vector<size_t> SweepRun::PointsAfter(const std::vector<compare::RungRuns>& 
   }
   const compare::RungRuns& before = rungs.back();
   const std::vector<std::optional<double>> accuracies = compare::MeanAccuracies(before);
-  for (const size_t place : compare::BestOf(accuracies, plan_.rungs[rungs.size()].points)) {
+  for (const size_t place : compare::BestPoints(accuracies, plan_.rungs[rungs.size()].points)) {
     points.push_back(before.points[place]);
   }
   return points;

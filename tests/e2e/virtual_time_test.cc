@@ -25,7 +25,7 @@ constexpr int kSteps = 20;
 std::map<uint32_t, std::vector<std::string>> HashesInVirtualTime(proto::Job job) {
   FillDefaults(&job);
   EXPECT_EQ(ValidateJob(job), absl::OkStatus());
-  const compare::ClusterFile cluster = compare::ClusterOf(
+  const compare::ClusterFile cluster = compare::ParseTestCluster(
       "nodes { count: 2 ranks: 2 compute { log_normal { median_ms: 2 sigma: 0.5 } } "
       "link { gbit_per_s: 0.2 latency_us: 100 jitter_us: 50 } } "
       "servers { count: 2 shards: 2 link { gbit_per_s: 0.2 latency_us: 100 jitter_us: 50 } }");
@@ -37,7 +37,7 @@ std::map<uint32_t, std::vector<std::string>> HashesInVirtualTime(proto::Job job)
     const std::string when = step == kSteps ? "final" : std::to_string(step);
     hashes[node].push_back(absl::StrFormat("%s %016x", when, hash));
   };
-  const auto outcome = compare::OutcomeOf({.mode = "", .job = job}, cluster, options);
+  const auto outcome = compare::RunVirtually({.mode = "", .job = job}, cluster, options);
   EXPECT_EQ(outcome.record.failure(), "");
   return hashes;
 }
