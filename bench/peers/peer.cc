@@ -34,7 +34,7 @@ void AddPeerOptions(CLI::App* app, PeerOptions* options) {
 
 int RunPeer(const std::string& name, const PeerOptions& options, bool in_place,
             const PeerStep& step) {
-  absl::StatusOr<GateLine> gate = GateLine::Connect(options.gate);
+  absl::StatusOr<GateConnection> gate = GateConnection::Connect(options.gate);
   if (!gate.ok()) return Complain(name, gate.status());
   std::vector<float> gradient(options.bytes / sizeof(float)), separate;
   if (!in_place) separate.resize(gradient.size());

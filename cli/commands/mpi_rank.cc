@@ -180,7 +180,8 @@ absl::Status Train(const proto::Job& job, mpi::Collective* collective,
       mpi::MpiLink::Reporting{[&](const client::JobFacts& facts) { reports.Begin(facts); },
                               [&] { return reports.Pump(); }});
   const mpi::MpiLink* own = link.get();
-  client::ArenaClient client(launch, std::make_shared<client::AgentLine>(ends[1]), std::move(link));
+  client::ArenaClient client(launch, std::make_shared<client::AgentChannel>(ends[1]),
+                             std::move(link));
   worker::TrainerOptions options;
   options.job = job;
   options.run_dir = launch.run_dir();

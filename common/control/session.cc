@@ -13,7 +13,7 @@
 #include "absl/time/clock.h"
 #include "common/control/channel.h"
 #include "common/control/outbox.h"
-#include "common/control/session_line.h"
+#include "common/control/session_stream.h"
 #include "common/job/job.h"
 #include "common/limits/limits.h"
 
@@ -130,10 +130,10 @@ class GrpcSession final : public Session {
       inbox_bytes_ = 0;
       closed_.reset();
     }
-    const std::unique_ptr<SessionLine> line =
-        SessionLine::Dial(options_.coordinator, connect_timeout,
-                          {.on_message = [this](auto message) { Take(std::move(message)); },
-                           .on_closed = [this](absl::Status status) { Close(status); }});
+    const std::unique_ptr<SessionStream> line =
+        SessionStream::Dial(options_.coordinator, connect_timeout,
+                            {.on_message = [this](auto message) { Take(std::move(message)); },
+                             .on_closed = [this](absl::Status status) { Close(status); }});
     SetLine(line.get());
     absl::Status status = RegisterOn(line.get());
     if (status.ok()) {
@@ -149,7 +149,7 @@ class GrpcSession final : public Session {
     return status;
   }
 
-  absl::Status RegisterOn(SessionLine* line) {
+  absl::Status RegisterOn(SessionStream* line) {
     options_.registration.set_attempt(options_.registration.attempt() + 1);
     proto::DaemonMessage message;
     *message.mutable_register_() = options_.registration;
@@ -175,7 +175,7 @@ class GrpcSession final : public Session {
     return absl::OkStatus();
   }
 
-  absl::Status Serve(SessionLine* line) {
+  absl::Status Serve(SessionStream* line) {
     absl::Time next_heartbeat = absl::Now();
     while (true) {
       if (absl::Now() >= next_heartbeat) {
@@ -253,7 +253,7 @@ class GrpcSession final : public Session {
     mutex_.AwaitWithTimeout(absl::Condition(this, &GrpcSession::IsStopping), pause);
   }
 
-  void SetLine(SessionLine* line) {
+  void SetLine(SessionStream* line) {
     absl::MutexLock lock(&mutex_);
     line_ = line;
   }
@@ -328,7 +328,7 @@ class GrpcSession final : public Session {
   std::optional<absl::Status> closed_ ABSL_GUARDED_BY(mutex_);  // of the present line
   absl::Time closed_at_ ABSL_GUARDED_BY(mutex_);
   std::optional<absl::Time> stop_at_ ABSL_GUARDED_BY(mutex_);
-  SessionLine* line_ ABSL_GUARDED_BY(mutex_) = nullptr;  // to cancel; lives while it is set
+  SessionStream* line_ ABSL_GUARDED_BY(mutex_) = nullptr;  // to cancel; lives while it is set
   bool registered_once_ ABSL_GUARDED_BY(mutex_) = false;
   bool ended_ ABSL_GUARDED_BY(mutex_) = false;
   absl::Status end_ ABSL_GUARDED_BY(mutex_);

@@ -43,7 +43,7 @@ bool SameBits(absl::Span<const float> a, absl::Span<const float> b) {
 }  // namespace
 
 absl::Status RunExchangeRank(client::Client* client, const ExchangeRankOptions& options) {
-  absl::StatusOr<GateLine> gate = GateLine::Connect(options.gate);
+  absl::StatusOr<GateConnection> gate = GateConnection::Connect(options.gate);
   if (!gate.ok()) return gate.status();
   if (absl::Status status = Join(client, options.elements); !status.ok()) return status;
   if (absl::Status status = NextWeights(client); !status.ok()) return status;

@@ -117,7 +117,7 @@ bool Gate::Meet(const std::vector<UniqueFd>& connections) {
   return true;
 }
 
-absl::StatusOr<GateLine> GateLine::Connect(const std::string& address) {
+absl::StatusOr<GateConnection> GateConnection::Connect(const std::string& address) {
   const size_t colon = address.rfind(':');
   int port = 0;
   sockaddr_in to = {};
@@ -132,10 +132,10 @@ absl::StatusOr<GateLine> GateLine::Connect(const std::string& address) {
     return absl::UnavailableError(absl::StrCat("gate ", address, " cannot be reached"));
   }
   SendAtOnce(fd.get());
-  return GateLine(std::move(fd));
+  return GateConnection(std::move(fd));
 }
 
-absl::Status GateLine::Meet(const Arrival& arrival) {
+absl::Status GateConnection::Meet(const Arrival& arrival) {
   char go = 0;
   if (SendAll(fd_.get(), &arrival, sizeof(arrival)) && ReceiveAll(fd_.get(), &go, 1)) {
     return absl::OkStatus();

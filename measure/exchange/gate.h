@@ -67,16 +67,16 @@ class Gate {
 };
 
 // A participant's end.
-class GateLine {
+class GateConnection {
  public:
   // `address`: "HOST:PORT" with an IPv4 address. Errors: Unavailable naming it.
-  static absl::StatusOr<GateLine> Connect(const std::string& address);
+  static absl::StatusOr<GateConnection> Connect(const std::string& address);
 
   // Waits for the others. Errors: Unavailable (somebody has left).
   absl::Status Meet(const Arrival& arrival);
 
  private:
-  explicit GateLine(UniqueFd fd) : fd_(std::move(fd)) {}
+  explicit GateConnection(UniqueFd fd) : fd_(std::move(fd)) {}
 
   UniqueFd fd_;
 };

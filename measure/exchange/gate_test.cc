@@ -17,7 +17,7 @@ TEST(GateTest, AStepTakesAsLongAsItsSlowestParticipant) {
   ASSERT_TRUE(gate.ok()) << gate.status();
   const std::string address = absl::StrCat("127.0.0.1:", (*gate)->port());
   auto go = [&](double first_ms, double second_ms) {
-    auto line = GateLine::Connect(address);
+    auto line = GateConnection::Connect(address);
     ASSERT_TRUE(line.ok()) << line.status();
     EXPECT_EQ(line->Meet({}), absl::OkStatus());
     EXPECT_EQ(line->Meet({.step_ms = first_ms}), absl::OkStatus());
@@ -33,7 +33,7 @@ TEST(GateTest, AStepTakesAsLongAsItsSlowestParticipant) {
 TEST(GateTest, OneWrongValueOfOneParticipantIsKept) {
   auto gate = Gate::Open(1);
   ASSERT_TRUE(gate.ok()) << gate.status();
-  auto line = GateLine::Connect(absl::StrCat("127.0.0.1:", (*gate)->port()));
+  auto line = GateConnection::Connect(absl::StrCat("127.0.0.1:", (*gate)->port()));
   ASSERT_TRUE(line.ok()) << line.status();
   EXPECT_EQ(line->Meet({.step_ms = 1, .wrong = 1}), absl::OkStatus());
   EXPECT_EQ(line->Meet({.step_ms = 1}), absl::OkStatus());
@@ -47,7 +47,7 @@ TEST(GateTest, WhatComesAfterAStepIsDoneOnceAllHaveEndedIt) {
   ASSERT_TRUE(gate.ok()) << gate.status();
   const std::string address = absl::StrCat("127.0.0.1:", (*gate)->port());
   auto go = [&] {
-    auto line = GateLine::Connect(address);
+    auto line = GateConnection::Connect(address);
     ASSERT_TRUE(line.ok()) << line.status();
     for (int step = 0; step < 2; ++step) {
       EXPECT_EQ(line->Meet({}), absl::OkStatus());
@@ -66,19 +66,19 @@ TEST(GateTest, WhoWaitsForSomebodyThatHasLeftIsTold) {
   auto gate = Gate::Open(2);
   ASSERT_TRUE(gate.ok()) << gate.status();
   const std::string address = absl::StrCat("127.0.0.1:", (*gate)->port());
-  auto line = GateLine::Connect(address);
+  auto line = GateConnection::Connect(address);
   ASSERT_TRUE(line.ok()) << line.status();
-  { auto leaves = GateLine::Connect(address); }
+  { auto leaves = GateConnection::Connect(address); }
   EXPECT_EQ(line->Meet({}).code(), absl::StatusCode::kUnavailable);
 }
 
 TEST(GateTest, ItClosesWhilePeopleAreMissing) {
   auto gate = Gate::Open(2);
   ASSERT_TRUE(gate.ok()) << gate.status();
-  auto line = GateLine::Connect(absl::StrCat("127.0.0.1:", (*gate)->port()));
+  auto line = GateConnection::Connect(absl::StrCat("127.0.0.1:", (*gate)->port()));
   gate->reset();
   EXPECT_EQ(line->Meet({}).code(), absl::StatusCode::kUnavailable);
-  EXPECT_EQ(GateLine::Connect("here").status().code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(GateConnection::Connect("here").status().code(), absl::StatusCode::kInvalidArgument);
 }
 
 }  // namespace

@@ -21,7 +21,7 @@
 #include "worker/aggregator/host/rank_group.h"
 #include "worker/aggregator/node_training.h"
 #include "worker/aggregator/ring_port.h"
-#include "worker/contract/agent_line.h"
+#include "worker/contract/agent_channel.h"
 #include "worker/contract/launch_devices.h"
 #include "worker/contract/node_memory.h"
 
@@ -72,7 +72,7 @@ class Aggregator {
   const AggregatorOptions options_;
   const RealClock clock_;
   const std::unique_ptr<TraceLog> trace_;  // null: the job wants none
-  client::AgentLine agent_;
+  client::AgentChannel agent_;
   const std::unique_ptr<RankGroup> ranks_;
   const EventFd doorbell_;
   PollSet poll_;

@@ -25,8 +25,8 @@ constexpr absl::Duration kStallMax = absl::Milliseconds(4400);
 constexpr absl::Duration kCopyLate = absl::Seconds(30);
 
 // It has no more to do with the line.
-void TellClient(ControlLine* line) {
-  ControlLine::Client* const client = std::exchange(line->client, nullptr);
+void TellClient(ControlStream* line) {
+  ControlStream::Client* const client = std::exchange(line->client, nullptr);
   if (client != nullptr) client->OnBroken();
 }
 
@@ -123,9 +123,9 @@ absl::Duration SimCoordinator::InOrder(absl::Time* last) {
   return *last - now;
 }
 
-std::shared_ptr<ControlLine> SimCoordinator::Connect(ControlLine::Client* client) {
+std::shared_ptr<ControlStream> SimCoordinator::Connect(ControlStream::Client* client) {
   if (core_ == nullptr) return nullptr;
-  auto line = std::make_shared<ControlLine>();
+  auto line = std::make_shared<ControlStream>();
   line->session = server::SessionId(next_session_++);
   line->process = process_;
   line->daemon = client->name();
@@ -187,7 +187,7 @@ bool SimCoordinator::IsSaved(const proto::Register& registration) const {
   });
 }
 
-void SimCoordinator::HangUp(std::shared_ptr<ControlLine> line, absl::Duration noticed_after) {
+void SimCoordinator::HangUp(std::shared_ptr<ControlStream> line, absl::Duration noticed_after) {
   line->client = nullptr;
   line->broken = true;
   if (noticed_after < absl::InfiniteDuration()) Notice(line, noticed_after);

@@ -14,7 +14,7 @@
 #include "proto/control.pb.h"
 #include "server/coordinator/core/coordinator_core.h"
 #include "tests/sim/check/control_checker.h"
-#include "tests/sim/cluster/control_line.h"
+#include "tests/sim/cluster/control_stream.h"
 
 namespace strata::sim {
 
@@ -29,10 +29,10 @@ class SimCoordinator final : public server::CoordinatorActions {
   // ---- daemons ----
 
   // Null: nobody listens. `client` must hang up before it is destroyed.
-  std::shared_ptr<ControlLine> Connect(ControlLine::Client* client);
-  void Say(const std::shared_ptr<ControlLine>& line, proto::DaemonMessage message);
+  std::shared_ptr<ControlStream> Connect(ControlStream::Client* client);
+  void Say(const std::shared_ptr<ControlStream>& line, proto::DaemonMessage message);
   // The client is gone. Noticed so much later; infinite: by silence only.
-  void HangUp(std::shared_ptr<ControlLine> line, absl::Duration noticed_after);
+  void HangUp(std::shared_ptr<ControlStream> line, absl::Duration noticed_after);
 
   // ---- users ----
 
@@ -62,7 +62,7 @@ class SimCoordinator final : public server::CoordinatorActions {
   void Warn(const std::string&) override {}
 
  private:
-  using Line = std::shared_ptr<ControlLine>;
+  using Line = std::shared_ptr<ControlStream>;
 
   void Start();
   void Beat();

@@ -10,7 +10,7 @@
 #include "absl/time/time.h"
 #include "common/control/outbox.h"
 #include "proto/control.pb.h"
-#include "tests/sim/cluster/control_line.h"
+#include "tests/sim/cluster/control_stream.h"
 
 namespace strata::sim {
 
@@ -19,7 +19,7 @@ class World;
 // A daemon's line to the coordinator, as control::Session keeps it: registers, again after each
 // break with the jobs that the daemon holds, and says in order what it is given to say. Lives as
 // long as the daemon's process.
-class SimSession final : public ControlLine::Client {
+class SimSession final : public ControlStream::Client {
  public:
   struct Callbacks {
     std::function<void(const proto::CoordinatorMessage& message)> on_message;
@@ -48,7 +48,7 @@ class SimSession final : public ControlLine::Client {
   const Callbacks callbacks_;
   proto::Register registration_;
   control::Outbox outbox_;
-  std::shared_ptr<ControlLine> line_;
+  std::shared_ptr<ControlStream> line_;
   bool registered_ = false;  // on the present line
   bool rejected_ = false;
   // What is scheduled outlives the session.

@@ -23,7 +23,7 @@ class Stopwatch {
 
 }  // namespace
 
-ArenaClient::ArenaClient(proto::Launch launch, std::shared_ptr<AgentLine> agent,
+ArenaClient::ArenaClient(proto::Launch launch, std::shared_ptr<AgentChannel> agent,
                          std::unique_ptr<RankLink> link)
     : launch_(std::move(launch)),
       agent_(std::move(agent)),

@@ -16,7 +16,7 @@
 #include "worker/client/connect/tensor_set.h"
 #include "worker/client/link/arena_access.h"
 #include "worker/client/link/rank_link.h"
-#include "worker/contract/agent_line.h"
+#include "worker/contract/agent_channel.h"
 
 namespace strata::client {
 
@@ -27,7 +27,7 @@ namespace strata::client {
 class ArenaClient final : public Client, private ClientDevices, private ClientTrace {
  public:
   // `agent` is shared with the link, which may wait for the daemon in Start.
-  ArenaClient(proto::Launch launch, std::shared_ptr<AgentLine> agent,
+  ArenaClient(proto::Launch launch, std::shared_ptr<AgentChannel> agent,
               std::unique_ptr<RankLink> link);
   ~ArenaClient() override;
 
@@ -79,7 +79,7 @@ class ArenaClient final : public Client, private ClientDevices, private ClientTr
   absl::Status MoveToDevice();
 
   const proto::Launch launch_;
-  const std::shared_ptr<AgentLine> agent_;
+  const std::shared_ptr<AgentChannel> agent_;
   const std::unique_ptr<RankLink> link_;
 
   Phase phase_ = Phase::kRegistering;

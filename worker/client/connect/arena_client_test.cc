@@ -16,7 +16,7 @@ namespace {
 TEST(ArenaClientTest, AProgramThatDoesNotKnowOfDevicesIsToldSoBeforeItCrashes) {
   proto::Launch launch;
   launch.mutable_record()->mutable_job()->set_device(proto::Job::GPU);
-  ArenaClient client(launch, std::make_shared<AgentLine>(-1), nullptr);
+  ArenaClient client(launch, std::make_shared<AgentChannel>(-1), nullptr);
   float memory[2] = {};
   Tensor copied{.name = "b", .shape = {1}};
   copied.weights = &memory[0];
@@ -50,7 +50,8 @@ std::string SaidOf(const absl::Status& why) {
   EXPECT_EQ(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, fds), 0);
   FramedChannel daemon{UniqueFd(fds[0])};
   {
-    ArenaClient client({}, std::make_shared<AgentLine>(fds[1]), std::make_unique<FailingLink>(why));
+    ArenaClient client({}, std::make_shared<AgentChannel>(fds[1]),
+                       std::make_unique<FailingLink>(why));
     EXPECT_TRUE(client.Register({.name = "w", .shape = {4}}).ok());
     EXPECT_EQ(client.Allocate(), why);
   }

@@ -9,14 +9,14 @@
 #include "worker/client/nccl/alone_link.h"
 #include "worker/client/nccl/nccl_link.h"
 #include "worker/client/nccl/node_reducer.h"
-#include "worker/contract/agent_line.h"
+#include "worker/contract/agent_channel.h"
 #include "worker/contract/launch.h"
 
 namespace strata::client {
 namespace {
 
 absl::StatusOr<std::unique_ptr<RankLink>> LinkOf(const proto::Launch& launch,
-                                                 const std::shared_ptr<AgentLine>& agent) {
+                                                 const std::shared_ptr<AgentChannel>& agent) {
   const proto::Job& job = launch.record().job();
   if (job.exchange() == proto::Job::NCCL) return nccl::NcclLink::Connect(launch);
   if (job.exchange() != proto::Job::NONE) {
@@ -31,7 +31,7 @@ absl::StatusOr<std::unique_ptr<RankLink>> LinkOf(const proto::Launch& launch,
 absl::StatusOr<std::unique_ptr<Client>> Client::Connect(const std::string& launch_file) {
   absl::StatusOr<proto::Launch> launch = ReadLaunch(launch_file);
   if (!launch.ok()) return launch.status();
-  auto agent = std::make_shared<AgentLine>(launch->channel_fd());
+  auto agent = std::make_shared<AgentChannel>(launch->channel_fd());
   absl::StatusOr<std::unique_ptr<RankLink>> link = LinkOf(*launch, agent);
   if (!link.ok()) return link.status();
   return std::make_unique<ArenaClient>(*std::move(launch), std::move(agent), *std::move(link));

@@ -319,7 +319,7 @@ absl::Status AggregatorLink::Finish(uint64_t steps) {
   return Hear(kForOthers).status();
 }
 
-void AggregatorLink::SendTrace(AgentLine* agent, bool all) {
+void AggregatorLink::SendTrace(AgentChannel* agent, bool all) {
   if (node_sum_ != nullptr) node_sum_->SendTrace(agent, all);
 }
 

@@ -55,7 +55,7 @@ class AggregatorLink final : public RankLink {
   absl::Status AwaitWeights(ChunkId chunk, uint64_t step) override;
   absl::Status Publish(absl::Span<const ChunkId> chunks, uint64_t step) override;
   absl::Status Finish(uint64_t steps) override;
-  void SendTrace(AgentLine* agent, bool all) override;
+  void SendTrace(AgentChannel* agent, bool all) override;
   proto::NodeCounters Counters() const override;
 
  private:

@@ -8,7 +8,7 @@
 namespace strata::client {
 
 absl::Status AwaitTraining(const proto::Launch& launch, const proto::Layout& layout,
-                           const JobFacts& facts, AgentLine* agent) {
+                           const JobFacts& facts, AgentChannel* agent) {
   if (!agent->connected()) return absl::OkStatus();
   proto::ChildMessage message;
   proto::NodeReady* ready = message.mutable_ready();
@@ -29,7 +29,7 @@ RunFacts FactsAlone(const proto::Job& job, const proto::Layout& layout, const Jo
   return run;
 }
 
-LocalLink::LocalLink(const proto::Launch& launch, std::shared_ptr<AgentLine> agent,
+LocalLink::LocalLink(const proto::Launch& launch, std::shared_ptr<AgentChannel> agent,
                      const kernels::Kernels& kernels)
     : launch_(launch),
       agent_(std::move(agent)),

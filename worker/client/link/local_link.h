@@ -7,14 +7,14 @@
 #include "kernels/kernels.h"
 #include "optimizer/update_rule.h"
 #include "worker/client/link/rank_link.h"
-#include "worker/contract/agent_line.h"
+#include "worker/contract/agent_channel.h"
 
 namespace strata::client {
 
 // What the worker daemon has to do with a rank that is a whole job: hears what it trains, if there
-// is a daemon, and says when it may begin. Blocks. Errors: AgentLine's.
+// is a daemon, and says when it may begin. Blocks. Errors: AgentChannel's.
 absl::Status AwaitTraining(const proto::Launch& launch, const proto::Layout& layout,
-                           const JobFacts& facts, AgentLine* agent);
+                           const JobFacts& facts, AgentChannel* agent);
 // What such a rank settles by itself.
 RunFacts FactsAlone(const proto::Job& job, const proto::Layout& layout, const JobFacts& facts);
 
@@ -24,7 +24,7 @@ RunFacts FactsAlone(const proto::Job& job, const proto::Layout& layout, const Jo
 class LocalLink final : public RankLink {
  public:
   // REQUIRES: one rank. The job's defaults are filled in.
-  LocalLink(const proto::Launch& launch, std::shared_ptr<AgentLine> agent,
+  LocalLink(const proto::Launch& launch, std::shared_ptr<AgentChannel> agent,
             const kernels::Kernels& kernels);
 
   absl::StatusOr<ArenaView> Allocate(const proto::Layout& layout) override;
@@ -39,7 +39,7 @@ class LocalLink final : public RankLink {
   absl::Status Update(ChunkId chunk, uint64_t step);
 
   const proto::Launch launch_;
-  const std::shared_ptr<AgentLine> agent_;
+  const std::shared_ptr<AgentChannel> agent_;
   const kernels::Kernels& kernels_;
   kernels::UpdateRule rule_;
 

@@ -17,7 +17,7 @@
 
 namespace strata::client {
 
-class AgentLine;
+class AgentChannel;
 
 // What a NodeSum tells of a chunk, on a thread of its own.
 struct NodeSumCalls {
@@ -58,7 +58,7 @@ class NodeSum {
   // The last call but SendTrace: all ranks of the node make theirs, after as many steps.
   virtual absl::Status Finish() = 0;
   // Hands on what the device did of sums in traced steps, as RankLink::SendTrace.
-  virtual void SendTrace(AgentLine* agent, bool all) = 0;
+  virtual void SendTrace(AgentChannel* agent, bool all) = 0;
 
   // Returns what it has asked for on its device.
   virtual size_t device_bytes() const = 0;

@@ -15,7 +15,7 @@
 
 namespace strata::client {
 
-class AgentLine;
+class AgentChannel;
 
 // The arenas of one rank, valid as long as the link that gave them. Addresses never change.
 struct ArenaView {
@@ -60,7 +60,7 @@ class RankLink {
 
   // Hands on what the link itself has noted of a traced job: as much as the daemon reads now, once
   // it is worth a message; or, waiting for it, all.
-  virtual void SendTrace(AgentLine* agent, bool all) {}
+  virtual void SendTrace(AgentChannel* agent, bool all) {}
 
   // Counters of the whole node, since Start.
   virtual proto::NodeCounters Counters() const = 0;

@@ -10,7 +10,7 @@
 namespace strata::nccl {
 
 absl::StatusOr<std::unique_ptr<AloneLink>> AloneLink::Create(
-    const proto::Launch& launch, std::shared_ptr<client::AgentLine> agent) {
+    const proto::Launch& launch, std::shared_ptr<client::AgentChannel> agent) {
   absl::StatusOr<std::shared_ptr<device::Device>> device =
       worker::UseDevice(launch, launch.local_rank());
   if (!device.ok()) return device.status();

@@ -7,7 +7,7 @@
 
 #include "worker/client/link/rank_link.h"
 #include "worker/client/nccl/device_steps.h"
-#include "worker/contract/agent_line.h"
+#include "worker/contract/agent_channel.h"
 
 namespace strata::nccl {
 
@@ -17,7 +17,7 @@ class AloneLink final : public client::RankLink {
  public:
   // Takes the device into use. Errors: worker::UseDevice's.
   static absl::StatusOr<std::unique_ptr<AloneLink>> Create(
-      const proto::Launch& launch, std::shared_ptr<client::AgentLine> agent);
+      const proto::Launch& launch, std::shared_ptr<client::AgentChannel> agent);
 
   absl::StatusOr<client::ArenaView> Allocate(const proto::Layout& layout) override;
   absl::StatusOr<client::RunFacts> Start(const client::JobFacts& facts) override;
@@ -30,12 +30,12 @@ class AloneLink final : public client::RankLink {
 
  private:
   AloneLink(const proto::Launch& launch, std::shared_ptr<device::Device> device,
-            std::shared_ptr<client::AgentLine> agent)
+            std::shared_ptr<client::AgentChannel> agent)
       : launch_(launch), device_(std::move(device)), agent_(std::move(agent)) {}
 
   const proto::Launch launch_;
   const std::shared_ptr<device::Device> device_;
-  const std::shared_ptr<client::AgentLine> agent_;
+  const std::shared_ptr<client::AgentChannel> agent_;
   std::unique_ptr<DeviceSteps> steps_;
   proto::Layout layout_;
   std::vector<float> weights_, gradients_;  // of the host, until Start

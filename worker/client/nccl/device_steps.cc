@@ -262,7 +262,7 @@ absl::Status DeviceSteps::Finish() {
   return OrCause(communicator_->Finish(still_wanted_));
 }
 
-void DeviceSteps::SendTrace(client::AgentLine* agent, bool all) {
+void DeviceSteps::SendTrace(client::AgentChannel* agent, bool all) {
   if (trace_ != nullptr) trace_->Send(agent, all);
 }
 

@@ -18,7 +18,7 @@
 #include "proto/control.pb.h"
 #include "worker/client/nccl/communicator_watch.h"
 #include "worker/client/nccl/reduce_trace.h"
-#include "worker/contract/agent_line.h"
+#include "worker/contract/agent_channel.h"
 
 namespace strata::nccl {
 
@@ -77,7 +77,7 @@ class DeviceSteps {
   // The last call but SendTrace: all ranks have made theirs, or will.
   absl::Status Finish();
   // Hands on what the device did of sums in traced steps, as ReduceTrace::Send.
-  void SendTrace(client::AgentLine* agent, bool all);
+  void SendTrace(client::AgentChannel* agent, bool all);
 
   uint32_t chunks() const { return map_ ? map_->chunks() : 0; }
   // What it has asked for on its device.

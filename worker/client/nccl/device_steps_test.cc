@@ -197,7 +197,7 @@ TEST_F(DeviceStepsTest, ATracedStepsSumsAreInTheTraceOfEachRank) {
       ASSERT_EQ(Step(*steps, r, step, 1), absl::OkStatus());
     }
     ASSERT_EQ(steps->Finish(), absl::OkStatus());
-    const auto send = [&](client::AgentLine* agent) { steps->SendTrace(agent, true); };
+    const auto send = [&](client::AgentChannel* agent) { steps->SendTrace(agent, true); };
     ExpectSumsOf(SentTrace(send), 3, 1, r);
   });
 }

@@ -113,7 +113,7 @@ absl::Status NcclLink::Finish(uint64_t steps) {
   return status.ok() ? aggregator_->Finish(steps) : status;
 }
 
-void NcclLink::SendTrace(client::AgentLine* agent, bool all) {
+void NcclLink::SendTrace(client::AgentChannel* agent, bool all) {
   if (steps_ != nullptr) steps_->SendTrace(agent, all);
 }
 

@@ -29,7 +29,7 @@ class NcclLink final : public client::RankLink {
   absl::Status AwaitWeights(ChunkId chunk, uint64_t step) override;
   absl::Status Publish(absl::Span<const ChunkId> chunks, uint64_t step) override;
   absl::Status Finish(uint64_t steps) override;
-  void SendTrace(client::AgentLine* agent, bool all) override;
+  void SendTrace(client::AgentChannel* agent, bool all) override;
   proto::NodeCounters Counters() const override;
 
  private:

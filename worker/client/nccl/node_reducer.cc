@@ -100,7 +100,7 @@ absl::Status NodeReducer::Finish() {
   return communicator_->Finish(calls_.still_wanted);
 }
 
-void NodeReducer::SendTrace(client::AgentLine* agent, bool all) {
+void NodeReducer::SendTrace(client::AgentChannel* agent, bool all) {
   if (trace_ != nullptr) trace_->Send(agent, all);
 }
 

@@ -23,7 +23,7 @@
 #include "proto/control.pb.h"
 #include "worker/client/link/node_sum.h"
 #include "worker/client/nccl/reduce_trace.h"
-#include "worker/contract/agent_line.h"
+#include "worker/contract/agent_channel.h"
 
 namespace strata::nccl {
 
@@ -49,7 +49,7 @@ class NodeReducer final : public client::NodeSum {
                             uint64_t step) override;
   absl::Status Drain() override;
   absl::Status Finish() override;
-  void SendTrace(client::AgentLine* agent, bool all) override;
+  void SendTrace(client::AgentChannel* agent, bool all) override;
   size_t device_bytes() const override { return map_.chunks() * sizeof(device::Verdict); }
 
  private:

@@ -169,7 +169,7 @@ TEST_F(NodeReducerTest, ATracedStepsSumsAreInTheTraceOfEachRank) {
       ASSERT_EQ(rank.Publish(step, {2, 0, 1}), absl::OkStatus());
     }
     ASSERT_EQ(rank.reducer->Finish(), absl::OkStatus());
-    const auto send = [&](client::AgentLine* agent) { rank.reducer->SendTrace(agent, true); };
+    const auto send = [&](client::AgentChannel* agent) { rank.reducer->SendTrace(agent, true); };
     ExpectSumsOf(SentTrace(send), 3, 1, r);
   });
 }

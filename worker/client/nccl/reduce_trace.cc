@@ -92,7 +92,7 @@ absl::Status ReduceTrace::NoteDone(std::deque<Spans>* spans) {
   return absl::OkStatus();
 }
 
-void ReduceTrace::Send(client::AgentLine* agent, bool all) {
+void ReduceTrace::Send(client::AgentChannel* agent, bool all) {
   if (all) {
     log_mutex_.Lock();
   } else if (!log_mutex_.TryLock()) {

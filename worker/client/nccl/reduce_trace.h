@@ -17,7 +17,7 @@
 #include "common/trace/trace_log.h"
 #include "kernels/device/device.h"
 #include "proto/control.pb.h"
-#include "worker/contract/agent_line.h"
+#include "worker/contract/agent_channel.h"
 #include "worker/contract/device_trace.h"
 
 namespace strata::nccl {
@@ -46,7 +46,7 @@ class ReduceTrace {
   void Stop();
   // Hands on what has been noted, once it is worth a message or no more is to come: as much as the
   // daemon reads now; or, waiting for it and this object's thread, `all`.
-  void Send(client::AgentLine* agent, bool all);
+  void Send(client::AgentChannel* agent, bool all);
 
  private:
   using Spans = worker::DeviceTrace::Spans;

@@ -61,7 +61,7 @@ struct Rank {
     ASSERT_EQ(stream->Synchronize(), absl::OkStatus());
   }
   std::vector<proto::TraceEvent> Sent(bool all = true) {
-    return SentTrace([&](client::AgentLine* agent) { trace->Send(agent, all); });
+    return SentTrace([&](client::AgentChannel* agent) { trace->Send(agent, all); });
   }
 
   std::shared_ptr<device::Device> device;

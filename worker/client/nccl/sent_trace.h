@@ -10,17 +10,17 @@
 #include "common/ipc/framed_channel.h"
 #include "common/unique_fd.h"
 #include "gtest/gtest.h"
-#include "worker/contract/agent_line.h"
+#include "worker/contract/agent_channel.h"
 
 namespace strata::nccl {
 
 // For tests: the events that `send` hands on to a worker daemon, fewer than a socket's buffer
 // holds.
 inline std::vector<proto::TraceEvent> SentTrace(
-    const std::function<void(client::AgentLine*)>& send) {
+    const std::function<void(client::AgentChannel*)>& send) {
   int ends[2] = {-1, -1};
   EXPECT_EQ(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends), 0);
-  client::AgentLine agent(ends[0]);
+  client::AgentChannel agent(ends[0]);
   FramedChannel daemon{UniqueFd(ends[1])};
   send(&agent);
   std::vector<proto::TraceEvent> events;

@@ -1,4 +1,4 @@
-#include "common/control/session_line.h"
+#include "common/control/session_stream.h"
 
 #include <grpcpp/client_context.h>
 
@@ -16,14 +16,14 @@ namespace {
 constexpr absl::Duration kSilenceMax = absl::Seconds(2);
 
 // A line that has ended before it began.
-class NoLine final : public SessionLine {
+class NoLine final : public SessionStream {
  public:
   bool Write(const proto::DaemonMessage&) override { return false; }
   void Finish() override {}
   void Cancel() override {}
 };
 
-class GrpcLine final : public SessionLine {
+class GrpcLine final : public SessionStream {
  public:
   GrpcLine(UniqueFd fd, Callbacks callbacks)
       : callbacks_(std::move(callbacks)),
@@ -67,8 +67,8 @@ class GrpcLine final : public SessionLine {
 
 }  // namespace
 
-std::unique_ptr<SessionLine> SessionLine::Dial(const std::string& coordinator,
-                                               absl::Duration timeout, Callbacks callbacks) {
+std::unique_ptr<SessionStream> SessionStream::Dial(const std::string& coordinator,
+                                                   absl::Duration timeout, Callbacks callbacks) {
   absl::StatusOr<UniqueFd> fd = DialTcp(coordinator, timeout, kSilenceMax);
   if (fd.ok()) return std::make_unique<GrpcLine>(*std::move(fd), std::move(callbacks));
   callbacks.on_closed(fd.status());

@@ -1,5 +1,5 @@
-#ifndef STRATA_TESTS_SIM_CLUSTER_CONTROL_LINE_H_
-#define STRATA_TESTS_SIM_CLUSTER_CONTROL_LINE_H_
+#ifndef STRATA_TESTS_SIM_CLUSTER_CONTROL_STREAM_H_
+#define STRATA_TESTS_SIM_CLUSTER_CONTROL_STREAM_H_
 
 #include <cstdint>
 #include <string>
@@ -12,7 +12,7 @@ namespace strata::sim {
 
 // One connection from a daemon's process to the coordinator's. Messages arrive in order, each way,
 // until it breaks; what is on its way then is lost.
-struct ControlLine {
+struct ControlStream {
   class Client {
    public:
     virtual ~Client() = default;
@@ -35,4 +35,4 @@ struct ControlLine {
 
 }  // namespace strata::sim
 
-#endif  // STRATA_TESTS_SIM_CLUSTER_CONTROL_LINE_H_
+#endif  // STRATA_TESTS_SIM_CLUSTER_CONTROL_STREAM_H_

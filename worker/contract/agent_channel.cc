@@ -1,4 +1,4 @@
-#include "worker/contract/agent_line.h"
+#include "worker/contract/agent_channel.h"
 
 #include <poll.h>
 
@@ -6,27 +6,27 @@
 
 namespace strata::client {
 
-AgentLine::AgentLine(int channel_fd) {
+AgentChannel::AgentChannel(int channel_fd) {
   if (channel_fd > 0) channel_ = std::make_unique<FramedChannel>(UniqueFd(channel_fd));
 }
 
-absl::Status AgentLine::Send(const proto::ChildMessage& message) {
+absl::Status AgentChannel::Send(const proto::ChildMessage& message) {
   if (!channel_) return absl::OkStatus();
   if (channel_->Send(message).ok()) return absl::OkStatus();
   return absl::UnavailableError("the worker daemon is gone");
 }
 
 // Writable means that most of the socket's buffer is free.
-bool AgentLine::HasRoom() const {
+bool AgentChannel::HasRoom() const {
   pollfd look{channel_->fd(), POLLOUT, 0};
   return poll(&look, 1, 0) > 0 && (look.revents & POLLOUT) != 0;
 }
 
-void AgentLine::SendUnlessFull(const proto::ChildMessage& message) {
+void AgentChannel::SendUnlessFull(const proto::ChildMessage& message) {
   if (channel_ && HasRoom()) Send(message).IgnoreError();
 }
 
-void AgentLine::SendTrace(TraceLog* log, bool all) {
+void AgentChannel::SendTrace(TraceLog* log, bool all) {
   if (!channel_ || log == nullptr) return;
   while (log->has_news() && (all || HasRoom())) {
     proto::ChildMessage message;
@@ -35,7 +35,7 @@ void AgentLine::SendTrace(TraceLog* log, bool all) {
   }
 }
 
-void AgentLine::SendFailed(const std::string& reason, std::optional<uint32_t> lost) {
+void AgentChannel::SendFailed(const std::string& reason, std::optional<uint32_t> lost) {
   proto::ChildMessage message;
   if (lost) {
     message.mutable_lost()->set_local_rank(*lost);
@@ -46,7 +46,7 @@ void AgentLine::SendFailed(const std::string& reason, std::optional<uint32_t> lo
   Send(message).IgnoreError();
 }
 
-absl::StatusOr<std::optional<proto::AgentMessage>> AgentLine::TryReceive() {
+absl::StatusOr<std::optional<proto::AgentMessage>> AgentChannel::TryReceive() {
   if (!channel_) return absl::FailedPreconditionError("no worker daemon to wait for");
   proto::AgentMessage message;
   absl::StatusOr<bool> received = channel_->TryReceive(&message);
@@ -55,7 +55,7 @@ absl::StatusOr<std::optional<proto::AgentMessage>> AgentLine::TryReceive() {
   return std::optional<proto::AgentMessage>(std::move(message));
 }
 
-absl::StatusOr<proto::RunNode> AgentLine::AwaitRun() {
+absl::StatusOr<proto::RunNode> AgentChannel::AwaitRun() {
   while (true) {
     absl::StatusOr<std::optional<proto::AgentMessage>> message = TryReceive();
     if (!message.ok()) return message.status();

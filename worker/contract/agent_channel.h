@@ -1,5 +1,5 @@
-#ifndef STRATA_WORKER_CONTRACT_AGENT_LINE_H_
-#define STRATA_WORKER_CONTRACT_AGENT_LINE_H_
+#ifndef STRATA_WORKER_CONTRACT_AGENT_CHANNEL_H_
+#define STRATA_WORKER_CONTRACT_AGENT_CHANNEL_H_
 
 #include <memory>
 #include <optional>
@@ -17,10 +17,10 @@ namespace strata::client {
 // run by hand) messages go nowhere.
 //
 // Threads: one.
-class AgentLine {
+class AgentChannel {
  public:
   // `channel_fd` of the launch, taken over; <= 0: none.
-  explicit AgentLine(int channel_fd);
+  explicit AgentChannel(int channel_fd);
 
   bool connected() const { return channel_ != nullptr; }
   int fd() const { return channel_ ? channel_->fd() : -1; }
@@ -49,4 +49,4 @@ class AgentLine {
 
 }  // namespace strata::client
 
-#endif  // STRATA_WORKER_CONTRACT_AGENT_LINE_H_
+#endif  // STRATA_WORKER_CONTRACT_AGENT_CHANNEL_H_

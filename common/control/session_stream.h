@@ -1,5 +1,5 @@
-#ifndef STRATA_COMMON_CONTROL_SESSION_LINE_H_
-#define STRATA_COMMON_CONTROL_SESSION_LINE_H_
+#ifndef STRATA_COMMON_CONTROL_SESSION_STREAM_H_
+#define STRATA_COMMON_CONTROL_SESSION_STREAM_H_
 
 #include <functional>
 #include <memory>
@@ -16,7 +16,7 @@ namespace strata::control {
 //
 // Threads: Write from one thread at a time; Cancel from any. The callbacks run on the reader thread
 // until the destructor, which waits for it, returns.
-class SessionLine {
+class SessionStream {
  public:
   struct Callbacks {
     std::function<void(proto::CoordinatorMessage)> on_message;
@@ -24,11 +24,11 @@ class SessionLine {
     std::function<void(absl::Status)> on_closed;
   };
 
-  virtual ~SessionLine() = default;  // cancels
+  virtual ~SessionStream() = default;  // cancels
   // Blocks up to about `timeout`; where that is not enough, or nobody is there, the line has ended
   // already.
-  static std::unique_ptr<SessionLine> Dial(const std::string& coordinator, absl::Duration timeout,
-                                           Callbacks callbacks);
+  static std::unique_ptr<SessionStream> Dial(const std::string& coordinator, absl::Duration timeout,
+                                             Callbacks callbacks);
 
   // Hands the message to the connection; may block while its buffers are full. False: the line is
   // broken, on_closed says why.
@@ -41,4 +41,4 @@ class SessionLine {
 
 }  // namespace strata::control
 
-#endif  // STRATA_COMMON_CONTROL_SESSION_LINE_H_
+#endif  // STRATA_COMMON_CONTROL_SESSION_STREAM_H_
