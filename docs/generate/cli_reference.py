@@ -24,8 +24,10 @@ TITLE = """# Command line
 <!-- Generated from `strata COMMAND --help`; do not edit. To make it anew:
      {command} -->
 
-Every command writes its results to standard output and errors to standard error, and explains
-itself with `--help`.
+All commands of `strata`, with their options and examples. `strata COMMAND --help` prints the same.
+
+Results go to standard output; errors, warnings and logs go to standard error. A wrong command line
+or job file ends the command with one line that says why, and exit status 2.
 
 """.format(command=COMMAND)
 
@@ -123,12 +125,17 @@ def command_lines(program, command, level):
         yield from command_lines(program, command + [name], level + 1)
 
 
+def overview_rows(program, command):
+    """A row for each command, and below it for each of its own."""
+    for name, meaning in sections(help_of(program, command))[1].get("Subcommands", []):
+        full = [*command, name]
+        yield f"| [{' '.join(full)}](#strata-{'-'.join(full)}) | {document.escape(meaning)} |"
+        yield from overview_rows(program, full)
+
+
 def render(program):
     _, groups, _ = sections(help_of(program, []))
-    lines = ["| Command | What it does |", "| --- | --- |"]
-    for name, meaning in groups["Subcommands"]:
-        lines.append(f"| [{name}](#strata-{name}) | {document.escape(meaning)} |")
-    lines.append("")
+    lines = ["| Command | What it does |", "| --- | --- |", *overview_rows(program, []), ""]
     for name, _ in groups["Subcommands"]:
         lines += command_lines(program, [name], 2)
     return TITLE + re.sub(r"\n{3,}", "\n\n", "\n".join(lines)).rstrip("\n") + "\n"

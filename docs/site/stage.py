@@ -17,9 +17,9 @@ import links  # noqa: E402
 # Section -> documents in the order of reading; those that are not there are left out.
 NAVIGATION = {
     "Start": ["README.md"],
-    "Use": ["modes", "compression", "exchanges", "gpu", "GPU", "deployment", "compare"],
+    "Use": ["training", "modes", "exchanges", "compression", "compare", "deployment", "gpu"],
     "Look up": ["job-reference", "cli", "troubleshooting", "RESULTS"],
-    "Understand": ["ARCHITECTURE.md", "semantics", "wire", "limits", "devices"],
+    "Understand": ["ARCHITECTURE.md", "semantics", "control-plane", "wire", "limits", "devices"],
     "Contribute": ["CONTRIBUTING.md", "CHANGELOG.md"],
 }
 
