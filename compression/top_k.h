@@ -32,7 +32,7 @@ uint32_t ThresholdFromSample(const SparseCodec& sparse, const uint32_t* sample, 
                              size_t n, size_t k, uint32_t* scratch);
 
 // The k largest of n candidates, of equal ones those of lowest index: moves them to the front, in
-// the order that they have. REQUIRES: 1 <= k <= n, and all magnitudes are at least `least`.
+// the order that they have. All magnitudes are at least `least`. REQUIRES: 1 <= k <= n.
 void KeepLargest(const SparseCodec& sparse, const Candidates& candidates, size_t n, size_t k,
                  uint32_t least, uint32_t* scratch);
 

@@ -101,6 +101,7 @@ absl::Status ValidateLayout(const proto::Layout& layout) {
 
 std::vector<OptimizerRun> OptimizerRuns(const proto::Layout& layout, const ChunkMap& map,
                                         ChunkId chunk) {
+  STRATA_REQUIRE(chunk.value() < map.chunks());
   return OptimizerRuns(layout, map.OffsetOf(chunk), map.ElementsOf(chunk));
 }
 

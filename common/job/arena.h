@@ -46,11 +46,12 @@ uint32_t DefaultChunkElements(uint64_t elements, uint32_t shards);
 // a product that overflows), no elements, a multiplier that is negative or not finite.
 absl::Status ValidateLayout(const proto::Layout& layout);
 
-// Returns the runs of one chunk, in order, covering it exactly. REQUIRES: a valid layout.
+// Returns the runs of one chunk of a valid layout, in order, covering it exactly. REQUIRES: the map
+// has the chunk.
 std::vector<OptimizerRun> OptimizerRuns(const proto::Layout& layout, const ChunkMap& map,
                                         ChunkId chunk);
 
-// Returns the runs of `count` elements from `begin` on. REQUIRES: a valid layout that holds them.
+// Returns the runs of `count` elements from `begin` on, in a valid layout. REQUIRES: it has them.
 std::vector<OptimizerRun> OptimizerRuns(const proto::Layout& layout, uint64_t begin,
                                         uint64_t count);
 

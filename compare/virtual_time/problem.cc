@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "common/require.h"
 #include "training/data/sampler.h"
 #include "training/nn/create_network.h"
 #include "training/nn/models/zoo.h"
@@ -164,7 +165,9 @@ absl::Status RankCompute::Compute(ComputePool::Worker* worker) {
 }
 
 absl::StatusOr<double> RankCompute::Finish(ComputePool* pool) {
+  STRATA_REQUIRE(order_ != nullptr);
   pool->Wait(ticket_);
+  order_ = nullptr;
   if (!status_.ok()) return status_;
   const proto::Debug& debug = problem_->job().debug();
   if (debug.has_nan_rank() && debug.nan_rank() == rank_ && debug.nan_step() == step_) {

@@ -87,7 +87,8 @@ class RankCompute {
   // Finish.
   void Begin(uint64_t step, ComputePool* pool);
   // Waits for them. Returns the loss, summed over the samples. Errors: OutOfRange (the loss is no
-  // number, naming rank and step); those of the network. REQUIRES: begun.
+  // number, naming rank and step); those of the network. REQUIRES: begun, and not finished
+  // since.
   absl::StatusOr<double> Finish(ComputePool* pool);
 
   const float* gradients() const { return gradients_.data(); }

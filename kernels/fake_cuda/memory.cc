@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "common/require.h"
 #include "kernels/fake_cuda/control.h"
 
 namespace fake_cuda {
@@ -123,7 +124,9 @@ bool DeviceMemory::EnablePeer(int device, int peer) {
 
 bool DeviceMemory::MayUse(int device, const std::byte* address) const {
   const absl::MutexLock lock(&mutex_);
-  const int owner = Find(reinterpret_cast<uint64_t>(address) - base_)->second.device;
+  const auto* const found = Find(reinterpret_cast<uint64_t>(address) - base_);
+  STRATA_REQUIRE(found != nullptr);
+  const int owner = found->second.device;
   return owner == device || (CurrentSettings().peers && peers_.contains({device, owner}));
 }
 

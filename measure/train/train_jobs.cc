@@ -14,6 +14,7 @@
 #include "absl/strings/strip.h"
 #include "common/atomic_file.h"
 #include "common/process/process.h"
+#include "common/require.h"
 #include "common/wire/frame.h"
 #include "measure/exchange/figures.h"
 #include "measure/train/windows.h"
@@ -69,7 +70,8 @@ class Job {
 
   absl::Status End(const TrainCase& what) {
     const ExitStatus end = process_->Reap();
-    if (end.ok()) return absl::OkStatus();
+    ended_well_ = end.ok();
+    if (ended_well_) return absl::OkStatus();
     const std::string why = LastLineOfLog();
     if (end.code == kBadInput) {
       return absl::InvalidArgumentError(absl::StripPrefix(why, "strata: error: "));
@@ -80,6 +82,7 @@ class Job {
 
   // Adds what the job did to that of the jobs before. REQUIRES: End was OK.
   absl::Status AddTo(Trained* trained) const {
+    STRATA_REQUIRE(ended_well_);
     const auto metrics = ReadFile(dir_ + "/metrics.jsonl", kMetricsBytesMax);
     if (!metrics.ok()) return metrics.status();
     const auto windows = ParseWindows(*metrics);
@@ -111,6 +114,7 @@ class Job {
 
   const std::string dir_;
   std::unique_ptr<Process> process_;
+  bool ended_well_ = false;
 };
 
 }  // namespace

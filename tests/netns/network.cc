@@ -14,6 +14,7 @@
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
 #include "absl/time/time.h"
+#include "common/require.h"
 #include "gtest/gtest.h"
 #include "tests/e2e/testing/cluster.h"
 
@@ -97,6 +98,7 @@ void EnterOwnNetwork() { *Entered() = Enter(); }
 const absl::Status& OwnNetwork() { return *Entered(); }
 
 absl::StatusOr<std::unique_ptr<Network>> Network::Create() {
+  STRATA_REQUIRE(OwnNetwork().ok());
   std::unique_ptr<Network> network(new Network());
   const absl::Status status = RunAll({
       {"ip", "link", "add", kSwitch, "type", "bridge"},

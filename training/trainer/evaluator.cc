@@ -5,6 +5,8 @@
 #include <utility>
 #include <variant>
 
+#include "common/require.h"
+
 namespace strata::worker {
 namespace {
 
@@ -50,6 +52,7 @@ Evaluator::Evaluator(std::unique_ptr<Network> network, uint32_t batch, const Dat
       labels_(batch) {}
 
 absl::StatusOr<Score> Evaluator::Measure() {
+  STRATA_REQUIRE(data_->size() > 0);
   std::vector<uint32_t> indices(batch_);
   LossSums sums;
   for (size_t begin = 0; begin < data_->size(); begin += batch_) {

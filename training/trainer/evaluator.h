@@ -38,7 +38,8 @@ class Evaluator {
   Evaluator(std::unique_ptr<Network> network, uint32_t batch, const Dataset* data,
             const Normalisation& normalisation);
 
-  // REQUIRES: the data set is not empty.
+  // Passes all samples through the network. Errors: the network's. REQUIRES: the data set is not
+  // empty.
   absl::StatusOr<Score> Measure();
 
  private:

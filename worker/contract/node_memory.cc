@@ -92,6 +92,7 @@ absl::StatusOr<std::unique_ptr<NodeMemory>> NodeMemory::Attach(UniqueFd fd, uint
   std::unique_ptr<NodeMemory> memory(new NodeMemory(std::move(fd), offsets));
   constexpr int kReadWrite = PROT_READ | PROT_WRITE;
   const size_t arena = memory->arena_bytes();
+  memory->own_rank_ = local_rank;
   memory->control_bytes_ = offsets.weights;
   memory->control_ = static_cast<std::byte*>(
       Map(nullptr, offsets.weights, kReadWrite, MAP_SHARED, memory->fd(), 0));
@@ -135,6 +136,8 @@ uint64_t NodeMemory::rank_device_bytes() const {
 }
 
 float* NodeMemory::gradients(uint32_t local_rank) const {
+  STRATA_REQUIRE(local_rank < offsets_.local_ranks);
+  STRATA_REQUIRE(own_gradients_ == nullptr || local_rank == own_rank_);
   if (own_gradients_ != nullptr) return own_gradients_;
   return reinterpret_cast<float*>(control_ + offsets_.gradients +
                                   local_rank * offsets_.arena_stride);

@@ -120,7 +120,7 @@ class NodeMemory {
   const std::shared_ptr<void>& mapping() const { return mapping_; }
 
   float* weights() const { return weights_; }
-  // REQUIRES: the aggregator's mapping, or the rank's own.
+  // Returns the rank's gradients. REQUIRES: the aggregator's mapping, or that rank's own.
   float* gradients(uint32_t local_rank) const;
 
   // The aggregator's: shows ranks that the chunk's weights have landed, which landed(chunk)
@@ -148,6 +148,7 @@ class NodeMemory {
   size_t control_bytes_ = 0;
   float* weights_ = nullptr;
   float* own_gradients_ = nullptr;  // ranks
+  uint32_t own_rank_ = 0;           // likewise
 };
 
 // Wakes the rank if it sleeps; it looks again at what it waits for.

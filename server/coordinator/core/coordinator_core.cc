@@ -7,6 +7,7 @@
 
 #include "absl/strings/str_format.h"
 #include "common/log.h"
+#include "common/require.h"
 #include "common/trace/trace_log.h"
 
 namespace strata::server {
@@ -52,6 +53,7 @@ CoordinatorCore::CoordinatorCore(Options options, const std::string& cluster_id,
 
 void CoordinatorCore::Restore(const std::vector<proto::StoredJob>& jobs, uint32_t next_job_id,
                               const std::vector<SeenRegistrations::Entry>& seen, absl::Time now) {
+  STRATA_REQUIRE(ticked_at_ == absl::InfiniteFuture() && newcomers_.empty());
   ticked_at_ = now;
   membership_.seen().Restore(seen);
   jobs_.Restore(jobs, next_job_id, /*is_restart=*/next_job_id > 1 || !seen.empty(), now);

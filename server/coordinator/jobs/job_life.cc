@@ -9,6 +9,7 @@
 namespace strata::server {
 
 void JobLife::Start(const std::vector<RankBlock>& blocks, JobEntry* entry, absl::Time now) {
+  STRATA_REQUIRE(entry->queued());
   entry->SetView(blocks);
   if (entry->is_ring()) {
     const absl::Status status = CheckRing(*entry);
@@ -85,6 +86,7 @@ void JobLife::Fail(const std::string& reason, JobEntry* entry, absl::Time now) {
 
 void JobLife::End(proto::JobState state, const std::string& reason, JobEntry* entry,
                   absl::Time now) {
+  STRATA_REQUIRE(!entry->ended());
   if (entry->stored.training()) {
     announcer_->TellRecords(entry->metrics.Flush(entry->ElapsedSeconds(now)), entry);
   }

@@ -5,6 +5,7 @@
 
 #include "common/job/consistency.h"
 #include "common/limits/limits.h"
+#include "common/require.h"
 #include "server/coordinator/jobs/job_scene.h"
 
 namespace strata::server {
@@ -71,6 +72,7 @@ void JobReports::OnNodeMemory(const std::string& daemon, const proto::NodeActivi
 }
 
 void JobReports::UpdateWaits(JobEntry* entry, absl::Time now) {
+  STRATA_REQUIRE(entry->running());
   const bool had_waits = !entry->waits.list().empty();
   entry->waits.ObserveStage(entry->stage(), now);
   const std::vector<std::string> lines = entry->waits.Update(

@@ -43,13 +43,13 @@ class Accumulator {
   // Leaf `leaf` is `value`: all elements of the chunk; an empty value adds nothing. Returns the
   // leaves, of this call or earlier ones, that turned out to hold NaN or infinity: they are as if
   // they had not come, and may come again.
-  // REQUIRES: each leaf at most once.
+  // REQUIRES: a leaf that has not come, or has been named as bad.
   virtual std::vector<size_t> Add(size_t leaf, Addend value) = 0;
   // Returns the same, for all leaves that came and have not been looked at.
   virtual std::vector<size_t> Check() = 0;
   // Returns the sum, as fp32, over the leaves that came, those that did not come counting as empty;
   // it is empty itself where no leaf had a value. Leaves the accumulator empty. REQUIRES: Check()
-  // found none.
+  // has been called since the last Add.
   virtual Bytes Finish() = 0;
   // Buffers that are held now, received ones included, and their bytes.
   virtual size_t held() const = 0;

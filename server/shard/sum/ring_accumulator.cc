@@ -15,7 +15,7 @@ RingAccumulator::RingAccumulator(const kernels::Kernels& kernels, BufferPool& po
     : kernels_(kernels), pool_(pool), elements_(elements), leaves_(leaves) {}
 
 std::vector<size_t> RingAccumulator::Add(size_t leaf, Addend value) {
-  STRATA_REQUIRE(leaf < leaves_.size());
+  STRATA_REQUIRE(leaf < leaves_.size() && leaves_[leaf].empty());
   if (value.unchecked && !kernels_.all_finite(value.bytes.floats(), elements_)) return {leaf};
   leaves_[leaf] = value.Decoded(pool_);
   return {};

@@ -1,5 +1,6 @@
 #include "server/shard/sum/tree_accumulator.h"
 
+#include <iterator>
 #include <utility>
 
 #include "absl/types/span.h"
@@ -33,7 +34,7 @@ TreeAccumulator::TreeAccumulator(const kernels::Kernels& kernels, BufferPool& po
     : kernels_(kernels), pool_(pool), leaves_(leaves), elements_(elements) {}
 
 std::vector<size_t> TreeAccumulator::Add(size_t leaf, Addend value) {
-  STRATA_REQUIRE(leaf < leaves_);
+  STRATA_REQUIRE(leaf < leaves_ && !Has(leaf));
   std::vector<size_t> bad;
   size_t begin = leaf;
   Part part = {.end = leaf + 1, .value = std::move(value), .own = nullptr};
@@ -69,6 +70,11 @@ std::vector<size_t> TreeAccumulator::Add(size_t leaf, Addend value) {
   return bad;
 }
 
+bool TreeAccumulator::Has(size_t leaf) const {
+  const auto after = parts_.upper_bound(leaf);
+  return after != parts_.begin() && std::prev(after)->second.end > leaf;
+}
+
 bool TreeAccumulator::IsBad(Part* part) const {
   if (!part->value.unchecked) return false;
   part->value.unchecked = false;
@@ -85,6 +91,7 @@ std::vector<size_t> TreeAccumulator::Check() {
 }
 
 Bytes TreeAccumulator::Finish() {
+  for (const auto& [leaf, part] : parts_) STRATA_REQUIRE(!part.value.unchecked);
   const Part sum = Fold(0, leaves_);
   parts_.clear();
   return sum.value.Decoded(pool_);

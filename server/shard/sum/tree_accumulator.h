@@ -35,6 +35,8 @@ class TreeAccumulator final : public Accumulator {
     bool finite = false;         // known from the sum that it is
   };
 
+  // Whether the leaf has come, and was not found bad.
+  bool Has(size_t leaf) const;
   // Whether the part is a leaf that is not finite. Looks at what is unchecked, once.
   bool IsBad(Part* part) const;
   // False if the sum turned out not to be finite.

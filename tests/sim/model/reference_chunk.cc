@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "absl/strings/str_format.h"
+#include "common/require.h"
 
 namespace strata::sim {
 namespace {
@@ -37,8 +38,12 @@ uint64_t BoundOf(const proto::Consistency& consistency) {
 }  // namespace
 
 std::vector<float> ReferenceNodeSum(absl::Span<const absl::Span<const float>> ranks) {
+  STRATA_REQUIRE(!ranks.empty());
   std::vector<std::vector<float>> leaves;
-  for (const absl::Span<const float> rank : ranks) leaves.emplace_back(rank.begin(), rank.end());
+  for (const absl::Span<const float> rank : ranks) {
+    STRATA_REQUIRE(rank.size() == ranks[0].size());
+    leaves.emplace_back(rank.begin(), rank.end());
+  }
   return TreeSum(leaves, 0, leaves.size());
 }
 

@@ -14,8 +14,8 @@
 
 namespace strata::sim {
 
-// The sum of the gradients of a node's ranks, in order of rank: what a node pushes. The tree's
-// lower levels. REQUIRES: at least one rank, all of one length.
+// Returns the sum of the gradients of a node's ranks, in order of rank: what a node pushes. The
+// tree's lower levels. REQUIRES: at least one rank, all of one length.
 std::vector<float> ReferenceNodeSum(absl::Span<const absl::Span<const float>> ranks);
 
 // A node's push; `node` as the job's view numbers it.

@@ -36,7 +36,7 @@ class ReferenceEncoder {
 };
 
 wire::Codec ReferenceCodec(const proto::Encoding& encoding);
-// What a payload of so many elements stands for. REQUIRES: one that an encoder has made.
+// Returns what a payload of so many elements stands for, which an encoder has made.
 std::vector<float> ReferenceDecode(wire::Codec codec, size_t elements,
                                    absl::Span<const std::byte> payload);
 

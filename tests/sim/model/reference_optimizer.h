@@ -14,8 +14,8 @@ namespace strata::sim {
 // tests from the formulas there; shares no code with kernels/, common/job/ or server/.
 class ReferenceOptimizer {
  public:
-  // What the job asks for: on servers, but with local steps on the nodes.
-  // REQUIRES: defaults filled in, a valid layout and placement.
+  // Makes what the job asks for: on servers, but with local steps on the nodes. Of the record's job
+  // the defaults are filled in; its layout and placement are valid.
   ReferenceOptimizer(const proto::JobRecord& record, ChunkId chunk);
   // What servers do with the mean of the changes that nodes push after local steps.
   static ReferenceOptimizer Outer(proto::JobRecord record, ChunkId chunk);

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "common/require.h"
 #include "kernels/device/device.h"
 
 namespace strata::worker::on_device {
@@ -39,7 +40,11 @@ class NetworkMemory {
     return at;
   }
   // Makes memory free for later calls of Take. REQUIRES: `at` came from Take.
-  void GiveBack(std::byte* at) { free_.emplace(sizes_.at(at), at); }
+  void GiveBack(std::byte* at) {
+    const auto size = sizes_.find(at);
+    STRATA_REQUIRE(size != sizes_.end());
+    free_.emplace(size->second, at);
+  }
 
  private:
   device::Device& device_;

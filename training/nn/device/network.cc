@@ -7,6 +7,7 @@
 #include <variant>
 
 #include "absl/strings/str_cat.h"
+#include "common/require.h"
 #include "training/nn/device/fusion.h"
 #include "training/nn/device/image_feed.h"
 #include "training/nn/device/layer.h"
@@ -209,6 +210,9 @@ absl::Status DeviceNetwork::Forward(const float* images, uint64_t step, Hook bef
 }
 
 absl::StatusOr<LossSums> DeviceNetwork::Loss(absl::Span<const uint16_t> labels) {
+  STRATA_REQUIRE(options_.mode == Mode::kTrain ? labels.size() == options_.batch
+                                               : labels.size() <= options_.batch);
+  for (const uint16_t label : labels) STRATA_REQUIRE(label < classes_);
   device::Stream& stream = layers_->stream();
   const size_t of_losses = options_.batch * sizeof(device::SampleLoss);
   const size_t of_labels = labels.size() * sizeof(uint16_t);

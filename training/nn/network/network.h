@@ -71,7 +71,7 @@ class Network {
 
   // Waits for the pass, then sums loss and correct answers over the first labels.size() samples of
   // the batch and, in training, sets out for Backward. REQUIRES: each label below the number of
-  // classes; in training, as many labels as samples.
+  // classes; as many labels as samples, or, in inference, fewer.
   virtual absl::StatusOr<LossSums> Loss(absl::Span<const uint16_t> labels) = 0;
 
   // Writes the gradients of the summed loss, last layer first. `complete` is called for each

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "common/require.h"
 #include "training/nn/network/layer_sequence.h"
 #include "training/nn/onednn/layer.h"
 
@@ -105,6 +106,8 @@ class OneDnnNetwork : public Network {
   }
 
   absl::StatusOr<LossSums> Loss(absl::Span<const uint16_t> labels) override {
+    STRATA_REQUIRE(options_.mode == Mode::kTrain ? labels.size() == options_.batch
+                                                 : labels.size() <= options_.batch);
     float* gradient = device_.train ? static_cast<float*>(gradient_.get_data_handle()) : nullptr;
     return SoftmaxCrossEntropy(Logits().data(), classes_, labels, gradient);
   }

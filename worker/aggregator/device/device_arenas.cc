@@ -8,6 +8,7 @@
 #include "absl/memory/memory.h"
 #include "absl/strings/str_format.h"
 #include "common/copies.h"
+#include "common/require.h"
 #include "worker/aggregator/device/decode_payload.h"
 #include "worker/aggregator/device/pinned_blocks.h"
 
@@ -326,6 +327,7 @@ Bytes DeviceArenas::FirstWeights(ChunkId chunk) {
 }
 
 ExchangeNode::Sum DeviceArenas::TakeSum(ChunkId chunk, uint64_t clock) {
+  STRATA_REQUIRE(!sums_[chunk.value()].bytes.empty());
   return {std::exchange(sums_[chunk.value()].bytes, Bytes()), sums_[chunk.value()].samples};
 }
 

@@ -70,7 +70,7 @@ class DeviceArenas final : public Arenas {
   size_t buffer_bytes() const override { return pool_.allocated_bytes(); }
 
   Bytes FirstWeights(ChunkId chunk) override;
-  // REQUIRES: Poll has named the chunk.
+  // REQUIRES: Poll has named the chunk since the last call for it.
   Sum TakeSum(ChunkId chunk, uint64_t clock) override;
   absl::Status TakeWeights(ChunkId chunk, uint32_t first_element, const Bytes& weights) override;
   absl::Status AddToWeights(ChunkId chunk, uint32_t first_element,

@@ -6,6 +6,7 @@
 
 #include "absl/memory/memory.h"
 #include "absl/strings/str_cat.h"
+#include "common/require.h"
 #include "common/wire/payload.h"
 #include "compression/job_compression.h"
 #include "compression/top_k.h"
@@ -97,6 +98,7 @@ size_t DeviceEncoder::host_bytes(ChunkId chunk) const {
 absl::StatusOr<DeviceEncoder::Outcome> DeviceEncoder::Encode(ChunkId chunk, const float* sum,
                                                              uint32_t samples,
                                                              device::Stream* stream) {
+  STRATA_REQUIRE(chunk.value() % share_.of == share_.first);
   const size_t n = map_.ElementsOf(chunk);
   const Turn& turn = turns_[turn_];
   turn_ = (turn_ + 1) % turns_.size();

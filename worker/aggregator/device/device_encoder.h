@@ -53,7 +53,8 @@ class DeviceEncoder {
   // Queues the encoding of the chunk's next sum, over `samples` of the node, which lies at `sum` on
   // the device. Two chunks take turns in the memory for what comes of it, so that one is encoded
   // while the other is copied; the next but one call's work waits for `copied`. One stream for all
-  // calls. REQUIRES: the chunk is one of its share. The last but one outcome's copy is queued.
+  // calls. The caller has queued the copy of the last but one outcome. REQUIRES: the chunk is one
+  // of its share.
   absl::StatusOr<Outcome> Encode(ChunkId chunk, const float* sum, uint32_t samples,
                                  device::Stream* stream);
   // What has come to `host`: the payload, which is part of it. Errors: InvalidArgument: an element

@@ -25,6 +25,7 @@ bool IsTake(const ReduceStep& step) {
 ReductionRules ReductionRules::Of(const proto::JobRecord& record, const kernels::Kernels& kernels,
                                   BufferPool* pool, uint32_t position, TraceLog* trace) {
   const auto nodes = static_cast<uint32_t>(record.view().nodes_size());
+  STRATA_REQUIRE(position < nodes);
   return {.kernels = &kernels,
           .pool = pool,
           .plan = MakeReducePlan(record.ring().algorithm(), nodes, position),
@@ -44,7 +45,9 @@ ChunkReduction::ChunkReduction(const ReductionRules* rules, const proto::Layout&
       weights_(*rules->kernels, *rules->pool, rules->update, own_end_ - own_begin_,
                OptimizerRuns(layout, map.OffsetOf(chunk) + own_begin_, own_end_ - own_begin_)),
       sums_(rules->pool),
-      gathered_(rules->pool) {}
+      gathered_(rules->pool) {
+  STRATA_REQUIRE(map.elements() == layout.elements());
+}
 
 uint32_t ChunkReduction::SliceBegin(uint32_t slice) const {
   return SliceStart(elements_, rules_->plan.slices, slice);
@@ -65,7 +68,7 @@ void ChunkReduction::Seed(const Bytes& first_weights) {
 }
 
 absl::Status ChunkReduction::Begin(Bytes sum, uint32_t samples, ReductionActions* actions) {
-  STRATA_REQUIRE(!begun_);
+  STRATA_REQUIRE(!begun_ && (own_begin_ == own_end_ || weights_.seeded()));
   begun_ = true;
   sums_.Add(0, std::move(sum));
   samples_.assign(rules_->plan.slices, samples);

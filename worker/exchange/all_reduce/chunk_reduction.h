@@ -35,7 +35,8 @@ struct ReductionRules {
   kernels::Compression compression = kernels::Compression::kNone;
   TraceLog* trace = nullptr;  // of the node's updates; null: none
 
-  // The rules of the node at `position`. REQUIRES: CheckRing found a valid record.
+  // Returns the rules of the node at `position` of a record that CheckRing has accepted.
+  // REQUIRES: position < the nodes of the view.
   static ReductionRules Of(const proto::JobRecord& record, const kernels::Kernels& kernels,
                            BufferPool* pool, uint32_t position, TraceLog* trace);
 };
@@ -67,7 +68,7 @@ struct ReductionActions {
 // A pure state machine; buffers come from the pool. Threads: one.
 class ChunkReduction {
  public:
-  // REQUIRES: a valid layout, which `map` cuts.
+  // `rules` outlive it. REQUIRES: `map` cuts the layout, which is valid.
   ChunkReduction(const ReductionRules* rules, const proto::Layout& layout, const ChunkMap& map,
                  ChunkId chunk);
 
@@ -79,7 +80,8 @@ class ChunkReduction {
 
   // Clocks whose weights have landed.
   uint64_t clock() const { return clock_; }
-  // The node's sum for clock(). REQUIRES: seeded; not begun in this clock.
+  // Takes the node's sum for clock(). Errors: OnFrame's, of frames that came before. REQUIRES:
+  // seeded; not begun in this clock.
   absl::Status Begin(Bytes sum, uint32_t samples, ReductionActions* actions);
   // A REDUCE or GATHER of this chunk. Errors: InvalidArgument, what is wrong with it.
   absl::Status OnFrame(uint32_t peer, const wire::Frame& frame, ReductionActions* actions);
