@@ -102,8 +102,8 @@ double NormUpdate::ClipFactor(const std::vector<Norms>& norms) const {
   return norm > clip_norm_ ? clip_norm_ / norm : 1;
 }
 
-OptimizerStep NormUpdate::StepOf(const OptimizerRun& run, const Norms& norms, const Update& update,
-                                 double clip) const {
+OptimizerStep NormUpdate::MakeStep(const OptimizerRun& run, const Norms& norms,
+                                   const Update& update, double clip) const {
   const double rate = update.lr * run.lr_multiplier;
   const double decay = double{rule_.optimizer.weight_decay} * run.decay_multiplier;
   OptimizerStep step = {.lr = static_cast<float>(rate),
@@ -141,7 +141,7 @@ void NormUpdate::Apply(uint64_t samples) {
     for (const auto& [tensor, run] : chunk.runs) {
       const size_t at = run.offset;
       kernels_.optimize(run.averaged ? averaged : rule_.optimizer,
-                        StepOf(run, norms[tensor], update, clip), chunk.mean.get() + at,
+                        MakeStep(run, norms[tensor], update, clip), chunk.mean.get() + at,
                         chunk.weights.floats() + at, next.get() + at,
                         chunk.state0 == nullptr ? nullptr : chunk.state0.get() + at,
                         chunk.state1 == nullptr ? nullptr : chunk.state1.get() + at, run.count);

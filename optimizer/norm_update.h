@@ -68,8 +68,8 @@ class NormUpdate {
 
   std::vector<Norms> MeasureNorms() const;  // by tensor
   double ClipFactor(const std::vector<Norms>& norms) const;
-  OptimizerStep StepOf(const OptimizerRun& run, const Norms& norms, const Update& update,
-                       double clip) const;
+  OptimizerStep MakeStep(const OptimizerRun& run, const Norms& norms, const Update& update,
+                         double clip) const;
 
   const Kernels& kernels_;
   BufferPool& pool_;

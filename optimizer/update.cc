@@ -9,7 +9,7 @@ void ApplyUpdate(const Kernels& kernels, const OptimizerParams& params, const Up
                  float* w_out, float* state0, float* state1) {
   for (const OptimizerRun& run : runs) {
     const size_t at = run.offset;
-    kernels.optimize(ParamsOf(params, run), StepOf(params, update, run), gradient_sum + at,
+    kernels.optimize(RunParams(params, run), MakeStep(params, update, run), gradient_sum + at,
                      w_in + at, w_out + at, state0 == nullptr ? nullptr : state0 + at,
                      state1 == nullptr ? nullptr : state1 + at, run.count);
   }

@@ -10,8 +10,8 @@ namespace strata::kernels {
 
 // What one run of an update takes: its multipliers applied, and the mean in place of the optimizer
 // where it is averaged.
-inline OptimizerStep StepOf(const OptimizerParams& params, const Update& update,
-                            const OptimizerRun& run) {
+inline OptimizerStep MakeStep(const OptimizerParams& params, const Update& update,
+                              const OptimizerRun& run) {
   return {
       .lr = static_cast<float>(update.lr * run.lr_multiplier),
       .decay = params.weight_decay * run.decay_multiplier,
@@ -22,7 +22,7 @@ inline OptimizerStep StepOf(const OptimizerParams& params, const Update& update,
       .far = update.far,
   };
 }
-inline OptimizerParams ParamsOf(const OptimizerParams& params, const OptimizerRun& run) {
+inline OptimizerParams RunParams(const OptimizerParams& params, const OptimizerRun& run) {
   OptimizerParams of_run = params;
   if (run.averaged) of_run.kind = OptimizerKind::kMean;
   return of_run;

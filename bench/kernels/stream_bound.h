@@ -43,8 +43,8 @@ struct Traffic {
   size_t payload_read = 0;  // bytes
   size_t payload_written = 0;
 
-  // As STREAM counts: what is updated counts twice, and what a cache fetches before it is written
-  // not at all.
+  // Counts as STREAM does: what is updated counts twice, and what a cache fetches before it is
+  // written not at all.
   double Bytes() const;
 };
 

@@ -28,7 +28,7 @@ struct Options {
 std::string Text(const Options& options, const bench::NodeBenchResult& result) {
   const bench::Figures steps = bench::MakeFigures(result.steps_ms);
   const bench::Figures bound = bench::MakeFigures(result.bound_ms);
-  const double share = bench::ShareOf(result.bound_ms, result.steps_ms);
+  const double share = bench::BoundShare(result.bound_ms, result.steps_ms);
   auto ms = [](double value) { return absl::StrFormat("%.3f", value); };
   const double moved =
       static_cast<double>(options.bench.bytes) * static_cast<double>(options.bench.ranks + 1);
@@ -64,7 +64,7 @@ std::string Json(const Options& options, const bench::NodeBenchResult& result) {
       {"bound_ms", bench::MakeFigures(result.bound_ms).median_ms},
       {"bounds_ms", result.bound_ms},
       {"bound_threads", result.bound_threads},
-      {"share", bench::ShareOf(result.bound_ms, result.steps_ms)},
+      {"share", bench::BoundShare(result.bound_ms, result.steps_ms)},
       {"verified", result.verified},
   };
   return json.dump() + "\n";

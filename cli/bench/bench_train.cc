@@ -135,12 +135,12 @@ absl::Status AddGpus(const GpuOptions& given, std::vector<Subject>* subjects,
 }
 
 void PrintRules(const bench::TrainReport& report) {
-  for (const std::string& rule : bench::RulesOf(report)) std::printf("%s\n", rule.c_str());
+  for (const std::string& rule : bench::ListRules(report)) std::printf("%s\n", rule.c_str());
   std::fflush(stdout);
 }
 
 void PrintModel(const bench::TrainedModel& model) {
-  std::printf("\n%s\n%s", bench::TitleOf(model).c_str(), Table(bench::RowsOf(model)).c_str());
+  std::printf("\n%s\n%s", bench::ModelTitle(model).c_str(), Table(bench::TableRows(model)).c_str());
   std::fflush(stdout);
 }
 
@@ -163,7 +163,7 @@ absl::Status Measure(const std::vector<Subject>& subjects, bool is_text, int sto
 }
 
 int Finish(const Options& options, const bench::TrainReport& report) {
-  if (options.json) std::fputs(bench::JsonOf(report).c_str(), stdout);
+  if (options.json) std::fputs(bench::ToJson(report).c_str(), stdout);
   if (!options.out.empty()) {
     const absl::Status written = bench::WriteTrainReport(report, options.out);
     if (!written.ok()) return PrintError(written);

@@ -14,7 +14,7 @@
 
 namespace strata::cli {
 
-// In the order in which they are stopped.
+// The daemons in the order in which they are stopped.
 enum class DaemonRole { kWorker, kServer, kCoordinator };
 
 struct PlannedDaemon {

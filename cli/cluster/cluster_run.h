@@ -28,8 +28,8 @@ class ClusterRun {
     ClusterLife::Options cluster;
     std::optional<proto::Job> job;
     std::string trace;  // file for the job's trace; empty: none
-    // In place of a job. `run` is called on a thread of its own and returns the exit status; `stop`
-    // makes it return soon, and may come before it.
+    // What is done in place of a job. `run` is called on a thread of its own and returns the exit
+    // status; `stop` makes it return soon, and may come before it.
     struct Work {
       std::function<int(const std::string& coordinator)> run;
       std::function<void()> stop;
@@ -40,8 +40,8 @@ class ClusterRun {
     // Follows the job to its end, on a thread of its own, and returns the exit status (nullopt: by
     // StopFollowing). Null: FollowJob, which shows its progress.
     std::function<std::optional<int>(control::CoordinatorClient* client, JobId job)> follow;
-    // Before the daemons start and after they have stopped; may be null. Not OK: what is wrong has
-    // been said, the exit status is kExitFailed.
+    // Called before the daemons start and after they have stopped; may be null. Not OK: what is
+    // wrong has been said, the exit status is kExitFailed.
     std::function<void(std::function<void(absl::Status)>)> before;
     std::function<void(std::function<void()>)> after;
     // Whether the job can run on the cluster as it is ready now; may be null.

@@ -32,9 +32,9 @@ class HostConnection {
   struct Events {
     // The host can start daemons; or in one line why not. Once.
     std::function<void(const absl::Status&)> on_answer;
-    // After a good answer: from the host.
+    // A message of the host, after a good answer.
     std::function<void(const HostMessage&)> on_message;
-    // After an answer: the connection has ended, and why. Once, the last event.
+    // The connection has ended, after an answer, and why. Once, the last event.
     std::function<void(const std::string& why)> on_end;
   };
 

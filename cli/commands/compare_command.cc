@@ -65,7 +65,7 @@ int RunCampaign(const Options& options, const RunSite& site, const proto::Campai
   parts.equivalence_margin = options.equivalence_margin;
   const absl::StatusOr<uint64_t> steps = compare::TotalSteps(parts.plans.front().job);
   if (!steps.ok()) return PrintError(steps.status());
-  const absl::StatusOr<size_t> there = (*folder)->CountOf(parts.plans);
+  const absl::StatusOr<size_t> there = (*folder)->CountFinished(parts.plans);
   if (!there.ok()) return PrintError(there.status());
   std::printf("%s x %s: %s of %s, %d of them there already; %s\n",
               Counted(asked.modes_size(), "mode").c_str(), Counted(asked.seeds(), "seed").c_str(),

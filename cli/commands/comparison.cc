@@ -69,7 +69,7 @@ absl::StatusOr<bool> Comparison::IsComplete() const {
     if (!tuned.ok()) return tuned.status();
     plans = *std::move(tuned);
   }
-  const absl::StatusOr<size_t> there = options_.folder->CountOf(plans);
+  const absl::StatusOr<size_t> there = options_.folder->CountFinished(plans);
   if (!there.ok()) return there.status();
   return *there == plans.size();
 }

@@ -109,7 +109,7 @@ absl::StatusOr<RunSite> OpenSite(const SiteOptions& options) {
   }
   const auto nodes = ConnectTo(options.coordinator)->ListNodes();
   if (!nodes.ok()) return nodes.status();
-  site.size = compare::SizeOf(*nodes);
+  site.size = compare::MeasureCluster(*nodes);
   site.words =
       absl::StrCat("cluster of ", options.coordinator.address, ": ", compare::Words(site.size));
   return site;

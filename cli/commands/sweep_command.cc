@@ -59,7 +59,7 @@ int RunSweep(const Options& options, const RunSite& site, const proto::Campaign&
   if (!folder.ok()) return PrintError(folder.status());
   if (auto status = (*folder)->Begin(); !status.ok()) return PrintError(status);
   const std::vector<compare::RunPlan> runs = FirstRuns(plan);
-  const absl::StatusOr<size_t> there = (*folder)->CountOf(runs);
+  const absl::StatusOr<size_t> there = (*folder)->CountFinished(runs);
   if (!there.ok()) return PrintError(there.status());
   SiteWork work;
   work.runners = RunsAtOnce(runs, site, options.at_once);

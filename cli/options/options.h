@@ -16,7 +16,7 @@
 
 namespace strata::cli {
 
-// Which coordinator a client command talks to, and how long it tries.
+// The coordinator that a client command talks to, and how long it tries.
 struct CoordinatorOptions {
   std::string address = "127.0.0.1:7070";
   double timeout_s = 10;

@@ -131,8 +131,8 @@ Json ToJson(const proto::JobStatus& job) {
   }
   json["shards"] = Json::array();
   for (const auto& shard : job.shards()) json["shards"].push_back(ToJson(shard));
-  json["node_memory"] = ToJson(SumOf(job.nodes()));
-  json["shard_memory"] = ToJson(SumOf(job.shards()));
+  json["node_memory"] = ToJson(AddUp(job.nodes()));
+  json["shard_memory"] = ToJson(AddUp(job.shards()));
   json["placement"] = job.placement();
   json["connections"] = job.job().connections();
   if (job.has_hidden_share()) json["hidden_share"] = job.hidden_share();

@@ -37,7 +37,7 @@ struct MemorySum {
 };
 // Adds up the parts of a JobNodeStatus or a JobShardStatus.
 template <typename Parts>
-MemorySum SumOf(const Parts& parts) {
+MemorySum AddUp(const Parts& parts) {
   MemorySum sum;
   for (const auto& part : parts) {
     sum.memory_bytes += part.memory_bytes();

@@ -44,7 +44,7 @@ std::string NodeRows(const proto::JobStatus& job) {
     gpus.memory_bytes += node.gpu_memory_bytes();
     gpus.memory_limit_bytes += node.gpu_memory_limit_bytes();
   }
-  const MemorySum sum = SumOf(job.nodes());
+  const MemorySum sum = AddUp(job.nodes());
   rows.push_back(
       {"  all", "", "", "", MemoryText(sum.memory_bytes), MemoryText(sum.memory_limit_bytes)});
   if (gpus.memory_limit_bytes == 0) return Table(rows);
@@ -72,7 +72,7 @@ std::string ShardRows(const proto::JobStatus& job) {
                     FormatBytes(counters.bytes_sent()), MemoryText(shard.memory_bytes()),
                     MemoryText(shard.memory_limit_bytes())});
   }
-  const MemorySum sum = SumOf(job.shards());
+  const MemorySum sum = AddUp(job.shards());
   rows.push_back({"  all", "", "", "", "", "", "", "", "", MemoryText(sum.memory_bytes),
                   MemoryText(sum.memory_limit_bytes)});
   return Table(rows);

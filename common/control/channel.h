@@ -16,13 +16,13 @@ namespace strata::control {
 // The largest message either way; a placement of a million chunks has a few MiB.
 inline constexpr int kMessageBytesMax = kControlMessageBytesMax;
 
-// A channel to the coordinator with connections of its own (no other channel's backoff delays it),
-// past any HTTP proxy of the environment. Connects when first used.
+// Returns a channel to the coordinator with connections of its own (no other channel's backoff
+// delays it), past any HTTP proxy of the environment. Connects when first used.
 std::shared_ptr<grpc::Channel> ChannelTo(const std::string& address);
-// Over a connected socket, and no other ever: the channel's end is the socket's.
+// Returns a channel over a connected socket, and no other ever: its end is the socket's.
 std::shared_ptr<grpc::Channel> ChannelOn(UniqueFd fd);
 
-// Returns the same code and text.
+// Returns a status of the same code and text.
 absl::Status FromGrpc(const grpc::Status& status);
 
 // Unavailable: "coordinator at HOST:PORT cannot be reached (tried for 30s): connection refused".

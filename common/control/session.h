@@ -39,8 +39,8 @@ class Session {
     // Each heartbeat's content.
     std::function<proto::Heartbeat()> heartbeat;
     std::function<std::vector<uint32_t>()> running_jobs;
-    // After Start has succeeded: refused, unreachable for good, or too much waits to be sent: one
-    // line for the user. The daemon then stops.
+    // Called after Start has succeeded: refused, unreachable for good, or too much waits to be
+    // sent: one line for the user. The daemon then stops.
     std::function<void(const absl::Status&)> on_lost;
   };
 

@@ -15,7 +15,7 @@ namespace strata {
 inline constexpr uint64_t kFramePayloadBytesMax = 16 << 20;
 // Bytes of a message to a shard, on a connection whose HELLO was not accepted yet.
 inline constexpr uint64_t kStrangerBytesMax = 64 << 10;
-// After which a connection to a shard is ended if no HELLO of it was accepted.
+// The time after which a connection to a shard is ended if no HELLO of it was accepted.
 inline constexpr absl::Duration kStrangerTimeout = absl::Seconds(10);
 inline constexpr uint32_t kChunkElementsMax = kFramePayloadBytesMax / sizeof(float);
 // Chunks of a job: a placement of so many still fits well into a message.
@@ -31,7 +31,7 @@ inline constexpr uint32_t kShardsPerJobMax = 256;
 inline constexpr uint32_t kSlotsMax = 1024;
 // Connections of a job's node to one peer.
 inline constexpr uint32_t kConnectionsPerPeerMax = 16;
-// And to all shards of the job.
+// The same, to all shards of the job.
 inline constexpr uint32_t kConnectionsPerNodeMax = kShardsPerJobMax;
 
 // Bytes of a daemon's name, and of the host that it gives to peers.

@@ -28,7 +28,8 @@ class EventLoop {
   void Run();
   void Stop();
 
-  // From another thread it blocks while kQueuedMessagesMax closures wait: the loop is behind.
+  // Runs the closure on the loop's thread. From another thread it blocks while kQueuedMessagesMax
+  // closures wait: the loop is behind.
   void Post(std::function<void()> closure);
 
   // Runs the closure once, `delay` from now. There is no way to take it back: the closure checks

@@ -35,11 +35,11 @@ struct Event {
 struct EndpointUse {
   size_t connections = 0;
   size_t connections_max = 0;  // 0: no limit
-  // Since the beginning, those that were ended:
+  // Connections that were ended, since the beginning:
   uint64_t refused = 0;  // as one too many
   uint64_t late = 0;     // because nobody was admitted in time
   uint64_t endless = 0;  // for a message larger than any frame
-  // And those that ended without a whole message: peers that speak something else or send too long
+  // Those that ended without a whole message: peers that speak something else or send too long
   // a part.
   uint64_t silent = 0;
 };
@@ -70,7 +70,7 @@ class Endpoint {
   // once.
   virtual void Poll(absl::Duration timeout, std::vector<Event>* events) = 0;
 
-  // Also wakes Poll when this file descriptor is readable (an eventfd of the owner's; the owner
+  // Wakes Poll also when this file descriptor is readable (an eventfd of the owner's; the owner
   // reads it). At most one.
   virtual void WatchFd(int fd) = 0;
 

@@ -164,7 +164,7 @@ inline constexpr size_t kHelloBytes = 32;
 
 // XXH3-64 of the bytes; 0 for none.
 uint64_t Checksum(absl::Span<const std::byte> payload);
-// The same, computed once for all copies of `payload`.
+// Returns the same checksum, computed once for all copies of `payload`.
 uint64_t PayloadChecksum(const Bytes& payload);
 
 // Writes the header for a payload of `payload_bytes`; header.payload_checksum must be set already.

@@ -170,7 +170,7 @@ absl::StatusOr<std::optional<proto::RunRecord>> CampaignFolder::Load(const RunPl
                    difference.empty() ? absl::StrCat("mode ", record.mode()) : difference));
 }
 
-absl::StatusOr<size_t> CampaignFolder::CountOf(const std::vector<RunPlan>& plans) const {
+absl::StatusOr<size_t> CampaignFolder::CountFinished(const std::vector<RunPlan>& plans) const {
   size_t count = 0;
   for (const RunPlan& plan : plans) {
     const absl::StatusOr<std::optional<proto::RunRecord>> record = Load(plan);

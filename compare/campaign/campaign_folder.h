@@ -44,7 +44,7 @@ class CampaignFolder {
   // or is of another job.
   absl::StatusOr<std::optional<proto::RunRecord>> Load(const RunPlan& plan) const;
   // Returns how many of these plans have been run. Errors: as of Load.
-  absl::StatusOr<size_t> CountOf(const std::vector<RunPlan>& plans) const;
+  absl::StatusOr<size_t> CountFinished(const std::vector<RunPlan>& plans) const;
   // Errors name the file.
   absl::Status Save(const proto::RunRecord& record);
 

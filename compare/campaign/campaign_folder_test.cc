@@ -25,7 +25,7 @@ class CampaignFolderTest : public CampaignTest {
   absl::Status Refused(const proto::Campaign& asked) {
     return CampaignFolder::Open(dir_, asked).status();
   }
-  static proto::RunRecord RecordOf(const RunPlan& plan) {
+  static proto::RunRecord MakeRecord(const RunPlan& plan) {
     proto::RunRecord record;
     record.set_mode(plan.mode);
     record.set_seed(plan.job.seed());
@@ -42,26 +42,26 @@ TEST_F(CampaignFolderTest, ARecordComesBackAsItWasSaved) {
   const auto folder = Open(campaign);
   const RunPlan plan = ListRuns(campaign)[0];
   EXPECT_EQ(*folder->Load(plan), std::nullopt);
-  EXPECT_EQ(*folder->CountOf({plan}), 0u);
-  ASSERT_EQ(folder->Save(RecordOf(plan)), absl::OkStatus());
+  EXPECT_EQ(*folder->CountFinished({plan}), 0u);
+  ASSERT_EQ(folder->Save(MakeRecord(plan)), absl::OkStatus());
   EXPECT_TRUE(std::filesystem::exists(dir_ + "/runs/lazy_ssp_3-seed1.json"));
   const auto loaded = folder->Load(plan);
   ASSERT_TRUE(loaded.ok() && loaded->has_value()) << loaded.status();
-  EXPECT_EQ(*folder->CountOf({plan}), 1u);
-  EXPECT_EQ((*loaded)->SerializeAsString(), RecordOf(plan).SerializeAsString());
+  EXPECT_EQ(*folder->CountFinished({plan}), 1u);
+  EXPECT_EQ((*loaded)->SerializeAsString(), MakeRecord(plan).SerializeAsString());
 }
 
 TEST_F(CampaignFolderTest, ARunThatFailedFromOutsideIsNotThere) {
   const proto::Campaign campaign = CampaignIn("sync");
   const auto folder = Open(campaign);
   const RunPlan plan = ListRuns(campaign)[0];
-  proto::RunRecord record = RecordOf(plan);
+  proto::RunRecord record = MakeRecord(plan);
   for (const auto& [failure, runs] : {std::pair("rank 1 on node 0: killed by signal 9", 0u),
                                       std::pair("rank 1: loss is NaN at step 3", 1u)}) {
     record.set_failure(failure);
     ASSERT_EQ(folder->Save(record), absl::OkStatus());
     EXPECT_EQ((*folder->Load(plan)).has_value(), runs == 1) << failure;
-    EXPECT_EQ(*folder->CountOf({plan}), runs) << failure;
+    EXPECT_EQ(*folder->CountFinished({plan}), runs) << failure;
   }
 }
 
@@ -137,7 +137,7 @@ TEST_F(CampaignFolderTest, DamagedFilesAreNamed) {
   const std::vector<RunPlan> plans = ListRuns(campaign);
   {
     const auto folder = Open(campaign);
-    ASSERT_EQ(folder->Save(RecordOf(plans[0])), absl::OkStatus());
+    ASSERT_EQ(folder->Save(MakeRecord(plans[0])), absl::OkStatus());
     std::filesystem::rename(dir_ + "/runs/sync-seed1.json", dir_ + "/runs/async-seed1.json");
     EXPECT_THAT(std::string(folder->Load(plans[1]).status().message()),
                 HasSubstr("async-seed1.json: is of another run"));

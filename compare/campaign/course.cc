@@ -64,7 +64,7 @@ std::optional<size_t> Course::Take(size_t runner) {
   return state_.next++;
 }
 
-CourseProgress Course::ProgressOf(size_t runner, size_t run) const {
+CourseProgress Course::FindProgress(size_t runner, size_t run) const {
   CourseProgress progress;
   progress.runs = plans_.size();
   progress.number = run + 1;
@@ -84,7 +84,7 @@ CourseProgress Course::ProgressOf(size_t runner, size_t run) const {
 void Course::ShowProgress(size_t runner, size_t run, const RunProgress& progress) {
   absl::MutexLock lock(&mutex_);
   state_.under_way[runner] = progress;
-  if (options_.on_progress != nullptr) options_.on_progress(ProgressOf(runner, run));
+  if (options_.on_progress != nullptr) options_.on_progress(FindProgress(runner, run));
 }
 
 bool Course::Finish(size_t runner, size_t run, absl::StatusOr<proto::RunRecord> record) {
@@ -97,7 +97,7 @@ bool Course::Finish(size_t runner, size_t run, absl::StatusOr<proto::RunRecord> 
     if (status.ok()) {
       ++done_;
       ++state_.made;
-      if (options_.on_run != nullptr) options_.on_run(ProgressOf(runner, run), *record);
+      if (options_.on_run != nullptr) options_.on_run(FindProgress(runner, run), *record);
       state_.records[run] = *std::move(record);
       return true;
     }

@@ -80,7 +80,8 @@ class Course {
   void ShowProgress(size_t runner, size_t run, const RunProgress& progress);
   // Whether to go on.
   bool Finish(size_t runner, size_t run, absl::StatusOr<proto::RunRecord> record);
-  CourseProgress ProgressOf(size_t runner, size_t run) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  CourseProgress FindProgress(size_t runner, size_t run) const
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
   const std::vector<RunPlan> plans_;
   CampaignFolder* folder_;

@@ -33,7 +33,7 @@ std::vector<server::WorkerSlots> WorkersOf(const ClusterSize& size, bool with_us
 
 }  // namespace
 
-ClusterSize SizeOf(const proto::ListNodesReply& nodes) {
+ClusterSize MeasureCluster(const proto::ListNodesReply& nodes) {
   ClusterSize size;
   for (const proto::DaemonStatus& daemon : nodes.daemons()) {
     if (!daemon.alive()) continue;

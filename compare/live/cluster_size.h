@@ -22,7 +22,7 @@ struct ClusterSize {
 };
 
 // Returns the size of what the daemons that are alive make up.
-ClusterSize SizeOf(const proto::ListNodesReply& nodes);
+ClusterSize MeasureCluster(const proto::ListNodesReply& nodes);
 
 // "2 servers with 2 shards, 4 workers with 8 slots", and where there are GPUs " and 4 GPU slots".
 std::string Words(const ClusterSize& size);

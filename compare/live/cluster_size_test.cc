@@ -40,7 +40,7 @@ TEST(ClusterSize, CountsDaemonsThatAreAlive) {
   last->set_slots(2);
   last->set_gpu_slots(3);
   last->set_gpu_slots_used(1);
-  const ClusterSize size = SizeOf(nodes);
+  const ClusterSize size = MeasureCluster(nodes);
   EXPECT_THAT(size.slots, ElementsAre(4, 2));
   EXPECT_THAT(size.gpu_slots, ElementsAre(0, 3));
   EXPECT_THAT(size.gpu_slots_used, ElementsAre(0, 1));

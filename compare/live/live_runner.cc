@@ -21,7 +21,7 @@ bool IsLateMeasurement(const proto::RankReport& report) {
   return report.has_test_accuracy() && report.first_step() == report.end_step();
 }
 
-RunProgress ProgressOf(const proto::JobStatus& status) {
+RunProgress MakeProgress(const proto::JobStatus& status) {
   RunProgress progress;
   const proto::Progress& at = status.progress();
   if (status.state() == proto::QUEUED) {
@@ -45,7 +45,7 @@ LiveRunner::LiveRunner(Options options, std::unique_ptr<control::CoordinatorClie
 absl::Status LiveRunner::Check(const RunPlan& plan) {
   const absl::StatusOr<proto::ListNodesReply> nodes = client_->ListNodes();
   if (!nodes.ok()) return Gone(nodes.status());
-  const absl::Status status = CheckFits(plan.job, SizeOf(*nodes));
+  const absl::Status status = CheckFits(plan.job, MeasureCluster(*nodes));
   if (status.ok()) return status;
   return absl::InvalidArgumentError(absl::StrCat("mode ", plan.mode, ": ", status.message()));
 }
@@ -71,7 +71,7 @@ absl::StatusOr<proto::RunRecord> LiveRunner::RunOnce(const RunPlan& plan,
   ReportLog log(plan);
   int measured = 0;
   const auto end = client_->Follow(*id, [&](const proto::FollowEvent& event) {
-    if (event.has_status() && measured == 0) progress(ProgressOf(event.status()));
+    if (event.has_status() && measured == 0) progress(MakeProgress(event.status()));
     if (!event.has_report()) return;
     log.Add(event.report());
     if (!IsLateMeasurement(event.report())) return;
@@ -90,7 +90,7 @@ absl::StatusOr<proto::RunRecord> LiveRunner::RunOnce(const RunPlan& plan,
   if (end->state() != proto::FINISHED) {
     if (const absl::Status status = CheckDaemons(*end); !status.ok()) return status;
   }
-  absl::StatusOr<proto::RunRecord> record = log.RecordOf(*end);
+  absl::StatusOr<proto::RunRecord> record = log.MakeRecord(*end);
   if (record.ok()) record->set_cluster(options_.cluster);
   return record;
 }

@@ -52,7 +52,7 @@ absl::Status ReportLog::CheckComplete(bool finished) const {
   return absl::OkStatus();
 }
 
-absl::StatusOr<proto::RunRecord> ReportLog::RecordOf(const proto::JobStatus& end) const {
+absl::StatusOr<proto::RunRecord> ReportLog::MakeRecord(const proto::JobStatus& end) const {
   const bool finished = end.state() == proto::FINISHED;
   if (const absl::Status status = CheckComplete(finished); !status.ok()) return status;
   proto::RunRecord record;

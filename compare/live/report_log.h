@@ -24,7 +24,7 @@ class ReportLog {
 
   // The result of a job that has finished or failed; `end` says which ranks each node had, and why
   // it failed. Errors: DataLoss: not all reports were heard.
-  absl::StatusOr<proto::RunRecord> RecordOf(const proto::JobStatus& end) const;
+  absl::StatusOr<proto::RunRecord> MakeRecord(const proto::JobStatus& end) const;
 
  private:
   // The step of a rank at a time, from its start.

@@ -58,14 +58,14 @@ proto::RankReport Tested(proto::RankReport report, double accuracy) {
 }
 
 // 20 steps; rank 1 takes twice as long for its own. Measured after 10 steps, and at the end.
-proto::RunRecord RecordOf(const std::string& consistency) {
+proto::RunRecord MakeRecord(const std::string& consistency) {
   ReportLog log(PlanOf(consistency));
   log.Add(Report(0, 0, 10, 1));
   log.Add(Report(1, 0, 10, 2));
   log.Add(Tested(Report(0, 10, 10, 1.5), 0.5));
   log.Add(Final(Report(1, 10, 20, 4)));
   log.Add(Tested(Final(Report(0, 10, 20, 2)), 0.75));
-  const auto record = log.RecordOf(EndOf(proto::FINISHED));
+  const auto record = log.MakeRecord(EndOf(proto::FINISHED));
   EXPECT_TRUE(record.ok()) << record.status();
   return record.ok() ? *record : proto::RunRecord();
 }
@@ -80,7 +80,7 @@ TEST(ReportLog, TheRecordSaysWhatRanAndSumsItUp) {
     if (rank == 1) report.mutable_node()->add_staleness(2);
     log.Add(report);
   }
-  const auto record = log.RecordOf(EndOf(proto::FINISHED));
+  const auto record = log.MakeRecord(EndOf(proto::FINISHED));
   ASSERT_TRUE(record.ok()) << record.status();
   EXPECT_EQ(record->mode(), "the mode");
   EXPECT_EQ(record->seed(), 5u);
@@ -96,7 +96,7 @@ TEST(ReportLog, TheRecordSaysWhatRanAndSumsItUp) {
 }
 
 TEST(ReportLog, InStepAMeasurementIsOfAllRanksAtRank0sStep) {
-  const proto::RunRecord record = RecordOf("sync {}");
+  const proto::RunRecord record = MakeRecord("sync {}");
   ASSERT_EQ(record.measurements_size(), 2);
   EXPECT_EQ(record.measurements(0).step(), 10u);
   EXPECT_EQ(record.measurements(0).samples(), 200u);
@@ -111,20 +111,20 @@ TEST(ReportLog, InStepAMeasurementIsOfAllRanksAtRank0sStep) {
 
 TEST(ReportLog, ElseItIsOfWhatEachRankHadMadeByThen) {
   // Rank 1 is at step 7.5 after 1.5 s.
-  const proto::RunRecord async = RecordOf("async {}");
+  const proto::RunRecord async = MakeRecord("async {}");
   EXPECT_EQ(async.measurements(0).samples(), 175u);
   EXPECT_EQ(async.measurements(0).updates(), 17u);  // 10 + 7
   EXPECT_EQ(async.measurements(1).samples(), 400u);
   EXPECT_EQ(async.measurements(1).updates(), 40u);
-  const proto::RunRecord lazy = RecordOf("lazy { staleness: 3 }");
+  const proto::RunRecord lazy = MakeRecord("lazy { staleness: 3 }");
   EXPECT_EQ(lazy.measurements(0).samples(), 175u);
   EXPECT_EQ(lazy.measurements(0).updates(), 7u);  // clocks that both have pushed
   EXPECT_EQ(lazy.measurements(1).updates(), 20u);
-  EXPECT_EQ(RecordOf("lazy { staleness: 3 apply: ON_ARRIVAL }").updates(), 40u);
+  EXPECT_EQ(MakeRecord("lazy { staleness: 3 apply: ON_ARRIVAL }").updates(), 40u);
 }
 
 TEST(ReportLog, UpdatesOfLocalStepsAreRounds) {
-  const proto::RunRecord record = RecordOf("lazy { local_steps: 8 }");
+  const proto::RunRecord record = MakeRecord("lazy { local_steps: 8 }");
   EXPECT_EQ(record.measurements(0).samples(), 200u);
   EXPECT_EQ(record.measurements(0).updates(), 1u);
   EXPECT_EQ(record.updates(), 3u);  // 8, 8 and 4 steps
@@ -138,7 +138,7 @@ TEST(ReportLog, InStepWindowsAreTheSameStepsOfAllRanks) {
   log.Add(Final(Report(1, 10, 15, 3)));
   log.Add(Report(0, 0, 10, 2));
   log.Add(Final(Report(0, 10, 15, 2.75)));
-  const auto record = log.RecordOf(EndOf(proto::FINISHED));
+  const auto record = log.MakeRecord(EndOf(proto::FINISHED));
   ASSERT_TRUE(record.ok()) << record.status();
   ASSERT_EQ(record->windows_size(), 2);
   EXPECT_EQ(record->windows(0).samples(), 200u);
@@ -159,7 +159,7 @@ TEST(ReportLog, ElseWindowsFollowTime) {
       log.Add(i == 1 ? Final(slow) : slow);
       log.Add(i == 1 ? Final(fast) : fast);
     }
-    return *log.RecordOf(EndOf(proto::FINISHED));
+    return *log.MakeRecord(EndOf(proto::FINISHED));
   }();
   ASSERT_EQ(record.windows_size(), 2);
   EXPECT_EQ(record.windows(0).samples(), 200u);
@@ -175,7 +175,7 @@ TEST(ReportLog, AFailedRunKeepsWhatItHadReached) {
   log.Add(Report(0, 0, 10, 1));
   log.Add(Report(1, 0, 10, 2));
   log.Add(Report(0, 10, 20, 2));
-  const auto record = log.RecordOf(EndOf(proto::FAILED, "rank 1: loss is NaN at step 19"));
+  const auto record = log.MakeRecord(EndOf(proto::FAILED, "rank 1: loss is NaN at step 19"));
   ASSERT_TRUE(record.ok()) << record.status();
   EXPECT_EQ(record->failure(), "rank 1: loss is NaN at step 19");
   EXPECT_EQ(record->steps(), 10u);
@@ -183,14 +183,14 @@ TEST(ReportLog, AFailedRunKeepsWhatItHadReached) {
   EXPECT_EQ(record->windows_size(), 1);
   EXPECT_EQ(record->measurements_size(), 0);
   ReportLog none(PlanOf("sync {}"));
-  EXPECT_EQ(none.RecordOf(EndOf(proto::FAILED, "x"))->steps(), 0u);
+  EXPECT_EQ(none.MakeRecord(EndOf(proto::FAILED, "x"))->steps(), 0u);
 }
 
 TEST(ReportLog, MissedReportsAreNoticed) {
   const auto code = [](const std::vector<proto::RankReport>& reports, proto::JobState state) {
     ReportLog log(PlanOf("sync {}"));
     for (const proto::RankReport& report : reports) log.Add(report);
-    return log.RecordOf(EndOf(state)).status().code();
+    return log.MakeRecord(EndOf(state)).status().code();
   };
   const auto end = Final(Report(1, 0, 20, 2));
   using absl::StatusCode;

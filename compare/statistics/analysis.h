@@ -58,7 +58,7 @@ struct ModeFigures {
   std::vector<RunFigures> runs;  // by seed
   int failed = 0;
   int reached = 0;  // runs that have finished and reached the target
-  // Over the runs that have finished; none where none has, or where one lacks it.
+  // Estimates over the runs that have finished; none where none has, or where one lacks it.
   std::optional<Estimate> final_accuracy;
   std::optional<Estimate> accuracy_at_equal_samples;
   std::optional<Estimate> accuracy_at_equal_updates;

@@ -32,8 +32,9 @@ struct BandPoint {
   double high = 0;  // the greatest
 };
 
-// Over the range that all curves have, at no more than `points_max` (>= 2) of the first one's x and
-// at both ends. Empty where they have no range in common. REQUIRES: curves not empty.
+// Returns the mean curve over the range that all curves have, at no more than `points_max` (>= 2)
+// of the first one's x and at both ends. Empty where they have no range in common. REQUIRES: curves
+// not empty.
 std::vector<BandPoint> MeanCurve(const std::vector<Curve>& curves, int points_max);
 
 }  // namespace strata::compare

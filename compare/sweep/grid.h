@@ -9,7 +9,7 @@
 
 namespace strata::compare {
 
-// At most so many points are a sweep.
+// The most points of a sweep.
 inline constexpr size_t kPointsMax = 1024;
 
 // Parses lists such as "schedule.base_lr=0.01,0.03" each; a comma in brackets or quotes belongs to

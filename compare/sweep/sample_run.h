@@ -15,7 +15,7 @@ struct SampleRun {
 };
 
 // Returns the record of a run of 100 steps, with one measurement at its end.
-inline proto::RunRecord RecordOf(const SampleRun& run) {
+inline proto::RunRecord MakeRecord(const SampleRun& run) {
   proto::RunRecord record;
   record.set_seed(run.seed);
   record.set_trained_s(run.trained_s);

@@ -35,7 +35,7 @@ RungRuns RungWith(std::vector<size_t> points, std::initializer_list<double> accu
   RungRuns rung;
   rung.points = std::move(points);
   for (const double accuracy : accuracies) {
-    rung.records.push_back(RecordOf({.accuracy = accuracy, .samples = 1000, .trained_s = 12.5}));
+    rung.records.push_back(MakeRecord({.accuracy = accuracy, .samples = 1000, .trained_s = 12.5}));
   }
   return rung;
 }

@@ -22,7 +22,7 @@ SweepPlan PlanOf(const std::string& vary, uint32_t halving, uint32_t seeds = 1) 
 }
 
 proto::RunRecord RunWith(double accuracy, uint64_t seed = 1) {
-  return RecordOf({.accuracy = accuracy, .seed = seed});
+  return MakeRecord({.accuracy = accuracy, .seed = seed});
 }
 
 std::vector<size_t> Order(const SweepResult& result) {

@@ -31,7 +31,7 @@ std::string Refusal(const std::string& modes, const std::vector<std::string>& tu
   return std::string(TuningRuns(*campaign).status().message());
 }
 
-proto::RunRecord RunWith(double accuracy) { return RecordOf({.accuracy = accuracy, .seed = 6}); }
+proto::RunRecord RunWith(double accuracy) { return MakeRecord({.accuracy = accuracy, .seed = 6}); }
 
 TEST(Tuning, EachModeGetsTheSamePointsWithTheSeedBeforeTheFirst) {
   const auto campaign = CampaignWith("sync,async", {"schedule.base_lr=0.1,0.2"});

@@ -64,16 +64,16 @@ absl::Status Problem::Build() {
   return absl::OkStatus();
 }
 
-std::vector<absl::Span<float>> Problem::SpansOf(float* arena) const {
+std::vector<absl::Span<float>> Problem::WeightSpans(float* arena) const {
   std::vector<absl::Span<float>> spans;
   for (int weight = 0; weight < weights_; ++weight) {
-    const client::TensorSet::Entry& entry = tensors_[TensorOf(weight)];
+    const client::TensorSet::Entry& entry = tensors_[TensorIndex(weight)];
     spans.push_back(absl::MakeSpan(arena + entry.offset, entry.count));
   }
   return spans;
 }
 
-std::vector<absl::Span<float>> Problem::StatisticsOf(float* arena) const {
+std::vector<absl::Span<float>> Problem::StatisticsSpans(float* arena) const {
   std::vector<absl::Span<float>> spans;
   for (int tensor = first_statistics(); tensor < tensors_.size(); ++tensor) {
     const client::TensorSet::Entry& entry = tensors_[tensor];
@@ -84,12 +84,12 @@ std::vector<absl::Span<float>> Problem::StatisticsOf(float* arena) const {
 
 void Problem::FirstWeights(float* arena) const {
   const std::vector<TensorSpec> weights = worker::ListWeights(model_);
-  const std::vector<absl::Span<float>> spans = SpansOf(arena);
+  const std::vector<absl::Span<float>> spans = WeightSpans(arena);
   for (size_t i = 0; i < weights.size(); ++i) {
     worker::Initialize(weights[i], job_.seed(), i, spans[i]);
   }
   const std::vector<std::vector<float>> buffers = FirstBuffers();
-  const std::vector<absl::Span<float>> statistics = StatisticsOf(arena);
+  const std::vector<absl::Span<float>> statistics = StatisticsSpans(arena);
   for (size_t i = 0; i < statistics.size(); ++i) {
     std::copy(buffers[i].begin(), buffers[i].end(), statistics[i].begin());
   }
@@ -103,7 +103,7 @@ std::vector<std::vector<float>> Problem::FirstBuffers() const {
   return buffers;
 }
 
-Problem::Order Problem::OrderOf(uint64_t step) {
+Problem::Order Problem::SampleOrder(uint64_t step) {
   const uint64_t epoch = step / plan_.steps_per_epoch;
   std::weak_ptr<const std::vector<uint32_t>>& known = orders_[epoch];
   Order order = known.lock();
@@ -121,15 +121,15 @@ RankCompute::RankCompute(Problem* problem, uint32_t rank, float* weights)
       rank_(rank),
       gradients_(problem->tensors().elements()),
       buffers_(problem->FirstBuffers()),
-      weight_spans_(problem->SpansOf(weights)),
-      gradient_spans_(problem->SpansOf(gradients_.data())),
-      statistics_spans_(problem->StatisticsOf(gradients_.data())) {
+      weight_spans_(problem->WeightSpans(weights)),
+      gradient_spans_(problem->WeightSpans(gradients_.data())),
+      statistics_spans_(problem->StatisticsSpans(gradients_.data())) {
   for (std::vector<float>& buffer : buffers_) buffer_spans_.push_back(absl::MakeSpan(buffer));
 }
 
 void RankCompute::Begin(uint64_t step, ComputePool* pool) {
   step_ = step;
-  order_ = problem_->OrderOf(step);
+  order_ = problem_->SampleOrder(step);
   ticket_ = pool->Add([this](ComputePool::Worker* worker) { status_ = Compute(worker); });
 }
 

@@ -30,7 +30,7 @@ absl::StatusOr<std::shared_ptr<const TrainingData>> LoadTrainingData(const proto
 // What the ranks of a job train: data, model, steps, and where tensors lie in an arena; as
 // training/trainer has it.
 //
-// Threads: const methods from any, OrderOf from the owner's.
+// Threads: const methods from any, SampleOrder from the owner's.
 class Problem {
  public:
   // `job` has its defaults filled in. Errors: those of the model, and of MakeStepPlan.
@@ -42,24 +42,24 @@ class Problem {
   const worker::ModelSpec& model() const { return model_; }
   const worker::StepPlan& plan() const { return plan_; }
   const std::vector<StepStage>& stages() const { return stages_; }
-  // In arena order: weights, see TensorOf, then statistics of batch normalisation that are
-  // exchanged.
+  // The tensors in arena order: weights, see TensorIndex, then statistics of batch normalisation
+  // that are exchanged.
   const client::TensorSet& tensors() const { return tensors_; }
   // The tensor in `tensors` of number `weight` of ListWeights.
-  int TensorOf(int weight) const { return weights_ - 1 - weight; }
+  int TensorIndex(int weight) const { return weights_ - 1 - weight; }
   // The number of the first statistic; as many as there are tensors where there is none.
   int first_statistics() const { return weights_; }
 
-  // Where the weights of an arena lie, as ListWeights counts them; and what statistics it has, as
+  // Return where the weights of an arena lie, as ListWeights counts them, and its statistics, as
   // ListBuffers does.
-  std::vector<absl::Span<float>> SpansOf(float* arena) const;
-  std::vector<absl::Span<float>> StatisticsOf(float* arena) const;
+  std::vector<absl::Span<float>> WeightSpans(float* arena) const;
+  std::vector<absl::Span<float>> StatisticsSpans(float* arena) const;
   void FirstWeights(float* arena) const;
   std::vector<std::vector<float>> FirstBuffers() const;
 
   using Order = std::shared_ptr<const std::vector<uint32_t>>;
-  // The order of the samples in the epoch of a step.
-  Order OrderOf(uint64_t step);
+  // Returns the order of the samples in the epoch of a step.
+  Order SampleOrder(uint64_t step);
 
  private:
   Problem(const proto::Job& job, std::shared_ptr<const TrainingData> data)
@@ -83,7 +83,7 @@ class RankCompute {
   // `problem` and `weights`, the node's arena, outlive it.
   RankCompute(Problem* problem, uint32_t rank, float* weights);
 
-  // The gradients of a step are computed on the pool, from weights that stay as they are until
+  // Computes the gradients of a step on the pool, from weights that stay as they are until
   // Finish.
   void Begin(uint64_t step, ComputePool* pool);
   // Waits for them. Returns the loss, summed over the samples. Errors: OutOfRange (the loss is no

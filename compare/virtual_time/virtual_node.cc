@@ -151,7 +151,7 @@ void VirtualNode::BeginStep(uint32_t r) {
   Forward(r);
 }
 
-std::vector<int> VirtualNode::TensorsOf(const StepStage& stage) const {
+std::vector<int> VirtualNode::StageTensors(const StepStage& stage) const {
   std::vector<int> tensors;
   if (&stage == &problem_->stages().back()) {
     for (int tensor = problem_->first_statistics(); tensor < problem_->tensors().size(); ++tensor) {
@@ -159,13 +159,13 @@ std::vector<int> VirtualNode::TensorsOf(const StepStage& stage) const {
     }
   }
   for (int weight = stage.first_weight + stage.weights; weight-- > stage.first_weight;) {
-    tensors.push_back(problem_->TensorOf(weight));
+    tensors.push_back(problem_->TensorIndex(weight));
   }
   return tensors;
 }
 
 bool VirtualNode::IsShown(const StepStage& stage, uint64_t step) const {
-  for (const int tensor : TensorsOf(stage)) {
+  for (const int tensor : StageTensors(stage)) {
     const client::StepBook& book = *ranks_[0].book;
     for (uint32_t c = book.FirstChunk(tensor).value(); c <= book.LastChunk(tensor).value(); ++c) {
       if (shown_[c] <= step) return false;
@@ -196,7 +196,7 @@ void VirtualNode::Forward(uint32_t r) {
 void VirtualNode::EndForward(uint32_t r) {
   Rank& rank = ranks_[r];
   rank.computed += rank.forward;
-  const absl::Duration delay = rank.straggler->DelayOf(rank.step, rank.computed);
+  const absl::Duration delay = rank.straggler->Delay(rank.step, rank.computed);
   rank.computed = rank.backward;
   const double share = problem_->stages()[--rank.stage].backward;
   clock_->After(delay + share * rank.backward, [this, r] { Backward(r); });
@@ -222,7 +222,7 @@ void VirtualNode::Backward(uint32_t r) {
 void VirtualNode::Publish(uint32_t r, const StepStage& stage) {
   Rank& rank = ranks_[r];
   complete_chunks_.clear();
-  for (const int tensor : TensorsOf(stage)) rank.book->Publish(tensor, &complete_chunks_);
+  for (const int tensor : StageTensors(stage)) rank.book->Publish(tensor, &complete_chunks_);
   if (rank.stage == 0) complete_[r] = rank.step + 1;
   for (const ChunkId chunk : complete_chunks_) {
     std::vector<uint64_t>& ready = ready_[chunk.value()];

@@ -116,7 +116,7 @@ class VirtualNode final : private worker::ExchangeNode {
   void Forward(uint32_t r);
   // Returns the tensors of a stage in the order in which backward publishes them; the last stage
   // begins with those of batch normalisation.
-  std::vector<int> TensorsOf(const StepStage& stage) const;
+  std::vector<int> StageTensors(const StepStage& stage) const;
   bool IsShown(const StepStage& stage, uint64_t step) const;
   void EndForward(uint32_t r);
   void Backward(uint32_t r);

@@ -164,11 +164,11 @@ void VirtualRun::Measure(VirtualNode* node, uint64_t step) {
   measured.measurement.set_samples(book_.samples());
   measured.measurement.set_updates(UpdatesAt(step, step == problem_->plan().total_steps));
   measured.measurement.set_trained_s(clock_.Seconds() - *began_s_);
-  for (const absl::Span<float> span : problem_->SpansOf(node->weights())) {
+  for (const absl::Span<float> span : problem_->WeightSpans(node->weights())) {
     measured.tensors.emplace_back(span.begin(), span.end());
   }
   const size_t weights = measured.tensors.size();
-  for (const absl::Span<float> statistics : problem_->StatisticsOf(node->weights())) {
+  for (const absl::Span<float> statistics : problem_->StatisticsSpans(node->weights())) {
     measured.tensors.emplace_back(statistics.begin(), statistics.end());
   }
   if (measured.tensors.size() == weights) {  // those of rank 0's batches, if any

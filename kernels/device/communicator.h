@@ -38,8 +38,8 @@ class Communicator {
   // that is gone need not be: what was queued then waits for it until Abort.
   virtual absl::Status Error() = 0;
 
-  // After the last call of all ranks, when the streams are done with them. Blocks until the others
-  // have come as far.
+  // Leaves, after the last call of all ranks, when the streams are done with them. Blocks until the
+  // others have come as far.
   virtual absl::Status Finish(const StillWanted& still_wanted) = 0;
   // Ends at once what is queued; what it leaves in memory is nothing in particular. Threads: any.
   virtual void Abort() = 0;

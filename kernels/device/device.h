@@ -86,8 +86,8 @@ class Stream {
  public:
   virtual ~Stream() = default;
 
-  // Between any two of pinned host memory and memory of devices. Host memory that is not pinned
-  // works, too, but the call may wait for it.
+  // Copies between any two of pinned host memory and memory of devices. Host memory that is not
+  // pinned works, too, but the call may wait for it.
   virtual absl::Status Copy(void* to, const void* from, size_t bytes) = 0;
   virtual absl::Status Fill(void* to, uint8_t value, size_t bytes) = 0;
 

@@ -11,7 +11,7 @@
 namespace strata::device {
 
 enum class Element { kFloat32, kBFloat16 };
-constexpr size_t BytesOf(Element element) { return element == Element::kBFloat16 ? 2 : 4; }
+constexpr size_t ElementBytes(Element element) { return element == Element::kBFloat16 ? 2 : 4; }
 
 // Values of `rows` places (of all images of a batch), each with its channels after each other.
 struct RowsShape {

@@ -69,7 +69,7 @@ class Layers {
 
   virtual Precision precision() const = 0;
   virtual Stream& stream() = 0;
-  // For this stream.
+  // The kernels for this stream.
   virtual const LayerKernels& kernels() const = 0;
 
   // Chooses the algorithm of a shape: of those that keep to the bound on workspace, the one that

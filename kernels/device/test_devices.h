@@ -23,7 +23,7 @@ struct TestDevices {
   std::function<size_t()> allocated_bytes = nullptr;
 };
 
-// Before the first test.
+// Sets the devices of all tests, before the first one.
 void SetTestDevices(TestDevices devices);
 
 std::shared_ptr<Devices> FindTestDevices();

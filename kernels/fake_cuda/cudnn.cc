@@ -13,15 +13,15 @@
 #include "kernels/fake_cuda/streams.h"
 
 using fake_cuda::Attribute;
-using fake_cuda::EngineOf;
+using fake_cuda::EngineId;
+using fake_cuda::FindParts;
 using fake_cuda::kDownConverts;
 using fake_cuda::kEngines;
 using fake_cuda::kRoundsSums;
 using fake_cuda::kTensorCores;
 using fake_cuda::Node;
-using fake_cuda::OperationOf;
 using fake_cuda::Parts;
-using fake_cuda::PartsOf;
+using fake_cuda::PlanOperation;
 using fake_cuda::Refuse;
 using fake_cuda::Values;
 
@@ -194,7 +194,7 @@ cudnnStatus_t cudnnBackendGetAttribute(cudnnBackendDescriptor_t descriptor,
     return CUDNN_STATUS_SUCCESS;
   }
   if (name == CUDNN_ATTR_EXECUTION_PLAN_WORKSPACE_SIZE) {
-    const uint64_t bytes = EngineOf(node) == kTensorCores ? kWorkspaceBytes : 0;
+    const uint64_t bytes = EngineId(node) == kTensorCores ? kWorkspaceBytes : 0;
     return CopyOut({CUDNN_TYPE_INT64, {bytes}}, type, most, count, values);
   }
   const auto found = node.attributes.find(name);
@@ -248,8 +248,8 @@ cudnnStatus_t cudnnBackendExecute(cudnnHandle_t handle, cudnnBackendDescriptor_t
   if (++executions == fake_cuda::CurrentSettings().cudnn_fails_at) {
     return Refuse(CUDNN_STATUS_EXECUTION_FAILED, "as the test wants it");
   }
-  const Parts parts = PartsOf(OperationOf(*At(plan)));
-  const int64_t engine = EngineOf(*At(plan));
+  const Parts parts = FindParts(PlanOperation(*At(plan)));
+  const int64_t engine = EngineId(*At(plan));
   const bool tensor_cores = engine == kTensorCores;
   const Operand source = OperandOf(*parts.source, operands);
   const Operand weights = OperandOf(*parts.weights, operands);
@@ -262,7 +262,7 @@ cudnnStatus_t cudnnBackendExecute(cudnnHandle_t handle, cudnnBackendDescriptor_t
   if (tensor_cores && workspace == nullptr) {
     return Refuse(CUDNN_STATUS_BAD_PARAM_NULL_POINTER, "there is no workspace");
   }
-  handle->stream->Add([=, stream = handle->stream, convolution = ConvolutionOf(parts)] {
+  handle->stream->Add([=, stream = handle->stream, convolution = ParseConvolution(parts)] {
     if (fake_cuda::Sticky() != cudaSuccess) return;
     const Values x = source.Real(tensor_cores), w = weights.Real(tensor_cores);
     const Values y = output.Real(tensor_cores);

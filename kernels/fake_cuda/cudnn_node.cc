@@ -44,7 +44,7 @@ cudnnStatus_t CheckConvolution(const Node& node) {
 }
 
 cudnnStatus_t CheckOperation(const Node& node) {
-  const Parts parts = PartsOf(node);
+  const Parts parts = FindParts(node);
   const std::vector<const Node*> tensors = {parts.source, parts.weights, parts.output};
   if (parts.convolution == nullptr || std::count(tensors.begin(), tensors.end(), nullptr) > 0 ||
       parts.alpha != 1 || parts.beta != 0) {
@@ -56,7 +56,7 @@ cudnnStatus_t CheckOperation(const Node& node) {
       return Refuse(CUDNN_STATUS_NOT_SUPPORTED, "tensors of several types");
     }
   }
-  return ConvolutionOf(parts).Fits()
+  return ParseConvolution(parts).Fits()
              ? CUDNN_STATUS_SUCCESS
              : Refuse(CUDNN_STATUS_BAD_PARAM_SHAPE_MISMATCH, "an operation's shapes");
 }
@@ -64,7 +64,7 @@ cudnnStatus_t CheckOperation(const Node& node) {
 cudnnStatus_t CheckPlan(const Node& node) {
   const Node* const configuration = node.Child(CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG);
   if (configuration == nullptr) return Refuse(CUDNN_STATUS_BAD_PARAM, "a plan's attributes");
-  if (EngineOf(node) == kUnsupported) {
+  if (EngineId(node) == kUnsupported) {
     return Refuse(CUDNN_STATUS_NOT_SUPPORTED, "an engine supports nothing");
   }
   return CUDNN_STATUS_SUCCESS;
@@ -80,7 +80,7 @@ cudnnStatus_t CheckPack(const Node& node) {
 
 }  // namespace
 
-Parts PartsOf(const Node& node) {
+Parts FindParts(const Node& node) {
   const auto scalar = [&](cudnnBackendAttributeName_t name) {
     const uint32_t bits = static_cast<uint32_t>(node.Number(name));
     return std::bit_cast<float>(bits);
@@ -113,7 +113,7 @@ Parts PartsOf(const Node& node) {
   }
 }
 
-Convolution ConvolutionOf(const Parts& parts) {
+Convolution ParseConvolution(const Parts& parts) {
   Convolution convolution = {.pass = parts.pass};
   const auto copy = [](const Node& tensor, Convolution::Dimensions* to) {
     const auto dimensions = tensor.Numbers(CUDNN_ATTR_TENSOR_DIMENSIONS);
@@ -129,12 +129,12 @@ Convolution ConvolutionOf(const Parts& parts) {
   return convolution;
 }
 
-int64_t EngineOf(const Node& plan) {
+int64_t EngineId(const Node& plan) {
   return plan.Child(CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG)
       ->Child(CUDNN_ATTR_ENGINECFG_ENGINE)
       ->Number(CUDNN_ATTR_ENGINE_GLOBAL_INDEX);
 }
-const Node& OperationOf(const Node& plan) {
+const Node& PlanOperation(const Node& plan) {
   return *plan.Child(CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG)
               ->Child(CUDNN_ATTR_ENGINEHEUR_OPERATION_GRAPH)
               ->Child(CUDNN_ATTR_OPERATIONGRAPH_OPS);

@@ -52,12 +52,12 @@ struct Parts {
   const Node *convolution, *source, *weights, *output;
   float alpha, beta;
 };
-Parts PartsOf(const Node& operation);
-Convolution ConvolutionOf(const Parts& parts);
+Parts FindParts(const Node& operation);
+Convolution ParseConvolution(const Parts& parts);
 
-// Of a plan.
-int64_t EngineOf(const Node& plan);
-const Node& OperationOf(const Node& plan);
+// The engine and the operation of a plan.
+int64_t EngineId(const Node& plan);
+const Node& PlanOperation(const Node& plan);
 
 // Whether all is there and fits; else says why not.
 cudnnStatus_t CheckNode(const Node& node);

@@ -13,8 +13,8 @@
 
 namespace fake_cuda {
 
-// Where the ranks of a communicator meet: memory of their own that their processes share, a file
-// without a name, found through the process that made it and gone with the last that has it.
+// The place where the ranks of a communicator meet: memory of their own that their processes share,
+// a file without a name, found through the process that made it and gone with the last that has it.
 //
 // Threads: any, of one rank one at a time.
 class Meeting {
@@ -22,7 +22,7 @@ class Meeting {
   static constexpr uint32_t kRanksMax = 16;
   static constexpr size_t kPieceBytes = 64 << 10;
 
-  // By what others find it while its maker lives.
+  // What others find it by while its maker lives.
   struct Name {
     uint64_t magic;
     int32_t pid, fd;

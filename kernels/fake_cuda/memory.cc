@@ -81,7 +81,7 @@ bool DeviceMemory::Remove(std::byte* address, bool opened) {
 bool DeviceMemory::Free(std::byte* address) { return Remove(address, false); }
 bool DeviceMemory::Close(std::byte* address) { return Remove(address, true); }
 
-std::optional<DeviceMemory::Name> DeviceMemory::NameOf(const std::byte* address) const {
+std::optional<DeviceMemory::Name> DeviceMemory::FindName(const std::byte* address) const {
   const absl::MutexLock lock(&mutex_);
   const auto found = blocks_.find(reinterpret_cast<uint64_t>(address) - base_);
   if (found == blocks_.end() || found->second.opened) return std::nullopt;

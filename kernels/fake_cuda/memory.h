@@ -29,14 +29,14 @@ class DeviceMemory {
   // Null: there is not so much, or no such device.
   std::byte* Allocate(int device, size_t bytes);
   bool Free(std::byte* address);
-  // For an allocation's first address, returns what another process opens it by; empty: there is
+  // Returns what another process opens an allocation by, from its first address; empty: there is
   // none.
   struct Name {
     uint64_t magic;
     int32_t pid, fd, device;
     uint64_t bytes;
   };
-  std::optional<Name> NameOf(const std::byte* address) const;
+  std::optional<Name> FindName(const std::byte* address) const;
   // Null: its owner is gone, or it is this process's own.
   std::byte* Open(const Name& name);
   bool Close(std::byte* address);

@@ -158,7 +158,7 @@ cudaError_t cudaHostUnregister(void* memory) {
 }
 
 cudaError_t cudaIpcGetMemHandle(cudaIpcMemHandle_t* handle, void* memory) {
-  const auto name = DeviceMemory::Get().NameOf(static_cast<std::byte*>(memory));
+  const auto name = DeviceMemory::Get().FindName(static_cast<std::byte*>(memory));
   if (!name) return ReturnUsing(cudaErrorInvalidValue);
   static_assert(sizeof *name <= sizeof *handle);
   *handle = {};

@@ -24,14 +24,15 @@ void ForgetFailures();
 void ForgetExecutions();  // of cuDNN
 // What is not sticky: for the thread that asks, until it asks.
 cudaError_t Return(cudaError_t error);
-// The same of a call that begins to use the thread's device if nothing did before, which is most.
+// Does the same for a call that begins to use the thread's device if nothing did before, which is
+// most.
 cudaError_t ReturnUsing(cudaError_t error);
 
 // The calling thread's, as cudaSetDevice has left it.
 int& CurrentDevice();
 
-// Where this process has what a device sees at `address`; host memory stays. None: not all of it is
-// allocated.
+// Returns where this process has what a device sees at `address`; host memory stays. None: not all
+// of it is allocated.
 std::optional<std::byte*> Reach(const void* address, size_t bytes);
 
 }  // namespace fake_cuda
@@ -61,9 +62,9 @@ struct FakeEvent {
 // Work, done one piece after another, by a thread of its own or by whoever waits for it.
 struct FakeStream {
  public:
-  // Of the current device.
+  // Makes a stream of the current device.
   FakeStream();
-  // Once all work is done.
+  // Ends it once all work is done.
   ~FakeStream();
 
   void Add(std::function<void()> work);

@@ -13,7 +13,7 @@
 #include "absl/time/time.h"
 #include "common/unique_fd.h"
 
-// For tests of the fake device and of what is built on it.
+// Helps tests of the fake device and of what is built on it.
 namespace fake_cuda {
 
 struct DestroyStream {

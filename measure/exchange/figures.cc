@@ -21,7 +21,7 @@ Figures MakeFigures(std::vector<double> steps_ms) {
   return {steps_ms.front(), Quantile(steps_ms, 0.5), Quantile(steps_ms, 0.99)};
 }
 
-double ShareOf(const std::vector<double>& bound_ms, const std::vector<double>& steps_ms) {
+double BoundShare(const std::vector<double>& bound_ms, const std::vector<double>& steps_ms) {
   std::vector<double> shares;
   for (size_t i = 0; i < std::min(bound_ms.size(), steps_ms.size()); ++i) {
     shares.push_back(bound_ms[i] / steps_ms[i]);

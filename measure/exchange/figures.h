@@ -16,7 +16,7 @@ Figures MakeFigures(std::vector<double> steps_ms);
 
 // The share of a bound that was measured with each step: the median over the steps of bound /
 // step. 0 where there is none.
-double ShareOf(const std::vector<double>& bound_ms, const std::vector<double>& steps_ms);
+double BoundShare(const std::vector<double>& bound_ms, const std::vector<double>& steps_ms);
 
 // A step's least time in ms, by what the links carry alone.
 struct BoundInput {

@@ -45,8 +45,8 @@ TEST(BoundTest, OneLoopbackCarriesWhatAllSend) {
 TEST(BoundTest, AnUnknownBandwidthGivesNone) { EXPECT_EQ(BoundMs({.bytes = 1000}), 0); }
 
 TEST(FiguresTest, TheShareOfABoundIsTheMedianOverPairs) {
-  EXPECT_EQ(ShareOf({8, 9, 5}, {10, 10, 10}), 0.8);
-  EXPECT_EQ(ShareOf({}, {10}), 0);
+  EXPECT_EQ(BoundShare({8, 9, 5}, {10, 10, 10}), 0.8);
+  EXPECT_EQ(BoundShare({}, {10}), 0);
 }
 
 }  // namespace

@@ -64,7 +64,7 @@ void AddIdeal(const TrainedModel& model, double at_none, double at_most,
 std::string TableOf(const TrainedModel& model) {
   std::string html = "<div class=\"wide\"><table>\n";
   const char* cell = "th";
-  for (const std::vector<std::string>& row : RowsOf(model)) {
+  for (const std::vector<std::string>& row : TableRows(model)) {
     absl::StrAppend(&html, "<tr>");
     for (const std::string& text : row) {
       absl::StrAppend(&html, "<", cell, ">", Escaped(text), "</", cell, ">");
@@ -99,12 +99,12 @@ std::string EfficiencyPicture(const TrainedModel& model) {
 
 std::string RenderPage(const TrainReport& report) {
   std::string html = kHead;
-  for (const std::string& rule : RulesOf(report)) {
+  for (const std::string& rule : ListRules(report)) {
     absl::StrAppend(&html, "<li>", Escaped(rule), "</li>\n");
   }
   absl::StrAppend(&html, "</ul>\n");
   for (const TrainedModel& model : report.models) {
-    absl::StrAppend(&html, "<h2>", Escaped(TitleOf(model)), "</h2>\n", TableOf(model));
+    absl::StrAppend(&html, "<h2>", Escaped(ModelTitle(model)), "</h2>\n", TableOf(model));
     // Lines want two numbers of ranks.
     if (report.cases.ranks_max > 1) {
       absl::StrAppend(&html, RatesPicture(model), EfficiencyPicture(model));
@@ -117,7 +117,7 @@ absl::Status WriteTrainReport(const TrainReport& report, const std::string& dire
   std::error_code error;
   std::filesystem::create_directories(directory, error);
   if (error) return absl::InvalidArgumentError(absl::StrCat(directory, ": ", error.message()));
-  const absl::Status json = WriteFileAtomically(directory + "/train.json", JsonOf(report));
+  const absl::Status json = WriteFileAtomically(directory + "/train.json", ToJson(report));
   if (!json.ok()) return json;
   return WriteFileAtomically(directory + "/index.html", RenderPage(report));
 }

@@ -10,7 +10,7 @@
 namespace strata::bench {
 namespace {
 
-nlohmann::ordered_json JsonOf(const TrainFigures& figures) {
+nlohmann::ordered_json ToJson(const TrainFigures& figures) {
   if (!figures.why_not.empty()) {
     return {{"mode", figures.what.mode},
             {"ranks", figures.what.ranks},
@@ -34,9 +34,9 @@ nlohmann::ordered_json JsonOf(const TrainFigures& figures) {
           {"overhead", figures.overhead()}};
 }
 
-nlohmann::ordered_json JsonOf(const TrainedModel& model) {
+nlohmann::ordered_json ToJson(const TrainedModel& model) {
   nlohmann::ordered_json cases = nlohmann::ordered_json::array();
-  for (const TrainFigures& figures : model.result.figures) cases.push_back(JsonOf(figures));
+  for (const TrainFigures& figures : model.result.figures) cases.push_back(ToJson(figures));
   return {{"name", model.name},
           {"batch", model.batch},
           {"device", model.is_on_gpu ? "GPU" : "CPU"},
@@ -56,7 +56,7 @@ std::string Range(const Spread& spread, const char* format) {
 
 }  // namespace
 
-std::vector<std::string> RulesOf(const TrainReport& report) {
+std::vector<std::string> ListRules(const TrainReport& report) {
   std::vector<std::string> rules = {
       "base: 1 rank, exchange NONE, same device, precision and batch, 1 compute thread a rank, as "
       "all ranks have",
@@ -96,7 +96,7 @@ std::vector<std::string> RulesOf(const TrainReport& report) {
   return rules;
 }
 
-std::string TitleOf(const TrainedModel& model) {
+std::string ModelTitle(const TrainedModel& model) {
   return absl::StrFormat("%s, batch %d a rank, on %s in %s; %s", model.name, model.batch,
                          model.is_on_gpu ? "GPU" : "CPU", model.precision,
                          !model.result.wrong.empty() ? "WRONG: " + model.result.wrong
@@ -105,7 +105,7 @@ std::string TitleOf(const TrainedModel& model) {
                              : "verified: finite losses, all samples");
 }
 
-std::vector<std::vector<std::string>> RowsOf(const TrainedModel& model) {
+std::vector<std::vector<std::string>> TableRows(const TrainedModel& model) {
   std::vector<std::vector<std::string>> rows = {{"mode", "ranks", "nodes", "images/s",
                                                  "least - most", "efficiency", "least - most",
                                                  "ms a step", "p99", "share", "overhead"}};
@@ -129,11 +129,11 @@ std::vector<std::vector<std::string>> RowsOf(const TrainedModel& model) {
   return rows;
 }
 
-std::string JsonOf(const TrainReport& report) {
+std::string ToJson(const TrainReport& report) {
   nlohmann::ordered_json models = nlohmann::ordered_json::array();
   bool is_verified = true;
   for (const TrainedModel& model : report.models) {
-    models.push_back(JsonOf(model));
+    models.push_back(ToJson(model));
     is_verified = is_verified && model.result.wrong.empty();
   }
   const nlohmann::ordered_json all = {

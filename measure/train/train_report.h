@@ -31,16 +31,16 @@ struct TrainReport {
 };
 
 // How it was measured, a sentence each: the base, the machine, what figures say and do not say.
-std::vector<std::string> RulesOf(const TrainReport& report);
+std::vector<std::string> ListRules(const TrainReport& report);
 
 // "lenet5, batch 64 a rank, on CPU in FP32; verified: ..." or "; WRONG: ...".
-std::string TitleOf(const TrainedModel& model);
+std::string ModelTitle(const TrainedModel& model);
 
 // The columns' names, then a case each; behind one that has no figures stands why.
-std::vector<std::vector<std::string>> RowsOf(const TrainedModel& model);
+std::vector<std::vector<std::string>> TableRows(const TrainedModel& model);
 
 // The document that README.md describes, on one line that ends in a newline.
-std::string JsonOf(const TrainReport& report);
+std::string ToJson(const TrainReport& report);
 
 }  // namespace strata::bench
 

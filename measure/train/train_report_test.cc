@@ -36,22 +36,22 @@ TrainReport Sample() {
 }
 
 TEST(TrainReportTest, RulesStateTheBaseTheMachineAndRanksThatAreMoreThanCores) {
-  const std::string rules = absl::StrJoin(RulesOf(Sample()), "\n");
+  const std::string rules = absl::StrJoin(ListRules(Sample()), "\n");
   EXPECT_TRUE(absl::StrContains(rules, "base: 1 rank, exchange NONE"));
   EXPECT_TRUE(absl::StrContains(rules, "2 cores (Some Processor), load average 0.2"));
   EXPECT_TRUE(absl::StrContains(rules, "4 ranks on 2 cores: efficiency is at most 0.50"));
   TrainReport few = Sample();
   few.cases.ranks_max = 2;
-  EXPECT_FALSE(absl::StrContains(absl::StrJoin(RulesOf(few), "\n"), "at most"));
+  EXPECT_FALSE(absl::StrContains(absl::StrJoin(ListRules(few), "\n"), "at most"));
   TrainReport gpu = Sample();
   gpu.models[0].is_on_gpu = true;
   gpu.gpus = {"Some GPU", "Some GPU"};
-  EXPECT_FALSE(absl::StrContains(absl::StrJoin(RulesOf(gpu), "\n"), "note"));
-  EXPECT_TRUE(absl::StrContains(absl::StrJoin(RulesOf(gpu), "\n"), "GPUs: Some GPU, Some GPU;"));
+  EXPECT_FALSE(absl::StrContains(absl::StrJoin(ListRules(gpu), "\n"), "note"));
+  EXPECT_TRUE(absl::StrContains(absl::StrJoin(ListRules(gpu), "\n"), "GPUs: Some GPU, Some GPU;"));
 }
 
 TEST(TrainReportTest, ARowHasMediansAndTheRangeOfTheRounds) {
-  const auto rows = RowsOf(Sample().models[0]);
+  const auto rows = TableRows(Sample().models[0]);
   ASSERT_EQ(rows.size(), 5u);
   EXPECT_EQ(absl::StrJoin(rows[1], "|"), "none|1|1|1000|999 - 1002|1.000|base|0.750|1.250||");
   EXPECT_EQ(absl::StrJoin(rows[4], "|"),
@@ -60,18 +60,18 @@ TEST(TrainReportTest, ARowHasMediansAndTheRangeOfTheRounds) {
 
 TEST(TrainReportTest, WhatWasWrongStandsInTheTitleAndInJson) {
   TrainReport report = Sample();
-  EXPECT_TRUE(absl::StrContains(TitleOf(report.models[0]), "verified: "));
-  EXPECT_TRUE(nlohmann::json::parse(JsonOf(report))["verified"]);
+  EXPECT_TRUE(absl::StrContains(ModelTitle(report.models[0]), "verified: "));
+  EXPECT_TRUE(nlohmann::json::parse(ToJson(report))["verified"]);
   report.models[0].result.wrong = "sync, 4 ranks: a loss is not finite";
   EXPECT_TRUE(
-      absl::EndsWith(TitleOf(report.models[0]), "WRONG: sync, 4 ranks: a loss is not finite"));
-  const auto json = nlohmann::json::parse(JsonOf(report));
+      absl::EndsWith(ModelTitle(report.models[0]), "WRONG: sync, 4 ranks: a loss is not finite"));
+  const auto json = nlohmann::json::parse(ToJson(report));
   EXPECT_FALSE(json["verified"]);
   EXPECT_EQ(json["models"][0]["wrong"], report.models[0].result.wrong);
 }
 
 TEST(TrainReportTest, JsonHasAllCasesWithTheirRounds) {
-  const auto json = nlohmann::json::parse(JsonOf(Sample()));
+  const auto json = nlohmann::json::parse(ToJson(Sample()));
   const auto& last = json["models"][0]["cases"][3];
   EXPECT_EQ(last["mode"], "sync");
   EXPECT_EQ(last["ranks"], 4);
@@ -85,9 +85,9 @@ TEST(TrainReportTest, ACaseThatDidNotRunIsARowThatSaysWhyAndNoPointInAPicture) {
   none.what = {"nccl", 4, 1};
   none.why_not = "NCCL needs a GPU for each rank";
   report.models[0].result.figures.push_back(none);
-  EXPECT_EQ(absl::StrJoin(RowsOf(report.models[0])[5], "|"),
+  EXPECT_EQ(absl::StrJoin(TableRows(report.models[0])[5], "|"),
             "nccl|4|1|-|-|-|-|-|-|-|-|NCCL needs a GPU for each rank");
-  const auto json = nlohmann::json::parse(JsonOf(report))["models"][0]["cases"][4];
+  const auto json = nlohmann::json::parse(ToJson(report))["models"][0]["cases"][4];
   EXPECT_EQ(json["why_not"], none.why_not);
   EXPECT_FALSE(json.contains("images_per_s"));
   EXPECT_FALSE(absl::StrContains(RatesPicture(report.models[0]), ">nccl<"));

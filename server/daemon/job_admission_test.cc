@@ -19,7 +19,7 @@ proto::InstallJob Install(uint32_t job, uint32_t nodes = 2) {
   options.shards = 2;
   options.job_text = "window: 4 optimizer { sgd {} } schedule { base_lr: 0.5 }";
   proto::InstallJob install;
-  *install.mutable_record() = RecordOf(options);
+  *install.mutable_record() = MakeRecord(options);
   install.add_own_shards(0);
   install.add_own_shards(1);
   return install;

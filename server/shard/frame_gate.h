@@ -22,9 +22,9 @@ struct FrameFault {
   bool retry = false;  // it may be right later
 };
 
-// Who may say what to one job on one shard: checks what a frame says of its sender, its job, view
-// and generation, and its chunk and payload, against the job's plan and the connections' HELLOs.
-// What depends on the chunk's state, as its clock does, comes after that: chunk_state.h.
+// Decides who may say what to one job on one shard: checks what a frame says of its sender, its
+// job, view and generation, and its chunk and payload, against the job's plan and the connections'
+// HELLOs. What depends on the chunk's state, as its clock does, comes after that: chunk_state.h.
 //
 // Threads: one.
 class FrameGate {

@@ -15,7 +15,7 @@ proto::JobRecord Record(const std::string& job_text) {
   options.elements = 2560;
   options.chunk_elements = 256;
   options.job_text = absl::StrCat("window: 4 schedule { base_lr: 0.5 } ", job_text);
-  return RecordOf(options);
+  return MakeRecord(options);
 }
 
 std::string Formula(const std::string& job_text) {
@@ -84,7 +84,7 @@ TEST(ShardBudget, TwoNodesMayHoldTwoWindowsButForOneChunk) {
   options.elements = 2560;
   options.chunk_elements = 256;
   options.job_text = "window: 4 schedule { base_lr: 0.5 } optimizer { sgd {} }";
-  const proto::JobRecord record = RecordOf(options);
+  const proto::JobRecord record = MakeRecord(options);
   ShardHarness shard;
   ASSERT_TRUE(shard.core().Install(record, ShardId(0)).ok());
   const std::vector<float> values(256, 1.0f);
@@ -128,9 +128,9 @@ TEST(ShardBudget, WhatAShardHoldsStaysWithinIt) {
 
 TEST(ShardBudget, ATraceTakesAFixedAmount) {
   JobOptions options;
-  const uint64_t before = ShardMemoryNeed(RecordOf(options), ShardId(0))->total();
+  const uint64_t before = ShardMemoryNeed(MakeRecord(options), ShardId(0))->total();
   options.job_text += " trace { steps: 1000 }";
-  const proto::JobRecord record = RecordOf(options);
+  const proto::JobRecord record = MakeRecord(options);
   EXPECT_EQ(ShardMemoryNeed(record, ShardId(0))->total(), before + (512 << 10));
   ShardHarness shard([] { return absl::UnixEpoch(); });
   ASSERT_TRUE(shard.core().Install(record, ShardId(0)).ok());

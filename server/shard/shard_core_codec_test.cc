@@ -25,7 +25,7 @@ proto::JobRecord Record(const std::string& text, std::vector<uint32_t> ranks = {
   options.elements = kElements;
   options.chunk_elements = kElements;
   options.job_text = "optimizer { sgd {} } schedule { base_lr: 0.5 } " + text;
-  return RecordOf(options);
+  return MakeRecord(options);
 }
 
 Floats Values(float step) {
@@ -104,7 +104,7 @@ TEST(ShardCodecs, APayloadThatNoEncoderMakesIsRefusedAndTheNextOneTaken) {
   const wire::Frame good = Encoded(record, 0, 0, Compression::kInt8);
   const wire::Frame answer = shard.DeliverForOne(node, good);
   EXPECT_EQ(answer.header.version, 1u);
-  const Floats sum = Decoded(good), weights = FloatsOf(answer);
+  const Floats sum = Decoded(good), weights = ToFloats(answer);
   for (size_t i = 0; i < kElements; ++i) ASSERT_EQ(weights[i], -0.5f * (0.25f * sum[i]));
 }
 
@@ -132,14 +132,14 @@ TEST_P(ShardCodecsOf, ASyncAnswerIsEncodedOnceForAllNodes) {
     const wire::Frame again = shard.DeliverForOne(nodes[1], push);
     EXPECT_EQ(again.header.codec, Codec::kNone);
     EXPECT_EQ(again.header.base_version, clock + 1);
-    EXPECT_EQ(FloatsOf(again), copy);
+    EXPECT_EQ(ToFloats(again), copy);
   }
   for (uint32_t node : {0, 1}) {
     shard.Deliver(nodes[node], ControlFrame(record, Op::kRetire, node, 0, 3));
   }
   const wire::Frame cut = shard.DeliverForOne(nodes[0], ControlFrame(record, Op::kCut, 0, 0, 3));
   EXPECT_EQ(cut.header.codec, Codec::kNone);
-  EXPECT_NE(FloatsOf(cut), copy) << "the final weights are the shard's own";
+  EXPECT_NE(ToFloats(cut), copy) << "the final weights are the shard's own";
 }
 
 TEST_P(ShardCodecsOf, AnAsyncNodeIsAnsweredWithWhatItsOwnCopyLacks) {
@@ -160,7 +160,7 @@ TEST_P(ShardCodecsOf, AnAsyncNodeIsAnsweredWithWhatItsOwnCopyLacks) {
     versions[node] = answer.header.version;
     EXPECT_EQ(versions[node], ++version);
     copies[node] = Decoded(answer, copies[node]);
-    EXPECT_EQ(FloatsOf(shard.DeliverForOne(nodes[node], push)), copies[node]);
+    EXPECT_EQ(ToFloats(shard.DeliverForOne(nodes[node], push)), copies[node]);
   }
 }
 
@@ -178,7 +178,7 @@ TEST_P(ShardCodecsOf, AnAnswerThatFoundNoConnectionIsPartOfTheCopyAllTheSame) {
   const wire::Frame other = shard.DeliverForOne(nodes[1], PushFrame(record, 1, 0, 0, Values(0), 4));
   const wire::Frame again = shard.DeliverForOne(shard.Join(record, 0), push);
   EXPECT_EQ(again.header.base_version, 1u);
-  EXPECT_EQ(FloatsOf(again), Decoded(other, first));
+  EXPECT_EQ(ToFloats(again), Decoded(other, first));
 }
 
 INSTANTIATE_TEST_SUITE_P(Codecs, ShardCodecsOf,

@@ -19,7 +19,7 @@ class ShardCoreConnections : public testing::Test {
     JobOptions options;
     options.elements = 20;
     options.job_text += " connections: 3";
-    record_ = RecordOf(options);
+    record_ = MakeRecord(options);
     EXPECT_TRUE(shard_.core().Install(record_, ShardId(0)).ok());
     for (uint32_t node = 0; node < 2; ++node) {
       for (uint32_t i = 0; i < 3; ++i) of_[node].push_back(shard_.Join(record_, node, 1, i));
@@ -50,7 +50,7 @@ TEST_F(ShardCoreConnections, AChunksAnswersGoOverItsConnectionAndNoOther) {
     for (uint32_t node = 0; node < 2; ++node) {
       EXPECT_EQ(answers[node].connection, of_[node][chunk % 3]) << "chunk " << chunk;
       EXPECT_EQ(answers[node].frame.header.chunk, chunk);
-      EXPECT_EQ(FloatsOf(answers[node].frame), (std::vector<float>{0.5f, 1.5f, 2.5f, 3.5f}));
+      EXPECT_EQ(ToFloats(answers[node].frame), (std::vector<float>{0.5f, 1.5f, 2.5f, 3.5f}));
     }
   }
 }

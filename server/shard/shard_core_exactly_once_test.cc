@@ -54,7 +54,7 @@ class Simulation {
     options.chunk_elements = kElements;
     options.batch_per_rank = 1;
     options.job_text = "optimizer { sgd {} } schedule { base_lr: 1 } consistency { " + mode + " }";
-    record_ = RecordOf(options);
+    record_ = MakeRecord(options);
     EXPECT_TRUE(shard_.core().Install(record_, ShardId(0)).ok());
     const ConnectionId first = Join(0);
     for (uint32_t chunk = 0; chunk < kChunks; ++chunk) {
@@ -91,7 +91,7 @@ class Simulation {
     for (uint32_t chunk = 0; chunk < kChunks; ++chunk) {
       const Frame final =
           shard_.DeliverForOne(last[0], ControlFrame(record_, Op::kCut, 0, chunk, kClocks));
-      EXPECT_EQ(FloatsOf(final), std::vector<float>(kElements, 1.0f)) << "chunk " << chunk;
+      EXPECT_EQ(ToFloats(final), std::vector<float>(kElements, 1.0f)) << "chunk " << chunk;
     }
     const ShardCounters counters = shard_.core().Counters().at(JobId(record_.job_id()));
     EXPECT_EQ(counters.pushes, kNodes * kChunks * kClocks);
@@ -223,7 +223,7 @@ class Simulation {
     }
     // A node sees its own push, and in sync all of that clock, in the answer to it.
     if (mode_ == "sync {}" || mode_ == "async {}") {
-      ASSERT_EQ(FloatsOf(frame)[header.node * kClocks + header.clock], 1.0f);
+      ASSERT_EQ(ToFloats(frame)[header.node * kClocks + header.clock], 1.0f);
     }
   }
 
@@ -259,7 +259,7 @@ TEST_P(ShardCoreExactlyOnce, UnderLossDuplicationReorderingAndReconnects) {
   }
 }
 
-std::string NameOf(const testing::TestParamInfo<std::string>& info) {
+std::string ToString(const testing::TestParamInfo<std::string>& info) {
   const char* names[] = {"Sync", "Lazy", "LazyOnArrival", "Async"};
   return names[info.index];
 }
@@ -267,7 +267,7 @@ std::string NameOf(const testing::TestParamInfo<std::string>& info) {
 INSTANTIATE_TEST_SUITE_P(Modes, ShardCoreExactlyOnce,
                          testing::Values("sync {}", "lazy { staleness: 2 }",
                                          "lazy { staleness: 2 apply: ON_ARRIVAL }", "async {}"),
-                         NameOf);
+                         ToString);
 
 }  // namespace
 }  // namespace strata::server

@@ -28,7 +28,7 @@ std::vector<ConnectionId> ConnectionsOf(const std::vector<Sent>& sent) {
 
 TEST(ShardCoreInstall, TheSameRecordAgainIsFineAndAnotherIsNot) {
   ShardCore core(kernels::Cpu());
-  proto::JobRecord record = RecordOf({});
+  proto::JobRecord record = MakeRecord({});
   ASSERT_TRUE(core.Install(record, ShardId(0)).ok());
   EXPECT_TRUE(core.Install(record, ShardId(0)).ok());
   record.set_token(5);
@@ -37,7 +37,7 @@ TEST(ShardCoreInstall, TheSameRecordAgainIsFineAndAnotherIsNot) {
 
 TEST(ShardCoreInstall, NamesWhatIsWrongWithARecord) {
   const auto error = [](auto change) {
-    proto::JobRecord record = RecordOf({});
+    proto::JobRecord record = MakeRecord({});
     change(record);
     const absl::Status status = ShardCore(kernels::Cpu()).Install(record, ShardId(0));
     EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
@@ -67,7 +67,7 @@ TEST(ShardCoreReport, TellsWhoLagsWithWhichChunk) {
   JobOptions options;
   options.ranks = {1, 1, 1};
   options.elements = 12;  // 3 chunks
-  const proto::JobRecord record = RecordOf(options);
+  const proto::JobRecord record = MakeRecord(options);
   ShardHarness shard;
   ASSERT_TRUE(shard.core().Install(record, ShardId(0)).ok());
   ConnectionId nodes[] = {shard.Join(record, 0), shard.Join(record, 1), shard.Join(record, 2)};
@@ -91,7 +91,7 @@ TEST(ShardCoreReport, IsSilentWhereTheShardHoldsNothingOfTheJob) {
   JobOptions options;
   options.shards = 3;  // and 2 chunks
   ShardHarness shard;
-  ASSERT_TRUE(shard.core().Install(RecordOf(options), ShardId(2)).ok());
+  ASSERT_TRUE(shard.core().Install(MakeRecord(options), ShardId(2)).ok());
   EXPECT_TRUE(shard.core().NextReports().at(JobId(7)).nodes.empty());
 }
 
@@ -101,7 +101,7 @@ TEST(ShardCoreReport, OfALargeJobHasTheNodesNowAndThen) {
   options.chunk_elements = 1;
   options.elements = 4096;  // 2^20 times a node's chunk: 3 reports of 2^19
   ShardHarness shard;
-  ASSERT_TRUE(shard.core().Install(RecordOf(options), ShardId(0)).ok());
+  ASSERT_TRUE(shard.core().Install(MakeRecord(options), ShardId(0)).ok());
   for (size_t nodes : {256, 0, 0, 256, 0, 0, 256}) {
     EXPECT_EQ(shard.core().NextReports().at(JobId(7)).nodes.size(), nodes);
   }
@@ -109,7 +109,7 @@ TEST(ShardCoreReport, OfALargeJobHasTheNodesNowAndThen) {
 
 // The node gave the first connection up before its HELLO, which was slow, had arrived.
 TEST(ShardCoreConnections, AnswersGoWhereTheNodeSpeaksNotOnlyWhereItsLastHelloCameFrom) {
-  const proto::JobRecord record = RecordOf(OneWeight(7, {1}, "sync {}"));
+  const proto::JobRecord record = MakeRecord(OneWeight(7, {1}, "sync {}"));
   ShardHarness shard;
   ASSERT_TRUE(shard.core().Install(record, ShardId(0)).ok());
   const ConnectionId given_up = shard.Connect();
@@ -126,7 +126,7 @@ TEST(ShardCoreConnections, AnswersGoWhereTheNodeSpeaksNotOnlyWhereItsLastHelloCa
 }
 
 TEST(ShardCoreRetire, OtherNodesProceedWithoutTheOneThatRetired) {
-  const proto::JobRecord record = RecordOf(OneWeight(7, {1, 1, 1}, "sync {}"));
+  const proto::JobRecord record = MakeRecord(OneWeight(7, {1, 1, 1}, "sync {}"));
   ShardHarness shard;
   ASSERT_TRUE(shard.core().Install(record, ShardId(0)).ok());
   ConnectionId nodes[] = {shard.Join(record, 0), shard.Join(record, 1), shard.Join(record, 2)};
@@ -137,7 +137,7 @@ TEST(ShardCoreRetire, OtherNodesProceedWithoutTheOneThatRetired) {
   ASSERT_EQ(sent.size(), 3u);
   EXPECT_EQ(sent[0].frame.header.op, Op::kRetireOk);
   EXPECT_EQ(sent[1].frame.header.op, Op::kAnswer);
-  EXPECT_EQ(FloatsOf(sent[1].frame)[0], 2.0f) << "12 over 6 samples";
+  EXPECT_EQ(ToFloats(sent[1].frame)[0], 2.0f) << "12 over 6 samples";
   EXPECT_EQ(shard.Deliver(nodes[1], ControlFrame(record, Op::kRetire, 1, 0, 0)).size(), 1u)
       << "again is fine";
   EXPECT_EQ(shard.DeliverForOne(nodes[1], PushFrame(record, 1, 0, 0, {1.0f}, 1)).header.op,
@@ -145,13 +145,13 @@ TEST(ShardCoreRetire, OtherNodesProceedWithoutTheOneThatRetired) {
   shard.Deliver(nodes[0], PushFrame(record, 0, 0, 1, {-3.0f}, 3, 1));
   const auto answers = shard.Deliver(nodes[2], PushFrame(record, 2, 0, 1, {-3.0f}, 3, 1));
   ASSERT_EQ(answers.size(), 2u);
-  EXPECT_EQ(FloatsOf(answers[0].frame)[0], 3.0f);
+  EXPECT_EQ(ToFloats(answers[0].frame)[0], 3.0f);
   EXPECT_EQ(answers[0].frame.header.min_clock, 2u);
 }
 
 TEST(ShardCoreCut, IsAnsweredWithTheFinalWeightsOnceEveryNodeHasRetired) {
   for (const char* mode : {"sync {}", "lazy { staleness: 2 }", "async {}"}) {
-    const proto::JobRecord record = RecordOf(OneWeight(7, {1, 1}, mode));
+    const proto::JobRecord record = MakeRecord(OneWeight(7, {1, 1}, mode));
     ShardHarness shard;
     ASSERT_TRUE(shard.core().Install(record, ShardId(0)).ok());
     const ConnectionId a = shard.Join(record, 0), b = shard.Join(record, 1);
@@ -169,13 +169,13 @@ TEST(ShardCoreCut, IsAnsweredWithTheFinalWeightsOnceEveryNodeHasRetired) {
     EXPECT_EQ(sent[1].frame.header.clock, 1u);
     EXPECT_EQ(sent[1].frame.header.min_clock, 1u);
     const float expected = std::string(mode) == "async {}" ? 4.0f : 2.0f;
-    EXPECT_EQ(FloatsOf(sent[1].frame)[0], expected) << mode;
-    EXPECT_EQ(FloatsOf(shard.DeliverForOne(a, cut))[0], expected) << "asked again";
+    EXPECT_EQ(ToFloats(sent[1].frame)[0], expected) << mode;
+    EXPECT_EQ(ToFloats(shard.DeliverForOne(a, cut))[0], expected) << "asked again";
   }
 }
 
 TEST(ShardCoreCut, ClocksThatOnlyTheFastNodeReachedAreInTheFinalWeights) {
-  const proto::JobRecord record = RecordOf(OneWeight(7, {1, 1}, "lazy { staleness: 3 }"));
+  const proto::JobRecord record = MakeRecord(OneWeight(7, {1, 1}, "lazy { staleness: 3 }"));
   ShardHarness shard;
   ASSERT_TRUE(shard.core().Install(record, ShardId(0)).ok());
   const ConnectionId a = shard.Join(record, 0), b = shard.Join(record, 1);
@@ -187,13 +187,13 @@ TEST(ShardCoreCut, ClocksThatOnlyTheFastNodeReachedAreInTheFinalWeights) {
   shard.Deliver(a, ControlFrame(record, Op::kCut, 0, 0, 3));
   const auto sent = shard.Deliver(b, ControlFrame(record, Op::kRetire, 1, 0, 0));
   ASSERT_EQ(sent.size(), 2u);
-  EXPECT_EQ(FloatsOf(sent[1].frame)[0], 3.0f);
+  EXPECT_EQ(ToFloats(sent[1].frame)[0], 3.0f);
   EXPECT_EQ(sent[1].frame.header.version, 3u);
 }
 
 TEST(ShardCoreJobs, TwoJobsDoNotSeeEachOther) {
-  const proto::JobRecord sync = RecordOf(OneWeight(7, {1, 1}, "sync {}"));
-  const proto::JobRecord async = RecordOf(OneWeight(8, {1, 1}, "async {}"));
+  const proto::JobRecord sync = MakeRecord(OneWeight(7, {1, 1}, "sync {}"));
+  const proto::JobRecord async = MakeRecord(OneWeight(8, {1, 1}, "async {}"));
   ShardHarness shard;
   ASSERT_TRUE(shard.core().Install(sync, ShardId(0)).ok());
   ASSERT_TRUE(shard.core().Install(async, ShardId(0)).ok());
@@ -204,7 +204,7 @@ TEST(ShardCoreJobs, TwoJobsDoNotSeeEachOther) {
   shard.Deliver(b, InitFrame(async, 0, 0, {200.0f}));
   EXPECT_TRUE(shard.Deliver(a, PushFrame(sync, 0, 0, 0, {1.0f}, 1)).empty());
   const wire::Frame answer = shard.DeliverForOne(b, PushFrame(async, 0, 0, 0, {1.0f}, 1));
-  EXPECT_EQ(FloatsOf(answer)[0], 199.0f);
+  EXPECT_EQ(ToFloats(answer)[0], 199.0f);
   const auto counters = shard.core().Counters();
   EXPECT_EQ(counters.at(JobId(7)).pushes, 1u);
   EXPECT_EQ(counters.at(JobId(7)).answers, 0u);
@@ -213,8 +213,8 @@ TEST(ShardCoreJobs, TwoJobsDoNotSeeEachOther) {
 }
 
 TEST(ShardCoreJobs, RemovingOneClosesItsConnectionsAndNoOthers) {
-  const proto::JobRecord first = RecordOf(OneWeight(7, {1, 1}, "sync {}"));
-  const proto::JobRecord second = RecordOf(OneWeight(8, {1}, "sync {}"));
+  const proto::JobRecord first = MakeRecord(OneWeight(7, {1, 1}, "sync {}"));
+  const proto::JobRecord second = MakeRecord(OneWeight(8, {1}, "sync {}"));
   ShardHarness shard;
   ASSERT_TRUE(shard.core().Install(first, ShardId(0)).ok());
   ASSERT_TRUE(shard.core().Install(second, ShardId(0)).ok());
@@ -233,7 +233,7 @@ TEST(ShardCoreJobs, RemovingOneClosesItsConnectionsAndNoOthers) {
 }
 
 TEST(ShardCoreJobs, AnAnswerReachesANodeThatCameBack) {
-  const proto::JobRecord record = RecordOf(OneWeight(7, {1, 1}, "sync {}"));
+  const proto::JobRecord record = MakeRecord(OneWeight(7, {1, 1}, "sync {}"));
   ShardHarness shard;
   ASSERT_TRUE(shard.core().Install(record, ShardId(0)).ok());
   const ConnectionId a = shard.Join(record, 0), b = shard.Join(record, 1);
@@ -246,7 +246,7 @@ TEST(ShardCoreJobs, AnAnswerReachesANodeThatCameBack) {
   const ConnectionId again = shard.Join(record, 0);
   const wire::Frame answer = shard.DeliverForOne(again, push);
   EXPECT_EQ(answer.header.op, Op::kAnswer);
-  EXPECT_EQ(FloatsOf(answer)[0], 2.0f);
+  EXPECT_EQ(ToFloats(answer)[0], 2.0f);
   // A connection that replaces one which has not ended yet.
   shard.Deliver(again, PushFrame(record, 0, 0, 1, {0.0f}, 1, 1));
   const ConnectionId newest = shard.Join(record, 0);
@@ -255,7 +255,7 @@ TEST(ShardCoreJobs, AnAnswerReachesANodeThatCameBack) {
 }
 
 TEST(ShardCoreJobs, ACopyOfANodesHelloTakesNoAnswerAwayFromIt) {
-  const proto::JobRecord record = RecordOf(OneWeight(7, {1, 1}, "sync {}"));
+  const proto::JobRecord record = MakeRecord(OneWeight(7, {1, 1}, "sync {}"));
   ShardHarness shard;
   ASSERT_TRUE(shard.core().Install(record, ShardId(0)).ok());
   const ConnectionId a = shard.Join(record, 0), b = shard.Join(record, 1);
@@ -285,7 +285,7 @@ TEST(ShardCoreJobs, ACopyOfANodesHelloTakesNoAnswerAwayFromIt) {
 }
 
 TEST(ShardCoreJobs, CopiesOfItsHelloDoNotKeepANodeFromTheCutThatItAsksFor) {
-  const proto::JobRecord record = RecordOf(OneWeight(7, {1}, "sync {}"));
+  const proto::JobRecord record = MakeRecord(OneWeight(7, {1}, "sync {}"));
   ShardHarness shard;
   ASSERT_TRUE(shard.core().Install(record, ShardId(0)).ok());
   const ConnectionId a = shard.Join(record, 0);

@@ -26,7 +26,7 @@ struct OneWeight {
     options.elements = options.chunk_elements = 1;
     options.batch_per_rank = batch_per_rank;
     options.job_text = optimizer + " consistency { " + mode + " }";
-    record = RecordOf(options);
+    record = MakeRecord(options);
     EXPECT_TRUE(shard.core().Install(record, ShardId(0)).ok());
     for (uint32_t i = 0; i < ranks.size(); ++i) nodes.push_back(shard.Join(record, i));
     shard.Deliver(nodes[0], InitFrame(record, 0, 0, {first_weight}));
@@ -48,7 +48,7 @@ TEST(ShardCoreLazy, AnswersPerClockCarryTheNewestWeightsWithinTheBound) {
   EXPECT_EQ(sent[0].frame.header.staleness, 1u);
   EXPECT_EQ(sent[0].frame.header.received, 1u);
   EXPECT_EQ(sent[0].frame.header.min_clock, 0u);
-  EXPECT_EQ(FloatsOf(sent[0].frame)[0], 0.0f);
+  EXPECT_EQ(ToFloats(sent[0].frame)[0], 0.0f);
   // Its push 1 would be two ahead: no answer until node 1 has pushed clock 0.
   EXPECT_TRUE(job.Push(0, 1, -16.0f, 4).empty());
   sent = job.Push(1, 0, -12.0f, 4);
@@ -60,24 +60,24 @@ TEST(ShardCoreLazy, AnswersPerClockCarryTheNewestWeightsWithinTheBound) {
   EXPECT_EQ(sent[1].frame.header.staleness, 0u);
   for (const Sent& answer : sent) {
     EXPECT_EQ(answer.frame.header.version, 1u);
-    EXPECT_EQ(FloatsOf(answer.frame)[0], 2.0f) << "clock 0 only: 16/8";
+    EXPECT_EQ(ToFloats(answer.frame)[0], 2.0f) << "clock 0 only: 16/8";
   }
   sent = job.Push(1, 1, 0.0f, 4);
   ASSERT_EQ(sent.size(), 1u);
-  EXPECT_EQ(FloatsOf(sent[0].frame)[0], 4.0f) << "clock 1: 16/8 more";
+  EXPECT_EQ(ToFloats(sent[0].frame)[0], 4.0f) << "clock 1: 16/8 more";
 }
 
 TEST(ShardCoreLazy, OnArrivalEachPushCountsAsItsShareOfAClock) {
   OneWeight job("lazy { staleness: 1 apply: ON_ARRIVAL }", {1, 3}, 4);
   auto sent = job.Push(0, 0, -16.0f, 4);
   ASSERT_EQ(sent.size(), 1u);
-  EXPECT_EQ(FloatsOf(sent[0].frame)[0], 1.0f) << "16 of a clock's 16 samples";
+  EXPECT_EQ(ToFloats(sent[0].frame)[0], 1.0f) << "16 of a clock's 16 samples";
   EXPECT_EQ(sent[0].frame.header.version, 1u);
   EXPECT_EQ(sent[0].frame.header.staleness, 1u);
   EXPECT_TRUE(job.Push(0, 1, -16.0f, 4).empty()) << "the gate holds the answer, not the update";
   sent = job.Push(1, 0, -48.0f, 12);
   ASSERT_EQ(sent.size(), 2u);
-  EXPECT_EQ(FloatsOf(sent[0].frame)[0], 5.0f);
+  EXPECT_EQ(ToFloats(sent[0].frame)[0], 5.0f);
   EXPECT_EQ(sent[0].frame.header.version, 3u);
 }
 
@@ -92,7 +92,7 @@ TEST(ShardCoreLazy, OnArrivalOfAProgramScalesByTheRanks) {
   // 6 samples on 3 ranks of 4: a clock is 8.
   const auto sent = shard.Deliver(node, PushFrame(job.record, 1, 0, 0, {-16.0f}, 6));
   ASSERT_EQ(sent.size(), 1u);
-  EXPECT_EQ(FloatsOf(sent[0].frame)[0], 2.0f);
+  EXPECT_EQ(ToFloats(sent[0].frame)[0], 2.0f);
 }
 
 // The weight after one clock of four nodes, each with the mean gradient 1.
@@ -102,7 +102,7 @@ float AfterOneClock(const std::string& apply, const std::string& optimizer) {
   std::vector<Sent> sent;
   for (uint32_t node = 0; node < 4; ++node) sent = job.Push(node, 0, 4.0f, 4);
   EXPECT_FALSE(sent.empty());
-  return sent.empty() ? 0.0f : FloatsOf(sent.back().frame)[0];
+  return sent.empty() ? 0.0f : ToFloats(sent.back().frame)[0];
 }
 
 TEST(ShardCoreLazy, OnArrivalDecayAndAdamStepCountOncePerClockNotOncePerNode) {
@@ -127,7 +127,7 @@ TEST(ShardCoreAsync, EachPushIsAppliedAtOnceWithItsStaleness) {
     EXPECT_EQ(header.staleness, version - base[node]);
     EXPECT_EQ(header.version, ++version);
     expected += 0.75f;
-    EXPECT_EQ(FloatsOf(sent[0].frame)[0], expected);
+    EXPECT_EQ(ToFloats(sent[0].frame)[0], expected);
     base[node] = version;
     ++clocks[node];
   }
@@ -143,7 +143,7 @@ TEST(ShardCoreAsync, InverseDampingDividesTheRateByTheStaleness) {
     ASSERT_EQ(sent.size(), 1u);
     const float rate = static_cast<float>(staleness > 1 ? 1.0 * (1.0 / staleness) : 1.0);
     expected = expected - rate * (0.5f * -6.0f);
-    EXPECT_EQ(FloatsOf(sent[0].frame)[0], expected);
+    EXPECT_EQ(ToFloats(sent[0].frame)[0], expected);
     EXPECT_EQ(sent[0].frame.header.staleness, staleness);
     base[node] = sent[0].frame.header.version;
     version = base[node];
@@ -160,7 +160,7 @@ TEST(ShardCoreAsync, ARepeatedPushIsAnsweredAgainWithTheSameStaleness) {
   const auto sent = job.Push(1, 0, -1.0f, 1, 0);
   ASSERT_EQ(sent.size(), 1u);
   EXPECT_EQ(sent[0].frame.header.staleness, 2u);
-  EXPECT_EQ(FloatsOf(sent[0].frame)[0], 3.0f);
+  EXPECT_EQ(ToFloats(sent[0].frame)[0], 3.0f);
 }
 
 // Nodes of random speed; a model beside the shard counts what each has pushed.
@@ -220,7 +220,7 @@ void ExpectCompensates(bool adaptive) {
     square = decay * square + (1 - decay) * g * g;
     const double factor = adaptive ? lambda / std::sqrt(square + 1e-7) : lambda;
     w -= g + factor * g * g * (w - given[node]);
-    EXPECT_NEAR(FloatsOf(sent[0].frame)[0], w, 1e-5) << step;
+    EXPECT_NEAR(ToFloats(sent[0].frame)[0], w, 1e-5) << step;
     EXPECT_EQ(sent[0].frame.header.version, ++version);
     given[node] = w;
     base[node] = version;
@@ -234,20 +234,20 @@ TEST(ShardCoreAsync, DelayCompensationCorrectsByWhatTheWeightsHaveMoved) {
 
 TEST(ShardCoreAsync, ElasticNodesDrawTheCenterByTheirShareOfTheMovingRate) {
   OneWeight job("async { elastic { moving_rate: 0.5 } }");  // a = 0.25
-  EXPECT_EQ(FloatsOf(job.Push(0, 0, 8.0f, 4)[0].frame)[0], 2.0f);
+  EXPECT_EQ(ToFloats(job.Push(0, 0, 8.0f, 4)[0].frame)[0], 2.0f);
   const auto sent = job.Push(1, 0, -2.0f, 400);
   ASSERT_EQ(sent.size(), 1u);
-  EXPECT_EQ(FloatsOf(sent[0].frame)[0], 1.0f) << "samples do not weigh";
+  EXPECT_EQ(ToFloats(sent[0].frame)[0], 1.0f) << "samples do not weigh";
   EXPECT_EQ(sent[0].frame.header.staleness, 1u);
-  EXPECT_EQ(FloatsOf(job.Push(0, 0, 8.0f, 4)[0].frame)[0], 2.0f) << "as it was given before";
-  EXPECT_EQ(FloatsOf(job.Push(0, 1, 5.0f, 4, 1)[0].frame)[0], 2.0f) << "1 + (5 - 1) / 4";
+  EXPECT_EQ(ToFloats(job.Push(0, 0, 8.0f, 4)[0].frame)[0], 2.0f) << "as it was given before";
+  EXPECT_EQ(ToFloats(job.Push(0, 1, 5.0f, 4, 1)[0].frame)[0], 2.0f) << "1 + (5 - 1) / 4";
 }
 
 TEST(ShardCoreAsync, AMovingRateOfOneForEachNodeIsRefused) {
   JobOptions options;
   options.job_text = "consistency { async { elastic { moving_rate: 2 } } }";
   ShardHarness shard;
-  EXPECT_EQ(shard.core().Install(RecordOf(options), ShardId(0)).message(),
+  EXPECT_EQ(shard.core().Install(MakeRecord(options), ShardId(0)).message(),
             "job 7: consistency.async.elastic.moving_rate: 2, but divided by 2 nodes it must be "
             "below 1");
 }
@@ -259,7 +259,7 @@ TEST(ShardCoreAsync, WithDelayCompensationWhoAsksAgainIsGivenTheSameWeights) {
   const auto again = job.Push(0, 0, -4.0f, 4);
   ASSERT_EQ(again.size(), 1u);
   EXPECT_EQ(again[0].frame.header.version, first[0].frame.header.version);
-  EXPECT_EQ(FloatsOf(again[0].frame), FloatsOf(first[0].frame));
+  EXPECT_EQ(ToFloats(again[0].frame), ToFloats(first[0].frame));
   const auto other = job.Push(0, 1, -4.0f, 4, /*base_version=*/2);
   ASSERT_EQ(other.size(), 1u);
   EXPECT_EQ(other[0].frame.header.op, Op::kError);

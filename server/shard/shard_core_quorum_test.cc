@@ -27,7 +27,7 @@ struct OneWeight {
     options.job_text =
         absl::StrCat("optimizer { sgd {} } schedule { base_lr: 1 } consistency { lazy { quorum { ",
                      quorum, " } } }");
-    record = RecordOf(options);
+    record = MakeRecord(options);
     EXPECT_TRUE(shard.core().Install(record, ShardId(0)).ok());
     for (uint32_t i = 0; i < count; ++i) nodes.push_back(shard.Join(record, i));
     shard.Deliver(nodes[0], InitFrame(record, 0, 0, {0}));
@@ -65,7 +65,7 @@ std::vector<Answer> AnswersOf(const std::vector<Sent>& sent) {
     const wire::Header& header = one.frame.header;
     EXPECT_EQ(header.op, Op::kAnswer) << wire::Describe(header);
     answers.push_back(
-        {header.node, header.clock, header.version, header.staleness, FloatsOf(one.frame).at(0)});
+        {header.node, header.clock, header.version, header.staleness, ToFloats(one.frame).at(0)});
   }
   return answers;
 }
@@ -151,7 +151,7 @@ TEST(ShardCoreQuorum, WhatWasLateForTheLastClockIsInTheFinalWeights) {
   ASSERT_EQ(cut.size(), 1u);
   EXPECT_EQ(cut[0].frame.header.op, Op::kCutAnswer);
   EXPECT_EQ(cut[0].frame.header.version, 2u);
-  EXPECT_EQ(FloatsOf(cut[0].frame)[0], 4.0f);
+  EXPECT_EQ(ToFloats(cut[0].frame)[0], 4.0f);
 }
 
 TEST(ShardCoreQuorum, ARepeatedPushCountsOnceAndIsAnsweredOnceItsClockHasClosed) {
@@ -210,7 +210,7 @@ TEST(ShardCoreQuorum, EachJobAndChunkHasItsOwnGrace) {
         "optimizer { sgd {} } schedule { base_lr: 1 } consistency { lazy { quorum { nodes: 1 "
         "grace_ms: ",
         100 * job, " } } }");
-    records.push_back(RecordOf(options));
+    records.push_back(MakeRecord(options));
     ASSERT_TRUE(shard.core().Install(records.back(), ShardId(0)).ok());
     nodes.push_back(shard.Join(records.back(), 0));
     for (uint32_t c : {0, 1}) {
@@ -241,7 +241,7 @@ TEST(ShardCoreQuorum, MoreNodesThanTheJobHasAreRefused) {
   JobOptions options;
   options.job_text = "consistency { lazy { quorum { nodes: 3 } } }";
   ShardHarness shard;
-  EXPECT_EQ(shard.core().Install(RecordOf(options), ShardId(0)).message(),
+  EXPECT_EQ(shard.core().Install(MakeRecord(options), ShardId(0)).message(),
             "job 7: consistency.lazy.quorum.nodes: 3, but the job has 2 nodes");
 }
 

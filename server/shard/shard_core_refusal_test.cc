@@ -17,7 +17,7 @@ using wire::Op;
 
 class ShardCoreRefusal : public testing::Test {
  protected:
-  ShardCoreRefusal() : record_(RecordOf({})) {
+  ShardCoreRefusal() : record_(MakeRecord({})) {
     EXPECT_TRUE(shard_.core().Install(record_, ShardId(0)).ok());
     a_ = shard_.Join(record_, 0);
     b_ = shard_.Join(record_, 1);
@@ -54,7 +54,7 @@ class ShardCoreRefusal : public testing::Test {
     EXPECT_TRUE(shard_.Deliver(a_, Push(0)).empty());
     const auto answers = shard_.Deliver(b_, Push(1));
     ASSERT_EQ(answers.size(), 2u);
-    EXPECT_EQ(FloatsOf(answers[0].frame), (std::vector<float>{0.5f, 1.5f, 2.5f, 3.5f}));
+    EXPECT_EQ(ToFloats(answers[0].frame), (std::vector<float>{0.5f, 1.5f, 2.5f, 3.5f}));
   }
   Frame Push(uint32_t node, uint64_t clock = 0) {
     return PushFrame(record_, node, 0, clock, {4, 4, 4, 4}, 4, clock);
@@ -117,7 +117,7 @@ TEST_F(ShardCoreRefusal, HelloOfASecondNodeOrJobOnOneConnection) {
   ExpectRefused(a_, HelloFrame(record_, 1), ErrorCode::kNoHello);
   JobOptions options;
   options.job = 8;
-  const proto::JobRecord other = RecordOf(options);
+  const proto::JobRecord other = MakeRecord(options);
   ASSERT_TRUE(shard_.core().Install(other, ShardId(0)).ok());
   ExpectRefused(a_, HelloFrame(other, 0), ErrorCode::kWrongJob);
   ExpectClockZeroStillWorks();
@@ -179,7 +179,7 @@ TEST_F(ShardCoreRefusal, AChunkOfAnotherShard) {
   JobOptions options;
   options.job = 9;
   options.shards = 2;
-  const proto::JobRecord record = RecordOf(options);
+  const proto::JobRecord record = MakeRecord(options);
   ASSERT_TRUE(shard_.core().Install(record, ShardId(1)).ok());
   const ConnectionId node = shard_.Join(record, 0);
   EXPECT_EQ(shard_.DeliverForOne(node, InitFrame(record, 0, 0, kWeights)).header.error,
@@ -225,7 +225,7 @@ TEST_F(ShardCoreRefusal, ADuplicateWithAnotherContentOfTheSameProcess) {
   const auto answers = shard_.Deliver(b_, Push(1));
   ASSERT_EQ(answers.size(), 2u);
   EXPECT_EQ(answers[0].connection, newer);
-  EXPECT_EQ(FloatsOf(answers[0].frame), (std::vector<float>{0.5f, 1.5f, 2.5f, 3.5f}));
+  EXPECT_EQ(ToFloats(answers[0].frame), (std::vector<float>{0.5f, 1.5f, 2.5f, 3.5f}));
 }
 
 TEST_F(ShardCoreRefusal, NanOrInfinityInAPushOrInFirstWeights) {
@@ -239,7 +239,7 @@ TEST_F(ShardCoreRefusal, NanOrInfinityInAPushOrInFirstWeights) {
     // The good one stays, the bad one may come again.
     const auto answers = shard_.Deliver(b_, Push(1, clock));
     ASSERT_EQ(answers.size(), 2u);
-    EXPECT_EQ(FloatsOf(answers[0].frame)[0], 1.0f - 0.5f * ++clock);
+    EXPECT_EQ(ToFloats(answers[0].frame)[0], 1.0f - 0.5f * ++clock);
   }
 }
 
@@ -256,7 +256,7 @@ TEST_F(ShardCoreRefusal, NanInAPushThatWaitsForOthers) {
   EXPECT_EQ(Refused(), before + 1);
   const auto answers = shard_.Deliver(a_, Push(0));
   ASSERT_EQ(answers.size(), 2u);
-  EXPECT_EQ(FloatsOf(answers[1].frame), (std::vector<float>{0.5f, 1.5f, 2.5f, 3.5f}));
+  EXPECT_EQ(ToFloats(answers[1].frame), (std::vector<float>{0.5f, 1.5f, 2.5f, 3.5f}));
 }
 
 TEST_F(ShardCoreRefusal, NanInThePushesOfBothNodes) {
@@ -276,7 +276,7 @@ TEST_F(ShardCoreRefusal, NanBesideNodesThatHaveNoSamples) {
   EXPECT_EQ(errors[0].frame.header.error, ErrorCode::kNotFinite);
   const auto answers = shard_.Deliver(a_, Push(0));
   ASSERT_EQ(answers.size(), 2u);
-  EXPECT_EQ(FloatsOf(answers[0].frame), (std::vector<float>{0.5f, 1.5f, 2.5f, 3.5f}));
+  EXPECT_EQ(ToFloats(answers[0].frame), (std::vector<float>{0.5f, 1.5f, 2.5f, 3.5f}));
 }
 
 // Where a push is applied, or answered, before others come, it is looked at when it comes.
@@ -285,7 +285,7 @@ TEST_F(ShardCoreRefusal, NanWhereAPushIsAnsweredBeforeTheOthersCome) {
   for (const char* mode :
        {"consistency { lazy { staleness: 1 } }", "consistency { async {} }", "order: RING"}) {
     const proto::JobRecord record =
-        RecordOf({.job = job++, .job_text = absl::StrCat("optimizer { sgd {} } ", mode)});
+        MakeRecord({.job = job++, .job_text = absl::StrCat("optimizer { sgd {} } ", mode)});
     ASSERT_TRUE(shard_.core().Install(record, ShardId(0)).ok()) << mode;
     const ConnectionId node = shard_.Join(record, 0);
     shard_.Deliver(node, InitFrame(record, 0, 0, kWeights));
@@ -296,7 +296,7 @@ TEST_F(ShardCoreRefusal, NanWhereAPushIsAnsweredBeforeTheOthersCome) {
 }
 
 TEST_F(ShardCoreRefusal, TheErrorOfAPushNamesNodeChunkAndClock) {
-  proto::JobRecord record = RecordOf({.job = 12, .elements = 64, .chunk_elements = 64});
+  proto::JobRecord record = MakeRecord({.job = 12, .elements = 64, .chunk_elements = 64});
   ASSERT_TRUE(shard_.core().Install(record, ShardId(0)).ok());
   const ConnectionId other = shard_.Join(record, 0), node = shard_.Join(record, 1);
   shard_.Deliver(node, InitFrame(record, 1, 0, std::vector<float>(64)));

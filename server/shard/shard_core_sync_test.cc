@@ -57,7 +57,7 @@ JobOptions Options(std::vector<uint32_t> ranks, const std::string& mode = "sync 
 // weights after each clock and checks that every node gets the same answer.
 template <typename Order>
 std::vector<std::vector<float>> Train(const JobOptions& options, uint64_t clocks, Order order) {
-  const proto::JobRecord record = RecordOf(options);
+  const proto::JobRecord record = MakeRecord(options);
   ShardHarness shard;
   EXPECT_TRUE(shard.core().Install(record, ShardId(0)).ok());
   std::vector<ConnectionId> nodes;
@@ -86,7 +86,7 @@ std::vector<std::vector<float>> Train(const JobOptions& options, uint64_t clocks
       EXPECT_EQ(header.staleness, 0u);
       EXPECT_EQ(answer.frame.payload.data(), answers[0].frame.payload.data()) << "not one buffer";
     }
-    weights = FloatsOf(answers.at(0).frame);
+    weights = ToFloats(answers.at(0).frame);
     history.push_back(weights);
   }
   return history;
@@ -148,7 +148,7 @@ TEST(ShardCoreSync, WeighsNodesByTheirSamplesAndKeysTheRateToSamples) {
   options.ranks = {1, 3};
   options.elements = options.chunk_elements = 1;
   options.job_text = "optimizer { sgd {} } schedule { base_lr: 1 warmup_epochs: 1 }";
-  proto::JobRecord record = RecordOf(options);
+  proto::JobRecord record = MakeRecord(options);
   record.set_samples_per_epoch(32);
   ShardHarness shard;
   ASSERT_TRUE(shard.core().Install(record, ShardId(0)).ok());
@@ -158,14 +158,14 @@ TEST(ShardCoreSync, WeighsNodesByTheirSamplesAndKeysTheRateToSamples) {
   const auto answers = shard.Deliver(b, PushFrame(record, 1, 0, 0, {6.0f}, 6));
   ASSERT_EQ(answers.size(), 2u);
   // Rate 8/32, mean gradient 8/8.
-  EXPECT_EQ(FloatsOf(answers[0].frame)[0], 0.75f);
+  EXPECT_EQ(ToFloats(answers[0].frame)[0], 0.75f);
 }
 
 TEST(ShardCoreSync, EmptyPushesAdvanceTheClockAndAddNothing) {
   JobOptions options;
   options.elements = options.chunk_elements = 1;
   options.job_text = "optimizer { sgd {} } schedule { base_lr: 1 }";
-  const proto::JobRecord record = RecordOf(options);
+  const proto::JobRecord record = MakeRecord(options);
   ShardHarness shard;
   ASSERT_TRUE(shard.core().Install(record, ShardId(0)).ok());
   const ConnectionId a = shard.Join(record, 0), b = shard.Join(record, 1);
@@ -173,27 +173,27 @@ TEST(ShardCoreSync, EmptyPushesAdvanceTheClockAndAddNothing) {
   shard.Deliver(a, EmptyFrame(record, 0, 0, 0, 2));
   auto answers = shard.Deliver(b, PushFrame(record, 1, 0, 0, {4.0f}, 2));
   ASSERT_EQ(answers.size(), 2u);
-  EXPECT_EQ(FloatsOf(answers[0].frame)[0], 7.0f) << "the empty push's samples count";
+  EXPECT_EQ(ToFloats(answers[0].frame)[0], 7.0f) << "the empty push's samples count";
   shard.Deliver(a, EmptyFrame(record, 0, 0, 1, 0));
   answers = shard.Deliver(b, EmptyFrame(record, 1, 0, 1, 0));
   ASSERT_EQ(answers.size(), 2u);
-  EXPECT_EQ(FloatsOf(answers[0].frame)[0], 7.0f);
+  EXPECT_EQ(ToFloats(answers[0].frame)[0], 7.0f);
   EXPECT_EQ(answers[0].frame.header.version, 2u);
 }
 
 TEST(ShardCoreSync, AnAnswerOnItsWayIsNotChangedByTheNextUpdate) {
   const JobOptions options = Options({1});
-  const proto::JobRecord record = RecordOf(options);
+  const proto::JobRecord record = MakeRecord(options);
   ShardHarness shard;
   ASSERT_TRUE(shard.core().Install(record, ShardId(0)).ok());
   const ConnectionId node = shard.Join(record, 0);
   const std::vector<float> ones(11, 1.0f);
   shard.Deliver(node, InitFrame(record, 0, 0, ones));
   const wire::Frame first = shard.DeliverForOne(node, PushFrame(record, 0, 0, 0, ones, 4));
-  const std::vector<float> before = FloatsOf(first);
+  const std::vector<float> before = ToFloats(first);
   const wire::Frame second = shard.DeliverForOne(node, PushFrame(record, 0, 0, 1, ones, 4));
-  EXPECT_EQ(FloatsOf(first), before);
-  EXPECT_NE(FloatsOf(second), before);
+  EXPECT_EQ(ToFloats(first), before);
+  EXPECT_NE(ToFloats(second), before);
 }
 
 }  // namespace

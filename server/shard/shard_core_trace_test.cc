@@ -19,7 +19,7 @@ class ShardTraceTest : public ::testing::Test {
     options.elements = options.chunk_elements = 4;
     options.job_text = "optimizer { sgd {} } schedule { base_lr: 1 } consistency { " + mode + " } ";
     options.job_text += more;
-    record_ = RecordOf(options);
+    record_ = MakeRecord(options);
     ASSERT_TRUE(shard_.core().Install(record_, ShardId(0)).ok());
     for (uint32_t node : {0, 1}) nodes_[node] = shard_.Join(record_, node);
     shard_.Deliver(nodes_[0], InitFrame(record_, 0, 0, {0, 0, 0, 0}));

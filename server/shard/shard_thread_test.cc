@@ -71,7 +71,7 @@ JobOptions SomeChunks() {
 }
 
 TEST(ShardThread, TrainsTwoNodesOverSockets) {
-  const proto::JobRecord record = RecordOf(SomeChunks());
+  const proto::JobRecord record = MakeRecord(SomeChunks());
   const ChunkMap map(5000, 1024);
   auto shard = StartedShard();
   ASSERT_TRUE(shard->Install(record, ShardId(0)).ok());
@@ -100,7 +100,7 @@ TEST(ShardThread, TrainsTwoNodesOverSockets) {
       }
       for (uint32_t chunk = 0; chunk < map.chunks(); ++chunk) {
         const std::vector<float> expected(map.ElementsOf(ChunkId(chunk)), chunk + clock + 1.0f);
-        ASSERT_EQ(FloatsOf(answers[chunk]), expected);
+        ASSERT_EQ(ToFloats(answers[chunk]), expected);
       }
     }
   }
@@ -114,7 +114,7 @@ TEST(ShardThread, TrainsTwoNodesOverSockets) {
 
 TEST(ShardThread, InstallReportsWhatTheCoreReports) {
   auto shard = StartedShard();
-  proto::JobRecord record = RecordOf(SomeChunks());
+  proto::JobRecord record = MakeRecord(SomeChunks());
   ASSERT_TRUE(shard->Install(record, ShardId(0)).ok());
   record.set_token(4);
   EXPECT_EQ(shard->Install(record, ShardId(0)).code(), absl::StatusCode::kAlreadyExists);
@@ -135,7 +135,7 @@ TEST(ShardThread, APortInUseIsNamed) {
 TEST(ShardThread, StopsTwiceAndRefusesWorkWhenItDoesNotRun) {
   ShardThread never({}, kernels::Cpu(), NewEndpoint());
   never.Stop();
-  EXPECT_EQ(never.Install(RecordOf(SomeChunks()), ShardId(0)).code(),
+  EXPECT_EQ(never.Install(MakeRecord(SomeChunks()), ShardId(0)).code(),
             absl::StatusCode::kFailedPrecondition);
   auto shard = StartedShard();
   shard->Stop();
@@ -206,7 +206,7 @@ TEST(ShardThread, AnswersWaitForAFullPeerInOrderAndUpToTheirBound) {
   StubbornEndpoint* endpoint = owned.get();
   ShardThread shard({.listen = "", .waiting_frames_max = 3}, kernels::Cpu(), std::move(owned));
   ASSERT_TRUE(shard.Start().ok());
-  const proto::JobRecord record = RecordOf(SomeChunks());
+  const proto::JobRecord record = MakeRecord(SomeChunks());
   ASSERT_TRUE(shard.Install(record, ShardId(0)).ok());
   endpoint->Arrive(HelloFrame(record, 0));
   for (uint32_t chunk = 0; chunk < 4; ++chunk) {

@@ -136,8 +136,8 @@ class BadData : public testing::Test {
   void SetUp() override { ASSERT_EQ(cluster_.Start(), absl::OkStatus()); }
 
   void ExpectFailure(const std::string& dir, const std::string& file, const std::string& what) {
-    proto::Job job = JobOf("name: 'bad-data' model { zoo: 'lenet5' } data { idx { dir: '" + dir +
-                           "' } } ranks: 2 max_steps: 5");
+    proto::Job job = JobFromText("name: 'bad-data' model { zoo: 'lenet5' } data { idx { dir: '" +
+                                 dir + "' } } ranks: 2 max_steps: 5");
     auto id = cluster_.Submit(job);
     ASSERT_TRUE(id.ok()) << id.status();
     proto::JobStatus status = cluster_.WaitForEnd(*id);
@@ -290,7 +290,7 @@ TEST(BadRun, ARunDirectoryThatCannotBeWrittenIsNamed) {
 TEST(BadRun, AProgramThatDoesNotExistIsNamed) {
   Cluster cluster({1, 1, 1, 1});
   ASSERT_EQ(cluster.Start(), absl::OkStatus());
-  auto id = cluster.Submit(JobOf("name: 'p' program { path: '/nonexistent/program' }"));
+  auto id = cluster.Submit(JobFromText("name: 'p' program { path: '/nonexistent/program' }"));
   ASSERT_TRUE(id.ok()) << id.status();
   proto::JobStatus status = cluster.WaitForEnd(*id);
   EXPECT_EQ(status.state(), proto::FAILED);

@@ -22,12 +22,12 @@ constexpr char kDgc[] = "schedule { base_lr: 0.05 warmup_epochs: 0.5 cosine { fi
 
 // LeNet-5 on Fashion-MNIST, two nodes, 100 steps of 64 samples each in an epoch.
 proto::Job FashionLenet(const std::string& name, const std::string& more) {
-  return JobOf(absl::StrCat("name: '", name, "' model { zoo: 'lenet5' } data { idx { dir: '",
-                            kFashionMnist,
-                            "' } batch_per_rank: 64 limit_train: 12800 } ranks: 2 "
-                            "ranks_per_node: 1 epochs: 2 chunk_elements: 16384 debug { "
-                            "hash_weights: true } ",
-                            more));
+  return JobFromText(absl::StrCat("name: '", name, "' model { zoo: 'lenet5' } data { idx { dir: '",
+                                  kFashionMnist,
+                                  "' } batch_per_rank: 64 limit_train: 12800 } ranks: 2 "
+                                  "ranks_per_node: 1 epochs: 2 chunk_elements: 16384 debug { "
+                                  "hash_weights: true } ",
+                                  more));
 }
 
 struct Outcome {
@@ -45,8 +45,8 @@ class Codecs : public testing::Test {
     EXPECT_EQ(hashes.size(), 201u) << name;
     EXPECT_EQ(hashes, Hashes(status.run_dir(), 1)) << name;
     const auto metrics = Metrics(status.run_dir());
-    return {FinalAccuracy(metrics), static_cast<double>(SumOf(metrics, "bytes_pushed")),
-            static_cast<double>(SumOf(metrics, "bytes_answered"))};
+    return {FinalAccuracy(metrics), static_cast<double>(SumField(metrics, "bytes_pushed")),
+            static_cast<double>(SumField(metrics, "bytes_answered"))};
   }
 
   Cluster cluster_{{.servers = 1, .shards = 2, .nodes = 2, .slots = 1}};

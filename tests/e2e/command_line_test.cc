@@ -130,7 +130,7 @@ TEST(CommandLine, ShowsJobsStatusAndNodesForPeopleAndForScripts) {
 }
 
 TEST(CommandLine, AProgramOfTheUsersTrainsThroughTheCluster) {
-  proto::Job job = JobOf(R"(
+  proto::Job job = JobFromText(R"(
       name: "linear" program { path: "to be set" } ranks: 4 ranks_per_node: 2
       optimizer { sgd {} } schedule { base_lr: 0.1 } metrics { every_steps: 50 })");
   job.mutable_program()->set_path(std::filesystem::absolute("examples/linear/linear").string());

@@ -4,13 +4,13 @@ import json
 import os
 import signal
 import subprocess
-import tempfile
-import threading
+import sys
 import time
 import unittest
 
-STRATA = os.path.abspath("cli/strata")
-DEADLINE_S = 300
+sys.path.insert(0, "tests/e2e/testing")
+from campaign_case import DEADLINE_S, STRATA, CampaignCase, read  # noqa: E402
+
 # 32 steps, each of which takes 10 ms at least.
 JOB = """
 name: "compared"
@@ -23,76 +23,29 @@ debug { delays { node: 1 delay_ms: 10 } }
 """
 
 
-def read(path):
-    with open(path, encoding="utf-8") as file:
-        return file.read()
-
-
-class CompareTest(unittest.TestCase):
-    def setUp(self):
-        self.dir = tempfile.TemporaryDirectory()
-        self.addCleanup(self.dir.cleanup)
-        self.out = os.path.join(self.dir.name, "out")
-        self.job = self.path("job.textproto", JOB)
-
-    def path(self, name, text):
-        path = os.path.join(self.dir.name, name)
-        with open(path, "w", encoding="utf-8") as file:
-            file.write(text)
-        return path
+class CompareTest(CampaignCase):
+    JOB = JOB
 
     def args(self, modes, seeds, *more):
-        return [STRATA, "compare", self.job, "--modes", modes, "--seeds", str(seeds), "--out",
-                self.out, *more]
+        return ["compare", self.job, "--modes", modes, "--seeds", str(seeds), "--out", self.out,
+                *more]
 
     def compare(self, *args):
-        done = subprocess.run(self.args(*args), capture_output=True, text=True, timeout=DEADLINE_S)
-        return done.returncode, done.stdout, done.stderr
+        return self.run_strata(self.args(*args))
 
     def finish(self, *args):
-        code, out, err = self.compare(*args)
-        self.assertEqual((code, err), (0, ""), out)
-        return out
-
-    def interrupt(self, signal_number, *args, wait=lambda: None):
-        """Sends the signal once a run is made and `wait` returns; exit status, standard error."""
-        process = subprocess.Popen(self.args(*args), stdout=subprocess.PIPE, text=True,
-                                   stderr=subprocess.PIPE)
-        timer = self.watch(process)
-        for line in process.stdout:
-            if line.startswith("["):
-                wait()
-                process.send_signal(signal_number)
-                break
-        _, err = process.communicate(timeout=DEADLINE_S)
-        timer.cancel()
-        return process.returncode, err
-
-    @staticmethod
-    def watch(process):
-        timer = threading.Timer(DEADLINE_S, process.kill)
-        timer.start()
-        return timer
-
-    def records(self):
-        """By name: content and when it was written."""
-        folder = os.path.join(self.out, "runs")
-        found = {}
-        for name in os.listdir(folder):
-            path = os.path.join(folder, name)
-            found[name] = (json.loads(read(path)), os.stat(path).st_mtime_ns)
-        return found
+        return self.succeed(self.args(*args))
 
     def test_an_interrupted_comparison_goes_on_with_the_runs_that_are_missing(self):
         ask = ("sync,lazy:diloco(4)", 2, "--nodes", "2")
-        code, err = self.interrupt(signal.SIGINT, *ask)
+        code, err = self.interrupt(self.args(*ask))
         self.assertEqual(code, 1)
         self.assertRegex(err, r"^strata: error: stopped; [1-3] of 4 runs are in .*/out, the same "
                               r"command goes on with the others\n$")
         first = self.records()
         self.assertIn("sync-seed1.json", first)
         self.assertLess(len(first), 4)
-        code, _ = self.interrupt(signal.SIGKILL, *ask)
+        code, _ = self.interrupt(self.args(*ask), signal.SIGKILL)
         self.assertEqual(code, -signal.SIGKILL)
         second = self.records()
         self.assertLess(len(second), 4)
@@ -223,7 +176,7 @@ class CompareTest(unittest.TestCase):
         self.daemon("server", "--name", "s0", *where)
         for name in ("w0", "w1"):
             self.daemon("worker", "--name", name, "--slots", "1", "--runs", runs, *where)
-        compare = subprocess.Popen(self.args("sync,async", 1, *where, "--set", "epochs=4"),
+        compare = subprocess.Popen([STRATA, *self.args("sync,async", 1, *where, "--set", "epochs=4")],
                                    stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
         timer = self.watch(compare)
         self.wait_until(lambda: any(job.get("progress", {}).get("step", 0) > 0
@@ -251,7 +204,7 @@ class CompareTest(unittest.TestCase):
             self.wait_until(lambda: "running" in states())
 
         self.out += "-long"
-        code, err = self.interrupt(signal.SIGINT, "sync", 2, *where, "--set", "epochs=8",
+        code, err = self.interrupt(self.args("sync", 2, *where, "--set", "epochs=8"),
                                    wait=wait_for_a_job)
         self.assertEqual(code, 1)
         self.assertIn("stopped; 1 of 2 runs are in ", err)
@@ -279,10 +232,7 @@ class CompareTest(unittest.TestCase):
                 "--target-accuracy: Value 88 not in range": ("sync", 1, *nodes,
                                                              "--target-accuracy", "88"),
         }.items():
-            code, out, err = self.compare(*ask)
-            self.assertEqual((code, out), (2, ""), err)
-            self.assertIn(why, err)
-            self.assertEqual(err.count("\n"), 1, err)
+            self.assertIn(why, self.refuse(self.args(*ask)))
             self.assertFalse(os.path.exists(self.out), why)
 
     def test_a_directory_of_something_else_is_refused(self):

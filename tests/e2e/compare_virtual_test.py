@@ -2,13 +2,13 @@
 
 import json
 import os
-import subprocess
-import tempfile
+import sys
 import unittest
 
-STRATA = os.path.abspath("cli/strata")
+sys.path.insert(0, "tests/e2e/testing")
+from campaign_case import CampaignCase, read  # noqa: E402
+
 CLUSTERS = os.path.abspath("examples/clusters")
-DEADLINE_S = 300
 JOB = """
 name: "compared"
 model { zoo: "mlp" }
@@ -19,38 +19,22 @@ epochs: 1
 """
 
 
-def read(path):
-    with open(path, encoding="utf-8") as file:
-        return file.read()
+class CompareVirtualTest(CampaignCase):
+    JOB = JOB
 
-
-class CompareVirtualTest(unittest.TestCase):
-    def setUp(self):
-        self.dir = tempfile.TemporaryDirectory()
-        self.addCleanup(self.dir.cleanup)
-        self.job = self.path("job.textproto", JOB)
-
-    def path(self, name, text=None):
-        path = os.path.join(self.dir.name, name)
-        if text is not None:
-            with open(path, "w", encoding="utf-8") as file:
-                file.write(text)
-        return path
+    def args(self, out, modes, *more):
+        return ["compare", self.job, "--modes", modes, "--seeds", "2", "--out", self.path(out),
+                *more]
 
     def compare(self, out, modes, *more):
-        args = [STRATA, "compare", self.job, "--modes", modes, "--seeds", "2", "--out",
-                self.path(out), *more]
-        done = subprocess.run(args, capture_output=True, text=True, timeout=DEADLINE_S)
-        return done.returncode, done.stdout, done.stderr
+        return self.run_strata(self.args(out, modes, *more))
 
     def runs(self, out):
         folder = os.path.join(self.path(out), "runs")
         return {name: read(os.path.join(folder, name)) for name in sorted(os.listdir(folder))}
 
     def refused(self, *more, modes="sync"):
-        code, out, err = self.compare("refused", modes, *more)
-        self.assertEqual((code, out), (2, ""))
-        self.assertRegex(err, r"^strata: error: [^\n]*\n$")
+        err = self.refuse(self.args("refused", modes, *more))
         self.assertFalse(os.path.exists(self.path("refused")))
         return err
 

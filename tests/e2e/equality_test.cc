@@ -40,9 +40,9 @@ void ExpectSpreadAndOverlapped(Cluster& cluster, const proto::JobStatus& finishe
         << shard.daemon() << " shard " << shard.shard();
   }
   auto metrics = Metrics(status.run_dir());
-  EXPECT_EQ(SumOf(metrics, "pushes"), expected);
-  EXPECT_GT(SumOf(metrics, "pushes_during_backward"), 0u);
-  EXPECT_LT(SumOf(metrics, "pushes_during_backward"), expected);
+  EXPECT_EQ(SumField(metrics, "pushes"), expected);
+  EXPECT_GT(SumField(metrics, "pushes_during_backward"), 0u);
+  EXPECT_LT(SumField(metrics, "pushes_during_backward"), expected);
 }
 
 // Fresh clusters of the given servers and shards; 4 slots on each of 4 nodes.

@@ -24,11 +24,12 @@ std::string FashionLenet(const std::string& name, const std::string& consistency
 TEST(Modes, AsyncWithASlowNodeIsStaleAndStillLearns) {
   Cluster cluster({2, 2, 2, 1});
   ASSERT_EQ(cluster.Start(), absl::OkStatus());
-  proto::JobStatus status = cluster.RunToEnd(
-      JobOf(FashionLenet("async", "async { damping: INVERSE_STALENESS }", 2, 0.02, kSlowNode)),
-      absl::Minutes(5));
+  proto::JobStatus status =
+      cluster.RunToEnd(JobFromText(FashionLenet("async", "async { damping: INVERSE_STALENESS }", 2,
+                                                0.02, kSlowNode)),
+                       absl::Minutes(5));
   auto metrics = Metrics(status.run_dir());
-  auto staleness = StalenessOf(metrics);
+  auto staleness = StalenessCounts(metrics);
   ASSERT_GT(staleness.size(), 1u);
   EXPECT_GT(std::accumulate(staleness.begin() + 1, staleness.end(), uint64_t{0}), 0u);
   EXPECT_GE(FinalAccuracy(metrics), 0.84);
@@ -46,7 +47,7 @@ TEST(Modes, LazyIsNeverStalerThanItsBoundAndReachesIt) {
     delay->set_node(1);
     delay->set_delay_ms(20);
     proto::JobStatus status = cluster.RunToEnd(job);
-    auto staleness = StalenessOf(Metrics(status.run_dir()));
+    auto staleness = StalenessCounts(Metrics(status.run_dir()));
     uint64_t stale = 0;
     for (size_t s = 0; s < staleness.size(); ++s) {
       if (s > 0 && s <= 3) stale += staleness[s];
@@ -65,7 +66,7 @@ TEST(Modes, ASyncAndAnAsyncJobRunTogether) {
   proto::Job sync = LenetJob("sync-alone", 2, 1, 40);
   auto alone = Hashes(cluster.RunToEnd(sync).run_dir(), 0);
   sync.set_name("sync-together");
-  proto::Job async = JobOf(R"(
+  proto::Job async = JobFromText(R"(
       name: "async-together" model { zoo: "mlp" }
       data { synthetic {} batch_per_rank: 16 }
       ranks: 2 ranks_per_node: 1 max_steps: 1000000
@@ -125,7 +126,8 @@ TEST(Modes, LocalStepsAndDoubleBufferingHaveTheSameBitsOnEveryRun) {
 TEST(Modes, LocalStepsOverARingLearnWithAFewOfItsBytes) {
   Cluster cluster({1, 1, 2, 1});
   ASSERT_EQ(cluster.Start(), absl::OkStatus());
-  proto::Job job = JobOf(FashionLenet("ring", "preset: 'local(16)'", 2, 0.05, "exchange: RING"));
+  proto::Job job =
+      JobFromText(FashionLenet("ring", "preset: 'local(16)'", 2, 0.05, "exchange: RING"));
   job.set_epochs(2);
   const proto::JobStatus status = cluster.RunToEnd(job, absl::Minutes(3));
   EXPECT_GE(FinalAccuracy(Metrics(status.run_dir())), 0.80);

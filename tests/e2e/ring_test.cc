@@ -62,8 +62,8 @@ TEST(Ring, OfNodesWithSeveralRanksEachAddsThemFirst) {
             HashesOfAllNodes(cluster.RunToEnd(LenetJob("servers", 4, 2, kSteps))));
   // 2 (n - 1) / n of the arena a step from each node, and little besides.
   const auto metrics = Metrics(status.run_dir());
-  const double sent = static_cast<double>(SumOf(metrics, "bytes_pushed")) +
-                      static_cast<double>(SumOf(metrics, "bytes_answered"));
+  const double sent = static_cast<double>(SumField(metrics, "bytes_pushed")) +
+                      static_cast<double>(SumField(metrics, "bytes_answered"));
   const double least = 2.0 * 0.5 * 2 * static_cast<double>(status.elements()) * 4 * kSteps;
   EXPECT_GE(sent, least);
   EXPECT_LE(sent, least * 1.15) << "chunks of 4 KiB, headers of 128 bytes";

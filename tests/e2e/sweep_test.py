@@ -3,14 +3,12 @@
 import json
 import os
 import re
-import signal
-import subprocess
-import tempfile
-import threading
+import sys
 import unittest
 
-STRATA = os.path.abspath("cli/strata")
-DEADLINE_S = 300
+sys.path.insert(0, "tests/e2e/testing")
+from campaign_case import CampaignCase, read  # noqa: E402
+
 # 32 steps.
 JOB = """
 name: "swept"
@@ -25,49 +23,18 @@ CLUSTER = "nodes { ranks: 2 compute { constant_ms: 1 } } servers { on_nodes: tru
 RATES = "schedule.base_lr=0.00001,0.0001,0.001,0.01"
 
 
-def read(path):
-    with open(path, encoding="utf-8") as file:
-        return file.read()
-
-
-class SweepTest(unittest.TestCase):
-    def setUp(self):
-        self.dir = tempfile.TemporaryDirectory()
-        self.addCleanup(self.dir.cleanup)
-        self.out = os.path.join(self.dir.name, "out")
-        self.job = self.path("job.textproto", JOB)
-
-    def path(self, name, text):
-        path = os.path.join(self.dir.name, name)
-        with open(path, "w", encoding="utf-8") as file:
-            file.write(text)
-        return path
+class SweepTest(CampaignCase):
+    JOB = JOB
 
     def virtual(self):
         return ["--cluster", self.path("cluster.textproto", CLUSTER)]
 
     def args(self, vary, *more):
         varied = [word for each in vary for word in ("--vary", each)]
-        return [STRATA, "sweep", self.job, *varied, "--out", self.out, *more]
-
-    def sweep(self, vary, *more):
-        done = subprocess.run(self.args(vary, *more), capture_output=True, text=True,
-                              timeout=DEADLINE_S)
-        return done.returncode, done.stdout, done.stderr
+        return ["sweep", self.job, *varied, "--out", self.out, *more]
 
     def finish(self, vary, *more):
-        code, out, err = self.sweep(vary, *more)
-        self.assertEqual((code, err), (0, ""), out)
-        return out
-
-    def records(self):
-        """By name: content and when it was written."""
-        folder = os.path.join(self.out, "runs")
-        found = {}
-        for name in os.listdir(folder):
-            path = os.path.join(folder, name)
-            found[name] = (json.loads(read(path)), os.stat(path).st_mtime_ns)
-        return found
+        return self.succeed(self.args(vary, *more))
 
     def figures(self):
         return json.loads(read(os.path.join(self.out, "sweep.json")))
@@ -75,17 +42,8 @@ class SweepTest(unittest.TestCase):
     def test_several_at_once_and_goes_on_where_it_was_killed(self):
         ask = (["schedule.base_lr=0.001,0.01", "data.batch_per_rank=8,16"], "--mode", "async",
                "--slots", "6", "--set", "debug.delays={node: 0 delay_ms: 20}")
-        process = subprocess.Popen(self.args(*ask), stdout=subprocess.PIPE, text=True,
-                                   stderr=subprocess.PIPE)
-        timer = threading.Timer(DEADLINE_S, process.kill)
-        timer.start()
-        for line in process.stdout:
-            if line.startswith("["):
-                process.send_signal(signal.SIGINT)
-                break
-        _, err = process.communicate(timeout=DEADLINE_S)
-        timer.cancel()
-        self.assertEqual(process.returncode, 1)
+        code, err = self.interrupt(self.args(*ask))
+        self.assertEqual(code, 1)
         self.assertRegex(err, r"^strata: error: stopped; [1-3] of 4 runs are in .*/out, the same "
                               r"command goes on with the others\n$")
         before = self.records()
@@ -178,23 +136,17 @@ class SweepTest(unittest.TestCase):
             ("run_dir: x", ["ranks=1,2"], ["--set", "run_dir=x"]),
         ]:
             with self.subTest(why):
-                code, out, err = self.sweep(vary, *more)
-                self.assertEqual((code, out), (2, ""), err)
-                self.assertIn(why, err)
-                self.assertEqual(err.count("\n"), 1, err)
+                self.assertIn(why, self.refuse(self.args(vary, *more)))
                 self.assertFalse(os.path.exists(self.out))
 
     def test_a_directory_of_another_sweep_or_comparison_is_refused(self):
         self.finish(["ranks=1,2"], *self.virtual())
         before = self.records()
-        code, _, err = self.sweep(["ranks=1,2"], "--mode", "async", *self.virtual())
-        self.assertEqual(code, 2)
-        self.assertIn("holds another campaign", err)
-        compare = [STRATA, "compare", self.job, "--modes", "sync", "--out", self.out]
-        compared = subprocess.run([*compare, *self.virtual()], capture_output=True, text=True,
-                                  timeout=DEADLINE_S)
-        self.assertEqual(compared.returncode, 2)
-        self.assertIn(self.out + ": holds a sweep, not a comparison", compared.stderr)
+        other = self.refuse(self.args(["ranks=1,2"], "--mode", "async", *self.virtual()))
+        self.assertIn("holds another campaign", other)
+        comparison = self.refuse(["compare", self.job, "--modes", "sync", "--out", self.out,
+                                  *self.virtual()])
+        self.assertIn(self.out + ": holds a sweep, not a comparison", comparison)
         self.assertEqual(self.records(), before)
 
 

@@ -33,7 +33,7 @@ class LoadNode {
   // How the job went on this node, once it has ended: OK where all steps were made.
   bool ended();
   absl::Status result();
-  // After a result that is OK: the final ones.
+  // The final weights, after a result that is OK.
   absl::Span<const float> weights() const;
   uint64_t memory_bytes() const { return memory_bytes_; }
 

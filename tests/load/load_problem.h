@@ -21,7 +21,7 @@ struct LoadProblem {
   proto::Job Job() const;
   proto::NodeReady Ready(uint32_t job_id) const;
   void FirstWeights(absl::Span<float> weights) const;
-  // Of one node, whose batch is one sample.
+  // The gradient of one node, whose batch is one sample.
   void Gradients(uint32_t node, uint64_t step, absl::Span<float> gradients) const;
   // Whether the weights are those after all steps, computed directly. What is wrong; empty:
   // nothing.

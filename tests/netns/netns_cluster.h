@@ -58,8 +58,8 @@ class NetnsCluster {
   std::vector<Daemon> daemons_;  // the coordinator first
 };
 
-// For test cases: skips them, with the reason, where this user may not make networks, so that they
-// neither pass nor hide.
+// The base of test cases: skips them, with the reason, where this user may not make networks, so
+// that they neither pass nor hide.
 class NetnsTest : public ::testing::Test {
  protected:
   void SetUp() override;

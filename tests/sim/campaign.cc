@@ -73,11 +73,12 @@ std::string Campaign::Report() const {
   for (const auto& [mode, jobs] : modes) absl::StrAppendFormat(&text, " [%s] %d", mode, jobs);
   absl::StrAppend(&text, "\nnetwork:");
   for (size_t i = 0; i < network.size(); ++i) {
-    absl::StrAppendFormat(&text, " %s %d,", NameOf(static_cast<transport::SimNote>(i)), network[i]);
+    absl::StrAppendFormat(&text, " %s %d,", ToString(static_cast<transport::SimNote>(i)),
+                          network[i]);
   }
   absl::StrAppend(&text, "\nrare branches:");
   for (size_t i = 0; i < kRares; ++i) {
-    absl::StrAppendFormat(&text, " %s %d,", NameOf(static_cast<Rare>(i)), rare[i]);
+    absl::StrAppendFormat(&text, " %s %d,", ToString(static_cast<Rare>(i)), rare[i]);
   }
   absl::StrAppend(&text, "\n");
   for (const Failure& failure : failures) {

@@ -32,10 +32,10 @@ TEST(SimulationTest, AllInvariantsHoldForAllSeedsAndEveryRareBranchIsTaken) {
   EXPECT_TRUE(campaign.failures.empty()) << campaign.Report();
   EXPECT_EQ(campaign.runs, kSeeds);
   for (size_t i = 0; i < kRares; ++i) {
-    EXPECT_GT(campaign.rare[i], 0u) << NameOf(static_cast<Rare>(i));
+    EXPECT_GT(campaign.rare[i], 0u) << ToString(static_cast<Rare>(i));
   }
   for (size_t i = 0; i < transport::kSimNotes; ++i) {
-    EXPECT_GT(campaign.network[i], 0u) << NameOf(static_cast<transport::SimNote>(i));
+    EXPECT_GT(campaign.network[i], 0u) << ToString(static_cast<transport::SimNote>(i));
   }
   EXPECT_GT(campaign.jobs_failed, 0u);
   EXPECT_GT(campaign.jobs_cancelled, 0u);

@@ -10,9 +10,9 @@
 
 namespace strata::worker {
 
-// Which rank sees which sample when: pure functions of the job, the same in every mode and for
-// every spread of the ranks over nodes. In each epoch the samples are permuted by (seed, epoch);
-// step k uses the next ranks * batch of them, rank r the r-th slice; a last partial step is
+// Decides which rank sees which sample when, by pure functions of the job, the same in every mode
+// and for every spread of the ranks over nodes. In each epoch the samples are permuted by (seed,
+// epoch); step k uses the next ranks * batch of them, rank r the r-th slice; a last partial step is
 // dropped.
 
 // Returns the permutation of `samples` indices in an epoch (Fisher-Yates). REQUIRES: samples <

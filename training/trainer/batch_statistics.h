@@ -28,16 +28,16 @@ void SumStatistics(absl::Span<const float> own, uint32_t samples, absl::Span<flo
 // Threads: one.
 class BatchStatistics {
  public:
-  // With LAST_BATCH `model` forgets earlier batches. The client outlives this.
+  // Makes `model` forget earlier batches with LAST_BATCH. The client outlives this.
   BatchStatistics(proto::Model::BatchNorm kind, ModelSpec* model, client::Client* client);
 
   // Registers tensors, if they are exchanged: after the last weight.
   absl::Status Register();
-  // Their first values. After the client's Allocate.
+  // Writes their first values. After the client's Allocate.
   void Initialize();
   // Moves them to where they are from now on. After the client's Start. Errors: the device's.
   absl::Status MoveTo(const Backend& backend);
-  // After a forward pass over so many samples.
+  // Publishes them, after a forward pass over so many samples.
   absl::Status Publish(uint32_t samples);
 
   // What training writes, and what inference reads once the step's weights are there; in the order

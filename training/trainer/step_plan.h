@@ -16,7 +16,7 @@ struct StepPlan {
   uint64_t evaluate_every = 0;  // steps
 
   bool EndsEpoch(uint64_t step) const { return (step + 1) % steps_per_epoch == 0; }
-  // After this step, apart from the end of the job.
+  // Whether the test set is evaluated after this step, apart from the end of the job.
   bool Evaluates(uint64_t step) const { return (step + 1) % evaluate_every == 0; }
   bool EndsWindow(uint64_t step) const {
     return (step + 1) % report_every == 0 || EndsEpoch(step) || Evaluates(step) ||

@@ -19,7 +19,7 @@ Straggler::Straggler(const proto::Job& job, uint32_t node, uint32_t rank)
   }
 }
 
-absl::Duration Straggler::DelayOf(uint64_t step, absl::Duration computed) const {
+absl::Duration Straggler::Delay(uint64_t step, absl::Duration computed) const {
   absl::Duration sum;
   for (size_t i = 0; i < delays_.size(); ++i) {
     const proto::Delay& delay = delays_[i];

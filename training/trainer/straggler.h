@@ -16,7 +16,7 @@ class Straggler {
   Straggler(const proto::Job& job, uint32_t node, uint32_t rank);
 
   // `computed`: processor time of the step's computation. Delays of one node add up.
-  absl::Duration DelayOf(uint64_t step, absl::Duration computed) const;
+  absl::Duration Delay(uint64_t step, absl::Duration computed) const;
 
  private:
   std::vector<proto::Delay> delays_;  // of the node

@@ -17,18 +17,18 @@ proto::Job JobWith(const std::string& delays) {
 
 TEST(Straggler, DelaysOnlyItsNode) {
   const proto::Job job = JobWith("delays { node: 1 delay_ms: 30 }");
-  EXPECT_EQ(Straggler(job, 1, 2).DelayOf(0, kComputed), absl::Milliseconds(30));
-  EXPECT_EQ(Straggler(job, 0, 0).DelayOf(0, kComputed), absl::ZeroDuration());
+  EXPECT_EQ(Straggler(job, 1, 2).Delay(0, kComputed), absl::Milliseconds(30));
+  EXPECT_EQ(Straggler(job, 0, 0).Delay(0, kComputed), absl::ZeroDuration());
 }
 
 TEST(Straggler, SlowMakesAStepTakeSoManyTimesItsComputation) {
   const proto::Job job = JobWith("delays { slow: 4 } delays { slow: 1 } delays { slow: 0.5 }");
-  EXPECT_EQ(Straggler(job, 0, 0).DelayOf(7, kComputed), 3 * kComputed);
+  EXPECT_EQ(Straggler(job, 0, 0).Delay(7, kComputed), 3 * kComputed);
 }
 
 TEST(Straggler, DelaysOfANodeAddUp) {
   const proto::Job job = JobWith("delays { delay_ms: 5 } delays { delay_ms: 1 slow: 2 }");
-  EXPECT_EQ(Straggler(job, 0, 0).DelayOf(7, kComputed), absl::Milliseconds(6) + kComputed);
+  EXPECT_EQ(Straggler(job, 0, 0).Delay(7, kComputed), absl::Milliseconds(6) + kComputed);
 }
 
 TEST(Straggler, JitterFillsItsRangeAndIsTheSameInEveryRun) {
@@ -37,9 +37,9 @@ TEST(Straggler, JitterFillsItsRangeAndIsTheSameInEveryRun) {
   absl::Duration least = absl::InfiniteDuration(), most, sum;
   int equal = 0;
   for (uint64_t step = 0; step < 1000; ++step) {
-    const absl::Duration delay = first.DelayOf(step, kComputed);
-    EXPECT_EQ(again.DelayOf(step, kComputed), delay);
-    equal += other.DelayOf(step, kComputed) == delay ? 1 : 0;
+    const absl::Duration delay = first.Delay(step, kComputed);
+    EXPECT_EQ(again.Delay(step, kComputed), delay);
+    equal += other.Delay(step, kComputed) == delay ? 1 : 0;
     least = std::min(least, delay);
     most = std::max(most, delay);
     sum += delay;

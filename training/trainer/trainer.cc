@@ -283,7 +283,7 @@ absl::Status Trainer::CheckLoss(double loss, uint64_t step) {
 // `stop`.
 absl::Status Trainer::Delay(uint64_t step) {
   const absl::Duration computed = ThreadTime() - computed_before_;
-  const absl::Duration delay = straggler_.DelayOf(step, computed);
+  const absl::Duration delay = straggler_.Delay(step, computed);
   computed_before_ += computed;
   if (delay <= absl::ZeroDuration()) return absl::OkStatus();
   const absl::Notification never;

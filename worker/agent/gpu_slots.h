@@ -10,7 +10,7 @@
 
 namespace strata::worker {
 
-// Which GPUs of this node the ranks of its jobs compute on. Pure: it knows them by their indices
+// Allots this node's GPUs to the ranks of its jobs. Pure: it knows them by their indices
 // only. Threads: one.
 class GpuSlots {
  public:

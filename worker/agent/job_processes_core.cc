@@ -273,7 +273,7 @@ void JobProcessesCore::OnTime(absl::Time now) {
   if (now >= aggregator_due_) {
     aggregator_due_ = absl::InfiniteFuture();
     if (!life_.gone()) {
-      Fail(absl::StrCat(life_.NameOf(static_cast<int>(self_.ranks())),
+      Fail(absl::StrCat(life_.ChildName(static_cast<int>(self_.ranks())),
                         ": did not end after its ranks had"),
            now);
     }

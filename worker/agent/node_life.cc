@@ -16,7 +16,7 @@ NodeLife::NodeLife(std::string daemon, uint32_t node, uint32_t first_rank, int r
       ranks_(ranks),
       children_(ranks + (aggregator ? 1 : 0)) {}
 
-std::string NodeLife::NameOf(int child) const {
+std::string NodeLife::ChildName(int child) const {
   return absl::StrCat(WhoIs(child), " (node ", node_, ", ", daemon_, ")");
 }
 
@@ -65,7 +65,7 @@ bool NodeLife::only_aggregator_left() const {
                      [](const Child& c) { return c.gone; });
 }
 
-NodeLife::Kind NodeLife::KindOf(const Symptom& symptom) const {
+NodeLife::Kind NodeLife::Classify(const Symptom& symptom) const {
   const bool lost_ranks = symptom.kind == Kind::kExit && symptom.child == lost_;
   return lost_ranks ? Kind::kLostRanksExit : symptom.kind;
 }
@@ -74,8 +74,8 @@ std::string NodeLife::Reason() const {
   STRATA_REQUIRE(failed());
   const auto first = std::min_element(
       symptoms_.begin(), symptoms_.end(),
-      [this](const Symptom& a, const Symptom& b) { return KindOf(a) < KindOf(b); });
-  return absl::StrCat(NameOf(first->child), ": ", first->text);
+      [this](const Symptom& a, const Symptom& b) { return Classify(a) < Classify(b); });
+  return absl::StrCat(ChildName(first->child), ": ", first->text);
 }
 
 }  // namespace strata::worker

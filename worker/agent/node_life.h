@@ -22,7 +22,7 @@ class NodeLife {
   bool is_aggregator(int child) const { return child == ranks_; }
 
   // "rank 3 (node 1, w1)" or "aggregator (node 1, w1)".
-  std::string NameOf(int child) const;
+  std::string ChildName(int child) const;
   // Its name in the job's trace: "node 1 rank 3" or "node 1 aggregator".
   std::string ProcessName(int child) const;
 
@@ -62,7 +62,7 @@ class NodeLife {
   };
 
   std::string WhoIs(int child) const;  // on the node
-  Kind KindOf(const Symptom& symptom) const;
+  Kind Classify(const Symptom& symptom) const;
 
   std::string daemon_;
   uint32_t node_;

@@ -62,7 +62,8 @@ class DeviceTrace {
   absl::StatusOr<size_t> AddLane(const std::shared_ptr<device::Device>& device,
                                  device::Stream* stream);
 
-  // Before the first phase of a chunk's step in the lane. Empty where the step is not traced.
+  // Begins the spans of a chunk's step in the lane, before its first phase. Empty where the step is
+  // not traced.
   absl::StatusOr<Spans> Begin(size_t lane, ChunkId chunk, uint64_t clock);
   // Notes spans that are all done, those of a lane in the order of Begin. In a chain each began
   // when the one before had ended. May wait for the devices, as DeviceClock::KeepUp.

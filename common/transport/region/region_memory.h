@@ -22,10 +22,10 @@ namespace strata::transport {
 // Threads: any.
 class RegionMemory final : public BlockSource {
  public:
-  // At most so many segments, the pools' included.
+  // The most segments, the pools' included.
   static constexpr size_t kSegmentsMax = 4;
 
-  // Room for blocks of `bytes_max` together; what is not used takes no memory.
+  // Makes room for blocks of `bytes_max` together; what is not used takes no memory.
   // Errors: ResourceExhausted.
   static absl::StatusOr<std::shared_ptr<RegionMemory>> Create(size_t bytes_max);
   // Room for as much as the machine has memory.

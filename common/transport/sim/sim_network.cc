@@ -17,7 +17,7 @@ constexpr absl::Duration kUnreachableAfter = absl::Milliseconds(500);
 
 }  // namespace
 
-const char* NameOf(SimNote note) {
+const char* ToString(SimNote note) {
   static constexpr const char* kNames[] = {
       "sent",   "delivered", "dropped", "duplicated", "reordered", "corrupted", "refused",
       "broken", "half-open", "cut off", "stalled",    "lost",      "connected", "disconnected",

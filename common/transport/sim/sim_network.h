@@ -59,7 +59,7 @@ enum class SimNote : uint8_t {
   kDisconnected,  // an endpoint is told
 };
 inline constexpr size_t kSimNotes = static_cast<size_t>(SimNote::kDisconnected) + 1;
-const char* NameOf(SimNote note);
+const char* ToString(SimNote note);
 
 // A network that exists in memory and virtual time: endpoints, the connections between them, and
 // timers. Either a seed decides all of it, delays and faults included, or frames take the time that
@@ -100,7 +100,7 @@ class SimNetwork {
   }
   bool RunOne() { return clock_->RunOne(); }
 
-  // From now on, until Heal, hosts whose bit is set reach only each other. Frames in between are
+  // Keeps hosts whose bit is set from all others until Heal. Frames in between are
   // dropped, or with `stall` held back until then; connections are refused.
   void Partition(uint64_t hosts, bool stall);
   void Heal();

@@ -11,7 +11,7 @@
 
 namespace strata::transport {
 
-// Which accepted connections are to be ended: strangers, that is those who were not admitted, that
+// Tells which accepted connections to end: strangers, that is those who were not admitted, that
 // stay strangers for too long, and all whose message never ends. ZeroMQ bounds each part of a
 // message but not their number (an empty part takes 2 bytes of a connection and 64 of memory), and
 // shows nothing of a message before its last part: so this compares what it has taken from a

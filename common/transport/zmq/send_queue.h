@@ -27,8 +27,8 @@ class SendQueue {
 
   bool empty() const { return frames_.empty(); }
 
-  // With a session, the payload may go by reference. Errors: InvalidArgument (payload over the
-  // limit), ResourceExhausted (full).
+  // Adds a frame at the end. With a session, its payload may go by reference. Errors:
+  // InvalidArgument (payload over the limit), ResourceExhausted (full).
   absl::Status Add(wire::Frame frame, RegionSession* session);
 
   // Sends until the queue is empty (kSent), ZeroMQ takes no more (kFull) or the peer is gone.

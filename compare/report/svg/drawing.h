@@ -22,18 +22,18 @@ class Drawing {
   double width() const { return width_; }
 
   void Line(Point from, Point to, Ink ink);
-  // A mode's line; thin and dotted, or in its own dashes.
+  // Draws a mode's curve; thin and dotted, or in its own dashes.
   void Curve(const std::vector<Point>& points, size_t mode, bool is_thin);
   void Dot(Point at, size_t mode);
-  // Between two lines, a little of the mode's colour.
+  // Fills what lies between two lines with a little of the mode's colour.
   void Area(const std::vector<Point>& above, const std::vector<Point>& below, size_t mode);
   void Bar(Point corner, double width, double height, size_t mode);
-  // Any text: what is not printable ASCII becomes '?'.
+  // Writes any text; what is not printable ASCII becomes '?'.
   void Text(Point at, const std::string& text, Anchor anchor, Ink ink);
-  // The same, from below to above.
+  // Writes it from below to above.
   void UprightText(Point at, const std::string& text, Ink ink);
 
-  // The whole file.
+  // Returns the whole file.
   std::string Finish(double height) const;
 
  private:
@@ -42,7 +42,7 @@ class Drawing {
   std::string body_;
 };
 
-// Grid, numbers and names of axes; x below, y on the left.
+// Draws grid, numbers and names of axes; x below, y on the left.
 void DrawAxes(const Scale& x, const NumberText& x_text, const std::string& x_name, const Scale& y,
               const NumberText& y_text, const std::string& y_name, Drawing* drawing);
 

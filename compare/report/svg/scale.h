@@ -7,7 +7,7 @@
 
 namespace strata::compare {
 
-// What a number is on an axis: "0.5" is "50 %".
+// Gives the text of a number on an axis: 0.5 is "50 %".
 using NumberText = std::function<std::string(double)>;
 
 // An axis: which numbers it shows, and where on a picture.
@@ -21,8 +21,8 @@ struct Scale {
   double Pixel(double value) const { return from + (value - low) / (high - low) * (to - from); }
 };
 
-// Ends at round numbers around `least` and `greatest`, which are finite; about `count` steps of 1,
-// 2 or 5 times a power of ten. Where both are equal, there is room around them.
+// Returns a scale that ends at round numbers around `least` and `greatest`, which are finite; about
+// `count` steps of 1, 2 or 5 times a power of ten. Where both are equal, there is room around them.
 Scale RoundScale(double least, double greatest, int count, double from, double to);
 
 }  // namespace strata::compare

@@ -54,7 +54,7 @@ class Descriptor {
     return status_ = libraries_->Check("cudnnBackendFinalize", libraries_->finalize(descriptor_));
   }
 
-  // At most `most` values, which begin as T(). Empty where there are none.
+  // Returns at most `most` values, which begin as T(). Empty where there are none.
   template <typename T>
   std::vector<T> Get(cudnnBackendAttributeName_t name, cudnnBackendAttributeType_t type,
                      int64_t most) const {

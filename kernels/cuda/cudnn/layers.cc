@@ -162,7 +162,7 @@ class CudnnLayers final : public device::Layers {
 
   // Memory for the measurement: zeros.
   absl::StatusOr<device::Memory> Zeros(size_t elements) {
-    const size_t bytes = elements * BytesOf(element_);
+    const size_t bytes = elements * ElementBytes(element_);
     auto memory = device_.Allocate(bytes, "measuring a convolution");
     if (!memory.ok()) return memory.status();
     if (absl::Status status = stream_->Fill(memory->get(), 0, bytes); !status.ok()) return status;

@@ -90,7 +90,7 @@ absl::Status Transpose(device::Stream& stream, device::Element from, const void*
   const size_t n = count * rows * columns;
   if (n == 0) return absl::OkStatus();
   if (from == to && (rows == 1 || columns == 1)) {
-    return stream.Copy(out, in, n * device::BytesOf(from));
+    return stream.Copy(out, in, n * device::ElementBytes(from));
   }
   CudaStream& cuda = Cast(stream);
   constexpr device::Element kBFloat16 = device::Element::kBFloat16;

@@ -65,7 +65,7 @@ absl::Status ForElement(device::Element element, bool packs, Call call) {
 }
 
 inline bool DividesIntoPacks(device::Element element, size_t count) {
-  return count % (16 / device::BytesOf(element)) == 0;
+  return count % (16 / device::ElementBytes(element)) == 0;
 }
 
 // A grid over rows of channels: each thread keeps to V channels, `lanes` threads beside each other

@@ -24,7 +24,7 @@ void* Open(const std::string& path) { return dlopen(path.c_str(), RTLD_NOW | RTL
 
 }  // namespace
 
-void* LibraryFunctions::AddressOf(const char* name) {
+void* LibraryFunctions::FindSymbol(const char* name) {
   void* const address = dlsym(handle_, name);
   if (address == nullptr && missing_ == nullptr) missing_ = name;
   return address;

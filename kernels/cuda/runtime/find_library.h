@@ -28,14 +28,14 @@ class LibraryFunctions {
 
   template <typename Function>
   LibraryFunctions& Find(const char* name, Function* function) {
-    *function = reinterpret_cast<Function>(AddressOf(name));
+    *function = reinterpret_cast<Function>(FindSymbol(name));
     return *this;
   }
   // The first that the library has not got; null: it has them all.
   const char* missing() const { return missing_; }
 
  private:
-  void* AddressOf(const char* name);
+  void* FindSymbol(const char* name);
 
   void* const handle_;
   const char* missing_ = nullptr;

@@ -3,7 +3,7 @@
 
 namespace strata::server {
 
-// Where a job is in its life. It goes down this list, may leave out kMeasuring and kInstalling, and
+// The stages of a job's life. It goes down this list, may leave out kMeasuring and kInstalling, and
 // may end from anywhere. Users see kQueued as QUEUED, kEnded as FINISHED, FAILED or CANCELLED, and
 // what lies between as RUNNING.
 enum class JobStage {

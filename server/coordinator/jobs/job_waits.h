@@ -13,8 +13,8 @@
 
 namespace strata::server {
 
-// Who holds one running job up, and what that is concluded from. Pure: time comes in with the
-// calls.
+// Concludes who holds one running job up, and keeps what that follows from. Pure: time comes in
+// with the calls.
 class JobWaits {
  public:
   JobActivity& activity() { return activity_; }

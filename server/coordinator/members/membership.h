@@ -36,7 +36,8 @@ struct Daemon {
 // Returns how many ranks may compute on the worker's GPUs at once.
 uint32_t CountGpuSlots(const proto::Register& registration);
 
-// Who belongs to the cluster and who is alive. A pure state machine: time comes in with the calls.
+// Knows who belongs to the cluster and who is alive. A pure state machine: time comes in with the
+// calls.
 class Membership {
  public:
   struct Options {

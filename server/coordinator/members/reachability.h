@@ -12,9 +12,9 @@
 
 namespace strata::server {
 
-// Which worker can connect to which shard. Every live worker is asked to try every live server's
-// addresses when either joins, again and again where it failed, and now and then where it did not.
-// A pure state machine over the membership. One owner.
+// Knows which worker can connect to which shard. Every live worker is asked to try every live
+// server's addresses when either joins, again and again where it failed, and now and then where it
+// did not. A pure state machine over the membership. One owner.
 class Reachability {
  public:
   struct Options {

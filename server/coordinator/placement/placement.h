@@ -20,7 +20,7 @@ struct ServerShards {
   double share = 0;             // of the model; a job's are all 0 where shards are to hold the same
 };
 
-// Where a job's chunks live.
+// The servers and shards that hold a job's chunks.
 struct JobPlacement {
   proto::Placement placement;
   // By server, in the order given: the job's shard index of each of its shards.

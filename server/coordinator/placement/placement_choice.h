@@ -11,7 +11,7 @@
 
 namespace strata::server {
 
-// Where a node of a job runs.
+// The daemon and the host that a node of a job runs on.
 struct NodeHost {
   std::string daemon;
   std::string host;             // as ServerShards'
@@ -23,11 +23,12 @@ struct PlacementChoice {
   std::string reason;                 // one line: what was chosen, what it costs, and the others
 };
 
-// Which servers hold a job's chunks, and how many each: DEDICATED are those on hosts without a node
-// of the job, ON_WORKERS those on a node's host, MIXED both; shares are those with which the last
-// link ends first (link_shares.h). AUTO takes the one that ends first, among equals the one on
-// fewer hosts. Of a host whose daemons say different rates the least counts; unless all hosts' are
-// known, all are taken as equal. A daemon that does not say its host has one of its own. Pure.
+// Chooses the servers that hold a job's chunks, and how many each. DEDICATED are those on hosts
+// without a node of the job, ON_WORKERS those on a node's host, MIXED both; shares are those with
+// which the last link ends first (link_shares.h). AUTO takes the one that ends first, among equals
+// the one on fewer hosts. Of a host whose daemons say different rates the least counts; unless all
+// hosts' are known, all are taken as equal. A daemon that does not say its host has one of its own.
+// Pure.
 //
 // `servers` are reached by all nodes. REQUIRES: !nodes.empty(). Errors: FailedPrecondition in one
 // line: no server fits the wish.

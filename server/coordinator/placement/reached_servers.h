@@ -12,8 +12,8 @@
 
 namespace strata::server {
 
-// Which live servers workers have in common, and on which workers a job has most of them: a server
-// that a worker cannot reach holds no job up that has another. Pure; reads membership and
+// Finds which live servers workers have in common, and on which workers a job has most of them: a
+// server that a worker cannot reach holds no job up that has another. Pure; reads membership and
 // reachability and owns nothing.
 class ReachedServers {
  public:

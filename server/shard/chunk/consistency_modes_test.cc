@@ -19,7 +19,7 @@ std::unique_ptr<ConsistencyMode> Mode(const std::string& consistency, size_t nod
   return mode.ok() ? *std::move(mode) : nullptr;
 }
 
-Bytes BytesOf(const float& value) {
+Bytes ToBytes(const float& value) {
   return Bytes(nullptr, reinterpret_cast<const std::byte*>(&value), sizeof(float));
 }
 
@@ -39,7 +39,7 @@ struct OneWeight {
         chunk(mode->CreateForChunk({kernels::Cpu(), pool, weights, nodes})) {
     update.optimizer.kind = OptimizerKind::kSgd;
     update.schedule.set_base_lr(1.0f);
-    weights.Seed(BytesOf(0.0f), 1);
+    weights.Seed(ToBytes(0.0f), 1);
     chunk->OnSeed();
   }
 
@@ -52,9 +52,9 @@ struct OneWeight {
                                            .clock = nodes[node].received++,
                                            .base_version = base_version,
                                            .samples = 1,
-                                           .sum = BytesOf(gradient),
+                                           .sum = ToBytes(gradient),
                                            .came_at = now},
-                                          Addend(BytesOf(gradient)), &due);
+                                          Addend(ToBytes(gradient)), &due);
     EXPECT_EQ(result.error, wire::ErrorCode::kNone) << result.reason;
   }
 

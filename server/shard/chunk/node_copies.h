@@ -22,9 +22,9 @@ struct AnswerRules {
   bool shared = false;
 };
 
-// Which weights of one chunk the nodes have, bit for bit, where answers are encoded: each answer is
-// the payload of what a node's copy lacks, and changes it by what that decodes to. So nothing
-// drifts, and what one answer leaves out is part of the next.
+// Keeps the weights of one chunk that the nodes have, bit for bit, where answers are encoded: each
+// answer is the payload of what a node's copy lacks, and changes it by what that decodes to. So
+// nothing drifts, and what one answer leaves out is part of the next.
 //
 // A payload is given once, and only a node that has the copy before it can use it. A node that may
 // not have it (an answer may be lost, a process may have begun anew) is given its whole copy, which

@@ -12,7 +12,7 @@ namespace {
 
 constexpr size_t kElements = 3;
 
-std::vector<float> FloatsOf(const Bytes& bytes) {
+std::vector<float> ToFloats(const Bytes& bytes) {
   return {bytes.floats(), bytes.floats() + bytes.float_count()};
 }
 
@@ -32,7 +32,7 @@ TEST(QuorumClock, HoldsWhoWaitsAndWhoWasLateUntilItCloses) {
   EXPECT_EQ(clock.samples(), 7u);
   EXPECT_EQ(clock.held(), 2u);
   EXPECT_EQ(clock.held_bytes(), 2 * kElements * sizeof(float));
-  EXPECT_EQ(FloatsOf(clock.Close()), std::vector<float>(kElements, 3.0f));
+  EXPECT_EQ(ToFloats(clock.Close()), std::vector<float>(kElements, 3.0f));
   EXPECT_TRUE(clock.empty());
   EXPECT_FALSE(clock.Holds(2));
   EXPECT_EQ(clock.samples(), 0u);
@@ -48,7 +48,7 @@ TEST(QuorumClock, ANodeMayBeLateTwiceAndThenInTime) {
   EXPECT_EQ(clock.held(), 1u);
   clock.Join(1, Addend(View(twos)), 1);
   EXPECT_EQ(clock.samples(), 3u);
-  EXPECT_EQ(FloatsOf(clock.Close()), std::vector<float>(kElements, 5.0f));
+  EXPECT_EQ(ToFloats(clock.Close()), std::vector<float>(kElements, 5.0f));
 }
 
 TEST(QuorumClock, EmptyPushesCountAndAddNothing) {
@@ -70,7 +70,7 @@ TEST(QuorumClock, TheSumDoesNotDependOnTheOrderOfArrival) {
   BufferPool pool;
   const auto tree = CreateAccumulator(proto::Addition::TREE, kernels::Cpu(), pool, kNodes, kMany);
   for (size_t i = 0; i < kNodes; ++i) tree->Add(i, Addend(View(leaves[i])));
-  const std::vector<float> of_all = FloatsOf(tree->Finish());
+  const std::vector<float> of_all = ToFloats(tree->Finish());
   std::vector<float> of_some;
   std::mt19937 random(1);
   std::vector<size_t> order(kNodes);
@@ -79,12 +79,12 @@ TEST(QuorumClock, TheSumDoesNotDependOnTheOrderOfArrival) {
     std::shuffle(order.begin(), order.end(), random);
     QuorumClock clock(kernels::Cpu(), pool, kNodes, kMany);
     for (const size_t i : order) clock.Join(i, Addend(View(leaves[i])), 1);
-    EXPECT_EQ(FloatsOf(clock.Close()), of_all);
+    EXPECT_EQ(ToFloats(clock.Close()), of_all);
     for (const size_t i : order) {
       if (i % 3 == 0) clock.Join(i, Addend(View(leaves[i])), 1);
       if (i % 2 == 0) clock.JoinLate(i, Addend(View(leaves[kNodes + i])), 1);
     }
-    const std::vector<float> sum = FloatsOf(clock.Close());
+    const std::vector<float> sum = ToFloats(clock.Close());
     if (round == 0) of_some = sum;
     EXPECT_EQ(sum, of_some);
   }

@@ -12,7 +12,7 @@ namespace strata::server {
 // Frames that wait for room in their peer's queue, in order per connection. Threads: one.
 class FrameBacklog {
  public:
-  // At most `frames_max` wait per connection. `endpoint` outlives it.
+  // Lets at most `frames_max` wait per connection. `endpoint` outlives it.
   FrameBacklog(transport::Endpoint* endpoint, size_t frames_max)
       : endpoint_(endpoint), frames_max_(frames_max) {}
 

@@ -30,13 +30,13 @@ class NodeConnections {
   const Binding* Find(transport::ConnectionId connection) const;
   // The newest incarnation of the node that said HELLO; all its slots' connections are of that one.
   uint32_t incarnation(size_t node) const { return nodes_[node].incarnation; }
-  // Who gets the answers of that slot, who spoke last at the end.
+  // Returns who gets the answers of that slot, who spoke last at the end.
   const std::vector<transport::ConnectionId>& InSlot(size_t node, uint32_t slot) const {
     return nodes_[node].slots[slot].connections();
   }
-  // Whether somebody is in each of the node's slots.
+  // Returns whether somebody is in each of the node's slots.
   bool IsConnected(size_t node) const;
-  // All that are bound, in order.
+  // Returns all that are bound, in order.
   std::vector<transport::ConnectionId> All() const;
 
   // The connection's HELLO is accepted.

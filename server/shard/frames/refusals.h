@@ -12,7 +12,7 @@ namespace strata::server {
 // What peers sent and a shard did not take, by cause. The causes are a fixed few.
 using Refusals = std::map<std::string, uint64_t>;
 
-// Who sent what was refused, as far as its connection tells.
+// The sender of what was refused, as far as its connection tells.
 enum class Sender {
   kStranger,  // no HELLO of an installed job
   kJoining,   // HELLO of an installed job, not accepted

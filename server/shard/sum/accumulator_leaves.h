@@ -9,7 +9,7 @@
 
 namespace strata::server {
 
-// For tests of accumulators: what nodes bring, so that the sum's bits depend on its order.
+// Makes what nodes bring, for tests of accumulators, so that the sum's bits depend on its order.
 inline std::vector<std::vector<float>> MakeLeaves(size_t count, size_t elements) {
   std::mt19937 random(count);
   std::uniform_real_distribution<float> values(-100.0f, 100.0f);

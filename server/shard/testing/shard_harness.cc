@@ -24,7 +24,7 @@ wire::Frame WithPayload(wire::Frame frame, Bytes payload) {
 
 }  // namespace
 
-proto::JobRecord RecordOf(const JobOptions& options) {
+proto::JobRecord MakeRecord(const JobOptions& options) {
   proto::JobRecord record;
   record.set_job_id(options.job);
   record.set_token(1000 + options.job);
@@ -92,7 +92,7 @@ wire::Frame InitFrame(const proto::JobRecord& record, uint32_t node, uint32_t ch
                       const std::vector<float>& weights) {
   wire::Frame frame = ControlFrame(record, wire::Op::kInit, node, chunk, 0);
   frame.header.element_count = weights.size();
-  return WithPayload(std::move(frame), BytesOf(weights));
+  return WithPayload(std::move(frame), ToBytes(weights));
 }
 
 wire::Frame PushFrame(const proto::JobRecord& record, uint32_t node, uint32_t chunk, uint64_t clock,
@@ -101,7 +101,7 @@ wire::Frame PushFrame(const proto::JobRecord& record, uint32_t node, uint32_t ch
   frame.header.element_count = sum.size();
   frame.header.sample_count = samples;
   frame.header.base_version = base_version;
-  return WithPayload(std::move(frame), BytesOf(sum));
+  return WithPayload(std::move(frame), ToBytes(sum));
 }
 
 wire::Frame EmptyFrame(const proto::JobRecord& record, uint32_t node, uint32_t chunk,
@@ -111,13 +111,13 @@ wire::Frame EmptyFrame(const proto::JobRecord& record, uint32_t node, uint32_t c
   return frame;
 }
 
-Bytes BytesOf(const std::vector<float>& values) {
+Bytes ToBytes(const std::vector<float>& values) {
   const auto copy = std::make_shared<std::vector<float>>(values);
   return Bytes(copy, reinterpret_cast<const std::byte*>(copy->data()),
                copy->size() * sizeof(float));
 }
 
-std::vector<float> FloatsOf(const wire::Frame& frame) {
+std::vector<float> ToFloats(const wire::Frame& frame) {
   return {frame.payload.floats(), frame.payload.floats() + frame.payload.float_count()};
 }
 

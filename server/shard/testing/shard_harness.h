@@ -26,7 +26,7 @@ struct JobOptions {
 };
 
 // View 3, generation 2, chunks round-robin over the shards.
-proto::JobRecord RecordOf(const JobOptions& options);
+proto::JobRecord MakeRecord(const JobOptions& options);
 
 // Frames as a node of the job sends them.
 wire::Frame HelloFrame(const proto::JobRecord& record, uint32_t node, uint32_t incarnation = 1,
@@ -39,8 +39,8 @@ wire::Frame EmptyFrame(const proto::JobRecord& record, uint32_t node, uint32_t c
                        uint64_t clock, uint32_t samples);
 wire::Frame ControlFrame(const proto::JobRecord& record, wire::Op op, uint32_t node, uint32_t chunk,
                          uint64_t clock);
-Bytes BytesOf(const std::vector<float>& values);
-std::vector<float> FloatsOf(const wire::Frame& frame);
+Bytes ToBytes(const std::vector<float>& values);
+std::vector<float> ToFloats(const wire::Frame& frame);
 
 // A frame and the connection that it leaves on.
 struct Sent {
@@ -65,7 +65,7 @@ class ShardHarness {
   std::vector<Sent> PassTime(absl::Duration duration);
   // Delivers a frame; what the shard sends in return, in order.
   std::vector<Sent> Deliver(transport::ConnectionId connection, const wire::Frame& frame);
-  // The same where exactly one frame must come back.
+  // Does the same where exactly one frame must come back.
   wire::Frame DeliverForOne(transport::ConnectionId connection, const wire::Frame& frame);
 
  private:

@@ -28,7 +28,7 @@ Cluster::Options OnGpus(const std::string& options) {
 
 // Two ranks on one node.
 proto::Job Training(const std::string& name, const std::string& model, const std::string& fields) {
-  proto::Job job = JobOf(absl::StrCat(
+  proto::Job job = JobFromText(absl::StrCat(
       "ranks: 2 ranks_per_node: 2 max_steps: 30 epochs: 1000 chunk_elements: 4096 "
       "data { synthetic { height: 16 width: 16 classes: 4 train_samples: 256 test_samples: 64 } "
       "batch_per_rank: 8 } optimizer { momentum_sgd { momentum: 0.9 } } "

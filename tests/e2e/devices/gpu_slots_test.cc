@@ -18,7 +18,7 @@ using testing::MatchesRegex;
 
 // A job whose ranks only say how they were launched, and then sleep.
 proto::Job ShowLaunch(const std::string& name, int ranks, int sleep_s) {
-  proto::Job job = JobOf("device: GPU");
+  proto::Job job = JobFromText("device: GPU");
   job.set_name(name);
   job.set_ranks(ranks);
   job.mutable_program()->set_path("/bin/sh");
@@ -113,7 +113,7 @@ TEST(GpuSlots, ALocalClustersWorkersHaveThemTooAndAJobThatNeverFitsSaysWhy) {
 
 // Of the trainer, 4 steps.
 std::string TrainingJob(int ranks) {
-  proto::Job job = JobOf(
+  proto::Job job = JobFromText(
       "device: GPU model { zoo: 'mlp' } epochs: 1 schedule { base_lr: 0.01 } data { synthetic { "
       "train_samples: 64 test_samples: 16 } batch_per_rank: 8 }");
   job.set_name("trained");

@@ -95,28 +95,28 @@ TEST_F(NodeSumFailure, ARankThatIsKilledFailsTheJobByNameAndNobodyWaitsForIt) {
   const JobId job = Submit("killed");
   ASSERT_EQ(cluster_->WaitForStep(job, 2).state(), proto::RUNNING);
   kill(TrainOnDevice::RankProcesses().back(), SIGKILL);
-  EXPECT_THAT(ReasonOf(job), HasSubstr("killed by signal 9"));
+  EXPECT_THAT(FailureReason(job), HasSubstr("killed by signal 9"));
   ExpectTheNextJobRuns();
 }
 
 TEST_F(NodeSumFailure, AnErrorOfTheLibraryFailsTheJobWithTheRankAndTheLibrarysWords) {
   Start(",nccl_fails_rank=1,nccl_fails_at=20");
   EXPECT_THAT(
-      ReasonOf(Submit("error")),
+      FailureReason(Submit("error")),
       HasSubstr("rank 1 (node 0, w0): device 1: NCCL: a collective: remote process exited"));
   ExpectTheNextJobRuns();
 }
 
 TEST_F(NodeSumFailure, AGradientThatIsNotFiniteIsItsRanks) {
   Start();
-  EXPECT_THAT(ReasonOf(Submit("spoils")),
+  EXPECT_THAT(FailureReason(Submit("spoils")),
               HasSubstr("rank 1 (node 0, w0): the gradient of chunk 1 is not finite at step 3"));
   ExpectTheNextJobRuns();
 }
 
 TEST_F(NodeSumFailure, ARankThatMakesMoreStepsThanTheOthersIsNamed) {
   Start();
-  EXPECT_THAT(ReasonOf(Submit("uneven", 5)),
+  EXPECT_THAT(FailureReason(Submit("uneven", 5)),
               testing::ContainsRegex("rank [02] has finished after 5 steps, but rank 1 goes on"));
   ExpectTheNextJobRuns();
 }

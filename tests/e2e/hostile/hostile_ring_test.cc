@@ -73,7 +73,7 @@ TEST_F(HostileRing, NoiseAndHalfMessagesAtTheNodesPorts) {
 TEST_F(HostileRing, FramesOfOthersAndCopiesOfANodesHelloAtTheNodesPorts) {
   Begin(400, 40);
   const uint64_t token = launches()[0].record().token();
-  const wire::Header hello = HeaderOf(Op::kHello);
+  const wire::Header hello = MakeHeader(Op::kHello);
   std::vector<RawPeer> peers;
   for (const int port : RingPorts()) {
     const auto say = [&](const std::string& bytes) {
@@ -83,7 +83,7 @@ TEST_F(HostileRing, FramesOfOthersAndCopiesOfANodesHelloAtTheNodesPorts) {
     };
     // Without a HELLO: what only nodes may say, and what no node says.
     for (const Op op : {Op::kAck, Op::kRetire, Op::kRetry, Op::kCut, Op::kHelloOk}) {
-      say(ZmtpFrame(HeaderOf(op), ""));
+      say(ZmtpFrame(MakeHeader(op), ""));
     }
     const std::vector<std::pair<wire::Header, uint64_t>> refused = {
         {With(hello, &wire::Header::job, 4'000'000), token},

@@ -72,14 +72,14 @@ TEST_F(HostileJob, MessagesWithoutEndAtTheShards) {
   const uint64_t before = ResidentBytes();
   uint64_t most = before;
   RawPeer known = RawPeer::Joined(ShardPorts()[0]);
-  known.Send(Hello(HeaderOf(Op::kHello), launches()[0].record().token()));
+  known.Send(Hello(MakeHeader(Op::kHello), launches()[0].record().token()));
   std::vector<RawPeer> peers;
   for (const int port : ShardPorts()) {
     for (int i = 0; i < 40; ++i) {
       peers.push_back(RawPeer::Joined(port));
       ASSERT_TRUE(peers.back().connected());
       // A frame of nobody gives no right to more.
-      peers.back().Send(ZmtpFrame(HeaderOf(Op::kCut), ""));
+      peers.back().Send(ZmtpFrame(MakeHeader(Op::kCut), ""));
       // Half of them: a part that is announced to be as large as may be.
       if (i % 2 == 0) peers.back().Send(ZmtpPartHead(16 << 20, false));
     }
@@ -111,7 +111,7 @@ TEST_F(HostileJob, MessagesWithoutEndAtTheShards) {
 TEST_F(HostileJob, FramesOfOthersAndCopiesOfTheNodesOwnAtTheShards) {
   Begin(400, 40);
   const uint64_t token = launches()[0].record().token();
-  wire::Header hello = HeaderOf(Op::kHello);
+  wire::Header hello = MakeHeader(Op::kHello);
   const auto with = [](wire::Header header, auto field, uint64_t value) {
     header.*field = static_cast<uint32_t>(value);
     return header;
@@ -124,7 +124,7 @@ TEST_F(HostileJob, FramesOfOthersAndCopiesOfTheNodesOwnAtTheShards) {
     peers.back().Send(bytes);
   };
   for (const int port : ShardPorts()) {
-    say(port, ZmtpFrame(HeaderOf(Op::kCut), ""));
+    say(port, ZmtpFrame(MakeHeader(Op::kCut), ""));
     const std::vector<std::pair<wire::Header, uint64_t>> refused = {
         {with(hello, &wire::Header::job, 4'000'000), token},
         {with(hello, &wire::Header::job, finished_job_), token},
@@ -140,7 +140,7 @@ TEST_F(HostileJob, FramesOfOthersAndCopiesOfTheNodesOwnAtTheShards) {
     say(port, Hello(hello, token));
     RawPeer& copy = peers.back();
     for (uint32_t chunk = 0; chunk < 60; ++chunk) {
-      wire::Header push = with(HeaderOf(Op::kPushPull), &wire::Header::chunk, chunk);
+      wire::Header push = with(MakeHeader(Op::kPushPull), &wire::Header::chunk, chunk);
       push.element_count = 1024;
       push.sample_count = 32;
       copy.Send(ZmtpFrame(push, std::string(4096, '\0')));
@@ -152,11 +152,11 @@ TEST_F(HostileJob, FramesOfOthersAndCopiesOfTheNodesOwnAtTheShards) {
       push.clock = 1'000'000;
       copy.Send(ZmtpFrame(push, std::string(4096, '\0')));
     }
-    copy.Send(ZmtpFrame(with(HeaderOf(Op::kCut), &wire::Header::chunk, 1'000'000), ""));
-    copy.Send(ZmtpFrame(with(HeaderOf(Op::kCut), &wire::Header::job, finished_job_), ""));
-    copy.Send(ZmtpFrame(with(HeaderOf(Op::kCut), &wire::Header::node, 1), ""));
-    copy.Send(ZmtpFrame(with(HeaderOf(Op::kCut), &wire::Header::view, none), ""));
-    copy.Send(ZmtpFrame(HeaderOf(Op::kHelloOk), ""));
+    copy.Send(ZmtpFrame(with(MakeHeader(Op::kCut), &wire::Header::chunk, 1'000'000), ""));
+    copy.Send(ZmtpFrame(with(MakeHeader(Op::kCut), &wire::Header::job, finished_job_), ""));
+    copy.Send(ZmtpFrame(with(MakeHeader(Op::kCut), &wire::Header::node, 1), ""));
+    copy.Send(ZmtpFrame(with(MakeHeader(Op::kCut), &wire::Header::view, none), ""));
+    copy.Send(ZmtpFrame(MakeHeader(Op::kHelloOk), ""));
   }
   for (const char* cause :
        {"before HELLO", "unknown job", "wrong token or cluster", "wrong view", "wrong generation",

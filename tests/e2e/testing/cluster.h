@@ -106,7 +106,7 @@ class Cluster {
   proto::JobStatus WaitForStep(JobId job, uint64_t step);
   // Submits, waits for the end and expects it to be a good one.
   proto::JobStatus RunToEnd(const proto::Job& job, absl::Duration deadline = kDeadline);
-  // The same of a job that is to fail: why it did.
+  // Awaits a job that is to fail: returns why it did.
   std::string RunToFailure(const proto::Job& job);
 
   // SIGTERM to all, workers first; expects each to exit with 0.

@@ -24,7 +24,7 @@ class DeviceFailure : public testing::Test {
     EXPECT_TRUE(job.ok()) << job.status();
     return *job;
   }
-  std::string ReasonOf(JobId job) {
+  std::string FailureReason(JobId job) {
     const proto::JobStatus status = cluster_->WaitForEnd(job);
     EXPECT_EQ(status.state(), proto::FAILED);
     return status.reason();

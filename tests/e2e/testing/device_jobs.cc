@@ -21,7 +21,7 @@ std::string FakeDevices(const std::string& options) {
 
 proto::Job DeviceRankJob(const std::string& name, const std::string& where, int steps,
                          const std::string& fields, int step_ms) {
-  proto::Job job = JobOf(absl::StrCat("chunk_elements: 1024 ", fields));
+  proto::Job job = JobFromText(absl::StrCat("chunk_elements: 1024 ", fields));
   job.set_name(name);
   job.mutable_program()->set_path(
       std::filesystem::absolute("tests/e2e/testing/device_rank").string());
@@ -43,7 +43,7 @@ TrainOnDevice::TrainOnDevice(const std::string& name)
 }
 
 proto::Job TrainOnDevice::Job(const std::string& fields, int steps) const {
-  proto::Job job = JobOf(absl::StrCat(
+  proto::Job job = JobFromText(absl::StrCat(
       "epochs: 1 chunk_elements: 512 optimizer { momentum_sgd { weight_decay: 1e-3 } } ", fields));
   job.set_name("train");
   job.mutable_program()->set_path(std::filesystem::absolute("tests/e2e/testing/train_on_device"));
@@ -53,14 +53,14 @@ proto::Job TrainOnDevice::Job(const std::string& fields, int steps) const {
 }
 
 std::string TrainOnDevice::Weights(int rank) const {
-  const std::string weights = ContentsOf(absl::StrCat(folder_, "/rank", rank, ".weights"));
+  const std::string weights = ReadContents(absl::StrCat(folder_, "/rank", rank, ".weights"));
   EXPECT_EQ(weights.size(), 1800 * sizeof(float));
   return weights;
 }
 
 std::vector<int> TrainOnDevice::RankProcesses() { return ProcessesWith("train_on_device"); }
 
-std::string ContentsOf(const std::string& path) {
+std::string ReadContents(const std::string& path) {
   std::ifstream in(path, std::ios::binary);
   std::stringstream text;
   text << in.rdbuf();
@@ -68,7 +68,7 @@ std::string ContentsOf(const std::string& path) {
 }
 
 std::string RankLog(const std::string& run_dir, int rank) {
-  return ContentsOf(absl::StrCat(run_dir, "/logs/rank", rank, ".log"));
+  return ReadContents(absl::StrCat(run_dir, "/logs/rank", rank, ".log"));
 }
 
 std::vector<int> ProcessesWith(const std::string& words) {

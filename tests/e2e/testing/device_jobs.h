@@ -36,7 +36,7 @@ class TrainOnDevice {
 };
 
 // Returns all that is in a file; empty if there is none.
-std::string ContentsOf(const std::string& path);
+std::string ReadContents(const std::string& path);
 // What the rank has written, on its output as in its log.
 std::string RankLog(const std::string& run_dir, int rank);
 

@@ -87,7 +87,7 @@ int HostileJob::CoordinatorPort() {
   return port;
 }
 
-wire::Header HostileJob::HeaderOf(wire::Op op) const {
+wire::Header HostileJob::MakeHeader(wire::Op op) const {
   wire::Header header;
   header.op = op;
   header.job = job_.value();

@@ -35,7 +35,7 @@ class HostileJob : public testing::Test {
   // What an eavesdropper has learnt of the nodes: their HELLO's content, and sockets.
   const std::vector<proto::Launch>& launches() const { return launches_; }
   // A header as node 0 sends it, and its HELLO.
-  wire::Header HeaderOf(wire::Op op) const;
+  wire::Header MakeHeader(wire::Op op) const;
   std::string Hello(const wire::Header& header, uint64_t token) const;
 
   // How often the daemon (or "coordinator") has refused something for this cause; every cause: "".

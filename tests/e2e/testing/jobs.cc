@@ -9,7 +9,7 @@
 
 namespace strata::tests {
 
-proto::Job JobOf(const std::string& text) {
+proto::Job JobFromText(const std::string& text) {
   auto job = ParseJob(text, "test");
   EXPECT_TRUE(job.ok()) << job.status();
   if (!job.ok()) return proto::Job();
@@ -19,7 +19,7 @@ proto::Job JobOf(const std::string& text) {
 
 proto::Job LenetJob(const std::string& name, int ranks, int ranks_per_node, int steps,
                     const std::string& consistency) {
-  return JobOf(absl::Substitute(R"(
+  return JobFromText(absl::Substitute(R"(
     name: "$0"
     model { zoo: "lenet5" }
     data { synthetic { train_samples: 2048 test_samples: 256 } batch_per_rank: 16 }
@@ -35,7 +35,7 @@ proto::Job LenetJob(const std::string& name, int ranks, int ranks_per_node, int 
     metrics { every_steps: 10 }
     debug { hash_weights: true }
   )",
-                                name, ranks, ranks_per_node, steps, consistency));
+                                      name, ranks, ranks_per_node, steps, consistency));
 }
 
 std::string WriteJob(const std::string& dir, const proto::Job& job) {
@@ -64,13 +64,13 @@ std::vector<nlohmann::json> Metrics(const std::string& run_dir) {
   return lines;
 }
 
-uint64_t SumOf(const std::vector<nlohmann::json>& metrics, const std::string& field) {
+uint64_t SumField(const std::vector<nlohmann::json>& metrics, const std::string& field) {
   uint64_t sum = 0;
   for (const auto& line : metrics) sum += line.value(field, uint64_t{0});
   return sum;
 }
 
-std::vector<uint64_t> StalenessOf(const std::vector<nlohmann::json>& metrics) {
+std::vector<uint64_t> StalenessCounts(const std::vector<nlohmann::json>& metrics) {
   std::vector<uint64_t> sum;
   for (const auto& line : metrics) {
     for (size_t i = 0; i < line["staleness"].size(); ++i) {

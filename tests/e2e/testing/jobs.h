@@ -12,7 +12,7 @@ namespace strata::tests {
 inline constexpr char kFashionMnist[] = "/usr/share/datasets/fashion-mnist";
 
 // A job as protobuf text, parsed; wrong text fails the test.
-proto::Job JobOf(const std::string& text);
+proto::Job JobFromText(const std::string& text);
 
 // LeNet-5 on made-up data in chunks of 1,024 elements (61 of them), `steps` steps of 16 samples per
 // rank, weights hashed at every step; `consistency` is the inside of that field.
@@ -28,9 +28,9 @@ std::vector<std::string> Hashes(const std::string& run_dir, int node);
 std::vector<nlohmann::json> Metrics(const std::string& run_dir);
 
 // Sums over all lines of the metrics.
-uint64_t SumOf(const std::vector<nlohmann::json>& metrics, const std::string& field);
+uint64_t SumField(const std::vector<nlohmann::json>& metrics, const std::string& field);
 // Pushes by staleness over all lines; index = staleness.
-std::vector<uint64_t> StalenessOf(const std::vector<nlohmann::json>& metrics);
+std::vector<uint64_t> StalenessCounts(const std::vector<nlohmann::json>& metrics);
 // Returns the accuracy of the final model; -1 if it was not measured.
 double FinalAccuracy(const std::vector<nlohmann::json>& metrics);
 

@@ -9,7 +9,7 @@ namespace strata::tests {
 // Processes of Strata that have a file under TestDir() open: ranks and aggregators by their logs,
 // daemons by theirs. "PID: COMMAND LINE".
 std::vector<std::string> Processes();
-// Of those, the ids of `strata rank` or `strata aggregator`.
+// The ids, of those, of `strata rank` or `strata aggregator`.
 std::vector<int> ListProcesses(const std::string& subcommand);
 
 // TCP ports on which the process listens.

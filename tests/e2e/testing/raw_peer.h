@@ -14,7 +14,7 @@ class RawPeer {
  public:
   // 127.0.0.1:PORT.
   static RawPeer ToPort(int port);
-  // The same, and through with ZMTP's handshake, as a DEALER.
+  // Connects, and goes through with ZMTP's handshake, as a DEALER.
   static RawPeer Joined(int port);
   // An abstract Unix socket.
   static RawPeer ToSocket(const std::string& name);
@@ -48,7 +48,7 @@ std::string GrpcCall(const std::string& method);
 // A message on that stream.
 std::string GrpcMessage(const std::string& serialized);
 
-// The same bytes on every run.
+// Returns the same bytes on every run.
 std::string Noise(uint32_t seed, size_t bytes);
 
 }  // namespace strata::tests

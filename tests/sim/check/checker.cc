@@ -35,11 +35,11 @@ bool IsRefused(const wire::Header& frame, const std::vector<ShardAction>& action
 
 }  // namespace
 
-uint64_t JobChecker::HashOf(const Bytes& bytes) {
+uint64_t JobChecker::Hash(const Bytes& bytes) {
   return wire::Checksum(absl::MakeConstSpan(bytes.data(), bytes.size()));
 }
 
-uint64_t JobChecker::HashOf(absl::Span<const float> floats) {
+uint64_t JobChecker::Hash(absl::Span<const float> floats) {
   return wire::Checksum(absl::MakeConstSpan(reinterpret_cast<const std::byte*>(floats.data()),
                                             floats.size() * sizeof(float)));
 }
@@ -159,7 +159,7 @@ void JobChecker::TakeInit(const wire::Frame& frame, bool refused) {
                                                      FloatsOf(frame.payload));
   codecs_.OnInit(ChunkId(frame.header.chunk), FloatsOf(frame.payload));
   layers_.OnFirstWeights(ChunkId(frame.header.chunk), FloatsOf(frame.payload));
-  chunk.first_hash = HashOf(frame.payload);
+  chunk.first_hash = Hash(frame.payload);
 }
 
 bool JobChecker::TakePush(const wire::Frame& frame, bool refused, absl::Time now,
@@ -335,7 +335,7 @@ void JobChecker::CheckWeights(Chunk* chunk, const wire::Frame& frame) {
   // Answers share one buffer.
   const bool seen =
       chunk->checked == frame.payload.data() && chunk->checked_version == answer.version;
-  if (!seen) chunk->checked_hash = HashOf(frame.payload);
+  if (!seen) chunk->checked_hash = Hash(frame.payload);
   const bool is_whole = frame.payload.float_count() == chunk->elements;
   const bool is_newest = answer.version == chunk->reference->version();
   if (!seen && is_whole && is_newest && chunk->ledger > 0) CheckLedger(*chunk, frame);
@@ -361,7 +361,7 @@ void JobChecker::CheckEncoded(Chunk* chunk, const wire::Frame& frame) {
     return Violate("nodes have what the shard thinks that they have", Where(answer) + ": " + wrong);
   }
   chunk->told[TellingOf(answer.node, answer.clock)].insert(
-      HashOf(codecs_.CopyOf(answer.node, ChunkId(answer.chunk))));
+      Hash(codecs_.CopyOf(answer.node, ChunkId(answer.chunk))));
   layers_.OnAnswer(answer.node, ChunkId(answer.chunk), answer.clock,
                    codecs_.CopyOf(answer.node, ChunkId(answer.chunk)));
 }

@@ -48,7 +48,7 @@ class JobChecker final : public NodeChecker {
   bool IsNewest(const wire::Header& push) const;
   // The shard has learnt that a connection, of this job or another one, is gone.
   void OnDisconnected(uint32_t shard, transport::ConnectionId connection);
-  // Before the job leaves a shard.
+  // The job is about to leave a shard.
   void OnRemove(uint32_t shard, const server::ShardCounters& counters);
 
   void OnNodeStart(uint32_t node, uint32_t incarnation) override;
@@ -106,8 +106,8 @@ class JobChecker final : public NodeChecker {
 
   // The index in Chunk::told of a node and a clock of the exchange.
   size_t TellingOf(uint32_t node, uint64_t clock) const { return node * layers_.rounds() + clock; }
-  static uint64_t HashOf(const Bytes& bytes);
-  static uint64_t HashOf(absl::Span<const float> floats);
+  static uint64_t Hash(const Bytes& bytes);
+  static uint64_t Hash(absl::Span<const float> floats);
   void CheckPlacement();
   void Violate(const std::string& invariant, const std::string& what, bool goes_on = false);
   void CheckSender(uint32_t shard, transport::ConnectionId connection, const wire::Frame& frame);

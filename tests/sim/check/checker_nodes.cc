@@ -171,7 +171,7 @@ void JobChecker::OnWeights(uint32_t node, ChunkId id, uint64_t clock,
   ++answered;
   if (!plan_.has_layer()) --process.unanswered[chunk.shard];
   if (!layers_.EndsRound(clock) || layers_.is_own()) return;  // LayerModel knows the weights
-  const uint64_t hash = HashOf(weights);
+  const uint64_t hash = Hash(weights);
   const bool is_first = plan_.double_buffering && clock == 0;
   const uint64_t answer = layers_.RoundOf(clock) - (plan_.double_buffering && !is_first ? 1 : 0);
   if (is_first ? hash != chunk.first_hash : chunk.told[TellingOf(node, answer)].count(hash) == 0) {
@@ -199,7 +199,7 @@ void JobChecker::OnFinalWeights(uint32_t node, ChunkId id, const Bytes& weights)
                    absl::StrFormat("node %d chunk %d: %s", node, id.value(), wrong));
   }
   Chunk& chunk = chunks_[id.value()];
-  const uint64_t hash = HashOf(weights);
+  const uint64_t hash = Hash(weights);
   if (!chunk.final_hash) chunk.final_hash = hash;
   if (*chunk.final_hash == hash) return;
   Violate("one final model",

@@ -29,7 +29,7 @@ class NodeChecker {
 
   // The job has ended well.
   virtual void OnFinished() = 0;
-  // That nodes have made.
+  // The pushes that nodes have made.
   virtual uint64_t pushes() const = 0;
   // Returns the hash of the final weights. REQUIRES: the job has ended well.
   virtual uint64_t ModelHash() const = 0;

@@ -66,9 +66,9 @@ class SimCoordinator final : public server::CoordinatorActions {
 
   void Start();
   void Beat();
-  // By the process that runs now, once it does not stand still.
+  // Has the process that runs now do it, once it does not stand still.
   void Do(std::function<void()> what);
-  // Likewise, with what comes over the line.
+  // Has it take what comes over the line.
   void Take(const Line& line, const proto::DaemonMessage& message);
   void MaybeBreak(const Line& line);
   void Break(const Line& line);

@@ -28,7 +28,7 @@ class SimOperator {
   void Submit(size_t job);
   void Cancel(uint32_t job);
   void KeepApart();
-  // So often, at times that follow each other closely or not at all.
+  // Does it so often, at times that follow each other closely or not at all.
   void Repeat(uint32_t times, std::function<void()> what);
   absl::Duration SomeTime();
 

@@ -179,7 +179,7 @@ void SimShard::SendStrays(const Event& event) {
     if (!world_->Takes(rare)) return;
     wire::Frame frame = event.frame;
     change(&frame);
-    Stray(event, std::move(frame), refusal, NameOf(rare));
+    Stray(event, std::move(frame), refusal, ToString(rare));
   };
   if (header.op == Op::kInit) {
     return send(Rare::kInitConflict, Op::kError, [](wire::Frame* f) {

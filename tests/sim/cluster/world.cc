@@ -49,7 +49,7 @@ void World::Observe() {
       what = what * 1000003 + header->clock * 31 + header->version;
     }
     Log(what, [&] {
-      return absl::StrFormat("%-13s %s -> %s (connection %d)%s", NameOf(note), from, to,
+      return absl::StrFormat("%-13s %s -> %s (connection %d)%s", ToString(note), from, to,
                              connection.value(),
                              header == nullptr ? "" : "  " + wire::Describe(*header));
     });

@@ -37,10 +37,10 @@ class World {
   World(const World&) = delete;
   World& operator=(const World&) = delete;
 
-  // To the end of all jobs, or to the first violation.
+  // Runs to the end of all jobs, or to the first violation.
   Outcome Run();
 
-  // For those who play parts in it.
+  // What those use who play parts in it.
   const Scenario& scenario() const { return scenario_; }
   transport::SimNetwork& network() { return network_; }
   transport::SimRandom& random() { return random_; }

@@ -152,7 +152,7 @@ void DrawControl(SimRandom* random, const Scenario::Limits& limits, Scenario* sc
 
 }  // namespace
 
-const char* NameOf(Rare rare) {
+const char* ToString(Rare rare) {
   static constexpr const char* kNames[] = {
       "queue full",       "early resend",  "HELLO twice",         "RETRY",        "reconnect",
       "slow rank",        "stopped node",  "stopped shard",       "stale view",   "future view",
@@ -281,7 +281,7 @@ std::string Scenario::Describe() const {
   count("lost workers", control.lost_workers);
   count("lost servers", control.lost_servers);
   count("silent daemons", control.silences);
-  for (size_t i = 0; i < kRares; ++i) add(NameOf(static_cast<Rare>(i)), rare[i]);
+  for (size_t i = 0; i < kRares; ++i) add(ToString(static_cast<Rare>(i)), rare[i]);
   return absl::StrJoin(parts, "; ");
 }
 

@@ -52,7 +52,7 @@ enum class Rare : uint8_t {
   kSilentDaemon,        // the coordinator hears a daemon's words only after it has given it up
 };
 inline constexpr size_t kRares = static_cast<size_t>(Rare::kSilentDaemon) + 1;
-const char* NameOf(Rare rare);
+const char* ToString(Rare rare);
 
 // One job, as its user would describe it. Its gradients follow from rank, chunk, clock and `data`.
 struct JobPlan {

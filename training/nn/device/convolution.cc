@@ -24,7 +24,7 @@ class ConvolutionLayer : public Layer {
       return status;
     }
     const auto weights =
-        context.memory.Allocate(shape_.weight_elements() * BytesOf(context.element()));
+        context.memory.Allocate(shape_.weight_elements() * ElementBytes(context.element()));
     if (!weights.ok()) return weights.status();
     weights_ = *weights;
     auto output = context.NewOutput({spec_.outputs, shape_.output_height(), shape_.output_width()});
@@ -47,7 +47,7 @@ class ConvolutionLayer : public Layer {
     if (!status.ok()) return status;
     // Only until it is copied to where the caller wants it.
     const auto weight_gradient =
-        context.memory.Take(shape_.weight_elements() * BytesOf(context.element()));
+        context.memory.Take(shape_.weight_elements() * ElementBytes(context.element()));
     if (!weight_gradient.ok()) return weight_gradient.status();
     weight_gradient_ = *weight_gradient;
     context.memory.GiveBack(weight_gradient_);

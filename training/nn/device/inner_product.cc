@@ -73,7 +73,7 @@ class InnerProductLayer : public Layer {
     converts_ = context.element() != device::Element::kFloat32;
     if (converts_) {
       const auto weights =
-          context.memory.Allocate(inputs_ * spec_.outputs * BytesOf(context.element()));
+          context.memory.Allocate(inputs_ * spec_.outputs * ElementBytes(context.element()));
       if (!weights.ok()) return weights.status();
       converted_ = *weights;
     }

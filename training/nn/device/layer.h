@@ -36,7 +36,7 @@ struct LayerContext {
   device::Stream& stream() const { return layers.stream(); }
   const device::LayerKernels& kernels() const { return layers.kernels(); }
   size_t Elements(const Shape& shape) const { return batch * shape.Elements(); }
-  size_t Bytes(const Shape& shape) const { return Elements(shape) * BytesOf(element()); }
+  size_t Bytes(const Shape& shape) const { return Elements(shape) * ElementBytes(element()); }
   device::RowsShape Rows(const Values& of) const {
     return {element(), size_t{batch} * of.places(), of.shape.channels};
   }

@@ -80,7 +80,7 @@ class LayerSequence {
     return absl::OkStatus();
   }
 
-  // The same, with `complete` for each of the layer's weights after, the last one first.
+  // Goes backward, with `complete` for each of the layer's weights after, the last one first.
   template <typename Run>
   absl::Status Backward(Network::Hook complete, Run run) {
     return BuildBackward([&](Node& node, bool) {

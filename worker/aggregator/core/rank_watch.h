@@ -11,8 +11,8 @@
 
 namespace strata::worker {
 
-// Since when each rank of a node has been where it is. Looks now and then, so times are as exact as
-// the looks are frequent.
+// Notes since when each rank of a node has been where it is. Looks now and then, so times are as
+// exact as the looks are frequent.
 //
 // Threads: one. Time comes with the calls.
 class RankWatch {

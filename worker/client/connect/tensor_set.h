@@ -37,8 +37,8 @@ class TensorSet {
   uint64_t elements_ = 0;
 };
 
-// Which chunks are complete within one step: a chunk is once every tensor that reaches into it has
-// been published.
+// Tells which chunks are complete within one step: a chunk is once every tensor that reaches into
+// it has been published.
 class StepBook {
  public:
   StepBook(const TensorSet& tensors, const ChunkMap& map);

@@ -40,12 +40,12 @@ class RankLink {
  public:
   virtual ~RankLink() = default;
 
-  // Memory for the arena of `layout`; zero at first.
+  // Allocates the arena of `layout`; zero at first.
   virtual absl::StatusOr<ArenaView> Allocate(const proto::Layout& layout) = 0;
   // Offers the weights in the view as the first ones; blocks until training may begin.
   virtual absl::StatusOr<RunFacts> Start(const JobFacts& facts) = 0;
 
-  // With device: GPU: see ClientDevices::ComputeIn.
+  // See ClientDevices::ComputeIn; with device: GPU alone.
   virtual void ComputeIn(device::Stream* stream) {}
 
   virtual absl::Status BeginStep(uint64_t step, uint32_t samples) = 0;

@@ -31,8 +31,8 @@ class CommunicatorWatch {
   void Stop();
   // Why the communicator was aborted; OK: it was not.
   absl::Status status() const;
-  // The same for who has met `error` in what it asked of the library or the device: the error, if
-  // nothing else is known after those seconds. Blocks until then.
+  // Does the same for who has met `error` in what it asked of the library or the device: the error,
+  // if nothing else is known after those seconds. Blocks until then.
   absl::Status FindCause(absl::Status error);
 
  private:

@@ -201,8 +201,8 @@ absl::Status DeviceSteps::Update(const Chunk& chunk, uint64_t at, uint64_t numbe
     const uint64_t begin = at + run.offset;
     float* const w = weights_ + begin;
     const absl::Status status = device_->kernels().optimize(
-        *stream_, kernels::ParamsOf(rule_.optimizer, run),
-        kernels::StepOf(rule_.optimizer, update, run), gradients_ + begin, w, w,
+        *stream_, kernels::RunParams(rule_.optimizer, run),
+        kernels::MakeStep(rule_.optimizer, update, run), gradients_ + begin, w, w,
         state0_ == nullptr ? nullptr : state0_ + begin,
         state1_ == nullptr ? nullptr : state1_ + begin, run.count);
     if (!status.ok()) return status;

@@ -69,8 +69,8 @@ class DeviceSteps {
   absl::Status Publish(absl::Span<const ChunkId> chunks, uint64_t step, const device::Event* ready);
   // Blocks until the chunk's weights are those of the next step, if it is under way.
   absl::Status AwaitWeights(ChunkId chunk);
-  // The same for what `stream` is given from now on; does not block. What goes wrong comes out of
-  // the next step's first Publish.
+  // Does the same for what `stream` is given from now on; does not block. What goes wrong comes out
+  // of the next step's first Publish.
   absl::Status WaitIn(device::Stream* stream, ChunkId chunk);
   // Blocks until all chunks' are.
   absl::Status AwaitAll();

@@ -198,7 +198,7 @@ TEST_F(DeviceStepsTest, ATracedStepsSumsAreInTheTraceOfEachRank) {
     }
     ASSERT_EQ(steps->Finish(), absl::OkStatus());
     const auto send = [&](client::AgentChannel* agent) { steps->SendTrace(agent, true); };
-    ExpectSumsOf(SentTrace(send), 3, 1, r);
+    ExpectTracedSums(SentTrace(send), 3, 1, r);
   });
 }
 

@@ -170,7 +170,7 @@ TEST_F(NodeReducerTest, ATracedStepsSumsAreInTheTraceOfEachRank) {
     }
     ASSERT_EQ(rank.reducer->Finish(), absl::OkStatus());
     const auto send = [&](client::AgentChannel* agent) { rank.reducer->SendTrace(agent, true); };
-    ExpectSumsOf(SentTrace(send), 3, 1, r);
+    ExpectTracedSums(SentTrace(send), 3, 1, r);
   });
 }
 

@@ -98,7 +98,7 @@ TEST_F(ReduceTraceTest, HasTheSumsOfTracedStepsAndOfNoOthers) {
     rank.trace->Stop();
     const absl::Time after = absl::Now();
     const std::vector<proto::TraceEvent> events = rank.Sent();
-    ExpectSumsOf(events, kChunks, 1, r);
+    ExpectTracedSums(events, kChunks, 1, r);
     ASSERT_FALSE(events.empty());
     EXPECT_GE(events.front().start_us(), static_cast<uint64_t>(absl::ToUnixMicros(before)));
     EXPECT_LE(events.back().start_us() + events.back().duration_us(),
@@ -129,7 +129,7 @@ TEST_F(ReduceTraceTest, ASumLastsFromItsTurnInTheStreamUntilTheOthersHaveComeAnd
     ASSERT_EQ(rank.stream->Synchronize(), absl::OkStatus());
     rank.trace->Stop();
     const std::vector<proto::TraceEvent> events = rank.Sent();
-    ExpectSumsOf(events, 1, 0, r);
+    ExpectTracedSums(events, 1, 0, r);
     if (r == 0 && !events.empty()) lasted_us = events[0].duration_us();
   });
   EXPECT_GE(waited_us, 20'000);
@@ -147,7 +147,7 @@ TEST_F(ReduceTraceTest, IsHandedOnWhileTheJobRunsOnceNoMoreIsToCome) {
       for (proto::TraceEvent& event : rank.Sent(/*all=*/false)) events.push_back(event);
       absl::SleepFor(absl::Milliseconds(1));
     }
-    ExpectSumsOf(events, kChunks, 0, r);
+    ExpectTracedSums(events, kChunks, 0, r);
   });
 }
 

@@ -14,8 +14,8 @@
 
 namespace strata::nccl {
 
-// For tests: the events that `send` hands on to a worker daemon, fewer than a socket's buffer
-// holds.
+// Returns, for tests, the events that `send` hands on to a worker daemon, fewer than a socket's
+// buffer holds.
 inline std::vector<proto::TraceEvent> SentTrace(
     const std::function<void(client::AgentChannel*)>& send) {
   int ends[2] = {-1, -1};
@@ -34,8 +34,8 @@ inline std::vector<proto::TraceEvent> SentTrace(
 
 // Expects them to be the sums of so many chunks in one step, one after the other, on the device of
 // that index.
-inline void ExpectSumsOf(const std::vector<proto::TraceEvent>& events, uint32_t chunks,
-                         uint64_t step, uint32_t device) {
+inline void ExpectTracedSums(const std::vector<proto::TraceEvent>& events, uint32_t chunks,
+                             uint64_t step, uint32_t device) {
   ASSERT_EQ(events.size(), chunks);
   uint64_t end_us = 0;
   for (uint32_t c = 0; c < chunks; ++c) {

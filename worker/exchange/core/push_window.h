@@ -12,7 +12,7 @@
 
 namespace strata::worker {
 
-// Which chunk a node pushes next to one shard, with at most `window` pushes unanswered.
+// Chooses the chunk that a node pushes next to one shard, with at most `window` pushes unanswered.
 //
 // One slot is reserved for the lowest unpushed (clock, chunk) of the shard; the others go to the
 // most urgent ready chunk: older clocks first, then the highest index, because the layers that

@@ -9,8 +9,8 @@
 
 namespace strata::worker {
 
-// Which share of a chunk's elements a node's pushes send, where they are sparse: with DGC it comes
-// down over the first epochs.
+// Tells the share of a chunk's elements that a node's pushes send, where they are sparse: with DGC
+// it comes down over the first epochs.
 //
 // Threads: one.
 class PushDensity {
