@@ -144,10 +144,9 @@ absl::Status DeviceArenas::FillWeights() {
 absl::Status DeviceArenas::Describe(uint32_t local_rank, proto::Started* started) {
   const size_t bytes = map_.elements() * sizeof(float);
   const UsedDevice& used = devices_[device_of_[local_rank]];
-  const absl::StatusOr<device::SharedMemory> weights = used.device->Share(used.weights, bytes);
+  const auto weights = used.device->Share(used.weights, bytes);
   if (!weights.ok()) return weights.status();
-  const absl::StatusOr<device::SharedMemory> gradients =
-      used.device->Share(gradients_[local_rank], bytes);
+  const auto gradients = used.device->Share(gradients_[local_rank], bytes);
   if (!gradients.ok()) return gradients.status();
   started->set_weights(device::Serialize(*weights));
   started->set_gradients(device::Serialize(*gradients));
@@ -355,8 +354,7 @@ absl::Status DeviceArenas::QueueUpload(ChunkId chunk, uint32_t first_element, co
                                        bool traced) {
   uploading_.push_back(upload.buffer);
   for (UsedDevice& used : devices_) {
-    absl::StatusOr<DeviceTrace::Spans> spans = DeviceTrace::Spans();
-    if (traced) spans = Trace(used.up_lane, chunk);
+    auto spans = traced ? Trace(used.up_lane, chunk) : DeviceTrace::Spans();
     if (!spans.ok()) return spans.status();
     std::byte* const weights = At(used.weights, chunk, first_element);
     std::byte* const to = upload.delta == nullptr ? weights : used.payload.get();
