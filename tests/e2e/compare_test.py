@@ -176,8 +176,9 @@ class CompareTest(CampaignCase):
         self.daemon("server", "--name", "s0", *where)
         for name in ("w0", "w1"):
             self.daemon("worker", "--name", name, "--slots", "1", "--runs", runs, *where)
-        compare = subprocess.Popen([STRATA, *self.args("sync,async", 1, *where, "--set", "epochs=4")],
-                                   stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        ask = self.args("sync,async", 1, *where, "--set", "epochs=4")
+        compare = subprocess.Popen([STRATA, *ask], stdout=subprocess.PIPE,
+                                   stderr=subprocess.PIPE, text=True)
         timer = self.watch(compare)
         self.wait_until(lambda: any(job.get("progress", {}).get("step", 0) > 0
                                     for job in self.jobs(where)))
