@@ -70,7 +70,7 @@ class ClusterLife {
   void StopNext();
   void OnStopDeadline(DaemonRole role, bool killed);
 
-  OwnedTimers timers_;
+  OwnedTimers<EventLoop> timers_;
   DaemonStarter* starter_;
   const Options options_;
   const Callbacks callbacks_;

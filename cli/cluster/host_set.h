@@ -65,7 +65,7 @@ class HostSet : public DaemonStarter {
   void CloseIfDone();
 
   EventLoop* loop_;
-  OwnedTimers timers_;
+  OwnedTimers<EventLoop> timers_;
   const Options options_;
   std::map<std::string, std::unique_ptr<HostConnection>> connections_;  // by host
   std::map<std::string, Running> running_;                              // by title

@@ -6,17 +6,17 @@
 #include <utility>
 
 #include "absl/time/time.h"
-#include "common/process/event_loop.h"
 
 namespace strata {
 
-// Timers of an event loop whose closures never run once this object is gone. A member of the object
-// that the closures use makes it safe for them to hold its address.
+// Timers of an event loop, or of a simulated clock, whose closures never run once this object is
+// gone. A member of the object that the closures use makes it safe for them to hold its address.
 //
-// Threads: the loop's.
+// `Loop` has After(absl::Duration, std::function<void()>). Threads: the loop's.
+template <typename Loop>
 class OwnedTimers {
  public:
-  explicit OwnedTimers(EventLoop* loop) : loop_(loop) {}
+  explicit OwnedTimers(Loop* loop) : loop_(loop) {}
   OwnedTimers(const OwnedTimers&) = delete;
   OwnedTimers& operator=(const OwnedTimers&) = delete;
 
@@ -26,12 +26,14 @@ class OwnedTimers {
       if (!owner.expired()) closure();
     });
   }
+  // Runs no closure any more, given before or from now on.
+  void Cancel() { owner_.reset(); }
 
  private:
   struct Owner {};
 
-  EventLoop* const loop_;
-  const std::shared_ptr<Owner> owner_ = std::make_shared<Owner>();
+  Loop* const loop_;
+  std::shared_ptr<Owner> owner_ = std::make_shared<Owner>();
 };
 
 }  // namespace strata

@@ -3,6 +3,7 @@
 #include <optional>
 #include <string>
 
+#include "common/process/event_loop.h"
 #include "gtest/gtest.h"
 
 namespace strata {
@@ -21,7 +22,7 @@ TEST(OwnedTimers, RunEachClosureOnce) {
 
 TEST(OwnedTimers, RunNoClosureOnceTheyAreGone) {
   EventLoop loop;
-  std::optional<OwnedTimers> timers(&loop);
+  std::optional<OwnedTimers<EventLoop>> timers(&loop);
   OwnedTimers others(&loop);
   std::string seen;
   timers->After(absl::ZeroDuration(), [&] {
@@ -33,6 +34,21 @@ TEST(OwnedTimers, RunNoClosureOnceTheyAreGone) {
   loop.After(absl::Milliseconds(20), [&] { loop.Stop(); });
   loop.Run();
   EXPECT_EQ(seen, "ac");
+}
+
+TEST(OwnedTimers, RunNoClosureOnceTheyAreCancelled) {
+  EventLoop loop;
+  OwnedTimers timers(&loop);
+  std::string seen;
+  timers.After(absl::ZeroDuration(), [&] {
+    seen += "a";
+    timers.Cancel();
+    timers.After(absl::Milliseconds(5), [&] { seen += "b"; });
+  });
+  timers.After(absl::Milliseconds(5), [&] { seen += "c"; });
+  loop.After(absl::Milliseconds(20), [&] { loop.Stop(); });
+  loop.Run();
+  EXPECT_EQ(seen, "a");
 }
 
 }  // namespace

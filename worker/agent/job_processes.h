@@ -104,7 +104,7 @@ class JobProcesses {
   std::vector<uint32_t> gpus_;  // by local rank
   std::vector<Child> children_;
   absl::Time timer_due_ = absl::InfiniteFuture();  // of the earliest timer that is armed
-  OwnedTimers timers_;
+  OwnedTimers<EventLoop> timers_;
 };
 
 }  // namespace strata::worker

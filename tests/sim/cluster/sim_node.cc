@@ -42,7 +42,8 @@ SimNode::SimNode(World* world, const proto::JobRecord& record, const Options& op
       gradients_(map_.chunks()),
       consumed_(map_.chunks(), 0),
       landed_(map_.chunks(), 0),
-      complete_(self_.ranks(), 0) {
+      complete_(self_.ranks(), 0),
+      timers_(&world->network()) {
   for (uint32_t c = 0; c < map_.chunks(); ++c) {
     weights_.emplace_back(map_.ElementsOf(ChunkId(c)));
     gradients_[c].assign(self_.ranks(), std::vector<float>(map_.ElementsOf(ChunkId(c))));
@@ -93,8 +94,7 @@ void SimNode::Turn() {
     stopped_ = true;
     const absl::Duration pause =
         world_->random().Between(absl::ZeroDuration(), world_->scenario().outage_max);
-    return world_->network().After(pause, [this, alive = std::weak_ptr<bool>(alive_)] {
-      if (alive.expired()) return;
+    return timers_.After(pause, [this] {
       stopped_ = false;
       Turn();
     });
@@ -123,8 +123,7 @@ void SimNode::WakeRank(uint32_t r, absl::Duration delay) {
   if (rank.scheduled || rank.left) return;
   rank.scheduled = true;
   rank.asleep = false;
-  world_->network().After(delay, [this, r, alive = std::weak_ptr<bool>(alive_)] {
-    if (alive.expired()) return;
+  timers_.After(delay, [this, r] {
     ranks_[r].scheduled = false;
     RankTurn(r);
   });

@@ -9,7 +9,9 @@
 
 #include "common/buffer_pool.h"
 #include "common/job/arena.h"
+#include "common/process/owned_timers.h"
 #include "common/transport/sim/sim_endpoint.h"
+#include "common/transport/sim/sim_network.h"
 #include "proto/control.pb.h"
 #include "tests/sim/check/payload.h"
 #include "worker/aggregator/core/aggregator_core.h"
@@ -94,8 +96,7 @@ class SimNode final : public worker::ExchangeNode {
   bool stopped_ = false, replaced_ = false;
   bool training_ = false, finishing_ = false, released_ = false;
   std::unique_ptr<worker::Exchange> exchange_;
-  // What is scheduled outlives the node.
-  std::shared_ptr<bool> alive_ = std::make_shared<bool>(true);
+  OwnedTimers<transport::SimNetwork> timers_;
 };
 
 }  // namespace strata::sim

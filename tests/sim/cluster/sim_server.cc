@@ -30,7 +30,7 @@ Bytes OtherThan(const Bytes& payload) {
 
 SimShard::SimShard(World* world, const std::string& name, const std::string& host_name,
                    uint32_t host, int port)
-    : world_(world), name_(name), core_(kernels::Cpu()) {
+    : world_(world), name_(name), core_(kernels::Cpu()), timers_(&world->network()) {
   transport::SimEndpoint::Options options;
   options.name = name;
   options.host = host;
@@ -68,8 +68,7 @@ void SimShard::OnReady() {
     stopped_ = true;
     const absl::Duration pause =
         world_->random().Between(absl::ZeroDuration(), world_->scenario().outage_max);
-    return world_->network().After(pause, [this, alive = std::weak_ptr<bool>(alive_)] {
-      if (alive.expired()) return;
+    return timers_.After(pause, [this] {
       stopped_ = false;
       OnReady();
     });
@@ -98,12 +97,10 @@ void SimShard::WakeAtDeadline() {
   const absl::Time at = core_.deadline();
   if (at >= wakes_at_) return;
   wakes_at_ = at;
-  world_->network().After(at - world_->network().Now(),
-                          [this, at, alive = std::weak_ptr<bool>(alive_)] {
-                            if (alive.expired()) return;
-                            if (wakes_at_ == at) wakes_at_ = absl::InfiniteFuture();
-                            OnReady();
-                          });
+  timers_.After(at - world_->network().Now(), [this, at] {
+    if (wakes_at_ == at) wakes_at_ = absl::InfiniteFuture();
+    OnReady();
+  });
 }
 
 void SimShard::OnEvent(Event event) {
@@ -167,8 +164,8 @@ void SimShard::OnFrame(const Event& event) {
 void SimShard::RepeatHello(const Event& event) {
   const absl::Duration late =
       world_->random().Between(absl::ZeroDuration(), 2 * world_->scenario().timing.hello_timeout);
-  world_->network().After(late, [this, event, alive = std::weak_ptr<bool>(alive_)] {
-    if (!alive.expired() && open_.count(event.connection) > 0) OnFrame(event);
+  timers_.After(late, [this, event] {
+    if (open_.count(event.connection) > 0) OnFrame(event);
   });
 }
 

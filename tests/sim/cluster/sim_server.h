@@ -9,7 +9,9 @@
 #include <string>
 #include <vector>
 
+#include "common/process/owned_timers.h"
 #include "common/transport/sim/sim_endpoint.h"
+#include "common/transport/sim/sim_network.h"
 #include "proto/control.pb.h"
 #include "server/shard/frames/frame_backlog.h"
 #include "server/shard/shard_core.h"
@@ -63,8 +65,7 @@ class SimShard {
   std::unique_ptr<transport::SimEndpoint> endpoint_;
   std::optional<server::FrameBacklog> backlog_;
   int port_ = 0;
-  // What is scheduled outlives the shard.
-  std::shared_ptr<bool> alive_ = std::make_shared<bool>(true);
+  OwnedTimers<transport::SimNetwork> timers_;
 };
 
 // A server's host: its daemon takes jobs in and out, and may die and start anew.

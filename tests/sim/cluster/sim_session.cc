@@ -15,24 +15,24 @@ constexpr absl::Duration kBackoffMax = absl::Milliseconds(300);
 }  // namespace
 
 SimSession::SimSession(World* world, proto::Register registration, Callbacks callbacks)
-    : world_(world), callbacks_(std::move(callbacks)), registration_(std::move(registration)) {
+    : world_(world),
+      callbacks_(std::move(callbacks)),
+      registration_(std::move(registration)),
+      timers_(&world->network()) {
   registration_.set_protocol_version(kProtocolVersion);
   registration_.set_daemon_id(world->NextDaemonId());
   Dial();
 }
 
 void SimSession::Die(absl::Duration noticed_after) {
-  alive_.reset();
+  timers_.Cancel();
   if (line_ != nullptr) world_->coordinator().HangUp(std::move(line_), noticed_after);
 }
 
 void SimSession::Dial() {
   line_ = world_->coordinator().Connect(this);
   if (line_ == nullptr) {
-    world_->network().After(world_->random().Between(kBackoffMin, kBackoffMax),
-                            [this, alive = std::weak_ptr<bool>(alive_)] {
-                              if (!alive.expired()) Dial();
-                            });
+    timers_.After(world_->random().Between(kBackoffMin, kBackoffMax), [this] { Dial(); });
     return;
   }
   registration_.set_attempt(registration_.attempt() + 1);

@@ -9,6 +9,8 @@
 
 #include "absl/time/time.h"
 #include "common/control/outbox.h"
+#include "common/process/owned_timers.h"
+#include "common/transport/sim/sim_network.h"
 #include "proto/control.pb.h"
 #include "tests/sim/cluster/control_stream.h"
 
@@ -51,8 +53,7 @@ class SimSession final : public ControlStream::Client {
   std::shared_ptr<ControlStream> line_;
   bool registered_ = false;  // on the present line
   bool rejected_ = false;
-  // What is scheduled outlives the session.
-  std::shared_ptr<bool> alive_ = std::make_shared<bool>(true);
+  OwnedTimers<transport::SimNetwork> timers_;
 };
 
 }  // namespace strata::sim
