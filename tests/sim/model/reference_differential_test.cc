@@ -26,7 +26,7 @@ std::vector<uint32_t> BitsOf(const std::vector<float>& values) {
 
 proto::JobRecord RecordOf(const std::string& mode, const std::string& optimizer,
                           const std::string& schedule) {
-  proto::JobRecord record = server::RecordOf(
+  proto::JobRecord record = server::MakeRecord(
       {.ranks = {2, 1, 4, 1, 3},
        .elements = kElements,
        .chunk_elements = kChunkElements,
@@ -182,7 +182,7 @@ class Twins {
   void ExpectSameState(uint32_t chunk, const wire::Frame& frame) {
     EXPECT_EQ(frame.header.version, models_[chunk]->version());
     EXPECT_EQ(frame.header.min_clock, models_[chunk]->min_clock());
-    EXPECT_EQ(BitsOf(server::FloatsOf(frame)), BitsOf(models_[chunk]->weights()));
+    EXPECT_EQ(BitsOf(server::ToFloats(frame)), BitsOf(models_[chunk]->weights()));
   }
 
   std::mt19937 random_;
