@@ -35,6 +35,20 @@ absl::Status CheckName(const std::string& name) {
       "name: \"%s\" is not 1 to 64 letters, digits, '.', '_' and '-' (not '.' first)", name));
 }
 
+absl::Status CheckProgram(const proto::Program& program) {
+  std::set<std::string> names;
+  for (const std::string& variable : program.env()) {
+    const std::string name = variable.substr(0, variable.find('='));
+    if (name.empty() || name.size() == variable.size()) {
+      return Refuse(absl::StrFormat("program.env: \"%s\" is not NAME=VALUE", variable));
+    }
+    if (!names.insert(name).second) {
+      return Refuse(absl::StrFormat("program.env: %s stands there twice", name));
+    }
+  }
+  return InRange("program.samples_per_rank", program.samples_per_rank(), 0, kBatchMax);
+}
+
 absl::Status CheckWork(const proto::Job& job) {
   switch (job.work_case()) {
     case proto::Job::WORK_NOT_SET:
@@ -49,7 +63,7 @@ absl::Status CheckWork(const proto::Job& job) {
     case proto::Job::kProgram:
       if (job.program().path().empty()) return Refuse("program.path: is required");
       if (job.has_data()) return Refuse("data: belongs to model, a program reads its own");
-      return absl::OkStatus();
+      return CheckProgram(job.program());
   }
   return absl::OkStatus();
 }
@@ -143,7 +157,9 @@ absl::Status CheckAllReduce(const proto::Job& job) {
     return Refuse(absl::StrFormat("consistency: exchange: RING is sync, %s needs servers",
                                   ModeName(consistency)));
   }
-  if (job.ranks() < 2) return Refuse("ranks: 1, but exchange: RING needs two nodes");
+  if (job.ranks() < 2 && !job.optimizer().has_mean()) {
+    return Refuse("ranks: 1, but exchange: RING needs two nodes");
+  }
   return absl::OkStatus();
 }
 

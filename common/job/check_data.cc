@@ -11,7 +11,6 @@
 namespace strata {
 namespace {
 
-constexpr uint32_t kBatchMax = 65536;
 constexpr uint32_t kClassesMax = 65536;  // labels have 16 bits
 constexpr uint64_t kSampleElementsMax = 1 << 24;
 constexpr uint64_t kSamplesMax = 1 << 26;

@@ -56,10 +56,10 @@ namespace {
 absl::Status CheckBaseBatch(const proto::Job& job) {
   const proto::Schedule& schedule = job.schedule();
   if (schedule.base_batch() == 0) return absl::OkStatus();
-  if (!job.has_model()) {
-    return Refuse("schedule.base_batch: belongs to model, a program's batch is not known");
+  if (SamplesPerRank(job) == 0) {
+    return Refuse("schedule.base_batch: needs program.samples_per_rank, else no batch is known");
   }
-  const uint64_t batch = uint64_t{job.ranks()} * job.data().batch_per_rank();
+  const uint64_t batch = uint64_t{job.ranks()} * SamplesPerRank(job);
   const double scale = static_cast<double>(batch) / schedule.base_batch();
   const double rate = schedule.base_lr() * scale;
   if (rate <= std::numeric_limits<float>::max() && static_cast<float>(rate) > 0) {
@@ -70,9 +70,43 @@ absl::Status CheckBaseBatch(const proto::Job& job) {
       schedule.base_batch(), rate, batch));
 }
 
+absl::Status CheckMean(const proto::Job& job) {
+  if (!job.optimizer().has_mean()) return absl::OkStatus();
+  if (!job.has_program()) {
+    return Refuse("optimizer.mean: needs a program, whose ranks have optimizers of their own");
+  }
+  const proto::Consistency& consistency = job.consistency();
+  const bool pushes_changes = consistency.lazy().local_steps() > 0;
+  if (consistency.lazy().has_significance()) {
+    return Refuse(
+        "consistency.lazy.significance: nodes choose by weights, which optimizer.mean "
+        "leaves to ranks");
+  }
+  if (!pushes_changes && !IsInStep(consistency)) {
+    return Refuse(absl::StrFormat(
+        "optimizer.mean: needs sync, double buffering or local_steps, not %s: where updates go on "
+        "without some nodes, the optimizer is the servers'",
+        ModeName(consistency)));
+  }
+  if (job.optimizer().clip_norm() > 0) {
+    return Refuse("optimizer.clip_norm: with optimizer.mean ranks clip the mean themselves");
+  }
+  const bool is_ring = job.exchange() == proto::Job::RING;
+  const proto::Encoding::Codec back = is_ring ? job.push().codec() : job.pull().codec();
+  if (pushes_changes || back == proto::Encoding::FP32 || back == proto::Encoding::FP16 ||
+      back == proto::Encoding::BF16) {
+    return absl::OkStatus();
+  }
+  return Refuse(
+      absl::StrFormat("%s.codec: %s, but optimizer.mean gives ranks gradients, which come "
+                      "back as FP32, FP16 or BF16",
+                      is_ring ? "push" : "pull", proto::Encoding::Codec_Name(back)));
+}
+
 }  // namespace
 
 absl::Status CheckRecipe(const proto::Job& job) {
+  if (absl::Status status = CheckMean(job); !status.ok()) return status;
   const proto::Optimizer& optimizer = job.optimizer();
   const proto::Schedule& schedule = job.schedule();
   if (absl::Status status = CheckBaseBatch(job); !status.ok()) return status;
@@ -99,9 +133,9 @@ absl::Status CheckRecipe(const proto::Job& job) {
                                   ModeName(job.consistency())));
   }
   if (!AppliesOnNodes(job)) return absl::OkStatus();
-  if (!job.has_model()) {
-    return Refuse(
-        absl::StrFormat("%s: belongs to model: nodes must know each other's samples", field));
+  if (SamplesPerRank(job) == 0) {
+    return Refuse(absl::StrFormat(
+        "%s: needs program.samples_per_rank: nodes must know each other's samples", field));
   }
   const proto::Encoding::Codec push = job.push().codec();
   if (push == proto::Encoding::ONE_BIT || push == proto::Encoding::TOP_K ||

@@ -1,5 +1,7 @@
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "common/job/job.h"
+#include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
 namespace strata {
@@ -81,6 +83,75 @@ TEST(ValidateJob, WantsOneKindOfWork) {
   EXPECT_EQ(ValidateJob(job).message(), "data: is required with model");
   EXPECT_EQ(ValidateJob(With({"program.path=x"})).message(),
             "data: belongs to model, a program reads its own");
+}
+
+// A job of a program, with these settings.
+proto::Job Program(const std::vector<std::string>& settings) {
+  proto::Job job = *ParseJob("name: 'a' program { path: '/p' } ranks: 2", "program");
+  EXPECT_EQ(ApplySettings(settings, &job), absl::OkStatus());
+  FillDefaults(&job);
+  return job;
+}
+
+TEST(ValidateJob, AProgramThatSaysItsSamplesMayHaveWhatNeedsThem) {
+  for (const char* setting :
+       {"optimizer.clip_norm=1", "optimizer.lars={}", "schedule.base_batch=16"}) {
+    EXPECT_EQ(ValidateJob(Program({setting, "program.samples_per_rank=8"})), absl::OkStatus())
+        << setting;
+    EXPECT_FALSE(ValidateJob(Program({setting})).ok()) << setting;
+  }
+  EXPECT_EQ(ValidateJob(Program({"optimizer.clip_norm=1"})).message(),
+            "optimizer.clip_norm: needs program.samples_per_rank: nodes must know each other's "
+            "samples");
+  EXPECT_EQ(ValidateJob(Program({"schedule.base_batch=16"})).message(),
+            "schedule.base_batch: needs program.samples_per_rank, else no batch is known");
+  const proto::Job scaled = Program({"schedule.base_batch=4", "program.samples_per_rank=8"});
+  EXPECT_FLOAT_EQ(JobSchedule(scaled).base_lr(), 4 * scaled.schedule().base_lr());
+  EXPECT_EQ(ValidateJob(Program({"program.samples_per_rank=65537"})).message(),
+            "program.samples_per_rank: 65537 is not in 0 to 65536");
+}
+
+TEST(ValidateJob, AProgramsVariablesHaveANameEachAndAValue) {
+  EXPECT_EQ(ValidateJob(Program({"program.env=A=b=c", "program.env=B="})), absl::OkStatus());
+  EXPECT_EQ(ValidateJob(Program({"program.env=A"})).message(),
+            "program.env: \"A\" is not NAME=VALUE");
+  EXPECT_EQ(ValidateJob(Program({"program.env==b"})).message(),
+            "program.env: \"=b\" is not NAME=VALUE");
+  EXPECT_EQ(ValidateJob(Program({"program.env=A=b", "program.env=A=c"})).message(),
+            "program.env: A stands there twice");
+}
+
+TEST(ValidateJob, RanksMayHaveTheOptimizerWhereTheyGetTheMeanOfAllNodes) {
+  for (const std::vector<std::string>& settings :
+       {std::vector<std::string>{},
+        {"exchange=RING"},
+        {"exchange=RING", "ranks=1"},
+        {"exchange=NONE", "ranks=1"},
+        {"consistency.preset=delay1"},
+        {"push.codec=TOP_K"},
+        {"push.codec=FP16", "pull.codec=BF16"},
+        {"consistency.preset=diloco(8)", "pull.codec=INT8"}}) {
+    std::vector<std::string> all = settings;
+    all.push_back("optimizer.mean={}");
+    EXPECT_EQ(ValidateJob(Program(all)), absl::OkStatus()) << absl::StrJoin(all, " ");
+  }
+  const auto refusal = [](std::vector<std::string> settings) {
+    settings.push_back("optimizer.mean={}");
+    return std::string(ValidateJob(Program(settings)).message());
+  };
+  EXPECT_EQ(refusal({"consistency.async={}"}),
+            "optimizer.mean: needs sync, double buffering or local_steps, not async: where updates "
+            "go on without some nodes, the optimizer is the servers'");
+  EXPECT_THAT(refusal({"consistency.preset=ssp(2)"}), testing::StartsWith("optimizer.mean: needs"));
+  EXPECT_EQ(refusal({"optimizer.clip_norm=1"}),
+            "optimizer.clip_norm: with optimizer.mean ranks clip the mean themselves");
+  EXPECT_EQ(refusal({"pull.codec=INT8"}),
+            "pull.codec: INT8, but optimizer.mean gives ranks gradients, which come back as FP32, "
+            "FP16 or BF16");
+  EXPECT_THAT(refusal({"push.codec=INT8", "exchange=RING"}),
+              testing::StartsWith("push.codec: INT8"));
+  EXPECT_EQ(ValidateJob(With({"optimizer.mean={}"})).message(),
+            "optimizer.mean: needs a program, whose ranks have optimizers of their own");
 }
 
 TEST(ValidateJob, AcceptsNodesThatClipWhatTheyEncode) {

@@ -163,10 +163,14 @@ bool HasLocalSteps(const proto::Job& job) {
   return job.consistency().lazy().local_steps() > 0 || job.consistency().async().has_elastic();
 }
 
+bool NodesMakeLocalSteps(const proto::Job& job) {
+  return HasLocalSteps(job) && !job.optimizer().has_mean();
+}
+
 uint64_t StepsPerClock(const proto::Job& job) {
   const proto::Consistency& consistency = job.consistency();
   if (consistency.async().has_elastic()) return consistency.async().elastic().every_steps();
-  return HasLocalSteps(job) ? consistency.lazy().local_steps() : 1;
+  return NodesMakeLocalSteps(job) ? consistency.lazy().local_steps() : 1;
 }
 
 bool AppliesOnNodes(const proto::Job& job) {

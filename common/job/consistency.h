@@ -37,8 +37,11 @@ std::string ModeName(const proto::Consistency& consistency);
 
 // What follows takes jobs with their defaults filled in.
 
-// Whether nodes apply the job's optimizer to weights of their own, and exchange those.
+// Whether nodes, or with optimizer.mean ranks, apply an optimizer to weights of their own, and
+// exchange those.
 bool HasLocalSteps(const proto::Job& job);
+// Whether nodes do that.
+bool NodesMakeLocalSteps(const proto::Job& job);
 // Steps of a node per clock of the exchange.
 uint64_t StepsPerClock(const proto::Job& job);
 // Whether whoever keeps weights for all nodes only averages gradients, and each node applies the

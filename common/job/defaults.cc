@@ -73,6 +73,8 @@ void FillOptimizer(proto::Optimizer* optimizer) {
       return FillAdam(0.01f, optimizer->mutable_adamw());
     case proto::Optimizer::kLars:
       return FillLars(optimizer->mutable_lars());
+    case proto::Optimizer::kMean:
+      return;
     case proto::Optimizer::kRmspropWarmup:
       return FillRmspropWarmup(optimizer->mutable_rmsprop_warmup());
   }

@@ -40,6 +40,9 @@ absl::Status ValidateJob(const proto::Job& job);
 // The job's defaults are filled in.
 OptimizerParams MakeOptimizerParams(const proto::Optimizer& optimizer);
 
+// Returns the number of samples of each rank in a step; 0: every rank says so in each step.
+uint32_t SamplesPerRank(const proto::Job& job);
+
 // The job's schedule with linear scaling (base_batch) done.
 proto::Schedule JobSchedule(const proto::Job& job);
 

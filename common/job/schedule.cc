@@ -35,6 +35,8 @@ OptimizerParams MakeOptimizerParams(const proto::Optimizer& optimizer) {
       return {.kind = OptimizerKind::kMomentumSgd,
               .momentum = optimizer.lars().momentum(),
               .weight_decay = optimizer.lars().weight_decay()};
+    case proto::Optimizer::kMean:
+      return {.kind = OptimizerKind::kMean};
     case proto::Optimizer::kRmspropWarmup:
       return {.kind = OptimizerKind::kRmspropWarmup,
               .momentum = optimizer.rmsprop_warmup().momentum(),
@@ -48,10 +50,14 @@ OptimizerParams MakeOptimizerParams(const proto::Optimizer& optimizer) {
   return {};
 }
 
+uint32_t SamplesPerRank(const proto::Job& job) {
+  return job.has_program() ? job.program().samples_per_rank() : job.data().batch_per_rank();
+}
+
 proto::Schedule JobSchedule(const proto::Job& job) {
   proto::Schedule schedule = job.schedule();
   if (schedule.base_batch() == 0) return schedule;
-  const double batch = static_cast<double>(job.ranks()) * job.data().batch_per_rank();
+  const double batch = static_cast<double>(job.ranks()) * SamplesPerRank(job);
   schedule.set_base_lr(static_cast<float>(schedule.base_lr() * batch / schedule.base_batch()));
   return schedule;
 }

@@ -12,7 +12,9 @@
 
 #include <algorithm>
 
+#include "absl/container/flat_hash_set.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/string_view.h"
 
 namespace strata {
 namespace {
@@ -21,7 +23,7 @@ namespace {
 // allowed there, as other threads may have held any lock at the fork.
 struct ChildPlan {
   const char* executable = nullptr;
-  std::vector<char*> argv;
+  std::vector<char*> argv, environment;
   int stdin_fd = -1;
   int stdout_fd = -1;  // -1: inherited
   int stderr_fd = -1;
@@ -66,8 +68,27 @@ struct ChildPlan {
     if (dup2(ours, target) < 0) FailChild(plan);
   }
   close_range(base, ~0U, CLOSE_RANGE_CLOEXEC);
-  execvp(plan.executable, plan.argv.data());
+  execvpe(plan.executable, plan.argv.data(), plan.environment.data());
   FailChild(plan);
+}
+
+// Returns pointers to "NAME=VALUE", null at the end: this process's variables but those that
+// `added`, which stays, gives another value.
+std::vector<char*> MergeEnvironment(const std::vector<std::string>& added) {
+  const auto name = [](absl::string_view variable) {
+    return variable.substr(0, variable.find('='));
+  };
+  absl::flat_hash_set<absl::string_view> names;
+  std::vector<char*> merged;
+  for (const std::string& variable : added) {
+    names.insert(name(variable));
+    merged.push_back(const_cast<char*>(variable.c_str()));
+  }
+  for (char** own = environ; *own != nullptr; ++own) {
+    if (!names.contains(name(*own))) merged.push_back(*own);
+  }
+  merged.push_back(nullptr);
+  return merged;
 }
 
 class ScopedFd {
@@ -100,6 +121,7 @@ absl::StatusOr<std::unique_ptr<Process>> Process::Start(const Spec& spec) {
   plan.executable = executable.c_str();
   for (const std::string& arg : spec.args) plan.argv.push_back(const_cast<char*>(arg.c_str()));
   plan.argv.push_back(nullptr);
+  plan.environment = MergeEnvironment(spec.environment);
   ScopedFd null(open("/dev/null", O_RDONLY | O_CLOEXEC));
   plan.stdin_fd = spec.stdin_fd >= 0 ? spec.stdin_fd : null.get();
   ScopedFd log;

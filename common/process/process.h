@@ -40,6 +40,9 @@ class Process {
     int stdout_fd = -1;
     // The child's standard input; the descriptor stays the caller's. -1: /dev/null.
     int stdin_fd = -1;
+    // "NAME=VALUE" each: what the child has in its environment besides this process's, or in place
+    // of it.
+    std::vector<std::string> environment;
     // Descriptors to pass on: (ours, the number it has in the child, from 3). All others are
     // closed.
     std::vector<std::pair<int, int>> descriptors;

@@ -49,6 +49,20 @@ bool Gone(pid_t pid) {
   return false;
 }
 
+TEST(Process, HasTheParentsVariablesButThoseThatItIsGiven) {
+  ASSERT_EQ(setenv("STRATA_TEST_KEPT", "kept", 1), 0);
+  ASSERT_EQ(setenv("STRATA_TEST_CHANGED", "old", 1), 0);
+  Process::Spec spec;
+  spec.args = {"sh", "-c", "env | grep ^STRATA_TEST_ | sort"};
+  spec.log_path = LogPath();
+  spec.environment = {"STRATA_TEST_CHANGED=a=b", "STRATA_TEST_NEW="};
+  auto process = Process::Start(spec);
+  ASSERT_TRUE(process.ok()) << process.status();
+  EXPECT_TRUE((*process)->Reap().ok());
+  EXPECT_EQ(ReadFile(LogPath()),
+            "STRATA_TEST_CHANGED=a=b\nSTRATA_TEST_KEPT=kept\nSTRATA_TEST_NEW=\n");
+}
+
 TEST(Process, ReportsTheExitStatusAndKeepsBothStreamsInTheLog) {
   auto process = StartShell("echo out; echo err >&2; exit 3");
   ExitStatus status = process->Reap();

@@ -38,6 +38,7 @@ enum class PayloadRule { kNone, kElements, kText, kHello, kChecksums, kSession }
 PayloadRule RuleFor(Op op) {
   switch (op) {
     case Op::kInit:
+    case Op::kFirst:
     case Op::kPushPull:
     case Op::kAnswer:
     case Op::kCutAnswer:
@@ -89,7 +90,7 @@ absl::Status CheckEnvelope(absl::Span<const std::byte> bytes) {
 absl::Status CheckValues(absl::Span<const std::byte> bytes) {
   const auto octet = [&](size_t at) { return Get<uint8_t>(&bytes[at]); };
   if (octet(kOpAt) < static_cast<uint8_t>(Op::kHello) ||
-      octet(kOpAt) > static_cast<uint8_t>(Op::kAttachOk)) {
+      octet(kOpAt) > static_cast<uint8_t>(Op::kFirst)) {
     return Refuse(absl::StrFormat("op is %d, which is unknown", octet(kOpAt)));
   }
   if ((octet(kFlagsAt) & ~kKnownFlags) != 0) {
@@ -157,7 +158,7 @@ absl::Status CheckMeaning(const Header& header) {
   if (header.error == ErrorCode::kNone && header.op == Op::kError) {
     return Refuse("error is NONE in op ERROR");
   }
-  if ((header.flags & kFlagEmpty) != 0 && header.op != Op::kPushPull) {
+  if ((header.flags & kFlagEmpty) != 0 && header.op != Op::kPushPull && header.op != Op::kInit) {
     return Refuse(absl::StrFormat("flag EMPTY in op %s", ToString(header.op)));
   }
   const bool has_elements =
@@ -221,7 +222,8 @@ absl::Status CheckPayloadSize(const Header& header, uint64_t declared, uint64_t 
 }  // namespace
 
 bool IsSequenced(Op op) {
-  return op == Op::kSeed || op == Op::kReduce || op == Op::kGather || op == Op::kRetire;
+  return op == Op::kSeed || op == Op::kFirst || op == Op::kReduce || op == Op::kGather ||
+         op == Op::kRetire;
 }
 
 uint64_t Checksum(absl::Span<const std::byte> payload) {

@@ -61,8 +61,8 @@ inline constexpr uint32_t kMagic = 0x41525453;  // "STRA"
 inline constexpr uint8_t kWireVersion = 1;
 
 enum class Op : uint8_t {
-  kHello = 1,      // first frame of a connection; payload: Hello
-  kHelloOk = 2,    //
+  kHello = 1,  // first frame of a connection; payload: Hello
+  kHelloOk = 2,
   kInit = 3,       // first weights of a chunk
   kInitOk = 4,     // confirmed; no payload
   kPushPull = 5,   // sum over the node's ranks
@@ -71,14 +71,15 @@ enum class Op : uint8_t {
   kCut = 7,        // ask for the chunk's weights at clock T
   kCutAnswer = 8,  // weights
   kRetire = 9,     // the node pushes no more: its count is infinity
-  kRetireOk = 10,  //
-  kRetry = 11,     // a frame from the future (view, generation, before INIT): send it again later
-  kError = 12,     // refused; payload: text, never longer than the request's payload
+  kRetireOk = 10,
+  kRetry = 11,  // a frame from the future (view, generation, before INIT): send it again later
+  kError = 12,  // refused; payload: text, never longer than the request's payload
   // Between nodes, besides HELLO, RETIRE and ERROR (which ends the job):
   kSeed = 13,    // payload: u64 XXH3-64 of the first weights of `chunk` and of those after it
   kReduce = 14,  // the sum of slices over some nodes
   kGather = 15,  // weights of slices
   kAck = 16,     // `received` alone
+  kFirst = 19,   // first weights of a chunk, given on; also to INIT with EMPTY
   // Between endpoints that share a host; cores do not see them:
   kAttach = 17,    // payload: u64, the session of shared memory that goes with this connection
   kAttachOk = 18,  // from now on frames may come with payload_kind REGION
@@ -87,10 +88,9 @@ enum class Op : uint8_t {
 bool IsSequenced(Op op);
 
 enum Flag : uint8_t {
-  kFlagEmpty = 1,   // PUSHPULL without payload: advances the clock, adds nothing
+  kFlagEmpty = 1,   // no payload. PUSHPULL: adds nothing. INIT: asks for the first weights
   kFlagReplay = 2,  // sent before on this or another connection
 };
-
 enum class KeySpace : uint8_t { kDense = 0, kRows = 1 };
 enum class DType : uint8_t { kFloat32 = 0 };
 enum class PayloadKind : uint8_t { kInline = 0, kRegion = 1 };  // see region_reference.h

@@ -39,6 +39,8 @@ std::string ToString(Op op) {
       return "ATTACH";
     case Op::kAttachOk:
       return "ATTACH_OK";
+    case Op::kFirst:
+      return "FIRST";
     case Op::kAck:
       return "ACK";
   }

@@ -138,7 +138,7 @@ TEST(Frame, TheLayoutIsTheDocumentedOneByteForByte) {
 }
 
 TEST(Frame, EveryOpRoundTripsWithWhatItMayCarry) {
-  for (int op = 1; op <= 18; ++op) {
+  for (int op = 1; op <= 19; ++op) {
     Header header;
     header.op = static_cast<Op>(op);
     std::vector<std::byte> payload;
@@ -199,7 +199,7 @@ TEST(Frame, AnotherVersionIsRefusedByNameWhateverItsChecksum) {
 }
 
 TEST(Frame, OpZeroAndUnknownOpsAreRefused) {
-  for (const int op : {0, 19, 255}) ExpectRefused(DecodeWith(5, op), "op is");
+  for (const int op : {0, 20, 255}) ExpectRefused(DecodeWith(5, op), "op is");
 }
 
 TEST(Frame, UnknownFlagsAreRefused) {

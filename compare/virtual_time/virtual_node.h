@@ -101,6 +101,9 @@ class VirtualNode final : private worker::ExchangeNode {
   absl::Status AddToWeights(ChunkId chunk, uint32_t first_element,
                             const kernels::CheckedPayload& delta) override;
   absl::Status Landed(ChunkId chunk, uint64_t clock) override;
+  absl::Status TakeFirstWeights(ChunkId chunk, const Bytes& weights) override {
+    return TakeWeights(chunk, 0, weights);
+  }
   absl::Status TakeFinalWeights(ChunkId chunk, const Bytes& weights) override;
 
   // The aggregator. Its one thread moves so many bytes before what is next.

@@ -10,8 +10,8 @@ using wire::Op;
 
 // Whether the frame is to hold all elements of its chunk; else it holds none.
 bool HasElements(const wire::Header& header) {
-  return header.op == Op::kInit ||
-         (header.op == Op::kPushPull && (header.flags & wire::kFlagEmpty) == 0);
+  return (header.op == Op::kInit || header.op == Op::kPushPull) &&
+         (header.flags & wire::kFlagEmpty) == 0;
 }
 
 }  // namespace
@@ -60,6 +60,14 @@ std::optional<FrameFault> FrameGate::Check(const Binding& binding, const wire::F
   if (std::optional<FrameFault> fault = CheckSender(binding, frame.header)) return fault;
   if (frame.header.op == Op::kRetire) return std::nullopt;
   if (std::optional<FrameFault> fault = CheckChunk(binding, frame.header, chunk)) return fault;
+  if (frame.header.op == Op::kInit) {
+    const bool asks = (frame.header.flags & wire::kFlagEmpty) != 0;
+    const bool may_only_ask = plan_.rules.takes_first_weights && binding.node != 0;
+    if (asks != may_only_ask) {
+      return FrameFault{ErrorCode::kConflict, asks ? "the node is to offer first weights"
+                                                   : "the job begins with another node's weights"};
+    }
+  }
   return CheckPayload(frame, plan_.chunks[*chunk]);
 }
 

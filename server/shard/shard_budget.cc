@@ -46,6 +46,7 @@ absl::StatusOr<MemoryFormula> ShardMemoryNeed(const proto::JobRecord& record, Sh
   MemoryFormula need;
   need.Add("weights", own);
   need.Add("chunk in update", chunk);
+  if (record.takes_first_weights()) need.Add("first weights", own);
   if (const int vectors = StateVectors(plan->rules.update.optimizer.kind); vectors > 0) {
     need.Add(absl::StrFormat("optimizer state %d x %s", vectors, BytesText(own)), own * vectors);
   }

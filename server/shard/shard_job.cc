@@ -76,6 +76,8 @@ void ShardJob::OnInit(transport::ConnectionId connection, const wire::Frame& fra
                       std::vector<ShardAction>* actions) {
   ChunkState& state = *chunks_[chunk];
   const kernels::WeightState& weights = state.weights();
+  if ((frame.header.flags & wire::kFlagEmpty) != 0)
+    return GiveFirst(connection, frame, chunk, actions);
   const uint64_t checksum = wire::PayloadChecksum(frame.payload);
   if (weights.seeded()) {
     if (weights.seed_checksum() != checksum) {
@@ -89,6 +91,17 @@ void ShardJob::OnInit(transport::ConnectionId connection, const wire::Frame& fra
     state.Seed(frame.payload, checksum);
   }
   sender_.Send(connection, Reply(frame.header, Op::kInitOk), actions);
+}
+
+void ShardJob::GiveFirst(transport::ConnectionId connection, const wire::Frame& frame, size_t chunk,
+                         std::vector<ShardAction>* actions) {
+  if (!chunks_[chunk]->weights().seeded()) {
+    return sender_.Send(connection, RetryReply(frame.header, ErrorCode::kNone), actions);
+  }
+  wire::Frame answer = Reply(frame.header, Op::kFirst);
+  answer.header.element_count = plan_.chunks[chunk].elements;
+  answer.payload = chunks_[chunk]->WeightsToBeginWith();
+  sender_.Send(connection, std::move(answer), actions);
 }
 
 void ShardJob::OnPushPull(transport::ConnectionId connection, const Binding& binding,

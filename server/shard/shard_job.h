@@ -72,6 +72,9 @@ class ShardJob {
 
   void OnInit(transport::ConnectionId connection, const wire::Frame& frame, size_t chunk,
               std::vector<ShardAction>* actions);
+  // Answers an INIT that asks for the first weights.
+  void GiveFirst(transport::ConnectionId connection, const wire::Frame& frame, size_t chunk,
+                 std::vector<ShardAction>* actions);
   void OnPushPull(transport::ConnectionId connection, const Binding& binding,
                   const wire::Frame& frame, size_t chunk, absl::Time now,
                   std::vector<ShardAction>* actions);

@@ -103,6 +103,7 @@ absl::StatusOr<ShardPlan> MakeShardPlan(const proto::JobRecord& record, ShardId 
   if (absl::Status status = PlanChunks(record, own_shard, &plan); !status.ok()) return status;
   const proto::Job& job = record.job();
   plan.rules.nodes = plan.nodes.size();
+  plan.rules.takes_first_weights = record.takes_first_weights();
   absl::StatusOr<std::unique_ptr<ConsistencyMode>> mode = CreateConsistencyMode(job, plan.ranks);
   if (!mode.ok()) return mode.status();
   plan.rules.mode = *std::move(mode);

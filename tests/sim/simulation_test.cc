@@ -144,6 +144,13 @@ TEST(SimulationTest, ConnectionsThatAreSlowerThanThePatienceForHelloHoldNothingU
   EXPECT_TRUE(campaign.failures.empty()) << campaign.Report();
 }
 
+TEST(SimulationTest, NodesBeginWithRank0sWeightsWhateverHappens) {
+  for (const char* profile : {"first-weights", "ring-first-weights", "encoded-first-weights"}) {
+    const Campaign campaign = RunProfile(profile, 300);
+    EXPECT_TRUE(campaign.failures.empty()) << profile << ": " << campaign.Report();
+  }
+}
+
 // Without the reserved slot each node fills its window with chunks that the other has no slot left
 // for.
 TEST(SimulationTest, NodesLockUpWithoutTheReservedSlotAndDoNotWithIt) {

@@ -4,9 +4,11 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <random>
 
 #include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_replace.h"
 #include "google/protobuf/text_format.h"
@@ -16,6 +18,7 @@ namespace {
 
 constexpr char kLaunchPath[] = "/proc/self/fd/4";
 static_assert(kLaunchFd == 4);
+constexpr char kLaunchName[] = "{launch}";
 
 }  // namespace
 
@@ -23,13 +26,29 @@ std::vector<std::string> ChildArguments(const proto::Job& job, bool is_aggregato
   if (is_aggregator) return {"strata", "aggregator", "--launch", kLaunchPath};
   if (!job.has_program()) return {"strata", "rank", "--launch", kLaunchPath};
   std::vector<std::string> args = {job.program().path()};
-  bool placed = false;
+  bool placed = std::any_of(job.program().env().begin(), job.program().env().end(),
+                            [](auto& each) { return absl::StrContains(each, kLaunchName); });
   for (const std::string& arg : job.program().args()) {
-    placed = placed || absl::StrContains(arg, "{launch}");
-    args.push_back(absl::StrReplaceAll(arg, {{"{launch}", kLaunchPath}}));
+    placed = placed || absl::StrContains(arg, kLaunchName);
+    args.push_back(absl::StrReplaceAll(arg, {{kLaunchName, kLaunchPath}}));
   }
   if (!placed) args.push_back(kLaunchPath);
   return args;
+}
+
+std::vector<std::string> ChildEnvironment(const proto::Launch& launch) {
+  const proto::Job& job = launch.record().job();
+  std::vector<std::string> environment;
+  for (const std::string& variable : job.program().env()) {
+    environment.push_back(
+        absl::StrReplaceAll(variable, {{kLaunchName, kLaunchPath},
+                                       {"{rank}", absl::StrCat(launch.rank())},
+                                       {"{ranks}", absl::StrCat(job.ranks())},
+                                       {"{local_rank}", absl::StrCat(launch.local_rank())},
+                                       {"{local_ranks}", absl::StrCat(launch.local_ranks())},
+                                       {"{node}", absl::StrCat(launch.node())}}));
+  }
+  return environment;
 }
 
 std::string RandomSocketName() {

@@ -16,6 +16,9 @@ inline constexpr int kLaunchFd = 4;
 
 // The command line of a rank or of the aggregator; the launch file is kLaunchFd.
 std::vector<std::string> ChildArguments(const proto::Job& job, bool is_aggregator);
+// The variables, "NAME=VALUE", that the rank's program has in its environment besides the agent's
+// own: the job's, with what stands in braces replaced (Program.env). `launch` is the rank's.
+std::vector<std::string> ChildEnvironment(const proto::Launch& launch);
 
 // A random one: abstract names are shared by all containers of one network namespace.
 std::string RandomSocketName();

@@ -171,14 +171,19 @@ proto::Launch JobProcesses::MakeLaunch(int child) const {
 }
 
 absl::Status JobProcesses::StartChild(int child, int theirs) {
-  absl::StatusOr<UniqueFd> launch = LaunchFile(MakeLaunch(child));
+  const proto::Launch content = MakeLaunch(child);
+  absl::StatusOr<UniqueFd> launch = LaunchFile(content);
   if (!launch.ok()) return launch.status();
   Process::Spec spec;
   const proto::Job& job = start_.record().job();
   const bool is_aggregator = core_.life().is_aggregator(child);
   spec.args = ChildArguments(job, is_aggregator);
   const bool own_program = !is_aggregator && job.has_program();
-  if (!own_program) spec.executable = options_.binary;
+  if (own_program) {
+    spec.environment = ChildEnvironment(content);
+  } else {
+    spec.executable = options_.binary;
+  }
   const proto::LogicalNode& self = core_.self();
   spec.log_path = is_aggregator ? AggregatorLog(run_dir_, self.node())
                                 : RankLog(run_dir_, self.first_rank() + child);

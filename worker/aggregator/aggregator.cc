@@ -194,6 +194,7 @@ absl::Status Aggregator::TellReady() {
   ready->set_total_steps(ranks_->offer().total_steps());
   ready->set_run_dir(launch_.run_dir());
   ready->set_nccl_id(ranks_->offer().nccl_id());
+  ready->set_takes_first_weights(ranks_->offer().takes_first_weights());
   if (port_) ready->set_endpoint(port_->address());
   return agent_.Send(message);
 }

@@ -97,7 +97,8 @@ absl::Status NodeTraining::MoveChunks(absl::Duration timeout) {
 }
 
 absl::Status NodeTraining::Advance() {
-  if (phase_ == Phase::kSeeding && exchange_->phase() == Exchange::Phase::kTraining) {
+  const bool is_seeded = exchange_->phase() == Exchange::Phase::kTraining && !arenas_->busy();
+  if (phase_ == Phase::kSeeding && is_seeded) {
     if (absl::Status status = StartRanks(); !status.ok()) return status;
   }
   if (absl::Status status = TakeLeaves(); !status.ok()) return status;

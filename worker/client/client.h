@@ -20,13 +20,13 @@ class ClientTrace;
 // A rank's side of a job: gradients go out per tensor while backward runs, weights come back per
 // tensor while the next forward runs. The order of calls:
 //
-//   Register*, Start, then per step: BeginStep, (Wait* forward), (Publish* backward), FinishStep;
+//   Register*, Start, then per step: (Wait* forward), BeginStep, (Publish* backward), FinishStep;
 //   at the end Finish, after which weights are the job's final model.
 //
-// Threads: one per Client. Errors of every call that returns a Status: FailedPrecondition (called
-// out of order; nothing changes), InvalidArgument (no such tensor, or a bad one), Internal (the
-// rank's GPU), Unavailable (the job was stopped, or a peer process is gone, which it names). After
-// the last two the program exits.
+// BeginStep may also come before the waits. Threads: any, one at a time. Errors of every call that
+// returns a Status: FailedPrecondition (called out of order; nothing changes), InvalidArgument (no
+// such tensor, or a bad one), Internal (the rank's GPU), Unavailable (the job was stopped, or a
+// peer process is gone, which it names). After the last two the program exits.
 class Client {
  public:
   virtual ~Client() = default;
@@ -45,7 +45,7 @@ class Client {
   // the weights. Start does it where the program has no need to.
   virtual absl::Status Allocate() = 0;
   // Offers this rank's weights as the first ones; all ranks must offer the same bits, else the job
-  // fails. Blocks until every rank has and training begins.
+  // fails, unless all take rank 0's (JobFacts). Blocks until every rank has and training begins.
   virtual absl::Status Start(const JobFacts& facts) = 0;
 
   // The tensor in the node's weight arena, shared by its ranks and read-only after Start, and in
@@ -58,10 +58,11 @@ class Client {
   // GPU a copy that holds until the next call.
   virtual absl::StatusOr<absl::Span<const float>> ReadWeights() = 0;
 
-  // Opens a step in which this rank uses `samples` samples. Gradients are sums over them.
+  // Opens a step in which this rank uses `samples` samples. Gradients are sums over them. Between
+  // BeginStep and FinishStep gradients are published.
   virtual absl::Status BeginStep(uint32_t samples) = 0;
-  // Blocks until the tensor's weights are those that this step starts from. From then on the
-  // tensor's gradient memory is free for the step's gradient.
+  // Blocks until the tensor's weights are those that the step in hand starts from, or, between two
+  // steps, the next one. From then on the tensor's gradient memory is free for the step's gradient.
   virtual absl::Status Wait(int tensor) = 0;
   virtual absl::Status WaitAll() = 0;
   // The tensor's gradient is complete, and its weights are not read again in this step.

@@ -9,6 +9,9 @@ namespace strata::client {
 struct JobFacts {
   uint64_t samples_per_epoch = 0;  // all ranks together; needed by schedules with warm-up or shape
   uint64_t total_steps = 0;        // per rank; 0: unknown
+  // Every rank begins with rank 0's weights, whatever it offers; else all must offer the same. On
+  // all ranks or none.
+  bool takes_first_weights = false;
 };
 
 }  // namespace strata::client

@@ -25,8 +25,8 @@ absl::StatusOr<std::unique_ptr<ExchangeCore>> CreateBase(const CoreOptions& opti
 }
 
 bool HasLayers(const proto::Job& job) {
-  return AppliesOnNodes(job) || HasLocalSteps(job) || job.consistency().lazy().double_buffering() ||
-         job.optimizer().clip_norm() > 0;
+  return AppliesOnNodes(job) || NodesMakeLocalSteps(job) ||
+         job.consistency().lazy().double_buffering() || job.optimizer().clip_norm() > 0;
 }
 
 }  // namespace
@@ -44,7 +44,7 @@ absl::StatusOr<std::unique_ptr<ExchangeCore>> CreateExchangeCore(const CoreOptio
   if (AppliesOnNodes(job)) {
     layered->Add(std::make_unique<NormLayer>(layered->top(), options, kernels::Cpu()));
   }
-  if (HasLocalSteps(job)) {
+  if (NodesMakeLocalSteps(job)) {
     layered->Add(std::make_unique<LocalStepsLayer>(layered->top(), options, kernels::Cpu()));
   }
   if (job.consistency().lazy().double_buffering()) {

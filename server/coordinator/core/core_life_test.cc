@@ -146,6 +146,8 @@ TEST_F(CoreLifeTest, NodesThatDifferFailTheJobAndAreNamed) {
   EXPECT_EQ(reason([](auto* r) { r->set_samples_per_epoch(999); }),
             nodes + "1000 and 999 samples per epoch");
   EXPECT_EQ(reason([](auto* r) { r->set_total_steps(9); }), nodes + "100 and 9 steps");
+  EXPECT_EQ(reason([](auto* r) { r->set_takes_first_weights(true); }),
+            nodes + "its own and rank 0's first weights");
   EXPECT_THAT(reason([](auto* r) { r->mutable_layout()->set_elements(1001); }),
               HasSubstr("node 1 (w2): tensor \"w\""));
 }

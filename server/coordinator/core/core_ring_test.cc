@@ -109,6 +109,25 @@ TEST_F(CoreRing, OfOneNodeOrOfOneThatDoesNotListenFailsInOneLine) {
             "worker w2 (node 1, rank 1) does not say where its aggregator listens");
 }
 
+// Its ranks have optimizers of their own: the node adds up, and nobody else is needed.
+TEST_F(CoreRing, OfOneNodeTrainsAtOnceWhereRanksOnlyWantTheMean) {
+  proto::Job job = RingJob(proto::AllReduce::AUTO);
+  job.set_ranks(2);
+  job.set_ranks_per_node(2);
+  job.clear_model();
+  job.clear_data();
+  job.mutable_program()->set_path("/p");
+  job.mutable_optimizer()->mutable_mean();
+  const uint32_t alone = cluster_.Submit(job);
+  Ready("w1", alone, "tcp://w1");
+  EXPECT_THAT(cluster_.Sent("w1"), ElementsAre("StartNode 1", "RunNode 1"));
+  const proto::Ring ring = cluster_.Newest("w1", Message::kRunNode).run_node().record().ring();
+  EXPECT_THAT(ring.endpoints(), ElementsAre("tcp://w1"));
+  EXPECT_EQ(ring.algorithm(), proto::AllReduce::RING);
+  cluster_.Finished("w1", alone);
+  EXPECT_EQ(cluster_.Status(alone).state(), proto::FINISHED);
+}
+
 TEST_F(CoreRing, OfMoreNodesThanElementsFailsInOneLine) {
   const uint32_t job = cluster_.Submit(RingJob(proto::AllReduce::RING));
   for (const char* name : {"w1", "w2", "w3"}) {

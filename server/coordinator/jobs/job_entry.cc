@@ -84,6 +84,7 @@ absl::Status JobEntry::TakeLayout() {
   proto::JobRecord* record = stored.mutable_record();
   *record->mutable_layout() = first.layout();
   record->set_samples_per_epoch(first.samples_per_epoch());
+  record->set_takes_first_weights(first.takes_first_weights());
   if (job().exchange() == proto::Job::NCCL) {
     if (absl::Status valid = CheckNcclId(nodes[0]); !valid.ok()) return valid;
     record->set_nccl_id(first.nccl_id());

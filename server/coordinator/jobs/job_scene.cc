@@ -77,7 +77,7 @@ JobScene DescribeScene(const JobEntry& entry, const Membership& membership, absl
   JobScene scene;
   scene.phase = ShownPhase(entry.stage());
   scene.phase_since = entry.waits.stage_since();
-  scene.has_local_steps = HasLocalSteps(entry.job());
+  scene.has_local_steps = NodesMakeLocalSteps(entry.job());
   scene.has_quorum = entry.job().consistency().lazy().has_quorum();
   scene.ranks_meet =
       entry.job().exchange() == proto::Job::NCCL || entry.job().node_sum() == proto::NodeSum::NCCL;

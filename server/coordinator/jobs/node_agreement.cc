@@ -43,6 +43,10 @@ std::string Difference(const proto::NodeReady& a, const proto::NodeReady& b) {
   if (a.total_steps() != b.total_steps()) {
     return absl::StrFormat("%d and %d steps", a.total_steps(), b.total_steps());
   }
+  if (a.takes_first_weights() != b.takes_first_weights()) {
+    return absl::StrCat(a.takes_first_weights() ? "rank 0's" : "its own", " and ",
+                        b.takes_first_weights() ? "rank 0's" : "its own", " first weights");
+  }
   return Difference(a.layout(), b.layout());
 }
 

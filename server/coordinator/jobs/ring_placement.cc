@@ -28,7 +28,8 @@ LinkCost SlowestLink(const std::vector<JobNode>& nodes) {
 
 absl::Status CheckRing(const JobEntry& entry) {
   const std::vector<JobNode>& nodes = entry.nodes;
-  if (nodes.size() < 2) {
+  const bool one_is_enough = entry.job().optimizer().has_mean();
+  if (nodes.empty() || (nodes.size() < 2 && !one_is_enough)) {
     return absl::InvalidArgumentError(absl::StrFormat(
         "exchange: RING needs two nodes, but all %d ranks are on worker %s: set ranks_per_node, or "
         "use PARAMETER_SERVER",
@@ -63,7 +64,8 @@ absl::Status PlaceRing(JobEntry* entry) {
   proto::Ring* ring = record->mutable_ring();
   ring->Clear();
   for (const JobNode& node : entry->nodes) ring->add_endpoints(node.info.endpoint());
-  ring->set_algorithm(entry->job().all_reduce().algorithm());
+  // Alone there is nothing to choose by.
+  ring->set_algorithm(nodes > 1 ? entry->job().all_reduce().algorithm() : proto::AllReduce::RING);
   return absl::OkStatus();
 }
 

@@ -25,7 +25,13 @@ void ChunkState::Seed(const Bytes& weights, uint64_t checksum) {
   STRATA_REQUIRE(weights.float_count() == weights_.elements());
   copies_.Seed(weights);
   weights_.Seed(weights, checksum);
+  if (rules_.takes_first_weights) first_ = weights_.weights();
   mode_->OnSeed();
+}
+
+const Bytes& ChunkState::WeightsToBeginWith() const {
+  STRATA_REQUIRE(weights_.seeded());
+  return first_.empty() ? weights_.weights() : first_;
 }
 
 PushResult ChunkState::OnPush(Push push, std::vector<DueAnswer>* due) {
@@ -43,6 +49,7 @@ PushResult ChunkState::OnPush(Push push, std::vector<DueAnswer>* due) {
   node.samples = push.samples;
   node.versions_behind =
       static_cast<uint32_t>(std::min<uint64_t>(weights_.version() - push.base_version, UINT32_MAX));
+  if (!first_.empty() && nodes_.Gate() > 0) first_ = Bytes();
   PushResult result = mode_->Take(push, std::move(sum), due);
   CollectDue(due);
   return result;

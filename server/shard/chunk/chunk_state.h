@@ -24,6 +24,7 @@ struct ChunkRules {
   wire::Codec push_codec = wire::Codec::kNone;  // of sums that are not empty
   bool takes_sparse = false;                    // sums may be sparse besides
   AnswerRules answers;
+  bool takes_first_weights = false;  // only the first node offers them, and the others ask for them
 };
 
 // One chunk: watermark per node, weights, and who waits for an answer. The weights and the
@@ -43,6 +44,10 @@ class ChunkState {
 
   // Takes the first weights, which are finite. REQUIRES: !weights().seeded(), `elements` fp32.
   void Seed(const Bytes& weights, uint64_t checksum);
+  // Returns the weights that a node is to begin with, which asks for them: the first ones, as long
+  // as some node has not pushed. Else those of now: such a node's process has taken another one's
+  // place, whose first answer is whole. REQUIRES: seeded.
+  const Bytes& WeightsToBeginWith() const;
 
   const kernels::WeightState& weights() const { return weights_; }
   NodeCopies& copies() { return copies_; }
@@ -72,7 +77,10 @@ class ChunkState {
   // Gradient buffers held for incomplete clocks.
   size_t held() const { return mode_->held(); }
   // Bytes of weights, optimizer state, the nodes' copies and what the mode holds.
-  size_t bytes() const { return weights_.bytes() + copies_.bytes() + mode_->bytes(); }
+  size_t bytes() const {
+    const bool is_shared = first_.data() == weights_.weights().data();
+    return weights_.bytes() + copies_.bytes() + mode_->bytes() + (is_shared ? 0 : first_.size());
+  }
 
  private:
   PushResult OnDuplicate(const Push& push, std::vector<DueAnswer>* due);
@@ -89,6 +97,7 @@ class ChunkState {
   NodeCopies copies_;
   ChunkNodes nodes_;
   const std::unique_ptr<ChunkMode> mode_;  // works on weights_ and nodes_
+  Bytes first_;  // where nodes ask for them, until all have pushed; else empty
 };
 
 }  // namespace strata::server

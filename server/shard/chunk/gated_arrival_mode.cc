@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "common/job/consistency.h"
+#include "common/job/job.h"
 #include "server/shard/chunk/consistency_modes.h"
 #include "server/shard/chunk/staleness_gate.h"
 
@@ -77,11 +78,10 @@ class GatedArrivalMode final : public ConsistencyMode {
 
 std::unique_ptr<ConsistencyMode> CreateGatedArrivalMode(const proto::Job& job,
                                                         const NodeRanks& ranks) {
-  return std::make_unique<GatedArrivalMode>(
-      StalenessGate(job.consistency().lazy().staleness()),
-      ArrivalRules{.ranks = ranks,
-                   .batch_per_rank = job.has_data() ? job.data().batch_per_rank() : 0,
-                   .pushes_changes = HasLocalSteps(job)});
+  return std::make_unique<GatedArrivalMode>(StalenessGate(job.consistency().lazy().staleness()),
+                                            ArrivalRules{.ranks = ranks,
+                                                         .batch_per_rank = SamplesPerRank(job),
+                                                         .pushes_changes = HasLocalSteps(job)});
 }
 
 }  // namespace strata::server

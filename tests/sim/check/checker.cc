@@ -104,7 +104,7 @@ void JobChecker::OnShardFrame(uint32_t shard, transport::ConnectionId connection
   if (!refused) CheckSender(shard, connection, frame);
   switch (frame.header.op) {
     case Op::kInit:
-      TakeInit(frame, refused);
+      if ((frame.header.flags & wire::kFlagEmpty) == 0) TakeInit(frame, refused);
       break;
     case Op::kPushPull:
       if (TakePush(frame, refused, now, actions)) {

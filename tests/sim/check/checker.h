@@ -52,6 +52,8 @@ class JobChecker final : public NodeChecker {
   void OnRemove(uint32_t shard, const server::ShardCounters& counters);
 
   void OnNodeStart(uint32_t node, uint32_t incarnation) override;
+  void OnBegin(uint32_t node, uint32_t incarnation, ChunkId chunk,
+               const std::vector<float>& weights) override;
   void OnPush(uint32_t node, ChunkId chunk, uint64_t clock) override;
   void OnSum(uint32_t node, uint32_t incarnation, ChunkId chunk, uint64_t clock, uint32_t samples,
              absl::Span<const float> sum) override;

@@ -115,6 +115,15 @@ void JobChecker::OnDisconnected(uint32_t shard, ConnectionId connection) {
   }
 }
 
+// A process that has taken another one's place may be given newer ones.
+void JobChecker::OnBegin(uint32_t node, uint32_t incarnation, ChunkId chunk,
+                         const std::vector<float>& weights) {
+  const auto elements = static_cast<uint32_t>(weights.size());
+  if (incarnation > 1 || weights == payload_.FirstWeights(chunk, elements)) return;
+  Violate("nodes begin with the first weights",
+          absl::StrFormat("node %d chunk %d begins with others", node, chunk.value()));
+}
+
 void JobChecker::OnNodeStart(uint32_t node, uint32_t incarnation) {
   if (incarnation > 1) ++restarts_;
   layers_.OnNodeStart(node, incarnation);

@@ -16,6 +16,9 @@ class NodeChecker {
 
   // A node's process has begun. Its first has the incarnation 1.
   virtual void OnNodeStart(uint32_t node, uint32_t incarnation) = 0;
+  // A process begins to train with these weights.
+  virtual void OnBegin(uint32_t node, uint32_t incarnation, ChunkId chunk,
+                       const std::vector<float>& weights) = 0;
   virtual void OnPush(uint32_t node, ChunkId chunk, uint64_t clock) = 0;
   // What a process, also one that has been replaced, has summed.
   virtual void OnSum(uint32_t node, uint32_t incarnation, ChunkId chunk, uint64_t clock,

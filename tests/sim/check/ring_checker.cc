@@ -49,6 +49,14 @@ void RingChecker::Violate(const std::string& invariant, const std::string& what)
   fail_(absl::StrFormat("%s: %s", invariant, what));
 }
 
+void RingChecker::OnBegin(uint32_t node, uint32_t, ChunkId chunk,
+                          const std::vector<float>& weights) {
+  const auto elements = static_cast<uint32_t>(weights.size());
+  if (weights == payload_.FirstWeights(chunk, elements)) return;
+  Violate("nodes begin with the first weights",
+          absl::StrFormat("node %d chunk %d begins with others", node, chunk.value()));
+}
+
 void RingChecker::OnNodeStart(uint32_t node, uint32_t incarnation) {
   if (incarnation == 1) return;
   Violate("only the newest process is heard",

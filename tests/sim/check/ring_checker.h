@@ -32,6 +32,8 @@ class RingChecker final : public NodeChecker {
   RingChecker(const JobPlan& plan, const proto::JobRecord& record, Fail fail);
 
   void OnNodeStart(uint32_t node, uint32_t incarnation) override;
+  void OnBegin(uint32_t node, uint32_t incarnation, ChunkId chunk,
+               const std::vector<float>& weights) override;
   void OnPush(uint32_t node, ChunkId chunk, uint64_t clock) override;
   void OnSum(uint32_t, uint32_t, ChunkId, uint64_t, uint32_t, absl::Span<const float>) override {}
   void OnWeights(uint32_t node, ChunkId chunk, uint64_t clock,

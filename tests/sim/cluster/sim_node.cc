@@ -106,6 +106,9 @@ void SimNode::Turn() {
 void SimNode::Advance() {
   if (!training_ && exchange_->phase() == Exchange::Phase::kTraining) {
     training_ = true;
+    for (uint32_t c = 0; c < map_.chunks(); ++c) {
+      world_->checker(job_)->OnBegin(options_.node, options_.incarnation, ChunkId(c), weights_[c]);
+    }
     std::fill(landed_.begin(), landed_.end(), 1);
     for (uint32_t r = 0; r < ranks_.size(); ++r) {
       BeginStep(r);
@@ -222,9 +225,16 @@ Bytes SimNode::FirstWeights(ChunkId chunk) {
   world_->Progress();
   auto floats =
       std::make_shared<std::vector<float>>(payload_.FirstWeights(chunk, map_.ElementsOf(chunk)));
+  if (world_->plan(job_).takes_first_weights) (*floats)[0] += self_.first_rank();
   weights_[chunk.value()] = *floats;
   return Bytes(floats, reinterpret_cast<const std::byte*>(floats->data()),
                floats->size() * sizeof(float));
+}
+
+absl::Status SimNode::TakeFirstWeights(ChunkId chunk, const Bytes& weights) {
+  world_->Progress();
+  weights_[chunk.value()].assign(weights.floats(), weights.floats() + weights.float_count());
+  return absl::OkStatus();
 }
 
 worker::ExchangeNode::Sum SimNode::TakeSum(ChunkId chunk, uint64_t clock) {

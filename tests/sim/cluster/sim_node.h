@@ -46,6 +46,7 @@ class SimNode final : public worker::ExchangeNode {
   void Replace() { replaced_ = true; }
 
   Bytes FirstWeights(ChunkId chunk) override;
+  absl::Status TakeFirstWeights(ChunkId chunk, const Bytes& weights) override;
   Sum TakeSum(ChunkId chunk, uint64_t clock) override;
   absl::Status TakeWeights(ChunkId chunk, uint32_t first_element, const Bytes& weights) override;
   absl::Status AddToWeights(ChunkId chunk, uint32_t first_element,

@@ -156,7 +156,8 @@ void SimShard::OnFrame(const Event& event) {
   }
   Execute();
   if (own == own_shard_.end()) return;
-  if (header.op == Op::kPushPull || header.op == Op::kInit) SendStrays(event);
+  const bool asks = header.op == Op::kInit && (header.flags & wire::kFlagEmpty) != 0;
+  if (header.op == Op::kPushPull || (header.op == Op::kInit && !asks)) SendStrays(event);
 }
 
 // As long as the shard has not learned that the connection is gone; the node may speak over another

@@ -102,6 +102,7 @@ void SimWorker::SayReady(uint32_t job) {
   ready->set_samples_per_epoch(1000);
   ready->set_total_steps(world_->plan(job).clocks);
   ready->set_run_dir("/runs");
+  ready->set_takes_first_weights(world_->plan(job).takes_first_weights);
   if (world_->plan(job).is_ring()) {
     ready->set_endpoint(absl::StrFormat("tcp://%s:%d", name(), kRingPort + job));
   }

@@ -245,14 +245,19 @@ Scenario DrawFreely(uint64_t seed, const Scenario::Limits& limits) {
 Scenario Scenario::Draw(uint64_t seed, const Limits& limits) {
   Scenario scenario = DrawFreely(seed, limits);
   if (limits.change != nullptr) limits.change(&scenario);
+  SimRandom firsts(seed * 0x2545f4914f6cdd1d + 4);
+  for (JobPlan& job : scenario.jobs) {
+    job.takes_first_weights = !job.has_layer() && firsts.Chance(limits.takes_first_weights);
+  }
   return scenario;
 }
 
 std::string Scenario::Describe() const {
   std::vector<std::string> parts;
   for (const JobPlan& job : jobs) {
-    parts.push_back(absl::StrFormat("%s on %dx%d, window %d, %d connections, %s", job.consistency,
+    parts.push_back(absl::StrFormat("%s on %dx%d, window %d, %d connections, %s%s", job.consistency,
                                     job.nodes, job.ranks_per_node, job.window, job.connections,
+                                    job.takes_first_weights ? "rank 0's first weights, " : "",
                                     job.Shape()));
   }
   parts.push_back(absl::StrFormat("servers of %s shards", absl::StrJoin(shards_of_server, "+")));

@@ -61,7 +61,8 @@ struct JobPlan {
   uint32_t last_chunk_elements = 256;  // the others have 256
   uint64_t clocks = 1;
   uint32_t window = 4;
-  uint32_t connections = 1;  // of each pair of peers
+  uint32_t connections = 1;          // of each pair of peers
+  bool takes_first_weights = false;  // all nodes begin with rank 0's; they offer others
   std::string consistency = "sync {}";
   uint32_t local_steps = 0;  // as in `consistency`
   bool double_buffering = false;
@@ -109,7 +110,8 @@ struct Scenario {
     bool faults = true;
     // One job of exactly this shape, for measurements.
     std::optional<JobPlan> job;
-    double control = 0.25;  // of runs: with faults of the control plane
+    double control = 0.25;           // of runs: with faults of the control plane
+    double takes_first_weights = 0;  // of jobs without a layer
     worker::PushWindow::Reserve reserve = worker::PushWindow::Reserve::kLowest;
     // What is done to what was drawn.
     void (*change)(Scenario* scenario) = nullptr;

@@ -19,6 +19,11 @@ namespace strata::worker {
 // Threads: one.
 class Arenas : public ExchangeNode {
  public:
+  // First weights and final ones belong to no step: nobody is told of them.
+  absl::Status TakeFirstWeights(ChunkId chunk, const Bytes& weights) final {
+    return TakeFinalWeights(chunk, weights);
+  }
+
   // All ranks have published the chunk for `clock`. True: it may be submitted to the exchange;
   // false: once Poll names it. Errors: those of Poll.
   virtual absl::StatusOr<bool> BeginSum(ChunkId chunk, uint64_t clock) = 0;

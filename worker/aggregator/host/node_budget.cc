@@ -36,7 +36,7 @@ void AddLayers(const proto::Job& job, uint64_t arena, uint64_t chunk, MemoryForm
     need->Add(absl::StrFormat("clipped gradients 2 x %s", BytesText(arena)),
               SaturatingProduct(2, arena));
   }
-  if (HasLocalSteps(job)) {
+  if (NodesMakeLocalSteps(job)) {
     const uint64_t own = job.consistency().lazy().has_significance() ? 3 : 2;
     need->Add(absl::StrFormat("local steps (%d + %d) x %s", own, own_vectors, BytesText(arena)),
               SaturatingProduct(own + own_vectors, arena));

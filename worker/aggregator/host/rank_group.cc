@@ -149,6 +149,11 @@ absl::Status RankGroup::OnOffer(uint32_t local_rank, const proto::Offer& offer) 
   }
   if (!offer.nccl_id().empty()) offer_.set_nccl_id(offer.nccl_id());  // local rank 0's
   const uint32_t other = IdOf(local_rank).value(), first = IdOf(*first_offered_).value();
+  if (offer.takes_first_weights() != offer_.takes_first_weights()) {
+    return absl::InvalidArgumentError(absl::StrFormat(
+        "rank %d begins with rank 0's weights, rank %d with its own",
+        offer.takes_first_weights() ? other : first, offer.takes_first_weights() ? first : other));
+  }
   if (offer.weights_checksum() != offer_.weights_checksum()) {
     return absl::InvalidArgumentError(
         absl::StrFormat("rank %d offers other first weights than rank %d", other, first));

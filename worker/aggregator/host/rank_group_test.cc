@@ -125,6 +125,32 @@ TEST_F(RankGroupTest, Rank0sNcclIdIsTheNodesWhoeverOffersFirst) {
   EXPECT_EQ(ranks_->offer().total_steps(), 9u);
 }
 
+TEST_F(RankGroupTest, RanksOfferTheSameWeightsOrAllTakeRank0s) {
+  const auto offer = [&](bool takes_0, bool takes_1) {
+    Create(2);
+    FramedChannel ranks[] = {FramedChannel(Connect()), FramedChannel(Connect())};
+    for (uint32_t r : {0, 1}) EXPECT_TRUE(ranks[r].Send(Attach(77, r)).ok());
+    AwaitAllAttached();
+    for (uint32_t r : {0, 1}) {
+      const bool takes = r == 0 ? takes_0 : takes_1;
+      proto::RankMessage message;
+      message.mutable_offer()->set_takes_first_weights(takes);
+      if (!takes) message.mutable_offer()->set_weights_checksum(5 + r);
+      EXPECT_TRUE(ranks[r].Send(message).ok());
+    }
+    const absl::Time deadline = absl::Now() + kDeadline;
+    absl::Status status;
+    while (status.ok() && !ranks_->all_offered() && absl::Now() < deadline) {
+      status = ranks_->Receive();
+    }
+    return std::string(status.message());
+  };
+  EXPECT_EQ(offer(true, true), "");
+  EXPECT_EQ(offer(false, false), "rank 1 offers other first weights than rank 0");
+  EXPECT_EQ(offer(false, true), "rank 1 begins with rank 0's weights, rank 0 with its own");
+  EXPECT_EQ(offer(true, false), "rank 0 begins with rank 0's weights, rank 1 with its own");
+}
+
 TEST_F(RankGroupTest, ManyRanksMayConnectLongBeforeTheyAttach) {
   constexpr uint32_t kRanks = 200;
   Create(kRanks);

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
 #include "absl/time/clock.h"
 #include "common/job/job.h"
 
@@ -42,6 +43,10 @@ void ArenaClient::SendTrace() {
 absl::Status ArenaClient::Expect(Phase phase, const char* call) const {
   if (phase_ == phase) return absl::OkStatus();
   return absl::FailedPreconditionError(absl::StrCat(call, ": out of order, see client.h"));
+}
+
+absl::Status ArenaClient::ExpectTraining(const char* call) const {
+  return Expect(phase_ == Phase::kInStep ? Phase::kInStep : Phase::kBetweenSteps, call);
 }
 
 absl::Status ArenaClient::ExpectTensor(int tensor, const char* call) const {
@@ -162,16 +167,17 @@ absl::Span<float> ArenaClient::Gradients(int tensor) {
 absl::Status ArenaClient::BeginStep(uint32_t samples) {
   if (absl::Status status = Expect(Phase::kBetweenSteps, "BeginStep"); !status.ok()) return status;
   if (samples == 0) return absl::InvalidArgumentError("BeginStep: no samples");
-  if (trace_) {
-    forward_at_ = trace_->Now();
-    backward_at_ = absl::InfinitePast();
+  const uint32_t due = launch_.record().job().program().samples_per_rank();
+  if (due != 0 && samples != due) {
+    return ReportFailure(absl::InvalidArgumentError(absl::StrFormat(
+        "BeginStep: %d samples, but the job's program.samples_per_rank is %d", samples, due)));
   }
+  BeginForward();
   Stopwatch watch(&waited_);
   if (absl::Status status = ReportFailure(link_->BeginStep(step_, samples)); !status.ok())
     return status;
   samples_ += samples;
   book_->Begin();
-  fetched_.assign(fetched_.size(), false);
   phase_ = Phase::kInStep;
   return absl::OkStatus();
 }
@@ -190,6 +196,7 @@ absl::Status ArenaClient::Await(ChunkId chunk) {
 
 absl::Status ArenaClient::Fetch(int tensor) {
   if (fetched_[tensor]) return absl::OkStatus();
+  BeginForward();
   {
     Stopwatch watch(&waited_);
     const uint32_t last = book_->LastChunk(tensor).value();
@@ -203,13 +210,13 @@ absl::Status ArenaClient::Fetch(int tensor) {
 }
 
 absl::Status ArenaClient::Wait(int tensor) {
-  if (absl::Status status = Expect(Phase::kInStep, "Wait"); !status.ok()) return status;
+  if (absl::Status status = ExpectTraining("Wait"); !status.ok()) return status;
   if (absl::Status status = ExpectTensor(tensor, "Wait"); !status.ok()) return status;
   return Fetch(tensor);
 }
 
 absl::Status ArenaClient::WaitAll() {
-  if (absl::Status status = Expect(Phase::kInStep, "WaitAll"); !status.ok()) return status;
+  if (absl::Status status = ExpectTraining("WaitAll"); !status.ok()) return status;
   for (int i = tensors_.size(); i-- > 0;) {
     if (absl::Status status = Fetch(i); !status.ok()) return status;
   }
@@ -221,6 +228,10 @@ absl::Status ArenaClient::PublishFetched(int tensor) {
   book_->Publish(tensor, &complete_);
   if (complete_.empty()) return absl::OkStatus();
   return ReportFailure(link_->Publish(complete_, step_));
+}
+
+void ArenaClient::BeginForward() {
+  if (trace_ && forward_at_ == absl::InfinitePast()) forward_at_ = trace_->Now();
 }
 
 void ArenaClient::BeginBackward() {
@@ -259,6 +270,8 @@ absl::Status ArenaClient::FinishStep() {
   if (trace_ && trace_->Wants(step_)) NoteStep();
   if (trace_) link_->SendTrace(agent_.get(), /*all=*/false);
   ++step_;
+  fetched_.assign(fetched_.size(), false);
+  forward_at_ = backward_at_ = absl::InfinitePast();
   phase_ = Phase::kBetweenSteps;
   return absl::OkStatus();
 }

@@ -60,6 +60,8 @@ class ArenaClient final : public Client, private ClientDevices, private ClientTr
   enum class Phase { kRegistering, kAllocated, kBetweenSteps, kInStep, kFinished, kBroken };
 
   absl::Status Expect(Phase phase, const char* call) const;
+  // For Wait and WaitAll: within a step, or between two.
+  absl::Status ExpectTraining(const char* call) const;
   absl::Status ExpectTensor(int tensor, const char* call) const;
   // Errors: FailedPrecondition: the program cannot have its tensors where the job has them.
   absl::Status CheckPlace();
@@ -69,6 +71,8 @@ class ArenaClient final : public Client, private ClientDevices, private ClientTr
   // Waits for the tensor's chunks and brings a COPIED one's weights to the caller, once a step.
   absl::Status Fetch(int tensor);
   absl::Status Await(ChunkId chunk);
+  // The step's forward pass begins with its first wait, unless it has begun.
+  void BeginForward();
   // Notes the step in the trace, which wants it.
   void NoteStep();
   // Sends all that the trace has.
@@ -90,15 +94,15 @@ class ArenaClient final : public Client, private ClientDevices, private ClientTr
   std::vector<float> read_;  // a device's weights
   RunFacts run_;
   std::optional<StepBook> book_;
-  std::vector<bool> fetched_;              // by tensor, in this step
+  std::vector<bool> fetched_;              // by tensor, for step_
   std::vector<ChunkId> complete_;          // scratch
   uint64_t step_ = 0;                      // the step in hand or the next one
   uint64_t samples_ = 0;                   // of this rank, since the start
   absl::Duration waited_;                  // since the last report
   absl::Duration waited_before_;           // until then
   const std::unique_ptr<TraceLog> trace_;  // null: the job wants none
-  // When the passes of the step in hand began, where there is a trace.
-  absl::Time forward_at_, backward_at_;
+  // When the passes of step_ began, where there is a trace; else InfinitePast.
+  absl::Time forward_at_ = absl::InfinitePast(), backward_at_ = absl::InfinitePast();
 };
 
 }  // namespace strata::client

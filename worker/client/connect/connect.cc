@@ -1,4 +1,5 @@
-#include <memory>
+#include "worker/client/connect/connect.h"
+
 #include <utility>
 
 #include "kernels/kernels.h"
@@ -28,13 +29,17 @@ absl::StatusOr<std::unique_ptr<RankLink>> LinkOf(const proto::Launch& launch,
 
 }  // namespace
 
+absl::StatusOr<std::unique_ptr<Client>> ConnectTo(const proto::Launch& launch) {
+  auto agent = std::make_shared<AgentChannel>(launch.channel_fd());
+  absl::StatusOr<std::unique_ptr<RankLink>> link = LinkOf(launch, agent);
+  if (!link.ok()) return link.status();
+  return std::make_unique<ArenaClient>(launch, std::move(agent), *std::move(link));
+}
+
 absl::StatusOr<std::unique_ptr<Client>> Client::Connect(const std::string& launch_file) {
   absl::StatusOr<proto::Launch> launch = ReadLaunch(launch_file);
   if (!launch.ok()) return launch.status();
-  auto agent = std::make_shared<AgentChannel>(launch->channel_fd());
-  absl::StatusOr<std::unique_ptr<RankLink>> link = LinkOf(*launch, agent);
-  if (!link.ok()) return link.status();
-  return std::make_unique<ArenaClient>(*std::move(launch), std::move(agent), *std::move(link));
+  return ConnectTo(*launch);
 }
 
 }  // namespace strata::client

@@ -94,6 +94,59 @@ TEST(LocalClientTest, CopiedTensorsGiveTheSameBitsAsMappedOnes) {
   EXPECT_NE(finals[0][5], 0.05f);
 }
 
+// What a program does that learns how many samples a step has when its forward pass is over.
+TEST(LocalClientTest, AStepMayBeginAfterItsWaitsAndSaysItsSamplesThen) {
+  std::unique_ptr<Client> client = ConnectOrDie();
+  std::vector<float> weights(2), gradients(2);
+  Tensor copied = Named("c", 2);
+  copied.weights = weights.data();
+  copied.gradients = gradients.data();
+  ASSERT_TRUE(client->Register(Named("w", 2)).ok());
+  ASSERT_TRUE(client->Register(copied).ok());
+  EXPECT_EQ(client->Wait(0).code(), absl::StatusCode::kFailedPrecondition);
+  ASSERT_TRUE(client->Start({}).ok());
+  ASSERT_TRUE(client->WaitAll().ok());
+  for (uint32_t samples : {1, 4}) {
+    EXPECT_EQ(client->Publish(0).code(), absl::StatusCode::kFailedPrecondition);
+    ASSERT_TRUE(client->BeginStep(samples).ok());
+    for (int tensor : {0, 1}) {
+      for (float& g : client->Gradients(tensor)) g = 2.0f;
+      ASSERT_TRUE(client->Publish(tensor).ok());
+    }
+    const float before = weights[0];
+    ASSERT_TRUE(client->FinishStep().ok());
+    EXPECT_EQ(weights[0], before);  // until they are waited for
+    ASSERT_TRUE(client->Wait(1).ok());
+    EXPECT_EQ(weights[0], client->Weights(0)[0]);
+  }
+  // v = 2, w = -1; v = 1 + 0.5 - 0.25, w = -1 - 0.625.
+  EXPECT_EQ(weights[1], -1.625f);
+  ASSERT_TRUE(client->Finish().ok());
+  EXPECT_EQ(client->Wait(0).code(), absl::StatusCode::kFailedPrecondition);
+}
+
+TEST(LocalClientTest, ARankWithOtherSamplesThanTheJobSaysIsRefused) {
+  std::unique_ptr<Client> client = ConnectOrDie(R"(
+    record { job { ranks: 1 epochs: 1 exchange: NONE program { path: "/p" samples_per_rank: 8 }
+                   optimizer { mean {} } schedule { base_lr: 1 constant {} } } }
+    local_ranks: 1 )");
+  ASSERT_TRUE(client->Register(Named("w", 2)).ok());
+  ASSERT_TRUE(client->Start({}).ok());
+  EXPECT_EQ(client->BeginStep(7),
+            absl::InvalidArgumentError(
+                "BeginStep: 7 samples, but the job's program.samples_per_rank is 8"));
+  ASSERT_TRUE(client->BeginStep(8).ok());
+  client->Gradients(0)[1] = 4.0f;
+  ASSERT_TRUE(client->FinishStep().ok());
+  // What it did not publish is zero; what comes back is the mean alone.
+  EXPECT_EQ(client->Weights(0)[1], 0.0f);
+  ASSERT_TRUE(client->BeginStep(8).ok());
+  client->Gradients(0)[1] = 4.0f;
+  ASSERT_TRUE(client->Publish(0).ok());
+  ASSERT_TRUE(client->FinishStep().ok());
+  EXPECT_EQ(client->Weights(0)[1], 0.5f);
+}
+
 TEST(LocalClientTest, FinishStepPublishesZerosForWhatWasNotPublished) {
   std::unique_ptr<Client> client = ConnectOrDie();
   ASSERT_TRUE(client->Register(Named("w", 2)).ok());

@@ -125,9 +125,12 @@ absl::StatusOr<RunFacts> AggregatorLink::Start(const JobFacts& facts) {
   }
   proto::RankMessage message;
   proto::Offer* offer = message.mutable_offer();
-  offer->set_weights_checksum(
-      wire::Checksum({reinterpret_cast<const std::byte*>(memory_->weights()),
-                      memory_->offsets().elements * sizeof(float)}));
+  offer->set_takes_first_weights(facts.takes_first_weights);
+  if (!facts.takes_first_weights) {
+    offer->set_weights_checksum(
+        wire::Checksum({reinterpret_cast<const std::byte*>(memory_->weights()),
+                        memory_->offsets().elements * sizeof(float)}));
+  }
   offer->set_samples_per_epoch(facts.samples_per_epoch);
   offer->set_total_steps(facts.total_steps);
   offer->set_nccl_id(nccl_id_);

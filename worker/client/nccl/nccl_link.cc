@@ -49,6 +49,10 @@ absl::StatusOr<client::ArenaView> NcclLink::Allocate(const proto::Layout& layout
 }
 
 absl::StatusOr<client::RunFacts> NcclLink::Start(const client::JobFacts& facts) {
+  if (facts.takes_first_weights && launch_.record().job().ranks() > 1) {
+    return absl::InvalidArgumentError(
+        "exchange: NCCL: ranks offer the same first weights, and do not take rank 0's");
+  }
   // The host's are no more to be read once the aggregator has answered.
   absl::Status status = steps_->TakeWeightsFrom(view_.weights.data());
   if (!status.ok()) return status;

@@ -22,7 +22,6 @@ constexpr absl::Duration kLinger = absl::Seconds(5), kLeaveAfter = absl::Seconds
 // Bytes of a connection that are not acknowledged. They are those of chunks under way, so they do
 // not add to what a node holds.
 constexpr uint64_t kInFlightBytesMax = 2 << 20;
-constexpr size_t kChecksumsMax = 4096;  // of one SEED
 
 std::vector<ChunkId> AllChunks(uint32_t chunks) {
   std::vector<ChunkId> ids;
@@ -67,7 +66,6 @@ AllReduceCore::AllReduceCore(const CoreOptions& options, ChunkMap map,
                                           .identity = identity,
                                           .timing = options.timing,
                                           .in_flight_bytes_max = kInFlightBytesMax}),
-                        .seeds = 0,
                         .retired = std::nullopt});
     }
   }
@@ -97,34 +95,42 @@ absl::Status AllReduceCore::Fail(const absl::Status& status, bool by_peer, WireA
 
 absl::Status AllReduceCore::Start(absl::Time now, CoreActions* actions) {
   for (Peer& peer : peers_) peer.link.Start(now, &actions->wire);
+  first_.emplace(map_, peers_.size(), options_.record.takes_first_weights());
+  if (TakesFirstWeights(options_.record, options_.node)) return absl::OkStatus();
   for (uint32_t c = 0; c < map_.chunks(); ++c) {
     actions->node.push_back({.kind = NodeAction::Kind::kFirstWeights, .chunk = ChunkId(c)});
   }
   return absl::OkStatus();
 }
 
-void AllReduceCore::SendSeeds(absl::Time now, CoreActions* actions) {
-  for (size_t first = 0; first < seeds_.size(); first += kChecksumsMax) {
-    const size_t count = std::min(kChecksumsMax, seeds_.size() - first);
-    const auto bytes = std::make_shared<std::vector<std::byte>>(
-        wire::EncodeChecksums(absl::MakeConstSpan(seeds_).subspan(first, count)));
-    const Bytes payload(bytes, bytes->data(), bytes->size());
-    wire::Header header;
-    header.op = Op::kSeed;
-    header.chunk = static_cast<uint32_t>(first);
-    for (Peer& peer : peers_) peer.link.Send(header, payload, now, &actions->wire);
+void AllReduceCore::AddFirst(ChunkId chunk, const Bytes& weights, const Peer* from, absl::Time now,
+                             CoreActions* actions) {
+  first_->Add(chunk, weights);
+  chunks_[chunk.value()].Seed(weights);
+  if (first_->are_of_rank_0()) {
+    const FirstWeights::Message message = first_->First(chunk, weights);
+    for (const uint32_t position : rules_.plan.Peers()) {
+      if (from != nullptr && position == from->position) continue;
+      At(position, chunk)->link.Send(message.header, message.payload, now, &actions->wire);
+    }
+  } else if (chunk.value() + 1 == map_.chunks()) {
+    for (const FirstWeights::Message& message : first_->Seeds()) {
+      for (Peer& peer : peers_) {
+        peer.link.Send(message.header, message.payload, now, &actions->wire);
+      }
+    }
   }
+  MaybeTrain();
+}
+
+void AllReduceCore::MaybeTrain() {
+  if (phase_ == Phase::kSeeding && first_->settled()) phase_ = Phase::kTraining;
 }
 
 absl::Status AllReduceCore::OnPayload(const NodeAction& asked, Bytes payload, uint32_t samples,
                                       absl::Time now, CoreActions* actions) {
-  ChunkReduction& chunk = chunks_[asked.chunk.value()];
   if (asked.kind == NodeAction::Kind::kFirstWeights) {
-    seeds_.push_back(wire::PayloadChecksum(payload));
-    chunk.Seed(payload);
-    if (seeds_.size() < chunks_.size()) return absl::OkStatus();
-    SendSeeds(now, actions);
-    MaybeTrain();
+    AddFirst(asked.chunk, payload, nullptr, now, actions);
     return absl::OkStatus();
   }
   if (!rules_.kernels->all_finite(payload.floats(), payload.float_count())) {
@@ -136,7 +142,8 @@ absl::Status AllReduceCore::OnPayload(const NodeAction& asked, Bytes payload, ui
   }
   ++counters_.pushes;
   ReductionActions what;
-  const absl::Status status = chunk.Begin(std::move(payload), samples, &what);
+  const absl::Status status =
+      chunks_[asked.chunk.value()].Begin(std::move(payload), samples, &what);
   Do(asked.chunk, what, now, actions);
   return Fail(status, false, &actions->wire);
 }
@@ -246,33 +253,6 @@ absl::Status AllReduceCore::OnRetire(Peer* peer, uint64_t clocks) {
   return absl::OkStatus();
 }
 
-absl::Status AllReduceCore::OnSeed(Peer* peer, const wire::Frame& frame) {
-  const absl::Span<const std::byte> payload(frame.payload.data(), frame.payload.size());
-  const size_t count = payload.size() / sizeof(uint64_t);
-  if (frame.header.chunk != peer->seeds || count > seeds_.size() - peer->seeds) {
-    return absl::InvalidArgumentError(absl::StrFormat(
-        "%s: SEED of chunks %d to %d, but chunk %d of %d is due", peer->link.Name(),
-        frame.header.chunk, frame.header.chunk + count - 1, peer->seeds, chunks_.size()));
-  }
-  for (size_t i = 0; i < count; ++i) {
-    if (wire::ChecksumAt(payload, i) != seeds_[peer->seeds + i]) {
-      return absl::FailedPreconditionError(absl::StrFormat(
-          "%s offers other first weights of chunk %d", peer->link.Name(), peer->seeds + i));
-    }
-  }
-  peer->seeds += static_cast<uint32_t>(count);
-  MaybeTrain();
-  return absl::OkStatus();
-}
-
-void AllReduceCore::MaybeTrain() {
-  if (phase_ != Phase::kSeeding || seeds_.size() < chunks_.size()) return;
-  for (const Peer& peer : peers_) {
-    if (peer.seeds < chunks_.size()) return;
-  }
-  phase_ = Phase::kTraining;
-}
-
 void AllReduceCore::OnConnected(LinkId link, transport::ConnectionId connection, absl::Time now,
                                 WireActions* actions) {
   peers_[link.value()].link.OnConnected(connection, now, actions);
@@ -344,7 +324,20 @@ absl::Status AllReduceCore::OnFrame(transport::ConnectionId connection, const wi
 absl::Status AllReduceCore::Take(Peer* peer, const wire::Frame& frame, absl::Time now,
                                  CoreActions* actions) {
   if (frame.header.op == Op::kRetire) return OnRetire(peer, frame.header.clock);
-  if (frame.header.op == Op::kSeed) return OnSeed(peer, frame);
+  if (frame.header.op == Op::kSeed) {
+    const absl::Status same = first_->OnSeed(peer - peers_.data(), peer->link.Name(), frame);
+    MaybeTrain();
+    return same;
+  }
+  if (frame.header.op == Op::kFirst) {
+    const absl::StatusOr<bool> is_new = first_->OnFirst(peer->link.Name(), frame);
+    if (!is_new.ok() || !*is_new) return is_new.status();
+    actions->node.push_back({.kind = NodeAction::Kind::kDeliverFirst,
+                             .chunk = ChunkId(frame.header.chunk),
+                             .weights = frame.payload});
+    AddFirst(ChunkId(frame.header.chunk), frame.payload, peer, now, actions);
+    return absl::OkStatus();
+  }
   const ChunkId chunk(frame.header.chunk);
   if (chunk.value() >= chunks_.size()) {
     return absl::InvalidArgumentError(absl::StrFormat(

@@ -13,6 +13,7 @@
 #include "common/buffer_pool.h"
 #include "common/job/arena.h"
 #include "worker/exchange/all_reduce/chunk_reduction.h"
+#include "worker/exchange/all_reduce/first_weights.h"
 #include "worker/exchange/all_reduce/peer_link.h"
 #include "worker/exchange/core/exchange_core.h"
 #include "worker/exchange/core/push_window.h"
@@ -24,9 +25,9 @@ namespace strata::worker {
 // that this node has begun; one of them is the lowest that is not complete, by the argument of
 // PushWindow.
 //
-// First all nodes compare the checksums of their first weights. In the end each tells its peers how
-// many clocks it has made, and stays until they know. A node that fails tells its peers why, and
-// they theirs: all fail with the words of the first.
+// First all nodes settle the first weights, see FirstWeights. In the end each
+// tells its peers how many clocks it has made, and stays until they know. A node that fails tells
+// its peers why, and they theirs: all fail with the words of the first.
 //
 // A pure state machine, see ExchangeCore.
 class AllReduceCore final : public ExchangeCore {
@@ -69,7 +70,6 @@ class AllReduceCore final : public ExchangeCore {
   struct Peer {
     uint32_t position = 0;
     PeerLink link;
-    uint32_t seeds = 0;               // checksums compared
     std::optional<uint64_t> retired;  // clocks that it has made
   };
 
@@ -84,9 +84,11 @@ class AllReduceCore final : public ExchangeCore {
   absl::Status OnStranger(transport::ConnectionId connection, const wire::Frame& frame,
                           absl::Time now, CoreActions* actions);
   absl::Status Take(Peer* peer, const wire::Frame& frame, absl::Time now, CoreActions* actions);
-  absl::Status OnSeed(Peer* peer, const wire::Frame& frame);
   absl::Status OnRetire(Peer* peer, uint64_t clocks);
-  void SendSeeds(absl::Time now, CoreActions* actions);
+  // Takes the chunk's first weights, the node's own or, where `from` is not null, that peer's, and
+  // tells or gives them to the others.
+  void AddFirst(ChunkId chunk, const Bytes& weights, const Peer* from, absl::Time now,
+                CoreActions* actions);
   void MaybeTrain();
   void Push(CoreActions* actions);
   void Do(ChunkId chunk, const ReductionActions& what, absl::Time now, CoreActions* actions);
@@ -107,8 +109,8 @@ class AllReduceCore final : public ExchangeCore {
   std::vector<Peer> peers_;  // by LinkId
   std::vector<ChunkReduction> chunks_;
   PushWindow window_;
-  std::vector<uint64_t> seeds_;  // own checksums
-  uint64_t clocks_ = 0;          // kFinishing: of every chunk
+  std::optional<FirstWeights> first_;  // from Start on
+  uint64_t clocks_ = 0;                // kFinishing: of every chunk
   absl::Time retired_at_ = absl::InfiniteFuture();
   uint64_t refused_ = 0;
   ExchangeCounters counters_;

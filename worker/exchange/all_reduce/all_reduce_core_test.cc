@@ -85,7 +85,7 @@ World::Options Shape(uint32_t nodes, AllReduce::Algorithm algorithm) {
 }
 
 TEST(AllReduceCore, EveryNodeEndsWithTheWeightsOfOneOptimizerInTheAlgorithmsOrder) {
-  for (const uint32_t nodes : {2, 3, 4, 5, 8}) {
+  for (const uint32_t nodes : {1, 2, 3, 4, 5, 8}) {
     ExpectTrains(Shape(nodes, AllReduce::RING), absl::StrCat("ring of ", nodes));
   }
   // Balanced trees, see reduce_plan_test.
@@ -94,11 +94,28 @@ TEST(AllReduceCore, EveryNodeEndsWithTheWeightsOfOneOptimizerInTheAlgorithmsOrde
   }
 }
 
+TEST(AllReduceCore, WhereRanksHaveTheOptimizerEveryNodeGetsTheMeanOfTheLastClock) {
+  for (const uint32_t nodes : {1, 3}) {
+    World::Options options = Shape(nodes, AllReduce::RING);
+    options.job = "optimizer { mean {} }";
+    ExpectTrains(options, absl::StrCat("mean of ", nodes));
+    World world(options);
+    ASSERT_TRUE(world.Run());
+    float sum = World::Gradient(options.seed, 0, options.clocks - 1, 0);
+    uint32_t samples = World::Samples(0);
+    for (uint32_t n = 1; n < nodes; ++n) {
+      sum += World::Gradient(options.seed, n, options.clocks - 1, 0);
+      samples += World::Samples(n);
+    }
+    EXPECT_NEAR(world.weights(0)[0], sum / static_cast<float>(samples), 1e-6);
+  }
+}
+
 // Sums are rounded at each hop, weights once, so all nodes have the same bits, near fp32's.
 TEST(AllReduceCore, EncodedWeightsHaveTheSameBitsOnAllNodesAndStayNearThoseOfFp32) {
   for (const char* codec : {"FP16", "BF16"}) {
     for (const auto algorithm : {AllReduce::RING, AllReduce::HALVING_DOUBLING}) {
-      for (const uint32_t nodes : {2, 3, 5, 8}) {
+      for (const uint32_t nodes : {2, 3, 6, 8}) {
         World::Options options = Shape(nodes, algorithm);
         options.job = absl::StrCat("optimizer { sgd {} } push { codec: ", codec, " }");
         options.elements = 5000;
@@ -275,6 +292,31 @@ TEST(AllReduceCore, OtherFirstWeightsOfANodeAreAnErrorThatNamesItAndTheChunk) {
   }
 }
 
+TEST(AllReduceCore, AJobMayBeginWithTheWeightsOfRank0WhateverOtherNodesOffer) {
+  for (const auto algorithm : {AllReduce::RING, AllReduce::HALVING_DOUBLING}) {
+    for (const uint32_t nodes : {2, 3, 6, 8}) {
+      for (uint64_t seed = 0; seed < 20; ++seed) {
+        World::Options options = Shape(nodes, algorithm);
+        options.takes_first_weights = true;
+        options.seed = seed;
+        options.job += seed % 3 == 0 ? " connections: 3" : "";
+        if (seed > 0) options.faults = {.drop = 0.1, .duplicate = 0.1, .break_both = 0.01};
+        options.timing.give_up_after = absl::Hours(1);  // HELLO is lost, too
+        const std::string what = absl::StrCat(nodes, " nodes, seed ", seed);
+        World world(options);
+        ASSERT_TRUE(world.Run()) << what;
+        for (uint32_t n = 0; n < nodes; ++n) {
+          ASSERT_EQ(world.status(n), absl::OkStatus()) << what << ", node " << n;
+          for (uint32_t i = 0; i < options.elements; ++i) {
+            ASSERT_EQ(world.first_weights(n)[i], World::FirstWeight(i)) << what << ", node " << n;
+          }
+        }
+        ExpectTrains(options, what);
+      }
+    }
+  }
+}
+
 TEST(AllReduceCore, NaNInANodesSumEndsTheJobAndNamesNodeChunkAndClock) {
   World::Options options = Shape(3, AllReduce::RING);
   options.elements = options.chunk_elements;
@@ -332,7 +374,7 @@ TEST(AllReduceCore, ARecordThatDoesNotFitIsRefusedByField) {
   EXPECT_EQ(create([](CoreOptions* o) { o->record.mutable_placement()->Clear(); }),
             "placement.chunk_elements is 0");
   EXPECT_EQ(create([](CoreOptions* o) { o->record.mutable_view()->clear_nodes(); }),
-            "view.nodes has 0 nodes, an all-reduce needs 2");
+            "view.nodes has no nodes");
 }
 
 }  // namespace

@@ -86,7 +86,7 @@ SliceRange ReducePlan::Own() const {
 
 ReducePlan MakeReducePlan(proto::AllReduce::Algorithm algorithm, uint32_t nodes,
                           uint32_t position) {
-  STRATA_REQUIRE(nodes >= 2 && position < nodes);
+  STRATA_REQUIRE(position < nodes);
   return algorithm == proto::AllReduce::HALVING_DOUBLING ? HalvingDoubling(nodes, position)
                                                          : Ring(nodes, position);
 }

@@ -50,7 +50,7 @@ struct ReducePlan {
 // of two. Else the first n - 2^k odd nodes give their sums to the node before them, and get the
 // weights from it in the end.
 //
-// REQUIRES: nodes >= 2, position < nodes.
+// One node alone updates everything. REQUIRES: position < nodes.
 ReducePlan MakeReducePlan(proto::AllReduce::Algorithm algorithm, uint32_t nodes, uint32_t position);
 
 }  // namespace strata::worker

@@ -16,6 +16,7 @@ namespace strata::worker {
 struct NodeAction {
   enum class Kind {
     kFirstWeights,  // answer with OnPayload
+    kDeliverFirst,  // `weights` are the chunk's first ones, in place of the node's own
     kSum,           // the chunk's sum of `clock`: answer with OnPayload
     kDeliver,       // `weights` are part of the chunk's weights after `clock`, or make them of
                     // those before

@@ -77,6 +77,8 @@ absl::Status CoreExchange::Do(const NodeAction& action, CoreActions* actions) {
       return Sum(action, actions);
     case NodeAction::Kind::kDeliver:
       return Deliver(action);
+    case NodeAction::Kind::kDeliverFirst:
+      return node_->TakeFirstWeights(action.chunk, action.weights);
     case NodeAction::Kind::kDeliverFinal:
       return node_->TakeFinalWeights(action.chunk, action.weights);
   }

@@ -31,7 +31,7 @@ class ExchangeNode {
   virtual Bytes FirstWeights(ChunkId chunk) = 0;
   // The sum of the ranks' gradients of `clock`, once per (chunk, clock), after Submit.
   virtual Sum TakeSum(ChunkId chunk, uint64_t clock) = 0;
-  // The errors of the four that follow end the job: those of the device that holds the weights.
+  // The errors of the five that follow end the job: those of the device that holds the weights.
   //
   // Part of the chunk's next weights, from `first_element` of the chunk on.
   virtual absl::Status TakeWeights(ChunkId chunk, uint32_t first_element, const Bytes& weights) = 0;
@@ -40,6 +40,8 @@ class ExchangeNode {
                                     const kernels::CheckedPayload& delta) = 0;
   // All of the chunk's weights after `clock` have been taken: once per (chunk, clock).
   virtual absl::Status Landed(ChunkId chunk, uint64_t clock) = 0;
+  // The chunk's first weights, of another node, in place of this one's own.
+  virtual absl::Status TakeFirstWeights(ChunkId chunk, const Bytes& weights) = 0;
   // Weights of the chunk once every node has finished.
   virtual absl::Status TakeFinalWeights(ChunkId chunk, const Bytes& weights) = 0;
 

@@ -5,6 +5,14 @@
 
 namespace strata::worker {
 
+bool TakesFirstWeights(const proto::JobRecord& record, NodeId node) {
+  if (!record.takes_first_weights()) return false;
+  const auto& nodes = record.view().nodes();
+  return std::any_of(nodes.begin(), nodes.end(), [node](const proto::LogicalNode& each) {
+    return each.node() == node.value() && each.first_rank() > 0;
+  });
+}
+
 LinkIdentity MakeIdentity(const CoreOptions& options) {
   const proto::JobRecord& record = options.record;
   LinkIdentity identity;

@@ -33,6 +33,8 @@ struct CoreOptions {
 };
 
 LinkIdentity MakeIdentity(const CoreOptions& options);
+// Whether the node begins with the weights of another one, which has rank 0.
+bool TakesFirstWeights(const proto::JobRecord& record, NodeId node);
 // "node N: " before the message of an error.
 absl::Status NamedBy(NodeId node, const absl::Status& status);
 

@@ -38,7 +38,7 @@ LocalStepsLayer::LocalStepsLayer(ExchangeStage* below, const CoreOptions& option
       changes_(BufferPool::kRetainedBytesMax,
                PushesOutliveAnswers(options.record.job()) ? nullptr : options.memory),
       chunks_(map_.chunks()) {
-  STRATA_REQUIRE(HasLocalSteps(options.record.job()));
+  STRATA_REQUIRE(NodesMakeLocalSteps(options.record.job()));
   for (uint32_t c = 0; c < map_.chunks(); ++c) {
     const ChunkId id(c);
     chunks_[c].local =
@@ -58,10 +58,14 @@ absl::Status LocalStepsLayer::OnPayload(const NodeAction& asked, Bytes payload, 
   if (asked.kind == NodeAction::Kind::kSum) {
     return NamedBy(node_, Step(asked.chunk, payload, samples, now, actions));
   }
-  Chunk& chunk = chunks_[asked.chunk.value()];
-  chunk.local->Seed(payload, 0);
-  chunk.start = chunk.local->weights();
+  Seed(asked.chunk, payload);
   return GiveBelow(asked, std::move(payload), samples, now, actions);
+}
+
+void LocalStepsLayer::Seed(ChunkId id, const Bytes& first_weights) {
+  Chunk& chunk = chunks_[id.value()];
+  chunk.local->Seed(first_weights, 0);
+  chunk.start = chunk.local->weights();
 }
 
 absl::Status LocalStepsLayer::Step(ChunkId id, const Bytes& sum, uint32_t samples, absl::Time now,
@@ -149,6 +153,9 @@ absl::Status LocalStepsLayer::FromBelow(NodeAction action, absl::Time now, CoreA
     }
     case NodeAction::Kind::kDeliver:
       return Take(std::move(action), now, actions);
+    case NodeAction::Kind::kDeliverFirst:
+      Seed(action.chunk, action.weights);
+      [[fallthrough]];
     case NodeAction::Kind::kFirstWeights:
     case NodeAction::Kind::kDeliverFinal:
       actions->node.push_back(std::move(action));

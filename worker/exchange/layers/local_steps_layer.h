@@ -63,6 +63,7 @@ class LocalStepsLayer final : public ExchangeLayer {
     std::shared_ptr<float> next;
   };
 
+  void Seed(ChunkId id, const Bytes& first_weights);
   absl::Status Step(ChunkId id, const Bytes& sum, uint32_t samples, absl::Time now,
                     CoreActions* actions);
   Bytes MakeChange(ChunkId id, uint64_t round);

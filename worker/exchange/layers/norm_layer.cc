@@ -38,6 +38,7 @@ absl::Status NormLayer::OnPayload(const NodeAction& asked, Bytes payload, uint32
 }
 
 absl::Status NormLayer::FromBelow(NodeAction action, absl::Time, CoreActions* actions) {
+  if (action.kind == NodeAction::Kind::kDeliverFirst) update_.Seed(action.chunk, action.weights);
   if (action.kind == NodeAction::Kind::kDeliver) {
     Take(action, actions);
     return absl::OkStatus();

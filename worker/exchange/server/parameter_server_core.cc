@@ -9,37 +9,13 @@
 #include "common/job/exchange/connections.h"
 #include "common/job/job.h"
 #include "compression/job_compression.h"
+#include "worker/exchange/server/check_placement.h"
 
 namespace strata::worker {
 namespace {
 
 using Phase = Exchange::Phase;
 using wire::Op;
-
-absl::Status CheckPlacement(const proto::JobRecord& record) {
-  const proto::Placement& placement = record.placement();
-  if (record.layout().elements() == 0) return absl::InvalidArgumentError("layout is empty");
-  if (placement.chunk_elements() == 0) {
-    return absl::InvalidArgumentError("placement.chunk_elements is 0");
-  }
-  if (placement.shard_endpoints().empty()) {
-    return absl::InvalidArgumentError("placement.shard_endpoints is empty");
-  }
-  const uint32_t chunks = ChunkMap(record.layout().elements(), placement.chunk_elements()).chunks();
-  if (static_cast<uint32_t>(placement.shard_of_chunk_size()) != chunks) {
-    return absl::InvalidArgumentError(
-        absl::StrFormat("placement.shard_of_chunk has %d entries for %d chunks",
-                        placement.shard_of_chunk_size(), chunks));
-  }
-  for (uint32_t shard : placement.shard_of_chunk()) {
-    if (shard >= static_cast<uint32_t>(placement.shard_endpoints_size())) {
-      return absl::InvalidArgumentError(
-          absl::StrFormat("placement.shard_of_chunk names shard %d of %d", shard,
-                          placement.shard_endpoints_size()));
-    }
-  }
-  return absl::OkStatus();
-}
 
 }  // namespace
 
@@ -65,6 +41,7 @@ ParameterServerCore::ParameterServerCore(const CoreOptions& options, ChunkMap ma
       answer_codec_(kernels::WireCodec(options.record.job().pull())),
       window_(std::max<uint32_t>(1, options.record.job().window())),
       has_quorum_(options.record.job().consistency().lazy().has_quorum()),
+      takes_first_weights_(TakesFirstWeights(options.record, options.node)),
       chunks_(map.chunks()) {
   const proto::Placement& placement = options.record.placement();
   std::vector<std::vector<ChunkId>> held(placement.shard_endpoints_size());
@@ -105,15 +82,23 @@ absl::Status ParameterServerCore::Start(absl::Time now, CoreActions* actions) {
       continue;
     }
     for (ShardLink& link : shard.links) link.Start(now, &actions->wire);
-    Seed(&shard, actions);
+    Seed(&shard, now, actions);
   }
   return absl::OkStatus();
 }
 
-void ParameterServerCore::Seed(Shard* shard, CoreActions* actions) {
+void ParameterServerCore::Seed(Shard* shard, absl::Time now, CoreActions* actions) {
   while (shard->next < shard->chunks.size() && shard->next - shard->confirmed < window_) {
-    actions->node.push_back(
-        {.kind = NodeAction::Kind::kFirstWeights, .chunk = shard->chunks[shard->next++]});
+    const ChunkId chunk = shard->chunks[shard->next++];
+    if (!takes_first_weights_) {
+      actions->node.push_back({.kind = NodeAction::Kind::kFirstWeights, .chunk = chunk});
+      continue;
+    }
+    wire::Header header;
+    header.op = Op::kInit;
+    header.flags = wire::kFlagEmpty;
+    header.chunk = chunk.value();
+    LinkTo(chunks_[chunk.value()])->Ask(header, Bytes(), now, &actions->wire);
   }
 }
 
@@ -257,7 +242,8 @@ bool ParameterServerCore::IsForStaleCopy(const wire::Header& answer) const {
 absl::Status ParameterServerCore::OnAnswer(Shard* shard, const wire::Header& asked,
                                            const wire::Frame& frame, absl::Time now,
                                            CoreActions* actions) {
-  const bool has_weights = asked.op == Op::kPushPull || asked.op == Op::kCut;
+  const bool has_weights = asked.op == Op::kPushPull || asked.op == Op::kCut ||
+                           (asked.op == Op::kInit && takes_first_weights_);
   const uint32_t elements = has_weights ? map_.ElementsOf(ChunkId(asked.chunk)) : 0;
   if (has_weights && frame.header.element_count != elements) {
     return absl::InternalError(absl::StrFormat(
@@ -266,7 +252,7 @@ absl::Status ParameterServerCore::OnAnswer(Shard* shard, const wire::Header& ask
   }
   switch (asked.op) {
     case Op::kInit:
-      OnInitOk(shard, frame.header, actions);
+      OnInitOk(shard, frame, now, actions);
       break;
     case Op::kPushPull:
       return OnPushAnswer(shard, asked, frame, now, actions);
@@ -281,10 +267,16 @@ absl::Status ParameterServerCore::OnAnswer(Shard* shard, const wire::Header& ask
   return absl::OkStatus();
 }
 
-void ParameterServerCore::OnInitOk(Shard* shard, const wire::Header& answer, CoreActions* actions) {
-  chunks_[answer.chunk].version = answer.version;
+void ParameterServerCore::OnInitOk(Shard* shard, const wire::Frame& frame, absl::Time now,
+                                   CoreActions* actions) {
+  chunks_[frame.header.chunk].version = frame.header.version;
+  if (takes_first_weights_) {
+    actions->node.push_back({.kind = NodeAction::Kind::kDeliverFirst,
+                             .chunk = ChunkId(frame.header.chunk),
+                             .weights = frame.payload});
+  }
   ++shard->confirmed;
-  Seed(shard, actions);
+  Seed(shard, now, actions);
   if (shard->confirmed == shard->chunks.size() && ++settled_ == shards_.size()) {
     phase_ = Phase::kTraining;
   }

@@ -90,7 +90,9 @@ class ParameterServerCore final : public ExchangeCore {
   ShardLink* LinkTo(const Chunk& chunk) { return &shards_[chunk.shard].links[chunk.link]; }
   // Returns null pointers if no link owns the connection.
   LinkOwner Find(transport::ConnectionId connection);
-  void Seed(Shard* shard, CoreActions* actions);
+  // Offers first weights of the next chunks, or, where the node takes those of rank 0's, asks for
+  // them.
+  void Seed(Shard* shard, absl::Time now, CoreActions* actions);
   void Push(Shard* shard, CoreActions* actions);
   void MaybeRetire(Shard* shard, absl::Time now, CoreActions* actions);
   void Cut(Shard* shard, absl::Time now, CoreActions* actions);
@@ -98,7 +100,7 @@ class ParameterServerCore final : public ExchangeCore {
   bool IsForStaleCopy(const wire::Header& answer) const;
   absl::Status OnAnswer(Shard* shard, const wire::Header& asked, const wire::Frame& frame,
                         absl::Time now, CoreActions* actions);
-  void OnInitOk(Shard* shard, const wire::Header& answer, CoreActions* actions);
+  void OnInitOk(Shard* shard, const wire::Frame& frame, absl::Time now, CoreActions* actions);
   absl::Status OnPushAnswer(Shard* shard, const wire::Header& asked, const wire::Frame& frame,
                             absl::Time now, CoreActions* actions);
   void OnCutAnswer(Shard* shard, const wire::Frame& frame, absl::Time now, CoreActions* actions);
@@ -117,6 +119,7 @@ class ParameterServerCore final : public ExchangeCore {
   const wire::Codec answer_codec_;
   const uint32_t window_;
   const bool has_quorum_;
+  const bool takes_first_weights_;  // of the node that has rank 0, which this one has not
   Exchange::Phase phase_ = Exchange::Phase::kSeeding;
   uint64_t clocks_ = 0;  // kFinishing: pushes of every chunk
   uint64_t steps_begun_ = 0, round_ = 0;

@@ -30,11 +30,13 @@ proto::JobRecord Record(uint32_t nodes, uint32_t chunks, uint32_t shards, uint32
 
 // Nodes that push (node + 1) * (clock + 1), on weights that begin with 100.
 struct World : ExchangeWorld {
+  World(uint64_t seed, const proto::JobRecord& record, const transport::SimFaults& faults)
+      : ExchangeWorld(
+            seed, record, faults,
+            [](uint32_t node, uint64_t clock) { return (node + 1) * (clock + 1); }, 100) {}
   World(uint32_t seed, uint32_t nodes, uint32_t chunks, uint32_t shards, uint32_t window,
         const transport::SimFaults& faults, uint32_t connections = 1)
-      : ExchangeWorld(
-            seed, Record(nodes, chunks, shards, window, connections), faults,
-            [](uint32_t node, uint64_t clock) { return (node + 1) * (clock + 1); }, 100) {}
+      : World(seed, Record(nodes, chunks, shards, window, connections), faults) {}
 };
 
 // Weights after `clocks` of them: 100 plus every node's sums.
@@ -42,6 +44,16 @@ float Expected(uint32_t nodes, uint64_t clocks) {
   float weight = 100;
   for (uint64_t t = 0; t < clocks; ++t) weight += nodes * (nodes + 1) / 2 * (t + 1);
   return weight;
+}
+
+// A job whose nodes begin with the weights of rank 0.
+proto::JobRecord RecordOfTakers(uint32_t nodes, uint32_t chunks, uint32_t connections) {
+  proto::JobRecord record = Record(nodes, chunks, 2, 3, connections);
+  for (uint32_t n = 0; n < nodes; ++n) {
+    record.mutable_view()->mutable_nodes(static_cast<int>(n))->set_first_rank(n);
+  }
+  record.set_takes_first_weights(true);
+  return record;
 }
 
 // Weights landed once per (chunk, clock), see TrainingNode, and each gradient counts once.
@@ -68,6 +80,22 @@ TEST(ParameterServerCoreTest, EveryChunkIsSeededTrainedAndCutOverAFaultlessWire)
   const uint64_t bytes = 28 * wire::kHeaderBytes + 4 * (7 * kChunkElements - 1) * sizeof(float);
   EXPECT_EQ(counters.bytes_pushed, bytes);
   EXPECT_EQ(counters.bytes_answered, bytes);
+}
+
+TEST(ParameterServerCoreTest, AJobMayBeginWithTheWeightsOfRank0WhateverOtherNodesOffer) {
+  for (uint32_t seed = 0; seed < 50; ++seed) {
+    const uint32_t nodes = 2 + seed % 3;
+    World world(seed, RecordOfTakers(nodes, 9, seed % 4 == 0 ? 3 : 1),
+                {.drop = 0.2, .duplicate = 0.2, .break_both = 0.02});
+    absl::Status status = world.Run(3);
+    ASSERT_TRUE(status.ok()) << "seed " << seed << ": " << status;
+    for (uint32_t n = 0; n < nodes; ++n) {
+      const std::vector<float>& first = world.node(n).first_weights();
+      EXPECT_EQ(first, std::vector<float>(first.size(), 100.0f)) << "seed " << seed;
+    }
+    ExpectExactlyOnce(world, 9, 3);
+    ASSERT_FALSE(testing::Test::HasFailure()) << "seed " << seed;
+  }
 }
 
 TEST(ParameterServerCoreTest, DeliversExactlyOnceThoughFramesAreLostRepeatedAndConnectionsBreak) {

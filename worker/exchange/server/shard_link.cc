@@ -17,7 +17,7 @@ using wire::Op;
 bool Answers(Op answer, Op request) {
   switch (request) {
     case Op::kInit:
-      return answer == Op::kInitOk;
+      return answer == Op::kInitOk || answer == Op::kFirst;
     case Op::kPushPull:
       return answer == Op::kAnswer;
     case Op::kCut:

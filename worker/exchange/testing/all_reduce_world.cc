@@ -39,6 +39,7 @@ proto::JobRecord RecordOf(const AllReduceWorld::Options& options) {
   segment->set_lr_multiplier(1);
   segment->set_decay_multiplier(1);
   record.mutable_layout()->set_elements(options.elements);
+  record.set_takes_first_weights(options.takes_first_weights);
   return record;
 }
 
@@ -57,7 +58,10 @@ TrainingNode::Options AllReduceWorld::NodeOptions(uint32_t node) const {
   of.listen = record_.ring().endpoints(static_cast<int>(node));
   of.clocks = options_.clocks + (options_.one_clock_more == node ? 1 : 0);
   of.samples = Samples(node);
-  of.first_weight = [=](uint64_t i) { return FirstWeight(i) + (has_other_weights ? 1.0f : 0.0f); };
+  const bool is_other = has_other_weights || options_.takes_first_weights;
+  of.first_weight = [=](uint64_t i) {
+    return FirstWeight(i) + (is_other ? static_cast<float>(node) : 0.0f);
+  };
   of.gradient = [=, seed = options_.seed](uint64_t clock, uint64_t i) {
     if (clock == 1 && has_nan) return std::numeric_limits<float>::quiet_NaN();
     return Gradient(seed, node, clock, i);

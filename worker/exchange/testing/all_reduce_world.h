@@ -33,6 +33,8 @@ class AllReduceWorld {
     transport::SimFaults faults;
     LinkTiming timing;
     std::vector<TraceLog*> traces;  // by node; empty: none
+    // All nodes begin with the weights of the first one, and each offers others.
+    bool takes_first_weights = false;
     // Changes what one node does.
     std::optional<uint32_t> other_first_weights, nan_at_clock_1, one_clock_more;
   };
@@ -51,6 +53,9 @@ class AllReduceWorld {
   // From the death of the killed node, or the beginning, until the last one had failed.
   absl::Duration took() const { return network_.Now() - since_; }
   const std::vector<float>& weights(uint32_t node) const { return nodes_[node]->weights(); }
+  const std::vector<float>& first_weights(uint32_t node) const {
+    return nodes_[node]->first_weights();
+  }
   ExchangeCounters counters(uint32_t node) const { return nodes_[node]->counters(); }
   const proto::JobRecord& record() const { return record_; }
 

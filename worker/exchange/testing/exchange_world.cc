@@ -64,7 +64,8 @@ absl::Status ExchangeWorld::Run(uint64_t clocks) {
     options.name = absl::StrCat("n", logical.node());
     options.addresses_are_names = true;
     options.clocks = clocks;
-    options.first_weight = [this](uint64_t) { return first_weight_; };
+    const uint32_t other = record_.takes_first_weights() ? logical.first_rank() : 0;
+    options.first_weight = [this, other](uint64_t) { return first_weight_ + other; };
     options.gradient = [this, node = logical.node()](uint64_t clock, uint64_t) {
       return gradient_(node, clock);
     };

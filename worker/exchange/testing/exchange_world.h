@@ -23,7 +23,8 @@ class ExchangeWorld {
   using Gradient = std::function<float(uint32_t node, uint64_t clock)>;
 
   // One node per entry of record.view, one shard per entry of record.placement, whose endpoints are
-  // names. Every node offers `first_weight` everywhere.
+  // names. Every node offers `first_weight` everywhere; where all take those of rank 0, the others
+  // offer other ones.
   ExchangeWorld(uint64_t seed, const proto::JobRecord& record, const transport::SimFaults& faults,
                 Gradient gradient, float first_weight);
 

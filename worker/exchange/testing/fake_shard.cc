@@ -88,6 +88,14 @@ std::vector<FakeShard::Reply> FakeShard::OnFrame(ConnectionId connection,
 
 void FakeShard::OnInit(ConnectionId connection, const wire::Frame& frame) {
   Chunk& chunk = chunks_[frame.header.chunk];
+  if ((frame.header.flags & wire::kFlagEmpty) != 0) {
+    if (chunk.weights.empty()) {
+      Refuse(connection, Op::kRetry, frame.header, wire::ErrorCode::kNone, "");
+    } else {
+      Say(connection, Op::kFirst, frame.header, chunk.weights);
+    }
+    return;
+  }
   if (chunk.weights.empty()) {
     chunk.weights = FloatsOf(frame.payload);
   } else if (chunk.version == 0 && chunk.weights != FloatsOf(frame.payload)) {

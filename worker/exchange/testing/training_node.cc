@@ -88,6 +88,11 @@ absl::Status TrainingNode::Landed(ChunkId chunk, uint64_t clock) {
   return absl::OkStatus();
 }
 
+absl::Status TrainingNode::TakeFirstWeights(ChunkId chunk, const Bytes& weights) {
+  EXPECT_FALSE(began_);
+  return TakeWeights(chunk, 0, weights);
+}
+
 absl::Status TrainingNode::TakeFinalWeights(ChunkId chunk, const Bytes& weights) {
   ++finals_;
   return TakeWeights(chunk, 0, weights);
@@ -120,6 +125,7 @@ void TrainingNode::Poll() {
   status_ = exchange_->Poll(absl::Seconds(1));
   if (began_ || exchange_->phase() != Exchange::Phase::kTraining) return;
   began_ = true;
+  first_weights_ = weights_;
   for (uint32_t c = 0; c < map_.chunks(); ++c) PublishSoon(ChunkId(c));
 }
 

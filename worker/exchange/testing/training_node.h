@@ -47,6 +47,8 @@ class TrainingNode final : public ExchangeNode {
   const std::vector<float>& weights() const { return weights_; }
   // Clocks that have landed, by chunk.
   const std::vector<uint64_t>& landed() const { return landed_; }
+  // The weights that training began with.
+  const std::vector<float>& first_weights() const { return first_weights_; }
   // Chunks whose final weights were taken.
   uint32_t finals() const { return finals_; }
   ExchangeCounters counters() const { return exchange_ ? exchange_->counters() : counters_; }
@@ -57,6 +59,7 @@ class TrainingNode final : public ExchangeNode {
   absl::Status AddToWeights(ChunkId chunk, uint32_t first_element,
                             const kernels::CheckedPayload& delta) override;
   absl::Status Landed(ChunkId chunk, uint64_t clock) override;
+  absl::Status TakeFirstWeights(ChunkId chunk, const Bytes& weights) override;
   absl::Status TakeFinalWeights(ChunkId chunk, const Bytes& weights) override;
 
  private:
@@ -69,7 +72,7 @@ class TrainingNode final : public ExchangeNode {
   transport::SimNetwork& network_;
   const Options options_;
   const ChunkMap map_;
-  std::vector<float> weights_;
+  std::vector<float> weights_, first_weights_;
   std::vector<uint64_t> landed_;
   uint32_t finals_ = 0;
   std::unique_ptr<Exchange> exchange_;
