@@ -1,0 +1,48 @@
+#!/usr/bin/env bash
+# Installs the client library for C and C++: strata_client.h, libstrata_client.so, and what
+# pkg-config and CMake find them by. Builds it first, unless it is told where it is.
+#
+# usage: deploy/install_client.sh PREFIX [--library FILE]
+#   PREFIX           for example ~/strata or /usr/local
+#   --library FILE   a libstrata_client.so.1 that was built before
+set -euo pipefail
+root=$(cd "$(dirname "$0")/.." && pwd)
+
+fail() { echo "strata: error: $1" >&2; exit 2; }
+[ $# -ge 1 ] || fail "usage: deploy/install_client.sh PREFIX [--library FILE]"
+case "$1" in -*) fail "PREFIX is missing before $1" ;; esac
+prefix=$1
+shift
+library=
+while [ $# -gt 0 ]; do
+  case "$1" in
+    --library) library=${2:?--library needs a file}; shift 2 ;;
+    *) fail "unknown option $1 (--library)" ;;
+  esac
+done
+if [ -z "$library" ]; then
+  "$root/deploy/build.sh" //worker/client/c:libstrata_client.so.1
+  library=$root/bazel-bin/worker/client/c/libstrata_client.so.1
+fi
+[ -f "$library" ] || fail "$library: no such file"
+
+mkdir -p "$prefix"
+prefix=$(cd "$prefix" && pwd)
+version=$(sed -n 's/^#define STRATA_VERSION "\(.*\)"$/\1/p' "$root/common/version.h")
+header=$root/worker/client/c/strata_client.h
+abi=$(sed -n 's/^#define STRATA_CLIENT_ABI \([0-9]*\)$/\1/p' "$header")
+install -D -m 644 "$header" "$prefix/include/strata_client.h"
+install -D -m 755 "$library" "$prefix/lib/libstrata_client.so.$version"
+ln -sf "libstrata_client.so.$version" "$prefix/lib/libstrata_client.so.$abi"
+ln -sf "libstrata_client.so.$abi" "$prefix/lib/libstrata_client.so"
+
+# fill TEMPLATE FILE: writes the template with this version and place.
+fill() {
+  mkdir -p "$(dirname "$2")"
+  sed -e "s|@PREFIX@|$prefix|g" -e "s|@VERSION@|$version|g" "$root/deploy/client/$1" > "$2"
+}
+fill strata_client.pc.in "$prefix/lib/pkgconfig/strata_client.pc"
+fill StrataClientConfig.cmake.in "$prefix/lib/cmake/StrataClient/StrataClientConfig.cmake"
+fill StrataClientConfigVersion.cmake.in \
+  "$prefix/lib/cmake/StrataClient/StrataClientConfigVersion.cmake"
+echo "installed the client library $version in $prefix"

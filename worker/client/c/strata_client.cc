@@ -1,0 +1,287 @@
+#include "worker/client/c/strata_client.h"
+
+#include <unistd.h>
+
+#include <atomic>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "common/job/job.h"
+#include "common/version.h"
+#include "google/protobuf/util/json_util.h"
+#include "proto/control.pb.h"
+#include "worker/client/c/convert.h"
+#include "worker/client/c/sized.h"
+#include "worker/client/client.h"
+#include "worker/client/connect/connect.h"
+#include "worker/contract/launch.h"
+
+namespace {
+
+using strata::client::Client;
+using strata::client::JobFacts;
+using strata::client::Report;
+using strata::client::Tensor;
+
+std::string& ErrorText() {
+  thread_local std::string text;
+  return text;
+}
+
+strata_code CodeOf(absl::StatusCode code) {
+  switch (code) {
+    case absl::StatusCode::kOk:
+      return STRATA_OK;
+    case absl::StatusCode::kInvalidArgument:
+    case absl::StatusCode::kOutOfRange:
+    case absl::StatusCode::kUnimplemented:
+      return STRATA_INVALID_ARGUMENT;
+    case absl::StatusCode::kFailedPrecondition:
+      return STRATA_FAILED_PRECONDITION;
+    case absl::StatusCode::kNotFound:
+      return STRATA_NOT_FOUND;
+    case absl::StatusCode::kResourceExhausted:
+      return STRATA_RESOURCE_EXHAUSTED;
+    case absl::StatusCode::kUnavailable:
+    case absl::StatusCode::kCancelled:
+      return STRATA_STOPPED;
+    default:
+      return STRATA_INTERNAL;
+  }
+}
+
+strata_code Take(const absl::Status& status) {
+  if (!status.ok()) ErrorText() = std::string(status.message());
+  return CodeOf(status.code());
+}
+
+absl::StatusOr<strata::proto::Launch> LaunchAlone(const char* text) {
+  absl::StatusOr<strata::proto::Job> job = strata::ParseJob(text, "job");
+  if (!job.ok()) return job.status();
+  if (job->name().empty()) job->set_name("alone");
+  if (!job->has_program()) job->mutable_program()->set_path("alone");
+  job->set_ranks(1);
+  job->set_exchange(strata::proto::Job::NONE);
+  strata::FillDefaults(&*job);
+  if (absl::Status valid = strata::ValidateJob(*job); !valid.ok()) return valid;
+  strata::proto::Launch launch;
+  *launch.mutable_record()->mutable_job() = *std::move(job);
+  launch.set_local_ranks(1);
+  launch.set_channel_fd(-1);
+  return launch;
+}
+
+}  // namespace
+
+struct strata_client {
+  std::unique_ptr<Client> client;
+  strata::proto::Launch launch;
+  std::string job_json;
+  std::vector<std::pair<std::string, uint64_t>> tensors;  // name, elements
+  pid_t process = getpid();
+  std::atomic<bool> busy{false};
+};
+
+namespace {
+
+strata_code Make(absl::StatusOr<strata::proto::Launch> launch, strata_client** client) {
+  *client = nullptr;
+  if (!launch.ok()) return Take(launch.status());
+  auto made = std::make_unique<strata_client>();
+  google::protobuf::util::JsonPrintOptions options;
+  options.preserve_proto_field_names = true;
+  auto printed =
+      google::protobuf::util::MessageToJsonString(launch->record().job(), &made->job_json, options);
+  if (!printed.ok()) return Take(absl::InternalError("the job cannot be written as JSON"));
+  absl::StatusOr<std::unique_ptr<Client>> connected = strata::client::ConnectTo(*launch);
+  if (!connected.ok()) return Take(connected.status());
+  made->client = *std::move(connected);
+  made->launch = *std::move(launch);
+  *client = made.release();
+  return STRATA_OK;
+}
+
+// Runs one call of the client, of which no other is under way.
+template <typename Call>
+strata_code Run(strata_client* client, const char* name, const Call& call) {
+  if (client == nullptr) {
+    return Take(absl::InvalidArgumentError(absl::StrCat(name, ": the client is null")));
+  }
+  if (client->process != getpid()) {
+    return Take(absl::FailedPreconditionError(
+        absl::StrFormat("%s: process %d has the client from process %d, which forked: only that "
+                        "one may use it",
+                        name, getpid(), client->process)));
+  }
+  if (client->busy.exchange(true)) {
+    return Take(absl::FailedPreconditionError(
+        absl::StrCat(name, ": another thread is in a call of the same client")));
+  }
+  const strata_code code = Take(call());
+  client->busy.store(false);
+  return code;
+}
+
+absl::Status ExpectTensor(const strata_client& client, int32_t tensor, const char* name) {
+  if (tensor >= 0 && static_cast<size_t>(tensor) < client.tensors.size()) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat(name, ": no tensor ", tensor));
+}
+
+absl::Status PublishValues(strata_client* client, int32_t tensor, const void* values,
+                           strata_dtype dtype, double scale) {
+  constexpr char kName[] = "strata_publish_values";
+  if (absl::Status known = ExpectTensor(*client, tensor, kName); !known.ok()) return known;
+  if (absl::Status status = client->client->Wait(tensor); !status.ok()) return status;
+  absl::Status converted =
+      strata::client::ToFloats(values, dtype, scale, client->client->Gradients(tensor));
+  if (!converted.ok()) {
+    return absl::InvalidArgumentError(absl::StrCat("\"", client->tensors[tensor].first,
+                                                   "\": ", std::string(converted.message())));
+  }
+  return client->client->Publish(tensor);
+}
+
+absl::Status ReadWeights(strata_client* client, int32_t tensor, void* to, strata_dtype dtype) {
+  absl::Status known = ExpectTensor(*client, tensor, "strata_read_weights");
+  if (!known.ok()) return known;
+  if (absl::Status status = client->client->Wait(tensor); !status.ok()) return status;
+  return strata::client::FromFloats(client->client->Weights(tensor), dtype, to);
+}
+
+}  // namespace
+
+extern "C" {
+
+uint32_t strata_client_abi(void) { return STRATA_CLIENT_ABI; }
+const char* strata_version(void) { return STRATA_VERSION; }
+const char* strata_error_text(void) { return ErrorText().c_str(); }
+
+strata_code strata_connect(const char* launch_file, strata_client** client) {
+  return Make(strata::client::ReadLaunch(launch_file), client);
+}
+
+strata_code strata_connect_alone(const char* job, strata_client** client) {
+  return Make(LaunchAlone(job), client);
+}
+
+void strata_close(strata_client* client) {
+  const std::unique_ptr<strata_client> owned(client);
+  // The parent's connections are not this process's to end with a message.
+  if (owned && owned->process != getpid()) static_cast<void>(owned->client.release());
+}
+
+uint32_t strata_rank(const strata_client* client) { return client->launch.rank(); }
+uint32_t strata_ranks(const strata_client* client) { return client->launch.record().job().ranks(); }
+uint32_t strata_local_rank(const strata_client* client) { return client->launch.local_rank(); }
+uint32_t strata_local_ranks(const strata_client* client) { return client->launch.local_ranks(); }
+const char* strata_job_json(const strata_client* client) { return client->job_json.c_str(); }
+const char* strata_run_dir(const strata_client* client) { return client->launch.run_dir().c_str(); }
+
+strata_code strata_register(strata_client* client, const strata_tensor* tensor, int32_t* index) {
+  return Run(client, "strata_register", [&]() -> absl::Status {
+    const strata_tensor from = strata::client::Sized(*tensor);
+    Tensor to{.name = from.name == nullptr ? "" : from.name,
+              .shape = {from.shape, from.shape + from.dimensions},
+              .lr_multiplier = from.lr_multiplier,
+              .decay_multiplier = from.decay_multiplier,
+              .averaged = from.averaged != 0};
+    uint64_t elements = 1;
+    for (const uint64_t extent : to.shape) elements *= extent;
+    const std::string name = to.name;
+    absl::StatusOr<int> added = client->client->Register(std::move(to));
+    if (!added.ok()) return added.status();
+    client->tensors.emplace_back(name, elements);
+    *index = *added;
+    return absl::OkStatus();
+  });
+}
+
+strata_code strata_allocate(strata_client* client) {
+  return Run(client, "strata_allocate", [&] { return client->client->Allocate(); });
+}
+
+strata_code strata_start(strata_client* client, const strata_facts* facts) {
+  return Run(client, "strata_start", [&] {
+    const strata_facts from = strata::client::Sized(*facts);
+    return client->client->Start({.samples_per_epoch = from.samples_per_epoch,
+                                  .total_steps = from.total_steps,
+                                  .takes_first_weights = from.takes_first_weights != 0});
+  });
+}
+
+float* strata_weights(strata_client* client, int32_t tensor) {
+  return client->client->Weights(tensor).data();
+}
+
+float* strata_gradients(strata_client* client, int32_t tensor) {
+  return client->client->Gradients(tensor).data();
+}
+
+uint64_t strata_elements(const strata_client* client, int32_t tensor) {
+  return ExpectTensor(*client, tensor, "").ok() ? client->tensors[tensor].second : 0;
+}
+
+strata_code strata_begin_step(strata_client* client, uint32_t samples) {
+  return Run(client, "strata_begin_step", [&] { return client->client->BeginStep(samples); });
+}
+
+strata_code strata_wait(strata_client* client, int32_t tensor) {
+  return Run(client, "strata_wait", [&] { return client->client->Wait(tensor); });
+}
+
+strata_code strata_wait_all(strata_client* client) {
+  return Run(client, "strata_wait_all", [&] { return client->client->WaitAll(); });
+}
+
+strata_code strata_publish(strata_client* client, int32_t tensor) {
+  return Run(client, "strata_publish", [&] { return client->client->Publish(tensor); });
+}
+
+strata_code strata_publish_values(strata_client* client, int32_t tensor, const void* values,
+                                  strata_dtype dtype, double scale) {
+  return Run(client, "strata_publish_values",
+             [&] { return PublishValues(client, tensor, values, dtype, scale); });
+}
+
+strata_code strata_read_weights(strata_client* client, int32_t tensor, void* to,
+                                strata_dtype dtype) {
+  return Run(client, "strata_read_weights", [&] { return ReadWeights(client, tensor, to, dtype); });
+}
+
+strata_code strata_finish_step(strata_client* client) {
+  return Run(client, "strata_finish_step", [&] { return client->client->FinishStep(); });
+}
+
+strata_code strata_finish(strata_client* client) {
+  return Run(client, "strata_finish", [&] { return client->client->Finish(); });
+}
+
+strata_code strata_send_report(strata_client* client, const strata_report* report) {
+  return Run(client, "strata_send_report", [&] {
+    const strata_report from = strata::client::Sized(*report);
+    return client->client->Send({.first_step = from.first_step,
+                                 .end_step = from.end_step,
+                                 .samples = from.samples,
+                                 .loss_sum = from.loss_sum,
+                                 .wall_s = from.wall_s,
+                                 .trained_s = from.trained_s,
+                                 .has_test = from.has_test != 0,
+                                 .test_accuracy = from.test_accuracy,
+                                 .test_loss = from.test_loss,
+                                 .final = from.final != 0});
+  });
+}
+
+void strata_fail(strata_client* client, const char* reason) {
+  Run(client, "strata_fail", [&] {
+    client->client->Fail(reason);
+    return absl::OkStatus();
+  });
+}
+
+}  // extern "C"

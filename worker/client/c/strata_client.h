@@ -1,0 +1,166 @@
+#ifndef STRATA_WORKER_CLIENT_C_STRATA_CLIENT_H_
+#define STRATA_WORKER_CLIENT_C_STRATA_CLIENT_H_
+
+/* The client library for C, and for languages that call C: a rank's side of a Strata job. Link with
+ * -lstrata_client (pkg-config strata_client, or find_package(StrataClient) in CMake).
+ *
+ * The order of calls, each with the client that strata_connect gave:
+ *
+ *   strata_register*, strata_start, then per step: (strata_wait* forward), strata_begin_step,
+ *   (strata_publish* backward), strata_finish_step; at the end strata_finish, after which weights
+ *   are the job's final model.
+ *
+ * Calls that return a strata_code give STRATA_OK, or an error whose text strata_error_text returns.
+ * STRATA_FAILED_PRECONDITION: the call was out of order, in another process than the one that
+ * connected (after fork), or made while another thread was in one; nothing has changed.
+ * STRATA_STOPPED: the job was stopped, or a peer process is gone; the program is to exit.
+ *
+ * Threads: any, one at a time per client.
+ */
+
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#define STRATA_API __attribute__((visibility("default")))
+
+/* Grows when a function or a field is added. Fields are only added at the end of a struct, and the
+ * library reads as many as `size` says that the caller's has. */
+#define STRATA_CLIENT_ABI 1
+
+/* Returns the STRATA_CLIENT_ABI that the library was built with. */
+STRATA_API uint32_t strata_client_abi(void);
+/* Returns the library's version, as "0.1.0". */
+STRATA_API const char* strata_version(void);
+
+typedef enum strata_code {
+  STRATA_OK = 0,
+  STRATA_INVALID_ARGUMENT = 1,
+  STRATA_FAILED_PRECONDITION = 2,
+  STRATA_NOT_FOUND = 3,
+  STRATA_RESOURCE_EXHAUSTED = 4,
+  STRATA_STOPPED = 5,
+  STRATA_INTERNAL = 6
+} strata_code;
+
+/* Returns the text of the calling thread's last error, one line, "" if there was none. Valid until
+ * its next call that fails. */
+STRATA_API const char* strata_error_text(void);
+
+typedef struct strata_client strata_client;
+
+/* Joins the job as the rank that `launch_file` describes: the argument "{launch}" of the job's
+ * program. Errors: STRATA_NOT_FOUND, STRATA_INVALID_ARGUMENT (the file), STRATA_STOPPED (the node's
+ * aggregator). */
+STRATA_API strata_code strata_connect(const char* launch_file, strata_client** client);
+/* Makes a client that is the one rank of a job with `exchange: NONE`, without any cluster. `job` is
+ * a job as protobuf text; its name, program, ranks and exchange are set. Errors:
+ * STRATA_INVALID_ARGUMENT naming the field. */
+STRATA_API strata_code strata_connect_alone(const char* job, strata_client** client);
+/* Ends the client; null is fine. A rank that has not called strata_finish fails its job. In another
+ * process than the one that connected only memory is freed. */
+STRATA_API void strata_close(strata_client* client);
+
+STRATA_API uint32_t strata_rank(const strata_client* client);
+STRATA_API uint32_t strata_ranks(const strata_client* client);
+STRATA_API uint32_t strata_local_rank(const strata_client* client);
+STRATA_API uint32_t strata_local_ranks(const strata_client* client);
+/* Returns the job with all defaults filled in, as JSON with the field names of job.proto. Valid as
+ * long as the client. */
+STRATA_API const char* strata_job_json(const strata_client* client);
+/* Returns the run directory, "" if there is none. Valid as long as the client. */
+STRATA_API const char* strata_run_dir(const strata_client* client);
+
+/* A tensor of the model, fp32 in the arenas of weights and gradients. */
+typedef struct strata_tensor {
+  size_t size; /* sizeof(strata_tensor) */
+  const char* name;
+  const uint64_t* shape;
+  uint32_t dimensions;    /* of `shape`; 0: one element */
+  float lr_multiplier;    /* of the schedule's learning rate */
+  float decay_multiplier; /* of the weight decay */
+  int averaged;           /* not 0: what is published becomes its value, as a mean over samples */
+} strata_tensor;
+
+/* Adds a tensor and sets `index`, 0 for the first. All ranks add the same, in the order in which
+ * backward finishes their gradients. Errors: STRATA_INVALID_ARGUMENT naming it. */
+STRATA_API strata_code strata_register(strata_client* client, const strata_tensor* tensor,
+                                       int32_t* index);
+/* Ends the registration, so that weights and gradients have addresses: zeros. */
+STRATA_API strata_code strata_allocate(strata_client* client);
+
+typedef struct strata_facts {
+  size_t size;                /* sizeof(strata_facts) */
+  uint64_t samples_per_epoch; /* of all ranks; 0: unknown */
+  uint64_t total_steps;       /* of each rank; 0: unknown */
+  int takes_first_weights;    /* not 0: begin with rank 0's weights; else all offer the same */
+} strata_facts;
+
+/* Offers the weights as the first ones, and blocks until every rank has and training begins. */
+STRATA_API strata_code strata_start(strata_client* client, const strata_facts* facts);
+
+/* Return where the tensor lies in the node's arena of weights, read-only from strata_start on, and
+ * in the rank's arena of gradients; null before strata_allocate or if there is no such tensor. The
+ * address never changes. */
+STRATA_API float* strata_weights(strata_client* client, int32_t tensor);
+STRATA_API float* strata_gradients(strata_client* client, int32_t tensor);
+/* Returns the tensor's elements; 0 if there is no such tensor. */
+STRATA_API uint64_t strata_elements(const strata_client* client, int32_t tensor);
+
+/* Opens a step in which this rank uses `samples` samples. Gradients are sums over them. */
+STRATA_API strata_code strata_begin_step(strata_client* client, uint32_t samples);
+/* Blocks until the tensor's weights are those that the step in hand starts from, or, between two
+ * steps, the next one. */
+STRATA_API strata_code strata_wait(strata_client* client, int32_t tensor);
+STRATA_API strata_code strata_wait_all(strata_client* client);
+/* The tensor's gradient is complete, and its weights are not read again in this step. */
+STRATA_API strata_code strata_publish(strata_client* client, int32_t tensor);
+
+typedef enum strata_dtype {
+  STRATA_FLOAT32 = 0,
+  STRATA_FLOAT64 = 1,
+  STRATA_FLOAT16 = 2,
+  STRATA_BFLOAT16 = 3
+} strata_dtype;
+
+/* In one pass: waits until the tensor's gradient memory is free, writes `values` times `scale`
+ * there as fp32, and publishes. `values` holds all elements, one after the other. Errors:
+ * STRATA_INVALID_ARGUMENT: a value is NaN or infinite, or not a number of fp32; the tensor is
+ * named, and nothing is published. */
+STRATA_API strata_code strata_publish_values(strata_client* client, int32_t tensor,
+                                             const void* values, strata_dtype dtype, double scale);
+/* Waits for the tensor's weights and writes them to `to`, which has room for all elements. */
+STRATA_API strata_code strata_read_weights(strata_client* client, int32_t tensor, void* to,
+                                           strata_dtype dtype);
+
+/* Ends the step. Tensors that were not published have zero gradients. */
+STRATA_API strata_code strata_finish_step(strata_client* client);
+/* No more steps: blocks until all nodes are done and the final weights are there. */
+STRATA_API strata_code strata_finish(strata_client* client);
+
+/* What the steps from first_step on, up to but not including end_step, were like on this rank. */
+typedef struct strata_report {
+  size_t size; /* sizeof(strata_report) */
+  uint64_t first_step, end_step;
+  uint64_t samples;
+  double loss_sum;  /* over the steps */
+  double wall_s;    /* seconds that they took */
+  double trained_s; /* seconds since the first step, without those of evaluations */
+  int has_test;     /* not 0: test_accuracy and test_loss were measured */
+  double test_accuracy, test_loss;
+  int final; /* not 0: of the job's final model */
+} strata_report;
+
+/* Sends a report to the coordinator, which shows it to the user. */
+STRATA_API strata_code strata_send_report(strata_client* client, const strata_report* report);
+/* Says in one line why this rank fails: the job's reason. */
+STRATA_API void strata_fail(strata_client* client, const char* reason);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif  // STRATA_WORKER_CLIENT_C_STRATA_CLIENT_H_

@@ -1,0 +1,139 @@
+/* The client library from C: one rank by itself. */
+
+#include "worker/client/c/strata_client.h"
+
+#include <stdio.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+static int failures = 0;
+
+static void Check(int holds, const char* what, int line) {
+  if (holds) return;
+  ++failures;
+  fprintf(stderr, "line %d: %s; last error: %s\n", line, what, strata_error_text());
+}
+#define CHECK(condition) Check(condition, #condition, __LINE__)
+
+static const char kJob[] =
+    "optimizer { momentum_sgd { momentum: 0.5 } } schedule { base_lr: 0.5 constant {} }";
+
+static strata_client* Connect(void) {
+  strata_client* client = NULL;
+  CHECK(strata_connect_alone(kJob, &client) == STRATA_OK);
+  return client;
+}
+
+static strata_tensor Tensor(const char* name, const uint64_t* shape, uint32_t dimensions) {
+  const strata_tensor tensor = {.size = sizeof tensor,
+                                .name = name,
+                                .shape = shape,
+                                .dimensions = dimensions,
+                                .lr_multiplier = 1,
+                                .decay_multiplier = 1};
+  return tensor;
+}
+
+static const strata_facts kFacts = {.size = sizeof(strata_facts), .takes_first_weights = 1};
+
+static void TrainsByTheJobsOptimizer(void) {
+  strata_client* client = Connect();
+  const uint64_t shape[] = {2, 3};
+  const strata_tensor w = Tensor("w", shape, 2), b = Tensor("b", NULL, 0);
+  int32_t index = -1;
+  CHECK(strata_register(client, &w, &index) == STRATA_OK && index == 0);
+  CHECK(strata_register(client, &b, &index) == STRATA_OK && index == 1);
+  CHECK(strata_elements(client, 0) == 6 && strata_elements(client, 1) == 1);
+  CHECK(strata_elements(client, 2) == 0);
+  CHECK(strata_weights(client, 0) == NULL);
+  CHECK(strata_allocate(client) == STRATA_OK);
+  for (int i = 0; i < 6; ++i) strata_weights(client, 0)[i] = 1;
+  CHECK(strata_start(client, &kFacts) == STRATA_OK);
+  for (int step = 0; step < 2; ++step) {
+    CHECK(strata_wait(client, 0) == STRATA_OK);
+    CHECK(strata_begin_step(client, 4) == STRATA_OK);
+    for (int i = 0; i < 6; ++i) strata_gradients(client, 0)[i] = 2; /* mean 0.5 */
+    CHECK(strata_publish(client, 0) == STRATA_OK);
+    const double gradient = 0.5; /* times 4: mean 0.5 */
+    CHECK(strata_publish_values(client, 1, &gradient, STRATA_FLOAT64, 4) == STRATA_OK);
+    CHECK(strata_finish_step(client) == STRATA_OK);
+  }
+  /* v = 0.5, then 0.75: 0.5 * 1.25 less. */
+  double read[6] = {0};
+  CHECK(strata_read_weights(client, 0, read, STRATA_FLOAT64) == STRATA_OK);
+  CHECK(read[0] == 0.375 && read[5] == 0.375);
+  CHECK(strata_wait_all(client) == STRATA_OK);
+  CHECK(strata_weights(client, 1)[0] == -0.625f);
+  const strata_report report = {.size = sizeof report, .end_step = 2, .samples = 8};
+  CHECK(strata_send_report(client, &report) == STRATA_OK);
+  CHECK(strata_finish(client) == STRATA_OK);
+  strata_close(client);
+}
+
+static void SaysWhichJobAndRankItIs(void) {
+  strata_client* client = Connect();
+  CHECK(strata_client_abi() == STRATA_CLIENT_ABI);
+  CHECK(strlen(strata_version()) >= 5);
+  CHECK(strata_rank(client) == 0 && strata_ranks(client) == 1);
+  CHECK(strata_local_rank(client) == 0 && strata_local_ranks(client) == 1);
+  CHECK(strstr(strata_job_json(client), "\"base_lr\":0.5") != NULL);
+  CHECK(strcmp(strata_run_dir(client), "") == 0);
+  strata_close(client);
+}
+
+static void NamesWhatIsWrong(void) {
+  strata_client* client = (strata_client*)&failures;
+  CHECK(strata_connect("/nowhere/launch", &client) == STRATA_NOT_FOUND);
+  CHECK(client == NULL);
+  CHECK(strstr(strata_error_text(), "/nowhere/launch") != NULL);
+  CHECK(strata_connect_alone("optimizer { what {} }", &client) == STRATA_INVALID_ARGUMENT);
+  CHECK(strstr(strata_error_text(), "what") != NULL);
+  CHECK(strata_connect_alone("consistency { preset: 'ssp(x)' }", &client) ==
+        STRATA_INVALID_ARGUMENT);
+  CHECK(strata_wait(NULL, 0) == STRATA_INVALID_ARGUMENT);
+  client = Connect();
+  int32_t index;
+  const uint64_t none[] = {0};
+  const strata_tensor empty = Tensor("empty", none, 1), w = Tensor("w", NULL, 0);
+  CHECK(strata_register(client, &empty, &index) == STRATA_INVALID_ARGUMENT);
+  CHECK(strstr(strata_error_text(), "empty") != NULL);
+  CHECK(strata_register(client, &w, &index) == STRATA_OK);
+  CHECK(strata_begin_step(client, 1) == STRATA_FAILED_PRECONDITION);
+  CHECK(strata_start(client, &kFacts) == STRATA_OK);
+  CHECK(strata_begin_step(client, 1) == STRATA_OK);
+  const float infinite = 1e30f;
+  CHECK(strata_publish_values(client, 0, &infinite, STRATA_FLOAT32, 1e30) ==
+        STRATA_INVALID_ARGUMENT);
+  CHECK(strstr(strata_error_text(), "\"w\": element 0 is infinite") != NULL);
+  CHECK(strata_publish_values(client, 1, &infinite, STRATA_FLOAT32, 1) == STRATA_INVALID_ARGUMENT);
+  CHECK(strata_publish_values(client, 0, &infinite, STRATA_FLOAT32, 1) == STRATA_OK);
+  strata_close(client);
+  strata_close(NULL);
+}
+
+static void AChildCannotUseIt(void) {
+  strata_client* client = Connect();
+  int32_t index;
+  const strata_tensor w = Tensor("w", NULL, 0);
+  const pid_t child = fork();
+  if (child == 0) {
+    const int refused = strata_register(client, &w, &index) == STRATA_FAILED_PRECONDITION &&
+                        strstr(strata_error_text(), "forked") != NULL;
+    strata_close(client);
+    _exit(refused ? 0 : 1);
+  }
+  int status = -1;
+  CHECK(waitpid(child, &status, 0) == child && status == 0);
+  CHECK(strata_register(client, &w, &index) == STRATA_OK);
+  strata_close(client);
+}
+
+int main(void) {
+  TrainsByTheJobsOptimizer();
+  SaysWhichJobAndRankItIs();
+  NamesWhatIsWrong();
+  AChildCannotUseIt();
+  if (failures == 0) puts("ok");
+  return failures == 0 ? 0 : 1;
+}
