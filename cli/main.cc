@@ -34,6 +34,7 @@ int Main(int argc, char** argv) {
   app.set_help_flag("-h,--help", "Print this help and exit");
   Invocation invocation;
   AddLocalCommand(&app, &invocation);
+  AddRunCommand(&app, &invocation);
   AddLaunchCommand(&app, &invocation);
   AddCoordinatorCommand(&app, &invocation);
   AddServerCommand(&app, &invocation);

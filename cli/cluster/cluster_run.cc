@@ -66,7 +66,8 @@ void ClusterRun::OnReady(const absl::Status& status) {
     if (id.ok() && options_.follow != nullptr) {
       followed_ = options_.follow(client_.get(), *id);
     } else if (id.ok()) {
-      followed_ = FollowJob(client_.get(), *id, /*json=*/false, options_.trace);
+      followed_ =
+          FollowJob(client_.get(), *id, /*json=*/false, options_.trace, "", options_.output);
     }
     loop_->Post([this, submitted = id.status()] { OnFollowed(submitted); });
   });

@@ -9,6 +9,7 @@
 
 #include "absl/status/status.h"
 #include "cli/cluster/cluster_life.h"
+#include "cli/cluster/rank_output.h"
 #include "common/control/coordinator_client.h"
 #include "common/ids.h"
 #include "common/process/event_loop.h"
@@ -28,6 +29,7 @@ class ClusterRun {
     ClusterLife::Options cluster;
     std::optional<proto::Job> job;
     std::string trace;  // file for the job's trace; empty: none
+    RankOutputOptions output;
     // What is done in place of a job. `run` is called on a thread of its own and returns the exit
     // status; `stop` makes it return soon, and may come before it.
     struct Work {

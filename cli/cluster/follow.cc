@@ -3,6 +3,7 @@
 #include <cstdio>
 
 #include "absl/strings/str_cat.h"
+#include "absl/synchronization/mutex.h"
 #include "cli/program/invocation.h"
 #include "cli/render/progress.h"
 #include "cli/render/render.h"
@@ -45,6 +46,14 @@ int PrintEnd(const proto::JobStatus& end, bool json) {
   return PrintError(EndLine(end), kExitFailed);
 }
 
+// Where the job's ranks write their logs. Until they have said so themselves, it is where workers
+// put the run directories of jobs that do not name one.
+std::string RunDirectory(const proto::JobStatus& status, const RankOutputOptions& output) {
+  if (!status.run_dir().empty()) return status.run_dir();
+  if (!status.job().run_dir().empty()) return status.job().run_dir();
+  return absl::StrCat(output.runs_dir, "/", status.name(), "-", status.job_id());
+}
+
 std::string AtCoordinator(const CoordinatorOptions& options) {
   return options.address == CoordinatorOptions().address ? "" : " --coordinator " + options.address;
 }
@@ -52,12 +61,26 @@ std::string AtCoordinator(const CoordinatorOptions& options) {
 }  // namespace
 
 std::optional<int> FollowJob(control::CoordinatorClient* client, JobId job, bool json,
-                             const std::string& trace, const std::string& trace_command) {
+                             const std::string& trace, const std::string& trace_command,
+                             const RankOutputOptions& output) {
+  RankOutput ranks;
+  if (absl::Status opened = ranks.Open(output); !opened.ok()) return PrintError(opened);
+  absl::Mutex mutex;
   ProgressDisplay display(stdout, TerminalColumns());
   JsonEvents events;
+  const auto write = [&](const std::string& lines) {
+    const absl::MutexLock lock(&mutex);
+    display.Write(lines);
+  };
   auto followed = client->Follow(job, [&](const proto::FollowEvent& event) {
+    const proto::JobStatus& status = event.status();
+    if (event.has_status() && status.state() != proto::QUEUED) {
+      ranks.Begin(RunDirectory(status, output), status.ranks(), write);
+    }
+    const absl::MutexLock lock(&mutex);
     json ? events.Print(event) : display.Show(event);
   });
+  ranks.End();
   display.End();
   if (absl::IsCancelled(followed.status())) return std::nullopt;
   if (!followed.ok()) return PrintError(std::string(followed.status().message()), kExitFailed);
@@ -75,12 +98,12 @@ std::optional<int> FollowJob(control::CoordinatorClient* client, JobId job, bool
 
 int FollowJobUntilSignal(control::CoordinatorClient* client, JobId job,
                          const CoordinatorOptions& options, Interrupt* interrupt,
-                         const std::string& trace) {
+                         const std::string& trace, const RankOutputOptions& output) {
   interrupt->Catch([client] { client->StopFollowing(); });
   const uint32_t id = job.value();
   const std::string at = AtCoordinator(options);
-  std::optional<int> exit_status = FollowJob(client, job, options.json, trace,
-                                             absl::StrCat("strata trace ", id, " ", trace, at));
+  std::optional<int> exit_status = FollowJob(
+      client, job, options.json, trace, absl::StrCat("strata trace ", id, " ", trace, at), output);
   interrupt->Catch(nullptr);
   if (exit_status.has_value()) return *exit_status;
   if (!options.json) {

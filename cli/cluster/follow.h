@@ -4,6 +4,7 @@
 #include <optional>
 #include <string>
 
+#include "cli/cluster/rank_output.h"
 #include "cli/options/options.h"
 #include "cli/program/interrupt.h"
 #include "common/control/coordinator_client.h"
@@ -16,15 +17,16 @@ namespace strata::cli {
 // writes the job's trace to `trace`, unless that is empty; where StopFollowing comes before, it
 // says so and names `trace_command`, which writes it later, unless that is empty. Returns the exit
 // status that the job stands for; nullopt: StopFollowing came before the job had ended, nothing was
-// said.
+// said. Shows what ranks print, besides, as `output` says.
 std::optional<int> FollowJob(control::CoordinatorClient* client, JobId job, bool json,
-                             const std::string& trace = "", const std::string& trace_command = "");
+                             const std::string& trace = "", const std::string& trace_command = "",
+                             const RankOutputOptions& output = {});
 
 // Follows the job as FollowJob does until a signal comes. Then it says how to go on and returns the
 // signal's exit status.
 int FollowJobUntilSignal(control::CoordinatorClient* client, JobId job,
                          const CoordinatorOptions& options, Interrupt* interrupt,
-                         const std::string& trace = "");
+                         const std::string& trace = "", const RankOutputOptions& output = {});
 
 }  // namespace strata::cli
 

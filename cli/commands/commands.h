@@ -18,6 +18,7 @@ void AddLaunchCommand(CLI::App* app, Invocation* invocation);
 void AddLocalCommand(CLI::App* app, Invocation* invocation);
 void AddNodesCommand(CLI::App* app, Invocation* invocation);
 void AddRankCommand(CLI::App* app, Invocation* invocation);
+void AddRunCommand(CLI::App* app, Invocation* invocation);
 void AddServerCommand(CLI::App* app, Invocation* invocation);
 void AddStatusCommand(CLI::App* app, Invocation* invocation);
 void AddSubmitCommand(CLI::App* app, Invocation* invocation);

@@ -211,6 +211,12 @@ void ProgressDisplay::Line(const std::string& text) {
   std::fflush(out_);
 }
 
+void ProgressDisplay::Write(const std::string& lines) {
+  ClearLive();
+  std::fputs(lines.c_str(), out_);
+  std::fflush(out_);
+}
+
 void ProgressDisplay::ClearLive() {
   if (live_) {
     std::fprintf(out_, "\r\033[K");

@@ -40,6 +40,8 @@ class ProgressDisplay {
   ProgressDisplay(std::FILE* out, int columns) : out_(out), columns_(columns) {}
 
   void Show(const proto::FollowEvent& event);
+  // Writes whole lines, above the live line.
+  void Write(const std::string& lines);
   // Takes the live line away: what is written next has a row of its own.
   void End() { ClearLive(); }
 

@@ -1,0 +1,129 @@
+#include <CLI/CLI.hpp>
+#include <cstdio>
+#include <filesystem>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+
+#include "cli/cluster/cluster_run.h"
+#include "cli/cluster/follow.h"
+#include "cli/cluster/local_cluster.h"
+#include "cli/commands/commands.h"
+#include "cli/options/options.h"
+#include "cli/options/program_job.h"
+#include "cli/program/interrupt.h"
+#include "common/job/job.h"
+
+namespace strata::cli {
+namespace {
+
+struct Options {
+  ProgramOptions program;
+  JobOptions job;
+  LocalClusterOptions cluster;
+  std::string coordinator;  // empty: a cluster of its own
+  std::string log;
+  bool prints_job = false;
+};
+
+// The job as the user could have written it, with the changes that the options make.
+absl::StatusOr<proto::Job> MakeJob(const Options& options) {
+  const absl::StatusOr<proto::Job> program = MakeProgramJob(options.program);
+  if (!program.ok()) return program.status();
+  JobOptions changes = options.job;
+  changes.path = "strata run";
+  return JobAsWrittenFrom(JobToText(*program), changes);
+}
+
+int RunOn(const std::string& address, const proto::Job& job, const Options& options) {
+  CoordinatorOptions coordinator;
+  coordinator.address = address;
+  std::optional<Interrupt> interrupt;
+  interrupt.emplace();
+  auto client = ConnectTo(coordinator);
+  auto id = client->Submit(job);
+  if (!id.ok()) return PrintError(id.status());
+  return FollowJobUntilSignal(client.get(), *id, coordinator, &*interrupt, options.job.trace,
+                              ParseRankOutput(options.log));
+}
+
+int RunHere(proto::Job job, Options options, const Invocation& invocation) {
+  LocalClusterOptions& cluster = options.cluster;
+  if (absl::Status status = CheckServers(job, cluster.servers); !status.ok()) {
+    return PrintError(status);
+  }
+  FillSlots(job.ranks(), &cluster);
+  if (cluster.runs_dir.empty()) cluster.runs_dir = NewRunsDirectory();
+  cluster.runs_dir = std::filesystem::absolute(cluster.runs_dir).lexically_normal();
+  ClusterRun::Options run;
+  run.job = std::move(job);
+  run.trace = options.job.trace;
+  run.output = ParseRankOutput(options.log);
+  run.output.runs_dir = cluster.runs_dir;
+  return RunLocalCluster(cluster, std::move(run), invocation.log_level);
+}
+
+int Run(const Options& options, const Invocation& invocation) {
+  absl::StatusOr<proto::Job> job = MakeJob(options);
+  if (!job.ok()) return PrintError(job.status());
+  if (options.prints_job) {
+    std::fputs(JobToText(*job).c_str(), stdout);
+    return kExitOk;
+  }
+  const absl::Status log = RankOutput().Open(ParseRankOutput(options.log));
+  if (!log.ok()) return PrintError(log);
+  FillDefaults(&*job);
+  if (!options.coordinator.empty()) return RunOn(options.coordinator, *job, options);
+  return RunHere(*std::move(job), options, invocation);
+}
+
+}  // namespace
+
+void AddRunCommand(CLI::App* app, Invocation* invocation) {
+  auto options = std::make_shared<Options>();
+  CLI::App* command = app->add_subcommand(
+      "run", "Run a program of your own as a job: strata run [OPTIONS] PROGRAM [ARGS]");
+  command->prefix_command();
+  command->add_option("-n,--ranks", options->program.ranks, "Ranks: processes of the program")
+      ->check(CLI::Range(1, 1024))
+      ->capture_default_str();
+  command->add_option("--name", options->program.name, "The job's name (default: the program's)");
+  command->add_option("--python", options->program.python, "Interpreter of programs named *.py")
+      ->capture_default_str();
+  AddJobOptions(command, &options->job);
+  AddTraceOption(command, &options->job);
+  std::vector<CLI::Option*> own = AddLocalClusterOptions(command, &options->cluster);
+  own.push_back(command->add_option("--runs", options->cluster.runs_dir,
+                                    "Parent of run directories and logs (default: "
+                                    "strata-runs/TIME)"));
+  CLI::Option* coordinator =
+      command->add_option("--coordinator", options->coordinator,
+                          "HOST:PORT of a cluster's coordinator (default: a cluster of this "
+                          "command's own, on this machine)");
+  for (CLI::Option* option : own) {
+    if (option->get_name() != "--nodes") coordinator->excludes(option);
+  }
+  command->add_option("--log", options->log,
+                      "What ranks print: all, none, or a file for that of all ranks (default: "
+                      "rank 0's)");
+  command->add_flag("--print-job", options->prints_job,
+                    "Print the job file, for strata submit, and run nothing");
+  AddLogLevelOption(command, invocation);
+  command->footer(
+      "Ranks find the launch file's name in STRATA_LAUNCH, and RANK, WORLD_SIZE, LOCAL_RANK and\n"
+      "LOCAL_WORLD_SIZE in their environment.\n"
+      "Examples:\n"
+      "  strata run -n 4 ./train --rate 0.1\n"
+      "  strata run -n 4 --nodes 2 --servers 2 --mode \"ssp(3)\" train.py\n"
+      "  strata run -n 16 --coordinator head:7070 --log all train.py\n"
+      "  strata run -n 4 --print-job train.py > job.textproto\n"
+      "Exit status: 0 finished, 1 failed or stopped, 2 bad input.");
+  command->callback([=] {
+    options->program.words = command->remaining();
+    options->program.nodes = static_cast<uint32_t>(options->cluster.nodes);
+    invocation->run = [=] { return Run(*options, *invocation); };
+  });
+}
+
+}  // namespace strata::cli

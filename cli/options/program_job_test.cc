@@ -1,0 +1,69 @@
+#include "cli/options/program_job.h"
+
+#include <filesystem>
+#include <fstream>
+
+#include "common/job/job.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+
+namespace strata::cli {
+namespace {
+
+using ::testing::Contains;
+using ::testing::ElementsAre;
+using ::testing::Not;
+
+class ProgramJob : public testing::Test {
+ protected:
+  void SetUp() override {
+    std::filesystem::current_path(testing::TempDir());
+    for (const char* name : {"train.py", "train", "my model (2).py"}) std::ofstream(name) << "x";
+  }
+  static std::string In(const std::string& name) {
+    return (std::filesystem::current_path() / name).string();
+  }
+};
+
+TEST_F(ProgramJob, AScriptIsRunByTheInterpreterAndKeepsItsArguments) {
+  const auto job = MakeProgramJob({.words = {"train.py", "--lr", "0.1"}, .ranks = 4, .nodes = 3});
+  ASSERT_TRUE(job.ok()) << job.status();
+  EXPECT_EQ(job->name(), "train");
+  EXPECT_EQ(job->program().path(), "python3");
+  EXPECT_THAT(job->program().args(), ElementsAre(In("train.py"), "--lr", "0.1"));
+  EXPECT_THAT(job->program().env(), Contains("STRATA_LAUNCH={launch}"));
+  EXPECT_THAT(job->program().env(), Contains("PYTHONUNBUFFERED=1"));
+  EXPECT_EQ(job->ranks(), 4u);
+  EXPECT_EQ(job->ranks_per_node(), 2u);
+}
+
+TEST_F(ProgramJob, IsAJobThatHoldsOnceItsDefaultsAreFilledIn) {
+  for (const char* program : {"train.py", "train", "my model (2).py"}) {
+    auto job = MakeProgramJob({.words = {program}});
+    ASSERT_TRUE(job.ok()) << job.status();
+    FillDefaults(&*job);
+    EXPECT_EQ(ValidateJob(*job), absl::OkStatus()) << job->name();
+  }
+  EXPECT_EQ(MakeProgramJob({.words = {"my model (2).py"}})->name(), "my-model--2-");
+}
+
+TEST_F(ProgramJob, AProgramOfThisFolderGetsItsPathAndOthersAreLookedFor) {
+  EXPECT_EQ(MakeProgramJob({.words = {"train"}})->program().path(), In("train"));
+  EXPECT_EQ(MakeProgramJob({.words = {"./train"}})->program().path(), In("train"));
+  EXPECT_THAT(MakeProgramJob({.words = {"train"}})->program().env(),
+              Not(Contains("PYTHONUNBUFFERED=1")));
+  EXPECT_EQ(MakeProgramJob({.words = {"true"}})->program().path(), "true");
+  EXPECT_EQ(MakeProgramJob({.words = {"train.py"}, .python = "venv/bin/python"})->program().path(),
+            In("venv/bin/python"));
+}
+
+TEST_F(ProgramJob, AFileThatIsNotThereIsNamed) {
+  EXPECT_EQ(MakeProgramJob({}).status(), absl::InvalidArgumentError("PROGRAM is missing"));
+  EXPECT_EQ(MakeProgramJob({.words = {"gone.py"}}).status(),
+            absl::NotFoundError("gone.py: no such file"));
+  EXPECT_EQ(MakeProgramJob({.words = {"./gone"}}).status(),
+            absl::NotFoundError("./gone: no such file"));
+}
+
+}  // namespace
+}  // namespace strata::cli
