@@ -1,0 +1,36 @@
+"""Strata for Python: a rank's part in a data-parallel training job.
+
+`strata.torch` trains PyTorch models; `Session` takes arrays of any library. `strata run -n 4 SCRIPT`
+makes four ranks of a script; by itself it is one.
+"""
+
+from strata._lifetime import fail, finish
+from strata._library import version
+from strata.errors import InvalidArgument, JobStopped, LibraryMissing, OutOfOrder, StrataError
+from strata.launching import launch
+from strata.optimizers import SGD, Adam, AdamW, Mean, Optimizer
+from strata.reporting import report
+from strata.sampler import Sampler
+from strata.session import Session
+
+__version__ = version()
+
+__all__ = [
+    "SGD",
+    "Adam",
+    "AdamW",
+    "InvalidArgument",
+    "JobStopped",
+    "LibraryMissing",
+    "Mean",
+    "Optimizer",
+    "OutOfOrder",
+    "Sampler",
+    "Session",
+    "StrataError",
+    "fail",
+    "finish",
+    "launch",
+    "report",
+    "version",
+]

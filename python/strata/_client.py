@@ -1,0 +1,169 @@
+"""This rank's client: one per process, made by the first session, ended with the process.
+
+How it ends: `finish` says that the rank is done; an exception that nobody caught, or `fail`, gives the
+job its reason; and an interpreter that exits without either finishes (see `_lifetime`).
+"""
+
+from __future__ import annotations
+
+import ctypes
+import json
+import os
+import time
+from typing import Any
+
+from strata import _library, errors
+from strata._library import check, lib
+
+
+class Client:
+    """A rank's side of its job. Tensors are numbers, in the order of their registration.
+
+    Threads: any, one at a time. Errors: `errors.JobStopped` from every call that blocks, and
+    `errors.OutOfOrder` from a forked process.
+    """
+
+    def __init__(self, launch: str | None = None, alone: str = "") -> None:
+        """Joins the job whose launch file is named; without one, makes a job of this rank alone.
+
+        `alone` is that job as protobuf text, with `exchange: NONE`.
+        """
+        self._handle = ctypes.c_void_p()
+        handle = ctypes.byref(self._handle)
+        if launch:
+            check(lib.strata_connect(launch.encode(), handle))
+        else:
+            check(lib.strata_connect_alone(alone.encode(), handle))
+        self.is_alone = not launch
+        self.rank: int = lib.strata_rank(self._handle)
+        self.ranks: int = lib.strata_ranks(self._handle)
+        self.local_rank: int = lib.strata_local_rank(self._handle)
+        self.local_ranks: int = lib.strata_local_ranks(self._handle)
+        self.job: dict[str, Any] = json.loads(lib.strata_job_json(self._handle))
+        self.run_dir: str = lib.strata_run_dir(self._handle).decode()
+        self.steps = 0  # that were finished
+        self.in_step = False
+        self.is_open = True
+        self._interrupted = False
+        # The library keeps the function's address, so this object must live as long.
+        self._check = _library.WaitCheck(self._on_wait)
+        if hasattr(lib, "strata_on_wait"):
+            check(lib.strata_on_wait(self._handle, self._check, None))
+        self._process = os.getpid()
+
+    def _on_wait(self, _: object) -> int:
+        """Called now and then within calls that block, so that Ctrl-C is seen: Python runs its signal
+        handlers here, and what they raise ends the call."""
+        try:
+            for _ in range(2):  # handlers run between the steps of a loop
+                time.sleep(0)
+        except KeyboardInterrupt:
+            self._interrupted = True
+        return int(self._interrupted)
+
+    @property
+    def handle(self) -> ctypes.c_void_p:
+        """The C client. Raises `errors.OutOfOrder` where it may not be used."""
+        if self._process != os.getpid():
+            raise errors.OutOfOrder(
+                f"process {os.getpid()} has the session of process {self._process}, which forked: "
+                "only that one may use it"
+            )
+        if not self.is_open:
+            raise errors.OutOfOrder("the session is closed")
+        return self._handle
+
+    def register(
+        self,
+        name: str,
+        shape: tuple[int, ...],
+        lr_multiplier: float = 1.0,
+        decay_multiplier: float = 1.0,
+        averaged: bool = False,
+    ) -> int:
+        extents = (ctypes.c_uint64 * max(1, len(shape)))(*shape)
+        tensor = _library.Tensor(
+            ctypes.sizeof(_library.Tensor),
+            name.encode(),
+            extents,
+            len(shape),
+            lr_multiplier,
+            decay_multiplier,
+            averaged,
+        )
+        index = ctypes.c_int32()
+        check(lib.strata_register(self.handle, ctypes.byref(tensor), ctypes.byref(index)))
+        return index.value
+
+    def allocate(self) -> None:
+        check(lib.strata_allocate(self.handle))
+
+    def start(
+        self,
+        optimizer: str | None,
+        says_rates: bool,
+        samples_per_epoch: int = 0,
+        total_steps: int = 0,
+    ) -> None:
+        """Offers the weights and blocks until every rank has; all begin with rank 0's."""
+        facts = _library.Facts(
+            ctypes.sizeof(_library.Facts),
+            samples_per_epoch,
+            total_steps,
+            1,
+            None if optimizer is None else optimizer.encode(),
+            says_rates,
+        )
+        self._call(lib.strata_start, ctypes.byref(facts))
+
+    def weights(self, tensor: int) -> int:
+        """Returns the address of the tensor in the node's weights."""
+        address: int = lib.strata_weights(self.handle, tensor)
+        return address
+
+    def begin_step(self, samples: int, rate: float | None) -> None:
+        if rate is None:
+            self._call(lib.strata_begin_step, samples)
+        else:
+            self._call(lib.strata_begin_step_at, samples, rate)
+        self.in_step = True
+
+    def wait(self, tensor: int) -> None:
+        self._call(lib.strata_wait, tensor)
+
+    def wait_all(self) -> None:
+        self._call(lib.strata_wait_all)
+
+    def publish(self, tensor: int, address: int, dtype: int, scale: float) -> None:
+        self._call(lib.strata_publish_values, tensor, address, dtype, scale)
+
+    def read(self, tensor: int, address: int, dtype: int) -> None:
+        self._call(lib.strata_read_weights, tensor, address, dtype)
+
+    def finish_step(self) -> None:
+        self._call(lib.strata_finish_step)
+        self.in_step = False
+        self.steps += 1
+
+    def finish(self) -> None:
+        """Says that this rank is done, and blocks until all are."""
+        self._call(lib.strata_finish)
+
+    def fail(self, reason: str) -> None:
+        """Says in one line why this rank fails: the job's reason."""
+        lib.strata_fail(self.handle, reason.encode(errors="replace"))
+
+    def send(self, report: _library.Report) -> None:
+        check(lib.strata_send_report(self.handle, ctypes.byref(report)))
+
+    def close(self) -> None:
+        """Ends the client; in a forked process it only forgets it."""
+        if self.is_open:
+            self.is_open = False
+            lib.strata_close(self._handle)
+
+    def _call(self, function: Any, *arguments: Any) -> None:
+        code = function(self.handle, *arguments)
+        if code:
+            self._interrupted = False
+            _library.fail(code)

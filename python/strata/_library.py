@@ -1,0 +1,160 @@
+"""The client library, libstrata_client.so.1, as Python sees it: its functions with their types, and its
+error codes as exceptions."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+from ctypes import (
+    CFUNCTYPE,
+    POINTER,
+    Structure,
+    c_char_p,
+    c_double,
+    c_float,
+    c_int,
+    c_int32,
+    c_size_t,
+    c_uint32,
+    c_uint64,
+    c_void_p,
+)
+from typing import Any, NoReturn
+
+from strata import errors
+
+# What this package knows of strata_client.h; an older library is refused.
+ABI = 1
+NAME = "libstrata_client.so.1"
+
+INVALID_ARGUMENT, FAILED_PRECONDITION, NOT_FOUND, STOPPED, INTERRUPTED = 1, 2, 3, 5, 7
+FLOAT32, FLOAT64, FLOAT16, BFLOAT16 = range(4)
+
+WaitCheck = CFUNCTYPE(c_int, c_void_p)
+
+
+class Tensor(Structure):
+    _fields_ = [
+        ("size", c_size_t),
+        ("name", c_char_p),
+        ("shape", POINTER(c_uint64)),
+        ("dimensions", c_uint32),
+        ("lr_multiplier", c_float),
+        ("decay_multiplier", c_float),
+        ("averaged", c_int),
+    ]
+
+
+class Facts(Structure):
+    _fields_ = [
+        ("size", c_size_t),
+        ("samples_per_epoch", c_uint64),
+        ("total_steps", c_uint64),
+        ("takes_first_weights", c_int),
+        ("optimizer", c_char_p),
+        ("says_rates", c_int),
+    ]
+
+
+class Report(Structure):
+    _fields_ = [
+        ("size", c_size_t),
+        ("first_step", c_uint64),
+        ("end_step", c_uint64),
+        ("samples", c_uint64),
+        ("loss_sum", c_double),
+        ("wall_s", c_double),
+        ("trained_s", c_double),
+        ("has_test", c_int),
+        ("test_accuracy", c_double),
+        ("test_loss", c_double),
+        ("final", c_int),
+        ("value_names", POINTER(c_char_p)),
+        ("values", POINTER(c_double)),
+        ("value_count", c_uint32),
+    ]
+
+
+_SIGNATURES: dict[str, tuple[Any, list[Any]]] = {
+    "strata_client_abi": (c_uint32, []),
+    "strata_version": (c_char_p, []),
+    "strata_error_text": (c_char_p, []),
+    "strata_connect": (c_int, [c_char_p, POINTER(c_void_p)]),
+    "strata_connect_alone": (c_int, [c_char_p, POINTER(c_void_p)]),
+    "strata_close": (None, [c_void_p]),
+    "strata_rank": (c_uint32, [c_void_p]),
+    "strata_ranks": (c_uint32, [c_void_p]),
+    "strata_local_rank": (c_uint32, [c_void_p]),
+    "strata_local_ranks": (c_uint32, [c_void_p]),
+    "strata_job_json": (c_char_p, [c_void_p]),
+    "strata_run_dir": (c_char_p, [c_void_p]),
+    "strata_register": (c_int, [c_void_p, POINTER(Tensor), POINTER(c_int32)]),
+    "strata_allocate": (c_int, [c_void_p]),
+    "strata_start": (c_int, [c_void_p, POINTER(Facts)]),
+    "strata_weights": (c_void_p, [c_void_p, c_int32]),
+    "strata_gradients": (c_void_p, [c_void_p, c_int32]),
+    "strata_begin_step": (c_int, [c_void_p, c_uint32]),
+    "strata_begin_step_at": (c_int, [c_void_p, c_uint32, c_double]),
+    "strata_wait": (c_int, [c_void_p, c_int32]),
+    "strata_wait_all": (c_int, [c_void_p]),
+    "strata_publish": (c_int, [c_void_p, c_int32]),
+    "strata_publish_values": (c_int, [c_void_p, c_int32, c_void_p, c_int, c_double]),
+    "strata_read_weights": (c_int, [c_void_p, c_int32, c_void_p, c_int]),
+    "strata_finish_step": (c_int, [c_void_p]),
+    "strata_finish": (c_int, [c_void_p]),
+    "strata_send_report": (c_int, [c_void_p, POINTER(Report)]),
+    "strata_fail": (None, [c_void_p, c_char_p]),
+    "strata_on_wait": (c_int, [c_void_p, WaitCheck, c_void_p]),
+}
+
+
+def _open() -> ctypes.CDLL:
+    """Opens the library: of $STRATA_CLIENT_LIBRARY, of this package, or of the system, in this order."""
+    named = os.environ.get("STRATA_CLIENT_LIBRARY")
+    own = os.path.join(os.path.dirname(os.path.abspath(__file__)), "_lib", NAME)
+    path = named or (own if os.path.exists(own) else NAME)
+    try:
+        library = ctypes.CDLL(path)
+    except OSError as error:
+        hint = "" if named else "; $STRATA_CLIENT_LIBRARY says where it is"
+        raise errors.LibraryMissing(f"the client library cannot be loaded: {error}{hint}") from None
+    library.strata_client_abi.restype = c_uint32
+    abi = library.strata_client_abi()
+    if abi < ABI:
+        raise errors.LibraryMissing(f"{path}: has ABI {abi}, this package needs {ABI}")
+    for name, (result, arguments) in _SIGNATURES.items():
+        function = getattr(library, name, None)
+        if function is None:
+            continue
+        function.restype = result
+        function.argtypes = arguments
+    return library
+
+
+lib = _open()
+
+
+def version() -> str:
+    """Returns the version of the client library, as "0.1.0"."""
+    text: bytes = lib.strata_version()
+    return text.decode()
+
+
+def fail(code: int) -> NoReturn:
+    """Raises the exception that stands for an error code of the library's last call in this thread."""
+    text = lib.strata_error_text().decode(errors="replace")
+    if code == INTERRUPTED:
+        raise KeyboardInterrupt
+    if code == STOPPED:
+        raise errors.JobStopped(text)
+    if code in (INVALID_ARGUMENT, NOT_FOUND):
+        raise errors.InvalidArgument(text)
+    if code == FAILED_PRECONDITION:
+        raise errors.OutOfOrder(text)
+    raise errors.StrataError(text)
+
+
+def check(code: int) -> None:
+    """Raises the exception that stands for an error code; returns where there was no error."""
+    if code:
+        fail(code)

@@ -1,0 +1,146 @@
+"""How a rank's process ends: with its script, by an exception, or in a process that it forked.
+
+The job must learn which it was. A script that comes to its end has finished; one that dies of an
+exception has failed, and the exception is the job's reason; `sys.exit(3)` has failed, too, of which
+the worker daemon tells the job by the exit status. A forked process, such as a worker of a DataLoader,
+has no part in the job.
+"""
+
+from __future__ import annotations
+
+import atexit
+import multiprocessing
+import os
+import sys
+import traceback
+from types import TracebackType
+from typing import Any, Callable, NoReturn
+
+from strata import errors
+from strata._client import Client
+
+_LINE_MAX = 500
+
+
+class _Process:
+    """What is known of this process and its rank."""
+
+    def __init__(self) -> None:
+        self.client: Client | None = None
+        self.has_failed = False
+        self.before_finish: list[Callable[[], None]] = []
+        # Called when the final weights are in the arena, which goes away after it.
+        self.after_finish: list[Callable[[], None]] = []
+        self.forked_from = 0  # the process that has the client; 0: this one
+
+
+process = _Process()
+
+
+def connect() -> Client:
+    """Returns this process's client, which the first call makes.
+
+    In a job, `$STRATA_LAUNCH` names the launch file; without it the rank is alone.
+    Raises `errors.OutOfOrder` in a process that forked from the rank, or under torchrun or mpirun.
+    """
+    if process.forked_from:
+        raise errors.OutOfOrder(
+            f"process {os.getpid()} forked from rank {os.environ.get('RANK', '0')}, process "
+            f"{process.forked_from}: only that one takes part in the job"
+        )
+    if multiprocessing.parent_process() is not None:
+        raise errors.OutOfOrder(
+            f"process {os.getpid()} was started by rank {os.environ.get('RANK', '0')}: only that one takes "
+            "part in the job (keep what makes the session under: if __name__ == \"__main__\")"
+        )
+    if process.client is not None:
+        raise errors.OutOfOrder("this process has a session already; a process is one rank of one job")
+    launch = os.environ.get("STRATA_LAUNCH")
+    if not launch and int(os.environ.get("WORLD_SIZE", "1")) > 1:
+        raise errors.OutOfOrder(
+            f"WORLD_SIZE is {os.environ['WORLD_SIZE']}, but no Strata job runs this process: in place of "
+            f"torchrun or mpirun, run: strata run -n {os.environ['WORLD_SIZE']} {sys.argv[0]}"
+        )
+    process.client = Client(launch, alone="optimizer { mean {} }")
+    return process.client
+
+
+def finish() -> None:
+    """Ends this rank's part in the job well. Does nothing where that has happened, or none was begun."""
+    client = process.client
+    if client is None or not client.is_open or process.has_failed:
+        return
+    try:
+        for call in process.before_finish:
+            call()
+        client.finish()
+        for call in process.after_finish:
+            call()
+    finally:
+        client.close()
+
+
+def fail(reason: str) -> None:
+    """Says in one line why this rank fails: the job's reason."""
+    client = process.client
+    process.has_failed = True
+    if client is not None and client.is_open:
+        client.fail(" ".join(reason.split())[:_LINE_MAX])
+        client.close()
+
+
+def reason_of(error: BaseException) -> str:
+    """Returns an exception as one line: what it is, and where it was raised, as "ValueError: ... (a.py:12)"."""
+    text = traceback.format_exception_only(type(error), error)[-1].strip()
+    frames = traceback.extract_tb(error.__traceback__)
+    own = os.path.dirname(os.path.abspath(__file__))
+    for frame in reversed(frames):
+        if not os.path.abspath(frame.filename).startswith(own):
+            return f"{text} ({os.path.basename(frame.filename)}:{frame.lineno})"
+    return text
+
+
+def _on_exception(
+    kind: type[BaseException], error: BaseException, trace: TracebackType | None
+) -> None:
+    if issubclass(kind, errors.JobStopped) and not process.has_failed:
+        # The reason is another's; this rank's stack says nothing of it.
+        process.has_failed = True
+        print(f"strata: the job has stopped: {error}", file=sys.stderr)
+        return
+    if process.client is not None and not process.forked_from:
+        fail("interrupted" if issubclass(kind, KeyboardInterrupt) else reason_of(error))
+    _excepthook(kind, error, trace)
+
+
+def _exit(status: Any = None) -> NoReturn:
+    if status not in (None, 0):
+        process.has_failed = True
+    _sys_exit(status)
+
+
+def _at_exit() -> None:
+    if process.forked_from or process.has_failed:
+        return
+    try:
+        finish()
+    except BaseException as error:  # the interpreter would print it and exit with 0
+        _on_exception(type(error), error, error.__traceback__)
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(1)
+
+
+def _after_fork_in_child() -> None:
+    client, process.client = process.client, None
+    if client is not None:
+        process.forked_from = os.getppid()
+        client.close()
+
+
+_excepthook = sys.excepthook
+_sys_exit = sys.exit
+sys.excepthook = _on_exception
+sys.exit = _exit
+atexit.register(_at_exit)
+os.register_at_fork(after_in_child=_after_fork_in_child)

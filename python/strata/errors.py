@@ -1,0 +1,25 @@
+"""What goes wrong in a job, as exceptions."""
+
+from __future__ import annotations
+
+
+class StrataError(Exception):
+    """The base of all exceptions of this package. Its text is one line that names the thing."""
+
+
+class InvalidArgument(StrataError, ValueError):
+    """A tensor, option, file or value that cannot be used. Nothing has changed."""
+
+
+class OutOfOrder(StrataError, RuntimeError):
+    """A call at the wrong time: after the session was closed or its process forked, from a second
+    thread while the first is in a call, or a gradient that was published twice. Nothing has
+    changed."""
+
+
+class JobStopped(StrataError, RuntimeError):
+    """The job was stopped, or a process that this rank needs is gone. The script is to exit."""
+
+
+class LibraryMissing(StrataError, ImportError):
+    """libstrata_client.so.1 is not there, or is of another version."""

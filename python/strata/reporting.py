@@ -1,0 +1,125 @@
+"""What ranks tell the job: steps, samples and losses for its progress, and what a script measures."""
+
+from __future__ import annotations
+
+import ctypes
+import time
+
+from strata import _library, errors
+from strata._client import Client
+from strata._lifetime import process
+
+_DEFAULT_EVERY = 50
+
+
+class Reporter:
+    """Sends a report every so many steps (`metrics { every_steps }` of the job), and at the end.
+
+    The samples of a step are those that the step says; where they stand for none (`samples=1` of a
+    step whose gradients are means), those that a `Sampler` has given out since.
+    """
+
+    def __init__(self, client: Client) -> None:
+        self._client = client
+        self._every = int(client.job.get("metrics", {}).get("every_steps", _DEFAULT_EVERY))
+        self._first_step = client.steps
+        self._samples = 0
+        self._drawn = 0
+        self._loss_sum = 0.0
+        self._losses = 0
+        self._start = self._window_start = self._step_end = time.monotonic()
+
+    def on_samples(self, samples: int) -> None:
+        """A sampler has given out so many samples."""
+        self._drawn += samples
+
+    def on_loss(self, loss: float) -> None:
+        """The mean loss of a step's samples."""
+        self._loss_sum += loss
+        self._losses += 1
+
+    def on_step(self, samples: int) -> None:
+        """A step of so many samples has been made."""
+        self._samples += samples
+        self._step_end = time.monotonic()
+        if self._client.steps - self._first_step >= self._every:
+            self.send_window({})
+
+    def send_window(self, values: dict[str, float], is_final: bool = False) -> None:
+        """Sends what has come since the last report, and values that were measured just now."""
+        now = time.monotonic()
+        # What came after the last step was the measurement, which is not training.
+        end = self._step_end if values else now
+        report = _library.Report()
+        report.size = ctypes.sizeof(_library.Report)
+        report.first_step, report.end_step = self._first_step, self._client.steps
+        report.samples = max(self._samples, self._drawn)
+        report.loss_sum = self._loss_sum / max(1, self._losses) * report.samples
+        report.wall_s = end - self._window_start
+        report.trained_s = end - self._start
+        report.final = is_final
+        rest = dict(values)
+        if "test_accuracy" in rest:
+            report.has_test = 1
+            report.test_accuracy = rest.pop("test_accuracy")
+            report.test_loss = rest.pop("test_loss", 0.0)
+        if rest:
+            report.value_names = (ctypes.c_char_p * len(rest))(*(name.encode() for name in rest))
+            report.values = (ctypes.c_double * len(rest))(*rest.values())
+            report.value_count = len(rest)
+        self._client.send(report)
+        self._start += now - end
+        self._window_start = self._step_end = now
+        self._first_step = self._client.steps
+        self._samples = self._drawn = self._losses = 0
+        self._loss_sum = 0.0
+
+
+class _Current:
+    reporter: Reporter | None = None
+
+
+_current = _Current()
+
+
+def begin(client: Client) -> Reporter:
+    """Makes the reporter of this process's client, which has started."""
+    _current.reporter = Reporter(client)
+    process.before_finish.append(_send_rest)
+    return _current.reporter
+
+
+def current() -> Reporter | None:
+    """Returns the reporter, None before a session has started."""
+    return _current.reporter
+
+
+def _send_rest() -> None:
+    reporter, client = _current.reporter, process.client
+    if reporter is not None and client is not None and client.is_open:
+        reporter.send_window({})
+
+
+def report(*, loss: float | None = None, **values: float) -> None:
+    """Reports what the script has measured, to the job's progress, `metrics.jsonl`, and `strata compare`.
+
+    `loss` is the mean loss of the last step's samples, of every rank that says it. All other values are
+    those of rank 0, so every rank may call this: `report(test_accuracy=0.97, test_loss=0.1, perplexity=12.5)`.
+    `test_accuracy` is a share, from 0 to 1.
+
+    Raises `errors.OutOfOrder` before a session has started, `errors.InvalidArgument` naming a value that
+    is no finite number.
+    """
+    reporter, client = _current.reporter, process.client
+    if reporter is None or client is None or not client.is_open:
+        raise errors.OutOfOrder("report: no session has started in this process, or it is closed")
+    numbers: dict[str, float] = {}
+    for name, value in values.items():
+        try:
+            numbers[name] = float(value)
+        except (TypeError, ValueError):
+            raise errors.InvalidArgument(f"report: {name}: {value!r} is no number") from None
+    if loss is not None:
+        reporter.on_loss(float(loss))
+    if numbers and client.rank == 0:
+        reporter.send_window(numbers)

@@ -1,0 +1,201 @@
+"""Training with arrays of any library: weights come out, gradients go in."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import TracebackType
+from typing import Any
+
+import numpy as np
+
+from strata import _arrays, _lifetime, errors, reporting
+from strata.optimizers import Mean, Optimizer
+
+
+class Session:
+    """This rank's part in its job, whose model is a set of named arrays.
+
+        params = {"w": np.zeros((8,), "f4"), "b": np.zeros((1,), "f4")}
+        with strata.Session(params, optimizer=strata.SGD(lr=0.1)) as session:
+            for step in range(300):
+                w = session.weights()
+                session.step(gradients(w, session.rank, step))
+
+    Run by itself, the script is the one rank of a job without any cluster; `strata run -n 4 SCRIPT` makes
+    four of it. All ranks begin with rank 0's weights. Where the block ends without an exception, the
+    session waits until all ranks are done, and `weights()` are the job's final ones.
+
+    Threads: any, one at a time. A process has one session, and a process that forks keeps it to itself.
+    """
+
+    def __init__(
+        self,
+        params: Mapping[str, Any],
+        optimizer: Optimizer | None = None,
+        *,
+        samples_per_epoch: int = 0,
+        total_steps: int = 0,
+    ) -> None:
+        """Joins the job, and blocks until every rank has.
+
+        `params` are arrays of fp32, fp16, bf16 or fp64, in the order of the forward pass, the same on all
+        ranks: NumPy's, PyTorch's, or what has `__array_interface__` or DLPack. The job keeps them as fp32.
+        `optimizer` runs where the job has the weights; None takes the one of the job (`--set
+        optimizer.sgd={}`). With `strata.Mean()` a step returns the mean gradient in place of new weights,
+        and `params` are overwritten with rank 0's once.
+        `samples_per_epoch` (of all ranks) and `total_steps` (of each) show the progress.
+
+        Raises `errors.InvalidArgument` naming the array, `errors.JobStopped`.
+        """
+        if not params:
+            raise errors.InvalidArgument("Session: there are no params")
+        self._params = dict(params)
+        memories = {name: _arrays.memory(name, array) for name, array in self._params.items()}
+        self._client = _lifetime.connect()
+        self._optimizer = optimizer
+        # Tensors are registered in the order in which backward passes finish them.
+        self._index = {
+            name: self._client.register(name, memories[name].shape) for name in reversed(self._params)
+        }
+        self._client.allocate()
+        self._views = {
+            name: _arrays.view(self._client.weights(index), memories[name].shape, self._params[name])
+            for name, index in self._index.items()
+        }
+        for name, array in self._params.items():
+            self._offer(name, memories[name])
+        self._client.start(
+            None if optimizer is None else optimizer.to_text(),
+            optimizer is not None and not isinstance(optimizer, Mean),
+            samples_per_epoch,
+            total_steps,
+        )
+        self._gives_means = "mean" in self._client.job.get("optimizer", {}) or isinstance(
+            optimizer, Mean
+        )
+        self._reporter = reporting.begin(self._client)
+        _lifetime.process.after_finish.append(self._keep_final)
+        if self._gives_means:
+            for name, array in self._params.items():
+                _arrays.copy_into(array, self._read(name))
+
+    def _offer(self, name: str, memory: _arrays.Memory) -> None:
+        """Writes first weights into the arena, which is this process's own until the session starts."""
+        count = int(np.prod(memory.shape, dtype=np.int64))
+        import ctypes
+
+        target = np.frombuffer(
+            (ctypes.c_float * count).from_address(self._client.weights(self._index[name])),
+            dtype=np.float32,
+        )
+        owner: Any = memory.owner
+        source = owner.float().numpy() if _arrays.is_torch(owner) else owner
+        np.copyto(target, np.asarray(source, dtype=np.float32).reshape(-1))
+
+    @property
+    def rank(self) -> int:
+        """This rank's number, from 0."""
+        return self._client.rank
+
+    @property
+    def ranks(self) -> int:
+        """How many ranks the job has."""
+        return self._client.ranks
+
+    @property
+    def run_dir(self) -> str:
+        """The run directory on this host; "" without a cluster."""
+        return self._client.run_dir
+
+    @property
+    def job(self) -> dict[str, Any]:
+        """The job with all defaults, by the field names of job.proto."""
+        return self._client.job
+
+    @property
+    def optimizer(self) -> Optimizer | None:
+        """The optimizer that the session was given; its `lr` holds for the steps to come."""
+        return self._optimizer
+
+    def weights(self) -> dict[str, Any]:
+        """Waits for the weights that the next step starts from, and returns them, by name.
+
+        They lie in memory that all ranks of this node share, fp32 and read-only, and change with the
+        next `step`: copy what is to stay.
+        """
+        if self._gives_means:
+            raise errors.OutOfOrder("weights: with strata.Mean() they are the script's own")
+        if self._client.is_open:
+            self._client.wait_all()
+        return {name: self._views[name] for name in self._params}
+
+    def step(
+        self, gradients: Mapping[str, Any], *, samples: int = 1, loss: float | None = None
+    ) -> dict[str, Any]:
+        """Gives this rank's gradients to the job.
+
+        `gradients` are means over this rank's `samples` samples, one for each of the params, of the same
+        shape. The job's gradient is the mean over the samples of all ranks; with the default, of all ranks
+        alike. `loss` is the mean loss, for the progress.
+        Returns, with `strata.Mean()`, the job's mean gradients by name, fp32, valid until the next step;
+        else nothing: `weights()` waits for the new weights.
+
+        Raises `errors.InvalidArgument` naming a gradient that is missing or of another shape, after which
+        the step may be tried again, or one that is not finite.
+        """
+        given = self._check(gradients)
+        if samples < 1:
+            raise errors.InvalidArgument(f"step: samples: {samples}, must be at least 1")
+        if not self._client.in_step:
+            rate = None if self._optimizer is None or self._gives_means else self._optimizer.lr
+            self._client.begin_step(samples, rate)
+        for name, index in self._index.items():
+            memory = given[name]
+            self._client.publish(index, memory.address, memory.dtype, float(samples))
+        self._client.finish_step()
+        if loss is not None:
+            self._reporter.on_loss(float(loss))
+        self._reporter.on_step(samples)
+        if not self._gives_means:
+            return {}
+        return {name: self._read(name) for name in self._params}
+
+    def _check(self, gradients: Mapping[str, Any]) -> dict[str, _arrays.Memory]:
+        for name in gradients:
+            if name not in self._params:
+                raise errors.InvalidArgument(f'step: "{name}" is none of the params')
+        given = {}
+        for name in self._params:
+            if name not in gradients:
+                raise errors.InvalidArgument(f'step: "{name}": its gradient is missing')
+            memory = _arrays.memory(name, gradients[name])
+            if memory.shape != tuple(self._views[name].shape):
+                raise errors.InvalidArgument(
+                    f'step: "{name}": the gradient is {memory.shape}, the weights are '
+                    f"{tuple(self._views[name].shape)}"
+                )
+            given[name] = memory
+        return given
+
+    def _read(self, name: str) -> Any:
+        self._client.wait(self._index[name])
+        return self._views[name]
+
+    def close(self) -> None:
+        """Ends this rank's part: waits until all ranks are done. Then `weights()` are the final ones."""
+        _lifetime.finish()
+
+    def _keep_final(self) -> None:
+        self._views = {name: _arrays.copy_of(view) for name, view in self._views.items()}
+
+    def __enter__(self) -> Session:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if error is None:
+            self.close()

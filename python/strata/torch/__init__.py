@@ -1,0 +1,27 @@
+"""PyTorch models as Strata jobs: wrap the optimizer, and the script is a rank.
+
+    optimizer = strata.torch.DistributedOptimizer(torch.optim.AdamW(model.parameters()), model)
+
+`strata run -n 4 train.py` makes four ranks of the script, in whichever mode (`--mode "ssp(3)"`).
+"""
+
+from strata._lifetime import fail, finish
+from strata.errors import InvalidArgument, JobStopped, OutOfOrder, StrataError
+from strata.launching import launch
+from strata.reporting import report
+from strata.sampler import Sampler
+from strata.torch.optimizer import Distributed, DistributedOptimizer
+
+__all__ = [
+    "Distributed",
+    "DistributedOptimizer",
+    "InvalidArgument",
+    "JobStopped",
+    "OutOfOrder",
+    "Sampler",
+    "StrataError",
+    "fail",
+    "finish",
+    "launch",
+    "report",
+]

@@ -1,0 +1,214 @@
+"""The exchange of one model's gradients: hooks in the backward pass, and what ends it."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator, Sequence
+from typing import Any, Callable
+
+import torch
+from torch import Tensor
+
+from strata import _library, errors
+from strata._client import Client
+from strata._library import lib
+from strata.torch import _tensors
+from strata.torch._tensors import Entry
+
+PUBLISH_MODES = ("backward", "step")
+_SKIP = "strata.skip"
+
+
+class Exchange:
+    """Gives each gradient to the job once it is complete, while the backward pass goes on.
+
+    A *pass* is one exchange: it begins with the first gradient and ends with `finish_pass`. Between
+    passes the exchange is idle; after one, `has_passed` says so until the optimizer has made its step.
+
+    Threads: those of backward passes, one at a time.
+    """
+
+    def __init__(
+        self, client: Client, entries: Sequence[Entry], publish: str, skips_nonfinite: bool
+    ) -> None:
+        if publish not in PUBLISH_MODES:
+            raise errors.InvalidArgument(f'publish: "{publish}", must be "backward" or "step"')
+        self.client = client
+        self.entries = list(entries)
+        self.publishes_in_backward = publish == "backward"
+        self.samples = 1
+        self.rate: float | None = None
+        self.in_pass = False
+        self.has_passed = False
+        self.skips_nonfinite = skips_nonfinite
+        self.has_nonfinite = False
+        self.skip_index = -1
+        self._pauses = 0
+        self._averaged: list[tuple[int, Tensor]] = []
+        self._hooks: list[Any] = []
+        self.on_pass_begin: Callable[[], None] = _nothing
+        self.on_backward_end: Callable[[], None] = _nothing
+        self.on_published: Callable[[Entry], None] = _nothing
+
+    def register(self, model: torch.nn.Module, buffers: str | None, groups: Any = None) -> None:
+        """Registers all tensors with the client, and writes the first weights.
+
+        `groups` gives a parameter group's multipliers of the learning rate and of the weight decay.
+        """
+        client = self.client
+        for entry in self.entries:
+            lr, decay = (1.0, 1.0) if groups is None else groups(entry)
+            entry.index = client.register(entry.name, entry.memory_shape, lr, decay)
+        if buffers not in (None, "mean"):
+            raise errors.InvalidArgument(f'buffers: "{buffers}", must be None or "mean"')
+        if buffers == "mean":
+            for name, buffer in _tensors.float_buffers(model):
+                index = client.register(name, tuple(buffer.shape), averaged=True)
+                self._averaged.append((index, buffer))
+        for constant in _tensors.constants(model, self.entries, with_buffers=buffers is None):
+            client.register(constant.label(), (1,), 0.0, 0.0)
+        if self.skips_nonfinite:
+            self.skip_index = client.register(_SKIP, (1,), 0.0, 0.0)
+        client.allocate()
+        for entry in self.entries:
+            _tensors.write_floats(client.weights(entry.index), entry.param)
+        for index, buffer in self._averaged:
+            _tensors.write_floats(client.weights(index), buffer)
+
+    def install_hooks(self) -> None:
+        """Makes backward passes call this as they complete gradients."""
+        for entry in self.entries:
+            self._hooks.append(_hook(entry, self._on_gradient))
+
+    @contextlib.contextmanager
+    def no_sync(self) -> Iterator[None]:
+        """Within it gradients only add up in `param.grad`."""
+        self._pauses += 1
+        try:
+            yield
+        finally:
+            self._pauses -= 1
+
+    def _on_gradient(self, entry: Entry) -> None:
+        if self._pauses or not self.publishes_in_backward:
+            return
+        if self.has_passed or entry.is_published:
+            raise errors.OutOfOrder(
+                f'parameter "{entry.name}": got a second gradient before step(): put all backward passes '
+                "of a step but the last one under no_sync(), or, with reentrant checkpoints, give "
+                'DistributedOptimizer publish="step"'
+            )
+        if not self.in_pass:
+            self.begin_pass()
+            torch.autograd.Variable._execution_engine.queue_callback(self._end_of_backward)
+        self._publish(entry)
+
+    def _end_of_backward(self) -> None:
+        self.on_backward_end()
+
+    def begin_pass(self) -> None:
+        """Opens a pass, in which `samples` samples are used. The first call of a pass does."""
+        self.on_pass_begin()
+        self.client.begin_step(self.samples, self.rate)
+        self.in_pass = True
+
+    def _publish(self, entry: Entry) -> None:
+        gradient = entry.param.grad
+        assert gradient is not None
+        if gradient.layout != torch.strided:
+            raise errors.InvalidArgument(
+                f'parameter "{entry.name}": its gradient is sparse ({gradient.layout}); gradients are dense'
+            )
+        dense = _tensors.alike(gradient, entry.param)
+        if dense is not gradient:
+            entry.param.grad = dense
+        dtype = entry.dtype if dense.dtype == entry.param.dtype else _tensors.DTYPES[dense.dtype]
+        code = lib.strata_publish_values(
+            self.client.handle, entry.index, dense.data_ptr(), dtype, float(self.samples)
+        )
+        if code:
+            self._take_error(entry, code)
+        entry.is_published = True
+        self.on_published(entry)
+
+    def _take_error(self, entry: Entry, code: int) -> None:
+        """Of a gradient that is not finite, and of nothing else, a job with a GradScaler goes on."""
+        if code != _library.INVALID_ARGUMENT:
+            _library.fail(code)
+        if not self.skips_nonfinite:
+            text = lib.strata_error_text().decode(errors="replace")
+            raise errors.InvalidArgument(
+                f"the gradient of {text} (a GradScaler goes on after it: scaler=...)"
+            )
+        # Not published, which the end of the step makes zeros.
+        self.has_nonfinite = True
+
+    def finish_pass(self) -> None:
+        """Gives what no hook has given, zeros where there is no gradient, and ends the pass."""
+        if not self.in_pass:
+            self.begin_pass()
+        for entry in self.entries:
+            if not entry.is_published and entry.param.grad is not None:
+                self._publish(entry)
+        scale = float(self.samples)
+        self.publish_buffers(self.samples)
+        if self.skips_nonfinite:
+            flag = torch.tensor([float(self.has_nonfinite)])
+            self.client.publish(self.skip_index, flag.data_ptr(), _library.FLOAT32, scale)
+        self.client.finish_step()
+        for entry in self.entries:
+            entry.is_published = False
+        self.in_pass = False
+        self.has_passed = True
+        self.has_nonfinite = False
+
+    def publish_buffers(self, samples: int) -> None:
+        """Gives the buffers that are averaged, which count as so many samples'."""
+        for index, buffer in self._averaged:
+            self.client.publish(index, buffer.data_ptr(), _library.FLOAT32, float(samples))
+
+    def read_into_gradients(self) -> None:
+        """Waits for what the job gives back for each parameter, and writes it over `param.grad`."""
+        client, read = self.client, lib.strata_read_weights
+        handle = client.handle
+        for entry in self.entries:
+            param = entry.param
+            if param.grad is None:
+                param.grad = torch.empty_like(param, memory_format=torch.preserve_format)
+            gradient = param.grad
+            code = read(handle, entry.index, gradient.data_ptr(), _tensors.DTYPES[gradient.dtype])
+            if code:
+                _library.fail(code)
+
+    def read_into_params(self) -> None:
+        """Waits for the weights and writes them over the parameters."""
+        with torch.no_grad():
+            for entry in self.entries:
+                self.client.read(entry.index, entry.param.data_ptr(), entry.dtype)
+
+    def read_buffers(self) -> None:
+        """Waits for the averaged buffers and writes them over the model's."""
+        for index, buffer in self._averaged:
+            self.client.read(index, buffer.data_ptr(), _library.FLOAT32)
+
+    def read_skip(self) -> bool:
+        """Whether any rank had a gradient that was not finite in this pass."""
+        if not self.skips_nonfinite:
+            return False
+        flag = torch.zeros(1)
+        self.client.read(self.skip_index, flag.data_ptr(), _library.FLOAT32)
+        return float(flag) > 0
+
+
+def _nothing(*_: object) -> None:
+    pass
+
+
+def _hook(entry: Entry, call: Any) -> Any:
+    """Calls `call(entry)` once a backward pass has added up the parameter's gradient."""
+    param = entry.param
+    if hasattr(param, "register_post_accumulate_grad_hook"):
+        return param.register_post_accumulate_grad_hook(lambda _: call(entry))
+    # Older versions of PyTorch: the node that adds up the gradient is reached from any use of it.
+    node = param.expand_as(param).grad_fn.next_functions[0][0]
+    return node, node.register_hook(lambda *_: call(entry))

@@ -1,0 +1,115 @@
+"""The optimizer on the ranks: each rank makes its own step with the mean gradient of all."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+from strata import errors
+from strata._lifetime import process
+from strata.reporting import Reporter
+from strata.torch import _placement
+from strata.torch._exchange import Exchange
+from strata.torch._trainer import Trainer
+
+
+class EveryStep(Trainer):
+    """Every step's gradients are exchanged, and `param.grad` holds their mean when backward returns.
+
+    So what stands between `backward()` and `step()` (clipping, GradScaler, a look at the gradients) sees
+    what it would see with DistributedDataParallel. With double buffering it is the mean of the step
+    before; the first step makes no update.
+    """
+
+    def __init__(self, exchange: Exchange, reporter: Reporter, job: dict[str, Any]) -> None:
+        super().__init__(exchange, reporter)
+        self._is_delayed = _placement.is_delayed(job)
+        self._is_alone = job.get("exchange") == "NONE"
+        self._is_first = True
+        exchange.on_backward_end = self.exchange_gradients
+        exchange.read_into_params()
+        exchange.read_buffers()
+        if not self._is_alone:
+            exchange.install_hooks()
+
+    def exchange_gradients(self) -> None:
+        if self.exchange.has_passed or self._is_alone:
+            return
+        exchange = self.exchange
+        exchange.finish_pass()
+        exchange.read_into_gradients()
+        exchange.read_buffers()
+        if self._is_delayed and self._is_first:
+            for entry in exchange.entries:
+                assert entry.param.grad is not None
+                entry.param.grad.zero_()
+        if exchange.read_skip():
+            # A GradScaler finds it, on every rank, and makes no step.
+            gradient = exchange.entries[0].param.grad
+            assert gradient is not None
+            gradient.fill_(float("inf"))
+            exchange.has_passed = False
+            self.count_step()
+
+    def step(self, own_step: Any) -> Any:
+        self.exchange_gradients()
+        result = None
+        if not (self._is_delayed and self._is_first):
+            result = own_step()
+        self._is_first = False
+        self.exchange.has_passed = False
+        self.count_step()
+        return result
+
+
+class LocalSteps(Trainer):
+    """Ranks make some steps by themselves; then all take what the job makes of their changes.
+
+    A rank gives by how much its weights have become smaller since the last exchange, and all go on from
+    the weights that come back.
+    """
+
+    def __init__(self, exchange: Exchange, reporter: Reporter, job: dict[str, Any]) -> None:
+        super().__init__(exchange, reporter)
+        self._every = _placement.local_steps(job)
+        self._made = 0
+        if exchange.skips_nonfinite:
+            raise errors.InvalidArgument(
+                "scaler: with local steps each rank would skip steps of its own: use bfloat16 autocast"
+            )
+        exchange.read_into_params()
+        exchange.read_buffers()
+        self._starts = [entry.param.detach().clone() for entry in exchange.entries]
+        process.before_finish.append(self._exchange_rest)
+
+    def exchange_gradients(self) -> None:
+        """Gradients stay on the rank."""
+
+    def step(self, own_step: Any) -> Any:
+        result = own_step()
+        self._made += 1
+        if self._made == self._every:
+            self._exchange_changes()
+        self.count_step()
+        return result
+
+    def _exchange_changes(self) -> None:
+        exchange, client = self.exchange, self.exchange.client
+        samples = exchange.samples * self._made
+        client.begin_step(samples, None)
+        with torch.no_grad():
+            for entry, start in zip(exchange.entries, self._starts):
+                change = start.sub_(entry.param)
+                client.publish(entry.index, change.data_ptr(), entry.dtype, float(samples))
+            exchange.publish_buffers(samples)
+            client.finish_step()
+            for entry, start in zip(exchange.entries, self._starts):
+                client.read(entry.index, entry.param.data_ptr(), entry.dtype)
+                start.copy_(entry.param)
+        exchange.read_buffers()
+        self._made = 0
+
+    def _exchange_rest(self) -> None:
+        if self._made:
+            self._exchange_changes()

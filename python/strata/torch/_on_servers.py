@@ -1,0 +1,115 @@
+"""The optimizer where the job has its weights: parameters lie in memory that the ranks of a node share."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+
+from strata import _lifetime, errors, reporting
+from strata.reporting import Reporter
+from strata.torch import _recipe, _tensors, _waits
+from strata.torch._exchange import Exchange
+from strata.torch._recipe import Recipe
+from strata.torch._tensors import Entry
+from strata.torch._trainer import Trainer
+
+
+class Served(Trainer):
+    """Gradients go to the job, and new weights come back into the parameters, in place.
+
+    The PyTorch optimizer makes no step of its own; its groups say the learning rate, which schedulers
+    change as ever.
+    """
+
+    def __init__(
+        self,
+        exchange: Exchange,
+        reporter: Reporter,
+        recipe: Recipe,
+        overlap: str | None,
+        model: torch.nn.Module,
+    ) -> None:
+        super().__init__(exchange, reporter)
+        self._recipe = recipe
+        self._versions: dict[int, int] = {}
+        self._waits = _waits.PerTensor(exchange, model) if overlap == "forward" else None
+        exchange.on_pass_begin = self._begin
+        for entry in exchange.entries:
+            entry.param.data = _tensors.view_at(
+                exchange.client.weights(entry.index), entry.param.detach()
+            )
+        exchange.read_buffers()
+        exchange.install_hooks()
+        exchange.on_published = self._note
+        _lifetime.process.after_finish.append(self._keep_final)
+
+    def _begin(self) -> None:
+        self.exchange.rate = self._recipe.rate()
+        self._versions.clear()
+
+    def _note(self, entry: Entry) -> None:
+        assert entry.param.grad is not None
+        self._versions[entry.index] = entry.param.grad._version
+
+    def exchange_gradients(self) -> None:
+        raise errors.InvalidArgument(
+            "exchange: the optimizer is on the servers, where gradients go one way"
+        )
+
+    def step(self, own_step: Any) -> None:
+        exchange = self.exchange
+        if exchange.in_pass:
+            self._recipe.check_same_rate(exchange.rate)
+        for entry in exchange.entries:
+            gradient, version = entry.param.grad, self._versions.get(entry.index)
+            if version is not None and (gradient is None or gradient._version != version):
+                raise errors.InvalidArgument(
+                    f'the gradient of parameter "{entry.name}" was changed after it had been given to the '
+                    "servers: in place of clip_grad_norm_ give DistributedOptimizer clip_norm=, in place of "
+                    "a GradScaler use bfloat16 autocast"
+                )
+        exchange.finish_pass()
+        exchange.has_passed = False
+        if self._waits is not None:
+            self._waits.begin()
+        else:
+            exchange.client.wait_all()
+        exchange.read_buffers()
+        self.count_step()
+
+    def _keep_final(self) -> None:
+        """The shared memory goes away with the client."""
+        for entry in self.exchange.entries:
+            entry.param.data = entry.param.data.clone(memory_format=torch.preserve_format)
+
+
+def begin(
+    exchange: Exchange,
+    model: torch.nn.Module,
+    optimizers: Sequence[torch.optim.Optimizer],
+    buffers: str | None,
+    overlap: str | None,
+    clip_norm: float,
+    facts: dict[str, int],
+) -> Served:
+    """Starts the training of a model whose optimizer is the job's."""
+    if len(optimizers) > 1:
+        raise errors.InvalidArgument(
+            f"{len(optimizers)} optimizers: on the servers a job has one; a mode with the optimizer on the "
+            "ranks (sync, ring, local, diloco) takes a list"
+        )
+    if exchange.skips_nonfinite:
+        raise errors.InvalidArgument(
+            "scaler: the optimizer is on the servers, which cannot skip a step: use bfloat16 autocast"
+        )
+    for entry in exchange.entries:
+        if entry.param.dtype != torch.float32:
+            raise errors.InvalidArgument(
+                f'parameter "{entry.name}": is of {entry.param.dtype}; on the servers weights are float32'
+            )
+    recipe = _recipe.of(optimizers[0], exchange.entries, clip_norm)
+    exchange.register(model, buffers, recipe.multipliers)
+    exchange.client.start(recipe.text, True, **facts)
+    return Served(exchange, reporting.begin(exchange.client), recipe, overlap, model)

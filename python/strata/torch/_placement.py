@@ -1,0 +1,60 @@
+"""Where a job's optimizer runs: on its ranks, as with DDP, or where the job has its weights."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from strata import errors
+
+RANKS, SERVERS = "ranks", "servers"
+
+
+def local_steps(job: dict[str, Any]) -> int:
+    """Returns how many steps ranks make between two exchanges; 0: each step is one."""
+    return int(job["consistency"].get("lazy", {}).get("local_steps", 0))
+
+
+def is_delayed(job: dict[str, Any]) -> bool:
+    """Whether the mean gradient of a step comes one step later (double buffering)."""
+    return bool(job["consistency"].get("lazy", {}).get("double_buffering", False))
+
+
+def mode_name(job: dict[str, Any]) -> str:
+    """Returns the job's mode in a word, for errors."""
+    consistency = job["consistency"]
+    if "sync" in consistency:
+        return "sync"
+    if "async" in consistency:
+        return "async"
+    lazy = consistency.get("lazy", {})
+    for field in ("quorum", "significance", "double_buffering", "local_steps"):
+        if lazy.get(field):
+            return field
+    return f"lazy with staleness {lazy.get('staleness', 0)}"
+
+
+def ranks_may_optimize(job: dict[str, Any]) -> bool:
+    """Whether all nodes see the same gradients, so that optimizers of the ranks' own stay alike."""
+    consistency = job["consistency"]
+    if "sync" in consistency:
+        return True
+    lazy = consistency.get("lazy")
+    if lazy is None or lazy.get("significance") or lazy.get("quorum"):
+        return False
+    return bool(lazy.get("local_steps") or lazy.get("double_buffering"))
+
+
+def choose(job: dict[str, Any], wanted: str | None) -> str:
+    """Returns where the optimizer runs: as wanted, else as the job's mode has it.
+
+    Raises `errors.InvalidArgument` where the mode does not go with what is wanted.
+    """
+    if wanted not in (None, RANKS, SERVERS):
+        raise errors.InvalidArgument(f'optimizer_on: "{wanted}", must be "ranks" or "servers"')
+    own = RANKS if ranks_may_optimize(job) else SERVERS
+    if wanted == RANKS and own == SERVERS:
+        raise errors.InvalidArgument(
+            f'optimizer_on: "ranks" does not go with mode {mode_name(job)}, where ranks see different '
+            "gradients: the optimizer is the servers'"
+        )
+    return wanted or own

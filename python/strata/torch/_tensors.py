@@ -1,0 +1,190 @@
+"""What of a model and its optimizer a job trains: which tensors, how they lie in memory, and what cannot be."""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from strata import _library, errors
+
+DTYPES = {
+    torch.float32: _library.FLOAT32,
+    torch.float16: _library.FLOAT16,
+    torch.bfloat16: _library.BFLOAT16,
+}
+
+
+@dataclass
+class Entry:
+    """A tensor that is trained: a parameter of the model and of an optimizer."""
+
+    name: str
+    param: torch.nn.Parameter
+    group: int
+    dtype: int
+    index: int = -1
+    """The client's number."""
+    is_published: bool = False
+
+    @property
+    def memory_shape(self) -> tuple[int, ...]:
+        """The shape with the dimensions in the order in which they lie in memory, outermost first."""
+        order = memory_order(self.param)
+        return tuple(self.param.shape[i] for i in order)
+
+
+def memory_order(tensor: Tensor) -> list[int]:
+    """Returns the dimensions, outermost in memory first; those of equal strides in their own order."""
+    return sorted(range(tensor.dim()), key=lambda i: (-tensor.stride(i), i))
+
+
+def is_dense(tensor: Tensor) -> bool:
+    """Whether the elements fill their memory, each once, in whichever order of dimensions."""
+    if tensor.is_contiguous():
+        return True
+    expected = 1
+    for i in reversed(memory_order(tensor)):
+        if tensor.shape[i] > 1:
+            if tensor.stride(i) != expected:
+                return False
+            expected *= tensor.shape[i]
+    return True
+
+
+def alike(tensor: Tensor, param: Tensor) -> Tensor:
+    """Returns the tensor, or a copy of it, that lies in memory as the parameter does."""
+    if tensor.stride() == param.stride() or (tensor.is_contiguous() and param.is_contiguous()):
+        return tensor
+    copy = torch.empty_strided(param.shape, param.stride(), dtype=tensor.dtype, device=tensor.device)
+    copy.copy_(tensor)
+    return copy
+
+
+def _refuse(name: str, why: str) -> errors.InvalidArgument:
+    return errors.InvalidArgument(f'parameter "{name}": {why}')
+
+
+def _check(name: str, param: torch.nn.Parameter, device_type: str) -> None:
+    if isinstance(param, torch.nn.parameter.UninitializedTensorMixin):
+        raise _refuse(name, "is lazy: run the model once before it is wrapped")
+    if param.layout != torch.strided:
+        raise _refuse(name, f"is sparse ({param.layout})")
+    if param.dtype == torch.float64:
+        raise _refuse(name, "is of float64; gradients travel as fp32: use model.float()")
+    if param.dtype not in DTYPES:
+        raise _refuse(name, f"is of {param.dtype}, not of float32, bfloat16 or float16")
+    if param.device.type != device_type:
+        raise _refuse(name, f"lies on {param.device}, but the job computes on {device_type}")
+    if not is_dense(param):
+        raise _refuse(name, "its elements share memory (strides " f"{tuple(param.stride())})")
+
+
+def _check_modules(model: torch.nn.Module) -> None:
+    for name, module in model.named_modules():
+        if isinstance(module, (torch.nn.Embedding, torch.nn.EmbeddingBag)) and module.sparse:
+            raise errors.InvalidArgument(
+                f'module "{name}": has sparse gradients; gradients are dense: sparse=False'
+            )
+
+
+def entries(
+    model: torch.nn.Module,
+    optimizers: Sequence[torch.optim.Optimizer],
+    order: Iterable[str] | None,
+    device_type: str = "cpu",
+) -> list[Entry]:
+    """Returns what is trained, in the order in which a backward pass is expected to finish it.
+
+    That is the reverse of `model.named_parameters()`, or what `order` names: all parameters that are
+    trained, the last one that backward finishes at the end.
+    Raises `errors.InvalidArgument` naming a parameter or module that cannot be trained so.
+    """
+    _check_modules(model)
+    names = {id(param): name for name, param in model.named_parameters()}
+    found: dict[str, Entry] = {}
+    group_number = 0
+    for optimizer in optimizers:
+        for group in optimizer.param_groups:
+            for place, param in enumerate(group["params"]):
+                if id(param) not in names:
+                    raise errors.InvalidArgument(
+                        f"optimizer: parameter {place} of group {group_number}, of shape "
+                        f"{tuple(param.shape)}, is none of the model's"
+                    )
+                name = names[id(param)]
+                if not param.requires_grad:
+                    continue
+                if name in found:
+                    raise _refuse(name, "is in two optimizers or groups")
+                _check(name, param, device_type)
+                found[name] = Entry(name, param, group_number, DTYPES[param.dtype])
+            group_number += 1
+    if not found:
+        raise errors.InvalidArgument("optimizer: none of its parameters requires a gradient")
+    wanted = list(order) if order is not None else [n for n in reversed(list(names.values()))]
+    for name in wanted:
+        if order is not None and name not in found:
+            raise errors.InvalidArgument(f'order: "{name}" is no parameter that is trained')
+    chosen = [found[name] for name in wanted if name in found]
+    if len(chosen) != len(found):
+        missing = next(name for name in found if name not in wanted)
+        raise errors.InvalidArgument(f'order: "{missing}" is missing')
+    return chosen
+
+
+@dataclass
+class Constant:
+    """A tensor that is not trained, and must be the same on all ranks: a frozen parameter or a buffer."""
+
+    name: str
+    tensor: Tensor
+    kind: str
+
+    def label(self) -> str:
+        """Returns its name with a checksum of its elements, for ranks to compare."""
+        data = self.tensor.detach().cpu().contiguous().flatten().view(torch.uint8)
+        return f"{self.name} ({self.kind}, checksum {zlib.crc32(data.numpy()):08x})"
+
+
+def constants(model: torch.nn.Module, trained: Sequence[Entry], with_buffers: bool) -> list[Constant]:
+    """Returns what of the model is not trained: parameters without gradients, and buffers if wanted."""
+    own = {id(entry.param) for entry in trained}
+    frozen = [
+        Constant(name, param, "frozen")
+        for name, param in model.named_parameters()
+        if id(param) not in own and not param.requires_grad
+    ]
+    if not with_buffers:
+        return frozen
+    # A buffer of one number counts something.
+    return frozen + [
+        Constant(name, buffer, "buffer") for name, buffer in model.named_buffers() if buffer.numel() > 1
+    ]
+
+
+def float_buffers(model: torch.nn.Module) -> list[tuple[str, Tensor]]:
+    """Returns the buffers of fp32, which can be averaged."""
+    return [(n, b) for n, b in model.named_buffers() if b.dtype == torch.float32 and b.numel() > 0]
+
+
+def write_floats(address: int, tensor: Any) -> None:
+    """Writes a tensor's elements as fp32 to an address, in the order in which they lie."""
+    import ctypes
+
+    values = tensor.detach()
+    order = memory_order(values)
+    flat = values.permute(order).contiguous().to(dtype=torch.float32, device="cpu").reshape(-1)
+    ctypes.memmove(address, flat.data_ptr(), flat.numel() * 4)
+
+
+def view_at(address: int, like: Tensor) -> Tensor:
+    """Returns the fp32 memory at an address as a tensor with the shape and strides of `like`."""
+    import ctypes
+
+    buffer = (ctypes.c_float * like.numel()).from_address(address)
+    return torch.frombuffer(buffer, dtype=torch.float32).as_strided(like.size(), like.stride())

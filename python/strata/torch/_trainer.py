@@ -1,0 +1,52 @@
+"""What all ways to train have: an exchange, a step, and reports."""
+
+from __future__ import annotations
+
+from typing import Any, Callable
+
+from strata import errors
+from strata.reporting import Reporter
+from strata.torch._exchange import Exchange
+
+
+class Trainer:
+    """Stands between a wrapped optimizer and the exchange. One per process."""
+
+    def __init__(self, exchange: Exchange, reporter: Reporter) -> None:
+        self.exchange = exchange
+        self._reporter = reporter
+        self._frozen: list[tuple[str, Any]] = []
+
+    def watch_frozen(self, frozen: list[tuple[str, Any]]) -> None:
+        """Remembers parameters that are not trained, so that none is unfrozen unseen."""
+        self._frozen = frozen
+
+    def check_frozen(self) -> None:
+        for name, param in self._frozen:
+            if param.requires_grad:
+                raise errors.InvalidArgument(
+                    f'parameter "{name}": was frozen when the optimizer was wrapped, and requires a gradient '
+                    "now: wrap the optimizer when all that will be trained requires gradients"
+                )
+
+    def set_samples(self, samples: int) -> None:
+        """Sets how many samples this rank's gradients are means over, from the next pass on."""
+        if samples < 1:
+            raise errors.InvalidArgument(f"samples: {samples}, must be at least 1")
+        if samples != self.exchange.samples and (self.exchange.in_pass or self.exchange.has_passed):
+            raise errors.OutOfOrder(
+                f"samples: the step's gradients were given as {self.exchange.samples} samples', not "
+                f"{samples}: set it before backward()"
+            )
+        self.exchange.samples = samples
+
+    def exchange_gradients(self) -> None:
+        """Ends the exchange of the gradients that are there, unless that has been done."""
+        raise NotImplementedError
+
+    def step(self, own_step: Callable[[], Any]) -> Any:
+        """Makes an optimizer's step, `own_step` where that runs here."""
+        raise NotImplementedError
+
+    def count_step(self) -> None:
+        self._reporter.on_step(self.exchange.samples)

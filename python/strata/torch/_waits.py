@@ -1,0 +1,65 @@
+"""Waits per tensor: the next forward pass begins while weights of later layers are still on their way."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import torch
+
+from strata.torch._exchange import Exchange
+
+
+class _Parameters(dict[str, Any]):
+    """A module's parameters, each of which is waited for when it is looked up.
+
+    `module.weight` comes here, from wherever it is used; so does `parameters()`.
+    """
+
+    def __init__(self, own: dict[str, Any], waits: PerTensor) -> None:
+        super().__init__(own)
+        self._waits = waits
+
+    def __getitem__(self, name: str) -> Any:
+        param = super().__getitem__(name)
+        self._waits.wait(param)
+        return param
+
+    def get(self, name: str, default: Any = None) -> Any:
+        return self[name] if name in self else default
+
+    def items(self) -> Any:
+        self._waits.wait_all()
+        return super().items()
+
+    def values(self) -> Any:
+        self._waits.wait_all()
+        return super().values()
+
+
+class PerTensor:
+    """Which parameters' weights have not been waited for in this step."""
+
+    def __init__(self, exchange: Exchange, model: torch.nn.Module) -> None:
+        self._client = exchange.client
+        self._indices = {id(entry.param): entry.index for entry in exchange.entries}
+        self._left: set[int] = set()
+        for module in model.modules():
+            module._parameters = _Parameters(module._parameters, self)
+
+    def begin(self) -> None:
+        """A step has ended: all weights are on their way."""
+        self._left = set(self._indices)
+
+    def wait(self, param: object) -> None:
+        if id(param) in self._left:
+            self._left.discard(id(param))
+            self._client.wait(self._indices[id(param)])
+
+    def wait_all(self) -> None:
+        if self._left:
+            self._left.clear()
+            self._client.wait_all()
+
+    def __iter__(self) -> Iterator[int]:
+        return iter(self._left)

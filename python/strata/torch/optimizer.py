@@ -1,0 +1,189 @@
+"""The one line that makes a PyTorch script data-parallel: an optimizer, wrapped."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from contextlib import AbstractContextManager
+from typing import Any, Callable, TypeVar, Union, overload
+
+import torch
+
+from strata import _lifetime, errors, reporting
+from strata.torch import _on_ranks, _on_servers, _placement, _tensors
+from strata.torch._exchange import Exchange
+from strata.torch._trainer import Trainer
+
+_Optimizer = TypeVar("_Optimizer", bound=torch.optim.Optimizer)
+
+
+class Distributed:
+    """What a wrapped optimizer has besides what its own class has."""
+
+    _strata_trainer: Trainer
+
+    def no_sync(self) -> AbstractContextManager[None]:
+        """Within it backward passes only add up gradients: for all passes of a step but the last one."""
+        return self._strata_trainer.exchange.no_sync()
+
+    def exchange(self) -> None:
+        """Exchanges the gradients that are there, so that `param.grad` is the mean of all ranks.
+
+        Needed with `publish="step"` alone, where something looks at gradients before `step()`.
+        """
+        self._strata_trainer.exchange_gradients()
+
+    @property
+    def samples(self) -> int:
+        """How many samples this rank's gradients are means over. Set it before `backward()`."""
+        return self._strata_trainer.exchange.samples
+
+    @samples.setter
+    def samples(self, samples: int) -> None:
+        self._strata_trainer.set_samples(samples)
+
+    def step(self, closure: Callable[[], Any] | None = None, *, samples: int | None = None) -> Any:
+        """Makes the step, for which it exchanges the gradients unless the backward pass has.
+
+        `samples` weighs this rank's gradients among those of all ranks; by default all weigh alike.
+        Raises `errors.InvalidArgument`: a closure, which would need an exchange for each of its calls.
+        """
+        if closure is not None:
+            raise errors.InvalidArgument("step: closures are not taken: gradients are exchanged once a step")
+        trainer = self._strata_trainer
+        trainer.check_frozen()
+        if samples is not None:
+            trainer.set_samples(samples)
+        return trainer.step(super().step)  # type: ignore[misc]
+
+    def zero_grad(self, set_to_none: bool = True) -> None:
+        """Forgets the gradients, also those that were exchanged and led to no step."""
+        self._strata_trainer.exchange.has_passed = False
+        super().zero_grad(set_to_none)  # type: ignore[misc]
+
+    def add_param_group(self, param_group: dict[str, Any]) -> None:
+        """Raises `errors.InvalidArgument`: the job's tensors were settled when the optimizer was wrapped."""
+        if hasattr(self, "_strata_trainer"):
+            raise errors.InvalidArgument(
+                f"add_param_group: group {len(self.param_groups)} comes after the optimizer was "  # type: ignore[attr-defined]
+                "wrapped: give all groups before"
+            )
+        super().add_param_group(param_group)  # type: ignore[misc]
+
+
+def _make_distributed(optimizer: torch.optim.Optimizer, trainer: Trainer) -> None:
+    """Gives the optimizer a class of its own: it stays the same object, which schedulers may have."""
+    kind = type(optimizer)
+    # A scheduler that was made before has put a counting `step` of the old class in front.
+    optimizer.__dict__.pop("step", None)
+    optimizer.__class__ = type(kind.__name__, (Distributed, kind), {"__module__": kind.__module__})
+    optimizer._strata_trainer = trainer  # type: ignore[attr-defined]
+
+
+def _check_kind(optimizer: torch.optim.Optimizer) -> None:
+    if isinstance(optimizer, Distributed):
+        raise errors.OutOfOrder("DistributedOptimizer: the optimizer is wrapped already")
+    if isinstance(optimizer, torch.optim.LBFGS):
+        raise errors.InvalidArgument(
+            "LBFGS: needs closures, which are not taken: gradients are exchanged once a step"
+        )
+
+
+@overload
+def DistributedOptimizer(
+    optimizer: _Optimizer,
+    model: torch.nn.Module,
+    *,
+    publish: str = ...,
+    overlap: str | None = ...,
+    buffers: str | None = ...,
+    scaler: Any = ...,
+    optimizer_on: str | None = ...,
+    clip_norm: float = ...,
+    order: Iterable[str] | None = ...,
+    samples_per_epoch: int = ...,
+    total_steps: int = ...,
+) -> _Optimizer: ...
+
+
+@overload
+def DistributedOptimizer(
+    optimizer: Sequence[torch.optim.Optimizer],
+    model: torch.nn.Module,
+    *,
+    publish: str = ...,
+    overlap: str | None = ...,
+    buffers: str | None = ...,
+    scaler: Any = ...,
+    optimizer_on: str | None = ...,
+    clip_norm: float = ...,
+    order: Iterable[str] | None = ...,
+    samples_per_epoch: int = ...,
+    total_steps: int = ...,
+) -> list[torch.optim.Optimizer]: ...
+
+
+def DistributedOptimizer(
+    optimizer: Union[torch.optim.Optimizer, Sequence[torch.optim.Optimizer]],
+    model: torch.nn.Module,
+    *,
+    publish: str = "backward",
+    overlap: str | None = None,
+    buffers: str | None = None,
+    scaler: Any = None,
+    optimizer_on: str | None = None,
+    clip_norm: float = 0.0,
+    order: Iterable[str] | None = None,
+    samples_per_epoch: int = 0,
+    total_steps: int = 0,
+) -> Any:
+    """Makes this process a rank of its job, and `optimizer` the one that trains `model` with all ranks.
+
+    Blocks until every rank has come here; all go on with rank 0's parameters. Returns the same optimizer,
+    whose `step()` is the whole job's from now on; of a sequence of optimizers (a GAN's) a list.
+
+    - `publish`: "backward" gives each gradient to the job once it is complete; "step" all of them in
+      `step()`, for models whose hooks do not work (reentrant checkpoints, whole compiled graphs).
+    - `overlap`: "forward" lets the next forward pass wait for each tensor, in place of `step()` for all.
+      With the optimizer on the servers alone.
+    - `buffers`: None: each rank has its own, which begin alike; "mean": those of fp32 are averaged.
+    - `scaler`: the GradScaler in use. Where one rank's gradients are not finite, none makes the step.
+    - `optimizer_on`: "ranks" or "servers"; None: as the mode has it (docs/python.md).
+    - `clip_norm`: with the optimizer on the servers, the largest norm of the gradient.
+    - `order`: names of all trained parameters in the order in which backward finishes them; by default
+      the reverse of `model.named_parameters()`.
+    - `samples_per_epoch` (of all ranks) and `total_steps` (of each) are for the progress line.
+
+    Raises `errors.InvalidArgument` naming the parameter, group or option that cannot be had;
+    `errors.JobStopped` where ranks disagree, with the tensor's name.
+    """
+    optimizers = [optimizer] if isinstance(optimizer, torch.optim.Optimizer) else list(optimizer)
+    for one in optimizers:
+        _check_kind(one)
+    entries = _tensors.entries(model, optimizers, order)
+    client = _lifetime.connect()
+    place = _placement.choose(client.job, optimizer_on)
+    exchange = Exchange(client, entries, publish, scaler is not None)
+    if overlap not in (None, "forward"):
+        raise errors.InvalidArgument(f'overlap: "{overlap}", must be None or "forward"')
+    facts = {"samples_per_epoch": samples_per_epoch, "total_steps": total_steps}
+    trainer: Trainer
+    if place == _placement.RANKS:
+        if overlap is not None:
+            raise errors.InvalidArgument(
+                'overlap: "forward" is for the optimizer on the servers: here step() needs all gradients'
+            )
+        if clip_norm:
+            raise errors.InvalidArgument(
+                "clip_norm: is for the optimizer on the servers: use torch.nn.utils.clip_grad_norm_"
+            )
+        exchange.register(model, buffers)
+        client.start("mean {}", False, **facts)
+        kind = _on_ranks.LocalSteps if _placement.local_steps(client.job) else _on_ranks.EveryStep
+        trainer = kind(exchange, reporting.begin(client), client.job)
+    else:
+        trainer = _on_servers.begin(exchange, model, optimizers, buffers, overlap, clip_norm, facts)
+    own = {id(entry.param) for entry in entries}
+    trainer.watch_frozen([(n, p) for n, p in model.named_parameters() if id(p) not in own])
+    for one in optimizers:
+        _make_distributed(one, trainer)
+    return optimizers[0] if isinstance(optimizer, torch.optim.Optimizer) else optimizers
