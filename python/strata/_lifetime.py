@@ -95,8 +95,10 @@ def reason_of(error: BaseException) -> str:
     frames = traceback.extract_tb(error.__traceback__)
     own = os.path.dirname(os.path.abspath(__file__))
     for frame in reversed(frames):
-        if not os.path.abspath(frame.filename).startswith(own):
-            return f"{text} ({os.path.basename(frame.filename)}:{frame.lineno})"
+        path = os.path.abspath(frame.filename)
+        # Where it is the user's to mend, not within a library.
+        if not path.startswith(own) and "-packages" + os.sep not in path:
+            return f"{text} ({os.path.basename(path)}:{frame.lineno})"
     return text
 
 

@@ -1,4 +1,4 @@
-"""What goes wrong in a job, as exceptions."""
+"""What goes wrong in a job, as exceptions. They are `strata.InvalidArgument` and so on."""
 
 from __future__ import annotations
 
@@ -23,3 +23,8 @@ class JobStopped(StrataError, RuntimeError):
 
 class LibraryMissing(StrataError, ImportError):
     """libstrata_client.so.1 is not there, or is of another version."""
+
+
+# The names under which scripts know them, and tracebacks and reasons show them.
+for _error in (StrataError, InvalidArgument, OutOfOrder, JobStopped, LibraryMissing):
+    _error.__module__ = "strata"

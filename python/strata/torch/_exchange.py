@@ -138,7 +138,7 @@ class Exchange:
         if not self.skips_nonfinite:
             text = lib.strata_error_text().decode(errors="replace")
             raise errors.InvalidArgument(
-                f"the gradient of {text} (a GradScaler goes on after it: scaler=...)"
+                f"the gradient of {text} (with a GradScaler, give it to DistributedOptimizer: scaler=...)"
             )
         # Not published, which the end of the step makes zeros.
         self.has_nonfinite = True
