@@ -3,6 +3,7 @@
 #include <unistd.h>
 
 #include <atomic>
+#include <functional>
 #include <memory>
 #include <string>
 #include <utility>
@@ -48,8 +49,9 @@ strata_code CodeOf(absl::StatusCode code) {
     case absl::StatusCode::kResourceExhausted:
       return STRATA_RESOURCE_EXHAUSTED;
     case absl::StatusCode::kUnavailable:
-    case absl::StatusCode::kCancelled:
       return STRATA_STOPPED;
+    case absl::StatusCode::kCancelled:
+      return STRATA_INTERRUPTED;
     default:
       return STRATA_INTERNAL;
   }
@@ -173,6 +175,14 @@ void strata_close(strata_client* client) {
   const std::unique_ptr<strata_client> owned(client);
   // The parent's connections are not this process's to end with a message.
   if (owned && owned->process != getpid()) static_cast<void>(owned->client.release());
+}
+
+strata_code strata_on_wait(strata_client* client, strata_wait_check check, void* context) {
+  return Run(client, "strata_on_wait", [&] {
+    client->client->OnWait(check == nullptr ? std::function<bool()>()
+                                            : [=] { return check(context) != 0; });
+    return absl::OkStatus();
+  });
 }
 
 uint32_t strata_rank(const strata_client* client) { return client->launch.rank(); }
