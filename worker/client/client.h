@@ -81,7 +81,8 @@ class Client {
   // No more steps: blocks until all nodes are done and the final weights are in the arena.
   virtual absl::Status Finish() = 0;
 
-  // Reports a window of steps to the coordinator, which shows it to the user.
+  // Reports a window of steps to the coordinator, which shows it to the user. Errors, besides:
+  // InvalidArgument naming the value.
   virtual absl::Status Send(const Report& report) = 0;
   // Says in one line, without the rank's number, why this rank fails: the job's reason. What the
   // rank's GPU or NCCL has met is said without this.

@@ -4,6 +4,7 @@
 
 #include <atomic>
 #include <functional>
+#include <map>
 #include <memory>
 #include <string>
 #include <utility>
@@ -272,8 +273,14 @@ strata_code strata_finish(strata_client* client) {
 }
 
 strata_code strata_send_report(strata_client* client, const strata_report* report) {
-  return Run(client, "strata_send_report", [&] {
+  return Run(client, "strata_send_report", [&]() -> absl::Status {
     const strata_report from = strata::client::Sized(*report);
+    std::map<std::string, double> values;
+    for (uint32_t i = 0; i < from.value_count; ++i) {
+      if (values.emplace(from.value_names[i], from.values[i]).second) continue;
+      return absl::InvalidArgumentError(
+          absl::StrFormat("value \"%s\": stands there twice", from.value_names[i]));
+    }
     return client->client->Send({.first_step = from.first_step,
                                  .end_step = from.end_step,
                                  .samples = from.samples,
@@ -283,7 +290,8 @@ strata_code strata_send_report(strata_client* client, const strata_report* repor
                                  .has_test = from.has_test != 0,
                                  .test_accuracy = from.test_accuracy,
                                  .test_loss = from.test_loss,
-                                 .final = from.final != 0});
+                                 .final = from.final != 0,
+                                 .values = std::move(values)});
   });
 }
 

@@ -164,9 +164,15 @@ typedef struct strata_report {
   int has_test;     /* not 0: test_accuracy and test_loss were measured */
   double test_accuracy, test_loss;
   int final; /* not 0: of the job's final model */
+  /* What else was measured: `value_count` finite numbers, at most 32, under names of 1 to 64
+   * letters, digits and characters of "._-/", each once. */
+  const char* const* value_names;
+  const double* values;
+  uint32_t value_count;
 } strata_report;
 
-/* Sends a report to the coordinator, which shows it to the user. */
+/* Sends a report to the coordinator, which shows it to the user. Errors: STRATA_INVALID_ARGUMENT
+ * naming the value. */
 STRATA_API strata_code strata_send_report(strata_client* client, const strata_report* report);
 /* Says in one line why this rank fails: the job's reason. */
 STRATA_API void strata_fail(strata_client* client, const char* reason);

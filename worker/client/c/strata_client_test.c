@@ -67,8 +67,18 @@ static void TrainsByTheJobsOptimizer(void) {
   CHECK(read[0] == 0.375 && read[5] == 0.375);
   CHECK(strata_wait_all(client) == STRATA_OK);
   CHECK(strata_weights(client, 1)[0] == -0.625f);
-  const strata_report report = {.size = sizeof report, .end_step = 2, .samples = 8};
+  const char* const names[] = {"perplexity", "perplexity"};
+  const double values[] = {12.5, 1};
+  strata_report report = {.size = sizeof report,
+                          .end_step = 2,
+                          .samples = 8,
+                          .value_names = names,
+                          .values = values,
+                          .value_count = 1};
   CHECK(strata_send_report(client, &report) == STRATA_OK);
+  report.value_count = 2;
+  CHECK(strata_send_report(client, &report) == STRATA_INVALID_ARGUMENT);
+  CHECK(strcmp(strata_error_text(), "value \"perplexity\": stands there twice") == 0);
   CHECK(strata_finish(client) == STRATA_OK);
   strata_close(client);
 }

@@ -7,6 +7,7 @@
 #include "absl/strings/str_format.h"
 #include "absl/time/clock.h"
 #include "common/job/job.h"
+#include "worker/client/connect/report_values.h"
 
 namespace strata::client {
 namespace {
@@ -326,6 +327,7 @@ absl::Status ArenaClient::Finish() {
 }
 
 absl::Status ArenaClient::Send(const Report& report) {
+  if (absl::Status status = CheckValues(report.values); !status.ok()) return status;
   const proto::Job& job = launch_.record().job();
   proto::ChildMessage message;
   proto::RankReport* out = message.mutable_report();
@@ -350,6 +352,7 @@ absl::Status ArenaClient::Send(const Report& report) {
     out->set_test_loss(report.test_loss);
   }
   out->set_final(report.final);
+  out->mutable_values()->insert(report.values.begin(), report.values.end());
   return agent_->Send(message);
 }
 
