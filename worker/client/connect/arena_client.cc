@@ -7,9 +7,14 @@
 #include "absl/strings/str_format.h"
 #include "absl/time/clock.h"
 #include "common/job/job.h"
+#include "worker/client/connect/report_values.h"
 
 namespace strata::client {
 namespace {
+
+// Links wait in turns of up to 100 ms, or a few microseconds; the program's answer may take as
+// long.
+constexpr absl::Duration kBetweenQuestions = absl::Milliseconds(50);
 
 // Adds the time from construction to destruction.
 class Stopwatch {
@@ -29,7 +34,9 @@ ArenaClient::ArenaClient(proto::Launch launch, std::shared_ptr<AgentChannel> age
     : launch_(std::move(launch)),
       agent_(std::move(agent)),
       link_(std::move(link)),
-      trace_(TraceLog::Create(launch_.record().job())) {}
+      trace_(TraceLog::Create(launch_.record().job())) {
+  if (link_ != nullptr) link_->AskInWaits([this] { return AskProgram(); });
+}
 
 // Of a job that fails, too, the trace is worth a look.
 ArenaClient::~ArenaClient() { SendTrace(); }
@@ -52,6 +59,24 @@ absl::Status ArenaClient::ExpectTraining(const char* call) const {
 absl::Status ArenaClient::ExpectTensor(int tensor, const char* call) const {
   if (tensors_.Has(tensor)) return absl::OkStatus();
   return absl::InvalidArgumentError(absl::StrCat(call, ": no tensor ", tensor));
+}
+
+void ArenaClient::OnWait(std::function<bool()> interrupted) {
+  interrupted_ = std::move(interrupted);
+  ask_next_ = absl::InfinitePast();
+}
+
+absl::Status ArenaClient::AskProgram() {
+  if (interrupted_ == nullptr) return absl::OkStatus();
+  const absl::Time now = absl::Now();
+  if (now < ask_next_) return absl::OkStatus();
+  ask_next_ = now + kBetweenQuestions;
+  return interrupted_() ? absl::CancelledError("interrupted") : absl::OkStatus();
+}
+
+absl::Status ArenaClient::BrokenIfInterrupted(absl::Status status) {
+  if (absl::IsCancelled(status)) phase_ = Phase::kBroken;
+  return status;
 }
 
 absl::StatusOr<int> ArenaClient::Register(Tensor tensor) {
@@ -174,8 +199,8 @@ absl::Status ArenaClient::BeginStep(uint32_t samples) {
   }
   BeginForward();
   Stopwatch watch(&waited_);
-  if (absl::Status status = ReportFailure(link_->BeginStep(step_, samples)); !status.ok())
-    return status;
+  absl::Status begun = ReportFailure(link_->BeginStep(step_, samples));
+  if (!begun.ok()) return BrokenIfInterrupted(std::move(begun));
   samples_ += samples;
   book_->Begin();
   phase_ = Phase::kInStep;
@@ -227,7 +252,7 @@ absl::Status ArenaClient::PublishFetched(int tensor) {
   complete_.clear();
   book_->Publish(tensor, &complete_);
   if (complete_.empty()) return absl::OkStatus();
-  return ReportFailure(link_->Publish(complete_, step_));
+  return BrokenIfInterrupted(ReportFailure(link_->Publish(complete_, step_)));
 }
 
 void ArenaClient::BeginForward() {
@@ -302,6 +327,7 @@ absl::Status ArenaClient::Finish() {
 }
 
 absl::Status ArenaClient::Send(const Report& report) {
+  if (absl::Status status = CheckValues(report.values); !status.ok()) return status;
   const proto::Job& job = launch_.record().job();
   proto::ChildMessage message;
   proto::RankReport* out = message.mutable_report();
@@ -326,13 +352,16 @@ absl::Status ArenaClient::Send(const Report& report) {
     out->set_test_loss(report.test_loss);
   }
   out->set_final(report.final);
+  out->mutable_values()->insert(report.values.begin(), report.values.end());
   return agent_->Send(message);
 }
 
 void ArenaClient::Fail(const std::string& reason) { agent_->SendFailed(reason); }
 
 absl::Status ArenaClient::ReportFailure(absl::Status status) {
-  if (!status.ok() && !absl::IsUnavailable(status)) Fail(std::string(status.message()));
+  if (!status.ok() && !absl::IsUnavailable(status) && !absl::IsCancelled(status)) {
+    Fail(std::string(status.message()));
+  }
   return status;
 }
 

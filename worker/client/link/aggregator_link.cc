@@ -2,6 +2,7 @@
 
 #include <poll.h>
 
+#include <algorithm>
 #include <optional>
 #include <utility>
 
@@ -30,7 +31,8 @@ constexpr absl::Duration kConnectDeadline = absl::Seconds(30);
 // closed. So these waits end without a limit of their own.
 constexpr absl::Duration kForOthers = absl::InfiniteDuration();
 constexpr absl::Duration kSpin = absl::Microseconds(20);
-constexpr int kSleepMs = 200;  // between looks at whether the job still goes on
+// Between looks at whether the job still goes on, and the program still waits.
+constexpr int kSleepMs = 100;
 
 }  // namespace
 
@@ -79,7 +81,13 @@ absl::Status AggregatorLink::Say(const proto::RankMessage& message) {
 
 absl::StatusOr<proto::AggregatorMessage> AggregatorLink::Hear(absl::Duration timeout) {
   proto::AggregatorMessage message;
-  absl::Status status = channel_.Receive(&message, timeout);
+  absl::Status status;
+  const absl::Time deadline = absl::Now() + timeout;
+  do {
+    if (absl::Status wanted = AskProgram(); !wanted.ok()) return wanted;
+    status =
+        channel_.Receive(&message, std::min(deadline - absl::Now(), absl::Milliseconds(kSleepMs)));
+  } while (absl::IsDeadlineExceeded(status) && absl::Now() < deadline);
   if (absl::IsDeadlineExceeded(status)) {
     return absl::UnavailableError(
         absl::StrFormat("the aggregator of node %d (%s) has not answered within %s", launch_.node(),
@@ -165,7 +173,7 @@ absl::Status AggregatorLink::OpenArenas(const proto::Started& started, RunFacts*
 }
 
 absl::Status AggregatorLink::JoinRanks(const RunFacts& facts) {
-  const device::StillWanted wanted = [this] { return CheckAlive(); };
+  const device::StillWanted wanted = [this] { return CheckWanted(); };
   absl::StatusOr<std::unique_ptr<device::Communicator>> communicator =
       device_->NewCommunicator(nccl_id_, launch_.local_ranks(), launch_.local_rank(), wanted);
   if (!communicator.ok()) return communicator.status();
@@ -178,7 +186,8 @@ absl::Status AggregatorLink::JoinRanks(const RunFacts& facts) {
                               if (*complete) Ring();
                               return absl::OkStatus();
                             },
-                        .still_wanted = wanted};
+                        .still_wanted = [this] { return CheckAlive(); },
+                        .caller_waits = wanted};
   absl::StatusOr<std::unique_ptr<NodeSum>> node_sum =
       create_node_sum_({.device = device_,
                         .communicator = *std::move(communicator),
@@ -204,7 +213,8 @@ void AggregatorLink::ComputeIn(device::Stream* stream) {
 
 absl::Status AggregatorLink::Drain() {
   if (node_sum_ != nullptr) return node_sum_->Drain();
-  return publisher_ != nullptr ? publisher_->Drain() : absl::OkStatus();
+  if (publisher_ == nullptr) return absl::OkStatus();
+  return publisher_->Drain([this] { return AskProgram(); });
 }
 
 absl::Status AggregatorLink::BeginStep(uint64_t step, uint32_t samples) {
@@ -230,6 +240,15 @@ absl::Status AggregatorLink::CheckAlive() {
   return absl::OkStatus();
 }
 
+absl::Status AggregatorLink::AskProgram() {
+  return still_wanted_ == nullptr ? absl::OkStatus() : still_wanted_();
+}
+
+absl::Status AggregatorLink::CheckWanted() {
+  absl::Status alive = CheckAlive();
+  return alive.ok() ? AskProgram() : alive;
+}
+
 absl::Status AggregatorLink::AwaitWeights(ChunkId chunk, uint64_t step) {
   if (Landed(chunk, step)) return absl::OkStatus();
   if (may_spin_) {
@@ -245,7 +264,7 @@ absl::Status AggregatorLink::AwaitWeights(ChunkId chunk, uint64_t step) {
     self.waits_for.store(chunk.value() + 1);
     absl::Status alive = absl::OkStatus();
     const bool landed = memory_->landed(chunk.value()).load() > step;
-    if (!landed && (alive = CheckAlive()).ok()) worker::SleepUntilRung(&self, seen, kSleepMs);
+    if (!landed && (alive = CheckWanted()).ok()) worker::SleepUntilRung(&self, seen, kSleepMs);
     self.waits_for.store(0);
     if (landed || !alive.ok()) return alive;
   }

@@ -8,7 +8,8 @@
 namespace strata::client {
 
 absl::Status AwaitTraining(const proto::Launch& launch, const proto::Layout& layout,
-                           const JobFacts& facts, AgentChannel* agent) {
+                           const JobFacts& facts, AgentChannel* agent,
+                           const device::StillWanted& still_wanted) {
   if (!agent->connected()) return absl::OkStatus();
   proto::ChildMessage message;
   proto::NodeReady* ready = message.mutable_ready();
@@ -18,7 +19,7 @@ absl::Status AwaitTraining(const proto::Launch& launch, const proto::Layout& lay
   ready->set_total_steps(facts.total_steps);
   ready->set_run_dir(launch.run_dir());
   if (absl::Status status = agent->Send(message); !status.ok()) return status;
-  return agent->AwaitRun().status();
+  return agent->AwaitRun(still_wanted).status();
 }
 
 RunFacts FactsAlone(const proto::Job& job, const proto::Layout& layout, const JobFacts& facts) {
@@ -50,7 +51,7 @@ absl::StatusOr<ArenaView> LocalLink::Allocate(const proto::Layout& layout) {
 }
 
 absl::StatusOr<RunFacts> LocalLink::Start(const JobFacts& facts) {
-  absl::Status status = AwaitTraining(launch_, layout_, facts, agent_.get());
+  absl::Status status = AwaitTraining(launch_, layout_, facts, agent_.get(), still_wanted_);
   if (!status.ok()) return status;
   facts_ = FactsAlone(launch_.record().job(), layout_, facts);
   rule_.samples_per_epoch = facts_.samples_per_epoch;

@@ -40,6 +40,12 @@ class RankLink {
  public:
   virtual ~RankLink() = default;
 
+  // Has every call that waits for other processes or for a device's sums ask, on its own thread and
+  // every 100 ms or more often, whether it is to go on; an error ends it, and comes out of it.
+  // AwaitWeights may then be called again, and BeginStep where it waits for nobody but this rank's
+  // own device. Before Allocate.
+  virtual void AskInWaits(device::StillWanted still_wanted) {}
+
   // Allocates the arena of `layout`; zero at first.
   virtual absl::StatusOr<ArenaView> Allocate(const proto::Layout& layout) = 0;
   // Offers the weights in the view as the first ones; blocks until training may begin.

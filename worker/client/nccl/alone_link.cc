@@ -19,8 +19,8 @@ absl::StatusOr<std::unique_ptr<AloneLink>> AloneLink::Create(
 
 absl::StatusOr<client::ArenaView> AloneLink::Allocate(const proto::Layout& layout) {
   layout_ = layout;
-  absl::StatusOr<std::unique_ptr<DeviceSteps>> steps =
-      DeviceSteps::Create(device_, launch_.record().job(), layout, [] { return absl::OkStatus(); });
+  absl::StatusOr<std::unique_ptr<DeviceSteps>> steps = DeviceSteps::Create(
+      device_, launch_.record().job(), layout, [] { return absl::OkStatus(); }, still_wanted_);
   if (!steps.ok()) return steps.status();
   steps_ = *std::move(steps);
   weights_.assign(layout.elements(), 0.0f);
@@ -30,7 +30,9 @@ absl::StatusOr<client::ArenaView> AloneLink::Allocate(const proto::Layout& layou
 
 absl::StatusOr<client::RunFacts> AloneLink::Start(const client::JobFacts& facts) {
   absl::Status status = steps_->TakeWeightsFrom(weights_.data());
-  if (status.ok()) status = client::AwaitTraining(launch_, layout_, facts, agent_.get());
+  if (status.ok()) {
+    status = client::AwaitTraining(launch_, layout_, facts, agent_.get(), still_wanted_);
+  }
   if (!status.ok()) return status;
   client::RunFacts run = client::FactsAlone(launch_.record().job(), layout_, facts);
   status = steps_->Begin(nullptr, run.chunk_elements, run.samples_per_epoch);

@@ -38,11 +38,11 @@ namespace strata::nccl {
 class DeviceSteps {
  public:
   // Asks for the memory, which is zero then. `still_wanted`: whether to go on waiting for others;
-  // called on any thread. The job's defaults are filled in.
-  static absl::StatusOr<std::unique_ptr<DeviceSteps>> Create(std::shared_ptr<device::Device> device,
-                                                             const proto::Job& job,
-                                                             const proto::Layout& layout,
-                                                             device::StillWanted still_wanted);
+  // called on any thread. `program_waits`: whether the program does, asked on the thread whose call
+  // waits; null: as long as it takes. The job's defaults are filled in.
+  static absl::StatusOr<std::unique_ptr<DeviceSteps>> Create(
+      std::shared_ptr<device::Device> device, const proto::Job& job, const proto::Layout& layout,
+      device::StillWanted still_wanted, device::StillWanted program_waits = nullptr);
   // Ends what is under way.
   ~DeviceSteps();
 
@@ -97,7 +97,8 @@ class DeviceSteps {
   };
 
   DeviceSteps(std::shared_ptr<device::Device> device, const proto::Job& job,
-              const proto::Layout& layout, device::StillWanted still_wanted);
+              const proto::Layout& layout, device::StillWanted still_wanted,
+              device::StillWanted program_waits);
 
   device::Memory Part(float* begin) const {
     return device::Memory(arena_, reinterpret_cast<std::byte*>(begin));
@@ -117,7 +118,8 @@ class DeviceSteps {
   const std::shared_ptr<device::Device> device_;
   const proto::Job job_;
   const proto::Layout layout_;
-  const device::StillWanted still_wanted_;
+  const device::StillWanted still_wanted_, program_waits_;
+  const device::StillWanted caller_waits_;  // both
   kernels::UpdateRule rule_;
 
   uint64_t device_bytes_ = 0;

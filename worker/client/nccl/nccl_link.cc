@@ -42,7 +42,8 @@ absl::StatusOr<client::ArenaView> NcclLink::Allocate(const proto::Layout& layout
   if (!view.ok()) return view.status();
   view_ = *view;
   absl::StatusOr<std::unique_ptr<DeviceSteps>> steps = DeviceSteps::Create(
-      device_, launch_.record().job(), layout, [this] { return aggregator_->CheckAlive(); });
+      device_, launch_.record().job(), layout, [this] { return aggregator_->CheckAlive(); },
+      [this] { return aggregator_->AskProgram(); });
   if (!steps.ok()) return steps.status();
   steps_ = *std::move(steps);
   return view;
@@ -65,7 +66,7 @@ absl::StatusOr<client::RunFacts> NcclLink::Start(const client::JobFacts& facts) 
   if (!run.ok()) return run.status();
   absl::StatusOr<std::unique_ptr<device::Communicator>> communicator =
       device_->NewCommunicator(aggregator_->nccl_id(), launch_.record().job().ranks(),
-                               launch_.rank(), [this] { return aggregator_->CheckAlive(); });
+                               launch_.rank(), [this] { return aggregator_->CheckWanted(); });
   if (!communicator.ok()) return communicator.status();
   status = steps_->Begin(*std::move(communicator), run->chunk_elements, run->samples_per_epoch);
   if (status.ok()) status = ExpectSameWeights("first weights");

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <utility>
 
 #include "worker/client/link/aggregator_link.h"
 #include "worker/client/link/rank_link.h"
@@ -22,6 +23,9 @@ class NcclLink final : public client::RankLink {
   // worker::UseDevice's and client::AggregatorLink::Connect's.
   static absl::StatusOr<std::unique_ptr<NcclLink>> Connect(const proto::Launch& launch);
 
+  void AskInWaits(device::StillWanted still_wanted) override {
+    aggregator_->AskInWaits(std::move(still_wanted));
+  }
   absl::StatusOr<client::ArenaView> Allocate(const proto::Layout& layout) override;
   absl::StatusOr<client::RunFacts> Start(const client::JobFacts& facts) override;
   void ComputeIn(device::Stream* stream) override;
