@@ -53,6 +53,11 @@ absl::StatusOr<client::RunFacts> NcclLink::Start(const client::JobFacts& facts) 
     return absl::InvalidArgumentError(
         "exchange: NCCL: ranks offer the same first weights, and do not take rank 0's");
   }
+  if (facts.says_rates) {
+    return absl::InvalidArgumentError(
+        "exchange: NCCL takes learning rates from schedule, but the program says them in each "
+        "step");
+  }
   // The host's are no more to be read once the aggregator has answered.
   absl::Status status = steps_->TakeWeightsFrom(view_.weights.data());
   if (!status.ok()) return status;
@@ -89,7 +94,9 @@ absl::Status NcclLink::ExpectSameWeights(const char* which) {
 
 void NcclLink::ComputeIn(device::Stream* stream) { stream_ = stream; }
 
-absl::Status NcclLink::BeginStep(uint64_t, uint32_t samples) { return steps_->BeginStep(samples); }
+absl::Status NcclLink::BeginStep(uint64_t, uint32_t samples, float) {
+  return steps_->BeginStep(samples);
+}
 
 absl::Status NcclLink::AwaitWeights(ChunkId chunk, uint64_t step) {
   if (stream_ != nullptr) return steps_->WaitIn(stream_, chunk);
