@@ -43,6 +43,9 @@ class RecordingClient final : public client::Client {
     ++steps;
     return inner_->BeginStep(samples);
   }
+  absl::Status BeginStepAt(uint32_t samples, double rate) override {
+    return inner_->BeginStepAt(samples, rate);
+  }
   absl::Status Wait(int tensor) override { return inner_->Wait(tensor); }
   absl::Status WaitAll() override { return inner_->WaitAll(); }
   absl::Status Publish(int tensor) override {

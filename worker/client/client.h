@@ -70,6 +70,9 @@ class Client {
   // Opens a step in which this rank uses `samples` samples. Gradients are sums over them. Between
   // BeginStep and FinishStep gradients are published.
   virtual absl::Status BeginStep(uint32_t samples) = 0;
+  // Does the same where JobFacts::says_rates: with the step's learning rate, the same on all ranks.
+  // It is fp32 on its way. Errors: InvalidArgument, too: not a finite number >= 0.
+  virtual absl::Status BeginStepAt(uint32_t samples, double rate) = 0;
   // Blocks until the tensor's weights are those that the step in hand starts from, or, between two
   // steps, the next one. From then on the tensor's gradient memory is free for the step's gradient.
   virtual absl::Status Wait(int tensor) = 0;

@@ -221,7 +221,9 @@ strata_code strata_start(strata_client* client, const strata_facts* facts) {
     const strata_facts from = strata::client::Sized(*facts);
     return client->client->Start({.samples_per_epoch = from.samples_per_epoch,
                                   .total_steps = from.total_steps,
-                                  .takes_first_weights = from.takes_first_weights != 0});
+                                  .takes_first_weights = from.takes_first_weights != 0,
+                                  .optimizer = from.optimizer == nullptr ? "" : from.optimizer,
+                                  .says_rates = from.says_rates != 0});
   });
 }
 
@@ -239,6 +241,11 @@ uint64_t strata_elements(const strata_client* client, int32_t tensor) {
 
 strata_code strata_begin_step(strata_client* client, uint32_t samples) {
   return Run(client, "strata_begin_step", [&] { return client->client->BeginStep(samples); });
+}
+
+strata_code strata_begin_step_at(strata_client* client, uint32_t samples, double rate) {
+  return Run(client, "strata_begin_step_at",
+             [&] { return client->client->BeginStepAt(samples, rate); });
 }
 
 strata_code strata_wait(strata_client* client, int32_t tensor) {

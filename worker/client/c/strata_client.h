@@ -109,6 +109,10 @@ typedef struct strata_facts {
   uint64_t samples_per_epoch; /* of all ranks; 0: unknown */
   uint64_t total_steps;       /* of each rank; 0: unknown */
   int takes_first_weights;    /* not 0: begin with rank 0's weights; else all offer the same */
+  /* The program's optimizer as protobuf text, as "sgd { weight_decay: 0.1 }", where the job says
+   * optimizer { from_program {} }; null: the job's. */
+  const char* optimizer;
+  int says_rates; /* not 0: strata_begin_step_at opens steps, with their learning rates */
 } strata_facts;
 
 /* Offers the weights as the first ones, and blocks until every rank has and training begins. */
@@ -124,6 +128,10 @@ STRATA_API uint64_t strata_elements(const strata_client* client, int32_t tensor)
 
 /* Opens a step in which this rank uses `samples` samples. Gradients are sums over them. */
 STRATA_API strata_code strata_begin_step(strata_client* client, uint32_t samples);
+/* Does the same where strata_facts has says_rates, with the step's learning rate, which replaces
+ * what the job's schedule says. All ranks say the same. It travels as fp32. Errors:
+ * STRATA_INVALID_ARGUMENT: it is no finite number >= 0 of fp32. */
+STRATA_API strata_code strata_begin_step_at(strata_client* client, uint32_t samples, double rate);
 /* Blocks until the tensor's weights are those that the step in hand starts from, or, between two
  * steps, the next one. */
 STRATA_API strata_code strata_wait(strata_client* client, int32_t tensor);

@@ -2,6 +2,7 @@
 
 #include "worker/client/c/strata_client.h"
 
+#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -80,6 +81,47 @@ static void TrainsByTheJobsOptimizer(void) {
   CHECK(strata_send_report(client, &report) == STRATA_INVALID_ARGUMENT);
   CHECK(strcmp(strata_error_text(), "value \"perplexity\": stands there twice") == 0);
   CHECK(strata_finish(client) == STRATA_OK);
+  strata_close(client);
+}
+
+static void TrainsByItsOwnOptimizerAndRates(void) {
+  strata_client* client = NULL;
+  CHECK(strata_connect_alone("optimizer { from_program {} }", &client) == STRATA_OK);
+  const strata_tensor w = Tensor("w", NULL, 0);
+  int32_t index = -1;
+  strata_facts facts = kFacts;
+  CHECK(strata_register(client, &w, &index) == STRATA_OK);
+  facts.optimizer = "sgd { weight_decay: 0.5 }";
+  facts.says_rates = 1;
+  CHECK(strata_start(client, &facts) == STRATA_OK);
+  CHECK(strata_begin_step(client, 1) == STRATA_FAILED_PRECONDITION);
+  CHECK(strata_begin_step_at(client, 1, -1) == STRATA_INVALID_ARGUMENT);
+  CHECK(strstr(strata_error_text(), "learning rate -1") != NULL);
+  const double rates[] = {0.5, 0.25};
+  for (int step = 0; step < 2; ++step) {
+    CHECK(strata_begin_step_at(client, 1, rates[step]) == STRATA_OK);
+    strata_gradients(client, 0)[0] = -1;
+    CHECK(strata_publish(client, 0) == STRATA_OK);
+    CHECK(strata_finish_step(client) == STRATA_OK);
+  }
+  /* 0.5, then 0.25 * (1 - 0.25) more. */
+  CHECK(strata_wait_all(client) == STRATA_OK);
+  CHECK(strata_weights(client, 0)[0] == 0.6875f);
+  strata_close(client);
+}
+
+/* A program that was built before strata_facts had an optimizer. */
+static void FactsOfAnOlderHeaderNameNoOptimizer(void) {
+  strata_client* client = NULL;
+  CHECK(strata_connect_alone("optimizer { from_program {} }", &client) == STRATA_OK);
+  const strata_tensor w = Tensor("w", NULL, 0);
+  int32_t index = -1;
+  strata_facts facts = kFacts;
+  facts.size = offsetof(strata_facts, optimizer);
+  facts.optimizer = (const char*)1;
+  CHECK(strata_register(client, &w, &index) == STRATA_OK);
+  CHECK(strata_start(client, &facts) == STRATA_INVALID_ARGUMENT);
+  CHECK(strstr(strata_error_text(), "the program has named no optimizer") != NULL);
   strata_close(client);
 }
 
@@ -174,6 +216,8 @@ static void AWaitEndsWhenTheProgramSaysSo(void) {
 
 int main(void) {
   TrainsByTheJobsOptimizer();
+  TrainsByItsOwnOptimizerAndRates();
+  FactsOfAnOlderHeaderNameNoOptimizer();
   SaysWhichJobAndRankItIs();
   NamesWhatIsWrong();
   AChildCannotUseIt();

@@ -1,5 +1,6 @@
 #include "worker/client/connect/arena_client.h"
 
+#include <cmath>
 #include <cstring>
 #include <utility>
 
@@ -126,6 +127,7 @@ absl::Status ArenaClient::Start(const JobFacts& facts) {
   absl::StatusOr<RunFacts> run = link_->Start(facts);
   if (!run.ok()) return ReportFailure(run.status());
   run_ = *run;
+  says_rates_ = facts.says_rates;
   book_.emplace(tensors_, ChunkMap(tensors_.elements(), run_.chunk_elements));
   fetched_.assign(tensors_.size(), false);
   if (absl::Status status = MoveToDevice(); !status.ok()) return status;
@@ -190,18 +192,42 @@ absl::Span<float> ArenaClient::Gradients(int tensor) {
 }
 
 absl::Status ArenaClient::BeginStep(uint32_t samples) {
-  if (absl::Status status = Expect(Phase::kBetweenSteps, "BeginStep"); !status.ok()) return status;
-  if (samples == 0) return absl::InvalidArgumentError("BeginStep: no samples");
+  if (says_rates_) {
+    return absl::FailedPreconditionError(
+        "BeginStep: the program says the learning rate of each step (JobFacts::says_rates), which "
+        "BeginStepAt takes");
+  }
+  return Begin("BeginStep", samples, 0);
+}
+
+absl::Status ArenaClient::BeginStepAt(uint32_t samples, double rate) {
+  if (!says_rates_ && phase_ == Phase::kBetweenSteps) {
+    return absl::FailedPreconditionError(
+        "BeginStepAt: the program has not said when it started that its steps have learning rates "
+        "(JobFacts::says_rates)");
+  }
+  const auto rounded = static_cast<float>(rate);
+  if (!std::isfinite(rounded) || rate < 0) {
+    return absl::InvalidArgumentError(
+        absl::StrFormat("BeginStepAt: learning rate %g is not a finite number >= 0 of fp32", rate));
+  }
+  return Begin("BeginStepAt", samples, std::abs(rounded));
+}
+
+absl::Status ArenaClient::Begin(const char* call, uint32_t samples, float rate) {
+  if (absl::Status status = Expect(Phase::kBetweenSteps, call); !status.ok()) return status;
+  if (samples == 0) return absl::InvalidArgumentError(absl::StrCat(call, ": no samples"));
   const uint32_t due = launch_.record().job().program().samples_per_rank();
   if (due != 0 && samples != due) {
     return ReportFailure(absl::InvalidArgumentError(absl::StrFormat(
-        "BeginStep: %d samples, but the job's program.samples_per_rank is %d", samples, due)));
+        "%s: %d samples, but the job's program.samples_per_rank is %d", call, samples, due)));
   }
   BeginForward();
   Stopwatch watch(&waited_);
-  absl::Status begun = ReportFailure(link_->BeginStep(step_, samples));
+  absl::Status begun = ReportFailure(link_->BeginStep(step_, samples, rate));
   if (!begun.ok()) return BrokenIfInterrupted(std::move(begun));
   samples_ += samples;
+  rate_ = rate;
   book_->Begin();
   phase_ = Phase::kInStep;
   return absl::OkStatus();
@@ -341,8 +367,9 @@ absl::Status ArenaClient::Send(const Report& report) {
   out->set_trained_s(report.trained_s);
   out->set_wait_s(absl::ToDoubleSeconds(waited_));
   waited_before_ += std::exchange(waited_, absl::ZeroDuration());
-  out->set_lr(
-      LearningRateAt(JobSchedule(job), samples_ * ranks(), run_.samples_per_epoch, job.epochs()));
+  out->set_lr(says_rates_ ? rate_
+                          : LearningRateAt(JobSchedule(job), samples_ * ranks(),
+                                           run_.samples_per_epoch, job.epochs()));
   if (launch_.local_rank() == 0) {
     *out->mutable_node() = link_->Counters();
     out->mutable_node()->set_exposed_s(absl::ToDoubleSeconds(waited_before_));

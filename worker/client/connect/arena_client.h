@@ -43,6 +43,7 @@ class ArenaClient final : public Client, private ClientDevices, private ClientTr
   absl::Span<float> Gradients(int tensor) override;
   absl::StatusOr<absl::Span<const float>> ReadWeights() override;
   absl::Status BeginStep(uint32_t samples) override;
+  absl::Status BeginStepAt(uint32_t samples, double rate) override;
   absl::Status Wait(int tensor) override;
   absl::Status WaitAll() override;
   absl::Status Publish(int tensor) override;
@@ -65,6 +66,8 @@ class ArenaClient final : public Client, private ClientDevices, private ClientTr
   // For Wait and WaitAll: within a step, or between two.
   absl::Status ExpectTraining(const char* call) const;
   absl::Status ExpectTensor(int tensor, const char* call) const;
+  // What BeginStep and BeginStepAt have in common.
+  absl::Status Begin(const char* call, uint32_t samples, float rate);
   // Errors: FailedPrecondition: the program cannot have its tensors where the job has them.
   absl::Status CheckPlace();
   // Tells the daemon why this rank fails, if `status` is an error of its own: Unavailable is the
@@ -106,6 +109,8 @@ class ArenaClient final : public Client, private ClientDevices, private ClientTr
   std::vector<ChunkId> complete_;          // scratch
   uint64_t step_ = 0;                      // the step in hand or the next one
   uint64_t samples_ = 0;                   // of this rank, since the start
+  bool says_rates_ = false;                // the program, in each step
+  float rate_ = 0;                         // of the newest step, where it does
   absl::Duration waited_;                  // since the last report
   absl::Duration waited_before_;           // until then
   const std::unique_ptr<TraceLog> trace_;  // null: the job wants none

@@ -37,7 +37,7 @@ class FailingLink final : public RankLink {
   explicit FailingLink(absl::Status why) : why_(std::move(why)) {}
   absl::StatusOr<ArenaView> Allocate(const proto::Layout&) override { return why_; }
   absl::StatusOr<RunFacts> Start(const JobFacts&) override { return why_; }
-  absl::Status BeginStep(uint64_t, uint32_t) override { return why_; }
+  absl::Status BeginStep(uint64_t, uint32_t, float) override { return why_; }
   absl::Status AwaitWeights(ChunkId, uint64_t) override { return why_; }
   absl::Status Publish(absl::Span<const ChunkId>, uint64_t) override { return why_; }
   absl::Status Finish(uint64_t) override { return why_; }

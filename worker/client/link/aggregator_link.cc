@@ -12,6 +12,7 @@
 #include "absl/time/clock.h"
 #include "common/cores.h"
 #include "common/job/job.h"
+#include "common/job/program_optimizer.h"
 #include "common/require.h"
 #include "common/wire/frame.h"
 #include "worker/contract/launch_devices.h"
@@ -142,6 +143,12 @@ absl::StatusOr<RunFacts> AggregatorLink::Start(const JobFacts& facts) {
   offer->set_samples_per_epoch(facts.samples_per_epoch);
   offer->set_total_steps(facts.total_steps);
   offer->set_nccl_id(nccl_id_);
+  offer->set_says_rates(facts.says_rates);
+  if (!facts.optimizer.empty()) {
+    absl::StatusOr<proto::Optimizer> named = ParseOptimizer(facts.optimizer);
+    if (!named.ok()) return named.status();
+    *offer->mutable_optimizer() = *std::move(named);
+  }
   if (absl::Status status = Say(message); !status.ok()) return status;
   absl::StatusOr<proto::AggregatorMessage> answer = Hear(kForOthers);
   if (!answer.ok()) return answer.status();
@@ -217,11 +224,13 @@ absl::Status AggregatorLink::Drain() {
   return publisher_->Drain([this] { return AskProgram(); });
 }
 
-absl::Status AggregatorLink::BeginStep(uint64_t step, uint32_t samples) {
+absl::Status AggregatorLink::BeginStep(uint64_t step, uint32_t samples, float rate) {
   if (absl::Status status = Drain(); !status.ok()) return status;
   published_ = 0;
-  Self().samples[step % worker::kSampleSlots].store(
-      samples, std::memory_order_relaxed);  // made visible by the stores to ready
+  // Made visible by the stores to ready.
+  const size_t slot = step % worker::kSampleSlots;
+  Self().samples[slot].store(samples, std::memory_order_relaxed);
+  Self().rates[slot].store(rate, std::memory_order_relaxed);
   return absl::OkStatus();
 }
 

@@ -59,7 +59,7 @@ class AggregatorLink final : public RankLink {
   // A chunk's gradient memory is free once AwaitWeights has returned for it. Blocks only with
   // ComputeIn or node_sum: NCCL, until the step before is published by this rank or, in the second
   // case, by all of the node's.
-  absl::Status BeginStep(uint64_t step, uint32_t samples) override;
+  absl::Status BeginStep(uint64_t step, uint32_t samples, float rate) override;
   absl::Status AwaitWeights(ChunkId chunk, uint64_t step) override;
   absl::Status Publish(absl::Span<const ChunkId> chunks, uint64_t step) override;
   absl::Status Finish(uint64_t steps) override;

@@ -17,6 +17,9 @@ namespace strata::client {
 absl::Status AwaitTraining(const proto::Launch& launch, const proto::Layout& layout,
                            const JobFacts& facts, AgentChannel* agent,
                            const device::StillWanted& still_wanted);
+// Returns the job of such a rank, which its program completes (TakeProgramOptimizer, whose errors
+// these are).
+absl::StatusOr<proto::Job> CompleteAlone(const proto::Job& job, const JobFacts& facts);
 // What such a rank settles by itself.
 RunFacts FactsAlone(const proto::Job& job, const proto::Layout& layout, const JobFacts& facts);
 
@@ -34,7 +37,7 @@ class LocalLink final : public RankLink {
   }
   absl::StatusOr<ArenaView> Allocate(const proto::Layout& layout) override;
   absl::StatusOr<RunFacts> Start(const JobFacts& facts) override;
-  absl::Status BeginStep(uint64_t step, uint32_t samples) override;
+  absl::Status BeginStep(uint64_t step, uint32_t samples, float rate) override;
   absl::Status AwaitWeights(ChunkId chunk, uint64_t step) override;
   absl::Status Publish(absl::Span<const ChunkId> chunks, uint64_t step) override;
   absl::Status Finish(uint64_t steps) override;
@@ -56,6 +59,7 @@ class LocalLink final : public RankLink {
   RunFacts facts_;
   uint64_t samples_ = 0;  // including the step in hand
   uint32_t step_samples_ = 0;
+  float rate_ = 0;  // of the step in hand
 };
 
 }  // namespace strata::client

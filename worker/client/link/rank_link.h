@@ -54,7 +54,8 @@ class RankLink {
   // See ClientDevices::ComputeIn; with device: GPU alone.
   virtual void ComputeIn(device::Stream* stream) {}
 
-  virtual absl::Status BeginStep(uint64_t step, uint32_t samples) = 0;
+  // `rate`: the step's learning rate, where the program says rates; else 0.
+  virtual absl::Status BeginStep(uint64_t step, uint32_t samples, float rate) = 0;
   // Blocks until the chunk's weights are those that `step` starts from, and its gradient memory is
   // free.
   virtual absl::Status AwaitWeights(ChunkId chunk, uint64_t step) = 0;

@@ -24,7 +24,7 @@ uint64_t Rounded(uint64_t elements) { return (elements + 63) / 64 * 64; }
 
 DeviceSteps::DeviceSteps(std::shared_ptr<device::Device> device, const proto::Job& job,
                          const proto::Layout& layout, device::StillWanted still_wanted,
-                         device::StillWanted program_waits)
+                         bool says_rates, device::StillWanted program_waits)
     : device_(std::move(device)),
       job_(job),
       layout_(layout),
@@ -34,14 +34,15 @@ DeviceSteps::DeviceSteps(std::shared_ptr<device::Device> device, const proto::Jo
         absl::Status status = still_wanted_();
         return status.ok() ? program_waits_() : status;
       }),
-      rule_(kernels::MakeLocalUpdateRule(job, 0)) {}
+      rule_(kernels::MakeLocalUpdateRule(job, 0, says_rates)) {}
 
 absl::StatusOr<std::unique_ptr<DeviceSteps>> DeviceSteps::Create(
     std::shared_ptr<device::Device> device, const proto::Job& job, const proto::Layout& layout,
-    device::StillWanted still_wanted, device::StillWanted program_waits) {
+    device::StillWanted still_wanted, bool says_rates, device::StillWanted program_waits) {
   if (absl::Status status = ValidateLayout(layout); !status.ok()) return status;
-  std::unique_ptr<DeviceSteps> steps(new DeviceSteps(
-      std::move(device), job, layout, std::move(still_wanted), std::move(program_waits)));
+  std::unique_ptr<DeviceSteps> steps(new DeviceSteps(std::move(device), job, layout,
+                                                     std::move(still_wanted), says_rates,
+                                                     std::move(program_waits)));
   if (absl::Status status = steps->Allocate(); !status.ok()) return status;
   return steps;
 }
@@ -144,7 +145,8 @@ absl::StatusOr<uint64_t> DeviceSteps::Sum(uint64_t value) {
   return AwaitSum();
 }
 
-absl::Status DeviceSteps::BeginStep(uint32_t samples) {
+absl::Status DeviceSteps::BeginStep(uint32_t samples, float rate) {
+  rate_ = rate;
   own_samples_ = samples;
   counting_ = true;
   return communicator_ == nullptr ? absl::OkStatus() : OrCause(StartSum(samples));
@@ -200,7 +202,7 @@ absl::Status DeviceSteps::PublishOne(ChunkId id, uint64_t step) {
 }
 
 absl::Status DeviceSteps::Update(const Chunk& chunk, uint64_t at, uint64_t number) {
-  kernels::Update update = kernels::UpdateAt(rule_, samples_, number);
+  kernels::Update update = kernels::UpdateAt(rule_, samples_, number, {.said = rate_});
   update.gradient_scale =
       static_cast<float>(1.0 / static_cast<double>(std::max<uint64_t>(1, step_samples_)));
   for (const OptimizerRun& run : chunk.runs) {

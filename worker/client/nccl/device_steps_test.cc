@@ -108,7 +108,7 @@ class DeviceStepsTest : public testing::Test {
       return stopped_ || absl::Now() > until ? absl::UnavailableError("the job was stopped")
                                              : absl::OkStatus();
     };
-    auto steps = DeviceSteps::Create(device, job, SomeLayout(), wanted, program_waits);
+    auto steps = DeviceSteps::Create(device, job, SomeLayout(), wanted, false, program_waits);
     EXPECT_TRUE(steps.ok()) << steps.status();
     std::vector<float> first(kElements);
     for (uint32_t i = 0; i < kElements; ++i) first[i] = FirstWeight(i);
