@@ -32,10 +32,11 @@ double SumOfSquares(const float* x, size_t n) {
 }
 
 NormUpdate::NormUpdate(const Kernels& kernels, BufferPool& pool, const proto::Job& job,
-                       uint64_t samples_per_epoch, const proto::Layout& layout, const ChunkMap& map)
+                       uint64_t samples_per_epoch, const proto::Layout& layout, const ChunkMap& map,
+                       bool says_rates)
     : kernels_(kernels),
       pool_(pool),
-      rule_(MakeLocalUpdateRule(job, samples_per_epoch)),
+      rule_(MakeLocalUpdateRule(job, samples_per_epoch, says_rates)),
       clip_norm_(job.optimizer().clip_norm()),
       lars_coefficient_(job.optimizer().has_lars() ? job.optimizer().lars().coefficient() : 0),
       map_(map),
@@ -126,10 +127,10 @@ OptimizerStep NormUpdate::MakeStep(const OptimizerRun& run, const Norms& norms,
   return step;
 }
 
-void NormUpdate::Apply(uint64_t samples) {
+void NormUpdate::Apply(uint64_t samples, const StepRate& rate) {
   STRATA_REQUIRE(complete_ == chunks_.size());
   samples_ += samples;
-  const Update update = UpdateAt(rule_, samples_, ++updates_);
+  const Update update = UpdateAt(rule_, samples_, ++updates_, rate);
   const std::vector<Norms> norms = MeasureNorms();
   const double clip = ClipFactor(norms);
   OptimizerParams averaged = rule_.optimizer;

@@ -30,9 +30,11 @@ double SumOfSquares(const float* x, size_t n);
 // Threads: one; weights that it hands out may be read and released anywhere.
 class NormUpdate {
  public:
-  // A valid layout, cut by `map`; a job whose defaults are filled in. All outlives this.
+  // A valid layout, cut by `map`; a job whose defaults are filled in, and whether its program says
+  // rates. All outlives this.
   NormUpdate(const Kernels& kernels, BufferPool& pool, const proto::Job& job,
-             uint64_t samples_per_epoch, const proto::Layout& layout, const ChunkMap& map);
+             uint64_t samples_per_epoch, const proto::Layout& layout, const ChunkMap& map,
+             bool says_rates = false);
 
   // The first weights, fp32, copied.
   void Seed(ChunkId chunk, const Bytes& weights);
@@ -47,7 +49,7 @@ class NormUpdate {
   // has.
   bool Complete(ChunkId chunk);
   // Makes the update, with `samples` more samples. REQUIRES: Complete has returned true.
-  void Apply(uint64_t samples);
+  void Apply(uint64_t samples, const StepRate& rate = {});
 
   const Bytes& weights(ChunkId chunk) const { return chunks_[chunk.value()].weights; }
 

@@ -10,7 +10,7 @@ namespace strata::kernels {
 
 // One optimizer update of a chunk (or of a whole arena): what is the same for all of its runs.
 struct Update {
-  double lr = 0.0;  // the schedule's, times damping
+  double lr = 0.0;  // the schedule's or the program's, times damping
   float gradient_scale = 1.0f;
   uint64_t number = 1;  // from 1; Adam's t
   bool far = false;     // as in OptimizerStep

@@ -5,24 +5,28 @@
 
 namespace strata::kernels {
 
-UpdateRule MakeUpdateRule(const proto::Job& job, uint64_t samples_per_epoch) {
+UpdateRule MakeUpdateRule(const proto::Job& job, uint64_t samples_per_epoch, bool says_rates) {
   return {.optimizer = SharedOptimizer(job),
           .schedule = SharedSchedule(job),
           .samples_per_epoch = samples_per_epoch,
           .epochs = job.epochs(),
-          .has_multipliers = !HasLocalSteps(job)};
+          .has_multipliers = !HasLocalSteps(job),
+          .says_rates = says_rates && !HasLocalSteps(job)};
 }
 
-UpdateRule MakeLocalUpdateRule(const proto::Job& job, uint64_t samples_per_epoch) {
+UpdateRule MakeLocalUpdateRule(const proto::Job& job, uint64_t samples_per_epoch, bool says_rates) {
   return {.optimizer = MakeOptimizerParams(job.optimizer()),
           .schedule = JobSchedule(job),
           .samples_per_epoch = samples_per_epoch,
-          .epochs = job.epochs()};
+          .epochs = job.epochs(),
+          .says_rates = says_rates};
 }
 
-Update UpdateAt(const UpdateRule& rule, uint64_t samples, uint64_t number, double damping) {
-  const double rate = LearningRateAt(rule.schedule, samples, rule.samples_per_epoch, rule.epochs);
-  Update update = {.lr = rate * damping, .number = number, .far = rule.far};
+Update UpdateAt(const UpdateRule& rule, uint64_t samples, uint64_t number, const StepRate& step) {
+  const double rate =
+      rule.says_rates ? step.said
+                      : LearningRateAt(rule.schedule, samples, rule.samples_per_epoch, rule.epochs);
+  Update update = {.lr = rate * step.damping, .number = number, .far = rule.far};
   if (rule.optimizer.kind == OptimizerKind::kRmspropWarmup) {
     const double epoch = static_cast<double>(samples) / static_cast<double>(rule.samples_per_epoch);
     const RmspropShares shares = RmspropSharesAt(rule.optimizer, epoch, rate);

@@ -38,11 +38,12 @@ void WeightState::Seed(const Bytes& weights, uint64_t checksum) {
   if (vectors > 1) state1_ = Zeros(pool_, elements_);
 }
 
-void WeightState::Apply(const Bytes& gradient_sum, float scale, uint64_t samples, double damping) {
+void WeightState::Apply(const Bytes& gradient_sum, float scale, uint64_t samples,
+                        const StepRate& rate) {
   STRATA_REQUIRE(seeded());
   STRATA_REQUIRE(gradient_sum.empty() || gradient_sum.size() == elements_ * sizeof(float));
   samples_ += samples;
-  Update update = UpdateAt(rule_, samples_, ++updates_, damping);
+  Update update = UpdateAt(rule_, samples_, ++updates_, rate);
   update.gradient_scale = scale;
   std::shared_ptr<float> zeros;
   if (gradient_sum.empty()) zeros = Zeros(pool_, elements_);

@@ -34,7 +34,7 @@ class WeightState {
 
   // One optimizer update with the mean gradient gradient_sum * scale over `samples` more samples;
   // an empty sum is a zero gradient. Counts one version. REQUIRES: seeded.
-  void Apply(const Bytes& gradient_sum, float scale, uint64_t samples, double damping);
+  void Apply(const Bytes& gradient_sum, float scale, uint64_t samples, const StepRate& rate);
   // Counts a version in which no node had a sample: weights and state stay. Where weights are mean
   // gradients, there is none.
   void Skip();

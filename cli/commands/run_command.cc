@@ -111,8 +111,11 @@ void AddRunCommand(CLI::App* app, Invocation* invocation) {
                     "Print the job file, for strata submit, and run nothing");
   AddLogLevelOption(command, invocation);
   command->footer(
-      "Ranks find the launch file's name in STRATA_LAUNCH, and RANK, WORLD_SIZE, LOCAL_RANK and\n"
-      "LOCAL_WORLD_SIZE in their environment.\n"
+      "Ranks find the launch file's name in STRATA_LAUNCH, the job's seed in STRATA_SEED, and "
+      "RANK,\n"
+      "WORLD_SIZE, LOCAL_RANK and LOCAL_WORLD_SIZE in their environment. A program named *.py "
+      "names\n"
+      "its optimizer itself, unless the options do: --set optimizer.sgd={}.\n"
       "Examples:\n"
       "  strata run -n 4 ./train --rate 0.1\n"
       "  strata run -n 4 --nodes 2 --servers 2 --mode \"ssp(3)\" train.py\n"

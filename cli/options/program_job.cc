@@ -54,12 +54,15 @@ absl::StatusOr<proto::Job> MakeProgramJob(const ProgramOptions& options) {
     made->set_path(own);
   }
   for (size_t i = 1; i < options.words.size(); ++i) made->add_args(options.words[i]);
-  for (const char* variable : {"STRATA_LAUNCH={launch}", "RANK={rank}", "WORLD_SIZE={ranks}",
-                               "LOCAL_RANK={local_rank}", "LOCAL_WORLD_SIZE={local_ranks}"}) {
+  for (const char* variable :
+       {"STRATA_LAUNCH={launch}", "RANK={rank}", "WORLD_SIZE={ranks}", "LOCAL_RANK={local_rank}",
+        "LOCAL_WORLD_SIZE={local_ranks}", "STRATA_SEED={seed}"}) {
     made->add_env(variable);
   }
   // What a script prints is to be seen when it prints it.
   if (is_python) made->add_env("PYTHONUNBUFFERED=1");
+  // Which optimizer a script has it says when it runs; a setting may still say another.
+  if (is_python) job.mutable_optimizer()->mutable_from_program();
   job.set_ranks(options.ranks);
   if (options.nodes > 1) job.set_ranks_per_node((options.ranks - 1) / options.nodes + 1);
   return job;

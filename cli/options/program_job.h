@@ -21,9 +21,10 @@ struct ProgramOptions {
 
 // Returns the job, with defaults left out: its program with arguments and environment (the launch
 // file's name in STRATA_LAUNCH; RANK, WORLD_SIZE, LOCAL_RANK and LOCAL_WORLD_SIZE as other
-// launchers have them), its name and ranks. A program with a '/' or one that is a file here gets an
-// absolute path; others are looked for in PATH. Errors: InvalidArgument (no program), NotFound (a
-// file that is not there).
+// launchers have them; the job's seed in STRATA_SEED), its name and ranks. A script names its
+// optimizer itself when it starts, unless a setting does. A program with a '/' or one that is a
+// file here gets an absolute path; others are looked for in PATH. Errors: InvalidArgument (no
+// program), NotFound (a file that is not there).
 absl::StatusOr<proto::Job> MakeProgramJob(const ProgramOptions& options);
 
 }  // namespace strata::cli

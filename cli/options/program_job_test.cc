@@ -33,6 +33,7 @@ TEST_F(ProgramJob, AScriptIsRunByTheInterpreterAndKeepsItsArguments) {
   EXPECT_THAT(job->program().args(), ElementsAre(In("train.py"), "--lr", "0.1"));
   EXPECT_THAT(job->program().env(), Contains("STRATA_LAUNCH={launch}"));
   EXPECT_THAT(job->program().env(), Contains("PYTHONUNBUFFERED=1"));
+  EXPECT_THAT(job->program().env(), Contains("STRATA_SEED={seed}"));
   EXPECT_EQ(job->ranks(), 4u);
   EXPECT_EQ(job->ranks_per_node(), 2u);
 }
@@ -45,6 +46,23 @@ TEST_F(ProgramJob, IsAJobThatHoldsOnceItsDefaultsAreFilledIn) {
     EXPECT_EQ(ValidateJob(*job), absl::OkStatus()) << job->name();
   }
   EXPECT_EQ(MakeProgramJob({.words = {"my model (2).py"}})->name(), "my-model--2-");
+}
+
+TEST_F(ProgramJob, AScriptNamesItsOptimizerUnlessASettingDoes) {
+  auto job = MakeProgramJob({.words = {"train.py"}});
+  ASSERT_TRUE(job.ok()) << job.status();
+  EXPECT_TRUE(job->optimizer().has_from_program());
+  EXPECT_FALSE(MakeProgramJob({.words = {"train"}})->has_optimizer());
+  // As the command does it: the job is text first, and then changed.
+  job = ParseJob(JobToText(*job), "job");
+  ASSERT_TRUE(job.ok()) << job.status();
+  EXPECT_TRUE(job->optimizer().has_from_program());
+  ASSERT_TRUE(ApplySettings({"consistency.lazy.staleness=3"}, &*job).ok());
+  EXPECT_TRUE(job->optimizer().has_from_program());
+  ASSERT_TRUE(ApplySettings({"optimizer.sgd={}"}, &*job).ok());
+  EXPECT_TRUE(job->optimizer().has_sgd());
+  FillDefaults(&*job);
+  EXPECT_EQ(ValidateJob(*job), absl::OkStatus());
 }
 
 TEST_F(ProgramJob, AProgramOfThisFolderGetsItsPathAndOthersAreLookedFor) {

@@ -5,6 +5,9 @@
 
 #include <algorithm>
 #include <cmath>
+#include <map>
+#include <optional>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
@@ -42,10 +45,30 @@ std::vector<std::string> Parts(double epoch, double samples_per_s, double loss,
   return parts;
 }
 
-void AddRest(const proto::Progress& progress, bool with_accuracy, std::vector<std::string>* parts) {
-  if (with_accuracy && progress.test_accuracy() >= 0) {
-    parts->push_back(absl::StrFormat("test accuracy %.4f", progress.test_accuracy()));
+// What was measured, the program's own by name.
+std::vector<std::string> Measured(std::optional<double> test_accuracy,
+                                  const google::protobuf::Map<std::string, double>& values) {
+  std::vector<std::string> parts;
+  if (test_accuracy.has_value()) {
+    parts.push_back(absl::StrFormat("test accuracy %.4f", *test_accuracy));
   }
+  for (const auto& [name, value] : std::map(values.begin(), values.end())) {
+    parts.push_back(absl::StrFormat("%s %.4g", name, value));
+  }
+  return parts;
+}
+
+std::vector<std::string> Measured(const proto::Progress& progress) {
+  const bool tested = progress.test_accuracy() >= 0;
+  return Measured(tested ? std::optional(progress.test_accuracy()) : std::nullopt,
+                  progress.values());
+}
+
+void Append(std::vector<std::string> more, std::vector<std::string>* parts) {
+  for (std::string& part : more) parts->push_back(std::move(part));
+}
+
+void AddRest(const proto::Progress& progress, std::vector<std::string>* parts) {
   if (progress.bytes_per_step() > 0) {
     parts->push_back(absl::StrCat(FormatBytes(progress.bytes_per_step()), "/step"));
   }
@@ -103,7 +126,8 @@ int TerminalColumns() {
 std::string ProgressLine(const proto::JobStatus& status) {
   const proto::Progress& progress = status.progress();
   auto parts = Parts(progress.epoch(), progress.samples_per_s(), progress.loss(), progress);
-  AddRest(progress, true, &parts);
+  Append(Measured(progress), &parts);
+  AddRest(progress, &parts);
   return absl::StrJoin(parts, "  ");
 }
 
@@ -113,17 +137,15 @@ std::string MetricsText(const proto::MetricsRecord& record, const proto::JobStat
   std::vector<std::string> parts = {absl::StrCat("step ", record.step(), of)};
   const bool is_window = !worker::IsLateMeasurement(record);
   if (is_window) {
-    for (auto& part : Parts(record.epoch(), record.samples_per_s(), record.loss(), progress)) {
-      parts.push_back(std::move(part));
-    }
+    Append(Parts(record.epoch(), record.samples_per_s(), record.loss(), progress), &parts);
   }
-  if (record.has_test_accuracy()) {
-    parts.push_back(absl::StrFormat("test accuracy %.4f", record.test_accuracy()));
-  }
+  const bool tested = record.has_test_accuracy();
+  Append(Measured(tested ? std::optional(record.test_accuracy()) : std::nullopt, record.values()),
+         &parts);
   if (record.final()) {
     parts.push_back("(final model)");
   } else if (is_window) {
-    AddRest(progress, false, &parts);
+    AddRest(progress, &parts);
   }
   return absl::StrJoin(parts, "  ");
 }
@@ -138,8 +160,8 @@ std::string EndLine(const proto::JobStatus& status) {
   switch (status.state()) {
     case proto::FINISHED:
       absl::StrAppend(&line, ": finished", took);
-      if (status.progress().test_accuracy() >= 0) {
-        absl::StrAppendFormat(&line, ", test accuracy %.4f", status.progress().test_accuracy());
+      for (const std::string& part : Measured(status.progress())) {
+        absl::StrAppend(&line, ", ", part);
       }
       return line;
     case proto::CANCELLED:
@@ -163,7 +185,7 @@ void ProgressDisplay::Show(const proto::FollowEvent& event) {
   const proto::MetricsRecord& record = event.metrics();
   if (!IsNews(record, &shown_step_)) return;
   // On a terminal the live line tells the rest; what was measured stays.
-  if (columns_ > 0 && !record.has_test_accuracy()) return;
+  if (columns_ > 0 && !worker::HasMeasured(record)) return;
   Line(MetricsText(record, status_));
 }
 

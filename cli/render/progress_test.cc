@@ -56,6 +56,22 @@ TEST(Progress, ShowsEpochSpeedLossAccuracyBytesAndTimeLeft) {
             "ETA 1:23");
 }
 
+TEST(Progress, ShowsWhatAProgramMeasuredByItsNames) {
+  proto::JobStatus status = Running();
+  (*status.mutable_progress()->mutable_values())["perplexity"] = 12.3;
+  (*status.mutable_progress()->mutable_values())["bleu"] = 0.123456;
+  EXPECT_EQ(ProgressLine(status),
+            "epoch 1.50/5  12,345 samples/s  loss 0.4321  test accuracy 0.8712  bleu 0.1235  "
+            "perplexity 12.3  1.24 MB/step  ETA 1:23");
+  proto::MetricsRecord record;
+  record.set_step(5);
+  (*record.mutable_values())["perplexity"] = 12.3;
+  EXPECT_EQ(MetricsText(record, status), "step 5/1170  perplexity 12.3");
+  status.set_state(proto::FINISHED);
+  EXPECT_EQ(EndLine(status),
+            "job 3 (lenet): finished, test accuracy 0.8712, bleu 0.1235, perplexity 12.3");
+}
+
 TEST(Progress, LeavesOutWhatIsNotKnownYet) {
   proto::JobStatus status = Running();
   status.mutable_progress()->set_test_accuracy(-1);

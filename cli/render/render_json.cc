@@ -1,4 +1,7 @@
 #include <nlohmann/json.hpp>
+#include <map>
+#include <string>
+#include <utility>
 #include <vector>
 
 #include "cli/render/render.h"
@@ -25,6 +28,12 @@ Json ToJson(const proto::Progress& progress) {
   json["samples_per_s"] = progress.samples_per_s();
   json["loss"] = progress.loss();
   json["test_accuracy"] = Known(progress.test_accuracy());
+  // By name; an object in any case.
+  Json values = Json::object();
+  for (const auto& [name, value] : std::map(progress.values().begin(), progress.values().end())) {
+    values[name] = value;
+  }
+  json["values"] = std::move(values);
   json["bytes_per_step"] = progress.bytes_per_step();
   json["eta_s"] = Known(progress.eta_s());
   return json;

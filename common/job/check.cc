@@ -157,7 +157,8 @@ absl::Status CheckAllReduce(const proto::Job& job) {
     return Refuse(absl::StrFormat("consistency: exchange: RING is sync, %s needs servers",
                                   ModeName(consistency)));
   }
-  if (job.ranks() < 2 && !job.optimizer().has_mean()) {
+  const bool may_be_alone = job.optimizer().has_mean() || job.optimizer().has_from_program();
+  if (job.ranks() < 2 && !may_be_alone) {
     return Refuse("ranks: 1, but exchange: RING needs two nodes");
   }
   return absl::OkStatus();

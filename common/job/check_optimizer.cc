@@ -24,7 +24,7 @@ absl::Status CheckOptimizer(const proto::Optimizer& optimizer) {
   const OptimizerParams params = MakeOptimizerParams(optimizer);
   const bool rmsprop = params.kind == OptimizerKind::kRmspropWarmup;
   const absl::Status clip = NotNegative("optimizer.clip_norm", optimizer.clip_norm());
-  if (!clip.ok()) return clip;
+  if (!clip.ok() || optimizer.has_from_program()) return clip;
   if (optimizer.has_lars()) {
     const absl::Status lars =
         Positive("optimizer.lars.coefficient", optimizer.lars().coefficient());
@@ -70,6 +70,19 @@ absl::Status CheckBaseBatch(const proto::Job& job) {
       schedule.base_batch(), rate, batch));
 }
 
+// Whatever depends on the kind is checked once the program has named it.
+absl::Status CheckFromProgram(const proto::Job& job) {
+  if (!job.optimizer().has_from_program()) return absl::OkStatus();
+  if (!job.has_program()) {
+    return Refuse("optimizer.from_program: needs a program, which names the optimizer");
+  }
+  if (job.exchange() == proto::Job::NCCL) {
+    return Refuse(
+        "optimizer.from_program: exchange: NCCL has to know the optimizer before the program runs");
+  }
+  return absl::OkStatus();
+}
+
 absl::Status CheckMean(const proto::Job& job) {
   if (!job.optimizer().has_mean()) return absl::OkStatus();
   if (!job.has_program()) {
@@ -106,6 +119,7 @@ absl::Status CheckMean(const proto::Job& job) {
 }  // namespace
 
 absl::Status CheckRecipe(const proto::Job& job) {
+  if (absl::Status status = CheckFromProgram(job); !status.ok()) return status;
   if (absl::Status status = CheckMean(job); !status.ok()) return status;
   const proto::Optimizer& optimizer = job.optimizer();
   const proto::Schedule& schedule = job.schedule();

@@ -74,6 +74,7 @@ void FillOptimizer(proto::Optimizer* optimizer) {
     case proto::Optimizer::kLars:
       return FillLars(optimizer->mutable_lars());
     case proto::Optimizer::kMean:
+    case proto::Optimizer::kFromProgram:
       return;
     case proto::Optimizer::kRmspropWarmup:
       return FillRmspropWarmup(optimizer->mutable_rmsprop_warmup());

@@ -110,7 +110,8 @@ absl::Status CheckEncodings(const proto::Job& job) {
     return Refuse("pull.codec: DGC compresses gradients, but answers carry weights");
   }
   if (absl::Status status = CheckExchange(job); !status.ok()) return status;
-  if (job.push().codec() == Encoding::DGC && !job.optimizer().has_sgd()) {
+  const bool may_be_sgd = job.optimizer().has_sgd() || job.optimizer().has_from_program();
+  if (job.push().codec() == Encoding::DGC && !may_be_sgd) {
     const std::string kind =
         proto::Optimizer::descriptor()->FindFieldByNumber(job.optimizer().kind_case())->name();
     return Refuse(absl::StrFormat(

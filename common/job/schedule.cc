@@ -37,6 +37,8 @@ OptimizerParams MakeOptimizerParams(const proto::Optimizer& optimizer) {
               .weight_decay = optimizer.lars().weight_decay()};
     case proto::Optimizer::kMean:
       return {.kind = OptimizerKind::kMean};
+    case proto::Optimizer::kFromProgram:  // not known yet: nothing is updated before it is
+      return {.kind = OptimizerKind::kMean};
     case proto::Optimizer::kRmspropWarmup:
       return {.kind = OptimizerKind::kRmspropWarmup,
               .momentum = optimizer.rmsprop_warmup().momentum(),
@@ -66,7 +68,8 @@ RmspropShares RmspropSharesAt(const OptimizerParams& params, double epoch, doubl
   const double past = (epoch - params.center_epochs) / params.width_epochs;  // in widths
   RmspropShares shares;
   shares.sgd = past < 0 ? 0.5 * std::exp(2 * past) : std::min(1.0, 0.5 + past);
-  if (shares.sgd < 1) shares.rms = (1 - shares.sgd) * params.rms_lr / lr;
+  // At a rate of 0 nothing moves, and the product of both would be no number.
+  if (shares.sgd < 1 && lr > 0) shares.rms = (1 - shares.sgd) * params.rms_lr / lr;
   return shares;
 }
 

@@ -1,12 +1,14 @@
 #include <algorithm>
 #include <cctype>
 #include <string>
+#include <utility>
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "common/job/enum_values.h"
 #include "common/job/job.h"
+#include "common/job/program_optimizer.h"
 #include "google/protobuf/descriptor.h"
 #include "google/protobuf/io/tokenizer.h"
 #include "google/protobuf/text_format.h"
@@ -114,15 +116,31 @@ void Print(const Message& message, int indent, std::string* out) {
   }
 }
 
-}  // namespace
-
-absl::StatusOr<proto::Job> ParseJob(const std::string& text, const std::string& source) {
+template <typename Kind>
+absl::StatusOr<Kind> Parse(const std::string& text, const std::string& source) {
   FirstError error(text, source);
   TextFormat::Parser parser;
   parser.RecordErrorsTo(&error);
+  Kind parsed;
+  if (!parser.ParseFromString(text, &parsed)) return absl::InvalidArgumentError(error.line());
+  return parsed;
+}
+
+}  // namespace
+
+absl::StatusOr<proto::Job> ParseJob(const std::string& text, const std::string& source) {
+  return Parse<proto::Job>(text, source);
+}
+
+absl::StatusOr<proto::Optimizer> ParseOptimizer(const std::string& text) {
+  auto optimizer = Parse<proto::Optimizer>(text, "the program's optimizer");
+  if (!optimizer.ok() || optimizer->kind_case() == proto::Optimizer::KIND_NOT_SET) {
+    return optimizer;
+  }
   proto::Job job;
-  if (!parser.ParseFromString(text, &job)) return absl::InvalidArgumentError(error.line());
-  return job;
+  *job.mutable_optimizer() = *std::move(optimizer);
+  FillDefaults(&job);
+  return job.optimizer();
 }
 
 std::string JobToText(const proto::Job& job) {

@@ -7,6 +7,8 @@
 #include <xxhash.h>
 #endif
 
+#include <bit>
+#include <cmath>
 #include <type_traits>
 
 #include "absl/strings/str_format.h"
@@ -119,6 +121,30 @@ absl::Status CheckValues(absl::Span<const std::byte> bytes) {
 
 bool HasSlice(Op op) { return op == Op::kReduce || op == Op::kGather; }
 
+// What stands at kStalenessAt and at kBaseVersionAt, whose meaning the op decides.
+uint32_t StalenessSlot(const Header& header) {
+  if (HasSlice(header.op)) return header.slice;
+  return header.op == Op::kPushPull ? std::bit_cast<uint32_t>(header.rate) : header.staleness;
+}
+uint64_t BaseVersionSlot(const Header& header) {
+  return header.op == Op::kReduce ? std::bit_cast<uint32_t>(header.rate) : header.base_version;
+}
+
+void ParseSharedSlots(uint32_t staleness, uint64_t base_version, Header* header) {
+  if (header->op == Op::kReduce) {
+    header->rate = std::bit_cast<float>(static_cast<uint32_t>(base_version));
+  } else {
+    header->base_version = base_version;
+  }
+  if (HasSlice(header->op)) {
+    header->slice = staleness;
+  } else if (header->op == Op::kPushPull) {
+    header->rate = std::bit_cast<float>(staleness);
+  } else {
+    header->staleness = staleness;
+  }
+}
+
 Header ParseFields(absl::Span<const std::byte> bytes) {
   Header header;
   header.op = static_cast<Op>(bytes[kOpAt]);
@@ -136,12 +162,12 @@ Header ParseFields(absl::Span<const std::byte> bytes) {
   header.incarnation = Get<uint32_t>(&bytes[kIncarnationAt]);
   header.element_count = Get<uint32_t>(&bytes[kElementCountAt]);
   header.clock = Get<uint64_t>(&bytes[kClockAt]);
-  header.base_version = Get<uint64_t>(&bytes[kBaseVersionAt]);
   header.version = Get<uint64_t>(&bytes[kVersionAt]);
   header.received = Get<uint64_t>(&bytes[kReceivedAt]);
   header.durable_through = Get<uint64_t>(&bytes[kDurableThroughAt]);
   header.sample_count = Get<uint32_t>(&bytes[kSampleCountAt]);
-  (HasSlice(header.op) ? header.slice : header.staleness) = Get<uint32_t>(&bytes[kStalenessAt]);
+  ParseSharedSlots(Get<uint32_t>(&bytes[kStalenessAt]), Get<uint64_t>(&bytes[kBaseVersionAt]),
+                   &header);
   header.min_clock = Get<uint64_t>(&bytes[kMinClockAt]);
   header.sequence = Get<uint64_t>(&bytes[kSequenceAt]);
   header.payload_checksum = Get<uint64_t>(&bytes[kPayloadChecksumAt]);
@@ -174,6 +200,18 @@ absl::Status CheckMeaning(const Header& header) {
   if (header.sequence != 0 && !IsSequenced(header.op)) {
     return Refuse(absl::StrFormat("sequence is %d in op %s, which carries none", header.sequence,
                                   ToString(header.op)));
+  }
+  return absl::OkStatus();
+}
+
+// The rate that a sum comes with; what else stands in its place is 0.
+absl::Status CheckRate(const Header& header, uint64_t base_version) {
+  if (!std::isfinite(header.rate) || std::signbit(header.rate)) {
+    return Refuse(absl::StrFormat("rate is %g, not a finite number >= 0", header.rate));
+  }
+  if (header.op == Op::kReduce && base_version >> 32 != 0) {
+    return Refuse(
+        absl::StrFormat("base_version is 0x%x in op REDUCE, whose rate has 4 bytes", base_version));
   }
   return absl::OkStatus();
 }
@@ -257,12 +295,12 @@ std::array<std::byte, kHeaderBytes> EncodeHeader(const Header& header, uint64_t 
   Put(&bytes[kIncarnationAt], header.incarnation);
   Put(&bytes[kElementCountAt], header.element_count);
   Put(&bytes[kClockAt], header.clock);
-  Put(&bytes[kBaseVersionAt], header.base_version);
+  Put(&bytes[kBaseVersionAt], BaseVersionSlot(header));
   Put(&bytes[kVersionAt], header.version);
   Put(&bytes[kReceivedAt], header.received);
   Put(&bytes[kDurableThroughAt], header.durable_through);
   Put(&bytes[kSampleCountAt], header.sample_count);
-  Put(&bytes[kStalenessAt], HasSlice(header.op) ? header.slice : header.staleness);
+  Put(&bytes[kStalenessAt], StalenessSlot(header));
   Put(&bytes[kPayloadBytesAt], payload_bytes);
   Put(&bytes[kMinClockAt], header.min_clock);
   Put(&bytes[kSequenceAt], header.sequence);
@@ -277,6 +315,10 @@ absl::Status Decode(absl::Span<const std::byte> header_bytes, absl::Span<const s
   if (absl::Status status = CheckValues(header_bytes); !status.ok()) return status;
   const Header parsed = ParseFields(header_bytes);
   if (absl::Status status = CheckMeaning(parsed); !status.ok()) return status;
+  if (absl::Status status = CheckRate(parsed, Get<uint64_t>(&header_bytes[kBaseVersionAt]));
+      !status.ok()) {
+    return status;
+  }
   const auto declared = Get<uint64_t>(&header_bytes[kPayloadBytesAt]);
   if (absl::Status status = CheckPayloadSize(parsed, declared, payload.size(), limits);
       !status.ok()) {

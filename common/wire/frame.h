@@ -37,14 +37,14 @@ namespace strata::wire {
 //       32    4 incarnation       of the node's process
 //       36    4 element_count     decoded elements of the payload
 //       40    8 clock             t of PUSHPULL and its answer, T of CUT; t of REDUCE and GATHER
-//       48    8 base_version      of the weights that the gradient was computed with; see kAnswer
+//       48    8 base_version      of the weights of the gradient, see kAnswer; REDUCE: as rate
 //       56    8 version           answers: version of the weights in the payload
 //       64    8 received          answers: pushes of this node received for the chunk (watermark);
 //                                 between nodes: sequence of the last frame received in order
 //       72    8 durable_through   reserved for pushes that a crash cannot lose: nobody reads it
 //       80    4 sample_count      PUSHPULL, REDUCE: samples in the sum
-//       84    4 staleness         answers to PUSHPULL, see docs/semantics.md; REDUCE, GATHER:
-//                                 the slice, the first one of the chunk's that the payload holds
+//       84    4 staleness         answers to PUSHPULL, see docs/semantics.md; PUSHPULL: the rate of
+//                                 its step; REDUCE, GATHER: slice, the first one in the payload
 //       88    8 payload_bytes
 //       96    8 min_clock         answers: least number of pushes received from any of the nodes
 //      104    8 sequence          between nodes: from 1, one more with each frame to that node; 0
@@ -136,8 +136,8 @@ struct Header {
   uint64_t received = 0;
   uint64_t durable_through = 0;
   uint32_t sample_count = 0;
-  uint32_t staleness = 0;
-  uint32_t slice = 0;
+  uint32_t staleness = 0, slice = 0;
+  float rate = 0;  // PUSHPULL, REDUCE: finite, >= 0; 0 where ranks say none
   uint64_t min_clock = 0;
   uint64_t sequence = 0;
   uint64_t payload_checksum = 0;

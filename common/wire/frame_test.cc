@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 #include <xxhash.h>
 
+#include <bit>
 #include <cstring>
 #include <functional>
 #include <utility>
@@ -39,7 +40,7 @@ Header FullHeader() {
   header.received = 0x403f3e3d3c3b3a39;
   header.durable_through = 0x4847464544434241;
   header.sample_count = 0x4c4b4a49;
-  header.staleness = 0x504f4e4d;
+  header.rate = std::bit_cast<float>(0x504f4e4d);
   header.min_clock = 0x5857565554535251;
   header.payload_checksum = Checksum(Payload(24));
   return header;
@@ -124,7 +125,7 @@ TEST(Frame, TheLayoutIsTheDocumentedOneByteForByte) {
   std::vector<uint8_t> expected = {'S', 'T', 'R', 'A', 1, 5, 2, 0, 0, 0, 0, 0};
   for (uint8_t value = 0x01; value <= 0x18; ++value) expected.push_back(value);  // job..incarnation
   expected.insert(expected.end(), {6, 0, 0, 0});                                 // element_count
-  for (uint8_t value = 0x21; value <= 0x50; ++value) expected.push_back(value);  // clock..staleness
+  for (uint8_t value = 0x21; value <= 0x50; ++value) expected.push_back(value);  // clock..rate
   expected.insert(expected.end(), {24, 0, 0, 0, 0, 0, 0, 0});                    // payload_bytes
   for (uint8_t value = 0x51; value <= 0x58; ++value) expected.push_back(value);  // min_clock
   expected.insert(expected.end(), 8, 0);                                         // sequence

@@ -272,7 +272,7 @@ worker::ExchangeNode::Sum VirtualNode::TakeSum(ChunkId chunk, uint64_t /*clock*/
   kernels::Cpu().sum(inputs_, sum.get(), count);
   core_.OnSummed(chunk, complete_);
   const auto samples = static_cast<uint32_t>(ranks_.size()) * problem_->plan().batch;
-  return {AsBytes(sum, count), samples};
+  return {AsBytes(sum, count), {.samples = samples}};
 }
 
 absl::Status VirtualNode::TakeWeights(ChunkId chunk, uint32_t first_element, const Bytes& weights) {

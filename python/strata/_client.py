@@ -47,8 +47,7 @@ class Client:
         self._interrupted = False
         # The library keeps the function's address, so this object must live as long.
         self._check = _library.WaitCheck(self._on_wait)
-        if hasattr(lib, "strata_on_wait"):
-            check(lib.strata_on_wait(self._handle, self._check, None))
+        check(lib.strata_on_wait(self._handle, self._check, None))
         self._process = os.getpid()
 
     def _on_wait(self, _: object) -> int:

@@ -24,7 +24,7 @@ from typing import Any, NoReturn
 from strata import errors
 
 # What this package knows of strata_client.h; an older library is refused.
-ABI = 1
+ABI = 2
 NAME = "libstrata_client.so.1"
 
 INVALID_ARGUMENT, FAILED_PRECONDITION, NOT_FOUND, STOPPED, INTERRUPTED = 1, 2, 3, 5, 7
@@ -123,9 +123,7 @@ def _open() -> ctypes.CDLL:
     if abi < ABI:
         raise errors.LibraryMissing(f"{path}: has ABI {abi}, this package needs {ABI}")
     for name, (result, arguments) in _SIGNATURES.items():
-        function = getattr(library, name, None)
-        if function is None:
-            continue
+        function = getattr(library, name)
         function.restype = result
         function.argtypes = arguments
     return library

@@ -61,7 +61,7 @@ def connect() -> Client:
             f"WORLD_SIZE is {os.environ['WORLD_SIZE']}, but no Strata job runs this process: in place of "
             f"torchrun or mpirun, run: strata run -n {os.environ['WORLD_SIZE']} {sys.argv[0]}"
         )
-    process.client = Client(launch, alone="optimizer { mean {} }")
+    process.client = Client(launch, alone="optimizer { from_program {} }")
     return process.client
 
 

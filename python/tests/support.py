@@ -64,7 +64,7 @@ def job_words(
     *arguments: str,
     ranks: int = 2,
     nodes: int = 1,
-    servers: int = 1,
+    servers: int | None = 1,
     mode: str = "sync",
     options: tuple[str, ...] = (),
 ) -> list[str]:
@@ -72,7 +72,8 @@ def job_words(
     path = SCRIPTS / script if isinstance(script, str) else script
     words = [STRATA, "run", "-n", str(ranks), "--nodes", str(nodes), "--python", sys.executable]
     words += ["--mode", mode, "--log", "all"]
-    words += [] if mode == "ring" or "exchange=RING" in options else ["--servers", str(servers)]
+    # A ring has no servers, and a cluster that is there has its own.
+    words += [] if mode == "ring" or servers is None else ["--servers", str(servers)]
     return [*words, *options, str(path), *arguments]
 
 

@@ -10,6 +10,7 @@
 #include "absl/synchronization/notification.h"
 #include "absl/time/clock.h"
 #include "common/control/coordinator_client.h"
+#include "common/job/job.h"
 #include "common/unique_fd.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
@@ -189,7 +190,8 @@ TEST_F(CoordinatorTest, ADaemonOfAnotherProtocolVersionIsRefusedWithBothVersions
   const absl::Status status = worker.Start();
   EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition);
   EXPECT_THAT(std::string(status.message()),
-              HasSubstr("it speaks protocol version 99, the coordinator speaks 1"));
+              HasSubstr(absl::StrCat("it speaks protocol version 99, the coordinator speaks ",
+                                     kProtocolVersion)));
   EXPECT_THAT(std::string(status.message()), HasSubstr(options_.listen));
 }
 

@@ -121,6 +121,7 @@ void ShardJob::OnPushPull(transport::ConnectionId connection, const Binding& bin
                                           .clock = header.clock,
                                           .base_version = header.base_version,
                                           .samples = header.sample_count,
+                                          .rate = header.rate,
                                           .checksum = header.payload_checksum,
                                           .codec = header.codec,
                                           .sum = frame.payload,

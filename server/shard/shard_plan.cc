@@ -104,6 +104,7 @@ absl::StatusOr<ShardPlan> MakeShardPlan(const proto::JobRecord& record, ShardId 
   const proto::Job& job = record.job();
   plan.rules.nodes = plan.nodes.size();
   plan.rules.takes_first_weights = record.takes_first_weights();
+  plan.rules.says_rates = record.says_rates();
   absl::StatusOr<std::unique_ptr<ConsistencyMode>> mode = CreateConsistencyMode(job, plan.ranks);
   if (!mode.ok()) return mode.status();
   plan.rules.mode = *std::move(mode);
@@ -112,7 +113,7 @@ absl::StatusOr<ShardPlan> MakeShardPlan(const proto::JobRecord& record, ShardId 
   plan.rules.answers = {kernels::MakeCompression(job.pull(), kernels::Feedback::kFollow),
                         plan.rules.mode->answers_alike()};
   if (absl::Status status = plan.rules.answers.compression.Validate(); !status.ok()) return status;
-  plan.rules.update = kernels::MakeUpdateRule(job, record.samples_per_epoch());
+  plan.rules.update = kernels::MakeUpdateRule(job, record.samples_per_epoch(), record.says_rates());
   // Encoders read the new weights again.
   plan.rules.update.far = record.layout().elements() * sizeof(float) >= kernels::kFarBytes &&
                           plan.rules.answers.compression.compression == kernels::Compression::kNone;

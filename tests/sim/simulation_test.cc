@@ -123,6 +123,13 @@ TEST(SimulationTest, AQuorumClosesClocksAsTheModelDoesWhateverHappens) {
   EXPECT_GE(campaign.modes.size(), 20u);
 }
 
+TEST(SimulationTest, EachUpdateHasTheRateThatItsStepsWereSaidToHaveWhateverHappens) {
+  const Campaign campaign = RunProfile("rates", 1000);
+  EXPECT_TRUE(campaign.failures.empty()) << campaign.Report();
+  EXPECT_GE(campaign.modes.size(), 30u);
+  EXPECT_GT(campaign.models_compared, 100u);
+}
+
 // When the three fast nodes have made their last step, as a share of when the slow one has.
 double ShareOfFastNodes(const char* profile) {
   const Outcome outcome = RunSeed(1, FindProfile(profile)->limits);

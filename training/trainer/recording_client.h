@@ -2,6 +2,7 @@
 #define STRATA_TRAINING_TRAINER_RECORDING_CLIENT_H_
 
 #include <fstream>
+#include <functional>
 #include <memory>
 #include <string>
 #include <utility>
@@ -24,6 +25,7 @@ class RecordingClient final : public client::Client {
 
   uint32_t rank() const override { return inner_->rank(); }
   uint32_t ranks() const override { return inner_->ranks(); }
+  void OnWait(std::function<bool()> interrupted) override { inner_->OnWait(interrupted); }
   absl::StatusOr<int> Register(client::Tensor tensor) override {
     names.push_back(tensor.name);
     return inner_->Register(std::move(tensor));
@@ -40,6 +42,9 @@ class RecordingClient final : public client::Client {
     if (steps == fail_at_step) return absl::UnavailableError("aggregator of node 0 is gone");
     ++steps;
     return inner_->BeginStep(samples);
+  }
+  absl::Status BeginStepAt(uint32_t samples, double rate) override {
+    return inner_->BeginStepAt(samples, rate);
   }
   absl::Status Wait(int tensor) override { return inner_->Wait(tensor); }
   absl::Status WaitAll() override { return inner_->WaitAll(); }

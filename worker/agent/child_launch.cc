@@ -18,7 +18,7 @@ namespace {
 
 constexpr char kLaunchPath[] = "/proc/self/fd/4";
 static_assert(kLaunchFd == 4);
-constexpr char kLaunchName[] = "{launch}";
+constexpr char kLaunchName[] = "{launch}", kSeedName[] = "{seed}";
 
 }  // namespace
 
@@ -30,7 +30,8 @@ std::vector<std::string> ChildArguments(const proto::Job& job, bool is_aggregato
                             [](auto& each) { return absl::StrContains(each, kLaunchName); });
   for (const std::string& arg : job.program().args()) {
     placed = placed || absl::StrContains(arg, kLaunchName);
-    args.push_back(absl::StrReplaceAll(arg, {{kLaunchName, kLaunchPath}}));
+    args.push_back(absl::StrReplaceAll(
+        arg, {{kLaunchName, kLaunchPath}, {kSeedName, absl::StrCat(job.seed())}}));
   }
   if (!placed) args.push_back(kLaunchPath);
   return args;
@@ -46,7 +47,8 @@ std::vector<std::string> ChildEnvironment(const proto::Launch& launch) {
                                        {"{ranks}", absl::StrCat(job.ranks())},
                                        {"{local_rank}", absl::StrCat(launch.local_rank())},
                                        {"{local_ranks}", absl::StrCat(launch.local_ranks())},
-                                       {"{node}", absl::StrCat(launch.node())}}));
+                                       {"{node}", absl::StrCat(launch.node())},
+                                       {kSeedName, absl::StrCat(job.seed())}}));
   }
   return environment;
 }

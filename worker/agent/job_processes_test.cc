@@ -130,27 +130,27 @@ TEST_F(JobProcessesTest, FailWhereTheirGpusStayTaken) {
 TEST_F(JobProcessesTest, RunAProgramOfTheUsersWithTheLaunchFileInItsArguments) {
   auto* program = start_.mutable_record()->mutable_job()->mutable_program();
   program->set_path("/bin/echo");
-  program->add_args("--launch={launch}");
-  program->add_args("x");
+  program->add_args("--launch={launch} --seed={seed}");
   Play("true");
-  EXPECT_EQ(ReadFile(dir_ + "/runs/job-7/logs/rank0.log"), "--launch=/proc/self/fd/4 x\n");
+  EXPECT_EQ(ReadFile(dir_ + "/runs/job-7/logs/rank0.log"), "--launch=/proc/self/fd/4 --seed=0\n");
 }
 
 TEST_F(JobProcessesTest, GiveAProgramTheVariablesThatTheJobSays) {
   proto::Program* program = start_.mutable_record()->mutable_job()->mutable_program();
   start_.mutable_record()->mutable_job()->set_ranks(5);
+  start_.mutable_record()->mutable_job()->set_seed(99);
   start_.mutable_record()->mutable_view()->mutable_nodes(0)->set_first_rank(3);
   program->set_path("/bin/sh");
   program->add_args("-c");
   program->add_args("echo $# $STRATA_LAUNCH $WHO; echo $PATH");
   program->add_args("name");
   program->add_env("STRATA_LAUNCH={launch}");
-  program->add_env("WHO={rank}/{ranks} {local_rank}/{local_ranks} {node}");
+  program->add_env("WHO={rank}/{ranks} {local_rank}/{local_ranks} {node} {seed}");
   program->add_env("PATH=/elsewhere");
   Play("echo $PATH");
   // No launch file is added to the arguments; the aggregator has the agent's own variables.
   const std::string logs = dir_ + "/runs/job-7/logs/";
-  EXPECT_EQ(ReadFile(logs + "rank4.log"), "0 /proc/self/fd/4 4/5 1/2 0\n/elsewhere\n");
+  EXPECT_EQ(ReadFile(logs + "rank4.log"), "0 /proc/self/fd/4 4/5 1/2 0 99\n/elsewhere\n");
   EXPECT_NE(ReadFile(logs + "aggregator-node0.log"), "/elsewhere\n");
 }
 

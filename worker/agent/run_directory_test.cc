@@ -115,6 +115,19 @@ TEST(MetricsLine, HasStableFieldNames) {
   EXPECT_NE(MetricsLine(record).find(R"("final":true)"), std::string::npos);
 }
 
+TEST(MetricsLine, HasValuesByName) {
+  proto::MetricsRecord record;
+  record.set_step(50);
+  record.set_elapsed_s(2);
+  (*record.mutable_values())["perplexity"] = 12.5;
+  (*record.mutable_values())["bleu"] = 0.25;
+  EXPECT_EQ(MetricsLine(record),
+            R"({"step":50,"values":{"bleu":0.25,"perplexity":12.5},"elapsed_s":2.0})");
+  record.set_samples(100);
+  EXPECT_NE(MetricsLine(record).find(R"("values":{"bleu":0.25,"perplexity":12.5},"elapsed_s")"),
+            std::string::npos);
+}
+
 TEST(MetricsLine, HasNothingButTheTestOfWeightsThatWereMeasuredLate) {
   proto::MetricsRecord record;
   record.set_step(50);

@@ -71,7 +71,7 @@ class Aggregator {
   const proto::Launch launch_;
   const AggregatorOptions options_;
   const RealClock clock_;
-  const std::unique_ptr<TraceLog> trace_;  // null: the job wants none
+  std::unique_ptr<TraceLog> trace_;  // null: the job wants none
   client::AgentChannel agent_;
   const std::unique_ptr<RankGroup> ranks_;
   const EventFd doorbell_;
@@ -195,11 +195,15 @@ absl::Status Aggregator::TellReady() {
   ready->set_run_dir(launch_.run_dir());
   ready->set_nccl_id(ranks_->offer().nccl_id());
   ready->set_takes_first_weights(ranks_->offer().takes_first_weights());
+  ready->set_says_rates(ranks_->offer().says_rates());
+  if (ranks_->offer().has_optimizer()) *ready->mutable_optimizer() = ranks_->offer().optimizer();
   if (port_) ready->set_endpoint(port_->address());
   return agent_.Send(message);
 }
 
 absl::Status Aggregator::Begin(const proto::RunNode& run) {
+  // How many steps a clock has may follow from the optimizer that the program has named since.
+  trace_ = TraceLog::Create(run.record().job());
   absl::StatusOr<std::unique_ptr<NodeTraining>> training =
       NodeTraining::Begin({.launch = launch_,
                            .memory = memory_.get(),

@@ -18,6 +18,7 @@ absl::Status ChunkIntake::LookAtPublished(bool* any) {
     const absl::StatusOr<bool> complete = core_.OnReady(ChunkId(c), ready_);
     if (!complete.ok()) return complete.status();
     if (!*complete) continue;
+    if (absl::Status status = CheckRates(core_.clock(ChunkId(c))); !status.ok()) return status;
     const absl::StatusOr<bool> summed = arenas_.BeginSum(ChunkId(c), core_.clock(ChunkId(c)));
     if (!summed.ok()) return summed.status();
     if (!*summed) continue;
@@ -25,6 +26,15 @@ absl::Status ChunkIntake::LookAtPublished(bool* any) {
     if (absl::Status status = exchange_.Submit(ChunkId(c)); !status.ok()) return status;
   }
   return absl::OkStatus();
+}
+
+absl::Status ChunkIntake::CheckRates(uint64_t step) {
+  if (step < rated_) return absl::OkStatus();
+  rated_ = step + 1;
+  for (uint32_t r = 0; r < rates_.size(); ++r) {
+    rates_[r] = memory_.rank(r).rates[step % kSampleSlots].load(std::memory_order_relaxed);
+  }
+  return core_.OnRates(step, rates_);
 }
 
 absl::StatusOr<bool> ChunkIntake::Look() {

@@ -27,7 +27,8 @@ class ChunkIntake {
         arenas_(*arenas),
         exchange_(*exchange),
         published_(memory->offsets().local_ranks),
-        ready_(memory->offsets().local_ranks) {}
+        ready_(memory->offsets().local_ranks),
+        rates_(memory->offsets().local_ranks) {}
 
   // Whether anything has come of it: a chunk was submitted, or the arenas are done with what they
   // had to do. Errors: those of AggregatorCore, Arenas and
@@ -38,6 +39,8 @@ class ChunkIntake {
 
  private:
   absl::Status LookAtPublished(bool* any);
+  // Before the first sum of a step: its learning rate is that of all ranks.
+  absl::Status CheckRates(uint64_t step);
 
   const NodeMemory& memory_;
   AggregatorCore& core_;
@@ -45,6 +48,8 @@ class ChunkIntake {
   Exchange& exchange_;
   uint64_t published_seen_ = 0;
   std::vector<uint64_t> published_, ready_;  // scratch, by local rank
+  uint64_t rated_ = 0;                       // steps whose rates were looked at
+  std::vector<float> rates_;                 // scratch, by local rank
   std::vector<ChunkId> summed_;              // scratch
 };
 

@@ -2,6 +2,7 @@
 #define STRATA_WORKER_CLIENT_CLIENT_H_
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 
@@ -26,7 +27,8 @@ class ClientTrace;
 // BeginStep may also come before the waits. Threads: any, one at a time. Errors of every call that
 // returns a Status: FailedPrecondition (called out of order; nothing changes), InvalidArgument (no
 // such tensor, or a bad one), Internal (the rank's GPU), Unavailable (the job was stopped, or a
-// peer process is gone, which it names). After the last two the program exits.
+// peer process is gone, which it names), Cancelled (OnWait). After Internal and Unavailable the
+// program exits.
 class Client {
  public:
   virtual ~Client() = default;
@@ -38,6 +40,13 @@ class Client {
 
   virtual uint32_t rank() const = 0;
   virtual uint32_t ranks() const = 0;
+
+  // Has every call that waits ask `interrupted`, on its thread and at least every 200 ms; once that
+  // says yes the call ends with Cancelled. Wait, WaitAll, Publish and FinishStep may then be called
+  // again, and go on where they were. After Start and Finish, and where the ranks' GPUs add up
+  // among themselves after all but the waits, every call is FailedPrecondition. `interrupted` does
+  // not call the client; null: nobody is asked.
+  virtual void OnWait(std::function<bool()> interrupted) = 0;
 
   // Adds a tensor and returns its index, 0 for the first.
   virtual absl::StatusOr<int> Register(Tensor tensor) = 0;
@@ -61,6 +70,9 @@ class Client {
   // Opens a step in which this rank uses `samples` samples. Gradients are sums over them. Between
   // BeginStep and FinishStep gradients are published.
   virtual absl::Status BeginStep(uint32_t samples) = 0;
+  // Does the same where JobFacts::says_rates: with the step's learning rate, the same on all ranks.
+  // It is fp32 on its way. Errors: InvalidArgument, too: not a finite number >= 0.
+  virtual absl::Status BeginStepAt(uint32_t samples, double rate) = 0;
   // Blocks until the tensor's weights are those that the step in hand starts from, or, between two
   // steps, the next one. From then on the tensor's gradient memory is free for the step's gradient.
   virtual absl::Status Wait(int tensor) = 0;
@@ -72,7 +84,8 @@ class Client {
   // No more steps: blocks until all nodes are done and the final weights are in the arena.
   virtual absl::Status Finish() = 0;
 
-  // Reports a window of steps to the coordinator, which shows it to the user.
+  // Reports a window of steps to the coordinator, which shows it to the user. Errors, besides:
+  // InvalidArgument naming the value.
   virtual absl::Status Send(const Report& report) = 0;
   // Says in one line, without the rank's number, why this rank fails: the job's reason. What the
   // rank's GPU or NCCL has met is said without this.

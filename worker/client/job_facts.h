@@ -2,6 +2,7 @@
 #define STRATA_WORKER_CLIENT_JOB_FACTS_H_
 
 #include <cstdint>
+#include <string>
 
 namespace strata::client {
 
@@ -12,6 +13,12 @@ struct JobFacts {
   // Every rank begins with rank 0's weights, whatever it offers; else all must offer the same. On
   // all ranks or none.
   bool takes_first_weights = false;
+  // The optimizer, where the job says optimizer { from_program {} } and only there: protobuf text,
+  // as "sgd { weight_decay: 0.1 }", with clip_norm if it is to be. The same on all ranks.
+  std::string optimizer;
+  // Each step has a learning rate of the program's, which BeginStepAt takes, in place of what the
+  // job's schedule says. On all ranks or none.
+  bool says_rates = false;
 };
 
 }  // namespace strata::client

@@ -1,9 +1,15 @@
 #ifndef STRATA_WORKER_CLIENT_REPORT_H_
 #define STRATA_WORKER_CLIENT_REPORT_H_
 
+#include <cstddef>
 #include <cstdint>
+#include <map>
+#include <string>
 
 namespace strata::client {
+
+inline constexpr size_t kReportValuesMax = 32;
+inline constexpr size_t kValueNameMax = 64;
 
 // What a window of steps, [first_step, end_step), looked like on one rank. What the node counts is
 // added to it on its way; see RankReport in proto/control.proto.
@@ -17,6 +23,9 @@ struct Report {
   bool has_test = false;
   double test_accuracy = 0, test_loss = 0;
   bool final = false;  // of the job's final model
+  // What else the program measured: up to kReportValuesMax finite numbers, whose names have 1 to
+  // kValueNameMax letters, digits and characters of "._-/". What was tested is above.
+  std::map<std::string, double> values;
 };
 
 }  // namespace strata::client

@@ -5,6 +5,11 @@
 #include <utility>
 
 namespace strata::client {
+namespace {
+
+constexpr int kLookMs = 100;  // between looks at whether the wait is still wanted
+
+}  // namespace
 
 AgentChannel::AgentChannel(int channel_fd) {
   if (channel_fd > 0) channel_ = std::make_unique<FramedChannel>(UniqueFd(channel_fd));
@@ -55,14 +60,18 @@ absl::StatusOr<std::optional<proto::AgentMessage>> AgentChannel::TryReceive() {
   return std::optional<proto::AgentMessage>(std::move(message));
 }
 
-absl::StatusOr<proto::RunNode> AgentChannel::AwaitRun() {
+absl::StatusOr<proto::RunNode> AgentChannel::AwaitRun(
+    const std::function<absl::Status()>& still_wanted) {
   while (true) {
     absl::StatusOr<std::optional<proto::AgentMessage>> message = TryReceive();
     if (!message.ok()) return message.status();
     if (message->has_value() && (*message)->has_run()) return std::move(*(*message)->mutable_run());
     if (message->has_value()) continue;
+    if (absl::Status wanted = still_wanted ? still_wanted() : absl::OkStatus(); !wanted.ok()) {
+      return wanted;
+    }
     pollfd wait{channel_->fd(), POLLIN, 0};
-    poll(&wait, 1, 1000);
+    poll(&wait, 1, kLookMs);
   }
 }
 

@@ -1,6 +1,7 @@
 #ifndef STRATA_WORKER_CONTRACT_AGENT_CHANNEL_H_
 #define STRATA_WORKER_CONTRACT_AGENT_CHANNEL_H_
 
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -36,8 +37,9 @@ class AgentChannel {
   // `lost`: the local rank that is gone, if that is why; its own end may say more.
   void SendFailed(const std::string& reason, std::optional<uint32_t> lost = std::nullopt);
 
-  // Blocks until RunNode comes. Errors: Unavailable (the daemon is gone).
-  absl::StatusOr<proto::RunNode> AwaitRun();
+  // Blocks until RunNode comes. `still_wanted` (null: it is) is asked every 100 ms; its error ends
+  // the wait. Errors: Unavailable (the daemon is gone).
+  absl::StatusOr<proto::RunNode> AwaitRun(const std::function<absl::Status()>& still_wanted);
   // What has come; never blocks. Errors: Unavailable.
   absl::StatusOr<std::optional<proto::AgentMessage>> TryReceive();
 

@@ -56,13 +56,16 @@ struct alignas(64) RankBlock {
   std::atomic<uint64_t> published;  // chunks, over all steps
   std::atomic<uint64_t> complete;   // steps of which the last chunk is being published
   std::array<std::atomic<uint32_t>, kSampleSlots> samples;  // of step t at t % kSampleSlots
+  // Likewise, where the program says them: the learning rates.
+  std::array<std::atomic<float>, kSampleSlots> rates;
   // Counts, where the ranks add up themselves, published chunks that have gone into the node's sum,
   // and only now count in ready.
   std::atomic<uint64_t> reduced;
   std::atomic<uint64_t> device_bytes;  // of its device's memory, for the exchange: its own
 };
 
-static_assert(std::atomic<uint64_t>::is_always_lock_free && sizeof(NodeHeader) <= 4096);
+static_assert(std::atomic<uint64_t>::is_always_lock_free &&
+              std::atomic<float>::is_always_lock_free && sizeof(NodeHeader) <= 4096);
 
 // Offsets of all that lies there; a function of its two inputs.
 struct NodeOffsets {

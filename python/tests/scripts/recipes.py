@@ -1,6 +1,6 @@
 """Trains a model of parts, each with an optimizer of its own, for 50 steps: in a job, or with DDP beside it.
 
-usage: recipes.py strata|ddp|alone OUT
+usage: recipes.py strata|ddp|alone|plain OUT
 """
 
 import os
@@ -57,7 +57,7 @@ def train(model, inner, opts, rank, ranks, steps=50):
 
 
 def main(how, out):
-    torch.manual_seed(1 if how == "ddp" or how == "alone" else 1 + int(os.environ["RANK"]))
+    torch.manual_seed(1 + int(os.environ["RANK"]) if how == "strata" else 1)
     model = Parts()
     opts = optimizers(model)
     if how == "strata":

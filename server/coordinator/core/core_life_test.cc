@@ -138,11 +138,12 @@ TEST_F(CoreLifeTest, NodesThatDifferFailTheJobAndAreNamed) {
     return cluster_.Status(job).reason();
   };
   const std::string nodes = "node 0 (w1) and node 1 (w2) do not train the same: ";
-  EXPECT_EQ(reason([](auto* r) { r->mutable_layout()->mutable_segments(0)->set_name("v"); }),
-            nodes + "tensor 0 is \"w\" and \"v\"");
+  EXPECT_EQ(
+      reason([](auto* r) { r->mutable_layout()->mutable_segments(0)->set_name("v"); }),
+      nodes + "tensor 0 is \"w\" [1000] (lr x1, decay x1) and \"v\" [1000] (lr x1, decay x1)");
   EXPECT_EQ(
       reason([](auto* r) { r->mutable_layout()->mutable_segments(0)->set_decay_multiplier(0); }),
-      nodes + "tensor \"w\" differs");
+      nodes + "tensor 0 is \"w\" [1000] (lr x1, decay x1) and \"w\" [1000] (lr x1, decay x0)");
   EXPECT_EQ(reason([](auto* r) { r->set_samples_per_epoch(999); }),
             nodes + "1000 and 999 samples per epoch");
   EXPECT_EQ(reason([](auto* r) { r->set_total_steps(9); }), nodes + "100 and 9 steps");

@@ -7,6 +7,7 @@
 #include "common/job/arena.h"
 #include "common/job/consistency.h"
 #include "common/job/job.h"
+#include "common/job/program_optimizer.h"
 #include "common/require.h"
 #include "server/coordinator/jobs/node_agreement.h"
 
@@ -79,9 +80,17 @@ void JobEntry::SetPlacement(const JobPlacement& placement, const std::vector<Ser
 
 absl::Status JobEntry::TakeLayout() {
   STRATA_REQUIRE(all_ready());
-  if (absl::Status agree = CheckNodesAgree(job(), nodes); !agree.ok()) return agree;
+  if (absl::Status agree = CheckNodesAgree(nodes); !agree.ok()) return agree;
   const proto::NodeReady& first = nodes[0].info;
+  proto::Job complete = job();
+  absl::Status fits = TakeProgramOptimizer(first.has_optimizer() ? &first.optimizer() : nullptr,
+                                           first.says_rates(), &complete);
+  if (fits.ok()) fits = CheckFitsJob(complete, nodes[0]);
+  if (!fits.ok()) return fits;
   proto::JobRecord* record = stored.mutable_record();
+  *record->mutable_job() = complete;
+  *status().mutable_job() = complete;
+  record->set_says_rates(first.says_rates());
   *record->mutable_layout() = first.layout();
   record->set_samples_per_epoch(first.samples_per_epoch());
   record->set_takes_first_weights(first.takes_first_weights());

@@ -48,8 +48,9 @@ class JobEntry {
   void SetView(const std::vector<RankBlock>& blocks);
   // Takes the servers in: the placement, and the shards in the status. REQUIRES: kStarting.
   void SetPlacement(const JobPlacement& placement, const std::vector<ServerShards>& servers);
-  // Takes layout, samples, steps and run directory from the nodes' answers. REQUIRES: all_ready().
-  // Errors: InvalidArgument naming the nodes that differ, or what the job's schedule lacks.
+  // Takes layout, samples, steps, run directory and the program's optimizer from the nodes'
+  // answers, which completes the job. REQUIRES: all_ready(). Errors: InvalidArgument naming the
+  // nodes that differ, or the job's field that does not go with what they say.
   absl::Status TakeLayout();
 
   // The transitions. Each REQUIRES one of the stages that its comment names.

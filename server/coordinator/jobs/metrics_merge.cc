@@ -8,6 +8,8 @@ namespace {
 
 // A rank that runs ahead of the slowest by more windows than this closes the oldest ones.
 constexpr size_t kWindowsMax = 4096;
+// A program that has ever new names fills no memory; their records have them all.
+constexpr size_t kValuesShownMax = 32;
 
 double PerSecond(double count, double seconds) { return seconds > 0 ? count / seconds : 0; }
 
@@ -29,7 +31,8 @@ std::vector<proto::MetricsRecord> MetricsMerge::Add(const proto::RankReport& rep
     // No window of steps, only a measurement. Rank 0 measures the final model; the others have
     // nothing to add.
     if (report.rank() == 0 && !final_.has_value()) final_ = report;
-  } else if (report.end_step() == report.first_step() && report.has_test_accuracy()) {
+  } else if (report.end_step() == report.first_step() &&
+             (report.has_test_accuracy() || !report.values().empty())) {
     return AddMeasured(report);
   } else {
     Take(report);
@@ -38,15 +41,29 @@ std::vector<proto::MetricsRecord> MetricsMerge::Add(const proto::RankReport& rep
 }
 
 std::vector<proto::MetricsRecord> MetricsMerge::AddMeasured(const proto::RankReport& report) {
-  if (report.rank() != 0 || report.end_step() <= measured_step_) return {};
+  if (report.rank() != 0 || report.end_step() < measured_step_) return {};
+  if (report.end_step() > measured_step_) measured_names_.clear();
   measured_step_ = report.end_step();
-  accuracy_ = report.test_accuracy();
+  // A program may measure one thing after the other; what was told before is told again.
+  bool is_new = report.has_test_accuracy() && measured_names_.insert("test_accuracy").second;
+  for (const auto& [name, value] : report.values()) is_new |= measured_names_.insert(name).second;
+  if (!is_new) return {};
+  NoteMeasured(report);
   proto::MetricsRecord record;
   record.set_step(report.end_step());
-  record.set_test_accuracy(report.test_accuracy());
-  record.set_test_loss(report.test_loss());
+  if (report.has_test_accuracy()) record.set_test_accuracy(report.test_accuracy());
+  if (report.has_test_loss()) record.set_test_loss(report.test_loss());
+  *record.mutable_values() = report.values();
   record.set_elapsed_s(report.trained_s());
   return {record};
+}
+
+void MetricsMerge::NoteMeasured(const proto::RankReport& report) {
+  if (report.has_test_accuracy()) accuracy_ = report.test_accuracy();
+  if (report.rank() != 0) return;
+  for (const auto& [name, value] : report.values()) {
+    if (values_.size() < kValuesShownMax || values_.contains(name)) values_[name] = value;
+  }
 }
 
 std::vector<proto::MetricsRecord> MetricsMerge::Flush(double elapsed_s) {
@@ -70,7 +87,7 @@ void MetricsMerge::Take(const proto::RankReport& report) {
   rank.steps += report.end_step() - report.first_step();
   rank.wall_s += report.wall_s();
   rank.newest = report;
-  if (report.has_test_accuracy()) accuracy_ = report.test_accuracy();
+  NoteMeasured(report);
   windows_[report.end_step()][report.rank()] = report;
 }
 
@@ -89,7 +106,7 @@ std::vector<proto::MetricsRecord> MetricsMerge::Complete(bool all, double elapse
   }
   if (final_.has_value() && !final_merged_ && (all || IsComplete(final_->end_step()))) {
     final_merged_ = true;
-    if (final_->has_test_accuracy()) accuracy_ = final_->test_accuracy();
+    NoteMeasured(*final_);
     records.push_back(Merge({{0, *final_}}, elapsed_s));
   }
   return records;
@@ -112,6 +129,8 @@ proto::MetricsRecord MetricsMerge::Merge(const Window& window, double elapsed_s)
     if (report.has_test_loss()) record.set_test_loss(report.test_loss());
     if (report.has_node()) AddCounters(report, &record, &overlap);
     if (report.final()) record.set_final(true);
+    // The first rank's stay.
+    record.mutable_values()->insert(report.values().begin(), report.values().end());
   }
   samples_merged_ += samples;
   record.set_samples(samples_merged_);
@@ -188,6 +207,7 @@ proto::Progress MetricsMerge::GetProgress() const {
   progress.set_loss(window_samples > 0 ? loss_sum / window_samples : 0);
   progress.set_bytes_per_step(bytes_per_step);
   progress.set_eta_s(eta_s);
+  progress.mutable_values()->insert(values_.begin(), values_.end());
   return progress;
 }
 

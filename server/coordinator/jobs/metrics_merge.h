@@ -4,6 +4,8 @@
 #include <cstdint>
 #include <map>
 #include <optional>
+#include <set>
+#include <string>
 #include <vector>
 
 #include "proto/control.pb.h"
@@ -20,8 +22,8 @@ class MetricsMerge {
 
   // Returns the records that are complete now, in the order of their windows: each rank has
   // reported the window or a later one. A measurement of weights that are long gone is a record of
-  // its own, without samples. The record of the final model comes last. `elapsed_s` since training
-  // began.
+  // its own, without samples, and so is any that comes without steps. The record of the final model
+  // comes last. `elapsed_s` since training began.
   std::vector<proto::MetricsRecord> Add(const proto::RankReport& report, double elapsed_s);
   // Returns what is left at the job's end, complete or not.
   std::vector<proto::MetricsRecord> Flush(double elapsed_s);
@@ -55,6 +57,8 @@ class MetricsMerge {
   std::vector<proto::MetricsRecord> Complete(bool all, double elapsed_s);
   // Returns the records of a report without steps.
   std::vector<proto::MetricsRecord> AddMeasured(const proto::RankReport& report);
+  // Keeps what the progress shows.
+  void NoteMeasured(const proto::RankReport& report);
 
   uint32_t epochs_ = 0;
   uint64_t samples_per_epoch_ = 0;
@@ -64,8 +68,10 @@ class MetricsMerge {
   std::optional<proto::RankReport> final_;
   bool final_merged_ = false;
   uint64_t samples_merged_ = 0;
-  uint64_t measured_step_ = 0;  // the newest of those that came without steps
+  uint64_t measured_step_ = 0;            // the newest of those that came without steps
+  std::set<std::string> measured_names_;  // of what was measured there
   double accuracy_ = -1;
+  std::map<std::string, double> values_;  // the newest
   std::optional<double> hidden_share_;
   // The counters of each node at the end of the last merged window, by the rank that reports them.
   std::map<uint32_t, proto::NodeCounters> counters_;

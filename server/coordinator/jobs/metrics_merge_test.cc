@@ -70,6 +70,66 @@ TEST(MetricsMerge, WhatIsMeasuredLateIsARecordOfItsOwnWithoutSamples) {
   EXPECT_TRUE(merge.Add(measured, 9).empty());
 }
 
+TEST(MetricsMerge, ValuesOfTheFirstRankThatHasThemAreInTheRecordAndRank0sInTheProgress) {
+  MetricsMerge merge = TwoRanks();
+  proto::RankReport first = Report(0, 0, 10), second = Report(1, 0, 10);
+  (*first.mutable_values())["perplexity"] = 12.5;
+  (*second.mutable_values())["perplexity"] = 13.5;
+  (*second.mutable_values())["bleu"] = 0.25;
+  merge.Add(second, 1);
+  const std::vector<proto::MetricsRecord> records = merge.Add(first, 1);
+  ASSERT_EQ(records.size(), 1);
+  EXPECT_EQ(records[0].values().at("perplexity"), 12.5);
+  EXPECT_EQ(records[0].values().at("bleu"), 0.25);
+  EXPECT_EQ(merge.GetProgress().values().size(), 1);
+  EXPECT_EQ(merge.GetProgress().values().at("perplexity"), 12.5);
+}
+
+TEST(MetricsMerge, ValuesWithoutStepsAreARecordOfTheirOwnOncePerNameAndStep) {
+  MetricsMerge merge = TwoRanks();
+  proto::RankReport measured;
+  measured.set_first_step(5);
+  measured.set_end_step(5);
+  (*measured.mutable_values())["perplexity"] = 12.5;
+  const std::vector<proto::MetricsRecord> records = merge.Add(measured, 9);
+  ASSERT_EQ(records.size(), 1);
+  EXPECT_EQ(records[0].step(), 5);
+  EXPECT_FALSE(records[0].has_test_accuracy());
+  EXPECT_EQ(records[0].values().at("perplexity"), 12.5);
+  EXPECT_TRUE(merge.Add(measured, 9).empty()) << "told again";
+  measured.mutable_values()->clear();
+  measured.set_test_accuracy(0.5);
+  EXPECT_EQ(merge.Add(measured, 9).size(), 1) << "another measurement at that step";
+  EXPECT_EQ(merge.GetProgress().values().at("perplexity"), 12.5);
+}
+
+TEST(MetricsMerge, ProgressHasNoMoreThan32Values) {
+  MetricsMerge merge = TwoRanks();
+  for (uint64_t step = 1; step <= 40; ++step) {
+    proto::RankReport measured;
+    measured.set_first_step(step);
+    measured.set_end_step(step);
+    (*measured.mutable_values())["v" + std::to_string(step)] = 1;
+    EXPECT_EQ(merge.Add(measured, 9).size(), 1);
+  }
+  EXPECT_EQ(merge.GetProgress().values().size(), 32);
+}
+
+TEST(MetricsMerge, ValuesOfTheFinalModelAreInItsRecord) {
+  MetricsMerge merge = TwoRanks();
+  proto::RankReport final;
+  final.set_first_step(10);
+  final.set_end_step(10);
+  final.set_final(true);
+  (*final.mutable_values())["perplexity"] = 2;
+  merge.Add(final, 1);
+  merge.Add(Report(0, 0, 10), 1);
+  const std::vector<proto::MetricsRecord> records = merge.Add(Report(1, 0, 10), 1);
+  ASSERT_EQ(records.size(), 2);
+  EXPECT_EQ(records[1].values().at("perplexity"), 2);
+  EXPECT_EQ(merge.GetProgress().values().at("perplexity"), 2);
+}
+
 TEST(MetricsMerge, WhatIsHiddenIsTheExchangeInWhichNobodyWaited) {
   MetricsMerge merge = TwoRanks();
   EXPECT_FALSE(merge.hidden_share().has_value());

@@ -7,8 +7,10 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
 #include "common/job/arena.h"
 #include "common/job/consistency.h"
+#include "common/job/program_optimizer.h"
 #include "common/require.h"
 
 namespace strata::server {
@@ -16,22 +18,34 @@ namespace {
 
 constexpr size_t kNcclIdBytes = 128;
 
+std::string Describe(const proto::Segment& segment) {
+  return absl::StrFormat("\"%s\" [%s] (lr x%g, decay x%g%s)", segment.name(),
+                         absl::StrJoin(segment.shape(), ", "), segment.lr_multiplier(),
+                         segment.decay_multiplier(), segment.averaged() ? ", averaged" : "");
+}
+
 // Returns in words how two layouts differ; empty when they do not.
 std::string Difference(const proto::Layout& a, const proto::Layout& b) {
   for (int i = 0; i < std::min(a.segments_size(), b.segments_size()); ++i) {
     const proto::Segment& left = a.segments(i);
     const proto::Segment& right = b.segments(i);
     if (left.SerializeAsString() == right.SerializeAsString()) continue;
-    return left.name() == right.name()
-               ? absl::StrFormat("tensor \"%s\" differs", left.name())
-               : absl::StrFormat("tensor %d is \"%s\" and \"%s\"", i, left.name(), right.name());
+    return absl::StrFormat("tensor %d is %s and %s", i, Describe(left), Describe(right));
   }
   if (a.segments_size() != b.segments_size()) {
-    return absl::StrFormat("%d and %d tensors", a.segments_size(), b.segments_size());
+    const int both = std::min(a.segments_size(), b.segments_size());
+    const proto::Layout& longer = a.segments_size() > both ? a : b;
+    return absl::StrFormat("%d and %d tensors: one has no %s", a.segments_size(), b.segments_size(),
+                           Describe(longer.segments(both)));
   }
   return a.elements() == b.elements()
              ? ""
              : absl::StrFormat("%d and %d elements", a.elements(), b.elements());
+}
+
+// Returns the optimizer that the node's program names.
+std::string Named(const proto::NodeReady& node) {
+  return node.has_optimizer() ? OptimizerText(node.optimizer()) : "none";
 }
 
 // Returns in words how what two nodes are about to train differs; empty when it does not.
@@ -47,13 +61,23 @@ std::string Difference(const proto::NodeReady& a, const proto::NodeReady& b) {
     return absl::StrCat(a.takes_first_weights() ? "rank 0's" : "its own", " and ",
                         b.takes_first_weights() ? "rank 0's" : "its own", " first weights");
   }
+  if (Named(a) != Named(b)) {
+    return absl::StrFormat("optimizer %s and %s", Named(a), Named(b));
+  }
+  if (a.says_rates() != b.says_rates()) {
+    return absl::StrFormat("learning rates of %s and of %s",
+                           a.says_rates() ? "the program" : "schedule",
+                           b.says_rates() ? "the program" : "schedule");
+  }
   return Difference(a.layout(), b.layout());
 }
 
 // Returns the first field that is a function of epochs, with its verb; empty when there is none.
-std::string NeedsEpochs(const proto::Job& job) {
+std::string NeedsEpochs(const proto::Job& job, bool says_rates) {
   const proto::Schedule& schedule = job.schedule();
-  if (schedule.warmup_epochs() > 0 || schedule.has_step() || schedule.has_cosine()) {
+  const bool has_shape =
+      schedule.warmup_epochs() > 0 || schedule.has_step() || schedule.has_cosine();
+  if (has_shape && !says_rates) {
     return "schedule: warm-up, step and cosine need";
   }
   if (job.optimizer().has_rmsprop_warmup()) return "optimizer.rmsprop_warmup needs";
@@ -89,13 +113,11 @@ absl::Status CheckAveraged(const proto::Job& job, const proto::Layout& layout) {
 
 }  // namespace
 
-absl::Status CheckNodesAgree(const proto::Job& job, const std::vector<JobNode>& nodes) {
+absl::Status CheckNodesAgree(const std::vector<JobNode>& nodes) {
   STRATA_REQUIRE(!nodes.empty());
   const proto::NodeReady& first = nodes[0].info;
   for (const JobNode& node : nodes) {
-    absl::Status valid = ValidateLayout(node.info.layout());
-    if (valid.ok()) valid = CheckAveraged(job, node.info.layout());
-    if (!valid.ok()) {
+    if (const absl::Status valid = ValidateLayout(node.info.layout()); !valid.ok()) {
       return absl::InvalidArgumentError(
           absl::StrFormat("node %d (%s): %s", node.node, node.daemon, valid.message()));
     }
@@ -105,8 +127,17 @@ absl::Status CheckNodesAgree(const proto::Job& job, const std::vector<JobNode>& 
         absl::StrFormat("node 0 (%s) and node %d (%s) do not train the same: %s", nodes[0].daemon,
                         node.node, node.daemon, difference));
   }
-  const std::string needs_epochs = NeedsEpochs(job);
-  if (first.samples_per_epoch() == 0 && !needs_epochs.empty()) {
+  return absl::OkStatus();
+}
+
+absl::Status CheckFitsJob(const proto::Job& job, const JobNode& node) {
+  const proto::NodeReady& info = node.info;
+  if (const absl::Status valid = CheckAveraged(job, info.layout()); !valid.ok()) {
+    return absl::InvalidArgumentError(
+        absl::StrFormat("node %d (%s): %s", node.node, node.daemon, valid.message()));
+  }
+  const std::string needs_epochs = NeedsEpochs(job, info.says_rates());
+  if (info.samples_per_epoch() == 0 && !needs_epochs.empty()) {
     return absl::InvalidArgumentError(needs_epochs +
                                       " the samples per epoch, which the program does not say");
   }

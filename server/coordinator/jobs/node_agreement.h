@@ -9,10 +9,13 @@
 
 namespace strata::server {
 
-// Checks that the nodes' answers describe one training, which the job's settings go with. REQUIRES:
-// nodes, all ready. Errors: InvalidArgument naming the nodes that differ, the tensor and the field,
-// or what the job's schedule lacks.
-absl::Status CheckNodesAgree(const proto::Job& job, const std::vector<JobNode>& nodes);
+// Checks that the nodes' answers describe one training. REQUIRES: nodes, all ready. Errors:
+// InvalidArgument naming the nodes that differ, the tensor and the field.
+absl::Status CheckNodesAgree(const std::vector<JobNode>& nodes);
+
+// Checks that what all nodes train goes with the job's settings, which its program has completed.
+// Errors: InvalidArgument naming the tensor and the field, or what the job's schedule lacks.
+absl::Status CheckFitsJob(const proto::Job& job, const JobNode& node);
 
 // Checks the id by which NCCL's ranks meet, which node 0 gives. Errors: InvalidArgument.
 absl::Status CheckNcclId(const JobNode& node);

@@ -43,8 +43,8 @@ TEST_F(MembershipTest, RefusesAnotherProtocolVersionNamingBoth) {
   proto::Register worker = Worker("w1", 1);
   worker.set_protocol_version(7);
   EXPECT_EQ(Refusal(worker),
-            "it speaks protocol version 7, the coordinator speaks 1: install the same version of "
-            "strata on all hosts");
+            absl::StrCat("it speaks protocol version 7, the coordinator speaks ", kProtocolVersion,
+                         ": install the same version of strata on all hosts"));
 }
 
 TEST_F(MembershipTest, RefusesADaemonOfAnotherCluster) {

@@ -48,7 +48,8 @@ class AsyncChunk final : public ChunkMode {
       gradient = compensator_->Correct(push, gradient);
       scale = 1.0f;
     }
-    chunk_.weights.Apply(gradient, scale, push.samples, Damping(push.node));
+    chunk_.weights.Apply(gradient, scale, push.samples,
+                         {.said = push.rate, .damping = Damping(push.node)});
     return {};
   }
 

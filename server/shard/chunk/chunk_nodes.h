@@ -20,6 +20,7 @@ struct NodeProgress {
   uint32_t incarnation = 0;
   uint64_t checksum = 0;
   uint32_t samples = 0;
+  float rate = 0;
   uint32_t versions_behind = 0;  // updates since the weights that it was computed with
   // A CUT that is not answered:
   bool cut_waiting = false;

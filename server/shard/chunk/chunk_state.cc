@@ -47,6 +47,7 @@ PushResult ChunkState::OnPush(Push push, std::vector<DueAnswer>* due) {
   node.incarnation = push.incarnation;
   node.checksum = push.checksum;
   node.samples = push.samples;
+  node.rate = push.rate;
   node.versions_behind =
       static_cast<uint32_t>(std::min<uint64_t>(weights_.version() - push.base_version, UINT32_MAX));
   if (!first_.empty() && nodes_.Gate() > 0) first_ = Bytes();
@@ -60,8 +61,8 @@ PushResult ChunkState::OnDuplicate(const Push& push, std::vector<DueAnswer>* due
   const bool is_last = push.clock + 1 == node.received;
   const bool same_process = push.incarnation == node.incarnation;
   const bool both_known = push.checksum != 0 && node.checksum != 0;
-  const bool differs =
-      (both_known && push.checksum != node.checksum) || push.samples != node.samples;
+  const bool differs = (both_known && push.checksum != node.checksum) ||
+                       push.samples != node.samples || push.rate != node.rate;
   if (is_last && same_process && differs) {
     return RefusePush(wire::ErrorCode::kConflict, "other content than before");
   }
@@ -93,6 +94,11 @@ PushResult ChunkState::Check(const Push& push) const {
     return RefusePush(
         wire::ErrorCode::kBeyondWindow,
         absl::StrFormat("base_version %d of %d", push.base_version, weights_.version()));
+  }
+  if (push.rate != 0 && !rules_.says_rates) {
+    return RefusePush(
+        wire::ErrorCode::kMalformed,
+        absl::StrFormat("learning rate %g, but the job takes rates from schedule", push.rate));
   }
   if (PushResult refusal = mode_->Check(push); refusal.error != wire::ErrorCode::kNone) {
     return refusal;

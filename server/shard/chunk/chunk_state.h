@@ -25,6 +25,7 @@ struct ChunkRules {
   bool takes_sparse = false;                    // sums may be sparse besides
   AnswerRules answers;
   bool takes_first_weights = false;  // only the first node offers them, and the others ask for them
+  bool says_rates = false;           // each push comes with the learning rate of its step
 };
 
 // One chunk: watermark per node, weights, and who waits for an answer. The weights and the

@@ -2,9 +2,10 @@
 
 namespace strata::server {
 
-void ApplyClock(const ChunkParts& chunk, const Bytes& sum, uint64_t samples) {
+void ApplyClock(const ChunkParts& chunk, const Bytes& sum, uint64_t samples, double rate) {
   if (samples == 0) return chunk.weights.Skip();
-  chunk.weights.Apply(sum, static_cast<float>(1.0 / static_cast<double>(samples)), samples, 1.0);
+  chunk.weights.Apply(sum, static_cast<float>(1.0 / static_cast<double>(samples)), samples,
+                      {.said = rate});
 }
 
 }  // namespace strata::server

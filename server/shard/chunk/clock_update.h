@@ -8,8 +8,9 @@
 
 namespace strata::server {
 
-// Applies the mean gradient of a clock, or counts the version if no node had a sample.
-void ApplyClock(const ChunkParts& chunk, const Bytes& sum, uint64_t samples);
+// Applies the mean gradient of a clock, or counts the version if no node had a sample. `rate`: that
+// the nodes say of the clock, if they do.
+void ApplyClock(const ChunkParts& chunk, const Bytes& sum, uint64_t samples, double rate);
 
 }  // namespace strata::server
 

@@ -22,11 +22,22 @@ class ClockedChunk final : public ChunkMode {
   ClockedChunk(const ChunkParts& chunk, StalenessGate gate, Order order)
       : chunk_(chunk), gate_(gate), order_(order) {}
 
+  // The update of a clock has one rate, which all nodes say.
+  PushResult Check(const Push& push) const override {
+    const auto open = open_.find(push.clock);
+    if (open == open_.end() || open->second.rate == push.rate) return {};
+    return RefusePush(wire::ErrorCode::kConflict,
+                      absl::StrFormat("node %d says learning rate %.9g, node %d %.9g", push.node,
+                                      push.rate, open->second.said_by, open->second.rate));
+  }
+
   PushResult Take(const Push& push, Addend sum, std::vector<DueAnswer>* due) override {
     OpenClock& clock = open_[push.clock];
     if (clock.sum == nullptr) {
       clock.sum = CreateAccumulator(order_, chunk_.kernels, chunk_.pool, chunk_.nodes.size(),
                                     chunk_.weights.elements());
+      clock.rate = push.rate;
+      clock.said_by = push.node;
     }
     clock.samples += push.samples;
     Withdraw(push.clock, clock.sum->Add(push.node, std::move(sum)), due);
@@ -61,6 +72,8 @@ class ClockedChunk final : public ChunkMode {
   struct OpenClock {
     std::unique_ptr<Accumulator> sum;
     uint64_t samples = 0;
+    float rate = 0;
+    size_t said_by = 0;  // node
   };
 
   // What was received of these nodes at `clock` counts no more.
@@ -82,7 +95,7 @@ class ClockedChunk final : public ChunkMode {
         gate = chunk_.nodes.Gate();
         continue;
       }
-      ApplyClock(chunk_, clock.sum->Finish(), clock.samples);
+      ApplyClock(chunk_, clock.sum->Finish(), clock.samples, clock.rate);
       open_.erase(open_.begin());
     }
   }

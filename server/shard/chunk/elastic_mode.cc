@@ -43,7 +43,7 @@ class ElasticChunk final : public ChunkMode {
     const float* const node = node_weights.floats();
     for (size_t i = 0; i < count; ++i) distance.get()[i] = center[i] - node[i];
     chunk_.weights.Apply(AsBytes(distance, count), 1.0f, samples,
-                         1.0 / static_cast<double>(chunk_.nodes.size()));
+                         {.damping = 1.0 / static_cast<double>(chunk_.nodes.size())});
   }
 
   const ChunkParts chunk_;

@@ -33,7 +33,7 @@ class GatedArrivalChunk final : public ChunkMode {
       // The rate takes the share, not the gradient: weight decay and Adam's step, which do not
       // follow the gradient's scale, then count once per clock, too.
       chunk_.weights.Apply(sum.Decoded(chunk_.pool), static_cast<float>(1.0 / samples),
-                           push.samples, ShareOfClock(push));
+                           push.samples, {.said = push.rate, .damping = ShareOfClock(push)});
     }
     return {};
   }

@@ -19,6 +19,7 @@ struct Push {
   uint64_t clock = 0;
   uint64_t base_version = 0;
   uint32_t samples = 0;
+  float rate = 0;         // of its step, where the job's program says rates
   uint64_t checksum = 0;  // 0: none is known, because the payload came by reference
   wire::Codec codec = wire::Codec::kNone;
   Bytes sum;           // encoded; empty: adds nothing

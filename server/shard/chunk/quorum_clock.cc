@@ -1,6 +1,7 @@
 #include "server/shard/chunk/quorum_clock.h"
 
 #include <algorithm>
+#include <numeric>
 #include <utility>
 
 #include "absl/types/span.h"
@@ -14,21 +15,34 @@ QuorumClock::QuorumClock(const kernels::Kernels& kernels, BufferPool& pool, size
       pool_(pool),
       elements_(elements),
       in_time_(CreateAccumulator(proto::Addition::TREE, kernels, pool, nodes, elements)),
-      waits_(nodes, false) {}
+      waits_(nodes, false),
+      rates_(nodes, 0.0),
+      late_rates_(nodes, 0.0) {}
 
-void QuorumClock::Join(size_t node, Addend sum, uint32_t samples) {
+void QuorumClock::Join(size_t node, Addend sum, const Share& share) {
   STRATA_REQUIRE(!waits_[node]);
   waits_[node] = true;
   ++waiting_;
-  samples_ += samples;
+  samples_ += share.samples;
+  rates_[node] = double{share.rate} * share.samples;
   in_time_->Add(node, std::move(sum));
 }
 
-void QuorumClock::JoinLate(size_t node, Addend sum, uint32_t samples) {
-  samples_ += samples;
+void QuorumClock::JoinLate(size_t node, Addend sum, const Share& share) {
+  samples_ += share.samples;
+  late_rates_[node] += double{share.rate} * share.samples;
   const auto [at, is_first] = late_.try_emplace(node, std::move(sum));
   // try_emplace has left `sum` alone where there was one.
   if (!is_first) at->second = Addend(Sum(at->second.Decoded(pool_), sum.Decoded(pool_)));
+}
+
+// A product of a rate's 24 bits with a count, and a sum of such products, is exact up to 2^29
+// samples: nodes that say the same rate have that one, bit for bit.
+double QuorumClock::MeanRate() const {
+  if (samples_ == 0) return 0;
+  const double in_time = std::accumulate(rates_.begin(), rates_.end(), 0.0);
+  return std::accumulate(late_rates_.begin(), late_rates_.end(), in_time) /
+         static_cast<double>(samples_);
 }
 
 Bytes QuorumClock::Sum(const Bytes& left, const Bytes& right) {
@@ -46,6 +60,8 @@ Bytes QuorumClock::Close() {
   for (auto& [node, sum] : late_) late->Add(node, std::move(sum));
   late_.clear();
   std::fill(waits_.begin(), waits_.end(), false);
+  std::fill(rates_.begin(), rates_.end(), 0.0);
+  std::fill(late_rates_.begin(), late_rates_.end(), 0.0);
   waiting_ = 0;
   samples_ = 0;
   return Sum(in_time_->Finish(), late->Finish());

@@ -19,7 +19,8 @@ namespace strata::server {
 // missed the clock that it was meant for: then it counts here, and nobody waits.
 //
 // The sum has the same bits in whatever order nodes have come: those in time along the tree over
-// nodes, then those that were late along the same tree, a node's late ones in their order.
+// nodes, then those that were late along the same tree, a node's late ones in their order. So has
+// the mean of their rates: over nodes in their order, those in time first.
 //
 // Threads: one.
 class QuorumClock {
@@ -27,11 +28,16 @@ class QuorumClock {
   // `kernels` and `pool` outlive it.
   QuorumClock(const kernels::Kernels& kernels, BufferPool& pool, size_t nodes, size_t elements);
 
+  // How much a push counts, and the learning rate that its node says, if it does.
+  struct Share {
+    uint32_t samples = 0;
+    float rate = 0;
+  };
   // Adds a push that is in time. `sum` is finite, or empty: all elements of the chunk over
-  // `samples`. REQUIRES: the node does not wait.
-  void Join(size_t node, Addend sum, uint32_t samples);
+  // the share's samples. REQUIRES: the node does not wait.
+  void Join(size_t node, Addend sum, const Share& share);
   // Adds a push that has missed its clock; a node may have any number of these.
-  void JoinLate(size_t node, Addend sum, uint32_t samples);
+  void JoinLate(size_t node, Addend sum, const Share& share);
 
   // Whether the node's push is in time and the clock has not closed.
   bool Waits(size_t node) const { return waits_[node]; }
@@ -40,6 +46,8 @@ class QuorumClock {
   bool Holds(size_t node) const { return waits_[node] || late_.count(node) > 0; }
   bool empty() const { return waiting_ == 0 && late_.empty(); }
   uint64_t samples() const { return samples_; }
+  // Returns the mean of the pushes' rates, weighed by their samples; 0: there are no samples.
+  double MeanRate() const;
 
   // Closes the clock. Returns the sum of all, as fp32; empty where nothing but empty sums has come.
   // What comes next is of another clock.
@@ -56,8 +64,9 @@ class QuorumClock {
   BufferPool& pool_;
   const size_t elements_;
   const std::unique_ptr<Accumulator> in_time_;
-  std::map<size_t, Addend> late_;  // by node: the sum of its late pushes
-  std::vector<bool> waits_;        // by node
+  std::map<size_t, Addend> late_;           // by node: the sum of its late pushes
+  std::vector<bool> waits_;                 // by node
+  std::vector<double> rates_, late_rates_;  // by node: of its pushes, times their samples
   size_t waiting_ = 0;
   uint64_t samples_ = 0;
 };

@@ -21,8 +21,8 @@ TEST(QuorumClock, HoldsWhoWaitsAndWhoWasLateUntilItCloses) {
   QuorumClock clock(kernels::Cpu(), pool, 4, kElements);
   EXPECT_TRUE(clock.empty());
   const std::vector<float> ones(kElements, 1.0f), twos(kElements, 2.0f);
-  clock.Join(2, Addend(View(ones)), 3);
-  clock.JoinLate(0, Addend(View(twos)), 4);
+  clock.Join(2, Addend(View(ones)), {3});
+  clock.JoinLate(0, Addend(View(twos)), {4});
   EXPECT_TRUE(clock.Waits(2));
   EXPECT_TRUE(clock.Holds(2));
   EXPECT_FALSE(clock.Waits(0));
@@ -43,10 +43,10 @@ TEST(QuorumClock, ANodeMayBeLateTwiceAndThenInTime) {
   BufferPool pool;
   QuorumClock clock(kernels::Cpu(), pool, 2, kElements);
   const std::vector<float> ones(kElements, 1.0f), twos(kElements, 2.0f);
-  clock.JoinLate(1, Addend(View(ones)), 1);
-  clock.JoinLate(1, Addend(View(twos)), 1);
+  clock.JoinLate(1, Addend(View(ones)), {1});
+  clock.JoinLate(1, Addend(View(twos)), {1});
   EXPECT_EQ(clock.held(), 1u);
-  clock.Join(1, Addend(View(twos)), 1);
+  clock.Join(1, Addend(View(twos)), {1});
   EXPECT_EQ(clock.samples(), 3u);
   EXPECT_EQ(ToFloats(clock.Close()), std::vector<float>(kElements, 5.0f));
 }
@@ -54,9 +54,9 @@ TEST(QuorumClock, ANodeMayBeLateTwiceAndThenInTime) {
 TEST(QuorumClock, EmptyPushesCountAndAddNothing) {
   BufferPool pool;
   QuorumClock clock(kernels::Cpu(), pool, 2, kElements);
-  clock.JoinLate(0, Addend(), 0);
-  clock.JoinLate(0, Addend(), 0);
-  clock.Join(1, Addend(), 2);
+  clock.JoinLate(0, Addend(), {0});
+  clock.JoinLate(0, Addend(), {0});
+  clock.Join(1, Addend(), {2});
   EXPECT_FALSE(clock.empty());
   EXPECT_EQ(clock.held(), 0u);
   EXPECT_EQ(clock.samples(), 2u);
@@ -78,11 +78,11 @@ TEST(QuorumClock, TheSumDoesNotDependOnTheOrderOfArrival) {
   for (int round = 0; round < 50; ++round) {
     std::shuffle(order.begin(), order.end(), random);
     QuorumClock clock(kernels::Cpu(), pool, kNodes, kMany);
-    for (const size_t i : order) clock.Join(i, Addend(View(leaves[i])), 1);
+    for (const size_t i : order) clock.Join(i, Addend(View(leaves[i])), {1});
     EXPECT_EQ(ToFloats(clock.Close()), of_all);
     for (const size_t i : order) {
-      if (i % 3 == 0) clock.Join(i, Addend(View(leaves[i])), 1);
-      if (i % 2 == 0) clock.JoinLate(i, Addend(View(leaves[kNodes + i])), 1);
+      if (i % 3 == 0) clock.Join(i, Addend(View(leaves[i])), {1});
+      if (i % 2 == 0) clock.JoinLate(i, Addend(View(leaves[kNodes + i])), {1});
     }
     const std::vector<float> sum = ToFloats(clock.Close());
     if (round == 0) of_some = sum;

@@ -37,9 +37,9 @@ class QuorumChunk final : public ChunkMode {
     held_[push.node] = in_time;
     // What the process before has pushed may be in the same clock.
     if (in_time && !clock_.Waits(push.node)) {
-      clock_.Join(push.node, std::move(sum), push.samples);
+      clock_.Join(push.node, std::move(sum), {push.samples, push.rate});
     } else {
-      clock_.JoinLate(push.node, std::move(sum), push.samples);
+      clock_.JoinLate(push.node, std::move(sum), {push.samples, push.rate});
     }
     CloseIfOver(push.came_at);
     return {};
@@ -81,7 +81,8 @@ class QuorumChunk final : public ChunkMode {
     closes_at_ = absl::InfiniteFuture();
     std::fill(held_.begin(), held_.end(), false);
     const uint64_t samples = clock_.samples();
-    ApplyClock(chunk_, clock_.Close(), samples);
+    const double rate = clock_.MeanRate();
+    ApplyClock(chunk_, clock_.Close(), samples, rate);
   }
 
   const ChunkParts chunk_;

@@ -197,6 +197,7 @@ bool JobChecker::TakePush(const wire::Frame& frame, bool refused, absl::Time now
                                .clock = push.clock,
                                .base_version = push.base_version,
                                .samples = push.sample_count,
+                               .rate = CheckedRate(push),
                                .sum = codecs_.SumOf(frame),
                                .at = now});
   if (!chunk.reference->violation().empty()) {

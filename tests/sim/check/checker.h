@@ -132,6 +132,8 @@ class JobChecker final : public NodeChecker {
   void TakeRetire(uint32_t shard, const wire::Frame& frame, absl::Time now,
                   const std::vector<server::ShardAction>& actions);
   void Mark(Chunk* chunk, const wire::Header& push);
+  // Returns the rate that a push is to say; checks that it does.
+  float CheckedRate(const wire::Header& push);
   void CheckDue(uint32_t chunk, const std::vector<ReferenceChunk::Due>& due,
                 const wire::Header& cause, const std::vector<server::ShardAction>& actions);
   void CheckAnswers(const std::vector<server::ShardAction>& actions);

@@ -1,4 +1,5 @@
-// The part of JobChecker that reads, in the weights, the mark that each push has left.
+// The part of JobChecker that reads, in the weights, the mark that each push has left, and the rate
+// that it says.
 #include <algorithm>
 
 #include "absl/strings/str_format.h"
@@ -17,6 +18,16 @@ void JobChecker::Mark(Chunk* chunk, const wire::Header& push) {
   for (uint32_t rank = node.first_rank(); rank < node.first_rank() + node.ranks(); ++rank) {
     chunk->marks[rank * plan_.clocks + push.clock] = static_cast<float>(1.0 / behind);
   }
+}
+
+float JobChecker::CheckedRate(const wire::Header& push) {
+  const float rate = plan_.says_rates ? SaidRate(layers_.LastStepOf(push.clock)) : 0;
+  if (push.rate != rate) {
+    Violate("pushes say the rate of their step",
+            absl::StrFormat("node %d chunk %d clock %d: %g, not %g", push.node, push.chunk,
+                            push.clock, push.rate, rate));
+  }
+  return rate;
 }
 
 void JobChecker::CheckLedger(const Chunk& chunk, const wire::Frame& frame) {

@@ -174,7 +174,8 @@ const std::vector<float>& RingChecker::ReducedAfter(ChunkId id, uint64_t clock) 
   uint64_t samples = 0;
   for (uint32_t r = 0; r < plan_.ranks(); ++r) samples += payload_.SamplesOf(r);
   while (chunk.clocks.size() <= clock) {
-    chunk.optimizer.Update(SumOf(id, chunk.clocks.size()), samples, samples, 1.0, &chunk.weights);
+    chunk.optimizer.Update(SumOf(id, chunk.clocks.size()), samples, samples, 1.0, &chunk.weights,
+                           SaidRate(chunk.clocks.size()));
     Encode(&chunk);
   }
   return chunk.clocks[clock];

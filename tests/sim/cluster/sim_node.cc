@@ -250,7 +250,7 @@ worker::ExchangeNode::Sum SimNode::TakeSum(ChunkId chunk, uint64_t clock) {
   consumed_[chunk.value()] = core_.OnSummed(chunk, complete_);
   checker->OnSum(options_.node, options_.incarnation, chunk, clock, samples_,
                  absl::MakeConstSpan(sum.get(), count));
-  return {AsBytes(sum, count), samples_};
+  return {AsBytes(sum, count), {samples_, world_->plan(job_).says_rates ? SaidRate(clock) : 0}};
 }
 
 absl::Status SimNode::TakeWeights(ChunkId chunk, uint32_t first_element, const Bytes& weights) {

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "absl/strings/str_format.h"
+#include "common/job/program_optimizer.h"
 #include "tests/sim/cluster/sim_operator.h"
 #include "tests/sim/cluster/sim_server.h"
 #include "tests/sim/cluster/world.h"
@@ -103,6 +104,10 @@ void SimWorker::SayReady(uint32_t job) {
   ready->set_total_steps(world_->plan(job).clocks);
   ready->set_run_dir("/runs");
   ready->set_takes_first_weights(world_->plan(job).takes_first_weights);
+  ready->set_says_rates(world_->plan(job).says_rates);
+  if (world_->plan(job).names_optimizer()) {
+    *ready->mutable_optimizer() = *ParseOptimizer(world_->plan(job).optimizer);
+  }
   if (world_->plan(job).is_ring()) {
     ready->set_endpoint(absl::StrFormat("tcp://%s:%d", name(), kRingPort + job));
   }

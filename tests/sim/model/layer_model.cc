@@ -5,6 +5,7 @@
 #include <cstring>
 
 #include "absl/strings/str_format.h"
+#include "tests/sim/scenario/scenario.h"
 
 namespace strata::sim {
 
@@ -100,7 +101,7 @@ LayerModel::Push LayerModel::Submit(const Process& process, ChunkId id, uint64_t
   Chunk& chunk = at->second;
   const proto::LogicalNode& self = record_.view().nodes(static_cast<int>(process.first));
   chunk.optimizer.Update(gradients, samples, uint64_t{samples} * ranks_ / self.ranks(), 1.0,
-                         &chunk.local);
+                         &chunk.local, SaidRate(step));
   chunk.samples += samples;
   if (!EndsRound(step) && step + 1 < steps_) return {};
   chunk.push = {.chunk = id, .clock = RoundOf(step), .samples = chunk.samples};

@@ -1,6 +1,7 @@
 #ifndef STRATA_TESTS_SIM_MODEL_LAYER_MODEL_H_
 #define STRATA_TESTS_SIM_MODEL_LAYER_MODEL_H_
 
+#include <algorithm>
 #include <cstdint>
 #include <map>
 #include <optional>
@@ -35,6 +36,10 @@ class LayerModel {
   // Clocks of the exchange.
   uint64_t rounds() const { return RoundOf(steps_ - 1) + 1 + (has_rest() ? 1 : 0); }
   uint64_t RoundOf(uint64_t step) const { return has_local_steps() ? step / local_steps_ : step; }
+  // The last step in a round: the one whose learning rate its push says.
+  uint64_t LastStepOf(uint64_t round) const {
+    return has_local_steps() ? std::min((round + 1) * local_steps_, steps_) - 1 : round;
+  }
   // Whether the weights after the step come from the exchange.
   bool EndsRound(uint64_t step) const {
     return !has_local_steps() || (step + 1) % local_steps_ == 0;

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cmath>
 
+#include "tests/sim/scenario/scenario.h"
+
 namespace strata::sim {
 namespace {
 
@@ -16,6 +18,7 @@ double Norm(const std::vector<float>& x, size_t begin, size_t end) {
 
 NormModel::NormModel(const proto::JobRecord& record)
     : job_(record.job()),
+      says_rates_(record.says_rates()),
       chunk_elements_(record.placement().chunk_elements()),
       elements_(record.layout().elements()),
       velocity_(elements_, 0.0f),
@@ -57,12 +60,12 @@ bool NormModel::Advance() {
   }
   if (mean.size() != elements_) return false;
   std::vector<float> weights = after_.back();
-  Update(mean, &weights);
+  Update(mean, after_.size() - 1, &weights);
   after_.push_back(weights);
   return true;
 }
 
-void NormModel::Update(const std::vector<float>& mean, std::vector<float>* weights) {
+void NormModel::Update(const std::vector<float>& mean, uint64_t step, std::vector<float>* weights) {
   const proto::Optimizer& optimizer = job_.optimizer();
   const double limit = optimizer.clip_norm(), all = Norm(mean, 0, elements_);
   const double clip = limit > 0 ? std::min(1.0, limit / all) : 1;
@@ -75,7 +78,8 @@ void NormModel::Update(const std::vector<float>& mean, std::vector<float>* weigh
     momentum = optimizer.momentum_sgd().momentum();
   }
   for (const Tensor& tensor : tensors_) {
-    const double rate = double{job_.schedule().base_lr()} * tensor.rate;
+    const double rate =
+        double{says_rates_ ? SaidRate(step) : job_.schedule().base_lr()} * tensor.rate;
     const double of_weights = decay * tensor.decay;
     double before = 1, after = rate;  // the velocity takes it in: of what is added, and all of it
     if (optimizer.has_lars()) {

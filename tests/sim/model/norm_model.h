@@ -14,7 +14,8 @@ namespace strata::sim {
 
 // The weights of a job whose nodes are told mean gradients and apply the optimizer themselves,
 // because it needs norms over all of them: plain loops over the whole arena, from the formulas of
-// proto/job.proto, at a constant rate. All nodes have the same weights after a clock, bit for bit.
+// proto/job.proto, at a constant rate or those that are said. All nodes have the same weights after
+// a clock, bit for bit.
 class NormModel {
  public:
   // `record` with layout and placement; its optimizer is LARS, SGD or momentum SGD.
@@ -35,9 +36,11 @@ class NormModel {
   size_t BeginOf(ChunkId chunk) const { return size_t{chunk_elements_} * chunk.value(); }
   size_t ChunkElements(ChunkId chunk) const;
   bool Advance();
-  void Update(const std::vector<float>& mean, std::vector<float>* weights);
+  // `step`: the one whose gradients these are.
+  void Update(const std::vector<float>& mean, uint64_t step, std::vector<float>* weights);
 
   const proto::Job job_;
+  const bool says_rates_;
   const uint32_t chunk_elements_;
   const size_t elements_;
   std::vector<Tensor> tensors_;

@@ -172,21 +172,24 @@ void ReferenceChunk::CloseClock(absl::Time now) {
   if (!IsOver(now)) return;
   std::vector<std::vector<float>> in_time(nodes_.size()), late(nodes_.size());
   uint64_t samples = 0;
+  double rates = 0, late_rates = 0;  // each times its samples
   for (size_t i = 0; i < nodes_.size(); ++i) {
     nodes_[i].held = false;
     for (ReferencePush& push : std::exchange(nodes_[i].open, {})) {
       samples += push.samples;
+      rates += double{push.rate} * push.samples;
       in_time[i] = std::move(push.sum);
     }
     for (ReferencePush& push : std::exchange(nodes_[i].late, {})) {
       samples += push.samples;
+      late_rates += double{push.rate} * push.samples;
       late[i] = TreeSum({late[i], std::move(push.sum)}, 0, 2);
     }
   }
   if (samples > 0) {
     const std::vector<float> both =
         TreeSum({TreeSum(in_time, 0, in_time.size()), TreeSum(late, 0, late.size())}, 0, 2);
-    optimizer_.Update(both, samples, samples, 1.0, &weights_);
+    optimizer_.Update(both, samples, samples, 1.0, &weights_, (rates + late_rates) / samples);
   }
   quorum_at_ = absl::InfiniteFuture();
   ++version_;
@@ -202,6 +205,7 @@ void ReferenceChunk::ApplyClocks() {
   while (AllHavePushed(applied_clocks_ + 1)) {
     std::vector<std::vector<float>> leaves(nodes_.size());
     uint64_t samples = 0;
+    double rate = 0;
     bool anybody = false;
     for (size_t i = 0; i < nodes_.size(); ++i) {
       Node& node = nodes_[i];
@@ -209,11 +213,12 @@ void ReferenceChunk::ApplyClocks() {
       anybody = true;
       leaves[i] = std::move(node.open.front().sum);
       samples += node.open.front().samples;
+      rate = node.open.front().rate;
       node.open.pop_front();
     }
     if (!anybody) return;
     if (samples > 0) {
-      optimizer_.Update(TreeSum(leaves, 0, leaves.size()), samples, samples, 1.0, &weights_);
+      optimizer_.Update(TreeSum(leaves, 0, leaves.size()), samples, samples, 1.0, &weights_, rate);
     }
     ++applied_clocks_;
     ++version_;
@@ -239,9 +244,9 @@ void ReferenceChunk::ApplyPush(const Node& node, const ReferencePush& push) {
       for (size_t i = 0; i < push.sum.size(); ++i) distance.push_back(weights_[i] - push.sum[i]);
       optimizer_.Update(distance, 1, push.samples, 1.0 / nodes_.size(), &weights_);
     } else if (compensates() && !push.sum.empty()) {
-      optimizer_.Update(Compensate(node, push), 1, push.samples, factor, &weights_);
+      optimizer_.Update(Compensate(node, push), 1, push.samples, factor, &weights_, push.rate);
     } else {
-      optimizer_.Update(push.sum, push.samples, push.samples, factor, &weights_);
+      optimizer_.Update(push.sum, push.samples, push.samples, factor, &weights_, push.rate);
     }
   }
   ++version_;

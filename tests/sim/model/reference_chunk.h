@@ -23,6 +23,7 @@ struct ReferencePush {
   uint32_t node = 0;
   uint64_t clock = 0, base_version = 0;
   uint32_t samples = 0;
+  float rate = 0;          // of its step, where the job's program says rates
   std::vector<float> sum;  // empty: the frame is EMPTY
   absl::Time at;           // matters where there is a quorum
 };

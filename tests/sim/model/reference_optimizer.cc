@@ -34,6 +34,7 @@ ReferenceOptimizer::ReferenceOptimizer(const proto::JobRecord& record, ChunkId c
       schedule_(record.job().schedule()),
       samples_per_epoch_(record.samples_per_epoch()),
       epochs_(record.job().epochs()),
+      says_rates_(record.says_rates()),
       momentum_(MomentumOf(optimizer_)),
       beta1_(optimizer_.has_adam() ? optimizer_.adam().beta1() : optimizer_.adamw().beta1()),
       beta2_(optimizer_.has_adam() ? optimizer_.adam().beta2() : optimizer_.adamw().beta2()),
@@ -65,6 +66,7 @@ ReferenceOptimizer ReferenceOptimizer::Outer(proto::JobRecord record, ChunkId ch
     job.mutable_optimizer()->mutable_sgd();
   }
   job.clear_schedule();
+  record.set_says_rates(false);
   job.mutable_schedule()->set_base_lr(outer.lr());
   for (proto::Segment& segment : *record.mutable_layout()->mutable_segments()) {
     segment.set_lr_multiplier(1);
@@ -143,10 +145,12 @@ void ReferenceOptimizer::Descend(const std::vector<float>& gradient_sum, float r
 }
 
 void ReferenceOptimizer::Update(const std::vector<float>& gradient_sum, uint64_t divisor,
-                                uint64_t samples, double factor, std::vector<float>* weights) {
+                                uint64_t samples, double factor, std::vector<float>* weights,
+                                double said) {
   samples_ += samples;
   ++updates_;
-  const double rate = RateAt(samples_) * factor;
+  const double whole_rate = says_rates_ ? said : RateAt(samples_);
+  const double rate = whole_rate * factor;
   const float reciprocal = static_cast<float>(1.0 / static_cast<double>(divisor));
   // m / (sqrt(v) + epsilon), both corrected.
   const float correction1 = Correction(beta1_, updates_),
@@ -183,7 +187,7 @@ void ReferenceOptimizer::Update(const std::vector<float>& gradient_sum, uint64_t
       const proto::RmspropWarmup& warmup = optimizer_.rmsprop_warmup();
       const double of_sgd = ShareOfSgd();
       const auto a = static_cast<float>(of_sgd);
-      const auto b = static_cast<float>((1 - of_sgd) * warmup.rms_lr() / RateAt(samples_));
+      const auto b = static_cast<float>((1 - of_sgd) * warmup.rms_lr() / whole_rate);
       return descend([&, a, b](size_t i, float g, float decay) {
         const float d = g + decay;
         first_[i] = warmup.decay() * first_[i] + (1.0f - warmup.decay()) * (d * d);
@@ -192,7 +196,9 @@ void ReferenceOptimizer::Update(const std::vector<float>& gradient_sum, uint64_t
         return -second_[i];
       });
     }
-    case proto::Optimizer::kLars:  // on nodes
+    case proto::Optimizer::kMean:
+    case proto::Optimizer::kFromProgram:  // not of a job that trains
+    case proto::Optimizer::kLars:         // on nodes
       return descend([](size_t, float g, float) { return g; });
   }
 }

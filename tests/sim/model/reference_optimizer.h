@@ -27,10 +27,11 @@ class ReferenceOptimizer {
   static bool IsMean(const proto::JobRecord& record);
 
   // One update with the mean gradient gradient_sum / divisor. An empty sum is a zero gradient.
-  // `samples` more have been applied with it; the schedule's rate is multiplied by `factor`.
+  // `samples` more have been applied with it; the rate, of the schedule or where the record says so
+  // the one that is `said`, is multiplied by `factor`.
   // The division is a product with the reciprocal, rounded once to fp32: kernels.h says so.
   void Update(const std::vector<float>& gradient_sum, uint64_t divisor, uint64_t samples,
-              double factor, std::vector<float>* weights);
+              double factor, std::vector<float>* weights, double said = 0);
 
   // The learning rate once `samples` have been applied.
   double RateAt(uint64_t samples) const;
@@ -46,6 +47,7 @@ class ReferenceOptimizer {
   const proto::Schedule schedule_;
   const uint64_t samples_per_epoch_;
   const uint32_t epochs_;
+  const bool says_rates_;
   const float momentum_, beta1_, beta2_, epsilon_;  // 0 where the optimizer has none
   // By element of the chunk:
   std::vector<float> rate_multiplier_, decay_;

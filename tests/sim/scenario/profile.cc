@@ -138,6 +138,16 @@ Scenario::Limits Straggler(void (*change)(Scenario*)) {
   return {.shards_max = 3, .faults = false, .job = plan, .change = change};
 }
 
+// The program of every job says the learning rate of each step: in whatever mode was drawn, with
+// layers, quorums, norms and in rings. Frames are lost, so that pushes are repeated.
+void SayRates(Scenario* scenario) {
+  void (*const kMake[])(Scenario*) = {MakeLayers, MakeQuorums, MakeNorms, MakeRings};
+  const uint64_t choice = scenario->seed % (2 * std::size(kMake));
+  if (choice < std::size(kMake)) kMake[choice](scenario);
+  if (scenario->seed % 3 == 0) scenario->faults.drop = 0.2;
+  for (JobPlan& job : scenario->jobs) job.says_rates = true;
+}
+
 // Every job encodes pushes, answers or both.
 void Encode(Scenario* scenario) {
   static constexpr const char* kPush[] = {
@@ -232,6 +242,7 @@ const std::vector<Profile>& Profiles() {
       {"quorum",
        "jobs in which some nodes close a clock, and slow ones come late",
        {.change = MakeQuorums}},
+      {"rates", "jobs whose programs say the rate of each step", {.change = SayRates}},
       {"first-weights", "jobs that begin with rank 0's weights", {.takes_first_weights = 0.7}},
       {"ring-first-weights",
        "the same, most of them rings",

@@ -166,6 +166,11 @@ const char* ToString(Rare rare) {
   return kNames[static_cast<size_t>(rare)];
 }
 
+float SaidRate(uint64_t step) {
+  static constexpr float kRates[] = {0.1f, 0.025f, 0.3f, 0.07f, 0.01f};
+  return kRates[step % std::size(kRates)];
+}
+
 std::string JobPlan::Shape() const {
   // The order of addition of a ring depends on its nodes; AUTO's on what they measure.
   std::string how = is_ring() ? absl::StrFormat("%s of %d, ", all_reduce, nodes) : "";
@@ -175,6 +180,7 @@ std::string JobPlan::Shape() const {
   if (is_encoded()) {
     absl::StrAppend(&how, "push { ", push, " } pull { ", pull, " } of ", nodes, ", ");
   }
+  if (says_rates) how += "said rates, ";
   return absl::StrFormat("%s%d ranks, %d chunks, %d elements, %d clocks, %s data %d", how, ranks(),
                          chunks, elements(), clocks, optimizer, data);
 }
@@ -186,7 +192,8 @@ proto::Job JobPlan::ToJob() const {
                                : "program { path: 'p' }";
   google::protobuf::TextFormat::ParseFromString(
       absl::StrCat("name: 'job' epochs: 1 chunk_elements: 256 ", work, " consistency { ",
-                   consistency, " } optimizer { ", optimizer, " } schedule { base_lr: ",
+                   consistency, " } optimizer { ",
+                   names_optimizer() ? "from_program {}" : optimizer, " } schedule { base_lr: ",
                    has_ledger() ? "1" : "0.1", " } push { ", push, " } pull { ", pull, " }"),
       &job);
   job.set_ranks(ranks());

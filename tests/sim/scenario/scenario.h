@@ -54,6 +54,10 @@ enum class Rare : uint8_t {
 inline constexpr size_t kRares = static_cast<size_t>(Rare::kSilentDaemon) + 1;
 const char* ToString(Rare rare);
 
+// Returns the learning rate of a step, in jobs whose program says rates: another one than that of
+// the steps before and after it.
+float SaidRate(uint64_t step);
+
 // One job, as its user would describe it. Its gradients follow from rank, chunk, clock and `data`.
 struct JobPlan {
   uint32_t nodes = 1, ranks_per_node = 1;
@@ -63,6 +67,7 @@ struct JobPlan {
   uint32_t window = 4;
   uint32_t connections = 1;          // of each pair of peers
   bool takes_first_weights = false;  // all nodes begin with rank 0's; they offer others
+  bool says_rates = false;           // the program says SaidRate in each step
   std::string consistency = "sync {}";
   uint32_t local_steps = 0;  // as in `consistency`
   bool double_buffering = false;
@@ -75,7 +80,7 @@ struct JobPlan {
 
   // Every push leaves its mark in the weights: see ledger.h.
   bool has_ledger() const {
-    return optimizer == "sgd {}" && local_steps == 0 &&
+    return optimizer == "sgd {}" && local_steps == 0 && !says_rates &&
            consistency.find("delay_compensation") == std::string::npos &&
            consistency.find("quorum") == std::string::npos;
   }
@@ -87,6 +92,8 @@ struct JobPlan {
   }
   // What nodes push and take is not what they sum and have, or not when.
   bool has_layer() const { return local_steps > 0 || double_buffering || has_norms(); }
+  // The program names the optimizer: models of the zoo name none.
+  bool names_optimizer() const { return says_rates && !has_norms(); }
   bool is_encoded() const { return !push.empty() || !pull.empty(); }
   uint32_t ranks() const { return nodes * ranks_per_node; }
   uint64_t elements() const { return (chunks - 1) * 256 + last_chunk_elements; }

@@ -15,6 +15,14 @@ std::string Describe(const proto::Segment& segment) {
                          segment.decay_multiplier(), segment.averaged() ? ", averaged" : "");
 }
 
+// Returns the first tensor that only one of the two has. REQUIRES: all others are the same.
+std::string FirstMissing(const proto::Layout& a, const proto::Layout& b) {
+  const bool is_in_a = a.segments_size() > b.segments_size();
+  const proto::Segment& segment =
+      (is_in_a ? a : b).segments(is_in_a ? b.segments_size() : a.segments_size());
+  return absl::StrCat(Describe(segment), is_in_a ? " is missing" : " is one more");
+}
+
 }  // namespace
 
 absl::Status CheckSameLayout(RankId first, const proto::Layout& a, RankId other,
@@ -29,8 +37,8 @@ absl::Status CheckSameLayout(RankId first, const proto::Layout& a, RankId other,
     }
   }
   if (a.segments_size() != b.segments_size()) {
-    return absl::InvalidArgumentError(
-        absl::StrCat(ranks, b.segments_size(), " of them instead of ", a.segments_size()));
+    return absl::InvalidArgumentError(absl::StrCat(ranks, b.segments_size(), " of them instead of ",
+                                                   a.segments_size(), ": ", FirstMissing(a, b)));
   }
   return absl::OkStatus();
 }
@@ -46,6 +54,16 @@ absl::Status AggregatorCore::GoesOn(uint32_t local_rank, uint32_t gone) const {
   return absl::InvalidArgumentError(
       absl::StrFormat("%s has finished after %d steps, but %s goes on", Name(gone), *left_[gone],
                       Name(local_rank)));
+}
+
+absl::Status AggregatorCore::OnRates(uint64_t step, absl::Span<const float> rates) const {
+  for (uint32_t r = 1; r < rates.size(); ++r) {
+    if (rates[r] == rates[0]) continue;
+    return absl::InvalidArgumentError(
+        absl::StrFormat("%s says learning rate %.9g at step %d, %s %.9g", Name(0), rates[0], step,
+                        Name(r), rates[r]));
+  }
+  return absl::OkStatus();
 }
 
 absl::Status AggregatorCore::OnPublished(absl::Span<const uint64_t> published) const {

@@ -40,6 +40,9 @@ class AggregatorCore {
   // `published[r]`: chunks, over all steps, whose gradients local rank r has computed; where ranks
   // add up themselves, more than OnReady is told of. Errors: as OnReady's.
   absl::Status OnPublished(absl::Span<const uint64_t> published) const;
+  // `rates[r]`: what local rank r says is the learning rate of the step, 0 where the program says
+  // none; once per step. Errors: InvalidArgument naming two ranks that differ.
+  absl::Status OnRates(uint64_t step, absl::Span<const float> rates) const;
 
   // The sum of the chunk's due clock has been made. `complete[r]`: steps of which local rank r has
   // published every chunk. Returns what to store in consumed[chunk].

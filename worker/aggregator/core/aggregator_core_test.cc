@@ -62,6 +62,14 @@ TEST(AggregatorCoreTest, AllRanksMustLeaveAfterTheSameNumberOfSteps) {
   EXPECT_EQ(core.steps(), 7u);
 }
 
+TEST(AggregatorCoreTest, RanksThatSayOtherRatesAreNamedWithTheStep) {
+  const AggregatorCore core(RankId(4), /*local_ranks=*/3, /*chunks=*/1);
+  EXPECT_TRUE(core.OnRates(7, {0.25f, 0.25f, 0.25f}).ok());
+  const absl::Status status = core.OnRates(7, {0.25f, 0.25f, 0.1f});
+  EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(status.message(), "rank 4 says learning rate 0.25 at step 7, rank 6 0.100000001");
+}
+
 proto::Layout Layout(std::vector<std::pair<std::string, uint64_t>> tensors) {
   proto::Layout layout;
   for (const auto& [name, count] : tensors) {
@@ -82,7 +90,10 @@ TEST(AggregatorCoreTest, LayoutsThatDifferAreToldApartByRankAndTensor) {
             "rank 3 registered other tensors than rank 2: \"w\" [5] (lr x1, decay x0) instead of "
             "\"w\" [4] (lr x1, decay x0)");
   absl::Status fewer = CheckSameLayout(RankId(2), a, RankId(3), Layout({{"w", 4}}));
-  EXPECT_EQ(fewer.message(), "rank 3 registered other tensors than rank 2: 1 of them instead of 2");
+  EXPECT_EQ(
+      fewer.message(),
+      "rank 3 registered other tensors than rank 2: 1 of them instead of 2: \"b\" [2] (lr x1, "
+      "decay x0) is missing");
 }
 
 }  // namespace

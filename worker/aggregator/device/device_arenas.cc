@@ -9,6 +9,7 @@
 #include "absl/strings/str_format.h"
 #include "common/copies.h"
 #include "common/require.h"
+#include "worker/aggregator/core/step_facts.h"
 #include "worker/aggregator/device/decode_payload.h"
 #include "worker/aggregator/device/pinned_blocks.h"
 
@@ -202,7 +203,7 @@ absl::Status DeviceArenas::QueueSum(ChunkId chunk, uint64_t clock) {
   DeviceEncoder::Outcome outcome = {reinterpret_cast<const std::byte*>(sum),
                                     map_.ElementsOf(chunk) * sizeof(float), nullptr};
   if (used.encoder != nullptr) {
-    const uint32_t samples = sums_[chunk.value()].samples;
+    const uint32_t samples = sums_[chunk.value()].step.samples;
     const auto encoded = used.encoder->Encode(chunk, sum, samples, used.add.get());
     if (!encoded.ok()) return encoded.status();
     if (absl::Status status = spans->Did(proto::TraceEvent::ENCODE); !status.ok()) return status;
@@ -256,11 +257,7 @@ absl::Status DeviceArenas::TakeOver(ChunkId chunk, uint64_t clock) {
 }
 
 absl::StatusOr<bool> DeviceArenas::BeginSum(ChunkId chunk, uint64_t clock) {
-  uint32_t& samples = sums_[chunk.value()].samples;
-  samples = 0;
-  for (uint32_t r = 0; r < gradients_.size(); ++r) {
-    samples += memory_->rank(r).samples[clock % kSampleSlots].load(std::memory_order_relaxed);
-  }
+  sums_[chunk.value()].step = FactsOfStep(*memory_, clock);
   if (absl::Status status = QueueSum(chunk, clock); !status.ok()) return status;
   return false;
 }
@@ -327,7 +324,7 @@ Bytes DeviceArenas::FirstWeights(ChunkId chunk) {
 
 ExchangeNode::Sum DeviceArenas::TakeSum(ChunkId chunk, uint64_t clock) {
   STRATA_REQUIRE(!sums_[chunk.value()].bytes.empty());
-  return {std::exchange(sums_[chunk.value()].bytes, Bytes()), sums_[chunk.value()].samples};
+  return {std::exchange(sums_[chunk.value()].bytes, Bytes()), sums_[chunk.value()].step};
 }
 
 absl::Status DeviceArenas::TakeWeights(ChunkId chunk, uint32_t first_element,

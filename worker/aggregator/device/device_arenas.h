@@ -132,7 +132,7 @@ class DeviceArenas final : public Arenas {
   struct Summed {
     std::shared_ptr<std::byte> encoded;  // what becomes `bytes` once it is there
     Bytes bytes;
-    uint32_t samples = 0;
+    StepFacts step;
   };
 
   DeviceArenas(NodeMemory* memory, AggregatorCore* core, const ChunkMap& map,

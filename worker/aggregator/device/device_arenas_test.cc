@@ -144,7 +144,7 @@ TEST_P(DeviceArenasTest, SumsHaveTheBitsOfTheHostsAndAreTakenOnceTheyAreThere) {
                           sum.bytes.size()),
               0)
         << c;
-    EXPECT_EQ(sum.samples, samples);
+    EXPECT_EQ(sum.step.samples, samples);
     EXPECT_EQ(memory_->consumed(c).load(), 1);
   }
 }
@@ -166,7 +166,7 @@ TEST_P(DeviceArenasTest, WhatRanksHaveAddedUpIsTakenFromWhereItIsTheChunksTurn) 
                           sum.bytes.size()),
               0)
         << c;
-    EXPECT_EQ(sum.samples, 10 * ranks() + ranks() * (ranks() - 1) / 2);
+    EXPECT_EQ(sum.step.samples, 10 * ranks() + ranks() * (ranks() - 1) / 2);
     EXPECT_EQ(memory_->consumed(c).load(), 1);
   }
 }
@@ -223,7 +223,7 @@ TEST_P(DeviceArenasTest, EncodedSumsAreThePayloadsOfTheHostsEncoderClockByClock)
             nullptr,
             reinterpret_cast<const std::byte*>(expected.data() + map_.OffsetOf(ChunkId(c))),
             map_.ElementsOf(ChunkId(c)) * 4);
-        const auto payload = encoder->Encode(ChunkId(c), view, sum.samples);
+        const auto payload = encoder->Encode(ChunkId(c), view, sum.step.samples);
         ASSERT_TRUE(payload.ok()) << payload.status();
         ASSERT_EQ(sum.bytes.size(), payload->payload.size());
         EXPECT_EQ(std::memcmp(sum.bytes.data(), payload->payload.data(), sum.bytes.size()), 0)

@@ -5,6 +5,7 @@
 
 #include "absl/container/inlined_vector.h"
 #include "common/copies.h"
+#include "worker/aggregator/core/step_facts.h"
 
 namespace strata::worker {
 namespace {
@@ -47,15 +48,13 @@ Bytes NodeArenas::FirstWeights(ChunkId chunk) {
   return AsBytes(buffer, count);
 }
 
-uint32_t NodeArenas::Collect(ChunkId chunk, uint64_t clock) {
-  uint32_t samples = 0;
+StepFacts NodeArenas::Collect(ChunkId chunk, uint64_t clock) {
   for (uint32_t r = 0; r < inputs_.size(); ++r) {
     const RankBlock& rank = memory_->rank(r);
     inputs_[r] = memory_->gradients(r) + map_.OffsetOf(chunk);
-    samples += rank.samples[clock % kSampleSlots].load(std::memory_order_relaxed);
     complete_[r] = rank.complete.load(std::memory_order_relaxed);
   }
-  return samples;
+  return FactsOfStep(*memory_, clock);
 }
 
 // A rank that does not sleep for weights has a core of its own, and so has the caller.
@@ -93,11 +92,11 @@ Bytes NodeArenas::SumOf(ChunkId chunk) {
 }
 
 ExchangeNode::Sum NodeArenas::TakeSum(ChunkId chunk, uint64_t clock) {
-  const uint32_t samples = Collect(chunk, clock);
+  const StepFacts step = Collect(chunk, clock);
   Bytes sum = SumOf(chunk);
   memory_->consumed(chunk.value())
       .store(core_->OnSummed(chunk, complete_), std::memory_order_release);
-  return {std::move(sum), samples};
+  return {std::move(sum), step};
 }
 
 void NodeArenas::SumIntoWeights(ChunkId first, uint32_t chunks, uint64_t clock) {

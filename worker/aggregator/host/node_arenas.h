@@ -66,8 +66,8 @@ class NodeArenas final : public Arenas {
   size_t buffer_bytes() const override { return pool_.allocated_bytes(); }
 
  private:
-  // Looks up the gradients from the chunk on and who has brought them; the number of samples.
-  uint32_t Collect(ChunkId chunk, uint64_t clock);
+  // Looks up the gradients from the chunk on, who has brought them, and what they count for.
+  StepFacts Collect(ChunkId chunk, uint64_t clock);
   Bytes SumOf(ChunkId chunk);
   using SumKernel = decltype(kernels::Kernels::sum);
   // The sum of what was collected, by so many helpers at most.

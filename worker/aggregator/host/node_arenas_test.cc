@@ -56,7 +56,7 @@ TEST_F(NodeArenasTest, HelpersAddToTheSameBits) {
   for (uint32_t c = 0; c < map_.chunks(); ++c) {
     const ExchangeNode::Sum sum = arenas.TakeSum(ChunkId(c), 0);
     EXPECT_TRUE(IsSum(sum.bytes.data(), ChunkId(c))) << c;
-    EXPECT_EQ(sum.samples, 1 + 2 + 3);
+    EXPECT_EQ(sum.step.samples, 1 + 2 + 3);
     EXPECT_EQ(memory_->consumed(c).load(), 1);
   }
 }

@@ -3,9 +3,11 @@
 #include <algorithm>
 #include <utility>
 
+#include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "common/job/arena.h"
 #include "common/job/job.h"
+#include "common/job/program_optimizer.h"
 #include "worker/aggregator/core/aggregator_core.h"
 #include "worker/contract/rank_socket.h"
 
@@ -19,6 +21,41 @@ proto::AggregatorMessage Stopped(const std::string& reason) {
   proto::AggregatorMessage message;
   message.set_stopped(reason);
   return message;
+}
+
+// Returns the optimizer that the rank's program names.
+std::string Named(const proto::Offer& offer) {
+  return offer.has_optimizer() ? OptimizerText(offer.optimizer()) : "none";
+}
+
+// Returns how what a rank is about to train differs from what another one is; empty: it does not.
+std::string Difference(const std::string& rank, const proto::Offer& a, const std::string& other,
+                       const proto::Offer& b) {
+  if (a.takes_first_weights() != b.takes_first_weights()) {
+    return absl::StrFormat("%s begins with rank 0's weights, %s with its own",
+                           a.takes_first_weights() ? rank : other,
+                           a.takes_first_weights() ? other : rank);
+  }
+  if (a.weights_checksum() != b.weights_checksum()) {
+    return absl::StrFormat("%s offers other first weights than %s", rank, other);
+  }
+  if (a.samples_per_epoch() != b.samples_per_epoch()) {
+    return absl::StrFormat("%s says %d samples per epoch, %s says %d", rank, a.samples_per_epoch(),
+                           other, b.samples_per_epoch());
+  }
+  if (a.total_steps() != b.total_steps()) {
+    return absl::StrFormat("%s says %d steps, %s says %d", rank, a.total_steps(), other,
+                           b.total_steps());
+  }
+  if (Named(a) != Named(b)) {
+    return absl::StrFormat("%s names the optimizer %s, %s names %s", rank, Named(a), other,
+                           Named(b));
+  }
+  if (a.says_rates() != b.says_rates()) {
+    return absl::StrFormat("%s says the learning rate of each step, %s does not",
+                           a.says_rates() ? rank : other, a.says_rates() ? other : rank);
+  }
+  return "";
 }
 
 }  // namespace
@@ -148,27 +185,10 @@ absl::Status RankGroup::OnOffer(uint32_t local_rank, const proto::Offer& offer) 
     return absl::OkStatus();
   }
   if (!offer.nccl_id().empty()) offer_.set_nccl_id(offer.nccl_id());  // local rank 0's
-  const uint32_t other = IdOf(local_rank).value(), first = IdOf(*first_offered_).value();
-  if (offer.takes_first_weights() != offer_.takes_first_weights()) {
-    return absl::InvalidArgumentError(absl::StrFormat(
-        "rank %d begins with rank 0's weights, rank %d with its own",
-        offer.takes_first_weights() ? other : first, offer.takes_first_weights() ? first : other));
-  }
-  if (offer.weights_checksum() != offer_.weights_checksum()) {
-    return absl::InvalidArgumentError(
-        absl::StrFormat("rank %d offers other first weights than rank %d", other, first));
-  }
-  if (offer.samples_per_epoch() != offer_.samples_per_epoch()) {
-    return absl::InvalidArgumentError(
-        absl::StrFormat("rank %d says %d samples per epoch, rank %d says %d", other,
-                        offer.samples_per_epoch(), first, offer_.samples_per_epoch()));
-  }
-  if (offer.total_steps() != offer_.total_steps()) {
-    return absl::InvalidArgumentError(absl::StrFormat("rank %d says %d steps, rank %d says %d",
-                                                      other, offer.total_steps(), first,
-                                                      offer_.total_steps()));
-  }
-  return absl::OkStatus();
+  const std::string difference =
+      Difference(absl::StrCat("rank ", IdOf(local_rank).value()), offer,
+                 absl::StrCat("rank ", IdOf(*first_offered_).value()), offer_);
+  return difference.empty() ? absl::OkStatus() : absl::InvalidArgumentError(difference);
 }
 
 absl::Status RankGroup::SendMemory(int memory, int doorbell) {

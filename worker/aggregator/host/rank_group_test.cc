@@ -60,6 +60,24 @@ class RankGroupTest : public testing::Test {
     message.mutable_attach()->mutable_layout()->set_elements(4);
     return message;
   }
+  // What is wrong with two ranks that offer this, in this order.
+  std::string Difference(const proto::Offer& first, const proto::Offer& second) {
+    Create(2);
+    FramedChannel ranks[] = {FramedChannel(Connect()), FramedChannel(Connect())};
+    for (uint32_t r : {0, 1}) EXPECT_TRUE(ranks[r].Send(Attach(77, r)).ok());
+    AwaitAllAttached();
+    for (uint32_t r : {0, 1}) {
+      proto::RankMessage message;
+      *message.mutable_offer() = r == 0 ? first : second;
+      EXPECT_TRUE(ranks[r].Send(message).ok());
+    }
+    const absl::Time deadline = absl::Now() + kDeadline;
+    absl::Status status;
+    while (status.ok() && !ranks_->all_offered() && absl::Now() < deadline) {
+      status = ranks_->Receive();
+    }
+    return std::string(status.message());
+  }
   // Receives until so many have been refused.
   void AwaitRefused(uint64_t count) {
     const absl::Time deadline = absl::Now() + kDeadline;
@@ -127,28 +145,35 @@ TEST_F(RankGroupTest, Rank0sNcclIdIsTheNodesWhoeverOffersFirst) {
 
 TEST_F(RankGroupTest, RanksOfferTheSameWeightsOrAllTakeRank0s) {
   const auto offer = [&](bool takes_0, bool takes_1) {
-    Create(2);
-    FramedChannel ranks[] = {FramedChannel(Connect()), FramedChannel(Connect())};
-    for (uint32_t r : {0, 1}) EXPECT_TRUE(ranks[r].Send(Attach(77, r)).ok());
-    AwaitAllAttached();
+    proto::Offer offers[2];
     for (uint32_t r : {0, 1}) {
       const bool takes = r == 0 ? takes_0 : takes_1;
-      proto::RankMessage message;
-      message.mutable_offer()->set_takes_first_weights(takes);
-      if (!takes) message.mutable_offer()->set_weights_checksum(5 + r);
-      EXPECT_TRUE(ranks[r].Send(message).ok());
+      offers[r].set_takes_first_weights(takes);
+      if (!takes) offers[r].set_weights_checksum(5 + r);
     }
-    const absl::Time deadline = absl::Now() + kDeadline;
-    absl::Status status;
-    while (status.ok() && !ranks_->all_offered() && absl::Now() < deadline) {
-      status = ranks_->Receive();
-    }
-    return std::string(status.message());
+    return Difference(offers[0], offers[1]);
   };
   EXPECT_EQ(offer(true, true), "");
   EXPECT_EQ(offer(false, false), "rank 1 offers other first weights than rank 0");
   EXPECT_EQ(offer(false, true), "rank 1 begins with rank 0's weights, rank 0 with its own");
   EXPECT_EQ(offer(true, false), "rank 0 begins with rank 0's weights, rank 1 with its own");
+}
+
+TEST_F(RankGroupTest, RanksNameTheSameOptimizerAndAllSayRatesOrNone) {
+  proto::Offer plain, decays, adam, rated;
+  plain.mutable_optimizer()->mutable_sgd();
+  decays.mutable_optimizer()->mutable_sgd()->set_weight_decay(0.5f);
+  rated = plain;
+  rated.set_says_rates(true);
+  EXPECT_EQ(Difference(plain, plain), "");
+  EXPECT_EQ(ranks_->offer().optimizer().has_sgd(), true);
+  EXPECT_EQ(Difference(plain, decays),
+            "rank 1 names the optimizer sgd { weight_decay: 0.5 }, rank 0 names sgd { }");
+  EXPECT_EQ(Difference({}, plain), "rank 1 names the optimizer sgd { }, rank 0 names none");
+  EXPECT_EQ(Difference(plain, rated),
+            "rank 1 says the learning rate of each step, rank 0 does not");
+  EXPECT_EQ(Difference(rated, plain),
+            "rank 0 says the learning rate of each step, rank 1 does not");
 }
 
 TEST_F(RankGroupTest, ManyRanksMayConnectLongBeforeTheyAttach) {

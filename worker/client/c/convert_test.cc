@@ -1,11 +1,13 @@
 #include "worker/client/c/convert.h"
 
+#include <algorithm>
 #include <cmath>
 #include <cstdint>
 #include <limits>
 #include <vector>
 
 #include "gtest/gtest.h"
+#include "worker/client/c/halves.h"
 
 namespace strata::client {
 namespace {
@@ -73,6 +75,47 @@ TEST(Convert, HalvesAndBrainsComeBackAndRoundToNearest) {
   }
 }
 
+// Whole vectors, what lies before and after them, and what is written past the caches.
+TEST(Convert, EveryElementIsThatOfAPlainLoopWhereverItLies) {
+  const size_t far = (size_t{9} << 20) / sizeof(uint16_t);
+  for (const size_t n : {size_t{1}, size_t{31}, size_t{67}, far}) {
+    for (const size_t shift : {0, 1, 3}) {
+      std::vector<float> floats(n + shift), back(n + shift + 1, -1);
+      std::vector<uint16_t> halves(n + shift + 1, 7);
+      std::vector<double> doubles(n + shift + 1, -1);
+      for (size_t i = 0; i < n + shift; ++i) {
+        floats[i] = std::ldexp(1.0f + static_cast<float>(i % 4093) / 4096, i % 50 - 30);
+      }
+      const auto from = absl::MakeConstSpan(floats).subspan(shift);
+      const auto to = absl::MakeSpan(back).subspan(shift, n);
+      const auto as_halves = absl::MakeSpan(halves).subspan(shift);
+      for (const strata_dtype dtype : {STRATA_FLOAT16, STRATA_BFLOAT16}) {
+        const bool is_half = dtype == STRATA_FLOAT16;
+        ASSERT_EQ(FromFloats(from, dtype, as_halves.data()), absl::OkStatus());
+        size_t wrong = 0;
+        for (size_t i = 0; i < n; ++i) {
+          wrong += as_halves[i] != (is_half ? ToHalf(from[i]) : ToBrain(from[i]));
+          if (as_halves[i] == 0x7c00) as_halves[i] = 0;
+        }
+        ASSERT_EQ(ToFloats(as_halves.data(), dtype, 3, to), absl::OkStatus());
+        for (size_t i = 0; i < n; ++i) {
+          wrong += to[i] != 3 * (is_half ? FromHalf(as_halves[i]) : FromBrain(as_halves[i]));
+        }
+        EXPECT_EQ(wrong, 0) << "dtype " << dtype << ", " << n << " elements from " << shift;
+      }
+      ASSERT_EQ(FromFloats(from, STRATA_FLOAT64, &doubles[shift]), absl::OkStatus());
+      EXPECT_TRUE(std::equal(from.begin(), from.end(), doubles.begin() + shift));
+      ASSERT_EQ(ToFloats(&doubles[shift], STRATA_FLOAT64, 1, to), absl::OkStatus());
+      EXPECT_TRUE(std::equal(from.begin(), from.end(), to.begin()));
+      ASSERT_EQ(ToFloats(from.data(), STRATA_FLOAT32, 1, to), absl::OkStatus());
+      EXPECT_TRUE(std::equal(from.begin(), from.end(), to.begin()));
+      EXPECT_EQ(back.back(), -1) << "nothing is written past the end";
+      EXPECT_EQ(doubles.back(), -1);
+      EXPECT_EQ(halves.back(), 7);
+    }
+  }
+}
+
 TEST(Convert, WhatIsNoFiniteFp32IsNamedByItsIndex) {
   std::vector<float> to(3);
   const auto error = [&](const auto& values, strata_dtype dtype, double scale) {
@@ -86,6 +129,14 @@ TEST(Convert, WhatIsNoFiniteFp32IsNamedByItsIndex) {
             "element 0 is infinite as fp32");
   EXPECT_EQ(error(std::vector<uint16_t>{0, 0x7c00, 0}, STRATA_FLOAT16, 1),
             "element 1 is infinite as fp32");
+  to.resize(100);
+  std::vector<float> many(100, 1);
+  many[17] = -std::numeric_limits<float>::infinity();
+  many[60] = nan;
+  EXPECT_EQ(error(many, STRATA_FLOAT32, 1), "element 17 is infinite as fp32");
+  std::vector<uint16_t> brains(100, 0x3f80);
+  brains[31] = 0x7fc0;
+  EXPECT_EQ(error(brains, STRATA_BFLOAT16, 1), "element 31 is NaN as fp32");
 }
 
 TEST(Convert, ATypeThatThereIsNotIsRefused) {

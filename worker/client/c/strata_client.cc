@@ -3,6 +3,8 @@
 #include <unistd.h>
 
 #include <atomic>
+#include <functional>
+#include <map>
 #include <memory>
 #include <string>
 #include <utility>
@@ -48,8 +50,9 @@ strata_code CodeOf(absl::StatusCode code) {
     case absl::StatusCode::kResourceExhausted:
       return STRATA_RESOURCE_EXHAUSTED;
     case absl::StatusCode::kUnavailable:
-    case absl::StatusCode::kCancelled:
       return STRATA_STOPPED;
+    case absl::StatusCode::kCancelled:
+      return STRATA_INTERRUPTED;
     default:
       return STRATA_INTERNAL;
   }
@@ -175,6 +178,14 @@ void strata_close(strata_client* client) {
   if (owned && owned->process != getpid()) static_cast<void>(owned->client.release());
 }
 
+strata_code strata_on_wait(strata_client* client, strata_wait_check check, void* context) {
+  return Run(client, "strata_on_wait", [&] {
+    client->client->OnWait(check == nullptr ? std::function<bool()>()
+                                            : [=] { return check(context) != 0; });
+    return absl::OkStatus();
+  });
+}
+
 uint32_t strata_rank(const strata_client* client) { return client->launch.rank(); }
 uint32_t strata_ranks(const strata_client* client) { return client->launch.record().job().ranks(); }
 uint32_t strata_local_rank(const strata_client* client) { return client->launch.local_rank(); }
@@ -210,7 +221,9 @@ strata_code strata_start(strata_client* client, const strata_facts* facts) {
     const strata_facts from = strata::client::Sized(*facts);
     return client->client->Start({.samples_per_epoch = from.samples_per_epoch,
                                   .total_steps = from.total_steps,
-                                  .takes_first_weights = from.takes_first_weights != 0});
+                                  .takes_first_weights = from.takes_first_weights != 0,
+                                  .optimizer = from.optimizer == nullptr ? "" : from.optimizer,
+                                  .says_rates = from.says_rates != 0});
   });
 }
 
@@ -228,6 +241,11 @@ uint64_t strata_elements(const strata_client* client, int32_t tensor) {
 
 strata_code strata_begin_step(strata_client* client, uint32_t samples) {
   return Run(client, "strata_begin_step", [&] { return client->client->BeginStep(samples); });
+}
+
+strata_code strata_begin_step_at(strata_client* client, uint32_t samples, double rate) {
+  return Run(client, "strata_begin_step_at",
+             [&] { return client->client->BeginStepAt(samples, rate); });
 }
 
 strata_code strata_wait(strata_client* client, int32_t tensor) {
@@ -262,8 +280,14 @@ strata_code strata_finish(strata_client* client) {
 }
 
 strata_code strata_send_report(strata_client* client, const strata_report* report) {
-  return Run(client, "strata_send_report", [&] {
+  return Run(client, "strata_send_report", [&]() -> absl::Status {
     const strata_report from = strata::client::Sized(*report);
+    std::map<std::string, double> values;
+    for (uint32_t i = 0; i < from.value_count; ++i) {
+      if (values.emplace(from.value_names[i], from.values[i]).second) continue;
+      return absl::InvalidArgumentError(
+          absl::StrFormat("value \"%s\": stands there twice", from.value_names[i]));
+    }
     return client->client->Send({.first_step = from.first_step,
                                  .end_step = from.end_step,
                                  .samples = from.samples,
@@ -273,7 +297,8 @@ strata_code strata_send_report(strata_client* client, const strata_report* repor
                                  .has_test = from.has_test != 0,
                                  .test_accuracy = from.test_accuracy,
                                  .test_loss = from.test_loss,
-                                 .final = from.final != 0});
+                                 .final = from.final != 0,
+                                 .values = std::move(values)});
   });
 }
 

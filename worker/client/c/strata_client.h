@@ -29,7 +29,7 @@ extern "C" {
 
 /* Grows when a function or a field is added. Fields are only added at the end of a struct, and the
  * library reads as many as `size` says that the caller's has. */
-#define STRATA_CLIENT_ABI 1
+#define STRATA_CLIENT_ABI 2
 
 /* Returns the STRATA_CLIENT_ABI that the library was built with. */
 STRATA_API uint32_t strata_client_abi(void);
@@ -43,7 +43,8 @@ typedef enum strata_code {
   STRATA_NOT_FOUND = 3,
   STRATA_RESOURCE_EXHAUSTED = 4,
   STRATA_STOPPED = 5,
-  STRATA_INTERNAL = 6
+  STRATA_INTERNAL = 6,
+  STRATA_INTERRUPTED = 7 /* strata_on_wait's check ended the call */
 } strata_code;
 
 /* Returns the text of the calling thread's last error, one line, "" if there was none. Valid until
@@ -63,6 +64,17 @@ STRATA_API strata_code strata_connect_alone(const char* job, strata_client** cli
 /* Ends the client; null is fine. A rank that has not called strata_finish fails its job. In another
  * process than the one that connected only memory is freed. */
 STRATA_API void strata_close(strata_client* client);
+
+/* Says, with any number but 0, that the call which waits is to end. It does not call the client. */
+typedef int (*strata_wait_check)(void* context);
+
+/* Has every call that waits call `check`, on its thread and at least every 200 ms, and end with
+ * STRATA_INTERRUPTED once that says so; null: none. strata_wait, strata_wait_all, strata_publish,
+ * strata_publish_values, strata_read_weights and strata_finish_step may then be called again, and
+ * go on where they were. After strata_start and strata_finish, and where ranks' GPUs add up among
+ * themselves after all but the waits, every call is STRATA_FAILED_PRECONDITION. */
+STRATA_API strata_code strata_on_wait(strata_client* client, strata_wait_check check,
+                                      void* context);
 
 STRATA_API uint32_t strata_rank(const strata_client* client);
 STRATA_API uint32_t strata_ranks(const strata_client* client);
@@ -97,6 +109,10 @@ typedef struct strata_facts {
   uint64_t samples_per_epoch; /* of all ranks; 0: unknown */
   uint64_t total_steps;       /* of each rank; 0: unknown */
   int takes_first_weights;    /* not 0: begin with rank 0's weights; else all offer the same */
+  /* The program's optimizer as protobuf text, as "sgd { weight_decay: 0.1 }", where the job says
+   * optimizer { from_program {} }; null: the job's. */
+  const char* optimizer;
+  int says_rates; /* not 0: strata_begin_step_at opens steps, with their learning rates */
 } strata_facts;
 
 /* Offers the weights as the first ones, and blocks until every rank has and training begins. */
@@ -112,6 +128,10 @@ STRATA_API uint64_t strata_elements(const strata_client* client, int32_t tensor)
 
 /* Opens a step in which this rank uses `samples` samples. Gradients are sums over them. */
 STRATA_API strata_code strata_begin_step(strata_client* client, uint32_t samples);
+/* Does the same where strata_facts has says_rates, with the step's learning rate, which replaces
+ * what the job's schedule says. All ranks say the same. It travels as fp32. Errors:
+ * STRATA_INVALID_ARGUMENT: it is no finite number >= 0 of fp32. */
+STRATA_API strata_code strata_begin_step_at(strata_client* client, uint32_t samples, double rate);
 /* Blocks until the tensor's weights are those that the step in hand starts from, or, between two
  * steps, the next one. */
 STRATA_API strata_code strata_wait(strata_client* client, int32_t tensor);
@@ -152,9 +172,15 @@ typedef struct strata_report {
   int has_test;     /* not 0: test_accuracy and test_loss were measured */
   double test_accuracy, test_loss;
   int final; /* not 0: of the job's final model */
+  /* What else was measured: `value_count` finite numbers, at most 32, under names of 1 to 64
+   * letters, digits and characters of "._-/", each once. */
+  const char* const* value_names;
+  const double* values;
+  uint32_t value_count;
 } strata_report;
 
-/* Sends a report to the coordinator, which shows it to the user. */
+/* Sends a report to the coordinator, which shows it to the user. Errors: STRATA_INVALID_ARGUMENT
+ * naming the value. */
 STRATA_API strata_code strata_send_report(strata_client* client, const strata_report* report);
 /* Says in one line why this rank fails: the job's reason. */
 STRATA_API void strata_fail(strata_client* client, const char* reason);

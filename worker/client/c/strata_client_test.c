@@ -2,8 +2,11 @@
 
 #include "worker/client/c/strata_client.h"
 
+#include <stddef.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+#include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -65,9 +68,60 @@ static void TrainsByTheJobsOptimizer(void) {
   CHECK(read[0] == 0.375 && read[5] == 0.375);
   CHECK(strata_wait_all(client) == STRATA_OK);
   CHECK(strata_weights(client, 1)[0] == -0.625f);
-  const strata_report report = {.size = sizeof report, .end_step = 2, .samples = 8};
+  const char* const names[] = {"perplexity", "perplexity"};
+  const double values[] = {12.5, 1};
+  strata_report report = {.size = sizeof report,
+                          .end_step = 2,
+                          .samples = 8,
+                          .value_names = names,
+                          .values = values,
+                          .value_count = 1};
   CHECK(strata_send_report(client, &report) == STRATA_OK);
+  report.value_count = 2;
+  CHECK(strata_send_report(client, &report) == STRATA_INVALID_ARGUMENT);
+  CHECK(strcmp(strata_error_text(), "value \"perplexity\": stands there twice") == 0);
   CHECK(strata_finish(client) == STRATA_OK);
+  strata_close(client);
+}
+
+static void TrainsByItsOwnOptimizerAndRates(void) {
+  strata_client* client = NULL;
+  CHECK(strata_connect_alone("optimizer { from_program {} }", &client) == STRATA_OK);
+  const strata_tensor w = Tensor("w", NULL, 0);
+  int32_t index = -1;
+  strata_facts facts = kFacts;
+  CHECK(strata_register(client, &w, &index) == STRATA_OK);
+  facts.optimizer = "sgd { weight_decay: 0.5 }";
+  facts.says_rates = 1;
+  CHECK(strata_start(client, &facts) == STRATA_OK);
+  CHECK(strata_begin_step(client, 1) == STRATA_FAILED_PRECONDITION);
+  CHECK(strata_begin_step_at(client, 1, -1) == STRATA_INVALID_ARGUMENT);
+  CHECK(strstr(strata_error_text(), "learning rate -1") != NULL);
+  const double rates[] = {0.5, 0.25};
+  for (int step = 0; step < 2; ++step) {
+    CHECK(strata_begin_step_at(client, 1, rates[step]) == STRATA_OK);
+    strata_gradients(client, 0)[0] = -1;
+    CHECK(strata_publish(client, 0) == STRATA_OK);
+    CHECK(strata_finish_step(client) == STRATA_OK);
+  }
+  /* 0.5, then 0.25 * (1 - 0.25) more. */
+  CHECK(strata_wait_all(client) == STRATA_OK);
+  CHECK(strata_weights(client, 0)[0] == 0.6875f);
+  strata_close(client);
+}
+
+/* A program that was built before strata_facts had an optimizer. */
+static void FactsOfAnOlderHeaderNameNoOptimizer(void) {
+  strata_client* client = NULL;
+  CHECK(strata_connect_alone("optimizer { from_program {} }", &client) == STRATA_OK);
+  const strata_tensor w = Tensor("w", NULL, 0);
+  int32_t index = -1;
+  strata_facts facts = kFacts;
+  facts.size = offsetof(strata_facts, optimizer);
+  facts.optimizer = (const char*)1;
+  CHECK(strata_register(client, &w, &index) == STRATA_OK);
+  CHECK(strata_start(client, &facts) == STRATA_INVALID_ARGUMENT);
+  CHECK(strstr(strata_error_text(), "the program has named no optimizer") != NULL);
   strata_close(client);
 }
 
@@ -129,11 +183,45 @@ static void AChildCannotUseIt(void) {
   strata_close(client);
 }
 
+static int CountsAndEnds(void* context) { return ++*(int*)context >= 3; }
+
+/* Under a worker daemon that never lets it train. */
+static void AWaitEndsWhenTheProgramSaysSo(void) {
+  int fds[2];
+  CHECK(socketpair(AF_UNIX, SOCK_STREAM, 0, fds) == 0);
+  char path[4096];
+  const char* folder = getenv("TEST_TMPDIR");
+  snprintf(path, sizeof path, "%s/launch.txt", folder == NULL ? "/tmp" : folder);
+  FILE* launch = fopen(path, "w");
+  fprintf(launch,
+          "record { job_id: 7 job { name: 't' ranks: 1 exchange: NONE program { path: 'p' } %s } }"
+          "local_ranks: 1 channel_fd: %d",
+          kJob, fds[1]);
+  fclose(launch);
+  strata_client* client = NULL;
+  CHECK(strata_connect(path, &client) == STRATA_OK);
+  int asked = 0;
+  CHECK(strata_on_wait(client, CountsAndEnds, &asked) == STRATA_OK);
+  int32_t index;
+  const strata_tensor w = Tensor("w", NULL, 0);
+  CHECK(strata_register(client, &w, &index) == STRATA_OK);
+  CHECK(strata_start(client, &kFacts) == STRATA_INTERRUPTED);
+  CHECK(strcmp(strata_error_text(), "interrupted") == 0);
+  CHECK(asked == 3);
+  CHECK(strata_begin_step(client, 1) == STRATA_FAILED_PRECONDITION);
+  CHECK(strata_on_wait(client, NULL, NULL) == STRATA_OK);
+  strata_close(client);
+  close(fds[0]);
+}
+
 int main(void) {
   TrainsByTheJobsOptimizer();
+  TrainsByItsOwnOptimizerAndRates();
+  FactsOfAnOlderHeaderNameNoOptimizer();
   SaysWhichJobAndRankItIs();
   NamesWhatIsWrong();
   AChildCannotUseIt();
+  AWaitEndsWhenTheProgramSaysSo();
   if (failures == 0) puts("ok");
   return failures == 0 ? 0 : 1;
 }

@@ -1,5 +1,6 @@
 #include "worker/client/connect/arena_client.h"
 
+#include <cmath>
 #include <cstring>
 #include <utility>
 
@@ -7,9 +8,14 @@
 #include "absl/strings/str_format.h"
 #include "absl/time/clock.h"
 #include "common/job/job.h"
+#include "worker/client/connect/report_values.h"
 
 namespace strata::client {
 namespace {
+
+// Links wait in turns of up to 100 ms, or a few microseconds; the program's answer may take as
+// long.
+constexpr absl::Duration kBetweenQuestions = absl::Milliseconds(50);
 
 // Adds the time from construction to destruction.
 class Stopwatch {
@@ -29,7 +35,9 @@ ArenaClient::ArenaClient(proto::Launch launch, std::shared_ptr<AgentChannel> age
     : launch_(std::move(launch)),
       agent_(std::move(agent)),
       link_(std::move(link)),
-      trace_(TraceLog::Create(launch_.record().job())) {}
+      trace_(TraceLog::Create(launch_.record().job())) {
+  if (link_ != nullptr) link_->AskInWaits([this] { return AskProgram(); });
+}
 
 // Of a job that fails, too, the trace is worth a look.
 ArenaClient::~ArenaClient() { SendTrace(); }
@@ -52,6 +60,24 @@ absl::Status ArenaClient::ExpectTraining(const char* call) const {
 absl::Status ArenaClient::ExpectTensor(int tensor, const char* call) const {
   if (tensors_.Has(tensor)) return absl::OkStatus();
   return absl::InvalidArgumentError(absl::StrCat(call, ": no tensor ", tensor));
+}
+
+void ArenaClient::OnWait(std::function<bool()> interrupted) {
+  interrupted_ = std::move(interrupted);
+  ask_next_ = absl::InfinitePast();
+}
+
+absl::Status ArenaClient::AskProgram() {
+  if (interrupted_ == nullptr) return absl::OkStatus();
+  const absl::Time now = absl::Now();
+  if (now < ask_next_) return absl::OkStatus();
+  ask_next_ = now + kBetweenQuestions;
+  return interrupted_() ? absl::CancelledError("interrupted") : absl::OkStatus();
+}
+
+absl::Status ArenaClient::BrokenIfInterrupted(absl::Status status) {
+  if (absl::IsCancelled(status)) phase_ = Phase::kBroken;
+  return status;
 }
 
 absl::StatusOr<int> ArenaClient::Register(Tensor tensor) {
@@ -101,6 +127,7 @@ absl::Status ArenaClient::Start(const JobFacts& facts) {
   absl::StatusOr<RunFacts> run = link_->Start(facts);
   if (!run.ok()) return ReportFailure(run.status());
   run_ = *run;
+  says_rates_ = facts.says_rates;
   book_.emplace(tensors_, ChunkMap(tensors_.elements(), run_.chunk_elements));
   fetched_.assign(tensors_.size(), false);
   if (absl::Status status = MoveToDevice(); !status.ok()) return status;
@@ -165,18 +192,42 @@ absl::Span<float> ArenaClient::Gradients(int tensor) {
 }
 
 absl::Status ArenaClient::BeginStep(uint32_t samples) {
-  if (absl::Status status = Expect(Phase::kBetweenSteps, "BeginStep"); !status.ok()) return status;
-  if (samples == 0) return absl::InvalidArgumentError("BeginStep: no samples");
+  if (says_rates_) {
+    return absl::FailedPreconditionError(
+        "BeginStep: the program says the learning rate of each step (JobFacts::says_rates), which "
+        "BeginStepAt takes");
+  }
+  return Begin("BeginStep", samples, 0);
+}
+
+absl::Status ArenaClient::BeginStepAt(uint32_t samples, double rate) {
+  if (!says_rates_ && phase_ == Phase::kBetweenSteps) {
+    return absl::FailedPreconditionError(
+        "BeginStepAt: the program has not said when it started that its steps have learning rates "
+        "(JobFacts::says_rates)");
+  }
+  const auto rounded = static_cast<float>(rate);
+  if (!std::isfinite(rounded) || rate < 0) {
+    return absl::InvalidArgumentError(
+        absl::StrFormat("BeginStepAt: learning rate %g is not a finite number >= 0 of fp32", rate));
+  }
+  return Begin("BeginStepAt", samples, std::abs(rounded));
+}
+
+absl::Status ArenaClient::Begin(const char* call, uint32_t samples, float rate) {
+  if (absl::Status status = Expect(Phase::kBetweenSteps, call); !status.ok()) return status;
+  if (samples == 0) return absl::InvalidArgumentError(absl::StrCat(call, ": no samples"));
   const uint32_t due = launch_.record().job().program().samples_per_rank();
   if (due != 0 && samples != due) {
     return ReportFailure(absl::InvalidArgumentError(absl::StrFormat(
-        "BeginStep: %d samples, but the job's program.samples_per_rank is %d", samples, due)));
+        "%s: %d samples, but the job's program.samples_per_rank is %d", call, samples, due)));
   }
   BeginForward();
   Stopwatch watch(&waited_);
-  if (absl::Status status = ReportFailure(link_->BeginStep(step_, samples)); !status.ok())
-    return status;
+  absl::Status begun = ReportFailure(link_->BeginStep(step_, samples, rate));
+  if (!begun.ok()) return BrokenIfInterrupted(std::move(begun));
   samples_ += samples;
+  rate_ = rate;
   book_->Begin();
   phase_ = Phase::kInStep;
   return absl::OkStatus();
@@ -227,7 +278,7 @@ absl::Status ArenaClient::PublishFetched(int tensor) {
   complete_.clear();
   book_->Publish(tensor, &complete_);
   if (complete_.empty()) return absl::OkStatus();
-  return ReportFailure(link_->Publish(complete_, step_));
+  return BrokenIfInterrupted(ReportFailure(link_->Publish(complete_, step_)));
 }
 
 void ArenaClient::BeginForward() {
@@ -302,6 +353,7 @@ absl::Status ArenaClient::Finish() {
 }
 
 absl::Status ArenaClient::Send(const Report& report) {
+  if (absl::Status status = CheckValues(report.values); !status.ok()) return status;
   const proto::Job& job = launch_.record().job();
   proto::ChildMessage message;
   proto::RankReport* out = message.mutable_report();
@@ -315,8 +367,9 @@ absl::Status ArenaClient::Send(const Report& report) {
   out->set_trained_s(report.trained_s);
   out->set_wait_s(absl::ToDoubleSeconds(waited_));
   waited_before_ += std::exchange(waited_, absl::ZeroDuration());
-  out->set_lr(
-      LearningRateAt(JobSchedule(job), samples_ * ranks(), run_.samples_per_epoch, job.epochs()));
+  out->set_lr(says_rates_ ? rate_
+                          : LearningRateAt(JobSchedule(job), samples_ * ranks(),
+                                           run_.samples_per_epoch, job.epochs()));
   if (launch_.local_rank() == 0) {
     *out->mutable_node() = link_->Counters();
     out->mutable_node()->set_exposed_s(absl::ToDoubleSeconds(waited_before_));
@@ -326,13 +379,16 @@ absl::Status ArenaClient::Send(const Report& report) {
     out->set_test_loss(report.test_loss);
   }
   out->set_final(report.final);
+  out->mutable_values()->insert(report.values.begin(), report.values.end());
   return agent_->Send(message);
 }
 
 void ArenaClient::Fail(const std::string& reason) { agent_->SendFailed(reason); }
 
 absl::Status ArenaClient::ReportFailure(absl::Status status) {
-  if (!status.ok() && !absl::IsUnavailable(status)) Fail(std::string(status.message()));
+  if (!status.ok() && !absl::IsUnavailable(status) && !absl::IsCancelled(status)) {
+    Fail(std::string(status.message()));
+  }
   return status;
 }
 

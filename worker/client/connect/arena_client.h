@@ -2,6 +2,7 @@
 #define STRATA_WORKER_CLIENT_CONNECT_ARENA_CLIENT_H_
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -34,6 +35,7 @@ class ArenaClient final : public Client, private ClientDevices, private ClientTr
   uint32_t rank() const override { return launch_.rank(); }
   uint32_t ranks() const override { return launch_.record().job().ranks(); }
 
+  void OnWait(std::function<bool()> interrupted) override;
   absl::StatusOr<int> Register(Tensor tensor) override;
   absl::Status Allocate() override;
   absl::Status Start(const JobFacts& facts) override;
@@ -41,6 +43,7 @@ class ArenaClient final : public Client, private ClientDevices, private ClientTr
   absl::Span<float> Gradients(int tensor) override;
   absl::StatusOr<absl::Span<const float>> ReadWeights() override;
   absl::Status BeginStep(uint32_t samples) override;
+  absl::Status BeginStepAt(uint32_t samples, double rate) override;
   absl::Status Wait(int tensor) override;
   absl::Status WaitAll() override;
   absl::Status Publish(int tensor) override;
@@ -63,11 +66,17 @@ class ArenaClient final : public Client, private ClientDevices, private ClientTr
   // For Wait and WaitAll: within a step, or between two.
   absl::Status ExpectTraining(const char* call) const;
   absl::Status ExpectTensor(int tensor, const char* call) const;
+  // What BeginStep and BeginStepAt have in common.
+  absl::Status Begin(const char* call, uint32_t samples, float rate);
   // Errors: FailedPrecondition: the program cannot have its tensors where the job has them.
   absl::Status CheckPlace();
   // Tells the daemon why this rank fails, if `status` is an error of its own: Unavailable is the
-  // failure of others. Returns `status`.
+  // failure of others, Cancelled the program's wish. Returns `status`.
   absl::Status ReportFailure(absl::Status status);
+  // Of what the link did in part when the program ended its wait, nothing can follow.
+  absl::Status BrokenIfInterrupted(absl::Status status);
+  // Asks the program, unless it was asked a moment ago.
+  absl::Status AskProgram();
   // Waits for the tensor's chunks and brings a COPIED one's weights to the caller, once a step.
   absl::Status Fetch(int tensor);
   absl::Status Await(ChunkId chunk);
@@ -88,6 +97,8 @@ class ArenaClient final : public Client, private ClientDevices, private ClientTr
 
   Phase phase_ = Phase::kRegistering;
   bool accepts_device_ = false;
+  std::function<bool()> interrupted_;  // null: nobody is asked
+  absl::Time ask_next_ = absl::InfinitePast();
   TensorSet tensors_;
   ArenaView view_;
   ArenaAccess access_;
@@ -98,6 +109,8 @@ class ArenaClient final : public Client, private ClientDevices, private ClientTr
   std::vector<ChunkId> complete_;          // scratch
   uint64_t step_ = 0;                      // the step in hand or the next one
   uint64_t samples_ = 0;                   // of this rank, since the start
+  bool says_rates_ = false;                // the program, in each step
+  float rate_ = 0;                         // of the newest step, where it does
   absl::Duration waited_;                  // since the last report
   absl::Duration waited_before_;           // until then
   const std::unique_ptr<TraceLog> trace_;  // null: the job wants none

@@ -5,7 +5,10 @@
 #include <memory>
 #include <string>
 #include <utility>
+#include <vector>
 
+#include "absl/memory/memory.h"
+#include "absl/time/clock.h"
 #include "common/ipc/framed_channel.h"
 #include "common/unique_fd.h"
 #include "gtest/gtest.h"
@@ -34,7 +37,7 @@ class FailingLink final : public RankLink {
   explicit FailingLink(absl::Status why) : why_(std::move(why)) {}
   absl::StatusOr<ArenaView> Allocate(const proto::Layout&) override { return why_; }
   absl::StatusOr<RunFacts> Start(const JobFacts&) override { return why_; }
-  absl::Status BeginStep(uint64_t, uint32_t) override { return why_; }
+  absl::Status BeginStep(uint64_t, uint32_t, float) override { return why_; }
   absl::Status AwaitWeights(ChunkId, uint64_t) override { return why_; }
   absl::Status Publish(absl::Span<const ChunkId>, uint64_t) override { return why_; }
   absl::Status Finish(uint64_t) override { return why_; }
@@ -62,6 +65,112 @@ std::string SaidOf(const absl::Status& why) {
 TEST(ArenaClientTest, WhatGoesWrongWithTheRankItselfIsSaidAndWhatOthersDoIsNot) {
   EXPECT_EQ(SaidOf(absl::InternalError("device 1: NCCL: an error")), "device 1: NCCL: an error");
   EXPECT_EQ(SaidOf(absl::UnavailableError("rank 1 is gone")), "nothing");
+}
+
+// Whose waits all end only when the program no longer wants them.
+class WaitingLink final : public RankLink {
+ public:
+  void AskInWaits(device::StillWanted still_wanted) override { asks_ = std::move(still_wanted); }
+  absl::StatusOr<ArenaView> Allocate(const proto::Layout& layout) override {
+    memory_.resize(2 * layout.elements());
+    return ArenaView{absl::MakeSpan(memory_).subspan(0, layout.elements()),
+                     absl::MakeSpan(memory_).subspan(layout.elements())};
+  }
+  absl::StatusOr<RunFacts> Start(const JobFacts&) override {
+    if (absl::Status status = WaitIf(kStart); !status.ok()) return status;
+    return RunFacts{.chunk_elements = 4};
+  }
+  absl::Status BeginStep(uint64_t, uint32_t) override { return WaitIf(kBeginStep); }
+  absl::Status AwaitWeights(ChunkId, uint64_t) override { return WaitIf(kAwaitWeights); }
+  absl::Status Publish(absl::Span<const ChunkId> chunks, uint64_t) override {
+    published += chunks.size();
+    return WaitIf(kPublish);
+  }
+  absl::Status Finish(uint64_t) override { return WaitIf(kFinish); }
+  proto::NodeCounters Counters() const override { return {}; }
+
+  enum Call { kNone, kStart, kBeginStep, kAwaitWeights, kPublish, kFinish } waits_in = kNone;
+  size_t published = 0;
+
+ private:
+  absl::Status WaitIf(Call call) const {
+    absl::Status status;
+    while (status.ok() && waits_in == call) {
+      absl::SleepFor(absl::Milliseconds(1));
+      status = asks_();
+    }
+    return status;
+  }
+
+  device::StillWanted asks_;
+  std::vector<float> memory_;
+};
+
+class InterruptTest : public testing::Test {
+ protected:
+  InterruptTest() {
+    client_.OnWait([this] { return ++asked_ >= interrupts_at_; });
+    EXPECT_TRUE(client_.Register({.name = "w", .shape = {4}}).ok());
+    EXPECT_TRUE(client_.Register({.name = "b", .shape = {4}}).ok());
+  }
+  void Start() {
+    ASSERT_EQ(client_.Start({}), absl::OkStatus());
+    ASSERT_EQ(client_.BeginStep(1), absl::OkStatus());
+    ASSERT_EQ(client_.FinishStep(), absl::OkStatus());
+  }
+
+  const absl::Status interrupted_ = absl::CancelledError("interrupted");
+  WaitingLink* const link_ = new WaitingLink;
+  ArenaClient client_{{}, std::make_shared<AgentChannel>(-1), absl::WrapUnique(link_)};
+  int asked_ = 0, interrupts_at_ = 1;
+};
+
+TEST_F(InterruptTest, AWaitThatTheProgramEndsMayBeMadeAgain) {
+  Start();
+  link_->waits_in = WaitingLink::kAwaitWeights;
+  EXPECT_EQ(client_.Wait(0), interrupted_);
+  EXPECT_EQ(client_.WaitAll(), interrupted_);
+  ASSERT_EQ(client_.BeginStep(1), absl::OkStatus());
+  EXPECT_EQ(client_.Publish(0), interrupted_);
+  EXPECT_EQ(client_.FinishStep(), interrupted_);
+  link_->waits_in = WaitingLink::kNone;
+  EXPECT_EQ(client_.WaitAll(), absl::OkStatus());
+  EXPECT_EQ(client_.Publish(0), absl::OkStatus());
+  link_->waits_in = WaitingLink::kNone;
+  EXPECT_EQ(client_.FinishStep(), absl::OkStatus());
+  EXPECT_EQ(link_->published, 4u) << "each chunk once in each of the two steps";
+  EXPECT_EQ(client_.Finish(), absl::OkStatus());
+}
+
+TEST_F(InterruptTest, AfterACallThatWasDoneInPartEveryCallIsOutOfOrder) {
+  Start();
+  link_->waits_in = WaitingLink::kPublish;
+  ASSERT_EQ(client_.BeginStep(1), absl::OkStatus());
+  EXPECT_EQ(client_.Publish(0), interrupted_);
+  EXPECT_EQ(client_.FinishStep().code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_EQ(client_.Wait(0).code(), absl::StatusCode::kFailedPrecondition);
+}
+
+TEST_F(InterruptTest, StartEndsAndCannotBeMadeAgain) {
+  link_->waits_in = WaitingLink::kStart;
+  EXPECT_EQ(client_.Start({}), interrupted_);
+  EXPECT_EQ(client_.Start({}).code(), absl::StatusCode::kFailedPrecondition);
+}
+
+TEST_F(InterruptTest, FinishEnds) {
+  Start();
+  link_->waits_in = WaitingLink::kFinish;
+  EXPECT_EQ(client_.Finish(), interrupted_);
+}
+
+TEST_F(InterruptTest, TheProgramIsAskedEvery50MsHoweverOftenTheLinkAsks) {
+  Start();
+  interrupts_at_ = 5;
+  link_->waits_in = WaitingLink::kAwaitWeights;
+  const absl::Time begin = absl::Now();
+  EXPECT_EQ(client_.Wait(0), interrupted_);
+  EXPECT_EQ(asked_, 5);
+  EXPECT_GE(absl::Now() - begin, absl::Milliseconds(4 * 50));
 }
 
 }  // namespace

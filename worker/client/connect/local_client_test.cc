@@ -1,6 +1,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <cmath>
 #include <fstream>
 #include <string>
 #include <thread>
@@ -147,6 +148,62 @@ TEST(LocalClientTest, ARankWithOtherSamplesThanTheJobSaysIsRefused) {
   EXPECT_EQ(client->Weights(0)[1], 0.5f);
 }
 
+// SGD with decay, at the rates that the program says.
+TEST(LocalClientTest, AProgramNamesItsOptimizerAndTheRateOfEachStep) {
+  std::unique_ptr<Client> client = ConnectOrDie(R"(
+    record { job { name: "t" ranks: 1 epochs: 1 exchange: NONE program { path: "/p" } window: 4
+                   connections: 1 evaluation { every_epochs: 1 } metrics { every_steps: 1 }
+                   consistency { sync {} } optimizer { from_program {} }
+                   schedule { base_lr: 100 constant {} } } }
+    local_ranks: 1 )");
+  ASSERT_TRUE(client->Register(Named("w", 2)).ok());
+  ASSERT_TRUE(client->Allocate().ok());
+  client->Weights(0)[0] = 1.0f;
+  EXPECT_EQ(client->BeginStepAt(1, 0.5).code(), absl::StatusCode::kFailedPrecondition);
+  JobFacts facts;
+  facts.optimizer = "sgd { weight_decay: 0.5 }";
+  facts.says_rates = true;
+  ASSERT_EQ(client->Start(facts), absl::OkStatus());
+  EXPECT_EQ(client->BeginStep(1),
+            absl::FailedPreconditionError("BeginStep: the program says the learning rate of each "
+                                          "step (JobFacts::says_rates), which BeginStepAt takes"));
+  for (const double bad : {-0.5, 1e39, double{NAN}, double{INFINITY}}) {
+    EXPECT_EQ(client->BeginStepAt(1, bad).code(), absl::StatusCode::kInvalidArgument) << bad;
+  }
+  for (const double rate : {0.5, 0.0, 0.25}) {
+    ASSERT_EQ(client->BeginStepAt(1, rate), absl::OkStatus());
+    client->Gradients(0)[1] = -1.0f;
+    ASSERT_TRUE(client->Publish(0).ok());
+    ASSERT_TRUE(client->FinishStep().ok());
+  }
+  EXPECT_EQ(client->Weights(0)[0], 0.75f * 0.875f);
+  EXPECT_EQ(client->Weights(0)[1], 0.5f + 0.25f - 0.25f * 0.25f);
+}
+
+TEST(LocalClientTest, WhoNamesTheOptimizerIsSettledBeforeTheFirstStep) {
+  const auto start = [](const JobFacts& facts) {
+    std::unique_ptr<Client> client = ConnectOrDie();
+    EXPECT_TRUE(client->Register(Named("w", 2)).ok());
+    absl::Status started = client->Start(facts);
+    if (started.ok() && !facts.says_rates) {
+      EXPECT_EQ(client->BeginStepAt(1, 0.5).code(), absl::StatusCode::kFailedPrecondition);
+    }
+    return started;
+  };
+  JobFacts named, broken, rated;
+  named.optimizer = "sgd {}";
+  broken.optimizer = "sgd { lr: 1 }";
+  rated.says_rates = true;
+  EXPECT_EQ(start(named).message(),
+            "optimizer: the job has momentum_sgd, but the program names sgd: set optimizer { "
+            "from_program {} }, or let the program name none");
+  EXPECT_EQ(start(broken).message(),
+            "the program's optimizer:1:7: Message type \"strata.proto.Sgd\" has no field named "
+            "\"lr\".");
+  EXPECT_TRUE(start(rated).ok());
+  EXPECT_TRUE(start({}).ok());
+}
+
 TEST(LocalClientTest, FinishStepPublishesZerosForWhatWasNotPublished) {
   std::unique_ptr<Client> client = ConnectOrDie();
   ASSERT_TRUE(client->Register(Named("w", 2)).ok());
@@ -223,6 +280,36 @@ TEST(LocalClientTest, UnderAWorkerDaemonItSaysReadyWaitsForRunAndReports) {
   EXPECT_EQ(message.report().lr(), 0.5);
   ASSERT_TRUE(agent.Receive(&message, absl::Seconds(60)).ok());
   EXPECT_EQ(message.failed(), "loss is NaN at step 5");
+}
+
+TEST(LocalClientTest, AReportHasTheRateThatTheProgramSaidLast) {
+  int fds[2];
+  ASSERT_EQ(socketpair(AF_UNIX, SOCK_STREAM, 0, fds), 0);
+  std::unique_ptr<Client> client =
+      ConnectOrDie(kLaunch + ("channel_fd: " + std::to_string(fds[1])));
+  FramedChannel agent{UniqueFd(fds[0])};
+  std::thread daemon([&] {
+    proto::ChildMessage ready;
+    ASSERT_TRUE(agent.Receive(&ready, absl::Seconds(60)).ok());
+    EXPECT_TRUE(ready.ready().says_rates());
+    EXPECT_FALSE(ready.ready().has_optimizer());
+    proto::AgentMessage run;
+    run.mutable_run();
+    ASSERT_TRUE(agent.Send(run).ok());
+  });
+  ASSERT_TRUE(client->Register(Named("w", 2)).ok());
+  JobFacts facts;
+  facts.says_rates = true;
+  ASSERT_TRUE(client->Start(facts).ok());
+  daemon.join();
+  for (const double rate : {0.5, 0.125}) {
+    ASSERT_TRUE(client->BeginStepAt(1, rate).ok());
+    ASSERT_TRUE(client->FinishStep().ok());
+  }
+  ASSERT_TRUE(client->Send({}).ok());
+  proto::ChildMessage message;
+  ASSERT_TRUE(agent.Receive(&message, absl::Seconds(60)).ok());
+  EXPECT_EQ(message.report().lr(), 0.125);
 }
 
 }  // namespace

@@ -2,6 +2,7 @@
 
 #include <poll.h>
 
+#include <algorithm>
 #include <optional>
 #include <utility>
 
@@ -11,6 +12,7 @@
 #include "absl/time/clock.h"
 #include "common/cores.h"
 #include "common/job/job.h"
+#include "common/job/program_optimizer.h"
 #include "common/require.h"
 #include "common/wire/frame.h"
 #include "worker/contract/launch_devices.h"
@@ -30,7 +32,8 @@ constexpr absl::Duration kConnectDeadline = absl::Seconds(30);
 // closed. So these waits end without a limit of their own.
 constexpr absl::Duration kForOthers = absl::InfiniteDuration();
 constexpr absl::Duration kSpin = absl::Microseconds(20);
-constexpr int kSleepMs = 200;  // between looks at whether the job still goes on
+// Between looks at whether the job still goes on, and the program still waits.
+constexpr int kSleepMs = 100;
 
 }  // namespace
 
@@ -79,7 +82,13 @@ absl::Status AggregatorLink::Say(const proto::RankMessage& message) {
 
 absl::StatusOr<proto::AggregatorMessage> AggregatorLink::Hear(absl::Duration timeout) {
   proto::AggregatorMessage message;
-  absl::Status status = channel_.Receive(&message, timeout);
+  absl::Status status;
+  const absl::Time deadline = absl::Now() + timeout;
+  do {
+    if (absl::Status wanted = AskProgram(); !wanted.ok()) return wanted;
+    status =
+        channel_.Receive(&message, std::min(deadline - absl::Now(), absl::Milliseconds(kSleepMs)));
+  } while (absl::IsDeadlineExceeded(status) && absl::Now() < deadline);
   if (absl::IsDeadlineExceeded(status)) {
     return absl::UnavailableError(
         absl::StrFormat("the aggregator of node %d (%s) has not answered within %s", launch_.node(),
@@ -134,6 +143,12 @@ absl::StatusOr<RunFacts> AggregatorLink::Start(const JobFacts& facts) {
   offer->set_samples_per_epoch(facts.samples_per_epoch);
   offer->set_total_steps(facts.total_steps);
   offer->set_nccl_id(nccl_id_);
+  offer->set_says_rates(facts.says_rates);
+  if (!facts.optimizer.empty()) {
+    absl::StatusOr<proto::Optimizer> named = ParseOptimizer(facts.optimizer);
+    if (!named.ok()) return named.status();
+    *offer->mutable_optimizer() = *std::move(named);
+  }
   if (absl::Status status = Say(message); !status.ok()) return status;
   absl::StatusOr<proto::AggregatorMessage> answer = Hear(kForOthers);
   if (!answer.ok()) return answer.status();
@@ -165,7 +180,7 @@ absl::Status AggregatorLink::OpenArenas(const proto::Started& started, RunFacts*
 }
 
 absl::Status AggregatorLink::JoinRanks(const RunFacts& facts) {
-  const device::StillWanted wanted = [this] { return CheckAlive(); };
+  const device::StillWanted wanted = [this] { return CheckWanted(); };
   absl::StatusOr<std::unique_ptr<device::Communicator>> communicator =
       device_->NewCommunicator(nccl_id_, launch_.local_ranks(), launch_.local_rank(), wanted);
   if (!communicator.ok()) return communicator.status();
@@ -178,7 +193,8 @@ absl::Status AggregatorLink::JoinRanks(const RunFacts& facts) {
                               if (*complete) Ring();
                               return absl::OkStatus();
                             },
-                        .still_wanted = wanted};
+                        .still_wanted = [this] { return CheckAlive(); },
+                        .caller_waits = wanted};
   absl::StatusOr<std::unique_ptr<NodeSum>> node_sum =
       create_node_sum_({.device = device_,
                         .communicator = *std::move(communicator),
@@ -204,14 +220,17 @@ void AggregatorLink::ComputeIn(device::Stream* stream) {
 
 absl::Status AggregatorLink::Drain() {
   if (node_sum_ != nullptr) return node_sum_->Drain();
-  return publisher_ != nullptr ? publisher_->Drain() : absl::OkStatus();
+  if (publisher_ == nullptr) return absl::OkStatus();
+  return publisher_->Drain([this] { return AskProgram(); });
 }
 
-absl::Status AggregatorLink::BeginStep(uint64_t step, uint32_t samples) {
+absl::Status AggregatorLink::BeginStep(uint64_t step, uint32_t samples, float rate) {
   if (absl::Status status = Drain(); !status.ok()) return status;
   published_ = 0;
-  Self().samples[step % worker::kSampleSlots].store(
-      samples, std::memory_order_relaxed);  // made visible by the stores to ready
+  // Made visible by the stores to ready.
+  const size_t slot = step % worker::kSampleSlots;
+  Self().samples[slot].store(samples, std::memory_order_relaxed);
+  Self().rates[slot].store(rate, std::memory_order_relaxed);
   return absl::OkStatus();
 }
 
@@ -230,6 +249,15 @@ absl::Status AggregatorLink::CheckAlive() {
   return absl::OkStatus();
 }
 
+absl::Status AggregatorLink::AskProgram() {
+  return still_wanted_ == nullptr ? absl::OkStatus() : still_wanted_();
+}
+
+absl::Status AggregatorLink::CheckWanted() {
+  absl::Status alive = CheckAlive();
+  return alive.ok() ? AskProgram() : alive;
+}
+
 absl::Status AggregatorLink::AwaitWeights(ChunkId chunk, uint64_t step) {
   if (Landed(chunk, step)) return absl::OkStatus();
   if (may_spin_) {
@@ -245,7 +273,7 @@ absl::Status AggregatorLink::AwaitWeights(ChunkId chunk, uint64_t step) {
     self.waits_for.store(chunk.value() + 1);
     absl::Status alive = absl::OkStatus();
     const bool landed = memory_->landed(chunk.value()).load() > step;
-    if (!landed && (alive = CheckAlive()).ok()) worker::SleepUntilRung(&self, seen, kSleepMs);
+    if (!landed && (alive = CheckWanted()).ok()) worker::SleepUntilRung(&self, seen, kSleepMs);
     self.waits_for.store(0);
     if (landed || !alive.ok()) return alive;
   }

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <utility>
 
 #include "absl/time/time.h"
 #include "common/event_fd.h"
@@ -31,6 +32,9 @@ class AggregatorLink final : public RankLink {
       const proto::Launch& launch, CreateNodeSum create_node_sum,
       absl::Duration answer_deadline = absl::Seconds(30));
 
+  void AskInWaits(device::StillWanted still_wanted) override {
+    still_wanted_ = std::move(still_wanted);
+  }
   absl::StatusOr<ArenaView> Allocate(const proto::Layout& layout) override;
   absl::StatusOr<RunFacts> Start(const JobFacts& facts) override;
 
@@ -46,12 +50,16 @@ class AggregatorLink final : public RankLink {
   void ShowDeviceBytes(uint64_t bytes) { Self().device_bytes = bytes; }
   // Ok while the job goes on. Threads: any. Errors: Unavailable, saying why not.
   absl::Status CheckAlive();
+  // Ok while the program wants to wait (AskInWaits). Threads: the caller's. Errors: what it says.
+  absl::Status AskProgram();
+  // Both.
+  absl::Status CheckWanted();
 
   void ComputeIn(device::Stream* stream) override;
   // A chunk's gradient memory is free once AwaitWeights has returned for it. Blocks only with
   // ComputeIn or node_sum: NCCL, until the step before is published by this rank or, in the second
   // case, by all of the node's.
-  absl::Status BeginStep(uint64_t step, uint32_t samples) override;
+  absl::Status BeginStep(uint64_t step, uint32_t samples, float rate) override;
   absl::Status AwaitWeights(ChunkId chunk, uint64_t step) override;
   absl::Status Publish(absl::Span<const ChunkId> chunks, uint64_t step) override;
   absl::Status Finish(uint64_t steps) override;
@@ -77,7 +85,7 @@ class AggregatorLink final : public RankLink {
   absl::Status PublishNow(absl::Span<const ChunkId> chunks, uint64_t step);
   absl::Status Say(const proto::RankMessage& message);
   // Blocks for the aggregator's next message. Errors: Unavailable (it is gone, the job stops, or
-  // nothing came within `timeout`).
+  // nothing came within `timeout`); AskInWaits'.
   absl::StatusOr<proto::AggregatorMessage> Hear(absl::Duration timeout);
   absl::Status Gone() const;
   worker::RankBlock& Self() const { return memory_->rank(launch_.local_rank()); }
@@ -89,6 +97,7 @@ class AggregatorLink final : public RankLink {
   FramedChannel channel_;
   const absl::Duration answer_deadline_;
   const bool may_spin_;
+  device::StillWanted still_wanted_;  // null: always
   std::unique_ptr<worker::NodeMemory> memory_;
   std::unique_ptr<EventFd> doorbell_;
   uint32_t chunks_ = 0;

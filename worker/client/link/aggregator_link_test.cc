@@ -1,12 +1,14 @@
 #include "worker/client/link/aggregator_link.h"
 
 #include <poll.h>
+#include <sys/eventfd.h>
 #include <unistd.h>
 
 #include <thread>
 
 #include "absl/strings/str_cat.h"
 #include "gtest/gtest.h"
+#include "worker/contract/node_memory.h"
 #include "worker/contract/rank_socket.h"
 
 namespace strata::client {
@@ -64,6 +66,49 @@ TEST_F(AggregatorLinkTest, DoesNotWaitForEverForAnAggregatorThatOwesAnAnswer) {
   EXPECT_EQ(status.code(), absl::StatusCode::kUnavailable);
   EXPECT_EQ(status.message(), "the aggregator of node 1 (w1) has not answered within 50ms");
   aggregator.join();
+}
+
+TEST_F(AggregatorLinkTest, TheProgramEndsAWaitForTheAggregator) {
+  std::thread aggregator = Refuse("");
+  auto link = AggregatorLink::Connect(launch_, nullptr, absl::InfiniteDuration());
+  ASSERT_TRUE(link.ok()) << link.status();
+  int asked = 0;
+  (*link)->AskInWaits(
+      [&] { return ++asked < 3 ? absl::OkStatus() : absl::CancelledError("interrupted"); });
+  EXPECT_EQ((*link)->Allocate(proto::Layout()).status(), absl::CancelledError("interrupted"));
+  aggregator.join();
+}
+
+// The aggregator's side of a rank that trains, as far as its memory goes.
+TEST_F(AggregatorLinkTest, TheProgramEndsAWaitForWeightsAndMayWaitAgain) {
+  proto::Layout layout;
+  layout.set_elements(4);
+  absl::StatusOr<std::unique_ptr<worker::NodeMemory>> memory = worker::NodeMemory::Create(4, 1);
+  ASSERT_TRUE(memory.ok()) << memory.status();
+  (*memory)->header().chunks = 1;
+  const UniqueFd doorbell(eventfd(0, EFD_CLOEXEC));
+  std::thread aggregator([&] {
+    pollfd wait{listener_.get(), POLLIN, 0};
+    poll(&wait, 1, -1);
+    socket_ = std::make_unique<FramedChannel>(worker::AcceptFrom(listener_));
+    EXPECT_TRUE(worker::SendDescriptors(socket_->fd(), (*memory)->fd(), doorbell.get()).ok());
+    proto::AggregatorMessage message;
+    message.mutable_started()->set_chunk_elements(4);
+    EXPECT_TRUE(socket_->Send(message).ok());
+  });
+  auto link = AggregatorLink::Connect(launch_, nullptr);
+  ASSERT_TRUE(link.ok()) << link.status();
+  bool interrupts = true;
+  (*link)->AskInWaits(
+      [&] { return interrupts ? absl::CancelledError("interrupted") : absl::OkStatus(); });
+  interrupts = false;
+  ASSERT_EQ((*link)->Allocate(layout).status(), absl::OkStatus());
+  ASSERT_EQ((*link)->Start({}).status(), absl::OkStatus());
+  aggregator.join();
+  interrupts = true;
+  EXPECT_EQ((*link)->AwaitWeights(ChunkId(0), 0), absl::CancelledError("interrupted"));
+  (*memory)->landed(0).store(1);
+  EXPECT_EQ((*link)->AwaitWeights(ChunkId(0), 0), absl::OkStatus());
 }
 
 }  // namespace

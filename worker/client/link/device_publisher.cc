@@ -3,8 +3,14 @@
 #include <utility>
 
 #include "absl/status/statusor.h"
+#include "absl/time/time.h"
 
 namespace strata::client {
+namespace {
+
+constexpr absl::Duration kLook = absl::Milliseconds(100);
+
+}  // namespace
 
 DevicePublisher::DevicePublisher(std::shared_ptr<device::Device> device, Publish publish)
     : device_(std::move(device)), publish_(std::move(publish)), thread_([this] { Run(); }) {}
@@ -41,10 +47,17 @@ absl::Status DevicePublisher::PublishAfter(device::Stream* stream, absl::Span<co
   return absl::OkStatus();
 }
 
-absl::Status DevicePublisher::Drain() {
-  absl::MutexLock lock(&mutex_);
-  mutex_.Await(absl::Condition(this, &DevicePublisher::Idle));
-  return status_;
+absl::Status DevicePublisher::Drain(const device::StillWanted& still_wanted) {
+  while (true) {
+    {
+      absl::MutexLock lock(&mutex_);
+      if (mutex_.AwaitWithTimeout(absl::Condition(this, &DevicePublisher::Idle), kLook)) {
+        return status_;
+      }
+    }
+    if (still_wanted == nullptr) continue;
+    if (absl::Status status = still_wanted(); !status.ok()) return status;
+  }
 }
 
 void DevicePublisher::Run() {

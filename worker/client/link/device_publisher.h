@@ -33,8 +33,9 @@ class DevicePublisher {
   // the stream's; what went wrong with chunks before.
   absl::Status PublishAfter(device::Stream* stream, absl::Span<const ChunkId> chunks,
                             uint64_t step);
-  // Blocks until all of them are published. Errors: the first that a chunk met with.
-  absl::Status Drain();
+  // Blocks until all of them are published, or `still_wanted` (null: it is), asked every 100 ms,
+  // says otherwise. Errors: the first that a chunk met with.
+  absl::Status Drain(const device::StillWanted& still_wanted = nullptr);
 
  private:
   struct Item {

@@ -5,6 +5,7 @@
 #include <utility>
 #include <vector>
 
+#include "absl/synchronization/notification.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "kernels/cuda/device.h"
@@ -77,6 +78,18 @@ TEST_F(DevicePublisherTest, WhatIsNotPublishedWhenItEndsIsDropped) {
   }
   publisher_.reset();
   EXPECT_LT(published_.size(), 50u);
+}
+
+TEST_F(DevicePublisherTest, TheProgramEndsItsWaitAndMayWaitAgain) {
+  absl::Notification goes_on;
+  ASSERT_EQ(stream_->Call([&] { goes_on.WaitForNotification(); }), absl::OkStatus());
+  ASSERT_EQ(publisher_->PublishAfter(stream_.get(), {ChunkId(0)}, 0), absl::OkStatus());
+  const absl::Status interrupted = absl::CancelledError("interrupted");
+  EXPECT_EQ(publisher_->Drain([&] { return interrupted; }), interrupted);
+  EXPECT_THAT(published_, ElementsAre());
+  goes_on.Notify();
+  EXPECT_EQ(publisher_->Drain(), absl::OkStatus());
+  EXPECT_EQ(published_.size(), 1u);
 }
 
 }  // namespace

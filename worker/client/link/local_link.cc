@@ -3,12 +3,14 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "common/job/program_optimizer.h"
 #include "common/require.h"
 
 namespace strata::client {
 
 absl::Status AwaitTraining(const proto::Launch& launch, const proto::Layout& layout,
-                           const JobFacts& facts, AgentChannel* agent) {
+                           const JobFacts& facts, AgentChannel* agent,
+                           const device::StillWanted& still_wanted) {
   if (!agent->connected()) return absl::OkStatus();
   proto::ChildMessage message;
   proto::NodeReady* ready = message.mutable_ready();
@@ -17,8 +19,27 @@ absl::Status AwaitTraining(const proto::Launch& launch, const proto::Layout& lay
   ready->set_samples_per_epoch(facts.samples_per_epoch);
   ready->set_total_steps(facts.total_steps);
   ready->set_run_dir(launch.run_dir());
+  ready->set_says_rates(facts.says_rates);
+  if (!facts.optimizer.empty()) {
+    absl::StatusOr<proto::Optimizer> named = ParseOptimizer(facts.optimizer);
+    if (!named.ok()) return named.status();
+    *ready->mutable_optimizer() = *std::move(named);
+  }
   if (absl::Status status = agent->Send(message); !status.ok()) return status;
-  return agent->AwaitRun().status();
+  return agent->AwaitRun(still_wanted).status();
+}
+
+absl::StatusOr<proto::Job> CompleteAlone(const proto::Job& job, const JobFacts& facts) {
+  absl::StatusOr<proto::Optimizer> named;
+  if (!facts.optimizer.empty()) {
+    named = ParseOptimizer(facts.optimizer);
+    if (!named.ok()) return named.status();
+  }
+  proto::Job complete = job;
+  absl::Status taken =
+      TakeProgramOptimizer(named.ok() ? &*named : nullptr, facts.says_rates, &complete);
+  if (!taken.ok()) return taken;
+  return complete;
 }
 
 RunFacts FactsAlone(const proto::Job& job, const proto::Layout& layout, const JobFacts& facts) {
@@ -31,10 +52,7 @@ RunFacts FactsAlone(const proto::Job& job, const proto::Layout& layout, const Jo
 
 LocalLink::LocalLink(const proto::Launch& launch, std::shared_ptr<AgentChannel> agent,
                      const kernels::Kernels& kernels)
-    : launch_(launch),
-      agent_(std::move(agent)),
-      kernels_(kernels),
-      rule_(kernels::MakeLocalUpdateRule(launch.record().job(), 0)) {
+    : launch_(launch), agent_(std::move(agent)), kernels_(kernels) {
   STRATA_REQUIRE(launch.record().job().ranks() == 1);
 }
 
@@ -43,17 +61,19 @@ absl::StatusOr<ArenaView> LocalLink::Allocate(const proto::Layout& layout) {
   layout_ = layout;
   weights_.assign(layout.elements(), 0.0f);
   gradients_.assign(layout.elements(), 0.0f);
-  const int vectors = StateVectors(rule_.optimizer.kind);
-  if (vectors > 0) state0_.assign(layout.elements(), 0.0f);
-  if (vectors > 1) state1_.assign(layout.elements(), 0.0f);
   return ArenaView{absl::MakeSpan(weights_), absl::MakeSpan(gradients_)};
 }
 
 absl::StatusOr<RunFacts> LocalLink::Start(const JobFacts& facts) {
-  absl::Status status = AwaitTraining(launch_, layout_, facts, agent_.get());
+  const absl::StatusOr<proto::Job> job = CompleteAlone(launch_.record().job(), facts);
+  if (!job.ok()) return job.status();
+  absl::Status status = AwaitTraining(launch_, layout_, facts, agent_.get(), still_wanted_);
   if (!status.ok()) return status;
-  facts_ = FactsAlone(launch_.record().job(), layout_, facts);
-  rule_.samples_per_epoch = facts_.samples_per_epoch;
+  facts_ = FactsAlone(*job, layout_, facts);
+  rule_ = kernels::MakeLocalUpdateRule(*job, facts_.samples_per_epoch, facts.says_rates);
+  const int vectors = StateVectors(rule_.optimizer.kind);
+  if (vectors > 0) state0_.assign(layout_.elements(), 0.0f);
+  if (vectors > 1) state1_.assign(layout_.elements(), 0.0f);
   map_ = std::make_unique<ChunkMap>(layout_.elements(), facts_.chunk_elements);
   for (uint32_t c = 0; c < map_->chunks(); ++c) {
     runs_.push_back(OptimizerRuns(layout_, *map_, ChunkId(c)));
@@ -61,7 +81,8 @@ absl::StatusOr<RunFacts> LocalLink::Start(const JobFacts& facts) {
   return facts_;
 }
 
-absl::Status LocalLink::BeginStep(uint64_t, uint32_t samples) {
+absl::Status LocalLink::BeginStep(uint64_t, uint32_t samples, float rate) {
+  rate_ = rate;
   step_samples_ = samples;
   samples_ += samples;
   return absl::OkStatus();
@@ -82,7 +103,7 @@ absl::Status LocalLink::Update(ChunkId chunk, uint64_t step) {
     return absl::InvalidArgumentError(
         absl::StrCat("the gradient of chunk ", chunk.value(), " is not finite at step ", step));
   }
-  kernels::Update update = kernels::UpdateAt(rule_, samples_, step + 1);
+  kernels::Update update = kernels::UpdateAt(rule_, samples_, step + 1, {.said = rate_});
   update.gradient_scale = static_cast<float>(1.0 / step_samples_);
   float* w = weights_.data() + begin;
   kernels::ApplyUpdate(kernels_, rule_.optimizer, update, runs_[chunk.value()],

@@ -2,6 +2,7 @@
 #define STRATA_WORKER_CLIENT_LINK_LOCAL_LINK_H_
 
 #include <memory>
+#include <utility>
 #include <vector>
 
 #include "kernels/kernels.h"
@@ -12,9 +13,13 @@
 namespace strata::client {
 
 // What the worker daemon has to do with a rank that is a whole job: hears what it trains, if there
-// is a daemon, and says when it may begin. Blocks. Errors: AgentChannel's.
+// is a daemon, and says when it may begin. Blocks while `still_wanted`. Errors: AgentChannel's.
 absl::Status AwaitTraining(const proto::Launch& launch, const proto::Layout& layout,
-                           const JobFacts& facts, AgentChannel* agent);
+                           const JobFacts& facts, AgentChannel* agent,
+                           const device::StillWanted& still_wanted);
+// Returns the job of such a rank, which its program completes (TakeProgramOptimizer, whose errors
+// these are).
+absl::StatusOr<proto::Job> CompleteAlone(const proto::Job& job, const JobFacts& facts);
 // What such a rank settles by itself.
 RunFacts FactsAlone(const proto::Job& job, const proto::Layout& layout, const JobFacts& facts);
 
@@ -27,9 +32,12 @@ class LocalLink final : public RankLink {
   LocalLink(const proto::Launch& launch, std::shared_ptr<AgentChannel> agent,
             const kernels::Kernels& kernels);
 
+  void AskInWaits(device::StillWanted still_wanted) override {
+    still_wanted_ = std::move(still_wanted);
+  }
   absl::StatusOr<ArenaView> Allocate(const proto::Layout& layout) override;
   absl::StatusOr<RunFacts> Start(const JobFacts& facts) override;
-  absl::Status BeginStep(uint64_t step, uint32_t samples) override;
+  absl::Status BeginStep(uint64_t step, uint32_t samples, float rate) override;
   absl::Status AwaitWeights(ChunkId chunk, uint64_t step) override;
   absl::Status Publish(absl::Span<const ChunkId> chunks, uint64_t step) override;
   absl::Status Finish(uint64_t steps) override;
@@ -42,6 +50,7 @@ class LocalLink final : public RankLink {
   const std::shared_ptr<AgentChannel> agent_;
   const kernels::Kernels& kernels_;
   kernels::UpdateRule rule_;
+  device::StillWanted still_wanted_;
 
   proto::Layout layout_;
   std::vector<float> weights_, gradients_, state0_, state1_;
@@ -50,6 +59,7 @@ class LocalLink final : public RankLink {
   RunFacts facts_;
   uint64_t samples_ = 0;  // including the step in hand
   uint32_t step_samples_ = 0;
+  float rate_ = 0;  // of the step in hand
 };
 
 }  // namespace strata::client

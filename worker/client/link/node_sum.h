@@ -28,6 +28,8 @@ struct NodeSumCalls {
   std::function<absl::Status(ChunkId chunk, uint64_t step)> reduced;
   // Whether to go on waiting for the others.
   device::StillWanted still_wanted;
+  // The same where the caller's thread waits, and nowhere else; null: as long as it takes.
+  device::StillWanted caller_waits;
 };
 
 // What one rank brings to its node's sum; all of them with the same `map`.

@@ -40,6 +40,12 @@ class RankLink {
  public:
   virtual ~RankLink() = default;
 
+  // Has every call that waits for other processes or for a device's sums ask, on its own thread and
+  // every 100 ms or more often, whether it is to go on; an error ends it, and comes out of it.
+  // AwaitWeights may then be called again, and BeginStep where it waits for nobody but this rank's
+  // own device. Before Allocate.
+  virtual void AskInWaits(device::StillWanted still_wanted) {}
+
   // Allocates the arena of `layout`; zero at first.
   virtual absl::StatusOr<ArenaView> Allocate(const proto::Layout& layout) = 0;
   // Offers the weights in the view as the first ones; blocks until training may begin.
@@ -48,7 +54,8 @@ class RankLink {
   // See ClientDevices::ComputeIn; with device: GPU alone.
   virtual void ComputeIn(device::Stream* stream) {}
 
-  virtual absl::Status BeginStep(uint64_t step, uint32_t samples) = 0;
+  // `rate`: the step's learning rate, where the program says rates; else 0.
+  virtual absl::Status BeginStep(uint64_t step, uint32_t samples, float rate) = 0;
   // Blocks until the chunk's weights are those that `step` starts from, and its gradient memory is
   // free.
   virtual absl::Status AwaitWeights(ChunkId chunk, uint64_t step) = 0;

@@ -56,6 +56,10 @@ absl::Status MpiLink::ExpectSame(const char* what, uint64_t value) {
 }
 
 absl::StatusOr<client::RunFacts> MpiLink::Start(const client::JobFacts& facts) {
+  if (facts.says_rates) {
+    return absl::InvalidArgumentError(
+        "exchange: MPI takes learning rates from schedule, but the program says them in each step");
+  }
   if (absl::Status same = ExpectSame("tensors", HashOf(layout_)); !same.ok()) return same;
   if (absl::Status same = ExpectSame("first weights", HashOf(weights_)); !same.ok()) return same;
   reporting_.begin(facts);
@@ -70,7 +74,7 @@ absl::StatusOr<client::RunFacts> MpiLink::Start(const client::JobFacts& facts) {
   return facts_;
 }
 
-absl::Status MpiLink::BeginStep(uint64_t, uint32_t samples) {
+absl::Status MpiLink::BeginStep(uint64_t, uint32_t samples, float) {
   std::array<uint64_t, 1> all = {samples};
   if (absl::Status status = collective_->Sum(absl::MakeSpan(all)); !status.ok()) return status;
   step_samples_ = all[0];

@@ -48,7 +48,7 @@ class MpiLink final : public client::RankLink {
 
   absl::StatusOr<client::ArenaView> Allocate(const proto::Layout& layout) override;
   absl::StatusOr<client::RunFacts> Start(const client::JobFacts& facts) override;
-  absl::Status BeginStep(uint64_t step, uint32_t samples) override;
+  absl::Status BeginStep(uint64_t step, uint32_t samples, float rate) override;
   absl::Status AwaitWeights(ChunkId chunk, uint64_t step) override;
   absl::Status Publish(absl::Span<const ChunkId> chunks, uint64_t step) override;
   absl::Status Finish(uint64_t steps) override;

@@ -63,7 +63,7 @@ absl::Status Train(MpiLink* link, Collective* collective, const Fault& fault, En
   const uint32_t chunks = (kElements + facts->chunk_elements - 1) / facts->chunk_elements;
   for (uint64_t step = 0; step < kSteps; ++step) {
     // Rank r has r + 1 samples a step.
-    if (auto status = link->BeginStep(step, collective->rank() + 1); !status.ok()) return status;
+    if (auto status = link->BeginStep(step, collective->rank() + 1, 0); !status.ok()) return status;
     for (uint32_t c = chunks; c-- > 0;) {
       if (auto status = link->AwaitWeights(ChunkId(c), step); !status.ok()) return status;
     }

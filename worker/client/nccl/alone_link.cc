@@ -18,21 +18,27 @@ absl::StatusOr<std::unique_ptr<AloneLink>> AloneLink::Create(
 }
 
 absl::StatusOr<client::ArenaView> AloneLink::Allocate(const proto::Layout& layout) {
+  if (absl::Status status = ValidateLayout(layout); !status.ok()) return status;
   layout_ = layout;
-  absl::StatusOr<std::unique_ptr<DeviceSteps>> steps =
-      DeviceSteps::Create(device_, launch_.record().job(), layout, [] { return absl::OkStatus(); });
-  if (!steps.ok()) return steps.status();
-  steps_ = *std::move(steps);
   weights_.assign(layout.elements(), 0.0f);
   gradients_.assign(layout.elements(), 0.0f);
   return client::ArenaView{absl::MakeSpan(weights_), absl::MakeSpan(gradients_)};
 }
 
 absl::StatusOr<client::RunFacts> AloneLink::Start(const client::JobFacts& facts) {
+  const absl::StatusOr<proto::Job> job = client::CompleteAlone(launch_.record().job(), facts);
+  if (!job.ok()) return job.status();
+  absl::StatusOr<std::unique_ptr<DeviceSteps>> steps = DeviceSteps::Create(
+      device_, *job, layout_, [] { return absl::OkStatus(); }, facts.says_rates,
+      still_wanted_);
+  if (!steps.ok()) return steps.status();
+  steps_ = *std::move(steps);
   absl::Status status = steps_->TakeWeightsFrom(weights_.data());
-  if (status.ok()) status = client::AwaitTraining(launch_, layout_, facts, agent_.get());
+  if (status.ok()) {
+    status = client::AwaitTraining(launch_, layout_, facts, agent_.get(), still_wanted_);
+  }
   if (!status.ok()) return status;
-  client::RunFacts run = client::FactsAlone(launch_.record().job(), layout_, facts);
+  client::RunFacts run = client::FactsAlone(*job, layout_, facts);
   status = steps_->Begin(nullptr, run.chunk_elements, run.samples_per_epoch);
   if (!status.ok()) return status;
   ShowArenas(*steps_, &run);
@@ -41,7 +47,9 @@ absl::StatusOr<client::RunFacts> AloneLink::Start(const client::JobFacts& facts)
   return run;
 }
 
-absl::Status AloneLink::BeginStep(uint64_t, uint32_t samples) { return steps_->BeginStep(samples); }
+absl::Status AloneLink::BeginStep(uint64_t, uint32_t samples, float rate) {
+  return steps_->BeginStep(samples, rate);
+}
 
 absl::Status AloneLink::AwaitWeights(ChunkId chunk, uint64_t) {
   return stream_ != nullptr ? steps_->WaitIn(stream_, chunk) : steps_->AwaitWeights(chunk);

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <utility>
 #include <vector>
 
 #include "worker/client/link/rank_link.h"
@@ -19,10 +20,13 @@ class AloneLink final : public client::RankLink {
   static absl::StatusOr<std::unique_ptr<AloneLink>> Create(
       const proto::Launch& launch, std::shared_ptr<client::AgentChannel> agent);
 
+  void AskInWaits(device::StillWanted still_wanted) override {
+    still_wanted_ = std::move(still_wanted);
+  }
   absl::StatusOr<client::ArenaView> Allocate(const proto::Layout& layout) override;
   absl::StatusOr<client::RunFacts> Start(const client::JobFacts& facts) override;
   void ComputeIn(device::Stream* stream) override { stream_ = stream; }
-  absl::Status BeginStep(uint64_t step, uint32_t samples) override;
+  absl::Status BeginStep(uint64_t step, uint32_t samples, float rate) override;
   absl::Status AwaitWeights(ChunkId chunk, uint64_t step) override;
   absl::Status Publish(absl::Span<const ChunkId> chunks, uint64_t step) override;
   absl::Status Finish(uint64_t steps) override;
@@ -36,6 +40,7 @@ class AloneLink final : public client::RankLink {
   const proto::Launch launch_;
   const std::shared_ptr<device::Device> device_;
   const std::shared_ptr<client::AgentChannel> agent_;
+  device::StillWanted still_wanted_;
   std::unique_ptr<DeviceSteps> steps_;
   proto::Layout layout_;
   std::vector<float> weights_, gradients_;  // of the host, until Start

@@ -23,19 +23,26 @@ uint64_t Rounded(uint64_t elements) { return (elements + 63) / 64 * 64; }
 }  // namespace
 
 DeviceSteps::DeviceSteps(std::shared_ptr<device::Device> device, const proto::Job& job,
-                         const proto::Layout& layout, device::StillWanted still_wanted)
+                         const proto::Layout& layout, device::StillWanted still_wanted,
+                         bool says_rates, device::StillWanted program_waits)
     : device_(std::move(device)),
       job_(job),
       layout_(layout),
       still_wanted_(std::move(still_wanted)),
-      rule_(kernels::MakeLocalUpdateRule(job, 0)) {}
+      program_waits_(program_waits ? std::move(program_waits) : [] { return absl::OkStatus(); }),
+      caller_waits_([this] {
+        absl::Status status = still_wanted_();
+        return status.ok() ? program_waits_() : status;
+      }),
+      rule_(kernels::MakeLocalUpdateRule(job, 0, says_rates)) {}
 
 absl::StatusOr<std::unique_ptr<DeviceSteps>> DeviceSteps::Create(
     std::shared_ptr<device::Device> device, const proto::Job& job, const proto::Layout& layout,
-    device::StillWanted still_wanted) {
+    device::StillWanted still_wanted, bool says_rates, device::StillWanted program_waits) {
   if (absl::Status status = ValidateLayout(layout); !status.ok()) return status;
-  std::unique_ptr<DeviceSteps> steps(
-      new DeviceSteps(std::move(device), job, layout, std::move(still_wanted)));
+  std::unique_ptr<DeviceSteps> steps(new DeviceSteps(std::move(device), job, layout,
+                                                     std::move(still_wanted), says_rates,
+                                                     std::move(program_waits)));
   if (absl::Status status = steps->Allocate(); !status.ok()) return status;
   return steps;
 }
@@ -120,7 +127,7 @@ absl::Status DeviceSteps::StartSum(uint64_t value) {
   auto* const on_device = reinterpret_cast<uint64_t*>(count_.on_device.get());
   std::memcpy(count_.on_host.get(), &value, sizeof value);
   absl::Status status = stream_->Copy(on_device, count_.on_host.get(), sizeof value);
-  if (status.ok()) status = communicator_->AllReduce(*stream_, on_device, 1, still_wanted_);
+  if (status.ok()) status = communicator_->AllReduce(*stream_, on_device, 1, caller_waits_);
   if (status.ok()) status = stream_->Copy(count_.on_host.get(), on_device, sizeof value);
   return status.ok() ? stream_->Record(counted_.get()) : status;
 }
@@ -138,7 +145,8 @@ absl::StatusOr<uint64_t> DeviceSteps::Sum(uint64_t value) {
   return AwaitSum();
 }
 
-absl::Status DeviceSteps::BeginStep(uint32_t samples) {
+absl::Status DeviceSteps::BeginStep(uint32_t samples, float rate) {
+  rate_ = rate;
   own_samples_ = samples;
   counting_ = true;
   return communicator_ == nullptr ? absl::OkStatus() : OrCause(StartSum(samples));
@@ -182,7 +190,7 @@ absl::Status DeviceSteps::PublishOne(ChunkId id, uint64_t step) {
   if (status.ok()) status = stream_->Copy(verdicts_.on_host.get() + word, verdict, sizeof *verdict);
   if (status.ok() && communicator_ != nullptr) {
     status = ReduceTrace::Queue(trace_.get(), id, step, [&] {
-      return communicator_->AllReduce(*stream_, gradients_ + at, count, still_wanted_);
+      return communicator_->AllReduce(*stream_, gradients_ + at, count, caller_waits_);
     });
     bytes_reduced_ += count * sizeof(float);
     ++chunks_reduced_;
@@ -194,7 +202,7 @@ absl::Status DeviceSteps::PublishOne(ChunkId id, uint64_t step) {
 }
 
 absl::Status DeviceSteps::Update(const Chunk& chunk, uint64_t at, uint64_t number) {
-  kernels::Update update = kernels::UpdateAt(rule_, samples_, number);
+  kernels::Update update = kernels::UpdateAt(rule_, samples_, number, {.said = rate_});
   update.gradient_scale =
       static_cast<float>(1.0 / static_cast<double>(std::max<uint64_t>(1, step_samples_)));
   for (const OptimizerRun& run : chunk.runs) {
@@ -223,7 +231,9 @@ absl::Status DeviceSteps::Await(const device::Event& event) {
     // Also what is done: it may have been let go.
     if (absl::Status status = OrCause(done.status()); !status.ok()) return status;
     if (*done) return absl::OkStatus();
-    if (absl::Now() > begin + kSpin) absl::SleepFor(kSleep);
+    if (absl::Now() <= begin + kSpin) continue;
+    if (absl::Status status = program_waits_(); !status.ok()) return status;
+    absl::SleepFor(kSleep);
   }
 }
 
@@ -259,7 +269,7 @@ absl::Status DeviceSteps::Finish() {
   if (trace_ != nullptr) trace_->Stop();
   if (communicator_ == nullptr) return absl::OkStatus();
   watch_->Stop();  // what it looks at ends well now, if it has not aborted it
-  return OrCause(communicator_->Finish(still_wanted_));
+  return OrCause(communicator_->Finish(caller_waits_));
 }
 
 void DeviceSteps::SendTrace(client::AgentChannel* agent, bool all) {

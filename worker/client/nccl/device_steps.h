@@ -38,11 +38,13 @@ namespace strata::nccl {
 class DeviceSteps {
  public:
   // Asks for the memory, which is zero then. `still_wanted`: whether to go on waiting for others;
-  // called on any thread. The job's defaults are filled in.
-  static absl::StatusOr<std::unique_ptr<DeviceSteps>> Create(std::shared_ptr<device::Device> device,
-                                                             const proto::Job& job,
-                                                             const proto::Layout& layout,
-                                                             device::StillWanted still_wanted);
+  // called on any thread. `program_waits`: whether the program does, asked on the thread whose call
+  // waits; null: as long as it takes. The job's defaults are filled in. `says_rates`: the program
+  // does, in each step.
+  static absl::StatusOr<std::unique_ptr<DeviceSteps>> Create(
+      std::shared_ptr<device::Device> device, const proto::Job& job, const proto::Layout& layout,
+      device::StillWanted still_wanted, bool says_rates = false,
+      device::StillWanted program_waits = nullptr);
   // Ends what is under way.
   ~DeviceSteps();
 
@@ -63,7 +65,8 @@ class DeviceSteps {
   // Adds up a number over all ranks; blocks.
   absl::StatusOr<uint64_t> Sum(uint64_t value);
 
-  absl::Status BeginStep(uint32_t samples);
+  // `rate`: the step's learning rate, where the program says rates.
+  absl::Status BeginStep(uint32_t samples, float rate = 0);
   // The chunks' gradients are complete once `ready` is; null: they are. The first one of a step
   // blocks until the step before has landed and all ranks have begun this one.
   absl::Status Publish(absl::Span<const ChunkId> chunks, uint64_t step, const device::Event* ready);
@@ -97,7 +100,8 @@ class DeviceSteps {
   };
 
   DeviceSteps(std::shared_ptr<device::Device> device, const proto::Job& job,
-              const proto::Layout& layout, device::StillWanted still_wanted);
+              const proto::Layout& layout, device::StillWanted still_wanted, bool says_rates,
+              device::StillWanted program_waits);
 
   device::Memory Part(float* begin) const {
     return device::Memory(arena_, reinterpret_cast<std::byte*>(begin));
@@ -117,7 +121,8 @@ class DeviceSteps {
   const std::shared_ptr<device::Device> device_;
   const proto::Job job_;
   const proto::Layout layout_;
-  const device::StillWanted still_wanted_;
+  const device::StillWanted still_wanted_, program_waits_;
+  const device::StillWanted caller_waits_;  // both
   kernels::UpdateRule rule_;
 
   uint64_t device_bytes_ = 0;
@@ -135,6 +140,7 @@ class DeviceSteps {
   std::unique_ptr<ReduceTrace> trace_;  // null: the job is not traced, or this is the only rank
 
   uint32_t own_samples_ = 0;
+  float rate_ = 0;             // of the step in hand
   bool counting_ = false;      // of the step's samples, over all ranks
   uint64_t step_samples_ = 0;  // of all ranks
   uint64_t samples_ = 0;       // of all ranks, the step in hand included

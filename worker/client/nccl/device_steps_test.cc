@@ -102,13 +102,13 @@ class DeviceStepsTest : public testing::Test {
 
   // One rank's steps on the device of its number, begun; others are waited for until `stopped_`.
   std::unique_ptr<DeviceSteps> Begun(const proto::Job& job, const std::string& id, uint32_t ranks,
-                                     uint32_t rank) {
+                                     uint32_t rank, device::StillWanted program_waits = nullptr) {
     std::shared_ptr<device::Device> device = FindTestDevices()->Use(rank).value();
     const device::StillWanted wanted = [this, until = absl::Now() + absl::Minutes(2)] {
       return stopped_ || absl::Now() > until ? absl::UnavailableError("the job was stopped")
                                              : absl::OkStatus();
     };
-    auto steps = DeviceSteps::Create(device, job, SomeLayout(), wanted);
+    auto steps = DeviceSteps::Create(device, job, SomeLayout(), wanted, false, program_waits);
     EXPECT_TRUE(steps.ok()) << steps.status();
     std::vector<float> first(kElements);
     for (uint32_t i = 0; i < kElements; ++i) first[i] = FirstWeight(i);
@@ -243,6 +243,30 @@ TEST_F(DeviceStepsTest, AGradientThatIsNotFiniteIsItsOwnRanksFault) {
     EXPECT_EQ(status, r == 0 ? absl::OkStatus()
                              : absl::InvalidArgumentError(
                                    "the gradient of chunk 1 is not finite at step 1"));
+  });
+}
+
+TEST_F(DeviceStepsTest, TheProgramEndsAWaitForAnotherRankAndMayWaitAgain) {
+  const proto::Job job = SomeJob("optimizer { sgd {} }");
+  absl::Notification ended;
+  InRanks(2, [&](uint32_t r, const std::string& id) {
+    const absl::Status interrupted = absl::CancelledError("interrupted");
+    bool interrupts = false;
+    const auto steps =
+        Begun(job, id, 2, r, [&] { return interrupts ? interrupted : absl::OkStatus(); });
+    ASSERT_EQ(steps->BeginStep(1), absl::OkStatus());
+    for (const uint32_t c : {0, 1, 2}) {
+      if (r == 1 && c == 1) ended.WaitForNotificationWithTimeout(absl::Minutes(2));
+      ASSERT_EQ(steps->Publish({ChunkId(c)}, 0, nullptr), absl::OkStatus());
+    }
+    interrupts = r == 0;
+    if (r == 0) {
+      EXPECT_EQ(steps->AwaitWeights(ChunkId(2)), interrupted);
+      ended.Notify();
+    }
+    interrupts = false;
+    EXPECT_EQ(steps->AwaitAll(), absl::OkStatus());
+    EXPECT_EQ(steps->Finish(), absl::OkStatus());
   });
 }
 

@@ -42,7 +42,8 @@ absl::StatusOr<client::ArenaView> NcclLink::Allocate(const proto::Layout& layout
   if (!view.ok()) return view.status();
   view_ = *view;
   absl::StatusOr<std::unique_ptr<DeviceSteps>> steps = DeviceSteps::Create(
-      device_, launch_.record().job(), layout, [this] { return aggregator_->CheckAlive(); });
+      device_, launch_.record().job(), layout, [this] { return aggregator_->CheckAlive(); }, false,
+      [this] { return aggregator_->AskProgram(); });
   if (!steps.ok()) return steps.status();
   steps_ = *std::move(steps);
   return view;
@@ -52,6 +53,11 @@ absl::StatusOr<client::RunFacts> NcclLink::Start(const client::JobFacts& facts) 
   if (facts.takes_first_weights && launch_.record().job().ranks() > 1) {
     return absl::InvalidArgumentError(
         "exchange: NCCL: ranks offer the same first weights, and do not take rank 0's");
+  }
+  if (facts.says_rates) {
+    return absl::InvalidArgumentError(
+        "exchange: NCCL takes learning rates from schedule, but the program says them in each "
+        "step");
   }
   // The host's are no more to be read once the aggregator has answered.
   absl::Status status = steps_->TakeWeightsFrom(view_.weights.data());
@@ -65,7 +71,7 @@ absl::StatusOr<client::RunFacts> NcclLink::Start(const client::JobFacts& facts) 
   if (!run.ok()) return run.status();
   absl::StatusOr<std::unique_ptr<device::Communicator>> communicator =
       device_->NewCommunicator(aggregator_->nccl_id(), launch_.record().job().ranks(),
-                               launch_.rank(), [this] { return aggregator_->CheckAlive(); });
+                               launch_.rank(), [this] { return aggregator_->CheckWanted(); });
   if (!communicator.ok()) return communicator.status();
   status = steps_->Begin(*std::move(communicator), run->chunk_elements, run->samples_per_epoch);
   if (status.ok()) status = ExpectSameWeights("first weights");
@@ -89,7 +95,9 @@ absl::Status NcclLink::ExpectSameWeights(const char* which) {
 
 void NcclLink::ComputeIn(device::Stream* stream) { stream_ = stream; }
 
-absl::Status NcclLink::BeginStep(uint64_t, uint32_t samples) { return steps_->BeginStep(samples); }
+absl::Status NcclLink::BeginStep(uint64_t, uint32_t samples, float) {
+  return steps_->BeginStep(samples);
+}
 
 absl::Status NcclLink::AwaitWeights(ChunkId chunk, uint64_t step) {
   if (stream_ != nullptr) return steps_->WaitIn(stream_, chunk);

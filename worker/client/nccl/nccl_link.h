@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <utility>
 
 #include "worker/client/link/aggregator_link.h"
 #include "worker/client/link/rank_link.h"
@@ -22,10 +23,13 @@ class NcclLink final : public client::RankLink {
   // worker::UseDevice's and client::AggregatorLink::Connect's.
   static absl::StatusOr<std::unique_ptr<NcclLink>> Connect(const proto::Launch& launch);
 
+  void AskInWaits(device::StillWanted still_wanted) override {
+    aggregator_->AskInWaits(std::move(still_wanted));
+  }
   absl::StatusOr<client::ArenaView> Allocate(const proto::Layout& layout) override;
   absl::StatusOr<client::RunFacts> Start(const client::JobFacts& facts) override;
   void ComputeIn(device::Stream* stream) override;
-  absl::Status BeginStep(uint64_t step, uint32_t samples) override;
+  absl::Status BeginStep(uint64_t step, uint32_t samples, float rate) override;
   absl::Status AwaitWeights(ChunkId chunk, uint64_t step) override;
   absl::Status Publish(absl::Span<const ChunkId> chunks, uint64_t step) override;
   absl::Status Finish(uint64_t steps) override;

@@ -12,6 +12,8 @@ namespace {
 
 // The device says when a chunk is reduced; this long is waited for anything else.
 constexpr absl::Duration kLook = absl::Milliseconds(5);
+// Between two questions to the caller whether it still waits.
+constexpr absl::Duration kCallerLooks = absl::Milliseconds(100);
 
 }  // namespace
 
@@ -87,9 +89,16 @@ absl::Status NodeReducer::PublishAfter(device::Stream* stream, absl::Span<const 
 }
 
 absl::Status NodeReducer::Drain() {
-  absl::MutexLock lock(&mutex_);
-  mutex_.Await(absl::Condition(this, &NodeReducer::Idle));
-  return status_;
+  while (true) {
+    {
+      absl::MutexLock lock(&mutex_);
+      if (mutex_.AwaitWithTimeout(absl::Condition(this, &NodeReducer::Idle), kCallerLooks)) {
+        return status_;
+      }
+    }
+    if (calls_.caller_waits == nullptr) continue;
+    if (absl::Status status = calls_.caller_waits(); !status.ok()) return status;
+  }
 }
 
 absl::Status NodeReducer::Finish() {
@@ -97,7 +106,7 @@ absl::Status NodeReducer::Finish() {
   Stop();
   if (absl::Status status = stream_->Synchronize(); !status.ok()) return status;
   if (trace_ != nullptr) trace_->Stop();
-  return communicator_->Finish(calls_.still_wanted);
+  return communicator_->Finish(calls_.caller_waits ? calls_.caller_waits : calls_.still_wanted);
 }
 
 void NodeReducer::SendTrace(client::AgentChannel* agent, bool all) {

@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "absl/synchronization/notification.h"
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
 #include "gmock/gmock.h"
@@ -46,13 +47,16 @@ class Rank {
     const device::StillWanted wanted = [stopped] {
       return *stopped ? absl::UnavailableError("the job was stopped") : absl::OkStatus();
     };
-    client::NodeSumCalls calls = {.computed = [this](uint64_t) { ++computed; },
-                                  .reduced =
-                                      [this](ChunkId chunk, uint64_t step) {
-                                        reduced.emplace_back(chunk.value(), step);
-                                        return absl::OkStatus();
-                                      },
-                                  .still_wanted = wanted};
+    client::NodeSumCalls calls = {
+        .computed = [this](uint64_t) { ++computed; },
+        .reduced =
+            [this](ChunkId chunk, uint64_t step) {
+              reduced.emplace_back(chunk.value(), step);
+              return absl::OkStatus();
+            },
+        .still_wanted = wanted,
+        .caller_waits =
+            [this, wanted] { return interrupts ? absl::CancelledError("interrupted") : wanted(); }};
     auto communicator = device_->NewCommunicator(id, ranks, rank, wanted).value();
     auto made = NodeReducer::Create({.device = device_,
                                      .communicator = std::move(communicator),
@@ -88,6 +92,7 @@ class Rank {
     return values;
   }
 
+  bool interrupts = false;  // the caller's waits
   std::atomic<int> computed = 0;
   std::vector<std::pair<uint32_t, uint64_t>> reduced;  // chunk, step
   std::unique_ptr<NodeReducer> reducer;
@@ -221,6 +226,23 @@ TEST_F(NodeReducerTest, ARankWaitsForOneThatPublishesNothingOnlyUntilItIsTold) {
     stopped_ = true;
     EXPECT_EQ(rank.reducer->Drain(), absl::UnavailableError("the job was stopped"));
     EXPECT_THAT(rank.reduced, ElementsAre());
+  });
+}
+
+TEST_F(NodeReducerTest, TheProgramEndsAWaitForAnotherRankAndMayWaitAgain) {
+  absl::Notification ended;
+  InRanks(2, [&](uint32_t r, Rank& rank) {
+    rank.Compute(0);
+    if (r == 1) ended.WaitForNotificationWithTimeout(kDeadline);
+    ASSERT_EQ(rank.Publish(0, {0, 1, 2}), absl::OkStatus());
+    rank.interrupts = r == 0;
+    if (r == 0) {
+      EXPECT_EQ(rank.reducer->Drain(), absl::CancelledError("interrupted"));
+      ended.Notify();
+    }
+    rank.interrupts = false;
+    EXPECT_EQ(rank.reducer->Drain(), absl::OkStatus());
+    EXPECT_EQ(rank.reducer->Finish(), absl::OkStatus());
   });
 }
 

@@ -127,7 +127,7 @@ void AllReduceCore::MaybeTrain() {
   if (phase_ == Phase::kSeeding && first_->settled()) phase_ = Phase::kTraining;
 }
 
-absl::Status AllReduceCore::OnPayload(const NodeAction& asked, Bytes payload, uint32_t samples,
+absl::Status AllReduceCore::OnPayload(const NodeAction& asked, Bytes payload, const StepFacts& step,
                                       absl::Time now, CoreActions* actions) {
   if (asked.kind == NodeAction::Kind::kFirstWeights) {
     AddFirst(asked.chunk, payload, nullptr, now, actions);
@@ -142,8 +142,7 @@ absl::Status AllReduceCore::OnPayload(const NodeAction& asked, Bytes payload, ui
   }
   ++counters_.pushes;
   ReductionActions what;
-  const absl::Status status =
-      chunks_[asked.chunk.value()].Begin(std::move(payload), samples, &what);
+  const absl::Status status = chunks_[asked.chunk.value()].Begin(std::move(payload), step, &what);
   Do(asked.chunk, what, now, actions);
   return Fail(status, false, &actions->wire);
 }

@@ -39,8 +39,8 @@ class AllReduceCore final : public ExchangeCore {
   absl::Status Start(absl::Time now, CoreActions* actions) override;
   absl::Status Submit(ChunkId chunk, absl::Time now, CoreActions* actions) override;
   absl::Status Finish(uint64_t clocks, absl::Time now, CoreActions* actions) override;
-  absl::Status OnPayload(const NodeAction& asked, Bytes payload, uint32_t samples, absl::Time now,
-                         CoreActions* actions) override;
+  absl::Status OnPayload(const NodeAction& asked, Bytes payload, const StepFacts& step,
+                         absl::Time now, CoreActions* actions) override;
   void OnConnected(LinkId link, transport::ConnectionId connection, absl::Time now,
                    WireActions* actions) override;
   void OnConnectFailed(LinkId link, const absl::Status& why, absl::Time now,

@@ -61,7 +61,7 @@ std::vector<float> Expected(const World::Options& options, const proto::JobRecor
                          ? RingSum(options, (slice + 1) % options.nodes, clock, i)
                          : TreeSum(options, 0, options.nodes, clock, i);
     }
-    state.Apply(AsBytes(sum, options.elements), static_cast<float>(1.0 / samples), samples, 1.0);
+    state.Apply(AsBytes(sum, options.elements), static_cast<float>(1.0 / samples), samples, {});
   }
   return {state.weights().floats(), state.weights().floats() + options.elements};
 }

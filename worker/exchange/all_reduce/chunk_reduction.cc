@@ -29,7 +29,8 @@ ReductionRules ReductionRules::Of(const proto::JobRecord& record, const kernels:
   return {.kernels = &kernels,
           .pool = pool,
           .plan = MakeReducePlan(record.ring().algorithm(), nodes, position),
-          .update = kernels::MakeUpdateRule(record.job(), record.samples_per_epoch()),
+          .update = kernels::MakeUpdateRule(record.job(), record.samples_per_epoch(),
+                                            record.says_rates()),
           .compression =
               kernels::MakeCompression(record.job().push(), kernels::Feedback::kNone).compression,
           .trace = trace};
@@ -67,11 +68,12 @@ void ChunkReduction::Seed(const Bytes& first_weights) {
   copy_->Restore({absl::MakeConstSpan(own.floats(), count)}).IgnoreError();
 }
 
-absl::Status ChunkReduction::Begin(Bytes sum, uint32_t samples, ReductionActions* actions) {
+absl::Status ChunkReduction::Begin(Bytes sum, const StepFacts& step, ReductionActions* actions) {
   STRATA_REQUIRE(!begun_ && (own_begin_ == own_end_ || weights_.seeded()));
   begun_ = true;
   sums_.Add(0, std::move(sum));
-  samples_.assign(rules_->plan.slices, samples);
+  samples_.assign(rules_->plan.slices, step.samples);
+  rate_ = step.rate;
   return Advance(actions);
 }
 
@@ -173,7 +175,10 @@ absl::Status ChunkReduction::Send(const ReduceStep& step, ReductionActions* acti
   send.header.clock = clock_;
   send.header.slice = step.slices.begin;
   send.header.element_count = end - begin;
-  if (sum) send.header.sample_count = samples_[step.slices.begin];
+  if (sum) {
+    send.header.sample_count = samples_[step.slices.begin];
+    send.header.rate = rate_;
+  }
   actions->sends.push_back(std::move(send));
   return absl::OkStatus();
 }
@@ -208,6 +213,11 @@ absl::StatusOr<kernels::CheckedPayload> ChunkReduction::Checked(const Bytes& pay
 // What came stands for nodes before this one in the order of addition, or after it: a sum of two
 // has the same bits either way.
 absl::Status ChunkReduction::Add(const ReduceStep& step, const wire::Frame& frame) {
+  if (frame.header.rate != rate_) {
+    return absl::InvalidArgumentError(absl::StrFormat(
+        "learning rate %.9g at clock %d of chunk %d, but this node's ranks say %.9g",
+        frame.header.rate, clock_, chunk_.value(), rate_));
+  }
   for (uint32_t k = step.slices.begin; k < step.slices.end; ++k) {
     samples_[k] += frame.header.sample_count;
   }
@@ -238,7 +248,7 @@ absl::Status ChunkReduction::Update(ReductionActions* actions) {
       weights_.Skip();
     } else {
       weights_.Apply(sums_.View(own_begin_, own_end_), static_cast<float>(1.0 / samples), samples,
-                     1.0);
+                     {.said = rate_});
     }
   }
   Bytes weights = weights_.weights();

@@ -22,6 +22,7 @@
 #include "optimizer/weight_state.h"
 #include "worker/exchange/all_reduce/reduce_plan.h"
 #include "worker/exchange/all_reduce/slice_pieces.h"
+#include "worker/exchange/core/exchange.h"
 
 namespace strata::worker {
 
@@ -82,7 +83,7 @@ class ChunkReduction {
   uint64_t clock() const { return clock_; }
   // Takes the node's sum for clock(). Errors: OnFrame's, of frames that came before. REQUIRES:
   // seeded; not begun in this clock.
-  absl::Status Begin(Bytes sum, uint32_t samples, ReductionActions* actions);
+  absl::Status Begin(Bytes sum, const StepFacts& step, ReductionActions* actions);
   // A REDUCE or GATHER of this chunk. Errors: InvalidArgument, what is wrong with it.
   absl::Status OnFrame(uint32_t peer, const wire::Frame& frame, ReductionActions* actions);
 
@@ -121,6 +122,7 @@ class ChunkReduction {
   SlicePieces sums_, gathered_;         // of this clock
   std::map<uint32_t, Bytes> payloads_;  // in place of gathered_ where they are encoded: by slice
   std::vector<uint32_t> samples_;       // in the sum, by slice
+  float rate_ = 0;                      // of the step, as this node's ranks say it
   Inbox inbox_;
 };
 

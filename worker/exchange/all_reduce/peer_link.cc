@@ -38,6 +38,7 @@ void PeerLink::Send(const wire::Header& header, Bytes payload, absl::Time now,
   frame.header.element_count = header.element_count;
   frame.header.sample_count = header.sample_count;
   frame.header.slice = header.slice;
+  frame.header.rate = header.rate;
   frame.header.codec = header.codec;
   const std::pair<uint64_t, int64_t> urgency = {header.clock, -int64_t{header.chunk}};
   waiting_.emplace(Urgency{urgency, calls_++}, std::move(frame));

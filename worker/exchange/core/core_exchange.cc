@@ -57,7 +57,7 @@ absl::Status CoreExchange::Sum(const NodeAction& action, CoreActions* actions) {
     sum = node_->TakeSum(action.chunk, action.clock);
   }
   TraceSpan span(log_of(TraceEvent::ENCODE), TraceEvent::ENCODE, action.chunk, action.clock);
-  return core_->OnPayload(action, std::move(sum.bytes), sum.samples, clock_->Now(), actions);
+  return core_->OnPayload(action, std::move(sum.bytes), sum.step, clock_->Now(), actions);
 }
 
 absl::Status CoreExchange::Deliver(const NodeAction& action) {
@@ -72,7 +72,8 @@ absl::Status CoreExchange::Deliver(const NodeAction& action) {
 absl::Status CoreExchange::Do(const NodeAction& action, CoreActions* actions) {
   switch (action.kind) {
     case NodeAction::Kind::kFirstWeights:
-      return core_->OnPayload(action, node_->FirstWeights(action.chunk), 0, clock_->Now(), actions);
+      return core_->OnPayload(action, node_->FirstWeights(action.chunk), {}, clock_->Now(),
+                              actions);
     case NodeAction::Kind::kSum:
       return Sum(action, actions);
     case NodeAction::Kind::kDeliver:

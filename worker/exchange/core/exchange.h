@@ -14,6 +14,12 @@
 
 namespace strata::worker {
 
+// What a node's sum of gradients counts for, and the step that it is of.
+struct StepFacts {
+  uint32_t samples = 0;  // of all ranks of the node
+  float rate = 0;        // the step's learning rate, where the ranks say rates
+};
+
 // The node that an exchange joins to the others. Its calls come from within Exchange's own, on the
 // same thread.
 class ExchangeNode {
@@ -22,7 +28,7 @@ class ExchangeNode {
     // fp32, as many as the chunk has elements, or their payload where the exchange was created for
     // such (CoreOptions::takes_payloads). Kept until it is answered.
     Bytes bytes;
-    uint32_t samples = 0;  // of all ranks of the node
+    StepFacts step;
   };
 
   virtual ~ExchangeNode() = default;

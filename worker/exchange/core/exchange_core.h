@@ -49,7 +49,7 @@ class ExchangeStage {
   virtual absl::Status Submit(ChunkId chunk, absl::Time now, CoreActions* actions) = 0;
   virtual absl::Status Finish(uint64_t clocks, absl::Time now, CoreActions* actions) = 0;
   // What kFirstWeights or kSum asked for.
-  virtual absl::Status OnPayload(const NodeAction& asked, Bytes payload, uint32_t samples,
+  virtual absl::Status OnPayload(const NodeAction& asked, Bytes payload, const StepFacts& step,
                                  absl::Time now, CoreActions* actions) = 0;
 };
 

@@ -38,12 +38,12 @@ absl::Status ClipLayer::Finish(uint64_t clocks, absl::Time now, CoreActions* act
 double ClipLayer::Factor() const {
   double squares = 0;
   for (const Chunk& chunk : chunks_) {
-    if (chunk.samples == 0) continue;
+    if (chunk.step.samples == 0) continue;
     double sum = 0;
     for (const OptimizerRun& run : chunk.runs) {
       if (!run.averaged) sum += kernels::SumOfSquares(chunk.sum.floats() + run.offset, run.count);
     }
-    squares += sum / (double{1} * chunk.samples * chunk.samples);
+    squares += sum / (double{1} * chunk.step.samples * chunk.step.samples);
   }
   const double norm = std::sqrt(squares);
   return norm > clip_norm_ && std::isfinite(norm) ? clip_norm_ / norm : 1;
@@ -60,14 +60,14 @@ Bytes ClipLayer::Scaled(const Chunk& chunk, float factor) {
   return AsBytes(scaled, count);
 }
 
-absl::Status ClipLayer::OnPayload(const NodeAction& asked, Bytes payload, uint32_t samples,
+absl::Status ClipLayer::OnPayload(const NodeAction& asked, Bytes payload, const StepFacts& step,
                                   absl::Time now, CoreActions* actions) {
   if (asked.kind != NodeAction::Kind::kSum) {
-    return GiveBelow(asked, std::move(payload), samples, now, actions);
+    return GiveBelow(asked, std::move(payload), step, now, actions);
   }
   Chunk& chunk = chunks_[asked.chunk.value()];
   chunk.sum = std::move(payload);
-  chunk.samples = samples;
+  chunk.step = step;
   ++chunk.clock;
   held_.push_back(asked.chunk);
   if (held_.size() < chunks_.size()) return absl::OkStatus();
@@ -88,7 +88,7 @@ absl::Status ClipLayer::FromBelow(NodeAction action, absl::Time now, CoreActions
     return absl::OkStatus();
   }
   Chunk& chunk = chunks_[action.chunk.value()];
-  return GiveBelow(action, std::exchange(chunk.sum, Bytes()), chunk.samples, now, actions);
+  return GiveBelow(action, std::exchange(chunk.sum, Bytes()), chunk.step, now, actions);
 }
 
 }  // namespace strata::worker

@@ -23,8 +23,8 @@ class ClipLayer final : public ExchangeLayer {
 
   absl::Status Submit(ChunkId chunk, absl::Time now, CoreActions* actions) override;
   absl::Status Finish(uint64_t clocks, absl::Time now, CoreActions* actions) override;
-  absl::Status OnPayload(const NodeAction& asked, Bytes payload, uint32_t samples, absl::Time now,
-                         CoreActions* actions) override;
+  absl::Status OnPayload(const NodeAction& asked, Bytes payload, const StepFacts& step,
+                         absl::Time now, CoreActions* actions) override;
   size_t memory_bytes() const override { return pool_.allocated_bytes(); }
 
  protected:
@@ -35,7 +35,7 @@ class ClipLayer final : public ExchangeLayer {
     std::vector<OptimizerRun> runs;
     uint64_t clock = 0;
     Bytes sum;
-    uint32_t samples = 0;
+    StepFacts step;
   };
 
   // Returns what the step's sums are multiplied with.

@@ -13,14 +13,15 @@ absl::Status DoubleBufferLayer::Submit(ChunkId chunk, absl::Time now, CoreAction
   return absl::OkStatus();
 }
 
-absl::Status DoubleBufferLayer::OnPayload(const NodeAction& asked, Bytes payload, uint32_t samples,
-                                          absl::Time now, CoreActions* actions) {
+absl::Status DoubleBufferLayer::OnPayload(const NodeAction& asked, Bytes payload,
+                                          const StepFacts& step, absl::Time now,
+                                          CoreActions* actions) {
   if (asked.kind != NodeAction::Kind::kSum) {
-    return GiveBelow(asked, std::move(payload), samples, now, actions);
+    return GiveBelow(asked, std::move(payload), step, now, actions);
   }
   Chunk& chunk = chunks_[asked.chunk.value()];
   held_bytes_ += payload.size();
-  chunk.waiting = Sum{std::move(payload), samples};
+  chunk.waiting = Sum{std::move(payload), step};
   ++chunk.clock;
   ++waiting_;
   return chunk.under_way ? absl::OkStatus() : Turn(asked.chunk, now, actions);
@@ -71,8 +72,8 @@ absl::Status DoubleBufferLayer::FromBelow(NodeAction action, absl::Time now, Cor
   Chunk& chunk = chunks_[id.value()];
   if (action.kind == NodeAction::Kind::kSum) {
     held_bytes_ -= chunk.submitted.bytes.size();
-    const uint32_t samples = chunk.submitted.samples;
-    return GiveBelow(action, std::exchange(chunk.submitted.bytes, Bytes()), samples, now, actions);
+    const StepFacts step = chunk.submitted.step;
+    return GiveBelow(action, std::exchange(chunk.submitted.bytes, Bytes()), step, now, actions);
   }
   if (action.kind != NodeAction::Kind::kDeliver) {
     actions->node.push_back(std::move(action));

@@ -30,8 +30,8 @@ class DoubleBufferLayer final : public ExchangeLayer {
 
   absl::Status Submit(ChunkId chunk, absl::Time now, CoreActions* actions) override;
   absl::Status Finish(uint64_t clocks, absl::Time now, CoreActions* actions) override;
-  absl::Status OnPayload(const NodeAction& asked, Bytes payload, uint32_t samples, absl::Time now,
-                         CoreActions* actions) override;
+  absl::Status OnPayload(const NodeAction& asked, Bytes payload, const StepFacts& step,
+                         absl::Time now, CoreActions* actions) override;
   size_t memory_bytes() const override { return held_bytes_; }
   bool goes_on() const override { return under_way_ > 0; }
 
@@ -41,7 +41,7 @@ class DoubleBufferLayer final : public ExchangeLayer {
  private:
   struct Sum {
     Bytes bytes;
-    uint32_t samples = 0;
+    StepFacts step;
   };
   struct Chunk {
     uint64_t clock = 0;          // of the next sum

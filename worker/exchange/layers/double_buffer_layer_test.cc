@@ -29,8 +29,9 @@ class OneChunk final : public ExchangeStage {
     finished = clocks;
     return absl::OkStatus();
   }
-  absl::Status OnPayload(const NodeAction&, Bytes payload, uint32_t, absl::Time,
+  absl::Status OnPayload(const NodeAction&, Bytes payload, const StepFacts& step, absl::Time,
                          CoreActions*) override {
+    rates.push_back(step.rate);
     sums.push_back(payload.floats()[0]);
     return error;
   }
@@ -44,7 +45,7 @@ class OneChunk final : public ExchangeStage {
     return actions;
   }
 
-  std::vector<float> sums;
+  std::vector<float> sums, rates;
   std::optional<uint64_t> finished;
   absl::Status error;
 };
@@ -60,7 +61,7 @@ class DoubleBufferTest : public ::testing::Test {
     EXPECT_EQ(asked.kind, NodeAction::Kind::kSum);
     EXPECT_EQ(asked.clock, clock_++);
     CoreActions given;
-    status_ = layer_.OnPayload(asked, Floats({sum}), 8, kNow, &given);
+    status_ = layer_.OnPayload(asked, Floats({sum}), {.samples = 8, .rate = sum / 2}, kNow, &given);
     return given.node;
   }
   std::vector<NodeAction> Answer(float weight) {
@@ -106,6 +107,7 @@ TEST_F(DoubleBufferTest, ASumWaitsForTheAnswerBefore) {
   EXPECT_EQ(below_.sums.size(), 1u);
   ExpectGiven(Answer(10), 1, 10);
   EXPECT_EQ(below_.sums, (std::vector<float>{1, 2}));
+  EXPECT_EQ(below_.rates, (std::vector<float>{0.5, 1})) << "each with the rate of its own step";
 }
 
 TEST_F(DoubleBufferTest, TheEndWaitsForSumsThatWaitAndGivesTheLastWeightsToNoStep) {

@@ -31,10 +31,10 @@ absl::Status ExchangeLayer::FinishBelow(uint64_t clocks, absl::Time now, CoreAct
   return Below(now, actions, [&](CoreActions* from) { return below_->Finish(clocks, now, from); });
 }
 
-absl::Status ExchangeLayer::GiveBelow(const NodeAction& asked, Bytes payload, uint32_t samples,
+absl::Status ExchangeLayer::GiveBelow(const NodeAction& asked, Bytes payload, const StepFacts& step,
                                       absl::Time now, CoreActions* actions) {
   return Below(now, actions, [&](CoreActions* from) {
-    return below_->OnPayload(asked, std::move(payload), samples, now, from);
+    return below_->OnPayload(asked, std::move(payload), step, now, from);
   });
 }
 

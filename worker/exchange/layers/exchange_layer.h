@@ -37,8 +37,8 @@ class ExchangeLayer : public ExchangeStage {
   // Calls of the stage below; what it wants then passes through FromBelow.
   absl::Status SubmitBelow(ChunkId chunk, absl::Time now, CoreActions* actions);
   absl::Status FinishBelow(uint64_t clocks, absl::Time now, CoreActions* actions);
-  absl::Status GiveBelow(const NodeAction& asked, Bytes payload, uint32_t samples, absl::Time now,
-                         CoreActions* actions);
+  absl::Status GiveBelow(const NodeAction& asked, Bytes payload, const StepFacts& step,
+                         absl::Time now, CoreActions* actions);
 
  private:
   absl::Status Below(absl::Time now, CoreActions* actions,

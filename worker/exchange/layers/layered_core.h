@@ -33,9 +33,9 @@ class LayeredCore final : public ExchangeCore {
   absl::Status Finish(uint64_t clocks, absl::Time now, CoreActions* actions) override {
     return top()->Finish(clocks, now, actions);
   }
-  absl::Status OnPayload(const NodeAction& asked, Bytes payload, uint32_t samples, absl::Time now,
-                         CoreActions* actions) override {
-    return top()->OnPayload(asked, std::move(payload), samples, now, actions);
+  absl::Status OnPayload(const NodeAction& asked, Bytes payload, const StepFacts& step,
+                         absl::Time now, CoreActions* actions) override {
+    return top()->OnPayload(asked, std::move(payload), step, now, actions);
   }
 
   absl::Status Start(absl::Time now, CoreActions* actions) override;

@@ -34,7 +34,8 @@ LocalStepsLayer::LocalStepsLayer(ExchangeStage* below, const CoreOptions& option
       significance_(options.record.job().consistency().lazy().significance().threshold()),
       last_round_(UINT64_MAX),
       share_(NodeShare::Of(options.record, options.node)),
-      rule_(kernels::MakeLocalUpdateRule(options.record.job(), options.record.samples_per_epoch())),
+      rule_(kernels::MakeLocalUpdateRule(options.record.job(), options.record.samples_per_epoch(),
+                                         options.record.says_rates())),
       changes_(BufferPool::kRetainedBytesMax,
                PushesOutliveAnswers(options.record.job()) ? nullptr : options.memory),
       chunks_(map_.chunks()) {
@@ -53,13 +54,14 @@ absl::Status LocalStepsLayer::Submit(ChunkId chunk, absl::Time now, CoreActions*
   return absl::OkStatus();
 }
 
-absl::Status LocalStepsLayer::OnPayload(const NodeAction& asked, Bytes payload, uint32_t samples,
-                                        absl::Time now, CoreActions* actions) {
+absl::Status LocalStepsLayer::OnPayload(const NodeAction& asked, Bytes payload,
+                                        const StepFacts& step, absl::Time now,
+                                        CoreActions* actions) {
   if (asked.kind == NodeAction::Kind::kSum) {
-    return NamedBy(node_, Step(asked.chunk, payload, samples, now, actions));
+    return NamedBy(node_, Step(asked.chunk, payload, step, now, actions));
   }
   Seed(asked.chunk, payload);
-  return GiveBelow(asked, std::move(payload), samples, now, actions);
+  return GiveBelow(asked, std::move(payload), step, now, actions);
 }
 
 void LocalStepsLayer::Seed(ChunkId id, const Bytes& first_weights) {
@@ -68,19 +70,21 @@ void LocalStepsLayer::Seed(ChunkId id, const Bytes& first_weights) {
   chunk.start = chunk.local->weights();
 }
 
-absl::Status LocalStepsLayer::Step(ChunkId id, const Bytes& sum, uint32_t samples, absl::Time now,
-                                   CoreActions* actions) {
+absl::Status LocalStepsLayer::Step(ChunkId id, const Bytes& sum, const StepFacts& step,
+                                   absl::Time now, CoreActions* actions) {
   Chunk& chunk = chunks_[id.value()];
   if (!kernels_.all_finite(sum.floats(), sum.float_count())) {
     return absl::InvalidArgumentError(
         absl::StrFormat("chunk %d at step %d: the sum of the gradients has NaN or infinity",
                         id.value(), chunk.clock));
   }
-  if (samples > 0) {
+  if (step.samples > 0) {
     TraceSpan span(trace_, proto::TraceEvent::APPLY, id, chunk.clock);
-    chunk.local->Apply(sum, static_cast<float>(1.0 / samples), share_.JobSamples(samples), 1.0);
+    chunk.local->Apply(sum, static_cast<float>(1.0 / step.samples), share_.JobSamples(step.samples),
+                       {.said = step.rate});
   }
-  chunk.samples += samples;
+  chunk.samples += step.samples;
+  chunk.rate = step.rate;
   if (++chunk.clock % steps_ == 0) {
     chunk.waits = true;
     return SubmitBelow(id, now, actions);
@@ -149,7 +153,8 @@ absl::Status LocalStepsLayer::FromBelow(NodeAction action, absl::Time now, CoreA
       Chunk& chunk = chunks_[action.chunk.value()];
       // What is left of a round counts as the round did.
       if (significance_ > 0 && chunk.samples == 0) chunk.samples = chunk.last_samples;
-      return GiveBelow(action, MakeChange(action.chunk, action.clock), chunk.samples, now, actions);
+      return GiveBelow(action, MakeChange(action.chunk, action.clock), {chunk.samples, chunk.rate},
+                       now, actions);
     }
     case NodeAction::Kind::kDeliver:
       return Take(std::move(action), now, actions);

@@ -41,8 +41,8 @@ class LocalStepsLayer final : public ExchangeLayer {
 
   absl::Status Submit(ChunkId chunk, absl::Time now, CoreActions* actions) override;
   absl::Status Finish(uint64_t clocks, absl::Time now, CoreActions* actions) override;
-  absl::Status OnPayload(const NodeAction& asked, Bytes payload, uint32_t samples, absl::Time now,
-                         CoreActions* actions) override;
+  absl::Status OnPayload(const NodeAction& asked, Bytes payload, const StepFacts& step,
+                         absl::Time now, CoreActions* actions) override;
   size_t memory_bytes() const override {
     return pool_.allocated_bytes() + changes_.allocated_bytes();
   }
@@ -57,6 +57,7 @@ class LocalStepsLayer final : public ExchangeLayer {
     uint64_t clock = 0;         // steps made
     uint32_t samples = 0;       // of the change
     uint32_t last_samples = 0;  // of the round before
+    float rate = 0;             // of the last step, for other nodes to compare
     std::shared_ptr<float> unsent;  // of the change, with zeros elsewhere; null: nothing
     bool waits = false;             // the node, for the round's weights
     // An answer whose parts have not all come.
@@ -64,7 +65,7 @@ class LocalStepsLayer final : public ExchangeLayer {
   };
 
   void Seed(ChunkId id, const Bytes& first_weights);
-  absl::Status Step(ChunkId id, const Bytes& sum, uint32_t samples, absl::Time now,
+  absl::Status Step(ChunkId id, const Bytes& sum, const StepFacts& step, absl::Time now,
                     CoreActions* actions);
   Bytes MakeChange(ChunkId id, uint64_t round);
   // Sets to 0 what is not significant and keeps it as unsent.

@@ -14,7 +14,7 @@ NormLayer::NormLayer(ExchangeStage* below, const CoreOptions& options,
       map_(options.record.layout().elements(), options.record.placement().chunk_elements()),
       share_(NodeShare::Of(options.record, options.node)),
       update_(kernels, pool_, options.record.job(), options.record.samples_per_epoch(),
-              options.record.layout(), map_) {
+              options.record.layout(), map_, options.record.says_rates()) {
   STRATA_REQUIRE(AppliesOnNodes(options.record.job()));
 }
 
@@ -27,14 +27,14 @@ absl::Status NormLayer::Finish(uint64_t clocks, absl::Time now, CoreActions* act
   return FinishBelow(clocks, now, actions);
 }
 
-absl::Status NormLayer::OnPayload(const NodeAction& asked, Bytes payload, uint32_t samples,
+absl::Status NormLayer::OnPayload(const NodeAction& asked, Bytes payload, const StepFacts& step,
                                   absl::Time now, CoreActions* actions) {
   if (asked.kind == NodeAction::Kind::kFirstWeights) {
     update_.Seed(asked.chunk, payload);
   } else {
-    samples_ = samples;
+    step_ = step;
   }
-  return GiveBelow(asked, std::move(payload), samples, now, actions);
+  return GiveBelow(asked, std::move(payload), step, now, actions);
 }
 
 absl::Status NormLayer::FromBelow(NodeAction action, absl::Time, CoreActions* actions) {
@@ -71,7 +71,7 @@ void NormLayer::Take(const NodeAction& action, CoreActions* actions) {
     std::copy_n(action.weights.floats(), action.weights.float_count(), mean);
   }
   if (!action.lands || !update_.Complete(action.chunk)) return;
-  update_.Apply(share_.JobSamples(samples_));
+  update_.Apply(share_.JobSamples(step_.samples), {.said = step_.rate});
   for (uint32_t c = 0; c < map_.chunks(); ++c) {
     actions->node.push_back({.kind = NodeAction::Kind::kDeliver,
                              .chunk = ChunkId(c),

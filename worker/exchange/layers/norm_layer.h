@@ -26,8 +26,8 @@ class NormLayer final : public ExchangeLayer {
 
   absl::Status Submit(ChunkId chunk, absl::Time now, CoreActions* actions) override;
   absl::Status Finish(uint64_t clocks, absl::Time now, CoreActions* actions) override;
-  absl::Status OnPayload(const NodeAction& asked, Bytes payload, uint32_t samples, absl::Time now,
-                         CoreActions* actions) override;
+  absl::Status OnPayload(const NodeAction& asked, Bytes payload, const StepFacts& step,
+                         absl::Time now, CoreActions* actions) override;
   size_t memory_bytes() const override { return pool_.allocated_bytes(); }
 
  protected:
@@ -41,7 +41,7 @@ class NormLayer final : public ExchangeLayer {
   const NodeShare share_;
   BufferPool pool_;
   kernels::NormUpdate update_;
-  uint32_t samples_ = 0;         // of the clock in hand
+  StepFacts step_;               // of the clock in hand
   uint64_t updates_ = 0;         // that have been made
   uint64_t clocks_ = 0;          // in all; 0: not known yet
   std::vector<ChunkId> finals_;  // that wait for the last update

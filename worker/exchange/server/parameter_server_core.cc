@@ -131,7 +131,7 @@ void ParameterServerCore::Push(Shard* shard, CoreActions* actions) {
 }
 
 absl::Status ParameterServerCore::OnPayload(const NodeAction& asked, Bytes payload,
-                                            uint32_t samples, absl::Time now,
+                                            const StepFacts& step, absl::Time now,
                                             CoreActions* actions) {
   const Chunk& chunk = chunks_[asked.chunk.value()];
   wire::Header header;
@@ -143,8 +143,10 @@ absl::Status ParameterServerCore::OnPayload(const NodeAction& asked, Bytes paylo
     header.op = Op::kPushPull;
     header.clock = asked.clock;
     header.base_version = has_quorum_ ? chunk.base : chunk.version;
-    header.sample_count = samples;
-    absl::StatusOr<PushEncoder::Encoded> encoded = encoder_->Encode(asked.chunk, payload, samples);
+    header.sample_count = step.samples;
+    header.rate = step.rate;
+    absl::StatusOr<PushEncoder::Encoded> encoded =
+        encoder_->Encode(asked.chunk, payload, step.samples);
     if (!encoded.ok()) {
       return NamedBy(options_.node,
                      absl::Status(encoded.status().code(),

@@ -160,7 +160,7 @@ class ActivityTest : public testing::Test {
     std::vector<NodeAction> asked;
     asked.swap(actions_.node);
     for (const NodeAction& action : asked) {
-      EXPECT_TRUE(core_->OnPayload(action, Bytes(), 1, now_, &actions_).ok());
+      EXPECT_TRUE(core_->OnPayload(action, Bytes(), {.samples = 1}, now_, &actions_).ok());
     }
   }
 
@@ -227,7 +227,7 @@ TEST(ParameterServerCoreTest, WhatWasAskedOverALostConnectionIsRepeatedOverTheNe
       auto sum = std::make_shared<std::vector<float>>(kChunkElements, 1.0f);
       const size_t bytes = (action.chunk == ChunkId(3) ? 3 : 4) * sizeof(float);
       const Bytes payload(sum, reinterpret_cast<const std::byte*>(sum->data()), bytes);
-      EXPECT_TRUE(core->OnPayload(action, payload, 1, now, &actions).ok());
+      EXPECT_TRUE(core->OnPayload(action, payload, {.samples = 1}, now, &actions).ok());
     }
   };
   // Connection and chunk of each PUSHPULL that has gone out.
@@ -314,7 +314,8 @@ class EncodedAnswersTest : public testing::Test {
     std::vector<NodeAction> asked;
     asked.swap(actions_.node);
     for (const NodeAction& action : asked) {
-      EXPECT_TRUE(core_->OnPayload(action, Bytes(), 1, absl::UnixEpoch(), &actions_).ok());
+      EXPECT_TRUE(
+          core_->OnPayload(action, Bytes(), {.samples = 1}, absl::UnixEpoch(), &actions_).ok());
     }
   }
   void Push() {

@@ -66,6 +66,18 @@ TEST_F(ShardLinkTest, ANewConnectionIsTrustedAnew) {
   EXPECT_THAT(Gaps(2), ElementsAre(5, 10));
 }
 
+TEST_F(ShardLinkTest, ARepetitionSaysAllThatTheFirstSendingSaid) {
+  actions_.clear();
+  wire::Header push = {.op = Op::kPushPull, .clock = 3, .sample_count = 8};
+  push.rate = 0.1f;
+  link_.Ask(push, Bytes(), now_, &actions_);
+  wire::Header first = actions_.at(0).frame.header;
+  EXPECT_EQ(first.rate, 0.1f);
+  Gaps(1);
+  first.flags |= wire::kFlagReplay;
+  EXPECT_EQ(actions_.at(0).frame.header, first);
+}
+
 TEST_F(ShardLinkTest, WhatTheShardPutOffIsNoSilence) {
   link_.Ask({.op = Op::kPushPull}, Bytes(), now_, &actions_);
   Hear(Op::kRetry);

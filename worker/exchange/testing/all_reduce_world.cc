@@ -40,6 +40,7 @@ proto::JobRecord RecordOf(const AllReduceWorld::Options& options) {
   segment->set_decay_multiplier(1);
   record.mutable_layout()->set_elements(options.elements);
   record.set_takes_first_weights(options.takes_first_weights);
+  record.set_says_rates(options.rate > 0);
   return record;
 }
 
@@ -58,6 +59,7 @@ TrainingNode::Options AllReduceWorld::NodeOptions(uint32_t node) const {
   of.listen = record_.ring().endpoints(static_cast<int>(node));
   of.clocks = options_.clocks + (options_.one_clock_more == node ? 1 : 0);
   of.samples = Samples(node);
+  of.rate = options_.other_rate == node ? 2 * options_.rate : options_.rate;
   const bool is_other = has_other_weights || options_.takes_first_weights;
   of.first_weight = [=](uint64_t i) {
     return FirstWeight(i) + (is_other ? static_cast<float>(node) : 0.0f);

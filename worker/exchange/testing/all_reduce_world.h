@@ -35,8 +35,9 @@ class AllReduceWorld {
     std::vector<TraceLog*> traces;  // by node; empty: none
     // All nodes begin with the weights of the first one, and each offers others.
     bool takes_first_weights = false;
+    float rate = 0;  // that ranks say in each step; 0: none
     // Changes what one node does.
-    std::optional<uint32_t> other_first_weights, nan_at_clock_1, one_clock_more;
+    std::optional<uint32_t> other_first_weights, nan_at_clock_1, one_clock_more, other_rate;
   };
 
   explicit AllReduceWorld(const Options& options);

@@ -54,7 +54,8 @@ Bytes TrainingNode::FirstWeights(ChunkId chunk) {
 
 ExchangeNode::Sum TrainingNode::TakeSum(ChunkId chunk, uint64_t clock) {
   EXPECT_EQ(clock, landed_[chunk.value()]);
-  return {Floats(chunk, [&](uint64_t i) { return options_.gradient(clock, i); }), options_.samples};
+  return {Floats(chunk, [&](uint64_t i) { return options_.gradient(clock, i); }),
+          {options_.samples, options_.rate}};
 }
 
 absl::Status TrainingNode::TakeWeights(ChunkId chunk, uint32_t first_element,

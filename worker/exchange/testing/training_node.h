@@ -27,6 +27,7 @@ class TrainingNode final : public ExchangeNode {
     bool addresses_are_names = false;
     uint64_t clocks = 1;
     uint32_t samples = 8;
+    float rate = 0;  // that its ranks say
     // Element i of the arena: of the first weights, and of the node's sum.
     std::function<float(uint64_t i)> first_weight;
     std::function<float(uint64_t clock, uint64_t i)> gradient;

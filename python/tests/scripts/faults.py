@@ -1,0 +1,105 @@
+"""A short training in which something befalls rank 1.
+
+usage: faults.py WHAT
+"""
+
+import multiprocessing
+import os
+import signal
+import sys
+import time
+
+import torch
+
+import strata
+import strata.torch as st
+
+torch.set_num_threads(1)
+STEPS, WHEN = 20, 5
+
+
+class Data(torch.utils.data.Dataset):
+    def __len__(self):
+        return 400
+
+    def __getitem__(self, i):
+        return torch.full((20,), i / 400)
+
+
+def make(what, rank):
+    torch.manual_seed(0)
+    model = torch.nn.Sequential(torch.nn.Linear(20, 64), torch.nn.ReLU(), torch.nn.Linear(64, 10))
+    if what == "tensors" and rank == 1:
+        model[2] = torch.nn.Linear(64, 11)
+    if what == "frozen":
+        torch.manual_seed(rank)
+        model[0] = torch.nn.Linear(20, 64).requires_grad_(False)
+    return model
+
+
+def use_in_child():
+    """What a process that a rank forked gets."""
+    try:
+        strata.report(loss=1.0)
+    except strata.OutOfOrder as error:
+        print("child:", error)
+    try:
+        strata.Session({"w": [1.0]})
+    except strata.OutOfOrder as error:
+        print("child:", error)
+
+
+def befall(what):
+    if what == "exception":
+        raise ValueError("no such\nthing")
+    if what == "kill":
+        os.kill(os.getpid(), signal.SIGKILL)
+    if what == "stop":
+        os.kill(os.getpid(), signal.SIGSTOP)
+    if what == "os-exit":
+        os._exit(7)
+    if what == "sys-exit":
+        sys.exit(3)
+    if what == "fork":
+        if os.fork() == 0:
+            use_in_child()
+            sys.exit(0)
+        os.wait()
+    if what == "spawn":
+        child = multiprocessing.get_context("spawn").Process(target=use_in_child)
+        child.start()
+        child.join()
+    if what == "kill-with-workers":
+        loader = torch.utils.data.DataLoader(Data(), 4, num_workers=2, persistent_workers=True)
+        print("workers", [w.pid for w in iter(loader)._workers])
+        os.kill(os.getpid(), signal.SIGKILL)
+
+
+def main(what):
+    rank = int(os.environ["RANK"])
+    model = make(what, rank)
+    opt = st.DistributedOptimizer(torch.optim.SGD(model.parameters(), 0.1), model)
+    if what.startswith("workers-"):
+        sampler = st.Sampler(Data())
+        loader = torch.utils.data.DataLoader(
+            Data(), 10, sampler=sampler, num_workers=2, multiprocessing_context=what.split("-")[1]
+        )
+        batches = iter(loader)
+    else:
+        batches = iter([torch.ones(10, 20)] * STEPS)
+    for step in range(10 if what == "unequal" and rank == 1 else STEPS):
+        x = next(batches)
+        if rank == 1 and step == WHEN:
+            befall(what)
+            if what == "nan":
+                x = x * float("nan")
+        if what == "slow":
+            time.sleep(0.5)
+        opt.zero_grad()
+        model(x).square().mean().backward()
+        opt.step()
+    print("came to the end")
+
+
+if __name__ == "__main__":
+    main(sys.argv[1])

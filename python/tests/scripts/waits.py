@@ -1,0 +1,81 @@
+"""Reads every weight right after step(), or within the next forward pass, while rank 1 is slow with one gradient.
+
+Rank 1 gives the gradient of one tensor 200 ms later than all others, so that rank 0 gets that tensor's answer
+so much later. Each weight that is read must have the bits of the new step.
+
+usage: waits.py step|forward
+"""
+
+import os
+import sys
+import time
+
+import torch
+
+import strata.torch as st
+
+torch.set_num_threads(1)
+rank = int(os.environ["RANK"])
+overlap = "forward" if sys.argv[1] == "forward" else None
+
+
+class Model(torch.nn.Module):
+    """Weights within leaf modules, of the root, and of a leaf that is used without its forward()."""
+
+    def __init__(self):
+        super().__init__()
+        self.leaf = torch.nn.Linear(40, 40)
+        self.own = torch.nn.Parameter(torch.zeros(40, 40))
+        self.indirect = torch.nn.Linear(40, 40)
+        self.many = torch.nn.ParameterList([torch.nn.Parameter(torch.zeros(400)) for _ in range(2)])
+
+    def forward(self, x):
+        x = self.leaf(x) @ self.own + torch.nn.functional.linear(x, self.indirect.weight)
+        return x + self.indirect.bias + self.many[0][:40] + self.many[1][:40]
+
+
+class Known(torch.autograd.Function):
+    """Gives every parameter a known gradient, in the order of backward."""
+
+    @staticmethod
+    def forward(ctx, value, *params):
+        ctx.value = value
+        ctx.shapes = [p.shape for p in params]
+        return torch.zeros(())
+
+    @staticmethod
+    def backward(ctx, _):
+        return (None, *[torch.full(shape, ctx.value) for shape in ctx.shapes])
+
+
+model = Model()
+with torch.no_grad():
+    for p in model.parameters():
+        p.fill_(0.0)
+held = list(model.named_parameters())
+opt = st.DistributedOptimizer(torch.optim.SGD(model.parameters(), 1.0), model, optimizer_on="servers", overlap=overlap)
+for step in range(len(held)):
+    late = held[step][0]
+    opt.zero_grad()
+    params = [p for _, p in held]
+    handles = []
+    if rank == 1:
+        # Before the exchange's own hook, which comes once the gradient has been added up.
+        handles = [p.register_hook(lambda g: (time.sleep(0.2), g)[1]) for n, p in held if n == late]
+    Known.apply(float(rank + step), *params).backward()
+    opt.step()
+    for handle in handles:
+        handle.remove()
+    # Each step takes off the mean of (step) and (1 + step).
+    expected = -sum(s + 0.5 for s in range(step + 1))
+    if overlap:
+        out = model(torch.zeros(1, 40))
+        # At x = 0 the leaf's output is its bias.
+        want = 40 * expected * expected + 3 * expected
+        assert torch.allclose(out, torch.full((1, 40), want)), (late, out, want)
+        held_now = dict(model.named_parameters())
+    else:
+        held_now = dict(held)
+    for name, p in held_now.items():
+        assert torch.equal(p.detach(), torch.full(p.shape, expected)), (late, name)
+print("every weight was new")

@@ -1,0 +1,162 @@
+"""What befalls a rank: one clear line for the user, nothing left behind, no hang."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import pathlib
+import re
+import signal
+import socket
+import subprocess
+import time
+
+import pytest
+from support import STRATA, environment, error_lines, job_words, must_finish, run_job
+
+REASONS = {
+    "exception": r"rank 1 \(node 0, w0\): ValueError: no such thing \(faults.py:\d+\)$",
+    "kill": r"rank 1 \(node 0, w0\): killed by signal 9 \(Killed\)$",
+    "os-exit": r"rank 1 \(node 0, w0\): exited with status 7",
+    "sys-exit": r"rank 1 \(node 0, w0\): exited with status 3",
+    "nan": r'rank 1 \(node 0, w0\): strata.InvalidArgument: the gradient of "2.bias": element 0 is NaN',
+    "unequal": r"rank 1 has finished after 10 steps, but rank 0 goes on$",
+    "tensors": r'"2.bias" \[1[01]\].*instead of "2.bias" \[1[01]\]',
+    "frozen": r'"0.weight \(frozen, checksum \w+\)".*instead of "0.weight \(frozen, checksum \w+\)"',
+}
+
+
+def processes_of(folder: pathlib.Path) -> list[int]:
+    """The processes that work in a folder, as all of a job's do."""
+    found = []
+    for entry in pathlib.Path("/proc").iterdir():
+        if not entry.name.isdigit():
+            continue
+        try:
+            if os.readlink(entry / "cwd").startswith(str(folder)):
+                found.append(int(entry.name))
+        except OSError:
+            continue
+    return found
+
+
+def nothing_is_left(folder: pathlib.Path, within_s: float = 10) -> bool:
+    deadline = time.monotonic() + within_s
+    while processes_of(folder) and time.monotonic() < deadline:
+        time.sleep(0.1)
+    return not processes_of(folder)
+
+
+@pytest.mark.parametrize("what", sorted(REASONS))
+def test_what_ends_a_rank_is_the_jobs_reason_in_one_line(
+    tmp_path: pathlib.Path, what: str
+) -> None:
+    result = run_job(tmp_path, "faults.py", what)
+    lines = error_lines(result)
+    assert result.status == 1 and len(lines) == 1, result.err
+    assert re.search(REASONS[what], lines[0]), lines[0]
+    assert nothing_is_left(tmp_path)
+
+
+def test_the_other_ranks_say_in_one_line_that_the_job_has_stopped(tmp_path: pathlib.Path) -> None:
+    result = run_job(tmp_path, "faults.py", "exception")
+    of_rank_0 = [line for line in result.out.splitlines() if line.startswith("[0]")]
+    assert of_rank_0 == ["[0] strata: the job has stopped: rank 1 is gone before it had finished"]
+
+
+@pytest.mark.parametrize("what", ["workers-fork", "workers-spawn"])
+def test_workers_of_a_dataloader_have_no_part_in_the_job(tmp_path: pathlib.Path, what: str) -> None:
+    result = must_finish(run_job(tmp_path, "faults.py", what))
+    assert result.out.count("came to the end") == 2
+    assert nothing_is_left(tmp_path)
+
+
+@pytest.mark.parametrize("what", ["fork", "spawn"])
+def test_a_process_that_a_rank_starts_is_told_that_it_has_no_session(
+    tmp_path: pathlib.Path, what: str
+) -> None:
+    result = must_finish(run_job(tmp_path, "faults.py", what))
+    said = [line for line in result.out.splitlines() if "child:" in line]
+    assert len(said) == 2 and all(re.search(r"rank 1|no session", line) for line in said), result.out
+
+
+def test_a_killed_ranks_dataloader_workers_do_not_hold_up_the_end(tmp_path: pathlib.Path) -> None:
+    started = time.monotonic()
+    result = run_job(tmp_path, "faults.py", "kill-with-workers")
+    assert len(error_lines(result)) == 1 and "signal 9" in result.err
+    assert time.monotonic() - started < 60
+    assert nothing_is_left(tmp_path)
+
+
+def wait_for(condition: object, within_s: float = 60) -> None:
+    deadline = time.monotonic() + within_s
+    while not condition():  # type: ignore[operator]
+        assert time.monotonic() < deadline, "it never came"
+        time.sleep(0.2)
+
+
+def started(folder: pathlib.Path, words: list[str]) -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        words,
+        cwd=folder,
+        env=environment(),
+        stdout=(folder / "out").open("a"),
+        stderr=(folder / "err").open("a"),
+        text=True,
+        start_new_session=True,
+    )
+
+
+def test_ctrl_c_ends_the_job_and_all_its_processes(tmp_path: pathlib.Path) -> None:
+    with started(tmp_path, job_words("faults.py", "slow")) as running:
+        wait_for(lambda: list(tmp_path.glob("strata-runs/*/*/logs/*rank*")))
+        time.sleep(6)
+        # As a terminal does it: to the whole process group.
+        os.killpg(running.pid, signal.SIGINT)
+        assert running.wait(60) != 0
+    assert nothing_is_left(tmp_path)
+    assert "Traceback" not in (tmp_path / "err").read_text()
+
+
+def test_status_names_a_rank_that_is_stopped(tmp_path: pathlib.Path) -> None:
+    address = f"127.0.0.1:{free_port()}"
+    with contextlib.ExitStack() as ends:
+        cluster = ends.enter_context(
+            started(tmp_path, [STRATA, "local", "--listen", address, "--slots", "2"])
+        )
+        ends.callback(end, cluster, tmp_path)
+        wait_for(lambda: status_of(address).returncode == 0)
+        job = ends.enter_context(
+            started(tmp_path, job_words("faults.py", "stop", servers=None, options=("--coordinator", address)))
+        )
+        ends.callback(end, job, tmp_path)
+        wait_for(lambda: any(state_of(pid) == "T" for pid in processes_of(tmp_path)))
+        wait_for(lambda: re.search(r"rank 1 .*stopped", status_of(address, "1").stdout), 30)
+
+
+def end(running: subprocess.Popen[str], folder: pathlib.Path) -> None:
+    """Ends a command, and what of a job is stopped and so cannot end by itself."""
+    for pid in processes_of(folder):
+        if state_of(pid) == "T":
+            os.kill(pid, signal.SIGCONT)
+    os.killpg(running.pid, signal.SIGINT)
+    running.wait(60)
+
+
+def status_of(address: str, *job: str) -> subprocess.CompletedProcess[str]:
+    words = [STRATA, "status", *job, "--coordinator", address]
+    return subprocess.run(words, capture_output=True, text=True)
+
+
+def free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        return int(server.getsockname()[1])
+
+
+def state_of(pid: int) -> str:
+    try:
+        return pathlib.Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0]
+    except OSError:
+        return ""
+
+

@@ -1,0 +1,134 @@
+"""The optimizer on the ranks: the same as one process, and as DDP."""
+
+from __future__ import annotations
+
+import pathlib
+import socket
+import subprocess
+import sys
+from typing import Any
+
+import pytest
+import torch
+from support import SCRIPTS, Result, environment, execute, must_finish, run_job
+
+Tensors = list[torch.Tensor]
+
+
+def largest_difference(left: Tensors, right: Tensors) -> float:
+    assert len(left) == len(right)
+    return max(float((a - b).abs().max()) for a, b in zip(left, right))
+
+
+def have_same_bits(left: Tensors, right: Tensors) -> bool:
+    return all(torch.equal(a, b) for a, b in zip(left, right, strict=True))
+
+
+def train_with_ddp(folder: pathlib.Path, ranks: int) -> Tensors:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
+    words = [sys.executable, str(SCRIPTS / "recipes.py"), "ddp", str(folder / "ddp")]
+    started = [
+        subprocess.Popen(
+            words,
+            env=environment(
+                MASTER_ADDR="127.0.0.1", MASTER_PORT=str(port), RANK=str(rank), WORLD_SIZE=str(ranks)
+            ),
+        )
+        for rank in range(ranks)
+    ]
+    assert [process.wait(120) for process in started] == [0] * ranks
+    trained: Tensors = torch.load(folder / "ddp.0")
+    return trained
+
+
+def train(folder: pathlib.Path, ranks: int, nodes: int, **how: Any) -> list[Tensors]:
+    out = folder / f"strata-{ranks}-{nodes}"
+    must_finish(run_job(out, "recipes.py", "strata", "out", ranks=ranks, nodes=nodes, **how))
+    return [torch.load(out / f"out.{rank}") for rank in range(ranks)]
+
+
+def test_four_ranks_in_any_layout_end_with_the_same_bits_and_as_ddp_does(
+    tmp_path: pathlib.Path,
+) -> None:
+    """SGD, Nesterov, Adam, RMSprop, AdamW with decay groups; schedulers; clipping: 50 steps."""
+    layouts = [train(tmp_path, 4, nodes, servers=servers) for nodes, servers in ((1, 1), (2, 2), (4, 1))]
+    first = layouts[0][0]
+    for layout in layouts:
+        for trained in layout:
+            assert have_same_bits(trained, first)
+    assert largest_difference(first, train_with_ddp(tmp_path, 4)) < 1e-6
+
+
+def test_a_ring_on_one_node_and_servers_have_the_same_bits(tmp_path: pathlib.Path) -> None:
+    ring = train(tmp_path / "ring", 2, 1, mode="ring")
+    assert have_same_bits(ring[0], ring[1])
+    assert have_same_bits(ring[0], train(tmp_path / "servers", 2, 1)[0])
+
+
+def test_one_process_alone_and_plain_pytorch_have_the_same_bits(tmp_path: pathlib.Path) -> None:
+    for how in ("alone", "plain"):
+        must_finish(execute([sys.executable, str(SCRIPTS / "recipes.py"), how, how], tmp_path))
+    assert have_same_bits(torch.load(tmp_path / "alone.0"), torch.load(tmp_path / "plain.0"))
+
+
+def features(folder: pathlib.Path, publish: str) -> Result:
+    return must_finish(run_job(folder, "features.py", "strata", "out", publish))
+
+
+@pytest.mark.parametrize("publish", ["backward", "step"])
+def test_all_that_a_backward_pass_meets_trains_as_in_one_process(
+    tmp_path: pathlib.Path, publish: str
+) -> None:
+    """channels_last, batch norm with averaged buffers, tied, frozen and unused parameters, accumulation,
+    ranks that weigh by samples."""
+    result = features(tmp_path, publish)
+    must_finish(execute([sys.executable, str(SCRIPTS / "features.py"), "reference", "one"], tmp_path))
+    one, first, second = result.load("one.0"), result.load("out.0"), result.load("out.1")
+    assert set(one) == set(first)
+    for name, tensor in one.items():
+        assert float((tensor - first[name]).abs().max()) < 1e-6, name
+        assert torch.equal(first[name], second[name]), name
+
+
+def test_gradients_after_backward_are_the_mean_of_all_ranks_in_tree_order(
+    tmp_path: pathlib.Path,
+) -> None:
+    result = must_finish(run_job(tmp_path, "gradients.py", ranks=4, nodes=2, servers=2))
+    local = [result.load(f"local.{rank}") for rank in range(4)]
+    for rank in range(4):
+        mean = result.load(f"mean.{rank}")
+        for parts, got in zip(zip(*local), mean):
+            # Of ranks 0 to 3: (0 + 1) + (2 + 3).
+            expected = ((parts[0] + parts[1]) + (parts[2] + parts[3])) * 0.25
+            assert torch.equal(expected, got)
+
+
+@pytest.mark.parametrize("mode", ["delay1", "local(3)", "diloco(2)"])
+def test_modes_with_late_means_make_the_steps_of_their_formulas(
+    tmp_path: pathlib.Path, mode: str
+) -> None:
+    result = must_finish(run_job(tmp_path, "late_modes.py", mode, mode=mode))
+    assert "as the formula" in result.out
+
+
+def test_a_gradient_that_is_not_finite_on_one_rank_makes_a_grad_scaler_skip_on_all(
+    tmp_path: pathlib.Path,
+) -> None:
+    if not hasattr(torch, "amp") or not hasattr(torch.amp, "GradScaler"):
+        pytest.skip("this PyTorch has GradScaler for CUDA alone")
+    result = must_finish(run_job(tmp_path, "scaler.py"))
+    assert "[0] scales [1024.0, 1024.0, 512.0, 512.0]" in result.out
+    assert "[1] scales [1024.0, 1024.0, 512.0, 512.0]" in result.out
+
+
+def test_bfloat16_parameters_and_autocast_train(tmp_path: pathlib.Path) -> None:
+    result = must_finish(run_job(tmp_path, "bfloat16.py"))
+    assert result.out.count("the losses fall") == 2
+
+
+def test_two_optimizers_of_one_model_step_by_turns(tmp_path: pathlib.Path) -> None:
+    result = must_finish(run_job(tmp_path, "gan.py"))
+    assert result.out.count("as one process") == 2
+
+

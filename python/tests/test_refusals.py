@@ -1,0 +1,171 @@
+"""What of a model or optimizer cannot be had: refused by name, before anything begins."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+
+from strata import InvalidArgument
+from strata.torch import DistributedOptimizer, _placement, _recipe, _tensors
+
+Model = torch.nn.Module
+
+
+def model() -> Model:
+    return torch.nn.Sequential(torch.nn.Linear(4, 8), torch.nn.Linear(8, 2))
+
+
+def sgd(of: Model, **options: Any) -> torch.optim.Optimizer:
+    return torch.optim.SGD(of.parameters(), 0.1, **options)
+
+
+def with_parameter(**changes: Any) -> Model:
+    made = model()
+    for name, value in changes.items():
+        setattr(made, name, value)
+    return made
+
+
+def sparse() -> Model:
+    return torch.nn.Sequential(torch.nn.Embedding(10, 4, sparse=True), torch.nn.Linear(4, 2))
+
+
+def expanded() -> torch.nn.Parameter:
+    return torch.nn.Parameter(torch.zeros(1, 3).expand(4, 3))
+
+
+MODELS: dict[str, tuple[Callable[[], Model], str]] = {
+    "float64": (lambda: model().double(), 'parameter "0.weight": is of float64; .* model.float\\(\\)'),
+    "lazy": (lambda: torch.nn.Sequential(torch.nn.LazyLinear(3)), 'parameter "0.weight": is lazy'),
+    "sparse": (sparse, 'module "0": has sparse gradients'),
+    "expanded": (lambda: with_parameter(e=expanded()), 'parameter "e": its elements share memory'),
+    "complex": (
+        lambda: with_parameter(c=torch.nn.Parameter(torch.zeros(3, dtype=torch.complex64))),
+        'parameter "c": is of torch.complex64',
+    ),
+}
+
+
+@pytest.mark.parametrize("kind", sorted(MODELS))
+def test_a_tensor_that_cannot_be_trained_is_named(kind: str) -> None:
+    make, text = MODELS[kind]
+    made = make()
+    optimizer = torch.optim.SGD(made.parameters(), 0.1)
+    with pytest.raises(InvalidArgument, match=text):
+        DistributedOptimizer(optimizer, made)
+
+
+def test_a_parameter_of_another_model_is_named_by_its_place() -> None:
+    with pytest.raises(InvalidArgument, match=r"parameter 0 of group 0, of shape \(8, 4\), is none of"):
+        DistributedOptimizer(sgd(model()), model())
+
+
+def test_a_parameter_in_two_optimizers_is_named() -> None:
+    made = model()
+    with pytest.raises(InvalidArgument, match='"0.weight": is in two optimizers'):
+        DistributedOptimizer([sgd(made), sgd(made)], made)
+
+
+def test_an_order_that_is_not_the_models_is_named() -> None:
+    made = model()
+    with pytest.raises(InvalidArgument, match='order: "nothing" is no parameter'):
+        DistributedOptimizer(sgd(made), made, order=["nothing"])
+    with pytest.raises(InvalidArgument, match='order: "0.weight" is missing'):
+        DistributedOptimizer(sgd(made), made, order=["1.weight", "1.bias", "0.bias"])
+
+
+def test_lbfgs_is_refused_for_its_closures() -> None:
+    made = model()
+    with pytest.raises(InvalidArgument, match="LBFGS: needs closures"):
+        DistributedOptimizer(torch.optim.LBFGS(made.parameters()), made)
+
+
+def recipe(optimizer: torch.optim.Optimizer, of: Model) -> _recipe.Recipe:
+    return _recipe.of(optimizer, _tensors.entries(of, [optimizer], None), 0.0)
+
+
+def groups(of: Model, **second: Any) -> list[dict[str, Any]]:
+    layers = list(of.children())
+    return [{"params": layers[0].parameters()}, {"params": layers[1].parameters(), **second}]
+
+
+OPTIMIZERS: dict[str, tuple[Callable[[Model], torch.optim.Optimizer], str]] = {
+    "rmsprop": (lambda m: torch.optim.RMSprop(m.parameters()), "servers have SGD, Adam and AdamW, not RMSprop"),
+    "amsgrad": (lambda m: torch.optim.Adam(m.parameters(), amsgrad=True), "group 0: amsgrad=True"),
+    "maximize": (lambda m: sgd(m, maximize=True), "group 0: maximize=True"),
+    "dampening": (lambda m: sgd(m, momentum=0.9, dampening=0.1), "group 0: dampening=0.1"),
+    "betas": (
+        lambda m: torch.optim.Adam(groups(m, betas=(0.8, 0.9))),
+        r"group 1: betas=\(0.8, 0.9\) differs from group 0's",
+    ),
+    "momentum": (lambda m: torch.optim.SGD(groups(m, momentum=0.5), 0.1), "group 1: momentum=0.5 differs"),
+}
+
+
+@pytest.mark.parametrize("kind", sorted(OPTIMIZERS))
+def test_an_optimizer_that_servers_do_not_have_is_named(kind: str) -> None:
+    make, text = OPTIMIZERS[kind]
+    made = model()
+    with pytest.raises(InvalidArgument, match=text):
+        recipe(make(made), made)
+
+
+def test_groups_become_multipliers_of_rate_and_decay() -> None:
+    made = model()
+    optimizer = torch.optim.AdamW(groups(made, lr=0.03, weight_decay=0.0), 0.1, weight_decay=0.2)
+    found = recipe(optimizer, made)
+    assert re.match(r"adamw \{ beta1: 0.9 beta2: 0.999 epsilon: 1e-08 weight_decay: 0.2 \}", found.text)
+    multipliers = {
+        entry.name: found.multipliers(entry) for entry in _tensors.entries(made, [optimizer], None)
+    }
+    assert multipliers["0.weight"] == (1.0, 1.0)
+    assert multipliers["1.bias"] == (pytest.approx(0.3), 0.0)
+    assert found.rate() == 0.1
+
+
+def test_a_group_whose_ratio_changes_is_named() -> None:
+    made = model()
+    optimizer = torch.optim.SGD(groups(made, lr=0.2), 0.1)
+    found = recipe(optimizer, made)
+    for group in optimizer.param_groups:
+        group["lr"] *= 0.5
+    assert found.rate() == 0.05
+    optimizer.param_groups[1]["lr"] = 0.2
+    with pytest.raises(InvalidArgument, match="group 1: its learning rate 0.2 is no longer 2 times"):
+        found.rate()
+
+
+def test_a_warm_up_from_zero_keeps_the_ratios_of_the_rates_it_works_towards() -> None:
+    made = model()
+    optimizer = torch.optim.SGD(groups(made, lr=0.2), 0.1)
+    torch.optim.lr_scheduler.LambdaLR(optimizer, lambda step: step / 10)
+    found = recipe(optimizer, made)
+    assert found.rate() == 0.0
+    assert [found.multipliers(e)[0] for e in _tensors.entries(made, [optimizer], None)] == [2, 2, 1, 1]
+
+
+JOBS: dict[str, tuple[dict[str, Any], str]] = {
+    "sync": ({"sync": {}}, "ranks"),
+    "delay1": ({"lazy": {"double_buffering": True}}, "ranks"),
+    "local": ({"lazy": {"local_steps": 4}}, "ranks"),
+    "significance": ({"lazy": {"local_steps": 1, "significance": {"threshold": 0.01}}}, "servers"),
+    "ssp": ({"lazy": {"staleness": 3}}, "servers"),
+    "quorum": ({"lazy": {"quorum": {"nodes": 2}}}, "servers"),
+    "async": ({"async": {}}, "servers"),
+}
+
+
+@pytest.mark.parametrize("mode", sorted(JOBS))
+def test_the_mode_says_where_the_optimizer_runs(mode: str) -> None:
+    consistency, place = JOBS[mode]
+    assert _placement.choose({"consistency": consistency}, None) == place
+    assert _placement.choose({"consistency": consistency}, "servers") == "servers"
+    if place == "servers":
+        with pytest.raises(InvalidArgument, match='optimizer_on: "ranks" does not go with mode'):
+            _placement.choose({"consistency": consistency}, "ranks")
+    with pytest.raises(InvalidArgument, match='optimizer_on: "moon"'):
+        _placement.choose({"consistency": consistency}, "moon")

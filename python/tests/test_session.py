@@ -1,0 +1,136 @@
+"""Sessions over arrays of any library."""
+
+from __future__ import annotations
+
+import pathlib
+import re
+import sys
+
+import pytest
+from support import Result, execute, must_finish, run_job
+
+
+def alone(folder: pathlib.Path, code: str) -> Result:
+    """Runs code as the one rank of a job, after the imports that all need."""
+    lines = "import numpy as np, strata, threading, os, sys\nparams = {'w': np.zeros(3, 'f4')}\n"
+    return execute([sys.executable, "-c", lines + code], folder)
+
+
+@pytest.mark.parametrize("how", ["sgd", "mean"])
+def test_ranks_learn_a_line_with_numpy_alone(tmp_path: pathlib.Path, how: str) -> None:
+    result = must_finish(run_job(tmp_path, "numpy_session.py", how, ranks=2, nodes=2))
+    errors = re.findall(r"largest error (\S+)", result.out)
+    assert len(errors) == 2 and errors[0] == errors[1]
+
+
+def test_a_script_by_itself_is_one_rank(tmp_path: pathlib.Path) -> None:
+    result = must_finish(execute([sys.executable, script("numpy_session.py"), "sgd"], tmp_path))
+    assert "largest error" in result.out
+
+
+def script(name: str) -> str:
+    return str(pathlib.Path(__file__).parent / "scripts" / name)
+
+
+def test_arrays_of_every_kind_become_gradients(tmp_path: pathlib.Path) -> None:
+    must_finish(
+        alone(
+            tmp_path,
+            """
+import torch
+class Interface:
+    def __init__(self, array): self.__array_interface__ = array.__array_interface__; self.keep = array
+class Capsule:
+    def __init__(self, array): self.array = array
+    def __dlpack__(self, **more): return self.array.__dlpack__()
+    def __dlpack_device__(self): return self.array.__dlpack_device__()
+one = np.array([1, 2, 3], 'f4')
+kinds = [one, one.astype('f8'), one.astype('f2'), one[::-1].copy()[::-1], [1, 2, 3], (1.0, 2.0, 3.0),
+         Interface(one), Capsule(one), torch.tensor([1., 2., 3.]), torch.tensor([1., 2., 3.]).bfloat16(),
+         torch.tensor([1., 2., 3.]).half(), torch.tensor([1., 9, 2., 9, 3., 9])[::2]]
+with strata.Session(params, optimizer=strata.SGD(lr=1.0)) as session:
+    for kind in kinds:
+        session.step({'w': kind})
+assert (session.weights()['w'] == -len(kinds) * one).all(), session.weights()
+""",
+        )
+    )
+
+
+def test_weights_of_torch_params_are_torch_tensors(tmp_path: pathlib.Path) -> None:
+    must_finish(
+        alone(
+            tmp_path,
+            """
+import torch
+with strata.Session({'w': torch.ones(2, 3)}, optimizer=strata.SGD(lr=0.5)) as session:
+    session.step({'w': torch.ones(2, 3)})
+    w = session.weights()['w']
+    assert isinstance(w, torch.Tensor) and torch.equal(w, torch.full((2, 3), 0.5)), w
+""",
+        )
+    )
+
+
+def test_the_learning_rate_of_a_step_is_the_optimizers_at_that_time(tmp_path: pathlib.Path) -> None:
+    must_finish(
+        alone(
+            tmp_path,
+            """
+with strata.Session(params, optimizer=strata.SGD(lr=1.0)) as session:
+    for lr in (1.0, 0.5, 0.0, 0.25):
+        session.optimizer.lr = lr
+        session.step({'w': [1, 1, 1]})
+assert (session.weights()['w'] == -1.75).all(), session.weights()
+""",
+        )
+    )
+
+
+REFUSALS = {
+    "strata.Session({})": "there are no params",
+    "strata.Session({'w': 'text'})": '"w": has elements of type <U4',
+    "strata.Session({'w': np.zeros(3, 'i4')})": '"w": has elements of type int32',
+    "import torch; strata.Session({'w': torch.zeros(3).to_sparse()})": '"w": is sparse',
+    "class Gpu: __cuda_array_interface__ = {}\nstrata.Session({'w': Gpu()})": '"w": lies on a GPU',
+    "strata.Session(params)": "optimizer",
+    "strata.Session(params, strata.SGD(momentum=1.5))": "momentum: 1.5",
+    "s = strata.Session(params, strata.SGD()); s.step({})": '"w": its gradient is missing',
+    "s = strata.Session(params, strata.SGD()); s.step({'w': [1, 2]})": r'"w": the gradient is \(2,\)',
+    "s = strata.Session(params, strata.SGD()); s.step({'w': [1, 2, 3], 'x': 1})": '"x" is none of the params',
+    "s = strata.Session(params, strata.SGD()); s.step({'w': [1, 2, float('nan')]})": '"w": element 2 is NaN',
+    "s = strata.Session(params, strata.SGD()); s.step({'w': [1, 2, 3]}, samples=0)": "samples: 0",
+    "s = strata.Session(params, strata.SGD()); s.close(); s.step({'w': [1, 2, 3]})": "the session is closed",
+    "s = strata.Session(params, strata.SGD()); strata.Session(params)": "has a session already",
+    "s = strata.Session(params, strata.Mean()); s.weights()": "the script's own",
+    "strata.report(loss=1.0)": "no session has started",
+    "s = strata.Session(params, strata.SGD()); strata.report(x='y')": "x: 'y' is no number",
+    "s = strata.Session(params, strata.SGD()); strata.report(x=float('nan'))": "x",
+    "s = strata.Session(params, strata.SGD()); strata.report(**{'a b': 1.0})": "a b",
+    "strata.Sampler([])": "there are no samples",
+}
+
+
+@pytest.mark.parametrize("code", sorted(REFUSALS))
+def test_what_cannot_be_is_one_line_that_names_it(tmp_path: pathlib.Path, code: str) -> None:
+    result = alone(tmp_path, code)
+    last = result.err.strip().splitlines()[-1]
+    assert result.status == 1
+    assert re.search(r"^strata\.(InvalidArgument|OutOfOrder): .*" + REFUSALS[code], last), result.err
+
+
+def test_a_second_thread_in_a_call_is_refused(tmp_path: pathlib.Path) -> None:
+    """Thread 1 waits in a step that the other rank does not make until thread 2 was refused."""
+    result = must_finish(run_job(tmp_path, "two_threads.py", ranks=2))
+    assert "another thread is in a call" in result.out
+
+
+def test_without_a_cluster_several_ranks_are_told_what_to_run(tmp_path: pathlib.Path) -> None:
+    result = alone(tmp_path, "os.environ['WORLD_SIZE'] = '4'; strata.Session(params)")
+    assert "run: strata run -n 4" in result.err.splitlines()[-1]
+
+
+def test_a_library_that_is_missing_or_too_old_is_named(tmp_path: pathlib.Path) -> None:
+    code = "import os; os.environ['STRATA_CLIENT_LIBRARY'] = '/nowhere.so'; import strata"
+    result = execute([sys.executable, "-c", code], tmp_path)
+    assert re.search(r"strata.LibraryMissing: .*nowhere.so", result.err.splitlines()[-1])
