@@ -38,7 +38,7 @@ def make_up(count, seed):
     data = torch.Generator().manual_seed(seed)
     labels = torch.randint(CLASSES, (count,), generator=data)
     noise = torch.randn(count, *SHAPE, generator=data)
-    return TensorDataset(0.5 * patterns[labels] + noise, labels)
+    return TensorDataset(patterns[labels] + noise, labels)
 
 
 def with_and_without_decay(model, decay):

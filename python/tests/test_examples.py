@@ -1,0 +1,131 @@
+"""The examples of examples/python learn what they are to learn, in every mode about as well as one process."""
+
+from __future__ import annotations
+
+import ast
+import functools
+import json
+import os
+import pathlib
+import re
+import sys
+import tempfile
+from typing import Any
+
+import pytest
+from support import HERE, Result, execute, must_finish, run_job
+
+EXAMPLES = HERE.parents[1] / "examples" / "python"
+MODES = ["sync", "ssp(2)", "diloco(8)", "async", "ring"]
+
+CNN = ("--limit", "2000", "--epochs", "2", "--batch", "16")
+RESNET = ("--limit", "480", "--batch", "8", "--epochs", "2", "--lr", "0.02")
+TRANSFORMER = ("--layers", "1", "--width", "64", "--heads", "2", "--context", "32", "--steps", "48", "--lr", "3e-3")
+RECOMMENDER = ("--users", "100", "--items", "50", "--ratings", "10000", "--batch", "64", "--epochs", "4")
+
+
+def alone(folder: pathlib.Path, example: str, *arguments: str) -> Result:
+    """Runs an example as a user runs any script."""
+    return must_finish(execute([sys.executable, str(EXAMPLES / example), *arguments], folder))
+
+
+def printed(result: Result, what: str) -> list[float]:
+    """The numbers that follow a word in what rank 0 prints."""
+    lines = [line for line in result.out.splitlines() if re.match(r"(\[0\] )?(epoch|step) \d+: ", line)]
+    return [float(number) for line in lines for number in re.findall(what + r" (\d+\.\d+)", line)]
+
+
+def windows(result: Result) -> list[dict[str, Any]]:
+    """The lines of the job's metrics.jsonl."""
+    (file,) = result.folder.glob("strata-runs/*/*/metrics.jsonl")
+    return [json.loads(line) for line in file.read_text().splitlines()]
+
+
+def must_fall(result: Result) -> None:
+    losses = [window["loss"] for window in windows(result)]
+    assert len(losses) > 1 and losses[-1] < 0.9 * losses[0], losses
+
+
+@functools.lru_cache(maxsize=None)
+def reached_alone(example: str, what: str, *arguments: str) -> float:
+    """What one process reaches with the data that two ranks have."""
+    with tempfile.TemporaryDirectory() as folder:
+        return printed(alone(pathlib.Path(folder), example, *arguments), what)[-1]
+
+
+def test_the_cnn_learns_fashion_mnist_and_saves_its_model(tmp_path: pathlib.Path) -> None:
+    result = must_finish(run_job(tmp_path, EXAMPLES / "cnn.py", *CNN, "--save", "model.pt"))
+    must_fall(result)
+    assert windows(result)[-1]["test_accuracy"] > 0.6
+    assert sum(tensor.numel() for tensor in result.load("model.pt").values()) == 215370
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_resnet18_learns_as_with_one_process(tmp_path: pathlib.Path, mode: str) -> None:
+    result = must_finish(run_job(tmp_path, EXAMPLES / "resnet18.py", *RESNET, nodes=2, mode=mode))
+    must_fall(result)
+    one = reached_alone("resnet18.py", "test accuracy", *RESNET)
+    assert printed(result, "test accuracy")[-1] > min(0.5, 0.7 * one)
+    assert windows(result)[-1]["test_accuracy"] > 0.2
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_the_transformer_learns_as_with_one_process(tmp_path: pathlib.Path, mode: str) -> None:
+    result = must_finish(run_job(tmp_path, EXAMPLES / "transformer.py", *TRANSFORMER, nodes=2, mode=mode))
+    must_fall(result)
+    reached = printed(result, "perplexity")
+    assert len(reached) >= 5 and reached[-1] < 0.6 * reached[0]
+    assert reached[-1] < 1.3 * reached_alone("transformer.py", "perplexity", *TRANSFORMER)
+    assert f"perplexity {reached[-1]:.1f}"[:13] in result.err.splitlines()[-2] + result.err.splitlines()[-1]
+
+
+def test_the_transformer_has_ten_million_parameters(tmp_path: pathlib.Path) -> None:
+    count = "import transformer as t; print(sum(p.numel() for p in t.Transformer(98, 6, 384, 6, 128).parameters()))"
+    program = f"import sys; sys.path.insert(0, {str(EXAMPLES)!r}); {count}"
+    assert int(must_finish(execute([sys.executable, "-c", program], tmp_path)).out) > 10_000_000
+
+
+@pytest.mark.parametrize("mode", ["sync", "async"])
+def test_the_recommender_explains_ratings_with_numpy_alone(tmp_path: pathlib.Path, mode: str) -> None:
+    program = EXAMPLES / "recommender.py"
+    result = must_finish(run_job(tmp_path, program, *RECOMMENDER, nodes=2, mode=mode))
+    must_fall(result)
+    assert printed(result, "explains")[-1] > 0.4
+    imported = {
+        name.name.split(".")[0]
+        for node in ast.walk(ast.parse(program.read_text()))
+        if isinstance(node, ast.Import)
+        for name in node.names
+    }
+    assert imported == {"argparse", "numpy", "strata"}
+
+
+def test_the_notebook_runs_cell_by_cell(tmp_path: pathlib.Path) -> None:
+    pytest.importorskip("cloudpickle", reason="the functions of notebooks need it")
+    runner = tmp_path / "runner.py"
+    # As a kernel does: all cells in one namespace, whose name is __main__.
+    runner.write_text(
+        "import json, sys\n"
+        "for cell in json.load(open(sys.argv[1]))['cells']:\n"
+        "    if cell['cell_type'] == 'code':\n"
+        "        exec(compile(''.join(cell['source']), cell['id'], 'exec'))\n"
+    )
+    words = [sys.executable, str(runner), str(EXAMPLES / "launch.ipynb")]
+    result = must_finish(execute(words, tmp_path))
+    of_ranks = re.findall(r"rank \d: loss \d\.\d+ to \d\.\d+, accuracy (\d\.\d+)", result.out)
+    assert len(of_ranks) == 2 and of_ranks[0] == of_ranks[1] and float(of_ranks[0]) > 0.85
+
+
+def test_the_notebook_is_kept_without_outputs() -> None:
+    notebook = json.loads((EXAMPLES / "launch.ipynb").read_text())
+    assert notebook["nbformat"] == 4
+    for cell in notebook["cells"]:
+        assert cell["cell_type"] == "markdown" or (cell["outputs"], cell["execution_count"]) == ([], None)
+
+
+@pytest.mark.parametrize("path", sorted(EXAMPLES.glob("*.py")), ids=lambda path: path.name)
+def test_an_example_says_how_to_run_it(path: pathlib.Path) -> None:
+    text = path.read_text()
+    assert f"strata run -n 4 {path.name}" in text
+    assert f"`{path.name}`" in (EXAMPLES / "README.md").read_text()
+    assert len(text.splitlines()) <= 125 and os.access(path, os.X_OK)
