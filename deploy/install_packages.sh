@@ -17,7 +17,10 @@ case "${1:-}" in
   --runtime) lists=(packages-runtime.txt) ;;
   --bench) lists=(packages-bench.txt) ;;
   --python) lists=(packages-python.txt) ;;
-  *) echo "strata: error: unknown option $1 (--tests, --runtime, --bench or --python)" >&2; exit 2 ;;
+  *)
+    echo "strata: error: unknown option $1 (--tests, --runtime, --bench or --python)" >&2
+    exit 2
+    ;;
 esac
 
 missing=()

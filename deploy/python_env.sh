@@ -19,7 +19,7 @@ cuda=/usr/local/cuda/lib64
 
 fail() { echo "strata: error: $*" >&2; exit 1; }
 
-# The wheel of torch 2.11 asks for 2 GB of CUDA's libraries. A machine with CUDA 13 has most of them.
+# PyTorch asks for 2 GB of CUDA's libraries; a machine with CUDA 13 has most of them.
 numpy=numpy==2.4.6
 torch=torch==2.11.0
 torchvision=torchvision==0.26.0

@@ -54,7 +54,7 @@ top=$stage/top
 info=$top/strata_train-$version.dist-info
 mkdir -p "$top" "$info/licenses"
 
-(cd "$root/python" && find -L strata -type f \( -name '*.py' -o -name '*.pyi' -o -name py.typed \)) |
+(cd "$root/python" && find -L strata -type f \( -name '*.py' -o -name py.typed \)) |
   while read -r file; do install -D -m 644 "$root/python/$file" "$top/$file"; done
 # add FILE FOLDER MODE: what was built, without the symbols that only debuggers read.
 add() {
@@ -73,13 +73,13 @@ sed "s/@VERSION@/$version/" "$root/deploy/wheel/METADATA.in" > "$info/METADATA"
 printf '%s\n' "Wheel-Version: 1.0" "Generator: strata ($version)" "Root-Is-Purelib: false" \
   "Tag: py3-none-linux_x86_64" > "$info/WHEEL"
 cp -L "$root/LICENSE" "$info/licenses/"
-# The licences of the libraries that auditwheel puts beside ours.
+# The licences of the libraries that auditwheel puts beside ours; dpkg knows some without /usr.
 for file in "$top"/strata/_lib/* "$top"/strata/_bin/*; do ldd "$file"; done |
   awk '$2 == "=>" && $3 ~ /^\// { print $3 }' | xargs -n 1 readlink -f | sort -u |
   while read -r file; do
-    owner=$(dpkg-query -S "*/${file##*/}" 2>/dev/null | head -n 1 | cut -d: -f1) || true
-    [ ! -f "/usr/share/doc/$owner/copyright" ] ||
-      cp "/usr/share/doc/$owner/copyright" "$info/licenses/$owner"
+    owner=$(dpkg-query -S "$file" "${file#/usr}" 2>/dev/null | head -n 1 | cut -d: -f1) || true
+    case "$owner" in '' | libc6 | libgcc-s1 | libstdc++6 | zlib1g) continue ;; esac
+    cp "/usr/share/doc/$owner/copyright" "$info/licenses/$owner"
   done
 
 find "$top" -exec touch --no-dereference --date="@$SOURCE_DATE_EPOCH" {} +

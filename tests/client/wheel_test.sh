@@ -9,7 +9,9 @@ fail() { echo "$1" >&2; exit 1; }
 
 # The same input makes the same bytes.
 export SOURCE_DATE_EPOCH=1700000000
-for round in 1 2; do "$here/deploy/wheel.sh" "wheels$round" --built "$here" > "made$round"; done
+for round in 1 2; do
+  "$here/deploy/wheel.sh" "wheels$round" --built "$here" > "made$round"
+done
 cat made1
 wheel=$(echo wheels1/strata_train-*-py3-none-manylinux_2_*_x86_64.whl)
 [ -f "$wheel" ] || fail "no wheel of that name: $(ls wheels1)"
@@ -19,8 +21,8 @@ size_mb=$(du -m "$wheel" | cut -f1)
 
 /usr/bin/python3 -m venv venv
 numpy=$("$here/deploy/python_env.sh" --print wheel)/wheels
-venv/bin/python -m pip install --quiet --no-index --find-links "$numpy" --disable-pip-version-check \
-  "$wheel"
+venv/bin/python -m pip install --quiet --disable-pip-version-check --no-index \
+  --find-links "$numpy" "$wheel"
 site=$(venv/bin/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))')
 
 # Every library is the wheel's, glibc's, or the compiler's, which manylinux promises.
@@ -58,7 +60,7 @@ venv/bin/strata run -n 2 train.py
 END
 
 # In a mount namespace of its own: empty files over the libraries that the wheel has and Debian has,
-# too, but not over those of Python and of mount. The program from the source tree shows that it works.
+# too, but not over those of Python and of mount. The program of the source tree shows it.
 cat > alone.sh <<'END'
 set -euo pipefail
 program=$1
