@@ -66,7 +66,7 @@ set -euo pipefail
 program=$1
 ldd /usr/bin/python3 /usr/bin/mount > of_others
 ldd "$program" | awk '$3 ~ /^\// { print $1 }' | while read -r name; do
-  case "$name" in libc.so* | libm.so* | libgcc_s.so* | libstdc++.so*) continue ;; esac
+  [[ ! $name =~ ^lib(c|m|dl|rt|pthread|resolv|gcc_s|stdc\+\+)\.so ]] || continue
   path=$(readlink -f "/usr/lib/x86_64-linux-gnu/$name")
   if ! grep -qF "$name " of_others && [ -f "$path" ]; then
     mount --bind /dev/null "$path"
