@@ -86,9 +86,11 @@ find "$top" -exec touch --no-dereference --date="@$SOURCE_DATE_EPOCH" {} +
 log=$stage/log
 PATH=$tools:$PATH
 mkdir "$stage/plain" "$stage/made"
-wheel pack --dest-dir "$stage/plain" "$top" > "$log" 2>&1 &&
-  auditwheel repair --wheel-dir "$stage/made" "$stage/plain"/*.whl >> "$log" 2>&1 ||
-  { tail -n 5 "$log" >&2; fail "auditwheel could not make the wheel"; }
+make_wheel() {
+  wheel pack --dest-dir "$stage/plain" "$top" &&
+    auditwheel repair --wheel-dir "$stage/made" "$stage/plain"/*.whl
+}
+make_wheel > "$log" 2>&1 || { tail -n 5 "$log" >&2; fail "auditwheel could not make the wheel"; }
 wheel=$(cd "$stage/made" && ls -- *.whl)
 
 # The gate: what auditwheel finds in the finished file is the tag that it bears.

@@ -37,6 +37,13 @@ done
 ! ldd "$site/strata/_lib/libstrata_client.so.1" | grep -E 'dnnl|gomp' ||
   fail "the client library needs oneDNN"
 
+# Beside PyTorch in one process, which has a Protobuf of its own; Debian's even of this version.
+for name in debian torch-2.11; do
+  STRATA_CLIENT_LIBRARY=$site/strata/_lib/libstrata_client.so.1 \
+    "$("$here/deploy/python_env.sh" --print "$name")/bin/python" -m pytest -q -p no:cacheprovider \
+    "$here/python/tests/library_test.py" > pytest.log || { cat pytest.log; fail "not with $name"; }
+done
+
 cat > train.py <<'END'
 import os
 import sys
