@@ -4,7 +4,7 @@ def python_test(name, srcs, env = "torch-2.11", size = "medium", data = [], tags
     """A test of Bazel's that runs pytest on some files; each of pytest's cases is counted.
 
     In it PYTHONPATH has the package of the source tree, STRATA_CLIENT_LIBRARY is the library and
-    STRATA_PROGRAM the program that were built, and `strata` is on PATH, too.
+    STRATA_COMMAND the program that were built, and `strata` is on PATH, too.
 
     Args:
       name: of the test.

@@ -41,7 +41,7 @@ done
 for name in debian torch-2.11; do
   STRATA_CLIENT_LIBRARY=$site/strata/_lib/libstrata_client.so.1 \
     "$("$here/deploy/python_env.sh" --print "$name")/bin/python" -m pytest -q -p no:cacheprovider \
-    "$here/python/tests/library_test.py" > pytest.log || { cat pytest.log; fail "not with $name"; }
+    "$here/python/tests/test_library.py" > pytest.log || { cat pytest.log; fail "not with $name"; }
 done
 
 cat > train.py <<'END'
