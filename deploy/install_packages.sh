@@ -3,10 +3,11 @@
 # nothing where nothing is missing. Starts and enables no service. Needs Debian 12 and, when
 # something is missing, root or sudo.
 #
-# usage: deploy/install_packages.sh [--tests | --runtime | --bench]
+# usage: deploy/install_packages.sh [--tests | --runtime | --bench | --python]
 #   --tests     also what tests, own benchmarks and bundles need (packages-tests.txt)
 #   --runtime   only what a host needs to run a binary built elsewhere (packages-runtime.txt)
 #   --bench     only what benchmarks against others want besides (packages-bench.txt)
+#   --python    only what tests of the Python package want besides (packages-python.txt)
 set -euo pipefail
 cd "$(dirname "$0")"
 
@@ -15,7 +16,11 @@ case "${1:-}" in
   --tests) lists=(packages.txt packages-tests.txt) ;;
   --runtime) lists=(packages-runtime.txt) ;;
   --bench) lists=(packages-bench.txt) ;;
-  *) echo "strata: error: unknown option $1 (--tests, --runtime or --bench)" >&2; exit 2 ;;
+  --python) lists=(packages-python.txt) ;;
+  *)
+    echo "strata: error: unknown option $1 (--tests, --runtime, --bench or --python)" >&2
+    exit 2
+    ;;
 esac
 
 missing=()

@@ -11,17 +11,22 @@ cd "$(dirname "$0")/.."
 deploy/install_packages.sh --tests || { echo "0 passed, 1 failed"; exit 1; }
 
 targets=0
+python=0
 fuzz_seconds=60
 options=()
 for argument in "$@"; do
   case "$argument" in
     --fuzz-seconds=*) fuzz_seconds=${argument#*=}; continue ;;
     -*) ;;
+    //... | //python* | //tests/... | //tests/client*) targets=1 python=1 ;;
     *) targets=1 ;;
   esac
   options+=("$argument")
 done
-[ "$targets" -eq 1 ] || options+=(//...)
+[ "$targets" -eq 1 ] || { options+=(//...); python=1; }
+# Tests download nothing, so what they run Python in is made before.
+[ "$python" -eq 0 ] || deploy/python_env.sh debian torch-2.11 wheel ||
+  { echo "0 passed, 1 failed"; exit 1; }
 
 log=$(mktemp)
 trap 'rm -f "$log"' EXIT

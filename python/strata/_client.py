@@ -120,6 +120,10 @@ class Client:
         address: int = lib.strata_weights(self.handle, tensor)
         return address
 
+    def guard_weights(self) -> None:
+        """Makes a write to the weights, which ends the process, say which tensor it hit."""
+        check(lib.strata_guard_weights(self.handle))
+
     def begin_step(self, samples: int, rate: float | None) -> None:
         if rate is None:
             self._call(lib.strata_begin_step, samples)

@@ -91,6 +91,7 @@ _SIGNATURES: dict[str, tuple[Any, list[Any]]] = {
     "strata_register": (c_int, [c_void_p, POINTER(Tensor), POINTER(c_int32)]),
     "strata_allocate": (c_int, [c_void_p]),
     "strata_start": (c_int, [c_void_p, POINTER(Facts)]),
+    "strata_guard_weights": (c_int, [c_void_p]),
     "strata_weights": (c_void_p, [c_void_p, c_int32]),
     "strata_gradients": (c_void_p, [c_void_p, c_int32]),
     "strata_begin_step": (c_int, [c_void_p, c_uint32]),

@@ -8,6 +8,7 @@ FILE_LINES_MAX = 400
 HEADER_LINES_MAX = 200
 
 SOURCE = (".cc", ".h", ".cu", ".cuh")
+SCRIPTS = (".py", ".sh")
 # What must keep to the line length; Markdown tables and generated text may not.
 TEXT = SOURCE + (".proto", ".py", ".sh", ".bzl", "BUILD", "WORKSPACE")
 
@@ -58,7 +59,9 @@ def line_length(tree):
 
 
 def file_length(tree):
-    for path in filter(is_source, tree.paths):
+    for path in tree.paths:
+        if not path.endswith(SOURCE + SCRIPTS):
+            continue
         limit = HEADER_LINES_MAX if path.endswith(".h") else FILE_LINES_MAX
         count = tree.text(path).count("\n")
         if count > limit:

@@ -29,6 +29,7 @@ class RulesTest(unittest.TestCase):
     def test_file_length(self):
         self.assertEqual(found(rules.file_length, {"a.cc": "\n" * 400, "a.h": "\n" * 200}), [])
         self.assertEqual(len(found(rules.file_length, {"a.cc": "\n" * 401, "a.h": "\n" * 201})), 2)
+        self.assertEqual(len(found(rules.file_length, {"a.py": "\n" * 401, "a.sh": "\n" * 400})), 1)
 
     def test_function_length(self):
         head = "namespace a {\nclass B {\n public:\n"

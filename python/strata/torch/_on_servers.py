@@ -40,6 +40,7 @@ class Served(Trainer):
             entry.param.data = _tensors.view_at(
                 exchange.client.weights(entry.index), entry.param.detach()
             )
+        exchange.client.guard_weights()
         exchange.read_buffers()
         exchange.install_hooks()
         exchange.on_published = self._note

@@ -19,6 +19,7 @@
 #include "proto/control.pb.h"
 #include "worker/client/c/convert.h"
 #include "worker/client/c/sized.h"
+#include "worker/client/c/write_guard.h"
 #include "worker/client/client.h"
 #include "worker/client/connect/connect.h"
 #include "worker/contract/launch.h"
@@ -88,6 +89,7 @@ struct strata_client {
   std::vector<std::pair<std::string, uint64_t>> tensors;  // name, elements
   pid_t process = getpid();
   std::atomic<bool> busy{false};
+  bool guards_weights = false;
 };
 
 namespace {
@@ -174,6 +176,7 @@ strata_code strata_connect_alone(const char* job, strata_client** client) {
 
 void strata_close(strata_client* client) {
   const std::unique_ptr<strata_client> owned(client);
+  if (owned && owned->guards_weights) strata::client::GuardWrites({});
   // The parent's connections are not this process's to end with a message.
   if (owned && owned->process != getpid()) static_cast<void>(owned->client.release());
 }
@@ -224,6 +227,20 @@ strata_code strata_start(strata_client* client, const strata_facts* facts) {
                                   .takes_first_weights = from.takes_first_weights != 0,
                                   .optimizer = from.optimizer == nullptr ? "" : from.optimizer,
                                   .says_rates = from.says_rates != 0});
+  });
+}
+
+strata_code strata_guard_weights(strata_client* client) {
+  return Run(client, "strata_guard_weights", [&] {
+    std::vector<strata::client::GuardedRange> ranges;
+    for (size_t i = 0; i < client->tensors.size(); ++i) {
+      const auto weights = client->client->Weights(static_cast<int>(i));
+      ranges.push_back(
+          {weights.data(), weights.size() * sizeof(float), client->tensors[i].first});
+    }
+    strata::client::GuardWrites(std::move(ranges));
+    client->guards_weights = true;
+    return absl::OkStatus();
   });
 }
 

@@ -118,6 +118,11 @@ typedef struct strata_facts {
 /* Offers the weights as the first ones, and blocks until every rank has and training begins. */
 STRATA_API strata_code strata_start(strata_client* client, const strata_facts* facts);
 
+/* From strata_start on, weights are read-only: makes a write to them end the process with a line on
+ * stderr that names the tensor, before the SIGSEGV. Installs a handler of that signal, which hands
+ * other faults on. */
+STRATA_API strata_code strata_guard_weights(strata_client* client);
+
 /* Return where the tensor lies in the node's arena of weights, read-only from strata_start on, and
  * in the rank's arena of gradients; null before strata_allocate or if there is no such tensor. The
  * address never changes. */
