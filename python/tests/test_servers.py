@@ -46,9 +46,9 @@ def test_no_wait_is_forgotten_where_one_answer_comes_200_ms_late(tmp_path: pathl
 
 
 REFUSALS = {
-    "clip": 'the gradient of parameter "weight" was changed after .* clip_norm=',
+    "clip": 'the gradient of parameter "(weight|bias)" was changed after .* clip_norm=',
     "scaler": "scaler: the optimizer is on the servers",
-    "bfloat16": 'parameter "weight": is of torch.bfloat16; on the servers weights are float32',
+    "bfloat16": 'parameter "(weight|bias)": is of torch.bfloat16; on the servers weights are float32',
     "rate": "the learning rate became 0.2 after gradients were given with 0.1",
     "two": "2 optimizers: on the servers a job has one",
     "ranks": 'optimizer_on: "ranks" does not go with mode async',

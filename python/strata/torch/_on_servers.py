@@ -67,9 +67,8 @@ class Served(Trainer):
             gradient, version = entry.param.grad, self._versions.get(entry.index)
             if version is not None and (gradient is None or gradient._version != version):
                 raise errors.InvalidArgument(
-                    f'the gradient of parameter "{entry.name}" was changed after it had been given to the '
-                    "servers: in place of clip_grad_norm_ give DistributedOptimizer clip_norm=, in place of "
-                    "a GradScaler use bfloat16 autocast"
+                    f'the gradient of parameter "{entry.name}" was changed after it was given: use '
+                    "clip_norm= for clip_grad_norm_, bfloat16 autocast for a GradScaler"
                 )
         exchange.finish_pass()
         exchange.has_passed = False
@@ -81,7 +80,9 @@ class Served(Trainer):
         self.count_step()
 
     def _keep_final(self) -> None:
-        """The shared memory goes away with the client."""
+        """The shared memory goes away with the client, and the final weights are there."""
+        if self._waits is not None:
+            self._waits.end()
         for entry in self.exchange.entries:
             entry.param.data = entry.param.data.clone(memory_format=torch.preserve_format)
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 import torch
@@ -51,6 +50,10 @@ class PerTensor:
         """A step has ended: all weights are on their way."""
         self._left = set(self._indices)
 
+    def end(self) -> None:
+        """No more steps: all weights are there."""
+        self._left.clear()
+
     def wait(self, param: object) -> None:
         if id(param) in self._left:
             self._left.discard(id(param))
@@ -60,6 +63,3 @@ class PerTensor:
         if self._left:
             self._left.clear()
             self._client.wait_all()
-
-    def __iter__(self) -> Iterator[int]:
-        return iter(self._left)
