@@ -80,13 +80,8 @@ def main():
     sampler = st.Sampler(train, shuffle=True)
     loader = DataLoader(train, args.batch, sampler=sampler, drop_last=True)
     steps = args.epochs * len(loader)
-    optimizer = st.DistributedOptimizer(
-        optimizer,
-        model,
-        buffers="mean",  # all ranks test with the same statistics of batch normalisation
-        samples_per_epoch=len(train),
-        total_steps=steps,
-    )
+    # Each rank keeps its own statistics of batch normalisation; buffers="mean" averages them.
+    optimizer = st.DistributedOptimizer(optimizer, model, samples_per_epoch=len(train), total_steps=steps)
     scheduler = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, steps)
 
     for epoch in range(args.epochs):

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Trains a transformer that writes text, character by character: 10.8 million parameters.
+"""Trains a transformer that writes text, character by character: 10.7 million parameters.
 
   strata run -n 4 transformer.py
   strata run -n 4 --nodes 2 --servers 2 --mode "ssp(3)" transformer.py --layers 2 --width 128
