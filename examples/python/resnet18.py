@@ -53,7 +53,7 @@ def with_and_without_decay(model, decay):
 @torch.no_grad()
 def accuracy(model, data):
     model.eval()
-    hits = sum((model(x).argmax(1) == y).sum().item() for x, y in DataLoader(data, 100))
+    hits = sum((model(x).argmax(1) == y).sum().item() for x, y in DataLoader(data, 50))
     model.train()
     return hits / len(data)
 
@@ -71,7 +71,7 @@ def main():
         train = read_cifar(args.data, "data_batch_*.bin", args.limit)
         test = read_cifar(args.data, "test_batch.bin", args.limit)
     else:
-        train, test = make_up(args.limit, seed=2), make_up(max(100, args.limit // 10), seed=3)
+        train, test = make_up(args.limit, seed=2), make_up(max(50, args.limit // 10), seed=3)
 
     torch.manual_seed(1)
     model = torchvision.models.resnet18(weights=None, num_classes=CLASSES)
