@@ -6,7 +6,7 @@ import os
 import pickle
 import sys
 
-from strata import _lifetime
+from strata import _lifetime, _presence
 from strata.launching import pickled
 
 
@@ -16,19 +16,10 @@ def main(folder: str) -> None:
     with open(os.path.join(folder, "call.pkl"), "rb") as file:
         function, arguments = pickle.load(file)
     result = function(*arguments)
-    if _lifetime.process.client is None:
-        _take_part()
+    _presence.take_part_if_none_was()
     _lifetime.finish()
     # Pickled now, as a model has its final weights; under its name only once it is whole.
     path = os.path.join(folder, f"{os.environ['RANK']}.pkl")
     with open(path + ".part", "wb") as file:
         file.write(pickled("what the function returned", result))
     os.rename(path + ".part", path)
-
-
-def _take_part() -> None:
-    """Joins the job with a model of one number, as a job waits for all its ranks."""
-    client = _lifetime.connect()
-    client.register("strata.launch: the function made no session", (1,), 0.0, 0.0)
-    client.allocate()
-    client.start(None, False)

@@ -17,7 +17,7 @@ _LOOPBACK = ("127.", "::1", "localhost")
 
 @dataclass(frozen=True)
 class Meeting:
-    """How the ranks find one another. Exactly one of the two is set, or none for a rank alone."""
+    """How the ranks find one another: one of the two is set, none for a rank alone."""
 
     folder: str = ""
     """A folder of this job alone that all ranks see, as they are on one host."""
@@ -39,6 +39,21 @@ def _field(text: str, name: str) -> str:
     return found.group(1) if found else ""
 
 
+def _launch() -> str:
+    """Returns the launch file's text; of a rank alone, nothing."""
+    path = os.environ.get("STRATA_LAUNCH")
+    if not path:
+        return ""
+    with open(path) as file:
+        return file.read()
+
+
+def node() -> int:
+    """Returns the number of this rank's node in its job, from 0."""
+    found = re.search(r"^node: (\d+)$", _launch(), re.MULTILINE)
+    return int(found.group(1)) if found else 0
+
+
 def find() -> Meeting:
     """Returns where the ranks of this job meet.
 
@@ -50,13 +65,11 @@ def find() -> Meeting:
     address, port = os.environ.get("MASTER_ADDR"), os.environ.get("MASTER_PORT")
     if address and port:
         return Meeting(master=f"{address}:{port}")
-    launch = os.environ.get("STRATA_LAUNCH")
-    if not launch:
+    text = _launch()
+    if not text:
         raise errors.OutOfOrder(
             f"WORLD_SIZE is {ranks()}, but no Strata job runs this process: strata run -n {ranks()} SCRIPT"
         )
-    with open(launch) as file:
-        text = file.read()
     is_one_node = os.environ.get("LOCAL_WORLD_SIZE") == os.environ.get("WORLD_SIZE")
     # Nodes that reach one another by a loopback address are on one host, too.
     is_one_host = is_one_node or _field(text, "advertise").startswith(_LOOPBACK)

@@ -84,7 +84,7 @@ def test_a_function_that_makes_no_session_just_runs() -> None:
 
 def test_a_session_on_some_ranks_alone_is_named() -> None:
     text = reason(lambda: strata.launch(session_on_rank_0, options=OPTIONS), strata.JobStopped)
-    assert "strata.launch: the function made no session" in text
+    assert "none: this rank made no session" in text
 
 
 @pytest.mark.parametrize(
