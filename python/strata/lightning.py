@@ -18,7 +18,7 @@ import atexit
 import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 import torch.distributed as dist
@@ -36,10 +36,9 @@ try:
         _all_gather_ddp_if_available,
         _sync_ddp_if_available,
     )
-    from lightning.fabric.utilities.rank_zero import rank_zero_only as fabric_rank_zero_only
+    from lightning.fabric.utilities.rank_zero import rank_zero_only
     from lightning.pytorch.strategies import ParallelStrategy, StrategyRegistry
     from lightning.pytorch.trainer.states import TrainerFn
-    from lightning.pytorch.utilities.rank_zero import rank_zero_only
 except ImportError as error:
     if error.name is not None and error.name.split(".")[0] != "lightning":
         raise
@@ -115,6 +114,13 @@ class StrataStrategy(ParallelStrategy):
 
     strategy_name = "strata"
 
+    if TYPE_CHECKING:  # properties that Lightning has set by the time they are used
+        accelerator: Any
+        lightning_module: Any
+        model: Any
+        optimizers: Any
+        parallel_devices: Any
+
     def __init__(self, checkpoint_io: Any = None, precision_plugin: Any = None, **options: Any) -> None:
         super().__init__(
             cluster_environment=StrataEnvironment(),
@@ -140,7 +146,7 @@ class StrataStrategy(ParallelStrategy):
 
     def set_world_ranks(self) -> None:
         """Tells Lightning which process is rank 0."""
-        rank_zero_only.rank = fabric_rank_zero_only.rank = self.global_rank
+        rank_zero_only.rank = self.global_rank  # type: ignore[attr-defined]
 
     def setup_environment(self) -> None:
         if len(self.parallel_devices) != 1 or self.num_nodes != 1:

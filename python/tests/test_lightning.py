@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import pathlib
 import sys
 from typing import Any
@@ -15,13 +16,7 @@ from support import SCRIPTS, Result, error_lines, execute, must_finish, run_job
 # Until all modes take a program's own optimizer by themselves.
 OPTIONS = ("--set", "optimizer.mean={}")
 
-try:
-    import lightning  # noqa: F401
-
-    HAS_LIGHTNING = True
-except ImportError:
-    HAS_LIGHTNING = False
-
+HAS_LIGHTNING = importlib.util.find_spec("lightning") is not None
 needs_rates = pytest.mark.skipif(
     not hasattr(lib, "strata_begin_step_at"), reason="this library takes no learning rates"
 )
@@ -73,6 +68,18 @@ def test_two_ranks_train_as_one_process_does(
     saved = torch.load(tmp_path / "checkpoints" / "job.ckpt", weights_only=False)
     assert all(torch.equal(saved["state_dict"][name], own[name]) for name in weights)
     assert sorted(path.name for path in (tmp_path / "checkpoints").iterdir()) == ["alone.ckpt", "job.ckpt"]
+
+
+@needs_lightning
+def test_training_goes_on_from_a_checkpoint_of_rank_0(tmp_path: pathlib.Path) -> None:
+    must_finish(fit(tmp_path, "half"))
+    must_finish(fit(tmp_path, "resume"))
+    must_finish(execute([sys.executable, str(SCRIPTS / "fitted.py"), "alone", "alone"], tmp_path))
+    weights, _, steps, _ = torch.load(tmp_path / "alone.0")
+    for rank in range(2):
+        own, _, own_steps, _ = torch.load(tmp_path / f"job.{rank}")
+        assert own_steps == steps == 8
+        assert max(float((own[name] - weights[name]).abs().max()) for name in weights) <= 1e-6
 
 
 @needs_lightning

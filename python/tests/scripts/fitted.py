@@ -1,6 +1,6 @@
 """Trains a small module for two epochs with Lightning: as a rank of a job, or, as reference, in one process.
 
-usage: fitted.py job|alone OUT [accumulate] [manual] [clip] [servers] [sampler] [twice] [devices] [again] [test]
+usage: fitted.py job|alone OUT [accumulate] [manual] [clip] [servers] [sampler] [twice] [devices] [again] [test] [half] [resume]
 """
 
 import sys
@@ -89,12 +89,12 @@ def main(how, out, *wants):
         from strata.lightning import StrataStrategy
     L.seed_everything(3, verbose=False)
     module = Module(wants)
-    checkpoint = ModelCheckpoint(dirpath="checkpoints", filename=how, save_weights_only=False)
+    checkpoint = ModelCheckpoint(dirpath="checkpoints", filename=how, enable_version_counter=False, save_weights_only=False)
     trainer = L.Trainer(
         strategy=StrataStrategy() if in_job else "auto",
         devices=2 if "devices" in wants else 1,
         accelerator="cpu",
-        max_epochs=2,
+        max_epochs=1 if "half" in wants else 2,
         accumulate_grad_batches=2 if "accumulate" in wants else 1,
         gradient_clip_val=0.5 if "clip" in wants else None,
         logger=False,
@@ -110,7 +110,8 @@ def main(how, out, *wants):
     if in_job and trainer.global_rank:
         # Ranks begin with rank 0's weights.
         torch.nn.init.zeros_(module.layers[0].weight)
-    trainer.fit(module, loader(how, wants, 1), loader(how, wants, 2))
+    path = "checkpoints/job.ckpt" if "resume" in wants else None
+    trainer.fit(module, loader(how, wants, 1), loader(how, wants, 2), ckpt_path=path)
     if "again" in wants:
         trainer.fit(module, loader(how, wants, 1))
     metrics = {name: float(value) for name, value in trainer.callback_metrics.items()}
