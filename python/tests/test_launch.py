@@ -166,7 +166,7 @@ def wait_until(holds: Any, deadline_s: float) -> None:
 
 def test_ctrl_c_ends_the_job_and_leaves_no_process(tmp_path: pathlib.Path) -> None:
     mark = uuid.uuid4().hex
-    words = [sys.executable, str(SCRIPTS / "interrupted.py"), str(tmp_path)]
+    words = [sys.executable, str(SCRIPTS / "interrupted.py"), str(tmp_path), *OPTIONS]
     running = subprocess.Popen(
         words,
         cwd=tmp_path,
@@ -178,6 +178,7 @@ def test_ctrl_c_ends_the_job_and_leaves_no_process(tmp_path: pathlib.Path) -> No
     )
     try:
         wait_until(lambda: len(list(tmp_path.glob("began-*"))) == 2, 60)
+        time.sleep(1)  # rank 1 waits for rank 0's gradient
         assert len(processes_with(mark)) >= 5  # itself, `strata run`, its daemons, and two ranks
         running.send_signal(signal.SIGINT)  # to this process alone, as a notebook does
         out, _ = running.communicate(timeout=30)
