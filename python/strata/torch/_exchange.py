@@ -122,9 +122,13 @@ class Exchange:
         dense = _tensors.alike(gradient, entry.param)
         if dense is not gradient:
             entry.param.grad = dense
-        dtype = entry.dtype if dense.dtype == entry.param.dtype else _tensors.DTYPES[dense.dtype]
+        self.give(entry, dense)
+
+    def give(self, entry: Entry, gradient: Tensor) -> None:
+        """Gives the job a gradient, which lies in memory as its parameter does."""
+        dtype = entry.dtype if gradient.dtype == entry.param.dtype else _tensors.DTYPES[gradient.dtype]
         code = lib.strata_publish_values(
-            self.client.handle, entry.index, dense.data_ptr(), dtype, float(self.samples)
+            self.client.handle, entry.index, gradient.data_ptr(), dtype, float(self.samples)
         )
         if code:
             self._take_error(entry, code)
