@@ -149,8 +149,7 @@ STRATA_API strata_code strata_read_weights(strata_client* client, int32_t tensor
 
 /* Jobs with `device: GPU`. Says that the program can have its tensors on a device, whose memory the
  * host cannot touch; before strata_allocate, which fails where the job has GPUs and this was not
- * said. Means nothing in other jobs. strata_publish_values and strata_read_weights, which are of
- * the host, are refused then. */
+ * said. strata_publish_values and strata_read_weights, which are of the host, are refused then. */
 STRATA_API strata_code strata_accept_device(strata_client* client);
 /* Returns the CUDA device that the rank computes on, once strata_start has returned, by its number
  * in this process; -1: the job wants none. */
