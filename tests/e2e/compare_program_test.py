@@ -20,7 +20,8 @@ class CompareProgramTest(CampaignCase):
 
     def compare(self, *more, steps=30):
         return ["compare", self.program, "-n", "2", "--nodes", "2", "--out", self.out, *more,
-                "--set", "optimizer.sgd={}", "--set", "schedule.base_lr=0.1", "--", str(steps), "5"]
+                "--set", "optimizer.sgd={}", "--set", "schedule.base_lr=0.1", "--", str(steps), "5",
+                "{launch}"]
 
     def report(self):
         return json.loads(read(os.path.join(self.out, "report.json")))
@@ -72,7 +73,7 @@ class CompareProgramTest(CampaignCase):
     def test_a_sweep_ranks_points_by_a_value(self):
         out = self.succeed(["sweep", self.program, "-n", "2", "--nodes", "2", "--out", self.out,
                             "--vary", "schedule.base_lr=0.02,0.1", "--set", "optimizer.sgd={}",
-                            *BY_PERPLEXITY, "--", "20", "1"])
+                            *BY_PERPLEXITY, "--", "20", "1", "{launch}"])
         self.assertIn("Best: schedule.base_lr=0.1 with perplexity ", out)
         rows = json.loads(read(os.path.join(self.out, "sweep.json")))["table"]
         self.assertEqual(rows[0], ["schedule.base_lr", "perplexity", "steps", "time", "runs"])

@@ -3,6 +3,7 @@
 // `twice` the weight, which rises.
 #include <cstdio>
 #include <cstdlib>
+#include <utility>
 
 #include "absl/status/status.h"
 #include "absl/time/clock.h"
@@ -15,11 +16,10 @@ namespace {
 constexpr uint64_t kReportEvery = 5;  // steps
 constexpr uint32_t kBatch = 8;
 
-absl::Status Send(client::Client& client, uint64_t first, uint64_t end, bool final) {
-  client::Report report{.first_step = first, .end_step = end, .samples = kBatch * (end - first)};
-  report.final = final;
+absl::Status Send(client::Client& client, client::Report report) {
   if (client.rank() == 0) {
-    if (absl::Status status = client.WaitAll(); !final && !status.ok()) return status;
+    absl::Status status = report.final ? absl::OkStatus() : client.WaitAll();
+    if (!status.ok()) return status;
     const double weight = client.Weights(0)[0];
     report.values = {{"perplexity", 20 - 10 * weight}, {"twice", 2 * weight}};
   }
@@ -30,6 +30,7 @@ absl::Status Train(client::Client& client, uint64_t steps, absl::Duration step_t
   auto index = client.Register({.name = "w", .shape = {1000}});
   if (!index.ok()) return index.status();
   if (absl::Status status = client.Start({.total_steps = steps}); !status.ok()) return status;
+  absl::Time window = absl::Now();
   for (uint64_t step = 0; step < steps; ++step) {
     absl::Status status = client.BeginStep(kBatch);
     if (status.ok()) status = client.WaitAll();
@@ -38,14 +39,20 @@ absl::Status Train(client::Client& client, uint64_t steps, absl::Duration step_t
     for (int i = 0; i < 1000; ++i) {
       client.Gradients(0)[i] = kBatch * (client.Weights(0)[i] - 1.0f);
     }
-    status = client.FinishStep();
+    status = client.Publish(0);
+    if (status.ok()) status = client.FinishStep();
     if (status.ok() && (step + 1) % kReportEvery == 0) {
-      status = Send(client, step + 1 - kReportEvery, step + 1, false);
+      const absl::Time now = absl::Now();
+      const double wall_s = absl::ToDoubleSeconds(now - std::exchange(window, now));
+      status = Send(client, {.first_step = step + 1 - kReportEvery,
+                             .end_step = step + 1,
+                             .samples = kBatch * kReportEvery,
+                             .wall_s = wall_s});
     }
     if (!status.ok()) return status;
   }
   if (absl::Status status = client.Finish(); !status.ok()) return status;
-  return Send(client, steps, steps, /*final=*/true);
+  return Send(client, {.first_step = steps, .end_step = steps, .final = true});
 }
 
 absl::Status Run(int argc, char** argv) {
