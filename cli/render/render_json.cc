@@ -5,6 +5,7 @@
 #include "cli/render/render_peers.h"
 #include "cli/render/render_resources.h"
 #include "common/job/encoding.h"
+#include "common/job/program_optimizer.h"
 #include "worker/agent/metrics_line.h"
 
 namespace strata::cli {
@@ -103,6 +104,7 @@ Json ToJson(const proto::JobStatus& job) {
   json["reason"] = job.reason();
   json["mode"] = job.mode();
   json["model"] = job.model();
+  json["optimizer"] = OptimizerText(job.job().optimizer());
   json["exchange"] = job.exchange();
   json["device"] = proto::Job::Device_Name(job.job().device());
   json["node_sum"] = proto::NodeSum::By_Name(job.job().node_sum());
