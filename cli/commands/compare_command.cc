@@ -12,6 +12,7 @@
 #include "cli/commands/commands.h"
 #include "cli/commands/comparison.h"
 #include "cli/commands/run_site.h"
+#include "cli/options/compared_job.h"
 #include "cli/options/options.h"
 #include "cli/options/within.h"
 #include "cli/program/interrupt.h"
@@ -26,12 +27,13 @@ namespace strata::cli {
 namespace {
 
 struct Options {
-  JobOptions job;
+  ComparedJob compared;
   std::string modes;
   std::vector<std::string> tune;
   uint32_t seeds = 3;
   std::string out;
-  std::optional<double> target_accuracy;
+  std::optional<double> target;
+  compare::Metric metric;
   double equivalence_margin = 0.005;
   SiteOptions site;
 };
@@ -48,6 +50,14 @@ std::vector<compare::RunPlan> AskedFor(const proto::Campaign& asked,
   return plans;
 }
 
+// " of 300 steps"; empty: the program alone knows.
+absl::StatusOr<std::string> StepsText(const proto::Job& job) {
+  if (job.has_program()) return std::string();
+  const absl::StatusOr<uint64_t> steps = compare::TotalSteps(job);
+  if (!steps.ok()) return steps.status();
+  return absl::StrCat(" of ", Counted(*steps, "step"));
+}
+
 // Makes runs and report of what has been checked. `interrupt`: null for a cluster of its own.
 int RunCampaign(const Options& options, const RunSite& site, const proto::Campaign& asked,
                 const std::string& log_level, Interrupt* interrupt) {
@@ -61,16 +71,17 @@ int RunCampaign(const Options& options, const RunSite& site, const proto::Campai
   parts.plans = AskedFor(asked, *all);
   parts.folder = folder->get();
   parts.modes = {asked.modes().begin(), asked.modes().end()};
-  parts.target_accuracy = options.target_accuracy;
+  parts.target_accuracy = options.target;
+  parts.metric = options.metric;
   parts.equivalence_margin = options.equivalence_margin;
-  const absl::StatusOr<uint64_t> steps = compare::TotalSteps(parts.plans.front().job);
+  const absl::StatusOr<std::string> steps = StepsText(parts.plans.front().job);
   if (!steps.ok()) return PrintError(steps.status());
   const absl::StatusOr<size_t> there = (*folder)->CountFinished(parts.plans);
   if (!there.ok()) return PrintError(there.status());
-  std::printf("%s x %s: %s of %s, %d of them there already; %s\n",
+  std::printf("%s x %s: %s%s, %d of them there already; %s\n",
               Counted(asked.modes_size(), "mode").c_str(), Counted(asked.seeds(), "seed").c_str(),
-              Counted(parts.plans.size(), "run").c_str(), Counted(*steps, "step").c_str(),
-              static_cast<int>(*there), site.words.c_str());
+              Counted(parts.plans.size(), "run").c_str(), steps->c_str(), static_cast<int>(*there),
+              site.words.c_str());
   std::fflush(stdout);
   if (asked.tune_size() > 0) {
     parts.to_tune = asked;
@@ -101,8 +112,15 @@ absl::Status AddTuning(const std::vector<std::string>& tune, proto::Campaign* ca
 }
 
 int Run(Options options, const Invocation& invocation) {
-  auto job = LoadJobAsWritten(options.job);
+  options.compared.program.nodes = static_cast<uint32_t>(options.site.local.nodes);
+  auto job = LoadComparedJob(options.compared);
   if (!job.ok()) return PrintError(job.status());
+  absl::StatusOr<compare::Metric> metric = MetricOf(options.compared);
+  if (!metric.ok()) return PrintError(metric.status());
+  if (metric->is_accuracy() && options.target && !(*options.target > 0 && *options.target <= 1)) {
+    return PrintError(absl::InvalidArgumentError("--target: an accuracy is above 0 and at most 1"));
+  }
+  options.metric = *std::move(metric);
   // Tuning has the seed before.
   if (!options.tune.empty() && job->seed() == 0) job->set_seed(2);
   FillSlots(std::max(1U, job->ranks()), &options.site.local);
@@ -132,8 +150,7 @@ void AddCompareCommand(CLI::App* app, Invocation* invocation) {
   auto options = std::make_shared<Options>();
   CLI::App* command =
       app->add_subcommand("compare", "Run a job in several modes with several seeds and compare");
-  command->add_option("job", options->job.path, "Job file (protobuf text, see proto/job.proto)")
-      ->required();
+  AddComparedJob(command, &options->compared);
   command
       ->add_option("--modes", options->modes,
                    "Modes with commas between them, each as --mode of strata submit takes it, with "
@@ -151,16 +168,17 @@ void AddCompareCommand(CLI::App* app, Invocation* invocation) {
       ->add_option("--out", options->out,
                    "Directory for runs and report; what it holds of them already is not made again")
       ->required();
-  command
-      ->add_option("--target-accuracy", options->target_accuracy,
-                   "Accuracy, 0 to 1, to which the time is told (default: what all modes reach)")
-      ->check(Within(0.0001, 1.0));
+  command->add_option(
+      "--target,--target-accuracy", options->target,
+      "The metric's value to which the time is told, of an accuracy 0 to 1 (default: "
+      "what all modes reach)");
   command
       ->add_option("--margin", options->equivalence_margin,
-                   "Final accuracies that differ by less are called equal: 0.005 is half a point")
+                   "Final accuracies that differ by less are called equal: 0.005 is half a point; "
+                   "of another metric a share of the baseline's")
       ->check(Within(0.0001, 0.9999))
       ->capture_default_str();
-  AddJobChanges(command, &options->job);
+  AddJobChanges(command, &options->compared.job);
   CLI::Option* coordinator = AddSiteOptions(command, &options->site);
   AddLogLevelOption(command, invocation);
   command->footer(
@@ -172,6 +190,8 @@ void AddCompareCommand(CLI::App* app, Invocation* invocation) {
       "      --coordinator head:7070\n"
       "  strata compare job.textproto --modes \"sync,lazy:diloco(16)\" --out comparison \\\n"
       "      --cluster examples/clusters/two_site_wan.textproto --set ranks=16\n"
+      "  strata compare train.py -n 4 --modes sync,async,ring --nodes 2 --servers 2 \\\n"
+      "      --metric perplexity --goal min --out comparison -- --layers 4\n"
       "Without --coordinator it has a cluster of its own on this machine; with --cluster none: "
       "gradients\nare real, time is simulated. The same command goes on where it was interrupted; "
       "more modes and\nseeds add to what is there.\n"

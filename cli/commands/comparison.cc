@@ -15,7 +15,7 @@
 
 namespace strata::cli {
 
-Comparison::Comparison(Options options) : options_(std::move(options)) {}
+Comparison::Comparison(Options options) : options_(std::move(options)), course_(options_.metric) {}
 
 int Comparison::Run(compare::Runner* runner) {
   if (options_.to_tune) {
@@ -42,7 +42,7 @@ absl::Status Comparison::Tune(compare::Runner* runner) {
   std::fflush(stdout);
   const auto records = Make(*runs, runner);
   if (!records.ok()) return records.status();
-  const compare::Tuned tuned = compare::TunedBy(*options_.to_tune, *records);
+  const compare::Tuned tuned = compare::TunedBy(*options_.to_tune, *records, options_.metric);
   tuning_ = tuned.words;
   std::printf("%s\n", tuning_.c_str());
   std::fflush(stdout);
@@ -65,7 +65,8 @@ absl::StatusOr<bool> Comparison::IsComplete() const {
       if (!record->has_value()) return false;
       records.push_back(**std::move(record));
     }
-    auto tuned = compare::PlanRuns(compare::TunedBy(*options_.to_tune, records).campaign);
+    auto tuned =
+        compare::PlanRuns(compare::TunedBy(*options_.to_tune, records, options_.metric).campaign);
     if (!tuned.ok()) return tuned.status();
     plans = *std::move(tuned);
   }
@@ -87,11 +88,14 @@ int Comparison::Report(std::vector<proto::RunRecord> records) {
   const proto::Job& job = options_.folder->campaign().job();
   input.title = job.name();
   input.modes = options_.modes;
-  input.runs = std::move(records);
+  for (proto::RunRecord& record : records) {
+    input.runs.push_back(compare::ByMetric(options_.metric, std::move(record)));
+  }
   input.straggler = StragglerWords(job);
   input.tuning = tuning_;
   input.target_accuracy = options_.target_accuracy;
   input.equivalence_margin = options_.equivalence_margin;
+  input.metric = options_.metric;
   const absl::StatusOr<compare::Summary> summary = compare::Summarize(input);
   if (!summary.ok()) return PrintError(summary.status());
   std::printf("\n%s\n", Table(summary->rows).c_str());

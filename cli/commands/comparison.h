@@ -11,6 +11,7 @@
 #include "compare/campaign/campaign_folder.h"
 #include "compare/run_record.pb.h"
 #include "compare/runner.h"
+#include "compare/statistics/metric.h"
 
 namespace strata::cli {
 
@@ -28,6 +29,7 @@ class Comparison {
     std::vector<std::string> modes;  // the first is the baseline; of `to_tune` those tuned
     std::optional<double> target_accuracy;
     double equivalence_margin = 0;
+    compare::Metric metric;
   };
 
   explicit Comparison(Options options);

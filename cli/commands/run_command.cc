@@ -25,6 +25,7 @@ struct Options {
   std::string coordinator;  // empty: a cluster of its own
   std::string log;
   bool prints_job = false;
+  bool names_servers = false;
 };
 
 // The job as the user could have written it, with the changes that the options make.
@@ -73,9 +74,14 @@ int Run(const Options& options, const Invocation& invocation) {
   }
   const absl::Status log = RankOutput().Open(ParseRankOutput(options.log));
   if (!log.ok()) return PrintError(log);
+  Options here = options;
+  if (options.coordinator.empty() && options.cluster.nodes == 1 && !options.names_servers &&
+      LeaveOutServers(&*job)) {
+    here.cluster.servers = 0;
+  }
   FillDefaults(&*job);
   if (!options.coordinator.empty()) return RunOn(options.coordinator, *job, options);
-  return RunHere(*std::move(job), options, invocation);
+  return RunHere(*std::move(job), std::move(here), invocation);
 }
 
 }  // namespace
@@ -124,6 +130,7 @@ void AddRunCommand(CLI::App* app, Invocation* invocation) {
       "Exit status: 0 finished, 1 failed or stopped, 2 bad input.");
   command->callback([=] {
     options->program.words = command->remaining();
+    options->names_servers = command->count("--servers") + command->count("--shards") > 0;
     options->program.nodes = static_cast<uint32_t>(options->cluster.nodes);
     invocation->run = [=] { return Run(*options, *invocation); };
   });

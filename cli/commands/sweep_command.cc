@@ -12,6 +12,7 @@
 #include "cli/commands/commands.h"
 #include "cli/commands/run_site.h"
 #include "cli/commands/sweep_run.h"
+#include "cli/options/compared_job.h"
 #include "cli/options/options.h"
 #include "cli/program/interrupt.h"
 #include "cli/program/version.h"
@@ -26,7 +27,8 @@ namespace {
 constexpr uint32_t kAtOnceMax = 64;
 
 struct Options {
-  JobOptions job;
+  ComparedJob compared;
+  compare::Metric metric;
   std::vector<std::string> vary;
   uint32_t seeds = 1;
   uint32_t halving = 0;
@@ -69,7 +71,7 @@ int RunSweep(const Options& options, const RunSite& site, const proto::Campaign&
               Counted(plan.rungs.size(), "rung").c_str(), static_cast<int>(*there),
               static_cast<int>(work.runners), site.words.c_str());
   std::fflush(stdout);
-  SweepRun sweep(std::move(plan), folder->get());
+  SweepRun sweep(std::move(plan), folder->get(), options.metric);
   const absl::StatusOr<bool> is_complete = sweep.IsComplete();
   if (!is_complete.ok()) return PrintError(is_complete.status());
   if (*is_complete) return sweep.Run({});
@@ -79,8 +81,12 @@ int RunSweep(const Options& options, const RunSite& site, const proto::Campaign&
 }
 
 int Run(Options options, const Invocation& invocation) {
-  const auto job = LoadJobAsWritten(options.job);
+  options.compared.program.nodes = static_cast<uint32_t>(options.site.local.nodes);
+  const auto job = LoadComparedJob(options.compared);
   if (!job.ok()) return PrintError(job.status());
+  absl::StatusOr<compare::Metric> metric = MetricOf(options.compared);
+  if (!metric.ok()) return PrintError(metric.status());
+  options.metric = *std::move(metric);
   compare::SweepRequest request{.job = *job,
                                 .vary = options.vary,
                                 .seeds = options.seeds,
@@ -109,8 +115,7 @@ void AddSweepCommand(CLI::App* app, Invocation* invocation) {
   auto options = std::make_shared<Options>();
   CLI::App* command =
       app->add_subcommand("sweep", "Run a job with all choices of some fields' values");
-  command->add_option("job", options->job.path, "Job file (protobuf text, see proto/job.proto)")
-      ->required();
+  AddComparedJob(command, &options->compared);
   command
       ->add_option("--vary", options->vary,
                    "A field and its values: schedule.base_lr=0.01,0.03,0.1; may be repeated: all "
@@ -134,7 +139,7 @@ void AddSweepCommand(CLI::App* app, Invocation* invocation) {
                    "Runs side by side, where the cluster has free slots for them")
       ->check(CLI::Range(1U, kAtOnceMax))
       ->capture_default_str();
-  AddJobOptions(command, &options->job);
+  AddJobOptions(command, &options->compared.job);
   CLI::Option* coordinator = AddSiteOptions(command, &options->site);
   AddLogLevelOption(command, invocation);
   command->footer(
@@ -143,6 +148,8 @@ void AddSweepCommand(CLI::App* app, Invocation* invocation) {
       "      --vary data.batch_per_rank=16,64 --nodes 2 --slots 4 --out sweep\n"
       "  strata sweep job.textproto --vary schedule.base_lr=0.003,0.01,0.03,0.1 --mode async \\\n"
       "      --halving 2 --seeds 3 --coordinator head:7070 --out sweep\n"
+      "  strata sweep train.py -n 4 --vary program.args=--lr=0.01,--lr=0.1 --metric test_loss \\\n"
+      "      --nodes 2 --out sweep\n"
       "Without --coordinator it has a cluster of its own on this machine; with --cluster none: "
       "gradients\nare real, time is simulated. The same command goes on where it was interrupted; "
       "what is varied may\nchange, runs that are there are used again.\n"

@@ -15,8 +15,8 @@
 
 namespace strata::cli {
 
-SweepRun::SweepRun(compare::SweepPlan plan, compare::CampaignFolder* folder)
-    : plan_(std::move(plan)), folder_(folder) {}
+SweepRun::SweepRun(compare::SweepPlan plan, compare::CampaignFolder* folder, compare::Metric metric)
+    : plan_(std::move(plan)), folder_(folder), metric_(std::move(metric)), course_(metric_) {}
 
 std::vector<size_t> SweepRun::PointsAfter(const std::vector<compare::RungRuns>& rungs) const {
   std::vector<size_t> points;
@@ -27,7 +27,8 @@ std::vector<size_t> SweepRun::PointsAfter(const std::vector<compare::RungRuns>& 
   }
   const compare::RungRuns& before = rungs.back();
   const std::vector<std::optional<double>> accuracies = compare::MeanAccuracies(before);
-  for (const size_t place : compare::BestPoints(accuracies, plan_.rungs[rungs.size()].points)) {
+  for (const size_t place :
+       compare::BestPoints(accuracies, plan_.rungs[rungs.size()].points, metric_.less_is_better)) {
     points.push_back(before.points[place]);
   }
   return points;
@@ -41,7 +42,7 @@ absl::StatusOr<bool> SweepRun::IsComplete() const {
       absl::StatusOr<std::optional<proto::RunRecord>> record = folder_->Load(plan);
       if (!record.ok()) return record.status();
       if (!record->has_value()) return false;
-      runs.records.push_back(**std::move(record));
+      runs.records.push_back(compare::ByMetric(metric_, **std::move(record)));
     }
     rungs.push_back(std::move(runs));
   }
@@ -69,6 +70,9 @@ absl::StatusOr<compare::RungRuns> SweepRun::RunRung(size_t rung, std::vector<siz
   auto records =
       course_.Make(compare::RunsOfRung(plan_, plan_.rungs[rung], points), folder_, runners);
   if (!records.ok()) return records.status();
+  for (proto::RunRecord& record : *records) {
+    record = compare::ByMetric(metric_, std::move(record));
+  }
   return compare::RungRuns{std::move(points), *std::move(records)};
 }
 
@@ -84,11 +88,13 @@ int SweepRun::PrintStopped(const absl::Status& why) {
 
 int SweepRun::Report(const std::vector<compare::RungRuns>& rungs) {
   const proto::Campaign& campaign = folder_->campaign();
-  const compare::SweepReport report{.title = campaign.job().name(),
-                                    .cluster = campaign.cluster(),
-                                    .halving = campaign.sweep().halving(),
-                                    .plan = plan_,
-                                    .result = compare::RankResults(plan_, rungs)};
+  const compare::SweepReport report{
+      .title = campaign.job().name(),
+      .cluster = campaign.cluster(),
+      .halving = campaign.sweep().halving(),
+      .plan = plan_,
+      .result = compare::RankResults(plan_, rungs, metric_.less_is_better),
+      .metric = metric_};
   std::printf("\n%s\n", Table(compare::SweepTable(report)).c_str());
   for (const std::string& line : compare::SweepWords(report)) std::printf("%s\n", line.c_str());
   const std::string& dir = folder_->dir();

@@ -10,6 +10,7 @@
 #include "cli/render/shown_course.h"
 #include "compare/campaign/campaign_folder.h"
 #include "compare/runner.h"
+#include "compare/statistics/metric.h"
 #include "compare/sweep/sweep_plan.h"
 #include "compare/sweep/sweep_result.h"
 
@@ -22,7 +23,7 @@ namespace strata::cli {
 class SweepRun {
  public:
   // `folder` outlives it.
-  SweepRun(compare::SweepPlan plan, compare::CampaignFolder* folder);
+  SweepRun(compare::SweepPlan plan, compare::CampaignFolder* folder, compare::Metric metric);
 
   // Makes the runs that are missing, as many at once as there are runners, then the report. Returns
   // the exit status; what is wrong has been said, and how to go on.
@@ -43,6 +44,7 @@ class SweepRun {
 
   const compare::SweepPlan plan_;
   compare::CampaignFolder* folder_;
+  const compare::Metric metric_;
   ShownCourse course_;
 };
 

@@ -4,9 +4,11 @@
 #include <cctype>
 #include <filesystem>
 #include <system_error>
+#include <utility>
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "common/job/job.h"
 
 namespace strata::cli {
 namespace {
@@ -66,6 +68,17 @@ absl::StatusOr<proto::Job> MakeProgramJob(const ProgramOptions& options) {
   job.set_ranks(options.ranks);
   if (options.nodes > 1) job.set_ranks_per_node((options.ranks - 1) / options.nodes + 1);
   return job;
+}
+
+bool LeaveOutServers(proto::Job* job) {
+  if (job->exchange() != proto::Job::PARAMETER_SERVER) return false;
+  proto::Job ring = *job;
+  ring.set_exchange(proto::Job::RING);
+  proto::Job full = ring;
+  FillDefaults(&full);
+  if (!ValidateJob(full).ok()) return false;
+  *job = std::move(ring);
+  return true;
 }
 
 }  // namespace strata::cli

@@ -83,5 +83,23 @@ TEST_F(ProgramJob, AFileThatIsNotThereIsNamed) {
             absl::NotFoundError("./gone: no such file"));
 }
 
+TEST_F(ProgramJob, OnOneNodeNeedsNoServersWhereItsModeIsARings) {
+  for (const char* mode : {"", "consistency { preset: \"delay1\" }"}) {
+    auto job = ParseJob(JobToText(*MakeProgramJob({.words = {"train.py"}, .ranks = 2})) + mode, "");
+    ASSERT_TRUE(job.ok()) << job.status();
+    EXPECT_TRUE(LeaveOutServers(&*job)) << mode;
+    EXPECT_EQ(job->exchange(), proto::Job::RING);
+  }
+  for (const char* more :
+       {"consistency { async {} }", "consistency { lazy { staleness: 2 } }", "exchange: NONE",
+        "pull { codec: FP16 }", "order: RING"}) {
+    auto job = ParseJob(JobToText(*MakeProgramJob({.words = {"train.py"}, .ranks = 2})) + more, "");
+    ASSERT_TRUE(job.ok()) << job.status();
+    const std::string before = job->SerializeAsString();
+    EXPECT_FALSE(LeaveOutServers(&*job)) << more;
+    EXPECT_EQ(job->SerializeAsString(), before) << more;
+  }
+}
+
 }  // namespace
 }  // namespace strata::cli

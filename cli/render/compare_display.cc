@@ -19,16 +19,22 @@ std::string Which(const compare::CourseProgress& progress) {
 
 }  // namespace
 
-std::string RunEndLine(const compare::CourseProgress& progress, const proto::RunRecord& record) {
-  if (!record.failure().empty()) {
+std::string RunEndLine(const compare::CourseProgress& progress, const proto::RunRecord& made,
+                       const compare::Metric& metric) {
+  // A program may have measured something else, which is no failure of the run.
+  const bool had_failed = !made.failure().empty();
+  const proto::RunRecord record = had_failed ? made : compare::ByMetric(metric, made);
+  if (had_failed) {
     return absl::StrCat(
         Which(progress), ": failed: ", record.failure(),
         compare::HasDiverged(record.failure()) ? "" : " (the same command makes this run again)");
   }
   const std::string after = absl::StrFormat("after %.1f s", record.trained_s());
   if (record.measurements().empty()) return absl::StrCat(Which(progress), ": finished ", after);
-  return absl::StrFormat("%s: accuracy %.4f %s", Which(progress),
-                         record.measurements().rbegin()->accuracy(), after);
+  const double value = record.measurements().rbegin()->accuracy();
+  const std::string text =
+      metric.is_accuracy() ? absl::StrFormat("%.4f", value) : absl::StrFormat("%.4g", value);
+  return absl::StrCat(Which(progress), ": ", metric.words(), " ", text, " ", after);
 }
 
 std::string CourseLine(const compare::CourseProgress& progress) {
@@ -75,7 +81,7 @@ void CompareDisplay::ShowProgress(const compare::CourseProgress& progress) {
 void CompareDisplay::ShowEnd(const compare::CourseProgress& progress,
                              const proto::RunRecord& record) {
   End();
-  std::fprintf(out_, "%s\n", RunEndLine(progress, record).c_str());
+  std::fprintf(out_, "%s\n", RunEndLine(progress, record, metric_).c_str());
   std::fflush(out_);
 }
 

@@ -3,15 +3,18 @@
 
 #include <cstdio>
 #include <string>
+#include <utility>
 
 #include "compare/campaign/course.h"
 #include "compare/run_record.pb.h"
+#include "compare/statistics/metric.h"
 #include "proto/job.pb.h"
 
 namespace strata::cli {
 
 // "[5/21] async, seed 2: accuracy 0.8710 after 12.3 s", or why it failed.
-std::string RunEndLine(const compare::CourseProgress& progress, const proto::RunRecord& record);
+std::string RunEndLine(const compare::CourseProgress& progress, const proto::RunRecord& record,
+                       const compare::Metric& metric = {});
 // "[5/21] async, seed 2  step 300/1000  loss 0.5200  campaign 23 %  ETA 3:12"; the time that is
 // left is unknown until something of a run is made.
 std::string CourseLine(const compare::CourseProgress& progress);
@@ -26,7 +29,8 @@ std::string StragglerWords(const proto::Job& job);
 class CompareDisplay {
  public:
   // `columns` of the terminal that `out` is; 0: it is none.
-  CompareDisplay(std::FILE* out, int columns) : out_(out), columns_(columns) {}
+  CompareDisplay(std::FILE* out, int columns, compare::Metric metric = {})
+      : out_(out), columns_(columns), metric_(std::move(metric)) {}
 
   void ShowProgress(const compare::CourseProgress& progress);
   void ShowEnd(const compare::CourseProgress& progress, const proto::RunRecord& record);
@@ -36,6 +40,7 @@ class CompareDisplay {
  private:
   std::FILE* out_;
   const int columns_;
+  const compare::Metric metric_;
   bool live_ = false;
 };
 

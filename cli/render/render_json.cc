@@ -1,5 +1,5 @@
-#include <nlohmann/json.hpp>
 #include <map>
+#include <nlohmann/json.hpp>
 #include <string>
 #include <utility>
 #include <vector>
@@ -8,6 +8,7 @@
 #include "cli/render/render_peers.h"
 #include "cli/render/render_resources.h"
 #include "common/job/encoding.h"
+#include "common/job/program_optimizer.h"
 #include "worker/agent/metrics_line.h"
 
 namespace strata::cli {
@@ -112,6 +113,7 @@ Json ToJson(const proto::JobStatus& job) {
   json["reason"] = job.reason();
   json["mode"] = job.mode();
   json["model"] = job.model();
+  json["optimizer"] = OptimizerText(job.job().optimizer());
   json["exchange"] = job.exchange();
   json["device"] = proto::Job::Device_Name(job.job().device());
   json["node_sum"] = proto::NodeSum::By_Name(job.job().node_sum());

@@ -59,6 +59,16 @@ TEST(Render, SaysHowGradientsAndWeightsTravel) {
   EXPECT_THAT(JobText(job), testing::ContainsRegex("\n  encoding +fp32\n"));
 }
 
+TEST(Render, SaysWhichOptimizerAJobHas) {
+  proto::JobStatus job = Job();
+  job.mutable_job()->mutable_optimizer()->mutable_sgd()->set_weight_decay(0.5);
+  job.mutable_job()->mutable_optimizer()->set_clip_norm(2);
+  EXPECT_THAT(JobText(job), testing::ContainsRegex(
+                                "\n  optimizer +sgd \\{ weight_decay: 0.5 \\} clip_norm: 2\n"));
+  EXPECT_EQ(nlohmann::json::parse(JobJson(job))["optimizer"],
+            "sgd { weight_decay: 0.5 } clip_norm: 2");
+}
+
 TEST(Render, SaysWhichServersHoldAJobAndWhy) {
   proto::JobStatus job = Job();
   EXPECT_THAT(JobText(job), testing::Not(testing::HasSubstr("placement")));

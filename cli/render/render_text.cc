@@ -14,6 +14,7 @@
 #include "cli/render/table.h"
 #include "common/counted.h"
 #include "common/job/encoding.h"
+#include "common/job/program_optimizer.h"
 
 namespace strata::cli {
 namespace {
@@ -149,6 +150,7 @@ std::string JobText(const proto::JobStatus& job) {
   const std::string encoding = EncodingsName(job.job());
   std::vector<Row> rows = {{"  mode", job.mode()},
                            {"  model", job.model()},
+                           {"  optimizer", OptimizerText(job.job().optimizer())},
                            {"  exchange", ExchangeText(job)},
                            {"  device", DeviceText(job.job())},
                            {"  encoding", encoding.empty() ? "fp32" : encoding},

@@ -11,7 +11,7 @@ namespace strata::cli {
 absl::StatusOr<std::vector<proto::RunRecord>> ShownCourse::Make(
     const std::vector<compare::RunPlan>& plans, compare::CampaignFolder* folder,
     const std::vector<compare::Runner*>& runners) {
-  CompareDisplay display(stdout, TerminalColumns());
+  CompareDisplay display(stdout, TerminalColumns(), metric_);
   const RealClock clock;
   compare::Course course(
       plans, folder, runners, &clock,

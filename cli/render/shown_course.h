@@ -2,6 +2,7 @@
 #define STRATA_CLI_RENDER_SHOWN_COURSE_H_
 
 #include <cstddef>
+#include <utility>
 #include <vector>
 
 #include "absl/base/thread_annotations.h"
@@ -11,6 +12,7 @@
 #include "compare/campaign/course.h"
 #include "compare/run_record.pb.h"
 #include "compare/runner.h"
+#include "compare/statistics/metric.h"
 
 namespace strata::cli {
 
@@ -19,6 +21,9 @@ namespace strata::cli {
 // Threads: Make and done one's; Stop any.
 class ShownCourse {
  public:
+  // `metric`: what of a run is shown at its end.
+  explicit ShownCourse(compare::Metric metric = {}) : metric_(std::move(metric)) {}
+
   // Makes the runs as compare::Course does and returns their records in the order of the plans. All
   // arguments outlive the call.
   absl::StatusOr<std::vector<proto::RunRecord>> Make(const std::vector<compare::RunPlan>& plans,
@@ -32,6 +37,7 @@ class ShownCourse {
  private:
   void SetCourse(compare::Course* course);
 
+  const compare::Metric metric_;
   size_t done_ = 0;
   absl::Mutex mutex_;
   compare::Course* course_ ABSL_GUARDED_BY(mutex_) = nullptr;

@@ -22,10 +22,6 @@ absl::Status Refuse(const std::string& mode, absl::string_view why) {
 
 // Of what is the same in all modes.
 absl::Status CheckJob(const proto::Job& job) {
-  if (!job.has_model()) {
-    return absl::InvalidArgumentError(
-        "program: a comparison needs a model of the zoo, whose accuracy it can measure");
-  }
   if (!job.run_dir().empty()) {
     return absl::InvalidArgumentError(
         absl::StrCat("run_dir: ", job.run_dir(), ": the runs of a comparison have one each"));
@@ -76,6 +72,7 @@ absl::Status Complete(const Mode& mode, uint64_t round, proto::Job* job) {
   const bool given = job->evaluation().every_epochs() > 0 || job->evaluation().every_steps() > 0;
   const bool metrics_given = job->metrics().every_steps() > 0;
   FillDefaults(job);
+  if (job->has_program()) return absl::OkStatus();  // it measures what and when it likes
   const absl::StatusOr<uint64_t> steps = TotalSteps(*job);
   if (!steps.ok()) return Refuse(mode.name, steps.status().message());
   const auto every =
@@ -109,7 +106,7 @@ absl::StatusOr<std::vector<RunPlan>> FirstRound(const proto::Campaign& campaign)
     if (!is_new) {
       return Refuse(mode.name, absl::StrCat("would have the file of mode ", file->second));
     }
-    const uint64_t own = SamplesOf(*job, *TotalSteps(*job));
+    const uint64_t own = job->has_program() ? 0 : SamplesOf(*job, *TotalSteps(*job));
     if (!round.empty() && own != samples) {
       return Refuse(mode.name, absl::StrFormat("trains on %d samples, mode %s on %d", own,
                                                round.front().mode, samples));

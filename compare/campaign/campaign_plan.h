@@ -31,13 +31,14 @@ absl::StatusOr<proto::Campaign> PlanCampaign(const CampaignRequest& request);
 // Every run, seed by seed: first all modes with the first one. The fair rules: what a mode does not
 // name is the same in all of them; one seed gives all modes the same first weights and data order
 // (they depend on nothing else), and all modes train on as many samples. Accuracy is measured
-// without a pause in training, as often as the job says or else about kMeasurements times. Errors:
+// without a pause in training, as often as the job says or else about kMeasurements times. A
+// program is given the seed, and does of this what it does. Errors:
 // InvalidArgument naming the mode: a job that cannot be, one that is another mode's, or that trains
 // on another number of samples; the data cannot be counted.
 absl::StatusOr<std::vector<RunPlan>> PlanRuns(const proto::Campaign& campaign);
 
-// Steps of each rank. Where the data is not on this host, `max_steps` or `data.limit_train` say
-// it. Errors: InvalidArgument. The job's defaults are filled in.
+// Steps of each rank, of a model of the zoo. Where the data is not on this host, `max_steps` or
+// `data.limit_train` say it. Errors: InvalidArgument. The job's defaults are filled in.
 absl::StatusOr<uint64_t> TotalSteps(const proto::Job& job);
 
 // Steps between measurements: a multiple of `round` where that leaves kMeasurementsMin of them.

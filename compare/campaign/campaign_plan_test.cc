@@ -106,11 +106,23 @@ TEST(CampaignPlan, WhatCannotBeComparedIsRefusedByMode) {
   EXPECT_THAT(Why("sync,sync+name=\"a!\""), HasSubstr("mode sync+name=\"a!\": name"));
   EXPECT_EQ(Why("sync+window=(5),sync+window=5"),
             "mode sync+window=(5): setting \"window=(5)\": Expected integer, got: (");
-  CampaignRequest program = MakeRequest("sync");
-  program.job.mutable_program()->set_path("x");
-  EXPECT_THAT(Why(program), HasSubstr("program: a comparison needs a model of the zoo"));
   CampaignRequest none = MakeRequest("sync", 0);
   EXPECT_THAT(Why(none), HasSubstr("seeds: 0"));
+}
+
+TEST(CampaignPlan, AProgramHasTheSeedsOfItsRunsAndMeasuresWhenItLikes) {
+  CampaignRequest request = MakeRequest("sync,async", 2);
+  request.job.clear_data();
+  request.job.mutable_program()->set_path("x");
+  const auto campaign = PlanCampaign(request);
+  ASSERT_TRUE(campaign.ok()) << campaign.status();
+  const auto runs = PlanRuns(*campaign);
+  ASSERT_TRUE(runs.ok()) << runs.status();
+  ASSERT_EQ(runs->size(), 4u);
+  const uint64_t first = runs->front().job.seed();
+  EXPECT_EQ(runs->back().job.seed(), first + 1);
+  EXPECT_EQ(runs->back().job.evaluation().every_steps(), 0u);
+  EXPECT_TRUE(runs->back().job.has_program());
 }
 
 TEST(CampaignPlan, ModesOfOneFileNameAreRefused) {

@@ -74,7 +74,7 @@ absl::StatusOr<proto::RunRecord> LiveRunner::RunOnce(const RunPlan& plan,
     if (event.has_status() && measured == 0) progress(MakeProgress(event.status()));
     if (!event.has_report()) return;
     log.Add(event.report());
-    if (!IsLateMeasurement(event.report())) return;
+    if (plan.job.has_program() || !IsLateMeasurement(event.report())) return;
     ++measured;
     progress({.done = 1, .text = absl::StrCat("measures accuracy, ", measured, " done")});
   });

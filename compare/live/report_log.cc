@@ -28,7 +28,9 @@ ReportLog::ReportLog(const RunPlan& plan)
 void ReportLog::Add(const proto::RankReport& report) {
   if (report.rank() >= ranks_.size()) return;
   Rank& rank = ranks_[report.rank()];
-  if (report.rank() == 0 && report.has_test_accuracy()) measured_[report.end_step()] = report;
+  if (report.rank() == 0 && (report.has_test_accuracy() || !report.values().empty())) {
+    AddMeasured(report);
+  }
   const bool is_window = report.end_step() > report.first_step();
   const uint64_t known = rank.windows.empty() ? 0 : rank.windows.back().end_step();
   if (is_window && report.end_step() <= known) return;
@@ -43,7 +45,34 @@ void ReportLog::Add(const proto::RankReport& report) {
   rank.windows.push_back(report);
 }
 
+void ReportLog::AddMeasured(const proto::RankReport& report) {
+  const auto [known, is_new] = measured_.try_emplace(report.end_step(), report);
+  proto::RankReport& all = known->second;
+  if (is_new) return;
+  if (report.has_test_accuracy()) {
+    all.set_test_accuracy(report.test_accuracy());
+    all.set_test_loss(report.test_loss());
+    all.set_trained_s(report.trained_s());
+  }
+  for (const auto& [name, value] : report.values()) (*all.mutable_values())[name] = value;
+  if (report.final()) all.set_final(true);
+}
+
+size_t ReportLog::RanksHeard() const {
+  return static_cast<size_t>(std::count_if(ranks_.begin(), ranks_.end(),
+                                           [](const Rank& rank) { return !rank.windows.empty(); }));
+}
+
+double ReportLog::SamplesIn(const Rank& rank, double steps) const {
+  if (!IsOfProgram()) return steps * plan_.job.data().batch_per_rank();
+  const Rank& known = rank.points.empty() ? ranks_.front() : rank;
+  if (known.points.empty()) return steps * plan_.job.program().samples_per_rank();
+  const Point last = known.points.back();
+  return last.steps > 0 ? steps * last.samples / last.steps : 0;
+}
+
 absl::Status ReportLog::CheckComplete(bool finished) const {
+  if (IsOfProgram()) return absl::OkStatus();
   for (size_t i = 0; i < ranks_.size(); ++i) {
     if (ranks_[i].missed || (finished && !ranks_[i].final)) {
       return absl::DataLossError(absl::StrCat("not all reports of rank ", i, " were heard"));
@@ -109,7 +138,9 @@ uint64_t ReportLog::UpdatesAfter(const std::vector<double>& steps, const proto::
 void ReportLog::AddTotals(const proto::JobStatus& end, proto::RunRecord* record) const {
   double wall_s = 0, wait_s = 0;
   std::vector<double> steps;
-  for (const Rank& rank : ranks_) {
+  for (const Rank& each : ranks_) {
+    const bool is_like_first = IsOfProgram() && each.windows.empty();
+    const Rank& rank = is_like_first ? ranks_.front() : each;
     for (const proto::RankReport& report : rank.windows) {
       record->set_samples(record->samples() + report.samples());
       wall_s += report.wall_s();
@@ -118,6 +149,7 @@ void ReportLog::AddTotals(const proto::JobStatus& end, proto::RunRecord* record)
     const Point last = rank.points.empty() ? Point() : rank.points.back();
     steps.push_back(last.steps);
     record->set_trained_s(std::max(record->trained_s(), last.trained_s));
+    if (is_like_first) continue;
     record->set_bytes_pushed(record->bytes_pushed() + rank.counters.bytes_pushed());
     record->set_bytes_answered(record->bytes_answered() + rank.counters.bytes_answered());
     for (int bin = 0; bin < rank.counters.staleness_size(); ++bin) {
@@ -150,11 +182,12 @@ void ReportLog::AddWindows(proto::RunRecord* record) const {
            std::make_tuple(b_end, b.trained_s, b.report->rank());
   });
   uint64_t all_samples = 0;
-  for (size_t first = 0; first + ranks_.size() <= parts.size(); first += ranks_.size()) {
+  const size_t ranks = IsOfProgram() ? std::max<size_t>(RanksHeard(), 1) : ranks_.size();
+  for (size_t first = 0; first + ranks <= parts.size(); first += ranks) {
     proto::Window* window = record->add_windows();
     uint64_t samples = 0;
     double loss_sum = 0;
-    for (size_t i = first; i < first + ranks_.size(); ++i) {
+    for (size_t i = first; i < first + ranks; ++i) {
       samples += parts[i].report->samples();
       loss_sum += parts[i].report->loss_sum();
       window->set_trained_s(std::max(window->trained_s(), parts[i].trained_s));
@@ -180,15 +213,15 @@ proto::Measurement ReportLog::MakeMeasurement(const proto::RankReport& report,
   proto::Measurement measurement;
   measurement.set_step(report.end_step());
   measurement.set_trained_s(report.trained_s());
-  measurement.set_accuracy(report.test_accuracy());
-  measurement.set_loss(report.test_loss());
+  if (report.has_test_accuracy()) measurement.set_accuracy(report.test_accuracy());
+  if (report.has_test_loss()) measurement.set_loss(report.test_loss());
+  *measurement.mutable_values() = report.values();
   const auto own_step = static_cast<double>(report.end_step());
-  const double batch = plan_.job.data().batch_per_rank();
   double samples = 0;
   std::vector<double> steps;
   for (size_t i = 0; i < ranks_.size(); ++i) {
-    const bool knows = in_step_ || i == 0;
-    const Point at = knows ? Point{.steps = own_step, .samples = own_step * batch}
+    const bool knows = in_step_ || i == 0 || ranks_[i].points.empty();
+    const Point at = knows ? Point{.steps = own_step, .samples = SamplesIn(ranks_[i], own_step)}
                            : At(ranks_[i], report.trained_s());
     samples += at.samples;
     steps.push_back(at.steps);

@@ -41,6 +41,14 @@ class ReportLog {
   };
 
   absl::Status CheckComplete(bool finished) const;
+  // A program reports what it likes of which ranks it likes.
+  bool IsOfProgram() const { return plan_.job.has_program(); }
+  // Adds what rank 0 measured to what it measured at that step before.
+  void AddMeasured(const proto::RankReport& report);
+  // Ranks whose windows are known.
+  size_t RanksHeard() const;
+  // Samples of a rank in so many of its steps.
+  double SamplesIn(const Rank& rank, double steps) const;
   // Linear between reports.
   static Point At(const Rank& rank, double trained_s);
   // Updates of the weights once each rank has made so many steps; `ended`: all that there will be.

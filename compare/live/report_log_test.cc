@@ -206,5 +206,29 @@ TEST(ReportLog, MissedReportsAreNoticed) {
             StatusCode::kOk);
 }
 
+// A program's ranks report what they like: here rank 0 alone, its values apart from its windows.
+TEST(ReportLog, OfAProgramWhatRank0SaysIsEnough) {
+  auto job = ParseJob("name: 'p' program { path: 'p' } ranks: 2 consistency { sync {} }", "p");
+  ASSERT_TRUE(job.ok()) << job.status();
+  FillDefaults(&*job);
+  ReportLog log({"sync", *job});
+  log.Add(Report(0, 0, 10, 1));
+  proto::RankReport values = Report(0, 10, 10, 1.5);
+  (*values.mutable_values())["perplexity"] = 12.5;
+  log.Add(values);
+  log.Add(Tested(Report(0, 10, 10, 1.75), 0.5));
+  const auto record = log.MakeRecord(EndOf(proto::FINISHED));
+  ASSERT_TRUE(record.ok()) << record.status();
+  EXPECT_EQ(record->steps(), 10);
+  EXPECT_EQ(record->samples(), 200);
+  EXPECT_EQ(record->windows_size(), 1);
+  ASSERT_EQ(record->measurements_size(), 1);
+  const proto::Measurement& measured = record->measurements(0);
+  EXPECT_EQ(measured.samples(), 200);
+  EXPECT_EQ(measured.accuracy(), 0.5);
+  EXPECT_EQ(measured.values().at("perplexity"), 12.5);
+  EXPECT_EQ(measured.trained_s(), 1.75);
+}
+
 }  // namespace
 }  // namespace strata::compare

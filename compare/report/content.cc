@@ -19,16 +19,17 @@ std::string WithInterval(const std::string& mean, const std::string& interval) {
   return absl::StrCat(mean, " (", interval, ")");
 }
 
-std::string AccuracyCell(const std::optional<Estimate>& accuracy) {
+std::string AccuracyCell(const Metric& metric, const std::optional<Estimate>& accuracy) {
   if (!accuracy) return kNone;
-  const std::string mean = PercentText(accuracy->mean, 2);
-  return accuracy->interval ? WithInterval(mean, PercentText(*accuracy->interval, 2)) : mean;
+  const std::string mean = ValueText(metric, accuracy->mean, 2);
+  return accuracy->interval ? WithInterval(mean, ValueText(metric, *accuracy->interval, 2)) : mean;
 }
 
-std::string DifferenceCell(const std::optional<Estimate>& difference) {
+std::string DifferenceCell(const Metric& metric, const std::optional<Estimate>& difference) {
   if (!difference) return kNone;
-  const std::string mean = PointsText(difference->mean);
-  return difference->interval ? WithInterval(mean, PointsText(*difference->interval)) : mean;
+  const std::string mean = DifferenceText(metric, difference->mean);
+  return difference->interval ? WithInterval(mean, DifferenceText(metric, *difference->interval))
+                              : mean;
 }
 
 std::string TimeCell(const ModeFigures& mode) {
@@ -52,23 +53,26 @@ std::string RunsCell(const ModeFigures& mode) {
 }
 
 std::vector<std::vector<std::string>> RowsOf(const Analysis& analysis) {
+  const Metric& metric = analysis.metric;
   const std::string target =
-      analysis.target_accuracy ? absl::StrCat("time to ", PercentText(*analysis.target_accuracy, 1))
-                               : "time to target";
-  std::vector<std::vector<std::string>> rows = {{"mode", "accuracy", "difference (points)",
-                                                 "at equal updates", target, "speed-up",
-                                                 "bytes/step", "waiting", "staleness", "runs"}};
+      analysis.target_accuracy
+          ? absl::StrCat("time to ", ValueText(metric, *analysis.target_accuracy, 1))
+          : "time to target";
+  std::vector<std::vector<std::string>> rows = {
+      {"mode", metric.words(), metric.is_accuracy() ? "difference (points)" : "difference",
+       "at equal updates", target, "speed-up", "bytes/step", "waiting", "staleness", "runs"}};
   for (const ModeFigures& mode : analysis.modes) {
     const Comparison comparison = mode.comparison.value_or(Comparison{});
     const std::optional<double> staleness = MeanStaleness(mode.staleness);
-    rows.push_back(
-        {mode.mode, AccuracyCell(mode.final_accuracy), DifferenceCell(comparison.accuracy),
-         mode.accuracy_at_equal_updates ? PercentText(mode.accuracy_at_equal_updates->mean, 2)
-                                        : kNone,
-         TimeCell(mode), SpeedupCell(comparison.speedup),
-         mode.bytes_per_step ? BytesText(mode.bytes_per_step->mean) : kNone,
-         mode.waiting_share ? PercentText(mode.waiting_share->mean, 1) : kNone,
-         staleness ? absl::StrFormat("%.2f", *staleness) : kNone, RunsCell(mode)});
+    rows.push_back({mode.mode, AccuracyCell(metric, mode.final_accuracy),
+                    DifferenceCell(metric, comparison.accuracy),
+                    mode.accuracy_at_equal_updates
+                        ? ValueText(metric, mode.accuracy_at_equal_updates->mean, 2)
+                        : kNone,
+                    TimeCell(mode), SpeedupCell(comparison.speedup),
+                    mode.bytes_per_step ? BytesText(mode.bytes_per_step->mean) : kNone,
+                    mode.waiting_share ? PercentText(mode.waiting_share->mean, 1) : kNone,
+                    staleness ? absl::StrFormat("%.2f", *staleness) : kNone, RunsCell(mode)});
   }
   return rows;
 }
@@ -112,12 +116,18 @@ std::vector<ModeCurves> CurvesOf(const ReportInput& input) {
   return all;
 }
 
+bool IsOfProgram(const ReportInput& input) {
+  return !input.runs.empty() && input.runs.front().job().has_program();
+}
+
 std::string RunsRule(const ReportInput& input) {
   std::set<uint64_t> seeds;
   for (const proto::RunRecord& run : input.runs) seeds.insert(run.seed());
   return absl::StrCat("The same job in each mode, with seed", seeds.size() == 1 ? " " : "s ",
                       absl::StrJoin(seeds, ", "),
-                      ". A seed gives every mode the same first weights and data order.");
+                      IsOfProgram(input)
+                          ? ". A seed is the same for the program in every mode."
+                          : ". A seed gives every mode the same first weights and data order.");
 }
 
 std::vector<std::string> RulesOf(const ReportInput& input, const Analysis& analysis) {
@@ -127,13 +137,22 @@ std::vector<std::string> RulesOf(const ReportInput& input, const Analysis& analy
     rules.push_back(absl::StrCat("Slowed down on purpose: ", input.straggler, "."));
   }
   if (!input.tuning.empty()) rules.push_back(input.tuning);
-  rules.push_back(
-      "Time counts from the first step, without the time in which accuracy was measured.");
-  rules.push_back(
-      "Final accuracy: of the final weights on the test data. A run that failed is in no mean.");
+  const std::string words = analysis.metric.words();
+  rules.push_back(absl::StrCat("Time counts from the first step, without the time in which ", words,
+                               " was measured."));
+  rules.push_back(absl::StrCat(
+      analysis.metric.is_accuracy() && !IsOfProgram(input)
+          ? "Final accuracy: of the final weights on the test data."
+          : absl::StrCat("Final ", words, ": the last that rank 0 of the program reported."),
+      " A run that failed is in no mean."));
+  if (!analysis.metric.is_accuracy()) {
+    rules.push_back(
+        absl::StrCat(analysis.metric.less_is_better ? "Less " : "More ", words, " is better."));
+  }
   if (analysis.target_accuracy) {
-    rules.push_back(absl::StrCat("Target: ", TargetText(analysis),
-                                 ". It is reached where the accuracy curve, smoothed by a median "
+    rules.push_back(absl::StrCat("Target: ", TargetText(analysis), ". It is reached where the ",
+                                 words,
+                                 " curve, smoothed by a median "
                                  "of three, first crosses it; a mode has a time where all its "
                                  "runs do."));
   }
@@ -141,16 +160,16 @@ std::vector<std::string> RulesOf(const ReportInput& input, const Analysis& analy
       "Intervals: 95 %, Student's t over seeds; differences from ", baseline,
       " in pairs of one seed, ratios of times on the log scale. Each is of one comparison by "
       "itself, not adjusted for how many there are."));
-  rules.push_back(absl::StrFormat(
-      "Equal: the interval of the difference lies within +-%g points; as soon: that of the ratio "
-      "within 5 %%. Better, worse, sooner, later: it excludes no difference. Else no significant "
-      "difference.",
-      analysis.equivalence_margin * 100));
+  rules.push_back(absl::StrCat(
+      "Equal: the interval of the difference lies within +-",
+      MarginText(analysis.metric, analysis.equivalence_margin),
+      "; as soon: that of the ratio within 5 %. Better, worse, sooner, later: it excludes no "
+      "difference. Else no significant difference."));
   if (analysis.target_accuracy) {
     rules.push_back(absl::StrFormat(
-        "Equal updates: accuracy after %d updates of the weights, the fewest of a run; equal "
+        "Equal updates: %s after %d updates of the weights, the fewest of a run; equal "
         "samples: after %d.",
-        analysis.equal_updates, analysis.equal_samples));
+        words, analysis.equal_updates, analysis.equal_samples));
   }
   rules.push_back(
       "Curves: means over seeds; bands: from the least to the greatest seed. Failed runs: thin.");
@@ -177,6 +196,7 @@ absl::StatusOr<Content> MakeContent(const ReportInput& input) {
   options.modes = input.modes;
   options.target_accuracy = input.target_accuracy;
   options.equivalence_margin = input.equivalence_margin;
+  options.metric = input.metric;
   absl::StatusOr<Analysis> analysis = Analyze(input.runs, options);
   if (!analysis.ok()) return analysis.status();
   Content content;

@@ -66,9 +66,12 @@ BarRow MakeRow(const ModeFigures& mode, const std::optional<Estimate>& estimate,
 
 BarChart TimeChart(const Analysis& analysis) {
   BarChart chart;
+  const std::string words = analysis.metric.words();
+  const char* const space = analysis.metric.is_accuracy() ? "" : " ";
   chart.title = analysis.target_accuracy
-                    ? absl::StrCat("Time to ", PercentText(*analysis.target_accuracy, 1))
-                    : "Time to accuracy: no run finished";
+                    ? absl::StrCat("Time to ", analysis.metric.is_accuracy() ? "" : words, space,
+                                   ValueText(analysis.metric, *analysis.target_accuracy, 1))
+                    : absl::StrCat("Time to ", words, ": no run finished");
   chart.x_name = WordsFor(Axis::kSeconds).name;
   chart.x_text = WordsFor(Axis::kSeconds).text;
   for (const ModeFigures& mode : analysis.modes) {
@@ -168,13 +171,17 @@ Json ToJson(const HistogramChart& chart) {
 
 ReportCharts DescribeCharts(const Content& content) {
   ReportCharts charts;
+  const Metric& metric = content.analysis.metric;
+  const bool is_accuracy = metric.is_accuracy();
+  const std::string title = is_accuracy ? "Accuracy on the test data" : metric.name;
+  const NumberText text = is_accuracy ? NumberText(WholePercent) : NumberText(Plain);
   for (size_t axis = 0; axis < kAxes.size(); ++axis) {
     const AxisWords words = WordsFor(kAxes[axis]);
     charts.accuracy.push_back({words.id,
-                               {"Accuracy on the test data", words.name, words.text, "accuracy",
-                                WholePercent, MakeSeries(content, &ModeCurves::accuracy, axis)},
+                               {title, words.name, words.text, metric.words(), text,
+                                MakeSeries(content, &ModeCurves::accuracy, axis)},
                                words.format,
-                               "percent"});
+                               is_accuracy ? "percent" : "plain"});
     charts.loss.push_back({words.id,
                            {"Training loss", words.name, words.text, "loss", Plain,
                             MakeSeries(content, &ModeCurves::loss, axis)},

@@ -23,6 +23,10 @@ absl::Status CheckOptions(const AnalysisOptions& options) {
                                                    " points: not above 0 and below 100"));
   }
   const double target = options.target_accuracy.value_or(0.5);
+  if (!options.metric.is_accuracy()) {
+    if (std::isfinite(target)) return absl::OkStatus();
+    return absl::InvalidArgumentError(absl::StrCat("target ", target, ": not a finite number"));
+  }
   if (target > 0 && target <= 1) return absl::OkStatus();
   return absl::InvalidArgumentError(
       absl::StrCat("target accuracy ", target, ": not above 0 and at most 1"));
@@ -98,19 +102,35 @@ void FindTarget(const AnalysisOptions& options, Analysis* analysis) {
   analysis->target_is_given = options.target_accuracy.has_value();
   analysis->target_accuracy = options.target_accuracy;
   if (analysis->target_is_given) return;
-  double best = 0, lowest = INFINITY;
+  // The larger the better: what is to be small is turned round.
+  const double sign = analysis->metric.less_is_better ? -1 : 1;
+  double best = -INFINITY, lowest = INFINITY;
   for (const ModeFigures& mode : analysis->modes) {
-    if (mode.final_accuracy) best = std::max(best, mode.final_accuracy->mean);
+    if (mode.final_accuracy) best = std::max(best, sign * mode.final_accuracy->mean);
   }
+  const double unit = analysis->metric.is_accuracy() ? 1 : std::abs(best);
   for (const ModeFigures& mode : analysis->modes) {
-    if (!mode.final_accuracy || mode.final_accuracy->mean < best - kTargetRange) continue;
-    if (mode.final_accuracy->mean >= lowest) continue;
-    lowest = mode.final_accuracy->mean;
+    if (!mode.final_accuracy) continue;
+    const double mean = sign * mode.final_accuracy->mean;
+    if (mean < best - kTargetRange * unit || mean >= lowest) continue;
+    lowest = mean;
     analysis->target_mode = mode.mode;
   }
-  // A mean of 0.881 has a target of 0.871, though in binary it is a little less.
-  const double tenths = std::floor((lowest - 0.01) * 1000 + 1e-6);
-  if (std::isfinite(tenths)) analysis->target_accuracy = std::max(tenths, 0.0) / 1000;
+  if (!std::isfinite(lowest)) return;
+  if (analysis->metric.is_accuracy()) {
+    // A mean of 0.881 has a target of 0.871, though in binary it is a little less.
+    const double tenths = std::floor((lowest - kBelowWorst) * 1000 + 1e-6);
+    analysis->target_accuracy = std::max(tenths, 0.0) / 1000;
+  } else {
+    analysis->target_accuracy = sign * (lowest - kBelowWorst * std::abs(lowest));
+  }
+}
+
+// Where the curve is first as good as y.
+std::optional<double> FirstAsGood(Curve curve, double y, const Metric& metric) {
+  if (!metric.less_is_better) return FirstCrossing(curve, y);
+  for (Point& point : curve) point.y = -point.y;
+  return FirstCrossing(curve, -y);
 }
 
 // Figures that depend on what the other modes did.
@@ -120,8 +140,9 @@ void AddShared(const proto::RunRecord& run, const Analysis& analysis, RunFigures
   const Curve by_seconds = Smoothed(AccuracyCurve(run, Axis::kSeconds));
   figures->accuracy_at_equal_samples = ValueAt(by_samples, analysis.equal_samples);
   figures->accuracy_at_equal_updates = ValueAt(by_updates, analysis.equal_updates);
-  figures->seconds_to_target = FirstCrossing(by_seconds, *analysis.target_accuracy);
-  figures->samples_to_target = FirstCrossing(by_samples, *analysis.target_accuracy);
+  const double target = *analysis.target_accuracy;
+  figures->seconds_to_target = FirstAsGood(by_seconds, target, analysis.metric);
+  figures->samples_to_target = FirstAsGood(by_samples, target, analysis.metric);
 }
 
 void Summarize(ModeFigures* mode) {
@@ -141,8 +162,9 @@ void Summarize(ModeFigures* mode) {
   mode->samples_to_target = Over(*mode, true, [](Run r) { return r.samples_to_target; });
 }
 
-Comparison Compare(const ModeFigures& baseline, const ModeFigures& mode) {
+Comparison Compare(const ModeFigures& baseline, const ModeFigures& mode, const Metric& metric) {
   Comparison comparison;
+  comparison.less_is_better = metric.less_is_better;
   std::vector<double> accuracy, updates, speedup;
   for (const RunFigures& b : baseline.runs) {
     for (const RunFigures& m : mode.runs) {
@@ -176,6 +198,7 @@ absl::StatusOr<Analysis> Analyze(const std::vector<proto::RunRecord>& runs,
   if (!by_mode.ok()) return by_mode.status();
 
   Analysis analysis;
+  analysis.metric = options.metric;
   analysis.equivalence_margin = options.equivalence_margin;
   analysis.equal_samples = analysis.equal_updates = std::numeric_limits<uint64_t>::max();
   for (size_t i = 0; i < options.modes.size(); ++i) {
@@ -198,6 +221,10 @@ absl::StatusOr<Analysis> Analyze(const std::vector<proto::RunRecord>& runs,
   const bool none_finished = std::none_of(analysis.modes.begin(), analysis.modes.end(),
                                           [](const auto& mode) { return mode.final_accuracy; });
   if (none_finished) analysis.equal_samples = analysis.equal_updates = 0;
+  const std::optional<Estimate>& baseline = analysis.modes.front().final_accuracy;
+  if (!options.metric.is_accuracy() && baseline) {
+    analysis.equivalence_margin *= std::abs(baseline->mean);
+  }
   FindTarget(options, &analysis);
   for (size_t i = 0; i < analysis.modes.size(); ++i) {
     ModeFigures& mode = analysis.modes[i];
@@ -205,7 +232,7 @@ absl::StatusOr<Analysis> Analyze(const std::vector<proto::RunRecord>& runs,
       if (mode.runs[k].failure.empty()) AddShared(*(*by_mode)[i][k], analysis, &mode.runs[k]);
     }
     Summarize(&mode);
-    if (i > 0) mode.comparison = Compare(analysis.modes[0], mode);
+    if (i > 0) mode.comparison = Compare(analysis.modes[0], mode, options.metric);
   }
   return analysis;
 }

@@ -9,14 +9,18 @@
 #include "absl/status/statusor.h"
 #include "compare/run_record.pb.h"
 #include "compare/statistics/estimate.h"
+#include "compare/statistics/metric.h"
 
 namespace strata::compare {
 
-// Accuracies are shares from 0 to 1 here; a point is 0.01.
+// Accuracies are shares from 0 to 1 here, and a point is 0.01, unless a metric takes their place.
 
 // A mode whose mean final accuracy is further below the best mode's than this does not lower the
 // target: what has not learnt would make a target that says nothing.
 inline constexpr double kTargetRange = 0.10;
+// How much worse than the worst mode's the target is. Of metrics other than accuracy both are
+// shares of the value.
+inline constexpr double kBelowWorst = 0.01;
 
 struct AnalysisOptions {
   // The first is the baseline; each has a run.
@@ -24,8 +28,10 @@ struct AnalysisOptions {
   // Whose time is told; none: 0.01 below the lowest mean final accuracy of a mode (but see
   // kTargetRange), rounded down to 0.001.
   std::optional<double> target_accuracy;
-  // Final accuracies that differ by less are called equal. Above 0, below 1.
+  // Final accuracies that differ by less are called equal. Above 0, below 1; of other metrics a
+  // share of the baseline's mean.
   double equivalence_margin = 0.005;
+  Metric metric;
 };
 
 // Figures of one run.
@@ -51,6 +57,7 @@ struct Comparison {
   // Baseline's seconds to the target / mode's, geometric: above 1 the mode is sooner. None unless
   // both reach it in all runs.
   std::optional<Estimate> speedup;
+  bool less_is_better = false;
 };
 
 struct ModeFigures {
@@ -75,7 +82,8 @@ struct ModeFigures {
 
 struct Analysis {
   std::vector<ModeFigures> modes;  // the first is the baseline
-  double equivalence_margin = 0;
+  Metric metric;
+  double equivalence_margin = 0;          // in the metric's unit
   std::optional<double> target_accuracy;  // none where no run has finished
   bool target_is_given = false;
   std::string target_mode;  // whose final accuracy the target follows; empty where given

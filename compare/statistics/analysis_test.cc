@@ -87,6 +87,35 @@ TEST(Analysis, TargetIsAPointBelowTheLowestMeanRoundedDown) {
       *Of({Record("sync", 1, 0.90, 10), Record("async", 1, 0.881, 10)}).target_accuracy, 0.871);
 }
 
+// A perplexity, which falls from 20 to `final`.
+proto::RunRecord Falling(const std::string& mode, uint64_t seed, double final, double trained_s) {
+  proto::RunRecord run = Record(mode, seed, 0, trained_s);
+  for (int i = 0; i < 5; ++i) {
+    run.mutable_measurements(i)->set_accuracy(20 - (20 - final) * (i + 1) / 5);
+  }
+  return run;
+}
+
+TEST(Analysis, WhatIsToBeSmallIsReachedFromAboveAndItsMarginIsAShare) {
+  AnalysisOptions options;
+  options.metric = {.name = "perplexity", .less_is_better = true};
+  const Analysis analysis = Of({Falling("sync", 1, 10, 10), Falling("sync", 2, 10, 10),
+                                Falling("async", 1, 9.5, 5), Falling("async", 2, 9.7, 5)},
+                               options);
+  EXPECT_DOUBLE_EQ(*analysis.target_accuracy, 10 * 1.01);
+  EXPECT_EQ(analysis.target_mode, "sync");
+  EXPECT_DOUBLE_EQ(analysis.equivalence_margin, 0.05);
+  // 20 - t = 10.1.
+  EXPECT_NEAR(analysis.modes[0].seconds_to_target->mean, 9.9, 1e-9);
+  EXPECT_LT(analysis.modes[1].seconds_to_target->mean, 5);
+  const Comparison& comparison = *analysis.modes[1].comparison;
+  EXPECT_TRUE(comparison.less_is_better);
+  EXPECT_NEAR(comparison.accuracy->mean, -0.4, 1e-9);
+  options.target_accuracy = 100;
+  EXPECT_EQ(*Of({Falling("sync", 1, 10, 10), Falling("async", 1, 9, 10)}, options).target_accuracy,
+            100);
+}
+
 TEST(Analysis, AModeThatHasNotLearntDoesNotLowerTheTarget) {
   const Analysis analysis = Of({Record("sync", 1, 0.9, 10), Record("async", 1, 0.1, 10)});
   EXPECT_DOUBLE_EQ(*analysis.target_accuracy, 0.89);

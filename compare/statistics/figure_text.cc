@@ -27,6 +27,8 @@ std::string WithPrefix(double value, const char* unit) {
   return symbol.empty() ? digits : absl::StrCat(digits, " ", symbol);
 }
 
+std::string Plain(double value) { return absl::StrFormat("%.4g", value); }
+
 }  // namespace
 
 std::string PercentText(double share, int digits) {
@@ -66,14 +68,46 @@ std::string CountText(double count) { return WithPrefix(count, ""); }
 
 std::string BytesText(double bytes) { return WithPrefix(bytes, "B"); }
 
+std::string ValueText(const Metric& metric, double value, int digits) {
+  return metric.is_accuracy() ? PercentText(value, digits) : Plain(value);
+}
+
+std::string ValueText(const Metric& metric, const Interval& interval, int digits) {
+  if (metric.is_accuracy()) return PercentText(interval, digits);
+  return absl::StrCat(Plain(interval.low), " to ", Plain(interval.high));
+}
+
+std::string DifferenceText(const Metric& metric, double difference) {
+  if (metric.is_accuracy()) return PointsText(difference);
+  return absl::StrFormat("%+.3g", difference == 0 ? 0 : difference);
+}
+
+std::string DifferenceText(const Metric& metric, const Interval& interval) {
+  return absl::StrCat(DifferenceText(metric, interval.low), " to ",
+                      DifferenceText(metric, interval.high));
+}
+
+std::string MarginText(const Metric& metric, double margin) {
+  return metric.is_accuracy() ? absl::StrFormat("%g points", margin * 100)
+                              : absl::StrFormat("%.3g", margin);
+}
+
 std::string TargetText(const Analysis& analysis) {
   if (!analysis.target_accuracy) return "";
-  const std::string target = PercentText(*analysis.target_accuracy, 1);
+  const Metric& metric = analysis.metric;
+  const std::string target = ValueText(metric, *analysis.target_accuracy, 1);
   if (analysis.target_is_given) return absl::StrCat(target, " (as given)");
+  const double sign = metric.less_is_better ? -1 : 1;
   const auto is_far_below = [&](const ModeFigures& mode) {
-    return mode.final_accuracy && mode.final_accuracy->mean < *analysis.target_accuracy;
+    return mode.final_accuracy &&
+           sign * mode.final_accuracy->mean < sign * *analysis.target_accuracy;
   };
   const bool some_are = std::any_of(analysis.modes.begin(), analysis.modes.end(), is_far_below);
+  if (!metric.is_accuracy()) {
+    return absl::StrCat(target, " (1 % worse than the worst mean final ", metric.name, ", ",
+                        analysis.target_mode, "'s",
+                        some_are ? ", without modes more than 10 % worse than the best)" : ")");
+  }
   return absl::StrCat(target, " (1 point below the lowest mean final accuracy, ",
                       analysis.target_mode, "'s",
                       some_are ? ", without modes more than 10 points below the best)" : ")");

@@ -22,6 +22,14 @@ std::string SecondsText(const Interval& interval);  // "11.9 to 12.8"
 std::string CountText(double count);                // "940", "61.7 k", "1.23 M"
 std::string BytesText(double bytes);                // "940 B", "1.23 MB" (10^6)
 
+// Of a metric.
+std::string ValueText(const Metric& metric, double value, int digits);  // "88.13 %", "12.35"
+std::string ValueText(const Metric& metric, const Interval& interval, int digits);
+std::string DifferenceText(const Metric& metric, double difference);  // "+0.12", points of a share
+std::string DifferenceText(const Metric& metric, const Interval& interval);
+// "0.5 points", "0.0617".
+std::string MarginText(const Metric& metric, double margin);
+
 // "87.1 % (1 point below the lowest mean final accuracy, async's)" or "87.1 % (as given)"; empty
 // without a target.
 std::string TargetText(const Analysis& analysis);

@@ -13,12 +13,19 @@ namespace {
 
 constexpr char kOnePair[] = "one pair of runs: no interval";
 
-std::string MarginText(double margin) { return absl::StrFormat("%g points", margin * 100); }
+std::string InBrackets(const Estimate& ratio) {
+  if (!ratio.interval) return absl::StrCat(" (", kOnePair, ")");
+  return absl::StrCat(" (", RatioText(*ratio.interval), ")");
+}
 
-std::string InBrackets(const Estimate& estimate, bool is_ratio) {
-  if (!estimate.interval) return absl::StrCat(" (", kOnePair, ")");
-  const Interval& interval = *estimate.interval;
-  return absl::StrCat(" (", is_ratio ? RatioText(interval) : PointsText(interval), ")");
+// "0.12 points", or of another metric "0.12".
+std::string SizeText(const Metric& metric, double difference) {
+  return metric.is_accuracy() ? absl::StrFormat("%.2f points", difference * 100)
+                              : absl::StrFormat("%.3g", difference);
+}
+
+std::string SignedText(const Metric& metric, double difference) {
+  return absl::StrCat(DifferenceText(metric, difference), metric.is_accuracy() ? " points" : "");
 }
 
 // 1 / ratio: how much later.
@@ -31,30 +38,35 @@ Estimate Inverse(const Estimate& estimate) {
 }
 
 // The interval of how much worse, as of how much better.
-std::string ByPoints(const Estimate& difference) {
+std::string ByPoints(const Metric& metric, const Estimate& difference) {
   const double sign = difference.mean < 0 ? -1 : 1;
-  const double a = sign * difference.interval->low * 100,
-               b = sign * difference.interval->high * 100;
-  return absl::StrFormat("by %.2f points (%.2f to %.2f)", sign * difference.mean * 100,
-                         std::min(a, b), std::max(a, b));
+  const double a = sign * difference.interval->low, b = sign * difference.interval->high;
+  const double low = std::min(a, b), high = std::max(a, b);
+  return absl::StrCat("by ", SizeText(metric, sign * difference.mean), " (",
+                      metric.is_accuracy() ? absl::StrFormat("%.2f to %.2f", low * 100, high * 100)
+                                           : absl::StrFormat("%.3g to %.3g", low, high),
+                      ")");
 }
 
-std::string AccuracyText(const Comparison& comparison, const std::string& baseline, double margin) {
+std::string AccuracyText(const Analysis& analysis, const Comparison& comparison) {
+  const Metric& metric = analysis.metric;
+  const std::string& baseline = analysis.modes.front().mode;
+  const double margin = analysis.equivalence_margin;
   if (!comparison.accuracy) return absl::StrCat("no seed with which ", baseline, " finished, too");
   const Estimate& difference = *comparison.accuracy;
-  const std::string by = absl::StrCat(PointsText(difference.mean), " points");
+  const std::string by = SignedText(metric, difference.mean);
   switch (JudgeAccuracy(comparison, margin)) {
     case AccuracyFinding::kEqual:
-      return absl::StrCat("equal to ", baseline, "'s within ", MarginText(margin), " (",
-                          PointsText(difference.mean), ", interval ",
-                          PointsText(*difference.interval), ")");
+      return absl::StrCat("equal to ", baseline, "'s within ", MarginText(metric, margin), " (",
+                          DifferenceText(metric, difference.mean), ", interval ",
+                          DifferenceText(metric, *difference.interval), ")");
     case AccuracyFinding::kBetter:
-      return absl::StrCat("better than ", baseline, "'s ", ByPoints(difference));
+      return absl::StrCat("better than ", baseline, "'s ", ByPoints(metric, difference));
     case AccuracyFinding::kWorse:
-      return absl::StrCat("worse than ", baseline, "'s ", ByPoints(difference));
+      return absl::StrCat("worse than ", baseline, "'s ", ByPoints(metric, difference));
     case AccuracyFinding::kUndecided:
       return absl::StrCat("no significant difference from ", baseline, "'s (", by, ", interval ",
-                          PointsText(*difference.interval), ")");
+                          DifferenceText(metric, *difference.interval), ")");
     case AccuracyFinding::kUnknown:
       break;
   }
@@ -64,10 +76,10 @@ std::string AccuracyText(const Comparison& comparison, const std::string& baseli
 // Of "is sooner" or "is later", without the target.
 std::string SpeedText(const Estimate& speedup) {
   if (speedup.mean >= 1) {
-    return absl::StrCat(RatioText(speedup.mean), " x sooner", InBrackets(speedup, true));
+    return absl::StrCat(RatioText(speedup.mean), " x sooner", InBrackets(speedup));
   }
   const Estimate slowdown = Inverse(speedup);
-  return absl::StrCat(RatioText(slowdown.mean), " x later", InBrackets(slowdown, true));
+  return absl::StrCat(RatioText(slowdown.mean), " x later", InBrackets(slowdown));
 }
 
 std::string ReachedText(const ModeFigures& mode, const std::string& target) {
@@ -117,18 +129,25 @@ std::string FailuresText(const ModeFigures& mode) {
                       mode.failed == 1 ? " and is" : " and are", " in no mean");
 }
 
+// "88.1 %", or "perplexity 12.35".
+std::string TargetWords(const Analysis& analysis) {
+  const std::string value = ValueText(analysis.metric, *analysis.target_accuracy, 1);
+  return analysis.metric.is_accuracy() ? value : absl::StrCat(analysis.metric.name, " ", value);
+}
+
 std::string ModeText(const Analysis& analysis, const ModeFigures& mode) {
   const ModeFigures& baseline = analysis.modes.front();
   const std::string failures = FailuresText(mode);
   if (!mode.final_accuracy) return absl::StrCat(mode.mode, ": ", failures, ".");
-  const std::string target = PercentText(*analysis.target_accuracy, 1);
+  const Metric& metric = analysis.metric;
+  const std::string target = TargetWords(analysis);
   const Estimate& accuracy = *mode.final_accuracy;
-  std::string text = absl::StrCat(mode.mode, ": accuracy ", PercentText(accuracy.mean, 2));
+  std::string text =
+      absl::StrCat(mode.mode, ": ", metric.words(), " ", ValueText(metric, accuracy.mean, 2));
   if (mode.comparison) {
-    absl::StrAppend(&text, ", ",
-                    AccuracyText(*mode.comparison, baseline.mode, analysis.equivalence_margin));
+    absl::StrAppend(&text, ", ", AccuracyText(analysis, *mode.comparison));
   } else if (accuracy.interval) {
-    absl::StrAppend(&text, " (", PercentText(*accuracy.interval, 2), ")");
+    absl::StrAppend(&text, " (", ValueText(metric, *accuracy.interval, 2), ")");
   }
   absl::StrAppend(&text, "; ", TimeText(mode, baseline, target), ".");
   if (!failures.empty()) absl::StrAppend(&text, " But ", failures, ".");
@@ -154,14 +173,18 @@ std::string NameAndSpeed(const ModeFigures& mode) {
   return absl::StrCat(mode.mode, " ", RatioText(mode.comparison->speedup->mean), " x");
 }
 
-// "worse by 1.40 points".
-std::string ByMeanPoints(const Comparison& comparison) {
-  return absl::StrFormat("by %.2f points", std::abs(comparison.accuracy->mean) * 100);
+// "by 1.40 points".
+std::string ByMeanPoints(const Metric& metric, const Comparison& comparison) {
+  return absl::StrCat("by ", SizeText(metric, std::abs(comparison.accuracy->mean)));
 }
 
-std::string WhyNotAsAccurate(const Comparison& comparison, AccuracyFinding finding) {
-  if (finding == AccuracyFinding::kWorse) return absl::StrCat("worse ", ByMeanPoints(comparison));
-  return absl::StrCat("undecided, ", PointsText(*comparison.accuracy->interval), " points");
+std::string WhyNotAsAccurate(const Metric& metric, const Comparison& comparison,
+                             AccuracyFinding finding) {
+  if (finding == AccuracyFinding::kWorse) {
+    return absl::StrCat("worse ", ByMeanPoints(metric, comparison));
+  }
+  return absl::StrCat("undecided, ", DifferenceText(metric, *comparison.accuracy->interval),
+                      metric.is_accuracy() ? " points" : "");
 }
 
 std::string NoneSooner(const Analysis& analysis, const std::string& target) {
@@ -171,7 +194,7 @@ std::string NoneSooner(const Analysis& analysis, const std::string& target) {
                         baseline.runs.size(), " runs: times to it are not compared.");
   }
   return absl::StrCat("No mode was shown to be sooner to ", target, " than ", baseline.mode,
-                      " at equal accuracy.");
+                      " at equal ", analysis.metric.words(), ".");
 }
 
 // The modes with that finding: "lazy by 1.20 points" or, of kEqual, "lazy".
@@ -181,8 +204,9 @@ std::vector<std::string> ModesThatAre(AccuracyFinding finding, const Analysis& a
     if (!mode.comparison || mode.failed > 0) continue;
     if (JudgeAccuracy(*mode.comparison, analysis.equivalence_margin) != finding) continue;
     const bool is_equal = finding == AccuracyFinding::kEqual;
-    names.push_back(is_equal ? mode.mode
-                             : absl::StrCat(mode.mode, " ", ByMeanPoints(*mode.comparison)));
+    names.push_back(
+        is_equal ? mode.mode
+                 : absl::StrCat(mode.mode, " ", ByMeanPoints(analysis.metric, *mode.comparison)));
   }
   return names;
 }
@@ -190,33 +214,38 @@ std::vector<std::string> ModesThatAre(AccuracyFinding finding, const Analysis& a
 void JudgeAll(const Analysis& analysis, Verdict* verdict) {
   const ModeFigures& baseline = analysis.modes.front();
   const double margin = analysis.equivalence_margin;
-  const std::string target = PercentText(*analysis.target_accuracy, 1);
+  const Metric& metric = analysis.metric;
+  const std::string target = TargetWords(analysis);
+  const std::string as_good =
+      metric.is_accuracy() ? "as accurate" : absl::StrCat("as good by ", metric.name);
   std::vector<std::string> as_accurate, others;
   for (const ModeFigures* mode : SoonerModes(analysis)) {
     const AccuracyFinding finding = JudgeAccuracy(*mode->comparison, margin);
     if (finding == AccuracyFinding::kEqual || finding == AccuracyFinding::kBetter) {
       as_accurate.push_back(NameAndSpeed(*mode));
     } else {
-      others.push_back(absl::StrCat(NameAndSpeed(*mode), " (accuracy ",
-                                    WhyNotAsAccurate(*mode->comparison, finding), ")"));
+      others.push_back(absl::StrCat(NameAndSpeed(*mode), " (", metric.words(), " ",
+                                    WhyNotAsAccurate(metric, *mode->comparison, finding), ")"));
     }
   }
-  verdict->overall =
-      as_accurate.empty()
-          ? NoneSooner(analysis, target)
-          : absl::StrCat("Sooner to ", target, " than ", baseline.mode,
-                         ", and as accurate: ", absl::StrJoin(as_accurate, ", "), ".");
+  verdict->overall = as_accurate.empty()
+                         ? NoneSooner(analysis, target)
+                         : absl::StrCat("Sooner to ", target, " than ", baseline.mode, ", and ",
+                                        as_good, ": ", absl::StrJoin(as_accurate, ", "), ".");
   if (!others.empty()) {
-    verdict->further =
-        absl::StrCat("Sooner, but not shown to be as accurate: ", absl::StrJoin(others, ", "), ".");
+    verdict->further = absl::StrCat("Sooner, but not shown to be ", as_good, ": ",
+                                    absl::StrJoin(others, ", "), ".");
   } else if (as_accurate.empty()) {
     const std::vector<std::string> better = ModesThatAre(AccuracyFinding::kBetter, analysis);
     const std::vector<std::string> equal = ModesThatAre(AccuracyFinding::kEqual, analysis);
     if (!better.empty()) {
-      verdict->further = absl::StrCat("More accurate: ", absl::StrJoin(better, ", "), ".");
+      verdict->further = absl::StrCat(
+          metric.is_accuracy() ? "More accurate: " : absl::StrCat("Better ", metric.name, ": "),
+          absl::StrJoin(better, ", "), ".");
     } else if (!equal.empty()) {
-      verdict->further = absl::StrCat("Equally accurate within ", MarginText(margin), ": ",
-                                      absl::StrJoin(equal, ", "), ".");
+      verdict->further = absl::StrCat(
+          metric.is_accuracy() ? "Equally accurate" : absl::StrCat("Equal ", metric.name),
+          " within ", MarginText(metric, margin), ": ", absl::StrJoin(equal, ", "), ".");
     }
   }
 }
@@ -227,8 +256,9 @@ AccuracyFinding JudgeAccuracy(const Comparison& comparison, double margin) {
   if (!comparison.accuracy || !comparison.accuracy->interval) return AccuracyFinding::kUnknown;
   const Interval& interval = *comparison.accuracy->interval;
   if (interval.low >= -margin && interval.high <= margin) return AccuracyFinding::kEqual;
-  if (interval.low > 0) return AccuracyFinding::kBetter;
-  if (interval.high < 0) return AccuracyFinding::kWorse;
+  const bool less_is_better = comparison.less_is_better;
+  if (interval.low > 0) return less_is_better ? AccuracyFinding::kWorse : AccuracyFinding::kBetter;
+  if (interval.high < 0) return less_is_better ? AccuracyFinding::kBetter : AccuracyFinding::kWorse;
   return AccuracyFinding::kUndecided;
 }
 

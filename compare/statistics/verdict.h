@@ -11,8 +11,8 @@ namespace strata::compare {
 // What the figures support, by the rule in README.md.
 enum class AccuracyFinding {
   kEqual,      // the interval lies within the margin
-  kBetter,     // it lies above 0
-  kWorse,      // it lies below 0
+  kBetter,     // it lies above 0, or below where less is better
+  kWorse,      // it lies on the other side
   kUndecided,  // neither
   kUnknown,    // fewer than two pairs of runs: figures only
 };

@@ -212,5 +212,16 @@ TEST(OverallVerdict, NeedsABaselineAndAnotherMode) {
   EXPECT_EQ(MakeVerdict(analysis).modes[0], "sync: all 3 runs failed (seed 1: loss is NaN).");
 }
 
+TEST(Verdict, WhatIsToBeSmallIsBetterBelow) {
+  const auto judge = [](double low, double high) {
+    Comparison comparison{3, About(0, low, high), {}, {}};
+    comparison.less_is_better = true;
+    return JudgeAccuracy(comparison, 0.005);
+  };
+  EXPECT_EQ(judge(-0.4, -0.1), AccuracyFinding::kBetter);
+  EXPECT_EQ(judge(0.1, 0.4), AccuracyFinding::kWorse);
+  EXPECT_EQ(judge(-0.001, 0.001), AccuracyFinding::kEqual);
+}
+
 }  // namespace
 }  // namespace strata::compare

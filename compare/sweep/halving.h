@@ -21,8 +21,10 @@ struct Rung {
 std::vector<Rung> PlanRungs(size_t points, uint32_t eta);
 
 // Returns those of the points, in their order, that go on: the `count` with the greatest accuracy,
-// the earlier of equals. A point without one comes after those that have it.
-std::vector<size_t> BestPoints(const std::vector<std::optional<double>>& accuracies, size_t count);
+// or, of another metric, the least, the earlier of equals. A point without one comes after those
+// that have it.
+std::vector<size_t> BestPoints(const std::vector<std::optional<double>>& accuracies, size_t count,
+                               bool less_is_better = false);
 
 }  // namespace strata::compare
 

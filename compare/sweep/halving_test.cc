@@ -36,6 +36,11 @@ TEST(Halving, TheBestGoOnInTheirOrder) {
   EXPECT_THAT(BestPoints({0.8, 0.5, 0.9}, 5), ElementsAre(0, 1, 2));
 }
 
+TEST(Halving, OfWhatIsToBeSmallTheLeastGoOn) {
+  EXPECT_THAT(BestPoints({0.5, 0.9, std::nullopt, 0.8}, 2, /*less_is_better=*/true),
+              ElementsAre(0, 3));
+}
+
 TEST(Halving, TheEarlierOfEqualsGoesOn) {
   EXPECT_THAT(BestPoints({0.5, 0.8, 0.8, 0.8}, 2), ElementsAre(1, 2));
 }

@@ -1,6 +1,7 @@
 #include "compare/sweep/sweep_pictures.h"
 
 #include <algorithm>
+#include <cmath>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
@@ -39,7 +40,7 @@ NumberText NamesOn(const proto::Variation& field, const ValueAxis& axis, const S
 }
 
 Scale AccuracyScale(const std::vector<SweepLine>& lines) {
-  double least = 1, greatest = 0;
+  double least = INFINITY, greatest = -INFINITY;
   for (const SweepLine& line : lines) {
     for (const LinePoint& point : line.points) {
       least = std::min(least, point.accuracy);
@@ -75,16 +76,20 @@ void DrawLine(const SweepLine& line, size_t index, const Scale& x, const Scale& 
 
 }  // namespace
 
-std::string SweepSvg(const proto::Variation& field, const std::vector<SweepLine>& lines) {
-  Drawing drawing(kWidth, absl::StrCat("Accuracy by ", field.field()));
+std::string SweepSvg(const proto::Variation& field, const std::vector<SweepLine>& lines,
+                     const Metric& metric) {
+  const bool is_share = metric.is_accuracy();
+  Drawing drawing(kWidth, absl::StrCat(is_share ? "Accuracy" : metric.name, " by ", field.field()));
   const ValueAxis axis = MakeAxis(field);
   Scale x{axis.low, axis.high, kLeft, kRight, axis.positions};
   const Scale y = AccuracyScale(lines);
   const bool is_log = axis.kind == ValueAxis::Kind::kLogarithmic;
   DrawAxes(
       x, NamesOn(field, axis, x), absl::StrCat(field.field(), is_log ? ", log scale" : ""), y,
-      [](double share) { return absl::StrFormat("%g %%", share * 100); },
-      "accuracy on the test data", &drawing);
+      [is_share](double value) {
+        return is_share ? absl::StrFormat("%g %%", value * 100) : absl::StrFormat("%g", value);
+      },
+      is_share ? "accuracy on the test data" : metric.name, &drawing);
   std::vector<std::string> names;
   for (size_t i = 0; i < lines.size(); ++i) {
     DrawLine(lines[i], i, x, y, &drawing);

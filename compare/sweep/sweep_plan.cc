@@ -30,10 +30,6 @@ absl::StatusOr<proto::Job> JobAt(const GridPoint& point, const proto::Campaign& 
   if (job.seed() != campaign.job().seed()) {
     return Refuse(point.name, "seed: it is --seeds that varies it");
   }
-  if (!job.has_model()) {
-    return absl::InvalidArgumentError(
-        "program: a sweep needs a model of the zoo, whose accuracy it can measure");
-  }
   if (!job.run_dir().empty()) {
     return absl::InvalidArgumentError(
         absl::StrCat("run_dir: ", job.run_dir(), ": the runs of a sweep have one each"));
@@ -67,19 +63,23 @@ void SetMeasurements(const proto::Job& as_written, uint64_t steps, proto::Job* j
 absl::StatusOr<SweepPoint> SweepPointAt(const GridPoint& point, const proto::Campaign& campaign) {
   absl::StatusOr<proto::Job> job = JobAt(point, campaign);
   if (!job.ok()) return job.status();
-  const absl::StatusOr<uint64_t> steps = TotalSteps(*job);
+  absl::StatusOr<uint64_t> steps = 0;  // of a program: it alone knows
+  if (!job->has_program()) steps = TotalSteps(*job);
   if (!steps.ok()) return Refuse(point.name, steps.status().message());
   if (ModeFileName(point.name).size() > kFileNameMax) {
     return Refuse(point.name, absl::StrFormat("its name is too long for a file's, %d characters "
                                               "are allowed: vary fewer fields at a time",
                                               kFileNameMax));
   }
-  SetMeasurements(campaign.job(), *steps, &*job);
+  if (!job->has_program()) SetMeasurements(campaign.job(), *steps, &*job);
   return SweepPoint{point, {point.name, *std::move(job)}, *steps};
 }
 
 absl::Status CheckHalving(const SweepPlan& plan, uint32_t eta) {
   if (eta == 0) return absl::OkStatus();
+  if (plan.points.front().plan.job.has_program()) {
+    return absl::InvalidArgumentError("halving: a program makes as many steps as it likes");
+  }
   if (plan.points.size() < eta) {
     return absl::InvalidArgumentError(absl::StrFormat(
         "halving: %d needs as many points at least, there are %d", eta, plan.points.size()));
@@ -162,7 +162,7 @@ std::vector<RunPlan> RunsOfRung(const SweepPlan& plan, const Rung& rung,
 }
 
 uint64_t SamplesOfRung(const SweepPlan& plan, const Rung& rung, const std::vector<size_t>& points) {
-  uint64_t samples = 0;
+  uint64_t samples = 0;  // of programs: 0
   for (const size_t index : points) {
     const SweepPoint& point = plan.points[index];
     const proto::Job& job = point.plan.job;

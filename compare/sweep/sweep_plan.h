@@ -30,7 +30,7 @@ absl::StatusOr<proto::Campaign> DescribeSweep(const SweepRequest& request);
 struct SweepPoint {
   GridPoint point;
   RunPlan plan;
-  uint64_t steps = 0;  // of each rank
+  uint64_t steps = 0;  // of each rank; 0 of a program
 };
 
 struct SweepPlan {

@@ -25,11 +25,21 @@ using Json = nlohmann::ordered_json;
 
 constexpr char kNone[] = "-";
 
-std::string AccuracyCell(const PointResult& point) {
+std::string AccuracyCell(const Metric& metric, const PointResult& point) {
   if (!point.accuracy) return kNone;
-  const std::string mean = PercentText(point.accuracy->mean, 2);
+  const std::string mean = ValueText(metric, point.accuracy->mean, 2);
   if (!point.accuracy->interval) return mean;
-  return absl::StrCat(mean, " (", PercentText(*point.accuracy->interval, 2), ")");
+  return absl::StrCat(mean, " (", ValueText(metric, *point.accuracy->interval, 2), ")");
+}
+
+std::string MetricWords(const Metric& metric, double value) {
+  const std::string text = ValueText(metric, value, 2);
+  return metric.is_accuracy() ? absl::StrCat(text, " on the test data")
+                              : absl::StrCat(metric.name, " ", text);
+}
+
+bool IsOfProgram(const SweepReport& report) {
+  return report.plan.points.front().plan.job.has_program();
 }
 
 std::string RunsCell(const PointResult& point) {
@@ -41,11 +51,20 @@ std::string RunsCell(const PointResult& point) {
 
 // What all say, to be read with the figures.
 std::vector<std::string> RulesOf(const SweepReport& report) {
+  const std::string words = report.metric.words();
   std::vector<std::string> rules = {
-      "Final accuracy: of the final weights on the test data, the mean over seeds; a point with a "
-      "run that failed has none.",
-      "Points are chosen by that accuracy, so that of the best is flattered: what it is worth says "
-      "a run with other seeds or data."};
+      absl::StrCat("Final ", words,
+                   report.metric.is_accuracy() && !IsOfProgram(report)
+                       ? ": of the final weights on the test data"
+                       : ": the last that rank 0 of the program reported",
+                   ", the mean over seeds; a point with a run that failed has none."),
+      absl::StrCat("Points are chosen by that ", words,
+                   ", so that of the best is flattered: what it is worth says a run with other "
+                   "seeds or data.")};
+  if (!report.metric.is_accuracy()) {
+    rules.push_back(
+        absl::StrCat(report.metric.less_is_better ? "Less " : "More ", words, " is better."));
+  }
   if (report.halving > 0) {
     rules.push_back(absl::StrFormat(
         "Successive halving: of each rung the best 1/%d go on with %d times the steps, from the "
@@ -129,12 +148,15 @@ Json PointJson(const SweepReport& report, const PointResult& result) {
 std::vector<std::vector<std::string>> SweepTable(const SweepReport& report) {
   std::vector<std::vector<std::string>> rows(1);
   for (const proto::Variation& variation : report.plan.vary) rows[0].push_back(variation.field());
-  for (const char* name : {"accuracy", "steps", "time", "runs"}) rows[0].push_back(name);
+  for (const std::string& name :
+       {report.metric.words(), std::string("steps"), std::string("time"), std::string("runs")}) {
+    rows[0].push_back(name);
+  }
   for (const PointResult& result : report.result.ranking) {
     std::vector<std::string>& row = rows.emplace_back();
     row = report.plan.points[result.point].point.values;
-    row.push_back(AccuracyCell(result));
-    row.push_back(absl::StrCat(result.steps));
+    row.push_back(AccuracyCell(report.metric, result));
+    row.push_back(IsOfProgram(report) ? kNone : absl::StrCat(result.steps));
     row.push_back(result.trained_s ? SecondsText(result.trained_s->mean) : kNone);
     row.push_back(RunsCell(result));
   }
@@ -146,7 +168,7 @@ std::vector<std::string> SweepWords(const SweepReport& report) {
   const GridPoint& point = report.plan.points[best.point].point;
   std::vector<std::string> words = {
       best.accuracy ? absl::StrCat("Best: ", absl::StrJoin(point.settings, ", "), " with ",
-                                   PercentText(best.accuracy->mean, 2), " on the test data.")
+                                   MetricWords(report.metric, best.accuracy->mean), ".")
                     : "No point has finished."};
   if (report.halving == 0) return words;
   const double share = static_cast<double>(report.result.samples) / report.result.grid_samples;
@@ -167,6 +189,10 @@ std::string SweepJson(const SweepReport& report) {
   Json json = {{"schema", 1},
                {"title", report.title},
                {"cluster", report.cluster},
+               {"metric",
+                {{"words", report.metric.words()},
+                 {"goal", report.metric.less_is_better ? "min" : "max"},
+                 {"format", report.metric.is_accuracy() ? "percent" : "plain"}}},
                {"verdict", words},
                {"vary", VaryJson(report)},
                {"seeds", report.plan.seeds},
@@ -193,8 +219,9 @@ absl::Status WriteSweepReport(const SweepReport& report, const std::string& dire
   std::vector<Picture> pictures;
   for (size_t field = 0; field < report.plan.vary.size(); ++field) {
     const proto::Variation& variation = report.plan.vary[field];
+    const std::vector<SweepLine> lines = MakeSweepLines(report.plan, report.result, field);
     pictures.push_back({absl::StrCat("accuracy_by_", ModeFileName(variation.field()), ".svg"),
-                        SweepSvg(variation, MakeSweepLines(report.plan, report.result, field))});
+                        SweepSvg(variation, lines, report.metric)});
   }
   return WriteReportFiles({.document = parts.document,
                            .json = json,

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "absl/status/status.h"
+#include "compare/statistics/metric.h"
 #include "compare/sweep/sweep_plan.h"
 #include "compare/sweep/sweep_result.h"
 
@@ -16,6 +17,7 @@ struct SweepReport {
   uint32_t halving = 0;
   SweepPlan plan;
   SweepResult result;
+  Metric metric;
 };
 
 // Returns what a terminal shows: a row per point, the best first; the first row names the columns.

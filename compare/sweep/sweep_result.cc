@@ -36,10 +36,11 @@ PointResult PointIn(const RungRuns& rung, size_t place) {
   return result;
 }
 
-bool IsBefore(const PointResult& a, const PointResult& b) {
+bool IsBefore(const PointResult& a, const PointResult& b, bool less_is_better) {
   if (a.rung != b.rung) return a.rung > b.rung;
-  const auto mean = [](const PointResult& point) {
-    return point.accuracy ? std::optional(point.accuracy->mean) : std::nullopt;
+  const auto mean = [less_is_better](const PointResult& point) {
+    const double sign = less_is_better ? -1 : 1;
+    return point.accuracy ? std::optional(sign * point.accuracy->mean) : std::nullopt;
   };
   return mean(a) > mean(b);
 }
@@ -55,7 +56,8 @@ std::vector<std::optional<double>> MeanAccuracies(const RungRuns& rung) {
   return accuracies;
 }
 
-SweepResult RankResults(const SweepPlan& plan, const std::vector<RungRuns>& rungs) {
+SweepResult RankResults(const SweepPlan& plan, const std::vector<RungRuns>& rungs,
+                        bool less_is_better) {
   SweepResult result;
   result.ranking.resize(plan.points.size());
   for (size_t rung = 0; rung < rungs.size(); ++rung) {
@@ -67,7 +69,8 @@ SweepResult RankResults(const SweepPlan& plan, const std::vector<RungRuns>& rung
     }
     result.samples += SamplesOfRung(plan, plan.rungs[rung], rungs[rung].points);
   }
-  std::stable_sort(result.ranking.begin(), result.ranking.end(), IsBefore);
+  std::stable_sort(result.ranking.begin(), result.ranking.end(),
+                   [=](const auto& a, const auto& b) { return IsBefore(a, b, less_is_better); });
   std::vector<size_t> all(plan.points.size());
   std::iota(all.begin(), all.end(), size_t{0});
   result.grid_samples = SamplesOfRung(plan, Rung{all.size(), 1}, all);

@@ -15,14 +15,14 @@ namespace strata::compare {
 // What was made of a rung.
 struct RungRuns {
   std::vector<size_t> points;             // of the plan, in order
-  std::vector<proto::RunRecord> records;  // as RunsOfRung has them
+  std::vector<proto::RunRecord> records;  // as RunsOfRung has them, seen by the metric
 };
 
 // Figures of one run.
 struct PointRun {
   uint64_t seed = 0;
   std::string failure;  // then the rest has no meaning
-  double accuracy = 0;  // of the final weights, 0 to 1
+  double accuracy = 0;  // of the final weights, 0 to 1, or the metric in its place
   double trained_s = 0;
 };
 
@@ -37,8 +37,8 @@ struct PointResult {
 };
 
 struct SweepResult {
-  // Orders points: those with the most budget first, of these the most accurate, of equals the
-  // earlier.
+  // Orders points: those with the most budget first, of these the most accurate, or the best by the
+  // metric, of equals the earlier.
   std::vector<PointResult> ranking;
   uint64_t samples = 0;       // of all runs
   uint64_t grid_samples = 0;  // had every point had its whole budget
@@ -49,7 +49,8 @@ struct SweepResult {
 std::vector<std::optional<double>> MeanAccuracies(const RungRuns& rung);
 
 // Ranks the points by the rungs that were run, from the first.
-SweepResult RankResults(const SweepPlan& plan, const std::vector<RungRuns>& rungs);
+SweepResult RankResults(const SweepPlan& plan, const std::vector<RungRuns>& rungs,
+                        bool less_is_better = false);
 
 }  // namespace strata::compare
 

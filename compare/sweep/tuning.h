@@ -8,6 +8,7 @@
 #include "compare/campaign/campaign.pb.h"
 #include "compare/run_record.pb.h"
 #include "compare/runner.h"
+#include "compare/statistics/metric.h"
 
 namespace strata::compare {
 
@@ -23,8 +24,10 @@ struct Tuned {
 };
 
 // What the records of TuningRuns, in its order, say: for each mode the point of the greatest final
-// accuracy, the earlier of equals; the first point where none has finished.
-Tuned TunedBy(const proto::Campaign& campaign, const std::vector<proto::RunRecord>& records);
+// accuracy, or what the metric has in its place, the earlier of equals; the first point where none
+// has finished.
+Tuned TunedBy(const proto::Campaign& campaign, const std::vector<proto::RunRecord>& records,
+              const Metric& metric = {});
 
 }  // namespace strata::compare
 

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "training/random/random.h"
+#include "common/random.h"
 
 namespace strata::compare {
 namespace {
@@ -18,13 +18,13 @@ double Fraction(uint64_t bits) { return static_cast<double>((bits >> 11) + 1) * 
 
 ComputeTime::ComputeTime(const ClusterFile& file, int group, uint64_t seed, uint32_t rank)
     : compute_(file.cluster.nodes(group).compute()),
-      key_(worker::RandomKey(worker::RandomKey(seed, kStream), rank)) {
+      key_(RandomKey(RandomKey(seed, kStream), rank)) {
   if (compute_.has_trace_file()) trace_ = &file.traces.at(compute_.trace_file());
 }
 
 double ComputeTime::Normal(uint64_t step) const {
-  const double radius = std::sqrt(-2 * std::log(Fraction(worker::RandomBits(key_, 2 * step))));
-  const double angle = 2 * M_PI * Fraction(worker::RandomBits(key_, 2 * step + 1));
+  const double radius = std::sqrt(-2 * std::log(Fraction(RandomBits(key_, 2 * step))));
+  const double angle = 2 * M_PI * Fraction(RandomBits(key_, 2 * step + 1));
   return radius * std::cos(angle);
 }
 
@@ -38,7 +38,7 @@ double ComputeTime::Milliseconds(uint64_t step) const {
       return compute_.log_normal().median_ms() *
              std::exp(compute_.log_normal().sigma() * Normal(step));
     case proto::Compute::kTraceFile:
-      return (*trace_)[(worker::RandomBelow(key_, 0, trace_->size()) + step) % trace_->size()];
+      return (*trace_)[(RandomBelow(key_, 0, trace_->size()) + step) % trace_->size()];
     case proto::Compute::TIME_NOT_SET:
       break;
   }

@@ -48,7 +48,7 @@ VirtualNode::VirtualNode(const Options& options, transport::SimClock* clock,
     const uint32_t rank = self_.first_rank() + r;
     ranks_[r].compute = std::make_unique<RankCompute>(problem_, rank, weights_.data());
     ranks_[r].book = std::make_unique<client::StepBook>(problem_->tensors(), map_);
-    ranks_[r].straggler = std::make_unique<worker::Straggler>(problem_->job(), options.node, rank);
+    ranks_[r].straggler = std::make_unique<Straggler>(problem_->job(), options.node, rank);
   }
 }
 

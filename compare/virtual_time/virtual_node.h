@@ -10,12 +10,12 @@
 #include "absl/types/span.h"
 #include "common/buffer_pool.h"
 #include "common/job/arena.h"
+#include "common/job/straggler.h"
 #include "compare/virtual_time/compute_pool.h"
 #include "compare/virtual_time/compute_time.h"
 #include "compare/virtual_time/link_medium.h"
 #include "compare/virtual_time/problem.h"
 #include "proto/control.pb.h"
-#include "training/trainer/straggler.h"
 #include "worker/aggregator/core/aggregator_core.h"
 #include "worker/exchange/core/exchange.h"
 
@@ -81,7 +81,7 @@ class VirtualNode final : private worker::ExchangeNode {
   struct Rank {
     std::unique_ptr<RankCompute> compute;
     std::unique_ptr<client::StepBook> book;
-    std::unique_ptr<worker::Straggler> straggler;
+    std::unique_ptr<Straggler> straggler;
     uint64_t step = 0;
     uint32_t stage = 0;                // of forward, then of backward
     bool waits = false;                // for weights of the stage

@@ -8,13 +8,13 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "common/job/consistency.h"
+#include "common/random.h"
 #include "compare/virtual_time/compute_pool.h"
 #include "compare/virtual_time/job_hosts.h"
 #include "compare/virtual_time/link_medium.h"
 #include "compare/virtual_time/run_book.h"
 #include "compare/virtual_time/virtual_node.h"
 #include "compare/virtual_time/virtual_shard.h"
-#include "training/random/random.h"
 #include "training/trainer/evaluator.h"
 
 namespace strata::compare {
@@ -52,7 +52,7 @@ class VirtualRun final : public NodeObserver {
         options_(options),
         problem_(std::move(problem)),
         medium_(&clock_, cluster.cluster.memory_gb_per_s() * 1e9,
-                worker::RandomKey(plan.job.seed(), kJitterStream)),
+                RandomKey(plan.job.seed(), kJitterStream)),
         network_(&clock_, &medium_),
         book_(problem_->plan(), plan.job.ranks()),
         pool_(options.threads) {}

@@ -133,7 +133,26 @@ class CudaDevice final : public device::Device {
         index(), "cudaStreamCreateWithPriority",
         cudaStreamCreateWithPriority(&stream, cudaStreamNonBlocking, urgent ? greatest : least));
     if (!status.ok()) return status;
-    return std::make_unique<CudaStream>(*this, multiprocessors_, stream);
+    return std::make_unique<CudaStream>(*this, multiprocessors_, stream, /*owned=*/true);
+  }
+
+  absl::StatusOr<std::unique_ptr<device::Stream>> AdoptStream(void* native) override {
+    if (absl::Status status = Select(); !status.ok()) return status;
+    auto* const stream = static_cast<cudaStream_t>(native);
+    int of = -1;
+    const cudaError_t error = cudaStreamGetDevice(stream, &of);
+    if (error == cudaErrorInvalidResourceHandle) {
+      cudaGetLastError();  // it is told here, not by the next call
+      return absl::InvalidArgumentError(
+          absl::StrFormat("device %d: %p is no stream", index(), native));
+    }
+    const absl::Status status = Check(index(), "cudaStreamGetDevice", error);
+    if (!status.ok()) return status;
+    if (of != index()) {
+      return absl::InvalidArgumentError(
+          absl::StrFormat("device %d: the stream %p is device %d's", index(), native, of));
+    }
+    return std::make_unique<CudaStream>(*this, multiprocessors_, stream, /*owned=*/false);
   }
 
   absl::StatusOr<std::string> NewCommunicatorId() override { return cuda::NewCommunicatorId(); }

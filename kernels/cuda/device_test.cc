@@ -175,6 +175,38 @@ TEST_F(DeviceTest, TimedEventsTellHowLongItWasBetweenThemAndOthersDoNot) {
   EXPECT_EQ(device->Health(), absl::OkStatus());
 }
 
+TEST_F(DeviceTest, AnAdoptedStreamIsTheOneOfItsOwnerWhoKeepsIt) {
+  const auto device = Use();
+  const auto owner = device->NewStream(false).value();
+  const Memory memory = Filled(*device, 64, 9), host = OnHost(*device, 64, 7);
+  const auto event = device->NewEvent().value();
+  Gate gate;
+  {
+    const auto adopted = device->AdoptStream(owner->native()).value();
+    EXPECT_EQ(adopted->native(), owner->native());
+    gate.Close(*owner);
+    ASSERT_EQ(adopted->Fill(memory.get(), 3, 64), absl::OkStatus());
+    ASSERT_EQ(adopted->Record(event.get()), absl::OkStatus());
+    EXPECT_FALSE(event->Done().value()) << "what the owner queued comes first";
+  }
+  ASSERT_EQ(owner->Copy(host.get(), memory.get(), 64), absl::OkStatus());
+  gate.Open();
+  EXPECT_EQ(owner->Synchronize(), absl::OkStatus());
+  EXPECT_TRUE(event->Done().value());
+  ExpectAll(host, 64, 3);
+}
+
+TEST_F(DeviceTest, AStreamOfAnotherDeviceIsNotAdopted) {
+  if (TestDeviceCount() < 2) GTEST_SKIP() << "needs two devices";
+  const auto device = Use(0), peer = Use(1);
+  const auto stream = peer->NewStream(false).value();
+  const absl::Status refused = device->AdoptStream(stream->native()).status();
+  EXPECT_EQ(refused.code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_THAT(std::string(refused.message()), StartsWith("device 0: the stream "));
+  EXPECT_THAT(std::string(refused.message()), HasSubstr(" is device 1's"));
+  EXPECT_EQ(device->Health(), absl::OkStatus());
+}
+
 TEST_F(DeviceTest, StreamsOfOneDeviceWaitForEventsOfAnother) {
   if (TestDeviceCount() < 2) GTEST_SKIP() << "needs two devices";
   const auto device = Use(0), peer = Use(1);

@@ -99,6 +99,8 @@ class Stream {
   virtual absl::Status Call(std::function<void()> then) = 0;
   // Blocks until all is done.
   virtual absl::Status Synchronize() = 0;
+  // What the device's own library knows the stream by: of CUDA a cudaStream_t.
+  virtual void* native() const = 0;
 };
 
 // One accelerator as a process uses it. Threads: any. Errors of all calls: ResourceExhausted (says
@@ -130,6 +132,10 @@ class Device {
 
   // Urgent streams go before others where both have work.
   virtual absl::StatusOr<std::unique_ptr<Stream>> NewStream(bool urgent) = 0;
+  // Returns a stream of somebody else's, in this process, by its Stream::native: who made it uses
+  // it on, and ends it after the answer. Errors, besides: InvalidArgument (there is no such stream,
+  // or it is another device's).
+  virtual absl::StatusOr<std::unique_ptr<Stream>> AdoptStream(void* native) = 0;
   virtual absl::StatusOr<std::unique_ptr<Event>> NewEvent() = 0;
   // One that SecondsSince may be asked of, which costs the device more. See device_clock.h.
   virtual absl::StatusOr<std::unique_ptr<Event>> NewTimedEvent() = 0;

@@ -91,7 +91,7 @@ struct ChannelSlice {
   uint32_t first = 0;
 };
 
-// Numbers of a counter-based generator (training/random/random.h): element (c, h, w) of sample n
+// Numbers of a counter-based generator (common/random.h): element (c, h, w) of sample n
 // draws number n * channels * height * width + (c * height + h) * width + w of `key`.
 struct DropoutPass {
   Element element = Element::kFloat32;

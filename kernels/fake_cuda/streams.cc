@@ -167,6 +167,15 @@ cudaError_t cudaStreamDestroy(cudaStream_t stream) {
   return ReturnUsing(cudaSuccess);
 }
 
+cudaError_t cudaStreamGetDevice(cudaStream_t stream, int* device) {
+  // The default streams, which are small numbers, are none here.
+  if (reinterpret_cast<uintptr_t>(stream) < 3) {
+    return fake_cuda::Return(cudaErrorInvalidResourceHandle);
+  }
+  *device = stream->device();
+  return cudaSuccess;
+}
+
 cudaError_t cudaStreamSynchronize(cudaStream_t stream) {
   stream->Drain();
   return ReturnUsing(cudaSuccess);

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import importlib
+import io
 import os
 import pickle
 import shutil
@@ -9,9 +11,13 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import Any, Callable
 
 from strata import errors
+
+_ERROR = "strata: error: "
+_END_DEADLINE_S = 30.0
 
 
 def command() -> str:
@@ -26,26 +32,36 @@ def command() -> str:
     return found
 
 
-def _pickled(value: object) -> bytes:
-    try:
-        import cloudpickle
+class _ByReference(pickle.Pickler):
+    """Refuses what ranks cannot import."""
 
-        data: bytes = cloudpickle.dumps(value)
-        return data
-    except ImportError:
-        pass
+    def reducer_override(self, value: Any) -> Any:
+        if getattr(value, "__module__", "") == "__main__" and hasattr(value, "__qualname__"):
+            raise errors.InvalidArgument(
+                f"launch: {value.__qualname__} is of this notebook or script, which other processes cannot "
+                "import: pip install cloudpickle, or move it to a module"
+            )
+        return NotImplemented
+
+
+def pickled(what: str, value: object) -> bytes:
+    """Returns an object's pickle, which a process of the same `sys.path` can read.
+
+    With cloudpickle, functions and classes of a notebook or script may be in it.
+    Raises `errors.InvalidArgument` saying `what` cannot be handed on, and why.
+    """
+    target = io.BytesIO()
+    hint = ""
     try:
-        data = pickle.dumps(value)
+        pickler: pickle.Pickler = importlib.import_module("cloudpickle").CloudPickler(target)
+    except ImportError:
+        pickler = _ByReference(target)
+        hint = ": pip install cloudpickle"
+    try:
+        pickler.dump(value)
     except (pickle.PicklingError, AttributeError, TypeError) as error:
-        raise errors.InvalidArgument(
-            f"launch: the function cannot be handed on: {error}; pip install cloudpickle"
-        ) from None
-    if b"__main__" in data:
-        raise errors.InvalidArgument(
-            "launch: the function is of this notebook or script, which ranks cannot import: "
-            "pip install cloudpickle"
-        )
-    return data
+        raise errors.InvalidArgument(f"launch: {what} cannot be handed on: {error}{hint}") from None
+    return target.getvalue()
 
 
 def launch(
@@ -62,13 +78,17 @@ def launch(
     The job runs on a cluster of its own on this machine (`nodes`, `servers`), in `mode` ("sync", "ssp(3)",
     "ring", ...); `options` are further ones of `strata run`, such as ["--coordinator", "head:7070"] for
     another cluster that shares this machine's files. What rank 0 prints, and the progress, appears here.
+    A function of a notebook or script needs the package cloudpickle; one of a module does not. One that
+    makes no session just runs.
 
     Raises `errors.InvalidArgument`: what cannot be handed on, or options that do not hold;
     `errors.JobStopped` with the job's reason where it failed. Ctrl-C ends the job.
     """
     with tempfile.TemporaryDirectory(prefix="strata-launch-") as folder:
+        with open(os.path.join(folder, "path.pkl"), "wb") as file:
+            pickle.dump([os.path.abspath(place) for place in sys.path], file)
         with open(os.path.join(folder, "call.pkl"), "wb") as file:
-            file.write(_pickled((function, arguments)))
+            file.write(pickled("the function", (function, arguments)))
         words = [command(), "run", "-n", str(ranks), "--nodes", str(nodes), "--python", sys.executable]
         words += [] if servers is None else ["--servers", str(servers)]
         words += [] if mode is None else ["--mode", mode]
@@ -78,11 +98,8 @@ def launch(
         with open(script, "w") as text:
             text.write(f"from strata._launched import main\n\nmain({folder!r})\n")
         words += [*options, script]
-        status, last = _run(words)
-        if status == 2:
-            raise errors.InvalidArgument(f"launch: {last}")
-        if status:
-            raise errors.JobStopped(last or f"strata run ended with status {status}")
+        status, reason = _run(words)
+        _check(status, reason, options)
         results = []
         for rank in range(ranks):
             with open(os.path.join(folder, f"{rank}.pkl"), "rb") as file:
@@ -90,25 +107,53 @@ def launch(
         return results
 
 
+def _check(status: int, reason: str, options: Sequence[str]) -> None:
+    if status == 2:
+        raise errors.InvalidArgument(f"launch: {reason}")
+    for word in options:
+        # `strata run` takes the first word that it does not know for the program.
+        if status and word.startswith("-") and reason.endswith(f"cannot start {word}: No such file or directory"):
+            raise errors.InvalidArgument(f"launch: strata run has no option {word}")
+    if status:
+        raise errors.JobStopped(reason or f"launch: strata run ended with status {status}")
+
+
 def _run(words: list[str]) -> tuple[int, str]:
-    """Runs a program and prints what it prints; returns its exit status and its last line."""
+    """Runs `strata run` and prints what it prints; returns its exit status and why it failed."""
     source = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
     path = os.pathsep.join(filter(None, [source, os.environ.get("PYTHONPATH")]))
-    running = subprocess.Popen(
-        words,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        env={**os.environ, "PYTHONPATH": path},
-    )
-    last = ""
+    try:
+        running = subprocess.Popen(
+            words,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            errors="replace",
+            env={**os.environ, "PYTHONPATH": path},
+        )
+    except OSError as error:
+        raise errors.InvalidArgument(f"launch: cannot start {words[0]}: {error.strerror}") from None
+    reason = ""
     assert running.stdout is not None
     try:
         for line in running.stdout:
-            print(line, end="", flush=True)
-            last = line.strip() or last
-        return running.wait(), last
-    except KeyboardInterrupt:
-        running.terminate()
-        running.wait()
+            if line.startswith(_ERROR):
+                reason = line[len(_ERROR) :].strip()  # the exception's text
+            else:
+                print(line, end="", flush=True)
+        return running.wait(), reason
+    except BaseException:
+        _end(running)
         raise
+
+
+def _end(running: subprocess.Popen[str]) -> None:
+    """Ends the job and its cluster, and waits for that; a second Ctrl-C, or the deadline, kills them."""
+    running.terminate()
+    try:
+        # Reads on, as who cannot print cannot end.
+        with suppress(subprocess.TimeoutExpired):
+            running.communicate(timeout=_END_DEADLINE_S)
+    finally:
+        running.kill()
+        running.wait()

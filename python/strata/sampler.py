@@ -3,13 +3,33 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sized
+from collections.abc import Iterator, Mapping, Sized
 from typing import Any
 
 import numpy as np
 
 from strata import errors, reporting
 from strata._lifetime import process
+
+
+def _whole(name: str, value: object, least: int) -> int:
+    """Returns a number as int. Raises `errors.InvalidArgument` naming it where it is none, or too small."""
+    if isinstance(value, (int, np.integer)) and not isinstance(value, bool) and value >= least:
+        return int(value)
+    raise errors.InvalidArgument(f"Sampler: {name}: {value!r}, must be a whole number of at least {least}")
+
+
+def _count(data: Sized | int) -> int:
+    if isinstance(data, (int, np.integer)):
+        return _whole("samples", data, 1)
+    try:
+        samples = len(data)
+    except TypeError:
+        raise errors.InvalidArgument(
+            f"Sampler: a {type(data).__name__} has no length: give a data set that has one, or the number "
+            "of its samples"
+        ) from None
+    return _whole("samples", samples, 1)
 
 
 class Sampler:
@@ -22,6 +42,9 @@ class Sampler:
     in it; with `drop_last=False` the first ones come again in their place.
 
     `data` is anything that has a length, or the number of samples. `seed` is the job's by default.
+
+    Each iteration is the epoch from its start; the first one after `load_state_dict`, what is left of it.
+    Threads: any, one at a time.
     """
 
     def __init__(
@@ -34,34 +57,43 @@ class Sampler:
         rank: int | None = None,
         ranks: int | None = None,
     ) -> None:
-        self.samples = data if isinstance(data, int) else len(data)
-        if self.samples < 1:
-            raise errors.InvalidArgument("Sampler: there are no samples")
-        client = process.client
-        environment = os.environ
-        self.ranks = int(
-            ranks or (client.ranks if client else environment.get("WORLD_SIZE", "1"))
-        )
-        own = client.rank if client else int(environment.get("RANK", "0"))
-        self.rank = own if rank is None else rank
-        if not 0 <= self.rank < self.ranks:
-            raise errors.InvalidArgument(f"Sampler: rank {self.rank} of {self.ranks}")
+        self.samples = _count(data)
+        client, environment = process.client, os.environ
+        if ranks is None:
+            ranks = client.ranks if client else int(environment.get("WORLD_SIZE", "1"))
+        if rank is None:
+            rank = client.rank if client else int(environment.get("RANK", "0"))
+        self.ranks = _whole("ranks", ranks, 1)
+        self.rank = _whole("rank", rank, 0)
+        if self.rank >= self.ranks:
+            raise errors.InvalidArgument(
+                f"Sampler: rank: {self.rank}, must be below the number of ranks, {self.ranks}"
+            )
         if self.samples < self.ranks and drop_last:
             raise errors.InvalidArgument(
                 f"Sampler: {self.samples} samples are too few for {self.ranks} ranks"
             )
         self.shuffle = shuffle
-        self.seed = int(environment.get("STRATA_SEED", "1")) if seed is None else seed
+        self._seed = None if seed is None else _whole("seed", seed, 0)
         self.drop_last = drop_last
         self.epoch = 0
         self.consumed = 0
-        """How many samples of this epoch all ranks together were given before."""
+        """How many samples of this epoch all ranks together were given."""
+        self._start = 0  # of the next iteration
+
+    @property
+    def seed(self) -> int:
+        """What the order follows from: as given, else the job's. It is settled when it is first needed."""
+        if self._seed is None:
+            job = process.client.job if process.client else {}
+            self._seed = int(job.get("seed", os.environ.get("STRATA_SEED", "1")))
+        return self._seed
 
     def set_epoch(self, epoch: int) -> None:
         """Begins an epoch; the first one is 0. The same on all ranks."""
-        if epoch != self.epoch:
-            self.consumed = 0
-        self.epoch = epoch
+        if _whole("epoch", epoch, 0) != self.epoch:
+            self.consumed = self._start = 0
+        self.epoch = int(epoch)
 
     def order(self) -> np.ndarray[Any, Any]:
         """Returns the epoch's samples in their order, of all ranks."""
@@ -70,35 +102,40 @@ class Sampler:
         return np.random.default_rng([self.seed, self.epoch]).permutation(self.samples)
 
     def __len__(self) -> int:
-        """Returns how many samples are left for this rank in the epoch."""
-        left = self.samples - self.consumed
+        """Returns how many samples the next iteration gives this rank."""
+        left = self.samples - self._start
         return left // self.ranks if self.drop_last else -(-left // self.ranks)
 
     def __iter__(self) -> Iterator[int]:
-        order, first, count = self.order(), self.consumed, len(self)
+        order, start, count, epoch = self.order(), self._start, len(self), self.epoch
+        self.consumed = start
         for turn in range(count):
-            place = first + turn * self.ranks + self.rank
-            self.consumed = first + (turn + 1) * self.ranks
+            self.consumed = min(start + (turn + 1) * self.ranks, self.samples)
             reporter = reporting.current()
             if reporter is not None:
                 reporter.on_samples(1)
-            yield int(order[place % self.samples])
-        self.consumed = 0
+            yield int(order[(start + turn * self.ranks + self.rank) % self.samples])
+        if epoch == self.epoch:
+            # What ranks cannot share is over, too, even if fewer ranks go on from here.
+            self.consumed, self._start = self.samples, 0
 
     def state_dict(self) -> dict[str, int]:
         """Returns where the data stands, for any number of ranks: seed, epoch, and samples consumed.
 
+        After an epoch's last sample its state is that of an epoch with nothing left.
         A DataLoader with workers draws ahead of training; what it has drawn counts as consumed.
         """
         return {"seed": self.seed, "epoch": self.epoch, "consumed": self.consumed}
 
-    def load_state_dict(self, state: dict[str, int]) -> None:
+    def load_state_dict(self, state: Mapping[str, int]) -> None:
         """Goes on from a state that `state_dict` returned, at any number of ranks."""
         for name in ("seed", "epoch", "consumed"):
             if name not in state:
                 raise errors.InvalidArgument(f"Sampler: the state has no {name}")
-        if not 0 <= state["consumed"] <= self.samples:
+        seed, epoch, consumed = (_whole(n, state[n], 0) for n in ("seed", "epoch", "consumed"))
+        if consumed > self.samples:
             raise errors.InvalidArgument(
-                f"Sampler: {state['consumed']} samples consumed of {self.samples}"
+                f"Sampler: consumed: the state has {consumed} samples, the data {self.samples}"
             )
-        self.seed, self.epoch, self.consumed = state["seed"], state["epoch"], state["consumed"]
+        self._seed, self.epoch, self.consumed = seed, epoch, consumed
+        self._start = consumed

@@ -230,8 +230,8 @@ class CompareTest(CampaignCase):
                 "--nodes excludes --coordinator": ("sync", 1, *nodes, "--coordinator", "h:1"),
                 "--seeds: Value 0 not in range": ("sync", 0, *nodes),
                 "--margin: Value 0 not in range": ("sync", 1, *nodes, "--margin", "0"),
-                "--target-accuracy: Value 88 not in range": ("sync", 1, *nodes,
-                                                             "--target-accuracy", "88"),
+                "--target: an accuracy is above 0 and at most 1": ("sync", 1, *nodes,
+                                                                   "--target-accuracy", "88"),
         }.items():
             self.assertIn(why, self.refuse(self.args(*ask)))
             self.assertFalse(os.path.exists(self.out), why)

@@ -3,8 +3,8 @@
 #include <numeric>
 #include <utility>
 
+#include "common/random.h"
 #include "common/require.h"
-#include "training/random/random.h"
 
 namespace strata::worker {
 

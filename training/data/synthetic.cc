@@ -4,7 +4,7 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
-#include "training/random/random.h"
+#include "common/random.h"
 
 namespace strata::worker {
 namespace {

@@ -7,10 +7,10 @@
 #include <string>
 #include <vector>
 
+#include "common/random.h"
 #include "training/nn/bound_network.h"
 #include "training/nn/testing/layer_cases.h"
 #include "training/nn/testing/reference_network.h"
-#include "training/random/random.h"
 
 namespace strata::worker {
 namespace {

@@ -6,10 +6,10 @@
 #include <limits>
 #include <vector>
 
+#include "common/random.h"
 #include "training/nn/bound_network.h"
 #include "training/nn/models/zoo.h"
 #include "training/nn/network/loss.h"
-#include "training/random/random.h"
 
 namespace strata::worker {
 namespace {

@@ -10,6 +10,7 @@
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
+#include "common/job/straggler.h"
 #include "common/log.h"
 #include "training/data/batch_source.h"
 #include "training/nn/create_network.h"
@@ -21,7 +22,6 @@
 #include "training/trainer/model_file.h"
 #include "training/trainer/snapshots.h"
 #include "training/trainer/step_plan.h"
-#include "training/trainer/straggler.h"
 #include "worker/client/client_devices.h"
 #include "worker/client/client_trace.h"
 

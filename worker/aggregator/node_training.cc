@@ -11,6 +11,7 @@
 #include "worker/aggregator/exchange_text.h"
 #include "worker/aggregator/host/node_counters.h"
 #include "worker/aggregator/node_endpoint.h"
+#include "worker/aggregator/one_node_exchange.h"
 #include "worker/contract/launch_devices.h"
 #include "worker/exchange/create_exchange.h"
 #include "worker/exchange/ranks_exchange.h"
@@ -57,6 +58,12 @@ absl::Status NodeTraining::JoinExchange(const proto::JobRecord& record, const Ch
     std::unique_ptr<NodeArenas> arenas = CreateNodeArenas(of, map, nullptr);
     exchange_ = parts_.exchange ? parts_.exchange(arenas.get(), parts_.wake_fd)
                                 : std::make_unique<RanksExchange>(parts_.wake_fd);
+    arenas_ = std::move(arenas);
+    return absl::OkStatus();
+  }
+  if (IsMeanOfOneNode(record)) {
+    std::unique_ptr<NodeArenas> arenas = CreateNodeArenas(of, map, nullptr);
+    exchange_ = std::make_unique<OneNodeExchange>(arenas.get(), map.chunks(), parts_.wake_fd);
     arenas_ = std::move(arenas);
     return absl::OkStatus();
   }

@@ -18,7 +18,9 @@ struct Report {
   uint64_t samples = 0;
   double loss_sum = 0;  // over the window's steps
   double wall_s = 0;
-  // When the window ended: seconds since the rank's first step, without those of evaluations.
+  // When the window ended: seconds since the rank's first step, without those of evaluations. 0 of
+  // a program: now, by the client's clock, which takes for an evaluation what the program did
+  // between its last step and a report of what it measured.
   double trained_s = 0;
   bool has_test = false;
   double test_accuracy = 0, test_loss = 0;

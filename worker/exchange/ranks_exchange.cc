@@ -1,17 +1,13 @@
 #include "worker/exchange/ranks_exchange.h"
 
-#include <poll.h>
-
-#include <algorithm>
 #include <utility>
+
+#include "worker/exchange/await_wake.h"
 
 namespace strata::worker {
 
 absl::Status RanksExchange::Poll(absl::Duration timeout) {
-  if (std::exchange(begins_, false)) return absl::OkStatus();
-  pollfd wake{wake_fd_, POLLIN, 0};
-  const int64_t ms = std::max<int64_t>(0, absl::ToInt64Milliseconds(timeout));
-  poll(&wake, 1, static_cast<int>(std::min<int64_t>(ms, 1000)));
+  if (!std::exchange(begins_, false)) AwaitWake(wake_fd_, timeout);
   return absl::OkStatus();
 }
 

@@ -84,7 +84,8 @@ function drawLines(id, chart, yFrom) {
 function drawCurves() {
   const finals = report.modes.filter((mode) => mode.final_accuracy)
     .map((mode) => mode.final_accuracy.mean);
-  const close = choice.zoom === "top" && finals.length;
+  const percent = report.metric.format === "percent";
+  const close = percent && choice.zoom === "top" && finals.length;
   const from = close ? { min: Math.max(0, Math.floor(Math.max(...finals) * 100 - 10) / 100) } : {};
   drawLines("accuracy", described.accuracy[choice.axis], from);
   drawLines("loss", described.loss[choice.axis], {});

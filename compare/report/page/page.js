@@ -25,10 +25,10 @@ function showHeader() {
 // ---- findings ----
 
 const ACCURACY = {
-  equal: ["good", "accuracy equal"],
-  better: ["good", "accuracy better"],
-  worse: ["bad", "accuracy worse"],
-  undecided: ["open", "accuracy undecided"],
+  equal: ["good", `${report.metric.words} equal`],
+  better: ["good", `${report.metric.words} better`],
+  worse: ["bad", `${report.metric.words} worse`],
+  undecided: ["open", `${report.metric.words} undecided`],
 };
 const TIME = {
   sooner: ["good", "sooner"],
@@ -62,7 +62,7 @@ function glanceOf(mode, index) {
   if (index === 0) box.append(badge("", "baseline"));
   const found = mode.comparison && ACCURACY[mode.comparison.accuracy_finding];
   if (found) {
-    const points = pointsText(mode.comparison.accuracy.mean);
+    const points = differenceText(mode.comparison.accuracy.mean, report.metric.format);
     box.append(badge(found[0], `${found[1]} (${points})`));
   }
   const time = mode.final_accuracy && timeBadge(mode);
@@ -161,6 +161,8 @@ function showAll() {
 showHeader();
 showRules();
 radios("axis", [["seconds", "time"], ["samples", "samples"], ["updates", "updates"]], "axis");
-radios("zoom", [["all", "whole curve"], ["top", "top 10 points"]], "zoom");
+if (report.metric.format === "percent") {
+  radios("zoom", [["all", "whole curve"], ["top", "top 10 points"]], "zoom");
+}
 showAll();
 isDark.addEventListener("change", showAll);

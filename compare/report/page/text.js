@@ -18,6 +18,12 @@ function pointsText(difference) {
   return `${difference >= 0 || points === "-0.00" ? "+" : ""}${points.replace("-0.00", "0.00")}`;
 }
 
+// Of a metric whose numbers are written in that format of FORMATS.
+function differenceText(difference, format) {
+  if (format === "percent") return pointsText(difference);
+  return `${difference >= 0 ? "+" : ""}${+difference.toPrecision(3)}`;
+}
+
 function ratioText(ratio) {
   return `${ratio < 10 ? ratio.toFixed(2) : threeDigits(ratio)} ×`;
 }

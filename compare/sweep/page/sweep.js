@@ -48,7 +48,7 @@ function legendOf(series) {
 function makeFigures() {
   fill("charts", report.vary.map((vary, index) => {
     const figure = element("figure");
-    figure.append(element("figcaption", "", `Accuracy by ${vary.field}`));
+    figure.append(element("figcaption", "", `${report.metric.words} by ${vary.field}`));
     if (vary.series.length > 1) figure.append(legendOf(vary.series));
     const canvas = element("canvas");
     canvas.id = `chart${index}`;
@@ -83,7 +83,9 @@ function lineOf(line, index) {
 
 function drawField(vary, index) {
   const named = new Map(vary.positions.map((position, i) => [position, vary.values[i]]));
-  draw(`chart${index}`, `accuracy by ${vary.field}`, {
+  const { words, format } = report.metric;
+  const text = format === "percent" ? percentText : FORMATS[format];
+  draw(`chart${index}`, `${words} by ${vary.field}`, {
     type: "line",
     data: { datasets: vary.series.map(lineOf) },
     options: {
@@ -98,14 +100,14 @@ function drawField(vary, index) {
               scale.ticks = [...named.keys()].sort((a, b) => a - b).map((value) => ({ value }));
             },
           }),
-        y: axis("accuracy", (value) => percentText(value), { grace: "5%" }),
+        y: axis(words, (value) => text(value), { grace: "5%" }),
       },
       plugins: {
         tooltip: {
           callbacks: {
             title: (items) => `${vary.field}=${named.get(items[0].raw.x)}`,
             label: ({ dataset, raw }) =>
-              `${dataset.name ? `${dataset.name}: ` : ""}${percentText(raw.y, 2)}, ${raw.steps} steps`,
+              `${dataset.name ? `${dataset.name}: ` : ""}${text(raw.y, 2)}${raw.steps ? `, ${raw.steps} steps` : ""}`,
           },
         },
       },

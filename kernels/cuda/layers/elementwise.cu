@@ -56,7 +56,7 @@ __global__ void __launch_bounds__(kThreads)
   });
 }
 
-// training/random/random.h, for the device.
+// common/random.h, for the device.
 __device__ __forceinline__ float RandomUniform(uint64_t key, uint64_t counter) {
   uint64_t x = key + counter * 0xd1342543de82ef95u;
   x += 0x9e3779b97f4a7c15u;

@@ -46,6 +46,7 @@ absl::StatusOr<double> CudaEvent::SecondsSince(const device::Event& earlier) con
 
 // Giving back the work space, after this, waits for kernels that use it.
 CudaStream::~CudaStream() {
+  if (!owned_) return;
   (void)cudaSetDevice(device_);
   cudaStreamDestroy(stream_);
 }

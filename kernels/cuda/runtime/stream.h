@@ -37,12 +37,14 @@ inline constexpr size_t kWorkSpaceBytesPerMultiprocessor = 640;
 
 class CudaStream final : public device::Stream {
  public:
-  // `multiprocessors` of the device: grids are made to fill it a few times.
-  CudaStream(device::Device& device, int multiprocessors, cudaStream_t stream)
+  // `multiprocessors` of the device: grids are made to fill it a few times. `owned`: it is
+  // destroyed with this.
+  CudaStream(device::Device& device, int multiprocessors, cudaStream_t stream, bool owned)
       : owner_(device),
         device_(static_cast<int>(device.info().index)),
         multiprocessors_(multiprocessors),
-        stream_(stream) {}
+        stream_(stream),
+        owned_(owned) {}
   ~CudaStream() override;
 
   absl::Status Copy(void* to, const void* from, size_t bytes) override;
@@ -51,6 +53,7 @@ class CudaStream final : public device::Stream {
   absl::Status Wait(const device::Event& event) override;
   absl::Status Call(std::function<void()> then) override;
   absl::Status Synchronize() override;
+  void* native() const override { return stream_; }
 
   // The stream's device becomes the thread's current one.
   absl::Status Select() const { return Check(device_, "cudaSetDevice", cudaSetDevice(device_)); }
@@ -82,6 +85,7 @@ class CudaStream final : public device::Stream {
   const int device_;
   const int multiprocessors_;
   const cudaStream_t stream_;
+  const bool owned_;
   device::Memory work_space_;
 };
 

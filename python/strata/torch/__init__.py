@@ -10,18 +10,24 @@ from strata.errors import InvalidArgument, JobStopped, OutOfOrder, StrataError
 from strata.launching import launch
 from strata.reporting import report
 from strata.sampler import Sampler
+from strata.torch.comm_hook import HookState, comm_hook, state
 from strata.torch.optimizer import Distributed, DistributedOptimizer
+from strata.torch.process_group import init_process_group
 
 __all__ = [
     "Distributed",
     "DistributedOptimizer",
+    "HookState",
     "InvalidArgument",
     "JobStopped",
     "OutOfOrder",
     "Sampler",
     "StrataError",
+    "comm_hook",
     "fail",
     "finish",
+    "init_process_group",
     "launch",
     "report",
+    "state",
 ]

@@ -23,7 +23,8 @@ class Exchange:
     """Gives each gradient to the job once it is complete, while the backward pass goes on.
 
     A *pass* is one exchange: it begins with the first gradient and ends with `finish_pass`. Between
-    passes the exchange is idle; after one, `has_passed` says so until the optimizer has made its step.
+    passes the exchange is idle; after one, `has_passed` says so until an optimizer has made its step,
+    and `unstepped` has the optimizers that have not.
 
     Threads: those of backward passes, one at a time.
     """
@@ -40,6 +41,9 @@ class Exchange:
         self.rate: float | None = None
         self.in_pass = False
         self.has_passed = False
+        self.optimizers: Sequence[object] = ()
+        self.unstepped: set[int] = set()
+        self.passes = 0
         self.skips_nonfinite = skips_nonfinite
         self.has_nonfinite = False
         self.skip_index = -1
@@ -90,7 +94,11 @@ class Exchange:
             self._pauses -= 1
 
     def _on_gradient(self, entry: Entry) -> None:
-        if self._pauses or not self.publishes_in_backward:
+        if not self.publishes_in_backward:
+            # What was exchanged before is of another backward pass.
+            self.unstepped.clear()
+            return
+        if self._pauses:
             return
         if self.has_passed or entry.is_published:
             raise errors.OutOfOrder(
@@ -122,9 +130,13 @@ class Exchange:
         dense = _tensors.alike(gradient, entry.param)
         if dense is not gradient:
             entry.param.grad = dense
-        dtype = entry.dtype if dense.dtype == entry.param.dtype else _tensors.DTYPES[dense.dtype]
+        self.give(entry, dense)
+
+    def give(self, entry: Entry, gradient: Tensor) -> None:
+        """Gives the job a gradient, which lies in memory as its parameter does."""
+        dtype = entry.dtype if gradient.dtype == entry.param.dtype else _tensors.DTYPES[gradient.dtype]
         code = lib.strata_publish_values(
-            self.client.handle, entry.index, dense.data_ptr(), dtype, float(self.samples)
+            self.client.handle, entry.index, gradient.data_ptr(), dtype, float(self.samples)
         )
         if code:
             self._take_error(entry, code)
@@ -161,6 +173,13 @@ class Exchange:
         self.in_pass = False
         self.has_passed = True
         self.has_nonfinite = False
+        self.unstepped = {id(optimizer) for optimizer in self.optimizers}
+        self.passes += 1
+
+    def forget_pass(self, *optimizers: object) -> None:
+        """What the last pass brought leads to no step of these any more; of all if none is named."""
+        self.has_passed = False
+        self.unstepped -= {id(optimizer) for optimizer in optimizers or self.optimizers}
 
     def publish_buffers(self, samples: int) -> None:
         """Gives the buffers that are averaged, which count as so many samples'."""

@@ -26,7 +26,6 @@ class EveryStep(Trainer):
         super().__init__(exchange, reporter)
         self._is_delayed = _placement.is_delayed(job)
         self._is_alone = job.get("exchange") == "NONE"
-        self._is_first = True
         exchange.on_backward_end = self.exchange_gradients
         exchange.read_into_params()
         exchange.read_buffers()
@@ -34,13 +33,13 @@ class EveryStep(Trainer):
             exchange.install_hooks()
 
     def exchange_gradients(self) -> None:
-        if self.exchange.has_passed or self._is_alone:
-            return
         exchange = self.exchange
+        if exchange.has_passed or self._is_alone:
+            return
         exchange.finish_pass()
         exchange.read_into_gradients()
         exchange.read_buffers()
-        if self._is_delayed and self._is_first:
+        if self._makes_no_update():
             for entry in exchange.entries:
                 assert entry.param.grad is not None
                 entry.param.grad.zero_()
@@ -49,17 +48,23 @@ class EveryStep(Trainer):
             gradient = exchange.entries[0].param.grad
             assert gradient is not None
             gradient.fill_(float("inf"))
-            exchange.has_passed = False
+            exchange.forget_pass()
             self.count_step()
 
-    def step(self, own_step: Any) -> Any:
-        self.exchange_gradients()
-        result = None
-        if not (self._is_delayed and self._is_first):
-            result = own_step()
-        self._is_first = False
-        self.exchange.has_passed = False
-        self.count_step()
+    def _makes_no_update(self) -> bool:
+        """Whether the means that are there stand for no step: those before the first one's."""
+        return self._is_delayed and self.exchange.passes == 1
+
+    def step(self, optimizer: object, own_step: Any) -> Any:
+        exchange = self.exchange
+        if id(optimizer) not in exchange.unstepped:
+            exchange.has_passed = False
+            self.exchange_gradients()
+        result = None if self._makes_no_update() else own_step()
+        if exchange.has_passed or self._is_alone:
+            self.count_step()
+        exchange.has_passed = False
+        exchange.unstepped.discard(id(optimizer))
         return result
 
 
@@ -86,8 +91,11 @@ class LocalSteps(Trainer):
     def exchange_gradients(self) -> None:
         """Gradients stay on the rank."""
 
-    def step(self, own_step: Any) -> Any:
+    def step(self, optimizer: object, own_step: Any) -> Any:
         result = own_step()
+        # Those of several optimizers are one step, which the last one ends.
+        if optimizer is not self.exchange.optimizers[-1]:
+            return result
         self._made += 1
         if self._made == self._every:
             self._exchange_changes()

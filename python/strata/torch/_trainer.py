@@ -44,8 +44,8 @@ class Trainer:
         """Ends the exchange of the gradients that are there, unless that has been done."""
         raise NotImplementedError
 
-    def step(self, own_step: Callable[[], Any]) -> Any:
-        """Makes an optimizer's step, `own_step` where that runs here."""
+    def step(self, optimizer: object, own_step: Callable[[], Any]) -> Any:
+        """Makes the step of one of the optimizers, `own_step` where that runs here."""
         raise NotImplementedError
 
     def count_step(self) -> None:

@@ -49,15 +49,21 @@ class Distributed:
         """
         if closure is not None:
             raise errors.InvalidArgument("step: closures are not taken: gradients are exchanged once a step")
+        # What schedulers of both kinds of PyTorch look for, to warn of a step that was not made.
+        self._opt_called = True
+        self._step_count = getattr(self, "_step_count", 0) + 1
         trainer = self._strata_trainer
         trainer.check_frozen()
         if samples is not None:
             trainer.set_samples(samples)
-        return trainer.step(super().step)  # type: ignore[misc]
+        return trainer.step(self, super().step)  # type: ignore[misc]
+
+    step._with_counter = True  # type: ignore[attr-defined]
+    step._wrapped_by_lr_sched = True  # type: ignore[attr-defined]
 
     def zero_grad(self, set_to_none: bool = True) -> None:
         """Forgets the gradients, also those that were exchanged and led to no step."""
-        self._strata_trainer.exchange.has_passed = False
+        self._strata_trainer.exchange.forget_pass(self)
         super().zero_grad(set_to_none)  # type: ignore[misc]
 
     def add_param_group(self, param_group: dict[str, Any]) -> None:
@@ -184,6 +190,7 @@ def DistributedOptimizer(
         trainer = _on_servers.begin(exchange, model, optimizers, buffers, overlap, clip_norm, facts)
     own = {id(entry.param) for entry in entries}
     trainer.watch_frozen([(n, p) for n, p in model.named_parameters() if id(p) not in own])
+    exchange.optimizers = optimizers
     for one in optimizers:
         _make_distributed(one, trainer)
     return optimizers[0] if isinstance(optimizer, torch.optim.Optimizer) else optimizers

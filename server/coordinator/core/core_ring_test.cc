@@ -109,15 +109,14 @@ TEST_F(CoreRing, OfOneNodeOrOfOneThatDoesNotListenFailsInOneLine) {
             "worker w2 (node 1, rank 1) does not say where its aggregator listens");
 }
 
-// Its ranks have optimizers of their own: the node adds up, and nobody else is needed.
-TEST_F(CoreRing, OfOneNodeTrainsAtOnceWhereRanksOnlyWantTheMean) {
+// The node adds up what its ranks have, and nobody else is needed.
+TEST_F(CoreRing, OfOneNodeTrainsAtOnceWhereRanksRunAProgram) {
   proto::Job job = RingJob(proto::AllReduce::AUTO);
   job.set_ranks(2);
   job.set_ranks_per_node(2);
   job.clear_model();
   job.clear_data();
   job.mutable_program()->set_path("/p");
-  job.mutable_optimizer()->mutable_mean();
   const uint32_t alone = cluster_.Submit(job);
   Ready("w1", alone, "tcp://w1");
   EXPECT_THAT(cluster_.Sent("w1"), ElementsAre("StartNode 1", "RunNode 1"));

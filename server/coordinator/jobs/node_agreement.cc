@@ -7,10 +7,10 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
-#include "absl/strings/str_join.h"
 #include "common/job/arena.h"
 #include "common/job/consistency.h"
 #include "common/job/program_optimizer.h"
+#include "common/job/tensor_text.h"
 #include "common/require.h"
 
 namespace strata::server {
@@ -18,25 +18,19 @@ namespace {
 
 constexpr size_t kNcclIdBytes = 128;
 
-std::string Describe(const proto::Segment& segment) {
-  return absl::StrFormat("\"%s\" [%s] (lr x%g, decay x%g%s)", segment.name(),
-                         absl::StrJoin(segment.shape(), ", "), segment.lr_multiplier(),
-                         segment.decay_multiplier(), segment.averaged() ? ", averaged" : "");
-}
-
 // Returns in words how two layouts differ; empty when they do not.
 std::string Difference(const proto::Layout& a, const proto::Layout& b) {
   for (int i = 0; i < std::min(a.segments_size(), b.segments_size()); ++i) {
     const proto::Segment& left = a.segments(i);
     const proto::Segment& right = b.segments(i);
     if (left.SerializeAsString() == right.SerializeAsString()) continue;
-    return absl::StrFormat("tensor %d is %s and %s", i, Describe(left), Describe(right));
+    return absl::StrFormat("tensor %d is %s and %s", i, TensorText(left), TensorText(right));
   }
   if (a.segments_size() != b.segments_size()) {
     const int both = std::min(a.segments_size(), b.segments_size());
     const proto::Layout& longer = a.segments_size() > both ? a : b;
     return absl::StrFormat("%d and %d tensors: one has no %s", a.segments_size(), b.segments_size(),
-                           Describe(longer.segments(both)));
+                           TensorText(longer.segments(both)));
   }
   return a.elements() == b.elements()
              ? ""

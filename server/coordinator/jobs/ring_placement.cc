@@ -28,7 +28,7 @@ LinkCost SlowestLink(const std::vector<JobNode>& nodes) {
 
 absl::Status CheckRing(const JobEntry& entry) {
   const std::vector<JobNode>& nodes = entry.nodes;
-  const bool one_is_enough = entry.job().optimizer().has_mean();
+  const bool one_is_enough = entry.job().has_program();
   if (nodes.empty() || (nodes.size() < 2 && !one_is_enough)) {
     return absl::InvalidArgumentError(absl::StrFormat(
         "exchange: RING needs two nodes, but all %d ranks are on worker %s: set ranks_per_node, or "

@@ -44,7 +44,7 @@ TEST(DeviceJobs, HaveTheWeightsOfTheSameJobsWithout) {
     const std::string expected =
         FinalWeights(cluster.RunToEnd(DeviceJob("host", "copied", 8, fields)));
     EXPECT_THAT(expected, MatchesRegex("weights [0-9a-f]+")) << fields;
-    for (const std::string where : {"copied", "stream"}) {
+    for (const std::string where : {"copied", "stream", "adopted"}) {
       const proto::JobStatus on_gpus =
           cluster.RunToEnd(DeviceJob("gpus", where, 8, absl::StrCat("device: GPU ", fields)));
       EXPECT_EQ(FinalWeights(on_gpus), expected) << fields << ", " << where;

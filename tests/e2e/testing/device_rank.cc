@@ -1,6 +1,8 @@
-// A user's program for tests of jobs on GPUs: `device_rank copied|stream STEPS STEP_MS LAUNCH`.
+// A user's program for tests of jobs on GPUs:
+// `device_rank copied|stream|adopted STEPS STEP_MS LAUNCH`.
 // It computes on the host and has its tensor in memory of its own or in the arena, which it then
-// fills through a stream of the device's. Rank 0 prints a checksum of the final weights.
+// fills through a stream of the device's, which the client knows as it is or adopts. Rank 0 prints
+// a checksum of the final weights.
 #include <cmath>
 #include <cstdio>
 #include <cstdlib>
@@ -21,7 +23,7 @@ constexpr uint64_t kElements = 20'000;
 constexpr uint32_t kBatch = 8;
 
 struct Options {
-  bool copied = false;
+  bool copied = false, adopted = false;
   uint64_t steps = 0;
   absl::Duration step_time;
 };
@@ -71,13 +73,18 @@ absl::Status Compute(uint64_t step, client::Client& client, device::Stream* stre
 absl::Status Train(const Options& options, client::Client& client) {
   Values values;
   if (absl::Status status = Register(options, client, &values); !status.ok()) return status;
-  std::unique_ptr<device::Stream> stream;
+  std::unique_ptr<device::Stream> stream, adopted;
   if (!options.copied && client.devices().device() != nullptr) {
     auto created = client.devices().device()->NewStream(/*urgent=*/false);
     if (!created.ok()) return created.status();
     stream = *std::move(created);
-    absl::Status status = client.devices().ComputeIn(stream.get());
-    if (!status.ok()) return status;
+    if (options.adopted) {
+      auto adopting = client.devices().device()->AdoptStream(stream->native());
+      if (!adopting.ok()) return adopting.status();
+      adopted = *std::move(adopting);
+    }
+    device::Stream* const in = options.adopted ? adopted.get() : stream.get();
+    if (absl::Status status = client.devices().ComputeIn(in); !status.ok()) return status;
   }
   for (uint64_t step = 0; step < options.steps; ++step) {
     if (absl::Status status = client.BeginStep(kBatch); !status.ok()) return status;
@@ -102,8 +109,9 @@ absl::Status Train(const Options& options, client::Client& client) {
 }
 
 absl::Status Run(int argc, char** argv) {
-  if (argc != 5) return absl::InvalidArgumentError("copied|stream STEPS STEP_MS LAUNCH");
+  if (argc != 5) return absl::InvalidArgumentError("copied|stream|adopted STEPS STEP_MS LAUNCH");
   const Options options = {.copied = std::string(argv[1]) == "copied",
+                           .adopted = std::string(argv[1]) == "adopted",
                            .steps = std::strtoull(argv[2], nullptr, 10),
                            .step_time = absl::Milliseconds(std::atoi(argv[3]))};
   auto client = client::Client::Connect(argv[4]);

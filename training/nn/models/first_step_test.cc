@@ -6,9 +6,9 @@
 #include <string>
 #include <vector>
 
+#include "common/random.h"
 #include "training/nn/bound_network.h"
 #include "training/nn/models/zoo.h"
-#include "training/random/random.h"
 
 namespace strata::worker {
 namespace {

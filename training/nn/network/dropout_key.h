@@ -3,7 +3,7 @@
 
 #include <cstdint>
 
-#include "training/random/random.h"
+#include "common/random.h"
 
 namespace strata::worker {
 

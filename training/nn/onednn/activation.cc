@@ -1,8 +1,8 @@
 // Layers without weights that keep the number of values: ReLU, dropout, flatten.
 
+#include "common/random.h"
 #include "training/nn/network/dropout_key.h"
 #include "training/nn/onednn/layer.h"
-#include "training/random/random.h"
 
 namespace strata::worker {
 namespace {

@@ -13,10 +13,10 @@
 
 #include "absl/strings/numbers.h"
 #include "absl/time/clock.h"
+#include "common/random.h"
 #include "oneapi/dnnl/dnnl.h"
 #include "training/nn/bound_network.h"
 #include "training/nn/models/zoo.h"
-#include "training/random/random.h"
 
 namespace strata::worker {
 namespace {

@@ -6,9 +6,9 @@
 #include <cstdint>
 #include <vector>
 
+#include "common/random.h"
 #include "kernels/device/test_devices.h"
 #include "training/nn/create_network.h"
-#include "training/random/random.h"
 
 namespace strata::worker {
 

@@ -4,23 +4,17 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
-#include "absl/strings/str_join.h"
+#include "common/job/tensor_text.h"
 
 namespace strata::worker {
 namespace {
-
-std::string Describe(const proto::Segment& segment) {
-  return absl::StrFormat("\"%s\" [%s] (lr x%g, decay x%g%s)", segment.name(),
-                         absl::StrJoin(segment.shape(), ", "), segment.lr_multiplier(),
-                         segment.decay_multiplier(), segment.averaged() ? ", averaged" : "");
-}
 
 // Returns the first tensor that only one of the two has. REQUIRES: all others are the same.
 std::string FirstMissing(const proto::Layout& a, const proto::Layout& b) {
   const bool is_in_a = a.segments_size() > b.segments_size();
   const proto::Segment& segment =
       (is_in_a ? a : b).segments(is_in_a ? b.segments_size() : a.segments_size());
-  return absl::StrCat(Describe(segment), is_in_a ? " is missing" : " is one more");
+  return absl::StrCat(TensorText(segment), is_in_a ? " is missing" : " is one more");
 }
 
 }  // namespace
@@ -31,7 +25,7 @@ absl::Status CheckSameLayout(RankId first, const proto::Layout& a, RankId other,
       "rank %d registered other tensors than rank %d: ", other.value(), first.value());
   const int both = std::min(a.segments_size(), b.segments_size());
   for (int i = 0; i < both; ++i) {
-    const std::string one = Describe(a.segments(i)), two = Describe(b.segments(i));
+    const std::string one = TensorText(a.segments(i)), two = TensorText(b.segments(i));
     if (one != two) {
       return absl::InvalidArgumentError(absl::StrCat(ranks, two, " instead of ", one));
     }

@@ -1,9 +1,12 @@
 #include "worker/aggregator/host/node_arenas.h"
 
 #include <algorithm>
+#include <array>
+#include <atomic>
 #include <utility>
 
 #include "absl/container/inlined_vector.h"
+#include "absl/strings/str_format.h"
 #include "common/copies.h"
 #include "worker/aggregator/core/step_facts.h"
 
@@ -12,6 +15,8 @@ namespace {
 
 // What one thread adds at a time, so that a helper which comes late finds something left.
 constexpr size_t kPartElements = 65536;
+// What is summed and then scaled at a time: 32 KiB.
+constexpr size_t kPieceElements = 8192;
 // What is sent and received meanwhile keeps one busy: with a helper there, steps take longer.
 constexpr uint32_t kExchangeCores = 1;
 // More threads than these do not make the memory any faster.
@@ -66,9 +71,10 @@ uint32_t NodeArenas::IdleCores(uint32_t others) const {
   return cores_ > taken ? cores_ - taken : 0;
 }
 
-void NodeArenas::AddUp(SumKernel sum, uint32_t idle_cores, float* out, size_t count) {
+template <typename Add>
+void NodeArenas::InParts(uint32_t idle_cores, size_t count, const Add& add) {
   if (helpers_ == nullptr || idle_cores == 0 || count < 2 * kPartElements) {
-    sum(inputs_, out, count);
+    add(absl::MakeConstSpan(inputs_), 0, count);
     return;
   }
   const auto parts = static_cast<uint32_t>((count + kPartElements - 1) / kPartElements);
@@ -76,8 +82,15 @@ void NodeArenas::AddUp(SumKernel sum, uint32_t idle_cores, float* out, size_t co
     const size_t at = part * kPartElements;
     absl::InlinedVector<const float*, 16> inputs(inputs_.begin(), inputs_.end());
     for (const float*& input : inputs) input += at;
-    sum(inputs, out + at, std::min(kPartElements, count - at));
+    add(absl::MakeConstSpan(inputs), at, std::min(kPartElements, count - at));
   });
+}
+
+void NodeArenas::AddUp(SumKernel sum, uint32_t idle_cores, float* out, size_t count) {
+  InParts(idle_cores, count,
+          [&](absl::Span<const float* const> inputs, size_t at, size_t elements) {
+            sum(inputs, out + at, elements);
+          });
 }
 
 Bytes NodeArenas::SumOf(ChunkId chunk) {
@@ -105,10 +118,41 @@ void NodeArenas::SumIntoWeights(ChunkId first, uint32_t chunks, uint64_t clock) 
   const ChunkId last(first.value() + chunks - 1);
   AddUp(into_arena_, IdleCores(0), memory_->weights() + begin,
         map_.OffsetOf(last) + map_.ElementsOf(last) - begin);
-  for (uint32_t c = first.value(); c <= last.value(); ++c) {
-    memory_->consumed(c).store(core_->OnSummed(ChunkId(c), complete_), std::memory_order_release);
-    memory_->Land(c, core_->OnLanded(ChunkId(c), clock));
+  for (uint32_t c = first.value(); c <= last.value(); ++c) Land(ChunkId(c), clock);
+}
+
+void NodeArenas::Land(ChunkId chunk, uint64_t clock) {
+  memory_->consumed(chunk.value())
+      .store(core_->OnSummed(chunk, complete_), std::memory_order_release);
+  memory_->Land(chunk.value(), core_->OnLanded(chunk, clock));
+}
+
+absl::Status NodeArenas::MeanIntoWeights(ChunkId chunk, uint64_t clock) {
+  const StepFacts step = Collect(chunk, clock);
+  float* const weights = memory_->weights() + map_.OffsetOf(chunk);
+  const OptimizerParams mean = {.kind = OptimizerKind::kMean};
+  const kernels::OptimizerStep scaled = {.gradient_scale = static_cast<float>(1.0 / step.samples),
+                                         .far = into_arena_ == kernels_.sum_far};
+  std::atomic<bool> finite{true};
+  InParts(IdleCores(0), map_.ElementsOf(chunk),
+          [&](absl::Span<const float* const> inputs, size_t at, size_t elements) {
+            // The sums of a piece stay in the core's own cache until they are scaled.
+            std::array<float, kPieceElements> sums;
+            absl::InlinedVector<const float*, 16> piece(inputs.begin(), inputs.end());
+            for (size_t done = 0; done < elements; done += kPieceElements) {
+              const size_t count = std::min(kPieceElements, elements - done);
+              float* const to = weights + at + done;
+              if (!kernels_.sum(piece, sums.data(), count)) finite.store(false);
+              kernels_.optimize(mean, scaled, sums.data(), to, to, nullptr, nullptr, count);
+              for (const float*& input : piece) input += count;
+            }
+          });
+  if (!finite.load()) {
+    return absl::InternalError(absl::StrFormat(
+        "the gradients of chunk %d of step %d, or their sum, are not finite", chunk.value(), clock));
   }
+  Land(chunk, clock);
+  return absl::OkStatus();
 }
 
 absl::Status NodeArenas::TakeWeights(ChunkId chunk, uint32_t first_element, const Bytes& weights) {

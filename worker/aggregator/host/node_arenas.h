@@ -54,6 +54,9 @@ class NodeArenas final : public Arenas {
   // The sums of `clock` as the chunks' next weights, where no other node adds to them, in place of
   // TakeSum, TakeWeights and Landed. The chunks follow one another.
   void SumIntoWeights(ChunkId first, uint32_t chunks, uint64_t clock);
+  // Likewise the mean over the step's samples, with the bits that OptimizerKind::kMean gives. Errors:
+  // Internal: a gradient is not finite, or their sum.
+  absl::Status MeanIntoWeights(ChunkId chunk, uint64_t clock);
 
   // Sums are made as they are taken, and all else is done at once.
   absl::StatusOr<bool> BeginSum(ChunkId chunk, uint64_t clock) override { return true; }
@@ -72,6 +75,12 @@ class NodeArenas final : public Arenas {
   using SumKernel = decltype(kernels::Kernels::sum);
   // The sum of what was collected, by so many helpers at most.
   void AddUp(SumKernel sum, uint32_t idle_cores, float* out, size_t count);
+  // Cuts what was collected into parts and calls `add(inputs, offset, elements)` for each, on this
+  // thread and as many helpers as there are idle cores.
+  template <typename Add>
+  void InParts(uint32_t idle_cores, size_t count, const Add& add);
+  // The ranks have no more to do with the chunk's gradients, and find its next weights.
+  void Land(ChunkId chunk, uint64_t clock);
   // How many cores ranks that sleep, and `others`, leave.
   uint32_t IdleCores(uint32_t others) const;
 

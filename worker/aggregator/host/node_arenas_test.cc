@@ -1,10 +1,13 @@
 #include "worker/aggregator/host/node_arenas.h"
 
 #include <cstring>
+#include <limits>
 #include <memory>
 #include <random>
+#include <string>
 #include <vector>
 
+#include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "kernels/kernels.h"
 
@@ -73,6 +76,30 @@ TEST_F(NodeArenasTest, SumsThatAreTheNextWeightsAreShownToTheRanks) {
   }
   EXPECT_EQ(core_.under_way(), 0);
   EXPECT_GT(memory_->rank(0).bell.load(), 0);  // who slept for the last chunk was woken
+}
+
+TEST_F(NodeArenasTest, MeansThatAreTheNextWeightsHaveTheBitsOfTheOptimizersMean) {
+  ForkJoin helpers(1);
+  NodeArenas arenas = Arenas(&helpers, 2);
+  for (uint32_t c = 0; c < map_.chunks(); ++c) {
+    ASSERT_EQ(arenas.MeanIntoWeights(ChunkId(c), 0), absl::OkStatus());
+    EXPECT_EQ(memory_->consumed(c).load(), 1);
+    EXPECT_EQ(memory_->landed(c).load(), 2);
+  }
+  const auto scale = static_cast<float>(1.0 / (1 + 2 + 3));
+  for (uint64_t i = 0; i < kElements; ++i) {
+    ASSERT_EQ(memory_->weights()[i], sum_[i] * scale) << i;
+  }
+}
+
+TEST_F(NodeArenasTest, AMeanThatIsNotFiniteIsAnErrorThatNamesItsChunk) {
+  NodeArenas arenas = Arenas(nullptr, 1);
+  memory_->gradients(1)[map_.OffsetOf(ChunkId(2)) + 5] = std::numeric_limits<float>::quiet_NaN();
+  EXPECT_EQ(arenas.MeanIntoWeights(ChunkId(1), 0), absl::OkStatus());
+  const absl::Status status = arenas.MeanIntoWeights(ChunkId(2), 0);
+  EXPECT_EQ(status.code(), absl::StatusCode::kInternal);
+  EXPECT_THAT(std::string(status.message()), testing::HasSubstr("chunk 2 of step 0"));
+  EXPECT_EQ(memory_->landed(2).load(), 0);
 }
 
 TEST(HelpersForTest, AreThereWhereSumsAndCoresAre) {

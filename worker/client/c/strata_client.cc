@@ -16,11 +16,13 @@
 #include "common/job/job.h"
 #include "common/version.h"
 #include "google/protobuf/util/json_util.h"
+#include "kernels/device/device.h"
 #include "proto/control.pb.h"
 #include "worker/client/c/convert.h"
 #include "worker/client/c/sized.h"
 #include "worker/client/c/write_guard.h"
 #include "worker/client/client.h"
+#include "worker/client/client_devices.h"
 #include "worker/client/connect/connect.h"
 #include "worker/contract/launch.h"
 
@@ -83,7 +85,12 @@ absl::StatusOr<strata::proto::Launch> LaunchAlone(const char* text) {
 }  // namespace
 
 struct strata_client {
+  ~strata_client() {
+    if (stream != nullptr && client != nullptr) client->devices().ComputeIn(nullptr).IgnoreError();
+  }
+
   std::unique_ptr<Client> client;
+  std::unique_ptr<strata::device::Stream> stream;  // the program's; null: none
   strata::proto::Launch launch;
   std::string job_json;
   std::vector<std::pair<std::string, uint64_t>> tensors;  // name, elements
@@ -137,10 +144,38 @@ absl::Status ExpectTensor(const strata_client& client, int32_t tensor, const cha
   return absl::InvalidArgumentError(absl::StrCat(name, ": no tensor ", tensor));
 }
 
+// Whether the host may touch the tensors.
+absl::Status ExpectOnHost(strata_client* client, const char* name) {
+  if (client->client->devices().device() == nullptr) return absl::OkStatus();
+  return absl::FailedPreconditionError(
+      absl::StrCat(name, ": the rank's tensors are on its GPU: copy in a stream of the program's"));
+}
+
+absl::Status ComputeIn(strata_client* client, void* cuda_stream) {
+  strata::client::ClientDevices& devices = client->client->devices();
+  if (client->stream != nullptr && client->stream->native() == cuda_stream) {
+    return absl::OkStatus();
+  }
+  std::unique_ptr<strata::device::Stream> stream;
+  if (cuda_stream != nullptr) {
+    if (devices.device() == nullptr) {
+      return absl::FailedPreconditionError(
+          "strata_compute_in: the rank has no device, see strata_device_index");
+    }
+    auto adopted = devices.device()->AdoptStream(cuda_stream);
+    if (!adopted.ok()) return adopted.status();
+    stream = *std::move(adopted);
+  }
+  if (absl::Status status = devices.ComputeIn(stream.get()); !status.ok()) return status;
+  client->stream = std::move(stream);
+  return absl::OkStatus();
+}
+
 absl::Status PublishValues(strata_client* client, int32_t tensor, const void* values,
                            strata_dtype dtype, double scale) {
   constexpr char kName[] = "strata_publish_values";
   if (absl::Status known = ExpectTensor(*client, tensor, kName); !known.ok()) return known;
+  if (absl::Status host = ExpectOnHost(client, kName); !host.ok()) return host;
   if (absl::Status status = client->client->Wait(tensor); !status.ok()) return status;
   absl::Status converted =
       strata::client::ToFloats(values, dtype, scale, client->client->Gradients(tensor));
@@ -152,8 +187,9 @@ absl::Status PublishValues(strata_client* client, int32_t tensor, const void* va
 }
 
 absl::Status ReadWeights(strata_client* client, int32_t tensor, void* to, strata_dtype dtype) {
-  absl::Status known = ExpectTensor(*client, tensor, "strata_read_weights");
-  if (!known.ok()) return known;
+  constexpr char kName[] = "strata_read_weights";
+  if (absl::Status known = ExpectTensor(*client, tensor, kName); !known.ok()) return known;
+  if (absl::Status host = ExpectOnHost(client, kName); !host.ok()) return host;
   if (absl::Status status = client->client->Wait(tensor); !status.ok()) return status;
   return strata::client::FromFloats(client->client->Weights(tensor), dtype, to);
 }
@@ -178,7 +214,9 @@ void strata_close(strata_client* client) {
   const std::unique_ptr<strata_client> owned(client);
   if (owned && owned->guards_weights) strata::client::GuardWrites({});
   // The parent's connections are not this process's to end with a message.
-  if (owned && owned->process != getpid()) static_cast<void>(owned->client.release());
+  if (!owned || owned->process == getpid()) return;
+  static_cast<void>(owned->client.release());
+  static_cast<void>(owned->stream.release());
 }
 
 strata_code strata_on_wait(strata_client* client, strata_wait_check check, void* context) {
@@ -286,6 +324,22 @@ strata_code strata_publish_values(strata_client* client, int32_t tensor, const v
 strata_code strata_read_weights(strata_client* client, int32_t tensor, void* to,
                                 strata_dtype dtype) {
   return Run(client, "strata_read_weights", [&] { return ReadWeights(client, tensor, to, dtype); });
+}
+
+strata_code strata_accept_device(strata_client* client) {
+  return Run(client, "strata_accept_device", [&] {
+    client->client->devices().Accept();
+    return absl::OkStatus();
+  });
+}
+
+int32_t strata_device_index(strata_client* client) {
+  const strata::device::Device* const device = client->client->devices().device();
+  return device == nullptr ? -1 : static_cast<int32_t>(device->info().index);
+}
+
+strata_code strata_compute_in(strata_client* client, void* cuda_stream) {
+  return Run(client, "strata_compute_in", [&] { return ComputeIn(client, cuda_stream); });
 }
 
 strata_code strata_finish_step(strata_client* client) {

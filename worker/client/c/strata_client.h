@@ -44,7 +44,7 @@ typedef enum strata_code {
   STRATA_RESOURCE_EXHAUSTED = 4,
   STRATA_STOPPED = 5,
   STRATA_INTERNAL = 6,
-  STRATA_INTERRUPTED = 7 /* strata_on_wait's check ended the call */
+  STRATA_INTERRUPTED = 7 /* see strata_on_wait */
 } strata_code;
 
 /* Returns the text of the calling thread's last error, one line, "" if there was none. Valid until
@@ -69,10 +69,9 @@ STRATA_API void strata_close(strata_client* client);
 typedef int (*strata_wait_check)(void* context);
 
 /* Has every call that waits call `check`, on its thread and at least every 200 ms, and end with
- * STRATA_INTERRUPTED once that says so; null: none. strata_wait, strata_wait_all, strata_publish,
- * strata_publish_values, strata_read_weights and strata_finish_step may then be called again, and
- * go on where they were. After strata_start and strata_finish, and where ranks' GPUs add up among
- * themselves after all but the waits, every call is STRATA_FAILED_PRECONDITION. */
+ * STRATA_INTERRUPTED once that says so; null: none. Calls within and between steps may then be made
+ * again, and go on where they were; where ranks' GPUs add up among themselves, only waits may.
+ * After strata_start and strata_finish every call is STRATA_FAILED_PRECONDITION. */
 STRATA_API strata_code strata_on_wait(strata_client* client, strata_wait_check check,
                                       void* context);
 
@@ -161,6 +160,23 @@ STRATA_API strata_code strata_publish_values(strata_client* client, int32_t tens
 STRATA_API strata_code strata_read_weights(strata_client* client, int32_t tensor, void* to,
                                            strata_dtype dtype);
 
+/* Jobs with `device: GPU`. Says that the program can have its tensors on a device, whose memory the
+ * host cannot touch; before strata_allocate, which fails where the job has GPUs and this was not
+ * said. strata_publish_values and strata_read_weights, which are of the host, are refused then. */
+STRATA_API strata_code strata_accept_device(strata_client* client);
+/* Returns the CUDA device that the rank computes on, once strata_start has returned, by its number
+ * in this process; -1: the job wants none. */
+STRATA_API int32_t strata_device_index(strata_client* client);
+/* The default stream, which other libraries know as 0. */
+#define STRATA_CUDA_DEFAULT_STREAM ((void*)1)
+/* Makes strata_wait, strata_publish and strata_finish_step points in `cuda_stream`, a cudaStream_t
+ * of that device which the program computes in: they no longer wait for it. What is queued after
+ * strata_wait finds the weights there; the gradient is complete once what was queued before
+ * strata_publish is done. The stream outlives the last step in it. Null: they wait again. Between
+ * steps, unless it is in use already. Errors: STRATA_INVALID_ARGUMENT (no stream of the device),
+ * STRATA_FAILED_PRECONDITION (no device, or within a step). */
+STRATA_API strata_code strata_compute_in(strata_client* client, void* cuda_stream);
+
 /* Ends the step. Tensors that were not published have zero gradients. */
 STRATA_API strata_code strata_finish_step(strata_client* client);
 /* No more steps: blocks until all nodes are done and the final weights are there. */
@@ -173,7 +189,7 @@ typedef struct strata_report {
   uint64_t samples;
   double loss_sum;  /* over the steps */
   double wall_s;    /* seconds that they took */
-  double trained_s; /* seconds since the first step, without those of evaluations */
+  double trained_s; /* since the first step, without evaluations; 0: as the client counts it */
   int has_test;     /* not 0: test_accuracy and test_loss were measured */
   double test_accuracy, test_loss;
   int final; /* not 0: of the job's final model */

@@ -183,6 +183,20 @@ static void AChildCannotUseIt(void) {
   strata_close(client);
 }
 
+static void AJobWithoutGpusHasNoDevice(void) {
+  strata_client* client = Connect();
+  int32_t index;
+  const strata_tensor w = Tensor("w", NULL, 0);
+  CHECK(strata_accept_device(client) == STRATA_OK);
+  CHECK(strata_register(client, &w, &index) == STRATA_OK);
+  CHECK(strata_start(client, &kFacts) == STRATA_OK);
+  CHECK(strata_device_index(client) == -1);
+  CHECK(strata_compute_in(client, STRATA_CUDA_DEFAULT_STREAM) == STRATA_FAILED_PRECONDITION);
+  CHECK(strstr(strata_error_text(), "no device") != NULL);
+  CHECK(strata_compute_in(client, NULL) == STRATA_OK);
+  strata_close(client);
+}
+
 static int CountsAndEnds(void* context) { return ++*(int*)context >= 3; }
 
 /* Under a worker daemon that never lets it train. */
@@ -221,6 +235,7 @@ int main(void) {
   SaysWhichJobAndRankItIs();
   NamesWhatIsWrong();
   AChildCannotUseIt();
+  AJobWithoutGpusHasNoDevice();
   AWaitEndsWhenTheProgramSaysSo();
   if (failures == 0) puts("ok");
   return failures == 0 ? 0 : 1;

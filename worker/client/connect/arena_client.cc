@@ -1,5 +1,6 @@
 #include "worker/client/connect/arena_client.h"
 
+#include <algorithm>
 #include <cmath>
 #include <cstring>
 #include <utility>
@@ -20,11 +21,17 @@ constexpr absl::Duration kBetweenQuestions = absl::Milliseconds(50);
 // Adds the time from construction to destruction.
 class Stopwatch {
  public:
-  explicit Stopwatch(absl::Duration* total) : total_(total), begin_(absl::Now()) {}
-  ~Stopwatch() { *total_ += absl::Now() - begin_; }
+  Stopwatch(absl::Duration* total, StepClock* clock)
+      : total_(total), clock_(clock), begin_(absl::Now()) {}
+  ~Stopwatch() {
+    const absl::Duration waited = absl::Now() - begin_;
+    *total_ += waited;
+    clock_->AddWait(waited);
+  }
 
  private:
   absl::Duration* total_;
+  StepClock* clock_;
   absl::Time begin_;
 };
 
@@ -35,6 +42,7 @@ ArenaClient::ArenaClient(proto::Launch launch, std::shared_ptr<AgentChannel> age
     : launch_(std::move(launch)),
       agent_(std::move(agent)),
       link_(std::move(link)),
+      clock_(launch_.record().job(), launch_.node(), launch_.rank()),
       trace_(TraceLog::Create(launch_.record().job())) {
   if (link_ != nullptr) link_->AskInWaits([this] { return AskProgram(); });
 }
@@ -135,6 +143,7 @@ absl::Status ArenaClient::Start(const JobFacts& facts) {
     if (absl::Status status = CopyWeightsOut(i); !status.ok()) return status;
   }
   phase_ = Phase::kBetweenSteps;
+  clock_.Begin(absl::Now());
   return absl::OkStatus();
 }
 
@@ -223,7 +232,7 @@ absl::Status ArenaClient::Begin(const char* call, uint32_t samples, float rate) 
         "%s: %d samples, but the job's program.samples_per_rank is %d", call, samples, due)));
   }
   BeginForward();
-  Stopwatch watch(&waited_);
+  Stopwatch watch(&waited_, &clock_);
   absl::Status begun = ReportFailure(link_->BeginStep(step_, samples, rate));
   if (!begun.ok()) return BrokenIfInterrupted(std::move(begun));
   samples_ += samples;
@@ -249,7 +258,7 @@ absl::Status ArenaClient::Fetch(int tensor) {
   if (fetched_[tensor]) return absl::OkStatus();
   BeginForward();
   {
-    Stopwatch watch(&waited_);
+    Stopwatch watch(&waited_, &clock_);
     const uint32_t last = book_->LastChunk(tensor).value();
     // Downwards: the chunks of the first layers, which lie last, are answered first.
     for (uint32_t c = last + 1; c-- > book_->FirstChunk(tensor).value();) {
@@ -309,6 +318,7 @@ absl::Status ArenaClient::Publish(int tensor) {
 
 absl::Status ArenaClient::FinishStep() {
   if (absl::Status status = Expect(Phase::kInStep, "FinishStep"); !status.ok()) return status;
+  if (absl::Status status = Straggle(); !status.ok()) return status;
   for (int i = 0; i < tensors_.size(); ++i) {
     if (book_->published(i)) continue;
     if (absl::Status status = Fetch(i); !status.ok()) return status;
@@ -324,6 +334,20 @@ absl::Status ArenaClient::FinishStep() {
   fetched_.assign(fetched_.size(), false);
   forward_at_ = backward_at_ = absl::InfinitePast();
   phase_ = Phase::kBetweenSteps;
+  straggled_ = false;
+  clock_.EndStep(absl::Now());
+  return absl::OkStatus();
+}
+
+// In turns, so that the program can end it; once a step, also where it did.
+absl::Status ArenaClient::Straggle() {
+  if (std::exchange(straggled_, true)) return absl::OkStatus();
+  const absl::Time now = absl::Now();
+  const absl::Time until = now + clock_.EndComputation(step_, now);
+  for (absl::Duration left = until - now; left > absl::ZeroDuration(); left = until - absl::Now()) {
+    if (absl::Status status = AskProgram(); !status.ok()) return status;
+    absl::SleepFor(std::min(left, absl::Milliseconds(100)));
+  }
   return absl::OkStatus();
 }
 
@@ -341,7 +365,7 @@ absl::Status ArenaClient::Finish() {
   phase_ = Phase::kBroken;
   SendTrace();
   {
-    Stopwatch watch(&waited_);
+    Stopwatch watch(&waited_, &clock_);
     if (absl::Status status = ReportFailure(link_->Finish(step_)); !status.ok()) return status;
   }
   for (int i = 0; i < tensors_.size(); ++i) {
@@ -364,7 +388,10 @@ absl::Status ArenaClient::Send(const Report& report) {
   out->set_samples(report.samples);
   out->set_loss_sum(report.loss_sum);
   out->set_wall_s(report.wall_s);
-  out->set_trained_s(report.trained_s);
+  const bool measured = report.has_test || !report.values.empty();
+  if (measured && phase_ == Phase::kBetweenSteps) clock_.EndMeasurement(absl::Now());
+  const bool says_when = report.trained_s > 0 || !job.has_program();
+  out->set_trained_s(says_when ? report.trained_s : clock_.TrainedSeconds(absl::Now()));
   out->set_wait_s(absl::ToDoubleSeconds(waited_));
   waited_before_ += std::exchange(waited_, absl::ZeroDuration());
   out->set_lr(says_rates_ ? rate_

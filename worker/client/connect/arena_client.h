@@ -14,6 +14,7 @@
 #include "worker/client/client.h"
 #include "worker/client/client_devices.h"
 #include "worker/client/client_trace.h"
+#include "worker/client/connect/step_clock.h"
 #include "worker/client/connect/tensor_set.h"
 #include "worker/client/link/arena_access.h"
 #include "worker/client/link/rank_link.h"
@@ -82,6 +83,8 @@ class ArenaClient final : public Client, private ClientDevices, private ClientTr
   absl::Status Await(ChunkId chunk);
   // The step's forward pass begins with its first wait, unless it has begun.
   void BeginForward();
+  // Stands still as the job says (debug.delays).
+  absl::Status Straggle();
   // Notes the step in the trace, which wants it.
   void NoteStep();
   // Sends all that the trace has.
@@ -105,12 +108,14 @@ class ArenaClient final : public Client, private ClientDevices, private ClientTr
   std::vector<float> read_;  // a device's weights
   RunFacts run_;
   std::optional<StepBook> book_;
-  std::vector<bool> fetched_;              // by tensor, for step_
-  std::vector<ChunkId> complete_;          // scratch
-  uint64_t step_ = 0;                      // the step in hand or the next one
-  uint64_t samples_ = 0;                   // of this rank, since the start
-  bool says_rates_ = false;                // the program, in each step
-  float rate_ = 0;                         // of the newest step, where it does
+  std::vector<bool> fetched_;      // by tensor, for step_
+  std::vector<ChunkId> complete_;  // scratch
+  uint64_t step_ = 0;              // the step in hand or the next one
+  uint64_t samples_ = 0;           // of this rank, since the start
+  bool says_rates_ = false;        // the program, in each step
+  float rate_ = 0;                 // of the newest step, where it does
+  StepClock clock_;
+  bool straggled_ = false;  // in the step in hand
   absl::Duration waited_;                  // since the last report
   absl::Duration waited_before_;           // until then
   const std::unique_ptr<TraceLog> trace_;  // null: the job wants none

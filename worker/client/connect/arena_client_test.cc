@@ -7,7 +7,6 @@
 #include <utility>
 #include <vector>
 
-#include "absl/memory/memory.h"
 #include "absl/time/clock.h"
 #include "common/ipc/framed_channel.h"
 #include "common/unique_fd.h"
@@ -120,8 +119,9 @@ class InterruptTest : public testing::Test {
   }
 
   const absl::Status interrupted_ = absl::CancelledError("interrupted");
-  WaitingLink* const link_ = new WaitingLink;
-  ArenaClient client_{{}, std::make_shared<AgentChannel>(-1), absl::WrapUnique(link_)};
+  std::unique_ptr<WaitingLink> made_ = std::make_unique<WaitingLink>();
+  WaitingLink* const link_ = made_.get();
+  ArenaClient client_{{}, std::make_shared<AgentChannel>(-1), std::move(made_)};
   int asked_ = 0, interrupts_at_ = 1;
 };
 

@@ -214,9 +214,9 @@ absl::StatusOr<kernels::CheckedPayload> ChunkReduction::Checked(const Bytes& pay
 // has the same bits either way.
 absl::Status ChunkReduction::Add(const ReduceStep& step, const wire::Frame& frame) {
   if (frame.header.rate != rate_) {
-    return absl::InvalidArgumentError(absl::StrFormat(
-        "learning rate %.9g at clock %d of chunk %d, but this node's ranks say %.9g",
-        frame.header.rate, clock_, chunk_.value(), rate_));
+    return absl::InvalidArgumentError(
+        absl::StrFormat("node %d says learning rate %.9g at clock %d of chunk %d, this one %.9g",
+                        frame.header.node, frame.header.rate, clock_, chunk_.value(), rate_));
   }
   for (uint32_t k = step.slices.begin; k < step.slices.end; ++k) {
     samples_[k] += frame.header.sample_count;

@@ -1,9 +1,9 @@
-#include "training/trainer/straggler.h"
+#include "common/job/straggler.h"
 
 #include "google/protobuf/text_format.h"
 #include "gtest/gtest.h"
 
-namespace strata::worker {
+namespace strata {
 namespace {
 
 constexpr absl::Duration kComputed = absl::Milliseconds(8);
@@ -53,4 +53,4 @@ TEST(Straggler, JitterFillsItsRangeAndIsTheSameInEveryRun) {
 }
 
 }  // namespace
-}  // namespace strata::worker
+}  // namespace strata

@@ -1,11 +1,11 @@
-#include "training/trainer/straggler.h"
+#include "common/job/straggler.h"
 
 #include <algorithm>
 #include <ctime>
 
-#include "training/random/random.h"
+#include "common/random.h"
 
-namespace strata::worker {
+namespace strata {
 namespace {
 
 constexpr uint64_t kStream = 0x73747261;  // of the job's seed
@@ -36,4 +36,4 @@ absl::Duration ThreadTime() {
   return absl::DurationFromTimespec(time);
 }
 
-}  // namespace strata::worker
+}  // namespace strata

@@ -1,5 +1,5 @@
-#ifndef STRATA_TRAINING_TRAINER_STRAGGLER_H_
-#define STRATA_TRAINING_TRAINER_STRAGGLER_H_
+#ifndef STRATA_COMMON_JOB_STRAGGLER_H_
+#define STRATA_COMMON_JOB_STRAGGLER_H_
 
 #include <cstdint>
 #include <vector>
@@ -7,7 +7,7 @@
 #include "absl/time/time.h"
 #include "proto/job.pb.h"
 
-namespace strata::worker {
+namespace strata {
 
 // How long a rank stands still in each step because its job says so (debug.delays). A pure function
 // of rank, step and what the step has computed, so that every run of a job has the same delays.
@@ -26,6 +26,6 @@ class Straggler {
 // Processor time of the calling thread so far.
 absl::Duration ThreadTime();
 
-}  // namespace strata::worker
+}  // namespace strata
 
-#endif  // STRATA_TRAINING_TRAINER_STRAGGLER_H_
+#endif  // STRATA_COMMON_JOB_STRAGGLER_H_

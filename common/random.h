@@ -1,11 +1,11 @@
-#ifndef STRATA_TRAINING_RANDOM_RANDOM_H_
-#define STRATA_TRAINING_RANDOM_RANDOM_H_
+#ifndef STRATA_COMMON_RANDOM_H_
+#define STRATA_COMMON_RANDOM_H_
 
 #include <cstdint>
 
 #include "common/require.h"
 
-namespace strata::worker {
+namespace strata {
 
 // Random numbers as a pure function of a key and a counter: no state, so that any rank can compute
 // any of them, in any order, with the same bits on every host (no libm is involved).
@@ -39,6 +39,6 @@ constexpr uint64_t RandomBelow(uint64_t key, uint64_t counter, uint64_t bound) {
   return ((RandomBits(key, counter) >> 32) * bound) >> 32;
 }
 
-}  // namespace strata::worker
+}  // namespace strata
 
-#endif  // STRATA_TRAINING_RANDOM_RANDOM_H_
+#endif  // STRATA_COMMON_RANDOM_H_

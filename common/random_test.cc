@@ -1,10 +1,10 @@
-#include "training/random/random.h"
+#include "common/random.h"
 
 #include <gtest/gtest.h>
 
 #include <vector>
 
-namespace strata::worker {
+namespace strata {
 namespace {
 
 TEST(Random, MixesAsSplitMix64Does) {
@@ -44,4 +44,4 @@ TEST(Random, BelowReachesEveryValueAndNoOther) {
 }
 
 }  // namespace
-}  // namespace strata::worker
+}  // namespace strata

@@ -1,0 +1,20 @@
+"""Ranks that train nothing: a job waits for all of its ranks, also for those whose program makes no session."""
+
+from __future__ import annotations
+
+import os
+
+from strata import _lifetime
+
+
+def take_part_if_none_was() -> None:
+    """Joins the job with a model of one number where this process has made no session; else does nothing.
+
+    Where other ranks of the job have a session, the job ends with an error that has the number's name.
+    """
+    if _lifetime.process.client is not None or not os.environ.get("STRATA_LAUNCH"):
+        return
+    client = _lifetime.connect()
+    client.register("none: this rank made no session", (1,), 0.0, 0.0)
+    client.allocate()
+    client.start(None, False)

@@ -1,0 +1,81 @@
+"""Where the ranks of a job meet outside it, for what the job itself does not carry: objects and barriers.
+
+A job exchanges tensors that it knows from its start on. What libraries exchange besides (the path of a
+checkpoint, a metric) goes through a process group of their own, for which ranks must find one another.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from dataclasses import dataclass
+
+from strata import errors
+
+_LOOPBACK = ("127.", "::1", "localhost")
+
+
+@dataclass(frozen=True)
+class Meeting:
+    """How the ranks find one another: one of the two is set, none for a rank alone."""
+
+    folder: str = ""
+    """A folder of this job alone that all ranks see, as they are on one host."""
+    master: str = ""
+    """HOST:PORT at which rank 0 listens."""
+
+
+def ranks() -> int:
+    return int(os.environ.get("WORLD_SIZE", "1"))
+
+
+def rank() -> int:
+    return int(os.environ.get("RANK", "0"))
+
+
+def _field(text: str, name: str) -> str:
+    """Returns a text field of a launch file, which is protobuf text."""
+    found = re.search(rf'^\s*{name}: "(.*)"$', text, re.MULTILINE)
+    return found.group(1) if found else ""
+
+
+def _launch() -> str:
+    """Returns the launch file's text; of a rank alone, nothing."""
+    path = os.environ.get("STRATA_LAUNCH")
+    if not path:
+        return ""
+    with open(path) as file:
+        return file.read()
+
+
+def node() -> int:
+    """Returns the number of this rank's node in its job, from 0."""
+    found = re.search(r"^node: (\d+)$", _launch(), re.MULTILINE)
+    return int(found.group(1)) if found else 0
+
+
+def find() -> Meeting:
+    """Returns where the ranks of this job meet.
+
+    That is $MASTER_ADDR:$MASTER_PORT if both are set, else, of ranks on one host, the run directory.
+    Raises `errors.InvalidArgument` where ranks are on several hosts and nothing says where rank 0 is.
+    """
+    if ranks() == 1:
+        return Meeting()
+    address, port = os.environ.get("MASTER_ADDR"), os.environ.get("MASTER_PORT")
+    if address and port:
+        return Meeting(master=f"{address}:{port}")
+    text = _launch()
+    if not text:
+        raise errors.OutOfOrder(
+            f"WORLD_SIZE is {ranks()}, but no Strata job runs this process: strata run -n {ranks()} SCRIPT"
+        )
+    is_one_node = os.environ.get("LOCAL_WORLD_SIZE") == os.environ.get("WORLD_SIZE")
+    # Nodes that reach one another by a loopback address are on one host, too.
+    is_one_host = is_one_node or _field(text, "advertise").startswith(_LOOPBACK)
+    if not is_one_host:
+        raise errors.InvalidArgument(
+            "process group: the ranks are on several hosts: set MASTER_ADDR to rank 0's host and MASTER_PORT "
+            "to a port that is free there, in the environment of all worker daemons"
+        )
+    return Meeting(folder=_field(text, "run_dir"))

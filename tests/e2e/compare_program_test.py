@@ -1,0 +1,92 @@
+"""`strata compare` and `strata sweep` of a program of one's own, judged by what it reports."""
+
+import json
+import os
+import shutil
+import sys
+import unittest
+
+sys.path.insert(0, "tests/e2e/testing")
+from campaign_case import CampaignCase, read  # noqa: E402
+
+BY_PERPLEXITY = ("--metric", "perplexity", "--goal", "min")
+
+
+class CompareProgramTest(CampaignCase):
+    def setUp(self):
+        super().setUp()
+        self.program = self.path("values_rank")
+        shutil.copy("tests/e2e/testing/values_rank", self.program)
+
+    def compare(self, *more, steps=30):
+        return ["compare", self.program, "-n", "2", "--nodes", "2", "--out", self.out, *more,
+                "--set", "optimizer.sgd={}", "--set", "schedule.base_lr=0.1", "--", str(steps), "5",
+                "{launch}"]
+
+    def report(self):
+        return json.loads(read(os.path.join(self.out, "report.json")))
+
+    def test_modes_are_judged_by_a_value_that_is_to_be_small(self):
+        out = self.succeed(self.compare("--modes", "sync,ring", "--seeds", "2", *BY_PERPLEXITY))
+        self.assertIn("2 modes x 2 seeds: 4 runs, 0 of them there already; on ", out)
+        self.assertRegex(out, r"\[1/4\] sync, seed 1: perplexity 10\.\d+ after [0-9.]+ s\n")
+        self.assertRegex(out, r"mode +perplexity +difference +at equal updates +time to 1")
+        report = self.report()
+        self.assertEqual(report["metric"], {"name": "perplexity", "words": "perplexity",
+                                            "goal": "min", "format": "plain"})
+        # After 30 steps of (1 - w) / 10: 20 - 10 (1 - 0.9^30) = 10.42, in both modes and seeds.
+        for mode in report["modes"]:
+            self.assertAlmostEqual(mode["final_accuracy"]["mean"], 10 + 10 * 0.9 ** 30, delta=0.01)
+            self.assertEqual(mode["reached"], 2)
+            for run in mode["runs"]:
+                self.assertEqual((run["steps"], run["samples"]), (30, 2 * 30 * 8))
+                self.assertGreater(run["trained_s"], 30 * 0.005)
+                values = [y for _, y in run["accuracy"]["seconds"]]
+                self.assertEqual(len(values), 6)
+                self.assertEqual(values, sorted(values, reverse=True))
+        self.assertEqual(report["modes"][1]["comparison"]["accuracy_finding"], "equal")
+        self.assertIn("equal to sync's within 0.0521", report["modes"][1]["verdict"])
+        self.assertIn("Less perplexity is better.", report["rules"])
+        page = read(os.path.join(self.out, "report", "index.html"))
+        self.assertIn('"words":"perplexity"', page)
+        self.assertIn("perplexity", read(os.path.join(self.out, "report",
+                                                      "accuracy_by_seconds.svg")))
+        # The same runs by another value, of which more is better.
+        out = self.succeed(self.compare("--modes", "sync,ring", "--seeds", "2", "--metric",
+                                        "twice"))
+        self.assertIn("4 of them there already", out)
+        self.assertAlmostEqual(self.report()["modes"][0]["final_accuracy"]["mean"],
+                               2 * (1 - 0.9 ** 30), delta=0.01)
+
+    def test_a_value_that_is_not_reported_is_named(self):
+        out = self.succeed(self.compare("--modes", "sync", "--seeds", "1"))
+        self.assertIn("no test_accuracy was reported, but perplexity, twice", out)
+
+    def test_a_straggler_takes_so_many_times_its_computation(self):
+        self.succeed(self.compare("--modes", "sync", "--seeds", "1", *BY_PERPLEXITY,
+                                  "--straggler", "node=1,slow=5x"))
+        run = self.report()["modes"][0]["runs"][0]
+        # 30 steps of 5 ms take 25 ms on node 1, for which node 0 waits.
+        self.assertGreater(run["trained_s"], 30 * 0.020)
+        self.assertGreater(run["waiting_share"], 0.3)
+
+    def test_a_sweep_ranks_points_by_a_value(self):
+        out = self.succeed(["sweep", self.program, "-n", "2", "--nodes", "2", "--out", self.out,
+                            "--vary", "schedule.base_lr=0.02,0.1", "--set", "optimizer.sgd={}",
+                            *BY_PERPLEXITY, "--", "20", "1", "{launch}"])
+        self.assertIn("Best: schedule.base_lr=0.1 with perplexity ", out)
+        rows = json.loads(read(os.path.join(self.out, "sweep.json")))["table"]
+        self.assertEqual(rows[0], ["schedule.base_lr", "perplexity", "steps", "time", "runs"])
+        self.assertEqual([row[0] for row in rows[1:]], ["0.1", "0.02"])
+
+    def test_virtual_time_and_halving_of_programs_are_refused_by_name(self):
+        error = self.refuse(["compare", self.program, "--modes", "sync", "--out", self.out,
+                             "--cluster", "examples/clusters/two_site_wan.textproto"])
+        self.assertIn("program: virtual time computes models of the zoo only", error)
+        error = self.refuse(["sweep", self.program, "--out", self.out, "--vary",
+                             "schedule.base_lr=0.1,0.2", "--halving", "2", "--nodes", "1"])
+        self.assertIn("halving: a program makes as many steps as it likes", error)
+
+
+if __name__ == "__main__":
+    unittest.main()
