@@ -4,13 +4,14 @@
   strata run -n 4 cnn.py
   strata run -n 4 --nodes 2 --servers 2 --mode "ssp(3)" cnn.py --epochs 5
   python3 cnn.py                     # one process, no cluster
-  strata compare cnn.py --modes "sync,ssp(3),diloco(16),ring" --nodes 2
+  strata compare cnn.py -n 4 --modes "sync,ssp(3),async,ring" --nodes 2 --servers 2 --out comparison
 
 The data is that of Debian's package dataset-fashion-mnist, or a folder with the four files of MNIST.
 """
 
 import argparse
 import gzip
+import os
 import pathlib
 
 import numpy as np
@@ -65,7 +66,7 @@ def main():
     parser.add_argument("--save", metavar="FILE", help="where rank 0 saves the model")
     args = parser.parse_args()
 
-    torch.manual_seed(1)
+    torch.manual_seed(int(os.environ.get("STRATA_SEED", "1")))
     train, test = (read_images(args.data, part, args.limit) for part in ("train", "t10k"))
     model = make_model()
     optimizer = torch.optim.SGD(model.parameters(), args.lr, momentum=0.9, weight_decay=5e-4)

@@ -9,6 +9,7 @@ the model explains of their variance is reported as `explained`: 0 by guessing t
 """
 
 import argparse
+import os
 
 import numpy as np
 
@@ -25,8 +26,8 @@ def make_up(users, items, count, seed=1, tastes=4):
     return pairs, ratings.astype("f4")
 
 
-def first_params(users, items, width, hidden, seed=2):
-    random = np.random.default_rng(seed)
+def first_params(users, items, width, hidden):
+    random = np.random.default_rng(int(os.environ.get("STRATA_SEED", "1")))
 
     def normal(*shape, scale):
         return (scale * random.normal(size=shape)).astype("f4")

@@ -9,6 +9,7 @@ CIFAR-10's binary version (data_batch_1.bin ... test_batch.bin).
 """
 
 import argparse
+import os
 import pathlib
 
 import numpy as np
@@ -73,7 +74,7 @@ def main():
     else:
         train, test = make_up(args.limit, seed=2), make_up(max(50, args.limit // 10), seed=3)
 
-    torch.manual_seed(1)
+    torch.manual_seed(int(os.environ.get("STRATA_SEED", "1")))
     model = torchvision.models.resnet18(weights=None, num_classes=CLASSES)
     optimizer = torch.optim.SGD(with_and_without_decay(model, 5e-4), args.lr, momentum=0.9)
 

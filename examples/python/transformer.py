@@ -11,6 +11,7 @@ import argparse
 import contextlib
 import glob
 import math
+import os
 import pathlib
 
 import torch
@@ -82,7 +83,7 @@ def main():
     data = torch.tensor([characters[c] for c in text])
     train, test = data[: -len(data) // 10], data[-len(data) // 10 :]
 
-    torch.manual_seed(1)
+    torch.manual_seed(int(os.environ.get("STRATA_SEED", "1")))
     model = Transformer(len(characters), args.layers, args.width, args.heads, args.context)
     optimizer = torch.optim.AdamW(model.parameters(), args.lr, betas=(0.9, 0.95), weight_decay=0.1)
     optimizer = st.DistributedOptimizer(optimizer, model, clip_norm=1.0, total_steps=args.steps)

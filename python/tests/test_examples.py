@@ -98,7 +98,7 @@ def test_the_recommender_explains_ratings_with_numpy_alone(tmp_path: pathlib.Pat
         if isinstance(node, ast.Import)
         for name in node.names
     }
-    assert imported == {"argparse", "numpy", "strata"}
+    assert imported == {"argparse", "os", "numpy", "strata"}
 
 
 def test_the_notebook_runs_cell_by_cell(tmp_path: pathlib.Path) -> None:
