@@ -23,8 +23,8 @@ class Exchange:
     """Gives each gradient to the job once it is complete, while the backward pass goes on.
 
     A *pass* is one exchange: it begins with the first gradient and ends with `finish_pass`. Between
-    passes the exchange is idle; after one, `has_passed` says so until an optimizer has made its step,
-    and `unstepped` has the optimizers that have not.
+    passes the exchange is idle; after one, `has_passed` says so until an optimizer has made its
+    step, and `unstepped` has the optimizers that have not.
 
     Threads: those of backward passes, one at a time.
     """
@@ -102,9 +102,9 @@ class Exchange:
             return
         if self.has_passed or entry.is_published:
             raise errors.OutOfOrder(
-                f'parameter "{entry.name}": got a second gradient before step(): put all backward passes '
-                "of a step but the last one under no_sync(), or, with reentrant checkpoints, give "
-                'DistributedOptimizer publish="step"'
+                f'parameter "{entry.name}": got a second gradient before step(): put all backward'
+                " passes of a step but the last one under no_sync(), or, with reentrant"
+                ' checkpoints, give DistributedOptimizer publish="step"'
             )
         if not self.in_pass:
             self.begin_pass()
@@ -125,7 +125,8 @@ class Exchange:
         assert gradient is not None
         if gradient.layout != torch.strided:
             raise errors.InvalidArgument(
-                f'parameter "{entry.name}": its gradient is sparse ({gradient.layout}); gradients are dense'
+                f'parameter "{entry.name}": its gradient is sparse ({gradient.layout}); gradients'
+                " are dense"
             )
         dense = _tensors.alike(gradient, entry.param)
         if dense is not gradient:
@@ -134,7 +135,9 @@ class Exchange:
 
     def give(self, entry: Entry, gradient: Tensor) -> None:
         """Gives the job a gradient, which lies in memory as its parameter does."""
-        dtype = entry.dtype if gradient.dtype == entry.param.dtype else _tensors.DTYPES[gradient.dtype]
+        dtype = (
+            entry.dtype if gradient.dtype == entry.param.dtype else _tensors.DTYPES[gradient.dtype]
+        )
         code = lib.strata_publish_values(
             self.client.handle, entry.index, gradient.data_ptr(), dtype, float(self.samples)
         )
@@ -144,13 +147,15 @@ class Exchange:
         self.on_published(entry)
 
     def _take_error(self, entry: Entry, code: int) -> None:
-        """Of a gradient that is not finite, and of nothing else, a job with a GradScaler goes on."""
+        """Of a gradient that is not finite, and of nothing else, a job with a GradScaler goes
+        on."""
         if code != _library.INVALID_ARGUMENT:
             _library.fail(code)
         if not self.skips_nonfinite:
             text = lib.strata_error_text().decode(errors="replace")
             raise errors.InvalidArgument(
-                f"the gradient of {text} (with a GradScaler, give it to DistributedOptimizer: scaler=...)"
+                f"the gradient of {text} (with a GradScaler, give it to DistributedOptimizer:"
+                " scaler=...)"
             )
         # Not published, which the end of the step makes zeros.
         self.has_nonfinite = True
@@ -177,7 +182,8 @@ class Exchange:
         self.passes += 1
 
     def forget_pass(self, *optimizers: object) -> None:
-        """What the last pass brought leads to no step of these any more; of all if none is named."""
+        """What the last pass brought leads to no step of these any more; of all if none is
+        named."""
         self.has_passed = False
         self.unstepped -= {id(optimizer) for optimizer in optimizers or self.optimizers}
 
@@ -223,9 +229,9 @@ def _nothing(*_: object) -> None:
     pass
 
 
-def _hook(entry: Entry, call: Any) -> Any:
+def _hook(entry: Entry, call: Callable[[Entry], None]) -> Any:
     """Calls `call(entry)` once a backward pass has added up the parameter's gradient."""
-    param = entry.param
+    param: Any = entry.param
     if hasattr(param, "register_post_accumulate_grad_hook"):
         return param.register_post_accumulate_grad_hook(lambda _: call(entry))
     # Older versions of PyTorch: the node that adds up the gradient is reached from any use of it.

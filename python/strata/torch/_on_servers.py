@@ -1,4 +1,5 @@
-"""The optimizer where the job has its weights: parameters lie in memory that the ranks of a node share."""
+"""The optimizer where the job has its weights: parameters lie in memory that the ranks of a node
+share."""
 
 from __future__ import annotations
 
@@ -19,8 +20,8 @@ from strata.torch._trainer import Trainer
 class Served(Trainer):
     """Gradients go to the job, and new weights come back into the parameters, in place.
 
-    The PyTorch optimizer makes no step of its own; its groups say the learning rate, which schedulers
-    change as ever.
+    The PyTorch optimizer makes no step of its own; its groups say the learning rate, which
+    schedulers change as ever.
     """
 
     def __init__(
@@ -99,17 +100,19 @@ def begin(
     """Starts the training of a model whose optimizer is the job's."""
     if len(optimizers) > 1:
         raise errors.InvalidArgument(
-            f"{len(optimizers)} optimizers: on the servers a job has one; a mode with the optimizer on the "
-            "ranks (sync, ring, local, diloco) takes a list"
+            f"{len(optimizers)} optimizers: on the servers a job has one; a mode with the optimizer"
+            " on the ranks (sync, ring, local, diloco) takes a list"
         )
     if exchange.skips_nonfinite:
         raise errors.InvalidArgument(
-            "scaler: the optimizer is on the servers, which cannot skip a step: use bfloat16 autocast"
+            "scaler: the optimizer is on the servers, which cannot skip a step: use bfloat16"
+            " autocast"
         )
     for entry in exchange.entries:
         if entry.param.dtype != torch.float32:
             raise errors.InvalidArgument(
-                f'parameter "{entry.name}": is of {entry.param.dtype}; on the servers weights are float32'
+                f'parameter "{entry.name}": is of {entry.param.dtype}; on the servers weights are'
+                " float32"
             )
     recipe = _recipe.of(optimizers[0], exchange.entries, clip_norm)
     exchange.register(model, buffers, recipe.multipliers)

@@ -1,4 +1,5 @@
-"""What of a model and its optimizer a job trains: which tensors, how they lie in memory, and what cannot be."""
+"""What of a model and its optimizer a job trains: which tensors, how they lie in memory, and what
+cannot be."""
 
 from __future__ import annotations
 
@@ -33,14 +34,17 @@ class Entry:
 
     @property
     def memory_shape(self) -> tuple[int, ...]:
-        """The shape with the dimensions in the order in which they lie in memory, outermost first."""
+        """The shape with the dimensions in the order in which they lie in memory, outermost
+        first."""
         order = memory_order(self.param)
         return tuple(self.param.shape[i] for i in order)
 
 
 def memory_order(tensor: Tensor) -> list[int]:
-    """Returns the dimensions, outermost in memory first; those of equal strides in their own order."""
-    return sorted(range(tensor.dim()), key=lambda i: (-tensor.stride(i), i))
+    """Returns the dimensions, outermost in memory first; those of equal strides in their own
+    order."""
+    strides = tensor.stride()
+    return sorted(range(tensor.dim()), key=lambda i: (-strides[i], i))
 
 
 def is_dense(tensor: Tensor) -> bool:
@@ -60,7 +64,9 @@ def alike(tensor: Tensor, param: Tensor) -> Tensor:
     """Returns the tensor, or a copy of it, that lies in memory as the parameter does."""
     if tensor.stride() == param.stride() or (tensor.is_contiguous() and param.is_contiguous()):
         return tensor
-    copy = torch.empty_strided(param.shape, param.stride(), dtype=tensor.dtype, device=tensor.device)
+    copy = torch.empty_strided(
+        param.shape, param.stride(), dtype=tensor.dtype, device=tensor.device
+    )
     copy.copy_(tensor)
     return copy
 
@@ -70,7 +76,7 @@ def _refuse(name: str, why: str) -> errors.InvalidArgument:
 
 
 def _check(name: str, param: torch.nn.Parameter, device_type: str) -> None:
-    if isinstance(param, torch.nn.parameter.UninitializedTensorMixin):
+    if isinstance(param, torch.nn.parameter.UninitializedParameter):
         raise _refuse(name, "is lazy: run the model once before it is wrapped")
     if param.layout != torch.strided:
         raise _refuse(name, f"is sparse ({param.layout})")
@@ -100,8 +106,8 @@ def entries(
 ) -> list[Entry]:
     """Returns what is trained, in the order in which a backward pass is expected to finish it.
 
-    That is the reverse of `model.named_parameters()`, or what `order` names: all parameters that are
-    trained, the last one that backward finishes at the end.
+    That is the reverse of `model.named_parameters()`, or what `order` names: all parameters that
+    are trained, the last one that backward finishes at the end.
     Raises `errors.InvalidArgument` naming a parameter or module that cannot be trained so.
     """
     _check_modules(model)
@@ -139,7 +145,8 @@ def entries(
 
 @dataclass
 class Constant:
-    """A tensor that is not trained, and must be the same on all ranks: a frozen parameter or a buffer."""
+    """A tensor that is not trained, and must be the same on all ranks: a frozen parameter or a
+    buffer."""
 
     name: str
     tensor: Tensor
@@ -148,11 +155,14 @@ class Constant:
     def label(self) -> str:
         """Returns its name with a checksum of its elements, for ranks to compare."""
         data = self.tensor.detach().cpu().contiguous().flatten().view(torch.uint8)
-        return f"{self.name} ({self.kind}, checksum {zlib.crc32(data.numpy()):08x})"
+        return f"{self.name} ({self.kind}, checksum {zlib.crc32(data.numpy().tobytes()):08x})"
 
 
-def constants(model: torch.nn.Module, trained: Sequence[Entry], with_buffers: bool) -> list[Constant]:
-    """Returns what of the model is not trained: parameters without gradients, and buffers if wanted."""
+def constants(
+    model: torch.nn.Module, trained: Sequence[Entry], with_buffers: bool
+) -> list[Constant]:
+    """Returns what of the model is not trained: parameters without gradients, and buffers if
+    wanted."""
     own = {id(entry.param) for entry in trained}
     frozen = [
         Constant(name, param, "frozen")
@@ -163,7 +173,9 @@ def constants(model: torch.nn.Module, trained: Sequence[Entry], with_buffers: bo
         return frozen
     # A buffer of one number counts something.
     return frozen + [
-        Constant(name, buffer, "buffer") for name, buffer in model.named_buffers() if buffer.numel() > 1
+        Constant(name, buffer, "buffer")
+        for name, buffer in model.named_buffers()
+        if buffer.numel() > 1
     ]
 
 
