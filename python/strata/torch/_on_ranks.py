@@ -6,7 +6,7 @@ from typing import Any
 
 import torch
 
-from strata import errors
+from strata import _library, errors
 from strata._lifetime import process
 from strata.reporting import Reporter
 from strata.torch import _placement
@@ -107,15 +107,16 @@ class LocalSteps(Trainer):
     def _exchange_changes(self) -> None:
         exchange, client = self.exchange, self.exchange.client
         samples = exchange.samples * self._made
+        exchange.memory.begin()
         client.begin_step(samples, None)
         with torch.no_grad():
             for entry, start in zip(exchange.entries, self._starts):
                 change = start.sub_(entry.param)
-                client.publish(entry.index, change.data_ptr(), entry.dtype, float(samples))
+                _library.check(exchange.memory.publish(entry.index, change, float(samples)))
             exchange.publish_buffers(samples)
             client.finish_step()
             for entry, start in zip(exchange.entries, self._starts):
-                client.read(entry.index, entry.param.data_ptr(), entry.dtype)
+                _library.check(exchange.memory.read(entry.index, entry.param.detach()))
                 start.copy_(entry.param)
         exchange.read_buffers()
         self._made = 0

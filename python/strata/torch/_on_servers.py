@@ -10,7 +10,7 @@ import torch
 
 from strata import _lifetime, errors, reporting
 from strata.reporting import Reporter
-from strata.torch import _recipe, _tensors, _waits
+from strata.torch import _recipe, _waits
 from strata.torch._exchange import Exchange
 from strata.torch._recipe import Recipe
 from strata.torch._tensors import Entry
@@ -38,10 +38,9 @@ class Served(Trainer):
         self._waits = _waits.PerTensor(exchange, model) if overlap == "forward" else None
         exchange.on_pass_begin = self._begin
         for entry in exchange.entries:
-            entry.param.data = _tensors.view_at(
-                exchange.client.weights(entry.index), entry.param.detach()
-            )
-        exchange.client.guard_weights()
+            entry.param.data = exchange.memory.weights(entry.index, entry.param.detach())
+        if exchange.memory.device_type == "cpu":
+            exchange.client.guard_weights()
         exchange.read_buffers()
         exchange.install_hooks()
         exchange.on_published = self._note
@@ -116,5 +115,5 @@ def begin(
             )
     recipe = _recipe.of(optimizers[0], exchange.entries, clip_norm)
     exchange.register(model, buffers, recipe.multipliers)
-    exchange.client.start(recipe.text, True, **facts)
+    exchange.start(recipe.text, True, facts)
     return Served(exchange, reporting.begin(exchange.client), recipe, overlap, model)

@@ -75,7 +75,7 @@ def _refuse(name: str, why: str) -> errors.InvalidArgument:
     return errors.InvalidArgument(f'parameter "{name}": {why}')
 
 
-def _check(name: str, param: torch.nn.Parameter, device_type: str) -> None:
+def _check(name: str, param: torch.nn.Parameter) -> None:
     if isinstance(param, torch.nn.parameter.UninitializedParameter):
         raise _refuse(name, "is lazy: run the model once before it is wrapped")
     if param.layout != torch.strided:
@@ -84,8 +84,6 @@ def _check(name: str, param: torch.nn.Parameter, device_type: str) -> None:
         raise _refuse(name, "is of float64; gradients travel as fp32: use model.float()")
     if param.dtype not in DTYPES:
         raise _refuse(name, f"is of {param.dtype}, not of float32, bfloat16 or float16")
-    if param.device.type != device_type:
-        raise _refuse(name, f"lies on {param.device}, but the job computes on {device_type}")
     if not is_dense(param):
         raise _refuse(name, "its elements share memory (strides " f"{tuple(param.stride())})")
 
@@ -102,7 +100,6 @@ def entries(
     model: torch.nn.Module,
     optimizers: Sequence[torch.optim.Optimizer],
     order: Iterable[str] | None,
-    device_type: str = "cpu",
 ) -> list[Entry]:
     """Returns what is trained, in the order in which a backward pass is expected to finish it.
 
@@ -127,7 +124,7 @@ def entries(
                     continue
                 if name in found:
                     raise _refuse(name, "is in two optimizers or groups")
-                _check(name, param, device_type)
+                _check(name, param)
                 found[name] = Entry(name, param, group_number, DTYPES[param.dtype])
             group_number += 1
     if not found:

@@ -19,7 +19,7 @@ from torch import Tensor
 from torch._C._distributed_c10d import GradBucket
 from torch.nn.parallel import DistributedDataParallel
 
-from strata import _lifetime, errors, reporting
+from strata import _library, _lifetime, errors, reporting
 from strata.reporting import Reporter
 from strata.torch import _placement, _tensors
 from strata.torch._exchange import Exchange
@@ -97,8 +97,7 @@ class HookState(Trainer):
         exchange.has_passed = False
         for bucket in self._given:
             for entry, gradient in bucket.gradients:
-                dtype = _tensors.DTYPES[gradient.dtype]
-                exchange.client.read(entry.index, gradient.data_ptr(), dtype)
+                _library.check(exchange.memory.read(entry.index, gradient))
             if self._gives_zeros:
                 bucket.buffer.zero_()
         if exchange.read_skip():
@@ -152,7 +151,8 @@ def state(
     _check_mode(client.job)
     exchange = Exchange(client, entries, "backward", scaler is not None)
     exchange.register(model, None)
-    client.start("mean {}", False, samples_per_epoch=samples_per_epoch, total_steps=total_steps)
+    facts = {"samples_per_epoch": samples_per_epoch, "total_steps": total_steps}
+    exchange.start("mean {}", False, facts)
     made = HookState(exchange, reporting.begin(client), client.job)
     exchange.read_into_params()
     return made

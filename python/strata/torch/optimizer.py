@@ -195,7 +195,7 @@ def DistributedOptimizer(
                 "clip_norm: is for the optimizer on the servers: use torch.nn.utils.clip_grad_norm_"
             )
         exchange.register(model, buffers)
-        client.start("mean {}", False, **facts)
+        exchange.start("mean {}", False, facts)
         kind = _on_ranks.LocalSteps if _placement.local_steps(client.job) else _on_ranks.EveryStep
         trainer = kind(exchange, reporting.begin(client), client.job)
     else:
