@@ -119,7 +119,7 @@ REFUSALS = {
     "s = strata.Session(params, strata.SGD()); strata.report(x='y')": "x: 'y' is no number",
     "s = strata.Session(params, strata.SGD()); strata.report(x=float('nan'))": "x",
     "s = strata.Session(params, strata.SGD()); strata.report(**{'a b': 1.0})": "a b",
-    "strata.Sampler([])": "there are no samples",
+    "strata.Sampler([])": "samples: 0",
 }
 
 
