@@ -3,8 +3,9 @@
 usage: python_against_ddp.py STRATA PYTHON [--cases exchange lenet ...] [--pairs N] [--json]
 
 PYTHON is an interpreter with torch; the package `strata` is taken from this tree, its library from
-$STRATA_CLIENT_LIBRARY. Both contenders train the same model on the same data with one thread a rank, in turn
-(A B A B ...); they must end with the same parameters. Prints the medians and the median of the pairs' ratios.
+$STRATA_CLIENT_LIBRARY. Both contenders train the same model on the same data with one thread a
+rank, in turn (A B A B ...); they must end with the same parameters. Prints the medians and the
+median of the pairs' ratios.
 """
 
 import argparse
@@ -33,7 +34,9 @@ CASES = {
 
 
 def environment(**more):
-    path = os.pathsep.join([os.path.join(os.path.dirname(HERE), "python"), os.environ.get("PYTHONPATH", "")])
+    path = os.pathsep.join(
+        [os.path.join(os.path.dirname(HERE), "python"), os.environ.get("PYTHONPATH", "")]
+    )
     return {**os.environ, "PYTHONPATH": path, "OMP_NUM_THREADS": "1", **more}
 
 
@@ -45,10 +48,23 @@ def result(text):
 
 
 def strata(options, ranks, words, scratch):
-    command = [options.strata, "run", "-n", str(ranks), "--python", options.python, *options.options, RANK, "strata", *words]
+    command = [
+        options.strata,
+        "run",
+        "-n",
+        str(ranks),
+        "--python",
+        options.python,
+        *options.options,
+        RANK,
+        "strata",
+        *words,
+    ]
     if ranks == 1:
         command[4:4] = ["--set", "exchange=NONE", "--servers", "0"]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=DEADLINE_S, cwd=scratch, env=environment())
+    done = subprocess.run(
+        command, capture_output=True, text=True, timeout=DEADLINE_S, cwd=scratch, env=environment()
+    )
     if done.returncode:
         sys.exit(f"python_against_ddp: {' '.join(command)} failed:\n{done.stdout}{done.stderr}")
     return result(done.stdout)
@@ -60,8 +76,13 @@ def peer(options, how, ranks, words, scratch):
     started = [
         subprocess.Popen(
             [options.python, RANK, how, *words],
-            stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=scratch,
-            env=environment(MASTER_ADDR="127.0.0.1", MASTER_PORT=port, RANK=str(rank), WORLD_SIZE=str(ranks)),
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            cwd=scratch,
+            env=environment(
+                MASTER_ADDR="127.0.0.1", MASTER_PORT=port, RANK=str(rank), WORLD_SIZE=str(ranks)
+            ),
         )
         for rank in range(ranks)
     ]
@@ -82,7 +103,9 @@ def main():
     parser.add_argument("--cases", nargs="+", choices=CASES, default=list(CASES))
     parser.add_argument("--pairs", type=int, default=3)
     parser.add_argument("--steps", type=int, help="in place of each case's own")
-    parser.add_argument("--options", nargs=argparse.REMAINDER, default=[], help="of `strata run`; last")
+    parser.add_argument(
+        "--options", nargs=argparse.REMAINDER, default=[], help="of `strata run`; last"
+    )
     parser.add_argument("--json", action="store_true")
     options = parser.parse_args()
     print("| case | ranks | Strata, ms a step | peer | its ms | ratio (least to most) | goal |")
@@ -97,12 +120,18 @@ def main():
                 ours = strata(options, ranks, words, scratch)
                 theirs = peer(options, other, ranks, words, scratch)
                 if abs(ours["sum"] - theirs["sum"]) > 1e-3 * max(1.0, abs(theirs["sum"])):
-                    sys.exit(f"python_against_ddp: {name}: parameters add up to {ours['sum']} and {theirs['sum']}")
+                    sys.exit(
+                        f"python_against_ddp: {name}: parameters add up to {ours['sum']} and"
+                        f" {theirs['sum']}"
+                    )
                 pairs.append([statistics.median(one["seconds"]) for one in (ours, theirs)])
         ratios = [a / b for a, b in pairs]
         a, b = (statistics.median(column) * 1e3 for column in zip(*pairs))
-        print(f"| {name} | {ranks} | {a:.2f} | {other} | {b:.2f} | {statistics.median(ratios):.3f} "
-              f"({min(ratios):.3f} to {max(ratios):.3f}) | {goal:.3f} |", flush=True)
+        print(
+            f"| {name} | {ranks} | {a:.2f} | {other} | {b:.2f} | {statistics.median(ratios):.3f} "
+            f"({min(ratios):.3f} to {max(ratios):.3f}) | {goal:.3f} |",
+            flush=True,
+        )
 
 
 if __name__ == "__main__":

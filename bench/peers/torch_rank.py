@@ -1,9 +1,11 @@
-"""A rank of bench/python_against_ddp.py: trains one model for some steps, by Strata, by DDP over Gloo or by itself.
+"""A rank of bench/python_against_ddp.py: trains one model for some steps, by Strata, by DDP over
+Gloo or by itself.
 
-usage: torch_rank.py strata|ddp|plain MODEL [--steps N] [--warmup N] [--batch N] [--mib N] [--hook fp16]
+usage: torch_rank.py strata|ddp|plain MODEL [--steps N] [--warmup N] [--batch N] [--mib N] [--hook
+fp16]
 
-Rank 0 prints one line of JSON: seconds of each step, and a number that all ranks' parameters add up to,
-which must be the same for all contenders that see the same data.
+Rank 0 prints one line of JSON: seconds of each step, and a number that all ranks' parameters add up
+to, which must be the same for all contenders that see the same data.
 """
 
 import argparse
@@ -35,12 +37,17 @@ class Exchange(torch.nn.Module):
 
     def __init__(self, mib):
         super().__init__()
-        self.weights = torch.nn.ParameterList(torch.nn.Parameter(torch.zeros(1 << 20)) for _ in range(mib // 4))
+        self.weights = torch.nn.ParameterList(
+            torch.nn.Parameter(torch.zeros(1 << 20)) for _ in range(mib // 4)
+        )
         self.gradients = None
 
     def forward(self, x, y):
         if self.gradients is None:
-            self.gradients = [torch.full((1 << 20,), float(int(os.environ.get("RANK", 0)) + 1)) for _ in self.weights]
+            self.gradients = [
+                torch.full((1 << 20,), float(int(os.environ.get("RANK", 0)) + 1))
+                for _ in self.weights
+            ]
         return Given.apply(self.gradients, *self.weights)
 
 
@@ -67,9 +74,17 @@ class Classifier(torch.nn.Module):
 class Lenet(torch.nn.Sequential):
     def __init__(self):
         super().__init__(
-            torch.nn.Conv2d(1, 6, 5, padding=2), torch.nn.ReLU(), torch.nn.MaxPool2d(2),
-            torch.nn.Conv2d(6, 16, 5), torch.nn.ReLU(), torch.nn.MaxPool2d(2), torch.nn.Flatten(),
-            torch.nn.Linear(400, 120), torch.nn.ReLU(), torch.nn.Linear(120, 84), torch.nn.ReLU(),
+            torch.nn.Conv2d(1, 6, 5, padding=2),
+            torch.nn.ReLU(),
+            torch.nn.MaxPool2d(2),
+            torch.nn.Conv2d(6, 16, 5),
+            torch.nn.ReLU(),
+            torch.nn.MaxPool2d(2),
+            torch.nn.Flatten(),
+            torch.nn.Linear(400, 120),
+            torch.nn.ReLU(),
+            torch.nn.Linear(120, 84),
+            torch.nn.ReLU(),
             torch.nn.Linear(84, 10),
         )
 

@@ -13,7 +13,9 @@
 #include "cli/options/options.h"
 #include "cli/options/program_job.h"
 #include "cli/program/interrupt.h"
+#include "absl/strings/str_cat.h"
 #include "common/job/job.h"
+#include "common/net/free_port.h"
 
 namespace strata::cli {
 namespace {
@@ -49,12 +51,21 @@ int RunOn(const std::string& address, const proto::Job& job, const Options& opti
                               ParseRankOutput(options.log));
 }
 
+// Scripts that use torch.distributed besides meet there: all ranks are on this host.
+void SayWhereRanksMeet(proto::Program* program) {
+  const std::optional<uint16_t> port = FreePort();
+  if (!port) return;
+  program->add_env("MASTER_ADDR=127.0.0.1");
+  program->add_env(absl::StrCat("MASTER_PORT=", *port));
+}
+
 int RunHere(proto::Job job, Options options, const Invocation& invocation) {
   LocalClusterOptions& cluster = options.cluster;
   if (absl::Status status = CheckServers(job, cluster.servers); !status.ok()) {
     return PrintError(status);
   }
   FillSlots(job.ranks(), &cluster);
+  SayWhereRanksMeet(job.mutable_program());
   if (cluster.runs_dir.empty()) cluster.runs_dir = NewRunsDirectory();
   cluster.runs_dir = std::filesystem::absolute(cluster.runs_dir).lexically_normal();
   ClusterRun::Options run;
@@ -117,11 +128,10 @@ void AddRunCommand(CLI::App* app, Invocation* invocation) {
                     "Print the job file, for strata submit, and run nothing");
   AddLogLevelOption(command, invocation);
   command->footer(
-      "Ranks find the launch file's name in STRATA_LAUNCH, the job's seed in STRATA_SEED, and "
-      "RANK,\n"
-      "WORLD_SIZE, LOCAL_RANK and LOCAL_WORLD_SIZE in their environment. A program named *.py "
-      "names\n"
-      "its optimizer itself, unless the options do: --set optimizer.sgd={}.\n"
+      "Ranks have STRATA_LAUNCH (the launch file), STRATA_SEED, RANK, WORLD_SIZE, LOCAL_RANK and\n"
+      "LOCAL_WORLD_SIZE in their environment; on a cluster of the command's own also MASTER_ADDR\n"
+      "and MASTER_PORT, for torch.distributed. A program named *.py names its optimizer itself,\n"
+      "unless the options do: --set optimizer.sgd={}. Ranks that share one node need no server.\n"
       "Examples:\n"
       "  strata run -n 4 ./train --rate 0.1\n"
       "  strata run -n 4 --nodes 2 --servers 2 --mode \"ssp(3)\" train.py\n"

@@ -13,6 +13,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
+#include "common/net/free_port.h"
 #include "common/process/process.h"
 #include "common/unique_fd.h"
 
@@ -23,16 +24,8 @@ constexpr absl::Duration kStartDeadline = absl::Seconds(10);
 constexpr int kMsPerSecond = 1000;
 constexpr absl::Duration kRetry = absl::Milliseconds(100);
 
-// Free on this host now; hosts of a lab have all of them free.
-int FreePort() {
-  UniqueFd fd(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
-  sockaddr_in address = {};
-  address.sin_family = AF_INET;
-  socklen_t length = sizeof(address);
-  auto* raw = reinterpret_cast<sockaddr*>(&address);
-  if (bind(fd.get(), raw, length) != 0 || getsockname(fd.get(), raw, &length) != 0) return 5201;
-  return ntohs(address.sin_port);
-}
+// Where iperf3 listens if nothing else is said.
+constexpr uint16_t kIperfPort = 5201;
 
 absl::StatusOr<std::unique_ptr<Process>> StartOn(const Enter& host, std::vector<std::string> args,
                                                  int stdout_fd) {
@@ -63,7 +56,7 @@ absl::StatusOr<LinkSpeed> Read(const std::string& report) {
 
 absl::StatusOr<LinkSpeed> MeasureLink(const Enter& from, const Enter& to,
                                       const std::string& address, int seconds) {
-  const std::string port = absl::StrCat(FreePort());
+  const std::string port = absl::StrCat(FreePort().value_or(kIperfPort));
   UniqueFd out(memfd_create("iperf3-server", MFD_CLOEXEC));
   auto server = StartOn(to, {"iperf3", "-s", "-1", "-p", port}, out.get());
   if (!server.ok()) return server.status();

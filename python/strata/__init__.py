@@ -1,7 +1,7 @@
 """Strata for Python: a rank's part in a data-parallel training job.
 
-`strata.torch` trains PyTorch models; `Session` takes arrays of any library. `strata run -n 4 SCRIPT`
-makes four ranks of a script; by itself it is one.
+`strata.torch` trains PyTorch models; `Session` takes arrays of any library. `strata run -n 4
+SCRIPT` makes four ranks of a script; by itself it is one.
 """
 
 from strata._lifetime import fail, finish

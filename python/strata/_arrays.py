@@ -1,7 +1,8 @@
 """Arrays of any library as memory: where their elements lie, of which type, and in which order.
 
-Arrays are taken by what they offer: the buffer protocol or `__array_interface__` (NumPy), `__dlpack__`
-(JAX, CuPy, TensorFlow and others), or PyTorch's own methods; lists of numbers are copied.
+Arrays are taken by what they offer: the buffer protocol or `__array_interface__` (NumPy),
+`__dlpack__` (JAX, CuPy, TensorFlow and others), or PyTorch's own methods; lists of numbers are
+copied.
 """
 
 from __future__ import annotations
@@ -55,7 +56,9 @@ def _memory_of_torch(name: str, tensor: Any) -> Memory:
         torch.bfloat16: _library.BFLOAT16,
     }
     if tensor.dtype not in dtypes:
-        raise errors.InvalidArgument(f'"{name}": has elements of type {tensor.dtype}, not of floats')
+        raise errors.InvalidArgument(
+            f'"{name}": has elements of type {tensor.dtype}, not of floats'
+        )
     dense = tensor.detach().contiguous()
     return Memory(dense.data_ptr(), dtypes[dense.dtype], tuple(dense.shape), dense)
 
@@ -89,10 +92,16 @@ def memory(name: str, array: object) -> Memory:
             found = found.astype(np.float64)
         else:
             raise errors.InvalidArgument(
-                f'"{name}": has elements of type {found.dtype}, not float32, float64, float16 or bfloat16'
+                f'"{name}": has elements of type {found.dtype}, not float32, float64, float16 or'
+                " bfloat16"
             )
     dense = np.ascontiguousarray(found).reshape(found.shape)
     return Memory(dense.ctypes.data, _DTYPES[dense.dtype], dense.shape, dense)
+
+
+def floats_at(address: int, count: int) -> np.ndarray[Any, Any]:
+    """Returns the fp32 memory at an address."""
+    return np.ctypeslib.as_array((ctypes.c_float * count).from_address(address))
 
 
 def view(address: int, shape: tuple[int, ...], like: object) -> Any:
@@ -101,14 +110,27 @@ def view(address: int, shape: tuple[int, ...], like: object) -> Any:
     NumPy's is read-only; a tensor of PyTorch cannot be, and must not be written to.
     """
     count = int(np.prod(shape, dtype=np.int64))
-    buffer = (ctypes.c_float * count).from_address(address)
     if is_torch(like):
         import torch
 
+        buffer = (ctypes.c_float * count).from_address(address)
         return torch.frombuffer(buffer, dtype=torch.float32).view(shape)
-    array: np.ndarray[Any, Any] = np.frombuffer(buffer, dtype=np.float32).reshape(shape)
+    array = floats_at(address, count).reshape(shape)
     array.flags.writeable = False
     return array
+
+
+def write_floats(address: int, memory: Memory) -> None:
+    """Writes an array's elements to an address, as fp32."""
+    owner: Any = memory.owner
+    source = owner.float().numpy() if is_torch(owner) else owner
+    count = int(np.prod(memory.shape, dtype=np.int64))
+    np.copyto(floats_at(address, count), np.asarray(source, dtype=np.float32).reshape(-1))
+
+
+def is_writable(array: object) -> bool:
+    """Whether `copy_into` can write to it."""
+    return is_torch(array) or (isinstance(array, np.ndarray) and array.flags.writeable)
 
 
 def copy_into(array: Any, values: Any) -> None:

@@ -1,7 +1,7 @@
 """This rank's client: one per process, made by the first session, ended with the process.
 
-How it ends: `finish` says that the rank is done; an exception that nobody caught, or `fail`, gives the
-job its reason; and an interpreter that exits without either finishes (see `_lifetime`).
+How it ends: `finish` says that the rank is done; an exception that nobody caught, or `fail`, gives
+the job its reason; and an interpreter that exits without either finishes (see `_lifetime`).
 """
 
 from __future__ import annotations
@@ -51,8 +51,8 @@ class Client:
         self._process = os.getpid()
 
     def _on_wait(self, _: object) -> int:
-        """Called now and then within calls that block, so that Ctrl-C is seen: Python runs its signal
-        handlers here, and what they raise ends the call."""
+        """Called now and then within calls that block, so that Ctrl-C is seen: Python runs its
+        signal handlers here, and what they raise ends the call."""
         try:
             for _ in range(2):  # handlers run between the steps of a loop
                 time.sleep(0)

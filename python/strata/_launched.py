@@ -1,4 +1,5 @@
-"""What a rank of `strata.launch` does: calls the function that lies in its folder, and leaves the result there."""
+"""What a rank of `strata.launch` does: calls the function that lies in its folder, and leaves the
+result there."""
 
 from __future__ import annotations
 

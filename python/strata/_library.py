@@ -1,5 +1,5 @@
-"""The client library, libstrata_client.so.1, as Python sees it: its functions with their types, and its
-error codes as exceptions."""
+"""The client library, libstrata_client.so.1, as Python sees it: its functions with their types, and
+its error codes as exceptions."""
 
 from __future__ import annotations
 
@@ -92,13 +92,16 @@ _SIGNATURES: dict[str, tuple[Any, list[Any]]] = {
     "strata_allocate": (c_int, [c_void_p]),
     "strata_start": (c_int, [c_void_p, POINTER(Facts)]),
     "strata_guard_weights": (c_int, [c_void_p]),
-    "strata_weights": (c_void_p, [c_void_p, c_int32]),
     "strata_gradients": (c_void_p, [c_void_p, c_int32]),
+    "strata_accept_device": (c_int, [c_void_p]),
+    "strata_device_index": (c_int32, [c_void_p]),
+    "strata_compute_in": (c_int, [c_void_p, c_void_p]),
+    "strata_publish": (c_int, [c_void_p, c_int32]),
+    "strata_weights": (c_void_p, [c_void_p, c_int32]),
     "strata_begin_step": (c_int, [c_void_p, c_uint32]),
     "strata_begin_step_at": (c_int, [c_void_p, c_uint32, c_double]),
     "strata_wait": (c_int, [c_void_p, c_int32]),
     "strata_wait_all": (c_int, [c_void_p]),
-    "strata_publish": (c_int, [c_void_p, c_int32]),
     "strata_publish_values": (c_int, [c_void_p, c_int32, c_void_p, c_int, c_double]),
     "strata_read_weights": (c_int, [c_void_p, c_int32, c_void_p, c_int]),
     "strata_finish_step": (c_int, [c_void_p]),
@@ -110,7 +113,8 @@ _SIGNATURES: dict[str, tuple[Any, list[Any]]] = {
 
 
 def _open() -> ctypes.CDLL:
-    """Opens the library: of $STRATA_CLIENT_LIBRARY, of this package, or of the system, in this order."""
+    """Opens the library: of $STRATA_CLIENT_LIBRARY, of this package, or of the system, in this
+    order."""
     named = os.environ.get("STRATA_CLIENT_LIBRARY")
     own = os.path.join(os.path.dirname(os.path.abspath(__file__)), "_lib", NAME)
     path = named or (own if os.path.exists(own) else NAME)
@@ -140,7 +144,8 @@ def version() -> str:
 
 
 def fail(code: int) -> NoReturn:
-    """Raises the exception that stands for an error code of the library's last call in this thread."""
+    """Raises the exception that stands for an error code of the library's last call in this
+    thread."""
     text = lib.strata_error_text().decode(errors="replace")
     if code == INTERRUPTED:
         raise KeyboardInterrupt

@@ -2,8 +2,8 @@
 
 The job must learn which it was. A script that comes to its end has finished; one that dies of an
 exception has failed, and the exception is the job's reason; `sys.exit(3)` has failed, too, of which
-the worker daemon tells the job by the exit status. A forked process, such as a worker of a DataLoader,
-has no part in the job.
+the worker daemon tells the job by the exit status. A forked process, such as a worker of a
+DataLoader, has no part in the job.
 """
 
 from __future__ import annotations
@@ -50,23 +50,28 @@ def connect() -> Client:
         )
     if multiprocessing.parent_process() is not None:
         raise errors.OutOfOrder(
-            f"process {os.getpid()} was started by rank {os.environ.get('RANK', '0')}: only that one takes "
-            "part in the job (keep what makes the session under: if __name__ == \"__main__\")"
+            f"process {os.getpid()} was started by rank {os.environ.get('RANK', '0')}: only that"
+            " one takes part in the job (keep what makes the session under: if __name__ =="
+            ' "__main__")'
         )
     if process.client is not None:
-        raise errors.OutOfOrder("this process has a session already; a process is one rank of one job")
+        raise errors.OutOfOrder(
+            "this process has a session already; a process is one rank of one job"
+        )
     launch = os.environ.get("STRATA_LAUNCH")
     if not launch and int(os.environ.get("WORLD_SIZE", "1")) > 1:
         raise errors.OutOfOrder(
-            f"WORLD_SIZE is {os.environ['WORLD_SIZE']}, but no Strata job runs this process: in place of "
-            f"torchrun or mpirun, run: strata run -n {os.environ['WORLD_SIZE']} {sys.argv[0]}"
+            f"WORLD_SIZE is {os.environ['WORLD_SIZE']}, but no Strata job runs this process: in"
+            f" place of torchrun or mpirun, run: strata run -n {os.environ['WORLD_SIZE']}"
+            f" {sys.argv[0]}"
         )
     process.client = Client(launch, alone="optimizer { from_program {} }")
     return process.client
 
 
 def finish() -> None:
-    """Ends this rank's part in the job well. Does nothing where that has happened, or none was begun."""
+    """Ends this rank's part in the job well. Does nothing where that has happened, or none was
+    begun."""
     client = process.client
     if client is None or not client.is_open or process.has_failed:
         return
@@ -90,7 +95,8 @@ def fail(reason: str) -> None:
 
 
 def reason_of(error: BaseException) -> str:
-    """Returns an exception as one line: what it is, and where it was raised, as "ValueError: ... (a.py:12)"."""
+    """Returns an exception as one line: what it is, and where it was raised, as "ValueError: ...
+    (a.py:12)"."""
     text = traceback.format_exception_only(type(error), error)[-1].strip()
     frames = traceback.extract_tb(error.__traceback__)
     own = os.path.dirname(os.path.abspath(__file__))

@@ -1,4 +1,5 @@
-"""Ranks that train nothing: a job waits for all of its ranks, also for those whose program makes no session."""
+"""Ranks that train nothing: a job waits for all of its ranks, also for those whose program makes no
+session."""
 
 from __future__ import annotations
 
@@ -8,9 +9,11 @@ from strata import _lifetime
 
 
 def take_part_if_none_was() -> None:
-    """Joins the job with a model of one number where this process has made no session; else does nothing.
+    """Joins the job with a model of one number where this process has made no session; else does
+    nothing.
 
-    Where other ranks of the job have a session, the job ends with an error that has the number's name.
+    Where other ranks of the job have a session, the job ends with an error that has the number's
+    name.
     """
     if _lifetime.process.client is not None or not os.environ.get("STRATA_LAUNCH"):
         return

@@ -1,7 +1,9 @@
-"""Where the ranks of a job meet outside it, for what the job itself does not carry: objects and barriers.
+"""Where the ranks of a job meet outside it, for what the job itself does not carry: objects and
+barriers.
 
-A job exchanges tensors that it knows from its start on. What libraries exchange besides (the path of a
-checkpoint, a metric) goes through a process group of their own, for which ranks must find one another.
+A job exchanges tensors that it knows from its start on. What libraries exchange besides (the path
+of a checkpoint, a metric) goes through a process group of their own, for which ranks must find one
+another.
 """
 
 from __future__ import annotations
@@ -57,8 +59,10 @@ def node() -> int:
 def find() -> Meeting:
     """Returns where the ranks of this job meet.
 
-    That is $MASTER_ADDR:$MASTER_PORT if both are set, else, of ranks on one host, the run directory.
-    Raises `errors.InvalidArgument` where ranks are on several hosts and nothing says where rank 0 is.
+    That is $MASTER_ADDR:$MASTER_PORT if both are set, else, of ranks on one host, the run
+    directory.
+    Raises `errors.InvalidArgument` where ranks are on several hosts and nothing says where rank 0
+    is.
     """
     if ranks() == 1:
         return Meeting()
@@ -68,14 +72,15 @@ def find() -> Meeting:
     text = _launch()
     if not text:
         raise errors.OutOfOrder(
-            f"WORLD_SIZE is {ranks()}, but no Strata job runs this process: strata run -n {ranks()} SCRIPT"
+            f"WORLD_SIZE is {ranks()}, but no Strata job runs this process: strata run -n {ranks()}"
+            " SCRIPT"
         )
     is_one_node = os.environ.get("LOCAL_WORLD_SIZE") == os.environ.get("WORLD_SIZE")
     # Nodes that reach one another by a loopback address are on one host, too.
     is_one_host = is_one_node or _field(text, "advertise").startswith(_LOOPBACK)
     if not is_one_host:
         raise errors.InvalidArgument(
-            "process group: the ranks are on several hosts: set MASTER_ADDR to rank 0's host and MASTER_PORT "
-            "to a port that is free there, in the environment of all worker daemons"
+            "process group: the ranks are on several hosts: set MASTER_ADDR to rank 0's host and"
+            " MASTER_PORT to a port that is free there, in the environment of all worker daemons"
         )
     return Meeting(folder=_field(text, "run_dir"))

@@ -28,7 +28,9 @@ def command() -> str:
     own = os.path.join(os.path.dirname(os.path.abspath(__file__)), "_bin", "strata")
     found = own if os.path.exists(own) else shutil.which("strata")
     if not found:
-        raise errors.InvalidArgument("launch: no program `strata` on the PATH; $STRATA_COMMAND names it")
+        raise errors.InvalidArgument(
+            "launch: no program `strata` on the PATH; $STRATA_COMMAND names it"
+        )
     return found
 
 
@@ -38,8 +40,8 @@ class _ByReference(pickle.Pickler):
     def reducer_override(self, value: Any) -> Any:
         if getattr(value, "__module__", "") == "__main__" and hasattr(value, "__qualname__"):
             raise errors.InvalidArgument(
-                f"launch: {value.__qualname__} is of this notebook or script, which other processes cannot "
-                "import: pip install cloudpickle, or move it to a module"
+                f"launch: {value.__qualname__} is of this notebook or script, which other processes"
+                " cannot import: pip install cloudpickle, or move it to a module"
             )
         return NotImplemented
 
@@ -75,11 +77,11 @@ def launch(
 ) -> list[Any]:
     """Runs `function(*arguments)` on every rank of a job, and returns what each returned, by rank.
 
-    The job runs on a cluster of its own on this machine (`nodes`, `servers`), in `mode` ("sync", "ssp(3)",
-    "ring", ...); `options` are further ones of `strata run`, such as ["--coordinator", "head:7070"] for
-    another cluster that shares this machine's files. What rank 0 prints, and the progress, appears here.
-    A function of a notebook or script needs the package cloudpickle; one of a module does not. One that
-    makes no session just runs.
+    The job runs on a cluster of its own on this machine (`nodes`, `servers`), in `mode` ("sync",
+    "ssp(3)", "ring", ...); `options` are further ones of `strata run`, such as ["--coordinator",
+    "head:7070"] for another cluster that shares this machine's files. What rank 0 prints, and the
+    progress, appears here. A function of a notebook or script needs the package cloudpickle; one of
+    a module does not. One that makes no session just runs.
 
     Raises `errors.InvalidArgument`: what cannot be handed on, or options that do not hold;
     `errors.JobStopped` with the job's reason where it failed. Ctrl-C ends the job.
@@ -89,7 +91,16 @@ def launch(
             pickle.dump([os.path.abspath(place) for place in sys.path], file)
         with open(os.path.join(folder, "call.pkl"), "wb") as file:
             file.write(pickled("the function", (function, arguments)))
-        words = [command(), "run", "-n", str(ranks), "--nodes", str(nodes), "--python", sys.executable]
+        words = [
+            command(),
+            "run",
+            "-n",
+            str(ranks),
+            "--nodes",
+            str(nodes),
+            "--python",
+            sys.executable,
+        ]
         words += [] if servers is None else ["--servers", str(servers)]
         words += [] if mode is None else ["--mode", mode]
         # Not a file of this package: Python would look for all modules beside it first.
@@ -112,7 +123,11 @@ def _check(status: int, reason: str, options: Sequence[str]) -> None:
         raise errors.InvalidArgument(f"launch: {reason}")
     for word in options:
         # `strata run` takes the first word that it does not know for the program.
-        if status and word.startswith("-") and reason.endswith(f"cannot start {word}: No such file or directory"):
+        if (
+            status
+            and word.startswith("-")
+            and reason.endswith(f"cannot start {word}: No such file or directory")
+        ):
             raise errors.InvalidArgument(f"launch: strata run has no option {word}")
     if status:
         raise errors.JobStopped(reason or f"launch: strata run ended with status {status}")
@@ -148,7 +163,8 @@ def _run(words: list[str]) -> tuple[int, str]:
 
 
 def _end(running: subprocess.Popen[str]) -> None:
-    """Ends the job and its cluster, and waits for that; a second Ctrl-C, or the deadline, kills them."""
+    """Ends the job and its cluster, and waits for that; a second Ctrl-C, or the deadline, kills
+    them."""
     running.terminate()
     try:
         # Reads on, as who cannot print cannot end.

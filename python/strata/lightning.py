@@ -1,4 +1,5 @@
-"""PyTorch Lightning over a job: `Trainer(strategy=StrataStrategy(), devices=1)` in a script that `strata run` starts.
+"""PyTorch Lightning over a job: `Trainer(strategy=StrataStrategy(), devices=1)` in a script that
+`strata run` starts.
 
     import lightning as L
     from strata.lightning import StrataStrategy
@@ -6,7 +7,8 @@
     trainer = L.Trainer(strategy=StrataStrategy(), devices=1, max_epochs=5)
     trainer.fit(module, loader)
 
-`strata run -n 4 train.py` makes four ranks of it; `python train.py` is one. The package is `lightning`, 2.x.
+`strata run -n 4 train.py` makes four ranks of it; `python train.py` is one. The package is
+`lightning`, 2.x.
 """
 
 # Checked with and without Lightning installed.
@@ -104,12 +106,12 @@ _TakesClosures.step._wrapped_by_lr_sched = True  # type: ignore[attr-defined]
 class StrataStrategy(ParallelStrategy):
     """Trains with all ranks of the job, in whichever mode it has.
 
-    `options` are those of `strata.torch.DistributedOptimizer`: `buffers`, `publish`, `optimizer_on`,
-    `clip_norm`, `overlap`, `order`.
+    `options` are those of `strata.torch.DistributedOptimizer`: `buffers`, `publish`,
+    `optimizer_on`, `clip_norm`, `overlap`, `order`.
 
-    Gradients, weights and averaged buffers are the job's to exchange. For barriers, metrics and checkpoint
-    paths, which a job does not carry, it makes a process group (`strata.torch.init_process_group`). Rank 0
-    writes checkpoints. A process fits once.
+    Gradients, weights and averaged buffers are the job's to exchange. For barriers, metrics and
+    checkpoint paths, which a job does not carry, it makes a process group
+    (`strata.torch.init_process_group`). Rank 0 writes checkpoints. A process fits once.
     """
 
     strategy_name = "strata"
@@ -121,7 +123,9 @@ class StrataStrategy(ParallelStrategy):
         optimizers: Any
         parallel_devices: Any
 
-    def __init__(self, checkpoint_io: Any = None, precision_plugin: Any = None, **options: Any) -> None:
+    def __init__(
+        self, checkpoint_io: Any = None, precision_plugin: Any = None, **options: Any
+    ) -> None:
         super().__init__(
             cluster_environment=StrataEnvironment(),
             checkpoint_io=checkpoint_io,
@@ -151,8 +155,9 @@ class StrataStrategy(ParallelStrategy):
     def setup_environment(self) -> None:
         if len(self.parallel_devices) != 1 or self.num_nodes != 1:
             raise errors.InvalidArgument(
-                f"Trainer: devices: {len(self.parallel_devices)}, num_nodes: {self.num_nodes}: a rank has one "
-                "device: give devices=1, num_nodes=1, and run: strata run -n RANKS --nodes NODES SCRIPT"
+                f"Trainer: devices: {len(self.parallel_devices)}, num_nodes: {self.num_nodes}: a"
+                " rank has one device: give devices=1, num_nodes=1, and run: strata run -n RANKS"
+                " --nodes NODES SCRIPT"
             )
         super().setup_environment()
         if self.is_distributed:
@@ -163,8 +168,8 @@ class StrataStrategy(ParallelStrategy):
         inner = getattr(getattr(dataloader, "sampler", None), "dataset", None)
         if isinstance(getattr(inner, "_sampler", None), Sampler):
             raise errors.InvalidArgument(
-                "Trainer: a data loader has a strata.Sampler, whose share Lightning would divide again: give "
-                "the Trainer use_distributed_sampler=False, or the loader no sampler"
+                "Trainer: a data loader has a strata.Sampler, whose share Lightning would divide"
+                " again: give the Trainer use_distributed_sampler=False, or the loader no sampler"
             )
         return dataloader
 
@@ -173,7 +178,8 @@ class StrataStrategy(ParallelStrategy):
     def setup(self, trainer: Any) -> None:
         if self._layer_sync is not None:
             raise errors.InvalidArgument(
-                'Trainer: sync_batchnorm: is not there; StrataStrategy(buffers="mean") averages buffers'
+                'Trainer: sync_batchnorm: is not there; StrataStrategy(buffers="mean") averages'
+                " buffers"
             )
         self.accelerator.setup(trainer)
         self.model = self.precision_plugin.convert_module(self.model)
@@ -184,9 +190,12 @@ class StrataStrategy(ParallelStrategy):
         self.setup_precision_plugin()
 
     def _distribute(self, trainer: Any) -> None:
-        """Joins the job with the module's optimizers, which stay the objects that schedulers have."""
+        """Joins the job with the module's optimizers, which stay the objects that schedulers
+        have."""
         if process.client is not None:
-            raise errors.OutOfOrder("fit: this process has trained already; a process is one rank of one job")
+            raise errors.OutOfOrder(
+                "fit: this process has trained already; a process is one rank of one job"
+            )
         given = self.optimizers
         if not given or not all(isinstance(one, torch.optim.Optimizer) for one in given):
             raise errors.InvalidArgument("configure_optimizers: returned no optimizer")
@@ -207,7 +216,11 @@ class StrataStrategy(ParallelStrategy):
 
     def backward(self, closure_loss: Any, *rest: Any, **how: Any) -> Any:
         reporter = reporting.current()
-        if reporter is not None and isinstance(closure_loss, torch.Tensor) and closure_loss.numel() == 1:
+        if (
+            reporter is not None
+            and isinstance(closure_loss, torch.Tensor)
+            and closure_loss.numel() == 1
+        ):
             module = self.lightning_module
             parts = module.trainer.accumulate_grad_batches if module.automatic_optimization else 1
             reporter.on_loss(float(closure_loss.detach()) * parts)
@@ -225,8 +238,9 @@ class StrataStrategy(ParallelStrategy):
         for optimizer in self.optimizers:
             if isinstance(optimizer._strata_trainer, Served):
                 raise errors.InvalidArgument(
-                    "ckpt_path: the optimizer's state is on the servers, so a checkpoint has none to go on from: "
-                    "load the weights alone, with load_from_checkpoint, or use sync, ring, local or diloco"
+                    "ckpt_path: the optimizer's state is on the servers, so a checkpoint has none"
+                    " to go on from: load the weights alone, with load_from_checkpoint, or use"
+                    " sync, ring, local or diloco"
                 )
         super().load_optimizer_state_dict(checkpoint)
 

@@ -1,7 +1,9 @@
-"""Optimizers that run where the job has its weights: on servers, in a ring, or in the one rank's process.
+"""Optimizers that run where the job has its weights: on servers, in a ring, or in the one rank's
+process.
 
-Each has the formula that `docs/job-reference.md` gives for it, and the constants of that page unless it
-is given others. `lr` is the learning rate; a session may change its `lr` between any two steps.
+Each has the formula that `docs/job-reference.md` gives for it, and the constants of that page
+unless it is given others. `lr` is the learning rate; a session may change its `lr` between any two
+steps.
 """
 
 from __future__ import annotations
@@ -83,7 +85,8 @@ class AdamW(Adam):
 
 @dataclass
 class Mean(Optimizer):
-    """No update: a step returns the mean gradient over all ranks, for an optimizer of the script's own."""
+    """No update: a step returns the mean gradient over all ranks, for an optimizer of the script's
+    own."""
 
     def _fields(self) -> tuple[str, dict[str, float]]:
         return "mean", {}

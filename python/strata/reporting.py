@@ -1,4 +1,5 @@
-"""What ranks tell the job: steps, samples and losses for its progress, and what a script measures."""
+"""What ranks tell the job: steps, samples and losses for its progress, and what a script
+measures."""
 
 from __future__ import annotations
 
@@ -101,14 +102,15 @@ def _send_rest() -> None:
 
 
 def report(*, loss: float | None = None, **values: float) -> None:
-    """Reports what the script has measured, to the job's progress, `metrics.jsonl`, and `strata compare`.
+    """Reports what the script has measured, to the job's progress, `metrics.jsonl`, and `strata
+    compare`.
 
-    `loss` is the mean loss of the last step's samples, of every rank that says it. All other values are
-    those of rank 0, so every rank may call this: `report(test_accuracy=0.97, test_loss=0.1, perplexity=12.5)`.
-    `test_accuracy` is a share, from 0 to 1.
+    `loss` is the mean loss of the last step's samples, of every rank that says it. All other values
+    are those of rank 0, so every rank may call this: `report(test_accuracy=0.97, test_loss=0.1,
+    perplexity=12.5)`. `test_accuracy` is a share, from 0 to 1.
 
-    Raises `errors.OutOfOrder` before a session has started, `errors.InvalidArgument` naming a value that
-    is no finite number.
+    Raises `errors.OutOfOrder` before a session has started, `errors.InvalidArgument` naming a value
+    that is no finite number.
     """
     reporter, client = _current.reporter, process.client
     if reporter is None or client is None or not client.is_open:

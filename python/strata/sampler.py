@@ -13,10 +13,13 @@ from strata._lifetime import process
 
 
 def _whole(name: str, value: object, least: int) -> int:
-    """Returns a number as int. Raises `errors.InvalidArgument` naming it where it is none, or too small."""
+    """Returns a number as int. Raises `errors.InvalidArgument` naming it where it is none, or too
+    small."""
     if isinstance(value, (int, np.integer)) and not isinstance(value, bool) and value >= least:
         return int(value)
-    raise errors.InvalidArgument(f"Sampler: {name}: {value!r}, must be a whole number of at least {least}")
+    raise errors.InvalidArgument(
+        f"Sampler: {name}: {value!r}, must be a whole number of at least {least}"
+    )
 
 
 def _count(data: Sized | int) -> int:
@@ -26,25 +29,26 @@ def _count(data: Sized | int) -> int:
         samples = len(data)
     except TypeError:
         raise errors.InvalidArgument(
-            f"Sampler: a {type(data).__name__} has no length: give a data set that has one, or the number "
-            "of its samples"
+            f"Sampler: a {type(data).__name__} has no length: give a data set that has one, or the"
+            " number of its samples"
         ) from None
     return _whole("samples", samples, 1)
 
 
 class Sampler:
-    """Gives each rank its share of an epoch's samples, as indices; a `sampler` for PyTorch's DataLoader.
+    """Gives each rank its share of an epoch's samples, as indices; a `sampler` for PyTorch's
+    DataLoader.
 
-    An epoch is one permutation of all samples (or their own order) that follows from the seed and the
-    epoch's number. Of it ranks take turns: of n ranks, rank r has the places r, r + n, r + 2n and so on.
-    So a step of all ranks together uses the same samples however many ranks there are, as long as they
-    use equally many in all. Samples that are left over where ranks do not divide an epoch are not used
-    in it; with `drop_last=False` the first ones come again in their place.
+    An epoch is one permutation of all samples (or their own order) that follows from the seed and
+    the epoch's number. Of it ranks take turns: of n ranks, rank r has the places r, r + n, r + 2n
+    and so on. So a step of all ranks together uses the same samples however many ranks there are,
+    as long as they use equally many in all. Samples that are left over where ranks do not divide an
+    epoch are not used in it; with `drop_last=False` the first ones come again in their place.
 
     `data` is anything that has a length, or the number of samples. `seed` is the job's by default.
 
-    Each iteration is the epoch from its start; the first one after `load_state_dict`, what is left of it.
-    Threads: any, one at a time.
+    Each iteration is the epoch from its start; the first one after `load_state_dict`, what is left
+    of it. Threads: any, one at a time.
     """
 
     def __init__(
@@ -83,7 +87,8 @@ class Sampler:
 
     @property
     def seed(self) -> int:
-        """What the order follows from: as given, else the job's. It is settled when it is first needed."""
+        """What the order follows from: as given, else the job's. It is settled when it is first
+        needed."""
         if self._seed is None:
             job = process.client.job if process.client else {}
             self._seed = int(job.get("seed", os.environ.get("STRATA_SEED", "1")))
@@ -120,7 +125,8 @@ class Sampler:
             self.consumed, self._start = self.samples, 0
 
     def state_dict(self) -> dict[str, int]:
-        """Returns where the data stands, for any number of ranks: seed, epoch, and samples consumed.
+        """Returns where the data stands, for any number of ranks: seed, epoch, and samples
+        consumed.
 
         After an epoch's last sample its state is that of an epoch with nothing left.
         A DataLoader with workers draws ahead of training; what it has drawn counts as consumed.

@@ -6,8 +6,6 @@ from collections.abc import Mapping
 from types import TracebackType
 from typing import Any
 
-import numpy as np
-
 from strata import _arrays, _lifetime, errors, reporting
 from strata.optimizers import Mean, Optimizer
 
@@ -21,11 +19,12 @@ class Session:
                 w = session.weights()
                 session.step(gradients(w, session.rank, step))
 
-    Run by itself, the script is the one rank of a job without any cluster; `strata run -n 4 SCRIPT` makes
-    four of it. All ranks begin with rank 0's weights. Where the block ends without an exception, the
-    session waits until all ranks are done, and `weights()` are the job's final ones.
+    Run by itself, the script is the one rank of a job without any cluster; `strata run -n 4 SCRIPT`
+    makes four of it. All ranks begin with rank 0's weights. Where the block ends without an
+    exception, the session waits until all ranks are done, and `weights()` are the job's final ones.
 
-    Threads: any, one at a time. A process has one session, and a process that forks keeps it to itself.
+    Threads: any, one at a time. A process has one session, and a process that forks keeps it to
+    itself.
     """
 
     def __init__(
@@ -38,12 +37,12 @@ class Session:
     ) -> None:
         """Joins the job, and blocks until every rank has.
 
-        `params` are arrays of fp32, fp16, bf16 or fp64, in the order of the forward pass, the same on all
-        ranks: NumPy's, PyTorch's, or what has `__array_interface__` or DLPack. The job keeps them as fp32.
-        `optimizer` runs where the job has the weights; None takes the one of the job (`--set
-        optimizer.sgd={}`). With `strata.Mean()` a step returns the mean gradient in place of new weights,
-        and `params` are overwritten with rank 0's once.
-        `samples_per_epoch` (of all ranks) and `total_steps` (of each) show the progress.
+        `params` are arrays of fp32, fp16, bf16 or fp64, in the order of the forward pass, the same
+        on all ranks: NumPy's, PyTorch's, or what has `__array_interface__` or DLPack. The job keeps
+        them as fp32. `optimizer` runs where the job has the weights; None takes the one of the job
+        (`--set optimizer.sgd={}`). With `strata.Mean()` a step returns the mean gradient in place
+        of new weights, and `params` are overwritten with rank 0's once. `samples_per_epoch` (of all
+        ranks) and `total_steps` (of each) show the progress.
 
         Raises `errors.InvalidArgument` naming the array, `errors.JobStopped`.
         """
@@ -51,19 +50,29 @@ class Session:
             raise errors.InvalidArgument("Session: there are no params")
         self._params = dict(params)
         memories = {name: _arrays.memory(name, array) for name, array in self._params.items()}
+        if isinstance(optimizer, Mean):
+            for name, array in self._params.items():
+                if not _arrays.is_writable(array):
+                    raise errors.InvalidArgument(
+                        f'"{name}": rank 0\'s first weights cannot be written there: with strata.Mean()'
+                        " params are arrays of NumPy or PyTorch"
+                    )
         self._client = _lifetime.connect()
         self._optimizer = optimizer
         # Tensors are registered in the order in which backward passes finish them.
         self._index = {
-            name: self._client.register(name, memories[name].shape) for name in reversed(self._params)
+            name: self._client.register(name, memories[name].shape)
+            for name in reversed(self._params)
         }
         self._client.allocate()
         self._views = {
-            name: _arrays.view(self._client.weights(index), memories[name].shape, self._params[name])
+            name: _arrays.view(
+                self._client.weights(index), memories[name].shape, self._params[name]
+            )
             for name, index in self._index.items()
         }
-        for name, array in self._params.items():
-            self._offer(name, memories[name])
+        for name in self._params:
+            _arrays.write_floats(self._client.weights(self._index[name]), memories[name])
         self._client.start(
             None if optimizer is None else optimizer.to_text(),
             optimizer is not None and not isinstance(optimizer, Mean),
@@ -78,19 +87,6 @@ class Session:
         if self._gives_means:
             for name, array in self._params.items():
                 _arrays.copy_into(array, self._read(name))
-
-    def _offer(self, name: str, memory: _arrays.Memory) -> None:
-        """Writes first weights into the arena, which is this process's own until the session starts."""
-        count = int(np.prod(memory.shape, dtype=np.int64))
-        import ctypes
-
-        target = np.frombuffer(
-            (ctypes.c_float * count).from_address(self._client.weights(self._index[name])),
-            dtype=np.float32,
-        )
-        owner: Any = memory.owner
-        source = owner.float().numpy() if _arrays.is_torch(owner) else owner
-        np.copyto(target, np.asarray(source, dtype=np.float32).reshape(-1))
 
     @property
     def rank(self) -> int:
@@ -120,8 +116,8 @@ class Session:
     def weights(self) -> dict[str, Any]:
         """Waits for the weights that the next step starts from, and returns them, by name.
 
-        They lie in memory that all ranks of this node share, fp32 and read-only, and change with the
-        next `step`: copy what is to stay.
+        They lie in memory that all ranks of this node share, fp32 and read-only, and change with
+        the next `step`: copy what is to stay.
         """
         if self._gives_means:
             raise errors.OutOfOrder("weights: with strata.Mean() they are the script's own")
@@ -134,14 +130,14 @@ class Session:
     ) -> dict[str, Any]:
         """Gives this rank's gradients to the job.
 
-        `gradients` are means over this rank's `samples` samples, one for each of the params, of the same
-        shape. The job's gradient is the mean over the samples of all ranks; with the default, of all ranks
-        alike. `loss` is the mean loss, for the progress.
-        Returns, with `strata.Mean()`, the job's mean gradients by name, fp32, valid until the next step;
-        else nothing: `weights()` waits for the new weights.
+        `gradients` are means over this rank's `samples` samples, one for each of the params, of the
+        same shape. The job's gradient is the mean over the samples of all ranks; with the default,
+        of all ranks alike. `loss` is the mean loss, for the progress.
+        Returns, with `strata.Mean()`, the job's mean gradients by name, fp32, valid until the next
+        step; else nothing: `weights()` waits for the new weights.
 
-        Raises `errors.InvalidArgument` naming a gradient that is missing or of another shape, after which
-        the step may be tried again, or one that is not finite.
+        Raises `errors.InvalidArgument` naming a gradient that is missing or of another shape, after
+        which the step may be tried again, or one that is not finite.
         """
         given = self._check(gradients)
         if samples < 1:
@@ -182,7 +178,8 @@ class Session:
         return self._views[name]
 
     def close(self) -> None:
-        """Ends this rank's part: waits until all ranks are done. Then `weights()` are the final ones."""
+        """Ends this rank's part: waits until all ranks are done. Then `weights()` are the final
+        ones."""
         _lifetime.finish()
 
     def _keep_final(self) -> None:

@@ -77,7 +77,9 @@ def job_words(
     return [*words, *options, str(path), *arguments]
 
 
-def run_job(folder: pathlib.Path, script: str | pathlib.Path, *arguments: str, **how: Any) -> Result:
+def run_job(
+    folder: pathlib.Path, script: str | pathlib.Path, *arguments: str, **how: Any
+) -> Result:
     """Runs a script as a job on a cluster of its own, in a folder."""
     return execute(job_words(script, *arguments, **how), folder)
 

@@ -45,7 +45,9 @@ def test_gradients_of_bfloat16_keep_their_type(tmp_path: pathlib.Path) -> None:
     # Means are sums of fp32 here, of bfloat16 in Gloo.
     assert largest_difference(tmp_path / "out.0") <= 0.05
     both = [torch.load(tmp_path / f"out.{rank}")[0] for rank in range(2)]
-    assert all(torch.equal(both[0][name], both[1][name]) for name in both[0] if "running" not in name)
+    assert all(
+        torch.equal(both[0][name], both[1][name]) for name in both[0] if "running" not in name
+    )
 
 
 @pytest.mark.skipif(IS_OLD, reason="this profiler does not name Gloo's collectives")

@@ -19,10 +19,14 @@ REASONS = {
     "kill": r"rank 1 \(node 0, w0\): killed by signal 9 \(Killed\)$",
     "os-exit": r"rank 1 \(node 0, w0\): exited with status 7",
     "sys-exit": r"rank 1 \(node 0, w0\): exited with status 3",
-    "nan": r'rank 1 \(node 0, w0\): strata.InvalidArgument: the gradient of "2.bias": element 0 is NaN',
+    "nan": (
+        r'rank 1 \(node 0, w0\): strata.InvalidArgument: the gradient of "2.bias": element 0 is NaN'
+    ),
     "unequal": r"rank 1 has finished after 10 steps, but rank 0 goes on$",
     "tensors": r'"2.bias" \[1[01]\].*instead of "2.bias" \[1[01]\]',
-    "frozen": r'"0.weight \(frozen, checksum \w+\)".*instead of "0.weight \(frozen, checksum \w+\)"',
+    "frozen": (
+        r'"0.weight \(frozen, checksum \w+\)".*instead of "0.weight \(frozen, checksum \w+\)"'
+    ),
 }
 
 
@@ -48,9 +52,7 @@ def nothing_is_left(folder: pathlib.Path, within_s: float = 10) -> bool:
 
 
 @pytest.mark.parametrize("what", sorted(REASONS))
-def test_what_ends_a_rank_is_the_jobs_reason_in_one_line(
-    tmp_path: pathlib.Path, what: str
-) -> None:
+def test_what_ends_a_rank_is_the_jobs_reason_in_one_line(tmp_path: pathlib.Path, what: str) -> None:
     result = run_job(tmp_path, "faults.py", what)
     lines = error_lines(result)
     assert result.status == 1 and len(lines) == 1, result.err
@@ -77,7 +79,9 @@ def test_a_process_that_a_rank_starts_is_told_that_it_has_no_session(
 ) -> None:
     result = must_finish(run_job(tmp_path, "faults.py", what))
     said = [line for line in result.out.splitlines() if "child:" in line]
-    assert len(said) == 2 and all(re.search(r"rank 1|no session", line) for line in said), result.out
+    assert len(said) == 2 and all(
+        re.search(r"rank 1|no session", line) for line in said
+    ), result.out
 
 
 def test_a_killed_ranks_dataloader_workers_do_not_hold_up_the_end(tmp_path: pathlib.Path) -> None:
@@ -127,7 +131,10 @@ def test_status_names_a_rank_that_is_stopped(tmp_path: pathlib.Path) -> None:
         ends.callback(end, cluster, tmp_path)
         wait_for(lambda: status_of(address).returncode == 0)
         job = ends.enter_context(
-            started(tmp_path, job_words("faults.py", "stop", servers=None, options=("--coordinator", address)))
+            started(
+                tmp_path,
+                job_words("faults.py", "stop", servers=None, options=("--coordinator", address)),
+            )
         )
         ends.callback(end, job, tmp_path)
         wait_for(lambda: any(state_of(pid) == "T" for pid in processes_of(tmp_path)))
@@ -158,5 +165,3 @@ def state_of(pid: int) -> str:
         return pathlib.Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0]
     except OSError:
         return ""
-
-

@@ -136,7 +136,9 @@ def test_functions_and_classes_of_a_script_run_with_cloudpickle(tmp_path: pathli
     assert "[0, 2]" in result.out.splitlines() and "[1, 2]" in result.out.splitlines()
 
 
-def test_a_function_of_a_script_is_refused_by_name_without_cloudpickle(tmp_path: pathlib.Path) -> None:
+def test_a_function_of_a_script_is_refused_by_name_without_cloudpickle(
+    tmp_path: pathlib.Path,
+) -> None:
     block = "sys.modules['cloudpickle'] = None"
     result = execute(script(tmp_path, OWN_FUNCTIONS.format(block=block)), tmp_path)
     last = result.err.splitlines()[-1]

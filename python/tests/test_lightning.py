@@ -67,7 +67,10 @@ def test_two_ranks_train_as_one_process_does(
         assert all_agree is False
     saved = torch.load(tmp_path / "checkpoints" / "job.ckpt", weights_only=False)
     assert all(torch.equal(saved["state_dict"][name], own[name]) for name in weights)
-    assert sorted(path.name for path in (tmp_path / "checkpoints").iterdir()) == ["alone.ckpt", "job.ckpt"]
+    assert sorted(path.name for path in (tmp_path / "checkpoints").iterdir()) == [
+        "alone.ckpt",
+        "job.ckpt",
+    ]
 
 
 @needs_lightning

@@ -32,7 +32,10 @@ def train_with_ddp(folder: pathlib.Path, ranks: int) -> Tensors:
         subprocess.Popen(
             words,
             env=environment(
-                MASTER_ADDR="127.0.0.1", MASTER_PORT=str(port), RANK=str(rank), WORLD_SIZE=str(ranks)
+                MASTER_ADDR="127.0.0.1",
+                MASTER_PORT=str(port),
+                RANK=str(rank),
+                WORLD_SIZE=str(ranks),
             ),
         )
         for rank in range(ranks)
@@ -52,7 +55,9 @@ def test_four_ranks_in_any_layout_end_with_the_same_bits_and_as_ddp_does(
     tmp_path: pathlib.Path,
 ) -> None:
     """SGD, Nesterov, Adam, RMSprop, AdamW with decay groups; schedulers; clipping: 50 steps."""
-    layouts = [train(tmp_path, 4, nodes, servers=servers) for nodes, servers in ((1, 1), (2, 2), (4, 1))]
+    layouts = [
+        train(tmp_path, 4, nodes, servers=servers) for nodes, servers in ((1, 1), (2, 2), (4, 1))
+    ]
     first = layouts[0][0]
     for layout in layouts:
         for trained in layout:
@@ -80,10 +85,12 @@ def features(folder: pathlib.Path, publish: str) -> Result:
 def test_all_that_a_backward_pass_meets_trains_as_in_one_process(
     tmp_path: pathlib.Path, publish: str
 ) -> None:
-    """channels_last, batch norm with averaged buffers, tied, frozen and unused parameters, accumulation,
-    ranks that weigh by samples."""
+    """channels_last, batch norm with averaged buffers, tied, frozen and unused parameters,
+    accumulation, ranks that weigh by samples."""
     result = features(tmp_path, publish)
-    must_finish(execute([sys.executable, str(SCRIPTS / "features.py"), "reference", "one"], tmp_path))
+    must_finish(
+        execute([sys.executable, str(SCRIPTS / "features.py"), "reference", "one"], tmp_path)
+    )
     one, first, second = result.load("one.0"), result.load("out.0"), result.load("out.1")
     assert set(one) == set(first)
     for name, tensor in one.items():
@@ -130,5 +137,3 @@ def test_bfloat16_parameters_and_autocast_train(tmp_path: pathlib.Path) -> None:
 def test_two_optimizers_of_one_model_step_by_turns(tmp_path: pathlib.Path) -> None:
     result = must_finish(run_job(tmp_path, "gan.py"))
     assert result.out.count("as one process") == 2
-
-

@@ -39,7 +39,10 @@ def expanded() -> torch.nn.Parameter:
 
 
 MODELS: dict[str, tuple[Callable[[], Model], str]] = {
-    "float64": (lambda: model().double(), 'parameter "0.weight": is of float64; .* model.float\\(\\)'),
+    "float64": (
+        lambda: model().double(),
+        'parameter "0.weight": is of float64; .* model.float\\(\\)',
+    ),
     "lazy": (lambda: torch.nn.Sequential(torch.nn.LazyLinear(3)), 'parameter "0.weight": is lazy'),
     "sparse": (sparse, 'module "0": has sparse gradients'),
     "expanded": (lambda: with_parameter(e=expanded()), 'parameter "e": its elements share memory'),
@@ -60,7 +63,9 @@ def test_a_tensor_that_cannot_be_trained_is_named(kind: str) -> None:
 
 
 def test_a_parameter_of_another_model_is_named_by_its_place() -> None:
-    with pytest.raises(InvalidArgument, match=r"parameter 0 of group 0, of shape \(8, 4\), is none of"):
+    with pytest.raises(
+        InvalidArgument, match=r"parameter 0 of group 0, of shape \(8, 4\), is none of"
+    ):
         DistributedOptimizer(sgd(model()), model())
 
 
@@ -94,7 +99,10 @@ def groups(of: Model, **second: Any) -> list[dict[str, Any]]:
 
 
 OPTIMIZERS: dict[str, tuple[Callable[[Model], torch.optim.Optimizer], str]] = {
-    "rmsprop": (lambda m: torch.optim.RMSprop(m.parameters()), "servers have SGD, Adam and AdamW, not RMSprop"),
+    "rmsprop": (
+        lambda m: torch.optim.RMSprop(m.parameters()),
+        "servers have SGD, Adam and AdamW, not RMSprop",
+    ),
     "amsgrad": (lambda m: torch.optim.Adam(m.parameters(), amsgrad=True), "group 0: amsgrad=True"),
     "maximize": (lambda m: sgd(m, maximize=True), "group 0: maximize=True"),
     "dampening": (lambda m: sgd(m, momentum=0.9, dampening=0.1), "group 0: dampening=0.1"),
@@ -102,7 +110,10 @@ OPTIMIZERS: dict[str, tuple[Callable[[Model], torch.optim.Optimizer], str]] = {
         lambda m: torch.optim.Adam(groups(m, betas=(0.8, 0.9))),
         r"group 1: betas=\(0.8, 0.9\) differs from group 0's",
     ),
-    "momentum": (lambda m: torch.optim.SGD(groups(m, momentum=0.5), 0.1), "group 1: momentum=0.5 differs"),
+    "momentum": (
+        lambda m: torch.optim.SGD(groups(m, momentum=0.5), 0.1),
+        "group 1: momentum=0.5 differs",
+    ),
 }
 
 
@@ -118,7 +129,9 @@ def test_groups_become_multipliers_of_rate_and_decay() -> None:
     made = model()
     optimizer = torch.optim.AdamW(groups(made, lr=0.03, weight_decay=0.0), 0.1, weight_decay=0.2)
     found = recipe(optimizer, made)
-    assert re.match(r"adamw \{ beta1: 0.9 beta2: 0.999 epsilon: 1e-08 weight_decay: 0.2 \}", found.text)
+    assert re.match(
+        r"adamw \{ beta1: 0.9 beta2: 0.999 epsilon: 1e-08 weight_decay: 0.2 \}", found.text
+    )
     multipliers = {
         entry.name: found.multipliers(entry) for entry in _tensors.entries(made, [optimizer], None)
     }
@@ -135,7 +148,9 @@ def test_a_group_whose_ratio_changes_is_named() -> None:
         group["lr"] *= 0.5
     assert found.rate() == 0.05
     optimizer.param_groups[1]["lr"] = 0.2
-    with pytest.raises(InvalidArgument, match="group 1: its learning rate 0.2 is no longer 2 times"):
+    with pytest.raises(
+        InvalidArgument, match="group 1: its learning rate 0.2 is no longer 2 times"
+    ):
         found.rate()
 
 
@@ -145,7 +160,12 @@ def test_a_warm_up_from_zero_keeps_the_ratios_of_the_rates_it_works_towards() ->
     torch.optim.lr_scheduler.LambdaLR(optimizer, lambda step: step / 10)
     found = recipe(optimizer, made)
     assert found.rate() == 0.0
-    assert [found.multipliers(e)[0] for e in _tensors.entries(made, [optimizer], None)] == [2, 2, 1, 1]
+    assert [found.multipliers(e)[0] for e in _tensors.entries(made, [optimizer], None)] == [
+        2,
+        2,
+        1,
+        1,
+    ]
 
 
 JOBS: dict[str, tuple[dict[str, Any], str]] = {

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, cast
 
 import pytest
 import strata
@@ -107,7 +107,9 @@ def test_it_is_a_data_loaders_sampler(workers: int) -> None:
     assert sorted(seen) == list(range(24))
 
 
-def test_rank_ranks_and_seed_are_the_environments_by_default(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_rank_ranks_and_seed_are_the_environments_by_default(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setenv("RANK", "2")
     monkeypatch.setenv("WORLD_SIZE", "3")
     monkeypatch.setenv("STRATA_SEED", "7")
@@ -120,7 +122,7 @@ def test_rank_ranks_and_seed_are_the_environments_by_default(monkeypatch: pytest
         (lambda: strata.Sampler(0), "samples: 0"),
         (lambda: strata.Sampler(-3), "samples: -3"),
         (lambda: strata.Sampler([]), "samples: 0"),
-        (lambda: strata.Sampler(iter([1])), "list_iterator has no length"),  # type: ignore[arg-type]
+        (lambda: strata.Sampler(cast(Any, iter([1]))), "list_iterator has no length"),
         (lambda: strata.Sampler(8, ranks=0), "ranks: 0"),
         (lambda: strata.Sampler(8, rank=2, ranks=2), "rank: 2"),
         (lambda: strata.Sampler(8, rank=-1, ranks=2), "rank: -1"),

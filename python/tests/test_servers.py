@@ -15,13 +15,18 @@ MODES = ["ssp(2)", "async", "async_damped", "async_dc", "quorum(1)", "easgd", "s
 
 @pytest.mark.parametrize("kind", ["sgd", "momentum", "nesterov", "adam", "adamw"])
 def test_an_optimizer_of_the_job_makes_pytorchs_steps(tmp_path: pathlib.Path, kind: str) -> None:
-    """Two groups with rates and decays of their own, a scheduler with warm-up, 50 steps, within 1e-6."""
+    """Two groups with rates and decays of their own, a scheduler with warm-up, 50 steps, within
+    1e-6."""
     result = must_finish(execute([sys.executable, str(SCRIPTS / "servers.py"), kind], tmp_path))
     assert "as PyTorch's own formula" in result.out
 
 
-@pytest.mark.parametrize("words", [("adamw",), ("momentum", "clip_norm=0.05"), ("adam", "overlap=forward")])
-def test_so_it_does_on_servers_with_two_nodes(tmp_path: pathlib.Path, words: tuple[str, ...]) -> None:
+@pytest.mark.parametrize(
+    "words", [("adamw",), ("momentum", "clip_norm=0.05"), ("adam", "overlap=forward")]
+)
+def test_so_it_does_on_servers_with_two_nodes(
+    tmp_path: pathlib.Path, words: tuple[str, ...]
+) -> None:
     samples = ("--set", "program.samples_per_rank=1")
     result = must_finish(
         run_job(tmp_path, "servers.py", *words, ranks=2, nodes=2, servers=2, options=samples)
@@ -30,7 +35,9 @@ def test_so_it_does_on_servers_with_two_nodes(tmp_path: pathlib.Path, words: tup
 
 
 @pytest.mark.parametrize("mode", MODES)
-def test_losses_fall_in_modes_with_the_optimizer_on_servers(tmp_path: pathlib.Path, mode: str) -> None:
+def test_losses_fall_in_modes_with_the_optimizer_on_servers(
+    tmp_path: pathlib.Path, mode: str
+) -> None:
     result = must_finish(run_job(tmp_path, "falls.py", ranks=2, nodes=2, servers=2, mode=mode))
     assert result.out.count("the loss falls") == 2
     first, second = result.load("final.0"), result.load("final.1")
@@ -39,7 +46,9 @@ def test_losses_fall_in_modes_with_the_optimizer_on_servers(tmp_path: pathlib.Pa
 
 
 @pytest.mark.parametrize("read", ["step", "forward"])
-def test_no_wait_is_forgotten_where_one_answer_comes_200_ms_late(tmp_path: pathlib.Path, read: str) -> None:
+def test_no_wait_is_forgotten_where_one_answer_comes_200_ms_late(
+    tmp_path: pathlib.Path, read: str
+) -> None:
     chunks = ("--set", "chunk_elements=256")
     result = must_finish(run_job(tmp_path, "waits.py", read, ranks=2, nodes=2, options=chunks))
     assert result.out.count("every weight was new") == 2
@@ -48,7 +57,9 @@ def test_no_wait_is_forgotten_where_one_answer_comes_200_ms_late(tmp_path: pathl
 REFUSALS = {
     "clip": 'the gradient of parameter "(weight|bias)" was changed after .* clip_norm=',
     "scaler": "scaler: the optimizer is on the servers",
-    "bfloat16": 'parameter "(weight|bias)": is of torch.bfloat16; on the servers weights are float32',
+    "bfloat16": (
+        'parameter "(weight|bias)": is of torch.bfloat16; on the servers weights are float32'
+    ),
     "rate": "the learning rate became 0.2 after gradients were given with 0.1",
     "two": "2 optimizers: on the servers a job has one",
     "ranks": 'optimizer_on: "ranks" does not go with mode async',
@@ -64,7 +75,9 @@ REFUSALS = {
 def test_what_servers_cannot_do_is_refused_by_name(tmp_path: pathlib.Path, what: str) -> None:
     result = run_job(tmp_path, "refused.py", what, ranks=1, mode="async")
     assert result.status == 1
-    assert re.search(r"strata.(InvalidArgument|OutOfOrder): .*" + REFUSALS[what], error_lines(result)[0])
+    assert re.search(
+        r"strata.(InvalidArgument|OutOfOrder): .*" + REFUSALS[what], error_lines(result)[0]
+    )
 
 
 def test_a_write_to_weights_of_the_servers_is_named(tmp_path: pathlib.Path) -> None:

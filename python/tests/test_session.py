@@ -39,14 +39,17 @@ def test_arrays_of_every_kind_become_gradients(tmp_path: pathlib.Path) -> None:
             """
 import torch
 class Interface:
-    def __init__(self, array): self.__array_interface__ = array.__array_interface__; self.keep = array
+    def __init__(self, array):
+        self.__array_interface__ = array.__array_interface__
+        self.keep = array
 class Capsule:
     def __init__(self, array): self.array = array
     def __dlpack__(self, **more): return self.array.__dlpack__()
     def __dlpack_device__(self): return self.array.__dlpack_device__()
 one = np.array([1, 2, 3], 'f4')
-kinds = [one, one.astype('f8'), one.astype('f2'), one[::-1].copy()[::-1], [1, 2, 3], (1.0, 2.0, 3.0),
-         Interface(one), Capsule(one), torch.tensor([1., 2., 3.]), torch.tensor([1., 2., 3.]).bfloat16(),
+kinds = [one, one.astype('f8'), one.astype('f2'), one[::-1].copy()[::-1], [1, 2, 3],
+         (1.0, 2.0, 3.0), Interface(one), Capsule(one), torch.tensor([1., 2., 3.]),
+         torch.tensor([1., 2., 3.]).bfloat16(),
          torch.tensor([1., 2., 3.]).half(), torch.tensor([1., 9, 2., 9, 3., 9])[::2]]
 with strata.Session(params, optimizer=strata.SGD(lr=1.0)) as session:
     for kind in kinds:
@@ -96,18 +99,27 @@ REFUSALS = {
     "strata.Session(params)": "optimizer",
     "strata.Session(params, strata.SGD(momentum=1.5))": "momentum: 1.5",
     "s = strata.Session(params, strata.SGD()); s.step({})": '"w": its gradient is missing',
-    "s = strata.Session(params, strata.SGD()); s.step({'w': [1, 2]})": r'"w": the gradient is \(2,\)',
-    "s = strata.Session(params, strata.SGD()); s.step({'w': [1, 2, 3], 'x': 1})": '"x" is none of the params',
-    "s = strata.Session(params, strata.SGD()); s.step({'w': [1, 2, float('nan')]})": '"w": element 2 is NaN',
+    "s = strata.Session(params, strata.SGD()); s.step({'w': [1, 2]})": (
+        r'"w": the gradient is \(2,\)'
+    ),
+    "s = strata.Session(params, strata.SGD()); s.step({'w': [1, 2, 3], 'x': 1})": (
+        '"x" is none of the params'
+    ),
+    "s = strata.Session(params, strata.SGD()); s.step({'w': [1, 2, float('nan')]})": (
+        '"w": element 2 is NaN'
+    ),
     "s = strata.Session(params, strata.SGD()); s.step({'w': [1, 2, 3]}, samples=0)": "samples: 0",
-    "s = strata.Session(params, strata.SGD()); s.close(); s.step({'w': [1, 2, 3]})": "the session is closed",
+    "s = strata.Session(params, strata.SGD()); s.close(); s.step({'w': [1, 2, 3]})": (
+        "the session is closed"
+    ),
     "s = strata.Session(params, strata.SGD()); strata.Session(params)": "has a session already",
     "s = strata.Session(params, strata.Mean()); s.weights()": "the script's own",
+    "strata.Session({'w': [1.0]}, strata.Mean())": '"w": rank 0.s first weights cannot be written',
     "strata.report(loss=1.0)": "no session has started",
     "s = strata.Session(params, strata.SGD()); strata.report(x='y')": "x: 'y' is no number",
     "s = strata.Session(params, strata.SGD()); strata.report(x=float('nan'))": "x",
     "s = strata.Session(params, strata.SGD()); strata.report(**{'a b': 1.0})": "a b",
-    "strata.Sampler([])": "there are no samples",
+    "strata.Sampler([])": "samples: 0",
 }
 
 
@@ -116,7 +128,9 @@ def test_what_cannot_be_is_one_line_that_names_it(tmp_path: pathlib.Path, code: 
     result = alone(tmp_path, code)
     last = result.err.strip().splitlines()[-1]
     assert result.status == 1
-    assert re.search(r"^strata\.(InvalidArgument|OutOfOrder): .*" + REFUSALS[code], last), result.err
+    assert re.search(
+        r"^strata\.(InvalidArgument|OutOfOrder): .*" + REFUSALS[code], last
+    ), result.err
 
 
 def test_a_second_thread_in_a_call_is_refused(tmp_path: pathlib.Path) -> None:

@@ -28,6 +28,7 @@ grep -qx '\[0\] b = 5.000' all.log || fail "the file has not what ranks print"
 # A script's exception is the job's reason; what it printed before is shown.
 cat > broken.py <<'END'
 import os, sys
+int(os.environ["MASTER_PORT"]), os.environ["MASTER_ADDR"]
 print("rank", os.environ["RANK"], "of", os.environ["WORLD_SIZE"], sys.argv[1:])
 raise ValueError("no such thing: " + os.path.basename(os.environ["STRATA_LAUNCH"]))
 END

@@ -173,6 +173,10 @@ void JobProcessesCore::OnExit(int child, const ExitStatus& status, const std::st
   --running_;
   life_.OnExit(child, status, last_line);
   if (life_.failed()) OnSymptom(now);
+  if (!ready_ && !life_.is_aggregator(child) && unjoined_due_ == absl::InfiniteFuture()) {
+    unjoined_ = child;
+    unjoined_due_ = now + deadlines_.unjoined_time;
+  }
   if (life_.only_aggregator_left()) aggregator_due_ = now + deadlines_.end_deadline;
   if (running_ == 0) OnAllGone(now);
 }
@@ -231,7 +235,7 @@ void JobProcessesCore::End(absl::Time now) {
 void JobProcessesCore::BeGone() {
   STRATA_REQUIRE(phase_ != Phase::kGone && running_ == 0);
   Enter(Phase::kGone, absl::InfiniteFuture());
-  aggregator_due_ = absl::InfiniteFuture();
+  aggregator_due_ = unjoined_due_ = absl::InfiniteFuture();
   if (IsTraced(job_)) {
     proto::DaemonMessage up;
     *up.mutable_trace() = TraceEnd(job_id_);
@@ -276,6 +280,12 @@ void JobProcessesCore::OnTime(absl::Time now) {
       Fail(absl::StrCat(life_.ChildName(static_cast<int>(self_.ranks())),
                         ": did not end after its ranks had"),
            now);
+    }
+  }
+  if (now >= unjoined_due_) {
+    unjoined_due_ = absl::InfiniteFuture();
+    if (!life_.gone() && !life_.failed()) {
+      Fail(absl::StrCat(life_.ChildName(unjoined_), ": ended without having joined the job"), now);
     }
   }
   if (now < due_) return;

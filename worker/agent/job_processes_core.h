@@ -30,6 +30,9 @@ struct JobDeadlines {
   absl::Duration cause_time = absl::Seconds(2);
   // Time for the aggregator once its ranks have ended, and for the final model's metrics to arrive.
   absl::Duration end_deadline = absl::Seconds(30);
+  // How long after a rank that has ended well without joining the job the others may go on: they
+  // wait for it.
+  absl::Duration unjoined_time = absl::Seconds(3);
   absl::Duration final_metrics_deadline = absl::Seconds(2);
   // Time for the run directory and GPUs while another job has them: one that is over for the
   // coordinator may still have processes that end. More than stop_grace.
@@ -101,7 +104,7 @@ class JobProcessesCore {
 
   void OnTime(absl::Time now);
   // When OnTime has something to do; InfiniteFuture: never.
-  absl::Time due() const { return std::min(due_, aggregator_due_); }
+  absl::Time due() const { return std::min({due_, aggregator_due_, unjoined_due_}); }
   std::vector<Action> TakeActions() { return std::exchange(actions_, {}); }
 
   const proto::LogicalNode& self() const { return self_; }  // its ranks: 0 where not in the view
@@ -156,6 +159,8 @@ class JobProcessesCore {
   Phase phase_ = Phase::kClaiming;
   absl::Time due_ = absl::InfiniteFuture();             // for the phase
   absl::Time aggregator_due_ = absl::InfiniteFuture();  // for its end after its ranks'
+  absl::Time unjoined_due_ = absl::InfiniteFuture();    // for the end of all, after that of
+  int unjoined_ = 0;                                    // this child, which had not joined the job
   absl::Time give_up_claim_;
   int running_ = 0;  // children
   std::optional<proto::NodeReady> ready_;

@@ -241,8 +241,22 @@ TEST_F(JobProcessesCoreTest, StopsWithoutAWordButATracesEnd) {
   EXPECT_EQ(Actions(), "trace end, gone");
 }
 
+TEST_F(JobProcessesCoreTest, FailsSoonAfterARankThatHasEndedWithoutJoining) {
+  StartAll();
+  Exit(1);
+  Pass(absl::Seconds(2));
+  EXPECT_EQ(Actions(), "");
+  Pass(absl::Seconds(1));
+  EXPECT_EQ(Actions(),
+            "failed: rank 1 (node 0, w1): ended without having joined the job, signal 15");
+}
+
 TEST_F(JobProcessesCoreTest, FailsWhenTheAggregatorOutlivesItsRanks) {
   StartAll();
+  proto::ChildMessage message;
+  message.mutable_ready();
+  Say(kAggregator, message);
+  EXPECT_EQ(Actions(), "ready");
   Exit(0);
   Exit(1);
   Pass(absl::Seconds(30));

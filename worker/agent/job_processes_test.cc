@@ -9,6 +9,7 @@
 #include <sstream>
 
 #include "common/trace/trace_log.h"
+#include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "proto/control.pb.h"
 #include "worker/agent/run_directory_lock.h"
@@ -250,9 +251,10 @@ TEST_F(JobProcessesTest, AreStoppedSilentlyWhenTheCoordinatorSaysSo) {
   EXPECT_TRUE(sent_.empty());
 }
 
-TEST_F(JobProcessesTest, FailWhenTheAggregatorOutlivesItsRanks) {
+TEST_F(JobProcessesTest, FailWhenRanksEndThatTheAggregatorWaitsFor) {
   Play("[ $1 = aggregator ] && sleep 100; exit 0");
-  EXPECT_EQ(Reason(), "aggregator (node 0, w1): did not end after its ranks had");
+  EXPECT_THAT(Reason(), testing::MatchesRegex("rank [01] \\(node 0, w1\\): ended without having "
+                                              "joined the job"));
 }
 
 TEST_F(JobProcessesTest, NameTheRunDirectoryThatCannotBeMade) {

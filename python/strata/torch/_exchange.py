@@ -12,7 +12,7 @@ from torch import Tensor
 from strata import _library, errors
 from strata._client import Client
 from strata._library import lib
-from strata.torch import _tensors
+from strata.torch import _memory, _tensors
 from strata.torch._tensors import Entry
 
 PUBLISH_MODES = ("backward", "step")
@@ -23,8 +23,8 @@ class Exchange:
     """Gives each gradient to the job once it is complete, while the backward pass goes on.
 
     A *pass* is one exchange: it begins with the first gradient and ends with `finish_pass`. Between
-    passes the exchange is idle; after one, `has_passed` says so until an optimizer has made its step,
-    and `unstepped` has the optimizers that have not.
+    passes the exchange is idle; after one, `has_passed` says so until an optimizer has made its
+    step, and `unstepped` has the optimizers that have not.
 
     Threads: those of backward passes, one at a time.
     """
@@ -35,6 +35,7 @@ class Exchange:
         if publish not in PUBLISH_MODES:
             raise errors.InvalidArgument(f'publish: "{publish}", must be "backward" or "step"')
         self.client = client
+        self.memory = _memory.of(client)
         self.entries = list(entries)
         self.publishes_in_backward = publish == "backward"
         self.samples = 1
@@ -47,6 +48,7 @@ class Exchange:
         self.skips_nonfinite = skips_nonfinite
         self.has_nonfinite = False
         self.skip_index = -1
+        self._bad: Tensor | None = None
         self._pauses = 0
         self._averaged: list[tuple[int, Tensor]] = []
         self._hooks: list[Any] = []
@@ -60,6 +62,13 @@ class Exchange:
         `groups` gives a parameter group's multipliers of the learning rate and of the weight decay.
         """
         client = self.client
+        self.memory.accept()
+        for entry in self.entries:
+            if entry.param.device.type != self.memory.device_type:
+                raise errors.InvalidArgument(
+                    f'parameter "{entry.name}": lies on {entry.param.device}, but the job'
+                    f" computes on {self.memory.device_type} (device: {client.job.get('device')})"
+                )
         for entry in self.entries:
             lr, decay = (1.0, 1.0) if groups is None else groups(entry)
             entry.index = client.register(entry.name, entry.memory_shape, lr, decay)
@@ -78,6 +87,11 @@ class Exchange:
             _tensors.write_floats(client.weights(entry.index), entry.param)
         for index, buffer in self._averaged:
             _tensors.write_floats(client.weights(index), buffer)
+
+    def start(self, optimizer: str, says_rates: bool, facts: dict[str, int]) -> None:
+        """Blocks until every rank has registered; training begins."""
+        self.client.start(optimizer, says_rates, **facts)
+        self.memory.open(self.entries)
 
     def install_hooks(self) -> None:
         """Makes backward passes call this as they complete gradients."""
@@ -102,9 +116,9 @@ class Exchange:
             return
         if self.has_passed or entry.is_published:
             raise errors.OutOfOrder(
-                f'parameter "{entry.name}": got a second gradient before step(): put all backward passes '
-                "of a step but the last one under no_sync(), or, with reentrant checkpoints, give "
-                'DistributedOptimizer publish="step"'
+                f'parameter "{entry.name}": got a second gradient before step(): put all backward'
+                " passes of a step but the last one under no_sync(), or, with reentrant"
+                ' checkpoints, give DistributedOptimizer publish="step"'
             )
         if not self.in_pass:
             self.begin_pass()
@@ -117,6 +131,7 @@ class Exchange:
     def begin_pass(self) -> None:
         """Opens a pass, in which `samples` samples are used. The first call of a pass does."""
         self.on_pass_begin()
+        self.memory.begin()
         self.client.begin_step(self.samples, self.rate)
         self.in_pass = True
 
@@ -125,7 +140,8 @@ class Exchange:
         assert gradient is not None
         if gradient.layout != torch.strided:
             raise errors.InvalidArgument(
-                f'parameter "{entry.name}": its gradient is sparse ({gradient.layout}); gradients are dense'
+                f'parameter "{entry.name}": its gradient is sparse ({gradient.layout}); gradients'
+                " are dense"
             )
         dense = _tensors.alike(gradient, entry.param)
         if dense is not gradient:
@@ -134,23 +150,29 @@ class Exchange:
 
     def give(self, entry: Entry, gradient: Tensor) -> None:
         """Gives the job a gradient, which lies in memory as its parameter does."""
-        dtype = entry.dtype if gradient.dtype == entry.param.dtype else _tensors.DTYPES[gradient.dtype]
-        code = lib.strata_publish_values(
-            self.client.handle, entry.index, gradient.data_ptr(), dtype, float(self.samples)
-        )
+        if self.skips_nonfinite and gradient.is_cuda:
+            gradient = self._finite_or_zeros(gradient)
+        code = self.memory.publish(entry.index, gradient, float(self.samples))
         if code:
             self._take_error(entry, code)
         entry.is_published = True
         self.on_published(entry)
 
+    def _finite_or_zeros(self, gradient: Tensor) -> Tensor:
+        """On a GPU the host does not look at gradients: it could only after all that is queued."""
+        bad = ~torch.isfinite(gradient).all()
+        self._bad = bad if self._bad is None else self._bad | bad
+        return torch.where(bad, torch.zeros_like(gradient), gradient)
+
     def _take_error(self, entry: Entry, code: int) -> None:
-        """Of a gradient that is not finite, and of nothing else, a job with a GradScaler goes on."""
+        """With a GradScaler the job goes on after a gradient that is not finite."""
         if code != _library.INVALID_ARGUMENT:
             _library.fail(code)
         if not self.skips_nonfinite:
             text = lib.strata_error_text().decode(errors="replace")
             raise errors.InvalidArgument(
-                f"the gradient of {text} (with a GradScaler, give it to DistributedOptimizer: scaler=...)"
+                f"the gradient of {text} (with a GradScaler, give it to DistributedOptimizer:"
+                " scaler=...)"
             )
         # Not published, which the end of the step makes zeros.
         self.has_nonfinite = True
@@ -165,8 +187,11 @@ class Exchange:
         scale = float(self.samples)
         self.publish_buffers(self.samples)
         if self.skips_nonfinite:
-            flag = torch.tensor([float(self.has_nonfinite)])
-            self.client.publish(self.skip_index, flag.data_ptr(), _library.FLOAT32, scale)
+            flag = self._like_params(float(self.has_nonfinite))
+            if self._bad is not None:
+                flag = self._bad.float().reshape(1)
+            self._bad = None
+            _library.check(self.memory.publish(self.skip_index, flag, scale))
         self.client.finish_step()
         for entry in self.entries:
             entry.is_published = False
@@ -176,46 +201,47 @@ class Exchange:
         self.unstepped = {id(optimizer) for optimizer in self.optimizers}
         self.passes += 1
 
+    def _like_params(self, value: float) -> Tensor:
+        """A number where the parameters lie."""
+        return torch.full((1,), value, device=self.entries[0].param.device)
+
     def forget_pass(self, *optimizers: object) -> None:
-        """What the last pass brought leads to no step of these any more; of all if none is named."""
+        """What the last pass brought leads to no step of these optimizers, or of all, any more."""
         self.has_passed = False
         self.unstepped -= {id(optimizer) for optimizer in optimizers or self.optimizers}
 
     def publish_buffers(self, samples: int) -> None:
         """Gives the buffers that are averaged, which count as so many samples'."""
         for index, buffer in self._averaged:
-            self.client.publish(index, buffer.data_ptr(), _library.FLOAT32, float(samples))
+            _library.check(self.memory.publish(index, buffer, float(samples)))
 
     def read_into_gradients(self) -> None:
         """Waits for what the job gives back for each parameter, and writes it over `param.grad`."""
-        client, read = self.client, lib.strata_read_weights
-        handle = client.handle
+        read = self.memory.read
         for entry in self.entries:
             param = entry.param
             if param.grad is None:
                 param.grad = torch.empty_like(param, memory_format=torch.preserve_format)
-            gradient = param.grad
-            code = read(handle, entry.index, gradient.data_ptr(), _tensors.DTYPES[gradient.dtype])
+            code = read(entry.index, param.grad)
             if code:
                 _library.fail(code)
 
     def read_into_params(self) -> None:
         """Waits for the weights and writes them over the parameters."""
-        with torch.no_grad():
-            for entry in self.entries:
-                self.client.read(entry.index, entry.param.data_ptr(), entry.dtype)
+        for entry in self.entries:
+            _library.check(self.memory.read(entry.index, entry.param.detach()))
 
     def read_buffers(self) -> None:
         """Waits for the averaged buffers and writes them over the model's."""
         for index, buffer in self._averaged:
-            self.client.read(index, buffer.data_ptr(), _library.FLOAT32)
+            _library.check(self.memory.read(index, buffer))
 
     def read_skip(self) -> bool:
         """Whether any rank had a gradient that was not finite in this pass."""
         if not self.skips_nonfinite:
             return False
-        flag = torch.zeros(1)
-        self.client.read(self.skip_index, flag.data_ptr(), _library.FLOAT32)
+        flag = self._like_params(0.0)
+        _library.check(self.memory.read(self.skip_index, flag))
         return float(flag) > 0
 
 
@@ -223,9 +249,9 @@ def _nothing(*_: object) -> None:
     pass
 
 
-def _hook(entry: Entry, call: Any) -> Any:
+def _hook(entry: Entry, call: Callable[[Entry], None]) -> Any:
     """Calls `call(entry)` once a backward pass has added up the parameter's gradient."""
-    param = entry.param
+    param: Any = entry.param
     if hasattr(param, "register_post_accumulate_grad_hook"):
         return param.register_post_accumulate_grad_hook(lambda _: call(entry))
     # Older versions of PyTorch: the node that adds up the gradient is reached from any use of it.

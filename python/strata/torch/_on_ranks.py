@@ -6,7 +6,7 @@ from typing import Any
 
 import torch
 
-from strata import errors
+from strata import _library, errors
 from strata._lifetime import process
 from strata.reporting import Reporter
 from strata.torch import _placement
@@ -15,11 +15,12 @@ from strata.torch._trainer import Trainer
 
 
 class EveryStep(Trainer):
-    """Every step's gradients are exchanged, and `param.grad` holds their mean when backward returns.
+    """Every step's gradients are exchanged, and `param.grad` holds their mean when backward
+    returns.
 
-    So what stands between `backward()` and `step()` (clipping, GradScaler, a look at the gradients) sees
-    what it would see with DistributedDataParallel. With double buffering it is the mean of the step
-    before; the first step makes no update.
+    So what stands between `backward()` and `step()` (clipping, GradScaler, a look at the gradients)
+    sees what it would see with DistributedDataParallel. With double buffering it is the mean of the
+    step before; the first step makes no update.
     """
 
     def __init__(self, exchange: Exchange, reporter: Reporter, job: dict[str, Any]) -> None:
@@ -71,8 +72,8 @@ class EveryStep(Trainer):
 class LocalSteps(Trainer):
     """Ranks make some steps by themselves; then all take what the job makes of their changes.
 
-    A rank gives by how much its weights have become smaller since the last exchange, and all go on from
-    the weights that come back.
+    A rank gives by how much its weights have become smaller since the last exchange, and all go on
+    from the weights that come back.
     """
 
     def __init__(self, exchange: Exchange, reporter: Reporter, job: dict[str, Any]) -> None:
@@ -81,7 +82,8 @@ class LocalSteps(Trainer):
         self._made = 0
         if exchange.skips_nonfinite:
             raise errors.InvalidArgument(
-                "scaler: with local steps each rank would skip steps of its own: use bfloat16 autocast"
+                "scaler: with local steps each rank would skip steps of its own: use bfloat16"
+                " autocast"
             )
         exchange.read_into_params()
         exchange.read_buffers()
@@ -105,15 +107,16 @@ class LocalSteps(Trainer):
     def _exchange_changes(self) -> None:
         exchange, client = self.exchange, self.exchange.client
         samples = exchange.samples * self._made
+        exchange.memory.begin()
         client.begin_step(samples, None)
         with torch.no_grad():
             for entry, start in zip(exchange.entries, self._starts):
                 change = start.sub_(entry.param)
-                client.publish(entry.index, change.data_ptr(), entry.dtype, float(samples))
+                _library.check(exchange.memory.publish(entry.index, change, float(samples)))
             exchange.publish_buffers(samples)
             client.finish_step()
             for entry, start in zip(exchange.entries, self._starts):
-                client.read(entry.index, entry.param.data_ptr(), entry.dtype)
+                _library.check(exchange.memory.read(entry.index, entry.param.detach()))
                 start.copy_(entry.param)
         exchange.read_buffers()
         self._made = 0

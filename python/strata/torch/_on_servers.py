@@ -1,4 +1,5 @@
-"""The optimizer where the job has its weights: parameters lie in memory that the ranks of a node share."""
+"""The optimizer where the job has its weights: parameters lie in memory that the ranks of a node
+share."""
 
 from __future__ import annotations
 
@@ -9,7 +10,7 @@ import torch
 
 from strata import _lifetime, errors, reporting
 from strata.reporting import Reporter
-from strata.torch import _recipe, _tensors, _waits
+from strata.torch import _recipe, _waits
 from strata.torch._exchange import Exchange
 from strata.torch._recipe import Recipe
 from strata.torch._tensors import Entry
@@ -19,8 +20,8 @@ from strata.torch._trainer import Trainer
 class Served(Trainer):
     """Gradients go to the job, and new weights come back into the parameters, in place.
 
-    The PyTorch optimizer makes no step of its own; its groups say the learning rate, which schedulers
-    change as ever.
+    The PyTorch optimizer makes no step of its own; its groups say the learning rate, which
+    schedulers change as ever.
     """
 
     def __init__(
@@ -37,10 +38,9 @@ class Served(Trainer):
         self._waits = _waits.PerTensor(exchange, model) if overlap == "forward" else None
         exchange.on_pass_begin = self._begin
         for entry in exchange.entries:
-            entry.param.data = _tensors.view_at(
-                exchange.client.weights(entry.index), entry.param.detach()
-            )
-        exchange.client.guard_weights()
+            entry.param.data = exchange.memory.weights(entry.index, entry.param.detach())
+        if exchange.memory.device_type == "cpu":
+            exchange.client.guard_weights()
         exchange.read_buffers()
         exchange.install_hooks()
         exchange.on_published = self._note
@@ -99,19 +99,21 @@ def begin(
     """Starts the training of a model whose optimizer is the job's."""
     if len(optimizers) > 1:
         raise errors.InvalidArgument(
-            f"{len(optimizers)} optimizers: on the servers a job has one; a mode with the optimizer on the "
-            "ranks (sync, ring, local, diloco) takes a list"
+            f"{len(optimizers)} optimizers: on the servers a job has one; a mode with the optimizer"
+            " on the ranks (sync, ring, local, diloco) takes a list"
         )
     if exchange.skips_nonfinite:
         raise errors.InvalidArgument(
-            "scaler: the optimizer is on the servers, which cannot skip a step: use bfloat16 autocast"
+            "scaler: the optimizer is on the servers, which cannot skip a step: use bfloat16"
+            " autocast"
         )
     for entry in exchange.entries:
         if entry.param.dtype != torch.float32:
             raise errors.InvalidArgument(
-                f'parameter "{entry.name}": is of {entry.param.dtype}; on the servers weights are float32'
+                f'parameter "{entry.name}": is of {entry.param.dtype}; on the servers weights are'
+                " float32"
             )
     recipe = _recipe.of(optimizers[0], exchange.entries, clip_norm)
     exchange.register(model, buffers, recipe.multipliers)
-    exchange.client.start(recipe.text, True, **facts)
+    exchange.start(recipe.text, True, facts)
     return Served(exchange, reporting.begin(exchange.client), recipe, overlap, model)

@@ -54,7 +54,7 @@ def choose(job: dict[str, Any], wanted: str | None) -> str:
     own = RANKS if ranks_may_optimize(job) else SERVERS
     if wanted == RANKS and own == SERVERS:
         raise errors.InvalidArgument(
-            f'optimizer_on: "ranks" does not go with mode {mode_name(job)}, where ranks see different '
-            "gradients: the optimizer is the servers'"
+            f'optimizer_on: "ranks" does not go with mode {mode_name(job)}, where ranks see'
+            " different gradients: the optimizer is the servers'"
         )
     return wanted or own

@@ -14,7 +14,8 @@ _TOLERANCE = 1e-6
 
 
 class Recipe:
-    """What the job is told of an optimizer. Rates of groups keep the ratios that they have at first."""
+    """What the job is told of an optimizer. Rates of groups keep the ratios that they have at
+    first."""
 
     def __init__(self, optimizer: torch.optim.Optimizer, text: str) -> None:
         self.text = text
@@ -34,16 +35,17 @@ class Recipe:
         return self._ratios[entry.group], self._decays[entry.group]
 
     def rate(self) -> float:
-        """Returns the step's learning rate. Raises `errors.InvalidArgument` naming a group whose ratio to
-        the others has changed."""
+        """Returns the step's learning rate. Raises `errors.InvalidArgument` naming a group whose
+        ratio to the others has changed."""
         groups = self._optimizer.param_groups
         base = float(groups[self._base]["lr"])
         for number, (group, ratio) in enumerate(zip(groups, self._ratios)):
             rate = float(group["lr"])
             if abs(rate - ratio * base) > _TOLERANCE * max(abs(rate), abs(ratio * base)):
                 raise errors.InvalidArgument(
-                    f"optimizer: group {number}: its learning rate {rate:g} is no longer {ratio:g} times "
-                    f"group {self._base}'s, {base:g}: on the servers ratios of groups are fixed"
+                    f"optimizer: group {number}: its learning rate {rate:g} is no longer {ratio:g}"
+                    f" times group {self._base}'s, {base:g}: on the servers ratios of groups are"
+                    " fixed"
                 )
         return base
 
@@ -52,8 +54,9 @@ class Recipe:
         rate = self.rate()
         if given is not None and rate != given:
             raise errors.InvalidArgument(
-                f"optimizer: the learning rate became {rate:g} after gradients were given with {given:g}: "
-                'change it before backward(), or give DistributedOptimizer publish="step"'
+                f"optimizer: the learning rate became {rate:g} after gradients were given with"
+                f" {given:g}: change it before backward(), or give DistributedOptimizer"
+                ' publish="step"'
             )
 
 
@@ -64,8 +67,8 @@ def _first_rate(group: dict[str, Any]) -> float:
 
 def _refuse(number: int, field: str, value: object, why: str) -> errors.InvalidArgument:
     return errors.InvalidArgument(
-        f"optimizer: group {number}: {field}={value!r} {why}; modes with the optimizer on the ranks (sync, "
-        "ring, local, diloco) take it"
+        f"optimizer: group {number}: {field}={value!r} {why}; modes with the optimizer on the ranks"
+        " (sync, ring, local, diloco) take it"
     )
 
 
@@ -103,12 +106,15 @@ def of(optimizer: torch.optim.Optimizer, entries: Sequence[Entry], clip_norm: fl
             kind = optimizers.AdamW
         beta1, beta2 = _same(groups, "betas")
         made = kind(
-            weight_decay=decay, beta1=float(beta1), beta2=float(beta2), epsilon=float(_same(groups, "eps"))
+            weight_decay=decay,
+            beta1=float(beta1),
+            beta2=float(beta2),
+            epsilon=float(_same(groups, "eps")),
         )
     else:
         raise errors.InvalidArgument(
-            f"optimizer: the servers have SGD, Adam and AdamW, not {type(optimizer).__name__}; modes with the "
-            "optimizer on the ranks (sync, ring, local, diloco) take it"
+            f"optimizer: the servers have SGD, Adam and AdamW, not {type(optimizer).__name__};"
+            " modes with the optimizer on the ranks (sync, ring, local, diloco) take it"
         )
     made.clip_norm = clip_norm
     return Recipe(optimizer, made.to_text())

@@ -1,4 +1,5 @@
-"""What of a model and its optimizer a job trains: which tensors, how they lie in memory, and what cannot be."""
+"""What of a model and its optimizer a job trains: which tensors, how they lie in memory, and what
+cannot be."""
 
 from __future__ import annotations
 
@@ -33,14 +34,17 @@ class Entry:
 
     @property
     def memory_shape(self) -> tuple[int, ...]:
-        """The shape with the dimensions in the order in which they lie in memory, outermost first."""
+        """The shape with the dimensions in the order in which they lie in memory, outermost
+        first."""
         order = memory_order(self.param)
         return tuple(self.param.shape[i] for i in order)
 
 
 def memory_order(tensor: Tensor) -> list[int]:
-    """Returns the dimensions, outermost in memory first; those of equal strides in their own order."""
-    return sorted(range(tensor.dim()), key=lambda i: (-tensor.stride(i), i))
+    """Returns the dimensions, outermost in memory first; those of equal strides in their own
+    order."""
+    strides = tensor.stride()
+    return sorted(range(tensor.dim()), key=lambda i: (-strides[i], i))
 
 
 def is_dense(tensor: Tensor) -> bool:
@@ -60,7 +64,9 @@ def alike(tensor: Tensor, param: Tensor) -> Tensor:
     """Returns the tensor, or a copy of it, that lies in memory as the parameter does."""
     if tensor.stride() == param.stride() or (tensor.is_contiguous() and param.is_contiguous()):
         return tensor
-    copy = torch.empty_strided(param.shape, param.stride(), dtype=tensor.dtype, device=tensor.device)
+    copy = torch.empty_strided(
+        param.shape, param.stride(), dtype=tensor.dtype, device=tensor.device
+    )
     copy.copy_(tensor)
     return copy
 
@@ -69,8 +75,8 @@ def _refuse(name: str, why: str) -> errors.InvalidArgument:
     return errors.InvalidArgument(f'parameter "{name}": {why}')
 
 
-def _check(name: str, param: torch.nn.Parameter, device_type: str) -> None:
-    if isinstance(param, torch.nn.parameter.UninitializedTensorMixin):
+def _check(name: str, param: torch.nn.Parameter) -> None:
+    if isinstance(param, torch.nn.parameter.UninitializedParameter):
         raise _refuse(name, "is lazy: run the model once before it is wrapped")
     if param.layout != torch.strided:
         raise _refuse(name, f"is sparse ({param.layout})")
@@ -78,8 +84,6 @@ def _check(name: str, param: torch.nn.Parameter, device_type: str) -> None:
         raise _refuse(name, "is of float64; gradients travel as fp32: use model.float()")
     if param.dtype not in DTYPES:
         raise _refuse(name, f"is of {param.dtype}, not of float32, bfloat16 or float16")
-    if param.device.type != device_type:
-        raise _refuse(name, f"lies on {param.device}, but the job computes on {device_type}")
     if not is_dense(param):
         raise _refuse(name, "its elements share memory (strides " f"{tuple(param.stride())})")
 
@@ -96,12 +100,11 @@ def entries(
     model: torch.nn.Module,
     optimizers: Sequence[torch.optim.Optimizer],
     order: Iterable[str] | None,
-    device_type: str = "cpu",
 ) -> list[Entry]:
     """Returns what is trained, in the order in which a backward pass is expected to finish it.
 
-    That is the reverse of `model.named_parameters()`, or what `order` names: all parameters that are
-    trained, the last one that backward finishes at the end.
+    That is the reverse of `model.named_parameters()`, or what `order` names: all parameters that
+    are trained, the last one that backward finishes at the end.
     Raises `errors.InvalidArgument` naming a parameter or module that cannot be trained so.
     """
     _check_modules(model)
@@ -121,7 +124,7 @@ def entries(
                     continue
                 if name in found:
                     raise _refuse(name, "is in two optimizers or groups")
-                _check(name, param, device_type)
+                _check(name, param)
                 found[name] = Entry(name, param, group_number, DTYPES[param.dtype])
             group_number += 1
     if not found:
@@ -139,7 +142,8 @@ def entries(
 
 @dataclass
 class Constant:
-    """A tensor that is not trained, and must be the same on all ranks: a frozen parameter or a buffer."""
+    """A tensor that is not trained, and must be the same on all ranks: a frozen parameter or a
+    buffer."""
 
     name: str
     tensor: Tensor
@@ -148,11 +152,14 @@ class Constant:
     def label(self) -> str:
         """Returns its name with a checksum of its elements, for ranks to compare."""
         data = self.tensor.detach().cpu().contiguous().flatten().view(torch.uint8)
-        return f"{self.name} ({self.kind}, checksum {zlib.crc32(data.numpy()):08x})"
+        return f"{self.name} ({self.kind}, checksum {zlib.crc32(data.numpy().tobytes()):08x})"
 
 
-def constants(model: torch.nn.Module, trained: Sequence[Entry], with_buffers: bool) -> list[Constant]:
-    """Returns what of the model is not trained: parameters without gradients, and buffers if wanted."""
+def constants(
+    model: torch.nn.Module, trained: Sequence[Entry], with_buffers: bool
+) -> list[Constant]:
+    """Returns what of the model is not trained: parameters without gradients, and buffers if
+    wanted."""
     own = {id(entry.param) for entry in trained}
     frozen = [
         Constant(name, param, "frozen")
@@ -163,7 +170,9 @@ def constants(model: torch.nn.Module, trained: Sequence[Entry], with_buffers: bo
         return frozen
     # A buffer of one number counts something.
     return frozen + [
-        Constant(name, buffer, "buffer") for name, buffer in model.named_buffers() if buffer.numel() > 1
+        Constant(name, buffer, "buffer")
+        for name, buffer in model.named_buffers()
+        if buffer.numel() > 1
     ]
 
 

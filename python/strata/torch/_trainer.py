@@ -25,8 +25,9 @@ class Trainer:
         for name, param in self._frozen:
             if param.requires_grad:
                 raise errors.InvalidArgument(
-                    f'parameter "{name}": was frozen when the optimizer was wrapped, and requires a gradient '
-                    "now: wrap the optimizer when all that will be trained requires gradients"
+                    f'parameter "{name}": was frozen when the optimizer was wrapped, and requires a'
+                    " gradient now: wrap the optimizer when all that will be trained requires"
+                    " gradients"
                 )
 
     def set_samples(self, samples: int) -> None:
@@ -35,8 +36,8 @@ class Trainer:
             raise errors.InvalidArgument(f"samples: {samples}, must be at least 1")
         if samples != self.exchange.samples and (self.exchange.in_pass or self.exchange.has_passed):
             raise errors.OutOfOrder(
-                f"samples: the step's gradients were given as {self.exchange.samples} samples', not "
-                f"{samples}: set it before backward()"
+                f"samples: the step's gradients were given as {self.exchange.samples} samples', not"
+                f" {samples}: set it before backward()"
             )
         self.exchange.samples = samples
 

@@ -1,4 +1,5 @@
-"""Waits per tensor: the next forward pass begins while weights of later layers are still on their way."""
+"""Waits per tensor: the next forward pass begins while weights of later layers are still on their
+way."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""DistributedDataParallel over a job: DDP stays, and its gradients go through the job in place of Gloo or NCCL.
+"""DistributedDataParallel over a job: DDP stays, and its gradients go through the job in place of
+Gloo or NCCL.
 
     strata.torch.init_process_group()
     ddp = torch.nn.parallel.DistributedDataParallel(model)
@@ -18,7 +19,7 @@ from torch import Tensor
 from torch._C._distributed_c10d import GradBucket
 from torch.nn.parallel import DistributedDataParallel
 
-from strata import _lifetime, errors, reporting
+from strata import _library, _lifetime, errors, reporting
 from strata.reporting import Reporter
 from strata.torch import _placement, _tensors
 from strata.torch._exchange import Exchange
@@ -51,7 +52,8 @@ class HookState(Trainer):
 
     @property
     def samples(self) -> int:
-        """How many samples this rank's gradients are means over; by default all ranks weigh alike."""
+        """How many samples this rank's gradients are means over; by default all ranks weigh
+        alike."""
         return self.exchange.samples
 
     @samples.setter
@@ -77,8 +79,9 @@ class HookState(Trainer):
             entry = self._entries.get(id(param))
             if entry is None:
                 raise errors.InvalidArgument(
-                    f"comm_hook: a parameter of shape {tuple(param.shape)} is none of those that the model "
-                    "trained when strata.torch.state() was called: give it the module that DDP wraps"
+                    f"comm_hook: a parameter of shape {tuple(param.shape)} is none of those that"
+                    " the model trained when strata.torch.state() was called: give it the module"
+                    " that DDP wraps"
                 )
             self.exchange.give(entry, gradient)
             taken.gradients.append((entry, gradient))
@@ -87,14 +90,14 @@ class HookState(Trainer):
         return taken.future  # type: ignore[no-any-return]
 
     def _finish(self) -> None:
-        """Ends the pass, writes the means over the gradients of all its buckets, and completes those."""
+        """Ends the pass, writes the means over the gradients of all its buckets, and completes
+        those."""
         exchange = self.exchange
         exchange.finish_pass()
         exchange.has_passed = False
         for bucket in self._given:
             for entry, gradient in bucket.gradients:
-                dtype = _tensors.DTYPES[gradient.dtype]
-                exchange.client.read(entry.index, gradient.data_ptr(), dtype)
+                _library.check(exchange.memory.read(entry.index, gradient))
             if self._gives_zeros:
                 bucket.buffer.zero_()
         if exchange.read_skip():
@@ -119,8 +122,9 @@ def _trained(model: torch.nn.Module) -> torch.optim.Optimizer:
 def _check_mode(job: dict[str, Any]) -> None:
     if not _placement.ranks_may_optimize(job) or _placement.local_steps(job):
         raise errors.InvalidArgument(
-            f"comm_hook: does not go with mode {_placement.mode_name(job)}: DDP makes its optimizer's step "
-            "with each pass's mean gradient (sync, ring, delay1); DistributedOptimizer knows all modes"
+            f"comm_hook: does not go with mode {_placement.mode_name(job)}: DDP makes its"
+            " optimizer's step with each pass's mean gradient (sync, ring, delay1);"
+            " DistributedOptimizer knows all modes"
         )
 
 
@@ -129,16 +133,16 @@ def state(
 ) -> HookState:
     """Makes this process a rank of its job, to which `comm_hook` gives the gradients of `model`.
 
-    `model` is the module that DDP wraps, `ddp.module`. Blocks until every rank has come here; all go on
-    with rank 0's parameters. `scaler`: the GradScaler in use; without one a gradient that is not finite
-    is an error, which names the parameter. `samples_per_epoch` (of all ranks) and `total_steps` (of each)
-    are for the progress line.
+    `model` is the module that DDP wraps, `ddp.module`. Blocks until every rank has come here; all
+    go on with rank 0's parameters. `scaler`: the GradScaler in use; without one a gradient that is
+    not finite is an error, which names the parameter. `samples_per_epoch` (of all ranks) and
+    `total_steps` (of each) are for the progress line.
 
-    In mode `delay1` the means of the first pass are zeros, of which the optimizer makes a step; one with
-    weight decay shrinks the weights in it. `DistributedOptimizer` leaves this step out.
+    In mode `delay1` the means of the first pass are zeros, of which the optimizer makes a step; one
+    with weight decay shrinks the weights in it. `DistributedOptimizer` leaves this step out.
 
-    Raises `errors.InvalidArgument`: a mode other than sync, ring and delay1, or a parameter that cannot be
-    exchanged, by name; `errors.JobStopped` where ranks disagree, with the tensor's name.
+    Raises `errors.InvalidArgument`: a mode other than sync, ring and delay1, or a parameter that
+    cannot be exchanged, by name; `errors.JobStopped` where ranks disagree, with the tensor's name.
     """
     if isinstance(model, DistributedDataParallel):
         model = model.module
@@ -147,9 +151,8 @@ def state(
     _check_mode(client.job)
     exchange = Exchange(client, entries, "backward", scaler is not None)
     exchange.register(model, None)
-    client.start(
-        "mean {}", False, samples_per_epoch=samples_per_epoch, total_steps=total_steps
-    )
+    facts = {"samples_per_epoch": samples_per_epoch, "total_steps": total_steps}
+    exchange.start("mean {}", False, facts)
     made = HookState(exchange, reporting.begin(client), client.job)
     exchange.read_into_params()
     return made
@@ -158,7 +161,7 @@ def state(
 def comm_hook(state: HookState, bucket: GradBucket) -> torch.futures.Future[Tensor]:
     """What `DistributedDataParallel.register_comm_hook` takes, with what `state` returned.
 
-    Each gradient goes to the job while the backward pass goes on; after the last one the pass waits for
-    the means. Works with all of DDP's options but `sparse` gradients and its `join`.
+    Each gradient goes to the job while the backward pass goes on; after the last one the pass waits
+    for the means. Works with all of DDP's options but `sparse` gradients and its `join`.
     """
     return state.take(bucket)

@@ -22,7 +22,8 @@ class Distributed:
     _strata_trainer: Trainer
 
     def no_sync(self) -> AbstractContextManager[None]:
-        """Within it backward passes only add up gradients: for all passes of a step but the last one."""
+        """Within it backward passes only add up gradients: for all passes of a step but the last
+        one."""
         return self._strata_trainer.exchange.no_sync()
 
     def exchange(self) -> None:
@@ -45,10 +46,13 @@ class Distributed:
         """Makes the step, for which it exchanges the gradients unless the backward pass has.
 
         `samples` weighs this rank's gradients among those of all ranks; by default all weigh alike.
-        Raises `errors.InvalidArgument`: a closure, which would need an exchange for each of its calls.
+        Raises `errors.InvalidArgument`: a closure, which would need an exchange for each of its
+        calls.
         """
         if closure is not None:
-            raise errors.InvalidArgument("step: closures are not taken: gradients are exchanged once a step")
+            raise errors.InvalidArgument(
+                "step: closures are not taken: gradients are exchanged once a step"
+            )
         # What schedulers of both kinds of PyTorch look for, to warn of a step that was not made.
         self._opt_called = True
         self._step_count = getattr(self, "_step_count", 0) + 1
@@ -67,17 +71,20 @@ class Distributed:
         super().zero_grad(set_to_none)  # type: ignore[misc]
 
     def add_param_group(self, param_group: dict[str, Any]) -> None:
-        """Raises `errors.InvalidArgument`: the job's tensors were settled when the optimizer was wrapped."""
+        """Raises `errors.InvalidArgument`: the job's tensors were settled when the optimizer was
+        wrapped."""
         if hasattr(self, "_strata_trainer"):
+            number = len(self.param_groups)  # type: ignore[attr-defined]
             raise errors.InvalidArgument(
-                f"add_param_group: group {len(self.param_groups)} comes after the optimizer was "  # type: ignore[attr-defined]
-                "wrapped: give all groups before"
+                f"add_param_group: group {number} comes after the optimizer was wrapped: give all"
+                " groups before"
             )
         super().add_param_group(param_group)  # type: ignore[misc]
 
 
 def _make_distributed(optimizer: torch.optim.Optimizer, trainer: Trainer) -> None:
-    """Gives the optimizer a class of its own: it stays the same object, which schedulers may have."""
+    """Gives the optimizer a class of its own: it stays the same object, which schedulers may
+    have."""
     kind = type(optimizer)
     # A scheduler that was made before has put a counting `step` of the old class in front.
     optimizer.__dict__.pop("step", None)
@@ -142,21 +149,25 @@ def DistributedOptimizer(
     samples_per_epoch: int = 0,
     total_steps: int = 0,
 ) -> Any:
-    """Makes this process a rank of its job, and `optimizer` the one that trains `model` with all ranks.
+    """Makes this process a rank of its job, and `optimizer` the one that trains `model` with all
+    ranks.
 
-    Blocks until every rank has come here; all go on with rank 0's parameters. Returns the same optimizer,
-    whose `step()` is the whole job's from now on; of a sequence of optimizers (a GAN's) a list.
+    Blocks until every rank has come here; all go on with rank 0's parameters. Returns the same
+    optimizer, whose `step()` is the whole job's from now on; of a sequence of optimizers (a GAN's)
+    a list.
 
-    - `publish`: "backward" gives each gradient to the job once it is complete; "step" all of them in
-      `step()`, for models whose hooks do not work (reentrant checkpoints, whole compiled graphs).
-    - `overlap`: "forward" lets the next forward pass wait for each tensor, in place of `step()` for all.
-      With the optimizer on the servers alone.
+    - `publish`: "backward" gives each gradient to the job once it is complete; "step" all of them
+      in `step()`, for models whose hooks do not work (reentrant checkpoints, whole compiled
+      graphs).
+    - `overlap`: "forward" lets the next forward pass wait for each tensor, in place of `step()` for
+      all. With the optimizer on the servers alone.
     - `buffers`: None: each rank has its own, which begin alike; "mean": those of fp32 are averaged.
-    - `scaler`: the GradScaler in use. Where one rank's gradients are not finite, none makes the step.
+    - `scaler`: the GradScaler in use. Where one rank's gradients are not finite, none makes the
+      step.
     - `optimizer_on`: "ranks" or "servers"; None: as the mode has it (docs/python.md).
     - `clip_norm`: with the optimizer on the servers, the largest norm of the gradient.
-    - `order`: names of all trained parameters in the order in which backward finishes them; by default
-      the reverse of `model.named_parameters()`.
+    - `order`: names of all trained parameters in the order in which backward finishes them; by
+      default the reverse of `model.named_parameters()`.
     - `samples_per_epoch` (of all ranks) and `total_steps` (of each) are for the progress line.
 
     Raises `errors.InvalidArgument` naming the parameter, group or option that cannot be had;
@@ -176,14 +187,15 @@ def DistributedOptimizer(
     if place == _placement.RANKS:
         if overlap is not None:
             raise errors.InvalidArgument(
-                'overlap: "forward" is for the optimizer on the servers: here step() needs all gradients'
+                'overlap: "forward" is for the optimizer on the servers: here step() needs all'
+                " gradients"
             )
         if clip_norm:
             raise errors.InvalidArgument(
                 "clip_norm: is for the optimizer on the servers: use torch.nn.utils.clip_grad_norm_"
             )
         exchange.register(model, buffers)
-        client.start("mean {}", False, **facts)
+        exchange.start("mean {}", False, facts)
         kind = _on_ranks.LocalSteps if _placement.local_steps(client.job) else _on_ranks.EveryStep
         trainer = kind(exchange, reporting.begin(client), client.job)
     else:

@@ -1,4 +1,5 @@
-"""A process group of `torch.distributed` with the job's ranks, for what the job does not exchange."""
+"""A process group of `torch.distributed` with the job's ranks, for what the job does not
+exchange."""
 
 from __future__ import annotations
 
@@ -14,12 +15,13 @@ _FILE = "torch-process-group"
 
 
 def init_process_group(timeout_s: float = 1800.0) -> None:
-    """Makes the default process group, over Gloo, of the job's ranks, as DistributedDataParallel needs one.
+    """Makes the default process group, over Gloo, of the job's ranks, as DistributedDataParallel
+    needs one.
 
-    With `strata.torch.comm_hook` no gradient goes through it: DDP uses it for its first comparison of
-    shapes and weights, for buffers in each forward pass (unless `broadcast_buffers=False`), and with
-    `find_unused_parameters=True` for one bit per parameter and pass. It is a whole group, so metrics
-    may go through it, too. Does nothing where there is a default group already.
+    With `strata.torch.comm_hook` no gradient goes through it: DDP uses it for its first comparison
+    of shapes and weights, for buffers in each forward pass (unless `broadcast_buffers=False`), and
+    with `find_unused_parameters=True` for one bit per parameter and pass. It is a whole group, so
+    metrics may go through it, too. Does nothing where there is a default group already.
 
     Ranks meet at $MASTER_ADDR:$MASTER_PORT, or, on one host and where these are not set, in the run
     directory. Raises `errors.InvalidArgument` where ranks on several hosts have neither.

@@ -9,7 +9,9 @@ torch.set_num_threads(1)
 torch.manual_seed(0)
 model = torch.nn.ModuleList(
     [
-        torch.nn.Sequential(torch.nn.Linear(10, 32), torch.nn.ReLU(), torch.nn.Linear(32, 3)).bfloat16(),
+        torch.nn.Sequential(
+            torch.nn.Linear(10, 32), torch.nn.ReLU(), torch.nn.Linear(32, 3)
+        ).bfloat16(),
         torch.nn.Sequential(torch.nn.Linear(10, 32), torch.nn.ReLU(), torch.nn.Linear(32, 3)),
     ]
 )

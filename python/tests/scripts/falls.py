@@ -1,4 +1,5 @@
-"""A small classifier in the job's mode; says whether its loss has fallen as it does in one process."""
+"""A small classifier in the job's mode; says whether its loss has fallen as it does in one
+process."""
 
 import os
 

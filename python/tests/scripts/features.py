@@ -1,7 +1,9 @@
-"""A model with all that a backward pass can meet, for a few steps, on two ranks or, as reference, on one.
+"""A model with all that a backward pass can meet, for a few steps, on two ranks or, as reference,
+on one.
 
-Its tensors: a convolution in channels_last, batch normalisation, tied weights, a frozen layer, a parameter
-that is not used, and one that only rank 1 uses. Each step accumulates two passes; ranks weigh by samples.
+Its tensors: a convolution in channels_last, batch normalisation, tied weights, a frozen layer, a
+parameter that is not used, and one that only rank 1 uses. Each step accumulates two passes; ranks
+weigh by samples.
 
 usage: features.py strata|reference OUT [hooks|step]
 """
@@ -42,7 +44,9 @@ def batch(step, part, rank, samples):
 def make():
     torch.manual_seed(5)
     model = Model()
-    return model, torch.optim.SGD([p for p in model.parameters() if p.requires_grad], 0.2, momentum=0.9)
+    return model, torch.optim.SGD(
+        [p for p in model.parameters() if p.requires_grad], 0.2, momentum=0.9
+    )
 
 
 def strata(out, publish):
@@ -56,7 +60,9 @@ def strata(out, publish):
         opt.samples = SAMPLES[rank]
         for part in range(2):
             with opt.no_sync() if part == 0 else contextlib.nullcontext():
-                (model(batch(step, part, rank, SAMPLES[rank]), rank == 1).square().mean() / 2).backward()
+                (
+                    model(batch(step, part, rank, SAMPLES[rank]), rank == 1).square().mean() / 2
+                ).backward()
         opt.step()
     return model, rank
 

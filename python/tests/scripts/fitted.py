@@ -1,6 +1,8 @@
-"""Trains a small module for two epochs with Lightning: as a rank of a job, or, as reference, in one process.
+"""Trains a small module for two epochs with Lightning: as a rank of a job, or, as reference, in one
+process.
 
-usage: fitted.py job|alone OUT [accumulate] [manual] [clip] [servers] [sampler] [twice] [devices] [again] [test] [half] [resume]
+usage: fitted.py job|alone OUT [accumulate] [manual] [clip] [servers] [sampler] [twice] [devices]
+[again] [test] [half] [resume]
 """
 
 import sys
@@ -20,7 +22,9 @@ class Module(L.LightningModule):
         super().__init__()
         self.wants = wants
         self.automatic_optimization = "manual" not in wants
-        self.layers = torch.nn.Sequential(torch.nn.Linear(8, 16), torch.nn.Tanh(), torch.nn.Linear(16, 3))
+        self.layers = torch.nn.Sequential(
+            torch.nn.Linear(8, 16), torch.nn.Tanh(), torch.nn.Linear(16, 3)
+        )
         self.epoch_ends = 0
 
     def training_step(self, batch, index):
@@ -44,11 +48,14 @@ class Module(L.LightningModule):
         if "servers" in self.wants:
             return torch.optim.SGD(self.parameters(), 0.1, momentum=0.9)
         opt = torch.optim.AdamW(self.parameters(), 0.02)
-        return [opt], [{"scheduler": torch.optim.lr_scheduler.StepLR(opt, 3, 0.5), "interval": "step"}]
+        return [opt], [
+            {"scheduler": torch.optim.lr_scheduler.StepLR(opt, 3, 0.5), "interval": "step"}
+        ]
 
 
 class Together:
-    """Batches of one process that are those of all ranks together, as Lightning's own sampler has them."""
+    """Batches of one process that are those of all ranks together, as Lightning's own sampler has
+    them."""
 
     def __init__(self, data):
         self.sampler = self
@@ -89,7 +96,9 @@ def main(how, out, *wants):
         from strata.lightning import StrataStrategy
     L.seed_everything(3, verbose=False)
     module = Module(wants)
-    checkpoint = ModelCheckpoint(dirpath="checkpoints", filename=how, enable_version_counter=False, save_weights_only=False)
+    checkpoint = ModelCheckpoint(
+        dirpath="checkpoints", filename=how, enable_version_counter=False, save_weights_only=False
+    )
     trainer = L.Trainer(
         strategy=StrataStrategy() if in_job else "auto",
         devices=2 if "devices" in wants else 1,

@@ -1,4 +1,5 @@
-"""Two optimizers by turns, as a GAN has them; compared with one process that sees both ranks' data."""
+"""Two optimizers by turns, as a GAN has them; compared with one process that sees both ranks'
+data."""
 
 import os
 
@@ -13,7 +14,11 @@ rank = int(os.environ["RANK"])
 def make():
     torch.manual_seed(3)
     model = torch.nn.ModuleDict({"g": torch.nn.Linear(4, 4), "d": torch.nn.Linear(4, 1)})
-    return model, torch.optim.Adam(model["g"].parameters(), 1e-2), torch.optim.Adam(model["d"].parameters(), 1e-2)
+    return (
+        model,
+        torch.optim.Adam(model["g"].parameters(), 1e-2),
+        torch.optim.Adam(model["d"].parameters(), 1e-2),
+    )
 
 
 def noise(who, step):

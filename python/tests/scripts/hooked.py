@@ -1,7 +1,8 @@
-"""Trains a model that DDP wraps for 20 steps with a job's comm hook, and beside it with DDP's own exchange.
+"""Trains a model that DDP wraps for 20 steps with a job's comm hook, and beside it with DDP's own
+exchange.
 
-The model has a convolution in channels_last, batch normalisation, a frozen parameter and, in buckets of
-10 kB, several of them.
+The model has a convolution in channels_last, batch normalisation, a frozen parameter and, in
+buckets of 10 kB, several of them.
 
 usage: hooked.py OUT [unused] [static] [view] [accumulate] [bfloat16] [delayed] [gloo] [nan]
 """
@@ -24,7 +25,9 @@ class Net(torch.nn.Module):
         super().__init__()
         self.conv = torch.nn.Conv2d(3, 16, 3).to(memory_format=torch.channels_last)
         self.norm = torch.nn.BatchNorm2d(16)
-        self.layers = torch.nn.Sequential(*(torch.nn.Linear(16 if i == 0 else 48, 48) for i in range(5)))
+        self.layers = torch.nn.Sequential(
+            *(torch.nn.Linear(16 if i == 0 else 48, 48) for i in range(5))
+        )
         self.last = torch.nn.Linear(48, 5)
         self.frozen = torch.nn.Parameter(torch.ones(5), requires_grad=False)
         self.never = torch.nn.Parameter(torch.ones(7)) if wants_unused else None
@@ -41,7 +44,9 @@ class Net(torch.nn.Module):
 def passes(step, rank, count):
     data = torch.Generator().manual_seed(100 * step + rank)
     for _ in range(count):
-        yield torch.randn(BATCH, 3, 8, 8, generator=data), torch.randint(0, 5, (BATCH,), generator=data)
+        yield torch.randn(BATCH, 3, 8, 8, generator=data), torch.randint(
+            0, 5, (BATCH,), generator=data
+        )
 
 
 def make(how, wants, rank):
@@ -76,7 +81,9 @@ def train(how, wants, rank):
         for number, (x, y) in enumerate(passes(step, rank, count)):
             with ddp.no_sync() if number < count - 1 else contextlib.nullcontext():
                 # A static graph uses the same parameters in each pass.
-                F.cross_entropy(ddp(x.to(dtype), "static" in wants or (step + rank) % 2 == 0).float(), y).backward()
+                F.cross_entropy(
+                    ddp(x.to(dtype), "static" in wants or (step + rank) % 2 == 0).float(), y
+                ).backward()
         if "delayed" in wants and how == "ddp":
             # What mode delay1 gives, made from DDP's own means.
             now = [p.grad.clone() for p in ddp.parameters() if p.grad is not None]

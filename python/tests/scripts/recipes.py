@@ -1,4 +1,5 @@
-"""Trains a model of parts, each with an optimizer of its own, for 50 steps: in a job, or with DDP beside it.
+"""Trains a model of parts, each with an optimizer of its own, for 50 steps: in a job, or with DDP
+beside it.
 
 usage: recipes.py strata|ddp|alone|plain OUT
 """
@@ -31,11 +32,17 @@ def optimizers(model):
     plain = [p for n, p in parts[4].named_parameters() if n.endswith("bias")]
     return [
         torch.optim.SGD(parts[0].parameters(), 0.1),
-        torch.optim.SGD(parts[1].parameters(), 0.05, momentum=0.9, nesterov=True, weight_decay=1e-3),
+        torch.optim.SGD(
+            parts[1].parameters(), 0.05, momentum=0.9, nesterov=True, weight_decay=1e-3
+        ),
         torch.optim.Adam(parts[2].parameters(), 1e-2, amsgrad=True),
         torch.optim.RMSprop(parts[3].parameters(), 1e-3),
         torch.optim.AdamW(
-            [{"params": decayed, "weight_decay": 0.1}, {"params": plain, "weight_decay": 0.0, "lr": 3e-3}], 1e-2
+            [
+                {"params": decayed, "weight_decay": 0.1},
+                {"params": plain, "weight_decay": 0.0, "lr": 3e-3},
+            ],
+            1e-2,
         ),
     ]
 

@@ -1,4 +1,5 @@
-"""Rank 1's third gradient is infinite; every rank's GradScaler skips that step, and no weight moves."""
+"""Rank 1's third gradient is infinite; every rank's GradScaler skips that step, and no weight
+moves."""
 
 import os
 

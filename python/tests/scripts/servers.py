@@ -1,4 +1,5 @@
-"""One model with its optimizer on the servers, beside the same in plain PyTorch, here, on all ranks' data.
+"""One model with its optimizer on the servers, beside the same in plain PyTorch, here, on all
+ranks' data.
 
 usage: servers.py KIND [NAME=VALUE of DistributedOptimizer]
 """
@@ -24,12 +25,18 @@ def make(kind):
     optimizer = {
         "sgd": lambda: torch.optim.SGD(groups, 0.1, weight_decay=0.01),
         "momentum": lambda: torch.optim.SGD(groups, 0.05, momentum=0.9, weight_decay=0.01),
-        "nesterov": lambda: torch.optim.SGD(groups, 0.05, momentum=0.9, nesterov=True, weight_decay=0.01),
+        "nesterov": lambda: torch.optim.SGD(
+            groups, 0.05, momentum=0.9, nesterov=True, weight_decay=0.01
+        ),
         "adam": lambda: torch.optim.Adam(groups, 0.01, weight_decay=0.01),
         "adamw": lambda: torch.optim.AdamW(groups, 0.01, weight_decay=0.1),
     }[kind]()
     # Warm-up, then decay.
-    return model, optimizer, lambda o: torch.optim.lr_scheduler.LambdaLR(o, lambda t: min((t + 1) / 5, 10 / (t + 5)))
+    return (
+        model,
+        optimizer,
+        lambda o: torch.optim.lr_scheduler.LambdaLR(o, lambda t: min((t + 1) / 5, 10 / (t + 5))),
+    )
 
 
 def batch(rank, step):

@@ -1,7 +1,8 @@
-"""Reads every weight right after step(), or within the next forward pass, while rank 1 is slow with one gradient.
+"""Reads every weight right after step(), or within the next forward pass, while rank 1 is slow with
+one gradient.
 
-Rank 1 gives the gradient of one tensor 200 ms later than all others, so that rank 0 gets that tensor's answer
-so much later. Each weight that is read must have the bits of the new step.
+Rank 1 gives the gradient of one tensor 200 ms later than all others, so that rank 0 gets that
+tensor's answer so much later. Each weight that is read must have the bits of the new step.
 
 usage: waits.py step|forward
 """
@@ -20,7 +21,8 @@ overlap = "forward" if sys.argv[1] == "forward" else None
 
 
 class Model(torch.nn.Module):
-    """Weights within leaf modules, of the root, and of a leaf that is used without its forward()."""
+    """Weights within leaf modules, of the root, and of a leaf that is used without its
+    forward()."""
 
     def __init__(self):
         super().__init__()
@@ -53,7 +55,9 @@ with torch.no_grad():
     for p in model.parameters():
         p.fill_(0.0)
 held = list(model.named_parameters())
-opt = st.DistributedOptimizer(torch.optim.SGD(model.parameters(), 1.0), model, optimizer_on="servers", overlap=overlap)
+opt = st.DistributedOptimizer(
+    torch.optim.SGD(model.parameters(), 1.0), model, optimizer_on="servers", overlap=overlap
+)
 for step in range(len(held)):
     late = held[step][0]
     opt.zero_grad()

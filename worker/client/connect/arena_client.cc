@@ -18,23 +18,6 @@ namespace {
 // long.
 constexpr absl::Duration kBetweenQuestions = absl::Milliseconds(50);
 
-// Adds the time from construction to destruction.
-class Stopwatch {
- public:
-  Stopwatch(absl::Duration* total, StepClock* clock)
-      : total_(total), clock_(clock), begin_(absl::Now()) {}
-  ~Stopwatch() {
-    const absl::Duration waited = absl::Now() - begin_;
-    *total_ += waited;
-    clock_->AddWait(waited);
-  }
-
- private:
-  absl::Duration* total_;
-  StepClock* clock_;
-  absl::Time begin_;
-};
-
 }  // namespace
 
 ArenaClient::ArenaClient(proto::Launch launch, std::shared_ptr<AgentChannel> agent,
@@ -381,13 +364,9 @@ absl::Status ArenaClient::Send(const Report& report) {
   const proto::Job& job = launch_.record().job();
   proto::ChildMessage message;
   proto::RankReport* out = message.mutable_report();
+  CopyReport(report, out);
   out->set_job_id(launch_.record().job_id());
   out->set_rank(launch_.rank());
-  out->set_first_step(report.first_step);
-  out->set_end_step(report.end_step);
-  out->set_samples(report.samples);
-  out->set_loss_sum(report.loss_sum);
-  out->set_wall_s(report.wall_s);
   const bool measured = report.has_test || !report.values.empty();
   if (measured && phase_ == Phase::kBetweenSteps) clock_.EndMeasurement(absl::Now());
   const bool says_when = report.trained_s > 0 || !job.has_program();
@@ -401,12 +380,6 @@ absl::Status ArenaClient::Send(const Report& report) {
     *out->mutable_node() = link_->Counters();
     out->mutable_node()->set_exposed_s(absl::ToDoubleSeconds(waited_before_));
   }
-  if (report.has_test) {
-    out->set_test_accuracy(report.test_accuracy);
-    out->set_test_loss(report.test_loss);
-  }
-  out->set_final(report.final);
-  out->mutable_values()->insert(report.values.begin(), report.values.end());
   return agent_->Send(message);
 }
 

@@ -43,4 +43,18 @@ absl::Status CheckValues(const std::map<std::string, double>& values) {
   return absl::OkStatus();
 }
 
+void CopyReport(const Report& report, proto::RankReport* out) {
+  out->set_first_step(report.first_step);
+  out->set_end_step(report.end_step);
+  out->set_samples(report.samples);
+  out->set_loss_sum(report.loss_sum);
+  out->set_wall_s(report.wall_s);
+  if (report.has_test) {
+    out->set_test_accuracy(report.test_accuracy);
+    out->set_test_loss(report.test_loss);
+  }
+  out->set_final(report.final);
+  out->mutable_values()->insert(report.values.begin(), report.values.end());
+}
+
 }  // namespace strata::client

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 
+#include "absl/time/clock.h"
 #include "absl/time/time.h"
 #include "common/job/straggler.h"
 
@@ -37,6 +38,23 @@ class StepClock {
   absl::Time began_ = absl::InfinitePast(), computes_since_;
   absl::Duration waited_;  // since then
   absl::Duration measured_;
+};
+
+// Adds the time from construction to destruction to `total`, and to a clock as a wait.
+class Stopwatch {
+ public:
+  Stopwatch(absl::Duration* total, StepClock* clock)
+      : total_(total), clock_(clock), begin_(absl::Now()) {}
+  ~Stopwatch() {
+    const absl::Duration waited = absl::Now() - begin_;
+    *total_ += waited;
+    clock_->AddWait(waited);
+  }
+
+ private:
+  absl::Duration* total_;
+  StepClock* clock_;
+  absl::Time begin_;
 };
 
 }  // namespace strata::client
