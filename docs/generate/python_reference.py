@@ -56,7 +56,7 @@ class Module:
         return []
 
     def definition(self, name):
-        """Returns what a name stands for: of an overloaded function the one that has a docstring."""
+        """Returns what a name stands for: of overloads the last, which has the text."""
         if name in self.sources:
             return Module(self.sources[name][0]).definition(self.sources[name][1])
         found = [node for node in self.tree.body if getattr(node, "name", None) == name]
@@ -70,7 +70,7 @@ def doc(node):
 
 
 def signature(name, function, is_method):
-    parts = split(ast.unparse(function.args))[int(is_method):]
+    parts = split(ast.unparse(function.args))[int(is_method) :]
     # As formatters write it: "samples: int = 1".
     parts = [re.sub(r"^(\w+: .*?)=", r"\1 = ", part).replace("'", '"') for part in parts]
     text = f"{name}({', '.join(parts)})"
@@ -109,7 +109,8 @@ def fields(node):
             text = ""
             if isinstance(below, ast.Expr) and isinstance(below.value, ast.Constant):
                 text = inspect.cleandoc(below.value.value)
-            yield f"| `{field.target.id}` | `{ast.unparse(field.value)}` | {document.escape(text) or '-'} |"
+            default, text = ast.unparse(field.value), document.escape(text) or "-"
+            yield f"| `{field.target.id}` | `{default}` | {text} |"
 
 
 def properties(node):
@@ -131,7 +132,11 @@ def class_lines(name, node):
     if rows:
         yield from ("| Property | Meaning |", "| --- | --- |", *rows, "")
     for method in node.body:
-        if is_public(method) and not has_decorator(method, "property") and not has_decorator(method, "setter"):
+        if (
+            is_public(method)
+            and not has_decorator(method, "property")
+            and not has_decorator(method, "setter")
+        ):
             yield from signature(method.name, method, is_method=True)
             yield from (doc(method), "")
 
@@ -146,7 +151,9 @@ def module_lines(name, already):
         already.add(ast.dump(node))
         yield from (f"### {name}.{exported}", "")
         if isinstance(node, ast.ClassDef):
-            bases = [ast.unparse(base) for base in node.bases if ast.unparse(base) in module.exported()]
+            bases = [
+                ast.unparse(base) for base in node.bases if ast.unparse(base) in module.exported()
+            ]
             yield from class_lines(exported, node)
             yield from ([f"Has all that `{name}.{bases[0]}` has.", ""] if bases else [])
         else:

@@ -17,8 +17,9 @@ import links  # noqa: E402
 # Section -> documents in the order of reading; those that are not there are left out.
 NAVIGATION = {
     "Start": ["README.md"],
-    "Use": ["python", "training", "modes", "exchanges", "compression", "compare", "deployment", "gpu"],
-    "Look up": ["job-reference", "python-api", "cli", "troubleshooting", "RESULTS"],
+    "Use": ["python", "training", "modes", "exchanges", "compression", "compare", "deployment",
+            "gpu"],
+    "Look up": ["python-api", "job-reference", "cli", "troubleshooting", "RESULTS"],
     "Understand": ["ARCHITECTURE.md", "semantics", "control-plane", "wire", "limits", "devices"],
     "Contribute": ["CONTRIBUTING.md", "CHANGELOG.md"],
 }

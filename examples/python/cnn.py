@@ -4,7 +4,7 @@
   strata run -n 4 cnn.py
   strata run -n 4 --nodes 2 --servers 2 --mode "ssp(3)" cnn.py --epochs 5
   python3 cnn.py                     # one process, no cluster
-  strata compare cnn.py -n 4 --modes "sync,ssp(3),async,ring" --nodes 2 --servers 2 --out comparison
+  strata compare cnn.py -n 4 --modes "sync,ssp(3),ring" --nodes 2 --servers 2 --out comparison
 
 The data is that of Debian's package dataset-fashion-mnist, or a folder with the four files of MNIST.
 """
@@ -26,7 +26,11 @@ import strata.torch as st
 def read_idx(folder, name):
     """Returns a file of MNIST's format, gzipped or not, as an array of bytes."""
     packed = pathlib.Path(folder, name + ".gz")
-    data = gzip.decompress(packed.read_bytes()) if packed.exists() else pathlib.Path(folder, name).read_bytes()
+    data = (
+        gzip.decompress(packed.read_bytes())
+        if packed.exists()
+        else pathlib.Path(folder, name).read_bytes()
+    )
     shape = np.frombuffer(data, ">u4", count=data[3], offset=4)
     return np.frombuffer(data, np.uint8, offset=4 + 4 * data[3]).reshape(shape)
 
@@ -57,7 +61,9 @@ def accuracy(model, data):
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--data", default="/usr/share/datasets/fashion-mnist", metavar="DIR")
     parser.add_argument("--epochs", type=int, default=3)
     parser.add_argument("--batch", type=int, default=32, help="samples of each rank in a step")
@@ -74,7 +80,9 @@ def main():
     sampler = st.Sampler(train, shuffle=True)
     loader = DataLoader(train, args.batch, sampler=sampler, drop_last=True)
     steps = args.epochs * len(loader)
-    optimizer = st.DistributedOptimizer(optimizer, model, samples_per_epoch=len(train), total_steps=steps)
+    optimizer = st.DistributedOptimizer(
+        optimizer, model, samples_per_epoch=len(train), total_steps=steps
+    )
     scheduler = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, steps)
 
     for epoch in range(args.epochs):

@@ -1,11 +1,12 @@
 #!/usr/bin/env python3
-"""Trains a recommender with NumPy alone: embeddings of users and items, and a layer that rates a pair of them.
+"""Trains a recommender with NumPy alone: embeddings of users and items, and a layer above.
 
   strata run -n 4 recommender.py
   strata run -n 4 --nodes 2 --mode async recommender.py --epochs 20
 
-Ratings are made up: each user and item has hidden tastes, and a rating says how well they agree. What
-the model explains of their variance is reported as `explained`: 0 by guessing the mean, 1 at best.
+Ratings are made up: each user and item has hidden tastes, and a rating says how well they agree.
+What the model explains of their variance is reported as `explained`: 0 by guessing the mean, 1 at
+best.
 """
 
 import argparse
@@ -21,7 +22,9 @@ def make_up(users, items, count, seed=1, tastes=4):
     random = np.random.default_rng(seed)
     of_users = random.normal(size=(users, tastes))
     of_items = random.normal(size=(items, tastes))
-    pairs = np.stack([random.integers(users, size=count), random.integers(items, size=count)], axis=1)
+    pairs = np.stack(
+        [random.integers(users, size=count), random.integers(items, size=count)], axis=1
+    )
     ratings = np.tanh((of_users[pairs[:, 0]] * of_items[pairs[:, 1]]).sum(1) / 2)
     return pairs, ratings.astype("f4")
 
@@ -65,7 +68,9 @@ def backward(w, pairs, error, saved):
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--users", type=int, default=2000)
     parser.add_argument("--items", type=int, default=500)
     parser.add_argument("--ratings", type=int, default=200000)
@@ -103,7 +108,9 @@ def main():
             explained = 1 - float((error**2).mean() / ratings[unseen].var())
             strata.report(explained=explained)
             if session.rank == 0:
-                print(f"epoch {epoch + 1}: explains {explained:.3f} of the variance of unseen ratings")
+                print(
+                    f"epoch {epoch + 1}: explains {explained:.3f} of the variance of unseen ratings"
+                )
 
 
 if __name__ == "__main__":

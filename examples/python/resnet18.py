@@ -4,8 +4,8 @@
   strata run -n 4 resnet18.py
   strata run -n 4 --nodes 2 --servers 2 --mode "diloco(8)" resnet18.py --data cifar-10-batches-bin
 
-Without --data it makes up images: a pattern for each of ten classes, under noise. With --data it reads
-CIFAR-10's binary version (data_batch_1.bin ... test_batch.bin).
+Without --data it makes up images: a pattern for each of ten classes, under noise. With --data it
+reads CIFAR-10's binary version (data_batch_1.bin ... test_batch.bin).
 """
 
 import argparse
@@ -24,7 +24,7 @@ CLASSES, SHAPE = 10, (3, 32, 32)
 
 
 def read_cifar(folder, pattern, limit):
-    """Returns the images of files in which each takes a byte for its class and 3072 for its pixels."""
+    """Returns the images of files: of each a byte for its class and 3072 for its pixels."""
     files = sorted(pathlib.Path(folder).glob(pattern))
     if not files:
         raise SystemExit(f"{folder}: there is no {pattern}")
@@ -60,7 +60,9 @@ def accuracy(model, data):
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--data", metavar="DIR", help="CIFAR-10's binary files")
     parser.add_argument("--epochs", type=int, default=5)
     parser.add_argument("--batch", type=int, default=32, help="samples of each rank in a step")
@@ -82,7 +84,9 @@ def main():
     loader = DataLoader(train, args.batch, sampler=sampler, drop_last=True)
     steps = args.epochs * len(loader)
     # Each rank keeps its own statistics of batch normalisation; buffers="mean" averages them.
-    optimizer = st.DistributedOptimizer(optimizer, model, samples_per_epoch=len(train), total_steps=steps)
+    optimizer = st.DistributedOptimizer(
+        optimizer, model, samples_per_epoch=len(train), total_steps=steps
+    )
     scheduler = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, steps)
 
     for epoch in range(args.epochs):

@@ -4,12 +4,13 @@
   strata run -n 4 transformer.py
   strata run -n 4 --nodes 2 --servers 2 --mode "ssp(3)" transformer.py --layers 2 --width 128
 
-The text is the licences of /usr/share/common-licenses, which every Debian has, or that of --data FILES.
+The text is the licences of /usr/share/common-licenses, which every Debian has, or --data FILES.
 """
 
 import argparse
 import contextlib
 import glob
+import itertools
 import math
 import os
 import pathlib
@@ -20,6 +21,8 @@ from torch import nn
 
 import strata.torch as st
 
+LICENCES = "/usr/share/common-licenses/*"
+
 
 class Transformer(nn.Module):
     """A decoder of layers with causal attention; the output shares the embedding's weights."""
@@ -28,17 +31,18 @@ class Transformer(nn.Module):
         super().__init__()
         self.embedding = nn.Embedding(characters, width)
         self.position = nn.Parameter(0.02 * torch.randn(context, width))
+        style = {"batch_first": True, "norm_first": True}
         self.layers = nn.ModuleList(
-            nn.TransformerEncoderLayer(
-                width, heads, 4 * width, dropout=0.0, activation="gelu", batch_first=True, norm_first=True
-            )
+            nn.TransformerEncoderLayer(width, heads, 4 * width, 0.0, "gelu", **style)
             for _ in range(layers)
         )
         self.norm = nn.LayerNorm(width)
         self.output = nn.Linear(width, characters, bias=False)
         nn.init.normal_(self.embedding.weight, std=0.02)
         self.output.weight = self.embedding.weight
-        self.register_buffer("mask", torch.full((context, context), -math.inf).triu(1), persistent=False)
+        self.register_buffer(
+            "mask", torch.full((context, context), -math.inf).triu(1), persistent=False
+        )
 
     def forward(self, x):
         length = x.shape[1]
@@ -64,21 +68,28 @@ def perplexity(model, text, context, batches=8, batch=8):
     return math.exp(mean)
 
 
+def endless(sampler):
+    for epoch in itertools.count():
+        sampler.set_epoch(epoch)
+        yield from sampler
+
+
 def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--data", nargs="+", default=sorted(glob.glob("/usr/share/common-licenses/*")))
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--data", nargs="+", default=sorted(glob.glob(LICENCES)), metavar="FILE")
     parser.add_argument("--layers", type=int, default=6)
     parser.add_argument("--width", type=int, default=384)
     parser.add_argument("--heads", type=int, default=6)
-    parser.add_argument("--context", type=int, default=128, help="characters that a guess may look at")
+    parser.add_argument("--context", type=int, default=128, help="characters that a guess sees")
     parser.add_argument("--steps", type=int, default=500)
-    parser.add_argument("--batch", type=int, default=8, help="windows of each rank in a backward pass")
+    parser.add_argument("--batch", type=int, default=8, help="texts of each rank in a pass")
     parser.add_argument("--accumulate", type=int, default=2, help="backward passes in a step")
     parser.add_argument("--lr", type=float, default=1e-3)
     args = parser.parse_args()
 
     # Links would repeat a licence.
-    text = "".join(pathlib.Path(p).read_text(errors="replace") for p in args.data if not pathlib.Path(p).is_symlink())
+    paths = [path for path in map(pathlib.Path, args.data) if not path.is_symlink()]
+    text = "".join(path.read_text(errors="replace") for path in paths)
     characters = {c: i for i, c in enumerate(sorted(set(text)))}
     data = torch.tensor([characters[c] for c in text])
     train, test = data[: -len(data) // 10], data[-len(data) // 10 :]
@@ -88,12 +99,14 @@ def main():
     optimizer = torch.optim.AdamW(model.parameters(), args.lr, betas=(0.9, 0.95), weight_decay=0.1)
     optimizer = st.DistributedOptimizer(optimizer, model, clip_norm=1.0, total_steps=args.steps)
     warm_up = max(1, args.steps // 10)
-    scheduler = torch.optim.lr_scheduler.LambdaLR(
-        optimizer, lambda t: min((t + 1) / warm_up, 0.55 + 0.45 * math.cos(math.pi * t / args.steps))
-    )
 
-    sampler = st.Sampler(len(train) - args.context - 1, shuffle=True)  # a sample is where a window begins
-    starts = iter(sampler)
+    def share_of_lr(step):
+        return min((step + 1) / warm_up, 0.55 + 0.45 * math.cos(math.pi * step / args.steps))
+
+    scheduler = torch.optim.lr_scheduler.LambdaLR(optimizer, share_of_lr)
+
+    sampler = st.Sampler(len(train) - args.context - 1, shuffle=True)  # of where texts begin
+    starts = endless(sampler)
     every = max(1, args.steps // 5)
     for step in range(1, args.steps + 1):
         optimizer.zero_grad()
@@ -101,7 +114,8 @@ def main():
         for turn in range(args.accumulate):
             is_last = turn == args.accumulate - 1
             with contextlib.nullcontext() if is_last else optimizer.no_sync():
-                loss = loss_of(model, train, [next(starts) for _ in range(args.batch)], args.context)
+                batch = list(itertools.islice(starts, args.batch))
+                loss = loss_of(model, train, batch, args.context)
                 (loss / args.accumulate).backward()
             mean += loss.item() / args.accumulate
         optimizer.step()

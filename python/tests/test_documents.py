@@ -89,5 +89,5 @@ def test_the_script_of_ddp_that_stands_beside_it_runs(tmp_path: pathlib.Path) ->
 def test_the_session_of_the_page_finds_the_line(tmp_path: pathlib.Path) -> None:
     script = script_of(PAGE, "strata.Session")
     result = must_finish(run_job(tmp_path, saved(tmp_path, script), nodes=2))
-    (first, second) = re.findall(r"^\[\d\] \[(\S+)\]", result.out, re.M)
+    first, second = re.findall(r"^\[\d\] \[(\S+)\]", result.out, re.M)
     assert first == second and abs(float(first) - 3) < 0.01
