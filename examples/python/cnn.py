@@ -6,7 +6,7 @@
   python3 cnn.py                     # one process, no cluster
   strata compare cnn.py -n 4 --modes "sync,ssp(3),ring" --nodes 2 --servers 2 --out comparison
 
-The data is that of Debian's package dataset-fashion-mnist, or a folder with the four files of MNIST.
+The data is Debian's package dataset-fashion-mnist, or a folder with the four files of MNIST.
 """
 
 import argparse
