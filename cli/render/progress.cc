@@ -41,7 +41,8 @@ std::vector<std::string> Parts(double epoch, double samples_per_s, double loss,
   std::string of = progress.epochs() > 0 ? absl::StrCat("/", progress.epochs()) : "";
   if (epoch > 0) parts.push_back(absl::StrFormat("epoch %.2f%s", epoch, of));
   parts.push_back(absl::StrCat(WithCommas(samples_per_s), " samples/s"));
-  parts.push_back(absl::StrFormat("loss %.4f", loss));
+  // Programs need not report one.
+  if (loss != 0) parts.push_back(absl::StrFormat("loss %.4f", loss));
   return parts;
 }
 

@@ -12,6 +12,7 @@ import atexit
 import multiprocessing
 import os
 import sys
+import sysconfig
 import traceback
 from types import TracebackType
 from typing import Any, Callable, NoReturn
@@ -100,10 +101,11 @@ def reason_of(error: BaseException) -> str:
     text = traceback.format_exception_only(type(error), error)[-1].strip()
     frames = traceback.extract_tb(error.__traceback__)
     own = os.path.dirname(os.path.abspath(__file__))
+    library = sysconfig.get_path("stdlib")
     for frame in reversed(frames):
         path = os.path.abspath(frame.filename)
         # Where it is the user's to mend, not within a library.
-        if not path.startswith(own) and "-packages" + os.sep not in path:
+        if not path.startswith((own, library)) and "-packages" + os.sep not in path:
             return f"{text} ({os.path.basename(path)}:{frame.lineno})"
     return text
 

@@ -2,91 +2,128 @@
 process.
 
 Each has the formula that `docs/job-reference.md` gives for it, and the constants of that page
-unless it is given others. `lr` is the learning rate; a session may change its `lr` between any two
-steps.
+unless it is given others. A session may change the `lr` of its optimizer between any two steps.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 
-
-@dataclass
 class Optimizer:
-    """What all optimizers have. Use one of those below."""
+    """What all optimizers have: use one of those below.
 
-    lr: float = 0.01
-    """The learning rate, at least 0."""
-    weight_decay: float = 0.0
-    """The weight decay, at least 0."""
-    clip_norm: float = 0.0
-    """The largest norm of the gradient over all weights; 0: it stays as it is."""
+    - `lr`: the learning rate, at least 0.
+    - `weight_decay`: at least 0.
+    - `clip_norm`: the largest norm of the gradient over all weights; 0: it stays as it is.
+    """
 
-    def _fields(self) -> tuple[str, dict[str, float]]:
-        raise NotImplementedError
+    def __init__(self, lr: float, weight_decay: float, clip_norm: float) -> None:
+        self.lr = lr
+        self.weight_decay = weight_decay
+        self.clip_norm = clip_norm
+
+    def _kind(self) -> str:
+        """Returns the optimizer's name in a job file."""
+        return type(self).__name__.lower()
+
+    def _fields(self) -> dict[str, float]:
+        return {"weight_decay": self.weight_decay}
 
     def to_text(self) -> str:
         """Returns the optimizer as a job file has it, as "sgd { weight_decay: 0.1 }"."""
-        kind, fields = self._fields()
-        inner = " ".join(f"{name}: {value!r}" for name, value in fields.items())
+        inner = " ".join(f"{name}: {value!r}" for name, value in self._fields().items())
         clip = f" clip_norm: {self.clip_norm!r}" if self.clip_norm else ""
-        return f"{kind} {{ {inner} }}{clip}"
+        return f"{self._kind()} {{ {inner} }}{clip}"
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}(lr={self.lr!r}): {self.to_text()}"
 
 
-@dataclass
 class SGD(Optimizer):
-    """Stochastic gradient descent, with momentum if it is above 0."""
+    """Stochastic gradient descent, with momentum if that is above 0.
 
-    momentum: float = 0.0
-    """The decay of the velocity, at least 0 and below 1."""
-    nesterov: bool = False
-    """Whether the momentum is Nesterov's."""
+    - `momentum`: the decay of the velocity, at least 0 and below 1.
+    - `nesterov`: whether the momentum is Nesterov's.
+    """
 
-    def _fields(self) -> tuple[str, dict[str, float]]:
+    def __init__(
+        self,
+        lr: float = 0.01,
+        *,
+        momentum: float = 0.0,
+        nesterov: bool = False,
+        weight_decay: float = 0.0,
+        clip_norm: float = 0.0,
+    ) -> None:
+        super().__init__(lr, weight_decay, clip_norm)
+        self.momentum = momentum
+        self.nesterov = nesterov
+
+    def _kind(self) -> str:
         if not self.momentum:
-            return "sgd", {"weight_decay": self.weight_decay}
-        kind = "nesterov" if self.nesterov else "momentum_sgd"
-        return kind, {"momentum": self.momentum, "weight_decay": self.weight_decay}
+            return "sgd"
+        return "nesterov" if self.nesterov else "momentum_sgd"
+
+    def _fields(self) -> dict[str, float]:
+        fields = super()._fields()
+        return {"momentum": self.momentum, **fields} if self.momentum else fields
 
 
-@dataclass
 class Adam(Optimizer):
-    """Adam (Kingma & Ba 2015, algorithm 1); weight decay is added to the gradient."""
+    """Adam (Kingma & Ba 2015, algorithm 1); weight decay is added to the gradient.
 
-    lr: float = 1e-3
-    beta1: float = 0.9
-    """The decay of the first moment."""
-    beta2: float = 0.999
-    """The decay of the second moment."""
-    epsilon: float = 1e-8
-    """What is added to the root of the second moment."""
+    - `beta1`, `beta2`: the decays of the first and the second moment, at least 0 and below 1.
+    - `epsilon`: what is added to the root of the second moment, above 0.
+    """
 
-    def _moments(self) -> dict[str, float]:
-        return {
-            "beta1": self.beta1,
-            "beta2": self.beta2,
-            "epsilon": self.epsilon,
-            "weight_decay": self.weight_decay,
-        }
+    def __init__(
+        self,
+        lr: float = 1e-3,
+        *,
+        beta1: float = 0.9,
+        beta2: float = 0.999,
+        epsilon: float = 1e-8,
+        weight_decay: float = 0.0,
+        clip_norm: float = 0.0,
+    ) -> None:
+        super().__init__(lr, weight_decay, clip_norm)
+        self.beta1 = beta1
+        self.beta2 = beta2
+        self.epsilon = epsilon
 
-    def _fields(self) -> tuple[str, dict[str, float]]:
-        return "adam", self._moments()
+    def _fields(self) -> dict[str, float]:
+        moments = {"beta1": self.beta1, "beta2": self.beta2, "epsilon": self.epsilon}
+        return {**moments, **super()._fields()}
 
 
-@dataclass
 class AdamW(Adam):
     """AdamW (Loshchilov & Hutter 2019, algorithm 2); weight decay is apart from the moments."""
 
-    weight_decay: float = 0.01
+    def __init__(
+        self,
+        lr: float = 1e-3,
+        *,
+        beta1: float = 0.9,
+        beta2: float = 0.999,
+        epsilon: float = 1e-8,
+        weight_decay: float = 0.01,
+        clip_norm: float = 0.0,
+    ) -> None:
+        super().__init__(
+            lr,
+            beta1=beta1,
+            beta2=beta2,
+            epsilon=epsilon,
+            weight_decay=weight_decay,
+            clip_norm=clip_norm,
+        )
 
-    def _fields(self) -> tuple[str, dict[str, float]]:
-        return "adamw", self._moments()
 
-
-@dataclass
 class Mean(Optimizer):
     """No update: a step returns the mean gradient over all ranks, for an optimizer of the script's
     own."""
 
-    def _fields(self) -> tuple[str, dict[str, float]]:
-        return "mean", {}
+    def __init__(self) -> None:
+        super().__init__(0.0, 0.0, 0.0)
+
+    def _fields(self) -> dict[str, float]:
+        return {}

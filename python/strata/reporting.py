@@ -4,6 +4,7 @@ measures."""
 from __future__ import annotations
 
 import ctypes
+import math
 import time
 
 from strata import _library, errors
@@ -16,8 +17,8 @@ _DEFAULT_EVERY = 50
 class Reporter:
     """Sends a report every so many steps (`metrics { every_steps }` of the job), and at the end.
 
-    The samples of a step are those that the step says; where they stand for none (`samples=1` of a
-    step whose gradients are means), those that a `Sampler` has given out since.
+    The samples of a step are those that a model's forward passes took, where somebody counts them
+    (`on_samples`), else those that the step says.
     """
 
     def __init__(self, client: Client) -> None:
@@ -25,14 +26,14 @@ class Reporter:
         self._every = int(client.job.get("metrics", {}).get("every_steps", _DEFAULT_EVERY))
         self._first_step = client.steps
         self._samples = 0
-        self._drawn = 0
+        self._taken = 0
         self._loss_sum = 0.0
         self._losses = 0
         self._start = self._window_start = self._step_end = time.monotonic()
 
     def on_samples(self, samples: int) -> None:
-        """A sampler has given out so many samples."""
-        self._drawn += samples
+        """A forward pass has taken so many samples."""
+        self._taken += samples
 
     def on_loss(self, loss: float) -> None:
         """The mean loss of a step's samples."""
@@ -54,7 +55,7 @@ class Reporter:
         report = _library.Report()
         report.size = ctypes.sizeof(_library.Report)
         report.first_step, report.end_step = self._first_step, self._client.steps
-        report.samples = max(self._samples, self._drawn)
+        report.samples = self._taken or self._samples
         report.loss_sum = self._loss_sum / max(1, self._losses) * report.samples
         report.wall_s = end - self._window_start
         report.trained_s = end - self._start
@@ -63,7 +64,7 @@ class Reporter:
         if "test_accuracy" in rest:
             report.has_test = 1
             report.test_accuracy = rest.pop("test_accuracy")
-            report.test_loss = rest.pop("test_loss", 0.0)
+            report.test_loss = rest.pop("test_loss", math.nan)
         if rest:
             report.value_names = (ctypes.c_char_p * len(rest))(*(name.encode() for name in rest))
             report.values = (ctypes.c_double * len(rest))(*rest.values())
@@ -72,7 +73,7 @@ class Reporter:
         self._start += now - end
         self._window_start = self._step_end = now
         self._first_step = self._client.steps
-        self._samples = self._drawn = self._losses = 0
+        self._samples = self._taken = self._losses = 0
         self._loss_sum = 0.0
 
 
@@ -125,3 +126,6 @@ def report(*, loss: float | None = None, **values: float) -> None:
         reporter.on_loss(float(loss))
     if numbers and client.rank == 0:
         reporter.send_window(numbers)
+        if client.is_alone:
+            shown = "  ".join(f"{name} {number:.6g}" for name, number in numbers.items())
+            print(f"step {client.steps}  {shown}", flush=True)

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from strata import errors, reporting
+from strata import errors
 from strata._lifetime import process
 
 
@@ -116,9 +116,6 @@ class Sampler:
         self.consumed = start
         for turn in range(count):
             self.consumed = min(start + (turn + 1) * self.ranks, self.samples)
-            reporter = reporting.current()
-            if reporter is not None:
-                reporter.on_samples(1)
             yield int(order[(start + turn * self.ranks + self.rank) % self.samples])
         if epoch == self.epoch:
             # What ranks cannot share is over, too, even if fewer ranks go on from here.

@@ -54,8 +54,8 @@ class Session:
             for name, array in self._params.items():
                 if not _arrays.is_writable(array):
                     raise errors.InvalidArgument(
-                        f'"{name}": rank 0\'s first weights cannot be written there: with strata.Mean()'
-                        " params are arrays of NumPy or PyTorch"
+                        f'"{name}": rank 0\'s first weights cannot be written there: with'
+                        " strata.Mean() params are arrays of NumPy or PyTorch"
                     )
         self._client = _lifetime.connect()
         self._optimizer = optimizer

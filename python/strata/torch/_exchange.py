@@ -42,7 +42,7 @@ class Exchange:
         self.rate: float | None = None
         self.in_pass = False
         self.has_passed = False
-        self.optimizers: Sequence[object] = ()
+        self.optimizers: Sequence[torch.optim.Optimizer] = ()
         self.unstepped: set[int] = set()
         self.passes = 0
         self.skips_nonfinite = skips_nonfinite

@@ -1,4 +1,4 @@
-"""Where tensors lie, and how they reach the job's arenas: through the host, or on the rank's GPU."""
+"""Where tensors lie, and how they reach the job's arenas: on the host, or on the rank's GPU."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ class _CudaArray:
 
 
 class DeviceMemory:
-    """The arenas lie on the rank's GPU; all that is queued in PyTorch's stream keeps its order there."""
+    """The arenas lie on the rank's GPU, where work keeps the order of PyTorch's stream."""
 
     device_type = "cuda"
 

@@ -14,6 +14,12 @@ from strata.torch._exchange import Exchange
 from strata.torch._trainer import Trainer
 
 
+def shown_rate(exchange: Exchange) -> float:
+    """Returns the learning rate that the progress shows, and in which ranks must agree: the first
+    group's."""
+    return float(exchange.optimizers[0].param_groups[0]["lr"])
+
+
 class EveryStep(Trainer):
     """Every step's gradients are exchanged, and `param.grad` holds their mean when backward
     returns.
@@ -28,10 +34,14 @@ class EveryStep(Trainer):
         self._is_delayed = _placement.is_delayed(job)
         self._is_alone = job.get("exchange") == "NONE"
         exchange.on_backward_end = self.exchange_gradients
+        exchange.on_pass_begin = self._say_rate
         exchange.read_into_params()
         exchange.read_buffers()
         if not self._is_alone:
             exchange.install_hooks()
+
+    def _say_rate(self) -> None:
+        self.exchange.rate = shown_rate(self.exchange)
 
     def exchange_gradients(self) -> None:
         exchange = self.exchange
@@ -62,6 +72,8 @@ class EveryStep(Trainer):
             exchange.has_passed = False
             self.exchange_gradients()
         result = None if self._makes_no_update() else own_step()
+        if self._is_alone:
+            exchange.client.steps += 1
         if exchange.has_passed or self._is_alone:
             self.count_step()
         exchange.has_passed = False
@@ -86,7 +98,6 @@ class LocalSteps(Trainer):
                 " autocast"
             )
         exchange.read_into_params()
-        exchange.read_buffers()
         self._starts = [entry.param.detach().clone() for entry in exchange.entries]
         process.before_finish.append(self._exchange_rest)
 
@@ -108,17 +119,15 @@ class LocalSteps(Trainer):
         exchange, client = self.exchange, self.exchange.client
         samples = exchange.samples * self._made
         exchange.memory.begin()
-        client.begin_step(samples, None)
+        client.begin_step(samples, shown_rate(exchange))
         with torch.no_grad():
             for entry, start in zip(exchange.entries, self._starts):
                 change = start.sub_(entry.param)
                 _library.check(exchange.memory.publish(entry.index, change, float(samples)))
-            exchange.publish_buffers(samples)
             client.finish_step()
             for entry, start in zip(exchange.entries, self._starts):
                 _library.check(exchange.memory.read(entry.index, entry.param.detach()))
                 start.copy_(entry.param)
-        exchange.read_buffers()
         self._made = 0
 
     def _exchange_rest(self) -> None:

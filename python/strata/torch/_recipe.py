@@ -29,18 +29,30 @@ class Recipe:
         decays = [float(group.get("weight_decay", 0.0)) for group in groups]
         largest = max(decays) or 1.0
         self._decays = [decay / largest for decay in decays]
+        self._constants = [_constants(group) for group in groups]
 
     def multipliers(self, entry: Entry) -> tuple[float, float]:
         """Returns the factors of the parameter's learning rate and weight decay."""
         return self._ratios[entry.group], self._decays[entry.group]
 
     def rate(self) -> float:
-        """Returns the step's learning rate. Raises `errors.InvalidArgument` naming a group whose
-        ratio to the others has changed."""
+        """Returns the step's learning rate.
+
+        Raises `errors.InvalidArgument` naming a group whose rate has another ratio to the others'
+        than at first, or of which more than the rate has changed.
+        """
         groups = self._optimizer.param_groups
         base = float(groups[self._base]["lr"])
         for number, (group, ratio) in enumerate(zip(groups, self._ratios)):
             rate = float(group["lr"])
+            for field, value in self._constants[number].items():
+                if group[field] != value:
+                    raise _refuse(
+                        number,
+                        field,
+                        group[field],
+                        f"was {value!r} at first: on the servers only rates change",
+                    )
             if abs(rate - ratio * base) > _TOLERANCE * max(abs(rate), abs(ratio * base)):
                 raise errors.InvalidArgument(
                     f"optimizer: group {number}: its learning rate {rate:g} is no longer {ratio:g}"
@@ -58,6 +70,21 @@ class Recipe:
                 f" {given:g}: change it before backward(), or give DistributedOptimizer"
                 ' publish="step"'
             )
+
+
+def _constants(group: dict[str, Any]) -> dict[str, Any]:
+    """What of a group the job was told, besides the rate."""
+    fields = (
+        "weight_decay",
+        "momentum",
+        "nesterov",
+        "dampening",
+        "betas",
+        "eps",
+        "amsgrad",
+        "maximize",
+    )
+    return {field: group[field] for field in fields if field in group}
 
 
 def _first_rate(group: dict[str, Any]) -> float:

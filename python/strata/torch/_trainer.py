@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any, Callable
 
+import torch
+
 from strata import errors
 from strata.reporting import Reporter
 from strata.torch._exchange import Exchange
@@ -16,10 +18,26 @@ class Trainer:
         self.exchange = exchange
         self._reporter = reporter
         self._frozen: list[tuple[str, Any]] = []
+        self.clip_norm = 0.0
 
     def watch_frozen(self, frozen: list[tuple[str, Any]]) -> None:
         """Remembers parameters that are not trained, so that none is unfrozen unseen."""
         self._frozen = frozen
+
+    def count_samples(self, model: torch.nn.Module) -> None:
+        """Counts what the model's forward passes take: the first extent of the first tensor."""
+
+        def count(_: torch.nn.Module, arguments: tuple[Any, ...]) -> None:
+            if torch.is_grad_enabled() and arguments and isinstance(arguments[0], torch.Tensor):
+                self._reporter.on_samples(arguments[0].shape[0] if arguments[0].dim() else 1)
+
+        model.register_forward_pre_hook(count)
+
+    def clip(self) -> None:
+        """Scales the gradients down where their norm over all parameters is above `clip_norm`."""
+        if self.clip_norm:
+            params = [entry.param for entry in self.exchange.entries]
+            torch.nn.utils.clip_grad_norm_(params, self.clip_norm)
 
     def check_frozen(self) -> None:
         for name, param in self._frozen:

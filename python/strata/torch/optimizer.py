@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Sequence
 from contextlib import AbstractContextManager
 from typing import Any, Callable, TypeVar, Union, overload
@@ -9,6 +10,7 @@ from typing import Any, Callable, TypeVar, Union, overload
 import torch
 
 from strata import _lifetime, errors, reporting
+from strata._client import Client
 from strata.torch import _on_ranks, _on_servers, _placement, _tensors
 from strata.torch._exchange import Exchange
 from strata.torch._trainer import Trainer
@@ -46,6 +48,8 @@ class Distributed:
         """Makes the step, for which it exchanges the gradients unless the backward pass has.
 
         `samples` weighs this rank's gradients among those of all ranks; by default all weigh alike.
+        With `publish="backward"` gradients are given before this call: set the property `samples`
+        before `backward()` in its place.
         Raises `errors.InvalidArgument`: a closure, which would need an exchange for each of its
         calls.
         """
@@ -60,7 +64,13 @@ class Distributed:
         trainer.check_frozen()
         if samples is not None:
             trainer.set_samples(samples)
-        return trainer.step(self, super().step)  # type: ignore[misc]
+        own_step = super().step  # type: ignore[misc]
+
+        def clip_and_step() -> Any:
+            trainer.clip()
+            return own_step()
+
+        return trainer.step(self, clip_and_step)
 
     step._with_counter = True  # type: ignore[attr-defined]
     step._wrapped_by_lr_sched = True  # type: ignore[attr-defined]
@@ -90,6 +100,13 @@ def _make_distributed(optimizer: torch.optim.Optimizer, trainer: Trainer) -> Non
     optimizer.__dict__.pop("step", None)
     optimizer.__class__ = type(kind.__name__, (Distributed, kind), {"__module__": kind.__module__})
     optimizer._strata_trainer = trainer  # type: ignore[attr-defined]
+
+
+def _limit_threads(client: Client) -> None:
+    """Ranks that share a node have a core each, unless the environment says otherwise, as torchrun
+    does it: each with all cores, they would be in each other's way."""
+    if client.local_ranks > 1 and "OMP_NUM_THREADS" not in os.environ:
+        torch.set_num_threads(1)
 
 
 def _check_kind(optimizer: torch.optim.Optimizer) -> None:
@@ -165,7 +182,8 @@ def DistributedOptimizer(
     - `scaler`: the GradScaler in use. Where one rank's gradients are not finite, none makes the
       step.
     - `optimizer_on`: "ranks" or "servers"; None: as the mode has it (docs/python.md).
-    - `clip_norm`: with the optimizer on the servers, the largest norm of the gradient.
+    - `clip_norm`: the largest norm of the gradient over all parameters, wherever the optimizer
+      runs; 0: it stays as it is. With local steps it is of each rank's own gradient.
     - `order`: names of all trained parameters in the order in which backward finishes them; by
       default the reverse of `model.named_parameters()`.
     - `samples_per_epoch` (of all ranks) and `total_steps` (of each) are for the progress line.
@@ -178,8 +196,10 @@ def DistributedOptimizer(
         _check_kind(one)
     entries = _tensors.entries(model, optimizers, order)
     client = _lifetime.connect()
+    _limit_threads(client)
     place = _placement.choose(client.job, optimizer_on)
     exchange = Exchange(client, entries, publish, scaler is not None)
+    exchange.optimizers = optimizers
     if overlap not in (None, "forward"):
         raise errors.InvalidArgument(f'overlap: "{overlap}", must be None or "forward"')
     facts = {"samples_per_epoch": samples_per_epoch, "total_steps": total_steps}
@@ -190,19 +210,29 @@ def DistributedOptimizer(
                 'overlap: "forward" is for the optimizer on the servers: here step() needs all'
                 " gradients"
             )
-        if clip_norm:
+        if clip_norm and scaler is not None:
             raise errors.InvalidArgument(
-                "clip_norm: is for the optimizer on the servers: use torch.nn.utils.clip_grad_norm_"
+                "clip_norm: would clip gradients that the scaler has scaled: call scaler.unscale_"
+                " and torch.nn.utils.clip_grad_norm_"
             )
+        steps = _placement.local_steps(client.job)
+        if steps and buffers is not None:
+            raise errors.InvalidArgument(
+                f'buffers: "{buffers}" does not go with local steps, in which ranks give changes of'
+                " weights: leave it out"
+            )
+        # The job counts exchanges.
+        facts["total_steps"] = -(-total_steps // max(1, steps))
         exchange.register(model, buffers)
-        exchange.start("mean {}", False, facts)
-        kind = _on_ranks.LocalSteps if _placement.local_steps(client.job) else _on_ranks.EveryStep
+        exchange.start("mean {}", True, facts)
+        kind = _on_ranks.LocalSteps if steps else _on_ranks.EveryStep
         trainer = kind(exchange, reporting.begin(client), client.job)
+        trainer.clip_norm = clip_norm
     else:
         trainer = _on_servers.begin(exchange, model, optimizers, buffers, overlap, clip_norm, facts)
     own = {id(entry.param) for entry in entries}
     trainer.watch_frozen([(n, p) for n, p in model.named_parameters() if id(p) not in own])
-    exchange.optimizers = optimizers
+    trainer.count_samples(model)
     for one in optimizers:
         _make_distributed(one, trainer)
     return optimizers[0] if isinstance(optimizer, torch.optim.Optimizer) else optimizers

@@ -12,6 +12,14 @@
 #include "server/coordinator/jobs/node_agreement.h"
 
 namespace strata::server {
+namespace {
+
+// A program decides itself how many epochs it makes; the default says nothing of that.
+uint32_t ShownEpochs(const proto::Job& job) {
+  return job.has_program() && job.epochs() <= 1 ? 0 : job.epochs();
+}
+
+}  // namespace
 
 bool JobEntry::all_ready() const {
   return std::all_of(nodes.begin(), nodes.end(), [](const JobNode& node) { return node.ready; });
@@ -129,7 +137,7 @@ void JobEntry::BeginTraining(absl::Time now) {
   status().set_reason(left_out);
   stored.set_training(true);
   stored.set_training_began_ms(absl::ToUnixMillis(now));
-  metrics = MetricsMerge(job().ranks(), job().epochs(), stored.record().samples_per_epoch(),
+  metrics = MetricsMerge(job().ranks(), ShownEpochs(job()), stored.record().samples_per_epoch(),
                          stored.total_steps());
   RefreshProgress();
 }
@@ -225,7 +233,7 @@ JobEntry JobEntry::Restored(const proto::StoredJob& stored) {
     }
     entry.ServerOn(daemon)->job_shards.push_back(i);
   }
-  entry.metrics = MetricsMerge(entry.job().ranks(), entry.job().epochs(),
+  entry.metrics = MetricsMerge(entry.job().ranks(), ShownEpochs(entry.job()),
                                stored.record().samples_per_epoch(), stored.total_steps());
   return entry;
 }

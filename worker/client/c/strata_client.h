@@ -191,7 +191,7 @@ typedef struct strata_report {
   double wall_s;    /* seconds that they took */
   double trained_s; /* since the first step, without evaluations; 0: as the client counts it */
   int has_test;     /* not 0: test_accuracy and test_loss were measured */
-  double test_accuracy, test_loss;
+  double test_accuracy, test_loss; /* a test_loss of NaN was not measured */
   int final; /* not 0: of the job's final model */
   /* What else was measured: `value_count` finite numbers, at most 32, under names of 1 to 64
    * letters, digits and characters of "._-/", each once. */
