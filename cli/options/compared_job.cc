@@ -35,11 +35,9 @@ void AddComparedJob(CLI::App* command, ComparedJob* options) {
       ->capture_default_str();
   command->add_option("--python", options->program.python, "Interpreter of programs named *.py")
       ->capture_default_str();
-  command
-      ->add_option("--metric", options->metric,
-                   "What runs are judged by: test_accuracy, test_loss or a value that the program "
-                   "reports")
-      ->capture_default_str();
+  command->add_option("--metric", options->metric,
+                      "What runs are judged by: test_accuracy, test_loss or a value that the "
+                      "program reports (default: test_accuracy)");
   command
       ->add_option("--goal", options->goal,
                    "Whether the metric is to be small or large: min or max (default: min of "

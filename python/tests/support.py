@@ -67,10 +67,11 @@ def job_words(
     servers: int | None = 1,
     mode: str = "sync",
     options: tuple[str, ...] = (),
+    python: str = sys.executable,
 ) -> list[str]:
     """The command that runs a script as a job."""
     path = SCRIPTS / script if isinstance(script, str) else script
-    words = [STRATA, "run", "-n", str(ranks), "--nodes", str(nodes), "--python", sys.executable]
+    words = [STRATA, "run", "-n", str(ranks), "--nodes", str(nodes), "--python", python]
     words += ["--mode", mode, "--log", "all"]
     # A ring has no servers, and a cluster that is there has its own.
     words += [] if mode == "ring" or servers is None else ["--servers", str(servers)]

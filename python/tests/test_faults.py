@@ -165,3 +165,28 @@ def state_of(pid: int) -> str:
         return pathlib.Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0]
     except OSError:
         return ""
+
+
+BAD_SCRIPTS = {
+    "import strata_that_is_not_there": r"exited with status 1: ModuleNotFoundError: No module named",
+    "not Python at all": r"exited with status 1: SyntaxError: invalid syntax",
+    "print('no session')": r"rank [01] .*: ended without having joined the job",
+}
+
+
+@pytest.mark.parametrize("text", sorted(BAD_SCRIPTS))
+def test_a_script_that_cannot_be_a_rank_is_named_in_one_line(
+    tmp_path: pathlib.Path, text: str
+) -> None:
+    script = tmp_path / "script.py"
+    script.write_text(text + "\n")
+    result = run_job(tmp_path, script)
+    lines = error_lines(result)
+    assert result.status == 1 and len(lines) == 1, result.err
+    assert re.search(BAD_SCRIPTS[text], lines[0]), lines[0]
+
+
+def test_an_interpreter_that_is_not_there_is_named(tmp_path: pathlib.Path) -> None:
+    result = run_job(tmp_path, "faults.py", "none", python="/nowhere/python3")
+    assert result.status == 1
+    assert "/nowhere/python3" in error_lines(result)[0]
