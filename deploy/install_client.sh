@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Installs the client library for C and C++: strata_client.h, libstrata_client.so, and what
+# Installs the client library for C and C++: headers, libstrata_client.so, and what
 # pkg-config and CMake find them by. Builds it first, unless it is told where it is.
 #
 # usage: deploy/install_client.sh PREFIX [--library FILE]
@@ -29,12 +29,14 @@ fi
 mkdir -p "$prefix"
 prefix=$(cd "$prefix" && pwd)
 version=$(sed -n 's/^#define STRATA_VERSION "\(.*\)"$/\1/p' "$root/common/version.h")
-header=$root/worker/client/c/strata_client.h
-abi=$(sed -n 's/^#define STRATA_CLIENT_ABI \([0-9]*\)$/\1/p' "$header")
-install -D -m 644 "$header" "$prefix/include/strata_client.h"
+headers=$root/worker/client/c
+for header in strata_client.h strata_client_devices.h; do
+  install -D -m 644 "$headers/$header" "$prefix/include/$header"
+done
 install -D -m 755 "$library" "$prefix/lib/libstrata_client.so.$version"
-ln -sf "libstrata_client.so.$version" "$prefix/lib/libstrata_client.so.$abi"
-ln -sf "libstrata_client.so.$abi" "$prefix/lib/libstrata_client.so"
+# Its soname: later versions only add to it.
+ln -sf "libstrata_client.so.$version" "$prefix/lib/libstrata_client.so.1"
+ln -sf libstrata_client.so.1 "$prefix/lib/libstrata_client.so"
 
 # fill TEMPLATE FILE: writes the template with this version and place.
 fill() {

@@ -6,6 +6,7 @@
 #include <string>
 #include <utility>
 
+#include "absl/strings/str_cat.h"
 #include "cli/cluster/cluster_run.h"
 #include "cli/cluster/follow.h"
 #include "cli/cluster/local_cluster.h"
@@ -13,7 +14,6 @@
 #include "cli/options/options.h"
 #include "cli/options/program_job.h"
 #include "cli/program/interrupt.h"
-#include "absl/strings/str_cat.h"
 #include "common/job/job.h"
 #include "common/net/free_port.h"
 

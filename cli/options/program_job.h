@@ -27,9 +27,9 @@ struct ProgramOptions {
 // program), NotFound (a file that is not there).
 absl::StatusOr<proto::Job> MakeProgramJob(const ProgramOptions& options);
 
-// A job whose ranks all share one node, and whose mode waits for all of them, needs no server: makes
-// its exchange a ring of that node. Returns whether it did; a job that no ring carries stays as it
-// is.
+// A job whose ranks all share one node, and whose mode waits for all of them, needs no server:
+// makes its exchange a ring of that node. Returns whether it did; a job that no ring carries stays
+// as it is.
 bool LeaveOutServers(proto::Job* job);
 
 }  // namespace strata::cli

@@ -90,9 +90,8 @@ TEST_F(ProgramJob, OnOneNodeNeedsNoServersWhereItsModeIsARings) {
     EXPECT_TRUE(LeaveOutServers(&*job)) << mode;
     EXPECT_EQ(job->exchange(), proto::Job::RING);
   }
-  for (const char* more :
-       {"consistency { async {} }", "consistency { lazy { staleness: 2 } }", "exchange: NONE",
-        "pull { codec: FP16 }", "order: RING"}) {
+  for (const char* more : {"consistency { async {} }", "consistency { lazy { staleness: 2 } }",
+                           "exchange: NONE", "pull { codec: FP16 }", "order: RING"}) {
     auto job = ParseJob(JobToText(*MakeProgramJob({.words = {"train.py"}, .ranks = 2})) + more, "");
     ASSERT_TRUE(job.ok()) << job.status();
     const std::string before = job->SerializeAsString();

@@ -10,13 +10,13 @@
 #include "absl/types/span.h"
 #include "common/buffer_pool.h"
 #include "common/job/arena.h"
-#include "common/job/straggler.h"
 #include "compare/virtual_time/compute_pool.h"
 #include "compare/virtual_time/compute_time.h"
 #include "compare/virtual_time/link_medium.h"
 #include "compare/virtual_time/problem.h"
 #include "proto/control.pb.h"
 #include "worker/aggregator/core/aggregator_core.h"
+#include "worker/client/straggler.h"
 #include "worker/exchange/core/exchange.h"
 
 namespace strata::compare {

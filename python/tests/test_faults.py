@@ -168,7 +168,7 @@ def state_of(pid: int) -> str:
 
 
 BAD_SCRIPTS = {
-    "import strata_that_is_not_there": r"exited with status 1: ModuleNotFoundError: No module named",
+    "import strata_that_is_not_there": r"status 1: ModuleNotFoundError: No module named",
     "not Python at all": r"exited with status 1: SyntaxError: invalid syntax",
     "print('no session')": r"rank [01] .*: ended without having joined the job",
 }

@@ -10,7 +10,6 @@
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
-#include "common/job/straggler.h"
 #include "common/log.h"
 #include "training/data/batch_source.h"
 #include "training/nn/create_network.h"
@@ -24,6 +23,7 @@
 #include "training/trainer/step_plan.h"
 #include "worker/client/client_devices.h"
 #include "worker/client/client_trace.h"
+#include "worker/client/straggler.h"
 
 namespace strata::worker {
 namespace {

@@ -9,7 +9,6 @@
 #include <sstream>
 
 #include "common/trace/trace_log.h"
-#include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "proto/control.pb.h"
 #include "worker/agent/run_directory_lock.h"
@@ -253,8 +252,7 @@ TEST_F(JobProcessesTest, AreStoppedSilentlyWhenTheCoordinatorSaysSo) {
 
 TEST_F(JobProcessesTest, FailWhenRanksEndThatTheAggregatorWaitsFor) {
   Play("[ $1 = aggregator ] && sleep 100; exit 0");
-  EXPECT_THAT(Reason(), testing::MatchesRegex("rank [01] \\(node 0, w1\\): ended without having "
-                                              "joined the job"));
+  EXPECT_NE(Reason().find("w1): ended without having joined the job"), std::string::npos);
 }
 
 TEST_F(JobProcessesTest, NameTheRunDirectoryThatCannotBeMade) {

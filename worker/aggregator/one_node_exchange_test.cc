@@ -1,7 +1,9 @@
 #include "worker/aggregator/one_node_exchange.h"
 
+#include <string>
+#include <vector>
+
 #include "common/event_fd.h"
-#include "common/job/job.h"
 #include "google/protobuf/text_format.h"
 #include "gtest/gtest.h"
 #include "kernels/kernels.h"

@@ -24,7 +24,7 @@ struct Report {
   double trained_s = 0;
   bool has_test = false;
   double test_accuracy = 0, test_loss = 0;  // a loss of NaN: not measured
-  bool final = false;  // of the job's final model
+  bool final = false;                       // of the job's final model
   // What else the program measured: up to kReportValuesMax finite numbers, whose names have 1 to
   // kValueNameMax letters, digits and characters of "._-/". What was tested is above.
   std::map<std::string, double> values;

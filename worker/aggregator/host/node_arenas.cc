@@ -148,8 +148,9 @@ absl::Status NodeArenas::MeanIntoWeights(ChunkId chunk, uint64_t clock) {
             }
           });
   if (!finite.load()) {
-    return absl::InternalError(absl::StrFormat(
-        "the gradients of chunk %d of step %d, or their sum, are not finite", chunk.value(), clock));
+    return absl::InternalError(
+        absl::StrFormat("the gradients of chunk %d of step %d, or their sum, are not finite",
+                        chunk.value(), clock));
   }
   Land(chunk, clock);
   return absl::OkStatus();

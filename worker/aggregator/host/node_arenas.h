@@ -54,8 +54,8 @@ class NodeArenas final : public Arenas {
   // The sums of `clock` as the chunks' next weights, where no other node adds to them, in place of
   // TakeSum, TakeWeights and Landed. The chunks follow one another.
   void SumIntoWeights(ChunkId first, uint32_t chunks, uint64_t clock);
-  // Likewise the mean over the step's samples, with the bits that OptimizerKind::kMean gives. Errors:
-  // Internal: a gradient is not finite, or their sum.
+  // Likewise the mean over the step's samples, with the bits that OptimizerKind::kMean gives.
+  // Errors: Internal: a gradient is not finite, or their sum.
   absl::Status MeanIntoWeights(ChunkId chunk, uint64_t clock);
 
   // Sums are made as they are taken, and all else is done at once.

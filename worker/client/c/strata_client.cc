@@ -20,6 +20,7 @@
 #include "proto/control.pb.h"
 #include "worker/client/c/convert.h"
 #include "worker/client/c/sized.h"
+#include "worker/client/c/strata_client_devices.h"
 #include "worker/client/c/write_guard.h"
 #include "worker/client/client.h"
 #include "worker/client/client_devices.h"
@@ -273,8 +274,7 @@ strata_code strata_guard_weights(strata_client* client) {
     std::vector<strata::client::GuardedRange> ranges;
     for (size_t i = 0; i < client->tensors.size(); ++i) {
       const auto weights = client->client->Weights(static_cast<int>(i));
-      ranges.push_back(
-          {weights.data(), weights.size() * sizeof(float), client->tensors[i].first});
+      ranges.push_back({weights.data(), weights.size() * sizeof(float), client->tensors[i].first});
     }
     strata::client::GuardWrites(std::move(ranges));
     client->guards_weights = true;

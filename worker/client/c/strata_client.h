@@ -160,23 +160,6 @@ STRATA_API strata_code strata_publish_values(strata_client* client, int32_t tens
 STRATA_API strata_code strata_read_weights(strata_client* client, int32_t tensor, void* to,
                                            strata_dtype dtype);
 
-/* Jobs with `device: GPU`. Says that the program can have its tensors on a device, whose memory the
- * host cannot touch; before strata_allocate, which fails where the job has GPUs and this was not
- * said. strata_publish_values and strata_read_weights, which are of the host, are refused then. */
-STRATA_API strata_code strata_accept_device(strata_client* client);
-/* Returns the CUDA device that the rank computes on, once strata_start has returned, by its number
- * in this process; -1: the job wants none. */
-STRATA_API int32_t strata_device_index(strata_client* client);
-/* The default stream, which other libraries know as 0. */
-#define STRATA_CUDA_DEFAULT_STREAM ((void*)1)
-/* Makes strata_wait, strata_publish and strata_finish_step points in `cuda_stream`, a cudaStream_t
- * of that device which the program computes in: they no longer wait for it. What is queued after
- * strata_wait finds the weights there; the gradient is complete once what was queued before
- * strata_publish is done. The stream outlives the last step in it. Null: they wait again. Between
- * steps, unless it is in use already. Errors: STRATA_INVALID_ARGUMENT (no stream of the device),
- * STRATA_FAILED_PRECONDITION (no device, or within a step). */
-STRATA_API strata_code strata_compute_in(strata_client* client, void* cuda_stream);
-
 /* Ends the step. Tensors that were not published have zero gradients. */
 STRATA_API strata_code strata_finish_step(strata_client* client);
 /* No more steps: blocks until all nodes are done and the final weights are there. */
@@ -192,7 +175,7 @@ typedef struct strata_report {
   double trained_s; /* since the first step, without evaluations; 0: as the client counts it */
   int has_test;     /* not 0: test_accuracy and test_loss were measured */
   double test_accuracy, test_loss; /* a test_loss of NaN was not measured */
-  int final; /* not 0: of the job's final model */
+  int final;                       /* not 0: of the job's final model */
   /* What else was measured: `value_count` finite numbers, at most 32, under names of 1 to 64
    * letters, digits and characters of "._-/", each once. */
   const char* const* value_names;

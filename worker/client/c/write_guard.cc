@@ -5,6 +5,7 @@
 
 #include <atomic>
 #include <cstring>
+#include <memory>
 #include <utility>
 
 namespace strata::client {
@@ -53,7 +54,7 @@ void GuardWrites(std::vector<GuardedRange> ranges) {
     return sigaction(SIGSEGV, &action, &former) == 0;
   }();
   static_cast<void>(installed);
-  guarded.store(new std::vector<GuardedRange>(std::move(ranges)));
+  guarded.store(std::make_unique<std::vector<GuardedRange>>(std::move(ranges)).release());
 }
 
 }  // namespace strata::client

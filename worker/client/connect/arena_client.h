@@ -115,7 +115,7 @@ class ArenaClient final : public Client, private ClientDevices, private ClientTr
   bool says_rates_ = false;        // the program, in each step
   float rate_ = 0;                 // of the newest step, where it does
   StepClock clock_;
-  bool straggled_ = false;  // in the step in hand
+  bool straggled_ = false;                 // in the step in hand
   absl::Duration waited_;                  // since the last report
   absl::Duration waited_before_;           // until then
   const std::unique_ptr<TraceLog> trace_;  // null: the job wants none

@@ -79,7 +79,7 @@ class WaitingLink final : public RankLink {
     if (absl::Status status = WaitIf(kStart); !status.ok()) return status;
     return RunFacts{.chunk_elements = 4};
   }
-  absl::Status BeginStep(uint64_t, uint32_t) override { return WaitIf(kBeginStep); }
+  absl::Status BeginStep(uint64_t, uint32_t, float) override { return WaitIf(kBeginStep); }
   absl::Status AwaitWeights(ChunkId, uint64_t) override { return WaitIf(kAwaitWeights); }
   absl::Status Publish(absl::Span<const ChunkId> chunks, uint64_t) override {
     published += chunks.size();

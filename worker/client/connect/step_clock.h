@@ -5,7 +5,7 @@
 
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
-#include "common/job/straggler.h"
+#include "worker/client/straggler.h"
 
 namespace strata::client {
 

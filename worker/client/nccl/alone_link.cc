@@ -29,8 +29,7 @@ absl::StatusOr<client::RunFacts> AloneLink::Start(const client::JobFacts& facts)
   const absl::StatusOr<proto::Job> job = client::CompleteAlone(launch_.record().job(), facts);
   if (!job.ok()) return job.status();
   absl::StatusOr<std::unique_ptr<DeviceSteps>> steps = DeviceSteps::Create(
-      device_, *job, layout_, [] { return absl::OkStatus(); }, facts.says_rates,
-      still_wanted_);
+      device_, *job, layout_, [] { return absl::OkStatus(); }, facts.says_rates, still_wanted_);
   if (!steps.ok()) return steps.status();
   steps_ = *std::move(steps);
   absl::Status status = steps_->TakeWeightsFrom(weights_.data());

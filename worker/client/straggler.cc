@@ -1,4 +1,4 @@
-#include "common/job/straggler.h"
+#include "worker/client/straggler.h"
 
 #include <algorithm>
 #include <ctime>

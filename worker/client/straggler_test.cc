@@ -1,4 +1,4 @@
-#include "common/job/straggler.h"
+#include "worker/client/straggler.h"
 
 #include "google/protobuf/text_format.h"
 #include "gtest/gtest.h"

@@ -1,5 +1,5 @@
-#ifndef STRATA_COMMON_JOB_STRAGGLER_H_
-#define STRATA_COMMON_JOB_STRAGGLER_H_
+#ifndef STRATA_WORKER_CLIENT_STRAGGLER_H_
+#define STRATA_WORKER_CLIENT_STRAGGLER_H_
 
 #include <cstdint>
 #include <vector>
@@ -28,4 +28,4 @@ absl::Duration ThreadTime();
 
 }  // namespace strata
 
-#endif  // STRATA_COMMON_JOB_STRAGGLER_H_
+#endif  // STRATA_WORKER_CLIENT_STRAGGLER_H_
