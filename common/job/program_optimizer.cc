@@ -34,6 +34,18 @@ std::string OptimizerText(const proto::Optimizer& optimizer) {
   return optimizer.ShortDebugString();
 }
 
+namespace {
+
+// Whether the job has that optimizer already.
+bool IsSame(const proto::Optimizer& named, const proto::Job& job) {
+  proto::Job other = job;
+  *other.mutable_optimizer() = named;
+  FillDefaults(&other);
+  return other.optimizer().SerializeAsString() == job.optimizer().SerializeAsString();
+}
+
+}  // namespace
+
 absl::Status TakeProgramOptimizer(const proto::Optimizer* named, bool says_rates, proto::Job* job) {
   const bool is_awaited = job->optimizer().has_from_program();
   if (is_awaited && named == nullptr) {
@@ -42,7 +54,7 @@ absl::Status TakeProgramOptimizer(const proto::Optimizer* named, bool says_rates
         "starts (JobFacts::optimizer, strata_facts.optimizer), or the job is to set another "
         "optimizer");
   }
-  if (!is_awaited && named != nullptr) {
+  if (!is_awaited && named != nullptr && !IsSame(*named, *job)) {
     return Refuse(absl::StrFormat(
         "optimizer: the job has %s, but the program names %s: set optimizer { from_program {} }, "
         "or let the program name none",

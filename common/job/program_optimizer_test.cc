@@ -71,6 +71,17 @@ TEST(ProgramOptimizerTest, JobAndProgramAgreeOnWhoNamesIt) {
   EXPECT_TRUE(TakeProgramOptimizer(nullptr, true, &own).ok());
 }
 
+TEST(ProgramOptimizerTest, WhatTheJobHasAlreadyMayBeNamed) {
+  proto::Job job = JobOf("optimizer { adamw { weight_decay: 0.5 } }");
+  const proto::Job before = job;
+  const auto same = ParseOptimizer("adamw { weight_decay: 0.5 beta1: 0.9 }");
+  ASSERT_TRUE(same.ok());
+  EXPECT_EQ(TakeProgramOptimizer(&*same, true, &job), absl::OkStatus());
+  EXPECT_EQ(job.SerializeAsString(), before.SerializeAsString());
+  const auto other = ParseOptimizer("adamw { weight_decay: 0.25 }");
+  EXPECT_FALSE(TakeProgramOptimizer(&*other, true, &job).ok());
+}
+
 TEST(ProgramOptimizerTest, WhatDoesNotGoWithTheKindIsRefusedOnceItIsKnown) {
   const std::string from = kFromProgram;
   EXPECT_TRUE(absl::StrContains(WhyNot(from + "consistency { async {} }", "mean {}"),

@@ -10,8 +10,6 @@ import torch
 
 from support import error_lines, must_finish, run_job
 
-# Until all modes take a program's own optimizer by themselves.
-OPTIONS = ("--set", "optimizer.mean={}")
 IS_OLD = torch.__version__.startswith("1.")
 
 
@@ -34,14 +32,14 @@ def largest_difference(path: pathlib.Path) -> float:
 def test_ddp_over_a_job_trains_as_ddp_by_itself(
     tmp_path: pathlib.Path, wants: str, how: dict[str, Any]
 ) -> None:
-    must_finish(run_job(tmp_path, "hooked.py", "out", *wants.split(), options=OPTIONS, **how))
+    must_finish(run_job(tmp_path, "hooked.py", "out", *wants.split(), **how))
     for rank in range(2):
         assert largest_difference(tmp_path / f"out.{rank}") <= 1e-6
 
 
 @pytest.mark.skipif(IS_OLD, reason="Gloo of this PyTorch has no bfloat16")
 def test_gradients_of_bfloat16_keep_their_type(tmp_path: pathlib.Path) -> None:
-    must_finish(run_job(tmp_path, "hooked.py", "out", "bfloat16", options=OPTIONS))
+    must_finish(run_job(tmp_path, "hooked.py", "out", "bfloat16"))
     # Means are sums of fp32 here, of bfloat16 in Gloo.
     assert largest_difference(tmp_path / "out.0") <= 0.05
     both = [torch.load(tmp_path / f"out.{rank}")[0] for rank in range(2)]
@@ -52,7 +50,7 @@ def test_gradients_of_bfloat16_keep_their_type(tmp_path: pathlib.Path) -> None:
 
 @pytest.mark.skipif(IS_OLD, reason="this profiler does not name Gloo's collectives")
 def test_no_gradient_goes_through_gloo(tmp_path: pathlib.Path) -> None:
-    result = must_finish(run_job(tmp_path, "hooked.py", "out", "gloo", options=OPTIONS))
+    result = must_finish(run_job(tmp_path, "hooked.py", "out", "gloo"))
     line = next(line for line in result.out.splitlines() if line.startswith("[0] through Gloo:"))
     assert "all_reduce" not in line
     # What remains is the order of parameters, which ranks settle once.
@@ -68,6 +66,6 @@ def test_a_mode_that_is_not_ddps_is_refused_by_name(tmp_path: pathlib.Path, mode
 
 
 def test_a_gradient_that_is_not_finite_names_its_parameter(tmp_path: pathlib.Path) -> None:
-    result = run_job(tmp_path, "hooked.py", "out", "nan", options=OPTIONS)
+    result = run_job(tmp_path, "hooked.py", "out", "nan")
     assert result.status == 1
     assert "rank 1" in error_lines(result)[0] and '"last.bias"' in error_lines(result)[0]

@@ -18,9 +18,6 @@ import strata
 
 from support import SCRIPTS, environment, execute
 
-# Until all modes take a program's own optimizer by themselves.
-OPTIONS = ("--set", "optimizer.mean={}")
-
 
 def mean_of_ranks(offset: float) -> tuple[int, int, float]:
     session = strata.Session({"w": np.zeros(1, "f4")}, strata.Mean())
@@ -63,7 +60,7 @@ def reason(call: Any, kind: type[strata.StrataError]) -> str:
 
 
 def test_results_come_back_by_rank() -> None:
-    assert strata.launch(mean_of_ranks, 5.0, ranks=2, options=OPTIONS) == [(0, 2, 5.5), (1, 2, 5.5)]
+    assert strata.launch(mean_of_ranks, 5.0, ranks=2) == [(0, 2, 5.5), (1, 2, 5.5)]
 
 
 def test_two_nodes_and_a_mode_may_be_named(capfd: pytest.CaptureFixture[str]) -> None:
@@ -73,7 +70,7 @@ def test_two_nodes_and_a_mode_may_be_named(capfd: pytest.CaptureFixture[str]) ->
 
 
 def test_an_exception_in_the_function_is_the_jobs_reason() -> None:
-    call = lambda: strata.launch(fail_on_rank_1, "gold", ranks=2, options=OPTIONS)
+    call = lambda: strata.launch(fail_on_rank_1, "gold", ranks=2)
     text = reason(call, strata.JobStopped)
     assert "rank 1 (node 0, w0): ValueError: no such thing: gold (test_launch.py:" in text
 
@@ -83,7 +80,7 @@ def test_a_function_that_makes_no_session_just_runs() -> None:
 
 
 def test_a_session_on_some_ranks_alone_is_named() -> None:
-    text = reason(lambda: strata.launch(session_on_rank_0, options=OPTIONS), strata.JobStopped)
+    text = reason(lambda: strata.launch(session_on_rank_0), strata.JobStopped)
     assert "none: this rank made no session" in text
 
 
@@ -168,7 +165,7 @@ def wait_until(holds: Any, deadline_s: float) -> None:
 
 def test_ctrl_c_ends_the_job_and_leaves_no_process(tmp_path: pathlib.Path) -> None:
     mark = uuid.uuid4().hex
-    words = [sys.executable, str(SCRIPTS / "interrupted.py"), str(tmp_path), *OPTIONS]
+    words = [sys.executable, str(SCRIPTS / "interrupted.py"), str(tmp_path)]
     running = subprocess.Popen(
         words,
         cwd=tmp_path,

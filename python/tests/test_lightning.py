@@ -13,9 +13,6 @@ from strata._library import lib
 
 from support import SCRIPTS, Result, error_lines, execute, must_finish, run_job
 
-# Until all modes take a program's own optimizer by themselves.
-OPTIONS = ("--set", "optimizer.mean={}")
-
 HAS_LIGHTNING = importlib.util.find_spec("lightning") is not None
 needs_rates = pytest.mark.skipif(
     not hasattr(lib, "strata_begin_step_at"), reason="this library takes no learning rates"
@@ -24,7 +21,6 @@ needs_lightning = pytest.mark.skipif(not HAS_LIGHTNING, reason="needs lightning"
 
 
 def fit(folder: pathlib.Path, wants: str, **how: Any) -> Result:
-    how = {"options": OPTIONS, **how}
     return run_job(folder, "fitted.py", "job", "job", *wants.split(), **how)
 
 
