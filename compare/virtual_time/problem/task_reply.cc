@@ -1,8 +1,12 @@
 #include "compare/virtual_time/problem/task_reply.h"
 
+#include <algorithm>
 #include <set>
 
 #include "absl/status/status.h"
+#include "absl/strings/ascii.h"
+#include "absl/strings/escaping.h"
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "google/protobuf/util/json_util.h"
@@ -57,6 +61,25 @@ absl::Status CheckDescription(const proto::TaskDescription& task) {
   return Refuse(absl::StrFormat("optimizer: lr: %g, must be at least 0", task.rate()));
 }
 
+// Names that a report of a live rank may have.
+absl::Status CheckNames(const proto::TaskMeasured& measured) {
+  for (const auto& [name, value] : measured.values()) {
+    const bool fits = !name.empty() && name.size() <= 64 &&
+                      std::all_of(name.begin(), name.end(), [](unsigned char c) {
+                        return absl::ascii_isalnum(c) || absl::StrContains("._-/", c);
+                      });
+    if (fits) continue;
+    return Refuse(absl::StrCat("evaluate: \"", absl::CEscape(name).substr(0, 128),
+                               "\": a name has 1 to 64 letters, digits and characters of ._-/"));
+  }
+  return absl::OkStatus();
+}
+
+std::string NameOf(proto::TaskReply::WhatCase what) {
+  const auto* const field = proto::TaskReply::descriptor()->FindFieldByNumber(what);
+  return field == nullptr ? "nothing" : field->name();
+}
+
 }  // namespace
 
 absl::StatusOr<proto::TaskReply> ParseTaskReply(const std::string& line,
@@ -69,14 +92,15 @@ absl::StatusOr<proto::TaskReply> ParseTaskReply(const std::string& line,
     return Refuse(reply.failed().empty() ? "the task says no reason" : reply.failed());
   }
   if (reply.what_case() != what) {
-    return Refuse(absl::StrFormat("the task answers %d to what is %d of TaskReply",
-                                  static_cast<int>(reply.what_case()), static_cast<int>(what)));
+    return Refuse(
+        absl::StrFormat("the task answers %s, not %s", NameOf(reply.what_case()), NameOf(what)));
   }
   absl::Status status;
   if (reply.has_described()) status = CheckDescription(reply.described());
   if (reply.has_computed()) {
     status = InRange("samples", reply.computed().samples(), 1, kTaskSamplesMax);
   }
+  if (reply.has_measured()) status = CheckNames(reply.measured());
   if (!status.ok()) return status;
   return reply;
 }
