@@ -5,11 +5,23 @@ from __future__ import annotations
 import json
 import pathlib
 import re
+import signal
+import subprocess
 import sys
+import time
 from typing import Any
 
 import pytest
-from support import SCRIPTS, STRATA, Result, error_lines, execute, must_finish, run_job
+from support import (
+    SCRIPTS,
+    STRATA,
+    Result,
+    environment,
+    error_lines,
+    execute,
+    must_finish,
+    run_job,
+)
 
 TASK = str(SCRIPTS / "line_task.py")
 CLUSTER = """
@@ -18,16 +30,20 @@ servers { link { gbit_per_s: 1 } }
 """
 
 
-def compare(
+def compare_words(
     folder: pathlib.Path, *more: str, script: str = TASK, out: str = "out", virtual: bool = True
-) -> Result:
-    """Compares modes of a task, in virtual time or live, judged by its error."""
-    folder.mkdir(parents=True, exist_ok=True)
+) -> list[str]:
+    """The command that compares modes of a task, in virtual time or live, by its error."""
     (folder / "cluster.textproto").write_text(CLUSTER)
     words = [STRATA, "compare", script, "-n", "2", "--python", sys.executable, "--out", out]
     words += ["--metric", "error", "--goal", "min", "--set", "metrics.every_steps=5"]
     words += ["--cluster", "cluster.textproto"] if virtual else ["--nodes", "2"]
-    return execute([*words, *more], folder)
+    return [*words, *more]
+
+
+def compare(folder: pathlib.Path, *more: str, **how: Any) -> Result:
+    """Runs that command in the folder."""
+    return execute(compare_words(folder, *more, **how), folder)
 
 
 def report_of(folder: pathlib.Path) -> Any:
@@ -101,6 +117,27 @@ def test_a_task_that_goes_wrong_is_one_line_that_names_it(
     assert result.status == (1 if fault == "dies" else 2)
     if fault not in ("raises", "dies"):
         assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL])
+def test_who_ends_the_command_ends_the_process_of_the_task(
+    tmp_path: pathlib.Path, number: signal.Signals
+) -> None:
+    words = compare_words(tmp_path, "--modes", "sync", "--", "--fault=hangs")
+    with subprocess.Popen(words, cwd=tmp_path, env=environment()) as running:
+        try:
+            end = time.monotonic() + 60
+            while not (tmp_path / "hanging").exists():
+                assert running.poll() is None and time.monotonic() < end
+                time.sleep(0.02)
+            running.send_signal(number)
+            assert running.wait(20) != 0
+            process = pathlib.Path("/proc", (tmp_path / "hanging").read_text())
+            while process.exists():
+                assert time.monotonic() < end
+                time.sleep(0.02)
+        finally:
+            running.kill()
 
 
 @pytest.mark.parametrize(

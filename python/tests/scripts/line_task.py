@@ -6,6 +6,7 @@ usage: line_task.py [--fault NAME] [--lr LR]
 import argparse
 import os
 import signal
+import time
 
 import numpy as np
 
@@ -46,6 +47,11 @@ def gradients(weights, step):
         return mine, 0, 0.0
     if options.fault == "returns":
         return mine
+    if options.fault == "hangs" and step.number == 3:
+        with open("hanging.part", "w") as file:
+            file.write(str(os.getpid()))
+        os.rename("hanging.part", "hanging")
+        time.sleep(1000)
     if options.fault == "dies" and step.number == 3:
         os.kill(os.getpid(), signal.SIGKILL)
     return mine, len(x), float((e * e).mean())
