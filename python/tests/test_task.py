@@ -12,6 +12,7 @@ import time
 from typing import Any
 
 import pytest
+import strata
 from support import (
     SCRIPTS,
     STRATA,
@@ -52,6 +53,25 @@ def report_of(folder: pathlib.Path) -> Any:
 
 def records(folder: pathlib.Path) -> list[Any]:
     return [json.loads(path.read_text()) for path in sorted((folder / "runs").glob("*.json"))]
+
+
+def test_ranks_share_each_epoch_as_a_sampler_has_it() -> None:
+    samples = strata.Sampler(48, seed=5, rank=1, ranks=3)
+    samples.set_epoch(2)
+    steps = [strata.Step(1, 3, number, 5, 4, 4) for number in range(8, 12)]
+    assert [int(i) for step in steps for i in step.samples(48)] == list(samples)
+    used = [i for rank in range(3) for i in strata.Step(rank, 3, 2, 5, 4, 4).samples(range(12))]
+    assert sorted(used) == list(range(12))
+
+
+def test_a_steps_numbers_at_random_are_its_own() -> None:
+    drawn = [
+        float(strata.Step(rank, 2, number, seed, 4, 4).random().random())
+        for rank in (0, 1)
+        for number in (0, 1)
+        for seed in (1, 2, 1)
+    ]
+    assert drawn[0] == drawn[2] and len(set(drawn)) == 8
 
 
 def test_a_task_by_itself_is_one_rank(tmp_path: pathlib.Path) -> None:

@@ -40,7 +40,7 @@ def gradients(weights, step):
     if options.fault == "missing":
         del mine["b"]
     if options.fault == "nan" and step.number == 3:
-        mine["w"][2] = float("nan")
+        mine["w"][0] = float("nan")
     if options.fault == "nan-loss" and step.number == 3:
         return mine, len(x), float("nan")
     if options.fault == "samples":
