@@ -192,6 +192,8 @@ void AddCompareCommand(CLI::App* app, Invocation* invocation) {
       "      --cluster examples/clusters/two_site_wan.textproto --set ranks=16\n"
       "  strata compare train.py -n 4 --modes sync,async,ring --nodes 2 --servers 2 \\\n"
       "      --metric perplexity --goal min --out comparison -- --layers 4\n"
+      "  strata compare task.py -n 16 --modes sync,async --out comparison \\\n"
+      "      --cluster examples/clusters/two_site_wan.textproto\n"
       "Without --coordinator it has a cluster of its own on this machine; with --cluster none: "
       "gradients\nare real, time is simulated. The same command goes on where it was interrupted; "
       "more modes and\nseeds add to what is there.\n"

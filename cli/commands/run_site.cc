@@ -81,7 +81,8 @@ CLI::Option* AddSiteOptions(CLI::App* command, SiteOptions* options) {
   command->get_option("--timeout")->needs(coordinator);
   CLI::Option* cluster = command->add_option(
       "--cluster", options->cluster,
-      "Runs in virtual time, on the cluster of this file (see examples/clusters/)");
+      "Runs in virtual time, on the cluster of this file (see examples/clusters/): a model of the "
+      "zoo, or a script that defines a strata.Task");
   cluster->excludes(coordinator);
   for (CLI::Option* option : local) cluster->excludes(option);
   return coordinator;

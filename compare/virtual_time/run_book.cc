@@ -5,11 +5,9 @@
 namespace strata::compare {
 
 RunBook::RunBook(const worker::StepPlan& plan, uint32_t ranks)
-    : batch_(plan.batch),
-      window_samples_(plan.report_every * ranks * plan.batch),
-      steps_(ranks, 0) {}
+    : window_steps_(plan.report_every * ranks), steps_(ranks, 0) {}
 
-void RunBook::OnStep(uint32_t rank, double loss, double now_s) {
+void RunBook::OnStep(uint32_t rank, const StepResult& result, double now_s) {
   const uint64_t ahead = steps_[rank]++ - slowest_;
   if (ranks_past_.size() <= ahead) ranks_past_.resize(ahead + 1, 0);
   ++ranks_past_[ahead];
@@ -17,15 +15,16 @@ void RunBook::OnStep(uint32_t rank, double loss, double now_s) {
     ranks_past_.pop_front();
     ++slowest_;
   }
-  samples_ += batch_;
-  in_window_ += batch_;
-  window_loss_ += loss;
+  samples_ += result.samples;
+  in_window_ += result.samples;
+  window_loss_ += result.loss;
   last_s_ = now_s;
-  if (in_window_ >= window_samples_) CloseWindow(now_s);
+  if (++steps_in_window_ >= window_steps_) CloseWindow(now_s);
 }
 
 void RunBook::CloseWindow(double now_s) {
   last_loss_ = std::exchange(window_loss_, 0) / std::exchange(in_window_, 0);
+  steps_in_window_ = 0;
   proto::Window& window = windows_.emplace_back();
   window.set_samples(samples_);
   window.set_trained_s(now_s);

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "compare/run_record.pb.h"
+#include "compare/virtual_time/problem/problem.h"
 #include "training/trainer/step_plan.h"
 
 namespace strata::compare {
@@ -17,8 +18,8 @@ class RunBook {
  public:
   RunBook(const worker::StepPlan& plan, uint32_t ranks);
 
-  // A rank has made its next step. `now_s` never goes back; the loss is summed over its samples.
-  void OnStep(uint32_t rank, double loss, double now_s);
+  // A rank has made its next step. `now_s` never goes back.
+  void OnStep(uint32_t rank, const StepResult& result, double now_s);
 
   uint64_t samples() const { return samples_; }
   uint64_t slowest_step() const { return slowest_; }  // steps that all ranks have made
@@ -30,12 +31,11 @@ class RunBook {
  private:
   void CloseWindow(double now_s);
 
-  const uint32_t batch_;
-  const uint64_t window_samples_;
+  const uint64_t window_steps_;  // of all ranks together
   std::vector<uint64_t> steps_;  // by rank
   uint64_t slowest_ = 0;
   std::deque<uint32_t> ranks_past_;  // by step from slowest_ on: ranks that have made it
-  uint64_t samples_ = 0, in_window_ = 0;
+  uint64_t samples_ = 0, in_window_ = 0, steps_in_window_ = 0;
   double window_loss_ = 0, last_loss_ = 0, last_s_ = 0;
   std::vector<proto::Window> windows_;  // their times are not from `began_s`
 };

@@ -46,7 +46,7 @@ VirtualNode::VirtualNode(const Options& options, transport::SimClock* clock,
   problem_->FirstWeights(weights_.data());
   for (uint32_t r = 0; r < self_.ranks(); ++r) {
     const uint32_t rank = self_.first_rank() + r;
-    ranks_[r].compute = std::make_unique<RankCompute>(problem_, rank, weights_.data());
+    ranks_[r].compute = problem_->MakeRank(rank, weights_.data());
     ranks_[r].book = std::make_unique<client::StepBook>(problem_->tensors(), map_);
     ranks_[r].straggler = std::make_unique<Straggler>(problem_->job(), options.node, rank);
   }
@@ -208,9 +208,9 @@ void VirtualNode::Backward(uint32_t r) {
   Rank& rank = ranks_[r];
   const std::vector<StepStage>& stages = problem_->stages();
   if (rank.stage + 1 == stages.size()) {
-    const absl::StatusOr<double> loss = rank.compute->Finish(pool_);
-    if (!loss.ok()) return Fail(loss.status());
-    rank.loss = *loss;
+    const absl::StatusOr<StepResult> result = rank.compute->Finish(pool_);
+    if (!result.ok()) return Fail(result.status());
+    rank.result = *result;
   }
   Publish(r, stages[rank.stage]);
   if (ended_) return;
@@ -241,7 +241,7 @@ void VirtualNode::Publish(uint32_t r, const StepStage& stage) {
 
 void VirtualNode::FinishStep(uint32_t r) {
   Rank& rank = ranks_[r];
-  observer_->OnStep(self_.first_rank() + r, rank.loss);
+  observer_->OnStep(self_.first_rank() + r, rank.result);
   ++rank.step;
   if (rank.step < problem_->plan().total_steps) return BeginStep(r);
   stepped_ += clock_->Now() - rank.began;
@@ -265,14 +265,15 @@ Bytes VirtualNode::FirstWeights(ChunkId chunk) {
 worker::ExchangeNode::Sum VirtualNode::TakeSum(ChunkId chunk, uint64_t /*clock*/) {
   const size_t count = map_.ElementsOf(chunk);
   inputs_.clear();
+  worker::StepFacts facts{.rate = problem_->rate()};
   for (const Rank& rank : ranks_) {
+    facts.samples += rank.result.samples;
     inputs_.push_back(rank.compute->gradients() + map_.OffsetOf(chunk));
   }
   const std::shared_ptr<float> sum = buffers_.AllocateFloats(count);
   kernels::Cpu().sum(inputs_, sum.get(), count);
   core_.OnSummed(chunk, complete_);
-  const auto samples = static_cast<uint32_t>(ranks_.size()) * problem_->plan().batch;
-  return {AsBytes(sum, count), {.samples = samples}};
+  return {AsBytes(sum, count), facts};
 }
 
 absl::Status VirtualNode::TakeWeights(ChunkId chunk, uint32_t first_element, const Bytes& weights) {

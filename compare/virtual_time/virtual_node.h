@@ -10,10 +10,10 @@
 #include "absl/types/span.h"
 #include "common/buffer_pool.h"
 #include "common/job/arena.h"
-#include "compare/virtual_time/compute_pool.h"
 #include "compare/virtual_time/compute_time.h"
 #include "compare/virtual_time/link_medium.h"
-#include "compare/virtual_time/problem.h"
+#include "compare/virtual_time/problem/compute_pool.h"
+#include "compare/virtual_time/problem/problem.h"
 #include "proto/control.pb.h"
 #include "worker/aggregator/core/aggregator_core.h"
 #include "worker/client/straggler.h"
@@ -30,8 +30,8 @@ class NodeObserver {
   // The node's arena holds all weights that `step` is computed with; nothing of it has begun. Also
   // after the last step, where its answers come as weights.
   virtual void OnWeights(VirtualNode* node, uint64_t step) = 0;
-  // A rank has made a step; the summed loss of its samples.
-  virtual void OnStep(uint32_t rank, double loss) = 0;
+  // A rank has made a step.
+  virtual void OnStep(uint32_t rank, const StepResult& result) = 0;
   // The job's final weights are in the node's arena.
   virtual void OnFinished(VirtualNode* node) = 0;
   // The job cannot go on; one line.
@@ -88,7 +88,7 @@ class VirtualNode final : private worker::ExchangeNode {
     absl::Time waits_since, began;     // the wait; training
     absl::Duration forward, backward;  // time of this step's
     absl::Duration computed;           // since the last delay
-    double loss = 0;                   // of this step
+    StepResult result;                 // of this step
   };
 
   VirtualNode(const Options& options, transport::SimClock* clock, transport::SimNetwork* network,

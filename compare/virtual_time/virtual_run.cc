@@ -9,13 +9,12 @@
 #include "absl/strings/str_format.h"
 #include "common/job/consistency.h"
 #include "common/random.h"
-#include "compare/virtual_time/compute_pool.h"
 #include "compare/virtual_time/job_hosts.h"
 #include "compare/virtual_time/link_medium.h"
+#include "compare/virtual_time/problem/compute_pool.h"
 #include "compare/virtual_time/run_book.h"
 #include "compare/virtual_time/virtual_node.h"
 #include "compare/virtual_time/virtual_shard.h"
-#include "training/trainer/evaluator.h"
 
 namespace strata::compare {
 namespace {
@@ -38,9 +37,7 @@ bool AppliesEachPush(const proto::Job& job) {
 // Weights that rank 0 had, and what they are worth.
 struct Measured {
   proto::Measurement measurement;
-  std::vector<std::vector<float>> tensors;  // the weights, then the buffers
-  ComputePool::Ticket ticket;
-  absl::StatusOr<worker::Score> score = worker::Score();
+  std::unique_ptr<Measuring> measuring;
 };
 
 class VirtualRun final : public NodeObserver {
@@ -62,7 +59,7 @@ class VirtualRun final : public NodeObserver {
 
  private:
   void OnWeights(VirtualNode* node, uint64_t step) override;
-  void OnStep(uint32_t rank, double loss) override;
+  void OnStep(uint32_t rank, const StepResult& result) override;
   void OnFinished(VirtualNode* node) override;
   void OnFailed(const std::string& reason) override {
     if (!failure_) failure_ = reason;
@@ -96,10 +93,11 @@ absl::Status VirtualRun::Build() {
   const proto::Cluster& cluster = cluster_.cluster;
   const worker::StepPlan& steps = problem_->plan();
   absl::StatusOr<JobPlaces> places =
-      PlaceJob(plan_.job, cluster, problem_->tensors().Layout(),
+      PlaceJob(problem_->job(), cluster, problem_->tensors().Layout(),
                steps.steps_per_epoch * plan_.job.ranks() * steps.batch);
   if (!places.ok()) return places.status();
   record_ = places->record;
+  record_.set_says_rates(problem_->says_rates());
   const std::vector<ClusterHost> hosts = ListHosts(cluster);
   for (const ClusterHost& host : hosts) medium_.AddHost(LinkOf(host.link), host.site);
   for (const proto::SiteLink& link : cluster.site_links()) {
@@ -157,39 +155,15 @@ uint64_t VirtualRun::UpdatesAt(uint64_t step, bool ended) const {
 }
 
 void VirtualRun::Measure(VirtualNode* node, uint64_t step) {
-  const TrainingData& data = problem_->data();
-  if (data.sets.test.size() == 0) return;
+  auto measuring = problem_->Measure(node->weights(), step, node->rank(0), &pool_);
+  if (!measuring.ok()) return OnFailed(std::string(measuring.status().message()));
+  if (*measuring == nullptr) return;
   Measured& measured = measured_.emplace_back();
+  measured.measuring = *std::move(measuring);
   measured.measurement.set_step(step);
   measured.measurement.set_samples(book_.samples());
   measured.measurement.set_updates(UpdatesAt(step, step == problem_->plan().total_steps));
   measured.measurement.set_trained_s(clock_.Seconds() - *began_s_);
-  for (const absl::Span<float> span : problem_->WeightSpans(node->weights())) {
-    measured.tensors.emplace_back(span.begin(), span.end());
-  }
-  const size_t weights = measured.tensors.size();
-  for (const absl::Span<float> statistics : problem_->StatisticsSpans(node->weights())) {
-    measured.tensors.emplace_back(statistics.begin(), statistics.end());
-  }
-  if (measured.tensors.size() == weights) {  // those of rank 0's batches, if any
-    const std::vector<std::vector<float>>& own = node->rank(0).buffers();
-    measured.tensors.insert(measured.tensors.end(), own.begin(), own.end());
-  }
-  measured.ticket = pool_.Add([this, weights, &measured](ComputePool::Worker*) {
-    std::vector<absl::Span<float>> spans;
-    for (std::vector<float>& tensor : measured.tensors) spans.push_back(absl::MakeSpan(tensor));
-    const std::vector<absl::Span<float>> buffers(spans.begin() + weights, spans.end());
-    spans.resize(weights);
-    const TrainingData& data = problem_->data();
-    auto evaluator = worker::Evaluator::Create(problem_->model(), &data.sets.test,
-                                               data.normalisation, spans, buffers);
-    if (evaluator.ok()) {
-      measured.score = (*evaluator)->Measure();
-    } else {
-      measured.score = evaluator.status();
-    }
-    measured.tensors.clear();
-  });
 }
 
 void VirtualRun::OnWeights(VirtualNode* node, uint64_t step) {
@@ -200,9 +174,9 @@ void VirtualRun::OnWeights(VirtualNode* node, uint64_t step) {
   if (node->node() == 0 && step > 0 && plan.Evaluates(step - 1)) Measure(node, step);
 }
 
-void VirtualRun::OnStep(uint32_t rank, double loss) {
+void VirtualRun::OnStep(uint32_t rank, const StepResult& result) {
   const uint64_t before = book_.slowest_step();
-  book_.OnStep(rank, loss, clock_.Seconds());
+  book_.OnStep(rank, result, clock_.Seconds());
   if (book_.slowest_step() == before || !options_.on_progress) return;
   const uint64_t total = problem_->plan().total_steps;
   RunProgress progress;
@@ -222,10 +196,8 @@ void VirtualRun::OnFinished(VirtualNode* node) {
 absl::Status VirtualRun::WriteMeasurements(proto::RunRecord* record) {
   for (Measured& measured : measured_) {
     if (options_.stop != nullptr && *options_.stop) return absl::CancelledError("stopped");
-    pool_.Wait(measured.ticket);
-    if (!measured.score.ok()) return measured.score.status();
-    measured.measurement.set_accuracy(measured.score->accuracy);
-    measured.measurement.set_loss(measured.score->loss);
+    const absl::Status status = measured.measuring->Finish(&pool_, &measured.measurement);
+    if (!status.ok()) return status;
     *record->add_measurements() = measured.measurement;
   }
   return absl::OkStatus();
@@ -267,6 +239,7 @@ absl::StatusOr<VirtualOutcome> VirtualRun::Run() {
       OnFailed("it takes more than a year");
     }
   }
+  if (const absl::Status healthy = problem_->health(); !healthy.ok()) return healthy;
   VirtualOutcome outcome;
   outcome.virtual_s = clock_.Seconds();
   outcome.bytes_between_hosts = medium_.bytes_between_hosts();
@@ -290,13 +263,19 @@ absl::StatusOr<VirtualOutcome> VirtualRun::Run() {
 }  // namespace
 
 absl::StatusOr<VirtualOutcome> RunInVirtualTime(const RunPlan& plan, const ClusterFile& cluster,
-                                                std::shared_ptr<const TrainingData> data,
+                                                std::unique_ptr<Problem> problem,
                                                 const VirtualRunOptions& options) {
-  absl::StatusOr<std::unique_ptr<Problem>> problem = Problem::Create(plan.job, std::move(data));
-  if (!problem.ok()) return problem.status();
-  VirtualRun run(plan, cluster, options, *std::move(problem));
+  VirtualRun run(plan, cluster, options, std::move(problem));
   if (absl::Status status = run.Build(); !status.ok()) return status;
   return run.Run();
+}
+
+absl::StatusOr<VirtualOutcome> RunInVirtualTime(const RunPlan& plan, const ClusterFile& cluster,
+                                                std::shared_ptr<const TrainingData> data,
+                                                const VirtualRunOptions& options) {
+  auto problem = ZooProblem::Create(plan.job, std::move(data));
+  if (!problem.ok()) return problem.status();
+  return RunInVirtualTime(plan, cluster, *std::move(problem), options);
 }
 
 }  // namespace strata::compare

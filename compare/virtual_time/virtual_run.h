@@ -12,7 +12,8 @@
 #include "absl/types/span.h"
 #include "compare/runner.h"
 #include "compare/virtual_time/cluster_file.h"
-#include "compare/virtual_time/problem.h"
+#include "compare/virtual_time/problem/problem.h"
+#include "compare/virtual_time/problem/zoo_problem.h"
 
 namespace strata::compare {
 
@@ -34,9 +35,15 @@ struct VirtualOutcome {
   double bytes_between_hosts = 0;
 };
 
-// Runs a job once, in virtual time: see README.md. `data` is the job's. Errors: InvalidArgument
+// Runs a job once, in virtual time: see README.md. `problem` is the job's. Errors: the problem's
+// health, InvalidArgument
 // (the job does not fit the cluster), Cancelled (`stop`), Internal (nothing more happens, but it
 // has not ended). A job that fails by itself is a record with `failure`.
+absl::StatusOr<VirtualOutcome> RunInVirtualTime(const RunPlan& plan, const ClusterFile& cluster,
+                                                std::unique_ptr<Problem> problem,
+                                                const VirtualRunOptions& options);
+
+// The same with a model of the zoo, on the job's data. Errors also as of ZooProblem::Create.
 absl::StatusOr<VirtualOutcome> RunInVirtualTime(const RunPlan& plan, const ClusterFile& cluster,
                                                 std::shared_ptr<const TrainingData> data,
                                                 const VirtualRunOptions& options);

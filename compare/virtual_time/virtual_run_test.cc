@@ -179,7 +179,10 @@ TEST(VirtualRunner, RefusesWhatItCannotRun) {
   EXPECT_EQ(std::string(runner->Check(plan).message()).substr(0, 7), "ranks: ");
   plan = MakePlan("sync", 2, 4);
   plan.job.mutable_program()->set_path("mine");
-  EXPECT_EQ(runner->Check(plan).message(), "program: virtual time computes models of the zoo only");
+  EXPECT_EQ(
+      runner->Check(plan).message(),
+      "program: in virtual time a program is a script *.py that defines a strata.Task; this one "
+      "owns its loop, and runs live only");
   plan = MakePlan("sync", 2, 4);
   plan.job.set_exchange(proto::Job::MPI);
   EXPECT_EQ(runner->Check(plan).message(),

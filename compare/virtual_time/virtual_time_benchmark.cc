@@ -20,7 +20,7 @@
 #include "common/job/consistency.h"
 #include "common/job/job.h"
 #include "compare/virtual_time/cluster_file.h"
-#include "compare/virtual_time/problem.h"
+#include "compare/virtual_time/problem/zoo_problem.h"
 #include "compare/virtual_time/virtual_run.h"
 
 namespace strata::compare {
@@ -104,13 +104,13 @@ absl::StatusOr<Seconds> RunSeconds(const Settings& settings, const proto::Job& j
 absl::StatusOr<Seconds> GradientSeconds(const Settings& settings, const proto::Job& job,
                                         const std::shared_ptr<const TrainingData>& data) {
   const Stopwatch watch;
-  absl::StatusOr<std::unique_ptr<Problem>> problem = Problem::Create(job, data);
+  auto problem = ZooProblem::Create(job, data);
   if (!problem.ok()) return problem.status();
   std::vector<float> weights((*problem)->tensors().elements());
   (*problem)->FirstWeights(weights.data());
   std::vector<std::unique_ptr<RankCompute>> ranks;
   for (uint32_t i = 0; i < std::min(2 * settings.threads, job.ranks()); ++i) {
-    ranks.push_back(std::make_unique<RankCompute>(problem->get(), i, weights.data()));
+    ranks.push_back((*problem)->MakeRank(i, weights.data()));
   }
   ComputePool pool(settings.threads);
   const uint64_t passes = uint64_t{settings.steps} * job.ranks();

@@ -12,6 +12,7 @@ from strata.optimizers import SGD, Adam, AdamW, Mean, Optimizer
 from strata.reporting import report
 from strata.sampler import Sampler
 from strata.session import Session
+from strata.task import Step, Task
 
 __version__ = version()
 
@@ -27,7 +28,9 @@ __all__ = [
     "OutOfOrder",
     "Sampler",
     "Session",
+    "Step",
     "StrataError",
+    "Task",
     "fail",
     "finish",
     "launch",

@@ -33,6 +33,8 @@ class _Process:
         # Called when the final weights are in the arena, which goes away after it.
         self.after_finish: list[Callable[[], None]] = []
         self.forked_from = 0  # the process that has the client; 0: this one
+        # Whether this process serves a script's task to virtual time, and is no rank.
+        self.serves = False
 
 
 process = _Process()
@@ -44,6 +46,11 @@ def connect() -> Client:
     In a job, `$STRATA_LAUNCH` names the launch file; without it the rank is alone.
     Raises `errors.OutOfOrder` in a process that forked from the rank, or under torchrun or mpirun.
     """
+    if process.serves:
+        raise errors.OutOfOrder(
+            "the script makes a session, so it owns its loop and runs live only: virtual time"
+            " computes a strata.Task"
+        )
     if process.forked_from:
         raise errors.OutOfOrder(
             f"process {os.getpid()} forked from rank {os.environ.get('RANK', '0')}, process "

@@ -83,6 +83,7 @@ class Session:
             optimizer, Mean
         )
         self._reporter = reporting.begin(self._client)
+        self._is_final = False
         _lifetime.process.after_finish.append(self._keep_final)
         if self._gives_means:
             for name, array in self._params.items():
@@ -121,7 +122,7 @@ class Session:
         """
         if self._gives_means:
             raise errors.OutOfOrder("weights: with strata.Mean() they are the script's own")
-        if self._client.is_open:
+        if self._client.is_open and not self._is_final:
             self._client.wait_all()
         return {name: self._views[name] for name in self._params}
 
@@ -183,6 +184,7 @@ class Session:
         _lifetime.finish()
 
     def _keep_final(self) -> None:
+        self._is_final = True
         self._views = {name: _arrays.copy_of(view) for name, view in self._views.items()}
 
     def __enter__(self) -> Session:

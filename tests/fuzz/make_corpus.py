@@ -160,6 +160,27 @@ def clusters():
     write("cluster_fuzz", "infinite", node % b"constant_ms: inf slow: nan" + server)
 
 
+def task_replies():
+    """The first byte says what is asked for: describe, attach, compute, evaluate."""
+    steps = b'"version":1,"batch":32,"steps_per_epoch":10,"total_steps":30'
+    replies = {
+        "described": b'0{"described":{%s,"evaluate_every":5,"optimizer":"sgd {}","rate":0.1,'
+                     b'"tensors":[{"name":"w","shape":[8,3]},{"name":"b","shape":[]}]}}' % steps,
+        "too_large": b'0{"described":{%s,"tensors":[{"name":"w","shape":[65536,65536]}]}}' % steps,
+        "overflow": b'0{"described":{%s,"tensors":[{"name":"w",'
+                    b'"shape":["18446744073709551615","18446744073709551615"]}]}}' % steps,
+        "attached": b'1{"attached":{}}',
+        "computed": b'2{"computed":{"samples":32,"loss":0.25}}',
+        "no_number": b'2{"computed":{"samples":32,"loss":"NaN"}}',
+        "measured": b'3{"measured":{"values":{"test_accuracy":0.9,"error":1e-05}}}',
+        "bad_name": b'3{"measured":{"values":{"a b\xc3\xa9":1}}}',
+        "failed": b'2{"failed":"ValueError: no (a.py:3)"}',
+        "no_json": b"2Traceback",
+    }
+    for name, line in replies.items():
+        write("task_reply_fuzz", name, line)
+
+
 if __name__ == "__main__":
     frames()
     payloads()
@@ -168,3 +189,4 @@ if __name__ == "__main__":
     safetensors_files()
     jobs()
     clusters()
+    task_replies()

@@ -1,5 +1,5 @@
-#ifndef STRATA_COMPARE_VIRTUAL_TIME_STEP_SHAPE_H_
-#define STRATA_COMPARE_VIRTUAL_TIME_STEP_SHAPE_H_
+#ifndef STRATA_COMPARE_VIRTUAL_TIME_PROBLEM_STEP_SHAPE_H_
+#define STRATA_COMPARE_VIRTUAL_TIME_PROBLEM_STEP_SHAPE_H_
 
 #include <vector>
 
@@ -22,4 +22,4 @@ absl::StatusOr<std::vector<StepStage>> MakeStages(const worker::ModelSpec& model
 
 }  // namespace strata::compare
 
-#endif  // STRATA_COMPARE_VIRTUAL_TIME_STEP_SHAPE_H_
+#endif  // STRATA_COMPARE_VIRTUAL_TIME_PROBLEM_STEP_SHAPE_H_

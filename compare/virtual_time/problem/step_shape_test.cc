@@ -1,4 +1,4 @@
-#include "compare/virtual_time/step_shape.h"
+#include "compare/virtual_time/problem/step_shape.h"
 
 #include "gtest/gtest.h"
 #include "training/nn/models/zoo.h"

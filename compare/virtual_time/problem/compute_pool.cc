@@ -1,4 +1,4 @@
-#include "compare/virtual_time/compute_pool.h"
+#include "compare/virtual_time/problem/compute_pool.h"
 
 #include <utility>
 

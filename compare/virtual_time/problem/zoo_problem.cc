@@ -1,4 +1,4 @@
-#include "compare/virtual_time/problem.h"
+#include "compare/virtual_time/problem/zoo_problem.h"
 
 #include <algorithm>
 #include <cmath>
@@ -11,10 +11,82 @@
 #include "training/nn/create_network.h"
 #include "training/nn/models/zoo.h"
 #include "training/trainer/batch_statistics.h"
+#include "training/trainer/evaluator.h"
 
 namespace strata::compare {
+namespace {
 
 using worker::TensorSpec;
+
+// A rank of a model of the zoo.
+class ZooRank final : public RankCompute {
+ public:
+  // `problem` and `weights`, the node's arena, outlive it.
+  ZooRank(ZooProblem* problem, uint32_t rank, float* weights);
+
+  void Begin(uint64_t step, ComputePool* pool) override;
+  absl::StatusOr<StepResult> Finish(ComputePool* pool) override;
+  const float* gradients() const override { return gradients_.data(); }
+  // Of batch normalisation, those of the rank's own batches.
+  const std::vector<std::vector<float>>& buffers() const { return buffers_; }
+
+ private:
+  absl::Status Compute(ComputePool::Worker* worker);
+
+  ZooProblem* const problem_;
+  const uint32_t rank_;
+  std::vector<float> gradients_;
+  std::vector<std::vector<float>> buffers_;
+  std::vector<absl::Span<float>> weight_spans_, gradient_spans_, buffer_spans_, statistics_spans_;
+  ComputePool::Ticket ticket_;
+  // What follows belongs to the step in hand.
+  uint64_t step_ = 0;
+  ZooProblem::Order order_;
+  absl::Status status_;
+  double loss_ = 0;
+};
+
+// Measures copies on the pool.
+class ZooMeasuring final : public Measuring {
+ public:
+  // The weights come first in `tensors`, then the buffers.
+  ZooMeasuring(const ZooProblem* problem, std::vector<std::vector<float>> tensors, size_t weights,
+               ComputePool* pool)
+      : problem_(problem), tensors_(std::move(tensors)), weights_(weights) {
+    ticket_ = pool->Add([this](ComputePool::Worker*) { score_ = Compute(); });
+  }
+
+  absl::Status Finish(ComputePool* pool, proto::Measurement* measurement) override {
+    pool->Wait(ticket_);
+    if (!score_.ok()) return score_.status();
+    measurement->set_accuracy(score_->accuracy);
+    measurement->set_loss(score_->loss);
+    return absl::OkStatus();
+  }
+
+ private:
+  absl::StatusOr<worker::Score> Compute() {
+    std::vector<absl::Span<float>> spans;
+    for (std::vector<float>& tensor : tensors_) spans.push_back(absl::MakeSpan(tensor));
+    const std::vector<absl::Span<float>> buffers(spans.begin() + weights_, spans.end());
+    spans.resize(weights_);
+    const TrainingData& data = problem_->data();
+    auto evaluator = worker::Evaluator::Create(problem_->model(), &data.sets.test,
+                                               data.normalisation, spans, buffers);
+    if (!evaluator.ok()) return evaluator.status();
+    absl::StatusOr<worker::Score> score = (*evaluator)->Measure();
+    tensors_.clear();
+    return score;
+  }
+
+  const ZooProblem* const problem_;
+  std::vector<std::vector<float>> tensors_;
+  const size_t weights_;
+  ComputePool::Ticket ticket_;
+  absl::StatusOr<worker::Score> score_ = worker::Score();
+};
+
+}  // namespace
 
 absl::StatusOr<std::shared_ptr<const TrainingData>> LoadTrainingData(const proto::Job& job) {
   absl::StatusOr<worker::TrainAndTest> sets = worker::LoadData(job.data(), job.seed());
@@ -25,14 +97,14 @@ absl::StatusOr<std::shared_ptr<const TrainingData>> LoadTrainingData(const proto
   return data;
 }
 
-absl::StatusOr<std::unique_ptr<Problem>> Problem::Create(const proto::Job& job,
-                                                         std::shared_ptr<const TrainingData> data) {
-  std::unique_ptr<Problem> problem(new Problem(job, std::move(data)));
+absl::StatusOr<std::unique_ptr<ZooProblem>> ZooProblem::Create(
+    const proto::Job& job, std::shared_ptr<const TrainingData> data) {
+  std::unique_ptr<ZooProblem> problem(new ZooProblem(job, std::move(data)));
   if (absl::Status status = problem->Build(); !status.ok()) return status;
   return problem;
 }
 
-absl::Status Problem::Build() {
+absl::Status ZooProblem::Build() {
   const worker::Dataset& train = data_->sets.train;
   auto model = worker::MakeModel(job_.model().zoo(), {train.channels, train.height, train.width},
                                  train.classes, train.name);
@@ -64,7 +136,7 @@ absl::Status Problem::Build() {
   return absl::OkStatus();
 }
 
-std::vector<absl::Span<float>> Problem::WeightSpans(float* arena) const {
+std::vector<absl::Span<float>> ZooProblem::WeightSpans(float* arena) const {
   std::vector<absl::Span<float>> spans;
   for (int weight = 0; weight < weights_; ++weight) {
     const client::TensorSet::Entry& entry = tensors_[TensorIndex(weight)];
@@ -73,7 +145,7 @@ std::vector<absl::Span<float>> Problem::WeightSpans(float* arena) const {
   return spans;
 }
 
-std::vector<absl::Span<float>> Problem::StatisticsSpans(float* arena) const {
+std::vector<absl::Span<float>> ZooProblem::StatisticsSpans(float* arena) const {
   std::vector<absl::Span<float>> spans;
   for (int tensor = first_statistics(); tensor < tensors_.size(); ++tensor) {
     const client::TensorSet::Entry& entry = tensors_[tensor];
@@ -82,7 +154,7 @@ std::vector<absl::Span<float>> Problem::StatisticsSpans(float* arena) const {
   return spans;
 }
 
-void Problem::FirstWeights(float* arena) const {
+void ZooProblem::FirstWeights(float* arena) const {
   const std::vector<TensorSpec> weights = worker::ListWeights(model_);
   const std::vector<absl::Span<float>> spans = WeightSpans(arena);
   for (size_t i = 0; i < weights.size(); ++i) {
@@ -95,7 +167,7 @@ void Problem::FirstWeights(float* arena) const {
   }
 }
 
-std::vector<std::vector<float>> Problem::FirstBuffers() const {
+std::vector<std::vector<float>> ZooProblem::FirstBuffers() const {
   std::vector<std::vector<float>> buffers;
   for (const TensorSpec& buffer : worker::ListBuffers(model_)) {
     buffers.emplace_back(buffer.Elements(), buffer.constant);
@@ -103,7 +175,7 @@ std::vector<std::vector<float>> Problem::FirstBuffers() const {
   return buffers;
 }
 
-Problem::Order Problem::SampleOrder(uint64_t step) {
+ZooProblem::Order ZooProblem::SampleOrder(uint64_t step) {
   const uint64_t epoch = step / plan_.steps_per_epoch;
   std::weak_ptr<const std::vector<uint32_t>>& known = orders_[epoch];
   Order order = known.lock();
@@ -116,7 +188,34 @@ Problem::Order Problem::SampleOrder(uint64_t step) {
   return order;
 }
 
-RankCompute::RankCompute(Problem* problem, uint32_t rank, float* weights)
+std::unique_ptr<RankCompute> ZooProblem::MakeRank(uint32_t rank, float* arena) {
+  return std::make_unique<ZooRank>(this, rank, arena);
+}
+
+absl::StatusOr<std::unique_ptr<Measuring>> ZooProblem::Measure(float* arena, uint64_t /*step*/,
+                                                               const RankCompute& rank_0,
+                                                               ComputePool* pool) {
+  std::unique_ptr<Measuring> measuring;
+  if (data_->sets.test.size() == 0) return measuring;
+  std::vector<std::vector<float>> tensors;
+  for (const absl::Span<float> span : WeightSpans(arena)) {
+    tensors.emplace_back(span.begin(), span.end());
+  }
+  const size_t weights = tensors.size();
+  for (const absl::Span<float> statistics : StatisticsSpans(arena)) {
+    tensors.emplace_back(statistics.begin(), statistics.end());
+  }
+  if (tensors.size() == weights) {  // those of rank 0's batches, if any
+    const auto& own = static_cast<const ZooRank&>(rank_0).buffers();
+    tensors.insert(tensors.end(), own.begin(), own.end());
+  }
+  measuring = std::make_unique<ZooMeasuring>(this, std::move(tensors), weights, pool);
+  return measuring;
+}
+
+namespace {
+
+ZooRank::ZooRank(ZooProblem* problem, uint32_t rank, float* weights)
     : problem_(problem),
       rank_(rank),
       gradients_(problem->tensors().elements()),
@@ -127,13 +226,13 @@ RankCompute::RankCompute(Problem* problem, uint32_t rank, float* weights)
   for (std::vector<float>& buffer : buffers_) buffer_spans_.push_back(absl::MakeSpan(buffer));
 }
 
-void RankCompute::Begin(uint64_t step, ComputePool* pool) {
+void ZooRank::Begin(uint64_t step, ComputePool* pool) {
   step_ = step;
   order_ = problem_->SampleOrder(step);
   ticket_ = pool->Add([this](ComputePool::Worker* worker) { status_ = Compute(worker); });
 }
 
-absl::Status RankCompute::Compute(ComputePool::Worker* worker) {
+absl::Status ZooRank::Compute(ComputePool::Worker* worker) {
   const worker::StepPlan& plan = problem_->plan();
   const TrainingData& data = problem_->data();
   const uint64_t seed = problem_->job().seed();
@@ -164,7 +263,7 @@ absl::Status RankCompute::Compute(ComputePool::Worker* worker) {
   return network.Backward(nothing);
 }
 
-absl::StatusOr<double> RankCompute::Finish(ComputePool* pool) {
+absl::StatusOr<StepResult> ZooRank::Finish(ComputePool* pool) {
   STRATA_REQUIRE(order_ != nullptr);
   pool->Wait(ticket_);
   order_ = nullptr;
@@ -173,9 +272,10 @@ absl::StatusOr<double> RankCompute::Finish(ComputePool* pool) {
   if (debug.has_nan_rank() && debug.nan_rank() == rank_ && debug.nan_step() == step_) {
     loss_ *= std::numeric_limits<double>::quiet_NaN();
   }
-  if (std::isfinite(loss_)) return loss_;
+  if (std::isfinite(loss_)) return StepResult{loss_, problem_->plan().batch};
   return absl::OutOfRangeError(absl::StrCat(
       "rank ", rank_, ": loss is ", std::isnan(loss_) ? "NaN" : "infinite", " at step ", step_));
 }
 
+}  // namespace
 }  // namespace strata::compare

@@ -1,4 +1,4 @@
-#include "compare/virtual_time/step_shape.h"
+#include "compare/virtual_time/problem/step_shape.h"
 
 #include <variant>
 
