@@ -1,4 +1,5 @@
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <cstdio>
 #include <filesystem>
 #include <memory>
@@ -6,6 +7,7 @@
 #include <string>
 #include <utility>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "cli/cluster/cluster_run.h"
 #include "cli/cluster/follow.h"
@@ -37,6 +39,13 @@ absl::StatusOr<proto::Job> MakeJob(const Options& options) {
   JobOptions changes = options.job;
   changes.path = "strata run";
   return JobAsWrittenFrom(JobToText(*program), changes);
+}
+
+// Whether the user has chosen what joins the ranks.
+bool SaysExchange(const JobOptions& options) {
+  return std::any_of(
+      options.settings.begin(), options.settings.end(),
+      [](const std::string& setting) { return absl::StartsWith(setting, "exchange="); });
 }
 
 int RunOn(const std::string& address, const proto::Job& job, const Options& options) {
@@ -86,8 +95,9 @@ int Run(const Options& options, const Invocation& invocation) {
   const absl::Status log = RankOutput().Open(ParseRankOutput(options.log));
   if (!log.ok()) return PrintError(log);
   Options here = options;
-  if (options.coordinator.empty() && options.cluster.nodes == 1 && !options.names_servers &&
-      LeaveOutServers(&*job)) {
+  const bool may_choose =
+      options.coordinator.empty() && options.cluster.nodes == 1 && !options.names_servers;
+  if (may_choose && !SaysExchange(options.job) && LeaveOutServers(&*job)) {
     here.cluster.servers = 0;
   }
   FillDefaults(&*job);

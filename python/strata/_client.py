@@ -10,6 +10,7 @@ import ctypes
 import json
 import os
 import time
+from collections.abc import Callable
 from typing import Any
 
 from strata import _library, errors
@@ -44,21 +45,22 @@ class Client:
         self.steps = 0  # that were finished
         self.in_step = False
         self.is_open = True
-        self._interrupted = False
+        self.on_begin: Callable[[], None] = lambda: None
         # The library keeps the function's address, so this object must live as long.
         self._check = _library.WaitCheck(self._on_wait)
         check(lib.strata_on_wait(self._handle, self._check, None))
         self._process = os.getpid()
 
     def _on_wait(self, _: object) -> int:
-        """Called now and then within calls that block, so that Ctrl-C is seen: Python runs its
-        signal handlers here, and what they raise ends the call."""
+        """Called now and then within calls that block, so that signals are seen: Python runs its
+        handlers here, and what they raise ends the call and is raised by it."""
         try:
             for _ in range(2):  # handlers run between the steps of a loop
                 time.sleep(0)
-        except KeyboardInterrupt:
-            self._interrupted = True
-        return int(self._interrupted)
+        except BaseException as error:
+            _library.interrupted_by(error)
+            return 1
+        return 0
 
     @property
     def handle(self) -> ctypes.c_void_p:
@@ -125,6 +127,7 @@ class Client:
         check(lib.strata_guard_weights(self.handle))
 
     def begin_step(self, samples: int, rate: float | None) -> None:
+        self.on_begin()
         if rate is None:
             self._call(lib.strata_begin_step, samples)
         else:
@@ -160,13 +163,11 @@ class Client:
         check(lib.strata_send_report(self.handle, ctypes.byref(report)))
 
     def close(self) -> None:
-        """Ends the client; in a forked process it only forgets it."""
-        if self.is_open:
-            self.is_open = False
-            lib.strata_close(self._handle)
+        """No more calls. The memory that tensors and arrays may be views of stays until the process
+        ends, and so does the connection, by which the job knows of that."""
+        self.is_open = False
 
     def _call(self, function: Any, *arguments: Any) -> None:
         code = function(self.handle, *arguments)
         if code:
-            self._interrupted = False
             _library.fail(code)

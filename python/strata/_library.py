@@ -143,12 +143,20 @@ def version() -> str:
     return text.decode()
 
 
+_interruptions: list[BaseException] = []
+
+
+def interrupted_by(error: BaseException) -> None:
+    """Remembers what ends the call that waits now."""
+    _interruptions[:] = [error]
+
+
 def fail(code: int) -> NoReturn:
     """Raises the exception that stands for an error code of the library's last call in this
     thread."""
     text = lib.strata_error_text().decode(errors="replace")
     if code == INTERRUPTED:
-        raise KeyboardInterrupt
+        raise _interruptions.pop() if _interruptions else KeyboardInterrupt
     if code == STOPPED:
         raise errors.JobStopped(text)
     if code in (INVALID_ARGUMENT, NOT_FOUND):

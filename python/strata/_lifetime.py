@@ -29,8 +29,10 @@ class _Process:
     def __init__(self) -> None:
         self.client: Client | None = None
         self.has_failed = False
+        # Of sys.exit, which may have been caught since: training that goes on takes it back.
+        self.exit_status: Any = None
         self.before_finish: list[Callable[[], None]] = []
-        # Called when the final weights are in the arena, which goes away after it.
+        # Called when the final weights are in the arena.
         self.after_finish: list[Callable[[], None]] = []
         self.forked_from = 0  # the process that has the client; 0: this one
         # Whether this process serves a script's task to virtual time, and is no rank.
@@ -74,7 +76,13 @@ def connect() -> Client:
             f" {sys.argv[0]}"
         )
     process.client = Client(launch, alone="optimizer { from_program {} }")
+    process.client.on_begin = _go_on
     return process.client
+
+
+def _go_on() -> None:
+    """A step begins: an exit before it was caught."""
+    process.exit_status = None
 
 
 def finish() -> None:
@@ -83,6 +91,7 @@ def finish() -> None:
     client = process.client
     if client is None or not client.is_open or process.has_failed:
         return
+    _go_on()
     try:
         for call in process.before_finish:
             call()
@@ -125,19 +134,32 @@ def _on_exception(
         process.has_failed = True
         print(f"strata: the job has stopped: {error}", file=sys.stderr)
         return
-    if process.client is not None and not process.forked_from:
-        fail("interrupted" if issubclass(kind, KeyboardInterrupt) else reason_of(error))
+    _fail_of(error)
     _excepthook(kind, error, trace)
 
 
+def _fail_of(error: BaseException) -> None:
+    """An exception that nobody caught is why the rank fails."""
+    if not process.forked_from:
+        fail("interrupted" if isinstance(error, KeyboardInterrupt) else reason_of(error))
+
+
 def _exit(status: Any = None) -> NoReturn:
-    if status not in (None, 0):
-        process.has_failed = True
+    process.exit_status = status
     _sys_exit(status)
 
 
+def ends_well() -> bool:
+    """Whether this process, which is at its end, has come there by itself."""
+    # Set by the interpreter, also where another hook than this module's has taken its place.
+    uncaught = getattr(sys, "last_value", None)
+    if uncaught is not None and not process.has_failed:
+        _fail_of(uncaught)
+    return not (process.forked_from or process.has_failed or process.exit_status not in (None, 0))
+
+
 def _at_exit() -> None:
-    if process.forked_from or process.has_failed:
+    if not ends_well():
         return
     try:
         finish()

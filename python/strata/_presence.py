@@ -17,6 +17,8 @@ def take_part_if_none_was() -> None:
     """
     if _lifetime.process.client is not None or not os.environ.get("STRATA_LAUNCH"):
         return
+    if not _lifetime.ends_well():
+        return
     client = _lifetime.connect()
     client.register("none: this rank made no session", (1,), 0.0, 0.0)
     client.allocate()

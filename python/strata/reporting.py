@@ -29,6 +29,7 @@ class Reporter:
         self._taken = 0
         self._loss_sum = 0.0
         self._losses = 0
+        self._made = 0  # steps of this rank, of which some may be one of the job's
         self._start = self._window_start = self._step_end = time.monotonic()
 
     def on_samples(self, samples: int) -> None:
@@ -44,7 +45,8 @@ class Reporter:
         """A step of so many samples has been made."""
         self._samples += samples
         self._step_end = time.monotonic()
-        if self._client.steps - self._first_step >= self._every:
+        self._made += 1
+        if self._made >= self._every and self._client.steps > self._first_step:
             self.send_window({})
 
     def send_window(self, values: dict[str, float], is_final: bool = False) -> None:
@@ -61,9 +63,9 @@ class Reporter:
         report.trained_s = end - self._start
         report.final = is_final
         rest = dict(values)
-        if "test_accuracy" in rest:
+        if "test_accuracy" in rest or "test_loss" in rest:
             report.has_test = 1
-            report.test_accuracy = rest.pop("test_accuracy")
+            report.test_accuracy = rest.pop("test_accuracy", math.nan)
             report.test_loss = rest.pop("test_loss", math.nan)
         if rest:
             report.value_names = (ctypes.c_char_p * len(rest))(*(name.encode() for name in rest))
@@ -73,7 +75,7 @@ class Reporter:
         self._start += now - end
         self._window_start = self._step_end = now
         self._first_step = self._client.steps
-        self._samples = self._taken = self._losses = 0
+        self._samples = self._taken = self._losses = self._made = 0
         self._loss_sum = 0.0
 
 
@@ -122,6 +124,12 @@ def report(*, loss: float | None = None, **values: float) -> None:
             numbers[name] = float(value)
         except (TypeError, ValueError):
             raise errors.InvalidArgument(f"report: {name}: {value!r} is no number") from None
+        if not math.isfinite(numbers[name]):
+            raise errors.InvalidArgument(f"report: {name}: {value!r} is not finite")
+    if not 0 <= numbers.get("test_accuracy", 0) <= 1:
+        raise errors.InvalidArgument(
+            f"report: test_accuracy: {numbers['test_accuracy']:g} is no share, from 0 to 1"
+        )
     if loss is not None:
         reporter.on_loss(float(loss))
     if numbers and client.rank == 0:

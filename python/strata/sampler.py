@@ -113,7 +113,8 @@ class Sampler:
 
     def __iter__(self) -> Iterator[int]:
         order, start, count, epoch = self.order(), self._start, len(self), self.epoch
-        self.consumed = start
+        # The next iteration is the whole epoch, also where this one is left before its end.
+        self.consumed, self._start = start, 0
         for turn in range(count):
             self.consumed = min(start + (turn + 1) * self.ranks, self.samples)
             yield int(order[(start + turn * self.ranks + self.rank) % self.samples])

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 import torch
-from support import SCRIPTS, Result, environment, execute, must_finish, run_job
+from support import SCRIPTS, Result, environment, error_lines, execute, must_finish, run_job
 
 Tensors = list[torch.Tensor]
 
@@ -137,3 +137,31 @@ def test_bfloat16_parameters_and_autocast_train(tmp_path: pathlib.Path) -> None:
 def test_two_optimizers_of_one_model_step_by_turns(tmp_path: pathlib.Path) -> None:
     result = must_finish(run_job(tmp_path, "gan.py"))
     assert result.out.count("as one process") == 2
+
+
+@pytest.mark.parametrize("publish", ["backward", "step"])
+def test_an_overflow_in_one_optimizers_part_makes_all_optimizers_skip(
+    tmp_path: pathlib.Path, publish: str
+) -> None:
+    if not hasattr(torch, "amp") or not hasattr(torch.amp, "GradScaler"):
+        pytest.skip("this PyTorch has GradScaler for CUDA alone")
+    result = must_finish(run_job(tmp_path, "overflow.py", publish))
+    assert result.out.count("no optimizer stepped") == 2
+
+
+@pytest.mark.parametrize("place", ["ranks", "servers"])
+def test_layers_freeze_models_are_copied_and_live_on_after_the_job(
+    tmp_path: pathlib.Path, place: str
+) -> None:
+    result = must_finish(run_job(tmp_path, "changes.py", place))
+    assert result.out.count("as one process") == 2
+
+
+@pytest.mark.parametrize("script", ["gan.py", "overflow.py"])
+def test_what_is_of_one_step_does_not_go_with_delayed_means(
+    tmp_path: pathlib.Path, script: str
+) -> None:
+    if script == "overflow.py" and not hasattr(getattr(torch, "amp", None), "GradScaler"):
+        pytest.skip("this PyTorch has GradScaler for CUDA alone")
+    result = run_job(tmp_path, script, "backward", mode="delay1")
+    assert "does not go with double buffering (delay1)" in error_lines(result)[0]

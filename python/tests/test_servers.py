@@ -66,6 +66,8 @@ REFUSALS = {
     "rmsprop": "the servers have SGD, Adam and AdamW, not RMSprop",
     "closure": "closures are not taken",
     "again": 'parameter "(weight|bias)": got a second gradient before step',
+    "rebound": 'parameter "weight": other memory was put in its place',
+    "no step": r"the last backward\(\) had no step\(\)",
     "unfrozen": 'parameter "bias": was frozen when the optimizer was wrapped',
     "group": "add_param_group: group 1 comes after",
 }

@@ -167,9 +167,7 @@ def test_who_ends_the_command_ends_the_process_of_the_task(
         ("nan-loss", "loss is NaN at step 3"),
     ],
 )
-def test_a_task_that_diverges_is_a_result(
-    tmp_path: pathlib.Path, fault: str, reason: str
-) -> None:
+def test_a_task_that_diverges_is_a_result(tmp_path: pathlib.Path, fault: str, reason: str) -> None:
     must_finish(compare(tmp_path, "--modes", "sync", "--seeds", "1", "--", f"--fault={fault}"))
     (record,) = records(tmp_path / "out")
     assert re.search(rf"rank \d: {reason}", record["failure"])

@@ -52,6 +52,9 @@ class RecordingClient final : public client::Client {
     if (steps == 1) published.push_back(tensor);
     return inner_->Publish(tensor);
   }
+  absl::Status ExpectUnpublished(int tensor) const override {
+    return inner_->ExpectUnpublished(tensor);
+  }
   absl::Status FinishStep() override { return inner_->FinishStep(); }
   absl::Status Finish() override {
     finished = true;

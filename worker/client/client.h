@@ -79,6 +79,8 @@ class Client {
   virtual absl::Status WaitAll() = 0;
   // The tensor's gradient is complete, and its weights are not read again in this step.
   virtual absl::Status Publish(int tensor) = 0;
+  // Ok where Publish may be called now: within a step that the tensor was not published in.
+  virtual absl::Status ExpectUnpublished(int tensor) const = 0;
   // Ends the step. Tensors that were not published have zero gradients.
   virtual absl::Status FinishStep() = 0;
   // No more steps: blocks until all nodes are done and the final weights are in the arena.

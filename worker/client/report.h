@@ -23,7 +23,7 @@ struct Report {
   // between its last step and a report of what it measured.
   double trained_s = 0;
   bool has_test = false;
-  double test_accuracy = 0, test_loss = 0;  // a loss of NaN: not measured
+  double test_accuracy = 0, test_loss = 0;  // NaN: not measured
   bool final = false;                       // of the job's final model
   // What else the program measured: up to kReportValuesMax finite numbers, whose names have 1 to
   // kValueNameMax letters, digits and characters of "._-/". What was tested is above.

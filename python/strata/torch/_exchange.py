@@ -50,7 +50,7 @@ class Exchange:
         self.skip_index = -1
         self._bad: Tensor | None = None
         self._pauses = 0
-        self._averaged: list[tuple[int, Tensor]] = []
+        self._averaged: list[tuple[int, torch.nn.Module, str]] = []
         self._hooks: list[Any] = []
         self.on_pass_begin: Callable[[], None] = _nothing
         self.on_backward_end: Callable[[], None] = _nothing
@@ -75,17 +75,19 @@ class Exchange:
         if buffers not in (None, "mean"):
             raise errors.InvalidArgument(f'buffers: "{buffers}", must be None or "mean"')
         if buffers == "mean":
-            for name, buffer in _tensors.float_buffers(model):
+            for name, owner, own_name in _tensors.float_buffers(model):
+                buffer = getattr(owner, own_name)
                 index = client.register(name, tuple(buffer.shape), averaged=True)
-                self._averaged.append((index, buffer))
+                self._averaged.append((index, owner, own_name))
         for constant in _tensors.constants(model, self.entries, with_buffers=buffers is None):
             client.register(constant.label(), (1,), 0.0, 0.0)
         if self.skips_nonfinite:
-            self.skip_index = client.register(_SKIP, (1,), 0.0, 0.0)
+            # A mean over ranks, which codecs that lose parts of gradients do not go with.
+            self.skip_index = client.register(_SKIP, (1,), averaged=True)
         client.allocate()
         for entry in self.entries:
             _tensors.write_floats(client.weights(entry.index), entry.param)
-        for index, buffer in self._averaged:
+        for index, buffer in self._buffers():
             _tensors.write_floats(client.weights(index), buffer)
 
     def start(self, optimizer: str, says_rates: bool, facts: dict[str, int]) -> None:
@@ -113,6 +115,11 @@ class Exchange:
             self.unstepped.clear()
             return
         if self._pauses:
+            if self.has_passed or entry.is_published:
+                raise errors.OutOfOrder(
+                    f'parameter "{entry.name}": got a gradient under no_sync() after the gradients'
+                    " of this step had been exchanged: put it before the last backward pass"
+                )
             return
         if self.has_passed or entry.is_published:
             raise errors.OutOfOrder(
@@ -205,14 +212,36 @@ class Exchange:
         """A number where the parameters lie."""
         return torch.full((1,), value, device=self.entries[0].param.device)
 
+    def check_ended(self) -> None:
+        """Raises `errors.OutOfOrder` where gradients were given and no step followed."""
+        if self.in_pass:
+            raise errors.OutOfOrder(
+                "the last backward() had no step(): its gradients were given to the servers while it"
+                ' ran; where a batch may be left out, give DistributedOptimizer publish="step"'
+            )
+
     def forget_pass(self, *optimizers: object) -> None:
         """What the last pass brought leads to no step of these optimizers, or of all, any more."""
         self.has_passed = False
         self.unstepped -= {id(optimizer) for optimizer in optimizers or self.optimizers}
 
+    @property
+    def averages_buffers(self) -> bool:
+        """Whether there are buffers that are averaged."""
+        return bool(self._averaged)
+
+    def _buffers(self) -> Iterator[tuple[int, Tensor]]:
+        """Yields the buffers that are averaged, as the model has them now, densely."""
+        for index, owner, name in self._averaged:
+            buffer = getattr(owner, name)
+            if not buffer.is_contiguous():
+                buffer = buffer.contiguous()
+                setattr(owner, name, buffer)
+            yield index, buffer
+
     def publish_buffers(self, samples: int) -> None:
         """Gives the buffers that are averaged, which count as so many samples'."""
-        for index, buffer in self._averaged:
+        for index, buffer in self._buffers():
             _library.check(self.memory.publish(index, buffer, float(samples)))
 
     def read_into_gradients(self) -> None:
@@ -221,6 +250,8 @@ class Exchange:
         for entry in self.entries:
             param = entry.param
             if param.grad is None:
+                if not param.requires_grad:
+                    continue  # frozen meanwhile, as on all ranks
                 param.grad = torch.empty_like(param, memory_format=torch.preserve_format)
             code = read(entry.index, param.grad)
             if code:
@@ -233,7 +264,7 @@ class Exchange:
 
     def read_buffers(self) -> None:
         """Waits for the averaged buffers and writes them over the model's."""
-        for index, buffer in self._averaged:
+        for index, buffer in self._buffers():
             _library.check(self.memory.read(index, buffer))
 
     def read_skip(self) -> bool:

@@ -131,7 +131,8 @@ class DeviceMemory:
         if index not in self._gradients:
             address = lib.strata_gradients(self._client.handle, index)
             self._gradients[index] = self._at(address, values)
-        torch.mul(values, scale, out=self._gradients[index])
+        # In fp32, which the sum is in: products of half-precision numbers would be rounded.
+        self._gradients[index].copy_(values.detach()).mul_(scale)
         code = lib.strata_publish(self._client.handle, index)
         return code
 

@@ -33,12 +33,28 @@ class EveryStep(Trainer):
         super().__init__(exchange, reporter)
         self._is_delayed = _placement.is_delayed(job)
         self._is_alone = job.get("exchange") == "NONE"
+        if self._is_delayed:
+            self._refuse_what_is_of_one_step()
         exchange.on_backward_end = self.exchange_gradients
         exchange.on_pass_begin = self._say_rate
         exchange.read_into_params()
         exchange.read_buffers()
         if not self._is_alone:
             exchange.install_hooks()
+
+    def _refuse_what_is_of_one_step(self) -> None:
+        """With double buffering what comes back is of the pass before."""
+        exchange = self.exchange
+        for is_there, what in (
+            (len(exchange.optimizers) > 1, "several optimizers"),
+            (exchange.skips_nonfinite, "scaler"),
+            (exchange.averages_buffers, 'buffers: "mean"'),
+        ):
+            if is_there:
+                raise errors.InvalidArgument(
+                    f"{what}: does not go with double buffering (delay1), where gradients are those"
+                    " of the step before"
+                )
 
     def _say_rate(self) -> None:
         self.exchange.rate = shown_rate(self.exchange)
@@ -55,10 +71,10 @@ class EveryStep(Trainer):
                 assert entry.param.grad is not None
                 entry.param.grad.zero_()
         if exchange.read_skip():
-            # A GradScaler finds it, on every rank, and makes no step.
-            gradient = exchange.entries[0].param.grad
-            assert gradient is not None
-            gradient.fill_(float("inf"))
+            # A GradScaler finds it, on every rank and whichever optimizer it looks at.
+            for entry in exchange.entries:
+                if entry.param.grad is not None:
+                    entry.param.grad.fill_(float("inf"))
             exchange.forget_pass()
             self.count_step()
 
@@ -68,8 +84,15 @@ class EveryStep(Trainer):
 
     def step(self, optimizer: object, own_step: Any) -> Any:
         exchange = self.exchange
-        if id(optimizer) not in exchange.unstepped:
-            exchange.has_passed = False
+        is_new = exchange.has_passed or (
+            exchange.publishes_in_backward and id(optimizer) in exchange.unstepped
+        )
+        if not is_new and not self._is_alone:
+            if exchange.skips_nonfinite and not exchange.publishes_in_backward:
+                raise errors.OutOfOrder(
+                    'step: with publish="step" and a scaler call optimizer.exchange() before'
+                    " scaler.step(), which looks at the gradients of all ranks"
+                )
             self.exchange_gradients()
         result = None if self._makes_no_update() else own_step()
         if self._is_alone:
@@ -92,6 +115,7 @@ class LocalSteps(Trainer):
         super().__init__(exchange, reporter)
         self._every = _placement.local_steps(job)
         self._made = 0
+        self._samples = 0
         if exchange.skips_nonfinite:
             raise errors.InvalidArgument(
                 "scaler: with local steps each rank would skip steps of its own: use bfloat16"
@@ -110,6 +134,7 @@ class LocalSteps(Trainer):
         if optimizer is not self.exchange.optimizers[-1]:
             return result
         self._made += 1
+        self._samples += self.exchange.samples
         if self._made == self._every:
             self._exchange_changes()
         self.count_step()
@@ -117,7 +142,7 @@ class LocalSteps(Trainer):
 
     def _exchange_changes(self) -> None:
         exchange, client = self.exchange, self.exchange.client
-        samples = exchange.samples * self._made
+        samples = self._samples
         exchange.memory.begin()
         client.begin_step(samples, shown_rate(exchange))
         with torch.no_grad():
@@ -128,7 +153,7 @@ class LocalSteps(Trainer):
             for entry, start in zip(exchange.entries, self._starts):
                 _library.check(exchange.memory.read(entry.index, entry.param.detach()))
                 start.copy_(entry.param)
-        self._made = 0
+        self._made = self._samples = 0
 
     def _exchange_rest(self) -> None:
         if self._made:

@@ -35,15 +35,18 @@ class Served(Trainer):
         super().__init__(exchange, reporter)
         self._recipe = recipe
         self._versions: dict[int, int] = {}
+        self._places: dict[int, int] = {}
         self._waits = _waits.PerTensor(exchange, model) if overlap == "forward" else None
         exchange.on_pass_begin = self._begin
         for entry in exchange.entries:
             entry.param.data = exchange.memory.weights(entry.index, entry.param.detach())
+            self._places[entry.index] = entry.param.data_ptr()
         if exchange.memory.device_type == "cpu":
             exchange.client.guard_weights()
         exchange.read_buffers()
         exchange.install_hooks()
         exchange.on_published = self._note
+        _lifetime.process.before_finish.append(exchange.check_ended)
         _lifetime.process.after_finish.append(self._keep_final)
 
     def _begin(self) -> None:
@@ -64,6 +67,11 @@ class Served(Trainer):
         if exchange.in_pass:
             self._recipe.check_same_rate(exchange.rate)
         for entry in exchange.entries:
+            if entry.param.data_ptr() != self._places[entry.index]:
+                raise errors.InvalidArgument(
+                    f'parameter "{entry.name}": other memory was put in its place (param.data = ...,'
+                    " model.to(...)): its weights are the servers', and lie in the job's memory"
+                )
             gradient, version = entry.param.grad, self._versions.get(entry.index)
             if version is not None and (gradient is None or gradient._version != version):
                 raise errors.InvalidArgument(
@@ -80,7 +88,7 @@ class Served(Trainer):
         self.count_step()
 
     def _keep_final(self) -> None:
-        """The shared memory goes away with the client, and the final weights are there."""
+        """The final weights are there: from now on they are this process's own."""
         if self._waits is not None:
             self._waits.end()
         for entry in self.exchange.entries:

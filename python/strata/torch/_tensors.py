@@ -164,7 +164,7 @@ def constants(
     frozen = [
         Constant(name, param, "frozen")
         for name, param in model.named_parameters()
-        if id(param) not in own and not param.requires_grad
+        if id(param) not in own
     ]
     if not with_buffers:
         return frozen
@@ -176,9 +176,24 @@ def constants(
     ]
 
 
-def float_buffers(model: torch.nn.Module) -> list[tuple[str, Tensor]]:
-    """Returns the buffers of fp32, which can be averaged."""
-    return [(n, b) for n, b in model.named_buffers() if b.dtype == torch.float32 and b.numel() > 0]
+def float_buffers(model: torch.nn.Module) -> list[tuple[str, torch.nn.Module, str]]:
+    """Returns the buffers of fp32, which can be averaged: name, module, and name in the module.
+
+    Raises `errors.InvalidArgument` naming one whose elements share memory.
+    """
+    found = []
+    modules = dict(model.named_modules())
+    for name, buffer in model.named_buffers():
+        if buffer.dtype != torch.float32 or buffer.numel() == 0:
+            continue
+        if not is_dense(buffer):
+            raise errors.InvalidArgument(
+                f'buffer "{name}": its elements share memory (strides {tuple(buffer.stride())}):'
+                ' buffers="mean" cannot write to it'
+            )
+        owner, _, own = name.rpartition(".")
+        found.append((name, modules[owner], own))
+    return found
 
 
 def write_floats(address: int, tensor: Any) -> None:

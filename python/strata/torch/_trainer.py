@@ -11,6 +11,24 @@ from strata.reporting import Reporter
 from strata.torch._exchange import Exchange
 
 
+class _CountSamples:
+    """A hook before a model's forward pass: the first extent of the first tensor is its samples.
+    Copies of the model, in memory or in files, count nothing."""
+
+    def __init__(self, reporter: Reporter | None = None) -> None:
+        self._reporter = reporter
+
+    def __call__(self, _: torch.nn.Module, arguments: tuple[Any, ...]) -> None:
+        if self._reporter is None or not torch.is_grad_enabled() or not arguments:
+            return
+        first = arguments[0]
+        if isinstance(first, torch.Tensor):
+            self._reporter.on_samples(first.shape[0] if first.dim() else 1)
+
+    def __reduce__(self) -> Any:
+        return type(self), ()
+
+
 class Trainer:
     """Stands between a wrapped optimizer and the exchange. One per process."""
 
@@ -25,13 +43,8 @@ class Trainer:
         self._frozen = frozen
 
     def count_samples(self, model: torch.nn.Module) -> None:
-        """Counts what the model's forward passes take: the first extent of the first tensor."""
-
-        def count(_: torch.nn.Module, arguments: tuple[Any, ...]) -> None:
-            if torch.is_grad_enabled() and arguments and isinstance(arguments[0], torch.Tensor):
-                self._reporter.on_samples(arguments[0].shape[0] if arguments[0].dim() else 1)
-
-        model.register_forward_pre_hook(count)
+        """Counts what the model's forward passes take."""
+        model.register_forward_pre_hook(_CountSamples(self._reporter))
 
     def clip(self) -> None:
         """Scales the gradients down where their norm over all parameters is above `clip_norm`."""

@@ -25,6 +25,10 @@ class _Parameters(dict[str, Any]):
         self._waits.wait(param)
         return param
 
+    def __reduce__(self) -> Any:
+        # Copies, in memory or in files, are plain.
+        return dict, (dict(super().items()),)
+
     def get(self, name: str, default: Any = None) -> Any:
         return self[name] if name in self else default
 
@@ -37,6 +41,20 @@ class _Parameters(dict[str, Any]):
         return super().values()
 
 
+class _WaitForAll:
+    """A hook before a module's forward pass. Copies of the module have none of it."""
+
+    def __init__(self, waits: PerTensor | None = None) -> None:
+        self._waits = waits
+
+    def __call__(self, *_: object) -> None:
+        if self._waits is not None:
+            self._waits.wait_all()
+
+    def __reduce__(self) -> Any:
+        return type(self), ()
+
+
 class PerTensor:
     """Which parameters' weights have not been waited for in this step."""
 
@@ -46,6 +64,9 @@ class PerTensor:
         self._left: set[int] = set()
         for module in model.modules():
             module._parameters = _Parameters(module._parameters, self)
+            if isinstance(module, torch.nn.RNNBase):
+                # Older versions of PyTorch read these by references of their own.
+                module.register_forward_pre_hook(_WaitForAll(self))
 
     def begin(self) -> None:
         """A step has ended: all weights are on their way."""

@@ -102,7 +102,8 @@ class HookState(Trainer):
                 bucket.buffer.zero_()
         if exchange.read_skip():
             # A GradScaler finds it, on every rank, and makes no step.
-            self._given[0].buffer.fill_(float("inf"))
+            for bucket in self._given:
+                bucket.buffer.fill_(float("inf"))
         self._gives_zeros = False
         given, self._given = self._given, []
         self.count_step()
@@ -149,6 +150,11 @@ def state(
     entries = _tensors.entries(model, [_trained(model)], None)
     client = _lifetime.connect()
     _check_mode(client.job)
+    if scaler is not None and _placement.is_delayed(client.job):
+        raise errors.InvalidArgument(
+            "scaler: does not go with double buffering (delay1), where gradients are those of the"
+            " step before"
+        )
     exchange = Exchange(client, entries, "backward", scaler is not None)
     exchange.register(model, None)
     facts = {"samples_per_epoch": samples_per_epoch, "total_steps": total_steps}

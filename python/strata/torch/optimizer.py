@@ -77,7 +77,9 @@ class Distributed:
 
     def zero_grad(self, set_to_none: bool = True) -> None:
         """Forgets the gradients, also those that were exchanged and led to no step."""
-        self._strata_trainer.exchange.forget_pass(self)
+        exchange = self._strata_trainer.exchange
+        exchange.check_ended()
+        exchange.forget_pass(self)
         super().zero_grad(set_to_none)  # type: ignore[misc]
 
     def add_param_group(self, param_group: dict[str, Any]) -> None:
@@ -230,8 +232,7 @@ def DistributedOptimizer(
         trainer.clip_norm = clip_norm
     else:
         trainer = _on_servers.begin(exchange, model, optimizers, buffers, overlap, clip_norm, facts)
-    own = {id(entry.param) for entry in entries}
-    trainer.watch_frozen([(n, p) for n, p in model.named_parameters() if id(p) not in own])
+    trainer.watch_frozen([(n, p) for n, p in model.named_parameters() if not p.requires_grad])
     trainer.count_samples(model)
     for one in optimizers:
         _make_distributed(one, trainer)

@@ -41,6 +41,10 @@ for step in range(3):
         optimizer.param_groups[0]["lr"] = 0.2
     if what == "again":
         backward()
+    if what == "rebound":
+        model.weight.data = model.weight.data.clamp(-0.1, 0.1)
+    if what == "no step":
+        continue
     if what == "unfrozen":
         model.bias.requires_grad_(True)
     if what == "group":

@@ -32,7 +32,7 @@ std::vector<proto::MetricsRecord> MetricsMerge::Add(const proto::RankReport& rep
     // nothing to add.
     if (report.rank() == 0 && !final_.has_value()) final_ = report;
   } else if (report.end_step() == report.first_step() &&
-             (report.has_test_accuracy() || !report.values().empty())) {
+             (report.has_test_accuracy() || report.has_test_loss() || !report.values().empty())) {
     return AddMeasured(report);
   } else {
     Take(report);
@@ -46,6 +46,7 @@ std::vector<proto::MetricsRecord> MetricsMerge::AddMeasured(const proto::RankRep
   measured_step_ = report.end_step();
   // A program may measure one thing after the other; what was told before is told again.
   bool is_new = report.has_test_accuracy() && measured_names_.insert("test_accuracy").second;
+  is_new |= report.has_test_loss() && measured_names_.insert("test_loss").second;
   for (const auto& [name, value] : report.values()) is_new |= measured_names_.insert(name).second;
   if (!is_new) return {};
   NoteMeasured(report);

@@ -177,6 +177,7 @@ absl::Status PublishValues(strata_client* client, int32_t tensor, const void* va
   constexpr char kName[] = "strata_publish_values";
   if (absl::Status known = ExpectTensor(*client, tensor, kName); !known.ok()) return known;
   if (absl::Status host = ExpectOnHost(client, kName); !host.ok()) return host;
+  if (absl::Status status = client->client->ExpectUnpublished(tensor); !status.ok()) return status;
   if (absl::Status status = client->client->Wait(tensor); !status.ok()) return status;
   absl::Status converted =
       strata::client::ToFloats(values, dtype, scale, client->client->Gradients(tensor));
@@ -212,12 +213,13 @@ strata_code strata_connect_alone(const char* job, strata_client** client) {
 }
 
 void strata_close(strata_client* client) {
+  if (client == nullptr) return;
+  if (client->guards_weights) strata::client::GuardWrites({});
+  // Another thread is in a call, and the process about to end: what it uses stays.
+  if (client->busy.exchange(true)) return;
   const std::unique_ptr<strata_client> owned(client);
-  if (owned && owned->guards_weights) strata::client::GuardWrites({});
   // The parent's connections are not this process's to end with a message.
-  if (!owned || owned->process == getpid()) return;
-  static_cast<void>(owned->client.release());
-  static_cast<void>(owned->stream.release());
+  if (owned->process != getpid()) static_cast<void>(owned->client.release());
 }
 
 strata_code strata_on_wait(strata_client* client, strata_wait_check check, void* context) {
@@ -374,10 +376,8 @@ strata_code strata_send_report(strata_client* client, const strata_report* repor
 }
 
 void strata_fail(strata_client* client, const char* reason) {
-  Run(client, "strata_fail", [&] {
-    client->client->Fail(reason);
-    return absl::OkStatus();
-  });
+  // Also while another thread is in a call, which may be waiting for ever: it only sends.
+  if (client != nullptr && client->process == getpid()) client->client->Fail(reason);
 }
 
 }  // extern "C"

@@ -174,7 +174,7 @@ typedef struct strata_report {
   double wall_s;    /* seconds that they took */
   double trained_s; /* since the first step, without evaluations; 0: as the client counts it */
   int has_test;     /* not 0: test_accuracy and test_loss were measured */
-  double test_accuracy, test_loss; /* a test_loss of NaN was not measured */
+  double test_accuracy, test_loss; /* NaN: not measured */
   int final;                       /* not 0: of the job's final model */
   /* What else was measured: `value_count` finite numbers, at most 32, under names of 1 to 64
    * letters, digits and characters of "._-/", each once. */
@@ -186,7 +186,8 @@ typedef struct strata_report {
 /* Sends a report to the coordinator, which shows it to the user. Errors: STRATA_INVALID_ARGUMENT
  * naming the value. */
 STRATA_API strata_code strata_send_report(strata_client* client, const strata_report* report);
-/* Says in one line why this rank fails: the job's reason. */
+/* Says in one line why this rank fails: the job's reason. Also while another thread is in a call.
+ */
 STRATA_API void strata_fail(strata_client* client, const char* reason);
 
 #ifdef __cplusplus

@@ -59,7 +59,12 @@ static void TrainsByTheJobsOptimizer(void) {
     for (int i = 0; i < 6; ++i) strata_gradients(client, 0)[i] = 2; /* mean 0.5 */
     CHECK(strata_publish(client, 0) == STRATA_OK);
     const double gradient = 0.5; /* times 4: mean 0.5 */
+    const double other = 9;
     CHECK(strata_publish_values(client, 1, &gradient, STRATA_FLOAT64, 4) == STRATA_OK);
+    /* A second one changes nothing of the first. */
+    CHECK(strata_publish_values(client, 1, &other, STRATA_FLOAT64, 4) ==
+          STRATA_FAILED_PRECONDITION);
+    CHECK(strata_gradients(client, 1)[0] == 2);
     CHECK(strata_finish_step(client) == STRATA_OK);
   }
   /* v = 0.5, then 0.75: 0.5 * 1.25 less. */

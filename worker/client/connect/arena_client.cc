@@ -281,15 +281,18 @@ void ArenaClient::BeginBackward() {
   if (trace_ && backward_at_ == absl::InfinitePast()) backward_at_ = trace_->Now();
 }
 
-absl::Status ArenaClient::Publish(int tensor) {
+absl::Status ArenaClient::ExpectUnpublished(int tensor) const {
   if (absl::Status status = Expect(Phase::kInStep, "Publish"); !status.ok()) return status;
   if (absl::Status status = ExpectTensor(tensor, "Publish"); !status.ok()) return status;
+  if (!book_->published(tensor)) return absl::OkStatus();
+  return absl::FailedPreconditionError(absl::StrCat("Publish: \"", tensors_[tensor].tensor.name,
+                                                    "\" was published in this step already"));
+}
+
+absl::Status ArenaClient::Publish(int tensor) {
+  if (absl::Status status = ExpectUnpublished(tensor); !status.ok()) return status;
   const TensorSet::Entry& entry = tensors_[tensor];
   BeginBackward();
-  if (book_->published(tensor)) {
-    return absl::FailedPreconditionError(
-        absl::StrCat("Publish: \"", entry.tensor.name, "\" was published in this step already"));
-  }
   if (absl::Status status = Fetch(tensor); !status.ok()) return status;
   if (entry.copied()) {
     absl::Status status = ReportFailure(

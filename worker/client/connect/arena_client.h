@@ -48,6 +48,7 @@ class ArenaClient final : public Client, private ClientDevices, private ClientTr
   absl::Status Wait(int tensor) override;
   absl::Status WaitAll() override;
   absl::Status Publish(int tensor) override;
+  absl::Status ExpectUnpublished(int tensor) const override;
   absl::Status FinishStep() override;
   absl::Status Finish() override;
   absl::Status Send(const Report& report) override;

@@ -50,7 +50,7 @@ void CopyReport(const Report& report, proto::RankReport* out) {
   out->set_loss_sum(report.loss_sum);
   out->set_wall_s(report.wall_s);
   if (report.has_test) {
-    out->set_test_accuracy(report.test_accuracy);
+    if (!std::isnan(report.test_accuracy)) out->set_test_accuracy(report.test_accuracy);
     if (!std::isnan(report.test_loss)) out->set_test_loss(report.test_loss);
   }
   out->set_final(report.final);
