@@ -216,8 +216,8 @@ class Exchange:
         """Raises `errors.OutOfOrder` where gradients were given and no step followed."""
         if self.in_pass:
             raise errors.OutOfOrder(
-                "the last backward() had no step(): its gradients were given to the servers while it"
-                ' ran; where a batch may be left out, give DistributedOptimizer publish="step"'
+                "the last backward() had no step(): its gradients were given to the servers while"
+                ' it ran; where a batch may be left out, give DistributedOptimizer publish="step"'
             )
 
     def forget_pass(self, *optimizers: object) -> None:

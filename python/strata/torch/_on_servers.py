@@ -69,8 +69,8 @@ class Served(Trainer):
         for entry in exchange.entries:
             if entry.param.data_ptr() != self._places[entry.index]:
                 raise errors.InvalidArgument(
-                    f'parameter "{entry.name}": other memory was put in its place (param.data = ...,'
-                    " model.to(...)): its weights are the servers', and lie in the job's memory"
+                    f'parameter "{entry.name}": other memory was put in its place (param.data ='
+                    " ..., model.to(...)): its weights are the servers', in the job's memory"
                 )
             gradient, version = entry.param.grad, self._versions.get(entry.index)
             if version is not None and (gradient is None or gradient._version != version):
