@@ -10,6 +10,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "worker/client/c/strata_client_devices.h"
+
 static int failures = 0;
 
 static void Check(int holds, const char* what, int line) {
