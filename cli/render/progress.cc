@@ -136,7 +136,8 @@ std::string MetricsText(const proto::MetricsRecord& record, const proto::JobStat
   const proto::Progress& progress = status.progress();
   std::string of = progress.total_steps() > 0 ? absl::StrCat("/", progress.total_steps()) : "";
   std::vector<std::string> parts = {absl::StrCat("step ", record.step(), of)};
-  const bool is_window = !worker::IsLateMeasurement(record);
+  // A program may measure its final model in no window of steps.
+  const bool is_window = !worker::HasMeasured(record) || record.samples_per_s() > 0;
   if (is_window) {
     Append(Parts(record.epoch(), record.samples_per_s(), record.loss(), progress), &parts);
   }

@@ -67,6 +67,10 @@ TEST(Progress, ShowsWhatAProgramMeasuredByItsNames) {
   record.set_step(5);
   (*record.mutable_values())["perplexity"] = 12.3;
   EXPECT_EQ(MetricsText(record, status), "step 5/1170  perplexity 12.3");
+  record.set_samples(640);
+  record.set_epoch(2);
+  record.set_final(true);
+  EXPECT_EQ(MetricsText(record, status), "step 5/1170  perplexity 12.3  (final model)");
   status.set_state(proto::FINISHED);
   EXPECT_EQ(EndLine(status),
             "job 3 (lenet): finished, test accuracy 0.8712, bleu 0.1235, perplexity 12.3");

@@ -95,7 +95,8 @@ TEST_F(CourseTest, ARunThatFailedFromOutsideIsMadeAgainByTheNextCall) {
   EXPECT_EQ((*failed)[1].failure(), first.async_fails);
   for (const char* diverged :
        {"rank 0: loss is infinite at step 3", "the gradient of chunk 3 is not finite at step 7",
-        "node 2: chunk 0 at step 102: the sum of the gradients has NaN or infinity"}) {
+        "node 2: chunk 0 at step 102: the sum of the gradients has NaN or infinity",
+        "rank 0: strata.InvalidArgument: \"w\": element 2 is NaN as fp32 (a.py:3)"}) {
     FakeRunner second(&clock_);
     second.async_fails = diverged;
     const auto records = Run(&second, 1);

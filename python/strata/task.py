@@ -249,10 +249,10 @@ class Task:
             samples_per_epoch=self.steps_per_epoch * self.batch * all_ranks,
             total_steps=self.steps,
         ) as session:
-            _lifetime.process.after_finish.append(lambda: self._report(session, is_final=True))
+            _lifetime.process.after_finish.append(lambda: self._report(session, self.steps, True))
             for number in range(self.steps):
                 if number and self.evaluate_every and number % self.evaluate_every == 0:
-                    self._report(session)
+                    self._report(session, number)
                 self._make_step(session, number)
         return session.weights()
 
@@ -265,9 +265,12 @@ class Task:
             raise errors.StrataError(f"loss is {what} at step {number}")
         session.step(gradients, samples=samples, loss=loss)
 
-    def _report(self, session: Session, is_final: bool = False) -> None:
+    def _report(self, session: Session, steps: int, is_final: bool = False) -> None:
         reporter = reporting.current()
         if session.rank == 0 and reporter is not None:
             values = self.measure(session.weights())
+            for name, value in values.items():
+                if not math.isfinite(value):
+                    raise errors.StrataError(f"evaluate: {name} is not finite at step {steps}")
             if values:
                 reporter.send_window(values, is_final)

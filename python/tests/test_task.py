@@ -163,14 +163,30 @@ def test_who_ends_the_command_ends_the_process_of_the_task(
 @pytest.mark.parametrize(
     "fault, reason",
     [
-        ("nan", 'the gradient of "w" is not finite at step 3'),
-        ("nan-loss", "loss is NaN at step 3"),
+        ("nan", r'rank \d: the gradient of "w" is not finite at step 3'),
+        ("nan-loss", r"rank \d: loss is NaN at step 3"),
+        ("nan-value", "evaluate: error is not finite at step 5"),
     ],
 )
 def test_a_task_that_diverges_is_a_result(tmp_path: pathlib.Path, fault: str, reason: str) -> None:
     must_finish(compare(tmp_path, "--modes", "sync", "--seeds", "1", "--", f"--fault={fault}"))
     (record,) = records(tmp_path / "out")
-    assert re.search(rf"rank \d: {reason}", record["failure"])
+    assert re.fullmatch(reason, record["failure"])
+
+
+@pytest.mark.parametrize(
+    "fault, reason",
+    [
+        ("raises", r"ValueError: no such thing \(line_task.py:\d+\)"),
+        ("nan-loss", r"loss is NaN at step 3"),
+        ("nan-value", "evaluate: error is not finite at step 5"),
+    ],
+)
+def test_a_live_rank_fails_for_the_same_reasons(
+    tmp_path: pathlib.Path, fault: str, reason: str
+) -> None:
+    result = run_job(tmp_path, "line_task.py", "--fault", fault, ranks=2)
+    assert result.status == 1 and re.search(reason, error_lines(result)[0]), result.err
 
 
 REFUSALS = {

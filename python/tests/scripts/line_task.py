@@ -60,6 +60,8 @@ def gradients(weights, step):
 def evaluate(weights):
     if options.fault == "value":
         return {"error": "much"}
+    if options.fault == "nan-value":
+        return {"error": float("inf")}
     if options.fault == "name":
         return {"a b": 1.0}
     e = TEST @ (weights["w"] - TRUE) + (weights["b"] - 3)
