@@ -112,10 +112,11 @@ class CompareVirtualTest(CampaignCase):
         self.assertIn("holds another campaign", err)
         self.assertIn("seed: 1: tuning takes", self.refused(*ask, "--set", "seed=1"))
         self.assertIn("has no field named", self.refused("--tune", "lr=1", "--cluster", cluster))
-        for option in ("--target-accuracy", "--margin"):
-            for value in ("nan", "inf", "0"):
-                self.assertIn(f"{option}: Value {value} not in range",
-                              self.refused("--cluster", cluster, option, value))
+        for value in ("nan", "inf", "0"):
+            self.assertIn(f"--margin: Value {value} not in range",
+                          self.refused("--cluster", cluster, "--margin", value))
+            self.assertIn("--target: an accuracy is above 0 and at most 1",
+                          self.refused("--cluster", cluster, "--target-accuracy", value))
 
     def test_another_cluster_is_another_comparison(self):
         text = ("nodes { ranks: 16 compute { constant_ms: %d } } "

@@ -49,7 +49,7 @@ class JobProcessesTest : public testing::Test {
     options.daemon = "w1";
     options.runs_dir = dir_ + "/runs";
     options.stop_grace = absl::Milliseconds(300);
-    options.end_deadline = absl::Seconds(1);
+    options.end_deadline = absl::Seconds(5);
     options.claim_deadline = claim_deadline_;
     options.cause_time = cause_time_;
     JobProcesses::Callbacks callbacks;
