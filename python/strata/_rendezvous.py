@@ -59,28 +59,27 @@ def node() -> int:
 def find() -> Meeting:
     """Returns where the ranks of this job meet.
 
-    That is $MASTER_ADDR:$MASTER_PORT if both are set, else, of ranks on one host, the run
-    directory.
+    Ranks on one host meet in the run directory, where no rank's end takes it away from the others;
+    those on several hosts at $MASTER_ADDR:$MASTER_PORT.
     Raises `errors.InvalidArgument` where ranks are on several hosts and nothing says where rank 0
     is.
     """
     if ranks() == 1:
         return Meeting()
+    text = _launch()
+    is_one_node = os.environ.get("LOCAL_WORLD_SIZE") == os.environ.get("WORLD_SIZE")
+    # Nodes that reach one another by a loopback address are on one host, too.
+    if text and (is_one_node or _field(text, "advertise").startswith(_LOOPBACK)):
+        return Meeting(folder=_field(text, "run_dir"))
     address, port = os.environ.get("MASTER_ADDR"), os.environ.get("MASTER_PORT")
     if address and port:
         return Meeting(master=f"{address}:{port}")
-    text = _launch()
     if not text:
         raise errors.OutOfOrder(
             f"WORLD_SIZE is {ranks()}, but no Strata job runs this process: strata run -n {ranks()}"
             " SCRIPT"
         )
-    is_one_node = os.environ.get("LOCAL_WORLD_SIZE") == os.environ.get("WORLD_SIZE")
-    # Nodes that reach one another by a loopback address are on one host, too.
-    is_one_host = is_one_node or _field(text, "advertise").startswith(_LOOPBACK)
-    if not is_one_host:
-        raise errors.InvalidArgument(
-            "process group: the ranks are on several hosts: set MASTER_ADDR to rank 0's host and"
-            " MASTER_PORT to a port that is free there, in the environment of all worker daemons"
-        )
-    return Meeting(folder=_field(text, "run_dir"))
+    raise errors.InvalidArgument(
+        "process group: the ranks are on several hosts: set MASTER_ADDR to rank 0's host and"
+        " MASTER_PORT to a port that is free there, in the environment of all worker daemons"
+    )

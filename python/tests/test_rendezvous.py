@@ -43,7 +43,9 @@ def test_ranks_on_several_hosts_need_an_address() -> None:
         _rendezvous.find()
 
 
-def test_the_environments_address_goes_first(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_ranks_on_several_hosts_meet_at_the_environments_address(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setenv("MASTER_ADDR", "head")
     monkeypatch.setenv("MASTER_PORT", "29500")
     assert _rendezvous.find() == _rendezvous.Meeting(master="head:29500")
@@ -51,6 +53,9 @@ def test_the_environments_address_goes_first(monkeypatch: pytest.MonkeyPatch) ->
 
 def test_ranks_of_one_node_meet_in_the_run_directory(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("LOCAL_WORLD_SIZE", "4")
+    # No process there serves the others, whose end would take them with it.
+    monkeypatch.setenv("MASTER_ADDR", "127.0.0.1")
+    monkeypatch.setenv("MASTER_PORT", "29500")
     assert _rendezvous.find() == _rendezvous.Meeting(folder="/runs/a-1")
 
 

@@ -23,8 +23,8 @@ def init_process_group(timeout_s: float = 1800.0) -> None:
     with `find_unused_parameters=True` for one bit per parameter and pass. It is a whole group, so
     metrics may go through it, too. Does nothing where there is a default group already.
 
-    Ranks meet at $MASTER_ADDR:$MASTER_PORT, or, on one host and where these are not set, in the run
-    directory. Raises `errors.InvalidArgument` where ranks on several hosts have neither.
+    Ranks on one host meet in the run directory, others at $MASTER_ADDR:$MASTER_PORT. Raises
+    `errors.InvalidArgument` where ranks are on several hosts and these are not set.
     """
     if dist.is_initialized():
         return

@@ -96,6 +96,7 @@ TEST_F(CoreRing, OfOneNodeOrOfOneThatDoesNotListenFailsInOneLine) {
   proto::Job one = RingJob(proto::AllReduce::AUTO);
   one.set_ranks(2);
   one.set_ranks_per_node(2);
+  one.mutable_model()->set_zoo("mlp");
   const uint32_t alone = cluster_.Submit(one);
   EXPECT_EQ(cluster_.Status(alone).state(), proto::FAILED);
   EXPECT_EQ(cluster_.Status(alone).reason(),
