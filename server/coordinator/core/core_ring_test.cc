@@ -97,6 +97,7 @@ TEST_F(CoreRing, OfOneNodeOrOfOneThatDoesNotListenFailsInOneLine) {
   one.set_ranks(2);
   one.set_ranks_per_node(2);
   one.mutable_model()->set_zoo("mlp");
+  one.mutable_data()->mutable_synthetic();
   const uint32_t alone = cluster_.Submit(one);
   EXPECT_EQ(cluster_.Status(alone).state(), proto::FAILED);
   EXPECT_EQ(cluster_.Status(alone).reason(),
