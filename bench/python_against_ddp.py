@@ -108,6 +108,7 @@ def main():
     )
     parser.add_argument("--json", action="store_true")
     options = parser.parse_args()
+    options.strata = os.path.abspath(options.strata)
     print("| case | ranks | Strata, ms a step | peer | its ms | ratio (least to most) | goal |")
     print("| --- | --- | --- | --- | --- | --- | --- |")
     for name in options.cases:
