@@ -9,7 +9,7 @@ from typing import Any, Callable, TypeVar, Union, overload
 
 import torch
 
-from strata import _lifetime, errors, reporting
+from strata import _heap, _lifetime, errors, reporting
 from strata._client import Client
 from strata.torch import _on_ranks, _on_servers, _placement, _tensors
 from strata.torch._exchange import Exchange
@@ -199,6 +199,7 @@ def DistributedOptimizer(
     entries = _tensors.entries(model, optimizers, order)
     client = _lifetime.connect()
     _limit_threads(client)
+    _heap.keep()
     place = _placement.choose(client.job, optimizer_on)
     exchange = Exchange(client, entries, publish, scaler is not None)
     exchange.optimizers = optimizers
