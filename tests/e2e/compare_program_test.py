@@ -82,7 +82,8 @@ class CompareProgramTest(CampaignCase):
     def test_virtual_time_and_halving_of_programs_are_refused_by_name(self):
         error = self.refuse(["compare", self.program, "--modes", "sync", "--out", self.out,
                              "--cluster", "examples/clusters/two_site_wan.textproto"])
-        self.assertIn("program: virtual time computes models of the zoo only", error)
+        self.assertIn("program: in virtual time a program is a script *.py that defines "
+                      "a strata.Task; this one owns its loop", error)
         error = self.refuse(["sweep", self.program, "--out", self.out, "--vary",
                              "schedule.base_lr=0.1,0.2", "--halving", "2", "--nodes", "1"])
         self.assertIn("halving: a program makes as many steps as it likes", error)
