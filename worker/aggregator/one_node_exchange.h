@@ -1,13 +1,12 @@
 #ifndef STRATA_WORKER_AGGREGATOR_ONE_NODE_EXCHANGE_H_
 #define STRATA_WORKER_AGGREGATOR_ONE_NODE_EXCHANGE_H_
 
-#include <cstddef>
 #include <cstdint>
 #include <vector>
 
 #include "proto/control.pb.h"
 #include "worker/aggregator/host/node_arenas.h"
-#include "worker/exchange/core/exchange.h"
+#include "worker/exchange/peerless_exchange.h"
 
 namespace strata::worker {
 
@@ -19,28 +18,17 @@ bool IsMeanOfOneNode(const proto::JobRecord& record);
 // that each is written where the ranks read it, in one pass, with the bits of the general way.
 //
 // Threads: one.
-class OneNodeExchange final : public Exchange {
+class OneNodeExchange final : public PeerlessExchange {
  public:
   // `arenas` of `chunks` chunks outlive this. `wake_fd`: see Exchange::Poll.
   OneNodeExchange(NodeArenas* arenas, uint32_t chunks, int wake_fd)
-      : arenas_(arenas), wake_fd_(wake_fd), clocks_(chunks, 0) {}
+      : PeerlessExchange(wake_fd), arenas_(arenas), clocks_(chunks, 0) {}
 
-  absl::Status Start() override;
   absl::Status Submit(ChunkId chunk) override;
-  absl::Status Finish(uint64_t clocks) override;
-  absl::Status Poll(absl::Duration timeout) override;
-  Phase phase() const override { return phase_; }
-  const ExchangeCounters& counters() const override { return counters_; }
-  size_t memory_bytes() const override { return 0; }
-  void AddActivity(proto::NodeActivity*) const override {}
 
  private:
   NodeArenas* const arenas_;
-  const int wake_fd_;
   std::vector<uint64_t> clocks_;  // by chunk: the next one
-  Phase phase_ = Phase::kSeeding;
-  bool begins_ = false;  // something has happened: the next Poll does not wait
-  ExchangeCounters counters_;
 };
 
 }  // namespace strata::worker
