@@ -1,6 +1,6 @@
 """PyTorch models by Strata and by DDP over Gloo, side by side: seconds a step.
 
-usage: python_against_ddp.py STRATA PYTHON [--cases exchange lenet ...] [--pairs N] [--json]
+usage: python_against_ddp.py STRATA PYTHON [--cases exchange lenet ...] [--pairs N]
 
 PYTHON is an interpreter with torch; the package `strata` is taken from this tree, its library from
 $STRATA_CLIENT_LIBRARY. Both contenders train the same model on the same data with one thread a
@@ -106,7 +106,6 @@ def main():
     parser.add_argument(
         "--options", nargs=argparse.REMAINDER, default=[], help="of `strata run`; last"
     )
-    parser.add_argument("--json", action="store_true")
     options = parser.parse_args()
     options.strata = os.path.abspath(options.strata)
     print("| case | ranks | Strata, ms a step | peer | its ms | ratio (least to most) | goal |")

@@ -133,7 +133,6 @@ def main():
     parser.add_argument("--warmup", type=int, default=3)
     parser.add_argument("--batch", type=int, default=64)
     parser.add_argument("--mib", type=int, default=100)
-    parser.add_argument("--hook", choices=("none", "fp16"), default="none")
     options = parser.parse_args()
     rank = int(os.environ.get("RANK", 0))
     torch.manual_seed(1)
@@ -149,10 +148,6 @@ def main():
     elif options.how == "ddp":
         torch.distributed.init_process_group("gloo")
         model = torch.nn.parallel.DistributedDataParallel(inner)
-        if options.hook == "fp16":
-            from torch.distributed.algorithms.ddp_comm_hooks.default_hooks import fp16_compress_hook
-
-            model.register_comm_hook(None, fp16_compress_hook)
     seconds = []
     for step in range(options.warmup + options.steps):
         begin = time.perf_counter()
