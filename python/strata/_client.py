@@ -38,7 +38,6 @@ class Client:
         self.is_alone = not launch
         self.rank: int = lib.strata_rank(self._handle)
         self.ranks: int = lib.strata_ranks(self._handle)
-        self.local_rank: int = lib.strata_local_rank(self._handle)
         self.local_ranks: int = lib.strata_local_ranks(self._handle)
         self.job: dict[str, Any] = json.loads(lib.strata_job_json(self._handle))
         self.run_dir: str = lib.strata_run_dir(self._handle).decode()
@@ -65,14 +64,15 @@ class Client:
     @property
     def handle(self) -> ctypes.c_void_p:
         """The C client. Raises `errors.OutOfOrder` where it may not be used."""
+        if self.is_open:
+            return self._handle
+        # A fork closes the child's.
         if self._process != os.getpid():
             raise errors.OutOfOrder(
                 f"process {os.getpid()} has the session of process {self._process}, which forked: "
                 "only that one may use it"
             )
-        if not self.is_open:
-            raise errors.OutOfOrder("the session is closed")
-        return self._handle
+        raise errors.OutOfOrder("the session is closed")
 
     def register(
         self,
@@ -142,9 +142,6 @@ class Client:
 
     def publish(self, tensor: int, address: int, dtype: int, scale: float) -> None:
         self._call(lib.strata_publish_values, tensor, address, dtype, scale)
-
-    def read(self, tensor: int, address: int, dtype: int) -> None:
-        self._call(lib.strata_read_weights, tensor, address, dtype)
 
     def finish_step(self) -> None:
         self._call(lib.strata_finish_step)

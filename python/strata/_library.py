@@ -84,7 +84,6 @@ _SIGNATURES: dict[str, tuple[Any, list[Any]]] = {
     "strata_close": (None, [c_void_p]),
     "strata_rank": (c_uint32, [c_void_p]),
     "strata_ranks": (c_uint32, [c_void_p]),
-    "strata_local_rank": (c_uint32, [c_void_p]),
     "strata_local_ranks": (c_uint32, [c_void_p]),
     "strata_job_json": (c_char_p, [c_void_p]),
     "strata_run_dir": (c_char_p, [c_void_p]),

@@ -8,6 +8,7 @@ import math
 import time
 
 from strata import _library, errors
+from strata._checks import real
 from strata._client import Client
 from strata._lifetime import process
 
@@ -120,10 +121,7 @@ def report(*, loss: float | None = None, **values: float) -> None:
         raise errors.OutOfOrder("report: no session has started in this process, or it is closed")
     numbers: dict[str, float] = {}
     for name, value in values.items():
-        try:
-            numbers[name] = float(value)
-        except (TypeError, ValueError):
-            raise errors.InvalidArgument(f"report: {name}: {value!r} is no number") from None
+        numbers[name] = real(f"report: {name}", value)
         if not math.isfinite(numbers[name]):
             raise errors.InvalidArgument(f"report: {name}: {value!r} is not finite")
     if not 0 <= numbers.get("test_accuracy", 0) <= 1:

@@ -9,22 +9,13 @@ from typing import Any
 import numpy as np
 
 from strata import errors
+from strata._checks import whole
 from strata._lifetime import process
-
-
-def _whole(name: str, value: object, least: int) -> int:
-    """Returns a number as int. Raises `errors.InvalidArgument` naming it where it is none, or too
-    small."""
-    if isinstance(value, (int, np.integer)) and not isinstance(value, bool) and value >= least:
-        return int(value)
-    raise errors.InvalidArgument(
-        f"Sampler: {name}: {value!r}, must be a whole number of at least {least}"
-    )
 
 
 def _count(data: Sized | int) -> int:
     if isinstance(data, (int, np.integer)):
-        return _whole("samples", data, 1)
+        return whole("Sampler: samples", data, 1)
     try:
         samples = len(data)
     except TypeError:
@@ -32,7 +23,7 @@ def _count(data: Sized | int) -> int:
             f"Sampler: a {type(data).__name__} has no length: give a data set that has one, or the"
             " number of its samples"
         ) from None
-    return _whole("samples", samples, 1)
+    return whole("Sampler: samples", samples, 1)
 
 
 class Sampler:
@@ -67,8 +58,8 @@ class Sampler:
             ranks = client.ranks if client else int(environment.get("WORLD_SIZE", "1"))
         if rank is None:
             rank = client.rank if client else int(environment.get("RANK", "0"))
-        self.ranks = _whole("ranks", ranks, 1)
-        self.rank = _whole("rank", rank, 0)
+        self.ranks = whole("Sampler: ranks", ranks, 1)
+        self.rank = whole("Sampler: rank", rank, 0)
         if self.rank >= self.ranks:
             raise errors.InvalidArgument(
                 f"Sampler: rank: {self.rank}, must be below the number of ranks, {self.ranks}"
@@ -78,7 +69,7 @@ class Sampler:
                 f"Sampler: {self.samples} samples are too few for {self.ranks} ranks"
             )
         self.shuffle = shuffle
-        self._seed = None if seed is None else _whole("seed", seed, 0)
+        self._seed = None if seed is None else whole("Sampler: seed", seed, 0)
         self.drop_last = drop_last
         self.epoch = 0
         self.consumed = 0
@@ -96,7 +87,7 @@ class Sampler:
 
     def set_epoch(self, epoch: int) -> None:
         """Begins an epoch; the first one is 0. The same on all ranks."""
-        if _whole("epoch", epoch, 0) != self.epoch:
+        if whole("Sampler: epoch", epoch, 0) != self.epoch:
             self.consumed = self._start = 0
         self.epoch = int(epoch)
 
@@ -136,7 +127,9 @@ class Sampler:
         for name in ("seed", "epoch", "consumed"):
             if name not in state:
                 raise errors.InvalidArgument(f"Sampler: the state has no {name}")
-        seed, epoch, consumed = (_whole(n, state[n], 0) for n in ("seed", "epoch", "consumed"))
+        seed, epoch, consumed = (
+            whole(f"Sampler: {n}", state[n], 0) for n in ("seed", "epoch", "consumed")
+        )
         if consumed > self.samples:
             raise errors.InvalidArgument(
                 f"Sampler: consumed: the state has {consumed} samples, the data {self.samples}"

@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from strata import _lifetime, errors, reporting
+from strata._checks import real, whole
 from strata.optimizers import Mean, Optimizer
 from strata.sampler import Sampler
 from strata.session import Session
@@ -73,19 +74,6 @@ def _order(samples: int, seed: int, epoch: int) -> np.ndarray[Any, Any]:
         sampler.set_epoch(epoch)
         _last.order, _last.key = sampler.order(), (samples, seed, epoch)
     return _last.order
-
-
-def _whole(name: str, value: object) -> int:
-    if isinstance(value, (int, np.integer)) and not isinstance(value, bool) and value >= 1:
-        return int(value)
-    raise errors.InvalidArgument(f"Task: {name}: {value!r}, must be a whole number of at least 1")
-
-
-def _number(name: str, value: Any) -> float:
-    try:
-        return float(value)
-    except (TypeError, ValueError):
-        raise errors.InvalidArgument(f"{name}: {value!r} is no number") from None
 
 
 def _place(function: Any) -> str:
@@ -160,14 +148,14 @@ class Task:
         self._gradients = gradients
         self._evaluate = evaluate
         self.optimizer = optimizer
-        self.batch = _whole("batch", batch)
-        self.steps_per_epoch = _whole("steps_per_epoch", steps_per_epoch)
-        self.steps = self.steps_per_epoch * _whole("epochs", epochs)
+        self.batch = whole("Task: batch", batch, 1)
+        self.steps_per_epoch = whole("Task: steps_per_epoch", steps_per_epoch, 1)
+        self.steps = self.steps_per_epoch * whole("Task: epochs", epochs, 1)
         if steps is not None:
-            self.steps = min(self.steps, _whole("steps", steps))
+            self.steps = min(self.steps, whole("Task: steps", steps, 1))
         self.evaluate_every = max(1, self.steps // _MEASUREMENTS)
         if evaluate_every is not None:
-            self.evaluate_every = _whole("evaluate_every", evaluate_every)
+            self.evaluate_every = whole("Task: evaluate_every", evaluate_every, 1)
         if evaluate is None:
             self.evaluate_every = 0
 
@@ -197,7 +185,7 @@ class Task:
             raise errors.InvalidArgument(
                 f"{_place(self._gradients)}: samples: {samples!r}, must be from 1 to 65536"
             )
-        return gradients, int(samples), _number(f"{_place(self._gradients)}: loss", loss)
+        return gradients, int(samples), real(f"{_place(self._gradients)}: loss", loss)
 
     def measure(self, weights: dict[str, Any]) -> dict[str, float]:
         """Calls `evaluate`, and checks what it returns; {} where there is none. Raises
@@ -217,7 +205,7 @@ class Task:
             raise errors.InvalidArgument(
                 f"{where}: test_loss comes with test_accuracy; by itself it needs another name"
             )
-        return {name: _number(f"{where}: {name}", value) for name, value in values.items()}
+        return {name: real(f"{where}: {name}", value) for name, value in values.items()}
 
     def check(self, weights: Mapping[str, Any], gradients: Mapping[str, Any]) -> None:
         """Raises `errors.InvalidArgument` naming a gradient that is missing or of another shape."""

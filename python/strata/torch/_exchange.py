@@ -129,11 +129,8 @@ class Exchange:
             )
         if not self.in_pass:
             self.begin_pass()
-            torch.autograd.Variable._execution_engine.queue_callback(self._end_of_backward)
+            torch.autograd.Variable._execution_engine.queue_callback(self.on_backward_end)
         self._publish(entry)
-
-    def _end_of_backward(self) -> None:
-        self.on_backward_end()
 
     def begin_pass(self) -> None:
         """Opens a pass, in which `samples` samples are used. The first call of a pass does."""

@@ -33,28 +33,19 @@ class EveryStep(Trainer):
         super().__init__(exchange, reporter)
         self._is_delayed = _placement.is_delayed(job)
         self._is_alone = job.get("exchange") == "NONE"
-        if self._is_delayed:
-            self._refuse_what_is_of_one_step()
-        exchange.on_backward_end = self.exchange_gradients
-        exchange.on_pass_begin = self._say_rate
-        exchange.read_into_params()
-        exchange.read_buffers()
-        if not self._is_alone:
-            exchange.install_hooks()
-
-    def _refuse_what_is_of_one_step(self) -> None:
-        """With double buffering what comes back is of the pass before."""
-        exchange = self.exchange
         for is_there, what in (
             (len(exchange.optimizers) > 1, "several optimizers"),
             (exchange.skips_nonfinite, "scaler"),
             (exchange.averages_buffers, 'buffers: "mean"'),
         ):
             if is_there:
-                raise errors.InvalidArgument(
-                    f"{what}: does not go with double buffering (delay1), where gradients are those"
-                    " of the step before"
-                )
+                _placement.refuse_if_delayed(job, what)
+        exchange.on_backward_end = self.exchange_gradients
+        exchange.on_pass_begin = self._say_rate
+        exchange.read_into_params()
+        exchange.read_buffers()
+        if not self._is_alone:
+            exchange.install_hooks()
 
     def _say_rate(self) -> None:
         self.exchange.rate = shown_rate(self.exchange)

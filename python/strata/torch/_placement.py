@@ -19,6 +19,15 @@ def is_delayed(job: dict[str, Any]) -> bool:
     return bool(job["consistency"].get("lazy", {}).get("double_buffering", False))
 
 
+def refuse_if_delayed(job: dict[str, Any], what: str) -> None:
+    """Raises `errors.InvalidArgument` naming what needs the gradients of its own step."""
+    if is_delayed(job):
+        raise errors.InvalidArgument(
+            f"{what}: does not go with double buffering (delay1), where gradients are those of the"
+            " step before"
+        )
+
+
 def mode_name(job: dict[str, Any]) -> str:
     """Returns the job's mode in a word, for errors."""
     consistency = job["consistency"]

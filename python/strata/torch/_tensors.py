@@ -6,12 +6,11 @@ from __future__ import annotations
 import zlib
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import torch
 from torch import Tensor
 
-from strata import _library, errors
+from strata import _arrays, _library, errors
 
 DTYPES = {
     torch.float32: _library.FLOAT32,
@@ -27,7 +26,6 @@ class Entry:
     name: str
     param: torch.nn.Parameter
     group: int
-    dtype: int
     index: int = -1
     """The client's number."""
     is_published: bool = False
@@ -85,7 +83,7 @@ def _check(name: str, param: torch.nn.Parameter) -> None:
     if param.dtype not in DTYPES:
         raise _refuse(name, f"is of {param.dtype}, not of float32, bfloat16 or float16")
     if not is_dense(param):
-        raise _refuse(name, "its elements share memory (strides " f"{tuple(param.stride())})")
+        raise _refuse(name, f"its elements share memory (strides {tuple(param.stride())})")
 
 
 def _check_modules(model: torch.nn.Module) -> None:
@@ -125,11 +123,11 @@ def entries(
                 if name in found:
                     raise _refuse(name, "is in two optimizers or groups")
                 _check(name, param)
-                found[name] = Entry(name, param, group_number, DTYPES[param.dtype])
+                found[name] = Entry(name, param, group_number)
             group_number += 1
     if not found:
         raise errors.InvalidArgument("optimizer: none of its parameters requires a gradient")
-    wanted = list(order) if order is not None else [n for n in reversed(list(names.values()))]
+    wanted = list(order) if order is not None else list(reversed(names.values()))
     for name in wanted:
         if order is not None and name not in found:
             raise errors.InvalidArgument(f'order: "{name}" is no parameter that is trained')
@@ -142,8 +140,8 @@ def entries(
 
 @dataclass
 class Constant:
-    """A tensor that is not trained, and must be the same on all ranks: a frozen parameter or a
-    buffer."""
+    """A tensor that is not trained, and must be the same on all ranks: a parameter that is frozen
+    or of no optimizer, or a buffer."""
 
     name: str
     tensor: Tensor
@@ -158,8 +156,7 @@ class Constant:
 def constants(
     model: torch.nn.Module, trained: Sequence[Entry], with_buffers: bool
 ) -> list[Constant]:
-    """Returns what of the model is not trained: parameters without gradients, and buffers if
-    wanted."""
+    """Returns what of the model is not trained: other parameters, and buffers if wanted."""
     own = {id(entry.param) for entry in trained}
     frozen = [
         Constant(name, param, "frozen")
@@ -196,19 +193,13 @@ def float_buffers(model: torch.nn.Module) -> list[tuple[str, torch.nn.Module, st
     return found
 
 
-def write_floats(address: int, tensor: Any) -> None:
-    """Writes a tensor's elements as fp32 to an address, in the order in which they lie."""
-    import ctypes
-
-    values = tensor.detach()
-    order = memory_order(values)
-    flat = values.permute(order).contiguous().to(dtype=torch.float32, device="cpu").reshape(-1)
-    ctypes.memmove(address, flat.data_ptr(), flat.numel() * 4)
-
-
 def view_at(address: int, like: Tensor) -> Tensor:
-    """Returns the fp32 memory at an address as a tensor with the shape and strides of `like`."""
-    import ctypes
+    """Returns the fp32 memory at an address as a tensor with the shape and strides of `like`, which
+    is dense."""
+    flat: Tensor = _arrays.view(address, (like.numel(),), like)
+    return flat.as_strided(like.size(), like.stride())
 
-    buffer = (ctypes.c_float * like.numel()).from_address(address)
-    return torch.frombuffer(buffer, dtype=torch.float32).as_strided(like.size(), like.stride())
+
+def write_floats(address: int, tensor: Tensor) -> None:
+    """Writes a dense tensor's elements as fp32 to an address, in the order in which they lie."""
+    view_at(address, tensor).copy_(tensor.detach())

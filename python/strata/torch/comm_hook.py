@@ -150,11 +150,8 @@ def state(
     entries = _tensors.entries(model, [_trained(model)], None)
     client = _lifetime.connect()
     _check_mode(client.job)
-    if scaler is not None and _placement.is_delayed(client.job):
-        raise errors.InvalidArgument(
-            "scaler: does not go with double buffering (delay1), where gradients are those of the"
-            " step before"
-        )
+    if scaler is not None:
+        _placement.refuse_if_delayed(client.job, "scaler")
     exchange = Exchange(client, entries, "backward", scaler is not None)
     exchange.register(model, None)
     facts = {"samples_per_epoch": samples_per_epoch, "total_steps": total_steps}
