@@ -14,13 +14,16 @@ from typing import Any
 
 import numpy as np
 
-from strata import _library, errors
+from strata import _library, _torch_cuda, errors
 
 _DTYPES = {
     np.dtype(np.float32): _library.FLOAT32,
     np.dtype(np.float64): _library.FLOAT64,
     np.dtype(np.float16): _library.FLOAT16,
 }
+
+
+_CUDA_IN_DLPACK = (2, 13)  # DLDeviceType: kDLCUDA, kDLCUDAManaged
 
 
 @dataclass
@@ -38,6 +41,17 @@ def is_torch(array: object) -> bool:
     """Whether it is a tensor of PyTorch, which is not imported for this."""
     torch = sys.modules.get("torch")
     return torch is not None and isinstance(array, torch.Tensor)
+
+
+def is_on_device(array: Any) -> bool:
+    """Whether an array lies on a CUDA device."""
+    if is_torch(array):
+        return _torch_cuda.cuda.holds(array)
+    if hasattr(array, "__cuda_array_interface__"):
+        return True
+    if not hasattr(array, "__dlpack_device__"):
+        return False
+    return int(array.__dlpack_device__()[0]) in _CUDA_IN_DLPACK
 
 
 def _memory_of_torch(name: str, tensor: Any) -> Memory:
@@ -64,7 +78,7 @@ def _memory_of_torch(name: str, tensor: Any) -> Memory:
 
 
 def _as_numpy(name: str, array: Any) -> np.ndarray[Any, Any]:
-    if not isinstance(array, np.ndarray) and hasattr(array, "__cuda_array_interface__"):
+    if not isinstance(array, np.ndarray) and is_on_device(array):
         raise errors.InvalidArgument(
             f'"{name}": lies on a GPU, but the job computes on CPUs (device: CPU)'
         )

@@ -24,7 +24,7 @@ from typing import Any, NoReturn
 from strata import errors
 
 # What this package knows of strata_client.h; an older library is refused.
-ABI = 2
+ABI = 3
 NAME = "libstrata_client.so.1"
 
 INVALID_ARGUMENT, FAILED_PRECONDITION, NOT_FOUND, STOPPED, INTERRUPTED = 1, 2, 3, 5, 7
@@ -95,6 +95,9 @@ _SIGNATURES: dict[str, tuple[Any, list[Any]]] = {
     "strata_accept_device": (c_int, [c_void_p]),
     "strata_device_index": (c_int32, [c_void_p]),
     "strata_compute_in": (c_int, [c_void_p, c_void_p]),
+    "strata_device_stream": (c_int, [c_void_p, POINTER(c_void_p)]),
+    "strata_copy": (c_int, [c_void_p, c_void_p, c_void_p, c_size_t, c_void_p]),
+    "strata_device_memory": (c_int, [c_void_p, c_size_t, POINTER(c_void_p)]),
     "strata_publish": (c_int, [c_void_p, c_int32]),
     "strata_weights": (c_void_p, [c_void_p, c_int32]),
     "strata_begin_step": (c_int, [c_void_p, c_uint32]),

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from types import TracebackType
 from typing import Any
 
-from strata import _arrays, _lifetime, errors, reporting
+from strata import _lifetime, _places, errors, reporting
 from strata.optimizers import Mean, Optimizer
 
 
@@ -38,8 +38,9 @@ class Session:
         """Joins the job, and blocks until every rank has.
 
         `params` are arrays of fp32, fp16, bf16 or fp64, in the order of the forward pass, the same
-        on all ranks: NumPy's, PyTorch's, or what has `__array_interface__` or DLPack. The job keeps
-        them as fp32. `optimizer` runs where the job has the weights; None takes the one of the job
+        on all ranks: NumPy's, PyTorch's, or what has `__array_interface__` or DLPack. In a job with
+        `device: GPU` they lie on this rank's GPU: PyTorch's, CuPy's, or arrays of fp32 that have
+        `__cuda_array_interface__` or DLPack. The job keeps them as fp32. `optimizer` runs where the job has the weights; None takes the one of the job
         (`--set optimizer.sgd={}`). With `strata.Mean()` a step returns the mean gradient in place
         of new weights, and `params` are overwritten with rank 0's once. `samples_per_epoch` (of all
         ranks) and `total_steps` (of each) show the progress.
@@ -49,30 +50,26 @@ class Session:
         if not params:
             raise errors.InvalidArgument("Session: there are no params")
         self._params = dict(params)
-        memories = {name: _arrays.memory(name, array) for name, array in self._params.items()}
+        self._client = _lifetime.connect()
+        self._place = _places.of(self._client)
+        memories = {name: self._place.take(name, array, 1) for name, array in params.items()}
         if isinstance(optimizer, Mean):
             for name, array in self._params.items():
-                if not _arrays.is_writable(array):
+                if not self._place.is_writable(array):
                     raise errors.InvalidArgument(
                         f'"{name}": rank 0\'s first weights cannot be written there: with'
-                        " strata.Mean() params are arrays of NumPy or PyTorch"
+                        " strata.Mean() params are arrays of NumPy or PyTorch, or on a GPU of what"
+                        " has __cuda_array_interface__"
                     )
-        self._client = _lifetime.connect()
         self._optimizer = optimizer
+        self._shapes = {name: memories[name].shape for name in self._params}
         # Tensors are registered in the order in which backward passes finish them.
         self._index = {
-            name: self._client.register(name, memories[name].shape)
-            for name in reversed(self._params)
+            name: self._client.register(name, self._shapes[name]) for name in reversed(self._params)
         }
         self._client.allocate()
-        self._views = {
-            name: _arrays.view(
-                self._client.weights(index), memories[name].shape, self._params[name]
-            )
-            for name, index in self._index.items()
-        }
         for name in self._params:
-            _arrays.write_floats(self._client.weights(self._index[name]), memories[name])
+            self._place.offer(self._index[name], memories[name])
         self._client.start(
             None if optimizer is None else optimizer.to_text(),
             optimizer is not None and not isinstance(optimizer, Mean),
@@ -83,11 +80,11 @@ class Session:
             optimizer, Mean
         )
         self._reporter = reporting.begin(self._client)
-        self._is_final = False
+        self._final: dict[str, Any] | None = None
         _lifetime.process.after_finish.append(self._keep_final)
         if self._gives_means:
             for name, array in self._params.items():
-                _arrays.copy_into(array, self._read(name))
+                self._place.copy_into(array, self._read(name))
 
     @property
     def rank(self) -> int:
@@ -118,13 +115,16 @@ class Session:
         """Waits for the weights that the next step starts from, and returns them, by name.
 
         They lie in memory that all ranks of this node share, fp32 and read-only, and change with
-        the next `step`: copy what is to stay.
+        the next `step`: copy what is to stay. On a GPU they are arrays of PyTorch or CuPy where the
+        params are, else objects with `__cuda_array_interface__`, and must not be written to.
         """
         if self._gives_means:
             raise errors.OutOfOrder("weights: with strata.Mean() they are the script's own")
-        if self._client.is_open and not self._is_final:
+        if self._final is not None:
+            return dict(self._final)
+        if self._client.is_open:
             self._client.wait_all()
-        return {name: self._views[name] for name in self._params}
+        return {name: self._view(name) for name in self._params}
 
     def step(
         self, gradients: Mapping[str, Any], *, samples: int = 1, loss: float | None = None
@@ -140,15 +140,15 @@ class Session:
         Raises `errors.InvalidArgument` naming a gradient that is missing or of another shape, after
         which the step may be tried again, or one that is not finite.
         """
-        given = self._check(gradients)
         if samples < 1:
             raise errors.InvalidArgument(f"step: samples: {samples}, must be at least 1")
+        given = self._check(gradients, samples)
         if not self._client.in_step:
             rate = None if self._optimizer is None or self._gives_means else self._optimizer.lr
+            self._place.begin(given.values())
             self._client.begin_step(samples, rate)
         for name, index in self._index.items():
-            memory = given[name]
-            self._client.publish(index, memory.address, memory.dtype, float(samples))
+            self._place.publish(index, given[name], samples)
         self._client.finish_step()
         if loss is not None:
             self._reporter.on_loss(float(loss))
@@ -157,26 +157,28 @@ class Session:
             return {}
         return {name: self._read(name) for name in self._params}
 
-    def _check(self, gradients: Mapping[str, Any]) -> dict[str, _arrays.Memory]:
+    def _check(self, gradients: Mapping[str, Any], samples: int) -> dict[str, Any]:
         for name in gradients:
             if name not in self._params:
                 raise errors.InvalidArgument(f'step: "{name}" is none of the params')
         given = {}
-        for name in self._params:
+        for name, shape in self._shapes.items():
             if name not in gradients:
                 raise errors.InvalidArgument(f'step: "{name}": its gradient is missing')
-            memory = _arrays.memory(name, gradients[name])
-            if memory.shape != tuple(self._views[name].shape):
+            memory = self._place.take(name, gradients[name], samples)
+            if memory.shape != shape:
                 raise errors.InvalidArgument(
-                    f'step: "{name}": the gradient is {memory.shape}, the weights are '
-                    f"{tuple(self._views[name].shape)}"
+                    f'step: "{name}": the gradient is {memory.shape}, the weights are {shape}'
                 )
             given[name] = memory
         return given
 
+    def _view(self, name: str) -> Any:
+        return self._place.weights(self._index[name], self._shapes[name], self._params[name])
+
     def _read(self, name: str) -> Any:
         self._client.wait(self._index[name])
-        return self._views[name]
+        return self._view(name)
 
     def close(self) -> None:
         """Ends this rank's part: waits until all ranks are done. Then `weights()` are the final
@@ -184,8 +186,7 @@ class Session:
         _lifetime.finish()
 
     def _keep_final(self) -> None:
-        self._is_final = True
-        self._views = {name: _arrays.copy_of(view) for name, view in self._views.items()}
+        self._final = {name: self._place.copy_of(self._view(name)) for name in self._params}
 
     def __enter__(self) -> Session:
         return self

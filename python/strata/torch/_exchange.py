@@ -64,7 +64,7 @@ class Exchange:
         client = self.client
         self.memory.accept()
         for entry in self.entries:
-            if entry.param.device.type != self.memory.device_type:
+            if not self.memory.holds(entry.param):
                 raise errors.InvalidArgument(
                     f'parameter "{entry.name}": lies on {entry.param.device}, but the job'
                     f" computes on {self.memory.device_type} (device: {client.job.get('device')})"
@@ -154,7 +154,7 @@ class Exchange:
 
     def give(self, entry: Entry, gradient: Tensor) -> None:
         """Gives the job a gradient, which lies in memory as its parameter does."""
-        if self.skips_nonfinite and gradient.is_cuda:
+        if self.skips_nonfinite and self.memory.device_type == "cuda":
             gradient = self._finite_or_zeros(gradient)
         code = self.memory.publish(entry.index, gradient, float(self.samples))
         if code:

@@ -8,20 +8,20 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
-from strata import _library, errors
+from strata import _library, _torch_cuda, errors
 from strata._client import Client
 from strata._library import lib
 from strata.torch import _tensors
 from strata.torch._tensors import Entry
-
-# What the library takes for CUDA's default stream, whose own number, 0, means none.
-_DEFAULT_STREAM = 1
 
 
 class Memory(Protocol):
     """How gradients are given and weights taken. Calls return an error code of the library."""
 
     device_type: str
+
+    def holds(self, tensor: Tensor) -> bool:
+        """Whether the tensor lies where the job computes."""
 
     def accept(self) -> None:
         """Says before the arenas are made where tensors will lie."""
@@ -51,6 +51,9 @@ class HostMemory:
     def __init__(self, client: Client) -> None:
         self._client = client
 
+    def holds(self, tensor: Tensor) -> bool:
+        return tensor.device.type == "cpu"
+
     def accept(self) -> None:
         pass
 
@@ -76,18 +79,6 @@ class HostMemory:
         return _tensors.view_at(self._client.weights(index), like)
 
 
-class _CudaArray:
-    """Memory of a GPU, as PyTorch takes it without a copy."""
-
-    def __init__(self, address: int, elements: int) -> None:
-        self.__cuda_array_interface__ = {
-            "data": (address, False),
-            "shape": (elements,),
-            "typestr": "<f4",
-            "version": 3,
-        }
-
-
 class DeviceMemory:
     """The arenas lie on the rank's GPU, where work keeps the order of PyTorch's stream."""
 
@@ -96,22 +87,24 @@ class DeviceMemory:
     def __init__(self, client: Client) -> None:
         self._client = client
         self._stream: int | None = None
-        self._device = torch.device("cpu")
+        self._number = -1
         self._gradients: dict[int, Tensor] = {}
         self._weights: dict[int, Tensor] = {}
+
+    def holds(self, tensor: Tensor) -> bool:
+        return _torch_cuda.cuda.holds(tensor)
 
     def accept(self) -> None:
         _library.check(lib.strata_accept_device(self._client.handle))
 
     def open(self, entries: Sequence[Entry]) -> None:
-        number = lib.strata_device_index(self._client.handle)
+        self._number = lib.strata_device_index(self._client.handle)
         for entry in entries:
-            if entry.param.device.index != number:
+            if _torch_cuda.cuda.number(entry.param) != self._number:
                 raise errors.InvalidArgument(
                     f'parameter "{entry.name}": lies on {entry.param.device}, but this rank'
-                    f' computes on GPU {number}: model.to("cuda:{number}")'
+                    f' computes on GPU {self._number}: model.to("cuda:{self._number}")'
                 )
-        self._device = entries[0].param.device
         self._use_stream()
 
     def begin(self) -> None:
@@ -119,7 +112,7 @@ class DeviceMemory:
 
     def _use_stream(self) -> None:
         """Follows the stream that PyTorch computes in now."""
-        stream: int = torch.cuda.current_stream(self._device).cuda_stream or _DEFAULT_STREAM
+        stream = _torch_cuda.cuda.stream(self._number)
         if stream != self._stream:
             _library.check(lib.strata_compute_in(self._client.handle, stream))
             self._stream = stream
@@ -149,7 +142,7 @@ class DeviceMemory:
         return self._weights[index]
 
     def _at(self, address: int, like: Tensor) -> Tensor:
-        flat = torch.as_tensor(_CudaArray(address, like.numel()), device=self._device)
+        flat: Tensor = _torch_cuda.cuda.tensor_at(address, like.numel(), self._number)
         return flat.as_strided(like.size(), like.stride())
 
 

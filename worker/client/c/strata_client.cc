@@ -16,9 +16,9 @@
 #include "common/job/job.h"
 #include "common/version.h"
 #include "google/protobuf/util/json_util.h"
-#include "kernels/device/device.h"
 #include "proto/control.pb.h"
 #include "worker/client/c/convert.h"
+#include "worker/client/c/program_device.h"
 #include "worker/client/c/sized.h"
 #include "worker/client/c/strata_client_devices.h"
 #include "worker/client/c/write_guard.h"
@@ -31,6 +31,7 @@ namespace {
 
 using strata::client::Client;
 using strata::client::JobFacts;
+using strata::client::ProgramDevice;
 using strata::client::Report;
 using strata::client::Tensor;
 
@@ -87,12 +88,12 @@ absl::StatusOr<strata::proto::Launch> LaunchAlone(const char* text) {
 
 struct strata_client {
   ~strata_client() {
-    if (stream != nullptr && client != nullptr) client->devices().ComputeIn(nullptr).IgnoreError();
+    if (client != nullptr) device->ComputeIn(nullptr, client->devices()).IgnoreError();
   }
 
   std::unique_ptr<Client> client;
-  std::unique_ptr<strata::device::Stream> stream;  // the program's; null: none
   strata::proto::Launch launch;
+  std::unique_ptr<ProgramDevice> device = std::make_unique<ProgramDevice>(launch);
   std::string job_json;
   std::vector<std::pair<std::string, uint64_t>> tensors;  // name, elements
   pid_t process = getpid();
@@ -152,24 +153,9 @@ absl::Status ExpectOnHost(strata_client* client, const char* name) {
       absl::StrCat(name, ": the rank's tensors are on its GPU: copy in a stream of the program's"));
 }
 
-absl::Status ComputeIn(strata_client* client, void* cuda_stream) {
-  strata::client::ClientDevices& devices = client->client->devices();
-  if (client->stream != nullptr && client->stream->native() == cuda_stream) {
-    return absl::OkStatus();
-  }
-  std::unique_ptr<strata::device::Stream> stream;
-  if (cuda_stream != nullptr) {
-    if (devices.device() == nullptr) {
-      return absl::FailedPreconditionError(
-          "strata_compute_in: the rank has no device, see strata_device_index");
-    }
-    auto adopted = devices.device()->AdoptStream(cuda_stream);
-    if (!adopted.ok()) return adopted.status();
-    stream = *std::move(adopted);
-  }
-  if (absl::Status status = devices.ComputeIn(stream.get()); !status.ok()) return status;
-  client->stream = std::move(stream);
-  return absl::OkStatus();
+absl::Status TakeAnswer(const absl::StatusOr<void*>& answer, void** to) {
+  *to = answer.ok() ? *answer : nullptr;
+  return answer.status();
 }
 
 absl::Status PublishValues(strata_client* client, int32_t tensor, const void* values,
@@ -218,8 +204,10 @@ void strata_close(strata_client* client) {
   // Another thread is in a call, and the process about to end: what it uses stays.
   if (client->busy.exchange(true)) return;
   const std::unique_ptr<strata_client> owned(client);
-  // The parent's connections are not this process's to end with a message.
-  if (owned->process != getpid()) static_cast<void>(owned->client.release());
+  // The parent's connections are not this process's to end with a message, nor is its device.
+  if (owned->process == getpid()) return;
+  static_cast<void>(owned->client.release());
+  static_cast<void>(owned->device.release());
 }
 
 strata_code strata_on_wait(strata_client* client, strata_wait_check check, void* context) {
@@ -335,13 +323,27 @@ strata_code strata_accept_device(strata_client* client) {
   });
 }
 
-int32_t strata_device_index(strata_client* client) {
-  const strata::device::Device* const device = client->client->devices().device();
-  return device == nullptr ? -1 : static_cast<int32_t>(device->info().index);
-}
+int32_t strata_device_index(strata_client* client) { return client->device->index(); }
 
 strata_code strata_compute_in(strata_client* client, void* cuda_stream) {
-  return Run(client, "strata_compute_in", [&] { return ComputeIn(client, cuda_stream); });
+  return Run(client, "strata_compute_in",
+             [&] { return client->device->ComputeIn(cuda_stream, client->client->devices()); });
+}
+
+strata_code strata_device_stream(strata_client* client, void** cuda_stream) {
+  return Run(client, "strata_device_stream",
+             [&] { return TakeAnswer(client->device->StreamInUse(), cuda_stream); });
+}
+
+strata_code strata_copy(strata_client* client, void* to, const void* from, size_t bytes,
+                        void* ready_in) {
+  return Run(client, "strata_copy",
+             [&] { return client->device->Copy(to, from, bytes, ready_in); });
+}
+
+strata_code strata_device_memory(strata_client* client, size_t bytes, void** memory) {
+  return Run(client, "strata_device_memory",
+             [&] { return TakeAnswer(client->device->Allocate(bytes), memory); });
 }
 
 strata_code strata_finish_step(strata_client* client) {

@@ -201,6 +201,12 @@ static void AJobWithoutGpusHasNoDevice(void) {
   CHECK(strata_compute_in(client, STRATA_CUDA_DEFAULT_STREAM) == STRATA_FAILED_PRECONDITION);
   CHECK(strstr(strata_error_text(), "no device") != NULL);
   CHECK(strata_compute_in(client, NULL) == STRATA_OK);
+  void* none = client;
+  char from = 1, to = 0;
+  CHECK(strata_device_stream(client, &none) == STRATA_FAILED_PRECONDITION && none == NULL);
+  none = client;
+  CHECK(strata_device_memory(client, 4, &none) == STRATA_FAILED_PRECONDITION && none == NULL);
+  CHECK(strata_copy(client, &to, &from, 1, NULL) == STRATA_FAILED_PRECONDITION && to == 0);
   strata_close(client);
 }
 

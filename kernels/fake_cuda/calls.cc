@@ -1,0 +1,44 @@
+// What tests in other languages call of the fake device, by names that C knows: they load the
+// plugin that their process has loaded.
+#include <cuda_runtime.h>
+
+#include <chrono>
+#include <thread>
+
+#include "kernels/fake_cuda/memory.h"
+
+extern "C" {
+
+// Null: there is no memory.
+void* fake_cuda_allocate(size_t bytes) {
+  void* memory = nullptr;
+  return cudaMalloc(&memory, bytes) == cudaSuccess ? memory : nullptr;
+}
+
+void* fake_cuda_new_stream() {
+  cudaStream_t stream = nullptr;
+  return cudaStreamCreateWithPriority(&stream, cudaStreamNonBlocking, 0) == cudaSuccess ? stream
+                                                                                        : nullptr;
+}
+
+// 0 or the error's number.
+int fake_cuda_copy(void* to, const void* from, size_t bytes, void* stream) {
+  return cudaMemcpyAsync(to, from, bytes, cudaMemcpyDefault, static_cast<cudaStream_t>(stream));
+}
+int fake_cuda_synchronize(void* stream) {
+  return cudaStreamSynchronize(static_cast<cudaStream_t>(stream));
+}
+// What is queued in the stream next waits for so long.
+int fake_cuda_delay(void* stream, size_t ms) {
+  const auto sleep = [](void* how_long) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(reinterpret_cast<size_t>(how_long)));
+  };
+  return cudaLaunchHostFunc(static_cast<cudaStream_t>(stream), sleep, reinterpret_cast<void*>(ms));
+}
+
+// Returns where this process can read and write what lies at a device's address; null: nothing.
+void* fake_cuda_host_view(const void* address, size_t bytes) {
+  return fake_cuda::DeviceMemory::Get().Real(static_cast<const std::byte*>(address), bytes);
+}
+
+}  // extern "C"

@@ -1,0 +1,165 @@
+"""The fake device (kernels/fake_cuda) as scripts of tests use it: arrays of its memory, which this
+process reads at another address, and streams, which are threads."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from strata import _torch_cuda
+
+_library = ctypes.CDLL(os.environ["STRATA_FAKE_DEVICE"])
+for _name in ("allocate", "new_stream", "host_view"):
+    getattr(_library, "fake_cuda_" + _name).restype = ctypes.c_void_p
+
+
+def new_stream() -> int:
+    return int(_library.fake_cuda_new_stream())
+
+
+def delay(stream: int, ms: int) -> None:
+    """What is queued in the stream next waits for so long."""
+    assert _library.fake_cuda_delay(ctypes.c_void_p(stream), ctypes.c_size_t(ms)) == 0
+
+
+def synchronize(stream: int) -> None:
+    assert _library.fake_cuda_synchronize(ctypes.c_void_p(stream)) == 0
+
+
+def host_view(address: int, count: int) -> Any:
+    """Returns the memory at a device's address as floats that the host may touch."""
+    where = _library.fake_cuda_host_view(ctypes.c_void_p(address), ctypes.c_size_t(4 * count))
+    assert where, hex(address)
+    return (ctypes.c_float * count).from_address(where)
+
+
+class Array:
+    """An array on the device, with nothing but `__cuda_array_interface__`.
+
+    With a stream its elements are copied there, after what else the stream has to do.
+    """
+
+    def __init__(self, values: Any, stream: int | None = None) -> None:
+        self._host = np.ascontiguousarray(values)
+        self._stream = stream
+        self.address = int(_library.fake_cuda_allocate(ctypes.c_size_t(self._host.nbytes)))
+        copies_in = stream or new_stream()
+        status = _library.fake_cuda_copy(
+            ctypes.c_void_p(self.address),
+            ctypes.c_void_p(self._host.ctypes.data),
+            ctypes.c_size_t(self._host.nbytes),
+            ctypes.c_void_p(copies_in),
+        )
+        assert status == 0
+        if stream is None:
+            synchronize(copies_in)
+        self.__cuda_array_interface__ = {
+            "data": (self.address, False),
+            "shape": self._host.shape,
+            "typestr": self._host.dtype.str,
+            "version": 2 if stream is None else 3,
+            **({} if stream is None else {"stream": stream}),
+        }
+
+    def __mul__(self, factor: float) -> Array:
+        # Of elements that may be on their way still.
+        return type(self)(self._host * np.float32(factor), self._stream)
+
+
+class _DLTensor(ctypes.Structure):
+    _fields_ = [
+        ("data", ctypes.c_void_p),
+        ("device", ctypes.c_int32 * 2),
+        ("dimensions", ctypes.c_int32),
+        ("dtype", ctypes.c_uint8 * 4),
+        ("shape", ctypes.POINTER(ctypes.c_int64)),
+        ("strides", ctypes.POINTER(ctypes.c_int64)),
+        ("byte_offset", ctypes.c_uint64),
+        ("context", ctypes.c_void_p),
+        ("deleter", ctypes.c_void_p),
+    ]
+
+
+class Exported(Array):
+    """An array on the device that DLPack alone gives; its consumer's stream has it after `ms`."""
+
+    ms = 0
+
+    def __getattribute__(self, name: str) -> Any:
+        if name == "__cuda_array_interface__":
+            raise AttributeError(name)
+        return super().__getattribute__(name)
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        return 2, 0
+
+    def __dlpack__(self, *, stream: int) -> Any:
+        delay(stream, self.ms)
+        self._late = Array(self._host, stream)
+        shape = self._host.shape
+        self._shape = (ctypes.c_int64 * len(shape))(*shape)
+        self._tensor = _DLTensor(
+            self._late.address, (2, 0), len(shape), (2, 32, 1, 0), self._shape, None, 0, None, None
+        )
+        new = ctypes.pythonapi.PyCapsule_New
+        new.restype = ctypes.py_object
+        new.argtypes = [ctypes.c_void_p, ctypes.c_char_p, ctypes.c_void_p]
+        return new(ctypes.addressof(self._tensor), b"dltensor", None)
+
+
+def values_of(array: Any) -> np.ndarray[Any, Any]:
+    """Returns what an array on the device holds, once its stream has come so far."""
+    interface = array.__cuda_array_interface__
+    if interface.get("stream"):
+        synchronize(interface["stream"])
+    count = int(np.prod(interface["shape"], dtype=np.int64))
+    return np.array(host_view(interface["data"][0], count)).reshape(interface["shape"])
+
+
+class PyTorch(_torch_cuda.Cuda):
+    """Tensors of the CPU, over the device's memory, in place of CUDA's: one stream's work, each
+    piece of which waits for what the stream was given before."""
+
+    def __init__(self) -> None:
+        self._stream = new_stream()
+
+    def holds(self, tensor: Any) -> bool:
+        return True
+
+    def number(self, tensor: Any) -> int:
+        return 0
+
+    def stream(self, number: int) -> int:
+        return self._stream
+
+    def tensor_at(self, address: int, elements: int, number: int) -> Any:
+        import torch
+
+        return torch.frombuffer(host_view(address, elements), dtype=torch.float32)
+
+    def in_order(self) -> Any:
+        """Within it every operation of PyTorch is work of the stream."""
+        import torch
+        from torch.utils._python_dispatch import TorchDispatchMode
+
+        stream = self._stream
+
+        class InOrder(TorchDispatchMode):
+            def __torch_dispatch__(
+                self, function: Callable[..., Any], types: Any, args: Any = (), kwargs: Any = None
+            ) -> Any:
+                synchronize(stream)
+                return function(*args, **(kwargs or {}))
+
+        return InOrder()
+
+
+def use_for_torch() -> Any:
+    """Makes strata take PyTorch's tensors for the device's, and returns what keeps their order."""
+    device = PyTorch()
+    _torch_cuda.cuda = device
+    return device.in_order()
