@@ -5,9 +5,18 @@
 #include <chrono>
 #include <thread>
 
+#include "kernels/fake_cuda/control.h"
 #include "kernels/fake_cuda/memory.h"
 
 extern "C" {
+
+// As the plugin's options do, before the client opens it with the same; 0: they are such options.
+int fake_cuda_configure(const char* options) {
+  return fake_cuda::ConfigureFrom(options).ok() ? 0 : 1;
+}
+
+// 0 or the error's number.
+int fake_cuda_use(int device) { return cudaSetDevice(device); }
 
 // Null: there is no memory.
 void* fake_cuda_allocate(size_t bytes) {
@@ -21,7 +30,6 @@ void* fake_cuda_new_stream() {
                                                                                         : nullptr;
 }
 
-// 0 or the error's number.
 int fake_cuda_copy(void* to, const void* from, size_t bytes, void* stream) {
   return cudaMemcpyAsync(to, from, bytes, cudaMemcpyDefault, static_cast<cudaStream_t>(stream));
 }

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import ctypes
 import os
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -17,13 +16,33 @@ for _name in ("allocate", "new_stream", "host_view"):
     getattr(_library, "fake_cuda_" + _name).restype = ctypes.c_void_p
 
 
+number = 0
+"""The device that arrays and streams are made on."""
+
+
+def use(device: int, options: str) -> None:
+    """Has arrays and streams made on a device; the plugin was given these options."""
+    global number
+    assert _library.fake_cuda_configure(options.encode()) == 0
+    number = device
+
+
 def new_stream() -> int:
+    assert _library.fake_cuda_use(number) == 0
     return int(_library.fake_cuda_new_stream())
 
 
 def delay(stream: int, ms: int) -> None:
     """What is queued in the stream next waits for so long."""
     assert _library.fake_cuda_delay(ctypes.c_void_p(stream), ctypes.c_size_t(ms)) == 0
+
+
+def copy(to: int, origin: int, size: int, stream: int) -> None:
+    """Queues a copy."""
+    status = _library.fake_cuda_copy(
+        ctypes.c_void_p(to), ctypes.c_void_p(origin), ctypes.c_size_t(size), ctypes.c_void_p(stream)
+    )
+    assert status == 0
 
 
 def synchronize(stream: int) -> None:
@@ -46,15 +65,10 @@ class Array:
     def __init__(self, values: Any, stream: int | None = None) -> None:
         self._host = np.ascontiguousarray(values)
         self._stream = stream
+        assert _library.fake_cuda_use(number) == 0
         self.address = int(_library.fake_cuda_allocate(ctypes.c_size_t(self._host.nbytes)))
         copies_in = stream or new_stream()
-        status = _library.fake_cuda_copy(
-            ctypes.c_void_p(self.address),
-            ctypes.c_void_p(self._host.ctypes.data),
-            ctypes.c_size_t(self._host.nbytes),
-            ctypes.c_void_p(copies_in),
-        )
-        assert status == 0
+        copy(self.address, self._host.ctypes.data, self._host.nbytes, copies_in)
         if stream is None:
             synchronize(copies_in)
         self.__cuda_array_interface__ = {
@@ -95,7 +109,7 @@ class Exported(Array):
         return super().__getattribute__(name)
 
     def __dlpack_device__(self) -> tuple[int, int]:
-        return 2, 0
+        return 2, number
 
     def __dlpack__(self, *, stream: int) -> Any:
         delay(stream, self.ms)
@@ -103,7 +117,15 @@ class Exported(Array):
         shape = self._host.shape
         self._shape = (ctypes.c_int64 * len(shape))(*shape)
         self._tensor = _DLTensor(
-            self._late.address, (2, 0), len(shape), (2, 32, 1, 0), self._shape, None, 0, None, None
+            self._late.address,
+            (2, number),
+            len(shape),
+            (2, 32, 1, 0),
+            self._shape,
+            None,
+            0,
+            None,
+            None,
         )
         new = ctypes.pythonapi.PyCapsule_New
         new.restype = ctypes.py_object
@@ -121,17 +143,24 @@ def values_of(array: Any) -> np.ndarray[Any, Any]:
 
 
 class PyTorch(_torch_cuda.Cuda):
-    """Tensors of the CPU, over the device's memory, in place of CUDA's: one stream's work, each
-    piece of which waits for what the stream was given before."""
+    """Tensors of the CPU in place of CUDA's, and the job's over the device's memory.
+
+    Operations are work of one stream: each waits for what the stream was given before, and what one
+    writes to the job's memory is there only after some time.
+    """
+
+    LATE_MS = 2
 
     def __init__(self) -> None:
         self._stream = new_stream()
+        self._addresses: dict[int, tuple[int, int]] = {}  # by where the host has it; size
+        self._late: list[Any] = []
 
     def holds(self, tensor: Any) -> bool:
         return True
 
     def number(self, tensor: Any) -> int:
-        return 0
+        return number
 
     def stream(self, number: int) -> int:
         return self._stream
@@ -139,23 +168,38 @@ class PyTorch(_torch_cuda.Cuda):
     def tensor_at(self, address: int, elements: int, number: int) -> Any:
         import torch
 
-        return torch.frombuffer(host_view(address, elements), dtype=torch.float32)
+        view = host_view(address, elements)
+        self._addresses[ctypes.addressof(view)] = address, 4 * elements
+        return torch.frombuffer(view, dtype=torch.float32)
 
     def in_order(self) -> Any:
         """Within it every operation of PyTorch is work of the stream."""
         import torch
         from torch.utils._python_dispatch import TorchDispatchMode
 
-        stream = self._stream
+        device = self
 
         class InOrder(TorchDispatchMode):
             def __torch_dispatch__(
-                self, function: Callable[..., Any], types: Any, args: Any = (), kwargs: Any = None
+                self, function: Any, types: Any, args: Any = (), kwargs: Any = None
             ) -> Any:
-                synchronize(stream)
-                return function(*args, **(kwargs or {}))
+                synchronize(device._stream)
+                result = function(*args, **(kwargs or {}))
+                if function._schema.is_mutable and isinstance(args[0], torch.Tensor):
+                    device._delay_write(args[0].data_ptr())
+                return result
 
         return InOrder()
+
+    def _delay_write(self, where: int) -> None:
+        if where not in self._addresses:
+            return
+        address, size = self._addresses[where]
+        written = ctypes.create_string_buffer(ctypes.string_at(where, size), size)
+        ctypes.memset(where, 0xCB, size)
+        delay(self._stream, self.LATE_MS)
+        copy(address, ctypes.addressof(written), size, self._stream)
+        self._late = [*self._late[-64:], written]
 
 
 def use_for_torch() -> Any:

@@ -4,11 +4,12 @@ usage: device_session.py KIND HOW
   KIND  where arrays lie: host; on the fake device with __cuda_array_interface__ (interface), with
         a stream that is late (stream), with DLPack alone (dlpack), all of these (mixed), or as
         PyTorch has them (torch)
-  HOW   sgd: the job has the optimizer; mean: the script
+  HOW   sgd: the job has the optimizer, of the script; job: of its own; mean: the script has it
 """
 
 import contextlib
 import hashlib
+import os
 import sys
 
 import numpy as np
@@ -18,11 +19,13 @@ import strata
 kind, how = sys.argv[1:]
 LATE_MS = 20
 SHAPES = {"w": (5, 3), "long": (3000,), "b": ()}
-held = []
 order = contextlib.nullcontext()
 if kind != "host":
     import fake_device
 
+    if how == "job":
+        # Each rank has a GPU of its own.
+        fake_device.use(int(os.environ["LOCAL_RANK"]), "devices=2")
     late = fake_device.new_stream()
 if kind == "torch":
     import torch
@@ -62,7 +65,7 @@ def read(found):
 
 def first(shape, number):
     # What rank 0 begins with, all take.
-    rank = int(__import__("os").environ.get("RANK", "0"))
+    rank = int(os.environ["RANK"])
     return np.full(shape, 0.25 * (number + 1) + rank, "f4")
 
 
@@ -73,12 +76,12 @@ def main():
         values = first(shape, number)
         is_plain = how == "mean" and kind in ("dlpack", "mixed")
         params[name] = fake_device.Array(values) if is_plain else array(values, number)
-    optimizer = strata.SGD(lr=0.125, momentum=0.5) if how == "sgd" else strata.Mean()
+    optimizers = {"sgd": strata.SGD(lr=0.125, momentum=0.5), "mean": strata.Mean(), "job": None}
     seen = hashlib.sha256()
-    with strata.Session(params, optimizer=optimizer) as session:
+    with strata.Session(params, optimizer=optimizers[how]) as session:
         own = {name: read(params[name]) for name in SHAPES} if how == "mean" else {}
         for step in range(6):
-            if how == "sgd":
+            if how != "mean":
                 own = {name: read(found) for name, found in session.weights().items()}
             for name in SHAPES:
                 seen.update(own[name].tobytes())
@@ -89,10 +92,16 @@ def main():
                 gradients[name] = array(np.asarray(0.25 * own[name] + wave, "f4"), number)
             # Not one of the ranks' gradients counts once.
             means = session.step(gradients, samples=2 + session.rank)
+            if kind == "stream" and how != "mean":
+                # The job goes on in the stream of the gradients.
+                arena = session.weights()["w"]
+                assert arena.__cuda_array_interface__["stream"] == late
             for name, mean in means.items():
                 own[name] = own[name] - np.float32(0.125) * read(mean)
-    if how == "sgd":
+    if how != "mean":
         own = {name: read(found) for name, found in session.weights().items()}
+        # The final ones lie in memory that is the rank's own.
+        assert kind != "stream" or session.weights()["w"].address != arena.address
     for name in SHAPES:
         seen.update(own[name].tobytes())
     print("rank", session.rank, "weights", seen.hexdigest())

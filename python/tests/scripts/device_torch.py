@@ -1,7 +1,8 @@
 """Trains a small network, on the host or as if on a GPU; prints a checksum of all weights on the
 way.
 
-usage: device_torch.py host|device HOW
+usage: device_torch.py host|device|own_device HOW
+  own_device: each rank has one of two GPUs
   HOW   ranks, servers: where the optimizer is; on the ranks: buffers: with BatchNorm's averaged;
         scaler: with a GradScaler, and a batch whose gradients are infinite on rank 1
 """
@@ -17,9 +18,11 @@ import strata.torch as st
 
 where, how = sys.argv[1:]
 order = contextlib.nullcontext()
-if where == "device":
+if where != "host":
     import fake_device
 
+    if where == "own_device":
+        fake_device.use(int(os.environ["LOCAL_RANK"]), "devices=2")
     order = fake_device.use_for_torch()
 
 
