@@ -27,12 +27,13 @@ programs=(cli/strata bench/kernels/strata-kernels tests/gpu/device_tests
   kernels/device/device_benchmark tests/e2e/testing/device_rank
   worker/aggregator/device/device_arenas_benchmark
   worker/aggregator/device/device_encoder_benchmark)
+client=worker/client/c/libstrata_client_bundled.so
 plugins=(kernels/cuda/libstrata_cuda.so worker/client/mpi/libstrata_mpi.so)
 
 if [ -z "$built" ]; then
   built=$root/bazel-bin
   targets=()
-  for program in "${programs[@]}"; do targets+=("//${program%/*}:${program##*/}"); done
+  for program in "${programs[@]}" "$client"; do targets+=("//${program%/*}:${program##*/}"); done
   "$root/deploy/build.sh" "${targets[@]}" || fail "the build failed"
 fi
 
@@ -40,7 +41,7 @@ stage=$(mktemp -d)
 trap 'rm -rf "$stage"' EXIT
 top=$stage/strata
 mkdir -p "$top/bin" "$top/lib/strata" "$top/tests/gpu"
-for program in "${programs[@]}"; do
+for program in "${programs[@]}" "$client"; do
   [ -x "$built/$program" ] || fail "$built/$program: is not there"
   install -m 755 "$built/$program" "$top/bin/"
 done
@@ -60,7 +61,7 @@ while read -r name _ path _; do
   is_of_host "$name" && continue
   [ "$path" != not ] || fail "$name: is not on this machine"
   cp -L "$path" "$top/lib/strata/$name"
-done < <(for program in "${programs[@]}" kernels/cuda/libstrata_cuda.so; do
+done < <(for program in "${programs[@]}" "$client" kernels/cuda/libstrata_cuda.so; do
   [ ! -e "$built/$program" ] || ldd "$built/$program"
 done | awk '$2 == "=>"' | sort -u)
 
@@ -70,7 +71,10 @@ install -m 755 "$root/tests/gpu/run.sh" "$top/tests/gpu/"
 mkdir -p "$top/bench/peers"
 cp "$root/bench/resnet50_against_torch.py" "$top/bench/"
 cp "$root/bench/peers/torch_resnet50.py" "$top/bench/peers/"
-cp "$root"/tests/gpu/*.textproto "$top/tests/gpu/"
+cp "$root"/tests/gpu/*.textproto "$root"/tests/gpu/*.py "$top/tests/gpu/"
+mkdir -p "$top/python"
+cp -RL "$root/python/strata" "$top/python/"
+find "$top/python" -name __pycache__ -prune -exec rm -rf {} +
 cp "$root/LICENSE" "$top/"
 cp "$root/deploy/bundle_readme.md" "$top/README.md"
 XZ_OPT=${XZ_OPT:--T0} tar -C "$stage" --sort=name --owner=0 --group=0 --mtime=@0 -cJf "$out" strata

@@ -2,9 +2,7 @@
 // plugin that their process has loaded.
 #include <cuda_runtime.h>
 
-#include <chrono>
-#include <thread>
-
+#include "absl/time/clock.h"
 #include "kernels/fake_cuda/control.h"
 #include "kernels/fake_cuda/memory.h"
 
@@ -39,7 +37,7 @@ int fake_cuda_synchronize(void* stream) {
 // What is queued in the stream next waits for so long.
 int fake_cuda_delay(void* stream, size_t ms) {
   const auto sleep = [](void* how_long) {
-    std::this_thread::sleep_for(std::chrono::milliseconds(reinterpret_cast<size_t>(how_long)));
+    absl::SleepFor(absl::Milliseconds(reinterpret_cast<size_t>(how_long)));
   };
   return cudaLaunchHostFunc(static_cast<cudaStream_t>(stream), sleep, reinterpret_cast<void*>(ms));
 }

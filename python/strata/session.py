@@ -40,10 +40,11 @@ class Session:
         `params` are arrays of fp32, fp16, bf16 or fp64, in the order of the forward pass, the same
         on all ranks: NumPy's, PyTorch's, or what has `__array_interface__` or DLPack. In a job with
         `device: GPU` they lie on this rank's GPU: PyTorch's, CuPy's, or arrays of fp32 that have
-        `__cuda_array_interface__` or DLPack. The job keeps them as fp32. `optimizer` runs where the job has the weights; None takes the one of the job
-        (`--set optimizer.sgd={}`). With `strata.Mean()` a step returns the mean gradient in place
-        of new weights, and `params` are overwritten with rank 0's once. `samples_per_epoch` (of all
-        ranks) and `total_steps` (of each) show the progress.
+        `__cuda_array_interface__` or DLPack. The job keeps them as fp32. `optimizer` runs where the
+        job has the weights; None takes the one of the job (`--set optimizer.sgd={}`). With
+        `strata.Mean()` a step returns the mean gradient in place of new weights, and `params` are
+        overwritten with rank 0's once. `samples_per_epoch` (of all ranks) and `total_steps` (of
+        each) show the progress.
 
         Raises `errors.InvalidArgument` naming the array, `errors.JobStopped`.
         """

@@ -102,7 +102,9 @@ REFUSALS = {
     "strata.Session({'w': strided(8)}, strata.SGD())": (
         '"w": its elements do not lie one after the other on the GPU (strides (8,))'
     ),
-    "strata.Session({'w': in_stream(0)}, strata.SGD())": '"w": __cuda_array_interface__ says stream 0',
+    "strata.Session({'w': in_stream(0)}, strata.SGD())": (
+        '"w": __cuda_array_interface__ says stream 0'
+    ),
     "strata.Session({'w': fake_device.Exported(zeros)}, strata.Mean())": (
         '"w": rank 0\'s first weights cannot be written there'
     ),
@@ -111,7 +113,8 @@ REFUSALS = {
     ),
     "Array.__mul__ = None; s = strata.Session({'w': Array(zeros)}, strata.SGD());"
     " s.step({'w': Array(zeros)}, samples=2)": '"w": samples: 2, but on a GPU only an array that',
-    "Array.__dlpack_device__ = lambda _: (2, 1); strata.Session({'w': Array(zeros)}, strata.SGD())": (
+    "Array.__dlpack_device__ = lambda _: (2, 1);"
+    " strata.Session({'w': Array(zeros)}, strata.SGD())": (
         '"w": lies on GPU 1, but this rank computes on GPU 0'
     ),
     "model = torch.nn.Linear(2, 1);"
@@ -156,6 +159,29 @@ def test_an_array_on_a_device_does_not_go_with_a_job_on_cpus(
 ) -> None:
     line = refusal_of(tmp_path, f"strata.Session({{'w': {kind}(zeros)}}, strata.SGD())")
     assert '"w": lies on a GPU, but the job computes on CPUs (device: CPU)' in line
+
+
+GPU_SCRIPTS = pathlib.Path(__file__).resolve().parents[2] / "tests" / "gpu"
+
+
+@pytest.mark.parametrize("place", ["ranks", "servers"])
+def test_the_model_that_a_real_gpu_trains_is_learnt_on_the_host(
+    tmp_path: pathlib.Path, place: str
+) -> None:
+    result = must_finish(run_job(tmp_path, GPU_SCRIPTS / "lenet5.py", "cpu", place))
+    (accuracy,) = re.findall(r"accuracy (\S+)", result.out)
+    assert float(accuracy) >= 0.95
+
+
+def test_the_arrays_that_a_real_gpu_trains_are_the_same_whoever_adds_first(
+    tmp_path: pathlib.Path,
+) -> None:
+    script = GPU_SCRIPTS / "arrays.py"
+    found = [
+        re.findall(r"weights \w+", must_finish(run_job(tmp_path, script, "cpu", nodes=nodes)).out)
+        for nodes in (1, 2)
+    ]
+    assert found[0] == found[1] and len(found[0]) == 1
 
 
 NCCL = {

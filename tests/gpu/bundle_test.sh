@@ -24,7 +24,7 @@ cd "$work/elsewhere/strata" || exit 1
 
 # Nothing of the system's but glibc.
 for program in bin/strata bin/device_tests bin/device_benchmark bin/device_rank \
-  bin/device_arenas_benchmark bin/device_encoder_benchmark; do
+  bin/device_arenas_benchmark bin/device_encoder_benchmark bin/libstrata_client_bundled.so; do
   env -i /usr/bin/ldd "$program" | awk '$2 == "=>" && $3 !~ /lib\/strata/ { print $1 }' |
     grep -vE '^(linux-vdso|libc|libm|libdl|libpthread|librt|libresolv)\.so' >"$work/others"
   check "$program finds its libraries in the bundle" [ ! -s "$work/others" ]
@@ -67,6 +67,8 @@ check "on four devices, all of those for several" [ $? -eq 0 ]
 check "and none is skipped" [ "$(grep -c SKIPPED "$work/four")" -eq 0 ]
 check "without what only fake devices can do" \
   [ "$(grep -c '^\[ RUN .*OnFake' "$work/gpu")" -eq 0 ]
+check "without a PyTorch for GPUs, what is in Python says so" \
+  [ "$(grep -c '^python3 has no PyTorch that finds a GPU: ' "$work/gpu")" -eq 3 ]
 goals=$(sed -n '/^== what was wanted of its speed/,$p' "$work/gpu")
 echo "$goals"
 # PyTorch's is the sixth.
@@ -106,7 +108,7 @@ check "and counted" [ "$(last unsanitized)" = "0 passed, 0 failed, 4 skipped" ]
 run_gpu "$fake,devices=2" --only 'node_sum' >"$work/two" 2>&1
 check "two GPUs' ranks add up by NCCL" [ "$(last two)" = "1 passed, 0 failed, 0 skipped" ]
 run_gpu "$fake,devices=0" >"$work/none" 2>&1
-check "without a device they are skipped" [ "$(last none)" = "0 passed, 0 failed, 24 skipped" ]
+check "without a device they are skipped" [ "$(last none)" = "0 passed, 0 failed, 27 skipped" ]
 run_gpu "$fake,fails_at=5" --only 'device_tests|a job' >"$work/fails" 2>&1
 check "where one fails, that is told" [ $? -ne 0 ]
 check "and counted" grep -qE ', [1-9][0-9]* failed, ' <(last fails)

@@ -273,6 +273,41 @@ for setting in consistency.sync={} consistency.lazy={} consistency.async={} \
   run "LeNet-5: $setting" lenet5 "$setting"
 done
 
+# Ranks in Python, 2 on one GPU. Says what rank 0 prints. OPTIONS: of strata run.
+in_python() {  # SCRIPT PLACE [ARGUMENT]
+  PYTHONPATH=$bin/../python STRATA_CLIENT_LIBRARY=$bin/libstrata_client_bundled.so \
+    "$bin/strata" run -n 2 --servers 1 --runs "$work/python" ${OPTIONS:-} \
+    "$bin/../tests/gpu/$1" "${@:2}" >"$log" 2>&1 || { cat "$log" >&2; return 1; }
+  grep -aoE '^(weights|accuracy) .*' "$log"
+}
+on_gpu_in_python() { OPTIONS="$gpu_options" in_python "$@"; }
+gpu_options="--device-plugin $plugin --gpus 0 --ranks-per-gpu 2 --set device=GPU"
+lacks_torch() {
+  local why
+  why=$(python3 -c 'import torch; print("" if torch.cuda.is_available() else "no CUDA")' 2>&1)
+  [ -n "$why" ] && echo "python3 has no PyTorch that finds a GPU: ${why##*$'\n'}"
+}
+# The same bits as without a GPU.
+python_arrays() {
+  local expected found
+  lacks_torch && return 77
+  expected=$(in_python arrays.py cpu) && found=$(on_gpu_in_python arrays.py cuda) || return 1
+  [ -n "$expected" ] && [ "$found" = "$expected" ] && return 0
+  echo "${found:-no weights}; expected: $expected"
+  return 1
+}
+run "a job in Python: arrays" python_arrays
+python_lenet5() {  # WHERE THE OPTIMIZER IS
+  local found
+  lacks_torch && return 77
+  found=$(on_gpu_in_python lenet5.py cuda "$1") || return 1
+  echo "$found"
+  awk '$1 == "accuracy" { got = $2 } END { exit !(got >= 0.9) }' <<<"$found"
+}
+for place in ranks servers; do
+  run "LeNet-5 in Python: optimizer on the $place" python_lenet5 "$place"
+done
+
 # Images per second of the trainer's ranks with an exchange, beside as many with none, in turn.
 bench_train() {  # OPTION...
   "$bin/strata" bench train --device GPU --device-plugin "$plugin" "$@" >"$log" 2>&1

@@ -29,8 +29,9 @@ STRATA_API strata_code strata_compute_in(strata_client* client, void* cuda_strea
 
 /* Since ABI 3, for programs that do not call CUDA themselves. */
 
-/* Sets `cuda_stream` to the stream that strata_copy works in: that of strata_compute_in, else one of
- * the client's. It is valid until strata_close. Errors: STRATA_FAILED_PRECONDITION (no device). */
+/* Sets `cuda_stream` to the stream that strata_copy works in: that of strata_compute_in, else one
+ * of the client's. It is valid until strata_close. Errors: STRATA_FAILED_PRECONDITION (no device).
+ */
 STRATA_API strata_code strata_device_stream(strata_client* client, void** cuda_stream);
 /* Copies between any two of memory of the device and of the host, after what `ready_in`, a
  * cudaStream_t of that device, has been given until now (null: at once). In the stream of
