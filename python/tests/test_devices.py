@@ -117,6 +117,8 @@ REFUSALS = {
     " strata.Session({'w': Array(zeros)}, strata.SGD())": (
         '"w": lies on GPU 1, but this rank computes on GPU 0'
     ),
+    "long = np.zeros(99, 'f4'); s = strata.Session({'w': Array(long)}, strata.SGD());"
+    " s.step({'w': Array(long + np.nan)}); s.weights()": "chunk 0 clock 0: NaN or infinity",
     "model = torch.nn.Linear(2, 1);"
     " st.DistributedOptimizer(torch.optim.SGD(model.parameters(), 0.1), model)": (
         'parameter "bias": lies on cpu, but the job computes on cuda (device: GPU)'
