@@ -17,10 +17,10 @@ GPU = ("--device-plugin", f"{FAKE_DEVICE},delay_us=300", "--ranks-per-gpu", "2")
 CPU = ("--set", "chunk_elements=512")
 
 
-def weights(result: Result) -> list[str]:
-    """What the two ranks say of their weights."""
+def weights(result: Result, ranks: int = 2) -> list[str]:
+    """What the ranks say of their weights."""
     found = re.findall(r"rank \d weights \w+", must_finish(result).out)
-    assert len(found) == 2, result.out
+    assert len(found) == ranks, result.out
     return sorted(found)
 
 
@@ -34,6 +34,24 @@ def test_a_session_on_devices_has_the_bits_of_one_on_the_host(
     for kind in ("interface", "stream", "dlpack", "mixed", "torch"):
         found = weights(run_job(tmp_path / kind, script, kind, how, options=GPU))
         assert found == expected, kind
+
+
+@pytest.mark.parametrize(
+    ("script", "kind", "how"),
+    [
+        ("device_session.py", "stream", "sgd"),
+        ("device_session.py", "dlpack", "sgd"),
+        ("device_torch.py", "device", "ranks"),
+        ("device_torch.py", "device", "servers"),
+    ],
+)
+def test_a_rank_alone_on_a_device_has_the_bits_of_one_on_the_host(
+    tmp_path: pathlib.Path, script: str, kind: str, how: str
+) -> None:
+    alone = ("--set", "exchange=NONE")
+    expected = run_job(tmp_path / "host", script, "host", how, ranks=1, options=(*CPU, *alone))
+    found = run_job(tmp_path / "gpu", script, kind, how, ranks=1, options=(*GPU, *alone))
+    assert weights(found, ranks=1) == weights(expected, ranks=1)
 
 
 TWO_GPUS = ("--device-plugin", f"{FAKE_DEVICE},devices=2", "--set", "device=GPU")
