@@ -9,11 +9,12 @@ of both sides, and the median of the pairs' figures: mostly the ratio of seconds
 
 Cases `shaped*` run on links of 1 Gbit/s that netlab.sh makes: 4 hosts with a rank each, and 4 more
 hosts for Strata's servers. Where it can make none, a line says that they were skipped.
-Cases `memory*`: the most that all processes held, less what they hold for a model of some 5 k
-parameters.
+Cases `memory*`: the most that all processes held together while the timed steps were made, less
+what they hold for a model of some 5 k parameters.
 """
 
 import argparse
+import dataclasses
 import math
 import os
 import statistics
@@ -27,6 +28,7 @@ from sides import fail
 
 SKIPPED = 77
 GIB = 1 << 30
+STEPS_OF_TINY = 300  # long enough to read memory meanwhile
 
 
 def check_alike(name, case, ours, theirs):
@@ -38,59 +40,67 @@ def check_alike(name, case, ours, theirs):
 
 
 def pair(place, name, case, words):
-    """Returns Strata's value, the peer's, and a figure of them, of one run of each."""
-    reads_memory = case.figure == cases.RATIO_OF_BYTES
-    ours = place.strata(case, words, reads_memory=reads_memory)
-    theirs = place.peer(case, words, reads_memory=reads_memory)
+    """Runs each side once; returns pairs of their values with what each is of."""
+    ours = place.strata(case, words)
+    theirs = place.peer(case, words)
     check_alike(name, case, ours, theirs)
-    if reads_memory:
-        tiny = ["transformer-tiny", *words[1:]]
-        our_base = place.strata(case, tiny, reads_memory=True)
-        its_base = place.peer(case, tiny, reads_memory=True)
-        b = theirs["total"] - its_base["total"]
-        a, without = (ours[k] - our_base[k] for k in ("total", "without_servers"))
-        return [a, b, a / b, without, without / b]
-    a, b = (statistics.median(one["seconds"]) for one in (ours, theirs))
-    if case.figure == cases.US_PER_TENSOR:
-        return [a, b, 1e6 * (a - b) / ours["tensors"]]
-    return [a, b, a / b]
-
-
-def row(name, case, pairs):
-    """A line of the table."""
-    columns = list(zip(*pairs))
-    medians = [statistics.median(column) for column in columns]
-
-    def spread(number):
-        return f"{medians[number]:.3f} ({min(columns[number]):.3f} to {max(columns[number]):.3f})"
-
-    def line(what, a, figure):
-        unit, factor = ("ms", 1e3) if case.figure != cases.RATIO_OF_BYTES else ("GiB", 1 / GIB)
-        return (
-            f"| {what} | {case.ranks} | {medians[a] * factor:.2f} {unit} | {case.peer} |"
-            f" {medians[1] * factor:.2f} {unit} | {spread(figure)} | {case.figure} |"
-            f" {case.goal:.3f} |"
-        )
-
     if case.figure != cases.RATIO_OF_BYTES:
-        return line(name, 0, 2)
-    return line(f"{name}, with the server", 0, 2) + "\n" + line(f"{name}, without it", 3, 4)
+        a, b = (statistics.median(one["seconds"]) for one in (ours, theirs))
+        figure = a / b
+        if case.figure == cases.US_PER_TENSOR:
+            figure = 1e6 * (a - b) / ours["tensors"]
+        return {name: (1e3 * a, 1e3 * b, figure)}
+    tiny = ["transformer-tiny", *words[1:], "--steps", str(STEPS_OF_TINY)]
+    our_base = place.strata(case, tiny)
+    its_base = place.peer(case, tiny)
+    rows = {}
+    for what, of_ours, of_its in (
+        ("with the server", "training", "training"),
+        ("without it", "training_without_servers", "training"),
+        ("with it, begin and end of the run too", "ever", "ever"),
+    ):
+        a = (ours[of_ours] - our_base[of_ours]) / GIB
+        b = (theirs[of_its] - its_base[of_its]) / GIB
+        rows[f"{name}, {what}"] = (a, b, a / b)
+    return rows
+
+
+def rows(case, pairs):
+    """Lines of the table."""
+    lines = []
+    unit = "GiB" if case.figure == cases.RATIO_OF_BYTES else "ms"
+    for name in pairs[0]:
+        ours, theirs, figures = zip(*(one[name] for one in pairs))
+        lines.append(
+            f"| {name} | {case.ranks} | {statistics.median(ours):.2f} {unit} | {case.peer} |"
+            f" {statistics.median(theirs):.2f} {unit} | {statistics.median(figures):.3f}"
+            f" ({min(figures):.3f} to {max(figures):.3f}) | {case.figure} | {case.goal:.3f} |"
+        )
+    return "\n".join(lines)
+
+
+def chosen(options, name):
+    """Returns the case, and words of rank.py for both sides, as the options have it."""
+    case = cases.CASES[name]
+    words = list(case.words)
+    if options.tiny:
+        case = dataclasses.replace(case, ranks=min(case.ranks, 2))
+        words += ["--warmup", "1", "--steps", "3", "--mib", "1"]
+        if words[0] == "transformer-100m":
+            words[0] = "transformer"
+    if options.steps:
+        words += ["--steps", str(options.steps)]
+    return case, words
 
 
 def measure(options, names):
     """Prints the rows of cases, all on this host or all in the lab."""
     for name in names:
-        case = cases.CASES[name]
-        words = list(case.words)
-        for option in ("steps", "warmup", "mib"):
-            if getattr(options, option) is not None:
-                words += [f"--{option}", str(getattr(options, option))]
-        if options.tiny and case.figure == cases.RATIO_OF_BYTES:
-            words[0] = "transformer"
+        case, words = chosen(options, name)
         with tempfile.TemporaryDirectory(prefix="strata-python-") as scratch:
             place = (sides.Lab if case.lab else sides.Here)(options, scratch)
             pairs = [pair(place, name, case, words) for _ in range(options.pairs)]
-        print(row(name, case, pairs), flush=True)
+        print(rows(case, pairs), flush=True)
 
 
 def in_lab(options, names):
@@ -114,9 +124,9 @@ def main():
     parser.add_argument("--cases", nargs="+", choices=cases.CASES, default=list(cases.CASES))
     parser.add_argument("--pairs", type=int, default=3)
     parser.add_argument("--steps", type=int, help="in place of each case's own")
-    parser.add_argument("--warmup", type=int, help="in place of each case's own")
-    parser.add_argument("--mib", type=float, help="gradients of `exchange` and `shaped*`")
-    parser.add_argument("--tiny", action="store_true", help="a small model for `memory*`")
+    parser.add_argument(
+        "--tiny", action="store_true", help="2 ranks, few steps, small models: for a test"
+    )
     parser.add_argument("--hosts-file", help=argparse.SUPPRESS)
     parser.add_argument(
         "--options", nargs=argparse.REMAINDER, default=[], help="of `strata run`; last"

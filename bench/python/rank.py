@@ -3,6 +3,7 @@ itself.
 
 usage: rank.py strata|ddp|plain MODEL [--steps N] [--warmup N] [--batch N] [--mib N] [--adamw]
                [--optimizer-on servers] [--hook fp16] [--views]
+               [--mark FILE]
 
 Rank 0 prints one line of JSON: the seconds of each step, how many tensors are trained, and a sketch
 of how the training changed them, which all sides that see the same data must agree in.
@@ -11,6 +12,7 @@ of how the training changed them, which all sides that see the same data must ag
 import argparse
 import json
 import os
+import pathlib
 import time
 
 import torch
@@ -33,6 +35,7 @@ def read_options():
     parser.add_argument("--optimizer-on", help="of Strata's DistributedOptimizer")
     parser.add_argument("--hook", choices=("fp16",), help="of DDP: how gradients travel")
     parser.add_argument("--views", action="store_true", help="DDP's gradients lie in its buckets")
+    parser.add_argument("--mark", help="a file that is there while rank 0 makes the timed steps")
     return parser.parse_args()
 
 
@@ -84,7 +87,10 @@ def main():
 
             model.register_comm_hook(None, default_hooks.fp16_compress_hook)
     seconds = []
+    mark = pathlib.Path(options.mark) if options.mark and rank == 0 else None
     for step in range(options.warmup + options.steps):
+        if mark and step == options.warmup:
+            mark.touch()
         begin = time.perf_counter()
         optimizer.zero_grad()
         model(x, y).backward()
@@ -96,6 +102,8 @@ def main():
         seconds.append(time.perf_counter() - begin)
         if is_exchange:
             check_mean(inner, (ranks + 1) / 2)
+    if mark:
+        mark.unlink()
     if rank == 0:
         of_rank = {
             "seconds": seconds[options.warmup :],

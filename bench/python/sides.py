@@ -14,6 +14,7 @@ import time
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path.append(os.path.dirname(HERE))
+from cases import RATIO_OF_BYTES  # noqa: E402
 from cluster import Cluster, children_of, command_of, fail, resident  # noqa: E402
 
 RANK = os.path.join(HERE, "rank.py")
@@ -42,27 +43,27 @@ def family(pid):
 class Peak:
     """The most memory that some processes and those below them have held at one time, in bytes.
 
-    Shared pages count in proportion, so that sums count them once. `without_servers` leaves out
-    Strata's servers, which may be another host's; the coordinator and the command are left out of
-    both.
+    Shared pages count in proportion, so that sums count them once. Strata's coordinator and command
+    are left out.
     """
 
     def __init__(self):
-        self.total = 0
-        self.without_servers = 0
+        self.ever = 0
+        self.training = 0  # while rank 0 makes the timed steps
+        self.training_without_servers = 0  # which may be another host's
 
-    def read(self, processes):
+    def read(self, processes, is_training):
         total = servers = 0
-        for process in processes:
-            for pid in family(process.pid):
-                role = (command_of(pid) + ["", ""])[1]
-                if role in ("coordinator", "run"):
-                    continue
+        for pid in (one for process in processes for one in family(process.pid)):
+            role = (command_of(pid) + ["", ""])[1]
+            if role not in ("coordinator", "run"):
                 held = resident(pid, "Pss")
                 total += held
                 servers += held if role == "server" else 0
-        self.total = max(self.total, total)
-        self.without_servers = max(self.without_servers, total - servers)
+        self.ever = max(self.ever, total)
+        if is_training:
+            self.training = max(self.training, total)
+            self.training_without_servers = max(self.training_without_servers, total - servers)
 
 
 class Started:
@@ -85,30 +86,31 @@ class Started:
                 )
             )
 
-    def result(self, reads_memory, log=""):
+    def result(self, mark, log=""):
         """Waits for all, and returns what rank 0 has said: in a log, else by the first of these.
 
-        `log` is a pattern that fits one file.
+        Memory is read where `mark` has words of rank.py. `log` is a pattern that fits one file.
         """
-        peak = Peak()
+        peak, failed = Peak(), None
         deadline = time.monotonic() + DEADLINE_S
         try:
-            while any(process.poll() is None for process in self._processes):
-                if any(process.returncode for process in self._processes):
-                    break
+            while not failed and any([process.poll() is None for process in self._processes]):
                 if time.monotonic() > deadline:
                     fail(f"no end after {DEADLINE_S} s:\n{self._text(0)}")
-                if reads_memory:
-                    peak.read(self._processes)
+                if mark:
+                    peak.read(self._processes, os.path.exists(mark[-1]))
+                failed = next((one for one in self._processes if one.poll()), None)
                 time.sleep(0.05)
         finally:
             for process in self._processes:
                 if process.poll() is None:
                     process.kill()
                 process.wait()
-        for number, process in enumerate(self._processes):
-            if process.returncode:
-                fail(f"{' '.join(process.args)} failed:\n{self._text(number)}")
+        failed = failed or next((one for one in self._processes if one.returncode), None)
+        if failed:
+            fail(f"{' '.join(failed.args)}:\n{self._text(self._processes.index(failed))}")
+        if mark and not peak.training:
+            fail("the steps were too fast to read memory: more of them (--steps)")
         text = read(glob.glob(log)[0]) if log else self._text(0)
         for line in text.splitlines():
             if line.startswith('{"seconds"'):
@@ -128,34 +130,41 @@ class Here:
     def __init__(self, options, folder):
         self.options, self.folder = options, folder
 
-    def strata(self, case, words, reads_memory=False):
-        return self._strata(case, words, [], reads_memory)
+    def _mark(self, case):
+        """Words of rank.py where memory is compared."""
+        if case.figure != RATIO_OF_BYTES:
+            return []
+        return ["--mark", os.path.join(self.folder, "training")]
 
-    def _strata(self, case, words, where, reads_memory, log=""):
-        started = Started(self.folder)
+    def strata(self, case, words):
+        return self._strata(case, words, [])
+
+    def _strata(self, case, words, where, log=""):
+        started, mark = Started(self.folder), self._mark(case)
         started.start(
             [self.options.strata, "run", "-n", str(case.ranks), "--python", self.options.python]
-            + [*case.run, *where, *self.options.options, RANK, "strata", *words, *case.ours]
+            + [*case.run, *where, *self.options.options]
+            + [RANK, "strata", *words, *case.ours, *mark]
         )
-        return started.result(reads_memory, log)
+        return started.result(mark, log)
 
-    def peer(self, case, words, reads_memory=False):
+    def peer(self, case, words):
         with socket.create_server(("127.0.0.1", 0)) as server:
             port = server.getsockname()[1]
-        return self._peers(case, words, [[]] * case.ranks, reads_memory, "127.0.0.1", port)
+        return self._peers(case, words, [[]] * case.ranks, "127.0.0.1", port)
 
-    def _peers(self, case, words, hosts, reads_memory, address, port, **more):
-        started = Started(self.folder)
+    def _peers(self, case, words, hosts, address, port, **more):
+        started, mark = Started(self.folder), self._mark(case)
         for rank, host in enumerate(hosts):
             started.start(
-                [*host, self.options.python, RANK, case.peer, *words, *case.theirs],
+                [*host, self.options.python, RANK, case.peer, *words, *case.theirs, *mark],
                 MASTER_ADDR=address,
                 MASTER_PORT=str(port),
                 RANK=str(rank),
                 WORLD_SIZE=str(case.ranks),
                 **more,
             )
-        return started.result(reads_memory)
+        return started.result(mark)
 
 
 class Lab(Here):
@@ -169,7 +178,7 @@ class Lab(Here):
         self._hosts = [field[2:] for field in fields]  # what is put before a command there
         self._port = 29500
 
-    def strata(self, case, words, reads_memory=False):
+    def strata(self, case, words):
         scratch = tempfile.mkdtemp(dir=self.folder)
         with Cluster(self.options.strata, scratch) as cluster:
             state = os.path.join(scratch, "state")
@@ -186,15 +195,14 @@ class Lab(Here):
             # On a cluster that is there, what ranks print is in the job's folder alone.
             log = os.path.join(cluster.runs, "*", "logs", "rank0.log")
             where += ["--nodes", str(case.ranks)]
-            return self._strata(case, words, where, reads_memory, log)
+            return self._strata(case, words, where, log)
 
-    def peer(self, case, words, reads_memory=False):
+    def peer(self, case, words):
         self._port += 1
         return self._peers(
             case,
             words,
             self._hosts[: case.ranks],
-            reads_memory,
             self._addresses[0],
             self._port,
             GLOO_SOCKET_IFNAME="eth0",
