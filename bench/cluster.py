@@ -114,6 +114,39 @@ def writing_to(logs):
     return found
 
 
+def resident(pid, field):
+    """Bytes of a line of smaps_rollup; 0 when the process is gone."""
+    try:
+        with open(f"/proc/{pid}/smaps_rollup", encoding="utf-8") as lines:
+            for line in lines:
+                if line.startswith(field + ":"):
+                    return int(line.split()[1]) * 1024
+    except (OSError, ProcessLookupError):
+        pass
+    return 0
+
+
+def children_of(pid):
+    """Ids of the processes that any thread of a process has started; none when it is gone."""
+    found = []
+    for path in glob.glob(f"/proc/{pid}/task/*/children"):
+        try:
+            with open(path, encoding="utf-8") as text:
+                found += [int(word) for word in text.read().split()]
+        except OSError:
+            pass
+    return found
+
+
+def command_of(pid):
+    """The words that a process was started with; none when it is gone."""
+    try:
+        with open(f"/proc/{pid}/cmdline", encoding="utf-8", errors="replace") as text:
+            return text.read().split("\0")[:-1]
+    except OSError:
+        return []
+
+
 def weights(run_dir):
     """Hash of the final weights: what follows the header, which has the job's name."""
     with open(os.path.join(run_dir, "model.safetensors"), "rb") as saved:

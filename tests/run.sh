@@ -18,7 +18,8 @@ for argument in "$@"; do
   case "$argument" in
     --fuzz-seconds=*) fuzz_seconds=${argument#*=}; continue ;;
     -*) ;;
-    //... | //python* | //tests/... | //tests/client*) targets=1 python=1 ;;
+    //... | //python* | //bench/... | //bench/python*) targets=1 python=1 ;;
+    //tests/... | //tests/client*) targets=1 python=1 ;;
     *) targets=1 ;;
   esac
   options+=("$argument")

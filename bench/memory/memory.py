@@ -20,7 +20,8 @@ import tempfile
 import time
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."))
-from cluster import Cluster, fail, logs_of_node, writing_to  # noqa: E402
+from cluster import (Cluster, children_of, command_of, fail, logs_of_node,  # noqa: E402
+                     resident, writing_to)
 
 JOB = """
 name: "memory"
@@ -50,28 +51,6 @@ TOLERANCE_SHARE = 0.02
 MIB = 1 << 20
 
 
-def resident(pid, field):
-    """Bytes of a line of smaps_rollup; 0 when the process is gone."""
-    try:
-        with open(f"/proc/{pid}/smaps_rollup", encoding="utf-8") as lines:
-            for line in lines:
-                if line.startswith(field + ":"):
-                    return int(line.split()[1]) * 1024
-    except (OSError, ProcessLookupError):
-        pass
-    return 0
-
-
-def children_of(pid):
-    with open(f"/proc/{pid}/task/{pid}/children", encoding="utf-8") as text:
-        return [int(word) for word in text.read().split()]
-
-
-def is_server(pid):
-    with open(f"/proc/{pid}/cmdline", "rb") as text:
-        return text.read().split(b"\0")[1] == b"server"
-
-
 def measure(options, mode, elements, slow_ms):
     """Peaks of server and larger node in bytes, and the status with its formula."""
     job = JOB.format(program=options.program, elements=elements, steps=options.steps,
@@ -80,7 +59,8 @@ def measure(options, mode, elements, slow_ms):
     with tempfile.TemporaryDirectory(prefix="strata-memory-") as scratch:
         with Cluster(options.strata, scratch) as cluster:
             local = cluster.start_local(2)
-            server_pid = next(pid for pid in children_of(local.pid) if is_server(pid))
+            server_pid = next(pid for pid in children_of(local.pid)
+                              if command_of(pid)[1] == "server")
             run_dir = cluster.submit("memory", job)
             logs = [logs_of_node(run_dir, node) for node in range(2)]
             server, node, formula = 0, 0, {}

@@ -246,11 +246,13 @@ class Exchange:
         read = self.memory.read
         for entry in self.entries:
             param = entry.param
-            if param.grad is None:
+            gradient = param.grad
+            if gradient is None:
                 if not param.requires_grad:
                     continue  # frozen meanwhile, as on all ranks
-                param.grad = torch.empty_like(param, memory_format=torch.preserve_format)
-            code = read(entry.index, param.grad)
+                gradient = torch.empty_like(param, memory_format=torch.preserve_format)
+                param.grad = gradient
+            code = read(entry.index, gradient)
             if code:
                 _library.fail(code)
 
