@@ -152,6 +152,10 @@ class Client:
         """Says that this rank is done, and blocks until all are."""
         self._call(lib.strata_finish)
 
+    def keep_weights(self) -> None:
+        """After `finish`, on the host: the weights become this process's own, to write to."""
+        check(lib.strata_keep_weights(self.handle))
+
     def fail(self, reason: str) -> None:
         """Says in one line why this rank fails: the job's reason."""
         lib.strata_fail(self.handle, reason.encode(errors="replace"))

@@ -34,6 +34,12 @@ def test_so_it_does_on_servers_with_two_nodes(
     assert result.out.count("as PyTorch's own formula") == 2
 
 
+def test_ranks_of_one_node_have_final_weights_of_their_own(tmp_path: pathlib.Path) -> None:
+    samples = ("--set", "program.samples_per_rank=1")
+    result = must_finish(run_job(tmp_path, "servers.py", "sgd", ranks=2, nodes=1, options=samples))
+    assert result.out.count("as PyTorch's own formula") == 2
+
+
 @pytest.mark.parametrize("mode", MODES)
 def test_losses_fall_in_modes_with_the_optimizer_on_servers(
     tmp_path: pathlib.Path, mode: str

@@ -56,6 +56,7 @@ class RecordingClient final : public client::Client {
     return inner_->ExpectUnpublished(tensor);
   }
   absl::Status FinishStep() override { return inner_->FinishStep(); }
+  absl::Status KeepWeights() override { return inner_->KeepWeights(); }
   absl::Status Finish() override {
     finished = true;
     return inner_->Finish();

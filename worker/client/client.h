@@ -85,6 +85,10 @@ class Client {
   virtual absl::Status FinishStep() = 0;
   // No more steps: blocks until all nodes are done and the final weights are in the arena.
   virtual absl::Status Finish() = 0;
+  // After Finish: makes what Weights has returned this process's own memory, to write to, for as
+  // long as it lives; the addresses stay, and outlive the client. What nobody writes to is not
+  // copied. Errors, besides: Unimplemented: it lies on a GPU; ResourceExhausted.
+  virtual absl::Status KeepWeights() = 0;
 
   // Reports a window of steps to the coordinator, which shows it to the user. Errors, besides:
   // InvalidArgument naming the value.

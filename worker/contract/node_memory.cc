@@ -113,7 +113,7 @@ absl::StatusOr<std::unique_ptr<NodeMemory>> NodeMemory::Attach(UniqueFd fd, uint
 
 NodeMemory::~NodeMemory() {
   if (control_bytes_ == offsets_.total) return;  // one mapping for all
-  Unmap(weights_, arena_bytes());
+  if (!keeps_weights_) Unmap(weights_, arena_bytes());
   Unmap(own_gradients_, arena_bytes());
 }
 
@@ -171,6 +171,16 @@ absl::Status NodeMemory::ShareWeights() {
     weights_ = nullptr;  // what was mapped there may be gone
     return SystemError("mmap");
   }
+  return absl::OkStatus();
+}
+
+absl::Status NodeMemory::KeepWeights() {
+  if (Map(weights_, arena_bytes(), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_FIXED, fd(),
+          offsets_.weights) == nullptr) {
+    weights_ = nullptr;  // what was mapped there may be gone
+    return SystemError("mmap");
+  }
+  keeps_weights_ = true;
   return absl::OkStatus();
 }
 

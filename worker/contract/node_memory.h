@@ -134,6 +134,11 @@ class NodeMemory {
   // arena, read only, in the private memory's place: the address stays. Errors: ResourceExhausted.
   absl::Status OfferWeights();
   absl::Status ShareWeights();
+  // Makes the weights in the arena this process's own, to write to, as long as it lives, also once
+  // this is gone; the address stays. Pages that nobody writes to stay the node's: as long as some
+  // process has them, they are there once. REQUIRES: they have changed for the last time. Errors:
+  // ResourceExhausted.
+  absl::Status KeepWeights();
 
  private:
   NodeMemory(UniqueFd fd, NodeOffsets offsets) : fd_(std::move(fd)), offsets_(offsets) {}
@@ -150,6 +155,7 @@ class NodeMemory {
   std::byte* control_ = nullptr;
   size_t control_bytes_ = 0;
   float* weights_ = nullptr;
+  bool keeps_weights_ = false;
   float* own_gradients_ = nullptr;  // ranks
   uint32_t own_rank_ = 0;           // likewise
 };

@@ -91,6 +91,9 @@ class Served(Trainer):
         """The final weights are there: from now on they are this process's own."""
         if self._waits is not None:
             self._waits.end()
+        if self.exchange.memory.device_type == "cpu":
+            self.exchange.client.keep_weights()
+            return
         for entry in self.exchange.entries:
             entry.param.data = entry.param.data.clone(memory_format=torch.preserve_format)
 

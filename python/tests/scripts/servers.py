@@ -6,6 +6,7 @@ usage: servers.py KIND [NAME=VALUE of DistributedOptimizer]
 
 import os
 import sys
+import time
 
 import torch
 import torch.nn.functional as F
@@ -70,6 +71,14 @@ def main(kind, options):
         scheduler.step()
     worst = max(float((a - b).abs().max()) for a, b in zip(model.parameters(), one.parameters()))
     assert worst < 1e-6, worst
+    # After the end the weights are this process's own, where they lay.
+    final = [p.detach().clone() for p in model.parameters()]
+    with torch.no_grad():
+        for p in model.parameters():
+            p.add_(rank + 1)
+    time.sleep(0.5)
+    for p, was in zip(model.parameters(), final):
+        assert torch.equal(p, was + (rank + 1)), "another rank wrote to it"
     print("as PyTorch's own formula")
 
 

@@ -354,6 +354,13 @@ strata_code strata_finish(strata_client* client) {
   return Run(client, "strata_finish", [&] { return client->client->Finish(); });
 }
 
+strata_code strata_keep_weights(strata_client* client) {
+  return Run(client, "strata_keep_weights", [&]() -> absl::Status {
+    if (absl::Status host = ExpectOnHost(client, "strata_keep_weights"); !host.ok()) return host;
+    return client->client->KeepWeights();
+  });
+}
+
 strata_code strata_send_report(strata_client* client, const strata_report* report) {
   return Run(client, "strata_send_report", [&]() -> absl::Status {
     const strata_report from = strata::client::Sized(*report);

@@ -87,8 +87,14 @@ static void TrainsByTheJobsOptimizer(void) {
   report.value_count = 2;
   CHECK(strata_send_report(client, &report) == STRATA_INVALID_ARGUMENT);
   CHECK(strcmp(strata_error_text(), "value \"perplexity\": stands there twice") == 0);
+  CHECK(strata_keep_weights(client) == STRATA_FAILED_PRECONDITION);
   CHECK(strata_finish(client) == STRATA_OK);
+  float* const kept = strata_weights(client, 1);
+  CHECK(strata_keep_weights(client) == STRATA_OK);
   strata_close(client);
+  CHECK(kept[0] == -0.625f);
+  kept[0] = 7;
+  CHECK(kept[0] == 7);
 }
 
 static void TrainsByItsOwnOptimizerAndRates(void) {

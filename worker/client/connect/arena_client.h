@@ -51,6 +51,7 @@ class ArenaClient final : public Client, private ClientDevices, private ClientTr
   absl::Status ExpectUnpublished(int tensor) const override;
   absl::Status FinishStep() override;
   absl::Status Finish() override;
+  absl::Status KeepWeights() override;
   absl::Status Send(const Report& report) override;
   void Fail(const std::string& reason) override;
   ClientDevices& devices() override { return *this; }

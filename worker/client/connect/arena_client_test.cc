@@ -40,6 +40,7 @@ class FailingLink final : public RankLink {
   absl::Status AwaitWeights(ChunkId, uint64_t) override { return why_; }
   absl::Status Publish(absl::Span<const ChunkId>, uint64_t) override { return why_; }
   absl::Status Finish(uint64_t) override { return why_; }
+  absl::Status KeepWeights() override { return why_; }
   proto::NodeCounters Counters() const override { return {}; }
 
  private:
@@ -86,6 +87,7 @@ class WaitingLink final : public RankLink {
     return WaitIf(kPublish);
   }
   absl::Status Finish(uint64_t) override { return WaitIf(kFinish); }
+  absl::Status KeepWeights() override { return absl::OkStatus(); }
   proto::NodeCounters Counters() const override { return {}; }
 
   enum Call { kNone, kStart, kBeginStep, kAwaitWeights, kPublish, kFinish } waits_in = kNone;

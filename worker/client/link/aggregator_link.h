@@ -63,6 +63,7 @@ class AggregatorLink final : public RankLink {
   absl::Status AwaitWeights(ChunkId chunk, uint64_t step) override;
   absl::Status Publish(absl::Span<const ChunkId> chunks, uint64_t step) override;
   absl::Status Finish(uint64_t steps) override;
+  absl::Status KeepWeights() override { return memory_->KeepWeights(); }
   void SendTrace(AgentChannel* agent, bool all) override;
   proto::NodeCounters Counters() const override;
 

@@ -41,6 +41,7 @@ class LocalLink final : public RankLink {
   absl::Status AwaitWeights(ChunkId chunk, uint64_t step) override;
   absl::Status Publish(absl::Span<const ChunkId> chunks, uint64_t step) override;
   absl::Status Finish(uint64_t steps) override;
+  absl::Status KeepWeights() override { return KeepForGood(std::move(weights_)); }
   proto::NodeCounters Counters() const override { return {}; }
 
  private:

@@ -3,6 +3,8 @@
 
 #include <cstdint>
 #include <memory>
+#include <utility>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -64,6 +66,8 @@ class RankLink {
 
   // No more steps after `steps` of them: blocks until the final weights are in the arena.
   virtual absl::Status Finish(uint64_t steps) = 0;
+  // See Client. REQUIRES: Finish has returned OK; the arenas are on the host.
+  virtual absl::Status KeepWeights() = 0;
 
   // Hands on what the link itself has noted of a traced job: as much as the daemon reads now, once
   // it is worth a message; or, waiting for it, all.
@@ -72,6 +76,14 @@ class RankLink {
   // Counters of the whole node, since Start.
   virtual proto::NodeCounters Counters() const = 0;
 };
+
+// KeepWeights of a link whose weights are a vector of its own.
+inline absl::Status KeepForGood(std::vector<float> weights) {
+  // Reachable, so that no checker takes it for a leak.
+  static std::vector<std::vector<float>>* const kept = new std::vector<std::vector<float>>;
+  kept->push_back(std::move(weights));
+  return absl::OkStatus();
+}
 
 }  // namespace strata::client
 

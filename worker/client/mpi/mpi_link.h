@@ -52,6 +52,7 @@ class MpiLink final : public client::RankLink {
   absl::Status AwaitWeights(ChunkId chunk, uint64_t step) override;
   absl::Status Publish(absl::Span<const ChunkId> chunks, uint64_t step) override;
   absl::Status Finish(uint64_t steps) override;
+  absl::Status KeepWeights() override { return client::KeepForGood(std::move(weights_)); }
   proto::NodeCounters Counters() const override;
 
   const Progress& progress() const { return progress_; }

@@ -1,0 +1,41 @@
+#include "worker/contract/node_memory.h"
+
+#include <unistd.h>
+
+#include <memory>
+#include <utility>
+
+#include "gtest/gtest.h"
+
+namespace strata::worker {
+namespace {
+
+constexpr uint64_t kElements = 3000;
+
+// One rank's mapping of the node's memory, with weights shared.
+std::unique_ptr<NodeMemory> Attached(const NodeMemory& node, uint32_t local_rank) {
+  auto memory = NodeMemory::Attach(UniqueFd(dup(node.fd())), kElements, 2, local_rank);
+  EXPECT_TRUE(memory.ok()) << memory.status();
+  EXPECT_TRUE((*memory)->ShareWeights().ok());
+  return *std::move(memory);
+}
+
+TEST(NodeMemory, KeptWeightsAreARanksOwnAndOutliveTheNode) {
+  auto node = *NodeMemory::Create(kElements, 2);
+  for (uint64_t i = 0; i < kElements; ++i) node->weights()[i] = static_cast<float>(i);
+  auto first = Attached(*node, 0), second = Attached(*node, 1);
+  float* const own = first->weights();
+  ASSERT_TRUE(first->KeepWeights().ok());
+  EXPECT_EQ(first->weights(), own) << "the address stays";
+  own[7] = -1;
+  EXPECT_EQ(node->weights()[7], 7.0f);
+  EXPECT_EQ(second->weights()[7], 7.0f);
+  first.reset();
+  second.reset();
+  node.reset();
+  EXPECT_EQ(own[7], -1.0f);
+  EXPECT_EQ(own[kElements - 1], static_cast<float>(kElements - 1));
+}
+
+}  // namespace
+}  // namespace strata::worker
