@@ -9,7 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/atomic_file.h"
 #include "common/unique_fd.h"
-#include "training/trainer/safetensors.h"
+#include "common/image/safetensors.h"
 
 namespace strata::worker {
 

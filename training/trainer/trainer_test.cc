@@ -14,7 +14,7 @@
 #include "training/nn/models/zoo.h"
 #include "training/trainer/evaluator.h"
 #include "training/trainer/recording_client.h"
-#include "training/trainer/safetensors.h"
+#include "common/image/safetensors.h"
 
 namespace strata::worker {
 namespace {
