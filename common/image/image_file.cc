@@ -165,7 +165,7 @@ class Reader {
 
 }  // namespace
 
-std::vector<absl::Span<const char>> ImageFile::Pieces() const {
+std::vector<absl::Span<const char>> ImageFile::Pieces() const& {
   std::vector<absl::Span<const char>> pieces = {head};
   for (const Bytes& one : values) {
     pieces.emplace_back(reinterpret_cast<const char*>(one.data()), one.size());

@@ -22,7 +22,8 @@ struct ImageFile {
   std::vector<Bytes> values;
 
   // Returns all of it, as WriteFileAtomically takes it; valid as long as this is.
-  std::vector<absl::Span<const char>> Pieces() const;
+  std::vector<absl::Span<const char>> Pieces() const&;
+  std::vector<absl::Span<const char>> Pieces() const&& = delete;
 };
 
 // REQUIRES: the images' vectors are fp32, of one length in an image; no two images begin alike.
