@@ -18,9 +18,10 @@ enum class CopyReason {
   kSparse,        // payload out of the room for the largest one
   kWholeCopy,     // of what a node has, which asks for an answer again: the next one changes it
   kRound,         // answer to the weights that a node's own steps go on from
-  kSocket,        // to a TCP socket: once by the kernel here and once where it is received
+  kCut,     // optimizer state and nodes' copies to an image, because the next update changes them
+  kSocket,  // to a TCP socket: once by the kernel here and once where it is received
 };
-inline constexpr int kCopyReasons = 10;
+inline constexpr int kCopyReasons = 11;
 
 // memcpy, counted. REQUIRES: the ranges do not overlap.
 void CopyBytes(CopyReason reason, void* to, const void* from, size_t bytes);

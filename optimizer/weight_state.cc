@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "common/copies.h"
+#include "absl/strings/str_format.h"
 #include "common/require.h"
 #include "optimizer/update.h"
 
@@ -29,13 +29,52 @@ WeightState::WeightState(const Kernels& kernels, BufferPool& pool, const UpdateR
 
 void WeightState::Seed(const Bytes& weights, uint64_t checksum) {
   STRATA_REQUIRE(weights.size() == elements_ * sizeof(float));
-  const std::shared_ptr<float> own = pool_.AllocateFloats(elements_);
-  CopyBytes(CopyReason::kSeed, own.get(), weights.data(), weights.size());
-  weights_ = AsBytes(own, elements_);
+  weights_ = AsBytes(CopyOf(CopyReason::kSeed, weights), elements_);
   seed_checksum_ = checksum;
   const int vectors = StateVectors(rule_.optimizer.kind);
   if (vectors > 0) state0_ = Zeros(pool_, elements_);
   if (vectors > 1) state1_ = Zeros(pool_, elements_);
+}
+
+std::shared_ptr<float> WeightState::CopyOf(CopyReason reason, const Bytes& vector) const {
+  const std::shared_ptr<float> own = pool_.AllocateFloats(elements_);
+  CopyBytes(reason, own.get(), vector.data(), vector.size());
+  return own;
+}
+
+WeightImage WeightState::Image() const {
+  STRATA_REQUIRE(seeded());
+  WeightImage image = {
+      .version = version_, .updates = updates_, .samples = samples_, .weights = weights_};
+  for (const std::shared_ptr<float>& vector : {state0_, state1_}) {
+    if (vector == nullptr) continue;
+    const std::shared_ptr<float> copy = CopyOf(CopyReason::kCut, AsBytes(vector, elements_));
+    image.state.push_back(AsBytes(copy, elements_));
+  }
+  return image;
+}
+
+absl::Status WeightState::Restore(const WeightImage& image) {
+  STRATA_REQUIRE(!seeded());
+  const size_t bytes = elements_ * sizeof(float);
+  const size_t vectors = StateVectors(rule_.optimizer.kind);
+  if (image.state.size() != vectors) {
+    return absl::InvalidArgumentError(absl::StrFormat(
+        "optimizer state of %d vectors, the job's optimizer has %d", image.state.size(), vectors));
+  }
+  for (const Bytes* vector : {&image.weights, vectors > 0 ? &image.state[0] : nullptr,
+                              vectors > 1 ? &image.state[1] : nullptr}) {
+    if (vector == nullptr || vector->size() == bytes) continue;
+    return absl::InvalidArgumentError(absl::StrFormat("vectors of %d elements, the chunk has %d",
+                                                      vector->float_count(), elements_));
+  }
+  weights_ = AsBytes(CopyOf(CopyReason::kSeed, image.weights), elements_);
+  if (vectors > 0) state0_ = CopyOf(CopyReason::kSeed, image.state[0]);
+  if (vectors > 1) state1_ = CopyOf(CopyReason::kSeed, image.state[1]);
+  version_ = image.version;
+  updates_ = image.updates;
+  samples_ = image.samples;
+  return absl::OkStatus();
 }
 
 void WeightState::Apply(const Bytes& gradient_sum, float scale, uint64_t samples,

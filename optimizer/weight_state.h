@@ -6,8 +6,11 @@
 #include <utility>
 #include <vector>
 
+#include "absl/status/status.h"
 #include "common/buffer_pool.h"
 #include "common/bytes.h"
+#include "common/copies.h"
+#include "common/image/chunk_image.h"
 #include "common/job/arena.h"
 #include "common/require.h"
 #include "kernels/kernels.h"
@@ -45,11 +48,20 @@ class WeightState {
     weights_ = std::move(weights);
   }
 
+  // Returns what it is now. Weights are handed on; the optimizer's state is copied, because the
+  // next update changes it. REQUIRES: seeded.
+  WeightImage Image() const;
+  // Goes on from an image in place of first weights; all of it is copied. Errors: InvalidArgument
+  // naming what differs from this chunk (elements, vectors of state). REQUIRES: !seeded(), finite.
+  absl::Status Restore(const WeightImage& image);
+
   const Bytes& weights() const { return weights_; }
   // Updates applied or skipped since the seed.
   uint64_t version() const { return version_; }
   uint32_t elements() const { return elements_; }
   uint64_t samples() const { return samples_; }
+  // Optimizer updates among these versions.
+  uint64_t updates() const { return updates_; }
   // Bytes of weights and optimizer state.
   size_t bytes() const {
     return weights_.size() +
@@ -57,6 +69,8 @@ class WeightState {
   }
 
  private:
+  std::shared_ptr<float> CopyOf(CopyReason reason, const Bytes& vector) const;
+
   const Kernels& kernels_;
   BufferPool& pool_;
   const UpdateRule& rule_;

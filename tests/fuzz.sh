@@ -5,16 +5,16 @@
 # usage: tests/fuzz.sh [--seconds N] [--corpus DIR] [TARGET...]
 #   --seconds N    per target; default 60
 #   --corpus DIR   keep what the fuzzers learn in DIR/TARGET and go on from it; default: forget it
-#   TARGET         cifar10_fuzz, cluster_fuzz, codec_fuzz, frame_fuzz, idx_fuzz, job_fuzz,
-#                  safetensors_fuzz, task_reply_fuzz; default: all, two at a time
+#   TARGET         cifar10_fuzz, cluster_fuzz, codec_fuzz, frame_fuzz, idx_fuzz, image_fuzz,
+#                  job_fuzz, safetensors_fuzz, task_reply_fuzz; default: all, two at a time
 #
 # One line per target at the end: "fuzz/TARGET PASSED: ..." or "fuzz/TARGET FAILED: ...". The exit
 # status is 0 only if all passed.
 set -uo pipefail
 cd "$(dirname "$0")/.."
 
-all="cifar10_fuzz cluster_fuzz codec_fuzz frame_fuzz idx_fuzz job_fuzz safetensors_fuzz"
-all="$all task_reply_fuzz"
+all="cifar10_fuzz cluster_fuzz codec_fuzz frame_fuzz idx_fuzz image_fuzz job_fuzz"
+all="$all safetensors_fuzz task_reply_fuzz"
 seconds=60
 corpus=
 targets=

@@ -56,7 +56,7 @@ void ShardJob::OnFrame(transport::ConnectionId connection, const wire::Frame& fr
   connections_.OnAccepted(connection, binding);
   switch (op) {
     case Op::kInit:
-      return OnInit(connection, frame, chunk, actions);
+      return OnInit(connection, binding.node, frame, chunk, actions);
     case Op::kPushPull:
       return OnPushPull(connection, binding, frame, chunk, now, actions);
     case Op::kCut:
@@ -72,12 +72,12 @@ void ShardJob::Reject(transport::ConnectionId connection, const wire::Frame& fra
   sender_.Refuse(connection, frame, fault.code, fault.reason, actions);
 }
 
-void ShardJob::OnInit(transport::ConnectionId connection, const wire::Frame& frame, size_t chunk,
-                      std::vector<ShardAction>* actions) {
+void ShardJob::OnInit(transport::ConnectionId connection, size_t node, const wire::Frame& frame,
+                      size_t chunk, std::vector<ShardAction>* actions) {
   ChunkState& state = *chunks_[chunk];
   const kernels::WeightState& weights = state.weights();
   if ((frame.header.flags & wire::kFlagEmpty) != 0)
-    return GiveFirst(connection, frame, chunk, actions);
+    return GiveFirst(connection, node, frame, chunk, actions);
   const uint64_t checksum = wire::PayloadChecksum(frame.payload);
   if (weights.seeded()) {
     if (weights.seed_checksum() != checksum) {
@@ -93,14 +93,14 @@ void ShardJob::OnInit(transport::ConnectionId connection, const wire::Frame& fra
   sender_.Send(connection, Reply(frame.header, Op::kInitOk), actions);
 }
 
-void ShardJob::GiveFirst(transport::ConnectionId connection, const wire::Frame& frame, size_t chunk,
-                         std::vector<ShardAction>* actions) {
+void ShardJob::GiveFirst(transport::ConnectionId connection, size_t node, const wire::Frame& frame,
+                         size_t chunk, std::vector<ShardAction>* actions) {
   if (!chunks_[chunk]->weights().seeded()) {
     return sender_.Send(connection, RetryReply(frame.header, ErrorCode::kNone), actions);
   }
   wire::Frame answer = Reply(frame.header, Op::kFirst);
   answer.header.element_count = plan_.chunks[chunk].elements;
-  answer.payload = chunks_[chunk]->WeightsToBeginWith();
+  answer.payload = chunks_[chunk]->WeightsToBeginWith(node);
   sender_.Send(connection, std::move(answer), actions);
 }
 

@@ -70,11 +70,11 @@ class ShardJob {
   void Reject(transport::ConnectionId connection, const wire::Frame& frame, const FrameFault& fault,
               std::vector<ShardAction>* actions);
 
-  void OnInit(transport::ConnectionId connection, const wire::Frame& frame, size_t chunk,
-              std::vector<ShardAction>* actions);
+  void OnInit(transport::ConnectionId connection, size_t node, const wire::Frame& frame,
+              size_t chunk, std::vector<ShardAction>* actions);
   // Answers an INIT that asks for the first weights.
-  void GiveFirst(transport::ConnectionId connection, const wire::Frame& frame, size_t chunk,
-                 std::vector<ShardAction>* actions);
+  void GiveFirst(transport::ConnectionId connection, size_t node, const wire::Frame& frame,
+                 size_t chunk, std::vector<ShardAction>* actions);
   void OnPushPull(transport::ConnectionId connection, const Binding& binding,
                   const wire::Frame& frame, size_t chunk, absl::Time now,
                   std::vector<ShardAction>* actions);

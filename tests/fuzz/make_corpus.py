@@ -126,6 +126,32 @@ def safetensors_files():
     write("safetensors_fuzz", "long_header_claim", struct.pack("<Q", 2**63) + b"{}")
 
 
+def image_files():
+    def tensor(begin, elements=1):
+        return {"dtype": "F32", "shape": [elements], "data_offsets": [begin, begin + 4 * elements]}
+
+    def counts(**more):
+        return json.dumps({"clock": 5, "version": 5, "updates": 5, "samples": 9, "state": 0,
+                           "applied": [5, 6], **more})
+
+    values = struct.pack("<6f", 1, 2, 3, 4, 5, 6)
+    format_name = {"format": "strata-chunks-1"}
+    write("image_fuzz", "nothing", safetensors({"__metadata__": format_name}))
+    good = safetensors({"__metadata__": {**format_name, "0": counts(state=2), "2": counts()},
+                        "0/weights": tensor(0), "0/state0": tensor(4), "0/state1": tensor(8),
+                        "0/copy": tensor(12), "0/mean_square": tensor(16),
+                        "2/weights": tensor(20)}, values)
+    write("image_fuzz", "two_chunks", good)
+    write("image_fuzz", "cut_off", good[:-1])
+    write("image_fuzz", "other_format", safetensors({"__metadata__": {"format": "pt"}}))
+    write("image_fuzz", "overlap", safetensors(
+        {"__metadata__": {**format_name, "0": counts(), "1": counts()},
+         "0/weights": tensor(0, 2), "1/weights": tensor(8)}, values[:12]))
+    write("image_fuzz", "not_finite", safetensors(
+        {"__metadata__": {**format_name, "0": counts()}, "0/weights": tensor(0)},
+        struct.pack("<f", float("nan"))))
+
+
 def jobs():
     examples = os.path.join(HERE, "..", "..", "examples")
     for path in sorted(glob.glob(os.path.join(examples, "**", "*.textproto"), recursive=True)):
@@ -187,6 +213,7 @@ if __name__ == "__main__":
     cifar10_files()
     idx_files()
     safetensors_files()
+    image_files()
     jobs()
     clusters()
     task_replies()

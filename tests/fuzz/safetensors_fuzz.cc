@@ -5,20 +5,20 @@
 #include <vector>
 
 #include "absl/status/status.h"
+#include "common/image/safetensors.h"
 #include "tests/fuzz/check.h"
-#include "training/trainer/safetensors.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   // A copy of its own exact size: a read beyond it is a crash.
   const std::vector<char> content(data, data + size);
-  const auto model = strata::worker::ParseSafetensors(content, "fuzz");
+  const auto model = strata::ParseSafetensors(content, "fuzz");
   if (!model.ok()) {
     FUZZ_CHECK(model.status().code() == absl::StatusCode::kInvalidArgument);
     FUZZ_CHECK(model.status().message().find("fuzz: ") == 0);
     return 0;
   }
   uint64_t values = 0;
-  for (const strata::worker::SavedTensor& tensor : model->tensors) {
+  for (const strata::SavedTensor& tensor : model->tensors) {
     uint64_t product = 1;
     for (const uint64_t dimension : tensor.shape) product *= dimension;
     FUZZ_CHECK(product == tensor.values.size());

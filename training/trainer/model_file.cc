@@ -8,8 +8,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/atomic_file.h"
+#include "common/image/safetensors.h"
 #include "common/unique_fd.h"
-#include "training/trainer/safetensors.h"
 
 namespace strata::worker {
 

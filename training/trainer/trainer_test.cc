@@ -11,10 +11,10 @@
 #include <thread>
 
 #include "absl/strings/str_replace.h"
+#include "common/image/safetensors.h"
 #include "training/nn/models/zoo.h"
 #include "training/trainer/evaluator.h"
 #include "training/trainer/recording_client.h"
-#include "training/trainer/safetensors.h"
 
 namespace strata::worker {
 namespace {

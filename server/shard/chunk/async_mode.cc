@@ -64,6 +64,11 @@ class AsyncChunk final : public ChunkMode {
     return compensator_ ? &compensator_->GivenTo(node) : nullptr;
   }
 
+  Bytes MeanSquare() const override { return compensator_ ? compensator_->MeanSquare() : Bytes(); }
+  void RestoreMeanSquare(const Bytes& mean_square) override {
+    if (compensator_) compensator_->RestoreMeanSquare(mean_square);
+  }
+
   size_t bytes() const override { return compensator_ ? compensator_->bytes() : 0; }
 
  private:
@@ -81,6 +86,8 @@ class AsyncChunk final : public ChunkMode {
 class AsyncMode final : public ConsistencyMode {
  public:
   explicit AsyncMode(AsyncRules rules) : rules_(rules) {}
+
+  bool applies_on_arrival() const override { return true; }
 
   void AddNodeVersions(const ShardSize& size, MemoryFormula* need) const override {
     if (!rules_.compensation) return;

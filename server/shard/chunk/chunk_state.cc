@@ -19,7 +19,8 @@ ChunkState::ChunkState(const kernels::Kernels& kernels, BufferPool& pool,
       weights_(kernels, pool, rules.update, elements, std::move(runs)),
       copies_(rules.answers, kernels, pool, scratch, rules.nodes),
       nodes_(rules.nodes),
-      mode_(rules.mode->CreateForChunk({kernels, pool, weights_, nodes_})) {}
+      cuts_(rules.cut_every, weights_),
+      mode_(rules.mode->CreateForChunk({kernels, pool, weights_, nodes_, cuts_})) {}
 
 void ChunkState::Seed(const Bytes& weights, uint64_t checksum) {
   STRATA_REQUIRE(weights.float_count() == weights_.elements());
@@ -29,8 +30,43 @@ void ChunkState::Seed(const Bytes& weights, uint64_t checksum) {
   mode_->OnSeed();
 }
 
-const Bytes& ChunkState::WeightsToBeginWith() const {
+absl::Status ChunkState::Restore(const ChunkImage& image) {
+  for (const Bytes* vector : {&image.copy, &image.mean_square}) {
+    if (vector->empty() || vector->float_count() == weights_.elements()) continue;
+    return absl::InvalidArgumentError(absl::StrFormat("vectors of %d elements, the chunk has %d",
+                                                      vector->float_count(), weights_.elements()));
+  }
+  if (absl::Status status = weights_.Restore(image.weights); !status.ok()) return status;
+  copies_.Seed(image.copy.empty() ? weights_.weights() : image.copy);
+  const bool same_nodes = image.applied.size() == nodes_.size();
+  for (size_t node = 0; node < nodes_.size(); ++node) {
+    nodes_[node].received = same_nodes ? image.applied[node] : image.clock;
+  }
+  cuts_.GoOnFrom(image.clock);
+  mode_->OnSeed();
+  mode_->RestoreMeanSquare(image.mean_square);
+  return absl::OkStatus();
+}
+
+std::vector<ChunkImage> ChunkState::TakeImages() {
+  std::vector<ChunkImage> images = cuts_.Take();
+  if (images.empty()) return images;
+  const Bytes mean_square = mode_->MeanSquare();
+  const bool shares_copy = copies_.encodes() && rules_.answers.shared;
+  for (ChunkImage& image : images) {
+    if (shares_copy) image.copy = copies_.WholeCopy(0).payload;
+    image.mean_square = mean_square;
+  }
+  return images;
+}
+
+void ChunkState::CutIfDue() {
+  if (rules_.mode->applies_on_arrival()) cuts_.OnClockOf(nodes_.Gate(), nodes_);
+}
+
+Bytes ChunkState::WeightsToBeginWith(size_t node) const {
   STRATA_REQUIRE(weights_.seeded());
+  if (copies_.encodes()) return copies_.WholeCopy(node).payload;
   return first_.empty() ? weights_.weights() : first_;
 }
 
@@ -52,6 +88,7 @@ PushResult ChunkState::OnPush(Push push, std::vector<DueAnswer>* due) {
       static_cast<uint32_t>(std::min<uint64_t>(weights_.version() - push.base_version, UINT32_MAX));
   if (!first_.empty() && nodes_.Gate() > 0) first_ = Bytes();
   PushResult result = mode_->Take(push, std::move(sum), due);
+  CutIfDue();
   CollectDue(due);
   return result;
 }
@@ -137,6 +174,7 @@ void ChunkState::OnTime(absl::Time now, std::vector<DueAnswer>* due) {
 void ChunkState::OnRetire(size_t node, absl::Time now, std::vector<DueAnswer>* due) {
   nodes_[node].retired = true;
   mode_->OnRetire(now, due);
+  CutIfDue();
   CollectDue(due);
 }
 

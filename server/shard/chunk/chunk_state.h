@@ -5,9 +5,11 @@
 #include <memory>
 #include <vector>
 
+#include "absl/status/status.h"
 #include "absl/time/time.h"
 #include "common/buffer_pool.h"
 #include "common/bytes.h"
+#include "common/image/chunk_image.h"
 #include "optimizer/weight_state.h"
 #include "server/shard/chunk/chunk_nodes.h"
 #include "server/shard/chunk/consistency_mode.h"
@@ -26,6 +28,7 @@ struct ChunkRules {
   AnswerRules answers;
   bool takes_first_weights = false;  // only the first node offers them, and the others ask for them
   bool says_rates = false;           // each push comes with the learning rate of its step
+  uint64_t cut_every = 0;            // clocks from one image of a chunk to the next; 0: none
 };
 
 // One chunk: watermark per node, weights, and who waits for an answer. The weights and the
@@ -45,10 +48,20 @@ class ChunkState {
 
   // Takes the first weights, which are finite. REQUIRES: !weights().seeded(), `elements` fp32.
   void Seed(const Bytes& weights, uint64_t checksum);
+  // Goes on from an image in place of first weights: each node from its first push that is not in
+  // the weights. Where the image is of another number of nodes, that is from the image's clock on.
+  // All of it is copied. Errors: InvalidArgument naming what differs. REQUIRES:
+  // !weights().seeded().
+  absl::Status Restore(const ChunkImage& image);
   // Returns the weights that a node is to begin with, which asks for them: the first ones, as long
   // as some node has not pushed. Else those of now: such a node's process has taken another one's
-  // place, whose first answer is whole. REQUIRES: seeded.
-  const Bytes& WeightsToBeginWith() const;
+  // place, whose first answer is whole. Where answers are encoded, what they go on from.
+  // REQUIRES: seeded.
+  Bytes WeightsToBeginWith(size_t node) const;
+
+  // Returns the images that were cut since the last call, by clock; `begin` is not known here.
+  // REQUIRES: the answers that were due are encoded.
+  std::vector<ChunkImage> TakeImages();
 
   const kernels::WeightState& weights() const { return weights_; }
   NodeCopies& copies() { return copies_; }
@@ -90,6 +103,8 @@ class ChunkState {
   // added. Errors: MALFORMED, or of fp32 NOT_FINITE.
   PushResult CheckSum(const Push& push, Addend* addend) const;
   void CollectDue(std::vector<DueAnswer>* due);
+  // The weights may hold all of one clock more, where pushes are applied on arrival.
+  void CutIfDue();
   DueAnswer AnswerTo(size_t node, uint64_t gate) const;
 
   const kernels::Kernels& kernels_;
@@ -97,6 +112,7 @@ class ChunkState {
   kernels::WeightState weights_;
   NodeCopies copies_;
   ChunkNodes nodes_;
+  ChunkCuts cuts_;
   const std::unique_ptr<ChunkMode> mode_;  // works on weights_ and nodes_
   Bytes first_;  // where nodes ask for them, until all have pushed; else empty
 };

@@ -97,6 +97,7 @@ class ClockedChunk final : public ChunkMode {
       }
       ApplyClock(chunk_, clock.sum->Finish(), clock.samples, clock.rate);
       open_.erase(open_.begin());
+      chunk_.cuts.OnClock(chunk_.weights.version());
     }
   }
 

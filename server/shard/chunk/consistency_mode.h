@@ -10,6 +10,7 @@
 #include "common/buffer_pool.h"
 #include "kernels/kernels.h"
 #include "optimizer/weight_state.h"
+#include "server/shard/chunk/chunk_cuts.h"
 #include "server/shard/chunk/chunk_nodes.h"
 #include "server/shard/chunk/given_weights.h"
 #include "server/shard/chunk/mode_memory.h"
@@ -24,19 +25,25 @@ struct ChunkParts {
   BufferPool& pool;
   kernels::WeightState& weights;
   ChunkNodes& nodes;
+  ChunkCuts& cuts;
 };
 
 // How one chunk's pushes are applied, and when they are answered. ChunkState calls it in this
 // order: it finds that a push is new and right, asks Check, counts the push in ChunkNodes, calls
-// Take, and then asks of each node that waits whether it may be answered.
+// Take, and then asks of each node that waits whether it may be answered. A mode that adds the
+// pushes of a clock tells ChunkCuts of each clock that it has applied.
 //
 // Threads: one.
 class ChunkMode {
  public:
   virtual ~ChunkMode() = default;
 
-  // The chunk has its first weights.
+  // The chunk has its first weights, or those of an image.
   virtual void OnSeed() {}
+  // What the mode knows of past gradients, as images keep it; empty: nothing. It is copied.
+  virtual Bytes MeanSquare() const { return Bytes(); }
+  // Goes on from that of an image. REQUIRES: after OnSeed, as long as the chunk, or empty.
+  virtual void RestoreMeanSquare(const Bytes& mean_square) {}
   // Returns the error for a push that does not fit what its node was given.
   virtual PushResult Check(const Push& push) const { return {}; }
   // Takes a push in, now or when others are there. Appends ERRORs to pushes of other nodes that
@@ -77,6 +84,8 @@ class ConsistencyMode {
 
   // Whether all nodes are answered with the same versions: those after each clock.
   virtual bool answers_alike() const { return false; }
+  // Whether each push is applied when it comes, and not with those of other nodes.
+  virtual bool applies_on_arrival() const { return false; }
   // Adds the memory for weights that are kept for single nodes, and what comes with them.
   virtual void AddNodeVersions(const ShardSize& size, MemoryFormula* need) const {}
   // Adds the memory for pushes that wait for others.

@@ -29,14 +29,16 @@ struct OneWeight {
   BufferPool pool;
   kernels::WeightState weights;
   ChunkNodes nodes;
+  ChunkCuts cuts;
   std::unique_ptr<ConsistencyMode> mode;
   std::unique_ptr<ChunkMode> chunk;
 
   OneWeight(const std::string& consistency, size_t count)
       : weights(kernels::Cpu(), pool, update, 1, {{0, 1, 1.0f, 1.0f}}),
         nodes(count),
+        cuts(0, weights),
         mode(Mode(consistency, count)),
-        chunk(mode->CreateForChunk({kernels::Cpu(), pool, weights, nodes})) {
+        chunk(mode->CreateForChunk({kernels::Cpu(), pool, weights, nodes, cuts})) {
     update.optimizer.kind = OptimizerKind::kSgd;
     update.schedule.set_base_lr(1.0f);
     weights.Seed(ToBytes(0.0f), 1);

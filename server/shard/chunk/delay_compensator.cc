@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "common/copies.h"
 #include "common/require.h"
 
 namespace strata::server {
@@ -21,6 +22,19 @@ Bytes DelayCompensator::Correct(const Push& push, const Bytes& sum) const {
                             chunk_.weights.weights().floats(), given_[push.node].weights.floats(),
                             mean_square_.get(), mean.get(), count);
   return AsBytes(mean, count);
+}
+
+Bytes DelayCompensator::MeanSquare() const {
+  if (mean_square_ == nullptr) return Bytes();
+  const size_t count = chunk_.weights.elements();
+  const std::shared_ptr<float> copy = chunk_.pool.AllocateFloats(count);
+  CopyBytes(CopyReason::kCut, copy.get(), mean_square_.get(), count * sizeof(float));
+  return AsBytes(copy, count);
+}
+
+void DelayCompensator::RestoreMeanSquare(const Bytes& mean_square) {
+  if (mean_square_ == nullptr || mean_square.empty()) return;
+  CopyBytes(CopyReason::kSeed, mean_square_.get(), mean_square.data(), mean_square.size());
 }
 
 size_t DelayCompensator::bytes() const {

@@ -26,6 +26,10 @@ class DelayCompensator {
   // Returns the push's mean gradient, corrected. REQUIRES: `sum` is not empty.
   Bytes Correct(const Push& push, const Bytes& sum) const;
 
+  // See ChunkMode.
+  Bytes MeanSquare() const;
+  void RestoreMeanSquare(const Bytes& mean_square);
+
   size_t bytes() const;
 
  private:

@@ -52,6 +52,8 @@ class ElasticChunk final : public ChunkMode {
 
 class ElasticMode final : public ConsistencyMode {
  public:
+  bool applies_on_arrival() const override { return true; }
+
   void AddNodeVersions(const ShardSize& size, MemoryFormula* need) const override {
     AddGivenWeights(size, need);
     need->Add("distance of a node", size.chunk_bytes);

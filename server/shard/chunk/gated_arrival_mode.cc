@@ -65,6 +65,8 @@ class GatedArrivalMode final : public ConsistencyMode {
   GatedArrivalMode(StalenessGate gate, ArrivalRules rules)
       : gate_(gate), rules_(std::move(rules)) {}
 
+  bool applies_on_arrival() const override { return true; }
+
   std::unique_ptr<ChunkMode> CreateForChunk(const ChunkParts& chunk) const override {
     return std::make_unique<GatedArrivalChunk>(chunk, gate_, rules_);
   }

@@ -83,6 +83,7 @@ class QuorumChunk final : public ChunkMode {
     const uint64_t samples = clock_.samples();
     const double rate = clock_.MeanRate();
     ApplyClock(chunk_, clock_.Close(), samples, rate);
+    chunk_.cuts.OnClockOf(chunk_.weights.version(), chunk_.nodes);
   }
 
   const ChunkParts chunk_;

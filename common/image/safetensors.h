@@ -1,5 +1,5 @@
-#ifndef STRATA_TRAINING_TRAINER_SAFETENSORS_H_
-#define STRATA_TRAINING_TRAINER_SAFETENSORS_H_
+#ifndef STRATA_COMMON_IMAGE_SAFETENSORS_H_
+#define STRATA_COMMON_IMAGE_SAFETENSORS_H_
 
 #include <cstdint>
 #include <map>
@@ -10,7 +10,7 @@
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
 
-namespace strata::worker {
+namespace strata {
 
 // The safetensors format (github.com/huggingface/safetensors): the header's length in 8 bytes,
 // little-endian; the header, JSON; the tensors' values back to back.
@@ -32,6 +32,23 @@ struct SavedModel {
   std::vector<SavedTensor> tensors;  // in the order of their values in the file
 };
 
+// A tensor whose values lie in the content that was parsed, and may be unaligned there.
+struct TensorView {
+  std::string name;
+  std::vector<uint64_t> shape;
+  absl::Span<const char> values;  // fp32, as many as the shape says
+};
+
+struct ModelView {
+  std::map<std::string, std::string> metadata;
+  std::vector<TensorView> tensors;  // in the order of their values in the content
+};
+
+// Returns the file's beginning, after which come the values of the tensors, in their order. Its
+// size is a multiple of 8.
+std::string SafetensorsHead(const std::map<std::string, std::string>& metadata,
+                            absl::Span<const TensorToSave> tensors);
+
 // Writes fp32 tensors in the given order; readers see the whole file or none. Errors name the path:
 // those of WriteFileAtomically.
 absl::Status WriteSafetensors(const std::string& path,
@@ -45,7 +62,9 @@ absl::StatusOr<SavedModel> ReadSafetensors(const std::string& path);
 // Reads a file's content instead; errors name `path`.
 absl::StatusOr<SavedModel> ParseSafetensors(absl::Span<const char> content,
                                             const std::string& path);
+// Copies no values: `content` outlives the result.
+absl::StatusOr<ModelView> ViewSafetensors(absl::Span<const char> content, const std::string& path);
 
-}  // namespace strata::worker
+}  // namespace strata
 
-#endif  // STRATA_TRAINING_TRAINER_SAFETENSORS_H_
+#endif  // STRATA_COMMON_IMAGE_SAFETENSORS_H_

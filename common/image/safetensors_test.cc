@@ -1,4 +1,4 @@
-#include "training/trainer/safetensors.h"
+#include "common/image/safetensors.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -8,7 +8,7 @@
 
 #include "common/atomic_file.h"
 
-namespace strata::worker {
+namespace strata {
 namespace {
 
 std::string Path() {
@@ -103,4 +103,4 @@ TEST(Safetensors, MissingFolderIsNamed) {
 }
 
 }  // namespace
-}  // namespace strata::worker
+}  // namespace strata

@@ -1,4 +1,4 @@
-#include "training/trainer/safetensors.h"
+#include "common/image/safetensors.h"
 
 #include <algorithm>
 #include <bit>
@@ -10,7 +10,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/atomic_file.h"
 
-namespace strata::worker {
+namespace strata {
 namespace {
 
 using Json = nlohmann::ordered_json;
@@ -22,7 +22,7 @@ static_assert(std::endian::native == std::endian::little);
 
 // Where the values of one tensor lie, counted from the end of the header.
 struct Entry {
-  SavedTensor tensor;
+  TensorView tensor;
   uint64_t begin = 0, end = 0;
 };
 
@@ -61,8 +61,8 @@ absl::Status Invalid(const std::string& path, const std::string& why) {
 }
 
 // Checks that the entries, in the order of their offsets, cover [0, bytes) and takes their values.
-absl::Status ReadValues(const std::string& path, absl::Span<const char> values,
-                        std::vector<Entry> entries, SavedModel* model) {
+absl::Status TakeValues(const std::string& path, absl::Span<const char> values,
+                        std::vector<Entry> entries, ModelView* model) {
   std::stable_sort(entries.begin(), entries.end(),
                    [](const Entry& a, const Entry& b) { return a.begin < b.begin; });
   uint64_t position = 0;
@@ -71,11 +71,7 @@ absl::Status ReadValues(const std::string& path, absl::Span<const char> values,
       return Invalid(path, absl::StrCat("the values of ", entry.tensor.name,
                                         " leave a gap, overlap others or are cut off"));
     }
-    entry.tensor.values.resize((entry.end - entry.begin) / sizeof(float));
-    // memcpy takes no null pointer, not even for the no bytes of an empty tensor.
-    if (!entry.tensor.values.empty()) {
-      std::memcpy(entry.tensor.values.data(), values.data() + position, entry.end - entry.begin);
-    }
+    entry.tensor.values = values.subspan(position, entry.end - entry.begin);
     position = entry.end;
     model->tensors.push_back(std::move(entry.tensor));
   }
@@ -85,9 +81,8 @@ absl::Status ReadValues(const std::string& path, absl::Span<const char> values,
 
 }  // namespace
 
-absl::Status WriteSafetensors(const std::string& path,
-                              const std::map<std::string, std::string>& metadata,
-                              absl::Span<const TensorToSave> tensors) {
+std::string SafetensorsHead(const std::map<std::string, std::string>& metadata,
+                            absl::Span<const TensorToSave> tensors) {
   Json header;
   header[kMetadata] = metadata;
   uint64_t offset = 0;
@@ -103,7 +98,13 @@ absl::Status WriteSafetensors(const std::string& path,
   const uint64_t length = text.size();
   std::string head(sizeof length, '\0');
   std::memcpy(head.data(), &length, sizeof length);
-  head += text;
+  return head + text;
+}
+
+absl::Status WriteSafetensors(const std::string& path,
+                              const std::map<std::string, std::string>& metadata,
+                              absl::Span<const TensorToSave> tensors) {
+  const std::string head = SafetensorsHead(metadata, tensors);
   std::vector<absl::Span<const char>> pieces = {head};
   for (const TensorToSave& tensor : tensors) {
     pieces.emplace_back(reinterpret_cast<const char*>(tensor.values.data()),
@@ -120,6 +121,19 @@ absl::StatusOr<SavedModel> ReadSafetensors(const std::string& path) {
 
 absl::StatusOr<SavedModel> ParseSafetensors(absl::Span<const char> content,
                                             const std::string& path) {
+  absl::StatusOr<ModelView> view = ViewSafetensors(content, path);
+  if (!view.ok()) return view.status();
+  SavedModel model = {.metadata = std::move(view->metadata)};
+  for (TensorView& tensor : view->tensors) {
+    std::vector<float> values(tensor.values.size() / sizeof(float));
+    // memcpy takes no null pointer, not even for the no bytes of an empty tensor.
+    if (!values.empty()) std::memcpy(values.data(), tensor.values.data(), tensor.values.size());
+    model.tensors.push_back({std::move(tensor.name), std::move(tensor.shape), std::move(values)});
+  }
+  return model;
+}
+
+absl::StatusOr<ModelView> ViewSafetensors(absl::Span<const char> content, const std::string& path) {
   uint64_t length = 0;
   if (content.size() < sizeof length) return Invalid(path, "no header");
   std::memcpy(&length, content.data(), sizeof length);
@@ -129,7 +143,7 @@ absl::StatusOr<SavedModel> ParseSafetensors(absl::Span<const char> content,
   const char* text = content.data() + sizeof length;
   const Json header = Json::parse(text, text + length, nullptr, /*allow_exceptions=*/false);
   if (!header.is_object()) return Invalid(path, "the header is not a JSON object");
-  SavedModel model;
+  ModelView model;
   std::vector<Entry> entries;
   for (const auto& [name, value] : header.items()) {
     if (name == kMetadata) {
@@ -148,10 +162,10 @@ absl::StatusOr<SavedModel> ParseSafetensors(absl::Span<const char> content,
     entries.push_back(std::move(entry));
   }
   const absl::Span<const char> values(text + length, content.size() - sizeof length - length);
-  if (auto status = ReadValues(path, values, std::move(entries), &model); !status.ok()) {
+  if (auto status = TakeValues(path, values, std::move(entries), &model); !status.ok()) {
     return status;
   }
   return model;
 }
 
-}  // namespace strata::worker
+}  // namespace strata

@@ -1,0 +1,138 @@
+#include "common/checkpoint/checkpoints.h"
+
+#include <algorithm>
+#include <optional>
+#include <set>
+#include <utility>
+
+#include "absl/strings/match.h"
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "absl/strings/strip.h"
+#include "common/require.h"
+
+namespace strata {
+namespace {
+
+constexpr char kManifest[] = "manifest.json";
+constexpr char kFolder[] = "clock-";
+
+// Returns the clock of the checkpoint that an object belongs to; none: it belongs to none.
+std::optional<uint64_t> ClockOf(const std::string& name) {
+  absl::string_view rest = name;
+  if (!absl::ConsumePrefix(&rest, kFolder)) return std::nullopt;
+  uint64_t clock = 0;
+  const absl::string_view digits = rest.substr(0, rest.find('/'));
+  if (!absl::SimpleAtoi(digits, &clock)) return std::nullopt;
+  if (!absl::StartsWith(name, Checkpoints::ObjectName(clock, ""))) return std::nullopt;
+  return clock;
+}
+
+}  // namespace
+
+// As many digits as a clock can have, so that names sort like clocks.
+std::string Checkpoints::ObjectName(uint64_t clock, const std::string& part) {
+  return absl::StrFormat("%s%020d/%s", kFolder, clock, part);
+}
+
+absl::Status Checkpoints::Complete(const Manifest& manifest) {
+  const std::string text = SerializeManifest(manifest);
+  const absl::Span<const char> piece(text);
+  return store_.Put(ObjectName(manifest.clock, kManifest), {&piece, 1});
+}
+
+absl::StatusOr<Manifest> Checkpoints::ReadManifest(const std::string& name) {
+  absl::StatusOr<Bytes> content = store_.Get(name);
+  if (!content.ok()) return content.status();
+  const std::string path = absl::StrCat(store_.where(), "/", name);
+  absl::StatusOr<Manifest> manifest =
+      ParseManifest({reinterpret_cast<const char*>(content->data()), content->size()}, path);
+  if (manifest.ok() && ObjectName(manifest->clock, kManifest) != name) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(path, ": it is the manifest of clock ", manifest->clock));
+  }
+  return manifest;
+}
+
+absl::StatusOr<Checkpoints::Listing> Checkpoints::List() {
+  absl::StatusOr<std::vector<std::string>> names = store_.List();
+  if (!names.ok()) return names.status();
+  Listing listing;
+  for (const std::string& name : *names) {
+    const std::optional<uint64_t> clock = ClockOf(name);
+    if (!clock || name != ObjectName(*clock, kManifest)) continue;
+    absl::StatusOr<Manifest> manifest = ReadManifest(name);
+    if (manifest.ok()) {
+      listing.complete.push_back(*std::move(manifest));
+    } else {
+      listing.broken.push_back(manifest.status());
+    }
+  }
+  std::sort(listing.complete.begin(), listing.complete.end(),
+            [](const Manifest& a, const Manifest& b) { return a.clock > b.clock; });
+  return listing;
+}
+
+absl::StatusOr<Manifest> Checkpoints::Newest(std::vector<absl::Status>* passed_over) {
+  absl::StatusOr<Listing> listing = List();
+  if (!listing.ok()) return listing.status();
+  *passed_over = std::move(listing->broken);
+  for (Manifest& manifest : listing->complete) {
+    const absl::Status status = Verify(manifest);
+    if (status.ok()) return std::move(manifest);
+    passed_over->push_back(status);
+  }
+  return absl::NotFoundError(absl::StrCat(store_.where(), ": no complete checkpoint"));
+}
+
+absl::StatusOr<Bytes> Checkpoints::Read(const ObjectFacts& object) {
+  absl::StatusOr<Bytes> content = store_.Get(object.name);
+  if (!content.ok()) return content.status();
+  const std::string path = absl::StrCat(store_.where(), "/", object.name);
+  if (content->size() != object.bytes) {
+    return absl::DataLossError(
+        absl::StrFormat("%s: %d bytes, its manifest says %d", path, content->size(), object.bytes));
+  }
+  const absl::Span<const char> piece(reinterpret_cast<const char*>(content->data()),
+                                     content->size());
+  const uint64_t checksum = FactsOf(object.name, {&piece, 1}).checksum;
+  if (checksum == object.checksum) return content;
+  return absl::DataLossError(absl::StrFormat("%s: checksum %016x, its manifest says %016x", path,
+                                             checksum, object.checksum));
+}
+
+absl::Status Checkpoints::Verify(const Manifest& manifest) {
+  for (const ObjectFacts& object : manifest.objects) {
+    if (absl::Status status = Read(object).status(); !status.ok()) return status;
+  }
+  return absl::OkStatus();
+}
+
+absl::Status Checkpoints::Prune(uint32_t keep) {
+  STRATA_REQUIRE(keep >= 1);
+  absl::StatusOr<Listing> listing = List();
+  if (!listing.ok()) return listing.status();
+  if (listing->complete.empty()) return absl::OkStatus();
+  std::set<uint64_t> kept;
+  for (size_t i = 0; i < std::min<size_t>(keep, listing->complete.size()); ++i) {
+    kept.insert(listing->complete[i].clock);
+  }
+  absl::StatusOr<std::vector<std::string>> names = store_.List();
+  if (!names.ok()) return names.status();
+  const uint64_t newest = listing->complete[0].clock;
+  std::vector<std::string> doomed;
+  for (const std::string& name : *names) {
+    const std::optional<uint64_t> clock = ClockOf(name);
+    if (clock && *clock < newest && !kept.contains(*clock)) doomed.push_back(name);
+  }
+  // Without its manifest a checkpoint is none, whatever of it is still there.
+  std::stable_partition(doomed.begin(), doomed.end(),
+                        [](const std::string& name) { return absl::EndsWith(name, kManifest); });
+  for (const std::string& name : doomed) {
+    if (absl::Status status = store_.Delete(name); !status.ok()) return status;
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace strata

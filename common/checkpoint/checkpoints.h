@@ -1,0 +1,61 @@
+#ifndef STRATA_COMMON_CHECKPOINT_CHECKPOINTS_H_
+#define STRATA_COMMON_CHECKPOINT_CHECKPOINTS_H_
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "common/bytes.h"
+#include "common/checkpoint/manifest.h"
+#include "common/checkpoint/store.h"
+
+namespace strata {
+
+// The checkpoints of one job in a store. That of clock T is a folder, and exists once its manifest
+// is there, which is written last and deleted first. No object says which one is the newest: what
+// lists them finds that out.
+//
+// Threads: one.
+class Checkpoints {
+ public:
+  // `store` outlives it.
+  explicit Checkpoints(Store& store) : store_(store) {}
+
+  // Returns the name of an object of the checkpoint of `clock`; `part` is a part of a name.
+  static std::string ObjectName(uint64_t clock, const std::string& part);
+
+  // Makes a checkpoint of objects that have all been put. Errors: of the store; nothing is deleted
+  // then.
+  absl::Status Complete(const Manifest& manifest);
+
+  struct Listing {
+    std::vector<Manifest> complete;    // newest first
+    std::vector<absl::Status> broken;  // manifests that cannot be used, and why
+  };
+  // Looks at manifests alone.
+  absl::StatusOr<Listing> List();
+  // Returns the newest one whose objects are all whole, having read them; `passed_over` says why
+  // newer ones were not taken. Errors: NotFound: there is none.
+  absl::StatusOr<Manifest> Newest(std::vector<absl::Status>* passed_over);
+
+  // Returns an object. Errors: NotFound, DataLoss naming it: its size or checksum is another one.
+  absl::StatusOr<Bytes> Read(const ObjectFacts& object);
+  // Reads all objects. Errors: that of the first one that is not whole.
+  absl::Status Verify(const Manifest& manifest);
+
+  // Deletes all but the newest `keep` checkpoints, and what older ones have left behind that were
+  // never complete. What is newer than the newest is left alone: it may become complete.
+  // REQUIRES: keep >= 1.
+  absl::Status Prune(uint32_t keep);
+
+ private:
+  absl::StatusOr<Manifest> ReadManifest(const std::string& name);
+
+  Store& store_;
+};
+
+}  // namespace strata
+
+#endif  // STRATA_COMMON_CHECKPOINT_CHECKPOINTS_H_

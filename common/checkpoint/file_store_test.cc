@@ -1,0 +1,117 @@
+#include "common/checkpoint/file_store.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <sys/resource.h>
+
+#include <csignal>
+#include <filesystem>
+#include <fstream>
+
+namespace strata {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+// As the store names it.
+std::string Folder(const std::string& name) {
+  return (std::filesystem::path(::testing::TempDir()) / name).lexically_normal().string();
+}
+
+class Files : public ::testing::Test {
+ protected:
+  void SetUp() override { std::filesystem::remove_all(folder_); }
+  void TearDown() override { std::filesystem::remove_all(folder_); }
+
+  std::unique_ptr<FileStore> Open() {
+    auto store = FileStore::Open(folder_);
+    EXPECT_TRUE(store.ok()) << store.status();
+    return *std::move(store);
+  }
+  static absl::Status Put(Store& store, const std::string& name, const std::string& text) {
+    const absl::Span<const char> pieces[] = {absl::MakeConstSpan(text).subspan(0, text.size() / 2),
+                                             absl::MakeConstSpan(text).subspan(text.size() / 2)};
+    return store.Put(name, pieces);
+  }
+  static std::string Get(Store& store, const std::string& name) {
+    const auto content = store.Get(name);
+    EXPECT_TRUE(content.ok()) << content.status();
+    EXPECT_EQ(reinterpret_cast<uintptr_t>(content->data()) % 64, 0u);
+    return {reinterpret_cast<const char*>(content->data()), content->size()};
+  }
+
+  const std::string folder_ = Folder("file_store_test/deep/er");
+};
+
+TEST_F(Files, WhatIsPutIsThereForTheNextOneWhoOpensTheFolder) {
+  EXPECT_TRUE(Put(*Open(), "a/b.txt", "content").ok());
+  EXPECT_TRUE(Put(*Open(), "a/b.txt", "other").ok());
+  EXPECT_TRUE(Put(*Open(), "empty", "").ok());
+  EXPECT_EQ(Get(*Open(), "a/b.txt"), "other");
+  EXPECT_EQ(Get(*Open(), "empty"), "");
+  EXPECT_THAT(*Open()->List(), ElementsAre("a/b.txt", "empty"));
+}
+
+TEST_F(Files, DeletedObjectsAndTheirEmptyFoldersAreGone) {
+  const auto store = Open();
+  ASSERT_TRUE(Put(*store, "a/b/c", "1").ok());
+  ASSERT_TRUE(Put(*store, "a/d", "2").ok());
+  EXPECT_TRUE(store->Delete("a/b/c").ok());
+  EXPECT_TRUE(store->Delete("a/b/c").ok()) << "that it is gone is what was wanted";
+  EXPECT_FALSE(std::filesystem::exists(folder_ + "/a/b"));
+  EXPECT_THAT(*store->List(), ElementsAre("a/d"));
+  EXPECT_EQ(store->Get("a/b/c").status().code(), absl::StatusCode::kNotFound);
+}
+
+TEST_F(Files, WhatAWriterLeftThatDiedIsNoObject) {
+  const auto store = Open();
+  std::ofstream(folder_ + "/x.tmp.77") << "half";
+  EXPECT_TRUE(store->List()->empty());
+}
+
+TEST_F(Files, NamesThatLeaveTheFolderAreRefused) {
+  const auto store = Open();
+  for (const std::string name :
+       {"", "/", "a//b", "../x", "a/../b", "/etc/passwd", ".hidden", "a b", "a\nb", "a/"}) {
+    for (const absl::Status& status :
+         {Put(*store, name, "x"), store->Get(name).status(), store->Delete(name)}) {
+      EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument) << name;
+    }
+  }
+  EXPECT_FALSE(CheckObjectName(std::string(600, 'a')).ok());
+}
+
+TEST_F(Files, AFolderThatCannotBeIsNamed) {
+  EXPECT_EQ(FileStore::Open("relative").status().message(), "relative: not an absolute path");
+  std::filesystem::create_directories(folder_);
+  std::ofstream(folder_ + "/file") << "x";
+  const absl::Status status = FileStore::Open(folder_ + "/file/below").status();
+  EXPECT_THAT(std::string(status.message()), HasSubstr(folder_ + "/file"));
+  EXPECT_EQ(status.code(), absl::StatusCode::kNotFound);
+  const auto store = Open();
+  EXPECT_THAT(std::string(Put(*store, "file/x", "y").message()), HasSubstr(folder_ + "/file"));
+  std::filesystem::create_directories(folder_ + "/dir");
+  EXPECT_FALSE(store->Get("dir").ok());
+}
+
+// A disk that is full in the middle of an object.
+TEST_F(Files, AWriteThatFailsLeavesTheObjectBeforeAndNoHalfOfTheNew) {
+  const auto store = Open();
+  ASSERT_TRUE(Put(*store, "x", "old").ok());
+  rlimit before = {};
+  ASSERT_EQ(getrlimit(RLIMIT_FSIZE, &before), 0);
+  const rlimit small = {.rlim_cur = 100, .rlim_max = before.rlim_max};
+  const auto handler = signal(SIGXFSZ, SIG_IGN);
+  ASSERT_EQ(setrlimit(RLIMIT_FSIZE, &small), 0);
+  const absl::Status status = Put(*store, "x", std::string(1000, 'n'));
+  ASSERT_EQ(setrlimit(RLIMIT_FSIZE, &before), 0);
+  signal(SIGXFSZ, handler);
+  EXPECT_FALSE(status.ok());
+  EXPECT_THAT(std::string(status.message()), HasSubstr(folder_ + "/x"));
+  EXPECT_EQ(Get(*store, "x"), "old");
+  EXPECT_EQ(std::distance(std::filesystem::directory_iterator(folder_), {}), 1);
+}
+
+}  // namespace
+}  // namespace strata

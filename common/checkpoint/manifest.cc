@@ -1,0 +1,136 @@
+#include "common/checkpoint/manifest.h"
+
+#include <nlohmann/json.hpp>
+#include <set>
+
+#include "absl/strings/escaping.h"
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "common/checkpoint/store.h"
+#include "common/require.h"
+#include "xxhash.h"
+
+namespace strata {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+constexpr size_t kChecksumDigits = 16;
+constexpr size_t kTrailerBytes = kChecksumDigits + 2;  // between line ends
+
+std::string Digits(uint64_t checksum) { return absl::StrFormat("%016x", checksum); }
+
+absl::Status Wrong(const std::string& path, const std::string& why) {
+  return absl::InvalidArgumentError(absl::StrCat(path, ": not a checkpoint's manifest: ", why));
+}
+
+bool ReadDigits(const std::string& text, uint64_t* checksum) {
+  return text.size() == kChecksumDigits && absl::SimpleHexAtoi(text, checksum) &&
+         Digits(*checksum) == text;
+}
+
+// Reads one field into `out`. False: it is missing, or of another kind.
+bool ReadText(const Json& object, const char* name, std::string* out) {
+  const auto found = object.find(name);
+  if (found == object.end() || !found->is_string()) return false;
+  *out = found->get<std::string>();
+  return true;
+}
+bool ReadCount(const Json& object, const char* name, uint64_t* out) {
+  const auto found = object.find(name);
+  if (found == object.end() || !found->is_number_unsigned()) return false;
+  *out = found->get<uint64_t>();
+  return true;
+}
+
+// Returns what is wrong, or nothing.
+std::string ReadObjects(const Json& json, std::vector<ObjectFacts>* objects) {
+  const auto list = json.find("objects");
+  if (list == json.end() || !list->is_array()) return "objects is missing";
+  std::set<std::string> names;
+  for (const Json& item : *list) {
+    ObjectFacts facts;
+    std::string checksum;
+    if (!item.is_object() || !ReadText(item, "name", &facts.name) ||
+        !ReadCount(item, "bytes", &facts.bytes) || !ReadText(item, "xxh3", &checksum) ||
+        !ReadDigits(checksum, &facts.checksum)) {
+      return "an object lacks name, bytes or xxh3";
+    }
+    if (!CheckObjectName(facts.name).ok()) return absl::StrCat("object ", facts.name);
+    if (!names.insert(facts.name).second) return absl::StrCat(facts.name, " is there twice");
+    objects->push_back(std::move(facts));
+  }
+  return "";
+}
+
+}  // namespace
+
+ObjectFacts FactsOf(const std::string& name, absl::Span<const absl::Span<const char>> pieces) {
+  const std::unique_ptr<XXH3_state_t, decltype(&XXH3_freeState)> state(XXH3_createState(),
+                                                                       XXH3_freeState);
+  STRATA_REQUIRE(state != nullptr);
+  XXH3_64bits_reset(state.get());
+  ObjectFacts facts = {.name = name};
+  for (const absl::Span<const char> piece : pieces) {
+    XXH3_64bits_update(state.get(), piece.data(), piece.size());
+    facts.bytes += piece.size();
+  }
+  facts.checksum = XXH3_64bits_digest(state.get());
+  return facts;
+}
+
+std::string SerializeManifest(const Manifest& manifest) {
+  Json json = {
+      {"format", kManifestFormat},
+      {"job", manifest.job},
+      {"name", manifest.job_name},
+      {"clock", manifest.clock},
+      {"written", absl::FormatTime(absl::RFC3339_sec, manifest.written, absl::UTCTimeZone())},
+      {"record", absl::Base64Escape(manifest.record)},
+      {"objects", Json::array()}};
+  for (const ObjectFacts& object : manifest.objects) {
+    json["objects"].push_back(
+        {{"name", object.name}, {"bytes", object.bytes}, {"xxh3", Digits(object.checksum)}});
+  }
+  // Names of jobs may hold any bytes.
+  std::string text = json.dump(1, ' ', false, Json::error_handler_t::replace);
+  const uint64_t checksum = XXH3_64bits(text.data(), text.size());
+  return absl::StrCat(text, "\n", Digits(checksum), "\n");
+}
+
+absl::StatusOr<Manifest> ParseManifest(absl::Span<const char> content, const std::string& path) {
+  if (content.size() < kTrailerBytes) return Wrong(path, "it is cut off");
+  const std::string text(content.data(), content.size() - kTrailerBytes);
+  const std::string trailer(content.data() + text.size(), kTrailerBytes);
+  const std::string expected =
+      absl::StrCat("\n", Digits(XXH3_64bits(text.data(), text.size())), "\n");
+  if (trailer != expected) return Wrong(path, "its checksum is another one");
+  const Json json = Json::parse(text, nullptr, /*allow_exceptions=*/false);
+  if (!json.is_object()) return Wrong(path, "it is not a JSON object");
+  Manifest manifest;
+  std::string format, written, record, error;
+  if (!ReadText(json, "format", &format)) return Wrong(path, "format is missing");
+  if (format != kManifestFormat) {
+    return Wrong(path,
+                 absl::StrCat("format is ", format, ", this version reads ", kManifestFormat));
+  }
+  uint64_t job = 0;
+  if (!ReadCount(json, "job", &job) || job > UINT32_MAX) return Wrong(path, "job is missing");
+  manifest.job = static_cast<uint32_t>(job);
+  if (!ReadText(json, "name", &manifest.job_name)) return Wrong(path, "name is missing");
+  if (!ReadCount(json, "clock", &manifest.clock)) return Wrong(path, "clock is missing");
+  if (!ReadText(json, "written", &written) ||
+      !absl::ParseTime(absl::RFC3339_sec, written, &manifest.written, &error)) {
+    return Wrong(path, "written is no time");
+  }
+  if (!ReadText(json, "record", &record) || !absl::Base64Unescape(record, &manifest.record)) {
+    return Wrong(path, "record is missing");
+  }
+  if (const std::string why = ReadObjects(json, &manifest.objects); !why.empty()) {
+    return Wrong(path, why);
+  }
+  return manifest;
+}
+
+}  // namespace strata

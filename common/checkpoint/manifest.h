@@ -1,0 +1,48 @@
+#ifndef STRATA_COMMON_CHECKPOINT_MANIFEST_H_
+#define STRATA_COMMON_CHECKPOINT_MANIFEST_H_
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "absl/types/span.h"
+
+namespace strata {
+
+// One object of a checkpoint.
+struct ObjectFacts {
+  std::string name;  // in the store
+  uint64_t bytes = 0;
+  uint64_t checksum = 0;  // XXH3-64
+
+  bool operator==(const ObjectFacts&) const = default;
+};
+// Returns the facts of an object in pieces.
+ObjectFacts FactsOf(const std::string& name, absl::Span<const absl::Span<const char>> pieces);
+
+// What a checkpoint consists of. It is written when all of it is there; without it there is no
+// checkpoint.
+struct Manifest {
+  uint32_t job = 0;
+  std::string job_name;
+  uint64_t clock = 0;  // all pushes before it are in the weights
+  absl::Time written;  // to the second
+  std::string record;  // the JobRecord, serialized
+  std::vector<ObjectFacts> objects;
+
+  bool operator==(const Manifest&) const = default;
+};
+
+inline constexpr char kManifestFormat[] = "strata-checkpoint-1";
+
+// JSON, and a line with its checksum.
+std::string SerializeManifest(const Manifest& manifest);
+// Errors: InvalidArgument naming `path` and what is wrong: a byte that is another one, another
+// format (with both), a field that is missing, an object named twice.
+absl::StatusOr<Manifest> ParseManifest(absl::Span<const char> content, const std::string& path);
+
+}  // namespace strata
+
+#endif  // STRATA_COMMON_CHECKPOINT_MANIFEST_H_

@@ -1,0 +1,45 @@
+#ifndef STRATA_COMMON_CHECKPOINT_STORE_H_
+#define STRATA_COMMON_CHECKPOINT_STORE_H_
+
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/types/span.h"
+#include "common/bytes.h"
+
+namespace strata {
+
+// Where checkpoints are kept: objects by name. What Put has returned OK for outlives a crash of
+// this host.
+//
+// Names are parts of letters, digits, '.', '_' and '-', with '/' between; no part begins with '.'.
+// Errors of every call name the object and the store: InvalidArgument (a name), those of files, and
+// Unavailable (a store that may answer later).
+//
+// Threads: any.
+class Store {
+ public:
+  virtual ~Store() = default;
+
+  // Writes an object whole or not at all, over one of the same name. After an error nobody knows
+  // whether the old one is there or the new one; half of one never is.
+  virtual absl::Status Put(const std::string& name,
+                           absl::Span<const absl::Span<const char>> pieces) = 0;
+  // Returns the object, at an address that is aligned for all types. Errors: NotFound.
+  virtual absl::StatusOr<Bytes> Get(const std::string& name) = 0;
+  // Returns the names of all objects, in order.
+  virtual absl::StatusOr<std::vector<std::string>> List() = 0;
+  // Removes an object; one that is not there is fine.
+  virtual absl::Status Delete(const std::string& name) = 0;
+  // Returns what errors call the store: its folder or address.
+  virtual const std::string& where() const = 0;
+};
+
+// Errors: InvalidArgument: not a name as above.
+absl::Status CheckObjectName(const std::string& name);
+
+}  // namespace strata
+
+#endif  // STRATA_COMMON_CHECKPOINT_STORE_H_

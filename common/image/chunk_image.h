@@ -1,0 +1,34 @@
+#ifndef STRATA_COMMON_IMAGE_CHUNK_IMAGE_H_
+#define STRATA_COMMON_IMAGE_CHUNK_IMAGE_H_
+
+#include <cstdint>
+#include <vector>
+
+#include "common/bytes.h"
+
+namespace strata {
+
+// Weights and their optimizer's state between two updates. All vectors are fp32 of equal length.
+struct WeightImage {
+  uint64_t version = 0;  // updates applied or skipped
+  uint64_t updates = 0;  // applied alone
+  uint64_t samples = 0;  // in them
+  Bytes weights;
+  std::vector<Bytes> state;  // as many as StateVectors of the optimizer
+};
+
+// What a shard, or the owner of a slice, knows of one range of the arena once all pushes before
+// `clock` are in its weights. Where pushes are applied when they come, others may be in them, too:
+// `applied` says which.
+struct ChunkImage {
+  uint64_t begin = 0;  // of the range: its first element in the arena
+  uint64_t clock = 0;
+  WeightImage weights;
+  std::vector<uint64_t> applied;  // by node: its pushes that are in the weights, from clock 0 on
+  Bytes copy;         // what all nodes have, where answers to all of them are encoded alike
+  Bytes mean_square;  // of gradients, where delay compensation adapts to it
+};
+
+}  // namespace strata
+
+#endif  // STRATA_COMMON_IMAGE_CHUNK_IMAGE_H_
