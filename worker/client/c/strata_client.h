@@ -165,8 +165,8 @@ STRATA_API strata_code strata_finish_step(strata_client* client);
 /* No more steps: blocks until all nodes are done and the final weights are there. */
 STRATA_API strata_code strata_finish(strata_client* client);
 /* After strata_finish: makes the tensors' weights this process's own memory, to write to, for as
- * long as it lives; the addresses stay, and outlive the client. What nobody writes to is not copied.
- * Errors: STRATA_FAILED_PRECONDITION, too: they lie on a GPU. */
+ * long as it lives; the addresses stay, and outlive the client. What nobody writes to is not
+ * copied. Errors: STRATA_FAILED_PRECONDITION, too: they lie on a GPU. */
 STRATA_API strata_code strata_keep_weights(strata_client* client);
 
 /* What the steps from first_step on, up to but not including end_step, were like on this rank. */
