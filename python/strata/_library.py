@@ -105,6 +105,7 @@ _SIGNATURES: dict[str, tuple[Any, list[Any]]] = {
     "strata_read_weights": (c_int, [c_void_p, c_int32, c_void_p, c_int]),
     "strata_finish_step": (c_int, [c_void_p]),
     "strata_finish": (c_int, [c_void_p]),
+    "strata_finish_at_exit": (c_int, [c_void_p]),
     "strata_send_report": (c_int, [c_void_p, POINTER(Report)]),
     "strata_fail": (None, [c_void_p, c_char_p]),
     "strata_on_wait": (c_int, [c_void_p, WaitCheck, c_void_p]),

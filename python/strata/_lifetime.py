@@ -1,9 +1,9 @@
 """How a rank's process ends: with its script, by an exception, or in a process that it forked.
 
 The job must learn which it was. A script that comes to its end has finished; one that dies of an
-exception has failed, and the exception is the job's reason; `sys.exit(3)` has failed, too, of which
-the worker daemon tells the job by the exit status. A forked process, such as a worker of a
-DataLoader, has no part in the job.
+exception has failed, and the exception is the job's reason; `sys.exit(3)` and `raise SystemExit(3)`
+have failed, too, of which the worker daemon tells the job by the exit status. A forked process,
+such as a worker of a DataLoader, has no part in the job.
 """
 
 from __future__ import annotations
@@ -159,10 +159,13 @@ def ends_well() -> bool:
 
 
 def _at_exit() -> None:
-    if not ends_well():
+    if not ends_well() or process.client is None or not process.client.is_open:
         return
     try:
-        finish()
+        for call in process.before_finish:
+            call()
+        # Of `raise SystemExit(3)` Python tells nobody but the C library.
+        process.client.finish_at_exit()
     except BaseException as error:  # the interpreter would print it and exit with 0
         _on_exception(type(error), error, error.__traceback__)
         sys.stdout.flush()

@@ -19,6 +19,10 @@ REASONS = {
     "kill": r"rank 1 \(node 0, w0\): killed by signal 9 \(Killed\)$",
     "os-exit": r"rank 1 \(node 0, w0\): exited with status 7",
     "sys-exit": r"rank 1 \(node 0, w0\): exited with status 3",
+    "sys-exit-text": r"rank 1 \(node 0, w0\): exited with status 1: no data$",
+    "raise-exit": r"rank 1 \(node 0, w0\): exited with status 4",
+    "raise-exit-text": r"rank 1 \(node 0, w0\): exited with status 1: no such file$",
+    "end-raise-exit-5": r"rank [01] \(node 0, w0\): exited with status 5",
     "nan": (
         r'rank 1 \(node 0, w0\): strata.InvalidArgument: the gradient of "2.bias": element 0 is NaN'
     ),
@@ -66,6 +70,12 @@ def test_the_other_ranks_say_no_more_than_that_the_job_has_stopped(tmp_path: pat
     # The worker daemon may be quicker, which ends them without a word.
     assert len(of_rank_0) <= 1, of_rank_0
     assert all(line.startswith("[0] strata: the job has stopped: ") for line in of_rank_0)
+
+
+@pytest.mark.parametrize("what", ["end-sys-exit-0", "end-sys-exit-none", "end-raise-exit-0"])
+def test_an_exit_with_status_0_is_a_good_end(tmp_path: pathlib.Path, what: str) -> None:
+    result = must_finish(run_job(tmp_path, "faults.py", what))
+    assert result.out.count("came to the end") == 2
 
 
 @pytest.mark.parametrize("what", ["workers-fork", "workers-spawn"])

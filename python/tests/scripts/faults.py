@@ -60,6 +60,12 @@ def befall(what):
         os._exit(7)
     if what == "sys-exit":
         sys.exit(3)
+    if what == "sys-exit-text":
+        sys.exit("no data")
+    if what == "raise-exit":
+        raise SystemExit(4)
+    if what == "raise-exit-text":
+        raise SystemExit("no such file")
     if what == "fork":
         if os.fork() == 0:
             use_in_child()
@@ -101,5 +107,13 @@ def main(what):
     print("came to the end")
 
 
+ENDS = {
+    "end-sys-exit-0": lambda: sys.exit(0),
+    "end-sys-exit-none": lambda: sys.exit(None),
+    "end-raise-exit-0": lambda: (_ for _ in ()).throw(SystemExit(0)),
+    "end-raise-exit-5": lambda: (_ for _ in ()).throw(SystemExit(5)),
+}
+
 if __name__ == "__main__":
     main(sys.argv[1])
+    ENDS.get(sys.argv[1], lambda: None)()

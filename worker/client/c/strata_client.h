@@ -164,6 +164,9 @@ STRATA_API strata_code strata_read_weights(strata_client* client, int32_t tensor
 STRATA_API strata_code strata_finish_step(strata_client* client);
 /* No more steps: blocks until all nodes are done and the final weights are there. */
 STRATA_API strata_code strata_finish(strata_client* client);
+/* Calls strata_finish when the process exits with status 0, once it is known to; no check of
+ * strata_on_wait is called then. With any other status the rank has failed. */
+STRATA_API strata_code strata_finish_at_exit(strata_client* client);
 
 /* What the steps from first_step on, up to but not including end_step, were like on this rank. */
 typedef struct strata_report {
