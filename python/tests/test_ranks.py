@@ -139,6 +139,14 @@ def test_two_optimizers_of_one_model_step_by_turns(tmp_path: pathlib.Path) -> No
     assert result.out.count("as one process") == 2
 
 
+@pytest.mark.parametrize("how", ["together", "turns", "assigned", "clipped"])
+def test_optimizers_that_publish_in_step_exchange_each_gradient_once(
+    tmp_path: pathlib.Path, how: str
+) -> None:
+    result = must_finish(run_job(tmp_path, "optimizers_at_once.py", how))
+    assert result.out.count("as one process") == 2
+
+
 @pytest.mark.parametrize("publish", ["backward", "step"])
 def test_an_overflow_in_one_optimizers_part_makes_all_optimizers_skip(
     tmp_path: pathlib.Path, publish: str

@@ -62,7 +62,7 @@ class Served(Trainer):
             "exchange: the optimizer is on the servers, where gradients go one way"
         )
 
-    def step(self, optimizer: object, own_step: Any) -> None:
+    def step(self, optimizer: torch.optim.Optimizer, own_step: Any) -> None:
         exchange = self.exchange
         if exchange.in_pass:
             self._recipe.check_same_rate(exchange.rate)

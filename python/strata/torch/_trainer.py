@@ -76,7 +76,11 @@ class Trainer:
         """Ends the exchange of the gradients that are there, unless that has been done."""
         raise NotImplementedError
 
-    def step(self, optimizer: object, own_step: Callable[[], Any]) -> Any:
+    def prepare(self, optimizer: torch.optim.Optimizer) -> None:
+        """Exchanges the gradients that are there, unless this optimizer's have been."""
+        self.exchange_gradients()
+
+    def step(self, optimizer: torch.optim.Optimizer, own_step: Callable[[], Any]) -> Any:
         """Makes the step of one of the optimizers, `own_step` where that runs here."""
         raise NotImplementedError
 

@@ -31,9 +31,10 @@ class Distributed:
     def exchange(self) -> None:
         """Exchanges the gradients that are there, so that `param.grad` is the mean of all ranks.
 
-        Needed with `publish="step"` alone, where something looks at gradients before `step()`.
+        Needed with `publish="step"` alone, where something looks at gradients before `step()`; of
+        several optimizers each is called, and the first call exchanges the gradients of all.
         """
-        self._strata_trainer.exchange_gradients()
+        self._strata_trainer.prepare(self)  # type: ignore[arg-type]
 
     @property
     def samples(self) -> int:
@@ -70,7 +71,7 @@ class Distributed:
             trainer.clip()
             return own_step()
 
-        return trainer.step(self, clip_and_step)
+        return trainer.step(self, clip_and_step)  # type: ignore[arg-type]
 
     step._with_counter = True  # type: ignore[attr-defined]
     step._wrapped_by_lr_sched = True  # type: ignore[attr-defined]
