@@ -225,6 +225,10 @@ def DistributedOptimizer(
                 f'buffers: "{buffers}" does not go with local steps, in which ranks give changes of'
                 " weights: leave it out"
             )
+        if scaler is not None:
+            _placement.refuse_if_lossy(client.job, "scaler")
+        if buffers == "mean":
+            _placement.refuse_if_lossy(client.job, 'buffers: "mean"')
         # The job counts exchanges.
         facts["total_steps"] = -(-total_steps // max(1, steps))
         exchange.register(model, buffers)
