@@ -45,7 +45,7 @@ def test_losses_fall_in_modes_with_the_optimizer_on_servers(
         assert torch.equal(first[name], second[name]), name
 
 
-@pytest.mark.parametrize("read", ["step", "forward"])
+@pytest.mark.parametrize("read", ["step", "forward", "recurrent"])
 def test_no_wait_is_forgotten_where_one_answer_comes_200_ms_late(
     tmp_path: pathlib.Path, read: str
 ) -> None:
