@@ -200,6 +200,14 @@ def test_layers_freeze_models_are_copied_and_live_on_after_the_job(
     assert result.out.count("as one process") == 2
 
 
+@pytest.mark.parametrize("place", ["ranks", "servers"])
+def test_buffers_that_share_memory_share_it_after_they_were_averaged(
+    tmp_path: pathlib.Path, place: str
+) -> None:
+    result = must_finish(run_job(tmp_path, "shared_memory.py", place))
+    assert result.out.count("still share memory") == 2
+
+
 @pytest.mark.parametrize("script", ["gan.py", "overflow.py"])
 def test_what_is_of_one_step_does_not_go_with_delayed_means(
     tmp_path: pathlib.Path, script: str

@@ -82,6 +82,21 @@ def test_what_servers_cannot_do_is_refused_by_name(tmp_path: pathlib.Path, what:
     )
 
 
+@pytest.mark.parametrize(
+    "what, text",
+    [
+        ("weight", 'buffer "view": shares memory with parameter "layer.weight"'),
+        ("parameter", 'parameter "layer.weight": shares memory with parameter "other"'),
+    ],
+)
+def test_what_shares_memory_with_a_weight_of_the_servers_is_named(
+    tmp_path: pathlib.Path, what: str, text: str
+) -> None:
+    """It would keep the old memory, as the weights move to the job's."""
+    result = run_job(tmp_path, "shared_memory.py", what)
+    assert result.status == 1 and text in error_lines(result)[0], result.err
+
+
 def test_a_write_to_weights_of_the_servers_is_named(tmp_path: pathlib.Path) -> None:
     result = run_job(tmp_path, "refused.py", "write", ranks=1, mode="async")
     assert result.status == 1

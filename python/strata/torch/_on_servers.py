@@ -10,7 +10,7 @@ import torch
 
 from strata import _lifetime, errors, reporting
 from strata.reporting import Reporter
-from strata.torch import _recipe, _waits
+from strata.torch import _recipe, _tensors, _waits
 from strata.torch._exchange import Exchange
 from strata.torch._recipe import Recipe
 from strata.torch._tensors import Entry
@@ -121,6 +121,7 @@ def begin(
                 f'parameter "{entry.name}": is of {entry.param.dtype}; on the servers weights are'
                 " float32"
             )
+    _tensors.refuse_shared(model, exchange.entries)
     recipe = _recipe.of(optimizers[0], exchange.entries, clip_norm)
     exchange.register(model, buffers, recipe.multipliers)
     exchange.start(recipe.text, True, facts)
