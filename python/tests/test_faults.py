@@ -16,6 +16,7 @@ from support import STRATA, environment, error_lines, job_words, must_finish, ru
 
 REASONS = {
     "exception": r"rank 1 \(node 0, w0\): ValueError: no such thing \(faults.py:\d+\)$",
+    "own-hook": r"rank 1 \(node 0, w0\): ValueError: no such thing \(faults.py:\d+\)$",
     "kill": r"rank 1 \(node 0, w0\): killed by signal 9 \(Killed\)$",
     "os-exit": r"rank 1 \(node 0, w0\): exited with status 7",
     "sys-exit": r"rank 1 \(node 0, w0\): exited with status 3",

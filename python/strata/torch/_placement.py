@@ -29,8 +29,8 @@ def refuse_if_delayed(job: dict[str, Any], what: str) -> None:
 
 
 def refuse_if_lossy(job: dict[str, Any], what: str) -> None:
-    """Raises `errors.InvalidArgument` naming what goes with a mean over ranks, where the job's codec
-    leaves elements of means out."""
+    """Raises `errors.InvalidArgument` naming what needs whole means, where the job's codec leaves
+    parts of them out."""
     for field in ("push", "pull"):
         codec = job.get(field, {}).get("codec", "FP32")
         if codec not in ("FP32", "FP16", "BF16"):

@@ -52,6 +52,10 @@ def use_in_child():
 def befall(what):
     if what == "exception":
         raise ValueError("no such\nthing")
+    if what == "own-hook":
+        # As libraries for colourful tracebacks do.
+        sys.excepthook = lambda kind, error, trace: print("a hook of its own:", error)
+        raise ValueError("no such thing")
     if what == "kill":
         os.kill(os.getpid(), signal.SIGKILL)
     if what == "stop":
