@@ -180,7 +180,8 @@ def DistributedOptimizer(
       in `step()`, for models whose hooks do not work (reentrant checkpoints, whole compiled
       graphs).
     - `overlap`: "forward" lets the next forward pass wait for each tensor, in place of `step()` for
-      all. With the optimizer on the servers alone.
+      all. With the optimizer on the servers alone. A parameter is waited for when its module is
+      asked for it, not where the script keeps it in a variable of its own.
     - `buffers`: None: each rank has its own, which begin alike; "mean": those of fp32 are averaged.
     - `scaler`: the GradScaler in use. Where one rank's gradients are not finite, none makes the
       step.
