@@ -79,6 +79,8 @@ class Session:
             samples_per_epoch,
             total_steps,
         )
+        # Arrays of libraries that have no read-only ones would end the process without a word.
+        self._client.guard_weights()
         self._gives_means = "mean" in self._client.job.get("optimizer", {}) or isinstance(
             optimizer, Mean
         )

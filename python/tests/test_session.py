@@ -7,7 +7,7 @@ import re
 import sys
 
 import pytest
-from support import Result, execute, must_finish, run_job
+from support import Result, error_lines, execute, must_finish, run_job
 
 
 def alone(folder: pathlib.Path, code: str) -> Result:
@@ -131,6 +131,23 @@ def test_what_cannot_be_is_one_line_that_names_it(tmp_path: pathlib.Path, code: 
     assert re.search(
         r"^strata\.(InvalidArgument|OutOfOrder): .*" + REFUSALS[code], last
     ), result.err
+
+
+@pytest.mark.parametrize("optimizer", ["SGD", "Mean"])
+def test_a_write_to_what_ranks_share_is_named(tmp_path: pathlib.Path, optimizer: str) -> None:
+    """NumPy's arrays say that they are read-only; PyTorch's tensors cannot."""
+    path = tmp_path / "writes.py"
+    path.write_text(f"""
+import torch, strata
+session = strata.Session({{"w": torch.zeros(3)}}, strata.{optimizer}())
+shared = session.step({{"w": torch.ones(3)}}) or session.weights()
+print("something else")
+shared["w"].mul_(2)
+""")
+    result = run_job(tmp_path, path)
+    lines = error_lines(result)
+    assert result.status == 1 and len(lines) == 1, result.err
+    assert 'the program wrote to "w"' in lines[0]
 
 
 def test_a_second_thread_in_a_call_is_refused(tmp_path: pathlib.Path) -> None:

@@ -70,7 +70,9 @@ class Served(Trainer):
             if entry.param.data_ptr() != self._places[entry.index]:
                 raise errors.InvalidArgument(
                     f'parameter "{entry.name}": other memory was put in its place (param.data ='
-                    " ..., model.to(...)): its weights are the servers', in the job's memory"
+                    " ..., model.to(...)), but its weights are the servers' and change by gradients"
+                    " alone: set weights before DistributedOptimizer, or have the optimizer on the"
+                    ' ranks (sync, ring, local, diloco; in sync optimizer_on="ranks")'
                 )
             gradient, version = entry.param.grad, self._versions.get(entry.index)
             if version is not None and (gradient is None or gradient._version != version):
