@@ -180,6 +180,21 @@ def state_of(pid: int) -> str:
         return ""
 
 
+def test_a_rank_of_another_protocol_version_is_refused_and_both_are_named(
+    tmp_path: pathlib.Path,
+) -> None:
+    result = run_job(tmp_path, "other_version.py", "99")
+    lines = error_lines(result)
+    assert result.status == 1 and len(lines) == 1, result.err
+    assert re.search(
+        r"rank 1 .*: the client library has protocol version 99, the aggregator (\d+)$", lines[0]
+    ), lines[0]
+    assert nothing_is_left(tmp_path)
+    # What stands between the rank and its node changes nothing but the number.
+    own = lines[0].split()[-1]
+    must_finish(run_job(tmp_path / "own", "other_version.py", own))
+
+
 BAD_SCRIPTS = {
     "import strata_that_is_not_there": r"status 1: ModuleNotFoundError: No module named",
     "not Python at all": r"exited with status 1: SyntaxError: invalid syntax",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pathlib
 import re
+import subprocess
 import sys
 
 import pytest
@@ -161,7 +162,29 @@ def test_without_a_cluster_several_ranks_are_told_what_to_run(tmp_path: pathlib.
     assert "run: strata run -n 4" in result.err.splitlines()[-1]
 
 
-def test_a_library_that_is_missing_or_too_old_is_named(tmp_path: pathlib.Path) -> None:
-    code = "import os; os.environ['STRATA_CLIENT_LIBRARY'] = '/nowhere.so'; import strata"
-    result = execute([sys.executable, "-c", code], tmp_path)
-    assert re.search(r"strata.LibraryMissing: .*nowhere.so", result.err.splitlines()[-1])
+def refused_library(folder: pathlib.Path, library: str) -> str:
+    """Returns why the package refuses a client library, which must be one line."""
+    code = f"import os; os.environ['STRATA_CLIENT_LIBRARY'] = {library!r}; import strata"
+    result = execute([sys.executable, "-c", code], folder)
+    last = result.err.splitlines()[-1]
+    assert result.status == 1 and last.startswith("strata.LibraryMissing: "), result.err
+    return last
+
+
+def test_a_library_that_is_missing_or_is_another_is_named(tmp_path: pathlib.Path) -> None:
+    assert "nowhere.so" in refused_library(tmp_path, "/nowhere.so")
+    other = refused_library(tmp_path, "libc.so.6")
+    assert "libc.so.6: is no client library of Strata: it has no strata_client_abi" in other
+
+
+def test_a_library_that_is_too_old_is_named_with_both_versions(tmp_path: pathlib.Path) -> None:
+    def library(abi: int) -> str:
+        path = tmp_path / f"libold{abi}.so"
+        text = f"unsigned strata_client_abi(void) {{ return {abi}; }}"
+        words = ["cc", "-shared", "-fPIC", "-x", "c", "-", "-o", str(path)]
+        subprocess.run(words, input=text, text=True, check=True)
+        return str(path)
+
+    assert "libold1.so: has ABI 1, this package needs 2" in refused_library(tmp_path, library(1))
+    # It says that it has what it has not.
+    assert "libold2.so: has no strata_version" in refused_library(tmp_path, library(2))
