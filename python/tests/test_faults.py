@@ -9,6 +9,7 @@ import re
 import signal
 import socket
 import subprocess
+import sys
 import time
 
 import pytest
@@ -29,6 +30,7 @@ REASONS = {
     ),
     "unequal": r"rank 1 has finished after 10 steps, but rank 0 goes on$",
     "tensors": r'"2.bias" \[1[01]\].*instead of "2.bias" \[1[01]\]',
+    "more-tensors": r'rank [01] .*"3.bias" \[10\]',
     "frozen": (
         r'"0.weight \(frozen, checksum \w+\)".*instead of "0.weight \(frozen, checksum \w+\)"'
     ),
@@ -212,6 +214,27 @@ def test_a_script_that_cannot_be_a_rank_is_named_in_one_line(
     lines = error_lines(result)
     assert result.status == 1 and len(lines) == 1, result.err
     assert re.search(BAD_SCRIPTS[text], lines[0]), lines[0]
+
+
+@pytest.mark.parametrize("data", [b"\x7fELF\x02\x01\x01\x00\x00\xff\xfe", b"caf\xe9 = 1\n"])
+def test_a_script_that_is_no_text_is_named_in_one_line(tmp_path: pathlib.Path, data: bytes) -> None:
+    script = tmp_path / "script.py"
+    script.write_bytes(data)
+    result = run_job(tmp_path, script)
+    lines = error_lines(result)
+    assert result.status == 1 and len(lines) == 1, result.err
+    assert re.search(r"exited with status 1: (SyntaxError|ValueError): ", lines[0]), lines[0]
+
+
+def test_an_interpreter_without_the_package_is_told_in_one_line(tmp_path: pathlib.Path) -> None:
+    interpreter = tmp_path / "python3"
+    # -I: without what PYTHONPATH names.
+    interpreter.write_text(f'#!/bin/sh\nexec {sys.executable} -I "$@"\n')
+    interpreter.chmod(0o755)
+    result = run_job(tmp_path, "numpy_session.py", "sgd", python=str(interpreter))
+    lines = error_lines(result)
+    assert result.status == 1 and len(lines) == 1, result.err
+    assert lines[0].endswith("ModuleNotFoundError: No module named 'strata'"), lines[0]
 
 
 def test_an_interpreter_that_is_not_there_is_named(tmp_path: pathlib.Path) -> None:

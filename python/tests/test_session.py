@@ -134,6 +134,31 @@ def test_what_cannot_be_is_one_line_that_names_it(tmp_path: pathlib.Path, code: 
     ), result.err
 
 
+def test_a_process_that_forked_cannot_use_the_session(tmp_path: pathlib.Path) -> None:
+    result = must_finish(
+        alone(
+            tmp_path,
+            """
+session = strata.Session(params, strata.SGD(lr=1.0))
+if os.fork() == 0:
+    try:
+        session.step({'w': [1, 1, 1]})
+    except strata.OutOfOrder as error:
+        print(error)
+    sys.exit()
+assert os.wait()[1] == 0
+session.step({'w': [1, 1, 1]})
+session.close()
+assert (session.weights()['w'] == -1).all()
+""",
+        )
+    )
+    assert re.fullmatch(
+        r"process \d+ has the session of process \d+, which forked: only that one may use it\n",
+        result.out,
+    ), result.out
+
+
 @pytest.mark.parametrize("optimizer", ["SGD", "Mean"])
 def test_a_write_to_what_ranks_share_is_named(tmp_path: pathlib.Path, optimizer: str) -> None:
     """NumPy's arrays say that they are read-only; PyTorch's tensors cannot."""

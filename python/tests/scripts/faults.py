@@ -31,6 +31,8 @@ def make(what, rank):
     model = torch.nn.Sequential(torch.nn.Linear(20, 64), torch.nn.ReLU(), torch.nn.Linear(64, 10))
     if what == "tensors" and rank == 1:
         model[2] = torch.nn.Linear(64, 11)
+    if what == "more-tensors" and rank == 1:
+        model.append(torch.nn.Linear(10, 10))
     if what == "frozen":
         torch.manual_seed(rank)
         model[0] = torch.nn.Linear(20, 64).requires_grad_(False)
