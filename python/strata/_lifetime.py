@@ -150,16 +150,21 @@ def _exit(status: Any = None) -> NoReturn:
 
 
 def ends_well() -> bool:
-    """Whether this process, which is at its end, has come there by itself."""
+    """Whether this process, which is at its end, has come there by itself, as far as is known."""
+    return _is_unfailed() and process.exit_status in (None, 0)
+
+
+def _is_unfailed() -> bool:
+    """Whether no exception has ended this process, which may have a part in the job."""
     # Set by the interpreter, also where another hook than this module's has taken its place.
     uncaught = getattr(sys, "last_value", None)
     if uncaught is not None and not process.has_failed:
         _fail_of(uncaught)
-    return not (process.forked_from or process.has_failed or process.exit_status not in (None, 0))
+    return not (process.forked_from or process.has_failed)
 
 
 def _at_exit() -> None:
-    if not ends_well() or process.client is None or not process.client.is_open:
+    if not _is_unfailed() or process.client is None or not process.client.is_open:
         return
     try:
         for call in process.before_finish:
@@ -167,6 +172,8 @@ def _at_exit() -> None:
         # Of `raise SystemExit(3)` Python tells nobody but the C library.
         process.client.finish_at_exit()
     except BaseException as error:  # the interpreter would print it and exit with 0
+        if not ends_well():
+            return  # after sys.exit(3), unless that was caught, the status is the reason
         _on_exception(type(error), error, error.__traceback__)
         sys.stdout.flush()
         sys.stderr.flush()

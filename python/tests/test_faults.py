@@ -75,7 +75,10 @@ def test_the_other_ranks_say_no_more_than_that_the_job_has_stopped(tmp_path: pat
     assert all(line.startswith("[0] strata: the job has stopped: ") for line in of_rank_0)
 
 
-@pytest.mark.parametrize("what", ["end-sys-exit-0", "end-sys-exit-none", "end-raise-exit-0"])
+GOOD_ENDS = ["end-sys-exit-0", "end-sys-exit-none", "end-raise-exit-0", "end-caught-exit"]
+
+
+@pytest.mark.parametrize("what", GOOD_ENDS)
 def test_an_exit_with_status_0_is_a_good_end(tmp_path: pathlib.Path, what: str) -> None:
     result = must_finish(run_job(tmp_path, "faults.py", what))
     assert result.out.count("came to the end") == 2

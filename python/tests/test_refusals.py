@@ -111,6 +111,23 @@ def test_an_order_that_is_not_the_models_is_named() -> None:
         DistributedOptimizer(sgd(made), made, order=["1.weight", "1.bias", "0.bias"])
 
 
+NUMBERS: dict[str, tuple[dict[str, Any], str]] = {
+    "negative": ({"clip_norm": -1.0}, "clip_norm: -1, must be 0 or more"),
+    "nan": ({"clip_norm": float("nan")}, "clip_norm: nan, must be 0 or more"),
+    "none": ({"clip_norm": None}, "clip_norm: None is no number"),
+    "half": ({"total_steps": 2.5}, "total_steps: 2.5, must be a whole number"),
+    "below": ({"samples_per_epoch": -5}, "samples_per_epoch: -5, must be a whole number"),
+}
+
+
+@pytest.mark.parametrize("kind", sorted(NUMBERS))
+def test_an_option_that_is_no_such_number_is_named(kind: str) -> None:
+    options, text = NUMBERS[kind]
+    made = model()
+    with pytest.raises(InvalidArgument, match=text):
+        DistributedOptimizer(sgd(made), made, **options)
+
+
 def test_lbfgs_is_refused_for_its_closures() -> None:
     made = model()
     with pytest.raises(InvalidArgument, match="LBFGS: needs closures"):

@@ -84,7 +84,7 @@ def test_the_learning_rate_of_a_step_is_the_optimizers_at_that_time(tmp_path: pa
 with strata.Session(params, optimizer=strata.SGD(lr=1.0)) as session:
     for lr in (1.0, 0.5, 0.0, 0.25):
         session.optimizer.lr = lr
-        session.step({'w': [1, 1, 1]})
+        session.step({'w': [1, 1, 1]}, samples=np.array(2))
 assert (session.weights()['w'] == -1.75).all(), session.weights()
 """,
         )
@@ -110,6 +110,16 @@ REFUSALS = {
         '"w": element 2 is NaN'
     ),
     "s = strata.Session(params, strata.SGD()); s.step({'w': [1, 2, 3]}, samples=0)": "samples: 0",
+    "s = strata.Session(params, strata.SGD()); s.step({'w': [1, 2, 3]}, samples=2.5)": (
+        "samples: 2.5, must be a whole number"
+    ),
+    "s = strata.Session(params, strata.SGD()); s.step({'w': [1, 2, 3]}, samples=2**40)": (
+        "samples: 1099511627776, must be at most 4294967295"
+    ),
+    "s = strata.Session(params, strata.SGD()); s.step({'w': [1, 2, 3]}, loss='x')": (
+        "loss: 'x' is no number"
+    ),
+    "strata.Session(params, strata.SGD(), total_steps=-1)": "total_steps: -1",
     "s = strata.Session(params, strata.SGD()); s.close(); s.step({'w': [1, 2, 3]})": (
         "the session is closed"
     ),

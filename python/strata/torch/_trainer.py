@@ -6,7 +6,7 @@ from typing import Any, Callable
 
 import torch
 
-from strata import errors
+from strata import _checks, errors
 from strata.reporting import Reporter
 from strata.torch._exchange import Exchange
 
@@ -63,8 +63,7 @@ class Trainer:
 
     def set_samples(self, samples: int) -> None:
         """Sets how many samples this rank's gradients are means over, from the next pass on."""
-        if samples < 1:
-            raise errors.InvalidArgument(f"samples: {samples}, must be at least 1")
+        samples = _checks.samples("samples", samples)
         if samples != self.exchange.samples and (self.exchange.in_pass or self.exchange.has_passed):
             raise errors.OutOfOrder(
                 f"samples: the step's gradients were given as {self.exchange.samples} samples', not"

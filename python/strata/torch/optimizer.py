@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Iterable, Sequence
 from contextlib import AbstractContextManager
@@ -9,7 +10,7 @@ from typing import Any, Callable, TypeVar, Union, overload
 
 import torch
 
-from strata import _heap, _lifetime, errors, reporting
+from strata import _checks, _heap, _lifetime, errors, reporting
 from strata._client import Client
 from strata.torch import _on_ranks, _on_servers, _placement, _tensors
 from strata.torch._exchange import Exchange
@@ -198,6 +199,13 @@ def DistributedOptimizer(
     optimizers = [optimizer] if isinstance(optimizer, torch.optim.Optimizer) else list(optimizer)
     for one in optimizers:
         _check_kind(one)
+    clip_norm = _checks.real("clip_norm", clip_norm)
+    if not 0 <= clip_norm < math.inf:
+        raise errors.InvalidArgument(f"clip_norm: {clip_norm:g}, must be 0 or more, and finite")
+    facts = {
+        "samples_per_epoch": _checks.whole("samples_per_epoch", samples_per_epoch, 0),
+        "total_steps": _checks.whole("total_steps", total_steps, 0),
+    }
     entries = _tensors.entries(model, optimizers, order)
     client = _lifetime.connect()
     _limit_threads(client)
@@ -207,7 +215,6 @@ def DistributedOptimizer(
     exchange.optimizers = optimizers
     if overlap not in (None, "forward"):
         raise errors.InvalidArgument(f'overlap: "{overlap}", must be None or "forward"')
-    facts = {"samples_per_epoch": samples_per_epoch, "total_steps": total_steps}
     trainer: Trainer
     if place == _placement.RANKS:
         if overlap is not None:

@@ -113,7 +113,15 @@ def main(what):
     print("came to the end")
 
 
+def exit_and_catch_it():
+    try:
+        sys.exit(3)
+    except SystemExit:
+        pass
+
+
 ENDS = {
+    "end-caught-exit": exit_and_catch_it,
     "end-sys-exit-0": lambda: sys.exit(0),
     "end-sys-exit-none": lambda: sys.exit(None),
     "end-raise-exit-0": lambda: (_ for _ in ()).throw(SystemExit(0)),
