@@ -85,21 +85,23 @@ int RunHere(proto::Job job, Options options, const Invocation& invocation) {
   return RunLocalCluster(cluster, std::move(run), invocation.log_level);
 }
 
+// Whether the command's own cluster is one node whose servers nobody asked for.
+bool MayLeaveOutServers(const Options& options) {
+  return options.coordinator.empty() && options.cluster.nodes == 1 && !options.names_servers &&
+         !SaysExchange(options.job);
+}
+
 int Run(const Options& options, const Invocation& invocation) {
   absl::StatusOr<proto::Job> job = MakeJob(options);
   if (!job.ok()) return PrintError(job.status());
+  Options here = options;
+  if (MayLeaveOutServers(options) && LeaveOutServers(&*job)) here.cluster.servers = 0;
   if (options.prints_job) {
     std::fputs(JobToText(*job).c_str(), stdout);
     return kExitOk;
   }
   const absl::Status log = RankOutput().Open(ParseRankOutput(options.log));
   if (!log.ok()) return PrintError(log);
-  Options here = options;
-  const bool may_choose =
-      options.coordinator.empty() && options.cluster.nodes == 1 && !options.names_servers;
-  if (may_choose && !SaysExchange(options.job) && LeaveOutServers(&*job)) {
-    here.cluster.servers = 0;
-  }
   FillDefaults(&*job);
   if (!options.coordinator.empty()) return RunOn(options.coordinator, *job, options);
   return RunHere(*std::move(job), std::move(here), invocation);
@@ -135,13 +137,14 @@ void AddRunCommand(CLI::App* app, Invocation* invocation) {
                       "What ranks print: all, none, or a file for that of all ranks (default: "
                       "rank 0's)");
   command->add_flag("--print-job", options->prints_job,
-                    "Print the job file, for strata submit, and run nothing");
+                    "Print the job file that would run, for strata submit, and run nothing");
   AddLogLevelOption(command, invocation);
   command->footer(
       "Ranks have STRATA_LAUNCH (the launch file), STRATA_SEED, RANK, WORLD_SIZE, LOCAL_RANK and\n"
       "LOCAL_WORLD_SIZE in their environment; on a cluster of the command's own also MASTER_ADDR\n"
       "and MASTER_PORT, for torch.distributed. A program named *.py names its optimizer itself,\n"
-      "unless the options do: --set optimizer.sgd={}. Ranks that share one node need no server.\n"
+      "unless the options do: --set optimizer.sgd={}. Ranks that share one node need no server:\n"
+      "their job, also the printed one, is a ring where the mode allows it.\n"
       "Examples:\n"
       "  strata run -n 4 ./train --rate 0.1\n"
       "  strata run -n 4 --nodes 2 --servers 2 --mode \"ssp(3)\" train.py\n"

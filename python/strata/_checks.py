@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
+import operator
 from typing import Any
 
 import numpy as np
 
 from strata import errors
+
+_SAMPLES_MAX = 2**32 - 1
 
 
 def whole(name: str, value: object, least: int) -> int:
@@ -15,6 +19,16 @@ def whole(name: str, value: object, least: int) -> int:
     if isinstance(value, (int, np.integer)) and not isinstance(value, bool) and value >= least:
         return int(value)
     raise errors.InvalidArgument(f"{name}: {value!r}, must be a whole number of at least {least}")
+
+
+def samples(name: str, value: object) -> int:
+    """Returns how many samples a gradient is the mean of, as int."""
+    with contextlib.suppress(AttributeError, TypeError):
+        value = operator.index(value)  # type: ignore[arg-type]  # as PyTorch's sums of masks are
+    number = whole(name, value, 1)
+    if number > _SAMPLES_MAX:
+        raise errors.InvalidArgument(f"{name}: {number}, must be at most {_SAMPLES_MAX}")
+    return number
 
 
 def real(name: str, value: Any) -> float:

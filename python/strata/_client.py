@@ -156,6 +156,11 @@ class Client:
         """After `finish`, on the host: the weights become this process's own, to write to."""
         check(lib.strata_keep_weights(self.handle))
 
+    def finish_at_exit(self) -> None:
+        """Finishes once the interpreter has ended and the process exits with status 0, which is
+        known only then."""
+        check(lib.strata_finish_at_exit(self.handle))
+
     def fail(self, reason: str) -> None:
         """Says in one line why this rank fails: the job's reason."""
         lib.strata_fail(self.handle, reason.encode(errors="replace"))

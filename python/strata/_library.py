@@ -109,6 +109,7 @@ _SIGNATURES: dict[str, tuple[Any, list[Any]]] = {
     "strata_finish_step": (c_int, [c_void_p]),
     "strata_finish": (c_int, [c_void_p]),
     "strata_keep_weights": (c_int, [c_void_p]),
+    "strata_finish_at_exit": (c_int, [c_void_p]),
     "strata_send_report": (c_int, [c_void_p, POINTER(Report)]),
     "strata_fail": (None, [c_void_p, c_char_p]),
     "strata_on_wait": (c_int, [c_void_p, WaitCheck, c_void_p]),
@@ -126,12 +127,18 @@ def _open() -> ctypes.CDLL:
     except OSError as error:
         hint = "" if named else "; $STRATA_CLIENT_LIBRARY says where it is"
         raise errors.LibraryMissing(f"the client library cannot be loaded: {error}{hint}") from None
+    if not hasattr(library, "strata_client_abi"):
+        raise errors.LibraryMissing(
+            f"{path}: is no client library of Strata: it has no strata_client_abi"
+        )
     library.strata_client_abi.restype = c_uint32
     abi = library.strata_client_abi()
     if abi < ABI:
         raise errors.LibraryMissing(f"{path}: has ABI {abi}, this package needs {ABI}")
     for name, (result, arguments) in _SIGNATURES.items():
-        function = getattr(library, name)
+        function = getattr(library, name, None)
+        if function is None:
+            raise errors.LibraryMissing(f"{path}: has no {name}, which this package needs")
         function.restype = result
         function.argtypes = arguments
     return library

@@ -1,9 +1,9 @@
 """How a rank's process ends: with its script, by an exception, or in a process that it forked.
 
 The job must learn which it was. A script that comes to its end has finished; one that dies of an
-exception has failed, and the exception is the job's reason; `sys.exit(3)` has failed, too, of which
-the worker daemon tells the job by the exit status. A forked process, such as a worker of a
-DataLoader, has no part in the job.
+exception has failed, and the exception is the job's reason; `sys.exit(3)` and `raise SystemExit(3)`
+have failed, too, of which the worker daemon tells the job by the exit status. A forked process,
+such as a worker of a DataLoader, has no part in the job.
 """
 
 from __future__ import annotations
@@ -150,20 +150,30 @@ def _exit(status: Any = None) -> NoReturn:
 
 
 def ends_well() -> bool:
-    """Whether this process, which is at its end, has come there by itself."""
+    """Whether this process, which is at its end, has come there by itself, as far as is known."""
+    return _is_unfailed() and process.exit_status in (None, 0)
+
+
+def _is_unfailed() -> bool:
+    """Whether no exception has ended this process, which may have a part in the job."""
     # Set by the interpreter, also where another hook than this module's has taken its place.
     uncaught = getattr(sys, "last_value", None)
     if uncaught is not None and not process.has_failed:
         _fail_of(uncaught)
-    return not (process.forked_from or process.has_failed or process.exit_status not in (None, 0))
+    return not (process.forked_from or process.has_failed)
 
 
 def _at_exit() -> None:
-    if not ends_well():
+    if not _is_unfailed() or process.client is None or not process.client.is_open:
         return
     try:
-        finish()
+        for call in process.before_finish:
+            call()
+        # Of `raise SystemExit(3)` Python tells nobody but the C library.
+        process.client.finish_at_exit()
     except BaseException as error:  # the interpreter would print it and exit with 0
+        if not ends_well():
+            return  # after sys.exit(3), unless that was caught, the status is the reason
         _on_exception(type(error), error, error.__traceback__)
         sys.stdout.flush()
         sys.stderr.flush()

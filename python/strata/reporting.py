@@ -129,7 +129,7 @@ def report(*, loss: float | None = None, **values: float) -> None:
             f"report: test_accuracy: {numbers['test_accuracy']:g} is no share, from 0 to 1"
         )
     if loss is not None:
-        reporter.on_loss(float(loss))
+        reporter.on_loss(real("report: loss", loss))
     if numbers and client.rank == 0:
         reporter.send_window(numbers)
         if client.is_alone:

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from types import TracebackType
 from typing import Any
 
-from strata import _lifetime, _places, errors, reporting
+from strata import _checks, _lifetime, _places, errors, reporting
 from strata.optimizers import Mean, Optimizer
 
 
@@ -74,9 +74,11 @@ class Session:
         self._client.start(
             None if optimizer is None else optimizer.to_text(),
             optimizer is not None and not isinstance(optimizer, Mean),
-            samples_per_epoch,
-            total_steps,
+            _checks.whole("samples_per_epoch", samples_per_epoch, 0),
+            _checks.whole("total_steps", total_steps, 0),
         )
+        # Arrays of libraries that have no read-only ones would end the process without a word.
+        self._client.guard_weights()
         self._gives_means = "mean" in self._client.job.get("optimizer", {}) or isinstance(
             optimizer, Mean
         )
@@ -141,8 +143,7 @@ class Session:
         Raises `errors.InvalidArgument` naming a gradient that is missing or of another shape, after
         which the step may be tried again, or one that is not finite.
         """
-        if samples < 1:
-            raise errors.InvalidArgument(f"step: samples: {samples}, must be at least 1")
+        samples = _checks.samples("step: samples", samples)
         given = self._check(gradients, samples)
         if not self._client.in_step:
             rate = None if self._optimizer is None or self._gives_means else self._optimizer.lr
@@ -152,7 +153,7 @@ class Session:
             self._place.publish(index, given[name], samples)
         self._client.finish_step()
         if loss is not None:
-            self._reporter.on_loss(float(loss))
+            self._reporter.on_loss(_checks.real("step: loss", loss))
         self._reporter.on_step(samples)
         if not self._gives_means:
             return {}

@@ -9,6 +9,7 @@ import re
 import signal
 import socket
 import subprocess
+import sys
 import time
 
 import pytest
@@ -16,14 +17,20 @@ from support import STRATA, environment, error_lines, job_words, must_finish, ru
 
 REASONS = {
     "exception": r"rank 1 \(node 0, w0\): ValueError: no such thing \(faults.py:\d+\)$",
+    "own-hook": r"rank 1 \(node 0, w0\): ValueError: no such thing \(faults.py:\d+\)$",
     "kill": r"rank 1 \(node 0, w0\): killed by signal 9 \(Killed\)$",
     "os-exit": r"rank 1 \(node 0, w0\): exited with status 7",
     "sys-exit": r"rank 1 \(node 0, w0\): exited with status 3",
+    "sys-exit-text": r"rank 1 \(node 0, w0\): exited with status 1: no data$",
+    "raise-exit": r"rank 1 \(node 0, w0\): exited with status 4",
+    "raise-exit-text": r"rank 1 \(node 0, w0\): exited with status 1: no such file$",
+    "end-raise-exit-5": r"rank [01] \(node 0, w0\): exited with status 5",
     "nan": (
         r'rank 1 \(node 0, w0\): strata.InvalidArgument: the gradient of "2.bias": element 0 is NaN'
     ),
     "unequal": r"rank 1 has finished after 10 steps, but rank 0 goes on$",
     "tensors": r'"2.bias" \[1[01]\].*instead of "2.bias" \[1[01]\]',
+    "more-tensors": r'rank [01] .*"3.bias" \[10\]',
     "frozen": (
         r'"0.weight \(frozen, checksum \w+\)".*instead of "0.weight \(frozen, checksum \w+\)"'
     ),
@@ -66,6 +73,15 @@ def test_the_other_ranks_say_no_more_than_that_the_job_has_stopped(tmp_path: pat
     # The worker daemon may be quicker, which ends them without a word.
     assert len(of_rank_0) <= 1, of_rank_0
     assert all(line.startswith("[0] strata: the job has stopped: ") for line in of_rank_0)
+
+
+GOOD_ENDS = ["end-sys-exit-0", "end-sys-exit-none", "end-raise-exit-0", "end-caught-exit"]
+
+
+@pytest.mark.parametrize("what", GOOD_ENDS)
+def test_an_exit_with_status_0_is_a_good_end(tmp_path: pathlib.Path, what: str) -> None:
+    result = must_finish(run_job(tmp_path, "faults.py", what))
+    assert result.out.count("came to the end") == 2
 
 
 @pytest.mark.parametrize("what", ["workers-fork", "workers-spawn"])
@@ -169,6 +185,21 @@ def state_of(pid: int) -> str:
         return ""
 
 
+def test_a_rank_of_another_protocol_version_is_refused_and_both_are_named(
+    tmp_path: pathlib.Path,
+) -> None:
+    result = run_job(tmp_path, "other_version.py", "99")
+    lines = error_lines(result)
+    assert result.status == 1 and len(lines) == 1, result.err
+    assert re.search(
+        r"rank 1 .*: the client library has protocol version 99, the aggregator (\d+)$", lines[0]
+    ), lines[0]
+    assert nothing_is_left(tmp_path)
+    # What stands between the rank and its node changes nothing but the number.
+    own = lines[0].split()[-1]
+    must_finish(run_job(tmp_path / "own", "other_version.py", own))
+
+
 BAD_SCRIPTS = {
     "import strata_that_is_not_there": r"status 1: ModuleNotFoundError: No module named",
     "not Python at all": r"exited with status 1: SyntaxError: invalid syntax",
@@ -186,6 +217,27 @@ def test_a_script_that_cannot_be_a_rank_is_named_in_one_line(
     lines = error_lines(result)
     assert result.status == 1 and len(lines) == 1, result.err
     assert re.search(BAD_SCRIPTS[text], lines[0]), lines[0]
+
+
+@pytest.mark.parametrize("data", [b"\x7fELF\x02\x01\x01\x00\x00\xff\xfe", b"caf\xe9 = 1\n"])
+def test_a_script_that_is_no_text_is_named_in_one_line(tmp_path: pathlib.Path, data: bytes) -> None:
+    script = tmp_path / "script.py"
+    script.write_bytes(data)
+    result = run_job(tmp_path, script)
+    lines = error_lines(result)
+    assert result.status == 1 and len(lines) == 1, result.err
+    assert re.search(r"exited with status 1: (SyntaxError|ValueError): ", lines[0]), lines[0]
+
+
+def test_an_interpreter_without_the_package_is_told_in_one_line(tmp_path: pathlib.Path) -> None:
+    interpreter = tmp_path / "python3"
+    # -I: without what PYTHONPATH names.
+    interpreter.write_text(f'#!/bin/sh\nexec {sys.executable} -I "$@"\n')
+    interpreter.chmod(0o755)
+    result = run_job(tmp_path, "numpy_session.py", "sgd", python=str(interpreter))
+    lines = error_lines(result)
+    assert result.status == 1 and len(lines) == 1, result.err
+    assert lines[0].endswith("ModuleNotFoundError: No module named 'strata'"), lines[0]
 
 
 def test_an_interpreter_that_is_not_there_is_named(tmp_path: pathlib.Path) -> None:

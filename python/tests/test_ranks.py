@@ -129,6 +129,41 @@ def test_a_gradient_that_is_not_finite_on_one_rank_makes_a_grad_scaler_skip_on_a
     assert "[1] scales [1024.0, 1024.0, 512.0, 512.0]" in result.out
 
 
+def scaled_with_codec(folder: pathlib.Path, codec: str) -> Tensors:
+    """Trains with a GradScaler, of which all ranks must skip the same step; returns the weights,
+    which must be the same on both."""
+    options = ("--set", f"push.codec={codec}", "--set", f"pull.codec={codec}")
+    result = must_finish(run_job(folder / codec, "scaler.py", nodes=2, options=options))
+    assert "[0] scales [1024.0, 1024.0, 512.0, 512.0]" in result.out
+    assert "[1] scales [1024.0, 1024.0, 512.0, 512.0]" in result.out
+    first, second = result.load("scaled.0"), result.load("scaled.1")
+    assert have_same_bits(first, second)
+    return first
+
+
+def test_a_grad_scaler_skips_on_all_ranks_where_gradients_travel_in_half_precision(
+    tmp_path: pathlib.Path,
+) -> None:
+    if not hasattr(torch, "amp") or not hasattr(torch.amp, "GradScaler"):
+        pytest.skip("this PyTorch has GradScaler for CUDA alone")
+    exact = scaled_with_codec(tmp_path, "FP32")
+    for codec, largest in (("FP16", 1e-3), ("BF16", 1e-2)):
+        near = scaled_with_codec(tmp_path, codec)
+        assert not have_same_bits(exact, near) and largest_difference(exact, near) < largest
+
+
+@pytest.mark.parametrize("codec", ["INT8", "ONE_BIT", "TOP_K"])
+def test_a_grad_scaler_is_refused_with_a_codec_that_leaves_elements_out(
+    tmp_path: pathlib.Path, codec: str
+) -> None:
+    if not hasattr(torch, "amp") or not hasattr(torch.amp, "GradScaler"):
+        pytest.skip("this PyTorch has GradScaler for CUDA alone")
+    result = run_job(tmp_path, "scaler.py", options=("--set", f"push.codec={codec}"))
+    lines = error_lines(result)
+    assert result.status == 1 and len(lines) == 1, result.err
+    assert f"scaler: does not go with push.codec: {codec}" in lines[0]
+
+
 def test_bfloat16_parameters_and_autocast_train(tmp_path: pathlib.Path) -> None:
     result = must_finish(run_job(tmp_path, "bfloat16.py"))
     assert result.out.count("the losses fall") == 2
@@ -136,6 +171,14 @@ def test_bfloat16_parameters_and_autocast_train(tmp_path: pathlib.Path) -> None:
 
 def test_two_optimizers_of_one_model_step_by_turns(tmp_path: pathlib.Path) -> None:
     result = must_finish(run_job(tmp_path, "gan.py"))
+    assert result.out.count("as one process") == 2
+
+
+@pytest.mark.parametrize("how", ["together", "turns", "assigned", "clipped"])
+def test_optimizers_that_publish_in_step_exchange_each_gradient_once(
+    tmp_path: pathlib.Path, how: str
+) -> None:
+    result = must_finish(run_job(tmp_path, "optimizers_at_once.py", how))
     assert result.out.count("as one process") == 2
 
 
@@ -155,6 +198,14 @@ def test_layers_freeze_models_are_copied_and_live_on_after_the_job(
 ) -> None:
     result = must_finish(run_job(tmp_path, "changes.py", place))
     assert result.out.count("as one process") == 2
+
+
+@pytest.mark.parametrize("place", ["ranks", "servers"])
+def test_buffers_that_share_memory_share_it_after_they_were_averaged(
+    tmp_path: pathlib.Path, place: str
+) -> None:
+    result = must_finish(run_job(tmp_path, "shared_memory.py", place))
+    assert result.out.count("still share memory") == 2
 
 
 @pytest.mark.parametrize("script", ["gan.py", "overflow.py"])

@@ -53,6 +53,34 @@ MODELS: dict[str, tuple[Callable[[], Model], str]] = {
 }
 
 
+def test_a_buffer_that_cannot_be_averaged_is_named() -> None:
+    made = model()
+    made.register_buffer("constant", torch.zeros(1, 3).expand(4, 3))
+    with pytest.raises(InvalidArgument, match='buffer "constant": its elements share memory'):
+        _tensors.float_buffers(made)
+    made.register_buffer("constant", torch.eye(3).to_sparse())
+    with pytest.raises(InvalidArgument, match='buffer "constant": is sparse'):
+        _tensors.float_buffers(made)
+
+
+@pytest.mark.parametrize("kind", ["to_sparse", "to_sparse_csr", "contiguous"])
+def test_buffers_that_must_be_equal_differ_by_their_checksums(kind: str) -> None:
+    """Also those of a graph's edges, which are sparse."""
+
+    def label(edges: torch.Tensor) -> str:
+        made = model()
+        made.register_buffer("edges", getattr(edges, kind)())
+        (found,) = _tensors.constants(made, _tensors.entries(made, [sgd(made)], None), True)
+        return found.label()
+
+    edges = torch.eye(3)
+    other = edges.clone()
+    other[2, 2] = 2.0
+    assert label(edges) == label(edges.clone())
+    assert label(edges) != label(other)
+    assert label(edges) != label(edges.roll(1, 0))
+
+
 @pytest.mark.parametrize("kind", sorted(MODELS))
 def test_a_tensor_that_cannot_be_trained_is_named(kind: str) -> None:
     make, text = MODELS[kind]
@@ -81,6 +109,23 @@ def test_an_order_that_is_not_the_models_is_named() -> None:
         DistributedOptimizer(sgd(made), made, order=["nothing"])
     with pytest.raises(InvalidArgument, match='order: "0.weight" is missing'):
         DistributedOptimizer(sgd(made), made, order=["1.weight", "1.bias", "0.bias"])
+
+
+NUMBERS: dict[str, tuple[dict[str, Any], str]] = {
+    "negative": ({"clip_norm": -1.0}, "clip_norm: -1, must be 0 or more"),
+    "nan": ({"clip_norm": float("nan")}, "clip_norm: nan, must be 0 or more"),
+    "none": ({"clip_norm": None}, "clip_norm: None is no number"),
+    "half": ({"total_steps": 2.5}, "total_steps: 2.5, must be a whole number"),
+    "below": ({"samples_per_epoch": -5}, "samples_per_epoch: -5, must be a whole number"),
+}
+
+
+@pytest.mark.parametrize("kind", sorted(NUMBERS))
+def test_an_option_that_is_no_such_number_is_named(kind: str) -> None:
+    options, text = NUMBERS[kind]
+    made = model()
+    with pytest.raises(InvalidArgument, match=text):
+        DistributedOptimizer(sgd(made), made, **options)
 
 
 def test_lbfgs_is_refused_for_its_closures() -> None:

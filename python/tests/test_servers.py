@@ -51,7 +51,7 @@ def test_losses_fall_in_modes_with_the_optimizer_on_servers(
         assert torch.equal(first[name], second[name]), name
 
 
-@pytest.mark.parametrize("read", ["step", "forward"])
+@pytest.mark.parametrize("read", ["step", "forward", "recurrent"])
 def test_no_wait_is_forgotten_where_one_answer_comes_200_ms_late(
     tmp_path: pathlib.Path, read: str
 ) -> None:
@@ -72,7 +72,10 @@ REFUSALS = {
     "rmsprop": "the servers have SGD, Adam and AdamW, not RMSprop",
     "closure": "closures are not taken",
     "again": 'parameter "(weight|bias)": got a second gradient before step',
-    "rebound": 'parameter "weight": other memory was put in its place',
+    "rebound": (
+        'parameter "weight": other memory was put in its place .* change by gradients alone:'
+        " set weights before DistributedOptimizer, or have the optimizer on the ranks"
+    ),
     "no step": r"the last backward\(\) had no step\(\)",
     "unfrozen": 'parameter "bias": was frozen when the optimizer was wrapped',
     "group": "add_param_group: group 1 comes after",
@@ -88,7 +91,26 @@ def test_what_servers_cannot_do_is_refused_by_name(tmp_path: pathlib.Path, what:
     )
 
 
+@pytest.mark.parametrize(
+    "what, text",
+    [
+        ("weight", 'buffer "view": shares memory with parameter "layer.weight"'),
+        ("parameter", 'parameter "layer.weight": shares memory with parameter "other"'),
+    ],
+)
+def test_what_shares_memory_with_a_weight_of_the_servers_is_named(
+    tmp_path: pathlib.Path, what: str, text: str
+) -> None:
+    """It would keep the old memory, as the weights move to the job's."""
+    result = run_job(tmp_path, "shared_memory.py", what)
+    assert result.status == 1 and text in error_lines(result)[0], result.err
+
+
 def test_a_write_to_weights_of_the_servers_is_named(tmp_path: pathlib.Path) -> None:
     result = run_job(tmp_path, "refused.py", "write", ranks=1, mode="async")
     assert result.status == 1
-    assert 'wrote to "weight"' in error_lines(result)[0], result.err
+    assert re.search(
+        'wrote to "weight", .* change by gradients alone; set weights before training starts,'
+        " or have the optimizer on the ranks",
+        error_lines(result)[0],
+    ), result.err

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import pathlib
 import re
+import subprocess
 import sys
 
 import pytest
-from support import Result, execute, must_finish, run_job
+from support import Result, error_lines, execute, must_finish, run_job
 
 
 def alone(folder: pathlib.Path, code: str) -> Result:
@@ -83,7 +84,7 @@ def test_the_learning_rate_of_a_step_is_the_optimizers_at_that_time(tmp_path: pa
 with strata.Session(params, optimizer=strata.SGD(lr=1.0)) as session:
     for lr in (1.0, 0.5, 0.0, 0.25):
         session.optimizer.lr = lr
-        session.step({'w': [1, 1, 1]})
+        session.step({'w': [1, 1, 1]}, samples=np.array(2))
 assert (session.weights()['w'] == -1.75).all(), session.weights()
 """,
         )
@@ -109,6 +110,16 @@ REFUSALS = {
         '"w": element 2 is NaN'
     ),
     "s = strata.Session(params, strata.SGD()); s.step({'w': [1, 2, 3]}, samples=0)": "samples: 0",
+    "s = strata.Session(params, strata.SGD()); s.step({'w': [1, 2, 3]}, samples=2.5)": (
+        "samples: 2.5, must be a whole number"
+    ),
+    "s = strata.Session(params, strata.SGD()); s.step({'w': [1, 2, 3]}, samples=2**40)": (
+        "samples: 1099511627776, must be at most 4294967295"
+    ),
+    "s = strata.Session(params, strata.SGD()); s.step({'w': [1, 2, 3]}, loss='x')": (
+        "loss: 'x' is no number"
+    ),
+    "strata.Session(params, strata.SGD(), total_steps=-1)": "total_steps: -1",
     "s = strata.Session(params, strata.SGD()); s.close(); s.step({'w': [1, 2, 3]})": (
         "the session is closed"
     ),
@@ -133,6 +144,48 @@ def test_what_cannot_be_is_one_line_that_names_it(tmp_path: pathlib.Path, code: 
     ), result.err
 
 
+def test_a_process_that_forked_cannot_use_the_session(tmp_path: pathlib.Path) -> None:
+    result = must_finish(
+        alone(
+            tmp_path,
+            """
+session = strata.Session(params, strata.SGD(lr=1.0))
+if os.fork() == 0:
+    try:
+        session.step({'w': [1, 1, 1]})
+    except strata.OutOfOrder as error:
+        print(error)
+    sys.exit()
+assert os.wait()[1] == 0
+session.step({'w': [1, 1, 1]})
+session.close()
+assert (session.weights()['w'] == -1).all()
+""",
+        )
+    )
+    assert re.fullmatch(
+        r"process \d+ has the session of process \d+, which forked: only that one may use it\n",
+        result.out,
+    ), result.out
+
+
+@pytest.mark.parametrize("optimizer", ["SGD", "Mean"])
+def test_a_write_to_what_ranks_share_is_named(tmp_path: pathlib.Path, optimizer: str) -> None:
+    """NumPy's arrays say that they are read-only; PyTorch's tensors cannot."""
+    path = tmp_path / "writes.py"
+    path.write_text(f"""
+import torch, strata
+session = strata.Session({{"w": torch.zeros(3)}}, strata.{optimizer}())
+shared = session.step({{"w": torch.ones(3)}}) or session.weights()
+print("something else")
+shared["w"].mul_(2)
+""")
+    result = run_job(tmp_path, path)
+    lines = error_lines(result)
+    assert result.status == 1 and len(lines) == 1, result.err
+    assert 'the program wrote to "w"' in lines[0]
+
+
 def test_a_second_thread_in_a_call_is_refused(tmp_path: pathlib.Path) -> None:
     """Thread 1 waits in a step that the other rank does not make until thread 2 was refused."""
     result = must_finish(run_job(tmp_path, "two_threads.py", ranks=2))
@@ -144,7 +197,29 @@ def test_without_a_cluster_several_ranks_are_told_what_to_run(tmp_path: pathlib.
     assert "run: strata run -n 4" in result.err.splitlines()[-1]
 
 
-def test_a_library_that_is_missing_or_too_old_is_named(tmp_path: pathlib.Path) -> None:
-    code = "import os; os.environ['STRATA_CLIENT_LIBRARY'] = '/nowhere.so'; import strata"
-    result = execute([sys.executable, "-c", code], tmp_path)
-    assert re.search(r"strata.LibraryMissing: .*nowhere.so", result.err.splitlines()[-1])
+def refused_library(folder: pathlib.Path, library: str) -> str:
+    """Returns why the package refuses a client library, which must be one line."""
+    code = f"import os; os.environ['STRATA_CLIENT_LIBRARY'] = {library!r}; import strata"
+    result = execute([sys.executable, "-c", code], folder)
+    last = result.err.splitlines()[-1]
+    assert result.status == 1 and last.startswith("strata.LibraryMissing: "), result.err
+    return last
+
+
+def test_a_library_that_is_missing_or_is_another_is_named(tmp_path: pathlib.Path) -> None:
+    assert "nowhere.so" in refused_library(tmp_path, "/nowhere.so")
+    other = refused_library(tmp_path, "libc.so.6")
+    assert "libc.so.6: is no client library of Strata: it has no strata_client_abi" in other
+
+
+def test_a_library_that_is_too_old_is_named_with_both_versions(tmp_path: pathlib.Path) -> None:
+    def library(abi: int) -> str:
+        path = tmp_path / f"libold{abi}.so"
+        text = f"unsigned strata_client_abi(void) {{ return {abi}; }}"
+        words = ["cc", "-shared", "-fPIC", "-x", "c", "-", "-o", str(path)]
+        subprocess.run(words, input=text, text=True, check=True)
+        return str(path)
+
+    assert "libold1.so: has ABI 1, this package needs 2" in refused_library(tmp_path, library(1))
+    # It says that it has what it has not.
+    assert "libold2.so: has no strata_version" in refused_library(tmp_path, library(2))

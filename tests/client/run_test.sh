@@ -41,6 +41,16 @@ run 0 -n 4 --mode "ssp(2)" --print-job broken.py --lr 0.1
 grep -q '^name: "broken"$' out || fail "no job was printed"
 "$strata" validate out > validated || fail "the printed job does not hold"
 grep -q 'staleness: 2' validated || fail "the mode is not in the job"
+exchange_is() { [ "$(grep '^exchange:' out)" = "exchange: $1" ] || fail "the exchange is not $1"; }
+run 0 -n 2 --print-job broken.py
+exchange_is RING
+# Servers that are asked for, another cluster's, and those that a mode needs are not left out.
+for words in "--servers 1" "--coordinator h:1" "--nodes 2" "--mode ssp(2)" \
+  "--set exchange=PARAMETER_SERVER"; do
+  # shellcheck disable=SC2086
+  run 0 -n 2 $words --print-job broken.py
+  exchange_is PARAMETER_SERVER
+done
 
 # What cannot run is one line.
 for words in "gone.py" "./gone" "" "-n 0 broken.py" "--mode bulk broken.py" \

@@ -88,7 +88,7 @@ class Exchange:
         for entry in self.entries:
             _tensors.write_floats(client.weights(entry.index), entry.param)
         for index, buffer in self._buffers():
-            _tensors.write_floats(client.weights(index), buffer)
+            _tensors.write_floats(client.weights(index), buffer.contiguous())
 
     def start(self, optimizer: str, says_rates: bool, facts: dict[str, int]) -> None:
         """Blocks until every rank has registered; training begins."""
@@ -228,18 +228,14 @@ class Exchange:
         return bool(self._averaged)
 
     def _buffers(self) -> Iterator[tuple[int, Tensor]]:
-        """Yields the buffers that are averaged, as the model has them now, densely."""
+        """Yields the buffers that are averaged, as the model has them now."""
         for index, owner, name in self._averaged:
-            buffer = getattr(owner, name)
-            if not buffer.is_contiguous():
-                buffer = buffer.contiguous()
-                setattr(owner, name, buffer)
-            yield index, buffer
+            yield index, getattr(owner, name)
 
     def publish_buffers(self, samples: int) -> None:
         """Gives the buffers that are averaged, which count as so many samples'."""
         for index, buffer in self._buffers():
-            _library.check(self.memory.publish(index, buffer, float(samples)))
+            _library.check(self.memory.publish(index, buffer.contiguous(), float(samples)))
 
     def read_into_gradients(self) -> None:
         """Waits for what the job gives back for each parameter, and writes it over `param.grad`."""
@@ -264,7 +260,11 @@ class Exchange:
     def read_buffers(self) -> None:
         """Waits for the averaged buffers and writes them over the model's."""
         for index, buffer in self._buffers():
-            _library.check(self.memory.read(index, buffer))
+            # One that is not is a view, which is to stay the view that it is.
+            dense = buffer if buffer.is_contiguous() else buffer.contiguous()
+            _library.check(self.memory.read(index, dense))
+            if dense is not buffer:
+                buffer.copy_(dense)
 
     def read_skip(self) -> bool:
         """Whether any rank had a gradient that was not finite in this pass."""

@@ -40,6 +40,9 @@ class EveryStep(Trainer):
         ):
             if is_there:
                 _placement.refuse_if_delayed(job, what)
+        # Those for which exchange() was called: what stands between that and step() may change
+        # their gradients.
+        self._prepared: set[int] = set()
         exchange.on_backward_end = self.exchange_gradients
         exchange.on_pass_begin = self._say_rate
         exchange.read_into_params()
@@ -52,8 +55,9 @@ class EveryStep(Trainer):
 
     def exchange_gradients(self) -> None:
         exchange = self.exchange
-        if exchange.has_passed or self._is_alone:
+        if self._is_alone or (exchange.has_passed and exchange.publishes_in_backward):
             return
+        self._prepared.clear()
         exchange.finish_pass()
         exchange.read_into_gradients()
         exchange.read_buffers()
@@ -66,18 +70,44 @@ class EveryStep(Trainer):
             for entry in exchange.entries:
                 if entry.param.grad is not None:
                     entry.param.grad.fill_(float("inf"))
-            exchange.forget_pass()
+            exchange.has_passed = False
+            if exchange.publishes_in_backward:
+                exchange.unstepped.clear()
             self.count_step()
+        if not exchange.publishes_in_backward:
+            for entry in exchange.entries:
+                _mark(entry.param.grad, exchange.passes)
+
+    def _has_means(self, optimizer: torch.optim.Optimizer, may_have_changed: bool) -> bool:
+        """Whether this optimizer's gradients are those that the last exchange brought, and it has
+        made no step with them.
+
+        Where hooks need not work, gradients themselves tell: those of another backward pass bear no
+        mark, or have changed since.
+        """
+        exchange = self.exchange
+        if id(optimizer) not in exchange.unstepped:
+            return False
+        return exchange.publishes_in_backward or all(
+            _is_marked(param.grad, exchange.passes, may_have_changed)
+            for group in optimizer.param_groups
+            for param in group["params"]
+            if param.requires_grad
+        )
+
+    def prepare(self, optimizer: torch.optim.Optimizer) -> None:
+        if self.exchange.publishes_in_backward or not self._has_means(optimizer, False):
+            self.exchange_gradients()
+        self._prepared.add(id(optimizer))
 
     def _makes_no_update(self) -> bool:
         """Whether the means that are there stand for no step: those before the first one's."""
         return self._is_delayed and self.exchange.passes == 1
 
-    def step(self, optimizer: object, own_step: Any) -> Any:
+    def step(self, optimizer: torch.optim.Optimizer, own_step: Any) -> Any:
         exchange = self.exchange
-        is_new = exchange.has_passed or (
-            exchange.publishes_in_backward and id(optimizer) in exchange.unstepped
-        )
+        is_new = exchange.has_passed and exchange.publishes_in_backward
+        is_new = is_new or self._has_means(optimizer, id(optimizer) in self._prepared)
         if not is_new and not self._is_alone:
             if exchange.skips_nonfinite and not exchange.publishes_in_backward:
                 raise errors.OutOfOrder(
@@ -92,7 +122,19 @@ class EveryStep(Trainer):
             self.count_step()
         exchange.has_passed = False
         exchange.unstepped.discard(id(optimizer))
+        self._prepared.discard(id(optimizer))
         return result
+
+
+def _mark(gradient: Any, number: int) -> None:
+    """Says on a gradient that an exchange brought it."""
+    if gradient is not None:
+        gradient._strata_mean = (number, gradient._version)
+
+
+def _is_marked(gradient: Any, number: int, may_have_changed: bool) -> bool:
+    marked, version = getattr(gradient, "_strata_mean", (0, 0))
+    return bool(marked == number and (may_have_changed or version == gradient._version))
 
 
 class LocalSteps(Trainer):
@@ -119,7 +161,7 @@ class LocalSteps(Trainer):
     def exchange_gradients(self) -> None:
         """Gradients stay on the rank."""
 
-    def step(self, optimizer: object, own_step: Any) -> Any:
+    def step(self, optimizer: torch.optim.Optimizer, own_step: Any) -> Any:
         result = own_step()
         # Those of several optimizers are one step, which the last one ends.
         if optimizer is not self.exchange.optimizers[-1]:

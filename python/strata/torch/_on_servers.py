@@ -10,7 +10,7 @@ import torch
 
 from strata import _lifetime, errors, reporting
 from strata.reporting import Reporter
-from strata.torch import _recipe, _waits
+from strata.torch import _recipe, _tensors, _waits
 from strata.torch._exchange import Exchange
 from strata.torch._recipe import Recipe
 from strata.torch._tensors import Entry
@@ -62,7 +62,7 @@ class Served(Trainer):
             "exchange: the optimizer is on the servers, where gradients go one way"
         )
 
-    def step(self, optimizer: object, own_step: Any) -> None:
+    def step(self, optimizer: torch.optim.Optimizer, own_step: Any) -> None:
         exchange = self.exchange
         if exchange.in_pass:
             self._recipe.check_same_rate(exchange.rate)
@@ -70,7 +70,9 @@ class Served(Trainer):
             if entry.param.data_ptr() != self._places[entry.index]:
                 raise errors.InvalidArgument(
                     f'parameter "{entry.name}": other memory was put in its place (param.data ='
-                    " ..., model.to(...)): its weights are the servers', in the job's memory"
+                    " ..., model.to(...)), but its weights are the servers' and change by gradients"
+                    " alone: set weights before DistributedOptimizer, or have the optimizer on the"
+                    ' ranks (sync, ring, local, diloco; in sync optimizer_on="ranks")'
                 )
             gradient, version = entry.param.grad, self._versions.get(entry.index)
             if version is not None and (gradient is None or gradient._version != version):
@@ -124,6 +126,7 @@ def begin(
                 f'parameter "{entry.name}": is of {entry.param.dtype}; on the servers weights are'
                 " float32"
             )
+    _tensors.refuse_shared(model, exchange.entries)
     recipe = _recipe.of(optimizers[0], exchange.entries, clip_norm)
     exchange.register(model, buffers, recipe.multipliers)
     exchange.start(recipe.text, True, facts)

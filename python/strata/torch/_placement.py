@@ -28,6 +28,18 @@ def refuse_if_delayed(job: dict[str, Any], what: str) -> None:
         )
 
 
+def refuse_if_lossy(job: dict[str, Any], what: str) -> None:
+    """Raises `errors.InvalidArgument` naming what needs whole means, where the job's codec leaves
+    parts of them out."""
+    for field in ("push", "pull"):
+        codec = job.get(field, {}).get("codec", "FP32")
+        if codec not in ("FP32", "FP16", "BF16"):
+            raise errors.InvalidArgument(
+                f"{what}: does not go with {field}.codec: {codec}, which leaves parts of means out:"
+                " FP32, FP16 and BF16 do not"
+            )
+
+
 def mode_name(job: dict[str, Any]) -> str:
     """Returns the job's mode in a word, for errors."""
     consistency = job["consistency"]

@@ -58,6 +58,17 @@ def is_dense(tensor: Tensor) -> bool:
     return True
 
 
+def overlaps_itself(tensor: Tensor) -> bool:
+    """Whether some elements lie in the same memory, as those of an expanded tensor do."""
+    reach = 0
+    for i in reversed(memory_order(tensor)):
+        if tensor.shape[i] > 1:
+            if tensor.stride(i) <= reach:
+                return True
+            reach += (tensor.shape[i] - 1) * tensor.stride(i)
+    return False
+
+
 def alike(tensor: Tensor, param: Tensor) -> Tensor:
     """Returns the tensor, or a copy of it, that lies in memory as the parameter does."""
     if tensor.stride() == param.stride() or (tensor.is_contiguous() and param.is_contiguous()):
@@ -149,8 +160,22 @@ class Constant:
 
     def label(self) -> str:
         """Returns its name with a checksum of its elements, for ranks to compare."""
-        data = self.tensor.detach().cpu().contiguous().flatten().view(torch.uint8)
-        return f"{self.name} ({self.kind}, checksum {zlib.crc32(data.numpy().tobytes()):08x})"
+        checksum = 0
+        for part in _parts(self.tensor.detach().cpu()):
+            data = part.contiguous().flatten().view(torch.uint8)
+            checksum = zlib.crc32(data.numpy().tobytes(), checksum)
+        return f"{self.name} ({self.kind}, checksum {checksum:08x})"
+
+
+def _parts(tensor: Tensor) -> list[Tensor]:
+    """Returns dense tensors that say what a tensor holds; of a sparse one its indices and
+    values."""
+    if tensor.layout == torch.strided:
+        return [tensor]
+    if tensor.layout != torch.sparse_coo:
+        tensor = tensor.to_sparse()
+    tensor = tensor.coalesce()
+    return [tensor.indices(), tensor.values()]
 
 
 def constants(
@@ -176,14 +201,16 @@ def constants(
 def float_buffers(model: torch.nn.Module) -> list[tuple[str, torch.nn.Module, str]]:
     """Returns the buffers of fp32, which can be averaged: name, module, and name in the module.
 
-    Raises `errors.InvalidArgument` naming one whose elements share memory.
+    Raises `errors.InvalidArgument` naming one that is sparse, or whose elements share memory.
     """
     found = []
     modules = dict(model.named_modules())
     for name, buffer in model.named_buffers():
         if buffer.dtype != torch.float32 or buffer.numel() == 0:
             continue
-        if not is_dense(buffer):
+        if buffer.layout != torch.strided:
+            raise errors.InvalidArgument(f'buffer "{name}": is sparse, which has no mean')
+        if overlaps_itself(buffer):
             raise errors.InvalidArgument(
                 f'buffer "{name}": its elements share memory (strides {tuple(buffer.stride())}):'
                 ' buffers="mean" cannot write to it'
@@ -191,6 +218,36 @@ def float_buffers(model: torch.nn.Module) -> list[tuple[str, torch.nn.Module, st
         owner, _, own = name.rpartition(".")
         found.append((name, modules[owner], own))
     return found
+
+
+def refuse_shared(model: torch.nn.Module, trained: Sequence[Entry]) -> None:
+    """Raises `errors.InvalidArgument` naming what shares memory with a parameter that is trained,
+    for optimizers that move parameters to other memory, where it would not be shared."""
+    own = {id(entry.param) for entry in trained}
+    named: list[tuple[str, str, Tensor]] = [("parameter", *p) for p in model.named_parameters()]
+    named += [("buffer", *b) for b in model.named_buffers()]
+    places = []
+    for kind, name, tensor in named:
+        if tensor.layout == torch.strided and tensor.numel() > 0:
+            extents = zip(tensor.shape, tensor.stride())
+            elements = 1 + sum((extent - 1) * stride for extent, stride in extents)
+            begin = tensor.data_ptr()
+            end = begin + elements * tensor.element_size()
+            places.append((begin, end, id(tensor) in own, f'{kind} "{name}"'))
+    # Of all, and of those that are trained, the one that reaches furthest so far.
+    furthest = furthest_own = (0, 0, False, "")
+    for place in sorted(places, key=lambda place: place[0]):
+        begin, end, is_own, label = place
+        other = furthest if is_own else furthest_own
+        if begin < other[1]:
+            raise errors.InvalidArgument(
+                f"{label}: shares memory with {other[3]}, which would end, as weights of the"
+                " servers lie in the job's memory: use one parameter in both places; modes with the"
+                " optimizer on the ranks (sync, ring, local, diloco) keep it"
+            )
+        furthest = max(furthest, place, key=lambda place: place[1])
+        if is_own:
+            furthest_own = max(furthest_own, place, key=lambda place: place[1])
 
 
 def view_at(address: int, like: Tensor) -> Tensor:

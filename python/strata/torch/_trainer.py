@@ -6,7 +6,7 @@ from typing import Any, Callable
 
 import torch
 
-from strata import errors
+from strata import _checks, errors
 from strata.reporting import Reporter
 from strata.torch._exchange import Exchange
 
@@ -63,8 +63,7 @@ class Trainer:
 
     def set_samples(self, samples: int) -> None:
         """Sets how many samples this rank's gradients are means over, from the next pass on."""
-        if samples < 1:
-            raise errors.InvalidArgument(f"samples: {samples}, must be at least 1")
+        samples = _checks.samples("samples", samples)
         if samples != self.exchange.samples and (self.exchange.in_pass or self.exchange.has_passed):
             raise errors.OutOfOrder(
                 f"samples: the step's gradients were given as {self.exchange.samples} samples', not"
@@ -76,7 +75,11 @@ class Trainer:
         """Ends the exchange of the gradients that are there, unless that has been done."""
         raise NotImplementedError
 
-    def step(self, optimizer: object, own_step: Callable[[], Any]) -> Any:
+    def prepare(self, optimizer: torch.optim.Optimizer) -> None:
+        """Exchanges the gradients that are there, unless this optimizer's have been."""
+        self.exchange_gradients()
+
+    def step(self, optimizer: torch.optim.Optimizer, own_step: Callable[[], Any]) -> Any:
         """Makes the step of one of the optimizers, `own_step` where that runs here."""
         raise NotImplementedError
 

@@ -19,7 +19,7 @@ from torch import Tensor
 from torch._C._distributed_c10d import GradBucket
 from torch.nn.parallel import DistributedDataParallel
 
-from strata import _library, _lifetime, errors, reporting
+from strata import _checks, _library, _lifetime, errors, reporting
 from strata.reporting import Reporter
 from strata.torch import _placement, _tensors
 from strata.torch._exchange import Exchange
@@ -152,9 +152,13 @@ def state(
     _check_mode(client.job)
     if scaler is not None:
         _placement.refuse_if_delayed(client.job, "scaler")
+        _placement.refuse_if_lossy(client.job, "scaler")
     exchange = Exchange(client, entries, "backward", scaler is not None)
     exchange.register(model, None)
-    facts = {"samples_per_epoch": samples_per_epoch, "total_steps": total_steps}
+    facts = {
+        "samples_per_epoch": _checks.whole("samples_per_epoch", samples_per_epoch, 0),
+        "total_steps": _checks.whole("total_steps", total_steps, 0),
+    }
     exchange.start("mean {}", False, facts)
     made = HookState(exchange, reporting.begin(client), client.job)
     exchange.read_into_params()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Iterable, Sequence
 from contextlib import AbstractContextManager
@@ -9,7 +10,7 @@ from typing import Any, Callable, TypeVar, Union, overload
 
 import torch
 
-from strata import _heap, _lifetime, errors, reporting
+from strata import _checks, _heap, _lifetime, errors, reporting
 from strata._client import Client
 from strata.torch import _on_ranks, _on_servers, _placement, _tensors
 from strata.torch._exchange import Exchange
@@ -31,9 +32,10 @@ class Distributed:
     def exchange(self) -> None:
         """Exchanges the gradients that are there, so that `param.grad` is the mean of all ranks.
 
-        Needed with `publish="step"` alone, where something looks at gradients before `step()`.
+        Needed with `publish="step"` alone, where something looks at gradients before `step()`; of
+        several optimizers each is called, and the first call exchanges the gradients of all.
         """
-        self._strata_trainer.exchange_gradients()
+        self._strata_trainer.prepare(self)  # type: ignore[arg-type]
 
     @property
     def samples(self) -> int:
@@ -70,7 +72,7 @@ class Distributed:
             trainer.clip()
             return own_step()
 
-        return trainer.step(self, clip_and_step)
+        return trainer.step(self, clip_and_step)  # type: ignore[arg-type]
 
     step._with_counter = True  # type: ignore[attr-defined]
     step._wrapped_by_lr_sched = True  # type: ignore[attr-defined]
@@ -179,7 +181,8 @@ def DistributedOptimizer(
       in `step()`, for models whose hooks do not work (reentrant checkpoints, whole compiled
       graphs).
     - `overlap`: "forward" lets the next forward pass wait for each tensor, in place of `step()` for
-      all. With the optimizer on the servers alone.
+      all. With the optimizer on the servers alone. A parameter is waited for when its module is
+      asked for it, not where the script keeps it in a variable of its own.
     - `buffers`: None: each rank has its own, which begin alike; "mean": those of fp32 are averaged.
     - `scaler`: the GradScaler in use. Where one rank's gradients are not finite, none makes the
       step.
@@ -196,6 +199,13 @@ def DistributedOptimizer(
     optimizers = [optimizer] if isinstance(optimizer, torch.optim.Optimizer) else list(optimizer)
     for one in optimizers:
         _check_kind(one)
+    clip_norm = _checks.real("clip_norm", clip_norm)
+    if not 0 <= clip_norm < math.inf:
+        raise errors.InvalidArgument(f"clip_norm: {clip_norm:g}, must be 0 or more, and finite")
+    facts = {
+        "samples_per_epoch": _checks.whole("samples_per_epoch", samples_per_epoch, 0),
+        "total_steps": _checks.whole("total_steps", total_steps, 0),
+    }
     entries = _tensors.entries(model, optimizers, order)
     client = _lifetime.connect()
     _limit_threads(client)
@@ -205,7 +215,6 @@ def DistributedOptimizer(
     exchange.optimizers = optimizers
     if overlap not in (None, "forward"):
         raise errors.InvalidArgument(f'overlap: "{overlap}", must be None or "forward"')
-    facts = {"samples_per_epoch": samples_per_epoch, "total_steps": total_steps}
     trainer: Trainer
     if place == _placement.RANKS:
         if overlap is not None:
@@ -224,6 +233,10 @@ def DistributedOptimizer(
                 f'buffers: "{buffers}" does not go with local steps, in which ranks give changes of'
                 " weights: leave it out"
             )
+        if scaler is not None:
+            _placement.refuse_if_lossy(client.job, "scaler")
+        if buffers == "mean":
+            _placement.refuse_if_lossy(client.job, 'buffers: "mean"')
         # The job counts exchanges.
         facts["total_steps"] = -(-total_steps // max(1, steps))
         exchange.register(model, buffers)

@@ -31,6 +31,8 @@ def make(what, rank):
     model = torch.nn.Sequential(torch.nn.Linear(20, 64), torch.nn.ReLU(), torch.nn.Linear(64, 10))
     if what == "tensors" and rank == 1:
         model[2] = torch.nn.Linear(64, 11)
+    if what == "more-tensors" and rank == 1:
+        model.append(torch.nn.Linear(10, 10))
     if what == "frozen":
         torch.manual_seed(rank)
         model[0] = torch.nn.Linear(20, 64).requires_grad_(False)
@@ -52,6 +54,10 @@ def use_in_child():
 def befall(what):
     if what == "exception":
         raise ValueError("no such\nthing")
+    if what == "own-hook":
+        # As libraries for colourful tracebacks do.
+        sys.excepthook = lambda kind, error, trace: print("a hook of its own:", error)
+        raise ValueError("no such thing")
     if what == "kill":
         os.kill(os.getpid(), signal.SIGKILL)
     if what == "stop":
@@ -60,6 +66,12 @@ def befall(what):
         os._exit(7)
     if what == "sys-exit":
         sys.exit(3)
+    if what == "sys-exit-text":
+        sys.exit("no data")
+    if what == "raise-exit":
+        raise SystemExit(4)
+    if what == "raise-exit-text":
+        raise SystemExit("no such file")
     if what == "fork":
         if os.fork() == 0:
             use_in_child()
@@ -101,5 +113,21 @@ def main(what):
     print("came to the end")
 
 
+def exit_and_catch_it():
+    try:
+        sys.exit(3)
+    except SystemExit:
+        pass
+
+
+ENDS = {
+    "end-caught-exit": exit_and_catch_it,
+    "end-sys-exit-0": lambda: sys.exit(0),
+    "end-sys-exit-none": lambda: sys.exit(None),
+    "end-raise-exit-0": lambda: (_ for _ in ()).throw(SystemExit(0)),
+    "end-raise-exit-5": lambda: (_ for _ in ()).throw(SystemExit(5)),
+}
+
 if __name__ == "__main__":
     main(sys.argv[1])
+    ENDS.get(sys.argv[1], lambda: None)()

@@ -33,6 +33,7 @@ for step in range(4):
     moved = [not torch.equal(a, b) for a, b in zip(before, model.parameters())]
     assert all(moved) if step != 2 else not any(moved), (step, moved)
 assert scaler.get_scale() == 32.0
+assert optimizers[0]._strata_trainer.exchange.passes == 4
 try:
     scaler.scale((model[0](x) + model[1](x)).mean()).backward()
     scaler.step(optimizers[0])

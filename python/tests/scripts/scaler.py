@@ -32,3 +32,4 @@ for step in range(4):
     scales[-1] = scaler.get_scale()
 assert all(torch.isfinite(p).all() for p in model.parameters())
 print("scales", scales)
+torch.save([p.detach() for p in model.parameters()], f"scaled.{rank}")

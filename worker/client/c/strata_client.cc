@@ -18,6 +18,7 @@
 #include "google/protobuf/util/json_util.h"
 #include "proto/control.pb.h"
 #include "worker/client/c/convert.h"
+#include "worker/client/c/good_exit.h"
 #include "worker/client/c/program_device.h"
 #include "worker/client/c/sized.h"
 #include "worker/client/c/strata_client_devices.h"
@@ -99,6 +100,7 @@ struct strata_client {
   pid_t process = getpid();
   std::atomic<bool> busy{false};
   bool guards_weights = false;
+  bool finishes_at_exit = false;
 };
 
 namespace {
@@ -201,6 +203,7 @@ strata_code strata_connect_alone(const char* job, strata_client** client) {
 void strata_close(strata_client* client) {
   if (client == nullptr) return;
   if (client->guards_weights) strata::client::GuardWrites({});
+  if (client->finishes_at_exit) strata::client::AtGoodExit(nullptr);
   // Another thread is in a call, and the process about to end: what it uses stays.
   if (client->busy.exchange(true)) return;
   const std::unique_ptr<strata_client> owned(client);
@@ -358,6 +361,19 @@ strata_code strata_keep_weights(strata_client* client) {
   return Run(client, "strata_keep_weights", [&]() -> absl::Status {
     if (absl::Status host = ExpectOnHost(client, "strata_keep_weights"); !host.ok()) return host;
     return client->client->KeepWeights();
+  });
+}
+
+strata_code strata_finish_at_exit(strata_client* client) {
+  return Run(client, "strata_finish_at_exit", [&] {
+    client->client->OnWait(nullptr);
+    // Without strata_finish, which keeps an error's text where a process at its end has it no more.
+    strata::client::AtGoodExit([client] {
+      return client->busy ? absl::FailedPreconditionError("another thread is in a call of the job")
+                          : client->client->Finish();
+    });
+    client->finishes_at_exit = true;
+    return absl::OkStatus();
   });
 }
 

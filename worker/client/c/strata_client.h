@@ -168,6 +168,9 @@ STRATA_API strata_code strata_finish(strata_client* client);
  * long as it lives; the addresses stay, and outlive the client. What nobody writes to is not
  * copied. Errors: STRATA_FAILED_PRECONDITION, too: they lie on a GPU. */
 STRATA_API strata_code strata_keep_weights(strata_client* client);
+/* Calls strata_finish when the process exits with status 0, once it is known to; no check of
+ * strata_on_wait is called then. With any other status the rank has failed. */
+STRATA_API strata_code strata_finish_at_exit(strata_client* client);
 
 /* What the steps from first_step on, up to but not including end_step, were like on this rank. */
 typedef struct strata_report {

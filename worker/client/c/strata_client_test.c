@@ -216,6 +216,32 @@ static void AJobWithoutGpusHasNoDevice(void) {
   strata_close(client);
 }
 
+/* Returns the exit status of a process that has the client finish when it exits. */
+static int ExitsWith(int status, int starts) {
+  const pid_t child = fork();
+  if (child == 0) {
+    strata_client* client = Connect();
+    int32_t index;
+    const strata_tensor w = Tensor("w", NULL, 0);
+    CHECK(strata_register(client, &w, &index) == STRATA_OK);
+    if (starts) CHECK(strata_start(client, &kFacts) == STRATA_OK);
+    CHECK(strata_finish_at_exit(client) == STRATA_OK);
+    exit(failures == 0 ? status : 100);
+  }
+  int ended = -1;
+  CHECK(waitpid(child, &ended, 0) == child && WIFEXITED(ended));
+  return WEXITSTATUS(ended);
+}
+
+static void FinishesAtAGoodExitAlone(void) {
+  CHECK(ExitsWith(0, 1) == 0);
+  CHECK(ExitsWith(0, 0) == 1); /* cannot finish what has not started */
+  CHECK(ExitsWith(3, 0) == 3); /* does not try */
+  strata_client* client = Connect();
+  CHECK(strata_finish_at_exit(client) == STRATA_OK);
+  strata_close(client); /* or this process would end with status 1 */
+}
+
 static int CountsAndEnds(void* context) { return ++*(int*)context >= 3; }
 
 /* Under a worker daemon that never lets it train. */
@@ -254,6 +280,7 @@ int main(void) {
   SaysWhichJobAndRankItIs();
   NamesWhatIsWrong();
   AChildCannotUseIt();
+  FinishesAtAGoodExitAlone();
   AJobWithoutGpusHasNoDevice();
   AWaitEndsWhenTheProgramSaysSo();
   if (failures == 0) puts("ok");

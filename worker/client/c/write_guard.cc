@@ -30,7 +30,10 @@ void OnFault(int signal, siginfo_t* info, void* context) {
     if (address < begin || address >= begin + range.bytes) continue;
     Print("strata: the program wrote to \"");
     Print(range.name.c_str());
-    Print("\", whose weights are the job's: they change by gradients alone\n");
+    // A write of one rank belongs to no step, so that nobody could say when others see it.
+    Print(
+        "\", whose weights are the job's: they change by gradients alone; set weights before"
+        " training starts, or have the optimizer on the ranks\n");
     break;
   }
   if ((former.sa_flags & SA_SIGINFO) != 0 && former.sa_sigaction != nullptr) {
