@@ -13,12 +13,12 @@
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
-#include "common/job/job.h"
 #include "common/version.h"
 #include "google/protobuf/util/json_util.h"
 #include "proto/control.pb.h"
 #include "worker/client/c/convert.h"
 #include "worker/client/c/good_exit.h"
+#include "worker/client/c/launch_alone.h"
 #include "worker/client/c/program_device.h"
 #include "worker/client/c/sized.h"
 #include "worker/client/c/strata_client_devices.h"
@@ -67,22 +67,6 @@ strata_code CodeOf(absl::StatusCode code) {
 strata_code Take(const absl::Status& status) {
   if (!status.ok()) ErrorText() = std::string(status.message());
   return CodeOf(status.code());
-}
-
-absl::StatusOr<strata::proto::Launch> LaunchAlone(const char* text) {
-  absl::StatusOr<strata::proto::Job> job = strata::ParseJob(text, "job");
-  if (!job.ok()) return job.status();
-  if (job->name().empty()) job->set_name("alone");
-  if (!job->has_program()) job->mutable_program()->set_path("alone");
-  job->set_ranks(1);
-  job->set_exchange(strata::proto::Job::NONE);
-  strata::FillDefaults(&*job);
-  if (absl::Status valid = strata::ValidateJob(*job); !valid.ok()) return valid;
-  strata::proto::Launch launch;
-  *launch.mutable_record()->mutable_job() = *std::move(job);
-  launch.set_local_ranks(1);
-  launch.set_channel_fd(-1);
-  return launch;
 }
 
 }  // namespace
@@ -197,7 +181,7 @@ strata_code strata_connect(const char* launch_file, strata_client** client) {
 }
 
 strata_code strata_connect_alone(const char* job, strata_client** client) {
-  return Make(LaunchAlone(job), client);
+  return Make(strata::client::LaunchAlone(job), client);
 }
 
 void strata_close(strata_client* client) {

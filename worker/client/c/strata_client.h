@@ -47,8 +47,7 @@ typedef enum strata_code {
   STRATA_INTERRUPTED = 7 /* see strata_on_wait */
 } strata_code;
 
-/* Returns the text of the calling thread's last error, one line, "" if there was none. Valid until
- * its next call that fails. */
+/* Returns the calling thread's last error in one line, or "". Valid until its next one. */
 STRATA_API const char* strata_error_text(void);
 
 typedef struct strata_client strata_client;
@@ -164,9 +163,8 @@ STRATA_API strata_code strata_read_weights(strata_client* client, int32_t tensor
 STRATA_API strata_code strata_finish_step(strata_client* client);
 /* No more steps: blocks until all nodes are done and the final weights are there. */
 STRATA_API strata_code strata_finish(strata_client* client);
-/* After strata_finish: makes the tensors' weights this process's own memory, to write to, for as
- * long as it lives; the addresses stay, and outlive the client. What nobody writes to is not
- * copied. Errors: STRATA_FAILED_PRECONDITION, too: they lie on a GPU. */
+/* After strata_finish: makes the weights, where they lie, this process's own for as long as it
+ * lives. What nobody writes to is not copied. STRATA_FAILED_PRECONDITION: they lie on a GPU. */
 STRATA_API strata_code strata_keep_weights(strata_client* client);
 /* Calls strata_finish when the process exits with status 0, once it is known to; no check of
  * strata_on_wait is called then. With any other status the rank has failed. */
@@ -190,11 +188,9 @@ typedef struct strata_report {
   uint32_t value_count;
 } strata_report;
 
-/* Sends a report to the coordinator, which shows it to the user. Errors: STRATA_INVALID_ARGUMENT
- * naming the value. */
+/* Sends a report, for the user to see. Errors: STRATA_INVALID_ARGUMENT naming the value. */
 STRATA_API strata_code strata_send_report(strata_client* client, const strata_report* report);
-/* Says in one line why this rank fails: the job's reason. Also while another thread is in a call.
- */
+/* Says in one line why this rank fails: the job's reason. Also within another thread's call. */
 STRATA_API void strata_fail(strata_client* client, const char* reason);
 
 #ifdef __cplusplus

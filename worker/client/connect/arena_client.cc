@@ -362,14 +362,6 @@ absl::Status ArenaClient::Finish() {
   return ReportFailure(access_.Settle());
 }
 
-absl::Status ArenaClient::KeepWeights() {
-  if (absl::Status status = Expect(Phase::kFinished, "KeepWeights"); !status.ok()) return status;
-  if (device() != nullptr) {
-    return absl::UnimplementedError("KeepWeights: the weights lie on a GPU, copy them");
-  }
-  return ReportFailure(link_->KeepWeights());
-}
-
 absl::Status ArenaClient::Send(const Report& report) {
   if (absl::Status status = CheckValues(report.values); !status.ok()) return status;
   const proto::Job& job = launch_.record().job();

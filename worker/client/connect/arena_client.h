@@ -51,7 +51,10 @@ class ArenaClient final : public Client, private ClientDevices, private ClientTr
   absl::Status ExpectUnpublished(int tensor) const override;
   absl::Status FinishStep() override;
   absl::Status Finish() override;
-  absl::Status KeepWeights() override;
+  absl::Status KeepWeights() override {
+    const absl::Status finished = Expect(Phase::kFinished, "KeepWeights");
+    return finished.ok() ? ReportFailure(link_->KeepWeights()) : finished;
+  }
   absl::Status Send(const Report& report) override;
   void Fail(const std::string& reason) override;
   ClientDevices& devices() override { return *this; }

@@ -63,7 +63,9 @@ class AggregatorLink final : public RankLink {
   absl::Status AwaitWeights(ChunkId chunk, uint64_t step) override;
   absl::Status Publish(absl::Span<const ChunkId> chunks, uint64_t step) override;
   absl::Status Finish(uint64_t steps) override;
-  absl::Status KeepWeights() override { return memory_->KeepWeights(); }
+  absl::Status KeepWeights() override {
+    return device_ == nullptr ? memory_->KeepWeights() : WeightsLieOnDevice();
+  }
   void SendTrace(AgentChannel* agent, bool all) override;
   proto::NodeCounters Counters() const override;
 

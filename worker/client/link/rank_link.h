@@ -66,7 +66,7 @@ class RankLink {
 
   // No more steps after `steps` of them: blocks until the final weights are in the arena.
   virtual absl::Status Finish(uint64_t steps) = 0;
-  // See Client. REQUIRES: Finish has returned OK; the arenas are on the host.
+  // See Client. REQUIRES: Finish has returned OK.
   virtual absl::Status KeepWeights() = 0;
 
   // Hands on what the link itself has noted of a traced job: as much as the daemon reads now, once
@@ -80,9 +80,13 @@ class RankLink {
 // KeepWeights of a link whose weights are a vector of its own.
 inline absl::Status KeepForGood(std::vector<float> weights) {
   // Reachable, so that no checker takes it for a leak.
-  static std::vector<std::vector<float>>* const kept = new std::vector<std::vector<float>>;
+  static auto* const kept = std::make_unique<std::vector<std::vector<float>>>().release();
   kept->push_back(std::move(weights));
   return absl::OkStatus();
+}
+// KeepWeights of a link whose weights lie on a GPU.
+inline absl::Status WeightsLieOnDevice() {
+  return absl::UnimplementedError("KeepWeights: the weights lie on a GPU, copy them");
 }
 
 }  // namespace strata::client

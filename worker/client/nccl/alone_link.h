@@ -30,9 +30,7 @@ class AloneLink final : public client::RankLink {
   absl::Status AwaitWeights(ChunkId chunk, uint64_t step) override;
   absl::Status Publish(absl::Span<const ChunkId> chunks, uint64_t step) override;
   absl::Status Finish(uint64_t steps) override;
-  absl::Status KeepWeights() override {
-    return absl::UnimplementedError("the weights lie on a GPU");
-  }
+  absl::Status KeepWeights() override { return client::WeightsLieOnDevice(); }
   proto::NodeCounters Counters() const override { return {}; }
 
  private:

@@ -33,9 +33,7 @@ class NcclLink final : public client::RankLink {
   absl::Status AwaitWeights(ChunkId chunk, uint64_t step) override;
   absl::Status Publish(absl::Span<const ChunkId> chunks, uint64_t step) override;
   absl::Status Finish(uint64_t steps) override;
-  absl::Status KeepWeights() override {
-    return absl::UnimplementedError("the weights lie on a GPU");
-  }
+  absl::Status KeepWeights() override { return client::WeightsLieOnDevice(); }
   void SendTrace(client::AgentChannel* agent, bool all) override;
   proto::NodeCounters Counters() const override;
 
