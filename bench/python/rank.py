@@ -1,7 +1,7 @@
 """A rank of against_ddp.py: trains one model for some steps, by Strata, by DDP over Gloo or by
 itself.
 
-usage: rank.py strata|ddp|plain MODEL [--steps N] [--warmup N] [--batch N] [--mib N] [--adamw]
+usage: rank.py strata|ddp|plain MODEL [--steps N] [--warmup N] [--batch N] [--mib N] [--adamw] ...
                [--optimizer-on servers] [--hook fp16] [--views]
                [--mark FILE]
 
@@ -35,6 +35,7 @@ def read_options():
     parser.add_argument("--optimizer-on", help="of Strata's DistributedOptimizer")
     parser.add_argument("--hook", choices=("fp16",), help="of DDP: how gradients travel")
     parser.add_argument("--views", action="store_true", help="DDP's gradients lie in its buckets")
+    parser.add_argument("--sketch-after", type=int, help="so many steps, in place of all")
     parser.add_argument("--mark", help="a file that is there while rank 0 makes the timed steps")
     return parser.parse_args()
 
@@ -100,6 +101,8 @@ def main():
         elif options.how == "strata":
             optimizer._strata_trainer.exchange.has_passed = False
         seconds.append(time.perf_counter() - begin)
+        if step + 1 == (options.sketch_after or options.warmup + options.steps) and rank == 0:
+            after = sketch(inner)
         if is_exchange:
             check_mean(inner, (ranks + 1) / 2)
     if mark:
@@ -108,7 +111,7 @@ def main():
         of_rank = {
             "seconds": seconds[options.warmup :],
             "tensors": len(before),
-            "sketch": [new - old for new, old in zip(sketch(inner), before)],
+            "sketch": [new - old for new, old in zip(after, before)],
         }
         print(json.dumps(of_rank), flush=True)
 
