@@ -66,6 +66,8 @@ bool NodeLife::only_aggregator_left() const {
 }
 
 NodeLife::Kind NodeLife::Classify(const Symptom& symptom) const {
+  // It was about to end anyway, and something at its end went wrong.
+  if (symptom.kind == Kind::kSignal && children_[symptom.child].said_line) return Kind::kExit;
   const bool lost_ranks = symptom.kind == Kind::kExit && symptom.child == lost_;
   return lost_ranks ? Kind::kLostRanksExit : symptom.kind;
 }

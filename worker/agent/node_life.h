@@ -45,8 +45,9 @@ class NodeLife {
   bool only_aggregator_left() const;
 
   // The job's reason. One failure shows in several children: whoever loses a peer complains too.
-  // The cause is taken to be a death by signal, then what a child said itself, then the lost rank's
-  // exit status, that it is lost, and any other exit status; the first of them. REQUIRES: failed().
+  // The cause is taken to be a death by signal of a child that had said nothing, then what a child
+  // said itself, then the lost rank's exit status, that it is lost, and any other end; the first of
+  // them. REQUIRES: failed().
   std::string Reason() const;
 
  private:

@@ -79,6 +79,20 @@ TEST(NodeLife, TakesADeathBySignalForTheCauseOfItsPeersComplaints) {
   EXPECT_EQ(life.Reason(), "rank 3 (node 1, w1): killed by signal 11 (Segmentation fault)");
 }
 
+// Libraries may abort a process that ends because of an exception.
+TEST(NodeLife, PrefersWhatTheChildSaidToASignalThatItThenDiesOf) {
+  NodeLife life = TwoRanks();
+  life.OnFailedLine(1, "ValueError: out of cheese (train.py:12)");
+  life.OnExit(1, ExitStatus{0, 6}, "terminate called without an active exception");
+  EXPECT_EQ(life.Reason(), "rank 3 (node 1, w1): ValueError: out of cheese (train.py:12)");
+  // The line may be read last.
+  NodeLife other = TwoRanks();
+  other.OnExit(0, ExitStatus{0, 6}, "");
+  EXPECT_EQ(other.Reason(), "rank 2 (node 1, w1): killed by signal 6 (Aborted)");
+  other.OnFailedLine(0, "ValueError: out of cheese (train.py:12)");
+  EXPECT_EQ(other.Reason(), "rank 2 (node 1, w1): ValueError: out of cheese (train.py:12)");
+}
+
 TEST(NodeLife, KeepsTheFirstOfSeveralLines) {
   NodeLife life = TwoRanks();
   life.OnFailedLine(0, "data file is truncated");
