@@ -90,7 +90,8 @@ class Encoder {
   // of (0, 0.5].
   absl::Status SetDensity(double density);
 
-  // The state: StateVectors vectors of elements() floats; of DGC v and then u.
+  int vectors() const { return StateVectors(options_); }
+  // The state: so many vectors of elements() floats; of DGC v and then u.
   absl::Span<const float> State(int vector) const;
   // Goes on from a state that was read before; no vectors: from zeros. Errors: InvalidArgument if
   // number or size of the vectors are others or an element is NaN or infinite; nothing has changed

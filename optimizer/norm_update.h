@@ -5,10 +5,12 @@
 #include <memory>
 #include <vector>
 
+#include "absl/status/status.h"
 #include "absl/types/span.h"
 #include "common/buffer_pool.h"
 #include "common/bytes.h"
 #include "common/ids.h"
+#include "common/image/chunk_image.h"
 #include "common/job/arena.h"
 #include "common/require.h"
 #include "kernels/kernels.h"
@@ -51,6 +53,15 @@ class NormUpdate {
   // Makes the update, with `samples` more samples. REQUIRES: Complete has returned true.
   void Apply(uint64_t samples, const StepRate& rate = {});
 
+  // Returns the chunk between two updates. Weights are handed on; the optimizer's state is copied.
+  // REQUIRES: seeded, nothing is complete.
+  WeightImage Image(ChunkId chunk) const;
+  // Goes on from an image of the chunk in place of first weights; all of it is copied. The mean of
+  // the update before is not in it: zeros until the next one, or what is put into mean(). All
+  // chunks are restored or none. Errors: InvalidArgument naming what differs from this chunk, or
+  // from those that were restored before. REQUIRES: not seeded, finite.
+  absl::Status Restore(ChunkId chunk, const WeightImage& image);
+
   const Bytes& weights(ChunkId chunk) const { return chunks_[chunk.value()].weights; }
 
  private:
@@ -83,6 +94,7 @@ class NormUpdate {
   std::vector<Chunk> chunks_;
   uint32_t complete_ = 0;  // chunks
   uint64_t samples_ = 0, updates_ = 0;
+  bool is_restored_ = false;
 };
 
 }  // namespace strata::kernels

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -29,42 +30,64 @@ proto::Layout Layout() {
 
 float Gradient(int step, uint32_t i) { return std::sin(1.0f + 3 * step + i); }
 
-// The weights after `steps` updates with Gradient.
-std::vector<double> Updated(const std::string& optimizer, int steps) {
+// An update with the optimizer of a job, of Layout() in chunks.
+struct World {
   proto::Job job;
-  EXPECT_TRUE(google::protobuf::TextFormat::ParseFromString(
-      "schedule { base_lr: 0.5 } optimizer { " + optimizer + " }", &job));
-  FillDefaults(&job);
-  const ChunkMap map(kElements, kChunkElements);
+  ChunkMap map{kElements, kChunkElements};
   BufferPool pool;
-  NormUpdate update(Cpu(), pool, job, 100, Layout(), map);
-  for (uint32_t c = 0; c < map.chunks(); ++c) {
-    const ChunkId id(c);
-    const auto first = std::make_shared<std::vector<float>>();
-    for (uint32_t i = 0; i < map.ElementsOf(id); ++i) {
-      first->push_back(1.0f + static_cast<float>(map.OffsetOf(id) + i) / 8);
-    }
-    update.Seed(id, Bytes(first, reinterpret_cast<const std::byte*>(first->data()),
-                          first->size() * sizeof(float)));
+  std::unique_ptr<NormUpdate> update;
+
+  explicit World(const std::string& optimizer) {
+    EXPECT_TRUE(google::protobuf::TextFormat::ParseFromString(
+        "schedule { base_lr: 0.5 } optimizer { " + optimizer + " }", &job));
+    FillDefaults(&job);
+    update = std::make_unique<NormUpdate>(Cpu(), pool, job, 100, Layout(), map);
   }
-  for (int step = 0; step < steps; ++step) {
-    // Chunks in another order than the arena's.
-    for (uint32_t c = map.chunks(); c-- > 0;) {
-      std::vector<float> mean;
-      for (uint32_t i = 0; i < map.ElementsOf(ChunkId(c)); ++i) {
-        mean.push_back(Gradient(step, map.OffsetOf(ChunkId(c)) + i));
+
+  void Seed() {
+    for (uint32_t c = 0; c < map.chunks(); ++c) {
+      const ChunkId id(c);
+      const auto first = std::make_shared<std::vector<float>>();
+      for (uint32_t i = 0; i < map.ElementsOf(id); ++i) {
+        first->push_back(1.0f + static_cast<float>(map.OffsetOf(id) + i) / 8);
       }
-      std::copy(mean.begin(), mean.end(), update.mean(ChunkId(c)).begin());
-      EXPECT_EQ(update.Complete(ChunkId(c)), c == 0);
+      update->Seed(id, Bytes(first, reinterpret_cast<const std::byte*>(first->data()),
+                             first->size() * sizeof(float)));
     }
-    update.Apply(10);
   }
-  std::vector<double> weights;
-  for (uint32_t c = 0; c < map.chunks(); ++c) {
-    const Bytes& part = update.weights(ChunkId(c));
-    weights.insert(weights.end(), part.floats(), part.floats() + part.float_count());
+
+  // Makes updates with Gradient, from step `begin` up to but not including `end`.
+  void Update(int begin, int end) {
+    for (int step = begin; step < end; ++step) {
+      // Chunks in another order than the arena's.
+      for (uint32_t c = map.chunks(); c-- > 0;) {
+        std::vector<float> mean;
+        for (uint32_t i = 0; i < map.ElementsOf(ChunkId(c)); ++i) {
+          mean.push_back(Gradient(step, map.OffsetOf(ChunkId(c)) + i));
+        }
+        std::copy(mean.begin(), mean.end(), update->mean(ChunkId(c)).begin());
+        EXPECT_EQ(update->Complete(ChunkId(c)), c == 0);
+      }
+      update->Apply(10);
+    }
   }
-  return weights;
+
+  std::vector<double> Weights() const {
+    std::vector<double> weights;
+    for (uint32_t c = 0; c < map.chunks(); ++c) {
+      const Bytes& part = update->weights(ChunkId(c));
+      weights.insert(weights.end(), part.floats(), part.floats() + part.float_count());
+    }
+    return weights;
+  }
+};
+
+// The weights after `steps` updates.
+std::vector<double> Updated(const std::string& optimizer, int steps) {
+  World world(optimizer);
+  world.Seed();
+  world.Update(0, steps);
+  return world.Weights();
 }
 
 double Norm(const std::vector<double>& x, uint32_t begin, uint32_t end) {
@@ -138,6 +161,42 @@ TEST(SumOfSquares, IsThatOfEveryElementForAnyLength) {
     x.push_back(static_cast<float>(n));
     expected += double{1} * n * n;
   }
+}
+
+// What is cut between two updates goes on with the same bits, also where the rate depends on how
+// many samples there have been.
+TEST(NormUpdate, GoesOnFromImagesWithTheSameBits) {
+  for (const std::string optimizer :
+       {"sgd {} clip_norm: 1.5", "momentum_sgd {} clip_norm: 1.5", "adamw {} clip_norm: 1.5",
+        "lars { momentum: 0.5 weight_decay: 0.125 coefficient: 0.25 }"}) {
+    World undisturbed(optimizer);
+    undisturbed.Seed();
+    undisturbed.Update(0, 4);
+    World resumed(optimizer);
+    for (uint32_t c = 0; c < resumed.map.chunks(); ++c) {
+      const ChunkId id(c);
+      ASSERT_TRUE(resumed.update->Restore(id, undisturbed.update->Image(id)).ok());
+    }
+    undisturbed.Update(4, 9);
+    resumed.Update(4, 9);
+    EXPECT_EQ(resumed.Weights(), undisturbed.Weights()) << optimizer;
+    EXPECT_EQ(resumed.update->Image(ChunkId(0)).samples, 90u);
+  }
+}
+
+TEST(NormUpdate, ImagesThatDoNotFitAreRefusedByName) {
+  World adam("adamw {} clip_norm: 1");
+  adam.Seed();
+  adam.Update(0, 2);
+  World sgd("sgd {} clip_norm: 1"), other("adamw {} clip_norm: 1");
+  EXPECT_EQ(sgd.update->Restore(ChunkId(0), adam.update->Image(ChunkId(0))).message(),
+            "optimizer state of 2 vectors, the job's optimizer has 0");
+  EXPECT_EQ(other.update->Restore(ChunkId(2), adam.update->Image(ChunkId(0))).message(),
+            "vectors of 6 elements, the chunk has 3");
+  ASSERT_TRUE(other.update->Restore(ChunkId(0), adam.update->Image(ChunkId(0))).ok());
+  adam.Update(2, 3);
+  EXPECT_EQ(other.update->Restore(ChunkId(1), adam.update->Image(ChunkId(1))).message(),
+            "3 updates of 30 samples, other chunks have had 2 of 20");
 }
 
 }  // namespace

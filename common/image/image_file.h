@@ -8,6 +8,7 @@
 #include "absl/types/span.h"
 #include "common/bytes.h"
 #include "common/image/chunk_image.h"
+#include "common/image/image_tensors.h"
 
 namespace strata {
 
@@ -15,16 +16,6 @@ namespace strata {
 // "B/weights", "B/state0" and so on, "B/copy", "B/mean_square"; "B" in the metadata has the counts,
 // as JSON. "format" there is kImageFormat.
 inline constexpr char kImageFormat[] = "strata-chunks-1";
-
-// A file's content in pieces, in order.
-struct ImageFile {
-  std::string head;
-  std::vector<Bytes> values;
-
-  // Returns all of it, as WriteFileAtomically takes it; valid as long as this is.
-  std::vector<absl::Span<const char>> Pieces() const&;
-  std::vector<absl::Span<const char>> Pieces() const&& = delete;
-};
 
 // REQUIRES: the images' vectors are fp32, of one length in an image; no two images begin alike.
 ImageFile MakeImageFile(absl::Span<const ChunkImage> images);

@@ -152,6 +152,26 @@ def image_files():
         struct.pack("<f", float("nan"))))
 
 
+def node_image_files():
+    def tensor(begin, elements=1):
+        return {"dtype": "F32", "shape": [elements], "data_offsets": [begin, begin + 4 * elements]}
+
+    weights = {"version": 1, "updates": 1, "samples": 4, "state": 1}
+    counts = {"elements": 1, "push": {"samples": 3, "unsent": 1},
+              "local": {**weights, "clock": 8, "last_samples": 2}, "norms": weights}
+    texts = {"format": "strata-node-1", "node": json.dumps({"node": 1, "clock": 8}),
+             "0": json.dumps(counts), "1": json.dumps({"elements": 2})}
+    names = ["0/unsent0", "0/local/weights", "0/local/state0", "0/local/start", "0/norms/weights",
+             "0/norms/state0", "0/arena"]
+    tensors = {name: tensor(4 * i) for i, name in enumerate(names)}
+    good = safetensors({"__metadata__": texts, **tensors}, struct.pack("<7f", *range(7)))
+    write("node_image_fuzz", "all_parts", good)
+    write("node_image_fuzz", "cut_off", good[:-1])
+    write("node_image_fuzz", "a_tensor_too_few",
+          safetensors({"__metadata__": texts, **{name: tensors[name] for name in names[:5]}},
+                      struct.pack("<5f", *range(5))))
+
+
 def jobs():
     examples = os.path.join(HERE, "..", "..", "examples")
     for path in sorted(glob.glob(os.path.join(examples, "**", "*.textproto"), recursive=True)):
@@ -214,6 +234,7 @@ if __name__ == "__main__":
     idx_files()
     safetensors_files()
     image_files()
+    node_image_files()
     jobs()
     clusters()
     task_replies()

@@ -40,6 +40,7 @@ ChunkReduction::ChunkReduction(const ReductionRules* rules, const proto::Layout&
                                const ChunkMap& map, ChunkId chunk)
     : rules_(rules),
       chunk_(chunk),
+      offset_(map.OffsetOf(chunk)),
       elements_(map.ElementsOf(chunk)),
       own_begin_(SliceBegin(rules->plan.Own().begin)),
       own_end_(SliceBegin(rules->plan.Own().end)),
@@ -59,13 +60,49 @@ void ChunkReduction::Seed(const Bytes& first_weights) {
   if (count == 0) return;
   const Bytes own = first_weights.Part(own_begin_ * sizeof(float), count * sizeof(float));
   weights_.Seed(own, 0);
-  if (!encodes()) return;
-  // The rules are those of a valid job and the weights are its ranks' own: if they are not finite,
-  // the first update says so.
+  // The weights are the ranks' own: if they are not finite, the first update says so.
+  if (encodes()) FollowFrom(own).IgnoreError();
+}
+
+absl::Status ChunkReduction::FollowFrom(const Bytes& own) {
+  // The rules are those of a valid job.
   copy_ = *kernels::Encoder::Create(
-      {.compression = rules_->compression, .feedback = kernels::Feedback::kFollow}, count,
-      *rules_->kernels);
-  copy_->Restore({absl::MakeConstSpan(own.floats(), count)}).IgnoreError();
+      {.compression = rules_->compression, .feedback = kernels::Feedback::kFollow},
+      own.float_count(), *rules_->kernels);
+  return copy_->Restore({absl::MakeConstSpan(own.floats(), own.float_count())});
+}
+
+std::optional<ChunkImage> ChunkReduction::Image() const {
+  if (own_begin_ == own_end_) return std::nullopt;
+  STRATA_REQUIRE(weights_.seeded() && !begun_);
+  ChunkImage image = {.begin = offset_ + own_begin_, .clock = clock_, .weights = weights_.Image()};
+  if (copy_ == nullptr) return image;
+  const absl::Span<const float> state = copy_->State(0);
+  const std::shared_ptr<float> copy = rules_->pool->AllocateFloats(state.size());
+  CopyBytes(CopyReason::kCut, copy.get(), state.data(), state.size() * sizeof(float));
+  image.copy = AsBytes(copy, state.size());
+  return image;
+}
+
+absl::Status ChunkReduction::Restore(const std::optional<ChunkImage>& image, uint64_t clock) {
+  const uint32_t count = own_end_ - own_begin_;
+  if (image.has_value() != (count > 0)) {
+    return absl::InvalidArgumentError(
+        absl::StrFormat("chunk %d: %d elements are this node's, %s", chunk_.value(), count,
+                        image ? "but there is an image of some" : "but there is no image of them"));
+  }
+  clock_ = clock;
+  if (!image) return absl::OkStatus();
+  if (image->begin != offset_ + own_begin_ || image->clock != clock) {
+    return absl::InvalidArgumentError(
+        absl::StrFormat("an image of the elements from %d on at clock %d, not from %d at clock %d",
+                        image->begin, image->clock, offset_ + own_begin_, clock));
+  }
+  if (image->copy.empty() == encodes() || (encodes() && image->copy.float_count() != count)) {
+    return absl::InvalidArgumentError("an image of another push.codec");
+  }
+  if (absl::Status status = weights_.Restore(image->weights); !status.ok()) return status;
+  return encodes() ? FollowFrom(image->copy) : absl::OkStatus();
 }
 
 absl::Status ChunkReduction::Begin(Bytes sum, const StepFacts& step, ReductionActions* actions) {

@@ -13,6 +13,7 @@
 #include "common/buffer_pool.h"
 #include "common/bytes.h"
 #include "common/ids.h"
+#include "common/image/chunk_image.h"
 #include "common/job/arena.h"
 #include "common/trace/trace_log.h"
 #include "common/wire/frame.h"
@@ -76,6 +77,14 @@ class ChunkReduction {
   // The chunk's first weights, of which its own part is copied.
   void Seed(const Bytes& first_weights);
 
+  // Returns what the node knows of its own part: weights are handed on, the rest is copied. None:
+  // it has no part of the chunk. REQUIRES: seeded, not begun in this clock.
+  std::optional<ChunkImage> Image() const;
+  // Goes on from the image of its own part in place of first weights, at the image's clock; all of
+  // it is copied. None: it has no part, and `clock` is where it goes on. Errors: InvalidArgument
+  // naming what differs. REQUIRES: not seeded, finite.
+  absl::Status Restore(const std::optional<ChunkImage>& image, uint64_t clock);
+
   // Bytes of the copy of what all nodes have of its own part.
   size_t copy_bytes() const { return copy_ == nullptr ? 0 : copy_->elements() * sizeof(float); }
 
@@ -107,8 +116,12 @@ class ChunkReduction {
   absl::Status Deliver(const ReduceStep& part, Bytes weights, ReductionActions* actions);
   absl::Status CheckDue(const ReduceStep& step, const wire::Header& header) const;
 
+  // Knows from now on what all nodes have of its own part. REQUIRES: where encodes().
+  absl::Status FollowFrom(const Bytes& own);
+
   const ReductionRules* rules_;
   const ChunkId chunk_;
+  const uint64_t offset_;  // of the chunk in the arena
   const uint32_t elements_;
   const uint32_t own_begin_, own_end_;  // the elements that this node updates
   kernels::WeightState weights_;        // of those

@@ -2,6 +2,8 @@
 
 #include <utility>
 
+#include "common/require.h"
+
 namespace strata::worker {
 
 DoubleBufferLayer::DoubleBufferLayer(ExchangeStage* below, uint32_t chunks)
@@ -25,6 +27,18 @@ absl::Status DoubleBufferLayer::OnPayload(const NodeAction& asked, Bytes payload
   ++chunk.clock;
   ++waiting_;
   return chunk.under_way ? absl::OkStatus() : Turn(asked.chunk, now, actions);
+}
+
+void DoubleBufferLayer::Restore(ChunkId id, uint64_t clock, Bytes weights) {
+  Chunk& chunk = chunks_[id.value()];
+  STRATA_REQUIRE(clock >= 1 && chunk.clock == 0 && !weights.empty());
+  chunk.clock = clock;
+  held_bytes_ += weights.size();
+  chunk.answer.push_back({.kind = NodeAction::Kind::kDeliver,
+                          .chunk = id,
+                          .clock = clock - 1,
+                          .lands = true,
+                          .weights = std::move(weights)});
 }
 
 absl::Status DoubleBufferLayer::Turn(ChunkId id, absl::Time now, CoreActions* actions) {

@@ -32,6 +32,12 @@ class DoubleBufferLayer final : public ExchangeLayer {
   absl::Status Finish(uint64_t clocks, absl::Time now, CoreActions* actions) override;
   absl::Status OnPayload(const NodeAction& asked, Bytes payload, const StepFacts& step,
                          absl::Time now, CoreActions* actions) override;
+
+  // Goes on with step `clock`, for which the node has the weights that lack the sum of the step
+  // before, as ever; `weights` are those with it, which the next publication brings.
+  // REQUIRES: nothing was submitted; clock >= 1, all of the chunk's weights.
+  void Restore(ChunkId chunk, uint64_t clock, Bytes weights);
+
   size_t memory_bytes() const override { return held_bytes_; }
   bool goes_on() const override { return under_way_ > 0; }
 

@@ -135,6 +135,19 @@ TEST_F(DoubleBufferTest, AnAnswerThatCameBeforeTheEndIsGivenThen) {
   EXPECT_EQ(actions.node[0].weights.floats()[0], 10);
 }
 
+// What is resumed at step 3 has answer 2 in hand, as the one that was cut had, or would have had.
+TEST_F(DoubleBufferTest, GoesOnFromTheWeightsThatTheNextPublicationBrings) {
+  layer_.Restore(ChunkId(0), 3, Floats({20}));
+  clock_ = 3;
+  EXPECT_EQ(layer_.memory_bytes(), sizeof(float));
+  EXPECT_FALSE(layer_.goes_on());
+  ExpectGiven(Publish(4), 3, 20);
+  EXPECT_EQ(below_.sums, std::vector<float>{4});
+  EXPECT_TRUE(Publish(5).empty());
+  ExpectGiven(Answer(30), 4, 30);
+  EXPECT_EQ(below_.sums, (std::vector<float>{4, 5}));
+}
+
 TEST_F(DoubleBufferTest, ErrorsOfTheExchangeAreTheLayers) {
   below_.error = absl::InvalidArgumentError("no sum");
   Publish(1);

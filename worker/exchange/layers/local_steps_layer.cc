@@ -70,6 +70,36 @@ void LocalStepsLayer::Seed(ChunkId id, const Bytes& first_weights) {
   chunk.start = chunk.local->weights();
 }
 
+LocalStepsImage LocalStepsLayer::Image(ChunkId id) const {
+  const Chunk& chunk = chunks_[id.value()];
+  STRATA_REQUIRE(chunk.local->seeded() && chunk.clock % steps_ == 0);
+  STRATA_REQUIRE(!chunk.waits && chunk.next == nullptr && chunk.unsent == nullptr);
+  return {.clock = chunk.clock,
+          .last_samples = chunk.last_samples,
+          .own = chunk.local->Image(),
+          .start = chunk.start};
+}
+
+absl::Status LocalStepsLayer::Restore(ChunkId id, const LocalStepsImage& image) {
+  Chunk& chunk = chunks_[id.value()];
+  const uint32_t count = map_.ElementsOf(id);
+  if (image.clock % steps_ != 0) {
+    return absl::InvalidArgumentError(
+        absl::StrFormat("%d steps, which end no round of %d", image.clock, steps_));
+  }
+  if (image.start.float_count() != count) {
+    return absl::InvalidArgumentError(absl::StrFormat("vectors of %d elements, the chunk has %d",
+                                                      image.start.float_count(), count));
+  }
+  if (absl::Status status = chunk.local->Restore(image.own); !status.ok()) return status;
+  const std::shared_ptr<float> start = pool_.AllocateFloats(count);
+  CopyBytes(CopyReason::kSeed, start.get(), image.start.data(), image.start.size());
+  chunk.start = AsBytes(start, count);
+  chunk.clock = image.clock;
+  chunk.last_samples = image.last_samples;
+  return absl::OkStatus();
+}
+
 absl::Status LocalStepsLayer::Step(ChunkId id, const Bytes& sum, const StepFacts& step,
                                    absl::Time now, CoreActions* actions) {
   Chunk& chunk = chunks_[id.value()];

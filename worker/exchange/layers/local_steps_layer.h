@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "common/buffer_pool.h"
+#include "common/image/local_steps_image.h"
 #include "common/job/arena.h"
 #include "common/trace/trace_log.h"
 #include "kernels/kernels.h"
@@ -43,6 +44,15 @@ class LocalStepsLayer final : public ExchangeLayer {
   absl::Status Finish(uint64_t clocks, absl::Time now, CoreActions* actions) override;
   absl::Status OnPayload(const NodeAction& asked, Bytes payload, const StepFacts& step,
                          absl::Time now, CoreActions* actions) override;
+
+  // Returns what is kept of the chunk. Weights are handed on; the optimizer's state is copied.
+  // REQUIRES: it is between two rounds, seeded.
+  LocalStepsImage Image(ChunkId chunk) const;
+  // Goes on from an image in place of first weights; all of it is copied. Errors: InvalidArgument
+  // naming what differs from this job (elements, vectors of state, steps of a round).
+  // REQUIRES: not seeded, finite.
+  absl::Status Restore(ChunkId chunk, const LocalStepsImage& image);
+
   size_t memory_bytes() const override {
     return pool_.allocated_bytes() + changes_.allocated_bytes();
   }

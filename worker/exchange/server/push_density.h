@@ -20,6 +20,9 @@ class PushDensity {
 
   // The share that the chunk's next sum sends, over `samples` of the node. Once per sum, in order.
   double Next(ChunkId chunk, uint32_t samples);
+  // The samples of the chunk's sums so far, where the share depends on them; else 0. To go on from.
+  uint64_t samples(ChunkId chunk) const { return samples_[chunk.value()]; }
+  void GoOnFrom(ChunkId chunk, uint64_t samples) { samples_[chunk.value()] = samples; }
 
  private:
   const proto::Encoding encoding_;

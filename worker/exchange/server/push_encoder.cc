@@ -5,6 +5,9 @@
 #include <utility>
 
 #include "absl/memory/memory.h"
+#include "absl/strings/str_format.h"
+#include "common/copies.h"
+#include "common/require.h"
 #include "compression/encode_payload.h"
 #include "compression/job_compression.h"
 
@@ -73,6 +76,37 @@ absl::StatusOr<PushEncoder::Encoded> PushEncoder::WithoutZeros(const Bytes& sum)
     value_at += sizeof(float);
   }
   return Encoded{wire::Codec::kSparse, Bytes(payload, payload.get(), bytes)};
+}
+
+PushImage PushEncoder::Image(ChunkId id) {
+  PushImage image = {.samples = density_.samples(id)};
+  if (encoders_.empty()) return image;
+  const kernels::Encoder& encoder = *encoders_[id.value()];
+  for (int vector = 0; vector < encoder.vectors(); ++vector) {
+    const absl::Span<const float> state = encoder.State(vector);
+    const std::shared_ptr<float> copy = pool_.AllocateFloats(state.size());
+    CopyBytes(CopyReason::kCut, copy.get(), state.data(), state.size() * sizeof(float));
+    image.unsent.push_back(AsBytes(copy, state.size()));
+  }
+  return image;
+}
+
+absl::Status PushEncoder::Restore(ChunkId id, const PushImage& image) {
+  STRATA_REQUIRE(from_ == From::kSums);
+  const size_t vectors = encoders_.empty() ? 0 : encoders_[id.value()]->vectors();
+  if (image.unsent.size() != vectors) {
+    return absl::InvalidArgumentError(absl::StrFormat(
+        "%d vectors of what was not sent, push.codec keeps %d", image.unsent.size(), vectors));
+  }
+  if (vectors > 0) {
+    std::vector<absl::Span<const float>> state;
+    for (const Bytes& vector : image.unsent) {
+      state.emplace_back(vector.floats(), vector.float_count());
+    }
+    if (absl::Status status = encoders_[id.value()]->Restore(state); !status.ok()) return status;
+  }
+  density_.GoOnFrom(id, image.samples);
+  return absl::OkStatus();
 }
 
 size_t PushEncoder::memory_bytes() const { return state_bytes_ + pool_.allocated_bytes(); }

@@ -5,10 +5,12 @@
 #include <memory>
 #include <vector>
 
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "common/buffer_pool.h"
 #include "common/bytes.h"
 #include "common/ids.h"
+#include "common/image/push_image.h"
 #include "common/job/arena.h"
 #include "compression/encoder.h"
 #include "kernels/kernels.h"
@@ -38,6 +40,12 @@ class PushEncoder {
   // The payload of the chunk's next sum, over `samples` of the node. Errors: InvalidArgument: it is
   // not finite, or too large for the codec.
   absl::StatusOr<Encoded> Encode(ChunkId chunk, const Bytes& sum, uint32_t samples);
+  // Returns a copy of what is kept of the chunk: it goes with the weights that hold all of its
+  // payloads so far, and no more.
+  PushImage Image(ChunkId chunk);
+  // Goes on from an image. Errors: InvalidArgument: it is of another codec, or not of the chunk's
+  // size, or not finite; nothing has changed then. REQUIRES: the sums are not payloads already.
+  absl::Status Restore(ChunkId chunk, const PushImage& image);
   // Bytes of what was not sent, of momentum, and of payloads, including free ones.
   size_t memory_bytes() const;
 

@@ -1,6 +1,7 @@
 #include "worker/exchange/server/push_encoder.h"
 
 #include <cmath>
+#include <string>
 #include <vector>
 
 #include "compression/checked_payload.h"
@@ -147,6 +148,47 @@ TEST(PushEncoder, WithSignificanceZerosAreNotSentWhereThatIsSmaller) {
   EXPECT_EQ(dense->payload.floats(), change.data());
   change[1] = NAN;
   EXPECT_EQ(encoder->Encode(ChunkId(0), View(change), 1).status().message(), "NaN or infinity");
+}
+
+// What goes on from an image sends what the other one would have sent: what was lost until then,
+// and DGC's momentum and density, are in it.
+TEST(PushEncoder, GoesOnFromAnImageWithTheSamePayloads) {
+  for (const proto::Encoding::Codec codec :
+       {proto::Encoding::FP32, proto::Encoding::FP16, proto::Encoding::INT8,
+        proto::Encoding::ONE_BIT, proto::Encoding::TOP_K, proto::Encoding::DGC}) {
+    proto::Encoding push;
+    push.set_codec(codec);
+    push.set_density(0.002f);
+    push.set_warmup_epochs(1);
+    const auto encoder = Of(push), resumed = Of(push);
+    const auto encode = [&](PushEncoder& one, int clock) {
+      Floats gradient = Gradient(1000);
+      for (size_t i = 0; i < gradient.size(); ++i) gradient[i] *= std::cos(0.3f * clock + i);
+      const auto payload = one.Encode(ChunkId(0), View(gradient), 15);
+      EXPECT_TRUE(payload.ok()) << payload.status();
+      return std::string(reinterpret_cast<const char*>(payload->payload.data()),
+                         payload->payload.size());
+    };
+    for (int clock = 0; clock < 3; ++clock) encode(*encoder, clock);
+    const PushImage image = encoder->Image(ChunkId(0));
+    encode(*encoder, 3);  // which changes nothing in the image
+    ASSERT_TRUE(resumed->Restore(ChunkId(0), image).ok());
+    encode(*resumed, 3);
+    for (int clock = 4; clock < 8; ++clock) {
+      EXPECT_EQ(encode(*resumed, clock), encode(*encoder, clock)) << codec << " " << clock;
+    }
+  }
+}
+
+TEST(PushEncoder, AnImageOfAnotherCodecOrSizeIsRefused) {
+  proto::Encoding int8;
+  int8.set_codec(proto::Encoding::INT8);
+  const auto encoder = Of(int8);
+  const PushImage image = encoder->Image(ChunkId(0));
+  EXPECT_EQ(Of({})->Restore(ChunkId(0), image).message(),
+            "1 vectors of what was not sent, push.codec keeps 0");
+  EXPECT_EQ(Of(int8)->Restore(ChunkId(1), image).message(),
+            "vector 0 of the state has 1000 elements, not 500");
 }
 
 }  // namespace

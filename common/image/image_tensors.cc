@@ -1,0 +1,83 @@
+#include "common/image/image_tensors.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+
+#include "absl/strings/str_cat.h"
+#include "common/require.h"
+
+namespace strata {
+namespace {
+
+constexpr char kFormat[] = "format";
+
+}  // namespace
+
+std::vector<absl::Span<const char>> ImageFile::Pieces() const& {
+  std::vector<absl::Span<const char>> pieces = {head};
+  for (const Bytes& one : values) {
+    pieces.emplace_back(reinterpret_cast<const char*>(one.data()), one.size());
+  }
+  return pieces;
+}
+
+void ImageWriter::AddText(const std::string& name, const std::string& text) {
+  const bool is_new = metadata_.emplace(name, text).second;
+  STRATA_REQUIRE(is_new);
+}
+
+void ImageWriter::AddFloats(const std::string& name, const Bytes& values) {
+  tensors_.push_back({name, {values.float_count()}, {values.floats(), values.float_count()}});
+  file_.values.push_back(values);
+}
+
+ImageFile ImageWriter::Finish() {
+  file_.head = SafetensorsHead(metadata_, tensors_);
+  return std::move(file_);
+}
+
+absl::Status ImageReader::Open(const std::string& format) {
+  const char* const text = reinterpret_cast<const char*>(content_.data());
+  absl::StatusOr<ModelView> file = ViewSafetensors({text, content_.size()}, path_);
+  if (!file.ok()) return file.status();
+  texts_ = std::move(file->metadata);
+  const auto found = texts_.find(kFormat);
+  if (found == texts_.end() || found->second != format) {
+    return Wrong(kFormat, absl::StrCat("is not ", format));
+  }
+  texts_.erase(found);
+  for (const TensorView& tensor : file->tensors) {
+    const auto* const data = reinterpret_cast<const std::byte*>(tensor.values.data());
+    if (reinterpret_cast<uintptr_t>(data) % sizeof(float) != 0) {
+      return Wrong(tensor.name, "lies at an address where no fp32 may lie");
+    }
+    const Bytes values = content_.Part(data - content_.data(), tensor.values.size());
+    const float* const floats = values.floats();
+    if (!std::all_of(floats, floats + values.float_count(),
+                     [](float x) { return std::isfinite(x); })) {
+      return Wrong(tensor.name, "holds NaN or infinity");
+    }
+    if (!floats_.emplace(tensor.name, values).second) return Wrong(tensor.name, "is there twice");
+  }
+  return absl::OkStatus();
+}
+
+Bytes ImageReader::TakeFloats(const std::string& name) {
+  const auto found = floats_.find(name);
+  if (found == floats_.end()) return Bytes();
+  Bytes values = std::move(found->second);
+  floats_.erase(found);
+  return values;
+}
+
+absl::Status ImageReader::ExpectAllTaken() const {
+  if (floats_.empty()) return absl::OkStatus();
+  return Wrong(floats_.begin()->first, "belongs to no image");
+}
+
+absl::Status ImageReader::Wrong(const std::string& what, const std::string& why) const {
+  return absl::InvalidArgumentError(absl::StrCat(path_, ": ", what, " ", why));
+}
+
+}  // namespace strata

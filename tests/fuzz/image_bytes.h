@@ -1,0 +1,28 @@
+#ifndef STRATA_TESTS_FUZZ_IMAGE_BYTES_H_
+#define STRATA_TESTS_FUZZ_IMAGE_BYTES_H_
+
+#include <memory>
+#include <string>
+#include <utility>
+
+#include "common/bytes.h"
+#include "common/image/image_tensors.h"
+
+namespace strata {
+
+// Bytes that own their content.
+inline Bytes OwnBytes(std::string content) {
+  const auto owner = std::make_shared<std::string>(std::move(content));
+  return Bytes(owner, reinterpret_cast<const std::byte*>(owner->data()), owner->size());
+}
+
+// Returns all of a file.
+inline std::string Joined(const ImageFile& file) {
+  std::string joined;
+  for (const auto piece : file.Pieces()) joined.append(piece.data(), piece.size());
+  return joined;
+}
+
+}  // namespace strata
+
+#endif  // STRATA_TESTS_FUZZ_IMAGE_BYTES_H_
