@@ -1,10 +1,12 @@
 #include "common/atomic_file.h"
 
 #include <fcntl.h>
+#include <sys/random.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include <cerrno>
+#include <cstdint>
 #include <cstdio>
 #include <cstring>
 
@@ -82,7 +84,10 @@ absl::Status WriteFileAtomically(const std::string& path, const std::string& con
 
 absl::Status WriteFileAtomically(const std::string& path,
                                  absl::Span<const absl::Span<const char>> pieces) {
-  const std::string temporary = absl::StrFormat("%s.tmp.%d", path, getpid());
+  // Processes of other hosts, or containers, that share the folder may have this one's number.
+  uint64_t own = 0;
+  if (getrandom(&own, sizeof own, 0) != sizeof own) return FileError(errno, "/dev/urandom");
+  const std::string temporary = absl::StrFormat("%s.tmp.%d.%016x", path, getpid(), own);
   absl::Status status = WriteAndSync(temporary, pieces);
   if (status.ok() && rename(temporary.c_str(), path.c_str()) != 0) status = FileError(errno, path);
   if (!status.ok()) {

@@ -11,7 +11,8 @@
 namespace strata {
 
 // Writes a file so that readers, also after a crash, see the old content or all of the new one:
-// into PATH.tmp.PID, synced, then renamed. Errors name the path: NotFound (folder),
+// into PATH.tmp.PID.RANDOM, synced, then renamed. Any number of processes, also of several hosts,
+// may write one path: each content is whole. Errors name the path: NotFound (folder),
 // PermissionDenied, ResourceExhausted (disk full), Unknown; no temporary file is left then.
 absl::Status WriteFileAtomically(const std::string& path, const std::string& content);
 // Writes content that lies in several pieces.

@@ -18,6 +18,9 @@ namespace {
 constexpr char kManifest[] = "manifest.json";
 constexpr char kFolder[] = "clock-";
 
+// As many digits as a clock can have, so that names sort like clocks.
+std::string FolderName(uint64_t clock) { return absl::StrFormat("%s%020d", kFolder, clock); }
+
 // Returns the clock of the checkpoint that an object belongs to; none: it belongs to none.
 std::optional<uint64_t> ClockOf(const std::string& name) {
   absl::string_view rest = name;
@@ -31,9 +34,8 @@ std::optional<uint64_t> ClockOf(const std::string& name) {
 
 }  // namespace
 
-// As many digits as a clock can have, so that names sort like clocks.
 std::string Checkpoints::ObjectName(uint64_t clock, const std::string& part) {
-  return absl::StrFormat("%s%020d/%s", kFolder, clock, part);
+  return absl::StrCat(FolderName(clock), "/", part);
 }
 
 absl::Status Checkpoints::Complete(const Manifest& manifest) {
@@ -66,7 +68,7 @@ absl::StatusOr<Checkpoints::Listing> Checkpoints::List() {
     if (manifest.ok()) {
       listing.complete.push_back(*std::move(manifest));
     } else {
-      listing.broken.push_back(manifest.status());
+      listing.broken[*clock] = manifest.status();
     }
   }
   std::sort(listing.complete.begin(), listing.complete.end(),
@@ -77,7 +79,7 @@ absl::StatusOr<Checkpoints::Listing> Checkpoints::List() {
 absl::StatusOr<Manifest> Checkpoints::Newest(std::vector<absl::Status>* passed_over) {
   absl::StatusOr<Listing> listing = List();
   if (!listing.ok()) return listing.status();
-  *passed_over = std::move(listing->broken);
+  for (const auto& [clock, status] : listing->broken) passed_over->push_back(status);
   for (Manifest& manifest : listing->complete) {
     const absl::Status status = Verify(manifest);
     if (status.ok()) return std::move(manifest);
@@ -109,6 +111,11 @@ absl::Status Checkpoints::Verify(const Manifest& manifest) {
   return absl::OkStatus();
 }
 
+absl::Status Checkpoints::Drop(uint64_t clock) {
+  absl::Status status = store_.Delete(ObjectName(clock, kManifest));
+  return status.ok() ? store_.DeleteFolder(FolderName(clock)) : status;
+}
+
 absl::Status Checkpoints::Prune(uint32_t keep) {
   STRATA_REQUIRE(keep >= 1);
   absl::StatusOr<Listing> listing = List();
@@ -118,21 +125,33 @@ absl::Status Checkpoints::Prune(uint32_t keep) {
   for (size_t i = 0; i < std::min<size_t>(keep, listing->complete.size()); ++i) {
     kept.insert(listing->complete[i].clock);
   }
-  absl::StatusOr<std::vector<std::string>> names = store_.List();
-  if (!names.ok()) return names.status();
-  const uint64_t newest = listing->complete[0].clock;
-  std::vector<std::string> doomed;
-  for (const std::string& name : *names) {
-    const std::optional<uint64_t> clock = ClockOf(name);
-    if (clock && *clock < newest && !kept.contains(*clock)) doomed.push_back(name);
-  }
-  // Without its manifest a checkpoint is none, whatever of it is still there.
-  std::stable_partition(doomed.begin(), doomed.end(),
-                        [](const std::string& name) { return absl::EndsWith(name, kManifest); });
-  for (const std::string& name : doomed) {
-    if (absl::Status status = store_.Delete(name); !status.ok()) return status;
+  for (const auto& [clock, status] : listing->broken) kept.insert(clock);
+  absl::StatusOr<std::set<uint64_t>> clocks = Clocks();
+  if (!clocks.ok()) return clocks.status();
+  for (const uint64_t clock : *clocks) {
+    if (clock >= listing->complete[0].clock || kept.contains(clock)) continue;
+    if (absl::Status status = Drop(clock); !status.ok()) return status;
   }
   return absl::OkStatus();
+}
+
+absl::Status Checkpoints::DropAfter(uint64_t clock) {
+  absl::StatusOr<std::set<uint64_t>> clocks = Clocks();
+  if (!clocks.ok()) return clocks.status();
+  for (auto later = clocks->upper_bound(clock); later != clocks->end(); ++later) {
+    if (absl::Status status = Drop(*later); !status.ok()) return status;
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<std::set<uint64_t>> Checkpoints::Clocks() {
+  absl::StatusOr<std::vector<std::string>> names = store_.List();
+  if (!names.ok()) return names.status();
+  std::set<uint64_t> clocks;
+  for (const std::string& name : *names) {
+    if (const std::optional<uint64_t> clock = ClockOf(name)) clocks.insert(*clock);
+  }
+  return clocks;
 }
 
 }  // namespace strata

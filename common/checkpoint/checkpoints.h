@@ -2,6 +2,8 @@
 #define STRATA_COMMON_CHECKPOINT_CHECKPOINTS_H_
 
 #include <cstdint>
+#include <map>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -31,8 +33,9 @@ class Checkpoints {
   absl::Status Complete(const Manifest& manifest);
 
   struct Listing {
-    std::vector<Manifest> complete;    // newest first
-    std::vector<absl::Status> broken;  // manifests that cannot be used, and why
+    std::vector<Manifest> complete;  // newest first
+    // By clock: manifests that cannot be used, or not now, and why.
+    std::map<uint64_t, absl::Status> broken;
   };
   // Looks at manifests alone.
   absl::StatusOr<Listing> List();
@@ -46,12 +49,21 @@ class Checkpoints {
   absl::Status Verify(const Manifest& manifest);
 
   // Deletes all but the newest `keep` checkpoints, and what older ones have left behind that were
-  // never complete. What is newer than the newest is left alone: it may become complete.
-  // REQUIRES: keep >= 1.
+  // never complete. What is newer than the newest is left alone: it may become complete. So are
+  // those whose manifest cannot be used: another version may read them, or a later try.
+  // REQUIRES: keep >= 1, and that the newest is whole: a job that goes on from an older one calls
+  // DropAfter first.
   absl::Status Prune(uint32_t keep);
+  // Deletes all that is newer than a clock, complete or not: the job goes on from there, and makes
+  // those anew. REQUIRES: nobody writes them.
+  absl::Status DropAfter(uint64_t clock);
 
  private:
   absl::StatusOr<Manifest> ReadManifest(const std::string& name);
+  // The clocks of all that has an object here.
+  absl::StatusOr<std::set<uint64_t>> Clocks();
+  // Deletes a checkpoint: its manifest first, for without it it is none.
+  absl::Status Drop(uint64_t clock);
 
   Store& store_;
 };

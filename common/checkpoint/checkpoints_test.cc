@@ -150,6 +150,14 @@ class DyingStore final : public Store {
     if (left_-- <= 0) return absl::UnavailableError(name + ": gone");
     return store_.Delete(name);
   }
+  absl::Status DeleteFolder(const std::string& folder) override {
+    const std::vector<std::string> names = *store_.List();
+    for (const std::string& name : names) {
+      if (name.rfind(folder + "/", 0) != 0) continue;
+      if (absl::Status status = Delete(name); !status.ok()) return status;
+    }
+    return absl::OkStatus();
+  }
   const std::string& where() const override { return store_.where(); }
 
  private:
@@ -170,6 +178,41 @@ TEST_F(OnFiles, WhatIsHalfDeletedIsNoCheckpoint) {
     EXPECT_TRUE(checkpoints.Prune(1).ok());
     EXPECT_EQ(checkpoints.List()->complete.size(), 1u);
   }
+}
+
+// A manifest that cannot be read now, or by this version, may be one of a good checkpoint.
+TEST_F(OnFiles, WhatCannotBeReadIsNotDeleted) {
+  for (const uint64_t clock : {100, 200, 300, 400}) Write(clock);
+  const std::string path = PathOf(Checkpoints::ObjectName(200, "manifest.json"));
+  std::ofstream(path, std::ios::binary | std::ios::trunc) << "of another version";
+  Checkpoints checkpoints(*store_);
+  ASSERT_TRUE(checkpoints.Prune(1).ok());
+  EXPECT_TRUE(std::filesystem::exists(PathOf(Checkpoints::ObjectName(200, "a"))));
+  EXPECT_FALSE(std::filesystem::exists(PathOf("clock-00000000000000000300")));
+  EXPECT_EQ(checkpoints.List()->complete.size(), 1u);
+}
+
+// The job goes on from the newest one that is whole, not from the damaged one after it, which must
+// not be taken for newer than those to come.
+TEST_F(OnFiles, WhatIsNewerThanWhereAJobGoesOnIsDropped) {
+  for (const uint64_t clock : {100, 200, 300}) Write(clock);
+  std::filesystem::remove(PathOf(Checkpoints::ObjectName(300, "b")));
+  Put(400, "a", "never completed");
+  std::vector<absl::Status> passed_over;
+  ASSERT_EQ(Newest(&passed_over), 200u);
+  Checkpoints checkpoints(*store_);
+  ASSERT_TRUE(checkpoints.DropAfter(200).ok());
+  Write(250);
+  ASSERT_TRUE(checkpoints.Prune(1).ok());
+  EXPECT_EQ(Newest(&passed_over), 250u);
+  EXPECT_EQ(store_->List()->size(), 3u);
+}
+
+TEST_F(OnFiles, WhatDeadWritersLeftGoesWithTheirCheckpoint) {
+  for (const uint64_t clock : {100, 200}) Write(clock);
+  std::ofstream(PathOf(Checkpoints::ObjectName(100, "a.tmp.7.0"))) << "half";
+  ASSERT_TRUE(Checkpoints(*store_).Prune(1).ok());
+  EXPECT_FALSE(std::filesystem::exists(PathOf("clock-00000000000000000100")));
 }
 
 TEST_F(OnFiles, NamesSortLikeClocks) {

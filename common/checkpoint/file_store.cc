@@ -11,7 +11,6 @@
 #include <new>
 #include <system_error>
 
-#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "common/atomic_file.h"
 #include "common/unique_fd.h"
@@ -22,28 +21,50 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr size_t kAlignment = 64;
-constexpr char kTemporary[] = ".tmp.";
 
-absl::Status Failed(const std::error_code& error, const std::string& path) {
-  return FileError(error.value(), path);
+absl::Status Sync(const fs::path& folder) {
+  const UniqueFd fd(open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  if (fd.valid() && fsync(fd.get()) == 0) return absl::OkStatus();
+  return FileError(errno, folder.string());
 }
 
-// A new folder's own name lasts once the folder that it lies in is synced.
-absl::Status MakeFolders(const fs::path& folder) {
-  std::error_code error;
-  if (fs::is_directory(folder, error)) return absl::OkStatus();
-  if (folder.has_parent_path() && folder != folder.parent_path()) {
-    if (absl::Status status = MakeFolders(folder.parent_path()); !status.ok()) return status;
-  }
+// Makes the folder where it is missing. Its name lasts once the folder that it lies in is synced,
+// which whoever made it may not have done.
+absl::Status MakeFolder(const fs::path& folder) {
   if (mkdir(folder.c_str(), 0755) != 0 && errno != EEXIST) {
     return FileError(errno, folder.string());
   }
+  std::error_code error;
   if (!fs::is_directory(folder, error)) return FileError(ENOTDIR, folder.string());
-  const UniqueFd parent(open(folder.parent_path().c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
-  if (!parent.valid() || fsync(parent.get()) != 0) {
-    return FileError(errno, folder.parent_path().string());
+  return Sync(folder.parent_path());
+}
+
+// Makes all of the folders of a path, of which the first is there.
+absl::Status MakeFolders(const fs::path& folder) {
+  std::error_code error;
+  if (folder == folder.root_path() || fs::is_directory(folder, error)) return absl::OkStatus();
+  absl::Status status = MakeFolders(folder.parent_path());
+  return status.ok() ? MakeFolder(folder) : status;
+}
+
+// Adds the names of a folder's objects. What others delete meanwhile is not there.
+absl::Status AddNames(const fs::path& folder, const std::string& prefix,
+                      std::vector<std::string>* names) {
+  std::error_code error;
+  fs::directory_iterator entry(folder, error);
+  for (; !error && entry != fs::directory_iterator(); entry.increment(error)) {
+    const std::string name = prefix + entry->path().filename().string();
+    std::error_code gone;
+    if (entry->is_directory(gone) && !entry->is_symlink(gone)) {
+      if (absl::Status status = AddNames(entry->path(), name + "/", names); !status.ok()) {
+        return status;
+      }
+    } else if (entry->is_regular_file(gone) && CheckObjectName(name).ok()) {
+      names->push_back(name);
+    }
   }
-  return absl::OkStatus();
+  const bool is_gone = error == std::errc::no_such_file_or_directory;
+  return error && !is_gone ? FileError(error.value(), folder.string()) : absl::OkStatus();
 }
 
 }  // namespace
@@ -61,7 +82,11 @@ absl::Status FileStore::Put(const std::string& name,
                             absl::Span<const absl::Span<const char>> pieces) {
   if (absl::Status status = CheckObjectName(name); !status.ok()) return status;
   const fs::path path = fs::path(folder_) / name;
-  if (absl::Status status = MakeFolders(path.parent_path()); !status.ok()) return status;
+  fs::path folder = folder_;
+  for (const fs::path& part : fs::path(name).parent_path()) {
+    folder /= part;
+    if (absl::Status status = MakeFolder(folder); !status.ok()) return status;
+  }
   return WriteFileAtomically(path.string(), pieces);
 }
 
@@ -93,16 +118,18 @@ absl::StatusOr<Bytes> FileStore::Get(const std::string& name) {
 absl::StatusOr<std::vector<std::string>> FileStore::List() {
   std::vector<std::string> names;
   std::error_code error;
-  fs::recursive_directory_iterator entry(folder_, error);
-  for (; !error && entry != fs::recursive_directory_iterator(); entry.increment(error)) {
-    std::error_code gone;  // another process deletes
-    if (!entry->is_regular_file(gone)) continue;
-    const std::string name = fs::path(entry->path()).lexically_relative(folder_).string();
-    if (CheckObjectName(name).ok() && !absl::StrContains(name, kTemporary)) names.push_back(name);
-  }
-  if (error) return Failed(error, folder_);
+  if (!fs::is_directory(folder_, error)) return FileError(ENOENT, folder_);
+  if (absl::Status status = AddNames(folder_, "", &names); !status.ok()) return status;
   std::sort(names.begin(), names.end());
   return names;
+}
+
+absl::Status FileStore::DeleteFolder(const std::string& folder) {
+  if (absl::Status status = CheckObjectName(folder); !status.ok()) return status;
+  const fs::path path = fs::path(folder_) / folder;
+  std::error_code error;
+  fs::remove_all(path, error);
+  return error ? FileError(error.value(), path.string()) : absl::OkStatus();
 }
 
 absl::Status FileStore::Delete(const std::string& name) {

@@ -25,6 +25,7 @@ class FileStore final : public Store {
   absl::StatusOr<std::vector<std::string>> List() override;
   // Folders that are empty then go, too.
   absl::Status Delete(const std::string& name) override;
+  absl::Status DeleteFolder(const std::string& folder) override;
   const std::string& where() const override { return folder_; }
 
  private:

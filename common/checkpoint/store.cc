@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "absl/strings/ascii.h"
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 
@@ -15,8 +16,8 @@ absl::Status CheckObjectName(const std::string& name) {
   };
   const std::vector<std::string> parts = absl::StrSplit(name, '/');
   const bool all_fine = std::all_of(parts.begin(), parts.end(), [&](const std::string& part) {
-    return !part.empty() && part[0] != '.' && part.size() <= kPartBytesMax &&
-           std::all_of(part.begin(), part.end(), is_fine);
+    return !part.empty() && part[0] != '.' && !absl::StrContains(part, ".tmp.") &&
+           part.size() <= kPartBytesMax && std::all_of(part.begin(), part.end(), is_fine);
   });
   if (all_fine && name.size() <= kNameBytesMax) return absl::OkStatus();
   return absl::InvalidArgumentError(absl::StrCat("\"", name, "\" is no name of an object"));

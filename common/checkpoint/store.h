@@ -14,9 +14,9 @@ namespace strata {
 // Where checkpoints are kept: objects by name. What Put has returned OK for outlives a crash of
 // this host.
 //
-// Names are parts of letters, digits, '.', '_' and '-', with '/' between; no part begins with '.'.
-// Errors of every call name the object and the store: InvalidArgument (a name), those of files, and
-// Unavailable (a store that may answer later).
+// Names are parts of letters, digits, '.', '_' and '-', with '/' between; no part begins with '.'
+// or has ".tmp." in it. Errors of every call name the object and the store: InvalidArgument (a
+// name), those of files, and Unavailable (a store that may answer later).
 //
 // Threads: any.
 class Store {
@@ -33,6 +33,9 @@ class Store {
   virtual absl::StatusOr<std::vector<std::string>> List() = 0;
   // Removes an object; one that is not there is fine.
   virtual absl::Status Delete(const std::string& name) = 0;
+  // Removes all objects "FOLDER/..." and what writers that died have left there. REQUIRES: nobody
+  // writes there.
+  virtual absl::Status DeleteFolder(const std::string& folder) = 0;
   // Returns what errors call the store: its folder or address.
   virtual const std::string& where() const = 0;
 };

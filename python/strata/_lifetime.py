@@ -93,13 +93,21 @@ def finish() -> None:
         return
     _go_on()
     try:
-        for call in process.before_finish:
-            call()
+        _prepare_finish(client)
         client.finish()
         for call in process.after_finish:
             call()
     finally:
         client.close()
+
+
+def _prepare_finish(client: Client) -> None:
+    for call in process.before_finish:
+        call()
+    if client.in_step:
+        raise errors.OutOfOrder(
+            f"the end came within step {client.steps}, not all of whose gradients were given"
+        )
 
 
 def fail(reason: str) -> None:
@@ -167,8 +175,9 @@ def _at_exit() -> None:
     if not _is_unfailed() or process.client is None or not process.client.is_open:
         return
     try:
-        for call in process.before_finish:
-            call()
+        # After sys.exit(3) nothing may wait for the other ranks.
+        if process.exit_status in (None, 0):
+            _prepare_finish(process.client)
         # Of `raise SystemExit(3)` Python tells nobody but the C library.
         process.client.finish_at_exit()
     except BaseException as error:  # the interpreter would print it and exit with 0

@@ -144,6 +144,7 @@ class Session:
         which the step may be tried again, or one that is not finite.
         """
         samples = _checks.samples("step: samples", samples)
+        mean_loss = None if loss is None else _checks.real("step: loss", loss)
         given = self._check(gradients, samples)
         if not self._client.in_step:
             rate = None if self._optimizer is None or self._gives_means else self._optimizer.lr
@@ -152,8 +153,8 @@ class Session:
         for name, index in self._index.items():
             self._place.publish(index, given[name], samples)
         self._client.finish_step()
-        if loss is not None:
-            self._reporter.on_loss(_checks.real("step: loss", loss))
+        if mean_loss is not None:
+            self._reporter.on_loss(mean_loss)
         self._reporter.on_step(samples)
         if not self._gives_means:
             return {}

@@ -75,6 +75,14 @@ def test_the_other_ranks_say_no_more_than_that_the_job_has_stopped(tmp_path: pat
     assert all(line.startswith("[0] strata: the job has stopped: ") for line in of_rank_0)
 
 
+def test_a_rank_that_exits_waits_for_no_other(tmp_path: pathlib.Path) -> None:
+    """With local steps the ranks of a good end exchange the steps of an unfinished round."""
+    started = time.monotonic()
+    result = run_job(tmp_path, "faults.py", "sys-exit-alone", mode="local(7)")
+    assert "exited with status 1: no data" in error_lines(result)[0], result.err
+    assert time.monotonic() - started < 60
+
+
 GOOD_ENDS = ["end-sys-exit-0", "end-sys-exit-none", "end-raise-exit-0", "end-caught-exit"]
 
 

@@ -192,6 +192,40 @@ def test_a_second_thread_in_a_call_is_refused(tmp_path: pathlib.Path) -> None:
     assert "another thread is in a call" in result.out
 
 
+def test_an_exit_handler_that_closes_the_session_late_fails_nothing(
+    tmp_path: pathlib.Path,
+) -> None:
+    """Handlers that were registered before the package's own run after them."""
+    code = (
+        "import atexit\natexit.register(lambda: session.close())\nimport numpy as np, strata\n"
+        "session = strata.Session({'w': np.zeros(3, 'f4')}, strata.SGD(0.1))\n"
+        "session.step({'w': np.ones(3, 'f4')})"
+    )
+    result = execute([sys.executable, "-c", code], tmp_path)
+    assert result.status == 0, result.err
+
+
+def test_an_end_within_a_step_is_named(tmp_path: pathlib.Path) -> None:
+    result = alone(
+        tmp_path,
+        "session = strata.Session(params, strata.SGD(0.1))\n"
+        "try:\n    session.step({'w': np.full(3, np.nan, 'f4')})\n"
+        "except strata.InvalidArgument:\n    pass",
+    )
+    assert result.status == 1
+    assert "the end came within step 0, not all of whose gradients were given" in result.err
+
+
+def test_a_loss_that_is_no_number_is_refused_before_the_step(tmp_path: pathlib.Path) -> None:
+    result = alone(
+        tmp_path,
+        "session = strata.Session(params, strata.SGD(0.1))\n"
+        "try:\n    session.step({'w': np.ones(3, 'f4')}, loss='x')\n"
+        "except strata.InvalidArgument:\n    print(session.weights()['w'][0])",
+    )
+    assert result.status == 0 and result.out.strip() == "0.0", result.err
+
+
 def test_without_a_cluster_several_ranks_are_told_what_to_run(tmp_path: pathlib.Path) -> None:
     result = alone(tmp_path, "os.environ['WORLD_SIZE'] = '4'; strata.Session(params)")
     assert "run: strata run -n 4" in result.err.splitlines()[-1]

@@ -175,6 +175,7 @@ absl::Status NodeMemory::ShareWeights() {
 }
 
 absl::Status NodeMemory::KeepWeights() {
+  if (keeps_weights_) return absl::OkStatus();
   if (Map(weights_, arena_bytes(), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_FIXED, fd(),
           offsets_.weights) == nullptr) {
     weights_ = nullptr;  // what was mapped there may be gone

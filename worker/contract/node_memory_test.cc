@@ -28,6 +28,8 @@ TEST(NodeMemory, KeptWeightsAreARanksOwnAndOutliveTheNode) {
   ASSERT_TRUE(first->KeepWeights().ok());
   EXPECT_EQ(first->weights(), own) << "the address stays";
   own[7] = -1;
+  ASSERT_TRUE(first->KeepWeights().ok());
+  EXPECT_EQ(own[7], -1.0f) << "a second call takes nothing back";
   EXPECT_EQ(node->weights()[7], 7.0f);
   EXPECT_EQ(second->weights()[7], 7.0f);
   first.reset();

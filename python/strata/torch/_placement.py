@@ -40,6 +40,18 @@ def refuse_if_lossy(job: dict[str, Any], what: str) -> None:
             )
 
 
+def refuse_if_encoded(job: dict[str, Any], what: str) -> None:
+    """Raises `errors.InvalidArgument` naming what needs means to the bit: what rounding leaves of
+    one step is part of the next."""
+    for field in ("push", "pull"):
+        codec = job.get(field, {}).get("codec", "FP32")
+        if codec != "FP32":
+            raise errors.InvalidArgument(
+                f"{what}: does not go with {field}.codec: {codec}, by which what is left of one"
+                " step's overflow would count in the next: use FP32, or bfloat16 autocast"
+            )
+
+
 def mode_name(job: dict[str, Any]) -> str:
     """Returns the job's mode in a word, for errors."""
     consistency = job["consistency"]

@@ -152,7 +152,7 @@ def state(
     _check_mode(client.job)
     if scaler is not None:
         _placement.refuse_if_delayed(client.job, "scaler")
-        _placement.refuse_if_lossy(client.job, "scaler")
+        _placement.refuse_if_encoded(client.job, "scaler")
     exchange = Exchange(client, entries, "backward", scaler is not None)
     exchange.register(model, None)
     facts = {

@@ -234,7 +234,7 @@ def DistributedOptimizer(
                 " weights: leave it out"
             )
         if scaler is not None:
-            _placement.refuse_if_lossy(client.job, "scaler")
+            _placement.refuse_if_encoded(client.job, "scaler")
         if buffers == "mean":
             _placement.refuse_if_lossy(client.job, 'buffers: "mean"')
         # The job counts exchanges.

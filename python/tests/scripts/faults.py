@@ -66,7 +66,7 @@ def befall(what):
         os._exit(7)
     if what == "sys-exit":
         sys.exit(3)
-    if what == "sys-exit-text":
+    if what in ("sys-exit-text", "sys-exit-alone"):
         sys.exit("no data")
     if what == "raise-exit":
         raise SystemExit(4)
@@ -105,6 +105,8 @@ def main(what):
             befall(what)
             if what == "nan":
                 x = x * float("nan")
+        if what == "sys-exit-alone" and step == WHEN:
+            time.sleep(100)
         if what == "slow":
             time.sleep(0.5)
         opt.zero_grad()

@@ -338,7 +338,10 @@ strata_code strata_finish_step(strata_client* client) {
 }
 
 strata_code strata_finish(strata_client* client) {
-  return Run(client, "strata_finish", [&] { return client->client->Finish(); });
+  return Run(client, "strata_finish", [&] {
+    if (std::exchange(client->finishes_at_exit, false)) strata::client::AtGoodExit(nullptr);
+    return client->client->Finish();
+  });
 }
 
 strata_code strata_keep_weights(strata_client* client) {

@@ -226,6 +226,7 @@ static int ExitsWith(int status, int starts) {
     CHECK(strata_register(client, &w, &index) == STRATA_OK);
     if (starts) CHECK(strata_start(client, &kFacts) == STRATA_OK);
     CHECK(strata_finish_at_exit(client) == STRATA_OK);
+    if (starts == 2) CHECK(strata_finish(client) == STRATA_OK);
     exit(failures == 0 ? status : 100);
   }
   int ended = -1;
@@ -235,6 +236,7 @@ static int ExitsWith(int status, int starts) {
 
 static void FinishesAtAGoodExitAlone(void) {
   CHECK(ExitsWith(0, 1) == 0);
+  CHECK(ExitsWith(0, 2) == 0); /* not a second time */
   CHECK(ExitsWith(0, 0) == 1); /* cannot finish what has not started */
   CHECK(ExitsWith(3, 0) == 3); /* does not try */
   strata_client* client = Connect();
