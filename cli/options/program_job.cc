@@ -39,6 +39,9 @@ std::string Absolute(const std::string& path) {
 absl::StatusOr<proto::Job> MakeProgramJob(const ProgramOptions& options) {
   if (options.words.empty()) return absl::InvalidArgumentError("PROGRAM is missing");
   const std::string& program = options.words[0];
+  if (absl::StartsWith(program, "-")) {
+    return absl::InvalidArgumentError(absl::StrCat("unknown option ", program));
+  }
   const bool is_python = absl::EndsWith(program, ".py");
   const bool is_path = is_python || absl::StrContains(program, '/') || IsFile(program);
   if (is_path && !IsFile(program)) {

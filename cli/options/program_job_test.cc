@@ -68,6 +68,8 @@ TEST_F(ProgramJob, AScriptNamesItsOptimizerUnlessASettingDoes) {
 TEST_F(ProgramJob, AProgramOfThisFolderGetsItsPathAndOthersAreLookedFor) {
   EXPECT_EQ(MakeProgramJob({.words = {"train"}})->program().path(), In("train"));
   EXPECT_EQ(MakeProgramJob({.words = {"./train"}})->program().path(), In("train"));
+  EXPECT_EQ(MakeProgramJob({.words = {"--node", "2", "train.py"}}).status().message(),
+            "unknown option --node");
   EXPECT_THAT(MakeProgramJob({.words = {"train"}})->program().env(),
               Not(Contains("PYTHONUNBUFFERED=1")));
   EXPECT_EQ(MakeProgramJob({.words = {"true"}})->program().path(), "true");

@@ -71,6 +71,9 @@ TEST(Preset, WhatIsNotOneIsNamed) {
            {"ssp(1025)", "\"ssp(1025)\": staleness is not in 0 to 1024"},
            {"diloco(0)", "\"diloco(0)\": local steps is not in 1 to 65536"},
            {"async(2)", "\"async(2)\": async takes no number"},
+           {"spp(3)",
+            "\"spp(3)\" is not one of sync, delay1, ssp(s), local(H), diloco(H), quorum(K), "
+            "async, async_damped, async_dc, easgd, significance"},
            {"ssp(x)", "\"ssp(x)\" is not NAME or NAME(NUMBER)"},
            {"ssp(-1)", "\"ssp(-1)\" is not NAME or NAME(NUMBER)"},
            {"ssp(3", "\"ssp(3\" is not NAME or NAME(NUMBER)"},

@@ -1,6 +1,7 @@
 #include <optional>
 #include <string>
 
+#include "absl/algorithm/container.h"
 #include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
@@ -80,7 +81,9 @@ absl::StatusOr<proto::Consistency> ParsePreset(const std::string& name) {
     consistency.mutable_lazy()->mutable_quorum()->set_nodes(*nodes);
     return consistency;
   }
-  if (call->argument) {
+  constexpr const char* kWithoutNumber[] = {"sync",     "delay1",       "async", "async_damped",
+                                            "async_dc", "significance", "easgd"};
+  if (call->argument && absl::c_linear_search(kWithoutNumber, call->name)) {
     return Refuse(
         absl::StrFormat("consistency.preset: \"%s\": %s takes no number", name, call->name));
   }

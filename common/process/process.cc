@@ -73,8 +73,9 @@ struct ChildPlan {
 }
 
 // Returns pointers to "NAME=VALUE", null at the end: this process's variables but those that
-// `added`, which stays, gives another value.
-std::vector<char*> MergeEnvironment(const std::vector<std::string>& added) {
+// `added` gives another value, and those of `defaults` that nobody has. Both stay.
+std::vector<char*> MergeEnvironment(const std::vector<std::string>& added,
+                                    const std::vector<std::string>& defaults) {
   const auto name = [](absl::string_view variable) {
     return variable.substr(0, variable.find('='));
   };
@@ -85,7 +86,11 @@ std::vector<char*> MergeEnvironment(const std::vector<std::string>& added) {
     merged.push_back(const_cast<char*>(variable.c_str()));
   }
   for (char** own = environ; *own != nullptr; ++own) {
-    if (!names.contains(name(*own))) merged.push_back(*own);
+    if (names.insert(name(*own)).second) merged.push_back(*own);
+  }
+  for (const std::string& variable : defaults) {
+    if (names.contains(name(variable))) continue;
+    merged.push_back(const_cast<char*>(variable.c_str()));
   }
   merged.push_back(nullptr);
   return merged;
@@ -121,7 +126,7 @@ absl::StatusOr<std::unique_ptr<Process>> Process::Start(const Spec& spec) {
   plan.executable = executable.c_str();
   for (const std::string& arg : spec.args) plan.argv.push_back(const_cast<char*>(arg.c_str()));
   plan.argv.push_back(nullptr);
-  plan.environment = MergeEnvironment(spec.environment);
+  plan.environment = MergeEnvironment(spec.environment, spec.default_environment);
   ScopedFd null(open("/dev/null", O_RDONLY | O_CLOEXEC));
   plan.stdin_fd = spec.stdin_fd >= 0 ? spec.stdin_fd : null.get();
   ScopedFd log;

@@ -43,6 +43,8 @@ class Process {
     // "NAME=VALUE" each: what the child has in its environment besides this process's, or in place
     // of it.
     std::vector<std::string> environment;
+    // Likewise, but only where neither this process's environment nor `environment` has the name.
+    std::vector<std::string> default_environment;
     // Descriptors to pass on: (ours, the number it has in the child, from 3). All others are
     // closed.
     std::vector<std::pair<int, int>> descriptors;

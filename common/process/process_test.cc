@@ -56,11 +56,14 @@ TEST(Process, HasTheParentsVariablesButThoseThatItIsGiven) {
   spec.args = {"sh", "-c", "env | grep ^STRATA_TEST_ | sort"};
   spec.log_path = LogPath();
   spec.environment = {"STRATA_TEST_CHANGED=a=b", "STRATA_TEST_NEW="};
+  spec.default_environment = {"STRATA_TEST_NEW=other", "STRATA_TEST_KEPT=other",
+                              "STRATA_TEST_DEFAULT=1"};
   auto process = Process::Start(spec);
   ASSERT_TRUE(process.ok()) << process.status();
   EXPECT_TRUE((*process)->Reap().ok());
-  EXPECT_EQ(ReadFile(LogPath()),
-            "STRATA_TEST_CHANGED=a=b\nSTRATA_TEST_KEPT=kept\nSTRATA_TEST_NEW=\n");
+  EXPECT_EQ(
+      ReadFile(LogPath()),
+      "STRATA_TEST_CHANGED=a=b\nSTRATA_TEST_DEFAULT=1\nSTRATA_TEST_KEPT=kept\nSTRATA_TEST_NEW=\n");
 }
 
 TEST(Process, ReportsTheExitStatusAndKeepsBothStreamsInTheLog) {

@@ -118,7 +118,10 @@ def report(*, loss: float | None = None, **values: float) -> None:
     """
     reporter, client = _current.reporter, process.client
     if reporter is None or client is None or not client.is_open:
-        raise errors.OutOfOrder("report: no session has started in this process, or it is closed")
+        raise errors.OutOfOrder(
+            "report: no session has started in this process, or it is closed:"
+            " strata.torch.DistributedOptimizer or strata.Session starts one"
+        )
     numbers: dict[str, float] = {}
     for name, value in values.items():
         numbers[name] = real(f"report: {name}", value)

@@ -181,6 +181,8 @@ absl::Status JobProcesses::StartChild(int child, int theirs) {
   const bool own_program = !is_aggregator && job.has_program();
   if (own_program) {
     spec.environment = ChildEnvironment(content);
+    // As under torchrun: BLAS libraries would take all cores in each of the node's ranks.
+    if (content.local_ranks() > 1) spec.default_environment = {"OMP_NUM_THREADS=1"};
   } else {
     spec.executable = options_.binary;
   }
