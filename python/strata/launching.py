@@ -110,7 +110,7 @@ def launch(
             text.write(f"from strata._launched import main\n\nmain({folder!r})\n")
         words += [*options, script]
         status, reason = _run(words)
-        _check(status, reason, options)
+        _check(status, reason)
         results = []
         for rank in range(ranks):
             with open(os.path.join(folder, f"{rank}.pkl"), "rb") as file:
@@ -118,17 +118,9 @@ def launch(
         return results
 
 
-def _check(status: int, reason: str, options: Sequence[str]) -> None:
+def _check(status: int, reason: str) -> None:
     if status == 2:
         raise errors.InvalidArgument(f"launch: {reason}")
-    for word in options:
-        # `strata run` takes the first word that it does not know for the program.
-        if (
-            status
-            and word.startswith("-")
-            and reason.endswith(f"cannot start {word}: No such file or directory")
-        ):
-            raise errors.InvalidArgument(f"launch: strata run has no option {word}")
     if status:
         raise errors.JobStopped(reason or f"launch: strata run ended with status {status}")
 

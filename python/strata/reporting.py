@@ -48,20 +48,25 @@ class Reporter:
         self._step_end = time.monotonic()
         self._made += 1
         if self._made >= self._every and self._client.steps > self._first_step:
-            self.send_window({})
+            self.send_window()
 
-    def send_window(self, values: dict[str, float], is_final: bool = False) -> None:
-        """Sends what has come since the last report, and values that were measured just now."""
+    def send_window(self) -> None:
+        """Sends what has come since the last window. All ranks' windows end at the same steps."""
         now = time.monotonic()
-        # What came after the last step was the measurement, which is not training.
-        end = self._step_end if values else now
-        report = _library.Report()
-        report.size = ctypes.sizeof(_library.Report)
-        report.first_step, report.end_step = self._first_step, self._client.steps
+        report = self._new_report(self._first_step, now)
         report.samples = self._taken or self._samples
         report.loss_sum = self._loss_sum / max(1, self._losses) * report.samples
-        report.wall_s = end - self._window_start
-        report.trained_s = end - self._start
+        report.wall_s = now - self._window_start
+        self._client.send(report)
+        self._window_start = self._step_end = now
+        self._first_step = self._client.steps
+        self._samples = self._taken = self._losses = self._made = 0
+        self._loss_sum = 0.0
+
+    def send_values(self, values: dict[str, float], is_final: bool = False) -> None:
+        """Sends values that were measured just now. What came after the last step was the
+        measurement, which is not training."""
+        report = self._new_report(self._client.steps, self._step_end)
         report.final = is_final
         rest = dict(values)
         if "test_accuracy" in rest or "test_loss" in rest:
@@ -73,11 +78,17 @@ class Reporter:
             report.values = (ctypes.c_double * len(rest))(*rest.values())
             report.value_count = len(rest)
         self._client.send(report)
-        self._start += now - end
-        self._window_start = self._step_end = now
-        self._first_step = self._client.steps
-        self._samples = self._taken = self._losses = self._made = 0
-        self._loss_sum = 0.0
+        measuring = time.monotonic() - self._step_end
+        self._start += measuring
+        self._window_start += measuring
+        self._step_end += measuring
+
+    def _new_report(self, first_step: int, now: float) -> _library.Report:
+        report = _library.Report()
+        report.size = ctypes.sizeof(_library.Report)
+        report.first_step, report.end_step = first_step, self._client.steps
+        report.trained_s = now - self._start
+        return report
 
 
 class _Current:
@@ -102,7 +113,7 @@ def current() -> Reporter | None:
 def _send_rest() -> None:
     reporter, client = _current.reporter, process.client
     if reporter is not None and client is not None and client.is_open:
-        reporter.send_window({})
+        reporter.send_window()
 
 
 def report(*, loss: float | None = None, **values: float) -> None:
@@ -134,7 +145,7 @@ def report(*, loss: float | None = None, **values: float) -> None:
     if loss is not None:
         reporter.on_loss(real("report: loss", loss))
     if numbers and client.rank == 0:
-        reporter.send_window(numbers)
+        reporter.send_values(numbers)
         if client.is_alone:
             shown = "  ".join(f"{name} {number:.6g}" for name, number in numbers.items())
             print(f"step {client.steps}  {shown}", flush=True)

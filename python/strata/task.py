@@ -261,4 +261,4 @@ class Task:
                 if not math.isfinite(value):
                     raise errors.StrataError(f"evaluate: {name} is not finite at step {steps}")
             if values:
-                reporter.send_window(values, is_final)
+                reporter.send_values(values, is_final)

@@ -90,7 +90,7 @@ def test_a_session_on_some_ranks_alone_is_named() -> None:
         ({"mode": "nope"}, '"nope" is not one of sync'),
         ({"ranks": 0}, "--ranks: Value 0"),
         ({"options": ["--set", "nope=1"]}, "nope"),
-        ({"options": ["--nope"]}, "strata run has no option --nope"),
+        ({"options": ["--nope"]}, "unknown option --nope"),
     ],
 )
 def test_an_option_that_does_not_hold_is_named(how: dict[str, Any], named: str) -> None:

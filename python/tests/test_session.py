@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import pathlib
 import re
 import subprocess
@@ -224,6 +225,18 @@ def test_a_loss_that_is_no_number_is_refused_before_the_step(tmp_path: pathlib.P
         "except strata.InvalidArgument:\n    print(session.weights()['w'][0])",
     )
     assert result.status == 0 and result.out.strip() == "0.0", result.err
+
+
+def test_a_measurement_leaves_the_windows_of_the_progress_as_they_are(
+    tmp_path: pathlib.Path,
+) -> None:
+    must_finish(run_job(tmp_path, "measures.py"))
+    (metrics,) = tmp_path.rglob("metrics.jsonl")
+    records = [json.loads(line) for line in metrics.read_text().splitlines()]
+    windows = [(one["step"], one["samples"]) for one in records if "samples" in one]
+    assert windows == [(50, 2000), (100, 4000), (150, 6000), (200, 8000)]
+    (measured,) = (one for one in records if "test_accuracy" in one)
+    assert measured["step"] == 60
 
 
 def test_without_a_cluster_several_ranks_are_told_what_to_run(tmp_path: pathlib.Path) -> None:
