@@ -28,28 +28,28 @@ def refuse_if_delayed(job: dict[str, Any], what: str) -> None:
         )
 
 
+def _refuse_codecs(job: dict[str, Any], what: str, but: tuple[str, ...], why: str) -> None:
+    for field in ("push", "pull"):
+        codec = job.get(field, {}).get("codec", "FP32")
+        if codec not in but:
+            raise errors.InvalidArgument(f"{what}: does not go with {field}.codec: {codec}, {why}")
+
+
 def refuse_if_lossy(job: dict[str, Any], what: str) -> None:
     """Raises `errors.InvalidArgument` naming what needs whole means, where the job's codec leaves
     parts of them out."""
-    for field in ("push", "pull"):
-        codec = job.get(field, {}).get("codec", "FP32")
-        if codec not in ("FP32", "FP16", "BF16"):
-            raise errors.InvalidArgument(
-                f"{what}: does not go with {field}.codec: {codec}, which leaves parts of means out:"
-                " FP32, FP16 and BF16 do not"
-            )
+    why = "which leaves parts of means out: FP32, FP16 and BF16 do not"
+    _refuse_codecs(job, what, ("FP32", "FP16", "BF16"), why)
 
 
 def refuse_if_encoded(job: dict[str, Any], what: str) -> None:
     """Raises `errors.InvalidArgument` naming what needs means to the bit: what rounding leaves of
     one step is part of the next."""
-    for field in ("push", "pull"):
-        codec = job.get(field, {}).get("codec", "FP32")
-        if codec != "FP32":
-            raise errors.InvalidArgument(
-                f"{what}: does not go with {field}.codec: {codec}, by which what is left of one"
-                " step's overflow would count in the next: use FP32, or bfloat16 autocast"
-            )
+    why = (
+        "by which what is left of one step's overflow would count in the next: use FP32, or"
+        " bfloat16 autocast"
+    )
+    _refuse_codecs(job, what, ("FP32",), why)
 
 
 def mode_name(job: dict[str, Any]) -> str:
