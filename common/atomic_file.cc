@@ -44,9 +44,7 @@ absl::Status SyncFolderOf(const std::string& path) {
   const std::string folder = slash == std::string::npos ? "."
                              : slash == 0               ? "/"
                                                         : path.substr(0, slash);
-  UniqueFd fd(open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
-  if (!fd.valid() || fsync(fd.get()) != 0) return FileError(errno, folder);
-  return absl::OkStatus();
+  return SyncFolder(folder);
 }
 
 }  // namespace
@@ -75,6 +73,12 @@ absl::Status FileError(int error_number, const std::string& path) {
     default:
       return absl::UnknownError(text);
   }
+}
+
+absl::Status SyncFolder(const std::string& folder) {
+  const UniqueFd fd(open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  if (!fd.valid() || fsync(fd.get()) != 0) return FileError(errno, folder);
+  return absl::OkStatus();
 }
 
 absl::Status WriteFileAtomically(const std::string& path, const std::string& content) {

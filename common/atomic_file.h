@@ -23,6 +23,9 @@ absl::Status WriteFileAtomically(const std::string& path,
 // PermissionDenied, InvalidArgument (larger, or a folder), Unknown.
 absl::StatusOr<std::string> ReadFile(const std::string& path, size_t bytes_max);
 
+// Makes what was made, renamed or removed in a folder survive a crash. Errors name it.
+absl::Status SyncFolder(const std::string& folder);
+
 // An error of a system call on a file, with the code that fits errno: "PATH: no such file".
 absl::Status FileError(int error_number, const std::string& path);
 

@@ -63,7 +63,9 @@ absl::StatusOr<Checkpoints::Listing> Checkpoints::List() {
   Listing listing;
   for (const std::string& name : *names) {
     const std::optional<uint64_t> clock = ClockOf(name);
-    if (!clock || name != ObjectName(*clock, kManifest)) continue;
+    if (!clock) continue;
+    listing.clocks.insert(*clock);
+    if (name != ObjectName(*clock, kManifest)) continue;
     absl::StatusOr<Manifest> manifest = ReadManifest(name);
     if (manifest.ok()) {
       listing.complete.push_back(*std::move(manifest));
@@ -126,9 +128,7 @@ absl::Status Checkpoints::Prune(uint32_t keep) {
     kept.insert(listing->complete[i].clock);
   }
   for (const auto& [clock, status] : listing->broken) kept.insert(clock);
-  absl::StatusOr<std::set<uint64_t>> clocks = Clocks();
-  if (!clocks.ok()) return clocks.status();
-  for (const uint64_t clock : *clocks) {
+  for (const uint64_t clock : listing->clocks) {
     if (clock >= listing->complete[0].clock || kept.contains(clock)) continue;
     if (absl::Status status = Drop(clock); !status.ok()) return status;
   }
@@ -136,22 +136,17 @@ absl::Status Checkpoints::Prune(uint32_t keep) {
 }
 
 absl::Status Checkpoints::DropAfter(uint64_t clock) {
-  absl::StatusOr<std::set<uint64_t>> clocks = Clocks();
-  if (!clocks.ok()) return clocks.status();
-  for (auto later = clocks->upper_bound(clock); later != clocks->end(); ++later) {
-    if (absl::Status status = Drop(*later); !status.ok()) return status;
-  }
-  return absl::OkStatus();
-}
-
-absl::StatusOr<std::set<uint64_t>> Checkpoints::Clocks() {
   absl::StatusOr<std::vector<std::string>> names = store_.List();
   if (!names.ok()) return names.status();
-  std::set<uint64_t> clocks;
+  std::set<uint64_t> later;
   for (const std::string& name : *names) {
-    if (const std::optional<uint64_t> clock = ClockOf(name)) clocks.insert(*clock);
+    const std::optional<uint64_t> its = ClockOf(name);
+    if (its && *its > clock) later.insert(*its);
   }
-  return clocks;
+  for (const uint64_t one : later) {
+    if (absl::Status status = Drop(one); !status.ok()) return status;
+  }
+  return absl::OkStatus();
 }
 
 }  // namespace strata

@@ -36,6 +36,7 @@ class Checkpoints {
     std::vector<Manifest> complete;  // newest first
     // By clock: manifests that cannot be used, or not now, and why.
     std::map<uint64_t, absl::Status> broken;
+    std::set<uint64_t> clocks;  // of all that has an object here, complete or not
   };
   // Looks at manifests alone.
   absl::StatusOr<Listing> List();
@@ -60,8 +61,6 @@ class Checkpoints {
 
  private:
   absl::StatusOr<Manifest> ReadManifest(const std::string& name);
-  // The clocks of all that has an object here.
-  absl::StatusOr<std::set<uint64_t>> Clocks();
   // Deletes a checkpoint: its manifest first, for without it it is none.
   absl::Status Drop(uint64_t clock);
 

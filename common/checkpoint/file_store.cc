@@ -8,7 +8,6 @@
 #include <cerrno>
 #include <cstdlib>
 #include <filesystem>
-#include <new>
 #include <system_error>
 
 #include "absl/strings/str_cat.h"
@@ -22,12 +21,6 @@ namespace fs = std::filesystem;
 
 constexpr size_t kAlignment = 64;
 
-absl::Status Sync(const fs::path& folder) {
-  const UniqueFd fd(open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
-  if (fd.valid() && fsync(fd.get()) == 0) return absl::OkStatus();
-  return FileError(errno, folder.string());
-}
-
 // Makes the folder where it is missing. Its name lasts once the folder that it lies in is synced,
 // which whoever made it may not have done.
 absl::Status MakeFolder(const fs::path& folder) {
@@ -36,7 +29,7 @@ absl::Status MakeFolder(const fs::path& folder) {
   }
   std::error_code error;
   if (!fs::is_directory(folder, error)) return FileError(ENOTDIR, folder.string());
-  return Sync(folder.parent_path());
+  return SyncFolder(folder.parent_path().string());
 }
 
 // Makes all of the folders of a path, of which the first is there.
