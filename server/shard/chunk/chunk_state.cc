@@ -61,7 +61,8 @@ std::vector<ChunkImage> ChunkState::TakeImages() {
 }
 
 void ChunkState::CutIfDue() {
-  if (rules_.mode->applies_on_arrival()) cuts_.OnClockOf(nodes_.Gate(), nodes_);
+  if (rules_.cut_every > 0 && rules_.mode->applies_on_arrival())
+    cuts_.OnClockOf(nodes_.Gate(), nodes_);
 }
 
 Bytes ChunkState::WeightsToBeginWith(size_t node) const {
