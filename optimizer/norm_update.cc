@@ -5,8 +5,9 @@
 #include <cmath>
 
 #include "absl/strings/str_format.h"
-#include "common/copies.h"
+#include "common/copy_floats.h"
 #include "common/require.h"
+#include "optimizer/state_image.h"
 
 namespace strata::kernels {
 namespace {
@@ -64,11 +65,8 @@ NormUpdate::NormUpdate(const Kernels& kernels, BufferPool& pool, const proto::Jo
 void NormUpdate::Seed(ChunkId id, const Bytes& weights) {
   Chunk& chunk = chunks_[id.value()];
   const uint32_t count = map_.ElementsOf(id);
-  const std::shared_ptr<float> own = pool_.AllocateFloats(count);
-  CopyBytes(CopyReason::kSeed, own.get(), weights.data(), weights.size());
-  chunk.weights = AsBytes(own, count);
-  chunk.mean = pool_.AllocateFloats(count);
-  CopyBytes(CopyReason::kSeed, chunk.mean.get(), weights.data(), weights.size());
+  chunk.weights = AsBytes(Owned(weights), count);
+  chunk.mean = Owned(weights);
   const int vectors = StateVectors(rule_.optimizer.kind);
   if (vectors > 0) chunk.state0 = Zeros(pool_, count);
   if (vectors > 1) chunk.state1 = Zeros(pool_, count);
@@ -77,52 +75,36 @@ void NormUpdate::Seed(ChunkId id, const Bytes& weights) {
 WeightImage NormUpdate::Image(ChunkId id) const {
   const Chunk& chunk = chunks_[id.value()];
   STRATA_REQUIRE(chunk.mean != nullptr && complete_ == 0);
-  WeightImage image = {
-      .version = updates_, .updates = updates_, .samples = samples_, .weights = chunk.weights};
-  const uint32_t count = map_.ElementsOf(id);
-  for (const std::shared_ptr<float>& vector : {chunk.state0, chunk.state1}) {
-    if (vector == nullptr) continue;
-    const std::shared_ptr<float> copy = pool_.AllocateFloats(count);
-    CopyBytes(CopyReason::kCut, copy.get(), vector.get(), count * sizeof(float));
-    image.state.push_back(AsBytes(copy, count));
-  }
-  return image;
+  return {.version = updates_,
+          .updates = updates_,
+          .samples = samples_,
+          .weights = chunk.weights,
+          .state = CopyState(pool_, chunk.state0, chunk.state1, map_.ElementsOf(id))};
 }
 
 absl::Status NormUpdate::Restore(ChunkId id, const WeightImage& image) {
   Chunk& chunk = chunks_[id.value()];
   STRATA_REQUIRE(chunk.mean == nullptr);
   const uint32_t count = map_.ElementsOf(id);
-  const size_t vectors = StateVectors(rule_.optimizer.kind);
-  if (image.state.size() != vectors) {
-    return absl::InvalidArgumentError(absl::StrFormat(
-        "optimizer state of %d vectors, the job's optimizer has %d", image.state.size(), vectors));
-  }
-  std::vector<Bytes> all = image.state;
-  all.push_back(image.weights);
-  for (const Bytes& vector : all) {
-    if (vector.float_count() == count) continue;
-    return absl::InvalidArgumentError(
-        absl::StrFormat("vectors of %d elements, the chunk has %d", vector.float_count(), count));
-  }
+  absl::Status fits = CheckImage(image, rule_.optimizer.kind, count);
+  if (!fits.ok()) return fits;
   if (is_restored_ && (image.updates != updates_ || image.samples != samples_)) {
     return absl::InvalidArgumentError(
         absl::StrFormat("%d updates of %d samples, other chunks have had %d of %d", image.updates,
                         image.samples, updates_, samples_));
   }
-  const auto copy = [&](const Bytes& from) {
-    const std::shared_ptr<float> own = pool_.AllocateFloats(count);
-    CopyBytes(CopyReason::kSeed, own.get(), from.data(), from.size());
-    return own;
-  };
-  chunk.weights = AsBytes(copy(image.weights), count);
+  chunk.weights = AsBytes(Owned(image.weights), count);
   chunk.mean = Zeros(pool_, count);
-  if (vectors > 0) chunk.state0 = copy(image.state[0]);
-  if (vectors > 1) chunk.state1 = copy(image.state[1]);
+  if (image.state.size() > 0) chunk.state0 = Owned(image.state[0]);
+  if (image.state.size() > 1) chunk.state1 = Owned(image.state[1]);
   updates_ = image.updates;
   samples_ = image.samples;
   is_restored_ = true;
   return absl::OkStatus();
+}
+
+std::shared_ptr<float> NormUpdate::Owned(const Bytes& vector) const {
+  return CopyFloats(CopyReason::kSeed, pool_, vector.floats(), vector.float_count());
 }
 
 bool NormUpdate::Complete(ChunkId id) {

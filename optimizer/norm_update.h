@@ -79,6 +79,8 @@ class NormUpdate {
     double gradient = 0, weights = 0;  // squared, until they are complete
   };
 
+  // Returns a copy to update.
+  std::shared_ptr<float> Owned(const Bytes& vector) const;
   std::vector<Norms> MeasureNorms() const;  // by tensor
   double ClipFactor(const std::vector<Norms>& norms) const;
   OptimizerStep MakeStep(const OptimizerRun& run, const Norms& norms, const Update& update,

@@ -3,8 +3,9 @@
 #include <algorithm>
 #include <utility>
 
-#include "absl/strings/str_format.h"
+#include "common/copy_floats.h"
 #include "common/require.h"
+#include "optimizer/state_image.h"
 #include "optimizer/update.h"
 
 namespace strata::kernels {
@@ -29,48 +30,33 @@ WeightState::WeightState(const Kernels& kernels, BufferPool& pool, const UpdateR
 
 void WeightState::Seed(const Bytes& weights, uint64_t checksum) {
   STRATA_REQUIRE(weights.size() == elements_ * sizeof(float));
-  weights_ = AsBytes(CopyOf(CopyReason::kSeed, weights), elements_);
+  weights_ = AsBytes(Owned(weights), elements_);
   seed_checksum_ = checksum;
   const int vectors = StateVectors(rule_.optimizer.kind);
   if (vectors > 0) state0_ = Zeros(pool_, elements_);
   if (vectors > 1) state1_ = Zeros(pool_, elements_);
 }
 
-std::shared_ptr<float> WeightState::CopyOf(CopyReason reason, const Bytes& vector) const {
-  const std::shared_ptr<float> own = pool_.AllocateFloats(elements_);
-  CopyBytes(reason, own.get(), vector.data(), vector.size());
-  return own;
+std::shared_ptr<float> WeightState::Owned(const Bytes& vector) const {
+  return CopyFloats(CopyReason::kSeed, pool_, vector.floats(), elements_);
 }
 
 WeightImage WeightState::Image() const {
   STRATA_REQUIRE(seeded());
-  WeightImage image = {
-      .version = version_, .updates = updates_, .samples = samples_, .weights = weights_};
-  for (const std::shared_ptr<float>& vector : {state0_, state1_}) {
-    if (vector == nullptr) continue;
-    const std::shared_ptr<float> copy = CopyOf(CopyReason::kCut, AsBytes(vector, elements_));
-    image.state.push_back(AsBytes(copy, elements_));
-  }
-  return image;
+  return {.version = version_,
+          .updates = updates_,
+          .samples = samples_,
+          .weights = weights_,
+          .state = CopyState(pool_, state0_, state1_, elements_)};
 }
 
 absl::Status WeightState::Restore(const WeightImage& image) {
   STRATA_REQUIRE(!seeded());
-  const size_t bytes = elements_ * sizeof(float);
-  const size_t vectors = StateVectors(rule_.optimizer.kind);
-  if (image.state.size() != vectors) {
-    return absl::InvalidArgumentError(absl::StrFormat(
-        "optimizer state of %d vectors, the job's optimizer has %d", image.state.size(), vectors));
-  }
-  for (const Bytes* vector : {&image.weights, vectors > 0 ? &image.state[0] : nullptr,
-                              vectors > 1 ? &image.state[1] : nullptr}) {
-    if (vector == nullptr || vector->size() == bytes) continue;
-    return absl::InvalidArgumentError(absl::StrFormat("vectors of %d elements, the chunk has %d",
-                                                      vector->float_count(), elements_));
-  }
-  weights_ = AsBytes(CopyOf(CopyReason::kSeed, image.weights), elements_);
-  if (vectors > 0) state0_ = CopyOf(CopyReason::kSeed, image.state[0]);
-  if (vectors > 1) state1_ = CopyOf(CopyReason::kSeed, image.state[1]);
+  absl::Status fits = CheckImage(image, rule_.optimizer.kind, elements_);
+  if (!fits.ok()) return fits;
+  weights_ = AsBytes(Owned(image.weights), elements_);
+  if (image.state.size() > 0) state0_ = Owned(image.state[0]);
+  if (image.state.size() > 1) state1_ = Owned(image.state[1]);
   version_ = image.version;
   updates_ = image.updates;
   samples_ = image.samples;

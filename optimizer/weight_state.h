@@ -9,7 +9,6 @@
 #include "absl/status/status.h"
 #include "common/buffer_pool.h"
 #include "common/bytes.h"
-#include "common/copies.h"
 #include "common/image/chunk_image.h"
 #include "common/job/arena.h"
 #include "common/require.h"
@@ -69,7 +68,8 @@ class WeightState {
   }
 
  private:
-  std::shared_ptr<float> CopyOf(CopyReason reason, const Bytes& vector) const;
+  // Returns a copy to update.
+  std::shared_ptr<float> Owned(const Bytes& vector) const;
 
   const Kernels& kernels_;
   BufferPool& pool_;

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "common/copies.h"
+#include "common/copy_floats.h"
 #include "common/require.h"
 
 namespace strata::server {
@@ -27,9 +28,7 @@ Bytes DelayCompensator::Correct(const Push& push, const Bytes& sum) const {
 Bytes DelayCompensator::MeanSquare() const {
   if (mean_square_ == nullptr) return Bytes();
   const size_t count = chunk_.weights.elements();
-  const std::shared_ptr<float> copy = chunk_.pool.AllocateFloats(count);
-  CopyBytes(CopyReason::kCut, copy.get(), mean_square_.get(), count * sizeof(float));
-  return AsBytes(copy, count);
+  return AsBytes(CopyFloats(CopyReason::kCut, chunk_.pool, mean_square_.get(), count), count);
 }
 
 void DelayCompensator::RestoreMeanSquare(const Bytes& mean_square) {

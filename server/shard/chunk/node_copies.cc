@@ -2,7 +2,7 @@
 
 #include <utility>
 
-#include "common/copies.h"
+#include "common/copy_floats.h"
 #include "compression/encode_payload.h"
 
 namespace strata::server {
@@ -42,8 +42,8 @@ absl::StatusOr<NodeCopies::Answer> NodeCopies::Next(size_t node, const Bytes& we
 NodeCopies::Answer NodeCopies::WholeCopy(size_t node) const {
   const Copy& copy = CopyFor(node);
   const absl::Span<const float> state = copy.encoder->State(0);
-  const std::shared_ptr<float> floats = pool_.AllocateFloats(state.size());
-  CopyBytes(CopyReason::kWholeCopy, floats.get(), state.data(), state.size() * sizeof(float));
+  const std::shared_ptr<float> floats =
+      CopyFloats(CopyReason::kWholeCopy, pool_, state.data(), state.size());
   return {wire::Codec::kNone, AsBytes(floats, state.size()), copy.answers, copy.last.version};
 }
 

@@ -4,7 +4,7 @@
 #include <utility>
 
 #include "absl/strings/str_format.h"
-#include "common/copies.h"
+#include "common/copy_floats.h"
 #include "common/job/exchange/slices.h"
 #include "common/require.h"
 #include "compression/job_compression.h"
@@ -78,8 +78,7 @@ std::optional<ChunkImage> ChunkReduction::Image() const {
   ChunkImage image = {.begin = offset_ + own_begin_, .clock = clock_, .weights = weights_.Image()};
   if (copy_ == nullptr) return image;
   const absl::Span<const float> state = copy_->State(0);
-  const std::shared_ptr<float> copy = rules_->pool->AllocateFloats(state.size());
-  CopyBytes(CopyReason::kCut, copy.get(), state.data(), state.size() * sizeof(float));
+  const auto copy = CopyFloats(CopyReason::kCut, *rules_->pool, state.data(), state.size());
   image.copy = AsBytes(copy, state.size());
   return image;
 }

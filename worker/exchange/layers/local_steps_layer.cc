@@ -6,6 +6,7 @@
 
 #include "absl/strings/str_format.h"
 #include "common/copies.h"
+#include "common/copy_floats.h"
 #include "common/job/consistency.h"
 #include "common/job/exchange/same_host.h"
 #include "common/require.h"
@@ -92,9 +93,7 @@ absl::Status LocalStepsLayer::Restore(ChunkId id, const LocalStepsImage& image) 
                                                       image.start.float_count(), count));
   }
   if (absl::Status status = chunk.local->Restore(image.own); !status.ok()) return status;
-  const std::shared_ptr<float> start = pool_.AllocateFloats(count);
-  CopyBytes(CopyReason::kSeed, start.get(), image.start.data(), image.start.size());
-  chunk.start = AsBytes(start, count);
+  chunk.start = AsBytes(CopyFloats(CopyReason::kSeed, pool_, image.start.floats(), count), count);
   chunk.clock = image.clock;
   chunk.last_samples = image.last_samples;
   return absl::OkStatus();

@@ -6,7 +6,7 @@
 
 #include "absl/memory/memory.h"
 #include "absl/strings/str_format.h"
-#include "common/copies.h"
+#include "common/copy_floats.h"
 #include "common/require.h"
 #include "compression/encode_payload.h"
 #include "compression/job_compression.h"
@@ -84,8 +84,7 @@ PushImage PushEncoder::Image(ChunkId id) {
   const kernels::Encoder& encoder = *encoders_[id.value()];
   for (int vector = 0; vector < encoder.vectors(); ++vector) {
     const absl::Span<const float> state = encoder.State(vector);
-    const std::shared_ptr<float> copy = pool_.AllocateFloats(state.size());
-    CopyBytes(CopyReason::kCut, copy.get(), state.data(), state.size() * sizeof(float));
+    const auto copy = CopyFloats(CopyReason::kCut, pool_, state.data(), state.size());
     image.unsent.push_back(AsBytes(copy, state.size()));
   }
   return image;
