@@ -4,8 +4,8 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
-#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "common/image/image_counts.h"
 #include "common/require.h"
 
 namespace strata {
@@ -17,36 +17,22 @@ constexpr char kWeights[] = "weights";
 constexpr char kState[] = "state";
 constexpr char kCopy[] = "copy";
 constexpr char kMeanSquare[] = "mean_square";
-// Of the optimizer; no kind has more.
-constexpr size_t kStateVectorsMax = 8;
 
 std::string Counts(const ChunkImage& image) {
-  return Json({{"clock", image.clock},
-               {"version", image.weights.version},
-               {"updates", image.weights.updates},
-               {"samples", image.weights.samples},
-               {"state", image.weights.state.size()},
-               {"applied", image.applied}})
-      .dump();
+  Json counts = CountsOf(image.weights);
+  counts["clock"] = image.clock;
+  counts["applied"] = image.applied;
+  return counts.dump();
 }
 
 // Reads what Counts wrote. Returns why it cannot, or null.
-const char* ReadCounts(const std::string& text, ChunkImage* image, size_t* states) {
+const char* ReadAllCounts(const std::string& text, ChunkImage* image, uint64_t* states) {
   const Json counts = Json::parse(text, nullptr, /*allow_exceptions=*/false);
   if (!counts.is_object()) return "has counts that are not a JSON object";
-  uint64_t vectors = 0;
-  const std::pair<const char*, uint64_t*> fields[] = {{"clock", &image->clock},
-                                                      {"version", &image->weights.version},
-                                                      {"updates", &image->weights.updates},
-                                                      {"samples", &image->weights.samples},
-                                                      {"state", &vectors}};
-  for (const auto& [name, value] : fields) {
-    const auto found = counts.find(name);
-    if (found == counts.end() || !found->is_number_unsigned()) return "lacks a count";
-    *value = found->get<uint64_t>();
+  if (!ReadCount(counts, "clock", &image->clock) || !ReadCounts(counts, &image->weights, states)) {
+    return "lacks a count";
   }
-  if (vectors > kStateVectorsMax) return "has too many vectors of state";
-  *states = vectors;
+  if (*states > kImageVectorsMax) return "has too many vectors of state";
   const auto applied = counts.find("applied");
   if (applied == counts.end() || !applied->is_array()) return "does not say what is applied";
   for (const Json& count : *applied) {
@@ -61,12 +47,11 @@ absl::StatusOr<ChunkImage> TakeImage(ImageReader* file, const std::string& begin
                                      const std::string& counts) {
   ChunkImage image;
   const std::string what = absl::StrCat("image ", begin);
-  // Only the number's own text: "7", not "07".
-  if (!absl::SimpleAtoi(begin, &image.begin) || absl::StrCat(image.begin) != begin) {
+  if (!ReadBegin(begin, &image.begin)) {
     return file->Wrong(what, "has no number for a name");
   }
-  size_t states = 0;
-  if (const char* why = ReadCounts(counts, &image, &states)) return file->Wrong(what, why);
+  uint64_t states = 0;
+  if (const char* why = ReadAllCounts(counts, &image, &states)) return file->Wrong(what, why);
   const auto take = [&](const std::string& name) {
     return file->TakeFloats(absl::StrCat(begin, "/", name));
   };

@@ -6,8 +6,8 @@
 #include <utility>
 #include <vector>
 
-#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "common/image/image_counts.h"
 #include "common/require.h"
 
 namespace strata {
@@ -16,30 +16,6 @@ namespace {
 using Json = nlohmann::json;
 
 constexpr char kNode[] = "node";
-// Of one encoder or optimizer; none has more.
-constexpr uint64_t kVectorsMax = 8;
-
-Json CountsOf(const WeightImage& image) {
-  return {{"version", image.version},
-          {"updates", image.updates},
-          {"samples", image.samples},
-          {"state", image.state.size()}};
-}
-
-bool ReadCount(const Json& object, const char* name, uint64_t* out) {
-  const auto found = object.find(name);
-  if (found == object.end() || !found->is_number_unsigned()) return false;
-  *out = found->get<uint64_t>();
-  return true;
-}
-
-// Reads what CountsOf wrote, and how many vectors of state there are.
-bool ReadCounts(const Json& counts, WeightImage* image, uint64_t* states) {
-  return ReadCount(counts, "version", &image->version) &&
-         ReadCount(counts, "updates", &image->updates) &&
-         ReadCount(counts, "samples", &image->samples) && ReadCount(counts, "state", states) &&
-         *states <= kVectorsMax;
-}
 
 // Takes the ranges of one file apart.
 class RangeReader {
@@ -49,7 +25,7 @@ class RangeReader {
   absl::StatusOr<NodeChunkImage> Read(const std::string& text) {
     NodeChunkImage range;
     const Json counts = Json::parse(text, nullptr, /*allow_exceptions=*/false);
-    if (!absl::SimpleAtoi(begin_, &range.begin) || absl::StrCat(range.begin) != begin_) {
+    if (!ReadBegin(begin_, &range.begin)) {
       return Wrong("has no number for a name");
     }
     uint64_t elements = 0;
@@ -80,7 +56,7 @@ class RangeReader {
 
   absl::Status TakeWeights(const std::string& room, const Json& counts, WeightImage* image) {
     uint64_t states = 0;
-    if (!counts.is_object() || !ReadCounts(counts, image, &states)) {
+    if (!counts.is_object() || !ReadCounts(counts, image, &states) || states > kImageVectorsMax) {
       return Wrong(absl::StrCat("lacks a count of ", room));
     }
     if (absl::Status status = Take(absl::StrCat(room, "/weights"), &image->weights); !status.ok()) {
@@ -100,7 +76,7 @@ class RangeReader {
     PushImage& push = range->push.emplace();
     uint64_t vectors = 0;
     if (!found->is_object() || !ReadCount(*found, "samples", &push.samples) ||
-        !ReadCount(*found, "unsent", &vectors) || vectors > kVectorsMax) {
+        !ReadCount(*found, "unsent", &vectors) || vectors > kImageVectorsMax) {
       return Wrong("lacks a count of push");
     }
     push.unsent.resize(vectors);
