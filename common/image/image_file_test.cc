@@ -8,6 +8,7 @@
 #include <map>
 #include <memory>
 
+#include "common/image/image_bytes.h"
 #include "common/image/safetensors.h"
 
 namespace strata {
@@ -15,21 +16,10 @@ namespace {
 
 using ::testing::HasSubstr;
 
-Bytes Floats(std::vector<float> values) {
-  const auto owner = std::make_shared<std::vector<float>>(std::move(values));
-  return Bytes(owner, reinterpret_cast<const std::byte*>(owner->data()),
-               owner->size() * sizeof(float));
-}
+Bytes Whole(const ImageFile& file) { return OwnBytes(Joined(file)); }
 
 std::vector<float> Values(const Bytes& bytes) {
   return {bytes.floats(), bytes.floats() + bytes.float_count()};
-}
-
-Bytes Joined(const ImageFile& file) {
-  const auto owner = std::make_shared<std::string>();
-  for (const absl::Span<const char> piece : file.Pieces())
-    owner->append(piece.data(), piece.size());
-  return Bytes(owner, reinterpret_cast<const std::byte*>(owner->data()), owner->size());
 }
 
 ChunkImage First() {
@@ -38,15 +28,15 @@ ChunkImage First() {
           .weights = {.version = 100,
                       .updates = 98,
                       .samples = std::numeric_limits<uint64_t>::max(),
-                      .weights = Floats({1, -0.0f, 3}),
-                      .state = {Floats({4, 5, 6}), Floats({1e-45f, 3e38f, 9})}},
+                      .weights = FloatBytes({1, -0.0f, 3}),
+                      .state = {FloatBytes({4, 5, 6}), FloatBytes({1e-45f, 3e38f, 9})}},
           .applied = {100, 101},
-          .copy = Floats({1, 2, 2.5f}),
-          .mean_square = Floats({7, 7, 7})};
+          .copy = FloatBytes({1, 2, 2.5f}),
+          .mean_square = FloatBytes({7, 7, 7})};
 }
 
 ChunkImage Second() {
-  return {.begin = 3, .clock = 100, .weights = {.version = 7, .weights = Floats({8})}};
+  return {.begin = 3, .clock = 100, .weights = {.version = 7, .weights = FloatBytes({8})}};
 }
 
 void ExpectSame(const ChunkImage& a, const ChunkImage& b) {
@@ -70,7 +60,7 @@ void ExpectSame(const ChunkImage& a, const ChunkImage& b) {
 
 TEST(ImageFile, WhatIsWrittenIsReadAgainBitForBit) {
   const std::vector<ChunkImage> images = {Second(), First()};
-  const auto read = ParseImageFile(Joined(MakeImageFile(images)), "f");
+  const auto read = ParseImageFile(Whole(MakeImageFile(images)), "f");
   ASSERT_TRUE(read.ok()) << read.status();
   ASSERT_EQ(read->size(), 2u);
   ExpectSame((*read)[0], First());
@@ -78,7 +68,7 @@ TEST(ImageFile, WhatIsWrittenIsReadAgainBitForBit) {
 }
 
 TEST(ImageFile, HoldsNothingWhereAServerHasNoChunk) {
-  const auto read = ParseImageFile(Joined(MakeImageFile({})), "f");
+  const auto read = ParseImageFile(Whole(MakeImageFile({})), "f");
   ASSERT_TRUE(read.ok()) << read.status();
   EXPECT_TRUE(read->empty());
 }
@@ -86,7 +76,7 @@ TEST(ImageFile, HoldsNothingWhereAServerHasNoChunk) {
 TEST(ImageFile, KeepsItsContentAlive) {
   std::vector<ChunkImage> images;
   {
-    const Bytes content = Joined(MakeImageFile(std::vector<ChunkImage>{Second()}));
+    const Bytes content = Whole(MakeImageFile(std::vector<ChunkImage>{Second()}));
     images = *ParseImageFile(content, "f");
   }
   EXPECT_EQ(Values(images[0].weights.weights), std::vector<float>{8});
@@ -95,7 +85,7 @@ TEST(ImageFile, KeepsItsContentAlive) {
 // A bit anywhere in the head may leave a file that is right in itself; it then still is one of
 // images, whose vectors fit.
 TEST(ImageFile, ATruncatedFileIsRefusedAtEveryOffset) {
-  const Bytes content = Joined(MakeImageFile(std::vector<ChunkImage>{First(), Second()}));
+  const Bytes content = Whole(MakeImageFile(std::vector<ChunkImage>{First(), Second()}));
   for (size_t size = 0; size < content.size(); ++size) {
     const auto read = ParseImageFile(content.Part(0, size), "cut");
     ASSERT_FALSE(read.ok()) << size;
@@ -112,8 +102,8 @@ class Refused : public ::testing::Test {
     std::vector<TensorToSave> to_save;
     for (const auto& [name, values] : tensors) to_save.push_back({name, {values.size()}, values});
     ImageFile file = {.head = SafetensorsHead(metadata, to_save)};
-    for (const auto& [name, values] : tensors) file.values.push_back(Floats(values));
-    const auto read = ParseImageFile(Joined(file), "dir/f");
+    for (const auto& [name, values] : tensors) file.values.push_back(FloatBytes(values));
+    const auto read = ParseImageFile(Whole(file), "dir/f");
     ASSERT_FALSE(read.ok()) << text;
     EXPECT_EQ(read.status().code(), absl::StatusCode::kInvalidArgument);
     EXPECT_THAT(std::string(read.status().message()), HasSubstr("dir/f: "));

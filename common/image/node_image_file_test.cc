@@ -4,24 +4,15 @@
 #include <gtest/gtest.h>
 
 #include <cstring>
-#include <memory>
+
+#include "common/image/image_bytes.h"
 
 namespace strata {
 namespace {
 
 using ::testing::HasSubstr;
 
-Bytes Floats(std::vector<float> values) {
-  const auto owner = std::make_shared<std::vector<float>>(std::move(values));
-  return Bytes(owner, reinterpret_cast<const std::byte*>(owner->data()),
-               owner->size() * sizeof(float));
-}
-
-Bytes Joined(const ImageFile& file) {
-  const auto owner = std::make_shared<std::string>();
-  for (const auto piece : file.Pieces()) owner->append(piece.data(), piece.size());
-  return Bytes(owner, reinterpret_cast<const std::byte*>(owner->data()), owner->size());
-}
+Bytes Whole(const ImageFile& file) { return OwnBytes(Joined(file)); }
 
 std::string Text(const Bytes& bytes) {
   return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
@@ -31,8 +22,8 @@ WeightImage Weights(float first) {
   return {.version = 9,
           .updates = 8,
           .samples = 7,
-          .weights = Floats({first, 2}),
-          .state = {Floats({3, first}), Floats({5, 6})}};
+          .weights = FloatBytes({first, 2}),
+          .state = {FloatBytes({3, first}), FloatBytes({5, 6})}};
 }
 
 NodeImage Full() {
@@ -40,17 +31,17 @@ NodeImage Full() {
           .clock = 120,
           .chunks = {{.begin = 0,
                       .elements = 2,
-                      .push = PushImage{.unsent = {Floats({1, -0.0f})}, .samples = 77},
+                      .push = PushImage{.unsent = {FloatBytes({1, -0.0f})}, .samples = 77},
                       .local = LocalStepsImage{.clock = 120,
                                                .last_samples = 12,
                                                .own = Weights(1),
-                                               .start = Floats({8, 9})}},
-                     {.begin = 2, .elements = 2, .norms = Weights(4), .arena = Floats({5, 5})},
+                                               .start = FloatBytes({8, 9})}},
+                     {.begin = 2, .elements = 2, .norms = Weights(4), .arena = FloatBytes({5, 5})},
                      {.begin = 4, .elements = 1, .push = PushImage{}}}};
 }
 
 TEST(NodeImageFile, WhatIsWrittenIsReadAgainBitForBit) {
-  const Bytes content = Joined(MakeNodeImageFile(Full()));
+  const Bytes content = Whole(MakeNodeImageFile(Full()));
   const auto read = ParseNodeImageFile(content, "f");
   ASSERT_TRUE(read.ok()) << read.status();
   EXPECT_EQ(read->node, 3u);
@@ -58,24 +49,24 @@ TEST(NodeImageFile, WhatIsWrittenIsReadAgainBitForBit) {
   ASSERT_EQ(read->chunks.size(), 3u);
   const NodeChunkImage& first = read->chunks[0];
   EXPECT_EQ(first.push->samples, 77u);
-  EXPECT_EQ(Text(first.push->unsent[0]), Text(Floats({1, -0.0f})));
+  EXPECT_EQ(Text(first.push->unsent[0]), Text(FloatBytes({1, -0.0f})));
   EXPECT_EQ(first.local->clock, 120u);
   EXPECT_EQ(first.local->last_samples, 12u);
   EXPECT_EQ(first.local->own.samples, 7u);
-  EXPECT_EQ(Text(first.local->own.state[1]), Text(Floats({5, 6})));
-  EXPECT_EQ(Text(first.local->start), Text(Floats({8, 9})));
+  EXPECT_EQ(Text(first.local->own.state[1]), Text(FloatBytes({5, 6})));
+  EXPECT_EQ(Text(first.local->start), Text(FloatBytes({8, 9})));
   EXPECT_FALSE(first.norms.has_value());
   EXPECT_TRUE(first.arena.empty());
-  EXPECT_EQ(Text(read->chunks[1].norms->weights), Text(Floats({4, 2})));
-  EXPECT_EQ(Text(read->chunks[1].arena), Text(Floats({5, 5})));
+  EXPECT_EQ(Text(read->chunks[1].norms->weights), Text(FloatBytes({4, 2})));
+  EXPECT_EQ(Text(read->chunks[1].arena), Text(FloatBytes({5, 5})));
   EXPECT_FALSE(read->chunks[1].push.has_value());
   EXPECT_TRUE(read->chunks[2].push->unsent.empty());
   // And nothing is left out.
-  EXPECT_EQ(Text(Joined(MakeNodeImageFile(*read))), Text(content));
+  EXPECT_EQ(Text(Whole(MakeNodeImageFile(*read))), Text(content));
 }
 
 TEST(NodeImageFile, ATruncatedFileIsRefusedAtEveryOffset) {
-  const Bytes content = Joined(MakeNodeImageFile(Full()));
+  const Bytes content = Whole(MakeNodeImageFile(Full()));
   for (size_t size = 0; size < content.size(); ++size) {
     const auto read = ParseNodeImageFile(content.Part(0, size), "cut");
     ASSERT_FALSE(read.ok()) << size;
@@ -88,8 +79,8 @@ void ExpectRefused(const std::vector<std::pair<std::string, std::string>>& texts
                    const std::string& why) {
   ImageWriter file(kNodeImageFormat);
   for (const auto& [name, text] : texts) file.AddText(name, text);
-  for (const auto& [name, values] : floats) file.AddFloats(name, Floats(values));
-  const auto read = ParseNodeImageFile(Joined(file.Finish()), "dir/f");
+  for (const auto& [name, values] : floats) file.AddFloats(name, FloatBytes(values));
+  const auto read = ParseNodeImageFile(Whole(file.Finish()), "dir/f");
   ASSERT_FALSE(read.ok()) << why;
   EXPECT_EQ(read.status().code(), absl::StatusCode::kInvalidArgument);
   EXPECT_EQ(read.status().message(), "dir/f: " + why);

@@ -4,9 +4,9 @@
 #include <string>
 
 #include "absl/status/status.h"
+#include "common/image/image_bytes.h"
 #include "common/image/image_file.h"
 #include "tests/fuzz/check.h"
-#include "tests/fuzz/image_bytes.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   const auto images = strata::ParseImageFile(

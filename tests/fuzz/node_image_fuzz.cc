@@ -5,9 +5,9 @@
 #include <utility>
 
 #include "absl/status/status.h"
+#include "common/image/image_bytes.h"
 #include "common/image/node_image_file.h"
 #include "tests/fuzz/check.h"
-#include "tests/fuzz/image_bytes.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   const auto image = strata::ParseNodeImageFile(

@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "common/image/image_bytes.h"
 #include "common/image/image_file.h"
 #include "common/job/job.h"
 #include "gmock/gmock.h"
@@ -22,26 +23,16 @@ constexpr uint32_t kElements = 37;
 constexpr size_t kNodes = 3;
 constexpr uint64_t kClocks = 24, kEvery = 5;
 
-Bytes Floats(std::vector<float> values) {
-  const auto owner = std::make_shared<std::vector<float>>(std::move(values));
-  return Bytes(owner, reinterpret_cast<const std::byte*>(owner->data()),
-               owner->size() * sizeof(float));
-}
-
 Bytes Random(uint64_t seed) {
   std::mt19937_64 random(seed);
   std::vector<float> values(kElements);
   for (float& value : values) value = std::normal_distribution<float>()(random);
-  return Floats(std::move(values));
+  return FloatBytes(std::move(values));
 }
 
 // What a checkpoint does to an image.
 ChunkImage ThroughFile(const ChunkImage& image) {
-  const auto content = std::make_shared<std::string>();
-  const ImageFile file = MakeImageFile({&image, 1});
-  for (const auto piece : file.Pieces()) content->append(piece.data(), piece.size());
-  const auto read = ParseImageFile(
-      Bytes(content, reinterpret_cast<const std::byte*>(content->data()), content->size()), "f");
+  const auto read = ParseImageFile(OwnBytes(Joined(MakeImageFile({&image, 1}))), "f");
   EXPECT_TRUE(read.ok()) << read.status();
   return read->front();
 }

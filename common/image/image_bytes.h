@@ -1,19 +1,26 @@
-#ifndef STRATA_TESTS_FUZZ_IMAGE_BYTES_H_
-#define STRATA_TESTS_FUZZ_IMAGE_BYTES_H_
+#ifndef STRATA_COMMON_IMAGE_IMAGE_BYTES_H_
+#define STRATA_COMMON_IMAGE_IMAGE_BYTES_H_
 
 #include <memory>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "common/bytes.h"
 #include "common/image/image_tensors.h"
 
 namespace strata {
 
-// Bytes that own their content.
+// For tests: bytes that own their content.
 inline Bytes OwnBytes(std::string content) {
   const auto owner = std::make_shared<std::string>(std::move(content));
   return Bytes(owner, reinterpret_cast<const std::byte*>(owner->data()), owner->size());
+}
+
+inline Bytes FloatBytes(std::vector<float> values) {
+  const auto owner = std::make_shared<std::vector<float>>(std::move(values));
+  return Bytes(owner, reinterpret_cast<const std::byte*>(owner->data()),
+               owner->size() * sizeof(float));
 }
 
 // Returns all of a file.
@@ -25,4 +32,4 @@ inline std::string Joined(const ImageFile& file) {
 
 }  // namespace strata
 
-#endif  // STRATA_TESTS_FUZZ_IMAGE_BYTES_H_
+#endif  // STRATA_COMMON_IMAGE_IMAGE_BYTES_H_
