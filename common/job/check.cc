@@ -8,6 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
+#include "common/job/check_checkpoint.h"
 #include "common/job/check_data.h"
 #include "common/job/check_device.h"
 #include "common/job/check_optimizer.h"
@@ -276,7 +277,7 @@ absl::Status ValidateJob(const proto::Job& job) {
               CheckDevice(job), CheckData(job), CheckOptimizer(job.optimizer()),
               CheckEncodings(job), CheckSchedule(job), CheckConsistency(job.consistency()),
               CheckMode(job), CheckRecipe(job), CheckBatchNorm(job), CheckDebug(job),
-              CheckEvaluation(job.evaluation()),
+              CheckCheckpoint(job), CheckEvaluation(job.evaluation()),
               InRange("metrics.every_steps", job.metrics().every_steps(), 1, UINT32_MAX)});
 }
 

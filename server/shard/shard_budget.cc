@@ -6,6 +6,7 @@
 #include "common/job/optimizer.h"
 #include "common/trace/trace_log.h"
 #include "compression/encoder.h"
+#include "server/shard/cut_collector.h"
 #include "server/shard/shard_plan.h"
 
 namespace strata::server {
@@ -49,6 +50,12 @@ absl::StatusOr<MemoryFormula> ShardMemoryNeed(const proto::JobRecord& record, Sh
   if (record.takes_first_weights()) need.Add("first weights", own);
   if (const int vectors = StateVectors(plan->rules.update.optimizer.kind); vectors > 0) {
     need.Add(absl::StrFormat("optimizer state %d x %s", vectors, BytesText(own)), own * vectors);
+  }
+  if (plan->rules.cut_every > 0) {
+    const uint64_t vectors = 1 + StateVectors(plan->rules.update.optimizer.kind);
+    need.Add(absl::StrFormat("checkpoints %d x %d x %s", CutCollector::kHeldMax, vectors,
+                             BytesText(own)),
+             SaturatingProduct(CutCollector::kHeldMax * vectors, own));
   }
   plan->rules.mode->AddNodeVersions(size, &need);
   AddCodecs(*plan, own, chunk, &need);

@@ -19,7 +19,8 @@ ShardCore::ShardCore(const kernels::Kernels& kernels, std::shared_ptr<BlockSourc
       trace_clock_(std::move(trace_clock)) {}
 ShardCore::~ShardCore() = default;
 
-absl::Status ShardCore::Install(const proto::JobRecord& record, ShardId own_shard) {
+absl::Status ShardCore::Install(const proto::JobRecord& record, ShardId own_shard,
+                                absl::Span<const ChunkImage> images) {
   const JobId id(record.job_id());
   std::string text = absl::StrFormat("%d ", own_shard.value()) + record.SerializeAsString();
   if (auto installed = jobs_.find(id); installed != jobs_.end()) {
@@ -34,11 +35,22 @@ absl::Status ShardCore::Install(const proto::JobRecord& record, ShardId own_shar
   }
   std::unique_ptr<TraceLog> trace;
   if (trace_clock_) trace = TraceLog::Create(record.job(), {.now = trace_clock_});
-  if (trace != nullptr) ++traced_;
-  jobs_[id] = {std::make_unique<ShardJob>(*std::move(plan), kernels_, pool_, &scratch_, &refusals_,
-                                          std::move(trace)),
-               std::move(text)};
+  auto job = std::make_unique<ShardJob>(*std::move(plan), kernels_, pool_, &scratch_, &refusals_,
+                                        &cuts_, std::move(trace));
+  if (record.has_resume()) {
+    if (absl::Status restored = job->Restore(images); !restored.ok()) {
+      return absl::InvalidArgumentError(
+          absl::StrFormat("job %d: %s", id.value(), restored.message()));
+    }
+  }
+  if (job->trace() != nullptr) ++traced_;
+  jobs_[id] = {std::move(job), std::move(text)};
   return absl::OkStatus();
+}
+
+void ShardCore::LetGoOf(JobId job, uint64_t clock) {
+  const auto found = jobs_.find(job);
+  if (found != jobs_.end()) found->second.job->LetGoOf(clock);
 }
 
 void ShardCore::Remove(JobId job, std::vector<ShardAction>* actions) {

@@ -5,13 +5,16 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/container/flat_hash_map.h"
 #include "absl/status/status.h"
 #include "absl/time/time.h"
+#include "absl/types/span.h"
 #include "common/buffer_pool.h"
 #include "common/ids.h"
+#include "common/image/chunk_image.h"
 #include "common/job/arena.h"
 #include "common/trace/trace_log.h"
 #include "common/transport/endpoint.h"
@@ -19,6 +22,7 @@
 #include "compression/encoder.h"
 #include "kernels/kernels.h"
 #include "proto/control.pb.h"
+#include "server/shard/cut_collector.h"
 #include "server/shard/frames/refusals.h"
 
 namespace strata::server {
@@ -64,9 +68,11 @@ class ShardCore {
   ~ShardCore();
 
   // Takes a job in: `own_shard` is this shard's index in record.placement. Installing the same job
-  // again with the same record is fine. Errors: InvalidArgument (layout, placement, view, naming
-  // the field), AlreadyExists (another record under this id).
-  absl::Status Install(const proto::JobRecord& record, ShardId own_shard);
+  // again with the same record is fine. With record.resume the job goes on from `images`, which
+  // hold at least the shard's chunks. Errors: InvalidArgument (layout, placement, view, naming the
+  // field; images that do not fit), AlreadyExists (another record under this id).
+  absl::Status Install(const proto::JobRecord& record, ShardId own_shard,
+                       absl::Span<const ChunkImage> images = {});
 
   // Forgets a job; its connections are closed. Unknown jobs are fine.
   void Remove(JobId job, std::vector<ShardAction>* actions);
@@ -88,6 +94,12 @@ class ShardCore {
   TraceLog* TraceOf(JobId job);
   // Returns what was recorded since the last call; each batch names its job.
   std::vector<proto::TraceBatch> TakeTraces();
+  // Returns the cuts that have come about since the last call, of jobs with `checkpoint`. The shard
+  // counts each that has images until it is told that those are let go of, and holds few at once.
+  std::vector<ShardCut> TakeCuts() { return std::exchange(cuts_, {}); }
+  bool has_cuts() const { return !cuts_.empty(); }
+  // Unknown jobs and clocks are fine.
+  void LetGoOf(JobId job, uint64_t clock);
   // Gradient buffers that the shard holds for incomplete clocks of a chunk; 0 where it is not here.
   size_t HeldSums(JobId job, ChunkId chunk) const;
   // Frames that belong to no job: malformed, before HELLO, of an unknown job.
@@ -116,6 +128,7 @@ class ShardCore {
   absl::flat_hash_map<transport::ConnectionId, JobId> bound_;
   uint64_t refused_ = 0;
   Refusals refusals_;
+  std::vector<ShardCut> cuts_;
 };
 
 }  // namespace strata::server

@@ -1,8 +1,12 @@
 #include "server/shard/shard_job.h"
 
+#include <algorithm>
+#include <iterator>
 #include <optional>
 #include <utility>
 
+#include "absl/container/flat_hash_map.h"
+#include "absl/strings/str_format.h"
 #include "common/require.h"
 #include "server/shard/frames/reply.h"
 
@@ -11,19 +15,59 @@ namespace strata::server {
 using wire::ErrorCode;
 using wire::Op;
 
+namespace {
+
+std::vector<uint64_t> BeginsOf(const std::vector<OwnChunk>& chunks) {
+  std::vector<uint64_t> begins;
+  for (const OwnChunk& chunk : chunks) begins.push_back(chunk.begin);
+  return begins;
+}
+
+}  // namespace
+
 ShardJob::ShardJob(ShardPlan plan, const kernels::Kernels& kernels, BufferPool& pool,
                    kernels::EncoderScratch* scratch, Refusals* refusals,
-                   std::unique_ptr<TraceLog> trace)
+                   std::vector<ShardCut>* cuts, std::unique_ptr<TraceLog> trace)
     : plan_(std::move(plan)),
       kernels_(kernels),
       connections_(plan_.nodes.size(), plan_.connections),
       gate_(plan_, connections_),
       trace_(std::move(trace)),
-      sender_(plan_, connections_, &trace_, &counters_, refusals) {
+      sender_(plan_, connections_, &trace_, &counters_, refusals),
+      cuts_(plan_.job, plan_.shard, BeginsOf(plan_.chunks)),
+      cuts_out_(cuts) {
   for (const OwnChunk& chunk : plan_.chunks) {
     chunks_.push_back(std::make_unique<ChunkState>(kernels, pool, scratch, plan_.rules,
                                                    chunk.elements, chunk.runs));
   }
+}
+
+absl::Status ShardJob::Restore(absl::Span<const ChunkImage> images) {
+  absl::flat_hash_map<uint64_t, const ChunkImage*> by_begin;
+  for (const ChunkImage& image : images) by_begin[image.begin] = &image;
+  for (size_t chunk = 0; chunk < chunks_.size(); ++chunk) {
+    const OwnChunk& own = plan_.chunks[chunk];
+    const auto found = by_begin.find(own.begin);
+    if (found == by_begin.end()) {
+      return absl::InvalidArgumentError(
+          absl::StrFormat("the checkpoint has no elements from %d on, where chunk %d begins",
+                          own.begin, own.id.value()));
+    }
+    if (absl::Status restored = chunks_[chunk]->Restore(*found->second); !restored.ok()) {
+      return absl::InvalidArgumentError(absl::StrFormat("the checkpoint's chunk %d: %s",
+                                                        own.id.value(), restored.message()));
+    }
+  }
+  return absl::OkStatus();
+}
+
+void ShardJob::SendDue(size_t chunk, const std::vector<DueAnswer>& due,
+                       std::vector<ShardAction>* actions) {
+  sender_.SendDue(plan_.chunks[chunk], chunks_[chunk].get(), due, actions);
+  if (plan_.rules.cut_every == 0) return;
+  cuts_.Add(chunk, chunks_[chunk]->TakeImages());
+  std::vector<ShardCut> cuts = cuts_.Take();
+  std::move(cuts.begin(), cuts.end(), std::back_inserter(*cuts_out_));
 }
 
 bool ShardJob::OnHello(transport::ConnectionId connection, const wire::Frame& frame,

@@ -8,9 +8,12 @@
 #include <utility>
 #include <vector>
 
+#include "absl/status/status.h"
 #include "absl/time/time.h"
+#include "absl/types/span.h"
 #include "server/shard/answer_sender.h"
 #include "server/shard/chunk/chunk_state.h"
+#include "server/shard/cut_collector.h"
 #include "server/shard/frame_gate.h"
 #include "server/shard/frames/node_connections.h"
 #include "server/shard/shard_core.h"
@@ -25,9 +28,11 @@ namespace strata::server {
 // Threads: one.
 class ShardJob {
  public:
-  // All outlive it; `scratch` is the thread's, `refusals` is added to. `trace` null: none.
+  // All outlive it; `scratch` is the thread's, `refusals` and `cuts` are added to. `trace` null:
+  // none.
   ShardJob(ShardPlan plan, const kernels::Kernels& kernels, BufferPool& pool,
-           kernels::EncoderScratch* scratch, Refusals* refusals, std::unique_ptr<TraceLog> trace);
+           kernels::EncoderScratch* scratch, Refusals* refusals, std::vector<ShardCut>* cuts,
+           std::unique_ptr<TraceLog> trace);
 
   // HELLO binds a connection to a logical node and is answered. True: it is bound now.
   bool OnHello(transport::ConnectionId connection, const wire::Frame& frame,
@@ -58,6 +63,12 @@ class ShardJob {
   std::vector<proto::NodeClock> NextNodeClocks();
   // The bytes that are held now. Looks at every chunk.
   uint64_t MemoryBytes() const;
+  // Puts the shard's chunks where a checkpoint has them; others may be among the images. Errors:
+  // InvalidArgument naming the range that is missing or does not fit. REQUIRES: no frame has come.
+  absl::Status Restore(absl::Span<const ChunkImage> images);
+  // See ShardCore.
+  void LetGoOf(uint64_t clock) { cuts_.LetGo(clock); }
+
   // Gradient buffers held for incomplete clocks of a chunk; 0 where it is not here.
   size_t HeldSums(ChunkId chunk) const;
   // All connections that are bound to the job, in order.
@@ -85,9 +96,8 @@ class ShardJob {
 
   // The chunk's deadline may be another one than before.
   void UpdateDeadline(size_t chunk, absl::Time before);
-  void SendDue(size_t chunk, const std::vector<DueAnswer>& due, std::vector<ShardAction>* actions) {
-    sender_.SendDue(plan_.chunks[chunk], chunks_[chunk].get(), due, actions);
-  }
+  // Sends the answers and, once they are encoded, takes the images that the chunk has cut.
+  void SendDue(size_t chunk, const std::vector<DueAnswer>& due, std::vector<ShardAction>* actions);
 
   const ShardPlan plan_;
   const kernels::Kernels& kernels_;
@@ -99,6 +109,8 @@ class ShardJob {
   ShardCounters counters_;
   ShardTrace trace_;
   AnswerSender sender_;
+  CutCollector cuts_;
+  std::vector<ShardCut>* const cuts_out_;
   size_t reports_to_skip_ = 0;  // until the next look at all chunks
 };
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "absl/strings/str_format.h"
+#include "common/job/consistency.h"
 #include "common/job/exchange/connections.h"
 #include "common/job/job.h"
 #include "common/limits/limits.h"
@@ -81,6 +82,7 @@ absl::Status PlanChunks(const proto::JobRecord& record, ShardId own_shard, Shard
     const ChunkId id(chunk);
     plan->chunks.push_back({.id = id,
                             .elements = map.ElementsOf(id),
+                            .begin = uint64_t{chunk} * map.chunk_elements(),
                             .runs = OptimizerRuns(record.layout(), map, id)});
   }
   plan->connections = ConnectionsFor(record.job(), plan->chunks.size());
@@ -95,6 +97,7 @@ absl::Status PlanChunks(const proto::JobRecord& record, ShardId own_shard, Shard
 absl::StatusOr<ShardPlan> MakeShardPlan(const proto::JobRecord& record, ShardId own_shard) {
   ShardPlan plan;
   plan.job = JobId(record.job_id());
+  plan.shard = own_shard;
   plan.token = record.token();
   plan.cluster = record.cluster();
   plan.view = record.view().number();
@@ -105,6 +108,9 @@ absl::StatusOr<ShardPlan> MakeShardPlan(const proto::JobRecord& record, ShardId 
   plan.rules.nodes = plan.nodes.size();
   plan.rules.takes_first_weights = record.takes_first_weights();
   plan.rules.says_rates = record.says_rates();
+  // The first clock that has come so far.
+  const uint64_t steps = StepsPerClock(job);
+  plan.rules.cut_every = (job.checkpoint().every_steps() + steps - 1) / steps;
   absl::StatusOr<std::unique_ptr<ConsistencyMode>> mode = CreateConsistencyMode(job, plan.ranks);
   if (!mode.ok()) return mode.status();
   plan.rules.mode = *std::move(mode);

@@ -17,6 +17,7 @@ namespace strata::server {
 struct OwnChunk {
   ChunkId id;
   uint32_t elements = 0;
+  uint64_t begin = 0;        // its first element in the arena
   uint32_t connection = 0;  // of a node's, over which the chunk's answers go
   std::vector<OptimizerRun> runs;
 };
@@ -24,6 +25,7 @@ struct OwnChunk {
 // A checked job record, from the point of view of one of its shards.
 struct ShardPlan {
   JobId job;
+  ShardId shard;  // of the job
   uint64_t token = 0;
   uint64_t cluster = 0;
   uint32_t view = 0;

@@ -57,9 +57,10 @@ absl::Status ShardThread::RunOnThread(absl::AnyInvocable<void()> closure) {
   return posted;
 }
 
-absl::Status ShardThread::Install(const proto::JobRecord& record, ShardId own_shard) {
+absl::Status ShardThread::Install(const proto::JobRecord& record, ShardId own_shard,
+                                  absl::Span<const ChunkImage> images) {
   absl::Status result;
-  absl::Status ran = RunOnThread([&] { result = core_.Install(record, own_shard); });
+  absl::Status ran = RunOnThread([&] { result = core_.Install(record, own_shard, images); });
   return ran.ok() ? result : ran;
 }
 
@@ -86,6 +87,14 @@ std::vector<proto::TraceBatch> ShardThread::TakeTraces() {
   std::vector<proto::TraceBatch> batches;
   RunOnThread([&] { batches = core_.TakeTraces(); }).IgnoreError();
   return batches;
+}
+
+void ShardThread::LetGoOf(JobId job, uint64_t clock) {
+  // Refused only where the queue is full; the thread empties it.
+  while (thread_.joinable() &&
+         absl::IsResourceExhausted(queue_.Post([this, job, clock] { core_.LetGoOf(job, clock); }))) {
+    std::this_thread::yield();
+  }
 }
 
 transport::EndpointUse ShardThread::Use() {
@@ -115,7 +124,9 @@ void ShardThread::Run() {
     queue_.RunAll();
     core_.OnTime(absl::Now(), &actions_);
     Execute();
+    HandOverCuts();
     for (transport::Event& event : events) OnEvent(std::move(event));
+    HandOverCuts();
     backlog_.SendWaiting();
   }
   queue_.Close();
@@ -160,6 +171,13 @@ void ShardThread::Execute() {
     }
   }
   actions_.clear();
+}
+
+void ShardThread::HandOverCuts() {
+  if (!core_.has_cuts()) return;
+  for (ShardCut& cut : core_.TakeCuts()) {
+    if (options_.on_cut) options_.on_cut(std::move(cut));
+  }
 }
 
 void ShardThread::Send(transport::ConnectionId connection, const wire::Frame& frame) {

@@ -2,6 +2,8 @@
 #define STRATA_SERVER_SHARD_SHARD_THREAD_H_
 
 #include <cstddef>
+#include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 #include <thread>
@@ -9,6 +11,7 @@
 
 #include "absl/container/flat_hash_map.h"
 #include "absl/status/status.h"
+#include "absl/types/span.h"
 #include "common/closure_queue.h"
 #include "common/ids.h"
 #include "common/require.h"
@@ -32,6 +35,8 @@ class ShardThread {
     // Answers that may wait for one peer whose queue is full. Further ones are dropped, and sent
     // again when the peer resends its push.
     size_t waiting_frames_max = 4096;
+    // Is called on the shard's thread for each of ShardCore's cuts, and must not block.
+    std::function<void(ShardCut)> on_cut;
   };
 
   // `kernels` outlives it.
@@ -51,13 +56,16 @@ class ShardThread {
   }
 
   // These do what ShardCore's do. Errors besides: FailedPrecondition (not running).
-  absl::Status Install(const proto::JobRecord& record, ShardId own_shard);
+  absl::Status Install(const proto::JobRecord& record, ShardId own_shard,
+                       absl::Span<const ChunkImage> images = {});
   absl::Status Remove(JobId job);
   // Empty where it is not running.
   absl::flat_hash_map<JobId, ShardCounters> Counters();
   absl::flat_hash_map<JobId, ShardReport> NextReports();
   std::vector<proto::TraceBatch> TakeTraces();
   transport::EndpointUse Use();
+  // Does not wait.
+  void LetGoOf(JobId job, uint64_t clock);
   // Returns ShardCore's refusals, and those of connections.
   Refusals AllRefusals();
 
@@ -67,6 +75,7 @@ class ShardThread {
   absl::Duration PollTimeout() const;
   void OnEvent(transport::Event event);
   void Execute();
+  void HandOverCuts();
   void Send(transport::ConnectionId connection, const wire::Frame& frame);
   // Runs `closure` on the shard's thread and waits for it.
   absl::Status RunOnThread(absl::AnyInvocable<void()> closure);

@@ -1,0 +1,66 @@
+#include "common/job/check_checkpoint.h"
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_format.h"
+#include "common/job/consistency.h"
+#include "common/job/encoding.h"
+#include "common/job/number_check.h"
+
+namespace strata {
+namespace {
+
+constexpr uint32_t kKeepMax = 1000;
+constexpr uint32_t kAttemptsMax = 1000;
+
+// What nodes or ranks know besides, and no checkpoint holds yet.
+absl::Status CheckNodesAreEmpty(const proto::Job& job) {
+  if (IsEncoded(job.push())) {
+    return Refuse(absl::StrFormat(
+        "checkpoint: push.codec: %s keeps on each node what it has left out of pushes, which "
+        "checkpoints do not hold yet",
+        proto::Encoding::Codec_Name(job.push().codec())));
+  }
+  if (AppliesOnNodes(job)) {
+    return Refuse(
+        "checkpoint: optimizer: norms are taken on nodes, which then apply it themselves, and "
+        "checkpoints do not hold their state yet");
+  }
+  const proto::Consistency& consistency = job.consistency();
+  if (HasLocalSteps(job) || consistency.lazy().has_significance() ||
+      consistency.lazy().double_buffering()) {
+    return Refuse(absl::StrFormat(
+        "checkpoint: consistency: %s keeps weights on each node, which checkpoints do not hold yet",
+        ModeName(consistency)));
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+absl::Status CheckCheckpoint(const proto::Job& job) {
+  if (!job.has_checkpoint()) {
+    return job.has_restart()
+               ? Refuse("restart: needs checkpoint, which a failed job goes on from")
+               : absl::OkStatus();
+  }
+  const proto::Checkpoint& checkpoint = job.checkpoint();
+  if (checkpoint.dir().empty()) return Refuse("checkpoint.dir: is required");
+  if (!absl::StartsWith(checkpoint.dir(), "/")) {
+    return Refuse(absl::StrFormat("checkpoint.dir: \"%s\" is not an absolute path",
+                                  checkpoint.dir()));
+  }
+  const absl::Status ranges =
+      All({InRange("checkpoint.every_steps", checkpoint.every_steps(), 1, INT64_MAX),
+           InRange("checkpoint.keep", checkpoint.keep(), 1, kKeepMax)});
+  if (!ranges.ok()) return ranges;
+  if (job.exchange() != proto::Job::PARAMETER_SERVER) {
+    return Refuse(absl::StrFormat("checkpoint: needs exchange: PARAMETER_SERVER, not %s",
+                                  proto::Job::Exchange_Name(job.exchange())));
+  }
+  if (absl::Status status = CheckNodesAreEmpty(job); !status.ok()) return status;
+  if (!job.has_restart()) return absl::OkStatus();
+  return All({InRange("restart.attempts", job.restart().attempts(), 1, kAttemptsMax),
+              Positive("restart.within_hours", job.restart().within_hours())});
+}
+
+}  // namespace strata

@@ -1,0 +1,62 @@
+#ifndef STRATA_SERVER_DAEMON_JOB_CHECKPOINTS_H_
+#define STRATA_SERVER_DAEMON_JOB_CHECKPOINTS_H_
+
+#include <functional>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/status/statusor.h"
+#include "absl/synchronization/mutex.h"
+#include "common/checkpoint/store.h"
+#include "common/ids.h"
+#include "common/image/chunk_image.h"
+#include "proto/control.pb.h"
+#include "server/daemon/checkpoint_writer.h"
+#include "server/shard/cut_collector.h"
+
+namespace strata::server {
+
+// The checkpoints of the jobs on one server: writes those that jobs ask for, and reads those that
+// jobs go on from, on threads of their own.
+//
+// Threads: OnCut from any, and it does not block; the rest from the owner's.
+class JobCheckpoints {
+ public:
+  using OpenStore = std::function<absl::StatusOr<std::unique_ptr<Store>>(const std::string& dir)>;
+  // `tell` and `let_go` are called from other threads: see CheckpointWriter::Calls.
+  JobCheckpoints(OpenStore open, std::function<void(const proto::CheckpointPart&)> tell,
+                 std::function<void(JobId, ShardId, uint64_t clock)> let_go);
+  ~JobCheckpoints();  // leaves what is queued unwritten, and what is being read
+
+  // The job is here, and may cut. Does nothing for one without `checkpoint`, or a second time.
+  void Begin(const proto::JobRecord& record);
+  void OnCut(ShardCut cut);
+  // Reads what the job's shards here go on from, then calls `loaded` on another thread, unless the
+  // job has ended by then; End waits for such a call. A second load of a job that has not ended is
+  // left out. REQUIRES: record.has_resume().
+  using Loaded = std::function<void(const absl::StatusOr<std::vector<ChunkImage>>&)>;
+  void Load(const proto::JobRecord& record, const std::vector<ShardId>& shards, Loaded loaded);
+  // The job is gone from here. What it has cut is written still.
+  void End(JobId job);
+
+ private:
+  struct Reading;
+
+  void DropDone() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+
+  const OpenStore open_;
+  const std::function<void(const proto::CheckpointPart&)> tell_;
+  const std::function<void(JobId, ShardId, uint64_t)> let_go_;
+  absl::Mutex mutex_;
+  std::map<JobId, std::unique_ptr<CheckpointWriter>> writers_ ABSL_GUARDED_BY(mutex_);
+  std::vector<std::unique_ptr<CheckpointWriter>> finishing_ ABSL_GUARDED_BY(mutex_);
+  std::map<JobId, std::unique_ptr<Reading>> readings_;  // the owner's
+  std::vector<std::unique_ptr<Reading>> left_;          // of jobs that have ended
+};
+
+}  // namespace strata::server
+
+#endif  // STRATA_SERVER_DAEMON_JOB_CHECKPOINTS_H_
