@@ -9,6 +9,7 @@
 #include "cli/options/options.h"
 #include "cli/options/within.h"
 #include "cli/render/memory_parts.h"
+#include "common/checkpoint/open_store.h"
 #include "common/log.h"
 #include "common/process/stop_request.h"
 #include "server/coordinator/coordinator.h"
@@ -39,6 +40,7 @@ int Run(const Options& given, const Invocation& invocation) {
   if (!listen.ok()) return PrintError(listen.status());
   options.listen = *listen;
   options.add_memory_parts = AddMemoryParts;
+  options.open_store = OpenStore;
   absl::Status logging = StartLogging(invocation, "coordinator");
   if (!logging.ok()) return PrintError(logging);
   StopRequest request;

@@ -9,6 +9,7 @@
 #include "cli/options/address_options.h"
 #include "cli/options/options.h"
 #include "common/buffer_pool.h"
+#include "common/checkpoint/open_store.h"
 #include "common/limits/descriptors.h"
 #include "common/limits/limits.h"
 #include "common/log.h"
@@ -57,6 +58,7 @@ int Run(const Options& given, const Invocation& invocation) {
     zmq.memory = memory.ok() ? *std::move(memory) : nullptr;
     return transport::CreateZmqEndpoint(zmq);
   };
+  parts.open_store = OpenStore;
   std::unique_ptr<server::ServerDaemon> daemon;
   DaemonSteps steps;
   steps.start = [&] {

@@ -55,14 +55,14 @@ class Checkpoints {
   // REQUIRES: keep >= 1, and that the newest is whole: a job that goes on from an older one calls
   // DropAfter first.
   absl::Status Prune(uint32_t keep);
+  // Deletes a checkpoint: its manifest first, for without it it is none. REQUIRES: as of DropAfter.
+  absl::Status Drop(uint64_t clock);
   // Deletes all that is newer than a clock, complete or not: the job goes on from there, and makes
   // those anew. REQUIRES: nobody writes them.
   absl::Status DropAfter(uint64_t clock);
 
  private:
   absl::StatusOr<Manifest> ReadManifest(const std::string& name);
-  // Deletes a checkpoint: its manifest first, for without it it is none.
-  absl::Status Drop(uint64_t clock);
 
   Store& store_;
 };

@@ -26,8 +26,9 @@ class GrpcCoordinatorClient final : public CoordinatorClient {
         channel_(ChannelTo(options_.coordinator)),
         stub_(proto::Coordinator::NewStub(channel_)) {}
 
-  absl::StatusOr<JobId> Submit(const proto::Job& job) override {
+  absl::StatusOr<JobId> Submit(const proto::Job& job, const proto::ResumeFrom& resume) override {
     proto::SubmitRequest request;
+    *request.mutable_resume() = resume;
     *request.mutable_job() = job;
     request.set_protocol_version(kProtocolVersion);
     proto::SubmitReply reply;

@@ -33,7 +33,8 @@ class CoordinatorClient {
 
   // Sent once: when the line breaks before the answer, the job may have been taken in
   // (Unavailable).
-  virtual absl::StatusOr<JobId> Submit(const proto::Job& job) = 0;
+  virtual absl::StatusOr<JobId> Submit(const proto::Job& job,
+                                       const proto::ResumeFrom& resume = {}) = 0;
   // Fine, too, for a job that has ended.
   virtual absl::Status Cancel(JobId job) = 0;
   virtual absl::StatusOr<std::vector<proto::JobStatus>> ListJobs() = 0;

@@ -44,7 +44,7 @@ class RefusedCheckpoint : public testing::TestWithParam<Bad> {};
 TEST_P(RefusedCheckpoint, NamesTheField) {
   const absl::Status status = ValidateJob(With(GetParam().settings));
   EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
-  EXPECT_THAT(status.message(), testing::StartsWith(GetParam().error));
+  EXPECT_THAT(std::string(status.message()), testing::StartsWith(GetParam().error));
 }
 INSTANTIATE_TEST_SUITE_P(
     Jobs, RefusedCheckpoint,

@@ -52,7 +52,8 @@ class GrpcCoordinator final : public Coordinator {
     core.jobs.restart_patience = options_.restart_patience;
     core.jobs.settle_after = options_.settle_after;
     core.add_memory_parts = options_.add_memory_parts;
-    service_ = std::make_unique<CoordinatorService>(core, options_.limits, store_.get());
+    service_ = std::make_unique<CoordinatorService>(core, options_.limits, store_.get(),
+                                                    options_.open_store);
     const absl::Status started = service_->Start();
     if (!started.ok()) return started;
     return Serve();

@@ -8,6 +8,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
+#include "common/checkpoint/store.h"
 #include "common/limits/limits.h"
 #include "proto/control.pb.h"
 
@@ -35,6 +36,8 @@ class Coordinator {
     absl::Duration settle_after = absl::Seconds(3);
     // Does what CoordinatorCore::Options says.
     std::function<void(const proto::JobRecord&, proto::JobStatus*)> add_memory_parts;
+    // Opens what a job's checkpoint.dir names.
+    std::function<absl::StatusOr<std::unique_ptr<Store>>(const std::string& dir)> open_store;
 
     // Errors: InvalidArgument naming the option.
     absl::Status Validate() const;

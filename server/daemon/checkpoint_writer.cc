@@ -4,7 +4,7 @@
 #include <utility>
 #include <vector>
 
-#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
 #include "absl/time/clock.h"
 #include "common/checkpoint/checkpoints.h"
 #include "common/image/image_file.h"
@@ -12,10 +12,16 @@
 
 namespace strata::server {
 
-std::string ShardObjectPart(ShardId shard) { return absl::StrCat("shard-", shard.value()); }
+std::string ShardObjectPart(ShardId shard, JobId job, uint32_t attempt) {
+  return absl::StrFormat("shard-%d-%d.%d", shard.value(), job.value(), attempt);
+}
 
-CheckpointWriter::CheckpointWriter(JobId job, uint64_t token, Calls calls)
-    : job_(job), token_(token), calls_(std::move(calls)), thread_([this] { Run(); }) {}
+CheckpointWriter::CheckpointWriter(const proto::JobRecord& record, Calls calls)
+    : job_(record.job_id()),
+      attempt_(record.attempt()),
+      token_(record.token()),
+      calls_(std::move(calls)),
+      thread_([this] { Run(); }) {}
 
 CheckpointWriter::~CheckpointWriter() {
   {
@@ -65,7 +71,7 @@ absl::StatusOr<ObjectFacts> CheckpointWriter::Put(const ShardCut& cut) {
   const ImageFile file = MakeImageFile(cut.images);
   const std::vector<absl::Span<const char>> pieces = file.Pieces();
   const ObjectFacts facts =
-      FactsOf(Checkpoints::ObjectName(cut.clock, ShardObjectPart(cut.shard)), pieces);
+      FactsOf(Checkpoints::ObjectName(cut.clock, ShardObjectPart(cut.shard, job_, attempt_)), pieces);
   if (absl::Status put = store_->Put(facts.name, pieces); !put.ok()) {
     store_.reset();
     return put;

@@ -35,8 +35,7 @@ class CheckpointWriter {
     std::function<void(ShardId shard, uint64_t clock)> let_go;
   };
 
-  // `token`: of the job's record.
-  CheckpointWriter(JobId job, uint64_t token, Calls calls);
+  CheckpointWriter(const proto::JobRecord& record, Calls calls);
   ~CheckpointWriter();  // leaves what is queued unwritten
 
   void Write(ShardCut cut);
@@ -54,6 +53,7 @@ class CheckpointWriter {
   }
 
   const JobId job_;
+  const uint32_t attempt_;
   const uint64_t token_;
   const Calls calls_;
   mutable absl::Mutex mutex_;
@@ -65,8 +65,9 @@ class CheckpointWriter {
   std::thread thread_;
 };
 
-// Returns the name of a shard's object of a checkpoint, within the checkpoint.
-std::string ShardObjectPart(ShardId shard);
+// Returns the name of a shard's object of a checkpoint, within the checkpoint. No two attempts of
+// jobs write to the same object.
+std::string ShardObjectPart(ShardId shard, JobId job, uint32_t attempt);
 
 }  // namespace strata::server
 

@@ -21,9 +21,22 @@ JobCheckpoints::JobCheckpoints(OpenStore open,
                                std::function<void(JobId, ShardId, uint64_t)> let_go)
     : open_(std::move(open)), tell_(std::move(tell)), let_go_(std::move(let_go)) {}
 
-JobCheckpoints::~JobCheckpoints() {
+JobCheckpoints::~JobCheckpoints() { Stop(); }
+
+void JobCheckpoints::Stop() {
   while (!readings_.empty()) End(readings_.begin()->first);
   for (auto& reading : left_) reading->thread.join();
+  left_.clear();
+  std::map<JobId, std::unique_ptr<CheckpointWriter>> writers;
+  std::vector<std::unique_ptr<CheckpointWriter>> finishing;
+  {
+    absl::MutexLock lock(&mutex_);
+    writers.swap(writers_);
+    finishing.swap(finishing_);
+  }
+  // Without the lock, for shards that are about to hand over a cut.
+  writers.clear();
+  finishing.clear();
 }
 
 void JobCheckpoints::Begin(const proto::JobRecord& record) {
@@ -38,7 +51,7 @@ void JobCheckpoints::Begin(const proto::JobRecord& record) {
   calls.let_go = [let_go = let_go_, job](ShardId shard, uint64_t clock) {
     let_go(job, shard, clock);
   };
-  writers_[job] = std::make_unique<CheckpointWriter>(job, record.token(), std::move(calls));
+  writers_[job] = std::make_unique<CheckpointWriter>(record, std::move(calls));
 }
 
 void JobCheckpoints::OnCut(ShardCut cut) {

@@ -29,7 +29,9 @@ class JobCheckpoints {
   // `tell` and `let_go` are called from other threads: see CheckpointWriter::Calls.
   JobCheckpoints(OpenStore open, std::function<void(const proto::CheckpointPart&)> tell,
                  std::function<void(JobId, ShardId, uint64_t clock)> let_go);
-  ~JobCheckpoints();  // leaves what is queued unwritten, and what is being read
+  ~JobCheckpoints();  // stops
+  // Leaves what is queued unwritten, and what is being read; from then on cuts are dropped.
+  void Stop();
 
   // The job is here, and may cut. Does nothing for one without `checkpoint`, or a second time.
   void Begin(const proto::JobRecord& record);

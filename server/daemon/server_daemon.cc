@@ -9,6 +9,7 @@
 #include "common/limits/process_use.h"
 #include "common/log.h"
 #include "common/trace/trace_log.h"
+#include "server/daemon/load_checkpoint.h"
 
 namespace strata::server {
 
@@ -54,6 +55,16 @@ ServerDaemon::ServerDaemon(ServerOptions options, ServerParts parts,
     : options_(std::move(options)),
       parts_(std::move(parts)),
       on_lost_(std::move(on_lost)),
+      checkpoints_(std::make_unique<JobCheckpoints>(
+          parts_.open_store,
+          [this](const proto::CheckpointPart& part) {
+            proto::DaemonMessage message;
+            *message.mutable_checkpoint_part() = part;
+            session_->Send(std::move(message));
+          },
+          [this](JobId job, ShardId shard, uint64_t clock) {
+            for (auto& thread : shards_) thread->LetGoOf(job, shard, clock);
+          })),
       admission_(options_.limits) {}
 
 ServerDaemon::~ServerDaemon() { Stop(); }
@@ -72,6 +83,7 @@ absl::Status ServerDaemon::StartShard(uint32_t* port, uint32_t last) {
   while (*port <= last) {
     ShardThread::Options shard;
     shard.listen = absl::StrCat("tcp://", options_.listen, ":", *port);
+    shard.on_cut = [this](ShardCut cut) { checkpoints_->OnCut(std::move(cut)); };
     *port += options_.port == 0 ? 0 : 1;
     auto endpoint = parts_.make_endpoint();
     if (!endpoint.ok()) return endpoint.status();
@@ -114,6 +126,7 @@ absl::Status ServerDaemon::Start() {
 
 void ServerDaemon::Stop() {
   if (session_ != nullptr) session_->Stop();
+  checkpoints_->Stop();
   for (auto& shard : shards_) shard->Stop();
 }
 
@@ -125,21 +138,41 @@ std::vector<int> ServerDaemon::ports() const {
 
 void ServerDaemon::OnMessage(const proto::CoordinatorMessage& message) {
   if (message.has_install_job()) {
-    uint32_t job = message.install_job().record().job_id();
-    absl::Status status = Install(message.install_job());
-    proto::DaemonMessage reply;
-    reply.mutable_job_installed()->set_job_id(job);
-    if (!status.ok()) {
-      reply.mutable_job_installed()->set_error(std::string(status.message()));
-      Remove(job);
-    }
-    session_->Send(std::move(reply));
+    TakeIn(message.install_job());
   } else if (message.has_remove_job()) {
     Remove(message.remove_job().job_id());
   }
 }
 
-absl::Status ServerDaemon::Install(const proto::InstallJob& install) {
+void ServerDaemon::TakeIn(const proto::InstallJob& install) {
+  const proto::JobRecord& record = install.record();
+  absl::Status status = Admit(install);
+  if (status.ok() && record.has_resume()) {
+    std::vector<ShardId> shards;
+    for (const uint32_t shard : install.own_shards()) {
+      if (shard != kNoShard) shards.emplace_back(shard);
+    }
+    const auto go_on = [this, install](const absl::StatusOr<std::vector<ChunkImage>>& images) {
+      TellInstalled(install, images.ok() ? Install(install, *images) : images.status());
+    };
+    return checkpoints_->Load(record, shards, go_on);
+  }
+  if (status.ok()) status = Install(install, {});
+  TellInstalled(install, status);
+  if (!status.ok()) Remove(record.job_id());
+}
+
+void ServerDaemon::TellInstalled(const proto::InstallJob& install, const absl::Status& status) {
+  proto::DaemonMessage reply;
+  proto::JobInstalled* installed = reply.mutable_job_installed();
+  installed->set_job_id(install.record().job_id());
+  installed->set_attempt(install.record().attempt());
+  if (!status.ok()) installed->set_error(std::string(status.message()));
+  installed->set_is_damaged(install.record().has_resume() && IsDamage(status));
+  session_->Send(std::move(reply));
+}
+
+absl::Status ServerDaemon::Admit(const proto::InstallJob& install) {
   if (static_cast<size_t>(install.own_shards_size()) != shards_.size()) {
     return absl::InvalidArgumentError(absl::StrCat("placement names ", install.own_shards_size(),
                                                    " shards of this server, it has ",
@@ -149,10 +182,16 @@ absl::Status ServerDaemon::Install(const proto::InstallJob& install) {
   if (!admitted.ok()) return admitted;
   jobs_.insert(install.record().job_id());
   if (IsTraced(install.record().job())) traced_.insert(install.record().job_id());
+  checkpoints_->Begin(install.record());
+  return absl::OkStatus();
+}
+
+absl::Status ServerDaemon::Install(const proto::InstallJob& install,
+                                   absl::Span<const ChunkImage> images) {
   for (size_t i = 0; i < shards_.size(); ++i) {
-    if (install.own_shards(static_cast<int>(i)) == kNoShard) continue;
-    absl::Status status =
-        shards_[i]->Install(install.record(), ShardId(install.own_shards(static_cast<int>(i))));
+    const uint32_t own = install.own_shards(static_cast<int>(i));
+    if (own == kNoShard) continue;
+    absl::Status status = shards_[i]->Install(install.record(), ShardId(own), images);
     if (!status.ok()) return status;
   }
   LogInfo("job %u: installed on %s", install.record().job_id(), Counted(shards_.size(), "shard"));
@@ -165,6 +204,7 @@ void ServerDaemon::Remove(uint32_t job) {
   proto::DaemonMessage counts;
   *counts.mutable_heartbeat() = MakeHeartbeat();
   admission_.Release(JobId(job));
+  checkpoints_->End(JobId(job));
   session_->Send(std::move(counts));
   SendTraces();
   if (traced_.erase(job) > 0) trace_sender_.Send(TraceEnd(job), session_.get());

@@ -11,6 +11,8 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
+#include "absl/types/span.h"
+#include "common/image/chunk_image.h"
 #include "common/control/send_trace.h"
 #include "common/control/session.h"
 #include "common/limits/limits.h"
@@ -19,6 +21,7 @@
 #include "kernels/kernels.h"
 #include "proto/control.pb.h"
 #include "server/daemon/job_admission.h"
+#include "server/daemon/job_checkpoints.h"
 #include "server/shard/shard_thread.h"
 
 namespace strata::server {
@@ -45,6 +48,8 @@ struct ServerParts {
   const kernels::Kernels* kernels = nullptr;  // outlives the daemon
   // Called once per shard.
   std::function<absl::StatusOr<std::unique_ptr<transport::Endpoint>>()> make_endpoint;
+  // Opens what a job's checkpoint.dir names.
+  JobCheckpoints::OpenStore open_store;
 };
 
 // The server daemon: shards on ports of their own, and the session that says which jobs they hold.
@@ -77,7 +82,12 @@ class ServerDaemon {
   // Starts one on the first free port from `*port` on, which is moved behind it.
   absl::Status StartShard(uint32_t* port, uint32_t last);
   void OnMessage(const proto::CoordinatorMessage& message);
-  absl::Status Install(const proto::InstallJob& install);
+  void TakeIn(const proto::InstallJob& install);
+  // Whether there is room for the job. Errors: as JobAdmission::Admit.
+  absl::Status Admit(const proto::InstallJob& install);
+  // Puts the job on its shards; from any thread.
+  absl::Status Install(const proto::InstallJob& install, absl::Span<const ChunkImage> images);
+  void TellInstalled(const proto::InstallJob& install, const absl::Status& status);
   void Remove(uint32_t job);
   // Sends what the shards have recorded of traced jobs.
   void SendTraces();
@@ -90,6 +100,7 @@ class ServerDaemon {
   const std::function<void(const absl::Status&)> on_lost_;
   std::vector<std::unique_ptr<ShardThread>> shards_;
   std::unique_ptr<control::Session> session_;
+  std::unique_ptr<JobCheckpoints> checkpoints_;  // ends before the shards and the session do
   // Owned by the session's thread:
   std::set<uint32_t> jobs_;
   std::set<uint32_t> traced_;  // those of jobs_ that have a trace

@@ -48,9 +48,9 @@ absl::Status ShardCore::Install(const proto::JobRecord& record, ShardId own_shar
   return absl::OkStatus();
 }
 
-void ShardCore::LetGoOf(JobId job, uint64_t clock) {
+void ShardCore::LetGoOf(JobId job, ShardId shard, uint64_t clock) {
   const auto found = jobs_.find(job);
-  if (found != jobs_.end()) found->second.job->LetGoOf(clock);
+  if (found != jobs_.end()) found->second.job->LetGoOf(shard, clock);
 }
 
 void ShardCore::Remove(JobId job, std::vector<ShardAction>* actions) {

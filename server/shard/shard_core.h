@@ -98,8 +98,8 @@ class ShardCore {
   // counts each that has images until it is told that those are let go of, and holds few at once.
   std::vector<ShardCut> TakeCuts() { return std::exchange(cuts_, {}); }
   bool has_cuts() const { return !cuts_.empty(); }
-  // Unknown jobs and clocks are fine.
-  void LetGoOf(JobId job, uint64_t clock);
+  // Unknown jobs and clocks, and other shards of the job, are fine.
+  void LetGoOf(JobId job, ShardId shard, uint64_t clock);
   // Gradient buffers that the shard holds for incomplete clocks of a chunk; 0 where it is not here.
   size_t HeldSums(JobId job, ChunkId chunk) const;
   // Frames that belong to no job: malformed, before HELLO, of an unknown job.

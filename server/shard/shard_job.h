@@ -67,7 +67,9 @@ class ShardJob {
   // InvalidArgument naming the range that is missing or does not fit. REQUIRES: no frame has come.
   absl::Status Restore(absl::Span<const ChunkImage> images);
   // See ShardCore.
-  void LetGoOf(uint64_t clock) { cuts_.LetGo(clock); }
+  void LetGoOf(ShardId shard, uint64_t clock) {
+    if (shard == plan_.shard) cuts_.LetGo(clock);
+  }
 
   // Gradient buffers held for incomplete clocks of a chunk; 0 where it is not here.
   size_t HeldSums(ChunkId chunk) const;

@@ -89,12 +89,10 @@ std::vector<proto::TraceBatch> ShardThread::TakeTraces() {
   return batches;
 }
 
-void ShardThread::LetGoOf(JobId job, uint64_t clock) {
-  // Refused only where the queue is full; the thread empties it.
-  while (thread_.joinable() &&
-         absl::IsResourceExhausted(queue_.Post([this, job, clock] { core_.LetGoOf(job, clock); }))) {
-    std::this_thread::yield();
-  }
+void ShardThread::LetGoOf(JobId job, ShardId shard, uint64_t clock) {
+  const auto let_go = [this, job, shard, clock] { core_.LetGoOf(job, shard, clock); };
+  // Refused for good once it is closed, else only where it is full: the thread empties it.
+  while (absl::IsResourceExhausted(queue_.Post(let_go))) std::this_thread::yield();
 }
 
 transport::EndpointUse ShardThread::Use() {

@@ -65,7 +65,7 @@ class ShardThread {
   std::vector<proto::TraceBatch> TakeTraces();
   transport::EndpointUse Use();
   // Does not wait.
-  void LetGoOf(JobId job, uint64_t clock);
+  void LetGoOf(JobId job, ShardId shard, uint64_t clock);
   // Returns ShardCore's refusals, and those of connections.
   Refusals AllRefusals();
 

@@ -30,6 +30,8 @@ std::optional<uint32_t> ConcernedJob(const proto::DaemonMessage& message) {
       return message.rank_report().job_id();
     case proto::DaemonMessage::kTrace:
       return message.trace().job_id();
+    case proto::DaemonMessage::kCheckpointPart:
+      return message.checkpoint_part().job_id();
     default:
       return std::nullopt;
   }
@@ -104,7 +106,7 @@ void CoordinatorCore::OnMessage(SessionId session, const proto::DaemonMessage& m
     case proto::DaemonMessage::kLinkMeasured:
       return jobs_.OnLinkMeasured(daemon, message.link_measured(), now);
     case proto::DaemonMessage::kNodeFinished:
-      return jobs_.OnNodeFinished(daemon, JobId(message.node_finished().job_id()), now);
+      return jobs_.OnNodeFinished(daemon, message.node_finished(), now);
     case proto::DaemonMessage::kNodeFailed:
       return jobs_.OnNodeFailed(daemon, message.node_failed(), now);
     case proto::DaemonMessage::kRankReport:
@@ -114,6 +116,8 @@ void CoordinatorCore::OnMessage(SessionId session, const proto::DaemonMessage& m
       return;
     case proto::DaemonMessage::kTrace:
       return OnTrace(daemon, message.trace());
+    case proto::DaemonMessage::kCheckpointPart:
+      return jobs_.OnCheckpointPart(daemon, message.checkpoint_part(), now);
     case proto::DaemonMessage::kRegister:
     case proto::DaemonMessage::MESSAGE_NOT_SET:
       return;
@@ -261,9 +265,10 @@ void CoordinatorCore::TakeLost(const std::vector<Membership::Lost>& lost, absl::
   }
 }
 
-absl::StatusOr<JobId> CoordinatorCore::Submit(const proto::Job& job, uint64_t token,
+absl::StatusOr<JobId> CoordinatorCore::Submit(const proto::Job& job,
+                                              const proto::ResumeFrom& resume, uint64_t token,
                                               absl::Time now) {
-  absl::StatusOr<JobId> id = jobs_.Submit(job, token, now);
+  absl::StatusOr<JobId> id = jobs_.Submit(job, resume, token, now);
   if (!id.ok()) ++refusals_["rejected job"];
   return id;
 }

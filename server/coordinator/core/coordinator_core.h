@@ -57,9 +57,18 @@ class CoordinatorCore {
   // Is called several times a second.
   void Tick(absl::Time now);
 
+  // See JobTable.
+  void OnCheckpointFound(JobId job, const absl::StatusOr<CheckpointFound>& found, absl::Time now) {
+    jobs_.OnCheckpointFound(job, found, now);
+  }
+  void OnCheckpointKept(JobId job, uint64_t clock, const absl::Status& kept, absl::Time now) {
+    jobs_.OnCheckpointKept(job, clock, kept, now);
+  }
+
   // What the command line asks for. `token` is random. Errors: see JobTable; NotFound names the
   // job.
-  absl::StatusOr<JobId> Submit(const proto::Job& job, uint64_t token, absl::Time now);
+  absl::StatusOr<JobId> Submit(const proto::Job& job, const proto::ResumeFrom& resume,
+                               uint64_t token, absl::Time now);
   absl::Status Cancel(JobId job, absl::Time now);
   absl::StatusOr<proto::JobStatus> GetJob(JobId job) const;
   proto::ListJobsReply ListJobs() const;

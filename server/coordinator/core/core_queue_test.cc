@@ -133,7 +133,7 @@ TEST(CoreQueue, ABadJobIsRefusedAndTakesNoId) {
   CoreHarness cluster;
   proto::Job bad = CoreHarness::SomeJob(1);
   bad.set_window(1);
-  EXPECT_EQ(cluster.core().Submit(bad, 1, cluster.now()).status(),
+  EXPECT_EQ(cluster.core().Submit(bad, {}, 1, cluster.now()).status(),
             absl::InvalidArgumentError("window: 1 is not in 2 to 64"));
   EXPECT_EQ(cluster.Submit(CoreHarness::SomeJob(1)), 1);
 }
@@ -141,7 +141,7 @@ TEST(CoreQueue, ABadJobIsRefusedAndTakesNoId) {
 TEST(CoreQueue, AJobThatCannotBeSavedIsRefused) {
   CoreHarness cluster;
   cluster.FailNextPersist();
-  EXPECT_EQ(cluster.core().Submit(CoreHarness::SomeJob(1), 1, cluster.now()).status(),
+  EXPECT_EQ(cluster.core().Submit(CoreHarness::SomeJob(1), {}, 1, cluster.now()).status(),
             absl::InternalError("disk full"));
   EXPECT_EQ(cluster.core().ListJobs().jobs_size(), 0);
 }

@@ -51,7 +51,7 @@ TEST(CoreRefusal, ARegistrationOrJobThatIsRejectedIsCounted) {
   proto::DaemonMessage message;
   message.mutable_register_()->set_protocol_version(999);
   cluster.core().OnMessage(kStranger, message, cluster.now());
-  EXPECT_FALSE(cluster.core().Submit(proto::Job(), 1, cluster.now()).ok());
+  EXPECT_FALSE(cluster.core().Submit(proto::Job(), {}, 1, cluster.now()).ok());
   EXPECT_THAT(cluster.core().refusals(),
               ElementsAre(Pair("rejected job", 1), Pair("rejected registration", 1)));
 }

@@ -7,6 +7,7 @@
 #include "common/ids.h"
 #include "common/log.h"
 #include "proto/control.pb.h"
+#include "server/coordinator/checkpoints/checkpoint_work.h"
 #include "server/coordinator/jobs/stored_job.pb.h"
 #include "server/coordinator/members/membership.h"
 
@@ -24,6 +25,11 @@ class JobActions {
   virtual void Forget(JobId job) = 0;
   // Tells whoever follows the job.
   virtual void Notify(JobId job, const proto::FollowEvent& event) = 0;
+  // Looks into the store on another thread; what it finds comes back by
+  // JobTable::OnCheckpointFound.
+  virtual void FindCheckpoint(const CheckpointQuery& query) = 0;
+  // Writes the manifest on another thread; how that went comes back by JobTable::OnCheckpointKept.
+  virtual void KeepCheckpoint(const CheckpointToKeep& checkpoint) = 0;
   // Writes to the log who holds a job up.
   virtual void Warn(const std::string& line) { Log(LogLevel::kWarning, line); }
 };

@@ -1,5 +1,7 @@
 #include "server/coordinator/jobs/job_entry.h"
 
+#include <xxhash.h>
+
 #include <algorithm>
 #include <string>
 #include <utility>
@@ -9,6 +11,7 @@
 #include "common/job/job.h"
 #include "common/job/program_optimizer.h"
 #include "common/require.h"
+#include "server/coordinator/checkpoints/go_on.h"
 #include "server/coordinator/jobs/node_agreement.h"
 
 namespace strata::server {
@@ -102,6 +105,14 @@ absl::Status JobEntry::TakeLayout() {
   *record->mutable_layout() = first.layout();
   record->set_samples_per_epoch(first.samples_per_epoch());
   record->set_takes_first_weights(first.takes_first_weights());
+  if (has_checkpoints() && !first.can_resume()) {
+    return absl::InvalidArgumentError(
+        "checkpoint: the program does not say that it can go on from a step that is not its first");
+  }
+  if (record->has_resume()) {
+    absl::Status same = CheckGoesOn(*record, stored.resume().from());
+    if (!same.ok()) return same;
+  }
   if (job().exchange() == proto::Job::NCCL) {
     if (absl::Status valid = CheckNcclId(nodes[0]); !valid.ok()) return valid;
     record->set_nccl_id(first.nccl_id());
@@ -136,10 +147,43 @@ void JobEntry::BeginTraining(absl::Time now) {
   stage_ = JobStage::kTraining;
   status().set_reason(left_out);
   stored.set_training(true);
+  stored.mutable_resume()->set_has_trained(true);
+  if (job().has_checkpoint()) {
+    ledger = CheckpointLedger(stored.record().placement());
+    status().mutable_checkpoints();
+  }
   stored.set_training_began_ms(absl::ToUnixMillis(now));
   metrics = MetricsMerge(job().ranks(), ShownEpochs(job()), stored.record().samples_per_epoch(),
                          stored.total_steps());
   RefreshProgress();
+}
+
+void JobEntry::Requeue(const std::string& reason, absl::Time now) {
+  STRATA_REQUIRE(running());
+  RefreshProgress();
+  stage_ = JobStage::kQueued;
+  proto::JobRecord& record = *stored.mutable_record();
+  record.set_attempt(record.attempt() + 1);
+  // Processes of the attempt before may still be there: shards do not take what they push.
+  const uint64_t tokens[] = {record.token(), record.attempt()};
+  record.set_token(XXH3_64bits(tokens, sizeof(tokens)));
+  record.clear_view();
+  record.clear_placement();
+  record.clear_layout();
+  record.clear_ring();
+  record.clear_resume();
+  stored.set_training(false);
+  stored.clear_node_finished();
+  nodes.clear();
+  servers.clear();
+  waits = JobWaits();
+  status().set_state(proto::QUEUED);
+  status().set_reason(reason);
+  status().clear_nodes();
+  status().clear_shards();
+  status().mutable_progress()->set_eta_s(-1);
+  stored.mutable_resume()->set_is_settled(false);
+  stored.mutable_resume()->clear_from();
 }
 
 void JobEntry::End(proto::JobState state, const std::string& reason, absl::Time now) {
@@ -184,8 +228,10 @@ double JobEntry::ElapsedSeconds(absl::Time now) const {
 }
 
 JobEntry JobEntry::Submitted(JobId id, uint64_t token, uint64_t cluster, const proto::Job& job,
-                             absl::Time now) {
+                             const std::string& resume_dir, absl::Time now) {
   JobEntry entry;
+  entry.stored.mutable_resume()->set_dir(resume_dir);
+  entry.stored.mutable_resume()->set_origin_dir(resume_dir);
   proto::JobRecord* record = entry.stored.mutable_record();
   record->set_job_id(id.value());
   record->set_token(token);
@@ -213,6 +259,9 @@ JobEntry JobEntry::Restored(const proto::StoredJob& stored) {
   const proto::JobState state = stored.status().state();
   if (state != proto::QUEUED) entry.stage_ = JobStage::kEnded;
   if (state != proto::RUNNING) return entry;
+  if (stored.training() && stored.record().job().has_checkpoint()) {
+    entry.ledger = CheckpointLedger(stored.record().placement());
+  }
   entry.stage_ = stored.training() ? JobStage::kTraining : JobStage::kStarting;
   for (const proto::JobNodeStatus& shown : stored.status().nodes()) {
     JobNode node;

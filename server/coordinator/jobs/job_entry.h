@@ -9,6 +9,7 @@
 #include "absl/time/time.h"
 #include "common/ids.h"
 #include "proto/control.pb.h"
+#include "server/coordinator/checkpoints/checkpoint_ledger.h"
 #include "server/coordinator/jobs/job_node.h"
 #include "server/coordinator/jobs/job_stage.h"
 #include "server/coordinator/jobs/job_waits.h"
@@ -23,8 +24,9 @@ namespace strata::server {
 // stage changes by the Begin methods and by End only, which keep what users see in step with it.
 class JobEntry {
  public:
+  // `resume_dir`: of the checkpoints that it goes on from; empty: it begins anew.
   static JobEntry Submitted(JobId id, uint64_t token, uint64_t cluster, const proto::Job& job,
-                            absl::Time now);
+                            const std::string& resume_dir, absl::Time now);
   // Makes the entry after a restart of the coordinator; a running job's daemons are not present
   // yet.
   static JobEntry Restored(const proto::StoredJob& stored);
@@ -62,6 +64,19 @@ class JobEntry {
   // but kEnded.
   void End(proto::JobState state, const std::string& reason, absl::Time now);
 
+  // Puts a job that runs, or is about to, back into the queue, for its next attempt: daemons that
+  // still speak of this one are not heard.
+  void Requeue(const std::string& reason, absl::Time now);
+
+  // Whether the job writes checkpoints or goes on from one.
+  bool has_checkpoints() const {
+    return job().has_checkpoint() || !stored.resume().dir().empty();
+  }
+  // Whether the store has yet to be looked into before the job may start.
+  bool awaits_checkpoint() const {
+    return queued() && has_checkpoints() && !stored.resume().is_settled();
+  }
+
   // Brings progress and steps in the status up to date.
   void RefreshProgress();
   // Returns the status as users see it now.
@@ -75,6 +90,9 @@ class JobEntry {
   std::string left_out;  // why the job does without some servers; empty: it has all
   MetricsMerge metrics;
   JobWaits waits;
+  CheckpointLedger ledger;  // of this attempt, and until it trains of the one before
+  bool looks_for_checkpoint = false;  // the store is being looked into
+  absl::Time looks_again = absl::InfinitePast();
 
  private:
   proto::JobStatus WithProgress() const;

@@ -4,6 +4,7 @@
 #include "absl/strings/str_format.h"
 #include "common/log.h"
 #include "common/require.h"
+#include "server/coordinator/jobs/restart_policy.h"
 #include "server/coordinator/jobs/ring_placement.h"
 
 namespace strata::server {
@@ -81,7 +82,44 @@ bool JobLife::SaveOrFail(JobEntry* entry, absl::Time now) {
 }
 
 void JobLife::Fail(const std::string& reason, JobEntry* entry, absl::Time now) {
-  End(proto::FAILED, reason, entry, now);
+  if (!MayGoOn(*entry, now)) return End(proto::FAILED, reason, entry, now);
+  const absl::Duration delay = DelayBeforeGoingOn(*entry);
+  proto::RestartStatus* restart = entry->status().add_restarts();
+  restart->set_failed_ms(absl::ToUnixMillis(now));
+  restart->set_reason(reason);
+  proto::StoredResume* resume = entry->stored.mutable_resume();
+  resume->set_dir(entry->job().checkpoint().dir());
+  resume->set_or_begin(true);
+  resume->set_below(0);
+  resume->set_not_before_ms(absl::ToUnixMillis(now + delay));
+  StartOver(absl::StrCat("goes on after it failed: ", reason), entry, now);
+}
+
+void JobLife::GoOnFromEarlier(const std::string& damage, JobEntry* entry, absl::Time now) {
+  STRATA_REQUIRE(entry->stage() == JobStage::kInstalling);
+  proto::StoredResume* resume = entry->stored.mutable_resume();
+  resume->set_below(entry->stored.record().resume().clock());
+  entry->status().mutable_checkpoints()->add_passed_over(damage);
+  StartOver(absl::StrCat("goes on from an earlier checkpoint: ", damage), entry, now);
+}
+
+void JobLife::StartOver(const std::string& reason, JobEntry* entry, absl::Time now) {
+  if (entry->stored.training()) {
+    announcer_->TellRecords(entry->metrics.Flush(entry->ElapsedSeconds(now)), entry);
+  }
+  placer_->Forget(entry->id());
+  announcer_->DropRecords(entry->id());
+  const std::vector<JobNode> nodes = entry->nodes;
+  const std::vector<JobServer> servers = entry->servers;
+  entry->Requeue(reason, now);
+  announcer_->Save(*entry).IgnoreError();  // repeated
+  LogWarning("job %d (%s): attempt %d %s", entry->id().value(), entry->job().name(),
+             entry->stored.record().attempt(), reason);
+  for (const JobNode& node : nodes) {
+    if (!node.finished) commands_->SendStop(node.daemon, entry->id(), reason);
+  }
+  for (const JobServer& server : servers) commands_->SendRemove(server.daemon, entry->id());
+  announcer_->TellStatus(entry);
 }
 
 void JobLife::End(proto::JobState state, const std::string& reason, JobEntry* entry,

@@ -29,8 +29,12 @@ class JobLife {
   void Install(JobEntry* entry, absl::Time now);
   // Lets the nodes train. REQUIRES: as JobEntry::BeginTraining.
   void Train(JobEntry* entry, absl::Time now);
-  // Fails the job with a reason for the user. REQUIRES: !entry->ended().
+  // Fails the job with a reason for the user, or puts it back into the queue where it asks to go on
+  // by itself and may. REQUIRES: !entry->ended().
   void Fail(const std::string& reason, JobEntry* entry, absl::Time now);
+  // The checkpoint that the job is to go on from is damaged, in words: puts it back into the queue,
+  // to go on from the one before. REQUIRES: kInstalling.
+  void GoOnFromEarlier(const std::string& damage, JobEntry* entry, absl::Time now);
   // Ends the job and has its daemons let go of it. REQUIRES: as JobEntry::End.
   void End(proto::JobState state, const std::string& reason, JobEntry* entry, absl::Time now);
 
@@ -39,6 +43,8 @@ class JobLife {
   void OnNodeBack(bool holds, JobNode* node, JobEntry* entry, absl::Time now);
 
  private:
+  // Puts the job back into the queue, and has its daemons let go of it.
+  void StartOver(const std::string& reason, JobEntry* entry, absl::Time now);
   void InstallOnServers(const PlacementChoice& choice, JobEntry* entry, absl::Time now);
   void InstallOnRing(JobEntry* entry, absl::Time now);
   // Saves a job that must be saved before its daemons are told; false: it has failed instead.

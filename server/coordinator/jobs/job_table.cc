@@ -45,10 +45,14 @@ void JobTable::Restore(const std::vector<proto::StoredJob>& jobs, uint32_t next_
   StartQueued(now);
 }
 
-absl::StatusOr<JobId> JobTable::Submit(proto::Job job, uint64_t token, absl::Time now) {
+absl::StatusOr<JobId> JobTable::Submit(proto::Job job, const proto::ResumeFrom& resume,
+                                       uint64_t token, absl::Time now) {
   FillDefaults(&job);
-  const absl::Status valid = ValidateJob(job);
+  absl::Status valid = ValidateJob(job);
+  if (valid.ok()) valid = CheckFolderIsFree(job);
   if (!valid.ok()) return valid;
+  const absl::StatusOr<std::string> resume_dir = ResumeDir(resume);
+  if (!resume_dir.ok()) return resume_dir.status();
   if (job.exchange() == proto::Job::MPI) {
     return absl::InvalidArgumentError(
         "exchange: MPI is started by mpirun, without a cluster: mpirun -n RANKS strata rank --job "
@@ -60,7 +64,7 @@ absl::StatusOr<JobId> JobTable::Submit(proto::Job job, uint64_t token, absl::Tim
     return absl::ResourceExhaustedError(absl::StrFormat("the queue is full: %d jobs wait", queued));
   }
   const JobId id(next_job_id_);
-  JobEntry entry = JobEntry::Submitted(id, token, cluster_, job, now);
+  JobEntry entry = JobEntry::Submitted(id, token, cluster_, job, *resume_dir, now);
   const absl::Status saved = actions_->Persist(entry.stored);
   if (!saved.ok()) return saved;
   ++next_job_id_;
@@ -125,7 +129,7 @@ void JobTable::StartQueued(absl::Time now) {
   const bool may_return = is_restart_ && now - started_at_ < options_.restart_patience;
   JobId blocker;
   for (auto& [id, entry] : jobs_) {
-    if (!entry.queued()) continue;
+    if (!entry.queued() || HoldsBack(&entry, now)) continue;
     if (blocker != JobId()) {
       announcer_.SetReason(absl::StrCat("waits behind job ", blocker.value()), &entry);
       continue;
@@ -201,7 +205,7 @@ void JobTable::OnLost(const Membership::Lost& lost, absl::Time now) {
 
 void JobTable::OnNodeReady(const std::string& daemon, const proto::NodeReady& message,
                            absl::Time now) {
-  JobEntry* entry = FindRunning(message.job_id());
+  JobEntry* entry = FindRunning(message);
   JobNode* node = entry == nullptr ? nullptr : entry->NodeOn(daemon);
   if (node == nullptr || entry->stage() != JobStage::kStarting || node->ready) return;
   node->ready = true;
@@ -218,11 +222,16 @@ void JobTable::OnNodeReady(const std::string& daemon, const proto::NodeReady& me
 
 void JobTable::OnJobInstalled(const std::string& daemon, const proto::JobInstalled& message,
                               absl::Time now) {
-  JobEntry* entry = FindRunning(message.job_id());
+  JobEntry* entry = FindRunning(message);
   JobServer* server = entry == nullptr ? nullptr : entry->ServerOn(daemon);
   if (server == nullptr || entry->stage() != JobStage::kInstalling) return;
   if (!message.error().empty()) {
-    life_.Fail(absl::StrFormat("server %s: %s", daemon, message.error()), entry, now);
+    const std::string reason = absl::StrFormat("server %s: %s", daemon, message.error());
+    if (message.is_damaged()) {
+      life_.GoOnFromEarlier(reason, entry, now);
+    } else {
+      life_.Fail(reason, entry, now);
+    }
     StartQueued(now);
     return;
   }
@@ -234,7 +243,7 @@ void JobTable::OnJobInstalled(const std::string& daemon, const proto::JobInstall
 
 void JobTable::OnLinkMeasured(const std::string& daemon, const proto::LinkMeasured& message,
                               absl::Time now) {
-  JobEntry* entry = FindRunning(message.job_id());
+  JobEntry* entry = FindRunning(message);
   JobNode* node = entry == nullptr ? nullptr : entry->NodeOn(daemon);
   if (node == nullptr || entry->stage() != JobStage::kMeasuring || node->link) return;
   // The rate is to be divided by.
@@ -247,8 +256,9 @@ void JobTable::OnLinkMeasured(const std::string& daemon, const proto::LinkMeasur
   life_.Train(entry, now);
 }
 
-void JobTable::OnNodeFinished(const std::string& daemon, JobId job, absl::Time now) {
-  JobEntry* entry = FindRunning(job.value());
+void JobTable::OnNodeFinished(const std::string& daemon, const proto::NodeFinished& message,
+                              absl::Time now) {
+  JobEntry* entry = FindRunning(message);
   JobNode* node = entry == nullptr ? nullptr : entry->NodeOn(daemon);
   if (node == nullptr || node->finished) return;
   if (entry->stage() != JobStage::kTraining) {
@@ -269,7 +279,7 @@ void JobTable::OnNodeFinished(const std::string& daemon, JobId job, absl::Time n
 
 void JobTable::OnNodeFailed(const std::string& daemon, const proto::NodeFailed& message,
                             absl::Time now) {
-  JobEntry* entry = FindRunning(message.job_id());
+  JobEntry* entry = FindRunning(message);
   const JobNode* node = entry == nullptr ? nullptr : entry->NodeOn(daemon);
   if (node == nullptr) return;
   const bool names_daemon = absl::StrContains(message.reason(), daemon);
@@ -281,7 +291,7 @@ void JobTable::OnNodeFailed(const std::string& daemon, const proto::NodeFailed& 
 
 void JobTable::OnRankReport(const std::string& daemon, const proto::RankReport& report,
                             absl::Time now) {
-  JobEntry* entry = FindRunning(report.job_id());
+  JobEntry* entry = FindRunning(report);
   if (entry != nullptr) reports_.OnRankReport(daemon, report, entry, now);
 }
 
@@ -293,7 +303,7 @@ void JobTable::OnCounters(const std::string& daemon, const proto::JobCounters& c
 
 void JobTable::OnNodeActivity(const std::string& daemon, const proto::NodeActivity& activity,
                               absl::Time now) {
-  JobEntry* entry = FindRunning(activity.job_id());
+  JobEntry* entry = FindRunning(activity);
   if (entry != nullptr) reports_.OnNodeActivity(daemon, activity, entry, now);
 }
 
@@ -303,7 +313,7 @@ void JobTable::TakeMemory(const std::string& daemon, const proto::Heartbeat& hea
     if (entry != nullptr) reports_.OnShardMemory(daemon, counters, entry);
   }
   for (const proto::NodeActivity& activity : heartbeat.nodes()) {
-    JobEntry* entry = FindRunning(activity.job_id());
+    JobEntry* entry = FindRunning(activity);
     if (entry != nullptr) reports_.OnNodeMemory(daemon, activity, entry);
   }
 }

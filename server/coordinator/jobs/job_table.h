@@ -62,8 +62,10 @@ class JobTable {
   void Restore(const std::vector<proto::StoredJob>& jobs, uint32_t next_job_id, bool is_restart,
                absl::Time now);
 
-  // `token` is random. Errors: InvalidArgument (the job), ResourceExhausted (queue), the store's.
-  absl::StatusOr<JobId> Submit(proto::Job job, uint64_t token, absl::Time now);
+  // `token` is random. Errors: InvalidArgument (the job, or what it is to go on from),
+  // ResourceExhausted (queue), the store's.
+  absl::StatusOr<JobId> Submit(proto::Job job, const proto::ResumeFrom& resume, uint64_t token,
+                               absl::Time now);
   absl::Status Cancel(JobId job, absl::Time now);
   // Returns null when the job is unknown.
   const JobEntry* Find(JobId job) const;
@@ -82,9 +84,15 @@ class JobTable {
                       absl::Time now);
   void OnLinkMeasured(const std::string& daemon, const proto::LinkMeasured& message,
                       absl::Time now);
-  void OnNodeFinished(const std::string& daemon, JobId job, absl::Time now);
+  void OnNodeFinished(const std::string& daemon, const proto::NodeFinished& message,
+                      absl::Time now);
   void OnNodeFailed(const std::string& daemon, const proto::NodeFailed& message, absl::Time now);
   void OnRankReport(const std::string& daemon, const proto::RankReport& report, absl::Time now);
+  void OnCheckpointPart(const std::string& daemon, const proto::CheckpointPart& part,
+                        absl::Time now);
+  // What JobActions has asked for is done.
+  void OnCheckpointFound(JobId job, const absl::StatusOr<CheckpointFound>& found, absl::Time now);
+  void OnCheckpointKept(JobId job, uint64_t clock, const absl::Status& kept, absl::Time now);
   void OnCounters(const std::string& daemon, const proto::JobCounters& counters, absl::Time now);
   void OnNodeActivity(const std::string& daemon, const proto::NodeActivity& activity,
                       absl::Time now);
@@ -98,6 +106,23 @@ class JobTable {
 
  private:
   JobEntry* FindRunning(uint32_t job);
+  // The same; null, too, where the daemon speaks of another attempt.
+  template <typename Message>
+  JobEntry* FindRunning(const Message& message) {
+    JobEntry* entry = FindRunning(message.job_id());
+    if (entry == nullptr || entry->stored.record().attempt() != message.attempt()) return nullptr;
+    return entry;
+  }
+  // Returns the folder that a job is to go on from. Errors: InvalidArgument.
+  absl::StatusOr<std::string> ResumeDir(const proto::ResumeFrom& resume) const;
+  // Whether no other job that has not ended writes to the job's folder. Errors: InvalidArgument.
+  absl::Status CheckFolderIsFree(const proto::Job& job) const;
+  // Returns whether a queued job may not start yet for its checkpoint's sake, which then is seen
+  // to.
+  bool HoldsBack(JobEntry* entry, absl::Time now);
+  void KeepIfWhole(JobEntry* entry, absl::Time now);
+  // Takes in what the job is to go on from. Errors: InvalidArgument: it cannot.
+  absl::Status TakeCheckpoint(const CheckpointFound& found, JobEntry* entry);
   // Tells a daemon that is back which of the jobs that it holds have ended.
   void StopUnwanted(const Daemon& daemon);
   // The daemon of a server is back. `holds`: it still has the job's weights.

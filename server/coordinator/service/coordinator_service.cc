@@ -44,11 +44,13 @@ bool IsLast(const proto::FollowEvent& event) {
 }  // namespace
 
 CoordinatorService::CoordinatorService(CoordinatorCore::Options options,
-                                       const CoordinatorLimits& limits, JobStore* store)
+                                       const CoordinatorLimits& limits, JobStore* store,
+                                       OpenStoreCall open_store)
     : store_(store),
       session_gate_("sessions of daemons", "--sessions", limits.sessions_max),
       call_gate_("calls", "--calls", limits.calls_max),
       core_(options, store->cluster_id(), this),
+      keeper_(std::move(open_store)),
       loop_([this] { core_.Tick(clock_.Now()); }, kTick) {}
 
 absl::Status CoordinatorService::Start() {
@@ -133,6 +135,27 @@ grpc::Status CoordinatorService::Run(const std::function<absl::Status()>& ask) {
                   : grpc::Status(grpc::StatusCode::UNAVAILABLE, "the coordinator is stopping");
 }
 
+void CoordinatorService::Stop() {
+  loop_.Stop();
+  keeper_.Stop();  // what it still has to say is not heard
+}
+
+void CoordinatorService::FindCheckpoint(const CheckpointQuery& query) {
+  keeper_.Find(query, [this, job = JobId(query.job)](const absl::StatusOr<CheckpointFound>& found) {
+    const auto tell = [this, job, found] { core_.OnCheckpointFound(job, found, clock_.Now()); };
+    loop_.Post(tell).IgnoreError();  // the coordinator ends
+  });
+}
+
+void CoordinatorService::KeepCheckpoint(const CheckpointToKeep& checkpoint) {
+  const JobId job(checkpoint.manifest.job);
+  const uint64_t clock = checkpoint.manifest.clock;
+  keeper_.Keep(checkpoint, [this, job, clock](const absl::Status& kept) {
+    const auto tell = [=, this] { core_.OnCheckpointKept(job, clock, kept, clock_.Now()); };
+    loop_.Post(tell).IgnoreError();  // the coordinator ends
+  });
+}
+
 grpc::Status CoordinatorService::Submit(grpc::ServerContext* context,
                                         const proto::SubmitRequest* request,
                                         proto::SubmitReply* reply) {
@@ -144,7 +167,7 @@ grpc::Status CoordinatorService::Submit(grpc::ServerContext* context,
           "version on all hosts",
           request->protocol_version(), kProtocolVersion));
     }
-    const absl::StatusOr<JobId> job = core_.Submit(request->job(), RandomToken(), clock_.Now());
+    const absl::StatusOr<JobId> job = core_.Submit(request->job(), request->resume(), RandomToken(), clock_.Now());
     if (job.ok()) reply->set_job_id(job->value());
     return job.status();
   });

@@ -12,6 +12,7 @@
 #include "server/coordinator/core/coordinator_actions.h"
 #include "server/coordinator/core/coordinator_core.h"
 #include "server/coordinator/service/admission.h"
+#include "server/coordinator/service/checkpoint_keeper.h"
 #include "server/coordinator/service/control_loop.h"
 #include "server/coordinator/service/job_store.h"
 #include "server/coordinator/service/message_queue.h"
@@ -24,8 +25,9 @@ namespace strata::server {
 class CoordinatorService final : public proto::Coordinator::Service, private CoordinatorActions {
  public:
   // `store` outlives the service.
+  // `open_store` opens what jobs' checkpoint.dir name.
   CoordinatorService(CoordinatorCore::Options options, const CoordinatorLimits& limits,
-                     JobStore* store);
+                     JobStore* store, OpenStoreCall open_store);
 
   // Takes in what the store holds and runs the control loop.
   absl::Status Start();
@@ -34,7 +36,7 @@ class CoordinatorService final : public proto::Coordinator::Service, private Coo
   // Counts a connection for which there was no room. Any thread may call it.
   void CountRefusedConnection();
   // Ends the control loop, once the gRPC server has shut down.
-  void Stop() { loop_.Stop(); }
+  void Stop();
 
   grpc::Status Session(
       grpc::ServerContext* context,
@@ -70,6 +72,8 @@ class CoordinatorService final : public proto::Coordinator::Service, private Coo
     return store_->SaveSeen(seen);
   }
   void Notify(JobId job, const proto::FollowEvent& event) override;
+  void FindCheckpoint(const CheckpointQuery& query) override;
+  void KeepCheckpoint(const CheckpointToKeep& checkpoint) override;
 
   // Runs `ask` on the loop's thread and waits, unless too many calls are open.
   grpc::Status Ask(grpc::ServerContext* context, const std::function<absl::Status()>& ask);
@@ -88,6 +92,7 @@ class CoordinatorService final : public proto::Coordinator::Service, private Coo
   // By job; whether they want the ranks' reports, too.
   std::map<JobId, std::map<std::shared_ptr<FollowQueue>, bool>> followers_;
 
+  CheckpointKeeper keeper_;
   ControlLoop loop_;  // ends before what its thread uses
 };
 

@@ -235,8 +235,10 @@ proto::NodeReady CoreHarness::SomeLayout(uint32_t job) {
   return ready;
 }
 
-uint32_t CoreHarness::Submit(const proto::Job& job) {
-  return core_->Submit(job, /*token=*/77, now_)->value();
+uint32_t CoreHarness::Submit(const proto::Job& job, const std::string& resume_dir) {
+  proto::ResumeFrom resume;
+  resume.set_dir(resume_dir);
+  return core_->Submit(job, resume, /*token=*/77, now_)->value();
 }
 
 proto::JobStatus CoreHarness::Status(uint32_t job) { return *core_->GetJob(JobId(job)); }

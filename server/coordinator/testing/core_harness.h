@@ -57,7 +57,7 @@ class CoreHarness : private CoordinatorActions {
   // Returns a valid job.
   static proto::Job SomeJob(uint32_t ranks);
   static proto::NodeReady SomeLayout(uint32_t job);
-  uint32_t Submit(const proto::Job& job);
+  uint32_t Submit(const proto::Job& job, const std::string& resume_dir = "");
   proto::JobStatus Status(uint32_t job);
 
   // Returns what was sent to the daemon since the last call: "StartNode 1", "RunNode 1", "StopNode
@@ -75,6 +75,9 @@ class CoreHarness : private CoordinatorActions {
   // The lines about who holds a job up.
   const std::vector<std::string>& warnings() const { return warnings_; }
   void FailNextPersist() { fail_persist_ = true; }
+  // What the coordinator wanted of stores since the last call; tests answer.
+  std::vector<CheckpointQuery> TakeQueries() { return std::exchange(queries_, {}); }
+  std::vector<CheckpointToKeep> TakeToKeep() { return std::exchange(to_keep_, {}); }
 
  private:
   void Send(SessionId session, const proto::CoordinatorMessage& message) override;
@@ -84,6 +87,10 @@ class CoreHarness : private CoordinatorActions {
   absl::Status PersistSeen(const std::vector<SeenRegistrations::Entry>& seen) override;
   void Notify(JobId job, const proto::FollowEvent& event) override;
   void Warn(const std::string& line) override { warnings_.push_back(line); }
+  void FindCheckpoint(const CheckpointQuery& query) override { queries_.push_back(query); }
+  void KeepCheckpoint(const CheckpointToKeep& checkpoint) override {
+    to_keep_.push_back(checkpoint);
+  }
   void AnswerTries();
   SessionId Join(proto::Register registration, const std::vector<uint32_t>& running,
                  uint64_t daemon_id);
@@ -108,6 +115,8 @@ class CoreHarness : private CoordinatorActions {
   std::vector<SeenRegistrations::Entry> seen_;
   uint32_t next_job_id_ = 1;
   bool fail_persist_ = false;
+  std::vector<CheckpointQuery> queries_;
+  std::vector<CheckpointToKeep> to_keep_;
   std::unique_ptr<CoordinatorCore> core_;
 };
 

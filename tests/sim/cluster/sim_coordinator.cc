@@ -273,7 +273,7 @@ absl::Status SimCoordinator::PersistSeen(
 
 absl::StatusOr<JobId> SimCoordinator::Submit(const proto::Job& job) {
   if (core_ == nullptr || stands_still_) return absl::UnavailableError("nobody answers");
-  return core_->Submit(job, world_->random().Next(), world_->network().Now());
+  return core_->Submit(job, proto::ResumeFrom(), world_->random().Next(), world_->network().Now());
 }
 
 absl::Status SimCoordinator::Cancel(uint32_t job) {

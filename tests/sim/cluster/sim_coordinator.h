@@ -60,6 +60,9 @@ class SimCoordinator final : public server::CoordinatorActions {
   void Forget(JobId job) override { stored_.erase(job.value()); }
   void Notify(JobId job, const proto::FollowEvent& event) override;
   void Warn(const std::string&) override {}
+  // Jobs in this world write no checkpoints.
+  void FindCheckpoint(const server::CheckpointQuery&) override { std::abort(); }
+  void KeepCheckpoint(const server::CheckpointToKeep&) override { std::abort(); }
 
  private:
   using Line = std::shared_ptr<ControlStream>;

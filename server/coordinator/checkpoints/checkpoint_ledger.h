@@ -1,0 +1,58 @@
+#ifndef STRATA_SERVER_COORDINATOR_CHECKPOINTS_CHECKPOINT_LEDGER_H_
+#define STRATA_SERVER_COORDINATOR_CHECKPOINTS_CHECKPOINT_LEDGER_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/time/time.h"
+#include "proto/control.pb.h"
+
+namespace strata::server {
+
+// Knows of one job which objects of which checkpoint are in the store. A checkpoint is whole once
+// each shard that holds chunks has written its part of it; then its manifest is to be written, and
+// it is complete once that is there. Keeps the status that users see in step. A pure state machine.
+class CheckpointLedger {
+ public:
+  CheckpointLedger() = default;  // of a job that has none
+  explicit CheckpointLedger(const proto::Placement& placement);
+
+  // A server has written a part, or could not; the same again changes nothing.
+  void OnPart(const std::string& daemon, const proto::CheckpointPart& part,
+              proto::CheckpointStatus* status);
+
+  struct Whole {
+    uint64_t clock = 0;
+    std::vector<proto::CheckpointObject> objects;  // by shard
+  };
+  // Returns the next checkpoint whose manifest is to be written; none while another one's is.
+  std::optional<Whole> TakeWhole();
+  bool is_keeping() const { return keeping_.has_value(); }
+  // The manifest of the checkpoint that TakeWhole has returned is there, or could not be written.
+  void OnKept(uint64_t clock, const absl::Status& kept, absl::Time now,
+              proto::CheckpointStatus* status);
+
+ private:
+  struct Open {
+    std::map<uint32_t, proto::CheckpointObject> objects;  // by shard
+  };
+
+  void GiveUp(uint64_t clock, const std::string& problem, proto::CheckpointStatus* status);
+  void ShowWriting(proto::CheckpointStatus* status) const;
+
+  std::set<uint32_t> shards_;
+  std::map<uint64_t, Open> open_;
+  std::set<uint64_t> failed_;  // later parts of them are of no use
+  std::optional<Whole> keeping_;
+  uint64_t newest_ = 0;  // complete, or given up with a later one complete
+};
+
+}  // namespace strata::server
+
+#endif  // STRATA_SERVER_COORDINATOR_CHECKPOINTS_CHECKPOINT_LEDGER_H_

@@ -1,0 +1,132 @@
+#include "server/coordinator/checkpoints/checkpoint_ledger.h"
+
+#include <optional>
+#include <string>
+
+#include "absl/strings/str_cat.h"
+#include "gtest/gtest.h"
+
+namespace strata::server {
+namespace {
+
+proto::Placement OnShards(std::vector<uint32_t> shard_of_chunk) {
+  proto::Placement placement;
+  for (uint32_t shard : shard_of_chunk) placement.add_shard_of_chunk(shard);
+  return placement;
+}
+
+proto::CheckpointPart Part(uint64_t clock, uint32_t shard, const std::string& error = "") {
+  proto::CheckpointPart part;
+  part.set_clock(clock);
+  part.set_shard(shard);
+  part.set_error(error);
+  if (!error.empty()) return part;
+  part.mutable_object()->set_name(absl::StrCat("clock-", clock, "/shard-", shard));
+  part.mutable_object()->set_bytes(100);
+  return part;
+}
+
+class LedgerTest : public testing::Test {
+ protected:
+  void Take(const proto::CheckpointPart& part) { ledger_.OnPart("s1", part, &status_); }
+  void Keep(uint64_t clock, const absl::Status& status = absl::OkStatus()) {
+    ledger_.OnKept(clock, status, absl::FromUnixSeconds(7), &status_);
+  }
+
+  CheckpointLedger ledger_ = CheckpointLedger(OnShards({0, 2, 2, 0}));
+  proto::CheckpointStatus status_;
+};
+
+TEST_F(LedgerTest, ACheckpointIsWholeOnceEachShardWithChunksHasWrittenItsPart) {
+  Take(Part(10, 2));
+  Take(Part(10, 2));
+  Take(Part(10, 1));  // which holds no chunk
+  EXPECT_FALSE(ledger_.TakeWhole());
+  EXPECT_EQ(status_.writing_clock(), 10);
+  EXPECT_EQ(status_.objects_written(), 1);
+  EXPECT_EQ(status_.objects(), 2);
+  Take(Part(10, 0));
+  const std::optional<CheckpointLedger::Whole> whole = ledger_.TakeWhole();
+  ASSERT_TRUE(whole);
+  EXPECT_EQ(whole->clock, 10);
+  ASSERT_EQ(whole->objects.size(), 2);
+  EXPECT_EQ(whole->objects[0].name(), "clock-10/shard-0");
+  EXPECT_EQ(whole->objects[1].name(), "clock-10/shard-2");
+  EXPECT_EQ(status_.complete(), 0);
+  Keep(10);
+  EXPECT_EQ(status_.complete(), 1);
+  EXPECT_EQ(status_.newest_clock(), 10);
+  EXPECT_EQ(status_.newest_ms(), 7000);
+  EXPECT_EQ(status_.newest_bytes(), 200);
+  EXPECT_FALSE(status_.has_writing_clock());
+  Take(Part(10, 0));
+  Take(Part(10, 2));
+  EXPECT_FALSE(ledger_.TakeWhole());
+}
+
+TEST_F(LedgerTest, ManifestsAreWrittenOneAfterTheOther) {
+  for (uint64_t clock : {10, 20}) {
+    Take(Part(clock, 0));
+    Take(Part(clock, 2));
+  }
+  EXPECT_EQ(ledger_.TakeWhole()->clock, 10);
+  EXPECT_FALSE(ledger_.TakeWhole());
+  Take(Part(10, 0));
+  Keep(20);  // which is not the one
+  EXPECT_FALSE(ledger_.TakeWhole());
+  Keep(10);
+  EXPECT_EQ(ledger_.TakeWhole()->clock, 20);
+}
+
+TEST_F(LedgerTest, APartThatFailsFailsTheCheckpointAndTheNextOneClearsTheProblem) {
+  Take(Part(10, 0));
+  Take(Part(10, 2, "no space left"));
+  EXPECT_EQ(status_.failed(), 1);
+  EXPECT_EQ(status_.problem(), "step 10: server s1: no space left");
+  Take(Part(10, 2));
+  Take(Part(10, 0, "no space left"));
+  EXPECT_FALSE(ledger_.TakeWhole());
+  EXPECT_EQ(status_.failed(), 1);
+  Take(Part(20, 0));
+  Take(Part(20, 2));
+  ASSERT_TRUE(ledger_.TakeWhole());
+  EXPECT_NE(status_.problem(), "");
+  Keep(20);
+  EXPECT_EQ(status_.problem(), "");
+  EXPECT_EQ(status_.complete(), 1);
+  EXPECT_EQ(status_.failed(), 1);
+}
+
+TEST_F(LedgerTest, AManifestThatCannotBeWrittenFailsTheCheckpoint) {
+  Take(Part(10, 0));
+  Take(Part(10, 2));
+  ASSERT_TRUE(ledger_.TakeWhole());
+  Keep(10, absl::UnavailableError("stalled"));
+  EXPECT_EQ(status_.problem(), "step 10: stalled");
+  EXPECT_EQ(status_.complete(), 0);
+  Take(Part(10, 0));
+  Take(Part(10, 2));
+  EXPECT_FALSE(ledger_.TakeWhole());
+}
+
+TEST_F(LedgerTest, WhatIsMissingOfAnEarlierOneIsGivenUpWithALaterOne) {
+  Take(Part(10, 0));
+  Take(Part(20, 0));
+  Take(Part(20, 2));
+  EXPECT_EQ(ledger_.TakeWhole()->clock, 20);
+  Keep(20);
+  EXPECT_EQ(status_.failed(), 1);
+  EXPECT_EQ(status_.problem(), "");
+  Take(Part(10, 2));
+  EXPECT_FALSE(ledger_.TakeWhole());
+}
+
+TEST(CheckpointLedger, AJobWithoutAnyTakesNone) {
+  CheckpointLedger ledger;
+  proto::CheckpointStatus status;
+  ledger.OnPart("s1", Part(10, 0), &status);
+  EXPECT_FALSE(ledger.TakeWhole());
+}
+
+}  // namespace
+}  // namespace strata::server

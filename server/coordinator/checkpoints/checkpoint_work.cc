@@ -1,0 +1,99 @@
+#include "server/coordinator/checkpoints/checkpoint_work.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "common/checkpoint/checkpoints.h"
+#include "server/coordinator/checkpoints/go_on.h"
+
+namespace strata::server {
+namespace {
+
+// "job 3 (mnist)"; empty: none but the given job has a checkpoint there.
+std::string OtherOwner(const Checkpoints::Listing& listing, uint32_t job, uint64_t cluster) {
+  for (const Manifest& manifest : listing.complete) {
+    const absl::StatusOr<proto::JobRecord> record = RecordOf(manifest);
+    if (record.ok() && record->cluster() == cluster && manifest.job == job) continue;
+    return absl::StrFormat("job %d (%s)%s", manifest.job, manifest.job_name,
+                           record.ok() && record->cluster() == cluster ? "" : " of another cluster");
+  }
+  return "";
+}
+
+absl::Status CheckOwnFolder(const CheckpointQuery& query, const OpenStoreCall& open) {
+  if (query.own_dir.empty() || query.own_dir == query.resume_dir) return absl::OkStatus();
+  const absl::StatusOr<std::unique_ptr<Store>> store = open(query.own_dir);
+  if (!store.ok()) return store.status();
+  const absl::StatusOr<Checkpoints::Listing> listing = Checkpoints(**store).List();
+  if (!listing.ok()) return listing.status();
+  const std::string owner = OtherOwner(*listing, query.job, query.cluster);
+  if (owner.empty()) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrFormat("checkpoint.dir: %s has checkpoints of %s: go on from them with --resume %s, "
+                      "or name another folder",
+                      query.own_dir, owner, query.own_dir));
+}
+
+absl::Status NoneThere(const CheckpointQuery& query, const Checkpoints::Listing& listing) {
+  std::string text = absl::StrCat("no complete checkpoint in ", query.resume_dir);
+  if (query.below > 0) absl::StrAppend(&text, " of a step before ", query.below);
+  if (!listing.broken.empty()) {
+    absl::StrAppend(&text, ": ", listing.broken.rbegin()->second.message());
+  } else if (!listing.clocks.empty() && listing.complete.empty()) {
+    absl::StrAppend(&text, ": that of step ", *listing.clocks.rbegin(), " has no manifest");
+  }
+  return absl::NotFoundError(text);
+}
+
+}  // namespace
+
+absl::StatusOr<CheckpointFound> FindCheckpoint(const CheckpointQuery& query,
+                                               const OpenStoreCall& open) {
+  if (absl::Status own = CheckOwnFolder(query, open); !own.ok()) return own;
+  if (query.resume_dir.empty()) return CheckpointFound();
+  const absl::StatusOr<std::unique_ptr<Store>> store = open(query.resume_dir);
+  if (!store.ok()) return store.status();
+  Checkpoints checkpoints(**store);
+  absl::StatusOr<Checkpoints::Listing> listing = checkpoints.List();
+  if (!listing.ok()) return listing.status();
+  const auto usable = [&](const Manifest& m) { return query.below == 0 || m.clock < query.below; };
+  const auto newest = std::find_if(listing->complete.begin(), listing->complete.end(), usable);
+  if (query.resume_dir == query.own_dir) {
+    for (auto useless = listing->complete.begin(); useless != newest; ++useless) {
+      if (absl::Status dropped = checkpoints.Drop(useless->clock); !dropped.ok()) return dropped;
+    }
+  }
+  if (newest == listing->complete.end()) return NoneThere(query, *listing);
+  absl::StatusOr<proto::JobRecord> record = RecordOf(*newest);
+  if (!record.ok()) return record.status();
+  CheckpointFound found{.manifest = *newest, .record = *std::move(record)};
+  for (const auto& [clock, why] : listing->broken) {
+    if (clock > newest->clock) found.passed_over.emplace_back(why.message());
+  }
+  return found;
+}
+
+absl::Status KeepCheckpoint(const CheckpointToKeep& checkpoint, const OpenStoreCall& open,
+                            absl::Status* deleting) {
+  const absl::StatusOr<std::unique_ptr<Store>> store = open(checkpoint.dir);
+  if (!store.ok()) return store.status();
+  const absl::StatusOr<std::vector<std::string>> names = (*store)->List();
+  if (!names.ok()) return names.status();
+  for (const ObjectFacts& object : checkpoint.manifest.objects) {
+    if (std::binary_search(names->begin(), names->end(), object.name)) continue;
+    return absl::FailedPreconditionError(
+        absl::StrFormat("%s/%s is not there, where a server has written it: is it the same folder "
+                        "on all hosts?",
+                        checkpoint.dir, object.name));
+  }
+  Checkpoints checkpoints(**store);
+  if (absl::Status complete = checkpoints.Complete(checkpoint.manifest); !complete.ok()) {
+    return complete;
+  }
+  *deleting = checkpoints.Prune(checkpoint.keep);
+  return absl::OkStatus();
+}
+
+}  // namespace strata::server

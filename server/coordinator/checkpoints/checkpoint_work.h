@@ -1,0 +1,56 @@
+#ifndef STRATA_SERVER_COORDINATOR_CHECKPOINTS_CHECKPOINT_WORK_H_
+#define STRATA_SERVER_COORDINATOR_CHECKPOINTS_CHECKPOINT_WORK_H_
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "common/checkpoint/manifest.h"
+#include "common/checkpoint/store.h"
+#include "proto/control.pb.h"
+
+namespace strata::server {
+
+// What the coordinator does in the stores of jobs. These block, for as long as a store does.
+
+using OpenStoreCall = std::function<absl::StatusOr<std::unique_ptr<Store>>(const std::string& dir)>;
+
+// A job that begins, and may go on from a checkpoint.
+struct CheckpointQuery {
+  uint32_t job = 0;
+  uint64_t cluster = 0;    // as in job records
+  std::string own_dir;     // that it writes to; empty: none
+  std::string resume_dir;  // that it goes on from; empty: it begins anew
+  uint64_t below = 0;      // checkpoints of this clock or later are of no use; 0: all may be
+};
+struct CheckpointFound {
+  Manifest manifest;
+  proto::JobRecord record;               // its job's
+  std::vector<std::string> passed_over;  // newer ones, and why they were not taken
+};
+
+// Finds the newest complete checkpoint that a job may go on from. Where the job writes to the same
+// folder, those that are complete and of no use are deleted: it will make them anew. Objects are
+// not read. With no resume_dir it finds none, which is no error. Errors: NotFound: there is none; InvalidArgument:
+// own_dir has checkpoints of another job, which is named; those of the store.
+absl::StatusOr<CheckpointFound> FindCheckpoint(const CheckpointQuery& query,
+                                               const OpenStoreCall& open);
+
+// A checkpoint whose objects have all been written.
+struct CheckpointToKeep {
+  std::string dir;
+  Manifest manifest;
+  uint32_t keep = 1;  // this one and older ones; others are deleted
+};
+// Writes the manifest, unless an object is not there: servers may see another folder under that
+// name. Errors: FailedPrecondition (naming the object); those of the store. What cannot be deleted is no error, but is said in `deleting`.
+absl::Status KeepCheckpoint(const CheckpointToKeep& checkpoint, const OpenStoreCall& open,
+                            absl::Status* deleting);
+
+}  // namespace strata::server
+
+#endif  // STRATA_SERVER_COORDINATOR_CHECKPOINTS_CHECKPOINT_WORK_H_

@@ -1,0 +1,149 @@
+#include "server/coordinator/checkpoints/go_on.h"
+
+#include <algorithm>
+#include <map>
+#include <utility>
+
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "absl/strings/str_split.h"
+#include "common/job/tensor_text.h"
+#include "google/protobuf/text_format.h"
+
+namespace strata::server {
+namespace {
+
+using google::protobuf::Message;
+
+std::string TextOf(const Message& message) {
+  google::protobuf::TextFormat::Printer printer;
+  printer.SetSingleLineMode(true);
+  std::string text;
+  printer.PrintToString(message, &text);
+  if (!text.empty()) text.pop_back();  // a blank
+  return absl::StrCat("{", text, "}");
+}
+
+absl::Status Differ(const char* field, const std::string& job, const std::string& from) {
+  return absl::InvalidArgumentError(
+      absl::StrFormat("%s: %s, but the checkpoint's is %s", field, job, from));
+}
+
+absl::Status SameMessage(const char* field, const Message& job, const Message& from) {
+  const std::string a = TextOf(job), b = TextOf(from);
+  return a == b ? absl::OkStatus() : Differ(field, a, b);
+}
+
+absl::Status SameNumber(const char* field, uint64_t job, uint64_t from) {
+  return job == from ? absl::OkStatus() : Differ(field, absl::StrCat(job), absl::StrCat(from));
+}
+
+absl::Status SameText(const char* field, const std::string& job, const std::string& from) {
+  return job == from ? absl::OkStatus() : Differ(field, job, from);
+}
+
+// Not where files lie: they may have moved.
+absl::Status SameData(const proto::Job& job, const proto::Job& from) {
+  const auto without_folders = [](proto::Data data) {
+    if (data.has_idx()) data.mutable_idx()->clear_dir();
+    if (data.has_cifar10()) data.mutable_cifar10()->clear_dir();
+    return data;
+  };
+  return SameMessage("data", without_folders(job.data()), without_folders(from.data()));
+}
+
+absl::Status SameWork(const proto::Job& job, const proto::Job& from) {
+  if (job.work_case() != from.work_case()) {
+    const auto name = [](const proto::Job& one) { return one.has_model() ? "model" : "program"; };
+    return Differ("model, program", name(job), name(from));
+  }
+  if (job.has_program()) return SameText("program.path", job.program().path(), from.program().path());
+  return SameMessage("model", job.model(), from.model());
+}
+
+absl::Status First(std::initializer_list<absl::Status> results) {
+  for (const absl::Status& status : results) {
+    if (!status.ok()) return status;
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+absl::StatusOr<proto::JobRecord> RecordOf(const Manifest& manifest) {
+  proto::JobRecord record;
+  if (record.ParseFromString(manifest.record)) return record;
+  return absl::DataLossError(
+      absl::StrFormat("the checkpoint of step %d holds no record of its job", manifest.clock));
+}
+
+absl::Status CheckGoesOn(const proto::Job& job, const proto::JobRecord& record) {
+  const proto::Job& from = record.job();
+  absl::Status same = First({
+      SameWork(job, from),
+      SameData(job, from),
+      SameNumber("seed", job.seed(), from.seed()),
+      SameNumber("ranks", job.ranks(), from.ranks()),
+      SameText("exchange", proto::Job::Exchange_Name(job.exchange()),
+               proto::Job::Exchange_Name(from.exchange())),
+      SameMessage("consistency", job.consistency(), from.consistency()),
+      SameMessage("push", job.push(), from.push()),
+      SameMessage("pull", job.pull(), from.pull()),
+      SameText("order", proto::Addition::Order_Name(job.order()),
+               proto::Addition::Order_Name(from.order())),
+  });
+  if (!same.ok()) return same;
+  if (job.chunk_elements() != 0) {
+    same = SameNumber("chunk_elements", job.chunk_elements(), record.placement().chunk_elements());
+    if (!same.ok()) return same;
+  }
+  // What the program names is compared once it has named it.
+  if (job.optimizer().has_from_program()) return absl::OkStatus();
+  return SameMessage("optimizer", job.optimizer(), from.optimizer());
+}
+
+absl::Status CheckGoesOn(const proto::JobRecord& record, const proto::JobRecord& from) {
+  const proto::Layout& layout = record.layout();
+  const int both = std::min(layout.segments_size(), from.layout().segments_size());
+  for (int i = 0; i < both; ++i) {
+    const std::string a = TensorText(layout.segments(i)), b = TensorText(from.layout().segments(i));
+    if (a != b) return Differ(absl::StrFormat("tensor %d", i).c_str(), a, b);
+  }
+  return First({
+      SameNumber("tensors", layout.segments_size(), from.layout().segments_size()),
+      SameNumber("samples of an epoch", record.samples_per_epoch(), from.samples_per_epoch()),
+      SameMessage("optimizer", record.job().optimizer(), from.job().optimizer()),
+  });
+}
+
+absl::StatusOr<proto::Resume> MakeResume(const std::string& dir, const Manifest& manifest,
+                                         const proto::JobRecord& from) {
+  proto::Resume resume;
+  resume.set_dir(dir);
+  resume.set_clock(manifest.clock);
+  std::map<uint32_t, uint32_t> object_of_shard;
+  for (const ObjectFacts& facts : manifest.objects) {
+    // "clock-.../shard-K-J.A", of job J's attempt A.
+    const std::vector<std::string> words =
+        absl::StrSplit(facts.name.substr(facts.name.rfind('/') + 1), '-');
+    uint32_t shard = 0;
+    if (words.size() < 2 || words[0] != "shard" || !absl::SimpleAtoi(words[1], &shard)) continue;
+    object_of_shard[shard] = resume.objects_size();
+    proto::CheckpointObject* object = resume.add_objects();
+    object->set_name(facts.name);
+    object->set_bytes(facts.bytes);
+    object->set_checksum(facts.checksum);
+  }
+  for (const uint32_t shard : from.placement().shard_of_chunk()) {
+    const auto object = object_of_shard.find(shard);
+    if (object == object_of_shard.end()) {
+      return absl::DataLossError(absl::StrFormat(
+          "the checkpoint of step %d has no object of shard %d", manifest.clock, shard));
+    }
+    resume.add_object_of_chunk(object->second);
+  }
+  return resume;
+}
+
+}  // namespace strata::server

@@ -1,0 +1,170 @@
+// The part of JobTable that sees to checkpoints: what jobs write, and what they go on from.
+#include <utility>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "common/log.h"
+#include "server/coordinator/checkpoints/go_on.h"
+#include "server/coordinator/jobs/job_table.h"
+
+namespace strata::server {
+namespace {
+
+// Between looks into a store that does not answer.
+constexpr absl::Duration kLookEvery = absl::Seconds(5);
+
+}  // namespace
+
+absl::StatusOr<std::string> JobTable::ResumeDir(const proto::ResumeFrom& resume) const {
+  if (resume.job_id() == 0) return resume.dir();
+  const JobEntry* from = Find(JobId(resume.job_id()));
+  if (from == nullptr) {
+    return absl::InvalidArgumentError(absl::StrFormat("resume: no job %d", resume.job_id()));
+  }
+  if (!from->job().has_checkpoint()) {
+    return absl::InvalidArgumentError(absl::StrFormat("resume: job %d (%s) writes no checkpoints",
+                                                      resume.job_id(), from->job().name()));
+  }
+  return from->job().checkpoint().dir();
+}
+
+absl::Status JobTable::CheckFolderIsFree(const proto::Job& job) const {
+  if (!job.has_checkpoint()) return absl::OkStatus();
+  for (const auto& [id, other] : jobs_) {
+    if (other.ended() || other.job().checkpoint().dir() != job.checkpoint().dir()) continue;
+    return absl::InvalidArgumentError(absl::StrFormat("checkpoint.dir: job %d (%s) writes to %s",
+                                                      id.value(), other.job().name(),
+                                                      job.checkpoint().dir()));
+  }
+  return absl::OkStatus();
+}
+
+bool JobTable::HoldsBack(JobEntry* entry, absl::Time now) {
+  const proto::StoredResume& resume = entry->stored.resume();
+  if (!entry->awaits_checkpoint()) return absl::FromUnixMillis(resume.not_before_ms()) > now;
+  // A manifest that is being written may make one more.
+  if (entry->looks_for_checkpoint || entry->looks_again > now || entry->ledger.is_keeping()) {
+    return true;
+  }
+  entry->looks_for_checkpoint = true;
+  actions_->FindCheckpoint({.job = entry->id().value(),
+                            .cluster = cluster_,
+                            .own_dir = entry->job().checkpoint().dir(),
+                            .resume_dir = resume.dir(),
+                            .below = resume.below()});
+  return true;
+}
+
+void JobTable::OnCheckpointFound(JobId job, const absl::StatusOr<CheckpointFound>& found,
+                                 absl::Time now) {
+  const auto it = jobs_.find(job);
+  if (it == jobs_.end() || !it->second.looks_for_checkpoint) return;
+  JobEntry* entry = &it->second;
+  entry->looks_for_checkpoint = false;
+  if (!entry->awaits_checkpoint()) return;  // cancelled meanwhile
+  proto::StoredResume* resume = entry->stored.mutable_resume();
+  absl::Status status = found.status();
+  if (status.ok() && !resume->dir().empty()) status = TakeCheckpoint(*found, entry);
+  if (absl::IsNotFound(status) && resume->or_begin()) {
+    if (!resume->origin_dir().empty() && resume->origin_dir() != resume->dir()) {
+      // It has written none itself yet.
+      resume->set_dir(resume->origin_dir());
+      resume->set_or_begin(false);
+      return StartQueued(now);
+    }
+    status = absl::OkStatus();
+  }
+  if (status.ok()) {
+    resume->set_is_settled(true);
+    announcer_.Save(*entry).IgnoreError();  // repeated
+    announcer_.TellStatus(entry);
+  } else if (absl::IsNotFound(status) || absl::IsInvalidArgument(status) ||
+             absl::IsDataLoss(status)) {
+    life_.Fail(std::string(status.message()), entry, now);
+  } else {
+    entry->looks_again = now + kLookEvery;
+    announcer_.SetReason(absl::StrCat("waits for its checkpoints: ", status.message()), entry);
+  }
+  StartQueued(now);
+}
+
+absl::Status JobTable::TakeCheckpoint(const CheckpointFound& found, JobEntry* entry) {
+  const std::string& dir = entry->stored.resume().dir();
+  if (absl::Status same = CheckGoesOn(entry->job(), found.record); !same.ok()) {
+    return absl::InvalidArgumentError(
+        absl::StrFormat("cannot go on from %s (job %d, %s): %s", dir, found.manifest.job,
+                        found.manifest.job_name, same.message()));
+  }
+  absl::StatusOr<proto::Resume> resume = MakeResume(dir, found.manifest, found.record);
+  if (!resume.ok()) return resume.status();
+  *entry->stored.mutable_resume()->mutable_from() = found.record;
+  proto::JobRecord* record = entry->stored.mutable_record();
+  *record->mutable_resume() = *std::move(resume);
+  record->mutable_job()->set_chunk_elements(found.record.placement().chunk_elements());
+  proto::CheckpointStatus* shown = entry->status().mutable_checkpoints();
+  shown->set_resumed_dir(dir);
+  shown->set_resumed_clock(found.manifest.clock);
+  for (const std::string& one : found.passed_over) shown->add_passed_over(one);
+  if (const int restarts = entry->status().restarts_size(); restarts > 0) {
+    entry->status().mutable_restarts(restarts - 1)->set_clock(found.manifest.clock);
+  }
+  LogInfo("job %d (%s): goes on from step %d in %s", entry->id().value(), entry->job().name(),
+          found.manifest.clock, dir);
+  return absl::OkStatus();
+}
+
+// Also of a job that has ended: the last one that it wrote tells where it stood.
+void JobTable::OnCheckpointPart(const std::string& daemon, const proto::CheckpointPart& part,
+                                absl::Time now) {
+  const auto it = jobs_.find(JobId(part.job_id()));
+  if (it == jobs_.end() || part.token() != it->second.stored.record().token()) return;
+  JobEntry* entry = &it->second;
+  entry->ledger.OnPart(daemon, part, entry->status().mutable_checkpoints());
+  KeepIfWhole(entry, now);
+  announcer_.AddNews(entry->id());
+}
+
+void JobTable::KeepIfWhole(JobEntry* entry, absl::Time now) {
+  std::optional<CheckpointLedger::Whole> whole = entry->ledger.TakeWhole();
+  if (!whole) return;
+  CheckpointToKeep checkpoint;
+  checkpoint.dir = entry->job().checkpoint().dir();
+  checkpoint.keep = entry->job().checkpoint().keep();
+  Manifest& manifest = checkpoint.manifest;
+  manifest.job = entry->id().value();
+  manifest.job_name = entry->job().name();
+  manifest.clock = whole->clock;
+  manifest.written = now;
+  proto::JobRecord record = entry->stored.record();
+  record.clear_token();  // it opens the shards to whoever says it
+  record.clear_nccl_id();
+  record.clear_resume();
+  manifest.record = record.SerializeAsString();
+  for (const proto::CheckpointObject& object : whole->objects) {
+    manifest.objects.push_back(
+        {.name = object.name(), .bytes = object.bytes(), .checksum = object.checksum()});
+  }
+  actions_->KeepCheckpoint(checkpoint);
+}
+
+void JobTable::OnCheckpointKept(JobId job, uint64_t clock, const absl::Status& kept,
+                                absl::Time now) {
+  const auto it = jobs_.find(job);
+  if (it == jobs_.end()) return;
+  JobEntry* entry = &it->second;
+  entry->ledger.OnKept(clock, kept, now, entry->status().mutable_checkpoints());
+  if (kept.ok()) {
+    LogInfo("job %d (%s): checkpoint of step %d is complete", job.value(), entry->job().name(),
+            clock);
+  } else {
+    announcer_.Warn(absl::StrFormat("job %d (%s): checkpoint of step %d: %s", job.value(),
+                                    entry->job().name(), clock, kept.message()));
+  }
+  announcer_.Save(*entry).IgnoreError();  // repeated
+  announcer_.AddNews(job);
+  KeepIfWhole(entry, now);
+  StartQueued(now);
+}
+
+}  // namespace strata::server

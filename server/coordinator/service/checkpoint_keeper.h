@@ -1,0 +1,44 @@
+#ifndef STRATA_SERVER_COORDINATOR_SERVICE_CHECKPOINT_KEEPER_H_
+#define STRATA_SERVER_COORDINATOR_SERVICE_CHECKPOINT_KEEPER_H_
+
+#include <atomic>
+#include <functional>
+#include <list>
+#include <thread>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "server/coordinator/checkpoints/checkpoint_work.h"
+
+namespace strata::server {
+
+// Does the work in stores for jobs, each piece on a thread of its own: a store that stalls holds up
+// its own job alone, and the coordinator never.
+//
+// Threads: one; the callbacks come from others.
+class CheckpointKeeper {
+ public:
+  explicit CheckpointKeeper(OpenStoreCall open) : open_(std::move(open)) {}
+  ~CheckpointKeeper() { Stop(); }
+  // Waits for the work in hand. Idempotent.
+  void Stop();
+
+  void Find(const CheckpointQuery& query,
+            std::function<void(const absl::StatusOr<CheckpointFound>&)> done);
+  void Keep(const CheckpointToKeep& checkpoint, std::function<void(const absl::Status&)> done);
+
+ private:
+  struct Work {
+    std::atomic<bool> done = false;
+    std::thread thread;
+  };
+
+  void Do(std::function<void()> work);
+
+  const OpenStoreCall open_;
+  std::list<Work> works_;
+};
+
+}  // namespace strata::server
+
+#endif  // STRATA_SERVER_COORDINATOR_SERVICE_CHECKPOINT_KEEPER_H_
