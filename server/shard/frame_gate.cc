@@ -62,10 +62,12 @@ std::optional<FrameFault> FrameGate::Check(const Binding& binding, const wire::F
   if (std::optional<FrameFault> fault = CheckChunk(binding, frame.header, chunk)) return fault;
   if (frame.header.op == Op::kInit) {
     const bool asks = (frame.header.flags & wire::kFlagEmpty) != 0;
-    const bool may_only_ask = plan_.rules.takes_first_weights && binding.node != 0;
+    const bool may_only_ask =
+        plan_.resumes || (plan_.rules.takes_first_weights && binding.node != 0);
     if (asks != may_only_ask) {
-      return FrameFault{ErrorCode::kConflict, asks ? "the node is to offer first weights"
-                                                   : "the job begins with another node's weights"};
+      const char* const offers = plan_.resumes ? "the job goes on from a checkpoint"
+                                               : "the job begins with another node's weights";
+      return FrameFault{ErrorCode::kConflict, asks ? "the node is to offer first weights" : offers};
     }
   }
   return CheckPayload(frame, plan_.chunks[*chunk]);

@@ -143,8 +143,11 @@ void ShardJob::GiveFirst(transport::ConnectionId connection, size_t node, const 
     return sender_.Send(connection, RetryReply(frame.header, ErrorCode::kNone), actions);
   }
   wire::Frame answer = Reply(frame.header, Op::kFirst);
+  WeightVersion given = chunks_[chunk]->WeightsToBeginWith(node);
   answer.header.element_count = plan_.chunks[chunk].elements;
-  answer.payload = chunks_[chunk]->WeightsToBeginWith(node);
+  answer.header.version = given.version;
+  answer.header.received = chunks_[chunk]->Received(node);
+  answer.payload = std::move(given.weights);
   sender_.Send(connection, std::move(answer), actions);
 }
 

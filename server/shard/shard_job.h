@@ -73,6 +73,9 @@ class ShardJob {
 
   // Gradient buffers held for incomplete clocks of a chunk; 0 where it is not here.
   size_t HeldSums(ChunkId chunk) const;
+  // Returns the chunk, to restore it before any frame comes, or to take its images. Null: it is not
+  // here.
+  ChunkState* FindChunk(ChunkId chunk);
   // All connections that are bound to the job, in order.
   std::vector<transport::ConnectionId> Connections() const { return connections_.All(); }
 

@@ -57,4 +57,9 @@ size_t ShardJob::HeldSums(ChunkId chunk) const {
   return index ? chunks_[*index]->held() : 0;
 }
 
+ChunkState* ShardJob::FindChunk(ChunkId chunk) {
+  const std::optional<size_t> index = gate_.IndexOf(chunk);
+  return index ? chunks_[*index].get() : nullptr;
+}
+
 }  // namespace strata::server

@@ -102,6 +102,7 @@ absl::StatusOr<ShardPlan> MakeShardPlan(const proto::JobRecord& record, ShardId 
   plan.cluster = record.cluster();
   plan.view = record.view().number();
   plan.generation = record.placement().generation();
+  plan.resumes = record.has_resume();
   if (absl::Status status = PlanNodes(record.view(), &plan); !status.ok()) return status;
   if (absl::Status status = PlanChunks(record, own_shard, &plan); !status.ok()) return status;
   const proto::Job& job = record.job();

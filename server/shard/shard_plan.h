@@ -33,6 +33,7 @@ struct ShardPlan {
   std::vector<NodeId> nodes;  // in order of their first rank; `ranks` goes along
   NodeRanks ranks;
   uint32_t connections = 1;  // of each node
+  bool resumes = false;      // from a checkpoint, so that no node offers first weights
   std::vector<OwnChunk> chunks;
   ChunkRules rules;
 };

@@ -7,7 +7,11 @@ namespace strata::worker {
 
 BatchSource::BatchSource(const Dataset* data, const Normalisation& normalisation,
                          const Options& options)
-    : data_(data), normalisation_(normalisation), options_(options) {
+    : data_(data),
+      normalisation_(normalisation),
+      options_(options),
+      prepared_(options.first_step),
+      taken_(options.first_step) {
   STRATA_REQUIRE(StepsPerEpoch(data->size(), options.ranks, options.batch) >= 1);
   for (Batch& slot : slots_) {
     slot.images.resize(options.batch * data->PixelsPerImage());
@@ -40,16 +44,16 @@ const Batch& BatchSource::Next() {
 void BatchSource::Prepare() {
   const uint64_t steps_per_epoch = StepsPerEpoch(data_->size(), options_.ranks, options_.batch);
   std::vector<uint32_t> order;
-  for (uint64_t step = 0; step < options_.total_steps; ++step) {
+  for (uint64_t step = options_.first_step; step < options_.total_steps; ++step) {
     const uint64_t step_in_epoch = step % steps_per_epoch;
-    if (step_in_epoch == 0) {
+    if (step_in_epoch == 0 || order.empty()) {
       order = EpochOrder(data_->size(), options_.seed, step / steps_per_epoch);
     }
     {
       absl::MutexLock lock(&mutex_);
       // The slot's last content is batch step - 2; it is free once batch step - 1 was taken.
       const auto free = [this, step]() ABSL_SHARED_LOCKS_REQUIRED(mutex_) {
-        return stopping_ || step < 2 || taken_ >= step;
+        return stopping_ || step < options_.first_step + 2 || taken_ >= step;
       };
       mutex_.Await(absl::Condition(&free));
       if (stopping_) return;

@@ -27,7 +27,8 @@ class BatchSource {
     uint64_t seed = 1;
     uint32_t rank = 0, ranks = 1;
     uint32_t batch = 64;       // samples of this rank per step
-    uint64_t total_steps = 0;  // batches that will be taken
+    uint64_t first_step = 0;   // whose batch is the first one
+    uint64_t total_steps = 0;  // and after these there is none; batches before count too
   };
 
   // REQUIRES: the data holds at least one full step.
@@ -40,7 +41,7 @@ class BatchSource {
   void Start();
 
   // The next batch, valid until the next call. Blocks until it is prepared.
-  // REQUIRES: called at most total_steps times.
+  // REQUIRES: called at most total_steps - first_step times.
   const Batch& Next();
 
  private:
@@ -50,11 +51,12 @@ class BatchSource {
   const Normalisation normalisation_;
   const Options options_;
 
-  // Batch k is in slot k % 2; the preparing thread is at most one batch ahead of the one in use.
+  // The batch of step k is in slot k % 2; the preparing thread is at most one batch ahead of the
+  // one in use.
   std::array<Batch, 2> slots_;
   absl::Mutex mutex_;
-  uint64_t prepared_ ABSL_GUARDED_BY(mutex_) = 0;  // batches [0, prepared_) have been filled
-  uint64_t taken_ ABSL_GUARDED_BY(mutex_) = 0;     // batches handed out, the last is in use
+  uint64_t prepared_ ABSL_GUARDED_BY(mutex_);  // batches of steps before it have been filled
+  uint64_t taken_ ABSL_GUARDED_BY(mutex_);     // likewise handed out, the last is in use
   bool stopping_ ABSL_GUARDED_BY(mutex_) = false;
   std::thread thread_;
 };

@@ -68,6 +68,23 @@ TEST(BatchSource, DeliversTheSamplersSlicesOverSeveralEpochs) {
   }
 }
 
+TEST(BatchSource, BeginsWithTheBatchOfAnyStep) {
+  const Dataset data = Numbered();
+  BatchSource all(&data, {}, {.seed = 5, .rank = 1, .ranks = 2, .batch = 8, .total_steps = 8});
+  all.Start();
+  std::vector<std::vector<uint16_t>> labels;
+  for (uint64_t step = 0; step < 8; ++step) labels.push_back(all.Next().labels);
+  for (uint64_t first = 1; first < 8; ++first) {
+    BatchSource rest(
+        &data, {},
+        {.seed = 5, .rank = 1, .ranks = 2, .batch = 8, .first_step = first, .total_steps = 8});
+    rest.Start();
+    for (uint64_t step = first; step < 8; ++step) EXPECT_EQ(rest.Next().labels, labels[step]);
+  }
+  BatchSource none(&data, {}, {.batch = 8, .first_step = 9, .total_steps = 8});
+  none.Start();
+}
+
 TEST(BatchSource, StopsWhileBatchesAreLeft) {
   const Dataset data = Numbered();
   BatchSource never_started(&data, {}, {.batch = 8, .total_steps = 8});

@@ -31,6 +31,9 @@ class BatchStatistics {
   // Makes `model` forget earlier batches with LAST_BATCH. The client outlives this.
   BatchStatistics(proto::Model::BatchNorm kind, ModelSpec* model, client::Client* client);
 
+  // Whether all of them are the job's, or there are none: a checkpoint has nothing of a rank's own.
+  bool can_resume() const { return exchanged_ || specs_.empty(); }
+
   // Registers tensors, if they are exchanged: after the last weight.
   absl::Status Register();
   // Writes their first values. After the client's Allocate.

@@ -14,8 +14,7 @@
 namespace strata::worker {
 
 absl::Status SaveModel(const std::string& path, const ModelSpec& model, const std::string& job,
-                       const std::vector<absl::Span<float>>& weights,
-                       const std::vector<absl::Span<float>>& buffers) {
+                       const Tensors& weights, const Tensors& buffers) {
   auto shapes = FollowShapes(model);
   if (!shapes.ok()) return shapes.status();
   std::vector<TensorToSave> tensors;

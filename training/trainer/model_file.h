@@ -2,11 +2,10 @@
 #define STRATA_TRAINING_TRAINER_MODEL_FILE_H_
 
 #include <string>
-#include <vector>
 
 #include "absl/status/status.h"
-#include "absl/types/span.h"
 #include "training/nn/network/model.h"
+#include "training/nn/tensor_memory.h"
 
 namespace strata::worker {
 
@@ -14,8 +13,7 @@ namespace strata::worker {
 // fp32, named as in ListWeights and ListBuffers; metadata: model, job, format.
 // Errors name the path.
 absl::Status SaveModel(const std::string& path, const ModelSpec& model, const std::string& job,
-                       const std::vector<absl::Span<float>>& weights,
-                       const std::vector<absl::Span<float>>& buffers);
+                       const Tensors& weights, const Tensors& buffers);
 
 // Whether files can be made in the folder, tried out with one. Errors name the folder.
 absl::Status CheckWritable(const std::string& dir);

@@ -33,13 +33,20 @@ class RecordingClient final : public client::Client {
   absl::Status Allocate() override { return inner_->Allocate(); }
   absl::Status Start(const client::JobFacts& value) override {
     facts = value;
+    auto from = begins_with.begin();
+    for (int tensor = 0; from != begins_with.end(); ++tensor) {
+      for (float& weight : inner_->Weights(tensor)) weight = *from++;
+    }
     return inner_->Start(value);
   }
+  uint64_t first_step() const override { return goes_on_at; }
   absl::Span<float> Weights(int tensor) override { return inner_->Weights(tensor); }
   absl::Span<float> Gradients(int tensor) override { return inner_->Gradients(tensor); }
   absl::StatusOr<absl::Span<const float>> ReadWeights() override { return inner_->ReadWeights(); }
   absl::Status BeginStep(uint32_t samples) override {
     if (steps == fail_at_step) return absl::UnavailableError("aggregator of node 0 is gone");
+    if (steps == keep_at_step)
+      kept.assign(inner_->ReadWeights()->begin(), inner_->ReadWeights()->end());
     ++steps;
     return inner_->BeginStep(samples);
   }
@@ -70,6 +77,12 @@ class RecordingClient final : public client::Client {
   client::ClientTrace& trace() override { return inner_->trace(); }
 
   int fail_at_step = -1;
+  // What first_step says, and the first weights in place of the program's own.
+  uint64_t goes_on_at = 0;
+  std::vector<float> begins_with;
+  // The weights that this step begins with are kept.
+  int keep_at_step = -1;
+  std::vector<float> kept;
   int steps = 0;  // begun
   bool finished = false;
   std::vector<std::string> names;  // in order of registration

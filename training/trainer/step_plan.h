@@ -18,6 +18,10 @@ struct StepPlan {
   bool EndsEpoch(uint64_t step) const { return (step + 1) % steps_per_epoch == 0; }
   // Whether the test set is evaluated after this step, apart from the end of the job.
   bool Evaluates(uint64_t step) const { return (step + 1) % evaluate_every == 0; }
+  // Likewise with the weights that this step begins with.
+  bool EvaluatesBefore(uint64_t step) const {
+    return step > 0 && step < total_steps && Evaluates(step - 1);
+  }
   bool EndsWindow(uint64_t step) const {
     return (step + 1) % report_every == 0 || EndsEpoch(step) || Evaluates(step) ||
            step + 1 == total_steps;

@@ -18,6 +18,7 @@
 #include "training/trainer/batch_statistics.h"
 #include "training/trainer/evaluator.h"
 #include "training/trainer/hash_log.h"
+#include "training/trainer/job_precision.h"
 #include "training/trainer/model_file.h"
 #include "training/trainer/snapshots.h"
 #include "training/trainer/step_plan.h"
@@ -46,13 +47,15 @@ class Trainer {
     if (auto status = ReportFailure(Prepare()); !status.ok()) return status;
     if (auto status = Join(); !status.ok()) return status;
     if (auto status = ReportFailure(BuildNetworks()); !status.ok()) return status;
+    const uint64_t first_step = client_.first_step();
     BatchSource source(
         &data_.train, normalisation_,
-        {job_.seed(), client_.rank(), client_.ranks(), plan_.batch, plan_.total_steps});
+        {job_.seed(), client_.rank(), client_.ranks(), plan_.batch, first_step, plan_.total_steps});
     source.Start();
     began_ = window_begin_ = absl::Now();
     computed_before_ = ThreadTime();
-    for (uint64_t step = 0; step < plan_.total_steps; ++step) {
+    BeginWindows(first_step);
+    for (uint64_t step = first_step; step < plan_.total_steps; ++step) {
       if (auto status = Step(step, &source); !status.ok()) return status;
     }
     if (auto status = client_.Finish(); !status.ok()) return status;
@@ -70,6 +73,7 @@ class Trainer {
   absl::Status Prepare();
   absl::Status Join();
   absl::Status BuildNetworks();
+  void BeginWindows(uint64_t first_step);
   const Batch& NextBatch(BatchSource* source);
   absl::Status PrefetchImages(uint64_t step, BatchSource* source);
   absl::Status Step(uint64_t step, BatchSource* source);
@@ -171,18 +175,8 @@ absl::Status Trainer::Join() {
   client::JobFacts facts;
   facts.samples_per_epoch = plan_.steps_per_epoch * client_.ranks() * plan_.batch;
   facts.total_steps = plan_.total_steps;
+  facts.can_resume = statistics_->can_resume();
   return client_.Start(facts);
-}
-
-device::Precision JobPrecision(const proto::Job& job) {
-  switch (job.model().precision()) {
-    case proto::Model::TF32:
-      return device::Precision::kTensorFloat32;
-    case proto::Model::BF16:
-      return device::Precision::kBFloat16;
-    default:
-      return device::Precision::kFloat32;
-  }
 }
 
 absl::Status Trainer::BuildNetworks() {
@@ -207,6 +201,14 @@ absl::Status Trainer::BuildNetworks() {
   if (!evaluator.ok()) return evaluator.status();
   evaluator_ = *std::move(evaluator);
   return absl::OkStatus();
+}
+
+// The evaluation after the last step that a checkpoint has may not have been made.
+void Trainer::BeginWindows(uint64_t first_step) {
+  window_.first_step = window_.end_step = first_step;
+  if (evaluator_ == nullptr || !plan_.EvaluatesBefore(first_step)) return;
+  snapshot_due_ = job_.evaluation().deferred();
+  if (!snapshot_due_) held_ = window_;
 }
 
 const Batch& Trainer::NextBatch(BatchSource* source) {
@@ -360,12 +362,7 @@ absl::Status Trainer::SaveTo(const std::string& path) {
   if (!weights.ok()) return weights.status();
   auto buffers = ReadTensors(backend_, statistics_->inference());
   if (!buffers.ok()) return buffers.status();
-  const auto spans = [](Tensors& tensors) {
-    std::vector<absl::Span<float>> all;
-    for (auto& tensor : tensors) all.push_back(absl::MakeSpan(tensor));
-    return all;
-  };
-  return SaveModel(path, model_, job_.name(), spans(*weights), spans(*buffers));
+  return SaveModel(path, model_, job_.name(), *weights, *buffers);
 }
 
 // With the final weights in the arena. Every rank's last window is the final one.
@@ -386,8 +383,9 @@ absl::Status Trainer::End() {
     LogInfo("model saved as %s", path);
   }
   if (auto status = MeasureSnapshots(); !status.ok()) return status;
-  outcome_.steps = plan_.total_steps;
-  outcome_.samples = plan_.total_steps * plan_.batch;
+  const uint64_t first_step = client_.first_step();
+  outcome_.steps = plan_.total_steps > first_step ? plan_.total_steps - first_step : 0;
+  outcome_.samples = outcome_.steps * plan_.batch;
   return Send(window_);
 }
 

@@ -21,8 +21,8 @@ struct TrainerOptions {
 };
 
 struct TrainingOutcome {
-  uint64_t steps = 0;
-  uint64_t samples = 0;       // of this rank
+  uint64_t steps = 0;         // that were made here, without those before a checkpoint
+  uint64_t samples = 0;       // of this rank, in them
   double wall_s = 0;          // of the steps, without evaluation
   double loss = 0;            // mean of the last window of steps
   double test_accuracy = -1;  // of the final model; -1: not measured (other ranks, no test data)
@@ -30,7 +30,9 @@ struct TrainingOutcome {
 
 // Trains the job's model on its data as the rank that `client` is: loads the data, registers the
 // model's tensors (in the order in which backward finishes them), runs all steps, reports windows
-// of them. Rank 0 also evaluates and writes RUN_DIR/model.safetensors.
+// of them. Rank 0 also evaluates and writes RUN_DIR/model.safetensors. A job that goes on from a
+// checkpoint makes the steps that are left, with the data, windows and evaluations that they have
+// in any run.
 //
 // Blocks until the job is done. Errors of the data, the model, the run directory or the loss (NaN)
 // are also handed to client.Fail, in one line; errors of the client are returned as they are.

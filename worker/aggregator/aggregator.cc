@@ -196,6 +196,7 @@ absl::Status Aggregator::TellReady() {
   ready->set_nccl_id(ranks_->offer().nccl_id());
   ready->set_takes_first_weights(ranks_->offer().takes_first_weights());
   ready->set_says_rates(ranks_->offer().says_rates());
+  ready->set_can_resume(ranks_->offer().can_resume());
   if (ranks_->offer().has_optimizer()) *ready->mutable_optimizer() = ranks_->offer().optimizer();
   if (port_) ready->set_endpoint(port_->address());
   return agent_.Send(message);

@@ -54,6 +54,11 @@ absl::StatusOr<std::unique_ptr<NodeTraining>> NodeTraining::Begin(const Parts& p
 absl::Status NodeTraining::JoinExchange(const proto::JobRecord& record, const ChunkMap& map) {
   const proto::Job& job = record.job();
   const ArenasOf of{.job = job, .memory = &memory_, .core = &core_, .helpers = &helpers_};
+  const bool by_servers = job.exchange() == proto::Job::PARAMETER_SERVER;
+  if (record.has_resume() && (!by_servers || IsMeanOfOneNode(record))) {
+    return absl::UnimplementedError(
+        "the job is to go on from a checkpoint, but its nodes take no weights from servers");
+  }
   if (parts_.exchange || job.exchange() == proto::Job::NCCL) {
     std::unique_ptr<NodeArenas> arenas = CreateNodeArenas(of, map, nullptr);
     exchange_ = parts_.exchange ? parts_.exchange(arenas.get(), parts_.wake_fd)
@@ -120,6 +125,10 @@ absl::Status NodeTraining::Advance() {
 }
 
 absl::Status NodeTraining::StartRanks() {
+  const uint64_t first_step = exchange_->first_clock();
+  core_.BeginAt(first_step);
+  memory_.BeginAt(first_step, core_.chunks());
+  started_.set_first_step(first_step);
   std::vector<proto::Started> started(parts_.launch.local_ranks(), started_);
   for (uint32_t r = 0; r < started.size(); ++r) {
     if (absl::Status status = arenas_->Describe(r, &started[r]); !status.ok()) return status;

@@ -56,6 +56,9 @@ class Client {
   // Offers this rank's weights as the first ones; all ranks must offer the same bits, else the job
   // fails, unless all take rank 0's (JobFacts). Blocks until every rank has and training begins.
   virtual absl::Status Start(const JobFacts& facts) = 0;
+  // The first step that this process makes: 0, but where the job goes on from a checkpoint, which
+  // Start says. Its steps count on from there. 0 before Start.
+  virtual uint64_t first_step() const = 0;
 
   // The tensor in the node's weight arena, shared by its ranks and read-only after Start, and in
   // the rank's gradient arena; of a COPIED tensor the caller's own memory. Empty: no such tensor,

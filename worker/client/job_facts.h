@@ -19,6 +19,9 @@ struct JobFacts {
   // Each step has a learning rate of the program's, which BeginStepAt takes, in place of what the
   // job's schedule says. On all ranks or none.
   bool says_rates = false;
+  // The program begins with the step that Client::first_step says, whichever it is, as if it had
+  // made those before it: a job can go on from a checkpoint only then. On all ranks or none.
+  bool can_resume = false;
 };
 
 }  // namespace strata::client

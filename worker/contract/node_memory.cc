@@ -143,6 +143,15 @@ float* NodeMemory::gradients(uint32_t local_rank) const {
                                   local_rank * offsets_.arena_stride);
 }
 
+void NodeMemory::BeginAt(uint64_t steps, uint32_t chunks) const {
+  for (uint32_t c = 0; c < chunks; ++c) consumed(c).store(steps);
+  for (uint32_t r = 0; r < offsets_.local_ranks; ++r) {
+    for (uint32_t c = 0; c < chunks; ++c) ready(r, c).store(steps);
+    rank(r).published.store(steps * chunks);
+    rank(r).complete.store(steps);
+  }
+}
+
 void NodeMemory::Land(uint32_t chunk, uint64_t value) const {
   // Sequentially consistent against the rank's store to waits_for: one of the two sees the other.
   landed(chunk).store(value);

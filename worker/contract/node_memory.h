@@ -126,6 +126,9 @@ class NodeMemory {
   // Returns the rank's gradients. REQUIRES: the aggregator's mapping, or that rank's own.
   float* gradients(uint32_t local_rank) const;
 
+  // The aggregator's, before ranks train: shows them that `steps` steps of so many chunks have been
+  // made. What has landed is Land's to show.
+  void BeginAt(uint64_t steps, uint32_t chunks) const;
   // The aggregator's: shows ranks that the chunk's weights have landed, which landed(chunk)
   // then tells by `value`, and wakes those that sleep for them.
   void Land(uint32_t chunk, uint64_t value) const;

@@ -39,5 +39,20 @@ TEST(NodeMemory, KeptWeightsAreARanksOwnAndOutliveTheNode) {
   EXPECT_EQ(own[kElements - 1], static_cast<float>(kElements - 1));
 }
 
+TEST(NodeMemory, ShowsRanksTheStepsThatWereMadeBefore) {
+  auto node = *NodeMemory::Create(kElements, 2);
+  node->BeginAt(6, 5);
+  for (uint32_t c = 0; c < 5; ++c) {
+    EXPECT_EQ(node->consumed(c), 6u);
+    EXPECT_EQ(node->landed(c), 0u);
+  }
+  EXPECT_EQ(node->consumed(5), 0u) << "the job has no such chunk";
+  for (uint32_t r = 0; r < 2; ++r) {
+    EXPECT_EQ(node->ready(r, 4), 6u);
+    EXPECT_EQ(node->rank(r).published, 30u);
+    EXPECT_EQ(node->rank(r).complete, 6u);
+  }
+}
+
 }  // namespace
 }  // namespace strata::worker

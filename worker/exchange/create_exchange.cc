@@ -1,7 +1,9 @@
 #include "worker/exchange/create_exchange.h"
 
+#include <string>
 #include <utility>
 
+#include "absl/strings/str_cat.h"
 #include "common/job/arena.h"
 #include "common/job/consistency.h"
 #include "common/job/encoding.h"
@@ -24,6 +26,20 @@ absl::StatusOr<std::unique_ptr<ExchangeCore>> CreateBase(const CoreOptions& opti
   return ParameterServerCore::Create(options, kernels::Cpu());
 }
 
+// Refuses jobs that cannot go on from a checkpoint, which has what servers keep, and nothing of
+// what nodes keep from one clock to the next.
+absl::Status CheckResumes(const proto::Job& job) {
+  std::string keeper;
+  if (job.exchange() == proto::Job::RING) keeper = "exchange: RING";
+  if (AppliesOnNodes(job)) keeper = "an optimizer that nodes apply, because it needs norms,";
+  if (NodesMakeLocalSteps(job)) keeper = "a mode with steps of a node's own";
+  if (job.consistency().lazy().double_buffering()) keeper = "consistency.lazy.double_buffering";
+  if (keeper.empty()) return absl::OkStatus();
+  return absl::UnimplementedError(
+      absl::StrCat("the job is to go on from a checkpoint, but ", keeper,
+                   " has state on its nodes, which checkpoints do not hold yet"));
+}
+
 bool HasLayers(const proto::Job& job) {
   return AppliesOnNodes(job) || NodesMakeLocalSteps(job) ||
          job.consistency().lazy().double_buffering() || job.optimizer().clip_norm() > 0;
@@ -36,6 +52,9 @@ bool TakesPayloads(const proto::Job& job) {
 }
 
 absl::StatusOr<std::unique_ptr<ExchangeCore>> CreateExchangeCore(const CoreOptions& options) {
+  if (options.record.has_resume()) {
+    if (absl::Status status = CheckResumes(options.record.job()); !status.ok()) return status;
+  }
   absl::StatusOr<std::unique_ptr<ExchangeCore>> core = CreateBase(options);
   const proto::JobRecord& record = options.record;
   const proto::Job& job = record.job();

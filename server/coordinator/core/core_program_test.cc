@@ -96,6 +96,18 @@ TEST_F(CoreProgram, NodesAgreeOnTheOptimizerAndOnWhoSaysRates) {
             nodes + "learning rates of the program and of schedule");
 }
 
+TEST_F(CoreProgram, NodesAgreeOnWhetherTheyCanGoOnFromACheckpoint) {
+  const uint32_t job = Submit("optimizer { sgd {} }");
+  for (const char* worker : {"w1", "w2"}) {
+    proto::NodeReady ready = CoreHarness::SomeLayout(job);
+    ready.set_can_resume(worker == std::string("w2"));
+    cluster_.Ready(worker, ready);
+  }
+  EXPECT_EQ(cluster_.Status(job).reason(),
+            "node 0 (w1) and node 1 (w2) do not train the same: a program that cannot go on from a "
+            "checkpoint and one that can");
+}
+
 TEST_F(CoreProgram, SaidRatesNeedNoEpochsButRmspropDoes) {
   const auto reason = [&](const std::string& optimizer, bool says_rates) {
     const uint32_t job = Submit(std::string(kFromProgram) + "schedule { cosine {} } epochs: 9");

@@ -154,7 +154,7 @@ void JobEntry::BeginTraining(absl::Time now) {
   }
   stored.set_training_began_ms(absl::ToUnixMillis(now));
   metrics = MetricsMerge(job().ranks(), ShownEpochs(job()), stored.record().samples_per_epoch(),
-                         stored.total_steps());
+                         stored.total_steps(), stored.record().resume().clock());
   RefreshProgress();
 }
 
@@ -283,7 +283,8 @@ JobEntry JobEntry::Restored(const proto::StoredJob& stored) {
     entry.ServerOn(daemon)->job_shards.push_back(i);
   }
   entry.metrics = MetricsMerge(entry.job().ranks(), ShownEpochs(entry.job()),
-                               stored.record().samples_per_epoch(), stored.total_steps());
+                               stored.record().samples_per_epoch(), stored.total_steps(),
+                               stored.record().resume().clock());
   return entry;
 }
 

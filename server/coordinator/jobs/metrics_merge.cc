@@ -18,10 +18,11 @@ uint64_t Difference(uint64_t now, uint64_t before) { return now > before ? now -
 }  // namespace
 
 MetricsMerge::MetricsMerge(uint32_t ranks, uint32_t epochs, uint64_t samples_per_epoch,
-                           uint64_t total_steps)
+                           uint64_t total_steps, uint64_t first_step)
     : epochs_(epochs),
       samples_per_epoch_(samples_per_epoch),
       total_steps_(total_steps),
+      first_step_(first_step),
       ranks_(ranks) {}
 
 std::vector<proto::MetricsRecord> MetricsMerge::Add(const proto::RankReport& report,
@@ -75,8 +76,8 @@ void MetricsMerge::Take(const proto::RankReport& report) {
   Rank& rank = ranks_[report.rank()];
   if (report.end_step() <= report.first_step()) return;
   if (rank.newest.has_value() && report.end_step() <= rank.newest->end_step()) return;
-  // Windows that were merged before a restart of the coordinator: as many samples per step as in
-  // this one.
+  // Windows that were merged before a restart of the coordinator, or steps before a checkpoint: as
+  // many samples per step as in this one.
   const uint64_t known = rank.newest.has_value() ? rank.newest->end_step() : 0;
   if (!rank.newest.has_value() && report.first_step() > known) {
     const uint64_t steps = report.end_step() - report.first_step();
@@ -93,9 +94,8 @@ void MetricsMerge::Take(const proto::RankReport& report) {
 }
 
 bool MetricsMerge::IsComplete(uint64_t end_step) const {
-  return std::all_of(ranks_.begin(), ranks_.end(), [end_step](const Rank& rank) {
-    return rank.newest.has_value() && rank.newest->end_step() >= end_step;
-  });
+  return std::all_of(ranks_.begin(), ranks_.end(),
+                     [this, end_step](const Rank& rank) { return StepsOf(rank) >= end_step; });
 }
 
 std::vector<proto::MetricsRecord> MetricsMerge::Complete(bool all, double elapsed_s) {
@@ -155,7 +155,8 @@ void MetricsMerge::AddCounters(const proto::RankReport& report, proto::MetricsRe
   const auto [it, first] = counters_.try_emplace(report.rank());
   const proto::NodeCounters& now = report.node();
   const proto::NodeCounters before = std::exchange(it->second, now);
-  if (first && report.first_step() > 0) return;  // what came before this window is not known
+  if (first && report.first_step() > first_step_)
+    return;  // what came before this window is not known
   record->set_bytes_pushed(record->bytes_pushed() +
                            Difference(now.bytes_pushed(), before.bytes_pushed()));
   record->set_bytes_answered(record->bytes_answered() +
@@ -193,7 +194,7 @@ proto::Progress MetricsMerge::GetProgress() const {
     samples_per_s += PerSecond(static_cast<double>(report.samples()), report.wall_s());
     bytes_per_step +=
         static_cast<double>(report.node().bytes_pushed() + report.node().bytes_answered()) /
-        report.end_step();
+        (report.end_step() - first_step_);
     if (eta_s >= 0) {
       const double steps_left = Difference(total_steps_, report.end_step());
       // The rate of the whole run: one window's would jump.
@@ -215,8 +216,7 @@ proto::Progress MetricsMerge::GetProgress() const {
 uint64_t MetricsMerge::SlowestStep(uint32_t first, uint32_t count) const {
   uint64_t slowest = UINT64_MAX;
   for (uint32_t rank = first; rank < first + count && rank < ranks_.size(); ++rank) {
-    const std::optional<proto::RankReport>& newest = ranks_[rank].newest;
-    slowest = std::min<uint64_t>(slowest, newest.has_value() ? newest->end_step() : 0);
+    slowest = std::min(slowest, StepsOf(ranks_[rank]));
   }
   return slowest == UINT64_MAX ? 0 : slowest;
 }

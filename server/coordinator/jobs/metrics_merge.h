@@ -18,7 +18,11 @@ namespace strata::server {
 class MetricsMerge {
  public:
   MetricsMerge() = default;
-  MetricsMerge(uint32_t ranks, uint32_t epochs, uint64_t samples_per_epoch, uint64_t total_steps);
+  // `first_step`: that the job goes on with, of its checkpoint. Steps, samples and epochs count
+  // from the beginning of its training; of the steps before, samples are taken to be as many in
+  // each as in a rank's first window.
+  MetricsMerge(uint32_t ranks, uint32_t epochs, uint64_t samples_per_epoch, uint64_t total_steps,
+               uint64_t first_step = 0);
 
   // Returns the records that are complete now, in the order of their windows: each rank has
   // reported the window or a later one. A measurement of weights that are long gone is a record of
@@ -46,6 +50,10 @@ class MetricsMerge {
   };
   using Window = std::map<uint32_t, proto::RankReport>;  // by rank
 
+  // Returns the steps that the rank is known to have finished.
+  uint64_t StepsOf(const Rank& rank) const {
+    return rank.newest.has_value() ? rank.newest->end_step() : first_step_;
+  }
   void Take(const proto::RankReport& report);
   bool IsComplete(uint64_t end_step) const;
   proto::MetricsRecord Merge(const Window& window, double elapsed_s);
@@ -63,6 +71,7 @@ class MetricsMerge {
   uint32_t epochs_ = 0;
   uint64_t samples_per_epoch_ = 0;
   uint64_t total_steps_ = 0;
+  uint64_t first_step_ = 0;
   std::vector<Rank> ranks_;
   std::map<uint64_t, Window> windows_;  // by end step; not yet merged
   std::optional<proto::RankReport> final_;

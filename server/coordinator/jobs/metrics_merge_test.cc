@@ -274,5 +274,47 @@ TEST(MetricsMerge, IgnoresRanksThatTheJobDoesNotHave) {
   EXPECT_TRUE(merge.Flush(1).empty());
 }
 
+// A job of 100 steps that goes on with step 60.
+MetricsMerge GoesOn() { return MetricsMerge(2, 5, kSamplesPerEpoch, kTotalSteps, 60); }
+
+TEST(MetricsMerge, AJobThatGoesOnHasMadeItsCheckpointsStepsBeforeAnythingIsReported) {
+  EXPECT_EQ(GoesOn().GetProgress().step(), 60u);
+  EXPECT_EQ(GoesOn().SlowestStep(1, 1), 60u);
+  EXPECT_EQ(GoesOn().GetProgress().eta_s(), -1);
+}
+
+TEST(MetricsMerge, AJobThatGoesOnCountsSamplesAndEpochsFromItsBeginningAndTimeFromItsOwnSteps) {
+  MetricsMerge merge = GoesOn();
+  std::vector<proto::MetricsRecord> records;
+  for (const uint32_t rank : {0, 1}) {
+    proto::RankReport report = Report(rank, 60, 70);
+    report.mutable_node()->set_bytes_pushed(1000);
+    report.mutable_node()->set_pushes(20);
+    records = merge.Add(report, 9);
+  }
+  ASSERT_EQ(records.size(), 1u);
+  EXPECT_EQ(records[0].step(), 70u);
+  EXPECT_EQ(records[0].samples(), 2u * 70 * 10);
+  EXPECT_DOUBLE_EQ(records[0].epoch(), 1.4);
+  EXPECT_EQ(records[0].pushes(), 40u) << "counters begin with the process";
+  const proto::Progress progress = merge.GetProgress();
+  EXPECT_EQ(progress.samples(), 2u * 70 * 10);
+  EXPECT_DOUBLE_EQ(progress.epoch(), 1.4);
+  EXPECT_DOUBLE_EQ(progress.eta_s(), 30 * 5.0 / 10);
+  EXPECT_DOUBLE_EQ(progress.bytes_per_step(), 2 * 1000.0 / 10);
+}
+
+TEST(MetricsMerge, OfAJobWithNoStepsLeftTheFinalModelsRecordIsTheOnlyOne) {
+  MetricsMerge merge(2, 5, kSamplesPerEpoch, 60, 60);
+  proto::RankReport last = Report(0, 60, 60);
+  last.set_final(true);
+  last.set_test_accuracy(0.75);
+  const std::vector<proto::MetricsRecord> records = merge.Add(last, 1);
+  ASSERT_EQ(records.size(), 1u);
+  EXPECT_TRUE(records[0].final());
+  EXPECT_EQ(records[0].step(), 60u);
+  EXPECT_EQ(records[0].test_accuracy(), 0.75);
+}
+
 }  // namespace
 }  // namespace strata::server

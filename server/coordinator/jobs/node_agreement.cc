@@ -63,6 +63,10 @@ std::string Difference(const proto::NodeReady& a, const proto::NodeReady& b) {
                            a.says_rates() ? "the program" : "schedule",
                            b.says_rates() ? "the program" : "schedule");
   }
+  if (a.can_resume() != b.can_resume()) {
+    return absl::StrFormat("a program that %s go on from a checkpoint and one that %s",
+                           a.can_resume() ? "can" : "cannot", b.can_resume() ? "can" : "cannot");
+  }
   return Difference(a.layout(), b.layout());
 }
 

@@ -148,7 +148,7 @@ Course RunJob(const Case& one) {
   world.Begin();
   Drive(world, &course);
   course.last = world.chunk().weights().weights();
-  course.last_copy = world.chunk().WeightsToBeginWith(0);
+  course.last_copy = world.chunk().WeightsToBeginWith(0).weights;
   return course;
 }
 
@@ -168,7 +168,7 @@ TEST_P(ChunkImages, AreTakenAtEveryNthClockAndGoOnWithTheSameBits) {
     World resumed(GetParam(), kNodes);
     ASSERT_TRUE(resumed.chunk().Restore(image).ok());
     resumed.Begin();
-    EXPECT_TRUE(Same(resumed.chunk().WeightsToBeginWith(1),
+    EXPECT_TRUE(Same(resumed.chunk().WeightsToBeginWith(1).weights,
                      image.copy.empty() ? image.weights.weights : image.copy));
     Course rest;
     if (!GetParam().exact) {
@@ -184,7 +184,7 @@ TEST_P(ChunkImages, AreTakenAtEveryNthClockAndGoOnWithTheSameBits) {
       ASSERT_TRUE(resumed.Take(push));
     }
     EXPECT_TRUE(Same(resumed.chunk().weights().weights(), course.last)) << "from " << image.clock;
-    EXPECT_TRUE(Same(resumed.chunk().WeightsToBeginWith(0), course.last_copy))
+    EXPECT_TRUE(Same(resumed.chunk().WeightsToBeginWith(0).weights, course.last_copy))
         << "from " << image.clock;
     // The next cuts are those that come after the image.
     const std::vector<ChunkImage> later = resumed.chunk().TakeImages();

@@ -24,7 +24,7 @@ ChunkState::ChunkState(const kernels::Kernels& kernels, BufferPool& pool,
 
 void ChunkState::Seed(const Bytes& weights, uint64_t checksum) {
   STRATA_REQUIRE(weights.float_count() == weights_.elements());
-  copies_.Seed(weights);
+  copies_.Seed(weights, 0);
   weights_.Seed(weights, checksum);
   if (rules_.takes_first_weights) first_ = weights_.weights();
   mode_->OnSeed();
@@ -37,7 +37,7 @@ absl::Status ChunkState::Restore(const ChunkImage& image) {
                                                       vector->float_count(), weights_.elements()));
   }
   if (absl::Status status = weights_.Restore(image.weights); !status.ok()) return status;
-  copies_.Seed(image.copy.empty() ? weights_.weights() : image.copy);
+  copies_.Seed(image.copy.empty() ? weights_.weights() : image.copy, weights_.version());
   const bool same_nodes = image.applied.size() == nodes_.size();
   for (size_t node = 0; node < nodes_.size(); ++node) {
     nodes_[node].received = same_nodes ? image.applied[node] : image.clock;
@@ -65,10 +65,15 @@ void ChunkState::CutIfDue() {
     cuts_.OnClockOf(nodes_.Gate(), nodes_);
 }
 
-Bytes ChunkState::WeightsToBeginWith(size_t node) const {
+WeightVersion ChunkState::WeightsToBeginWith(size_t node) const {
   STRATA_REQUIRE(weights_.seeded());
-  if (copies_.encodes()) return copies_.WholeCopy(node).payload;
-  return first_.empty() ? weights_.weights() : first_;
+  if (copies_.encodes()) {
+    const NodeCopies::Answer copy = copies_.WholeCopy(node);
+    return {copy.version, copy.payload};
+  }
+  if (const WeightVersion* given = mode_->GivenTo(node)) return *given;
+  if (!first_.empty()) return {0, first_};
+  return {weights_.version(), weights_.weights()};
 }
 
 PushResult ChunkState::OnPush(Push push, std::vector<DueAnswer>* due) {

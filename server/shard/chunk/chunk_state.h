@@ -53,11 +53,12 @@ class ChunkState {
   // All of it is copied. Errors: InvalidArgument naming what differs. REQUIRES:
   // !weights().seeded().
   absl::Status Restore(const ChunkImage& image);
-  // Returns the weights that a node is to begin with, which asks for them: the first ones, as long
-  // as some node has not pushed. Else those of now: such a node's process has taken another one's
-  // place, whose first answer is whole. Where answers are encoded, what they go on from.
-  // REQUIRES: seeded.
-  Bytes WeightsToBeginWith(size_t node) const;
+  // Returns the weights that a node is to begin with, which asks for them, and their version: the
+  // first ones, as long as some node has not pushed. Else those of now: the node goes on from an
+  // image, or its process has taken another one's place, whose first answer is whole. Where answers
+  // are encoded, what they go on from; where a node computes with no others than it was given,
+  // those. REQUIRES: seeded.
+  WeightVersion WeightsToBeginWith(size_t node) const;
 
   // Returns the images that were cut since the last call, by clock; `begin` is not known here.
   // REQUIRES: the answers that were due are encoded.

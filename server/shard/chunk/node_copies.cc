@@ -13,7 +13,7 @@ NodeCopies::NodeCopies(const AnswerRules& rules, const kernels::Kernels& kernels
   if (encodes()) copies_.resize(rules.shared ? 1 : nodes);
 }
 
-void NodeCopies::Seed(const Bytes& first_weights) {
+void NodeCopies::Seed(const Bytes& first_weights, uint64_t version) {
   for (Copy& copy : copies_) {
     // The options are those of a valid job, the weights are finite: neither fails.
     copy.encoder =
@@ -21,6 +21,7 @@ void NodeCopies::Seed(const Bytes& first_weights) {
     copy.encoder
         ->Restore({absl::MakeConstSpan(first_weights.floats(), first_weights.float_count())})
         .IgnoreError();
+    copy.last.version = version;
   }
 }
 

@@ -39,8 +39,8 @@ class NodeCopies {
 
   // Whether answers are encoded: else there is nothing to call here.
   bool encodes() const { return rules_.compression.compression != kernels::Compression::kNone; }
-  // Takes what every node begins with: finite fp32.
-  void Seed(const Bytes& first_weights);
+  // Takes what every node begins with, finite fp32, and the version of the weights that it is.
+  void Seed(const Bytes& first_weights, uint64_t version);
 
   struct Answer {
     wire::Codec codec = wire::Codec::kNone;

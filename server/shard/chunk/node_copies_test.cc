@@ -55,7 +55,7 @@ TEST_P(NodeCopiesOf, EachNodesAnswersKeepItsOwnCopyWhicheverVersionsItGets) {
   const AnswerRules rules = Rules(false);
   NodeCopies copies(rules, kernels::Cpu(), pool_, &scratch_, 2);
   const Floats first = Weights(0);
-  copies.Seed(View(first));
+  copies.Seed(View(first), 0);
   Receiver nodes[2] = {{first}, {first}};
   for (uint64_t version = 1; version < 40; ++version) {
     const Floats weights = Weights(0.1f * version);
@@ -80,7 +80,7 @@ TEST_P(NodeCopiesOf, ASharedCopyIsEncodedOncePerVersion) {
   const AnswerRules rules = Rules(true);
   NodeCopies copies(rules, kernels::Cpu(), pool_, &scratch_, 3);
   const Floats first = Weights(0);
-  copies.Seed(View(first));
+  copies.Seed(View(first), 0);
   Receiver nodes[3] = {{first}, {first}, {first}};
   for (uint64_t version = 1; version < 20; ++version) {
     const Floats weights = Weights(0.1f * version);
@@ -103,7 +103,7 @@ TEST_P(NodeCopiesOf, AWholeCopyIsWhatANodeHasThatTookEveryAnswerAndChangesNothin
   const AnswerRules rules = Rules(false);
   NodeCopies copies(rules, kernels::Cpu(), pool_, &scratch_, 1);
   const Floats first = Weights(0), weights = Weights(1);
-  copies.Seed(View(first));
+  copies.Seed(View(first), 0);
   EXPECT_EQ(copies.WholeCopy(0).base, 0u);
   Receiver took_all{first}, asked_again{first};
   took_all.Take(*copies.Next(0, View(weights), 1));
@@ -120,7 +120,7 @@ TEST_P(NodeCopiesOf, WeightsThatAreNotFiniteAreNotEncoded) {
   const AnswerRules rules = Rules(false);
   NodeCopies copies(rules, kernels::Cpu(), pool_, &scratch_, 1);
   Floats weights = Weights(0);
-  copies.Seed(View(weights));
+  copies.Seed(View(weights), 0);
   weights[77] = INFINITY;
   EXPECT_EQ(copies.Next(0, View(weights), 1).status().code(), absl::StatusCode::kInvalidArgument);
 }
@@ -138,7 +138,7 @@ TEST(NodeCopies, Fp32IsNotEncodedAndHoldsNothing) {
   NodeCopies copies(rules, kernels::Cpu(), pool, &scratch, 4);
   EXPECT_FALSE(copies.encodes());
   const Floats first = Weights(0);
-  copies.Seed(View(first));
+  copies.Seed(View(first), 0);
   EXPECT_EQ(copies.bytes(), 0u);
 }
 

@@ -5,6 +5,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "common/job/tensor_text.h"
+#include "common/require.h"
 
 namespace strata::worker {
 namespace {
@@ -39,6 +40,13 @@ absl::Status CheckSameLayout(RankId first, const proto::Layout& a, RankId other,
 
 AggregatorCore::AggregatorCore(RankId first_rank, uint32_t local_ranks, uint32_t chunks)
     : first_rank_(first_rank), chunks_(chunks), left_(local_ranks) {}
+
+void AggregatorCore::BeginAt(uint64_t clock) {
+  for (Chunk& chunk : chunks_) {
+    STRATA_REQUIRE(chunk.clock == 0 && !chunk.submitted);
+    chunk.clock = clock;
+  }
+}
 
 std::string AggregatorCore::Name(uint32_t local_rank) const {
   return absl::StrCat("rank ", first_rank_.value() + local_rank);

@@ -25,6 +25,10 @@ class AggregatorCore {
  public:
   AggregatorCore(RankId first_rank, uint32_t local_ranks, uint32_t chunks);
 
+  // The job goes on with the step `clock`: as if those before it had been made. REQUIRES: nothing
+  // has been.
+  void BeginAt(uint64_t clock);
+
   uint32_t chunks() const { return static_cast<uint32_t>(chunks_.size()); }
   // True if the chunk waits for ranks to publish it: then look at what they have published.
   bool collecting(ChunkId chunk) const { return !chunks_[chunk.value()].submitted; }

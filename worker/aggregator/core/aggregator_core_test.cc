@@ -23,6 +23,19 @@ TEST(AggregatorCoreTest, AChunkIsSubmittedOnceWhenEveryRankHasPublishedTheDueClo
   EXPECT_TRUE(*core.OnReady(ChunkId(1), {2, 2}));
 }
 
+TEST(AggregatorCoreTest, AJobThatGoesOnWaitsForTheGradientsOfItsFirstStep) {
+  AggregatorCore core(RankId(4), 2, 3);
+  core.BeginAt(6);
+  EXPECT_EQ(core.clock(ChunkId(2)), 6u);
+  EXPECT_FALSE(*core.OnReady(ChunkId(2), {6, 7}));
+  EXPECT_TRUE(*core.OnReady(ChunkId(2), {7, 7}));
+  EXPECT_EQ(core.OnSummed(ChunkId(2), {6, 6}), 7u);
+  EXPECT_EQ(core.OnLanded(ChunkId(2), 6), 8u);
+  ASSERT_TRUE(core.OnLeave(0, 6).ok());
+  EXPECT_EQ(core.OnPublished({18, 19}).message(),
+            "rank 4 has finished after 6 steps, but rank 5 goes on");
+}
+
 TEST(AggregatorCoreTest, CountsPushesMadeBeforeEveryRankHadPublishedItsLastChunk) {
   AggregatorCore core(RankId(0), 2, 2);
   ASSERT_TRUE(*core.OnReady(ChunkId(0), {1, 1}));

@@ -33,7 +33,8 @@ class Arenas : public ExchangeNode {
   // Whether Poll has something to tell, now or later.
   virtual bool busy() const = 0;
 
-  // Every chunk's first weights are confirmed: step 0 may read them.
+  // Every chunk's first weights are confirmed: the step that it begins with (AggregatorCore::clock)
+  // may read them.
   virtual void LandFirstWeights() = 0;
   // Adds where a rank finds its part of them, if not in the memory that it has already. Errors:
   // those of device::Device::Share.

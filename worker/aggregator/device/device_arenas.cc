@@ -391,7 +391,7 @@ absl::Status DeviceArenas::TakeFinalWeights(ChunkId chunk, const Bytes& weights)
 }
 
 void DeviceArenas::LandFirstWeights() {
-  for (uint32_t c = 0; c < map_.chunks(); ++c) memory_->Land(c, 1);
+  for (uint32_t c = 0; c < map_.chunks(); ++c) memory_->Land(c, core_->clock(ChunkId(c)) + 1);
 }
 
 }  // namespace strata::worker

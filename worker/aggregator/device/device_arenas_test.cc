@@ -171,6 +171,23 @@ TEST_P(DeviceArenasTest, WhatRanksHaveAddedUpIsTakenFromWhereItIsTheChunksTurn) 
   }
 }
 
+TEST_P(DeviceArenasTest, AJobThatGoesOnLandsItsFirstWeightsForTheStepThatItBeginsWith) {
+  core_.BeginAt(6);
+  memory_->BeginAt(6, map_.chunks());
+  arenas_->LandFirstWeights();
+  for (uint32_t c = 0; c < map_.chunks(); ++c) EXPECT_EQ(memory_->landed(c).load(), 7);
+  Publish(6);
+  EXPECT_FALSE(arenas_->BeginSum(ChunkId(1), 6).value());
+  EXPECT_THAT(Settle(), UnorderedElementsAre(1));
+  EXPECT_EQ(arenas_->TakeSum(ChunkId(1), 6).step.samples,
+            10 * ranks() + ranks() * (ranks() - 1) / 2);
+  EXPECT_EQ(memory_->consumed(1).load(), 7);
+  EXPECT_EQ(memory_->consumed(0).load(), 6);
+  ASSERT_EQ(arenas_->Landed(ChunkId(1), 6), absl::OkStatus());
+  Settle();
+  EXPECT_EQ(memory_->landed(1).load(), 8);
+}
+
 // CUDA holds up what comes in a stream after a host function until that has returned.
 TEST_P(DeviceArenasTest, AWakeThatTakesItsTimeHoldsNothingUp) {
   absl::Notification goes_on;

@@ -181,7 +181,7 @@ absl::Status NodeArenas::TakeFinalWeights(ChunkId chunk, const Bytes& weights) {
 }
 
 void NodeArenas::LandFirstWeights() {
-  for (uint32_t c = 0; c < map_.chunks(); ++c) memory_->Land(c, 1);
+  for (uint32_t c = 0; c < map_.chunks(); ++c) memory_->Land(c, core_->clock(ChunkId(c)) + 1);
 }
 
 }  // namespace strata::worker

@@ -55,6 +55,10 @@ std::string Difference(const std::string& rank, const proto::Offer& a, const std
     return absl::StrFormat("%s says the learning rate of each step, %s does not",
                            a.says_rates() ? rank : other, a.says_rates() ? other : rank);
   }
+  if (a.can_resume() != b.can_resume()) {
+    return absl::StrFormat("%s can go on from a checkpoint, %s cannot",
+                           a.can_resume() ? rank : other, a.can_resume() ? other : rank);
+  }
   return "";
 }
 

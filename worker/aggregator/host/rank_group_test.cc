@@ -174,6 +174,9 @@ TEST_F(RankGroupTest, RanksNameTheSameOptimizerAndAllSayRatesOrNone) {
             "rank 1 says the learning rate of each step, rank 0 does not");
   EXPECT_EQ(Difference(rated, plain),
             "rank 0 says the learning rate of each step, rank 1 does not");
+  proto::Offer resumes = plain;
+  resumes.set_can_resume(true);
+  EXPECT_EQ(Difference(plain, resumes), "rank 1 can go on from a checkpoint, rank 0 cannot");
 }
 
 TEST_F(RankGroupTest, ManyRanksMayConnectLongBeforeTheyAttach) {

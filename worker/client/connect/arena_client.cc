@@ -118,6 +118,7 @@ absl::Status ArenaClient::Start(const JobFacts& facts) {
   absl::StatusOr<RunFacts> run = link_->Start(facts);
   if (!run.ok()) return ReportFailure(run.status());
   run_ = *run;
+  step_ = run_.first_step;
   says_rates_ = facts.says_rates;
   book_.emplace(tensors_, ChunkMap(tensors_.elements(), run_.chunk_elements));
   fetched_.assign(tensors_.size(), false);
@@ -218,6 +219,7 @@ absl::Status ArenaClient::Begin(const char* call, uint32_t samples, float rate) 
   Stopwatch watch(&waited_, &clock_);
   absl::Status begun = ReportFailure(link_->BeginStep(step_, samples, rate));
   if (!begun.ok()) return BrokenIfInterrupted(std::move(begun));
+  if (step_ == run_.first_step) samples_ = run_.first_step * samples;
   samples_ += samples;
   rate_ = rate;
   book_->Begin();

@@ -40,6 +40,7 @@ class ArenaClient final : public Client, private ClientDevices, private ClientTr
   absl::StatusOr<int> Register(Tensor tensor) override;
   absl::Status Allocate() override;
   absl::Status Start(const JobFacts& facts) override;
+  uint64_t first_step() const override { return run_.first_step; }
   absl::Span<float> Weights(int tensor) override;
   absl::Span<float> Gradients(int tensor) override;
   absl::StatusOr<absl::Span<const float>> ReadWeights() override;
@@ -116,9 +117,10 @@ class ArenaClient final : public Client, private ClientDevices, private ClientTr
   std::vector<bool> fetched_;      // by tensor, for step_
   std::vector<ChunkId> complete_;  // scratch
   uint64_t step_ = 0;              // the step in hand or the next one
-  uint64_t samples_ = 0;           // of this rank, since the start
-  bool says_rates_ = false;        // the program, in each step
-  float rate_ = 0;                 // of the newest step, where it does
+  // Of this rank, in all steps: in those before a checkpoint, as many as in the first after it.
+  uint64_t samples_ = 0;
+  bool says_rates_ = false;  // the program, in each step
+  float rate_ = 0;           // of the newest step, where it does
   StepClock clock_;
   bool straggled_ = false;                 // in the step in hand
   absl::Duration waited_;                  // since the last report

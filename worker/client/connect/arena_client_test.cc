@@ -9,6 +9,7 @@
 
 #include "absl/time/clock.h"
 #include "common/ipc/framed_channel.h"
+#include "common/job/job.h"
 #include "common/unique_fd.h"
 #include "gtest/gtest.h"
 
@@ -106,6 +107,66 @@ class WaitingLink final : public RankLink {
   device::StillWanted asks_;
   std::vector<float> memory_;
 };
+
+// Of a job that goes on with step 6; notes of which step each call is.
+class ResumedLink final : public RankLink {
+ public:
+  absl::StatusOr<ArenaView> Allocate(const proto::Layout& layout) override {
+    memory_.resize(2 * layout.elements());
+    return ArenaView{absl::MakeSpan(memory_).subspan(0, layout.elements()),
+                     absl::MakeSpan(memory_).subspan(layout.elements())};
+  }
+  absl::StatusOr<RunFacts> Start(const JobFacts&) override {
+    return RunFacts{.chunk_elements = 4, .samples_per_epoch = 160, .first_step = 6};
+  }
+  absl::Status BeginStep(uint64_t step, uint32_t, float) override { return Note(step); }
+  absl::Status AwaitWeights(ChunkId, uint64_t step) override { return Note(step); }
+  absl::Status Publish(absl::Span<const ChunkId>, uint64_t step) override { return Note(step); }
+  absl::Status Finish(uint64_t steps) override { return Note(steps); }
+  absl::Status KeepWeights() override { return absl::OkStatus(); }
+  proto::NodeCounters Counters() const override { return {}; }
+
+  std::vector<uint64_t> steps;
+
+ private:
+  absl::Status Note(uint64_t step) {
+    steps.push_back(step);
+    return absl::OkStatus();
+  }
+
+  std::vector<float> memory_;
+};
+
+TEST(ArenaClientTest, OfAJobThatGoesOnStepsAndSamplesCountFromTheBeginningOfItsTraining) {
+  int fds[2];
+  ASSERT_EQ(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, fds), 0);
+  FramedChannel daemon{UniqueFd(fds[0])};
+  proto::Launch launch;
+  proto::Job* const job = launch.mutable_record()->mutable_job();
+  job->set_ranks(2);
+  job->set_epochs(9);
+  job->mutable_schedule()->set_base_lr(1);
+  job->mutable_schedule()->set_warmup_epochs(1);
+  auto made = std::make_unique<ResumedLink>();
+  ResumedLink* const link = made.get();
+  ArenaClient client(launch, std::make_shared<AgentChannel>(fds[1]), std::move(made));
+  ASSERT_TRUE(client.Register({.name = "w", .shape = {4}}).ok());
+  EXPECT_EQ(client.first_step(), 0u);
+  ASSERT_EQ(client.Start({.can_resume = true}), absl::OkStatus());
+  EXPECT_EQ(client.first_step(), 6u);
+  for (int step = 0; step < 2; ++step) {
+    ASSERT_EQ(client.BeginStep(8), absl::OkStatus());
+    ASSERT_EQ(client.WaitAll(), absl::OkStatus());
+    ASSERT_EQ(client.FinishStep(), absl::OkStatus());
+  }
+  ASSERT_EQ(client.Send({}), absl::OkStatus());
+  ASSERT_EQ(client.Finish(), absl::OkStatus());
+  EXPECT_EQ(link->steps, (std::vector<uint64_t>{6, 6, 6, 7, 7, 7, 8}));
+  proto::ChildMessage message;
+  ASSERT_TRUE(daemon.Receive(&message, absl::Seconds(60)).ok());
+  EXPECT_FLOAT_EQ(message.report().lr(),
+                  LearningRateAt(JobSchedule(*job), 8 * 8 * 2, 160, job->epochs()));
+}
 
 class InterruptTest : public testing::Test {
  protected:

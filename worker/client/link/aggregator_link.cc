@@ -144,6 +144,7 @@ absl::StatusOr<RunFacts> AggregatorLink::Start(const JobFacts& facts) {
   offer->set_total_steps(facts.total_steps);
   offer->set_nccl_id(nccl_id_);
   offer->set_says_rates(facts.says_rates);
+  offer->set_can_resume(facts.can_resume);
   if (!facts.optimizer.empty()) {
     absl::StatusOr<proto::Optimizer> named = ParseOptimizer(facts.optimizer);
     if (!named.ok()) return named.status();
@@ -152,11 +153,19 @@ absl::StatusOr<RunFacts> AggregatorLink::Start(const JobFacts& facts) {
   if (absl::Status status = Say(message); !status.ok()) return status;
   absl::StatusOr<proto::AggregatorMessage> answer = Hear(kForOthers);
   if (!answer.ok()) return answer.status();
+  const uint64_t first_step = answer->started().first_step();
+  if (first_step > 0 && !facts.can_resume) {
+    return absl::FailedPreconditionError(absl::StrFormat(
+        "the job goes on from a checkpoint with step %d, but the program has not said that it can "
+        "(JobFacts::can_resume)",
+        first_step));
+  }
   if (absl::Status status = memory_->ShareWeights(); !status.ok()) return status;
   chunks_ = memory_->header().chunks.load();
   nccl_id_ = answer->started().nccl_id();
   RunFacts run{.chunk_elements = answer->started().chunk_elements(),
-               .samples_per_epoch = answer->started().samples_per_epoch()};
+               .samples_per_epoch = answer->started().samples_per_epoch(),
+               .first_step = first_step};
   if (absl::Status status = OpenArenas(answer->started(), &run); !status.ok()) return status;
   if (!worker::RanksAddUp(launch_)) return run;
   if (absl::Status status = JoinRanks(run); !status.ok()) return status;

@@ -29,13 +29,15 @@ struct ArenaView {
 struct RunFacts {
   uint32_t chunk_elements = 0;
   uint64_t samples_per_epoch = 0;
+  uint64_t first_step = 0;  // see Client
   // With device: GPU: the arenas from now on, of as many elements. Else null.
   std::shared_ptr<device::Device> device;
   device::Memory weights, gradients;
 };
 
 // What a client does its steps through, chunk by chunk: the node's aggregator or, without any
-// exchange, the rank itself. Steps count from 0; the caller keeps the order of client.h.
+// exchange, the rank itself. Steps count from 0, also where a job goes on with a later one; the
+// caller keeps the order of client.h.
 //
 // Threads: one. Every blocking call ends with Unavailable when the job has been stopped.
 class RankLink {
@@ -64,7 +66,8 @@ class RankLink {
   // The chunks' gradients are complete, and AwaitWeights has returned for each in this step.
   virtual absl::Status Publish(absl::Span<const ChunkId> chunks, uint64_t step) = 0;
 
-  // No more steps after `steps` of them: blocks until the final weights are in the arena.
+  // No more steps after `steps` of them, with those before RunFacts::first_step: blocks until the
+  // final weights are in the arena.
   virtual absl::Status Finish(uint64_t steps) = 0;
   // See Client. REQUIRES: Finish has returned OK.
   virtual absl::Status KeepWeights() = 0;

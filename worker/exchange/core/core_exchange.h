@@ -29,6 +29,7 @@ class CoreExchange final : public Exchange {
   absl::Status Finish(uint64_t clocks) override;
   absl::Status Poll(absl::Duration timeout) override { return driver_.Poll(timeout); }
   Phase phase() const override { return core_->phase(); }
+  uint64_t first_clock() const override { return core_->first_clock(); }
   bool goes_on() const override { return core_->goes_on(); }
   const ExchangeCounters& counters() const override { return core_->counters(); }
   size_t memory_bytes() const override { return core_->memory_bytes(); }

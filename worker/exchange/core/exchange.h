@@ -92,6 +92,9 @@ class Exchange {
   virtual absl::Status Poll(absl::Duration timeout) = 0;
 
   virtual Phase phase() const = 0;
+  // The clock that the node begins with: 0, but where the job goes on from a checkpoint.
+  // REQUIRES: kTraining or later.
+  virtual uint64_t first_clock() const { return 0; }
   // Whether sums are on their way of chunks that have landed all the same: double buffering.
   virtual bool goes_on() const { return false; }
   virtual const ExchangeCounters& counters() const = 0;

@@ -6,6 +6,7 @@
 namespace strata::worker {
 
 bool TakesFirstWeights(const proto::JobRecord& record, NodeId node) {
+  if (record.has_resume()) return true;
   if (!record.takes_first_weights()) return false;
   const auto& nodes = record.view().nodes();
   return std::any_of(nodes.begin(), nodes.end(), [node](const proto::LogicalNode& each) {

@@ -33,7 +33,8 @@ struct CoreOptions {
 };
 
 LinkIdentity MakeIdentity(const CoreOptions& options);
-// Whether the node begins with the weights of another one, which has rank 0.
+// Whether the node begins with weights that it is given: those of another one, which has rank 0, or
+// those that the job goes on from.
 bool TakesFirstWeights(const proto::JobRecord& record, NodeId node);
 // "node N: " before the message of an error.
 absl::Status NamedBy(NodeId node, const absl::Status& status);
@@ -51,6 +52,7 @@ class ExchangeStage {
   // What kFirstWeights or kSum asked for.
   virtual absl::Status OnPayload(const NodeAction& asked, Bytes payload, const StepFacts& step,
                                  absl::Time now, CoreActions* actions) = 0;
+  virtual uint64_t first_clock() const { return 0; }
 };
 
 // One node's side of an exchange. Weights are delivered exactly once per (chunk, clock) whatever

@@ -25,8 +25,9 @@ ClipLayer::ClipLayer(ExchangeStage* below, const CoreOptions& options)
 }
 
 absl::Status ClipLayer::Submit(ChunkId chunk, absl::Time now, CoreActions* actions) {
-  actions->node.push_back(
-      {.kind = NodeAction::Kind::kSum, .chunk = chunk, .clock = chunks_[chunk.value()].clock});
+  actions->node.push_back({.kind = NodeAction::Kind::kSum,
+                           .chunk = chunk,
+                           .clock = first_clock() + chunks_[chunk.value()].sums});
   return absl::OkStatus();
 }
 
@@ -68,7 +69,7 @@ absl::Status ClipLayer::OnPayload(const NodeAction& asked, Bytes payload, const 
   Chunk& chunk = chunks_[asked.chunk.value()];
   chunk.sum = std::move(payload);
   chunk.step = step;
-  ++chunk.clock;
+  ++chunk.sums;
   held_.push_back(asked.chunk);
   if (held_.size() < chunks_.size()) return absl::OkStatus();
   if (const double factor = Factor(); factor < 1) {

@@ -33,7 +33,7 @@ class ClipLayer final : public ExchangeLayer {
  private:
   struct Chunk {
     std::vector<OptimizerRun> runs;
-    uint64_t clock = 0;
+    uint64_t sums = 0;  // taken
     Bytes sum;
     StepFacts step;
   };

@@ -24,6 +24,7 @@ class ExchangeLayer : public ExchangeStage {
 
   // Whether sums that have landed are still on their way; see Exchange.
   virtual bool goes_on() const { return false; }
+  uint64_t first_clock() const override { return below_->first_clock(); }
   // Bytes of the layer's own buffers.
   virtual size_t memory_bytes() const { return 0; }
 

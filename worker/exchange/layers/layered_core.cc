@@ -6,7 +6,7 @@
 
 namespace strata::worker {
 
-ExchangeStage* LayeredCore::top() {
+ExchangeStage* LayeredCore::top() const {
   if (layers_.empty()) return base_.get();
   return layers_.back().get();
 }

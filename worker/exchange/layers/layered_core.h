@@ -23,7 +23,7 @@ class LayeredCore final : public ExchangeCore {
   explicit LayeredCore(std::unique_ptr<ExchangeCore> base) : base_(std::move(base)) {}
 
   // The stage that the next layer is put on.
-  ExchangeStage* top();
+  ExchangeStage* top() const;
   // `layer` was made for top().
   void Add(std::unique_ptr<ExchangeLayer> layer) { layers_.push_back(std::move(layer)); }
 
@@ -63,6 +63,7 @@ class LayeredCore final : public ExchangeCore {
   const std::string& address(LinkId link) const override { return base_->address(link); }
 
   Exchange::Phase phase() const override { return base_->phase(); }
+  uint64_t first_clock() const override { return top()->first_clock(); }
   bool goes_on() const override;
   const ExchangeCounters& counters() const override { return base_->counters(); }
   size_t memory_bytes() const override;

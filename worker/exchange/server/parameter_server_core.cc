@@ -10,14 +10,12 @@
 #include "common/job/job.h"
 #include "compression/job_compression.h"
 #include "worker/exchange/server/check_placement.h"
+#include "worker/exchange/server/resume_clock.h"
 
 namespace strata::worker {
-namespace {
 
 using Phase = Exchange::Phase;
 using wire::Op;
-
-}  // namespace
 
 absl::StatusOr<std::unique_ptr<ParameterServerCore>> ParameterServerCore::Create(
     const CoreOptions& options, const kernels::Kernels& kernels) {
@@ -254,8 +252,7 @@ absl::Status ParameterServerCore::OnAnswer(Shard* shard, const wire::Header& ask
   }
   switch (asked.op) {
     case Op::kInit:
-      OnInitOk(shard, frame, now, actions);
-      break;
+      return OnInitOk(shard, frame, now, actions);
     case Op::kPushPull:
       return OnPushAnswer(shard, asked, frame, now, actions);
     case Op::kRetire:
@@ -269,9 +266,11 @@ absl::Status ParameterServerCore::OnAnswer(Shard* shard, const wire::Header& ask
   return absl::OkStatus();
 }
 
-void ParameterServerCore::OnInitOk(Shard* shard, const wire::Frame& frame, absl::Time now,
-                                   CoreActions* actions) {
-  chunks_[frame.header.chunk].version = frame.header.version;
+absl::Status ParameterServerCore::OnInitOk(Shard* shard, const wire::Frame& frame, absl::Time now,
+                                           CoreActions* actions) {
+  Chunk& chunk = chunks_[frame.header.chunk];
+  chunk.version = frame.header.version;
+  if (options_.record.has_resume()) chunk.received = frame.header.received;
   if (takes_first_weights_) {
     actions->node.push_back({.kind = NodeAction::Kind::kDeliverFirst,
                              .chunk = ChunkId(frame.header.chunk),
@@ -279,9 +278,21 @@ void ParameterServerCore::OnInitOk(Shard* shard, const wire::Frame& frame, absl:
   }
   ++shard->confirmed;
   Seed(shard, now, actions);
-  if (shard->confirmed == shard->chunks.size() && ++settled_ == shards_.size()) {
-    phase_ = Phase::kTraining;
+  if (shard->confirmed < shard->chunks.size() || ++settled_ < shards_.size()) {
+    return absl::OkStatus();
   }
+  phase_ = Phase::kTraining;
+  return options_.record.has_resume() ? ResumeClocks() : absl::OkStatus();
+}
+
+absl::Status ParameterServerCore::ResumeClocks() {
+  std::vector<uint64_t> received;
+  for (const Chunk& chunk : chunks_) received.push_back(chunk.received);
+  const absl::StatusOr<uint64_t> clock = FindResumeClock(options_.record, received);
+  if (!clock.ok()) return clock.status();
+  first_clock_ = *clock;
+  for (Chunk& chunk : chunks_) chunk.submitted = chunk.answered = first_clock_;
+  return absl::OkStatus();
 }
 
 absl::Status ParameterServerCore::OnPushAnswer(Shard* shard, const wire::Header& asked,

@@ -22,6 +22,10 @@ namespace strata::worker {
 // become ready, at last RETIRE and CUT. Delivers exactly once per (chunk, clock) whatever
 // connections lose, repeat or reorder.
 //
+// In a job that goes on from a checkpoint the shards say how many pushes of the node they have of
+// each chunk. The node begins with the least of these clocks: what it pushes of other chunks that
+// is in their weights already, as can be where pushes are applied when they come, changes nothing.
+//
 // A pure state machine: events in, actions out; time comes with the events. Errors end the job and
 // name the node, the server's address and the chunk.
 class ParameterServerCore final : public ExchangeCore {
@@ -47,6 +51,7 @@ class ParameterServerCore final : public ExchangeCore {
   absl::Status OnTime(absl::Time now, WireActions* actions) override;
   absl::Time deadline() const override;
   Exchange::Phase phase() const override { return phase_; }
+  uint64_t first_clock() const override { return first_clock_; }
   const ExchangeCounters& counters() const override { return counters_; }
   size_t memory_bytes() const override { return encoder_->memory_bytes(); }
   // Adds the servers that hold a chunk.
@@ -90,8 +95,7 @@ class ParameterServerCore final : public ExchangeCore {
   ShardLink* LinkTo(const Chunk& chunk) { return &shards_[chunk.shard].links[chunk.link]; }
   // Returns null pointers if no link owns the connection.
   LinkOwner Find(transport::ConnectionId connection);
-  // Offers first weights of the next chunks, or, where the node takes those of rank 0's, asks for
-  // them.
+  // Offers first weights of the next chunks, or, where the node takes others, asks for them.
   void Seed(Shard* shard, absl::Time now, CoreActions* actions);
   void Push(Shard* shard, CoreActions* actions);
   void MaybeRetire(Shard* shard, absl::Time now, CoreActions* actions);
@@ -100,7 +104,10 @@ class ParameterServerCore final : public ExchangeCore {
   bool IsForStaleCopy(const wire::Header& answer) const;
   absl::Status OnAnswer(Shard* shard, const wire::Header& asked, const wire::Frame& frame,
                         absl::Time now, CoreActions* actions);
-  void OnInitOk(Shard* shard, const wire::Frame& frame, absl::Time now, CoreActions* actions);
+  absl::Status OnInitOk(Shard* shard, const wire::Frame& frame, absl::Time now,
+                        CoreActions* actions);
+  // All shards have said what they have. Errors: FindResumeClock's.
+  absl::Status ResumeClocks();
   absl::Status OnPushAnswer(Shard* shard, const wire::Header& asked, const wire::Frame& frame,
                             absl::Time now, CoreActions* actions);
   void OnCutAnswer(Shard* shard, const wire::Frame& frame, absl::Time now, CoreActions* actions);
@@ -119,8 +126,9 @@ class ParameterServerCore final : public ExchangeCore {
   const wire::Codec answer_codec_;
   const uint32_t window_;
   const bool has_quorum_;
-  const bool takes_first_weights_;  // of the node that has rank 0, which this one has not
+  const bool takes_first_weights_;  // in place of its own
   Exchange::Phase phase_ = Exchange::Phase::kSeeding;
+  uint64_t first_clock_ = 0;
   uint64_t clocks_ = 0;  // kFinishing: pushes of every chunk
   uint64_t steps_begun_ = 0, round_ = 0;
   uint32_t settled_ = 0;  // shards that are done with the phase

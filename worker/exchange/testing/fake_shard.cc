@@ -27,12 +27,13 @@ Bytes TextOf(const std::string& text) {
 }  // namespace
 
 void FakeShard::Say(ConnectionId connection, Op op, const wire::Header& request,
-                    std::vector<float> weights, uint64_t version) {
+                    std::vector<float> weights, uint64_t version, uint64_t received) {
   wire::Frame frame;
   frame.header = request;
   frame.header.op = op;
   frame.header.flags = 0;
   frame.header.version = version;
+  frame.header.received = received;
   frame.header.element_count = weights.size();
   frame.payload = BytesOf(std::move(weights));
   frame.header.payload_checksum = wire::Checksum({frame.payload.data(), frame.payload.size()});
@@ -55,6 +56,14 @@ void FakeShard::Refuse(ConnectionId connection, Op op, const wire::Header& reque
 void FakeShard::RefusePush(uint32_t chunk, uint64_t clock, wire::ErrorCode error,
                            const std::string& text) {
   refused_[{chunk, clock}] = {error, text};
+}
+
+void FakeShard::Resume(uint32_t chunk, std::vector<float> weights, uint64_t version,
+                       std::map<uint32_t, uint64_t> pushed) {
+  resumes_ = true;
+  chunks_[chunk].weights = std::move(weights);
+  chunks_[chunk].version = version;
+  chunks_[chunk].pushed = std::move(pushed);
 }
 
 std::vector<FakeShard::Reply> FakeShard::OnFrame(ConnectionId connection,
@@ -92,10 +101,12 @@ void FakeShard::OnInit(ConnectionId connection, const wire::Frame& frame) {
     if (chunk.weights.empty()) {
       Refuse(connection, Op::kRetry, frame.header, wire::ErrorCode::kNone, "");
     } else {
-      Say(connection, Op::kFirst, frame.header, chunk.weights);
+      Say(connection, Op::kFirst, frame.header, chunk.weights, chunk.version,
+          chunk.pushed[frame.header.node]);
     }
     return;
   }
+  if (resumes_) faults_.push_back("weights offered: " + wire::Describe(frame.header));
   if (chunk.weights.empty()) {
     chunk.weights = FloatsOf(frame.payload);
   } else if (chunk.version == 0 && chunk.weights != FloatsOf(frame.payload)) {
@@ -120,7 +131,8 @@ void FakeShard::OnPush(ConnectionId connection, const wire::Frame& frame) {
   if (header.clock + 1 < pushed) return;  // an echo of what was answered long ago
   chunk.waiting[header.node] = connection;
   if (header.clock < pushed) {
-    if (header.payload_checksum != chunk.checksum[header.node]) {
+    const auto before = chunk.checksum.find(header.node);  // no process has pushed it in this job
+    if (before != chunk.checksum.end() && header.payload_checksum != before->second) {
       faults_.push_back("other bits: " + wire::Describe(header));
     }
     if (chunk.version > header.clock) {

@@ -31,6 +31,11 @@ class FakeShard {
   // Answer the first push of this (chunk, clock) with an error.
   void RefusePush(uint32_t chunk, uint64_t clock, wire::ErrorCode error, const std::string& text);
 
+  // Goes on from a checkpoint: `pushed` of each node are in the weights of version `version`.
+  // Nobody may offer first weights.
+  void Resume(uint32_t chunk, std::vector<float> weights, uint64_t version,
+              std::map<uint32_t, uint64_t> pushed);
+
   // Pushes that were taken, by (node, chunk): always that many clocks in a row.
   uint64_t taken(uint32_t node, uint32_t chunk) { return chunks_[chunk].pushed[node]; }
   // Lists what a shard must not see: data before HELLO, a clock ahead, other bits under an old
@@ -53,13 +58,14 @@ class FakeShard {
   void OnPush(transport::ConnectionId connection, const wire::Frame& frame);
   void AnswerCuts();
   void Say(transport::ConnectionId connection, wire::Op op, const wire::Header& request,
-           std::vector<float> weights = {}, uint64_t version = 0);
+           std::vector<float> weights = {}, uint64_t version = 0, uint64_t received = 0);
   void Refuse(transport::ConnectionId connection, wire::Op op, const wire::Header& request,
               wire::ErrorCode error, const std::string& text);
 
   const uint32_t nodes_;
   std::set<transport::ConnectionId> greeted_;
   std::map<uint32_t, Chunk> chunks_;
+  bool resumes_ = false;
   std::set<uint32_t> retired_;
   int retries_ = 0;
   int replays_ = 0;

@@ -79,14 +79,19 @@ absl::Status TrainingNode::Landed(ChunkId chunk, uint64_t clock) {
     PublishSoon(chunk);
     return absl::OkStatus();
   }
-  const bool all = std::all_of(landed_.begin(), landed_.end(),
-                               [&](uint64_t landed) { return landed == options_.clocks; });
-  if (all) {
-    network_.After(absl::ZeroDuration(), [this] {
-      if (exchange_ && status_.ok()) GoOn(exchange_->Finish(options_.clocks));
-    });
-  }
+  FinishIfLast();
   return absl::OkStatus();
+}
+
+void TrainingNode::FinishIfLast() {
+  const uint64_t first = landed_[0];
+  const bool all = std::all_of(landed_.begin(), landed_.end(), [&](uint64_t landed) {
+    return landed == first && landed >= options_.clocks;
+  });
+  if (!all) return;
+  network_.After(absl::ZeroDuration(), [this, first] {
+    if (exchange_ && status_.ok()) GoOn(exchange_->Finish(first));
+  });
 }
 
 absl::Status TrainingNode::TakeFirstWeights(ChunkId chunk, const Bytes& weights) {
@@ -127,6 +132,9 @@ void TrainingNode::Poll() {
   if (began_ || exchange_->phase() != Exchange::Phase::kTraining) return;
   began_ = true;
   first_weights_ = weights_;
+  first_clock_ = exchange_->first_clock();
+  landed_.assign(landed_.size(), first_clock_);
+  if (first_clock_ >= options_.clocks) return FinishIfLast();
   for (uint32_t c = 0; c < map_.chunks(); ++c) PublishSoon(ChunkId(c));
 }
 

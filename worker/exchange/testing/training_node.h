@@ -50,6 +50,8 @@ class TrainingNode final : public ExchangeNode {
   const std::vector<uint64_t>& landed() const { return landed_; }
   // The weights that training began with.
   const std::vector<float>& first_weights() const { return first_weights_; }
+  // Its exchange's.
+  uint64_t first_clock() const { return first_clock_; }
   // Chunks whose final weights were taken.
   uint32_t finals() const { return finals_; }
   ExchangeCounters counters() const { return exchange_ ? exchange_->counters() : counters_; }
@@ -66,6 +68,8 @@ class TrainingNode final : public ExchangeNode {
  private:
   Bytes Floats(ChunkId chunk, const std::function<float(uint64_t)>& at) const;
   void PublishSoon(ChunkId chunk);
+  // Finishes soon if all clocks have landed.
+  void FinishIfLast();
   // Takes the result of a call of the exchange; the node goes on if it can.
   void GoOn(const absl::Status& status);
   void Poll();
@@ -75,6 +79,7 @@ class TrainingNode final : public ExchangeNode {
   const ChunkMap map_;
   std::vector<float> weights_, first_weights_;
   std::vector<uint64_t> landed_;
+  uint64_t first_clock_ = 0;
   uint32_t finals_ = 0;
   std::unique_ptr<Exchange> exchange_;
   ExchangeCounters counters_;  // once it was killed

@@ -1,0 +1,288 @@
+// Jobs that are stopped anywhere and go on from the newest images that all of their chunks have, on
+// other shards: real shards and real exchanges on a network that loses, repeats and breaks.
+#include <algorithm>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "common/image/chunk_image.h"
+#include "common/transport/sim/sim_endpoint.h"
+#include "common/transport/sim/sim_network.h"
+#include "gtest/gtest.h"
+#include "server/shard/shard_job.h"
+#include "server/shard/testing/shard_harness.h"
+#include "worker/exchange/testing/training_node.h"
+
+namespace strata::sim {
+namespace {
+
+using server::ShardAction;
+using transport::Event;
+
+constexpr uint32_t kChunks = 5, kChunkElements = 64;
+constexpr uint64_t kClocks = 14, kEvery = 4;
+constexpr uint32_t kBatch = 4;  // samples of a node in each step
+constexpr int kEventsMax = 1'000'000;
+constexpr uint32_t kFirstServerHost = 32;
+
+using Checkpoint = std::vector<ChunkImage>;  // by chunk
+
+struct Case {
+  std::string name, job;
+  bool has_ledger = false;
+};
+void PrintTo(const Case& one, std::ostream* out) { *out << one.name; }
+
+// One shard of the job, as ShardThread and ShardCore drive it.
+class Shard {
+ public:
+  Shard(transport::SimNetwork* network, const proto::JobRecord& record, uint32_t own)
+      : endpoint_(network, OptionsOf(own)) {
+    server::ShardPlan plan = *server::MakeShardPlan(record, ShardId(own));
+    plan.rules.cut_every = kEvery;
+    for (const server::OwnChunk& chunk : plan.chunks) chunks_.push_back(chunk.id);
+    job_ = std::make_unique<server::ShardJob>(std::move(plan), kernels::Cpu(), pool_, &scratch_,
+                                              &refusals_, nullptr);
+    EXPECT_TRUE(endpoint_.Listen(record.placement().shard_endpoints(static_cast<int>(own))).ok());
+  }
+
+  void Restore(const Checkpoint& checkpoint) {
+    for (const ChunkId chunk : chunks_) {
+      EXPECT_EQ(job_->FindChunk(chunk)->Restore(checkpoint[chunk.value()]), absl::OkStatus());
+    }
+  }
+  // By clock and chunk.
+  void TakeImages(std::map<uint64_t, std::map<uint32_t, ChunkImage>>* images) {
+    for (const ChunkId chunk : chunks_) {
+      for (ChunkImage& image : job_->FindChunk(chunk)->TakeImages()) {
+        (*images)[image.clock][chunk.value()] = std::move(image);
+      }
+    }
+  }
+  uint64_t refused() const { return job_->counters().refused; }
+
+ private:
+  transport::SimEndpoint::Options OptionsOf(uint32_t own) {
+    transport::SimEndpoint::Options options;
+    options.name = absl::StrCat("s", own);
+    options.host = kFirstServerHost + own;
+    options.addresses_are_names = true;
+    options.on_ready = [this] { Serve(); };
+    return options;
+  }
+  void Serve() {
+    std::vector<Event> events;
+    endpoint_.Poll(absl::InfiniteDuration(), &events);
+    for (const Event& event : events) {
+      std::vector<ShardAction> actions;
+      if (event.kind != Event::Kind::kFrame) {
+        bound_.erase(event.connection);
+        job_->OnDisconnected(event.connection);
+      } else if (event.frame.header.op == wire::Op::kHello) {
+        wire::Hello hello;
+        const Bytes& payload = event.frame.payload;
+        EXPECT_TRUE(wire::DecodeHello({payload.data(), payload.size()}, &hello).ok());
+        if (job_->OnHello(event.connection, event.frame, hello, &actions)) {
+          bound_.insert(event.connection);
+        }
+      } else if (bound_.contains(event.connection)) {
+        job_->OnFrame(event.connection, event.frame, absl::UnixEpoch(), &actions);
+      }
+      for (const ShardAction& action : actions) {
+        endpoint_.Send(action.connection, action.frame).IgnoreError();
+      }
+    }
+  }
+
+  BufferPool pool_;
+  kernels::EncoderScratch scratch_;
+  server::Refusals refusals_;
+  std::vector<ChunkId> chunks_;
+  std::unique_ptr<server::ShardJob> job_;
+  std::set<transport::ConnectionId> bound_;
+  transport::SimEndpoint endpoint_;
+};
+
+// A job's nodes and shards, from its beginning or from a checkpoint on.
+class Cluster {
+ public:
+  Cluster(const Case& one, uint64_t seed, uint32_t nodes, uint32_t shards,
+          const Checkpoint* checkpoint)
+      : case_(one), network_(seed), images_() {
+    network_.set_faults({.drop = 0.1, .duplicate = 0.1, .break_both = 0.01});
+    record_ = server::MakeRecord({.ranks = std::vector<uint32_t>(nodes, 1),
+                                  .elements = kChunks * kChunkElements,
+                                  .chunk_elements = kChunkElements,
+                                  .shards = shards,
+                                  .batch_per_rank = kBatch,
+                                  .job_text = one.job});
+    if (checkpoint != nullptr) record_.mutable_resume()->set_clock((*checkpoint)[0].clock);
+    for (uint32_t s = 0; s < shards; ++s) {
+      shards_.push_back(std::make_unique<Shard>(&network_, record_, s));
+      if (checkpoint != nullptr) shards_.back()->Restore(*checkpoint);
+    }
+    for (uint32_t node = 0; node < nodes; ++node) AddNode(node);
+  }
+
+  // Runs so many events, or to the end. False: it has not ended by then. Errors end the test.
+  bool Run(int events_max) {
+    for (const auto& node : nodes_) node->Start();
+    for (int events = 0; events < events_max; ++events) {
+      const bool all_over = std::all_of(nodes_.begin(), nodes_.end(),
+                                        [](const auto& node) { return node->is_over(); });
+      if (all_over || !network_.RunOne()) break;
+      ++events_;
+      for (const auto& shard : shards_) shard->TakeImages(&images_);
+    }
+    bool finished = true;
+    for (const auto& node : nodes_) {
+      EXPECT_EQ(node->status(), absl::OkStatus());
+      finished = finished && node->finals() == kChunks;
+    }
+    for (const auto& shard : shards_) EXPECT_EQ(shard->refused(), 0u);
+    return finished;
+  }
+
+  // The newest one that all chunks are in; empty: none.
+  Checkpoint NewestCheckpoint() const {
+    Checkpoint newest;
+    for (const auto& [clock, chunks] : images_) {
+      if (chunks.size() < kChunks) continue;
+      newest.clear();
+      for (const auto& [chunk, image] : chunks) newest.push_back(image);
+    }
+    return newest;
+  }
+
+  int events() const { return events_; }
+  const worker::TrainingNode& node(size_t i) const { return *nodes_[i]; }
+  size_t nodes() const { return nodes_.size(); }
+
+ private:
+  void AddNode(uint32_t node) {
+    worker::TrainingNode::Options options;
+    options.core.record = record_;
+    options.core.node = NodeId(node);
+    options.core.incarnation = 1;
+    options.core.timing.give_up_after = absl::Hours(1);
+    options.name = absl::StrCat("n", node);
+    options.addresses_are_names = true;
+    options.clocks = kClocks;
+    options.samples = kBatch;
+    options.first_weight = [this](uint64_t i) {
+      return case_.has_ledger ? 0.0f : 0.01f * static_cast<float>(i % 97);
+    };
+    options.gradient = [this, node](uint64_t clock, uint64_t i) {
+      return case_.has_ledger ? Mark(node, clock, i) : Gradient(node, clock, i);
+    };
+    nodes_.push_back(std::make_unique<worker::TrainingNode>(&network_, std::move(options)));
+  }
+  // Of the node's weights, too, so that it matters with which ones it goes on.
+  float Gradient(uint32_t node, uint64_t clock, uint64_t i) const {
+    const uint64_t mixed = (node * 131 + clock) * 7919 + i * 104729;
+    return static_cast<float>(mixed % 1009) / 100 - 5 + nodes_[node]->weights()[i];
+  }
+  // Adds 1 to the element of each chunk that belongs to this node and clock.
+  float Mark(uint32_t node, uint64_t clock, uint64_t i) const {
+    if (i % kChunkElements != node * kClocks + clock) return 0;
+    const bool by_node = absl::StrContains(case_.job, "async");
+    return -static_cast<float>(by_node ? kBatch : kBatch * record_.view().nodes_size());
+  }
+
+  const Case& case_;
+  transport::SimNetwork network_;
+  proto::JobRecord record_;
+  std::map<uint64_t, std::map<uint32_t, ChunkImage>> images_;  // by clock and chunk
+  std::vector<std::unique_ptr<Shard>> shards_;
+  std::vector<std::unique_ptr<worker::TrainingNode>> nodes_;
+  int events_ = 0;
+};
+
+class Resume : public ::testing::TestWithParam<Case> {};
+
+TEST_P(Resume, AJobStoppedAnywhereEndsAsAnUndisturbedOneDoes) {
+  constexpr uint32_t kSeeds = 120;
+  uint32_t resumed = 0, apart = 0;
+  for (uint32_t seed = 1; seed <= kSeeds; ++seed) {
+    SCOPED_TRACE(absl::StrCat("seed ", seed));
+    const uint32_t nodes = seed % 3 == 0 ? 4 : 2, shards = 1 + seed % 3;
+    Cluster undisturbed(GetParam(), seed, nodes, shards, nullptr);
+    ASSERT_TRUE(undisturbed.Run(kEventsMax));
+    transport::SimRandom random(seed);
+    Cluster stopped(GetParam(), seed, nodes, shards, nullptr);
+    ASSERT_FALSE(stopped.Run(static_cast<int>(random.Below(undisturbed.events()))));
+    const Checkpoint checkpoint = stopped.NewestCheckpoint();
+    if (checkpoint.empty()) continue;
+    ++resumed;
+
+    Cluster rest(GetParam(), seed + kSeeds, nodes, 1 + (seed + 1) % 3, &checkpoint);
+    ASSERT_TRUE(rest.Run(kEventsMax));
+    for (uint32_t n = 0; n < nodes; ++n) {
+      uint64_t least = UINT64_MAX, most = 0;
+      for (const ChunkImage& image : checkpoint) {
+        const uint64_t applied = image.applied.empty() ? image.clock : image.applied[n];
+        least = std::min(least, applied);
+        most = std::max(most, applied);
+      }
+      if (least < most) ++apart;
+      EXPECT_EQ(rest.node(n).first_clock(), least);
+      EXPECT_EQ(rest.node(n).landed(), std::vector<uint64_t>(kChunks, kClocks));
+      if (!GetParam().has_ledger) {
+        EXPECT_EQ(rest.node(n).weights(), undisturbed.node(n).weights());
+        continue;
+      }
+      for (uint64_t i = 0; i < kChunks * kChunkElements; ++i) {
+        const float counts = i % kChunkElements < nodes * kClocks ? 1.0f : 0.0f;
+        ASSERT_EQ(rest.node(n).weights()[i], counts)
+            << "chunk " << i / kChunkElements << " node " << i % kChunkElements / kClocks
+            << " clock " << i % kChunkElements % kClocks;
+      }
+    }
+    ASSERT_FALSE(HasFailure());
+  }
+  EXPECT_GT(resumed, kSeeds / 3);
+  const bool on_arrival =
+      absl::StrContains(GetParam().job, "async") || absl::StrContains(GetParam().job, "ON_ARRIVAL");
+  EXPECT_EQ(apart > 0, on_arrival) << "chunks of a node that go on at different clocks";
+}
+
+constexpr char kAdamW[] = "optimizer { adamw {} } schedule { base_lr: 0.05 } ";
+constexpr char kLedger[] = "optimizer { sgd {} } schedule { base_lr: 1 } ";
+
+std::vector<Case> Cases() {
+  const auto bits = [](const std::string& name, const std::string& more) {
+    return Case{name, kAdamW + more};
+  };
+  const auto ledger = [](const std::string& name, const std::string& more) {
+    return Case{name, kLedger + more, /*has_ledger=*/true};
+  };
+  return {
+      bits("Sync", "consistency { sync {} }"),
+      bits("LazyWithoutStaleness", "consistency { lazy { staleness: 0 } }"),
+      bits("SyncWithEncodedAnswers", "consistency { sync {} } pull { codec: INT8 }"),
+      ledger("SyncLedger", "consistency { sync {} }"),
+      ledger("Lazy", "consistency { lazy { staleness: 2 } }"),
+      ledger("LazyOnArrival", "consistency { lazy { staleness: 2 apply: ON_ARRIVAL } }"),
+      ledger("Async", "consistency { async {} }"),
+      ledger("AsyncWithDelayCompensation",
+             "consistency { async { delay_compensation { lambda: 0.04 adaptive: true } } }"),
+      ledger("AsyncWithEncodedAnswers", "consistency { async {} } pull { codec: FP16 }"),
+      Case{"LazyClipped",
+           "optimizer { sgd {} clip_norm: 1e9 } schedule { base_lr: 1 } "
+           "consistency { lazy { staleness: 2 } }",
+           /*has_ledger=*/true},
+      ledger("SeveralConnections", "consistency { async {} } connections: 2"),
+  };
+}
+
+INSTANTIATE_TEST_SUITE_P(Jobs, Resume, ::testing::ValuesIn(Cases()),
+                         [](const auto& one) { return one.param.name; });
+
+}  // namespace
+}  // namespace strata::sim

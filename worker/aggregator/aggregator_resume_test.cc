@@ -1,0 +1,88 @@
+// A node whose job goes on from a checkpoint.
+#include <vector>
+
+#include "absl/synchronization/notification.h"
+#include "gtest/gtest.h"
+#include "worker/aggregator/testing/aggregator_fixture.h"
+
+namespace strata::worker {
+namespace {
+
+using ResumeTest = AggregatorFixture;
+
+// Goes on with 6 steps made and weights of 20.
+void Resume(FakeShard* shard, proto::JobRecord* record) {
+  record->mutable_resume()->set_clock(6);
+  for (uint32_t c = 0; c < 4; ++c) {
+    shard->Resume(c, std::vector<float>(c < 3 ? 256 : kElements - 3 * 256, 20), 6, {{0, 6}});
+  }
+}
+
+TEST_F(ResumeTest, RanksGoOnWithTheStepAndTheWeightsOfACheckpoint) {
+  ShardServer server;
+  Resume(&server.shard, launch_.mutable_record());
+  absl::Notification seen;
+  OnRanks([&](uint32_t rank, Client* client) {
+    EXPECT_EQ(client->first_step(), 0u);
+    absl::Status status = Begin(client, 700, 0.5f, /*can_resume=*/true);
+    ASSERT_TRUE(status.ok()) << status;
+    EXPECT_EQ(client->first_step(), 6u);
+    seen.WaitForNotification();
+    for (uint64_t step = client->first_step(); step < 20; ++step) {
+      ASSERT_TRUE(client->WaitAll().ok());
+      const absl::Span<const float> weights = *client->ReadWeights();
+      for (float w : weights) ASSERT_EQ(w, 20 + 3.0f * (step - 6));
+      status = Step(client, 1.0f + rank);
+      ASSERT_TRUE(status.ok()) << status;
+    }
+    status = client->Finish();
+    ASSERT_TRUE(status.ok()) << status;
+    const absl::Span<const float> weights = *client->ReadWeights();
+    for (float w : weights) ASSERT_EQ(w, 20 + 3.0f * 14);
+  });
+  EXPECT_TRUE(AwaitReady().can_resume());
+  SendRun(server.address());
+  const proto::NodeActivity activity =
+      AwaitActivity([](const auto& a) { return a.phase() == "training" && a.ranks_size() == 2; });
+  EXPECT_EQ(activity.ranks(1).clock(), 6u);
+  EXPECT_EQ(activity.ranks(1).published(), 0u);
+  EXPECT_FALSE(activity.ranks(1).waiting()) << "its weights are there";
+  seen.Notify();
+  JoinRanks();
+  EXPECT_TRUE(Result().ok()) << result_;
+  EXPECT_TRUE(server.shard.faults().empty());
+  for (uint32_t c = 0; c < 4; ++c) EXPECT_EQ(server.shard.taken(0, c), 20u);
+}
+
+TEST_F(ResumeTest, RanksThatHaveMadeAllStepsLeaveWithTheFinalWeights) {
+  ShardServer server;
+  Resume(&server.shard, launch_.mutable_record());
+  OnRanks([&](uint32_t, Client* client) {
+    ASSERT_TRUE(Begin(client, 700, 0.5f, /*can_resume=*/true).ok());
+    ASSERT_TRUE(client->Finish().ok());
+    const absl::Span<const float> weights = *client->ReadWeights();
+    for (float w : weights) ASSERT_EQ(w, 20);
+  });
+  AwaitReady();
+  SendRun(server.address());
+  JoinRanks();
+  EXPECT_TRUE(Result().ok()) << result_;
+}
+
+TEST_F(ResumeTest, AProgramThatDoesNotSayThatItCanGoOnMakesNoStep) {
+  ShardServer server;
+  Resume(&server.shard, launch_.mutable_record());
+  OnRanks([&](uint32_t, Client* client) {
+    const absl::Status status = Begin(client);
+    EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition);
+    EXPECT_EQ(client->BeginStep(8).code(), absl::StatusCode::kFailedPrecondition);
+  });
+  EXPECT_FALSE(AwaitReady().can_resume());
+  SendRun(server.address());
+  JoinRanks();
+  EXPECT_FALSE(Result().ok());
+  EXPECT_EQ(server.shard.taken(0, 0), 6u);
+}
+
+}  // namespace
+}  // namespace strata::worker

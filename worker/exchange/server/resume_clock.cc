@@ -1,0 +1,35 @@
+#include "worker/exchange/server/resume_clock.h"
+
+#include <algorithm>
+#include <string>
+
+#include "absl/strings/str_format.h"
+#include "common/require.h"
+
+namespace strata::worker {
+namespace {
+
+bool MayDiffer(const proto::Consistency& consistency) {
+  const proto::Lazy& lazy = consistency.lazy();
+  return consistency.has_async() || lazy.apply() == proto::Lazy::ON_ARRIVAL || lazy.has_quorum();
+}
+
+}  // namespace
+
+absl::StatusOr<uint64_t> FindResumeClock(const proto::JobRecord& record,
+                                         absl::Span<const uint64_t> received) {
+  STRATA_REQUIRE(!received.empty());
+  const auto [least, most] = std::minmax_element(received.begin(), received.end());
+  if (*least == *most || MayDiffer(record.job().consistency())) return *least;
+  const auto place = [&](absl::Span<const uint64_t>::iterator of) {
+    const auto chunk = static_cast<int>(of - received.begin());
+    const proto::Placement& placement = record.placement();
+    return absl::StrFormat(
+        "clock %d with chunk %d (server %s)", *of, chunk,
+        placement.shard_endpoints(static_cast<int>(placement.shard_of_chunk(chunk))));
+  };
+  return absl::FailedPreconditionError(absl::StrFormat(
+      "the job goes on from a checkpoint at %s, but at %s", place(least), place(most)));
+}
+
+}  // namespace strata::worker
