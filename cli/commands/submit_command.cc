@@ -4,6 +4,7 @@
 #include <optional>
 #include <string>
 
+#include "absl/strings/numbers.h"
 #include "cli/cluster/follow.h"
 #include "cli/commands/commands.h"
 #include "cli/options/options.h"
@@ -16,7 +17,20 @@ struct Options {
   CoordinatorOptions coordinator;
   JobOptions job;
   bool follow = false;
+  std::string resume;
 };
+
+// A number is a job's; all else is a folder, as the coordinator's host sees it.
+proto::ResumeFrom ToResumeFrom(const std::string& text) {
+  proto::ResumeFrom from;
+  uint32_t job = 0;
+  if (absl::SimpleAtoi(text, &job)) {
+    from.set_job_id(job);
+  } else {
+    from.set_dir(text);
+  }
+  return from;
+}
 
 int Run(const Options& options) {
   auto job = LoadJob(options.job);
@@ -24,7 +38,7 @@ int Run(const Options& options) {
   std::optional<Interrupt> interrupt;
   if (options.follow) interrupt.emplace();
   auto client = ConnectTo(options.coordinator);
-  auto id = client->Submit(*job);
+  auto id = client->Submit(*job, ToResumeFrom(options.resume));
   if (!id.ok()) return PrintError(id.status());
   if (options.coordinator.json) {
     std::printf("{\"job_id\": %u}\n", id->value());
@@ -49,6 +63,10 @@ void AddSubmitCommand(CLI::App* app, Invocation* invocation) {
       command->add_flag("--follow", options->follow,
                         "Show progress until the job ends; the exit status is the job's");
   AddTraceOption(command, &options->job)->needs(follow);
+  command
+      ->add_option("--resume", options->resume,
+                   "Go on from the newest whole checkpoint in this folder, or of this job")
+      ->type_name("DIR|JOB_ID");
   AddCoordinatorOptions(command, &options->coordinator);
   AddJsonOption(command, &options->coordinator.json);
   AddLogLevelOption(command, invocation);
@@ -57,6 +75,7 @@ void AddSubmitCommand(CLI::App* app, Invocation* invocation) {
       "  strata submit examples/fashion_lenet_sync.textproto --follow\n"
       "  strata submit job.textproto --follow --trace job.json --set trace.first_step=100\n"
       "  strata submit job.textproto --mode lazy --set consistency.lazy.staleness=3\n"
+      "  strata submit job.textproto --resume /shared/checkpoints/mnist --set epochs=20\n"
       "Exit status with --follow: 0 finished, 1 failed or cancelled, 2 bad input,\n"
       "130 and 143 interrupted by Ctrl-C and SIGTERM: the job goes on.\n"
       "With --follow --json each line is an object: the job's id, then status or metrics.");

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "cli/render/render.h"
+#include "cli/render/render_checkpoints.h"
 #include "cli/render/render_peers.h"
 #include "cli/render/render_resources.h"
 #include "common/job/encoding.h"
@@ -147,6 +148,7 @@ Json ToJson(const proto::JobStatus& job) {
   json["placement"] = job.placement();
   json["connections"] = job.job().connections();
   if (job.has_hidden_share()) json["hidden_share"] = job.hidden_share();
+  AddCheckpoints(job, &json);
   json["progress"] = ToJson(job.progress());
   json["waits"] = Json::array();
   for (const auto& wait : job.waits()) json["waits"].push_back(ToJson(wait));

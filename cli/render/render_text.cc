@@ -7,6 +7,7 @@
 #include "absl/time/time.h"
 #include "cli/render/progress.h"
 #include "cli/render/render.h"
+#include "cli/render/render_checkpoints.h"
 #include "cli/render/render_memory.h"
 #include "cli/render/render_peers.h"
 #include "cli/render/render_refusals.h"
@@ -172,6 +173,7 @@ std::string JobText(const proto::JobStatus& job) {
     rows.push_back({"  step", Steps(job.progress())});
     rows.push_back({"  progress", ProgressLine(job)});
   }
+  for (Row& row : CheckpointRows(job)) rows.push_back(std::move(row));
   if (job.has_hidden_share()) {
     rows.push_back({"  hidden", absl::StrFormat("%.0f %% of the exchange behind computation",
                                                 100 * job.hidden_share())});

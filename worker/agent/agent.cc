@@ -133,24 +133,23 @@ void Agent::Stop() {
 }
 
 void Agent::OnMessage(const proto::CoordinatorMessage& message) {
-  auto find = [this](uint32_t job) {
-    auto found = jobs_.find(job);
-    return found == jobs_.end() ? nullptr : found->second.get();
+  // Null, too, where the processes are those of another attempt.
+  auto find = [this](const proto::JobRecord& record) {
+    auto found = jobs_.find(record.job_id());
+    const bool is_it = found != jobs_.end() && found->second->attempt() == record.attempt();
+    return is_it ? found->second.get() : nullptr;
   };
   switch (message.message_case()) {
     case proto::CoordinatorMessage::kStartNode:
       return StartNode(message.start_node());
     case proto::CoordinatorMessage::kRunNode:
-      if (auto* job = find(message.run_node().record().job_id())) job->Run(message.run_node());
+      if (auto* job = find(message.run_node().record())) job->Run(message.run_node());
       return;
     case proto::CoordinatorMessage::kMeasureLink:
-      if (auto* job = find(message.measure_link().record().job_id())) {
-        job->Measure(message.measure_link());
-      }
+      if (auto* job = find(message.measure_link().record())) job->Measure(message.measure_link());
       return;
     case proto::CoordinatorMessage::kStopNode:
-      if (auto* job = find(message.stop_node().job_id())) job->Stop();
-      return;
+      return StopNode(message.stop_node().job_id());
     case proto::CoordinatorMessage::kTryPeers:
       return prober_->Try(message.try_peers());
     case proto::CoordinatorMessage::kJobMetrics:
@@ -163,10 +162,17 @@ void Agent::OnMessage(const proto::CoordinatorMessage& message) {
 void Agent::StartNode(const proto::StartNode& start) {
   uint32_t id = start.record().job_id();
   if (ending_) return;  // the session's end fails the job
-  auto found = jobs_.find(id);
-  if (found != jobs_.end()) return found->second->RepeatReady();
+  const uint32_t attempt = start.record().attempt();
+  if (auto found = jobs_.find(id); found != jobs_.end()) {
+    if (found->second->attempt() == attempt) return found->second->RepeatReady();
+    if (found->second->attempt() > attempt) return;
+    // Its processes of the attempt before are about to be gone.
+    found->second->Stop();
+    next_[id] = start;
+    return;
+  }
   // A repetition, too; the session tells again how the job ended here.
-  const auto is_it = [id](const auto& ended) { return ended.first == id; };
+  const auto is_it = [&](const Ended& ended) { return ended.job == id && ended.attempt >= attempt; };
   if (std::any_of(ended_.begin(), ended_.end(), is_it)) return;
   JobProcesses::Options options;
   options.binary = options_.binary;
@@ -198,6 +204,11 @@ void Agent::StartNode(const proto::StartNode& start) {
   }
   added->Start();
   if (!looking_) Look();
+}
+
+void Agent::StopNode(uint32_t job) {
+  next_.erase(job);
+  if (auto found = jobs_.find(job); found != jobs_.end()) found->second->Stop();
 }
 
 void Agent::Look() {
@@ -264,18 +275,18 @@ absl::Status Agent::Admit(const proto::StartNode& start, const proto::Layout& la
 void Agent::Append(const proto::JobMetrics& metrics) {
   auto found = jobs_.find(metrics.job_id());
   if (found != jobs_.end()) return found->second->Append(metrics.record());
-  for (const auto& [id, run_dir] : ended_) {
-    // The job is over: nobody is left to tell when this fails.
-    if (id == metrics.job_id())
-      AppendLine(MetricsFile(run_dir), MetricsLine(metrics.record())).IgnoreError();
-  }
+  // The newest attempt's. The job is over: nobody is left to tell when this fails.
+  const auto ended = std::find_if(ended_.rbegin(), ended_.rend(),
+                                  [&](const Ended& one) { return one.job == metrics.job_id(); });
+  if (ended == ended_.rend()) return;
+  AppendLine(MetricsFile(ended->run_dir), MetricsLine(metrics.record())).IgnoreError();
 }
 
 void Agent::Forget(uint32_t job) {
   auto found = jobs_.find(job);
   if (found == jobs_.end()) return;
   refused_ended_ += found->second->Activity().refused();
-  ended_.emplace_back(job, found->second->run_dir());
+  ended_.push_back({job, found->second->attempt(), found->second->run_dir()});
   if (ended_.size() > kEndedJobsKept) ended_.pop_front();
   jobs_.erase(found);
   memory_.Release(JobId(job));
@@ -286,6 +297,11 @@ void Agent::Forget(uint32_t job) {
     running_.erase(std::remove(running_.begin(), running_.end(), job), running_.end());
   }
   if (ending_ && jobs_.empty() && when_ended_) std::exchange(when_ended_, nullptr)();
+  if (auto next = next_.find(job); next != next_.end()) {
+    const proto::StartNode start = std::move(next->second);
+    next_.erase(next);
+    StartNode(start);
+  }
 }
 
 void Agent::EndJobs(const std::string& reason, std::function<void()> then) {

@@ -78,6 +78,7 @@ class Agent {
 
   void OnMessage(const proto::CoordinatorMessage& message);
   void StartNode(const proto::StartNode& start);
+  void StopNode(uint32_t job);
   proto::Register Registration() const;
   void Append(const proto::JobMetrics& metrics);
   void EndJobs(const std::string& reason, std::function<void()> then);
@@ -98,8 +99,14 @@ class Agent {
 
   // Owned by the loop.
   std::map<uint32_t, std::unique_ptr<JobProcesses>> jobs_;
-  // Run directories of jobs that have ended: their last metrics may come later. Newest last.
-  std::deque<std::pair<uint32_t, std::string>> ended_;
+  // Attempts of jobs that have ended: their last metrics may come later. Newest last.
+  struct Ended {
+    uint32_t job = 0, attempt = 0;
+    std::string run_dir;
+  };
+  std::deque<Ended> ended_;
+  // By job: a later attempt, which begins once the processes of the one before are gone.
+  std::map<uint32_t, proto::StartNode> next_;
   MemoryLedger memory_;
   GpuSlots gpu_slots_;
   GpuLedger gpu_memory_;

@@ -24,7 +24,7 @@ JobProcesses::JobProcesses(EventLoop* loop, Options options, proto::StartNode st
       run_dir_(ChooseRunDirectory(start_.record(), options_.runs_dir)),
       socket_name_(RandomSocketName()),
       core_(options_.daemon, start_, run_dir_, options_, callbacks_.admit, clock_.Now()),
-      metrics_(MetricsFile(run_dir_)),
+      metrics_(MetricsFile(run_dir_), start_.record().resume().clock()),
       children_(core_.life().children()),
       timers_(loop) {}
 
@@ -78,7 +78,9 @@ proto::NodeActivity JobProcesses::Activity() const {
     const std::unique_ptr<Process>& process = children_[child].process;
     return process == nullptr ? std::string() : ProcessState(process->pid());
   };
-  return core_.watch().Now(state_of, clock_.Now());
+  proto::NodeActivity activity = core_.watch().Now(state_of, clock_.Now());
+  activity.set_attempt(attempt());
+  return activity;
 }
 
 void JobProcesses::Do() {

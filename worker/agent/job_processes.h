@@ -68,6 +68,7 @@ class JobProcesses {
   proto::NodeActivity Activity() const;
 
   const std::string& run_dir() const { return run_dir_; }
+  uint32_t attempt() const { return core_.attempt(); }
 
  private:
   struct Child {

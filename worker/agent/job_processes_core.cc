@@ -32,6 +32,7 @@ JobProcessesCore::JobProcessesCore(std::string daemon, const proto::StartNode& s
                                    absl::Time now)
     : daemon_(std::move(daemon)),
       job_id_(start.record().job_id()),
+      attempt_(start.record().attempt()),
       node_(start.node()),
       job_(start.record().job()),
       run_dir_(std::move(run_dir)),
@@ -116,6 +117,7 @@ void JobProcessesCore::OnReady(const proto::NodeReady& ready, absl::Time now) {
   if (!IsAdmitted(ready.layout(), {}, now)) return;
   ready_ = ready;
   ready_->set_job_id(job_id_);
+  ready_->set_attempt(attempt_);
   ready_->set_run_dir(run_dir_);
   watch_.OnReady(now);
   RepeatReady();
@@ -136,12 +138,14 @@ void JobProcessesCore::OnReport(const proto::RankReport& report, absl::Time now)
   proto::DaemonMessage up;
   *up.mutable_rank_report() = report;
   up.mutable_rank_report()->set_job_id(job_id_);
+  up.mutable_rank_report()->set_attempt(attempt_);
   SendUnlessEnded(std::move(up));
 }
 
 void JobProcessesCore::OnMeasured(const proto::LinkMeasured& measured) {
   measured_ = measured;
   measured_->set_job_id(job_id_);
+  measured_->set_attempt(attempt_);
   proto::DaemonMessage up;
   *up.mutable_link_measured() = *measured_;
   SendUnlessEnded(std::move(up));
@@ -209,6 +213,7 @@ void JobProcessesCore::Finish() {
   STRATA_REQUIRE(!ended() && life_.finished());
   proto::DaemonMessage up;
   up.mutable_node_finished()->set_job_id(job_id_);
+  up.mutable_node_finished()->set_attempt(attempt_);
   Send(std::move(up));
   BeGone();
 }
@@ -217,6 +222,7 @@ void JobProcessesCore::Fail(const std::string& reason, absl::Time now) {
   if (ended()) return;
   proto::DaemonMessage up;
   up.mutable_node_failed()->set_job_id(job_id_);
+  up.mutable_node_failed()->set_attempt(attempt_);
   up.mutable_node_failed()->set_reason(reason);
   Send(std::move(up));
   End(now);

@@ -111,6 +111,7 @@ class JobProcessesCore {
   bool has_aggregator() const;
   const NodeLife& life() const { return life_; }
   const NodeWatch& watch() const { return watch_; }
+  uint32_t attempt() const { return attempt_; }
 
  private:
   // In this order, but that not all are passed through. From kEnding on the coordinator knows the
@@ -147,6 +148,7 @@ class JobProcessesCore {
 
   const std::string daemon_;
   const uint32_t job_id_;
+  const uint32_t attempt_;
   const uint32_t node_;
   const proto::Job job_;
   const std::string run_dir_;

@@ -13,7 +13,9 @@ namespace strata::worker {
 // A job's metrics.jsonl on the node that writes it. Threads: one.
 class MetricsLog {
  public:
-  explicit MetricsLog(std::string path) : path_(std::move(path)) {}
+  // `first_step`: that of the job, which may go on from a checkpoint.
+  MetricsLog(std::string path, uint64_t first_step)
+      : path_(std::move(path)), last_step_(first_step) {}
 
   // Adds one line. Records come in the order of their steps; one that is not past the last line is
   // a repetition and is dropped (after a restart the coordinator merges what it may not have seen).
@@ -25,7 +27,7 @@ class MetricsLog {
 
  private:
   const std::string path_;
-  uint64_t last_step_ = 0;
+  uint64_t last_step_;
   uint64_t last_measured_step_ = 0;  // of late measurements
   bool final_written_ = false;
 };

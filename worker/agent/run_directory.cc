@@ -11,7 +11,10 @@
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/strip.h"
+#include "common/atomic_file.h"
 #include "google/protobuf/text_format.h"
 #include "worker/agent/run_directory_lock.h"
 
@@ -34,6 +37,22 @@ bool OnlyInforms(const std::string& line) {
   if (line.size() < kTimeBytes || line[kTimeBytes - 1] != 'Z') return false;
   const std::string rest = line.substr(kTimeBytes);
   return absl::StartsWith(rest, " info ") || absl::StartsWith(rest, " debug ");
+}
+
+// Removes the lines of later steps, which will be made again.
+absl::Status KeepMetricsUpTo(uint64_t step, const std::string& path) {
+  std::ifstream in(path);
+  if (!in) return absl::OkStatus();  // there is none
+  std::string line, kept;
+  while (std::getline(in, line)) {
+    absl::string_view rest = line;
+    uint64_t of = 0;
+    if (!absl::ConsumePrefix(&rest, "{\"step\":")) continue;
+    if (absl::SimpleAtoi(rest.substr(0, rest.find(',')), &of) && of <= step) {
+      absl::StrAppend(&kept, line, "\n");
+    }
+  }
+  return WriteFileAtomically(path, kept);
 }
 
 }  // namespace
@@ -76,6 +95,12 @@ absl::StatusOr<UniqueFd> PrepareRunDirectory(const std::string& run_dir,
   absl::StatusOr<UniqueFd> claim = LockRunDirectory(run_dir, record);
   if (!claim.ok()) return claim;
   std::filesystem::remove(absl::StrCat(run_dir, "/weights.node-", node, ".hashes"), error);
+  if (record.attempt() > 0) {
+    if (!holds_rank_0) return claim;
+    absl::Status kept = KeepMetricsUpTo(record.resume().clock(), MetricsFile(run_dir));
+    if (!kept.ok()) return kept;
+    return claim;
+  }
   std::filesystem::remove(AggregatorLog(run_dir, node), error);
   for (const proto::LogicalNode& view_node : record.view().nodes()) {
     if (view_node.node() != node) continue;

@@ -1,5 +1,6 @@
 #include "worker/agent/run_directory.h"
 
+#include <algorithm>
 #include <filesystem>
 #include <fstream>
 #include <sstream>
@@ -51,6 +52,26 @@ TEST(RunDirectory, HoldsTheJobAsRunAndNothingOfAnEarlierOne) {
   EXPECT_FALSE(std::filesystem::exists(AggregatorLog(dir, 0)));
   EXPECT_FALSE(std::filesystem::exists(dir + "/weights.node-0.hashes"));
   EXPECT_TRUE(std::filesystem::exists(RankLog(dir, 2)));
+}
+
+TEST(RunDirectory, KeepsOfAnEarlierAttemptWhatIsNotMadeAgain) {
+  const std::string dir = testing::TempDir() + "/attempts";
+  ASSERT_TRUE(PrepareRunDirectory(dir, Record(), 0, true).ok());
+  ASSERT_TRUE(AppendLine(RankLog(dir, 1), "why it failed").ok());
+  for (const int step : {10, 20, 30}) {
+    proto::MetricsRecord record;
+    record.set_step(step);
+    ASSERT_TRUE(AppendLine(MetricsFile(dir), MetricsLine(record)).ok());
+  }
+  ASSERT_TRUE(AppendLine(MetricsFile(dir), "{\"step\":2").ok());  // cut short
+  proto::JobRecord record = Record();
+  record.set_attempt(1);
+  record.mutable_resume()->set_clock(20);
+  ASSERT_TRUE(PrepareRunDirectory(dir, record, 0, true).ok());
+  EXPECT_EQ(ReadFile(RankLog(dir, 1)), "why it failed\n");
+  const std::string metrics = ReadFile(MetricsFile(dir));
+  EXPECT_EQ(std::count(metrics.begin(), metrics.end(), '\n'), 2) << metrics;
+  EXPECT_NE(metrics.find("{\"step\":20,"), std::string::npos) << metrics;
 }
 
 TEST(RunDirectory, KeepsTheOutputOfAJobThatStillWritesIt) {

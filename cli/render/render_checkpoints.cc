@@ -1,0 +1,99 @@
+#include "cli/render/render_checkpoints.h"
+
+#include <string>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "absl/time/time.h"
+#include "cli/render/progress.h"
+#include "common/counted.h"
+
+namespace strata::cli {
+namespace {
+
+std::string TimeOf(int64_t unix_ms) {
+  return absl::FormatTime("%H:%M:%S UTC", absl::FromUnixMillis(unix_ms), absl::UTCTimeZone());
+}
+
+std::string NewestText(const proto::CheckpointStatus& checkpoints) {
+  if (checkpoints.complete() == 0) return "none complete yet";
+  return absl::StrFormat("newest of step %d (%s at %s), %d complete", checkpoints.newest_clock(),
+                         FormatBytes(static_cast<double>(checkpoints.newest_bytes())),
+                         TimeOf(checkpoints.newest_ms()), checkpoints.complete());
+}
+
+}  // namespace
+
+std::vector<Row> CheckpointRows(const proto::JobStatus& job) {
+  std::vector<Row> rows;
+  const proto::CheckpointStatus& checkpoints = job.checkpoints();
+  if (!checkpoints.resumed_dir().empty()) {
+    rows.push_back({"  goes on from", absl::StrFormat("step %d in %s", checkpoints.resumed_clock(),
+                                                      checkpoints.resumed_dir())});
+  }
+  for (const std::string& passed : checkpoints.passed_over()) {
+    rows.push_back({"  passed over", passed});
+  }
+  if (job.job().has_checkpoint()) {
+    const proto::Checkpoint& wish = job.job().checkpoint();
+    rows.push_back({"  checkpoints", absl::StrFormat("every %s to %s: %s",
+                                                     Counted(wish.every_steps(), "step"),
+                                                     wish.dir(), NewestText(checkpoints))});
+    if (checkpoints.has_writing_clock()) {
+      rows.push_back({"", absl::StrFormat("step %d: %d of %s written", checkpoints.writing_clock(),
+                                          checkpoints.objects_written(),
+                                          Counted(checkpoints.objects(), "object"))});
+    }
+    if (checkpoints.failed() > 0) {
+      rows.push_back({"", absl::StrCat(checkpoints.failed(), " failed",
+                                       checkpoints.problem().empty() ? "" : ": ",
+                                       checkpoints.problem())});
+    }
+  }
+  for (int i = 0; i < job.restarts_size(); ++i) {
+    const proto::RestartStatus& restart = job.restarts(i);
+    rows.push_back({absl::StrCat("  restart ", i + 1),
+                    absl::StrFormat("%s, from step %d: %s", TimeOf(restart.failed_ms()),
+                                    restart.clock(), restart.reason())});
+  }
+  return rows;
+}
+
+void AddCheckpoints(const proto::JobStatus& job, nlohmann::ordered_json* json) {
+  if (job.has_checkpoints()) {
+    const proto::CheckpointStatus& checkpoints = job.checkpoints();
+    nlohmann::ordered_json shown;
+    if (job.job().has_checkpoint()) {
+      shown["dir"] = job.job().checkpoint().dir();
+      shown["complete"] = checkpoints.complete();
+      shown["failed"] = checkpoints.failed();
+      shown["problem"] = checkpoints.problem();
+    }
+    if (checkpoints.complete() > 0) {
+      shown["newest"] = {{"step", checkpoints.newest_clock()},
+                         {"written_ms", checkpoints.newest_ms()},
+                         {"bytes", checkpoints.newest_bytes()}};
+    }
+    if (checkpoints.has_writing_clock()) {
+      shown["writing"] = {{"step", checkpoints.writing_clock()},
+                          {"objects_written", checkpoints.objects_written()},
+                          {"objects", checkpoints.objects()}};
+    }
+    if (!checkpoints.resumed_dir().empty()) {
+      shown["resumed"] = {{"dir", checkpoints.resumed_dir()},
+                          {"step", checkpoints.resumed_clock()}};
+    }
+    shown["passed_over"] = std::vector<std::string>(checkpoints.passed_over().begin(),
+                                                    checkpoints.passed_over().end());
+    (*json)["checkpoints"] = shown;
+  }
+  if (job.restarts().empty()) return;
+  (*json)["restarts"] = nlohmann::ordered_json::array();
+  for (const proto::RestartStatus& restart : job.restarts()) {
+    (*json)["restarts"].push_back({{"failed_ms", restart.failed_ms()},
+                                   {"reason", restart.reason()},
+                                   {"step", restart.clock()}});
+  }
+}
+
+}  // namespace strata::cli

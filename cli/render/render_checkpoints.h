@@ -1,0 +1,21 @@
+#ifndef STRATA_CLI_RENDER_RENDER_CHECKPOINTS_H_
+#define STRATA_CLI_RENDER_RENDER_CHECKPOINTS_H_
+
+#include <nlohmann/json.hpp>
+#include <vector>
+
+#include "cli/render/table.h"
+#include "proto/control.pb.h"
+
+namespace strata::cli {
+
+// What a job's checkpoints come to, what it went on from, and its restarts, for its table; none
+// where it has none of these.
+std::vector<Row> CheckpointRows(const proto::JobStatus& job);
+
+// Adds the same as "checkpoints" and "restarts".
+void AddCheckpoints(const proto::JobStatus& job, nlohmann::ordered_json* json);
+
+}  // namespace strata::cli
+
+#endif  // STRATA_CLI_RENDER_RENDER_CHECKPOINTS_H_
