@@ -76,10 +76,6 @@ absl::Status CheckFromProgram(const proto::Job& job) {
   if (!job.has_program()) {
     return Refuse("optimizer.from_program: needs a program, which names the optimizer");
   }
-  if (job.exchange() == proto::Job::NCCL) {
-    return Refuse(
-        "optimizer.from_program: exchange: NCCL has to know the optimizer before the program runs");
-  }
   return absl::OkStatus();
 }
 

@@ -60,13 +60,9 @@ absl::Status TakeProgramOptimizer(const proto::Optimizer* named, bool says_rates
         "or let the program name none",
         KindName(job->optimizer()), KindName(*named)));
   }
-  const bool knows_rates =
-      job->exchange() != proto::Job::MPI && job->exchange() != proto::Job::NCCL;
-  if (says_rates && !knows_rates) {
+  if (says_rates && job->exchange() == proto::Job::MPI) {
     return Refuse(
-        absl::StrFormat("exchange: %s takes learning rates from schedule, but the program says "
-                        "them in each step",
-                        proto::Job::Exchange_Name(job->exchange())));
+        "exchange: MPI takes learning rates from schedule, but the program says them in each step");
   }
   if (!is_awaited) return absl::OkStatus();
   if (named->kind_case() == proto::Optimizer::KIND_NOT_SET || named->has_from_program()) {

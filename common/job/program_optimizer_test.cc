@@ -94,6 +94,11 @@ TEST(ProgramOptimizerTest, WhatDoesNotGoWithTheKindIsRefusedOnceItIsKnown) {
                                 "optimizer.clip_norm: needs exchange"));
   EXPECT_EQ(WhyNot("ranks: 1 exchange: RING " + from, "sgd {}"), "");
   EXPECT_EQ(WhyNot("ranks: 1 exchange: RING " + from, "mean {}"), "");
+  const std::string nccl = "device: GPU exchange: NCCL " + from;
+  EXPECT_EQ(WhyNot(nccl, "adamw {}"), "");
+  EXPECT_EQ(WhyNot(nccl, "mean {}"), "");
+  EXPECT_EQ(WhyNot(nccl, "sgd {} clip_norm: 1"),
+            "optimizer.clip_norm: needs exchange: PARAMETER_SERVER or RING");
   EXPECT_EQ(WhyNot(from + "push { codec: DGC }", "adam {}"),
             "optimizer: adam, but push.codec: DGC has a momentum of its own and needs sgd");
   EXPECT_EQ(WhyNot(from + "push { codec: DGC }", "sgd {}"), "");
@@ -111,11 +116,13 @@ TEST(ProgramOptimizerTest, OneOfTwoLimitsOfTheNormIsEnough) {
 
 TEST(ProgramOptimizerTest, ExchangesThatTakeNoRatesAreNamed) {
   proto::Job job = JobOf("optimizer { sgd {} }");
-  job.set_exchange(proto::Job::NCCL);
+  job.set_exchange(proto::Job::MPI);
   EXPECT_EQ(TakeProgramOptimizer(nullptr, true, &job).message(),
-            "exchange: NCCL takes learning rates from schedule, but the program says them in each "
+            "exchange: MPI takes learning rates from schedule, but the program says them in each "
             "step");
   EXPECT_TRUE(TakeProgramOptimizer(nullptr, false, &job).ok());
+  job.set_exchange(proto::Job::NCCL);
+  EXPECT_TRUE(TakeProgramOptimizer(nullptr, true, &job).ok());
 }
 
 }  // namespace

@@ -1,7 +1,11 @@
 // Ranks that add up what lies on their devices: as threads, and with the fake NCCL as processes.
 #include "kernels/device/communicator.h"
 
+#include <bit>
+#include <cmath>
+#include <cstring>
 #include <functional>
+#include <limits>
 #include <memory>
 #include <string>
 #include <thread>
@@ -122,6 +126,24 @@ TEST_F(CommunicatorTest, AReductionsSumIsItsRootsAlone) {
     float* const sum = r == 1 ? at + 1 : nullptr;
     ASSERT_EQ(communicator.Reduce(*rank.stream, at, sum, 1, 1, Always), absl::OkStatus());
     EXPECT_EQ(rank.Get(at, 2), (std::vector<float>{1.0f + r, r == 1 ? 3.0f : 8.0f}));
+  });
+}
+
+TEST_F(CommunicatorTest, EveryRankHasTheRootsBits) {
+  InRanks(3, [](uint32_t r, Communicator& communicator, Rank& rank) {
+    const auto of_rank = [](uint32_t from) {
+      // More than one piece of the fake one's.
+      std::vector<float> values(40000, static_cast<float>(from));
+      values[1] = from == 2 ? -0.0f : 1;
+      values[2] = std::bit_cast<float>(0x7fc0'0000u + from);  // each rank's own NaN
+      values[3] = from == 2 ? std::numeric_limits<float>::denorm_min() : INFINITY;
+      return values;
+    };
+    const std::vector<float> own = of_rank(r), expected = of_rank(2);
+    float* const at = rank.Put(own);
+    ASSERT_EQ(communicator.Broadcast(*rank.stream, at, own.size(), 2, Always), absl::OkStatus());
+    const std::vector<float> found = rank.Get(at, own.size());
+    EXPECT_EQ(std::memcmp(found.data(), expected.data(), found.size() * sizeof(float)), 0);
   });
 }
 

@@ -33,6 +33,9 @@ class Communicator {
   // Queues: `sum` becomes that of all ranks' `values` on rank `root`; elsewhere it may be null.
   virtual absl::Status Reduce(Stream& stream, const float* values, float* sum, size_t count,
                               uint32_t root, const StillWanted& still_wanted) = 0;
+  // Queues: `values` become those of rank `root`, bit for bit.
+  virtual absl::Status Broadcast(Stream& stream, float* values, size_t count, uint32_t root,
+                                 const StillWanted& still_wanted) = 0;
 
   // What has gone wrong meanwhile, here or with another rank as far as that can be seen. A rank
   // that is gone need not be: what was queued then waits for it until Abort.

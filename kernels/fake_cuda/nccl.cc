@@ -4,6 +4,7 @@
 #include <atomic>
 #include <cstring>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -37,6 +38,7 @@ struct Collective {
   std::byte* sum = nullptr;  // null: not here
   size_t bytes = 0;
   ncclDataType_t type = ncclFloat;
+  std::optional<uint32_t> source = std::nullopt;  // whose values are copied, in place of a sum
 };
 
 template <typename T>
@@ -69,7 +71,9 @@ void Run(Group& group, const Collective& what) {
     const size_t bytes = std::min(Meeting::kPieceBytes, what.bytes - at);
     std::memcpy(group.meeting->piece(group.rank), from + at, bytes);
     if (!group.meeting->Pass(group.rank, group.ranks, group.ended)) return;
-    if (to != nullptr && what.type == ncclFloat) {
+    if (what.source) {
+      std::memcpy(to + at, group.meeting->piece(*what.source), bytes);
+    } else if (to != nullptr && what.type == ncclFloat) {
       AddPiece<float>(*group.meeting, group.ranks, bytes, to + at);
     } else if (to != nullptr) {
       AddPiece<uint64_t>(*group.meeting, group.ranks, bytes, to + at);
@@ -193,6 +197,17 @@ ncclResult_t ncclReduce(const void* values, void* sum, size_t count, ncclDataTyp
                 .sum = here ? static_cast<std::byte*>(sum) : nullptr,
                 .bytes = BytesOf(count, type),
                 .type = type},
+               comm, stream);
+}
+
+ncclResult_t ncclBroadcast(const void* values, void* copy, size_t count, ncclDataType_t type,
+                           int root, ncclComm_t comm, cudaStream_t stream) {
+  if (copy == nullptr) return Refuse(ncclInvalidArgument, "null");
+  return Queue({.values = static_cast<const std::byte*>(values),
+                .sum = static_cast<std::byte*>(copy),
+                .bytes = BytesOf(count, type),
+                .type = type,
+                .source = static_cast<uint32_t>(root)},
                comm, stream);
 }
 

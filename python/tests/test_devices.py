@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import pathlib
 import re
+from typing import Callable
 
 import pytest
 from support import Result, error_lines, must_finish, run_job
@@ -24,12 +26,27 @@ def weights(result: Result, ranks: int = 2) -> list[str]:
     return sorted(found)
 
 
+OnHost = Callable[..., "list[str]"]
+
+
+@pytest.fixture(scope="module")
+def on_host(tmp_path_factory: pytest.TempPathFactory) -> OnHost:
+    """What the ranks of a job on CPUs say of their weights; runs each job once."""
+
+    @functools.cache
+    def run(script: str, how: str, mode: str = "sync") -> list[str]:
+        folder = tmp_path_factory.mktemp("host")
+        return weights(run_job(folder, script, "host", how, mode=mode, options=CPU))
+
+    return run
+
+
 @pytest.mark.parametrize("how", ["sgd", "mean"])
 def test_a_session_on_devices_has_the_bits_of_one_on_the_host(
-    tmp_path: pathlib.Path, how: str
+    tmp_path: pathlib.Path, on_host: OnHost, how: str
 ) -> None:
     script = "device_session.py"
-    expected = weights(run_job(tmp_path / "host", script, "host", how, options=CPU))
+    expected = on_host(script, how)
     assert expected[0].split()[-1] == expected[1].split()[-1]
     for kind in ("interface", "stream", "dlpack", "mixed", "torch"):
         found = weights(run_job(tmp_path / kind, script, kind, how, options=GPU))
@@ -71,18 +88,40 @@ def test_a_session_whose_gpus_add_up_by_nccl_has_the_bits_of_one_on_the_host(
     script = "device_session.py"
     expected = weights(run_job(tmp_path / "host", script, "host", "job", options=OPTIMIZER))
     options = (*TWO_GPUS, *OPTIMIZER, "--set", "node_sum=NCCL")
-    found = weights(run_job(tmp_path / "gpu", script, kind, "job", options=options))
+    found = weights(run_job(tmp_path / "gpu", script, kind, "job", "own_device", options=options))
     assert found == expected
 
 
 def test_a_model_whose_gpus_add_up_by_nccl_has_the_bits_of_one_on_the_host(
-    tmp_path: pathlib.Path,
+    tmp_path: pathlib.Path, on_host: OnHost
 ) -> None:
     script = "device_torch.py"
-    expected = weights(run_job(tmp_path / "host", script, "host", "ranks", options=CPU))
     options = (*TWO_GPUS, *CPU, "--set", "node_sum=NCCL")
     found = weights(run_job(tmp_path / "gpu", script, "own_device", "ranks", options=options))
-    assert found == expected
+    assert found == on_host(script, "ranks")
+
+
+BY_NCCL = (*TWO_GPUS, *CPU, "--set", "exchange=NCCL")
+
+
+@pytest.mark.parametrize(
+    ("kind", "how"), [("stream", "sgd"), ("torch", "sgd"), ("mixed", "mean"), ("torch", "mean")]
+)
+def test_a_session_whose_exchange_is_nccl_has_the_bits_of_one_on_the_host(
+    tmp_path: pathlib.Path, on_host: OnHost, kind: str, how: str
+) -> None:
+    script = "device_session.py"
+    found = run_job(tmp_path, script, kind, how, "own_device", servers=None, options=BY_NCCL)
+    assert weights(found) == on_host(script, how)
+
+
+@pytest.mark.parametrize("how", ["ranks", "buffers", "scaler", "servers"])
+def test_a_model_whose_exchange_is_nccl_has_the_bits_of_one_on_the_host(
+    tmp_path: pathlib.Path, on_host: OnHost, how: str
+) -> None:
+    script = "device_torch.py"
+    found = run_job(tmp_path, script, "own_device", how, servers=None, options=BY_NCCL)
+    assert weights(found) == on_host(script, how)
 
 
 @pytest.mark.parametrize(
@@ -98,12 +137,11 @@ def test_a_model_whose_gpus_add_up_by_nccl_has_the_bits_of_one_on_the_host(
     ],
 )
 def test_a_model_on_devices_has_the_bits_of_one_on_the_host(
-    tmp_path: pathlib.Path, how: str, mode: str
+    tmp_path: pathlib.Path, on_host: OnHost, how: str, mode: str
 ) -> None:
     script = "device_torch.py"
-    expected = weights(run_job(tmp_path / "host", script, "host", how, mode=mode, options=CPU))
     found = weights(run_job(tmp_path / "gpu", script, "device", how, mode=mode, options=GPU))
-    assert found == expected
+    assert found == on_host(script, how, mode)
 
 
 REFUSALS = {
@@ -205,23 +243,21 @@ def test_the_arrays_that_a_real_gpu_trains_are_the_same_whoever_adds_first(
 
 
 NCCL = {
-    # As strata run has it; with the optimizer on the ranks; with first weights of rank 0's.
-    "": "optimizer.from_program: exchange: NCCL has to know the optimizer before the program runs",
-    "optimizer.mean={}": "exchange: NCCL takes learning rates from schedule, but the program says",
-    "optimizer.sgd={}": "exchange: NCCL: ranks offer the same first weights, and do not take rank",
+    # On either rank, whichever is heard first.
+    "s = strata.Session({'w': Array(zeros)}, strata.SGD(0.25 + 0.25 * int(os.environ['RANK'])));"
+    " s.step({'w': Array(zeros)}); s.weights()": "at step 0, another rank another one",
+    "s = strata.Session({'w': Array(zeros)}, strata.SGD(0.25));"
+    " [(s.step({'w': Array(zeros)}), s.weights()) for _ in range(1 + int(os.environ['RANK']))];"
+    " s.close()": "another rank ",
+    "strata.Session({'w': Array(zeros)}, strata.SGD(0.25, clip_norm=1.0))": (
+        "optimizer.clip_norm: needs exchange: PARAMETER_SERVER or RING"
+    ),
 }
 
 
-@pytest.mark.parametrize("optimizer", sorted(NCCL))
-def test_exchange_nccl_says_why_it_does_not_go_with_a_rank_in_python(
-    tmp_path: pathlib.Path, optimizer: str
+@pytest.mark.parametrize("code", sorted(NCCL))
+def test_what_does_not_go_with_exchange_nccl_is_one_line_that_says_why(
+    tmp_path: pathlib.Path, code: str
 ) -> None:
-    code = "strata.Session({'w': Array(zeros)})"
-    if "mean" in optimizer:
-        code = "fake_device.use_for_torch(); model = torch.nn.Linear(2, 1);"
-        code += " st.DistributedOptimizer(torch.optim.SGD(model.parameters(), 0.1), model)"
-    if "sgd" in optimizer:
-        code = "fake_device.use(int(os.environ['LOCAL_RANK']), 'devices=2'); " + code
-    options = (*TWO_GPUS, "--set", "exchange=NCCL", *(("--set", optimizer) if optimizer else ()))
-    ranks = 2 if "sgd" in optimizer else 1
-    assert NCCL[optimizer] in refusal_of(tmp_path, code, *options, ranks=ranks)
+    use = "fake_device.use(int(os.environ['LOCAL_RANK']), 'devices=2'); "
+    assert NCCL[code] in refusal_of(tmp_path, use + code, *BY_NCCL, ranks=2)

@@ -1,10 +1,12 @@
 """A rank that trains one array of PyTorch by gradients of its own weights, in numbers whose sums
 are exact: a GPU has the bits of a CPU. Rank 0 prints the final weights.
 
-usage: arrays.py cpu|cuda
+usage: arrays.py cpu|cuda [own_gpu]
+  own_gpu: each rank has the GPU of its number on this host
 """
 
 import hashlib
+import os
 import sys
 
 import torch
@@ -13,6 +15,8 @@ import strata
 
 ELEMENTS, STEPS, BATCH = 20_000, 50, 8
 where = torch.device(sys.argv[1])
+if "own_gpu" in sys.argv:
+    torch.cuda.set_device(int(os.environ["LOCAL_RANK"]))
 place = torch.arange(ELEMENTS, device=where)
 weights = torch.full((ELEMENTS,), 0.25, device=where)
 with strata.Session({"w": weights}, optimizer=strata.SGD(lr=0.125)) as session:

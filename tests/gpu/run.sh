@@ -288,15 +288,26 @@ lacks_torch() {
   [ -n "$why" ] && echo "python3 has no PyTorch that finds a GPU: ${why##*$'\n'}"
 }
 # The same bits as without a GPU.
-python_arrays() {
+python_arrays() {  # [own_gpu]
   local expected found
   lacks_torch && return 77
-  expected=$(in_python arrays.py cpu) && found=$(on_gpu_in_python arrays.py cuda) || return 1
+  expected=$(in_python arrays.py cpu) && found=$(on_gpu_in_python arrays.py cuda "$@") || return 1
   [ -n "$expected" ] && [ "$found" = "$expected" ] && return 0
   echo "${found:-no weights}; expected: $expected"
   return 1
 }
 run "a job in Python: arrays" python_arrays
+# On a GPU each, whose sums, being exact, have those bits, too.
+python_arrays_by_nccl() {
+  lacks_torch && return 77
+  if [ "${devices:-0}" -lt 2 ]; then
+    echo "there are not two GPUs here"
+    return 77
+  fi
+  gpu_options="--device-plugin $plugin --gpus 0,1 --set device=GPU --set exchange=NCCL" \
+    python_arrays own_gpu
+}
+run "a job in Python: arrays, exchange NCCL" python_arrays_by_nccl
 python_lenet5() {  # WHERE THE OPTIMIZER IS
   local found
   lacks_torch && return 77

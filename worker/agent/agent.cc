@@ -188,8 +188,9 @@ void Agent::StartNode(const proto::StartNode& start) {
     if (!message.has_trace()) return session_->Send(std::move(message));
     trace_sender_.Send(std::move(*message.mutable_trace()), session_.get());
   };
-  callbacks.admit = [this, start](const proto::Layout& layout, const proto::Placement& placement) {
-    return Admit(start, layout, placement);
+  callbacks.admit = [this, start](const proto::Job& job, const proto::Layout& layout,
+                                  const proto::Placement& placement) {
+    return Admit(start, job, layout, placement);
   };
   callbacks.take_gpus = [this, id, ranks = RanksOf(start)] {
     return gpu_slots_.Take(JobId(id), ranks);
@@ -258,9 +259,8 @@ proto::Heartbeat Agent::Heartbeat() {
   return heartbeat;
 }
 
-absl::Status Agent::Admit(const proto::StartNode& start, const proto::Layout& layout,
-                          const proto::Placement& placement) {
-  const proto::Job& job = start.record().job();
+absl::Status Agent::Admit(const proto::StartNode& start, const proto::Job& job,
+                          const proto::Layout& layout, const proto::Placement& placement) {
   // A rank with no exchange has all of its memory to itself.
   if (job.exchange() == proto::Job::NONE) return absl::OkStatus();
   const JobId id(start.record().job_id());

@@ -86,8 +86,8 @@ class Agent {
   void Look();
   proto::Heartbeat Heartbeat();
   void Forget(uint32_t job);
-  absl::Status Admit(const proto::StartNode& start, const proto::Layout& layout,
-                     const proto::Placement& placement);
+  absl::Status Admit(const proto::StartNode& start, const proto::Job& job,
+                     const proto::Layout& layout, const proto::Placement& placement);
 
   const AgentOptions options_;
   const std::function<void(const absl::Status&)> on_lost_;

@@ -114,7 +114,7 @@ void JobProcessesCore::OnChildMessage(int child, const std::string& bytes, absl:
 }
 
 void JobProcessesCore::OnReady(const proto::NodeReady& ready, absl::Time now) {
-  if (!IsAdmitted(ready.layout(), {}, now)) return;
+  if (!IsAdmitted(job_, ready.layout(), {}, now)) return;
   ready_ = ready;
   ready_->set_job_id(job_id_);
   ready_->set_attempt(attempt_);
@@ -250,9 +250,9 @@ void JobProcessesCore::BeGone() {
   actions_.push_back(ReportGone{});
 }
 
-bool JobProcessesCore::IsAdmitted(const proto::Layout& layout, const proto::Placement& placement,
-                                  absl::Time now) {
-  const absl::Status admitted = admit_ ? admit_(layout, placement) : absl::OkStatus();
+bool JobProcessesCore::IsAdmitted(const proto::Job& job, const proto::Layout& layout,
+                                  const proto::Placement& placement, absl::Time now) {
+  const absl::Status admitted = admit_ ? admit_(job, layout, placement) : absl::OkStatus();
   if (!admitted.ok()) Fail(OfNode(admitted.message()), now);
   return admitted.ok();
 }
@@ -260,7 +260,8 @@ bool JobProcessesCore::IsAdmitted(const proto::Layout& layout, const proto::Plac
 void JobProcessesCore::Run(const proto::RunNode& run, absl::Time now) {
   if (told_to_run_) return;
   told_to_run_ = true;
-  if (!IsAdmitted(run.record().layout(), run.record().placement(), now)) return;
+  const proto::JobRecord& record = run.record();
+  if (!IsAdmitted(record.job(), record.layout(), record.placement(), now)) return;
   proto::AgentMessage message;
   *message.mutable_run() = run;
   actions_.push_back(SendDown{std::move(message)});

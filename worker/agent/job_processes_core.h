@@ -68,8 +68,9 @@ class JobProcessesCore {
   using Action = std::variant<Claim, StartChildren, SendUp, SendDown, SignalChildren, ReportGone>;
 
   // Whether the node has the memory for the job: asked once its layout is known, and again with the
-  // placement. Null: it has.
-  using Admit = std::function<absl::Status(const proto::Layout&, const proto::Placement&)>;
+  // placement and the optimizer that its program has named. Null: it has.
+  using Admit =
+      std::function<absl::Status(const proto::Job&, const proto::Layout&, const proto::Placement&)>;
 
   JobProcessesCore(std::string daemon, const proto::StartNode& start, std::string run_dir,
                    JobDeadlines deadlines, Admit admit, absl::Time now);
@@ -132,7 +133,8 @@ class JobProcessesCore {
   // The reason, said of the node rather than one of its children.
   std::string OfNode(absl::string_view reason) const;
   // False: the job does not fit, and has failed.
-  bool IsAdmitted(const proto::Layout& layout, const proto::Placement& placement, absl::Time now);
+  bool IsAdmitted(const proto::Job& job, const proto::Layout& layout,
+                  const proto::Placement& placement, absl::Time now);
   void OnReady(const proto::NodeReady& ready, absl::Time now);
   void OnReport(const proto::RankReport& report, absl::Time now);
   void OnMeasured(const proto::LinkMeasured& measured);

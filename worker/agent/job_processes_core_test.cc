@@ -316,7 +316,7 @@ TEST_F(JobProcessesCoreTest, SaysAgainThatItIsReadyOnlyWhileTheOutcomeIsOpen) {
 }
 
 TEST_F(JobProcessesCoreTest, IsNotReadyWhereItIsNotAdmitted) {
-  admit_ = [](const proto::Layout&, const proto::Placement&) {
+  admit_ = [](const proto::Job&, const proto::Layout&, const proto::Placement&) {
     return absl::ResourceExhaustedError("too big");
   };
   StartAll();
@@ -324,6 +324,23 @@ TEST_F(JobProcessesCoreTest, IsNotReadyWhereItIsNotAdmitted) {
   message.mutable_ready();
   Say(kAggregator, message);
   EXPECT_EQ(Actions(), "failed: node 0 (w1): too big, signal 15");
+}
+
+TEST_F(JobProcessesCoreTest, AsksForMemoryAgainWithTheOptimizerThatTheProgramHasNamed) {
+  start_.mutable_record()->mutable_job()->mutable_optimizer()->mutable_from_program();
+  std::vector<proto::Optimizer::KindCase> asked;
+  admit_ = [&](const proto::Job& job, const proto::Layout&, const proto::Placement&) {
+    asked.push_back(job.optimizer().kind_case());
+    return absl::OkStatus();
+  };
+  StartAll();
+  proto::ChildMessage message;
+  message.mutable_ready();
+  Say(kAggregator, message);
+  proto::RunNode run;
+  run.mutable_record()->mutable_job()->mutable_optimizer()->mutable_adam();
+  core_->Run(run, now_);
+  EXPECT_EQ(asked, (std::vector{proto::Optimizer::kFromProgram, proto::Optimizer::kAdam}));
 }
 
 TEST_F(JobProcessesCoreTest, RunsAndMeasuresOnceAndTellsAgainWhatWasMeasured) {

@@ -79,7 +79,7 @@ class JobProcessesTest : public testing::Test {
   std::vector<proto::DaemonMessage> sent_;
   absl::Duration claim_deadline_ = absl::ZeroDuration();
   absl::Duration cause_time_ = absl::Seconds(2);
-  std::function<absl::Status(const proto::Layout&, const proto::Placement&)> admit_;
+  JobProcessesCore::Admit admit_;
   std::function<absl::StatusOr<std::vector<uint32_t>>()> take_gpus_;
 };
 
@@ -334,7 +334,7 @@ TEST_F(JobProcessesTest, SayAgainThatTheyAreReadyAndRunOnce) {
 }
 
 TEST_F(JobProcessesTest, FailWithTheFigureWhereTheNodeHasNotTheMemory) {
-  admit_ = [](const proto::Layout&, const proto::Placement&) {
+  admit_ = [](const proto::Job&, const proto::Layout&, const proto::Placement&) {
     return absl::ResourceExhaustedError("it needs up to 3.0 MiB");
   };
   Play("[ $1 = aggregator ] && printf '\\002\\012\\000' >&3; sleep 100");
@@ -343,7 +343,7 @@ TEST_F(JobProcessesTest, FailWithTheFigureWhereTheNodeHasNotTheMemory) {
 
 TEST_F(JobProcessesTest, AskForMemoryAgainOnceThePlacementIsKnown) {
   int asked = 0;
-  admit_ = [&asked](const proto::Layout&, const proto::Placement& placement) {
+  admit_ = [&asked](const proto::Job&, const proto::Layout&, const proto::Placement& placement) {
     ++asked;
     return placement.chunk_elements() == 0 ? absl::OkStatus()
                                            : absl::ResourceExhaustedError("with its messages");

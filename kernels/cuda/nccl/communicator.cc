@@ -63,6 +63,16 @@ class NcclCommunicator final : public device::Communicator {
                  wanted);
   }
 
+  absl::Status Broadcast(device::Stream& stream, float* values, size_t count, uint32_t root,
+                         const device::StillWanted& wanted) override {
+    if (absl::Status status = Select(); !status.ok()) return status;
+    return Await("ncclBroadcast", Do([&](ncclComm_t comm) {
+                   return nccl_.Broadcast(values, values, count, ncclFloat, static_cast<int>(root),
+                                          comm, Cast(stream).get());
+                 }),
+                 wanted);
+  }
+
   absl::Status Error() override {
     ncclResult_t state = ncclSuccess;
     const absl::StatusOr<ncclResult_t> asked = State(&state);

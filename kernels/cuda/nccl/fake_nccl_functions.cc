@@ -12,6 +12,7 @@ absl::StatusOr<const NcclFunctions*> LoadNccl() {
       .CommAbort = &ncclCommAbort,
       .AllReduce = &ncclAllReduce,
       .Reduce = &ncclReduce,
+      .Broadcast = &ncclBroadcast,
       .GetErrorString = &ncclGetErrorString,
       .GetLastError = &ncclGetLastError,
   };

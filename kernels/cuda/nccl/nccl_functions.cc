@@ -26,6 +26,7 @@ absl::StatusOr<NcclFunctions> Load() {
                                   .Find("ncclCommAbort", &functions.CommAbort)
                                   .Find("ncclAllReduce", &functions.AllReduce)
                                   .Find("ncclReduce", &functions.Reduce)
+                                  .Find("ncclBroadcast", &functions.Broadcast)
                                   .Find("ncclGetErrorString", &functions.GetErrorString)
                                   .Find("ncclGetLastError", &functions.GetLastError)
                                   .missing();

@@ -17,6 +17,7 @@ struct NcclFunctions {
   decltype(&::ncclCommAbort) CommAbort;
   decltype(&::ncclAllReduce) AllReduce;
   decltype(&::ncclReduce) Reduce;
+  decltype(&::ncclBroadcast) Broadcast;
   decltype(&::ncclGetErrorString) GetErrorString;
   decltype(&::ncclGetLastError) GetLastError;
 };

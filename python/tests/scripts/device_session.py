@@ -1,10 +1,11 @@
 """Trains arrays by gradients of their own weights; prints a checksum of all weights on the way.
 
-usage: device_session.py KIND HOW
+usage: device_session.py KIND HOW [own_device]
   KIND  where arrays lie: host; on the fake device with __cuda_array_interface__ (interface), with
         a stream that is late (stream), with DLPack alone (dlpack), all of these (mixed), or as
         PyTorch has them (torch)
   HOW   sgd: the job has the optimizer, of the script; job: of its own; mean: the script has it
+  own_device: each rank has one of two GPUs
 """
 
 import contextlib
@@ -16,15 +17,14 @@ import numpy as np
 
 import strata
 
-kind, how = sys.argv[1:]
+kind, how, *own_device = sys.argv[1:]
 LATE_MS = 20
 SHAPES = {"w": (5, 3), "long": (3000,), "b": ()}
 order = contextlib.nullcontext()
 if kind != "host":
     import fake_device
 
-    if how == "job":
-        # Each rank has a GPU of its own.
+    if own_device:
         fake_device.use(int(os.environ["LOCAL_RANK"]), "devices=2")
     late = fake_device.new_stream()
 if kind == "torch":

@@ -1,5 +1,5 @@
 """Trains a small network, on the host or as if on a GPU; prints a checksum of all weights on the
-way.
+way. A part of it is used by one rank at a time, so ranks complete gradients in different orders.
 
 usage: device_torch.py host|device|own_device HOW
   own_device: each rank has one of two GPUs
@@ -32,6 +32,7 @@ def train():
         torch.nn.Conv2d(1, 4, 3), torch.nn.BatchNorm2d(4), torch.nn.ReLU(), torch.nn.Flatten()
     )
     model.append(torch.nn.Linear(4 * 36, 10))
+    model = torch.nn.ModuleList([model, torch.nn.Linear(64, 10)])
     model = model.to(memory_format=torch.channels_last)
     optimizer = torch.optim.AdamW(model.parameters(), 0.01)
     scaler = torch.amp.GradScaler("cpu", init_scale=256.0) if how == "scaler" else None
@@ -51,7 +52,10 @@ def train():
         y = torch.randint(10, (8,), generator=random)
         optimizer.zero_grad()
         optimizer.samples = 2 + rank
-        loss = torch.nn.functional.cross_entropy(model(x), y)
+        scores = model[0](x)
+        if (step + rank) % 2:
+            scores = scores + model[1](x.flatten(1))
+        loss = torch.nn.functional.cross_entropy(scores, y)
         if how == "scaler":
             if step == 2 and rank == 1:
                 loss = loss * float("inf")

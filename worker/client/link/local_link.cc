@@ -29,7 +29,7 @@ absl::Status AwaitTraining(const proto::Launch& launch, const proto::Layout& lay
   return agent->AwaitRun(still_wanted).status();
 }
 
-absl::StatusOr<proto::Job> CompleteAlone(const proto::Job& job, const JobFacts& facts) {
+absl::StatusOr<proto::Job> CompleteJob(const proto::Job& job, const JobFacts& facts) {
   absl::StatusOr<proto::Optimizer> named;
   if (!facts.optimizer.empty()) {
     named = ParseOptimizer(facts.optimizer);
@@ -65,7 +65,7 @@ absl::StatusOr<ArenaView> LocalLink::Allocate(const proto::Layout& layout) {
 }
 
 absl::StatusOr<RunFacts> LocalLink::Start(const JobFacts& facts) {
-  const absl::StatusOr<proto::Job> job = CompleteAlone(launch_.record().job(), facts);
+  const absl::StatusOr<proto::Job> job = CompleteJob(launch_.record().job(), facts);
   if (!job.ok()) return job.status();
   absl::Status status = AwaitTraining(launch_, layout_, facts, agent_.get(), still_wanted_);
   if (!status.ok()) return status;

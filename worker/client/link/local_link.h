@@ -17,9 +17,9 @@ namespace strata::client {
 absl::Status AwaitTraining(const proto::Launch& launch, const proto::Layout& layout,
                            const JobFacts& facts, AgentChannel* agent,
                            const device::StillWanted& still_wanted);
-// Returns the job of such a rank, which its program completes (TakeProgramOptimizer, whose errors
-// these are).
-absl::StatusOr<proto::Job> CompleteAlone(const proto::Job& job, const JobFacts& facts);
+// Returns the job of a rank that applies the optimizer itself, which its program completes
+// (TakeProgramOptimizer, whose errors these are).
+absl::StatusOr<proto::Job> CompleteJob(const proto::Job& job, const JobFacts& facts);
 // What such a rank settles by itself.
 RunFacts FactsAlone(const proto::Job& job, const proto::Layout& layout, const JobFacts& facts);
 

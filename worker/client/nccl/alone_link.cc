@@ -26,7 +26,7 @@ absl::StatusOr<client::ArenaView> AloneLink::Allocate(const proto::Layout& layou
 }
 
 absl::StatusOr<client::RunFacts> AloneLink::Start(const client::JobFacts& facts) {
-  const absl::StatusOr<proto::Job> job = client::CompleteAlone(launch_.record().job(), facts);
+  const absl::StatusOr<proto::Job> job = client::CompleteJob(launch_.record().job(), facts);
   if (!job.ok()) return job.status();
   absl::StatusOr<std::unique_ptr<DeviceSteps>> steps = DeviceSteps::Create(
       device_, *job, layout_, [] { return absl::OkStatus(); }, facts.says_rates, still_wanted_);
@@ -38,7 +38,7 @@ absl::StatusOr<client::RunFacts> AloneLink::Start(const client::JobFacts& facts)
   }
   if (!status.ok()) return status;
   client::RunFacts run = client::FactsAlone(*job, layout_, facts);
-  status = steps_->Begin(nullptr, run.chunk_elements, run.samples_per_epoch);
+  status = steps_->Begin(nullptr, 1, run.chunk_elements, run.samples_per_epoch);
   if (!status.ok()) return status;
   ShowArenas(*steps_, &run);
   weights_ = {};

@@ -1,6 +1,7 @@
 #include "worker/client/nccl/device_steps.h"
 
 #include <algorithm>
+#include <bit>
 #include <cstring>
 #include <utility>
 
@@ -8,6 +9,7 @@
 #include "absl/strings/str_format.h"
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
+#include "common/counted.h"
 #include "optimizer/update_step.h"
 
 namespace strata::nccl {
@@ -93,9 +95,10 @@ absl::Status DeviceSteps::BringWeightsTo(float* host) {
   return status.ok() ? stream_->Synchronize() : status;
 }
 
-absl::Status DeviceSteps::Begin(std::unique_ptr<device::Communicator> communicator,
+absl::Status DeviceSteps::Begin(std::unique_ptr<device::Communicator> communicator, uint32_t ranks,
                                 uint32_t chunk_elements, uint64_t samples_per_epoch) {
   communicator_ = std::move(communicator);
+  ranks_ = ranks;
   if (communicator_ != nullptr) watch_.emplace(communicator_.get(), still_wanted_);
   rule_.samples_per_epoch = samples_per_epoch;
   map_.emplace(layout_.elements(), chunk_elements);
@@ -110,9 +113,9 @@ absl::Status DeviceSteps::Begin(std::unique_ptr<device::Communicator> communicat
       AllocateWords(chunks_.size() * sizeof(device::Verdict), "verdicts on gradients");
   if (!verdicts.ok()) return verdicts.status();
   verdicts_ = *std::move(verdicts);
-  absl::StatusOr<Words> count = AllocateWords(sizeof(uint64_t), "a count of samples");
-  if (!count.ok()) return count.status();
-  count_ = *std::move(count);
+  absl::StatusOr<Words> agreed = AllocateWords(sizeof(Agreed), "a count of samples");
+  if (!agreed.ok()) return agreed.status();
+  agreed_ = *std::move(agreed);
   absl::StatusOr<std::unique_ptr<device::Event>> counted = device_->NewEvent();
   if (!counted.ok()) return counted.status();
   counted_ = *std::move(counted);
@@ -123,25 +126,54 @@ absl::Status DeviceSteps::Begin(std::unique_ptr<device::Communicator> communicat
   return absl::OkStatus();
 }
 
-absl::Status DeviceSteps::StartSum(uint64_t value) {
-  auto* const on_device = reinterpret_cast<uint64_t*>(count_.on_device.get());
-  std::memcpy(count_.on_host.get(), &value, sizeof value);
-  absl::Status status = stream_->Copy(on_device, count_.on_host.get(), sizeof value);
-  if (status.ok()) status = communicator_->AllReduce(*stream_, on_device, 1, caller_waits_);
-  if (status.ok()) status = stream_->Copy(count_.on_host.get(), on_device, sizeof value);
+absl::Status DeviceSteps::TakeWeightsOfRank0() {
+  if (communicator_ == nullptr) return absl::OkStatus();
+  absl::Status status =
+      communicator_->Broadcast(*stream_, weights_, layout_.elements(), 0, caller_waits_);
+  if (status.ok()) status = stream_->Record(counted_.get());
+  if (status = OrCause(std::move(status)); !status.ok()) return status;
+  return Await(*counted_);
+}
+
+absl::Status DeviceSteps::StartSum(uint64_t value, uint64_t step) {
+  own_ = {value, step, std::bit_cast<uint32_t>(rate_)};
+  auto* const on_device = reinterpret_cast<uint64_t*>(agreed_.on_device.get());
+  std::memcpy(agreed_.on_host.get(), &own_, sizeof own_);
+  absl::Status status = stream_->Copy(on_device, agreed_.on_host.get(), sizeof own_);
+  if (status.ok()) {
+    status = communicator_->AllReduce(*stream_, on_device, sizeof own_ / sizeof *on_device,
+                                      caller_waits_);
+  }
+  if (status.ok()) status = stream_->Copy(agreed_.on_host.get(), on_device, sizeof own_);
   return status.ok() ? stream_->Record(counted_.get()) : status;
 }
 
 absl::StatusOr<uint64_t> DeviceSteps::AwaitSum() {
   if (absl::Status status = Await(*counted_); !status.ok()) return status;
-  uint64_t sum = 0;
-  std::memcpy(&sum, count_.on_host.get(), sizeof sum);
-  return sum;
+  Agreed sums = {};
+  std::memcpy(&sums, agreed_.on_host.get(), sizeof sums);
+  if (absl::Status status = CheckAgreed(sums); !status.ok()) return status;
+  return sums.value;
+}
+
+// Where one rank has another number, at least one finds that the sum is not its own times theirs.
+absl::Status DeviceSteps::CheckAgreed(const Agreed& sums) const {
+  if (sums.step != ranks_ * own_.step) {
+    return absl::InvalidArgumentError(
+        own_.step == 0
+            ? absl::StrFormat("ends after %s, but another rank goes on", Counted(begun_, "step"))
+            : absl::StrFormat("goes on with step %d, but another rank has made its last",
+                              own_.step - 1));
+  }
+  if (sums.rate == ranks_ * own_.rate) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrFormat(
+      "says learning rate %.9g at step %d, another rank another one", rate_, own_.step - 1));
 }
 
 absl::StatusOr<uint64_t> DeviceSteps::Sum(uint64_t value) {
   if (communicator_ == nullptr) return value;
-  if (absl::Status status = OrCause(StartSum(value)); !status.ok()) return status;
+  rate_ = 0;
+  if (absl::Status status = OrCause(StartSum(value, 0)); !status.ok()) return status;
   return AwaitSum();
 }
 
@@ -149,7 +181,9 @@ absl::Status DeviceSteps::BeginStep(uint32_t samples, float rate) {
   rate_ = rate;
   own_samples_ = samples;
   counting_ = true;
-  return communicator_ == nullptr ? absl::OkStatus() : OrCause(StartSum(samples));
+  queued_ = 0;
+  ++begun_;
+  return communicator_ == nullptr ? absl::OkStatus() : OrCause(StartSum(samples, begun_));
 }
 
 absl::Status DeviceSteps::Publish(absl::Span<const ChunkId> chunks, uint64_t step,
@@ -170,8 +204,11 @@ absl::Status DeviceSteps::PublishAll(absl::Span<const ChunkId> chunks, uint64_t 
   if (ready != nullptr) {
     if (absl::Status status = stream_->Wait(*ready); !status.ok()) return status;
   }
-  for (const ChunkId chunk : chunks) {
-    if (absl::Status status = PublishOne(chunk, step); !status.ok()) return status;
+  // Later chunks find this rank's stream waiting for what they need already.
+  for (const ChunkId chunk : chunks) chunks_[chunk.value()].published = true;
+  while (queued_ < chunks_.size() && chunks_[queued_].published) {
+    chunks_[queued_].published = false;
+    if (absl::Status status = PublishOne(ChunkId(queued_++), step); !status.ok()) return status;
   }
   return absl::OkStatus();
 }

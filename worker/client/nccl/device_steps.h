@@ -26,15 +26,19 @@ namespace strata::nccl {
 // publishes of a chunk is looked at, added over all ranks, and applied, all of it queued at once in
 // a stream of this object's.
 //
-// All ranks publish the chunks of a step in the same order. How much of the exchange goes on while
-// the rank computes is up to the device.
+// Chunks are queued in the arena's order, each once those before it are published: ranks need not
+// publish in the same order. How much of the exchange goes on while the rank computes is up to the
+// device.
+//
+// With the samples of a step ranks compare what they are about to do: its number and the learning
+// rate that the program says.
 //
 // Where a sum cannot be completed any more, streams that wait for it are let go, and every call
 // from then on says why: what they compute with is nothing in particular.
 //
 // Threads: one. Errors: Internal (the device or the library of the communicator, in its words),
 // ResourceExhausted (out of device memory), InvalidArgument (a gradient of this rank's is not
-// finite), and whatever `still_wanted` says.
+// finite; another rank says another rate, or ends before), and whatever `still_wanted` says.
 class DeviceSteps {
  public:
   // Asks for the memory, which is zero then. `still_wanted`: whether to go on waiting for others;
@@ -59,10 +63,12 @@ class DeviceSteps {
   absl::Status TakeWeightsFrom(const float* host);
   absl::Status BringWeightsTo(float* host);
 
-  // Null: this is the only rank.
-  absl::Status Begin(std::unique_ptr<device::Communicator> communicator, uint32_t chunk_elements,
-                     uint64_t samples_per_epoch);
-  // Adds up a number over all ranks; blocks.
+  // `ranks`: how many have a communicator. Null: this is the only one.
+  absl::Status Begin(std::unique_ptr<device::Communicator> communicator, uint32_t ranks,
+                     uint32_t chunk_elements, uint64_t samples_per_epoch);
+  // The weights become those of rank 0, bit for bit; blocks. On all ranks, before the first step.
+  absl::Status TakeWeightsOfRank0();
+  // Adds up a number over all ranks, none of which is within a step; blocks.
   absl::StatusOr<uint64_t> Sum(uint64_t value);
 
   // `rate`: the step's learning rate, where the program says rates.
@@ -70,7 +76,7 @@ class DeviceSteps {
   // The chunks' gradients are complete once `ready` is; null: they are. The first one of a step
   // blocks until the step before has landed and all ranks have begun this one.
   absl::Status Publish(absl::Span<const ChunkId> chunks, uint64_t step, const device::Event* ready);
-  // Blocks until the chunk's weights are those of the next step, if it is under way.
+  // Blocks until the chunk's weights are those of the next step, if it is under way: queued.
   absl::Status AwaitWeights(ChunkId chunk);
   // Does the same for what `stream` is given from now on; does not block. What goes wrong comes out
   // of the next step's first Publish.
@@ -92,7 +98,12 @@ class DeviceSteps {
   struct Chunk {
     std::vector<OptimizerRun> runs;
     std::unique_ptr<device::Event> landed;
+    bool published = false;        // and not queued yet
     std::optional<uint64_t> step;  // under way
+  };
+  // What all ranks add up at once: a number, and what they compare by it.
+  struct Agreed {
+    uint64_t value, step, rate;  // from 1, 0: none is begun; the bits of the rate
   };
   // Numbers on the device and in pinned memory of the host, where copies end up.
   struct Words {
@@ -108,8 +119,10 @@ class DeviceSteps {
   }
   absl::Status Allocate();
   absl::StatusOr<Words> AllocateWords(size_t bytes, const char* what);
-  absl::Status StartSum(uint64_t value);
+  // `step`: as in Agreed. The sum is of this value alone, once all ranks are found to agree.
+  absl::Status StartSum(uint64_t value, uint64_t step);
   absl::StatusOr<uint64_t> AwaitSum();
+  absl::Status CheckAgreed(const Agreed& sums) const;
   absl::Status Await(const device::Event& event);
   // What the watch has found comes before what follows from it.
   absl::Status OrCause(absl::Status status);
@@ -130,8 +143,10 @@ class DeviceSteps {
   device::Memory arena_;  // weights, gradients, state, one after the other
   float *weights_ = nullptr, *gradients_ = nullptr, *state0_ = nullptr, *state1_ = nullptr;
   Words verdicts_;  // by chunk
-  Words count_;     // one uint64_t
+  Words agreed_;    // Agreed
   std::unique_ptr<device::Event> counted_;
+  Agreed own_ = {};  // of the sum under way
+  uint32_t ranks_ = 1;
   std::vector<Chunk> chunks_;
   std::optional<ChunkMap> map_;
   std::unique_ptr<device::Communicator> communicator_;
@@ -141,6 +156,8 @@ class DeviceSteps {
 
   uint32_t own_samples_ = 0;
   float rate_ = 0;             // of the step in hand
+  uint64_t begun_ = 0;         // steps
+  uint32_t queued_ = 0;        // chunks of the step in hand
   bool counting_ = false;      // of the step's samples, over all ranks
   uint64_t step_samples_ = 0;  // of all ranks
   uint64_t samples_ = 0;       // of all ranks, the step in hand included

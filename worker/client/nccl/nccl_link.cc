@@ -7,6 +7,7 @@
 #include "absl/memory/memory.h"
 #include "absl/strings/str_cat.h"
 #include "common/wire/frame.h"
+#include "worker/client/link/local_link.h"
 #include "worker/client/nccl/device_client.h"
 #include "worker/contract/launch_devices.h"
 
@@ -41,26 +42,23 @@ absl::StatusOr<client::ArenaView> NcclLink::Allocate(const proto::Layout& layout
   absl::StatusOr<client::ArenaView> view = aggregator_->Allocate(layout);
   if (!view.ok()) return view.status();
   view_ = *view;
-  absl::StatusOr<std::unique_ptr<DeviceSteps>> steps = DeviceSteps::Create(
-      device_, launch_.record().job(), layout, [this] { return aggregator_->CheckAlive(); }, false,
-      [this] { return aggregator_->AskProgram(); });
-  if (!steps.ok()) return steps.status();
-  steps_ = *std::move(steps);
   return view;
 }
 
 absl::StatusOr<client::RunFacts> NcclLink::Start(const client::JobFacts& facts) {
-  if (facts.takes_first_weights && launch_.record().job().ranks() > 1) {
-    return absl::InvalidArgumentError(
-        "exchange: NCCL: ranks offer the same first weights, and do not take rank 0's");
-  }
-  if (facts.says_rates) {
-    return absl::InvalidArgumentError(
-        "exchange: NCCL takes learning rates from schedule, but the program says them in each "
-        "step");
-  }
+  // All ranks are found to name the same by those that compare what they offer.
+  const absl::StatusOr<proto::Job> job = client::CompleteJob(launch_.record().job(), facts);
+  if (!job.ok()) return job.status();
+  absl::StatusOr<std::unique_ptr<DeviceSteps>> steps = DeviceSteps::Create(
+      device_, *job, layout_, [this] { return aggregator_->CheckAlive(); }, facts.says_rates,
+      [this] { return aggregator_->AskProgram(); });
+  if (!steps.ok()) return steps.status();
+  steps_ = *std::move(steps);
   // The host's are no more to be read once the aggregator has answered.
-  absl::Status status = steps_->TakeWeightsFrom(view_.weights.data());
+  absl::Status status = absl::OkStatus();
+  if (!facts.takes_first_weights || launch_.rank() == 0) {
+    status = steps_->TakeWeightsFrom(view_.weights.data());
+  }
   if (!status.ok()) return status;
   if (launch_.rank() == 0) {
     absl::StatusOr<std::string> id = device_->NewCommunicatorId();
@@ -73,8 +71,12 @@ absl::StatusOr<client::RunFacts> NcclLink::Start(const client::JobFacts& facts) 
       device_->NewCommunicator(aggregator_->nccl_id(), launch_.record().job().ranks(),
                                launch_.rank(), [this] { return aggregator_->CheckWanted(); });
   if (!communicator.ok()) return communicator.status();
-  status = steps_->Begin(*std::move(communicator), run->chunk_elements, run->samples_per_epoch);
-  if (status.ok()) status = ExpectSameWeights("first weights");
+  status = steps_->Begin(*std::move(communicator), launch_.record().job().ranks(),
+                         run->chunk_elements, run->samples_per_epoch);
+  if (status.ok()) {
+    status = facts.takes_first_weights ? steps_->TakeWeightsOfRank0()
+                                       : ExpectSameWeights("first weights");
+  }
   if (!status.ok()) return status;
   aggregator_->ShowDeviceBytes(steps_->device_bytes());
   ShowArenas(*steps_, &*run);
@@ -95,8 +97,8 @@ absl::Status NcclLink::ExpectSameWeights(const char* which) {
 
 void NcclLink::ComputeIn(device::Stream* stream) { stream_ = stream; }
 
-absl::Status NcclLink::BeginStep(uint64_t, uint32_t samples, float) {
-  return steps_->BeginStep(samples);
+absl::Status NcclLink::BeginStep(uint64_t, uint32_t samples, float rate) {
+  return steps_->BeginStep(samples, rate);
 }
 
 absl::Status NcclLink::AwaitWeights(ChunkId chunk, uint64_t step) {

@@ -16,7 +16,8 @@ namespace strata::nccl {
 // compares what they train, brings rank 0's id to all, starts them, and tells those that wait when
 // the job is stopped or a peer is gone; it moves no data.
 //
-// The order of addition is the library's. Ranks compare their first and their final weights.
+// The order of addition is the library's. Ranks compare their first weights, unless they take rank
+// 0's, and their final ones; in each step what the program says of it.
 class NcclLink final : public client::RankLink {
  public:
   // Takes the rank's device into use and waits for the aggregator to listen. Errors:
