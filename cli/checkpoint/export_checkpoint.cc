@@ -59,10 +59,8 @@ absl::StatusOr<Exported> ExportOne(Store& store, const Manifest& manifest,
   if (!tensors.ok()) return tensors.status();
   status = WriteSafetensors(options.out, Metadata(manifest, record->job(), options), *tensors);
   if (!status.ok()) return status;
-  Exported exported = {.manifest = manifest,
-                       .weights = record->layout().elements(),
-                       .tensors = tensors->size(),
-                       .notes = (*named)->notes()};
+  Exported exported = {
+      .manifest = manifest, .tensors = tensors->size(), .notes = (*named)->notes()};
   for (const TensorToSave& tensor : *tensors)
     exported.bytes += tensor.values.size() * sizeof(float);
   return exported;

@@ -26,9 +26,8 @@ struct ExportOptions {
 
 struct Exported {
   Manifest manifest;
-  uint64_t weights = 0;  // elements
-  size_t tensors = 0;    // weights and state
-  uint64_t bytes = 0;    // of all tensors
+  size_t tensors = 0;  // weights and state
+  uint64_t bytes = 0;  // of all tensors
   std::vector<std::string> notes;
 };
 
