@@ -48,7 +48,11 @@ class CheckpointCommand : public ::testing::Test {
     words.insert(words.begin(), "checkpoint");
     return RunStrata(words);
   }
-  // The weights of a step, as a file has them.
+  // The first weights of a file, and of a step.
+  static std::vector<float> HeadOf(const SavedModel& file) {
+    const std::vector<float>& values = file.tensors[0].values;
+    return {values.begin(), values.begin() + 8};
+  }
   std::vector<float> Head(uint64_t step) const {
     const auto images = cli::MadeImages(record_, step);
     const float* weights = images[0].weights.weights.floats();
@@ -79,12 +83,11 @@ TEST_F(CheckpointCommand, ListsVerifiesAndExportsWholeOnes) {
   const auto file = ReadSafetensors(out_);
   ASSERT_TRUE(file.ok()) << file.status();
   EXPECT_EQ(file->tensors[0].name, "0.weight");
-  const std::vector<float> head(file->tensors[0].values.begin(),
-                                file->tensors[0].values.begin() + 8);
-  EXPECT_EQ(head, Head(20));
+  EXPECT_EQ(HeadOf(*file), Head(20));
   ASSERT_EQ(Checkpoint({"export", dir_, out_, "--step", "10"}).status.code, 0);
   const auto older = ReadSafetensors(out_);
-  EXPECT_TRUE(std::equal(Head(10).begin(), Head(10).end(), older->tensors[0].values.begin()));
+  ASSERT_TRUE(older.ok()) << older.status();
+  EXPECT_EQ(HeadOf(*older), Head(10));
 }
 
 TEST_F(CheckpointCommand, NamesWhatIsDamagedAndExportsTheOneBefore) {
