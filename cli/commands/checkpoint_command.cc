@@ -189,7 +189,8 @@ void AddCheckpointCommand(CLI::App* app, Invocation* invocation) {
       "Examples:\n"
       "  strata checkpoint export /shared/lenet weights.safetensors\n"
       "  strata checkpoint export /shared/lenet weights.safetensors --step 1000 --optimizer\n"
-      "Exit status: 0 written, 1 the --step is damaged, 2 no such folder, checkpoint or step.");
+      "Exit status: 0 written, 1 the --step is damaged, 2 no such folder, checkpoint or step, or\n"
+      "none that is whole.");
   command->callback([=] { invocation->run = [options] { return Export(*options); }; });
 }
 

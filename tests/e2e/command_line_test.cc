@@ -23,7 +23,7 @@ std::string JobFile(const proto::Job& job) { return WriteJob(TestDir(), job); }
 
 TEST(CommandLine, EverySubcommandHasHelpWithExamples) {
   for (const char* command :
-       {"coordinator", "server", "worker", "local", "launch", "submit", "compare", "checkpoint", "jobs", "status",
+       {"coordinator", "server", "worker", "local", "launch", "submit", "compare", "jobs", "status",
         "cancel", "nodes", "devices", "validate"}) {
     CommandResult result = RunStrata({command, "--help"});
     EXPECT_EQ(result.status.code, 0) << command;
