@@ -132,7 +132,7 @@ TEST_F(ObjectsOf, ANodeThatTheJobHasNotOrOfAnotherStepAreRefused) {
                 "not keep");
 }
 
-TEST_F(ObjectsOf, AnObjectOfAnotherNameAreRefused) {
+TEST_F(ObjectsOf, OneWithAnObjectOfAnotherNameAreRefused) {
   Manifest manifest = *PutCheckpoint(store(), record_, 4, MadeImages(record_, 4));
   const std::string text = "blob";
   const absl::Span<const char> piece(text);
@@ -141,7 +141,7 @@ TEST_F(ObjectsOf, AnObjectOfAnotherNameAreRefused) {
   EXPECT_EQ(WhyNot(manifest), PathOf(4, "rank-0") + ": this version knows no object of that name");
 }
 
-TEST_F(ObjectsOf, ARecordThatIsNoneIsRefused) {
+TEST_F(ObjectsOf, OneWithoutARecordOfAJobAreRefused) {
   Manifest manifest = *PutCheckpoint(store(), record_, 4, MadeImages(record_, 4));
   const auto why_not = [&](const std::string& record) {
     manifest.record = record;
