@@ -44,6 +44,12 @@ absl::StatusOr<Exported> ExportOne(Store& store, const Manifest& manifest,
                                    const ExportOptions& options) {
   const absl::StatusOr<proto::JobRecord> record = RecordOf(manifest, store.where());
   if (!record.ok()) return record.status();
+  // Before memory for them is asked for.
+  if (record->layout().elements() > BytesOf(manifest) / sizeof(float)) {
+    return absl::DataLossError(absl::StrCat(
+        store.where(), ": step ", manifest.clock, ": its objects have ", BytesOf(manifest),
+        " bytes, too few for the ", record->layout().elements(), " elements of the job"));
+  }
   absl::StatusOr<std::unique_ptr<NamedTensors>> named =
       NamedTensors::Create(*record, options.optimizer);
   if (!named.ok()) return named.status();

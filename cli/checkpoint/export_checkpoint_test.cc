@@ -86,6 +86,20 @@ TEST_F(Export, RefusesAFileThatCannotBeWrittenBeforeItReads) {
   }
 }
 
+TEST_F(Export, AsksForNoMoreMemoryThanTheObjectsHave) {
+  Manifest manifest = Make(4);
+  proto::JobRecord record = MadeRecord("optimizer { adam {} }");
+  proto::Segment* last = record.mutable_layout()->mutable_segments(5);
+  last->set_shape(0, uint64_t{1} << 60);
+  record.mutable_layout()->set_elements(last->offset() + last->shape(0));
+  manifest.record = record.SerializeAsString();
+  ASSERT_TRUE(Checkpoints(store()).Complete(manifest).ok());
+  const absl::Status status = Step(4).status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kDataLoss);
+  EXPECT_THAT(std::string(status.message()),
+              HasSubstr(" bytes, too few for the 1152921504606847005 elements of the job"));
+}
+
 TEST_F(Export, WritesTheFileAsAFinishedJobDoes) {
   Make(4);
   ASSERT_TRUE(ExportCheckpoint(store(), {.out = out_, .optimizer = true}).ok());
