@@ -46,6 +46,7 @@ int Main(int argc, char** argv) {
   AddStatusCommand(&app, &invocation);
   AddCancelCommand(&app, &invocation);
   AddTraceCommand(&app, &invocation);
+  AddCheckpointCommand(&app, &invocation);
   AddNodesCommand(&app, &invocation);
   AddDevicesCommand(&app, &invocation);
   AddValidateCommand(&app, &invocation);

@@ -9,6 +9,7 @@ namespace strata::cli {
 void AddAggregatorCommand(CLI::App* app, Invocation* invocation);
 void AddBenchCommand(CLI::App* app, Invocation* invocation);
 void AddCancelCommand(CLI::App* app, Invocation* invocation);
+void AddCheckpointCommand(CLI::App* app, Invocation* invocation);
 void AddCompareCommand(CLI::App* app, Invocation* invocation);
 void AddCoordinatorCommand(CLI::App* app, Invocation* invocation);
 void AddDevicesCommand(CLI::App* app, Invocation* invocation);

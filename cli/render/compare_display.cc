@@ -70,12 +70,7 @@ std::string StragglerWords(const proto::Job& job) {
 }
 
 void CompareDisplay::ShowProgress(const compare::CourseProgress& progress) {
-  if (columns_ == 0) return;
-  // A line that wraps could not be overwritten.
-  const std::string line = CourseLine(progress).substr(0, columns_ - 1);
-  std::fprintf(out_, "\r\033[K%s", line.c_str());
-  std::fflush(out_);
-  live_ = true;
+  line_.Show(CourseLine(progress));
 }
 
 void CompareDisplay::ShowEnd(const compare::CourseProgress& progress,
@@ -83,14 +78,6 @@ void CompareDisplay::ShowEnd(const compare::CourseProgress& progress,
   End();
   std::fprintf(out_, "%s\n", RunEndLine(progress, record, metric_).c_str());
   std::fflush(out_);
-}
-
-void CompareDisplay::End() {
-  if (live_) {
-    std::fprintf(out_, "\r\033[K");
-    std::fflush(out_);
-  }
-  live_ = false;
 }
 
 }  // namespace strata::cli

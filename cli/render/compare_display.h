@@ -5,6 +5,7 @@
 #include <string>
 #include <utility>
 
+#include "cli/render/live_line.h"
 #include "compare/campaign/course.h"
 #include "compare/run_record.pb.h"
 #include "compare/statistics/metric.h"
@@ -30,18 +31,17 @@ class CompareDisplay {
  public:
   // `columns` of the terminal that `out` is; 0: it is none.
   CompareDisplay(std::FILE* out, int columns, compare::Metric metric = {})
-      : out_(out), columns_(columns), metric_(std::move(metric)) {}
+      : out_(out), line_(out, columns), metric_(std::move(metric)) {}
 
   void ShowProgress(const compare::CourseProgress& progress);
   void ShowEnd(const compare::CourseProgress& progress, const proto::RunRecord& record);
   // Takes the live line away: what is written next has a row of its own.
-  void End();
+  void End() { line_.Clear(); }
 
  private:
   std::FILE* out_;
-  const int columns_;
+  LiveLine line_;
   const compare::Metric metric_;
-  bool live_ = false;
 };
 
 }  // namespace strata::cli

@@ -116,6 +116,10 @@ std::string FormatBytes(double bytes) {
   return absl::StrFormat("%.*f %s", unit == 0 ? 0 : 2, bytes, units[unit]);
 }
 
+std::string TimeText(absl::Time time) {
+  return absl::FormatTime("%Y-%m-%d %H:%M:%S UTC", time, absl::UTCTimeZone());
+}
+
 int TerminalColumns() {
   constexpr int kUnknownWidth = 80;
   if (isatty(STDOUT_FILENO) == 0) return 0;

@@ -5,6 +5,7 @@
 #include <cstdio>
 #include <string>
 
+#include "absl/time/time.h"
 #include "proto/control.pb.h"
 
 namespace strata::cli {
@@ -13,6 +14,9 @@ namespace strata::cli {
 std::string FormatDuration(double seconds);
 // "512 B", "1.24 MB" (10^6).
 std::string FormatBytes(double bytes);
+
+// "2026-11-24 15:20:25 UTC".
+std::string TimeText(absl::Time time);
 
 // Returns the width of the terminal that standard output is; 0: it is none.
 int TerminalColumns();

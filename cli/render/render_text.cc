@@ -31,8 +31,7 @@ std::string Steps(const proto::Progress& progress) {
 
 std::string When(int64_t unix_ms) {
   if (unix_ms == 0) return "-";
-  return absl::FormatTime("%Y-%m-%d %H:%M:%S UTC", absl::FromUnixMillis(unix_ms),
-                          absl::UTCTimeZone());
+  return TimeText(absl::FromUnixMillis(unix_ms));
 }
 
 std::string NodeRows(const proto::JobStatus& job) {

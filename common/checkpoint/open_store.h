@@ -2,16 +2,32 @@
 #define STRATA_COMMON_CHECKPOINT_OPEN_STORE_H_
 
 #include <memory>
+#include <stop_token>
 #include <string>
 
 #include "absl/status/statusor.h"
 #include "common/checkpoint/store.h"
+#include "common/process/environment.h"
+#include "common/s3/requests.h"
 
 namespace strata {
 
-// Opens the store that a job's checkpoint.dir names: a folder, by its absolute path, which is made
-// where it is missing. Errors: as FileStore::Open's.
-absl::StatusOr<std::unique_ptr<Store>> OpenStore(const std::string& address);
+struct StoreOptions {
+  Environment environment;  // what S3 is found by: OwnEnvironment()
+  s3::Limits s3;            // how long S3 is waited for
+  std::stop_token stop;     // ends every call that waits for S3, with Cancelled
+};
+
+// Opens the store that a job's checkpoint.dir names: "/PATH", a folder, which is made where it is
+// missing (FileStore), or "s3://BUCKET[/PREFIX]" (S3Store). Errors: InvalidArgument: neither; as of
+// those.
+absl::StatusOr<std::unique_ptr<Store>> OpenStore(const std::string& address,
+                                                 const StoreOptions& options);
+
+// Opens one to look into: also a folder by its path from the working directory. Makes nothing.
+// Errors name the address: NotFound, InvalidArgument (a file, or no address at all); as of S3Store.
+absl::StatusOr<std::unique_ptr<Store>> OpenStoreThatIsThere(const std::string& address,
+                                                            const StoreOptions& options);
 
 }  // namespace strata
 

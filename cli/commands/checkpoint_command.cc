@@ -1,0 +1,197 @@
+#include <CLI/CLI.hpp>
+#include <cstdint>
+#include <cstdio>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "cli/checkpoint/checkpoint_list.h"
+#include "cli/checkpoint/checkpoint_objects.h"
+#include "cli/checkpoint/export_checkpoint.h"
+#include "cli/checkpoint/render_checkpoints.h"
+#include "cli/commands/commands.h"
+#include "cli/options/options.h"
+#include "cli/render/live_line.h"
+#include "cli/render/progress.h"
+#include "common/checkpoint/open_store.h"
+#include "common/counted.h"
+
+namespace strata::cli {
+namespace {
+
+struct Options {
+  std::string dir, out;
+  std::optional<uint64_t> step;
+  bool json = false, optimizer = false;
+};
+
+std::string ReadingText(const Manifest& manifest, const ObjectFacts& object, uint64_t before) {
+  return absl::StrFormat("step %d: reading %s, %s of %s", manifest.clock, object.name,
+                         FormatBytes(static_cast<double>(before)),
+                         FormatBytes(static_cast<double>(BytesOf(manifest))));
+}
+
+int List(const Options& options) {
+  auto store = OpenStore(options.dir);
+  if (!store.ok()) return PrintError(store.status());
+  const auto entries = ListCheckpoints(**store);
+  if (!entries.ok()) return PrintError(entries.status());
+  const std::string text = options.json ? CheckpointsJson(*entries) : CheckpointsText(*entries);
+  std::fputs(text.c_str(), stdout);
+  return kExitOk;
+}
+
+// Returns what is wrong with a checkpoint that has a manifest.
+absl::Status Verify(Store& store, const CheckpointEntry& entry, LiveLine* line) {
+  if (!entry.manifest) return absl::DataLossError(entry.why);
+  const absl::StatusOr<proto::JobRecord> record = RecordOf(*entry.manifest, store.where());
+  if (!record.ok()) return record.status();
+  const auto show = [&](const ObjectFacts& object, uint64_t before) {
+    line->Show(ReadingText(*entry.manifest, object, before));
+  };
+  const absl::Status status = ReadObjects(store, *entry.manifest, *record, {.on_object = show});
+  line->Clear();
+  return status;
+}
+
+int VerifyAll(const Options& options) {
+  auto store = OpenStore(options.dir);
+  if (!store.ok()) return PrintError(store.status());
+  auto entries = ListCheckpoints(**store);
+  if (!entries.ok()) return PrintError(entries.status());
+  if (options.step) {
+    const auto entry = FindCheckpoint(*entries, *options.step, (*store)->where());
+    if (!entry.ok()) return PrintError(entry.status());
+    entries = std::vector<CheckpointEntry>{*entry};
+  }
+  LiveLine line(stdout, TerminalColumns());
+  size_t whole = 0, incomplete = 0;
+  for (const CheckpointEntry& entry : *entries) {
+    std::string text;
+    if (entry.state == CheckpointState::kIncomplete) {
+      ++incomplete;
+      text = absl::StrCat("incomplete: ", entry.why);
+    } else if (const absl::Status status = Verify(**store, entry, &line); !status.ok()) {
+      if (absl::IsUnavailable(status)) return PrintError(status);
+      text = absl::StrCat("broken: ", status.message());
+    } else {
+      ++whole;
+      text = absl::StrFormat("whole: %s, %s", Counted(entry.objects, "object"),
+                             FormatBytes(static_cast<double>(BytesOf(*entry.manifest))));
+    }
+    std::printf("step %s  %s\n", absl::StrCat(entry.clock).c_str(), text.c_str());
+    std::fflush(stdout);
+  }
+  // One without a manifest may be on its way; where it is all there is, there is nothing whole.
+  if (whole + (whole > 0 && !options.step ? incomplete : 0) == entries->size()) return kExitOk;
+  return PrintError(
+      absl::StrCat((*store)->where(), ": ", whole, " of ", Counted(entries->size(), "checkpoint"),
+                   whole == 1 ? " is whole" : " are whole"),
+      kExitFailed);
+}
+
+int Export(const Options& options) {
+  auto store = OpenStore(options.dir);
+  if (!store.ok()) return PrintError(store.status());
+  LiveLine line(stdout, TerminalColumns());
+  const ExportOptions how = {
+      .out = options.out,
+      .step = options.step,
+      .optimizer = options.optimizer,
+      .on_object = [&](const Manifest& manifest, const ObjectFacts& object,
+                       uint64_t before) { line.Show(ReadingText(manifest, object, before)); },
+      .on_passed_over =
+          [&](const std::string& text) {
+            line.Clear();
+            std::fprintf(stderr, "strata: warning: %s\n", text.c_str());
+          }};
+  const auto exported = ExportCheckpoint(**store, how);
+  line.Clear();
+  if (!exported.ok()) return PrintError(exported.status());
+  const Manifest& manifest = exported->manifest;
+  std::string text = absl::StrFormat("step %d of job %d (%s), written %s\n", manifest.clock,
+                                     manifest.job, manifest.job_name, TimeText(manifest.written));
+  for (const std::string& note : exported->notes) absl::StrAppend(&text, "note: ", note, "\n");
+  absl::StrAppendFormat(&text, "%s: %s, %s\n", options.out, Counted(exported->tensors, "tensor"),
+                        FormatBytes(static_cast<double>(exported->bytes)));
+  std::fputs(text.c_str(), stdout);
+  return kExitOk;
+}
+
+CLI::App* AddOne(CLI::App* checkpoint, Invocation* invocation, const char* name, const char* help,
+                 const std::shared_ptr<Options>& options) {
+  CLI::App* command = checkpoint->add_subcommand(name, help);
+  command
+      ->add_option("dir", options->dir, "The folder of the checkpoints: the job's checkpoint.dir")
+      ->required();
+  AddLogLevelOption(command, invocation);
+  return command;
+}
+
+void AddStep(CLI::App* command, Options* options, const std::string& text) {
+  command->add_option("--step", options->step, text);
+}
+
+}  // namespace
+
+void AddCheckpointCommand(CLI::App* app, Invocation* invocation) {
+  CLI::App* checkpoint =
+      app->add_subcommand("checkpoint", "List and verify a job's checkpoints, and export weights");
+  checkpoint->require_subcommand(1);
+  checkpoint->footer(
+      "A step is the number of a checkpoint's folder: how many steps are in its weights, or\n"
+      "rounds where nodes make several steps by themselves before they exchange.\n"
+      "Examples:\n"
+      "  strata checkpoint list /shared/lenet\n"
+      "  strata checkpoint verify /shared/lenet --step 1000\n"
+      "  strata checkpoint export /shared/lenet weights.safetensors --optimizer");
+
+  auto options = std::make_shared<Options>();
+  CLI::App* command =
+      AddOne(checkpoint, invocation, "list",
+             "List checkpoints as far as their manifests say, newest last", options);
+  AddJsonOption(command, &options->json);
+  command->footer(
+      "Examples:\n"
+      "  strata checkpoint list /shared/lenet --json\n"
+      "Exit status: 0 listed, 2 no such folder, or no checkpoint there.");
+  command->callback([=] { invocation->run = [options] { return List(*options); }; });
+
+  options = std::make_shared<Options>();
+  command = AddOne(checkpoint, invocation, "verify",
+                   "Read checkpoints, and see whether a job could go on from them", options);
+  AddStep(command, options.get(), "The one of this step alone (default: all)");
+  command->footer(
+      "One without a manifest may be being written: it is named, and is no failure beside a whole\n"
+      "one unless it is the --step.\n"
+      "Examples:\n"
+      "  strata checkpoint verify /shared/lenet\n"
+      "Exit status: 0 whole, 1 one is not, 2 no such folder, checkpoint or step.");
+  command->callback([=] { invocation->run = [options] { return VerifyAll(*options); }; });
+
+  options = std::make_shared<Options>();
+  command =
+      AddOne(checkpoint, invocation, "export",
+             "Write a checkpoint's weights as a safetensors file, with tensors' names", options);
+  command->add_option("out", options->out, "The file; one that is there is replaced")->required();
+  AddStep(command, options.get(), "The one of this step (default: the newest whole one)");
+  command->add_flag("--optimizer", options->optimizer,
+                    "Write the optimizer's state, too: optimizer/STATE/NAME");
+  command->footer(
+      "STATE is what PyTorch calls it: momentum_buffer of momentum_sgd and nesterov; exp_avg,\n"
+      "exp_avg_sq and step of adam and adamw; square_avg, momentum_buffer and step of\n"
+      "rmsprop_warmup. LARS has its velocity, in which learning rates are. With outer its "
+      "momentum\n"
+      "is outer/momentum_buffer/NAME.\n"
+      "Examples:\n"
+      "  strata checkpoint export /shared/lenet weights.safetensors\n"
+      "  strata checkpoint export /shared/lenet weights.safetensors --step 1000 --optimizer\n"
+      "Exit status: 0 written, 1 the --step is damaged, 2 no such folder, checkpoint or step, or\n"
+      "none that is whole.");
+  command->callback([=] { invocation->run = [options] { return Export(*options); }; });
+}
+
+}  // namespace strata::cli
