@@ -30,7 +30,8 @@ class Store {
   virtual absl::Status Put(const std::string& name,
                            absl::Span<const absl::Span<const char>> pieces) = 0;
   // Writes an object where there is none of the same name. Errors: AlreadyExists: there is one,
-  // which stays.
+  // which stays. Where an answer was lost on the way, one that is there with these bytes is this
+  // one.
   virtual absl::Status PutNew(const std::string& name,
                               absl::Span<const absl::Span<const char>> pieces) = 0;
   // Returns the object, at an address that is aligned for all types. Errors: NotFound.

@@ -144,6 +144,9 @@ absl::StatusOr<S3Reply> Requests::Try(const S3Request& request, bool* may_pass) 
                       .body = request.body,
                       .wants_object = request.wants_object,
                       .fresh = request.not_twice};
+  // S3 wants it, and libcurl of 7.88 hashes no body that is sent in pieces. Bodies have a checksum
+  // of their own.
+  http.headers.push_back("x-amz-content-sha256: UNSIGNED-PAYLOAD");
   if (!settings_.credentials.token.empty()) {
     http.headers.push_back(absl::StrCat("x-amz-security-token: ", settings_.credentials.token));
   }

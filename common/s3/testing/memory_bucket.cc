@@ -51,6 +51,7 @@ bool IsSigned(const ReceivedRequest& request) {
   }
   return std::is_sorted(is_named.begin(), is_named.end()) &&
          std::is_sorted(request.query_names.begin(), request.query_names.end()) &&
+         has("x-amz-content-sha256") &&
          request.Header("x-amz-security-token") == MemoryBucket::kToken;
 }
 

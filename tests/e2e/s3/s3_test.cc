@@ -45,8 +45,8 @@ void ExpectContent(Store& store, const std::string& name, const std::string& con
 // All cases share one server, each with a prefix of its own.
 class S3 : public ::testing::TestWithParam<bool> {
  protected:
-  static void SetUpTestSuite() { moto_ = Moto::Start().release(); }
-  static void TearDownTestSuite() { delete moto_; }
+  static void SetUpTestSuite() { moto_ = Moto::Start(); }
+  static void TearDownTestSuite() { moto_.reset(); }
   void SetUp() override { ASSERT_NE(moto_, nullptr); }
 
   static bool tls() { return GetParam(); }
@@ -65,10 +65,10 @@ class S3 : public ::testing::TestWithParam<bool> {
     return *std::move(store);
   }
 
-  static Moto* moto_;
+  static std::unique_ptr<Moto> moto_;
 };
 
-Moto* S3::moto_ = nullptr;
+std::unique_ptr<Moto> S3::moto_;
 
 TEST_P(S3, ObjectsArePutReadListedAndDeleted) {
   const auto store = Open("objects");
@@ -93,6 +93,11 @@ TEST_P(S3, PutNewLeavesWhatIsThere) {
   ASSERT_TRUE(Put(*store, "x", "mine", /*only_new=*/true).ok());
   EXPECT_EQ(Put(*store, "x", "yours", /*only_new=*/true).code(), absl::StatusCode::kAlreadyExists);
   ExpectContent(*store, "x", "mine");
+  const std::string large = Content(6 << 20, 1);
+  ASSERT_TRUE(Put(*store, "y", large, /*only_new=*/true).ok());
+  EXPECT_EQ(Put(*store, "y", Content(6 << 20, 2), /*only_new=*/true).code(),
+            absl::StatusCode::kAlreadyExists);
+  ExpectContent(*store, "y", large);
 }
 
 // Characters that a signature writes in another way than a URL may.
@@ -174,7 +179,9 @@ TEST_P(S3, CheckpointsLieOnItThoughConnectionsBreak) {
     manifest.objects.push_back(put(clock, "large", (6 << 20) + clock));
     const absl::Status status = checkpoints.Complete(manifest);
     ASSERT_TRUE(status.ok()) << status;
-    EXPECT_EQ(checkpoints.Complete(manifest).code(), absl::StatusCode::kAlreadyExists);
+    Manifest other = manifest;
+    other.record = "another";
+    EXPECT_EQ(checkpoints.Complete(other).code(), absl::StatusCode::kAlreadyExists);
     std::vector<absl::Status> passed_over;
     const auto newest = checkpoints.Newest(&passed_over);
     ASSERT_TRUE(newest.ok()) << newest.status();
