@@ -239,7 +239,8 @@ def s3_texts():
         "doctype": b'<!DOCTYPE a [<!ENTITY b "c">]><a>&b;</a>',
         "no_reference": b"<a>&#xd800;</a>",
         "html": b"<html><body>Bad gateway<br></body></html>",
-        "profile": b"# x\n[default]\naws_access_key_id = A\ns3 =\n  a = b\n[profile p] ; x\nregion=r",
+        "profile": b"# x\n[default]\naws_access_key_id = A\ns3 =\n  a = b\n"
+                   b"[profile p] ; x\nregion=r",
         "no_profile": b"[default\naws_secret_access_key = s",
     }
     for name, text in texts.items():

@@ -3,9 +3,9 @@
 
 usage: moto_server.py FOLDER      ends when its standard input does
 
-Makes the bucket "bucket", and a user and a role who may do with objects what common/s3 asks for, then
-prints one line of JSON: url and tls_url, key_id and secret of the user, the same and a token of a
-session of the role, ca (a file in FOLDER with the certificate that tls_url shows).
+Makes the bucket "bucket", and a user and a role who may do with objects what common/s3 asks for.
+Then it prints one line of JSON: url and tls_url; key_id and secret of the user; the same and a
+token of a session of the role; ca, a file in FOLDER with the certificate that tls_url shows.
 """
 
 import datetime
