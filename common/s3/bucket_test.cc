@@ -58,6 +58,9 @@ TEST_F(BucketTest, OnlyNewLeavesWhatIsThere) {
     ExpectError(Put(*bucket, name, Text(bytes + 1), /*only_new=*/true),
                 absl::StatusCode::kAlreadyExists,
                 absl::StrCat("s3://bucket/runs/a b/", name, ": it is there already"));
+    EXPECT_EQ(Put(*bucket, name, Text(bytes), /*only_new=*/true).code(),
+              absl::StatusCode::kAlreadyExists)
+        << "the same bytes are no new object, either";
     EXPECT_EQ(Get(*bucket, name), Text(bytes));
     EXPECT_TRUE(Put(*bucket, name, Text(bytes + 1)).ok());
     EXPECT_EQ(Get(*bucket, name), Text(bytes + 1));

@@ -1,7 +1,5 @@
 #include "common/s3/http.h"
 
-#include <signal.h>
-
 #include <algorithm>
 #include <functional>
 #include <utility>
@@ -11,41 +9,9 @@
 #include "common/s3/transfer.h"
 
 namespace strata::s3 {
-namespace {
-
-// Keeps SIGPIPE, which TLS may raise on a connection that the other side has closed, from this
-// thread.
-class NoSigpipe {
- public:
-  NoSigpipe() {
-    sigemptyset(&pipe_);
-    sigaddset(&pipe_, SIGPIPE);
-    sigset_t pending;
-    sigpending(&pending);
-    was_pending_ = sigismember(&pending, SIGPIPE) == 1;
-    pthread_sigmask(SIG_BLOCK, &pipe_, &before_);
-  }
-  ~NoSigpipe() {
-    const timespec now = {};
-    while (!was_pending_ && sigtimedwait(&pipe_, nullptr, &now) == SIGPIPE) {
-    }
-    pthread_sigmask(SIG_SETMASK, &before_, nullptr);
-  }
-  NoSigpipe(const NoSigpipe&) = delete;
-  NoSigpipe& operator=(const NoSigpipe&) = delete;
-
- private:
-  sigset_t pipe_;
-  sigset_t before_;
-  bool was_pending_ = false;
-};
-
-}  // namespace
-
 Http::Http(const Curl& curl, Options options) : curl_(curl), options_(std::move(options)) {}
 
 Http::~Http() {
-  const NoSigpipe no_sigpipe;
   absl::MutexLock lock(&mutex_);
   for (const Line& line : idle_) {
     curl_.easy_cleanup(line.easy);
@@ -75,7 +41,6 @@ void Http::GiveLineBack(const Line& line) {
 }
 
 absl::StatusOr<HttpReply> Http::Do(const HttpRequest& request, absl::Time deadline) {
-  const NoSigpipe no_sigpipe;
   absl::StatusOr<Line> line = TakeLine();
   if (!line.ok()) return line.status();
   const absl::Cleanup give_back = [&] { GiveLineBack(*line); };

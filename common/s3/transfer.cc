@@ -27,7 +27,10 @@ uint64_t BytesOf(absl::Span<const absl::Span<const char>> pieces) {
 Transfer::Transfer(const Curl& curl, CURL* easy, const HttpRequest& request)
     : curl_(curl), easy_(easy), request_(request) {}
 
-Transfer::~Transfer() { curl_.slist_free_all(headers_); }
+Transfer::~Transfer() {
+  curl_.easy_reset(easy_);  // it refers to what ends here
+  curl_.slist_free_all(headers_);
+}
 
 template <typename Value>
 void Transfer::Option(CURLoption option, Value value) {
@@ -36,7 +39,6 @@ void Transfer::Option(CURLoption option, Value value) {
 }
 
 absl::Status Transfer::Set(const Http::Options& options) {
-  curl_.easy_reset(easy_);
   for (const std::string& header : request_.headers) {
     curl_slist* const more = curl_.slist_append(headers_, header.c_str());
     if (more == nullptr) return absl::ResourceExhaustedError("no memory for a request");
@@ -86,8 +88,6 @@ void Transfer::SetBody() {
   Option(CURLOPT_INFILESIZE_LARGE, static_cast<curl_off_t>(BytesOf(request_.body)));
   Option(CURLOPT_READFUNCTION, &OnRead);
   Option(CURLOPT_READDATA, this);
-  Option(CURLOPT_SEEKFUNCTION, &OnSeek);
-  Option(CURLOPT_SEEKDATA, this);
 }
 
 size_t Transfer::OnRead(char* to, size_t size, size_t count, void* self) {
@@ -106,15 +106,6 @@ size_t Transfer::OnRead(char* to, size_t size, size_t count, void* self) {
   }
   transfer.moved_ += done;
   return done;
-}
-
-// libcurl goes back to the start where a connection that it had kept turns out to be dead.
-int Transfer::OnSeek(void* self, curl_off_t offset, int origin) {
-  auto& transfer = *static_cast<Transfer*>(self);
-  if (offset != 0 || origin != SEEK_SET) return CURL_SEEKFUNC_FAIL;
-  transfer.piece_ = 0;
-  transfer.offset_ = 0;
-  return CURL_SEEKFUNC_OK;
 }
 
 size_t Transfer::OnHeader(const char* from, size_t size, size_t count, void* self) {

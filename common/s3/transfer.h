@@ -36,7 +36,6 @@ class Transfer {
 
  private:
   static size_t OnRead(char* to, size_t size, size_t count, void* self);
-  static int OnSeek(void* self, curl_off_t offset, int origin);
   static size_t OnHeader(const char* from, size_t size, size_t count, void* self);
   static size_t OnWrite(const char* from, size_t size, size_t count, void* self);
 

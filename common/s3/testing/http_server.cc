@@ -11,6 +11,7 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
+#include "absl/time/clock.h"
 #include "common/require.h"
 
 namespace strata::s3 {
@@ -97,6 +98,11 @@ void HttpServer::StallBodiesOf(const std::string& method) {
   stalled_method_ = method;
 }
 
+void HttpServer::ReadSlowly(absl::Duration pause) {
+  absl::MutexLock lock(&mutex_);
+  pause_ = pause;
+}
+
 std::string HttpServer::Url() const { return absl::StrCat("http://127.0.0.1:", port_); }
 
 int HttpServer::requests() const {
@@ -154,10 +160,12 @@ bool HttpServer::ReadRequest(int fd, std::string* buffer, ReceivedRequest* reque
         std::string(absl::StripAsciiWhitespace(header.second));
   }
   bool stalls = false;
+  absl::Duration pause;
   {
     absl::MutexLock lock(&mutex_);
     ++requests_;
     stalls = stalled_method_ == request->method;
+    pause = pause_;
   }
   if (stalls) {
     WaitForTheEnd(fd);
@@ -167,6 +175,7 @@ bool HttpServer::ReadRequest(int fd, std::string* buffer, ReceivedRequest* reque
   size_t length = 0;
   (void)absl::SimpleAtoi(request->Header("content-length"), &length);
   while (buffer->size() < length) {
+    absl::SleepFor(pause);
     if (!ReadMore(fd, buffer)) return false;
   }
   request->body = buffer->substr(0, length);

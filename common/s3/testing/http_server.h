@@ -11,6 +11,7 @@
 
 #include "absl/base/thread_annotations.h"
 #include "absl/synchronization/mutex.h"
+#include "absl/time/time.h"
 #include "common/unique_fd.h"
 
 namespace strata::s3 {
@@ -64,6 +65,9 @@ class HttpServer {
   // Requests of a method for which this is set are not read beyond their headers.
   void StallBodiesOf(const std::string& method);
 
+  // Bodies are read with a pause before each 64 KiB.
+  void ReadSlowly(absl::Duration pause);
+
   uint16_t port() const { return port_; }
   // Returns "http://127.0.0.1:PORT".
   std::string Url() const;
@@ -88,6 +92,7 @@ class HttpServer {
   int requests_ ABSL_GUARDED_BY(mutex_) = 0;
   int connections_ ABSL_GUARDED_BY(mutex_) = 0;
   std::string stalled_method_ ABSL_GUARDED_BY(mutex_);
+  absl::Duration pause_ ABSL_GUARDED_BY(mutex_);
   std::thread acceptor_;
 };
 

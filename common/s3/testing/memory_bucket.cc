@@ -190,7 +190,8 @@ CannedReply MemoryBucket::Get(const ReceivedRequest& request) {
 }
 
 CannedReply MemoryBucket::Delete(const ReceivedRequest& request) {
-  if (request.Has("uploadId")) {
+  // As a server does that takes no name for none.
+  if (request.Has("uploadId") && !request.query.at("uploadId").empty()) {
     if (uploads_.erase(request.query.at("uploadId")) == 0) return ErrorReply(404, "NoSuchUpload");
   } else {
     objects_.erase(KeyOf(request));
