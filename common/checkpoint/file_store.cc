@@ -6,11 +6,11 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <cstdlib>
 #include <filesystem>
 #include <system_error>
 
 #include "absl/strings/str_cat.h"
+#include "common/aligned_memory.h"
 #include "common/atomic_file.h"
 #include "common/unique_fd.h"
 
@@ -18,8 +18,6 @@ namespace strata {
 namespace {
 
 namespace fs = std::filesystem;
-
-constexpr size_t kAlignment = 64;
 
 // Makes the folder where it is missing. Its name lasts once the folder that it lies in is synced,
 // which whoever made it may not have done.
@@ -71,16 +69,26 @@ absl::StatusOr<std::unique_ptr<FileStore>> FileStore::Open(const std::string& fo
   return std::unique_ptr<FileStore>(new FileStore(path.string()));
 }
 
-absl::Status FileStore::Put(const std::string& name,
-                            absl::Span<const absl::Span<const char>> pieces) {
+absl::StatusOr<std::string> FileStore::MakePlace(const std::string& name) const {
   if (absl::Status status = CheckObjectName(name); !status.ok()) return status;
-  const fs::path path = fs::path(folder_) / name;
   fs::path folder = folder_;
   for (const fs::path& part : fs::path(name).parent_path()) {
     folder /= part;
     if (absl::Status status = MakeFolder(folder); !status.ok()) return status;
   }
-  return WriteFileAtomically(path.string(), pieces);
+  return (fs::path(folder_) / name).string();
+}
+
+absl::Status FileStore::Put(const std::string& name,
+                            absl::Span<const absl::Span<const char>> pieces) {
+  const absl::StatusOr<std::string> path = MakePlace(name);
+  return path.ok() ? WriteFileAtomically(*path, pieces) : path.status();
+}
+
+absl::Status FileStore::PutNew(const std::string& name,
+                               absl::Span<const absl::Span<const char>> pieces) {
+  const absl::StatusOr<std::string> path = MakePlace(name);
+  return path.ok() ? WriteNewFileAtomically(*path, pieces) : path.status();
 }
 
 absl::StatusOr<Bytes> FileStore::Get(const std::string& name) {
@@ -91,13 +99,10 @@ absl::StatusOr<Bytes> FileStore::Get(const std::string& name) {
   if (!fd.valid() || fstat(fd.get(), &facts) != 0) return FileError(errno, path);
   if (!S_ISREG(facts.st_mode)) return FileError(EISDIR, path);
   const auto size = static_cast<size_t>(facts.st_size);
-  // aligned_alloc wants a multiple of the alignment.
-  void* const memory =
-      std::aligned_alloc(kAlignment, (size + kAlignment) / kAlignment * kAlignment);
-  if (memory == nullptr) {
+  const std::shared_ptr<std::byte> owner = AlignedMemory(size);
+  if (owner == nullptr) {
     return absl::ResourceExhaustedError(absl::StrCat(path, ": no memory for ", size, " bytes"));
   }
-  const std::shared_ptr<std::byte> owner(static_cast<std::byte*>(memory), std::free);
   for (size_t done = 0; done < size;) {
     const ssize_t got = pread(fd.get(), owner.get() + done, size - done, static_cast<off_t>(done));
     if (got < 0 && errno == EINTR) continue;

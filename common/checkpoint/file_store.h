@@ -21,6 +21,9 @@ class FileStore final : public Store {
 
   absl::Status Put(const std::string& name,
                    absl::Span<const absl::Span<const char>> pieces) override;
+  // On file systems that have neither hard links nor renames that replace nothing: an error.
+  absl::Status PutNew(const std::string& name,
+                      absl::Span<const absl::Span<const char>> pieces) override;
   absl::StatusOr<Bytes> Get(const std::string& name) override;
   absl::StatusOr<std::vector<std::string>> List() override;
   // Folders that are empty then go, too.
@@ -30,6 +33,9 @@ class FileStore final : public Store {
 
  private:
   explicit FileStore(std::string folder) : folder_(std::move(folder)) {}
+
+  // Makes the folders that an object lies in and returns its path.
+  absl::StatusOr<std::string> MakePlace(const std::string& name) const;
 
   const std::string folder_;
 };

@@ -95,6 +95,17 @@ TEST_F(Files, AFolderThatCannotBeIsNamed) {
   EXPECT_FALSE(store->Get("dir").ok());
 }
 
+TEST_F(Files, AnObjectThatIsNotNewLeavesNothingBehind) {
+  const auto store = Open();
+  const std::string text = "text";
+  const absl::Span<const char> piece(text);
+  ASSERT_TRUE(store->PutNew("x", {&piece, 1}).ok());
+  const absl::Status status = store->PutNew("x", {&piece, 1});
+  EXPECT_EQ(status.code(), absl::StatusCode::kAlreadyExists);
+  EXPECT_THAT(std::string(status.message()), HasSubstr(folder_ + "/x: "));
+  EXPECT_EQ(std::distance(std::filesystem::directory_iterator(folder_), {}), 1);
+}
+
 // A disk that is full in the middle of an object.
 TEST_F(Files, AWriteThatFailsLeavesTheObjectBeforeAndNoHalfOfTheNew) {
   const auto store = Open();

@@ -23,7 +23,7 @@ TEST(OpenStore, OpensAFolderByAPathFromTheWorkingDirectory) {
   const fs::path folder = Folder("open_store_here");
   fs::create_directories(folder / "clock-1");
   std::ofstream(folder / "clock-1" / "a") << "content";
-  const auto store = OpenStore(fs::relative(folder).string());
+  const auto store = OpenStoreThatIsThere(fs::relative(folder).string(), {});
   ASSERT_TRUE(store.ok()) << store.status();
   EXPECT_EQ((*store)->where(), folder.lexically_normal().string());
   EXPECT_THAT(*(*store)->List(), ElementsAre("clock-1/a"));
@@ -31,7 +31,7 @@ TEST(OpenStore, OpensAFolderByAPathFromTheWorkingDirectory) {
 
 TEST(OpenStore, MakesNoFolderThatIsMissing) {
   const fs::path folder = Folder("open_store_missing");
-  const auto store = OpenStore(folder.string());
+  const auto store = OpenStoreThatIsThere(folder.string(), {});
   EXPECT_EQ(store.status().code(), absl::StatusCode::kNotFound);
   EXPECT_THAT(std::string(store.status().message()), StartsWith(folder.string() + ": "));
   EXPECT_FALSE(fs::exists(folder));
@@ -41,7 +41,7 @@ TEST(OpenStore, RefusesWhatIsNoFolder) {
   const fs::path file = Folder("open_store_file");
   std::ofstream(file) << "content";
   for (const std::string& address : {file.string(), std::string()}) {
-    EXPECT_EQ(OpenStore(address).status().code(), absl::StatusCode::kInvalidArgument) << address;
+    EXPECT_EQ(OpenStoreThatIsThere(address, {}).status().code(), absl::StatusCode::kInvalidArgument) << address;
   }
 }
 

@@ -16,7 +16,9 @@ namespace strata {
 //
 // Names are parts of letters, digits, '.', '_' and '-', with '/' between; no part begins with '.'
 // or has ".tmp." in it. Errors of every call name the object and the store: InvalidArgument (a
-// name), those of files, and Unavailable (a store that may answer later).
+// name), those of files, and of a store elsewhere: Unavailable (it may answer later),
+// PermissionDenied, FailedPrecondition (no such bucket), DeadlineExceeded, Cancelled (the stop that
+// it was opened with).
 //
 // Threads: any.
 class Store {
@@ -27,6 +29,11 @@ class Store {
   // whether the old one is there or the new one; half of one never is.
   virtual absl::Status Put(const std::string& name,
                            absl::Span<const absl::Span<const char>> pieces) = 0;
+  // Writes an object where there is none of the same name. Errors: AlreadyExists: there is one,
+  // which stays. Where an answer was lost on the way, one that is there with these bytes is this
+  // one.
+  virtual absl::Status PutNew(const std::string& name,
+                              absl::Span<const absl::Span<const char>> pieces) = 0;
   // Returns the object, at an address that is aligned for all types. Errors: NotFound.
   virtual absl::StatusOr<Bytes> Get(const std::string& name) = 0;
   // Returns the names of all objects, in order.

@@ -45,9 +45,10 @@ absl::Status CheckCheckpoint(const proto::Job& job) {
   }
   const proto::Checkpoint& checkpoint = job.checkpoint();
   if (checkpoint.dir().empty()) return Refuse("checkpoint.dir: is required");
-  if (!absl::StartsWith(checkpoint.dir(), "/")) {
-    return Refuse(absl::StrFormat("checkpoint.dir: \"%s\" is not an absolute path",
-                                  checkpoint.dir()));
+  if (!absl::StartsWith(checkpoint.dir(), "/") && !absl::StartsWith(checkpoint.dir(), "s3://")) {
+    return Refuse(
+        absl::StrFormat("checkpoint.dir: \"%s\" is neither an absolute path nor s3://BUCKET/PREFIX",
+                        checkpoint.dir()));
   }
   const absl::Status ranges =
       All({InRange("checkpoint.every_steps", checkpoint.every_steps(), 1, INT64_MAX),

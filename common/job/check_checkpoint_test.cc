@@ -50,7 +50,7 @@ INSTANTIATE_TEST_SUITE_P(
     Jobs, RefusedCheckpoint,
     testing::Values(
         Bad{{kEvery}, "checkpoint.dir: is required"},
-        Bad{{"checkpoint.dir=c", kEvery}, "checkpoint.dir: \"c\" is not an absolute path"},
+        Bad{{"checkpoint.dir=c", kEvery}, "checkpoint.dir: \"c\" is neither an absolute path"},
         Bad{{kDir}, "checkpoint.every_steps: 0 is not in 1 to"},
         Bad{{kDir, kEvery, "checkpoint.keep=1001"}, "checkpoint.keep: 1001 is not in 1 to 1000"},
         Bad{{kDir, kEvery, "restart={}"}, "restart.attempts: 0 is not in 1 to 1000"},

@@ -227,6 +227,26 @@ def task_replies():
         write("task_reply_fuzz", name, line)
 
 
+def s3_texts():
+    listed = (b"<Contents><Key>a&amp;b/&#x63;&#8364;</Key><Size>1</Size></Contents>"
+              b"<NextContinuationToken>1/2+3==</NextContinuationToken>")
+    texts = {
+        "list": b'<?xml version="1.0"?>\n<ListBucketResult xmlns="http://s3.amazonaws.com/doc/">'
+                b"<IsTruncated>true</IsTruncated>" + listed + b"</ListBucketResult>",
+        "error": b"<Error><Code>SlowDown</Code><Message>&lt;later&gt;</Message></Error>",
+        "cdata": b"<a b='c' d=\"e\"><!-- x --><![CDATA[<&]]>]]<b/><?p i?>\r</a>\n",
+        "deep": b"<a>" * 40,
+        "doctype": b'<!DOCTYPE a [<!ENTITY b "c">]><a>&b;</a>',
+        "no_reference": b"<a>&#xd800;</a>",
+        "html": b"<html><body>Bad gateway<br></body></html>",
+        "profile": b"# x\n[default]\naws_access_key_id = A\ns3 =\n  a = b\n"
+                   b"[profile p] ; x\nregion=r",
+        "no_profile": b"[default\naws_secret_access_key = s",
+    }
+    for name, text in texts.items():
+        write("s3_fuzz", name, text)
+
+
 if __name__ == "__main__":
     frames()
     payloads()
@@ -238,3 +258,4 @@ if __name__ == "__main__":
     jobs()
     clusters()
     task_replies()
+    s3_texts()

@@ -26,6 +26,7 @@ WALLED_INCLUDES = {
     "grpc": ("common/control/", "server/coordinator/"),
     "dnnl": ("training/nn/onednn/",),
     "oneapi": ("training/nn/onednn/",),
+    "curl": ("common/s3/",),
     "cuda": ("kernels/cuda/", "kernels/fake_cuda/"),
     "spdlog": (),
     "sqlite3": (),

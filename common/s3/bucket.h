@@ -1,0 +1,71 @@
+#ifndef STRATA_COMMON_S3_BUCKET_H_
+#define STRATA_COMMON_S3_BUCKET_H_
+
+#include <memory>
+#include <stop_token>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/types/span.h"
+#include "common/bytes.h"
+#include "common/s3/requests.h"
+#include "common/s3/settings.h"
+
+namespace strata::s3 {
+
+using Pieces = absl::Span<const absl::Span<const char>>;
+
+// The objects below one prefix of a bucket. Names are those of keys, without that prefix.
+//
+// Threads: any. Each call blocks its own, for at most Limits::deadline, and ends at once when
+// `stop` is requested. Errors: as of Requests::Send.
+class Bucket {
+ public:
+  // Loads libcurl and asks nobody. Errors: FailedPrecondition: no libcurl that can be used.
+  static absl::StatusOr<std::unique_ptr<Bucket>> Open(const Settings& settings,
+                                                      const Limits& limits, std::stop_token stop);
+
+  // Writes an object, with a checksum that the server compares; in parts where it is large, of
+  // which none stays behind after an error. `only_new`: AlreadyExists where there is one of that
+  // name.
+  absl::Status Put(const std::string& name, Pieces pieces, bool only_new);
+  // Returns an object, at an address that is aligned for all types.
+  absl::StatusOr<Bytes> Get(const std::string& name);
+  // Returns all names that begin with `start`, in order.
+  absl::StatusOr<std::vector<std::string>> List(const std::string& start);
+  // Removes an object; one that is not there is fine.
+  absl::Status Delete(const std::string& name);
+  // Removes the parts of objects whose names begin with `start` that nobody completed.
+  absl::Status AbortUploads(const std::string& start);
+
+ private:
+  Bucket(const Curl& curl, const Settings& settings, const Limits& limits, std::stop_token stop);
+
+  absl::Time Deadline() const { return requests_.Now() + requests_.limits().deadline; }
+  std::string Key(const std::string& name) const { return requests_.settings().prefix + name; }
+
+  absl::Status PutWhole(const std::string& name, Pieces pieces, bool only_new, absl::Time deadline);
+  absl::Status PutInParts(const std::string& name, Pieces pieces, bool only_new,
+                          absl::Time deadline);
+  absl::StatusOr<std::string> BeginUpload(const std::string& name, absl::Time deadline);
+  // Sends all parts and makes an object of them.
+  absl::Status SendParts(const std::string& name, const std::string& upload, Pieces pieces,
+                         bool only_new, absl::Time deadline);
+  absl::Status CompleteUpload(const std::string& name, const std::string& upload,
+                              const std::string& parts, Pieces pieces, bool only_new,
+                              absl::Time deadline);
+  absl::Status AbortUpload(const std::string& key, const std::string& upload, bool once,
+                           absl::Time deadline);
+  absl::StatusOr<Bytes> GetBefore(const std::string& name, absl::Time deadline);
+  // Says whether an object is there with these bytes: that a try that nobody heard of was carried
+  // out.
+  absl::StatusOr<bool> HasBytes(const std::string& name, Pieces pieces, absl::Time deadline);
+
+  Requests requests_;
+};
+
+}  // namespace strata::s3
+
+#endif  // STRATA_COMMON_S3_BUCKET_H_

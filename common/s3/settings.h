@@ -1,0 +1,52 @@
+#ifndef STRATA_COMMON_S3_SETTINGS_H_
+#define STRATA_COMMON_S3_SETTINGS_H_
+
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "common/process/environment.h"
+
+namespace strata::s3 {
+
+// Who asks. Nothing of it but its source ever gets into a message.
+struct Credentials {
+  std::string key_id;
+  std::string secret;
+  std::string token;   // of a session; empty: there is none
+  std::string source;  // where they come from: "AWS_ACCESS_KEY_ID", "profile p of FILE"
+};
+
+// All that requests to a bucket need to know.
+struct Settings {
+  std::string bucket;
+  std::string prefix;           // of all keys: empty, or "a/b/"
+  std::string endpoint;         // "https://HOST[:PORT]", without the bucket
+  bool bucket_in_host = false;  // https://BUCKET.HOST/KEY in place of https://HOST/BUCKET/KEY
+  std::string region;
+  std::string ca_bundle;  // a file of certificates; empty: the system's
+  Credentials credentials;
+
+  // Returns "s3://BUCKET/PREFIX".
+  std::string Address() const;
+  // Returns the address of the bucket: "https://HOST/BUCKET" or "https://BUCKET.HOST".
+  std::string BucketUrl() const;
+};
+
+// Reads "s3://BUCKET[/PREFIX]" and finds the rest where other programs for S3 look, too:
+//
+//   endpoint     AWS_ENDPOINT_URL_S3, AWS_ENDPOINT_URL, `endpoint_url` of the profile; else
+//   Amazon's region       AWS_REGION, AWS_DEFAULT_REGION, `region` of the profile; with an endpoint
+//   of one's
+//                own else us-east-1
+//   credentials  AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY, AWS_SESSION_TOKEN; else the profile
+//   profile      AWS_PROFILE, else `default`, in AWS_SHARED_CREDENTIALS_FILE (~/.aws/credentials)
+//                and AWS_CONFIG_FILE (~/.aws/config)
+//   ca_bundle    AWS_CA_BUNDLE
+//
+// Errors: InvalidArgument: no such address, a variable or file that is wrong, by name;
+// FailedPrecondition: no region or credentials, with where they were looked for; those of files.
+absl::StatusOr<Settings> FindSettings(const std::string& address, const Environment& environment);
+
+}  // namespace strata::s3
+
+#endif  // STRATA_COMMON_S3_SETTINGS_H_

@@ -1,0 +1,35 @@
+#ifndef STRATA_COMMON_S3_XML_H_
+#define STRATA_COMMON_S3_XML_H_
+
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+
+namespace strata::s3 {
+
+// An element of XML: its children, and its own text with all references resolved. Attributes are
+// read over; servers say nothing in them.
+struct XmlElement {
+  std::string name;  // with its prefix, where it has one
+  std::string text;
+  std::vector<XmlElement> children;
+
+  // Returns the first child of a name; null: there is none.
+  const XmlElement* Find(absl::string_view child) const;
+  // Returns its text; empty: there is none.
+  std::string Text(absl::string_view child) const;
+};
+
+// Reads a whole document in UTF-8: elements, text, the five entities, references of numbers, CDATA,
+// comments, instructions. Errors: InvalidArgument with the place and what is wrong, also of what no
+// server of S3 sends: a document type, elements nested deeper than 32.
+absl::StatusOr<XmlElement> ParseXml(absl::string_view document);
+
+// Returns text as it stands between tags.
+std::string EscapeXml(absl::string_view text);
+
+}  // namespace strata::s3
+
+#endif  // STRATA_COMMON_S3_XML_H_
