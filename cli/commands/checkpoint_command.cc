@@ -17,6 +17,7 @@
 #include "cli/render/live_line.h"
 #include "cli/render/progress.h"
 #include "common/checkpoint/open_store.h"
+#include "common/process/environment.h"
 #include "common/counted.h"
 
 namespace strata::cli {

@@ -11,6 +11,7 @@
 #include "cli/render/memory_parts.h"
 #include "common/checkpoint/open_store.h"
 #include "common/log.h"
+#include "common/process/environment.h"
 #include "common/process/stop_request.h"
 #include "server/coordinator/coordinator.h"
 

@@ -13,6 +13,7 @@
 #include "common/limits/descriptors.h"
 #include "common/limits/limits.h"
 #include "common/log.h"
+#include "common/process/environment.h"
 #include "common/process/stop_request.h"
 #include "common/transport/zmq/zmq_endpoint.h"
 #include "kernels/kernels.h"

@@ -24,7 +24,7 @@ class ResumedJob : public testing::Test {
     record_ = MakeRecord({.elements = 4, .job_text = job_text});
     record_.mutable_resume()->set_clock(6);
     job_ = std::make_unique<ShardJob>(*MakeShardPlan(record_, ShardId(0)), kernels::Cpu(), pool_,
-                                      &scratch_, &refusals_, nullptr);
+                                      &scratch_, &refusals_, &cuts_, nullptr);
     for (uint32_t node = 0; node < 2; ++node) {
       wire::Hello hello{
           .protocol = kProtocolVersion, .cluster = record_.cluster(), .token = record_.token()};
@@ -67,6 +67,7 @@ class ResumedJob : public testing::Test {
   BufferPool pool_;
   kernels::EncoderScratch scratch_;
   Refusals refusals_;
+  std::vector<ShardCut> cuts_;
   proto::JobRecord record_;
   std::unique_ptr<ShardJob> job_;
 };

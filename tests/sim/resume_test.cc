@@ -57,25 +57,23 @@ class Shard {
  public:
   Shard(transport::SimNetwork* network, const proto::JobRecord& record, uint32_t own)
       : network_(*network), endpoint_(network, OptionsOf(own)) {
-    server::ShardPlan plan = *server::MakeShardPlan(record, ShardId(own));
-    plan.rules.cut_every = kEvery;
-    for (const server::OwnChunk& chunk : plan.chunks) chunks_.push_back(chunk.id);
-    job_ = std::make_unique<server::ShardJob>(std::move(plan), kernels::Cpu(), pool_, &scratch_,
-                                              &refusals_, nullptr);
+    job_ = std::make_unique<server::ShardJob>(*server::MakeShardPlan(record, ShardId(own)),
+                                              kernels::Cpu(), pool_, &scratch_, &refusals_, &cuts_,
+                                              nullptr);
     EXPECT_TRUE(endpoint_.Listen(record.placement().shard_endpoints(static_cast<int>(own))).ok());
   }
 
   void Restore(const Checkpoint& checkpoint) {
-    for (const ChunkId chunk : chunks_) {
-      EXPECT_EQ(job_->FindChunk(chunk)->Restore(checkpoint[chunk.value()]), absl::OkStatus());
-    }
+    EXPECT_EQ(job_->Restore(checkpoint), absl::OkStatus());
   }
-  // By clock and chunk.
+  // By clock and chunk; a store takes each cut at once.
   void TakeImages(std::map<uint64_t, std::map<uint32_t, ChunkImage>>* images) {
-    for (const ChunkId chunk : chunks_) {
-      for (ChunkImage& image : job_->FindChunk(chunk)->TakeImages()) {
-        (*images)[image.clock][chunk.value()] = std::move(image);
+    for (server::ShardCut& cut : std::exchange(cuts_, {})) {
+      for (ChunkImage& image : cut.images) {
+        const uint64_t chunk = image.begin / kChunkElements;
+        (*images)[cut.clock][static_cast<uint32_t>(chunk)] = std::move(image);
       }
+      job_->LetGoOf(cut.shard, cut.clock);
     }
   }
   uint64_t refused() const { return job_->counters().refused; }
@@ -134,7 +132,7 @@ class Shard {
   BufferPool pool_;
   kernels::EncoderScratch scratch_;
   server::Refusals refusals_;
-  std::vector<ChunkId> chunks_;
+  std::vector<server::ShardCut> cuts_;
   std::unique_ptr<server::ShardJob> job_;
   std::set<transport::ConnectionId> bound_;
   transport::SimEndpoint endpoint_;
@@ -153,6 +151,7 @@ class Cluster {
                                   .shards = shards,
                                   .batch_per_rank = kBatch,
                                   .job_text = one.job});
+    record_.mutable_job()->mutable_checkpoint()->set_every_steps(kEvery);
     if (checkpoint != nullptr) record_.mutable_resume()->set_clock((*checkpoint)[0].clock);
     for (uint32_t s = 0; s < shards; ++s) {
       shards_.push_back(std::make_unique<Shard>(&network_, record_, s));

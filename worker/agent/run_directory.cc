@@ -47,7 +47,8 @@ absl::Status KeepMetricsUpTo(uint64_t step, const std::string& path) {
   while (std::getline(in, line)) {
     absl::string_view rest = line;
     uint64_t of = 0;
-    if (!absl::ConsumePrefix(&rest, "{\"step\":")) continue;
+    // Not one that was cut short.
+    if (!absl::ConsumePrefix(&rest, "{\"step\":") || !absl::EndsWith(line, "}")) continue;
     if (absl::SimpleAtoi(rest.substr(0, rest.find(',')), &of) && of <= step) {
       absl::StrAppend(&kept, line, "\n");
     }
