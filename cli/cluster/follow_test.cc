@@ -21,7 +21,9 @@ using ::testing::HasSubstr;
 // Knows one job, which has ended.
 class FakeClient final : public control::CoordinatorClient {
  public:
-  absl::StatusOr<JobId> Submit(const proto::Job&, const proto::ResumeFrom&) override { return JobId(3); }
+  absl::StatusOr<JobId> Submit(const proto::Job&, const proto::ResumeFrom&) override {
+    return JobId(3);
+  }
   absl::Status Cancel(JobId) override { return absl::OkStatus(); }
   absl::StatusOr<std::vector<proto::JobStatus>> ListJobs() override {
     return std::vector<proto::JobStatus>{end};

@@ -17,8 +17,8 @@
 #include "cli/render/live_line.h"
 #include "cli/render/progress.h"
 #include "common/checkpoint/open_store.h"
-#include "common/process/environment.h"
 #include "common/counted.h"
+#include "common/process/environment.h"
 
 namespace strata::cli {
 namespace {

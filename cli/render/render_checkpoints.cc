@@ -36,18 +36,18 @@ std::vector<Row> CheckpointRows(const proto::JobStatus& job) {
   }
   if (job.job().has_checkpoint()) {
     const proto::Checkpoint& wish = job.job().checkpoint();
-    rows.push_back({"  checkpoints", absl::StrFormat("every %s to %s: %s",
-                                                     Counted(wish.every_steps(), "step"),
-                                                     wish.dir(), NewestText(checkpoints))});
+    rows.push_back(
+        {"  checkpoints", absl::StrFormat("every %s to %s: %s", Counted(wish.every_steps(), "step"),
+                                          wish.dir(), NewestText(checkpoints))});
     if (checkpoints.has_writing_clock()) {
       rows.push_back({"", absl::StrFormat("step %d: %d of %s written", checkpoints.writing_clock(),
                                           checkpoints.objects_written(),
                                           Counted(checkpoints.objects(), "object"))});
     }
     if (checkpoints.failed() > 0) {
-      rows.push_back({"", absl::StrCat(checkpoints.failed(), " failed",
-                                       checkpoints.problem().empty() ? "" : ": ",
-                                       checkpoints.problem())});
+      rows.push_back(
+          {"", absl::StrCat(checkpoints.failed(), " failed",
+                            checkpoints.problem().empty() ? "" : ": ", checkpoints.problem())});
     }
   }
   for (int i = 0; i < job.restarts_size(); ++i) {

@@ -41,7 +41,8 @@ TEST(OpenStore, RefusesWhatIsNoFolder) {
   const fs::path file = Folder("open_store_file");
   std::ofstream(file) << "content";
   for (const std::string& address : {file.string(), std::string()}) {
-    EXPECT_EQ(OpenStoreThatIsThere(address, {}).status().code(), absl::StatusCode::kInvalidArgument) << address;
+    EXPECT_EQ(OpenStoreThatIsThere(address, {}).status().code(), absl::StatusCode::kInvalidArgument)
+        << address;
   }
 }
 

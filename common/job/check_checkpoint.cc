@@ -39,9 +39,8 @@ absl::Status CheckNodesAreEmpty(const proto::Job& job) {
 
 absl::Status CheckCheckpoint(const proto::Job& job) {
   if (!job.has_checkpoint()) {
-    return job.has_restart()
-               ? Refuse("restart: needs checkpoint, which a failed job goes on from")
-               : absl::OkStatus();
+    return job.has_restart() ? Refuse("restart: needs checkpoint, which a failed job goes on from")
+                             : absl::OkStatus();
   }
   const proto::Checkpoint& checkpoint = job.checkpoint();
   if (checkpoint.dir().empty()) return Refuse("checkpoint.dir: is required");

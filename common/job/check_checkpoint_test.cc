@@ -10,7 +10,8 @@ namespace strata {
 namespace {
 
 proto::Job With(const std::vector<std::string>& settings) {
-  proto::Job job = *ParseJob("name: 'a' ranks: 4 model { zoo: 'mlp' } data { synthetic {} }", "job");
+  proto::Job job =
+      *ParseJob("name: 'a' ranks: 4 model { zoo: 'mlp' } data { synthetic {} }", "job");
   EXPECT_TRUE(ApplySettings(settings, &job).ok());
   FillDefaults(&job);
   return job;
@@ -29,7 +30,8 @@ TEST(Checkpoint, KeepsTwoAndCountsRestartsInAnHourWhereNothingIsSaid) {
 
 class GoesWith : public testing::TestWithParam<std::string> {};
 TEST_P(GoesWith, Mode) {
-  const proto::Job job = With({kDir, kEvery, absl::StrCat("consistency.preset=\"", GetParam(), "\"")});
+  const proto::Job job =
+      With({kDir, kEvery, absl::StrCat("consistency.preset=\"", GetParam(), "\"")});
   EXPECT_TRUE(ValidateJob(job).ok()) << ValidateJob(job);
 }
 INSTANTIATE_TEST_SUITE_P(Modes, GoesWith,

@@ -118,7 +118,8 @@ void FillDefaults(proto::Job* job) {
   if (evaluation->every_epochs() == 0 && evaluation->every_steps() == 0) {
     evaluation->set_every_epochs(1);
   }
-  if (job->has_checkpoint() && job->checkpoint().keep() == 0) job->mutable_checkpoint()->set_keep(2);
+  if (job->has_checkpoint() && job->checkpoint().keep() == 0)
+    job->mutable_checkpoint()->set_keep(2);
   if (job->has_restart() && !job->restart().has_within_hours()) {
     job->mutable_restart()->set_within_hours(1);
   }

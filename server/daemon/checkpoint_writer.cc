@@ -70,8 +70,8 @@ absl::StatusOr<ObjectFacts> CheckpointWriter::Put(const ShardCut& cut) {
   }
   const ImageFile file = MakeImageFile(cut.images);
   const std::vector<absl::Span<const char>> pieces = file.Pieces();
-  const ObjectFacts facts =
-      FactsOf(Checkpoints::ObjectName(cut.clock, ShardObjectPart(cut.shard, job_, attempt_)), pieces);
+  const ObjectFacts facts = FactsOf(
+      Checkpoints::ObjectName(cut.clock, ShardObjectPart(cut.shard, job_, attempt_)), pieces);
   if (absl::Status put = store_->Put(facts.name, pieces); !put.ok()) {
     store_.reset();
     return put;

@@ -65,21 +65,21 @@ void JobCheckpoints::Load(const proto::JobRecord& record, const std::vector<Shar
   std::unique_ptr<Reading>& slot = readings_[JobId(record.job_id())];
   if (slot != nullptr) return;
   slot = std::make_unique<Reading>();
-  slot->thread = std::thread([this, record, shards, loaded = std::move(loaded),
-                              reading = slot.get()] {
-    absl::StatusOr<std::vector<ChunkImage>> images;
-    absl::StatusOr<std::unique_ptr<Store>> store = open_(record.resume().dir());
-    if (store.ok()) {
-      images = LoadCheckpoint(record, shards, **store);
-    } else {
-      images = store.status();
-    }
-    {
-      absl::MutexLock lock(&reading->mutex);
-      if (reading->wanted) loaded(images);
-    }
-    reading->done = true;
-  });
+  slot->thread =
+      std::thread([this, record, shards, loaded = std::move(loaded), reading = slot.get()] {
+        absl::StatusOr<std::vector<ChunkImage>> images;
+        absl::StatusOr<std::unique_ptr<Store>> store = open_(record.resume().dir());
+        if (store.ok()) {
+          images = LoadCheckpoint(record, shards, **store);
+        } else {
+          images = store.status();
+        }
+        {
+          absl::MutexLock lock(&reading->mutex);
+          if (reading->wanted) loaded(images);
+        }
+        reading->done = true;
+      });
 }
 
 void JobCheckpoints::End(JobId job) {

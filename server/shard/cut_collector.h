@@ -41,7 +41,8 @@ class CutCollector {
   // A cut that was taken is no longer in memory.
   void LetGo(uint64_t clock) { taken_.erase(clock); }
 
-  // Bytes of images that wait for others of their clock, without weights that are the chunk's still.
+  // Bytes of images that wait for others of their clock, without weights that are the chunk's
+  // still.
   uint64_t bytes() const { return bytes_; }
 
  private:

@@ -54,8 +54,8 @@ absl::Status ShardJob::Restore(absl::Span<const ChunkImage> images) {
                           own.begin, own.id.value()));
     }
     if (absl::Status restored = chunks_[chunk]->Restore(*found->second); !restored.ok()) {
-      return absl::InvalidArgumentError(absl::StrFormat("the checkpoint's chunk %d: %s",
-                                                        own.id.value(), restored.message()));
+      return absl::InvalidArgumentError(
+          absl::StrFormat("the checkpoint's chunk %d: %s", own.id.value(), restored.message()));
     }
   }
   return absl::OkStatus();

@@ -17,7 +17,7 @@ namespace strata::server {
 struct OwnChunk {
   ChunkId id;
   uint32_t elements = 0;
-  uint64_t begin = 0;        // its first element in the arena
+  uint64_t begin = 0;       // its first element in the arena
   uint32_t connection = 0;  // of a node's, over which the chunk's answers go
   std::vector<OptimizerRun> runs;
 };

@@ -13,8 +13,8 @@ CheckpointLedger::CheckpointLedger(const proto::Placement& placement)
 void CheckpointLedger::OnPart(const std::string& daemon, const proto::CheckpointPart& part,
                               proto::CheckpointStatus* status) {
   const uint64_t clock = part.clock();
-  const bool is_late = clock <= newest_ || failed_.contains(clock) ||
-                       (keeping_ && keeping_->clock == clock);
+  const bool is_late =
+      clock <= newest_ || failed_.contains(clock) || (keeping_ && keeping_->clock == clock);
   if (is_late || !shards_.contains(part.shard())) return;
   if (!part.error().empty()) {
     GiveUp(clock, absl::StrFormat("step %d: server %s: %s", clock, daemon, part.error()), status);

@@ -58,7 +58,8 @@ absl::Status SameWork(const proto::Job& job, const proto::Job& from) {
     const auto name = [](const proto::Job& one) { return one.has_model() ? "model" : "program"; };
     return Differ("model, program", name(job), name(from));
   }
-  if (job.has_program()) return SameText("program.path", job.program().path(), from.program().path());
+  if (job.has_program())
+    return SameText("program.path", job.program().path(), from.program().path());
   return SameMessage("model", job.model(), from.model());
 }
 

@@ -92,9 +92,9 @@ void JobTable::OnCheckpointFound(JobId job, const absl::StatusOr<CheckpointFound
 absl::Status JobTable::TakeCheckpoint(const CheckpointFound& found, JobEntry* entry) {
   const std::string& dir = entry->stored.resume().dir();
   if (absl::Status same = CheckGoesOn(entry->job(), found.record); !same.ok()) {
-    return absl::InvalidArgumentError(
-        absl::StrFormat("cannot go on from %s (job %d, %s): %s", dir, found.manifest.job,
-                        found.manifest.job_name, same.message()));
+    return absl::InvalidArgumentError(absl::StrFormat("cannot go on from %s (job %d, %s): %s", dir,
+                                                      found.manifest.job, found.manifest.job_name,
+                                                      same.message()));
   }
   absl::StatusOr<proto::Resume> resume = MakeResume(dir, found.manifest, found.record);
   if (!resume.ok()) return resume.status();

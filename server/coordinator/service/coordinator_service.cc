@@ -167,7 +167,8 @@ grpc::Status CoordinatorService::Submit(grpc::ServerContext* context,
           "version on all hosts",
           request->protocol_version(), kProtocolVersion));
     }
-    const absl::StatusOr<JobId> job = core_.Submit(request->job(), request->resume(), RandomToken(), clock_.Now());
+    const absl::StatusOr<JobId> job =
+        core_.Submit(request->job(), request->resume(), RandomToken(), clock_.Now());
     if (job.ok()) reply->set_job_id(job->value());
     return job.status();
   });
