@@ -7,7 +7,7 @@
 #include "cli/program/invocation.h"
 #include "cli/render/progress.h"
 #include "cli/render/render.h"
-#include "cli/render/trace_file.h"
+#include "cli/render/trace/trace_file.h"
 
 namespace strata::cli {
 namespace {

@@ -6,7 +6,7 @@
 #include "cli/commands/commands.h"
 #include "cli/options/options.h"
 #include "cli/program/interrupt.h"
-#include "cli/render/trace_file.h"
+#include "cli/render/trace/trace_file.h"
 
 namespace strata::cli {
 namespace {

@@ -15,7 +15,7 @@
 #include "absl/time/clock.h"
 #include "cli/options/job_options.h"
 #include "cli/options/within.h"
-#include "cli/render/trace_file.h"
+#include "cli/render/trace/trace_file.h"
 #include "common/limits/memory_ledger.h"
 #include "common/log.h"
 

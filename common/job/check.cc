@@ -16,7 +16,7 @@
 #include "common/job/encoding.h"
 #include "common/job/job.h"
 #include "common/job/number_check.h"
-#include "common/job/zoo.h"
+#include "common/job/zoo/zoo.h"
 #include "common/limits/limits.h"
 
 namespace strata {

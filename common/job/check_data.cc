@@ -6,7 +6,7 @@
 
 #include "absl/strings/str_format.h"
 #include "common/job/number_check.h"
-#include "common/job/zoo.h"
+#include "common/job/zoo/zoo.h"
 
 namespace strata {
 namespace {

@@ -6,7 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
-#include "common/job/zoo.h"
+#include "common/job/zoo/zoo.h"
 
 namespace strata::bench {
 namespace {

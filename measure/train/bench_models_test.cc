@@ -1,7 +1,7 @@
 #include "measure/train/bench_models.h"
 
 #include "common/job/job.h"
-#include "common/job/zoo.h"
+#include "common/job/zoo/zoo.h"
 #include "gtest/gtest.h"
 
 namespace strata::bench {

@@ -2,7 +2,7 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
-#include "common/job/zoo.h"
+#include "common/job/zoo/zoo.h"
 #include "training/nn/models/families.h"
 
 namespace strata::worker {

@@ -6,7 +6,7 @@
 #include <map>
 #include <set>
 
-#include "common/job/zoo.h"
+#include "common/job/zoo/zoo.h"
 
 namespace strata::worker {
 namespace {

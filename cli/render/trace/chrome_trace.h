@@ -1,5 +1,5 @@
-#ifndef STRATA_CLI_RENDER_CHROME_TRACE_H_
-#define STRATA_CLI_RENDER_CHROME_TRACE_H_
+#ifndef STRATA_CLI_RENDER_TRACE_CHROME_TRACE_H_
+#define STRATA_CLI_RENDER_TRACE_CHROME_TRACE_H_
 
 #include <cstdint>
 #include <string>
@@ -25,4 +25,4 @@ TraceCounts Count(const std::vector<proto::TraceBatch>& batches);
 
 }  // namespace strata::cli
 
-#endif  // STRATA_CLI_RENDER_CHROME_TRACE_H_
+#endif  // STRATA_CLI_RENDER_TRACE_CHROME_TRACE_H_

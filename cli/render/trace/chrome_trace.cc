@@ -1,4 +1,4 @@
-#include "cli/render/chrome_trace.h"
+#include "cli/render/trace/chrome_trace.h"
 
 #include <algorithm>
 #include <cctype>

@@ -1,4 +1,4 @@
-#include "cli/render/trace_file.h"
+#include "cli/render/trace/trace_file.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "cli/render/chrome_trace.h"
+#include "cli/render/trace/chrome_trace.h"
 #include "common/atomic_file.h"
 #include "common/unique_fd.h"
 

@@ -1,4 +1,4 @@
-#include "common/job/zoo.h"
+#include "common/job/zoo/zoo.h"
 
 #include "gtest/gtest.h"
 

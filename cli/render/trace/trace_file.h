@@ -1,5 +1,5 @@
-#ifndef STRATA_CLI_RENDER_TRACE_FILE_H_
-#define STRATA_CLI_RENDER_TRACE_FILE_H_
+#ifndef STRATA_CLI_RENDER_TRACE_TRACE_FILE_H_
+#define STRATA_CLI_RENDER_TRACE_TRACE_FILE_H_
 
 #include <string>
 
@@ -21,4 +21,4 @@ absl::Status WriteTrace(control::CoordinatorClient* client, JobId job, const std
 
 }  // namespace strata::cli
 
-#endif  // STRATA_CLI_RENDER_TRACE_FILE_H_
+#endif  // STRATA_CLI_RENDER_TRACE_TRACE_FILE_H_

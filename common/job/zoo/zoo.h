@@ -1,5 +1,5 @@
-#ifndef STRATA_COMMON_JOB_ZOO_H_
-#define STRATA_COMMON_JOB_ZOO_H_
+#ifndef STRATA_COMMON_JOB_ZOO_ZOO_H_
+#define STRATA_COMMON_JOB_ZOO_ZOO_H_
 
 #include <cstdint>
 #include <string>
@@ -25,4 +25,4 @@ absl::Status CheckZooInput(const std::string& model, const std::string& data,
 
 }  // namespace strata
 
-#endif  // STRATA_COMMON_JOB_ZOO_H_
+#endif  // STRATA_COMMON_JOB_ZOO_ZOO_H_

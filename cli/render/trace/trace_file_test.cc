@@ -1,4 +1,4 @@
-#include "cli/render/trace_file.h"
+#include "cli/render/trace/trace_file.h"
 
 #include <stdlib.h>
 #include <sys/stat.h>
