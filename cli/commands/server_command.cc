@@ -1,5 +1,6 @@
 #include <CLI/CLI.hpp>
 #include <memory>
+#include <stop_token>
 #include <string>
 
 #include "absl/strings/str_cat.h"
@@ -59,8 +60,10 @@ int Run(const Options& given, const Invocation& invocation) {
     zmq.memory = memory.ok() ? *std::move(memory) : nullptr;
     return transport::CreateZmqEndpoint(zmq);
   };
-  parts.open_store = [environment = OwnEnvironment()](const std::string& dir) {
-    return OpenStore(dir, {.environment = environment});
+  std::stop_source stores;  // whoever waits for one gives up
+  parts.open_store = [environment = OwnEnvironment(),
+                      stop = stores.get_token()](const std::string& dir) {
+    return OpenStore(dir, {.environment = environment, .stop = stop});
   };
   std::unique_ptr<server::ServerDaemon> daemon;
   DaemonSteps steps;
@@ -84,6 +87,7 @@ int Run(const Options& given, const Invocation& invocation) {
                         " ports=", absl::StrJoin(daemon->ports(), ","));
   };
   steps.stop = [&] {
+    stores.request_stop();
     if (daemon != nullptr) daemon->Stop();
   };
   return RunDaemon(&request, steps);
