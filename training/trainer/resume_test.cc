@@ -95,7 +95,7 @@ TEST_F(ResumeTest, AJobThatGoesOnMakesTheStepsWindowsAndMeasurementsOfAnUndistur
     EXPECT_EQ(rest.hashes, whole.hashes) << "from step " << first;
     EXPECT_EQ(rest.measured, whole.measured) << "from step " << first;
     std::vector<uint64_t> ends = rest.window_ends;
-    if (!ends.empty() && ends[0] == static_cast<uint64_t>(first)) ends.erase(ends.begin());
+    std::erase(ends, static_cast<uint64_t>(first));  // where it goes on
     EXPECT_EQ(ends, whole.window_ends) << "from step " << first;
     EXPECT_EQ(client_->reports[0].first_step, static_cast<uint64_t>(first));
     EXPECT_EQ(outcome->steps, 20u - first);
@@ -114,10 +114,12 @@ TEST_F(ResumeTest, AJobThatHasMadeAllItsStepsSavesTheFinalModelAndMeasuresIt) {
     EXPECT_EQ(outcome->steps, 0u);
     EXPECT_GE(outcome->test_accuracy, 0);
     EXPECT_EQ(client_->steps, 0);
-    ASSERT_EQ(client_->reports.size(), 1u);
-    EXPECT_TRUE(client_->reports[0].final);
-    EXPECT_TRUE(client_->reports[0].has_test);
+    ASSERT_EQ(client_->reports.size(), 2u);
     EXPECT_EQ(client_->reports[0].end_step, first);
+    EXPECT_FALSE(client_->reports[0].final);
+    EXPECT_TRUE(client_->reports[1].final);
+    EXPECT_TRUE(client_->reports[1].has_test);
+    EXPECT_EQ(client_->reports[1].end_step, first);
     const auto model = ReadSafetensors(options_.run_dir + "/model.safetensors");
     ASSERT_TRUE(model.ok()) << model.status();
     EXPECT_EQ(absl::MakeConstSpan(model->tensors.back().values),

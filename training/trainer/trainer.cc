@@ -54,7 +54,7 @@ class Trainer {
     source.Start();
     began_ = window_begin_ = absl::Now();
     computed_before_ = ThreadTime();
-    BeginWindows(first_step);
+    if (auto status = BeginWindows(first_step); !status.ok()) return status;
     for (uint64_t step = first_step; step < plan_.total_steps; ++step) {
       if (auto status = Step(step, &source); !status.ok()) return status;
     }
@@ -73,7 +73,7 @@ class Trainer {
   absl::Status Prepare();
   absl::Status Join();
   absl::Status BuildNetworks();
-  void BeginWindows(uint64_t first_step);
+  absl::Status BeginWindows(uint64_t first_step);
   const Batch& NextBatch(BatchSource* source);
   absl::Status PrefetchImages(uint64_t step, BatchSource* source);
   absl::Status Step(uint64_t step, BatchSource* source);
@@ -204,11 +204,14 @@ absl::Status Trainer::BuildNetworks() {
 }
 
 // The evaluation after the last step that a checkpoint has may not have been made.
-void Trainer::BeginWindows(uint64_t first_step) {
+absl::Status Trainer::BeginWindows(uint64_t first_step) {
   window_.first_step = window_.end_step = first_step;
-  if (evaluator_ == nullptr || !plan_.EvaluatesBefore(first_step)) return;
-  snapshot_due_ = job_.evaluation().deferred();
-  if (!snapshot_due_) held_ = window_;
+  if (first_step == 0) return absl::OkStatus();
+  if (evaluator_ != nullptr && plan_.EvaluatesBefore(first_step)) {
+    snapshot_due_ = job_.evaluation().deferred();
+    if (!snapshot_due_) held_ = window_;
+  }
+  return client_.Send(window_);  // where this rank goes on
 }
 
 const Batch& Trainer::NextBatch(BatchSource* source) {

@@ -74,7 +74,10 @@ std::vector<proto::MetricsRecord> MetricsMerge::Flush(double elapsed_s) {
 
 void MetricsMerge::Take(const proto::RankReport& report) {
   Rank& rank = ranks_[report.rank()];
-  if (report.end_step() <= report.first_step()) return;
+  if (report.end_step() <= report.first_step()) {
+    rank.began = std::max(rank.began, report.end_step());
+    return;
+  }
   if (rank.newest.has_value() && report.end_step() <= rank.newest->end_step()) return;
   // Windows that were merged before a restart of the coordinator, or steps before a checkpoint: as
   // many samples per step as in this one.
@@ -180,13 +183,15 @@ proto::Progress MetricsMerge::GetProgress() const {
   progress.set_total_steps(total_steps_);
   progress.set_epochs(epochs_);
   progress.set_test_accuracy(accuracy_);
-  uint64_t samples = 0, window_samples = 0;
+  uint64_t samples = 0, window_samples = 0, steps = 0, steps_unseen = 0;
   double loss_sum = 0, samples_per_s = 0, bytes_per_step = 0, eta_s = total_steps_ > 0 ? 0 : -1;
   for (const Rank& rank : ranks_) {
     if (!rank.newest.has_value()) {
-      eta_s = -1;
+      steps_unseen += StepsOf(rank);
+      if (total_steps_ == 0 || StepsOf(rank) < total_steps_) eta_s = -1;
       continue;
     }
+    steps += rank.newest->end_step();
     const proto::RankReport& report = *rank.newest;
     samples += rank.samples;
     window_samples += report.samples();
@@ -201,6 +206,8 @@ proto::Progress MetricsMerge::GetProgress() const {
       eta_s = std::max(eta_s, steps_left * rank.wall_s / rank.steps);
     }
   }
+  // Ranks that went on from a checkpoint and have made no step since: as many as the others.
+  if (steps > 0) samples += steps_unseen * samples / steps;
   progress.set_samples(samples);
   if (samples_per_epoch_ > 0) {
     progress.set_epoch(static_cast<double>(samples) / samples_per_epoch_);

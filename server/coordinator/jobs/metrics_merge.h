@@ -1,6 +1,7 @@
 #ifndef STRATA_SERVER_COORDINATOR_JOBS_METRICS_MERGE_H_
 #define STRATA_SERVER_COORDINATOR_JOBS_METRICS_MERGE_H_
 
+#include <algorithm>
 #include <cstdint>
 #include <map>
 #include <optional>
@@ -43,6 +44,7 @@ class MetricsMerge {
  private:
   struct Rank {
     std::optional<proto::RankReport> newest;
+    uint64_t began = 0;    // the step that it goes on with, where it has said so
     uint64_t samples = 0;  // in all its steps
     uint64_t steps = 0;    // of all its reports
     double wall_s = 0;     // that these steps took
@@ -52,7 +54,7 @@ class MetricsMerge {
 
   // Returns the steps that the rank is known to have finished.
   uint64_t StepsOf(const Rank& rank) const {
-    return rank.newest.has_value() ? rank.newest->end_step() : first_step_;
+    return rank.newest.has_value() ? rank.newest->end_step() : std::max(first_step_, rank.began);
   }
   void Take(const proto::RankReport& report);
   bool IsComplete(uint64_t end_step) const;

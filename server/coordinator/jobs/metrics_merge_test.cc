@@ -304,6 +304,20 @@ TEST(MetricsMerge, AJobThatGoesOnCountsSamplesAndEpochsFromItsBeginningAndTimeFr
   EXPECT_DOUBLE_EQ(progress.bytes_per_step(), 2 * 1000.0 / 10);
 }
 
+TEST(MetricsMerge, ARankThatHadMadeAllItsStepsBeforeTheCheckpointHoldsUpNoRecord) {
+  MetricsMerge merge(2, 5, kSamplesPerEpoch, kTotalSteps, 40);
+  proto::RankReport begins = Report(1, 100, 100);
+  EXPECT_TRUE(merge.Add(begins, 1).empty());
+  EXPECT_EQ(merge.GetProgress().step(), 40);
+  ASSERT_EQ(merge.Add(Report(0, 40, 50), 2).size(), 1);
+  EXPECT_EQ(merge.GetProgress().step(), 50);
+  EXPECT_EQ(merge.GetProgress().samples(), 500 + 1000);
+  EXPECT_GE(merge.GetProgress().eta_s(), 0);
+  ASSERT_EQ(merge.Add(Report(0, 50, 100), 2).size(), 1);
+  EXPECT_EQ(merge.GetProgress().step(), 100);
+  EXPECT_EQ(merge.GetProgress().samples(), 2000);
+}
+
 TEST(MetricsMerge, OfAJobWithNoStepsLeftTheFinalModelsRecordIsTheOnlyOne) {
   MetricsMerge merge(2, 5, kSamplesPerEpoch, 60, 60);
   proto::RankReport last = Report(0, 60, 60);
