@@ -1,5 +1,6 @@
 #include <CLI/CLI.hpp>
 #include <memory>
+#include <stop_token>
 #include <string>
 
 #include "absl/strings/str_cat.h"
@@ -41,8 +42,10 @@ int Run(const Options& given, const Invocation& invocation) {
   if (!listen.ok()) return PrintError(listen.status());
   options.listen = *listen;
   options.add_memory_parts = AddMemoryParts;
-  options.open_store = [environment = OwnEnvironment()](const std::string& dir) {
-    return OpenStore(dir, {.environment = environment});
+  std::stop_source stop;  // of what waits for stores
+  options.open_store = [environment = OwnEnvironment(), token = stop.get_token()](
+                           const std::string& dir) {
+    return OpenStore(dir, {.environment = environment, .stop = token});
   };
   absl::Status logging = StartLogging(invocation, "coordinator");
   if (!logging.ok()) return PrintError(logging);
@@ -57,7 +60,10 @@ int Run(const Options& given, const Invocation& invocation) {
     return absl::StrCat("strata coordinator ready address=", host, ":", (*coordinator)->port(),
                         " state=", options.state_dir);
   };
-  steps.stop = [&] { (*coordinator)->Stop(); };
+  steps.stop = [&] {
+    stop.request_stop();
+    (*coordinator)->Stop();
+  };
   return RunDaemon(&request, steps);
 }
 

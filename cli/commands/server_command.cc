@@ -1,5 +1,6 @@
 #include <CLI/CLI.hpp>
 #include <memory>
+#include <stop_token>
 #include <string>
 
 #include "absl/strings/str_cat.h"
@@ -59,8 +60,10 @@ int Run(const Options& given, const Invocation& invocation) {
     zmq.memory = memory.ok() ? *std::move(memory) : nullptr;
     return transport::CreateZmqEndpoint(zmq);
   };
-  parts.open_store = [environment = OwnEnvironment()](const std::string& dir) {
-    return OpenStore(dir, {.environment = environment});
+  std::stop_source stop;  // of what waits for stores
+  parts.open_store = [environment = OwnEnvironment(), token = stop.get_token()](
+                         const std::string& dir) {
+    return OpenStore(dir, {.environment = environment, .stop = token});
   };
   std::unique_ptr<server::ServerDaemon> daemon;
   DaemonSteps steps;
@@ -84,6 +87,7 @@ int Run(const Options& given, const Invocation& invocation) {
                         " ports=", absl::StrJoin(daemon->ports(), ","));
   };
   steps.stop = [&] {
+    stop.request_stop();
     if (daemon != nullptr) daemon->Stop();
   };
   return RunDaemon(&request, steps);
