@@ -42,10 +42,10 @@ int Run(const Options& given, const Invocation& invocation) {
   if (!listen.ok()) return PrintError(listen.status());
   options.listen = *listen;
   options.add_memory_parts = AddMemoryParts;
-  std::stop_source stores;  // whoever waits for one gives up
+  std::stop_source stop;  // of what waits for stores
   options.open_store = [environment = OwnEnvironment(),
-                        stop = stores.get_token()](const std::string& dir) {
-    return OpenStore(dir, {.environment = environment, .stop = stop});
+                        token = stop.get_token()](const std::string& dir) {
+    return OpenStore(dir, {.environment = environment, .stop = token});
   };
   absl::Status logging = StartLogging(invocation, "coordinator");
   if (!logging.ok()) return PrintError(logging);
@@ -61,7 +61,7 @@ int Run(const Options& given, const Invocation& invocation) {
                         " state=", options.state_dir);
   };
   steps.stop = [&] {
-    stores.request_stop();
+    stop.request_stop();
     (*coordinator)->Stop();
   };
   return RunDaemon(&request, steps);

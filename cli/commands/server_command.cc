@@ -60,10 +60,10 @@ int Run(const Options& given, const Invocation& invocation) {
     zmq.memory = memory.ok() ? *std::move(memory) : nullptr;
     return transport::CreateZmqEndpoint(zmq);
   };
-  std::stop_source stores;  // whoever waits for one gives up
+  std::stop_source stop;  // of what waits for stores
   parts.open_store = [environment = OwnEnvironment(),
-                      stop = stores.get_token()](const std::string& dir) {
-    return OpenStore(dir, {.environment = environment, .stop = stop});
+                      token = stop.get_token()](const std::string& dir) {
+    return OpenStore(dir, {.environment = environment, .stop = token});
   };
   std::unique_ptr<server::ServerDaemon> daemon;
   DaemonSteps steps;
@@ -87,7 +87,7 @@ int Run(const Options& given, const Invocation& invocation) {
                         " ports=", absl::StrJoin(daemon->ports(), ","));
   };
   steps.stop = [&] {
-    stores.request_stop();
+    stop.request_stop();
     if (daemon != nullptr) daemon->Stop();
   };
   return RunDaemon(&request, steps);

@@ -1,6 +1,7 @@
 #include "server/daemon/job_checkpoints.h"
 
 #include <atomic>
+#include <optional>
 #include <thread>
 #include <utility>
 
@@ -12,6 +13,7 @@ namespace strata::server {
 struct JobCheckpoints::Reading {
   absl::Mutex mutex;  // held while the images are handed over
   bool wanted ABSL_GUARDED_BY(mutex) = true;
+  std::optional<absl::Status> outcome ABSL_GUARDED_BY(mutex);
   std::atomic<bool> done = false;
   std::thread thread;
 };
@@ -32,6 +34,7 @@ void JobCheckpoints::Stop() {
   {
     absl::MutexLock lock(&mutex_);
     writers.swap(writers_);
+    has_ended_.clear();
     finishing.swap(finishing_);
   }
   // Without the lock, for shards that are about to hand over a cut.
@@ -48,9 +51,12 @@ void JobCheckpoints::Begin(const proto::JobRecord& record) {
   CheckpointWriter::Calls calls;
   calls.open = [open = open_, dir = record.job().checkpoint().dir()] { return open(dir); };
   calls.tell = tell_;
-  calls.let_go = [let_go = let_go_, job](ShardId shard, uint64_t clock) {
-    let_go(job, shard, clock);
+  // What a later attempt has cut at the same clock is still in memory.
+  auto has_ended = std::make_shared<std::atomic<bool>>(false);
+  calls.let_go = [let_go = let_go_, job, has_ended](ShardId shard, uint64_t clock) {
+    if (!*has_ended) let_go(job, shard, clock);
   };
+  has_ended_[job] = std::move(has_ended);
   writers_[job] = std::make_unique<CheckpointWriter>(record, std::move(calls));
 }
 
@@ -61,12 +67,16 @@ void JobCheckpoints::OnCut(ShardCut cut) {
 }
 
 void JobCheckpoints::Load(const proto::JobRecord& record, const std::vector<ShardId>& shards,
-                          Loaded loaded) {
+                          LoadCalls calls) {
   std::unique_ptr<Reading>& slot = readings_[JobId(record.job_id())];
-  if (slot != nullptr) return;
+  if (slot != nullptr) {
+    absl::MutexLock lock(&slot->mutex);
+    if (slot->outcome) calls.tell(*slot->outcome);  // what was told may be lost
+    return;
+  }
   slot = std::make_unique<Reading>();
   slot->thread =
-      std::thread([this, record, shards, loaded = std::move(loaded), reading = slot.get()] {
+      std::thread([this, record, shards, calls = std::move(calls), reading = slot.get()] {
         absl::StatusOr<std::vector<ChunkImage>> images;
         absl::StatusOr<std::unique_ptr<Store>> store = open_(record.resume().dir());
         if (store.ok()) {
@@ -76,7 +86,10 @@ void JobCheckpoints::Load(const proto::JobRecord& record, const std::vector<Shar
         }
         {
           absl::MutexLock lock(&reading->mutex);
-          if (reading->wanted) loaded(images);
+          if (reading->wanted) {
+            reading->outcome = images.ok() ? calls.take(*images) : images.status();
+            calls.tell(*reading->outcome);
+          }
         }
         reading->done = true;
       });
@@ -99,6 +112,8 @@ void JobCheckpoints::End(JobId job) {
   DropDone();
   const auto writer = writers_.find(job);
   if (writer == writers_.end()) return;
+  *has_ended_.at(job) = true;
+  has_ended_.erase(job);
   writer->second->Finish();
   finishing_.push_back(std::move(writer->second));
   writers_.erase(writer);

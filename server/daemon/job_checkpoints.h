@@ -1,6 +1,7 @@
 #ifndef STRATA_SERVER_DAEMON_JOB_CHECKPOINTS_H_
 #define STRATA_SERVER_DAEMON_JOB_CHECKPOINTS_H_
 
+#include <atomic>
 #include <functional>
 #include <map>
 #include <memory>
@@ -36,11 +37,15 @@ class JobCheckpoints {
   // The job is here, and may cut. Does nothing for one without `checkpoint`, or a second time.
   void Begin(const proto::JobRecord& record);
   void OnCut(ShardCut cut);
-  // Reads what the job's shards here go on from, then calls `loaded` on another thread, unless the
-  // job has ended by then; End waits for such a call. A second load of a job that has not ended is
-  // left out. REQUIRES: record.has_resume().
-  using Loaded = std::function<void(const absl::StatusOr<std::vector<ChunkImage>>&)>;
-  void Load(const proto::JobRecord& record, const std::vector<ShardId>& shards, Loaded loaded);
+  struct LoadCalls {
+    std::function<absl::Status(const std::vector<ChunkImage>&)>
+        take;                                       // puts them where they belong
+    std::function<void(const absl::Status&)> tell;  // how reading and that went
+  };
+  // Reads what the job's shards here go on from, then calls both on another thread, unless the job
+  // has ended by then; End waits for such calls. A second load of a job that has not ended reads
+  // nothing: once the first is done it tells how that went. REQUIRES: record.has_resume().
+  void Load(const proto::JobRecord& record, const std::vector<ShardId>& shards, LoadCalls calls);
   // The job is gone from here. What it has cut is written still.
   void End(JobId job);
 
@@ -54,6 +59,7 @@ class JobCheckpoints {
   const std::function<void(JobId, ShardId, uint64_t)> let_go_;
   absl::Mutex mutex_;
   std::map<JobId, std::unique_ptr<CheckpointWriter>> writers_ ABSL_GUARDED_BY(mutex_);
+  std::map<JobId, std::shared_ptr<std::atomic<bool>>> has_ended_ ABSL_GUARDED_BY(mutex_);
   std::vector<std::unique_ptr<CheckpointWriter>> finishing_ ABSL_GUARDED_BY(mutex_);
   std::map<JobId, std::unique_ptr<Reading>> readings_;  // the owner's
   std::vector<std::unique_ptr<Reading>> left_;          // of jobs that have ended

@@ -118,7 +118,7 @@ absl::Status ServerDaemon::Start() {
     SendTraces();
     return MakeHeartbeat();
   };
-  callbacks.running_jobs = [this] { return std::vector<uint32_t>(jobs_.begin(), jobs_.end()); };
+  callbacks.running_jobs = [this] { return RunningJobs(); };
   callbacks.on_lost = on_lost_;
   session_ = control::Session::Create(std::move(session), std::move(callbacks));
   return session_->Start();
@@ -136,6 +136,12 @@ std::vector<int> ServerDaemon::ports() const {
   return ports;
 }
 
+std::vector<uint32_t> ServerDaemon::RunningJobs() const {
+  std::vector<uint32_t> running;
+  for (const auto& [job, attempt] : jobs_) running.push_back(job);
+  return running;
+}
+
 void ServerDaemon::OnMessage(const proto::CoordinatorMessage& message) {
   if (message.has_install_job()) {
     TakeIn(message.install_job());
@@ -146,18 +152,27 @@ void ServerDaemon::OnMessage(const proto::CoordinatorMessage& message) {
 
 void ServerDaemon::TakeIn(const proto::InstallJob& install) {
   const proto::JobRecord& record = install.record();
+  if (const auto here = jobs_.find(record.job_id()); here != jobs_.end()) {
+    if (here->second > record.attempt()) return;
+    // That it was to be removed was lost on the way.
+    if (here->second < record.attempt()) Remove(record.job_id());
+  }
   absl::Status status = Admit(install);
   if (status.ok() && record.has_resume()) {
     std::vector<ShardId> shards;
     for (const uint32_t shard : install.own_shards()) {
       if (shard != kNoShard) shards.emplace_back(shard);
     }
-    const auto go_on = [this, install](const absl::StatusOr<std::vector<ChunkImage>>& images) {
-      TellInstalled(install, images.ok() ? Install(install, *images) : images.status());
+    JobCheckpoints::LoadCalls calls;
+    calls.take = [this, install](const std::vector<ChunkImage>& images) {
+      return Install(install, images);
     };
-    return checkpoints_->Load(record, shards, go_on);
+    calls.tell = [this, install](const absl::Status& status) { TellInstalled(install, status); };
+    return checkpoints_->Load(record, shards, std::move(calls));
   }
   if (status.ok()) status = Install(install, {});
+  // A placement that is not this server's says nothing of a checkpoint.
+  if (!status.ok()) status = absl::FailedPreconditionError(status.message());
   TellInstalled(install, status);
   if (!status.ok()) Remove(record.job_id());
 }
@@ -180,7 +195,7 @@ absl::Status ServerDaemon::Admit(const proto::InstallJob& install) {
   }
   absl::Status admitted = admission_.Admit(install);
   if (!admitted.ok()) return admitted;
-  jobs_.insert(install.record().job_id());
+  jobs_[install.record().job_id()] = install.record().attempt();
   if (IsTraced(install.record().job())) traced_.insert(install.record().job_id());
   checkpoints_->Begin(install.record());
   return absl::OkStatus();

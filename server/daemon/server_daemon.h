@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <memory>
 #include <set>
 #include <string>
@@ -89,6 +90,7 @@ class ServerDaemon {
   absl::Status Install(const proto::InstallJob& install, absl::Span<const ChunkImage> images);
   void TellInstalled(const proto::InstallJob& install, const absl::Status& status);
   void Remove(uint32_t job);
+  std::vector<uint32_t> RunningJobs() const;
   // Sends what the shards have recorded of traced jobs.
   void SendTraces();
   proto::Heartbeat MakeHeartbeat();
@@ -102,8 +104,8 @@ class ServerDaemon {
   std::unique_ptr<control::Session> session_;
   std::unique_ptr<JobCheckpoints> checkpoints_;  // ends before the shards and the session do
   // Owned by the session's thread:
-  std::set<uint32_t> jobs_;
-  std::set<uint32_t> traced_;  // those of jobs_ that have a trace
+  std::map<uint32_t, uint32_t> jobs_;  // their attempts
+  std::set<uint32_t> traced_;          // those of jobs_ that have a trace
   control::TraceSender trace_sender_;
   JobAdmission admission_;
 };

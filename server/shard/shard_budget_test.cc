@@ -29,6 +29,11 @@ TEST(ShardBudget, OfASyncJobIsWeightsStateHeldSumsAndMessages) {
             "24.0 KiB");
 }
 
+TEST(ShardBudget, OfAJobWithCheckpointsHasTwoCutsOfWeightsAndState) {
+  EXPECT_THAT(Formula("optimizer { adam {} } checkpoint { dir: '/c' every_steps: 10 }"),
+              testing::HasSubstr(" + checkpoints 2 x 3 x 10.0 KiB 60.0 KiB + held sums"));
+}
+
 TEST(ShardBudget, OfALazyJobHasTheClocksThatMayBeAheadToo) {
   EXPECT_EQ(Formula("optimizer { sgd {} } consistency { lazy { staleness: 3 } }"),
             "106.0 KiB: weights 10.0 KiB + chunk in update 1.0 KiB + held sums (3 x 4 - 1) x 1.0 "

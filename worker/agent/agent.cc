@@ -168,7 +168,8 @@ void Agent::StartNode(const proto::StartNode& start) {
     if (found->second->attempt() > attempt) return;
     // Its processes of the attempt before are about to be gone.
     found->second->Stop();
-    next_[id] = start;
+    proto::StartNode& next = next_[id];
+    if (next.record().attempt() <= attempt) next = start;
     return;
   }
   // A repetition, too; the session tells again how the job ended here.

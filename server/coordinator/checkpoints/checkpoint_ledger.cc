@@ -60,6 +60,12 @@ void CheckpointLedger::OnKept(uint64_t clock, const absl::Status& kept, absl::Ti
   ShowWriting(status);
 }
 
+void CheckpointLedger::Close(proto::CheckpointStatus* status) {
+  std::erase_if(open_,
+                [&](const auto& open) { return open.second.objects.size() < shards_.size(); });
+  ShowWriting(status);
+}
+
 void CheckpointLedger::GiveUp(uint64_t clock, const std::string& problem,
                               proto::CheckpointStatus* status) {
   open_.erase(clock);

@@ -38,6 +38,9 @@ class CheckpointLedger {
   void OnKept(uint64_t clock, const absl::Status& kept, absl::Time now,
               proto::CheckpointStatus* status);
 
+  // No part comes any more: those that are not whole never will be.
+  void Close(proto::CheckpointStatus* status);
+
  private:
   struct Open {
     std::map<uint32_t, proto::CheckpointObject> objects;  // by shard

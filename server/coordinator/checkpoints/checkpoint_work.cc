@@ -37,6 +37,23 @@ absl::Status CheckOwnFolder(const CheckpointQuery& query, const OpenStoreCall& o
                       query.own_dir, owner, query.own_dir));
 }
 
+bool IsDamage(const absl::Status& status) {
+  return absl::IsNotFound(status) || absl::IsDataLoss(status) || absl::IsInvalidArgument(status);
+}
+
+// A server that sees another folder under that name finds nothing there, and says so.
+absl::Status DropDamaged(const Manifest& manifest, const CheckpointQuery& query,
+                         Checkpoints& checkpoints) {
+  const absl::Status whole = checkpoints.Verify(manifest);
+  if (whole.ok()) {
+    return absl::InvalidArgumentError(absl::StrFormat(
+        "the checkpoint of step %d in %s is whole where the coordinator sees it, but a server "
+        "found it damaged: is it the same folder on all hosts?",
+        manifest.clock, query.resume_dir));
+  }
+  return IsDamage(whole) ? checkpoints.Drop(manifest.clock) : whole;
+}
+
 absl::Status NoneThere(const CheckpointQuery& query, const Checkpoints::Listing& listing) {
   std::string text = absl::StrCat("no complete checkpoint in ", query.resume_dir);
   if (query.below > 0) absl::StrAppend(&text, " of a step before ", query.below);
@@ -63,7 +80,9 @@ absl::StatusOr<CheckpointFound> FindCheckpoint(const CheckpointQuery& query,
   const auto newest = std::find_if(listing->complete.begin(), listing->complete.end(), usable);
   if (query.resume_dir == query.own_dir) {
     for (auto useless = listing->complete.begin(); useless != newest; ++useless) {
-      if (absl::Status dropped = checkpoints.Drop(useless->clock); !dropped.ok()) return dropped;
+      if (absl::Status dropped = DropDamaged(*useless, query, checkpoints); !dropped.ok()) {
+        return dropped;
+      }
     }
   }
   if (newest == listing->complete.end()) return NoneThere(query, *listing);

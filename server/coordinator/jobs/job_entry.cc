@@ -127,7 +127,7 @@ void JobEntry::BeginStarting(absl::Time now) {
   STRATA_REQUIRE(stage_ == JobStage::kQueued && !nodes.empty());
   stage_ = JobStage::kStarting;
   status().set_state(proto::RUNNING);
-  status().set_started_ms(absl::ToUnixMillis(now));
+  if (status().started_ms() == 0) status().set_started_ms(absl::ToUnixMillis(now));
   status().set_reason("starts its ranks");
 }
 
@@ -149,13 +149,22 @@ void JobEntry::BeginTraining(absl::Time now) {
   stored.set_training(true);
   stored.mutable_resume()->set_has_trained(true);
   if (job().has_checkpoint()) {
-    ledger = CheckpointLedger(stored.record().placement());
-    status().mutable_checkpoints();
+    BeginLedger();
   }
   stored.set_training_began_ms(absl::ToUnixMillis(now));
   metrics = MetricsMerge(job().ranks(), ShownEpochs(job()), stored.record().samples_per_epoch(),
                          stored.total_steps(), stored.record().resume().clock());
   RefreshProgress();
+}
+
+void JobEntry::BeginLedger() {
+  ledger = CheckpointLedger(stored.record().placement());
+  ledger.Close(status().mutable_checkpoints());
+  proto::JobRecord record = stored.record();
+  record.clear_token();  // it opens the shards to whoever says it
+  record.clear_nccl_id();
+  record.clear_resume();
+  ledger_record = record.SerializeAsString();
 }
 
 void JobEntry::Requeue(const std::string& reason, absl::Time now) {
@@ -172,6 +181,7 @@ void JobEntry::Requeue(const std::string& reason, absl::Time now) {
   record.clear_layout();
   record.clear_ring();
   record.clear_resume();
+  if (job().has_checkpoint()) ledger.Close(status().mutable_checkpoints());
   stored.set_training(false);
   stored.clear_node_finished();
   nodes.clear();
@@ -260,7 +270,7 @@ JobEntry JobEntry::Restored(const proto::StoredJob& stored) {
   if (state != proto::QUEUED) entry.stage_ = JobStage::kEnded;
   if (state != proto::RUNNING) return entry;
   if (stored.training() && stored.record().job().has_checkpoint()) {
-    entry.ledger = CheckpointLedger(stored.record().placement());
+    entry.BeginLedger();
   }
   entry.stage_ = stored.training() ? JobStage::kTraining : JobStage::kStarting;
   for (const proto::JobNodeStatus& shown : stored.status().nodes()) {

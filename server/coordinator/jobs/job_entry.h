@@ -89,11 +89,13 @@ class JobEntry {
   MetricsMerge metrics;
   JobWaits waits;
   CheckpointLedger ledger;            // of this attempt, and until it trains of the one before
+  std::string ledger_record;          // that manifests of the ledger's checkpoints have
   bool looks_for_checkpoint = false;  // the store is being looked into
   absl::Time looks_again = absl::InfinitePast();
 
  private:
   proto::JobStatus WithProgress() const;
+  void BeginLedger();
 
   JobStage stage_ = JobStage::kQueued;
 };

@@ -1,6 +1,8 @@
 #include "server/coordinator/jobs/job_table.h"
 
 #include <algorithm>
+#include <filesystem>
+#include <string>
 #include <utility>
 
 #include "absl/strings/match.h"
@@ -12,6 +14,17 @@
 #include "server/coordinator/jobs/slot_use.h"
 
 namespace strata::server {
+namespace {
+
+// One name for one folder: "/a//b/" is "/a/b".
+std::string NormalFolder(const std::string& dir) {
+  const bool is_path = absl::StartsWith(dir, "/");
+  std::string normal = is_path ? std::filesystem::path(dir).lexically_normal().string() : dir;
+  while (normal.size() > 1 && normal.back() == '/') normal.pop_back();
+  return normal;
+}
+
+}  // namespace
 
 JobTable::JobTable(Options options, uint64_t cluster, const Membership* membership,
                    const Reachability* reachability, JobActions* actions)
@@ -49,6 +62,9 @@ absl::StatusOr<JobId> JobTable::Submit(proto::Job job, const proto::ResumeFrom& 
                                        uint64_t token, absl::Time now) {
   FillDefaults(&job);
   absl::Status valid = ValidateJob(job);
+  if (job.has_checkpoint()) {
+    job.mutable_checkpoint()->set_dir(NormalFolder(job.checkpoint().dir()));
+  }
   if (valid.ok()) valid = CheckFolderIsFree(job);
   if (!valid.ok()) return valid;
   const absl::StatusOr<std::string> resume_dir = ResumeDir(resume);
@@ -64,7 +80,7 @@ absl::StatusOr<JobId> JobTable::Submit(proto::Job job, const proto::ResumeFrom& 
     return absl::ResourceExhaustedError(absl::StrFormat("the queue is full: %d jobs wait", queued));
   }
   const JobId id(next_job_id_);
-  JobEntry entry = JobEntry::Submitted(id, token, cluster_, job, *resume_dir, now);
+  JobEntry entry = JobEntry::Submitted(id, token, cluster_, job, NormalFolder(*resume_dir), now);
   const absl::Status saved = actions_->Persist(entry.stored);
   if (!saved.ok()) return saved;
   ++next_job_id_;
@@ -138,7 +154,7 @@ void JobTable::StartQueued(absl::Time now) {
     const JobQueue::Verdict verdict = queue_.Decide(entry, may_return, now);
     if (verdict.kind == Kind::kStarts) {
       life_.Start(verdict.blocks, &entry, now);
-    } else if (verdict.kind == Kind::kFails) {
+    } else if (verdict.kind == Kind::kFails && entry.stored.status().restarts().empty()) {
       life_.Fail(verdict.reason, &entry, now);
     } else if (!verdict.reason.empty()) {
       announcer_.SetReason(verdict.reason, &entry);
@@ -227,7 +243,7 @@ void JobTable::OnJobInstalled(const std::string& daemon, const proto::JobInstall
   if (server == nullptr || entry->stage() != JobStage::kInstalling) return;
   if (!message.error().empty()) {
     const std::string reason = absl::StrFormat("server %s: %s", daemon, message.error());
-    if (message.is_damaged()) {
+    if (message.is_damaged() && entry->stored.record().has_resume()) {
       life_.GoOnFromEarlier(reason, entry, now);
     } else {
       life_.Fail(reason, entry, now);

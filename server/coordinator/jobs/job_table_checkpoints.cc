@@ -1,4 +1,5 @@
 // The part of JobTable that sees to checkpoints: what jobs write, and what they go on from.
+#include <algorithm>
 #include <utility>
 
 #include "absl/strings/match.h"
@@ -10,6 +11,28 @@
 
 namespace strata::server {
 namespace {
+
+// All that a job had written is of no use.
+void ShowThatItBeginsAnew(JobEntry* entry) {
+  if (!entry->status().has_checkpoints()) return;
+  proto::CheckpointStatus* shown = entry->status().mutable_checkpoints();
+  shown->clear_resumed_dir();
+  shown->clear_resumed_clock();
+  shown->clear_complete();
+  shown->clear_newest_clock();
+  shown->clear_newest_ms();
+  shown->clear_newest_bytes();
+}
+
+// Later ones of the job itself are of no use any more.
+void ShowNewest(const Manifest& manifest, proto::CheckpointStatus* shown) {
+  if (shown->newest_clock() <= manifest.clock) return;
+  shown->set_newest_clock(manifest.clock);
+  shown->set_newest_ms(absl::ToUnixMillis(manifest.written));
+  uint64_t bytes = 0;
+  for (const ObjectFacts& object : manifest.objects) bytes += object.bytes;
+  shown->set_newest_bytes(bytes);
+}
 
 // Between looks into a store that does not answer.
 constexpr absl::Duration kLookEvery = absl::Seconds(5);
@@ -73,10 +96,19 @@ void JobTable::OnCheckpointFound(JobId job, const absl::StatusOr<CheckpointFound
       resume->set_or_begin(false);
       return StartQueued(now);
     }
-    status = absl::OkStatus();
+    if (entry->status().checkpoints().complete() > 0 && resume->below() == 0) {
+      status = absl::UnavailableError(
+          absl::StrCat(status.message(), ", where the job has written some: is the folder there?"));
+    } else {
+      status = absl::OkStatus();
+      ShowThatItBeginsAnew(entry);
+    }
   }
   if (status.ok()) {
     resume->set_is_settled(true);
+    if (std::exchange(entry->looks_again, absl::InfinitePast()) != absl::InfinitePast()) {
+      entry->status().set_reason("has found its checkpoints");
+    }
     announcer_.Save(*entry).IgnoreError();  // repeated
     announcer_.TellStatus(entry);
   } else if (absl::IsNotFound(status) || absl::IsInvalidArgument(status) ||
@@ -105,7 +137,11 @@ absl::Status JobTable::TakeCheckpoint(const CheckpointFound& found, JobEntry* en
   proto::CheckpointStatus* shown = entry->status().mutable_checkpoints();
   shown->set_resumed_dir(dir);
   shown->set_resumed_clock(found.manifest.clock);
-  for (const std::string& one : found.passed_over) shown->add_passed_over(one);
+  if (dir == entry->job().checkpoint().dir()) ShowNewest(found.manifest, shown);
+  for (const std::string& one : found.passed_over) {
+    const auto& known = shown->passed_over();
+    if (std::find(known.begin(), known.end(), one) == known.end()) shown->add_passed_over(one);
+  }
   if (const int restarts = entry->status().restarts_size(); restarts > 0) {
     entry->status().mutable_restarts(restarts - 1)->set_clock(found.manifest.clock);
   }
@@ -120,6 +156,7 @@ void JobTable::OnCheckpointPart(const std::string& daemon, const proto::Checkpoi
   const auto it = jobs_.find(JobId(part.job_id()));
   if (it == jobs_.end() || part.token() != it->second.stored.record().token()) return;
   JobEntry* entry = &it->second;
+  if (entry->ServerOn(daemon) == nullptr) return;
   entry->ledger.OnPart(daemon, part, entry->status().mutable_checkpoints());
   KeepIfWhole(entry, now);
   announcer_.AddNews(entry->id());
@@ -136,11 +173,7 @@ void JobTable::KeepIfWhole(JobEntry* entry, absl::Time now) {
   manifest.job_name = entry->job().name();
   manifest.clock = whole->clock;
   manifest.written = now;
-  proto::JobRecord record = entry->stored.record();
-  record.clear_token();  // it opens the shards to whoever says it
-  record.clear_nccl_id();
-  record.clear_resume();
-  manifest.record = record.SerializeAsString();
+  manifest.record = entry->ledger_record;
   for (const proto::CheckpointObject& object : whole->objects) {
     manifest.objects.push_back(
         {.name = object.name(), .bytes = object.bytes(), .checksum = object.checksum()});

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
 #include "common/job/job.h"
 
 namespace strata::server {
@@ -167,25 +168,48 @@ void CoreHarness::Ready(const std::string& worker, uint32_t job) { Ready(worker,
 void CoreHarness::Ready(const std::string& worker, const proto::NodeReady& ready) {
   proto::DaemonMessage message;
   *message.mutable_node_ready() = ready;
+  message.mutable_node_ready()->set_attempt(attempts_[ready.job_id()]);
   Send(worker, message);
 }
 
-void CoreHarness::Installed(const std::string& server, uint32_t job, const std::string& error) {
+void CoreHarness::Installed(const std::string& server, uint32_t job, const std::string& error,
+                            bool is_damaged) {
   proto::DaemonMessage message;
   message.mutable_job_installed()->set_job_id(job);
+  message.mutable_job_installed()->set_attempt(attempts_[job]);
   message.mutable_job_installed()->set_error(error);
+  message.mutable_job_installed()->set_is_damaged(is_damaged);
+  Send(server, message);
+}
+
+void CoreHarness::WritePart(const std::string& server, uint32_t job, uint64_t clock, uint32_t shard,
+                            const std::string& error) {
+  proto::DaemonMessage message;
+  proto::CheckpointPart* part = message.mutable_checkpoint_part();
+  part->set_job_id(job);
+  part->set_token(stored_[job].record().token());
+  part->set_clock(clock);
+  part->set_shard(shard);
+  part->set_error(error);
+  if (error.empty()) {
+    part->mutable_object()->set_name(
+        absl::StrFormat("clock-%020d/shard-%d-%d.%d", clock, shard, job, attempts_[job]));
+    part->mutable_object()->set_bytes(100);
+  }
   Send(server, message);
 }
 
 void CoreHarness::Finished(const std::string& worker, uint32_t job) {
   proto::DaemonMessage message;
   message.mutable_node_finished()->set_job_id(job);
+  message.mutable_node_finished()->set_attempt(attempts_[job]);
   Send(worker, message);
 }
 
 void CoreHarness::Failed(const std::string& worker, uint32_t job, const std::string& reason) {
   proto::DaemonMessage message;
   message.mutable_node_failed()->set_job_id(job);
+  message.mutable_node_failed()->set_attempt(attempts_[job]);
   message.mutable_node_failed()->set_reason(reason);
   Send(worker, message);
 }
@@ -195,6 +219,7 @@ void CoreHarness::Report(const std::string& worker, uint32_t job, uint32_t rank,
   proto::DaemonMessage message;
   proto::RankReport* report = message.mutable_rank_report();
   report->set_job_id(job);
+  report->set_attempt(attempts_[job]);
   report->set_rank(rank);
   report->set_first_step(end_step - 10);
   report->set_end_step(end_step);
@@ -267,6 +292,10 @@ void CoreHarness::Send(SessionId session, const proto::CoordinatorMessage& messa
   if (message.has_try_peers()) {
     tries_.emplace_back(names_.at(session), message.try_peers());
     return;
+  }
+  if (message.has_start_node()) {
+    const proto::JobRecord& record = message.start_node().record();
+    attempts_[record.job_id()] = record.attempt();
   }
   sent_[names_[session]].push_back(message);
 }

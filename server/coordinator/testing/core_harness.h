@@ -43,9 +43,16 @@ class CoreHarness : private CoordinatorActions {
   // daemons said meanwhile.
   void Stall(absl::Duration by);
 
+  // What daemons say is about the attempt that they were last told to begin; SetAttempt changes
+  // that until they are told of another one.
+  void SetAttempt(uint32_t job, uint32_t attempt) { attempts_[job] = attempt; }
   void Ready(const std::string& worker, uint32_t job);
   void Ready(const std::string& worker, const proto::NodeReady& message);
-  void Installed(const std::string& server, uint32_t job, const std::string& error = "");
+  void Installed(const std::string& server, uint32_t job, const std::string& error = "",
+                 bool is_damaged = false);
+  // A server has written, or not, the part of a checkpoint that a shard of the newest attempt has.
+  void WritePart(const std::string& server, uint32_t job, uint64_t clock, uint32_t shard,
+                 const std::string& error = "");
   void Finished(const std::string& worker, uint32_t job);
   void Failed(const std::string& worker, uint32_t job, const std::string& reason);
   void Report(const std::string& worker, uint32_t job, uint32_t rank, uint64_t end_step);
@@ -77,6 +84,12 @@ class CoreHarness : private CoordinatorActions {
   void FailNextPersist() { fail_persist_ = true; }
   // What the coordinator wanted of stores since the last call; tests answer.
   std::vector<CheckpointQuery> TakeQueries() { return std::exchange(queries_, {}); }
+  void Found(uint32_t job, const absl::StatusOr<CheckpointFound>& found) {
+    core_->OnCheckpointFound(JobId(job), found, now_);
+  }
+  void Kept(uint32_t job, uint64_t clock, const absl::Status& status = absl::OkStatus()) {
+    core_->OnCheckpointKept(JobId(job), clock, status, now_);
+  }
   std::vector<CheckpointToKeep> TakeToKeep() { return std::exchange(to_keep_, {}); }
 
  private:
@@ -115,6 +128,7 @@ class CoreHarness : private CoordinatorActions {
   std::vector<SeenRegistrations::Entry> seen_;
   uint32_t next_job_id_ = 1;
   bool fail_persist_ = false;
+  std::map<uint32_t, uint32_t> attempts_;
   std::vector<CheckpointQuery> queries_;
   std::vector<CheckpointToKeep> to_keep_;
   std::unique_ptr<CoordinatorCore> core_;

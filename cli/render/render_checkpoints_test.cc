@@ -1,0 +1,93 @@
+#include "cli/render/render_checkpoints.h"
+
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_join.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+
+namespace strata::cli {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::IsEmpty;
+
+std::vector<std::string> Lines(const proto::JobStatus& job) {
+  std::vector<std::string> lines;
+  for (const Row& row : CheckpointRows(job)) {
+    lines.push_back(absl::StrJoin(row, "|"));
+  }
+  return lines;
+}
+
+proto::JobStatus Job() {
+  proto::JobStatus job;
+  job.mutable_job()->mutable_checkpoint()->set_dir("/c");
+  job.mutable_job()->mutable_checkpoint()->set_every_steps(10);
+  job.mutable_checkpoints();
+  return job;
+}
+
+TEST(RenderCheckpoints, AJobWithoutAnySaysNothing) {
+  EXPECT_THAT(Lines({}), IsEmpty());
+  nlohmann::ordered_json json;
+  AddCheckpoints({}, &json);
+  EXPECT_TRUE(json.is_null());
+}
+
+TEST(RenderCheckpoints, NoneIsCompleteAtFirst) {
+  EXPECT_THAT(Lines(Job()), ElementsAre("  checkpoints|every 10 steps to /c: none complete yet"));
+  nlohmann::ordered_json json;
+  AddCheckpoints(Job(), &json);
+  EXPECT_EQ(json.dump(), R"({"checkpoints":{"dir":"/c","complete":0,"failed":0,"problem":"",)"
+                         R"("passed_over":[]}})");
+}
+
+TEST(RenderCheckpoints, AllThatThereIsToSayIsSaid) {
+  proto::JobStatus job = Job();
+  proto::CheckpointStatus& checkpoints = *job.mutable_checkpoints();
+  checkpoints.set_complete(2);
+  checkpoints.set_newest_clock(20);
+  checkpoints.set_newest_ms(3661000);
+  checkpoints.set_newest_bytes(2000);
+  checkpoints.set_failed(1);
+  checkpoints.set_problem("step 30: no space");
+  checkpoints.set_writing_clock(40);
+  checkpoints.set_objects_written(1);
+  checkpoints.set_objects(2);
+  checkpoints.set_resumed_dir("/b");
+  checkpoints.set_resumed_clock(10);
+  checkpoints.add_passed_over("clock-15: torn");
+  proto::RestartStatus* restart = job.add_restarts();
+  restart->set_failed_ms(3600000);
+  restart->set_reason("boom");
+  restart->set_clock(10);
+  EXPECT_THAT(Lines(job),
+              ElementsAre("  goes on from|step 10 in /b", "  passed over|clock-15: torn",
+                          "  checkpoints|every 10 steps to /c: newest of step 20 (2.00 kB at "
+                          "01:01:01 UTC), 2 complete",
+                          "|step 40: 1 of 2 objects written", "|1 failed: step 30: no space",
+                          "  restart 1|01:00:00 UTC, from step 10: boom"));
+  nlohmann::ordered_json json;
+  AddCheckpoints(job, &json);
+  EXPECT_EQ(json.dump(),
+            R"({"checkpoints":{"dir":"/c","complete":2,"failed":1,"problem":"step 30: no space",)"
+            R"("newest":{"step":20,"written_ms":3661000,"bytes":2000},)"
+            R"("writing":{"step":40,"objects_written":1,"objects":2},)"
+            R"("resumed":{"dir":"/b","step":10},"passed_over":["clock-15: torn"]},)"
+            R"("restarts":[{"failed_ms":3600000,"reason":"boom","step":10}]})");
+}
+
+TEST(RenderCheckpoints, AJobThatOnlyGoesOnSaysFromWhat) {
+  proto::JobStatus job;
+  job.mutable_checkpoints()->set_resumed_dir("/b");
+  job.mutable_checkpoints()->set_resumed_clock(10);
+  EXPECT_THAT(Lines(job), ElementsAre("  goes on from|step 10 in /b"));
+  nlohmann::ordered_json json;
+  AddCheckpoints(job, &json);
+  EXPECT_EQ(json.dump(), R"({"checkpoints":{"resumed":{"dir":"/b","step":10},"passed_over":[]}})");
+}
+
+}  // namespace
+}  // namespace strata::cli

@@ -1,0 +1,119 @@
+#include "server/coordinator/checkpoints/go_on.h"
+
+#include <functional>
+#include <string>
+#include <utility>
+
+#include "gtest/gtest.h"
+
+namespace strata::server {
+namespace {
+
+proto::Job Wish() {
+  proto::Job job;
+  job.set_name("a");
+  job.mutable_model()->set_zoo("mlp");
+  job.mutable_data()->mutable_idx()->set_dir("/data");
+  job.set_seed(1);
+  job.set_ranks(4);
+  job.mutable_optimizer()->mutable_sgd();
+  job.mutable_consistency()->mutable_sync();
+  return job;
+}
+
+proto::JobRecord Record() {
+  proto::JobRecord record;
+  *record.mutable_job() = Wish();
+  record.mutable_placement()->set_chunk_elements(256);
+  return record;
+}
+
+absl::Status With(const std::function<void(proto::Job*)>& change) {
+  proto::Job job = Wish();
+  change(&job);
+  return CheckGoesOn(job, Record());
+}
+
+TEST(GoOn, WhatMayDifferIsTaken) {
+  EXPECT_EQ(With([](proto::Job* job) {
+              job->set_name("b");
+              job->set_epochs(7);
+              job->mutable_schedule()->set_base_lr(3);
+              job->mutable_data()->mutable_idx()->set_dir("/moved");
+              job->set_ranks_per_node(2);
+              job->set_chunk_elements(256);
+              job->mutable_checkpoint()->set_dir("/c");
+            }),
+            absl::OkStatus());
+}
+
+TEST(GoOn, WhatMayNotIsRefusedWithBothValues) {
+  const auto refused = [](const std::function<void(proto::Job*)>& change) {
+    const absl::Status status = With(change);
+    EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
+    return std::string(status.message());
+  };
+  EXPECT_EQ(refused([](proto::Job* job) { job->set_seed(2); }),
+            "seed: 2, but the checkpoint's is 1");
+  EXPECT_EQ(refused([](proto::Job* job) { job->set_ranks(8); }),
+            "ranks: 8, but the checkpoint's is 4");
+  EXPECT_EQ(refused([](proto::Job* job) { job->mutable_model()->set_zoo("lenet5"); }),
+            "model: {zoo: \"lenet5\"}, but the checkpoint's is {zoo: \"mlp\"}");
+  EXPECT_EQ(refused([](proto::Job* job) { job->mutable_program()->set_path("/p"); }),
+            "model, program: program, but the checkpoint's is model");
+  EXPECT_EQ(refused([](proto::Job* job) { job->mutable_data()->mutable_synthetic(); }),
+            "data: {synthetic { }}, but the checkpoint's is {idx { }}");
+  EXPECT_EQ(refused([](proto::Job* job) { job->set_chunk_elements(512); }),
+            "chunk_elements: 512, but the checkpoint's is 256");
+  EXPECT_EQ(refused([](proto::Job* job) { job->mutable_optimizer()->mutable_adamw(); }),
+            "optimizer: {adamw { }}, but the checkpoint's is {sgd { }}");
+  EXPECT_EQ(refused([](proto::Job* job) { job->mutable_consistency()->mutable_async(); }),
+            "consistency: {async { }}, but the checkpoint's is {sync { }}");
+  EXPECT_EQ(refused([](proto::Job* job) { job->mutable_pull()->set_codec(proto::Encoding::FP16); }),
+            "pull: {codec: FP16}, but the checkpoint's is {}");
+}
+
+TEST(GoOn, AnOptimizerOfTheProgramIsComparedOnceItIsNamed) {
+  EXPECT_EQ(With([](proto::Job* job) { job->mutable_optimizer()->mutable_from_program(); }),
+            absl::OkStatus());
+  proto::JobRecord record = Record();
+  EXPECT_EQ(CheckGoesOn(record, Record()), absl::OkStatus());
+  record.mutable_job()->mutable_optimizer()->mutable_adamw();
+  EXPECT_EQ(CheckGoesOn(record, Record()).message(),
+            "optimizer: {adamw { }}, but the checkpoint's is {sgd { }}");
+}
+
+TEST(GoOn, TensorsThatAreNotThereAreCounted) {
+  proto::JobRecord record = Record(), from = Record();
+  record.mutable_layout()->add_segments()->set_name("w");
+  EXPECT_EQ(CheckGoesOn(record, from).message(), "tensors: 1, but the checkpoint's is 0");
+}
+
+TEST(GoOn, ServersAreToldWhichObjectHasWhichChunk) {
+  proto::JobRecord from = Record();
+  for (const uint32_t shard : {2, 0, 2}) from.mutable_placement()->add_shard_of_chunk(shard);
+  Manifest manifest{.clock = 10};
+  manifest.objects = {{.name = "clock-10/shard-0-1.0", .bytes = 7, .checksum = 8},
+                      {.name = "clock-10/node-0-1.0"},
+                      {.name = "clock-10/shard-2-1.3", .bytes = 9}};
+  const absl::StatusOr<proto::Resume> resume = MakeResume("/c", manifest, from);
+  ASSERT_TRUE(resume.ok()) << resume.status();
+  EXPECT_EQ(resume->dir(), "/c");
+  EXPECT_EQ(resume->clock(), 10);
+  ASSERT_EQ(resume->objects_size(), 2);
+  EXPECT_EQ(resume->objects(0).checksum(), 8);
+  EXPECT_EQ(resume->objects(1).bytes(), 9);
+  ASSERT_EQ(resume->object_of_chunk_size(), 3);
+  EXPECT_EQ(resume->object_of_chunk(0), 1);
+  EXPECT_EQ(resume->object_of_chunk(1), 0);
+  manifest.objects.pop_back();
+  EXPECT_EQ(MakeResume("/c", manifest, from).status(),
+            absl::DataLossError("the checkpoint of step 10 has no object of shard 2"));
+}
+
+TEST(GoOn, AManifestWithoutARecordIsDamaged) {
+  EXPECT_EQ(RecordOf({.clock = 10, .record = "\xff"}).status().code(), absl::StatusCode::kDataLoss);
+}
+
+}  // namespace
+}  // namespace strata::server

@@ -1,0 +1,349 @@
+#include "server/daemon/job_checkpoints.h"
+
+#include <map>
+#include <memory>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/synchronization/notification.h"
+#include "common/checkpoint/checkpoints.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "server/daemon/load_checkpoint.h"
+
+namespace strata::server {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+
+constexpr absl::Duration kLong = absl::Seconds(20);
+
+// Objects in memory, on a store that fails or stalls when it is told to.
+struct Memory {
+  absl::Mutex mutex;
+  std::map<std::string, std::string> objects ABSL_GUARDED_BY(mutex);
+  int opened ABSL_GUARDED_BY(mutex) = 0;
+  int gets ABSL_GUARDED_BY(mutex) = 0;
+  int at_the_gate ABSL_GUARDED_BY(mutex) = 0;
+  bool stalls ABSL_GUARDED_BY(mutex) = false;
+  absl::Status answer ABSL_GUARDED_BY(mutex);
+
+  void Set(bool stall, const absl::Status& status = absl::OkStatus()) {
+    absl::MutexLock lock(&mutex);
+    stalls = stall;
+    answer = status;
+  }
+  absl::Status Enter() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex) {
+    ++at_the_gate;
+    mutex.Await(absl::Condition(
+        +[](Memory* memory) { return !memory->stalls; }, this));
+    return answer;
+  }
+  void AwaitAtTheGate(int count) {
+    const auto are_there = [this, count] {
+      mutex.AssertReaderHeld();
+      return at_the_gate >= count;
+    };
+    absl::MutexLock lock(&mutex);
+    EXPECT_TRUE(mutex.AwaitWithTimeout(absl::Condition(&are_there), kLong));
+  }
+};
+
+class MemoryStore final : public Store {
+ public:
+  explicit MemoryStore(std::shared_ptr<Memory> memory) : memory_(std::move(memory)) {}
+  absl::Status Put(const std::string& name,
+                   absl::Span<const absl::Span<const char>> pieces) override {
+    absl::MutexLock lock(&memory_->mutex);
+    if (absl::Status status = memory_->Enter(); !status.ok()) return status;
+    std::string& object = memory_->objects[name];
+    object.clear();
+    for (const absl::Span<const char> piece : pieces) object.append(piece.data(), piece.size());
+    return absl::OkStatus();
+  }
+  absl::Status PutNew(const std::string&, absl::Span<const absl::Span<const char>>) override {
+    return absl::UnimplementedError("");
+  }
+  absl::StatusOr<Bytes> Get(const std::string& name) override {
+    absl::MutexLock lock(&memory_->mutex);
+    ++memory_->gets;
+    if (absl::Status status = memory_->Enter(); !status.ok()) return status;
+    const auto found = memory_->objects.find(name);
+    if (found == memory_->objects.end()) return absl::NotFoundError(name);
+    const auto text = std::make_shared<std::string>(found->second);
+    return Bytes(text, reinterpret_cast<const std::byte*>(text->data()), text->size());
+  }
+  absl::StatusOr<std::vector<std::string>> List() override { return std::vector<std::string>(); }
+  absl::Status Delete(const std::string&) override { return absl::OkStatus(); }
+  absl::Status DeleteFolder(const std::string&) override { return absl::OkStatus(); }
+  const std::string& where() const override { return where_; }
+
+ private:
+  const std::string where_ = "memory";
+  const std::shared_ptr<Memory> memory_;
+};
+
+class JobCheckpointsTest : public testing::Test {
+ protected:
+  void TearDown() override { memory_->Set(/*stall=*/false); }
+
+  static proto::JobRecord Record(uint32_t attempt = 0) {
+    proto::JobRecord record;
+    record.set_job_id(1);
+    record.set_token(70 + attempt);
+    record.set_attempt(attempt);
+    record.mutable_job()->mutable_checkpoint()->set_dir("/c");
+    return record;
+  }
+  static ShardCut Cut(uint64_t clock, uint32_t shard = 0) {
+    ShardCut cut{.job = JobId(1), .shard = ShardId(shard), .clock = clock};
+    cut.images.resize(1);
+    cut.images[0].clock = clock;
+    cut.images[0].weights.weights =
+        Bytes(nullptr, reinterpret_cast<const std::byte*>(&kWeights), sizeof(kWeights));
+    return cut;
+  }
+  void Tell(const proto::CheckpointPart& part) {
+    absl::MutexLock lock(&mutex_);
+    parts_.push_back(part);
+  }
+  std::vector<proto::CheckpointPart> AwaitParts(size_t count) {
+    const auto are_there = [this, count] {
+      mutex_.AssertReaderHeld();
+      return parts_.size() >= count;
+    };
+    absl::MutexLock lock(&mutex_);
+    EXPECT_TRUE(mutex_.AwaitWithTimeout(absl::Condition(&are_there), kLong));
+    return parts_;
+  }
+  std::vector<std::string> let_go() {
+    absl::MutexLock lock(&mutex_);
+    return let_go_;
+  }
+  // What a job goes on from: the object of the part.
+  static proto::JobRecord GoesOnFrom(const proto::CheckpointPart& part) {
+    proto::JobRecord record = Record(1);
+    record.mutable_placement()->add_shard_of_chunk(0);
+    record.mutable_resume()->set_dir("/c");
+    record.mutable_resume()->set_clock(part.clock());
+    *record.mutable_resume()->add_objects() = part.object();
+    record.mutable_resume()->add_object_of_chunk(0);
+    return record;
+  }
+  proto::CheckpointPart Written(uint64_t clock) {
+    checkpoints_.Begin(Record());
+    checkpoints_.OnCut(Cut(clock));
+    const proto::CheckpointPart part = AwaitParts(1).at(0);
+    checkpoints_.End(JobId(1));
+    return part;
+  }
+
+  static constexpr float kWeights = 3;
+  const std::shared_ptr<Memory> memory_ = std::make_shared<Memory>();
+  absl::Mutex mutex_;
+  std::vector<proto::CheckpointPart> parts_ ABSL_GUARDED_BY(mutex_);
+  std::vector<std::string> let_go_ ABSL_GUARDED_BY(mutex_);
+  JobCheckpoints checkpoints_{
+      [memory = memory_](const std::string&) -> absl::StatusOr<std::unique_ptr<Store>> {
+        absl::MutexLock lock(&memory->mutex);
+        ++memory->opened;
+        return std::make_unique<MemoryStore>(memory);
+      },
+      [this](const proto::CheckpointPart& part) { Tell(part); },
+      [this](JobId job, ShardId shard, uint64_t clock) {
+        absl::MutexLock lock(&mutex_);
+        let_go_.push_back(absl::StrCat(job.value(), " ", shard.value(), " ", clock));
+      }};
+};
+
+TEST_F(JobCheckpointsTest, CutsAreWrittenInOrderAndThenLetGoOf) {
+  checkpoints_.Begin(Record());
+  checkpoints_.OnCut(Cut(10));
+  checkpoints_.OnCut(Cut(10, 1));
+  checkpoints_.OnCut(Cut(20));
+  const std::vector<proto::CheckpointPart> parts = AwaitParts(3);
+  EXPECT_EQ(parts[0].job_id(), 1);
+  EXPECT_EQ(parts[0].token(), 70);
+  EXPECT_EQ(parts[0].object().name(), "clock-00000000000000000010/shard-0-1.0");
+  EXPECT_EQ(parts[1].shard(), 1);
+  EXPECT_EQ(parts[2].clock(), 20);
+  EXPECT_THAT(let_go(), ElementsAre("1 0 10", "1 1 10", "1 0 20"));
+  absl::MutexLock lock(&memory_->mutex);
+  EXPECT_EQ(memory_->opened, 1);
+  EXPECT_EQ(memory_->objects.at(parts[0].object().name()).size(), parts[0].object().bytes());
+}
+
+TEST_F(JobCheckpointsTest, ACutThatCannotBeWrittenIsToldAndTheStoreIsOpenedAnew) {
+  memory_->Set(/*stall=*/false, absl::ResourceExhaustedError("no space"));
+  checkpoints_.Begin(Record());
+  checkpoints_.OnCut(Cut(10));
+  EXPECT_EQ(AwaitParts(1)[0].error(), "no space");
+  memory_->Set(/*stall=*/false);
+  checkpoints_.OnCut(Cut(20));
+  EXPECT_EQ(AwaitParts(2)[1].error(), "");
+  EXPECT_THAT(let_go(), ElementsAre("1 0 10", "1 0 20"));
+  absl::MutexLock lock(&memory_->mutex);
+  EXPECT_EQ(memory_->opened, 2);
+}
+
+TEST_F(JobCheckpointsTest, ACutWithAProblemIsToldAndNotLetGoOf) {
+  checkpoints_.Begin(Record());
+  checkpoints_.OnCut({.job = JobId(1), .clock = 10, .problem = "too slow"});
+  EXPECT_EQ(AwaitParts(1)[0].error(), "too slow");
+  EXPECT_THAT(let_go(), IsEmpty());
+}
+
+TEST_F(JobCheckpointsTest, WhatIsQueuedWhenTheJobEndsIsWrittenStill) {
+  memory_->Set(/*stall=*/true);
+  checkpoints_.Begin(Record());
+  checkpoints_.OnCut(Cut(10));
+  checkpoints_.OnCut(Cut(20));
+  checkpoints_.End(JobId(1));
+  checkpoints_.OnCut(Cut(30));  // of nobody
+  memory_->Set(/*stall=*/false);
+  EXPECT_EQ(AwaitParts(2)[1].clock(), 20);
+}
+
+TEST_F(JobCheckpointsTest, ALaterAttemptHasItsOwnObjectsTokenAndCuts) {
+  memory_->Set(/*stall=*/true);
+  checkpoints_.Begin(Record());
+  checkpoints_.OnCut(Cut(10));
+  memory_->AwaitAtTheGate(1);
+  checkpoints_.End(JobId(1));
+  checkpoints_.Begin(Record(1));
+  checkpoints_.OnCut(Cut(10));
+  memory_->AwaitAtTheGate(2);
+  EXPECT_THAT(AwaitParts(0), IsEmpty());
+  memory_->Set(/*stall=*/false);
+  std::vector<std::string> names;
+  for (const proto::CheckpointPart& part : AwaitParts(2)) {
+    names.push_back(absl::StrCat(part.object().name(), " ", part.token()));
+  }
+  EXPECT_THAT(names, testing::UnorderedElementsAre("clock-00000000000000000010/shard-0-1.0 70",
+                                                   "clock-00000000000000000010/shard-0-1.1 71"));
+  EXPECT_THAT(let_go(), ElementsAre("1 0 10")) << "the first attempt's is nobody's";
+}
+
+TEST_F(JobCheckpointsTest, AStopLeavesWhatIsQueuedAndWaitsForTheCallInHand) {
+  memory_->Set(/*stall=*/true);
+  checkpoints_.Begin(Record());
+  checkpoints_.OnCut(Cut(10));
+  checkpoints_.OnCut(Cut(20));
+  memory_->AwaitAtTheGate(1);
+  absl::Notification stopped;
+  std::thread stop([&] {
+    checkpoints_.Stop();
+    stopped.Notify();
+  });
+  EXPECT_FALSE(stopped.WaitForNotificationWithTimeout(absl::Milliseconds(100)));
+  memory_->Set(/*stall=*/false, absl::CancelledError("stopped"));
+  stop.join();
+  EXPECT_EQ(AwaitParts(1).size(), 1);
+}
+
+TEST_F(JobCheckpointsTest, ImagesAreReadAndHandedOver) {
+  const proto::JobRecord record = GoesOnFrom(Written(10));
+  absl::Notification told;
+  std::vector<ChunkImage> taken;
+  absl::Status outcome = absl::UnknownError("");
+  checkpoints_.Load(record, {ShardId(0)},
+                    {.take =
+                         [&](const std::vector<ChunkImage>& images) {
+                           taken = images;
+                           return absl::AbortedError("from take");
+                         },
+                     .tell =
+                         [&](const absl::Status& status) {
+                           outcome = status;
+                           told.Notify();
+                         }});
+  ASSERT_TRUE(told.WaitForNotificationWithTimeout(kLong));
+  ASSERT_EQ(taken.size(), 1);
+  EXPECT_EQ(taken[0].clock, 10);
+  EXPECT_EQ(outcome, absl::AbortedError("from take"));
+}
+
+TEST_F(JobCheckpointsTest, AskedAgainItReadsOnceAndTellsAgainHowThatWent) {
+  const proto::JobRecord record = GoesOnFrom(Written(10));
+  memory_->Set(/*stall=*/true);
+  int taken = 0, told = 0;
+  const JobCheckpoints::LoadCalls calls = {.take =
+                                               [&](const std::vector<ChunkImage>&) {
+                                                 absl::MutexLock lock(&mutex_);
+                                                 ++taken;
+                                                 return absl::OkStatus();
+                                               },
+                                           .tell =
+                                               [&](const absl::Status& status) {
+                                                 absl::MutexLock lock(&mutex_);
+                                                 EXPECT_EQ(status, absl::OkStatus());
+                                                 ++told;
+                                               }};
+  checkpoints_.Load(record, {ShardId(0)}, calls);
+  checkpoints_.Load(record, {ShardId(0)}, calls);
+  memory_->Set(/*stall=*/false);
+  {
+    absl::MutexLock lock(&mutex_);
+    EXPECT_TRUE(mutex_.AwaitWithTimeout(absl::Condition(
+                                            +[](int* count) { return *count == 1; }, &told),
+                                        kLong));
+  }
+  checkpoints_.Load(record, {ShardId(0)}, calls);
+  absl::MutexLock lock(&mutex_);
+  EXPECT_EQ(told, 2);
+  EXPECT_EQ(taken, 1);
+  absl::MutexLock memory_lock(&memory_->mutex);
+  EXPECT_EQ(memory_->gets, 1);
+}
+
+TEST_F(JobCheckpointsTest, NothingIsHandedOverOnceTheJobHasEnded) {
+  const proto::JobRecord record = GoesOnFrom(Written(10));
+  memory_->Set(/*stall=*/true);
+  checkpoints_.Load(record, {ShardId(0)},
+                    {.take =
+                         [](const std::vector<ChunkImage>&) {
+                           ADD_FAILURE();
+                           return absl::OkStatus();
+                         },
+                     .tell = [](const absl::Status&) { ADD_FAILURE(); }});
+  memory_->AwaitAtTheGate(2);  // a put, and the get
+  checkpoints_.End(JobId(1));
+  memory_->Set(/*stall=*/false);
+  checkpoints_.Stop();
+}
+
+TEST_F(JobCheckpointsTest, DamageIsNamedAndToldFromAStoreThatDoesNotAnswer) {
+  const proto::CheckpointPart part = Written(10);
+  MemoryStore store(memory_);
+  const auto load = [&](const proto::JobRecord& record) {
+    return LoadCheckpoint(record, {ShardId(0)}, store).status();
+  };
+  EXPECT_EQ(load(GoesOnFrom(part)), absl::OkStatus());
+  proto::JobRecord other = GoesOnFrom(part);
+  other.mutable_resume()->set_clock(11);
+  EXPECT_THAT(load(other).message(), HasSubstr("are of clock 10, not 11"));
+  other = GoesOnFrom(part);
+  other.mutable_placement()->add_shard_of_chunk(0);
+  EXPECT_EQ(load(other).message(), "the checkpoint has 1 chunks, the job 2");
+  other = GoesOnFrom(part);
+  other.mutable_resume()->set_object_of_chunk(0, 1);
+  EXPECT_EQ(load(other).message(), "chunk 0 is in object 1 of the checkpoint's 1");
+  other = GoesOnFrom(part);
+  other.mutable_resume()->mutable_objects(0)->set_checksum(1);
+  EXPECT_EQ(load(other).code(), absl::StatusCode::kDataLoss);
+  EXPECT_TRUE(IsDamage(load(other)));
+  other.mutable_resume()->mutable_objects(0)->set_name("clock-1/gone");
+  EXPECT_TRUE(IsDamage(load(other)));
+  memory_->Set(/*stall=*/false, absl::UnavailableError("503"));
+  EXPECT_EQ(load(GoesOnFrom(part)), absl::UnavailableError("503"));
+  EXPECT_FALSE(IsDamage(load(GoesOnFrom(part))));
+  EXPECT_EQ(LoadCheckpoint(GoesOnFrom(part), {ShardId(5)}, store)->size(), 0) << "none of its own";
+}
+
+}  // namespace
+}  // namespace strata::server
