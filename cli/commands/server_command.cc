@@ -1,4 +1,5 @@
 #include <CLI/CLI.hpp>
+#include <functional>
 #include <memory>
 #include <stop_token>
 #include <string>
@@ -30,6 +31,25 @@ struct Options {
   double link_gbit_per_s = 0;
 };
 
+// Makes endpoints for shards, which take what payloads of this host they can by reference.
+std::function<absl::StatusOr<std::unique_ptr<transport::Endpoint>>()> EndpointMaker(
+    uint32_t connections_max) {
+  transport::ZmqOptions zmq;
+  zmq.stranger_bytes_max = kStrangerBytesMax;
+  zmq.connections_max = connections_max;
+  zmq.strangers_max = kConnectionSlack;
+  zmq.stranger_timeout = kStrangerTimeout;
+  return [zmq]() mutable {
+    auto memory = transport::RegionMemory::Create();
+    if (!memory.ok()) {
+      LogWarning("payloads for peers of this host go over TCP: %s",
+                 std::string(memory.status().message()));
+    }
+    zmq.memory = memory.ok() ? *std::move(memory) : nullptr;
+    return transport::CreateZmqEndpoint(zmq);
+  };
+}
+
 int Run(const Options& given, const Invocation& invocation) {
   server::ServerOptions options = given.server;
   if (options.name.empty()) options.name = DefaultDaemonName();
@@ -46,20 +66,7 @@ int Run(const Options& given, const Invocation& invocation) {
   StopRequest request;
   server::ServerParts parts;
   parts.kernels = &kernels::Cpu();
-  transport::ZmqOptions zmq;
-  zmq.stranger_bytes_max = kStrangerBytesMax;
-  zmq.connections_max = options.limits.connections_max;
-  zmq.strangers_max = kConnectionSlack;
-  zmq.stranger_timeout = kStrangerTimeout;
-  parts.make_endpoint = [zmq]() mutable {
-    auto memory = transport::RegionMemory::Create();
-    if (!memory.ok()) {
-      LogWarning("payloads for peers of this host go over TCP: %s",
-                 std::string(memory.status().message()));
-    }
-    zmq.memory = memory.ok() ? *std::move(memory) : nullptr;
-    return transport::CreateZmqEndpoint(zmq);
-  };
+  parts.make_endpoint = EndpointMaker(options.limits.connections_max);
   std::stop_source stop;  // of what waits for stores
   parts.open_store = [environment = OwnEnvironment(),
                       token = stop.get_token()](const std::string& dir) {

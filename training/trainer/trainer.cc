@@ -206,12 +206,11 @@ absl::Status Trainer::BuildNetworks() {
 // The evaluation after the last step that a checkpoint has may not have been made.
 absl::Status Trainer::BeginWindows(uint64_t first_step) {
   window_.first_step = window_.end_step = first_step;
-  if (first_step == 0) return absl::OkStatus();
   if (evaluator_ != nullptr && plan_.EvaluatesBefore(first_step)) {
     snapshot_due_ = job_.evaluation().deferred();
     if (!snapshot_due_) held_ = window_;
   }
-  return client_.Send(window_);  // where this rank goes on
+  return first_step > 0 ? client_.Send(window_) : absl::OkStatus();  // says where this rank goes on
 }
 
 const Batch& Trainer::NextBatch(BatchSource* source) {
