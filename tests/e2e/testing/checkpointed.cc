@@ -10,12 +10,12 @@
 
 namespace strata::tests {
 
-proto::Job CheckpointedJob(const std::string& name, int ranks_per_node, int steps,
+proto::Job CheckpointedJob(const std::string& folder, int ranks_per_node, int steps,
                            const std::string& consistency) {
-  proto::Job job = LenetJob(name, 4, ranks_per_node, steps, consistency);
+  proto::Job job = LenetJob("job", 4, ranks_per_node, steps, consistency);
   job.mutable_optimizer()->mutable_adam()->set_beta1(0.9F);
   job.mutable_schedule()->set_base_lr(0.002F);
-  job.mutable_checkpoint()->set_dir(absl::StrCat(TestDir(), "/", name));
+  job.mutable_checkpoint()->set_dir(absl::StrCat(TestDir(), "/", folder));
   job.mutable_checkpoint()->set_every_steps(20);
   return job;
 }
@@ -50,12 +50,13 @@ std::string Model(const proto::JobStatus& status) {
   return Content(status.run_dir() + "/model.safetensors");
 }
 
-void ExpectWindows(const proto::JobStatus& status, uint64_t steps) {
+void ExpectWindows(const proto::JobStatus& status, uint64_t steps, bool in_step) {
   uint64_t last = 0;
   for (const auto& line : Metrics(status.run_dir())) {
     const uint64_t step = line["step"].get<uint64_t>();
     EXPECT_EQ(step, std::min({last / 10 * 10 + 10, last / 32 * 32 + 32, steps})) << line;
-    EXPECT_EQ(line["samples"].get<uint64_t>(), step * 64) << line;
+    EXPECT_GE(line["samples"].get<uint64_t>(), step * 64) << line;
+    if (in_step) EXPECT_EQ(line["samples"].get<uint64_t>(), step * 64) << line;
     last = step;
   }
   EXPECT_EQ(last, steps);

@@ -11,8 +11,9 @@
 
 namespace strata::tests {
 
-// LenetJob with Adam that writes a checkpoint every 20 steps to TestDir()/NAME.
-proto::Job CheckpointedJob(const std::string& name, int ranks_per_node, int steps,
+// LenetJob with Adam that writes a checkpoint every 20 steps to TestDir()/FOLDER.
+// All have the same name, which models tell.
+proto::Job CheckpointedJob(const std::string& folder, int ranks_per_node, int steps,
                            const std::string& consistency = "sync {}");
 // Each step of the job takes so long at least.
 void SlowDown(proto::Job* job, uint32_t step_ms);
@@ -27,8 +28,8 @@ std::string Content(const std::string& path);
 std::string Model(const proto::JobStatus& status);
 
 // Each window of the metrics is there once, in order, and ends where it should, up to `steps`;
-// samples are those of 4 ranks.
-void ExpectWindows(const proto::JobStatus& status, uint64_t steps);
+// samples are those of 4 ranks. `in_step`: no rank is ahead of another.
+void ExpectWindows(const proto::JobStatus& status, uint64_t steps, bool in_step = true);
 
 // Jobs that go on, on a cluster.
 class Checkpointed : public testing::Test {
