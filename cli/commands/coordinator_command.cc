@@ -42,7 +42,8 @@ int Run(const Options& given, const Invocation& invocation) {
   options.listen = *listen;
   options.add_memory_parts = AddMemoryParts;
   options.open_store = [environment = OwnEnvironment()](const std::string& dir) {
-    return OpenStore(dir, {.environment = environment});
+    // Servers make a job's folder; one that is only read is not made.
+    return OpenStoreThatIsThere(dir, {.environment = environment});
   };
   absl::Status logging = StartLogging(invocation, "coordinator");
   if (!logging.ok()) return PrintError(logging);

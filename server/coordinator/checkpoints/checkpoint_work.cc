@@ -25,6 +25,7 @@ std::string OtherOwner(const Checkpoints::Listing& listing, uint32_t job, uint64
 absl::Status CheckOwnFolder(const CheckpointQuery& query, const OpenStoreCall& open) {
   if (query.own_dir.empty() || query.own_dir == query.resume_dir) return absl::OkStatus();
   const absl::StatusOr<std::unique_ptr<Store>> store = open(query.own_dir);
+  if (absl::IsNotFound(store.status())) return absl::OkStatus();  // it will be made
   if (!store.ok()) return store.status();
   const absl::StatusOr<Checkpoints::Listing> listing = Checkpoints(**store).List();
   if (!listing.ok()) return listing.status();
@@ -34,6 +35,20 @@ absl::Status CheckOwnFolder(const CheckpointQuery& query, const OpenStoreCall& o
       absl::StrFormat("checkpoint.dir: %s has checkpoints of %s: go on from them with --resume %s, "
                       "or name another folder",
                       query.own_dir, owner, query.own_dir));
+}
+
+// Deletes what a job that goes on from there, or begins anew, will make anew: its manifests are in
+// the way. `from`: null: it begins anew.
+absl::Status DropUseless(const Manifest* from, const Checkpoints::Listing& listing,
+                         Checkpoints* checkpoints) {
+  std::vector<uint64_t> clocks;
+  for (const Manifest& manifest : listing.complete) clocks.push_back(manifest.clock);
+  for (const auto& [clock, why] : listing.broken) clocks.push_back(clock);
+  for (const uint64_t clock : clocks) {
+    if (from != nullptr && clock <= from->clock) continue;
+    if (absl::Status dropped = checkpoints->Drop(clock); !dropped.ok()) return dropped;
+  }
+  return absl::OkStatus();
 }
 
 absl::Status NoneThere(const CheckpointQuery& query, const Checkpoints::Listing& listing) {
@@ -60,12 +75,12 @@ absl::StatusOr<CheckpointFound> FindCheckpoint(const CheckpointQuery& query,
   if (!listing.ok()) return listing.status();
   const auto usable = [&](const Manifest& m) { return query.below == 0 || m.clock < query.below; };
   const auto newest = std::find_if(listing->complete.begin(), listing->complete.end(), usable);
-  if (query.resume_dir == query.own_dir) {
-    for (auto useless = listing->complete.begin(); useless != newest; ++useless) {
-      if (absl::Status dropped = checkpoints.Drop(useless->clock); !dropped.ok()) return dropped;
-    }
+  const bool is_found = newest != listing->complete.end();
+  if (query.resume_dir == query.own_dir && (is_found || query.or_begin)) {
+    const absl::Status dropped = DropUseless(is_found ? &*newest : nullptr, *listing, &checkpoints);
+    if (!dropped.ok()) return dropped;
   }
-  if (newest == listing->complete.end()) return NoneThere(query, *listing);
+  if (!is_found) return NoneThere(query, *listing);
   absl::StatusOr<proto::JobRecord> record = RecordOf(*newest);
   if (!record.ok()) return record.status();
   CheckpointFound found{.manifest = *newest, .record = *std::move(record)};

@@ -26,6 +26,7 @@ struct CheckpointQuery {
   std::string own_dir;     // that it writes to; empty: none
   std::string resume_dir;  // that it goes on from; empty: it begins anew
   uint64_t below = 0;      // checkpoints of this clock or later are of no use; 0: all may be
+  bool or_begin = false;   // where there is none, the job begins anew
 };
 struct CheckpointFound {
   Manifest manifest;
@@ -34,9 +35,10 @@ struct CheckpointFound {
 };
 
 // Finds the newest complete checkpoint that a job may go on from. Where the job writes to the same
-// folder, those that are complete and of no use are deleted: it will make them anew. Objects are
-// not read. With no resume_dir it finds none, which is no error. Errors: NotFound: there is none; InvalidArgument:
-// own_dir has checkpoints of another job, which is named; those of the store.
+// folder, newer ones that are of no use or broken are deleted: it will make them anew. A job that
+// can neither go on nor begin leaves all as it is. Objects are not read. With no resume_dir it finds
+// none, which is no error. Errors: NotFound: there is none; InvalidArgument: own_dir has checkpoints
+// of another job, which is named; those of the store.
 absl::StatusOr<CheckpointFound> FindCheckpoint(const CheckpointQuery& query,
                                                const OpenStoreCall& open);
 
