@@ -45,7 +45,8 @@ int Run(const Options& given, const Invocation& invocation) {
   std::stop_source stop;  // of what waits for stores
   options.open_store = [environment = OwnEnvironment(),
                         token = stop.get_token()](const std::string& dir) {
-    return OpenStore(dir, {.environment = environment, .stop = token});
+    // Servers make a job's folder; one that is only read is not made.
+    return OpenStoreThatIsThere(dir, {.environment = environment, .stop = token});
   };
   absl::Status logging = StartLogging(invocation, "coordinator");
   if (!logging.ok()) return PrintError(logging);

@@ -112,8 +112,8 @@ absl::StatusOr<Manifest> ParseManifest(absl::Span<const char> content, const std
   std::string format, written, record, error;
   if (!ReadText(json, "format", &format)) return Wrong(path, "format is missing");
   if (format != kManifestFormat) {
-    return Wrong(path,
-                 absl::StrCat("format is ", format, ", this version reads ", kManifestFormat));
+    return absl::FailedPreconditionError(
+        absl::StrCat(path, ": format is ", format, ", this version reads ", kManifestFormat));
   }
   uint64_t job = 0;
   if (!ReadCount(json, "job", &job) || job > UINT32_MAX) return Wrong(path, "job is missing");

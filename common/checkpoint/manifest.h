@@ -39,8 +39,8 @@ inline constexpr char kManifestFormat[] = "strata-checkpoint-1";
 
 // JSON, and a line with its checksum.
 std::string SerializeManifest(const Manifest& manifest);
-// Errors: InvalidArgument naming `path` and what is wrong: a byte that is another one, another
-// format (with both), a field that is missing, an object named twice.
+// Errors: InvalidArgument naming `path` and what is wrong: a byte that is another one, a field that
+// is missing, an object named twice; FailedPrecondition: another format, with both.
 absl::StatusOr<Manifest> ParseManifest(absl::Span<const char> content, const std::string& path);
 
 }  // namespace strata

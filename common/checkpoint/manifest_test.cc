@@ -64,8 +64,9 @@ TEST(Manifest, WhatIsMissingIsNamed) {
   ExpectRefused("", "it is cut off");
   ExpectRefused(Signed("[]"), "it is not a JSON object");
   ExpectRefused(Signed("{}"), "format is missing");
-  ExpectRefused(Signed(R"({"format": "strata-checkpoint-9"})"),
-                "format is strata-checkpoint-9, this version reads strata-checkpoint-1");
+  EXPECT_EQ(ParseManifest(Signed(R"({"format": "strata-checkpoint-9"})"), "m").status(),
+            absl::FailedPreconditionError(
+                "m: format is strata-checkpoint-9, this version reads strata-checkpoint-1"));
   std::string head = R"({"format": "strata-checkpoint-1")";
   ExpectRefused(Signed(head + "}"), "job is missing");
   head += R"(, "job": 1)";

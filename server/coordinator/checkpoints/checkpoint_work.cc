@@ -26,6 +26,7 @@ std::string OtherOwner(const Checkpoints::Listing& listing, uint32_t job, uint64
 absl::Status CheckOwnFolder(const CheckpointQuery& query, const OpenStoreCall& open) {
   if (query.own_dir.empty() || query.own_dir == query.resume_dir) return absl::OkStatus();
   const absl::StatusOr<std::unique_ptr<Store>> store = open(query.own_dir);
+  if (absl::IsNotFound(store.status())) return absl::OkStatus();  // it will be made
   if (!store.ok()) return store.status();
   const absl::StatusOr<Checkpoints::Listing> listing = Checkpoints(**store).List();
   if (!listing.ok()) return listing.status();
@@ -54,6 +55,25 @@ absl::Status DropDamaged(const Manifest& manifest, const CheckpointQuery& query,
   return IsDamage(whole) ? checkpoints.Drop(manifest.clock) : whole;
 }
 
+// Deletes from a job's own folder what it will make anew when it goes on from `from`, or, where
+// that is null, begins anew: manifests there would be in the way of its own. One of another format
+// is somebody's who has another version.
+absl::Status DropUseless(const Manifest* from, const CheckpointQuery& query,
+                         const Checkpoints::Listing& listing, Checkpoints& checkpoints) {
+  const auto is_useless = [&](uint64_t clock) { return from == nullptr || clock > from->clock; };
+  for (const Manifest& manifest : listing.complete) {
+    if (!is_useless(manifest.clock)) continue;
+    if (absl::Status dropped = DropDamaged(manifest, query, checkpoints); !dropped.ok()) {
+      return dropped;
+    }
+  }
+  for (const auto& [clock, why] : listing.broken) {
+    if (!is_useless(clock) || !IsDamage(why)) continue;
+    if (absl::Status dropped = checkpoints.Drop(clock); !dropped.ok()) return dropped;
+  }
+  return absl::OkStatus();
+}
+
 absl::Status NoneThere(const CheckpointQuery& query, const Checkpoints::Listing& listing) {
   std::string text = absl::StrCat("no complete checkpoint in ", query.resume_dir);
   if (query.below > 0) absl::StrAppend(&text, " of a step before ", query.below);
@@ -78,14 +98,13 @@ absl::StatusOr<CheckpointFound> FindCheckpoint(const CheckpointQuery& query,
   if (!listing.ok()) return listing.status();
   const auto usable = [&](const Manifest& m) { return query.below == 0 || m.clock < query.below; };
   const auto newest = std::find_if(listing->complete.begin(), listing->complete.end(), usable);
-  if (query.resume_dir == query.own_dir) {
-    for (auto useless = listing->complete.begin(); useless != newest; ++useless) {
-      if (absl::Status dropped = DropDamaged(*useless, query, checkpoints); !dropped.ok()) {
-        return dropped;
-      }
-    }
+  const bool is_found = newest != listing->complete.end();
+  if (query.resume_dir == query.own_dir && (is_found || query.or_begin)) {
+    const absl::Status dropped =
+        DropUseless(is_found ? &*newest : nullptr, query, *listing, checkpoints);
+    if (!dropped.ok()) return dropped;
   }
-  if (newest == listing->complete.end()) return NoneThere(query, *listing);
+  if (!is_found) return NoneThere(query, *listing);
   absl::StatusOr<proto::JobRecord> record = RecordOf(*newest);
   if (!record.ok()) return record.status();
   CheckpointFound found{.manifest = *newest, .record = *std::move(record)};

@@ -26,6 +26,7 @@ struct CheckpointQuery {
   std::string own_dir;     // that it writes to; empty: none
   std::string resume_dir;  // that it goes on from; empty: it begins anew
   uint64_t below = 0;      // checkpoints of this clock or later are of no use; 0: all may be
+  bool or_begin = false;   // where there is none, the job begins anew
 };
 struct CheckpointFound {
   Manifest manifest;
@@ -34,9 +35,10 @@ struct CheckpointFound {
 };
 
 // Finds the newest complete checkpoint that a job may go on from. Where the job writes to the same
-// folder, those that are complete and of no use are deleted, once their objects have been read and
-// found to be damaged: it will make them anew. Objects of others are not read. With no resume_dir
-// it finds none, which is no error. Errors: NotFound: there is none; InvalidArgument: own_dir has
+// folder, newer ones are deleted, for it will make them anew: complete ones once their objects have
+// been read and found to be damaged, and those with a manifest that is torn. A job that can neither
+// go on nor begin leaves all as it is. Objects of others are not read. With no resume_dir it finds
+// none, which is no error. Errors: NotFound: there is none; InvalidArgument: own_dir has
 // checkpoints of another job, which is named, or one that is to be of no use is whole; those of the
 // store.
 absl::StatusOr<CheckpointFound> FindCheckpoint(const CheckpointQuery& query,

@@ -1,5 +1,7 @@
 #include "server/coordinator/checkpoints/checkpoint_work.h"
 
+#include <xxhash.h>
+
 #include <filesystem>
 #include <fstream>
 #include <memory>
@@ -125,6 +127,27 @@ TEST_F(CheckpointWorkTest, DamagedOnesOfTheJobItselfAreDeleted) {
   EXPECT_FALSE(fs::exists(PathOf("c", 20, "manifest.json")));
   EXPECT_FALSE(fs::exists(PathOf("c", 30, "manifest.json")));
   Write("c", 20);  // again
+}
+
+TEST_F(CheckpointWorkTest, TornManifestsInItsOwnFolderAreNotInTheWay) {
+  for (const uint64_t clock : {10, 20, 30}) Write("c", clock);
+  Spoil(PathOf("c", 30, "manifest.json"));
+  EXPECT_EQ(Find("d", "c")->manifest.clock, 20);
+  EXPECT_TRUE(fs::exists(PathOf("c", 30, "manifest.json"))) << "another job's";
+  EXPECT_EQ(Find("c", "c")->manifest.clock, 20);
+  EXPECT_FALSE(fs::exists(PathOf("c", 30, "manifest.json")));
+  Write("c", 30);  // again
+}
+
+TEST_F(CheckpointWorkTest, AManifestOfAnotherFormatIsLeftAlone) {
+  for (const uint64_t clock : {10, 20}) Write("c", clock);
+  const std::string text = R"({"format": "strata-checkpoint-9"})";
+  std::ofstream(PathOf("c", 20, "manifest.json"))
+      << text << absl::StrFormat("\n%016x\n", XXH3_64bits(text.data(), text.size()));
+  const absl::StatusOr<CheckpointFound> found = Find("c", "c");
+  EXPECT_EQ(found->manifest.clock, 10);
+  EXPECT_THAT(found->passed_over, ElementsAre(HasSubstr("format is strata-checkpoint-9")));
+  EXPECT_TRUE(fs::exists(PathOf("c", 20, "manifest.json")));
 }
 
 TEST_F(CheckpointWorkTest, OneThatIsWholeIsNeverDeletedWhateverServersSay) {

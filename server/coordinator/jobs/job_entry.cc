@@ -107,7 +107,10 @@ absl::Status JobEntry::TakeLayout() {
   record->set_takes_first_weights(first.takes_first_weights());
   if (has_checkpoints() && !first.can_resume()) {
     return absl::InvalidArgumentError(
-        "checkpoint: the program does not say that it can go on from a step that is not its first");
+        job().has_model()
+            ? "checkpoint: model.batch_norm: RUNNING keeps statistics on each rank, which "
+              "checkpoints do not hold yet"
+            : "checkpoint: the program does not say that it can go on from a step that is not its first");
   }
   if (record->has_resume()) {
     absl::Status same = CheckGoesOn(*record, stored.resume().from());

@@ -40,7 +40,13 @@ constexpr absl::Duration kLookEvery = absl::Seconds(5);
 }  // namespace
 
 absl::StatusOr<std::string> JobTable::ResumeDir(const proto::ResumeFrom& resume) const {
-  if (resume.job_id() == 0) return resume.dir();
+  if (resume.job_id() == 0) {
+    if (resume.dir().empty() || resume.dir()[0] == '/' || absl::StartsWith(resume.dir(), "s3://")) {
+      return resume.dir();
+    }
+    return absl::InvalidArgumentError(absl::StrFormat(
+        "resume: \"%s\" is neither an absolute path nor s3://BUCKET/PREFIX", resume.dir()));
+  }
   const JobEntry* from = Find(JobId(resume.job_id()));
   if (from == nullptr) {
     return absl::InvalidArgumentError(absl::StrFormat("resume: no job %d", resume.job_id()));
@@ -75,7 +81,8 @@ bool JobTable::HoldsBack(JobEntry* entry, absl::Time now) {
                             .cluster = cluster_,
                             .own_dir = entry->job().checkpoint().dir(),
                             .resume_dir = resume.dir(),
-                            .below = resume.below()});
+                            .below = resume.below(),
+                            .or_begin = resume.or_begin()});
   return true;
 }
 
