@@ -43,8 +43,8 @@ int Run(const Options& given, const Invocation& invocation) {
   options.listen = *listen;
   options.add_memory_parts = AddMemoryParts;
   std::stop_source stop;  // of what waits for stores
-  options.open_store = [environment = OwnEnvironment(), token = stop.get_token()](
-                           const std::string& dir) {
+  options.open_store = [environment = OwnEnvironment(),
+                        token = stop.get_token()](const std::string& dir) {
     return OpenStore(dir, {.environment = environment, .stop = token});
   };
   absl::Status logging = StartLogging(invocation, "coordinator");

@@ -61,8 +61,8 @@ int Run(const Options& given, const Invocation& invocation) {
     return transport::CreateZmqEndpoint(zmq);
   };
   std::stop_source stop;  // of what waits for stores
-  parts.open_store = [environment = OwnEnvironment(), token = stop.get_token()](
-                         const std::string& dir) {
+  parts.open_store = [environment = OwnEnvironment(),
+                      token = stop.get_token()](const std::string& dir) {
     return OpenStore(dir, {.environment = environment, .stop = token});
   };
   std::unique_ptr<server::ServerDaemon> daemon;

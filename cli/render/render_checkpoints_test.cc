@@ -37,8 +37,7 @@ TEST(RenderCheckpoints, AJobWithoutAnySaysNothing) {
 }
 
 TEST(RenderCheckpoints, NoneIsCompleteAtFirst) {
-  EXPECT_THAT(Lines(Job()),
-              ElementsAre("  checkpoints|every 10 steps to /c: none complete yet"));
+  EXPECT_THAT(Lines(Job()), ElementsAre("  checkpoints|every 10 steps to /c: none complete yet"));
   nlohmann::ordered_json json;
   AddCheckpoints(Job(), &json);
   EXPECT_EQ(json.dump(), R"({"checkpoints":{"dir":"/c","complete":0,"failed":0,"problem":"",)"
@@ -72,13 +71,12 @@ TEST(RenderCheckpoints, AllThatThereIsToSayIsSaid) {
                           "  restart 1|01:00:00 UTC, from step 10: boom"));
   nlohmann::ordered_json json;
   AddCheckpoints(job, &json);
-  EXPECT_EQ(
-      json.dump(),
-      R"({"checkpoints":{"dir":"/c","complete":2,"failed":1,"problem":"step 30: no space",)"
-      R"("newest":{"step":20,"written_ms":3661000,"bytes":2000},)"
-      R"("writing":{"step":40,"objects_written":1,"objects":2},)"
-      R"("resumed":{"dir":"/b","step":10},"passed_over":["clock-15: torn"]},)"
-      R"("restarts":[{"failed_ms":3600000,"reason":"boom","step":10}]})");
+  EXPECT_EQ(json.dump(),
+            R"({"checkpoints":{"dir":"/c","complete":2,"failed":1,"problem":"step 30: no space",)"
+            R"("newest":{"step":20,"written_ms":3661000,"bytes":2000},)"
+            R"("writing":{"step":40,"objects_written":1,"objects":2},)"
+            R"("resumed":{"dir":"/b","step":10},"passed_over":["clock-15: torn"]},)"
+            R"("restarts":[{"failed_ms":3600000,"reason":"boom","step":10}]})");
 }
 
 TEST(RenderCheckpoints, AJobThatOnlyGoesOnSaysFromWhat) {
@@ -88,8 +86,7 @@ TEST(RenderCheckpoints, AJobThatOnlyGoesOnSaysFromWhat) {
   EXPECT_THAT(Lines(job), ElementsAre("  goes on from|step 10 in /b"));
   nlohmann::ordered_json json;
   AddCheckpoints(job, &json);
-  EXPECT_EQ(json.dump(),
-            R"({"checkpoints":{"resumed":{"dir":"/b","step":10},"passed_over":[]}})");
+  EXPECT_EQ(json.dump(), R"({"checkpoints":{"resumed":{"dir":"/b","step":10},"passed_over":[]}})");
 }
 
 }  // namespace

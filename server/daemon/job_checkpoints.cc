@@ -75,24 +75,24 @@ void JobCheckpoints::Load(const proto::JobRecord& record, const std::vector<Shar
     return;
   }
   slot = std::make_unique<Reading>();
-  slot->thread = std::thread([this, record, shards, calls = std::move(calls),
-                              reading = slot.get()] {
-    absl::StatusOr<std::vector<ChunkImage>> images;
-    absl::StatusOr<std::unique_ptr<Store>> store = open_(record.resume().dir());
-    if (store.ok()) {
-      images = LoadCheckpoint(record, shards, **store);
-    } else {
-      images = store.status();
-    }
-    {
-      absl::MutexLock lock(&reading->mutex);
-      if (reading->wanted) {
-        reading->outcome = images.ok() ? calls.take(*images) : images.status();
-        calls.tell(*reading->outcome);
-      }
-    }
-    reading->done = true;
-  });
+  slot->thread =
+      std::thread([this, record, shards, calls = std::move(calls), reading = slot.get()] {
+        absl::StatusOr<std::vector<ChunkImage>> images;
+        absl::StatusOr<std::unique_ptr<Store>> store = open_(record.resume().dir());
+        if (store.ok()) {
+          images = LoadCheckpoint(record, shards, **store);
+        } else {
+          images = store.status();
+        }
+        {
+          absl::MutexLock lock(&reading->mutex);
+          if (reading->wanted) {
+            reading->outcome = images.ok() ? calls.take(*images) : images.status();
+            calls.tell(*reading->outcome);
+          }
+        }
+        reading->done = true;
+      });
 }
 
 void JobCheckpoints::End(JobId job) {

@@ -38,8 +38,9 @@ class JobCheckpoints {
   void Begin(const proto::JobRecord& record);
   void OnCut(ShardCut cut);
   struct LoadCalls {
-    std::function<absl::Status(const std::vector<ChunkImage>&)> take;  // puts them where they belong
-    std::function<void(const absl::Status&)> tell;                     // how reading and that went
+    std::function<absl::Status(const std::vector<ChunkImage>&)>
+        take;                                       // puts them where they belong
+    std::function<void(const absl::Status&)> tell;  // how reading and that went
   };
   // Reads what the job's shards here go on from, then calls both on another thread, unless the job
   // has ended by then; End waits for such calls. A second load of a job that has not ended reads

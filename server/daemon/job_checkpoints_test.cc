@@ -40,7 +40,8 @@ struct Memory {
   }
   absl::Status Enter() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex) {
     ++at_the_gate;
-    mutex.Await(absl::Condition(+[](Memory* memory) { return !memory->stalls; }, this));
+    mutex.Await(absl::Condition(
+        +[](Memory* memory) { return !memory->stalls; }, this));
     return answer;
   }
   void AwaitAtTheGate(int count) {
@@ -223,9 +224,8 @@ TEST_F(JobCheckpointsTest, ALaterAttemptHasItsOwnObjectsTokenAndCuts) {
   for (const proto::CheckpointPart& part : AwaitParts(2)) {
     names.push_back(absl::StrCat(part.object().name(), " ", part.token()));
   }
-  EXPECT_THAT(names, testing::UnorderedElementsAre(
-                         "clock-00000000000000000010/shard-0-1.0 70",
-                         "clock-00000000000000000010/shard-0-1.1 71"));
+  EXPECT_THAT(names, testing::UnorderedElementsAre("clock-00000000000000000010/shard-0-1.0 70",
+                                                   "clock-00000000000000000010/shard-0-1.1 71"));
   EXPECT_THAT(let_go(), ElementsAre("1 0 10")) << "the first attempt's is nobody's";
 }
 
@@ -252,14 +252,16 @@ TEST_F(JobCheckpointsTest, ImagesAreReadAndHandedOver) {
   std::vector<ChunkImage> taken;
   absl::Status outcome = absl::UnknownError("");
   checkpoints_.Load(record, {ShardId(0)},
-                    {.take = [&](const std::vector<ChunkImage>& images) {
-                       taken = images;
-                       return absl::AbortedError("from take");
-                     },
-                     .tell = [&](const absl::Status& status) {
-                       outcome = status;
-                       told.Notify();
-                     }});
+                    {.take =
+                         [&](const std::vector<ChunkImage>& images) {
+                           taken = images;
+                           return absl::AbortedError("from take");
+                         },
+                     .tell =
+                         [&](const absl::Status& status) {
+                           outcome = status;
+                           told.Notify();
+                         }});
   ASSERT_TRUE(told.WaitForNotificationWithTimeout(kLong));
   ASSERT_EQ(taken.size(), 1);
   EXPECT_EQ(taken[0].clock, 10);
@@ -270,24 +272,26 @@ TEST_F(JobCheckpointsTest, AskedAgainItReadsOnceAndTellsAgainHowThatWent) {
   const proto::JobRecord record = GoesOnFrom(Written(10));
   memory_->Set(/*stall=*/true);
   int taken = 0, told = 0;
-  const JobCheckpoints::LoadCalls calls = {
-      .take = [&](const std::vector<ChunkImage>&) {
-        absl::MutexLock lock(&mutex_);
-        ++taken;
-        return absl::OkStatus();
-      },
-      .tell = [&](const absl::Status& status) {
-        absl::MutexLock lock(&mutex_);
-        EXPECT_EQ(status, absl::OkStatus());
-        ++told;
-      }};
+  const JobCheckpoints::LoadCalls calls = {.take =
+                                               [&](const std::vector<ChunkImage>&) {
+                                                 absl::MutexLock lock(&mutex_);
+                                                 ++taken;
+                                                 return absl::OkStatus();
+                                               },
+                                           .tell =
+                                               [&](const absl::Status& status) {
+                                                 absl::MutexLock lock(&mutex_);
+                                                 EXPECT_EQ(status, absl::OkStatus());
+                                                 ++told;
+                                               }};
   checkpoints_.Load(record, {ShardId(0)}, calls);
   checkpoints_.Load(record, {ShardId(0)}, calls);
   memory_->Set(/*stall=*/false);
   {
     absl::MutexLock lock(&mutex_);
-    EXPECT_TRUE(mutex_.AwaitWithTimeout(
-        absl::Condition(+[](int* count) { return *count == 1; }, &told), kLong));
+    EXPECT_TRUE(mutex_.AwaitWithTimeout(absl::Condition(
+                                            +[](int* count) { return *count == 1; }, &told),
+                                        kLong));
   }
   checkpoints_.Load(record, {ShardId(0)}, calls);
   absl::MutexLock lock(&mutex_);
@@ -301,10 +305,11 @@ TEST_F(JobCheckpointsTest, NothingIsHandedOverOnceTheJobHasEnded) {
   const proto::JobRecord record = GoesOnFrom(Written(10));
   memory_->Set(/*stall=*/true);
   checkpoints_.Load(record, {ShardId(0)},
-                    {.take = [](const std::vector<ChunkImage>&) {
-                       ADD_FAILURE();
-                       return absl::OkStatus();
-                     },
+                    {.take =
+                         [](const std::vector<ChunkImage>&) {
+                           ADD_FAILURE();
+                           return absl::OkStatus();
+                         },
                      .tell = [](const absl::Status&) { ADD_FAILURE(); }});
   memory_->AwaitAtTheGate(2);  // a put, and the get
   checkpoints_.End(JobId(1));

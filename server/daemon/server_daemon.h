@@ -13,9 +13,9 @@
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "absl/types/span.h"
-#include "common/image/chunk_image.h"
 #include "common/control/send_trace.h"
 #include "common/control/session.h"
+#include "common/image/chunk_image.h"
 #include "common/limits/limits.h"
 #include "common/net/host_link.h"
 #include "common/transport/endpoint.h"
@@ -105,7 +105,7 @@ class ServerDaemon {
   std::unique_ptr<JobCheckpoints> checkpoints_;  // ends before the shards and the session do
   // Owned by the session's thread:
   std::map<uint32_t, uint32_t> jobs_;  // their attempts
-  std::set<uint32_t> traced_;  // those of jobs_ that have a trace
+  std::set<uint32_t> traced_;          // those of jobs_ that have a trace
   control::TraceSender trace_sender_;
   JobAdmission admission_;
 };

@@ -173,7 +173,9 @@ void Agent::StartNode(const proto::StartNode& start) {
     return;
   }
   // A repetition, too; the session tells again how the job ended here.
-  const auto is_it = [&](const Ended& ended) { return ended.job == id && ended.attempt >= attempt; };
+  const auto is_it = [&](const Ended& ended) {
+    return ended.job == id && ended.attempt >= attempt;
+  };
   if (std::any_of(ended_.begin(), ended_.end(), is_it)) return;
   JobProcesses::Options options;
   options.binary = options_.binary;

@@ -13,8 +13,8 @@ CheckpointLedger::CheckpointLedger(const proto::Placement& placement)
 void CheckpointLedger::OnPart(const std::string& daemon, const proto::CheckpointPart& part,
                               proto::CheckpointStatus* status) {
   const uint64_t clock = part.clock();
-  const bool is_late = clock <= newest_ || failed_.contains(clock) ||
-                       (keeping_ && keeping_->clock == clock);
+  const bool is_late =
+      clock <= newest_ || failed_.contains(clock) || (keeping_ && keeping_->clock == clock);
   if (is_late || !shards_.contains(part.shard())) return;
   if (!part.error().empty()) {
     GiveUp(clock, absl::StrFormat("step %d: server %s: %s", clock, daemon, part.error()), status);
@@ -61,9 +61,8 @@ void CheckpointLedger::OnKept(uint64_t clock, const absl::Status& kept, absl::Ti
 }
 
 void CheckpointLedger::Close(proto::CheckpointStatus* status) {
-  std::erase_if(open_, [&](const auto& open) {
-    return open.second.objects.size() < shards_.size();
-  });
+  std::erase_if(open_,
+                [&](const auto& open) { return open.second.objects.size() < shards_.size(); });
   ShowWriting(status);
 }
 

@@ -16,8 +16,9 @@ std::string OtherOwner(const Checkpoints::Listing& listing, uint32_t job, uint64
   for (const Manifest& manifest : listing.complete) {
     const absl::StatusOr<proto::JobRecord> record = RecordOf(manifest);
     if (record.ok() && record->cluster() == cluster && manifest.job == job) continue;
-    return absl::StrFormat("job %d (%s)%s", manifest.job, manifest.job_name,
-                           record.ok() && record->cluster() == cluster ? "" : " of another cluster");
+    return absl::StrFormat(
+        "job %d (%s)%s", manifest.job, manifest.job_name,
+        record.ok() && record->cluster() == cluster ? "" : " of another cluster");
   }
   return "";
 }

@@ -35,8 +35,8 @@ struct CheckpointFound {
 
 // Finds the newest complete checkpoint that a job may go on from. Where the job writes to the same
 // folder, those that are complete and of no use are deleted, once their objects have been read and
-// found to be damaged: it will make them anew. Objects of others are not read. With no resume_dir it
-// finds none, which is no error. Errors: NotFound: there is none; InvalidArgument: own_dir has
+// found to be damaged: it will make them anew. Objects of others are not read. With no resume_dir
+// it finds none, which is no error. Errors: NotFound: there is none; InvalidArgument: own_dir has
 // checkpoints of another job, which is named, or one that is to be of no use is whole; those of the
 // store.
 absl::StatusOr<CheckpointFound> FindCheckpoint(const CheckpointQuery& query,

@@ -93,12 +93,11 @@ TEST_F(CheckpointWorkTest, WithNothingToGoOnFromNoneIsFound) {
   EXPECT_EQ(Find("c", "")->manifest.clock, 0);
   EXPECT_EQ(Find("", "c").status(), absl::NotFoundError("no complete checkpoint in " + Dir("c")));
   Object("c", 40);
-  EXPECT_EQ(Find("", "c").status(),
-            absl::NotFoundError("no complete checkpoint in " + Dir("c") +
-                                ": that of step 40 has no manifest"));
+  EXPECT_EQ(Find("", "c").status(), absl::NotFoundError("no complete checkpoint in " + Dir("c") +
+                                                        ": that of step 40 has no manifest"));
   Write("c", 10);
-  EXPECT_EQ(Find("", "c", 10).status(), absl::NotFoundError("no complete checkpoint in " +
-                                                            Dir("c") + " of a step before 10"));
+  EXPECT_EQ(Find("", "c", 10).status(),
+            absl::NotFoundError("no complete checkpoint in " + Dir("c") + " of a step before 10"));
 }
 
 TEST_F(CheckpointWorkTest, AFolderOfAnotherJobIsRefusedByName) {
@@ -106,7 +105,8 @@ TEST_F(CheckpointWorkTest, AFolderOfAnotherJobIsRefusedByName) {
   EXPECT_EQ(Find("c", "").status(),
             absl::InvalidArgumentError("checkpoint.dir: " + Dir("c") +
                                        " has checkpoints of job 3 (mnist): go on from them with "
-                                       "--resume " + Dir("c") + ", or name another folder"));
+                                       "--resume " +
+                                       Dir("c") + ", or name another folder"));
   EXPECT_TRUE(Find("c", "c").ok());
   Write("d", 10, /*job=*/1, /*cluster=*/6);
   EXPECT_THAT(Find("d", "").status().message(),

@@ -112,8 +112,7 @@ TEST(GoOn, ServersAreToldWhichObjectHasWhichChunk) {
 }
 
 TEST(GoOn, AManifestWithoutARecordIsDamaged) {
-  EXPECT_EQ(RecordOf({.clock = 10, .record = "\xff"}).status().code(),
-            absl::StatusCode::kDataLoss);
+  EXPECT_EQ(RecordOf({.clock = 10, .record = "\xff"}).status().code(), absl::StatusCode::kDataLoss);
 }
 
 }  // namespace

@@ -69,9 +69,7 @@ class JobEntry {
   void Requeue(const std::string& reason, absl::Time now);
 
   // Whether the job writes checkpoints or goes on from one.
-  bool has_checkpoints() const {
-    return job().has_checkpoint() || !stored.resume().dir().empty();
-  }
+  bool has_checkpoints() const { return job().has_checkpoint() || !stored.resume().dir().empty(); }
   // Whether the store has yet to be looked into before the job may start.
   bool awaits_checkpoint() const {
     return queued() && has_checkpoints() && !stored.resume().is_settled();
@@ -90,8 +88,8 @@ class JobEntry {
   std::string left_out;  // why the job does without some servers; empty: it has all
   MetricsMerge metrics;
   JobWaits waits;
-  CheckpointLedger ledger;  // of this attempt, and until it trains of the one before
-  std::string ledger_record;  // that manifests of the ledger's checkpoints have
+  CheckpointLedger ledger;            // of this attempt, and until it trains of the one before
+  std::string ledger_record;          // that manifests of the ledger's checkpoints have
   bool looks_for_checkpoint = false;  // the store is being looked into
   absl::Time looks_again = absl::InfinitePast();
 

@@ -97,8 +97,8 @@ void JobTable::OnCheckpointFound(JobId job, const absl::StatusOr<CheckpointFound
       return StartQueued(now);
     }
     if (entry->status().checkpoints().complete() > 0 && resume->below() == 0) {
-      status = absl::UnavailableError(absl::StrCat(
-          status.message(), ", where the job has written some: is the folder there?"));
+      status = absl::UnavailableError(
+          absl::StrCat(status.message(), ", where the job has written some: is the folder there?"));
     } else {
       status = absl::OkStatus();
       ShowThatItBeginsAnew(entry);
@@ -124,9 +124,9 @@ void JobTable::OnCheckpointFound(JobId job, const absl::StatusOr<CheckpointFound
 absl::Status JobTable::TakeCheckpoint(const CheckpointFound& found, JobEntry* entry) {
   const std::string& dir = entry->stored.resume().dir();
   if (absl::Status same = CheckGoesOn(entry->job(), found.record); !same.ok()) {
-    return absl::InvalidArgumentError(
-        absl::StrFormat("cannot go on from %s (job %d, %s): %s", dir, found.manifest.job,
-                        found.manifest.job_name, same.message()));
+    return absl::InvalidArgumentError(absl::StrFormat("cannot go on from %s (job %d, %s): %s", dir,
+                                                      found.manifest.job, found.manifest.job_name,
+                                                      same.message()));
   }
   absl::StatusOr<proto::Resume> resume = MakeResume(dir, found.manifest, found.record);
   if (!resume.ok()) return resume.status();

@@ -182,8 +182,8 @@ void CoreHarness::Installed(const std::string& server, uint32_t job, const std::
   Send(server, message);
 }
 
-void CoreHarness::WritePart(const std::string& server, uint32_t job, uint64_t clock,
-                            uint32_t shard, const std::string& error) {
+void CoreHarness::WritePart(const std::string& server, uint32_t job, uint64_t clock, uint32_t shard,
+                            const std::string& error) {
   proto::DaemonMessage message;
   proto::CheckpointPart* part = message.mutable_checkpoint_part();
   part->set_job_id(job);
@@ -192,8 +192,8 @@ void CoreHarness::WritePart(const std::string& server, uint32_t job, uint64_t cl
   part->set_shard(shard);
   part->set_error(error);
   if (error.empty()) {
-    part->mutable_object()->set_name(absl::StrFormat("clock-%020d/shard-%d-%d.%d", clock, shard,
-                                                     job, attempts_[job]));
+    part->mutable_object()->set_name(
+        absl::StrFormat("clock-%020d/shard-%d-%d.%d", clock, shard, job, attempts_[job]));
     part->mutable_object()->set_bytes(100);
   }
   Send(server, message);
