@@ -93,6 +93,7 @@ TEST_F(Export, AsksForNoMoreMemoryThanTheObjectsHave) {
   last->set_shape(0, uint64_t{1} << 60);
   record.mutable_layout()->set_elements(last->offset() + last->shape(0));
   manifest.record = record.SerializeAsString();
+  ASSERT_TRUE(store().Delete(Checkpoints::ObjectName(4, "manifest.json")).ok());
   ASSERT_TRUE(Checkpoints(store()).Complete(manifest).ok());
   const absl::Status status = Step(4).status();
   EXPECT_EQ(status.code(), absl::StatusCode::kDataLoss);

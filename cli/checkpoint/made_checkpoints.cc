@@ -123,7 +123,10 @@ absl::StatusOr<Manifest> PutCheckpoint(Store& store, const proto::JobRecord& rec
     absl::Status status = Put(store, absl::StrCat("node-", node.node), file, &manifest);
     if (!status.ok()) return status;
   }
-  if (absl::Status status = Checkpoints(store).Complete(manifest); !status.ok()) return status;
+  // One that was made before goes.
+  absl::Status status = store.Delete(Checkpoints::ObjectName(manifest.clock, "manifest.json"));
+  if (status.ok()) status = Checkpoints(store).Complete(manifest);
+  if (!status.ok()) return status;
   return manifest;
 }
 

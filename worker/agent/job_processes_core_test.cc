@@ -118,6 +118,30 @@ TEST_F(JobProcessesCoreTest, FinishesWhenAllHaveEndedWell) {
   EXPECT_EQ(core_->due(), absl::InfiniteFuture());
 }
 
+TEST_F(JobProcessesCoreTest, WhatItSaysNamesTheAttemptThatItIsAbout) {
+  start_.mutable_record()->set_attempt(3);
+  const auto said = [&] {
+    std::vector<proto::DaemonMessage> messages;
+    for (const JobProcessesCore::Action& action : core_->TakeActions()) {
+      const auto* up = std::get_if<JobProcessesCore::SendUp>(&action);
+      if (up != nullptr) messages.push_back(up->message);
+    }
+    return messages;
+  };
+  StartAll();
+  EXPECT_EQ(core_->attempt(), 3);
+  proto::ChildMessage message;
+  message.mutable_report()->set_rank(0);
+  Say(0, message);
+  EXPECT_EQ(said().at(0).rank_report().attempt(), 3);
+  ExitAll();
+  EXPECT_EQ(said().at(0).node_finished().attempt(), 3);
+  start_.set_node(4);
+  Create();
+  core_->Start(now_);
+  EXPECT_EQ(said().at(0).node_failed().attempt(), 3);
+}
+
 TEST_F(JobProcessesCoreTest, IsNotFinishedBeforeTheLastEndIsKnown) {
   StartAll();
   Exit(kAggregator);

@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "absl/strings/str_format.h"
 #include "common/checkpoint/checkpoints.h"
 #include "common/checkpoint/file_store.h"
 #include "gmock/gmock.h"

@@ -213,9 +213,8 @@ TEST_F(CoreCheckpointTest, AStoreThatDoesNotAnswerIsLookedIntoAgain) {
 
 TEST_F(CoreCheckpointTest, AJobThatIsCancelledWhileItsStoreIsLookedIntoStaysCancelled) {
   JoinAll();
-  const uint32_t job = cluster_.Submit(Job());
+  const uint32_t job = cluster_.Submit(Job(), "/other");
   ASSERT_TRUE(cluster_.core().Cancel(JobId(job), cluster_.now()).ok());
-  cluster_.Found(job, CheckpointFound());
   cluster_.Found(job, absl::NotFoundError("none"));
   EXPECT_EQ(cluster_.Status(job).state(), proto::CANCELLED);
   EXPECT_EQ(cluster_.Newest("w1", Message::kStartNode).message_case(), Message::MESSAGE_NOT_SET);
