@@ -27,7 +27,8 @@ void Write(const std::string& path, const std::string& content) {
 
 // Returns the path of an object of shard 0 in the checkpoint of this step.
 std::string ObjectOf(const std::string& dir, uint64_t step) {
-  const fs::path folder = fs::path(dir) / fs::path(Checkpoints::ObjectName(step, "x")).parent_path();
+  const fs::path folder =
+      fs::path(dir) / fs::path(Checkpoints::ObjectName(step, "x")).parent_path();
   for (const auto& entry : fs::directory_iterator(folder)) {
     if (entry.path().filename().string().starts_with("shard-0-")) return entry.path().string();
   }
@@ -116,8 +117,7 @@ TEST_F(Damage, WhatDoesNotFitIsRefusedByName) {
        "model: {zoo: \"mlp\"}, but the checkpoint's is {zoo: \"lenet5\"}"},
       {with([](auto* job) { job->mutable_optimizer()->mutable_sgd(); }), "optimizer: {sgd {"},
       {with([](auto* job) { job->set_seed(7); }), "seed: 7, but the checkpoint's is "},
-      {with([](auto* job) { job->mutable_data()->set_batch_per_rank(32); }),
-       "data: {"},
+      {with([](auto* job) { job->mutable_data()->set_batch_per_rank(32); }), "data: {"},
       {with([](auto* job) { job->set_chunk_elements(2048); }),
        "chunk_elements: 2048, but the checkpoint's is 1024"},
       {with([](auto* job) { job->mutable_consistency()->mutable_async(); }),
@@ -188,9 +188,8 @@ class Folder : public Checkpointed {
       return control::HasEnded(status.state()) || status.checkpoints().complete() > complete;
     });
     EXPECT_EQ(status.state(), proto::RUNNING) << status.reason();
-    cluster_->WaitFor(job, [](const proto::JobStatus& status) {
-      return status.checkpoints().problem().empty();
-    });
+    cluster_->WaitFor(
+        job, [](const proto::JobStatus& status) { return status.checkpoints().problem().empty(); });
     EXPECT_EQ(RunStrata({"checkpoint", "verify", dir_}).status.code, 0);
   }
 };

@@ -6,7 +6,6 @@
 #include <signal.h>
 
 #include <cstdio>
-#include <cstdlib>
 #include <filesystem>
 #include <functional>
 #include <random>
@@ -14,8 +13,9 @@
 #include <utility>
 #include <vector>
 
-#include "absl/strings/str_cat.h"
 #include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "common/process/environment.h"
 #include "gtest/gtest.h"
 #include "tests/e2e/testing/checkpointed.h"
 #include "tests/e2e/testing/leftovers.h"
@@ -26,9 +26,8 @@ namespace {
 constexpr int kSteps = 150;
 
 uint32_t FromEnvironment(const char* name, uint32_t otherwise) {
-  const char* text = std::getenv(name);
   uint32_t value = 0;
-  return text != nullptr && absl::SimpleAtoi(text, &value) ? value : otherwise;
+  return absl::SimpleAtoi(Variable(OwnEnvironment(), name), &value) ? value : otherwise;
 }
 
 class Soak : public Checkpointed {

@@ -25,8 +25,8 @@ class Deaths : public Checkpointed {
     death();
     const int restarts = before.restarts_size();
     const proto::JobStatus after = cluster_->WaitFor(job_, [&](const proto::JobStatus& status) {
-      return control::HasEnded(status.state()) || (status.restarts_size() > restarts &&
-                                                   status.checkpoints().resumed_clock() > newest_);
+      return control::HasEnded(status.state()) ||
+             (status.restarts_size() > restarts && status.checkpoints().resumed_clock() > newest_);
     });
     ASSERT_EQ(after.restarts_size(), restarts + 1) << after.reason();
     EXPECT_THAT(after.restarts(restarts).reason(), HasSubstr(why));

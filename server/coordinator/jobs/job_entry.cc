@@ -110,7 +110,8 @@ absl::Status JobEntry::TakeLayout() {
         job().has_model()
             ? "checkpoint: model.batch_norm: RUNNING keeps statistics on each rank, which "
               "checkpoints do not hold yet"
-            : "checkpoint: the program does not say that it can go on from a step that is not its first");
+            : "checkpoint: the program does not say that it can go on from a step that is not its "
+              "first");
   }
   if (record->has_resume()) {
     absl::Status same = CheckGoesOn(*record, stored.resume().from());
