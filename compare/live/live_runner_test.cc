@@ -30,7 +30,7 @@ class FakeCoordinator : public control::CoordinatorClient {
   };
   explicit FakeCoordinator(State* state) : state_(*state) {}
 
-  absl::StatusOr<JobId> Submit(const proto::Job& job) override {
+  absl::StatusOr<JobId> Submit(const proto::Job& job, const proto::ResumeFrom&) override {
     state_.submitted.push_back(job);
     return JobId(static_cast<uint32_t>(state_.submitted.size()));
   }

@@ -96,6 +96,15 @@ void MetricsMerge::Take(const proto::RankReport& report) {
   windows_[report.end_step()][report.rank()] = report;
 }
 
+uint64_t MetricsMerge::EarlierSamples() const {
+  uint64_t samples = 0, steps = 0, earlier_steps = 0;
+  for (const Rank& rank : ranks_) {
+    (rank.newest ? steps : earlier_steps) += StepsOf(rank);
+    samples += rank.samples;
+  }
+  return steps > 0 ? earlier_steps * samples / steps : 0;
+}
+
 bool MetricsMerge::IsComplete(uint64_t end_step) const {
   return std::all_of(ranks_.begin(), ranks_.end(),
                      [this, end_step](const Rank& rank) { return StepsOf(rank) >= end_step; });
@@ -137,9 +146,9 @@ proto::MetricsRecord MetricsMerge::Merge(const Window& window, double elapsed_s)
     record.mutable_values()->insert(report.values().begin(), report.values().end());
   }
   samples_merged_ += samples;
-  record.set_samples(samples_merged_);
+  record.set_samples(samples_merged_ + EarlierSamples());
   if (samples_per_epoch_ > 0) {
-    record.set_epoch(static_cast<double>(samples_merged_) / samples_per_epoch_);
+    record.set_epoch(static_cast<double>(record.samples()) / samples_per_epoch_);
   }
   record.set_loss(samples > 0 ? loss_sum / samples : 0);
   record.set_samples_per_s(samples_per_s);
@@ -183,15 +192,13 @@ proto::Progress MetricsMerge::GetProgress() const {
   progress.set_total_steps(total_steps_);
   progress.set_epochs(epochs_);
   progress.set_test_accuracy(accuracy_);
-  uint64_t samples = 0, window_samples = 0, steps = 0, steps_unseen = 0;
+  uint64_t samples = EarlierSamples(), window_samples = 0;
   double loss_sum = 0, samples_per_s = 0, bytes_per_step = 0, eta_s = total_steps_ > 0 ? 0 : -1;
   for (const Rank& rank : ranks_) {
     if (!rank.newest.has_value()) {
-      steps_unseen += StepsOf(rank);
       if (total_steps_ == 0 || StepsOf(rank) < total_steps_) eta_s = -1;
       continue;
     }
-    steps += rank.newest->end_step();
     const proto::RankReport& report = *rank.newest;
     samples += rank.samples;
     window_samples += report.samples();
@@ -206,8 +213,6 @@ proto::Progress MetricsMerge::GetProgress() const {
       eta_s = std::max(eta_s, steps_left * rank.wall_s / rank.steps);
     }
   }
-  // Ranks that went on from a checkpoint and have made no step since: as many as the others.
-  if (steps > 0) samples += steps_unseen * samples / steps;
   progress.set_samples(samples);
   if (samples_per_epoch_ > 0) {
     progress.set_epoch(static_cast<double>(samples) / samples_per_epoch_);

@@ -56,6 +56,9 @@ class MetricsMerge {
   uint64_t StepsOf(const Rank& rank) const {
     return rank.newest.has_value() ? rank.newest->end_step() : std::max(first_step_, rank.began);
   }
+  // Returns the samples of ranks that have reported no step yet, in those before the one that they
+  // go on with: as many per step as the others'.
+  uint64_t EarlierSamples() const;
   void Take(const proto::RankReport& report);
   bool IsComplete(uint64_t end_step) const;
   proto::MetricsRecord Merge(const Window& window, double elapsed_s);
