@@ -34,6 +34,10 @@ std::optional<uint64_t> ClockOf(const std::string& name) {
 
 }  // namespace
 
+bool IsDamage(const absl::Status& status) {
+  return absl::IsNotFound(status) || absl::IsDataLoss(status) || absl::IsInvalidArgument(status);
+}
+
 std::string Checkpoints::ObjectName(uint64_t clock, const std::string& part) {
   return absl::StrCat(FolderName(clock), "/", part);
 }

@@ -15,6 +15,10 @@
 
 namespace strata {
 
+// Whether an error of a checkpoint, or of one of its objects, says that it is damaged, so that
+// another one may do; others are the store's.
+bool IsDamage(const absl::Status& status);
+
 // The checkpoints of one job in a store. That of clock T is a folder, and exists once its manifest
 // is there, which is written last and deleted first. No object says which one is the newest: what
 // lists them finds that out.

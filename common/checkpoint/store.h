@@ -1,6 +1,8 @@
 #ifndef STRATA_COMMON_CHECKPOINT_STORE_H_
 #define STRATA_COMMON_CHECKPOINT_STORE_H_
 
+#include <functional>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -46,6 +48,10 @@ class Store {
   // Returns what errors call the store: its folder or address.
   virtual const std::string& where() const = 0;
 };
+
+// Opens what a job's checkpoint.dir names. Errors: those of the kind of store.
+using StoreOpener =
+    std::function<absl::StatusOr<std::unique_ptr<Store>>(const std::string& address)>;
 
 // Errors: InvalidArgument: not a name as above.
 absl::Status CheckObjectName(const std::string& name);

@@ -37,7 +37,7 @@ class Coordinator {
     // Does what CoordinatorCore::Options says.
     std::function<void(const proto::JobRecord&, proto::JobStatus*)> add_memory_parts;
     // Opens what a job's checkpoint.dir names.
-    std::function<absl::StatusOr<std::unique_ptr<Store>>(const std::string& dir)> open_store;
+    StoreOpener open_store;
 
     // Errors: InvalidArgument naming the option.
     absl::Status Validate() const;

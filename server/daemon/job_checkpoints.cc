@@ -18,7 +18,7 @@ struct JobCheckpoints::Reading {
   std::thread thread;
 };
 
-JobCheckpoints::JobCheckpoints(OpenStore open,
+JobCheckpoints::JobCheckpoints(StoreOpener open,
                                std::function<void(const proto::CheckpointPart&)> tell,
                                std::function<void(JobId, ShardId, uint64_t)> let_go)
     : open_(std::move(open)), tell_(std::move(tell)), let_go_(std::move(let_go)) {}

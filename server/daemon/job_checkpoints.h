@@ -26,9 +26,8 @@ namespace strata::server {
 // Threads: OnCut from any, and it does not block; the rest from the owner's.
 class JobCheckpoints {
  public:
-  using OpenStore = std::function<absl::StatusOr<std::unique_ptr<Store>>(const std::string& dir)>;
   // `tell` and `let_go` are called from other threads: see CheckpointWriter::Calls.
-  JobCheckpoints(OpenStore open, std::function<void(const proto::CheckpointPart&)> tell,
+  JobCheckpoints(StoreOpener open, std::function<void(const proto::CheckpointPart&)> tell,
                  std::function<void(JobId, ShardId, uint64_t clock)> let_go);
   ~JobCheckpoints();  // stops
   // Leaves what is queued unwritten, and what is being read; from then on cuts are dropped.
@@ -54,7 +53,7 @@ class JobCheckpoints {
 
   void DropDone() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
-  const OpenStore open_;
+  const StoreOpener open_;
   const std::function<void(const proto::CheckpointPart&)> tell_;
   const std::function<void(JobId, ShardId, uint64_t)> let_go_;
   absl::Mutex mutex_;

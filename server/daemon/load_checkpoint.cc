@@ -67,8 +67,4 @@ absl::StatusOr<std::vector<ChunkImage>> LoadCheckpoint(const proto::JobRecord& r
   return all;
 }
 
-bool IsDamage(const absl::Status& status) {
-  return absl::IsNotFound(status) || absl::IsDataLoss(status) || absl::IsInvalidArgument(status);
-}
-
 }  // namespace strata::server

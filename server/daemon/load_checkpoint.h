@@ -18,8 +18,6 @@ namespace strata::server {
 absl::StatusOr<std::vector<ChunkImage>> LoadCheckpoint(const proto::JobRecord& record,
                                                        const std::vector<ShardId>& shards,
                                                        Store& store);
-// Whether such an error says that another checkpoint may do.
-bool IsDamage(const absl::Status& status);
 
 }  // namespace strata::server
 

@@ -3,13 +3,13 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "common/checkpoint/checkpoints.h"
 #include "common/control/resources.h"
 #include "common/counted.h"
 #include "common/limits/descriptors.h"
 #include "common/limits/process_use.h"
 #include "common/log.h"
 #include "common/trace/trace_log.h"
-#include "server/daemon/load_checkpoint.h"
 
 namespace strata::server {
 

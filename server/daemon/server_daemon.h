@@ -50,7 +50,7 @@ struct ServerParts {
   // Called once per shard.
   std::function<absl::StatusOr<std::unique_ptr<transport::Endpoint>>()> make_endpoint;
   // Opens what a job's checkpoint.dir names.
-  JobCheckpoints::OpenStore open_store;
+  StoreOpener open_store;
 };
 
 // The server daemon: shards on ports of their own, and the session that says which jobs they hold.

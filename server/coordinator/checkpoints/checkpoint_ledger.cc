@@ -19,17 +19,17 @@ void CheckpointLedger::OnPart(const std::string& daemon, const proto::Checkpoint
   if (!part.error().empty()) {
     GiveUp(clock, absl::StrFormat("step %d: server %s: %s", clock, daemon, part.error()), status);
   } else {
-    open_[clock].objects[part.shard()] = part.object();
+    open_[clock][part.shard()] = part.object();
   }
   ShowWriting(status);
 }
 
 std::optional<CheckpointLedger::Whole> CheckpointLedger::TakeWhole() {
   if (keeping_) return std::nullopt;
-  for (auto& [clock, open] : open_) {
-    if (open.objects.size() < shards_.size()) continue;
+  for (auto& [clock, objects] : open_) {
+    if (objects.size() < shards_.size()) continue;
     keeping_ = Whole{.clock = clock};
-    for (auto& [shard, object] : open.objects) keeping_->objects.push_back(std::move(object));
+    for (auto& [shard, object] : objects) keeping_->objects.push_back(std::move(object));
     open_.erase(clock);
     return keeping_;
   }
@@ -61,8 +61,7 @@ void CheckpointLedger::OnKept(uint64_t clock, const absl::Status& kept, absl::Ti
 }
 
 void CheckpointLedger::Close(proto::CheckpointStatus* status) {
-  std::erase_if(open_,
-                [&](const auto& open) { return open.second.objects.size() < shards_.size(); });
+  std::erase_if(open_, [&](const auto& open) { return open.second.size() < shards_.size(); });
   ShowWriting(status);
 }
 
@@ -83,7 +82,7 @@ void CheckpointLedger::ShowWriting(proto::CheckpointStatus* status) const {
     status->set_objects_written(shards_.size());
   } else if (!open_.empty()) {
     status->set_writing_clock(open_.begin()->first);
-    status->set_objects_written(open_.begin()->second.objects.size());
+    status->set_objects_written(open_.begin()->second.size());
   }
 }
 

@@ -42,16 +42,14 @@ class CheckpointLedger {
   void Close(proto::CheckpointStatus* status);
 
  private:
-  struct Open {
-    std::map<uint32_t, proto::CheckpointObject> objects;  // by shard
-  };
+  using Objects = std::map<uint32_t, proto::CheckpointObject>;  // by shard
 
   void GiveUp(uint64_t clock, const std::string& problem, proto::CheckpointStatus* status);
   void ShowWriting(proto::CheckpointStatus* status) const;
 
   std::set<uint32_t> shards_;
-  std::map<uint64_t, Open> open_;
-  std::set<uint64_t> failed_;  // later parts of them are of no use
+  std::map<uint64_t, Objects> open_;  // by clock; not whole yet
+  std::set<uint64_t> failed_;         // later parts of them are of no use
   std::optional<Whole> keeping_;
   uint64_t newest_ = 0;  // complete, or given up with a later one complete
 };

@@ -23,7 +23,7 @@ std::string OtherOwner(const Checkpoints::Listing& listing, uint32_t job, uint64
   return "";
 }
 
-absl::Status CheckOwnFolder(const CheckpointQuery& query, const OpenStoreCall& open) {
+absl::Status CheckOwnFolder(const CheckpointQuery& query, const StoreOpener& open) {
   if (query.own_dir.empty() || query.own_dir == query.resume_dir) return absl::OkStatus();
   const absl::StatusOr<std::unique_ptr<Store>> store = open(query.own_dir);
   if (absl::IsNotFound(store.status())) return absl::OkStatus();  // it will be made
@@ -36,10 +36,6 @@ absl::Status CheckOwnFolder(const CheckpointQuery& query, const OpenStoreCall& o
       absl::StrFormat("checkpoint.dir: %s has checkpoints of %s: go on from them with --resume %s, "
                       "or name another folder",
                       query.own_dir, owner, query.own_dir));
-}
-
-bool IsDamage(const absl::Status& status) {
-  return absl::IsNotFound(status) || absl::IsDataLoss(status) || absl::IsInvalidArgument(status);
 }
 
 // A server that sees another folder under that name finds nothing there, and says so.
@@ -88,7 +84,7 @@ absl::Status NoneThere(const CheckpointQuery& query, const Checkpoints::Listing&
 }  // namespace
 
 absl::StatusOr<CheckpointFound> FindCheckpoint(const CheckpointQuery& query,
-                                               const OpenStoreCall& open) {
+                                               const StoreOpener& open) {
   if (absl::Status own = CheckOwnFolder(query, open); !own.ok()) return own;
   if (query.resume_dir.empty()) return CheckpointFound();
   const absl::StatusOr<std::unique_ptr<Store>> store = open(query.resume_dir);
@@ -114,7 +110,7 @@ absl::StatusOr<CheckpointFound> FindCheckpoint(const CheckpointQuery& query,
   return found;
 }
 
-absl::Status KeepCheckpoint(const CheckpointToKeep& checkpoint, const OpenStoreCall& open,
+absl::Status KeepCheckpoint(const CheckpointToKeep& checkpoint, const StoreOpener& open,
                             absl::Status* deleting) {
   const absl::StatusOr<std::unique_ptr<Store>> store = open(checkpoint.dir);
   if (!store.ok()) return store.status();

@@ -17,8 +17,6 @@ namespace strata::server {
 
 // What the coordinator does in the stores of jobs. These block, for as long as a store does.
 
-using OpenStoreCall = std::function<absl::StatusOr<std::unique_ptr<Store>>(const std::string& dir)>;
-
 // A job that begins, and may go on from a checkpoint.
 struct CheckpointQuery {
   uint32_t job = 0;
@@ -42,7 +40,7 @@ struct CheckpointFound {
 // checkpoints of another job, which is named, or one that is to be of no use is whole; those of the
 // store.
 absl::StatusOr<CheckpointFound> FindCheckpoint(const CheckpointQuery& query,
-                                               const OpenStoreCall& open);
+                                               const StoreOpener& open);
 
 // A checkpoint whose objects have all been written.
 struct CheckpointToKeep {
@@ -53,7 +51,7 @@ struct CheckpointToKeep {
 // Writes the manifest, unless an object is not there: servers may see another folder under that
 // name. Errors: FailedPrecondition (naming the object); those of the store. What cannot be deleted
 // is no error, but is said in `deleting`.
-absl::Status KeepCheckpoint(const CheckpointToKeep& checkpoint, const OpenStoreCall& open,
+absl::Status KeepCheckpoint(const CheckpointToKeep& checkpoint, const StoreOpener& open,
                             absl::Status* deleting);
 
 }  // namespace strata::server

@@ -180,7 +180,7 @@ TEST_F(CheckpointWorkTest, OlderOnesGoOnceANewerOneIsComplete) {
 }
 
 TEST_F(CheckpointWorkTest, TheErrorsOfAStoreAreReturned) {
-  const OpenStoreCall open = [](const std::string&) -> absl::StatusOr<std::unique_ptr<Store>> {
+  const StoreOpener open = [](const std::string&) -> absl::StatusOr<std::unique_ptr<Store>> {
     return absl::UnavailableError("503");
   };
   EXPECT_EQ(FindCheckpoint({.own_dir = "/a"}, open).status(), absl::UnavailableError("503"));

@@ -8,6 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_split.h"
+#include "common/job/number_check.h"
 #include "common/job/tensor_text.h"
 #include "google/protobuf/text_format.h"
 
@@ -26,8 +27,7 @@ std::string TextOf(const Message& message) {
 }
 
 absl::Status Differ(const char* field, const std::string& job, const std::string& from) {
-  return absl::InvalidArgumentError(
-      absl::StrFormat("%s: %s, but the checkpoint's is %s", field, job, from));
+  return Refuse(absl::StrFormat("%s: %s, but the checkpoint's is %s", field, job, from));
 }
 
 absl::Status SameMessage(const char* field, const Message& job, const Message& from) {
@@ -63,13 +63,6 @@ absl::Status SameWork(const proto::Job& job, const proto::Job& from) {
   return SameMessage("model", job.model(), from.model());
 }
 
-absl::Status First(std::initializer_list<absl::Status> results) {
-  for (const absl::Status& status : results) {
-    if (!status.ok()) return status;
-  }
-  return absl::OkStatus();
-}
-
 }  // namespace
 
 absl::StatusOr<proto::JobRecord> RecordOf(const Manifest& manifest) {
@@ -81,7 +74,7 @@ absl::StatusOr<proto::JobRecord> RecordOf(const Manifest& manifest) {
 
 absl::Status CheckGoesOn(const proto::Job& job, const proto::JobRecord& record) {
   const proto::Job& from = record.job();
-  absl::Status same = First({
+  absl::Status same = All({
       SameWork(job, from),
       SameData(job, from),
       SameNumber("seed", job.seed(), from.seed()),
@@ -111,7 +104,7 @@ absl::Status CheckGoesOn(const proto::JobRecord& record, const proto::JobRecord&
     const std::string a = TensorText(layout.segments(i)), b = TensorText(from.layout().segments(i));
     if (a != b) return Differ(absl::StrFormat("tensor %d", i).c_str(), a, b);
   }
-  return First({
+  return All({
       SameNumber("tensors", layout.segments_size(), from.layout().segments_size()),
       SameNumber("samples of an epoch", record.samples_per_epoch(), from.samples_per_epoch()),
       SameMessage("optimizer", record.job().optimizer(), from.job().optimizer()),

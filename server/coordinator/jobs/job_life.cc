@@ -103,10 +103,21 @@ void JobLife::GoOnFromEarlier(const std::string& damage, JobEntry* entry, absl::
   StartOver(absl::StrCat("goes on from an earlier checkpoint: ", damage), entry, now);
 }
 
-void JobLife::StartOver(const std::string& reason, JobEntry* entry, absl::Time now) {
-  if (entry->stored.training()) {
-    announcer_->TellRecords(entry->metrics.Flush(entry->ElapsedSeconds(now)), entry);
+void JobLife::FlushRecords(JobEntry* entry, absl::Time now) {
+  if (!entry->stored.training()) return;
+  announcer_->TellRecords(entry->metrics.Flush(entry->ElapsedSeconds(now)), entry);
+}
+
+void JobLife::HaveLetGo(const std::vector<JobNode>& nodes, const std::vector<JobServer>& servers,
+                        JobId job, const std::string& reason) {
+  for (const JobNode& node : nodes) {
+    if (!node.finished) commands_->SendStop(node.daemon, job, reason);
   }
+  for (const JobServer& server : servers) commands_->SendRemove(server.daemon, job);
+}
+
+void JobLife::StartOver(const std::string& reason, JobEntry* entry, absl::Time now) {
+  FlushRecords(entry, now);
   placer_->Forget(entry->id());
   announcer_->DropRecords(entry->id());
   const std::vector<JobNode> nodes = entry->nodes;
@@ -115,29 +126,21 @@ void JobLife::StartOver(const std::string& reason, JobEntry* entry, absl::Time n
   announcer_->Save(*entry).IgnoreError();  // repeated
   LogWarning("job %d (%s): attempt %d %s", entry->id().value(), entry->job().name(),
              entry->stored.record().attempt(), reason);
-  for (const JobNode& node : nodes) {
-    if (!node.finished) commands_->SendStop(node.daemon, entry->id(), reason);
-  }
-  for (const JobServer& server : servers) commands_->SendRemove(server.daemon, entry->id());
+  HaveLetGo(nodes, servers, entry->id(), reason);
   announcer_->TellStatus(entry);
 }
 
 void JobLife::End(proto::JobState state, const std::string& reason, JobEntry* entry,
                   absl::Time now) {
   STRATA_REQUIRE(!entry->ended());
-  if (entry->stored.training()) {
-    announcer_->TellRecords(entry->metrics.Flush(entry->ElapsedSeconds(now)), entry);
-  }
+  FlushRecords(entry, now);
   entry->End(state, reason, now);
   placer_->Forget(entry->id());
   announcer_->DropRecords(entry->id());
   announcer_->Save(*entry).IgnoreError();  // repeated
   LogInfo("job %d (%s): %s%s%s", entry->id().value(), entry->job().name(),
           proto::JobState_Name(state), reason.empty() ? "" : ": ", reason);
-  for (const JobNode& node : entry->nodes) {
-    if (!node.finished) commands_->SendStop(node.daemon, entry->id(), reason);
-  }
-  for (const JobServer& server : entry->servers) commands_->SendRemove(server.daemon, entry->id());
+  HaveLetGo(entry->nodes, entry->servers, entry->id(), reason);
   announcer_->TellStatus(entry);
 }
 

@@ -47,6 +47,11 @@ class JobLife {
   void StartOver(const std::string& reason, JobEntry* entry, absl::Time now);
   void InstallOnServers(const PlacementChoice& choice, JobEntry* entry, absl::Time now);
   void InstallOnRing(JobEntry* entry, absl::Time now);
+  // Tells the records of what the ranks have reported, complete or not.
+  void FlushRecords(JobEntry* entry, absl::Time now);
+  // Has the daemons let go of the job.
+  void HaveLetGo(const std::vector<JobNode>& nodes, const std::vector<JobServer>& servers,
+                 JobId job, const std::string& reason);
   // Saves a job that must be saved before its daemons are told; false: it has failed instead.
   bool SaveOrFail(JobEntry* entry, absl::Time now);
 

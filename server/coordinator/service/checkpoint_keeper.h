@@ -18,7 +18,7 @@ namespace strata::server {
 // Threads: one; the callbacks come from others.
 class CheckpointKeeper {
  public:
-  explicit CheckpointKeeper(OpenStoreCall open) : open_(std::move(open)) {}
+  explicit CheckpointKeeper(StoreOpener open) : open_(std::move(open)) {}
   ~CheckpointKeeper() { Stop(); }
   // Waits for the work in hand. Idempotent.
   void Stop();
@@ -35,7 +35,7 @@ class CheckpointKeeper {
 
   void Do(std::function<void()> work);
 
-  const OpenStoreCall open_;
+  const StoreOpener open_;
   std::list<Work> works_;
 };
 

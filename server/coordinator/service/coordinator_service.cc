@@ -45,7 +45,7 @@ bool IsLast(const proto::FollowEvent& event) {
 
 CoordinatorService::CoordinatorService(CoordinatorCore::Options options,
                                        const CoordinatorLimits& limits, JobStore* store,
-                                       OpenStoreCall open_store)
+                                       StoreOpener open_store)
     : store_(store),
       session_gate_("sessions of daemons", "--sessions", limits.sessions_max),
       call_gate_("calls", "--calls", limits.calls_max),

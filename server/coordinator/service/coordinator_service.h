@@ -27,7 +27,7 @@ class CoordinatorService final : public proto::Coordinator::Service, private Coo
   // `store` outlives the service.
   // `open_store` opens what jobs' checkpoint.dir name.
   CoordinatorService(CoordinatorCore::Options options, const CoordinatorLimits& limits,
-                     JobStore* store, OpenStoreCall open_store);
+                     JobStore* store, StoreOpener open_store);
 
   // Takes in what the store holds and runs the control loop.
   absl::Status Start();
