@@ -74,7 +74,7 @@ void NormUpdate::Seed(ChunkId id, const Bytes& weights) {
 
 WeightImage NormUpdate::Image(ChunkId id) const {
   const Chunk& chunk = chunks_[id.value()];
-  STRATA_REQUIRE(chunk.mean != nullptr && complete_ == 0);
+  STRATA_REQUIRE(chunk.mean != nullptr && !chunk.complete);
   return {.version = updates_,
           .updates = updates_,
           .samples = samples_,

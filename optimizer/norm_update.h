@@ -54,7 +54,7 @@ class NormUpdate {
   void Apply(uint64_t samples, const StepRate& rate = {});
 
   // Returns the chunk between two updates. Weights are handed on; the optimizer's state is copied.
-  // REQUIRES: seeded, nothing is complete.
+  // REQUIRES: seeded, not complete.
   WeightImage Image(ChunkId chunk) const;
   // Goes on from an image of the chunk in place of first weights; all of it is copied. The mean of
   // the update before is not in it: zeros until the next one, or what is put into mean(). All

@@ -17,7 +17,7 @@ std::string TimeOf(int64_t unix_ms) {
 
 std::string NewestText(const proto::CheckpointStatus& checkpoints) {
   if (checkpoints.complete() == 0) return "none complete yet";
-  return absl::StrFormat("newest of step %d (%s at %s), %d complete", checkpoints.newest_clock(),
+  return absl::StrFormat("newest of step %d (%s at %s), %d complete", checkpoints.newest_step(),
                          FormatBytes(static_cast<double>(checkpoints.newest_bytes())),
                          TimeOf(checkpoints.newest_ms()), checkpoints.complete());
 }
@@ -28,7 +28,7 @@ std::vector<Row> CheckpointRows(const proto::JobStatus& job) {
   std::vector<Row> rows;
   const proto::CheckpointStatus& checkpoints = job.checkpoints();
   if (!checkpoints.resumed_dir().empty()) {
-    rows.push_back({"  goes on from", absl::StrFormat("step %d in %s", checkpoints.resumed_clock(),
+    rows.push_back({"  goes on from", absl::StrFormat("step %d in %s", checkpoints.resumed_step(),
                                                       checkpoints.resumed_dir())});
   }
   for (const std::string& passed : checkpoints.passed_over()) {
@@ -39,8 +39,8 @@ std::vector<Row> CheckpointRows(const proto::JobStatus& job) {
     rows.push_back(
         {"  checkpoints", absl::StrFormat("every %s to %s: %s", Counted(wish.every_steps(), "step"),
                                           wish.dir(), NewestText(checkpoints))});
-    if (checkpoints.has_writing_clock()) {
-      rows.push_back({"", absl::StrFormat("step %d: %d of %s written", checkpoints.writing_clock(),
+    if (checkpoints.has_writing_step()) {
+      rows.push_back({"", absl::StrFormat("step %d: %d of %s written", checkpoints.writing_step(),
                                           checkpoints.objects_written(),
                                           Counted(checkpoints.objects(), "object"))});
     }
@@ -54,7 +54,7 @@ std::vector<Row> CheckpointRows(const proto::JobStatus& job) {
     const proto::RestartStatus& restart = job.restarts(i);
     rows.push_back({absl::StrCat("  restart ", i + 1),
                     absl::StrFormat("%s, from step %d: %s", TimeOf(restart.failed_ms()),
-                                    restart.clock(), restart.reason())});
+                                    restart.step(), restart.reason())});
   }
   return rows;
 }
@@ -70,18 +70,17 @@ void AddCheckpoints(const proto::JobStatus& job, nlohmann::ordered_json* json) {
       shown["problem"] = checkpoints.problem();
     }
     if (checkpoints.complete() > 0) {
-      shown["newest"] = {{"step", checkpoints.newest_clock()},
+      shown["newest"] = {{"step", checkpoints.newest_step()},
                          {"written_ms", checkpoints.newest_ms()},
                          {"bytes", checkpoints.newest_bytes()}};
     }
-    if (checkpoints.has_writing_clock()) {
-      shown["writing"] = {{"step", checkpoints.writing_clock()},
+    if (checkpoints.has_writing_step()) {
+      shown["writing"] = {{"step", checkpoints.writing_step()},
                           {"objects_written", checkpoints.objects_written()},
                           {"objects", checkpoints.objects()}};
     }
     if (!checkpoints.resumed_dir().empty()) {
-      shown["resumed"] = {{"dir", checkpoints.resumed_dir()},
-                          {"step", checkpoints.resumed_clock()}};
+      shown["resumed"] = {{"dir", checkpoints.resumed_dir()}, {"step", checkpoints.resumed_step()}};
     }
     shown["passed_over"] = std::vector<std::string>(checkpoints.passed_over().begin(),
                                                     checkpoints.passed_over().end());
@@ -92,7 +91,7 @@ void AddCheckpoints(const proto::JobStatus& job, nlohmann::ordered_json* json) {
   for (const proto::RestartStatus& restart : job.restarts()) {
     (*json)["restarts"].push_back({{"failed_ms", restart.failed_ms()},
                                    {"reason", restart.reason()},
-                                   {"step", restart.clock()}});
+                                   {"step", restart.step()}});
   }
 }
 

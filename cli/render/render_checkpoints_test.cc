@@ -48,21 +48,21 @@ TEST(RenderCheckpoints, AllThatThereIsToSayIsSaid) {
   proto::JobStatus job = Job();
   proto::CheckpointStatus& checkpoints = *job.mutable_checkpoints();
   checkpoints.set_complete(2);
-  checkpoints.set_newest_clock(20);
+  checkpoints.set_newest_step(20);
   checkpoints.set_newest_ms(3661000);
   checkpoints.set_newest_bytes(2000);
   checkpoints.set_failed(1);
   checkpoints.set_problem("step 30: no space");
-  checkpoints.set_writing_clock(40);
+  checkpoints.set_writing_step(40);
   checkpoints.set_objects_written(1);
   checkpoints.set_objects(2);
   checkpoints.set_resumed_dir("/b");
-  checkpoints.set_resumed_clock(10);
+  checkpoints.set_resumed_step(10);
   checkpoints.add_passed_over("clock-15: torn");
   proto::RestartStatus* restart = job.add_restarts();
   restart->set_failed_ms(3600000);
   restart->set_reason("boom");
-  restart->set_clock(10);
+  restart->set_step(10);
   EXPECT_THAT(Lines(job),
               ElementsAre("  goes on from|step 10 in /b", "  passed over|clock-15: torn",
                           "  checkpoints|every 10 steps to /c: newest of step 20 (2.00 kB at "
@@ -82,7 +82,7 @@ TEST(RenderCheckpoints, AllThatThereIsToSayIsSaid) {
 TEST(RenderCheckpoints, AJobThatOnlyGoesOnSaysFromWhat) {
   proto::JobStatus job;
   job.mutable_checkpoints()->set_resumed_dir("/b");
-  job.mutable_checkpoints()->set_resumed_clock(10);
+  job.mutable_checkpoints()->set_resumed_step(10);
   EXPECT_THAT(Lines(job), ElementsAre("  goes on from|step 10 in /b"));
   nlohmann::ordered_json json;
   AddCheckpoints(job, &json);

@@ -29,6 +29,15 @@ struct ChunkImage {
   Bytes mean_square;  // of gradients, where delay compensation adapts to it
 };
 
+inline uint64_t BytesOf(const WeightImage& image) {
+  uint64_t bytes = image.weights.size();
+  for (const Bytes& vector : image.state) bytes += vector.size();
+  return bytes;
+}
+inline uint64_t BytesOf(const ChunkImage& image) {
+  return BytesOf(image.weights) + image.copy.size() + image.mean_square.size();
+}
+
 }  // namespace strata
 
 #endif  // STRATA_COMMON_IMAGE_CHUNK_IMAGE_H_

@@ -23,6 +23,16 @@ struct NodeChunkImage {
   Bytes arena;                       // with double buffering: the weights that the step begins with
 };
 
+inline uint64_t BytesOf(const NodeChunkImage& image) {
+  uint64_t bytes = image.arena.size();
+  for (const Bytes& vector : image.push ? image.push->unsent : std::vector<Bytes>()) {
+    bytes += vector.size();
+  }
+  if (image.local) bytes += BytesOf(image.local->own) + image.local->start.size();
+  if (image.norms) bytes += BytesOf(*image.norms);
+  return bytes;
+}
+
 struct NodeImage {
   uint32_t node = 0;
   uint64_t clock = 0;  // steps made

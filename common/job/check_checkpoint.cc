@@ -3,7 +3,6 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_format.h"
 #include "common/job/consistency.h"
-#include "common/job/encoding.h"
 #include "common/job/number_check.h"
 
 namespace strata {
@@ -12,27 +11,13 @@ namespace {
 constexpr uint32_t kKeepMax = 1000;
 constexpr uint32_t kAttemptsMax = 1000;
 
-// What nodes or ranks know besides, and no checkpoint holds yet.
-absl::Status CheckNodesAreEmpty(const proto::Job& job) {
-  if (IsEncoded(job.push())) {
-    return Refuse(absl::StrFormat(
-        "checkpoint: push.codec: %s keeps on each node what it has left out of pushes, which "
-        "checkpoints do not hold yet",
-        proto::Encoding::Codec_Name(job.push().codec())));
-  }
-  if (AppliesOnNodes(job)) {
-    return Refuse(
-        "checkpoint: optimizer: norms are taken on nodes, which then apply it themselves, and "
-        "checkpoints do not hold their state yet");
-  }
-  const proto::Consistency& consistency = job.consistency();
-  if (HasLocalSteps(job) || consistency.lazy().has_significance() ||
-      consistency.lazy().double_buffering()) {
-    return Refuse(absl::StrFormat(
-        "checkpoint: consistency: %s keeps weights on each node, which checkpoints do not hold yet",
-        ModeName(consistency)));
-  }
-  return absl::OkStatus();
+// What nodes know besides, and no checkpoint holds yet.
+absl::Status CheckNodes(const proto::Job& job) {
+  if (!job.consistency().lazy().double_buffering()) return absl::OkStatus();
+  return Refuse(absl::StrFormat(
+      "checkpoint: consistency: %s has gradients under way on each node, which checkpoints do not "
+      "hold yet",
+      ModeName(job.consistency())));
 }
 
 }  // namespace
@@ -57,7 +42,7 @@ absl::Status CheckCheckpoint(const proto::Job& job) {
     return Refuse(absl::StrFormat("checkpoint: needs exchange: PARAMETER_SERVER, not %s",
                                   proto::Job::Exchange_Name(job.exchange())));
   }
-  if (absl::Status status = CheckNodesAreEmpty(job); !status.ok()) return status;
+  if (absl::Status status = CheckNodes(job); !status.ok()) return status;
   if (!job.has_restart()) return absl::OkStatus();
   return All({InRange("restart.attempts", job.restart().attempts(), 1, kAttemptsMax),
               Positive("restart.within_hours", job.restart().within_hours())});

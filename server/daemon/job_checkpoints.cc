@@ -5,6 +5,7 @@
 #include <thread>
 #include <utility>
 
+#include "common/image/image_file.h"
 #include "server/daemon/load_checkpoint.h"
 
 namespace strata::server {
@@ -29,12 +30,11 @@ void JobCheckpoints::Stop() {
   while (!readings_.empty()) End(readings_.begin()->first);
   for (auto& reading : left_) reading->thread.join();
   left_.clear();
-  std::map<JobId, std::unique_ptr<CheckpointWriter>> writers;
-  std::vector<std::unique_ptr<CheckpointWriter>> finishing;
+  std::map<JobId, Writer> writers;
+  std::vector<std::unique_ptr<PartWriter>> finishing;
   {
     absl::MutexLock lock(&mutex_);
     writers.swap(writers_);
-    has_ended_.clear();
     finishing.swap(finishing_);
   }
   // Without the lock, for shards that are about to hand over a cut.
@@ -48,22 +48,28 @@ void JobCheckpoints::Begin(const proto::JobRecord& record) {
   absl::MutexLock lock(&mutex_);
   DropDone();
   if (writers_.contains(job)) return;
-  CheckpointWriter::Calls calls;
+  PartWriter::Calls calls;
   calls.open = [open = open_, dir = record.job().checkpoint().dir()] { return open(dir); };
   calls.tell = tell_;
-  // What a later attempt has cut at the same clock is still in memory.
-  auto has_ended = std::make_shared<std::atomic<bool>>(false);
-  calls.let_go = [let_go = let_go_, job, has_ended](ShardId shard, uint64_t clock) {
-    if (!*has_ended) let_go(job, shard, clock);
-  };
-  has_ended_[job] = std::move(has_ended);
-  writers_[job] = std::make_unique<CheckpointWriter>(record, std::move(calls));
+  writers_[job] = {std::make_unique<PartWriter>(record, std::move(calls)),
+                   std::make_shared<std::atomic<bool>>(false)};
 }
 
 void JobCheckpoints::OnCut(ShardCut cut) {
   absl::MutexLock lock(&mutex_);
   const auto writer = writers_.find(cut.job);
-  if (writer != writers_.end()) writer->second->Write(std::move(cut));
+  if (writer == writers_.end()) return;
+  PartWriter::Part part;
+  part.name = {.kind = PartKind::kShard, .number = cut.shard.value()};
+  part.clock = cut.clock;
+  part.problem = cut.problem;
+  // What a later attempt has cut at the same clock is still in memory.
+  part.let_go = [this, job = cut.job, shard = cut.shard, clock = cut.clock,
+                 has_ended = writer->second.has_ended] {
+    if (!*has_ended) let_go_(job, shard, clock);
+  };
+  part.make = [images = std::move(cut.images)] { return MakeImageFile(images); };
+  writer->second.writer->Write(std::move(part));
 }
 
 void JobCheckpoints::Load(const proto::JobRecord& record, const std::vector<ShardId>& shards,
@@ -112,15 +118,14 @@ void JobCheckpoints::End(JobId job) {
   DropDone();
   const auto writer = writers_.find(job);
   if (writer == writers_.end()) return;
-  *has_ended_.at(job) = true;
-  has_ended_.erase(job);
-  writer->second->Finish();
-  finishing_.push_back(std::move(writer->second));
+  *writer->second.has_ended = true;
+  writer->second.writer->Finish();
+  finishing_.push_back(std::move(writer->second.writer));
   writers_.erase(writer);
 }
 
 void JobCheckpoints::DropDone() {
-  std::erase_if(finishing_, [](const std::unique_ptr<CheckpointWriter>& w) { return w->done(); });
+  std::erase_if(finishing_, [](const std::unique_ptr<PartWriter>& w) { return w->done(); });
 }
 
 }  // namespace strata::server

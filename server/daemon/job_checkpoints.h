@@ -11,12 +11,12 @@
 #include "absl/base/thread_annotations.h"
 #include "absl/status/statusor.h"
 #include "absl/synchronization/mutex.h"
+#include "common/checkpoint/part_writer.h"
 #include "common/checkpoint/store.h"
 #include "common/ids.h"
 #include "common/image/chunk_image.h"
 #include "proto/control.pb.h"
-#include "server/daemon/checkpoint_writer.h"
-#include "server/shard/cut_collector.h"
+#include "server/shard/shard_cut.h"
 
 namespace strata::server {
 
@@ -26,7 +26,7 @@ namespace strata::server {
 // Threads: OnCut from any, and it does not block; the rest from the owner's.
 class JobCheckpoints {
  public:
-  // `tell` and `let_go` are called from other threads: see CheckpointWriter::Calls.
+  // `tell` and `let_go` are called from other threads: see PartWriter::Calls and Part.
   JobCheckpoints(StoreOpener open, std::function<void(const proto::CheckpointPart&)> tell,
                  std::function<void(JobId, ShardId, uint64_t clock)> let_go);
   ~JobCheckpoints();  // stops
@@ -50,6 +50,10 @@ class JobCheckpoints {
 
  private:
   struct Reading;
+  struct Writer {
+    std::unique_ptr<PartWriter> writer;
+    std::shared_ptr<std::atomic<bool>> has_ended;  // the job, here
+  };
 
   void DropDone() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
@@ -57,9 +61,8 @@ class JobCheckpoints {
   const std::function<void(const proto::CheckpointPart&)> tell_;
   const std::function<void(JobId, ShardId, uint64_t)> let_go_;
   absl::Mutex mutex_;
-  std::map<JobId, std::unique_ptr<CheckpointWriter>> writers_ ABSL_GUARDED_BY(mutex_);
-  std::map<JobId, std::shared_ptr<std::atomic<bool>>> has_ended_ ABSL_GUARDED_BY(mutex_);
-  std::vector<std::unique_ptr<CheckpointWriter>> finishing_ ABSL_GUARDED_BY(mutex_);
+  std::map<JobId, Writer> writers_ ABSL_GUARDED_BY(mutex_);
+  std::vector<std::unique_ptr<PartWriter>> finishing_ ABSL_GUARDED_BY(mutex_);
   std::map<JobId, std::unique_ptr<Reading>> readings_;  // the owner's
   std::vector<std::unique_ptr<Reading>> left_;          // of jobs that have ended
 };

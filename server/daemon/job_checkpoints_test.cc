@@ -101,7 +101,7 @@ class JobCheckpointsTest : public testing::Test {
     return record;
   }
   static ShardCut Cut(uint64_t clock, uint32_t shard = 0) {
-    ShardCut cut{.job = JobId(1), .shard = ShardId(shard), .clock = clock};
+    ShardCut cut{{.clock = clock}, JobId(1), ShardId(shard)};
     cut.images.resize(1);
     cut.images[0].clock = clock;
     cut.images[0].weights.weights =

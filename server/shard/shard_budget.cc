@@ -6,7 +6,7 @@
 #include "common/job/optimizer.h"
 #include "common/trace/trace_log.h"
 #include "compression/encoder.h"
-#include "server/shard/cut_collector.h"
+#include "server/shard/shard_cut.h"
 #include "server/shard/shard_plan.h"
 
 namespace strata::server {
@@ -53,9 +53,8 @@ absl::StatusOr<MemoryFormula> ShardMemoryNeed(const proto::JobRecord& record, Sh
   }
   if (plan->rules.cut_every > 0) {
     const uint64_t vectors = 1 + StateVectors(plan->rules.update.optimizer.kind);
-    need.Add(absl::StrFormat("checkpoints %d x %d x %s", CutCollector::kHeldMax, vectors,
-                             BytesText(own)),
-             SaturatingProduct(CutCollector::kHeldMax * vectors, own));
+    need.Add(absl::StrFormat("checkpoints %d x %d x %s", kCutsHeldMax, vectors, BytesText(own)),
+             SaturatingProduct(kCutsHeldMax * vectors, own));
   }
   plan->rules.mode->AddNodeVersions(size, &need);
   AddCodecs(*plan, own, chunk, &need);

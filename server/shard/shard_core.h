@@ -22,8 +22,8 @@
 #include "compression/encoder.h"
 #include "kernels/kernels.h"
 #include "proto/control.pb.h"
-#include "server/shard/cut_collector.h"
 #include "server/shard/frames/refusals.h"
+#include "server/shard/shard_cut.h"
 
 namespace strata::server {
 

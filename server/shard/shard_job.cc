@@ -34,7 +34,7 @@ ShardJob::ShardJob(ShardPlan plan, const kernels::Kernels& kernels, BufferPool& 
       gate_(plan_, connections_),
       trace_(std::move(trace)),
       sender_(plan_, connections_, &trace_, &counters_, refusals),
-      cuts_(plan_.job, plan_.shard, BeginsOf(plan_.chunks)),
+      cuts_(BeginsOf(plan_.chunks)),
       cuts_out_(cuts) {
   for (const OwnChunk& chunk : plan_.chunks) {
     chunks_.push_back(std::make_unique<ChunkState>(kernels, pool, scratch, plan_.rules,
@@ -65,9 +65,13 @@ void ShardJob::SendDue(size_t chunk, const std::vector<DueAnswer>& due,
                        std::vector<ShardAction>* actions) {
   sender_.SendDue(plan_.chunks[chunk], chunks_[chunk].get(), due, actions);
   if (plan_.rules.cut_every == 0) return;
-  cuts_.Add(chunk, chunks_[chunk]->TakeImages());
-  std::vector<ShardCut> cuts = cuts_.Take();
-  std::move(cuts.begin(), cuts.end(), std::back_inserter(*cuts_out_));
+  for (ChunkImage& image : chunks_[chunk]->TakeImages()) {
+    const uint64_t clock = image.clock;
+    cuts_.Add(chunk, clock, std::move(image));
+  }
+  for (Cut<ChunkImage>& cut : cuts_.Take()) {
+    cuts_out_->push_back({std::move(cut), plan_.job, plan_.shard});
+  }
 }
 
 bool ShardJob::OnHello(transport::ConnectionId connection, const wire::Frame& frame,

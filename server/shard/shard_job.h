@@ -13,10 +13,10 @@
 #include "absl/types/span.h"
 #include "server/shard/answer_sender.h"
 #include "server/shard/chunk/chunk_state.h"
-#include "server/shard/cut_collector.h"
 #include "server/shard/frame_gate.h"
 #include "server/shard/frames/node_connections.h"
 #include "server/shard/shard_core.h"
+#include "server/shard/shard_cut.h"
 #include "server/shard/shard_plan.h"
 #include "server/shard/shard_trace.h"
 
@@ -114,7 +114,7 @@ class ShardJob {
   ShardCounters counters_;
   ShardTrace trace_;
   AnswerSender sender_;
-  CutCollector cuts_;
+  CutCollector<ChunkImage> cuts_;
   std::vector<ShardCut>* const cuts_out_;
   size_t reports_to_skip_ = 0;  // until the next look at all chunks
 };

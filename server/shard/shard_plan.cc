@@ -6,6 +6,7 @@
 #include "common/job/consistency.h"
 #include "common/job/exchange/connections.h"
 #include "common/job/job.h"
+#include "common/job/kept_state.h"
 #include "common/limits/limits.h"
 #include "compression/job_compression.h"
 
@@ -109,9 +110,7 @@ absl::StatusOr<ShardPlan> MakeShardPlan(const proto::JobRecord& record, ShardId 
   plan.rules.nodes = plan.nodes.size();
   plan.rules.takes_first_weights = record.takes_first_weights();
   plan.rules.says_rates = record.says_rates();
-  // The first clock that has come so far.
-  const uint64_t steps = StepsPerClock(job);
-  plan.rules.cut_every = (job.checkpoint().every_steps() + steps - 1) / steps;
+  plan.rules.cut_every = ClocksPerCheckpoint(job);
   absl::StatusOr<std::unique_ptr<ConsistencyMode>> mode = CreateConsistencyMode(job, plan.ranks);
   if (!mode.ok()) return mode.status();
   plan.rules.mode = *std::move(mode);

@@ -80,7 +80,7 @@ TEST_F(Damage, OfTheNewestIsNamedAndTheOneBeforeIsTaken) {
     one.damage(dir);
     // It writes there, too: what is damaged is made anew.
     const proto::JobStatus status = Run(Longer(one.name), FromFolder(dir));
-    EXPECT_EQ(status.checkpoints().resumed_clock(), 40u);
+    EXPECT_EQ(status.checkpoints().resumed_step(), 40u);
     ASSERT_EQ(status.checkpoints().passed_over_size(), 1) << status.ShortDebugString();
     EXPECT_THAT(status.checkpoints().passed_over(0), HasSubstr(one.says));
     EXPECT_THAT(status.checkpoints().passed_over(0), HasSubstr(dir + "/clock-"));

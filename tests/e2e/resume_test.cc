@@ -26,12 +26,12 @@ class Deaths : public Checkpointed {
     const int restarts = before.restarts_size();
     const proto::JobStatus after = cluster_->WaitFor(job_, [&](const proto::JobStatus& status) {
       return control::HasEnded(status.state()) ||
-             (status.restarts_size() > restarts && status.checkpoints().resumed_clock() > newest_);
+             (status.restarts_size() > restarts && status.checkpoints().resumed_step() > newest_);
     });
     ASSERT_EQ(after.restarts_size(), restarts + 1) << after.reason();
     EXPECT_THAT(after.restarts(restarts).reason(), HasSubstr(why));
-    EXPECT_GE(after.restarts(restarts).clock(), before.checkpoints().newest_clock());
-    newest_ = after.restarts(restarts).clock();
+    EXPECT_GE(after.restarts(restarts).step(), before.checkpoints().newest_step());
+    newest_ = after.restarts(restarts).step();
   }
   static void Kill(Daemon* daemon) {
     daemon->process->Signal(SIGKILL);
@@ -66,7 +66,7 @@ TEST_F(Deaths, OfEveryRoleOneAfterTheOtherLeaveTheModelAsItWouldBe) {
     ASSERT_EQ(cluster_->StartServer(0), absl::OkStatus());
   });
   // Its death stops nothing.
-  const uint64_t before = AwaitCheckpoint(job_, newest_ + 1).checkpoints().newest_clock();
+  const uint64_t before = AwaitCheckpoint(job_, newest_ + 1).checkpoints().newest_step();
   Kill(&cluster_->coordinator());
   ASSERT_EQ(cluster_->StartCoordinator(), absl::OkStatus());
   AwaitCheckpoint(job_, before + 20);
@@ -119,7 +119,7 @@ TEST_F(Elsewhere, OnOtherServersShardsAndNodesItEndsWithTheSameBits) {
   const proto::JobStatus more = Run(second, FromJob(first.value()));
   EXPECT_EQ(more.shards_size(), 4);
   EXPECT_EQ(more.checkpoints().resumed_dir(), TestDir() + "/moved");
-  EXPECT_GE(more.checkpoints().resumed_clock(), 40u);
+  EXPECT_GE(more.checkpoints().resumed_step(), 40u);
   EXPECT_EQ(more.progress().step(), 64u);
 
   // By another cluster, which never heard of the jobs; for more steps than before.
@@ -130,12 +130,12 @@ TEST_F(Elsewhere, OnOtherServersShardsAndNodesItEndsWithTheSameBits) {
   proto::Job third = CheckpointedJob("second", 2, 100);
   const proto::JobStatus last = Run(third, FromFolder(TestDir() + "/second"));
   EXPECT_EQ(last.shards_size(), 3);
-  EXPECT_EQ(last.checkpoints().resumed_clock(), 60u);
+  EXPECT_EQ(last.checkpoints().resumed_step(), 60u);
   EXPECT_TRUE(Model(last) == undisturbed);
   // Those that are newer are its own.
   EXPECT_EQ(Run(CheckpointedJob("second", 2, 110), FromFolder(TestDir() + "/second"))
                 .checkpoints()
-                .resumed_clock(),
+                .resumed_step(),
             100u);
 }
 
@@ -154,7 +154,7 @@ TEST_F(Elsewhere, TheCommandGoesOnFromAFolderForMoreEpochs) {
                  "epochs=3", "--follow", "--coordinator", cluster_->address()});
   EXPECT_EQ(submitted.status.code, 0) << submitted.out << submitted.err;
   const proto::JobStatus three = cluster_->Status(JobId(two.job_id() + 2));
-  EXPECT_EQ(three.checkpoints().resumed_clock(), 60u);
+  EXPECT_EQ(three.checkpoints().resumed_step(), 60u);
   EXPECT_TRUE(Model(three) == undisturbed);
 }
 

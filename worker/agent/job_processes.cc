@@ -24,7 +24,7 @@ JobProcesses::JobProcesses(EventLoop* loop, Options options, proto::StartNode st
       run_dir_(ChooseRunDirectory(start_.record(), options_.runs_dir)),
       socket_name_(RandomSocketName()),
       core_(options_.daemon, start_, run_dir_, options_, callbacks_.admit, clock_.Now()),
-      metrics_(MetricsFile(run_dir_), start_.record().resume().clock()),
+      metrics_(MetricsFile(run_dir_), start_.record().resume().step()),
       children_(core_.life().children()),
       timers_(loop) {}
 

@@ -108,6 +108,11 @@ void JobProcessesCore::OnChildMessage(int child, const std::string& bytes, absl:
       return;
     case proto::ChildMessage::kTrace:
       return OnTrace(child, message.trace());
+    case proto::ChildMessage::kCheckpoint:
+      return OnPart(message.checkpoint());
+    case proto::ChildMessage::kDamaged:
+      is_damaged_ = true;
+      return OnFailedLine(child, OneLine(message.damaged()), now);
     case proto::ChildMessage::MESSAGE_NOT_SET:
       return;
   }
@@ -157,6 +162,14 @@ void JobProcessesCore::OnTrace(int child, const proto::TraceBatch& trace) {
   *up.mutable_trace() = trace;
   up.mutable_trace()->set_job_id(job_id_);
   up.mutable_trace()->set_process(life_.ProcessName(child));
+  Send(std::move(up));
+}
+
+// Likewise: it is in the store.
+void JobProcessesCore::OnPart(const proto::CheckpointPart& part) {
+  proto::DaemonMessage up;
+  *up.mutable_checkpoint_part() = part;
+  up.mutable_checkpoint_part()->set_job_id(job_id_);
   Send(std::move(up));
 }
 
@@ -224,6 +237,7 @@ void JobProcessesCore::Fail(const std::string& reason, absl::Time now) {
   up.mutable_node_failed()->set_job_id(job_id_);
   up.mutable_node_failed()->set_attempt(attempt_);
   up.mutable_node_failed()->set_reason(reason);
+  up.mutable_node_failed()->set_is_damaged(is_damaged_);
   Send(std::move(up));
   End(now);
 }

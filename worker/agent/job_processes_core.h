@@ -139,6 +139,7 @@ class JobProcessesCore {
   void OnReport(const proto::RankReport& report, absl::Time now);
   void OnMeasured(const proto::LinkMeasured& measured);
   void OnTrace(int child, const proto::TraceBatch& trace);
+  void OnPart(const proto::CheckpointPart& part);
   void OnFailedLine(int child, const std::string& line, absl::Time now);
   void OnSymptom(absl::Time now);
   void OnAllGone(absl::Time now);
@@ -171,6 +172,7 @@ class JobProcessesCore {
   bool told_to_measure_ = false;
   std::optional<proto::LinkMeasured> measured_;
   bool told_to_run_ = false;
+  bool is_damaged_ = false;  // the checkpoint that the job is to go on from
   FinalMetrics final_metrics_ = FinalMetrics::kNotReported;
   std::vector<Action> actions_;
 };

@@ -98,7 +98,7 @@ absl::StatusOr<UniqueFd> PrepareRunDirectory(const std::string& run_dir,
   std::filesystem::remove(absl::StrCat(run_dir, "/weights.node-", node, ".hashes"), error);
   if (record.attempt() > 0) {
     if (!holds_rank_0) return claim;
-    absl::Status kept = KeepMetricsUpTo(record.resume().clock(), MetricsFile(run_dir));
+    absl::Status kept = KeepMetricsUpTo(record.resume().step(), MetricsFile(run_dir));
     if (!kept.ok()) return kept;
     return claim;
   }

@@ -66,7 +66,7 @@ TEST(RunDirectory, KeepsOfAnEarlierAttemptWhatIsNotMadeAgain) {
   ASSERT_TRUE(AppendLine(MetricsFile(dir), "{\"step\":2").ok());  // cut short
   proto::JobRecord record = Record();
   record.set_attempt(1);
-  record.mutable_resume()->set_clock(20);
+  record.mutable_resume()->set_step(20);
   ASSERT_TRUE(PrepareRunDirectory(dir, record, 0, true).ok());
   EXPECT_EQ(ReadFile(RankLog(dir, 1)), "why it failed\n");
   const std::string metrics = ReadFile(MetricsFile(dir));

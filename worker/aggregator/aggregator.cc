@@ -11,6 +11,8 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "common/buffer_pool.h"
+#include "common/checkpoint/checkpoints.h"
+#include "common/checkpoint/open_store.h"
 #include "common/clock.h"
 #include "common/event_fd.h"
 #include "common/log.h"
@@ -19,6 +21,7 @@
 #include "worker/aggregator/core/poll_set.h"
 #include "worker/aggregator/core/rank_watch.h"
 #include "worker/aggregator/host/rank_group.h"
+#include "worker/aggregator/node_checkpoints.h"
 #include "worker/aggregator/node_training.h"
 #include "worker/aggregator/ring_port.h"
 #include "worker/contract/agent_channel.h"
@@ -30,6 +33,8 @@ namespace {
 
 constexpr absl::Duration kIdlePoll = absl::Seconds(1);
 constexpr absl::Duration kActivityEvery = absl::Seconds(1);
+// For what is on its way to the store when the job ends: less than JobDeadlines gives the process.
+constexpr absl::Duration kLastCheckpoints = absl::Seconds(20);
 
 class Aggregator {
  public:
@@ -57,6 +62,10 @@ class Aggregator {
   absl::Status GiveMemory();
   absl::Status TellReady();
   absl::Status Begin(const proto::RunNode& run);
+  // Reads what the node goes on from.
+  absl::Status Load(const proto::JobRecord& record);
+  void SendParts();
+  void FinishCheckpoints(const absl::Status& status);
 
   absl::Status HearAgent();
   absl::Status AwaitWord();
@@ -81,7 +90,10 @@ class Aggregator {
   std::vector<std::shared_ptr<device::Device>> devices_;  // device: GPU: by local rank
   std::unique_ptr<RingPort> port_;                        // exchange: RING
   Gathering gathering_ = Gathering::kAttaching;
-  std::unique_ptr<NodeTraining> training_;  // from RunNode on
+  std::unique_ptr<NodeTraining> training_;        // from RunNode on
+  std::unique_ptr<NodeCheckpoints> checkpoints_;  // likewise; null: nodes write none
+  std::shared_ptr<const NodeResume> resume_;      // null: the node goes on from nothing
+  bool is_damaged_ = false;                       // the checkpoint is
   RankWatch watch_;
   absl::Time activity_due_;
 };
@@ -121,6 +133,7 @@ absl::Status Aggregator::Run() {
     if (trace_ && trace_->waiting() >= kTraceEventsPerBatchMax) agent_.SendTrace(trace_.get());
     status = training_ ? Train() : Gather();
   }
+  if (checkpoints_) FinishCheckpoints(status);
   agent_.SendTrace(trace_.get(), /*all=*/true);
   if (!status.ok()) Stop(status);
   return status;
@@ -205,6 +218,11 @@ absl::Status Aggregator::TellReady() {
 absl::Status Aggregator::Begin(const proto::RunNode& run) {
   // How many steps a clock has may follow from the optimizer that the program has named since.
   trace_ = TraceLog::Create(run.record().job());
+  if (absl::Status loaded = Load(run.record()); !loaded.ok()) return loaded;
+  if (NodesWriteCheckpoints(run.record().job())) {
+    checkpoints_ =
+        std::make_unique<NodeCheckpoints>(run.record(), launch_.node(), options_.open_store);
+  }
   absl::StatusOr<std::unique_ptr<NodeTraining>> training =
       NodeTraining::Begin({.launch = launch_,
                            .memory = memory_.get(),
@@ -215,6 +233,7 @@ absl::Status Aggregator::Begin(const proto::RunNode& run) {
                            .devices = devices_,
                            .clock = &clock_,
                            .trace = trace_.get(),
+                           .resume = resume_,
                            .helpers = options_.helpers,
                            .exchange = options_.exchange},
                           run);
@@ -222,9 +241,38 @@ absl::Status Aggregator::Begin(const proto::RunNode& run) {
   return training.status();
 }
 
+absl::Status Aggregator::Load(const proto::JobRecord& record) {
+  auto resume = LoadNodeResume(record, launch_.node(), options_.open_store);
+  if (resume.ok()) {
+    resume_ = *std::move(resume);
+    return absl::OkStatus();
+  }
+  is_damaged_ = IsDamage(resume.status());
+  return resume.status();
+}
+
+void Aggregator::SendParts() {
+  for (proto::CheckpointPart& part : checkpoints_->TakeParts()) {
+    proto::ChildMessage message;
+    *message.mutable_checkpoint() = std::move(part);
+    agent_.Send(message).IgnoreError();  // its loss ends the loop
+  }
+}
+
+// Where the job fails, its daemon waits for the processes a short time only.
+void Aggregator::FinishCheckpoints(const absl::Status& status) {
+  if (training_) checkpoints_->Take(training_->exchange());
+  checkpoints_->Finish(status.ok() ? kLastCheckpoints : absl::Seconds(1));
+  SendParts();
+}
+
 absl::Status Aggregator::Train() {
   if (absl::Status status = training_->MoveChunks(UntilActivity()); !status.ok()) return status;
   if (absl::Status status = ReadDescriptors(0); !status.ok()) return status;
+  if (checkpoints_) {
+    checkpoints_->Take(training_->exchange());
+    SendParts();
+  }
   return training_->Advance();
 }
 
@@ -270,7 +318,11 @@ void Aggregator::TellActivity() {
 void Aggregator::Stop(const absl::Status& status) {
   const std::string reason(status.message());
   LogError("job %d node %d: %s", launch_.record().job_id(), launch_.node(), reason);
-  if (!absl::IsCancelled(status)) agent_.SendFailed(reason, ranks_->lost());
+  if (is_damaged_) {
+    agent_.SendDamaged(reason);
+  } else if (!absl::IsCancelled(status)) {
+    agent_.SendFailed(reason, ranks_->lost());
+  }
   if (memory_) {
     NodeHeader& header = memory_->header();
     std::strncpy(header.reason, reason.c_str(), sizeof(header.reason) - 1);
@@ -295,6 +347,11 @@ absl::Status RunAggregatorProcess(const proto::Launch& launch, AggregatorOptions
   StopRequest stop;
   TuneAllocator();
   options.stop_fd = stop.signal_fd();
+  if (!options.open_store) {
+    options.open_store = [](const std::string& address) {
+      return OpenStore(address, {.environment = OwnEnvironment()});
+    };
+  }
   return RunAggregator(launch, options);
 }
 

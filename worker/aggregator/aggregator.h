@@ -7,6 +7,7 @@
 #include <optional>
 
 #include "absl/status/status.h"
+#include "common/checkpoint/store.h"
 #include "proto/control.pb.h"
 #include "worker/aggregator/host/node_arenas.h"
 #include "worker/exchange/core/exchange.h"
@@ -21,6 +22,8 @@ struct AggregatorOptions {
   // What takes the place of the exchange that the job's record names; for measurements. `wake_fd`:
   // see Exchange::Poll. Not with device: GPU.
   std::function<std::unique_ptr<Exchange>(NodeArenas* arenas, int wake_fd)> exchange;
+  // Opens the job's checkpoints, where nodes write some. RunAggregatorProcess fills it in.
+  StoreOpener open_store;
 };
 
 // One job's aggregator on one node: gathers the ranks that the launch names, tells the worker

@@ -54,11 +54,6 @@ absl::StatusOr<std::unique_ptr<NodeTraining>> NodeTraining::Begin(const Parts& p
 absl::Status NodeTraining::JoinExchange(const proto::JobRecord& record, const ChunkMap& map) {
   const proto::Job& job = record.job();
   const ArenasOf of{.job = job, .memory = &memory_, .core = &core_, .helpers = &helpers_};
-  const bool by_servers = job.exchange() == proto::Job::PARAMETER_SERVER;
-  if (record.has_resume() && (!by_servers || IsMeanOfOneNode(record))) {
-    return absl::UnimplementedError(
-        "the job is to go on from a checkpoint, but its nodes take no weights from servers");
-  }
   if (parts_.exchange || job.exchange() == proto::Job::NCCL) {
     std::unique_ptr<NodeArenas> arenas = CreateNodeArenas(of, map, nullptr);
     exchange_ = parts_.exchange ? parts_.exchange(arenas.get(), parts_.wake_fd)
@@ -82,6 +77,7 @@ absl::Status NodeTraining::JoinExchange(const proto::JobRecord& record, const Ch
                             .node = NodeId(parts_.launch.node()),
                             .incarnation = parts_.launch.incarnation(),
                             .takes_payloads = !parts_.devices.empty() && TakesPayloads(job),
+                            .resume = parts_.resume,
                             .trace = parts_.trace};
   auto arenas = CreateArenas(of, map, source, core, parts_.devices,
                              [doorbell = parts_.doorbell] { doorbell->Notify(); });

@@ -47,7 +47,8 @@ class NodeTraining {
     // By local rank, where the aggregator uses them.
     const std::vector<std::shared_ptr<device::Device>>& devices;
     const ClockInterface* clock;
-    TraceLog* trace;  // null: the job wants none
+    TraceLog* trace;                           // null: the job wants none
+    std::shared_ptr<const NodeResume> resume;  // see CoreOptions
     // See AggregatorOptions.
     std::optional<uint32_t> helpers;
     const std::function<std::unique_ptr<Exchange>(NodeArenas* arenas, int wake_fd)>& exchange;
@@ -67,6 +68,8 @@ class NodeTraining {
   bool ranks_train() const { return phase_ >= Phase::kTraining; }
   // The final weights are there.
   bool ranks_may_go() const { return phase_ == Phase::kReleased; }
+
+  Exchange* exchange() { return exchange_.get(); }
 
   // For the node's activity. REQUIRES of the two: ranks_train().
   uint64_t least_landed() const;

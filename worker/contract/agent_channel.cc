@@ -51,6 +51,12 @@ void AgentChannel::SendFailed(const std::string& reason, std::optional<uint32_t>
   Send(message).IgnoreError();
 }
 
+void AgentChannel::SendDamaged(const std::string& damage) {
+  proto::ChildMessage message;
+  message.set_damaged(damage);
+  Send(message).IgnoreError();
+}
+
 absl::StatusOr<std::optional<proto::AgentMessage>> AgentChannel::TryReceive() {
   if (!channel_) return absl::FailedPreconditionError("no worker daemon to wait for");
   proto::AgentMessage message;

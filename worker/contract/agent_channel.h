@@ -37,6 +37,9 @@ class AgentChannel {
   // `lost`: the local rank that is gone, if that is why; its own end may say more.
   void SendFailed(const std::string& reason, std::optional<uint32_t> lost = std::nullopt);
 
+  // As SendFailed: the checkpoint that the job is to go on from is damaged, in one line.
+  void SendDamaged(const std::string& damage);
+
   // Blocks until RunNode comes. `still_wanted` (null: it is) is asked every 100 ms; its error ends
   // the wait. Errors: Unavailable (the daemon is gone).
   absl::StatusOr<proto::RunNode> AwaitRun(const std::function<absl::Status()>& still_wanted);

@@ -3,13 +3,15 @@
 #include <string>
 #include <utility>
 
-#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
 #include "common/job/arena.h"
 #include "common/job/consistency.h"
 #include "common/job/encoding.h"
+#include "common/job/kept_state.h"
 #include "worker/exchange/all_reduce/all_reduce_core.h"
 #include "worker/exchange/core/core_exchange.h"
 #include "worker/exchange/layers/clip_layer.h"
+#include "worker/exchange/layers/cut_layer.h"
 #include "worker/exchange/layers/double_buffer_layer.h"
 #include "worker/exchange/layers/layered_core.h"
 #include "worker/exchange/layers/local_steps_layer.h"
@@ -26,23 +28,59 @@ absl::StatusOr<std::unique_ptr<ExchangeCore>> CreateBase(const CoreOptions& opti
   return ParameterServerCore::Create(options, kernels::Cpu());
 }
 
-// Refuses jobs that cannot go on from a checkpoint, which has what servers keep, and nothing of
-// what nodes keep from one clock to the next.
-absl::Status CheckResumes(const proto::Job& job) {
-  std::string keeper;
-  if (job.exchange() == proto::Job::RING) keeper = "exchange: RING";
-  if (AppliesOnNodes(job)) keeper = "an optimizer that nodes apply, because it needs norms,";
-  if (NodesMakeLocalSteps(job)) keeper = "a mode with steps of a node's own";
-  if (job.consistency().lazy().double_buffering()) keeper = "consistency.lazy.double_buffering";
-  if (keeper.empty()) return absl::OkStatus();
-  return absl::UnimplementedError(
-      absl::StrCat("the job is to go on from a checkpoint, but ", keeper,
-                   " has state on its nodes, which checkpoints do not hold yet"));
+// Has the core go on from what the node has kept.
+absl::Status RestoreFrom(const NodeResume& resume, const ChunkMap& map, ExchangeCore* core) {
+  if (resume.own.size() != map.chunks()) {
+    return absl::InvalidArgumentError(
+        absl::StrFormat("the node's part of the checkpoint has %d chunks, the job %d",
+                        resume.own.size(), map.chunks()));
+  }
+  for (uint32_t c = 0; c < map.chunks(); ++c) {
+    const ChunkId chunk(c);
+    const NodeChunkImage& image = resume.own[c];
+    if (image.begin != map.OffsetOf(chunk) || image.elements != map.ElementsOf(chunk)) {
+      return absl::InvalidArgumentError(absl::StrFormat(
+          "the node's part of the checkpoint has %d elements from %d on, chunk %d has %d from %d",
+          image.elements, image.begin, c, map.ElementsOf(chunk), map.OffsetOf(chunk)));
+    }
+    if (absl::Status status = core->Restore(chunk, image); !status.ok()) {
+      return absl::InvalidArgumentError(
+          absl::StrFormat("the node's part of the checkpoint, chunk %d: %s", c, status.message()));
+    }
+  }
+  return absl::OkStatus();
 }
+
+bool CutsNode(const proto::Job& job) { return job.has_checkpoint() && NodesKeepState(job); }
 
 bool HasLayers(const proto::Job& job) {
   return AppliesOnNodes(job) || NodesMakeLocalSteps(job) ||
-         job.consistency().lazy().double_buffering() || job.optimizer().clip_norm() > 0;
+         job.consistency().lazy().double_buffering() || job.optimizer().clip_norm() > 0 ||
+         CutsNode(job);
+}
+
+// Puts on the core what the job's mode asks for.
+std::unique_ptr<ExchangeCore> WithLayers(std::unique_ptr<ExchangeCore> core,
+                                         const CoreOptions& options, const ChunkMap& map) {
+  const proto::Job& job = options.record.job();
+  if (!HasLayers(job)) return core;
+  auto layered = std::make_unique<LayeredCore>(std::move(core));
+  if (AppliesOnNodes(job)) {
+    layered->Add(std::make_unique<NormLayer>(layered->top(), options, kernels::Cpu()));
+  }
+  if (NodesMakeLocalSteps(job)) {
+    layered->Add(std::make_unique<LocalStepsLayer>(layered->top(), options, kernels::Cpu()));
+  }
+  if (CutsNode(job)) {
+    layered->AddCuts(std::make_unique<CutLayer>(layered->top(), options.record));
+  }
+  if (job.consistency().lazy().double_buffering()) {
+    layered->Add(std::make_unique<DoubleBufferLayer>(layered->top(), map.chunks()));
+  }
+  if (job.optimizer().clip_norm() > 0 && !AppliesOnNodes(job)) {
+    layered->Add(std::make_unique<ClipLayer>(layered->top(), options));
+  }
+  return layered;
 }
 
 }  // namespace
@@ -52,28 +90,17 @@ bool TakesPayloads(const proto::Job& job) {
 }
 
 absl::StatusOr<std::unique_ptr<ExchangeCore>> CreateExchangeCore(const CoreOptions& options) {
-  if (options.record.has_resume()) {
-    if (absl::Status status = CheckResumes(options.record.job()); !status.ok()) return status;
-  }
-  absl::StatusOr<std::unique_ptr<ExchangeCore>> core = CreateBase(options);
+  absl::StatusOr<std::unique_ptr<ExchangeCore>> base = CreateBase(options);
+  if (!base.ok()) return base;
   const proto::JobRecord& record = options.record;
-  const proto::Job& job = record.job();
-  if (!core.ok() || !HasLayers(job)) return core;
-  auto layered = std::make_unique<LayeredCore>(*std::move(core));
-  if (AppliesOnNodes(job)) {
-    layered->Add(std::make_unique<NormLayer>(layered->top(), options, kernels::Cpu()));
+  const ChunkMap map(record.layout().elements(), record.placement().chunk_elements());
+  std::unique_ptr<ExchangeCore> core = WithLayers(*std::move(base), options, map);
+  if (options.resume != nullptr && NodesKeepState(record.job())) {
+    if (absl::Status status = RestoreFrom(*options.resume, map, core.get()); !status.ok()) {
+      return status;
+    }
   }
-  if (NodesMakeLocalSteps(job)) {
-    layered->Add(std::make_unique<LocalStepsLayer>(layered->top(), options, kernels::Cpu()));
-  }
-  if (job.consistency().lazy().double_buffering()) {
-    const ChunkMap map(record.layout().elements(), record.placement().chunk_elements());
-    layered->Add(std::make_unique<DoubleBufferLayer>(layered->top(), map.chunks()));
-  }
-  if (job.optimizer().clip_norm() > 0 && !AppliesOnNodes(job)) {
-    layered->Add(std::make_unique<ClipLayer>(layered->top(), options));
-  }
-  return layered;
+  return core;
 }
 
 absl::StatusOr<std::unique_ptr<Exchange>> CreateExchange(

@@ -7,6 +7,7 @@
 #include <optional>
 #include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -16,20 +17,23 @@
 namespace strata::server {
 
 // Knows of one job which objects of which checkpoint are in the store. A checkpoint is whole once
-// each shard that holds chunks has written its part of it; then its manifest is to be written, and
-// it is complete once that is there. Keeps the status that users see in step. A pure state machine.
+// each shard that holds chunks, each node and each rank that keep state have written their parts of
+// it; then its manifest is to be written, and it is complete once that is there. Keeps the status
+// that users see in step. A pure state machine.
 class CheckpointLedger {
  public:
   CheckpointLedger() = default;  // of a job that has none
-  explicit CheckpointLedger(const proto::Placement& placement);
+  // REQUIRES: the record is complete.
+  explicit CheckpointLedger(const proto::JobRecord& record);
 
-  // A server has written a part, or could not; the same again changes nothing.
-  void OnPart(const std::string& daemon, const proto::CheckpointPart& part,
+  // A part is written, or could not be; the same again changes nothing. `who` did that, in words:
+  // "server s1".
+  void OnPart(const std::string& who, const proto::CheckpointPart& part,
               proto::CheckpointStatus* status);
 
   struct Whole {
     uint64_t clock = 0;
-    std::vector<proto::CheckpointObject> objects;  // by shard
+    std::vector<proto::CheckpointObject> objects;  // of shards, nodes, ranks, each by number
   };
   // Returns the next checkpoint whose manifest is to be written; none while another one's is.
   std::optional<Whole> TakeWhole();
@@ -42,12 +46,15 @@ class CheckpointLedger {
   void Close(proto::CheckpointStatus* status);
 
  private:
-  using Objects = std::map<uint32_t, proto::CheckpointObject>;  // by shard
+  using Part = std::pair<proto::CheckpointPart::OfCase, uint32_t>;  // the kind, and which of it
+  using Objects = std::map<Part, proto::CheckpointObject>;
 
+  static Part PartOf(const proto::CheckpointPart& part);
   void GiveUp(uint64_t clock, const std::string& problem, proto::CheckpointStatus* status);
   void ShowWriting(proto::CheckpointStatus* status) const;
 
-  std::set<uint32_t> shards_;
+  std::set<Part> parts_;
+  uint64_t steps_per_clock_ = 1;
   std::map<uint64_t, Objects> open_;  // by clock; not whole yet
   std::set<uint64_t> failed_;         // later parts of them are of no use
   std::optional<Whole> keeping_;

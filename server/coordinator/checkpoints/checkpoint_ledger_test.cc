@@ -9,10 +9,10 @@
 namespace strata::server {
 namespace {
 
-proto::Placement OnShards(std::vector<uint32_t> shard_of_chunk) {
-  proto::Placement placement;
-  for (uint32_t shard : shard_of_chunk) placement.add_shard_of_chunk(shard);
-  return placement;
+proto::JobRecord OnShards(std::vector<uint32_t> shard_of_chunk) {
+  proto::JobRecord record;
+  for (uint32_t shard : shard_of_chunk) record.mutable_placement()->add_shard_of_chunk(shard);
+  return record;
 }
 
 proto::CheckpointPart Part(uint64_t clock, uint32_t shard, const std::string& error = "") {
@@ -28,7 +28,7 @@ proto::CheckpointPart Part(uint64_t clock, uint32_t shard, const std::string& er
 
 class LedgerTest : public testing::Test {
  protected:
-  void Take(const proto::CheckpointPart& part) { ledger_.OnPart("s1", part, &status_); }
+  void Take(const proto::CheckpointPart& part) { ledger_.OnPart("server s1", part, &status_); }
   void Keep(uint64_t clock, const absl::Status& status = absl::OkStatus()) {
     ledger_.OnKept(clock, status, absl::FromUnixSeconds(7), &status_);
   }
@@ -42,7 +42,7 @@ TEST_F(LedgerTest, ACheckpointIsWholeOnceEachShardWithChunksHasWrittenItsPart) {
   Take(Part(10, 2));
   Take(Part(10, 1));  // which holds no chunk
   EXPECT_FALSE(ledger_.TakeWhole());
-  EXPECT_EQ(status_.writing_clock(), 10);
+  EXPECT_EQ(status_.writing_step(), 10);
   EXPECT_EQ(status_.objects_written(), 1);
   EXPECT_EQ(status_.objects(), 2);
   Take(Part(10, 0));
@@ -55,10 +55,10 @@ TEST_F(LedgerTest, ACheckpointIsWholeOnceEachShardWithChunksHasWrittenItsPart) {
   EXPECT_EQ(status_.complete(), 0);
   Keep(10);
   EXPECT_EQ(status_.complete(), 1);
-  EXPECT_EQ(status_.newest_clock(), 10);
+  EXPECT_EQ(status_.newest_step(), 10);
   EXPECT_EQ(status_.newest_ms(), 7000);
   EXPECT_EQ(status_.newest_bytes(), 200);
-  EXPECT_FALSE(status_.has_writing_clock());
+  EXPECT_FALSE(status_.has_writing_step());
   Take(Part(10, 0));
   Take(Part(10, 2));
   EXPECT_FALSE(ledger_.TakeWhole());
@@ -126,6 +126,54 @@ TEST(CheckpointLedger, AJobWithoutAnyTakesNone) {
   proto::CheckpointStatus status;
   ledger.OnPart("s1", Part(10, 0), &status);
   EXPECT_FALSE(ledger.TakeWhole());
+}
+
+TEST_F(LedgerTest, NodesAndRanksThatKeepStateHavePartsOfTheirOwn) {
+  proto::JobRecord record = OnShards({0});
+  record.mutable_job()->set_ranks(2);
+  record.mutable_job()->mutable_push()->set_codec(proto::Encoding::INT8);
+  record.mutable_view()->add_nodes()->set_node(0);
+  record.mutable_view()->add_nodes()->set_node(1);
+  record.set_ranks_keep_state(true);
+  ledger_ = CheckpointLedger(record);
+  const auto part = [](proto::CheckpointPart::OfCase of, uint32_t number, const char* name) {
+    proto::CheckpointPart part;
+    part.set_clock(10);
+    part.mutable_object()->set_name(name);
+    if (of == proto::CheckpointPart::kNode) part.set_node(number);
+    if (of == proto::CheckpointPart::kRank) part.set_rank(number);
+    if (of == proto::CheckpointPart::kShard) part.set_shard(number);
+    return part;
+  };
+  Take(part(proto::CheckpointPart::kRank, 1, "rank 1"));
+  Take(part(proto::CheckpointPart::kNode, 1, "node 1"));
+  Take(part(proto::CheckpointPart::kShard, 0, "shard 0"));
+  Take(part(proto::CheckpointPart::kShard, 1, "which holds no chunk"));
+  Take(part(proto::CheckpointPart::kRank, 0, "rank 0"));
+  EXPECT_FALSE(ledger_.TakeWhole());
+  EXPECT_EQ(status_.objects_written(), 4);
+  EXPECT_EQ(status_.objects(), 5);
+  Take(part(proto::CheckpointPart::kNode, 0, "node 0"));
+  const std::optional<CheckpointLedger::Whole> whole = ledger_.TakeWhole();
+  ASSERT_TRUE(whole);
+  std::vector<std::string> names;
+  for (const proto::CheckpointObject& object : whole->objects) names.push_back(object.name());
+  EXPECT_EQ(names, (std::vector<std::string>{"shard 0", "node 0", "node 1", "rank 0", "rank 1"}));
+}
+
+TEST_F(LedgerTest, WhatUsersSeeIsInSteps) {
+  proto::JobRecord record = OnShards({0});
+  record.mutable_job()->mutable_optimizer()->mutable_sgd();
+  record.mutable_job()->mutable_consistency()->mutable_lazy()->set_local_steps(4);
+  ledger_ = CheckpointLedger(record);
+  Take(Part(3, 1));
+  Take(Part(3, 0, "no space"));
+  EXPECT_EQ(status_.problem(), "step 12: server s1: no space");
+  Take(Part(6, 0));
+  EXPECT_EQ(status_.writing_step(), 24);
+  ASSERT_TRUE(ledger_.TakeWhole());
+  Keep(6);
+  EXPECT_EQ(status_.newest_step(), 24);
 }
 
 }  // namespace

@@ -2,12 +2,14 @@
 
 #include <algorithm>
 #include <map>
+#include <optional>
 #include <utility>
 
-#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
-#include "absl/strings/str_split.h"
+#include "common/checkpoint/part_name.h"
+#include "common/job/consistency.h"
+#include "common/job/kept_state.h"
 #include "common/job/number_check.h"
 #include "common/job/tensor_text.h"
 #include "google/protobuf/text_format.h"
@@ -51,6 +53,10 @@ absl::Status SameData(const proto::Job& job, const proto::Job& from) {
     return data;
   };
   return SameMessage("data", without_folders(job.data()), without_folders(from.data()));
+}
+
+std::string KeptByRanks(const proto::JobRecord& record) {
+  return record.ranks_keep_state() ? "kept" : "none";
 }
 
 absl::Status SameWork(const proto::Job& job, const proto::Job& from) {
@@ -108,6 +114,7 @@ absl::Status CheckGoesOn(const proto::JobRecord& record, const proto::JobRecord&
       SameNumber("tensors", layout.segments_size(), from.layout().segments_size()),
       SameNumber("samples of an epoch", record.samples_per_epoch(), from.samples_per_epoch()),
       SameMessage("optimizer", record.job().optimizer(), from.job().optimizer()),
+      SameText("state of ranks", KeptByRanks(record), KeptByRanks(from)),
   });
 }
 
@@ -116,27 +123,35 @@ absl::StatusOr<proto::Resume> MakeResume(const std::string& dir, const Manifest&
   proto::Resume resume;
   resume.set_dir(dir);
   resume.set_clock(manifest.clock);
-  std::map<uint32_t, uint32_t> object_of_shard;
+  resume.set_step(manifest.clock * StepsPerClock(from.job()));
+  std::map<PartName, uint32_t> index;
   for (const ObjectFacts& facts : manifest.objects) {
-    // "clock-.../shard-K-J.A", of job J's attempt A.
-    const std::vector<std::string> words =
-        absl::StrSplit(facts.name.substr(facts.name.rfind('/') + 1), '-');
-    uint32_t shard = 0;
-    if (words.size() < 2 || words[0] != "shard" || !absl::SimpleAtoi(words[1], &shard)) continue;
-    object_of_shard[shard] = resume.objects_size();
+    const std::optional<PartName> part = ParsePartName(facts.name);
+    if (!part) continue;
+    index[*part] = resume.objects_size();
     proto::CheckpointObject* object = resume.add_objects();
     object->set_name(facts.name);
     object->set_bytes(facts.bytes);
     object->set_checksum(facts.checksum);
   }
+  absl::Status status;
+  const auto find = [&](PartKind kind, uint32_t number) -> uint32_t {
+    const auto object = index.find({kind, number});
+    if (object != index.end()) return object->second;
+    status.Update(absl::DataLossError(absl::StrFormat(
+        "the checkpoint of step %d has no object of %s %d", resume.step(), WordFor(kind), number)));
+    return 0;
+  };
   for (const uint32_t shard : from.placement().shard_of_chunk()) {
-    const auto object = object_of_shard.find(shard);
-    if (object == object_of_shard.end()) {
-      return absl::DataLossError(absl::StrFormat(
-          "the checkpoint of step %d has no object of shard %d", manifest.clock, shard));
-    }
-    resume.add_object_of_chunk(object->second);
+    resume.add_object_of_chunk(find(PartKind::kShard, shard));
   }
+  for (int n = 0; NodesKeepState(from.job()) && n < from.view().nodes_size(); ++n) {
+    resume.add_object_of_node(find(PartKind::kNode, n));
+  }
+  for (uint32_t r = 0; from.ranks_keep_state() && r < from.job().ranks(); ++r) {
+    resume.add_object_of_rank(find(PartKind::kRank, r));
+  }
+  if (!status.ok()) return status;
   return resume;
 }
 

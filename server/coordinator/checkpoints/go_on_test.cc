@@ -111,6 +111,37 @@ TEST(GoOn, ServersAreToldWhichObjectHasWhichChunk) {
             absl::DataLossError("the checkpoint of step 10 has no object of shard 2"));
 }
 
+TEST(GoOn, NodesAndRanksThatKeepStateAreToldOfTheirObjects) {
+  proto::JobRecord from = Record();
+  from.mutable_placement()->add_shard_of_chunk(0);
+  from.mutable_job()->mutable_consistency()->mutable_lazy()->set_local_steps(4);
+  from.mutable_view()->add_nodes();
+  from.mutable_view()->add_nodes();
+  from.mutable_job()->set_ranks(2);
+  from.set_ranks_keep_state(true);
+  Manifest manifest{.clock = 10};
+  for (const char* part : {"rank-1", "node-1", "shard-0", "rank-0", "node-0"}) {
+    manifest.objects.push_back({.name = std::string("clock-10/") + part + "-1.0"});
+  }
+  const absl::StatusOr<proto::Resume> resume = MakeResume("/c", manifest, from);
+  ASSERT_TRUE(resume.ok()) << resume.status();
+  EXPECT_EQ(resume->step(), 40);
+  EXPECT_EQ(resume->object_of_chunk(0), 2);
+  ASSERT_EQ(resume->object_of_node_size(), 2);
+  EXPECT_EQ(resume->object_of_node(0), 4);
+  EXPECT_EQ(resume->object_of_node(1), 1);
+  ASSERT_EQ(resume->object_of_rank_size(), 2);
+  EXPECT_EQ(resume->object_of_rank(0), 3);
+  EXPECT_EQ(resume->object_of_rank(1), 0);
+  manifest.objects.pop_back();
+  EXPECT_EQ(MakeResume("/c", manifest, from).status(),
+            absl::DataLossError("the checkpoint of step 40 has no object of node 0"));
+  proto::JobRecord record = from;
+  record.set_ranks_keep_state(false);
+  EXPECT_EQ(CheckGoesOn(record, from).message(),
+            "state of ranks: none, but the checkpoint's is kept");
+}
+
 TEST(GoOn, AManifestWithoutARecordIsDamaged) {
   EXPECT_EQ(RecordOf({.clock = 10, .record = "\xff"}).status().code(), absl::StatusCode::kDataLoss);
 }

@@ -65,7 +65,7 @@ TEST_F(CoreCheckpointTest, OncePartsOfAllShardsAreThereTheManifestIsWritten) {
   Train(job);
   cluster_.WritePart("s1", job, 10, 0);
   EXPECT_THAT(cluster_.TakeToKeep(), IsEmpty());
-  EXPECT_EQ(cluster_.Status(job).checkpoints().writing_clock(), 10);
+  EXPECT_EQ(cluster_.Status(job).checkpoints().writing_step(), 10);
   cluster_.WritePart("s2", job, 10, 1);
   const std::vector<CheckpointToKeep> to_keep = cluster_.TakeToKeep();
   ASSERT_EQ(to_keep.size(), 1);
@@ -87,10 +87,10 @@ TEST_F(CoreCheckpointTest, OncePartsOfAllShardsAreThereTheManifestIsWritten) {
   cluster_.Kept(job, 10);
   const proto::CheckpointStatus shown = cluster_.Status(job).checkpoints();
   EXPECT_EQ(shown.complete(), 1);
-  EXPECT_EQ(shown.newest_clock(), 10);
+  EXPECT_EQ(shown.newest_step(), 10);
   EXPECT_EQ(shown.newest_bytes(), 200);
-  EXPECT_FALSE(shown.has_writing_clock());
-  EXPECT_EQ(cluster_.stored().at(job).status().checkpoints().newest_clock(), 10);
+  EXPECT_FALSE(shown.has_writing_step());
+  EXPECT_EQ(cluster_.stored().at(job).status().checkpoints().newest_step(), 10);
 }
 
 TEST_F(CoreCheckpointTest, APartOrAManifestThatFailsIsSaidAndTrainingGoesOn) {
@@ -147,7 +147,7 @@ TEST_F(CoreCheckpointTest, AfterItsOwnRestartTheCoordinatorKeepsWhatIsWrittenFro
   cluster_.Finished("w1", 77);  // saves nothing
   cluster_.Kept(job, 5);
   cluster_.Restart();
-  EXPECT_FALSE(cluster_.Status(job).checkpoints().has_writing_clock()) << "its parts are forgotten";
+  EXPECT_FALSE(cluster_.Status(job).checkpoints().has_writing_step()) << "its parts are forgotten";
   cluster_.JoinServer("s1", 1, {job});
   cluster_.JoinServer("s2", 1, {job});
   cluster_.JoinWorker("w1", 2, {job});
@@ -186,7 +186,7 @@ TEST_F(CoreCheckpointTest, AJobThatGoesOnIsStartedWithWhatWasFound) {
       cluster_.Newest("s1", Message::kInstallJob).install_job().record().resume();
   EXPECT_EQ(resume.objects_size(), 2);
   EXPECT_EQ(resume.object_of_chunk_size(), 4) << "chunks as those of the checkpoint";
-  EXPECT_EQ(cluster_.Status(job).checkpoints().resumed_clock(), 10);
+  EXPECT_EQ(cluster_.Status(job).checkpoints().resumed_step(), 10);
   EXPECT_EQ(cluster_.Status(job).checkpoints().resumed_dir(), "/c");
 }
 
@@ -293,7 +293,7 @@ TEST_F(CoreCheckpointTest, WhereTheCheckpointIsDamagedTheOneBeforeIsTaken) {
   earlier.manifest.clock = 10;
   cluster_.Found(job, earlier);
   EXPECT_THAT(cluster_.Sent("w1"), ElementsAre("StartNode 2"));
-  EXPECT_EQ(cluster_.Status(job).checkpoints().resumed_clock(), 10);
+  EXPECT_EQ(cluster_.Status(job).checkpoints().resumed_step(), 10);
   Ready(job);
   cluster_.Installed("s2", job, "shard-1: checksum", /*is_damaged=*/true);
   cluster_.Found(job, absl::NotFoundError("no complete checkpoint in /c of a step before 10"));

@@ -101,7 +101,7 @@ TEST_F(CoreRestartTest, AFailedJobGoesOnFromItsNewestCheckpoint) {
   Train(job);
   const proto::JobStatus status = cluster_.Status(job);
   ASSERT_EQ(status.restarts_size(), 1);
-  EXPECT_EQ(status.restarts(0).clock(), 20);
+  EXPECT_EQ(status.restarts(0).step(), 20);
   EXPECT_EQ(status.restarts(0).reason(), "worker w1 (node 0, ranks 0 to 1): boom");
   EXPECT_EQ(status.started_ms(), started_ms);
   EXPECT_EQ(status.nodes_size(), 2);
@@ -143,7 +143,7 @@ TEST_F(CoreRestartTest, WhatIsSaidOfAnEarlierAttemptChangesNothing) {
   part->set_token(77);  // of the first attempt
   part->set_clock(10);
   cluster_.Send("s1", message);
-  EXPECT_FALSE(cluster_.Status(job).checkpoints().has_writing_clock());
+  EXPECT_FALSE(cluster_.Status(job).checkpoints().has_writing_step());
 }
 
 TEST_F(CoreRestartTest, OnlySoManyRestartsAreTriedWithinTheHours) {
@@ -209,11 +209,11 @@ TEST_F(CoreRestartTest, AManifestInTheWritingIsWaitedForAndOnesThatAreWholeComeA
   EXPECT_EQ(found.record.attempt(), 0);
   cluster_.Kept(job, 20);
   EXPECT_EQ(cluster_.TakeQueries().size(), 1);
-  EXPECT_FALSE(cluster_.Status(job).checkpoints().has_writing_clock()) << "30 is never whole";
+  EXPECT_FALSE(cluster_.Status(job).checkpoints().has_writing_step()) << "30 is never whole";
   cluster_.Found(job, found);
   EXPECT_EQ(cluster_.Status(job).state(), proto::RUNNING);
   Train(job);
-  EXPECT_EQ(cluster_.Status(job).restarts(0).clock(), 20);
+  EXPECT_EQ(cluster_.Status(job).restarts(0).step(), 20);
 }
 
 TEST_F(CoreRestartTest, ItGoesOnWhereTheCoordinatorWasRestartedMeanwhile) {
@@ -291,7 +291,7 @@ TEST_F(CoreRestartTest, WithNoneOfItsOwnItGoesOnFromWhereTheUserHadItBegin) {
   cluster_.Found(job, found);
   cluster_.Advance(absl::Seconds(1));
   Train(job);
-  EXPECT_EQ(cluster_.Status(job).restarts(0).clock(), 10);
+  EXPECT_EQ(cluster_.Status(job).restarts(0).step(), 10);
 }
 
 TEST_F(CoreRestartTest, AFolderWithoutItsCheckpointsIsWaitedFor) {
@@ -323,7 +323,7 @@ TEST_F(CoreRestartTest, WhereAllItHasWrittenIsDamagedItBeginsAnewAndSaysSo) {
   found.manifest.objects[0].bytes = 7;
   cluster_.Found(job, found);
   proto::CheckpointStatus shown = cluster_.Status(job).checkpoints();
-  EXPECT_EQ(shown.newest_clock(), 10) << "that of step 20 is gone";
+  EXPECT_EQ(shown.newest_step(), 10) << "that of step 20 is gone";
   EXPECT_EQ(shown.newest_bytes(), 107);
   EXPECT_THAT(shown.passed_over(), ElementsAre("clock-30: torn", "server s1: shard-0: checksum"));
   for (const char* worker : {"w1", "w2"}) cluster_.Ready(worker, Layout(job));

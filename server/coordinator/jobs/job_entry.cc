@@ -105,6 +105,7 @@ absl::Status JobEntry::TakeLayout() {
   *record->mutable_layout() = first.layout();
   record->set_samples_per_epoch(first.samples_per_epoch());
   record->set_takes_first_weights(first.takes_first_weights());
+  record->set_ranks_keep_state(has_checkpoints() && first.ranks_keep_state());
   if (has_checkpoints() && !first.can_resume()) {
     return absl::InvalidArgumentError(
         job().has_model()
@@ -157,12 +158,12 @@ void JobEntry::BeginTraining(absl::Time now) {
   }
   stored.set_training_began_ms(absl::ToUnixMillis(now));
   metrics = MetricsMerge(job().ranks(), ShownEpochs(job()), stored.record().samples_per_epoch(),
-                         stored.total_steps(), stored.record().resume().clock());
+                         stored.total_steps(), stored.record().resume().step());
   RefreshProgress();
 }
 
 void JobEntry::BeginLedger() {
-  ledger = CheckpointLedger(stored.record().placement());
+  ledger = CheckpointLedger(stored.record());
   ledger.Close(status().mutable_checkpoints());
   proto::JobRecord record = stored.record();
   record.clear_token();  // it opens the shards to whoever says it
@@ -298,7 +299,7 @@ JobEntry JobEntry::Restored(const proto::StoredJob& stored) {
   }
   entry.metrics = MetricsMerge(entry.job().ranks(), ShownEpochs(entry.job()),
                                stored.record().samples_per_epoch(), stored.total_steps(),
-                               stored.record().resume().clock());
+                               stored.record().resume().step());
   return entry;
 }
 

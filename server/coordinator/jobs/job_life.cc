@@ -96,7 +96,7 @@ void JobLife::Fail(const std::string& reason, JobEntry* entry, absl::Time now) {
 }
 
 void JobLife::GoOnFromEarlier(const std::string& damage, JobEntry* entry, absl::Time now) {
-  STRATA_REQUIRE(entry->stage() == JobStage::kInstalling);
+  STRATA_REQUIRE(entry->running() && entry->stored.record().has_resume());
   proto::StoredResume* resume = entry->stored.mutable_resume();
   resume->set_below(entry->stored.record().resume().clock());
   entry->status().mutable_checkpoints()->add_passed_over(damage);

@@ -33,7 +33,7 @@ class JobLife {
   // by itself and may. REQUIRES: !entry->ended().
   void Fail(const std::string& reason, JobEntry* entry, absl::Time now);
   // The checkpoint that the job is to go on from is damaged, in words: puts it back into the queue,
-  // to go on from the one before. REQUIRES: kInstalling.
+  // to go on from the one before. REQUIRES: entry->running(), and that it goes on from one.
   void GoOnFromEarlier(const std::string& damage, JobEntry* entry, absl::Time now);
   // Ends the job and has its daemons let go of it. REQUIRES: as JobEntry::End.
   void End(proto::JobState state, const std::string& reason, JobEntry* entry, absl::Time now);

@@ -28,6 +28,7 @@ struct JobNode {
 
   // "worker w2 (node 1, ranks 2 to 3)"
   std::string Describe() const;
+  bool HasRank(uint32_t rank) const { return rank >= first_rank && rank - first_rank < ranks; }
 };
 
 // A server of a job.

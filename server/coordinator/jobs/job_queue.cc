@@ -3,12 +3,27 @@
 #include <cstdint>
 
 #include "absl/strings/str_cat.h"
+#include "common/job/kept_state.h"
 #include "common/require.h"
 #include "server/coordinator/jobs/slot_use.h"
 
 namespace strata::server {
 
 using Kind = JobQueue::Verdict::Kind;
+
+namespace {
+
+// A node that goes on from state of its own has the ranks that it had.
+RankWish WishOf(const JobEntry& entry) {
+  RankWish wish = ToRankWish(entry.job());
+  if (!entry.stored.record().has_resume() || !NodesKeepState(entry.job())) return wish;
+  for (const proto::LogicalNode& node : entry.stored.resume().from().view().nodes()) {
+    wish.of_nodes.push_back(node.ranks());
+  }
+  return wish;
+}
+
+}  // namespace
 
 JobQueue::JobQueue(absl::Duration settle_after, const std::map<JobId, JobEntry>* jobs,
                    const Membership* membership, const ReachedServers* reached)
@@ -22,7 +37,7 @@ JobQueue::Verdict JobQueue::Decide(const JobEntry& entry, bool may_return, absl:
   STRATA_REQUIRE(entry.queued());
   const std::vector<WorkerSlots> workers = Workers();
   if (workers.empty()) return {Kind::kWaits, "waits for a worker node: none has registered", {}};
-  const RankAllocation allocation = AllocateRanks(ToRankWish(entry.job()), workers);
+  const RankAllocation allocation = AllocateRanks(WishOf(entry), workers);
   switch (allocation.outcome) {
     case RankAllocation::Outcome::kFits:
       if (entry.needs_servers() && membership_->Alive(proto::SERVER).empty()) {
@@ -49,7 +64,7 @@ JobQueue::Verdict JobQueue::Decide(const JobEntry& entry, bool may_return, absl:
 JobQueue::Verdict JobQueue::StartWhereReached(const JobEntry& entry,
                                               const std::vector<WorkerSlots>& workers,
                                               absl::Time now) const {
-  const RankWish wish = ToRankWish(entry.job());
+  const RankWish wish = WishOf(entry);
   if (!entry.needs_servers()) {
     const RankAllocation allocation = AllocateRanks(wish, workers);
     STRATA_REQUIRE(allocation.outcome == RankAllocation::Outcome::kFits);

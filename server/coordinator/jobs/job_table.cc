@@ -243,9 +243,13 @@ void JobTable::OnNodeFailed(const std::string& daemon, const proto::NodeFailed& 
   const JobNode* node = entry == nullptr ? nullptr : entry->NodeOn(daemon);
   if (node == nullptr) return;
   const bool names_daemon = absl::StrContains(message.reason(), daemon);
-  life_.Fail(
-      names_daemon ? message.reason() : absl::StrCat(node->Describe(), ": ", message.reason()),
-      entry, now);
+  const std::string reason =
+      names_daemon ? message.reason() : absl::StrCat(node->Describe(), ": ", message.reason());
+  if (message.is_damaged() && entry->stored.record().has_resume()) {
+    life_.GoOnFromEarlier(reason, entry, now);
+  } else {
+    life_.Fail(reason, entry, now);
+  }
   StartQueued(now);
 }
 

@@ -5,6 +5,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "common/job/consistency.h"
 #include "common/log.h"
 #include "server/coordinator/checkpoints/go_on.h"
 #include "server/coordinator/jobs/job_table.h"
@@ -17,17 +18,17 @@ void ShowThatItBeginsAnew(JobEntry* entry) {
   if (!entry->status().has_checkpoints()) return;
   proto::CheckpointStatus* shown = entry->status().mutable_checkpoints();
   shown->clear_resumed_dir();
-  shown->clear_resumed_clock();
+  shown->clear_resumed_step();
   shown->clear_complete();
-  shown->clear_newest_clock();
+  shown->clear_newest_step();
   shown->clear_newest_ms();
   shown->clear_newest_bytes();
 }
 
 // Later ones of the job itself are of no use any more.
-void ShowNewest(const Manifest& manifest, proto::CheckpointStatus* shown) {
-  if (shown->newest_clock() <= manifest.clock) return;
-  shown->set_newest_clock(manifest.clock);
+void ShowNewest(const Manifest& manifest, uint64_t step, proto::CheckpointStatus* shown) {
+  if (shown->newest_step() <= step) return;
+  shown->set_newest_step(step);
   shown->set_newest_ms(absl::ToUnixMillis(manifest.written));
   uint64_t bytes = 0;
   for (const ObjectFacts& object : manifest.objects) bytes += object.bytes;
@@ -139,21 +140,22 @@ absl::Status JobTable::TakeCheckpoint(const CheckpointFound& found, JobEntry* en
   if (!resume.ok()) return resume.status();
   *entry->stored.mutable_resume()->mutable_from() = found.record;
   proto::JobRecord* record = entry->stored.mutable_record();
-  *record->mutable_resume() = *std::move(resume);
+  *record->mutable_resume() = *resume;
   record->mutable_job()->set_chunk_elements(found.record.placement().chunk_elements());
+  const uint64_t step = resume->step();
   proto::CheckpointStatus* shown = entry->status().mutable_checkpoints();
   shown->set_resumed_dir(dir);
-  shown->set_resumed_clock(found.manifest.clock);
-  if (dir == entry->job().checkpoint().dir()) ShowNewest(found.manifest, shown);
+  shown->set_resumed_step(step);
+  if (dir == entry->job().checkpoint().dir()) ShowNewest(found.manifest, step, shown);
   for (const std::string& one : found.passed_over) {
     const auto& known = shown->passed_over();
     if (std::find(known.begin(), known.end(), one) == known.end()) shown->add_passed_over(one);
   }
   if (const int restarts = entry->status().restarts_size(); restarts > 0) {
-    entry->status().mutable_restarts(restarts - 1)->set_clock(found.manifest.clock);
+    entry->status().mutable_restarts(restarts - 1)->set_step(step);
   }
-  LogInfo("job %d (%s): goes on from step %d in %s", entry->id().value(), entry->job().name(),
-          found.manifest.clock, dir);
+  LogInfo("job %d (%s): goes on from step %d in %s", entry->id().value(), entry->job().name(), step,
+          dir);
   return absl::OkStatus();
 }
 
@@ -163,8 +165,17 @@ void JobTable::OnCheckpointPart(const std::string& daemon, const proto::Checkpoi
   const auto it = jobs_.find(JobId(part.job_id()));
   if (it == jobs_.end() || part.token() != it->second.stored.record().token()) return;
   JobEntry* entry = &it->second;
-  if (entry->ServerOn(daemon) == nullptr) return;
-  entry->ledger.OnPart(daemon, part, entry->status().mutable_checkpoints());
+  std::string who;
+  if (entry->ServerOn(daemon) != nullptr) {
+    if (part.has_shard()) who = absl::StrCat("server ", daemon);
+  } else if (const JobNode* node = entry->NodeOn(daemon)) {
+    if (part.has_node() && part.node() == node->node) who = node->Describe();
+    if (part.has_rank() && node->HasRank(part.rank())) {
+      who = absl::StrFormat("rank %d on %s", part.rank(), daemon);
+    }
+  }
+  if (who.empty()) return;
+  entry->ledger.OnPart(who, part, entry->status().mutable_checkpoints());
   KeepIfWhole(entry, now);
   announcer_.AddNews(entry->id());
 }
@@ -194,12 +205,13 @@ void JobTable::OnCheckpointKept(JobId job, uint64_t clock, const absl::Status& k
   if (it == jobs_.end()) return;
   JobEntry* entry = &it->second;
   entry->ledger.OnKept(clock, kept, now, entry->status().mutable_checkpoints());
+  const uint64_t step = clock * StepsPerClock(entry->job());
   if (kept.ok()) {
     LogInfo("job %d (%s): checkpoint of step %d is complete", job.value(), entry->job().name(),
-            clock);
+            step);
   } else {
     announcer_.Warn(absl::StrFormat("job %d (%s): checkpoint of step %d: %s", job.value(),
-                                    entry->job().name(), clock, kept.message()));
+                                    entry->job().name(), step, kept.message()));
   }
   announcer_.Save(*entry).IgnoreError();  // repeated
   announcer_.AddNews(job);

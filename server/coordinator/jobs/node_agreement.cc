@@ -67,6 +67,11 @@ std::string Difference(const proto::NodeReady& a, const proto::NodeReady& b) {
     return absl::StrFormat("a program that %s go on from a checkpoint and one that %s",
                            a.can_resume() ? "can" : "cannot", b.can_resume() ? "can" : "cannot");
   }
+  if (a.ranks_keep_state() != b.ranks_keep_state()) {
+    return absl::StrFormat("ranks that %s state and ranks that %s",
+                           a.ranks_keep_state() ? "keep" : "do not keep",
+                           b.ranks_keep_state() ? "keep it" : "do not");
+  }
   return Difference(a.layout(), b.layout());
 }
 

@@ -28,8 +28,8 @@ absl::Duration DelayBeforeGoingOn(const JobEntry& entry) {
   const proto::JobStatus& status = entry.stored.status();
   absl::Duration delay = kFirstDelay;
   // Restarts that went on from where the job would go on from now.
-  uint64_t from = status.checkpoints().complete() > 0 ? status.checkpoints().newest_clock() : 0;
-  for (int i = status.restarts_size() - 1; i >= 0 && status.restarts(i).clock() >= from; --i) {
+  uint64_t from = status.checkpoints().complete() > 0 ? status.checkpoints().newest_step() : 0;
+  for (int i = status.restarts_size() - 1; i >= 0 && status.restarts(i).step() >= from; --i) {
     delay = std::min(2 * delay, kLongestDelay);
   }
   return delay;

@@ -4,6 +4,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
 #include "common/require.h"
 
 namespace strata::server {
@@ -43,11 +44,37 @@ Supply SlotsWithGpu(const std::vector<WorkerSlots>& workers) {
   return supply;
 }
 
+// As Place, where each node has its number of ranks: the largest first, on the workers that have
+// most, for then all fit if they can.
+template <typename Available>
+std::vector<RankBlock> PlaceNodes(const RankWish& wish, const std::vector<WorkerSlots>& workers,
+                                  const Available& available) {
+  std::vector<RankBlock> blocks(wish.of_nodes.size());
+  std::vector<size_t> nodes(blocks.size()), by_slots(workers.size());
+  for (size_t n = 0; n < blocks.size(); ++n) nodes[n] = n;
+  for (size_t w = 0; w < workers.size(); ++w) by_slots[w] = w;
+  std::stable_sort(nodes.begin(), nodes.end(),
+                   [&](size_t a, size_t b) { return wish.of_nodes[a] > wish.of_nodes[b]; });
+  std::stable_sort(by_slots.begin(), by_slots.end(), [&](size_t a, size_t b) {
+    return available(workers[a]) > available(workers[b]);
+  });
+  for (size_t i = 0; i < nodes.size(); ++i) {
+    const uint32_t ranks = wish.of_nodes[nodes[i]];
+    if (i == workers.size() || available(workers[by_slots[i]]) < ranks) return {};
+    blocks[nodes[i]] = {.daemon = workers[by_slots[i]].daemon, .ranks = ranks};
+  }
+  for (size_t n = 1; n < blocks.size(); ++n) {
+    blocks[n].first_rank = blocks[n - 1].first_rank + blocks[n - 1].ranks;
+  }
+  return blocks;
+}
+
 // Where the ranks would go if `available(worker)` slots were free; fewer than `ranks` when they do
 // not all fit.
 template <typename Available>
 std::vector<RankBlock> Place(const RankWish& wish, const std::vector<WorkerSlots>& workers,
                              const Available& available) {
+  if (!wish.of_nodes.empty()) return PlaceNodes(wish, workers, available);
   std::vector<RankBlock> blocks;
   uint32_t placed = 0;
   for (const WorkerSlots& worker : workers) {
@@ -72,8 +99,12 @@ std::string Count(uint32_t count, const Supply& supply) {
   return absl::StrCat(count, " ", name);
 }
 
-// "4 slots", "4 slots, 2 per node"
+// "4 slots", "4 slots, 2 per node", "4 slots, 3 + 1 on its nodes as before"
 std::string Needs(const RankWish& wish, const Supply& supply) {
+  if (!wish.of_nodes.empty()) {
+    return absl::StrFormat("%s, %s on its nodes as before", Count(wish.ranks, supply),
+                           absl::StrJoin(wish.of_nodes, " + "));
+  }
   if (wish.ranks_per_node == 0) return Count(wish.ranks, supply);
   return absl::StrFormat("%s, %d per node", Count(wish.ranks, supply),
                          std::min(wish.ranks, wish.ranks_per_node));

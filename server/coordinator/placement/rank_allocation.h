@@ -24,6 +24,9 @@ struct RankWish {
   uint32_t ranks = 1;
   uint32_t ranks_per_node = 0;  // 0: as many as a node has free
   bool on_gpus = false;         // each rank takes a GPU slot of its node besides
+  // The ranks of each logical node, where they are to be just these; empty: they follow from the
+  // rest.
+  std::vector<uint32_t> of_nodes;
 };
 RankWish ToRankWish(const proto::Job& job);
 
@@ -51,8 +54,9 @@ struct RankAllocation {
 };
 
 // Gives the wish's ranks to `workers`, in their order: all free slots of each in turn, or with
-// `ranks_per_node` > 0 just so many on each node that has them free (the last node the rest). A
-// worker plays at most one logical node of a job. REQUIRES: ranks >= 1.
+// `ranks_per_node` > 0 just so many on each node that has them free (the last node the rest). With
+// `of_nodes` the largest nodes get the workers with the most free slots. A worker plays at most one
+// logical node of a job. REQUIRES: ranks >= 1, the sum of `of_nodes`, if there are any.
 RankAllocation AllocateRanks(const RankWish& wish, const std::vector<WorkerSlots>& workers);
 
 }  // namespace strata::server

@@ -29,6 +29,20 @@ TEST(AllocateRanks, RanksPerNodeTakesJustSoMany) {
   EXPECT_EQ(Text(AllocateRanks({3, 2}, {{"w1", 2}, {"w2", 2}})), "w1:0+2 w2:2+1");
 }
 
+TEST(AllocateRanks, NodesThatAreToHaveTheirRanksAgainGetWorkersWithRoomForThem) {
+  const auto place = [](std::vector<uint32_t> of_nodes, const std::vector<WorkerSlots>& workers) {
+    return AllocateRanks({.ranks = 3, .of_nodes = std::move(of_nodes)}, workers);
+  };
+  EXPECT_EQ(Text(place({1, 2}, {{"w1", 2}, {"w2", 1}})), "w2:0+1 w1:1+2");
+  EXPECT_EQ(Text(place({2, 1}, {{"w1", 8}, {"w2", 8}})), "w1:0+2 w2:2+1");
+  const RankAllocation waits = place({2, 1}, {{"w1", 8}, {"w2", 8, 8}});
+  EXPECT_EQ(waits.outcome, Outcome::kWaitsForSlots);
+  EXPECT_EQ(
+      waits.reason,
+      "waits for 3 more free slots: needs 3 slots, 2 + 1 on its nodes as before, 8 of 16 free");
+  EXPECT_EQ(place({2, 1}, {{"w1", 8}}).outcome, Outcome::kNeverFits);
+}
+
 TEST(AllocateRanks, SaysWhatItWaitsForWhenSlotsAreInUse) {
   const RankAllocation allocation = AllocateRanks({4, 0}, {{"w1", 2, 2}, {"w2", 2}});
   EXPECT_EQ(allocation.outcome, Outcome::kWaitsForSlots);

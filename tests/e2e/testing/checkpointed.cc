@@ -96,7 +96,7 @@ proto::JobStatus Checkpointed::AwaitCheckpoint(JobId job, uint64_t clock) {
   const proto::JobStatus status = cluster_->WaitFor(job, [&](const proto::JobStatus& status) {
     return control::HasEnded(status.state()) ||
            (status.state() == proto::RUNNING && status.checkpoints().complete() > 0 &&
-            status.checkpoints().newest_clock() >= clock);
+            status.checkpoints().newest_step() >= clock);
   });
   EXPECT_EQ(status.state(), proto::RUNNING) << status.reason();
   return status;

@@ -3,9 +3,11 @@
 #include <algorithm>
 
 #include "absl/strings/str_format.h"
+#include "common/image/cut_collector.h"
 #include "common/job/consistency.h"
 #include "common/job/encoding.h"
 #include "common/job/job.h"
+#include "common/job/kept_state.h"
 #include "common/trace/trace_log.h"
 #include "compression/job_compression.h"
 #include "worker/contract/node_memory.h"
@@ -59,6 +61,21 @@ void AddPushEncoder(const proto::Job& job, uint64_t arena, uint64_t chunk, Memor
   need->Add(absl::StrFormat("codec's work space 4 x %s", BytesText(chunk)), 4 * chunk);
 }
 
+// What is kept of each cut until it is written: vectors that are copied.
+void AddCuts(const proto::Job& job, uint64_t arena, MemoryFormula* need) {
+  if (!job.has_checkpoint() || !NodesKeepState(job)) return;
+  const bool by_servers = job.exchange() == proto::Job::PARAMETER_SERVER;
+  const uint64_t unsent = by_servers ? kernels::StateVectors(kernels::MakeCompression(
+                                           job.push(), kernels::Feedback::kResidual))
+                                     : 0;
+  const uint64_t own = StateVectors(MakeOptimizerParams(job.optimizer()).kind);
+  uint64_t vectors = unsent;
+  if (AppliesOnNodes(job)) vectors += 1 + own;
+  if (NodesMakeLocalSteps(job)) vectors += 2 + own;
+  need->Add(absl::StrFormat("checkpoints %d x %d x %s", kCutsHeldMax, vectors, BytesText(arena)),
+            SaturatingProduct(kCutsHeldMax * vectors, arena));
+}
+
 // Weights, gradients and the counts beside them; with device: GPU nobody touches the gradients'.
 void AddSharedMemory(const proto::Job& job, uint64_t elements, uint32_t local_ranks,
                      MemoryFormula* need) {
@@ -99,6 +116,7 @@ MemoryFormula NodeMemoryNeed(const proto::Job& job, uint32_t nodes, uint64_t ele
   const uint64_t chunk = uint64_t{placement.chunk_elements()} * sizeof(float);
   const uint64_t w = std::max<uint32_t>(1, job.window());
   if (chunk > 0) AddLayers(job, arena, chunk, &need);
+  if (chunk > 0) AddCuts(job, arena, &need);
   if (job.exchange() == proto::Job::RING && chunk > 0) {
     AddRing(job, nodes, arena, SaturatingProduct(w, chunk), &need);
   }

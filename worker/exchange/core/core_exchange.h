@@ -31,6 +31,8 @@ class CoreExchange final : public Exchange {
   Phase phase() const override { return core_->phase(); }
   uint64_t first_clock() const override { return core_->first_clock(); }
   bool goes_on() const override { return core_->goes_on(); }
+  NodeCuts TakeCuts() override { return core_->TakeCuts(); }
+  void LetGoOf(NodeCuts::Kind kind, uint64_t clock) override { core_->LetGoOf(kind, clock); }
   const ExchangeCounters& counters() const override { return core_->counters(); }
   size_t memory_bytes() const override { return core_->memory_bytes(); }
   void AddActivity(proto::NodeActivity* activity) const override {

@@ -11,6 +11,7 @@
 #include "common/ids.h"
 #include "compression/checked_payload.h"
 #include "proto/control.pb.h"
+#include "worker/exchange/core/node_cuts.h"
 
 namespace strata::worker {
 
@@ -97,6 +98,10 @@ class Exchange {
   virtual uint64_t first_clock() const { return 0; }
   // Whether sums are on their way of chunks that have landed all the same: double buffering.
   virtual bool goes_on() const { return false; }
+  // Returns what the node is to write of checkpoints. Cuts with images count as held until LetGoOf.
+  virtual NodeCuts TakeCuts() { return {}; }
+  // The images of a cut of the kind are no longer in memory.
+  virtual void LetGoOf(NodeCuts::Kind kind, uint64_t clock) {}
   virtual const ExchangeCounters& counters() const = 0;
   // Bytes of the exchange's own weights, optimizer state and buffers.
   virtual size_t memory_bytes() const = 0;

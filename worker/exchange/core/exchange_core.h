@@ -13,6 +13,7 @@
 #include "worker/exchange/core/core_actions.h"
 #include "worker/exchange/core/exchange.h"
 #include "worker/exchange/core/link_core.h"
+#include "worker/exchange/core/node_cuts.h"
 #include "worker/exchange/core/push_window.h"
 
 namespace strata::worker {
@@ -28,6 +29,8 @@ struct CoreOptions {
   std::shared_ptr<BlockSource> memory;
   // The node's sums are payloads of the job's `push` already. Only where TakesPayloads.
   bool takes_payloads = false;
+  // What the node goes on from, where record.has_resume(); null: it keeps nothing itself.
+  std::shared_ptr<const NodeResume> resume;
   // Keeps the node's events and outlives the exchange; null: none are kept.
   TraceLog* trace = nullptr;
 };
@@ -53,6 +56,15 @@ class ExchangeStage {
   virtual absl::Status OnPayload(const NodeAction& asked, Bytes payload, const StepFacts& step,
                                  absl::Time now, CoreActions* actions) = 0;
   virtual uint64_t first_clock() const { return 0; }
+
+  // Adds to the chunk's image what this stage and those below keep of it between two clocks.
+  // REQUIRES: the chunk's last clock has been answered, and nothing of the next one is encoded.
+  virtual void AddToImage(ChunkId chunk, NodeChunkImage* image) {}
+  // Goes on from such an image, before anything else; all of it is copied. Errors: InvalidArgument
+  // saying what does not fit the chunk.
+  virtual absl::Status Restore(ChunkId chunk, const NodeChunkImage& image) {
+    return absl::OkStatus();
+  }
 };
 
 // One node's side of an exchange. Weights are delivered exactly once per (chunk, clock) whatever
@@ -61,6 +73,8 @@ class ExchangeCore : public ExchangeStage, public LinkCore {
  public:
   virtual Exchange::Phase phase() const = 0;
   virtual bool goes_on() const { return false; }
+  virtual NodeCuts TakeCuts() { return {}; }
+  virtual void LetGoOf(NodeCuts::Kind kind, uint64_t clock) {}
   virtual const ExchangeCounters& counters() const = 0;
   virtual size_t memory_bytes() const = 0;
   // Adds how the node stands with each peer that it connects to. REQUIRES: started.

@@ -25,6 +25,12 @@ class ExchangeLayer : public ExchangeStage {
   // Whether sums that have landed are still on their way; see Exchange.
   virtual bool goes_on() const { return false; }
   uint64_t first_clock() const override { return below_->first_clock(); }
+  void AddToImage(ChunkId chunk, NodeChunkImage* image) override {
+    below_->AddToImage(chunk, image);
+  }
+  absl::Status Restore(ChunkId chunk, const NodeChunkImage& image) override {
+    return below_->Restore(chunk, image);
+  }
   // Bytes of the layer's own buffers.
   virtual size_t memory_bytes() const { return 0; }
 

@@ -37,6 +37,17 @@ absl::Status LayeredCore::OnFrame(transport::ConnectionId connection, const wire
   return PassUp(std::move(status), std::move(from), now, actions);
 }
 
+NodeCuts LayeredCore::TakeCuts() {
+  NodeCuts cuts = base_->TakeCuts();
+  if (cuts_ != nullptr) cuts.own = cuts_->TakeCuts();
+  return cuts;
+}
+
+void LayeredCore::LetGoOf(NodeCuts::Kind kind, uint64_t clock) {
+  if (kind == NodeCuts::Kind::kSlices) return base_->LetGoOf(kind, clock);
+  if (cuts_ != nullptr) cuts_->LetGoOf(clock);
+}
+
 bool LayeredCore::goes_on() const {
   return base_->goes_on() || std::any_of(layers_.begin(), layers_.end(),
                                          [](const auto& layer) { return layer->goes_on(); });

@@ -10,6 +10,7 @@
 #include "absl/status/status.h"
 #include "absl/time/time.h"
 #include "worker/exchange/core/exchange_core.h"
+#include "worker/exchange/layers/cut_layer.h"
 #include "worker/exchange/layers/exchange_layer.h"
 
 namespace strata::worker {
@@ -26,6 +27,11 @@ class LayeredCore final : public ExchangeCore {
   ExchangeStage* top() const;
   // `layer` was made for top().
   void Add(std::unique_ptr<ExchangeLayer> layer) { layers_.push_back(std::move(layer)); }
+  // Likewise, the layer that makes the node's parts of checkpoints.
+  void AddCuts(std::unique_ptr<CutLayer> layer) {
+    cuts_ = layer.get();
+    Add(std::move(layer));
+  }
 
   absl::Status Submit(ChunkId chunk, absl::Time now, CoreActions* actions) override {
     return top()->Submit(chunk, now, actions);
@@ -64,6 +70,14 @@ class LayeredCore final : public ExchangeCore {
 
   Exchange::Phase phase() const override { return base_->phase(); }
   uint64_t first_clock() const override { return top()->first_clock(); }
+  void AddToImage(ChunkId chunk, NodeChunkImage* image) override {
+    top()->AddToImage(chunk, image);
+  }
+  absl::Status Restore(ChunkId chunk, const NodeChunkImage& image) override {
+    return top()->Restore(chunk, image);
+  }
+  NodeCuts TakeCuts() override;
+  void LetGoOf(NodeCuts::Kind kind, uint64_t clock) override;
   bool goes_on() const override;
   const ExchangeCounters& counters() const override { return base_->counters(); }
   size_t memory_bytes() const override;
@@ -78,6 +92,7 @@ class LayeredCore final : public ExchangeCore {
 
   const std::unique_ptr<ExchangeCore> base_;
   std::vector<std::unique_ptr<ExchangeLayer>> layers_;  // each on top of the one before
+  CutLayer* cuts_ = nullptr;                            // one of them; null: there is none
 };
 
 }  // namespace strata::worker

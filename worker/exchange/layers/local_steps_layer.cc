@@ -99,6 +99,18 @@ absl::Status LocalStepsLayer::Restore(ChunkId id, const LocalStepsImage& image) 
   return absl::OkStatus();
 }
 
+void LocalStepsLayer::AddToImage(ChunkId chunk, NodeChunkImage* image) {
+  image->local = Image(chunk);
+  ExchangeLayer::AddToImage(chunk, image);
+}
+
+absl::Status LocalStepsLayer::Restore(ChunkId chunk, const NodeChunkImage& image) {
+  if (!image.local) return absl::InvalidArgumentError("no weights of local steps");
+  is_restored_ = true;
+  absl::Status restored = Restore(chunk, *image.local);
+  return restored.ok() ? ExchangeLayer::Restore(chunk, image) : restored;
+}
+
 absl::Status LocalStepsLayer::Step(ChunkId id, const Bytes& sum, const StepFacts& step,
                                    absl::Time now, CoreActions* actions) {
   Chunk& chunk = chunks_[id.value()];
@@ -188,7 +200,11 @@ absl::Status LocalStepsLayer::FromBelow(NodeAction action, absl::Time now, CoreA
     case NodeAction::Kind::kDeliver:
       return Take(std::move(action), now, actions);
     case NodeAction::Kind::kDeliverFirst:
-      Seed(action.chunk, action.weights);
+      if (is_restored_) {
+        action.weights = chunks_[action.chunk.value()].local->weights();
+      } else {
+        Seed(action.chunk, action.weights);
+      }
       [[fallthrough]];
     case NodeAction::Kind::kFirstWeights:
     case NodeAction::Kind::kDeliverFinal:

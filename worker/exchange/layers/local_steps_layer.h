@@ -45,6 +45,11 @@ class LocalStepsLayer final : public ExchangeLayer {
   absl::Status OnPayload(const NodeAction& asked, Bytes payload, const StepFacts& step,
                          absl::Time now, CoreActions* actions) override;
 
+  // Steps of the node, not rounds.
+  uint64_t first_clock() const override { return steps_ * ExchangeLayer::first_clock(); }
+  void AddToImage(ChunkId chunk, NodeChunkImage* image) override;
+  absl::Status Restore(ChunkId chunk, const NodeChunkImage& image) override;
+
   // Returns what is kept of the chunk. Weights are handed on; the optimizer's state is copied.
   // REQUIRES: it is between two rounds, seeded.
   LocalStepsImage Image(ChunkId chunk) const;
@@ -98,6 +103,7 @@ class LocalStepsLayer final : public ExchangeLayer {
   BufferPool pool_;
   BufferPool changes_;  // where peers of the host can read them
   std::vector<Chunk> chunks_;
+  bool is_restored_ = false;  // goes on from a checkpoint
 };
 
 }  // namespace strata::worker

@@ -23,7 +23,7 @@ absl::Status NormLayer::Submit(ChunkId chunk, absl::Time now, CoreActions* actio
 }
 
 absl::Status NormLayer::Finish(uint64_t clocks, absl::Time now, CoreActions* actions) {
-  clocks_ = clocks;
+  to_make_ = clocks - first_clock();
   return FinishBelow(clocks, now, actions);
 }
 
@@ -38,7 +38,10 @@ absl::Status NormLayer::OnPayload(const NodeAction& asked, Bytes payload, const 
 }
 
 absl::Status NormLayer::FromBelow(NodeAction action, absl::Time, CoreActions* actions) {
-  if (action.kind == NodeAction::Kind::kDeliverFirst) update_.Seed(action.chunk, action.weights);
+  if (action.kind == NodeAction::Kind::kDeliverFirst) {
+    TakeFirst(std::move(action), actions);
+    return absl::OkStatus();
+  }
   if (action.kind == NodeAction::Kind::kDeliver) {
     Take(action, actions);
     return absl::OkStatus();
@@ -52,10 +55,34 @@ absl::Status NormLayer::FromBelow(NodeAction action, absl::Time, CoreActions* ac
   return absl::OkStatus();
 }
 
+// What the servers have of a job that goes on is the last mean; the weights are the node's.
+void NormLayer::TakeFirst(NodeAction action, CoreActions* actions) {
+  if (is_restored_) {
+    std::copy_n(action.weights.floats(), action.weights.float_count(),
+                update_.mean(action.chunk).data());
+    action.weights = update_.weights(action.chunk);
+  } else {
+    update_.Seed(action.chunk, action.weights);
+  }
+  actions->node.push_back(std::move(action));
+}
+
+void NormLayer::AddToImage(ChunkId chunk, NodeChunkImage* image) {
+  image->norms = update_.Image(chunk);
+  ExchangeLayer::AddToImage(chunk, image);
+}
+
+absl::Status NormLayer::Restore(ChunkId chunk, const NodeChunkImage& image) {
+  if (!image.norms) return absl::InvalidArgumentError("no weights that nodes update");
+  is_restored_ = true;
+  absl::Status restored = update_.Restore(chunk, *image.norms);
+  return restored.ok() ? ExchangeLayer::Restore(chunk, image) : restored;
+}
+
 // What the servers have are the last clock's gradients, and one may say so before the last answer
 // of another is there.
 void NormLayer::ReleaseFinals(CoreActions* actions) {
-  if (updates_ < clocks_) return;
+  if (to_make_ && updates_ < *to_make_) return;
   for (const ChunkId chunk : std::exchange(finals_, {})) {
     actions->node.push_back({.kind = NodeAction::Kind::kDeliverFinal,
                              .chunk = chunk,

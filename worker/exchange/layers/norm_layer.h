@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "common/buffer_pool.h"
@@ -28,12 +29,15 @@ class NormLayer final : public ExchangeLayer {
   absl::Status Finish(uint64_t clocks, absl::Time now, CoreActions* actions) override;
   absl::Status OnPayload(const NodeAction& asked, Bytes payload, const StepFacts& step,
                          absl::Time now, CoreActions* actions) override;
+  void AddToImage(ChunkId chunk, NodeChunkImage* image) override;
+  absl::Status Restore(ChunkId chunk, const NodeChunkImage& image) override;
   size_t memory_bytes() const override { return pool_.allocated_bytes(); }
 
  protected:
   absl::Status FromBelow(NodeAction action, absl::Time now, CoreActions* actions) override;
 
  private:
+  void TakeFirst(NodeAction action, CoreActions* actions);
   void Take(const NodeAction& action, CoreActions* actions);
   void ReleaseFinals(CoreActions* actions);
 
@@ -41,10 +45,11 @@ class NormLayer final : public ExchangeLayer {
   const NodeShare share_;
   BufferPool pool_;
   kernels::NormUpdate update_;
-  StepFacts step_;               // of the clock in hand
-  uint64_t updates_ = 0;         // that have been made
-  uint64_t clocks_ = 0;          // in all; 0: not known yet
-  std::vector<ChunkId> finals_;  // that wait for the last update
+  StepFacts step_;                   // of the clock in hand
+  uint64_t updates_ = 0;             // that have been made here
+  bool is_restored_ = false;         // goes on from a checkpoint
+  std::optional<uint64_t> to_make_;  // updates in all; none: not known yet
+  std::vector<ChunkId> finals_;      // that wait for the last update
 };
 
 }  // namespace strata::worker

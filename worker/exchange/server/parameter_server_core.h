@@ -52,6 +52,14 @@ class ParameterServerCore final : public ExchangeCore {
   absl::Time deadline() const override;
   Exchange::Phase phase() const override { return phase_; }
   uint64_t first_clock() const override { return first_clock_; }
+  void AddToImage(ChunkId chunk, NodeChunkImage* image) override {
+    if (encoder_->keeps_state()) image->push = encoder_->Image(chunk);
+  }
+  absl::Status Restore(ChunkId chunk, const NodeChunkImage& image) override {
+    if (!encoder_->keeps_state()) return absl::OkStatus();
+    if (!image.push) return absl::InvalidArgumentError("nothing of what pushes have left out");
+    return encoder_->Restore(chunk, *image.push);
+  }
   const ExchangeCounters& counters() const override { return counters_; }
   size_t memory_bytes() const override { return encoder_->memory_bytes(); }
   // Adds the servers that hold a chunk.

@@ -40,6 +40,8 @@ class PushEncoder {
   // The payload of the chunk's next sum, over `samples` of the node. Errors: InvalidArgument: it is
   // not finite, or too large for the codec.
   absl::StatusOr<Encoded> Encode(ChunkId chunk, const Bytes& sum, uint32_t samples);
+  // Whether anything is kept from one sum to the next.
+  bool keeps_state() const { return !encoders_.empty(); }
   // Returns a copy of what is kept of the chunk: it goes with the weights that hold all of its
   // payloads so far, and no more.
   PushImage Image(ChunkId chunk);

@@ -4,6 +4,7 @@
 #include <string>
 
 #include "absl/strings/str_format.h"
+#include "common/job/kept_state.h"
 #include "common/require.h"
 
 namespace strata::worker {
@@ -20,7 +21,9 @@ absl::StatusOr<uint64_t> FindResumeClock(const proto::JobRecord& record,
                                          absl::Span<const uint64_t> received) {
   STRATA_REQUIRE(!received.empty());
   const auto [least, most] = std::minmax_element(received.begin(), received.end());
-  if (*least == *most || MayDiffer(record.job().consistency())) return *least;
+  if (*least == *most || MayDiffer(record.job().consistency())) {
+    return NodesKeepState(record.job()) ? record.resume().clock() : *least;
+  }
   const auto place = [&](absl::Span<const uint64_t>::iterator of) {
     const auto chunk = static_cast<int>(of - received.begin());
     const proto::Placement& placement = record.placement();

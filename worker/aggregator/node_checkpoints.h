@@ -1,0 +1,59 @@
+#ifndef STRATA_WORKER_AGGREGATOR_NODE_CHECKPOINTS_H_
+#define STRATA_WORKER_AGGREGATOR_NODE_CHECKPOINTS_H_
+
+#include <cstdint>
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/status/statusor.h"
+#include "absl/synchronization/mutex.h"
+#include "absl/time/time.h"
+#include "common/checkpoint/part_writer.h"
+#include "common/checkpoint/store.h"
+#include "proto/control.pb.h"
+#include "worker/exchange/core/exchange.h"
+#include "worker/exchange/core/node_cuts.h"
+
+namespace strata::worker {
+
+// Whether the nodes of the job write objects of its checkpoints.
+bool NodesWriteCheckpoints(const proto::Job& job);
+
+// Reads what a node of a job goes on from: its own state, and in a ring everybody's slices. Null:
+// the checkpoint has nothing for nodes. Errors: of the store, of which IsDamage says that another
+// checkpoint may do.
+absl::StatusOr<std::shared_ptr<const NodeResume>> LoadNodeResume(const proto::JobRecord& record,
+                                                                 uint32_t node,
+                                                                 const StoreOpener& open);
+
+// Writes one node's objects of its job's checkpoints, on a thread of its own.
+//
+// Threads: one.
+class NodeCheckpoints {
+ public:
+  // The record is complete; NodesWriteCheckpoints.
+  NodeCheckpoints(const proto::JobRecord& record, uint32_t node, const StoreOpener& open);
+
+  // Takes the exchange's cuts, and has it let go of those that are written.
+  void Take(Exchange* exchange);
+  // Returns what has been written since, or could not be, for the coordinator.
+  std::vector<proto::CheckpointPart> TakeParts();
+  // No cut comes any more: waits until all are written, or for `timeout`.
+  void Finish(absl::Duration timeout);
+
+ private:
+  void Write(PartKind kind, NodeCuts::Kind cut_kind, uint64_t clock, std::string problem,
+             std::function<ImageFile()> make);
+
+  const uint32_t node_;
+  absl::Mutex mutex_;
+  std::vector<proto::CheckpointPart> parts_ ABSL_GUARDED_BY(mutex_);
+  std::vector<std::pair<NodeCuts::Kind, uint64_t>> let_go_ ABSL_GUARDED_BY(mutex_);
+  PartWriter writer_;  // last: its thread ends first
+};
+
+}  // namespace strata::worker
+
+#endif  // STRATA_WORKER_AGGREGATOR_NODE_CHECKPOINTS_H_

@@ -1,0 +1,58 @@
+#ifndef STRATA_WORKER_EXCHANGE_LAYERS_CUT_LAYER_H_
+#define STRATA_WORKER_EXCHANGE_LAYERS_CUT_LAYER_H_
+
+#include <cstdint>
+#include <optional>
+#include <vector>
+
+#include "common/image/cut_collector.h"
+#include "common/image/node_image.h"
+#include "common/job/arena.h"
+#include "worker/exchange/layers/exchange_layer.h"
+
+namespace strata::worker {
+
+// Makes the node's parts of checkpoints, of all that the stages below keep. A chunk is cut when its
+// first sum after the checkpoint's clock is submitted: the answer before is there, and nothing of
+// the sum is encoded. That of the job's end is cut with the final weights.
+//
+// A pure state machine, see ExchangeStage.
+class CutLayer final : public ExchangeLayer {
+ public:
+  // REQUIRES: the valid record that `below` was made of, with checkpoints and NodesKeepState.
+  CutLayer(ExchangeStage* below, const proto::JobRecord& record);
+
+  absl::Status Submit(ChunkId chunk, absl::Time now, CoreActions* actions) override;
+  absl::Status Finish(uint64_t clocks, absl::Time now, CoreActions* actions) override {
+    return FinishBelow(clocks, now, actions);
+  }
+  absl::Status OnPayload(const NodeAction& asked, Bytes payload, const StepFacts& step,
+                         absl::Time now, CoreActions* actions) override {
+    return GiveBelow(asked, std::move(payload), step, now, actions);
+  }
+  size_t memory_bytes() const override { return cuts_.bytes(); }
+
+  std::vector<Cut<NodeChunkImage>> TakeCuts();
+  void LetGoOf(uint64_t clock) { cuts_.LetGo(clock); }
+
+ protected:
+  absl::Status FromBelow(NodeAction action, absl::Time now, CoreActions* actions) override;
+
+ private:
+  // Cuts the chunk where it has come to a checkpoint's clock. `is_last`: no sum follows.
+  void CutIfDue(ChunkId chunk, bool is_last);
+  // The job ends at a checkpoint's clock, but within what its nodes can go on from.
+  void FailAt(uint64_t clock);
+
+  const ChunkMap map_;
+  const uint64_t steps_per_clock_, clocks_per_cut_;
+  const bool has_rest_;  // a round of what is left follows the last one
+  CutCollector<NodeChunkImage> cuts_;
+  std::vector<std::optional<uint64_t>> steps_;  // by chunk: sums submitted; none: none yet
+  std::optional<uint64_t> failed_;              // clock that FailAt has told
+  std::vector<Cut<NodeChunkImage>> failures_;
+};
+
+}  // namespace strata::worker
+
+#endif  // STRATA_WORKER_EXCHANGE_LAYERS_CUT_LAYER_H_
