@@ -193,7 +193,7 @@ TEST_F(JobCheckpointsTest, ACutThatCannotBeWrittenIsToldAndTheStoreIsOpenedAnew)
 
 TEST_F(JobCheckpointsTest, ACutWithAProblemIsToldAndNotLetGoOf) {
   checkpoints_.Begin(Record());
-  checkpoints_.OnCut({.job = JobId(1), .clock = 10, .problem = "too slow"});
+  checkpoints_.OnCut({{.clock = 10, .problem = "too slow"}, JobId(1), ShardId(0)});
   EXPECT_EQ(AwaitParts(1)[0].error(), "too slow");
   EXPECT_THAT(let_go(), IsEmpty());
 }
