@@ -3,6 +3,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_format.h"
 #include "common/job/consistency.h"
+#include "common/job/encoding.h"
 #include "common/job/number_check.h"
 
 namespace strata {
@@ -11,13 +12,14 @@ namespace {
 constexpr uint32_t kKeepMax = 1000;
 constexpr uint32_t kAttemptsMax = 1000;
 
-// What nodes know besides, and no checkpoint holds yet.
+// What nodes keep of answers is weights.
 absl::Status CheckNodes(const proto::Job& job) {
-  if (!job.consistency().lazy().double_buffering()) return absl::OkStatus();
+  if (!job.consistency().lazy().double_buffering() || !IsEncoded(job.pull())) {
+    return absl::OkStatus();
+  }
   return Refuse(absl::StrFormat(
-      "checkpoint: consistency: %s has gradients under way on each node, which checkpoints do not "
-      "hold yet",
-      ModeName(job.consistency())));
+      "checkpoint: consistency: %s goes with pull.codec: FP32 only, not %s",
+      ModeName(job.consistency()), proto::Encoding::Codec_Name(job.pull().codec())));
 }
 
 }  // namespace

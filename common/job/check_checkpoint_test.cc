@@ -36,7 +36,7 @@ TEST_P(GoesWith, Mode) {
 }
 INSTANTIATE_TEST_SUITE_P(Modes, GoesWith,
                          testing::Values("sync", "ssp(3)", "quorum(2)", "local(4)", "diloco(8)",
-                                         "significance", "easgd", "async", "async_damped",
+                                         "significance", "easgd", "delay1", "async", "async_damped",
                                          "async_dc"));
 
 struct Bad {
@@ -61,7 +61,8 @@ INSTANTIATE_TEST_SUITE_P(
             "restart.within_hours: 0 is not a finite number > 0"},
         Bad{{"restart.attempts=1"}, "restart: needs checkpoint"},
         Bad{{kDir, kEvery, "exchange=RING"}, "checkpoint: needs exchange: PARAMETER_SERVER, not R"},
-        Bad{{kDir, kEvery, "consistency.preset=\"delay1\""}, "checkpoint: consistency: double"}));
+        Bad{{kDir, kEvery, "consistency.preset=\"delay1\"", "pull.codec=INT8"},
+            "checkpoint: consistency: double buffering goes with pull.codec: FP32 only, not INT8"}));
 
 }  // namespace
 }  // namespace strata

@@ -61,7 +61,7 @@ bool HasLayers(const proto::Job& job) {
 
 // Puts on the core what the job's mode asks for.
 std::unique_ptr<ExchangeCore> WithLayers(std::unique_ptr<ExchangeCore> core,
-                                         const CoreOptions& options, const ChunkMap& map) {
+                                         const CoreOptions& options) {
   const proto::Job& job = options.record.job();
   if (!HasLayers(job)) return core;
   auto layered = std::make_unique<LayeredCore>(std::move(core));
@@ -71,11 +71,20 @@ std::unique_ptr<ExchangeCore> WithLayers(std::unique_ptr<ExchangeCore> core,
   if (NodesMakeLocalSteps(job)) {
     layered->Add(std::make_unique<LocalStepsLayer>(layered->top(), options, kernels::Cpu()));
   }
+  CutLayer* cuts = nullptr;
   if (CutsNode(job)) {
-    layered->AddCuts(std::make_unique<CutLayer>(layered->top(), options.record));
+    auto layer = std::make_unique<CutLayer>(layered->top(), options.record);
+    cuts = layer.get();
+    layered->AddCuts(std::move(layer));
   }
   if (job.consistency().lazy().double_buffering()) {
-    layered->Add(std::make_unique<DoubleBufferLayer>(layered->top(), map.chunks()));
+    auto layer = std::make_unique<DoubleBufferLayer>(layered->top(), options.record);
+    if (cuts != nullptr) {
+      cuts->AlsoFrom([buffer = layer.get()](ChunkId chunk, NodeChunkImage* image) {
+        buffer->AddArena(chunk, image);
+      });
+    }
+    layered->Add(std::move(layer));
   }
   if (job.optimizer().clip_norm() > 0 && !AppliesOnNodes(job)) {
     layered->Add(std::make_unique<ClipLayer>(layered->top(), options));
@@ -94,7 +103,7 @@ absl::StatusOr<std::unique_ptr<ExchangeCore>> CreateExchangeCore(const CoreOptio
   if (!base.ok()) return base;
   const proto::JobRecord& record = options.record;
   const ChunkMap map(record.layout().elements(), record.placement().chunk_elements());
-  std::unique_ptr<ExchangeCore> core = WithLayers(*std::move(base), options, map);
+  std::unique_ptr<ExchangeCore> core = WithLayers(*std::move(base), options);
   if (options.resume != nullptr && NodesKeepState(record.job())) {
     if (absl::Status status = RestoreFrom(*options.resume, map, core.get()); !status.ok()) {
       return status;

@@ -72,6 +72,10 @@ void AddCuts(const proto::Job& job, uint64_t arena, MemoryFormula* need) {
   uint64_t vectors = unsent;
   if (AppliesOnNodes(job)) vectors += 1 + own;
   if (NodesMakeLocalSteps(job)) vectors += 2 + own;
+  if (job.consistency().lazy().double_buffering()) {
+    ++vectors;
+    need->Add(absl::StrFormat("weights of a checkpoint %s", BytesText(arena)), arena);
+  }
   need->Add(absl::StrFormat("checkpoints %d x %d x %s", kCutsHeldMax, vectors, BytesText(arena)),
             SaturatingProduct(kCutsHeldMax * vectors, arena));
 }

@@ -58,6 +58,7 @@ void CutLayer::CutIfDue(ChunkId chunk, bool is_last) {
   if (!is_whole || clock % clocks_per_cut_ != 0) return;
   NodeChunkImage image{.elements = map_.ElementsOf(chunk)};
   AddToImage(chunk, &image);
+  if (above_) above_(chunk, &image);
   cuts_.Add(chunk.value(), clock, std::move(image));
 }
 

@@ -2,7 +2,9 @@
 #define STRATA_WORKER_EXCHANGE_LAYERS_CUT_LAYER_H_
 
 #include <cstdint>
+#include <functional>
 #include <optional>
+#include <utility>
 #include <vector>
 
 #include "common/image/cut_collector.h"
@@ -32,6 +34,9 @@ class CutLayer final : public ExchangeLayer {
   }
   size_t memory_bytes() const override { return cuts_.bytes(); }
 
+  // `add` adds what a layer above keeps, which outlives this.
+  void AlsoFrom(std::function<void(ChunkId, NodeChunkImage*)> add) { above_ = std::move(add); }
+
   std::vector<Cut<NodeChunkImage>> TakeCuts();
   void LetGoOf(uint64_t clock) { cuts_.LetGo(clock); }
 
@@ -47,6 +52,7 @@ class CutLayer final : public ExchangeLayer {
   const ChunkMap map_;
   const uint64_t steps_per_clock_, clocks_per_cut_;
   const bool has_rest_;  // a round of what is left follows the last one
+  std::function<void(ChunkId, NodeChunkImage*)> above_;  // null: nothing
   CutCollector<NodeChunkImage> cuts_;
   std::vector<std::optional<uint64_t>> steps_;  // by chunk: sums submitted; none: none yet
   std::optional<uint64_t> failed_;              // clock that FailAt has told

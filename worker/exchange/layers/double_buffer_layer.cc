@@ -2,12 +2,18 @@
 
 #include <utility>
 
+#include "common/copies.h"
+#include "common/job/kept_state.h"
 #include "common/require.h"
 
 namespace strata::worker {
 
-DoubleBufferLayer::DoubleBufferLayer(ExchangeStage* below, uint32_t chunks)
-    : ExchangeLayer(below), chunks_(chunks) {}
+DoubleBufferLayer::DoubleBufferLayer(ExchangeStage* below, const proto::JobRecord& record)
+    : ExchangeLayer(below),
+      map_(record.layout().elements(), record.placement().chunk_elements()),
+      clocks_per_cut_(ClocksPerCheckpoint(record.job())),
+      resume_clock_(record.resume().clock()),
+      chunks_(map_.chunks()) {}
 
 absl::Status DoubleBufferLayer::Submit(ChunkId chunk, absl::Time now, CoreActions* actions) {
   actions->node.push_back(
@@ -19,6 +25,7 @@ absl::Status DoubleBufferLayer::OnPayload(const NodeAction& asked, Bytes payload
                                           const StepFacts& step, absl::Time now,
                                           CoreActions* actions) {
   if (asked.kind != NodeAction::Kind::kSum) {
+    if (clocks_per_cut_ == 1) Keep(asked.chunk, {{.weights = payload}});  // for step 1, too
     return GiveBelow(asked, std::move(payload), step, now, actions);
   }
   Chunk& chunk = chunks_[asked.chunk.value()];
@@ -29,7 +36,43 @@ absl::Status DoubleBufferLayer::OnPayload(const NodeAction& asked, Bytes payload
   return chunk.under_way ? absl::OkStatus() : Turn(asked.chunk, now, actions);
 }
 
-void DoubleBufferLayer::Restore(ChunkId id, uint64_t clock, Bytes weights) {
+void DoubleBufferLayer::Keep(ChunkId id, const std::vector<NodeAction>& parts) {
+  const uint32_t all = map_.ElementsOf(id);
+  const std::shared_ptr<float> copy = pool_.AllocateFloats(all);
+  for (const NodeAction& part : parts) {
+    STRATA_REQUIRE(!part.delta);
+    CopyBytes(CopyReason::kCut, copy.get() + part.first_element, part.weights.data(),
+              part.weights.size());
+  }
+  chunks_[id.value()].arena = AsBytes(copy, all);
+}
+
+void DoubleBufferLayer::AddArena(ChunkId chunk, NodeChunkImage* image) const {
+  image->arena = chunks_[chunk.value()].arena;
+  STRATA_REQUIRE(image->arena.float_count() == map_.ElementsOf(chunk));
+}
+
+absl::Status DoubleBufferLayer::Restore(ChunkId id, const NodeChunkImage& image) {
+  if (image.arena.float_count() != map_.ElementsOf(id)) {
+    return absl::InvalidArgumentError("no weights that its step begins with");
+  }
+  Keep(id, {{.weights = image.arena}});
+  return ExchangeLayer::Restore(id, image);
+}
+
+// In a job that goes on, the node begins with the weights that lack a sum, and the others wait.
+absl::Status DoubleBufferLayer::TakeFirst(NodeAction action, CoreActions* actions) {
+  Chunk& chunk = chunks_[action.chunk.value()];
+  if (resume_clock_ > 0) {
+    GoOnAt(action.chunk, resume_clock_, std::exchange(action.weights, chunk.arena));
+  } else if (clocks_per_cut_ == 1) {
+    Keep(action.chunk, {action});
+  }
+  actions->node.push_back(std::move(action));
+  return absl::OkStatus();
+}
+
+void DoubleBufferLayer::GoOnAt(ChunkId id, uint64_t clock, Bytes weights) {
   Chunk& chunk = chunks_[id.value()];
   STRATA_REQUIRE(clock >= 1 && chunk.clock == 0 && !weights.empty());
   chunk.clock = clock;
@@ -47,12 +90,15 @@ absl::Status DoubleBufferLayer::Turn(ChunkId id, absl::Time now, CoreActions* ac
     actions->node.push_back(
         {.kind = NodeAction::Kind::kDeliver, .chunk = id, .clock = 0, .lands = true});
   }
+  const std::vector<NodeAction> released = chunk.answer;
   Release(id, /*lands=*/true, actions);
   chunk.submitted = *std::exchange(chunk.waiting, std::nullopt);
   chunk.under_way = true;
   ++under_way_;
   --waiting_;
   absl::Status status = SubmitBelow(id, now, actions);
+  const bool is_kept = clocks_per_cut_ > 0 && chunk.clock % clocks_per_cut_ == 0;
+  if (is_kept && !released.empty()) Keep(id, released);
   absl::Status finished = MaybeFinish(now, actions);
   return status.ok() ? finished : status;
 }
@@ -89,6 +135,7 @@ absl::Status DoubleBufferLayer::FromBelow(NodeAction action, absl::Time now, Cor
     const StepFacts step = chunk.submitted.step;
     return GiveBelow(action, std::exchange(chunk.submitted.bytes, Bytes()), step, now, actions);
   }
+  if (action.kind == NodeAction::Kind::kDeliverFirst) return TakeFirst(std::move(action), actions);
   if (action.kind != NodeAction::Kind::kDeliver) {
     actions->node.push_back(std::move(action));
     return absl::OkStatus();

@@ -76,8 +76,17 @@ class DoubleBufferTest : public ::testing::Test {
     EXPECT_EQ(given[0].weights.floats()[0], weight);
   }
 
+  static proto::JobRecord Record(uint64_t every_steps, uint64_t resume_clock = 0) {
+    proto::JobRecord record;
+    record.mutable_layout()->set_elements(1);
+    record.mutable_placement()->set_chunk_elements(1);
+    record.mutable_job()->mutable_checkpoint()->set_every_steps(every_steps);
+    record.mutable_resume()->set_clock(resume_clock);
+    return record;
+  }
+
   OneChunk below_;
-  DoubleBufferLayer layer_{&below_, 1};
+  DoubleBufferLayer layer_{&below_, Record(0)};
   uint64_t clock_ = 0;
   absl::Status status_;
 };
@@ -137,7 +146,7 @@ TEST_F(DoubleBufferTest, AnAnswerThatCameBeforeTheEndIsGivenThen) {
 
 // What is resumed at step 3 has answer 2 in hand, as the one that was cut had, or would have had.
 TEST_F(DoubleBufferTest, GoesOnFromTheWeightsThatTheNextPublicationBrings) {
-  layer_.Restore(ChunkId(0), 3, Floats({20}));
+  layer_.GoOnAt(ChunkId(0), 3, Floats({20}));
   clock_ = 3;
   EXPECT_EQ(layer_.memory_bytes(), sizeof(float));
   EXPECT_FALSE(layer_.goes_on());
