@@ -4,12 +4,12 @@
 #include <optional>
 #include <vector>
 
-#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/strip.h"
 #include "cli/checkpoint/range_cover.h"
 #include "common/checkpoint/checkpoints.h"
+#include "common/checkpoint/part_name.h"
 #include "common/counted.h"
 #include "common/image/image_file.h"
 #include "common/image/node_image_file.h"
@@ -19,8 +19,6 @@
 
 namespace strata::cli {
 namespace {
-
-constexpr char kShard[] = "shard-", kNode[] = "node-";
 
 absl::Status Wrong(const std::string& path, const std::string& why) {
   return absl::DataLossError(absl::StrCat(path, ": ", why));
@@ -56,12 +54,18 @@ class Checker {
         arena_(record.layout().elements()) {}
 
   absl::Status Take(const ObjectFacts& object, const Bytes& content) {
-    const std::string folder = Checkpoints::ObjectName(manifest_.clock, "");
-    const std::string part(absl::StripPrefix(object.name, folder));
     path_ = absl::StrCat(where_, "/", object.name);
-    if (absl::StartsWith(part, kShard)) return TakeShard(content);
-    if (absl::StartsWith(part, kNode)) return TakeNode(part, content);
-    return Wrong(path_, "this version knows no object of that name");
+    const std::optional<PartName> part = ParsePartName(object.name);
+    if (!part) return Wrong(path_, "this version knows no object of that name");
+    switch (part->kind) {
+      case PartKind::kShard:
+        return TakeShard(content);
+      case PartKind::kNode:
+        return TakeNode(part->number, content);
+      case PartKind::kRank:
+        return absl::OkStatus();  // what is in it is its program's affair
+    }
+    return absl::OkStatus();
   }
 
   absl::Status Finish() const {
@@ -114,10 +118,10 @@ class Checker {
                                      keeps ? "keeps" : "does not keep"));
   }
 
-  absl::Status TakeNode(const std::string& part, const Bytes& content) {
+  absl::Status TakeNode(uint32_t node, const Bytes& content) {
     const absl::StatusOr<NodeImage> image = ParseNodeImageFile(content, path_);
     if (!image.ok()) return AsDamage(image.status());
-    if (part != absl::StrCat(kNode, image->node)) {
+    if (image->node != node) {
       return Wrong(path_, absl::StrCat("is the image of node ", image->node));
     }
     const auto& nodes = record_.view().nodes();

@@ -9,6 +9,7 @@
 #include "common/checkpoint/checkpoints.h"
 #include "common/image/image_file.h"
 #include "common/image/node_image_file.h"
+#include "common/job/consistency.h"
 #include "common/job/kept_state.h"
 #include "common/require.h"
 
@@ -30,10 +31,10 @@ std::string PathOf(const proto::Resume& resume, uint32_t index, const Store& sto
   return absl::StrCat(store.where(), "/", resume.objects(static_cast<int>(index)).name());
 }
 
-absl::Status AtClock(const proto::Resume& resume, uint64_t clock, const std::string& path) {
-  if (clock == resume.clock()) return absl::OkStatus();
+absl::Status Expect(const char* unit, uint64_t found, uint64_t wanted, const std::string& path) {
+  if (found == wanted) return absl::OkStatus();
   return absl::InvalidArgumentError(
-      absl::StrFormat("%s: is of clock %d, not %d", path, clock, resume.clock()));
+      absl::StrFormat("%s: is of %s %d, not %d", path, unit, found, wanted));
 }
 
 absl::Status ReadOwn(const proto::Resume& resume, uint32_t node, Store* store, NodeResume* out) {
@@ -53,7 +54,7 @@ absl::Status ReadOwn(const proto::Resume& resume, uint32_t node, Store* store, N
         absl::StrFormat("%s: is of node %d, not %d", path, image->node, node));
   }
   out->own = std::move(image->chunks);
-  return AtClock(resume, image->clock, path);
+  return Expect("step", image->clock, resume.step(), path);
 }
 
 absl::Status ReadSlices(const proto::Resume& resume, Store* store, NodeResume* out) {
@@ -66,7 +67,8 @@ absl::Status ReadSlices(const proto::Resume& resume, Store* store, NodeResume* o
     absl::StatusOr<std::vector<ChunkImage>> images = ParseImageFile(*content, path);
     if (!images.ok()) return images.status();
     for (const ChunkImage& image : *images) {
-      if (absl::Status same = AtClock(resume, image.clock, path); !same.ok()) return same;
+      absl::Status same = Expect("clock", image.clock, resume.clock(), path);
+      if (!same.ok()) return same;
     }
     std::move(images->begin(), images->end(), std::back_inserter(out->slices));
   }
@@ -104,6 +106,7 @@ absl::StatusOr<std::shared_ptr<const NodeResume>> LoadNodeResume(const proto::Jo
 NodeCheckpoints::NodeCheckpoints(const proto::JobRecord& record, uint32_t node,
                                  const StoreOpener& open)
     : node_(node),
+      steps_per_clock_(StepsPerClock(record.job())),
       writer_(record, {.open = [open, dir = record.job().checkpoint().dir()] { return open(dir); },
                        .tell =
                            [this](const proto::CheckpointPart& part) {
@@ -136,7 +139,8 @@ void NodeCheckpoints::Take(Exchange* exchange) {
   for (const auto& [kind, clock] : let_go) exchange->LetGoOf(kind, clock);
   NodeCuts cuts = exchange->TakeCuts();
   for (Cut<NodeChunkImage>& cut : cuts.own) {
-    NodeImage image{.node = node_, .clock = cut.clock, .chunks = std::move(cut.images)};
+    NodeImage image{
+        .node = node_, .clock = cut.clock * steps_per_clock_, .chunks = std::move(cut.images)};
     Write(PartKind::kNode, NodeCuts::Kind::kOwn, cut.clock, std::move(cut.problem),
           [image = std::move(image)] { return MakeNodeImageFile(image); });
   }

@@ -48,6 +48,7 @@ class NodeCheckpoints {
              std::function<ImageFile()> make);
 
   const uint32_t node_;
+  const uint64_t steps_per_clock_;
   absl::Mutex mutex_;
   std::vector<proto::CheckpointPart> parts_ ABSL_GUARDED_BY(mutex_);
   std::vector<std::pair<NodeCuts::Kind, uint64_t>> let_go_ ABSL_GUARDED_BY(mutex_);

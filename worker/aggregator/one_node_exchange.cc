@@ -9,7 +9,8 @@ bool IsMeanOfOneNode(const proto::JobRecord& record) {
   const proto::Lazy& lazy = job.consistency().lazy();
   return job.exchange() == proto::Job::RING && record.view().nodes_size() == 1 &&
          job.optimizer().has_mean() && job.device() == proto::Job::CPU && lazy.local_steps() == 0 &&
-         !lazy.double_buffering() && job.trace().steps() == 0;
+         !lazy.double_buffering() && job.trace().steps() == 0 && !job.has_checkpoint() &&
+         !record.has_resume();
 }
 
 absl::Status OneNodeExchange::Submit(ChunkId chunk) {

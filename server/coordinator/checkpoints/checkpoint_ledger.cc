@@ -14,6 +14,10 @@ CheckpointLedger::CheckpointLedger(const proto::JobRecord& record)
   for (const uint32_t shard : record.placement().shard_of_chunk()) {
     parts_.emplace(proto::CheckpointPart::kShard, shard);
   }
+  const bool is_ring = record.job().exchange() == proto::Job::RING;
+  for (int n = 0; is_ring && n < record.view().nodes_size(); ++n) {
+    parts_.emplace(proto::CheckpointPart::kShard, n);
+  }
   if (NodesKeepState(record.job())) {
     for (const proto::LogicalNode& node : record.view().nodes()) {
       parts_.emplace(proto::CheckpointPart::kNode, node.node());

@@ -169,7 +169,8 @@ void JobTable::OnCheckpointPart(const std::string& daemon, const proto::Checkpoi
   if (entry->ServerOn(daemon) != nullptr) {
     if (part.has_shard()) who = absl::StrCat("server ", daemon);
   } else if (const JobNode* node = entry->NodeOn(daemon)) {
-    if (part.has_node() && part.node() == node->node) who = node->Describe();
+    const bool is_slices = part.has_shard() && entry->is_ring() && part.shard() == node->node;
+    if (is_slices || (part.has_node() && part.node() == node->node)) who = node->Describe();
     if (part.has_rank() && node->HasRank(part.rank())) {
       who = absl::StrFormat("rank %d on %s", part.rank(), daemon);
     }

@@ -66,6 +66,12 @@ absl::Status PlaceRing(JobEntry* entry) {
   for (const JobNode& node : entry->nodes) ring->add_endpoints(node.info.endpoint());
   // Alone there is nothing to choose by.
   ring->set_algorithm(nodes > 1 ? entry->job().all_reduce().algorithm() : proto::AllReduce::RING);
+  const proto::JobRecord& from = entry->stored.resume().from();
+  const bool is_measured = ring->algorithm() == proto::AllReduce::AUTO && record->has_resume();
+  if (is_measured && static_cast<uint32_t>(from.view().nodes_size()) == nodes) {
+    // Sums in another order would have other bits.
+    ring->set_algorithm(from.ring().algorithm());
+  }
   return absl::OkStatus();
 }
 

@@ -29,6 +29,15 @@ std::vector<ChunkId> AllChunks(uint32_t chunks) {
   return ids;
 }
 
+std::vector<ChunkReduction> MakeReductions(const ReductionRules& rules, const proto::Layout& layout,
+                                           const ChunkMap& map) {
+  std::vector<ChunkReduction> chunks;
+  for (const ChunkId chunk : AllChunks(map.chunks())) {
+    chunks.emplace_back(&rules, layout, map, chunk);
+  }
+  return chunks;
+}
+
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<AllReduceCore>> AllReduceCore::Create(
@@ -38,7 +47,9 @@ absl::StatusOr<std::unique_ptr<AllReduceCore>> AllReduceCore::Create(
   const ChunkMap map(options.record.layout().elements(),
                      options.record.placement().chunk_elements());
   const uint32_t position = RingPosition(RingNodes(options.record), options.node);
-  return std::unique_ptr<AllReduceCore>(new AllReduceCore(options, map, kernels, position));
+  std::unique_ptr<AllReduceCore> core(new AllReduceCore(options, map, kernels, position));
+  if (absl::Status status = core->GoOn(); !status.ok()) return status;
+  return core;
 }
 
 AllReduceCore::AllReduceCore(const CoreOptions& options, ChunkMap map,
@@ -48,11 +59,10 @@ AllReduceCore::AllReduceCore(const CoreOptions& options, ChunkMap map,
       pool_(BufferPool::kRetainedBytesMax, options.memory),
       rules_(ReductionRules::Of(options.record, kernels, &pool_, position, options.trace)),
       connections_(ConnectionsFor(options.record.job(), map.chunks())),
+      chunks_(MakeReductions(rules_, options.record.layout(), map)),
+      checkpoints_(options.record, chunks_),
       window_(AllChunks(map.chunks()), std::max<uint32_t>(2, options.record.job().window()),
               options.reserve) {
-  for (const ChunkId chunk : AllChunks(map.chunks())) {
-    chunks_.emplace_back(&rules_, options.record.layout(), map, chunk);
-  }
   const std::vector<RingNode> nodes = RingNodes(options.record);
   LinkIdentity identity = MakeIdentity(options);
   for (const uint32_t peer : rules_.plan.Peers()) {
@@ -93,9 +103,36 @@ absl::Status AllReduceCore::Fail(const absl::Status& status, bool by_peer, WireA
   return named;
 }
 
+absl::Status AllReduceCore::GoOn() {
+  if (options_.resume == nullptr) return absl::OkStatus();
+  for (const ChunkId id : AllChunks(map_.chunks())) {
+    absl::StatusOr<Bytes> weights =
+        GoOnFrom(options_.resume->slices, first_clock(), map_, id, &chunks_[id.value()]);
+    if (!weights.ok()) {
+      return absl::Status(
+          weights.status().code(),
+          absl::StrCat("the checkpoint's chunk ", id.value(), ": ", weights.status().message()));
+    }
+    resumed_.push_back(*std::move(weights));
+  }
+  return absl::OkStatus();
+}
+
+// All nodes of a job that goes on have the same weights, which they compare as if all had made
+// them.
 absl::Status AllReduceCore::Start(absl::Time now, CoreActions* actions) {
   for (Peer& peer : peers_) peer.link.Start(now, &actions->wire);
-  first_.emplace(map_, peers_.size(), options_.record.takes_first_weights());
+  const bool goes_on = !resumed_.empty();
+  first_.emplace(map_, peers_.size(), !goes_on && options_.record.takes_first_weights());
+  if (goes_on) {
+    for (const ChunkId chunk : AllChunks(map_.chunks())) {
+      const Bytes weights = std::exchange(resumed_[chunk.value()], Bytes());
+      actions->node.push_back(
+          {.kind = NodeAction::Kind::kDeliverFirst, .chunk = chunk, .weights = weights});
+      AddFirst(chunk, weights, nullptr, now, actions);
+    }
+    return absl::OkStatus();
+  }
   if (TakesFirstWeights(options_.record, options_.node)) return absl::OkStatus();
   for (uint32_t c = 0; c < map_.chunks(); ++c) {
     actions->node.push_back({.kind = NodeAction::Kind::kFirstWeights, .chunk = ChunkId(c)});
@@ -106,7 +143,7 @@ absl::Status AllReduceCore::Start(absl::Time now, CoreActions* actions) {
 void AllReduceCore::AddFirst(ChunkId chunk, const Bytes& weights, const Peer* from, absl::Time now,
                              CoreActions* actions) {
   first_->Add(chunk, weights);
-  chunks_[chunk.value()].Seed(weights);
+  if (resumed_.empty()) chunks_[chunk.value()].Seed(weights);
   if (first_->are_of_rank_0()) {
     const FirstWeights::Message message = first_->First(chunk, weights);
     for (const uint32_t position : rules_.plan.Peers()) {
@@ -141,6 +178,7 @@ absl::Status AllReduceCore::OnPayload(const NodeAction& asked, Bytes payload, co
                 false, &actions->wire);
   }
   ++counters_.pushes;
+  checkpoints_.CutIfDue(asked.chunk);
   ReductionActions what;
   const absl::Status status = chunks_[asked.chunk.value()].Begin(std::move(payload), step, &what);
   Do(asked.chunk, what, now, actions);
@@ -212,6 +250,7 @@ void AllReduceCore::MaybeRetire(absl::Time now, CoreActions* actions) {
     if (chunk.clock() < clocks_) return;
   }
   retired_at_ = now;
+  for (const ChunkId chunk : AllChunks(map_.chunks())) checkpoints_.CutIfDue(chunk);
   wire::Header header;
   header.op = Op::kRetire;
   header.clock = clocks_;
@@ -249,52 +288,6 @@ absl::Status AllReduceCore::OnRetire(Peer* peer, uint64_t clocks) {
     return absl::InvalidArgumentError(absl::StrFormat(
         "%s has finished after %d steps, this node after %d", peer->link.Name(), clocks, clocks_));
   }
-  return absl::OkStatus();
-}
-
-void AllReduceCore::OnConnected(LinkId link, transport::ConnectionId connection, absl::Time now,
-                                WireActions* actions) {
-  peers_[link.value()].link.OnConnected(connection, now, actions);
-}
-
-void AllReduceCore::OnConnectFailed(LinkId link, const absl::Status& why, absl::Time now,
-                                    WireActions* actions) {
-  peers_[link.value()].link.OnLost(why, now, actions);
-}
-
-void AllReduceCore::OnLost(transport::ConnectionId connection, const absl::Status& why,
-                           absl::Time now, WireActions* actions) {
-  if (Peer* peer = Find(connection)) peer->link.OnLost(why, now, actions);
-}
-
-void AllReduceCore::OnSendQueueFull(const WireAction& send, absl::Time now) {
-  if (Peer* peer = Find(send.connection)) peer->link.OnSendQueueFull(now);
-}
-
-// The first frame of a connection that somebody made, or another HELLO.
-absl::Status AllReduceCore::OnStranger(transport::ConnectionId connection, const wire::Frame& frame,
-                                       absl::Time now, CoreActions* actions) {
-  const LinkIdentity self = MakeIdentity(options_);
-  uint32_t number = 0;
-  wire::ErrorCode error = CheckPeerHello(self, frame, &number);
-  if (error == wire::ErrorCode::kNone) {
-    error = wire::ErrorCode::kWrongRole;
-    for (Peer& peer : peers_) {
-      if (peer.link.options().peer != frame.header.node || peer.link.options().connects) continue;
-      error = wire::ErrorCode::kWrongConnection;
-      if (peer.link.options().identity.hello.connection != number) continue;
-      // Else the end of one connection would be the end of several links, and be told to one.
-      const Peer* bound = Find(connection);
-      if (bound != nullptr && bound != &peer) break;
-      return Fail(peer.link.OnHello(connection, frame.header, now, &actions->wire), false,
-                  &actions->wire);
-    }
-  }
-  ++refused_;
-  actions->wire.push_back({.kind = WireAction::Kind::kSend,
-                           .link = LinkId(),
-                           .connection = connection,
-                           .frame = MakeRefusal(self, Op::kError, error)});
   return absl::OkStatus();
 }
 
@@ -364,21 +357,6 @@ absl::Time AllReduceCore::deadline() const {
   absl::Time due = finished_at();
   for (const Peer& peer : peers_) due = std::min(due, peer.link.deadline());
   return due;
-}
-
-void AllReduceCore::AddActivity(absl::Time now, proto::NodeActivity* activity) const {
-  activity->set_refused(activity->refused() + refused_);
-  for (size_t first = 0; first < peers_.size(); first += connections_) {
-    const PeerLink& link = peers_[first].link;
-    if (!link.options().connects) continue;  // its other end tells
-    LinkActivity sum = link.Activity(now);
-    for (size_t i = 1; i < connections_; ++i) sum.Add(peers_[first + i].link.Activity(now));
-    proto::ShardActivity* out = activity->add_shards();
-    out->set_address(link.options().address);
-    out->set_connected(sum.connected);
-    out->set_oldest_ms(absl::ToInt64Milliseconds(sum.down_for));
-    out->set_error(sum.error);
-  }
 }
 
 void AllReduceCore::CountBytes() {

@@ -15,6 +15,7 @@
 #include "worker/exchange/all_reduce/chunk_reduction.h"
 #include "worker/exchange/all_reduce/first_weights.h"
 #include "worker/exchange/all_reduce/peer_link.h"
+#include "worker/exchange/all_reduce/slice_checkpoints.h"
 #include "worker/exchange/core/exchange_core.h"
 #include "worker/exchange/core/push_window.h"
 
@@ -55,11 +56,14 @@ class AllReduceCore final : public ExchangeCore {
   Exchange::Phase phase() const override { return phase_; }
   const ExchangeCounters& counters() const override { return counters_; }
   size_t memory_bytes() const override {
-    size_t bytes = pool_.allocated_bytes();
+    size_t bytes = pool_.allocated_bytes() + checkpoints_.bytes();
     for (const ChunkReduction& chunk : chunks_) bytes += chunk.copy_bytes();
     return bytes;
   }
   void AddActivity(absl::Time now, proto::NodeActivity* activity) const override;
+  uint64_t first_clock() const override { return options_.record.resume().clock(); }
+  NodeCuts TakeCuts() override { return {.slices = checkpoints_.Take()}; }
+  void LetGoOf(NodeCuts::Kind kind, uint64_t clock) override { checkpoints_.LetGoOf(clock); }
   const std::string& address(LinkId link) const override {
     return peers_[link.value()].link.options().address;
   }
@@ -76,6 +80,8 @@ class AllReduceCore final : public ExchangeCore {
   AllReduceCore(const CoreOptions& options, ChunkMap map, const kernels::Kernels& kernels,
                 uint32_t position);
 
+  // Takes up what the job goes on from.
+  absl::Status GoOn();
   Peer* Find(transport::ConnectionId connection);
   // REQUIRES: the plan has it as a peer.
   Peer* At(uint32_t position, ChunkId chunk);
@@ -108,6 +114,8 @@ class AllReduceCore final : public ExchangeCore {
   const uint32_t connections_;
   std::vector<Peer> peers_;  // by LinkId
   std::vector<ChunkReduction> chunks_;
+  SliceCheckpoints checkpoints_;
+  std::vector<Bytes> resumed_;  // by chunk: the weights that the job goes on with, until Start
   PushWindow window_;
   std::optional<FirstWeights> first_;  // from Start on
   uint64_t clocks_ = 0;                // kFinishing: of every chunk

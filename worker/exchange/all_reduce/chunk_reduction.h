@@ -77,6 +77,12 @@ class ChunkReduction {
   // The chunk's first weights, of which its own part is copied.
   void Seed(const Bytes& first_weights);
 
+  // The arena's element that its own part begins with; none: it has no part of the chunk.
+  std::optional<uint64_t> own_begin() const {
+    if (own_begin_ == own_end_) return std::nullopt;
+    return offset_ + own_begin_;
+  }
+  uint32_t own_elements() const { return own_end_ - own_begin_; }
   // Returns what the node knows of its own part: weights are handed on, the rest is copied. None:
   // it has no part of the chunk. REQUIRES: seeded, not begun in this clock.
   std::optional<ChunkImage> Image() const;

@@ -25,46 +25,60 @@ CutLayer::CutLayer(ExchangeStage* below, const proto::JobRecord& record)
       clocks_per_cut_(ClocksPerCheckpoint(record.job())),
       has_rest_(record.job().consistency().lazy().has_significance()),
       cuts_(BeginsOf(map_)),
-      steps_(map_.chunks()) {
+      chunks_(map_.chunks()) {
   STRATA_REQUIRE(clocks_per_cut_ > 0 && NodesKeepState(record.job()));
 }
 
-absl::Status CutLayer::Submit(ChunkId chunk, absl::Time now, CoreActions* actions) {
-  std::optional<uint64_t>& steps = steps_[chunk.value()];
-  if (steps) {
-    CutIfDue(chunk, /*is_last=*/false);
+absl::Status CutLayer::Submit(ChunkId id, absl::Time now, CoreActions* actions) {
+  std::optional<Progress>& chunk = chunks_[id.value()];
+  if (chunk) {
+    CutIfDue(id, chunk->submitted);
   } else {
-    steps = first_clock();
+    chunk = {.submitted = first_clock(), .answered = first_clock()};
   }
-  ++*steps;
-  return SubmitBelow(chunk, now, actions);
+  ++chunk->submitted;
+  return SubmitBelow(id, now, actions);
+}
+
+absl::Status CutLayer::Finish(uint64_t clocks, absl::Time now, CoreActions* actions) {
+  const uint64_t rounds = clocks / steps_per_clock_;
+  const bool is_whole = clocks % steps_per_clock_ == 0;
+  if (is_whole && !has_rest_) {
+    last_ = clocks;
+    for (uint32_t c = 0; c < map_.chunks(); ++c) MaybeCutLast(ChunkId(c));
+  } else {
+    if (is_whole) FailAt(rounds);
+    FailAt(rounds + 1);
+  }
+  return FinishBelow(clocks, now, actions);
 }
 
 absl::Status CutLayer::FromBelow(NodeAction action, absl::Time now, CoreActions* actions) {
-  if (action.kind == NodeAction::Kind::kDeliverFinal) CutIfDue(action.chunk, /*is_last=*/true);
+  const ChunkId id = action.chunk;
+  const bool answers = action.kind == NodeAction::Kind::kDeliver && action.lands;
   actions->node.push_back(std::move(action));
+  if (!answers) return absl::OkStatus();
+  ++chunks_[id.value()]->answered;
+  MaybeCutLast(id);
   return absl::OkStatus();
 }
 
-void CutLayer::CutIfDue(ChunkId chunk, bool is_last) {
-  if (!steps_[chunk.value()]) return;
-  const uint64_t steps = *steps_[chunk.value()];
+void CutLayer::MaybeCutLast(ChunkId id) {
+  const std::optional<Progress>& chunk = chunks_[id.value()];
+  if (chunk && chunk->answered == last_) CutIfDue(id, chunk->answered);
+}
+
+void CutLayer::CutIfDue(ChunkId id, uint64_t steps) {
   const uint64_t clock = steps / steps_per_clock_;
-  const bool is_whole = steps % steps_per_clock_ == 0;
-  if (is_last && (!is_whole || has_rest_)) {
-    if (is_whole) FailAt(clock);
-    return FailAt(clock + 1);
-  }
-  if (!is_whole || clock % clocks_per_cut_ != 0) return;
-  NodeChunkImage image{.elements = map_.ElementsOf(chunk)};
-  AddToImage(chunk, &image);
-  if (above_) above_(chunk, &image);
-  cuts_.Add(chunk.value(), clock, std::move(image));
+  if (steps % steps_per_clock_ != 0 || clock % clocks_per_cut_ != 0) return;
+  NodeChunkImage image{.elements = map_.ElementsOf(id)};
+  AddToImage(id, &image);
+  if (above_) above_(id, &image);
+  cuts_.Add(id.value(), clock, std::move(image));
 }
 
 void CutLayer::FailAt(uint64_t clock) {
-  if (clock % clocks_per_cut_ != 0 || failed_ >= clock) return;
-  failed_ = clock;
+  if (clock % clocks_per_cut_ != 0) return;
   failures_.push_back({.clock = clock, .problem = "the job ends there, within a round"});
 }
 

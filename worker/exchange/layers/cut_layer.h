@@ -16,7 +16,7 @@ namespace strata::worker {
 
 // Makes the node's parts of checkpoints, of all that the stages below keep. A chunk is cut when its
 // first sum after the checkpoint's clock is submitted: the answer before is there, and nothing of
-// the sum is encoded. That of the job's end is cut with the final weights.
+// the sum is encoded; after the job's last step, with that step's answer.
 //
 // A pure state machine, see ExchangeStage.
 class CutLayer final : public ExchangeLayer {
@@ -25,9 +25,7 @@ class CutLayer final : public ExchangeLayer {
   CutLayer(ExchangeStage* below, const proto::JobRecord& record);
 
   absl::Status Submit(ChunkId chunk, absl::Time now, CoreActions* actions) override;
-  absl::Status Finish(uint64_t clocks, absl::Time now, CoreActions* actions) override {
-    return FinishBelow(clocks, now, actions);
-  }
+  absl::Status Finish(uint64_t clocks, absl::Time now, CoreActions* actions) override;
   absl::Status OnPayload(const NodeAction& asked, Bytes payload, const StepFacts& step,
                          absl::Time now, CoreActions* actions) override {
     return GiveBelow(asked, std::move(payload), step, now, actions);
@@ -44,8 +42,13 @@ class CutLayer final : public ExchangeLayer {
   absl::Status FromBelow(NodeAction action, absl::Time now, CoreActions* actions) override;
 
  private:
-  // Cuts the chunk where it has come to a checkpoint's clock. `is_last`: no sum follows.
-  void CutIfDue(ChunkId chunk, bool is_last);
+  struct Progress {
+    uint64_t submitted = 0, answered = 0;  // steps
+  };
+  // Cuts the chunk where so many steps of it end at a checkpoint's clock.
+  void CutIfDue(ChunkId chunk, uint64_t steps);
+  // The same after the last step.
+  void MaybeCutLast(ChunkId chunk);
   // The job ends at a checkpoint's clock, but within what its nodes can go on from.
   void FailAt(uint64_t clock);
 
@@ -54,8 +57,8 @@ class CutLayer final : public ExchangeLayer {
   const bool has_rest_;  // a round of what is left follows the last one
   std::function<void(ChunkId, NodeChunkImage*)> above_;  // null: nothing
   CutCollector<NodeChunkImage> cuts_;
-  std::vector<std::optional<uint64_t>> steps_;  // by chunk: sums submitted; none: none yet
-  std::optional<uint64_t> failed_;              // clock that FailAt has told
+  std::vector<std::optional<Progress>> chunks_;  // none: nothing was submitted
+  std::optional<uint64_t> last_;                 // steps of the job, where a cut may be made of it
   std::vector<Cut<NodeChunkImage>> failures_;
 };
 
