@@ -10,7 +10,7 @@ namespace {
 
 proto::Job JobWith(const std::string& text) {
   absl::StatusOr<proto::Job> job =
-      ParseJob("optimizer { sgd {} } checkpoint { dir: '/c' every_steps: 10 } " + text, "test");
+      ParseJob("checkpoint { dir: '/c' every_steps: 10 } " + text, "test");
   EXPECT_TRUE(job.ok()) << job.status();
   if (!job.ok()) return {};
   FillDefaults(&*job);

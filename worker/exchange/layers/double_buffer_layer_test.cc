@@ -157,6 +157,40 @@ TEST_F(DoubleBufferTest, GoesOnFromTheWeightsThatTheNextPublicationBrings) {
   EXPECT_EQ(below_.sums, (std::vector<float>{4, 5}));
 }
 
+TEST_F(DoubleBufferTest, ACheckpointHasTheWeightsThatItsStepBeginsWith) {
+  DoubleBufferLayer layer(&below_, Record(/*every_steps=*/2));
+  const auto publish = [&](float sum) {
+    CoreActions asked, given;
+    EXPECT_EQ(layer.Submit(ChunkId(0), kNow, &asked), absl::OkStatus());
+    EXPECT_EQ(layer.OnPayload(asked.node[0], Floats({sum}), {}, kNow, &given), absl::OkStatus());
+  };
+  const auto answer = [&](float weight) {
+    CoreActions actions;
+    EXPECT_EQ(layer.Filter(below_.Answer(weight), kNow, &actions), absl::OkStatus());
+  };
+  publish(1);
+  answer(10);
+  publish(2);  // step 2 begins with 10
+  answer(20);
+  NodeChunkImage image;
+  layer.AddArena(ChunkId(0), &image);
+  EXPECT_EQ(image.arena.floats()[0], 10);
+
+  OneChunk again;
+  DoubleBufferLayer resumed(&again, Record(2, /*resume_clock=*/2));
+  EXPECT_EQ(resumed.Restore(ChunkId(0), image), absl::OkStatus());
+  EXPECT_FALSE(resumed.Restore(ChunkId(0), NodeChunkImage()).ok());
+  CoreActions from, first, asked, given;
+  from.node.push_back({.kind = NodeAction::Kind::kDeliverFirst, .weights = Floats({20})});
+  EXPECT_EQ(resumed.Filter(std::move(from), kNow, &first), absl::OkStatus());
+  ASSERT_EQ(first.node.size(), 1u);
+  EXPECT_EQ(first.node[0].weights.floats()[0], 10);
+  EXPECT_EQ(resumed.Submit(ChunkId(0), kNow, &asked), absl::OkStatus());
+  EXPECT_EQ(asked.node[0].clock, 2u);
+  EXPECT_EQ(resumed.OnPayload(asked.node[0], Floats({3}), {}, kNow, &given), absl::OkStatus());
+  ExpectGiven(given.node, 2, 20);
+}
+
 TEST_F(DoubleBufferTest, ErrorsOfTheExchangeAreTheLayers) {
   below_.error = absl::InvalidArgumentError("no sum");
   Publish(1);
