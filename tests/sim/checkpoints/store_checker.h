@@ -1,0 +1,50 @@
+#ifndef STRATA_TESTS_SIM_CHECKPOINTS_STORE_CHECKER_H_
+#define STRATA_TESTS_SIM_CHECKPOINTS_STORE_CHECKER_H_
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <set>
+#include <string>
+
+#include "absl/status/status.h"
+#include "common/checkpoint/manifest.h"
+#include "common/checkpoint/testing/faulty_store.h"
+
+namespace strata::sim {
+
+// Holds what is on a disk of checkpoints against what was cut. Looks at the bytes themselves. What
+// it returns is empty, or "INVARIANT: what is wrong".
+class StoreChecker {
+ public:
+  // `disk` outlives it.
+  explicit StoreChecker(const FaultyDisk& disk) : disk_(disk) {}
+
+  // An object that a writer is to put, with what its images were when they were cut.
+  void OnCut(const std::string& object, std::string content);
+  // Any time: what a manifest names is there, is what was cut, and is all of it; what was whole has
+  // not gone without a newer one.
+  std::string Check();
+  // A checkpoint has been kept, and `keep` of them are to be.
+  std::string CheckKept(uint64_t clock, uint32_t keep, const absl::Status& deleting) const;
+  // The status of a server or node that could not load names an object that is damaged.
+  std::string CheckNamed(const absl::Status& refused) const;
+
+  // The clock of the newest checkpoint that is whole; none: there is none.
+  std::optional<uint64_t> Newest() const;
+
+ private:
+  // By clock: those that can be read.
+  std::map<uint64_t, Manifest> Manifests() const;
+  // Why it is not whole; empty: it is, but for what was damaged on purpose.
+  std::string FaultIn(const Manifest& manifest) const;
+  bool IsDamaged(const Manifest& manifest) const;
+
+  const FaultyDisk& disk_;
+  std::map<std::string, std::string> cut_;  // by object
+  std::optional<uint64_t> whole_;           // at the last check
+};
+
+}  // namespace strata::sim
+
+#endif  // STRATA_TESTS_SIM_CHECKPOINTS_STORE_CHECKER_H_
