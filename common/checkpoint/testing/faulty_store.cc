@@ -51,9 +51,15 @@ class FaultyStore final : public Store {
 
 std::unique_ptr<Store> FaultyDisk::Open() { return std::make_unique<FaultyStore>(this); }
 
-void FaultyDisk::FailCalls(uint32_t calls) {
+void FaultyDisk::FailCalls(uint32_t calls, uint32_t after) {
   absl::MutexLock lock(&mutex_);
   calls_to_fail_ = calls;
+  calls_to_do_ = after;
+}
+
+uint64_t FaultyDisk::failed_calls() const {
+  absl::MutexLock lock(&mutex_);
+  return failed_calls_;
 }
 
 void FaultyDisk::FillUp(uint32_t puts) {
@@ -133,16 +139,23 @@ absl::Status FaultyDisk::Crashed() const {
 
 absl::Status FaultyDisk::ReadFault(const std::string& name) {
   if (crashed_) return Crashed();
-  if (calls_to_fail_ == 0) return absl::OkStatus();
-  --calls_to_fail_;
+  if (!FailsNow()) return absl::OkStatus();
   return absl::UnavailableError(absl::StrCat(Path(name), ": does not answer"));
 }
 
-FaultyDisk::Fate FaultyDisk::DrawFate() {
-  if (calls_to_fail_ > 0) {
-    --calls_to_fail_;
-    return Below(2) == 0 ? Fate::kFails : Fate::kFailsButDone;
+bool FaultyDisk::FailsNow() {
+  if (calls_to_fail_ == 0) return false;
+  if (calls_to_do_ > 0) {
+    --calls_to_do_;
+    return false;
   }
+  --calls_to_fail_;
+  ++failed_calls_;
+  return true;
+}
+
+FaultyDisk::Fate FaultyDisk::DrawFate() {
+  if (FailsNow()) return Below(2) == 0 ? Fate::kFails : Fate::kFailsButDone;
   if (writes_to_crash_ == UINT32_MAX) return Fate::kDone;
   return writes_to_crash_-- == 0 ? Fate::kCrashes : Fate::kDone;
 }

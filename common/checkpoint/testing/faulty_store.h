@@ -33,9 +33,9 @@ class FaultyDisk {
   // Opens a store, which this outlives.
   std::unique_ptr<Store> Open();
 
-  // The next calls, so many of them, fail with Unavailable. A write may have been done all the
-  // same, and is then not synced.
-  void FailCalls(uint32_t calls);
+  // Once so many calls more have gone well, so many fail with Unavailable. A write may have been
+  // done all the same, and is then not synced.
+  void FailCalls(uint32_t calls, uint32_t after = 0);
   // The next Puts, so many of them, find no space; nothing is done then.
   void FillUp(uint32_t puts);
   // The host crashes within a write, after so many others from now on. One object's removal is a
@@ -46,6 +46,7 @@ class FaultyDisk {
   // Every call is Aborted from a crash until Restart.
   bool crashed() const;
   void Restart();
+  uint64_t failed_calls() const;  // so far
   // No fault that was asked for comes any more.
   void Calm();
   // Another bit, or the end cut off, of an object with `part` in its name, which is drawn. Returns
@@ -87,6 +88,7 @@ class FaultyDisk {
   absl::Status Crashed() const;
   // Whether a call that only reads fails.
   absl::Status ReadFault(const std::string& name) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  bool FailsNow() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   Fate DrawFate() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   Unsynced Remember(const std::string& name) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // Leaves of a write what a crash may.
@@ -101,7 +103,9 @@ class FaultyDisk {
   Objects objects_ ABSL_GUARDED_BY(mutex_);
   std::vector<Unsynced> puts_ ABSL_GUARDED_BY(mutex_);     // that have failed
   std::vector<Unsynced> deletes_ ABSL_GUARDED_BY(mutex_);  // in order; a Put syncs them
+  uint32_t calls_to_do_ ABSL_GUARDED_BY(mutex_) = 0;       // before those
   uint32_t calls_to_fail_ ABSL_GUARDED_BY(mutex_) = 0;
+  uint64_t failed_calls_ ABSL_GUARDED_BY(mutex_) = 0;
   uint32_t puts_without_space_ ABSL_GUARDED_BY(mutex_) = 0;
   uint32_t writes_to_crash_ ABSL_GUARDED_BY(mutex_) = UINT32_MAX;  // UINT32_MAX: it does not
   bool crashed_ ABSL_GUARDED_BY(mutex_) = false;

@@ -54,11 +54,13 @@ TEST(FaultyStoreTest, CallsFailForAWhileAndWritesMayBeDoneAllTheSame) {
   for (uint64_t seed = 1; seed <= kSeeds; ++seed) {
     FaultyDisk disk(seed, "disk");
     const auto store = disk.Open();
-    disk.FailCalls(3);
+    disk.FailCalls(3, /*after=*/1);
+    EXPECT_EQ(store->List().status(), absl::OkStatus());
     EXPECT_EQ(store->List().status().code(), absl::StatusCode::kUnavailable);
     EXPECT_EQ(store->Get("x").status(), absl::UnavailableError("disk/x: does not answer"));
     EXPECT_EQ(Put(*store, "x", "one").code(), absl::StatusCode::kUnavailable);
     done.insert(disk.Contents().contains("x"));
+    EXPECT_EQ(disk.failed_calls(), 3u);
     EXPECT_EQ(Put(*store, "x", "two"), absl::OkStatus());
     EXPECT_THAT(disk.Contents(), ElementsAre(Pair("x", "two")));
   }

@@ -99,13 +99,12 @@ std::string StoreChecker::Check() {
                          *before);
 }
 
-std::string StoreChecker::CheckKept(uint64_t clock, uint32_t keep,
-                                    const absl::Status& deleting) const {
+std::string StoreChecker::CheckKept(uint64_t clock, uint32_t keep, bool others_deleted) const {
   const std::map<uint64_t, Manifest> manifests = Manifests();
   if (!manifests.contains(clock)) {
     return absl::StrFormat("the newest are kept: clock %d is kept, but has no manifest", clock);
   }
-  if (!deleting.ok() || manifests.size() <= keep) return "";
+  if (!others_deleted || manifests.size() <= keep) return "";
   return absl::StrFormat("the newest are kept: %d manifests where %d are to be kept",
                          manifests.size(), keep);
 }

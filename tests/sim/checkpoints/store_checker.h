@@ -25,8 +25,8 @@ class StoreChecker {
   // Any time: what a manifest names is there, is what was cut, and is all of it; what was whole has
   // not gone without a newer one.
   std::string Check();
-  // A checkpoint has been kept, and `keep` of them are to be.
-  std::string CheckKept(uint64_t clock, uint32_t keep, const absl::Status& deleting) const;
+  // A checkpoint has been kept, and so have at most `keep` of them, if all others could be deleted.
+  std::string CheckKept(uint64_t clock, uint32_t keep, bool others_deleted) const;
   // The status of a server or node that could not load names an object that is damaged.
   std::string CheckNamed(const absl::Status& refused) const;
 

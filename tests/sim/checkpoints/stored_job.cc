@@ -30,10 +30,10 @@ namespace {
 using transport::SimRandom;
 
 constexpr int kEventsMax = 1'000'000;
-constexpr uint32_t kFaultyAttemptsMax = 5;
+constexpr uint32_t kFaultyAttemptsMax = 8;
 constexpr int kTriesMax = 200;  // to begin an attempt; each takes one failure that was asked for
 constexpr char kDir[] = "/checkpoints";
-constexpr absl::Duration kLatencyMax = absl::Milliseconds(4);
+constexpr absl::Duration kLatencyMax = absl::Milliseconds(3);
 
 // By clock and chunk.
 using Images = std::map<uint64_t, std::map<uint64_t, ChunkImage>>;
@@ -98,7 +98,10 @@ class StoredJob {
   void Require(const std::string& violation) {
     if (!violation.empty()) Fail(violation);
   }
-  bool is_faulty() const { return outcome_.attempts <= faulty_; }
+  // Whether one of so many strikes, while there are faults.
+  bool Chance(uint32_t one_in) {
+    return outcome_.attempts <= faulty_ && random_.Below(one_in) == 0;
+  }
   uint32_t DrawNodes() { return 1u << random_.Below(3); }
   uint32_t DrawShards() { return static_cast<uint32_t>(random_.Between(1, 3)); }
 
@@ -120,7 +123,8 @@ class StoredJob {
     const auto content = std::make_shared<const std::string>(BytesOfFile(part.make()));
     const Bytes bytes(content, reinterpret_cast<const std::byte*>(content->data()),
                       content->size());
-    for (ChunkImage& image : ParseImageFile(bytes, "undisturbed").value()) {
+    std::vector<ChunkImage> images = *ParseImageFile(bytes, "undisturbed");
+    for (ChunkImage& image : images) {
       undisturbed_.images[part.clock][image.begin] = std::move(image);
     }
   }
@@ -134,8 +138,8 @@ class StoredJob {
     Require(checker_.Check());
     const std::optional<uint64_t> newest = checker_.Newest();
     uint64_t below = 0;
-    if (is_faulty() && random_.Below(6) == 0)
-      disk_.CrashAfter(static_cast<uint32_t>(random_.Below(4)));
+    if (Chance(6)) disk_.CrashAfter(static_cast<uint32_t>(random_.Below(4)));
+    if (Chance(3)) FailCalls();
     for (int tries = 0; tries < kTriesMax && outcome_.violation.empty(); ++tries) {
       absl::Status status = TryToBegin(below);
       if (disk_.crashed()) return false;
@@ -177,7 +181,8 @@ class StoredJob {
     from_ = {};
     if (absl::IsNotFound(found.status())) return absl::OkStatus();
     if (!found.ok()) return found.status();
-    if (absl::Status same = server::CheckGoesOn(record_.job(), found->record); !same.ok()) return same;
+    if (absl::Status same = server::CheckGoesOn(record_.job(), found->record); !same.ok())
+      return same;
     if (absl::Status same = server::CheckGoesOn(record_, found->record); !same.ok()) return same;
     absl::StatusOr<proto::Resume> resume = server::MakeResume(kDir, found->manifest, found->record);
     if (!resume.ok()) return absl::InternalError(resume.status().message());
@@ -206,8 +211,10 @@ class StoredJob {
   // Where pushes are applied as they come, any may be in the weights.
   void CheckImages(const std::vector<ChunkImage>& images) {
     for (const ChunkImage& image : images) {
-      if (case_.is_async) return;
-      const ChunkImage& whole = undisturbed_.images[image.clock][image.begin];
+      const auto& of_clock = undisturbed_.images[image.clock];
+      // It may have been left out, where others were held.
+      if (case_.is_async || !of_clock.contains(image.begin)) return;
+      const ChunkImage& whole = of_clock.at(image.begin);
       bool same = SameBytes(image.weights.weights, whole.weights.weights) &&
                   image.weights.state.size() == whole.weights.state.size();
       for (size_t v = 0; same && v < whole.weights.state.size(); ++v) {
@@ -247,23 +254,30 @@ class StoredJob {
   }
 
   void DrawFaults() {
+    const uint64_t first = record_.has_resume() ? record_.resume().step() : 0;
+    const uint64_t events = undisturbed_.events * (kJobSteps - first) / kJobSteps + 1;
     const auto draw = [&](uint32_t one_in) {
-      const int at = static_cast<int>(random_.Below(undisturbed_.events));
-      return is_faulty() && random_.Below(one_in) == 0 ? at : -1;
+      const int at = static_cast<int>(random_.Below(events));
+      return Chance(one_in) ? at : -1;
     };
-    kill_at_ = draw(2);
-    fail_at_ = draw(3);
-    fill_at_ = draw(4);
+    kill_at_ = random_.Below(3) > 0 ? draw(1) : -1;
+    fail_at_ = draw(4);
+    fill_at_ = draw(6);
     damage_at_ = draw(3);
-    crash_at_ = draw(2);
-    stray_shard_ = is_faulty() && random_.Below(6) == 0 ? 0 : -1;
+    crash_at_ = draw(3);
+    stray_shard_ = Chance(8) ? 0 : -1;
     keeping_crashed_ = false;
   }
   void Strike(int event) {
-    if (event == fail_at_) disk_.FailCalls(static_cast<uint32_t>(random_.Between(1, 6)));
+    if (event == fail_at_) FailCalls();
     if (event == fill_at_) disk_.FillUp(static_cast<uint32_t>(random_.Between(1, 4)));
     if (event == damage_at_) disk_.Damage(random_.Below(5) == 0 ? "manifest" : "");
     if (event == crash_at_) disk_.CrashAfter(static_cast<uint32_t>(random_.Below(8)));
+  }
+
+  void FailCalls() {
+    const auto calls = static_cast<uint32_t>(random_.Between(1, 6));
+    disk_.FailCalls(calls, static_cast<uint32_t>(random_.Below(6)));
   }
 
   // The job's processes end. `all`: the servers' hosts and the coordinator do, too; else what they
@@ -282,7 +296,7 @@ class StoredJob {
     while (keep_pending_ && !disk_.crashed()) Keep();
     keep_pending_.reset();
     disk_.CrashAfter(UINT32_MAX);
-    if (is_faulty() && random_.Below(3) == 0) disk_.Damage();
+    if (Chance(2)) disk_.Damage();
   }
 
   // What writers still have is written later, by servers that live on, or never.
@@ -377,12 +391,15 @@ class StoredJob {
   void Keep() {
     const server::CheckpointToKeep keep = *std::exchange(keep_pending_, std::nullopt);
     absl::Status deleting;
+    const uint64_t failed_calls = disk_.failed_calls();
     const absl::Status kept = server::KeepCheckpoint(keep, OpenerOf(&disk_), &deleting);
     keeping_crashed_ = disk_.crashed();
     Require(checker_.Check());
     if (keeping_crashed_) return;
     ++(kept.ok() ? outcome_.kept : outcome_.failed_keeps);
-    if (kept.ok()) Require(checker_.CheckKept(keep.manifest.clock, keep_, deleting));
+    // A manifest that cannot be read is kept, too.
+    const bool all_read = deleting.ok() && disk_.failed_calls() == failed_calls;
+    if (kept.ok()) Require(checker_.CheckKept(keep.manifest.clock, keep_, all_read));
     ledger_.OnKept(keep.manifest.clock, kept, absl::FromUnixSeconds(7), &shown_);
     KeepIfWhole();
   }
