@@ -75,35 +75,44 @@ bool StoreChecker::IsDamaged(const Manifest& manifest) const {
                      [&](const ObjectFacts& object) { return damaged.contains(object.name); });
 }
 
+bool StoreChecker::IsWhole(const Manifest& manifest) const {
+  return !IsDamaged(manifest) && FaultIn(manifest).empty();
+}
+
 std::optional<uint64_t> StoreChecker::Newest() const {
   std::optional<uint64_t> newest;
   for (const auto& [clock, manifest] : Manifests()) {
-    if (!IsDamaged(manifest) && FaultIn(manifest).empty()) newest = clock;
+    if (IsWhole(manifest)) newest = clock;
   }
   return newest;
 }
 
 std::string StoreChecker::Check() {
-  for (const auto& [clock, manifest] : Manifests()) {
+  const std::map<uint64_t, Manifest> manifests = Manifests();
+  std::set<uint64_t> whole;
+  for (const auto& [clock, manifest] : manifests) {
     const std::string fault = FaultIn(manifest);
     if (!fault.empty()) return absl::StrFormat("a manifest means whole objects: %s", fault);
+    if (!IsDamaged(manifest)) whole.insert(clock);
   }
-  const std::optional<uint64_t> newest = Newest();
-  const std::optional<uint64_t> before = std::exchange(whole_, newest);
-  if (newest || !before) return "";
+  const std::set<uint64_t> before = kept_;
+  std::erase_if(kept_, [&](uint64_t clock) { return !whole.contains(clock); });
+  if (!whole.empty() || before.empty()) return "";
   // What is damaged may be a newer one, for which the older one was given up.
   for (const std::string& name : disk_.Damaged()) {
-    if (name >= Checkpoints::ObjectName(*before, "")) return "";
+    if (name >= Checkpoints::ObjectName(*before.begin(), "")) return "";
   }
   return absl::StrFormat("one stays whole: that of clock %d is gone, and there is no other",
-                         *before);
+                         *before.rbegin());
 }
 
-std::string StoreChecker::CheckKept(uint64_t clock, uint32_t keep, bool others_deleted) const {
+std::string StoreChecker::CheckKept(uint64_t clock, uint32_t keep, bool others_deleted) {
   const std::map<uint64_t, Manifest> manifests = Manifests();
-  if (!manifests.contains(clock)) {
+  const auto own = manifests.find(clock);
+  if (own == manifests.end()) {
     return absl::StrFormat("the newest are kept: clock %d is kept, but has no manifest", clock);
   }
+  if (IsWhole(own->second)) kept_.insert(clock);
   if (!others_deleted || manifests.size() <= keep) return "";
   return absl::StrFormat("the newest are kept: %d manifests where %d are to be kept",
                          manifests.size(), keep);

@@ -22,11 +22,11 @@ class StoreChecker {
 
   // An object that a writer is to put, with what its images were when they were cut.
   void OnCut(const std::string& object, std::string content);
-  // Any time: what a manifest names is there, is what was cut, and is all of it; what was whole has
-  // not gone without a newer one.
+  // Any time: what a manifest names is there, is what was cut, and is all of it; a checkpoint that
+  // was kept has not gone without a newer one.
   std::string Check();
   // A checkpoint has been kept, and so have at most `keep` of them, if all others could be deleted.
-  std::string CheckKept(uint64_t clock, uint32_t keep, bool others_deleted) const;
+  std::string CheckKept(uint64_t clock, uint32_t keep, bool others_deleted);
   // The status of a server or node that could not load names an object that is damaged.
   std::string CheckNamed(const absl::Status& refused) const;
 
@@ -34,6 +34,7 @@ class StoreChecker {
   std::optional<uint64_t> Newest() const;
 
  private:
+  bool IsWhole(const Manifest& manifest) const;
   // By clock: those that can be read.
   std::map<uint64_t, Manifest> Manifests() const;
   // Why it is not whole; empty: it is, but for what was damaged on purpose.
@@ -42,7 +43,7 @@ class StoreChecker {
 
   const FaultyDisk& disk_;
   std::map<std::string, std::string> cut_;  // by object
-  std::optional<uint64_t> whole_;           // at the last check
+  std::set<uint64_t> kept_;                 // clocks, of those that were whole at the last check
 };
 
 }  // namespace strata::sim

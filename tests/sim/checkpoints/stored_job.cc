@@ -13,7 +13,6 @@
 #include "common/checkpoint/checkpoints.h"
 #include "common/checkpoint/part_writer.h"
 #include "common/checkpoint/testing/faulty_store.h"
-#include "common/image/image_file.h"
 #include "common/job/consistency.h"
 #include "common/transport/sim/random.h"
 #include "server/coordinator/checkpoints/checkpoint_ledger.h"
@@ -22,6 +21,7 @@
 #include "server/daemon/load_checkpoint.h"
 #include "tests/sim/checkpoints/job_run.h"
 #include "tests/sim/checkpoints/store_checker.h"
+#include "tests/sim/checkpoints/undisturbed.h"
 #include "worker/aggregator/node_checkpoints.h"
 
 namespace strata::sim {
@@ -33,26 +33,10 @@ constexpr int kEventsMax = 1'000'000;
 constexpr uint32_t kFaultyAttemptsMax = 8;
 constexpr int kTriesMax = 200;  // to begin an attempt; each takes one failure that was asked for
 constexpr char kDir[] = "/checkpoints";
-constexpr absl::Duration kLatencyMax = absl::Milliseconds(3);
+constexpr absl::Duration kLatencyMax = absl::Milliseconds(1);
 
-// By clock and chunk.
-using Images = std::map<uint64_t, std::map<uint64_t, ChunkImage>>;
-
-// A run that nothing stops.
-struct Undisturbed {
-  std::vector<std::vector<float>> weights;  // of nodes
-  Images images;
-  int events = 0;
-};
-
-std::string BytesOfFile(const ImageFile& file) {
-  std::string bytes;
-  for (const absl::Span<const char> piece : file.Pieces()) bytes.append(piece.data(), piece.size());
-  return bytes;
-}
-
-bool SameBytes(const Bytes& a, const Bytes& b) {
-  return a.size() == b.size() && std::equal(a.data(), a.data() + a.size(), b.data());
+std::string Text(const std::optional<uint64_t>& clock) {
+  return clock ? absl::StrCat("clock ", *clock) : "its beginning";
 }
 
 // One seed's job, and all that writes its checkpoints.
@@ -65,6 +49,7 @@ class StoredJob {
         disk_(seed, kDir),
         elsewhere_(seed, kDir),
         checker_(disk_),
+        undisturbed_(case_),
         every_(random_.Below(2) == 0 ? 2 : 4),
         keep_(static_cast<uint32_t>(random_.Between(1, 3))),
         nodes_(DrawNodes()),
@@ -73,7 +58,7 @@ class StoredJob {
   }
 
   StoredOutcome Run() {
-    RunUndisturbed();
+    Require(undisturbed_.Run(MakeJobRecord(case_, nodes_, DrawShards(), every_, keep_), seed_));
     while (!has_finished_ && outcome_.violation.empty()) {
       ++outcome_.attempts;
       if (outcome_.attempts > faulty_) disk_.Calm();
@@ -105,30 +90,6 @@ class StoredJob {
   uint32_t DrawNodes() { return 1u << random_.Below(3); }
   uint32_t DrawShards() { return static_cast<uint32_t>(random_.Between(1, 3)); }
 
-  void RunUndisturbed() {
-    JobRun run(case_, MakeJobRecord(case_, nodes_, DrawShards(), every_, keep_), seed_, {});
-    while (!run.is_over() && undisturbed_.events < kEventsMax && run.RunOne()) {
-      ++undisturbed_.events;
-      for (const PartWriter::Part& part : run.TakeParts()) KeepImages(part);
-    }
-    if (!run.has_finished()) {
-      return Fail(absl::StrCat("ends once faults stop: never disturbed, ", run.status().message()));
-    }
-    for (size_t n = 0; n < run.nodes(); ++n) undisturbed_.weights.push_back(run.node(n).weights());
-  }
-
-  void KeepImages(const PartWriter::Part& part) {
-    part.let_go();
-    if (part.name.kind != PartKind::kShard) return;
-    const auto content = std::make_shared<const std::string>(BytesOfFile(part.make()));
-    const Bytes bytes(content, reinterpret_cast<const std::byte*>(content->data()),
-                      content->size());
-    std::vector<ChunkImage> images = *ParseImageFile(bytes, "undisturbed");
-    for (ChunkImage& image : images) {
-      undisturbed_.images[part.clock][image.begin] = std::move(image);
-    }
-  }
-
   // ---- What the job goes on from.
 
   // False: the host has crashed, or something is wrong.
@@ -147,11 +108,8 @@ class StoredJob {
         const std::optional<uint64_t> from =
             record_.has_resume() ? std::optional(record_.resume().clock()) : std::nullopt;
         if (from == newest) return true;
-        const auto text = [](const std::optional<uint64_t>& clock) {
-          return clock ? absl::StrCat("clock ", *clock) : "its beginning";
-        };
-        Fail(absl::StrFormat("goes on from the newest whole one: from %s, not from %s", text(from),
-                             text(newest)));
+        Fail(absl::StrFormat("goes on from the newest whole one: from %s, not from %s", Text(from),
+                             Text(newest)));
       } else if (record_.has_resume() && IsDamage(status)) {
         Require(checker_.CheckNamed(status));
         ++outcome_.refused;
@@ -197,7 +155,7 @@ class StoredJob {
       absl::StatusOr<std::vector<ChunkImage>> images =
           server::LoadCheckpoint(record_, {ShardId(s)}, *store);
       if (!images.ok()) return images.status();
-      CheckImages(*images);
+      Require(undisturbed_.CheckImages(*images));
       from_.images.push_back(*std::move(images));
     }
     for (int n = 0; n < record_.view().nodes_size(); ++n) {
@@ -206,24 +164,6 @@ class StoredJob {
       from_.nodes.push_back(*std::move(node));
     }
     return absl::OkStatus();
-  }
-
-  // Where pushes are applied as they come, any may be in the weights.
-  void CheckImages(const std::vector<ChunkImage>& images) {
-    for (const ChunkImage& image : images) {
-      const auto& of_clock = undisturbed_.images[image.clock];
-      // It may have been left out, where others were held.
-      if (case_.is_async || !of_clock.contains(image.begin)) return;
-      const ChunkImage& whole = of_clock.at(image.begin);
-      bool same = SameBytes(image.weights.weights, whole.weights.weights) &&
-                  image.weights.state.size() == whole.weights.state.size();
-      for (size_t v = 0; same && v < whole.weights.state.size(); ++v) {
-        same = SameBytes(image.weights.state[v], whole.weights.state[v]);
-      }
-      if (same) continue;
-      Fail(absl::StrFormat("goes on with the bits of that clock: clock %d, elements from %d on",
-                           image.clock, image.begin));
-    }
   }
 
   // ---- One attempt.
@@ -255,7 +195,7 @@ class StoredJob {
 
   void DrawFaults() {
     const uint64_t first = record_.has_resume() ? record_.resume().step() : 0;
-    const uint64_t events = undisturbed_.events * (kJobSteps - first) / kJobSteps + 1;
+    const uint64_t events = undisturbed_.events() * (kJobSteps - first) / kJobSteps + 1;
     const auto draw = [&](uint32_t one_in) {
       const int at = static_cast<int>(random_.Below(events));
       return Chance(one_in) ? at : -1;
@@ -263,7 +203,7 @@ class StoredJob {
     kill_at_ = random_.Below(3) > 0 ? draw(1) : -1;
     fail_at_ = draw(4);
     fill_at_ = draw(6);
-    damage_at_ = draw(3);
+    damage_at_ = draw(5);
     crash_at_ = draw(3);
     stray_shard_ = Chance(8) ? 0 : -1;
     keeping_crashed_ = false;
@@ -296,7 +236,7 @@ class StoredJob {
     while (keep_pending_ && !disk_.crashed()) Keep();
     keep_pending_.reset();
     disk_.CrashAfter(UINT32_MAX);
-    if (Chance(2)) disk_.Damage();
+    if (Chance(3)) disk_.Damage();
   }
 
   // What writers still have is written later, by servers that live on, or never.
@@ -409,14 +349,7 @@ class StoredJob {
   void CheckEnd() {
     if (!run_->has_finished()) return Fail("ends once faults stop: nodes wait for ever");
     has_finished_ = true;
-    for (size_t n = 0; n < run_->nodes() && outcome_.violation.empty(); ++n) {
-      const std::vector<float>& weights = run_->node(n).weights();
-      if (case_.has_ledger) {
-        CheckLedger(weights);
-      } else if (weights != undisturbed_.weights[case_.keeps_nodes ? n : 0]) {
-        Fail("ends as an undisturbed job does: weights have other bits");
-      }
-    }
+    Require(undisturbed_.CheckEnd(*run_));
   }
   // Where each node that has begun went on in its data.
   void CheckData() {
@@ -436,27 +369,18 @@ class StoredJob {
     }
     return least;
   }
-  void CheckLedger(const std::vector<float>& weights) {
-    for (size_t i = 0; i < weights.size(); ++i) {
-      const float expected = i % kJobChunkElements < kJobSamples ? 1 : 0;
-      if (weights[i] == expected) continue;
-      return Fail(absl::StrFormat("each sample counts once: sample %d of chunk %d %g times",
-                                  i % kJobChunkElements, i / kJobChunkElements, weights[i]));
-    }
-  }
-
   const uint64_t seed_;
   SimRandom random_;
   const JobCase& case_;
   FaultyDisk disk_;
   FaultyDisk elsewhere_;  // what a server sees that has another folder under the same path
   StoreChecker checker_;
+  Undisturbed undisturbed_;
   const uint64_t every_;
   const uint32_t keep_;
   const uint32_t nodes_;
   const uint32_t faulty_;  // attempts with faults
   StoredOutcome outcome_;
-  Undisturbed undisturbed_;
 
   uint32_t attempt_ = 0;
   bool has_finished_ = false;

@@ -11,7 +11,7 @@
 namespace strata::sim {
 namespace {
 
-constexpr uint64_t kSeeds = 400;
+constexpr uint64_t kSeeds = 600;
 
 TEST(StoredJobTest, AJobEndsAsAnUndisturbedOneDoesWhateverBecomesOfItsStore) {
   StoredOutcome all;
