@@ -63,7 +63,7 @@ JobRun::JobRun(const JobCase& one, proto::JobRecord record, uint64_t seed, const
       network_(seed) {
   network_.set_faults({.drop = 0.1, .duplicate = 0.1, .break_both = 0.01});
   for (int s = 0; s < record_.placement().shard_endpoints_size(); ++s) {
-    shards_.push_back(std::make_unique<SimShard>(&network_, record_, s));
+    shards_.push_back(std::make_unique<JobShard>(&network_, record_, s));
     if (!from.images.empty()) status_.Update(shards_.back()->Restore(from.images[s]));
   }
   if (!status_.ok()) return;

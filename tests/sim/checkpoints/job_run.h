@@ -11,7 +11,7 @@
 #include "common/image/chunk_image.h"
 #include "common/transport/sim/sim_network.h"
 #include "proto/control.pb.h"
-#include "tests/sim/checkpoints/sim_shard.h"
+#include "tests/sim/checkpoints/job_shard.h"
 #include "worker/exchange/core/node_cuts.h"
 #include "worker/exchange/testing/training_node.h"
 
@@ -75,7 +75,7 @@ class JobRun {
   const std::vector<uint32_t> order_;  // of samples
   transport::SimNetwork network_;
   absl::Status status_;
-  std::vector<std::unique_ptr<SimShard>> shards_;
+  std::vector<std::unique_ptr<JobShard>> shards_;
   std::vector<std::unique_ptr<worker::TrainingNode>> nodes_;
 };
 

@@ -181,7 +181,9 @@ class StoredJob {
       if (!run_->RunOne()) break;
       for (PartWriter::Part& part : run_->TakeParts()) Queue(std::move(part));
       if (disk_.crashed()) return Die(/*all=*/keeping_crashed_ || random_.Below(2) == 0);
-      if (!run_->status().ok()) Fail(absl::StrCat("goes on: ", run_->status().message()));
+      if (run_->status().ok()) continue;
+      CheckData();
+      Fail(absl::StrCat("goes on: ", run_->status().message()));
     }
     CheckData();
     if (outcome_.violation.empty()) CheckEnd();

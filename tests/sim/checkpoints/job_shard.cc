@@ -1,4 +1,4 @@
-#include "tests/sim/checkpoints/sim_shard.h"
+#include "tests/sim/checkpoints/job_shard.h"
 
 #include "absl/strings/str_cat.h"
 #include "common/require.h"
@@ -13,7 +13,7 @@ constexpr uint32_t kFirstServerHost = 32;
 
 }  // namespace
 
-SimShard::SimShard(transport::SimNetwork* network, const proto::JobRecord& record, uint32_t own)
+JobShard::JobShard(transport::SimNetwork* network, const proto::JobRecord& record, uint32_t own)
     : network_(*network), endpoint_(network, OptionsOf(own)) {
   job_ = std::make_unique<server::ShardJob>(*server::MakeShardPlan(record, ShardId(own)),
                                             kernels::Cpu(), pool_, &scratch_, &refusals_, &cuts_,
@@ -22,7 +22,7 @@ SimShard::SimShard(transport::SimNetwork* network, const proto::JobRecord& recor
   STRATA_REQUIRE(endpoint_.Listen(address).ok());
 }
 
-transport::SimEndpoint::Options SimShard::OptionsOf(uint32_t own) {
+transport::SimEndpoint::Options JobShard::OptionsOf(uint32_t own) {
   transport::SimEndpoint::Options options;
   options.name = absl::StrCat("s", own);
   options.host = kFirstServerHost + own;
@@ -31,14 +31,14 @@ transport::SimEndpoint::Options SimShard::OptionsOf(uint32_t own) {
   return options;
 }
 
-void SimShard::Serve() {
+void JobShard::Serve() {
   std::vector<Event> events;
   endpoint_.Poll(absl::InfiniteDuration(), &events);
   for (const Event& event : events) Take(event);
   WakeAtDeadline();
 }
 
-void SimShard::Take(const Event& event) {
+void JobShard::Take(const Event& event) {
   std::vector<ShardAction> actions;
   if (event.kind != Event::Kind::kFrame) {
     bound_.erase(event.connection);
@@ -56,13 +56,13 @@ void SimShard::Take(const Event& event) {
   Send(actions);
 }
 
-void SimShard::Send(const std::vector<ShardAction>& actions) {
+void JobShard::Send(const std::vector<ShardAction>& actions) {
   for (const ShardAction& action : actions) {
     endpoint_.Send(action.connection, action.frame).IgnoreError();
   }
 }
 
-void SimShard::WakeAtDeadline() {
+void JobShard::WakeAtDeadline() {
   const absl::Time at = job_->deadline();
   if (at >= wakes_at_) return;
   wakes_at_ = at;

@@ -1,5 +1,5 @@
-#ifndef STRATA_TESTS_SIM_CHECKPOINTS_SIM_SHARD_H_
-#define STRATA_TESTS_SIM_CHECKPOINTS_SIM_SHARD_H_
+#ifndef STRATA_TESTS_SIM_CHECKPOINTS_JOB_SHARD_H_
+#define STRATA_TESTS_SIM_CHECKPOINTS_JOB_SHARD_H_
 
 #include <cstdint>
 #include <memory>
@@ -21,10 +21,10 @@
 namespace strata::sim {
 
 // One shard of a job on a simulated network, as ShardThread and ShardCore drive it.
-class SimShard {
+class JobShard {
  public:
   // Listens where the record says. `network` outlives it.
-  SimShard(transport::SimNetwork* network, const proto::JobRecord& record, uint32_t own);
+  JobShard(transport::SimNetwork* network, const proto::JobRecord& record, uint32_t own);
 
   // See ShardJob.
   absl::Status Restore(absl::Span<const ChunkImage> images) { return job_->Restore(images); }
@@ -52,4 +52,4 @@ class SimShard {
 
 }  // namespace strata::sim
 
-#endif  // STRATA_TESTS_SIM_CHECKPOINTS_SIM_SHARD_H_
+#endif  // STRATA_TESTS_SIM_CHECKPOINTS_JOB_SHARD_H_
