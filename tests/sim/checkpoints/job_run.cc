@@ -20,7 +20,7 @@ constexpr char kLedger[] = "optimizer { sgd {} } schedule { base_lr: 1 } ";
 }  // namespace
 
 const std::vector<JobCase>& JobCases() {
-  static const std::vector<JobCase>& cases = *new std::vector<JobCase>{
+  static const std::vector<JobCase> cases = {
       {.name = "sync", .job = absl::StrCat(kAdamW, "consistency { sync {} }")},
       {.name = "sync, answers encoded",
        .job = absl::StrCat(kAdamW, "consistency { sync {} } pull { codec: INT8 }")},
@@ -54,6 +54,14 @@ proto::JobRecord MakeJobRecord(const JobCase& one, uint32_t nodes, uint32_t shar
   record.mutable_job()->mutable_checkpoint()->set_keep(keep);
   record.set_samples_per_epoch(kJobSamples);
   return record;
+}
+
+uint64_t JobRun::From::LeastApplied(size_t node) const {
+  uint64_t least = UINT64_MAX;
+  for (const std::vector<ChunkImage>& of_shard : images) {
+    for (const ChunkImage& image : of_shard) least = std::min(least, image.applied.at(node));
+  }
+  return least;
 }
 
 JobRun::JobRun(const JobCase& one, proto::JobRecord record, uint64_t seed, const From& from)

@@ -44,6 +44,9 @@ class JobRun {
   struct From {
     std::vector<std::vector<ChunkImage>> images;                   // by shard
     std::vector<std::shared_ptr<const worker::NodeResume>> nodes;  // by node
+
+    // The least of a node's pushes that are in a chunk.
+    uint64_t LeastApplied(size_t node) const;
   };
   // `one` outlives it.
   JobRun(const JobCase& one, proto::JobRecord record, uint64_t seed, const From& from);

@@ -35,10 +35,6 @@ constexpr int kTriesMax = 200;  // to begin an attempt; each takes one failure t
 constexpr char kDir[] = "/checkpoints";
 constexpr absl::Duration kLatencyMax = absl::Milliseconds(1);
 
-std::string Text(const std::optional<uint64_t>& clock) {
-  return clock ? absl::StrCat("clock ", *clock) : "its beginning";
-}
-
 // One seed's job, and all that writes its checkpoints.
 class StoredJob {
  public:
@@ -108,8 +104,8 @@ class StoredJob {
         const std::optional<uint64_t> from =
             record_.has_resume() ? std::optional(record_.resume().clock()) : std::nullopt;
         if (from == newest) return true;
-        Fail(absl::StrFormat("goes on from the newest whole one: from %s, not from %s", Text(from),
-                             Text(newest)));
+        Fail(absl::StrFormat("goes on from the newest whole one: from clock %d, not from %d",
+                             from.value_or(0), newest.value_or(0)));
       } else if (record_.has_resume() && IsDamage(status)) {
         Require(checker_.CheckNamed(status));
         ++outcome_.refused;
@@ -365,12 +361,9 @@ class StoredJob {
   uint64_t StepOf(size_t node) const {
     if (!record_.has_resume()) return 0;
     if (!case_.is_async) return record_.resume().clock() * StepsPerClock(record_.job());
-    uint64_t least = UINT64_MAX;
-    for (const std::vector<ChunkImage>& images : from_.images) {
-      for (const ChunkImage& image : images) least = std::min(least, image.applied.at(node));
-    }
-    return least;
+    return from_.LeastApplied(node);
   }
+
   const uint64_t seed_;
   SimRandom random_;
   const JobCase& case_;
