@@ -125,4 +125,16 @@ std::string StoreChecker::CheckNamed(const absl::Status& refused) const {
   return absl::StrCat("what is damaged is named: ", refused.message());
 }
 
+std::string StoreChecker::CheckPassedOver(const std::set<std::string>& damaged, uint64_t clock,
+                                          const std::vector<std::string>& passed_over) {
+  for (const std::string& name : damaged) {
+    if (!absl::EndsWith(name, "/manifest.json") || name < ManifestName(clock)) continue;
+    const bool is_named =
+        std::any_of(passed_over.begin(), passed_over.end(),
+                    [&](const std::string& one) { return absl::StrContains(one, name); });
+    if (!is_named) return absl::StrCat("what is damaged is named: not ", name);
+  }
+  return "";
+}
+
 }  // namespace strata::sim

@@ -6,6 +6,7 @@
 #include <optional>
 #include <set>
 #include <string>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "common/checkpoint/manifest.h"
@@ -29,6 +30,10 @@ class StoreChecker {
   std::string CheckKept(uint64_t clock, uint32_t keep, bool others_deleted);
   // The status of a server or node that could not load names an object that is damaged.
   std::string CheckNamed(const absl::Status& refused) const;
+  // Manifests that are damaged, and newer than that of `clock`, are named in what was passed over.
+  // `damaged`: those of before.
+  static std::string CheckPassedOver(const std::set<std::string>& damaged, uint64_t clock,
+                                     const std::vector<std::string>& passed_over);
 
   // The clock of the newest checkpoint that is whole; none: there is none.
   std::optional<uint64_t> Newest() const;

@@ -124,6 +124,7 @@ class StoredJob {
     record_.mutable_job()->mutable_checkpoint()->set_dir(kDir);
     record_.set_attempt(++attempt_);
     record_.set_token(attempt_);
+    const std::set<std::string> damaged = disk_.Damaged();
     const absl::StatusOr<server::CheckpointFound> found =
         server::FindCheckpoint({.job = record_.job_id(),
                                 .cluster = record_.cluster(),
@@ -135,6 +136,7 @@ class StoredJob {
     from_ = {};
     if (absl::IsNotFound(found.status())) return absl::OkStatus();
     if (!found.ok()) return found.status();
+    Require(StoreChecker::CheckPassedOver(damaged, found->manifest.clock, found->passed_over));
     if (absl::Status same = server::CheckGoesOn(record_.job(), found->record); !same.ok())
       return same;
     if (absl::Status same = server::CheckGoesOn(record_, found->record); !same.ok()) return same;
