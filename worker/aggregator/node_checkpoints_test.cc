@@ -10,6 +10,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/checkpoint/checkpoints.h"
 #include "common/checkpoint/file_store.h"
+#include "common/job/consistency.h"
 #include "common/job/job.h"
 #include "gmock/gmock.h"
 #include "google/protobuf/text_format.h"
@@ -42,7 +43,7 @@ WeightImage Weights(float first) { return {.version = 3, .weights = Floats(first
 
 Cut<NodeChunkImage> OwnCut(uint64_t clock, float first) {
   NodeChunkImage image{.begin = 0, .elements = kElements};
-  image.local = {.clock = clock, .last_samples = 8, .own = Weights(first), .start = Floats(1)};
+  image.local = {.clock = 2 * clock, .last_samples = 8, .own = Weights(first), .start = Floats(1)};
   return {.clock = clock, .images = {image}};
 }
 Cut<ChunkImage> SliceCut(uint64_t clock, uint64_t begin, float first) {
@@ -107,6 +108,7 @@ class NodeCheckpointsTest : public testing::Test {
     proto::Resume* resume = record.mutable_resume();
     resume->set_dir(folder_);
     resume->set_clock(clock);
+    resume->set_step(clock * StepsPerClock(record.job()));
     for (const proto::CheckpointPart& part : parts) {
       if (part.has_node()) resume->add_object_of_node(resume->objects_size());
       *resume->add_objects() = part.object();
@@ -218,7 +220,7 @@ TEST_F(NodeCheckpointsTest, WhatIsAnotherNodesOrAnotherClocksOrNotThereIsDamageT
   ExpectDamage(LoadNodeResume(GoesOnFrom(record, 4, {part, part}), 1, Opener()).status(),
                PathOf(part), "is of node 0, not 1");
   ExpectDamage(LoadNodeResume(GoesOnFrom(record, 6, {part}), 0, Opener()).status(), PathOf(part),
-               "is of clock 4, not 6");
+               "is of step 8, not 12");
   proto::JobRecord beyond = goes_on;
   beyond.mutable_resume()->set_object_of_node(0, 3);
   ExpectDamage(LoadNodeResume(beyond, 0, Opener()).status(), "", "object 3 of the checkpoint's 1");

@@ -7,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/image/image_file.h"
 #include "common/image/node_image_file.h"
+#include "common/job/consistency.h"
 #include "server/shard/testing/shard_harness.h"
 #include "training/data/sampler.h"
 
@@ -122,7 +123,8 @@ std::vector<PartWriter::Part> JobRun::TakeParts() {
       part.let_go = [&node = *nodes_[n], clock = cut.clock] {
         node.LetGoOf(worker::NodeCuts::Kind::kOwn, clock);
       };
-      NodeImage image{.node = n, .clock = cut.clock, .chunks = std::move(cut.images)};
+      const uint64_t steps = cut.clock * StepsPerClock(record_.job());
+      NodeImage image{.node = n, .clock = steps, .chunks = std::move(cut.images)};
       part.make = [image = std::move(image)] { return MakeNodeImageFile(image); };
     }
   }
