@@ -5,7 +5,6 @@
 #include <cstdint>
 #include <map>
 #include <memory>
-#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -13,24 +12,19 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "common/image/chunk_image.h"
-#include "common/transport/sim/sim_endpoint.h"
 #include "common/transport/sim/sim_network.h"
 #include "gtest/gtest.h"
-#include "server/shard/shard_job.h"
 #include "server/shard/testing/shard_harness.h"
+#include "tests/sim/checkpoints/job_shard.h"
 #include "worker/exchange/testing/training_node.h"
 
 namespace strata::sim {
 namespace {
 
-using server::ShardAction;
-using transport::Event;
-
 constexpr uint32_t kChunks = 5, kChunkElements = 64;
 constexpr uint64_t kClocks = 14, kEvery = 4;
 constexpr uint32_t kBatch = 4;  // samples of a node in each step
 constexpr int kEventsMax = 1'000'000;
-constexpr uint32_t kFirstServerHost = 32;
 
 using Checkpoint = std::vector<ChunkImage>;  // by chunk
 
@@ -52,92 +46,6 @@ struct Case {
 };
 void PrintTo(const Case& one, std::ostream* out) { *out << one.name; }
 
-// One shard of the job, as ShardThread and ShardCore drive it.
-class Shard {
- public:
-  Shard(transport::SimNetwork* network, const proto::JobRecord& record, uint32_t own)
-      : network_(*network), endpoint_(network, OptionsOf(own)) {
-    job_ = std::make_unique<server::ShardJob>(*server::MakeShardPlan(record, ShardId(own)),
-                                              kernels::Cpu(), pool_, &scratch_, &refusals_, &cuts_,
-                                              nullptr);
-    EXPECT_TRUE(endpoint_.Listen(record.placement().shard_endpoints(static_cast<int>(own))).ok());
-  }
-
-  void Restore(const Checkpoint& checkpoint) {
-    EXPECT_EQ(job_->Restore(checkpoint), absl::OkStatus());
-  }
-  // By clock and chunk; a store takes each cut at once.
-  void TakeImages(std::map<uint64_t, std::map<uint32_t, ChunkImage>>* images) {
-    for (server::ShardCut& cut : std::exchange(cuts_, {})) {
-      for (ChunkImage& image : cut.images) {
-        const uint64_t chunk = image.begin / kChunkElements;
-        (*images)[cut.clock][static_cast<uint32_t>(chunk)] = std::move(image);
-      }
-      job_->LetGoOf(cut.shard, cut.clock);
-    }
-  }
-  uint64_t refused() const { return job_->counters().refused; }
-
- private:
-  transport::SimEndpoint::Options OptionsOf(uint32_t own) {
-    transport::SimEndpoint::Options options;
-    options.name = absl::StrCat("s", own);
-    options.host = kFirstServerHost + own;
-    options.addresses_are_names = true;
-    options.on_ready = [this] { Serve(); };
-    return options;
-  }
-  void Serve() {
-    std::vector<Event> events;
-    endpoint_.Poll(absl::InfiniteDuration(), &events);
-    for (const Event& event : events) {
-      std::vector<ShardAction> actions;
-      if (event.kind != Event::Kind::kFrame) {
-        bound_.erase(event.connection);
-        job_->OnDisconnected(event.connection);
-      } else if (event.frame.header.op == wire::Op::kHello) {
-        wire::Hello hello;
-        const Bytes& payload = event.frame.payload;
-        EXPECT_TRUE(wire::DecodeHello({payload.data(), payload.size()}, &hello).ok());
-        if (job_->OnHello(event.connection, event.frame, hello, &actions)) {
-          bound_.insert(event.connection);
-        }
-      } else if (bound_.contains(event.connection)) {
-        job_->OnFrame(event.connection, event.frame, network_.Now(), &actions);
-      }
-      Send(actions);
-    }
-    WakeAtDeadline();
-  }
-  void Send(const std::vector<ShardAction>& actions) {
-    for (const ShardAction& action : actions) {
-      endpoint_.Send(action.connection, action.frame).IgnoreError();
-    }
-  }
-  void WakeAtDeadline() {
-    const absl::Time at = job_->deadline();
-    if (at >= wakes_at_) return;
-    wakes_at_ = at;
-    network_.After(at - network_.Now(), [this] {
-      wakes_at_ = absl::InfiniteFuture();
-      std::vector<ShardAction> actions;
-      job_->OnTime(network_.Now(), &actions);
-      Send(actions);
-      WakeAtDeadline();
-    });
-  }
-
-  transport::SimNetwork& network_;
-  absl::Time wakes_at_ = absl::InfiniteFuture();
-  BufferPool pool_;
-  kernels::EncoderScratch scratch_;
-  server::Refusals refusals_;
-  std::vector<server::ShardCut> cuts_;
-  std::unique_ptr<server::ShardJob> job_;
-  std::set<transport::ConnectionId> bound_;
-  transport::SimEndpoint endpoint_;
-};
-
 // A job's nodes and shards, from its beginning or from a checkpoint on.
 class Cluster {
  public:
@@ -154,8 +62,9 @@ class Cluster {
     record_.mutable_job()->mutable_checkpoint()->set_every_steps(kEvery);
     if (checkpoint != nullptr) record_.mutable_resume()->set_clock((*checkpoint)[0].clock);
     for (uint32_t s = 0; s < shards; ++s) {
-      shards_.push_back(std::make_unique<Shard>(&network_, record_, s));
-      if (checkpoint != nullptr) shards_.back()->Restore(*checkpoint);
+      shards_.push_back(std::make_unique<JobShard>(&network_, record_, s));
+      if (checkpoint == nullptr) continue;
+      EXPECT_EQ(shards_.back()->Restore(*checkpoint), absl::OkStatus());
     }
     for (uint32_t node = 0; node < nodes; ++node) AddNode(node);
   }
@@ -168,7 +77,7 @@ class Cluster {
                                         [](const auto& node) { return node->is_over(); });
       if (all_over || !network_.RunOne()) break;
       ++events_;
-      for (const auto& shard : shards_) shard->TakeImages(&images_);
+      TakeImages();
     }
     bool finished = true;
     for (const auto& node : nodes_) {
@@ -213,6 +122,18 @@ class Cluster {
     };
     nodes_.push_back(std::make_unique<worker::TrainingNode>(&network_, std::move(options)));
   }
+  // A store takes each cut at once.
+  void TakeImages() {
+    for (const auto& shard : shards_) {
+      for (server::ShardCut& cut : shard->TakeCuts()) {
+        for (ChunkImage& image : cut.images) {
+          const uint64_t chunk = image.begin / kChunkElements;
+          images_[cut.clock][static_cast<uint32_t>(chunk)] = std::move(image);
+        }
+        shard->LetGoOf(cut.shard, cut.clock);
+      }
+    }
+  }
   // Of the node's weights, too, so that it matters with which ones it goes on.
   float Gradient(uint32_t node, uint64_t clock, uint64_t i) const {
     const uint64_t mixed = (node * 131 + clock) * 7919 + i * 104729;
@@ -230,7 +151,7 @@ class Cluster {
   transport::SimNetwork network_;
   proto::JobRecord record_;
   std::map<uint64_t, std::map<uint32_t, ChunkImage>> images_;  // by clock and chunk
-  std::vector<std::unique_ptr<Shard>> shards_;
+  std::vector<std::unique_ptr<JobShard>> shards_;
   std::vector<std::unique_ptr<worker::TrainingNode>> nodes_;
   int events_ = 0;
 };

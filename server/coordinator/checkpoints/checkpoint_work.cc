@@ -70,6 +70,18 @@ absl::Status DropUseless(const Manifest* from, const CheckpointQuery& query,
   return absl::OkStatus();
 }
 
+// A manifest that the store does not give now may be that of a newer checkpoint than `newest`.
+absl::Status CheckAllWereRead(const Checkpoints::Listing& listing, const Manifest* newest,
+                              uint64_t below) {
+  for (const auto& [clock, why] : listing.broken) {
+    const bool matters =
+        (below == 0 || clock < below) && (newest == nullptr || clock > newest->clock);
+    const bool is_known = IsDamage(why) || absl::IsFailedPrecondition(why);  // another format
+    if (matters && !is_known) return why;
+  }
+  return absl::OkStatus();
+}
+
 absl::Status NoneThere(const CheckpointQuery& query, const Checkpoints::Listing& listing) {
   std::string text = absl::StrCat("no complete checkpoint in ", query.resume_dir);
   if (query.below > 0) absl::StrAppend(&text, " of a step before ", query.below);
@@ -95,6 +107,8 @@ absl::StatusOr<CheckpointFound> FindCheckpoint(const CheckpointQuery& query,
   const auto usable = [&](const Manifest& m) { return query.below == 0 || m.clock < query.below; };
   const auto newest = std::find_if(listing->complete.begin(), listing->complete.end(), usable);
   const bool is_found = newest != listing->complete.end();
+  const absl::Status read = CheckAllWereRead(*listing, is_found ? &*newest : nullptr, query.below);
+  if (!read.ok()) return read;
   if (query.resume_dir == query.own_dir && (is_found || query.or_begin)) {
     const absl::Status dropped =
         DropUseless(is_found ? &*newest : nullptr, query, *listing, checkpoints);

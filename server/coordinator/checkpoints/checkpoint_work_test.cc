@@ -12,6 +12,7 @@
 #include "absl/strings/str_format.h"
 #include "common/checkpoint/checkpoints.h"
 #include "common/checkpoint/file_store.h"
+#include "common/checkpoint/testing/faulty_store.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
@@ -89,6 +90,32 @@ TEST_F(CheckpointWorkTest, TheNewestCompleteOneIsFoundAndNewerBrokenOnesAreNamed
   EXPECT_EQ(found->manifest.clock, 20);
   EXPECT_EQ(found->record.cluster(), kCluster);
   EXPECT_THAT(found->passed_over, ElementsAre(HasSubstr("30/manifest.json")));
+}
+
+TEST_F(CheckpointWorkTest, AManifestThatTheStoreDoesNotGiveNowIsNotPassedOver) {
+  FaultyDisk disk(1, Dir("c"));
+  const StoreOpener open = [&](const std::string&) { return disk.Open(); };
+  for (const uint64_t clock : {10, 20}) {
+    CheckpointToKeep checkpoint = Object("c", clock);
+    const std::string text = "images";
+    const absl::Span<const char> piece(text);
+    ASSERT_TRUE(disk.Open()->Put(checkpoint.manifest.objects[0].name, {&piece, 1}).ok());
+    ASSERT_EQ(KeepCheckpoint(checkpoint, open, &deleting_), absl::OkStatus());
+  }
+  const CheckpointQuery query = {
+      .job = 1, .cluster = kCluster, .own_dir = Dir("c"), .resume_dir = Dir("c")};
+  disk.FailCalls(1, /*after=*/2);  // the list, the manifest of 10
+  const absl::Status status = FindCheckpoint(query, open).status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kUnavailable);
+  EXPECT_THAT(status.message(), HasSubstr(Checkpoints::ObjectName(20, "manifest.json")));
+  disk.FailCalls(1, /*after=*/1);
+  EXPECT_EQ(FindCheckpoint(query, open)->manifest.clock, 20) << "an older one does not matter";
+  disk.FailCalls(1, /*after=*/2);
+  CheckpointQuery below = query;
+  below.resume_dir = Dir("c");
+  below.own_dir = "";
+  below.below = 20;
+  EXPECT_EQ(FindCheckpoint(below, open)->manifest.clock, 10) << "nor one that is of no use";
 }
 
 TEST_F(CheckpointWorkTest, WithNothingToGoOnFromNoneIsFound) {

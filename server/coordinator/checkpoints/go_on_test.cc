@@ -94,7 +94,7 @@ TEST(GoOn, ServersAreToldWhichObjectHasWhichChunk) {
   for (const uint32_t shard : {2, 0, 2}) from.mutable_placement()->add_shard_of_chunk(shard);
   Manifest manifest{.clock = 10};
   manifest.objects = {{.name = "clock-10/shard-0-1.0", .bytes = 7, .checksum = 8},
-                      {.name = "clock-10/node-0-1.0"},
+                      {.name = "clock-10/other-0-1.0"},
                       {.name = "clock-10/shard-2-1.3", .bytes = 9}};
   const absl::StatusOr<proto::Resume> resume = MakeResume("/c", manifest, from);
   ASSERT_TRUE(resume.ok()) << resume.status();

@@ -12,6 +12,7 @@
 #include "common/transport/sim/sim_network.h"
 #include "worker/exchange/core/exchange.h"
 #include "worker/exchange/core/exchange_core.h"
+#include "worker/exchange/core/node_cuts.h"
 
 namespace strata::worker {
 
@@ -52,6 +53,10 @@ class TrainingNode final : public ExchangeNode {
   const std::vector<float>& first_weights() const { return first_weights_; }
   // Its exchange's.
   uint64_t first_clock() const { return first_clock_; }
+  NodeCuts TakeCuts() { return exchange_ ? exchange_->TakeCuts() : NodeCuts(); }
+  void LetGoOf(NodeCuts::Kind kind, uint64_t clock) {
+    if (exchange_) exchange_->LetGoOf(kind, clock);
+  }
   // Chunks whose final weights were taken.
   uint32_t finals() const { return finals_; }
   ExchangeCounters counters() const { return exchange_ ? exchange_->counters() : counters_; }

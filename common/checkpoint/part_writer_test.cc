@@ -1,0 +1,243 @@
+#include "common/checkpoint/part_writer.h"
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/synchronization/notification.h"
+#include "common/checkpoint/checkpoints.h"
+#include "common/checkpoint/testing/faulty_store.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+
+namespace strata {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::IsEmpty;
+using ::testing::Pair;
+
+constexpr absl::Duration kLong = absl::Seconds(20);
+
+proto::JobRecord Record() {
+  proto::JobRecord record;
+  record.set_job_id(7);
+  record.set_attempt(2);
+  record.set_token(1007);
+  return record;
+}
+
+// A writer of job 7's second attempt that notes all that it does, in order.
+class PartWriterTest : public testing::Test {
+ protected:
+  PartWriter::Calls Calls() {
+    return {.open = [this]() -> absl::StatusOr<std::unique_ptr<Store>> {
+              absl::MutexLock lock(&mutex_);
+              notes_.push_back("open");
+              mutex_.Await(absl::Condition(&may_open_));
+              if (!opening_.ok()) return opening_;
+              return disk_.Open();
+            },
+            .tell =
+                [this](const proto::CheckpointPart& part) {
+                  Note(absl::StrCat("told ", part.clock(), part.error().empty() ? "" : ": ",
+                                    part.error()));
+                  absl::MutexLock lock(&mutex_);
+                  told_.push_back(part);
+                }};
+  }
+  void Note(const std::string& what) {
+    absl::MutexLock lock(&mutex_);
+    notes_.push_back(what);
+  }
+  std::vector<std::string> notes() {
+    absl::MutexLock lock(&mutex_);
+    return notes_;
+  }
+  std::vector<proto::CheckpointPart> told() {
+    absl::MutexLock lock(&mutex_);
+    return told_;
+  }
+  void AwaitTold(size_t count) {
+    const auto are_told = [this, count] {
+      mutex_.AssertReaderHeld();
+      return told_.size() >= count;
+    };
+    absl::MutexLock lock(&mutex_);
+    EXPECT_TRUE(mutex_.AwaitWithTimeout(absl::Condition(&are_told), kLong));
+  }
+  void LetOpen(bool may) {
+    absl::MutexLock lock(&mutex_);
+    may_open_ = may;
+  }
+  void SetOpening(const absl::Status& status) {
+    absl::MutexLock lock(&mutex_);
+    opening_ = status;
+  }
+
+  PartWriter::Part Part(uint64_t clock, PartName name = {.kind = PartKind::kNode, .number = 3}) {
+    PartWriter::Part part;
+    part.name = name;
+    part.clock = clock;
+    part.make = [this, clock] {
+      Note(absl::StrCat("make ", clock));
+      return ImageFile{.head = absl::StrCat("image of ", clock)};
+    };
+    part.let_go = [this, clock] {
+      Note(absl::StrCat("let go ", clock, disk_.Contents().empty() ? "" : ", there"));
+    };
+    return part;
+  }
+  static void FinishAndWait(PartWriter* writer) {
+    writer->Finish();
+    EXPECT_TRUE(writer->AwaitDone(kLong));
+  }
+
+  FaultyDisk disk_{1, "disk"};
+  absl::Mutex mutex_;
+  std::vector<std::string> notes_ ABSL_GUARDED_BY(mutex_);
+  std::vector<proto::CheckpointPart> told_ ABSL_GUARDED_BY(mutex_);
+  bool may_open_ ABSL_GUARDED_BY(mutex_) = true;
+  absl::Status opening_ ABSL_GUARDED_BY(mutex_);
+};
+
+TEST_F(PartWriterTest, PartsAreMadePutLetGoOfAndToldInOrder) {
+  PartWriter writer(Record(), Calls());
+  writer.Write(Part(10));
+  writer.Write(Part(20));
+  FinishAndWait(&writer);
+  EXPECT_THAT(notes(), ElementsAre("open", "make 10", "let go 10, there", "told 10", "make 20",
+                                   "let go 20, there", "told 20"));
+  EXPECT_THAT(disk_.Contents(),
+              ElementsAre(Pair(Checkpoints::ObjectName(10, "node-3-7.2"), "image of 10"),
+                          Pair(Checkpoints::ObjectName(20, "node-3-7.2"), "image of 20")));
+}
+
+TEST_F(PartWriterTest, WhatItTellsNamesThePartAndItsObject) {
+  PartWriter writer(Record(), Calls());
+  writer.Write(Part(10, {.kind = PartKind::kShard, .number = 1}));
+  writer.Write(Part(10, {.kind = PartKind::kNode, .number = 2}));
+  writer.Write(Part(10, {.kind = PartKind::kRank, .number = 4}));
+  FinishAndWait(&writer);
+  const std::vector<proto::CheckpointPart> parts = told();
+  ASSERT_EQ(parts.size(), 3u);
+  EXPECT_TRUE(parts[0].has_shard());
+  EXPECT_EQ(parts[0].shard(), 1u);
+  EXPECT_TRUE(parts[1].has_node());
+  EXPECT_EQ(parts[1].node(), 2u);
+  EXPECT_TRUE(parts[2].has_rank());
+  EXPECT_EQ(parts[2].rank(), 4u);
+  const std::unique_ptr<Store> store = disk_.Open();
+  for (const proto::CheckpointPart& part : parts) {
+    EXPECT_EQ(part.job_id(), 7u);
+    EXPECT_EQ(part.token(), 1007u);
+    EXPECT_EQ(part.error(), "");
+    const ObjectFacts facts = {.name = part.object().name(),
+                               .bytes = part.object().bytes(),
+                               .checksum = part.object().checksum()};
+    EXPECT_EQ(facts.bytes, std::string("image of 10").size());
+    EXPECT_EQ(Checkpoints(*store).Read(facts).status(), absl::OkStatus());
+  }
+}
+
+TEST_F(PartWriterTest, APartWithAProblemIsToldInItsTurnAndOpensNothing) {
+  PartWriter writer(Record(), Calls());
+  PartWriter::Part bad = Part(10);
+  bad.problem = "too slow";
+  writer.Write(std::move(bad));
+  writer.Write(Part(20));
+  FinishAndWait(&writer);
+  EXPECT_THAT(notes(),
+              ElementsAre("told 10: too slow", "open", "make 20", "let go 20, there", "told 20"));
+  EXPECT_FALSE(told()[0].has_object());
+}
+
+TEST_F(PartWriterTest, AfterAnErrorTheStoreIsOpenedAnewAndTheNextPartIsWritten) {
+  disk_.FillUp(1);
+  PartWriter writer(Record(), Calls());
+  writer.Write(Part(10));
+  writer.Write(Part(20));
+  FinishAndWait(&writer);
+  const std::string full =
+      absl::StrCat("disk/", Checkpoints::ObjectName(10, "node-3-7.2"), ": no space left");
+  EXPECT_THAT(notes(), ElementsAre("open", "make 10", "let go 10", "told 10: " + full, "open",
+                                   "make 20", "let go 20, there", "told 20"));
+  EXPECT_FALSE(told()[0].has_object());
+  EXPECT_THAT(disk_.Contents(), testing::SizeIs(1));
+}
+
+TEST_F(PartWriterTest, AStoreThatCannotBeOpenedIsTriedAgainWithTheNextPart) {
+  SetOpening(absl::UnavailableError("503"));
+  PartWriter writer(Record(), Calls());
+  writer.Write(Part(10));
+  AwaitTold(1);
+  SetOpening(absl::OkStatus());
+  writer.Write(Part(20));
+  FinishAndWait(&writer);
+  EXPECT_THAT(notes(), ElementsAre("open", "let go 10", "told 10: 503", "open", "make 20",
+                                   "let go 20, there", "told 20"));
+}
+
+TEST_F(PartWriterTest, APartThatNobodyAsksBackIsWrittenAlike) {
+  PartWriter writer(Record(), Calls());
+  PartWriter::Part part = Part(10);
+  part.let_go = nullptr;
+  writer.Write(std::move(part));
+  FinishAndWait(&writer);
+  EXPECT_THAT(notes(), ElementsAre("open", "make 10", "told 10"));
+}
+
+TEST_F(PartWriterTest, FinishWritesWhatIsQueuedAndTakesNoMore) {
+  LetOpen(false);
+  PartWriter writer(Record(), Calls());
+  writer.Write(Part(10));
+  writer.Write(Part(20));
+  writer.Finish();
+  writer.Write(Part(30));
+  EXPECT_FALSE(writer.done());
+  EXPECT_FALSE(writer.AwaitDone(absl::ZeroDuration()));
+  LetOpen(true);
+  EXPECT_TRUE(writer.AwaitDone(kLong));
+  EXPECT_TRUE(writer.done());
+  ASSERT_EQ(told().size(), 2u);
+  EXPECT_EQ(told()[1].clock(), 20u);
+}
+
+TEST_F(PartWriterTest, AWriterWithNothingToDoIsDoneOnceItIsFinished) {
+  PartWriter writer(Record(), Calls());
+  EXPECT_FALSE(writer.AwaitDone(absl::ZeroDuration()));
+  FinishAndWait(&writer);
+  EXPECT_THAT(notes(), IsEmpty());
+}
+
+TEST_F(PartWriterTest, ItsEndLeavesWhatIsQueuedUnwritten) {
+  constexpr uint64_t kEnough = 300'000;  // parts: the writer never comes to the last one
+  absl::Notification began;
+  uint64_t made = 0;
+  auto writer = std::make_unique<PartWriter>(
+      Record(), PartWriter::Calls{.open = [this] { return disk_.Open(); },
+                                  .tell = [](const proto::CheckpointPart&) {}});
+  PartWriter& queue = *writer;
+  // Each part queues the next one, so that there is always one that is not written yet.
+  const std::function<void()> write_next = [&] {
+    PartWriter::Part part = Part(10);
+    part.let_go = nullptr;
+    part.make = [&] {
+      if (++made == 1) began.Notify();
+      if (made < kEnough) write_next();
+      return ImageFile();
+    };
+    queue.Write(std::move(part));
+  };
+  write_next();
+  began.WaitForNotification();
+  writer.reset();
+  EXPECT_GE(made, 1u);
+  EXPECT_LT(made, kEnough);
+}
+
+}  // namespace
+}  // namespace strata
