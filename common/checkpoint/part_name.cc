@@ -27,7 +27,8 @@ std::string ToText(const PartName& part, uint32_t job, uint32_t attempt) {
 std::optional<PartName> ParsePartName(const std::string& object) {
   const std::vector<std::string> words = absl::StrSplit(object.substr(object.rfind('/') + 1), '-');
   PartName part;
-  if (words.size() != 3 || !absl::SimpleAtoi(words[1], &part.number)) return std::nullopt;
+  if (words.size() < 2 || words.size() > 3) return std::nullopt;
+  if (!absl::SimpleAtoi(words[1], &part.number)) return std::nullopt;
   for (const PartKind kind : {PartKind::kShard, PartKind::kNode, PartKind::kRank}) {
     part.kind = kind;
     if (words[0] == WordFor(kind)) return part;

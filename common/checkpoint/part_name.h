@@ -24,7 +24,8 @@ struct PartName {
 // Returns the part's name of an object, within its checkpoint: "shard-3-7.0", of job 7's first
 // attempt. No two attempts of jobs write to the same object.
 std::string ToText(const PartName& part, uint32_t job, uint32_t attempt);
-// Reads the name of an object: "clock-.../shard-3-7.0". None: it is no part's.
+// Reads the name of an object: "clock-.../shard-3-7.0", also without the job's. None: it is no
+// part's.
 std::optional<PartName> ParsePartName(const std::string& object);
 
 }  // namespace strata

@@ -14,8 +14,8 @@ TEST(PartNameTest, NamesAreReadBack) {
 }
 
 TEST(PartNameTest, OtherNamesAreNone) {
-  for (const char* name : {"manifest.json", "clock-1/shards-1-7.0", "clock-1/shard-x-7.0",
-                           "shard-1", "shard-1-7.0-1", ""}) {
+  for (const char* name : {"manifest.json", "clock-1/shards-1-7.0", "clock-1/shard-x-7.0", "shard",
+                           "shard-1-7.0-1", ""}) {
     EXPECT_FALSE(ParsePartName(name)) << name;
   }
 }

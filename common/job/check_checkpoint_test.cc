@@ -60,9 +60,11 @@ INSTANTIATE_TEST_SUITE_P(
         Bad{{kDir, kEvery, "restart.attempts=1", "restart.within_hours=0"},
             "restart.within_hours: 0 is not a finite number > 0"},
         Bad{{"restart.attempts=1"}, "restart: needs checkpoint"},
-        Bad{{kDir, kEvery, "exchange=NONE", "ranks=1"}, "checkpoint: needs exchange: PARAMETER_SERVER or RING"},
+        Bad{{kDir, kEvery, "exchange=NONE", "ranks=1"},
+            "checkpoint: needs exchange: PARAMETER_SERVER or RING"},
         Bad{{kDir, kEvery, "consistency.preset=\"delay1\"", "pull.codec=INT8"},
-            "checkpoint: consistency: double buffering goes with pull.codec: FP32 only, not INT8"}));
+            "checkpoint: consistency: double buffering goes with pull.codec: FP32 only, not "
+            "INT8"}));
 
 }  // namespace
 }  // namespace strata

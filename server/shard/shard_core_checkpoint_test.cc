@@ -91,7 +91,7 @@ TEST_F(CuttingShard, HoldsNoMoreThanItsMemoryIsPromisedUntilCutsAreLetGoOf) {
   EXPECT_EQ(Step(1).at(0).problem, "");
   const std::vector<ShardCut> third = Step(2);
   ASSERT_THAT(third, SizeIs(1));
-  EXPECT_THAT(third[0].problem, testing::HasSubstr("checkpoint of step 1 is not written yet"));
+  EXPECT_THAT(third[0].problem, testing::HasSubstr("checkpoint of clock 1 is not written yet"));
   EXPECT_THAT(third[0].images, IsEmpty());
   shard_.core().LetGoOf(JobId(7), ShardId(1), 1);  // another shard's
   shard_.core().LetGoOf(JobId(8), ShardId(0), 1);  // another job's

@@ -104,7 +104,13 @@ absl::StatusOr<std::unique_ptr<ExchangeCore>> CreateExchangeCore(const CoreOptio
   const proto::JobRecord& record = options.record;
   const ChunkMap map(record.layout().elements(), record.placement().chunk_elements());
   std::unique_ptr<ExchangeCore> core = WithLayers(*std::move(base), options);
-  if (options.resume != nullptr && NodesKeepState(record.job())) {
+  const bool keeps_state = NodesKeepState(record.job());
+  const bool reads = keeps_state || record.job().exchange() == proto::Job::RING;
+  if (record.has_resume() && reads && options.resume == nullptr) {
+    return absl::InvalidArgumentError(
+        "the job goes on from a checkpoint, of which this node was given no part");
+  }
+  if (options.resume != nullptr && keeps_state) {
     if (absl::Status status = RestoreFrom(*options.resume, map, core.get()); !status.ok()) {
       return status;
     }

@@ -1,6 +1,7 @@
 // Jobs that go on from a checkpoint, from their nodes' point of view.
 #include <cstdint>
 #include <map>
+#include <memory>
 #include <string>
 #include <utility>
 #include <vector>
@@ -123,23 +124,27 @@ TEST(ResumeTest, WherePushesAreAppliedAsTheyComeANodeBeginsWithTheLeastClock) {
   ExpectNoFaults(world);
 }
 
-TEST(ResumeTest, AJobWhoseNodesKeepStateIsRefusedByName) {
-  for (const auto& [change, name] : std::vector<std::pair<void (*)(proto::Job*), std::string>>{
-           {[](proto::Job* job) { job->set_exchange(proto::Job::RING); }, "exchange: RING"},
-           {[](proto::Job* job) {
-              job->mutable_consistency()->mutable_lazy()->set_double_buffering(true);
-            },
-            "double_buffering"},
-           {[](proto::Job* job) { job->mutable_consistency()->mutable_lazy()->set_local_steps(4); },
-            "steps of a node's own"},
-           {[](proto::Job* job) { job->mutable_optimizer()->mutable_lars(); },
-            "an optimizer that nodes apply"}}) {
+TEST(ResumeTest, ANodeThatKeepsStateIsGivenItsPartOfTheCheckpoint) {
+  for (void (*change)(proto::Job*) : std::vector<void (*)(proto::Job*)>{
+           [](proto::Job* job) { job->mutable_push()->set_codec(proto::Encoding::INT8); },
+           [](proto::Job* job) {
+             job->mutable_consistency()->mutable_lazy()->set_double_buffering(true);
+           },
+           [](proto::Job* job) { job->mutable_consistency()->mutable_lazy()->set_local_steps(4); },
+           [](proto::Job* job) { job->mutable_optimizer()->mutable_lars(); }}) {
     CoreOptions options;
     options.record = Record(1);
+    proto::Segment* segment = options.record.mutable_layout()->add_segments();
+    segment->set_name("w");
+    segment->add_shape(options.record.layout().elements());
     change(options.record.mutable_job());
-    const absl::Status status = CreateExchangeCore(options).status();
-    EXPECT_EQ(status.code(), absl::StatusCode::kUnimplemented) << status;
-    EXPECT_THAT(std::string(status.message()), HasSubstr(name));
+    const absl::Status without = CreateExchangeCore(options).status();
+    EXPECT_EQ(without.code(), absl::StatusCode::kInvalidArgument) << without;
+    EXPECT_THAT(std::string(without.message()), HasSubstr("was given no part"));
+    options.resume = std::make_shared<NodeResume>();
+    EXPECT_EQ(
+        CreateExchangeCore(options).status(),
+        absl::InvalidArgumentError("the node's part of the checkpoint has 0 chunks, the job 5"));
   }
 }
 
