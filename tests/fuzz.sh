@@ -6,8 +6,8 @@
 #   --seconds N    per target; default 60
 #   --corpus DIR   keep what the fuzzers learn in DIR/TARGET and go on from it; default: forget it
 #   TARGET         cifar10_fuzz, cluster_fuzz, codec_fuzz, frame_fuzz, idx_fuzz, image_fuzz,
-#                  job_fuzz, node_image_fuzz, s3_fuzz, safetensors_fuzz, task_reply_fuzz;
-#                  default: all, two at a time
+#                  job_fuzz, node_image_fuzz, rank_image_fuzz, s3_fuzz, safetensors_fuzz,
+#                  task_reply_fuzz; default: all, two at a time
 #
 # One line per target at the end: "fuzz/TARGET PASSED: ..." or "fuzz/TARGET FAILED: ...". The exit
 # status is 0 only if all passed.

@@ -172,6 +172,13 @@ def node_image_files():
                       struct.pack("<5f", *range(5))))
 
 
+def rank_image_files():
+    head = b"STRANK01" + struct.pack("<IIQQ", 3, 0, 40, 5) + bytes(32)
+    write("rank_image_fuzz", "five_bytes", head + b"state")
+    write("rank_image_fuzz", "cut_off", head + b"stat")
+    write("rank_image_fuzz", "empty", head[:24] + bytes(40))
+
+
 def jobs():
     examples = os.path.join(HERE, "..", "..", "examples")
     for path in sorted(glob.glob(os.path.join(examples, "**", "*.textproto"), recursive=True)):
@@ -255,6 +262,7 @@ if __name__ == "__main__":
     safetensors_files()
     image_files()
     node_image_files()
+    rank_image_files()
     jobs()
     clusters()
     task_replies()

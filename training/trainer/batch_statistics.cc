@@ -1,9 +1,13 @@
 #include "training/trainer/batch_statistics.h"
 
 #include <algorithm>
+#include <cstring>
 #include <string>
 #include <utility>
 #include <variant>
+
+#include "absl/strings/str_format.h"
+#include "worker/client/client_checkpoints.h"
 
 namespace strata::worker {
 
@@ -49,10 +53,33 @@ void BatchStatistics::Initialize() {
   }
 }
 
-absl::Status BatchStatistics::MoveTo(const Backend& backend) {
+absl::StatusOr<Tensors> BatchStatistics::FirstValues() {
   Tensors first;
-  for (const TensorSpec& spec : specs_) first.emplace_back(spec.Elements(), spec.constant);
-  auto own = TensorMemory::Create(backend, std::move(first));
+  size_t bytes = 0;
+  for (const TensorSpec& spec : specs_) {
+    first.emplace_back(spec.Elements(), spec.constant);
+    bytes += first.back().size() * sizeof(float);
+  }
+  if (!keeps_state() || client_.first_step() == 0) return first;
+  const absl::StatusOr<Bytes> state = client_.checkpoints().Read(client_.rank());
+  if (!state.ok()) return state.status();
+  if (state->size() != bytes) {
+    return absl::InvalidArgumentError(absl::StrFormat(
+        "the checkpoint has %d bytes of running statistics of rank %d, the model %d", state->size(),
+        client_.rank(), bytes));
+  }
+  const std::byte* from = state->data();
+  for (auto& values : first) {
+    std::memcpy(values.data(), from, values.size() * sizeof(float));
+    from += values.size() * sizeof(float);
+  }
+  return first;
+}
+
+absl::Status BatchStatistics::MoveTo(const Backend& backend) {
+  auto first = FirstValues();
+  if (!first.ok()) return first.status();
+  auto own = TensorMemory::Create(backend, *std::move(first));
   if (!own.ok()) return own.status();
   own_ = *std::move(own);
   backend_ = backend;
@@ -81,6 +108,20 @@ absl::Status BatchStatistics::Publish(uint32_t samples) {
     if (status = client_.Publish(tensors_[i]); !status.ok()) return status;
   }
   return absl::OkStatus();
+}
+
+absl::Status BatchStatistics::GiveIfDue() {
+  if (!keeps_state() || !client_.checkpoints().due()) return absl::OkStatus();
+  auto values = ReadTensors(backend_, own_.spans());
+  if (!values.ok()) {
+    client_.Fail(std::string(values.status().message()));
+    return values.status();
+  }
+  std::string state;
+  for (const auto& one : *values) {
+    state.append(reinterpret_cast<const char*>(one.data()), one.size() * sizeof(float));
+  }
+  return client_.checkpoints().Give(std::move(state));
 }
 
 std::vector<absl::Span<float>> BatchStatistics::inference() {

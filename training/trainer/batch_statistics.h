@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "absl/status/status.h"
+#include "absl/status/statusor.h"
 #include "absl/types/span.h"
 #include "proto/job.pb.h"
 #include "training/nn/create_network.h"
@@ -31,15 +32,19 @@ class BatchStatistics {
   // Makes `model` forget earlier batches with LAST_BATCH. The client outlives this.
   BatchStatistics(proto::Model::BatchNorm kind, ModelSpec* model, client::Client* client);
 
-  // Whether all of them are the job's, or there are none: a checkpoint has nothing of a rank's own.
-  bool can_resume() const { return exchanged_ || specs_.empty(); }
+  // Whether they are this rank's own, so that checkpoints hold them by rank.
+  bool keeps_state() const { return !exchanged_ && !specs_.empty(); }
 
   // Registers tensors, if they are exchanged: after the last weight.
   absl::Status Register();
   // Writes their first values. After the client's Allocate.
   void Initialize();
-  // Moves them to where they are from now on. After the client's Start. Errors: the device's.
+  // Moves them to where they are from now on: the first ones, or those that this rank gave for the
+  // checkpoint that the job goes on from. After the client's Start. Errors: the device's;
+  // InvalidArgument: the checkpoint's are of another model; as of ClientCheckpoints::Read.
   absl::Status MoveTo(const Backend& backend);
+  // Between steps: gives them to the checkpoint whose moment it is, if any. Errors: the device's.
+  absl::Status GiveIfDue();
   // Publishes them, after a forward pass over so many samples.
   absl::Status Publish(uint32_t samples);
 
@@ -50,6 +55,9 @@ class BatchStatistics {
 
  private:
   absl::Status Sum(absl::Span<const float> own, uint32_t samples, absl::Span<float> sum);
+
+  // Returns their first values.
+  absl::StatusOr<Tensors> FirstValues();
 
   const bool exchanged_;
   client::Client& client_;

@@ -9,12 +9,32 @@
 #include <vector>
 
 #include "worker/client/client.h"
+#include "worker/client/client_checkpoints.h"
 
 namespace strata::worker {
 
 // A client of its own process with no exchange, which keeps what is said to it; for tests and
 // benchmarks. `job` is protobuf text of the job's fields without ranks and exchange.
 class RecordingClient final : public client::Client {
+ private:
+  // Keeps the state that is given when the step `due_at` is to begin.
+  struct States final : client::ClientCheckpoints {
+    bool due() const override { return is_due; }
+    absl::Status Give(std::string state) override {
+      is_due = false;
+      given = std::move(state);
+      return absl::OkStatus();
+    }
+    absl::StatusOr<Bytes> Read(uint32_t) override {
+      auto owned = std::make_shared<const std::string>(saved);
+      return Bytes(owned, reinterpret_cast<const std::byte*>(owned->data()), owned->size());
+    }
+
+    bool is_due = false;
+    std::string given;
+    std::string saved;  // what Read returns
+  };
+
  public:
   RecordingClient(const std::string& job, const std::string& dir) {
     const std::string path = dir + "/launch.textproto";
@@ -62,10 +82,14 @@ class RecordingClient final : public client::Client {
   absl::Status ExpectUnpublished(int tensor) const override {
     return inner_->ExpectUnpublished(tensor);
   }
-  absl::Status FinishStep() override { return inner_->FinishStep(); }
+  absl::Status FinishStep() override {
+    states.is_due = steps == keep_at_step;
+    return inner_->FinishStep();
+  }
   absl::Status KeepWeights() override { return inner_->KeepWeights(); }
   absl::Status Finish() override {
     finished = true;
+    last.assign(inner_->ReadWeights()->begin(), inner_->ReadWeights()->end());
     return inner_->Finish();
   }
   absl::Status Send(const client::Report& report) override {
@@ -75,14 +99,17 @@ class RecordingClient final : public client::Client {
   void Fail(const std::string& reason) override { failures.push_back(reason); }
   client::ClientDevices& devices() override { return inner_->devices(); }
   client::ClientTrace& trace() override { return inner_->trace(); }
+  client::ClientCheckpoints& checkpoints() override { return states; }
 
   int fail_at_step = -1;
   // What first_step says, and the first weights in place of the program's own.
   uint64_t goes_on_at = 0;
   std::vector<float> begins_with;
-  // The weights that this step begins with are kept.
+  // The weights that this step begins with are kept, and a state is due then.
   int keep_at_step = -1;
   std::vector<float> kept;
+  std::vector<float> last;  // the weights that Finish was called with
+  States states;
   int steps = 0;  // begun
   bool finished = false;
   std::vector<std::string> names;  // in order of registration

@@ -42,6 +42,7 @@ class ResumeTest : public ::testing::Test {
     client_->keep_at_step = keep_at_step_;
     client_->goes_on_at = goes_on_at_;
     client_->begins_with = begins_with_;
+    client_->states.saved = saved_;
     return RunTrainer(options_, *client_);
   }
   std::string Read(const std::string& name) {
@@ -54,6 +55,7 @@ class ResumeTest : public ::testing::Test {
   int keep_at_step_ = -1;
   uint64_t goes_on_at_ = 0;
   std::vector<float> begins_with_;
+  std::string saved_;
   std::unique_ptr<RecordingClient> client_;
 };
 
@@ -127,17 +129,45 @@ TEST_F(ResumeTest, AJobThatHasMadeAllItsStepsSavesTheFinalModelAndMeasuresIt) {
   }
 }
 
-// Running statistics are each rank's own.
-TEST_F(ResumeTest, CanGoOnWhereAllThatItKeepsIsTheJobs) {
+constexpr char kCnn[] =
+    "name: 't' max_steps: 5 data { batch_per_rank: 8 synthetic { height: 8 width: 8 "
+    "train_samples: 64 test_samples: 16 } } optimizer { sgd {} } "
+    "schedule { base_lr: 0.01 constant {} } metrics { every_steps: 1 } ";
+
+TEST_F(ResumeTest, KeepsStateOfItsOwnWhereNotAllIsTheJobs) {
   ASSERT_TRUE(Train(std::string(kSmall) + "max_steps: 1").ok());
   EXPECT_TRUE(client_->facts.can_resume);
-  const std::string cnn =
-      "name: 't' max_steps: 1 data { batch_per_rank: 8 synthetic { height: 8 width: 8 "
-      "train_samples: 64 } } optimizer { sgd {} } schedule { base_lr: 0.01 constant {} } ";
-  ASSERT_TRUE(Train(cnn + "model { zoo: 'cnn' }").ok());
-  EXPECT_FALSE(client_->facts.can_resume);
-  ASSERT_TRUE(Train(cnn + "model { zoo: 'cnn' batch_norm: LAST_BATCH }").ok());
+  EXPECT_FALSE(client_->facts.keeps_state);
+  ASSERT_TRUE(Train(std::string(kCnn) + "model { zoo: 'cnn' }").ok());
   EXPECT_TRUE(client_->facts.can_resume);
+  EXPECT_TRUE(client_->facts.keeps_state);
+  ASSERT_TRUE(Train(std::string(kCnn) + "model { zoo: 'cnn' batch_norm: LAST_BATCH }").ok());
+  EXPECT_TRUE(client_->facts.can_resume);
+  EXPECT_FALSE(client_->facts.keeps_state);
+}
+
+// Only by them does what is measured differ.
+TEST_F(ResumeTest, RunningStatisticsGoOnAsTheCheckpointHasThem) {
+  const std::string job = std::string(kCnn) + "model { zoo: 'cnn' }";
+  for (const int first : {3, 5}) {
+    goes_on_at_ = 0;
+    begins_with_.clear();
+    saved_.clear();
+    keep_at_step_ = first;
+    const auto whole = Train(job);
+    ASSERT_TRUE(whole.ok()) << whole.status();
+    const std::string model = Read("model.safetensors");
+    saved_ = client_->states.given;
+    ASSERT_FALSE(saved_.empty());
+    begins_with_ = first == 5 ? client_->last : client_->kept;
+    goes_on_at_ = first;
+    const auto rest = Train(job);
+    ASSERT_TRUE(rest.ok()) << rest.status();
+    EXPECT_EQ(Read("model.safetensors"), model) << "from step " << first;
+    EXPECT_EQ(rest->test_accuracy, whole->test_accuracy);
+    saved_.pop_back();
+    EXPECT_EQ(Train(job).status().code(), absl::StatusCode::kInvalidArgument);
+  }
 }
 
 }  // namespace

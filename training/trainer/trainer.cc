@@ -172,11 +172,10 @@ absl::Status Trainer::Join() {
   for (size_t i = 0; i < weights.size(); ++i) {
     Initialize(weights[i], job_.seed(), i, client_.Weights(tensors_[i]));
   }
-  client::JobFacts facts;
-  facts.samples_per_epoch = plan_.steps_per_epoch * client_.ranks() * plan_.batch;
-  facts.total_steps = plan_.total_steps;
-  facts.can_resume = statistics_->can_resume();
-  return client_.Start(facts);
+  return client_.Start({.samples_per_epoch = plan_.steps_per_epoch * client_.ranks() * plan_.batch,
+                        .total_steps = plan_.total_steps,
+                        .can_resume = true,
+                        .keeps_state = statistics_->keeps_state()});
 }
 
 absl::Status Trainer::BuildNetworks() {
@@ -250,6 +249,7 @@ absl::Status Trainer::Step(uint64_t step, BatchSource* source) {
   if (!status.ok()) return said.ok() ? ReportFailure(status) : said;
   if (status = ReportFailure(PrefetchImages(step + 1, source)); !status.ok()) return status;
   if (status = client_.FinishStep(); !status.ok()) return status;
+  if (status = statistics_->GiveIfDue(); !status.ok()) return status;
   window_.end_step = step + 1;
   window_.samples += plan_.batch;
   window_.loss_sum += loss;

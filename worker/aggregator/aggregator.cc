@@ -210,6 +210,7 @@ absl::Status Aggregator::TellReady() {
   ready->set_takes_first_weights(ranks_->offer().takes_first_weights());
   ready->set_says_rates(ranks_->offer().says_rates());
   ready->set_can_resume(ranks_->offer().can_resume());
+  ready->set_ranks_keep_state(ranks_->offer().keeps_state());
   if (ranks_->offer().has_optimizer()) *ready->mutable_optimizer() = ranks_->offer().optimizer();
   if (port_) ready->set_endpoint(port_->address());
   return agent_.Send(message);

@@ -15,6 +15,7 @@
 
 namespace strata::client {
 
+class ClientCheckpoints;
 class ClientDevices;
 class ClientTrace;
 
@@ -86,7 +87,8 @@ class Client {
   virtual absl::Status ExpectUnpublished(int tensor) const = 0;
   // Ends the step. Tensors that were not published have zero gradients.
   virtual absl::Status FinishStep() = 0;
-  // No more steps: blocks until all nodes are done and the final weights are in the arena.
+  // No more steps: blocks until all nodes are done and the final weights are in the arena, and, for
+  // at most 20 s, until what was given to checkpoints() is written.
   virtual absl::Status Finish() = 0;
   // After Finish: makes what Weights has returned this process's own memory, to write to, for as
   // long as it lives; the addresses stay, and outlive the client. What nobody writes to is not
@@ -100,8 +102,9 @@ class Client {
   // rank's GPU or NCCL has met is said without this.
   virtual void Fail(const std::string& reason) = 0;
 
-  virtual ClientDevices& devices() = 0;  // client_devices.h: GPUs
-  virtual ClientTrace& trace() = 0;      // client_trace.h: marks in the job's trace
+  virtual ClientDevices& devices() = 0;          // client_devices.h: GPUs
+  virtual ClientTrace& trace() = 0;              // client_trace.h: marks in the job's trace
+  virtual ClientCheckpoints& checkpoints() = 0;  // client_checkpoints.h: a rank's own state
 };
 
 }  // namespace strata::client

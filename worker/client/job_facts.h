@@ -22,6 +22,9 @@ struct JobFacts {
   // The program begins with the step that Client::first_step says, whichever it is, as if it had
   // made those before it: a job can go on from a checkpoint only then. On all ranks or none.
   bool can_resume = false;
+  // This rank has state of its own that checkpoints are to hold: see client_checkpoints.h. On all
+  // ranks or none; means nothing in jobs without checkpoints.
+  bool keeps_state = false;
 };
 
 }  // namespace strata::client

@@ -108,11 +108,8 @@ absl::Status JobEntry::TakeLayout() {
   record->set_ranks_keep_state(has_checkpoints() && first.ranks_keep_state());
   if (has_checkpoints() && !first.can_resume()) {
     return absl::InvalidArgumentError(
-        job().has_model()
-            ? "checkpoint: model.batch_norm: RUNNING keeps statistics on each rank, which "
-              "checkpoints do not hold yet"
-            : "checkpoint: the program does not say that it can go on from a step that is not its "
-              "first");
+        "checkpoint: the program does not say that it can go on from a step that is not its first "
+        "(can_resume)");
   }
   if (record->has_resume()) {
     absl::Status same = CheckGoesOn(*record, stored.resume().from());

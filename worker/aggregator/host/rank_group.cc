@@ -59,6 +59,10 @@ std::string Difference(const std::string& rank, const proto::Offer& a, const std
     return absl::StrFormat("%s can go on from a checkpoint, %s cannot",
                            a.can_resume() ? rank : other, a.can_resume() ? other : rank);
   }
+  if (a.keeps_state() != b.keeps_state()) {
+    return absl::StrFormat("%s keeps state of its own in checkpoints, %s does not",
+                           a.keeps_state() ? rank : other, a.keeps_state() ? other : rank);
+  }
   return "";
 }
 

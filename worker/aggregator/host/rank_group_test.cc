@@ -177,6 +177,10 @@ TEST_F(RankGroupTest, RanksNameTheSameOptimizerAndAllSayRatesOrNone) {
   proto::Offer resumes = plain;
   resumes.set_can_resume(true);
   EXPECT_EQ(Difference(plain, resumes), "rank 1 can go on from a checkpoint, rank 0 cannot");
+  proto::Offer keeps = plain;
+  keeps.set_keeps_state(true);
+  EXPECT_EQ(Difference(keeps, plain),
+            "rank 0 keeps state of its own in checkpoints, rank 1 does not");
 }
 
 TEST_F(RankGroupTest, ManyRanksMayConnectLongBeforeTheyAttach) {

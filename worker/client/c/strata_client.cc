@@ -16,6 +16,7 @@
 #include "common/version.h"
 #include "google/protobuf/util/json_util.h"
 #include "proto/control.pb.h"
+#include "worker/client/c/client_calls.h"
 #include "worker/client/c/convert.h"
 #include "worker/client/c/good_exit.h"
 #include "worker/client/c/launch_alone.h"
@@ -31,63 +32,9 @@
 namespace {
 
 using strata::client::Client;
-using strata::client::JobFacts;
-using strata::client::ProgramDevice;
-using strata::client::Report;
+using strata::client::Run;
+using strata::client::Take;
 using strata::client::Tensor;
-
-std::string& ErrorText() {
-  thread_local std::string text;
-  return text;
-}
-
-strata_code CodeOf(absl::StatusCode code) {
-  switch (code) {
-    case absl::StatusCode::kOk:
-      return STRATA_OK;
-    case absl::StatusCode::kInvalidArgument:
-    case absl::StatusCode::kOutOfRange:
-    case absl::StatusCode::kUnimplemented:
-      return STRATA_INVALID_ARGUMENT;
-    case absl::StatusCode::kFailedPrecondition:
-      return STRATA_FAILED_PRECONDITION;
-    case absl::StatusCode::kNotFound:
-      return STRATA_NOT_FOUND;
-    case absl::StatusCode::kResourceExhausted:
-      return STRATA_RESOURCE_EXHAUSTED;
-    case absl::StatusCode::kUnavailable:
-      return STRATA_STOPPED;
-    case absl::StatusCode::kCancelled:
-      return STRATA_INTERRUPTED;
-    default:
-      return STRATA_INTERNAL;
-  }
-}
-
-strata_code Take(const absl::Status& status) {
-  if (!status.ok()) ErrorText() = std::string(status.message());
-  return CodeOf(status.code());
-}
-
-}  // namespace
-
-struct strata_client {
-  ~strata_client() {
-    if (client != nullptr) device->ComputeIn(nullptr, client->devices()).IgnoreError();
-  }
-
-  std::unique_ptr<Client> client;
-  strata::proto::Launch launch;
-  std::unique_ptr<ProgramDevice> device = std::make_unique<ProgramDevice>(launch);
-  std::string job_json;
-  std::vector<std::pair<std::string, uint64_t>> tensors;  // name, elements
-  pid_t process = getpid();
-  std::atomic<bool> busy{false};
-  bool guards_weights = false;
-  bool finishes_at_exit = false;
-};
-
-namespace {
 
 strata_code Make(absl::StatusOr<strata::proto::Launch> launch, strata_client** client) {
   *client = nullptr;
@@ -104,27 +51,6 @@ strata_code Make(absl::StatusOr<strata::proto::Launch> launch, strata_client** c
   made->launch = *std::move(launch);
   *client = made.release();
   return STRATA_OK;
-}
-
-// Runs one call of the client, of which no other is under way.
-template <typename Call>
-strata_code Run(strata_client* client, const char* name, const Call& call) {
-  if (client == nullptr) {
-    return Take(absl::InvalidArgumentError(absl::StrCat(name, ": the client is null")));
-  }
-  if (client->process != getpid()) {
-    return Take(absl::FailedPreconditionError(
-        absl::StrFormat("%s: process %d has the client from process %d, which forked: only that "
-                        "one may use it",
-                        name, getpid(), client->process)));
-  }
-  if (client->busy.exchange(true)) {
-    return Take(absl::FailedPreconditionError(
-        absl::StrCat(name, ": another thread is in a call of the same client")));
-  }
-  const strata_code code = Take(call());
-  client->busy.store(false);
-  return code;
 }
 
 absl::Status ExpectTensor(const strata_client& client, int32_t tensor, const char* name) {
@@ -174,7 +100,7 @@ extern "C" {
 
 uint32_t strata_client_abi(void) { return STRATA_CLIENT_ABI; }
 const char* strata_version(void) { return STRATA_VERSION; }
-const char* strata_error_text(void) { return ErrorText().c_str(); }
+const char* strata_error_text(void) { return strata::client::ErrorText().c_str(); }
 
 strata_code strata_connect(const char* launch_file, strata_client** client) {
   return Make(strata::client::ReadLaunch(launch_file), client);
@@ -242,7 +168,9 @@ strata_code strata_start(strata_client* client, const strata_facts* facts) {
                                   .total_steps = from.total_steps,
                                   .takes_first_weights = from.takes_first_weights != 0,
                                   .optimizer = from.optimizer == nullptr ? "" : from.optimizer,
-                                  .says_rates = from.says_rates != 0});
+                                  .says_rates = from.says_rates != 0,
+                                  .can_resume = from.can_resume != 0,
+                                  .keeps_state = from.keeps_state != 0});
   });
 }
 

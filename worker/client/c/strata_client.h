@@ -29,7 +29,7 @@ extern "C" {
 
 /* Grows when a function or a field is added. Fields are only added at the end of a struct, and the
  * library reads as many as `size` says that the caller's has. */
-#define STRATA_CLIENT_ABI 3
+#define STRATA_CLIENT_ABI 4
 
 /* Returns the STRATA_CLIENT_ABI that the library was built with. */
 STRATA_API uint32_t strata_client_abi(void);
@@ -73,7 +73,6 @@ typedef int (*strata_wait_check)(void* context);
  * After strata_start and strata_finish every call is STRATA_FAILED_PRECONDITION. */
 STRATA_API strata_code strata_on_wait(strata_client* client, strata_wait_check check,
                                       void* context);
-
 STRATA_API uint32_t strata_rank(const strata_client* client);
 STRATA_API uint32_t strata_ranks(const strata_client* client);
 STRATA_API uint32_t strata_local_rank(const strata_client* client);
@@ -111,6 +110,7 @@ typedef struct strata_facts {
    * optimizer { from_program {} }; null: the job's. */
   const char* optimizer;
   int says_rates; /* not 0: strata_begin_step_at opens steps, with their learning rates */
+  int can_resume, keeps_state; /* since ABI 4: see strata_client_checkpoints.h */
 } strata_facts;
 
 /* Offers the weights as the first ones, and blocks until every rank has and training begins. */

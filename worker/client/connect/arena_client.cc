@@ -17,6 +17,9 @@ namespace {
 // Links wait in turns of up to 100 ms, or a few microseconds; the program's answer may take as
 // long.
 constexpr absl::Duration kBetweenQuestions = absl::Milliseconds(50);
+// For states on their way to the store when the job ends, or has failed: its daemon waits for the
+// processes a short time only then.
+constexpr absl::Duration kLastStates = absl::Seconds(20), kLastStatesOfFailed = absl::Seconds(1);
 
 }  // namespace
 
@@ -26,6 +29,7 @@ ArenaClient::ArenaClient(proto::Launch launch, std::shared_ptr<AgentChannel> age
       agent_(std::move(agent)),
       link_(std::move(link)),
       clock_(launch_.record().job(), launch_.node(), launch_.rank()),
+      checkpoints_(launch_, agent_.get()),
       trace_(TraceLog::Create(launch_.record().job())) {
   if (link_ != nullptr) link_->AskInWaits([this] { return AskProgram(); });
 }
@@ -53,12 +57,8 @@ absl::Status ArenaClient::ExpectTensor(int tensor, const char* call) const {
   return absl::InvalidArgumentError(absl::StrCat(call, ": no tensor ", tensor));
 }
 
-void ArenaClient::OnWait(std::function<bool()> interrupted) {
-  interrupted_ = std::move(interrupted);
-  ask_next_ = absl::InfinitePast();
-}
-
 absl::Status ArenaClient::AskProgram() {
+  checkpoints_.SendParts();
   if (interrupted_ == nullptr) return absl::OkStatus();
   const absl::Time now = absl::Now();
   if (now < ask_next_) return absl::OkStatus();
@@ -69,11 +69,6 @@ absl::Status ArenaClient::AskProgram() {
 absl::Status ArenaClient::BrokenIfInterrupted(absl::Status status) {
   if (absl::IsCancelled(status)) phase_ = Phase::kBroken;
   return status;
-}
-
-absl::StatusOr<int> ArenaClient::Register(Tensor tensor) {
-  if (absl::Status status = Expect(Phase::kRegistering, "Register"); !status.ok()) return status;
-  return tensors_.Add(std::move(tensor));
 }
 
 absl::Status ArenaClient::CheckPlace() {
@@ -127,6 +122,7 @@ absl::Status ArenaClient::Start(const JobFacts& facts) {
     if (absl::Status status = CopyWeightsOut(i); !status.ok()) return status;
   }
   phase_ = Phase::kBetweenSteps;
+  checkpoints_.Begin(facts, run_.first_step);
   clock_.Begin(absl::Now());
   return absl::OkStatus();
 }
@@ -215,6 +211,8 @@ absl::Status ArenaClient::Begin(const char* call, uint32_t samples, float rate) 
     return ReportFailure(absl::InvalidArgumentError(absl::StrFormat(
         "%s: %d samples, but the job's program.samples_per_rank is %d", call, samples, due)));
   }
+  checkpoints_.PassOn();
+  checkpoints_.SendParts();
   BeginForward();
   Stopwatch watch(&waited_, &clock_);
   absl::Status begun = ReportFailure(link_->BeginStep(step_, samples, rate));
@@ -275,14 +273,6 @@ absl::Status ArenaClient::PublishFetched(int tensor) {
   return BrokenIfInterrupted(ReportFailure(link_->Publish(complete_, step_)));
 }
 
-void ArenaClient::BeginForward() {
-  if (trace_ && forward_at_ == absl::InfinitePast()) forward_at_ = trace_->Now();
-}
-
-void ArenaClient::BeginBackward() {
-  if (trace_ && backward_at_ == absl::InfinitePast()) backward_at_ = trace_->Now();
-}
-
 absl::Status ArenaClient::ExpectUnpublished(int tensor) const {
   if (absl::Status status = Expect(Phase::kInStep, "Publish"); !status.ok()) return status;
   if (absl::Status status = ExpectTensor(tensor, "Publish"); !status.ok()) return status;
@@ -323,6 +313,7 @@ absl::Status ArenaClient::FinishStep() {
   forward_at_ = backward_at_ = absl::InfinitePast();
   phase_ = Phase::kBetweenSteps;
   straggled_ = false;
+  checkpoints_.AtStep(step_);
   clock_.EndStep(absl::Now());
   return absl::OkStatus();
 }
@@ -351,6 +342,7 @@ void ArenaClient::NoteStep() {
 absl::Status ArenaClient::Finish() {
   if (absl::Status status = Expect(Phase::kBetweenSteps, "Finish"); !status.ok()) return status;
   phase_ = Phase::kBroken;
+  checkpoints_.PassOn();
   SendTrace();
   {
     Stopwatch watch(&waited_, &clock_);
@@ -359,6 +351,8 @@ absl::Status ArenaClient::Finish() {
   for (int i = 0; i < tensors_.size(); ++i) {
     if (absl::Status status = CopyWeightsOut(i); !status.ok()) return status;
   }
+  absl::Status wanted = checkpoints_.Finish(kLastStates, [this] { return AskProgram(); });
+  if (!wanted.ok()) return wanted;
   SendTrace();  // what was under way meanwhile
   phase_ = Phase::kFinished;
   return ReportFailure(access_.Settle());
@@ -388,9 +382,10 @@ absl::Status ArenaClient::Send(const Report& report) {
   return agent_->Send(message);
 }
 
-void ArenaClient::Fail(const std::string& reason) { agent_->SendFailed(reason); }
-
 absl::Status ArenaClient::ReportFailure(absl::Status status) {
+  if (absl::IsUnavailable(status)) {
+    checkpoints_.Finish(kLastStatesOfFailed, [] { return absl::OkStatus(); }).IgnoreError();
+  }
   if (!status.ok() && !absl::IsUnavailable(status) && !absl::IsCancelled(status)) {
     Fail(std::string(status.message()));
   }

@@ -12,8 +12,10 @@
 #include "common/job/arena.h"
 #include "common/trace/trace_log.h"
 #include "worker/client/client.h"
+#include "worker/client/client_checkpoints.h"
 #include "worker/client/client_devices.h"
 #include "worker/client/client_trace.h"
+#include "worker/client/connect/rank_checkpoints.h"
 #include "worker/client/connect/step_clock.h"
 #include "worker/client/connect/tensor_set.h"
 #include "worker/client/link/arena_access.h"
@@ -36,8 +38,14 @@ class ArenaClient final : public Client, private ClientDevices, private ClientTr
   uint32_t rank() const override { return launch_.rank(); }
   uint32_t ranks() const override { return launch_.record().job().ranks(); }
 
-  void OnWait(std::function<bool()> interrupted) override;
-  absl::StatusOr<int> Register(Tensor tensor) override;
+  void OnWait(std::function<bool()> interrupted) override {
+    interrupted_ = std::move(interrupted);
+    ask_next_ = absl::InfinitePast();
+  }
+  absl::StatusOr<int> Register(Tensor tensor) override {
+    const absl::Status status = Expect(Phase::kRegistering, "Register");
+    return status.ok() ? tensors_.Add(std::move(tensor)) : status;
+  }
   absl::Status Allocate() override;
   absl::Status Start(const JobFacts& facts) override;
   uint64_t first_step() const override { return run_.first_step; }
@@ -57,15 +65,18 @@ class ArenaClient final : public Client, private ClientDevices, private ClientTr
     return finished.ok() ? ReportFailure(link_->KeepWeights()) : finished;
   }
   absl::Status Send(const Report& report) override;
-  void Fail(const std::string& reason) override;
+  void Fail(const std::string& reason) override { agent_->SendFailed(reason); }
   ClientDevices& devices() override { return *this; }
   ClientTrace& trace() override { return *this; }
+  ClientCheckpoints& checkpoints() override { return checkpoints_; }
 
  private:
   void Accept() override { accepts_device_ = true; }
   device::Device* device() const override { return access_.device(); }
   absl::Status ComputeIn(device::Stream* stream) override;
-  void BeginBackward() override;
+  void BeginBackward() override {
+    if (trace_ && backward_at_ == absl::InfinitePast()) backward_at_ = trace_->Now();
+  }
 
   enum class Phase { kRegistering, kAllocated, kBetweenSteps, kInStep, kFinished, kBroken };
 
@@ -78,17 +89,20 @@ class ArenaClient final : public Client, private ClientDevices, private ClientTr
   // Errors: FailedPrecondition: the program cannot have its tensors where the job has them.
   absl::Status CheckPlace();
   // Tells the daemon why this rank fails, if `status` is an error of its own: Unavailable is the
-  // failure of others, Cancelled the program's wish. Returns `status`.
+  // failure of others, Cancelled the program's wish. What is on its way to the store is waited for
+  // a moment then. Returns `status`.
   absl::Status ReportFailure(absl::Status status);
   // Of what the link did in part when the program ended its wait, nothing can follow.
   absl::Status BrokenIfInterrupted(absl::Status status);
-  // Asks the program, unless it was asked a moment ago.
+  // Asks the program, unless it was asked a moment ago; tells of states that are written.
   absl::Status AskProgram();
   // Waits for the tensor's chunks and brings a COPIED one's weights to the caller, once a step.
   absl::Status Fetch(int tensor);
   absl::Status Await(ChunkId chunk);
   // The step's forward pass begins with its first wait, unless it has begun.
-  void BeginForward();
+  void BeginForward() {
+    if (trace_ && forward_at_ == absl::InfinitePast()) forward_at_ = trace_->Now();
+  }
   // Stands still as the job says (debug.delays).
   absl::Status Straggle();
   // Notes the step in the trace, which wants it.
@@ -122,6 +136,7 @@ class ArenaClient final : public Client, private ClientDevices, private ClientTr
   bool says_rates_ = false;  // the program, in each step
   float rate_ = 0;           // of the newest step, where it does
   StepClock clock_;
+  RankCheckpoints checkpoints_;
   bool straggled_ = false;                 // in the step in hand
   absl::Duration waited_;                  // since the last report
   absl::Duration waited_before_;           // until then

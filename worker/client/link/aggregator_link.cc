@@ -145,6 +145,7 @@ absl::StatusOr<RunFacts> AggregatorLink::Start(const JobFacts& facts) {
   offer->set_nccl_id(nccl_id_);
   offer->set_says_rates(facts.says_rates);
   offer->set_can_resume(facts.can_resume);
+  offer->set_keeps_state(facts.keeps_state);
   if (!facts.optimizer.empty()) {
     absl::StatusOr<proto::Optimizer> named = ParseOptimizer(facts.optimizer);
     if (!named.ok()) return named.status();

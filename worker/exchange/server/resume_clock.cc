@@ -22,7 +22,8 @@ absl::StatusOr<uint64_t> FindResumeClock(const proto::JobRecord& record,
   STRATA_REQUIRE(!received.empty());
   const auto [least, most] = std::minmax_element(received.begin(), received.end());
   if (*least == *most || MayDiffer(record.job().consistency())) {
-    return NodesKeepState(record.job()) ? record.resume().clock() : *least;
+    const bool is_the_checkpoints = NodesKeepState(record.job()) || record.ranks_keep_state();
+    return is_the_checkpoints ? record.resume().clock() : *least;
   }
   const auto place = [&](absl::Span<const uint64_t>::iterator of) {
     const auto chunk = static_cast<int>(of - received.begin());

@@ -10,10 +10,10 @@
 namespace strata::worker {
 
 // Returns the clock that a node begins with in a job that goes on from a checkpoint: the least of
-// those that its chunks go on from, or where nodes keep state, the checkpoint's: pushes that are in
-// a chunk already are made again, and not applied. `received`: by chunk, the node's pushes that the
-// checkpoint has. They may differ where pushes are applied when they come, or by a quorum. Errors:
-// FailedPrecondition: they may not; names two chunks, their clocks and servers.
+// those that its chunks go on from, or where nodes or ranks keep state, the checkpoint's: pushes
+// that are in a chunk already are made again, and not applied. `received`: by chunk, the node's
+// pushes that the checkpoint has. They may differ where pushes are applied when they come, or by a
+// quorum. Errors: FailedPrecondition: they may not; names two chunks, their clocks and servers.
 absl::StatusOr<uint64_t> FindResumeClock(const proto::JobRecord& record,
                                          absl::Span<const uint64_t> received);
 

@@ -1,0 +1,25 @@
+// The reader of states of ranks: refuses a file, or returns an image that is written and read
+// again as the same one.
+#include <cstdint>
+#include <string>
+#include <utility>
+
+#include "absl/status/status.h"
+#include "common/image/image_bytes.h"
+#include "common/image/rank_image_file.h"
+#include "tests/fuzz/check.h"
+
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+  const auto image = strata::ParseRankImageFile(
+      strata::OwnBytes(std::string(reinterpret_cast<const char*>(data), size)), "fuzz");
+  if (!image.ok()) {
+    FUZZ_CHECK(image.status().code() == absl::StatusCode::kInvalidArgument);
+    FUZZ_CHECK(image.status().message().find("fuzz: ") == 0);
+    return 0;
+  }
+  const std::string once = strata::Joined(strata::MakeRankImageFile(*image));
+  const auto again = strata::ParseRankImageFile(strata::OwnBytes(once), "again");
+  FUZZ_CHECK(again.ok());
+  FUZZ_CHECK(strata::Joined(strata::MakeRankImageFile(*again)) == once);
+  return 0;
+}

@@ -1,0 +1,199 @@
+#include "worker/client/connect/rank_checkpoints.h"
+
+#include <algorithm>
+#include <optional>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "absl/time/clock.h"
+#include "common/checkpoint/checkpoints.h"
+#include "common/checkpoint/open_store.h"
+#include "common/image/cut_collector.h"
+#include "common/image/rank_image_file.h"
+#include "common/job/consistency.h"
+#include "common/job/kept_state.h"
+#include "common/job/program_optimizer.h"
+#include "common/process/environment.h"
+
+namespace strata::client {
+namespace {
+
+// Between looks at whether the program still waits for its states to be written.
+constexpr absl::Duration kTurn = absl::Milliseconds(50);
+
+// Returns the job as it is once the program has named its optimizer, by which steps make clocks.
+proto::Job Completed(proto::Job job, const JobFacts& facts) {
+  std::optional<proto::Optimizer> named;
+  if (!facts.optimizer.empty()) {
+    if (auto parsed = ParseOptimizer(facts.optimizer); parsed.ok()) named = *std::move(parsed);
+  }
+  // What does not fit has failed the job by now.
+  TakeProgramOptimizer(named ? &*named : nullptr, facts.says_rates, &job).IgnoreError();
+  return job;
+}
+
+StoreOpener OpenerOf(StoreOpener open, const std::stop_source& stop) {
+  if (open != nullptr) return open;
+  // The program may change its environment later, on another thread than the one that opens.
+  return [environment = OwnEnvironment(), token = stop.get_token()](const std::string& address) {
+    return OpenStore(address, {.environment = environment, .stop = token});
+  };
+}
+
+}  // namespace
+
+RankCheckpoints::RankCheckpoints(const proto::Launch& launch, AgentChannel* agent, StoreOpener open)
+    : launch_(launch), agent_(*agent), open_(OpenerOf(std::move(open), stop_)) {}
+
+RankCheckpoints::~RankCheckpoints() { stop_.request_stop(); }
+
+void RankCheckpoints::Begin(const JobFacts& facts, uint64_t first_step) {
+  const proto::JobRecord& record = launch_.record();
+  if (!facts.keeps_state || !record.job().has_checkpoint()) return;
+  const proto::Job job = Completed(record.job(), facts);
+  first_step_ = first_step;
+  steps_per_clock_ = StepsPerClock(job);
+  every_ = ClocksPerCheckpoint(job) * steps_per_clock_;
+  writer_ = std::make_unique<PartWriter>(
+      record,
+      PartWriter::Calls{.open = [open = open_, dir = job.checkpoint().dir()] { return open(dir); },
+                        .tell =
+                            [this](const proto::CheckpointPart& part) {
+                              absl::MutexLock lock(&mutex_);
+                              parts_.push_back(part);
+                              has_parts_.store(true, std::memory_order_release);
+                            }});
+}
+
+void RankCheckpoints::AtStep(uint64_t steps) {
+  if (every_ == 0 || steps <= first_step_ || steps % every_ != 0) return;
+  clock_ = steps / steps_per_clock_;
+  std::optional<uint64_t> held;
+  {
+    absl::MutexLock lock(&mutex_);
+    if (held_.size() >= kCutsHeldMax) held = *held_.begin();
+  }
+  is_due_ = !held;
+  if (is_due_) return;
+  Write(absl::StrFormat("the checkpoint of clock %d is not written yet: the store is slower than "
+                        "steps are",
+                        *held),
+        nullptr);
+}
+
+void RankCheckpoints::PassOn() {
+  if (std::exchange(is_due_, false)) Write("the program has not given its state", nullptr);
+}
+
+absl::Status RankCheckpoints::Give(std::string state) {
+  if (!std::exchange(is_due_, false)) {
+    return absl::FailedPreconditionError(
+        "checkpoint: no state of this rank is due: it is after the last step of a checkpoint, and "
+        "before the next step begins");
+  }
+  auto owned = std::make_shared<const std::string>(std::move(state));
+  const Bytes bytes(owned, reinterpret_cast<const std::byte*>(owned->data()), owned->size());
+  {
+    absl::MutexLock lock(&mutex_);
+    held_.insert(clock_);
+  }
+  Write("", [image = RankImage{.rank = launch_.rank(), .clock = clock_, .state = bytes}] {
+    return MakeRankImageFile(image);
+  });
+  return absl::OkStatus();
+}
+
+void RankCheckpoints::Write(std::string problem, std::function<ImageFile()> make) {
+  PartWriter::Part part;
+  part.name = {.kind = PartKind::kRank, .number = launch_.rank()};
+  part.clock = clock_;
+  part.problem = std::move(problem);
+  part.make = std::move(make);
+  part.let_go = [this, clock = clock_] {
+    absl::MutexLock lock(&mutex_);
+    held_.erase(clock);
+  };
+  writer_->Write(std::move(part));
+}
+
+void RankCheckpoints::SendAll() {
+  std::vector<proto::CheckpointPart> parts;
+  {
+    absl::MutexLock lock(&mutex_);
+    parts.swap(parts_);
+    has_parts_.store(false, std::memory_order_release);
+  }
+  for (proto::CheckpointPart& part : parts) {
+    proto::ChildMessage message;
+    *message.mutable_checkpoint() = std::move(part);
+    agent_.Send(message).IgnoreError();  // without a daemon the job ends
+  }
+}
+
+absl::Status RankCheckpoints::Finish(absl::Duration timeout,
+                                     const std::function<absl::Status()>& still_wanted) {
+  if (writer_ == nullptr) return absl::OkStatus();
+  writer_->Finish();
+  absl::Status wanted;
+  const absl::Time deadline = absl::Now() + timeout;
+  while (wanted.ok() && !writer_->AwaitDone(std::min(kTurn, deadline - absl::Now()))) {
+    if (absl::Now() >= deadline) break;
+    wanted = still_wanted();
+  }
+  SendParts();
+  return wanted;
+}
+
+absl::StatusOr<Bytes> RankCheckpoints::ReadObject(uint32_t rank) {
+  const proto::Resume& resume = launch_.record().resume();
+  if (rank >= static_cast<uint32_t>(resume.object_of_rank_size())) {
+    return absl::DataLossError(
+        absl::StrFormat("the checkpoint has the state of %d ranks, not of "
+                        "rank %d",
+                        resume.object_of_rank_size(), rank));
+  }
+  const uint32_t index = resume.object_of_rank(static_cast<int>(rank));
+  if (index >= static_cast<uint32_t>(resume.objects_size())) {
+    return absl::DataLossError(
+        absl::StrFormat("object %d of the checkpoint's %d", index, resume.objects_size()));
+  }
+  absl::StatusOr<std::unique_ptr<Store>> store = open_(resume.dir());
+  if (!store.ok()) return store.status();
+  const proto::CheckpointObject& object = resume.objects(static_cast<int>(index));
+  const absl::StatusOr<Bytes> content = Checkpoints(**store).Read(
+      {.name = object.name(), .bytes = object.bytes(), .checksum = object.checksum()});
+  if (!content.ok()) return content.status();
+  const std::string path = absl::StrCat((*store)->where(), "/", object.name());
+  absl::StatusOr<RankImage> image = ParseRankImageFile(*content, path);
+  if (!image.ok()) return image.status();
+  if (image->rank != rank || image->clock != resume.clock()) {
+    return absl::DataLossError(
+        absl::StrFormat("%s: is of rank %d at clock %d, not of rank %d at %d", path, image->rank,
+                        image->clock, rank, resume.clock()));
+  }
+  return image->state;
+}
+
+absl::StatusOr<Bytes> RankCheckpoints::Read(uint32_t rank) {
+  const proto::JobRecord& record = launch_.record();
+  if (rank >= record.job().ranks()) {
+    return absl::InvalidArgumentError(
+        absl::StrFormat("the state of rank %d: the job has %d ranks", rank, record.job().ranks()));
+  }
+  if (record.resume().object_of_rank_size() == 0) {
+    return absl::NotFoundError(
+        absl::StrFormat("no state of rank %d: the job goes on from none", rank));
+  }
+  absl::StatusOr<Bytes> state = ReadObject(rank);
+  if (state.ok()) return state;
+  const std::string text(state.status().message());
+  if (IsDamage(state.status())) {
+    agent_.SendDamaged(text);
+    return absl::DataLossError(text);
+  }
+  agent_.SendFailed(text);
+  return absl::InternalError(text);
+}
+
+}  // namespace strata::client
