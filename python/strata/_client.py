@@ -41,7 +41,9 @@ class Client:
         self.local_ranks: int = lib.strata_local_ranks(self._handle)
         self.job: dict[str, Any] = json.loads(lib.strata_job_json(self._handle))
         self.run_dir: str = lib.strata_run_dir(self._handle).decode()
-        self.steps = 0  # that were finished
+        self.steps = 0  # that were finished, also those before a checkpoint
+        self.first_step = 0  # that this process makes
+        self.has_checkpoints = "checkpoint" in self.job
         self.in_step = False
         self.is_open = True
         self.on_begin: Callable[[], None] = lambda: None
@@ -105,8 +107,11 @@ class Client:
         says_rates: bool,
         samples_per_epoch: int = 0,
         total_steps: int = 0,
+        can_resume: bool = False,
+        keeps_state: bool = False,
     ) -> None:
-        """Offers the weights and blocks until every rank has; all begin with rank 0's."""
+        """Offers the weights and blocks until every rank has; all begin with rank 0's, or with
+        those of the checkpoint that the job goes on from."""
         facts = _library.Facts(
             ctypes.sizeof(_library.Facts),
             samples_per_epoch,
@@ -114,8 +119,29 @@ class Client:
             1,
             None if optimizer is None else optimizer.encode(),
             says_rates,
+            can_resume and self.has_checkpoints,
+            keeps_state and self.has_checkpoints,
         )
         self._call(lib.strata_start, ctypes.byref(facts))
+        self.first_step = self.steps = lib.strata_first_step(self.handle)
+
+    def checkpoint_due(self) -> bool:
+        """Whether this is the moment of a checkpoint whose state has not been given."""
+        return bool(lib.strata_checkpoint_due(self.handle))
+
+    def give_state(self, state: bytes) -> None:
+        check(lib.strata_give_state(self.handle, state, len(state)))
+
+    def read_state(self, rank: int) -> bytes | None:
+        """Returns what a rank gave for the checkpoint that the job goes on from; None: there is
+        none."""
+        state, size = ctypes.c_void_p(), ctypes.c_size_t()
+        places = ctypes.byref(state), ctypes.byref(size)
+        code = lib.strata_read_state(self.handle, rank, *places)
+        if code == _library.NOT_FOUND:
+            return None
+        check(code)
+        return ctypes.string_at(state, size.value) if size.value else b""
 
     def weights(self, tensor: int) -> int:
         """Returns the address of the tensor in the node's weights."""

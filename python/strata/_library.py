@@ -24,7 +24,7 @@ from typing import Any, NoReturn
 from strata import errors
 
 # What this package knows of strata_client.h; an older library is refused.
-ABI = 3
+ABI = 4
 NAME = "libstrata_client.so.1"
 
 INVALID_ARGUMENT, FAILED_PRECONDITION, NOT_FOUND, STOPPED, INTERRUPTED = 1, 2, 3, 5, 7
@@ -53,6 +53,8 @@ class Facts(Structure):
         ("takes_first_weights", c_int),
         ("optimizer", c_char_p),
         ("says_rates", c_int),
+        ("can_resume", c_int),
+        ("keeps_state", c_int),
     ]
 
 
@@ -90,6 +92,10 @@ _SIGNATURES: dict[str, tuple[Any, list[Any]]] = {
     "strata_register": (c_int, [c_void_p, POINTER(Tensor), POINTER(c_int32)]),
     "strata_allocate": (c_int, [c_void_p]),
     "strata_start": (c_int, [c_void_p, POINTER(Facts)]),
+    "strata_first_step": (c_uint64, [c_void_p]),
+    "strata_checkpoint_due": (c_int, [c_void_p]),
+    "strata_give_state": (c_int, [c_void_p, c_char_p, c_size_t]),
+    "strata_read_state": (c_int, [c_void_p, c_uint32, POINTER(c_void_p), POINTER(c_size_t)]),
     "strata_guard_weights": (c_int, [c_void_p]),
     "strata_gradients": (c_void_p, [c_void_p, c_int32]),
     "strata_accept_device": (c_int, [c_void_p]),

@@ -34,6 +34,8 @@ class _Process:
         self.before_finish: list[Callable[[], None]] = []
         # Called when the final weights are in the arena.
         self.after_finish: list[Callable[[], None]] = []
+        # What owns the script's loop, and cannot begin it at a later step: a name.
+        self.loop_of = ""
         self.forked_from = 0  # the process that has the client; 0: this one
         # Whether this process serves a script's task to virtual time, and is no rank.
         self.serves = False

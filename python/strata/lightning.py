@@ -199,6 +199,7 @@ class StrataStrategy(ParallelStrategy):
         given = self.optimizers
         if not given or not all(isinstance(one, torch.optim.Optimizer) for one in given):
             raise errors.InvalidArgument("configure_optimizers: returned no optimizer")
+        process.loop_of = "PyTorch Lightning"
         made = DistributedOptimizer(
             given,
             self.lightning_module,

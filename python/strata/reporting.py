@@ -7,7 +7,7 @@ import ctypes
 import math
 import time
 
-from strata import _library, errors
+from strata import _library, errors, sampler
 from strata._checks import real
 from strata._client import Client
 from strata._lifetime import process
@@ -102,6 +102,8 @@ def begin(client: Client) -> Reporter:
     """Makes the reporter of this process's client, which has started."""
     _current.reporter = Reporter(client)
     process.before_finish.append(_send_rest)
+    if client.first_step:
+        _current.reporter.send_window()  # says where this rank goes on
     return _current.reporter
 
 
@@ -124,6 +126,9 @@ def report(*, loss: float | None = None, **values: float) -> None:
     are those of rank 0, so every rank may call this: `report(test_accuracy=0.97, test_loss=0.1,
     perplexity=12.5)`. `test_accuracy` is a share, from 0 to 1.
 
+    In a job that goes on from a checkpoint nothing is reported of epochs that a `Sampler` leaves
+    out.
+
     Raises `errors.OutOfOrder` before a session has started, `errors.InvalidArgument` naming a value
     that is no finite number.
     """
@@ -133,6 +138,8 @@ def report(*, loss: float | None = None, **values: float) -> None:
             "report: no session has started in this process, or it is closed:"
             " strata.torch.DistributedOptimizer or strata.Session starts one"
         )
+    if sampler.course.skips:
+        return  # it has been said, before the checkpoint
     numbers: dict[str, float] = {}
     for name, value in values.items():
         numbers[name] = real(f"report: {name}", value)

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping, Sized
+import sys
+import weakref
+from collections.abc import Callable, Iterator, Mapping, Sized
 from typing import Any
 
 import numpy as np
@@ -26,6 +28,69 @@ def _count(data: Sized | int) -> int:
     return whole("Sampler: samples", samples, 1)
 
 
+class _Course:
+    """Where all samplers of this process stand, for checkpoints: by the order in which they were
+    made."""
+
+    def __init__(self) -> None:
+        self._samplers: list[weakref.ref[Sampler]] = []
+        self._saved: list[dict[str, Any] | None] = []
+        self._current = -1
+        self._awaited = -1
+        self.on_draw: Callable[[], None] | None = None
+        """Called before a sample is drawn, where a checkpoint waits for that."""
+        self.on_reached: Callable[[], None] = lambda: None
+        """Called when the sampler that was in use comes to where the checkpoint has it."""
+        self.has_drawn = False
+
+    @property
+    def skips(self) -> bool:
+        """Whether the script is still where it was before the checkpoint that it goes on from."""
+        return self._awaited >= 0
+
+    def add(self, sampler: Sampler) -> int:
+        """Takes a sampler in, and returns its number."""
+        self._samplers.append(weakref.ref(sampler))
+        return len(self._samplers) - 1
+
+    def saved(self, number: int) -> dict[str, Any] | None:
+        """Returns where the checkpoint has this sampler; None: nowhere."""
+        return self._saved[number] if number < len(self._saved) else None
+
+    def begin(self, number: int, has_reached: bool) -> None:
+        """A sampler begins a pass, at the place where the checkpoint has it or not."""
+        self._current = number
+        self.has_drawn = True
+        if has_reached and number == self._awaited:
+            self._awaited = -1
+            self.on_reached()
+
+    def state(self, before: Mapping[str, Any] | None = None) -> dict[str, Any]:
+        """Returns where all samplers stand, and which one is in use; `before`: where they stood
+        when the last step ended, which holds for those that have begun no pass since."""
+        samplers = [reference() for reference in self._samplers]
+        positions = [None if sampler is None else sampler._position() for sampler in samplers]
+        for number, old in enumerate(before["samplers"] if before else []):
+            new = positions[number]
+            if old is not None and (new is None or new["pass"] == old["pass"]):
+                positions[number] = old
+        return {"samplers": positions, "current": self._current}
+
+    def go_on(self, state: Mapping[str, Any]) -> None:
+        """Has samplers go on from a state, also those that will be made."""
+        self._saved = list(state["samplers"])
+        current = int(state["current"])
+        # Where nothing is left out, there is nothing to wait for.
+        self._awaited = current if current >= 0 and self.saved(current) is not None else -1
+        for reference in self._samplers:
+            sampler = reference()
+            if sampler is not None:
+                sampler._go_on()
+
+
+course = _Course()
+
+
 class Sampler:
     """Gives each rank its share of an epoch's samples, as indices; a `sampler` for PyTorch's
     DataLoader.
@@ -39,7 +104,9 @@ class Sampler:
     `data` is anything that has a length, or the number of samples. `seed` is the job's by default.
 
     Each iteration is the epoch from its start; the first one after `load_state_dict`, what is left
-    of it. Threads: any, one at a time.
+    of it. In a job that goes on from a checkpoint epochs before the checkpoint's have nothing, and
+    that one what is left of it; `epoch` is the checkpoint's at first. Where `set_epoch` is not
+    called, passes count in place of epochs. Threads: any, one at a time.
     """
 
     def __init__(
@@ -75,6 +142,15 @@ class Sampler:
         self.consumed = 0
         """How many samples of this epoch all ranks together were given."""
         self._start = 0  # of the next iteration
+        self._has_epochs = False  # set_epoch was called
+        self._passes = 0  # iterations that were begun
+        self._is_in_pass = False
+        self._trains = False  # in the newest iteration
+        self._first = 0  # sample of the newest iteration
+        self._loader: Callable[[], Any] = lambda: None  # what draws ahead, where something does
+        self._saved: dict[str, Any] | None = None  # where it goes on; None: where it stands
+        self._number = course.add(self)
+        self._go_on()
 
     @property
     def seed(self) -> int:
@@ -90,6 +166,7 @@ class Sampler:
         if whole("Sampler: epoch", epoch, 0) != self.epoch:
             self.consumed = self._start = 0
         self.epoch = int(epoch)
+        self._has_epochs = True
 
     def order(self) -> np.ndarray[Any, Any]:
         """Returns the epoch's samples in their order, of all ranks."""
@@ -99,19 +176,83 @@ class Sampler:
 
     def __len__(self) -> int:
         """Returns how many samples the next iteration gives this rank."""
-        left = self.samples - self._start
+        left = self.samples - self._begins_at()[0]
         return left // self.ranks if self.drop_last else -(-left // self.ranks)
 
     def __iter__(self) -> Iterator[int]:
-        order, start, count, epoch = self.order(), self._start, len(self), self.epoch
+        count, epoch = len(self), self.epoch
+        start, has_reached = self._begins_at()
+        self._first = start
+        self._passes += 1
         # The next iteration is the whole epoch, also where this one is left before its end.
         self.consumed, self._start = start, 0
-        for turn in range(count):
-            self.consumed = min(start + (turn + 1) * self.ranks, self.samples)
-            yield int(order[(start + turn * self.ranks + self.rank) % self.samples])
+        self._loader = _loader_that_draws()
+        self._trains = _is_training()
+        if has_reached:
+            self._saved = None
+        if self._trains:
+            course.begin(self._number, has_reached)
+        order = self.order() if count else None
+        self._is_in_pass = True
+        try:
+            for turn in range(count):
+                if course.on_draw is not None:
+                    course.on_draw()
+                self.consumed = min(start + (turn + 1) * self.ranks, self.samples)
+                assert order is not None
+                yield int(order[(start + turn * self.ranks + self.rank) % self.samples])
+        finally:
+            self._is_in_pass = False
         if epoch == self.epoch:
             # What ranks cannot share is over, too, even if fewer ranks go on from here.
             self.consumed, self._start = self.samples, 0
+
+    def _go_on(self) -> None:
+        """Takes where the checkpoint has this sampler, if the job goes on from one."""
+        self._saved = course.saved(self._number)
+        if self._saved is None:
+            return
+        if self._saved["position"] > self.samples:
+            raise errors.InvalidArgument(
+                f"Sampler: the checkpoint has {self._saved['position']} samples of an epoch, the"
+                f" data {self.samples}"
+            )
+        self._seed, self.epoch = int(self._saved["seed"]), int(self._saved["epoch"])
+
+    def _begins_at(self) -> tuple[int, bool]:
+        """Returns the sample that the next iteration begins with, and whether it is not before
+        where the checkpoint has this sampler."""
+        saved = self._saved
+        if saved is None:
+            return self._start, False
+        by_epoch = bool(saved["has_epochs"])
+        here, there = (self.epoch, saved["epoch"]) if by_epoch else (self._passes, saved["pass"])
+        if here < there:
+            return self.samples, False
+        return int(saved["position"]) if here == there else self._start, True
+
+    def _position(self) -> dict[str, Any] | None:
+        """Returns where training stands in the data, without what was only drawn ahead; None: no
+        training uses it."""
+        if self._saved is not None:
+            return self._saved  # it has not come there yet
+        if not self._trains:
+            return None
+        position, is_ahead = self.consumed, False
+        loader = self._loader()
+        if loader is not None:
+            returned = loader._rcvd_idx * _batch_size(loader) * self.ranks
+            is_ahead = self._first + returned < position
+            position = min(self._first + returned, position)
+        if not self._is_in_pass and not is_ahead:
+            position = self.samples  # also of one that was left before its end
+        return {
+            "seed": self.seed,
+            "epoch": self.epoch,
+            "has_epochs": self._has_epochs,
+            "pass": self._passes - 1,
+            "position": position,
+        }
 
     def state_dict(self) -> dict[str, int]:
         """Returns where the data stands, for any number of ranks: seed, epoch, and samples
@@ -136,3 +277,35 @@ class Sampler:
             )
         self._seed, self.epoch, self.consumed = seed, epoch, consumed
         self._start = consumed
+
+
+def _is_training() -> bool:
+    """Whether what is drawn now is for training: with PyTorch, evaluations need no gradients."""
+    torch = sys.modules.get("torch")
+    return torch is None or bool(torch.is_grad_enabled())
+
+
+def _loader_that_draws() -> Callable[[], Any]:
+    """Returns a weak reference to the iterator with workers of PyTorch's DataLoader that begins to
+    draw samples now: it draws ahead. To nothing where there is none."""
+    frame = sys._getframe(1)
+    for _ in range(8):
+        if frame.f_back is None:
+            break
+        frame = frame.f_back
+        owner = frame.f_locals.get("self")
+        if hasattr(owner, "_rcvd_idx") and hasattr(owner, "_index_sampler"):
+            return weakref.ref(owner)
+    return lambda: None
+
+
+def _batch_size(loader: Any) -> int:
+    size = getattr(loader._index_sampler, "batch_size", None)
+    if isinstance(loader._index_sampler, Sampler):
+        return 1
+    if isinstance(size, int):
+        return size
+    raise errors.InvalidArgument(
+        "Sampler: a DataLoader with workers has a batch_sampler without batch_size, so that a"
+        " checkpoint cannot know what is drawn ahead: num_workers=0"
+    )

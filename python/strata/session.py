@@ -34,6 +34,8 @@ class Session:
         *,
         samples_per_epoch: int = 0,
         total_steps: int = 0,
+        can_resume: bool = False,
+        keeps_state: bool = False,
     ) -> None:
         """Joins the job, and blocks until every rank has.
 
@@ -43,8 +45,12 @@ class Session:
         `__cuda_array_interface__` or DLPack. The job keeps them as fp32. `optimizer` runs where the
         job has the weights; None takes the one of the job (`--set optimizer.sgd={}`). With
         `strata.Mean()` a step returns the mean gradient in place of new weights, and `params` are
-        overwritten with rank 0's once. `samples_per_epoch` (of all ranks) and `total_steps` (of
-        each) show the progress.
+        overwritten with rank 0's once, unless the job goes on from a checkpoint.
+        `samples_per_epoch` (of all ranks) and `total_steps` (of each) show the progress.
+
+        Jobs with `checkpoint` take scripts with `can_resume=True`, which begin with step
+        `first_step`. With `keeps_state=True` checkpoints hold what each rank gives to `save_state`,
+        too.
 
         Raises `errors.InvalidArgument` naming the array, `errors.JobStopped`.
         """
@@ -62,6 +68,11 @@ class Session:
                         " strata.Mean() params are arrays of NumPy or PyTorch, or on a GPU of what"
                         " has __cuda_array_interface__"
                     )
+            if can_resume and not keeps_state and self._client.has_checkpoints:
+                raise errors.InvalidArgument(
+                    "Session: with strata.Mean() the weights are the script's, which checkpoints"
+                    " hold with keeps_state=True alone"
+                )
         self._optimizer = optimizer
         self._shapes = {name: memories[name].shape for name in self._params}
         # Tensors are registered in the order in which backward passes finish them.
@@ -76,6 +87,8 @@ class Session:
             optimizer is not None and not isinstance(optimizer, Mean),
             _checks.whole("samples_per_epoch", samples_per_epoch, 0),
             _checks.whole("total_steps", total_steps, 0),
+            can_resume,
+            keeps_state,
         )
         # Arrays of libraries that have no read-only ones would end the process without a word.
         self._client.guard_weights()
@@ -85,7 +98,8 @@ class Session:
         self._reporter = reporting.begin(self._client)
         self._final: dict[str, Any] | None = None
         _lifetime.process.after_finish.append(self._keep_final)
-        if self._gives_means:
+        # A checkpoint has the newest means, and the script its weights.
+        if self._gives_means and not self.first_step:
             for name, array in self._params.items():
                 self._place.copy_into(array, self._read(name))
 
@@ -98,6 +112,34 @@ class Session:
     def ranks(self) -> int:
         """How many ranks the job has."""
         return self._client.ranks
+
+    @property
+    def first_step(self) -> int:
+        """The first step that this script makes: 0, but where the job goes on from a checkpoint."""
+        return self._client.first_step
+
+    @property
+    def checkpoint_due(self) -> bool:
+        """Whether this is the moment of a checkpoint that wants `save_state`: after a step, until
+        the next one."""
+        return self._client.is_open and self._client.checkpoint_due()
+
+    def save_state(self, state: bytes) -> None:
+        """Gives a checkpoint what this rank needs to make the next step, besides the weights.
+
+        It is written while training goes on. Where `checkpoint_due` and nothing is given, the
+        checkpoint fails, and training goes on. Raises `errors.OutOfOrder` where none is due.
+        """
+        self._client.give_state(bytes(state))
+
+    @property
+    def saved_state(self) -> bytes | None:
+        """What this rank gave to `save_state` for the checkpoint that the job goes on from; None
+        where it begins anew.
+
+        Raises `errors.StrataError` where it cannot be read: the script is to exit.
+        """
+        return self._client.read_state(self.rank)
 
     @property
     def run_dir(self) -> str:

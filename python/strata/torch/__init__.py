@@ -10,6 +10,7 @@ from strata.errors import InvalidArgument, JobStopped, OutOfOrder, StrataError
 from strata.launching import launch
 from strata.reporting import report
 from strata.sampler import Sampler
+from strata.torch._keeper import keep
 from strata.torch.comm_hook import HookState, comm_hook, state
 from strata.torch.optimizer import Distributed, DistributedOptimizer
 from strata.torch.process_group import init_process_group
@@ -27,6 +28,7 @@ __all__ = [
     "fail",
     "finish",
     "init_process_group",
+    "keep",
     "launch",
     "report",
     "state",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator, Sequence
-from typing import Any, Callable
+from typing import TYPE_CHECKING, Any, Callable
 
 import torch
 from torch import Tensor
@@ -14,6 +14,9 @@ from strata._client import Client
 from strata._library import lib
 from strata.torch import _memory, _tensors
 from strata.torch._tensors import Entry
+
+if TYPE_CHECKING:
+    from strata.torch._keeper import Keeper
 
 PUBLISH_MODES = ("backward", "step")
 _SKIP = "strata.skip"
@@ -52,6 +55,7 @@ class Exchange:
         self._pauses = 0
         self._averaged: list[tuple[int, torch.nn.Module, str]] = []
         self._hooks: list[Any] = []
+        self.keeper: Keeper | None = None  # in jobs with checkpoints
         self.on_pass_begin: Callable[[], None] = _nothing
         self.on_backward_end: Callable[[], None] = _nothing
         self.on_published: Callable[[Entry], None] = _nothing
@@ -87,7 +91,7 @@ class Exchange:
         client.allocate()
         for entry in self.entries:
             _tensors.write_floats(client.weights(entry.index), entry.param)
-        for index, buffer in self._buffers():
+        for index, buffer in self.averaged():
             _tensors.write_floats(client.weights(index), buffer.contiguous())
 
     def start(self, optimizer: str, says_rates: bool, facts: dict[str, int]) -> None:
@@ -134,10 +138,17 @@ class Exchange:
 
     def begin_pass(self) -> None:
         """Opens a pass, in which `samples` samples are used. The first call of a pass does."""
+        self.meet_checkpoint()
         self.on_pass_begin()
         self.memory.begin()
         self.client.begin_step(self.samples, self.rate)
         self.in_pass = True
+
+    def meet_checkpoint(self) -> None:
+        """Something of the next step begins: a checkpoint that is due takes what there is."""
+        if self.keeper is not None:
+            self.keeper.check_script()
+            self.keeper.capture()
 
     def _publish(self, entry: Entry) -> None:
         gradient = entry.param.grad
@@ -227,14 +238,14 @@ class Exchange:
         """Whether there are buffers that are averaged."""
         return bool(self._averaged)
 
-    def _buffers(self) -> Iterator[tuple[int, Tensor]]:
+    def averaged(self) -> Iterator[tuple[int, Tensor]]:
         """Yields the buffers that are averaged, as the model has them now."""
         for index, owner, name in self._averaged:
             yield index, getattr(owner, name)
 
     def publish_buffers(self, samples: int) -> None:
         """Gives the buffers that are averaged, which count as so many samples'."""
-        for index, buffer in self._buffers():
+        for index, buffer in self.averaged():
             _library.check(self.memory.publish(index, buffer.contiguous(), float(samples)))
 
     def read_into_gradients(self) -> None:
@@ -259,7 +270,7 @@ class Exchange:
 
     def read_buffers(self) -> None:
         """Waits for the averaged buffers and writes them over the model's."""
-        for index, buffer in self._buffers():
+        for index, buffer in self.averaged():
             # One that is not is a view, which is to stay the view that it is.
             dense = buffer if buffer.is_contiguous() else buffer.contiguous()
             _library.check(self.memory.read(index, dense))

@@ -45,7 +45,9 @@ class EveryStep(Trainer):
         self._prepared: set[int] = set()
         exchange.on_backward_end = self.exchange_gradients
         exchange.on_pass_begin = self._say_rate
-        exchange.read_into_params()
+        # A checkpoint has the newest means, and rank 0's state the parameters.
+        if not exchange.client.first_step:
+            exchange.read_into_params()
         exchange.read_buffers()
         if not self._is_alone:
             exchange.install_hooks()
@@ -162,6 +164,7 @@ class LocalSteps(Trainer):
         """Gradients stay on the rank."""
 
     def step(self, optimizer: torch.optim.Optimizer, own_step: Any) -> Any:
+        self.exchange.meet_checkpoint()
         result = own_step()
         # Those of several optimizers are one step, which the last one ends.
         if optimizer is not self.exchange.optimizers[-1]:

@@ -15,11 +15,16 @@ class _CountSamples:
     """A hook before a model's forward pass: the first extent of the first tensor is its samples.
     Copies of the model, in memory or in files, count nothing."""
 
-    def __init__(self, reporter: Reporter | None = None) -> None:
+    def __init__(self, reporter: Reporter | None = None, exchange: Exchange | None = None) -> None:
         self._reporter = reporter
+        self._exchange = exchange
 
     def __call__(self, _: torch.nn.Module, arguments: tuple[Any, ...]) -> None:
-        if self._reporter is None or not torch.is_grad_enabled() or not arguments:
+        if self._reporter is None or self._exchange is None or not torch.is_grad_enabled():
+            return
+        if self._exchange.keeper is not None:
+            self._exchange.keeper.capture()
+        if not arguments:
             return
         first = arguments[0]
         if isinstance(first, torch.Tensor):
@@ -44,7 +49,7 @@ class Trainer:
 
     def count_samples(self, model: torch.nn.Module) -> None:
         """Counts what the model's forward passes take."""
-        model.register_forward_pre_hook(_CountSamples(self._reporter))
+        model.register_forward_pre_hook(_CountSamples(self._reporter, self.exchange))
 
     def clip(self) -> None:
         """Scales the gradients down where their norm over all parameters is above `clip_norm`."""
@@ -85,3 +90,5 @@ class Trainer:
 
     def count_step(self) -> None:
         self._reporter.on_step(self.exchange.samples)
+        if self.exchange.keeper is not None:
+            self.exchange.keeper.note()

@@ -12,7 +12,7 @@ import torch
 
 from strata import _checks, _heap, _lifetime, errors, reporting
 from strata._client import Client
-from strata.torch import _on_ranks, _on_servers, _placement, _tensors
+from strata.torch import _keeper, _on_ranks, _on_servers, _placement, _tensors
 from strata.torch._exchange import Exchange
 from strata.torch._trainer import Trainer
 
@@ -36,6 +36,16 @@ class Distributed:
         several optimizers each is called, and the first call exchanges the gradients of all.
         """
         self._strata_trainer.prepare(self)  # type: ignore[arg-type]
+
+    @property
+    def first_step(self) -> int:
+        """The first step that this process makes: 0, but where the job goes on from a checkpoint.
+
+        A script that takes its data from a `Sampler` need not ask; others begin with it, as in
+        `for step in range(optimizer.first_step, 1000)`.
+        """
+        keeper = self._strata_trainer.exchange.keeper
+        return 0 if keeper is None else keeper.first_step()
 
     @property
     def samples(self) -> int:
@@ -76,6 +86,8 @@ class Distributed:
 
     step._with_counter = True  # type: ignore[attr-defined]
     step._wrapped_by_lr_sched = True  # type: ignore[attr-defined]
+    # The class that it is wrapped in calls hooks of steps; load_state_dict would add them again.
+    step.hooked = True  # type: ignore[attr-defined]
 
     def zero_grad(self, set_to_none: bool = True) -> None:
         """Forgets the gradients, also those that were exchanged and led to no step."""
@@ -120,6 +132,29 @@ def _check_kind(optimizer: torch.optim.Optimizer) -> None:
         raise errors.InvalidArgument(
             "LBFGS: needs closures, which are not taken: gradients are exchanged once a step"
         )
+
+
+def _keeper_of(exchange: Exchange, model: torch.nn.Module, place: str) -> _keeper.Keeper | None:
+    """Returns what keeps this rank's state in checkpoints; None: the job has none."""
+    client = exchange.client
+    if not client.has_checkpoints:
+        return None
+    if _lifetime.process.loop_of:
+        raise errors.InvalidArgument(
+            f"checkpoint: {_lifetime.process.loop_of} has the loop, and cannot go on in the middle"
+            " of it"
+        )
+    if len(exchange.optimizers) > 1:
+        raise errors.InvalidArgument(
+            f"checkpoint: does not go with {len(exchange.optimizers)} optimizers yet: it may come"
+            " between their steps"
+        )
+    keeper = _keeper.Keeper(client, exchange, model)
+    on_ranks, steps = place == _placement.RANKS, _placement.local_steps(client.job)
+    # With local steps weights are the job's when a checkpoint comes, and each rank has an optimizer
+    # of its own.
+    keeper.keeps_params = keeper.shares_optimizer = on_ranks and not steps
+    return keeper
 
 
 @overload
@@ -193,6 +228,10 @@ def DistributedOptimizer(
       default the reverse of `model.named_parameters()`.
     - `samples_per_epoch` (of all ranks) and `total_steps` (of each) are for the progress line.
 
+    In a job with `checkpoint` the script goes on by itself after any death, from the parameters,
+    buffers, optimizer, random numbers and data that it had (docs/faults.md); what else it needs,
+    `strata.torch.keep` keeps.
+
     Raises `errors.InvalidArgument` naming the parameter, group or option that cannot be had;
     `errors.JobStopped` where ranks disagree, with the tensor's name.
     """
@@ -202,7 +241,7 @@ def DistributedOptimizer(
     clip_norm = _checks.real("clip_norm", clip_norm)
     if not 0 <= clip_norm < math.inf:
         raise errors.InvalidArgument(f"clip_norm: {clip_norm:g}, must be 0 or more, and finite")
-    facts = {
+    facts: dict[str, int] = {
         "samples_per_epoch": _checks.whole("samples_per_epoch", samples_per_epoch, 0),
         "total_steps": _checks.whole("total_steps", total_steps, 0),
     }
@@ -213,6 +252,8 @@ def DistributedOptimizer(
     place = _placement.choose(client.job, optimizer_on)
     exchange = Exchange(client, entries, publish, scaler is not None)
     exchange.optimizers = optimizers
+    keeper = _keeper_of(exchange, model, place)
+    facts["can_resume"] = facts["keeps_state"] = keeper is not None
     if overlap not in (None, "forward"):
         raise errors.InvalidArgument(f'overlap: "{overlap}", must be None or "forward"')
     trainer: Trainer
@@ -250,4 +291,10 @@ def DistributedOptimizer(
     trainer.count_samples(model)
     for one in optimizers:
         _make_distributed(one, trainer)
+    if keeper is not None:
+        exchange.keeper = keeper
+        if scaler is not None:
+            _keeper.keep(scaler=scaler)
+        keeper.begin()
+        _lifetime.process.before_finish.append(keeper.capture)
     return optimizers[0] if isinstance(optimizer, torch.optim.Optimizer) else optimizers
