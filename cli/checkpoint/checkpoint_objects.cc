@@ -13,6 +13,7 @@
 #include "common/counted.h"
 #include "common/image/image_file.h"
 #include "common/image/node_image_file.h"
+#include "common/image/rank_image_file.h"
 #include "common/job/arena.h"
 #include "common/job/consistency.h"
 #include "common/job/job.h"
@@ -63,7 +64,7 @@ class Checker {
       case PartKind::kNode:
         return TakeNode(part->number, content);
       case PartKind::kRank:
-        return absl::OkStatus();  // what is in it is its program's affair
+        return TakeRank(part->number, content);
     }
     return absl::OkStatus();
   }
@@ -131,6 +132,19 @@ class Checker {
     if (absl::Status status = CheckNode(*image); !status.ok()) return status;
     if (taker_.on_node) taker_.on_node(*image);
     return absl::OkStatus();
+  }
+
+  // What the state holds is its program's affair.
+  absl::Status TakeRank(uint32_t rank, const Bytes& content) const {
+    const absl::StatusOr<RankImage> image = ParseRankImageFile(content, path_);
+    if (!image.ok()) return AsDamage(image.status());
+    if (image->rank != rank) {
+      return Wrong(path_, absl::StrCat("is the state of rank ", image->rank));
+    }
+    if (image->rank >= record_.job().ranks()) {
+      return Wrong(path_, absl::StrCat("the job has no rank ", image->rank));
+    }
+    return ExpectClock(image->clock, "the state");
   }
 
   absl::Status CheckNode(const NodeImage& image) {

@@ -4,10 +4,12 @@
 #include <gtest/gtest.h>
 
 #include <fstream>
+#include <utility>
 
 #include "cli/checkpoint/made_checkpoints.h"
 #include "cli/checkpoint/made_store.h"
 #include "common/image/image_bytes.h"
+#include "common/image/rank_image_file.h"
 
 namespace strata::cli {
 namespace {
@@ -132,13 +134,36 @@ TEST_F(ObjectsOf, ANodeThatTheJobHasNotOrOfAnotherStepAreRefused) {
                 "not keep");
 }
 
+TEST_F(ObjectsOf, StatesOfRanksAreThoseOfTheJobsRanksAtItsStep) {
+  const auto why_not = [this](const std::string& part, const RankImage& image) {
+    Manifest manifest = *PutCheckpoint(store(), record_, 4, MadeImages(record_, 4));
+    const std::string content = Joined(MakeRankImageFile(image));
+    const absl::Span<const char> piece(content);
+    Put(4, part, content);
+    manifest.objects.push_back(FactsOf(Checkpoints::ObjectName(4, part), {&piece, 1}));
+    return WhyNot(manifest);
+  };
+  EXPECT_EQ(why_not("rank-0-7.0", {.rank = 0, .clock = 4, .state = OwnBytes("a")}), "");
+  EXPECT_EQ(why_not("rank-0-7.0", {.rank = 0, .clock = 3}),
+            PathOf(4, "rank-0-7.0") + ": the state is of step 3, the checkpoint of step 4");
+  EXPECT_EQ(why_not("rank-0-7.0", {.rank = 1, .clock = 4}),
+            PathOf(4, "rank-0-7.0") + ": is the state of rank 1");
+  EXPECT_EQ(why_not("rank-99-7.0", {.rank = 99, .clock = 4}),
+            PathOf(4, "rank-99-7.0") + ": the job has no rank 99");
+}
+
 TEST_F(ObjectsOf, OneWithAnObjectOfAnotherNameAreRefused) {
   Manifest manifest = *PutCheckpoint(store(), record_, 4, MadeImages(record_, 4));
   const std::string text = "blob";
   const absl::Span<const char> piece(text);
-  Put(4, "rank-0", text);
-  manifest.objects.push_back(FactsOf(Checkpoints::ObjectName(4, "rank-0"), {&piece, 1}));
-  EXPECT_EQ(WhyNot(manifest), PathOf(4, "rank-0") + ": this version knows no object of that name");
+  for (const auto& [part, why] :
+       {std::pair("seat-0", ": this version knows no object of that name"),
+        std::pair("rank-0", ": is no state of a rank")}) {
+    Put(4, part, text);
+    manifest.objects.push_back(FactsOf(Checkpoints::ObjectName(4, part), {&piece, 1}));
+    EXPECT_EQ(WhyNot(manifest), PathOf(4, part) + why);
+    manifest.objects.pop_back();
+  }
 }
 
 TEST_F(ObjectsOf, OneWithoutARecordOfAJobAreRefused) {

@@ -62,7 +62,7 @@ void ClusterRun::OnReady(const absl::Status& status) {
   client.address = cluster_.coordinator();
   client_ = ConnectTo(client);
   follower_ = std::thread([this] {
-    auto id = client_->Submit(*options_.job);
+    auto id = client_->Submit(*options_.job, options_.resume);
     if (id.ok() && options_.follow != nullptr) {
       followed_ = options_.follow(client_.get(), *id);
     } else if (id.ok()) {

@@ -28,7 +28,8 @@ class ClusterRun {
   struct Options {
     ClusterLife::Options cluster;
     std::optional<proto::Job> job;
-    std::string trace;  // file for the job's trace; empty: none
+    proto::ResumeFrom resume;  // what the job goes on from; empty: it begins anew
+    std::string trace;         // file for the job's trace; empty: none
     RankOutputOptions output;
     // What is done in place of a job. `run` is called on a thread of its own and returns the exit
     // status; `stop` makes it return soon, and may come before it.

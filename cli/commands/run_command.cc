@@ -15,6 +15,7 @@
 #include "cli/commands/commands.h"
 #include "cli/options/options.h"
 #include "cli/options/program_job.h"
+#include "cli/options/resume_option.h"
 #include "cli/program/interrupt.h"
 #include "common/job/job.h"
 #include "common/net/free_port.h"
@@ -28,6 +29,7 @@ struct Options {
   LocalClusterOptions cluster;
   std::string coordinator;  // empty: a cluster of its own
   std::string log;
+  std::string resume;
   bool prints_job = false;
   bool names_servers = false;
 };
@@ -54,7 +56,7 @@ int RunOn(const std::string& address, const proto::Job& job, const Options& opti
   std::optional<Interrupt> interrupt;
   interrupt.emplace();
   auto client = ConnectTo(coordinator);
-  auto id = client->Submit(job);
+  auto id = client->Submit(job, ToResumeFrom(options.resume));
   if (!id.ok()) return PrintError(id.status());
   return FollowJobUntilSignal(client.get(), *id, coordinator, &*interrupt, options.job.trace,
                               ParseRankOutput(options.log));
@@ -79,6 +81,7 @@ int RunHere(proto::Job job, Options options, const Invocation& invocation) {
   cluster.runs_dir = std::filesystem::absolute(cluster.runs_dir).lexically_normal();
   ClusterRun::Options run;
   run.job = std::move(job);
+  run.resume = ToResumeFrom(options.resume);
   run.trace = options.job.trace;
   run.output = ParseRankOutput(options.log);
   run.output.runs_dir = cluster.runs_dir;
@@ -136,6 +139,7 @@ void AddRunCommand(CLI::App* app, Invocation* invocation) {
   command->add_option("--log", options->log,
                       "What ranks print: all, none, or a file for that of all ranks (default: "
                       "rank 0's)");
+  AddResumeOption(command, &options->resume);
   command->add_flag("--print-job", options->prints_job,
                     "Print the job file that would run, for strata submit, and run nothing");
   AddLogLevelOption(command, invocation);
@@ -149,6 +153,8 @@ void AddRunCommand(CLI::App* app, Invocation* invocation) {
       "  strata run -n 4 ./train --rate 0.1\n"
       "  strata run -n 4 --nodes 2 --servers 2 --mode \"ssp(3)\" train.py\n"
       "  strata run -n 16 --coordinator head:7070 --log all train.py\n"
+      "  strata run -n 4 --set 'checkpoint={dir: \"/data/c\" every_steps: 500}' --resume /data/c "
+      "train.py\n"
       "  strata run -n 4 --print-job train.py > job.textproto\n"
       "Exit status: 0 finished, 1 failed or stopped, 2 bad input.");
   command->callback([=] {

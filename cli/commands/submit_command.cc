@@ -4,10 +4,10 @@
 #include <optional>
 #include <string>
 
-#include "absl/strings/numbers.h"
 #include "cli/cluster/follow.h"
 #include "cli/commands/commands.h"
 #include "cli/options/options.h"
+#include "cli/options/resume_option.h"
 #include "cli/program/interrupt.h"
 
 namespace strata::cli {
@@ -19,18 +19,6 @@ struct Options {
   bool follow = false;
   std::string resume;
 };
-
-// A number is a job's; all else is a folder, as the coordinator's host sees it.
-proto::ResumeFrom ToResumeFrom(const std::string& text) {
-  proto::ResumeFrom from;
-  uint32_t job = 0;
-  if (absl::SimpleAtoi(text, &job)) {
-    from.set_job_id(job);
-  } else {
-    from.set_dir(text);
-  }
-  return from;
-}
 
 int Run(const Options& options) {
   auto job = LoadJob(options.job);
@@ -63,10 +51,7 @@ void AddSubmitCommand(CLI::App* app, Invocation* invocation) {
       command->add_flag("--follow", options->follow,
                         "Show progress until the job ends; the exit status is the job's");
   AddTraceOption(command, &options->job)->needs(follow);
-  command
-      ->add_option("--resume", options->resume,
-                   "Go on from the newest whole checkpoint in this folder, or of this job")
-      ->type_name("DIR|JOB_ID");
+  AddResumeOption(command, &options->resume);
   AddCoordinatorOptions(command, &options->coordinator);
   AddJsonOption(command, &options->coordinator.json);
   AddLogLevelOption(command, invocation);

@@ -17,7 +17,7 @@ namespace strata::client {
 // A child process's line to the worker daemon that started it. Without a daemon (tests, a program
 // run by hand) messages go nowhere.
 //
-// Threads: one.
+// Threads: any for Send, SendFailed and SendDamaged; one for the rest.
 class AgentChannel {
  public:
   // `channel_fd` of the launch, taken over; <= 0: none.

@@ -58,7 +58,6 @@ absl::Status ArenaClient::ExpectTensor(int tensor, const char* call) const {
 }
 
 absl::Status ArenaClient::AskProgram() {
-  checkpoints_.SendParts();
   if (interrupted_ == nullptr) return absl::OkStatus();
   const absl::Time now = absl::Now();
   if (now < ask_next_) return absl::OkStatus();
@@ -212,7 +211,6 @@ absl::Status ArenaClient::Begin(const char* call, uint32_t samples, float rate) 
         "%s: %d samples, but the job's program.samples_per_rank is %d", call, samples, due)));
   }
   checkpoints_.PassOn();
-  checkpoints_.SendParts();
   BeginForward();
   Stopwatch watch(&waited_, &clock_);
   absl::Status begun = ReportFailure(link_->BeginStep(step_, samples, rate));

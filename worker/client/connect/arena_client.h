@@ -94,7 +94,7 @@ class ArenaClient final : public Client, private ClientDevices, private ClientTr
   absl::Status ReportFailure(absl::Status status);
   // Of what the link did in part when the program ended its wait, nothing can follow.
   absl::Status BrokenIfInterrupted(absl::Status status);
-  // Asks the program, unless it was asked a moment ago; tells of states that are written.
+  // Asks the program, unless it was asked a moment ago.
   absl::Status AskProgram();
   // Waits for the tensor's chunks and brings a COPIED one's weights to the caller, once a step.
   absl::Status Fetch(int tensor);

@@ -60,9 +60,9 @@ void RankCheckpoints::Begin(const JobFacts& facts, uint64_t first_step) {
       PartWriter::Calls{.open = [open = open_, dir = job.checkpoint().dir()] { return open(dir); },
                         .tell =
                             [this](const proto::CheckpointPart& part) {
-                              absl::MutexLock lock(&mutex_);
-                              parts_.push_back(part);
-                              has_parts_.store(true, std::memory_order_release);
+                              proto::ChildMessage message;
+                              *message.mutable_checkpoint() = part;
+                              agent_.Send(message).IgnoreError();  // without a daemon the job ends
                             }});
 }
 
@@ -117,20 +117,6 @@ void RankCheckpoints::Write(std::string problem, std::function<ImageFile()> make
   writer_->Write(std::move(part));
 }
 
-void RankCheckpoints::SendAll() {
-  std::vector<proto::CheckpointPart> parts;
-  {
-    absl::MutexLock lock(&mutex_);
-    parts.swap(parts_);
-    has_parts_.store(false, std::memory_order_release);
-  }
-  for (proto::CheckpointPart& part : parts) {
-    proto::ChildMessage message;
-    *message.mutable_checkpoint() = std::move(part);
-    agent_.Send(message).IgnoreError();  // without a daemon the job ends
-  }
-}
-
 absl::Status RankCheckpoints::Finish(absl::Duration timeout,
                                      const std::function<absl::Status()>& still_wanted) {
   if (writer_ == nullptr) return absl::OkStatus();
@@ -141,7 +127,6 @@ absl::Status RankCheckpoints::Finish(absl::Duration timeout,
     if (absl::Now() >= deadline) break;
     wanted = still_wanted();
   }
-  SendParts();
   return wanted;
 }
 

@@ -1,14 +1,12 @@
 #ifndef STRATA_WORKER_CLIENT_CONNECT_RANK_CHECKPOINTS_H_
 #define STRATA_WORKER_CLIENT_CONNECT_RANK_CHECKPOINTS_H_
 
-#include <atomic>
 #include <cstdint>
 #include <functional>
 #include <memory>
 #include <set>
 #include <stop_token>
 #include <string>
-#include <vector>
 
 #include "absl/base/thread_annotations.h"
 #include "absl/status/status.h"
@@ -24,8 +22,8 @@
 
 namespace strata::client {
 
-// Writes one rank's states of its job's checkpoints on a thread of its own, tells the worker daemon
-// of them, and reads those that the job goes on from.
+// Writes one rank's states of its job's checkpoints on a thread of its own, which tells the worker
+// daemon of each, and reads those that the job goes on from.
 //
 // Threads: one, the client's.
 class RankCheckpoints final : public ClientCheckpoints {
@@ -45,10 +43,6 @@ class RankCheckpoints final : public ClientCheckpoints {
   void AtStep(uint64_t steps);
   // The next step begins, or none does any more: what is due and was not given fails.
   void PassOn();
-  // Tells the daemon what has been written since, or could not be.
-  void SendParts() {
-    if (has_parts_.load(std::memory_order_acquire)) SendAll();
-  }
   // No state comes any more: waits until all are written, or for `timeout`, and asks `still_wanted`
   // meanwhile, whose error it returns.
   absl::Status Finish(absl::Duration timeout, const std::function<absl::Status()>& still_wanted);
@@ -56,7 +50,6 @@ class RankCheckpoints final : public ClientCheckpoints {
  private:
   absl::StatusOr<Bytes> ReadObject(uint32_t rank);
   void Write(std::string problem, std::function<ImageFile()> make);
-  void SendAll();
 
   const proto::Launch& launch_;
   AgentChannel& agent_;
@@ -69,9 +62,7 @@ class RankCheckpoints final : public ClientCheckpoints {
   bool is_due_ = false;
 
   absl::Mutex mutex_;
-  std::vector<proto::CheckpointPart> parts_ ABSL_GUARDED_BY(mutex_);
   std::set<uint64_t> held_ ABSL_GUARDED_BY(mutex_);  // clocks whose states are in memory
-  std::atomic<bool> has_parts_{false};
   std::unique_ptr<PartWriter> writer_;  // last: its thread ends first; null: none is needed
 };
 

@@ -118,6 +118,13 @@ TEST_F(RankCheckpointsTest, AStateIsDueAfterEachNthStepAndIsReadAsItWasGiven) {
   EXPECT_TRUE(resumed->due());
 }
 
+TEST_F(RankCheckpointsTest, WhatIsWrittenIsToldWhileTheProgramCallsNothing) {
+  auto checkpoints = Begun();
+  checkpoints->AtStep(3);
+  ASSERT_TRUE(checkpoints->Give("x").ok());
+  EXPECT_EQ(Told().checkpoint().clock(), 3u);
+}
+
 TEST_F(RankCheckpointsTest, WithoutACheckpointThereIsNothingToRead) {
   auto checkpoints = Begun();
   EXPECT_EQ(checkpoints->Read(0).status().code(), absl::StatusCode::kNotFound);
