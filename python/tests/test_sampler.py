@@ -7,6 +7,7 @@ from typing import Any, cast
 import pytest
 import strata
 import torch
+from strata import sampler as sampler_module
 from torch.utils.data import DataLoader, TensorDataset
 
 
@@ -141,3 +142,112 @@ def test_bad_input_is_named_in_one_line(make: Any, named: str) -> None:
     with pytest.raises(strata.InvalidArgument) as raised:
         make()
     assert named in str(raised.value) and "\n" not in str(raised.value)
+
+
+class Goes:
+    """A process's samplers that go on from those of another one, in one process."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self._patch = monkeypatch
+        self.reached: list[str] = []
+
+    def process(self, state: dict[str, Any] | None = None) -> Any:
+        course = sampler_module._Course()
+        self._patch.setattr(sampler_module, "course", course)
+        course.on_reached = lambda: self.reached.append("reached")
+        if state is not None:
+            course.go_on(state)
+        return course
+
+
+@pytest.fixture
+def goes(monkeypatch: pytest.MonkeyPatch) -> Goes:
+    return Goes(monkeypatch)
+
+
+def epoch_of(sampler: strata.Sampler, epoch: int) -> list[int]:
+    sampler.set_epoch(epoch)
+    length = len(sampler)
+    got = list(sampler)
+    assert len(got) == length
+    return got
+
+
+@pytest.mark.parametrize("drawn", [0, 1, 5, 12])
+def test_a_process_that_goes_on_has_what_is_left_of_the_epoch(goes: Goes, drawn: int) -> None:
+    first = goes.process()
+    (sampler, _) = of_all(2)
+    whole = [epoch_of(sampler, epoch) for epoch in range(4)]
+    sampler.set_epoch(2)
+    iterator = iter(sampler)
+    used = [next(iterator) for _ in range(drawn)]
+    sampler.set_epoch(2)
+    state = first.state() if drawn else None
+    if state is None:  # before the first sample of an epoch is drawn
+        first.on_draw = lambda: seen.append(first.state())
+        seen: list[Any] = []
+        next(iterator)
+        state, first.on_draw = seen[0], None
+    second = goes.process(state)
+    (again, _) = of_all(2)
+    assert second.skips and again.epoch == 2
+    assert [epoch_of(again, epoch) for epoch in range(2)] == [[], []]
+    assert second.skips and goes.reached == []
+    again.set_epoch(2)
+    assert len(again) == 12 - drawn
+    assert used + list(again) == whole[2]
+    assert not second.skips and goes.reached == ["reached"]
+    assert epoch_of(again, 3) == whole[3]
+
+
+def test_where_no_epochs_are_set_passes_count(goes: Goes) -> None:
+    first = goes.process()
+    sampler = strata.Sampler(10, rank=0, ranks=1, seed=7)
+    list(sampler)
+    iterator = iter(sampler)
+    used = [next(iterator) for _ in range(4)]
+    goes.process(first.state())
+    again = strata.Sampler(10, rank=0, ranks=1, seed=7)
+    assert list(again) == []
+    assert used + list(again) == list(sampler) == list(again)
+
+
+def test_samplers_of_evaluations_have_all_samples_in_each_pass(goes: Goes) -> None:
+    first = goes.process()
+    trains, tests = (strata.Sampler(10, rank=0, ranks=1, seed=7) for _ in range(2))
+    iterator = iter(trains)
+    next(iterator)
+    with torch.no_grad():
+        assert len(list(tests)) == 10
+    second = goes.process(first.state())
+    trains, tests = (strata.Sampler(10, rank=0, ranks=1, seed=7) for _ in range(2))
+    with torch.no_grad():
+        assert len(list(tests)) == 10
+    assert second.skips and len(list(trains)) == 9 and not second.skips
+
+
+def test_what_a_loader_with_workers_draws_ahead_is_not_used_yet(goes: Goes) -> None:
+    data = TensorDataset(torch.arange(40))
+    first = goes.process()
+    sampler = strata.Sampler(data, rank=0, ranks=1, seed=7)
+    sampler.set_epoch(0)
+    loader = DataLoader(data, 4, sampler=sampler, num_workers=2)
+    batches = iter(loader)
+    used = [int(i) for _ in range(3) for i in next(batches)[0]]
+    assert sampler.consumed > 12
+    state = first.state()
+    assert state["samplers"][0]["position"] == 12
+    del batches
+    goes.process(state)
+    again = strata.Sampler(data, rank=0, ranks=1, seed=7)
+    again.set_epoch(0)
+    assert used + list(again) == list(sampler.order())
+
+
+def test_data_that_became_fewer_are_refused(goes: Goes) -> None:
+    first = goes.process()
+    sampler = strata.Sampler(10, rank=0, ranks=1)
+    list(sampler)
+    goes.process(first.state())
+    with pytest.raises(strata.InvalidArgument, match="has 10 samples of an epoch, the data 9"):
+        strata.Sampler(9, rank=0, ranks=1)

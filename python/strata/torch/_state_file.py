@@ -71,6 +71,8 @@ class _Writer:
             raise errors.InvalidArgument(
                 f"checkpoint: {place}: a tensor of {tensor.dtype}, {tensor.layout}, cannot be kept"
             )
+        while place in self.tensors:  # keys 1 and "1"
+            place += "'"
         self.tensors[place] = tensor.detach().cpu().contiguous()
         return place
 
@@ -138,8 +140,10 @@ class _Reader:
     def _tensor(self, name: str) -> Tensor:
         entry = self._header[name]
         begin, end = entry["data_offsets"]
-        flat = torch.from_numpy(self._values[begin:end].copy())
-        return flat.view(_DTYPES[entry["dtype"]]).reshape(entry["shape"])
+        dtype = _DTYPES[entry["dtype"]]
+        if begin == end:
+            return torch.zeros(entry["shape"], dtype=dtype)
+        return torch.from_numpy(self._values[begin:end].copy()).view(dtype).reshape(entry["shape"])
 
 
 def decode(content: bytes, name: str) -> dict[str, Any]:
@@ -158,7 +162,7 @@ def decode(content: bytes, name: str) -> dict[str, Any]:
         tree = _Reader(header, values).value(json.loads(metadata["state"]))
         assert isinstance(tree, dict)
         return tree
+    except errors.InvalidArgument:
+        raise
     except (AssertionError, AttributeError, KeyError, RuntimeError, TypeError, ValueError) as error:
-        if isinstance(error, errors.InvalidArgument):
-            raise
         raise errors.InvalidArgument(f"{name}: is no state of a rank ({error})") from None
