@@ -48,7 +48,7 @@ VALUES: dict[str, Any] = {
         for dtype in (torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8, torch.bool)
     },
     "shapes": [torch.tensor(1.5), torch.zeros(0, 3), torch.arange(6.0).reshape(2, 3).t()],
-    "keys": {1: torch.zeros(1), "1": torch.ones(1), "a": {"b": torch.ones(2)}, "a/b": torch.zeros(2)},
+    "keys": {1: torch.zeros(1), "1": torch.ones(1), "a": {"b": torch.ones(2)}, "a/b": "x"},
     "nan": torch.tensor([math.nan, -0.0]).view(torch.int32),
     "arrays": [np.arange(4.0), np.array(3, "i2")],
     "bytes": b"\0\xff",

@@ -100,6 +100,26 @@ TEST_F(Deaths, OfARankInAnAsyncJobLoseAndRepeatNoSample) {
   ExpectWindows(status, kSteps, /*in_step=*/false);
 }
 
+// Those of batch normalisation, which each rank has for itself.
+TEST_F(Deaths, OfARankLeavesRunningStatisticsAsTheyWouldBe) {
+  Start({.servers = 1, .shards = 1, .nodes = 2, .slots = 2});
+  constexpr int kSteps = 120;
+  proto::Job whole = CheckpointedJob("undisturbed", 2, kSteps);
+  whole.mutable_model()->set_zoo("cnn");
+  const std::string undisturbed = Model(Run(whole));
+  proto::Job job = whole;
+  job.mutable_checkpoint()->set_dir(TestDir() + "/victim");
+  GoOnByItself(&job);
+  SlowDown(&job, 20);
+  job_ = Submit(job);
+  Suffer("killed by signal 9", [] { kill(ListProcesses("rank").front(), SIGKILL); });
+  const proto::JobStatus status = cluster_->WaitForEnd(job_);
+  ASSERT_EQ(status.state(), proto::FINISHED) << status.reason();
+  EXPECT_EQ(status.checkpoints().objects(), 5u);  // of the shard, and of each rank
+  EXPECT_TRUE(Model(status) == undisturbed);
+  EXPECT_EQ(RunStrata({"checkpoint", "verify", TestDir() + "/victim"}).status.code, 0);
+}
+
 class Elsewhere : public Checkpointed {};
 
 TEST_F(Elsewhere, OnOtherServersShardsAndNodesItEndsWithTheSameBits) {

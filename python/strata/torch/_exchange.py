@@ -94,7 +94,7 @@ class Exchange:
         for index, buffer in self.averaged():
             _tensors.write_floats(client.weights(index), buffer.contiguous())
 
-    def start(self, optimizer: str, says_rates: bool, facts: dict[str, int]) -> None:
+    def start(self, optimizer: str, says_rates: bool, facts: dict[str, Any]) -> None:
         """Blocks until every rank has registered; training begins."""
         self.client.start(optimizer, says_rates, **facts)
         self.memory.open(self.entries)

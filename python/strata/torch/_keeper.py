@@ -27,8 +27,8 @@ def keep(**objects: Any) -> None:
         scheduler = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, 1000)
         strata.torch.keep(scheduler=scheduler)
 
-    Call it on all ranks, once an object is made. In a job that goes on from a checkpoint, the object
-    goes on, too. Each rank has its own. In jobs without `checkpoint` it does nothing.
+    Call it on all ranks, once an object is made. In a job that goes on from a checkpoint, the
+    object goes on, too. Each rank has its own. In jobs without `checkpoint` it does nothing.
 
     Raises `errors.InvalidArgument` naming an object without such methods, or that the checkpoint
     does not have.
@@ -222,7 +222,7 @@ def _random_state() -> dict[str, Any]:
         "numpy": (kind, keys, position, has_gauss, gauss),
         "python": random.getstate(),
     }
-    if torch.cuda.is_available() and torch.cuda.is_initialized():
+    if torch.cuda.is_available() and torch.cuda.is_initialized():  # type: ignore[no-untyped-call]
         state["cuda"] = torch.cuda.get_rng_state()
     return state
 

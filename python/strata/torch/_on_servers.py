@@ -107,7 +107,7 @@ def begin(
     buffers: str | None,
     overlap: str | None,
     clip_norm: float,
-    facts: dict[str, int],
+    facts: dict[str, Any],
 ) -> Served:
     """Starts the training of a model whose optimizer is the job's."""
     if len(optimizers) > 1:

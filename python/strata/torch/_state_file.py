@@ -104,7 +104,7 @@ def encode(tree: dict[str, Any]) -> bytes:
             "shape": list(tensor.shape),
             "data_offsets": [end, end + flat.size],
         }
-        values.append(memoryview(flat))
+        values.append(flat.data)
         end += flat.size
     head = json.dumps(header, separators=(",", ":")).encode()
     head += b" " * (-len(head) % 8)

@@ -241,7 +241,7 @@ def DistributedOptimizer(
     clip_norm = _checks.real("clip_norm", clip_norm)
     if not 0 <= clip_norm < math.inf:
         raise errors.InvalidArgument(f"clip_norm: {clip_norm:g}, must be 0 or more, and finite")
-    facts: dict[str, int] = {
+    facts: dict[str, Any] = {
         "samples_per_epoch": _checks.whole("samples_per_epoch", samples_per_epoch, 0),
         "total_steps": _checks.whole("total_steps", total_steps, 0),
     }

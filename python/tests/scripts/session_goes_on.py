@@ -1,5 +1,5 @@
-"""NumPy with an optimizer of the script's own, whose state each rank gives to checkpoints. Rank 1 dies
-once, when there is a checkpoint."""
+"""NumPy with an optimizer of the script's own, whose state each rank gives to checkpoints. Rank 1
+dies once, when there is a checkpoint."""
 
 import glob
 import os

@@ -270,6 +270,23 @@ TEST_F(CoreCheckpointTest, ALayoutThatIsNotTheCheckpointsIsRefused) {
   EXPECT_THAT(refusal(ready), HasSubstr("tensor 0: "));
 }
 
+TEST_F(CoreCheckpointTest, AProgramWhoseModelIsSmallerThanAnyChunkGoesOn) {
+  JoinAll();
+  CheckpointFound found = Written(10);
+  found.record.mutable_placement()->set_chunk_elements(60);
+  proto::Job wish = Job();
+  wish.clear_chunk_elements();
+  wish.mutable_optimizer()->mutable_from_program();
+  const uint32_t job = cluster_.Submit(wish, "/c");
+  cluster_.Found(job, found);
+  proto::NodeReady ready = CoreHarness::SomeLayout(job);
+  ready.set_can_resume(true);
+  *ready.mutable_optimizer() = found.record.job().optimizer();
+  cluster_.Ready("w1", ready);
+  EXPECT_EQ(cluster_.Status(job).state(), proto::RUNNING) << cluster_.Status(job).reason();
+  EXPECT_EQ(cluster_.stored().at(job).record().job().chunk_elements(), 60);
+}
+
 TEST_F(CoreCheckpointTest, WhereTheCheckpointIsDamagedTheOneBeforeIsTaken) {
   JoinAll();
   const CheckpointFound found = Written(20);

@@ -94,10 +94,14 @@ absl::Status JobEntry::TakeLayout() {
   if (absl::Status agree = CheckNodesAgree(nodes); !agree.ok()) return agree;
   const proto::NodeReady& first = nodes[0].info;
   proto::Job complete = job();
+  // Those of a small model in a checkpoint are fewer than a job may ask for.
+  const uint32_t chunk_elements = complete.chunk_elements();
+  if (stored.record().has_resume()) complete.clear_chunk_elements();
   absl::Status fits = TakeProgramOptimizer(first.has_optimizer() ? &first.optimizer() : nullptr,
                                            first.says_rates(), &complete);
   if (fits.ok()) fits = CheckFitsJob(complete, nodes[0]);
   if (!fits.ok()) return fits;
+  complete.set_chunk_elements(chunk_elements);
   proto::JobRecord* record = stored.mutable_record();
   *record->mutable_job() = complete;
   *status().mutable_job() = complete;

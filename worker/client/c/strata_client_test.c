@@ -10,6 +10,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "worker/client/c/strata_client_checkpoints.h"
 #include "worker/client/c/strata_client_devices.h"
 
 static int failures = 0;
@@ -275,7 +276,62 @@ static void AWaitEndsWhenTheProgramSaysSo(void) {
   close(fds[0]);
 }
 
+/* Rank 1 of 2 of a job that makes checkpoints every 2 steps, of which the library knows no more
+ * than what is in the launch file: without an exchange. */
+static strata_client* ConnectWithCheckpoints(const char* folder, const char* resume) {
+  char path[4096];
+  snprintf(path, sizeof path, "%s/checkpoints.txt", folder);
+  FILE* launch = fopen(path, "w");
+  fprintf(launch,
+          "record { job_id: 7 job { name: 't' ranks: 2 exchange: NONE program { path: 'p' } %s "
+          "checkpoint { dir: '%s/store' every_steps: 2 } } %s } rank: 1 local_ranks: 1",
+          kJob, folder, resume);
+  fclose(launch);
+  strata_client* client = NULL;
+  CHECK(strata_connect(path, &client) == STRATA_OK);
+  return client;
+}
+
+static void GivesAndReadsAStateOfItsOwn(void) {
+  const char* folder = getenv("TEST_TMPDIR");
+  strata_client* client = ConnectWithCheckpoints(folder == NULL ? "/tmp" : folder, "");
+  const strata_tensor w = Tensor("w", NULL, 0);
+  strata_facts facts = kFacts;
+  int32_t index;
+  const void* state = &index;
+  size_t bytes = 9;
+  CHECK(strata_register(client, &w, &index) == STRATA_OK);
+  facts.can_resume = facts.keeps_state = 1;
+  CHECK(strata_start(client, &facts) == STRATA_OK);
+  CHECK(strata_first_step(client) == 0);
+  CHECK(strata_read_state(client, 1, &state, &bytes) == STRATA_NOT_FOUND);
+  CHECK(state == NULL && bytes == 0);
+  CHECK(strata_read_state(client, 2, &state, &bytes) == STRATA_INVALID_ARGUMENT);
+  for (int step = 0; step < 4; ++step) {
+    CHECK(!strata_checkpoint_due(client) == (step != 2));
+    if (step != 2) CHECK(strata_give_state(client, "x", 1) == STRATA_FAILED_PRECONDITION);
+    if (step == 2) CHECK(strata_give_state(client, "st\0te", 5) == STRATA_OK);
+    CHECK(!strata_checkpoint_due(client));
+    CHECK(strata_begin_step(client, 1) == STRATA_OK);
+    CHECK(strata_finish_step(client) == STRATA_OK);
+  }
+  CHECK(strata_checkpoint_due(client));
+  CHECK(strata_give_state(client, "last", 4) == STRATA_OK);
+  CHECK(strata_finish(client) == STRATA_OK);
+  strata_close(client);
+  char path[4096];
+  snprintf(path, sizeof path, "%s/store/clock-000000000002/rank-1-7.0",
+           folder == NULL ? "/tmp" : folder);
+  FILE* file = fopen(path, "rb");
+  CHECK(file != NULL);
+  char content[70] = {0};
+  CHECK(file != NULL && fread(content, 1, sizeof content, file) == 69);
+  CHECK(memcmp(content, "STRANK01", 8) == 0 && memcmp(content + 64, "st\0te", 5) == 0);
+  if (file != NULL) fclose(file);
+}
+
 int main(void) {
+  GivesAndReadsAStateOfItsOwn();
   TrainsByTheJobsOptimizer();
   TrainsByItsOwnOptimizerAndRates();
   FactsOfAnOlderHeaderNameNoOptimizer();
