@@ -104,7 +104,8 @@ class EveryStep(Trainer):
 
     def _makes_no_update(self) -> bool:
         """Whether the means that are there stand for no step: those before the first one's."""
-        return self._is_delayed and self.exchange.passes == 1
+        exchange = self.exchange
+        return self._is_delayed and exchange.passes == 1 and not exchange.client.first_step
 
     def step(self, optimizer: torch.optim.Optimizer, own_step: Any) -> Any:
         exchange = self.exchange

@@ -276,16 +276,15 @@ static void AWaitEndsWhenTheProgramSaysSo(void) {
   close(fds[0]);
 }
 
-/* Rank 1 of 2 of a job that makes checkpoints every 2 steps, of which the library knows no more
- * than what is in the launch file: without an exchange. */
-static strata_client* ConnectWithCheckpoints(const char* folder, const char* resume) {
+/* The rank of a job that makes checkpoints every 2 steps, though it has no exchange. */
+static strata_client* ConnectWithCheckpoints(const char* folder) {
   char path[4096];
   snprintf(path, sizeof path, "%s/checkpoints.txt", folder);
   FILE* launch = fopen(path, "w");
   fprintf(launch,
-          "record { job_id: 7 job { name: 't' ranks: 2 exchange: NONE program { path: 'p' } %s "
-          "checkpoint { dir: '%s/store' every_steps: 2 } } %s } rank: 1 local_ranks: 1",
-          kJob, folder, resume);
+          "record { job_id: 7 job { name: 't' ranks: 1 exchange: NONE program { path: 'p' } %s "
+          "checkpoint { dir: '%s/store' every_steps: 2 } } } local_ranks: 1",
+          kJob, folder);
   fclose(launch);
   strata_client* client = NULL;
   CHECK(strata_connect(path, &client) == STRATA_OK);
@@ -294,7 +293,7 @@ static strata_client* ConnectWithCheckpoints(const char* folder, const char* res
 
 static void GivesAndReadsAStateOfItsOwn(void) {
   const char* folder = getenv("TEST_TMPDIR");
-  strata_client* client = ConnectWithCheckpoints(folder == NULL ? "/tmp" : folder, "");
+  strata_client* client = ConnectWithCheckpoints(folder == NULL ? "/tmp" : folder);
   const strata_tensor w = Tensor("w", NULL, 0);
   strata_facts facts = kFacts;
   int32_t index;
@@ -304,9 +303,9 @@ static void GivesAndReadsAStateOfItsOwn(void) {
   facts.can_resume = facts.keeps_state = 1;
   CHECK(strata_start(client, &facts) == STRATA_OK);
   CHECK(strata_first_step(client) == 0);
-  CHECK(strata_read_state(client, 1, &state, &bytes) == STRATA_NOT_FOUND);
+  CHECK(strata_read_state(client, 0, &state, &bytes) == STRATA_NOT_FOUND);
   CHECK(state == NULL && bytes == 0);
-  CHECK(strata_read_state(client, 2, &state, &bytes) == STRATA_INVALID_ARGUMENT);
+  CHECK(strata_read_state(client, 1, &state, &bytes) == STRATA_INVALID_ARGUMENT);
   for (int step = 0; step < 4; ++step) {
     CHECK(!strata_checkpoint_due(client) == (step != 2));
     if (step != 2) CHECK(strata_give_state(client, "x", 1) == STRATA_FAILED_PRECONDITION);
@@ -320,7 +319,7 @@ static void GivesAndReadsAStateOfItsOwn(void) {
   CHECK(strata_finish(client) == STRATA_OK);
   strata_close(client);
   char path[4096];
-  snprintf(path, sizeof path, "%s/store/clock-000000000002/rank-1-7.0",
+  snprintf(path, sizeof path, "%s/store/clock-00000000000000000002/rank-0-7.0",
            folder == NULL ? "/tmp" : folder);
   FILE* file = fopen(path, "rb");
   CHECK(file != NULL);
