@@ -94,3 +94,17 @@ def must_finish(result: Result) -> Result:
 def error_lines(result: Result) -> list[str]:
     """The lines in which the command says why the job failed."""
     return [line for line in result.err.splitlines() if line.startswith("strata: error:")]
+
+
+def processes_of(folder: pathlib.Path) -> list[int]:
+    """The processes that work in a folder, as all of a job's do."""
+    found = []
+    for entry in pathlib.Path("/proc").iterdir():
+        if not entry.name.isdigit():
+            continue
+        try:
+            if os.readlink(entry / "cwd").startswith(str(folder)):
+                found.append(int(entry.name))
+        except OSError:
+            continue
+    return found

@@ -13,7 +13,15 @@ import sys
 import time
 
 import pytest
-from support import STRATA, environment, error_lines, job_words, must_finish, run_job
+from support import (
+    STRATA,
+    environment,
+    error_lines,
+    job_words,
+    must_finish,
+    processes_of,
+    run_job,
+)
 
 REASONS = {
     "exception": r"rank 1 \(node 0, w0\): ValueError: no such thing \(faults.py:\d+\)$",
@@ -35,20 +43,6 @@ REASONS = {
         r'"0.weight \(frozen, checksum \w+\)".*instead of "0.weight \(frozen, checksum \w+\)"'
     ),
 }
-
-
-def processes_of(folder: pathlib.Path) -> list[int]:
-    """The processes that work in a folder, as all of a job's do."""
-    found = []
-    for entry in pathlib.Path("/proc").iterdir():
-        if not entry.name.isdigit():
-            continue
-        try:
-            if os.readlink(entry / "cwd").startswith(str(folder)):
-                found.append(int(entry.name))
-        except OSError:
-            continue
-    return found
 
 
 def nothing_is_left(folder: pathlib.Path, within_s: float = 10) -> bool:

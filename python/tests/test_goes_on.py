@@ -3,6 +3,8 @@ run that nothing disturbed."""
 
 from __future__ import annotations
 
+import contextlib
+import os
 import pathlib
 import re
 import signal
@@ -13,8 +15,16 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from support import environment, error_lines, execute, job_words, must_finish, run_job
-from test_faults import processes_of
+from support import (
+    HERE,
+    environment,
+    error_lines,
+    execute,
+    job_words,
+    must_finish,
+    processes_of,
+    run_job,
+)
 
 SCRIPT = "goes_on.py"
 
@@ -50,6 +60,7 @@ CASES = {
     "on-servers": ("sync", ["--place", "servers"]),
     "loader-with-workers": ("sync", ["--place", "ranks", "--workers", "2"]),
     "local-steps": ("local(2)", []),
+    "delayed": ("delay1", []),
 }
 
 
@@ -88,15 +99,46 @@ def test_a_job_that_is_killed_as_a_whole_goes_on_by_resume(tmp_path: pathlib.Pat
         # Every process of it, the command among them.
         while processes_of(first):
             for process in processes_of(first):
-                try:
-                    subprocess.run(["kill", "-9", str(process)], check=False)
-                except OSError:
-                    continue
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(process, signal.SIGKILL)
         running.wait()
     assert running.returncode == -signal.SIGKILL and (first / "met").exists()
     options = (*checkpoints(second), "--resume", str(first / "checkpoints"))
     must_finish(run_job(second, SCRIPT, options=options))
     expect_same_end(second, tmp_path / "whole")
+
+
+def test_the_script_of_the_readme_goes_on_as_it_is(tmp_path: pathlib.Path) -> None:
+    """The one with two lines more than a script for one process."""
+    text = (HERE.parents[1] / "README.md").read_text()
+    (script,) = re.findall(r"^```python\n(.*?)^```$", text, re.M | re.S)
+    end = "\nst.finish()\ntorch.save(model.state_dict(), f'rank{sampler.rank}.pt')\n"
+    die = (
+        "import glob, os, pathlib, signal, time\n"
+        "def die(_, arguments, mark=pathlib.Path('met')):\n"
+        "    if sampler.epoch == 2 and sampler.rank == 1 and not mark.exists():\n"
+        "        while not glob.glob('checkpoints/*/manifest.json'):\n"
+        "            time.sleep(0.02)\n"
+        "        mark.touch()\n"
+        "        os.kill(os.getpid(), signal.SIGKILL)\n"
+    )
+    whole, folder = tmp_path / "whole", tmp_path / "killed"
+    for place in (whole, folder):
+        place.mkdir()
+    (whole / "train.py").write_text(script + end)
+    at = script.index("for epoch in range(5)")
+    hook = "model.register_forward_pre_hook(die)\n\n"
+    (folder / "train.py").write_text(script[:at] + die + hook + script[at:] + end)
+    must_finish(run_job(whole, whole / "train.py"))
+    options = (
+        *("--set", f'checkpoint={{dir: "{folder}/checkpoints" every_steps: 50}}'),
+        *("--set", "restart={attempts: 1}"),
+    )
+    result = must_finish(run_job(folder, folder / "train.py", options=options))
+    assert "goes on after it failed" in result.out
+    for rank in range(2):
+        name = f"rank{rank}.pt"
+        assert is_alike(torch.load(folder / name), torch.load(whole / name))
 
 
 def test_a_session_gives_and_reads_a_state_of_its_own(tmp_path: pathlib.Path) -> None:
@@ -132,6 +174,18 @@ REFUSED = {
         "    model(torch.ones(1, 2)).sum().backward()\n",
         "the job could not go on where it was in the data: use strata.torch.Sampler, or begin with"
         " the step optimizer.first_step",
+    ),
+    "code": (
+        "import strata.torch as st, torch\n"
+        "class Own:\n"
+        "    state_dict = lambda self: {'rule': print}\n"
+        "    load_state_dict = print\n"
+        "st.keep(own=Own())\n"
+        "model = torch.nn.Linear(2, 2)\n"
+        "optimizer = st.DistributedOptimizer(torch.optim.SGD(model.parameters(), 0.1), model)\n"
+        "for step in range(optimizer.first_step, 5):\n"
+        "    model(torch.ones(1, 2)).sum().backward()\n",
+        "checkpoint: state/kept/own/rule: a builtin_function_or_method cannot be kept",
     ),
     "several": (
         "import strata.torch as st, torch\n"

@@ -164,6 +164,8 @@ class Keeper:
                 "checkpoint: the optimizer has a learning rate scheduler, which is to go on, too:"
                 " call strata.torch.keep(scheduler=scheduler)"
             )
+        # What cannot be kept is found out now, not when the first checkpoint comes.
+        _state_file.encode({"kept": {name: one.state_dict() for name, one in _kept.items()}})
         missing = [name for name in (self._own or {}).get("kept", {}) if name not in _kept]
         if missing:
             raise errors.InvalidArgument(
