@@ -73,7 +73,7 @@ class _Writer:
             )
         while place in self.tensors:  # keys 1 and "1"
             place += "'"
-        self.tensors[place] = tensor.detach().cpu().contiguous()
+        self.tensors[place] = tensor.detach().cpu()
         return place
 
     def _add_array(self, array: np.ndarray[Any, Any], place: str) -> str:
