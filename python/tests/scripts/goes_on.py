@@ -36,7 +36,7 @@ model = torch.nn.Sequential(
 )
 optimizer = torch.optim.AdamW(model.parameters(), 0.05)
 optimizer = st.DistributedOptimizer(optimizer, model, optimizer_on=options.place)
-scheduler = torch.optim.lr_scheduler.StepLR(optimizer, 1, 0.5)
+scheduler = torch.optim.lr_scheduler.StepLR(optimizer, 7, 0.6)
 if options.without != "keep":
     st.keep(scheduler=scheduler)
 sampler = st.Sampler(data, shuffle=True)
@@ -68,6 +68,7 @@ for epoch in range(options.epochs):
         loss = F.cross_entropy(model(x), y)
         loss.backward()
         optimizer.step()
+        scheduler.step()
         st.report(loss=loss.item())
         made.append(loss.item())
         seen += 1
@@ -76,7 +77,6 @@ for epoch in range(options.epochs):
         model.eval()
         st.report(test_accuracy=(model(points).argmax(1) == data.tensors[1]).float().mean())
         model.train()
-    scheduler.step()
 st.finish()
 rank = os.environ["RANK"]
 torch.save(
