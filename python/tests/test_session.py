@@ -267,6 +267,6 @@ def test_a_library_that_is_too_old_is_named_with_both_versions(tmp_path: pathlib
         subprocess.run(words, input=text, text=True, check=True)
         return str(path)
 
-    assert "libold1.so: has ABI 1, this package needs 3" in refused_library(tmp_path, library(1))
+    assert "libold1.so: has ABI 1, this package needs 4" in refused_library(tmp_path, library(1))
     # It says that it has what it has not.
-    assert "libold3.so: has no strata_version" in refused_library(tmp_path, library(3))
+    assert "libold4.so: has no strata_version" in refused_library(tmp_path, library(4))
