@@ -5,6 +5,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
+#include "common/job/encoding.h"
 #include "common/job/job.h"
 #include "common/job/number_check.h"
 
@@ -176,6 +177,18 @@ uint64_t StepsPerClock(const proto::Job& job) {
 bool AppliesOnNodes(const proto::Job& job) {
   const bool needs_norms = job.optimizer().has_lars() || job.optimizer().clip_norm() > 0;
   return needs_norms && IsInStep(job.consistency()) && !HasLocalSteps(job);
+}
+
+bool NodesKeepState(const proto::Job& job) {
+  const bool by_servers = job.exchange() == proto::Job::PARAMETER_SERVER;
+  // A ring encodes without feedback.
+  return (by_servers && IsEncoded(job.push())) || AppliesOnNodes(job) || NodesMakeLocalSteps(job) ||
+         job.consistency().lazy().double_buffering();
+}
+
+uint64_t ClocksPerCheckpoint(const proto::Job& job) {
+  const uint64_t steps = StepsPerClock(job);
+  return (job.checkpoint().every_steps() + steps - 1) / steps;
 }
 
 bool IsInStep(const proto::Consistency& consistency) {

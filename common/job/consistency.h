@@ -53,6 +53,12 @@ bool AppliesOnNodes(const proto::Job& job);
 bool IsInStep(const proto::Consistency& consistency);
 // Returns how an async mode corrects stale gradients, or nothing if it does not.
 std::optional<DelayCompensation> MakeDelayCompensation(const proto::Consistency& consistency);
+// Whether nodes keep state of their own from one clock to the next, which differs from node to node
+// and which checkpoints hold: what pushes have left out, weights of local steps, an optimizer that
+// nodes apply, gradients that double buffering has under way.
+bool NodesKeepState(const proto::Job& job);
+// Returns the clocks of the exchange from one checkpoint to the next; 0: the job writes none.
+uint64_t ClocksPerCheckpoint(const proto::Job& job);
 // What is applied where weights are kept for all nodes: `outer`, or the job's own optimizer.
 OptimizerParams SharedOptimizer(const proto::Job& job);
 proto::Schedule SharedSchedule(const proto::Job& job);

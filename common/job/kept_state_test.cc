@@ -1,7 +1,6 @@
-#include "common/job/kept_state.h"
-
 #include <string>
 
+#include "common/job/consistency.h"
 #include "common/job/job.h"
 #include "gtest/gtest.h"
 

@@ -6,7 +6,6 @@
 #include "common/job/consistency.h"
 #include "common/job/exchange/connections.h"
 #include "common/job/job.h"
-#include "common/job/kept_state.h"
 #include "common/limits/limits.h"
 #include "compression/job_compression.h"
 

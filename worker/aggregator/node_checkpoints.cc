@@ -10,7 +10,6 @@
 #include "common/image/image_file.h"
 #include "common/image/node_image_file.h"
 #include "common/job/consistency.h"
-#include "common/job/kept_state.h"
 #include "common/require.h"
 
 namespace strata::worker {

@@ -7,7 +7,6 @@
 #include "common/job/arena.h"
 #include "common/job/consistency.h"
 #include "common/job/encoding.h"
-#include "common/job/kept_state.h"
 #include "worker/exchange/all_reduce/all_reduce_core.h"
 #include "worker/exchange/core/core_exchange.h"
 #include "worker/exchange/layers/clip_layer.h"

@@ -5,7 +5,6 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "common/job/consistency.h"
-#include "common/job/kept_state.h"
 
 namespace strata::server {
 

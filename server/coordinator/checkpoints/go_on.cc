@@ -9,7 +9,6 @@
 #include "absl/strings/str_format.h"
 #include "common/checkpoint/part_name.h"
 #include "common/job/consistency.h"
-#include "common/job/kept_state.h"
 #include "common/job/number_check.h"
 #include "common/job/tensor_text.h"
 #include "google/protobuf/text_format.h"

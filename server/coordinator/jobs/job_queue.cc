@@ -3,7 +3,7 @@
 #include <cstdint>
 
 #include "absl/strings/str_cat.h"
-#include "common/job/kept_state.h"
+#include "common/job/consistency.h"
 #include "common/require.h"
 #include "server/coordinator/jobs/slot_use.h"
 

@@ -8,7 +8,7 @@
 #include "absl/strings/str_format.h"
 #include "common/checkpoint/checkpoints.h"
 #include "common/checkpoint/part_name.h"
-#include "common/job/kept_state.h"
+#include "common/job/consistency.h"
 #include "proto/control.pb.h"
 
 namespace strata::sim {

@@ -7,7 +7,6 @@
 #include "common/job/consistency.h"
 #include "common/job/encoding.h"
 #include "common/job/job.h"
-#include "common/job/kept_state.h"
 #include "common/trace/trace_log.h"
 #include "compression/job_compression.h"
 #include "worker/contract/node_memory.h"

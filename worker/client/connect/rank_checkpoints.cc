@@ -12,7 +12,6 @@
 #include "common/image/cut_collector.h"
 #include "common/image/rank_image_file.h"
 #include "common/job/consistency.h"
-#include "common/job/kept_state.h"
 #include "common/job/program_optimizer.h"
 #include "common/process/environment.h"
 

@@ -4,7 +4,7 @@
 
 #include "absl/strings/str_format.h"
 #include "common/image/join_images.h"
-#include "common/job/kept_state.h"
+#include "common/job/consistency.h"
 
 namespace strata::worker {
 namespace {

@@ -4,7 +4,6 @@
 #include <utility>
 
 #include "common/job/consistency.h"
-#include "common/job/kept_state.h"
 #include "common/require.h"
 
 namespace strata::worker {

@@ -3,7 +3,7 @@
 #include <utility>
 
 #include "common/copies.h"
-#include "common/job/kept_state.h"
+#include "common/job/consistency.h"
 #include "common/require.h"
 
 namespace strata::worker {

@@ -4,7 +4,7 @@
 #include <string>
 
 #include "absl/strings/str_format.h"
-#include "common/job/kept_state.h"
+#include "common/job/consistency.h"
 #include "common/require.h"
 
 namespace strata::worker {
