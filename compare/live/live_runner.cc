@@ -6,6 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "absl/time/clock.h"
 #include "compare/campaign/mode_list.h"
 #include "compare/live/cluster_size.h"
 #include "compare/live/report_log.h"
@@ -65,6 +66,12 @@ absl::StatusOr<proto::RunRecord> LiveRunner::RunOnce(const RunPlan& plan,
   proto::Job job = plan.job;
   if (!options_.jobs_dir.empty()) {
     job.set_run_dir(absl::StrCat(options_.jobs_dir, "/", RunName(plan.mode, plan.job.seed())));
+  }
+  if (job.has_checkpoint()) {
+    // A run that is made again has a folder of its own, too.
+    job.mutable_checkpoint()->set_dir(absl::StrCat(plan.job.checkpoint().dir(), "/",
+                                                   RunName(plan.mode, plan.job.seed()), "-",
+                                                   absl::ToUnixNanos(absl::Now())));
   }
   const absl::StatusOr<JobId> id = client_->Submit(job);
   if (!id.ok()) return absl::IsInvalidArgument(id.status()) ? id.status() : Gone(id.status());

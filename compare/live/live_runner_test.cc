@@ -155,6 +155,16 @@ TEST_F(LiveRunnerTest, ARunWithMissedReportsIsMadeOnceMore) {
   EXPECT_EQ(state_.submitted.size(), 2u);
 }
 
+TEST_F(LiveRunnerTest, EachRunHasAFolderOfItsOwnForCheckpoints) {
+  const RunPlan plan = PlanOf("checkpoint { dir: '/c' every_steps: 5 }");
+  EXPECT_TRUE(Run(plan).ok());
+  EXPECT_TRUE(Run(plan).ok());
+  ASSERT_EQ(state_.submitted.size(), 2u);
+  const std::string first = state_.submitted[0].checkpoint().dir();
+  EXPECT_THAT(first, testing::StartsWith("/c/lazy_ssp_3-seed3-"));
+  EXPECT_NE(state_.submitted[1].checkpoint().dir(), first);
+}
+
 TEST_F(LiveRunnerTest, AJobThatFailsByItselfIsARecordOneThatLostADaemonIsNot) {
   state_.end = proto::FAILED;
   state_.reason = "rank 0 (node 0, w0): loss is NaN at step 20";

@@ -68,7 +68,7 @@ std::vector<std::string> RulesOf(const SweepReport& report) {
   if (report.halving > 0) {
     rules.push_back(absl::StrFormat(
         "Successive halving: of each rung the best 1/%d go on with %d times the steps, from the "
-        "start again, as there are no checkpoints. The learning rate follows the whole job's "
+        "start again. The learning rate follows the whole job's "
         "schedule, of which the rungs before the last see the beginning.",
         report.halving, report.halving));
     rules.push_back(
