@@ -264,6 +264,7 @@ void Aggregator::SendParts() {
 void Aggregator::FinishCheckpoints(const absl::Status& status) {
   if (training_) checkpoints_->Take(training_->exchange());
   checkpoints_->Finish(status.ok() ? kLastCheckpoints : absl::Seconds(1));
+  std::stop_source(options_.stores).request_stop();
   SendParts();
 }
 
@@ -349,8 +350,8 @@ absl::Status RunAggregatorProcess(const proto::Launch& launch, AggregatorOptions
   TuneAllocator();
   options.stop_fd = stop.signal_fd();
   if (!options.open_store) {
-    options.open_store = [](const std::string& address) {
-      return OpenStore(address, {.environment = OwnEnvironment()});
+    options.open_store = [stop = options.stores.get_token()](const std::string& address) {
+      return OpenStore(address, {.environment = OwnEnvironment(), .stop = stop});
     };
   }
   return RunAggregator(launch, options);

@@ -5,6 +5,7 @@
 #include <functional>
 #include <memory>
 #include <optional>
+#include <stop_token>
 
 #include "absl/status/status.h"
 #include "common/checkpoint/store.h"
@@ -24,6 +25,8 @@ struct AggregatorOptions {
   std::function<std::unique_ptr<Exchange>(NodeArenas* arenas, int wake_fd)> exchange;
   // Opens the job's checkpoints, where nodes write some. RunAggregatorProcess fills it in.
   StoreOpener open_store;
+  // Ends what waits for these, once the job's end has waited for long enough.
+  std::stop_source stores;
 };
 
 // One job's aggregator on one node: gathers the ranks that the launch names, tells the worker

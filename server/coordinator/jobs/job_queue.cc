@@ -16,8 +16,9 @@ namespace {
 // A node that goes on from state of its own has the ranks that it had.
 RankWish WishOf(const JobEntry& entry) {
   RankWish wish = ToRankWish(entry.job());
-  if (!entry.stored.record().has_resume() || !NodesKeepState(entry.job())) return wish;
-  for (const proto::LogicalNode& node : entry.stored.resume().from().view().nodes()) {
+  const proto::JobRecord& from = entry.stored.resume().from();
+  if (!entry.stored.record().has_resume() || !NodesKeepState(from.job())) return wish;
+  for (const proto::LogicalNode& node : from.view().nodes()) {
     wish.of_nodes.push_back(node.ranks());
   }
   return wish;
