@@ -132,6 +132,24 @@ TEST_F(NodeState, ThatIsDamagedIsNamedAndTheCheckpointBeforeIsTaken) {
   }
 }
 
+// With halving and doubling among three, one node updates nothing.
+TEST_F(NodeState, ANodeOfARingThatUpdatesNothingIsNotWaitedFor) {
+  Start({.servers = 1, .shards = 1, .nodes = 3, .slots = 1});
+  const auto made = [](const std::string& folder, int steps) {
+    proto::Job job = CheckpointedJob(folder, 1, steps);
+    job.set_ranks(3);
+    job.set_exchange(proto::Job::RING);
+    job.mutable_all_reduce()->set_algorithm(proto::AllReduce::HALVING_DOUBLING);
+    return job;
+  };
+  const std::string undisturbed = Model(Run(made("whole", 60)));
+  const proto::JobStatus first = Run(made("first", 40));
+  EXPECT_EQ(first.checkpoints().objects(), 3u);
+  const proto::JobStatus rest = Run(made("rest", 60), FromFolder(TestDir() + "/first"));
+  EXPECT_GE(rest.checkpoints().resumed_step(), 20u);
+  EXPECT_TRUE(Model(rest) == undisturbed);
+}
+
 TEST_F(NodeState, StaysWithTheRanksThatItIsOf) {
   Start({.servers = 1, .shards = 1, .nodes = 2, .slots = 4});
   proto::Job job = CheckpointedJob("job", 2, 40);

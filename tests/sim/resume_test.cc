@@ -200,7 +200,8 @@ TEST_P(Resume, AJobStoppedAnywhereEndsAsAnUndisturbedOneDoes) {
     }
     ASSERT_FALSE(HasFailure());
   }
-  EXPECT_GT(resumed, kSeeds / 3);
+  // Those of a quorum come with the slowest node's steps, which many jobs are stopped before.
+  EXPECT_GT(resumed, GetParam().has_quorum() ? kSeeds / 12 : kSeeds / 3);
   const bool may_differ = absl::StrContains(GetParam().job, "async") ||
                           absl::StrContains(GetParam().job, "ON_ARRIVAL") ||
                           GetParam().has_quorum();

@@ -238,6 +238,7 @@ absl::Status Aggregator::Begin(const proto::RunNode& run) {
                            .helpers = options_.helpers,
                            .exchange = options_.exchange},
                           run);
+  resume_.reset();  // all of it has been copied
   if (training.ok()) training_ = *std::move(training);
   return training.status();
 }

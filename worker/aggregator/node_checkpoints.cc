@@ -38,7 +38,7 @@ absl::Status Expect(const char* unit, uint64_t found, uint64_t wanted, const std
 
 absl::Status ReadOwn(const proto::Resume& resume, uint32_t node, Store* store, NodeResume* out) {
   if (node >= static_cast<uint32_t>(resume.object_of_node_size())) {
-    return absl::InvalidArgumentError(
+    return absl::FailedPreconditionError(
         absl::StrFormat("the checkpoint has the state of %d nodes, not of node %d",
                         resume.object_of_node_size(), node));
   }

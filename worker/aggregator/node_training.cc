@@ -73,12 +73,14 @@ absl::Status NodeTraining::JoinExchange(const proto::JobRecord& record, const Ch
   if (!endpoint.ok()) return endpoint.status();
   std::shared_ptr<BlockSource> source;
   if (!PushesOutliveAnswers(job)) source = (*endpoint)->memory();
-  const CoreOptions core = {.record = record,
-                            .node = NodeId(parts_.launch.node()),
-                            .incarnation = parts_.launch.incarnation(),
-                            .takes_payloads = !parts_.devices.empty() && TakesPayloads(job),
-                            .resume = parts_.resume,
-                            .trace = parts_.trace};
+  const CoreOptions core = {
+      .record = record,
+      .node = NodeId(parts_.launch.node()),
+      .incarnation = parts_.launch.incarnation(),
+      // What was left out before the checkpoint is restored on the host.
+      .takes_payloads = !parts_.devices.empty() && TakesPayloads(job) && parts_.resume == nullptr,
+      .resume = parts_.resume,
+      .trace = parts_.trace};
   auto arenas = CreateArenas(of, map, source, core, parts_.devices,
                              [doorbell = parts_.doorbell] { doorbell->Notify(); });
   if (!arenas.ok()) return arenas.status();

@@ -47,8 +47,8 @@ class NodeTraining {
     // By local rank, where the aggregator uses them.
     const std::vector<std::shared_ptr<device::Device>>& devices;
     const ClockInterface* clock;
-    TraceLog* trace;                           // null: the job wants none
-    std::shared_ptr<const NodeResume> resume;  // see CoreOptions
+    TraceLog* trace;                                  // null: the job wants none
+    const std::shared_ptr<const NodeResume>& resume;  // see CoreOptions; not kept
     // See AggregatorOptions.
     std::optional<uint32_t> helpers;
     const std::function<std::unique_ptr<Exchange>(NodeArenas* arenas, int wake_fd)>& exchange;

@@ -20,11 +20,14 @@
 namespace strata::worker {
 namespace {
 
+// Cores keep their options, but for what they go on from.
 absl::StatusOr<std::unique_ptr<ExchangeCore>> CreateBase(const CoreOptions& options) {
+  CoreOptions kept = options;
+  kept.resume = nullptr;
   if (options.record.job().exchange() == proto::Job::RING) {
-    return AllReduceCore::Create(options, kernels::Cpu());
+    return AllReduceCore::Create(kept, kernels::Cpu(), options.resume.get());
   }
-  return ParameterServerCore::Create(options, kernels::Cpu());
+  return ParameterServerCore::Create(kept, kernels::Cpu());
 }
 
 // Has the core go on from what the node has kept.

@@ -45,7 +45,7 @@ absl::Status DropDamaged(const Manifest& manifest, const CheckpointQuery& query,
   if (whole.ok()) {
     return absl::InvalidArgumentError(absl::StrFormat(
         "the checkpoint of step %d in %s is whole where the coordinator sees it, but a server "
-        "found it damaged: is it the same folder on all hosts?",
+        "or worker found it damaged: is it the same folder on all hosts?",
         manifest.clock, query.resume_dir));
   }
   return IsDamage(whole) ? checkpoints.Drop(manifest.clock) : whole;
@@ -133,8 +133,8 @@ absl::Status KeepCheckpoint(const CheckpointToKeep& checkpoint, const StoreOpene
   for (const ObjectFacts& object : checkpoint.manifest.objects) {
     if (std::binary_search(names->begin(), names->end(), object.name)) continue;
     return absl::FailedPreconditionError(
-        absl::StrFormat("%s/%s is not there, where a server has written it: is it the same folder "
-                        "on all hosts?",
+        absl::StrFormat("%s/%s is not there, where a server or worker has written it: is it the "
+                        "same folder on all hosts?",
                         checkpoint.dir, object.name));
   }
   Checkpoints checkpoints(**store);

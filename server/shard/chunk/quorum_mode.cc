@@ -83,7 +83,8 @@ class QuorumChunk final : public ChunkMode {
     const uint64_t samples = clock_.samples();
     const double rate = clock_.MeanRate();
     ApplyClock(chunk_, clock_.Close(), samples, rate);
-    chunk_.cuts.OnClockOf(chunk_.weights.version(), chunk_.nodes);
+    // By the slowest node, not by updates: all nodes go on from a clock that they have come to.
+    chunk_.cuts.OnClockOf(chunk_.nodes.Gate(), chunk_.nodes);
   }
 
   const ChunkParts chunk_;

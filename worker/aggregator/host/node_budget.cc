@@ -23,6 +23,11 @@ void AddRing(const proto::Job& job, uint32_t nodes, uint64_t arena, uint64_t win
   const uint64_t own = arena / std::max<uint32_t>(1, nodes) + 1;
   need->Add(absl::StrFormat("own slices %d x %s", 1 + vectors, BytesText(own)),
             (1 + vectors) * own);
+  if (job.has_checkpoint()) {
+    need->Add(
+        absl::StrFormat("checkpoints %d x %d x %s", kCutsHeldMax, 1 + vectors, BytesText(own)),
+        SaturatingProduct(kCutsHeldMax * (1 + vectors), own));
+  }
   need->Add(absl::StrFormat("under way 4 x %s", BytesText(std::min(window, arena))),
             4 * std::min(window, arena));
 }

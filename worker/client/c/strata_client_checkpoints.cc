@@ -21,7 +21,9 @@ int strata_checkpoint_due(const strata_client* client) {
 
 strata_code strata_give_state(strata_client* client, const void* state, size_t bytes) {
   return Run(client, "strata_give_state", [&] {
-    return client->client->checkpoints().Give(std::string(static_cast<const char*>(state), bytes));
+    if (state == nullptr && bytes > 0) return absl::InvalidArgumentError("state: is null");
+    const char* const begin = state == nullptr ? "" : static_cast<const char*>(state);
+    return client->client->checkpoints().Give(std::string(begin, bytes));
   });
 }
 

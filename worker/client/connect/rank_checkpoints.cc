@@ -66,6 +66,7 @@ void RankCheckpoints::Begin(const JobFacts& facts, uint64_t first_step) {
 }
 
 void RankCheckpoints::AtStep(uint64_t steps) {
+  trains_ = true;
   if (every_ == 0 || steps <= first_step_ || steps % every_ != 0) return;
   clock_ = steps / steps_per_clock_;
   std::optional<uint64_t> held;
@@ -172,6 +173,8 @@ absl::StatusOr<Bytes> RankCheckpoints::Read(uint32_t rank) {
   absl::StatusOr<Bytes> state = ReadObject(rank);
   if (state.ok()) return state;
   const std::string text(state.status().message());
+  // Later checkpoints may have taken its place by now: the job is as well as before.
+  if (trains_) return absl::FailedPreconditionError(text);
   if (IsDamage(state.status())) {
     agent_.SendDamaged(text);
     return absl::DataLossError(text);

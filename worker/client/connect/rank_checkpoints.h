@@ -60,6 +60,7 @@ class RankCheckpoints final : public ClientCheckpoints {
   uint64_t steps_per_clock_ = 1;
   uint64_t clock_ = 0;  // of the newest checkpoint that was due
   bool is_due_ = false;
+  bool trains_ = false;  // a step has been made
 
   absl::Mutex mutex_;
   std::set<uint64_t> held_ ABSL_GUARDED_BY(mutex_);  // clocks whose states are in memory

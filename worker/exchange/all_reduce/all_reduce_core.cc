@@ -41,14 +41,16 @@ std::vector<ChunkReduction> MakeReductions(const ReductionRules& rules, const pr
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<AllReduceCore>> AllReduceCore::Create(
-    const CoreOptions& options, const kernels::Kernels& kernels) {
+    const CoreOptions& options, const kernels::Kernels& kernels, const NodeResume* resume) {
   if (absl::Status status = CheckRing(options.record, options.node); !status.ok()) return status;
   if (absl::Status status = ValidateLayout(options.record.layout()); !status.ok()) return status;
   const ChunkMap map(options.record.layout().elements(),
                      options.record.placement().chunk_elements());
   const uint32_t position = RingPosition(RingNodes(options.record), options.node);
   std::unique_ptr<AllReduceCore> core(new AllReduceCore(options, map, kernels, position));
-  if (absl::Status status = core->GoOn(); !status.ok()) return status;
+  if (resume != nullptr) {
+    if (absl::Status status = core->GoOn(*resume); !status.ok()) return status;
+  }
   return core;
 }
 
@@ -103,11 +105,10 @@ absl::Status AllReduceCore::Fail(const absl::Status& status, bool by_peer, WireA
   return named;
 }
 
-absl::Status AllReduceCore::GoOn() {
-  if (options_.resume == nullptr) return absl::OkStatus();
+absl::Status AllReduceCore::GoOn(const NodeResume& resume) {
   for (const ChunkId id : AllChunks(map_.chunks())) {
     absl::StatusOr<Bytes> weights =
-        GoOnFrom(options_.resume->slices, first_clock(), map_, id, &chunks_[id.value()]);
+        GoOnFrom(resume.slices, first_clock(), map_, id, &chunks_[id.value()]);
     if (!weights.ok()) {
       return absl::Status(
           weights.status().code(),

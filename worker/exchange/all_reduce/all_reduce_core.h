@@ -33,9 +33,11 @@ namespace strata::worker {
 // A pure state machine, see ExchangeCore.
 class AllReduceCore final : public ExchangeCore {
  public:
-  // Errors: InvalidArgument naming the field of the record.
+  // `resume`: what the job goes on from, which is copied; null: it begins anew. Errors:
+  // InvalidArgument naming the field of the record; GoOnFrom's.
   static absl::StatusOr<std::unique_ptr<AllReduceCore>> Create(const CoreOptions& options,
-                                                               const kernels::Kernels& kernels);
+                                                               const kernels::Kernels& kernels,
+                                                               const NodeResume* resume = nullptr);
 
   absl::Status Start(absl::Time now, CoreActions* actions) override;
   absl::Status Submit(ChunkId chunk, absl::Time now, CoreActions* actions) override;
@@ -81,7 +83,7 @@ class AllReduceCore final : public ExchangeCore {
                 uint32_t position);
 
   // Takes up what the job goes on from.
-  absl::Status GoOn();
+  absl::Status GoOn(const NodeResume& resume);
   Peer* Find(transport::ConnectionId connection);
   // REQUIRES: the plan has it as a peer.
   Peer* At(uint32_t position, ChunkId chunk);

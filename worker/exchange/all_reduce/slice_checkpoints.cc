@@ -29,6 +29,7 @@ SliceCheckpoints::SliceCheckpoints(const proto::JobRecord& record,
   for (const ChunkReduction& chunk : chunks_) {
     index_.push_back(chunk.own_begin() ? std::optional(slices++) : std::nullopt);
   }
+  has_slices_ = slices > 0;
 }
 
 void SliceCheckpoints::CutIfDue(ChunkId id) {
@@ -36,6 +37,11 @@ void SliceCheckpoints::CutIfDue(ChunkId id) {
   const uint64_t clock = chunk.clock();
   if (clocks_per_cut_ == 0 || clock <= first_clock_ || clock % clocks_per_cut_ != 0) return;
   if (index_[id.value()]) cuts_.Add(*index_[id.value()], clock, *chunk.Image());
+  if (!has_slices_ && id == ChunkId(0)) empty_.push_back({.clock = clock});
+}
+
+std::vector<Cut<ChunkImage>> SliceCheckpoints::Take() {
+  return has_slices_ ? cuts_.Take() : std::exchange(empty_, {});
 }
 
 absl::StatusOr<Bytes> GoOnFrom(absl::Span<const ChunkImage> slices, uint64_t clock,

@@ -28,7 +28,7 @@ class SliceCheckpoints {
   // The chunk has begun nothing of its clock. Cuts it, where it has come to a checkpoint's clock.
   void CutIfDue(ChunkId chunk);
 
-  std::vector<Cut<ChunkImage>> Take() { return cuts_.Take(); }
+  std::vector<Cut<ChunkImage>> Take();
   void LetGoOf(uint64_t clock) { cuts_.LetGo(clock); }
   uint64_t bytes() const { return cuts_.bytes(); }
 
@@ -37,6 +37,8 @@ class SliceCheckpoints {
   const uint64_t clocks_per_cut_, first_clock_;
   std::vector<std::optional<size_t>> index_;  // by chunk: of the slices; none: the node has none
   CutCollector<ChunkImage> cuts_;
+  bool has_slices_ = false;
+  std::vector<Cut<ChunkImage>> empty_;  // of a node that updates nothing: it says so
 };
 
 // Has a chunk go on from the slices of all nodes, and returns the weights that nodes have of it.

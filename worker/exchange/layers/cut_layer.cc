@@ -77,7 +77,8 @@ void CutLayer::CutIfDue(ChunkId id, uint64_t steps) {
 }
 
 void CutLayer::FailAt(uint64_t clock) {
-  if (clock % clocks_per_cut_ != 0) return;
+  const bool is_new = clock * steps_per_clock_ > first_clock();
+  if (clock % clocks_per_cut_ != 0 || !is_new) return;
   failures_.push_back({.clock = clock, .problem = "the job ends there, within a round"});
 }
 

@@ -56,7 +56,10 @@ class ParameterServerCore final : public ExchangeCore {
     if (encoder_->keeps_state()) image->push = encoder_->Image(chunk);
   }
   absl::Status Restore(ChunkId chunk, const NodeChunkImage& image) override {
-    if (!encoder_->keeps_state()) return absl::OkStatus();
+    if (!encoder_->keeps_state()) {
+      return image.push ? absl::InvalidArgumentError("what pushes have left out, but none are kept")
+                        : absl::OkStatus();
+    }
     if (!image.push) return absl::InvalidArgumentError("nothing of what pushes have left out");
     return encoder_->Restore(chunk, *image.push);
   }

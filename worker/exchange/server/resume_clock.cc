@@ -23,6 +23,11 @@ absl::StatusOr<uint64_t> FindResumeClock(const proto::JobRecord& record,
   const auto [least, most] = std::minmax_element(received.begin(), received.end());
   if (*least == *most || MayDiffer(record.job().consistency())) {
     const bool is_the_checkpoints = NodesKeepState(record.job()) || record.ranks_keep_state();
+    if (is_the_checkpoints && *least < record.resume().clock()) {
+      return absl::FailedPreconditionError(absl::StrFormat(
+          "the job goes on from a checkpoint of clock %d, which has %d pushes of this node only",
+          record.resume().clock(), *least));
+    }
     return is_the_checkpoints ? record.resume().clock() : *least;
   }
   const auto place = [&](absl::Span<const uint64_t>::iterator of) {

@@ -34,6 +34,15 @@ TEST(ResumeClockTest, IsTheCheckpointsWhereNodesOrRanksKeepStateOfThatClock) {
   EXPECT_EQ(*FindResumeClock(record, std::vector<uint64_t>{7, 5}), 4u);
 }
 
+TEST(ResumeClockTest, ACheckpointThatLacksPushesBeforeItsClockIsRefused) {
+  proto::JobRecord record = Record();
+  record.mutable_job()->mutable_consistency()->mutable_async();
+  record.set_ranks_keep_state(true);
+  EXPECT_EQ(FindResumeClock(record, std::vector<uint64_t>{4, 3}).status(),
+            absl::FailedPreconditionError("the job goes on from a checkpoint of clock 4, which has "
+                                          "3 pushes of this node only"));
+}
+
 TEST(ResumeClockTest, ChunksThatMayNotDifferAreNamed) {
   proto::JobRecord record = Record();
   record.mutable_job()->mutable_consistency()->mutable_sync();
