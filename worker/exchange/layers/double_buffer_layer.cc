@@ -90,15 +90,15 @@ absl::Status DoubleBufferLayer::Turn(ChunkId id, absl::Time now, CoreActions* ac
     actions->node.push_back(
         {.kind = NodeAction::Kind::kDeliver, .chunk = id, .clock = 0, .lands = true});
   }
-  const std::vector<NodeAction> released = chunk.answer;
+  const bool is_kept = clocks_per_cut_ > 0 && chunk.clock % clocks_per_cut_ == 0;
+  const std::vector<NodeAction> released = is_kept ? chunk.answer : std::vector<NodeAction>();
   Release(id, /*lands=*/true, actions);
   chunk.submitted = *std::exchange(chunk.waiting, std::nullopt);
   chunk.under_way = true;
   ++under_way_;
   --waiting_;
   absl::Status status = SubmitBelow(id, now, actions);
-  const bool is_kept = clocks_per_cut_ > 0 && chunk.clock % clocks_per_cut_ == 0;
-  if (is_kept && !released.empty()) Keep(id, released);
+  if (!released.empty()) Keep(id, released);
   absl::Status finished = MaybeFinish(now, actions);
   return status.ok() ? finished : status;
 }
