@@ -10,9 +10,12 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
+#include "cli/commands/mpi_checkpoints.h"
 #include "cli/options/options.h"
 #include "cli/render/progress.h"
+#include "common/checkpoint/open_store.h"
 #include "common/ipc/framed_channel.h"
+#include "common/process/environment.h"
 #include "kernels/kernels.h"
 #include "server/coordinator/jobs/metrics_merge.h"
 #include "training/trainer/trainer.h"
@@ -27,20 +30,30 @@ namespace {
 
 // For the last reports of ranks that have ended their training.
 constexpr absl::Duration kLastWords = absl::Seconds(30);
+constexpr absl::Duration kLookEvery = absl::Milliseconds(1);
 
-// Carries what ranks report to rank 0, which merges it as the coordinator of a cluster does.
+StoreOpener OpenAnyStore() {
+  return [environment = OwnEnvironment()](const std::string& address) {
+    return OpenStore(address, {.environment = environment});
+  };
+}
+
+// Carries what ranks report to rank 0, which does with it what the coordinator of a cluster does:
+// merges reports, completes checkpoints.
 class Reports {
  public:
   // `channel`: where this rank's client reports to.
-  Reports(const proto::Job& job, std::string run_dir, mpi::Collective* collective, UniqueFd channel)
-      : job_(job),
+  Reports(MpiStart start, std::string run_dir, mpi::Collective* collective, UniqueFd channel)
+      : job_(start.record.job()),
         metrics_file_(worker::MetricsFile(run_dir)),
         collective_(*collective),
         channel_(std::move(channel)),
-        begun_(absl::Now()) {}
+        begun_(absl::Now()),
+        checkpoints_(std::move(start), OpenAnyStore()) {}
 
-  void Begin(const client::JobFacts& facts) {
+  absl::Status Begin(const client::JobFacts& facts, const proto::Layout& layout) {
     merge_.emplace(job_.ranks(), job_.epochs(), facts.samples_per_epoch, facts.total_steps);
+    return collective_.rank() == 0 ? checkpoints_.Begin(facts, layout) : absl::OkStatus();
   }
 
   // Moves on what there is.
@@ -50,33 +63,40 @@ class Reports {
       absl::StatusOr<bool> there = channel_.TryReceive(&message);
       if (!there.ok()) return there.status();
       if (!*there) break;
-      if (!message.has_report()) continue;
-      const absl::Status sent = collective_.rank() == 0
-                                    ? Take(message.report())
-                                    : collective_.Post(message.report().SerializeAsString());
+      if (!message.has_report() && !message.has_checkpoint()) continue;
+      const absl::Status sent =
+          collective_.rank() == 0 ? Take(message) : collective_.Post(message.SerializeAsString());
       if (!sent.ok()) return sent;
     }
     while (collective_.rank() == 0) {
       absl::StatusOr<std::optional<std::string>> posted = collective_.Take();
       if (!posted.ok()) return posted.status();
       if (!posted->has_value()) break;
-      proto::RankReport report;
-      report.ParseFromString(**posted);
-      if (absl::Status status = Take(report); !status.ok()) return status;
+      proto::ChildMessage message;
+      message.ParseFromString(**posted);
+      if (absl::Status status = Take(message); !status.ok()) return status;
     }
+    checkpoints_.MoveOn();
     return absl::OkStatus();
   }
 
-  // After the last step: until every rank's last report is there.
+  // After the last step: until every rank's last report and the last checkpoint are there.
   absl::Status End() {
     const absl::Time deadline = absl::Now() + kLastWords;
-    do {
+    while (true) {
       if (absl::Status status = Pump(); !status.ok()) return status;
-    } while (collective_.rank() == 0 && finals_ < job_.ranks() && absl::Now() < deadline);
-    return absl::OkStatus();
+      const bool all = finals_ == job_.ranks() && checkpoints_.idle();
+      if (collective_.rank() != 0 || all || absl::Now() >= deadline) return absl::OkStatus();
+      absl::SleepFor(kLookEvery);
+    }
   }
 
  private:
+  absl::Status Take(const proto::ChildMessage& message) {
+    if (message.has_report()) return Take(message.report());
+    checkpoints_.OnPart(message.checkpoint());
+    return absl::OkStatus();
+  }
   absl::Status Take(const proto::RankReport& report) {
     if (report.final()) ++finals_;
     const double elapsed_s = absl::ToDoubleSeconds(absl::Now() - begun_);
@@ -96,13 +116,14 @@ class Reports {
     return status;
   }
 
-  const proto::Job& job_;
+  const proto::Job job_;
   const std::string metrics_file_;
   mpi::Collective& collective_;
   FramedChannel channel_;
   const absl::Time begun_;
   std::optional<server::MetricsMerge> merge_;
   uint32_t finals_ = 0;
+  MpiCheckpoints checkpoints_;  // of rank 0
 };
 
 // Refusals that all ranks come to are told by one of them.
@@ -143,9 +164,9 @@ absl::StatusOr<UniqueFd> Prepare(const proto::Launch& launch) {
   return UniqueFd();
 }
 
-proto::Launch MakeLaunch(const proto::Job& job, const mpi::Collective& collective) {
+proto::Launch MakeLaunch(proto::JobRecord record, const mpi::Collective& collective) {
   proto::Launch launch;
-  *launch.mutable_record()->mutable_job() = job;
+  *launch.mutable_record() = std::move(record);
   launch.set_rank(collective.rank());
   launch.set_node(collective.rank());
   launch.set_local_ranks(1);
@@ -165,19 +186,21 @@ void TellProgress(const mpi::Progress& progress) {
       progress.waiting_s);
 }
 
-absl::Status Train(const proto::Job& job, mpi::Collective* collective,
-                   const absl::Notification* stop) {
-  const proto::Launch launch = MakeLaunch(job, *collective);
+absl::Status Train(MpiStart start, mpi::Collective* collective, const absl::Notification* stop) {
+  const proto::Launch launch = MakeLaunch(start.record, *collective);
+  const proto::Job& job = launch.record().job();
   absl::StatusOr<UniqueFd> claim = Prepare(launch);
   if (!claim.ok()) return claim.status();
   int ends[2] = {-1, -1};
   if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) != 0) {
     return absl::ResourceExhaustedError("socketpair");
   }
-  Reports reports(job, launch.run_dir(), collective, UniqueFd(ends[0]));
+  Reports reports(std::move(start), launch.run_dir(), collective, UniqueFd(ends[0]));
   auto link = std::make_unique<mpi::MpiLink>(
-      job, collective, kernels::Cpu(),
-      mpi::MpiLink::Reporting{[&](const client::JobFacts& facts) { reports.Begin(facts); },
+      job, launch.record().resume().step(), collective, kernels::Cpu(),
+      mpi::MpiLink::Reporting{[&](const client::JobFacts& facts, const proto::Layout& layout) {
+                                return reports.Begin(facts, layout);
+                              },
                               [&] { return reports.Pump(); }});
   const mpi::MpiLink* own = link.get();
   client::ArenaClient client(launch, std::make_shared<client::AgentChannel>(ends[1]),
@@ -202,7 +225,10 @@ absl::Status RunMpiRank(const MpiRankOptions& options, const absl::Notification*
   auto collective = mpi::LoadPlugin(PluginPath(options.plugin));
   if (!collective.ok()) return collective.status();
   if (absl::Status status = CheckJob(*job, **collective); !status.ok()) return status;
-  const absl::Status status = Train(*job, collective->get(), stop);
+  absl::StatusOr<MpiStart> start =
+      AgreeOnStart(*job, options.resume, OpenAnyStore(), collective->get());
+  if (!start.ok()) return start.status();
+  const absl::Status status = Train(*std::move(start), collective->get(), stop);
   if (status.ok()) return status;
   std::fprintf(stderr, "strata: error: rank %u: %s\n", (*collective)->rank(),
                std::string(status.message()).c_str());

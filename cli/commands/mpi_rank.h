@@ -12,6 +12,7 @@ namespace strata::cli {
 struct MpiRankOptions {
   JobOptions job;
   std::string plugin;  // empty: libstrata_mpi.so beside this program
+  std::string resume;  // the checkpoints that the job goes on from; empty: it begins anew
 };
 
 // Trains as the rank that MPI says this process is: `mpirun strata rank --job FILE`. Rank 0 prints

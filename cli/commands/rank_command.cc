@@ -82,6 +82,11 @@ void AddRankCommand(CLI::App* app, Invocation* invocation) {
   AddJobOptions(command, &mpi->job);
   command->add_option("--mpi-plugin", mpi->plugin,
                       "MPI's part of this program (default: libstrata_mpi.so beside it)");
+  command
+      ->add_option("--resume", mpi->resume,
+                   "Go on from the newest whole checkpoint in this folder or bucket, as that of an "
+                   "earlier run")
+      ->excludes(by_daemon);
   AddLogLevelOption(command, invocation);
   command->footer(
       "Example:\n"

@@ -40,12 +40,12 @@ absl::Status CheckCheckpoint(const proto::Job& job) {
       All({InRange("checkpoint.every_steps", checkpoint.every_steps(), 1, INT64_MAX),
            InRange("checkpoint.keep", checkpoint.keep(), 1, kKeepMax)});
   if (!ranges.ok()) return ranges;
-  if (job.exchange() != proto::Job::PARAMETER_SERVER && job.exchange() != proto::Job::RING) {
-    return Refuse(absl::StrFormat("checkpoint: needs exchange: PARAMETER_SERVER or RING, not %s",
-                                  proto::Job::Exchange_Name(job.exchange())));
-  }
   if (absl::Status status = CheckNodes(job); !status.ok()) return status;
   if (!job.has_restart()) return absl::OkStatus();
+  if (job.exchange() == proto::Job::MPI) {
+    return Refuse(
+        "restart: a job with exchange: MPI is started by mpirun; start it again with --resume");
+  }
   return All({InRange("restart.attempts", job.restart().attempts(), 1, kAttemptsMax),
               Positive("restart.within_hours", job.restart().within_hours())});
 }

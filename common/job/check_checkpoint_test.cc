@@ -34,6 +34,15 @@ TEST_P(GoesWith, Mode) {
       With({kDir, kEvery, absl::StrCat("consistency.preset=\"", GetParam(), "\"")});
   EXPECT_TRUE(ValidateJob(job).ok()) << ValidateJob(job);
 }
+
+TEST(CheckCheckpoint, GoesWithExchangesThatHaveNoServers) {
+  for (const std::string exchange : {"NONE", "MPI", "NCCL"}) {
+    std::vector<std::string> settings = {kDir, kEvery, absl::StrCat("exchange=", exchange)};
+    if (exchange == "NONE") settings.push_back("ranks=1");
+    if (exchange == "NCCL") settings.push_back("device=GPU");
+    EXPECT_TRUE(ValidateJob(With(settings)).ok()) << exchange << ValidateJob(With(settings));
+  }
+}
 INSTANTIATE_TEST_SUITE_P(Modes, GoesWith,
                          testing::Values("sync", "ssp(3)", "quorum(2)", "local(4)", "diloco(8)",
                                          "significance", "easgd", "delay1", "async", "async_damped",
@@ -60,8 +69,8 @@ INSTANTIATE_TEST_SUITE_P(
         Bad{{kDir, kEvery, "restart.attempts=1", "restart.within_hours=0"},
             "restart.within_hours: 0 is not a finite number > 0"},
         Bad{{"restart.attempts=1"}, "restart: needs checkpoint"},
-        Bad{{kDir, kEvery, "exchange=NONE", "ranks=1"},
-            "checkpoint: needs exchange: PARAMETER_SERVER or RING"},
+        Bad{{kDir, kEvery, "exchange=MPI", "restart.attempts=1"},
+            "restart: a job with exchange: MPI is started by mpirun"},
         Bad{{kDir, kEvery, "consistency.preset=\"delay1\"", "pull.codec=INT8"},
             "checkpoint: consistency: double buffering goes with pull.codec: FP32 only, not "
             "INT8"}));

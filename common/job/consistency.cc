@@ -186,6 +186,11 @@ bool NodesKeepState(const proto::Job& job) {
          job.consistency().lazy().double_buffering();
 }
 
+bool RanksKeepWeights(const proto::Job& job) {
+  return job.exchange() == proto::Job::NONE || job.exchange() == proto::Job::NCCL ||
+         job.exchange() == proto::Job::MPI;
+}
+
 uint64_t ClocksPerCheckpoint(const proto::Job& job) {
   const uint64_t steps = StepsPerClock(job);
   return (job.checkpoint().every_steps() + steps - 1) / steps;

@@ -57,6 +57,9 @@ std::optional<DelayCompensation> MakeDelayCompensation(const proto::Consistency&
 // and which checkpoints hold: what pushes have left out, weights of local steps, an optimizer that
 // nodes apply, gradients that double buffering has under way.
 bool NodesKeepState(const proto::Job& job);
+// Whether ranks alone have the weights, the same on each, and the optimizer's state: rank 0 writes
+// them to checkpoints, as shard 0.
+bool RanksKeepWeights(const proto::Job& job);
 // Returns the clocks of the exchange from one checkpoint to the next; 0: the job writes none.
 uint64_t ClocksPerCheckpoint(const proto::Job& job);
 // What is applied where weights are kept for all nodes: `outer`, or the job's own optimizer.

@@ -43,7 +43,8 @@ class Client:
         self.run_dir: str = lib.strata_run_dir(self._handle).decode()
         self.steps = 0  # that were finished, also those before a checkpoint
         self.first_step = 0  # that this process makes
-        self.has_checkpoints = "checkpoint" in self.job
+        # The job writes checkpoints, or goes on from one.
+        self.has_checkpoints = "checkpoint" in self.job or bool(lib.strata_goes_on(self._handle))
         self.in_step = False
         self.is_open = True
         self.on_begin: Callable[[], None] = lambda: None

@@ -24,7 +24,7 @@ from typing import Any, NoReturn
 from strata import errors
 
 # What this package knows of strata_client.h; an older library is refused.
-ABI = 4
+ABI = 5
 NAME = "libstrata_client.so.1"
 
 INVALID_ARGUMENT, FAILED_PRECONDITION, NOT_FOUND, STOPPED, INTERRUPTED = 1, 2, 3, 5, 7
@@ -92,6 +92,7 @@ _SIGNATURES: dict[str, tuple[Any, list[Any]]] = {
     "strata_register": (c_int, [c_void_p, POINTER(Tensor), POINTER(c_int32)]),
     "strata_allocate": (c_int, [c_void_p]),
     "strata_start": (c_int, [c_void_p, POINTER(Facts)]),
+    "strata_goes_on": (c_int, [c_void_p]),
     "strata_first_step": (c_uint64, [c_void_p]),
     "strata_checkpoint_due": (c_int, [c_void_p]),
     "strata_give_state": (c_int, [c_void_p, c_char_p, c_size_t]),

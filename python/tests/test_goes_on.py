@@ -108,6 +108,10 @@ def test_a_job_that_is_killed_as_a_whole_goes_on_by_resume(tmp_path: pathlib.Pat
     options = (*checkpoints(second), "--resume", str(first / "checkpoints"))
     must_finish(run_job(second, SCRIPT, options=options))
     expect_same_end(second, tmp_path / "whole")
+    # Another one that goes on from there, and writes no checkpoints of its own.
+    third = tmp_path / "third"
+    must_finish(run_job(third, SCRIPT, options=options[-2:]))
+    expect_same_end(third, tmp_path / "whole")
 
 
 def test_the_script_of_the_readme_goes_on_as_it_is(tmp_path: pathlib.Path) -> None:

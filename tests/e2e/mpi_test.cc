@@ -3,10 +3,13 @@
 #include <sys/wait.h>
 
 #include <filesystem>
+#include <fstream>
 #include <string>
 #include <utility>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/e2e/testing/cluster.h"
@@ -83,6 +86,60 @@ TEST(Mpi, ThreeRanksEndWithOneModel) {
   const auto own = Hashes(job.run_dir(), 0);
   ASSERT_EQ(own.size(), kSteps + 1u);
   for (int rank : {1, 2}) EXPECT_EQ(Hashes(job.run_dir(), rank), own);
+}
+
+// The last byte of the weights of a checkpoint becomes another one.
+void Damage(const std::string& dir, int step) {
+  for (const auto& entry :
+       std::filesystem::directory_iterator(absl::StrFormat("%s/clock-%020d", dir, step))) {
+    if (!absl::StrContains(entry.path().filename().string(), "shard")) continue;
+    std::fstream file(entry.path(), std::ios::in | std::ios::out | std::ios::binary);
+    file.seekg(-1, std::ios::end);
+    const char last = static_cast<char>(file.get());
+    file.seekp(-1, std::ios::end);
+    file.put(static_cast<char>(last ^ 1));
+    return;
+  }
+  ADD_FAILURE() << "no shard in " << dir;
+}
+
+proto::Job CheckpointedMpiJob(const std::string& name, const std::string& folder, int steps) {
+  proto::Job job = MpiJob(name, 2);
+  job.set_name("mpi");
+  job.set_run_dir(absl::StrCat(TestDir(), "/", name));
+  job.set_max_steps(steps);
+  job.mutable_optimizer()->mutable_adam();
+  job.mutable_checkpoint()->set_dir(absl::StrCat(TestDir(), "/", folder));
+  job.mutable_checkpoint()->set_every_steps(5);
+  job.mutable_checkpoint()->set_keep(3);
+  return job;
+}
+
+TEST(Mpi, GoesOnFromItsNewestWholeCheckpointWithTheSameBits) {
+  const proto::Job whole = CheckpointedMpiJob("undisturbed", "undisturbed-kept", kSteps);
+  ASSERT_EQ(MpiRun(2, whole).code, 0);
+  ASSERT_EQ(MpiRun(2, CheckpointedMpiJob("part", "kept", 15)).code, 0);
+  const std::string dir = TestDir() + "/kept";
+  const CommandResult verified = RunStrata({"checkpoint", "verify", dir});
+  EXPECT_EQ(verified.status.code, 0) << verified.out << verified.err;
+  // Without a word, another run does not write into it.
+  const Ended refused = MpiRun(2, CheckpointedMpiJob("again", "kept", kSteps));
+  EXPECT_NE(refused.code, 0);
+  EXPECT_THAT(refused.text, HasSubstr("has checkpoints of job 0 (mpi) of another cluster"));
+  Damage(dir, 15);
+  const proto::Job more = CheckpointedMpiJob("more", "kept", kSteps);
+  const Ended ended = MpiRun(2, more, "--resume " + dir);
+  ASSERT_EQ(ended.code, 0) << ended.text;
+  EXPECT_THAT(ended.text, HasSubstr("passes over the checkpoint of step 15: "));
+  const auto all = Hashes(whole.run_dir(), 0), own = Hashes(more.run_dir(), 0);
+  ASSERT_EQ(own.size(), kSteps - 10 + 1u);
+  EXPECT_EQ(own.back(), all.back());
+  EXPECT_EQ(Hashes(more.run_dir(), 1), own);
+  proto::Job other = CheckpointedMpiJob("other", "other-kept", kSteps);
+  other.mutable_optimizer()->mutable_sgd();
+  const Ended differs = MpiRun(2, other, "--resume " + dir);
+  EXPECT_NE(differs.code, 0);
+  EXPECT_THAT(differs.text, HasSubstr("optimizer"));
 }
 
 TEST(Mpi, AnotherNumberOfProcessesThanRanksIsOneLine) {

@@ -56,8 +56,9 @@ absl::Status NodeTraining::JoinExchange(const proto::JobRecord& record, const Ch
   const ArenasOf of{.job = job, .memory = &memory_, .core = &core_, .helpers = &helpers_};
   if (parts_.exchange || job.exchange() == proto::Job::NCCL) {
     std::unique_ptr<NodeArenas> arenas = CreateNodeArenas(of, map, nullptr);
-    exchange_ = parts_.exchange ? parts_.exchange(arenas.get(), parts_.wake_fd)
-                                : std::make_unique<RanksExchange>(parts_.wake_fd);
+    exchange_ = parts_.exchange
+                    ? parts_.exchange(arenas.get(), parts_.wake_fd)
+                    : std::make_unique<RanksExchange>(parts_.wake_fd, record.resume().step());
     arenas_ = std::move(arenas);
     return absl::OkStatus();
   }

@@ -1,6 +1,8 @@
 #ifndef STRATA_WORKER_EXCHANGE_RANKS_EXCHANGE_H_
 #define STRATA_WORKER_EXCHANGE_RANKS_EXCHANGE_H_
 
+#include <cstdint>
+
 #include "worker/exchange/peerless_exchange.h"
 
 namespace strata::worker {
@@ -9,9 +11,15 @@ namespace strata::worker {
 // submitted.
 class RanksExchange final : public PeerlessExchange {
  public:
-  using PeerlessExchange::PeerlessExchange;
+  // `first_step`: that the job goes on with, or 0.
+  RanksExchange(int wake_fd, uint64_t first_step)
+      : PeerlessExchange(wake_fd), first_step_(first_step) {}
 
   absl::Status Submit(ChunkId) override { return absl::OkStatus(); }
+  uint64_t first_clock() const override { return first_step_; }
+
+ private:
+  const uint64_t first_step_;
 };
 
 }  // namespace strata::worker

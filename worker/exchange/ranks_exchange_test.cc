@@ -10,7 +10,7 @@ TEST(RanksExchange, NobodyIsWaitedForWhenTrainingBegins) {
   const EventFd wake = *EventFd::Create();
   // If each waited, this would take five minutes.
   for (int i = 0; i < 300; ++i) {
-    RanksExchange exchange(wake.fd());
+    RanksExchange exchange(wake.fd(), 0);
     exchange.Start();
     ASSERT_EQ(exchange.Poll(absl::Seconds(1)), absl::OkStatus());
     ASSERT_EQ(exchange.phase(), Exchange::Phase::kTraining);
@@ -19,7 +19,7 @@ TEST(RanksExchange, NobodyIsWaitedForWhenTrainingBegins) {
 
 TEST(RanksExchange, ItsDescriptorEndsAWait) {
   const EventFd wake = *EventFd::Create();
-  RanksExchange exchange(wake.fd());
+  RanksExchange exchange(wake.fd(), 0);
   exchange.Start();
   wake.Notify();
   for (int i = 0; i < 300; ++i) ASSERT_EQ(exchange.Poll(absl::Seconds(1)), absl::OkStatus());

@@ -13,6 +13,7 @@ CheckpointLedger::CheckpointLedger(const proto::JobRecord& record)
   for (const uint32_t shard : record.placement().shard_of_chunk()) {
     parts_.emplace(proto::CheckpointPart::kShard, shard);
   }
+  if (RanksKeepWeights(record.job())) parts_.emplace(proto::CheckpointPart::kShard, 0);
   const bool is_ring = record.job().exchange() == proto::Job::RING;
   for (int n = 0; is_ring && n < record.view().nodes_size(); ++n) {
     parts_.emplace(proto::CheckpointPart::kShard, n);

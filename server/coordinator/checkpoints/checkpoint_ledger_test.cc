@@ -64,6 +64,23 @@ TEST_F(LedgerTest, ACheckpointIsWholeOnceEachShardWithChunksHasWrittenItsPart) {
   EXPECT_FALSE(ledger_.TakeWhole());
 }
 
+TEST_F(LedgerTest, WhereRanksAloneHaveTheWeightsRank0sObjectAndTheRanksStatesAreWaitedFor) {
+  proto::JobRecord record;
+  record.mutable_job()->set_exchange(proto::Job::NCCL);
+  record.mutable_job()->set_ranks(2);
+  record.set_ranks_keep_state(true);
+  ledger_ = CheckpointLedger(record);
+  Take(Part(10, 0));
+  EXPECT_EQ(status_.objects(), 3);
+  for (const uint32_t rank : {0, 1}) {
+    EXPECT_FALSE(ledger_.TakeWhole());
+    proto::CheckpointPart part = Part(10, 0);
+    part.set_rank(rank);
+    Take(part);
+  }
+  EXPECT_TRUE(ledger_.TakeWhole());
+}
+
 TEST_F(LedgerTest, ManifestsAreWrittenOneAfterTheOther) {
   for (uint64_t clock : {10, 20}) {
     Take(Part(clock, 0));

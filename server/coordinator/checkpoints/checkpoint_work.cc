@@ -43,7 +43,7 @@ absl::Status DropDamaged(const Manifest& manifest, const CheckpointQuery& query,
                          Checkpoints& checkpoints) {
   const absl::Status whole = checkpoints.Verify(manifest);
   if (whole.ok()) {
-    return absl::InvalidArgumentError(absl::StrFormat(
+    return absl::AbortedError(absl::StrFormat(
         "the checkpoint of step %d in %s is whole where the coordinator sees it, but a server "
         "or worker found it damaged: is it the same folder on all hosts?",
         manifest.clock, query.resume_dir));

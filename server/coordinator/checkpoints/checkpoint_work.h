@@ -37,8 +37,8 @@ struct CheckpointFound {
 // been read and found to be damaged, and those with a manifest that is torn. A job that can neither
 // go on nor begin leaves all as it is. Objects of others are not read. With no resume_dir it finds
 // none, which is no error. Errors: NotFound: there is none; InvalidArgument: own_dir has
-// checkpoints of another job, which is named, or one that is to be of no use is whole; those of the
-// store, also where it does not give one manifest that may be the newest.
+// checkpoints of another job, which is named; Aborted: one that is to be of no use is whole; those
+// of the store, also where it does not give one manifest that may be the newest.
 absl::StatusOr<CheckpointFound> FindCheckpoint(const CheckpointQuery& query,
                                                const StoreOpener& open);
 

@@ -182,7 +182,7 @@ TEST_F(CheckpointWorkTest, OneThatIsWholeIsNeverDeletedWhateverServersSay) {
   Write("c", 10);
   Write("c", 20);
   const absl::Status status = Find("c", "c", 20).status();
-  EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(status.code(), absl::StatusCode::kAborted);
   EXPECT_THAT(status.message(), HasSubstr("checkpoint of step 20 in " + Dir("c") + " is whole"));
   EXPECT_TRUE(fs::exists(PathOf("c", 20, "manifest.json")));
 }

@@ -144,6 +144,7 @@ absl::StatusOr<proto::Resume> MakeResume(const std::string& dir, const Manifest&
   for (const uint32_t shard : from.placement().shard_of_chunk()) {
     resume.add_object_of_chunk(find(PartKind::kShard, shard));
   }
+  if (RanksKeepWeights(from.job())) find(PartKind::kShard, 0);
   const bool is_ring = from.job().exchange() == proto::Job::RING;
   for (int n = 0; is_ring && n < from.view().nodes_size(); ++n) find(PartKind::kShard, n);
   for (int n = 0; NodesKeepState(from.job()) && n < from.view().nodes_size(); ++n) {

@@ -336,6 +336,31 @@ TEST_F(CoreRestartTest, WhereAllItHasWrittenIsDamagedItBeginsAnewAndSaysSo) {
   Train(job);
 }
 
+// The folder may not be mounted where it was read.
+TEST_F(CoreRestartTest, WhereOneThatWasCalledDamagedIsWholeItIsTriedAgainAsOftenAsItMay) {
+  const uint32_t job = SubmitAndTrain(Job());
+  const CheckpointFound found = Write(job, 20);
+  cluster_.Failed("w1", job, "boom");
+  for (int restarts = 1; restarts <= 3; ++restarts) {
+    SCOPED_TRACE(restarts);
+    cluster_.Found(job, found);
+    cluster_.Advance(absl::Minutes(1));
+    for (const char* worker : {"w1", "w2"}) cluster_.Ready(worker, Layout(job));
+    cluster_.TakeQueries();
+    cluster_.Installed("s1", job, "shard-0: not there", /*is_damaged=*/true);
+    EXPECT_EQ(cluster_.TakeQueries().at(0).below, 20);
+    EXPECT_EQ(cluster_.Status(job).restarts_size(), restarts);
+    cluster_.Found(job, absl::AbortedError("that of step 20 is whole"));
+    if (restarts == 3) break;
+    EXPECT_EQ(cluster_.Status(job).state(), proto::QUEUED);
+    EXPECT_EQ(cluster_.Status(job).reason(), "tries again: that of step 20 is whole");
+    EXPECT_THAT(cluster_.Status(job).checkpoints().passed_over(), IsEmpty());
+    EXPECT_EQ(cluster_.TakeQueries().at(0).below, 0);
+  }
+  EXPECT_EQ(cluster_.Status(job).state(), proto::FAILED);
+  EXPECT_EQ(cluster_.Status(job).reason(), "that of step 20 is whole");
+}
+
 TEST_F(CoreRestartTest, TheProgramNamesItsOptimizerInEachAttemptAnew) {
   proto::Job wish = Job();
   wish.mutable_optimizer()->mutable_from_program();

@@ -109,11 +109,13 @@ absl::Status JobEntry::TakeLayout() {
   *record->mutable_layout() = first.layout();
   record->set_samples_per_epoch(first.samples_per_epoch());
   record->set_takes_first_weights(first.takes_first_weights());
-  record->set_ranks_keep_state(has_checkpoints() && first.ranks_keep_state());
-  if (has_checkpoints() && !first.can_resume()) {
-    return absl::InvalidArgumentError(
-        "checkpoint: the program does not say that it can go on from a step that is not its first "
-        "(can_resume)");
+  const bool is_to_resume = has_checkpoints() || record->has_resume();
+  record->set_ranks_keep_state(is_to_resume && first.ranks_keep_state());
+  if (is_to_resume && !first.can_resume()) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        has_checkpoints() ? "checkpoint" : "resume",
+        ": the program does not say that it can go on from a step that is not its first "
+        "(can_resume)"));
   }
   if (record->has_resume()) {
     absl::Status same = CheckGoesOn(*record, stored.resume().from());

@@ -82,7 +82,22 @@ bool JobLife::SaveOrFail(JobEntry* entry, absl::Time now) {
 }
 
 void JobLife::Fail(const std::string& reason, JobEntry* entry, absl::Time now) {
+  if (!entry->running() || !MayGoOn(*entry, now)) return End(proto::FAILED, reason, entry, now);
+  NoteRestart(reason, entry, now);
+  StartOver(absl::StrCat("goes on after it failed: ", reason), entry, now);
+}
+
+void JobLife::FailWithoutCheckpoint(const std::string& reason, JobEntry* entry, absl::Time now) {
+  STRATA_REQUIRE(entry->queued());
   if (!MayGoOn(*entry, now)) return End(proto::FAILED, reason, entry, now);
+  NoteRestart(reason, entry, now);
+  entry->status().mutable_checkpoints()->mutable_passed_over()->RemoveLast();
+  entry->status().set_reason(absl::StrCat("tries again: ", reason));
+  announcer_->Save(*entry).IgnoreError();  // repeated
+  announcer_->TellStatus(entry);
+}
+
+void JobLife::NoteRestart(const std::string& reason, JobEntry* entry, absl::Time now) {
   const absl::Duration delay = DelayBeforeGoingOn(*entry);
   proto::RestartStatus* restart = entry->status().add_restarts();
   restart->set_failed_ms(absl::ToUnixMillis(now));
@@ -92,7 +107,6 @@ void JobLife::Fail(const std::string& reason, JobEntry* entry, absl::Time now) {
   resume->set_or_begin(true);
   resume->set_below(0);
   resume->set_not_before_ms(absl::ToUnixMillis(now + delay));
-  StartOver(absl::StrCat("goes on after it failed: ", reason), entry, now);
 }
 
 void JobLife::GoOnFromEarlier(const std::string& damage, JobEntry* entry, absl::Time now) {

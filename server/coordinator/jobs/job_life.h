@@ -35,6 +35,9 @@ class JobLife {
   // The checkpoint that the job is to go on from is damaged, in words: puts it back into the queue,
   // to go on from the one before. REQUIRES: entry->running(), and that it goes on from one.
   void GoOnFromEarlier(const std::string& damage, JobEntry* entry, absl::Time now);
+  // The job waits to go on, but the checkpoint that it was to pass over as damaged is whole: tries
+  // again where it may go on by itself, else fails it. REQUIRES: entry->queued().
+  void FailWithoutCheckpoint(const std::string& reason, JobEntry* entry, absl::Time now);
   // Ends the job and has its daemons let go of it. REQUIRES: as JobEntry::End.
   void End(proto::JobState state, const std::string& reason, JobEntry* entry, absl::Time now);
 
@@ -43,6 +46,8 @@ class JobLife {
   void OnNodeBack(bool holds, JobNode* node, JobEntry* entry, absl::Time now);
 
  private:
+  // Notes that the job has failed and goes on from its newest checkpoint, after a while.
+  void NoteRestart(const std::string& reason, JobEntry* entry, absl::Time now);
   // Puts the job back into the queue, and has its daemons let go of it.
   void StartOver(const std::string& reason, JobEntry* entry, absl::Time now);
   void InstallOnServers(const PlacementChoice& choice, JobEntry* entry, absl::Time now);

@@ -119,6 +119,8 @@ void JobTable::OnCheckpointFound(JobId job, const absl::StatusOr<CheckpointFound
     }
     announcer_.Save(*entry).IgnoreError();  // repeated
     announcer_.TellStatus(entry);
+  } else if (absl::IsAborted(status)) {
+    life_.FailWithoutCheckpoint(std::string(status.message()), entry, now);
   } else if (absl::IsNotFound(status) || absl::IsInvalidArgument(status) ||
              absl::IsDataLoss(status)) {
     life_.Fail(std::string(status.message()), entry, now);
@@ -170,7 +172,10 @@ void JobTable::OnCheckpointPart(const std::string& daemon, const proto::Checkpoi
     if (part.has_shard()) who = absl::StrCat("server ", daemon);
   } else if (const JobNode* node = entry->NodeOn(daemon)) {
     const bool is_slices = part.has_shard() && entry->is_ring() && part.shard() == node->node;
-    if (is_slices || (part.has_node() && part.node() == node->node)) who = node->Describe();
+    const bool is_weights =
+        part.has_shard() && RanksKeepWeights(entry->job()) && part.shard() == 0 && node->HasRank(0);
+    if (is_slices || is_weights || (part.has_node() && part.node() == node->node))
+      who = node->Describe();
     if (part.has_rank() && node->HasRank(part.rank())) {
       who = absl::StrFormat("rank %d on %s", part.rank(), daemon);
     }

@@ -12,9 +12,7 @@ constexpr absl::Duration kLongestDelay = absl::Minutes(1);
 }  // namespace
 
 bool MayGoOn(const JobEntry& entry, absl::Time now) {
-  if (!entry.job().has_restart() || !entry.running() || !entry.stored.resume().has_trained()) {
-    return false;
-  }
+  if (!entry.job().has_restart() || !entry.stored.resume().has_trained()) return false;
   const proto::Restart& restart = entry.job().restart();
   const absl::Time since = now - absl::Hours(restart.within_hours());
   const auto& restarts = entry.stored.status().restarts();

@@ -6,8 +6,9 @@
 
 namespace strata::server {
 
-// Whether a job that fails now goes on by itself: it asks for that, has trained before, so that it
-// is not the job itself that cannot be started, and has not failed too often lately.
+// Whether a job that fails now, while it runs or waits to go on, goes on by itself: it asks for
+// that, has trained before, so that it is not the job itself that cannot be started, and has not
+// failed too often lately.
 bool MayGoOn(const JobEntry& entry, absl::Time now);
 
 // Returns how long it is left alone before: the longer, the more often it has failed without a

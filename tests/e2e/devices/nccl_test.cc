@@ -100,6 +100,33 @@ TEST(Nccl, OneRankAloneOnItsGpuHasTheBitsOfTheCpu) {
   EXPECT_TRUE(on_gpu.Weights(0) == on_cpu.Weights(0));
 }
 
+TEST(Nccl, RanksThatHaveTheWeightsAloneGoOnFromTheirCheckpoint) {
+  Cluster cluster(OneNode());
+  ASSERT_EQ(cluster.Start(), absl::OkStatus());
+  for (const std::string fields : {"ranks: 2 exchange: NCCL", "exchange: NONE"}) {
+    SCOPED_TRACE(fields);
+    const auto made = [&](const std::string& name, int step_ms) {
+      const std::string text =
+          absl::StrCat(fields, " device: GPU optimizer { adam {} } checkpoint { dir: '", TestDir(),
+                       "/", name, "' every_steps: 7 } restart { attempts: 2 }");
+      return DeviceRankJob(name, "stream", 40, text, step_ms);
+    };
+    const std::string name = absl::StrContains(fields, "NCCL") ? "nccl" : "none";
+    const std::string undisturbed = FinalWeights(cluster.RunToEnd(made(name + "-whole", 0)));
+    ASSERT_FALSE(undisturbed.empty());
+    const auto job = cluster.Submit(made(name, 30));
+    ASSERT_TRUE(job.ok()) << job.status();
+    cluster.WaitFor(
+        *job, [](const proto::JobStatus& now) { return now.checkpoints().newest_step() >= 14; });
+    kill(ProcessesWith("device_rank").front(), SIGKILL);
+    const proto::JobStatus status = cluster.WaitForEnd(*job);
+    ASSERT_EQ(status.state(), proto::FINISHED) << status.reason();
+    ASSERT_EQ(status.restarts_size(), 1);
+    EXPECT_GE(status.restarts(0).step(), 14u);
+    EXPECT_EQ(FinalWeights(status), undisturbed);
+  }
+}
+
 class NcclFailure : public DeviceFailure {
  protected:
   void Start(const std::string& options) { StartOn(OneNode(options)); }

@@ -46,7 +46,8 @@ absl::Status Register(const Options& options, client::Client& client, Values* va
   if (absl::Status status = client.Allocate(); !status.ok()) return status;
   if (!options.copied)
     for (float& weight : client.Weights(0)) weight = 0.25f;
-  return client.Start({.samples_per_epoch = 1000, .total_steps = options.steps});
+  return client.Start(
+      {.samples_per_epoch = 1000, .total_steps = options.steps, .can_resume = true});
 }
 
 absl::Status Compute(uint64_t step, client::Client& client, device::Stream* stream,
@@ -86,7 +87,7 @@ absl::Status Train(const Options& options, client::Client& client) {
     device::Stream* const in = options.adopted ? adopted.get() : stream.get();
     if (absl::Status status = client.devices().ComputeIn(in); !status.ok()) return status;
   }
-  for (uint64_t step = 0; step < options.steps; ++step) {
+  for (uint64_t step = client.first_step(); step < options.steps; ++step) {
     if (absl::Status status = client.BeginStep(kBatch); !status.ok()) return status;
     if (absl::Status status = client.WaitAll(); !status.ok()) return status;
     absl::SleepFor(options.step_time);

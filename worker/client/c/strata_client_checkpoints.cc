@@ -13,6 +13,10 @@ using strata::client::Run;
 
 extern "C" {
 
+int strata_goes_on(const strata_client* client) {
+  return client->launch.record().has_resume() ? 1 : 0;
+}
+
 uint64_t strata_first_step(const strata_client* client) { return client->client->first_step(); }
 
 int strata_checkpoint_due(const strata_client* client) {

@@ -17,6 +17,9 @@
 extern "C" {
 #endif
 
+/* Returns not 0 where the job goes on from a checkpoint, whether it writes any or not. Since
+ * ABI 5. */
+STRATA_API int strata_goes_on(const strata_client* client);
 /* Returns the first step that this process makes: 0, but where the job goes on from a checkpoint.
  * From strata_start on; 0 before. */
 STRATA_API uint64_t strata_first_step(const strata_client* client);

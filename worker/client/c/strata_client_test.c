@@ -303,6 +303,7 @@ static void GivesAndReadsAStateOfItsOwn(void) {
   facts.can_resume = facts.keeps_state = 1;
   CHECK(strata_start(client, &facts) == STRATA_OK);
   CHECK(strata_first_step(client) == 0);
+  CHECK(strata_goes_on(client) == 0);
   CHECK(strata_read_state(client, 0, &state, &bytes) == STRATA_NOT_FOUND);
   CHECK(state == NULL && bytes == 0);
   CHECK(strata_read_state(client, 1, &state, &bytes) == STRATA_INVALID_ARGUMENT);

@@ -29,7 +29,7 @@ ArenaClient::ArenaClient(proto::Launch launch, std::shared_ptr<AgentChannel> age
       agent_(std::move(agent)),
       link_(std::move(link)),
       clock_(launch_.record().job(), launch_.node(), launch_.rank()),
-      checkpoints_(launch_, agent_.get()),
+      checkpoints_(launch_, agent_.get(), link_.get()),
       trace_(TraceLog::Create(launch_.record().job())) {
   if (link_ != nullptr) link_->AskInWaits([this] { return AskProgram(); });
 }
@@ -311,7 +311,7 @@ absl::Status ArenaClient::FinishStep() {
   forward_at_ = backward_at_ = absl::InfinitePast();
   phase_ = Phase::kBetweenSteps;
   straggled_ = false;
-  checkpoints_.AtStep(step_);
+  if (absl::Status cut = checkpoints_.AtStep(step_); !cut.ok()) return ReportFailure(cut);
   clock_.EndStep(absl::Now());
   return absl::OkStatus();
 }

@@ -10,6 +10,7 @@
 #include "common/checkpoint/checkpoints.h"
 #include "common/checkpoint/open_store.h"
 #include "common/image/cut_collector.h"
+#include "common/image/image_file.h"
 #include "common/image/rank_image_file.h"
 #include "common/job/consistency.h"
 #include "common/job/program_optimizer.h"
@@ -42,14 +43,21 @@ StoreOpener OpenerOf(StoreOpener open, const std::stop_source& stop) {
 
 }  // namespace
 
-RankCheckpoints::RankCheckpoints(const proto::Launch& launch, AgentChannel* agent, StoreOpener open)
-    : launch_(launch), agent_(*agent), open_(OpenerOf(std::move(open), stop_)) {}
+RankCheckpoints::RankCheckpoints(const proto::Launch& launch, AgentChannel* agent, RankLink* link,
+                                 StoreOpener open)
+    : launch_(launch), agent_(*agent), link_(link), open_(OpenerOf(std::move(open), stop_)) {
+  const proto::JobRecord& record = launch_.record();
+  if (link_ == nullptr || !record.has_resume() || !RanksKeepWeights(record.job())) return;
+  link_->GoOnFrom([this] { return ReadWeights(); });
+}
 
 RankCheckpoints::~RankCheckpoints() { stop_.request_stop(); }
 
 void RankCheckpoints::Begin(const JobFacts& facts, uint64_t first_step) {
   const proto::JobRecord& record = launch_.record();
-  if (!facts.keeps_state || !record.job().has_checkpoint()) return;
+  keeps_state_ = facts.keeps_state;
+  keeps_weights_ = link_ != nullptr && RanksKeepWeights(record.job()) && launch_.rank() == 0;
+  if ((!keeps_state_ && !keeps_weights_) || !record.job().has_checkpoint()) return;
   const proto::Job job = Completed(record.job(), facts);
   first_step_ = first_step;
   steps_per_clock_ = StepsPerClock(job);
@@ -65,25 +73,38 @@ void RankCheckpoints::Begin(const JobFacts& facts, uint64_t first_step) {
                             }});
 }
 
-void RankCheckpoints::AtStep(uint64_t steps) {
+absl::Status RankCheckpoints::AtStep(uint64_t steps) {
   trains_ = true;
-  if (every_ == 0 || steps <= first_step_ || steps % every_ != 0) return;
+  if (every_ == 0 || steps <= first_step_ || steps % every_ != 0) return absl::OkStatus();
   clock_ = steps / steps_per_clock_;
+  is_due_ = keeps_state_ && IsDue(PartKind::kRank);
+  if (!keeps_weights_ || !IsDue(PartKind::kShard)) return absl::OkStatus();
+  absl::StatusOr<std::vector<ChunkImage>> images = link_->Cut(steps);
+  if (!images.ok()) return images.status();
+  Hold(PartKind::kShard);
+  Write(PartKind::kShard, "", [images = *std::move(images)] { return MakeImageFile(images); });
+  return absl::OkStatus();
+}
+
+bool RankCheckpoints::IsDue(PartKind kind) {
   std::optional<uint64_t> held;
   {
     absl::MutexLock lock(&mutex_);
-    if (held_.size() >= kCutsHeldMax) held = *held_.begin();
+    if (held_[kind].size() >= kCutsHeldMax) held = *held_[kind].begin();
   }
-  is_due_ = !held;
-  if (is_due_) return;
-  Write(absl::StrFormat("the checkpoint of clock %d is not written yet: the store is slower than "
+  if (!held) return true;
+  Write(kind,
+        absl::StrFormat("the checkpoint of clock %d is not written yet: the store is slower than "
                         "steps are",
                         *held),
         nullptr);
+  return false;
 }
 
 void RankCheckpoints::PassOn() {
-  if (std::exchange(is_due_, false)) Write("the program has not given its state", nullptr);
+  if (std::exchange(is_due_, false)) {
+    Write(PartKind::kRank, "the program has not given its state", nullptr);
+  }
 }
 
 absl::Status RankCheckpoints::Give(std::string state) {
@@ -94,25 +115,28 @@ absl::Status RankCheckpoints::Give(std::string state) {
   }
   auto owned = std::make_shared<const std::string>(std::move(state));
   const Bytes bytes(owned, reinterpret_cast<const std::byte*>(owned->data()), owned->size());
-  {
-    absl::MutexLock lock(&mutex_);
-    held_.insert(clock_);
-  }
-  Write("", [image = RankImage{.rank = launch_.rank(), .clock = clock_, .state = bytes}] {
-    return MakeRankImageFile(image);
-  });
+  Hold(PartKind::kRank);
+  Write(PartKind::kRank, "",
+        [image = RankImage{.rank = launch_.rank(), .clock = clock_, .state = bytes}] {
+          return MakeRankImageFile(image);
+        });
   return absl::OkStatus();
 }
 
-void RankCheckpoints::Write(std::string problem, std::function<ImageFile()> make) {
+void RankCheckpoints::Hold(PartKind kind) {
+  absl::MutexLock lock(&mutex_);
+  held_[kind].insert(clock_);
+}
+
+void RankCheckpoints::Write(PartKind kind, std::string problem, std::function<ImageFile()> make) {
   PartWriter::Part part;
-  part.name = {.kind = PartKind::kRank, .number = launch_.rank()};
+  part.name = {.kind = kind, .number = launch_.rank()};
   part.clock = clock_;
   part.problem = std::move(problem);
   part.make = std::move(make);
-  part.let_go = [this, clock = clock_] {
+  part.let_go = [this, kind, clock = clock_] {
     absl::MutexLock lock(&mutex_);
-    held_.erase(clock);
+    held_[kind].erase(clock);
   };
   writer_->Write(std::move(part));
 }
@@ -130,15 +154,8 @@ absl::Status RankCheckpoints::Finish(absl::Duration timeout,
   return wanted;
 }
 
-absl::StatusOr<Bytes> RankCheckpoints::ReadObject(uint32_t rank) {
+absl::StatusOr<RankCheckpoints::Object> RankCheckpoints::ReadObject(uint32_t index) {
   const proto::Resume& resume = launch_.record().resume();
-  if (rank >= static_cast<uint32_t>(resume.object_of_rank_size())) {
-    return absl::DataLossError(
-        absl::StrFormat("the checkpoint has the state of %d ranks, not of "
-                        "rank %d",
-                        resume.object_of_rank_size(), rank));
-  }
-  const uint32_t index = resume.object_of_rank(static_cast<int>(rank));
   if (index >= static_cast<uint32_t>(resume.objects_size())) {
     return absl::DataLossError(
         absl::StrFormat("object %d of the checkpoint's %d", index, resume.objects_size()));
@@ -146,18 +163,68 @@ absl::StatusOr<Bytes> RankCheckpoints::ReadObject(uint32_t rank) {
   absl::StatusOr<std::unique_ptr<Store>> store = open_(resume.dir());
   if (!store.ok()) return store.status();
   const proto::CheckpointObject& object = resume.objects(static_cast<int>(index));
-  const absl::StatusOr<Bytes> content = Checkpoints(**store).Read(
+  absl::StatusOr<Bytes> content = Checkpoints(**store).Read(
       {.name = object.name(), .bytes = object.bytes(), .checksum = object.checksum()});
   if (!content.ok()) return content.status();
-  const std::string path = absl::StrCat((*store)->where(), "/", object.name());
-  absl::StatusOr<RankImage> image = ParseRankImageFile(*content, path);
+  return Object{.content = *std::move(content),
+                .path = absl::StrCat((*store)->where(), "/", object.name())};
+}
+
+absl::StatusOr<Bytes> RankCheckpoints::ReadState(uint32_t rank) {
+  const proto::Resume& resume = launch_.record().resume();
+  if (rank >= static_cast<uint32_t>(resume.object_of_rank_size())) {
+    return absl::DataLossError(
+        absl::StrFormat("the checkpoint has the state of %d ranks, not of "
+                        "rank %d",
+                        resume.object_of_rank_size(), rank));
+  }
+  const absl::StatusOr<Object> object = ReadObject(resume.object_of_rank(static_cast<int>(rank)));
+  if (!object.ok()) return object.status();
+  absl::StatusOr<RankImage> image = ParseRankImageFile(object->content, object->path);
   if (!image.ok()) return image.status();
   if (image->rank != rank || image->clock != resume.clock()) {
     return absl::DataLossError(
-        absl::StrFormat("%s: is of rank %d at clock %d, not of rank %d at %d", path, image->rank,
-                        image->clock, rank, resume.clock()));
+        absl::StrFormat("%s: is of rank %d at clock %d, not of rank %d at %d", object->path,
+                        image->rank, image->clock, rank, resume.clock()));
   }
   return image->state;
+}
+
+absl::StatusOr<std::vector<ChunkImage>> RankCheckpoints::ReadImages() {
+  const proto::Resume& resume = launch_.record().resume();
+  int index = 0;
+  for (; index < resume.objects_size(); ++index) {
+    const std::optional<PartName> part = ParsePartName(resume.objects(index).name());
+    if (part && part->kind == PartKind::kShard) break;
+  }
+  const absl::StatusOr<Object> object = ReadObject(index);
+  if (!object.ok()) return object.status();
+  absl::StatusOr<std::vector<ChunkImage>> images = ParseImageFile(object->content, object->path);
+  if (!images.ok()) return images.status();
+  for (const ChunkImage& image : *images) {
+    if (image.clock == resume.clock()) continue;
+    return absl::DataLossError(absl::StrFormat("%s: elements from %d on are of clock %d, not %d",
+                                               object->path, image.begin, image.clock,
+                                               resume.clock()));
+  }
+  return images;
+}
+
+absl::Status RankCheckpoints::Refuse(const absl::Status& status) {
+  const std::string text(status.message());
+  // Later checkpoints may have taken its place by now: the job is as well as before.
+  if (trains_) return absl::FailedPreconditionError(text);
+  if (IsDamage(status)) {
+    agent_.SendDamaged(text);
+    return absl::DataLossError(text);
+  }
+  agent_.SendFailed(text);
+  return absl::InternalError(text);
+}
+
+absl::StatusOr<std::vector<ChunkImage>> RankCheckpoints::ReadWeights() {
+  absl::StatusOr<std::vector<ChunkImage>> images = ReadImages();
+  return images.ok() ? std::move(images) : Refuse(images.status());
 }
 
 absl::StatusOr<Bytes> RankCheckpoints::Read(uint32_t rank) {
@@ -170,17 +237,8 @@ absl::StatusOr<Bytes> RankCheckpoints::Read(uint32_t rank) {
     return absl::NotFoundError(
         absl::StrFormat("no state of rank %d: the job goes on from none", rank));
   }
-  absl::StatusOr<Bytes> state = ReadObject(rank);
-  if (state.ok()) return state;
-  const std::string text(state.status().message());
-  // Later checkpoints may have taken its place by now: the job is as well as before.
-  if (trains_) return absl::FailedPreconditionError(text);
-  if (IsDamage(state.status())) {
-    agent_.SendDamaged(text);
-    return absl::DataLossError(text);
-  }
-  agent_.SendFailed(text);
-  return absl::InternalError(text);
+  absl::StatusOr<Bytes> state = ReadState(rank);
+  return state.ok() ? std::move(state) : Refuse(state.status());
 }
 
 }  // namespace strata::client

@@ -3,34 +3,44 @@
 
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <memory>
 #include <set>
 #include <stop_token>
 #include <string>
+#include <vector>
 
 #include "absl/base/thread_annotations.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/synchronization/mutex.h"
 #include "absl/time/time.h"
+#include "common/bytes.h"
+#include "common/checkpoint/part_name.h"
 #include "common/checkpoint/part_writer.h"
 #include "common/checkpoint/store.h"
+#include "common/image/chunk_image.h"
+#include "common/image/image_tensors.h"
 #include "proto/control.pb.h"
 #include "worker/client/client_checkpoints.h"
 #include "worker/client/job_facts.h"
+#include "worker/client/link/rank_link.h"
 #include "worker/contract/agent_channel.h"
 
 namespace strata::client {
 
-// Writes one rank's states of its job's checkpoints on a thread of its own, which tells the worker
-// daemon of each, and reads those that the job goes on from.
+// Writes what one rank has to give to its job's checkpoints on a thread of its own, which tells the
+// worker daemon of each object, and reads what the job goes on from: the program's state and, where
+// ranks alone have the weights, those.
 //
 // Threads: one, the client's.
 class RankCheckpoints final : public ClientCheckpoints {
  public:
-  // `open` opens the job's store; null: OpenStore, with this process's environment. Both outlive
-  // it.
-  RankCheckpoints(const proto::Launch& launch, AgentChannel* agent, StoreOpener open = nullptr);
+  // `link`, which does this rank's steps, goes on from the weights that the job goes on from, where
+  // ranks alone have them; null: it is no such job's. `open` opens the job's store; null:
+  // OpenStore, with this process's environment. All outlive it.
+  RankCheckpoints(const proto::Launch& launch, AgentChannel* agent, RankLink* link,
+                  StoreOpener open = nullptr);
   ~RankCheckpoints() override;  // leaves what is queued unwritten
 
   bool due() const override { return is_due_; }
@@ -39,8 +49,8 @@ class RankCheckpoints final : public ClientCheckpoints {
 
   // Training begins, after the facts were given, with this step.
   void Begin(const JobFacts& facts, uint64_t first_step);
-  // So many steps have been made, those before the first one among them.
-  void AtStep(uint64_t steps);
+  // So many steps have been made, those before the first one among them. Errors: the link's.
+  absl::Status AtStep(uint64_t steps);
   // The next step begins, or none does any more: what is due and was not given fails.
   void PassOn();
   // No state comes any more: waits until all are written, or for `timeout`, and asks `still_wanted`
@@ -48,22 +58,39 @@ class RankCheckpoints final : public ClientCheckpoints {
   absl::Status Finish(absl::Duration timeout, const std::function<absl::Status()>& still_wanted);
 
  private:
-  absl::StatusOr<Bytes> ReadObject(uint32_t rank);
-  void Write(std::string problem, std::function<ImageFile()> make);
+  absl::StatusOr<Bytes> ReadState(uint32_t rank);
+  absl::StatusOr<std::vector<ChunkImage>> ReadWeights();
+  absl::StatusOr<std::vector<ChunkImage>> ReadImages();
+  // An object that the job goes on from, and its path, for errors.
+  struct Object {
+    Bytes content;
+    std::string path;
+  };
+  absl::StatusOr<Object> ReadObject(uint32_t index);
+  // Says to the daemon what has kept the job from going on, and returns the error for the program.
+  absl::Status Refuse(const absl::Status& status);
+
+  // What this rank gives of one kind. False: it cannot hold one more, and says so.
+  bool IsDue(PartKind kind);
+  void Hold(PartKind kind);
+  void Write(PartKind kind, std::string problem, std::function<ImageFile()> make);
 
   const proto::Launch& launch_;
   AgentChannel& agent_;
+  RankLink* const link_;
   std::stop_source stop_;  // ends waits for the store
   const StoreOpener open_;
   uint64_t first_step_ = 0;
-  uint64_t every_ = 0;  // steps; 0: this rank keeps nothing
+  uint64_t every_ = 0;  // steps; 0: this rank gives nothing
+  bool keeps_state_ = false, keeps_weights_ = false;
   uint64_t steps_per_clock_ = 1;
   uint64_t clock_ = 0;  // of the newest checkpoint that was due
   bool is_due_ = false;
   bool trains_ = false;  // a step has been made
 
   absl::Mutex mutex_;
-  std::set<uint64_t> held_ ABSL_GUARDED_BY(mutex_);  // clocks whose states are in memory
+  // Clocks whose parts are in memory.
+  std::map<PartKind, std::set<uint64_t>> held_ ABSL_GUARDED_BY(mutex_);
   std::unique_ptr<PartWriter> writer_;  // last: its thread ends first; null: none is needed
 };
 

@@ -12,6 +12,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/checkpoint/checkpoints.h"
 #include "common/checkpoint/file_store.h"
+#include "common/image/image_bytes.h"
 #include "common/ipc/framed_channel.h"
 #include "common/unique_fd.h"
 #include "gtest/gtest.h"
@@ -20,6 +21,28 @@ namespace strata::client {
 namespace {
 
 absl::Status Wanted() { return absl::OkStatus(); }
+
+// A link that has the weights alone.
+class FakeLink final : public RankLink {
+ public:
+  void GoOnFrom(ReadImages read) override { this->read = std::move(read); }
+  absl::StatusOr<std::vector<ChunkImage>> Cut(uint64_t steps) override {
+    ChunkImage image = {.clock = steps};
+    image.weights = {.version = steps, .updates = steps, .samples = 9};
+    image.weights.weights = FloatBytes({1, 2, 3, 4});
+    return std::vector<ChunkImage>{image};
+  }
+  absl::StatusOr<ArenaView> Allocate(const proto::Layout&) override { return ArenaView(); }
+  absl::StatusOr<RunFacts> Start(const JobFacts&) override { return RunFacts(); }
+  absl::Status BeginStep(uint64_t, uint32_t, float) override { return absl::OkStatus(); }
+  absl::Status AwaitWeights(ChunkId, uint64_t) override { return absl::OkStatus(); }
+  absl::Status Publish(absl::Span<const ChunkId>, uint64_t) override { return absl::OkStatus(); }
+  absl::Status Finish(uint64_t) override { return absl::OkStatus(); }
+  absl::Status KeepWeights() override { return absl::OkStatus(); }
+  proto::NodeCounters Counters() const override { return {}; }
+
+  ReadImages read;
+};
 
 // Rank 1 of 2 of a job with a checkpoint every 3 steps.
 class RankCheckpointsTest : public ::testing::Test {
@@ -44,7 +67,7 @@ class RankCheckpointsTest : public ::testing::Test {
   ~RankCheckpointsTest() override { std::filesystem::remove_all(dir_); }
 
   std::unique_ptr<RankCheckpoints> Begun(uint64_t first_step = 0, StoreOpener open = nullptr) {
-    auto made = std::make_unique<RankCheckpoints>(launch_, agent_.get(), std::move(open));
+    auto made = std::make_unique<RankCheckpoints>(launch_, agent_.get(), &link_, std::move(open));
     made->Begin({.can_resume = true, .keeps_state = true}, first_step);
     return made;
   }
@@ -52,7 +75,7 @@ class RankCheckpointsTest : public ::testing::Test {
   static void Pass(uint64_t from, uint64_t to, RankCheckpoints* checkpoints) {
     for (uint64_t steps = from + 1; steps <= to; ++steps) {
       checkpoints->PassOn();
-      checkpoints->AtStep(steps);
+      ASSERT_EQ(checkpoints->AtStep(steps), absl::OkStatus());
     }
   }
   proto::ChildMessage Told() {
@@ -75,6 +98,7 @@ class RankCheckpointsTest : public ::testing::Test {
   proto::Launch launch_;
   std::unique_ptr<FramedChannel> daemon_;
   std::unique_ptr<AgentChannel> agent_;
+  FakeLink link_;
 };
 
 std::string TextOf(const Bytes& bytes) {
@@ -87,7 +111,7 @@ TEST_F(RankCheckpointsTest, AStateIsDueAfterEachNthStepAndIsReadAsItWasGiven) {
     EXPECT_FALSE(checkpoints->due()) << steps;
     EXPECT_EQ(checkpoints->Give("early").code(), absl::StatusCode::kFailedPrecondition);
     checkpoints->PassOn();
-    checkpoints->AtStep(steps);
+    ASSERT_EQ(checkpoints->AtStep(steps), absl::OkStatus());
   }
   EXPECT_TRUE(checkpoints->due());
   ASSERT_EQ(checkpoints->Give(std::string("a\0b", 3)), absl::OkStatus());
@@ -114,13 +138,13 @@ TEST_F(RankCheckpointsTest, AStateIsDueAfterEachNthStepAndIsReadAsItWasGiven) {
   // The step that it goes on with has its checkpoint.
   Pass(3, 5, resumed.get());
   EXPECT_FALSE(resumed->due());
-  resumed->AtStep(6);
+  ASSERT_EQ(resumed->AtStep(6), absl::OkStatus());
   EXPECT_TRUE(resumed->due());
 }
 
 TEST_F(RankCheckpointsTest, WhatIsWrittenIsToldWhileTheProgramCallsNothing) {
   auto checkpoints = Begun();
-  checkpoints->AtStep(3);
+  ASSERT_EQ(checkpoints->AtStep(3), absl::OkStatus());
   ASSERT_TRUE(checkpoints->Give("x").ok());
   EXPECT_EQ(Told().checkpoint().clock(), 3u);
 }
@@ -145,7 +169,7 @@ TEST_F(RankCheckpointsTest, WhereOneIsDueAndNoneIsGivenTheCheckpointFails) {
 }
 
 TEST_F(RankCheckpointsTest, ProgramsThatKeepNothingAreAskedForNothing) {
-  RankCheckpoints checkpoints(launch_, agent_.get());
+  RankCheckpoints checkpoints(launch_, agent_.get(), &link_);
   checkpoints.Begin({.can_resume = true}, 0);
   Pass(0, 6, &checkpoints);
   EXPECT_FALSE(checkpoints.due());
@@ -162,7 +186,7 @@ TEST_F(RankCheckpointsTest, ClocksHaveAsManyStepsAsTheJobSays) {
   auto checkpoints = Begun();
   Pass(0, 3, checkpoints.get());
   EXPECT_FALSE(checkpoints->due());
-  checkpoints->AtStep(4);
+  ASSERT_EQ(checkpoints->AtStep(4), absl::OkStatus());
   ASSERT_TRUE(checkpoints->due());
   ASSERT_TRUE(checkpoints->Give("x").ok());
   ASSERT_TRUE(checkpoints->Finish(absl::Seconds(60), Wanted).ok());
@@ -178,7 +202,7 @@ TEST_F(RankCheckpointsTest, AStoreThatIsSlowerThanStepsCostsCheckpointsAndNoMemo
   });
   for (uint64_t steps = 3; steps <= 9; steps += 3) {
     checkpoints->PassOn();
-    checkpoints->AtStep(steps);
+    ASSERT_EQ(checkpoints->AtStep(steps), absl::OkStatus());
     EXPECT_EQ(checkpoints->due(), steps < 9);
     EXPECT_EQ(checkpoints->Give("x").ok(), steps < 9);
   }
@@ -199,7 +223,7 @@ TEST_F(RankCheckpointsTest, WaitsForTheStoreNoLongerThanItIsTold) {
     absl::MutexLock lock(&gate);
     return FileStore::Open(dir);
   });
-  checkpoints->AtStep(3);
+  ASSERT_EQ(checkpoints->AtStep(3), absl::OkStatus());
   ASSERT_TRUE(checkpoints->Give("x").ok());
   EXPECT_EQ(checkpoints->Finish(absl::ZeroDuration(), Wanted), absl::OkStatus());
   EXPECT_EQ(
@@ -210,7 +234,7 @@ TEST_F(RankCheckpointsTest, WaitsForTheStoreNoLongerThanItIsTold) {
 
 TEST_F(RankCheckpointsTest, AnObjectThatIsDamagedIsSaidToBeAndAStoreThatFailsIsNot) {
   auto checkpoints = Begun();
-  checkpoints->AtStep(3);
+  ASSERT_EQ(checkpoints->AtStep(3), absl::OkStatus());
   ASSERT_TRUE(checkpoints->Give("state").ok());
   ASSERT_TRUE(checkpoints->Finish(absl::Seconds(60), Wanted).ok());
   const proto::CheckpointPart part = Told().checkpoint();
@@ -226,6 +250,38 @@ TEST_F(RankCheckpointsTest, AnObjectThatIsDamagedIsSaidToBeAndAStoreThatFailsIsN
   auto away = Begun(3, [](const std::string&) { return absl::UnavailableError("no store"); });
   EXPECT_EQ(away->Read(1).status(), absl::InternalError("no store"));
   EXPECT_EQ(Told().failed(), "no store");
+}
+
+TEST_F(RankCheckpointsTest, WhereRanksAloneHaveTheWeightsRank0GivesThemAsShard0) {
+  launch_.mutable_record()->mutable_job()->set_exchange(proto::Job::NCCL);
+  auto other = Begun();
+  Pass(0, 3, other.get());
+  other->Give("state").IgnoreError();
+  ASSERT_EQ(other->Finish(absl::Seconds(60), Wanted), absl::OkStatus());
+  EXPECT_TRUE(Told().checkpoint().has_rank()) << "rank 1 gives its state alone";
+  launch_.set_rank(0);
+  auto checkpoints = std::make_unique<RankCheckpoints>(launch_, agent_.get(), &link_, nullptr);
+  checkpoints->Begin({.can_resume = true}, 0);
+  Pass(0, 3, checkpoints.get());
+  EXPECT_FALSE(checkpoints->due());
+  ASSERT_EQ(checkpoints->Finish(absl::Seconds(60), Wanted), absl::OkStatus());
+  const proto::CheckpointPart part = Told().checkpoint();
+  ASSERT_TRUE(part.has_shard());
+  EXPECT_EQ(part.shard(), 0u);
+  EXPECT_EQ(part.object().name(), Checkpoints::ObjectName(3, "shard-0-7.2"));
+  EXPECT_EQ(link_.read, nullptr) << "it has begun anew";
+  GoOnFrom(part);
+  auto resumed = Begun(3);
+  ASSERT_NE(link_.read, nullptr);
+  const auto images = link_.read();
+  ASSERT_TRUE(images.ok()) << images.status();
+  ASSERT_EQ(images->size(), 1u);
+  EXPECT_EQ((*images)[0].weights.samples, 9u);
+  EXPECT_EQ((*images)[0].weights.weights.floats()[3], 4.0f);
+  // Of another clock, it is damage.
+  launch_.mutable_record()->mutable_resume()->set_clock(6);
+  EXPECT_EQ(link_.read().status().code(), absl::StatusCode::kDataLoss);
+  EXPECT_NE(Told().damaged().find("elements from 0 on are of clock 3, not 6"), std::string::npos);
 }
 
 }  // namespace

@@ -20,6 +20,8 @@ absl::Status AwaitTraining(const proto::Launch& launch, const proto::Layout& lay
   ready->set_total_steps(facts.total_steps);
   ready->set_run_dir(launch.run_dir());
   ready->set_says_rates(facts.says_rates);
+  ready->set_can_resume(facts.can_resume);
+  ready->set_ranks_keep_state(facts.keeps_state);
   if (!facts.optimizer.empty()) {
     absl::StatusOr<proto::Optimizer> named = ParseOptimizer(facts.optimizer);
     if (!named.ok()) return named.status();
@@ -42,9 +44,22 @@ absl::StatusOr<proto::Job> CompleteJob(const proto::Job& job, const JobFacts& fa
   return complete;
 }
 
-RunFacts FactsAlone(const proto::Job& job, const proto::Layout& layout, const JobFacts& facts) {
+absl::StatusOr<std::optional<ArenaImage>> ReadArena(const RankLink::ReadImages& read,
+                                                    const proto::Layout& layout, int states) {
+  if (read == nullptr) return std::nullopt;
+  const absl::StatusOr<std::vector<ChunkImage>> images = read();
+  if (!images.ok()) return images.status();
+  absl::StatusOr<ArenaImage> image = ArenaImage::Join(*images, layout.elements(), states);
+  if (!image.ok()) return image.status();
+  return std::optional<ArenaImage>(*std::move(image));
+}
+
+RunFacts FactsAlone(const proto::JobRecord& record, const proto::Layout& layout,
+                    const JobFacts& facts) {
+  const proto::Job& job = record.job();
   RunFacts run;
   run.samples_per_epoch = facts.samples_per_epoch;
+  run.first_step = record.resume().step();
   run.chunk_elements =
       job.chunk_elements() > 0 ? job.chunk_elements() : DefaultChunkElements(layout.elements(), 1);
   return run;
@@ -69,7 +84,7 @@ absl::StatusOr<RunFacts> LocalLink::Start(const JobFacts& facts) {
   if (!job.ok()) return job.status();
   absl::Status status = AwaitTraining(launch_, layout_, facts, agent_.get(), still_wanted_);
   if (!status.ok()) return status;
-  facts_ = FactsAlone(*job, layout_, facts);
+  facts_ = FactsAlone(launch_.record(), layout_, facts);
   rule_ = kernels::MakeLocalUpdateRule(*job, facts_.samples_per_epoch, facts.says_rates);
   const int vectors = StateVectors(rule_.optimizer.kind);
   if (vectors > 0) state0_.assign(layout_.elements(), 0.0f);
@@ -77,6 +92,12 @@ absl::StatusOr<RunFacts> LocalLink::Start(const JobFacts& facts) {
   map_ = std::make_unique<ChunkMap>(layout_.elements(), facts_.chunk_elements);
   for (uint32_t c = 0; c < map_->chunks(); ++c) {
     runs_.push_back(OptimizerRuns(layout_, *map_, ChunkId(c)));
+  }
+  const absl::StatusOr<std::optional<ArenaImage>> image = ReadArena(read_, layout_, vectors);
+  if (!image.ok()) return image.status();
+  if (*image) {
+    (*image)->CopyTo(weights_.data(), state0_.data(), state1_.data());
+    samples_ = (*image)->samples();
   }
   return facts_;
 }
@@ -111,6 +132,12 @@ absl::Status LocalLink::Update(ChunkId chunk, uint64_t step) {
                        state0_.empty() ? nullptr : state0_.data() + begin,
                        state1_.empty() ? nullptr : state1_.data() + begin);
   return absl::OkStatus();
+}
+
+absl::StatusOr<std::vector<ChunkImage>> LocalLink::Cut(uint64_t steps) {
+  ArenaImage image(layout_.elements(), StateVectors(rule_.optimizer.kind));
+  image.CopyFrom(weights_.data(), state0_.data(), state1_.data());
+  return image.Chunks(*map_, steps, samples_);
 }
 
 absl::Status LocalLink::Finish(uint64_t) { return absl::OkStatus(); }

@@ -2,11 +2,13 @@
 #define STRATA_WORKER_CLIENT_LINK_LOCAL_LINK_H_
 
 #include <memory>
+#include <optional>
 #include <utility>
 #include <vector>
 
 #include "kernels/kernels.h"
 #include "optimizer/update_rule.h"
+#include "worker/client/link/arena_image.h"
 #include "worker/client/link/rank_link.h"
 #include "worker/contract/agent_channel.h"
 
@@ -17,11 +19,16 @@ namespace strata::client {
 absl::Status AwaitTraining(const proto::Launch& launch, const proto::Layout& layout,
                            const JobFacts& facts, AgentChannel* agent,
                            const device::StillWanted& still_wanted);
+// Reads what such a rank goes on from, where its optimizer has so many vectors of state. Null
+// `read`: it begins anew, and there is none.
+absl::StatusOr<std::optional<ArenaImage>> ReadArena(const RankLink::ReadImages& read,
+                                                    const proto::Layout& layout, int states);
 // Returns the job of a rank that applies the optimizer itself, which its program completes
 // (TakeProgramOptimizer, whose errors these are).
 absl::StatusOr<proto::Job> CompleteJob(const proto::Job& job, const JobFacts& facts);
 // What such a rank settles by itself.
-RunFacts FactsAlone(const proto::Job& job, const proto::Layout& layout, const JobFacts& facts);
+RunFacts FactsAlone(const proto::JobRecord& record, const proto::Layout& layout,
+                    const JobFacts& facts);
 
 // No exchange: the one rank keeps the optimizer's state and updates a chunk as soon as it is
 // published. The same kernels, rates and order of operations as in a shard, so the same bits as one
@@ -35,6 +42,8 @@ class LocalLink final : public RankLink {
   void AskInWaits(device::StillWanted still_wanted) override {
     still_wanted_ = std::move(still_wanted);
   }
+  void GoOnFrom(ReadImages read) override { read_ = std::move(read); }
+  absl::StatusOr<std::vector<ChunkImage>> Cut(uint64_t steps) override;
   absl::StatusOr<ArenaView> Allocate(const proto::Layout& layout) override;
   absl::StatusOr<RunFacts> Start(const JobFacts& facts) override;
   absl::Status BeginStep(uint64_t step, uint32_t samples, float rate) override;
@@ -52,6 +61,7 @@ class LocalLink final : public RankLink {
   const kernels::Kernels& kernels_;
   kernels::UpdateRule rule_;
   device::StillWanted still_wanted_;
+  ReadImages read_;  // null: the job begins anew
 
   proto::Layout layout_;
   std::vector<float> weights_, gradients_, state0_, state1_;

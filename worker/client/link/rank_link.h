@@ -2,6 +2,7 @@
 #define STRATA_WORKER_CLIENT_LINK_RANK_LINK_H_
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <utility>
 #include <vector>
@@ -10,6 +11,7 @@
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
 #include "common/ids.h"
+#include "common/image/chunk_image.h"
 #include "common/job/arena.h"
 #include "kernels/device/device.h"
 #include "proto/control.pb.h"
@@ -49,6 +51,16 @@ class RankLink {
   // AwaitWeights may then be called again, and BeginStep where it waits for nobody but this rank's
   // own device. Before Allocate.
   virtual void AskInWaits(device::StillWanted still_wanted) {}
+
+  // Where ranks alone have the weights (RanksKeepWeights) and the job goes on from a checkpoint:
+  // Start reads it with `read`, once the job may begin. Before Start.
+  using ReadImages = std::function<absl::StatusOr<std::vector<ChunkImage>>()>;
+  virtual void GoOnFrom(ReadImages read) {}
+  // Copies the weights and the optimizer's state for a checkpoint of such a job, once `steps` steps
+  // are in them: between two steps.
+  virtual absl::StatusOr<std::vector<ChunkImage>> Cut(uint64_t steps) {
+    return absl::UnimplementedError("this rank does not have the weights alone");
+  }
 
   // Allocates the arena of `layout`; zero at first.
   virtual absl::StatusOr<ArenaView> Allocate(const proto::Layout& layout) = 0;

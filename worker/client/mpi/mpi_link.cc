@@ -9,6 +9,7 @@
 #include "absl/time/clock.h"
 #include "common/require.h"
 #include "common/wire/frame.h"
+#include "worker/client/link/local_link.h"
 
 namespace strata::mpi {
 namespace {
@@ -25,13 +26,14 @@ uint64_t HashOf(const proto::Layout& layout) {
 
 }  // namespace
 
-MpiLink::MpiLink(const proto::Job& job, Collective* collective, const kernels::Kernels& kernels,
-                 Reporting reporting)
+MpiLink::MpiLink(const proto::Job& job, uint64_t first_step, Collective* collective,
+                 const kernels::Kernels& kernels, Reporting reporting)
     : job_(job),
       collective_(collective),
       kernels_(kernels),
       reporting_(std::move(reporting)),
       rule_(kernels::MakeLocalUpdateRule(job, 0)) {
+  facts_.first_step = first_step;
   STRATA_REQUIRE(job.ranks() == collective->ranks());
 }
 
@@ -62,7 +64,7 @@ absl::StatusOr<client::RunFacts> MpiLink::Start(const client::JobFacts& facts) {
   }
   if (absl::Status same = ExpectSame("tensors", HashOf(layout_)); !same.ok()) return same;
   if (absl::Status same = ExpectSame("first weights", HashOf(weights_)); !same.ok()) return same;
-  reporting_.begin(facts);
+  if (absl::Status begun = reporting_.begin(facts, layout_); !begun.ok()) return begun;
   facts_.samples_per_epoch = rule_.samples_per_epoch = facts.samples_per_epoch;
   facts_.chunk_elements = job_.chunk_elements() > 0 ? job_.chunk_elements()
                                                     : DefaultChunkElements(layout_.elements(), 1);
@@ -70,6 +72,13 @@ absl::StatusOr<client::RunFacts> MpiLink::Start(const client::JobFacts& facts) {
   under_way_.resize(map_->chunks());
   for (uint32_t c = 0; c < map_->chunks(); ++c) {
     runs_.push_back(OptimizerRuns(layout_, *map_, ChunkId(c)));
+  }
+  const absl::StatusOr<std::optional<client::ArenaImage>> image =
+      client::ReadArena(read_, layout_, StateVectors(rule_.optimizer.kind));
+  if (!image.ok()) return image.status();
+  if (*image) {
+    (*image)->CopyTo(weights_.data(), state0_.data(), state1_.data());
+    samples_ = (*image)->samples();
   }
   return facts_;
 }
@@ -133,10 +142,22 @@ absl::Status MpiLink::Land(ChunkId chunk) {
   return Push();
 }
 
-absl::Status MpiLink::Finish(uint64_t) {
+absl::Status MpiLink::LandAll() {
   while (!order_.empty()) {
     if (absl::Status status = Land(order_.front()); !status.ok()) return status;
   }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<std::vector<ChunkImage>> MpiLink::Cut(uint64_t steps) {
+  if (absl::Status landed = LandAll(); !landed.ok()) return landed;
+  client::ArenaImage image(layout_.elements(), StateVectors(rule_.optimizer.kind));
+  image.CopyFrom(weights_.data(), state0_.data(), state1_.data());
+  return image.Chunks(*map_, steps, samples_);
+}
+
+absl::Status MpiLink::Finish(uint64_t) {
+  if (absl::Status landed = LandAll(); !landed.ok()) return landed;
   if (absl::Status status = reporting_.move_on(); !status.ok()) return status;
   return ExpectSame("final weights", HashOf(weights_));
 }

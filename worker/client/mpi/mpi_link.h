@@ -37,15 +37,18 @@ class MpiLink final : public client::RankLink {
  public:
   // What becomes of the ranks' reports.
   struct Reporting {
-    std::function<void(const client::JobFacts&)> begin;  // once, in Start
-    std::function<absl::Status()> move_on;               // now and then
+    // Once, in Start: what the ranks train. Its error ends this rank's.
+    std::function<absl::Status(const client::JobFacts&, const proto::Layout&)> begin;
+    std::function<absl::Status()> move_on;  // now and then
   };
 
   // All outlive it. REQUIRES: job defaults filled in, job.ranks as many as the
-  // collective's.
-  MpiLink(const proto::Job& job, Collective* collective, const kernels::Kernels& kernels,
-          Reporting reporting);
+  // collective's. `first_step`: that the job goes on with, or 0.
+  MpiLink(const proto::Job& job, uint64_t first_step, Collective* collective,
+          const kernels::Kernels& kernels, Reporting reporting);
 
+  void GoOnFrom(ReadImages read) override { read_ = std::move(read); }
+  absl::StatusOr<std::vector<ChunkImage>> Cut(uint64_t steps) override;
   absl::StatusOr<client::ArenaView> Allocate(const proto::Layout& layout) override;
   absl::StatusOr<client::RunFacts> Start(const client::JobFacts& facts) override;
   absl::Status BeginStep(uint64_t step, uint32_t samples, float rate) override;
@@ -68,11 +71,13 @@ class MpiLink final : public client::RankLink {
   // Moves on what is under way.
   absl::Status Push();
   absl::Status Land(ChunkId chunk);
+  absl::Status LandAll();
 
   const proto::Job job_;
   Collective* const collective_;
   const kernels::Kernels& kernels_;
   const Reporting reporting_;
+  ReadImages read_;  // null: the job begins anew
   kernels::UpdateRule rule_;
 
   proto::Layout layout_;

@@ -88,8 +88,9 @@ std::vector<Ended> RunRanks(uint32_t ranks, const Fault& fault = {}) {
   for (uint32_t r = 0; r < ranks; ++r) {
     threads.emplace_back([&, r] {
       const std::unique_ptr<Collective> collective = world.Join(r);
-      MpiLink link(job, collective.get(), kernels::Cpu(),
-                   {[](const client::JobFacts&) {}, [] { return absl::OkStatus(); }});
+      MpiLink link(job, 0, collective.get(), kernels::Cpu(),
+                   {[](const client::JobFacts&, const proto::Layout&) { return absl::OkStatus(); },
+                    [] { return absl::OkStatus(); }});
       ended[r].status = Train(&link, collective.get(), fault, &ended[r]);
       if (!ended[r].status.ok()) collective->Abort(1);
     });

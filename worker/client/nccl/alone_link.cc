@@ -37,8 +37,12 @@ absl::StatusOr<client::RunFacts> AloneLink::Start(const client::JobFacts& facts)
     status = client::AwaitTraining(launch_, layout_, facts, agent_.get(), still_wanted_);
   }
   if (!status.ok()) return status;
-  client::RunFacts run = client::FactsAlone(*job, layout_, facts);
+  client::RunFacts run = client::FactsAlone(launch_.record(), layout_, facts);
   status = steps_->Begin(nullptr, 1, run.chunk_elements, run.samples_per_epoch);
+  if (!status.ok()) return status;
+  const auto image = client::ReadArena(read_, layout_, steps_->states());
+  status = image.status();
+  if (status.ok() && *image) status = steps_->TakeFrom(**image);
   if (!status.ok()) return status;
   ShowArenas(*steps_, &run);
   weights_ = {};

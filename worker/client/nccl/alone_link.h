@@ -23,6 +23,10 @@ class AloneLink final : public client::RankLink {
   void AskInWaits(device::StillWanted still_wanted) override {
     still_wanted_ = std::move(still_wanted);
   }
+  void GoOnFrom(ReadImages read) override { read_ = std::move(read); }
+  absl::StatusOr<std::vector<ChunkImage>> Cut(uint64_t steps) override {
+    return steps_->Cut(steps);
+  }
   absl::StatusOr<client::ArenaView> Allocate(const proto::Layout& layout) override;
   absl::StatusOr<client::RunFacts> Start(const client::JobFacts& facts) override;
   void ComputeIn(device::Stream* stream) override { stream_ = stream; }
@@ -42,6 +46,7 @@ class AloneLink final : public client::RankLink {
   const std::shared_ptr<device::Device> device_;
   const std::shared_ptr<client::AgentChannel> agent_;
   device::StillWanted still_wanted_;
+  ReadImages read_;  // null: the job begins anew
   std::unique_ptr<DeviceSteps> steps_;
   proto::Layout layout_;
   std::vector<float> weights_, gradients_;  // of the host, until Start

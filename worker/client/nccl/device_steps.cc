@@ -58,7 +58,7 @@ DeviceSteps::~DeviceSteps() {
 
 absl::Status DeviceSteps::Allocate() {
   const uint64_t stride = Rounded(layout_.elements());
-  const int parts = 2 + StateVectors(rule_.optimizer.kind);
+  const int parts = 2 + states();
   const size_t bytes = parts * stride * sizeof(float);
   absl::StatusOr<device::Memory> arena =
       device_->Allocate(bytes, "the rank's weights, gradients and optimizer state");
@@ -93,6 +93,28 @@ absl::Status DeviceSteps::TakeWeightsFrom(const float* host) {
 absl::Status DeviceSteps::BringWeightsTo(float* host) {
   absl::Status status = stream_->Copy(host, weights_, layout_.elements() * sizeof(float));
   return status.ok() ? stream_->Synchronize() : status;
+}
+
+absl::Status DeviceSteps::TakeFrom(const client::ArenaImage& image) {
+  for (int i = 0; i < image.vectors(); ++i) {
+    const absl::Span<const float> floats = image.vector(i);
+    absl::Status status = stream_->Copy(vector(i), floats.data(), floats.size() * sizeof(float));
+    if (!status.ok()) return status;
+  }
+  samples_ = image.samples();
+  return stream_->Synchronize();
+}
+
+absl::StatusOr<std::vector<ChunkImage>> DeviceSteps::Cut(uint64_t steps) {
+  if (absl::Status status = AwaitAll(); !status.ok()) return status;
+  const client::ArenaImage image(layout_.elements(), states());
+  for (int i = 0; i < image.vectors(); ++i) {
+    const absl::Span<float> floats = image.vector(i);
+    absl::Status status = stream_->Copy(floats.data(), vector(i), floats.size() * sizeof(float));
+    if (!status.ok()) return status;
+  }
+  if (absl::Status status = stream_->Synchronize(); !status.ok()) return status;
+  return image.Chunks(*map_, steps, samples_);
 }
 
 absl::Status DeviceSteps::Begin(std::unique_ptr<device::Communicator> communicator, uint32_t ranks,

@@ -16,6 +16,7 @@
 #include "kernels/device/device_kernels.h"
 #include "optimizer/update_rule.h"
 #include "proto/control.pb.h"
+#include "worker/client/link/arena_image.h"
 #include "worker/client/nccl/communicator_watch.h"
 #include "worker/client/nccl/reduce_trace.h"
 #include "worker/contract/agent_channel.h"
@@ -62,6 +63,10 @@ class DeviceSteps {
   // Copies between the device's weights and the host's, `elements` of them. Block.
   absl::Status TakeWeightsFrom(const float* host);
   absl::Status BringWeightsTo(float* host);
+  // What a job goes on from, after Begin; and the chunks' images for a checkpoint, between two
+  // steps, once all that is under way has landed. Block.
+  absl::Status TakeFrom(const client::ArenaImage& image);
+  absl::StatusOr<std::vector<ChunkImage>> Cut(uint64_t steps);
 
   // `ranks`: how many have a communicator. Null: this is the only one.
   absl::Status Begin(std::unique_ptr<device::Communicator> communicator, uint32_t ranks,
@@ -88,6 +93,8 @@ class DeviceSteps {
   // Hands on what the device did of sums in traced steps, as ReduceTrace::Send.
   void SendTrace(client::AgentChannel* agent, bool all);
 
+  // Vectors of the optimizer's state.
+  int states() const { return StateVectors(rule_.optimizer.kind); }
   uint32_t chunks() const { return map_ ? map_->chunks() : 0; }
   // What it has asked for on its device.
   uint64_t device_bytes() const { return device_bytes_; }
@@ -118,6 +125,8 @@ class DeviceSteps {
     return device::Memory(arena_, reinterpret_cast<std::byte*>(begin));
   }
   absl::Status Allocate();
+  // The device's, in the order of an ArenaImage.
+  float* vector(int index) const { return index == 0 ? weights_ : index == 1 ? state0_ : state1_; }
   absl::StatusOr<Words> AllocateWords(size_t bytes, const char* what);
   // `step`: as in Agreed. The sum is of this value alone, once all ranks are found to agree.
   absl::Status StartSum(uint64_t value, uint64_t step);

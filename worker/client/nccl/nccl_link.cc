@@ -73,6 +73,7 @@ absl::StatusOr<client::RunFacts> NcclLink::Start(const client::JobFacts& facts) 
   if (!communicator.ok()) return communicator.status();
   status = steps_->Begin(*std::move(communicator), launch_.record().job().ranks(),
                          run->chunk_elements, run->samples_per_epoch);
+  if (status.ok()) status = Restore();
   if (status.ok()) {
     status = facts.takes_first_weights ? steps_->TakeWeightsOfRank0()
                                        : ExpectSameWeights("first weights");
@@ -81,6 +82,12 @@ absl::StatusOr<client::RunFacts> NcclLink::Start(const client::JobFacts& facts) 
   aggregator_->ShowDeviceBytes(steps_->device_bytes());
   ShowArenas(*steps_, &*run);
   return run;
+}
+
+absl::Status NcclLink::Restore() {
+  const auto image = client::ReadArena(read_, layout_, steps_->states());
+  if (!image.ok() || !*image) return image.status();
+  return steps_->TakeFrom(**image);
 }
 
 // With other weights on any rank, at least one finds that the sum is not its own times their

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <memory>
 #include <utility>
+#include <vector>
 
 #include "worker/client/link/aggregator_link.h"
 #include "worker/client/link/rank_link.h"
@@ -27,6 +28,10 @@ class NcclLink final : public client::RankLink {
   void AskInWaits(device::StillWanted still_wanted) override {
     aggregator_->AskInWaits(std::move(still_wanted));
   }
+  void GoOnFrom(ReadImages read) override { read_ = std::move(read); }
+  absl::StatusOr<std::vector<ChunkImage>> Cut(uint64_t steps) override {
+    return steps_->Cut(steps);
+  }
   absl::StatusOr<client::ArenaView> Allocate(const proto::Layout& layout) override;
   absl::StatusOr<client::RunFacts> Start(const client::JobFacts& facts) override;
   void ComputeIn(device::Stream* stream) override;
@@ -42,12 +47,15 @@ class NcclLink final : public client::RankLink {
   NcclLink(const proto::Launch& launch, std::shared_ptr<device::Device> device,
            std::unique_ptr<client::AggregatorLink> aggregator);
 
+  // Takes what the job goes on from, if it does.
+  absl::Status Restore();
   // Whether all ranks have the same weights on their devices. Errors: InvalidArgument.
   absl::Status ExpectSameWeights(const char* which);
 
   const proto::Launch launch_;
   const std::shared_ptr<device::Device> device_;
   const std::unique_ptr<client::AggregatorLink> aggregator_;
+  ReadImages read_;  // null: the job begins anew
   std::unique_ptr<DeviceSteps> steps_;
   proto::Layout layout_;
   client::ArenaView view_;  // of the host, until Start
