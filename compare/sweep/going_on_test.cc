@@ -14,7 +14,8 @@ using ::testing::IsEmpty;
 
 proto::Job JobOf(const std::string& more) {
   auto job = ParseJob(R"(name: "tiny" model { zoo: "mlp" }
-                         data { synthetic { train_samples: 1600 } batch_per_rank: 16 } epochs: 1 )" +
+                         data { synthetic { train_samples: 1600 } batch_per_rank: 16 }
+                         epochs: 1 )" +
                           more,
                       "tiny.textproto");
   EXPECT_TRUE(job.ok()) << job.status();
