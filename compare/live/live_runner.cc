@@ -6,6 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
 #include "absl/time/clock.h"
 #include "common/job/consistency.h"
 #include "compare/campaign/mode_list.h"
@@ -45,6 +46,13 @@ std::string WhyNotFrom(const proto::RunRecord& earlier) {
   return earlier.checkpoint_dir().empty() ? "the run before it kept no checkpoint" : "";
 }
 
+// Why the job did not go on, with what is wrong with checkpoints that are there.
+std::string WhyRefused(const proto::JobStatus& status) {
+  const auto& passed_over = status.checkpoints().passed_over();
+  if (passed_over.empty()) return status.reason();
+  return absl::StrCat(status.reason(), "; passed over: ", absl::StrJoin(passed_over, "; "));
+}
+
 // Between looks at a checkpoint that is being written.
 constexpr absl::Duration kLookEvery = absl::Milliseconds(20);
 
@@ -79,7 +87,7 @@ absl::StatusOr<proto::RunRecord> LiveRunner::RunOnce(const RunPlan& plan,
   if (!ended.ok()) return ended.status();
   if (goes_on && ended->status.state() == proto::FAILED && !ended->log.has_begun()) {
     goes_on = false;
-    began_anew = ended->status.reason();
+    began_anew = WhyRefused(ended->status);
     job = JobOf(plan);
     ended = RunJob(plan, job, "", progress);
     if (!ended.ok()) return ended.status();

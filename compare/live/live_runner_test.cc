@@ -73,6 +73,7 @@ class FakeCoordinator : public control::CoordinatorClient {
     if (goes_on && !state_.refuses_to_go_on.empty()) {
       status.set_state(proto::FAILED);
       status.set_reason(state_.refuses_to_go_on);
+      *status.mutable_checkpoints() = state_.checkpoints;
       return status;
     }
     const bool misses = static_cast<int>(state_.submitted.size()) <= state_.missed_runs;
@@ -227,9 +228,13 @@ TEST_F(LiveRunnerTest, ARunThatCannotGoOnBeginsAnewAndItsRecordSaysWhy) {
   EXPECT_EQ(refused->resumed_step(), 0);
   EXPECT_EQ(refused->samples(), 160);
   EXPECT_EQ(refused->trained_s(), 10);
+  state_.checkpoints.add_passed_over("that of step 5 is damaged");
+  EXPECT_EQ(Run(PlanAfter("/c/short"))->began_anew(),
+            "no complete checkpoint in /c/short; passed over: that of step 5 is damaged");
+  state_.went_on_from.clear();
   EXPECT_EQ(Run(PlanAfter(""))->began_anew(), "the run before it kept no checkpoint");
   EXPECT_EQ(Run(PlanAfter("/c/short", "NaN"))->began_anew(), "the run before it has failed");
-  EXPECT_THAT(state_.went_on_from, ElementsAre("/c/short", "", "", ""));
+  EXPECT_THAT(state_.went_on_from, ElementsAre("", ""));
 }
 
 TEST_F(LiveRunnerTest, ARunIsOverOnceItsCheckpointIsWrittenWhereAnotherGoesOnFromIt) {
