@@ -199,8 +199,7 @@ void CoreHarness::WritePart(const std::string& server, uint32_t job, uint64_t cl
   Send(server, message);
 }
 
-void CoreHarness::Finished(const std::string& worker, uint32_t job,
-                           std::optional<uint64_t> steps) {
+void CoreHarness::Finished(const std::string& worker, uint32_t job, std::optional<uint64_t> steps) {
   proto::DaemonMessage message;
   message.mutable_node_finished()->set_job_id(job);
   message.mutable_node_finished()->set_attempt(attempts_[job]);
