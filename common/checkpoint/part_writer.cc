@@ -38,20 +38,18 @@ PartWriter::PartWriter(const proto::JobRecord& record, Calls calls)
 
 PartWriter::~PartWriter() {
   {
-    absl::MutexLock lock(&work_->telling);
-    work_->abandoned = true;
-  }
-  {
     absl::MutexLock lock(&work_->mutex);
     work_->queue.clear();
     work_->finishing = true;
   }
   if (AwaitDone(kEndOfAStore)) {
     thread_.join();
-  } else {
-    LogWarning("job %d: the store of its checkpoints does not answer", work_->job);
-    thread_.detach();
+    return;
   }
+  LogWarning("job %d: the store of its checkpoints does not answer", work_->job);
+  absl::MutexLock lock(&work_->telling);
+  work_->abandoned = true;
+  thread_.detach();
 }
 
 void PartWriter::Write(Part part) {
