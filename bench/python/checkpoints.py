@@ -124,6 +124,8 @@ def measure(bench, options, folder):
         kept = bench.train(options.steps, folder)
         costs.append(mean_step(kept, skip) / mean_step(without, skip) - 1)
         manifest, count = newest(folder)
+        if f"clock-{options.steps:020d}" not in manifest:
+            fail(f"there is no checkpoint of step {options.steps}: the newest is {manifest}")
         seconds = os.path.getmtime(manifest) - kept["steps"][-1]
         rates.append(count / seconds / bench.write_alone(folder, count))
         if kept["sum"] != without["sum"]:

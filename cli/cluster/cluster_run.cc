@@ -13,6 +13,14 @@
 #include "cli/program/invocation.h"
 
 namespace strata::cli {
+namespace {
+
+// How long a cluster waits, at its end, for the checkpoint of its job's end.
+constexpr absl::Duration kLastCheckpoint = absl::Minutes(5);
+// Without a word.
+constexpr absl::Duration kSoon = absl::Seconds(1);
+
+}  // namespace
 
 ClusterRun::ClusterRun(EventLoop* loop, DaemonStarter* starter, Options options)
     : loop_(loop),
@@ -69,8 +77,23 @@ void ClusterRun::OnReady(const absl::Status& status) {
       followed_ =
           FollowJob(client_.get(), *id, /*json=*/false, options_.trace, "", options_.output);
     }
+    if (id.ok()) AwaitCheckpoint(*id);
     loop_->Post([this, submitted = id.status()] { OnFollowed(submitted); });
   });
+}
+
+void ClusterRun::AwaitCheckpoint(JobId job) {
+  if (!options_.job->has_checkpoint() || followed_ != kExitOk) return;
+  for (const absl::Duration timeout : {kSoon, kLastCheckpoint}) {
+    const absl::StatusOr<proto::JobStatus> end = client_->GetJob(job);
+    if (!end.ok() || !end->checkpoints().has_writing_step()) return;
+    if (timeout != kSoon) {
+      std::printf("waits for the checkpoint of step %s, which is being written\n",
+                  absl::StrCat(end->checkpoints().writing_step()).c_str());
+      std::fflush(stdout);
+    }
+    control::AwaitLastCheckpoint(client_.get(), *end, timeout, [this] { return !stopping_; });
+  }
 }
 
 void ClusterRun::StartWork() {

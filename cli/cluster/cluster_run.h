@@ -1,6 +1,7 @@
 #ifndef STRATA_CLI_CLUSTER_CLUSTER_RUN_H_
 #define STRATA_CLI_CLUSTER_CLUSTER_RUN_H_
 
+#include <atomic>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -66,6 +67,8 @@ class ClusterRun {
   void OnSignal();
   // Once, when the follower writes no more: what the job stands for, if it has ended all the same.
   void EndInterrupted();
+  // The cluster ends with the command: what the job has still to write is waited for.
+  void AwaitCheckpoint(JobId job);
   void PrintHowTo();
   void Stop();
 
@@ -76,7 +79,7 @@ class ClusterRun {
   std::unique_ptr<control::CoordinatorClient> client_;
   std::thread follower_;
   std::optional<int> followed_;  // the follower's until it has posted OnFollowed or is joined
-  bool stopping_ = false;
+  std::atomic<bool> stopping_ = false;
   bool interrupted_ = false;
   bool has_ended_interrupted_ = false;
   int exit_status_ = 0;

@@ -12,7 +12,7 @@ namespace strata {
 namespace {
 
 // How long the end of a writer waits for a store.
-constexpr absl::Duration kEndOfAStore = absl::Seconds(1);
+constexpr absl::Duration kEndOfAStore = absl::Seconds(5);
 
 void SetNumber(const PartName& name, proto::CheckpointPart* part) {
   switch (name.kind) {

@@ -18,6 +18,8 @@ namespace strata::control {
 namespace {
 
 constexpr absl::Duration kPause = absl::Milliseconds(200);
+// Between looks at a checkpoint that is being written.
+constexpr absl::Duration kCheckpointLook = absl::Milliseconds(20);
 
 class GrpcCoordinatorClient final : public CoordinatorClient {
  public:
@@ -197,6 +199,17 @@ class GrpcCoordinatorClient final : public CoordinatorClient {
 
 bool HasEnded(proto::JobState state) {
   return state == proto::FINISHED || state == proto::FAILED || state == proto::CANCELLED;
+}
+
+void AwaitLastCheckpoint(CoordinatorClient* client, const proto::JobStatus& end,
+                         absl::Duration timeout, const std::function<bool()>& still_wanted) {
+  const absl::Time give_up_at = absl::Now() + timeout;
+  absl::StatusOr<proto::JobStatus> status = end;
+  while (status.ok() && status->checkpoints().has_writing_step()) {
+    if (!still_wanted() || absl::Now() >= give_up_at) return;
+    absl::SleepFor(kCheckpointLook);
+    status = client->GetJob(JobId(end.job_id()));
+  }
 }
 
 std::unique_ptr<CoordinatorClient> CoordinatorClient::Create(Options options) {

@@ -55,6 +55,11 @@ class CoordinatorClient {
   virtual void StopFollowing() = 0;
 };
 
+// Waits until the last checkpoint of a job that has finished is written, or has failed, or for
+// `timeout`, as long as `still_wanted`: it may be under way when the job ends.
+void AwaitLastCheckpoint(CoordinatorClient* client, const proto::JobStatus& end,
+                         absl::Duration timeout, const std::function<bool()>& still_wanted);
+
 // Whether the job has ended: finished, failed or cancelled.
 bool HasEnded(proto::JobState state);
 

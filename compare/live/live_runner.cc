@@ -53,9 +53,6 @@ std::string WhyRefused(const proto::JobStatus& status) {
   return absl::StrCat(status.reason(), "; passed over: ", absl::StrJoin(passed_over, "; "));
 }
 
-// Between looks at a checkpoint that is being written.
-constexpr absl::Duration kLookEvery = absl::Milliseconds(20);
-
 }  // namespace
 
 LiveRunner::LiveRunner(Options options, std::unique_ptr<control::CoordinatorClient> client)
@@ -93,7 +90,8 @@ absl::StatusOr<proto::RunRecord> LiveRunner::RunOnce(const RunPlan& plan,
     if (!ended.ok()) return ended.status();
   }
   if (plan.chain.is_gone_on_from && ended->status.state() == proto::FINISHED) {
-    AwaitCheckpoint(ended->status);
+    control::AwaitLastCheckpoint(client_.get(), ended->status, options_.checkpoint_wait,
+                                 [this] { return !stopped_; });
   }
   absl::StatusOr<proto::RunRecord> record = ended->log.MakeRecord(ended->status);
   if (!record.ok()) return record;
@@ -154,21 +152,6 @@ absl::StatusOr<LiveRunner::Ended> LiveRunner::RunJob(const RunPlan& plan, const 
     if (const absl::Status status = CheckDaemons(*end); !status.ok()) return status;
   }
   return Ended{*end, std::move(log)};
-}
-
-void LiveRunner::AwaitCheckpoint(const proto::JobStatus& end) {
-  if (!end.job().has_checkpoint()) return;
-  const uint64_t every = ClocksPerCheckpoint(end.job()) * StepsPerClock(end.job());
-  const uint64_t last = end.progress().total_steps() / every * every;
-  const absl::Time give_up_at = absl::Now() + options_.checkpoint_wait;
-  absl::StatusOr<proto::JobStatus> status = end;
-  while (status.ok() && !stopped_ && absl::Now() < give_up_at) {
-    const proto::CheckpointStatus& is = status->checkpoints();
-    const bool has_failed = !is.problem().empty() && !is.has_writing_step();
-    if ((is.complete() > 0 && is.newest_step() >= last) || has_failed) return;
-    absl::SleepFor(kLookEvery);
-    status = client_->GetJob(JobId(end.job_id()));
-  }
 }
 
 absl::Status LiveRunner::CheckDaemons(const proto::JobStatus& end) {

@@ -56,7 +56,6 @@ class LiveRunner final : public Runner {
   // The plan's job with folders of its own, others each time.
   proto::Job JobOf(const RunPlan& plan) const;
   // Returns once nothing more is to be expected of the checkpoints of the job, which has finished.
-  void AwaitCheckpoint(const proto::JobStatus& end);
   // Why the cluster is at fault for the job's failure, if it is: a daemon of the job's is gone.
   absl::Status CheckDaemons(const proto::JobStatus& end);
 

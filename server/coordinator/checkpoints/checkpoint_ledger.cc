@@ -92,6 +92,13 @@ void CheckpointLedger::OnKept(uint64_t clock, const absl::Status& kept, absl::Ti
   ShowWriting(status);
 }
 
+void CheckpointLedger::Expect(uint64_t clock, proto::CheckpointStatus* status) {
+  const bool is_known =
+      clock <= newest_ || failed_.contains(clock) || (keeping_ && keeping_->clock == clock);
+  if (!is_known && !parts_.empty()) open_[clock];
+  ShowWriting(status);
+}
+
 void CheckpointLedger::Close(proto::CheckpointStatus* status) {
   std::erase_if(open_, [&](const auto& open) { return open.second.size() < parts_.size(); });
   ShowWriting(status);

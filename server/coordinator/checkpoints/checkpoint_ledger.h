@@ -42,6 +42,8 @@ class CheckpointLedger {
   void OnKept(uint64_t clock, const absl::Status& kept, absl::Time now,
               proto::CheckpointStatus* status);
 
+  // The parts of that clock's checkpoint will come: it is shown as one that is being written.
+  void Expect(uint64_t clock, proto::CheckpointStatus* status);
   // No part comes any more: those that are not whole never will be.
   void Close(proto::CheckpointStatus* status);
 

@@ -81,6 +81,24 @@ TEST_F(LedgerTest, WhereRanksAloneHaveTheWeightsRank0sObjectAndTheRanksStatesAre
   EXPECT_TRUE(ledger_.TakeWhole());
 }
 
+TEST_F(LedgerTest, OneThatWillComeIsShownUntilItIsThereOrHasFailed) {
+  ledger_.Expect(10, &status_);
+  EXPECT_EQ(status_.writing_step(), 10);
+  EXPECT_FALSE(ledger_.TakeWhole());
+  for (const uint32_t shard : {0, 2}) Take(Part(10, shard));
+  ASSERT_TRUE(ledger_.TakeWhole());
+  ledger_.Expect(10, &status_);
+  Keep(10);
+  EXPECT_FALSE(status_.has_writing_step());
+  ledger_.Expect(10, &status_);
+  EXPECT_FALSE(status_.has_writing_step()) << "it is there";
+  ledger_.Expect(20, &status_);
+  Take(Part(20, 0, "the disk is full"));
+  EXPECT_FALSE(status_.has_writing_step());
+  ledger_.Expect(20, &status_);
+  EXPECT_FALSE(status_.has_writing_step()) << "it has failed";
+}
+
 TEST_F(LedgerTest, ManifestsAreWrittenOneAfterTheOther) {
   for (uint64_t clock : {10, 20}) {
     Take(Part(clock, 0));

@@ -20,6 +20,15 @@
 namespace strata::server {
 namespace {
 
+// Returns the clock of a finished job's last checkpoint; 0: there is none, or it is not known.
+uint64_t LastCheckpoint(const JobEntry& entry) {
+  const uint64_t every = ClocksPerCheckpoint(entry.job());
+  if (every == 0 || entry.nodes.empty() || !entry.nodes[0].steps_made) return 0;
+  const uint64_t clocks = *entry.nodes[0].steps_made / StepsPerClock(entry.job());
+  const uint64_t last = clocks / every * every;
+  return last > entry.stored.record().resume().clock() ? last : 0;
+}
+
 // A script's name says more than its interpreter's.
 std::string ModelName(const proto::Job& job) {
   if (job.has_model()) return job.model().zoo();
@@ -224,6 +233,8 @@ void JobEntry::End(proto::JobState state, const std::string& reason, absl::Time 
   status().set_reason(reason);
   status().set_ended_ms(absl::ToUnixMillis(now));
   status().mutable_progress()->set_eta_s(state == proto::FINISHED ? 0 : -1);
+  const uint64_t last = state == proto::FINISHED ? LastCheckpoint(*this) : 0;
+  if (last > 0) ledger.Expect(last, status().mutable_checkpoints());
 }
 
 proto::JobStatus JobEntry::Shown() const {
@@ -287,6 +298,9 @@ JobEntry JobEntry::Restored(const proto::StoredJob& stored) {
   entry.stored = stored;
   const proto::JobState state = stored.status().state();
   if (state != proto::QUEUED) entry.stage_ = JobStage::kEnded;
+  // Nobody completes what an ended job had under way.
+  if (state != proto::QUEUED && state != proto::RUNNING)
+    entry.status().mutable_checkpoints()->clear_writing_step();
   if (state != proto::RUNNING) return entry;
   if (stored.training() && stored.record().job().has_checkpoint()) {
     entry.BeginLedger();

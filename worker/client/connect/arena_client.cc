@@ -19,7 +19,7 @@ namespace {
 constexpr absl::Duration kBetweenQuestions = absl::Milliseconds(50);
 // For states on their way to the store when the job ends, or has failed: its daemon waits for the
 // processes a short time only then.
-constexpr absl::Duration kLastStates = absl::Seconds(20), kLastStatesOfFailed = absl::Seconds(1);
+constexpr absl::Duration kLastStates = absl::Minutes(2), kLastStatesOfFailed = absl::Seconds(1);
 
 }  // namespace
 
