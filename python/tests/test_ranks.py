@@ -45,16 +45,24 @@ def train_with_ddp(folder: pathlib.Path, ranks: int) -> Tensors:
     return trained
 
 
+def train_in_one_process(folder: pathlib.Path, how: str, *ranks: str) -> Tensors:
+    """As plain PyTorch; `tree`: with the gradients of so many ranks, added up in tree order."""
+    words = [sys.executable, str(SCRIPTS / "recipes.py"), how, "".join((how, *ranks)), *ranks]
+    trained: Tensors = must_finish(execute(words, folder)).load("".join((how, *ranks)) + ".0")
+    return trained
+
+
 def train(folder: pathlib.Path, ranks: int, nodes: int, **how: Any) -> list[Tensors]:
     out = folder / f"strata-{ranks}-{nodes}"
     must_finish(run_job(out, "recipes.py", "strata", "out", ranks=ranks, nodes=nodes, **how))
     return [torch.load(out / f"out.{rank}") for rank in range(ranks)]
 
 
-def test_four_ranks_in_any_layout_end_with_the_same_bits_and_as_ddp_does(
+def test_four_ranks_in_any_layout_have_the_bits_of_one_process_and_are_as_ddp(
     tmp_path: pathlib.Path,
 ) -> None:
-    """SGD, Nesterov, Adam, RMSprop, AdamW with decay groups; schedulers; clipping: 50 steps."""
+    """SGD, momentum, Nesterov, Adam, amsgrad, RMSprop and AdamW; decays and betas by group,
+    dampening, maximize; schedulers; clipping, which does clip: 50 steps."""
     layouts = [
         train(tmp_path, 4, nodes, servers=servers) for nodes, servers in ((1, 1), (2, 2), (4, 1))
     ]
@@ -62,19 +70,22 @@ def test_four_ranks_in_any_layout_end_with_the_same_bits_and_as_ddp_does(
     for layout in layouts:
         for trained in layout:
             assert have_same_bits(trained, first)
+    assert have_same_bits(first, train_in_one_process(tmp_path, "tree", "4"))
     assert largest_difference(first, train_with_ddp(tmp_path, 4)) < 1e-6
 
 
-def test_a_ring_on_one_node_and_servers_have_the_same_bits(tmp_path: pathlib.Path) -> None:
-    ring = train(tmp_path / "ring", 2, 1, mode="ring")
-    assert have_same_bits(ring[0], ring[1])
-    assert have_same_bits(ring[0], train(tmp_path / "servers", 2, 1)[0])
+def test_two_ranks_in_a_ring_and_with_servers_have_the_bits_of_one_process(
+    tmp_path: pathlib.Path,
+) -> None:
+    one = train_in_one_process(tmp_path, "tree", "2")
+    for trained in train(tmp_path / "ring", 2, 1, mode="ring"):
+        assert have_same_bits(trained, one)
+    assert have_same_bits(train(tmp_path / "servers", 2, 1)[0], one)
 
 
 def test_one_process_alone_and_plain_pytorch_have_the_same_bits(tmp_path: pathlib.Path) -> None:
-    for how in ("alone", "plain"):
-        must_finish(execute([sys.executable, str(SCRIPTS / "recipes.py"), how, how], tmp_path))
-    assert have_same_bits(torch.load(tmp_path / "alone.0"), torch.load(tmp_path / "plain.0"))
+    alone, plain = (train_in_one_process(tmp_path, how) for how in ("alone", "plain"))
+    assert have_same_bits(alone, plain)
 
 
 def features(folder: pathlib.Path, publish: str) -> Result:
