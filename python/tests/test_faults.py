@@ -131,15 +131,18 @@ def started(folder: pathlib.Path, words: list[str]) -> subprocess.Popen[str]:
     )
 
 
-def test_ctrl_c_ends_the_job_and_all_its_processes(tmp_path: pathlib.Path) -> None:
-    with started(tmp_path, job_words("faults.py", "slow")) as running:
-        wait_for(lambda: list(tmp_path.glob("strata-runs/*/*/logs/*rank*")))
-        time.sleep(6)
+@pytest.mark.parametrize("what", ["slow", "waits"])
+def test_ctrl_c_ends_the_job_and_all_its_processes(tmp_path: pathlib.Path, what: str) -> None:
+    """While ranks train, and while one waits within a step for another."""
+    with started(tmp_path, job_words("faults.py", what)) as running:
+        wait_for((tmp_path / "trains").exists)
         # As a terminal does it: to the whole process group.
         os.killpg(running.pid, signal.SIGINT)
-        assert running.wait(60) != 0
+        assert running.wait(30) == 1
     assert nothing_is_left(tmp_path)
-    assert "Traceback" not in (tmp_path / "err").read_text()
+    said = (tmp_path / "err").read_text().splitlines()
+    assert said == ["strata: error: stopped before the job had ended"]
+    assert "Traceback" not in (tmp_path / "out").read_text()
 
 
 def test_status_names_a_rank_that_is_stopped(tmp_path: pathlib.Path) -> None:

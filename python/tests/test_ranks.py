@@ -88,25 +88,38 @@ def test_one_process_alone_and_plain_pytorch_have_the_same_bits(tmp_path: pathli
     assert have_same_bits(alone, plain)
 
 
-def features(folder: pathlib.Path, publish: str) -> Result:
-    return must_finish(run_job(folder, "features.py", "strata", "out", publish))
+@pytest.fixture(scope="module")
+def features_of_one_process(tmp_path_factory: pytest.TempPathFactory) -> dict[str, torch.Tensor]:
+    folder = tmp_path_factory.mktemp("features")
+    words = [sys.executable, str(SCRIPTS / "features.py"), "reference", "one"]
+    tensors: dict[str, torch.Tensor] = must_finish(execute(words, folder)).load("one.0")
+    return tensors
 
 
-@pytest.mark.parametrize("publish", ["backward", "step"])
+@pytest.mark.parametrize(
+    "publish, place", [("backward", "ranks"), ("step", "ranks"), ("backward", "servers")]
+)
 def test_all_that_a_backward_pass_meets_trains_as_in_one_process(
-    tmp_path: pathlib.Path, publish: str
+    tmp_path: pathlib.Path,
+    publish: str,
+    place: str,
+    features_of_one_process: dict[str, torch.Tensor],
 ) -> None:
     """channels_last, batch norm with averaged buffers, tied, frozen and unused parameters,
-    accumulation, ranks that weigh by samples."""
-    result = features(tmp_path, publish)
-    must_finish(
-        execute([sys.executable, str(SCRIPTS / "features.py"), "reference", "one"], tmp_path)
-    )
-    one, first, second = result.load("one.0"), result.load("out.0"), result.load("out.1")
+    changing shapes, accumulation, ranks that weigh by samples; a reentrant checkpoint."""
+    result = must_finish(run_job(tmp_path, "features.py", "strata", "out", publish, place))
+    one, first, second = features_of_one_process, result.load("out.0"), result.load("out.1")
     assert set(one) == set(first)
     for name, tensor in one.items():
         assert float((tensor - first[name]).abs().max()) < 1e-6, name
         assert torch.equal(first[name], second[name]), name
+
+
+def test_what_ranks_can_and_cannot_do_is_as_the_table_says(tmp_path: pathlib.Path) -> None:
+    """Of docs/python.md: weights that the script writes; and by name closures, a second backward
+    pass, groups that are added and parameters that are unfrozen."""
+    result = must_finish(run_job(tmp_path, "table.py"))
+    assert result.out.count("as the table says") == 2
 
 
 def test_gradients_after_backward_are_the_mean_of_all_ranks_in_tree_order(
@@ -152,8 +165,10 @@ def test_a_grad_scaler_is_refused_with_a_codec(
     assert f"scaler: does not go with push.codec: {codec}" in lines[0]
 
 
-def test_bfloat16_parameters_and_autocast_train(tmp_path: pathlib.Path) -> None:
-    result = must_finish(run_job(tmp_path, "bfloat16.py"))
+@pytest.mark.parametrize("place", ["ranks", "servers"])
+def test_parameters_of_16_bits_and_autocast_train(tmp_path: pathlib.Path, place: str) -> None:
+    """On the servers autocast alone, as weights are fp32 there."""
+    result = must_finish(run_job(tmp_path, "halves.py", place))
     assert result.out.count("the losses fall") == 2
 
 

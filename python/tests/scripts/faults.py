@@ -5,6 +5,7 @@ usage: faults.py WHAT
 
 import multiprocessing
 import os
+import pathlib
 import signal
 import sys
 import time
@@ -107,8 +108,12 @@ def main(what):
                 x = x * float("nan")
         if what == "sys-exit-alone" and step == WHEN:
             time.sleep(100)
+        if step == WHEN and what in ("slow", "waits") and rank == 1:
+            pathlib.Path("trains").touch()
+            if what == "waits":
+                time.sleep(100)  # rank 0 is in this step
         if what == "slow":
-            time.sleep(0.5)
+            time.sleep(0.3)
         opt.zero_grad()
         model(x).square().mean().backward()
         opt.step()
