@@ -26,6 +26,14 @@ from support import (
 REASONS = {
     "exception": r"rank 1 \(node 0, w0\): ValueError: no such thing \(faults.py:\d+\)$",
     "own-hook": r"rank 1 \(node 0, w0\): ValueError: no such thing \(faults.py:\d+\)$",
+    "before": (
+        r"rank 1 \(node 0, w0\): exited with status 1: FileNotFoundError: .*'no/such/file'"
+        r" \(faults.py:\d+\)$"
+    ),
+    "before-own-hook": (
+        r"rank 1 \(node 0, w0\): exited with status 1: ValueError: no such thing"
+        r" \(faults.py:\d+\)$"
+    ),
     "kill": r"rank 1 \(node 0, w0\): killed by signal 9 \(Killed\)$",
     "os-exit": r"rank 1 \(node 0, w0\): exited with status 7",
     "sys-exit": r"rank 1 \(node 0, w0\): exited with status 3",

@@ -90,6 +90,11 @@ def befall(what):
 
 def main(what):
     rank = int(os.environ["RANK"])
+    if what == "before" and rank == 1:
+        open("no/such/file")
+    if what == "before-own-hook" and rank == 1:
+        sys.excepthook = lambda kind, error, trace: print("a hook of its own:", error)
+        raise ValueError("no such\nthing")
     model = make(what, rank)
     opt = st.DistributedOptimizer(torch.optim.SGD(model.parameters(), 0.1), model)
     if what.startswith("workers-"):

@@ -112,7 +112,7 @@ for step in range(len(held)):
         held_now = dict(model.named_parameters())
     else:
         held_now = dict(held)
-    allowed = {value_after(step + 1 - stale) for stale in range(min(staleness, step) + 1)}
+    allowed = {value_after(step + 1 - stale) for stale in range(min(staleness, step + 1) + 1)}
     for name, p in held_now.items():
         found = set(p.detach().flatten().tolist())
         assert found <= allowed, (late, name, found, allowed)
