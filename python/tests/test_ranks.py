@@ -153,16 +153,13 @@ def test_a_gradient_that_is_not_finite_on_one_rank_makes_a_grad_scaler_skip_on_a
     assert "[1] scales [1024.0, 1024.0, 512.0, 512.0]" in result.out
 
 
-@pytest.mark.parametrize("codec", ["FP16", "BF16", "INT8", "ONE_BIT", "TOP_K"])
-def test_a_grad_scaler_is_refused_with_a_codec(
-    tmp_path: pathlib.Path, codec: str
-) -> None:
+def test_a_grad_scaler_is_refused_with_a_codec(tmp_path: pathlib.Path) -> None:
     if not hasattr(torch, "amp") or not hasattr(torch.amp, "GradScaler"):
         pytest.skip("this PyTorch has GradScaler for CUDA alone")
-    result = run_job(tmp_path, "scaler.py", options=("--set", f"push.codec={codec}"))
+    result = run_job(tmp_path, "scaler.py", options=("--set", "push.codec=INT8"))
     lines = error_lines(result)
     assert result.status == 1 and len(lines) == 1, result.err
-    assert f"scaler: does not go with push.codec: {codec}" in lines[0]
+    assert "scaler: does not go with push.codec: INT8" in lines[0]
 
 
 @pytest.mark.parametrize("place", ["ranks", "servers"])

@@ -252,6 +252,14 @@ def test_a_warm_up_from_zero_keeps_the_ratios_of_the_rates_it_works_towards() ->
     ]
 
 
+@pytest.mark.parametrize("field", ["push", "pull"])
+@pytest.mark.parametrize("codec", ["FP16", "BF16", "INT8", "ONE_BIT", "TOP_K"])
+def test_what_needs_means_to_the_bit_is_refused_with_each_codec(field: str, codec: str) -> None:
+    with pytest.raises(InvalidArgument, match=f"scaler: does not go with {field}.codec: {codec}"):
+        _placement.refuse_if_encoded({field: {"codec": codec}}, "scaler")
+    _placement.refuse_if_encoded({field: {"codec": "FP32"}}, "scaler")
+
+
 JOBS: dict[str, tuple[dict[str, Any], str]] = {
     "sync": ({"sync": {}}, "ranks"),
     "delay1": ({"lazy": {"double_buffering": True}}, "ranks"),
