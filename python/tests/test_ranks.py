@@ -106,7 +106,8 @@ def test_all_that_a_backward_pass_meets_trains_as_in_one_process(
     features_of_one_process: dict[str, torch.Tensor],
 ) -> None:
     """channels_last, batch norm with averaged buffers, tied, frozen and unused parameters,
-    changing shapes, accumulation, ranks that weigh by samples; a reentrant checkpoint."""
+    changing shapes, accumulation, ranks that weigh by samples; a reentrant checkpoint; a part that
+    is compiled."""
     result = must_finish(run_job(tmp_path, "features.py", "strata", "out", publish, place))
     one, first, second = features_of_one_process, result.load("out.0"), result.load("out.1")
     assert set(one) == set(first)

@@ -4,7 +4,7 @@ on one.
 Its tensors: a convolution in channels_last, batch normalisation, tied weights, a frozen layer, a
 parameter that is not used, and one that only rank 1 uses. Images are of other sizes in each step.
 Each step accumulates two passes; ranks weigh by samples. With `step`, tied weights are used within
-a reentrant checkpoint and outside of it.
+a reentrant checkpoint and outside of it. With `servers` a part is compiled, where PyTorch compiles.
 
 usage: features.py strata|reference OUT [backward|step [ranks|servers]]
 """
@@ -24,6 +24,7 @@ class Model(torch.nn.Module):
     def __init__(self):
         super().__init__()
         self.is_reentrant = False
+        self.tail = lambda x: self.second(x)
         self.conv = torch.nn.Conv2d(3, 8, 3).to(memory_format=torch.channels_last)
         self.norm = torch.nn.BatchNorm2d(8)
         self.frozen = torch.nn.Linear(8, 8).requires_grad_(False)
@@ -39,7 +40,7 @@ class Model(torch.nn.Module):
             x = torch.utils.checkpoint.checkpoint(self.inner, x, use_reentrant=True)
         else:
             x = self.inner(x)
-        x = self.second(x)
+        x = self.tail(x)
         return x * self.sometimes if uses_all else x
 
     def inner(self, x):
@@ -64,6 +65,8 @@ def strata(out, publish, place):
 
     model, opt = make()
     model.is_reentrant = publish == "step"
+    if hasattr(torch, "compile") and place == "servers":
+        model.tail = torch.compile(model.tail, backend="aot_eager")
     opt = st.DistributedOptimizer(
         opt, model, buffers="mean", publish=publish, optimizer_on=place
     )
