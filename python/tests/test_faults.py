@@ -152,7 +152,7 @@ def started(folder: pathlib.Path, words: list[str]) -> subprocess.Popen[str]:
 def test_ctrl_c_ends_the_job_and_all_its_processes(tmp_path: pathlib.Path, what: str) -> None:
     """While ranks train, and while one waits within a step for another."""
     with started(tmp_path, job_words("faults.py", what)) as running:
-        wait_for((tmp_path / "trains").exists)
+        wait_for(lambda: len(list(tmp_path.glob("trains-*"))) == 2)
         # As a terminal does it: to the whole process group.
         os.killpg(running.pid, signal.SIGINT)
         assert running.wait(30) == 1
@@ -160,6 +160,19 @@ def test_ctrl_c_ends_the_job_and_all_its_processes(tmp_path: pathlib.Path, what:
     said = (tmp_path / "err").read_text().splitlines()
     assert said == ["strata: error: stopped before the job had ended"]
     assert "Traceback" not in (tmp_path / "out").read_text()
+
+
+def test_a_rank_that_is_interrupted_while_it_waits_for_another_ends_the_job(
+    tmp_path: pathlib.Path,
+) -> None:
+    with started(tmp_path, job_words("faults.py", "waits")) as running:
+        wait_for(lambda: len(list(tmp_path.glob("trains-*"))) == 2)
+        time.sleep(0.5)  # it comes to wait in that step
+        os.kill(int((tmp_path / "trains-0").read_text()), signal.SIGINT)
+        assert running.wait(30) == 1
+    (line,) = (tmp_path / "err").read_text().splitlines()[-1:]
+    assert line.startswith("strata: error: ") and line.endswith("rank 0 (node 0, w0): interrupted")
+    assert nothing_is_left(tmp_path)
 
 
 def test_status_names_a_rank_that_is_stopped(tmp_path: pathlib.Path) -> None:

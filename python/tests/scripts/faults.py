@@ -69,9 +69,9 @@ def main(what):
                 x = x * float("nan")
         if what == "sys-exit-alone" and step == WHEN:
             time.sleep(100)
-        if step == WHEN and what in ("slow", "waits") and rank == 1:
-            pathlib.Path("trains").touch()
-            if what == "waits":
+        if step == WHEN and what in ("slow", "waits"):
+            pathlib.Path(f"trains-{rank}").write_text(str(os.getpid()))
+            if what == "waits" and rank == 1:
                 time.sleep(100)  # rank 0 is in this step
         if what == "slow":
             time.sleep(0.3)

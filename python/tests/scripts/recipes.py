@@ -68,7 +68,7 @@ def backward_of_all(model, x, y, ranks):
     params = list(model.parameters())
     of_ranks = []
     for rank in range(ranks):
-        model.zero_grad()
+        model.zero_grad(set_to_none=True)
         share = slice(rank * BATCH, (rank + 1) * BATCH)
         sum(F.cross_entropy(out, y[share]) for out in model(x[share])).backward()
         of_ranks.append([p.grad for p in params])
