@@ -2,6 +2,7 @@
 #define STRATA_COMPARE_RUNNER_H_
 
 #include <functional>
+#include <memory>
 #include <string>
 
 #include "absl/status/status.h"
@@ -11,11 +12,24 @@
 
 namespace strata::compare {
 
+// A run as a part of a longer one.
+struct RunChain {
+  // A longer run is to go on from this one: Run returns when its last checkpoint is written. None
+  // is not an error.
+  bool is_gone_on_from = false;
+  // What a job without `checkpoint` has of it for that; no `dir`: nothing.
+  proto::Checkpoint checkpoint;
+  // Record of the shorter run that this one goes on from, by its `checkpoint_dir`; null: it begins
+  // anew. Where it cannot go on it begins anew, too, and its record says why.
+  std::shared_ptr<const proto::RunRecord> earlier;
+};
+
 // One job in one mode with one seed: `job` is complete, its mode, seed and evaluation are set and
-// its defaults filled in.
+// its defaults filled in. In virtual time there is no `chain`.
 struct RunPlan {
   std::string mode;
   proto::Job job;
+  RunChain chain = {};
 };
 
 struct RunProgress {

@@ -5,17 +5,15 @@
 # usage: tests/fuzz.sh [--seconds N] [--corpus DIR] [TARGET...]
 #   --seconds N    per target; default 60
 #   --corpus DIR   keep what the fuzzers learn in DIR/TARGET and go on from it; default: forget it
-#   TARGET         cifar10_fuzz, cluster_fuzz, codec_fuzz, frame_fuzz, idx_fuzz, image_fuzz,
-#                  job_fuzz, node_image_fuzz, rank_image_fuzz, s3_fuzz, safetensors_fuzz,
-#                  task_reply_fuzz; default: all, two at a time
+#   TARGET         NAME_fuzz, of tests/fuzz/NAME_fuzz.cc; default: all, two at a time
 #
 # One line per target at the end: "fuzz/TARGET PASSED: ..." or "fuzz/TARGET FAILED: ...". The exit
 # status is 0 only if all passed.
 set -uo pipefail
 cd "$(dirname "$0")/.."
 
-all="cifar10_fuzz cluster_fuzz codec_fuzz frame_fuzz idx_fuzz image_fuzz job_fuzz"
-all="$all node_image_fuzz s3_fuzz safetensors_fuzz task_reply_fuzz"
+all=$(cd tests/fuzz && echo *_fuzz.cc)
+all=${all//.cc/}
 seconds=60
 corpus=
 targets=

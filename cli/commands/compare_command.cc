@@ -197,7 +197,8 @@ void AddCompareCommand(CLI::App* app, Invocation* invocation) {
       "Without --coordinator it has a cluster of its own on this machine; with --cluster none: "
       "gradients\nare real, time is simulated. The same command goes on where it was interrupted; "
       "more modes and\nseeds add to what is there.\n"
-      "Exit status: 0 all runs are made, 1 stopped or the cluster failed, 2 bad input.");
+      "Exit status: 0 all runs are made, 1 stopped, the cluster failed or no run is of use, 2 bad\n"
+      "input.");
   command->callback([=] {
     options->site.has_coordinator = coordinator->count() > 0;
     invocation->run = [=] { return Run(*options, *invocation); };

@@ -106,7 +106,9 @@ int Comparison::Report(std::vector<proto::RunRecord> records) {
   std::printf("\nreport: %s/report/index.html\nfigures: %s/report.json\n", dir.c_str(),
               dir.c_str());
   std::fflush(stdout);
-  return kExitOk;
+  const auto failed = [](const proto::RunRecord& run) { return !run.failure().empty(); };
+  if (!std::all_of(input.runs.begin(), input.runs.end(), failed)) return kExitOk;
+  return PrintError(absl::StrCat("no run is of use: ", input.runs.front().failure()), kExitFailed);
 }
 
 }  // namespace strata::cli

@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <cstdio>
 #include <filesystem>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -30,6 +31,7 @@ struct Options {
   std::string coordinator;  // empty: a cluster of its own
   std::string log;
   std::string resume;
+  std::string exchange;  // empty: as settings and mode say
   bool prints_job = false;
   bool names_servers = false;
 };
@@ -110,6 +112,15 @@ int Run(const Options& options, const Invocation& invocation) {
   return RunHere(*std::move(job), std::move(here), invocation);
 }
 
+void AddExchangeOption(CLI::App* command, std::string* exchange) {
+  command
+      ->add_option("--exchange", *exchange,
+                   "What joins the nodes: servers (the default), ring, nccl or none")
+      ->transform(CLI::Transformer(std::map<std::string, std::string>{
+          {"servers", "PARAMETER_SERVER"}, {"ring", "RING"}, {"nccl", "NCCL"}, {"none", "NONE"}}))
+      ->check(CLI::IsMember({"PARAMETER_SERVER", "RING", "NCCL", "NONE"}));
+}
+
 }  // namespace
 
 void AddRunCommand(CLI::App* app, Invocation* invocation) {
@@ -124,6 +135,7 @@ void AddRunCommand(CLI::App* app, Invocation* invocation) {
   command->add_option("--python", options->program.python, "Interpreter of programs named *.py")
       ->capture_default_str();
   AddJobOptions(command, &options->job);
+  AddExchangeOption(command, &options->exchange);
   AddTraceOption(command, &options->job);
   std::vector<CLI::Option*> own = AddLocalClusterOptions(command, &options->cluster);
   own.push_back(command->add_option("--runs", options->cluster.runs_dir,
@@ -160,6 +172,10 @@ void AddRunCommand(CLI::App* app, Invocation* invocation) {
   command->callback([=] {
     options->program.words = command->remaining();
     options->names_servers = command->count("--servers") + command->count("--shards") > 0;
+    if (!options->exchange.empty()) {
+      options->job.settings.insert(options->job.settings.begin(),
+                                   absl::StrCat("exchange=", options->exchange));
+    }
     options->program.nodes = static_cast<uint32_t>(options->cluster.nodes);
     invocation->run = [=] { return Run(*options, *invocation); };
   });

@@ -71,7 +71,9 @@ int RunSweep(const Options& options, const RunSite& site, const proto::Campaign&
               Counted(plan.rungs.size(), "rung").c_str(), static_cast<int>(*there),
               static_cast<int>(work.runners), site.words.c_str());
   std::fflush(stdout);
-  SweepRun sweep(std::move(plan), folder->get(), options.metric);
+  const bool is_live = site.in_virtual_time == nullptr;
+  SweepRun sweep(std::move(plan), folder->get(), options.metric,
+                 {.is_live = is_live, .shares_folder = is_live && !options.site.has_coordinator});
   const absl::StatusOr<bool> is_complete = sweep.IsComplete();
   if (!is_complete.ok()) return PrintError(is_complete.status());
   if (*is_complete) return sweep.Run({});
@@ -128,7 +130,8 @@ void AddSweepCommand(CLI::App* app, Invocation* invocation) {
   command
       ->add_option("--halving", options->halving,
                    "Successive halving: all points with few steps first, then the best 1/ETA with "
-                   "ETA times as many, until one or some have all")
+                   "ETA times as many, until one or some have all; runs go on from checkpoints "
+                   "where they can")
       ->check(CLI::Range(2, 10));
   command
       ->add_option("--out", options->out,

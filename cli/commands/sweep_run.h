@@ -11,6 +11,7 @@
 #include "compare/campaign/campaign_folder.h"
 #include "compare/runner.h"
 #include "compare/statistics/metric.h"
+#include "compare/sweep/going_on.h"
 #include "compare/sweep/sweep_plan.h"
 #include "compare/sweep/sweep_result.h"
 
@@ -22,8 +23,13 @@ namespace strata::cli {
 // Threads: Run one's; Stop any.
 class SweepRun {
  public:
+  struct Site {
+    bool is_live = false;        // else in virtual time
+    bool shares_folder = false;  // all hosts of the live cluster see the sweep's folder
+  };
   // `folder` outlives it.
-  SweepRun(compare::SweepPlan plan, compare::CampaignFolder* folder, compare::Metric metric);
+  SweepRun(compare::SweepPlan plan, compare::CampaignFolder* folder, compare::Metric metric,
+           Site site);
 
   // Makes the runs that are missing, as many at once as there are runners, then the report. Returns
   // the exit status; what is wrong has been said, and how to go on.
@@ -39,12 +45,18 @@ class SweepRun {
   std::vector<size_t> PointsAfter(const std::vector<compare::RungRuns>& rungs) const;
   absl::StatusOr<compare::RungRuns> RunRung(size_t rung, std::vector<size_t> points,
                                             const std::vector<compare::Runner*>& runners);
+  // The runs of a rung, with what they go on from: the rung before has been run.
+  absl::StatusOr<std::vector<compare::RunPlan>> RunsOf(size_t rung,
+                                                       const std::vector<size_t>& points) const;
+  // Deletes checkpoints in the sweep's folder that no run goes on from any more.
+  absl::Status DeleteCheckpoints(const std::vector<compare::RungRuns>& rungs);
   int Report(const std::vector<compare::RungRuns>& rungs);
   int PrintStopped(const absl::Status& why);
 
   const compare::SweepPlan plan_;
   compare::CampaignFolder* folder_;
   const compare::Metric metric_;
+  const compare::EndsIn ends_;
   ShownCourse course_;
 };
 

@@ -1,5 +1,7 @@
 #include "cli/options/program_job.h"
 
+#include <unistd.h>
+
 #include <algorithm>
 #include <cctype>
 #include <filesystem>
@@ -45,7 +47,13 @@ absl::StatusOr<proto::Job> MakeProgramJob(const ProgramOptions& options) {
   const bool is_python = absl::EndsWith(program, ".py");
   const bool is_path = is_python || absl::StrContains(program, '/') || IsFile(program);
   if (is_path && !IsFile(program)) {
-    return absl::NotFoundError(absl::StrCat(program, ": no such file"));
+    return absl::NotFoundError(absl::StrCat(program, std::filesystem::is_directory(program)
+                                                         ? ": is a folder, not a program"
+                                                         : ": no such file"));
+  }
+  if (is_path && !is_python && access(program.c_str(), X_OK) != 0) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(program, ": is not executable; a Python script's name ends in .py"));
   }
   proto::Job job;
   job.set_name(options.name.empty() ? NameOfFile(program) : options.name);

@@ -19,6 +19,7 @@ class ProgramJob : public testing::Test {
   void SetUp() override {
     std::filesystem::current_path(testing::TempDir());
     for (const char* name : {"train.py", "train", "my model (2).py"}) std::ofstream(name) << "x";
+    std::filesystem::permissions("train", std::filesystem::perms::owner_all);
   }
   static std::string In(const std::string& name) {
     return (std::filesystem::current_path() / name).string();
@@ -36,6 +37,18 @@ TEST_F(ProgramJob, AScriptIsRunByTheInterpreterAndKeepsItsArguments) {
   EXPECT_THAT(job->program().env(), Contains("STRATA_SEED={seed}"));
   EXPECT_EQ(job->ranks(), 4u);
   EXPECT_EQ(job->ranks_per_node(), 2u);
+}
+
+TEST_F(ProgramJob, WhatCannotBeRunIsRefusedByName) {
+  std::ofstream("notes.txt") << "x";
+  std::filesystem::create_directories("folder");
+  const auto refusal = [](const std::string& program) {
+    return std::string(MakeProgramJob({.words = {program}}).status().message());
+  };
+  EXPECT_EQ(refusal("./folder"), "./folder: is a folder, not a program");
+  EXPECT_EQ(refusal("absent.py"), "absent.py: no such file");
+  EXPECT_EQ(refusal("notes.txt"),
+            "notes.txt: is not executable; a Python script's name ends in .py");
 }
 
 TEST_F(ProgramJob, IsAJobThatHoldsOnceItsDefaultsAreFilledIn) {

@@ -17,6 +17,15 @@ std::string Which(const compare::CourseProgress& progress) {
                          progress.plan->job.seed());
 }
 
+// Of a run that goes on from a shorter one, or was to.
+std::string HowItBegan(const proto::RunRecord& record) {
+  if (record.resumed_step() > 0) {
+    return absl::StrFormat(", of which %d of %d steps were there", record.resumed_step(),
+                           record.steps());
+  }
+  return record.began_anew().empty() ? "" : absl::StrCat("; it began anew: ", record.began_anew());
+}
+
 }  // namespace
 
 std::string RunEndLine(const compare::CourseProgress& progress, const proto::RunRecord& made,
@@ -29,7 +38,8 @@ std::string RunEndLine(const compare::CourseProgress& progress, const proto::Run
         Which(progress), ": failed: ", record.failure(),
         compare::HasDiverged(record.failure()) ? "" : " (the same command makes this run again)");
   }
-  const std::string after = absl::StrFormat("after %.1f s", record.trained_s());
+  const std::string after =
+      absl::StrFormat("after %.1f s%s", record.trained_s(), HowItBegan(record));
   if (record.measurements().empty()) return absl::StrCat(Which(progress), ": finished ", after);
   const double value = record.measurements().rbegin()->accuracy();
   const std::string text =

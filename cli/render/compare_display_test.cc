@@ -54,6 +54,16 @@ TEST(CompareLines, ARunEndsWithAccuracyAndTimeOrWhyItFailed) {
   record.add_measurements()->set_accuracy(0.871);
   EXPECT_EQ(RunEndLine(FifthOf21(plan), record),
             "[5/21] async, seed 2: accuracy 0.8710 after 12.3 s");
+  record.set_steps(50);
+  record.set_resumed_step(25);
+  EXPECT_EQ(RunEndLine(FifthOf21(plan), record),
+            "[5/21] async, seed 2: accuracy 0.8710 after 12.3 s, of which 25 of 50 steps were "
+            "there");
+  record.clear_resumed_step();
+  record.set_began_anew("no complete checkpoint in /c");
+  EXPECT_EQ(RunEndLine(FifthOf21(plan), record),
+            "[5/21] async, seed 2: accuracy 0.8710 after 12.3 s; it began anew: no complete "
+            "checkpoint in /c");
   record.set_failure("rank 0: loss is NaN at step 3");
   EXPECT_EQ(RunEndLine(FifthOf21(plan), record),
             "[5/21] async, seed 2: failed: rank 0: loss is NaN at step 3");

@@ -11,6 +11,9 @@
 namespace strata {
 namespace {
 
+// How long the end of a writer waits for a store.
+constexpr absl::Duration kEndOfAStore = absl::Seconds(1);
+
 void SetNumber(const PartName& name, proto::CheckpointPart* part) {
   switch (name.kind) {
     case PartKind::kShard:
@@ -25,99 +28,111 @@ void SetNumber(const PartName& name, proto::CheckpointPart* part) {
 }  // namespace
 
 PartWriter::PartWriter(const proto::JobRecord& record, Calls calls)
-    : job_(record.job_id()),
-      attempt_(record.attempt()),
-      token_(record.token()),
-      calls_(std::move(calls)),
-      thread_([this] { Run(); }) {}
+    : work_(std::make_shared<Work>()) {
+  work_->job = record.job_id();
+  work_->attempt = record.attempt();
+  work_->token = record.token();
+  work_->calls = std::move(calls);
+  thread_ = std::thread([work = work_] { Run(*work); });
+}
 
 PartWriter::~PartWriter() {
   {
-    absl::MutexLock lock(&mutex_);
-    abandoned_ = true;
+    absl::MutexLock lock(&work_->mutex);
+    work_->queue.clear();
+    work_->finishing = true;
   }
-  thread_.join();
+  if (AwaitDone(kEndOfAStore)) {
+    thread_.join();
+    return;
+  }
+  LogWarning("job %d: the store of its checkpoints does not answer", work_->job);
+  absl::MutexLock lock(&work_->telling);
+  work_->abandoned = true;
+  thread_.detach();
 }
 
 void PartWriter::Write(Part part) {
-  absl::MutexLock lock(&mutex_);
-  if (!finishing_) queue_.push_back(std::move(part));
+  absl::MutexLock lock(&work_->mutex);
+  if (!work_->finishing) work_->queue.push_back(std::move(part));
 }
 
 void PartWriter::Finish() {
-  absl::MutexLock lock(&mutex_);
-  finishing_ = true;
+  absl::MutexLock lock(&work_->mutex);
+  work_->finishing = true;
 }
 
 bool PartWriter::done() const {
-  absl::MutexLock lock(&mutex_);
-  return done_;
+  absl::MutexLock lock(&work_->mutex);
+  return work_->done;
 }
 
 bool PartWriter::AwaitDone(absl::Duration timeout) const {
-  absl::MutexLock lock(&mutex_);
-  return mutex_.AwaitWithTimeout(absl::Condition(&done_), timeout);
+  absl::MutexLock lock(&work_->mutex);
+  return work_->mutex.AwaitWithTimeout(absl::Condition(&work_->done), timeout);
 }
 
-void PartWriter::Run() {
+void PartWriter::Run(Work& work) {
   while (true) {
     Part part;
     {
-      absl::MutexLock lock(&mutex_, absl::Condition(this, &PartWriter::HasWork));
-      if (abandoned_ || queue_.empty()) {
-        done_ = true;
+      absl::MutexLock lock(&work.mutex, absl::Condition(&work, &Work::HasWork));
+      if (work.queue.empty()) {
+        work.done = true;
         return;
       }
-      part = std::move(queue_.front());
-      queue_.pop_front();
+      part = std::move(work.queue.front());
+      work.queue.pop_front();
     }
-    WriteNow(std::move(part));
+    WriteNow(std::move(part), work);
   }
 }
 
-absl::StatusOr<ObjectFacts> PartWriter::Put(const Part& part) {
-  if (store_ == nullptr) {
-    absl::StatusOr<std::unique_ptr<Store>> opened = calls_.open();
+absl::StatusOr<ObjectFacts> PartWriter::Put(const Part& part, Work& work) {
+  if (work.store == nullptr) {
+    absl::StatusOr<std::unique_ptr<Store>> opened = work.calls.open();
     if (!opened.ok()) return opened.status();
-    store_ = *std::move(opened);
+    work.store = *std::move(opened);
   }
   const ImageFile file = part.make();
   const std::vector<absl::Span<const char>> pieces = file.Pieces();
-  const ObjectFacts facts =
-      FactsOf(Checkpoints::ObjectName(part.clock, ToText(part.name, job_, attempt_)), pieces);
-  if (absl::Status put = store_->Put(facts.name, pieces); !put.ok()) {
-    store_.reset();
+  const ObjectFacts facts = FactsOf(
+      Checkpoints::ObjectName(part.clock, ToText(part.name, work.job, work.attempt)), pieces);
+  if (absl::Status put = work.store->Put(facts.name, pieces); !put.ok()) {
+    work.store.reset();
     return put;
   }
   return facts;
 }
 
-void PartWriter::WriteNow(Part part) {
+void PartWriter::WriteNow(Part part, Work& work) {
   proto::CheckpointPart told;
-  told.set_job_id(job_);
-  told.set_token(token_);
+  told.set_job_id(work.job);
+  told.set_token(work.token);
   told.set_clock(part.clock);
   SetNumber(part.name, &told);
   told.set_error(part.problem);
   if (part.problem.empty()) {
     const absl::Time begin = absl::Now();
-    const absl::StatusOr<ObjectFacts> facts = Put(part);
+    const absl::StatusOr<ObjectFacts> facts = Put(part, work);
     if (facts.ok()) {
       told.mutable_object()->set_name(facts->name);
       told.mutable_object()->set_bytes(facts->bytes);
       told.mutable_object()->set_checksum(facts->checksum);
-      LogDebug("job %d: wrote %d bytes of the checkpoint of clock %d in %s", job_, facts->bytes,
+      LogDebug("job %d: wrote %d bytes of the checkpoint of clock %d in %s", work.job, facts->bytes,
                part.clock, absl::FormatDuration(absl::Now() - begin));
     } else {
       told.set_error(std::string(facts.status().message()));
     }
     part.make = nullptr;
-    if (part.let_go != nullptr) part.let_go();
   }
   if (!told.error().empty()) {
-    LogWarning("job %d: checkpoint of clock %d: %s", job_, part.clock, told.error());
+    LogWarning("job %d: checkpoint of clock %d: %s", work.job, part.clock, told.error());
   }
-  calls_.tell(told);
+  absl::MutexLock lock(&work.telling);
+  if (work.abandoned) return;
+  if (part.problem.empty() && part.let_go != nullptr) part.let_go();
+  work.calls.tell(told);
 }
 
 }  // namespace strata

@@ -27,7 +27,8 @@ namespace strata {
 // Threads: Write from any, and it does not block; the rest from the owner's.
 class PartWriter {
  public:
-  // What it calls, on its thread.
+  // What it calls, on its thread; nothing any more once the destructor has returned. `open` may
+  // still run then, and keeps what it needs.
   struct Calls {
     // Opens the store, before the first part and after each error.
     std::function<absl::StatusOr<std::unique_ptr<Store>>()> open;
@@ -45,7 +46,9 @@ class PartWriter {
 
   // The attempt of the job that the record is of.
   PartWriter(const proto::JobRecord& record, Calls calls);
-  ~PartWriter();  // leaves what is queued unwritten
+  // Leaves what is queued unwritten. A store that does not answer is waited for a moment: the
+  // thread then ends by itself, once it does.
+  ~PartWriter();
 
   // Parts after Finish are dropped, untold.
   void Write(Part part);
@@ -57,22 +60,30 @@ class PartWriter {
   bool AwaitDone(absl::Duration timeout) const;
 
  private:
-  void Run();
-  void WriteNow(Part part);
-  absl::StatusOr<ObjectFacts> Put(const Part& part);
-  bool HasWork() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
-    return !queue_.empty() || finishing_ || abandoned_;
-  }
+  // What the thread has, which may outlive the writer.
+  struct Work {
+    uint32_t job = 0, attempt = 0;
+    uint64_t token = 0;
+    Calls calls;
+    std::unique_ptr<Store> store;  // the thread's
 
-  const uint32_t job_, attempt_;
-  const uint64_t token_;
-  const Calls calls_;
-  mutable absl::Mutex mutex_;
-  std::deque<Part> queue_ ABSL_GUARDED_BY(mutex_);
-  bool finishing_ ABSL_GUARDED_BY(mutex_) = false;
-  bool abandoned_ ABSL_GUARDED_BY(mutex_) = false;
-  bool done_ ABSL_GUARDED_BY(mutex_) = false;
-  std::unique_ptr<Store> store_;  // the thread's
+    absl::Mutex mutex;
+    std::deque<Part> queue ABSL_GUARDED_BY(mutex);
+    bool finishing ABSL_GUARDED_BY(mutex) = false;
+    bool done ABSL_GUARDED_BY(mutex) = false;
+    absl::Mutex telling;  // held while calls are made, but for `open`
+    bool abandoned ABSL_GUARDED_BY(telling) = false;
+
+    bool HasWork() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex) {
+      return !queue.empty() || finishing;
+    }
+  };
+
+  static void Run(Work& work);
+  static void WriteNow(Part part, Work& work);
+  static absl::StatusOr<ObjectFacts> Put(const Part& part, Work& work);
+
+  const std::shared_ptr<Work> work_;
   std::thread thread_;
 };
 

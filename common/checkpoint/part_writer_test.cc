@@ -8,6 +8,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/synchronization/notification.h"
+#include "absl/time/clock.h"
 #include "common/checkpoint/checkpoints.h"
 #include "common/checkpoint/testing/faulty_store.h"
 #include "gmock/gmock.h"
@@ -68,6 +69,14 @@ class PartWriterTest : public testing::Test {
     };
     absl::MutexLock lock(&mutex_);
     EXPECT_TRUE(mutex_.AwaitWithTimeout(absl::Condition(&are_told), kLong));
+  }
+  void AwaitNotes(size_t count) {
+    const auto are_noted = [this, count] {
+      mutex_.AssertReaderHeld();
+      return notes_.size() >= count;
+    };
+    absl::MutexLock lock(&mutex_);
+    EXPECT_TRUE(mutex_.AwaitWithTimeout(absl::Condition(&are_noted), kLong));
   }
   void LetOpen(bool may) {
     absl::MutexLock lock(&mutex_);
@@ -237,6 +246,26 @@ TEST_F(PartWriterTest, ItsEndLeavesWhatIsQueuedUnwritten) {
   writer.reset();
   EXPECT_GE(made, 1u);
   EXPECT_LT(made, kEnough);
+}
+
+TEST_F(PartWriterTest, AStoreThatDoesNotAnswerDoesNotHoldUpItsEnd) {
+  LetOpen(false);
+  auto token = std::make_shared<int>(0);
+  const std::weak_ptr<int> thread_is_there = token;
+  PartWriter::Calls calls = Calls();
+  calls.open = [open = calls.open, token = std::move(token)] { return open(); };
+  auto writer = std::make_unique<PartWriter>(Record(), std::move(calls));
+  writer->Write(Part(10));
+  AwaitNotes(1);
+  writer.reset();
+  EXPECT_FALSE(thread_is_there.expired());
+  LetOpen(true);
+  const absl::Time deadline = absl::Now() + kLong;
+  while (!thread_is_there.expired() && absl::Now() < deadline) {
+    absl::SleepFor(absl::Milliseconds(1));
+  }
+  EXPECT_TRUE(thread_is_there.expired());
+  EXPECT_THAT(told(), IsEmpty());
 }
 
 }  // namespace

@@ -109,6 +109,12 @@ absl::Status MakeDirectory(const std::string& dir) {
   return error ? FileError(error.value(), dir) : absl::OkStatus();
 }
 
+absl::Status DeleteFolder(const std::string& dir) {
+  std::error_code error;
+  std::filesystem::remove_all(dir, error);
+  return error ? FileError(error.value(), dir) : absl::OkStatus();
+}
+
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<CampaignFolder>> CampaignFolder::Open(const std::string& dir,
@@ -184,5 +190,13 @@ absl::Status CampaignFolder::Save(const proto::RunRecord& record) {
   return WriteJson(record,
                    absl::StrCat(dir_, "/runs/", RunName(record.mode(), record.seed()), ".json"));
 }
+
+absl::Status CampaignFolder::DeleteCheckpoints(const proto::RunRecord& record) {
+  const std::filesystem::path dir(record.checkpoint_dir());
+  if (dir.parent_path() != checkpoints_dir() || dir.filename() == "..") return absl::OkStatus();
+  return DeleteFolder(dir);
+}
+
+absl::Status CampaignFolder::DeleteAllCheckpoints() { return DeleteFolder(checkpoints_dir()); }
 
 }  // namespace strata::compare

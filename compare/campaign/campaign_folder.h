@@ -20,6 +20,7 @@ namespace strata::compare {
 //   DIR/campaign.json          the campaign, as proto JSON
 //   DIR/runs/MODE-seedN.json   a RunRecord each, as proto JSON; not there: still to be made
 //   DIR/jobs/                  what jobs and daemons write
+//   DIR/checkpoints/           what runs of a sweep go on from, until none does any more
 //
 // The directory is claimed, by flock on DIR/.lock, until this object is destroyed.
 //
@@ -50,6 +51,13 @@ class CampaignFolder {
 
   const std::string& dir() const { return dir_; }
   std::string jobs_dir() const { return dir_ + "/jobs"; }
+  std::string checkpoints_dir() const { return dir_ + "/checkpoints"; }
+
+  // Deletes the folder that the record says its checkpoints are in, where that lies in
+  // checkpoints_dir(). Errors name the folder; that there is none is no error.
+  absl::Status DeleteCheckpoints(const proto::RunRecord& record);
+  // Likewise all of them.
+  absl::Status DeleteAllCheckpoints();
 
  private:
   CampaignFolder(std::string dir, UniqueFd claim, proto::Campaign campaign)

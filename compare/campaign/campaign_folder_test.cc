@@ -51,6 +51,28 @@ TEST_F(CampaignFolderTest, ARecordComesBackAsItWasSaved) {
   EXPECT_EQ((*loaded)->SerializeAsString(), MakeRecord(plan).SerializeAsString());
 }
 
+TEST_F(CampaignFolderTest, OnlyCheckpointsInItsOwnFolderAreDeleted) {
+  const auto folder = Open(CampaignIn("sync"));
+  const std::string own = dir_ + "/checkpoints";
+  std::filesystem::create_directories(own + "/a-1");
+  std::filesystem::create_directories(own + "/a-2");
+  std::filesystem::create_directories(own + "/deep/er");
+  std::filesystem::create_directories(dir_ + "/kept");
+  proto::RunRecord record;
+  for (const std::string& dir : {own + "/a-1", own + "/gone", own + "/..", own + "/deep/er", own,
+                                 dir_ + "/kept", std::string()}) {
+    record.set_checkpoint_dir(dir);
+    EXPECT_EQ(folder->DeleteCheckpoints(record), absl::OkStatus()) << dir;
+  }
+  EXPECT_FALSE(std::filesystem::exists(own + "/a-1"));
+  EXPECT_TRUE(std::filesystem::exists(own + "/a-2"));
+  EXPECT_TRUE(std::filesystem::exists(own + "/deep/er"));
+  EXPECT_EQ(folder->DeleteAllCheckpoints(), absl::OkStatus());
+  EXPECT_FALSE(std::filesystem::exists(own));
+  EXPECT_TRUE(std::filesystem::exists(dir_ + "/kept"));
+  EXPECT_TRUE(std::filesystem::exists(dir_ + "/runs"));
+}
+
 TEST_F(CampaignFolderTest, ARunThatFailedFromOutsideIsNotThere) {
   const proto::Campaign campaign = CampaignIn("sync");
   const auto folder = Open(campaign);

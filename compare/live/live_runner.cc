@@ -6,10 +6,12 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
 #include "absl/time/clock.h"
+#include "common/job/consistency.h"
 #include "compare/campaign/mode_list.h"
 #include "compare/live/cluster_size.h"
-#include "compare/live/report_log.h"
+#include "compare/live/continued_record.h"
 
 namespace strata::compare {
 namespace {
@@ -38,6 +40,22 @@ RunProgress MakeProgress(const proto::JobStatus& status) {
   return progress;
 }
 
+// Why no run can go on from that one; empty: one can, as far as its record says.
+std::string WhyNotFrom(const proto::RunRecord& earlier) {
+  if (!earlier.failure().empty()) return "the run before it has failed";
+  return earlier.checkpoint_dir().empty() ? "the run before it kept no checkpoint" : "";
+}
+
+// Why the job did not go on, with what is wrong with checkpoints that are there.
+std::string WhyRefused(const proto::JobStatus& status) {
+  const auto& passed_over = status.checkpoints().passed_over();
+  if (passed_over.empty()) return status.reason();
+  return absl::StrCat(status.reason(), "; passed over: ", absl::StrJoin(passed_over, "; "));
+}
+
+// Between looks at a checkpoint that is being written.
+constexpr absl::Duration kLookEvery = absl::Milliseconds(20);
+
 }  // namespace
 
 LiveRunner::LiveRunner(Options options, std::unique_ptr<control::CoordinatorClient> client)
@@ -60,20 +78,58 @@ absl::StatusOr<proto::RunRecord> LiveRunner::Run(const RunPlan& plan, const OnPr
 
 absl::StatusOr<proto::RunRecord> LiveRunner::RunOnce(const RunPlan& plan,
                                                      const OnProgress& progress) {
-  if (stopped_) return absl::CancelledError("stopped");
-  // A job that no longer fits would wait for ever.
-  if (const absl::Status status = Check(plan); !status.ok()) return Gone(status);
+  proto::Job job = JobOf(plan);
+  const proto::RunRecord* earlier = plan.chain.earlier.get();
+  std::string began_anew = earlier == nullptr ? "" : WhyNotFrom(*earlier);
+  bool goes_on = earlier != nullptr && began_anew.empty();
+  absl::StatusOr<Ended> ended =
+      RunJob(plan, job, goes_on ? earlier->checkpoint_dir() : "", progress);
+  if (!ended.ok()) return ended.status();
+  if (goes_on && ended->status.state() == proto::FAILED && !ended->log.has_begun()) {
+    goes_on = false;
+    began_anew = WhyRefused(ended->status);
+    job = JobOf(plan);
+    ended = RunJob(plan, job, "", progress);
+    if (!ended.ok()) return ended.status();
+  }
+  if (plan.chain.is_gone_on_from && ended->status.state() == proto::FINISHED) {
+    AwaitCheckpoint(ended->status);
+  }
+  absl::StatusOr<proto::RunRecord> record = ended->log.MakeRecord(ended->status);
+  if (!record.ok()) return record;
+  if (record->resumed_step() > (goes_on ? earlier->steps() : 0)) {
+    return absl::DataLossError("the reports of steps that the job went on from were not heard");
+  }
+  record->set_cluster(options_.cluster);
+  record->set_checkpoint_dir(job.checkpoint().dir());
+  record->set_began_anew(began_anew);
+  return goes_on ? Continued(*earlier, *std::move(record)) : record;
+}
+
+proto::Job LiveRunner::JobOf(const RunPlan& plan) const {
   proto::Job job = plan.job;
-  if (!options_.jobs_dir.empty()) {
-    job.set_run_dir(absl::StrCat(options_.jobs_dir, "/", RunName(plan.mode, plan.job.seed())));
+  const std::string name = RunName(plan.mode, plan.job.seed());
+  if (!options_.jobs_dir.empty()) job.set_run_dir(absl::StrCat(options_.jobs_dir, "/", name));
+  if (!job.has_checkpoint() && !plan.chain.checkpoint.dir().empty()) {
+    *job.mutable_checkpoint() = plan.chain.checkpoint;
   }
   if (job.has_checkpoint()) {
     // A run that is made again has a folder of its own, too.
-    job.mutable_checkpoint()->set_dir(absl::StrCat(plan.job.checkpoint().dir(), "/",
-                                                   RunName(plan.mode, plan.job.seed()), "-",
-                                                   absl::ToUnixNanos(absl::Now())));
+    job.mutable_checkpoint()->set_dir(
+        absl::StrCat(job.checkpoint().dir(), "/", name, "-", absl::ToUnixNanos(absl::Now())));
   }
-  const absl::StatusOr<JobId> id = client_->Submit(job);
+  return job;
+}
+
+absl::StatusOr<LiveRunner::Ended> LiveRunner::RunJob(const RunPlan& plan, const proto::Job& job,
+                                                     const std::string& from,
+                                                     const OnProgress& progress) {
+  if (stopped_) return absl::CancelledError("stopped");
+  // A job that no longer fits would wait for ever.
+  if (const absl::Status status = Check(plan); !status.ok()) return Gone(status);
+  proto::ResumeFrom resume;
+  resume.set_dir(from);
+  const absl::StatusOr<JobId> id = client_->Submit(job, resume);
   if (!id.ok()) return absl::IsInvalidArgument(id.status()) ? id.status() : Gone(id.status());
   ReportLog log(plan);
   int measured = 0;
@@ -97,9 +153,22 @@ absl::StatusOr<proto::RunRecord> LiveRunner::RunOnce(const RunPlan& plan,
   if (end->state() != proto::FINISHED) {
     if (const absl::Status status = CheckDaemons(*end); !status.ok()) return status;
   }
-  absl::StatusOr<proto::RunRecord> record = log.MakeRecord(*end);
-  if (record.ok()) record->set_cluster(options_.cluster);
-  return record;
+  return Ended{*end, std::move(log)};
+}
+
+void LiveRunner::AwaitCheckpoint(const proto::JobStatus& end) {
+  if (!end.job().has_checkpoint()) return;
+  const uint64_t every = ClocksPerCheckpoint(end.job()) * StepsPerClock(end.job());
+  const uint64_t last = end.progress().total_steps() / every * every;
+  const absl::Time give_up_at = absl::Now() + options_.checkpoint_wait;
+  absl::StatusOr<proto::JobStatus> status = end;
+  while (status.ok() && !stopped_ && absl::Now() < give_up_at) {
+    const proto::CheckpointStatus& is = status->checkpoints();
+    const bool has_failed = !is.problem().empty() && !is.has_writing_step();
+    if ((is.complete() > 0 && is.newest_step() >= last) || has_failed) return;
+    absl::SleepFor(kLookEvery);
+    status = client_->GetJob(JobId(end.job_id()));
+  }
 }
 
 absl::Status LiveRunner::CheckDaemons(const proto::JobStatus& end) {

@@ -7,14 +7,17 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/time/time.h"
 #include "common/control/coordinator_client.h"
 #include "common/ids.h"
+#include "compare/live/report_log.h"
 #include "compare/run_record.pb.h"
 #include "compare/runner.h"
 
 namespace strata::compare {
 
-// Runs jobs on a cluster that is there, through its coordinator.
+// Runs jobs on a cluster that is there, through its coordinator. A run that goes on from a shorter
+// one, by its `chain`, has the record of a whole run.
 //
 // Threads: as Runner.
 class LiveRunner final : public Runner {
@@ -24,6 +27,9 @@ class LiveRunner final : public Runner {
     std::string jobs_dir;  // parent of the jobs' run directories; empty: that of the workers
     // The job that a Stop interrupts is cancelled; not needed where the cluster ends, too.
     bool cancels = true;
+    // How long a run whose end is gone on from is waited for after it: its checkpoint is written
+    // meanwhile.
+    absl::Duration checkpoint_wait = absl::Minutes(1);
   };
 
   // `client` was made with `reports`.
@@ -37,8 +43,20 @@ class LiveRunner final : public Runner {
   void Stop() override;
 
  private:
+  struct Ended {
+    proto::JobStatus status;
+    ReportLog log;
+  };
+
   // Errors besides: DataLoss: reports were missed.
   absl::StatusOr<proto::RunRecord> RunOnce(const RunPlan& plan, const OnProgress& progress);
+  // Submits the job, which goes on from `from` if that is no empty folder name, and follows it.
+  absl::StatusOr<Ended> RunJob(const RunPlan& plan, const proto::Job& job, const std::string& from,
+                               const OnProgress& progress);
+  // The plan's job with folders of its own, others each time.
+  proto::Job JobOf(const RunPlan& plan) const;
+  // Returns once nothing more is to be expected of the checkpoints of the job, which has finished.
+  void AwaitCheckpoint(const proto::JobStatus& end);
   // Why the cluster is at fault for the job's failure, if it is: a daemon of the job's is gone.
   absl::Status CheckDaemons(const proto::JobStatus& end);
 

@@ -19,6 +19,11 @@ class FakeCoordinator : public control::CoordinatorClient {
  public:
   struct State {
     std::vector<proto::Job> submitted;
+    std::vector<std::string> went_on_from;  // folder of each job; empty: it began anew
+    std::string refuses_to_go_on;           // why; empty: a job goes on from step 5
+    bool goes_on_by_itself = false;         // of which nothing before step 5 is heard
+    proto::CheckpointStatus checkpoints;    // of a job that has ended
+    int looks = 0;                          // at one
     std::vector<uint32_t> cancelled;
     int missed_runs = 0;  // so many jobs of which the first report is not heard
     proto::JobState end = proto::FINISHED;
@@ -30,8 +35,9 @@ class FakeCoordinator : public control::CoordinatorClient {
   };
   explicit FakeCoordinator(State* state) : state_(*state) {}
 
-  absl::StatusOr<JobId> Submit(const proto::Job& job, const proto::ResumeFrom&) override {
+  absl::StatusOr<JobId> Submit(const proto::Job& job, const proto::ResumeFrom& from) override {
     state_.submitted.push_back(job);
+    state_.went_on_from.push_back(from.dir());
     return JobId(static_cast<uint32_t>(state_.submitted.size()));
   }
   absl::Status Cancel(JobId job) override {
@@ -61,16 +67,20 @@ class FakeCoordinator : public control::CoordinatorClient {
     if (state_.while_following != nullptr) state_.while_following();
     if (stopped_) return absl::CancelledError("no longer followed");
     if (!state_.line.ok()) return state_.line;
+    *status.mutable_job() = state_.submitted.back();
+    status.mutable_progress()->set_step(20);
+    const bool goes_on = !state_.went_on_from.back().empty() || state_.goes_on_by_itself;
+    if (goes_on && !state_.refuses_to_go_on.empty()) {
+      status.set_state(proto::FAILED);
+      status.set_reason(state_.refuses_to_go_on);
+      *status.mutable_checkpoints() = state_.checkpoints;
+      return status;
+    }
     const bool misses = static_cast<int>(state_.submitted.size()) <= state_.missed_runs;
-    for (uint64_t first : {0, 10}) {
-      if (first == 0 && misses) continue;
-      proto::FollowEvent reported;
-      proto::RankReport& report = *reported.mutable_report();
-      report.set_first_step(first);
-      report.set_end_step(first + 10);
-      report.set_samples(80);
-      report.set_final(first == 10);
-      on_event(reported);
+    if (goes_on) ReportSteps(5, 5, on_event);
+    for (uint64_t first : {goes_on ? 5 : 0, 10}) {
+      if (first < 10 && misses) continue;
+      ReportSteps(first, first < 10 ? 10 : 20, on_event);
     }
     if (state_.measures) {
       proto::FollowEvent measured;
@@ -90,12 +100,30 @@ class FakeCoordinator : public control::CoordinatorClient {
   void StopFollowing() override { stopped_ = true; }
 
   absl::StatusOr<std::vector<proto::JobStatus>> ListJobs() override { return NotAsked(); }
-  absl::StatusOr<proto::JobStatus> GetJob(JobId) override { return NotAsked(); }
+  // Its checkpoint of step 20 is complete when it is looked at for the third time.
+  absl::StatusOr<proto::JobStatus> GetJob(JobId job) override {
+    proto::JobStatus status;
+    status.set_job_id(job.value());
+    *status.mutable_checkpoints() = state_.checkpoints;
+    if (++state_.looks == 3) state_.checkpoints.set_newest_step(20);
+    return status;
+  }
   absl::Status GetTrace(JobId, const std::function<void(const proto::TraceBatch&)>&) override {
     return NotAsked();
   }
 
  private:
+  static void ReportSteps(uint64_t first, uint64_t end,
+                          const std::function<void(const proto::FollowEvent&)>& on_event) {
+    proto::FollowEvent reported;
+    proto::RankReport& report = *reported.mutable_report();
+    report.set_first_step(first);
+    report.set_end_step(end);
+    report.set_samples(8 * (end - first));
+    report.set_trained_s(static_cast<double>(end - first));
+    report.set_final(end == 20);
+    on_event(reported);
+  }
   static absl::Status NotAsked() { return absl::UnimplementedError("not asked for"); }
 
   State& state_;
@@ -163,6 +191,77 @@ TEST_F(LiveRunnerTest, EachRunHasAFolderOfItsOwnForCheckpoints) {
   const std::string first = state_.submitted[0].checkpoint().dir();
   EXPECT_THAT(first, testing::StartsWith("/c/lazy_ssp_3-seed3-"));
   EXPECT_NE(state_.submitted[1].checkpoint().dir(), first);
+}
+
+// A run of 10 steps, of which one of 20 goes on at step 5, where its checkpoint is.
+RunPlan PlanAfter(const std::string& checkpoint_dir, const std::string& failure = "") {
+  proto::RunRecord earlier;
+  earlier.set_steps(10);
+  earlier.set_samples(80);
+  earlier.set_trained_s(100);
+  earlier.set_checkpoint_dir(checkpoint_dir);
+  earlier.set_failure(failure);
+  RunPlan plan = PlanOf();
+  plan.job.mutable_data()->set_batch_per_rank(8);
+  plan.chain.earlier = std::make_shared<proto::RunRecord>(earlier);
+  return plan;
+}
+
+TEST_F(LiveRunnerTest, ARunThatGoesOnHasTheRecordOfAWholeOne) {
+  const auto record = Run(PlanAfter("/c/short"));
+  ASSERT_TRUE(record.ok()) << record.status();
+  EXPECT_THAT(state_.went_on_from, ElementsAre("/c/short"));
+  EXPECT_EQ(record->samples(), 160);
+  EXPECT_EQ(record->resumed_step(), 5);
+  EXPECT_EQ(record->resumed_samples(), 40);
+  EXPECT_EQ(record->trained_s(), 50 + 10);
+  EXPECT_EQ(record->began_anew(), "");
+}
+
+TEST_F(LiveRunnerTest, ARunThatCannotGoOnBeginsAnewAndItsRecordSaysWhy) {
+  state_.refuses_to_go_on = "no complete checkpoint in /c/short";
+  const auto refused = Run(PlanAfter("/c/short"));
+  ASSERT_TRUE(refused.ok()) << refused.status();
+  EXPECT_THAT(state_.went_on_from, ElementsAre("/c/short", ""));
+  EXPECT_EQ(refused->began_anew(), "no complete checkpoint in /c/short");
+  EXPECT_EQ(refused->failure(), "");
+  EXPECT_EQ(refused->resumed_step(), 0);
+  EXPECT_EQ(refused->samples(), 160);
+  EXPECT_EQ(refused->trained_s(), 10);
+  state_.checkpoints.add_passed_over("that of step 5 is damaged");
+  EXPECT_EQ(Run(PlanAfter("/c/short"))->began_anew(),
+            "no complete checkpoint in /c/short; passed over: that of step 5 is damaged");
+  state_.went_on_from.clear();
+  EXPECT_EQ(Run(PlanAfter(""))->began_anew(), "the run before it kept no checkpoint");
+  EXPECT_EQ(Run(PlanAfter("/c/short", "NaN"))->began_anew(), "the run before it has failed");
+  EXPECT_THAT(state_.went_on_from, ElementsAre("", ""));
+}
+
+TEST_F(LiveRunnerTest, ARunIsOverOnceItsCheckpointIsWrittenWhereAnotherGoesOnFromIt) {
+  RunPlan plan = PlanOf();
+  plan.chain.checkpoint.set_dir("/c");
+  plan.chain.checkpoint.set_every_steps(20);
+  plan.chain.is_gone_on_from = true;
+  state_.checkpoints.set_complete(1);
+  const auto record = Run(plan);
+  ASSERT_TRUE(record.ok()) << record.status();
+  EXPECT_EQ(state_.looks, 4);
+  EXPECT_THAT(record->checkpoint_dir(), testing::StartsWith("/c/lazy_ssp_3-seed3-"));
+  EXPECT_EQ(state_.submitted[0].checkpoint().dir(), record->checkpoint_dir());
+  EXPECT_FALSE(record->job().has_checkpoint());
+  // One that fails is not waited for.
+  state_.looks = 0;
+  state_.checkpoints.set_problem("the disk is full");
+  state_.checkpoints.set_newest_step(0);
+  EXPECT_TRUE(Run(plan).ok());
+  EXPECT_EQ(state_.looks, 1);
+}
+
+// As after the death of a rank in a job with `restart`.
+TEST_F(LiveRunnerTest, WhatAJobWentOnFromByItselfIsMissed) {
+  state_.goes_on_by_itself = true;
+  EXPECT_EQ(Run().status().code(), absl::StatusCode::kUnavailable);
+  EXPECT_EQ(state_.submitted.size(), 2u);
 }
 
 TEST_F(LiveRunnerTest, AJobThatFailsByItselfIsARecordOneThatLostADaemonIsNot) {

@@ -27,22 +27,31 @@ ReportLog::ReportLog(const RunPlan& plan)
 
 void ReportLog::Add(const proto::RankReport& report) {
   if (report.rank() >= ranks_.size()) return;
+  has_begun_ = true;
   Rank& rank = ranks_[report.rank()];
   if (report.rank() == 0 && (report.has_test_accuracy() || !report.values().empty())) {
     AddMeasured(report);
   }
   const bool is_window = report.end_step() > report.first_step();
-  const uint64_t known = rank.windows.empty() ? 0 : rank.windows.back().end_step();
+  const Point last = EndOf(rank);
+  const auto known = static_cast<uint64_t>(last.steps);
   if (is_window && report.end_step() <= known) return;
   if (report.final()) rank.final = true;
-  if (!is_window) return;
+  if (!is_window) {
+    if (known == 0 && !IsOfProgram()) StartAt(report.first_step(), &rank);
+    return;
+  }
   if (report.first_step() != known) rank.missed = true;
-  const Point last = rank.points.empty() ? Point() : rank.points.back();
   rank.points.push_back({.trained_s = std::max(last.trained_s, report.trained_s()),
                          .steps = static_cast<double>(report.end_step()),
                          .samples = last.samples + static_cast<double>(report.samples())});
   if (report.has_node()) rank.counters = report.node();
   rank.windows.push_back(report);
+}
+
+void ReportLog::StartAt(uint64_t step, Rank* rank) const {
+  rank->start.steps = static_cast<double>(step);
+  rank->start.samples = SamplesIn(*rank, rank->start.steps);
 }
 
 void ReportLog::AddMeasured(const proto::RankReport& report) {
@@ -96,7 +105,7 @@ absl::StatusOr<proto::RunRecord> ReportLog::MakeRecord(const proto::JobStatus& e
 }
 
 ReportLog::Point ReportLog::At(const Rank& rank, double trained_s) {
-  Point before;
+  Point before = rank.start;
   for (const Point& after : rank.points) {
     if (after.trained_s < trained_s) {
       before = after;
@@ -141,12 +150,14 @@ void ReportLog::AddTotals(const proto::JobStatus& end, proto::RunRecord* record)
   for (const Rank& each : ranks_) {
     const bool is_like_first = IsOfProgram() && each.windows.empty();
     const Rank& rank = is_like_first ? ranks_.front() : each;
+    const Point last = EndOf(rank);
+    record->set_samples(record->samples() + static_cast<uint64_t>(last.samples));
+    record->set_resumed_samples(record->resumed_samples() +
+                                static_cast<uint64_t>(rank.start.samples));
     for (const proto::RankReport& report : rank.windows) {
-      record->set_samples(record->samples() + report.samples());
       wall_s += report.wall_s();
       wait_s += report.wait_s();
     }
-    const Point last = rank.points.empty() ? Point() : rank.points.back();
     steps.push_back(last.steps);
     record->set_trained_s(std::max(record->trained_s(), last.trained_s));
     if (is_like_first) continue;
@@ -157,6 +168,7 @@ void ReportLog::AddTotals(const proto::JobStatus& end, proto::RunRecord* record)
       record->set_staleness(bin, record->staleness(bin) + rank.counters.staleness(bin));
     }
   }
+  record->set_resumed_step(static_cast<uint64_t>(ranks_.front().start.steps));
   record->set_steps(static_cast<uint64_t>(*std::min_element(steps.begin(), steps.end())));
   record->set_updates(UpdatesAfter(steps, end, /*ended=*/end.state() == proto::FINISHED));
   record->set_waiting_share(wall_s > 0 ? wait_s / wall_s : 0);
@@ -181,7 +193,7 @@ void ReportLog::AddWindows(proto::RunRecord* record) const {
     return std::make_tuple(a_end, a.trained_s, a.report->rank()) <
            std::make_tuple(b_end, b.trained_s, b.report->rank());
   });
-  uint64_t all_samples = 0;
+  uint64_t all_samples = record->resumed_samples();
   const size_t ranks = IsOfProgram() ? std::max<size_t>(RanksHeard(), 1) : ranks_.size();
   for (size_t first = 0; first + ranks <= parts.size(); first += ranks) {
     proto::Window* window = record->add_windows();

@@ -13,7 +13,9 @@
 namespace strata::compare {
 
 // What the ranks of one run said, and the record that it makes. Each rank's clock starts with its
-// first step; ranks start together, but for what it takes to wake them. Pure.
+// first step; ranks start together, but for what it takes to wake them. A rank that goes on from a
+// checkpoint says with which step: samples and updates count from the job's start, but time, bytes,
+// windows and measurements from there. Pure.
 class ReportLog {
  public:
   explicit ReportLog(const RunPlan& plan);
@@ -26,6 +28,9 @@ class ReportLog {
   // it failed. Errors: DataLoss: not all reports were heard.
   absl::StatusOr<proto::RunRecord> MakeRecord(const proto::JobStatus& end) const;
 
+  // Whether a rank has said anything.
+  bool has_begun() const { return has_begun_; }
+
  private:
   // The step of a rank at a time, from its start.
   struct Point {
@@ -33,6 +38,7 @@ class ReportLog {
     double steps = 0, samples = 0;
   };
   struct Rank {
+    Point start;                             // where it goes on
     std::vector<proto::RankReport> windows;  // without gaps
     std::vector<Point> points;               // their ends, after the start
     proto::NodeCounters counters;            // newest; of local rank 0
@@ -40,9 +46,14 @@ class ReportLog {
     bool final = false;
   };
 
+  static Point EndOf(const Rank& rank) {
+    return rank.points.empty() ? rank.start : rank.points.back();
+  }
   absl::Status CheckComplete(bool finished) const;
   // A program reports what it likes of which ranks it likes.
   bool IsOfProgram() const { return plan_.job.has_program(); }
+  // The rank begins there.
+  void StartAt(uint64_t step, Rank* rank) const;
   // Adds what rank 0 measured to what it measured at that step before.
   void AddMeasured(const proto::RankReport& report);
   // Ranks whose windows are known.
@@ -60,10 +71,11 @@ class ReportLog {
   proto::Measurement MakeMeasurement(const proto::RankReport& report,
                                      const proto::JobStatus& end) const;
 
-  const RunPlan plan_;
+  RunPlan plan_;
   // Whether all ranks are at the same clock when one is.
-  const bool in_step_;
+  bool in_step_;
   std::vector<Rank> ranks_;
+  bool has_begun_ = false;
   std::map<uint64_t, proto::RankReport> measured_;  // by steps of rank 0 before it
 };
 

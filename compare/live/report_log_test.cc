@@ -194,6 +194,9 @@ TEST(ReportLog, MissedReportsAreNoticed) {
   };
   const auto end = Final(Report(1, 0, 20, 2));
   using absl::StatusCode;
+  // Also of ranks that have said where they go on.
+  EXPECT_EQ(code({Report(0, 5, 5, 0), Final(Report(0, 10, 20, 1)), end}, proto::FINISHED),
+            StatusCode::kDataLoss);
   // Of the start, in the middle, at the end; what comes twice is no harm.
   EXPECT_EQ(code({Final(Report(0, 10, 20, 1)), end}, proto::FINISHED), StatusCode::kDataLoss);
   EXPECT_EQ(code({Report(0, 0, 5, 1), Final(Report(0, 10, 20, 2)), end}, proto::FINISHED),
@@ -204,6 +207,49 @@ TEST(ReportLog, MissedReportsAreNoticed) {
   EXPECT_EQ(code({Report(0, 0, 10, 1), Report(0, 0, 10, 1), Final(Report(0, 10, 20, 2)), end},
                  proto::FINISHED),
             StatusCode::kOk);
+}
+
+// Each rank first says with which step it goes on.
+proto::RunRecord GoneOn(const std::string& consistency, uint64_t first, uint64_t second) {
+  ReportLog log(PlanOf(consistency));
+  EXPECT_FALSE(log.has_begun());
+  log.Add(Report(0, first, first, 0));
+  log.Add(Report(1, second, second, 0));
+  EXPECT_TRUE(log.has_begun());
+  log.Add(Report(0, first, 30, 1));
+  log.Add(Report(1, second, 30, 2));
+  log.Add(Tested(Report(0, 30, 30, 1), 0.5));
+  log.Add(Final(Report(1, 30, 40, 4)));
+  log.Add(Tested(Final(Report(0, 30, 40, 2)), 0.75));
+  const auto record = log.MakeRecord(EndOf(proto::FINISHED));
+  EXPECT_TRUE(record.ok()) << record.status();
+  return record.ok() ? *record : proto::RunRecord();
+}
+
+TEST(ReportLog, AJobThatGoesOnCountsSamplesAndUpdatesFromTheStart) {
+  const proto::RunRecord record = GoneOn("sync {}", 20, 20);
+  EXPECT_EQ(record.resumed_step(), 20);
+  EXPECT_EQ(record.resumed_samples(), 400);
+  EXPECT_EQ(record.steps(), 40);
+  EXPECT_EQ(record.samples(), 800);
+  EXPECT_EQ(record.updates(), 40);
+  EXPECT_EQ(record.trained_s(), 4);
+  ASSERT_EQ(record.windows_size(), 2);
+  EXPECT_EQ(record.windows(0).samples(), 600);
+  EXPECT_EQ(record.windows(1).samples(), 800);
+  ASSERT_EQ(record.measurements_size(), 2);
+  EXPECT_EQ(record.measurements(0).samples(), 600);
+  EXPECT_EQ(record.measurements(0).updates(), 30);
+}
+
+TEST(ReportLog, RanksThatAreNotInStepGoOnFromStepsOfTheirOwn) {
+  const proto::RunRecord record = GoneOn("async {}", 20, 22);
+  EXPECT_EQ(record.resumed_step(), 20);
+  EXPECT_EQ(record.resumed_samples(), 420);
+  EXPECT_EQ(record.samples(), 800);
+  // Rank 1 is half-way from step 22 to step 30 then.
+  EXPECT_EQ(record.measurements(0).samples(), 560);
+  EXPECT_EQ(record.measurements(0).updates(), 56);
 }
 
 // A program's ranks report what they like: here rank 0 alone, its values apart from its windows.

@@ -57,8 +57,11 @@ proto::RunRecord ByMetric(const Metric& metric, proto::RunRecord run) {
   }
   if (having.empty() && run.failure().empty() && run.steps() > 0) {
     const std::set<std::string> names = NamesIn(run);
-    run.set_failure(absl::StrCat("no ", metric.name, " was reported, but ",
-                                 names.empty() ? "nothing" : absl::StrJoin(names, ", ")));
+    run.set_failure(
+        names.empty()
+            ? absl::StrCat("no ", metric.name, " was reported, nor any other figure of a test")
+            : absl::StrCat("no ", metric.name, " was reported, but ", absl::StrJoin(names, ", "),
+                           ": --metric NAME takes one of those"));
   }
   run.mutable_measurements()->Assign(having.begin(), having.end());
   return run;

@@ -29,11 +29,13 @@ TEST(Metric, ARunHasTheMeasurementsThatHaveIt) {
 }
 
 TEST(Metric, ARunWithoutItHasFailedAndSaysWhatItHas) {
-  EXPECT_EQ(ByMetric({.name = "bleu"}, MakeRun()).failure(),
-            "no bleu was reported, but perplexity, test_accuracy");
+  EXPECT_EQ(
+      ByMetric({.name = "bleu"}, MakeRun()).failure(),
+      "no bleu was reported, but perplexity, test_accuracy: --metric NAME takes one of those");
   proto::RunRecord none = MakeRun();
   none.clear_measurements();
-  EXPECT_EQ(ByMetric({}, none).failure(), "no test_accuracy was reported, but nothing");
+  EXPECT_EQ(ByMetric({}, none).failure(),
+            "no test_accuracy was reported, nor any other figure of a test");
   none.set_failure("rank 1 was killed");
   EXPECT_EQ(ByMetric({}, none).failure(), "rank 1 was killed");
 }

@@ -67,15 +67,25 @@ std::vector<std::string> RulesOf(const SweepReport& report) {
   }
   if (report.halving > 0) {
     rules.push_back(absl::StrFormat(
-        "Successive halving: of each rung the best 1/%d go on with %d times the steps, from the "
-        "start again. The learning rate follows the whole job's "
-        "schedule, of which the rungs before the last see the beginning.",
-        report.halving, report.halving));
+        "Successive halving: of each rung the best 1/%d go on with %d times the steps, %s. The "
+        "learning rate follows the whole job's schedule, of which the rungs before the last see "
+        "the beginning.",
+        report.halving, report.halving,
+        report.result.resumed_runs > 0
+            ? "from a checkpoint of the rung before where there is one; time is that of all steps"
+            : "from the start again"));
     rules.push_back(
         "A point's accuracy is that of the last rung that it was in; those with fewer steps do not "
         "compare with those with more.");
   }
   return rules;
+}
+
+std::string HowRungsBegan(const SweepResult& result) {
+  if (result.resumed_runs == 0) return "each from the start";
+  if (result.resumed_runs == result.later_runs) return "each from checkpoints of the one before";
+  return absl::StrFormat("%d of %d later runs from a checkpoint of the rung before",
+                         result.resumed_runs, result.later_runs);
 }
 
 const char* NameOf(ValueAxis::Kind kind) {
@@ -131,7 +141,9 @@ Json PointJson(const SweepReport& report, const PointResult& result) {
     runs.push_back({{"seed", run.seed},
                     {"failure", run.failure},
                     {"accuracy", finished ? Json(run.accuracy) : Json(nullptr)},
-                    {"trained_s", finished ? Json(run.trained_s) : Json(nullptr)}});
+                    {"trained_s", finished ? Json(run.trained_s) : Json(nullptr)},
+                    {"resumed_step", run.resumed_step},
+                    {"began_anew", run.began_anew}});
   }
   return {{"point", point.point.name},
           {"values", point.point.values},
@@ -173,10 +185,15 @@ std::vector<std::string> SweepWords(const SweepReport& report) {
   if (report.halving == 0) return words;
   const double share = static_cast<double>(report.result.samples) / report.result.grid_samples;
   words.push_back(absl::StrFormat(
-      "Halving: trained on %s samples in %s, each from the start; the whole grid takes %s: %s %s.",
+      "Halving: trained on %s samples in %s, %s; the whole grid takes %s: %s %s.",
       CountText(report.result.samples), Counted(report.plan.rungs.size(), "rung"),
-      CountText(report.result.grid_samples), share <= 1 ? "saved" : "more by",
-      PercentText(share <= 1 ? 1 - share : share - 1, 1)));
+      HowRungsBegan(report.result), CountText(report.result.grid_samples),
+      share <= 1 ? "saved" : "more by", PercentText(share <= 1 ? 1 - share : share - 1, 1)));
+  if (report.result.resumed_runs > 0) {
+    words.push_back(absl::StrFormat(
+        "Later rungs made %d of their runs' %d steps; the others they had from checkpoints.",
+        report.result.later_steps - report.result.resumed_steps, report.result.later_steps));
+  }
   return words;
 }
 
@@ -200,6 +217,8 @@ std::string SweepJson(const SweepReport& report) {
                {"rungs", rungs},
                {"samples", report.result.samples},
                {"grid_samples", report.result.grid_samples},
+               {"later_steps", report.result.later_steps},
+               {"resumed_steps", report.result.resumed_steps},
                {"table", SweepTable(report)},
                {"rules", RulesOf(report)}};
   Json& points = json["points"] = Json::array();

@@ -23,7 +23,8 @@ struct SweepReport {
 // Returns what a terminal shows: a row per point, the best first; the first row names the columns.
 std::vector<std::vector<std::string>> SweepTable(const SweepReport& report);
 
-// The best point, and with halving what it saved, a sentence each.
+// The best point, with halving what it saved, and what of that is due to checkpoints, a sentence
+// each.
 std::vector<std::string> SweepWords(const SweepReport& report);
 
 // The document that README.md describes. The same runs have the same bytes.

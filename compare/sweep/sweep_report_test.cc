@@ -37,6 +37,39 @@ TEST(SweepReport, HalvingSaysWhatItSaved) {
               "takes 4.00 k: saved 25.0 %.");
 }
 
+// 100 samples less for each 10 steps of a run.
+SweepReport GoneOnSweep(size_t runs, uint64_t steps) {
+  SweepReport report = HalvedSweep();
+  report.result.resumed_runs = runs;
+  report.result.resumed_steps = steps;
+  report.result.samples -= 10 * steps;
+  report.result.ranking[0].runs[0].resumed_step = 50;
+  report.result.ranking[1].runs[0].began_anew = "no complete checkpoint";
+  return report;
+}
+
+TEST(SweepReport, HalvingSaysWhatRunsHadFromCheckpoints) {
+  // 4 x 25 + 2 x 25 + 50 steps.
+  EXPECT_THAT(SweepWords(GoneOnSweep(3, 100)),
+              ElementsAre(HasSubstr("Best: "),
+                          "Halving: trained on 2.00 k samples in 3 rungs, each from checkpoints of "
+                          "the one before; the whole grid takes 4.00 k: saved 50.0 %.",
+                          "Later rungs made 100 of their runs' 200 steps; the others they had from "
+                          "checkpoints."));
+  const SweepReport some = GoneOnSweep(2, 75);
+  EXPECT_THAT(SweepWords(some)[1],
+              HasSubstr("in 3 rungs, 2 of 3 later runs from a checkpoint of the rung before; "));
+  const auto json = nlohmann::json::parse(SweepJson(some));
+  EXPECT_EQ(json["samples"], 2250);
+  EXPECT_EQ(json["later_steps"], 200);
+  EXPECT_EQ(json["resumed_steps"], 75);
+  EXPECT_EQ(json["points"][0]["runs"][0]["resumed_step"], 50);
+  EXPECT_EQ(json["points"][1]["runs"][0]["began_anew"], "no complete checkpoint");
+  EXPECT_THAT(std::string(json["rules"][2]), HasSubstr("from a checkpoint of the rung before"));
+  const auto again = nlohmann::json::parse(SweepJson(HalvedSweep()));
+  EXPECT_THAT(std::string(again["rules"][2]), HasSubstr("from the start again"));
+}
+
 TEST(SweepReport, TheDocumentHasAllPoints) {
   const auto json = nlohmann::json::parse(SweepJson(HalvedSweep()));
   EXPECT_EQ(json["vary"][0]["axis"], "linear");

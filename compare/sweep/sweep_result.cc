@@ -12,6 +12,8 @@ namespace {
 PointRun RunOf(const proto::RunRecord& record) {
   PointRun run;
   run.seed = record.seed();
+  run.resumed_step = record.resumed_step();
+  run.began_anew = record.began_anew();
   run.failure = RunFailure(record);
   if (!run.failure.empty()) return run;
   run.accuracy = record.measurements().rbegin()->accuracy();
@@ -45,6 +47,21 @@ bool IsBefore(const PointResult& a, const PointResult& b, bool less_is_better) {
   return mean(a) > mean(b);
 }
 
+// What the runs of a rung have made, and what they went on from.
+void AddWork(const SweepPlan& plan, size_t rung, const RungRuns& runs, SweepResult* result) {
+  result->samples += SamplesOfRung(plan, plan.rungs[rung], runs.points);
+  if (rung == 0) return;
+  for (size_t i = 0; i < runs.records.size(); ++i) {
+    const size_t point = runs.points[i % runs.points.size()];
+    const proto::RunRecord& record = runs.records[i];
+    result->samples -= record.resumed_samples();
+    ++result->later_runs;
+    result->later_steps += plan.points[point].steps / plan.rungs[rung].divisor;
+    if (record.resumed_step() > 0) ++result->resumed_runs;
+    result->resumed_steps += record.resumed_step();
+  }
+}
+
 }  // namespace
 
 std::vector<std::optional<double>> MeanAccuracies(const RungRuns& rung) {
@@ -67,7 +84,7 @@ SweepResult RankResults(const SweepPlan& plan, const std::vector<RungRuns>& rung
       point.steps = plan.points[point.point].steps / plan.rungs[rung].divisor;
       result.ranking[point.point] = std::move(point);
     }
-    result.samples += SamplesOfRung(plan, plan.rungs[rung], rungs[rung].points);
+    AddWork(plan, rung, rungs[rung], &result);
   }
   std::stable_sort(result.ranking.begin(), result.ranking.end(),
                    [=](const auto& a, const auto& b) { return IsBefore(a, b, less_is_better); });

@@ -24,6 +24,10 @@ struct PointRun {
   std::string failure;  // then the rest has no meaning
   double accuracy = 0;  // of the final weights, 0 to 1, or the metric in its place
   double trained_s = 0;
+  // Of a run that went on from the rung before: the steps that it did not make. Why one that was to
+  // do so did not.
+  uint64_t resumed_step = 0;
+  std::string began_anew;
 };
 
 // A point in the last rung that it was in.
@@ -40,8 +44,12 @@ struct SweepResult {
   // Orders points: those with the most budget first, of these the most accurate, or the best by the
   // metric, of equals the earlier.
   std::vector<PointResult> ranking;
-  uint64_t samples = 0;       // of all runs
+  uint64_t samples = 0;       // of all runs, each from where it began
   uint64_t grid_samples = 0;  // had every point had its whole budget
+  // Runs of the rungs after the first, and those of them that went on from the rung before; steps
+  // of each rank up to their ends, and of these those that they did not make.
+  size_t later_runs = 0, resumed_runs = 0;
+  uint64_t later_steps = 0, resumed_steps = 0;
 };
 
 // By the points' places in the rung: the mean over seeds; none where a run has failed, so that no

@@ -69,5 +69,28 @@ TEST(SweepResult, WithHalvingTheMostBudgetGoesFirst) {
   EXPECT_EQ(result.grid_samples, 64u * 400);
 }
 
+TEST(SweepResult, WhatRunsWentOnFromIsNotMadeAgain) {
+  const SweepPlan plan = PlanOf("schedule.base_lr=0.1,0.2,0.3,0.4", 2);
+  const auto gone_on = [](double accuracy, uint64_t step) {
+    proto::RunRecord record = RunWith(accuracy);
+    record.set_resumed_step(step);
+    record.set_resumed_samples(64 * step);
+    return record;
+  };
+  proto::RunRecord anew = RunWith(0.3);
+  anew.set_began_anew("no complete checkpoint");
+  const SweepResult result =
+      RankResults(plan, {{{0, 1, 2, 3}, {RunWith(0.3), RunWith(0.9), RunWith(0.4), RunWith(0.2)}},
+                         {{1, 2}, {anew, gone_on(0.5, 25)}},
+                         {{2}, {gone_on(0.1, 50)}}});
+  EXPECT_EQ(result.samples, 64u * (4 * 25 + (50 + 25) + 50));
+  EXPECT_EQ(result.later_runs, 3u);
+  EXPECT_EQ(result.resumed_runs, 2u);
+  EXPECT_EQ(result.later_steps, 2u * 50 + 100);
+  EXPECT_EQ(result.resumed_steps, 25u + 50);
+  EXPECT_EQ(result.ranking[0].runs[0].resumed_step, 50u);
+  EXPECT_EQ(result.ranking[1].runs[0].began_anew, "no complete checkpoint");
+}
+
 }  // namespace
 }  // namespace strata::compare

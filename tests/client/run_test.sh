@@ -46,11 +46,14 @@ run 0 -n 2 --print-job broken.py
 exchange_is RING
 # Servers that are asked for, another cluster's, and those that a mode needs are not left out.
 for words in "--servers 1" "--coordinator h:1" "--nodes 2" "--mode ssp(2)" \
-  "--set exchange=PARAMETER_SERVER"; do
+  "--set exchange=PARAMETER_SERVER" "--exchange servers"; do
   # shellcheck disable=SC2086
   run 0 -n 2 $words --print-job broken.py
   exchange_is PARAMETER_SERVER
 done
+
+run 0 -n 2 --exchange ring --nodes 2 --print-job broken.py
+exchange_is RING
 
 # A printed job trains on the cluster that it is submitted to, from whichever folder.
 run 0 -n 2 --nodes 2 --servers 1 --set optimizer.sgd={} --set schedule.base_lr=0.1 --print-job \
@@ -70,7 +73,9 @@ wait "$cluster" || true
 trap - EXIT
 
 # What cannot run is one line.
-for words in "gone.py" "./gone" "" "-n 0 broken.py" "--mode bulk broken.py" \
+run 2 gone.py
+grep -qx 'strata: error: gone.py: no such file' err || fail "the missing script is not named"
+for words in "--exchange torus broken.py" "./gone" "" "-n 0 broken.py" "--mode bulk broken.py" \
   "--log /nowhere/x broken.py" "--coordinator h:1 --servers 2 broken.py"; do
   # shellcheck disable=SC2086
   run 2 $words

@@ -59,8 +59,10 @@ class CompareProgramTest(CampaignCase):
                                2 * (1 - 0.9 ** 30), delta=0.01)
 
     def test_a_value_that_is_not_reported_is_named(self):
-        out = self.succeed(self.compare("--modes", "sync", "--seeds", "1"))
-        self.assertIn("no test_accuracy was reported, but perplexity, twice", out)
+        code, out, err = self.run_strata(self.compare("--modes", "sync", "--seeds", "1"))
+        self.assertEqual(code, 1, out)
+        self.assertEqual(err, "strata: error: no run is of use: no test_accuracy was reported, but "
+                              "perplexity, twice: --metric NAME takes one of those\n")
 
     def test_a_straggler_takes_so_many_times_its_computation(self):
         self.succeed(self.compare("--modes", "sync", "--seeds", "1", *BY_PERPLEXITY,

@@ -6,9 +6,11 @@
 #include <string>
 #include <utility>
 
+#include "absl/strings/str_cat.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/e2e/testing/cluster.h"
+#include "tests/e2e/testing/device_jobs.h"
 #include "tests/e2e/testing/jobs.h"
 #include "tests/e2e/testing/leftovers.h"
 
@@ -35,6 +37,19 @@ class Failure : public testing::Test {
   Cluster cluster_{{2, 1, 2, 2}};
   JobId job_;
 };
+
+// Nodes retire from servers one by one, so that only the coordinator sees it.
+TEST_F(Failure, ProgramsThatMakeOtherNumbersOfStepsFailTheJob) {
+  ASSERT_EQ(cluster_.Start(), absl::OkStatus());
+  for (const char* mode : {"sync {}", "async {}"}) {
+    const auto id = cluster_.Submit(TrainOnDevice("uneven").Job(
+        absl::StrCat("ranks: 2 ranks_per_node: 1 consistency { ", mode, " }"), 10));
+    ASSERT_TRUE(id.ok()) << id.status();
+    const proto::JobStatus status = cluster_.WaitForEnd(*id);
+    EXPECT_EQ(status.state(), proto::FAILED) << mode;
+    EXPECT_THAT(status.reason(), HasSubstr(" has finished after 1")) << mode;
+  }
+}
 
 TEST_F(Failure, OfAServerNamesItAndTheNextJobRuns) {
   StartWithJob();

@@ -12,6 +12,7 @@
 #include "absl/strings/str_format.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "tests/e2e/testing/checkpointed.h"
 #include "tests/e2e/testing/cluster.h"
 #include "tests/e2e/testing/jobs.h"
 
@@ -111,6 +112,7 @@ proto::Job CheckpointedMpiJob(const std::string& name, const std::string& folder
   job.mutable_optimizer()->mutable_adam();
   job.mutable_checkpoint()->set_dir(absl::StrCat(TestDir(), "/", folder));
   job.mutable_checkpoint()->set_every_steps(5);
+  SlowDown(&job, 20);  // so that the store keeps up
   job.mutable_checkpoint()->set_keep(3);
   return job;
 }

@@ -133,10 +133,11 @@ TEST_F(Stuck, AProgramThatNeverCallsStartIsNamed) {
   job.mutable_program()->add_args("sleep 600");
   ASSERT_TRUE(cluster_.Submit(job).ok());
   const proto::Wait wait = AwaitLongWait();
-  EXPECT_EQ(wait.text(), absl::StrFormat("node 0 (w0) rank 0 has not called Start for %d s",
+  EXPECT_EQ(wait.text(), absl::StrFormat("node 0 (w0) rank 0 has not joined the job for %d s",
                                          static_cast<int>(wait.seconds())));
-  EXPECT_TRUE(WaitUntil(
-      [&] { return LogHas("job 1 (idle) waits: node 0 (w0) rank 0 has not called Start", "s"); }));
+  EXPECT_TRUE(WaitUntil([&] {
+    return LogHas("job 1 (idle) waits: node 0 (w0) rank 0 has not joined the job", "s");
+  }));
   EXPECT_EQ(cluster_.Status(job_).state(), proto::RUNNING);
   EXPECT_TRUE(cluster_.client().Cancel(job_).ok());
 }

@@ -227,6 +227,7 @@ void JobProcessesCore::Finish() {
   proto::DaemonMessage up;
   up.mutable_node_finished()->set_job_id(job_id_);
   up.mutable_node_finished()->set_attempt(attempt_);
+  if (const auto steps = watch_.steps_made()) up.mutable_node_finished()->set_steps_made(*steps);
   Send(std::move(up));
   BeGone();
 }

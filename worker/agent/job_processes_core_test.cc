@@ -118,7 +118,7 @@ TEST_F(JobProcessesCoreTest, FinishesWhenAllHaveEndedWell) {
   EXPECT_EQ(core_->due(), absl::InfiniteFuture());
 }
 
-TEST_F(JobProcessesCoreTest, WhatItSaysNamesTheAttemptThatItIsAbout) {
+TEST_F(JobProcessesCoreTest, WhatItSaysNamesTheAttemptThatItIsAboutAndTheEndTheSteps) {
   start_.mutable_record()->set_attempt(3);
   const auto said = [&] {
     std::vector<proto::DaemonMessage> messages;
@@ -134,8 +134,13 @@ TEST_F(JobProcessesCoreTest, WhatItSaysNamesTheAttemptThatItIsAbout) {
   message.mutable_report()->set_rank(0);
   Say(0, message);
   EXPECT_EQ(said().at(0).rank_report().attempt(), 3);
+  message.mutable_activity()->set_steps_made(6);
+  for (int rank = 0; rank < 2; ++rank) message.mutable_activity()->add_ranks()->set_clock(6);
+  Say(kAggregator, message);
   ExitAll();
-  EXPECT_EQ(said().at(0).node_finished().attempt(), 3);
+  const proto::NodeFinished finished = said().at(0).node_finished();
+  EXPECT_EQ(finished.attempt(), 3);
+  EXPECT_EQ(finished.steps_made(), 6);
   start_.set_node(4);
   Create();
   core_->Start(now_);

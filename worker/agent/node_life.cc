@@ -1,5 +1,7 @@
 #include "worker/agent/node_life.h"
 
+#include <signal.h>
+
 #include <algorithm>
 #include <utility>
 
@@ -7,6 +9,15 @@
 #include "common/require.h"
 
 namespace strata::worker {
+namespace {
+
+// Others sent the signal, so that its last words do not say why it ended.
+bool WasEndedByOthers(const ExitStatus& status) {
+  return status.signal == SIGKILL || status.signal == SIGTERM || status.signal == SIGINT ||
+         status.signal == SIGHUP;
+}
+
+}  // namespace
 
 NodeLife::NodeLife(std::string daemon, uint32_t node, uint32_t first_rank, int ranks,
                    bool aggregator)
@@ -45,7 +56,7 @@ void NodeLife::OnExit(int child, const ExitStatus& status, const std::string& lo
   children_[child].gone = true;
   if (status.ok()) return;
   std::string text = status.ToString();
-  if (!log_tail.empty()) absl::StrAppend(&text, ": ", log_tail);
+  if (!log_tail.empty() && !WasEndedByOthers(status)) absl::StrAppend(&text, ": ", log_tail);
   symptoms_.push_back({status.signal != 0 ? Kind::kSignal : Kind::kExit, child, text});
 }
 

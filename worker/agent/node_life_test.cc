@@ -29,6 +29,17 @@ TEST(NodeLife, NamesRankNodeDaemonAndSignal) {
   EXPECT_EQ(life.Reason(), "rank 3 (node 1, w1): killed by signal 9 (Killed)");
 }
 
+TEST(NodeLife, LastWordsAreAReasonOnlyWhereTheProcessEndedByItself) {
+  NodeLife killed = TwoRanks(), crashed = TwoRanks(), ended = TwoRanks();
+  killed.OnExit(1, ExitStatus{0, 9}, "epoch 3");
+  crashed.OnExit(1, ExitStatus{0, 6}, "Assertion failed: x > 0");
+  ended.OnExit(1, ExitStatus{1, 0}, "ValueError");
+  EXPECT_EQ(killed.Reason(), "rank 3 (node 1, w1): killed by signal 9 (Killed)");
+  EXPECT_EQ(crashed.Reason(),
+            "rank 3 (node 1, w1): killed by signal 6 (Aborted): Assertion failed: x > 0");
+  EXPECT_EQ(ended.Reason(), "rank 3 (node 1, w1): exited with status 1: ValueError");
+}
+
 TEST(NodeLife, PrefersWhatTheChildSaidToItsExitStatus) {
   NodeLife life = TwoRanks();
   life.OnFailedLine(0, "loss is NaN at step 12");

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <string>
 
 #include "absl/time/time.h"
@@ -26,6 +27,10 @@ class NodeWatch {
   void OnReady(absl::Time now);
   void OnReport(const proto::RankReport& report, absl::Time now);
 
+  // As NodeActivity says; absent: not known.
+  std::optional<uint64_t> steps_made() const {
+    return newest_.has_steps_made() ? std::optional(newest_.steps_made()) : std::nullopt;
+  }
   proto::NodeActivity Now(const StateOf& state_of, absl::Time now) const;
 
  private:

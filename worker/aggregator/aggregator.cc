@@ -276,7 +276,11 @@ absl::Status Aggregator::Train() {
     checkpoints_->Take(training_->exchange());
     SendParts();
   }
-  return training_->Advance();
+  const bool made_all = training_->steps_made().has_value();
+  absl::Status advanced = training_->Advance();
+  // How many there were is wanted at once: other nodes must have made as many.
+  if (!made_all && training_->steps_made()) activity_due_ = clock_.Now();
+  return advanced;
 }
 
 absl::Duration Aggregator::UntilActivity() const {

@@ -190,6 +190,7 @@ RankWatch::Progress NodeTraining::MeasureProgress(uint32_t local_rank,
 
 void NodeTraining::AddActivity(proto::NodeActivity* activity) const {
   activity->set_phase(PhaseName(exchange_->phase()));
+  if (core_.steps()) activity->set_steps_made(*core_.steps());
   exchange_->AddActivity(activity);
 }
 

@@ -77,6 +77,8 @@ class NodeTraining {
   uint32_t chunks() const { return core_.chunks(); }
   // Adds the phase and what the exchange says.
   void AddActivity(proto::NodeActivity* activity) const;
+  // Steps of each of its ranks, once they make no more.
+  std::optional<uint64_t> steps_made() const { return core_.steps(); }
   size_t memory_bytes() const { return arenas_->buffer_bytes() + exchange_->memory_bytes(); }
   size_t device_bytes() const { return arenas_->device_bytes(); }
 

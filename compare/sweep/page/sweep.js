@@ -11,7 +11,7 @@ function showHeader() {
   parts.push(report.cluster);
   document.getElementById("subtitle").textContent = parts.filter(Boolean).join(" · ");
   document.getElementById("overall").textContent = report.verdict[0];
-  document.getElementById("further").textContent = report.verdict[1] || "";
+  document.getElementById("further").textContent = report.verdict.slice(1).join(" ");
   fill("rules", report.rules.map((rule) => element("li", "", rule)));
   document.getElementById("charts-note").textContent = report.halving
     ? "Hollow: stopped before its whole budget. Lines join points with equally many steps." : "";

@@ -142,6 +142,20 @@ TEST(GoOn, NodesAndRanksThatKeepStateAreToldOfTheirObjects) {
             "state of ranks: none, but the checkpoint's is kept");
 }
 
+TEST(GoOn, WhereRanksAloneHaveTheWeightsTheirObjectMustBeThere) {
+  for (const auto exchange : {proto::Job::NONE, proto::Job::NCCL, proto::Job::MPI}) {
+    proto::JobRecord from = Record();
+    from.mutable_job()->set_exchange(exchange);
+    Manifest manifest{.clock = 10, .objects = {{.name = "clock-10/shard-0-1.0"}}};
+    const absl::StatusOr<proto::Resume> resume = MakeResume("/c", manifest, from);
+    ASSERT_TRUE(resume.ok()) << resume.status();
+    EXPECT_EQ(resume->objects_size(), 1);
+    manifest.objects.clear();
+    EXPECT_EQ(MakeResume("/c", manifest, from).status(),
+              absl::DataLossError("the checkpoint of step 10 has no object of shard 0"));
+  }
+}
+
 TEST(GoOn, AManifestWithoutARecordIsDamaged) {
   EXPECT_EQ(RecordOf({.clock = 10, .record = "\xff"}).status().code(), absl::StatusCode::kDataLoss);
 }

@@ -238,10 +238,10 @@ void Diagnosis::AddRank(const NodeScene& node, const proto::RankActivity& rank) 
   const bool runs = rank.process_state() == kRunning || rank.process_state().empty();
   if (InPhase(node, "starting")) {
     proto::Wait* wait =
-        Add({who, false, "has not called Start"}, node.node, node.daemon, 0, waited);
+        Add({who, false, "has not joined the job"}, node.node, node.daemon, 0, waited);
     wait->set_rank(rank.rank());
-    if (!runs) wait->set_doing(absl::StrCat("has not called Start, ", rank.process_state()));
-    wait->set_text(absl::StrFormat("%s has not called Start for %d s%s", who,
+    if (!runs) wait->set_doing(absl::StrCat("has not joined the job, ", rank.process_state()));
+    wait->set_text(absl::StrFormat("%s has not joined the job for %d s%s", who,
                                    absl::ToInt64Seconds(waited),
                                    runs ? "" : absl::StrCat(": ", rank.process_state())));
     return;

@@ -205,10 +205,11 @@ TEST_F(DiagnosisTest, RanksThatHaveNotCalledStartAreNamed) {
     node(n).clear_shards();
   }
   for (int r : {0, 1, 2}) rank(r).set_waiting(true);
-  EXPECT_THAT(Texts(), ElementsAre("node 1 (w2) rank 3 has not called Start for 40 s"));
+  EXPECT_THAT(Texts(), ElementsAre("node 1 (w2) rank 3 has not joined the job for 40 s"));
   rank(3).set_process_state("stopped by a signal");
-  EXPECT_THAT(Texts(),
-              ElementsAre("node 1 (w2) rank 3 has not called Start for 40 s: stopped by a signal"));
+  EXPECT_THAT(
+      Texts(),
+      ElementsAre("node 1 (w2) rank 3 has not joined the job for 40 s: stopped by a signal"));
   EXPECT_EQ(Diagnose(scene_, kNow)[0].rank(), 3u);
 }
 

@@ -3,9 +3,12 @@
 #include <xxhash.h>
 
 #include <algorithm>
+#include <filesystem>
 #include <string>
 #include <utility>
 
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
 #include "common/job/arena.h"
 #include "common/job/consistency.h"
 #include "common/job/job.h"
@@ -16,6 +19,14 @@
 
 namespace strata::server {
 namespace {
+
+// A script's name says more than its interpreter's.
+std::string ModelName(const proto::Job& job) {
+  if (job.has_model()) return job.model().zoo();
+  const proto::Program& program = job.program();
+  const bool is_script = program.args_size() > 0 && absl::EndsWith(program.args(0), ".py");
+  return is_script ? std::filesystem::path(program.args(0)).filename().string() : program.path();
+}
 
 // A program decides itself how many epochs it makes; the default says nothing of that.
 uint32_t ShownEpochs(const proto::Job& job) {
@@ -260,7 +271,7 @@ JobEntry JobEntry::Submitted(JobId id, uint64_t token, uint64_t cluster, const p
   status.set_name(job.name());
   status.set_state(proto::QUEUED);
   status.set_mode(ModeName(job.consistency()));
-  status.set_model(job.has_model() ? job.model().zoo() : job.program().path());
+  status.set_model(ModelName(job));
   status.set_exchange(proto::Job::Exchange_Name(job.exchange()));
   status.set_ranks(job.ranks());
   status.set_submitted_ms(absl::ToUnixMillis(now));

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/status/status.h"
 #include "absl/time/time.h"
 #include "proto/control.pb.h"
 
@@ -19,6 +20,8 @@ struct JobNode {
   uint32_t ranks = 0;
   bool ready = false;
   bool finished = false;
+  std::optional<uint64_t> steps_made;       // once its ranks make no more
+  uint64_t steps = 0;                       // that one of its ranks has published, at least
   proto::NodeReady info;                    // once ready
   std::optional<proto::LinkMeasured> link;  // of an all-reduce, once measured
   // Since when its daemon, back again, does not hold the job (and has not yet said how it ended).
@@ -30,6 +33,10 @@ struct JobNode {
   std::string Describe() const;
   bool HasRank(uint32_t rank) const { return rank >= first_rank && rank - first_rank < ranks; }
 };
+
+// Whether nodes make as many steps as one another, as far as is known. Errors: InvalidArgument:
+// one that has made its last goes on or has made less or more than another; names a rank of each.
+absl::Status CheckEqualSteps(const std::vector<JobNode>& nodes);
 
 // A server of a job.
 struct JobServer {

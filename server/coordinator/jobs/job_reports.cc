@@ -23,10 +23,14 @@ void JobReports::OnRankReport(const std::string& daemon, const proto::RankReport
 
 void JobReports::OnNodeActivity(const std::string& daemon, const proto::NodeActivity& activity,
                                 JobEntry* entry, absl::Time now) {
-  const JobNode* node = entry->NodeOn(daemon);
+  JobNode* node = entry->NodeOn(daemon);
   if (node == nullptr || activity.ranks_size() > static_cast<int>(node->ranks) ||
       activity.shards_size() > static_cast<int>(kShardsPerJobMax)) {
     return;
+  }
+  if (activity.has_steps_made()) node->steps_made = activity.steps_made();
+  for (const proto::RankActivity& rank : activity.ranks()) {
+    node->steps = std::max<uint64_t>(node->steps, rank.clock());
   }
   entry->waits.activity().OnNode(node->node, activity, StepsPerClock(entry->job()), now);
 }

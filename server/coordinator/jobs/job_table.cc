@@ -221,8 +221,11 @@ void JobTable::OnNodeFinished(const std::string& daemon, const proto::NodeFinish
   JobEntry* entry = FindRunning(message);
   JobNode* node = entry == nullptr ? nullptr : entry->NodeOn(daemon);
   if (node == nullptr || node->finished) return;
+  if (message.has_steps_made()) node->steps_made = message.steps_made();
   if (entry->stage() != JobStage::kTraining) {
     life_.Fail(absl::StrCat(node->Describe(), " ended before training began"), entry, now);
+  } else if (absl::Status equal = CheckEqualSteps(entry->nodes); !equal.ok()) {
+    life_.Fail(std::string(equal.message()), entry, now);
   } else {
     node->finished = true;
     entry->stored.set_node_finished(node->node, true);
@@ -268,7 +271,13 @@ void JobTable::OnCounters(const std::string& daemon, const proto::JobCounters& c
 void JobTable::OnNodeActivity(const std::string& daemon, const proto::NodeActivity& activity,
                               absl::Time now) {
   JobEntry* entry = FindRunning(activity);
-  if (entry != nullptr) reports_.OnNodeActivity(daemon, activity, entry, now);
+  if (entry == nullptr) return;
+  reports_.OnNodeActivity(daemon, activity, entry, now);
+  if (entry->stage() != JobStage::kTraining) return;
+  const absl::Status equal = CheckEqualSteps(entry->nodes);
+  if (equal.ok()) return;
+  life_.Fail(std::string(equal.message()), entry, now);
+  StartQueued(now);
 }
 
 void JobTable::TakeMemory(const std::string& daemon, const proto::Heartbeat& heartbeat) {

@@ -199,10 +199,11 @@ void CoreHarness::WritePart(const std::string& server, uint32_t job, uint64_t cl
   Send(server, message);
 }
 
-void CoreHarness::Finished(const std::string& worker, uint32_t job) {
+void CoreHarness::Finished(const std::string& worker, uint32_t job, std::optional<uint64_t> steps) {
   proto::DaemonMessage message;
   message.mutable_node_finished()->set_job_id(job);
   message.mutable_node_finished()->set_attempt(attempts_[job]);
+  if (steps) message.mutable_node_finished()->set_steps_made(*steps);
   Send(worker, message);
 }
 

@@ -53,7 +53,9 @@ class CoreHarness : private CoordinatorActions {
   // A server has written, or not, the part of a checkpoint that a shard of the newest attempt has.
   void WritePart(const std::string& server, uint32_t job, uint64_t clock, uint32_t shard,
                  const std::string& error = "");
-  void Finished(const std::string& worker, uint32_t job);
+  // After so many steps of each rank, if that is known.
+  void Finished(const std::string& worker, uint32_t job,
+                std::optional<uint64_t> steps = std::nullopt);
   void Failed(const std::string& worker, uint32_t job, const std::string& reason);
   void Report(const std::string& worker, uint32_t job, uint32_t rank, uint64_t end_step);
   void Send(const std::string& daemon, const proto::DaemonMessage& message);

@@ -55,13 +55,14 @@ class CampaignCase(unittest.TestCase):
         self.assertRegex(err, r"^strata: error: [^\n]*\n$")
         return err
 
-    def interrupt(self, args, signal_number=signal.SIGINT, wait=lambda: None):
-        """Signals `strata ARGS` once a run is made and `wait` returns; exit status, error."""
+    def interrupt(self, args, signal_number=signal.SIGINT, wait=lambda: None, begins="["):
+        """Signals `strata ARGS` once a run is made, or a line of its output begins so, and `wait`
+        returns; exit status, error."""
         process = subprocess.Popen([STRATA, *args], stdout=subprocess.PIPE, text=True,
                                    stderr=subprocess.PIPE)
         timer = self.watch(process)
         for line in process.stdout:
-            if line.startswith("["):
+            if line.startswith(begins):
                 wait()
                 process.send_signal(signal_number)
                 break
