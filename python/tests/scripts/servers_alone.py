@@ -53,6 +53,7 @@ def train(kind, ranks):
     torch.save([p.detach() for p in params], f"{kind}-{ranks}.0")
 
 
+servers.make("sgd")  # imports what PyTorch's optimizers need once for all
 for case in sys.argv[1:]:
     # A process is one rank of one job.
     child = os.fork()
