@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 import torch
-from support import SCRIPTS, Result, environment, error_lines, execute, must_finish, run_job
+from support import SCRIPTS, environment, error_lines, execute, must_finish, run_job
 
 Tensors = list[torch.Tensor]
 
