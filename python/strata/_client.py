@@ -10,11 +10,32 @@ import ctypes
 import json
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from typing import Any
 
 from strata import _library, errors
 from strata._library import check, lib
+
+
+def _signals() -> Generator[int, object, None]:
+    """Runs Python's handlers of signals each time that it is asked, now and then within calls that
+    block. Answers 1 where one raised something, which ends the call and is raised by it; else 0.
+
+    A generator: Python runs handlers as soon as it enters a function, before a `try` in it begins,
+    and what they raise would be lost.
+    """
+    answer = 0
+    while True:
+        try:
+            yield answer
+            for _ in range(2):  # handlers run between the steps of a loop, too
+                time.sleep(0)
+            answer = 0
+        except GeneratorExit:
+            raise
+        except BaseException as error:
+            _library.interrupted_by(error)
+            answer = 1
 
 
 class Client:
@@ -49,20 +70,11 @@ class Client:
         self.is_open = True
         self.on_begin: Callable[[], None] = lambda: None
         # The library keeps the function's address, so this object must live as long.
-        self._check = _library.WaitCheck(self._on_wait)
+        self._signals = _signals()
+        next(self._signals)
+        self._check = _library.WaitCheck(self._signals.send)
         check(lib.strata_on_wait(self._handle, self._check, None))
         self._process = os.getpid()
-
-    def _on_wait(self, _: object) -> int:
-        """Called now and then within calls that block, so that signals are seen: Python runs its
-        handlers here, and what they raise ends the call and is raised by it."""
-        try:
-            for _ in range(2):  # handlers run between the steps of a loop
-                time.sleep(0)
-        except BaseException as error:
-            _library.interrupted_by(error)
-            return 1
-        return 0
 
     @property
     def handle(self) -> ctypes.c_void_p:

@@ -146,12 +146,20 @@ def _on_exception(
         return
     _fail_of(error)
     _excepthook(kind, error, trace)
+    _say_last(error)
 
 
 def _fail_of(error: BaseException) -> None:
     """An exception that nobody caught is why the rank fails."""
     if not process.forked_from:
         fail("interrupted" if isinstance(error, KeyboardInterrupt) else reason_of(error))
+
+
+def _say_last(error: BaseException) -> None:
+    """Before this process has joined its job it tells it nothing: the last line that it writes is
+    the reason."""
+    if process.client is None and not process.forked_from and os.environ.get("STRATA_LAUNCH"):
+        print(" ".join(reason_of(error).split())[:_LINE_MAX], file=sys.stderr, flush=True)
 
 
 def _exit(status: Any = None) -> NoReturn:
@@ -170,6 +178,7 @@ def _is_unfailed() -> bool:
     uncaught = getattr(sys, "last_value", None)
     if uncaught is not None and not process.has_failed:
         _fail_of(uncaught)
+        _say_last(uncaught)
     return not (process.forked_from or process.has_failed)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+import warnings
 import weakref
 from collections.abc import Callable, Iterator, Mapping, Sized
 from typing import Any
@@ -12,6 +13,7 @@ import numpy as np
 
 from strata import errors
 from strata._checks import whole
+from strata._client import Client
 from strata._lifetime import process
 
 
@@ -42,6 +44,7 @@ class _Course:
         self.on_reached: Callable[[], None] = lambda: None
         """Called when the sampler that was in use comes to where the checkpoint has it."""
         self.has_drawn = False
+        self._late = 0
 
     @property
     def skips(self) -> bool:
@@ -64,6 +67,18 @@ class _Course:
         if has_reached and number == self._awaited:
             self._awaited = -1
             self.on_reached()
+
+    def use_late(self, place: tuple[str, int]) -> None:
+        """A sampler that was made after the job's first step, at this file and line, is used for
+        training, in a job with checkpoints."""
+        self._late += 1
+        if self._late == 2:
+            warnings.warn_explicit(
+                "a second Sampler was made after the first step, as in a loop over epochs: this"
+                " script cannot go on from a checkpoint: make a Sampler once, before the loop",
+                UserWarning,
+                *place,
+            )
 
     def state(self, before: Mapping[str, Any] | None = None) -> dict[str, Any]:
         """Returns where all samplers stand, and which one is in use; `before`: where they stood
@@ -149,6 +164,7 @@ class Sampler:
         self._first = 0  # sample of the newest iteration
         self._loader: Callable[[], Any] = lambda: None  # what draws ahead, where something does
         self._saved: dict[str, Any] | None = None  # where it goes on; None: where it stands
+        self._made_late = None if client is None else _place_if_late(client)
         self._number = course.add(self)
         self._go_on()
 
@@ -191,6 +207,9 @@ class Sampler:
         if has_reached:
             self._saved = None
         if self._trains:
+            if self._made_late is not None:
+                course.use_late(self._made_late)
+                self._made_late = None
             course.begin(self._number, has_reached)
         order = self.order() if count else None
         self._is_in_pass = True
@@ -277,6 +296,15 @@ class Sampler:
             )
         self._seed, self.epoch, self.consumed = seed, epoch, consumed
         self._start = consumed
+
+
+def _place_if_late(client: Client) -> tuple[str, int] | None:
+    """Returns where the sampler is made that calls this, if that is after the first step of a job
+    with checkpoints."""
+    if not client.has_checkpoints or client.steps <= client.first_step:
+        return None
+    script = sys._getframe(2)
+    return script.f_code.co_filename, script.f_lineno
 
 
 def _is_training() -> bool:

@@ -24,8 +24,16 @@ from support import (
 )
 
 REASONS = {
-    "exception": r"rank 1 \(node 0, w0\): ValueError: no such thing \(faults.py:\d+\)$",
-    "own-hook": r"rank 1 \(node 0, w0\): ValueError: no such thing \(faults.py:\d+\)$",
+    "exception": r"rank 1 \(node 0, w0\): ValueError: no such thing \(befalls.py:\d+\)$",
+    "own-hook": r"rank 1 \(node 0, w0\): ValueError: no such thing \(befalls.py:\d+\)$",
+    "before": (
+        r"rank 1 \(node 0, w0\): exited with status 1: FileNotFoundError: .*'no/such/file'"
+        r" \(befalls.py:\d+\)$"
+    ),
+    "before-own-hook": (
+        r"rank 1 \(node 0, w0\): exited with status 1: ValueError: no such thing"
+        r" \(befalls.py:\d+\)$"
+    ),
     "kill": r"rank 1 \(node 0, w0\): killed by signal 9 \(Killed\)$",
     "os-exit": r"rank 1 \(node 0, w0\): exited with status 7",
     "sys-exit": r"rank 1 \(node 0, w0\): exited with status 3",
@@ -44,6 +52,16 @@ REASONS = {
     ),
 }
 
+WITHOUT_TORCH = {
+    "before-own-hook",
+    "end-raise-exit-5",
+    "os-exit",
+    "own-hook",
+    "raise-exit-text",
+    "sys-exit",
+    "sys-exit-text",
+}
+
 
 def nothing_is_left(folder: pathlib.Path, within_s: float = 10) -> bool:
     deadline = time.monotonic() + within_s
@@ -54,19 +72,18 @@ def nothing_is_left(folder: pathlib.Path, within_s: float = 10) -> bool:
 
 @pytest.mark.parametrize("what", sorted(REASONS))
 def test_what_ends_a_rank_is_the_jobs_reason_in_one_line(tmp_path: pathlib.Path, what: str) -> None:
-    result = run_job(tmp_path, "faults.py", what)
+    script = "array_faults.py" if what in WITHOUT_TORCH else "faults.py"
+    result = run_job(tmp_path, script, what)
     lines = error_lines(result)
     assert result.status == 1 and len(lines) == 1, result.err
     assert re.search(REASONS[what], lines[0]), lines[0]
     assert nothing_is_left(tmp_path)
-
-
-def test_the_other_ranks_say_no_more_than_that_the_job_has_stopped(tmp_path: pathlib.Path) -> None:
-    result = run_job(tmp_path, "faults.py", "exception")
-    of_rank_0 = [line for line in result.out.splitlines() if line.startswith("[0]")]
-    # The worker daemon may be quicker, which ends them without a word.
-    assert len(of_rank_0) <= 1, of_rank_0
-    assert all(line.startswith("[0] strata: the job has stopped: ") for line in of_rank_0)
+    if what == "exception":
+        # The other rank says no more than that the job has stopped; the worker daemon may be
+        # quicker, which ends it without a word.
+        of_rank_0 = [line for line in result.out.splitlines() if line.startswith("[0]")]
+        assert len(of_rank_0) <= 1, of_rank_0
+        assert all(line.startswith("[0] strata: the job has stopped: ") for line in of_rank_0)
 
 
 def test_a_rank_that_exits_waits_for_no_other(tmp_path: pathlib.Path) -> None:
@@ -82,7 +99,7 @@ GOOD_ENDS = ["end-sys-exit-0", "end-sys-exit-none", "end-raise-exit-0", "end-cau
 
 @pytest.mark.parametrize("what", GOOD_ENDS)
 def test_an_exit_with_status_0_is_a_good_end(tmp_path: pathlib.Path, what: str) -> None:
-    result = must_finish(run_job(tmp_path, "faults.py", what))
+    result = must_finish(run_job(tmp_path, "array_faults.py", what))
     assert result.out.count("came to the end") == 2
 
 
@@ -97,7 +114,7 @@ def test_workers_of_a_dataloader_have_no_part_in_the_job(tmp_path: pathlib.Path,
 def test_a_process_that_a_rank_starts_is_told_that_it_has_no_session(
     tmp_path: pathlib.Path, what: str
 ) -> None:
-    result = must_finish(run_job(tmp_path, "faults.py", what))
+    result = must_finish(run_job(tmp_path, "array_faults.py", what))
     said = [line for line in result.out.splitlines() if "child:" in line]
     assert len(said) == 2 and all(
         re.search(r"rank 1|no session", line) for line in said
@@ -131,15 +148,31 @@ def started(folder: pathlib.Path, words: list[str]) -> subprocess.Popen[str]:
     )
 
 
-def test_ctrl_c_ends_the_job_and_all_its_processes(tmp_path: pathlib.Path) -> None:
-    with started(tmp_path, job_words("faults.py", "slow")) as running:
-        wait_for(lambda: list(tmp_path.glob("strata-runs/*/*/logs/*rank*")))
-        time.sleep(6)
+@pytest.mark.parametrize("what", ["slow", "waits"])
+def test_ctrl_c_ends_the_job_and_all_its_processes(tmp_path: pathlib.Path, what: str) -> None:
+    """While ranks train, and while one waits within a step for another."""
+    with started(tmp_path, job_words("faults.py", what)) as running:
+        wait_for(lambda: len(list(tmp_path.glob("trains-*"))) == 2)
         # As a terminal does it: to the whole process group.
         os.killpg(running.pid, signal.SIGINT)
-        assert running.wait(60) != 0
+        assert running.wait(30) == 1
     assert nothing_is_left(tmp_path)
-    assert "Traceback" not in (tmp_path / "err").read_text()
+    said = (tmp_path / "err").read_text().splitlines()
+    assert said == ["strata: error: stopped before the job had ended"]
+    assert "Traceback" not in (tmp_path / "out").read_text()
+
+
+def test_a_rank_that_is_interrupted_while_it_waits_for_another_ends_the_job(
+    tmp_path: pathlib.Path,
+) -> None:
+    with started(tmp_path, job_words("faults.py", "waits")) as running:
+        wait_for(lambda: len(list(tmp_path.glob("trains-*"))) == 2)
+        time.sleep(0.5)  # it comes to wait in that step
+        os.kill(int((tmp_path / "trains-0").read_text()), signal.SIGINT)
+        assert running.wait(30) == 1
+    (line,) = (tmp_path / "err").read_text().splitlines()[-1:]
+    assert line.startswith("strata: error: ") and line.endswith("rank 0 (node 0, w0): interrupted")
+    assert nothing_is_left(tmp_path)
 
 
 def test_status_names_a_rank_that_is_stopped(tmp_path: pathlib.Path) -> None:

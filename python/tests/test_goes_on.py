@@ -10,11 +10,11 @@ import re
 import signal
 import subprocess
 import time
-from typing import Any
 
-import numpy as np
 import pytest
 import torch
+from going_on import SCRIPT, Undisturbed, checkpoints, expect_no_change_by_a_kill
+from going_on import expect_same_end, is_alike
 from support import (
     HERE,
     environment,
@@ -26,70 +26,24 @@ from support import (
     run_job,
 )
 
-SCRIPT = "goes_on.py"
+
+@pytest.fixture(scope="module")
+def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> Undisturbed:
+    return Undisturbed(tmp_path_factory.mktemp("undisturbed"))
 
 
-def checkpoints(folder: pathlib.Path, attempts: int = 3) -> tuple[str, ...]:
-    settings = [f'checkpoint={{dir: "{folder}/checkpoints" every_steps: 3}}']
-    settings += [f"restart={{attempts: {attempts}}}"] if attempts else []
-    return tuple(word for setting in settings for word in ("--set", setting))
+@pytest.mark.parametrize("place, workers", [("ranks", "2"), ("servers", "0")])
+def test_a_rank_that_is_killed_changes_no_bit(
+    tmp_path: pathlib.Path, place: str, workers: str, undisturbed: Undisturbed
+) -> None:
+    """With workers of the DataLoader, too, which draw ahead."""
+    words = ("--place", place, "--workers", workers)
+    expect_no_change_by_a_kill(tmp_path, undisturbed.run(place=place), "sync", *words)
 
 
-def is_alike(one: Any, other: Any) -> bool:
-    if isinstance(one, torch.Tensor):
-        return torch.equal(one, other)
-    if isinstance(one, dict):
-        return set(one) == set(other) and all(is_alike(one[key], other[key]) for key in one)
-    return bool(one == other)
-
-
-def expect_same_end(folder: pathlib.Path, undisturbed: pathlib.Path) -> None:
-    """All that ranks have at the end is the same, and the second run has not begun anew."""
-    for rank in range(2):
-        one = torch.load(folder / f"rank{rank}.pt")
-        other = torch.load(undisturbed / f"rank{rank}.pt")
-        made = one.pop("made")
-        losses = other.pop("made")
-        assert 0 < len(made) < len(losses) == 30
-        assert made == losses[-len(made) :]
-        assert is_alike(one, other)
-
-
-CASES: dict[str, tuple[str, list[str], dict[str, Any]]] = {
-    "on-ranks": ("sync", ["--place", "ranks"], {}),
-    "on-servers": ("sync", ["--place", "servers"], {}),
-    "without-servers": ("sync", [], {"servers": None}),
-    "ring": ("ring", [], {"nodes": 2}),
-    "loader-with-workers": ("sync", ["--place", "ranks", "--workers", "2"], {}),
-    "local-steps": ("local(2)", [], {}),
-    "delayed": ("delay1", [], {}),
-}
-
-
-@pytest.mark.parametrize("case", CASES)
-def test_a_rank_that_is_killed_changes_no_bit(tmp_path: pathlib.Path, case: str) -> None:
-    mode, arguments, how = CASES[case]
-    must_finish(run_job(tmp_path / "whole", SCRIPT, *arguments, mode=mode, **how))
-    folder = tmp_path / "killed"
-    arguments = [*arguments, "--die-at", "17", "--checkpoints", str(folder / "checkpoints")]
-    result = must_finish(
-        run_job(folder, SCRIPT, *arguments, mode=mode, options=checkpoints(folder), **how)
-    )
-    assert re.search(r"goes on after it failed: rank 1 .*: killed by signal 9", result.out)
-    expect_same_end(folder, tmp_path / "whole")
-
-
-def test_each_rank_makes_its_steps_in_modes_where_none_waits(tmp_path: pathlib.Path) -> None:
-    arguments = ["--die-at", "17", "--checkpoints", str(tmp_path / "checkpoints")]
-    must_finish(
-        run_job(tmp_path, SCRIPT, *arguments, mode="async", options=checkpoints(tmp_path), nodes=2)
-    )
-    made = [len(torch.load(tmp_path / f"rank{rank}.pt")["made"]) for rank in range(2)]
-    assert made[0] == made[1] < 30
-
-
-def test_a_job_that_is_killed_as_a_whole_goes_on_by_resume(tmp_path: pathlib.Path) -> None:
-    must_finish(run_job(tmp_path / "whole", SCRIPT))
+def test_a_job_that_is_killed_as_a_whole_goes_on_by_resume(
+    tmp_path: pathlib.Path, undisturbed: Undisturbed
+) -> None:
     first, second = tmp_path / "first", tmp_path / "second"
     first.mkdir()
     arguments = ["--hang-at", "17", "--checkpoints", str(first / "checkpoints")]
@@ -107,11 +61,11 @@ def test_a_job_that_is_killed_as_a_whole_goes_on_by_resume(tmp_path: pathlib.Pat
     assert running.returncode == -signal.SIGKILL and (first / "met").exists()
     options = (*checkpoints(second), "--resume", str(first / "checkpoints"))
     must_finish(run_job(second, SCRIPT, options=options))
-    expect_same_end(second, tmp_path / "whole")
+    expect_same_end(second, undisturbed.run())
     # Another one that goes on from there, and writes no checkpoints of its own.
     third = tmp_path / "third"
     must_finish(run_job(third, SCRIPT, options=options[-2:]))
-    expect_same_end(third, tmp_path / "whole")
+    expect_same_end(third, undisturbed.run())
 
 
 def test_the_script_of_the_readme_goes_on_as_it_is(tmp_path: pathlib.Path) -> None:
@@ -145,20 +99,6 @@ def test_the_script_of_the_readme_goes_on_as_it_is(tmp_path: pathlib.Path) -> No
     for rank in range(2):
         name = f"rank{rank}.pt"
         assert is_alike(torch.load(folder / name), torch.load(whole / name))
-
-
-def test_a_session_gives_and_reads_a_state_of_its_own(tmp_path: pathlib.Path) -> None:
-    whole, folder = tmp_path / "whole", tmp_path / "killed"
-    script = "session_goes_on.py"
-    must_finish(run_job(whole, script, str(whole), "-1"))
-    result = must_finish(
-        run_job(folder, script, str(folder / "checkpoints"), "8", options=checkpoints(folder))
-    )
-    (first,) = set(re.findall(r"first step (\d+)", result.out))
-    assert int(first) in (3, 6)
-    for rank in range(2):
-        one, other = (np.load(place / f"rank{rank}.npy") for place in (folder, whole))
-        assert one.tobytes() == other.tobytes()
 
 
 REFUSED = {

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 import torch
-from support import SCRIPTS, Result, environment, error_lines, execute, must_finish, run_job
+from support import SCRIPTS, environment, error_lines, execute, must_finish, run_job
 
 Tensors = list[torch.Tensor]
 
@@ -45,16 +45,24 @@ def train_with_ddp(folder: pathlib.Path, ranks: int) -> Tensors:
     return trained
 
 
+def train_in_one_process(folder: pathlib.Path, how: str, *ranks: str) -> Tensors:
+    """As plain PyTorch; `tree`: with the gradients of so many ranks, added up in tree order."""
+    words = [sys.executable, str(SCRIPTS / "recipes.py"), how, "".join((how, *ranks)), *ranks]
+    trained: Tensors = must_finish(execute(words, folder)).load("".join((how, *ranks)) + ".0")
+    return trained
+
+
 def train(folder: pathlib.Path, ranks: int, nodes: int, **how: Any) -> list[Tensors]:
     out = folder / f"strata-{ranks}-{nodes}"
     must_finish(run_job(out, "recipes.py", "strata", "out", ranks=ranks, nodes=nodes, **how))
     return [torch.load(out / f"out.{rank}") for rank in range(ranks)]
 
 
-def test_four_ranks_in_any_layout_end_with_the_same_bits_and_as_ddp_does(
+def test_four_ranks_in_any_layout_have_the_bits_of_one_process_and_are_as_ddp(
     tmp_path: pathlib.Path,
 ) -> None:
-    """SGD, Nesterov, Adam, RMSprop, AdamW with decay groups; schedulers; clipping: 50 steps."""
+    """SGD, momentum, Nesterov, Adam, amsgrad, RMSprop and AdamW; decays and betas by group,
+    dampening, maximize; schedulers; clipping, which does clip: 50 steps."""
     layouts = [
         train(tmp_path, 4, nodes, servers=servers) for nodes, servers in ((1, 1), (2, 2), (4, 1))
     ]
@@ -62,40 +70,57 @@ def test_four_ranks_in_any_layout_end_with_the_same_bits_and_as_ddp_does(
     for layout in layouts:
         for trained in layout:
             assert have_same_bits(trained, first)
+    assert have_same_bits(first, train_in_one_process(tmp_path, "tree", "4"))
     assert largest_difference(first, train_with_ddp(tmp_path, 4)) < 1e-6
 
 
-def test_a_ring_on_one_node_and_servers_have_the_same_bits(tmp_path: pathlib.Path) -> None:
-    ring = train(tmp_path / "ring", 2, 1, mode="ring")
-    assert have_same_bits(ring[0], ring[1])
-    assert have_same_bits(ring[0], train(tmp_path / "servers", 2, 1)[0])
+def test_two_ranks_in_a_ring_and_with_servers_have_the_bits_of_one_process(
+    tmp_path: pathlib.Path,
+) -> None:
+    one = train_in_one_process(tmp_path, "tree", "2")
+    for trained in train(tmp_path / "ring", 2, 1, mode="ring"):
+        assert have_same_bits(trained, one)
+    assert have_same_bits(train(tmp_path / "servers", 2, 1)[0], one)
 
 
 def test_one_process_alone_and_plain_pytorch_have_the_same_bits(tmp_path: pathlib.Path) -> None:
-    for how in ("alone", "plain"):
-        must_finish(execute([sys.executable, str(SCRIPTS / "recipes.py"), how, how], tmp_path))
-    assert have_same_bits(torch.load(tmp_path / "alone.0"), torch.load(tmp_path / "plain.0"))
+    alone, plain = (train_in_one_process(tmp_path, how) for how in ("alone", "plain"))
+    assert have_same_bits(alone, plain)
 
 
-def features(folder: pathlib.Path, publish: str) -> Result:
-    return must_finish(run_job(folder, "features.py", "strata", "out", publish))
+@pytest.fixture(scope="module")
+def features_of_one_process(tmp_path_factory: pytest.TempPathFactory) -> dict[str, torch.Tensor]:
+    folder = tmp_path_factory.mktemp("features")
+    words = [sys.executable, str(SCRIPTS / "features.py"), "reference", "one"]
+    tensors: dict[str, torch.Tensor] = must_finish(execute(words, folder)).load("one.0")
+    return tensors
 
 
-@pytest.mark.parametrize("publish", ["backward", "step"])
+@pytest.mark.parametrize(
+    "publish, place", [("backward", "ranks"), ("step", "ranks"), ("backward", "servers")]
+)
 def test_all_that_a_backward_pass_meets_trains_as_in_one_process(
-    tmp_path: pathlib.Path, publish: str
+    tmp_path: pathlib.Path,
+    publish: str,
+    place: str,
+    features_of_one_process: dict[str, torch.Tensor],
 ) -> None:
     """channels_last, batch norm with averaged buffers, tied, frozen and unused parameters,
-    accumulation, ranks that weigh by samples."""
-    result = features(tmp_path, publish)
-    must_finish(
-        execute([sys.executable, str(SCRIPTS / "features.py"), "reference", "one"], tmp_path)
-    )
-    one, first, second = result.load("one.0"), result.load("out.0"), result.load("out.1")
+    changing shapes, accumulation, ranks that weigh by samples; a reentrant checkpoint; a part that
+    is compiled."""
+    result = must_finish(run_job(tmp_path, "features.py", "strata", "out", publish, place))
+    one, first, second = features_of_one_process, result.load("out.0"), result.load("out.1")
     assert set(one) == set(first)
     for name, tensor in one.items():
         assert float((tensor - first[name]).abs().max()) < 1e-6, name
         assert torch.equal(first[name], second[name]), name
+
+
+def test_what_ranks_can_and_cannot_do_is_as_the_table_says(tmp_path: pathlib.Path) -> None:
+    """Of docs/python.md: weights that the script writes; and by name closures, a second backward
+    pass, groups that are added and parameters that are unfrozen."""
+    result = must_finish(run_job(tmp_path, "table.py"))
+    assert result.out.count("as the table says") == 2
 
 
 def test_gradients_after_backward_are_the_mean_of_all_ranks_in_tree_order(
@@ -129,20 +154,19 @@ def test_a_gradient_that_is_not_finite_on_one_rank_makes_a_grad_scaler_skip_on_a
     assert "[1] scales [1024.0, 1024.0, 512.0, 512.0]" in result.out
 
 
-@pytest.mark.parametrize("codec", ["FP16", "BF16", "INT8", "ONE_BIT", "TOP_K"])
-def test_a_grad_scaler_is_refused_with_a_codec(
-    tmp_path: pathlib.Path, codec: str
-) -> None:
+def test_a_grad_scaler_is_refused_with_a_codec(tmp_path: pathlib.Path) -> None:
     if not hasattr(torch, "amp") or not hasattr(torch.amp, "GradScaler"):
         pytest.skip("this PyTorch has GradScaler for CUDA alone")
-    result = run_job(tmp_path, "scaler.py", options=("--set", f"push.codec={codec}"))
+    result = run_job(tmp_path, "scaler.py", options=("--set", "push.codec=INT8"))
     lines = error_lines(result)
     assert result.status == 1 and len(lines) == 1, result.err
-    assert f"scaler: does not go with push.codec: {codec}" in lines[0]
+    assert "scaler: does not go with push.codec: INT8" in lines[0]
 
 
-def test_bfloat16_parameters_and_autocast_train(tmp_path: pathlib.Path) -> None:
-    result = must_finish(run_job(tmp_path, "bfloat16.py"))
+@pytest.mark.parametrize("place", ["ranks", "servers"])
+def test_parameters_of_16_bits_and_autocast_train(tmp_path: pathlib.Path, place: str) -> None:
+    """On the servers autocast alone, as weights are fp32 there."""
+    result = must_finish(run_job(tmp_path, "halves.py", place))
     assert result.out.count("the losses fall") == 2
 
 

@@ -81,6 +81,45 @@ def test_buffers_that_must_be_equal_differ_by_their_checksums(kind: str) -> None
     assert label(edges) != label(edges.roll(1, 0))
 
 
+ARGUMENTS: dict[str, tuple[Callable[[Model], tuple[Any, Any]], str]] = {
+    "horovod's": (
+        lambda m: (sgd(m), m.named_parameters()),
+        "model: is a generator, not a torch.nn.Module: DistributedOptimizer(optimizer, model)",
+    ),
+    "swapped": (
+        lambda m: (m, sgd(m)),
+        "optimizer: is a Sequential, not a torch.optim.Optimizer or a list of them:"
+        " DistributedOptimizer(optimizer, model)",
+    ),
+    "none": (
+        lambda m: (None, m),
+        "optimizer: is None, not a torch.optim.Optimizer or a list of them:"
+        " DistributedOptimizer(optimizer, model)",
+    ),
+    "class": (
+        lambda m: (sgd(m), Model),
+        "model: is a type, not a torch.nn.Module: DistributedOptimizer(optimizer, model)",
+    ),
+    "empty": (
+        lambda m: ([], m),
+        "optimizer: is an empty list: DistributedOptimizer(optimizer, model)",
+    ),
+    "element": (
+        lambda m: ([sgd(m), 0.1], m),
+        "optimizer: element 1 is a float, not a torch.optim.Optimizer:"
+        " DistributedOptimizer(optimizer, model)",
+    ),
+}
+
+
+@pytest.mark.parametrize("kind", sorted(ARGUMENTS))
+def test_an_argument_that_is_something_else_is_named_with_what_it_must_be(kind: str) -> None:
+    make, text = ARGUMENTS[kind]
+    with pytest.raises(InvalidArgument) as raised:
+        DistributedOptimizer(*make(model()))
+    assert str(raised.value) == text
+
+
 @pytest.mark.parametrize("kind", sorted(MODELS))
 def test_a_tensor_that_cannot_be_trained_is_named(kind: str) -> None:
     make, text = MODELS[kind]
@@ -211,6 +250,14 @@ def test_a_warm_up_from_zero_keeps_the_ratios_of_the_rates_it_works_towards() ->
         1,
         1,
     ]
+
+
+@pytest.mark.parametrize("field", ["push", "pull"])
+@pytest.mark.parametrize("codec", ["FP16", "BF16", "INT8", "ONE_BIT", "TOP_K"])
+def test_what_needs_means_to_the_bit_is_refused_with_each_codec(field: str, codec: str) -> None:
+    with pytest.raises(InvalidArgument, match=f"scaler: does not go with {field}.codec: {codec}"):
+        _placement.refuse_if_encoded({field: {"codec": codec}}, "scaler")
+    _placement.refuse_if_encoded({field: {"codec": "FP32"}}, "scaler")
 
 
 JOBS: dict[str, tuple[dict[str, Any], str]] = {

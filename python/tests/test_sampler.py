@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import warnings
+from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
@@ -251,3 +253,31 @@ def test_data_that_became_fewer_are_refused(goes: Goes) -> None:
     goes.process(first.state())
     with pytest.raises(strata.InvalidArgument, match="has 10 samples of an epoch, the data 9"):
         strata.Sampler(9, rank=0, ranks=1)
+
+
+def test_samplers_that_are_made_in_the_loop_over_epochs_are_warned_of_once(
+    goes: Goes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    goes.process()
+    client = SimpleNamespace(has_checkpoints=True, steps=5, first_step=5, rank=0, ranks=1, job={})
+    monkeypatch.setattr(sampler_module.process, "client", client)
+    with warnings.catch_warnings(record=True) as met:
+        warnings.simplefilter("always")
+        list(strata.Sampler(10))
+        client.steps = 8
+        with torch.no_grad():  # of evaluations any may be made
+            for _ in range(3):
+                list(strata.Sampler(10))
+        list(strata.Sampler(10))  # of another part of the training
+        assert not met
+        for _ in range(3):
+            list(strata.Sampler(10))
+        assert len(met) == 1 and met[0].filename == __file__
+        assert "a second Sampler was made after the first step" in str(met[0].message)
+        assert "cannot go on from a checkpoint" in str(met[0].message)
+        # In a job without checkpoints any may be made.
+        goes.process()
+        client.has_checkpoints = False
+        for _ in range(3):
+            list(strata.Sampler(10))
+        assert len(met) == 1

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pathlib
 import re
 import sys
+from typing import Any
 
 import pytest
 import torch
@@ -21,22 +22,50 @@ def test_an_optimizer_of_the_job_makes_pytorchs_steps(tmp_path: pathlib.Path, ki
     assert "as PyTorch's own formula" in result.out
 
 
-@pytest.mark.parametrize(
-    "words", [("adamw",), ("momentum", "clip_norm=0.05"), ("adam", "overlap=forward")]
-)
-def test_so_it_does_on_servers_with_two_nodes(
-    tmp_path: pathlib.Path, words: tuple[str, ...]
+SAMPLES = ("--set", "program.samples_per_rank=1")
+
+# Ranks and nodes, and the optimizer.
+JOBS = {
+    "momentum-2": (2, 1, ["momentum"]),
+    "adamw-2": (2, 2, ["adamw"]),
+    "adam-2": (2, 2, ["adam", "overlap=forward"]),
+    "momentum-4": (4, 2, ["momentum"]),
+    "adam-4": (4, 2, ["adam"]),
+}
+
+
+@pytest.fixture(scope="module")
+def of_one_process(tmp_path_factory: pytest.TempPathFactory) -> pathlib.Path:
+    """The folder in which one process has left what it trained with the gradients of all ranks,
+    added up in tree order."""
+    folder = tmp_path_factory.mktemp("alone")
+    must_finish(execute([sys.executable, str(SCRIPTS / "servers_alone.py"), *JOBS], folder))
+    return folder
+
+
+@pytest.mark.parametrize("case", JOBS)
+def test_ranks_have_the_bits_of_one_process_that_adds_in_tree_order(
+    tmp_path: pathlib.Path, case: str, of_one_process: pathlib.Path
 ) -> None:
-    samples = ("--set", "program.samples_per_rank=1")
+    """And make PyTorch's steps; after the end the weights are each rank's own."""
+    ranks, nodes, words = JOBS[case]
     result = must_finish(
-        run_job(tmp_path, "servers.py", *words, ranks=2, nodes=2, servers=2, options=samples)
+        run_job(
+            tmp_path, "servers.py", *words, ranks=ranks, nodes=nodes, servers=nodes, options=SAMPLES
+        )
     )
-    assert result.out.count("as PyTorch's own formula") == 2
+    assert result.out.count("as PyTorch's own formula") == ranks
+    expected = torch.load(of_one_process / f"{case}.0")
+    for rank in range(ranks):
+        for one, other in zip(result.load(f"trained.{rank}"), expected, strict=True):
+            assert torch.equal(one, other)
 
 
-def test_ranks_of_one_node_have_final_weights_of_their_own(tmp_path: pathlib.Path) -> None:
-    samples = ("--set", "program.samples_per_rank=1")
-    result = must_finish(run_job(tmp_path, "servers.py", "sgd", ranks=2, nodes=1, options=samples))
+def test_the_norm_over_servers_clips_as_pytorch_does(tmp_path: pathlib.Path) -> None:
+    words = ("momentum", "clip_norm=0.05")
+    result = must_finish(
+        run_job(tmp_path, "servers.py", *words, nodes=2, servers=2, options=SAMPLES)
+    )
     assert result.out.count("as PyTorch's own formula") == 2
 
 
@@ -57,6 +86,17 @@ def test_no_wait_is_forgotten_where_one_answer_comes_200_ms_late(
 ) -> None:
     chunks = ("--set", "chunk_elements=256")
     result = must_finish(run_job(tmp_path, "waits.py", read, ranks=2, nodes=2, options=chunks))
+    assert result.out.count("every weight was new") == 2
+
+
+@pytest.mark.parametrize(
+    "mode, words", [("sync", ["ranks"]), ("ring", ["ranks"]), ("ssp(2)", ["servers", "2"])]
+)
+def test_nor_is_one_with_the_optimizer_on_ranks_in_a_ring_and_with_a_staleness(
+    tmp_path: pathlib.Path, mode: str, words: list[str]
+) -> None:
+    how: dict[str, Any] = {"mode": mode, "options": ("--set", "chunk_elements=256"), "nodes": 2}
+    result = must_finish(run_job(tmp_path, "waits.py", "step", *words, **how))
     assert result.out.count("every weight was new") == 2
 
 

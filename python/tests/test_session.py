@@ -9,6 +9,7 @@ import subprocess
 import sys
 
 import pytest
+from strata import _library
 from support import Result, error_lines, execute, must_finish, run_job
 
 
@@ -267,6 +268,9 @@ def test_a_library_that_is_too_old_is_named_with_both_versions(tmp_path: pathlib
         subprocess.run(words, input=text, text=True, check=True)
         return str(path)
 
-    assert "libold1.so: has ABI 1, this package needs 4" in refused_library(tmp_path, library(1))
+    needed = _library.ABI
+    refused = refused_library(tmp_path, library(needed - 1))
+    assert f"libold{needed - 1}.so: has ABI {needed - 1}, this package needs {needed}" in refused
     # It says that it has what it has not.
-    assert "libold4.so: has no strata_version" in refused_library(tmp_path, library(4))
+    refused = refused_library(tmp_path, library(needed))
+    assert f"libold{needed}.so: has no strata_version" in refused

@@ -55,6 +55,23 @@ done
 run 0 -n 2 --exchange ring --nodes 2 --print-job broken.py
 exchange_is RING
 
+# A printed job trains on the cluster that it is submitted to, from whichever folder.
+run 0 -n 2 --nodes 2 --servers 1 --set optimizer.sgd={} --set schedule.base_lr=0.1 --print-job \
+  "$linear" '{launch}'
+mkdir elsewhere
+mv out elsewhere/printed.textproto
+port=$(python3 -c 'import socket; s = socket.create_server(("", 0)); print(s.getsockname()[1])')
+"$strata" local --nodes 2 --servers 1 --listen "127.0.0.1:$port" --runs submitted > cluster 2>&1 &
+cluster=$!
+trap 'kill "$cluster" 2> /dev/null || true' EXIT
+(cd elsewhere && "$strata" submit printed.textproto --follow --coordinator "127.0.0.1:$port" \
+  > ../out 2> ../err) || fail "the printed job does not train"
+grep -q 'job 1 (linear): finished' out || fail "the printed job did not finish"
+grep -qx 'b = 5.000' submitted/linear-1/logs/rank0.log || fail "the printed job has not learned"
+kill -INT "$cluster"
+wait "$cluster" || true
+trap - EXIT
+
 # What cannot run is one line.
 run 2 gone.py
 grep -qx 'strata: error: gone.py: no such file' err || fail "the missing script is not named"

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # The wheel in a bare venv: the program, the package, and a script's job, on a machine that has
-# neither Bazel nor the libraries that Debian would give.
+# neither Bazel nor the libraries that Debian would give; and the README's script.
 set -euo pipefail
 here=$PWD
 cd "$TEST_TMPDIR"
@@ -102,3 +102,14 @@ cat out
 grep -q "^imported $site/strata/" out || fail "another package was imported"
 grep -qx "rank 0 of 2 in $PWD/venv -1.5" out || fail "the script did not run in the venv"
 grep -q '(train): finished' out || fail "the job did not finish"
+
+# The README's script trains with the wheel, once there is PyTorch, as `pip install torch` gives it.
+with_torch=$("$here/deploy/python_env.sh" --print torch-2.11)/bin/python
+"$with_torch" -c 'import sysconfig; print(sysconfig.get_path("purelib"))' > "$site/torch.pth"
+awk '/^```$/ { within = 0 } within { print } /^```python$/ { within = 1 }' "$here/README.md" \
+  > readme.py
+grep -q DistributedOptimizer readme.py || fail "README.md: no script for PyTorch"
+"${clean[@]}" venv/bin/strata run -n 2 readme.py > out 2>&1 || { cat out; fail "readme.py fails"; }
+cat out
+reached=$(sed -n 's/^job 1 (readme): finished after .*, test accuracy \(0[.][0-9]*\)$/\1/p' out)
+awk -v reached="$reached" 'BEGIN { exit !(reached > 0.9) }' || fail "readme.py learned too little"

@@ -125,6 +125,43 @@ def _limit_threads(client: Client) -> None:
         torch.set_num_threads(1)
 
 
+_CALL = "DistributedOptimizer(optimizer, model)"
+
+
+def _optimizers_of(optimizer: Any) -> list[torch.optim.Optimizer]:
+    """Returns the optimizers that were given: one, or a sequence of them."""
+    if isinstance(optimizer, torch.optim.Optimizer):
+        return [optimizer]
+    if not isinstance(optimizer, Sequence) or isinstance(optimizer, str):
+        raise errors.InvalidArgument(
+            f"optimizer: is {_kind_of(optimizer)}, not a torch.optim.Optimizer or a list of them:"
+            f" {_CALL}"
+        )
+    if not optimizer:
+        raise errors.InvalidArgument(f"optimizer: is an empty list: {_CALL}")
+    for place, one in enumerate(optimizer):
+        if not isinstance(one, torch.optim.Optimizer):
+            raise errors.InvalidArgument(
+                f"optimizer: element {place} is {_kind_of(one)}, not a torch.optim.Optimizer:"
+                f" {_CALL}"
+            )
+    return list(optimizer)
+
+
+def _check_model(model: Any) -> None:
+    if not isinstance(model, torch.nn.Module):
+        raise errors.InvalidArgument(
+            f"model: is {_kind_of(model)}, not a torch.nn.Module: {_CALL}"
+        )
+
+
+def _kind_of(value: Any) -> str:
+    if value is None:
+        return "None"
+    kind = type(value).__name__
+    return f"{'an' if kind[0] in 'aeiouAEIOU' else 'a'} {kind}"
+
+
 def _check_kind(optimizer: torch.optim.Optimizer) -> None:
     if isinstance(optimizer, Distributed):
         raise errors.OutOfOrder("DistributedOptimizer: the optimizer is wrapped already")
@@ -235,7 +272,8 @@ def DistributedOptimizer(
     Raises `errors.InvalidArgument` naming the parameter, group or option that cannot be had;
     `errors.JobStopped` where ranks disagree, with the tensor's name.
     """
-    optimizers = [optimizer] if isinstance(optimizer, torch.optim.Optimizer) else list(optimizer)
+    optimizers = _optimizers_of(optimizer)
+    _check_model(model)
     for one in optimizers:
         _check_kind(one)
     clip_norm = _checks.real("clip_norm", clip_norm)

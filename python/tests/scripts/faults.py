@@ -3,15 +3,15 @@
 usage: faults.py WHAT
 """
 
-import multiprocessing
 import os
+import pathlib
 import signal
 import sys
 import time
 
 import torch
+from befalls import befall, befall_before
 
-import strata
 import strata.torch as st
 
 torch.set_num_threads(1)
@@ -39,56 +39,16 @@ def make(what, rank):
     return model
 
 
-def use_in_child():
-    """What a process that a rank forked gets."""
-    try:
-        strata.report(loss=1.0)
-    except strata.OutOfOrder as error:
-        print("child:", error)
-    try:
-        strata.Session({"w": [1.0]})
-    except strata.OutOfOrder as error:
-        print("child:", error)
-
-
-def befall(what):
-    if what == "exception":
-        raise ValueError("no such\nthing")
-    if what == "own-hook":
-        # As libraries for colourful tracebacks do.
-        sys.excepthook = lambda kind, error, trace: print("a hook of its own:", error)
-        raise ValueError("no such thing")
-    if what == "kill":
-        os.kill(os.getpid(), signal.SIGKILL)
-    if what == "stop":
-        os.kill(os.getpid(), signal.SIGSTOP)
-    if what == "os-exit":
-        os._exit(7)
-    if what == "sys-exit":
-        sys.exit(3)
-    if what in ("sys-exit-text", "sys-exit-alone"):
-        sys.exit("no data")
-    if what == "raise-exit":
-        raise SystemExit(4)
-    if what == "raise-exit-text":
-        raise SystemExit("no such file")
-    if what == "fork":
-        if os.fork() == 0:
-            use_in_child()
-            sys.exit(0)
-        os.wait()
-    if what == "spawn":
-        child = multiprocessing.get_context("spawn").Process(target=use_in_child)
-        child.start()
-        child.join()
-    if what == "kill-with-workers":
-        loader = torch.utils.data.DataLoader(Data(), 4, num_workers=2, persistent_workers=True)
-        print("workers", [w.pid for w in iter(loader)._workers])
-        os.kill(os.getpid(), signal.SIGKILL)
+def kill_with_workers():
+    loader = torch.utils.data.DataLoader(Data(), 4, num_workers=2, persistent_workers=True)
+    print("workers", [w.pid for w in iter(loader)._workers])
+    os.kill(os.getpid(), signal.SIGKILL)
 
 
 def main(what):
     rank = int(os.environ["RANK"])
+    if rank == 1:
+        befall_before(what)
     model = make(what, rank)
     opt = st.DistributedOptimizer(torch.optim.SGD(model.parameters(), 0.1), model)
     if what.startswith("workers-"):
@@ -103,33 +63,23 @@ def main(what):
         x = next(batches)
         if rank == 1 and step == WHEN:
             befall(what)
+            if what == "kill-with-workers":
+                kill_with_workers()
             if what == "nan":
                 x = x * float("nan")
         if what == "sys-exit-alone" and step == WHEN:
             time.sleep(100)
+        if step == WHEN and what in ("slow", "waits"):
+            pathlib.Path(f"trains-{rank}").write_text(str(os.getpid()))
+            if what == "waits" and rank == 1:
+                time.sleep(100)  # rank 0 is in this step
         if what == "slow":
-            time.sleep(0.5)
+            time.sleep(0.3)
         opt.zero_grad()
         model(x).square().mean().backward()
         opt.step()
     print("came to the end")
 
 
-def exit_and_catch_it():
-    try:
-        sys.exit(3)
-    except SystemExit:
-        pass
-
-
-ENDS = {
-    "end-caught-exit": exit_and_catch_it,
-    "end-sys-exit-0": lambda: sys.exit(0),
-    "end-sys-exit-none": lambda: sys.exit(None),
-    "end-raise-exit-0": lambda: (_ for _ in ()).throw(SystemExit(0)),
-    "end-raise-exit-5": lambda: (_ for _ in ()).throw(SystemExit(5)),
-}
-
 if __name__ == "__main__":
     main(sys.argv[1])
-    ENDS.get(sys.argv[1], lambda: None)()

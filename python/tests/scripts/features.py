@@ -2,10 +2,11 @@
 on one.
 
 Its tensors: a convolution in channels_last, batch normalisation, tied weights, a frozen layer, a
-parameter that is not used, and one that only rank 1 uses. Each step accumulates two passes; ranks
-weigh by samples.
+parameter that is not used, and one that only rank 1 uses. Images are of other sizes in each step.
+Each step accumulates two passes; ranks weigh by samples. With `step`, tied weights are used within
+a reentrant checkpoint and outside of it. With `servers` a part is compiled, where PyTorch compiles.
 
-usage: features.py strata|reference OUT [hooks|step]
+usage: features.py strata|reference OUT [backward|step [ranks|servers]]
 """
 
 import contextlib
@@ -13,6 +14,7 @@ import os
 import sys
 
 import torch
+import torch.utils.checkpoint
 
 torch.set_num_threads(1)
 STEPS, SAMPLES = 6, (3, 5)
@@ -21,6 +23,8 @@ STEPS, SAMPLES = 6, (3, 5)
 class Model(torch.nn.Module):
     def __init__(self):
         super().__init__()
+        self.is_reentrant = False
+        self.tail = lambda x: self.second(x)
         self.conv = torch.nn.Conv2d(3, 8, 3).to(memory_format=torch.channels_last)
         self.norm = torch.nn.BatchNorm2d(8)
         self.frozen = torch.nn.Linear(8, 8).requires_grad_(False)
@@ -32,13 +36,20 @@ class Model(torch.nn.Module):
 
     def forward(self, x, uses_all):
         x = self.norm(self.conv(x)).relu().mean((2, 3))
-        x = self.second(torch.tanh(self.first(self.frozen(x))))
+        if self.is_reentrant:
+            x = torch.utils.checkpoint.checkpoint(self.inner, x, use_reentrant=True)
+        else:
+            x = self.inner(x)
+        x = self.tail(x)
         return x * self.sometimes if uses_all else x
+
+    def inner(self, x):
+        return torch.tanh(self.first(self.frozen(x)))
 
 
 def batch(step, part, rank, samples):
     data = torch.Generator().manual_seed(1000 * step + 10 * part + rank)
-    return torch.randn(samples, 3, 8, 8, generator=data)
+    return torch.randn(samples, 3, 8 + step % 3, 8, generator=data)
 
 
 def make():
@@ -49,11 +60,16 @@ def make():
     )
 
 
-def strata(out, publish):
+def strata(out, publish, place):
     import strata.torch as st
 
     model, opt = make()
-    opt = st.DistributedOptimizer(opt, model, buffers="mean", publish=publish)
+    model.is_reentrant = publish == "step"
+    if hasattr(torch, "compile") and place == "servers":
+        model.tail = torch.compile(model.tail, backend="aot_eager")
+    opt = st.DistributedOptimizer(
+        opt, model, buffers="mean", publish=publish, optimizer_on=place
+    )
     rank = int(os.environ["RANK"])
     for step in range(STEPS):
         opt.zero_grad()
@@ -97,6 +113,6 @@ def reference(out):
 
 if __name__ == "__main__":
     how, out = sys.argv[1:3]
-    trained, number = strata(out, sys.argv[3]) if how == "strata" else reference(out)
+    trained, number = strata(out, *sys.argv[3:]) if how == "strata" else reference(out)
     floats = {k: v for k, v in trained.state_dict().items() if v.dtype == torch.float32}
     torch.save(floats, f"{out}.{number}")

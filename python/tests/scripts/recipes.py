@@ -1,7 +1,8 @@
-"""Trains a model of parts, each with an optimizer of its own, for 50 steps: in a job, or with DDP
-beside it.
+"""Trains a model of parts, each with an optimizer of its own, for 50 steps: in a job, with DDP, or
+in one process, which with `tree` computes the gradients of so many ranks and adds them up in the
+tree's order.
 
-usage: recipes.py strata|ddp|alone|plain OUT
+usage: recipes.py strata|ddp|alone|plain|tree OUT [RANKS]
 """
 
 import os
@@ -19,7 +20,7 @@ class Parts(torch.nn.Module):
         super().__init__()
         self.parts = torch.nn.ModuleList(
             torch.nn.Sequential(torch.nn.Linear(6, 16), torch.nn.Tanh(), torch.nn.Linear(16, 3))
-            for _ in range(5)
+            for _ in range(8)
         )
 
     def forward(self, x):
@@ -44,26 +45,61 @@ def optimizers(model):
             ],
             1e-2,
         ),
+        torch.optim.SGD(groups(parts[5], weight_decay=0.0), 0.05, momentum=0.9, weight_decay=1e-2),
+        torch.optim.Adam(groups(parts[6], betas=(0.8, 0.95)), 1e-2, weight_decay=1e-2),
+        torch.optim.SGD(parts[7].parameters(), 1e-3, momentum=0.9, dampening=0.1, maximize=True),
     ]
 
 
-def train(model, inner, opts, rank, ranks, steps=50):
+def groups(part, **second):
+    """Two groups: the first layer, and the second with options of its own."""
+    return [{"params": part[0].parameters()}, {"params": part[2].parameters(), **second}]
+
+
+def add_in_tree_order(parts):
+    """Of four: (0 + 1) + (2 + 3)."""
+    if len(parts) == 1:
+        return parts[0]
+    return add_in_tree_order([a + b for a, b in zip(parts[::2], parts[1::2])])
+
+
+def backward_of_all(model, x, y, ranks):
+    """Makes each gradient the mean of those that so many ranks would have."""
+    params = list(model.parameters())
+    of_ranks = []
+    for rank in range(ranks):
+        model.zero_grad(set_to_none=True)
+        share = slice(rank * BATCH, (rank + 1) * BATCH)
+        sum(F.cross_entropy(out, y[share]) for out in model(x[share])).backward()
+        of_ranks.append([p.grad for p in params])
+    for p, gradients in zip(params, zip(*of_ranks)):
+        p.grad = add_in_tree_order(gradients) * (1 / ranks)
+
+
+def train(model, inner, opts, rank, ranks, steps=50, is_tree=False):
     schedulers = [torch.optim.lr_scheduler.StepLR(o, 10, 0.7) for o in opts]
     data = torch.Generator().manual_seed(7)
+    clipped = 0
     for _ in range(steps):
-        x = torch.randn(ranks * BATCH, 6, generator=data)[rank * BATCH : (rank + 1) * BATCH]
-        y = torch.randint(0, 3, (ranks * BATCH,), generator=data)[rank * BATCH : (rank + 1) * BATCH]
+        x = torch.randn(ranks * BATCH, 6, generator=data)
+        y = torch.randint(0, 3, (ranks * BATCH,), generator=data)
         for o in opts:
             o.zero_grad()
-        loss = sum(F.cross_entropy(out, y) for out in model(x))
-        loss.backward()
-        torch.nn.utils.clip_grad_norm_(inner.parts[1].parameters(), 0.3)
+        if is_tree:
+            backward_of_all(model, x, y, ranks)
+        else:
+            share = slice(rank * BATCH, (rank + 1) * BATCH)
+            sum(F.cross_entropy(out, y[share]) for out in model(x[share])).backward()
+        for part in (1, 4, 5, 6):
+            norm = torch.nn.utils.clip_grad_norm_(inner.parts[part].parameters(), 0.3)
+            clipped += bool(norm > 0.3)
         for o, s in zip(opts, schedulers):
             o.step()
             s.step()
+    assert clipped > steps, f"gradients were clipped {clipped} times in {steps} steps"
 
 
-def main(how, out):
+def main(how, out, *of):
     torch.manual_seed(1 + int(os.environ["RANK"]) if how == "strata" else 1)
     model = Parts()
     opts = optimizers(model)
@@ -81,6 +117,9 @@ def main(how, out):
         rank = 0
     elif how == "plain":
         train(model, model, opts, 0, 1)
+        rank = 0
+    elif how == "tree":
+        train(model, model, opts, 0, int(of[0]), is_tree=True)
         rank = 0
     else:
         import torch.distributed as dist

@@ -60,17 +60,21 @@ def main(kind, options):
 
     one, optimizer, schedule = make(kind)
     scheduler = schedule(optimizer)
+    clipped = 0
     for step in range(STEPS):
         optimizer.zero_grad()
         for r in range(ranks):
             x, y = batch(r, step)
             (F.cross_entropy(one(x), y) / ranks).backward()
         if "clip_norm" in options:
-            torch.nn.utils.clip_grad_norm_(one.parameters(), options["clip_norm"])
+            norm = torch.nn.utils.clip_grad_norm_(one.parameters(), options["clip_norm"])
+            clipped += bool(norm > options["clip_norm"])
         optimizer.step()
         scheduler.step()
+    assert clipped > STEPS // 2 or "clip_norm" not in options, clipped
     worst = max(float((a - b).abs().max()) for a, b in zip(model.parameters(), one.parameters()))
     assert worst < 1e-6, worst
+    torch.save([p.detach() for p in model.parameters()], f"trained.{rank}")
     # After the end the weights are this process's own, where they lay.
     final = [p.detach().clone() for p in model.parameters()]
     with torch.no_grad():

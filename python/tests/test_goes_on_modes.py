@@ -1,0 +1,58 @@
+"""Ranks that are killed in each mode, and in each way to exchange: the job goes on by itself, with
+the bits of a run that nothing disturbed."""
+
+from __future__ import annotations
+
+import pathlib
+import re
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from going_on import SCRIPT, STEPS, Undisturbed, checkpoints, expect_no_change_by_a_kill
+from support import must_finish, run_job
+
+
+@pytest.fixture(scope="module")
+def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> Undisturbed:
+    return Undisturbed(tmp_path_factory.mktemp("undisturbed"))
+
+
+CASES: dict[str, tuple[str, dict[str, Any]]] = {
+    "without-servers": ("sync", {"servers": None}),
+    "ring": ("ring", {"nodes": 2}),
+    "local-steps": ("local(2)", {}),
+    "delayed": ("delay1", {}),
+}
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_a_rank_that_is_killed_changes_no_bit(
+    tmp_path: pathlib.Path, case: str, undisturbed: Undisturbed
+) -> None:
+    mode, how = CASES[case]
+    expect_no_change_by_a_kill(tmp_path, undisturbed.run(mode), mode, **how)
+
+
+def test_each_rank_makes_its_steps_in_modes_where_none_waits(tmp_path: pathlib.Path) -> None:
+    arguments = ["--die-at", "17", "--checkpoints", str(tmp_path / "checkpoints")]
+    must_finish(
+        run_job(tmp_path, SCRIPT, *arguments, mode="async", options=checkpoints(tmp_path), nodes=2)
+    )
+    made = [len(torch.load(tmp_path / f"rank{rank}.pt")["made"]) for rank in range(2)]
+    assert made[0] == made[1] < STEPS
+
+
+def test_a_session_gives_and_reads_a_state_of_its_own(tmp_path: pathlib.Path) -> None:
+    whole, folder = tmp_path / "whole", tmp_path / "killed"
+    script = "session_goes_on.py"
+    must_finish(run_job(whole, script, str(whole), "-1"))
+    result = must_finish(
+        run_job(folder, script, str(folder / "checkpoints"), "8", options=checkpoints(folder))
+    )
+    (first,) = set(re.findall(r"first step (\d+)", result.out))
+    assert int(first) in (3, 6)
+    for rank in range(2):
+        one, other = (np.load(place / f"rank{rank}.npy") for place in (folder, whole))
+        assert one.tobytes() == other.tobytes()
