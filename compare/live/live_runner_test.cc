@@ -92,6 +92,7 @@ class FakeCoordinator : public control::CoordinatorClient {
     }
     status.set_state(state_.end);
     status.set_reason(state_.reason);
+    *status.mutable_checkpoints() = state_.checkpoints;
     status.add_nodes()->set_daemon("w0");
     status.mutable_nodes(0)->set_ranks(1);
     status.add_shards()->set_daemon("s0");
