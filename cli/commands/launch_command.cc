@@ -19,6 +19,7 @@
 #include "cli/commands/commands.h"
 #include "cli/options/gpu_options.h"
 #include "cli/options/options.h"
+#include "cli/options/resume_option.h"
 #include "cli/options/within.h"
 #include "cli/program/version.h"
 #include "common/atomic_file.h"
@@ -34,6 +35,7 @@ constexpr int kCoordinatorPort = 7070;
 struct Options {
   std::string hosts_path;
   JobOptions job;
+  std::string resume;
   LaunchOptions launch;
   std::string ssh = kSsh;
   std::string binary;
@@ -76,6 +78,7 @@ class Launch {
     run.cluster.coordinator_host = plan_.coordinator.address;
     run.cluster.ready_deadline = absl::Seconds(options_.timeout_s);
     run.job = std::move(job);
+    run.resume = ToResumeFrom(options_.resume);
     run.trace = options_.job.trace;
     if (run.job.has_value()) {
       const uint32_t ranks = run.job->ranks();
@@ -176,7 +179,9 @@ int Run(Options options, const Invocation& invocation) {
 void AddOptions(CLI::App* command, Options* options) {
   LaunchOptions& launch = options->launch;
   command->add_option("--hosts", options->hosts_path, "Hosts file, see below")->required();
-  command->add_option("--job", options->job.path, "Job to run; without one: run until Ctrl-C");
+  CLI::Option* const job =
+      command->add_option("--job", options->job.path, "Job to run; without one: run until Ctrl-C");
+  AddResumeOption(command, &options->resume)->needs(job);
   AddJobOptions(command, &options->job);
   AddTraceOption(command, &options->job);
   command

@@ -11,6 +11,7 @@
 #include "cli/cluster/local_cluster.h"
 #include "cli/commands/commands.h"
 #include "cli/options/options.h"
+#include "cli/options/resume_option.h"
 
 namespace strata::cli {
 namespace {
@@ -18,6 +19,7 @@ namespace {
 struct Options {
   JobOptions job;
   LocalClusterOptions cluster;
+  std::string resume;
 };
 
 int Run(Options options, const Invocation& invocation) {
@@ -35,6 +37,7 @@ int Run(Options options, const Invocation& invocation) {
   cluster.runs_dir = std::filesystem::absolute(cluster.runs_dir).lexically_normal();
   ClusterRun::Options run;
   run.job = std::move(job);
+  run.resume = ToResumeFrom(options.resume);
   run.trace = options.job.trace;
   run.ready_line = [&cluster](const std::string& coordinator) {
     return absl::StrCat("strata local ready coordinator=", coordinator,
@@ -51,7 +54,9 @@ void AddLocalCommand(CLI::App* app, Invocation* invocation) {
   auto options = std::make_shared<Options>();
   CLI::App* command = app->add_subcommand(
       "local", "Run a whole cluster on this machine; with --job run that job, then stop");
-  command->add_option("--job", options->job.path, "Job to run; without one: run until Ctrl-C");
+  CLI::Option* const job =
+      command->add_option("--job", options->job.path, "Job to run; without one: run until Ctrl-C");
+  AddResumeOption(command, &options->resume)->needs(job);
   AddJobOptions(command, &options->job);
   AddTraceOption(command, &options->job);
   LocalClusterOptions& cluster = options->cluster;

@@ -4,8 +4,8 @@
 
 namespace strata::cli {
 
-void AddResumeOption(CLI::App* command, std::string* resume) {
-  command
+CLI::Option* AddResumeOption(CLI::App* command, std::string* resume) {
+  return command
       ->add_option("--resume", *resume,
                    "Go on from the newest whole checkpoint in this folder, or of this job")
       ->type_name("DIR|JOB_ID");

@@ -9,7 +9,7 @@
 namespace strata::cli {
 
 // --resume: where the checkpoints are that a job goes on from.
-void AddResumeOption(CLI::App* command, std::string* resume);
+CLI::Option* AddResumeOption(CLI::App* command, std::string* resume);
 
 // Reads its value: a number is a job's; all else is a folder, as the coordinator's host sees it, or
 // a bucket. Empty: the job begins anew.

@@ -48,6 +48,15 @@ TEST_F(RankAlone, GoesOnWithTheBitsOfAnUndisturbedRun) {
   // Another command goes on from it, too; one with servers does not.
   status = Run(AloneJob("more", kSteps + 20), FromFolder(dir));
   EXPECT_EQ(status.checkpoints().resumed_step(), 100u);
+  // So does a cluster that a command makes for it.
+  proto::Job local = AloneJob("local", kSteps + 20);
+  local.set_run_dir(TestDir() + "/local-run");
+  const CommandResult ran =
+      RunStrata({"local", "--nodes", "1", "--slots", "1", "--servers", "0", "--job",
+                 WriteJob(TestDir(), local), "--resume", dir, "--runs", TestDir() + "/local-runs"});
+  EXPECT_EQ(ran.status.code, 0) << ran.err;
+  EXPECT_TRUE(Content(TestDir() + "/local-run/model.safetensors") == Model(status));
+  EXPECT_LT(Metrics(TestDir() + "/local-run").size(), 10u) << "it has begun anew";
   proto::Job served = CheckpointedJob("served", 1, kSteps);
   served.set_ranks(1);
   EXPECT_THAT(Failure(served, FromFolder(dir)), HasSubstr("exchange"));
