@@ -85,6 +85,7 @@ void ClusterRun::OnReady(const absl::Status& status) {
 void ClusterRun::AwaitCheckpoint(JobId job) {
   if (!options_.job->has_checkpoint() || followed_ != kExitOk) return;
   for (const absl::Duration timeout : {kSoon, kLastCheckpoint}) {
+    if (stopping_) return;
     const absl::StatusOr<proto::JobStatus> end = client_->GetJob(job);
     if (!end.ok() || !end->checkpoints().has_writing_step()) return;
     if (timeout != kSoon) {

@@ -201,8 +201,6 @@ void MpiCheckpoints::MoveOn() {
   }
 }
 
-bool MpiCheckpoints::idle() const { return !status_.has_writing_step(); }
-
 void MpiCheckpoints::TellProblem() {
   if (status_.problem().empty()) told_.clear();
   if (status_.problem() == told_) return;

@@ -47,8 +47,10 @@ class MpiCheckpoints {
   void OnPart(const proto::CheckpointPart& part);
   // Moves on what can be moved.
   void MoveOn();
-  // Whether no checkpoint is under way.
-  bool idle() const;
+  // The step whose checkpoint is under way.
+  std::optional<uint64_t> writing_step() const {
+    return status_.has_writing_step() ? std::optional(status_.writing_step()) : std::nullopt;
+  }
 
  private:
   void KeepIfWhole();

@@ -29,12 +29,18 @@ namespace strata::cli {
 namespace {
 
 // For the last reports of ranks that have ended their training.
-constexpr absl::Duration kLastWords = absl::Seconds(30);
+constexpr absl::Duration kLastWords = absl::Seconds(150);
 constexpr absl::Duration kLookEvery = absl::Milliseconds(1);
 
 StoreOpener OpenAnyStore() {
   return [environment = OwnEnvironment()](const std::string& address) {
     return OpenStore(address, {.environment = environment});
+  };
+}
+
+StoreOpener OpenStoreToLookInto() {
+  return [environment = OwnEnvironment()](const std::string& address) {
+    return OpenStoreThatIsThere(address, {.environment = environment});
   };
 }
 
@@ -85,13 +91,26 @@ class Reports {
     const absl::Time deadline = absl::Now() + kLastWords;
     while (true) {
       if (absl::Status status = Pump(); !status.ok()) return status;
-      const bool all = finals_ == job_.ranks() && checkpoints_.idle();
-      if (collective_.rank() != 0 || all || absl::Now() >= deadline) return absl::OkStatus();
+      const bool all = finals_ == job_.ranks() && !checkpoints_.writing_step();
+      if (collective_.rank() != 0 || all) return absl::OkStatus();
+      if (absl::Now() >= deadline) return Miss();
       absl::SleepFor(kLookEvery);
     }
   }
 
  private:
+  // Says what has not come; the job is as well without it.
+  absl::Status Miss() const {
+    if (finals_ < job_.ranks()) {
+      std::fprintf(stderr, "strata: the last reports of %u ranks have not come\n",
+                   job_.ranks() - finals_);
+    }
+    if (const auto step = checkpoints_.writing_step()) {
+      std::fprintf(stderr, "strata: the checkpoint of step %s is not complete\n",
+                   absl::StrCat(*step).c_str());
+    }
+    return absl::OkStatus();
+  }
   absl::Status Take(const proto::ChildMessage& message) {
     if (message.has_report()) return Take(message.report());
     checkpoints_.OnPart(message.checkpoint());
@@ -186,6 +205,14 @@ void TellProgress(const mpi::Progress& progress) {
       progress.waiting_s);
 }
 
+// Returns where MPI does: it ends this process, too.
+absl::Status AbortAll(const absl::Status& why, mpi::Collective* collective) {
+  std::fprintf(stderr, "strata: error: rank %u: %s\n", collective->rank(),
+               std::string(why.message()).c_str());
+  collective->Abort(1);
+  return absl::CancelledError(why.message());
+}
+
 absl::Status Train(MpiStart start, mpi::Collective* collective, const absl::Notification* stop) {
   const proto::Launch launch = MakeLaunch(start.record, *collective);
   const proto::Job& job = launch.record().job();
@@ -211,8 +238,9 @@ absl::Status Train(MpiStart start, mpi::Collective* collective, const absl::Noti
   options.node = launch.node();
   options.stop = stop;
   auto outcome = worker::RunTrainer(options, client);
-  if (!outcome.ok()) return outcome.status();
-  if (absl::Status status = reports.End(); !status.ok()) return status;
+  absl::Status ended = outcome.ok() ? reports.End() : outcome.status();
+  // At once: the others wait for this rank, whose store may not answer.
+  if (!ended.ok()) return AbortAll(ended, collective);
   if (collective->rank() == 0) TellProgress(own->progress());
   return absl::OkStatus();
 }
@@ -226,14 +254,11 @@ absl::Status RunMpiRank(const MpiRankOptions& options, const absl::Notification*
   if (!collective.ok()) return collective.status();
   if (absl::Status status = CheckJob(*job, **collective); !status.ok()) return status;
   absl::StatusOr<MpiStart> start =
-      AgreeOnStart(*job, options.resume, OpenAnyStore(), collective->get());
+      AgreeOnStart(*job, options.resume, OpenStoreToLookInto(), collective->get());
   if (!start.ok()) return start.status();
   const absl::Status status = Train(*std::move(start), collective->get(), stop);
-  if (status.ok()) return status;
-  std::fprintf(stderr, "strata: error: rank %u: %s\n", (*collective)->rank(),
-               std::string(status.message()).c_str());
-  (*collective)->Abort(1);
-  return absl::CancelledError(status.message());
+  if (status.ok() || absl::IsCancelled(status)) return status;
+  return AbortAll(status, collective->get());
 }
 
 }  // namespace strata::cli

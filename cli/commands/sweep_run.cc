@@ -103,7 +103,7 @@ absl::Status SweepRun::DeleteCheckpoints(const std::vector<compare::RungRuns>& r
   const bool are_own = std::none_of(
       plan_.points.begin(), plan_.points.end(),
       [](const compare::SweepPoint& point) { return point.plan.job.has_checkpoint(); });
-  if (!are_own || plan_.rungs.size() == 1) return absl::OkStatus();
+  if (!are_own || ends_.dir.empty() || plan_.rungs.size() == 1) return absl::OkStatus();
   if (rungs.size() == plan_.rungs.size()) return folder_->DeleteAllCheckpoints();
   const std::vector<size_t> next = PointsAfter(rungs);
   const auto goes_on = [&](size_t point) {

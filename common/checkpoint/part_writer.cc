@@ -52,6 +52,33 @@ PartWriter::~PartWriter() {
   thread_.detach();
 }
 
+proto::CheckpointPart PartWriter::Describe(const Part& part, const Work& work) {
+  proto::CheckpointPart described;
+  described.set_job_id(work.job);
+  described.set_token(work.token);
+  described.set_clock(part.clock);
+  SetNumber(part.name, &described);
+  return described;
+}
+
+void PartWriter::GiveUp(const std::string& why) {
+  std::deque<Part> queue;
+  {
+    absl::MutexLock lock(&work_->mutex);
+    queue.swap(work_->queue);
+    work_->finishing = true;
+  }
+  std::vector<proto::CheckpointPart> unwritten;
+  absl::MutexLock lock(&work_->telling);
+  if (work_->in_hand) unwritten.push_back(*work_->in_hand);
+  for (const Part& part : queue) unwritten.push_back(Describe(part, *work_));
+  for (proto::CheckpointPart& part : unwritten) {
+    part.set_error(why);
+    work_->calls.tell(part);
+  }
+  work_->abandoned = true;
+}
+
 void PartWriter::Write(Part part) {
   absl::MutexLock lock(&work_->mutex);
   if (!work_->finishing) work_->queue.push_back(std::move(part));
@@ -106,11 +133,11 @@ absl::StatusOr<ObjectFacts> PartWriter::Put(const Part& part, Work& work) {
 }
 
 void PartWriter::WriteNow(Part part, Work& work) {
-  proto::CheckpointPart told;
-  told.set_job_id(work.job);
-  told.set_token(work.token);
-  told.set_clock(part.clock);
-  SetNumber(part.name, &told);
+  proto::CheckpointPart told = Describe(part, work);
+  {
+    absl::MutexLock lock(&work.telling);
+    work.in_hand = told;
+  }
   told.set_error(part.problem);
   if (part.problem.empty()) {
     const absl::Time begin = absl::Now();
@@ -130,6 +157,7 @@ void PartWriter::WriteNow(Part part, Work& work) {
     LogWarning("job %d: checkpoint of clock %d: %s", work.job, part.clock, told.error());
   }
   absl::MutexLock lock(&work.telling);
+  work.in_hand.reset();
   if (work.abandoned) return;
   if (part.problem.empty() && part.let_go != nullptr) part.let_go();
   work.calls.tell(told);

@@ -5,6 +5,7 @@
 #include <deque>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <thread>
 
@@ -20,6 +21,10 @@
 #include "proto/control.pb.h"
 
 namespace strata {
+
+// What is told of a part that was not written when its process ended.
+inline constexpr char kNotInTime[] =
+    "the store is so slow that it was not written when the job ended";
 
 // Writes this process's objects of one job's checkpoints, one after the other on a thread of its
 // own, so that training never waits for the store.
@@ -46,8 +51,10 @@ class PartWriter {
 
   // The attempt of the job that the record is of.
   PartWriter(const proto::JobRecord& record, Calls calls);
-  // Leaves what is queued unwritten. A store that does not answer is waited for a moment: the
-  // thread then ends by itself, once it does.
+  // Tells of all that is not written that it will not be, and is silent from then on.
+  void GiveUp(const std::string& why);
+  // Leaves what is queued unwritten, untold. A store that does not answer is waited for a moment:
+  // the thread then ends by itself, once it does.
   ~PartWriter();
 
   // Parts after Finish are dropped, untold.
@@ -73,6 +80,7 @@ class PartWriter {
     bool done ABSL_GUARDED_BY(mutex) = false;
     absl::Mutex telling;  // held while calls are made, but for `open`
     bool abandoned ABSL_GUARDED_BY(telling) = false;
+    std::optional<proto::CheckpointPart> in_hand ABSL_GUARDED_BY(telling);
 
     bool HasWork() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex) {
       return !queue.empty() || finishing;
@@ -80,6 +88,7 @@ class PartWriter {
   };
 
   static void Run(Work& work);
+  static proto::CheckpointPart Describe(const Part& part, const Work& work);
   static void WriteNow(Part part, Work& work);
   static absl::StatusOr<ObjectFacts> Put(const Part& part, Work& work);
 

@@ -248,6 +248,25 @@ TEST_F(PartWriterTest, ItsEndLeavesWhatIsQueuedUnwritten) {
   EXPECT_LT(made, kEnough);
 }
 
+TEST_F(PartWriterTest, WhatItGivesUpIsToldAsAProblemAndNothingAfterThat) {
+  LetOpen(false);
+  PartWriter writer(Record(), Calls());
+  writer.Write(Part(10));
+  AwaitNotes(1);
+  writer.Write(Part(20));
+  writer.GiveUp("late");
+  ASSERT_EQ(told().size(), 2u);
+  for (const size_t i : {0, 1}) {
+    EXPECT_EQ(told()[i].error(), "late");
+    EXPECT_EQ(told()[i].clock(), 10 * (i + 1));
+    EXPECT_EQ(told()[i].job_id(), 7u);
+    EXPECT_TRUE(told()[i].has_shard());
+  }
+  LetOpen(true);
+  EXPECT_TRUE(writer.AwaitDone(kLong));
+  EXPECT_EQ(told().size(), 2u);
+}
+
 TEST_F(PartWriterTest, AStoreThatDoesNotAnswerDoesNotHoldUpItsEnd) {
   LetOpen(false);
   auto token = std::make_shared<int>(0);

@@ -208,6 +208,7 @@ void AwaitLastCheckpoint(CoordinatorClient* client, const proto::JobStatus& end,
   while (status.ok() && status->checkpoints().has_writing_step()) {
     if (!still_wanted() || absl::Now() >= give_up_at) return;
     absl::SleepFor(kCheckpointLook);
+    if (!still_wanted()) return;
     status = client->GetJob(JobId(end.job_id()));
   }
 }

@@ -219,7 +219,6 @@ void ServerDaemon::Remove(uint32_t job) {
   proto::DaemonMessage counts;
   *counts.mutable_heartbeat() = MakeHeartbeat();
   admission_.Release(JobId(job));
-  checkpoints_->End(JobId(job));
   session_->Send(std::move(counts));
   SendTraces();
   if (traced_.erase(job) > 0) trace_sender_.Send(TraceEnd(job), session_.get());
@@ -227,6 +226,7 @@ void ServerDaemon::Remove(uint32_t job) {
     absl::Status status = shard->Remove(JobId(job));
     if (!status.ok()) LogWarning("job %u: %s", job, std::string(status.message()));
   }
+  checkpoints_->End(JobId(job));  // once no shard has a cut for it any more
   LogInfo("job %u: removed", job);
 }
 

@@ -194,7 +194,11 @@ void JobProcessesCore::OnExit(int child, const ExitStatus& status, const std::st
     unjoined_ = child;
     unjoined_due_ = now + deadlines_.unjoined_time;
   }
-  if (life_.only_aggregator_left()) aggregator_due_ = now + deadlines_.end_deadline;
+  if (life_.only_aggregator_left()) {
+    // It may have objects of checkpoints still to write.
+    aggregator_due_ = now + deadlines_.end_deadline +
+                      (job_.has_checkpoint() ? deadlines_.last_checkpoint : absl::ZeroDuration());
+  }
   if (running_ == 0) OnAllGone(now);
 }
 

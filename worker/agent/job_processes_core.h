@@ -30,6 +30,8 @@ struct JobDeadlines {
   absl::Duration cause_time = absl::Seconds(2);
   // Time for the aggregator once its ranks have ended, and for the final model's metrics to arrive.
   absl::Duration end_deadline = absl::Seconds(30);
+  // Besides, where the job writes checkpoints: more than an aggregator waits for its store.
+  absl::Duration last_checkpoint = absl::Seconds(150);
   // How long after a rank that has ended well without joining the job the others may go on: they
   // wait for it.
   absl::Duration unjoined_time = absl::Seconds(3);

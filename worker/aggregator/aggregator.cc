@@ -34,7 +34,7 @@ namespace {
 constexpr absl::Duration kIdlePoll = absl::Seconds(1);
 constexpr absl::Duration kActivityEvery = absl::Seconds(1);
 // For what is on its way to the store when the job ends: less than JobDeadlines gives the process.
-constexpr absl::Duration kLastCheckpoints = absl::Seconds(20);
+constexpr absl::Duration kLastCheckpoints = absl::Minutes(2);
 
 class Aggregator {
  public:

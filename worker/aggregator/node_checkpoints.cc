@@ -156,7 +156,7 @@ std::vector<proto::CheckpointPart> NodeCheckpoints::TakeParts() {
 
 void NodeCheckpoints::Finish(absl::Duration timeout) {
   writer_.Finish();
-  writer_.AwaitDone(timeout);
+  if (!writer_.AwaitDone(timeout)) writer_.GiveUp(kNotInTime);
 }
 
 }  // namespace strata::worker

@@ -23,10 +23,14 @@ namespace {
 // Returns the clock of a finished job's last checkpoint; 0: there is none, or it is not known.
 uint64_t LastCheckpoint(const JobEntry& entry) {
   const uint64_t every = ClocksPerCheckpoint(entry.job());
-  if (every == 0 || entry.nodes.empty() || !entry.nodes[0].steps_made) return 0;
+  if (every == 0 || entry.has_missed_parts || entry.nodes.empty() || !entry.nodes[0].steps_made)
+    return 0;
   const uint64_t clocks = *entry.nodes[0].steps_made / StepsPerClock(entry.job());
   const uint64_t last = clocks / every * every;
-  return last > entry.stored.record().resume().clock() ? last : 0;
+  const proto::CheckpointStatus& known = entry.stored.status().checkpoints();
+  const bool is_there =
+      known.complete() > 0 && known.newest_step() >= last * StepsPerClock(entry.job());
+  return last > entry.stored.record().resume().clock() && !is_there ? last : 0;
 }
 
 // A script's name says more than its interpreter's.
@@ -186,6 +190,7 @@ void JobEntry::BeginTraining(absl::Time now) {
 }
 
 void JobEntry::BeginLedger() {
+  has_missed_parts = false;
   ledger = CheckpointLedger(stored.record());
   ledger.Close(status().mutable_checkpoints());
   proto::JobRecord record = stored.record();
@@ -304,6 +309,7 @@ JobEntry JobEntry::Restored(const proto::StoredJob& stored) {
   if (state != proto::RUNNING) return entry;
   if (stored.training() && stored.record().job().has_checkpoint()) {
     entry.BeginLedger();
+    entry.has_missed_parts = true;
   }
   entry.stage_ = stored.training() ? JobStage::kTraining : JobStage::kStarting;
   for (const proto::JobNodeStatus& shown : stored.status().nodes()) {

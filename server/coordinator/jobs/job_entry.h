@@ -89,6 +89,7 @@ class JobEntry {
   MetricsMerge metrics;
   JobWaits waits;
   CheckpointLedger ledger;            // of this attempt, and until it trains of the one before
+  bool has_missed_parts = false;      // the coordinator was away when some may have been told
   std::string ledger_record;          // that manifests of the ledger's checkpoints have
   bool looks_for_checkpoint = false;  // the store is being looked into
   absl::Time looks_again = absl::InfinitePast();

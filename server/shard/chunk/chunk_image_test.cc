@@ -119,9 +119,9 @@ struct Course {
   Bytes last, last_copy;
 };
 
-// Pushes of all nodes come in a random order until each has made kClocks, and then retires.
-void Drive(World& world, Course* course) {
-  std::mt19937 random(7);
+// Pushes of all nodes come in a random order until each has made so many, and then retires.
+void Drive(World& world, Course* course, uint64_t clocks = kClocks, uint32_t seed = 7) {
+  std::mt19937 random(seed);
   std::vector<bool> retired(kNodes);
   for (;;) {
     std::vector<size_t> ready;
@@ -130,7 +130,7 @@ void Drive(World& world, Course* course) {
     }
     if (ready.empty()) return;
     const size_t node = ready[random() % ready.size()];
-    if (world.chunk().Received(node) == kClocks) {
+    if (world.chunk().Received(node) == clocks) {
       world.Retire(node);
       retired[node] = true;
     } else {
@@ -230,6 +230,21 @@ std::vector<Case> Cases() {
   cases.push_back({"LazyCodec", "lazy { staleness: 2 }", OptimizerKind::kAdamW,
                    kernels::Compression::kInt8, /*exact=*/false});
   return cases;
+}
+
+// Pushes that come too late for the last clock of all are in the weights once all have retired.
+TEST(QuorumImages, TheEndIsCutInWhateverOrderPushesCome) {
+  const Case quorum = {"Quorum", "lazy { quorum { nodes: 2 } }"};
+  for (uint32_t seed = 0; seed < 100; ++seed) {
+    Course course;
+    World world(quorum, kNodes);
+    world.chunk().Seed(Random(1), 1);
+    world.Begin();
+    Drive(world, &course, 2 * kEvery, seed);
+    ASSERT_FALSE(course.images.empty());
+    EXPECT_EQ(course.images.back().clock, 2 * kEvery) << "seed " << seed;
+    EXPECT_TRUE(Same(course.images.back().weights.weights, world.chunk().weights().weights()));
+  }
 }
 
 INSTANTIATE_TEST_SUITE_P(Jobs, ChunkImages, ::testing::ValuesIn(Cases()),

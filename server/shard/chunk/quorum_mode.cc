@@ -84,7 +84,8 @@ class QuorumChunk final : public ChunkMode {
     const double rate = clock_.MeanRate();
     ApplyClock(chunk_, clock_.Close(), samples, rate);
     // By the slowest node, not by updates: all nodes go on from a clock that they have come to.
-    chunk_.cuts.OnClockOf(chunk_.nodes.Gate(), chunk_.nodes);
+    // What was late in the last clock of all is in the weights only once all have retired.
+    chunk_.cuts.OnClockOf(chunk_.nodes.MinClock(), chunk_.nodes);
   }
 
   const ChunkParts chunk_;

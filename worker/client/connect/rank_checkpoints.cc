@@ -151,6 +151,7 @@ absl::Status RankCheckpoints::Finish(absl::Duration timeout,
     if (absl::Now() >= deadline) break;
     wanted = still_wanted();
   }
+  if (!writer_->done()) writer_->GiveUp(kNotInTime);
   return wanted;
 }
 
