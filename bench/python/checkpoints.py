@@ -134,7 +134,7 @@ def measure(bench, options, folder):
             print(f"pair {pair}: step {mean_step(without, skip):.4f} s without, "
                   f"{mean_step(kept, skip):.4f} s with; {count / 1e9:.2f} GB in {seconds:.1f} s, "
                   f"{rates[-1]:.2f} of one writer's rate", flush=True)
-    more = options.steps + options.every
+    more = options.steps + 10
     whole = bench.train(more)
     read = read_all(folder)
     rest = bench.train(more, os.path.join(bench.scratch, "more"), folder)
