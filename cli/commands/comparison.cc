@@ -10,6 +10,7 @@
 #include "cli/render/table.h"
 #include "common/counted.h"
 #include "compare/campaign/campaign_plan.h"
+#include "compare/campaign/divergence.h"
 #include "compare/report/report.h"
 #include "compare/sweep/tuning.h"
 
@@ -106,7 +107,10 @@ int Comparison::Report(std::vector<proto::RunRecord> records) {
   std::printf("\nreport: %s/report/index.html\nfigures: %s/report.json\n", dir.c_str(),
               dir.c_str());
   std::fflush(stdout);
-  const auto failed = [](const proto::RunRecord& run) { return !run.failure().empty(); };
+  // Divergence is a result.
+  const auto failed = [](const proto::RunRecord& run) {
+    return !run.failure().empty() && !compare::HasDiverged(run.failure());
+  };
   if (!std::all_of(input.runs.begin(), input.runs.end(), failed)) return kExitOk;
   return PrintError(absl::StrCat("no run is of use: ", input.runs.front().failure()), kExitFailed);
 }

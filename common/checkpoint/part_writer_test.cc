@@ -260,7 +260,7 @@ TEST_F(PartWriterTest, WhatItGivesUpIsToldAsAProblemAndNothingAfterThat) {
     EXPECT_EQ(told()[i].error(), "late");
     EXPECT_EQ(told()[i].clock(), 10 * (i + 1));
     EXPECT_EQ(told()[i].job_id(), 7u);
-    EXPECT_TRUE(told()[i].has_shard());
+    EXPECT_TRUE(told()[i].has_node());
   }
   LetOpen(true);
   EXPECT_TRUE(writer.AwaitDone(kLong));
