@@ -21,10 +21,20 @@ ShardCore::~ShardCore() = default;
 
 absl::Status ShardCore::Install(const proto::JobRecord& record, ShardId own_shard,
                                 absl::Span<const ChunkImage> images) {
+  absl::StatusOr<bool> installed = BeginInstall(record, own_shard);
+  if (installed.ok() && !*installed) {
+    installed = InstallMore(JobId(record.job_id()), images, SIZE_MAX);
+  }
+  return installed.status();
+}
+
+absl::StatusOr<bool> ShardCore::BeginInstall(const proto::JobRecord& record, ShardId own_shard) {
   const JobId id(record.job_id());
   std::string text = absl::StrFormat("%d ", own_shard.value()) + record.SerializeAsString();
-  if (auto installed = jobs_.find(id); installed != jobs_.end()) {
-    if (installed->second.record == text) return absl::OkStatus();
+  for (const auto* jobs : {&jobs_, &installing_}) {
+    const auto known = jobs->find(id);
+    if (known == jobs->end()) continue;
+    if (known->second.record == text) return jobs == &jobs_;
     return absl::AlreadyExistsError(
         absl::StrFormat("job %d is installed with another record", id.value()));
   }
@@ -35,17 +45,41 @@ absl::Status ShardCore::Install(const proto::JobRecord& record, ShardId own_shar
   }
   std::unique_ptr<TraceLog> trace;
   if (trace_clock_) trace = TraceLog::Create(record.job(), {.now = trace_clock_});
-  auto job = std::make_unique<ShardJob>(*std::move(plan), kernels_, pool_, &scratch_, &refusals_,
-                                        &cuts_, std::move(trace));
+  Installed made{std::make_unique<ShardJob>(*std::move(plan), kernels_, pool_, &scratch_,
+                                            &refusals_, &cuts_, std::move(trace)),
+                 std::move(text)};
   if (record.has_resume()) {
-    if (absl::Status restored = job->Restore(images); !restored.ok()) {
-      return absl::InvalidArgumentError(
-          absl::StrFormat("job %d: %s", id.value(), restored.message()));
-    }
+    installing_[id] = std::move(made);
+    return false;
   }
-  if (job->trace() != nullptr) ++traced_;
-  jobs_[id] = {std::move(job), std::move(text)};
-  return absl::OkStatus();
+  Add(id, std::move(made));
+  return true;
+}
+
+absl::StatusOr<bool> ShardCore::InstallMore(JobId id, absl::Span<const ChunkImage> images,
+                                            size_t chunks) {
+  const auto found = installing_.find(id);
+  if (found == installing_.end()) {
+    return absl::NotFoundError(absl::StrFormat("job %d was removed", id.value()));
+  }
+  Installed& made = found->second;
+  const size_t end = made.restored + std::min(chunks, made.job->chunks() - made.restored);
+  if (absl::Status restored = made.job->Restore(images, made.restored, end); !restored.ok()) {
+    installing_.erase(found);
+    return absl::InvalidArgumentError(
+        absl::StrFormat("job %d: %s", id.value(), restored.message()));
+  }
+  made.restored = end;
+  if (end < made.job->chunks()) return false;
+  Installed whole = std::move(made);
+  installing_.erase(found);
+  Add(id, std::move(whole));
+  return true;
+}
+
+void ShardCore::Add(JobId id, Installed installed) {
+  if (installed.job->trace() != nullptr) ++traced_;
+  jobs_[id] = std::move(installed);
 }
 
 void ShardCore::LetGoOf(JobId job, ShardId shard, uint64_t clock) {
@@ -54,6 +88,7 @@ void ShardCore::LetGoOf(JobId job, ShardId shard, uint64_t clock) {
 }
 
 void ShardCore::Remove(JobId job, std::vector<ShardAction>* actions) {
+  installing_.erase(job);
   const auto found = jobs_.find(job);
   if (found == jobs_.end()) return;
   for (const transport::ConnectionId connection : found->second.job->Connections()) {

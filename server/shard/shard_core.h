@@ -10,6 +10,7 @@
 
 #include "absl/container/flat_hash_map.h"
 #include "absl/status/status.h"
+#include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "absl/types/span.h"
 #include "common/buffer_pool.h"
@@ -74,6 +75,13 @@ class ShardCore {
   absl::Status Install(const proto::JobRecord& record, ShardId own_shard,
                        absl::Span<const ChunkImage> images = {});
 
+  // The same in turns, between which the shard serves other jobs: BeginInstall, then InstallMore
+  // with the same images, each of which takes in so many chunks, until one of them returns that the
+  // job is installed. Until then nobody finds it here. Errors: those of Install, after which the
+  // job is not here; NotFound: it was removed meanwhile.
+  absl::StatusOr<bool> BeginInstall(const proto::JobRecord& record, ShardId own_shard);
+  absl::StatusOr<bool> InstallMore(JobId job, absl::Span<const ChunkImage> images, size_t chunks);
+
   // Forgets a job; its connections are closed. Unknown jobs are fine.
   void Remove(JobId job, std::vector<ShardAction>* actions);
 
@@ -110,9 +118,11 @@ class ShardCore {
  private:
   struct Installed {
     std::unique_ptr<ShardJob> job;
-    std::string record;  // as installed, to know it again
+    std::string record;   // as installed, to know it again
+    size_t restored = 0;  // chunks, where the job goes on from images
   };
 
+  void Add(JobId id, Installed installed);
   void OnHello(transport::ConnectionId connection, const wire::Frame& frame,
                std::vector<ShardAction>* actions);
   // Answers with an error and counts it, for the job where the connection is bound to one.
@@ -125,6 +135,7 @@ class ShardCore {
   const std::function<absl::Time()> trace_clock_;
   size_t traced_ = 0;  // jobs
   absl::flat_hash_map<JobId, Installed> jobs_;
+  absl::flat_hash_map<JobId, Installed> installing_;  // not yet among them
   absl::flat_hash_map<transport::ConnectionId, JobId> bound_;
   uint64_t refused_ = 0;
   Refusals refusals_;

@@ -50,6 +50,27 @@ TEST(ShardCoreCheckpoint, ImagesThatDoNotFitAreRefusedByName) {
   EXPECT_THAT(other.message(), testing::HasSubstr("job 7: the checkpoint's chunk 1: "));
 }
 
+TEST(ShardCoreCheckpoint, AJobIsTakenInInTurnsAndIsNotHereBefore) {
+  proto::JobRecord record = Record(1);
+  record.mutable_resume()->set_clock(6);
+  const std::vector<ChunkImage> images = {Image(0), Image(4)};
+  ShardCore shard(kernels::Cpu());
+  EXPECT_EQ(*shard.BeginInstall(record, ShardId(0)), false);
+  EXPECT_EQ(*shard.BeginInstall(record, ShardId(0)), false) << "asked again";
+  EXPECT_EQ(*shard.InstallMore(JobId(7), images, 1), false);
+  EXPECT_THAT(shard.Counters(), IsEmpty());
+  EXPECT_EQ(*shard.InstallMore(JobId(7), images, 1), true);
+  EXPECT_THAT(shard.Counters(), SizeIs(1));
+  EXPECT_EQ(*shard.BeginInstall(record, ShardId(0)), true);
+  // One that is removed meanwhile is gone.
+  ShardCore other(kernels::Cpu());
+  std::vector<ShardAction> actions;
+  EXPECT_EQ(*other.BeginInstall(record, ShardId(0)), false);
+  other.Remove(JobId(7), &actions);
+  EXPECT_EQ(other.InstallMore(JobId(7), images, 1).status().code(), absl::StatusCode::kNotFound);
+  EXPECT_THAT(other.Counters(), IsEmpty());
+}
+
 class CuttingShard : public testing::Test {
  protected:
   void SetUp() override {

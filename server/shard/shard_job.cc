@@ -42,10 +42,10 @@ ShardJob::ShardJob(ShardPlan plan, const kernels::Kernels& kernels, BufferPool& 
   }
 }
 
-absl::Status ShardJob::Restore(absl::Span<const ChunkImage> images) {
+absl::Status ShardJob::Restore(absl::Span<const ChunkImage> images, size_t begin, size_t end) {
   absl::flat_hash_map<uint64_t, const ChunkImage*> by_begin;
   for (const ChunkImage& image : images) by_begin[image.begin] = &image;
-  for (size_t chunk = 0; chunk < chunks_.size(); ++chunk) {
+  for (size_t chunk = begin; chunk < end; ++chunk) {
     const OwnChunk& own = plan_.chunks[chunk];
     const auto found = by_begin.find(own.begin);
     if (found == by_begin.end()) {

@@ -11,6 +11,9 @@
 namespace strata::server {
 namespace {
 
+// What a job goes on from is taken in in turns, so that other jobs and heartbeats are not held up:
+// chunks are of 16 MiB at most.
+constexpr size_t kChunksPerTurn = 4;
 constexpr absl::Duration kIdlePoll = absl::Seconds(1);
 // While frames wait for room in a peer's queue.
 constexpr absl::Duration kBusyPoll = absl::Milliseconds(2);
@@ -59,9 +62,13 @@ absl::Status ShardThread::RunOnThread(absl::AnyInvocable<void()> closure) {
 
 absl::Status ShardThread::Install(const proto::JobRecord& record, ShardId own_shard,
                                   absl::Span<const ChunkImage> images) {
-  absl::Status result;
-  absl::Status ran = RunOnThread([&] { result = core_.Install(record, own_shard, images); });
-  return ran.ok() ? result : ran;
+  absl::StatusOr<bool> installed = false;
+  absl::Status ran = RunOnThread([&] { installed = core_.BeginInstall(record, own_shard); });
+  while (ran.ok() && installed.ok() && !*installed) {
+    ran = RunOnThread(
+        [&] { installed = core_.InstallMore(JobId(record.job_id()), images, kChunksPerTurn); });
+  }
+  return ran.ok() ? installed.status() : ran;
 }
 
 absl::Status ShardThread::Remove(JobId job) {
