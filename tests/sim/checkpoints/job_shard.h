@@ -27,7 +27,9 @@ class JobShard {
   JobShard(transport::SimNetwork* network, const proto::JobRecord& record, uint32_t own);
 
   // See ShardJob.
-  absl::Status Restore(absl::Span<const ChunkImage> images) { return job_->Restore(images); }
+  absl::Status Restore(absl::Span<const ChunkImage> images) {
+    return job_->Restore(images, 0, job_->chunks());
+  }
   std::vector<server::ShardCut> TakeCuts() { return std::exchange(cuts_, {}); }
   void LetGoOf(ShardId shard, uint64_t clock) { job_->LetGoOf(shard, clock); }
   uint64_t refused() const { return job_->counters().refused; }
