@@ -5,11 +5,8 @@
 #include <string>
 #include <utility>
 
-#include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
-#include "common/bytes.h"
-#include "common/checkpoint/checkpoints.h"
-#include "common/checkpoint/manifest.h"
+#include "common/checkpoint/resume_object.h"
 #include "common/image/image_file.h"
 
 namespace strata::server {
@@ -46,21 +43,17 @@ absl::StatusOr<std::vector<ChunkImage>> LoadCheckpoint(const proto::JobRecord& r
                                                        Store& store) {
   const absl::StatusOr<std::set<uint32_t>> needed = NeededObjects(record, shards);
   if (!needed.ok()) return needed.status();
-  Checkpoints checkpoints(store);
   std::vector<ChunkImage> all;
   for (const uint32_t index : *needed) {
-    const proto::CheckpointObject& object = record.resume().objects(static_cast<int>(index));
-    const absl::StatusOr<Bytes> content = checkpoints.Read(
-        {.name = object.name(), .bytes = object.bytes(), .checksum = object.checksum()});
-    if (!content.ok()) return content.status();
-    absl::StatusOr<std::vector<ChunkImage>> images =
-        ParseImageFile(*content, absl::StrCat(store.where(), "/", object.name()));
+    const absl::StatusOr<ResumeObject> object = ReadResumeObject(record.resume(), index, store);
+    if (!object.ok()) return object.status();
+    absl::StatusOr<std::vector<ChunkImage>> images = ParseImageFile(object->content, object->path);
     if (!images.ok()) return images.status();
     for (const ChunkImage& image : *images) {
       if (image.clock == record.resume().clock()) continue;
       return absl::InvalidArgumentError(
-          absl::StrFormat("%s/%s: elements from %d on are of clock %d, not %d", store.where(),
-                          object.name(), image.begin, image.clock, record.resume().clock()));
+          absl::StrFormat("%s: elements from %d on are of clock %d, not %d", object->path,
+                          image.begin, image.clock, record.resume().clock()));
     }
     std::move(images->begin(), images->end(), std::back_inserter(all));
   }

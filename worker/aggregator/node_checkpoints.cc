@@ -4,9 +4,8 @@
 #include <iterator>
 #include <string>
 
-#include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
-#include "common/checkpoint/checkpoints.h"
+#include "common/checkpoint/resume_object.h"
 #include "common/image/image_file.h"
 #include "common/image/node_image_file.h"
 #include "common/job/consistency.h"
@@ -14,21 +13,6 @@
 
 namespace strata::worker {
 namespace {
-
-// Reads one object that the record goes on from. Errors: DataLoss: there is no such.
-absl::StatusOr<Bytes> ReadObject(const proto::Resume& resume, uint32_t index, Store* store) {
-  if (index >= static_cast<uint32_t>(resume.objects_size())) {
-    return absl::InvalidArgumentError(
-        absl::StrFormat("object %d of the checkpoint's %d", index, resume.objects_size()));
-  }
-  const proto::CheckpointObject& object = resume.objects(static_cast<int>(index));
-  return Checkpoints(*store).Read(
-      {.name = object.name(), .bytes = object.bytes(), .checksum = object.checksum()});
-}
-
-std::string PathOf(const proto::Resume& resume, uint32_t index, const Store& store) {
-  return absl::StrCat(store.where(), "/", resume.objects(static_cast<int>(index)).name());
-}
 
 absl::Status Expect(const char* unit, uint64_t found, uint64_t wanted, const std::string& path) {
   if (found == wanted) return absl::OkStatus();
@@ -43,10 +27,10 @@ absl::Status ReadOwn(const proto::Resume& resume, uint32_t node, Store* store, N
                         resume.object_of_node_size(), node));
   }
   const uint32_t index = resume.object_of_node(static_cast<int>(node));
-  const absl::StatusOr<Bytes> content = ReadObject(resume, index, store);
-  if (!content.ok()) return content.status();
-  const std::string path = PathOf(resume, index, *store);
-  absl::StatusOr<NodeImage> image = ParseNodeImageFile(*content, path);
+  const absl::StatusOr<ResumeObject> object = ReadResumeObject(resume, index, *store);
+  if (!object.ok()) return object.status();
+  const std::string& path = object->path;
+  absl::StatusOr<NodeImage> image = ParseNodeImageFile(object->content, path);
   if (!image.ok()) return image.status();
   if (image->node != node) {
     return absl::InvalidArgumentError(
@@ -60,10 +44,10 @@ absl::Status ReadSlices(const proto::Resume& resume, Store* store, NodeResume* o
   for (int i = 0; i < resume.objects_size(); ++i) {
     const std::optional<PartName> part = ParsePartName(resume.objects(i).name());
     if (!part || part->kind != PartKind::kShard) continue;
-    const absl::StatusOr<Bytes> content = ReadObject(resume, i, store);
-    if (!content.ok()) return content.status();
-    const std::string path = PathOf(resume, i, *store);
-    absl::StatusOr<std::vector<ChunkImage>> images = ParseImageFile(*content, path);
+    const absl::StatusOr<ResumeObject> object = ReadResumeObject(resume, i, *store);
+    if (!object.ok()) return object.status();
+    const std::string& path = object->path;
+    absl::StatusOr<std::vector<ChunkImage>> images = ParseImageFile(object->content, path);
     if (!images.ok()) return images.status();
     for (const ChunkImage& image : *images) {
       absl::Status same = Expect("clock", image.clock, resume.clock(), path);

@@ -4,7 +4,6 @@
 #include <optional>
 #include <utility>
 
-#include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/time/clock.h"
 #include "common/checkpoint/checkpoints.h"
@@ -155,20 +154,11 @@ absl::Status RankCheckpoints::Finish(absl::Duration timeout,
   return wanted;
 }
 
-absl::StatusOr<RankCheckpoints::Object> RankCheckpoints::ReadObject(uint32_t index) {
+absl::StatusOr<ResumeObject> RankCheckpoints::ReadObject(uint32_t index) {
   const proto::Resume& resume = launch_.record().resume();
-  if (index >= static_cast<uint32_t>(resume.objects_size())) {
-    return absl::DataLossError(
-        absl::StrFormat("object %d of the checkpoint's %d", index, resume.objects_size()));
-  }
-  absl::StatusOr<std::unique_ptr<Store>> store = open_(resume.dir());
+  const absl::StatusOr<std::unique_ptr<Store>> store = open_(resume.dir());
   if (!store.ok()) return store.status();
-  const proto::CheckpointObject& object = resume.objects(static_cast<int>(index));
-  absl::StatusOr<Bytes> content = Checkpoints(**store).Read(
-      {.name = object.name(), .bytes = object.bytes(), .checksum = object.checksum()});
-  if (!content.ok()) return content.status();
-  return Object{.content = *std::move(content),
-                .path = absl::StrCat((*store)->where(), "/", object.name())};
+  return ReadResumeObject(resume, index, **store);
 }
 
 absl::StatusOr<Bytes> RankCheckpoints::ReadState(uint32_t rank) {
@@ -179,7 +169,8 @@ absl::StatusOr<Bytes> RankCheckpoints::ReadState(uint32_t rank) {
                         "rank %d",
                         resume.object_of_rank_size(), rank));
   }
-  const absl::StatusOr<Object> object = ReadObject(resume.object_of_rank(static_cast<int>(rank)));
+  const absl::StatusOr<ResumeObject> object =
+      ReadObject(resume.object_of_rank(static_cast<int>(rank)));
   if (!object.ok()) return object.status();
   absl::StatusOr<RankImage> image = ParseRankImageFile(object->content, object->path);
   if (!image.ok()) return image.status();
@@ -198,7 +189,7 @@ absl::StatusOr<std::vector<ChunkImage>> RankCheckpoints::ReadImages() {
     const std::optional<PartName> part = ParsePartName(resume.objects(index).name());
     if (part && part->kind == PartKind::kShard) break;
   }
-  const absl::StatusOr<Object> object = ReadObject(index);
+  const absl::StatusOr<ResumeObject> object = ReadObject(index);
   if (!object.ok()) return object.status();
   absl::StatusOr<std::vector<ChunkImage>> images = ParseImageFile(object->content, object->path);
   if (!images.ok()) return images.status();

@@ -18,6 +18,7 @@
 #include "common/bytes.h"
 #include "common/checkpoint/part_name.h"
 #include "common/checkpoint/part_writer.h"
+#include "common/checkpoint/resume_object.h"
 #include "common/checkpoint/store.h"
 #include "common/image/chunk_image.h"
 #include "common/image/image_tensors.h"
@@ -61,12 +62,8 @@ class RankCheckpoints final : public ClientCheckpoints {
   absl::StatusOr<Bytes> ReadState(uint32_t rank);
   absl::StatusOr<std::vector<ChunkImage>> ReadWeights();
   absl::StatusOr<std::vector<ChunkImage>> ReadImages();
-  // An object that the job goes on from, and its path, for errors.
-  struct Object {
-    Bytes content;
-    std::string path;
-  };
-  absl::StatusOr<Object> ReadObject(uint32_t index);
+  // An object that the job goes on from.
+  absl::StatusOr<ResumeObject> ReadObject(uint32_t index);
   // Says to the daemon what has kept the job from going on, and returns the error for the program.
   absl::Status Refuse(const absl::Status& status);
 
