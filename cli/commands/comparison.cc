@@ -1,5 +1,6 @@
 #include "cli/commands/comparison.h"
 
+#include <algorithm>
 #include <cstdio>
 #include <utility>
 

@@ -1,6 +1,5 @@
 #include "cli/commands/mpi_checkpoints.h"
 
-#include <algorithm>
 #include <cstdio>
 #include <cstring>
 #include <filesystem>
@@ -13,7 +12,6 @@
 #include "absl/time/clock.h"
 #include "common/checkpoint/checkpoints.h"
 #include "common/job/arena.h"
-#include "common/require.h"
 #include "server/coordinator/checkpoints/go_on.h"
 
 namespace strata::cli {
@@ -21,11 +19,10 @@ namespace {
 
 void Say(const std::string& text) { std::fprintf(stderr, "strata: %s\n", text.c_str()); }
 
-// "s3://..." as it is; a folder by its whole path.
+// A folder by its whole path.
 std::string WholePath(const std::string& dir) {
-  if (dir.empty() || absl::StartsWith(dir, "s3://")) return dir;
-  const std::string path = std::filesystem::absolute(dir).lexically_normal();
-  return path.size() > 1 && path.back() == '/' ? path.substr(0, path.size() - 1) : path;
+  const bool is_folder = !dir.empty() && !absl::StartsWith(dir, "s3://");
+  return server::NormalFolder(is_folder ? std::filesystem::absolute(dir).string() : dir);
 }
 
 // Finds the newest checkpoint whose objects are whole: nobody could tell this process later that
@@ -148,18 +145,10 @@ void MpiCheckpoints::OnPart(const proto::CheckpointPart& part) {
 void MpiCheckpoints::KeepIfWhole() {
   std::optional<server::CheckpointLedger::Whole> whole = ledger_.TakeWhole();
   if (!whole) return;
-  server::CheckpointToKeep checkpoint{.dir = record_.job().checkpoint().dir(),
-                                      .keep = record_.job().checkpoint().keep()};
   proto::JobRecord record = record_;
   record.clear_resume();
-  checkpoint.manifest = {.job_name = record.job().name(),
-                         .clock = whole->clock,
-                         .written = absl::Now(),
-                         .record = record.SerializeAsString()};
-  for (const proto::CheckpointObject& object : whole->objects) {
-    checkpoint.manifest.objects.push_back(
-        {.name = object.name(), .bytes = object.bytes(), .checksum = object.checksum()});
-  }
+  server::CheckpointToKeep checkpoint = server::MakeCheckpointToKeep(
+      JobId(), record.job(), record.SerializeAsString(), *whole, absl::Now());
   absl::MutexLock lock(&mutex_);
   to_keep_.push_back(std::move(checkpoint));
 }

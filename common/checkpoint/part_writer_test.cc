@@ -63,20 +63,21 @@ class PartWriterTest : public testing::Test {
     return told_;
   }
   void AwaitTold(size_t count) {
-    const auto are_told = [this, count] {
+    Await([this, count] {
       mutex_.AssertReaderHeld();
       return told_.size() >= count;
-    };
-    absl::MutexLock lock(&mutex_);
-    EXPECT_TRUE(mutex_.AwaitWithTimeout(absl::Condition(&are_told), kLong));
+    });
   }
   void AwaitNotes(size_t count) {
-    const auto are_noted = [this, count] {
+    Await([this, count] {
       mutex_.AssertReaderHeld();
       return notes_.size() >= count;
-    };
+    });
+  }
+  template <typename Condition>
+  void Await(const Condition& holds) {
     absl::MutexLock lock(&mutex_);
-    EXPECT_TRUE(mutex_.AwaitWithTimeout(absl::Condition(&are_noted), kLong));
+    EXPECT_TRUE(mutex_.AwaitWithTimeout(absl::Condition(&holds), kLong));
   }
   void LetOpen(bool may) {
     absl::MutexLock lock(&mutex_);

@@ -205,8 +205,7 @@ void AwaitLastCheckpoint(CoordinatorClient* client, const proto::JobStatus& end,
                          absl::Duration timeout, const std::function<bool()>& still_wanted) {
   const absl::Time give_up_at = absl::Now() + timeout;
   absl::StatusOr<proto::JobStatus> status = end;
-  while (status.ok() && status->checkpoints().has_writing_step()) {
-    if (!still_wanted() || absl::Now() >= give_up_at) return;
+  while (status.ok() && status->checkpoints().has_writing_step() && absl::Now() < give_up_at) {
     absl::SleepFor(kCheckpointLook);
     if (!still_wanted()) return;
     status = client->GetJob(JobId(end.job_id()));

@@ -1,8 +1,10 @@
 #include "server/coordinator/checkpoints/checkpoint_work.h"
 
 #include <algorithm>
+#include <filesystem>
 #include <utility>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "common/checkpoint/checkpoints.h"
@@ -95,6 +97,13 @@ absl::Status NoneThere(const CheckpointQuery& query, const Checkpoints::Listing&
 
 }  // namespace
 
+std::string NormalFolder(const std::string& dir) {
+  const bool is_path = absl::StartsWith(dir, "/");
+  std::string normal = is_path ? std::filesystem::path(dir).lexically_normal().string() : dir;
+  while (normal.size() > 1 && normal.back() == '/') normal.pop_back();
+  return normal;
+}
+
 absl::StatusOr<CheckpointFound> FindCheckpoint(const CheckpointQuery& query,
                                                const StoreOpener& open) {
   if (absl::Status own = CheckOwnFolder(query, open); !own.ok()) return own;
@@ -122,6 +131,22 @@ absl::StatusOr<CheckpointFound> FindCheckpoint(const CheckpointQuery& query,
     if (clock > newest->clock) found.passed_over.emplace_back(why.message());
   }
   return found;
+}
+
+CheckpointToKeep MakeCheckpointToKeep(JobId id, const proto::Job& job, const std::string& record,
+                                      const CheckpointLedger::Whole& whole, absl::Time now) {
+  CheckpointToKeep checkpoint{.dir = job.checkpoint().dir(), .keep = job.checkpoint().keep()};
+  Manifest& manifest = checkpoint.manifest;
+  manifest = {.job = id.value(),
+              .job_name = job.name(),
+              .clock = whole.clock,
+              .written = now,
+              .record = record};
+  for (const proto::CheckpointObject& object : whole.objects) {
+    manifest.objects.push_back(
+        {.name = object.name(), .bytes = object.bytes(), .checksum = object.checksum()});
+  }
+  return checkpoint;
 }
 
 absl::Status KeepCheckpoint(const CheckpointToKeep& checkpoint, const StoreOpener& open,

@@ -9,13 +9,20 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/time/time.h"
 #include "common/checkpoint/manifest.h"
 #include "common/checkpoint/store.h"
+#include "common/ids.h"
 #include "proto/control.pb.h"
+#include "server/coordinator/checkpoints/checkpoint_ledger.h"
 
 namespace strata::server {
 
 // What the coordinator does in the stores of jobs. These block, for as long as a store does.
+
+// Returns the one name of a folder: of "/a//b/" it is "/a/b". What is no path, as a bucket, loses
+// its slashes at the end.
+std::string NormalFolder(const std::string& dir);
 
 // A job that begins, and may go on from a checkpoint.
 struct CheckpointQuery {
@@ -48,6 +55,10 @@ struct CheckpointToKeep {
   Manifest manifest;
   uint32_t keep = 1;  // this one and older ones; others are deleted
 };
+// Returns the checkpoint that is whole now, of a job with this id and job; `record` is its
+// JobRecord, serialized.
+CheckpointToKeep MakeCheckpointToKeep(JobId id, const proto::Job& job, const std::string& record,
+                                      const CheckpointLedger::Whole& whole, absl::Time now);
 // Writes the manifest, unless an object is not there: servers may see another folder under that
 // name. Errors: FailedPrecondition (naming the object); those of the store. What cannot be deleted
 // is no error, but is said in `deleting`.

@@ -27,10 +27,7 @@ uint64_t LastCheckpoint(const JobEntry& entry) {
     return 0;
   const uint64_t clocks = *entry.nodes[0].steps_made / StepsPerClock(entry.job());
   const uint64_t last = clocks / every * every;
-  const proto::CheckpointStatus& known = entry.stored.status().checkpoints();
-  const bool is_there =
-      known.complete() > 0 && known.newest_step() >= last * StepsPerClock(entry.job());
-  return last > entry.stored.record().resume().clock() && !is_there ? last : 0;
+  return last > entry.stored.record().resume().clock() ? last : 0;
 }
 
 // A script's name says more than its interpreter's.

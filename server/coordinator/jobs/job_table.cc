@@ -1,7 +1,6 @@
 #include "server/coordinator/jobs/job_table.h"
 
 #include <algorithm>
-#include <filesystem>
 #include <string>
 #include <utility>
 
@@ -14,17 +13,6 @@
 #include "server/coordinator/jobs/slot_use.h"
 
 namespace strata::server {
-namespace {
-
-// One name for one folder: "/a//b/" is "/a/b".
-std::string NormalFolder(const std::string& dir) {
-  const bool is_path = absl::StartsWith(dir, "/");
-  std::string normal = is_path ? std::filesystem::path(dir).lexically_normal().string() : dir;
-  while (normal.size() > 1 && normal.back() == '/') normal.pop_back();
-  return normal;
-}
-
-}  // namespace
 
 JobTable::JobTable(Options options, uint64_t cluster, const Membership* membership,
                    const Reachability* reachability, JobActions* actions)

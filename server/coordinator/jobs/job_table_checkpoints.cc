@@ -189,20 +189,8 @@ void JobTable::OnCheckpointPart(const std::string& daemon, const proto::Checkpoi
 void JobTable::KeepIfWhole(JobEntry* entry, absl::Time now) {
   std::optional<CheckpointLedger::Whole> whole = entry->ledger.TakeWhole();
   if (!whole) return;
-  CheckpointToKeep checkpoint;
-  checkpoint.dir = entry->job().checkpoint().dir();
-  checkpoint.keep = entry->job().checkpoint().keep();
-  Manifest& manifest = checkpoint.manifest;
-  manifest.job = entry->id().value();
-  manifest.job_name = entry->job().name();
-  manifest.clock = whole->clock;
-  manifest.written = now;
-  manifest.record = entry->ledger_record;
-  for (const proto::CheckpointObject& object : whole->objects) {
-    manifest.objects.push_back(
-        {.name = object.name(), .bytes = object.bytes(), .checksum = object.checksum()});
-  }
-  actions_->KeepCheckpoint(checkpoint);
+  actions_->KeepCheckpoint(
+      MakeCheckpointToKeep(entry->id(), entry->job(), entry->ledger_record, *whole, now));
 }
 
 void JobTable::OnCheckpointKept(JobId job, uint64_t clock, const absl::Status& kept,
