@@ -1,17 +1,25 @@
 #include "common/aligned_memory.h"
 
+#include <sys/mman.h>
+
 #include <cstdlib>
 #include <limits>
 
 namespace strata {
+namespace {
 
-std::shared_ptr<std::byte> AlignedMemory(size_t size) {
-  constexpr size_t kAlignment = 64;
-  if (size > std::numeric_limits<size_t>::max() - kAlignment) return nullptr;
+constexpr size_t kLargePage = size_t{2} << 20;
+
+}  // namespace
+
+std::shared_ptr<std::byte> AlignedMemory(size_t size, size_t alignment) {
+  if (size > std::numeric_limits<size_t>::max() - alignment) return nullptr;
   // aligned_alloc wants a multiple of the alignment.
-  void* const memory =
-      std::aligned_alloc(kAlignment, (size + kAlignment) / kAlignment * kAlignment);
+  const size_t rounded = (size + alignment) / alignment * alignment;
+  void* const memory = std::aligned_alloc(alignment, rounded);
   if (memory == nullptr) return nullptr;
+  // Large pages cost a five-hundredth of the faults. The kernel may say no.
+  if (rounded >= kLargePage) madvise(memory, rounded, MADV_HUGEPAGE);
   return {static_cast<std::byte*>(memory), std::free};
 }
 

@@ -7,8 +7,9 @@
 namespace strata {
 
 // Returns memory for `size` bytes at an address that is aligned for all types, also those of vector
-// instructions. Null: there is none.
-std::shared_ptr<std::byte> AlignedMemory(size_t size);
+// instructions, or as one says: `alignment` is a power of two, and `size` is rounded up to a
+// multiple. Null: there is none.
+std::shared_ptr<std::byte> AlignedMemory(size_t size, size_t alignment = 64);
 
 }  // namespace strata
 

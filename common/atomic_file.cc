@@ -11,6 +11,7 @@
 #include <cstring>
 
 #include "absl/strings/str_format.h"
+#include "common/direct_file.h"
 #include "common/unique_fd.h"
 
 namespace strata {
@@ -26,13 +27,21 @@ absl::Status WriteAll(int fd, absl::Span<const char> bytes, const std::string& p
   return absl::OkStatus();
 }
 
-absl::Status WriteAndSync(const std::string& path,
-                          absl::Span<const absl::Span<const char>> pieces) {
+absl::Status WritePieces(int fd, absl::Span<const absl::Span<const char>> pieces, PageCache cache,
+                         const std::string& path) {
+  if (cache == PageCache::kBypass) return WriteDirectly(fd, pieces, path);
+  for (absl::Span<const char> piece : pieces) {
+    if (absl::Status status = WriteAll(fd, piece, path); !status.ok()) return status;
+  }
+  return absl::OkStatus();
+}
+
+absl::Status WriteAndSync(const std::string& path, absl::Span<const absl::Span<const char>> pieces,
+                          PageCache cache) {
   UniqueFd fd(open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644));
   if (!fd.valid()) return FileError(errno, path);
-  for (absl::Span<const char> piece : pieces) {
-    if (absl::Status status = WriteAll(fd.get(), piece, path); !status.ok()) return status;
-  }
+  absl::Status written = WritePieces(fd.get(), pieces, cache, path);
+  if (!written.ok()) return written;
   if (fsync(fd.get()) != 0) return FileError(errno, path);
   if (close(fd.Release()) != 0) return FileError(errno, path);
   return absl::OkStatus();
@@ -60,12 +69,12 @@ bool PlaceWhereNothingIs(const char* temporary, const char* path) {
 }
 
 absl::Status WriteAndPlace(const std::string& path, absl::Span<const absl::Span<const char>> pieces,
-                           bool (*place)(const char* temporary, const char* path)) {
+                           PageCache cache, bool (*place)(const char* temporary, const char* path)) {
   // Processes of other hosts, or containers, that share the folder may have this one's number.
   uint64_t own = 0;
   if (getrandom(&own, sizeof own, 0) != sizeof own) return FileError(errno, "/dev/urandom");
   const std::string temporary = absl::StrFormat("%s.tmp.%d.%016x", path, getpid(), own);
-  absl::Status status = WriteAndSync(temporary, pieces);
+  absl::Status status = WriteAndSync(temporary, pieces, cache);
   if (status.ok() && !place(temporary.c_str(), path.c_str())) status = FileError(errno, path);
   if (!status.ok()) {
     unlink(temporary.c_str());
@@ -75,32 +84,6 @@ absl::Status WriteAndPlace(const std::string& path, absl::Span<const absl::Span<
 }
 
 }  // namespace
-
-absl::Status FileError(int error_number, const std::string& path) {
-  const std::string text = absl::StrFormat("%s: %s", path, strerror(error_number));
-  switch (error_number) {
-    case ENOENT:
-    case ENOTDIR:
-      return absl::NotFoundError(text);
-    case EACCES:
-    case EPERM:
-    case EROFS:
-      return absl::PermissionDeniedError(text);
-    case ENOSPC:
-    case EDQUOT:
-    case EMFILE:
-    case ENFILE:
-      return absl::ResourceExhaustedError(text);
-    case EISDIR:
-    case EINVAL:
-    case ENAMETOOLONG:
-      return absl::InvalidArgumentError(text);
-    case EEXIST:
-      return absl::AlreadyExistsError(text);
-    default:
-      return absl::UnknownError(text);
-  }
-}
 
 absl::Status SyncFolder(const std::string& folder) {
   const UniqueFd fd(open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
@@ -114,13 +97,14 @@ absl::Status WriteFileAtomically(const std::string& path, const std::string& con
 }
 
 absl::Status WriteFileAtomically(const std::string& path,
-                                 absl::Span<const absl::Span<const char>> pieces) {
-  return WriteAndPlace(path, pieces, &Replace);
+                                 absl::Span<const absl::Span<const char>> pieces,
+                                 PageCache cache) {
+  return WriteAndPlace(path, pieces, cache, &Replace);
 }
 
 absl::Status WriteNewFileAtomically(const std::string& path,
                                     absl::Span<const absl::Span<const char>> pieces) {
-  return WriteAndPlace(path, pieces, &PlaceWhereNothingIs);
+  return WriteAndPlace(path, pieces, PageCache::kUse, &PlaceWhereNothingIs);
 }
 
 absl::StatusOr<std::string> ReadFile(const std::string& path, size_t bytes_max) {

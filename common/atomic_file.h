@@ -7,6 +7,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
+#include "common/file_error.h"
 
 namespace strata {
 
@@ -15,9 +16,11 @@ namespace strata {
 // may write one path: each content is whole. Errors name the path: NotFound (folder),
 // PermissionDenied, ResourceExhausted (disk full), Unknown; no temporary file is left then.
 absl::Status WriteFileAtomically(const std::string& path, const std::string& content);
-// Writes content that lies in several pieces.
+// Writes content that lies in several pieces. `cache`: what is large may pass it by.
+enum class PageCache { kUse, kBypass };
 absl::Status WriteFileAtomically(const std::string& path,
-                                 absl::Span<const absl::Span<const char>> pieces);
+                                 absl::Span<const absl::Span<const char>> pieces,
+                                 PageCache cache = PageCache::kUse);
 
 // Likewise, but where nothing is at the path. Errors: AlreadyExists: something is, and stays.
 absl::Status WriteNewFileAtomically(const std::string& path,
@@ -29,9 +32,6 @@ absl::StatusOr<std::string> ReadFile(const std::string& path, size_t bytes_max);
 
 // Makes what was made, renamed or removed in a folder survive a crash. Errors name it.
 absl::Status SyncFolder(const std::string& folder);
-
-// An error of a system call on a file, with the code that fits errno: "PATH: no such file".
-absl::Status FileError(int error_number, const std::string& path);
 
 }  // namespace strata
 

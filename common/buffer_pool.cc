@@ -25,7 +25,7 @@ size_t RoundUp(size_t bytes) {
 
 struct BufferPool::State {
   State(size_t retained_max, std::shared_ptr<BlockSource> blocks)
-      : retained_bytes_max(retained_max), source(std::move(blocks)) {}
+      : source(std::move(blocks)), retained_bytes_max(retained_max) {}
   ~State() {
     for (auto& [bytes, blocks] : free) {
       for (std::byte* block : blocks) Free(block, bytes);
@@ -75,9 +75,30 @@ struct BufferPool::State {
     Free(block, bytes);
   }
 
-  const size_t retained_bytes_max;
+  void RetainMore(size_t bytes) {
+    absl::MutexLock lock(&mutex);
+    retained_bytes_max += bytes;
+  }
+
+  void RetainLess(size_t bytes_less) {
+    std::vector<std::pair<std::byte*, size_t>> surplus;
+    {
+      absl::MutexLock lock(&mutex);
+      retained_bytes_max -= bytes_less;
+      for (auto& [bytes, blocks] : free) {
+        for (; retained_bytes > retained_bytes_max && !blocks.empty(); blocks.pop_back()) {
+          surplus.emplace_back(blocks.back(), bytes);
+          retained_bytes -= bytes;
+          allocated_bytes -= bytes;
+        }
+      }
+    }
+    for (const auto& [block, bytes] : surplus) Free(block, bytes);
+  }
+
   const std::shared_ptr<BlockSource> source;
   absl::Mutex mutex;
+  size_t retained_bytes_max ABSL_GUARDED_BY(mutex);
   // Keyed by rounded size; last in, first out, so that warm memory is used again first.
   absl::flat_hash_map<size_t, std::vector<std::byte*>> free ABSL_GUARDED_BY(mutex);
   size_t retained_bytes ABSL_GUARDED_BY(mutex) = 0;
@@ -98,6 +119,11 @@ std::shared_ptr<float> BufferPool::AllocateFloats(size_t count) {
   std::shared_ptr<std::byte> bytes = AllocateBytes(count * sizeof(float));
   float* floats = reinterpret_cast<float*>(bytes.get());
   return {std::move(bytes), floats};
+}
+
+std::shared_ptr<void> BufferPool::RetainMore(size_t bytes) {
+  state_->RetainMore(bytes);
+  return {nullptr, [state = state_, bytes](void*) { state->RetainLess(bytes); }};
 }
 
 size_t BufferPool::retained_bytes() const {

@@ -48,6 +48,34 @@ TEST(BufferPool, NoMoreThanTheLimitIsRetained) {
   EXPECT_EQ(pool.retained_bytes(), 8192);
 }
 
+TEST(BufferPool, MoreIsRetainedWhileSomebodyWantsIt) {
+  BufferPool pool(4096);
+  const auto use = [&pool] {
+    std::vector<std::shared_ptr<std::byte>> buffers;
+    for (int i = 0; i < 5; ++i) buffers.push_back(pool.AllocateBytes(4096));
+  };
+  std::shared_ptr<void> more = pool.RetainMore(3 * 4096);
+  use();
+  EXPECT_EQ(pool.retained_bytes(), 4 * 4096);
+  EXPECT_EQ(pool.allocated_bytes(), 4 * 4096);
+  const std::shared_ptr<void> one_more = pool.RetainMore(4096);
+  use();
+  EXPECT_EQ(pool.retained_bytes(), 5 * 4096);
+  more.reset();
+  EXPECT_EQ(pool.retained_bytes(), 2 * 4096);
+  EXPECT_EQ(pool.allocated_bytes(), 2 * 4096);
+  use();
+  EXPECT_EQ(pool.retained_bytes(), 2 * 4096);
+}
+
+TEST(BufferPool, WhatIsRetainedInAdditionMayOutliveThePool) {
+  auto pool = std::make_unique<BufferPool>();
+  std::shared_ptr<void> more = pool->RetainMore(4096);
+  pool->AllocateBytes(4096);
+  pool.reset();
+  more.reset();
+}
+
 TEST(BufferPool, BuffersMayOutliveThePool) {
   auto pool = std::make_unique<BufferPool>();
   std::shared_ptr<float> buffer = pool->AllocateFloats(100);

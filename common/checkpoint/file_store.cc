@@ -12,6 +12,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/aligned_memory.h"
 #include "common/atomic_file.h"
+#include "common/direct_file.h"
 #include "common/unique_fd.h"
 
 namespace strata {
@@ -82,7 +83,7 @@ absl::StatusOr<std::string> FileStore::MakePlace(const std::string& name) const 
 absl::Status FileStore::Put(const std::string& name,
                             absl::Span<const absl::Span<const char>> pieces) {
   const absl::StatusOr<std::string> path = MakePlace(name);
-  return path.ok() ? WriteFileAtomically(*path, pieces) : path.status();
+  return path.ok() ? WriteFileAtomically(*path, pieces, PageCache::kBypass) : path.status();
 }
 
 absl::Status FileStore::PutNew(const std::string& name,
@@ -99,17 +100,11 @@ absl::StatusOr<Bytes> FileStore::Get(const std::string& name) {
   if (!fd.valid() || fstat(fd.get(), &facts) != 0) return FileError(errno, path);
   if (!S_ISREG(facts.st_mode)) return FileError(EISDIR, path);
   const auto size = static_cast<size_t>(facts.st_size);
-  const std::shared_ptr<std::byte> owner = AlignedMemory(size);
+  const std::shared_ptr<std::byte> owner = AlignedMemory(size, kDirectAlignment);
   if (owner == nullptr) {
     return absl::ResourceExhaustedError(absl::StrCat(path, ": no memory for ", size, " bytes"));
   }
-  for (size_t done = 0; done < size;) {
-    const ssize_t got = pread(fd.get(), owner.get() + done, size - done, static_cast<off_t>(done));
-    if (got < 0 && errno == EINTR) continue;
-    if (got < 0) return FileError(errno, path);
-    if (got == 0) return absl::DataLossError(absl::StrCat(path, ": became shorter while read"));
-    done += static_cast<size_t>(got);
-  }
+  if (absl::Status read = ReadDirectly(fd.get(), owner.get(), size, path); !read.ok()) return read;
   return Bytes(owner, owner.get(), size);
 }
 

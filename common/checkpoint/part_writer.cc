@@ -1,5 +1,6 @@
 #include "common/checkpoint/part_writer.h"
 
+#include <future>
 #include <utility>
 #include <vector>
 
@@ -123,13 +124,16 @@ absl::StatusOr<ObjectFacts> PartWriter::Put(const Part& part, Work& work) {
   }
   const ImageFile file = part.make();
   const std::vector<absl::Span<const char>> pieces = file.Pieces();
-  const ObjectFacts facts = FactsOf(
-      Checkpoints::ObjectName(part.clock, ToText(part.name, work.job, work.attempt)), pieces);
-  if (absl::Status put = work.store->Put(facts.name, pieces); !put.ok()) {
-    work.store.reset();
-    return put;
-  }
-  return facts;
+  const std::string name =
+      Checkpoints::ObjectName(part.clock, ToText(part.name, work.job, work.attempt));
+  // The sum is made while the store writes.
+  std::future<ObjectFacts> facts =
+      std::async(std::launch::async, [&name, &pieces] { return FactsOf(name, pieces); });
+  absl::Status put = work.store->Put(name, pieces);
+  ObjectFacts done = facts.get();
+  if (put.ok()) return done;
+  work.store.reset();
+  return put;
 }
 
 void PartWriter::WriteNow(Part part, Work& work) {

@@ -5,6 +5,7 @@
 #include <cstdint>
 
 #include "absl/strings/str_cat.h"
+#include "common/direct_file.h"
 #include "common/require.h"
 
 namespace strata {
@@ -33,7 +34,11 @@ void ImageWriter::AddFloats(const std::string& name, const Bytes& values) {
 }
 
 ImageFile ImageWriter::Finish() {
-  file_.head = SafetensorsHead(metadata_, tensors_);
+  // Values of a large file lie where it can be written from memory as it is.
+  size_t bytes = 0;
+  for (const Bytes& one : file_.values) bytes += one.size();
+  const size_t alignment = bytes < kDirectBytesMin ? sizeof(uint64_t) : kDirectAlignment;
+  file_.head = SafetensorsHead(metadata_, tensors_, alignment);
   return std::move(file_);
 }
 

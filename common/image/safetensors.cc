@@ -9,6 +9,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/atomic_file.h"
+#include "common/require.h"
 
 namespace strata {
 namespace {
@@ -82,7 +83,8 @@ absl::Status TakeValues(const std::string& path, absl::Span<const char> values,
 }  // namespace
 
 std::string SafetensorsHead(const std::map<std::string, std::string>& metadata,
-                            absl::Span<const TensorToSave> tensors) {
+                            absl::Span<const TensorToSave> tensors, size_t alignment) {
+  STRATA_REQUIRE(alignment > 0 && alignment % 8 == 0);
   Json header;
   header[kMetadata] = metadata;
   uint64_t offset = 0;
@@ -94,8 +96,10 @@ std::string SafetensorsHead(const std::map<std::string, std::string>& metadata,
   }
   // Names may hold any bytes; those that are not UTF-8 are replaced rather than thrown about.
   std::string text = header.dump(-1, ' ', false, Json::error_handler_t::replace);
-  text.resize((text.size() + 7) / 8 * 8, ' ');  // so that the values are aligned
-  const uint64_t length = text.size();
+  uint64_t length = 0;
+  const size_t size = (sizeof length + text.size() + alignment - 1) / alignment * alignment;
+  text.resize(size - sizeof length, ' ');  // so that the values are aligned
+  length = text.size();
   std::string head(sizeof length, '\0');
   std::memcpy(head.data(), &length, sizeof length);
   return head + text;

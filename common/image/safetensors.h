@@ -45,9 +45,9 @@ struct ModelView {
 };
 
 // Returns the file's beginning, after which come the values of the tensors, in their order. Its
-// size is a multiple of 8.
+// size is a multiple of `alignment`, which is one of 8.
 std::string SafetensorsHead(const std::map<std::string, std::string>& metadata,
-                            absl::Span<const TensorToSave> tensors);
+                            absl::Span<const TensorToSave> tensors, size_t alignment = 8);
 
 // Writes fp32 tensors in the given order; readers see the whole file or none. Errors name the path:
 // those of WriteFileAtomically.

@@ -30,6 +30,7 @@ ShardJob::ShardJob(ShardPlan plan, const kernels::Kernels& kernels, BufferPool& 
                    std::vector<ShardCut>* cuts, std::unique_ptr<TraceLog> trace)
     : plan_(std::move(plan)),
       kernels_(kernels),
+      cut_memory_(pool.RetainMore(CutBytes(plan_))),
       connections_(plan_.nodes.size(), plan_.connections),
       gate_(plan_, connections_),
       trace_(std::move(trace)),

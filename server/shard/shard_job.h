@@ -108,6 +108,7 @@ class ShardJob {
 
   const ShardPlan plan_;
   const kernels::Kernels& kernels_;
+  const std::shared_ptr<void> cut_memory_;  // kept from one cut to the next
   NodeConnections connections_;
   const FrameGate gate_;
   // Those of plan_.chunks, by the same index. Pointers, because a chunk does not move.

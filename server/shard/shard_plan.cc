@@ -94,6 +94,13 @@ absl::Status PlanChunks(const proto::JobRecord& record, ShardId own_shard, Shard
 
 }  // namespace
 
+uint64_t CutBytes(const ShardPlan& plan) {
+  if (plan.rules.cut_every == 0) return 0;
+  uint64_t elements = 0;
+  for (const OwnChunk& chunk : plan.chunks) elements += chunk.elements;
+  return elements * sizeof(float) * (1 + StateVectors(plan.rules.update.optimizer.kind));
+}
+
 absl::StatusOr<ShardPlan> MakeShardPlan(const proto::JobRecord& record, ShardId own_shard) {
   ShardPlan plan;
   plan.job = JobId(record.job_id());

@@ -38,6 +38,9 @@ struct ShardPlan {
   ChunkRules rules;
 };
 
+// What one cut of a checkpoint holds: weights and optimizer state. 0: there are none.
+uint64_t CutBytes(const ShardPlan& plan);
+
 // Checks a record. Errors: InvalidArgument, naming the field and its value.
 absl::StatusOr<ShardPlan> MakeShardPlan(const proto::JobRecord& record, ShardId own_shard);
 

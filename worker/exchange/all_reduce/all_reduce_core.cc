@@ -63,6 +63,7 @@ AllReduceCore::AllReduceCore(const CoreOptions& options, ChunkMap map,
       connections_(ConnectionsFor(options.record.job(), map.chunks())),
       chunks_(MakeReductions(rules_, options.record.layout(), map)),
       checkpoints_(options.record, chunks_),
+      cut_memory_(pool_.RetainMore(checkpoints_.CutBytes(rules_.update.optimizer.kind))),
       window_(AllChunks(map.chunks()), std::max<uint32_t>(2, options.record.job().window()),
               options.reserve) {
   const std::vector<RingNode> nodes = RingNodes(options.record);

@@ -117,6 +117,7 @@ class AllReduceCore final : public ExchangeCore {
   std::vector<Peer> peers_;  // by LinkId
   std::vector<ChunkReduction> chunks_;
   SliceCheckpoints checkpoints_;
+  const std::shared_ptr<void> cut_memory_;  // kept from one cut to the next
   std::vector<Bytes> resumed_;  // by chunk: the weights that the job goes on with, until Start
   PushWindow window_;
   std::optional<FirstWeights> first_;  // from Start on

@@ -40,6 +40,13 @@ void SliceCheckpoints::CutIfDue(ChunkId id) {
   if (!has_slices_ && id == ChunkId(0)) empty_.push_back({.clock = clock});
 }
 
+uint64_t SliceCheckpoints::CutBytes(OptimizerKind kind) const {
+  if (clocks_per_cut_ == 0) return 0;
+  uint64_t elements = 0;
+  for (const ChunkReduction& chunk : chunks_) elements += chunk.own_elements();
+  return elements * sizeof(float) * (1 + StateVectors(kind));
+}
+
 std::vector<Cut<ChunkImage>> SliceCheckpoints::Take() {
   return has_slices_ ? cuts_.Take() : std::exchange(empty_, {});
 }

@@ -10,6 +10,7 @@
 #include "common/bytes.h"
 #include "common/image/chunk_image.h"
 #include "common/image/cut_collector.h"
+#include "common/job/optimizer.h"
 #include "common/job/arena.h"
 #include "worker/exchange/all_reduce/chunk_reduction.h"
 
@@ -28,6 +29,8 @@ class SliceCheckpoints {
   // The chunk has begun nothing of its clock. Cuts it, where it has come to a checkpoint's clock.
   void CutIfDue(ChunkId chunk);
 
+  // What one cut holds: weights and optimizer state of the slices. 0: there are none.
+  uint64_t CutBytes(OptimizerKind kind) const;
   std::vector<Cut<ChunkImage>> Take();
   void LetGoOf(uint64_t clock) { cuts_.LetGo(clock); }
   uint64_t bytes() const { return cuts_.bytes(); }

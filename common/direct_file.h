@@ -1,0 +1,31 @@
+#ifndef STRATA_COMMON_DIRECT_FILE_H_
+#define STRATA_COMMON_DIRECT_FILE_H_
+
+#include <cstddef>
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/types/span.h"
+
+namespace strata {
+
+// Large files past the page cache (O_DIRECT): the disk takes bytes from where they lie, no core
+// copies them, and what others have in the cache stays there. Small files, and file systems that
+// have no such thing, get ordinary calls.
+
+inline constexpr size_t kDirectBytesMin = size_t{16} << 20;
+// Pieces that begin at multiples of it, in memory and in the file, are not copied.
+inline constexpr size_t kDirectAlignment = 4096;
+
+// Writes pieces back to back, from the descriptor's position on, which is such a multiple. Errors:
+// those of FileError.
+absl::Status WriteDirectly(int fd, absl::Span<const absl::Span<const char>> pieces,
+                           const std::string& path);
+
+// Reads the first `size` bytes of a file. `memory`: aligned so, with room for `size` rounded up to
+// a multiple. Errors: those of FileError; DataLoss: the file is shorter.
+absl::Status ReadDirectly(int fd, std::byte* memory, size_t size, const std::string& path);
+
+}  // namespace strata
+
+#endif  // STRATA_COMMON_DIRECT_FILE_H_
